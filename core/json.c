@@ -1,0 +1,720 @@
+/*
+ * json.c - documents, paths and getters over cJSON.
+ *
+ * Keys may be asked for by const char * only; paths are built in the document's
+ * arena, so a JsonNode can be copied freely.
+ */
+#include "core/json.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arena.h"
+#include "core/intern.h"
+
+struct JsonDoc {
+    cJSON *root;
+    Arena arena;
+    const char *name;
+    const char **set_paths; /* given by json_set */
+    uint32_t set_n, set_cap;
+    JsonLogRow *log;
+    uint32_t log_n, log_cap;
+    Interner logged; /* paths in log: row i has the id i */
+};
+
+/* ---- documents ---- */
+
+static bool read_file(const char *path, char **text, size_t *bytes, Err *err)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return err_set(err, "cannot open '%s': %s", path, strerror(errno));
+    size_t cap = 0, n = 0;
+    char *buf = NULL;
+    bool ok = true;
+    for (;;) {
+        if (n == cap) {
+            cap = cap ? 2 * cap : 65536;
+            buf = mem_resize(buf, cap, 1);
+        }
+        size_t got = fread(buf + n, 1, cap - n, f);
+        n += got;
+        if (got == 0)
+            break;
+        if (n > JSON_BYTES_MAX) {
+            ok = err_set(err, "%s: larger than %zu MiB", path, JSON_BYTES_MAX >> 20);
+            break;
+        }
+    }
+    if (ok && ferror(f))
+        ok = err_set(err, "cannot read '%s': %s", path, strerror(errno));
+    fclose(f);
+    if (!ok) {
+        free(buf);
+        return false;
+    }
+    *text = buf;
+    *bytes = n;
+    return true;
+}
+
+static bool syntax_error(const char *name, const char *text, size_t bytes, const char *at,
+                         const char *what, Err *err)
+{
+    size_t offset = at && at >= text && at <= text + bytes ? (size_t)(at - text) : bytes;
+    unsigned line = 1, column = 1;
+    for (size_t i = 0; i < offset; i++) {
+        column = text[i] == '\n' ? 1 : column + 1;
+        line += text[i] == '\n';
+    }
+    return err_set(err, "%s:%u:%u: %s", name, line, column, what);
+}
+
+/* cJSON recurses, so depth is bounded before it starts.  Strings are skipped. */
+static bool check_bytes(const char *name, const char *text, size_t bytes, Err *err)
+{
+    unsigned depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < bytes; i++) {
+        char c = text[i];
+        if (c == '\0')
+            return syntax_error(name, text, bytes, text + i, "not JSON: a NUL byte", err);
+        if (in_string) {
+            if (c == '\\' && i + 1 < bytes && text[i + 1] != '\0')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > JSON_DEPTH_MAX)
+                return syntax_error(name, text, bytes, text + i, "nested deeper than 64 levels",
+                                    err);
+        } else if ((c == ']' || c == '}') && depth > 0) {
+            depth--;
+        }
+    }
+    return true;
+}
+
+static const char *join_path(JsonDoc *doc, const char *path, const char *key)
+{
+    return arena_printf(&doc->arena, "%s%s%s", path, *path ? "." : "", key);
+}
+
+/* The way from the root to an item; its text is only made for a message. */
+typedef struct Trail {
+    const struct Trail *up;
+    const char *key; /* NULL: element i of a list */
+    uint32_t i;
+} Trail;
+
+static const char *trail_path(JsonDoc *doc, const Trail *t)
+{
+    if (!t)
+        return "";
+    const char *path = trail_path(doc, t->up);
+    return t->key ? join_path(doc, path, t->key)
+                  : arena_printf(&doc->arena, "%s[%u]", path, t->i);
+}
+
+static int compare_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* A key that stands in the object twice, or NULL.  Sorts: objects may be large. */
+static const char *twice(const cJSON *object)
+{
+    size_t n = 0;
+    for (const cJSON *c = object->child; c; c = c->next)
+        n++;
+    if (n < 2)
+        return NULL;
+    const char **keys = mem_zero(n, sizeof *keys);
+    n = 0;
+    for (const cJSON *c = object->child; c; c = c->next)
+        keys[n++] = c->string;
+    qsort(keys, n, sizeof *keys, compare_text);
+    const char *found = NULL;
+    for (size_t i = 1; i < n && !found; i++)
+        if (strcmp(keys[i - 1], keys[i]) == 0)
+            found = keys[i];
+    free(keys);
+    return found;
+}
+
+static bool tree_fail(JsonDoc *doc, const Trail *t, const char *what, Err *err)
+{
+    return json_fail((JsonNode){ NULL, doc, trail_path(doc, t) }, err, "%s", what);
+}
+
+/* Duplicate keys and numbers that overflowed to infinity. */
+static bool check_tree(JsonDoc *doc, const cJSON *item, const Trail *at, Err *err)
+{
+    if (cJSON_IsNumber(item) && !isfinite(item->valuedouble))
+        return tree_fail(doc, at, "the number is too large", err);
+    const char *key = cJSON_IsObject(item) ? twice(item) : NULL;
+    if (key)
+        return tree_fail(doc, &(Trail){ at, key, 0 }, "the key stands here twice", err);
+    uint32_t i = 0;
+    for (const cJSON *c = item->child; c; c = c->next, i++)
+        if (!check_tree(doc, c, &(Trail){ at, cJSON_IsObject(item) ? c->string : NULL, i },
+                        err))
+            return false;
+    return true;
+}
+
+JsonDoc *json_parse(const char *text, size_t bytes, const char *name, Err *err)
+{
+    static const char bom[] = "\xef\xbb\xbf";
+    if (bytes >= 3 && memcmp(text, bom, 3) == 0) {
+        text += 3;
+        bytes -= 3;
+    }
+    if (!check_bytes(name, text, bytes, err))
+        return NULL;
+    const char *end = NULL;
+    cJSON *root = bytes ? cJSON_ParseWithLengthOpts(text, bytes, &end, false) : NULL;
+    if (!root) {
+        syntax_error(name, text, bytes, end,
+                     bytes ? "not JSON from here on" : "the file is empty", err);
+        return NULL;
+    }
+    while (end < text + bytes && strchr(" \t\r\n", *end))
+        end++;
+    if (end != text + bytes) {
+        syntax_error(name, text, bytes, end, "more text after the end of the document", err);
+        cJSON_Delete(root);
+        return NULL;
+    }
+    JsonDoc *doc = mem_zero(1, sizeof *doc);
+    doc->root = root;
+    doc->name = arena_strdup(&doc->arena, name);
+    if (!check_tree(doc, root, NULL, err)) {
+        json_close(doc);
+        return NULL;
+    }
+    return doc;
+}
+
+JsonDoc *json_open(const char *path, Err *err)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    if (!read_file(path, &text, &bytes, err))
+        return NULL;
+    JsonDoc *doc = json_parse(text, bytes, path, err);
+    free(text);
+    return doc;
+}
+
+void json_close(JsonDoc *doc)
+{
+    if (!doc)
+        return;
+    cJSON_Delete(doc->root);
+    arena_free(&doc->arena);
+    free(doc->set_paths);
+    free(doc->log);
+    intern_free(&doc->logged);
+    free(doc);
+}
+
+JsonNode json_root(JsonDoc *doc)
+{
+    return (JsonNode){ doc->root, doc, "" };
+}
+
+const char *json_name(const JsonDoc *doc)
+{
+    return doc->name;
+}
+
+/* ---- nodes ---- */
+
+JsonType json_type(JsonNode node)
+{
+    const cJSON *item = node.item;
+    if (!item)
+        return JSON_ABSENT;
+    if (cJSON_IsNull(item))
+        return JSON_NULL;
+    if (cJSON_IsBool(item))
+        return JSON_BOOL;
+    if (cJSON_IsNumber(item))
+        return JSON_NUMBER;
+    if (cJSON_IsString(item))
+        return JSON_STRING;
+    return cJSON_IsArray(item) ? JSON_ARRAY : JSON_OBJECT;
+}
+
+const char *json_type_name(JsonType type)
+{
+    static const char *const names[] = { "nothing",  "null",   "true or false", "a number",
+                                         "a string", "a list", "an object" };
+    return names[type];
+}
+
+const char *json_text(JsonNode node)
+{
+    return json_type(node) == JSON_STRING ? ((const cJSON *)node.item)->valuestring : NULL;
+}
+
+double json_value(JsonNode node)
+{
+    return json_type(node) == JSON_NUMBER ? ((const cJSON *)node.item)->valuedouble : 0;
+}
+
+size_t json_items_n(JsonNode node)
+{
+    JsonType type = json_type(node);
+    return type == JSON_ARRAY || type == JSON_OBJECT ? (size_t)cJSON_GetArraySize(node.item)
+                                                     : 0;
+}
+
+JsonNode json_item(JsonNode node, size_t i)
+{
+    ASSERT(json_type(node) == JSON_ARRAY && i < json_items_n(node));
+    return (JsonNode){ cJSON_GetArrayItem(node.item, (int)i), node.doc,
+                       arena_printf(&node.doc->arena, "%s[%zu]", node.path, i) };
+}
+
+JsonNode json_member(JsonNode node, const char *key)
+{
+    const cJSON *item = json_type(node) == JSON_OBJECT
+                            ? cJSON_GetObjectItemCaseSensitive(node.item, key)
+                            : NULL;
+    return (JsonNode){ item, node.doc, join_path(node.doc, node.path, key) };
+}
+
+static JsonNode element(const cJSON *item, JsonNode list, size_t i)
+{
+    return (JsonNode){ item, list.doc,
+                       arena_printf(&list.doc->arena, "%s[%zu]", list.path, i) };
+}
+
+JsonNode json_first(JsonNode list)
+{
+    bool is_list = json_type(list) == JSON_ARRAY;
+    return element(is_list ? ((const cJSON *)list.item)->child : NULL, list, 0);
+}
+
+JsonNode json_next(JsonNode at, JsonNode list, size_t i)
+{
+    return element(((const cJSON *)at.item)->next, list, i);
+}
+
+bool json_numbers(JsonNode list, double *x, size_t n, Err *err)
+{
+    if (json_type(list) != JSON_ARRAY || json_items_n(list) != n)
+        return json_fail(list, err, "a list of %zu numbers is expected", n);
+    const cJSON *c = ((const cJSON *)list.item)->child;
+    for (size_t i = 0; i < n; i++, c = c->next) {
+        if (!cJSON_IsNumber(c))
+            return json_fail(list, err, "a list of %zu numbers is expected", n);
+        x[i] = c->valuedouble;
+    }
+    return true;
+}
+
+const char *json_key(JsonNode node, size_t i)
+{
+    if (json_type(node) != JSON_OBJECT || i >= json_items_n(node))
+        return NULL;
+    return cJSON_GetArrayItem(node.item, (int)i)->string;
+}
+
+bool json_fail(JsonNode node, Err *err, const char *format, ...)
+{
+    char text[900];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return err_set(err, "%s: %s%s%s", node.doc->name, node.path, *node.path ? ": " : "", text);
+}
+
+/* ---- --set ---- */
+
+static bool set_fail(const char *path, const char *what, Err *err)
+{
+    return err_set(err, "--set '%s': %s", path, what);
+}
+
+/* Splits "a.b[2].c": returns the end of the first name, and an index if one follows. */
+static const char *next_part(const char *p, long *index)
+{
+    const char *end = p + strcspn(p, ".[");
+    *index = -1;
+    if (*end == '[') {
+        char *stop;
+        *index = strtol(end + 1, &stop, 10);
+        return *index >= 0 && *stop == ']' ? end : NULL;
+    }
+    return end;
+}
+
+static cJSON *value_of(const char *value)
+{
+    Err ignored = { 0 };
+    JsonDoc *doc = json_parse(value, strlen(value), "--set", &ignored);
+    cJSON *item = doc ? cJSON_Duplicate(doc->root, true) : cJSON_CreateString(value);
+    json_close(doc);
+    if (!item)
+        mem_zero(SIZE_MAX / 2, 1);
+    return item;
+}
+
+static cJSON *step_into(cJSON *at, const char *name, long index, bool last)
+{
+    cJSON *child = cJSON_GetObjectItemCaseSensitive(at, name);
+    if (index >= 0)
+        return child && cJSON_IsArray(child) ? cJSON_GetArrayItem(child, (int)index) : NULL;
+    if (!child && !last)
+        child = cJSON_AddObjectToObject(at, name);
+    return child;
+}
+
+bool json_set(JsonDoc *doc, const char *path, const char *value, Err *err)
+{
+    cJSON *at = doc->root;
+    const char *p = path;
+    for (uint32_t depth = 0;; depth++) {
+        if (depth == JSON_DEPTH_MAX)
+            return set_fail(path, "nested deeper than 64 levels", err);
+        long index;
+        const char *end = next_part(p, &index);
+        if (!end || end == p || end - p > 100)
+            return set_fail(path, "a key is KEY.KEY or KEY[NUMBER].KEY", err);
+        char name[104] = { 0 };
+        memcpy(name, p, (size_t)(end - p));
+        const char *rest = index >= 0 ? strchr(end, ']') + 1 : end;
+        bool last = *rest == '\0';
+        if (!cJSON_IsObject(at))
+            return set_fail(path, "the value on the way is not an object", err);
+        if (last && index < 0) {
+            cJSON *item = value_of(value);
+            if (cJSON_GetObjectItemCaseSensitive(at, name))
+                cJSON_ReplaceItemInObjectCaseSensitive(at, name, item);
+            else
+                cJSON_AddItemToObject(at, name, item);
+            break;
+        }
+        if (last || *rest != '.')
+            return set_fail(path, "list elements cannot be replaced whole", err);
+        at = step_into(at, name, index, last);
+        if (!at)
+            return set_fail(path, "there is no such list element", err);
+        p = rest + 1;
+    }
+    GROW(doc->set_paths, doc->set_n, doc->set_cap);
+    doc->set_paths[doc->set_n++] = arena_strdup(&doc->arena, path);
+    return true;
+}
+
+void json_wrap(JsonNode object, const char *name, const char *key)
+{
+    cJSON *parent = (cJSON *)object.item; /* of a document, which is ours to change */
+    cJSON *old = cJSON_DetachItemFromObjectCaseSensitive(parent, name);
+    ASSERT(old);
+    cJSON *around = cJSON_AddObjectToObject(parent, name);
+    if (!around || !cJSON_AddItemToObject(around, key, old))
+        mem_zero(SIZE_MAX / 2, 1);
+}
+
+/* ---- log ---- */
+
+static bool is_below(const char *path, const char *set)
+{
+    size_t n = strlen(set);
+    return strncmp(path, set, n) == 0 && (path[n] == '\0' || path[n] == '.' || path[n] == '[');
+}
+
+static void log_row(JsonDoc *doc, const char *path, const char *value, const char *origin)
+{
+    if (intern(&doc->logged, path) < doc->log_n)
+        return;
+    GROW(doc->log, doc->log_n, doc->log_cap);
+    doc->log[doc->log_n++] = (JsonLogRow){ path, arena_strdup(&doc->arena, value), origin };
+}
+
+void json_log_value(JsonNode node, const char *value, bool is_default)
+{
+    JsonDoc *doc = node.doc;
+    const char *origin = is_default ? "default" : doc->name;
+    for (uint32_t i = 0; i < doc->set_n && !is_default; i++)
+        if (is_below(node.path, doc->set_paths[i]))
+            origin = "--set";
+    log_row(doc, node.path, value, origin);
+}
+
+void json_log_adopt(JsonNode at, const JsonDoc *from)
+{
+    JsonDoc *doc = at.doc;
+    for (uint32_t i = 0; i < from->log_n; i++) {
+        const JsonLogRow *row = &from->log[i];
+        log_row(doc, join_path(doc, at.path, row->path), row->value,
+                arena_strdup(&doc->arena, row->origin));
+    }
+}
+
+static void log_number(JsonNode node, double value, bool is_default)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.12g", value);
+    json_log_value(node, text, is_default);
+}
+
+const JsonLogRow *json_log(const JsonDoc *doc, size_t *rows_n)
+{
+    *rows_n = doc->log_n;
+    return doc->log;
+}
+
+/* ---- objects ---- */
+
+JsonObj json_begin(JsonNode node, Err *err)
+{
+    JsonObj o = { .node = node, .err = err, .ok = !err->set };
+    if (o.ok && json_type(node) != JSON_OBJECT)
+        o.ok = json_fail(node, err, "an object is expected, not %s",
+                         json_type_name(json_type(node)));
+    return o;
+}
+
+bool json_end_lax(JsonObj *o)
+{
+    free(o->asked);
+    o->asked = NULL;
+    o->asked_n = o->asked_cap = 0;
+    return o->ok;
+}
+
+static bool was_asked(const JsonObj *o, const char *key)
+{
+    for (uint32_t i = 0; i < o->asked_n; i++)
+        if (strcmp(o->asked[i], key) == 0)
+            return true;
+    return false;
+}
+
+enum { LIST_CAP = 750 };
+
+/* "a, b, c"; ends in "..." when there are too many. */
+static void join_words(char text[LIST_CAP], const char *const *words, size_t words_n)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < words_n; i++) {
+        bool room = n + 60 < LIST_CAP;
+        n += (size_t)snprintf(text + n, LIST_CAP - n, "%s%.50s", i ? ", " : "",
+                              room ? words[i] : "...");
+        if (!room)
+            return;
+    }
+}
+
+bool json_end(JsonObj *o)
+{
+    const cJSON *item = o->ok ? o->node.item : NULL;
+    for (const cJSON *c = item ? item->child : NULL; c && o->ok; c = c->next) {
+        if (was_asked(o, c->string))
+            continue;
+        char allowed[LIST_CAP];
+        join_words(allowed, o->asked, o->asked_n);
+        o->ok = json_fail(json_member(o->node, c->string), o->err, "unknown key, allowed: %s",
+                          allowed);
+    }
+    return json_end_lax(o);
+}
+
+JsonNode json_get(JsonObj *o, const char *key)
+{
+    if (!was_asked(o, key)) {
+        GROW(o->asked, o->asked_n, o->asked_cap);
+        o->asked[o->asked_n++] = key;
+    }
+    JsonNode node = o->ok ? json_member(o->node, key) : (JsonNode){ NULL, o->node.doc, key };
+    if (json_type(node) == JSON_NULL)
+        node.item = NULL;
+    return node;
+}
+
+bool json_has(JsonObj *o, const char *key)
+{
+    return json_get(o, key).item != NULL;
+}
+
+static void fail(JsonObj *o, JsonNode node, const char *what)
+{
+    o->ok = json_fail(node, o->err, "%s", what);
+}
+
+/* True when there is a value of the right type; otherwise the error or nothing is set. */
+static bool present(JsonObj *o, JsonNode node, JsonType type, bool required)
+{
+    if (!o->ok)
+        return false;
+    JsonType got = json_type(node);
+    if (got == type)
+        return true;
+    if (got != JSON_ABSENT)
+        o->ok = json_fail(node, o->err, "%s is expected, not %s", json_type_name(type),
+                          json_type_name(got));
+    else if (required)
+        fail(o, node, "the key is missing");
+    return false;
+}
+
+static double in_range(JsonObj *o, JsonNode node, double min, double max, double fallback)
+{
+    double x = json_value(node);
+    if (x >= min && x <= max)
+        return x;
+    o->ok =
+        json_fail(node, o->err, "%.12g is out of range, %.12g to %.12g allowed", x, min, max);
+    return fallback;
+}
+
+static double whole(JsonObj *o, JsonNode node, double min, double max, double fallback)
+{
+    double x = json_value(node);
+    if (x == floor(x))
+        return in_range(o, node, min, max, fallback);
+    o->ok = json_fail(node, o->err, "a whole number is expected, not %.12g", x);
+    return fallback;
+}
+
+double json_number(JsonObj *o, const char *key, double min, double max, double fallback)
+{
+    JsonNode node = json_get(o, key);
+    double x = fallback;
+    bool given = present(o, node, JSON_NUMBER, fallback <= JSON_REQUIRED);
+    if (given)
+        x = in_range(o, node, min, max, fallback);
+    if (x <= JSON_REQUIRED)
+        return min;
+    if (o->ok)
+        log_number(node, x, !given);
+    return x;
+}
+
+uint64_t json_count(JsonObj *o, const char *key, uint64_t min, uint64_t max, double fallback)
+{
+    JsonNode node = json_get(o, key);
+    double x = fallback, top = (double)min_u64(max, (uint64_t)1 << 53);
+    bool given = present(o, node, JSON_NUMBER, fallback <= JSON_REQUIRED);
+    if (given)
+        x = whole(o, node, (double)min, top, fallback);
+    if (x < 0)
+        return min;
+    if (o->ok)
+        log_number(node, x, !given);
+    return (uint64_t)x;
+}
+
+bool size_parse(const char *text, uint64_t *bytes)
+{
+    static const struct {
+        const char *unit;
+        double factor;
+    } units[] = { { "B", 1 },
+                  { "kB", 1e3 },
+                  { "KB", 1e3 },
+                  { "MB", 1e6 },
+                  { "GB", 1e9 },
+                  { "TB", 1e12 },
+                  { "KiB", 1024.0 },
+                  { "MiB", 1048576.0 },
+                  { "GiB", 1073741824.0 },
+                  { "TiB", 1099511627776.0 },
+                  { "", 1 } };
+    if (*text < '0' || *text > '9')
+        return false;
+    char *end;
+    double x = strtod(text, &end);
+    while (*end == ' ')
+        end++;
+    for (size_t i = 0; i < ARRAY_N(units); i++)
+        if (strcmp(end, units[i].unit) == 0) {
+            double product = x * units[i].factor;
+            if (!(product < 9.2e18))
+                return false;
+            *bytes = (uint64_t)(product + 0.5);
+            return true;
+        }
+    return false;
+}
+
+uint64_t json_size(JsonObj *o, const char *key, uint64_t min, uint64_t max, uint64_t fallback)
+{
+    JsonNode node = json_get(o, key);
+    uint64_t x = fallback;
+    bool given = o->ok && node.item;
+    if (given && json_type(node) == JSON_STRING) {
+        if (!size_parse(json_text(node), &x))
+            o->ok = json_fail(node, o->err, "'%s' is not a size such as 25MiB or 25MB",
+                              json_text(node));
+        else if (x < min || x > max)
+            o->ok = json_fail(node, o->err,
+                              "%s is out of range, %" PRIu64 " to %" PRIu64 " bytes allowed",
+                              json_text(node), min, max);
+    } else if (given && present(o, node, JSON_NUMBER, false)) {
+        double top = (double)min_u64(max, (uint64_t)1 << 53);
+        x = (uint64_t)whole(o, node, (double)min, top, (double)fallback);
+    }
+    if (!o->ok)
+        return fallback;
+    log_number(node, (double)x, !given);
+    return x;
+}
+
+bool json_bool(JsonObj *o, const char *key, bool fallback)
+{
+    JsonNode node = json_get(o, key);
+    bool given = present(o, node, JSON_BOOL, false);
+    bool x = given ? cJSON_IsTrue((const cJSON *)node.item) != 0 : fallback;
+    if (o->ok)
+        json_log_value(node, x ? "true" : "false", !given);
+    return x;
+}
+
+const char *json_string(JsonObj *o, const char *key, const char *fallback)
+{
+    JsonNode node = json_get(o, key);
+    bool given = present(o, node, JSON_STRING, fallback == NULL);
+    const char *x = given ? json_text(node) : fallback;
+    if (o->ok)
+        json_log_value(node, x, !given);
+    return x ? x : "";
+}
+
+int json_word(JsonObj *o, const char *key, const char *const *words, size_t words_n,
+              int fallback)
+{
+    JsonNode node = json_get(o, key);
+    bool given = present(o, node, JSON_STRING, fallback < 0);
+    int x = fallback;
+    if (given) {
+        x = -1;
+        for (size_t i = 0; i < words_n; i++)
+            if (strcmp(words[i], json_text(node)) == 0)
+                x = (int)i;
+    }
+    if (given && x < 0) {
+        char allowed[LIST_CAP];
+        join_words(allowed, words, words_n);
+        o->ok = json_fail(node, o->err, "unknown word '%.100s', allowed: %s", json_text(node),
+                          allowed);
+    }
+    if (o->ok && x >= 0)
+        json_log_value(node, words[x], !given);
+    return x < 0 ? 0 : x;
+}

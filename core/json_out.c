@@ -1,0 +1,155 @@
+/* json_out.c - brackets, commas, escapes. */
+#include "core/json_out.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+JsonOut json_out_file(FILE *file, uint32_t indent)
+{
+    return (JsonOut){ .file = file, .indent = indent };
+}
+
+static void new_line(JsonOut *j)
+{
+    if (j->indent)
+        fprintf(j->file, "\n%*s", (int)(j->indent * j->depth), "");
+}
+
+/* Before every value and key: comma and line, unless a key has just been written. */
+static void before_item(JsonOut *j)
+{
+    if (j->after_key) {
+        j->after_key = false;
+        return;
+    }
+    if (j->depth == 0)
+        return;
+    if (j->has_items[j->depth - 1])
+        putc(',', j->file);
+    j->has_items[j->depth - 1] = true;
+    new_line(j);
+}
+
+void json_out_open(JsonOut *j, char bracket)
+{
+    before_item(j);
+    ASSERT(j->depth < JSON_OUT_DEPTH_MAX);
+    putc(bracket, j->file);
+    j->has_items[j->depth++] = false;
+}
+
+void json_out_close(JsonOut *j, char bracket)
+{
+    ASSERT(j->depth > 0 && !j->after_key);
+    bool had = j->has_items[--j->depth];
+    if (had)
+        new_line(j);
+    putc(bracket, j->file);
+}
+
+/* Length of the valid UTF-8 sequence at s (1 to 4), 0 if there is none. */
+static size_t utf8_length(const unsigned char *s)
+{
+    size_t n = s[0] < 0x80                   ? 1
+               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+               : (s[0] & 0xf0) == 0xe0       ? 3
+               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                             : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)))
+        return 0;
+    if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)))
+        return 0;
+    return n;
+}
+
+static void write_escaped(FILE *f, const char *text)
+{
+    putc('"', f);
+    for (const unsigned char *s = (const unsigned char *)text; *s;) {
+        size_t n = utf8_length(s);
+        if (n == 0) {
+            fputs("\xef\xbf\xbd", f);
+            s++;
+        } else if (*s == '"' || *s == '\\') {
+            fprintf(f, "\\%c", *s++);
+        } else if (*s < 0x20) {
+            fprintf(f, "\\u%04x", *s++);
+        } else {
+            fwrite(s, 1, n, f);
+            s += n;
+        }
+    }
+    putc('"', f);
+}
+
+void json_out_key(JsonOut *j, const char *key)
+{
+    before_item(j);
+    write_escaped(j->file, key);
+    fputs(j->indent ? ": " : ":", j->file);
+    j->after_key = true;
+}
+
+void json_out_string(JsonOut *j, const char *text)
+{
+    before_item(j);
+    if (text)
+        write_escaped(j->file, text);
+    else
+        fputs("null", j->file);
+}
+
+void json_out_number(JsonOut *j, double x)
+{
+    before_item(j);
+    if (!isfinite(x)) {
+        fputs("null", j->file);
+        return;
+    }
+    char text[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, x);
+        if (strtod(text, NULL) == x)
+            break;
+    }
+    fputs(text, j->file);
+}
+
+void json_out_int(JsonOut *j, int64_t x)
+{
+    before_item(j);
+    fprintf(j->file, "%" PRId64, x);
+}
+
+void json_out_bool(JsonOut *j, bool x)
+{
+    before_item(j);
+    fputs(x ? "true" : "false", j->file);
+}
+
+void json_out_null(JsonOut *j)
+{
+    before_item(j);
+    fputs("null", j->file);
+}
+
+void json_out_us(JsonOut *j, int64_t ns)
+{
+    before_item(j);
+    uint64_t a = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+    fprintf(j->file, "%s%" PRIu64 ".%03u", ns < 0 ? "-" : "", a / 1000, (unsigned)(a % 1000));
+}
+
+bool json_out_end(JsonOut *j, Err *err)
+{
+    ASSERT(j->depth == 0);
+    putc('\n', j->file);
+    if (fflush(j->file) != 0 || ferror(j->file))
+        return err_set(err, "cannot write the output: %s", strerror(errno));
+    return true;
+}

@@ -1,0 +1,269 @@
+/*
+ * machine.h - on what: GPUs, links, topology.  Every number with its source.
+ *
+ * A cluster is nodes_n nodes in a row.  Node i has gpus_n GPUs of one type; the
+ * global rank of GPU g of node i is (GPUs of all nodes before i) + g.  Inside a
+ * node GPUs talk over "intra", between nodes over NICs ("inter"):
+ *
+ *      node 0                          node 1
+ *     [gpu 0]--port--+                 +--port--[gpu 8]
+ *     [gpu 1]--port--+ intra     intra +--port--[gpu 9]
+ *        ...         |                 |          ...
+ *        nic 0..k ===+=== fabric ======+=== nic 0..k
+ *
+ * Bandwidths are in bytes/ns (= GB/s), one direction, per GPU (intra) or per NIC
+ * (inter), as the data sheet gives them; `efficiency` is the fraction of it that
+ * collectives reach, fitted on measurements named in the file ("provenance").
+ *
+ * A ring all-reduce of S bytes over n ranks then takes, in protocol p,
+ *
+ *     base[p] + intra steps * intra.hop[p] + inter steps * inter.hop[p]
+ *             + 2 (n - 1) / n * S / (bytes_per_ns * efficiency * factor[p])
+ *
+ * Where a cluster says nothing of latency and efficiency, machine_links.c has one
+ * default for each kind of link and generation of GPU.
+ *
+ * The file formats stand in scenarios/README.md.  A Machine owns its arena;
+ * machine_free gives everything back.
+ */
+#ifndef LOCKSTEP_CORE_MACHINE_H
+#define LOCKSTEP_CORE_MACHINE_H
+
+#include "core/arena.h"
+#include "core/dtype.h"
+#include "core/err.h"
+#include "core/json.h"
+
+/* ---- GPU ---- */
+
+/* How the operands of a measured matmul lie in memory, in BLAS's words. */
+typedef enum GemmLayout {
+    GEMM_ANY,           /* not said */
+    GEMM_TN,            /* forward: the weight is stored [n, k] */
+    GEMM_NN,            /* gradient of the input */
+    GEMM_NT,            /* gradient of the weight: both read along their long side */
+    GEMM_NT_ACCUMULATE, /* the same, added to an f32 gradient */
+    GEMM_LAYOUT_N
+} GemmLayout;
+
+extern const char *const gemm_layout_names[GEMM_LAYOUT_N];
+
+typedef struct GemmRow {
+    uint64_t m, n, k; /* C[m,n] = A[m,k] B[k,n] */
+    DType dtype;
+    GemmLayout layout;
+    double time_ns;
+} GemmRow;
+
+/* Rows of one (n, k); f16 and bf16 run at one speed and are one class. */
+typedef struct GemmGroup {
+    uint64_t n, k;
+    DType dtype; /* DTYPE_F16 for both halves */
+    uint32_t first, count;
+    double log_n, log_k; /* base 2 */
+} GemmGroup;
+
+/* Classes of kernels that are limited by memory, each with its own measured rows. */
+typedef enum MemoryKernel {
+    MEMORY_NORM,
+    MEMORY_NORM_BWD,
+    MEMORY_ACTIVATION,
+    MEMORY_ADD,
+    MEMORY_SOFTMAX,
+    MEMORY_COPY,
+    MEMORY_OPTIMIZER,
+    MEMORY_EMBEDDING,
+    MEMORY_OTHER,
+    MEMORY_KERNEL_N
+} MemoryKernel;
+
+extern const char *const memory_kernel_names[MEMORY_KERNEL_N];
+
+typedef struct MemoryRow {
+    MemoryKernel kernel;
+    uint64_t bytes; /* read + written, ideal */
+    double time_ns;
+} MemoryRow;
+
+typedef struct AttentionRow {
+    bool backward, causal;
+    uint64_t batch, heads, kv_heads, seq, head_dim;
+    double time_ns;
+} AttentionRow;
+
+/* What NCCL's tables are indexed by, and whose neighbour stands in where nobody measured. */
+typedef enum GpuGeneration {
+    GPU_OTHER,
+    GPU_VOLTA,
+    GPU_TURING,
+    GPU_AMPERE,
+    GPU_ADA,
+    GPU_HOPPER,
+    GPU_BLACKWELL,
+    GPU_CDNA3,
+    GPU_GENERATION_N
+} GpuGeneration;
+
+extern const char *const gpu_generation_names[GPU_GENERATION_N];
+
+typedef struct Gpu {
+    const char *name;
+    GpuGeneration generation;
+    double peak_flops_per_ns[DTYPE_N]; /* dense; 0 = the type is not supported */
+    uint64_t memory_bytes;             /* as the driver reports it to programs */
+    double memory_bytes_per_ns;
+    double host_bytes_per_ns; /* copies from pinned host memory */
+    uint32_t sms;
+    double tdp_w;
+
+    /* Cost model, see sim/cost.h for how each enters. */
+    int64_t launch_ns;                 /* host time to launch one kernel */
+    int64_t kernel_floor_ns;           /* no kernel is shorter */
+    double matmul_efficiency[DTYPE_N]; /* fraction of peak that a full wave of tiles reaches */
+    double matmul_fill_ns;             /* before the first and after the last tile's k loop */
+    double matmul_tile_loss;           /* columns a tile edge costs: small tiles are slower */
+    double matmul_wave_rounding; /* 0: a last partial wave costs its part, 1: a whole wave */
+    double attention_efficiency; /* fraction of peak that large fused attention reaches */
+    double attention_bwd_efficiency;
+    double memory_efficiency;  /* fraction of memory bandwidth that streams reach */
+    bool quantise;             /* tiles and waves; false on ideal */
+    double comm_sms;           /* SMs that a running collective kernel takes; 0 = none */
+    double comm_memory_factor; /* memory bytes moved per byte sent by a collective */
+    double comm_bytes_per_ns;  /* what a collective sends per GPU; filled by machine_read */
+
+    uint32_t gemm_n, gemm_groups_n, memory_n, attention_n;
+    GemmRow *gemm; /* sorted by (class of dtype, n, k, m, layout) */
+    GemmGroup *gemm_groups;
+    MemoryRow *memory; /* sorted by (kernel, bytes) */
+    AttentionRow *attention;
+    const char *provenance; /* one line: where the numbers come from */
+} Gpu;
+
+/* Peak of the type, or of the one that stands in where the GPU does not have it (bf16: f32). */
+double gpu_peak_flops_per_ns(const Gpu *g, DType dtype);
+
+/* ---- links ---- */
+
+typedef enum IntraKind {
+    INTRA_NONE, /* one GPU per node */
+    INTRA_NVSWITCH,
+    INTRA_NVLINK_MESH,
+    INTRA_PCIE,
+    INTRA_RING,
+    INTRA_SHARED_MEMORY,
+    INTRA_KIND_N
+} IntraKind;
+
+typedef enum InterKind {
+    INTER_NONE, /* one node */
+    INTER_FAT_TREE,
+    INTER_RAIL,
+    INTER_TORUS,
+    INTER_DRAGONFLY,
+    INTER_ETHERNET,
+    INTER_KIND_N
+} InterKind;
+
+extern const char *const intra_kind_names[INTRA_KIND_N];
+extern const char *const inter_kind_names[INTER_KIND_N];
+
+/* NCCL's three protocols; index with PROTOCOL_*. */
+typedef enum Protocol { PROTOCOL_LL, PROTOCOL_LL128, PROTOCOL_SIMPLE, PROTOCOL_N } Protocol;
+extern const char *const protocol_names[PROTOCOL_N]; /* "LL", "LL128", "Simple" */
+
+/* A fraction that depends on how many ranks take part: straight lines between points. */
+enum { RANK_CURVE_MAX = 16 };
+typedef struct RankCurve {
+    uint32_t n;                     /* >= 1 */
+    uint32_t ranks[RANK_CURVE_MAX]; /* ascending */
+    double value[RANK_CURVE_MAX];
+} RankCurve;
+
+double rank_curve_at(const RankCurve *c, uint32_t ranks); /* ends are carried on */
+
+typedef struct IntraNode {
+    IntraKind kind;
+    double bytes_per_ns;             /* per GPU, one direction */
+    int64_t hop_ns[PROTOCOL_N];      /* one step of a ring */
+    int64_t tree_hop_ns[PROTOCOL_N]; /* one level of a tree */
+    RankCurve
+        efficiency; /* of bytes_per_ns, reached by large collectives among so many ranks */
+    bool nvls;      /* in-switch reduction (NVLink SHARP) */
+    double
+        nvls_efficiency; /* of bytes_per_ns: buffer bytes per time of a large NVLS all-reduce */
+    int64_t nvls_ns;     /* latency of an NVLS collective */
+} IntraNode;
+
+typedef struct InterNode {
+    InterKind kind;
+    uint32_t nics_per_node;
+    double bytes_per_ns; /* per NIC, one direction */
+    int64_t hop_ns[PROTOCOL_N];
+    int64_t tree_hop_ns[PROTOCOL_N];
+    double efficiency;
+    double oversubscription; /* >= 1; leaf uplinks carry 1/oversubscription of the NICs below */
+    uint32_t nodes_per_leaf; /* 0 = all on one leaf */
+} InterNode;
+
+typedef struct NodeType {
+    uint32_t count, gpus_n;
+    const Gpu *gpu;
+    IntraNode intra;
+    uint32_t first_node, first_rank; /* of the first of the count nodes */
+} NodeType;
+
+typedef struct Straggler {
+    uint32_t rank;
+    double compute; /* speed relative to the others; 0.8 = 20 % slower */
+} Straggler;
+
+typedef struct SlowLink {
+    uint32_t rank_a, rank_b; /* traffic that goes directly between these two; rank_a < rank_b */
+    double bytes_per_ns;
+} SlowLink;
+
+typedef struct Machine {
+    Arena arena;
+    const char *name;
+    uint32_t nodes_n, gpus_n; /* gpus_n over all nodes */
+    uint32_t types_n;
+    NodeType *types; /* in node order; count nodes each */
+    InterNode inter;
+    /* One channel, latency and bandwidth, no base cost, PROTOCOL_SIMPLE: closed forms hold. */
+    bool ideal_collectives;
+    int64_t collective_base_ns[PROTOCOL_N]; /* launch and set-up of a collective, once */
+    int64_t tree_base_ns[PROTOCOL_N];       /* the same where the algorithm is a tree */
+    double price_usd_per_gpu_hour;          /* 0 = unknown */
+    double gpu_mtbf_hours;                  /* 0 = unknown */
+    double jitter; /* standard deviation of log kernel time; 0 = none */
+    uint32_t stragglers_n, slow_links_n;
+    Straggler *stragglers; /* ascending ranks */
+    SlowLink *slow_links;
+    const char *provenance; /* one line */
+} Machine;
+
+enum { MACHINE_NODES_MAX = 1 << 20, MACHINE_GPUS_MAX = 1 << 24 };
+
+/*
+ * Reads a cluster: node is a built-in name ("dgx-h100"), a path relative to the
+ * file the node stands in, or an object; {"base": NAME, ...} takes everything
+ * else from NAME.  share_dir holds clusters/ and gpus/.  On failure *m is empty.
+ */
+bool machine_read(Machine *m, JsonNode node, const char *share_dir, Err *err);
+void machine_free(Machine *m);
+
+/* Reads one GPU the same way; it lives in arena.  NULL and err on failure. */
+const Gpu *gpu_read(Arena *arena, JsonNode node, const char *share_dir, Err *err);
+
+/* ---- where a rank is ---- */
+
+typedef struct Place {
+    uint32_t node;
+    uint32_t local; /* GPU within the node */
+    const NodeType *type;
+} Place;
+
+Place machine_place(const Machine *m, uint32_t rank);  /* rank < gpus_n */
+double machine_speed(const Machine *m, uint32_t rank); /* 1, or the straggler's figure */
+
+#endif

@@ -1,0 +1,264 @@
+/*
+ * machine_gpu.c - reads a GPU: its data sheet and its fitted constants.
+ *
+ * The measured kernels of the file stand in machine_tables.c.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/machine_parts.h"
+
+const char *const gpu_generation_names[GPU_GENERATION_N] = {
+    "other", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna3"};
+
+Gpu gpu_blank(void)
+{
+    Gpu g = {.generation = GPU_GENERATION_N,
+             .memory_bytes_per_ns = NAN,
+             .host_bytes_per_ns = NAN,
+             .tdp_w = NAN,
+             .launch_ns = -1,
+             .kernel_floor_ns = -1,
+             .matmul_fill_ns = NAN,
+             .matmul_tile_loss = NAN,
+             .matmul_wave_rounding = NAN,
+             .attention_efficiency = NAN,
+             .attention_bwd_efficiency = NAN,
+             .memory_efficiency = NAN,
+             .comm_sms = NAN,
+             .comm_memory_factor = NAN,
+             .sms = NONE_U32};
+    for (int t = 0; t < DTYPE_N; t++)
+        g.matmul_efficiency[t] = NAN;
+    return g;
+}
+
+bool gpu_is_blank(const Gpu *g)
+{
+    return isnan(g->memory_bytes_per_ns) && g->memory_bytes == 0;
+}
+
+/* ---- one layer ---- */
+
+/* {dtype: value, ...} into per_dtype; a plain number is for every dtype where that is allowed. */
+static void take_dtypes(JsonObj *o, const char *key, double scale, double max, bool plain,
+                        double per_dtype[DTYPE_N])
+{
+    JsonNode node = json_get(o, key);
+    if (!node.item)
+        return;
+    if (plain && json_type(node) == JSON_NUMBER) {
+        double x = json_number(o, key, 1e-9, max, 0);
+        for (int t = 0; t < DTYPE_N; t++)
+            per_dtype[t] = x * scale;
+        return;
+    }
+    if (!o->ok)
+        return;
+    JsonObj d = json_begin(node, o->err);
+    for (int t = 0; t < DTYPE_N; t++) {
+        double x = NAN;
+        take_number(&d, dtype_names[t], 1e-9, max, &x);
+        if (!isnan(x))
+            per_dtype[t] = x * scale;
+    }
+    o->ok = json_end(&d);
+}
+
+static void take_efficiency(JsonObj *o, Gpu *g)
+{
+    JsonNode node = json_get(o, "efficiency");
+    if (!node.item || !o->ok)
+        return;
+    JsonObj e = json_begin(node, o->err);
+    take_dtypes(&e, "matmul", 1, 1, true, g->matmul_efficiency);
+    take_number(&e, "attention", 1e-3, 1, &g->attention_efficiency);
+    take_number(&e, "attention_bwd", 1e-3, 1, &g->attention_bwd_efficiency);
+    take_number(&e, "memory", 1e-3, 1, &g->memory_efficiency);
+    o->ok = json_end(&e);
+}
+
+static void take_matmul_model(JsonObj *o, Gpu *g)
+{
+    JsonNode node = json_get(o, "matmul_model");
+    if (!node.item || !o->ok)
+        return;
+    double fill_us = NAN;
+    JsonObj m = json_begin(node, o->err);
+    take_number(&m, "fill_us", 0, 1e3, &fill_us);
+    take_number(&m, "tile_loss", 0, 1e3, &g->matmul_tile_loss);
+    take_number(&m, "wave_rounding", 0, 1, &g->matmul_wave_rounding);
+    if (!isnan(fill_us))
+        g->matmul_fill_ns = fill_us * 1e3;
+    o->ok = json_end(&m);
+}
+
+static void take_overlap(JsonObj *o, Gpu *g)
+{
+    JsonNode node = json_get(o, "overlap");
+    if (!node.item || !o->ok)
+        return;
+    JsonObj v = json_begin(node, o->err);
+    take_number(&v, "comm_sms", 0, 1e4, &g->comm_sms);
+    take_number(&v, "comm_memory_factor", 0, 100, &g->comm_memory_factor);
+    o->ok = json_end(&v);
+}
+
+/* memory_GB is what people write; memory_bytes, where given, what the driver reports. */
+static void take_memory(JsonObj *o, Gpu *g)
+{
+    double gb = NAN;
+    take_number(o, "memory_GB", 1e-3, 1e6, &gb);
+    if (!isnan(gb))
+        g->memory_bytes = (uint64_t)llround(gb * 1e9);
+    if (json_has(o, "memory_bytes"))
+        g->memory_bytes = json_size(o, "memory_bytes", 1, (uint64_t)1 << 50, 1);
+    take_number(o, "memory_GBps", 1e-3, 1e6, &g->memory_bytes_per_ns);
+    take_number(o, "host_GBps", 1e-3, 1e5, &g->host_bytes_per_ns);
+}
+
+static void take_keys(const MachineReader *r, JsonObj *o, Gpu *g)
+{
+    if (json_has(o, "name"))
+        g->name = arena_strdup(r->arena, json_string(o, "name", ""));
+    if (json_has(o, "generation"))
+        g->generation = (GpuGeneration)json_word(o, "generation", gpu_generation_names,
+                                                 GPU_GENERATION_N, -1);
+    take_dtypes(o, "peak_tflops", 1e3, 1e6, false, g->peak_flops_per_ns);
+    take_memory(o, g);
+    take_u32(o, "sms", 0, 100000, &g->sms);
+    take_us(o, "launch_us", &g->launch_ns);
+    take_number(o, "tdp_w", 0, 1e6, &g->tdp_w);
+    take_us(o, "kernel_floor_us", &g->kernel_floor_ns);
+    take_matmul_model(o, g);
+    take_efficiency(o, g);
+    take_overlap(o, g);
+    if (json_has(o, "kernels") && o->ok)
+        o->ok = gpu_tables(r, g, json_get(o, "kernels"));
+    take_provenance(o, r->arena, &g->provenance);
+    skip_key(o, "aliases");
+    skip_key(o, "notes");
+}
+
+static bool layer_object(const MachineReader *r, Gpu *g, JsonNode node, uint32_t depth)
+{
+    JsonObj o = json_begin(node, r->err);
+    JsonNode base = json_get(&o, "base");
+    JsonDoc *doc = NULL;
+    if (base.item && o.ok) {
+        *g = gpu_blank();
+        o.ok = gpu_named(r, g, base, depth + 1, &doc);
+    }
+    take_keys(r, &o, g);
+    bool ok = json_end(&o);
+    if (doc)
+        json_log_adopt(node, doc);
+    json_close(doc);
+    return ok;
+}
+
+bool gpu_named(const MachineReader *r, Gpu *g, JsonNode name, uint32_t depth, JsonDoc **doc)
+{
+    if (depth > MACHINE_LAYERS_MAX)
+        return json_fail(name, r->err, "bases of bases, more than %d deep", MACHINE_LAYERS_MAX);
+    *doc = machine_open(r, name, "gpus");
+    if (!*doc)
+        return false;
+    return layer_object(r, g, json_root(*doc), depth);
+}
+
+bool gpu_layer(const MachineReader *r, Gpu *g, JsonNode node)
+{
+    if (json_type(node) != JSON_STRING)
+        return layer_object(r, g, node, 0);
+    JsonDoc *doc = NULL;
+    *g = gpu_blank();
+    bool ok = gpu_named(r, g, node, 0, &doc);
+    if (doc)
+        json_log_adopt(node, doc);
+    json_close(doc);
+    return ok;
+}
+
+/* ---- defaults ---- */
+
+static bool gpu_complete(const Gpu *g, JsonNode node, Err *err)
+{
+    double peak = 0;
+    for (int t = 0; t < DTYPE_N; t++)
+        peak += g->peak_flops_per_ns[t];
+    if (peak == 0)
+        return json_fail(json_member(node, "peak_tflops"), err, "the key is missing");
+    if (g->memory_bytes == 0)
+        return json_fail(json_member(node, "memory_GB"), err, "the key is missing");
+    if (isnan(g->memory_bytes_per_ns))
+        return json_fail(json_member(node, "memory_GBps"), err, "the key is missing");
+    return true;
+}
+
+/*
+ * Where the file says nothing: a GPU like an A100 (see its provenance).  Without a
+ * count of SMs nothing is quantised, and collectives take none of them.
+ */
+bool gpu_settle(Gpu *g, JsonNode node, Err *err)
+{
+    if (!gpu_complete(g, node, err))
+        return false;
+    if (!g->name)
+        g->name = "gpu";
+    if (g->generation == GPU_GENERATION_N)
+        g->generation = GPU_OTHER;
+    if (g->sms == NONE_U32)
+        g->sms = 0;
+    g->quantise = g->sms > 0;
+    settle_number(&g->host_bytes_per_ns, 25, node, "host_GBps");
+    settle_number(&g->tdp_w, 0, node, "tdp_w");
+    settle_us(&g->launch_ns, 4000, node, "launch_us");
+    settle_us(&g->kernel_floor_ns, 2000, node, "kernel_floor_us");
+    double fill_us = g->matmul_fill_ns / 1e3;
+    settle_number(&fill_us, 4, node, "matmul_model.fill_us");
+    g->matmul_fill_ns = fill_us * 1e3;
+    settle_number(&g->matmul_tile_loss, 16, node, "matmul_model.tile_loss");
+    settle_number(&g->matmul_wave_rounding, 0.5, node, "matmul_model.wave_rounding");
+    for (int t = 0; t < DTYPE_N; t++)
+        if (isnan(g->matmul_efficiency[t]))
+            g->matmul_efficiency[t] = 0.8;
+    settle_number(&g->attention_efficiency, 0.6, node, "efficiency.attention");
+    settle_number(&g->attention_bwd_efficiency, 0.5, node, "efficiency.attention_bwd");
+    settle_number(&g->memory_efficiency, 0.85, node, "efficiency.memory");
+    settle_number(&g->comm_sms, g->sms ? 16 : 0, node, "overlap.comm_sms");
+    settle_number(&g->comm_memory_factor, 3, node, "overlap.comm_memory_factor");
+    if (!g->provenance)
+        g->provenance = "";
+    return true;
+}
+
+double gpu_peak_flops_per_ns(const Gpu *g, DType dtype)
+{
+    static const DType instead[DTYPE_N] = {
+        [DTYPE_F32] = DTYPE_TF32, [DTYPE_TF32] = DTYPE_F32, [DTYPE_F16] = DTYPE_BF16,
+        [DTYPE_BF16] = DTYPE_F32, [DTYPE_FP8] = DTYPE_F16,  [DTYPE_I32] = DTYPE_F32,
+        [DTYPE_I64] = DTYPE_F32};
+    for (int i = 0; i < DTYPE_N; i++) {
+        if (g->peak_flops_per_ns[dtype] > 0)
+            return g->peak_flops_per_ns[dtype];
+        dtype = instead[dtype];
+    }
+    double most = 0;
+    for (int t = 0; t < DTYPE_N; t++)
+        most = fmax(most, g->peak_flops_per_ns[t]);
+    return most;
+}
+
+const Gpu *gpu_read(Arena *arena, JsonNode node, const char *share_dir, Err *err)
+{
+    MachineReader r = {arena, share_dir, err};
+    Gpu g = gpu_blank();
+    if (!gpu_layer(&r, &g, node) || !gpu_settle(&g, node, err))
+        return NULL;
+    Gpu *out = PUSH(arena, Gpu);
+    *out = g;
+    return out;
+}

@@ -1,0 +1,124 @@
+/* out_file.c - write beside, then rename. */
+#include "core/out_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TRIES_MAX = 100 };
+
+static void release(OutFile *o)
+{
+    free(o->name);
+    free(o->target);
+    free(o->temporary);
+    *o = (OutFile){0};
+}
+
+static char *copy_text(const char *text)
+{
+    size_t n = strlen(text) + 1;
+    return memcpy(mem_resize(NULL, n, 1), text, n);
+}
+
+/* Creates TARGET.part-PID-N: the same folder, so that rename stays on one file system. */
+static int create_temporary(OutFile *o)
+{
+    size_t cap = strlen(o->target) + 48;
+    o->temporary = mem_resize(NULL, cap, 1);
+    for (int i = 0; i < TRIES_MAX; i++) {
+        snprintf(o->temporary, cap, "%s.part-%ld-%d", o->target, (long)getpid(), i);
+        int fd = open(o->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
+}
+
+/* The descriptor to write to, -1 and errno on failure. */
+static int open_for_writing(OutFile *o, const char *path)
+{
+    struct stat info;
+    bool exists = stat(path, &info) == 0;
+    if (exists && !S_ISREG(info.st_mode))
+        return open(path, O_WRONLY | O_CLOEXEC); /* EISDIR for a directory */
+    if (exists && access(path, W_OK) != 0)
+        return -1; /* rename would replace what the user has protected */
+    o->target = exists ? realpath(path, NULL) : copy_text(path);
+    if (!o->target)
+        return -1;
+    int fd = create_temporary(o);
+    if (fd >= 0 && exists)
+        (void)fchmod(fd, info.st_mode & 0777);
+    return fd;
+}
+
+bool out_file_open(OutFile *o, const char *path, Err *err)
+{
+    *o = (OutFile){.name = copy_text(path)};
+    int fd = open_for_writing(o, path);
+    o->file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (o->file)
+        return true;
+    err_set(err, "cannot create '%s': %s", path, strerror(errno));
+    if (fd >= 0) {
+        close(fd);
+        if (o->temporary)
+            unlink(o->temporary);
+    }
+    release(o);
+    return false;
+}
+
+bool out_file_write(OutFile *o, const void *bytes, size_t n)
+{
+    errno = 0;
+    if (fwrite(bytes, 1, n, o->file) == n)
+        return true;
+    if (!o->reason)
+        o->reason = errno;
+    return false;
+}
+
+bool out_file_commit(OutFile *o, Err *err)
+{
+    errno = 0;
+    bool failed = ferror(o->file) != 0;
+    failed |= fflush(o->file) != 0;
+    int reason = o->reason ? o->reason : errno;
+    if (fclose(o->file) != 0 && !failed) { /* network file systems say it only here */
+        failed = true;
+        reason = errno;
+    }
+    if (!failed && o->temporary && rename(o->temporary, o->target) != 0) {
+        failed = true;
+        reason = errno;
+    }
+    if (failed) {
+        err_set(err, "cannot write '%s': %s", o->name,
+                reason ? strerror(reason) : "a write failed");
+        if (o->temporary)
+            unlink(o->temporary);
+    }
+    release(o);
+    return !failed;
+}
+
+void out_file_abandon(OutFile *o)
+{
+    if (o->file)
+        fclose(o->file);
+    if (o->temporary)
+        unlink(o->temporary);
+    release(o);
+}
+
+bool out_file_is_same(const char *path, const char *other)
+{
+    struct stat a, b;
+    return stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}

@@ -1,0 +1,178 @@
+/*
+ * lockstep.c - the program: a table of commands, and main, which finds one in it.
+ *
+ * A command lives in its folder's cmd_NAME.c and is declared in that folder's
+ * cmd.h.  A row without a function is a command that is planned: it says so.
+ */
+#include "core/base.h"
+#include "sim/cmd.h"
+#include "traces/cmd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LOCKSTEP_VERSION "0.1"
+
+enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2, NAME_MAX_N = 31 };
+
+typedef struct Command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} Command;
+
+static const Command commands[] = {
+    {"sim",        cmd_sim,     "predict a training step: time, memory, cost"          },
+    {"plan",       NULL,        "search for the best strategy on a number of GPUs"     },
+    {"run",        NULL,        "train for real and record what happens"               },
+    {"profile",    NULL,        "record any CUDA program"                              },
+    {"report",     NULL,        "overlap, exposed communication, stragglers of a trace"},
+    {"compare",    NULL,        "a prediction beside a recorded run"                   },
+    {"calibrate",  NULL,        "fit a GPU or cluster file to measurements"            },
+    {"bench",      NULL,        "the micro-benchmarks that calibration needs"          },
+    {"validate",   NULL,        "predictions beside published measurements"            },
+    {"collective", NULL,        "how long a collective takes on a cluster, by size"    },
+    {"cluster",    NULL,        "who reaches whom, over what, how fast"                },
+    {"convert",    cmd_convert, "read one trace format, write another"                 },
+    {"view",       NULL,        "look at traces"                                       },
+    {"list",       cmd_list,    "the models, GPUs, clusters, strategies ... built in"  },
+};
+
+static const Command *find_command(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_N(commands); i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static uint32_t min3(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t ab = a < b ? a : b;
+    return ab < c ? ab : c;
+}
+
+/* Letters to insert, delete or replace to make a into b; b has at most NAME_MAX_N. */
+static uint32_t edit_distance(const char *a, const char *b)
+{
+    uint32_t row[NAME_MAX_N + 1];
+    size_t b_n = strlen(b);
+    ASSERT(b_n <= NAME_MAX_N);
+    for (uint32_t j = 0; j <= b_n; j++)
+        row[j] = j;
+    for (uint32_t i = 1; a[i - 1]; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_n; j++) {
+            uint32_t above = row[j];
+            row[j] = min3(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            diagonal = above;
+        }
+    }
+    return row[b_n];
+}
+
+/* The command at most two letters and half a word away, or NULL. */
+static const char *nearest_name(const char *name)
+{
+    const char *nearest = NULL;
+    uint32_t best = 3;
+    for (size_t i = 0; i < ARRAY_N(commands); i++) {
+        uint32_t distance = edit_distance(name, commands[i].name);
+        if (distance < best && 2 * distance <= strlen(commands[i].name)) {
+            best = distance;
+            nearest = commands[i].name;
+        }
+    }
+    return nearest;
+}
+
+static void print_commands(FILE *f, bool planned)
+{
+    for (size_t i = 0; i < ARRAY_N(commands); i++)
+        if (!commands[i].run == planned)
+            fprintf(f, "  %-11s %s\n", commands[i].name, commands[i].summary);
+}
+
+static void print_help(FILE *f)
+{
+    fprintf(f,
+            "usage: lockstep COMMAND [ARGUMENT]...\n"
+            "Simulates, runs and profiles the training of neural networks on many GPUs.\n\n");
+    print_commands(f, false);
+    fprintf(f, "\nnot in this version yet:\n");
+    print_commands(f, true);
+    fprintf(f,
+            "\n`lockstep help COMMAND` says more; `lockstep --version` says which this is.\n");
+}
+
+/* Names come from the user: long ones are cut, control bytes shown as '?'. */
+static int unknown_command(const char *name)
+{
+    char shown[80];
+    snprintf(shown, sizeof shown, "%s", name);
+    for (char *c = shown; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    const char *nearest = nearest_name(shown);
+    fprintf(stderr, "lockstep: unknown command '%s'", shown);
+    if (nearest)
+        fprintf(stderr, ", did you mean '%s'?\n", nearest);
+    else
+        fprintf(stderr, "; `lockstep --help` lists the commands\n");
+    return EXIT_USAGE;
+}
+
+static int run_command(int argc, char **argv)
+{
+    const Command *command = find_command(argv[0]);
+    if (!command)
+        return unknown_command(argv[0]);
+    if (!command->run) {
+        fprintf(stderr, "lockstep: '%s' (%s) is not in this version yet\n", command->name,
+                command->summary);
+        return EXIT_USAGE;
+    }
+    return command->run(argc, argv);
+}
+
+static int help_on(char *name)
+{
+    char help[] = "--help";
+    char *argv[] = {name, help, NULL};
+    return run_command(2, argv);
+}
+
+/* A result that could not be written is no result: a full disk must not pass as done. */
+static int flush_results(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    perror("lockstep: cannot write to standard output");
+    return status ? status : EXIT_COULD_NOT;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    bool asks_help = strcmp(argv[1], "help") == 0;
+    if (asks_help && argc > 2)
+        return help_on(argv[2]);
+    if (asks_help || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help(stdout);
+        return EXIT_DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("lockstep " LOCKSTEP_VERSION "\n");
+        return EXIT_DONE;
+    }
+    return run_command(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    return flush_results(dispatch(argc, argv));
+}

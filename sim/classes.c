@@ -1,0 +1,663 @@
+/*
+ * classes.c - partition refinement over the kept ranks.
+ *
+ * Kept ranks are numbered densely: the data-parallel coordinate of a kept rank
+ * is below `kept`, everything else is unchanged.  A group's base has coordinate
+ * 0 or that of its member, so the base of a kept rank is kept as well.
+ *
+ * Colours are 64-bit hashes; sums of mixed colours stand for multisets.
+ */
+#include "sim/classes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How one rank's group of one spec lies on the machine around that rank. */
+typedef struct Shape {
+    uint32_t size, nodes_n, leaves_n;
+    uint32_t on_node;     /* members on this rank's node */
+    uint32_t nics_n;      /* NIC bundles that members use on this node */
+    uint32_t nic_sharers; /* members on this rank's bundle */
+    uint32_t in_leaf;     /* members below this rank's leaf */
+} Shape;
+
+typedef struct Fold {
+    Classes *c;
+    const Graph *g;
+    const Machine *m;
+    Arena scratch;
+    uint32_t n;     /* kept ranks */
+    uint32_t *rank; /* by kept index */
+    Place *place;
+    uint32_t *id[3]; /* port, NIC bundle, leaf of each kept rank; NONE_U32 */
+    uint32_t ids_n[3];
+    Shape *shape;   /* [spec * n + i] */
+    uint32_t *base; /* [spec * n + i]: kept index of the group's base, NONE_U32 if no member */
+    uint64_t *color, *next, *sum;
+} Fold;
+
+/* ---- numbering ---- */
+
+static uint32_t kept_index(const Classes *c, uint32_t rank)
+{
+    uint64_t span = (uint64_t)c->replica_stride * c->replica_extent;
+    uint64_t high = rank / span, within = rank % span;
+    uint64_t coordinate = within / c->replica_stride % c->replica_kept;
+    return (uint32_t)((high * c->replica_kept + coordinate) * c->replica_stride +
+                      within % c->replica_stride);
+}
+
+uint32_t classes_of_rank(const Classes *c, uint32_t rank)
+{
+    return c->class_of[kept_index(c, rank)];
+}
+
+static bool machine_is_uniform(const Machine *m)
+{
+    return m->types_n == 1 && m->stragglers_n == 0 && m->slow_links_n == 0 && m->jitter <= 0;
+}
+
+/* Ranks that a shift must move by a multiple of. */
+static uint64_t unit_of_shift(const Machine *m)
+{
+    uint64_t unit = m->types[0].gpus_n;
+    return m->inter.nodes_per_leaf ? unit * m->inter.nodes_per_leaf : unit;
+}
+
+static void choose_replicas(Classes *c, const Graph *g, const Machine *m, bool expand)
+{
+    c->replica_stride = g->replica.extent > 1 ? g->replica.stride : 1;
+    c->replica_extent = g->replica.extent > 1 ? g->replica.extent : 1;
+    c->replica_kept = c->replica_extent;
+    if (expand || !machine_is_uniform(m))
+        return;
+    uint64_t unit = unit_of_shift(m);
+    for (uint32_t k = 1; k < c->replica_extent; k++)
+        if (c->replica_extent % k == 0 && (uint64_t)k * c->replica_stride % unit == 0) {
+            c->replica_kept = k;
+            return;
+        }
+}
+
+static void number_ranks(Fold *f)
+{
+    Classes *c = f->c;
+    f->n = f->g->world_n / c->replica_extent * c->replica_kept;
+    f->rank = PUSH_ARRAY(&f->scratch, uint32_t, f->n);
+    f->place = PUSH_ARRAY(&f->scratch, Place, f->n);
+    for (uint32_t i = 0; i < f->n; i++) {
+        uint32_t low = i % c->replica_stride, rest = i / c->replica_stride;
+        uint32_t coordinate = rest % c->replica_kept, high = rest / c->replica_kept;
+        f->rank[i] = (high * c->replica_extent + coordinate) * c->replica_stride + low;
+        f->place[i] = machine_place(f->m, f->rank[i]);
+    }
+}
+
+/* ---- links of a rank ---- */
+
+static uint32_t bundles_per_node(const Machine *m, const NodeType *t)
+{
+    uint32_t nics = m->inter.kind == INTER_NONE ? 0 : m->inter.nics_per_node;
+    return nics < t->gpus_n ? nics : t->gpus_n;
+}
+
+static bool has_leaves(const Machine *m)
+{
+    return m->inter.kind != INTER_NONE && m->inter.nodes_per_leaf > 0 &&
+           m->inter.oversubscription > 1;
+}
+
+static void number_links(Fold *f)
+{
+    for (int k = 0; k < 3; k++)
+        f->id[k] = PUSH_ARRAY(&f->scratch, uint32_t, f->n);
+    uint32_t last_node = NONE_U32, last_leaf = NONE_U32, nic_base = 0, nic_next = 0, leaf = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const Place *p = &f->place[i];
+        uint32_t bundles = bundles_per_node(f->m, p->type);
+        if (p->node != last_node) {
+            nic_base = nic_next;
+            nic_next += bundles;
+            last_node = p->node;
+        }
+        f->id[0][i] = p->type->intra.kind == INTRA_NONE ? NONE_U32 : i;
+        f->id[1][i] =
+            bundles ? nic_base + (uint32_t)((uint64_t)p->local * bundles / p->type->gpus_n)
+                    : NONE_U32;
+        f->id[2][i] = NONE_U32;
+        if (has_leaves(f->m)) {
+            uint32_t l = p->node / f->m->inter.nodes_per_leaf;
+            leaf += last_leaf != NONE_U32 && l != last_leaf;
+            last_leaf = l;
+            f->id[2][i] = leaf;
+        }
+    }
+    f->ids_n[0] = f->n;
+    f->ids_n[1] = nic_next;
+    f->ids_n[2] = leaf + 1;
+}
+
+/* ---- groups ---- */
+
+typedef struct MemberList {
+    uint32_t *start,
+        *member; /* members of the group with base b: member[start[b] .. start[b + 1]) */
+} MemberList;
+
+static MemberList list_members(Fold *f, uint32_t spec)
+{
+    const uint32_t *base = f->base + (size_t)spec * f->n;
+    MemberList l = { PUSH_ARRAY(&f->scratch, uint32_t, f->n + 2),
+                     PUSH_ARRAY(&f->scratch, uint32_t, f->n) };
+    for (uint32_t i = 0; i < f->n; i++)
+        if (base[i] != NONE_U32)
+            l.start[base[i] + 2]++;
+    for (uint32_t b = 0; b < f->n; b++)
+        l.start[b + 2] += l.start[b + 1];
+    for (uint32_t i = 0; i < f->n; i++)
+        if (base[i] != NONE_U32)
+            l.member[l.start[base[i] + 1]++] = i;
+    return l;
+}
+
+static void shape_of_node(Fold *f, Shape *shape, const uint32_t *member, uint32_t n)
+{
+    uint32_t nics_n = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t nic = f->id[1][member[i]], sharers = 0;
+        for (uint32_t j = i; j < n && f->id[1][member[j]] == nic; j++)
+            sharers++;
+        if (i == 0 || f->id[1][member[i - 1]] != nic) {
+            nics_n++;
+            for (uint32_t j = i; j < i + sharers; j++)
+                shape[member[j]].nic_sharers = sharers;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        shape[member[i]].on_node = n;
+        shape[member[i]].nics_n = nics_n;
+    }
+}
+
+static void shape_of_group(Fold *f, Shape *shape, const uint32_t *member, uint32_t n,
+                           uint32_t size)
+{
+    uint32_t nodes = 0, leaves = 0;
+    for (uint32_t i = 0, end; i < n; i = end, nodes++) {
+        for (end = i; end < n && f->place[member[end]].node == f->place[member[i]].node;)
+            end++;
+        shape_of_node(f, shape, member + i, end - i);
+    }
+    for (uint32_t i = 0, end; i < n; i = end, leaves++) {
+        for (end = i; end < n && f->id[2][member[end]] == f->id[2][member[i]];)
+            end++;
+        for (uint32_t j = i; j < end; j++)
+            shape[member[j]].in_leaf = end - i;
+    }
+    /* Members that were not kept lie on nodes and leaves of their own. */
+    uint32_t copies = size / n;
+    for (uint32_t i = 0; i < n; i++) {
+        Shape *s = &shape[member[i]];
+        s->size = size;
+        s->nodes_n = nodes * copies;
+        s->leaves_n = has_leaves(f->m) ? leaves * copies : 1;
+    }
+}
+
+static void shape_groups(Fold *f)
+{
+    const Graph *g = f->g;
+    f->shape = PUSH_ARRAY(&f->scratch, Shape, (size_t)g->groups_n * f->n);
+    f->base = PUSH_ARRAY(&f->scratch, uint32_t, (size_t)g->groups_n * f->n);
+    for (uint32_t s = 0; s < g->groups_n; s++) {
+        const GroupSpec *spec = &g->groups[s];
+        uint32_t *base = f->base + (size_t)s * f->n;
+        for (uint32_t i = 0; i < f->n; i++)
+            base[i] = group_has(spec, f->rank[i])
+                          ? kept_index(f->c, group_base(spec, f->rank[i]))
+                          : NONE_U32;
+        ArenaMark mark = arena_mark(&f->scratch);
+        MemberList l = list_members(f, s);
+        uint32_t size = group_size(spec);
+        for (uint32_t b = 0; b < f->n; b++) {
+            uint32_t begin = b ? l.start[b] : 0, end = l.start[b + 1];
+            if (end > begin)
+                shape_of_group(f, f->shape + (size_t)s * f->n, l.member + begin, end - begin,
+                               size);
+        }
+        arena_reset(&f->scratch, mark);
+    }
+}
+
+static bool check_links(const Fold *f, Err *err)
+{
+    for (uint32_t s = 0; s < f->g->groups_n; s++)
+        for (uint32_t i = 0; i < f->n; i++) {
+            const Shape *h = &f->shape[(size_t)s * f->n + i];
+            const char *name = intern_text(&f->g->names, f->g->groups[s].name);
+            if (h->nodes_n > 1 && f->id[1][i] == NONE_U32)
+                return err_set(
+                    err,
+                    "cluster '%s': the %s group of rank %u spans nodes, but inter_node is none",
+                    f->m->name, name, f->rank[i]);
+            if (h->on_node > 1 && f->id[0][i] == NONE_U32)
+                return err_set(err,
+                               "cluster '%s': the %s group of rank %u has two ranks on a node, "
+                               "but intra_node is none",
+                               f->m->name, name, f->rank[i]);
+        }
+    return true;
+}
+
+/* ---- colours ---- */
+
+static uint64_t mix2(uint64_t a, uint64_t b)
+{
+    return mix_u64(a ^ mix_u64(b));
+}
+
+static uint64_t bits(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+/* Sends cross a node or leaf boundary or not, depending on the peer. */
+static uint64_t color_peers(const Fold *f, const GroupSpec *spec, uint32_t i)
+{
+    uint64_t h = 0;
+    uint32_t n = group_size(spec);
+    if (n > 4096 || !group_has(spec, f->rank[i]))
+        return 0;
+    for (uint32_t p = 0; p < n; p++) {
+        Place q = machine_place(f->m, group_member(spec, f->rank[i], p));
+        uint32_t leaf = has_leaves(f->m) ? f->m->inter.nodes_per_leaf : 1;
+        bool same_leaf = !has_leaves(f->m) || q.node / leaf == f->place[i].node / leaf;
+        h = mix2(h, (uint64_t)(q.node == f->place[i].node) * 2 + same_leaf);
+    }
+    return h;
+}
+
+static void color_specs(Fold *f, const bool *has_p2p)
+{
+    for (uint32_t s = 0; s < f->g->groups_n; s++)
+        for (uint32_t i = 0; i < f->n; i++) {
+            const Shape *h = &f->shape[(size_t)s * f->n + i];
+            const uint32_t v[] = { h->size,   h->nodes_n,     h->leaves_n, h->on_node,
+                                   h->nics_n, h->nic_sharers, h->in_leaf };
+            for (size_t k = 0; k < ARRAY_N(v); k++)
+                f->color[i] = mix2(f->color[i], v[k]);
+            if (has_p2p[s])
+                f->color[i] = mix2(f->color[i], color_peers(f, &f->g->groups[s], i));
+        }
+}
+
+static void color_start(Fold *f, bool expand)
+{
+    bool *has_p2p = PUSH_ARRAY(&f->scratch, bool, f->g->groups_n + 1);
+    for (uint32_t i = 0; i < f->g->ops_n; i++)
+        if (op_is_p2p(f->g->ops[i].kind))
+            has_p2p[f->g->ops[i].u.comm.group] = true;
+    for (uint32_t i = 0; i < f->n; i++) {
+        uint32_t role = f->g->role_of[f->rank[i] / f->g->role_stride % f->g->role_extent];
+        uint64_t type = (uint64_t)(f->place[i].type - f->m->types);
+        f->color[i] = mix2(mix2(role + 1, type), bits(machine_speed(f->m, f->rank[i])));
+        for (uint32_t k = 0; k < f->m->slow_links_n; k++)
+            if (f->m->slow_links[k].rank_a == f->rank[i] ||
+                f->m->slow_links[k].rank_b == f->rank[i])
+                f->color[i] = mix2(f->color[i], k + 77);
+        if (expand || f->m->jitter > 0)
+            f->color[i] = mix2(i, 0x5eed);
+    }
+    if (!expand)
+        color_specs(f, has_p2p);
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x < y ? -1 : x > y;
+}
+
+static uint32_t count_colors(Fold *f)
+{
+    memcpy(f->sum, f->color, f->n * sizeof *f->sum);
+    qsort(f->sum, f->n, sizeof *f->sum, compare_u64);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->n; i++)
+        n += i == 0 || f->sum[i] != f->sum[i - 1];
+    return n;
+}
+
+/* Adds to every rank's next colour the multiset of colours that share key[i] with it. */
+static void stir(Fold *f, const uint32_t *key, uint32_t keys_n, uint64_t salt)
+{
+    memset(f->sum, 0, keys_n * sizeof *f->sum);
+    for (uint32_t i = 0; i < f->n; i++)
+        if (key[i] != NONE_U32)
+            f->sum[key[i]] += mix2(f->color[i], salt);
+    for (uint32_t i = 0; i < f->n; i++)
+        if (key[i] != NONE_U32)
+            f->next[i] = mix2(f->next[i], f->sum[key[i]] + salt);
+}
+
+static void refine(Fold *f)
+{
+    uint32_t before = count_colors(f);
+    while (before < f->n) {
+        memcpy(f->next, f->color, f->n * sizeof *f->next);
+        for (uint32_t s = 0; s < f->g->groups_n; s++)
+            stir(f, f->base + (size_t)s * f->n, f->n, 100 + s);
+        for (uint32_t k = 0; k < 3; k++)
+            stir(f, f->id[k], f->ids_n[k], k + 1);
+        memcpy(f->color, f->next, f->n * sizeof *f->next);
+        uint32_t now = count_colors(f);
+        if (now == before)
+            return;
+        before = now;
+    }
+}
+
+/* ---- classes out of colours ---- */
+
+typedef struct ColorIndex {
+    uint64_t color;
+    uint32_t i;
+} ColorIndex;
+
+static int compare_color(const void *a, const void *b)
+{
+    const ColorIndex *x = a, *y = b;
+    if (x->color != y->color)
+        return x->color < y->color ? -1 : 1;
+    return x->i < y->i ? -1 : x->i > y->i;
+}
+
+/* Classes are numbered by their lowest rank. */
+static void name_classes(Fold *f)
+{
+    Classes *c = f->c;
+    c->class_of = PUSH_ARRAY(&c->arena, uint32_t, f->n);
+    ColorIndex *order = PUSH_ARRAY(&f->scratch, ColorIndex, f->n);
+    uint32_t *first = PUSH_ARRAY(&f->scratch, uint32_t, f->n); /* lowest member of i's colour */
+    for (uint32_t i = 0; i < f->n; i++)
+        order[i] = (ColorIndex){ f->color[i], i };
+    qsort(order, f->n, sizeof *order, compare_color);
+    for (uint32_t i = 0; i < f->n; i++)
+        first[order[i].i] =
+            i && order[i].color == order[i - 1].color ? first[order[i - 1].i] : order[i].i;
+    for (uint32_t i = 0; i < f->n; i++)
+        c->class_of[i] = first[i] == i ? c->ranks_n++ : c->class_of[first[i]];
+    c->ranks = PUSH_ARRAY(&c->arena, RankClass, c->ranks_n);
+    uint32_t copies = c->replica_extent / c->replica_kept;
+    for (uint32_t i = 0; i < f->n; i++) {
+        RankClass *r = &c->ranks[c->class_of[i]];
+        if (r->ranks_n == 0) {
+            r->rank = f->rank[i];
+            r->role = f->g->role_of[f->rank[i] / f->g->role_stride % f->g->role_extent];
+            r->place = f->place[i];
+            r->speed = machine_speed(f->m, f->rank[i]);
+            r->group = PUSH_ARRAY(&c->arena, uint32_t, f->g->groups_n + 1);
+        }
+        r->ranks_n += copies;
+    }
+}
+
+static double capacity(const Machine *m, const Place *p, ResourceKind kind)
+{
+    const InterNode *inter = &m->inter;
+    double nics = inter->bytes_per_ns * inter->nics_per_node;
+    if (kind <= RES_PORT_IN)
+        return p->type->intra.bytes_per_ns;
+    if (kind <= RES_NIC_IN)
+        return nics / bundles_per_node(m, p->type);
+    return nics * inter->nodes_per_leaf / inter->oversubscription;
+}
+
+static double efficiency(const Machine *m, const NodeType *t, ResourceKind kind, uint32_t ranks)
+{
+    return kind <= RES_PORT_IN ? rank_curve_at(&t->intra.efficiency, ranks)
+                               : m->inter.efficiency;
+}
+
+/* One resource class per (kind, class of the lowest rank that touches such a link). */
+static void make_resources(Fold *f)
+{
+    Classes *c = f->c;
+    c->resources =
+        PUSH_ARRAY(&c->arena, Resource, (size_t)c->ranks_n * RES_RANK_N + f->m->slow_links_n);
+    for (uint32_t k = 0; k < RES_RANK_N; k++) {
+        const uint32_t *id = f->id[k / 2];
+        uint32_t *first = PUSH_ARRAY(&f->scratch, uint32_t,
+                                     f->ids_n[k / 2] + 1); /* lowest rank + 1 on a link */
+        for (uint32_t i = 0; i < f->n; i++)
+            if (id[i] != NONE_U32 && first[id[i]] == 0)
+                first[id[i]] = i + 1;
+        uint32_t *of_class =
+            PUSH_ARRAY(&f->scratch, uint32_t, c->ranks_n); /* resource + 1 by first's class */
+        bool *seen = PUSH_ARRAY(&f->scratch, bool, c->ranks_n);
+        uint32_t *link =
+            PUSH_ARRAY(&f->scratch, uint32_t, c->ranks_n); /* representative's link by class */
+        for (uint32_t i = 0; i < f->n; i++) {
+            uint32_t own = c->class_of[i];
+            if (seen[own])
+                continue;
+            seen[own] = true;
+            c->ranks[own].resource[k] = link[own] = NONE_U32;
+            if (id[i] == NONE_U32)
+                continue;
+            link[own] = id[i];
+            uint32_t lead = c->class_of[first[id[i]] - 1];
+            if (of_class[lead] == 0) {
+                c->resources[c->resources_n] =
+                    (Resource){ (ResourceKind)k, capacity(f->m, &f->place[i], (ResourceKind)k),
+                                own };
+                of_class[lead] = ++c->resources_n;
+            }
+            c->ranks[own].resource[k] = of_class[lead] - 1;
+        }
+        for (uint32_t i = 0; i < f->n; i++)
+            c->ranks[c->class_of[i]].share[k] +=
+                id[i] != NONE_U32 && id[i] == link[c->class_of[i]];
+    }
+    for (uint32_t k = 0; k < f->m->slow_links_n; k++)
+        c->resources[c->resources_n++] =
+            (Resource){ RES_LINK, f->m->slow_links[k].bytes_per_ns, 0 };
+}
+
+/* ---- group classes ---- */
+
+/* Part of the ring's traffic that one member puts on its own link of this kind. */
+static double ring_part(const Shape *s, ResourceKind kind)
+{
+    if (kind <= RES_PORT_IN)
+        return s->on_node > 1 ? 1 : 0;
+    if (kind <= RES_NIC_IN)
+        return s->nodes_n > 1 ? 1.0 / ((double)s->nics_n * s->nic_sharers) : 0;
+    return s->leaves_n > 1 ? 1.0 / s->in_leaf : 0;
+}
+
+static void add_use(GroupClass *gc, uint32_t resource, double coefficient)
+{
+    for (uint32_t u = 0; u < gc->uses_n; u++)
+        if (gc->uses[u].resource == resource) {
+            gc->uses[u].coefficient += coefficient;
+            return;
+        }
+    gc->uses[gc->uses_n++] = (Use){ resource, coefficient };
+}
+
+static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec)
+{
+    for (uint32_t k = 0; k < f->m->slow_links_n; k++) {
+        const SlowLink *l = &f->m->slow_links[k];
+        if (l->rank_a >= f->g->world_n || l->rank_b >= f->g->world_n)
+            continue;
+        if (!group_has(spec, l->rank_a) || !group_has(spec, l->rank_b) ||
+            group_base(spec, l->rank_a) != gc->base || group_base(spec, l->rank_b) != gc->base)
+            continue;
+        uint32_t a = group_index(spec, l->rank_a), b = group_index(spec, l->rank_b);
+        if ((a + 1) % gc->size == b || (b + 1) % gc->size == a)
+            add_use(gc, f->c->resources_n - f->m->slow_links_n + k, 1);
+    }
+}
+
+static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t n)
+{
+    Classes *c = f->c;
+    const Shape *shape = f->shape + (size_t)spec * f->n;
+    GroupClass *gc = &c->groups[c->groups_n];
+    *gc = (GroupClass){ .spec = spec,
+                        .base = f->rank[member[0]],
+                        .size = shape[member[0]].size,
+                        .nodes_n = shape[member[0]].nodes_n,
+                        .leaves_n = shape[member[0]].leaves_n,
+                        .type = f->place[member[0]].type };
+    gc->member = PUSH_ARRAY(&c->arena, uint32_t, n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t own = c->class_of[member[i]];
+        if (c->ranks[own].group[spec] == c->groups_n)
+            continue;
+        c->ranks[own].group[spec] = c->groups_n;
+        gc->member[gc->members_n++] = own;
+    }
+    gc->uses =
+        PUSH_ARRAY(&c->arena, Use, (size_t)gc->members_n * RES_RANK_N + f->m->slow_links_n);
+    for (uint32_t i = 0, seen = NONE_U32; i < n; i++) {
+        uint32_t own = c->class_of[member[i]];
+        bool again = own == seen;
+        for (uint32_t j = 0; j < i && !again && gc->members_n < n; j++)
+            again = c->class_of[member[j]] == own;
+        seen = own;
+        for (uint32_t k = 0; k < RES_RANK_N && !again; k++) {
+            double part = ring_part(&shape[member[i]], (ResourceKind)k);
+            if (part > 0)
+                add_use(gc, c->ranks[own].resource[k],
+                        part * c->ranks[own].share[k] /
+                            efficiency(f->m, gc->type, (ResourceKind)k, gc->size));
+        }
+    }
+    add_slow_links(f, gc, &f->g->groups[spec]);
+    c->groups_n++;
+}
+
+static void make_groups(Fold *f)
+{
+    Classes *c = f->c;
+    const Graph *g = f->g;
+    c->groups = PUSH_ARRAY(&c->arena, GroupClass, (size_t)g->groups_n * c->ranks_n + 1);
+    for (uint32_t r = 0; r < c->ranks_n; r++)
+        for (uint32_t s = 0; s < g->groups_n; s++)
+            c->ranks[r].group[s] = NONE_U32;
+    uint32_t copies = c->replica_extent / c->replica_kept;
+    for (uint32_t s = 0; s < g->groups_n; s++) {
+        ArenaMark mark = arena_mark(&f->scratch);
+        MemberList l = list_members(f, s);
+        for (uint32_t b = 0; b < f->n; b++) {
+            uint32_t begin = b ? l.start[b] : 0, end = l.start[b + 1];
+            if (end == begin)
+                continue;
+            uint32_t own = c->class_of[l.member[begin]];
+            if (c->ranks[own].group[s] == NONE_U32)
+                make_group(f, s, l.member + begin, end - begin);
+            uint32_t kept_share =
+                f->shape[(size_t)s * f->n + l.member[begin]].size / (end - begin);
+            c->groups[c->ranks[own].group[s]].groups_n += copies / kept_share;
+        }
+        arena_reset(&f->scratch, mark);
+    }
+}
+
+static bool check_machine(const Graph *g, const Machine *m, Err *err)
+{
+    if (g->world_n > m->gpus_n)
+        return err_set(err, "cluster '%s' has %u GPUs, %u are needed", m->name, m->gpus_n,
+                       g->world_n);
+    if (m->inter.kind == INTER_TORUS || m->inter.kind == INTER_DRAGONFLY)
+        return err_set(err,
+                       "cluster '%s': inter_node.kind '%s' cannot be simulated yet, allowed: "
+                       "none, fat_tree, rail, ethernet",
+                       m->name, inter_kind_names[m->inter.kind]);
+    return true;
+}
+
+bool classes_make(Classes *c, const Graph *g, const Machine *m, bool expand, Err *err)
+{
+    ASSERT(g->sealed);
+    *c = (Classes){ .graph = g, .machine = m };
+    if (!check_machine(g, m, err))
+        return false;
+    Fold f = { .c = c, .g = g, .m = m };
+    choose_replicas(c, g, m, expand);
+    number_ranks(&f);
+    number_links(&f);
+    shape_groups(&f);
+    bool ok = check_links(&f, err);
+    if (ok) {
+        uint32_t sums_n = f.n + f.ids_n[1] + f.ids_n[2];
+        f.color = PUSH_ARRAY(&f.scratch, uint64_t, f.n);
+        f.next = PUSH_ARRAY(&f.scratch, uint64_t, f.n);
+        f.sum = PUSH_ARRAY(&f.scratch, uint64_t, sums_n);
+        color_start(&f, expand);
+        refine(&f);
+        name_classes(&f);
+        make_resources(&f);
+        make_groups(&f);
+    }
+    arena_free(&f.scratch);
+    return ok;
+}
+
+void classes_free(Classes *c)
+{
+    arena_free(&c->arena);
+    *c = (Classes){ 0 };
+}
+
+/* ---- point to point ---- */
+
+/* A pair in a mesh or ring has only some of the GPU's links between it. */
+static double pair_coefficient(const NodeType *t)
+{
+    if (t->intra.kind == INTRA_NVLINK_MESH && t->gpus_n > 2)
+        return t->gpus_n - 1;
+    return t->intra.kind == INTRA_RING && t->gpus_n > 2 ? 2 : 1;
+}
+
+static Use p2p_use(const Classes *c, const RankClass *r, ResourceKind kind, double coefficient)
+{
+    ASSERT(r->resource[kind] != NONE_U32);
+    return (Use){ r->resource[kind], coefficient * r->share[kind] /
+                                         efficiency(c->machine, r->place.type, kind, 2) };
+}
+
+uint32_t classes_p2p_uses(const Classes *c, uint32_t a, uint32_t peer_rank, Use *uses)
+{
+    const Machine *m = c->machine;
+    const RankClass *from = &c->ranks[a], *to = &c->ranks[classes_of_rank(c, peer_rank)];
+    Place p = from->place, q = machine_place(m, peer_rank);
+    uint32_t n = 0;
+    if (p.node == q.node) {
+        double pair = pair_coefficient(p.type);
+        uses[n++] = p2p_use(c, from, RES_PORT_OUT, pair);
+        uses[n++] = p2p_use(c, to, RES_PORT_IN, pair);
+    } else {
+        uses[n++] = p2p_use(c, from, RES_NIC_OUT, 1);
+        uses[n++] = p2p_use(c, to, RES_NIC_IN, 1);
+        uint32_t leaf = m->inter.nodes_per_leaf;
+        if (has_leaves(m) && p.node / leaf != q.node / leaf) {
+            uses[n++] = p2p_use(c, from, RES_LEAF_UP, 1);
+            uses[n++] = p2p_use(c, to, RES_LEAF_DOWN, 1);
+        }
+    }
+    for (uint32_t k = 0; k < m->slow_links_n; k++) {
+        const SlowLink *l = &m->slow_links[k];
+        if ((l->rank_a == from->rank && l->rank_b == peer_rank) ||
+            (l->rank_b == from->rank && l->rank_a == peer_rank))
+            uses[n++] = (Use){ c->resources_n - m->slow_links_n + k, 1 };
+    }
+    return n;
+}

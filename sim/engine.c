@@ -1,0 +1,339 @@
+/*
+ * engine.c - the main loop: events, lanes, the launching host.
+ */
+#include "sim/engine.h"
+
+#include <string.h>
+
+#include "sim/engine_state.h"
+
+enum { PROGRESS_EVERY = 1 << 16 };
+
+/* ---- todo ---- */
+
+void sim_wake(Sim *sim, Runner *r, uint32_t lane)
+{
+    GROW(sim->todo, sim->todo_n, sim->todo_cap);
+    sim->todo[sim->todo_n++] = (Todo){ r->id, lane };
+}
+
+/* ---- the host ---- */
+
+Path path_of_host(const Sim *sim, const Runner *r, uint32_t instance)
+{
+    const Anchor *a = &r->anchors[r->anchors_n - 1];
+    while (a > r->anchors && a->instance > instance)
+        a--;
+    Path p = a->path;
+    p.launch_ns += sim->now_ns - a->at_ns;
+    return p;
+}
+
+/* May op start as far as other lanes are concerned?  Otherwise notes whom to wait for. */
+static bool dependencies_done(Sim *sim, Runner *r, uint32_t lane, uint32_t instance,
+                              uint32_t op);
+
+static void host_anchor(Sim *sim, Runner *r, Path path)
+{
+    GROW(r->anchors, r->anchors_n, r->anchors_cap);
+    r->anchors[r->anchors_n++] = (Anchor){ r->host_next, sim->now_ns, path };
+}
+
+/* A host-wait op: the host goes on when what it waits for is done, at the earliest now. */
+static bool host_gate(Sim *sim, Runner *r)
+{
+    LaneState *host = &r->lane[LANE_HOST];
+    const Segment *s = segment_of(sim, r, r->host_next);
+    while (host->at < s->lane_n[LANE_HOST]) {
+        uint32_t op = op_at(sim, r, r->host_next, LANE_HOST, host->at);
+        uint8_t waited_for = host->wait == WAIT_LANE ? host->wait_lane : LANE_N;
+        if (!dependencies_done(sim, r, LANE_HOST, r->host_next, op))
+            return false;
+        host->wait = WAIT_NONE;
+        if (waited_for < LANE_N && sim->now_ns > r->host_ns) {
+            r->host_ns = sim->now_ns;
+            host_anchor(sim, r, r->lane[waited_for].path);
+        }
+        host->at++;
+        host->done++;
+        sim->ops_done++;
+    }
+    host->at = 0;
+    return true;
+}
+
+static void host_advance(Sim *sim, Runner *r)
+{
+    uint32_t before = r->host_next;
+    while (r->host_next < r->role->instances_n) {
+        if (segment_of(sim, r, r->host_next)->lane_n[LANE_HOST] && !host_gate(sim, r))
+            break;
+        r->host_start[r->host_next] = r->host_ns;
+        r->host_ns += r->cost->launch_total[r->role->instances[r->host_next].segment];
+        r->host_next++;
+    }
+    for (uint32_t lane = 0; lane < LANE_HOST && r->host_next > before; lane++)
+        if (r->lane[lane].wait == WAIT_GATE)
+            sim_wake(sim, r, lane);
+}
+
+/* ---- lanes ---- */
+
+uint32_t op_at(const Sim *sim, const Runner *r, uint32_t instance, uint32_t lane, uint32_t at)
+{
+    uint32_t segment = r->role->instances[instance].segment;
+    return sim->lane_ops[sim->lane_first[segment * LANE_N + lane] + at];
+}
+
+static bool wait_for(Runner *r, uint32_t lane, uint32_t other, uint32_t done)
+{
+    if (r->lane[other].done >= done)
+        return true;
+    r->lane[lane].wait = WAIT_LANE;
+    r->lane[lane].wait_lane = (uint8_t)other;
+    r->lane[lane].wait_done = done;
+    r->lane[other].waiters |= 1u << lane;
+    return false;
+}
+
+static bool dependencies_done(Sim *sim, Runner *r, uint32_t lane, uint32_t instance,
+                              uint32_t op)
+{
+    const Graph *g = sim->g;
+    const Instance *in = &r->role->instances[instance];
+    const Segment *s = &g->segments[in->segment];
+    const Op *o = &g->ops[op];
+    for (uint32_t d = 0; d < o->dep_n; d++) {
+        const Op *dep = graph_ops(g, s) + g->deps[o->dep_first + d];
+        uint32_t seq = r->lane_base[(size_t)instance * LANE_N + dep->lane] + dep->lane_index;
+        if (dep->lane != lane && !wait_for(r, lane, dep->lane, seq + 1))
+            return false;
+    }
+    uint32_t local = op - s->op_first;
+    for (uint32_t e = 0; e < in->edge_n; e++) {
+        const Edge *edge = &r->role->edges[in->edge_first + e];
+        if (edge->dst_op != local)
+            continue;
+        const Op *src = graph_ops(g, segment_of(sim, r, edge->src_instance)) + edge->src_op;
+        uint32_t seq =
+            r->lane_base[(size_t)edge->src_instance * LANE_N + src->lane] + src->lane_index;
+        if (src->lane != lane && !wait_for(r, lane, src->lane, seq + 1))
+            return false;
+    }
+    return true;
+}
+
+/* Moves the lane's head to its next op; false at the end of the program. */
+static bool lane_head(Sim *sim, Runner *r, uint32_t lane)
+{
+    LaneState *l = &r->lane[lane];
+    while (l->instance < r->role->instances_n &&
+           l->at >= segment_of(sim, r, l->instance)->lane_n[lane]) {
+        l->instance++;
+        l->at = 0;
+    }
+    if (l->instance < r->role->instances_n)
+        return true;
+    if (l->wait != WAIT_END && --r->lanes_left == 0)
+        r->stat->end_ns = sim->now_ns;
+    l->wait = WAIT_END;
+    return false;
+}
+
+/* Is the op launched?  Otherwise the lane is woken when it is. */
+static bool launched(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
+{
+    LaneState *l = &r->lane[lane];
+    if (l->instance >= r->host_next) {
+        l->wait = WAIT_GATE;
+        return false;
+    }
+    int64_t at_ns = r->host_start[l->instance] + r->cost->launch_after[op];
+    if (at_ns <= sim->now_ns)
+        return true;
+    l->wait = WAIT_HOST;
+    evq_push(&sim->events, at_ns, EVENT_LANE, r->id, lane);
+    return false;
+}
+
+/* The path to now, given what the lane has just waited for. */
+static Path path_to_start(Sim *sim, Runner *r, uint32_t lane)
+{
+    LaneState *l = &r->lane[lane];
+    if (l->wait == WAIT_HOST || l->wait == WAIT_GATE)
+        return path_of_host(sim, r, l->instance);
+    if (l->wait == WAIT_LANE)
+        return r->lane[l->wait_lane].path;
+    return l->path;
+}
+
+/* Pads a path with bubble up to now, so that paths always sum to the time they lead to. */
+static Path path_padded(Path p, int64_t now_ns)
+{
+    p.bubble_ns += now_ns - (p.compute_ns + p.comm_ns + p.bubble_ns + p.launch_ns);
+    return p;
+}
+
+static void lane_start(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
+{
+    LaneState *l = &r->lane[lane];
+    l->cause = path_padded(path_to_start(sim, r, lane), sim->now_ns);
+    l->wait = WAIT_NONE;
+    const Op *o = &sim->g->ops[op];
+    if (lane == LANE_COMPUTE && l->at == 0 && macro_try(sim, r, l->instance))
+        return;
+    l->busy = true;
+    l->op = op;
+    l->start_ns = sim->now_ns;
+    l->group_n = l->group_left = 1;
+    if (op_is_comm(o->kind)) {
+        comm_post(sim, r, lane);
+    } else if (lane == LANE_COMPUTE) {
+        compute_start(sim, r, op);
+    } else {
+        account(sim, r);
+        r->compute_n += o->kind != OP_H2D && o->kind != OP_RELEASE;
+        int64_t ns = r->cost->op[op].alone_ns;
+        if (ns == 0)
+            lane_complete(sim, r, lane);
+        else
+            evq_push(&sim->events, sim->now_ns + ns, EVENT_KERNEL, r->id, lane);
+    }
+}
+
+static void lane_try(Sim *sim, Runner *r, uint32_t lane)
+{
+    LaneState *l = &r->lane[lane];
+    if (lane == LANE_HOST) {
+        host_advance(sim, r);
+        return;
+    }
+    if (l->busy || !lane_head(sim, r, lane))
+        return;
+    uint32_t op = op_at(sim, r, l->instance, lane, l->at);
+    if (launched(sim, r, lane, op) && dependencies_done(sim, r, lane, l->instance, op))
+        lane_start(sim, r, lane, op);
+}
+
+/* Wakes the lanes whose wait is over. */
+static void wake_waiters(Sim *sim, Runner *r, uint32_t lane)
+{
+    LaneState *l = &r->lane[lane];
+    for (uint32_t other = 0; l->waiters >> other; other++) {
+        LaneState *w = &r->lane[other];
+        if (!(l->waiters >> other & 1u))
+            continue;
+        if (w->wait == WAIT_LANE && w->wait_lane == lane && w->wait_done > l->done)
+            continue;
+        l->waiters &= ~(1u << other);
+        sim_wake(sim, r, other);
+    }
+}
+
+void lane_wake_after(Sim *sim, Runner *r, uint32_t lane)
+{
+    sim_wake(sim, r, lane);
+    wake_waiters(sim, r, lane);
+}
+
+void lane_complete(Sim *sim, Runner *r, uint32_t lane)
+{
+    LaneState *l = &r->lane[lane];
+    const Op *o = &sim->g->ops[l->op];
+    if (!op_is_comm(o->kind)) {
+        account(sim, r);
+        r->compute_n -= o->kind != OP_H2D && o->kind != OP_RELEASE;
+        l->path = l->cause;
+        l->path.compute_ns += sim->now_ns - l->start_ns;
+    }
+    for (uint32_t i = 0; i < l->group_n; i++)
+        record_op(sim, r, lane, l->instance, l->op + i);
+    l->busy = false;
+    l->done += l->group_n;
+    l->at += l->group_n;
+    sim->ops_done += l->group_n;
+    lane_wake_after(sim, r, lane);
+}
+
+/* ---- the loop ---- */
+
+static void drain_todo(Sim *sim)
+{
+    while (sim->todo_head < sim->todo_n && !sim->failed) {
+        Todo t = sim->todo[sim->todo_head++];
+        lane_try(sim, &sim->runners[t.runner], t.lane);
+    }
+    sim->todo_head = sim->todo_n = 0;
+}
+
+static void handle(Sim *sim, const Event *e)
+{
+    switch (e->kind) {
+    case EVENT_LANE:
+        sim_wake(sim, &sim->runners[e->a], e->b);
+        break;
+    case EVENT_COMPUTE:
+        compute_event(sim, &sim->runners[e->a], e->b);
+        break;
+    case EVENT_KERNEL:
+        lane_complete(sim, &sim->runners[e->a], e->b);
+        break;
+    case EVENT_FLOW_DATA:
+        flow_event(sim, e->a, e->b, true);
+        break;
+    default:
+        flow_event(sim, e->a, e->b, false);
+        break;
+    }
+}
+
+static void run(Sim *sim)
+{
+    for (uint32_t i = 0; i < sim->runners_n; i++) {
+        Runner *r = &sim->runners[i];
+        host_advance(sim, r);
+        for (uint32_t lane = 0; lane < LANE_HOST; lane++)
+            sim_wake(sim, r, lane);
+    }
+    drain_todo(sim);
+    Event e;
+    while (!sim->failed && evq_pop(&sim->events, &e)) {
+        ASSERT(e.at_ns >= sim->now_ns);
+        sim->now_ns = e.at_ns;
+        handle(sim, &e);
+        drain_todo(sim);
+        if (++sim->result->events % PROGRESS_EVERY == 0 && sim->options->progress)
+            sim->options->progress(sim->options->user,
+                                   (double)sim->ops_done / (double)sim->ops_total);
+    }
+}
+
+bool sim_run(SimResult *result, const Graph *g, const Machine *m, const Software *sw,
+             const SimOptions *options, Err *err)
+{
+    *result = (SimResult){ 0 };
+    Sim sim = { .g = g,
+                .m = m,
+                .sw = sw,
+                .options = options,
+                .timeline = options->timeline,
+                .result = result,
+                .err = err };
+    bool ok = sim_setup(&sim);
+    if (ok) {
+        run(&sim);
+        ok = !sim.failed && report_stuck(&sim);
+    }
+    if (ok)
+        account_close(&sim);
+    sim_teardown(&sim);
+    if (!ok)
+        sim_result_free(result);
+    return ok;
+}
+
+void sim_result_free(SimResult *result)
+{
+    arena_free(&result->arena);
+    *result = (SimResult){ 0 };
+}

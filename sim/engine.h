@@ -1,0 +1,97 @@
+/*
+ * engine.h - runs a graph on a machine in model time: discrete events.
+ *
+ * Per rank class: one host thread that launches ops one after another, each at
+ * its cost; lanes that work them off in order; links that transfers share.
+ *
+ *   - An op starts when it is launched, its lane is free and what it depends on
+ *     is done.  Compute runs at full speed, or slower while a collective or a
+ *     send is moving data on the same GPU.
+ *   - A collective starts on a rank when its lane reaches it, and transfers when
+ *     the last participant has arrived: first latency, then its traffic at the
+ *     fair rate of its links (sim/network.h, sim/maxmin.h).  Sends and receives
+ *     meet the same way, in order per (sender, receiver, tag).
+ *
+ * Two depths, one code path.  Expanded: every op is an event; needed for a
+ * timeline.  Collapsed: an instance whose ops follow one another on the compute
+ * lane, that is not held up by the launching thread and meets no traffic on its
+ * own links is one event (sim/engine_macro.c); otherwise it runs op by op.
+ *
+ * A graph that cannot finish is reported with the ops and ranks that block each
+ * other; the engine never hangs.
+ */
+#ifndef LOCKSTEP_SIM_ENGINE_H
+#define LOCKSTEP_SIM_ENGINE_H
+
+#include "core/timeline.h"
+#include "sim/classes.h"
+#include "sim/cost.h"
+#include "sim/network.h"
+
+typedef struct SimOptions {
+    bool expanded;      /* every op an event */
+    bool expand_ranks;  /* every rank a class; refused above SIM_OPS_MAX op instances */
+    Timeline *timeline; /* filled when given (implies expanded); not sealed */
+    uint64_t seed;      /* of the machine's jitter */
+    void (*progress)(void *user, double fraction);
+    void *user;
+} SimOptions;
+
+#define SIM_OPS_MAX ((uint64_t)20000000)
+
+/* The longest chain of causes over all ranks, from the end of the step back: each op was held up
+ * last by its lane, its launch, a dependency, or the last to come to its transfer.  Sums to the
+ * step; bubble is what no cause explains. */
+typedef struct Path {
+    int64_t compute_ns, comm_ns, bubble_ns, launch_ns;
+} Path;
+
+enum { SIM_COLLECTIVES_MAX = 24 };
+
+/* One kind of transfer of one rank, summed over the step. */
+typedef struct CollectiveStat {
+    OpKind kind;
+    uint32_t group; /* Graph.groups */
+    uint32_t group_size;
+    uint64_t count, bytes;
+    int64_t time_ns, transfer_ns, exposed_ns; /* time: waiting included */
+    double wire_bytes;   /* count * busbw factor * bytes: over transfer_ns gives busbw */
+    Algorithm algorithm; /* of the largest */
+    Protocol protocol;
+    uint64_t largest_bytes;
+} CollectiveStat;
+
+/* One rank class.  All on unions of intervals from 0 to the end of the step:
+ * step = compute + exposed + bubble + idle;  comm = overlapped + exposed. */
+typedef struct RankStat {
+    uint32_t rank, ranks_n, role, stage;
+    int64_t end_ns;
+    int64_t compute_ns; /* some kernel that is not communication runs */
+    int64_t comm_ns;    /* some collective waits or transfers, or a send or receive transfers */
+    int64_t overlapped_ns; /* both */
+    int64_t exposed_ns;    /* comm and no compute */
+    int64_t
+        bubble_ns;   /* neither: waits for another pipeline stage, or has finished before it */
+    int64_t idle_ns; /* the rest: launch-bound, dependencies */
+    double flops, model_flops; /* executed; of matmuls and attention without recomputation */
+    /* Lower bounds, nothing can be faster. */
+    double flops_bound_ns, memory_bound_ns, link_bound_ns, launch_bound_ns;
+    uint32_t collectives_n;
+    CollectiveStat collectives[SIM_COLLECTIVES_MAX];
+} RankStat;
+
+typedef struct SimResult {
+    Arena arena;
+    int64_t step_ns;
+    uint32_t ranks_n;
+    RankStat *ranks; /* by class, ascending lowest rank */
+    Path path;       /* of the class that ends last */
+    uint64_t events,
+        ops; /* ops: instances of ops simulated, whether or not as events of their own */
+} SimResult;
+
+bool sim_run(SimResult *result, const Graph *g, const Machine *m, const Software *sw,
+             const SimOptions *options, Err *err);
+void sim_result_free(SimResult *result);
+
+#endif

@@ -1,0 +1,268 @@
+/*
+ * engine_account.c - where every nanosecond of a rank goes.
+ *
+ * account() runs before anything of a rank changes: the time since it ran last
+ * belongs to the state that is about to end.
+ *
+ *     compute runs?   communication?   waits for a stage?
+ *         yes              no                 -            compute
+ *         yes              yes                -            compute, comm, overlapped
+ *         no               yes                -            comm, exposed
+ *         no               no                yes           bubble
+ *         no               no                no            idle
+ *
+ * A macro is compute with communication of its own inside, known by its running
+ * sums.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/engine_state.h"
+
+static bool is_pipeline_lane(uint32_t lane)
+{
+    return lane >= LANE_SEND_ACT && lane <= LANE_RECV_GRAD;
+}
+
+/* Idle because another stage has not sent or fetched yet. */
+static bool in_bubble(const Sim *sim, const Runner *r)
+{
+    const LaneState *c = &r->lane[LANE_COMPUTE];
+    if (c->busy)
+        return op_is_p2p(sim->g->ops[c->op].kind) && !c->transferring;
+    if (c->wait != WAIT_LANE || !is_pipeline_lane(c->wait_lane))
+        return false;
+    const LaneState *l = &r->lane[c->wait_lane];
+    return l->busy && !l->transferring;
+}
+
+static void expose(Runner *r, int64_t ns)
+{
+    for (uint32_t lane = 0; r->comm_lanes >> lane; lane++)
+        if (r->comm_lanes >> lane & 1u)
+            r->stat->collectives[r->lane[lane].stat].exposed_ns += ns;
+}
+
+static void book(Sim *sim, Runner *r, int64_t compute_ns, int64_t own_comm_ns)
+{
+    RankStat *s = r->stat;
+    bool comm = r->comm_lanes != 0;
+    int64_t all_ns = compute_ns + own_comm_ns;
+    s->compute_ns += compute_ns;
+    s->comm_ns += comm ? all_ns : own_comm_ns;
+    s->overlapped_ns += comm ? compute_ns : 0;
+    s->exposed_ns += own_comm_ns;
+    if (own_comm_ns > 0)
+        expose(r, own_comm_ns);
+    (void)sim;
+}
+
+static void book_no_compute(Sim *sim, Runner *r, int64_t dt)
+{
+    RankStat *s = r->stat;
+    if (r->comm_lanes) {
+        s->comm_ns += dt;
+        s->exposed_ns += dt;
+        expose(r, dt);
+    } else if (in_bubble(sim, r)) {
+        s->bubble_ns += dt;
+    } else {
+        s->idle_ns += dt;
+    }
+}
+
+static void advance_macro(Sim *sim, Runner *r, int64_t dt)
+{
+    const Macro *m = r->running_macro;
+    uint32_t n = r->lane[LANE_COMPUTE].group_n;
+    double before = r->position, end = (double)m->alone_at[n];
+    if (r->slowed)
+        r->position = macro_alone_at(m, n, macro_slow_at(m, n, before) + (double)dt);
+    else
+        r->position = fmin(before + (double)dt, end);
+    int64_t own_comm = 0;
+    if (m->has_comm)
+        own_comm =
+            llround(macro_comm_at(m, n, r->position)) - llround(macro_comm_at(m, n, before));
+    own_comm = min_i64(own_comm, dt);
+    book(sim, r, dt - own_comm, own_comm);
+}
+
+static void advance_compute(const Sim *sim, Runner *r, int64_t dt)
+{
+    const LaneState *l = &r->lane[LANE_COMPUTE];
+    if (!l->busy || op_is_comm(sim->g->ops[l->op].kind))
+        return;
+    const OpCost *c = &r->cost->op[l->op];
+    double rate =
+        r->slowed && c->slowed_ns > 0 ? (double)c->alone_ns / (double)c->slowed_ns : 1;
+    r->left = fmax(r->left - (double)dt * rate, 0);
+}
+
+void account(Sim *sim, Runner *r)
+{
+    int64_t dt = sim->now_ns - r->accounted_ns;
+    if (dt == 0)
+        return;
+    r->accounted_ns = sim->now_ns;
+    if (r->running_macro) {
+        advance_macro(sim, r, dt);
+        return;
+    }
+    advance_compute(sim, r, dt);
+    if (r->compute_n > 0)
+        book(sim, r, dt, 0);
+    else
+        book_no_compute(sim, r, dt);
+}
+
+/* ---- per kind of transfer ---- */
+
+uint32_t account_stat(Sim *sim, Runner *r, const Op *op, uint32_t group_size)
+{
+    RankStat *s = r->stat;
+    (void)sim;
+    for (uint32_t i = 0; i < s->collectives_n; i++)
+        if (s->collectives[i].kind == op->kind && s->collectives[i].group == op->u.comm.group)
+            return i;
+    if (s->collectives_n == SIM_COLLECTIVES_MAX)
+        return SIM_COLLECTIVES_MAX - 1;
+    s->collectives[s->collectives_n] = (CollectiveStat){ .kind = op->kind,
+                                                         .group = op->u.comm.group,
+                                                         .group_size = group_size };
+    return s->collectives_n++;
+}
+
+static double bus_bytes(const Op *op, uint32_t group_size)
+{
+    return op_is_p2p(op->kind) ? (double)op->u.comm.bytes
+                               : ring_traffic(op->kind, group_size, op->u.comm.bytes);
+}
+
+void account_transfer(Sim *sim, Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
+                      int64_t time_ns, int64_t transfer_ns)
+{
+    CollectiveStat *c = &r->stat->collectives[stat];
+    (void)sim;
+    c->count++;
+    c->bytes += op->u.comm.bytes;
+    c->time_ns += time_ns;
+    c->transfer_ns += transfer_ns;
+    c->wire_bytes += bus_bytes(op, c->group_size);
+    if (op->u.comm.bytes >= c->largest_bytes) {
+        c->largest_bytes = op->u.comm.bytes;
+        c->algorithm = cost->algorithm;
+        c->protocol = cost->protocol;
+    }
+}
+
+/* ---- bounds ---- */
+
+typedef struct SegmentSum {
+    bool filled;
+    double flops, model_flops, flops_ns, memory_ns;
+    double link_ns[RES_RANK_N];
+} SegmentSum;
+
+static double link_share(const Sim *sim, const Runner *r, const Op *o, uint32_t op, uint32_t k)
+{
+    uint32_t resource = r->rc->resource[k];
+    if (resource == NONE_U32)
+        return 0;
+    Use own[RES_RANK_N + 2];
+    const Use *uses = own;
+    uint32_t n;
+    double bytes = (double)o->u.comm.bytes;
+    if (op_is_p2p(o->kind)) {
+        if (o->kind == OP_RECV)
+            return 0;
+        uint32_t peer =
+            group_member(&sim->g->groups[o->u.comm.group], r->rc->rank, o->u.comm.peer);
+        n = classes_p2p_uses(&sim->classes, r->id, peer, own);
+    } else {
+        uint32_t group = r->rc->group[o->u.comm.group];
+        uses = sim->classes.groups[group].uses;
+        n = sim->classes.groups[group].uses_n;
+        bytes = comm_cost_of((Sim *)sim, op, group).traffic_bytes;
+    }
+    for (uint32_t u = 0; u < n; u++)
+        if (uses[u].resource == resource)
+            return bytes * uses[u].coefficient / sim->classes.resources[resource].bytes_per_ns;
+    return 0;
+}
+
+static void sum_segment(const Sim *sim, const Runner *r, const Segment *s, SegmentSum *sum)
+{
+    sum->filled = true;
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *o = graph_ops(sim->g, s) + i;
+        if (op_is_comm(o->kind)) {
+            for (uint32_t k = 0; k < RES_RANK_N; k++)
+                sum->link_ns[k] += link_share(sim, r, o, s->op_first + i, k);
+            continue;
+        }
+        sum->flops += o->flops;
+        sum->model_flops += o->model_flops;
+        if (o->lane == LANE_COMPUTE) {
+            sum->flops_ns += op_flops_bound_ns(r->cost->gpu, o) / r->cost->speed;
+            sum->memory_ns += op_memory_bound_ns(r->cost->gpu, o);
+        }
+    }
+}
+
+static void close_rank(Sim *sim, Runner *r, SegmentSum *sums)
+{
+    memset(sums, 0, sim->g->segments_n * sizeof *sums);
+    double link_ns[RES_RANK_N] = { 0 };
+    RankStat *s = r->stat;
+    for (uint32_t i = 0; i < r->role->instances_n; i++) {
+        uint32_t segment = r->role->instances[i].segment;
+        SegmentSum *sum = &sums[segment];
+        if (!sum->filled)
+            sum_segment(sim, r, &sim->g->segments[segment], sum);
+        s->flops += sum->flops;
+        s->model_flops += sum->model_flops;
+        s->flops_bound_ns += sum->flops_ns;
+        s->memory_bound_ns += sum->memory_ns;
+        s->launch_bound_ns += (double)r->cost->launch_total[segment];
+        for (uint32_t k = 0; k < RES_RANK_N; k++)
+            link_ns[k] += sum->link_ns[k];
+    }
+    for (uint32_t k = 0; k < RES_RANK_N; k++)
+        s->link_bound_ns = fmax(s->link_bound_ns, link_ns[k]);
+}
+
+void account_close(Sim *sim)
+{
+    SimResult *result = sim->result;
+    for (uint32_t i = 0; i < sim->runners_n; i++)
+        result->step_ns = max_i64(result->step_ns, sim->runners[i].stat->end_ns);
+    SegmentSum *sums = mem_zero(sim->g->segments_n, sizeof *sums);
+    bool is_pipeline = sim->g->roles_n > 1;
+    int64_t latest = -1;
+    for (uint32_t i = 0; i < sim->runners_n; i++) {
+        Runner *r = &sim->runners[i];
+        RankStat *s = r->stat;
+        int64_t rest =
+            result->step_ns - (s->compute_ns + s->exposed_ns + s->bubble_ns + s->idle_ns);
+        *(is_pipeline ? &s->bubble_ns : &s->idle_ns) += rest;
+        close_rank(sim, r, sums);
+        if (s->end_ns <= latest)
+            continue;
+        latest = s->end_ns;
+        Path longest = { 0 };
+        int64_t total = -1;
+        for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
+            Path p = r->lane[lane].path;
+            int64_t sum = p.compute_ns + p.comm_ns + p.bubble_ns + p.launch_ns;
+            if (sum > total) {
+                total = sum;
+                longest = p;
+            }
+        }
+        result->path = longest;
+    }
+    result->ops = sim->ops_done;
+    free(sums);
+}

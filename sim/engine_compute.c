@@ -1,0 +1,79 @@
+/*
+ * engine_compute.c - the compute lane: kernels that slow down beside transfers.
+ *
+ * `left` is the work still to do in nanoseconds of an undisturbed GPU.  While
+ * something is transferring, alone_ns of work take slowed_ns.  account() brings
+ * `left` up to now; every change of speed sends the end event anew, and events
+ * of an old version are dropped.
+ */
+#include "sim/engine_state.h"
+
+static const OpCost *running_cost(const Runner *r)
+{
+    return &r->cost->op[r->lane[LANE_COMPUTE].op];
+}
+
+static int64_t time_left(const Runner *r)
+{
+    const Macro *m = r->running_macro;
+    if (m) {
+        const LaneState *l = &r->lane[LANE_COMPUTE];
+        uint32_t n = l->group_n;
+        double left = r->slowed ? (double)m->slow_at[n] - macro_slow_at(m, n, r->position)
+                                : (double)m->alone_at[n] - r->position;
+        return ns_up(left);
+    }
+    const OpCost *c = running_cost(r);
+    double stretch =
+        r->slowed && c->alone_ns > 0 ? (double)c->slowed_ns / (double)c->alone_ns : 1;
+    return ns_up(r->left * stretch);
+}
+
+static void schedule(Sim *sim, Runner *r)
+{
+    LaneState *l = &r->lane[LANE_COMPUTE];
+    evq_push(&sim->events, sim->now_ns + time_left(r), EVENT_COMPUTE, r->id, ++l->version);
+}
+
+void compute_start(Sim *sim, Runner *r, uint32_t op)
+{
+    account(sim, r);
+    LaneState *l = &r->lane[LANE_COMPUTE];
+    if (!r->running_macro) {
+        int64_t ns = r->cost->op[op].alone_ns;
+        r->left = (double)cost_jitter(sim, r, l->instance, op, ns);
+        r->compute_n += sim->g->ops[op].kind != OP_RELEASE;
+        if (ns == 0) {
+            lane_complete(sim, r, LANE_COMPUTE);
+            return;
+        }
+    }
+    schedule(sim, r);
+}
+
+void compute_resume(Sim *sim, Runner *r)
+{
+    schedule(sim, r);
+}
+
+void compute_event(Sim *sim, Runner *r, uint32_t version)
+{
+    if (version != r->lane[LANE_COMPUTE].version)
+        return;
+    if (r->running_macro)
+        macro_finish(sim, r);
+    else
+        lane_complete(sim, r, LANE_COMPUTE);
+}
+
+void compute_set_speed(Sim *sim, Runner *r)
+{
+    bool slowed = r->transfer_n > 0;
+    if (slowed == r->slowed)
+        return;
+    ASSERT(r->accounted_ns == sim->now_ns);
+    r->slowed = slowed;
+    const LaneState *l = &r->lane[LANE_COMPUTE];
+    if (r->running_macro || (l->busy && !op_is_comm(sim->g->ops[l->op].kind)))
+        schedule(sim, r);
+}

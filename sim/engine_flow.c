@@ -1,0 +1,396 @@
+/*
+ * engine_flow.c - collectives and sends: meeting, latency, shared links.
+ *
+ *     arrive ... last arrives | latency | traffic at the fair rate | done
+ *     \____ waiting ________/  \____________ transferring ________/
+ *
+ * A flow takes part in sharing only while it moves data.  When one begins or
+ * ends, the rates of the flows it is connected to by common links are computed
+ * anew; a flow alone on its links costs nothing extra.
+ */
+#include <string.h>
+
+#include "sim/engine_state.h"
+
+/* ---- costs ---- */
+
+CommCost comm_cost_of(Sim *sim, uint32_t op, uint32_t group)
+{
+    const Op *o = &sim->g->ops[op];
+    if (sim->comm_cache_group[op] != group + 1) {
+        sim->comm_cache[op] =
+            collective_cost(sim->m, &sim->classes.groups[group], sim->classes.resources,
+                            o->kind, o->u.comm.bytes, sim->sw->comm_scale);
+        sim->comm_cache_group[op] = group + 1;
+    }
+    return sim->comm_cache[op];
+}
+
+/* ---- sharing ---- */
+
+static Demand demand_of(const Flow *f)
+{
+    return (Demand){ f->group == NONE_U32 ? f->own_uses : f->uses, f->uses_n };
+}
+
+static void link_add(Sim *sim, uint32_t flow)
+{
+    Demand d = demand_of(&sim->flows[flow]);
+    for (uint32_t u = 0; u < d.uses_n; u++) {
+        uint32_t r = d.uses[u].resource;
+        GROW(sim->on_link[r], sim->on_link_n[r], sim->on_link_cap[r]);
+        sim->on_link[r][sim->on_link_n[r]++] = flow;
+    }
+}
+
+static void link_remove(Sim *sim, uint32_t flow)
+{
+    Demand d = demand_of(&sim->flows[flow]);
+    for (uint32_t u = 0; u < d.uses_n; u++) {
+        uint32_t r = d.uses[u].resource, i = 0;
+        while (sim->on_link[r][i] != flow)
+            i++;
+        /* Order is kept: it decides the order of equal events. */
+        memmove(&sim->on_link[r][i], &sim->on_link[r][i + 1],
+                (sim->on_link_n[r] - i - 1) * sizeof(uint32_t));
+        sim->on_link_n[r]--;
+    }
+}
+
+static void component_add(Sim *sim, uint32_t *n, uint32_t flow)
+{
+    for (uint32_t i = 0; i < *n; i++)
+        if (sim->component[i] == flow)
+            return;
+    if (*n == sim->component_cap) {
+        sim->component_cap = sim->component_cap ? 2 * sim->component_cap : 64;
+        sim->component = mem_resize(sim->component, sim->component_cap, sizeof(uint32_t));
+        sim->demands = mem_resize(sim->demands, sim->component_cap, sizeof(Demand));
+        sim->rates = mem_resize(sim->rates, sim->component_cap, sizeof(double));
+    }
+    sim->component[(*n)++] = flow;
+}
+
+/* Flows connected to those on the links of d, directly or over others. */
+static uint32_t component_of(Sim *sim, Demand d)
+{
+    uint32_t n = 0;
+    for (uint32_t at = 0;; at++) {
+        for (uint32_t u = 0; u < d.uses_n; u++) {
+            uint32_t r = d.uses[u].resource;
+            for (uint32_t i = 0; i < sim->on_link_n[r]; i++)
+                component_add(sim, &n, sim->on_link[r][i]);
+        }
+        if (at == n)
+            return n;
+        d = demand_of(&sim->flows[sim->component[at]]);
+    }
+}
+
+static void set_rate(Sim *sim, uint32_t flow, double rate)
+{
+    Flow *f = &sim->flows[flow];
+    if (f->rate > 0) {
+        f->left -= f->rate * (double)(sim->now_ns - f->since_ns);
+        if (f->left < 0)
+            f->left = 0;
+    }
+    f->since_ns = sim->now_ns;
+    if (rate == f->rate)
+        return;
+    f->rate = rate;
+    evq_push(&sim->events, sim->now_ns + ns_up(f->left / rate), EVENT_FLOW_END, flow,
+             ++f->version);
+}
+
+static void share(Sim *sim, Demand around)
+{
+    uint32_t n = component_of(sim, around);
+    if (n == 1) {
+        set_rate(sim, sim->component[0], sim->flows[sim->component[0]].solo_rate);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        sim->demands[i] = demand_of(&sim->flows[sim->component[i]]);
+    maxmin_rates(sim->rates, sim->demands, n, sim->classes.resources, &sim->space);
+    for (uint32_t i = 0; i < n; i++)
+        set_rate(sim, sim->component[i], sim->rates[i]);
+}
+
+/* ---- a flow's life ---- */
+
+static uint32_t flow_new(Sim *sim)
+{
+    if (sim->free_flows_n)
+        return sim->free_flows[--sim->free_flows_n];
+    GROW(sim->flows, sim->flows_n, sim->flows_cap);
+    sim->flows[sim->flows_n] = (Flow){ 0 };
+    return sim->flows_n++;
+}
+
+static void member_begin(Sim *sim, Runner *r, uint32_t lane, bool is_p2p)
+{
+    account(sim, r);
+    LaneState *l = &r->lane[lane];
+    l->transferring = true;
+    l->transfer_start_ns = sim->now_ns;
+    if (is_p2p)
+        r->comm_lanes |= 1u << lane;
+    r->transfer_n++;
+    compute_set_speed(sim, r);
+}
+
+/* Collapsed instances own their ports; they go on op by op where somebody else comes. */
+static void break_macros(Sim *sim, uint32_t flow)
+{
+    for (uint32_t u = 0; u < sim->flows[flow].uses_n; u++) {
+        const Use *use = demand_of(&sim->flows[flow]).uses + u;
+        const Resource *res = &sim->classes.resources[use->resource];
+        Runner *r = &sim->runners[res->owner];
+        if (res->kind <= RES_PORT_IN && r->running_macro && r->running_macro->has_comm)
+            macro_break(sim, r);
+    }
+}
+
+static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
+{
+    Flow *f = &sim->flows[flow];
+    f->used = true;
+    f->moving = false;
+    f->rate = 0;
+    f->start_ns = sim->now_ns;
+    f->solo_rate = f->cost.solo_rate;
+    bool is_p2p = f->group == NONE_U32;
+    break_macros(sim, flow);
+    f = &sim->flows[flow]; /* breaking may have made new flows */
+    int64_t latency_ns = max_i64(f->cost.latency_ns - (int64_t)into_ns, 0);
+    double moved = into_ns > (double)f->cost.latency_ns
+                       ? (into_ns - (double)f->cost.latency_ns) * f->solo_rate
+                       : 0;
+    f->left = moved < f->cost.traffic_bytes ? f->cost.traffic_bytes - moved : 0;
+    evq_push(&sim->events, sim->now_ns + latency_ns, EVENT_FLOW_DATA, flow, ++f->version);
+    if (is_p2p) {
+        member_begin(sim, &sim->runners[f->from], f->from_lane, true);
+        member_begin(sim, &sim->runners[f->to], f->to_lane, true);
+        return;
+    }
+    const GroupClass *gc = &sim->classes.groups[f->group];
+    for (uint32_t i = 0; i < gc->members_n; i++)
+        member_begin(sim, &sim->runners[gc->member[i]], f->lane, false);
+}
+
+static void start_collective(Sim *sim, uint32_t group, uint32_t lane, uint32_t op, Path path,
+                             double into_ns)
+{
+    const GroupClass *gc = &sim->classes.groups[group];
+    uint32_t i = flow_new(sim);
+    Flow *f = &sim->flows[i];
+    f->group = group;
+    f->lane = lane;
+    f->op = op;
+    f->uses = gc->uses;
+    f->uses_n = gc->uses_n;
+    f->cost = comm_cost_of(sim, op, group);
+    f->path = path;
+    flow_begin(sim, i, into_ns);
+}
+
+void flow_resume_collective(Sim *sim, Runner *r, uint32_t op, double into_ns)
+{
+    const Op *o = &sim->g->ops[op];
+    uint32_t group = r->rc->group[o->u.comm.group];
+    LaneState *l = &r->lane[LANE_COMPUTE];
+    l->stat = account_stat(sim, r, o, sim->classes.groups[group].size);
+    r->stat->collectives[l->stat].time_ns += (int64_t)into_ns;
+    r->stat->collectives[l->stat].transfer_ns += (int64_t)into_ns;
+    r->stat->collectives[l->stat].exposed_ns += (int64_t)into_ns;
+    r->comm_lanes |= 1u << LANE_COMPUTE;
+    start_collective(sim, group, LANE_COMPUTE, op, l->cause, into_ns);
+}
+
+/* One side's p2p op is done; the lane goes on when all it posted together are. */
+static void member_end(Sim *sim, Runner *r, uint32_t lane, const Flow *f, uint32_t op,
+                       Path path, uint32_t group_size)
+{
+    account(sim, r);
+    LaneState *l = &r->lane[lane];
+    const Op *o = &sim->g->ops[op];
+    account_transfer(sim, r, account_stat(sim, r, o, group_size), o, &f->cost,
+                     sim->now_ns - (op_is_p2p(o->kind) ? f->start_ns : l->start_ns),
+                     sim->now_ns - f->start_ns);
+    r->transfer_n--;
+    compute_set_speed(sim, r);
+    if (--l->group_left > 0)
+        return;
+    r->comm_lanes &= ~(1u << lane);
+    l->path = path;
+    l->path.comm_ns += sim->now_ns - f->start_ns;
+    l->transferring = false;
+    lane_complete(sim, r, lane);
+}
+
+static uint32_t channel_of(Runner *r, OpKind kind, uint32_t peer, uint32_t tag);
+
+static void p2p_end(Sim *sim, Flow f)
+{
+    const Op *send = &sim->g->ops[f.op];
+    Runner *from = &sim->runners[f.from], *to = &sim->runners[f.to];
+    Channel *out = &from->channels[channel_of(from, OP_SEND, f.to, send->u.comm.tag)];
+    Channel *in = &to->channels[channel_of(to, OP_RECV, f.from, send->u.comm.tag)];
+    out->posted = in->posted = false;
+    member_end(sim, from, f.from_lane, &f, out->op, f.path, 2);
+    member_end(sim, to, f.to_lane, &f, in->op, f.path, 2);
+}
+
+static void flow_end(Sim *sim, uint32_t flow)
+{
+    Flow f = sim->flows[flow];
+    sim->flows[flow].used = false;
+    sim->flows[flow].version++;
+    if (f.moving) {
+        link_remove(sim, flow);
+        share(sim, demand_of(&sim->flows[flow]));
+    }
+    GROW(sim->free_flows, sim->free_flows_n, sim->free_flows_cap);
+    sim->free_flows[sim->free_flows_n++] = flow;
+    if (f.group == NONE_U32) {
+        p2p_end(sim, f);
+        return;
+    }
+    const GroupClass *gc = &sim->classes.groups[f.group];
+    for (uint32_t i = 0; i < gc->members_n; i++) {
+        Runner *r = &sim->runners[gc->member[i]];
+        member_end(sim, r, f.lane, &f, r->lane[f.lane].op, f.path, gc->size);
+    }
+}
+
+void flow_event(Sim *sim, uint32_t flow, uint32_t version, bool data)
+{
+    Flow *f = &sim->flows[flow];
+    if (!f->used || f->version != version)
+        return;
+    if (!data || f->left <= 0 || f->uses_n == 0) {
+        flow_end(sim, flow);
+        return;
+    }
+    f->moving = true;
+    f->since_ns = sim->now_ns;
+    link_add(sim, flow);
+    share(sim, demand_of(f));
+}
+
+/* ---- meeting ---- */
+
+static bool same_collective(const Op *a, const Op *b)
+{
+    return a->kind == b->kind && a->u.comm.bytes == b->u.comm.bytes;
+}
+
+static void post_collective(Sim *sim, Runner *r, uint32_t lane)
+{
+    LaneState *l = &r->lane[lane];
+    const Op *o = &sim->g->ops[l->op];
+    uint32_t group = r->rc->group[o->u.comm.group];
+    ASSERT(group != NONE_U32);
+    account(sim, r);
+    r->comm_lanes |= 1u << lane;
+    l->stat = account_stat(sim, r, o, sim->classes.groups[group].size);
+    Meeting *m = &sim->meetings[(size_t)group * LANE_N + lane];
+    if (m->arrived_n == 0)
+        m->op = l->op;
+    if (!same_collective(o, &sim->g->ops[m->op])) {
+        sim->failed = true;
+        err_set(sim->err,
+                "rank %u meets '%s' of %" PRIu64 " bytes with '%s' of %" PRIu64
+                " bytes in the same group",
+                r->rc->rank, intern_text(&sim->g->names, o->name), o->u.comm.bytes,
+                intern_text(&sim->g->names, sim->g->ops[m->op].name),
+                sim->g->ops[m->op].u.comm.bytes);
+        return;
+    }
+    l->wait = WAIT_PEER;
+    if (++m->arrived_n < sim->classes.groups[group].members_n)
+        return;
+    m->arrived_n = 0;
+    m->seq++;
+    const GroupClass *gc = &sim->classes.groups[group];
+    for (uint32_t i = 0; i < gc->members_n; i++)
+        sim->runners[gc->member[i]].lane[lane].wait = WAIT_NONE;
+    start_collective(sim, group, lane, l->op, l->cause, 0);
+}
+
+static uint32_t channel_of(Runner *r, OpKind kind, uint32_t peer, uint32_t tag)
+{
+    for (uint32_t i = 0; i < r->channels_n; i++)
+        if (r->channels[i].kind == kind && r->channels[i].peer == peer &&
+            r->channels[i].tag == tag)
+            return i;
+    ASSERT(r->channels_n < CHANNELS_MAX);
+    r->channels[r->channels_n] = (Channel){ .peer = peer, .tag = tag, .kind = kind };
+    return r->channels_n++;
+}
+
+static void start_p2p(Sim *sim, Runner *from, const Channel *out, Runner *to, const Channel *in)
+{
+    const Op *o = &sim->g->ops[out->op];
+    uint32_t peer =
+        group_member(&sim->g->groups[o->u.comm.group], from->rc->rank, o->u.comm.peer);
+    uint32_t i = flow_new(sim);
+    Flow *f = &sim->flows[i];
+    f->group = NONE_U32;
+    f->from = from->id;
+    f->to = to->id;
+    f->from_lane = out->lane;
+    f->to_lane = in->lane;
+    f->op = out->op;
+    f->uses = NULL;
+    f->uses_n = classes_p2p_uses(&sim->classes, from->id, peer, f->own_uses);
+    bool same_node = machine_place(sim->m, peer).node == from->rc->place.node;
+    Demand d = demand_of(f);
+    f->cost = p2p_cost(sim->m, from->rc->place.type, same_node, &d, sim->classes.resources,
+                       o->u.comm.bytes, sim->sw->comm_scale);
+    const LaneState *a = &from->lane[out->lane], *b = &to->lane[in->lane];
+    f->path = a->start_ns >= b->start_ns ? a->cause : b->cause; /* of who came last */
+    from->lane[out->lane].wait = to->lane[in->lane].wait = WAIT_NONE;
+    flow_begin(sim, i, 0);
+}
+
+static void post_p2p(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
+{
+    const Op *o = &sim->g->ops[op];
+    uint32_t peer_rank =
+        group_member(&sim->g->groups[o->u.comm.group], r->rc->rank, o->u.comm.peer);
+    Runner *peer = &sim->runners[classes_of_rank(&sim->classes, peer_rank)];
+    ASSERT(peer != r);
+    Channel *mine = &r->channels[channel_of(r, o->kind, peer->id, o->u.comm.tag)];
+    OpKind other = o->kind == OP_SEND ? OP_RECV : OP_SEND;
+    Channel *theirs = &peer->channels[channel_of(peer, other, r->id, o->u.comm.tag)];
+    ASSERT(!mine->posted);
+    mine->posted = true;
+    mine->lane = lane;
+    mine->op = op;
+    r->lane[lane].stat = account_stat(sim, r, o, 2);
+    if (!theirs->posted)
+        return;
+    if (o->kind == OP_SEND)
+        start_p2p(sim, r, mine, peer, theirs);
+    else
+        start_p2p(sim, peer, theirs, r, mine);
+}
+
+void comm_post(Sim *sim, Runner *r, uint32_t lane)
+{
+    LaneState *l = &r->lane[lane];
+    const Op *o = &sim->g->ops[l->op];
+    if (op_is_collective(o->kind)) {
+        post_collective(sim, r, lane);
+        return;
+    }
+    while (o[l->group_n - 1].grouped)
+        l->group_n++;
+    l->group_left = l->group_n;
+    l->wait = WAIT_PEER;
+    uint32_t n = l->group_n, first = l->op;
+    for (uint32_t i = 0; i < n; i++)
+        post_p2p(sim, r, lane, first + i);
+}

@@ -1,0 +1,94 @@
+/*
+ * engine_record.c - the timeline of a run: tracks per rank class, spans per op.
+ *
+ *     rank 0   steps | host | compute | tp | reduce | gather | send.. | memory
+ *
+ * A launch is a span on the host track, a kernel one on its lane's track; a
+ * transfer says how long it waited.  The span's op is the op id of the graph.
+ */
+#include "sim/engine_state.h"
+
+void record_tracks(Sim *sim, Runner *r)
+{
+    for (uint32_t lane = 0; lane < LANE_N; lane++)
+        r->track[lane] = NONE_U32;
+    Timeline *t = sim->timeline;
+    if (!t)
+        return;
+    bool used[LANE_N] = { [LANE_HOST] = true };
+    for (uint32_t i = 0; i < r->role->instances_n; i++)
+        for (uint32_t lane = 0; lane < LANE_N; lane++)
+            used[lane] |= segment_of(sim, r, i)->lane_n[lane] > 0;
+    for (uint32_t lane = 0; lane < LANE_N; lane++) {
+        if (!used[lane])
+            continue;
+        TrackKind kind = lane == LANE_HOST ? TRACK_HOST : TRACK_STREAM;
+        /* The host stands above its streams. */
+        int64_t sort = lane == LANE_HOST ? 0 : lane + 1;
+        r->track[lane] = timeline_track(t, r->rc->rank, kind, lane_names[lane], sort);
+        t->tracks[r->track[lane]].ranks_n = r->rc->ranks_n;
+    }
+}
+
+static SpanClass class_of(const Op *o)
+{
+    if (op_is_p2p(o->kind))
+        return SPAN_P2P;
+    if (op_is_comm(o->kind))
+        return SPAN_COMM;
+    return o->kind == OP_H2D || o->kind == OP_COPY || o->kind == OP_FILL ? SPAN_MEMORY
+                                                                         : SPAN_COMPUTE;
+}
+
+static uint32_t comm_row(Sim *sim, const Runner *r, uint32_t lane, const Op *o)
+{
+    Timeline *t = sim->timeline;
+    const LaneState *l = &r->lane[lane];
+    const GroupSpec *spec = &sim->g->groups[o->u.comm.group];
+    bool p2p = op_is_p2p(o->kind);
+    const CollectiveStat *stat = &r->stat->collectives[l->stat];
+    Comm c = { .op = intern(&t->names, op_kind_names[o->kind]),
+               .group = intern(&t->names, intern_text(&sim->g->names, spec->name)),
+               .group_id = group_base(spec, r->rc->rank),
+               .seq = l->done,
+               .peer = p2p ? group_member(spec, r->rc->rank, o->u.comm.peer) : NONE_U32,
+               .ranks_n = p2p ? 2 : group_size(spec),
+               .dtype = intern(&t->names, dtype_names[o->dtype]),
+               .algorithm =
+                   p2p ? NONE_U32 : intern(&t->names, algorithm_names[stat->algorithm]),
+               .protocol = intern(&t->names, protocol_names[stat->protocol]),
+               .bytes = o->u.comm.bytes,
+               .wait_ns = l->transfer_start_ns - l->start_ns };
+    return timeline_comm(t, c);
+}
+
+void record_op(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t op)
+{
+    Timeline *t = sim->timeline;
+    const Op *o = &sim->g->ops[op];
+    if (!t || o->kind == OP_RELEASE)
+        return;
+    const Instance *in = &r->role->instances[instance];
+    const Segment *s = &sim->g->segments[in->segment];
+    uint32_t op_id = in->first_op + (op - s->op_first);
+    uint32_t name = intern(&t->names, intern_text(&sim->g->names, o->name));
+    const LaneState *l = &r->lane[lane];
+    bool comm = op_is_comm(o->kind);
+    timeline_span(t, (Span){ .track = r->track[lane],
+                             .name = name,
+                             .class_ = class_of(o),
+                             .start_ns = l->start_ns,
+                             .dur_ns = sim->now_ns - l->start_ns,
+                             .op = op_id,
+                             .comm = comm ? comm_row(sim, r, lane, o) : NONE_U32 });
+    int64_t before = op > s->op_first ? r->cost->launch_after[op - 1] : 0;
+    int64_t launch_ns = r->cost->launch_after[op] - before;
+    if (launch_ns > 0)
+        timeline_span(t, (Span){ .track = r->track[LANE_HOST],
+                                 .name = name,
+                                 .class_ = SPAN_LAUNCH,
+                                 .start_ns = r->host_start[instance] + before,
+                                 .dur_ns = launch_ns,
+                                 .op = op_id,
+                                 .comm = NONE_U32 });
+}

@@ -1,0 +1,231 @@
+/*
+ * engine_setup.c - everything that is known before the first event.
+ *
+ * Per role: how many ops each lane has before each instance (so that an op's
+ * place in its lane is one addition), and which instances have an op in their
+ * middle that somebody waits for.  Per GPU type: the cost of every op in use.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/engine_state.h"
+
+/* ---- indexes over the graph ---- */
+
+static void index_lanes(Sim *sim)
+{
+    const Graph *g = sim->g;
+    sim->lane_ops = PUSH_ARRAY(&sim->arena, uint32_t, g->ops_n + 1);
+    sim->lane_first = PUSH_ARRAY(&sim->arena, uint32_t, (size_t)g->segments_n * LANE_N);
+    for (uint32_t i = 0; i < g->segments_n; i++) {
+        const Segment *s = &g->segments[i];
+        uint32_t at = s->op_first;
+        for (uint32_t lane = 0; lane < LANE_N; lane++) {
+            sim->lane_first[i * LANE_N + lane] = at;
+            at += s->lane_n[lane];
+        }
+        for (uint32_t k = 0; k < s->op_n; k++) {
+            const Op *o = graph_ops(g, s) + k;
+            sim->lane_ops[sim->lane_first[i * LANE_N + o->lane] + o->lane_index] =
+                s->op_first + k;
+        }
+    }
+}
+
+static void index_role(Sim *sim, uint32_t role)
+{
+    const Role *r = &sim->g->roles[role];
+    uint32_t *base = PUSH_ARRAY(&sim->arena, uint32_t, (size_t)r->instances_n * LANE_N);
+    bool *mid = PUSH_ARRAY(&sim->arena, bool, r->instances_n);
+    uint32_t sum[LANE_N] = { 0 };
+    for (uint32_t i = 0; i < r->instances_n; i++) {
+        const Instance *in = &r->instances[i];
+        const Segment *s = &sim->g->segments[in->segment];
+        for (uint32_t lane = 0; lane < LANE_N; lane++) {
+            base[(size_t)i * LANE_N + lane] = sum[lane];
+            sum[lane] += s->lane_n[lane];
+        }
+        for (uint32_t e = 0; e < in->edge_n; e++) {
+            const Edge *edge = &r->edges[in->edge_first + e];
+            const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
+            mid[edge->src_instance] |= edge->src_op + 1 < src->op_n;
+        }
+    }
+    sim->role_lane_base[role] = base;
+    sim->role_mid_edges[role] = mid;
+}
+
+/* ---- costs ---- */
+
+static int64_t launch_cost(const Sim *sim, const Gpu *gpu, const Op *o)
+{
+    if (o->kind == OP_RELEASE || o->kind == OP_HOST_WAIT || o->grouped)
+        return 0;
+    return llround((double)gpu->launch_ns * sim->sw->host_scale);
+}
+
+static OpCost cost_of(const Sim *sim, const Gpu *gpu, double speed, const Op *o)
+{
+    if (op_is_comm(o->kind) || o->kind == OP_HOST_WAIT || o->kind == OP_RELEASE)
+        return (OpCost){ 0, 0 };
+    OpCost c = op_cost(gpu, o, sim->sw);
+    if (speed == 1)
+        return c;
+    return (OpCost){ ns_up((double)c.alone_ns / speed), ns_up((double)c.slowed_ns / speed) };
+}
+
+static void fill_costs(Sim *sim, CostTable *t, const bool *in_use)
+{
+    const Graph *g = sim->g;
+    t->op = PUSH_ARRAY(&sim->arena, OpCost, g->ops_n + 1);
+    t->launch_after = PUSH_ARRAY(&sim->arena, int64_t, g->ops_n + 1);
+    t->launch_total = PUSH_ARRAY(&sim->arena, int64_t, g->segments_n + 1);
+    for (uint32_t i = 0; i < g->segments_n; i++) {
+        const Segment *s = &g->segments[i];
+        for (uint32_t k = 0; k < s->op_n && in_use[i]; k++) {
+            const Op *o = graph_ops(g, s) + k;
+            t->op[s->op_first + k] = cost_of(sim, t->gpu, t->speed, o);
+            t->launch_total[i] += launch_cost(sim, t->gpu, o);
+            t->launch_after[s->op_first + k] = t->launch_total[i];
+        }
+    }
+}
+
+static CostTable *costs_for(Sim *sim, const Gpu *gpu, double speed, const bool *in_use)
+{
+    for (uint32_t i = 0; i < sim->costs_n; i++)
+        if (sim->costs[i].gpu == gpu && sim->costs[i].speed == speed)
+            return &sim->costs[i];
+    CostTable *t = &sim->costs[sim->costs_n++];
+    *t = (CostTable){ .gpu = gpu, .speed = speed };
+    fill_costs(sim, t, in_use);
+    return t;
+}
+
+/* A normal number from two hashes (Box and Muller). */
+static double normal(uint64_t h)
+{
+    double u = ((double)(mix_u64(h) >> 11) + 0.5) / 9007199254740992.0;
+    double v = ((double)(mix_u64(h + 1) >> 11) + 0.5) / 9007199254740992.0;
+    return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+int64_t cost_jitter(const Sim *sim, const Runner *r, uint32_t instance, uint32_t op, int64_t ns)
+{
+    if (!(sim->m->jitter > 0) || ns == 0)
+        return ns;
+    const Instance *in = &r->role->instances[instance];
+    uint64_t id = in->first_op + (op - sim->g->segments[in->segment].op_first);
+    uint64_t h = mix_u64(mix_u64(sim->options->seed ^ ((uint64_t)r->rc->rank << 32)) ^ id);
+    return max_i64(1, llround((double)ns * exp(sim->m->jitter * normal(h))));
+}
+
+/* ---- runners ---- */
+
+static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_use)
+{
+    const RankClass *rc = &sim->classes.ranks[class_];
+    r->id = class_;
+    r->rc = rc;
+    r->role = &sim->g->roles[rc->role];
+    r->lane_base = sim->role_lane_base[rc->role];
+    r->mid_edges = sim->role_mid_edges[rc->role];
+    r->cost = costs_for(sim, rc->place.type->gpu, rc->speed, in_use);
+    r->macro = PUSH_ARRAY(&sim->arena, Macro, sim->g->segments_n + 1);
+    r->host_start = PUSH_ARRAY(&sim->arena, int64_t, r->role->instances_n + 1);
+    GROW(r->anchors, r->anchors_n, r->anchors_cap);
+    r->anchors[r->anchors_n++] = (Anchor){ 0 };
+    r->lanes_left = LANE_HOST; /* every lane says once that it is at its end */
+    r->stat = &sim->result->ranks[class_];
+    *r->stat = (RankStat){
+        .rank = rc->rank, .ranks_n = rc->ranks_n, .role = rc->role, .stage = r->role->stage
+    };
+    sim->ops_total += r->role->ops_n;
+    record_tracks(sim, r);
+}
+
+static bool *segments_in_use(Sim *sim)
+{
+    bool *in_use = PUSH_ARRAY(&sim->arena, bool, sim->g->segments_n + 1);
+    for (uint32_t i = 0; i < sim->g->roles_n; i++)
+        for (uint32_t k = 0; k < sim->g->roles[i].instances_n; k++)
+            in_use[sim->g->roles[i].instances[k].segment] = true;
+    return in_use;
+}
+
+static bool check_size(Sim *sim)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < sim->g->world_n; i++) {
+        total += graph_role_of(sim->g, i)->ops_n;
+        if (total > SIM_OPS_MAX)
+            return err_set(
+                sim->err,
+                "simulating every one of %u ranks takes more than %" PRIu64
+                " op instances, which is the limit; without jitter and --expand-ranks equal"
+                " ranks are simulated once",
+                sim->g->world_n, SIM_OPS_MAX);
+    }
+    return true;
+}
+
+static void setup_links(Sim *sim)
+{
+    uint32_t n = sim->classes.resources_n;
+    sim->on_link = PUSH_ARRAY(&sim->arena, uint32_t *, n + 1);
+    sim->on_link_n = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
+    sim->on_link_cap = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
+    maxmin_space(&sim->space, n + 1, &sim->arena);
+    sim->meetings =
+        PUSH_ARRAY(&sim->arena, Meeting, (size_t)sim->classes.groups_n * LANE_N + 1);
+    sim->comm_cache = PUSH_ARRAY(&sim->arena, CommCost, sim->g->ops_n + 1);
+    sim->comm_cache_group = PUSH_ARRAY(&sim->arena, uint32_t, sim->g->ops_n + 1);
+}
+
+bool sim_setup(Sim *sim)
+{
+    const Graph *g = sim->g;
+    ASSERT(g->sealed);
+    if (g->host_group != NONE_U32)
+        return err_set(sim->err, "one host thread for several ranks cannot be simulated yet");
+    bool expand = sim->options->expand_ranks || sim->m->jitter > 0;
+    if (expand && !check_size(sim))
+        return false;
+    if (!classes_make(&sim->classes, g, sim->m, expand, sim->err))
+        return false;
+    index_lanes(sim);
+    sim->role_lane_base = PUSH_ARRAY(&sim->arena, uint32_t *, g->roles_n);
+    sim->role_mid_edges = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
+    for (uint32_t i = 0; i < g->roles_n; i++)
+        index_role(sim, i);
+    const bool *in_use = segments_in_use(sim);
+    sim->runners_n = sim->classes.ranks_n;
+    sim->runners = PUSH_ARRAY(&sim->arena, Runner, sim->runners_n);
+    sim->costs = PUSH_ARRAY(&sim->arena, CostTable, sim->runners_n);
+    sim->result->ranks_n = sim->runners_n;
+    sim->result->ranks = PUSH_ARRAY(&sim->result->arena, RankStat, sim->runners_n);
+    setup_links(sim);
+    for (uint32_t i = 0; i < sim->runners_n; i++)
+        setup_runner(sim, &sim->runners[i], i, in_use);
+    if (sim->timeline)
+        sim->timeline->ranks_n = g->world_n;
+    return true;
+}
+
+void sim_teardown(Sim *sim)
+{
+    for (uint32_t i = 0; i < sim->runners_n; i++)
+        free(sim->runners[i].anchors);
+    for (uint32_t i = 0; sim->on_link && i < sim->classes.resources_n; i++)
+        free(sim->on_link[i]);
+    free(sim->flows);
+    free(sim->free_flows);
+    free(sim->component);
+    free(sim->demands);
+    free(sim->rates);
+    free(sim->todo);
+    evq_free(&sim->events);
+    classes_free(&sim->classes);
+    arena_free(&sim->arena);
+}

@@ -1,0 +1,242 @@
+/*
+ * engine_state.h - what the engine's files share.  Nobody else includes this.
+ *
+ * Order of things at one instant: events set facts (an op is done, a flow ends)
+ * and put the lanes that may go on into `todo`; todo is drained before the next
+ * event is popped.
+ *
+ * An op on a lane has a sequence number: ops of that lane launched before it.
+ * "Op X is done" is "lane.done > sequence of X", as with CUDA events.
+ */
+#ifndef LOCKSTEP_SIM_ENGINE_STATE_H
+#define LOCKSTEP_SIM_ENGINE_STATE_H
+
+#include "sim/engine.h"
+#include "sim/evq.h"
+
+enum { EVENT_LANE, EVENT_COMPUTE, EVENT_KERNEL, EVENT_FLOW_DATA, EVENT_FLOW_END };
+
+/* ---- what a GPU type makes of the graph ---- */
+
+typedef struct CostTable {
+    const Gpu *gpu;
+    double speed;
+    OpCost *op; /* by graph op; compute ops */
+    int64_t *
+        launch_after; /* by graph op: host time from the instance's start until it is launched */
+    int64_t *launch_total; /* by segment */
+} CostTable;
+
+/* ---- collapsed instances ---- */
+
+typedef enum MacroState { MACRO_UNKNOWN, MACRO_NO, MACRO_YES } MacroState;
+
+/* A segment as one event: running sums over its ops, op i covers [at[i], at[i + 1]). */
+typedef struct Macro {
+    MacroState state;
+    bool has_comm;
+    int64_t *alone_at, *slow_at, *comm_at; /* op_n + 1 entries each */
+    int64_t
+        lag_ns; /* start of the instance's launching + lag <= start: the host is never late */
+} Macro;
+
+/* ---- lanes, hosts ---- */
+
+typedef enum Wait { WAIT_NONE, WAIT_HOST, WAIT_GATE, WAIT_LANE, WAIT_PEER, WAIT_END } Wait;
+
+typedef struct LaneState {
+    uint32_t instance, at; /* next op: the at-th of its segment on this lane */
+    uint32_t done;         /* ops finished */
+    bool busy;
+    Wait wait;
+    uint8_t wait_lane; /* WAIT_LANE: until lanes[wait_lane].done >= wait_done */
+    uint32_t wait_done;
+    uint32_t waiters;             /* bit per lane that waits for this one */
+    uint32_t op;                  /* running: graph op */
+    uint32_t group_n, group_left; /* ops posted together, and not yet done */
+    uint32_t version;
+    bool transferring;
+    int64_t start_ns; /* running since, or posted at */
+    int64_t transfer_start_ns;
+    uint32_t stat; /* CollectiveStat of the running transfer */
+    Path path;     /* to the end of the last op */
+    Path cause;    /* to the start of the running one */
+} LaneState;
+
+typedef struct Anchor {
+    uint32_t instance; /* from here on the host's time counts from here */
+    int64_t at_ns;
+    Path path;
+} Anchor;
+
+typedef struct Channel {
+    uint32_t peer, tag; /* rank class */
+    OpKind kind;        /* what this side does */
+    uint32_t lane;
+    uint32_t op;
+    bool posted;
+} Channel;
+
+enum { CHANNELS_MAX = 32 };
+
+typedef struct Runner {
+    uint32_t id; /* rank class */
+    const RankClass *rc;
+    const Role *role;
+    const uint32_t *lane_base; /* [instance * LANE_N + lane]: ops on the lane before it */
+    const bool *mid_edges;     /* by instance: somebody waits for an op in its middle */
+    CostTable *cost;
+    Macro *macro; /* by segment */
+    LaneState lane[LANE_N];
+    uint32_t lanes_left; /* not yet at their end */
+
+    int64_t *host_start; /* by instance */
+    int64_t host_ns;
+    uint32_t host_next; /* first instance the host has not reached */
+    uint32_t anchors_n, anchors_cap;
+    Anchor *anchors;
+
+    /* Compute lane. */
+    double left;     /* alone-ns still to do */
+    double position; /* in a macro: alone-ns done */
+    const Macro *running_macro;
+    bool slowed;
+
+    /* Account. */
+    int64_t accounted_ns;
+    uint32_t compute_n, transfer_n; /* transfer_n slows compute */
+    uint32_t comm_lanes; /* bit per lane whose transfer counts as communication now */
+    uint32_t channels_n;
+    Channel channels[CHANNELS_MAX];
+    RankStat *stat;
+    uint32_t track[LANE_N]; /* timeline; NONE_U32 */
+    uint32_t memory_track;
+} Runner;
+
+/* ---- flows ---- */
+
+typedef struct Flow {
+    bool used, moving; /* moving: past its latency */
+    uint32_t version;
+    uint32_t group;                        /* group class; NONE_U32: point to point */
+    uint32_t lane;                         /* of the group's members */
+    uint32_t from, to, from_lane, to_lane; /* rank classes */
+    const Use *uses;
+    uint32_t uses_n;
+    Use own_uses[RES_RANK_N + 2];
+    double left, rate, solo_rate;
+    int64_t since_ns; /* left is of then */
+    int64_t start_ns;
+    uint32_t op; /* graph op */
+    CommCost cost;
+    Path path; /* to the start of the transfer: that of who came last */
+} Flow;
+
+typedef struct Meeting {
+    uint32_t arrived_n;
+    uint32_t op; /* of the first that arrived */
+    uint32_t seq;
+} Meeting;
+
+typedef struct Todo {
+    uint32_t runner, lane;
+} Todo;
+
+typedef struct Sim {
+    const Graph *g;
+    const Machine *m;
+    const Software *sw;
+    const SimOptions *options;
+    Timeline *timeline;
+    Arena arena;
+    Classes classes;
+    SimResult *result;
+
+    uint32_t **role_lane_base;
+    bool **role_mid_edges;
+    uint32_t *lane_ops;   /* [segment op_first + k]: ops of a segment by lane, in order */
+    uint32_t *lane_first; /* [segment * LANE_N + lane]: offset of the lane's ops in the above */
+    uint32_t costs_n;
+    CostTable *costs;
+    uint32_t runners_n;
+    Runner *runners;
+    Meeting *meetings; /* [group class * LANE_N + lane] */
+
+    uint32_t flows_n, flows_cap;
+    Flow *flows;
+    uint32_t free_flows_n, free_flows_cap;
+    uint32_t *free_flows;
+    uint32_t **on_link; /* moving flows by resource */
+    uint32_t *on_link_n, *on_link_cap;
+    MaxminSpace space;
+    Demand *demands; /* working space of flow_share */
+    double *rates;
+    uint32_t *component;
+    uint32_t component_cap;
+
+    CommCost *comm_cache; /* by graph op, for comm_cache_group */
+    uint32_t *comm_cache_group;
+
+    EventQueue events;
+    uint32_t todo_head, todo_n, todo_cap;
+    Todo *todo;
+    int64_t now_ns;
+    uint64_t ops_done, ops_total;
+    Err *err;
+    bool failed;
+} Sim;
+
+/* ---- engine.c ---- */
+void sim_wake(Sim *sim, Runner *r, uint32_t lane);
+void lane_complete(Sim *sim, Runner *r, uint32_t lane);
+void lane_wake_after(Sim *sim, Runner *r,
+                     uint32_t lane); /* the lane itself and who waits for it */
+uint32_t op_at(const Sim *sim, const Runner *r, uint32_t instance, uint32_t lane, uint32_t at);
+static inline const Segment *segment_of(const Sim *sim, const Runner *r, uint32_t instance)
+{
+    return &sim->g->segments[r->role->instances[instance].segment];
+}
+Path path_of_host(const Sim *sim, const Runner *r, uint32_t instance);
+
+/* ---- engine_setup.c ---- */
+bool sim_setup(Sim *sim);
+void sim_teardown(Sim *sim);
+int64_t cost_jitter(const Sim *sim, const Runner *r, uint32_t instance, uint32_t op,
+                    int64_t ns);
+
+/* ---- engine_compute.c ---- */
+void compute_start(Sim *sim, Runner *r, uint32_t op);
+void compute_event(Sim *sim, Runner *r, uint32_t version);
+void compute_resume(Sim *sim, Runner *r);
+void compute_set_speed(Sim *sim, Runner *r); /* transfers beside it began or ended */
+
+/* ---- engine_flow.c ---- */
+void comm_post(Sim *sim, Runner *r, uint32_t lane);
+void flow_event(Sim *sim, uint32_t flow, uint32_t version, bool data);
+CommCost comm_cost_of(Sim *sim, uint32_t op, uint32_t group);
+/* A collective of a broken macro that has run for into_ns already. */
+void flow_resume_collective(Sim *sim, Runner *r, uint32_t op, double into_ns);
+
+/* ---- engine_macro.c ---- */
+bool macro_try(Sim *sim, Runner *r, uint32_t instance);
+void macro_finish(Sim *sim, Runner *r);
+void macro_break(Sim *sim, Runner *r);
+double macro_slow_at(const Macro *m, uint32_t op_n, double alone);
+double macro_alone_at(const Macro *m, uint32_t op_n, double slow);
+double macro_comm_at(const Macro *m, uint32_t op_n, double alone);
+
+/* ---- engine_account.c ---- */
+void account(Sim *sim, Runner *r);
+uint32_t account_stat(Sim *sim, Runner *r, const Op *op, uint32_t group_size);
+void account_transfer(Sim *sim, Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
+                      int64_t time_ns, int64_t transfer_ns);
+void account_close(Sim *sim);
+
+/* ---- engine_record.c ---- */
+void record_tracks(Sim *sim, Runner *r);
+void record_op(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t op);
+
+/* ---- engine_stuck.c ---- */
+bool report_stuck(Sim *sim);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * evq.h - the event queue: a binary heap ordered by (time, insertion).
+ *
+ * Ties are broken by insertion, so events of one instant keep their order and a
+ * run is the same every time.  An event may schedule another for now.
+ */
+#ifndef LOCKSTEP_SIM_EVQ_H
+#define LOCKSTEP_SIM_EVQ_H
+
+#include "core/base.h"
+
+typedef struct Event {
+    int64_t at_ns;
+    uint64_t order;
+    uint32_t kind, a, b; /* b: version, events of an old one are dropped by their reader */
+} Event;
+
+typedef struct EventQueue {
+    Event *heap;
+    uint32_t n, cap;
+    uint64_t pushed;
+} EventQueue;
+
+void evq_push(EventQueue *q, int64_t at_ns, uint32_t kind, uint32_t a, uint32_t b);
+bool evq_pop(EventQueue *q, Event *event); /* false when empty */
+void evq_free(EventQueue *q);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * maxmin.h - fair rates of flows that share links.
+ *
+ * Flow f moves rate[f] bytes/ns and takes coefficient * rate[f] of every link it
+ * uses.  Rates are max-min fair: nobody can get more without taking from one who
+ * has no more than he.  Equivalently, every flow has a full link on which nobody
+ * has a higher rate.  Computed by filling: raise all rates together until a link
+ * is full, freeze the flows on it, go on with the rest.
+ *
+ *     link X, 10 bytes/ns:  a b        a = 2, b = 8
+ *     link Y,  4 bytes/ns:  a c        c = 2
+ */
+#ifndef LOCKSTEP_SIM_MAXMIN_H
+#define LOCKSTEP_SIM_MAXMIN_H
+
+#include "sim/classes.h"
+
+typedef struct Demand {
+    const Use *uses;
+    uint32_t uses_n;
+} Demand;
+
+/* Working space for networks of resources_n links; zero between calls. */
+typedef struct MaxminSpace {
+    double *left, *load;
+    bool *seen;
+    uint32_t *touched;
+} MaxminSpace;
+
+void maxmin_space(MaxminSpace *space, uint32_t resources_n, Arena *arena);
+
+/* A flow without links gets an infinite rate. */
+void maxmin_rates(double *rate, const Demand *flow, uint32_t flows_n, const Resource *resource,
+                  MaxminSpace *space);
+
+/* Rate of a flow that has all its links to itself. */
+double maxmin_solo(const Demand *flow, const Resource *resource);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * network.h - what a collective or a send costs, before anyone shares its links.
+ *
+ *     time = latency + traffic / rate
+ *
+ * latency is base + steps; traffic is the bytes that each rank passes on; rate
+ * comes from max-min sharing of the links (sim/maxmin.h).  n ranks on N nodes,
+ * S bytes, as NCCL counts steps (its graph/tuning.cc; facts in machine.h):
+ *
+ *     ring all_reduce               2(n-1) steps, 2(N-1) between nodes, 2(n-1)/n S
+ *     ring all_gather, _scatter      (n-1)         (N-1)                 (n-1)/n S
+ *     ring broadcast, reduce         (n-1)         (N-1)                       S
+ *     tree all_reduce   2((n/N-1) + log2 N) steps                              2 S
+ *     nvls all_reduce   one pass through the switch                              S
+ *     all_to_all        one step                                         (n-1)/n S
+ *
+ * Protocols inflate traffic: LL sends a flag with every 4 bytes (2x), LL128 uses
+ * 120 of 128 bytes and reaches 0.92 of the ring (tuning.cc), Simple nothing.
+ * The cheapest combination is taken, as NCCL does.  On a machine with
+ * ideal_collectives only ring + Simple exists and the base is 0.
+ */
+#ifndef LOCKSTEP_SIM_NETWORK_H
+#define LOCKSTEP_SIM_NETWORK_H
+
+#include "sim/maxmin.h"
+
+typedef enum Algorithm {
+    ALGORITHM_RING,
+    ALGORITHM_TREE,
+    ALGORITHM_NVLS,
+    ALGORITHM_N
+} Algorithm;
+extern const char *const algorithm_names[ALGORITHM_N];
+
+typedef struct CommCost {
+    Algorithm algorithm;
+    Protocol protocol;
+    int64_t latency_ns;
+    double traffic_bytes; /* to move at the flow's rate */
+    double solo_rate;     /* bytes/ns with all links to itself */
+    int64_t solo_ns;      /* latency + traffic / solo_rate, rounded up */
+} CommCost;
+
+/* bytes as in CommShape.  scale: Software.comm_scale. */
+CommCost collective_cost(const Machine *m, const GroupClass *group, const Resource *resource,
+                         OpKind kind, uint64_t bytes, double scale);
+
+CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node, const Demand *flow,
+                  const Resource *resource, uint64_t bytes, double scale);
+
+/* Bytes each rank passes on in a ring of n: the factor of busbw times bytes. */
+double ring_traffic(OpKind kind, uint32_t n, uint64_t bytes);
+
+/* ceil for what is whole up to rounding. */
+int64_t ns_up(double ns);
+
+#endif

@@ -1,0 +1,128 @@
+#!/bin/sh
+# run_tests.sh - runs test suites in parallel and sums them up.  `make test` calls it.
+#
+#   tests/run_tests.sh [SUITE...]     unit cli house format gpu; all when none is named
+#
+#   unit     every program of tests/unit and tests/property, one test per function
+#   cli      every transcript tests/cli/*.test, one test per command
+#   house    tests/check_includes.sh: includes, lengths, header comments
+#   format   is the source as clang-format would write it?  (skipped without clang-format)
+#   gpu      does what needs CUDA compile?  (skipped without nvcc)
+#
+# BUILD is the build folder, CUDA_HOME where CUDA is.  Logs stand in $BUILD/test-logs.
+# The last line is "N passed, N failed"; the exit status is 1 when a test failed.
+
+cd "$(dirname "$0")/.." || exit 1
+build=${BUILD:-build}
+logs=$build/test-logs
+seconds_max=120
+exec </dev/null
+
+# What went wrong, in words, when a program ended with status $1.
+cause()
+{
+    case $1 in
+    0) echo "it printed no tally" ;;
+    124) echo "stopped after $seconds_max s" ;;
+    *)  if [ "$1" -gt 128 ]; then
+            echo "killed by SIG$(kill -l $(($1 - 128)))"
+        else
+            echo "exit status $1"
+        fi ;;
+    esac
+}
+
+# Runs one program that tallies its own tests ("NAME: N passed, M failed" in its last
+# lines), or, with tally=one, a command that counts as one test.
+run_one()
+{
+    tally=$1 name=$2
+    shift 2
+    log=$logs/$name.log
+    [ "$tally" = one ] && seconds_max=600
+    started=$(date +%s)
+    timeout -k 5 $seconds_max "$@" >"$log" 2>&1
+    status=$?
+    took=$(($(date +%s) - started))
+
+    note=
+    counts=$(sed -n 's/^[^ ]*: \([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
+    if [ "$tally" = one ]; then
+        counts="$((status == 0)) $((status != 0))"
+    elif [ -z "$counts" ] || { [ $status != 0 ] && [ "${counts#* }" = 0 ]; }; then
+        test=$(sed -n 's/^-- //p' "$log" | tail -n 1)
+        [ "$counts" ] && test= # it had tallied, so it was in no test any more
+        note=" ($(cause $status)${test:+ in $test})"
+        counts="${counts%% *}"
+        counts="${counts:-0} 1"
+    fi
+    [ $took -ge 5 ] && note="$note [$took s]"
+    echo "$counts" >"$logs/$name.tally"
+    report="$name: ${counts% *} passed, ${counts#* } failed$note"
+    if [ "${counts#* }" != 0 ]; then
+        report="$(grep -v -e '^-- ' -e '^[^ ]*: [0-9]* passed, ' "$log" | tail -n 100)
+$report"
+    fi
+    printf '%s\n' "$report"
+}
+
+if [ "$1" = --one ]; then
+    shift
+    run_one "$@"
+    exit
+fi
+
+# One line per program: how it tallies, its name, the command.
+list_unit()
+{
+    for source in tests/unit/test_*.c tests/property/test_*.c; do
+        [ -f "$source" ] || continue
+        echo "own $(basename "$source" .c) $build/${source%.c}"
+    done
+}
+
+list_cli()
+{
+    for script in tests/cli/*.test; do
+        [ -f "$script" ] || continue
+        echo "own cli_$(basename "$script" .test) $build/tests/cli_runner $script"
+    done
+}
+
+list_house()
+{
+    echo "own check_includes sh tests/check_includes.sh"
+    echo "own check_includes_self_test sh tests/check_includes.sh --self-test"
+}
+
+list_format()
+{
+    if command -v clang-format >/dev/null; then
+        echo "one check_format ${MAKE:-make} -s check-format"
+    else
+        echo "format: skipped, no clang-format here" >&2
+    fi
+}
+
+list_gpu()
+{
+    if [ -x "${CUDA_HOME:-$(sh tests/find_cuda.sh)}/bin/nvcc" ]; then
+        echo "one gpu_compiles ${MAKE:-make} -s gpu"
+    else
+        echo "gpu: skipped, no nvcc here" >&2
+    fi
+}
+
+[ $# = 0 ] && set -- unit cli house format gpu
+rm -rf "$logs"
+mkdir -p "$logs"
+export CHECK_VERBOSE=1 ROOT="$PWD" LOCKSTEP="$PWD/$build/lockstep"
+export UBSAN_OPTIONS=print_stacktrace=1
+for suite; do
+    "list_$suite" || exit 2
+done >"$logs/list"
+xargs -r -P "$(nproc)" -L 1 sh tests/run_tests.sh --one <"$logs/list"
+
+find "$logs" -name '*.tally' -exec cat {} + |
+    awk '{ passed += $1; failed += $2 }
+         END { printf "%d passed, %d failed\n", passed, failed; exit failed > 0 }'

@@ -1,0 +1,88 @@
+#!/bin/sh
+# setup.sh - sees to it that what lockstep is built and tested with is installed.
+#
+#   sh tests/setup.sh          what the program needs
+#   sh tests/setup.sh test     also what only tests use (their lack is a note, no failure)
+#
+# With root, or with sudo that asks no password, missing packages are installed
+# (Debian and its relatives).  Else prints the line to run.  LOCKSTEP_NO_INSTALL=1
+# forbids installing.  When nothing is missing this looks, says nothing and is quick.
+
+# Package, then how to see whether it is there: a command, a header, or a function below.
+required="
+gcc             command gcc
+make            command make
+libc6-dev       header stdio.h
+libcjson-dev    header cjson/cJSON.h
+zlib1g-dev      header zlib.h
+"
+test_only="
+clang           command clang
+libclang-rt-dev fuzzer_runtime
+clang-format    command clang-format
+"
+
+header()
+{
+    echo "#include <$1>" | gcc -E - >/dev/null 2>&1
+}
+
+fuzzer_runtime()
+{
+    ls "$(clang -print-runtime-dir 2>/dev/null)"/libclang_rt.fuzzer* >/dev/null 2>&1
+}
+
+# The packages of a table that are not there, in one line.
+missing()
+{
+    echo "$1" | while read -r package probe argument; do
+        [ -z "$package" ] && continue
+        if [ "$probe" = command ]; then
+            command -v "$argument" >/dev/null && continue
+        else
+            "$probe" "$argument" && continue
+        fi
+        echo "$package"
+    done | xargs
+}
+
+as_root=
+if [ "$(id -u)" != 0 ]; then
+    as_root="sudo -n"
+fi
+install_line="apt-get install -y --no-install-recommends"
+
+may_install()
+{
+    [ -z "$LOCKSTEP_NO_INSTALL" ] && command -v apt-get >/dev/null &&
+        { [ -z "$as_root" ] || sudo -n true 2>/dev/null; }
+}
+
+install_packages()
+{
+    may_install || return 1
+    echo "setup: installing $*" >&2
+    # shellcheck disable=SC2086
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq >&2 &&
+        $as_root env DEBIAN_FRONTEND=noninteractive $install_line -qq "$@" >/dev/null
+}
+
+needed=$(missing "$required")
+wanted=
+[ "$1" = test ] && wanted=$(missing "$test_only")
+[ -z "$needed$wanted" ] && exit 0
+
+# All at once; and if that fails, at least what the program needs.
+# shellcheck disable=SC2086
+install_packages $needed $wanted || { [ -n "$needed" ] && install_packages $needed; }
+needed=$(missing "$required")
+[ -n "$wanted" ] && wanted=$(missing "$test_only")
+
+if [ -n "$wanted" ]; then
+    echo "setup: some tests are skipped without: $wanted" >&2
+fi
+if [ -n "$needed" ]; then
+    echo "setup: lockstep cannot be built without: $needed" >&2
+    echo "setup: on Debian 12 run, as root: apt-get update && $install_line $needed" >&2
+    exit 1
+fi

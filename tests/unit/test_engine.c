@@ -1,0 +1,432 @@
+/* The engine on graphs whose times can be worked out by hand. */
+#include "tests/check.h"
+#include "tests/small_world.h"
+
+static SimResult run(World *w, Graph *g, SimOptions options)
+{
+    SimResult r = { 0 };
+    Err err = { 0 };
+    graph_seal(g);
+    if (!CHECK(sim_run(&r, g, &w->m, &w->sw, &options, &err)))
+        fprintf(stderr, "%s\n", err.text);
+    return r;
+}
+
+static void ops_of_a_lane_run_one_after_another(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 1, 0);
+    graph_begin(&g, 1, 1);
+    add(&g, 0, kernel(&g, LANE_COMPUTE, 700));
+    add(&g, 0, kernel(&g, LANE_COMPUTE, 300));
+    SimResult r = run(&w, &g, (SimOptions){ .expanded = true });
+    CHECK_INT(1000, r.step_ns);
+    CHECK_INT(1000, r.ranks[0].compute_ns);
+    CHECK_INT(1000, r.path.compute_ns);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
+/* Launches cost 50 each: kernel k cannot start before (k + 1) * 50. */
+static void short_kernels_wait_for_the_host(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 1, 0);
+    w.gpu.launch_ns = 50;
+    graph_begin(&g, 1, 1);
+    for (int i = 0; i < 10; i++)
+        add(&g, 0, kernel(&g, LANE_COMPUTE, 20));
+    for (int expanded = 0; expanded < 2; expanded++) {
+        SimResult r = run(&w, &g, (SimOptions){ .expanded = expanded });
+        CHECK_INT(10 * 50 + 20, r.step_ns);
+        CHECK_INT(200, r.ranks[0].compute_ns);
+        CHECK_INT(320, r.ranks[0].idle_ns);
+        CHECK_INT(500, r.path.launch_ns);
+        CHECK_INT(20, r.path.compute_ns);
+        sim_result_free(&r);
+    }
+    graph_free(&g);
+}
+
+static uint32_t all_ranks(Graph *g)
+{
+    return graph_group(g, "dp", &(GroupDim){ 1, g->world_n, 1, g->world_n }, 1);
+}
+
+/* T = 2(n-1) alpha + 2(n-1)/n S/B. */
+static void ring_all_reduce_meets_its_closed_form(void)
+{
+    for (uint32_t n = 2; n <= 8; n++) {
+        World w;
+        Graph g;
+        uint64_t bytes = 1000 * 100 * n;
+        world_init(&w, 1, n, 7);
+        graph_begin(&g, n, 1);
+        add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, all_ranks(&g), bytes));
+        SimResult r = run(&w, &g, (SimOptions){ 0 });
+        CHECK_U64(1, r.ranks_n);
+        CHECK_INT(2 * (n - 1) * 7 + 2 * (n - 1) * 1000, r.step_ns);
+        CHECK_INT(r.step_ns, r.ranks[0].exposed_ns);
+        sim_result_free(&r);
+        graph_free(&g);
+    }
+}
+
+/* One group of 2 nodes x 4: every NIC carries a quarter of the ring's bytes. */
+static void a_ring_across_nodes_uses_all_nics(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 2, 4, 0);
+    graph_begin(&g, 8, 1);
+    uint64_t bytes = 8000000; /* 14,000,000 through each rank */
+    add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, all_ranks(&g), bytes));
+    SimResult r = run(&w, &g, (SimOptions){ 0 });
+    /* NIC: 14e6 / 4 / 50 = 70,000; port: 14e6 / 100 = 140,000 */
+    CHECK_INT(140000, r.step_ns);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
+/* Two lanes move data at once over the same ports: each gets half. */
+static void two_collectives_share_a_port(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 4, 0);
+    graph_begin(&g, 4, 1);
+    uint32_t all = all_ranks(&g);
+    add(&g, 0, transfer(&g, OP_ALL_GATHER, LANE_GATHER, all, 400000));     /* 300,000 bytes */
+    add(&g, 0, transfer(&g, OP_REDUCE_SCATTER, LANE_REDUCE, all, 800000)); /* 600,000 */
+    SimResult r = run(&w, &g, (SimOptions){ 0 });
+    /* both at 50 until the first is done at 6,000; the rest, 300,000, at 100 */
+    CHECK_INT(9000, r.step_ns);
+    CHECK_INT(2, r.ranks[0].collectives_n);
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_INT(r.ranks[0].collectives[i].kind == OP_ALL_GATHER ? 6000 : 9000,
+                  r.ranks[0].collectives[i].time_ns);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
+static void communication_beside_compute_is_overlapped(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 2, 0);
+    graph_begin(&g, 2, 1);
+    uint32_t all = all_ranks(&g);
+    uint32_t a = add(&g, 0, kernel(&g, LANE_COMPUTE, 1000));
+    add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, all, 150000)); /* 1,500 */
+    after(&g, 0, a);
+    add(&g, 0, kernel(&g, LANE_COMPUTE, 1000));
+    SimResult r = run(&w, &g, (SimOptions){ 0 });
+    CHECK_INT(2500, r.step_ns);
+    CHECK_INT(2000, r.ranks[0].compute_ns);
+    CHECK_INT(1500, r.ranks[0].comm_ns);
+    CHECK_INT(1000, r.ranks[0].overlapped_ns);
+    CHECK_INT(500, r.ranks[0].exposed_ns);
+    CHECK_INT(500, r.ranks[0].collectives[0].exposed_ns);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
+/* Rank 1 computes at half speed: rank 0 waits in the all-reduce. */
+static void a_straggler_makes_the_others_wait(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 4, 0);
+    w.stragglers[0] = (Straggler){ 1, 0.5 };
+    w.m.stragglers_n = 1;
+    graph_begin(&g, 4, 1);
+    uint32_t a = add(&g, 0, kernel(&g, LANE_COMPUTE, 1000));
+    add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, all_ranks(&g), 200000)); /* 3,000 */
+    after(&g, 0, a);
+    Timeline t = { 0 };
+    SimResult r = run(&w, &g, (SimOptions){ .timeline = &t });
+    CHECK_U64(2, r.ranks_n);
+    CHECK_U64(3, r.ranks[0].ranks_n);
+    CHECK_INT(5000, r.step_ns);
+    CHECK_INT(4000, r.ranks[0].comm_ns);
+    CHECK_INT(3000, r.ranks[1].comm_ns);
+    bool seen = false;
+    for (uint32_t i = 0; i < t.comms_n; i++)
+        seen |= t.comms[i].wait_ns == 1000;
+    CHECK(seen);
+    timeline_free(&t);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
+/* F -> send -> F' -> loss side -> send back: two stages, one micro-batch. */
+static void stages_wait_for_each_other(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 2, 1, 10);
+    w.type.intra.kind = INTRA_NONE;
+    graph_begin(&g, 2, 2);
+    uint32_t pp = graph_group(&g, "pp", &(GroupDim){ 1, 2, 1, 2 }, 1);
+    uint32_t f = add(&g, 0, kernel(&g, LANE_COMPUTE, 100));
+    add(&g, 0, p2p(&g, OP_SEND, LANE_SEND_ACT, pp, 1, 5000));
+    after(&g, 0, f);
+    uint32_t back = add(&g, 0, p2p(&g, OP_RECV, LANE_RECV_GRAD, pp, 1, 5000));
+    add(&g, 0, kernel(&g, LANE_COMPUTE, 200));
+    after(&g, 0, back);
+    uint32_t in = add(&g, 1, p2p(&g, OP_RECV, LANE_RECV_ACT, pp, 0, 5000));
+    uint32_t both = add(&g, 1, kernel(&g, LANE_COMPUTE, 300));
+    after(&g, 1, in);
+    add(&g, 1, p2p(&g, OP_SEND, LANE_SEND_GRAD, pp, 0, 5000));
+    after(&g, 1, both);
+    SimResult r = run(&w, &g, (SimOptions){ 0 });
+    /* 100 + (10 + 100) + 300 + (10 + 100) + 200 */
+    CHECK_INT(820, r.step_ns);
+    CHECK_INT(300, r.ranks[0].compute_ns);
+    CHECK_INT(220, r.ranks[0].comm_ns);
+    CHECK_INT(300, r.ranks[0].bubble_ns);
+    CHECK_INT(100 + 200, r.ranks[1].bubble_ns);
+    CHECK_INT(600, r.path.compute_ns);
+    CHECK_INT(220, r.path.comm_ns);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
+/* Both want to send first on one lane each: 0 waits for 1, 1 for 0. */
+static void a_circle_of_sends_is_named(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 2, 0);
+    graph_begin(&g, 2, 2);
+    uint32_t pp = graph_group(&g, "pp", &(GroupDim){ 1, 2, 1, 2 }, 1);
+    for (uint32_t r = 0; r < 2; r++) {
+        add(&g, r, p2p(&g, OP_SEND, LANE_SEND_ACT, pp, 1 - r, 100));
+        add(&g, r, p2p(&g, OP_RECV, LANE_SEND_ACT, pp, 1 - r, 100));
+    }
+    graph_seal(&g);
+    SimResult r = { 0 };
+    Err err = { 0 };
+    CHECK(!sim_run(&r, &g, &w.m, &w.sw, &(SimOptions){ 0 }, &err));
+    CHECK_ERR_TEXT(&err, "the step cannot finish");
+    CHECK_ERR_TEXT(&err, "rank 0 op 0 'send'");
+    CHECK_ERR_TEXT(&err, "closes the circle");
+    graph_free(&g);
+}
+
+static void a_receive_that_nobody_answers_is_named(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 2, 0);
+    graph_begin(&g, 2, 2);
+    uint32_t pp = graph_group(&g, "pp", &(GroupDim){ 1, 2, 1, 2 }, 1);
+    add(&g, 0, p2p(&g, OP_RECV, LANE_RECV_ACT, pp, 1, 100));
+    add(&g, 1, kernel(&g, LANE_COMPUTE, 5));
+    graph_seal(&g);
+    SimResult r = { 0 };
+    Err err = { 0 };
+    CHECK(!sim_run(&r, &g, &w.m, &w.sw, &(SimOptions){ 0 }, &err));
+    CHECK_ERR_TEXT(&err, "rank 1 has nothing that answers");
+    graph_free(&g);
+}
+
+/* The same order on one lane is fine when both are posted as one group. */
+static void grouped_sends_do_not_block(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 2, 0);
+    graph_begin(&g, 2, 2);
+    uint32_t pp = graph_group(&g, "pp", &(GroupDim){ 1, 2, 1, 2 }, 1);
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t s = graph_segment(&g, SEGMENT_SEND, "both");
+        Op send = p2p(&g, OP_SEND, LANE_SEND_ACT, pp, 1 - r, 1000);
+        send.grouped = true;
+        graph_op(&g, send);
+        graph_op(&g, p2p(&g, OP_RECV, LANE_SEND_ACT, pp, 1 - r, 1000));
+        role_instance(&g.roles[r], s, NONE_U32, NONE_U32, NONE_U32);
+    }
+    SimResult r = run(&w, &g, (SimOptions){ 0 });
+    CHECK_INT(10, r.step_ns);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
+/* The host may launch nothing after the gate before the kernel is done. */
+static void a_host_wait_holds_launches_back(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 1, 0);
+    w.gpu.launch_ns = 10;
+    graph_begin(&g, 1, 1);
+    uint32_t a = add(&g, 0, kernel(&g, LANE_COMPUTE, 1000));
+    Op gate = { .kind = OP_HOST_WAIT, .lane = LANE_HOST, .name = intern(&g.names, "wait") };
+    add(&g, 0, gate);
+    after(&g, 0, a);
+    add(&g, 0, kernel(&g, LANE_COMPUTE, 100));
+    SimResult r = run(&w, &g, (SimOptions){ 0 });
+    CHECK_INT(10 + 1000 + 10 + 100, r.step_ns);
+    CHECK_INT(1100, r.path.compute_ns);
+    CHECK_INT(20, r.path.launch_ns);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
+/* 16 ranks, dp over nodes: one class is looked at, and it is right. */
+static void replicas_are_simulated_once(void)
+{
+    for (uint32_t dp = 2; dp <= 64; dp *= 2) {
+        World w;
+        Graph g;
+        world_init(&w, dp, 4, 5);
+        graph_begin(&g, 4 * dp, 1);
+        g.replica = (GroupDim){ 4, dp, 1, dp };
+        uint32_t d = graph_group(&g, "dp", &(GroupDim){ 4, dp, 1, dp }, 1);
+        add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, d, 100 * dp));
+        SimResult r = run(&w, &g, (SimOptions){ 0 });
+        CHECK_U64(1, r.ranks_n);
+        CHECK_U64(4 * dp, r.ranks[0].ranks_n);
+        CHECK_INT(2 * (dp - 1) * (5 + 2), r.step_ns);
+        sim_result_free(&r);
+        graph_free(&g);
+    }
+}
+
+/* Four ranks of a node share two NICs: half the rate for each of their rings. */
+static void ranks_share_nics(void)
+{
+    for (int expand = 0; expand < 2; expand++) {
+        World w;
+        Graph g;
+        world_init(&w, 2, 4, 0);
+        w.m.inter.nics_per_node = 2;
+        graph_begin(&g, 8, 1);
+        uint32_t d = graph_group(&g, "dp", &(GroupDim){ 4, 2, 1, 2 }, 1);
+        add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, d, 50000));
+        SimResult r = run(&w, &g, (SimOptions){ .expand_ranks = expand });
+        CHECK_U64(expand ? 8 : 1, r.ranks_n);
+        CHECK_INT(2000, r.step_ns);
+        sim_result_free(&r);
+        graph_free(&g);
+    }
+}
+
+static void a_slow_link_holds_up_its_ring(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 4, 0);
+    w.slow_links[0] = (SlowLink){ 1, 2, 25 };
+    w.m.slow_links_n = 1;
+    graph_begin(&g, 4, 1);
+    add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, all_ranks(&g), 100000)); /* 150,000 */
+    SimResult r = run(&w, &g, (SimOptions){ 0 });
+    CHECK_INT(6000, r.step_ns);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
+static void more_ranks_than_gpus_is_a_sentence(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 2, 0);
+    graph_begin(&g, 4, 1);
+    add(&g, 0, kernel(&g, LANE_COMPUTE, 1));
+    graph_seal(&g);
+    SimResult r = { 0 };
+    Err err = { 0 };
+    CHECK(!sim_run(&r, &g, &w.m, &w.sw, &(SimOptions){ 0 }, &err));
+    CHECK_ERR_TEXT(&err, "has 2 GPUs, 4 are needed");
+    graph_free(&g);
+}
+
+static void groups_across_nodes_need_a_network(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 2, 1, 0);
+    w.m.inter.kind = INTER_NONE;
+    graph_begin(&g, 2, 1);
+    add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, all_ranks(&g), 100));
+    graph_seal(&g);
+    SimResult r = { 0 };
+    Err err = { 0 };
+    CHECK(!sim_run(&r, &g, &w.m, &w.sw, &(SimOptions){ 0 }, &err));
+    CHECK_ERR_TEXT(&err, "spans nodes, but inter_node is none");
+    w.m.inter.kind = INTER_TORUS;
+    err_clear(&err);
+    CHECK(!sim_run(&r, &g, &w.m, &w.sw, &(SimOptions){ 0 }, &err));
+    CHECK_ERR_TEXT(&err, "'torus' cannot be simulated yet");
+    w.m.inter.kind = INTER_FAT_TREE;
+    w.m.gpus_n = 2;
+    w.m.nodes_n = 1;
+    w.type.count = 1;
+    w.type.gpus_n = 2;
+    w.type.intra.kind = INTRA_NONE;
+    err_clear(&err);
+    CHECK(!sim_run(&r, &g, &w.m, &w.sw, &(SimOptions){ 0 }, &err));
+    CHECK_ERR_TEXT(&err, "but intra_node is none");
+    graph_free(&g);
+}
+
+static void members_must_agree_on_the_collective(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 2, 0);
+    graph_begin(&g, 2, 2);
+    uint32_t all = graph_group(&g, "dp", &(GroupDim){ 1, 2, 1, 2 }, 1);
+    add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, all, 100));
+    add(&g, 1, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, all, 200));
+    graph_seal(&g);
+    SimResult r = { 0 };
+    Err err = { 0 };
+    CHECK(!sim_run(&r, &g, &w.m, &w.sw, &(SimOptions){ 0 }, &err));
+    CHECK_ERR_TEXT(&err, "in the same group");
+    graph_free(&g);
+}
+
+static void expanding_too_many_ranks_is_refused(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1 << 16, 8, 0);
+    graph_begin(&g, 1 << 19, 1);
+    for (int i = 0; i < 50; i++)
+        add(&g, 0, kernel(&g, LANE_COMPUTE, 1));
+    graph_seal(&g);
+    SimResult r = { 0 };
+    Err err = { 0 };
+    CHECK(!sim_run(&r, &g, &w.m, &w.sw, &(SimOptions){ .expand_ranks = true }, &err));
+    CHECK_ERR_TEXT(&err, "20000000 op instances");
+    graph_free(&g);
+}
+
+int main(void)
+{
+    RUN(ops_of_a_lane_run_one_after_another);
+    RUN(short_kernels_wait_for_the_host);
+    RUN(ring_all_reduce_meets_its_closed_form);
+    RUN(a_ring_across_nodes_uses_all_nics);
+    RUN(two_collectives_share_a_port);
+    RUN(communication_beside_compute_is_overlapped);
+    RUN(a_straggler_makes_the_others_wait);
+    RUN(stages_wait_for_each_other);
+    RUN(a_circle_of_sends_is_named);
+    RUN(a_receive_that_nobody_answers_is_named);
+    RUN(grouped_sends_do_not_block);
+    RUN(a_host_wait_holds_launches_back);
+    RUN(replicas_are_simulated_once);
+    RUN(ranks_share_nics);
+    RUN(a_slow_link_holds_up_its_ring);
+    RUN(more_ranks_than_gpus_is_a_sentence);
+    RUN(groups_across_nodes_need_a_network);
+    RUN(members_must_agree_on_the_collective);
+    RUN(expanding_too_many_ranks_is_refused);
+    return check_report();
+}
