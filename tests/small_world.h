@@ -1,7 +1,7 @@
 /*
  * small_world.h - machines and graphs made by hand, for tests of the engine.
  *
- * An ideal machine: 1000 flops/ns, 100 bytes/ns of memory, links without
+ * An ideal machine: 1000 flops/ns, memory that costs nothing, links without
  * overhead.  Kernels are matmuls whose only property is their duration, so the
  * expected times are sums one can do in the head.
  */
@@ -29,7 +29,7 @@ static inline void world_init(World *w, uint32_t nodes, uint32_t gpus_per_node, 
 {
     *w = (World){ 0 };
     w->gpu = (Gpu){ .name = "ideal",
-                    .memory_bytes_per_ns = 100,
+                    .memory_bytes_per_ns = 1e9,
                     .memory_bytes = (uint64_t)1 << 40,
                     .sms = 100 };
     for (int i = 0; i < DTYPE_N; i++) {

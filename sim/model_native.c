@@ -1,0 +1,138 @@
+/*
+ * model_native.c - models said in lockstep's own words: "kind" and its sizes.
+ *
+ * A transformer follows one of two habits, chosen by its norm, and "bias" can
+ * overrule it:
+ *
+ *     layernorm    biases everywhere, as GPT-2 has them
+ *     rmsnorm      no bias anywhere, as Llama
+ *
+ * Defaults: kv_heads = heads, head_dim = hidden / heads, ffn = 4 hidden, max_seq
+ * 2048, gated false, norm layernorm, activation gelu (silu when gated), causal
+ * true, positions learned, tied_embeddings true, experts 0 (dense),
+ * experts_per_token 2, moe_every 1.  Every expert is as wide as ffn.
+ */
+#include "sim/model_parts.h"
+
+enum { MLP_WIDTH_MAX = 1 << 24, CONVNET_WIDTH_MAX = 1 << 16 };
+
+static const char *const norm_words[] = { "layernorm", "rmsnorm" };
+static const char *const position_words[] = { "learned", "rope", "alibi", "none" };
+
+static const ShapeKeys native_keys = { .layers = "layers",
+                                       .hidden = "hidden",
+                                       .heads = "heads",
+                                       .kv_heads = "kv_heads",
+                                       .head_dim = "head_dim",
+                                       .ffn = "ffn",
+                                       .vocab = "vocab",
+                                       .max_seq = "max_seq" };
+
+static void read_experts(Transformer *t, JsonObj *o)
+{
+    t->experts = (uint32_t)json_count(o, "experts", 0, MODEL_EXPERTS_MAX, 0);
+    t->moe_ffn = t->ffn;
+    shape_read_experts_per_token(t, o, "experts_per_token", 2);
+    t->moe_every = (uint32_t)json_count(o, "moe_every", 1, t->layers, 1);
+}
+
+static void read_transformer(Transformer *t, JsonObj *o)
+{
+    *t = (Transformer){ .max_seq = 2048, .final_norm = true };
+    shape_read(t, o, &native_keys);
+    t->gated = json_bool(o, "gated", false);
+    t->norm = (Norm)json_word(o, "norm", norm_words, ARRAY_N(norm_words), NORM_LAYERNORM);
+    t->activation = (Activation)json_word(o, "activation", activation_names, ACT_N,
+                                          t->gated ? ACT_SILU : ACT_GELU);
+    t->causal = json_bool(o, "causal", true);
+    t->positions = (Positions)json_word(o, "positions", position_words, ARRAY_N(position_words),
+                                        POS_LEARNED);
+    t->position_rows = t->positions == POS_LEARNED ? t->max_seq : 0;
+    t->tied_embeddings = json_bool(o, "tied_embeddings", true);
+    t->norm_bias = t->norm == NORM_LAYERNORM;
+    t->qkv_bias = t->out_bias = t->mlp_bias = json_bool(o, "bias", t->norm_bias);
+    read_experts(t, o);
+    shape_check_total(t, o);
+}
+
+/* A list of n_min to n_max whole numbers, each 1 to max; returns how many. */
+static uint32_t read_list(uint32_t *x, JsonObj *o, const char *key, uint32_t n_min,
+                          uint32_t n_max, uint32_t max)
+{
+    JsonNode list = json_get(o, key);
+    size_t n = json_items_n(list);
+    if (o->ok && (json_type(list) != JSON_ARRAY || n < n_min || n > n_max))
+        o->ok = json_fail(list, o->err,
+                          "a list of %" PRIu32 " to %" PRIu32 " whole numbers is expected",
+                          n_min, n_max);
+    JsonNode at = json_first(list);
+    for (size_t i = 0; o->ok && i < n; at = json_next(at, list, ++i)) {
+        double value = json_value(at);
+        if (!(value >= 1 && value <= max) || value != (double)(uint32_t)value)
+            o->ok =
+                json_fail(at, o->err, "a whole number from 1 to %" PRIu32 " is expected", max);
+        else
+            x[i] = (uint32_t)value;
+    }
+    return o->ok ? (uint32_t)n : 0;
+}
+
+static void read_mlp(Mlp *mlp, JsonObj *o)
+{
+    *mlp = (Mlp){ 0 };
+    mlp->widths_n = read_list(mlp->widths, o, "widths", 2, MLP_WIDTHS_MAX, MLP_WIDTH_MAX);
+    mlp->activation = (Activation)json_word(o, "activation", activation_names, ACT_N, ACT_RELU);
+    mlp->batchnorm = json_bool(o, "batchnorm", false);
+    mlp->bias = json_bool(o, "bias", true);
+}
+
+static void read_stages(Convnet *c, JsonObj *o)
+{
+    c->stages_n = read_list(c->blocks, o, "blocks", 1, CONVNET_STAGES_MAX, 1000);
+    uint32_t n = read_list(c->widths, o, "widths", 1, CONVNET_STAGES_MAX, CONVNET_WIDTH_MAX);
+    if (o->ok && n != c->stages_n)
+        o->ok = json_fail(json_member(o->node, "widths"), o->err,
+                          "%" PRIu32 " widths for %" PRIu32 " stages of blocks, one each is "
+                          "expected",
+                          n, c->stages_n);
+}
+
+/* The defaults are ResNet-50's. */
+static void read_convnet(Convnet *c, JsonObj *o)
+{
+    *c = (Convnet){ .stages_n = 4, .blocks = { 3, 4, 6, 3 }, .widths = { 64, 128, 256, 512 } };
+    c->image = (uint32_t)json_count(o, "image", 8, 8192, 224);
+    c->channels_in = (uint32_t)json_count(o, "channels_in", 1, 4096, 3);
+    c->classes = (uint32_t)json_count(o, "classes", 1, MODEL_VOCAB_MAX, 1000);
+    c->stem_width = (uint32_t)json_count(o, "stem_width", 1, CONVNET_WIDTH_MAX, 64);
+    c->expansion = (uint32_t)json_count(o, "expansion", 1, 16, 4);
+    if (json_has(o, "blocks") || json_has(o, "widths"))
+        read_stages(c, o);
+}
+
+static void read_free_text(JsonObj *o, const char *key)
+{
+    if (json_has(o, key))
+        json_string(o, key, "");
+}
+
+bool model_read_native(Model *model, Arena *arena, JsonNode node, const char *file_name,
+                       Err *err)
+{
+    static const char *const kinds[] = { "transformer", "mlp", "convnet" };
+    JsonObj o = json_begin(node, err);
+    model->kind = (ModelKind)json_word(&o, "kind", kinds, ARRAY_N(kinds), -1);
+    const char *name = file_name ? file_name : kinds[model->kind];
+    model->name = arena_strdup(arena, json_string(&o, "name", name));
+    read_free_text(&o, "source");
+    read_free_text(&o, "notes");
+    if (!o.ok)
+        return json_end_lax(&o);
+    if (model->kind == MODEL_TRANSFORMER)
+        read_transformer(&model->u.transformer, &o);
+    else if (model->kind == MODEL_MLP)
+        read_mlp(&model->u.mlp, &o);
+    else
+        read_convnet(&model->u.convnet, &o);
+    return json_end(&o);
+}

@@ -1,0 +1,36 @@
+/*
+ * model_parts.h - what the model_*.c files tell each other; nobody else includes it.
+ *
+ * Native objects and Hugging Face configs name the same sizes differently, so
+ * the sizes are read once (model_shape.c) and the names are handed in.
+ */
+#ifndef LOCKSTEP_SIM_MODEL_PARTS_H
+#define LOCKSTEP_SIM_MODEL_PARTS_H
+
+#include "sim/model.h"
+
+/* What a format calls a size; NULL: it has no such key. */
+typedef struct ShapeKeys {
+    const char *layers, *hidden, *heads, *kv_heads, *head_dim, *ffn, *vocab, *max_seq;
+} ShapeKeys;
+
+/*
+ * Reads layers, hidden, heads, kv_heads, head_dim, ffn, vocab and max_seq.  t
+ * holds the defaults; a 0 there means: heads for kv_heads, hidden / heads for
+ * head_dim, 4 hidden for ffn, and for any other that the key must be given.
+ */
+void shape_read(Transformer *t, JsonObj *o, const ShapeKeys *keys);
+
+/* How many of t->experts experts a token visits. */
+void shape_read_experts_per_token(Transformer *t, JsonObj *o, const char *key,
+                                  uint32_t fallback);
+
+/* Refuses a model too large to count. */
+void shape_check_total(const Transformer *t, JsonObj *o);
+
+/* The two formats.  file_name: what an object without a name is called; NULL: by its kind. */
+bool model_read_native(Model *model, Arena *arena, JsonNode node, const char *file_name,
+                       Err *err);
+bool model_read_hf(Model *model, Arena *arena, JsonNode node, const char *file_name, Err *err);
+
+#endif

@@ -1,0 +1,56 @@
+/* The event queue against a linear scan. */
+#include "sim/evq.h"
+#include "tests/check.h"
+
+enum { EVENTS = 2000 };
+
+static void events_come_out_by_time_then_insertion(void)
+{
+    EventQueue q = { 0 };
+    int64_t at[EVENTS];
+    uint64_t state = 1;
+    for (uint32_t i = 0; i < EVENTS; i++) {
+        state = mix_u64(state);
+        at[i] = (int64_t)(state % 100);
+        evq_push(&q, at[i], 0, i, 0);
+    }
+    bool taken[EVENTS] = { 0 };
+    for (uint32_t n = 0; n < EVENTS; n++) {
+        uint32_t first = NONE_U32;
+        for (uint32_t i = 0; i < EVENTS; i++)
+            if (!taken[i] && (first == NONE_U32 || at[i] < at[first]))
+                first = i;
+        taken[first] = true;
+        Event e;
+        if (!CHECK(evq_pop(&q, &e)))
+            break;
+        CHECK_U64(first, e.a);
+        CHECK_INT(at[first], e.at_ns);
+    }
+    Event e;
+    CHECK(!evq_pop(&q, &e));
+    evq_free(&q);
+}
+
+static void an_event_may_schedule_another_for_now(void)
+{
+    EventQueue q = { 0 };
+    evq_push(&q, 0, 1, 0, 0);
+    evq_push(&q, 5, 3, 0, 0);
+    Event e;
+    CHECK(evq_pop(&q, &e));
+    evq_push(&q, e.at_ns, 2, 0, 0);
+    CHECK(evq_pop(&q, &e));
+    CHECK_U64(2, e.kind);
+    CHECK_INT(0, e.at_ns);
+    CHECK(evq_pop(&q, &e));
+    CHECK_U64(3, e.kind);
+    evq_free(&q);
+}
+
+int main(void)
+{
+    RUN(events_come_out_by_time_then_insertion);
+    RUN(an_event_may_schedule_another_for_now);
+    return check_report();
+}

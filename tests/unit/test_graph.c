@@ -1,0 +1,171 @@
+/* Groups, building, sealing, looking up. */
+#include "tests/check.h"
+#include "tests/small_world.h"
+
+/* Members listed by definition: ranks that differ from r in the group's coordinates only. */
+static void groups_hold_the_ranks_that_differ_in_their_coordinates(void)
+{
+    /* tp 2 (stride 1), cp 3 (stride 2), dp 2 (stride 6), pp 2 (stride 12) */
+    const uint32_t world = 24;
+    const GroupSpec s = { .dims_n = 2, .dims = { { 2, 3, 1, 3 }, { 6, 2, 1, 2 } } };
+    CHECK_U64(6, group_size(&s));
+    for (uint32_t r = 0; r < world; r++) {
+        uint32_t n = 0;
+        for (uint32_t q = 0; q < world; q++) {
+            bool same = q % 2 == r % 2 && q / 12 == r / 12;
+            if (!same)
+                continue;
+            CHECK_U64(q, group_member(&s, r, n));
+            CHECK_U64(n, group_index(&s, q));
+            CHECK_U64(group_member(&s, r, 0), group_base(&s, q));
+            n++;
+        }
+        CHECK_U64(6, n);
+    }
+}
+
+static void a_group_of_first_and_last_stage_has_two_members(void)
+{
+    const GroupSpec s = { .dims_n = 1, .dims = { { 4, 8, 7, 2 } } };
+    CHECK_U64(2, group_size(&s));
+    for (uint32_t r = 0; r < 32; r++)
+        CHECK(group_has(&s, r) == (r / 4 == 0 || r / 4 == 7));
+    CHECK_U64(3 + 28, group_member(&s, 3, 1));
+    CHECK_U64(1, group_index(&s, 31));
+    CHECK_U64(3, group_base(&s, 31));
+}
+
+static void op_ids_count_through_the_instances(void)
+{
+    Graph g;
+    graph_begin(&g, 1, 1);
+    uint32_t s = graph_segment(&g, SEGMENT_FORWARD, "three");
+    for (uint32_t i = 0; i < 3; i++) {
+        Op o = kernel(&g, i == 1 ? LANE_TP : LANE_COMPUTE, 1);
+        o.logical = i / 2;
+        graph_op(&g, o);
+    }
+    for (uint32_t i = 0; i < 5; i++)
+        role_instance(&g.roles[0], s, i, 0, 0);
+    graph_seal(&g);
+    CHECK_U64(15, g.roles[0].ops_n);
+    CHECK_U64(2, g.segments[s].logical_n);
+    CHECK_U64(2, g.segments[s].lane_n[LANE_COMPUTE]);
+    CHECK_U64(1, g.ops[2].lane_index);
+    for (uint32_t id = 0; id < 15; id++) {
+        OpRef ref = graph_find_op(&g, &g.roles[0], id);
+        CHECK_U64(id / 3, ref.instance);
+        CHECK_U64(id % 3, ref.op);
+        CHECK_U64(id, ref.i->first_op + ref.op);
+        CHECK_U64(2 * (id / 3), ref.i->first_logical);
+    }
+    graph_free(&g);
+}
+
+/* born 100, born 30 dies at once, 100 dies: peak 130, delta 0; then a leftover of 7. */
+static void memory_of_a_segment_follows_births_and_deaths(void)
+{
+    Graph g;
+    graph_begin(&g, 1, 1);
+    uint32_t layout = graph_layout(&g);
+    const uint64_t bytes[] = { 100, 30, 7 };
+    for (int i = 0; i < 3; i++)
+        graph_tensor(&g, (Tensor){ .name = intern(&g.names, "t"), .bytes = bytes[i] });
+    uint32_t s = graph_segment(&g, SEGMENT_FORWARD, "memory");
+    g.segments[s].layout[SLOT_LOCAL] = layout;
+    graph_op(&g, kernel(&g, LANE_COMPUTE, 1));
+    graph_arg(&g, SLOT_LOCAL, 0, ARG_WRITE, true, false);
+    graph_op(&g, kernel(&g, LANE_COMPUTE, 1));
+    graph_arg(&g, SLOT_LOCAL, 1, ARG_WRITE, true, true);
+    graph_op(&g, kernel(&g, LANE_COMPUTE, 1));
+    graph_arg(&g, SLOT_LOCAL, 0, ARG_READ, false, true);
+    graph_arg(&g, SLOT_LOCAL, 2, ARG_WRITE, true, false);
+    role_instance(&g.roles[0], s, 0, 0, 0);
+    graph_seal(&g);
+    CHECK_INT(130, g.segments[s].memory_peak);
+    CHECK_INT(7, g.segments[s].memory_delta);
+    CHECK_STR("t",
+              intern_text(&g.names, graph_arg_tensor(&g, &g.segments[s], &g.args[0])->name));
+    graph_free(&g);
+}
+
+static void edges_are_kept_in_the_order_of_their_ops(void)
+{
+    Graph g;
+    graph_begin(&g, 1, 1);
+    uint32_t a = add(&g, 0, kernel(&g, LANE_COMPUTE, 1));
+    uint32_t s = graph_segment(&g, SEGMENT_FORWARD, "two");
+    graph_op(&g, kernel(&g, LANE_TP, 1));
+    graph_op(&g, kernel(&g, LANE_TP, 1));
+    role_instance(&g.roles[0], s, 0, 0, 0);
+    role_edge(&g.roles[0], 1, a, 0);
+    role_edge(&g.roles[0], 0, a, 0);
+    graph_seal(&g);
+    CHECK_U64(0, g.roles[0].edges[0].dst_op);
+    CHECK_U64(1, g.roles[0].edges[1].dst_op);
+    graph_free(&g);
+}
+
+static void copies_of_ops_keep_their_arguments(void)
+{
+    Graph g;
+    graph_begin(&g, 1, 1);
+    uint32_t layout = graph_layout(&g);
+    graph_tensor(&g, (Tensor){ .name = intern(&g.names, "x"), .bytes = 8 });
+    uint32_t s = graph_segment(&g, SEGMENT_FORWARD, "from");
+    g.segments[s].layout[SLOT_LOCAL] = layout;
+    graph_op(&g, kernel(&g, LANE_COMPUTE, 12));
+    graph_arg(&g, SLOT_LOCAL, 0, ARG_WRITE, true, true);
+    uint32_t t = graph_segment(&g, SEGMENT_FORWARD, "to");
+    g.segments[t].layout[SLOT_LOCAL] = layout;
+    graph_op_copy(&g, s, 0);
+    role_instance(&g.roles[0], t, 0, 0, 0);
+    graph_seal(&g);
+    const Op *o = graph_ops(&g, &g.segments[t]);
+    CHECK_U64(1, o->arg_n);
+    CHECK(g.args[o->arg_first].born && g.args[o->arg_first].dies);
+    CHECK_U64(12, o->u.matmul.m);
+    graph_free(&g);
+}
+
+static void a_dump_names_what_is_in_the_graph(void)
+{
+    Graph g;
+    Err err = { 0 };
+    graph_begin(&g, 2, 1);
+    uint32_t dp = graph_group(&g, "dp", &(GroupDim){ 1, 2, 1, 2 }, 1);
+    uint32_t a = add(&g, 0, kernel(&g, LANE_COMPUTE, 5));
+    add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, dp, 1024));
+    after(&g, 0, a);
+    graph_seal(&g);
+    char path[] = "/tmp/lockstep-dump-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    CHECK(graph_dump(&g, path, &err));
+    FILE *f = fopen(path, "r");
+    char text[8192] = { 0 };
+    CHECK(f && fread(text, 1, sizeof text - 1, f) > 0);
+    CHECK(strstr(text, "\"kind\": \"all_reduce\"") != NULL);
+    CHECK(strstr(text, "\"bytes\": 1024") != NULL);
+    CHECK(strstr(text, "\"after_instance\": 0") != NULL);
+    fclose(f);
+    remove(path);
+    CHECK(!graph_dump(&g, "/nonexistent/x", &err));
+    CHECK_ERR_TEXT(&err, "cannot create '/nonexistent/x'");
+    err_clear(&err);
+    CHECK(!graph_dump(&g, "/dev/full", &err));
+    CHECK_ERR_TEXT(&err, "cannot write");
+    graph_free(&g);
+}
+
+int main(void)
+{
+    RUN(groups_hold_the_ranks_that_differ_in_their_coordinates);
+    RUN(a_group_of_first_and_last_stage_has_two_members);
+    RUN(op_ids_count_through_the_instances);
+    RUN(memory_of_a_segment_follows_births_and_deaths);
+    RUN(edges_are_kept_in_the_order_of_their_ops);
+    RUN(copies_of_ops_keep_their_arguments);
+    RUN(a_dump_names_what_is_in_the_graph);
+    return check_report();
+}

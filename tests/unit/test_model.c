@@ -1,0 +1,864 @@
+/*
+ * test_model.c - models against what others published about them.
+ *
+ * Expected counts come from outside: the numbers that the makers or the hub
+ * publish, each confirmed by num_parameters() of transformers 4.57.3 on the
+ * meta device or by torchvision 0.29.2; never from this program's output.
+ */
+#include <dirent.h>
+#include <unistd.h>
+
+#include "sim/model.h"
+#include "tests/check.h"
+
+/* ---- reading ---- */
+
+typedef struct Read {
+    Model model;
+    Err err;
+    Arena arena;
+    bool ok;
+} Read;
+
+/* text stands as "model" in a scenario called file. */
+static void read_in(Read *r, const char *file, const char *text)
+{
+    memset(r, 0, sizeof *r);
+    const char *all = arena_printf(&r->arena, "{\"model\": %s}", text);
+    JsonDoc *doc = json_parse(all, strlen(all), file, &r->err);
+    r->ok = doc && model_read(&r->model, &r->arena, json_member(json_root(doc), "model"),
+                              "scenarios", &r->err);
+    json_close(doc);
+    CHECK(r->ok == !r->err.set);
+}
+
+static Transformer read_transformer(const char *text)
+{
+    Read r;
+    read_in(&r, "s.json", text);
+    if (!CHECK(r.ok))
+        fprintf(stderr, "    %s: %s\n", text, r.err.text);
+    CHECK(r.model.kind == MODEL_TRANSFORMER);
+    arena_free(&r.arena);
+    return r.model.u.transformer;
+}
+
+static uint64_t params_of(const char *text)
+{
+    Read r;
+    read_in(&r, "s.json", text);
+    if (!CHECK(r.ok))
+        fprintf(stderr, "    %s: %s\n", text, r.err.text);
+    uint64_t params = r.ok ? model_params(&r.model) : 0;
+    arena_free(&r.arena);
+    return params;
+}
+
+static void check_error(const char *text, const char *part)
+{
+    Read r;
+    read_in(&r, "s.json", text);
+    if (!CHECK(!r.ok))
+        fprintf(stderr, "    %s was read\n", text);
+    CHECK_ERR_TEXT(&r.err, part);
+    arena_free(&r.arena);
+}
+
+typedef struct TextPart {
+    const char *text, *part;
+} TextPart;
+
+static void check_errors(const TextPart *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        check_error(rows[i].text, rows[i].part);
+}
+
+/* ---- counts ---- */
+
+typedef struct Published {
+    const char *text;
+    uint64_t params;
+} Published;
+
+static void check_published(const Published *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!CHECK_U64(rows[i].params, params_of(rows[i].text)))
+            fprintf(stderr, "    of %s\n", rows[i].text);
+}
+
+/*
+ * "Safetensors" parameter counts of the hub (huggingface.co/REPO, REPO as in
+ * the model file's "source"); where the hub shows a rounded or no number, the
+ * exact one is transformers' own.
+ */
+static void built_in_language_models_have_their_published_size(void)
+{
+    static const Published rows[] = {
+        { "\"gpt2\"", 124439808 },
+        { "\"gpt2-medium\"", 354823168 },
+        { "\"gpt2-large\"", 774030080 },
+        { "\"gpt2-xl\"", 1557611200 },
+        { "\"llama2-7b\"", 6738415616 },
+        { "\"llama2-13b\"", 13015864320 },
+        { "\"llama2-70b\"", 68976648192 },
+        { "\"llama3-8b\"", 8030261248 },
+        { "\"llama3-70b\"", 70553706496 },
+        { "\"llama3-405b\"", 405853388800 },
+        { "\"llama3.2-1b\"", 1235814400 },
+        { "\"llama3.2-3b\"", 3212749824 },
+        { "\"tinyllama-1.1b\"", 1100048384 },
+        { "\"mistral-7b\"", 7241732096 },
+        { "\"mixtral-8x7b\"", 46702792704 },
+        { "\"mixtral-8x22b\"", 140620634112 },
+        { "\"qwen2-0.5b\"", 494032768 },
+        { "\"qwen2.5-7b\"", 7615616512 },
+        { "\"qwen2.5-72b\"", 72706203648 },
+        { "\"qwen3-8b\"", 8190735360 },
+        { "\"qwen3-30b-a3b\"", 30532122624 },
+        { "\"qwen3-235b-a22b\"", 235093634560 },
+        { "\"qwen1.5-moe-a2.7b\"", 14315784192 },
+        { "\"gemma-2b\"", 2506172416 },
+        { "\"gemma-7b\"", 8537680896 },
+        { "\"gemma2-9b\"", 9241705984 },
+        { "\"gemma2-27b\"", 27227128320 },
+        { "\"phi3-mini\"", 3821079552 },
+        { "\"gpt-neox-20b\"", 20554567680 },
+        { "\"pythia-70m\"", 70426624 }, /* both Pythias: Biderman et al. 2023, table 1 */
+        { "\"pythia-6.9b\"", 6857302016 },
+        { "\"opt-125m\"", 125239296 },
+        { "\"opt-350m\"", 331196416 },
+        { "\"opt-6.7b\"", 6658473984 },
+        { "\"bert-base\"", 109514298 }, /* BertForMaskedLM */
+        { "\"bert-large\"", 335174458 },
+    };
+    check_published(rows, ARRAY_N(rows));
+}
+
+/* torchvision's table of weights, "Params", in full: num_params of each weights' meta. */
+static void resnets_have_torchvisions_size(void)
+{
+    static const Published rows[] = {
+        { "\"resnet50\"", 25557032 },
+        { "\"resnet101\"", 44549160 },
+        { "\"resnet152\"", 60192808 },
+        { "{\"kind\": \"convnet\"}", 25557032 },
+        /* wide_resnet50_2 and wide_resnet101_2 */
+        { "{\"kind\": \"convnet\", \"blocks\": [3, 4, 6, 3], \"expansion\": 2, "
+          "\"widths\": [128, 256, 512, 1024]}",
+          68883240 },
+        { "{\"kind\": \"convnet\", \"blocks\": [3, 4, 23, 3], \"expansion\": 2, "
+          "\"widths\": [128, 256, 512, 1024]}",
+          126886696 },
+    };
+    check_published(rows, ARRAY_N(rows));
+}
+
+/* A config that says nothing is the model whose code transformers took its defaults from. */
+static void missing_keys_take_the_defaults_of_transformers(void)
+{
+    static const Published rows[] = {
+        { "{\"model_type\": \"gpt2\"}", 124439808 },
+        { "{\"model_type\": \"gpt_neox\"}", 20554567680 },
+        { "{\"model_type\": \"opt\"}", 125239296 },
+        { "{\"model_type\": \"llama\"}", 6738415616 },
+        { "{\"model_type\": \"mistral\"}", 7241732096 },
+        { "{\"model_type\": \"mixtral\"}", 46702792704 },
+        { "{\"model_type\": \"qwen2_moe\"}", 14315784192 },
+        { "{\"model_type\": \"gemma\"}", 8537680896 },
+        { "{\"model_type\": \"gemma2\"}", 2614341888 }, /* google/gemma-2-2b */
+        { "{\"model_type\": \"phi3\"}", 3821079552 },
+        { "{\"model_type\": \"bert\"}", 109514298 },
+    };
+    check_published(rows, ARRAY_N(rows));
+
+    Transformer qwen3 = read_transformer("{\"model_type\": \"qwen3\"}");
+    CHECK_INT(128, qwen3.head_dim);
+    CHECK_INT(22016, qwen3.ffn);
+    CHECK_INT(151936, qwen3.vocab);
+    Transformer qwen2 = read_transformer("{\"model_type\": \"qwen2\"}");
+    CHECK_INT(32, qwen2.kv_heads);
+    CHECK_INT(32768, qwen2.max_seq);
+    Transformer moe = read_transformer("{\"model_type\": \"qwen3_moe\"}");
+    CHECK_INT(128, moe.experts);
+    CHECK_INT(8, moe.experts_per_token);
+    CHECK_INT(768, moe.moe_ffn);
+    CHECK_INT(64, moe.head_dim);
+    CHECK_INT(4, moe.kv_heads);
+}
+
+#define BERT_LARGE \
+    "\"model_type\": \"bert\", \"hidden_size\": 1024, \"intermediate_size\": 4096, " \
+    "\"num_attention_heads\": 16, \"num_hidden_layers\": 24"
+
+/* Devlin et al. 2018 give 110M and 340M; the exact ones are BertModel's, as hub cards say. */
+static void the_architecture_decides_what_sits_on_top(void)
+{
+    static const Published rows[] = {
+        { "{\"model_type\": \"bert\", \"architectures\": [\"BertModel\"]}", 109482240 },
+        { "{" BERT_LARGE ", \"architectures\": [\"BertModel\"]}", 335141888 },
+        { "{\"model_type\": \"bert\", \"architectures\": [\"BertForPreTraining\"]}",
+          110106428 },
+        { "{" BERT_LARGE ", \"architectures\": [\"BertForPreTraining\"]}", 336226108 },
+        { "{\"model_type\": \"bert\", \"architectures\": [\"BertLMHeadModel\"]}", 109514298 },
+        { "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2Model\"]}", 124439808 },
+        /* 6,738,415,616 without a decoder of 32,000 rows of 4,096 */
+        { "{\"model_type\": \"llama\", \"architectures\": [\"LlamaModel\"]}",
+          6738415616 - 32000 * 4096 },
+    };
+    check_published(rows, ARRAY_N(rows));
+
+    Transformer t = read_transformer(rows[0].text);
+    CHECK(t.headless && t.pooler && !t.head_transform && !t.head_bias && !t.next_sentence);
+    t = read_transformer(rows[2].text);
+    CHECK(!t.headless && t.pooler && t.head_transform && t.head_bias && t.next_sentence);
+    t = read_transformer("\"bert-base\"");
+    CHECK(!t.headless && !t.pooler && t.head_transform && t.head_bias && !t.next_sentence);
+    CHECK(!read_transformer("\"llama2-7b\"").headless);
+}
+
+static void the_toy_mlp_is_two_linear_layers(void)
+{
+    Read r;
+    read_in(&r, "s.json", "\"toy-mlp\"");
+    CHECK(r.ok && r.model.kind == MODEL_MLP);
+    const Mlp *mlp = &r.model.u.mlp;
+    CHECK_INT(3, mlp->widths_n);
+    CHECK_INT(4096, mlp->widths[1]);
+    CHECK(mlp->activation == ACT_RELU && !mlp->batchnorm && mlp->bias);
+    CHECK_U64(1024 * 4096 + 4096 + 4096 * 1024 + 1024, model_params(&r.model));
+    arena_free(&r.arena);
+
+    /* torch.nn.BatchNorm1d: a gain and a shift for each hidden unit */
+    CHECK_U64(20 * 8 + 8 + 2 * 8 + 8 * 5 + 5 + 2 * 5 + 5 * 1 + 1,
+              params_of("{\"kind\": \"mlp\", \"widths\": [20, 8, 5, 1], \"batchnorm\": true}"));
+    CHECK_U64(20 * 8 + 8 * 1,
+              params_of("{\"kind\": \"mlp\", \"widths\": [20, 8, 1], \"bias\": false}"));
+}
+
+/* Brown et al. 2020 say 175.0 billion; 12 l h^2 + (vocab + seq) h alone is 174.56 billion. */
+static void gpt3_has_about_175_billion(void)
+{
+    double h = 12288;
+    double matrices = 12 * 96 * h * h + (50257 + 2048) * h;
+    double params = (double)params_of("\"gpt3-175b\"");
+    CHECK_NEAR(175.0e9, params, 0.005);
+    CHECK(params > matrices);
+    CHECK_NEAR(matrices, params, 0.0002);
+}
+
+static void native_habits_are_gpt2s_and_llamas(void)
+{
+    CHECK_U64(124439808,
+              params_of("{\"kind\": \"transformer\", \"layers\": 12, \"hidden\": 768, "
+                        "\"heads\": 12, \"vocab\": 50257, \"max_seq\": 1024}"));
+    CHECK_U64(8030261248,
+              params_of("{\"kind\": \"transformer\", \"layers\": 32, \"hidden\": 4096, "
+                        "\"heads\": 32, \"kv_heads\": 8, \"ffn\": 14336, \"vocab\": 128256, "
+                        "\"gated\": true, \"norm\": \"rmsnorm\", \"positions\": \"rope\", "
+                        "\"tied_embeddings\": false}"));
+    CHECK_U64(46702792704,
+              params_of("{\"kind\": \"transformer\", \"layers\": 32, \"hidden\": 4096, "
+                        "\"heads\": 32, \"kv_heads\": 8, \"ffn\": 14336, \"vocab\": 32000, "
+                        "\"gated\": true, \"norm\": \"rmsnorm\", \"positions\": \"rope\", "
+                        "\"tied_embeddings\": false, \"experts\": 8}"));
+}
+
+static void native_defaults_are_the_documented_ones(void)
+{
+    Transformer t = read_transformer("{\"kind\": \"transformer\", \"layers\": 2, "
+                                     "\"hidden\": 64, \"heads\": 4, \"vocab\": 256}");
+    CHECK_INT(4, t.kv_heads);
+    CHECK_INT(16, t.head_dim);
+    CHECK_INT(256, t.ffn);
+    CHECK_INT(2048, t.max_seq);
+    CHECK_INT(2048, t.position_rows);
+    CHECK_INT(64, t.embedding_dim);
+    CHECK(!t.gated && t.norm == NORM_LAYERNORM && t.activation == ACT_GELU && t.causal);
+    CHECK(t.positions == POS_LEARNED && t.tied_embeddings && t.final_norm);
+    CHECK(t.qkv_bias && t.out_bias && t.mlp_bias && t.norm_bias);
+    CHECK(!t.parallel_block && !t.sandwich_norm && !t.post_norm && !t.embedding_norm);
+    CHECK(!t.headless && !t.pooler && !t.head_bias && !t.norm_plain);
+    CHECK_INT(0, t.experts);
+    CHECK_INT(0, t.experts_per_token);
+    CHECK_INT(0, t.window);
+
+    t = read_transformer("{\"kind\": \"transformer\", \"layers\": 2, \"hidden\": 64, "
+                         "\"heads\": 4, \"head_dim\": 8, \"vocab\": 256, \"gated\": true, "
+                         "\"norm\": \"rmsnorm\", \"positions\": \"alibi\", \"experts\": 4, "
+                         "\"moe_every\": 2, \"causal\": false}");
+    CHECK(t.activation == ACT_SILU && !t.qkv_bias && !t.norm_bias && !t.causal);
+    CHECK_INT(8, t.head_dim);
+    CHECK_INT(0, t.position_rows);
+    CHECK_INT(2, t.experts_per_token);
+    CHECK_INT(256, t.moe_ffn);
+    CHECK(!transformer_is_moe(&t, 0) && transformer_is_moe(&t, 1));
+
+    t = read_transformer("{\"kind\": \"transformer\", \"layers\": 2, \"hidden\": 64, "
+                         "\"heads\": 4, \"vocab\": 256, \"activation\": \"relu2\", "
+                         "\"bias\": false, \"experts\": 1}");
+    CHECK(t.activation == ACT_RELU2 && !t.qkv_bias && !t.out_bias && !t.mlp_bias);
+    CHECK(t.norm_bias);
+    CHECK_INT(1, t.experts_per_token);
+}
+
+/* ---- parts ---- */
+
+/* By definition: leave out, in every mixture layer, the experts that a token does not visit. */
+static void check_active(const char *text, double published)
+{
+    Read r;
+    read_in(&r, "s.json", text);
+    CHECK(r.ok);
+    const Transformer *t = &r.model.u.transformer;
+    uint64_t expert = (uint64_t)(t->gated ? 3 : 2) * t->hidden * t->moe_ffn;
+    uint64_t idle = 0;
+    for (uint32_t l = 0; l < t->layers; l++)
+        if (transformer_is_moe(t, l))
+            idle += (t->experts - t->experts_per_token) * expert;
+    CHECK_U64(model_params(&r.model) - idle, model_active_params(&r.model));
+    CHECK_NEAR(published, (double)model_active_params(&r.model), 0.02);
+    arena_free(&r.arena);
+}
+
+/* Published by: Jiang et al. 2024, mistral.ai, Yang et al. 2025 (twice), Qwen's model card. */
+static void a_token_visits_only_its_experts(void)
+{
+    check_active("\"mixtral-8x7b\"", 12.9e9);
+    check_active("\"mixtral-8x22b\"", 39e9);
+    check_active("\"qwen3-30b-a3b\"", 3.3e9);
+    check_active("\"qwen3-235b-a22b\"", 22e9);
+    check_active("\"qwen1.5-moe-a2.7b\"", 2.7e9);
+    check_active("\"llama3-8b\"", 8.03e9);
+}
+
+static void check_file(const char *file)
+{
+    Read r;
+    char text[300];
+    snprintf(text, sizeof text, "\"%.*s\"", (int)strlen(file) - 5, file);
+    read_in(&r, "s.json", text);
+    if (!CHECK(r.ok)) {
+        fprintf(stderr, "    %s\n", r.err.text);
+    } else if (r.model.kind == MODEL_TRANSFORMER) {
+        const Transformer *t = &r.model.u.transformer;
+        uint64_t sum = transformer_embedding_params(t) + transformer_head_params(t);
+        for (uint32_t l = 0; l < t->layers; l++)
+            sum += transformer_block_params(t, l);
+        CHECK_U64(sum, model_params(&r.model));
+    }
+    CHECK(r.ok && strncmp(r.model.name, file, strlen(file) - 5) == 0);
+    CHECK(r.ok && model_active_params(&r.model) <= model_params(&r.model));
+    arena_free(&r.arena);
+}
+
+static void every_built_in_model_reads_and_is_the_sum_of_its_parts(void)
+{
+    uint32_t n = 0;
+    DIR *dir = opendir("scenarios/models");
+    if (!CHECK(dir))
+        return;
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir))
+        if (e->d_name[0] != '.') {
+            check_file(e->d_name);
+            n++;
+        }
+    closedir(dir);
+    CHECK(n >= 24);
+}
+
+/* ---- families ---- */
+
+static void gpt2_is_read_under_both_sets_of_names(void)
+{
+    Transformer t = read_transformer("\"gpt2-xl\"");
+    CHECK_INT(48, t.layers);
+    CHECK_INT(25, t.heads);
+    CHECK_INT(64, t.head_dim);
+    CHECK_INT(6400, t.ffn);
+    CHECK_INT(1024, t.position_rows);
+    CHECK(t.activation == ACT_GELU && t.causal && t.positions == POS_LEARNED && !t.gated);
+    CHECK_U64(354823168, params_of("{\"model_type\": \"gpt2\", \"hidden_size\": 1024, "
+                                   "\"num_hidden_layers\": 24, \"num_attention_heads\": 16, "
+                                   "\"n_inner\": null}"));
+    CHECK_INT(100, read_transformer("{\"model_type\": \"gpt2\", \"n_inner\": 100}").ffn);
+    CHECK_INT(64,
+              read_transformer("{\"model_type\": \"gpt2\", \"max_position_embeddings\": 64}")
+                  .max_seq);
+}
+
+static void gpt_neox_has_parallel_branches_unless_told(void)
+{
+    Transformer t = read_transformer("\"gpt-neox-20b\"");
+    CHECK(t.parallel_block && t.two_norms_parallel && !t.tied_embeddings && t.qkv_bias);
+    CHECK(t.positions == POS_ROPE && t.activation == ACT_GELU);
+    CHECK_INT(0, t.position_rows);
+    t = read_transformer("{\"model_type\": \"gpt_neox\", \"use_parallel_residual\": false, "
+                         "\"attention_bias\": false}");
+    CHECK(!t.parallel_block && !t.qkv_bias && !t.out_bias && t.mlp_bias);
+}
+
+static void opt_has_its_oddities(void)
+{
+    Transformer t = read_transformer("\"opt-125m\"");
+    CHECK_INT(2050, t.position_rows);
+    CHECK(t.activation == ACT_RELU && t.final_norm && !t.post_norm && t.tied_embeddings);
+    t = read_transformer("\"opt-350m\"");
+    CHECK_INT(512, t.embedding_dim);
+    CHECK(t.post_norm && !t.final_norm);
+    t = read_transformer("{\"model_type\": \"opt\", \"enable_bias\": false, "
+                         "\"layer_norm_elementwise_affine\": false, "
+                         "\"_remove_final_layer_norm\": true}");
+    CHECK(!t.qkv_bias && !t.mlp_bias && t.norm_plain && !t.final_norm);
+    /* two embeddings and, in each of 12 layers, 4 h^2 + 8 h^2: nothing else is left */
+    CHECK_U64((uint64_t)(50272 + 2050) * 768 + (uint64_t)12 * 12 * 768 * 768,
+              params_of("{\"model_type\": \"opt\", \"enable_bias\": false, "
+                        "\"layer_norm_elementwise_affine\": false, "
+                        "\"_remove_final_layer_norm\": true}"));
+}
+
+static void llama_reads_its_switches(void)
+{
+    Transformer t = read_transformer("\"llama3-8b\"");
+    CHECK_INT(8, t.kv_heads);
+    CHECK_INT(128, t.head_dim);
+    CHECK(t.gated && t.norm == NORM_RMSNORM && !t.norm_bias && !t.qkv_bias && !t.mlp_bias);
+    CHECK(t.activation == ACT_SILU && t.positions == POS_ROPE && !t.tied_embeddings);
+    t = read_transformer("{\"model_type\": \"llama\", \"attention_bias\": true, "
+                         "\"mlp_bias\": true, \"head_dim\": 64, \"hidden_act\": \"swish\", "
+                         "\"tie_word_embeddings\": true, \"num_key_value_heads\": null}");
+    CHECK(t.qkv_bias && t.out_bias && t.mlp_bias && t.tied_embeddings);
+    CHECK(t.activation == ACT_SILU);
+    CHECK_INT(64, t.head_dim);
+    CHECK_INT(32, t.kv_heads);
+    CHECK_INT(128,
+              read_transformer("{\"model_type\": \"llama\", \"head_dim\": null}").head_dim);
+}
+
+static void windows_lie_where_the_family_puts_them(void)
+{
+    Transformer t = read_transformer("\"mistral-7b\"");
+    CHECK_INT(4096, transformer_window(&t, 0));
+    CHECK_INT(4096, transformer_window(&t, 31));
+    t = read_transformer("{\"model_type\": \"mistral\", \"sliding_window\": null}");
+    CHECK_INT(0, transformer_window(&t, 0));
+    CHECK_INT(8, t.kv_heads);
+    t = read_transformer("{\"model_type\": \"mistral\", \"num_key_value_heads\": null}");
+    CHECK_INT(4096, t.window);
+    CHECK_INT(32, t.kv_heads);
+    t = read_transformer("\"phi3-mini\"");
+    CHECK_INT(2047, transformer_window(&t, 5));
+    t = read_transformer("\"mixtral-8x7b\"");
+    CHECK_INT(0, t.window);
+
+    t = read_transformer("\"gemma2-9b\"");
+    CHECK_INT(4096, transformer_window(&t, 0));
+    CHECK_INT(0, transformer_window(&t, 1));
+    CHECK_INT(4096, transformer_window(&t, 40));
+
+    t = read_transformer("\"qwen2.5-7b\"");
+    CHECK_INT(0, transformer_window(&t, 27));
+    t = read_transformer("{\"model_type\": \"qwen2\", \"use_sliding_window\": true, "
+                         "\"sliding_window\": 100, \"max_window_layers\": 3}");
+    CHECK_INT(0, transformer_window(&t, 2));
+    CHECK_INT(100, transformer_window(&t, 3));
+    CHECK_INT(100, transformer_window(&t, 4));
+}
+
+static void qwen_mixtures_say_which_layers_are_dense(void)
+{
+    Transformer t = read_transformer("\"qwen1.5-moe-a2.7b\"");
+    CHECK_INT(60, t.experts);
+    CHECK_INT(5632, t.shared_expert_ffn);
+    CHECK(t.qkv_bias && !t.out_bias && !t.qk_norm);
+    t = read_transformer("{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 6, "
+                         "\"mlp_only_layers\": [0, 1], \"decoder_sparse_step\": 2}");
+    CHECK_INT(2, t.dense_first);
+    CHECK(t.qk_norm && !t.qkv_bias);
+    static const bool moe[6] = { false, false, false, true, false, true };
+    for (uint32_t l = 0; l < 6; l++)
+        CHECK(transformer_is_moe(&t, l) == moe[l]);
+    t = read_transformer("{\"model_type\": \"qwen3_moe\", \"num_experts\": 0}");
+    CHECK(!transformer_is_moe(&t, 3));
+}
+
+static void the_others_carry_their_marks(void)
+{
+    Transformer t = read_transformer("\"qwen3-8b\"");
+    CHECK(t.qk_norm && !t.qkv_bias);
+    t = read_transformer("\"qwen2.5-7b\"");
+    CHECK(!t.qk_norm && t.qkv_bias && !t.out_bias);
+    t = read_transformer("\"gemma-2b\"");
+    CHECK(t.activation == ACT_GELU && t.gated && t.tied_embeddings && !t.sandwich_norm);
+    CHECK_INT(256, t.head_dim);
+    CHECK_INT(1, t.kv_heads);
+    t = read_transformer("\"gemma2-27b\"");
+    CHECK(t.sandwich_norm);
+    t = read_transformer("{\"model_type\": \"gemma\", \"hidden_act\": \"relu\"}");
+    CHECK(t.activation == ACT_RELU);
+    t = read_transformer("{\"model_type\": \"gemma\", \"hidden_act\": \"relu\", "
+                         "\"hidden_activation\": \"gelu\"}");
+    CHECK(t.activation == ACT_GELU);
+    t = read_transformer("\"bert-large\"");
+    CHECK(!t.causal && t.post_norm && t.embedding_norm && !t.final_norm);
+    CHECK_INT(2, t.token_types);
+    CHECK(read_transformer("{\"model_type\": \"bert\", \"is_decoder\": true}").causal);
+}
+
+static void activation_words_of_both_formats_are_understood(void)
+{
+    static const struct {
+        const char *word;
+        Activation activation;
+    } rows[] = {
+        { "gelu", ACT_GELU },      { "gelu_new", ACT_GELU }, { "gelu_pytorch_tanh", ACT_GELU },
+        { "gelu_fast", ACT_GELU }, { "silu", ACT_SILU },     { "swish", ACT_SILU },
+        { "relu", ACT_RELU },      { "relu2", ACT_RELU2 },   { "relu_squared", ACT_RELU2 },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        char text[120];
+        snprintf(text, sizeof text, "{\"model_type\": \"llama\", \"hidden_act\": \"%s\"}",
+                 rows[i].word);
+        CHECK(read_transformer(text).activation == rows[i].activation);
+    }
+    for (uint32_t a = 0; a < ACT_N; a++) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "{\"kind\": \"transformer\", \"layers\": 1, \"hidden\": 8, \"heads\": 1, "
+                 "\"vocab\": 8, \"activation\": \"%s\"}",
+                 activation_names[a]);
+        CHECK(read_transformer(text).activation == (Activation)a);
+    }
+}
+
+static void other_keys_of_a_config_are_ignored(void)
+{
+    CHECK_U64(6738415616, params_of("{\"model_type\": \"llama\", \"rope_theta\": 1e4, "
+                                    "\"torch_dtype\": \"float16\", \"use_cache\": true, "
+                                    "\"rope_scaling\": {\"factor\": 8}, \"eos_token_id\": 2, "
+                                    "\"add_cross_attention\": true}"));
+    CHECK_U64(2614341888, params_of("{\"model_type\": \"gemma2\", \"num_hidden_layers\": 26, "
+                                    "\"attn_logit_softcapping\": 50.0}"));
+    CHECK_U64(124439808, params_of("{\"model_type\": \"gpt2\", \"add_cross_attention\": false, "
+                                   "\"n_ctx\": 1024, \"summary_type\": \"cls_index\"}"));
+}
+
+static void layer_types_may_repeat_what_the_other_keys_say(void)
+{
+    Transformer t = read_transformer(
+        "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 3, \"layer_types\": "
+        "[\"sliding_attention\", \"full_attention\", \"sliding_attention\"]}");
+    CHECK_INT(3, t.layers);
+    check_error("{\"model_type\": \"qwen3\", \"num_hidden_layers\": 2, \"layer_types\": "
+                "[\"full_attention\", \"sliding_attention\"]}",
+                "s.json: model.layer_types[1]: 'full_attention' is expected, as the "
+                "sliding_window keys say");
+    check_error("{\"model_type\": \"qwen3\", \"num_hidden_layers\": 2, \"layer_types\": "
+                "[\"full_attention\"]}",
+                "model.layer_types: a list of 2 words is expected");
+}
+
+/* ---- names, paths, files ---- */
+
+static void check_name(const char *file, const char *text, const char *name)
+{
+    Read r;
+    read_in(&r, file, text);
+    if (!CHECK(r.ok))
+        fprintf(stderr, "    %s\n", r.err.text);
+    else
+        CHECK_STR(name, r.model.name);
+    arena_free(&r.arena);
+}
+
+static void paths_are_relative_to_the_file_they_stand_in(void)
+{
+    check_name("scenarios/models/s.json", "\"gpt2.json\"", "gpt2");
+    check_name("scenarios/examples/s.json", "\"../models/llama3.2-1b.json\"", "llama3.2-1b");
+    check_name("s.json", "\"scenarios/models/gpt2.json\"", "gpt2");
+    check_name("scenarios/models/lines.jsonl:7", "\"./resnet50.json\"", "resnet50");
+
+    char cwd[4096], text[5000];
+    if (CHECK(getcwd(cwd, sizeof cwd))) {
+        snprintf(text, sizeof text, "\"%s/scenarios/models/gpt2.json\"", cwd);
+        check_name("elsewhere/s.json", text, "gpt2");
+    }
+}
+
+static void a_model_is_called_what_it_says_or_by_its_file_or_kind(void)
+{
+    check_name("s.json", "\"gpt2\"", "gpt2");
+    check_name("s.json", "{\"model_type\": \"llama\"}", "llama");
+    check_name("s.json", "{\"model_type\": \"llama\", \"name\": \"mine\"}", "mine");
+    check_name("s.json", "{\"kind\": \"mlp\", \"widths\": [1, 2]}", "mlp");
+    check_name("s.json", "{\"kind\": \"mlp\", \"widths\": [1, 2], \"name\": \"tiny\"}", "tiny");
+    check_name("s.json",
+               "{\"kind\": \"mlp\", \"widths\": [1, 2], \"source\": \"me\", \"notes\": \"x\"}",
+               "mlp");
+}
+
+static void a_wrong_name_is_answered_with_near_ones(void)
+{
+    static const TextPart rows[] = {
+        { "\"lama3-8b\"", "s.json: model: no built-in model 'lama3-8b'; near: llama3-8b," },
+        { "\"Llama-3-8B\"", "near: llama3-8b" },
+        { "\"gpt2xl\"", "near: gpt2-xl" },
+        { "\"mixtral\"", "near: mixtral-8x22b, mixtral-8x7b" },
+        { "\"stable-diffusion\"",
+          "model: no built-in model 'stable-diffusion'; see 'lockstep list models'" },
+        { "\"\"", "no built-in model ''; see 'lockstep list models'" },
+        { "\"..\"", "no built-in model '..'; see" },
+    };
+    check_errors(rows, ARRAY_N(rows));
+
+    char text[400] = "\"";
+    memset(text + 1, 'x', 300);
+    memcpy(text + 301, "\"", 2);
+    check_error(text, "no built-in model 'xxx");
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "wb");
+    if (!CHECK(f))
+        return;
+    fputs(text, f);
+    fclose(f);
+}
+
+static void a_file_holds_an_object_so_files_cannot_go_in_circles(void)
+{
+    char dir[] = "/tmp/lockstep-model-XXXXXX", path[80], text[100];
+    if (!CHECK(mkdtemp(dir)))
+        return;
+    snprintf(path, sizeof path, "%s/m.json", dir);
+    snprintf(text, sizeof text, "\"%s\"", path);
+
+    write_file(path, "\"m.json\"");
+    check_error(text, "/m.json: a model file holds an object, not a string");
+    write_file(path, "{\"kind\": \"mlp\", \"widths\": [1]}");
+    check_error(text, "/m.json: widths: a list of 2 to 64 whole numbers is expected");
+    write_file(path, "{\"kind\": ");
+    check_error(text, "s.json: model: /tmp/lockstep-model-");
+    check_error(text, "/m.json:1:");
+    unlink(path);
+    check_error(text, "m.json': No such file or directory");
+    check_error("\"no/such.json\"",
+                "s.json: model: cannot open 'no/such.json': No such file or directory");
+    rmdir(dir);
+}
+
+/* ---- errors ---- */
+
+#define TINY \
+    "{\"kind\": \"transformer\", \"layers\": 2, \"hidden\": 64, \"heads\": 4, \"vocab\": 256"
+
+static void what_is_no_model_is_said(void)
+{
+    static const TextPart rows[] = {
+        { "7",
+          "s.json: model: a model's name, a path to a .json file or an object is expected, "
+          "not a number" },
+        { "null", "is expected, not null" },
+        { "[]", "is expected, not a list" },
+        { "{}", "s.json: model: a model says either \"kind\" (transformer, mlp, convnet) or "
+                "\"model_type\" (a Hugging Face config), not neither" },
+        { "{\"kind\": \"mlp\", \"model_type\": \"gpt2\"}", "not both" },
+        { "{\"kind\": \"rnn\"}",
+          "model.kind: unknown word 'rnn', allowed: transformer, mlp, convnet" },
+        { "{\"model_type\": \"t5\"}",
+          "model.model_type: unknown model_type 't5', known: gpt2, gpt_neox, opt, llama, "
+          "mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma, gemma2, phi3, bert" },
+        { "{\"model_type\": 3}", "model.model_type: a string is expected, not a number" },
+    };
+    check_errors(rows, ARRAY_N(rows));
+
+    Read r = { 0 };
+    JsonDoc *doc = json_parse("{}", 2, "s.json", &r.err);
+    CHECK(!model_read(&r.model, &r.arena, json_member(json_root(doc), "model"), "scenarios",
+                      &r.err));
+    CHECK_ERR_TEXT(&r.err, "s.json: model: a model's name, a path to a .json file or an object "
+                           "is expected, not nothing");
+    json_close(doc);
+    arena_free(&r.arena);
+}
+
+static void impossible_native_transformers_are_refused(void)
+{
+    static const TextPart rows[] = {
+        { "{\"kind\": \"transformer\"}", "model.layers: the key is missing" },
+        { "{\"kind\": \"transformer\", \"layers\": 0}",
+          "model.layers: 0 is out of range, 1 to 10000 allowed" },
+        { "{\"kind\": \"transformer\", \"layers\": 2.5}",
+          "model.layers: a whole number is expected, not 2.5" },
+        { "{\"kind\": \"transformer\", \"layers\": 1, \"hidden\": 1e9}",
+          "model.hidden: 1000000000 is out of range, 1 to 262144 allowed" },
+        { "{\"kind\": \"transformer\", \"layers\": 1, \"hidden\": 100, \"heads\": 7, "
+          "\"vocab\": 9}",
+          "model.heads: 7 does not divide hidden 100" },
+        { "{\"kind\": \"transformer\", \"layers\": 1, \"hidden\": 8, \"heads\": 16, "
+          "\"vocab\": 9}",
+          "model.heads: 16 does not divide hidden 8" },
+        { TINY ", \"kv_heads\": 3}", "model.kv_heads: 3 does not divide heads 4" },
+        { TINY ", \"head_dim\": 0}", "model.head_dim: 0 is out of range, 1 to 16384 allowed" },
+        { TINY ", \"ffn\": -1}", "model.ffn: -1 is out of range, 1 to 4194304 allowed" },
+        { TINY ", \"max_seq\": 1e9}", "model.max_seq: 1000000000 is out of range, 1 to " },
+        { TINY ", \"gated\": 1}", "model.gated: true or false is expected, not a number" },
+        { TINY ", \"norm\": \"batch\"}",
+          "model.norm: unknown word 'batch', allowed: layernorm, rmsnorm" },
+        { TINY ", \"activation\": \"tanh\"}",
+          "model.activation: unknown word 'tanh', allowed: gelu, relu, relu2, silu" },
+        { TINY ", \"positions\": \"xpos\"}",
+          "model.positions: unknown word 'xpos', allowed: learned, rope, alibi, none" },
+        { TINY ", \"experts\": 5000}",
+          "model.experts: 5000 is out of range, 0 to 4096 allowed" },
+        { TINY ", \"experts\": 4, \"experts_per_token\": 5}",
+          "model.experts_per_token: 5 is out of range, 1 to 4 allowed" },
+        { TINY ", \"moe_every\": 3}", "model.moe_every: 3 is out of range, 1 to 2 allowed" },
+        { TINY ", \"hiden\": 3}",
+          "model.hiden: unknown key, allowed: kind, name, source, notes" },
+        { TINY ", \"name\": 3}", "model.name: a string is expected, not a number" },
+        { TINY ", \"source\": 3}", "model.source: a string is expected, not a number" },
+        { TINY ", \"layers\": 3}", "model.layers: the key stands here twice" },
+    };
+    check_errors(rows, ARRAY_N(rows));
+}
+
+/* The largest of everything: 10^4 layers of 4096 experts of 3 * 2^18 * 2^22 is over 2^64. */
+static void sizes_whose_product_cannot_be_counted_are_refused(void)
+{
+    check_error("{\"kind\": \"transformer\", \"layers\": 10000, \"hidden\": 262144, "
+                "\"heads\": 16384, \"head_dim\": 16384, \"ffn\": 4194304, "
+                "\"vocab\": 16777216, \"gated\": true, \"experts\": 4096}",
+                "s.json: model: the model has 1.4e+20 parameters, at most 1e+15 allowed");
+    check_error("{\"model_type\": \"llama\", \"num_hidden_layers\": 10000, "
+                "\"hidden_size\": 262144, \"intermediate_size\": 4194304}",
+                "parameters, at most 1e+15 allowed");
+}
+
+static void impossible_configs_are_refused(void)
+{
+    static const TextPart rows[] = {
+        { "{\"model_type\": \"llama\", \"num_hidden_layers\": 0}",
+          "model.num_hidden_layers: 0 is out of range, 1 to 10000 allowed" },
+        { "{\"model_type\": \"llama\", \"hidden_size\": \"4096\"}",
+          "model.hidden_size: a number is expected, not a string" },
+        { "{\"model_type\": \"llama\", \"num_attention_heads\": 33}",
+          "model.num_attention_heads: 33 does not divide hidden_size 4096" },
+        { "{\"model_type\": \"gpt2\", \"n_head\": 5}",
+          "model.n_head: 5 does not divide n_embd 768" },
+        { "{\"model_type\": \"gpt2\", \"num_attention_heads\": 5}",
+          "model.num_attention_heads: 5 does not divide n_embd 768" },
+        { "{\"model_type\": \"mistral\", \"num_key_value_heads\": 7}",
+          "model.num_key_value_heads: 7 does not divide num_attention_heads 32" },
+        { "{\"model_type\": \"mistral\", \"num_attention_heads\": 4}",
+          "model.num_key_value_heads: 8 does not divide num_attention_heads 4" },
+        { "{\"model_type\": \"mistral\", \"sliding_window\": 0}",
+          "model.sliding_window: 0 is out of range, 1 to 134217728 allowed" },
+        { "{\"model_type\": \"llama\", \"vocab_size\": 1e8}",
+          "model.vocab_size: 100000000 is out of range, 1 to 16777216 allowed" },
+        { "{\"model_type\": \"llama\", \"attention_bias\": \"no\"}",
+          "model.attention_bias: true or false is expected, not a string" },
+        { "{\"model_type\": \"llama\", \"hidden_act\": \"mish\"}",
+          "model.hidden_act: unknown word 'mish', allowed: gelu, relu, relu2, silu, gelu_new, "
+          "gelu_pytorch_tanh, gelu_fast, swish, relu_squared" },
+        { "{\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9}",
+          "model.num_experts_per_tok: 9 is out of range, 1 to 8 allowed" },
+        { "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [1]}",
+          "model.mlp_only_layers[0]: only the first layers can be dense, 0 is expected here" },
+        { "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": 1}",
+          "model.mlp_only_layers: a list of layers is expected, not a number" },
+        { "{\"model_type\": \"qwen2_moe\", \"decoder_sparse_step\": 0}",
+          "model.decoder_sparse_step: 0 is out of range, 1 to 10000 allowed" },
+        { "{\"model_type\": \"gpt2\", \"add_cross_attention\": true}",
+          "model.add_cross_attention: true is not simulated, false allowed" },
+        { "{\"model_type\": \"bert\", \"position_embedding_type\": \"relative_key\"}",
+          "model.position_embedding_type: unknown word 'relative_key', allowed: absolute" },
+        { "{\"model_type\": \"bert\", \"architectures\": [\"BertForQuestionAnswering\"]}",
+          "model.architectures[0]: unknown architecture 'BertForQuestionAnswering', allowed "
+          "are "
+          "names that end in: ForMaskedLM, ForPreTraining, LMHeadModel, Model" },
+        { "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2DoubleHeadsModel\"]}",
+          "unknown architecture 'GPT2DoubleHeadsModel', allowed are names that end in: "
+          "ForCausalLM, LMHeadModel, Model" },
+        { "{\"model_type\": \"llama\", \"architectures\": \"LlamaForCausalLM\"}",
+          "model.architectures: a list of one class name is expected" },
+        { "{\"model_type\": \"llama\", \"architectures\": []}",
+          "model.architectures: a list of one class name is expected" },
+    };
+    check_errors(rows, ARRAY_N(rows));
+}
+
+static void impossible_mlps_and_convnets_are_refused(void)
+{
+    static const TextPart rows[] = {
+        { "{\"kind\": \"mlp\"}", "model.widths: a list of 2 to 64 whole numbers is expected" },
+        { "{\"kind\": \"mlp\", \"widths\": 3}", "a list of 2 to 64 whole numbers is expected" },
+        { "{\"kind\": \"mlp\", \"widths\": [8]}",
+          "a list of 2 to 64 whole numbers is expected" },
+        { "{\"kind\": \"mlp\", \"widths\": [8, 0]}",
+          "model.widths[1]: a whole number from 1 to 16777216 is expected" },
+        { "{\"kind\": \"mlp\", \"widths\": [8, 1.5, 2]}",
+          "model.widths[1]: a whole number from" },
+        { "{\"kind\": \"mlp\", \"widths\": [8, \"2\"]}",
+          "model.widths[1]: a whole number from" },
+        { "{\"kind\": \"mlp\", \"widths\": [8, 1e10]}",
+          "model.widths[1]: a whole number from" },
+        { "{\"kind\": \"mlp\", \"widths\": [1, 2], \"layers\": 2}",
+          "model.layers: unknown key, allowed: kind, name, source, notes, widths, activation, "
+          "batchnorm, bias" },
+        { "{\"kind\": \"convnet\", \"image\": 0}",
+          "model.image: 0 is out of range, 8 to 8192 allowed" },
+        { "{\"kind\": \"convnet\", \"blocks\": [2, 2]}",
+          "model.widths: a list of 1 to 8 whole numbers is expected" },
+        { "{\"kind\": \"convnet\", \"blocks\": [2, 2], \"widths\": [64]}",
+          "model.widths: 1 widths for 2 stages of blocks, one each is expected" },
+        { "{\"kind\": \"convnet\", \"blocks\": [2, 2000], \"widths\": [64, 64]}",
+          "model.blocks[1]: a whole number from 1 to 1000 is expected" },
+        { "{\"kind\": \"convnet\", \"expansion\": 99}",
+          "model.expansion: 99 is out of range, 1 to 16 allowed" },
+        { "{\"kind\": \"convnet\", \"groups\": 2}", "model.groups: unknown key, allowed: " },
+    };
+    check_errors(rows, ARRAY_N(rows));
+
+    char text[400] = "{\"kind\": \"mlp\", \"widths\": [1";
+    for (int i = 0; i < MLP_WIDTHS_MAX; i++)
+        strcat(text, ",1");
+    strcat(text, "]}");
+    check_error(text, "a list of 2 to 64 whole numbers is expected");
+}
+
+int main(void)
+{
+    RUN(built_in_language_models_have_their_published_size);
+    RUN(resnets_have_torchvisions_size);
+    RUN(missing_keys_take_the_defaults_of_transformers);
+    RUN(the_architecture_decides_what_sits_on_top);
+    RUN(the_toy_mlp_is_two_linear_layers);
+    RUN(gpt3_has_about_175_billion);
+    RUN(native_habits_are_gpt2s_and_llamas);
+    RUN(native_defaults_are_the_documented_ones);
+    RUN(a_token_visits_only_its_experts);
+    RUN(every_built_in_model_reads_and_is_the_sum_of_its_parts);
+    RUN(gpt2_is_read_under_both_sets_of_names);
+    RUN(gpt_neox_has_parallel_branches_unless_told);
+    RUN(opt_has_its_oddities);
+    RUN(llama_reads_its_switches);
+    RUN(windows_lie_where_the_family_puts_them);
+    RUN(qwen_mixtures_say_which_layers_are_dense);
+    RUN(the_others_carry_their_marks);
+    RUN(activation_words_of_both_formats_are_understood);
+    RUN(other_keys_of_a_config_are_ignored);
+    RUN(layer_types_may_repeat_what_the_other_keys_say);
+    RUN(paths_are_relative_to_the_file_they_stand_in);
+    RUN(a_model_is_called_what_it_says_or_by_its_file_or_kind);
+    RUN(a_wrong_name_is_answered_with_near_ones);
+    RUN(a_file_holds_an_object_so_files_cannot_go_in_circles);
+    RUN(what_is_no_model_is_said);
+    RUN(impossible_native_transformers_are_refused);
+    RUN(sizes_whose_product_cannot_be_counted_are_refused);
+    RUN(impossible_configs_are_refused);
+    RUN(impossible_mlps_and_convnets_are_refused);
+    return check_report();
+}
