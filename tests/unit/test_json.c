@@ -1,0 +1,305 @@
+/* Reading: values, paths, every refusal.  Writing: escapes, numbers, round trips. */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "core/intern.h"
+#include "core/json.h"
+#include "core/json_out.h"
+#include "tests/check.h"
+
+static JsonDoc *parse(const char *text, Err *err)
+{
+    err_clear(err);
+    return json_parse(text, strlen(text), "x.json", err);
+}
+
+static void getters_return_what_is_written(void)
+{
+    Err err = { 0 };
+    JsonDoc *doc =
+        parse("{\"a\": 3, \"b\": 1.5, \"c\": true, \"d\": \"text\", \"e\": \"25MiB\","
+              "\"f\": \"two\", \"g\": {\"h\": [1, 2]}, \"n\": null}",
+              &err);
+    JsonObj o = json_begin(json_root(doc), &err);
+    static const char *const words[] = { "one", "two" };
+    CHECK_U64(3, json_count(&o, "a", 1, 10, JSON_REQUIRED));
+    CHECK_NEAR(1.5, json_number(&o, "b", 0, 2, 0), 0);
+    CHECK(json_bool(&o, "c", false));
+    CHECK_STR("text", json_string(&o, "d", NULL));
+    CHECK_U64(25 * MIB, json_size(&o, "e", 0, GIB, 1));
+    CHECK_INT(1, json_word(&o, "f", words, 2, 0));
+    CHECK_U64(2, json_items_n(json_member(json_get(&o, "g"), "h")));
+    CHECK_U64(7, json_count(&o, "n", 0, 10, 7));
+    CHECK_U64(9, json_count(&o, "absent", 0, 10, 9));
+    CHECK(json_end(&o));
+    json_close(doc);
+}
+
+typedef struct Refusal {
+    const char *text, *part;
+} Refusal;
+
+static void syntax_errors_name_line_and_column(void)
+{
+    static const Refusal r[] = {
+        { "", "x.json:1:1: the file is empty" },
+        { "{\n  \"a\": ]\n}", "x.json:2:8: not JSON from here on" },
+        { "{} {}", "x.json:1:4: more text after the end" },
+        { "{\"a\": 1, \"b\": 2, \"a\": 3}", "a: the key stands here twice" },
+        { "{\"a\": {\"b\": 1e999}}", "a.b: the number is too large" },
+        { "{\"a\"", "x.json:1:" },
+        { "[1, 2", "x.json:1:" },
+        { "nope", "x.json:1:1" },
+    };
+    for (size_t i = 0; i < ARRAY_N(r); i++) {
+        Err err = { 0 };
+        CHECK(parse(r[i].text, &err) == NULL);
+        CHECK_ERR_TEXT(&err, r[i].part);
+    }
+    Err err = { 0 };
+    CHECK(json_parse("{\"a\0\": 1}", 9, "x.json", &err) == NULL);
+    CHECK_ERR_TEXT(&err, "a NUL byte");
+}
+
+static void nesting_is_bounded(void)
+{
+    char text[300];
+    Err err = { 0 };
+    memset(text, '[', 100);
+    memset(text + 100, ']', 100);
+    CHECK(json_parse(text, 200, "x.json", &err) == NULL);
+    CHECK_ERR_TEXT(&err, "nested deeper than 64 levels");
+    err_clear(&err);
+    memset(text, '[', 64);
+    memset(text + 64, ']', 64);
+    JsonDoc *doc = json_parse(text, 128, "x.json", &err);
+    CHECK(doc != NULL);
+    json_close(doc);
+}
+
+static void wrong_values_name_the_key_and_what_is_allowed(void)
+{
+    static const Refusal r[] = {
+        { "{\"a\": 11}", "x.json: a: 11 is out of range, 1 to 10 allowed" },
+        { "{\"a\": 1.5}", "a: a whole number is expected, not 1.5" },
+        { "{\"a\": \"3\"}", "a: a number is expected, not a string" },
+        { "{\"b\": 1}", "a: the key is missing" },
+        { "{\"a\": 1, \"w\": \"three\"}", "w: unknown word 'three', allowed: one, two" },
+        { "{\"a\": 1, \"s\": \"5 parsecs\"}", "s: '5 parsecs' is not a size such as 25MiB" },
+        { "{\"a\": 1, \"s\": \"5GiB\"}", "s: 5GiB is out of range" },
+        { "{\"a\": 1, \"s\": -1}", "s: -1 is out of range" },
+        { "{\"a\": 1, \"c\": 1}", "c: true or false is expected, not a number" },
+        { "{\"a\": 1, \"t\": []}", "t: a string is expected, not a list" },
+        { "{\"a\": 1, \"z\": 2}", "z: unknown key, allowed: a, w, s, c, t" },
+        { "[]", "an object is expected, not a list" },
+    };
+    static const char *const words[] = { "one", "two" };
+    for (size_t i = 0; i < ARRAY_N(r); i++) {
+        Err err = { 0 };
+        JsonDoc *doc = parse(r[i].text, &err);
+        JsonObj o = json_begin(json_root(doc), &err);
+        json_count(&o, "a", 1, 10, JSON_REQUIRED);
+        json_word(&o, "w", words, 2, 0);
+        json_size(&o, "s", 0, GIB, 0);
+        json_bool(&o, "c", false);
+        json_string(&o, "t", "");
+        CHECK(!json_end(&o));
+        CHECK_ERR_TEXT(&err, r[i].part);
+        json_close(doc);
+    }
+}
+
+static void sizes_mean_what_they_say(void)
+{
+    uint64_t n = 0;
+    CHECK(size_parse("25MiB", &n) && n == 25 * MIB);
+    CHECK(size_parse("25MB", &n) && n == 25000000);
+    CHECK(size_parse("1.5 GB", &n) && n == 1500000000);
+    CHECK(size_parse("8", &n) && n == 8);
+    CHECK(size_parse("2TiB", &n) && n == 2 * 1024 * GIB);
+    CHECK(!size_parse("", &n) && !size_parse("-1", &n) && !size_parse("MiB", &n));
+    CHECK(!size_parse("1e30TB", &n) && !size_parse("5mib", &n) && !size_parse("nan", &n));
+}
+
+static void set_changes_adds_and_is_remembered(void)
+{
+    Err err = { 0 };
+    JsonDoc *doc = parse("{\"a\": {\"b\": 1}, \"l\": [{\"x\": 1}]}", &err);
+    CHECK(json_set(doc, "a.b", "7", &err));
+    CHECK(json_set(doc, "c.d", "word", &err));
+    CHECK(json_set(doc, "l[0].x", "5", &err));
+    JsonObj o = json_begin(json_member(json_root(doc), "a"), &err);
+    CHECK_U64(7, json_count(&o, "b", 0, 10, 0));
+    json_count(&o, "e", 0, 10, 2);
+    CHECK(json_end(&o));
+    CHECK_STR("word", json_text(json_member(json_member(json_root(doc), "c"), "d")));
+    CHECK_NEAR(5, json_value(json_member(json_item(json_member(json_root(doc), "l"), 0), "x")),
+               0);
+    size_t n;
+    const JsonLogRow *log = json_log(doc, &n);
+    CHECK_U64(2, n);
+    CHECK_STR("a.b", log[0].path);
+    CHECK_STR("7", log[0].value);
+    CHECK_STR("--set", log[0].origin);
+    CHECK_STR("default", log[1].origin);
+    static const Refusal r[] = {
+        { "a.b.c", "the value on the way is not an object" },
+        { "", "a key is KEY.KEY or KEY[NUMBER].KEY" },
+        { "a..b", "a key is KEY.KEY" },
+        { "l[3].x", "there is no such list element" },
+        { "l[x].x", "a key is KEY.KEY" },
+        { "l[0]", "list elements cannot be replaced whole" },
+    };
+    for (size_t i = 0; i < ARRAY_N(r); i++) {
+        err_clear(&err);
+        CHECK(!json_set(doc, r[i].text, "1", &err));
+        CHECK_ERR_TEXT(&err, r[i].part);
+    }
+    json_close(doc);
+}
+
+static void lists_are_walked_in_order(void)
+{
+    Err err = { 0 };
+    JsonDoc *doc = parse("[[1, 2], [3, 4], [5]]", &err);
+    JsonNode list = json_root(doc);
+    double x[2], sum = 0;
+    size_t i = 0;
+    for (JsonNode n = json_first(list); n.item; n = json_next(n, list, ++i)) {
+        if (i == 2) {
+            CHECK(!json_numbers(n, x, 2, &err));
+            CHECK_ERR_TEXT(&err, "[2]: a list of 2 numbers is expected");
+            break;
+        }
+        CHECK(json_numbers(n, x, 2, &err));
+        sum = 10 * sum + x[0] + x[1];
+    }
+    CHECK_NEAR(37, sum, 0);
+    json_close(doc);
+}
+
+static void files_that_cannot_be_read_are_named(void)
+{
+    Err err = { 0 };
+    CHECK(json_open("/nonexistent.json", &err) == NULL);
+    CHECK_ERR_TEXT(&err, "cannot open '/nonexistent.json': No such file");
+    err_clear(&err);
+    CHECK(json_open("/tmp", &err) == NULL);
+    CHECK_ERR_TEXT(&err, "/tmp");
+    err_clear(&err);
+    CHECK(json_open("/dev/null", &err) == NULL);
+    CHECK_ERR_TEXT(&err, "/dev/null:1:1: the file is empty");
+}
+
+static char *written(void (*write)(JsonOut *j))
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    JsonOut j = json_out_file(f, 0);
+    Err err = { 0 };
+    write(&j);
+    CHECK(json_out_end(&j, &err));
+    fclose(f);
+    return text;
+}
+
+static void write_all(JsonOut *j)
+{
+    json_out_open(j, '{');
+    json_out_key(j, "a\"b");
+    json_out_string(j, "x\n\\\x01\xc3\xa9\xff");
+    json_out_key(j, "n");
+    json_out_open(j, '[');
+    json_out_number(j, 0.1);
+    json_out_number(j, 1e300);
+    json_out_number(j, NAN);
+    json_out_int(j, INT64_MIN);
+    json_out_us(j, -1234567);
+    json_out_us(j, 5);
+    json_out_bool(j, true);
+    json_out_null(j);
+    json_out_string(j, NULL);
+    json_out_close(j, ']');
+    json_out_key(j, "e");
+    json_out_open(j, '{');
+    json_out_close(j, '}');
+    json_out_close(j, '}');
+}
+
+static void the_writer_escapes_and_separates(void)
+{
+    char *text = written(write_all);
+    CHECK_STR("{\"a\\\"b\":\"x\\u000a\\\\\\u0001\xc3\xa9\xef\xbf\xbd\",\"n\":[0.1,1e+300,null,"
+              "-9223372036854775808,-1234.567,0.005,true,null,null],\"e\":{}}\n",
+              text);
+    free(text);
+}
+
+static double drawn_number;
+static void write_number(JsonOut *j)
+{
+    json_out_number(j, drawn_number);
+}
+
+static void numbers_read_back_equal(void)
+{
+    uint64_t state = 7;
+    for (int i = 0; i < 2000; i++) {
+        state = mix_u64(state);
+        memcpy(&drawn_number, &state, sizeof state);
+        if (!isfinite(drawn_number))
+            continue;
+        char *text = written(write_number);
+        CHECK(strtod(text, NULL) == drawn_number);
+        free(text);
+    }
+}
+
+static void a_full_disk_is_noticed(void)
+{
+    FILE *f = fopen("/dev/full", "w");
+    JsonOut j = json_out_file(f, 0);
+    Err err = { 0 };
+    json_out_int(&j, 1);
+    CHECK(!json_out_end(&j, &err));
+    CHECK_ERR_TEXT(&err, "cannot write the output");
+    fclose(f);
+}
+
+static void interned_names_are_stored_once(void)
+{
+    Interner in = { 0 };
+    char name[32];
+    for (uint32_t i = 0; i < 5000; i++) {
+        snprintf(name, sizeof name, "kernel_%u", i);
+        CHECK_U64(i, intern(&in, name));
+    }
+    for (uint32_t i = 0; i < 5000; i += 7) {
+        snprintf(name, sizeof name, "kernel_%u", i);
+        CHECK_U64(i, intern(&in, name));
+        CHECK_STR(name, intern_text(&in, i));
+        CHECK_U64(i, intern_find(&in, name));
+    }
+    CHECK_U64(NONE_U32, intern_find(&in, "unknown"));
+    CHECK_U64(intern(&in, "abc"), intern_bytes(&in, "abcdef", 3));
+    intern_free(&in);
+    CHECK_U64(NONE_U32, intern_find(&in, "abc"));
+}
+
+int main(void)
+{
+    RUN(getters_return_what_is_written);
+    RUN(syntax_errors_name_line_and_column);
+    RUN(nesting_is_bounded);
+    RUN(wrong_values_name_the_key_and_what_is_allowed);
+    RUN(sizes_mean_what_they_say);
+    RUN(set_changes_adds_and_is_remembered);
+    RUN(lists_are_walked_in_order);
+    RUN(files_that_cannot_be_read_are_named);
+    RUN(the_writer_escapes_and_separates);
+    RUN(numbers_read_back_equal);
+    RUN(a_full_disk_is_noticed);
+    RUN(interned_names_are_stored_once);
+    return check_report();
+}
