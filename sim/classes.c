@@ -480,14 +480,27 @@ static double ring_part(const Shape *s, ResourceKind kind)
     return s->leaves_n > 1 ? 1.0 / s->in_leaf : 0;
 }
 
-static void add_use(GroupClass *gc, uint32_t resource, double coefficient)
+static void add_use(GroupClass *gc, Use use)
 {
     for (uint32_t u = 0; u < gc->uses_n; u++)
-        if (gc->uses[u].resource == resource) {
-            gc->uses[u].coefficient += coefficient;
+        if (gc->uses[u].resource == use.resource) {
+            gc->uses[u].coefficient += use.coefficient;
             return;
         }
-    gc->uses[gc->uses_n++] = (Use){ resource, coefficient };
+    gc->uses[gc->uses_n++] = use;
+}
+
+/* Members of one group on this rank's link. */
+static double sharers(const Shape *s, ResourceKind kind)
+{
+    return kind <= RES_PORT_IN ? 1 : kind <= RES_NIC_IN ? s->nic_sharers : s->in_leaf;
+}
+
+static Use ring_use(const Fold *f, const GroupClass *gc, const Shape *s, const RankClass *r,
+                    ResourceKind kind)
+{
+    double part = ring_part(s, kind) / efficiency(f->m, gc->type, kind, gc->size);
+    return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind) };
 }
 
 static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec)
@@ -501,7 +514,7 @@ static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec)
             continue;
         uint32_t a = group_index(spec, l->rank_a), b = group_index(spec, l->rank_b);
         if ((a + 1) % gc->size == b || (b + 1) % gc->size == a)
-            add_use(gc, f->c->resources_n - f->m->slow_links_n + k, 1);
+            add_use(gc, (Use){ f->c->resources_n - f->m->slow_links_n + k, 1, 1 });
     }
 }
 
@@ -533,11 +546,9 @@ static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t 
             again = c->class_of[member[j]] == own;
         seen = own;
         for (uint32_t k = 0; k < RES_RANK_N && !again; k++) {
-            double part = ring_part(&shape[member[i]], (ResourceKind)k);
-            if (part > 0)
-                add_use(gc, c->ranks[own].resource[k],
-                        part * c->ranks[own].share[k] /
-                            efficiency(f->m, gc->type, (ResourceKind)k, gc->size));
+            Use use = ring_use(f, gc, &shape[member[i]], &c->ranks[own], (ResourceKind)k);
+            if (use.coefficient > 0)
+                add_use(gc, use);
         }
     }
     add_slow_links(f, gc, &f->g->groups[spec]);
@@ -630,8 +641,8 @@ static double pair_coefficient(const NodeType *t)
 static Use p2p_use(const Classes *c, const RankClass *r, ResourceKind kind, double coefficient)
 {
     ASSERT(r->resource[kind] != NONE_U32);
-    return (Use){ r->resource[kind], coefficient * r->share[kind] /
-                                         efficiency(c->machine, r->place.type, kind, 2) };
+    double own = coefficient / efficiency(c->machine, r->place.type, kind, 2);
+    return (Use){ r->resource[kind], own * r->share[kind], own };
 }
 
 uint32_t classes_p2p_uses(const Classes *c, uint32_t a, uint32_t peer_rank, Use *uses)
@@ -657,7 +668,7 @@ uint32_t classes_p2p_uses(const Classes *c, uint32_t a, uint32_t peer_rank, Use 
         const SlowLink *l = &m->slow_links[k];
         if ((l->rank_a == from->rank && l->rank_b == peer_rank) ||
             (l->rank_b == from->rank && l->rank_a == peer_rank))
-            uses[n++] = (Use){ c->resources_n - m->slow_links_n + k, 1 };
+            uses[n++] = (Use){ c->resources_n - m->slow_links_n + k, 1, 1 };
     }
     return n;
 }

@@ -49,7 +49,8 @@ typedef struct Resource {
  * bytes that cross it, divided by the efficiency that such flows reach. */
 typedef struct Use {
     uint32_t resource;
-    double coefficient;
+    double coefficient; /* of all groups (or pairs) of the class on one such link */
+    double own;         /* of a single one: what NCCL sees when it chooses an algorithm */
 } Use;
 
 typedef struct RankClass {

@@ -20,6 +20,14 @@ double maxmin_solo(const Demand *flow, const Resource *resource)
     return rate;
 }
 
+double maxmin_own(const Demand *flow, const Resource *resource)
+{
+    double rate = INFINITY;
+    for (uint32_t u = 0; u < flow->uses_n; u++)
+        rate = fmin(rate, resource[flow->uses[u].resource].bytes_per_ns / flow->uses[u].own);
+    return rate;
+}
+
 static uint32_t gather(const Demand *flow, uint32_t flows_n, const Resource *resource,
                        MaxminSpace *s)
 {

@@ -33,7 +33,8 @@ void maxmin_space(MaxminSpace *space, uint32_t resources_n, Arena *arena);
 void maxmin_rates(double *rate, const Demand *flow, uint32_t flows_n, const Resource *resource,
                   MaxminSpace *space);
 
-/* Rate of a flow that has all its links to itself. */
+/* Rate of a flow that has all its links to itself; and of one of the groups it stands for. */
 double maxmin_solo(const Demand *flow, const Resource *resource);
+double maxmin_own(const Demand *flow, const Resource *resource);
 
 #endif

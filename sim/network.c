@@ -61,19 +61,29 @@ static int64_t tree_latency(const Machine *m, const GroupClass *g, Protocol p)
                                      log2_up(g->nodes_n) * m->inter.tree_hop_ns[p]);
 }
 
+/* Judged by what the links give to this group alone, as NCCL does. */
 typedef struct Choice {
     CommCost best;
-    double best_ns;
+    double best_ns, scale, own_rate, solo_rate;
 } Choice;
 
-static void offer(Choice *c, Algorithm a, Protocol p, int64_t latency_ns, double traffic,
-                  double rate, double scale)
+static Choice choice_begin(const Demand *flow, const Resource *resource, double scale)
 {
-    double ns = ((double)latency_ns + traffic / rate) * scale;
+    return (Choice){ .best_ns = INFINITY,
+                     .scale = scale,
+                     .own_rate = maxmin_own(flow, resource),
+                     .solo_rate = maxmin_solo(flow, resource) };
+}
+
+static void offer(Choice *c, Algorithm a, Protocol p, int64_t latency_ns, double traffic)
+{
+    double ns = (double)latency_ns + traffic / c->own_rate;
     if (ns >= c->best_ns)
         return;
     c->best_ns = ns;
-    c->best = (CommCost){ a, p, ns_up((double)latency_ns * scale), traffic * scale, rate, 0 };
+    c->best = (CommCost){
+        a, p, ns_up((double)latency_ns * c->scale), traffic * c->scale, c->solo_rate, 0
+    };
 }
 
 static CommCost finish(const Choice *c)
@@ -86,43 +96,39 @@ static CommCost finish(const Choice *c)
 CommCost collective_cost(const Machine *m, const GroupClass *g, const Resource *resource,
                          OpKind kind, uint64_t bytes, double scale)
 {
-    Choice c = { .best_ns = INFINITY };
-    double rate = maxmin_solo(&(Demand){ g->uses, g->uses_n }, resource);
-    double ring = ring_traffic(kind, g->size, bytes);
     if (g->size < 2)
         return (CommCost){ .solo_rate = INFINITY };
+    Choice c = choice_begin(&(Demand){ g->uses, g->uses_n }, resource, scale);
+    double ring = ring_traffic(kind, g->size, bytes);
     if (m->ideal_collectives) {
         offer(&c, ALGORITHM_RING, PROTOCOL_SIMPLE, ring_latency(m, g, kind, PROTOCOL_SIMPLE),
-              ring, rate, scale);
+              ring);
         return finish(&c);
     }
     for (Protocol p = 0; p < PROTOCOL_N; p++) {
-        offer(&c, ALGORITHM_RING, p, ring_latency(m, g, kind, p), ring * ring_inflation(p),
-              rate, scale);
+        offer(&c, ALGORITHM_RING, p, ring_latency(m, g, kind, p), ring * ring_inflation(p));
         if (kind == OP_ALL_REDUCE && g->nodes_n > 1)
             offer(&c, ALGORITHM_TREE, p, tree_latency(m, g, p),
-                  2 * (double)bytes * tree_inflation(p, g->nodes_n), rate, scale);
+                  2 * (double)bytes * tree_inflation(p, g->nodes_n));
     }
     const IntraNode *in = &g->type->intra;
     if (kind == OP_ALL_REDUCE && g->nodes_n == 1 && in->nvls && g->size > 2)
         /* The links count ring efficiency; NVLS has its own. */
         offer(&c, ALGORITHM_NVLS, PROTOCOL_SIMPLE, in->nvls_ns,
-              (double)bytes / in->nvls_efficiency * rank_curve_at(&in->efficiency, g->size),
-              rate, scale);
+              (double)bytes / in->nvls_efficiency * rank_curve_at(&in->efficiency, g->size));
     return finish(&c);
 }
 
 CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node, const Demand *flow,
                   const Resource *resource, uint64_t bytes, double scale)
 {
-    Choice c = { .best_ns = INFINITY };
-    double rate = maxmin_solo(flow, resource);
+    Choice c = choice_begin(flow, resource, scale);
     for (Protocol p = 0; p < PROTOCOL_N; p++) {
         if (p == PROTOCOL_LL128 || (m->ideal_collectives && p != PROTOCOL_SIMPLE))
             continue; /* NCCL's point-to-point knows LL and Simple only */
         int64_t hop = same_node ? type->intra.hop_ns[p] : m->inter.hop_ns[p];
         offer(&c, ALGORITHM_RING, p, m->collective_base_ns[p] + hop,
-              (double)bytes * ring_inflation(p), rate, scale);
+              (double)bytes * ring_inflation(p));
     }
     return finish(&c);
 }

@@ -148,7 +148,7 @@ static void the_same_scenario_gives_the_same_result(void)
 
 int main(void)
 {
-    setenv("LOCKSTEP_SHARE", "scenarios", 1);
+    setenv("LOCKSTEP_SHARE", "scenarios", 0);
     RUN(folded_equals_expanded_on_uniform_machines);
     RUN(folded_equals_expanded_with_stragglers);
     RUN(collapsed_equals_expanded_and_nothing_beats_physics);

@@ -1,0 +1,489 @@
+/*
+ * test_pipeline.c - chunks, schedules, transfers and frames of pipelines.
+ *
+ * Nearly everything is checked by definition over a sweep of shapes: what
+ * tests/graph_check.h says of any graph, and what a pipeline is for.
+ */
+#include "sim/strategy/schedule.h"
+#include "tests/graph_check.h"
+#include "tests/strategy_fixture.h"
+
+#include <time.h>
+
+/* ---- schedules ---- */
+
+static void actions_are_each_forward_and_backward_once(void)
+{
+    for (uint32_t pp = 1; pp <= 5; pp++)
+        for (uint32_t turns = 1; turns <= 3; turns++)
+            for (uint32_t stage = 0; stage < pp; stage++) {
+                enum { M = 20 };
+                uint32_t m = pp * (1 + turns);
+                Schedule kind = turns > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
+                Action a[2 * M * 3];
+                uint32_t seen[M][3] = { { 0 } };
+                schedule_actions(a, kind, pp, stage, turns, m);
+                for (uint32_t i = 0; i < 2 * m * turns; i++) {
+                    uint32_t *s = &seen[a[i].micro_batch][a[i].turn];
+                    CHECK_INT(a[i].backward, *s); /* backward once, after forward once */
+                    (*s)++;
+                }
+                for (uint32_t k = 0; k < m; k++)
+                    for (uint32_t t = 0; t < turns; t++)
+                        CHECK_INT(2, seen[k][t]);
+            }
+}
+
+/* Megatron's formulas, restated: forwards before the first backward. */
+static void warm_up_is_as_long_as_in_megatron(void)
+{
+    for (uint32_t pp = 1; pp <= 6; pp++)
+        for (uint32_t turns = 1; turns <= 4; turns++)
+            for (uint32_t stage = 0; stage < pp; stage++) {
+                uint32_t m = 3 * pp, forwards = 0;
+                Action a[2 * 18 * 4];
+                Schedule kind = turns > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
+                schedule_actions(a, kind, pp, stage, turns, m);
+                while (!a[forwards].backward)
+                    forwards++;
+                uint32_t warm =
+                    turns == 1 ? pp - stage - 1 : (pp - stage - 1) * 2 + (turns - 1) * pp;
+                uint32_t total = m * turns;
+                CHECK_INT(warm + 1 < total ? warm + 1 : total, forwards);
+            }
+}
+
+/* get_schedule_table of Megatron-LM, as three nested loops. */
+static void interleaved_order_is_the_nested_loops(void)
+{
+    enum { PP = 3, TURNS = 2, M = 6 };
+    Action a[2 * M * TURNS];
+    schedule_actions(a, SCHEDULE_INTERLEAVED, PP, 1, TURNS, M);
+    uint32_t f = 0, back = 0;
+    for (uint32_t group = 0; group < M; group += PP)
+        for (uint32_t turn = 0; turn < TURNS; turn++)
+            for (uint32_t k = group; k < group + PP; k++) {
+                while (a[f].backward)
+                    f++;
+                while (!a[back].backward)
+                    back++;
+                CHECK_INT(k, a[f].micro_batch);
+                CHECK_INT(turn, a[f++].turn);
+                CHECK_INT(k, a[back].micro_batch);
+                CHECK_INT(TURNS - 1 - turn, a[back++].turn);
+            }
+}
+
+/* ---- chunks ---- */
+
+static void check_layers(Fixture *f, uint32_t layers, const uint32_t *expect, uint32_t chunks)
+{
+    if (!fixture_build(f, layers))
+        return;
+    uint32_t got[128] = { 0 };
+    for (uint32_t i = 0; i < f->b.blocks_n; i++)
+        got[f->b.chunk_of[i]] += f->b.blocks[i].kind == BLOCK_LAYER;
+    for (uint32_t c = 0; c < chunks; c++)
+        CHECK_INT(expect[c], got[c]);
+    CHECK_INT(0, f->b.chunk_of[0]);
+    CHECK_INT(chunks - 1, f->b.chunk_of[f->b.blocks_n - 1]);
+    fixture_close(f);
+}
+
+static void open_pipeline(Fixture *f, uint32_t pp, uint32_t turns, uint32_t m)
+{
+    fixture_open(f);
+    f->s.parallel.pp = pp;
+    f->s.parallel.virtual_stages = turns;
+    f->s.parallel.schedule = turns > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
+    f->s.training.micro_batches = m;
+}
+
+static void first_chunks_take_one_more(void)
+{
+    Fixture f;
+    open_pipeline(&f, 4, 1, 4);
+    check_layers(&f, 7, (const uint32_t[]){ 2, 2, 2, 1 }, 4);
+}
+
+/* 6 + 2 divides by 4, so the ends count as blocks. */
+static void embedding_and_head_count_where_that_divides(void)
+{
+    Fixture f;
+    open_pipeline(&f, 4, 1, 4);
+    check_layers(&f, 6, (const uint32_t[]){ 1, 2, 2, 1 }, 4);
+}
+
+/* Llama 3 405B on 16 stages of 8 chunks: 126 layers and the two ends. */
+static void a_chunk_may_hold_no_layer(void)
+{
+    uint32_t expect[128];
+    for (uint32_t c = 0; c < 128; c++)
+        expect[c] = c > 0 && c < 127;
+    Fixture f;
+    open_pipeline(&f, 16, 8, 16);
+    check_layers(&f, 126, expect, 128);
+}
+
+static void stage_layers_are_obeyed(void)
+{
+    uint32_t given[] = { 1, 0, 4, 2 };
+    Fixture f;
+    open_pipeline(&f, 2, 2, 2);
+    f.s.parallel.stage_layers = given;
+    f.s.parallel.stage_layers_n = 4;
+    check_layers(&f, 7, given, 4);
+}
+
+static void wrong_stage_layers_are_a_sentence(void)
+{
+    uint32_t given[] = { 1, 5 };
+    Fixture f;
+    open_pipeline(&f, 2, 1, 2);
+    f.s.parallel.stage_layers = given;
+    f.s.parallel.stage_layers_n = 2;
+    fixture_start(&f, 7);
+    CHECK(!pass_pipeline(&f.b, &f.err));
+    CHECK_ERR_TEXT(&f.err, "stage_layers adds up to 6 blocks, the model has 7");
+    fixture_close(&f);
+}
+
+static void schedules_to_come_are_a_sentence(void)
+{
+    Fixture f;
+    open_pipeline(&f, 2, 1, 2);
+    f.s.parallel.schedule = SCHEDULE_ZB_H1;
+    fixture_start(&f, 4);
+    CHECK(!pass_pipeline(&f.b, &f.err));
+    CHECK_ERR_TEXT(&f.err, "'zb-h1' cannot be simulated yet, allowed: naive, gpipe");
+    fixture_close(&f);
+}
+
+static void interleaved_wants_a_multiple_of_pp(void)
+{
+    Fixture f;
+    open_pipeline(&f, 4, 2, 6);
+    fixture_start(&f, 8);
+    CHECK(!pass_pipeline(&f.b, &f.err));
+    CHECK_ERR_TEXT(&f.err, "needs a multiple of pp = 4 micro-batches, not 6");
+    fixture_close(&f);
+}
+
+static void recomputation_of_n_layers_is_per_stage(void)
+{
+    Fixture f;
+    open_pipeline(&f, 2, 2, 2);
+    f.s.training.recompute = RECOMPUTE_LAYERS;
+    f.s.training.recompute_layers = 3;
+    fixture_build(&f, 10);
+    uint32_t again[2] = { 0 };
+    for (uint32_t i = 0; i < f.b.blocks_n; i++)
+        again[f.b.chunk_of[i] % 2] += f.b.variant[i] == VARIANT_RECOMPUTE;
+    CHECK_INT(3, again[0]);
+    CHECK_INT(3, again[1]);
+    fixture_close(&f);
+}
+
+/* ---- every graph ---- */
+
+/* Each (micro-batch, block) forward once, then backward once, in one role. */
+static void check_work(const Fixture *f)
+{
+    const Graph *g = &f->g;
+    uint32_t m = f->s.training.micro_batches, blocks = f->b.blocks_n;
+    uint32_t layers = blocks - 2;
+    uint32_t *seen = mem_zero((size_t)m * blocks, sizeof *seen);
+    for (uint32_t r = 0; r < g->roles_n; r++)
+        for (uint32_t n = 0; n < g->roles[r].instances_n; n++) {
+            const Instance *i = &g->roles[r].instances[n];
+            SegmentKind kind = g->segments[i->segment].kind;
+            if (kind != SEGMENT_FORWARD && kind != SEGMENT_BACKWARD)
+                continue;
+            uint32_t block =
+                i->layer == NONE_U32 ? (i->chunk == 0 ? 0 : layers + 1) : i->layer + 1;
+            if (i->layer == NONE_U32 && f->s.parallel.pp * f->s.parallel.virtual_stages == 1)
+                block = i->segment == f->b.types[0].forward[0] ||
+                                i->segment == f->b.types[0].backward[0][GRAD_WRITE] ||
+                                i->segment == f->b.types[0].backward[0][GRAD_ADD]
+                            ? 0
+                            : layers + 1;
+            CHECK_INT(f->b.chunk_of[block], i->chunk);
+            CHECK_INT(r, i->chunk % f->s.parallel.pp);
+            uint32_t *s = &seen[(size_t)i->micro_batch * blocks + block];
+            CHECK_INT(kind == SEGMENT_BACKWARD, *s);
+            (*s)++;
+        }
+    for (size_t i = 0; i < (size_t)m * blocks; i++)
+        CHECK_INT(2, seen[i]);
+    free(seen);
+}
+
+static void check_pipeline(Fixture *f, uint32_t layers)
+{
+    if (!fixture_build(f, layers))
+        return;
+    uint32_t failures = check_state.test_failures_n;
+    check_work(f);
+    check_lives(&f->g);
+    check_runs(&f->g);
+    if (failures != check_state.test_failures_n)
+        fprintf(stderr, "    with pp %u x %u, m %u, layers %u, overlap %d, waits %d, %s\n",
+                f->s.parallel.pp, f->s.parallel.virtual_stages, f->s.training.micro_batches,
+                layers, f->sw.overlap[DIM_PP], f->sw.p2p_waits_for_send,
+                schedule_names[f->s.parallel.schedule]);
+    fixture_close(f);
+}
+
+/* pp 1..8, chunks 1..4, micro-batches, uneven layers; with and without overlap and waiting. */
+static void no_schedule_deadlocks_or_races(void)
+{
+    const uint32_t layer_counts[] = { 1, 5, 14 };
+    for (uint32_t pp = 1; pp <= 8; pp++)
+        for (uint32_t turns = 1; turns <= 4; turns++)
+            for (uint32_t k = 0; k < 3; k++)
+                for (uint32_t how = 0; how < 4; how++)
+                    for (size_t l = 0; l < ARRAY_N(layer_counts); l++) {
+                        const uint32_t m[] = { turns > 1 ? pp : 1,
+                                               turns > 1 ? 2 * pp : pp / 2 + 1,
+                                               turns > 1 ? 3 * pp : 2 * pp + 1 };
+                        Fixture f;
+                        open_pipeline(&f, pp, turns, m[k]);
+                        f.sw.overlap[DIM_PP] = how & 1;
+                        f.sw.p2p_waits_for_send = how & 2;
+                        f.s.training.grad_clip = 1;
+                        f.tied = true;
+                        check_pipeline(&f, layer_counts[l]);
+                    }
+}
+
+static void naive_and_gpipe_run(void)
+{
+    for (uint32_t pp = 1; pp <= 4; pp++)
+        for (uint32_t m = 1; m <= 6; m++)
+            for (uint32_t how = 0; how < 4; how++) {
+                Fixture f;
+                open_pipeline(&f, pp, 1, m);
+                f.sw.overlap[DIM_PP] = how & 1;
+                f.s.parallel.schedule = how & 2 ? SCHEDULE_NAIVE : SCHEDULE_GPIPE;
+                check_pipeline(&f, 6);
+            }
+}
+
+static void results_of_other_lanes_are_waited_for(void)
+{
+    for (uint32_t turns = 1; turns <= 2; turns++)
+        for (uint32_t pp = 1; pp <= 3; pp++) {
+            Fixture f;
+            open_pipeline(&f, pp, turns, 2 * pp);
+            f.s.parallel.tp = 2;
+            f.tp_lane = true;
+            check_pipeline(&f, 7);
+        }
+}
+
+static void recomputed_layers_save_nothing(void)
+{
+    Fixture f;
+    open_pipeline(&f, 2, 1, 4);
+    f.s.training.recompute = RECOMPUTE_FULL;
+    fixture_build(&f, 6);
+    for (uint32_t r = 0; r < 2; r++)
+        for (uint32_t n = 0; n < f.g.roles[r].instances_n; n++)
+            if (f.g.roles[r].instances[n].layer != NONE_U32)
+                CHECK_INT(NONE_U32, f.g.roles[r].instances[n].frame[SLOT_STASH]);
+    fixture_close(&f);
+    open_pipeline(&f, 2, 1, 4);
+    f.s.training.recompute = RECOMPUTE_FULL;
+    check_pipeline(&f, 6);
+}
+
+static void gradients_need_not_persist(void)
+{
+    for (uint32_t m = 1; m <= 3; m++) {
+        Fixture f;
+        open_pipeline(&f, 2, 1, m);
+        f.sw.grads_persist = false;
+        f.s.training.grad_clip = 1;
+        check_pipeline(&f, 5);
+    }
+}
+
+/* ---- memory ---- */
+
+/* Most micro-batches of which some block's stash is alive at once. */
+static uint32_t most_in_flight(const Fixture *f, uint32_t stage)
+{
+    const Role *role = &f->g.roles[stage];
+    uint32_t now = 0, most = 0;
+    int32_t alive[64] = { 0 };
+    for (uint32_t n = 0; n < role->instances_n; n++) {
+        const Instance *i = &role->instances[n];
+        SegmentKind kind = f->g.segments[i->segment].kind;
+        if (kind != SEGMENT_FORWARD && kind != SEGMENT_BACKWARD)
+            continue;
+        int32_t *a = &alive[i->micro_batch];
+        if (kind == SEGMENT_FORWARD && (*a)++ == 0)
+            now++;
+        if (kind == SEGMENT_BACKWARD && --(*a) == 0)
+            now--;
+        most = now > most ? now : most;
+    }
+    return most;
+}
+
+static void one_f_one_b_keeps_few_micro_batches(void)
+{
+    for (uint32_t pp = 1; pp <= 6; pp++)
+        for (uint32_t m = 1; m <= 9; m++) {
+            Fixture f;
+            open_pipeline(&f, pp, 1, m);
+            fixture_build(&f, 6);
+            for (uint32_t stage = 0; stage < pp; stage++)
+                CHECK_INT(m < pp - stage ? m : pp - stage, most_in_flight(&f, stage));
+            fixture_close(&f);
+        }
+}
+
+static void gpipe_keeps_them_all(void)
+{
+    Fixture f;
+    open_pipeline(&f, 3, 1, 7);
+    f.s.parallel.schedule = SCHEDULE_GPIPE;
+    fixture_build(&f, 6);
+    for (uint32_t stage = 0; stage < 3; stage++)
+        CHECK_INT(7, most_in_flight(&f, stage));
+    fixture_close(&f);
+}
+
+/* ---- transfers ---- */
+
+static void every_border_is_crossed_twice_per_micro_batch(void)
+{
+    enum { PP = 4, TURNS = 2, M = 8 };
+    Fixture f;
+    open_pipeline(&f, PP, TURNS, M);
+    fixture_build(&f, 14);
+    uint64_t sent = 0, received = 0;
+    for (uint32_t r = 0; r < PP; r++) {
+        sent += comm_bytes(&f.g, &f.g.roles[r], OP_SEND, f.b.group[GROUP_PP]);
+        received += comm_bytes(&f.g, &f.g.roles[r], OP_RECV, f.b.group[GROUP_PP]);
+    }
+    CHECK_U64((uint64_t)2 * (PP * TURNS - 1) * M * FAKE_BOUNDARY_BYTES, sent);
+    CHECK_U64(sent, received);
+    fixture_close(&f);
+}
+
+static uint32_t waits_for_sends(const Graph *g)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < g->roles_n; r++)
+        for (uint32_t e = 0; e < g->roles[r].edges_n; e++) {
+            const Instance *src = &g->roles[r].instances[g->roles[r].edges[e].src_instance];
+            n += g->segments[src->segment].kind == SEGMENT_SEND;
+        }
+    return n;
+}
+
+static void compute_waits_for_sends_only_when_told(void)
+{
+    for (uint32_t how = 0; how < 4; how++) {
+        Fixture f;
+        open_pipeline(&f, 3, 1, 6);
+        f.sw.overlap[DIM_PP] = how & 1;
+        f.sw.p2p_waits_for_send = how & 2;
+        fixture_build(&f, 6);
+        CHECK_INT(how != 1, waits_for_sends(&f.g) > 0);
+        fixture_close(&f);
+    }
+}
+
+static void a_scenario_overrides_the_software(void)
+{
+    Fixture f;
+    open_pipeline(&f, 3, 1, 6);
+    f.sw.overlap[DIM_PP] = true;
+    f.s.parallel.overlap_set[DIM_PP] = true;
+    f.s.parallel.overlap[DIM_PP] = false;
+    fixture_build(&f, 6);
+    CHECK(waits_for_sends(&f.g) > 0);
+    fixture_close(&f);
+}
+
+/* ---- other shapes of models ---- */
+
+static void models_without_embedding_and_head_are_cut_too(void)
+{
+    for (uint32_t layers = 1; layers <= 6; layers++) {
+        Fixture f;
+        open_pipeline(&f, 3, 1, 3);
+        fixture_start(&f, 1);
+        /* the made-up blocks again, as layers only: the first reads data, the last has the loss */
+        f.b.blocks_n = layers;
+        f.b.blocks = PUSH_ARRAY(&f.b.arena, Block, layers);
+        for (uint32_t i = 0; i < layers; i++)
+            f.b.blocks[i] = (Block){ BLOCK_LAYER, i, i + 1 == layers ? 2 : i > 0, i };
+        CHECK(pass_pipeline(&f.b, &f.err) && pass_single(&f.b, &f.err));
+        graph_seal(&f.g);
+        if (layers > 1) /* a first block that is also the last would need a type of its own */
+            check_lives(&f.g);
+        check_runs(&f.g);
+        fixture_close(&f);
+    }
+}
+
+/* ---- speed ---- */
+
+static double build_ms(uint32_t pp, uint32_t turns, uint32_t m, uint32_t layers)
+{
+    struct timespec a, z;
+    Fixture f;
+    open_pipeline(&f, pp, turns, m);
+    f.s.parallel.dp = 8;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    fixture_build(&f, layers);
+    clock_gettime(CLOCK_MONOTONIC, &z);
+    uint32_t instances = 0;
+    for (uint32_t r = 0; r < f.g.roles_n; r++)
+        instances += f.g.roles[r].instances_n;
+    double ms = (double)(z.tv_sec - a.tv_sec) * 1e3 + (double)(z.tv_nsec - a.tv_nsec) / 1e6;
+    if (getenv("CHECK_VERBOSE"))
+        fprintf(stderr, "pp %u x %u, m %u: %u instances in %.1f ms\n", pp, turns, m, instances,
+                ms);
+    fixture_close(&f);
+    return ms;
+}
+
+/* A few ms each; the bound is loose because sanitizers and busy machines are slow. */
+static void large_models_build_quickly(void)
+{
+    CHECK(build_ms(8, 1, 96, 96) < 500);
+    CHECK(build_ms(16, 8, 16, 126) < 500);
+}
+
+int main(void)
+{
+    RUN(actions_are_each_forward_and_backward_once);
+    RUN(warm_up_is_as_long_as_in_megatron);
+    RUN(interleaved_order_is_the_nested_loops);
+    RUN(first_chunks_take_one_more);
+    RUN(embedding_and_head_count_where_that_divides);
+    RUN(a_chunk_may_hold_no_layer);
+    RUN(stage_layers_are_obeyed);
+    RUN(wrong_stage_layers_are_a_sentence);
+    RUN(schedules_to_come_are_a_sentence);
+    RUN(interleaved_wants_a_multiple_of_pp);
+    RUN(recomputation_of_n_layers_is_per_stage);
+    RUN(no_schedule_deadlocks_or_races);
+    RUN(naive_and_gpipe_run);
+    RUN(results_of_other_lanes_are_waited_for);
+    RUN(recomputed_layers_save_nothing);
+    RUN(gradients_need_not_persist);
+    RUN(one_f_one_b_keeps_few_micro_batches);
+    RUN(gpipe_keeps_them_all);
+    RUN(every_border_is_crossed_twice_per_micro_batch);
+    RUN(compute_waits_for_sends_only_when_told);
+    RUN(a_scenario_overrides_the_software);
+    RUN(models_without_embedding_and_head_are_cut_too);
+    RUN(large_models_build_quickly);
+    return check_report();
+}
