@@ -1,0 +1,260 @@
+/*
+ * Closed forms, from scenario text to result: bubbles, volumes, rings.
+ *
+ * On an `ideal` machine nothing is lost to launches, protocols or quantisation, so
+ * what the textbooks say must come out.  Models have a tiny vocabulary where the
+ * formula knows nothing of embedding and head.
+ */
+#include "sim/build.h"
+#include "sim/engine.h"
+#include "tests/check.h"
+
+typedef struct Case {
+    Scenario s;
+    Software sw;
+    Arena arena;
+    Graph g;
+    SimResult r;
+} Case;
+
+static bool run(Case *c, const char *model, const char *training, const char *parallel,
+                uint32_t nodes, double gbps)
+{
+    char text[4096];
+    snprintf(text, sizeof text,
+             "{\"model\":%s,\"cluster\":{\"name\":\"ideal\",\"nodes\":%u,\"gpus_per_node\":8,"
+             "\"gpu\":\"ideal\",\"collectives\":{\"ideal\":true},"
+             "\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":%g,\"latency_us\":0},"
+             "\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":8,\"GBps_per_nic\":%g,"
+             "\"latency_us\":0}},\"training\":%s,\"parallel\":%s}",
+             model, nodes, gbps, gbps, training, parallel);
+    *c = (Case){ 0 };
+    Err err = { 0 };
+    JsonDoc *doc = json_parse(text, strlen(text), "closed form", &err);
+    bool ok = doc && scenario_from(&c->s, doc, NULL, 0, &err) &&
+              software_read(&c->sw, &c->arena, "generic", &err) &&
+              build_graph(&c->g, &c->s, &c->sw, &err) &&
+              sim_run(&c->r, &c->g, &c->s.machine, &c->sw, &(SimOptions){ 0 }, &err);
+    if (!CHECK(ok))
+        fprintf(stderr, "%s\n%s\n", err.text, text);
+    return ok;
+}
+
+static void release(Case *c)
+{
+    sim_result_free(&c->r);
+    graph_free(&c->g);
+    scenario_free(&c->s);
+    arena_free(&c->arena);
+}
+
+static const char *wide_model(char *text, size_t cap, uint32_t layers, uint32_t hidden)
+{
+    snprintf(text, cap,
+             "{\"kind\":\"transformer\",\"layers\":%u,\"hidden\":%u,\"heads\":16,\"vocab\":16,"
+             "\"max_seq\":65536,\"positions\":\"rope\",\"tied_embeddings\":false}",
+             layers, hidden);
+    return text;
+}
+
+static const char *block_model(char *text, size_t cap, uint32_t layers)
+{
+    return wide_model(text, cap, layers, 2048);
+}
+
+static double bubble_share(uint32_t p, uint32_t m, uint32_t v, uint32_t layers)
+{
+    char model[400], training[200], parallel[400];
+    snprintf(training, sizeof training,
+             "{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":65536,\"precision\":\"bf16\","
+             "\"optimizer\":\"sgd\"}",
+             m);
+    snprintf(parallel, sizeof parallel,
+             "{\"strategy\":\"ddp\",\"dp\":1,\"tp\":1,\"pp\":%u,\"schedule\":\"%s\","
+             "\"virtual_stages\":%u,\"stage_layers\":[",
+             p, v > 1 ? "interleaved" : "1f1b", v);
+    for (uint32_t i = 0; i < p * v; i++)
+        snprintf(parallel + strlen(parallel), sizeof parallel - strlen(parallel), "%s%u",
+                 i ? "," : "", layers / (p * v));
+    strcat(parallel, "]}");
+    Case c;
+    double share = NAN;
+    if (run(&c, wide_model(model, sizeof model, layers, 8192), training, parallel, 1, 1e6)) {
+        double bubble = 0;
+        for (uint32_t i = 0; i < c.r.ranks_n; i++)
+            bubble += (double)c.r.ranks[i].bubble_ns * c.r.ranks[i].ranks_n;
+        share = bubble / p / (double)c.r.step_ns;
+    }
+    release(&c);
+    return share;
+}
+
+/* (p - 1) / (m + p - 1).  Blocks are so long that the update, the embedding and the head are the
+ * tolerance. */
+static void the_bubble_of_1f1b_has_its_textbook_size(void)
+{
+    for (uint32_t p = 2; p <= 8; p *= 2)
+        for (uint32_t m = p; m <= 4 * p; m *= 2)
+            CHECK_NEAR((p - 1.0) / (m + p - 1.0), bubble_share(p, m, 1, 16), 0.025);
+}
+
+/* Interleaving v chunks divides the time lost by v: (p-1)/v of m micro-batches. */
+static void interleaving_divides_the_bubble(void)
+{
+    for (uint32_t v = 2; v <= 4; v *= 2)
+        for (uint32_t p = 2; p <= 4; p *= 2)
+            for (uint32_t m = p; m <= 4 * p; m *= 2) {
+                double lost = (p - 1.0) / v;
+                CHECK_NEAR(lost / (m + lost), bubble_share(p, m, v, 16), 0.05);
+            }
+}
+
+static const CollectiveStat *find(const RankStat *s, OpKind kind)
+{
+    for (uint32_t i = 0; i < s->collectives_n; i++)
+        if (s->collectives[i].kind == kind)
+            return &s->collectives[i];
+    return NULL;
+}
+
+static double bytes_of(const RankStat *s, OpKind kind)
+{
+    const CollectiveStat *c = find(s, kind);
+    return c ? (double)c->bytes : 0;
+}
+
+/* ddp: every parameter's gradient once: all-reduce of Psi elements, 2 Psi (n-1)/n on the wire. */
+static void ddp_moves_two_psi(void)
+{
+    char model[400];
+    for (uint32_t n = 2; n <= 8; n *= 2) {
+        char training[200], parallel[100];
+        snprintf(
+            training, sizeof training,
+            "{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":512,\"precision\":\"bf16\"}",
+            n);
+        snprintf(parallel, sizeof parallel, "{\"strategy\":\"ddp\",\"dp\":%u}", n);
+        Case c;
+        if (run(&c, block_model(model, sizeof model, 4), training, parallel, 1, 100)) {
+            double psi = (double)model_params(&c.s.model) * 2; /* bf16 gradients */
+            const CollectiveStat *ar = find(&c.r.ranks[0], OP_ALL_REDUCE);
+            CHECK_NEAR(psi, (double)ar->bytes, 1e-9);
+            CHECK_NEAR(2 * psi * (n - 1) / n, ar->wire_bytes, 1e-9);
+            CHECK_NEAR(2 * psi * (n - 1) / n / 100, (double)ar->transfer_ns, 1e-4);
+        }
+        release(&c);
+    }
+}
+
+/* fsdp: gathered for forward and for backward, gradients scattered: 3 Psi (n-1)/n. */
+static void fsdp_moves_three_psi(void)
+{
+    char model[400];
+    for (uint32_t n = 2; n <= 8; n *= 2) {
+        char training[200], parallel[100];
+        snprintf(
+            training, sizeof training,
+            "{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":512,\"precision\":\"bf16\"}",
+            n);
+        snprintf(parallel, sizeof parallel, "{\"strategy\":\"fsdp\",\"dp\":%u}", n);
+        Case c;
+        if (run(&c, block_model(model, sizeof model, 12), training, parallel, 1, 100)) {
+            double psi = (double)model_params(&c.s.model) * 2;
+            const RankStat *s = &c.r.ranks[0];
+            /* The root unit (embedding, final norm, head) stays gathered: it is 12 vectors small. */
+            CHECK_NEAR(2 * psi, bytes_of(s, OP_ALL_GATHER), 0.01);
+            CHECK_NEAR(psi, bytes_of(s, OP_REDUCE_SCATTER), 0.01);
+            double wire =
+                find(s, OP_ALL_GATHER)->wire_bytes + find(s, OP_REDUCE_SCATTER)->wire_bytes;
+            CHECK_NEAR(3 * psi * (n - 1) / n, wire, 0.01);
+        }
+        release(&c);
+    }
+}
+
+/* Two all-reduces of b s h elements forward, two backward, per layer. */
+static void tensor_parallel_layers_move_four_activations(void)
+{
+    char model[400];
+    for (uint32_t layers = 2; layers <= 6; layers += 2) {
+        double bytes[2];
+        for (uint32_t more = 0; more < 2; more++) {
+            Case c;
+            bytes[more] = NAN;
+            if (run(&c, block_model(model, sizeof model, layers + more),
+                    "{\"global_batch\":3,\"micro_batch\":3,\"seq_len\":512,\"precision\":"
+                    "\"bf16\"}",
+                    "{\"strategy\":\"ddp\",\"dp\":1,\"tp\":4,\"sequence_parallel\":false}", 1,
+                    100))
+                bytes[more] = bytes_of(&c.r.ranks[0], OP_ALL_REDUCE);
+            release(&c);
+        }
+        CHECK_NEAR(4.0 * 3 * 512 * 2048 * 2, bytes[1] - bytes[0], 1e-9);
+    }
+}
+
+/* The time of a step that is all compute: flops over peak, with 6 flops per parameter and token. */
+static void an_ideal_step_takes_its_flops(void)
+{
+    char model[400];
+    Case c;
+    if (run(&c, block_model(model, sizeof model, 8),
+            "{\"global_batch\":4,\"micro_batch\":4,\"seq_len\":2048,\"precision\":\"bf16\","
+            "\"optimizer\":\"sgd\"}",
+            "{\"strategy\":\"single\"}", 1, 100)) {
+        double tokens = 4.0 * 2048, h = 2048, s = 2048;
+        double matmul = 6 * 12 * h * h * 8 * tokens + 6 * 2.0 * 16 * h * tokens * 0.5;
+        double attention = 12.0 * 8 * h * s * tokens;
+        CHECK_NEAR(matmul + attention, c.r.ranks[0].model_flops, 0.001);
+        CHECK((double)c.r.step_ns >= c.r.ranks[0].flops_bound_ns);
+    }
+    release(&c);
+}
+
+/* Launch order keeps at most p - stage micro-batches between forward and backward. */
+static void one_forward_one_backward_keeps_p_alive(void)
+{
+    char model[400];
+    const uint32_t p = 4, m = 12;
+    Case c;
+    if (run(&c, block_model(model, sizeof model, 8),
+            "{\"global_batch\":12,\"micro_batch\":1,\"seq_len\":512,\"precision\":\"bf16\"}",
+            "{\"strategy\":\"ddp\",\"dp\":1,\"pp\":4,\"schedule\":\"1f1b\"}", 1, 100)) {
+        for (uint32_t role = 0; role < c.g.roles_n; role++) {
+            const Role *r = &c.g.roles[role];
+            bool alive[12] = { 0 };
+            uint32_t n = 0, most = 0;
+            for (uint32_t i = 0; i < r->instances_n; i++) {
+                const Instance *in = &r->instances[i];
+                SegmentKind kind = c.g.segments[in->segment].kind;
+                if (kind == SEGMENT_FORWARD && !alive[in->micro_batch]) {
+                    alive[in->micro_batch] = true;
+                    n++;
+                }
+                most = n > most ? n : most;
+                bool last = true;
+                for (uint32_t k = i + 1; k < r->instances_n; k++)
+                    last &= r->instances[k].micro_batch != in->micro_batch ||
+                            c.g.segments[r->instances[k].segment].kind != SEGMENT_BACKWARD;
+                if (kind == SEGMENT_BACKWARD && last)
+                    n--;
+            }
+            CHECK_U64(p - r->stage < m ? p - r->stage : m, most);
+            CHECK_U64(0, n);
+        }
+    }
+    release(&c);
+}
+
+int main(void)
+{
+    setenv("LOCKSTEP_SHARE", "scenarios", 0);
+    RUN(the_bubble_of_1f1b_has_its_textbook_size);
+    RUN(interleaving_divides_the_bubble);
+    RUN(ddp_moves_two_psi);
+    RUN(fsdp_moves_three_psi);
+    RUN(tensor_parallel_layers_move_four_activations);
+    RUN(an_ideal_step_takes_its_flops);
+    RUN(one_forward_one_backward_keeps_p_alive);
+    return check_report();
+}
