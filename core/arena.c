@@ -47,7 +47,8 @@ char *arena_printf(Arena *arena, const char *format, ...)
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, args);
+    char none[1];
+    int n = vsnprintf(none, sizeof none, format, args);
     va_end(args);
     ASSERT(n >= 0);
     char *text = arena_push(arena, (size_t)n + 1, 1);

@@ -112,6 +112,10 @@ void json_out_number(JsonOut *j, double x)
         return;
     }
     char text[40];
+    if (x == floor(x) && fabs(x) < 1e15) { /* 80, not 8e+01 */
+        fprintf(j->file, "%.0f", x);
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, x);
         if (strtod(text, NULL) == x)

@@ -58,7 +58,7 @@ void take_protocols(JsonObj *o, const char *key, int64_t ns[PROTOCOL_N])
 
 static bool read_curve(JsonNode list, RankCurve *curve, Err *err)
 {
-    *curve = (RankCurve){0};
+    *curve = (RankCurve){ 0 };
     size_t n = json_items_n(list);
     if (json_type(list) != JSON_ARRAY || n == 0 || n > RANK_CURVE_MAX)
         return json_fail(list, err, "a fraction, or a list of 1 to %d [ranks, fraction]",
@@ -87,7 +87,7 @@ void take_curve(JsonObj *o, const char *key, RankCurve *curve)
     if (!node.item || !o->ok)
         return;
     if (json_type(node) == JSON_NUMBER)
-        *curve = (RankCurve){1, {2}, {json_number(o, key, 1e-3, 1, 1)}};
+        *curve = (RankCurve){ 1, { 2 }, { json_number(o, key, 1e-3, 1, 1) } };
     else
         o->ok = read_curve(node, curve, o->err);
 }
@@ -191,7 +191,7 @@ static bool same_name(const char *a, const char *b)
 /* Files that cannot be read have no aliases; their own errors show when they are asked for. */
 static bool has_alias(const char *path, const char *name)
 {
-    Err ignored = {0};
+    Err ignored = { 0 };
     JsonDoc *doc = json_open(path, &ignored);
     if (!doc)
         return false;
@@ -206,7 +206,7 @@ static bool has_alias(const char *path, const char *name)
 
 static JsonDoc *open_alias(const char *dir, JsonNode node, const char *folder, Err *err)
 {
-    Arena arena = {0};
+    Arena arena = { 0 };
     const char **names;
     uint32_t n = list_names(&arena, dir, &names);
     const char *found = NULL;
@@ -234,7 +234,7 @@ static JsonDoc *open_path(JsonNode node, Err *err)
 {
     const char *path = json_text(node), *from = json_name(node.doc);
     const char *slash = strrchr(from, '/');
-    Arena arena = {0};
+    Arena arena = { 0 };
     const char *full = path;
     if (*path != '/' && slash)
         full = arena_printf(&arena, "%.*s/%s", (int)(slash - from), from, path);
@@ -255,7 +255,7 @@ JsonDoc *machine_open(const MachineReader *r, JsonNode name, const char *folder)
     }
     if (strchr(text, '/') || ends_in_json(text))
         return open_path(name, r->err);
-    Arena arena = {0};
+    Arena arena = { 0 };
     const char *dir = arena_printf(&arena, "%s/%s", r->share_dir, folder);
     const char *path = arena_printf(&arena, "%s/%s.json", dir, text);
     JsonDoc *doc = *text && access(path, R_OK) == 0 ? json_open(path, r->err)
@@ -295,22 +295,20 @@ typedef struct ClusterSpec {
 
 static NodeSpec node_blank(void)
 {
-    return (NodeSpec){.gpu = gpu_blank(), .intra = intra_blank()};
+    return (NodeSpec){ .gpu = gpu_blank(), .intra = intra_blank() };
 }
 
 static ClusterSpec cluster_blank(void)
 {
-    return (ClusterSpec){
-        .node = node_blank(),
-        .inter = inter_blank(),
-        .intra_costs = intra_blank(),
-        .inter_costs = inter_blank(),
-        .base_ns = {-1, -1, -1},
-        .tree_base_ns = {-1, -1, -1},
-        .price = NAN,
-        .mtbf = NAN,
-        .jitter = NAN
-    };
+    return (ClusterSpec){ .node = node_blank(),
+                          .inter = inter_blank(),
+                          .intra_costs = intra_blank(),
+                          .inter_costs = inter_blank(),
+                          .base_ns = { -1, -1, -1 },
+                          .tree_base_ns = { -1, -1, -1 },
+                          .price = NAN,
+                          .mtbf = NAN,
+                          .jitter = NAN };
 }
 
 static void take_flag(JsonObj *o, const char *key, Flag *flag)
@@ -447,14 +445,14 @@ static void take_slow_ranks(JsonObj *o, JsonNode list, ClusterSpec *s)
             return;
         }
         GROW(s->stragglers, s->stragglers_n, s->stragglers_cap);
-        s->stragglers[s->stragglers_n++] = (Straggler){(uint32_t)rank, compute};
+        s->stragglers[s->stragglers_n++] = (Straggler){ (uint32_t)rank, compute };
     }
 }
 
 static void take_slow_link(JsonObj *o, JsonNode pair, ClusterSpec *s)
 {
     double gbps = json_number(o, "GBps", 1e-6, 1e6, JSON_REQUIRED);
-    double x[2] = {0};
+    double x[2] = { 0 };
     if (o->ok)
         o->ok = json_numbers(pair, x, 2, o->err);
     for (int i = 0; i < 2 && o->ok; i++)
@@ -464,7 +462,7 @@ static void take_slow_link(JsonObj *o, JsonNode pair, ClusterSpec *s)
         return;
     GROW(s->links, s->links_n, s->links_cap);
     s->links[s->links_n++] =
-        (SlowLink){(uint32_t)fmin(x[0], x[1]), (uint32_t)fmax(x[0], x[1]), gbps};
+        (SlowLink){ (uint32_t)fmin(x[0], x[1]), (uint32_t)fmax(x[0], x[1]), gbps };
 }
 
 static void take_stragglers(JsonObj *o, ClusterSpec *s)
@@ -496,7 +494,7 @@ static void take_stragglers(JsonObj *o, ClusterSpec *s)
 /* node_types of a base already say what these keys would change. */
 static bool types_hide(const ClusterSpec *s, JsonObj *o)
 {
-    static const char *const keys[] = {"nodes", "gpus_per_node", "gpu", "intra_node"};
+    static const char *const keys[] = { "nodes", "gpus_per_node", "gpu", "intra_node" };
     if (s->types_n == 0 || json_has(o, "node_types"))
         return false;
     for (size_t i = 0; i < ARRAY_N(keys); i++)
@@ -532,7 +530,7 @@ static bool cluster_layer(const MachineReader *r, ClusterSpec *s, JsonNode node,
     if (depth > MACHINE_LAYERS_MAX)
         return json_fail(node, r->err, "bases of bases, more than %d deep", MACHINE_LAYERS_MAX);
     bool named = json_type(node) == JSON_STRING;
-    JsonObj o = named ? (JsonObj){0} : json_begin(node, r->err);
+    JsonObj o = named ? (JsonObj){ 0 } : json_begin(node, r->err);
     JsonNode base = named ? node : json_get(&o, "base");
     JsonDoc *doc = NULL;
     if (base.item && (named || o.ok)) {
@@ -614,11 +612,11 @@ static bool finish_type(Machine *m, NodeType *out, NodeSpec *t, const ClusterSpe
         return false;
     Gpu *gpu = PUSH(&m->arena, Gpu);
     *gpu = t->gpu;
-    *out = (NodeType){.count = t->count,
-                      .gpus_n = t->gpus_n,
-                      .gpu = gpu,
-                      .first_node = m->nodes_n,
-                      .first_rank = m->gpus_n};
+    *out = (NodeType){ .count = t->count,
+                       .gpus_n = t->gpus_n,
+                       .gpu = gpu,
+                       .first_node = m->nodes_n,
+                       .first_rank = m->gpus_n };
     uint64_t gpus_n = m->gpus_n + (uint64_t)t->count * t->gpus_n;
     if (gpus_n > MACHINE_GPUS_MAX)
         return json_fail(node, err, "%" PRIu64 " GPUs, at most %d allowed", gpus_n,
@@ -722,9 +720,9 @@ static bool finish(Machine *m, ClusterSpec *s, JsonNode node, Err *err)
 
 bool machine_read(Machine *m, JsonNode node, const char *share_dir, Err *err)
 {
-    *m = (Machine){0};
+    *m = (Machine){ 0 };
     ClusterSpec spec = cluster_blank();
-    MachineReader r = {&m->arena, share_dir, err};
+    MachineReader r = { &m->arena, share_dir, err };
     bool ok = cluster_layer(&r, &spec, node, 0) && finish(m, &spec, node, err);
     free(spec.stragglers);
     free(spec.links);
@@ -736,7 +734,7 @@ bool machine_read(Machine *m, JsonNode node, const char *share_dir, Err *err)
 void machine_free(Machine *m)
 {
     arena_free(&m->arena);
-    *m = (Machine){0};
+    *m = (Machine){ 0 };
 }
 
 /* ---- where a rank is ---- */
@@ -754,7 +752,7 @@ Place machine_place(const Machine *m, uint32_t rank)
     }
     const NodeType *t = &m->types[low];
     uint32_t in_type = rank - t->first_rank;
-    return (Place){t->first_node + in_type / t->gpus_n, in_type % t->gpus_n, t};
+    return (Place){ t->first_node + in_type / t->gpus_n, in_type % t->gpus_n, t };
 }
 
 double machine_speed(const Machine *m, uint32_t rank)

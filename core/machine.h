@@ -181,6 +181,9 @@ typedef struct RankCurve {
 
 double rank_curve_at(const RankCurve *c, uint32_t ranks); /* ends are carried on */
 
+/* Bus bandwidth that protocol LL does not exceed (NCCL's llMaxBw). */
+double ll_max_bytes_per_ns(const Gpu *gpu, uint32_t nodes_n);
+
 typedef struct IntraNode {
     IntraKind kind;
     double bytes_per_ns;             /* per GPU, one direction */
@@ -233,6 +236,7 @@ typedef struct Machine {
     bool ideal_collectives;
     int64_t collective_base_ns[PROTOCOL_N]; /* launch and set-up of a collective, once */
     int64_t tree_base_ns[PROTOCOL_N];       /* the same where the algorithm is a tree */
+    int64_t p2p_base_ns[PROTOCOL_N];        /* the same of a send and its receive */
     double price_usd_per_gpu_hour;          /* 0 = unknown */
     double gpu_mtbf_hours;                  /* 0 = unknown */
     double jitter; /* standard deviation of log kernel time; 0 = none */

@@ -10,26 +10,27 @@
 
 #include "core/machine_parts.h"
 
-const char *const gpu_generation_names[GPU_GENERATION_N] = {
-    "other", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna3"};
+const char *const gpu_generation_names[GPU_GENERATION_N] = { "other",     "volta", "turing",
+                                                             "ampere",    "ada",   "hopper",
+                                                             "blackwell", "cdna3" };
 
 Gpu gpu_blank(void)
 {
-    Gpu g = {.generation = GPU_GENERATION_N,
-             .memory_bytes_per_ns = NAN,
-             .host_bytes_per_ns = NAN,
-             .tdp_w = NAN,
-             .launch_ns = -1,
-             .kernel_floor_ns = -1,
-             .matmul_fill_ns = NAN,
-             .matmul_tile_loss = NAN,
-             .matmul_wave_rounding = NAN,
-             .attention_efficiency = NAN,
-             .attention_bwd_efficiency = NAN,
-             .memory_efficiency = NAN,
-             .comm_sms = NAN,
-             .comm_memory_factor = NAN,
-             .sms = NONE_U32};
+    Gpu g = { .generation = GPU_GENERATION_N,
+              .memory_bytes_per_ns = NAN,
+              .host_bytes_per_ns = NAN,
+              .tdp_w = NAN,
+              .launch_ns = -1,
+              .kernel_floor_ns = -1,
+              .matmul_fill_ns = NAN,
+              .matmul_tile_loss = NAN,
+              .matmul_wave_rounding = NAN,
+              .attention_efficiency = NAN,
+              .attention_bwd_efficiency = NAN,
+              .memory_efficiency = NAN,
+              .comm_sms = NAN,
+              .comm_memory_factor = NAN,
+              .sms = NONE_U32 };
     for (int t = 0; t < DTYPE_N; t++)
         g.matmul_efficiency[t] = NAN;
     return g;
@@ -240,7 +241,8 @@ double gpu_peak_flops_per_ns(const Gpu *g, DType dtype)
     static const DType instead[DTYPE_N] = {
         [DTYPE_F32] = DTYPE_TF32, [DTYPE_TF32] = DTYPE_F32, [DTYPE_F16] = DTYPE_BF16,
         [DTYPE_BF16] = DTYPE_F32, [DTYPE_FP8] = DTYPE_F16,  [DTYPE_I32] = DTYPE_F32,
-        [DTYPE_I64] = DTYPE_F32};
+        [DTYPE_I64] = DTYPE_F32
+    };
     for (int i = 0; i < DTYPE_N; i++) {
         if (g->peak_flops_per_ns[dtype] > 0)
             return g->peak_flops_per_ns[dtype];
@@ -254,7 +256,7 @@ double gpu_peak_flops_per_ns(const Gpu *g, DType dtype)
 
 const Gpu *gpu_read(Arena *arena, JsonNode node, const char *share_dir, Err *err)
 {
-    MachineReader r = {arena, share_dir, err};
+    MachineReader r = { arena, share_dir, err };
     Gpu g = gpu_blank();
     if (!gpu_layer(&r, &g, node) || !gpu_settle(&g, node, err))
         return NULL;

@@ -1,58 +1,79 @@
 /*
  * machine_links.c - what a link costs where the cluster file does not say.
  *
- * Latencies and set-up costs are NCCL's own (src/graph/tuning.cc of 2.28.9: baseLat
- * and hwLat).  They choose algorithms there, but they are also good times: on
- * data/collectives/nccl.jsonl.gz the smallest all-reduces take 13.7 us on 8 H100
- * (15.0 by these tables), 20.3 us on 2 x 4 and 41 us on 8 x 4 A100 (20.4 and 40.4).
- * Efficiencies are fractions of the data sheet's bandwidth that the largest messages
- * there reach; tests/parity/make_gpu_tables.py --links prints them again.
+ * Latencies are NCCL's own (src/graph/tuning.cc of 2.28.9: baseLat and hwLat): they
+ * choose algorithms there, but they are also good times of small messages.  What
+ * NCCL's model leaves out of larger ones is fitted on data/collectives by
+ * `tests/parity/make_gpu_tables.py --links`, which prints how well the sum of it all
+ * predicts those measurements:
+ *
+ *   efficiency    bus bandwidth of messages of at least 512 MB over the data sheet's
+ *   base          LL128 and Simple from 1 MB up: 40 us on A100, Simple 25 us on H100
+ *   net hop       LL 6 us and LL128 8.5 us in rings (NCCL says 2.7 and 4; its trees'
+ *                 5 and 8.5 hold)
+ *   NVLS          75 us (NCCL: 25), 0.61 of the data sheet's bandwidth
  */
 #include <math.h>
 #include <stdio.h>
 
 #include "core/machine_parts.h"
 
-const char *const intra_kind_names[INTRA_KIND_N] = {"none", "nvswitch", "nvlink_mesh",
-                                                    "pcie", "ring",     "shared_memory"};
-const char *const inter_kind_names[INTER_KIND_N] = {"none",  "fat_tree",  "rail",
-                                                    "torus", "dragonfly", "ethernet"};
-const char *const protocol_names[PROTOCOL_N] = {"LL", "LL128", "Simple"};
+const char *const intra_kind_names[INTRA_KIND_N] = { "none", "nvswitch", "nvlink_mesh",
+                                                     "pcie", "ring",     "shared_memory" };
+const char *const inter_kind_names[INTER_KIND_N] = { "none",  "fat_tree",  "rail",
+                                                     "torus", "dragonfly", "ethernet" };
+const char *const protocol_names[PROTOCOL_N] = { "LL", "LL128", "Simple" };
 
 /* ---- NCCL's tables, ns: LL, LL128, Simple ---- */
 
-static const int64_t base_ring[PROTOCOL_N] = {6600, 14000, 8400};
-static const int64_t base_tree[PROTOCOL_N] = {6800, 14000, 8400};
-static const int64_t hop_nvlink_ring[PROTOCOL_N] = {600, 1900, 3400};
-static const int64_t hop_nvlink_tree[PROTOCOL_N] = {600, 1250, 4000};
-static const int64_t hop_pci_ring[PROTOCOL_N] = {1000, 2500, 5700};
-static const int64_t hop_pci_tree[PROTOCOL_N] = {1000, 1900, 4000};
-static const int64_t hop_net_ring[PROTOCOL_N] = {2700, 4000, 14000};
-static const int64_t hop_net_tree[PROTOCOL_N] = {5000, 8500, 14000};
-enum { NVLS_NS = 25000 }; /* hwLat[NVLink][NVLS] */
+static const int64_t base_ring[PROTOCOL_N] = { 6600, 14000, 8400 };
+static const int64_t base_tree[PROTOCOL_N] = { 6800, 14000, 8400 };
+static const int64_t base_ring_ampere[PROTOCOL_N] = { 6600, 40000, 40000 };
+static const int64_t base_ring_hopper[PROTOCOL_N] = { 6600, 14000, 25000 };
+static const int64_t hop_nvlink_ring[PROTOCOL_N] = { 600, 1900, 3400 };
+static const int64_t hop_nvlink_tree[PROTOCOL_N] = { 600, 1250, 4000 };
+static const int64_t hop_pci_ring[PROTOCOL_N] = { 1000, 2500, 5700 };
+static const int64_t hop_pci_tree[PROTOCOL_N] = { 1000, 1900, 4000 };
+static const int64_t hop_net_ring[PROTOCOL_N] = { 6000, 8500, 14000 };
+static const int64_t hop_net_tree[PROTOCOL_N] = { 5000, 8500, 14000 };
+enum { NVLS_NS = 75000 };
+
+/* llMaxBw: 1 node, 2 nodes, more; between nodes NCCL takes Volta's row with Intel's CPUs. */
+double ll_max_bytes_per_ns(const Gpu *gpu, uint32_t nodes_n)
+{
+    static const double one_node[GPU_GENERATION_N] = {
+        [GPU_VOLTA] = 39, [GPU_TURING] = 39,  [GPU_AMPERE] = 87.7,
+        [GPU_ADA] = 87.7, [GPU_HOPPER] = 141, [GPU_BLACKWELL] = 282
+    };
+    double most = nodes_n == 1 ? one_node[gpu->generation] : nodes_n == 2 ? 39 : 20.4;
+    return one_node[gpu->generation] > 0 ? most : INFINITY;
+}
 
 /* ---- efficiencies ---- */
 
-static const RankCurve nvswitch_volta = {1, {8}, {0.87}};
+/* nccl.jsonl: vTrain's A100 with NVSwitch and V100 with NVLink (an HGX-1's cube mesh, where 5
+ * and 6 GPUs have no ring without PCIe); H100: all-gather and reduce-scatter of
+ * xxrjun/nccl-tests-cluster at 4 and 8, vidur's all-reduce at 2, and 80 GPUs of 10 nodes,
+ * where the ports also carry what goes to the NICs.  B200 and PCIe: SimuMax's fits
+ * (alpha-beta-fits.jsonl: all_gather 0.67 of 900; 0.70, 0.69, 0.42 of 30 GB/s). */
 static const RankCurve nvswitch_ampere = {
-    7, {2,     3,     4,     5,     6,     7,     8    },
-     {0.657, 0.706, 0.740, 0.748, 0.757, 0.757, 0.765}
+    7, { 2, 3, 4, 5, 6, 7, 8 }, { 0.657, 0.706, 0.740, 0.748, 0.757, 0.757, 0.765 }
 };
-static const RankCurve nvswitch_hopper = {
-    3, {2,    4,    8   },
-     {0.69, 0.80, 0.81}
-};
-static const RankCurve nvswitch_blackwell = {1, {8}, {0.70}};
-static const RankCurve mesh = {
-    7, {2,     3,     4,     5,     6,     7,     8    },
-     {0.150, 0.301, 0.569, 0.248, 0.305, 0.580, 0.897}
-};
-static const RankCurve pcie = {
-    3, {2,    4,    8   },
-     {0.70, 0.69, 0.42}
-};
-static const RankCurve plain = {1, {2}, {0.80}};
-static const RankCurve one = {1, {2}, {1.0}};
+static const RankCurve nvswitch_hopper = { 4, { 2, 4, 8, 16 }, { 0.69, 0.80, 0.81, 0.73 } };
+static const RankCurve nvswitch_blackwell = { 1, { 8 }, { 0.674 } };
+static const RankCurve mesh_volta = { 7,
+                                      { 2, 3, 4, 5, 6, 7, 8 },
+                                      { 0.150, 0.301, 0.569, 0.248, 0.305, 0.580, 0.897 } };
+static const RankCurve pcie = { 3, { 2, 4, 8 }, { 0.66, 0.66, 0.40 } };
+static const RankCurve plain = { 1, { 2 }, { 0.80 } }; /* no measurement: as H100's switches */
+static const RankCurve one = { 1, { 2 }, { 1.0 } };
+
+/* InfiniBand: 10 H100 nodes reach 48.9 of 50 GB/s with one GPU each, 195 of 200 with four.
+ * Ethernet: vidur's A100 pairs reach 7.8 of 12.5 GB/s; well-tuned RoCE is InfiniBand's equal,
+ * so a cluster that has it should say fat_tree. */
+static const double inter_infiniband = 0.975, inter_ethernet = 0.63;
+/* Buffer bytes per time: 8 H100: 275.6 of 450; B200: SimuMax's all_reduce, 0.742 of 900. */
+static const double nvls_hopper = 0.612, nvls_blackwell = 0.424;
 
 static const RankCurve *default_curve(const IntraNode *in, const Gpu *gpu, bool ideal)
 {
@@ -60,12 +81,12 @@ static const RankCurve *default_curve(const IntraNode *in, const Gpu *gpu, bool 
         return &one;
     switch (in->kind) {
     case INTRA_NVSWITCH:
-        return gpu->generation == GPU_VOLTA       ? &nvswitch_volta
-               : gpu->generation == GPU_HOPPER    ? &nvswitch_hopper
+        return gpu->generation == GPU_HOPPER      ? &nvswitch_hopper
                : gpu->generation == GPU_BLACKWELL ? &nvswitch_blackwell
-                                                  : &nvswitch_ampere;
+               : gpu->generation == GPU_AMPERE    ? &nvswitch_ampere
+                                                  : &plain;
     case INTRA_NVLINK_MESH:
-        return gpu->generation == GPU_VOLTA ? &mesh : &plain;
+        return gpu->generation == GPU_VOLTA ? &mesh_volta : &plain;
     case INTRA_PCIE:
         return &pcie;
     default:
@@ -91,28 +112,24 @@ double rank_curve_at(const RankCurve *c, uint32_t ranks)
 
 IntraNode intra_blank(void)
 {
-    return (IntraNode){
-        .kind = INTRA_KIND_N,
-        .bytes_per_ns = NAN,
-        .hop_ns = {-1, -1, -1},
-        .tree_hop_ns = {-1, -1, -1},
-        .nvls_efficiency = NAN,
-        .nvls_ns = -1
-    };
+    return (IntraNode){ .kind = INTRA_KIND_N,
+                        .bytes_per_ns = NAN,
+                        .hop_ns = { -1, -1, -1 },
+                        .tree_hop_ns = { -1, -1, -1 },
+                        .nvls_efficiency = NAN,
+                        .nvls_ns = -1 };
 }
 
 InterNode inter_blank(void)
 {
-    return (InterNode){
-        .kind = INTER_KIND_N,
-        .nics_per_node = NONE_U32,
-        .bytes_per_ns = NAN,
-        .hop_ns = {-1, -1, -1},
-        .tree_hop_ns = {-1, -1, -1},
-        .efficiency = NAN,
-        .oversubscription = NAN,
-        .nodes_per_leaf = NONE_U32
-    };
+    return (InterNode){ .kind = INTER_KIND_N,
+                        .nics_per_node = NONE_U32,
+                        .bytes_per_ns = NAN,
+                        .hop_ns = { -1, -1, -1 },
+                        .tree_hop_ns = { -1, -1, -1 },
+                        .efficiency = NAN,
+                        .oversubscription = NAN,
+                        .nodes_per_leaf = NONE_U32 };
 }
 
 static void settle_protocols(int64_t ns[PROTOCOL_N], const int64_t value_ns[PROTOCOL_N],
@@ -136,7 +153,8 @@ void intra_settle(IntraNode *in, const Gpu *gpu, bool ideal, JsonNode node)
                      "collectives.intra_tree_hop_us");
     settle_us(&in->nvls_ns, ideal ? in->hop_ns[PROTOCOL_SIMPLE] : NVLS_NS, node,
               "collectives.nvls_us");
-    settle_number(&in->nvls_efficiency, ideal ? 1 : 0.61, node, "collectives.nvls_efficiency");
+    double nvls = gpu->generation == GPU_BLACKWELL ? nvls_blackwell : nvls_hopper;
+    settle_number(&in->nvls_efficiency, ideal ? 1 : nvls, node, "collectives.nvls_efficiency");
     if (in->efficiency.n == 0) {
         in->efficiency = *default_curve(in, gpu, ideal);
         double full = in->efficiency.value[in->efficiency.n - 1], none = NAN;
@@ -150,7 +168,7 @@ void inter_settle(InterNode *inter, bool ideal, JsonNode node)
                      "collectives.inter_hop_us");
     settle_protocols(inter->tree_hop_ns, ideal ? inter->hop_ns : hop_net_tree, node,
                      "collectives.inter_tree_hop_us");
-    double efficiency = inter->kind == INTER_ETHERNET ? 0.80 : 0.97;
+    double efficiency = inter->kind == INTER_ETHERNET ? inter_ethernet : inter_infiniband;
     settle_number(&inter->efficiency, ideal ? 1 : efficiency, node,
                   "collectives.inter_efficiency");
 }
@@ -158,7 +176,17 @@ void inter_settle(InterNode *inter, bool ideal, JsonNode node)
 void base_settle(Machine *m, JsonNode node)
 {
     bool ideal = m->ideal_collectives;
-    settle_protocols(m->collective_base_ns, ideal ? NULL : base_ring, node,
+    GpuGeneration generation = m->types[0].gpu->generation;
+    const int64_t *ring = base_ring;
+    if (m->types[0].intra.kind == INTRA_NVSWITCH) /* where it was measured */
+        ring = generation == GPU_AMPERE                                  ? base_ring_ampere
+               : generation == GPU_HOPPER || generation == GPU_BLACKWELL ? base_ring_hopper
+                                                                         : base_ring;
+    for (int p = 0; p < PROTOCOL_N; p++) { /* as the file says, else NCCL's own everywhere */
+        int64_t given = m->collective_base_ns[p];
+        m->p2p_base_ns[p] = given >= 0 ? given : ideal ? 0 : base_ring[p];
+    }
+    settle_protocols(m->collective_base_ns, ideal ? NULL : ring, node,
                      "collectives.base_latency_us");
     settle_protocols(m->tree_base_ns, ideal ? NULL : base_tree, node,
                      "collectives.tree_base_latency_us");

@@ -16,11 +16,12 @@
 
 #include "core/machine_parts.h"
 
-const char *const gemm_layout_names[GEMM_LAYOUT_N] = {"any", "TN", "NN", "NT", "NT+"};
+const char *const gemm_layout_names[GEMM_LAYOUT_N] = { "any", "TN", "NN", "NT", "NT+" };
 const char *const memory_kernel_names[MEMORY_KERNEL_N] = {
     "norm", "norm_bwd",  "activation", "add",  "softmax",
-    "copy", "optimizer", "embedding",  "other"};
-static const char *const pass_names[] = {"forward", "backward"};
+    "copy", "optimizer", "embedding",  "other"
+};
+static const char *const pass_names[] = { "forward", "backward" };
 
 enum { COLUMNS_MAX = 8, ROWS_MAX = 1 << 20 };
 #define DIM_MAX ((double)((uint64_t)1 << 40))
@@ -42,27 +43,23 @@ typedef struct Rows {
 } Rows;
 
 static const Column gemm_columns[] = {
-    {"m",       NULL,              0,             1,    DIM_MAX, NAN     },
-    {"n",       NULL,              0,             1,    DIM_MAX, NAN     },
-    {"k",       NULL,              0,             1,    DIM_MAX, NAN     },
-    {"dtype",   dtype_names,       DTYPE_N,       0,    0,       NAN     },
-    {"layout",  gemm_layout_names, GEMM_LAYOUT_N, 0,    0,       GEMM_ANY},
-    {"time_us", NULL,              0,             1e-3, 1e12,    NAN     },
+    { "m", NULL, 0, 1, DIM_MAX, NAN },
+    { "n", NULL, 0, 1, DIM_MAX, NAN },
+    { "k", NULL, 0, 1, DIM_MAX, NAN },
+    { "dtype", dtype_names, DTYPE_N, 0, 0, NAN },
+    { "layout", gemm_layout_names, GEMM_LAYOUT_N, 0, 0, GEMM_ANY },
+    { "time_us", NULL, 0, 1e-3, 1e12, NAN },
 };
 static const Column memory_columns[] = {
-    {"op",      memory_kernel_names, MEMORY_KERNEL_N, 0,    0,    NAN},
-    {"bytes",   NULL,                0,               1,    1e15, NAN},
-    {"time_us", NULL,                0,               1e-3, 1e12, NAN},
+    { "op", memory_kernel_names, MEMORY_KERNEL_N, 0, 0, NAN },
+    { "bytes", NULL, 0, 1, 1e15, NAN },
+    { "time_us", NULL, 0, 1e-3, 1e12, NAN },
 };
 static const Column attention_columns[] = {
-    {"op",       pass_names, 2, 0,    0,       NAN},
-    {"batch",    NULL,       0, 1,    DIM_MAX, NAN},
-    {"seq",      NULL,       0, 1,    DIM_MAX, NAN},
-    {"heads",    NULL,       0, 1,    DIM_MAX, NAN},
-    {"kv_heads", NULL,       0, 1,    DIM_MAX, NAN},
-    {"head_dim", NULL,       0, 1,    DIM_MAX, NAN},
-    {"causal",   NULL,       0, 0,    1,       NAN},
-    {"time_us",  NULL,       0, 1e-3, 1e12,    NAN},
+    { "op", pass_names, 2, 0, 0, NAN },       { "batch", NULL, 0, 1, DIM_MAX, NAN },
+    { "seq", NULL, 0, 1, DIM_MAX, NAN },      { "heads", NULL, 0, 1, DIM_MAX, NAN },
+    { "kv_heads", NULL, 0, 1, DIM_MAX, NAN }, { "head_dim", NULL, 0, 1, DIM_MAX, NAN },
+    { "causal", NULL, 0, 0, 1, NAN },         { "time_us", NULL, 0, 1e-3, 1e12, NAN },
 };
 
 /* ---- one group ---- */
@@ -139,7 +136,7 @@ static void read_fixed(JsonObj *o, const Rows *rows, double *fixed)
 static bool read_row(const Rows *rows, JsonNode node, const uint32_t *place, size_t places_n,
                      bool texts, double *row, Err *err)
 {
-    double x[COLUMNS_MAX] = {0};
+    double x[COLUMNS_MAX] = { 0 };
     if (!texts) {
         if (!json_numbers(node, x, places_n, err))
             return false;
@@ -197,8 +194,8 @@ static bool read_rows(Rows *rows, JsonNode list, const double *fixed, const uint
 static bool read_group(Rows *rows, JsonNode node, Err *err)
 {
     JsonObj o = json_begin(node, err);
-    double fixed[COLUMNS_MAX] = {0};
-    uint32_t place[COLUMNS_MAX] = {0};
+    double fixed[COLUMNS_MAX] = { 0 };
+    uint32_t place[COLUMNS_MAX] = { 0 };
     json_string(&o, "source", NULL);
     skip_key(&o, "notes");
     JsonNode columns = json_get(&o, "columns"), list = json_get(&o, "rows");
@@ -263,8 +260,8 @@ static void keep_gemm(Gpu *g, Arena *arena, const Rows *rows)
     g->gemm_n = rows->n;
     for (uint32_t i = 0; i < rows->n; i++) {
         const double *x = rows->row[i];
-        g->gemm[i] = (GemmRow){(uint64_t)x[0],   (uint64_t)x[1],        (uint64_t)x[2],
-                               (DType)(int)x[3], (GemmLayout)(int)x[4], x[5] * 1e3};
+        g->gemm[i] = (GemmRow){ (uint64_t)x[0],   (uint64_t)x[1],        (uint64_t)x[2],
+                                (DType)(int)x[3], (GemmLayout)(int)x[4], x[5] * 1e3 };
     }
     qsort(g->gemm, g->gemm_n, sizeof *g->gemm, compare_gemm);
     g->gemm_groups = PUSH_ARRAY(arena, GemmGroup, rows->n);
@@ -275,13 +272,9 @@ static void keep_gemm(Gpu *g, Arena *arena, const Rows *rows)
         if (last && last->n == r->n && last->k == r->k && last->dtype == dtype_class(r->dtype))
             last->count++;
         else
-            g->gemm_groups[g->gemm_groups_n++] = (GemmGroup){r->n,
-                                                             r->k,
-                                                             dtype_class(r->dtype),
-                                                             i,
-                                                             1,
-                                                             log2((double)r->n),
-                                                             log2((double)r->k)};
+            g->gemm_groups[g->gemm_groups_n++] = (GemmGroup){
+                r->n, r->k, dtype_class(r->dtype), i, 1, log2((double)r->n), log2((double)r->k)
+            };
     }
 }
 
@@ -291,7 +284,7 @@ static void keep_memory(Gpu *g, Arena *arena, const Rows *rows)
     g->memory_n = rows->n;
     for (uint32_t i = 0; i < rows->n; i++) {
         const double *x = rows->row[i];
-        g->memory[i] = (MemoryRow){(MemoryKernel)(int)x[0], (uint64_t)x[1], x[2] * 1e3};
+        g->memory[i] = (MemoryRow){ (MemoryKernel)(int)x[0], (uint64_t)x[1], x[2] * 1e3 };
     }
     qsort(g->memory, g->memory_n, sizeof *g->memory, compare_memory);
 }
@@ -302,22 +295,22 @@ static void keep_attention(Gpu *g, Arena *arena, const Rows *rows)
     g->attention_n = rows->n;
     for (uint32_t i = 0; i < rows->n; i++) {
         const double *x = rows->row[i];
-        g->attention[i] = (AttentionRow){.backward = x[0] != 0,
-                                         .batch = (uint64_t)x[1],
-                                         .seq = (uint64_t)x[2],
-                                         .heads = (uint64_t)x[3],
-                                         .kv_heads = (uint64_t)x[4],
-                                         .head_dim = (uint64_t)x[5],
-                                         .causal = x[6] != 0,
-                                         .time_ns = x[7] * 1e3};
+        g->attention[i] = (AttentionRow){ .backward = x[0] != 0,
+                                          .batch = (uint64_t)x[1],
+                                          .seq = (uint64_t)x[2],
+                                          .heads = (uint64_t)x[3],
+                                          .kv_heads = (uint64_t)x[4],
+                                          .head_dim = (uint64_t)x[5],
+                                          .causal = x[6] != 0,
+                                          .time_ns = x[7] * 1e3 };
     }
 }
 
 bool gpu_tables(const MachineReader *r, Gpu *g, JsonNode node)
 {
-    Rows gemm = {gemm_columns, ARRAY_N(gemm_columns), NULL, 0, 0};
-    Rows memory = {memory_columns, ARRAY_N(memory_columns), NULL, 0, 0};
-    Rows attention = {attention_columns, ARRAY_N(attention_columns), NULL, 0, 0};
+    Rows gemm = { gemm_columns, ARRAY_N(gemm_columns), NULL, 0, 0 };
+    Rows memory = { memory_columns, ARRAY_N(memory_columns), NULL, 0, 0 };
+    Rows attention = { attention_columns, ARRAY_N(attention_columns), NULL, 0, 0 };
     JsonObj o = json_begin(node, r->err);
     bool has_gemm = json_has(&o, "gemm"), has_memory = json_has(&o, "memory"),
          has_attention = json_has(&o, "attention");

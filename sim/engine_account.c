@@ -44,18 +44,18 @@ static void expose(Runner *r, int64_t ns)
             r->stat->collectives[r->lane[lane].stat].exposed_ns += ns;
 }
 
-static void book(Sim *sim, Runner *r, int64_t compute_ns, int64_t own_comm_ns)
+/* all_ns have passed; compute_ns of them with compute, own_comm_ns with a macro's own transfers. */
+static void book(Runner *r, int64_t all_ns, int64_t compute_ns, int64_t own_comm_ns)
 {
     RankStat *s = r->stat;
-    bool comm = r->comm_lanes != 0;
-    int64_t all_ns = compute_ns + own_comm_ns;
+    int64_t comm_ns = r->comm_lanes ? all_ns : own_comm_ns;
+    int64_t exposed_ns = all_ns - compute_ns;
     s->compute_ns += compute_ns;
-    s->comm_ns += comm ? all_ns : own_comm_ns;
-    s->overlapped_ns += comm ? compute_ns : 0;
-    s->exposed_ns += own_comm_ns;
-    if (own_comm_ns > 0)
-        expose(r, own_comm_ns);
-    (void)sim;
+    s->comm_ns += comm_ns;
+    s->overlapped_ns += comm_ns - exposed_ns;
+    s->exposed_ns += exposed_ns;
+    if (exposed_ns > 0)
+        expose(r, exposed_ns);
 }
 
 static void book_no_compute(Sim *sim, Runner *r, int64_t dt)
@@ -72,21 +72,33 @@ static void book_no_compute(Sim *sim, Runner *r, int64_t dt)
     }
 }
 
-static void advance_macro(Sim *sim, Runner *r, int64_t dt)
+/* Growth of a running sum of the macro between two positions, in whole nanoseconds. */
+static int64_t grown(const Macro *m, const int64_t *sum, double before, double after)
+{
+    return llround(macro_map(m, m->alone_at, sum, after)) -
+           llround(macro_map(m, m->alone_at, sum, before));
+}
+
+static void advance_macro(Runner *r, int64_t dt)
 {
     const Macro *m = r->running_macro;
-    uint32_t n = r->lane[LANE_COMPUTE].group_n;
-    double before = r->position, end = (double)m->alone_at[n];
-    if (r->slowed)
-        r->position = macro_alone_at(m, n, macro_slow_at(m, n, before) + (double)dt);
-    else
-        r->position = fmin(before + (double)dt, end);
-    int64_t own_comm = 0;
-    if (m->has_comm)
-        own_comm =
-            llround(macro_comm_at(m, n, r->position)) - llround(macro_comm_at(m, n, before));
-    own_comm = min_i64(own_comm, dt);
-    book(sim, r, dt - own_comm, own_comm);
+    double before = r->position;
+    if (r->slowed) {
+        double slow = macro_map(m, m->alone_at, m->slow_at, before);
+        r->position = macro_map(m, m->slow_at, m->alone_at, slow + (double)dt);
+    } else {
+        r->position = fmin(before + (double)dt, (double)m->alone_at[m->intervals_n]);
+    }
+    if (!m->has_comm) {
+        book(r, dt, dt, 0);
+        return;
+    }
+    /* Every moment of a macro has compute or communication of its own. */
+    int64_t only_comm =
+        (int64_t)(r->position - before) - grown(m, m->compute_at, before, r->position);
+    only_comm = max_i64(0, min_i64(only_comm, dt));
+    int64_t own = max_i64(only_comm, min_i64(grown(m, m->comm_at, before, r->position), dt));
+    book(r, dt, dt - only_comm, own);
 }
 
 static void advance_compute(const Sim *sim, Runner *r, int64_t dt)
@@ -107,12 +119,12 @@ void account(Sim *sim, Runner *r)
         return;
     r->accounted_ns = sim->now_ns;
     if (r->running_macro) {
-        advance_macro(sim, r, dt);
+        advance_macro(r, dt);
         return;
     }
     advance_compute(sim, r, dt);
     if (r->compute_n > 0)
-        book(sim, r, dt, 0);
+        book(r, dt, dt, 0);
     else
         book_no_compute(sim, r, dt);
 }

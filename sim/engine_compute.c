@@ -17,11 +17,9 @@ static int64_t time_left(const Runner *r)
 {
     const Macro *m = r->running_macro;
     if (m) {
-        const LaneState *l = &r->lane[LANE_COMPUTE];
-        uint32_t n = l->group_n;
-        double left = r->slowed ? (double)m->slow_at[n] - macro_slow_at(m, n, r->position)
-                                : (double)m->alone_at[n] - r->position;
-        return ns_up(left);
+        const int64_t *at = r->slowed ? m->slow_at : m->alone_at;
+        double passed = macro_map(m, m->alone_at, at, r->position);
+        return ns_up((double)at[m->intervals_n] - passed);
     }
     const OpCost *c = running_cost(r);
     double stretch =

@@ -195,17 +195,16 @@ static void start_collective(Sim *sim, uint32_t group, uint32_t lane, uint32_t o
     flow_begin(sim, i, into_ns);
 }
 
-void flow_resume_collective(Sim *sim, Runner *r, uint32_t op, double into_ns)
+void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns)
 {
-    const Op *o = &sim->g->ops[op];
+    LaneState *l = &r->lane[lane];
+    const Op *o = &sim->g->ops[l->op];
     uint32_t group = r->rc->group[o->u.comm.group];
-    LaneState *l = &r->lane[LANE_COMPUTE];
     l->stat = account_stat(sim, r, o, sim->classes.groups[group].size);
     r->stat->collectives[l->stat].time_ns += (int64_t)into_ns;
     r->stat->collectives[l->stat].transfer_ns += (int64_t)into_ns;
-    r->stat->collectives[l->stat].exposed_ns += (int64_t)into_ns;
-    r->comm_lanes |= 1u << LANE_COMPUTE;
-    start_collective(sim, group, LANE_COMPUTE, op, l->cause, into_ns);
+    r->comm_lanes |= 1u << lane;
+    start_collective(sim, group, lane, l->op, l->cause, into_ns);
 }
 
 /* One side's p2p op is done; the lane goes on when all it posted together are. */

@@ -1,61 +1,49 @@
 /*
  * engine_macro.c - a whole instance as one event.
  *
- *     op by op      |ln|qkv|attn|proj|ar|ln|up|down|ar|
- *     as a macro    |################################|
+ *     op by op   compute |ln|qkv|attn|proj|  |ln|up|down|  |wgrad|..|
+ *                tp                       |ar|           |rs|
+ *     as a macro         |##########################################|
  *
- * It is exact where it is taken: all ops follow one another on the compute lane,
- * the host has launched each before its turn, nobody waits for an op in its
- * middle, and its own collectives (tensor parallelism) join ranks of one class
- * over links that nobody else uses meanwhile.  Transfers on other links slow its
- * kernels; running sums over alone and slowed times say where it is.  When a
- * transfer comes onto its own links it is broken up: the op it is in goes on as
- * an op of its own.
+ * The ops of a segment are timed once, alone on the GPU, by the same rules as in
+ * engine.c: lanes in order, dependencies, kernels slower beside its own
+ * transfers.  An instance may then be one event where that timing is the truth:
+ *
+ *   - it begins and ends on the compute lane, the others follow from it;
+ *   - the host has launched each op before its turn;
+ *   - nobody waits for an op in its middle, and none of its ops waits for others;
+ *   - its own collectives (tensor parallelism) join ranks of one class, inside a
+ *     node, over ports that nobody else uses meanwhile.
+ *
+ * Transfers on other links slow its kernels: running sums over its timing say how
+ * far it gets.  When somebody comes onto its own ports it is broken up, and the
+ * ops it is in go on as ops of their own.
  */
 #include <math.h>
+#include <string.h>
 
 #include "sim/engine_state.h"
 
 /* ---- running sums ---- */
 
-/* Last i with at[i] <= x, in 0 .. n - 1. */
-static uint32_t op_of(const int64_t *at, uint32_t n, double x)
+/* Maps x from one running sum to another, straight within an interval. */
+double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double x)
 {
-    uint32_t low = 0, high = n;
+    uint32_t n = m->intervals_n, low = 0, high = n;
+    if (from == to)
+        return x;
+    if (x >= (double)from[n])
+        return (double)to[n];
     while (high - low > 1) {
         uint32_t mid = low + (high - low) / 2;
-        if ((double)at[mid] <= x)
+        if ((double)from[mid] <= x)
             low = mid;
         else
             high = mid;
     }
-    return low;
-}
-
-/* Maps x from one running sum to another, straight within an op. */
-static double map_sum(const int64_t *from, const int64_t *to, uint32_t n, double x)
-{
-    if (x >= (double)from[n])
-        return (double)to[n];
-    uint32_t i = op_of(from, n, x);
-    double width = (double)(from[i + 1] - from[i]);
-    double part = width > 0 ? (x - (double)from[i]) / width : 0;
-    return (double)to[i] + part * (double)(to[i + 1] - to[i]);
-}
-
-double macro_slow_at(const Macro *m, uint32_t op_n, double alone)
-{
-    return map_sum(m->alone_at, m->slow_at, op_n, alone);
-}
-
-double macro_alone_at(const Macro *m, uint32_t op_n, double slow)
-{
-    return map_sum(m->slow_at, m->alone_at, op_n, slow);
-}
-
-double macro_comm_at(const Macro *m, uint32_t op_n, double alone)
-{
-    return map_sum(m->alone_at, m->comm_at, op_n, alone);
+    double width = (double)(from[low + 1] - from[low]);
+    double part = width > 0 ? (x - (double)from[low]) / width : 0;
+    return (double)to[low] + part * (double)(to[low + 1] - to[low]);
 }
 
 /* ---- which segments ---- */
@@ -70,40 +58,204 @@ static bool is_inner(const Sim *sim, const Runner *r, const Op *o)
 
 static bool can_be_macro(const Sim *sim, const Runner *r, const Segment *s)
 {
-    if (sim->options->expanded || sim->timeline || sim->m->jitter > 0)
+    if (sim->options->expanded || sim->timeline || sim->m->jitter > 0 || s->op_n == 0)
         return false;
-    if (s->op_n == 0 || s->lane_n[LANE_COMPUTE] != s->op_n)
-        return false;
+    const Op *op = graph_ops(sim->g, s);
+    uint32_t follows = 1u << LANE_COMPUTE; /* lanes that have begun behind the compute lane */
     for (uint32_t i = 0; i < s->op_n; i++) {
-        const Op *o = graph_ops(sim->g, s) + i;
-        if (op_is_comm(o->kind) && !is_inner(sim, r, o))
+        if (op[i].lane != LANE_COMPUTE && !op_is_comm(op[i].kind))
             return false;
+        if (op_is_comm(op[i].kind) && !is_inner(sim, r, &op[i]))
+            return false;
+        if (op[i].dep_n > 0)
+            follows |= 1u << op[i].lane;
+        if (!(follows >> op[i].lane & 1u))
+            return false;
+    }
+    return op[0].lane == LANE_COMPUTE;
+}
+
+/* ---- timing a segment ---- */
+
+typedef struct LaneClock {
+    uint32_t at;      /* next op of the lane */
+    uint32_t running; /* op, NONE_U32 */
+    double left;      /* alone-ns */
+    int64_t end_ns;
+} LaneClock;
+
+typedef struct Timing {
+    Sim *sim;
+    const Runner *r;
+    const Segment *s;
+    Macro *m;
+    uint32_t segment;
+    bool *done;
+    uint32_t done_n;
+    LaneClock lane[LANE_N];
+    int64_t now_ns;
+} Timing;
+
+static uint32_t lane_op(const Timing *t, uint32_t lane, uint32_t at)
+{
+    return t->sim->lane_ops[t->sim->lane_first[t->segment * LANE_N + lane] + at] -
+           t->s->op_first;
+}
+
+static bool deps_done(const Timing *t, uint32_t i)
+{
+    const Op *o = graph_ops(t->sim->g, t->s) + i;
+    for (uint32_t d = 0; d < o->dep_n; d++)
+        if (!t->done[t->sim->g->deps[o->dep_first + d]])
+            return false;
+    return true;
+}
+
+static const Op *running_op(const Timing *t, uint32_t lane)
+{
+    uint32_t i = t->lane[lane].running;
+    return i == NONE_U32 ? NULL : graph_ops(t->sim->g, t->s) + i;
+}
+
+static OpCost cost_in_macro(const Timing *t, uint32_t i)
+{
+    uint32_t op = t->s->op_first + i;
+    const Op *o = &t->sim->g->ops[op];
+    if (!op_is_comm(o->kind))
+        return t->r->cost->op[op];
+    int64_t ns = comm_cost_of(t->sim, op, t->r->rc->group[o->u.comm.group]).solo_ns;
+    return (OpCost){ ns, ns };
+}
+
+/* Starts what can start now; ops that take no time are done at once. */
+static void start_ops(Timing *t)
+{
+    for (bool again = true; again;) {
+        again = false;
+        for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
+            LaneClock *c = &t->lane[lane];
+            if (c->running != NONE_U32 || c->at == t->s->lane_n[lane])
+                continue;
+            uint32_t i = lane_op(t, lane, c->at);
+            if (!deps_done(t, i))
+                continue;
+            c->at++;
+            c->left = (double)cost_in_macro(t, i).alone_ns;
+            t->m->start_ns[i] = t->m->end_ns[i] = t->now_ns;
+            again = true;
+            if (c->left > 0) {
+                c->running = i;
+                continue;
+            }
+            t->done[i] = true;
+            t->done_n++;
+        }
+    }
+}
+
+static uint32_t comms_running(const Timing *t)
+{
+    uint32_t n = 0;
+    for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
+        const Op *o = running_op(t, lane);
+        n += o && op_is_comm(o->kind);
+    }
+    return n;
+}
+
+/* Slowed time over alone time of a running op. */
+static double stretch(const Timing *t, uint32_t lane)
+{
+    OpCost c = cost_in_macro(t, t->lane[lane].running);
+    return c.alone_ns > 0 ? (double)c.slowed_ns / (double)c.alone_ns : 1;
+}
+
+static void add_interval(Timing *t, int64_t dt, bool compute, bool comm, double slow_ns)
+{
+    Macro *m = t->m;
+    uint32_t i = m->intervals_n++;
+    m->alone_at[i + 1] = m->alone_at[i] + dt;
+    m->slow_at[i + 1] = m->slow_at[i] + llround(slow_ns);
+    m->compute_at[i + 1] = m->compute_at[i] + (compute ? dt : 0);
+    m->comm_at[i + 1] = m->comm_at[i] + (comm ? dt : 0);
+}
+
+/* To the next end of an op.  False when nothing runs. */
+static bool advance(Timing *t)
+{
+    bool comm = comms_running(t) > 0, compute = running_op(t, LANE_COMPUTE) != NULL &&
+                                                !op_is_comm(running_op(t, LANE_COMPUTE)->kind);
+    int64_t next = INT64_MAX;
+    for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
+        LaneClock *c = &t->lane[lane];
+        if (c->running == NONE_U32)
+            continue;
+        c->end_ns = t->now_ns + ns_up(c->left * (comm ? stretch(t, lane) : 1));
+        next = min_i64(next, c->end_ns);
+    }
+    if (next == INT64_MAX)
+        return false;
+    int64_t dt = next - t->now_ns;
+    double slow_ns = (double)dt * (compute && !comm ? stretch(t, LANE_COMPUTE) : 1);
+    add_interval(t, dt, compute, comm, slow_ns);
+    t->now_ns = next;
+    for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
+        LaneClock *c = &t->lane[lane];
+        if (c->running == NONE_U32)
+            continue;
+        const Op *o = running_op(t, lane);
+        t->m->exposed_ns[c->running] += op_is_comm(o->kind) && !compute ? dt : 0;
+        c->left = fmax(0, c->left - (double)dt / (comm ? stretch(t, lane) : 1));
+        t->m->end_ns[c->running] = next;
+        if (c->end_ns > next)
+            continue;
+        t->done[c->running] = true;
+        t->done_n++;
+        c->running = NONE_U32;
     }
     return true;
 }
 
-static void macro_fill(Sim *sim, const Runner *r, const Segment *s, Macro *m)
+static void macro_alloc(Sim *sim, Macro *m, uint32_t n)
 {
-    uint32_t n = s->op_n;
+    m->start_ns = PUSH_ARRAY(&sim->arena, int64_t, n);
+    m->end_ns = PUSH_ARRAY(&sim->arena, int64_t, n);
+    m->exposed_ns = PUSH_ARRAY(&sim->arena, int64_t, n);
     m->alone_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
     m->slow_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
+    m->compute_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
     m->comm_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
-    m->lag_ns = INT64_MIN;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t op = s->op_first + i;
-        const Op *o = &sim->g->ops[op];
-        bool comm = op_is_comm(o->kind);
-        OpCost c = r->cost->op[op];
-        if (comm)
-            c.alone_ns = c.slowed_ns =
-                comm_cost_of(sim, op, r->rc->group[o->u.comm.group]).solo_ns;
-        m->has_comm |= comm;
-        m->lag_ns = max_i64(m->lag_ns, r->cost->launch_after[op] - m->alone_at[i]);
-        m->alone_at[i + 1] = m->alone_at[i] + c.alone_ns;
-        m->slow_at[i + 1] = m->slow_at[i] + c.slowed_ns;
-        m->comm_at[i + 1] = m->comm_at[i] + (comm ? c.alone_ns : 0);
-    }
 }
+
+/* False when the timing is not that of a macro: two transfers at once, or a tail off the compute
+ * lane. */
+static bool macro_time(Sim *sim, const Runner *r, uint32_t segment, Macro *m)
+{
+    const Segment *s = &sim->g->segments[segment];
+    Timing t = { .sim = sim, .r = r, .s = s, .m = m, .segment = segment };
+    t.done = PUSH_ARRAY(&sim->arena, bool, s->op_n);
+    macro_alloc(sim, m, s->op_n);
+    for (uint32_t lane = 0; lane < LANE_N; lane++)
+        t.lane[lane].running = NONE_U32;
+    do {
+        start_ops(&t);
+        if (comms_running(&t) > 1)
+            return false;
+    } while (advance(&t));
+    ASSERT(t.done_n == s->op_n);
+    m->lag_ns = INT64_MIN;
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *o = graph_ops(sim->g, s) + i;
+        m->has_comm |= op_is_comm(o->kind);
+        m->lanes |= 1u << o->lane;
+        m->lag_ns = max_i64(m->lag_ns, r->cost->launch_after[s->op_first + i] - m->start_ns[i]);
+    }
+    const Op *last = graph_ops(sim->g, s) + s->op_n - 1;
+    return last->lane == LANE_COMPUTE && m->end_ns[s->op_n - 1] == t.now_ns &&
+           m->alone_at[m->intervals_n] > 0;
+}
+
+/* ---- running one ---- */
 
 static bool ports_are_free(const Sim *sim, const Runner *r)
 {
@@ -113,12 +265,7 @@ static bool ports_are_free(const Sim *sim, const Runner *r)
     return true;
 }
 
-/* A transfer may be in its latency and not on the links yet; then the macro would not be told. */
-static bool transfers_beside(const Runner *r)
-{
-    return r->transfer_n > 0;
-}
-
+/* All edges but those into the first op, which have been looked at already. */
 static bool edges_done(const Sim *sim, const Runner *r, uint32_t instance)
 {
     const Instance *in = &r->role->instances[instance];
@@ -128,9 +275,19 @@ static bool edges_done(const Sim *sim, const Runner *r, uint32_t instance)
             graph_ops(sim->g, segment_of(sim, r, edge->src_instance)) + edge->src_op;
         uint32_t seq =
             r->lane_base[(size_t)edge->src_instance * LANE_N + src->lane] + src->lane_index;
-        if (edge->dst_op > 0 && src->lane != LANE_COMPUTE && r->lane[src->lane].done <= seq)
+        if (edge->dst_op > 0 && r->lane[src->lane].done <= seq)
             return false;
     }
+    return true;
+}
+
+static bool lanes_are_free(const Runner *r, const Macro *m, uint32_t instance)
+{
+    for (uint32_t lane = 1; m->lanes >> lane; lane++)
+        if ((m->lanes >> lane & 1u) &&
+            (r->lane[lane].busy ||
+             r->lane[lane].done != r->lane_base[(size_t)instance * LANE_N + lane]))
+            return false;
     return true;
 }
 
@@ -140,97 +297,150 @@ bool macro_try(Sim *sim, Runner *r, uint32_t instance)
     const Segment *s = &sim->g->segments[segment];
     Macro *m = &r->macro[segment];
     if (m->state == MACRO_UNKNOWN) {
-        m->state = can_be_macro(sim, r, s) ? MACRO_YES : MACRO_NO;
-        if (m->state == MACRO_YES)
-            macro_fill(sim, r, s, m);
+        bool can = can_be_macro(sim, r, s) && macro_time(sim, r, segment, m);
+        m->state = can ? MACRO_YES : MACRO_NO;
     }
-    if (m->state == MACRO_NO || r->mid_edges[instance] || m->alone_at[s->op_n] == 0)
+    if (m->state == MACRO_NO || r->mid_edges[instance] ||
+        r->host_start[instance] + m->lag_ns > sim->now_ns || !edges_done(sim, r, instance))
         return false;
-    if (r->host_start[instance] + m->lag_ns > sim->now_ns || !edges_done(sim, r, instance))
-        return false;
-    if (m->has_comm && (transfers_beside(r) || !ports_are_free(sim, r)))
+    /* A transfer in its latency is not on the links yet: any transfer beside forbids own ones. */
+    if (m->has_comm &&
+        (r->transfer_n > 0 || !ports_are_free(sim, r) || !lanes_are_free(r, m, instance)))
         return false;
     account(sim, r);
+    for (uint32_t lane = 0; m->lanes >> lane; lane++)
+        if (m->lanes >> lane & 1u)
+            r->lane[lane].busy = true;
     LaneState *l = &r->lane[LANE_COMPUTE];
-    l->busy = true;
     l->op = s->op_first;
     l->start_ns = sim->now_ns;
-    l->group_n = l->group_left = s->op_n;
     r->running_macro = m;
     r->position = 0;
     r->compute_n++;
-    compute_start(sim, r, l->op);
+    compute_resume(sim, r);
     return true;
 }
 
-/* Books the collectives that lie before op `end` of the running macro. */
-static void book_inner(Sim *sim, Runner *r, const Segment *s, uint32_t end)
+/* ---- ending one ---- */
+
+static void book_inner(Sim *sim, Runner *r, const Segment *s, uint32_t i, int64_t exposed_ns)
 {
-    for (uint32_t i = 0; i < end; i++) {
-        const Op *o = graph_ops(sim->g, s) + i;
-        if (!op_is_comm(o->kind))
-            continue;
-        uint32_t group = r->rc->group[o->u.comm.group];
-        CommCost cost = comm_cost_of(sim, s->op_first + i, group);
-        uint32_t stat = account_stat(sim, r, o, sim->classes.groups[group].size);
-        account_transfer(sim, r, stat, o, &cost, cost.solo_ns, cost.solo_ns);
-        r->stat->collectives[stat].exposed_ns += cost.solo_ns;
-    }
+    const Op *o = graph_ops(sim->g, s) + i;
+    uint32_t group = r->rc->group[o->u.comm.group];
+    CommCost cost = comm_cost_of(sim, s->op_first + i, group);
+    uint32_t stat = account_stat(sim, r, o, sim->classes.groups[group].size);
+    account_transfer(sim, r, stat, o, &cost, cost.solo_ns, cost.solo_ns);
+    r->stat->collectives[stat].exposed_ns += exposed_ns;
 }
 
-static void path_of_part(LaneState *l, const Macro *m, int64_t passed_ns, double position)
+/* What has passed on the chain of causes: communication where nothing was computed. */
+static Path macro_path(const Sim *sim, const Runner *r)
 {
-    int64_t comm_ns = llround(macro_comm_at(m, l->group_n, position));
-    l->path = l->cause;
-    l->path.comm_ns += min_i64(comm_ns, passed_ns);
-    l->path.compute_ns += passed_ns - min_i64(comm_ns, passed_ns);
+    const LaneState *l = &r->lane[LANE_COMPUTE];
+    const Macro *m = r->running_macro;
+    int64_t passed_ns = sim->now_ns - l->start_ns;
+    double compute = macro_map(m, m->alone_at, m->compute_at, r->position);
+    int64_t comm_ns = max_i64(0, min_i64(passed_ns, llround(r->position - compute)));
+    Path p = l->cause;
+    p.comm_ns += comm_ns;
+    p.compute_ns += passed_ns - comm_ns;
+    return p;
+}
+
+static void lane_skip(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t ops_n,
+                      Path path)
+{
+    LaneState *l = &r->lane[lane];
+    l->busy = false;
+    l->wait = WAIT_NONE;
+    l->instance = instance;
+    l->at = ops_n;
+    l->done += ops_n;
+    l->path = path;
+    sim->ops_done += ops_n;
 }
 
 void macro_finish(Sim *sim, Runner *r)
 {
-    LaneState *l = &r->lane[LANE_COMPUTE];
     const Macro *m = r->running_macro;
-    const Segment *s = segment_of(sim, r, l->instance);
+    uint32_t instance = r->lane[LANE_COMPUTE].instance;
+    const Segment *s = segment_of(sim, r, instance);
     account(sim, r);
-    book_inner(sim, r, s, s->op_n);
-    path_of_part(l, m, sim->now_ns - l->start_ns, (double)m->alone_at[s->op_n]);
+    for (uint32_t i = 0; i < s->op_n && m->has_comm; i++)
+        if (op_is_comm(graph_ops(sim->g, s)[i].kind))
+            book_inner(sim, r, s, i, m->exposed_ns[i]);
+    Path path = macro_path(sim, r);
     r->running_macro = NULL;
     r->compute_n--;
-    l->busy = false;
-    l->done += s->op_n;
-    l->at += s->op_n;
-    sim->ops_done += s->op_n;
-    lane_wake_after(sim, r, LANE_COMPUTE);
+    for (uint32_t lane = 0; m->lanes >> lane; lane++) {
+        if (!(m->lanes >> lane & 1u))
+            continue;
+        lane_skip(sim, r, lane, instance, s->lane_n[lane], path);
+        lane_wake_after(sim, r, lane);
+    }
 }
 
-/* Goes on with the op that the macro is in, as an op of its own. */
-void macro_break(Sim *sim, Runner *r)
+/* Goes on with op i on its lane as an op of its own. */
+static void resume_op(Sim *sim, Runner *r, uint32_t lane, const Segment *s, uint32_t i,
+                      double into, double whole, Path path)
 {
-    LaneState *l = &r->lane[LANE_COMPUTE];
-    const Macro *m = r->running_macro;
-    const Segment *s = segment_of(sim, r, l->instance);
-    account(sim, r);
-    uint32_t i = op_of(m->alone_at, s->op_n, r->position);
-    double into = r->position - (double)m->alone_at[i];
-    uint32_t op = s->op_first + i;
-    book_inner(sim, r, s, i);
-    path_of_part(l, m, sim->now_ns - l->start_ns, r->position);
-    l->cause = l->path;
-    l->start_ns = sim->now_ns;
-    l->done += i;
-    l->at += i;
-    sim->ops_done += i;
-    l->op = op;
+    LaneState *l = &r->lane[lane];
+    l->busy = true;
+    l->op = s->op_first + i;
     l->group_n = l->group_left = 1;
-    l->version++;
-    r->running_macro = NULL;
-    r->compute_n--;
-    const Op *o = &sim->g->ops[op];
+    l->start_ns = sim->now_ns;
+    l->cause = path;
+    const Op *o = &sim->g->ops[l->op];
     if (op_is_comm(o->kind)) {
-        flow_resume_collective(sim, r, op, into);
+        flow_resume_collective(sim, r, lane, into);
         return;
     }
-    r->compute_n += o->kind != OP_RELEASE;
-    r->left = (double)(m->alone_at[i + 1] - m->alone_at[i]) - into;
+    r->compute_n++;
+    r->left = (double)r->cost->op[l->op].alone_ns * (whole > 0 ? 1 - into / whole : 0);
     compute_resume(sim, r);
+}
+
+/* Ops on the lane that are over at position x; *current is the one in progress, or NONE_U32. */
+static uint32_t split_lane(const Sim *sim, const Segment *s, const Macro *m, uint32_t lane,
+                           double x, uint32_t *current)
+{
+    uint32_t over = 0;
+    *current = NONE_U32;
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        if ((uint32_t)graph_ops(sim->g, s)[i].lane != lane)
+            continue;
+        if ((double)m->end_ns[i] <= x)
+            over++;
+        else if ((double)m->start_ns[i] <= x && *current == NONE_U32)
+            *current = i;
+    }
+    return over;
+}
+
+void macro_break(Sim *sim, Runner *r)
+{
+    const Macro *m = r->running_macro;
+    uint32_t instance = r->lane[LANE_COMPUTE].instance;
+    const Segment *s = segment_of(sim, r, instance);
+    account(sim, r);
+    double x = r->position;
+    Path path = macro_path(sim, r);
+    r->running_macro = NULL;
+    r->compute_n--;
+    r->lane[LANE_COMPUTE].version++;
+    for (uint32_t i = 0; i < s->op_n; i++)
+        if (op_is_comm(graph_ops(sim->g, s)[i].kind) && (double)m->end_ns[i] <= x)
+            book_inner(sim, r, s, i, m->exposed_ns[i]);
+    for (uint32_t lane = 0; m->lanes >> lane; lane++) {
+        if (!(m->lanes >> lane & 1u))
+            continue;
+        uint32_t current;
+        uint32_t over = split_lane(sim, s, m, lane, x, &current);
+        lane_skip(sim, r, lane, instance, over, path);
+        if (current == NONE_U32)
+            lane_wake_after(sim, r, lane);
+        else
+            resume_op(sim, r, lane, s, current, x - (double)m->start_ns[current],
+                      (double)(m->end_ns[current] - m->start_ns[current]), path);
+    }
 }

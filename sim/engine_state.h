@@ -31,11 +31,18 @@ typedef struct CostTable {
 
 typedef enum MacroState { MACRO_UNKNOWN, MACRO_NO, MACRO_YES } MacroState;
 
-/* A segment as one event: running sums over its ops, op i covers [at[i], at[i + 1]). */
+/* A segment as one event: its ops timed once, alone on the GPU.  Between two instants at which an
+ * op begins or ends nothing changes: interval i is [alone_at[i], alone_at[i + 1]). */
 typedef struct Macro {
     MacroState state;
     bool has_comm;
-    int64_t *alone_at, *slow_at, *comm_at; /* op_n + 1 entries each */
+    uint32_t lanes;             /* bit per lane its ops are on */
+    int64_t *start_ns, *end_ns; /* by op of the segment */
+    int64_t *exposed_ns;        /* of a transfer: without compute beside it */
+    uint32_t intervals_n;
+    int64_t *alone_at,
+        *slow_at; /* intervals_n + 1; slow_at: with a transfer beside it throughout */
+    int64_t *compute_at, *comm_at; /* time so far with compute, with communication of its own */
     int64_t
         lag_ns; /* start of the instance's launching + lag <= start: the host is never late */
 } Macro;
@@ -215,15 +222,13 @@ void comm_post(Sim *sim, Runner *r, uint32_t lane);
 void flow_event(Sim *sim, uint32_t flow, uint32_t version, bool data);
 CommCost comm_cost_of(Sim *sim, uint32_t op, uint32_t group);
 /* A collective of a broken macro that has run for into_ns already. */
-void flow_resume_collective(Sim *sim, Runner *r, uint32_t op, double into_ns);
+void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns);
 
 /* ---- engine_macro.c ---- */
 bool macro_try(Sim *sim, Runner *r, uint32_t instance);
 void macro_finish(Sim *sim, Runner *r);
 void macro_break(Sim *sim, Runner *r);
-double macro_slow_at(const Macro *m, uint32_t op_n, double alone);
-double macro_alone_at(const Macro *m, uint32_t op_n, double slow);
-double macro_comm_at(const Macro *m, uint32_t op_n, double alone);
+double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double x);
 
 /* ---- engine_account.c ---- */
 void account(Sim *sim, Runner *r);

@@ -164,6 +164,7 @@ static bool read_file(Model *model, Arena *arena, JsonNode asked, const char *pa
     else
         json_fail(root, err, "a model file holds an object, not %s",
                   json_type_name(json_type(root)));
+    json_log_adopt(asked, doc);
     json_close(doc);
     return ok;
 }

@@ -515,6 +515,8 @@ static void formats_are_told_by_content(void)
     write_bytes(path_of("b"), "[\n", 2);
     CHECK_STR("chrome", trace_format_of_file(path_of("b"), &err)->name);
     CHECK_STR("", err.text);
+    CHECK(trace_format_of_file(folder, &err) == NULL);
+    CHECK_ERR_TEXT(&err, "it is a directory");
 
     static const struct {
         const char *bytes, *complaint;
@@ -522,7 +524,7 @@ static void formats_are_told_by_content(void)
     } table[] = {
         { "hello", "it is none of the trace formats native, chrome", 5 },
         { "", "it is empty", 0 },
-        { "\x1f\x8b\x08\0garbage!", "what begins as gzip does not go on so", 12 },
+        { "\x1f\x8b\x08\0garbage!", "it begins as gzip and cannot be unpacked", 12 },
     };
     for (size_t i = 0; i < ARRAY_N(table); i++) {
         Err e = { 0 };

@@ -1,0 +1,271 @@
+/*
+ * blocks.c - from a model to blocks and their types; ops that all models use.
+ */
+#include "sim/blocks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+DType act_dtype(const Training *t)
+{
+    switch (t->precision) {
+    case DTYPE_TF32:
+        return DTYPE_F32;
+    case DTYPE_FP8:
+        return DTYPE_BF16;
+    default:
+        return t->precision;
+    }
+}
+
+/* Sharded parameters are gathered in the number format of the activations. */
+DType param_read_dtype(const Scenario *s)
+{
+    Strategy strategy = s->parallel.strategy;
+    bool gathered = strategy == STRATEGY_FSDP || strategy == STRATEGY_HSDP;
+    return gathered ? act_dtype(&s->training) : s->training.param_dtype;
+}
+
+DType grad_dtype(const Build *b)
+{
+    return b->sw->f32_grads ? DTYPE_F32 : b->s->training.grad_dtype;
+}
+
+Fusion fusion_of(const Build *b)
+{
+    bool compiled = b->s->training.compiled;
+    return (Fusion){ .gated = compiled || b->sw->fused_gated,
+                     .elementwise = compiled || b->sw->fused_elementwise,
+                     .residual_norm = compiled || b->sw->fused_residual_norm };
+}
+
+/* ---- ops that several models use ---- */
+
+uint32_t tape_bias(Build *b, Tape *t, uint32_t x, const char *name)
+{
+    uint32_t p = tape_param(t, arena_printf(&b->arena, "%s.bias", name), param_read_dtype(b->s),
+                            1, t->values[x].columns);
+    t->values[p].kv_columns = t->values[x].kv_columns;
+    return tape_in_place(t, (TapeOp){ .kind = OP_BIAS,
+                                      .name = arena_printf(&b->arena, "%s bias", name),
+                                      .dtype = t->values[x].dtype,
+                                      .in_n = 1,
+                                      .in = { x },
+                                      .param_n = 1,
+                                      .param = { p } });
+}
+
+uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec)
+{
+    uint32_t w = tape_param(t, arena_printf(&b->arena, "%s.weight", spec->name),
+                            param_read_dtype(b->s), spec->columns, t->values[x].columns);
+    t->values[w].kv_columns = spec->kv_columns;
+    uint32_t y = tape_matmul(t, spec->name, b->s->training.precision, x, w, spec->tp);
+    t->values[y].kv_columns = spec->kv_columns;
+    return spec->bias ? tape_bias(b, t, y, spec->name) : y;
+}
+
+uint32_t tape_add(Build *b, Tape *t, uint32_t x, uint32_t y)
+{
+    (void)b;
+    TapeValue v = t->values[x];
+    uint32_t out = tape_made(t, "residual", v.dtype, v.rows, v.columns);
+    tape_op(t, (TapeOp){ .kind = OP_ADD,
+                         .name = "residual",
+                         .dtype = v.dtype,
+                         .in_n = 2,
+                         .in = { x, y },
+                         .out = out });
+    return out;
+}
+
+static OpFn activation_fn(Activation act, bool gated)
+{
+    static const OpFn plain[ACT_N] = {
+        [ACT_GELU] = FN_GELU, [ACT_RELU] = FN_RELU, [ACT_RELU2] = FN_RELU2, [ACT_SILU] = FN_SILU
+    };
+    if (!gated)
+        return plain[act];
+    return act == ACT_SILU ? FN_GATED_SILU : FN_GATED_GELU;
+}
+
+/* Gated: x holds gate and up side by side.  Unfused, act(gate) is a tensor too, and saved. */
+uint32_t tape_activation(Build *b, Tape *t, uint32_t x, Activation act, bool gated)
+{
+    TapeValue v = t->values[x];
+    uint64_t columns = gated ? v.columns / 2 : v.columns;
+    TapeOp op = { .kind = OP_ACTIVATION,
+                  .fn = activation_fn(act, gated),
+                  .name = "activation",
+                  .dtype = v.dtype,
+                  .in_n = 1,
+                  .in = { x } };
+    op.out = tape_made(t, "activation", v.dtype, v.rows, columns);
+    if (gated && !fusion_of(b).gated) {
+        op.aux[0] = tape_made(t, "activated gate", v.dtype, v.rows, columns);
+        op.aux_n = 1;
+    }
+    tape_op(t, op);
+    return op.out;
+}
+
+static uint32_t loss_value(Tape *t)
+{
+    t->has_loss = true;
+    t->out = NONE_U32;
+    return tape_made(t, "loss", DTYPE_F32, 1, 1);
+}
+
+void tape_mse(Build *b, Tape *t, uint32_t prediction, uint32_t target)
+{
+    (void)b;
+    uint32_t loss = loss_value(t);
+    tape_op(t, (TapeOp){ .kind = OP_MSE,
+                         .name = "loss",
+                         .dtype = t->values[prediction].dtype,
+                         .in_n = 2,
+                         .in = { prediction, target },
+                         .out = loss,
+                         .is_loss = true });
+}
+
+/*
+ * Fused: one pass over the logits leaves their gradient in place.  Unfused: the
+ * logarithm of the softmax is a tensor of its own, in f32 when the logits are
+ * copied to f32 first.
+ */
+void tape_cross_entropy(Build *b, Tape *t, uint32_t logits, uint32_t target)
+{
+    TapeValue v = t->values[logits];
+    TapeOp op = { .kind = OP_CROSS_ENTROPY,
+                  .name = "loss",
+                  .dtype = DTYPE_F32,
+                  .in_n = 2,
+                  .in = { logits, target },
+                  .is_loss = true,
+                  .fused_loss = b->sw->fused_cross_entropy };
+    op.out = loss_value(t);
+    if (!op.fused_loss) {
+        DType kept = b->sw->f32_logits ? DTYPE_F32 : v.dtype;
+        op.aux[0] = tape_made(t, "log softmax", kept, v.rows, v.columns);
+        op.aux_n = 1;
+    }
+    tape_op(t, op);
+}
+
+uint32_t tape_batchnorm(Build *b, Tape *t, uint32_t x, const char *name)
+{
+    TapeValue v = t->values[x];
+    DType dtype = param_read_dtype(b->s);
+    TapeOp op = { .kind = OP_BATCHNORM,
+                  .name = name,
+                  .dtype = v.dtype,
+                  .in_n = 1,
+                  .in = { x },
+                  .param_n = 2,
+                  .aux_n = 1 };
+    op.param[0] =
+        tape_param(t, arena_printf(&b->arena, "%s.weight", name), dtype, 1, v.columns);
+    op.param[1] = tape_param(t, arena_printf(&b->arena, "%s.bias", name), dtype, 1, v.columns);
+    op.aux[0] = tape_made(t, "batch statistics", DTYPE_F32, 2, v.columns);
+    op.out = tape_made(t, name, v.dtype, v.rows, v.columns);
+    tape_op(t, op);
+    return op.out;
+}
+
+/* ---- plans ---- */
+
+BlockPlan *plan_type(Build *b, ModelPlan *p, const char *name, BlockKind kind)
+{
+    GROW(p->types, p->types_n, p->types_cap);
+    BlockPlan *plan = &p->types[p->types_n++];
+    *plan = (BlockPlan){ .name = name,
+                         .kind = kind,
+                         .tape = { .arena = &b->arena, .in = NONE_U32, .out = NONE_U32 } };
+    return plan;
+}
+
+/* Blocks are pushed in order; the array has been sized by the caller. */
+void plan_block(Build *b, BlockKind kind, uint32_t layer, uint32_t type)
+{
+    b->blocks[b->blocks_n] =
+        (Block){ .kind = kind, .layer = layer, .type = type, .frame_of = b->blocks_n };
+    b->blocks_n++;
+}
+
+static bool recomputes(const Training *t, const TapeOp *op, const Software *sw)
+{
+    if (t->recompute != RECOMPUTE_SELECTIVE)
+        return true;
+    switch (op->kind) {
+    case OP_NORM:
+        return sw->selective_norm;
+    case OP_ACTIVATION:
+        return sw->selective_activation;
+    case OP_ATTENTION:
+        return sw->selective_attention;
+    case OP_MATMUL:
+        return op->heavy && sw->selective_second_matmul;
+    default:
+        return false;
+    }
+}
+
+static void choose_redo(Build *b, BlockPlan *plan)
+{
+    const Training *t = &b->s->training;
+    if (plan->kind != BLOCK_LAYER || plan->tape.has_loss || t->recompute == RECOMPUTE_NONE)
+        return;
+    plan->redo_all = t->recompute != RECOMPUTE_SELECTIVE && !b->sw->recompute_stops_early;
+    plan->redo = PUSH_ARRAY(&b->arena, bool, plan->tape.ops_n);
+    for (uint32_t i = 0; i < plan->tape.ops_n; i++)
+        plan->redo[i] = recomputes(t, &plan->tape.ops[i], b->sw);
+}
+
+/* ---- all of it ---- */
+
+static bool plan_model(Build *b, ModelPlan *p, Err *err)
+{
+    switch (b->s->model.kind) {
+    case MODEL_TRANSFORMER:
+        return plan_transformer(b, p, err);
+    case MODEL_MLP:
+        return plan_mlp(b, p, err);
+    case MODEL_CONVNET:
+        return plan_convnet(b, p, err);
+    }
+    return false;
+}
+
+static void note_boundary(Build *b)
+{
+    b->boundary_layout = b->types[b->blocks[0].type].out_layout;
+    b->boundary_bytes = 0;
+    if (b->boundary_layout == NONE_U32)
+        return;
+    const Layout *l = &b->g->layouts[b->boundary_layout];
+    b->boundary_bytes = b->g->tensors[l->tensor_first].bytes;
+}
+
+bool build_blocks(Build *b, Err *err)
+{
+    ModelPlan plan = { 0 };
+    bool ok = b->s->parallel.cp == 1;
+    if (!ok)
+        err_set(err,
+                "context parallelism (cp = %" PRIu32 ") cannot be simulated yet; cp = 1 can",
+                b->s->parallel.cp);
+    ok = ok && plan_model(b, &plan, err);
+    for (uint32_t i = 0; ok && i < plan.types_n; i++)
+        ok = tensor_split(b, &plan.types[i].tape, err);
+    for (uint32_t i = 0; ok && i < plan.types_n; i++)
+        choose_redo(b, &plan.types[i]);
+    if (ok) {
+        make_segments(b, &plan);
+        note_boundary(b);
+    }
+    for (uint32_t i = 0; i < plan.types_n; i++)
+        tape_free(&plan.types[i].tape);
+    free(plan.types);
+    return ok;
+}

@@ -1,0 +1,129 @@
+/*
+ * blocks.h - from a model to the segments of its blocks, and how blocks hand on.
+ *
+ * A block of the model becomes a tape (sim/tape.h), the tape is split over
+ * tensor-parallel ranks (sim/strategy/tensor.c) and played forward and backward
+ * (sim/draft.h); sim/segments.c gives every value its slot.  Equal blocks share
+ * one BlockType.
+ *
+ * WHO BIRTHS, WHO KILLS.  "forward(i) births X" means that an argument of an op in
+ * that segment carries BORN, "backward(i) kills X" that one carries DIES:
+ *
+ *     slot                      born by              dies in
+ *     SLOT_LOCAL                the segment          the segment
+ *     SLOT_STASH of block i     forward(i)           backward(i), at its last use
+ *     SLOT_OUT of block i    =  SLOT_IN of block i+1, one frame per micro-batch:
+ *                               forward(i), or the   backward(i+1), at its last use;
+ *                               receive              a sender's copy in the send
+ *     SLOT_DOUT of block i   =  SLOT_DIN of block i+1, one frame per micro-batch:
+ *                               backward(i+1), or    backward(i), at its last use;
+ *                               the receive          a sender's copy in the send
+ *     SLOT_DATA                 the input segment    see below
+ *     SLOT_GRAD                 GRAD_BORN: backward; otherwise who allocates
+ *                               never here           who reduces or updates
+ *     SLOT_PARAM                never here           never here
+ *
+ * The first block (is_first) has neither IN nor DIN, the last (has_loss) neither
+ * OUT nor DOUT.  A slot that a segment does not use has layout NONE_U32, and so
+ * has SLOT_STASH where nothing is saved.
+ *
+ * DATA.  The SLOT_DATA layout of a type holds exactly what its tape reads from
+ * outside, by name: "tokens" i64 (embedding), "targets" i64 (loss), "features" and
+ * "images" (first block), "labels" i64.  The input segment births it; each tensor
+ * dies where it is read last: in backward, but the targets of a fused loss already
+ * in forward.  The loss itself is a local of the loss op: who runs the op adds it up.
+ *
+ * TIED EMBEDDINGS.  On one stage (pp == 1) the head uses the embedding's PARAM,
+ * GRAD and STATE frames (Block.frame_of).  One layout serves both types: first the
+ * params of the embedding, then those of the head; all are Params of the embedding
+ * and the head has none.  The head's backward writes the table's gradient, the
+ * embedding's backward adds to it whatever the GradMode, so all are final after
+ * the latter.  With a pipeline both ends hold the table as a Param with `shared`.
+ *
+ * RECOMPUTATION.  VARIANT_RECOMPUTE does what training.recompute says, "full"
+ * unless it says "selective"; embedding, head and blocks with a loss have equal
+ * variants.  full: SLOT_STASH is empty; backward begins with the forward ops as
+ * PHASE_RECOMPUTE.  selective: Software.selective names the ops.
+ *
+ * FLOPS.  Only matmuls, convolutions and attention count, a multiply-add is 2.
+ * `flops` is what is computed: fused causal attention computes s(s+1)/2 pairs of
+ * s^2 (with a window w: w per query), "math" attention all of them, and the
+ * backward of fused attention computes the scores again (5 matmuls, not 4).
+ * `model_flops` counts causal attention in full (s^2 pairs), as the formulas of
+ * Megatron-LM and PaLM do; Build.model_flops_causal counts s(s+1)/2 instead.
+ * A window counts w pairs per query in both.  Recomputation has none.
+ */
+#ifndef LOCKSTEP_SIM_BLOCKS_H
+#define LOCKSTEP_SIM_BLOCKS_H
+
+#include "sim/build.h"
+#include "sim/tape.h"
+
+/* One kind of block while it is made. */
+typedef struct BlockPlan {
+    const char *name; /* "layer"; segments are "layer forward", ... */
+    BlockKind kind;
+    Tape tape;
+    bool *redo; /* by op of the tape, VARIANT_RECOMPUTE; NULL: as plain */
+    bool redo_all;
+} BlockPlan;
+
+/* What the three families of models fill in; equal blocks are planned once. */
+typedef struct ModelPlan {
+    uint32_t types_n, types_cap;
+    BlockPlan *types;
+    bool tied; /* the last type has the frames of the first */
+} ModelPlan;
+
+bool plan_transformer(Build *b, ModelPlan *p, Err *err);
+bool plan_mlp(Build *b, ModelPlan *p, Err *err);
+bool plan_convnet(Build *b, ModelPlan *p, Err *err);
+
+/* For them: a new type, and blocks of it.  Pointers stay valid until the next type. */
+BlockPlan *plan_type(Build *b, ModelPlan *p, const char *name, BlockKind kind);
+void plan_block(Build *b, BlockKind kind, uint32_t layer, uint32_t type);
+
+/* Values as they lie in memory: f32 for f32 and tf32, bf16 for fp8. */
+DType act_dtype(const Training *t);
+/* Parameters as kernels read them. */
+DType param_read_dtype(const Scenario *s);
+DType grad_dtype(const Build *b);
+
+/* Facts of the software after training.compile. */
+typedef struct Fusion {
+    bool gated, elementwise, residual_norm;
+} Fusion;
+Fusion fusion_of(const Build *b);
+bool fused_attention(const Build *b); /* training.attention has the last word */
+
+/* Matmuls that some stacks split in parts: sim/lower_expand.c knows them by name. */
+#define NAME_QKV     "attention.qkv"
+#define NAME_GATE_UP "mlp.gate_up"
+
+/* ---- ops that several families use (sim/blocks.c) ---- */
+
+typedef struct LinearSpec {
+    const char *name;
+    uint64_t columns; /* of the output */
+    uint64_t kv_columns;
+    bool bias;
+    TapeTp tp;
+} LinearSpec;
+
+uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec);
+uint32_t tape_bias(Build *b, Tape *t, uint32_t x, const char *name);
+uint32_t tape_add(Build *b, Tape *t, uint32_t x, uint32_t y);
+uint32_t tape_activation(Build *b, Tape *t, uint32_t x, Activation act, bool gated);
+void tape_mse(Build *b, Tape *t, uint32_t prediction, uint32_t target);
+void tape_cross_entropy(Build *b, Tape *t, uint32_t logits, uint32_t target);
+uint32_t tape_batchnorm(Build *b, Tape *t, uint32_t x, const char *name);
+
+/* sim/segments.c: layouts, params and segments of types[0..n-1] from their tapes. */
+void make_segments(Build *b, ModelPlan *p);
+/* The layout with this one tensor, shared by all that ask for the same. */
+uint32_t boundary_layout(Build *b, DType dtype, uint64_t rows, uint64_t columns);
+
+/* sim/strategy/tensor.c: rewrites the tape in place for tp ranks. */
+bool tensor_split(Build *b, Tape *t, Err *err);
+
+#endif

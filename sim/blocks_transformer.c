@@ -1,0 +1,427 @@
+/*
+ * blocks_transformer.c - embedding, layer and head of a transformer, on tapes.
+ *
+ *     pre-norm (GPT, Llama)            x -+- norm -- attention -- (+) -+- norm -- mlp -- (+) -> out
+ *                                         +------------------------+   +------------------+
+ *     sandwich_norm (Gemma 2)          ... attention -- norm -- (+) ... mlp -- norm -- (+)
+ *     post_norm (BERT)                 x -+- attention -- (+) -- norm -+- mlp -- (+) -- norm -> out
+ *                                         +-----------------+          +----------+
+ *     parallel_block (GPT-NeoX)        x -+- norm -+- attention --+
+ *                                         |        +- mlp ------- (+) -- biases -- (+) -> out
+ *                                         +---------------------------------------+
+ *
+ * A parallel block adds its two branches before anything else, so that tensor
+ * parallelism needs one collective for both.
+ *
+ *     embedding   tokens -> rows of the table [-> projection] [+ positions] [+ types] [-> norm]
+ *     head        [norm] [-> projection] [-> dense, activation, norm] -> logits [+ bias] -> loss
+ */
+#include "sim/blocks.h"
+
+#include <string.h>
+
+typedef struct Maker {
+    Build *b;
+    const Transformer *m;
+    Tape *t;
+    uint64_t batch, rows;
+    DType act, param;
+} Maker;
+
+/* ---- pieces ---- */
+
+static TapeOp norm_op(Maker *k, uint32_t x, uint64_t width, const char *name)
+{
+    Tape *t = k->t;
+    bool rms = k->m->norm == NORM_RMSNORM;
+    TapeOp op = { .kind = OP_NORM,
+                  .fn = rms ? FN_RMSNORM : FN_LAYERNORM,
+                  .name = name,
+                  .dtype = k->act,
+                  .in_n = 1,
+                  .in = { x },
+                  .aux_n = 1 };
+    if (!k->m->norm_plain) {
+        op.param[op.param_n++] =
+            tape_param(t, arena_printf(t->arena, "%s.weight", name), k->param, 1, width);
+        if (k->m->norm_bias)
+            op.param[op.param_n++] =
+                tape_param(t, arena_printf(t->arena, "%s.bias", name), k->param, 1, width);
+    }
+    return op;
+}
+
+/* Statistics per row: mean and 1/deviation, or 1/rms alone; in f32. */
+static uint64_t stats_columns(const Maker *k)
+{
+    return k->m->norm == NORM_RMSNORM ? 1 : 2;
+}
+
+static uint32_t norm(Maker *k, uint32_t x, const char *name)
+{
+    TapeValue v = k->t->values[x];
+    TapeOp op = norm_op(k, x, v.columns, name);
+    op.aux[0] = tape_made(k->t, "norm statistics", DTYPE_F32, v.rows, stats_columns(k));
+    op.out = tape_made(k->t, name, v.dtype, v.rows, v.columns);
+    tape_op(k->t, op);
+    return op.out;
+}
+
+/* A norm over each head's q and k: the first columns of qkv. */
+static uint32_t qk_norm(Maker *k, uint32_t qkv)
+{
+    const Transformer *m = k->m;
+    TapeValue v = k->t->values[qkv];
+    uint64_t q = (uint64_t)m->heads * m->head_dim, kv = (uint64_t)m->kv_heads * m->head_dim;
+    TapeOp op = norm_op(k, qkv, m->head_dim, "attention.q_norm");
+    TapeOp second = norm_op(k, qkv, m->head_dim, "attention.k_norm");
+    for (uint32_t i = 0; i < second.param_n; i++)
+        op.param[op.param_n++] = second.param[i];
+    op.name = "attention.qk_norm";
+    op.slice = true;
+    op.aux[0] = tape_made(k->t, "norm statistics", DTYPE_F32, v.rows,
+                          stats_columns(k) * (m->heads + m->kv_heads));
+    op.out = tape_made(k->t, op.name, v.dtype, v.rows, q + kv);
+    k->t->values[op.out].kv_columns = kv;
+    k->t->values[op.aux[0]].kv_columns = stats_columns(k) * m->kv_heads;
+    tape_op(k->t, op);
+    return op.out;
+}
+
+/* Pairs of one query head and sample: all of them, or those the mask lets through. */
+static double pairs_full(const Maker *k, uint32_t window)
+{
+    double s = k->b->s->training.seq_len;
+    return window ? s * (double)min_u64(window, k->b->s->training.seq_len) : s * s;
+}
+
+static double pairs_masked(const Maker *k, uint32_t window)
+{
+    double s = k->b->s->training.seq_len;
+    if (!k->m->causal)
+        return pairs_full(k, window);
+    if (!window || window >= s)
+        return s * (s + 1) / 2;
+    double w = window;
+    return w * (w + 1) / 2 + (s - w) * w;
+}
+
+bool fused_attention(const Build *b)
+{
+    return b->sw->fused_attention && b->s->training.attention == ATTENTION_FLASH;
+}
+
+static AttentionShape attention_shape(const Maker *k, uint32_t window)
+{
+    return (AttentionShape){ .batch = k->batch,
+                             .heads = k->m->heads,
+                             .kv_heads = k->m->kv_heads,
+                             .seq_q = k->b->s->training.seq_len,
+                             .seq_k = k->b->s->training.seq_len,
+                             .head_dim = k->m->head_dim,
+                             .causal = k->m->causal,
+                             .window = window };
+}
+
+/* Fused attention saves a number per row of scores, "math" attention the softmax. */
+static uint32_t attention_core(Maker *k, uint32_t qk, uint32_t qkv, uint32_t window)
+{
+    uint64_t heads = k->m->heads, seq = k->b->s->training.seq_len;
+    bool fused = fused_attention(k->b);
+    bool masked = k->b->model_flops_causal;
+    TapeOp op = { .kind = OP_ATTENTION,
+                  .fn = FN_NONE,
+                  .name = "attention",
+                  .dtype = k->act,
+                  .in_n = qk == qkv ? 1 : 2,
+                  .in = { qk, qkv },
+                  .aux_n = 1,
+                  .math_attention = !fused,
+                  .attention = attention_shape(k, window) };
+    op.pairs = fused ? pairs_masked(k, window) : (double)seq * (double)seq;
+    op.model_pairs = masked ? pairs_masked(k, window) : pairs_full(k, window);
+    op.aux[0] = fused ? tape_made(k->t, "attention lse", DTYPE_F32, k->rows, heads)
+                      : tape_made(k->t, "attention weights", k->act, k->rows, heads * seq);
+    op.out = tape_made(k->t, "attention", k->act, k->rows, heads * k->m->head_dim);
+    tape_op(k->t, op);
+    return op.out;
+}
+
+/* Up to the output matmul, without its bias. */
+static uint32_t attention(Maker *k, uint32_t x, uint32_t window)
+{
+    const Transformer *m = k->m;
+    uint64_t kv = 2 * (uint64_t)m->kv_heads * m->head_dim;
+    uint32_t qkv = tape_linear(k->b, k->t, x,
+                               &(LinearSpec){ .name = NAME_QKV,
+                                              .columns = (uint64_t)m->heads * m->head_dim + kv,
+                                              .kv_columns = kv,
+                                              .bias = m->qkv_bias,
+                                              .tp = TP_COLUMN });
+    uint32_t qk = m->qk_norm ? qk_norm(k, qkv) : qkv;
+    if (m->positions == POS_ROPE) {
+        qk = tape_in_place(k->t, (TapeOp){ .kind = OP_ROPE,
+                                           .name = "attention.rope",
+                                           .dtype = k->act,
+                                           .in_n = 1,
+                                           .in = { qk } });
+        if (!m->qk_norm)
+            qkv = qk;
+    }
+    uint32_t y = attention_core(k, qk, qkv, window);
+    return tape_linear(
+        k->b, k->t, y,
+        &(LinearSpec){ .name = "attention.out", .columns = m->hidden, .tp = TP_ROW });
+}
+
+/* Up to the second matmul, without its bias. */
+static uint32_t mlp(Maker *k, uint32_t x)
+{
+    const Transformer *m = k->m;
+    uint64_t ffn = m->ffn;
+    uint32_t up = tape_linear(k->b, k->t, x,
+                              &(LinearSpec){ .name = m->gated ? NAME_GATE_UP : "mlp.up",
+                                             .columns = m->gated ? 2 * ffn : ffn,
+                                             .bias = m->mlp_bias,
+                                             .tp = TP_COLUMN });
+    uint32_t y = tape_activation(k->b, k->t, up, m->activation, m->gated);
+    return tape_linear(k->b, k->t, y,
+                       &(LinearSpec){ .name = "mlp.down", .columns = m->hidden, .tp = TP_ROW });
+}
+
+static uint32_t out_bias(Maker *k, uint32_t x)
+{
+    return k->m->out_bias ? tape_bias(k->b, k->t, x, "attention.out") : x;
+}
+
+static uint32_t down_bias(Maker *k, uint32_t x)
+{
+    return k->m->mlp_bias ? tape_bias(k->b, k->t, x, "mlp.down") : x;
+}
+
+/* ---- the layer ---- */
+
+static uint32_t sequential_layer(Maker *k, uint32_t x, uint32_t window)
+{
+    const Transformer *m = k->m;
+    uint32_t y = m->post_norm ? x : norm(k, x, "norm1");
+    y = out_bias(k, attention(k, y, window));
+    if (m->sandwich_norm)
+        y = norm(k, y, "norm1_after");
+    x = tape_add(k->b, k->t, x, y);
+    if (m->post_norm)
+        x = norm(k, x, "norm1");
+    y = m->post_norm ? x : norm(k, x, "norm2");
+    y = down_bias(k, mlp(k, y));
+    if (m->sandwich_norm)
+        y = norm(k, y, "norm2_after");
+    x = tape_add(k->b, k->t, x, y);
+    return m->post_norm ? norm(k, x, "norm2") : x;
+}
+
+static uint32_t parallel_layer(Maker *k, uint32_t x, uint32_t window)
+{
+    uint32_t n1 = norm(k, x, "norm1");
+    uint32_t n2 = k->m->two_norms_parallel ? norm(k, x, "norm2") : n1;
+    uint32_t a = attention(k, n1, window);
+    uint32_t y = tape_add(k->b, k->t, a, mlp(k, n2));
+    return tape_add(k->b, k->t, x, down_bias(k, out_bias(k, y)));
+}
+
+static uint32_t boundary_input(Maker *k)
+{
+    uint32_t x = tape_input(k->t, k->act, k->rows, k->m->hidden);
+    k->t->values[x].split = k->b->s->parallel.sequence_parallel ? SPLIT_ROWS : SPLIT_WHOLE;
+    return x;
+}
+
+static void make_layer(Maker *k, uint32_t window)
+{
+    Tape *t = k->t;
+    uint32_t x = boundary_input(k);
+    t->out =
+        k->m->parallel_block ? parallel_layer(k, x, window) : sequential_layer(k, x, window);
+}
+
+/* ---- the ends ---- */
+
+/* Rows are padded so that every rank holds the same, rounded part of the table. */
+static uint64_t padded_vocab(const Build *b, const Transformer *m)
+{
+    uint64_t multiple = max_u64(1, b->sw->vocab_multiple) * b->s->parallel.tp;
+    return div_up_u64(m->vocab, multiple) * multiple;
+}
+
+static uint32_t table_param(Maker *k, const char *name, uint64_t rows, uint64_t columns)
+{
+    uint32_t p = tape_param(k->t, name, k->param, rows, columns);
+    k->t->values[p].table = true;
+    return p;
+}
+
+static uint32_t token_rows(Maker *k, uint32_t table)
+{
+    Tape *t = k->t;
+    uint32_t tokens = tape_data(t, "tokens", DTYPE_I64, k->rows, 1);
+    uint32_t x = tape_made(t, "embedding", k->act, k->rows, t->values[table].columns);
+    tape_op(t, (TapeOp){ .kind = OP_EMBEDDING,
+                         .name = "embedding",
+                         .dtype = k->act,
+                         .in_n = 1,
+                         .in = { tokens },
+                         .param_n = 1,
+                         .param = { table },
+                         .out = x,
+                         .tp = TP_VOCAB });
+    return x;
+}
+
+/* Adds rows of a small table: by position, or by token type. */
+static uint32_t add_rows(Maker *k, uint32_t x, const char *name, uint64_t rows)
+{
+    uint32_t p = table_param(k, arena_printf(k->t->arena, "%s.weight", name), rows,
+                             k->t->values[x].columns);
+    return tape_in_place(k->t, (TapeOp){ .kind = OP_EMBEDDING,
+                                         .name = name,
+                                         .dtype = k->act,
+                                         .in_n = 1,
+                                         .in = { x },
+                                         .param_n = 1,
+                                         .param = { p } });
+}
+
+static void make_embedding(Maker *k)
+{
+    const Transformer *m = k->m;
+    Tape *t = k->t;
+    uint32_t table = table_param(k, "tokens.weight", padded_vocab(k->b, m), m->embedding_dim);
+    t->values[table].shared = m->tied_embeddings && !m->headless && k->b->s->parallel.pp > 1;
+    t->values[table].adds = m->tied_embeddings && !m->headless && k->b->s->parallel.pp == 1;
+    uint32_t x = token_rows(k, table);
+    if (m->embedding_dim != m->hidden)
+        x = tape_linear(k->b, t, x,
+                        &(LinearSpec){ .name = "embedding.project", .columns = m->hidden });
+    if (m->position_rows)
+        x = add_rows(k, x, "positions", m->position_rows);
+    if (m->token_types)
+        x = add_rows(k, x, "token_types", m->token_types);
+    if (m->embedding_norm)
+        x = norm(k, x, "embedding.norm");
+    t->out = x;
+}
+
+/* The matmul onto the vocabulary. */
+static uint32_t make_logits(Maker *k, uint32_t x)
+{
+    const Transformer *m = k->m;
+    Tape *t = k->t;
+    bool borrows = m->tied_embeddings && k->b->s->parallel.pp == 1;
+    uint64_t vocab = padded_vocab(k->b, m);
+    uint32_t w;
+    if (borrows) {
+        w = tape_value(t, (TapeValue){ .name = "tokens.weight",
+                                       .home = VALUE_PARAM,
+                                       .dtype = k->param,
+                                       .rows = vocab,
+                                       .columns = m->embedding_dim,
+                                       .borrowed = true });
+    } else {
+        const char *name = m->tied_embeddings ? "tokens.weight" : "head.weight";
+        w = tape_param(t, name, k->param, vocab, m->embedding_dim);
+        t->values[w].shared = m->tied_embeddings;
+    }
+    uint32_t y = tape_matmul(t, "head", k->b->s->training.precision, x, w, TP_COLUMN);
+    return m->head_bias ? tape_bias(k->b, t, y, "head") : y;
+}
+
+static uint32_t head_transform(Maker *k, uint32_t x)
+{
+    const Transformer *m = k->m;
+    x = tape_linear(
+        k->b, k->t, x,
+        &(LinearSpec){ .name = "head.transform", .columns = m->hidden, .bias = true });
+    x = tape_activation(k->b, k->t, x, m->activation, false);
+    return norm(k, x, "head.norm");
+}
+
+static void make_head(Maker *k)
+{
+    const Transformer *m = k->m;
+    Tape *t = k->t;
+    uint32_t x = boundary_input(k);
+    if (m->final_norm)
+        x = norm(k, x, "final_norm");
+    if (m->embedding_dim != m->hidden)
+        x = tape_linear(k->b, t, x,
+                        &(LinearSpec){ .name = "head.project", .columns = m->embedding_dim });
+    if (m->head_transform)
+        x = head_transform(k, x);
+    uint32_t target = tape_data(t, "targets", DTYPE_I64, k->rows, 1);
+    tape_cross_entropy(k->b, t, make_logits(k, x), target);
+}
+
+/* ---- the whole model ---- */
+
+static bool check(const Build *b, const Transformer *m, Err *err)
+{
+    uint32_t tp = b->s->parallel.tp;
+    if (m->experts)
+        return err_set(err, "mixture-of-experts models can be counted but not simulated yet");
+    if (m->headless)
+        return err_set(err, "a model without a head cannot be trained; give it one "
+                            "(an architecture such as LlamaForCausalLM)");
+    if (m->pooler || m->next_sentence)
+        return err_set(err, "the pooler of BERT cannot be simulated yet");
+    if (m->heads % tp != 0)
+        return err_set(err, "tp = %" PRIu32 " does not divide the %" PRIu32 " heads", tp,
+                       m->heads);
+    return true;
+}
+
+/* Layers differ by their window only. */
+static uint32_t layer_type(Maker *k, ModelPlan *p, uint32_t *type_of_window, uint32_t layer)
+{
+    uint32_t window = transformer_window(k->m, layer);
+    uint32_t *type = &type_of_window[window ? 1 : 0];
+    if (*type == NONE_U32) {
+        *type = p->types_n;
+        BlockPlan *plan = plan_type(k->b, p, window ? "windowed layer" : "layer", BLOCK_LAYER);
+        k->t = &plan->tape;
+        make_layer(k, window);
+    }
+    return *type;
+}
+
+bool plan_transformer(Build *b, ModelPlan *p, Err *err)
+{
+    const Transformer *m = &b->s->model.u.transformer;
+    const Training *training = &b->s->training;
+    if (!check(b, m, err))
+        return false;
+    b->rows = (uint64_t)training->micro_batch * training->seq_len;
+    Maker k = { .b = b,
+                .m = m,
+                .batch = training->micro_batch,
+                .rows = b->rows,
+                .act = act_dtype(training),
+                .param = param_read_dtype(b->s) };
+    b->blocks = PUSH_ARRAY(&b->arena, Block, m->layers + 2);
+
+    k.t = &plan_type(b, p, "embedding", BLOCK_EMBEDDING)->tape;
+    make_embedding(&k);
+    uint32_t embedding_params_n = k.t->params_n;
+    plan_block(b, BLOCK_EMBEDDING, NONE_U32, 0);
+    uint32_t type_of_window[2] = { NONE_U32, NONE_U32 };
+    for (uint32_t i = 0; i < m->layers; i++)
+        plan_block(b, BLOCK_LAYER, i, layer_type(&k, p, type_of_window, i));
+
+    p->tied = m->tied_embeddings && b->s->parallel.pp == 1;
+    k.t = &plan_type(b, p, "head", BLOCK_HEAD)->tape;
+    if (p->tied)
+        k.t->params_n = embedding_params_n; /* its own come after those of the embedding */
+    make_head(&k);
+    plan_block(b, BLOCK_HEAD, NONE_U32, p->types_n - 1);
+    if (p->tied)
+        b->blocks[b->blocks_n - 1].frame_of = 0;
+    return true;
+}

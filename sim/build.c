@@ -1,0 +1,56 @@
+/*
+ * build.c - the whole way from a scenario to a graph; see build.h for the drawing.
+ */
+#include "sim/build.h"
+
+/* What no pass can do yet is a sentence here, not a wrong number. */
+static bool check_supported(const Scenario *s, Err *err)
+{
+    const Parallel *p = &s->parallel;
+    bool known = p->strategy == STRATEGY_SINGLE || p->strategy == STRATEGY_DDP ||
+                 p->strategy == STRATEGY_FSDP;
+    if (!known)
+        return err_set(err,
+                       "parallel.strategy '%s' cannot be simulated yet, allowed: single, ddp, "
+                       "fsdp",
+                       strategy_names[p->strategy]);
+    if (p->cp > 1)
+        return err_set(err,
+                       "parallel.cp %" PRIu32 ": context parallelism cannot be simulated yet, "
+                       "1 is allowed",
+                       p->cp);
+    if (p->ep > 1)
+        return err_set(err,
+                       "parallel.ep %" PRIu32 ": expert parallelism cannot be simulated yet, "
+                       "1 is allowed",
+                       p->ep);
+    if (s->model.kind == MODEL_TRANSFORMER && s->model.u.transformer.experts > 0)
+        return err_set(err,
+                       "model '%s' is a mixture of experts, which cannot be simulated yet; "
+                       "dense models are allowed",
+                       s->model.name ? s->model.name : "");
+    return true;
+}
+
+static bool pass_data(Build *b, Err *err)
+{
+    switch (b->s->parallel.strategy) {
+    case STRATEGY_DDP:
+        return pass_ddp(b, err);
+    case STRATEGY_FSDP:
+        return pass_fsdp(b, err);
+    default:
+        return pass_single(b, err);
+    }
+}
+
+bool build_graph(Graph *g, const Scenario *s, const Software *sw, Err *err)
+{
+    Build b = { .s = s, .sw = sw, .g = g };
+    bool ok = check_supported(s, err) && build_world(&b, err) && build_blocks(&b, err) &&
+              pass_pipeline(&b, err) && pass_data(&b, err) && lower(&b, err);
+    arena_free(&b.arena);
+    if (ok)
+        graph_seal(g);
+    return ok;
+}

@@ -1,0 +1,130 @@
+/*
+ * build.h - from a scenario to a graph: model, strategy passes, lowering.
+ *
+ *   Scenario --blocks--> logical segments     forward and backward of embedding, block, head
+ *            --tensor--> split over tp        sim/strategy/tensor.c, inside the segments
+ *            --pipeline--> roles, instances   sim/strategy/pipeline.c: stages, order of micro-batches
+ *            --ddp | fsdp--> collectives      sim/strategy/ddp.c, fsdp.c: buckets, gathers, optimizer
+ *            --lower--> kernels               sim/lower.c: 1 logical op -> 0..n kernels, edges follow
+ *
+ * A pass is a function on Build; each lives in one file whose header draws it.
+ * Passes compose because each reads only what the one before left in Build and
+ * Graph: pipeline orders blocks and knows no gradients, ddp looks for the last
+ * backward instance of each block and knows no stages.
+ */
+#ifndef LOCKSTEP_SIM_BUILD_H
+#define LOCKSTEP_SIM_BUILD_H
+
+#include "core/graph.h"
+#include "sim/scenario.h"
+#include "sim/software.h"
+
+typedef enum BlockKind { BLOCK_EMBEDDING, BLOCK_LAYER, BLOCK_HEAD } BlockKind;
+
+/* A parameter of a block, as this rank holds it (after tensor parallelism). */
+typedef struct Param {
+    uint32_t tensor; /* in the block's SLOT_PARAM, SLOT_GRAD layouts (same index) */
+    uint64_t elements;
+    bool tp_partial; /* every tp rank holds it whole and has only part of its gradient (norms
+                            under sequence parallelism): all-reduced over tp before use */
+    bool shared;     /* tied embedding: also held by the other end of the pipeline */
+} Param;
+
+/* How backward writes weight gradients. */
+typedef enum GradMode {
+    GRAD_BORN,  /* allocates and writes them */
+    GRAD_WRITE, /* memory is there, overwritten (first micro-batch) */
+    GRAD_ADD,   /* added to (later micro-batches) */
+    GRAD_MODE_N
+} GradMode;
+
+typedef enum Variant { VARIANT_PLAIN, VARIANT_RECOMPUTE, VARIANT_N } Variant;
+
+/* One of the blocks in model order: embedding, layers 0..n-1, head.  MLP and convnet: layers only,
+ * the last one ending in the loss. */
+typedef struct Block {
+    BlockKind kind;
+    uint32_t layer;    /* NONE_U32 for embedding and head */
+    uint32_t type;     /* blocks of one type share segments, layouts and params */
+    uint32_t frame_of; /* block whose PARAM, GRAD and STATE frames (Home) it uses: its own index,
+                          but a tied head on the embedding's stage (pp == 1) has no params: block
+                          0 lists them all, and holds the frames of both (blocks.h) */
+} Block;
+
+typedef struct BlockType {
+    BlockKind kind;
+    bool has_loss; /* backward starts here: no SLOT_DOUT */
+    bool is_first; /* no SLOT_IN, no SLOT_DIN */
+    uint32_t params_n;
+    Param *params;     /* in definition order, as module.parameters() gives them */
+    uint64_t elements; /* sum over params */
+    uint32_t param_layout, grad_layout, state_layout;
+    uint32_t in_layout, out_layout; /* SLOT_IN, DIN; SLOT_OUT, DOUT.  NONE_U32 at the ends */
+    uint32_t forward[VARIANT_N];    /* segments; the same in both where equal */
+    uint32_t backward[VARIANT_N][GRAD_MODE_N];
+    uint32_t *ready_op
+        [VARIANT_N]
+        [GRAD_MODE_N]; /* by param: op of that backward segment after which its gradient is final */
+    uint32_t stash_layout[VARIANT_N];
+} BlockType;
+
+typedef enum GroupKind {
+    GROUP_TP,
+    GROUP_CP,
+    GROUP_PP,
+    GROUP_DP,           /* dp x cp: gradients are reduced over it */
+    GROUP_DP_SHARD,     /* hsdp: parameters are sharded over it */
+    GROUP_DP_REPLICATE, /* hsdp: shards are replicated over it */
+    GROUP_EMBEDDING,    /* first and last stage, for tied embeddings */
+    GROUP_KIND_N
+} GroupKind;
+
+/* Where pipeline put what a block owns: frames of Graph.roles[role]; NONE_U32 where it owns none.
+ * Under fsdp they hold this rank's shards. */
+typedef struct Home {
+    uint32_t role, param, grad, state;
+} Home;
+
+typedef struct Build {
+    const Scenario *s;
+    const Software *sw;
+    Graph *g;
+    Arena arena;
+
+    /* sim/strategy/world.c */
+    uint32_t stride[DIM_N];       /* rank distance of neighbours in a dimension */
+    uint32_t group[GROUP_KIND_N]; /* Graph.groups; NONE_U32 where of size 1 */
+
+    /* sim/blocks.c and friends */
+    uint32_t blocks_n, types_n;
+    Block *blocks;
+    BlockType *types;
+    uint32_t boundary_layout; /* SLOT_IN, SLOT_OUT, SLOT_DIN, SLOT_DOUT between layers */
+    uint64_t boundary_bytes;  /* of one micro-batch on one rank; both are those of block 0's
+                                 output: convnets and MLPs must look at BlockType.out_layout */
+    bool
+        model_flops_causal; /* model flops count half of causal attention; default: all of it */
+    uint64_t rows;          /* tokens (or samples) of one micro-batch on one rank */
+
+    /* sim/strategy/pipeline.c */
+    uint32_t
+        *chunk_of;    /* by block: chunk = virtual stage in pipeline order, 0 .. pp * vs - 1 */
+    Variant *variant; /* by block: recomputed or not */
+    Home *home;       /* by block */
+} Build;
+
+/* The whole way.  g is sealed; the caller frees it also after failure. */
+bool build_graph(Graph *g, const Scenario *s, const Software *sw, Err *err);
+
+/* The steps.  Order as in the drawing. */
+bool build_world(Build *b, Err *err); /* sim/strategy/world.c: coordinates and groups */
+bool build_blocks(
+    Build *b,
+    Err *err); /* sim/blocks.c: calls blocks_transformer / _mlp / _convnet, then tensor */
+bool pass_pipeline(Build *b, Err *err); /* roles with forward, backward, send, recv instances */
+bool pass_single(Build *b, Err *err);   /* optimizer only */
+bool pass_ddp(Build *b, Err *err);
+bool pass_fsdp(Build *b, Err *err);
+bool lower(Build *b, Err *err); /* rewrites b->g in place */
+
+#endif

@@ -1,0 +1,418 @@
+/*
+ * cmd_sim.c - lockstep sim SCENARIO...: predicts the steps of scenarios.
+ *
+ *     arguments --scenario_each--> Jobs --pool--> Reports --in input order--> text or JSON
+ *
+ * A job is one scenario on one thread: read it, build its graph, simulate, keep
+ * the Report and give the rest back.  The first failure in input order ends it
+ * all, however the threads happened to run.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim/build.h"
+#include "sim/cmd.h"
+#include "sim/pool.h"
+#include "sim/progress.h"
+#include "sim/report.h"
+#include "sim/texts.h"
+#include "traces/formats.h"
+
+enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2 };
+
+typedef struct Options {
+    Setting *settings;
+    uint32_t settings_n, settings_cap;
+    bool json, memory, explain, expand_ranks, expanded;
+    const char *trace, *graph; /* files to write, NULL: none */
+    uint64_t seed;
+    uint32_t jobs;
+    char *const *names;
+    uint32_t names_n;
+} Options;
+
+/* ---- one scenario ---- */
+
+typedef struct Job {
+    const Options *options;
+    JsonDoc *doc;
+    ProgressPart progress;
+    char *explained; /* text of --explain */
+    Report report;
+    Err err;
+} Job;
+
+static double wall_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* What a job needs while it runs. */
+typedef struct Work {
+    Scenario s;
+    Software sw;
+    Graph g;
+    Timeline timeline;
+    SimResult result;
+    RoleMemory *memory; /* by role */
+    Arena arena;
+} Work;
+
+static bool explain(Job *job, const Work *w)
+{
+    size_t n;
+    FILE *out = open_memstream(&job->explained, &n);
+    if (!out)
+        return err_set(&job->err, "cannot write in memory: %s", strerror(errno));
+    scenario_explain(&w->s, out);
+    fputc('\n', out);
+    report_software_text(&w->sw, out);
+    fclose(out);
+    return true;
+}
+
+static bool write_trace(Job *job, Work *w)
+{
+    Timeline *t = &w->timeline;
+    timeline_set_name(t, w->s.name);
+    for (uint32_t i = 0; i < w->result.ranks_n; i++) {
+        const RankStat *rank = &w->result.ranks[i];
+        memory_record(t, &w->g, rank->rank, &w->memory[rank->role]);
+    }
+    timeline_seal(t);
+    return trace_write(t, job->options->trace, &job->err);
+}
+
+static void weigh_roles(Work *w, bool with_track)
+{
+    w->memory = PUSH_ARRAY(&w->arena, RoleMemory, w->g.roles_n);
+    for (uint32_t i = 0; i < w->g.roles_n; i++)
+        w->memory[i] = memory_of_role(&w->g, &w->g.roles[i], with_track ? &w->arena : NULL);
+}
+
+static bool simulate(Job *job, Work *w)
+{
+    const Options *o = job->options;
+    SimOptions options = { .expanded = o->expanded,
+                           .expand_ranks = o->expand_ranks,
+                           .timeline = o->trace ? &w->timeline : NULL,
+                           .seed = o->seed,
+                           .progress = progress_part,
+                           .user = &job->progress };
+    double start_s = wall_seconds();
+    if (!build_graph(&w->g, &w->s, &w->sw, &job->err) ||
+        !sim_run(&w->result, &w->g, &w->s.machine, &w->sw, &options, &job->err))
+        return err_wrap(&job->err, "%s", w->s.file);
+    weigh_roles(w, o->trace != NULL);
+    report_fill(&job->report, &w->s, &w->g, &w->result, w->memory, wall_seconds() - start_s);
+    if (o->memory)
+        report_add_peak(&job->report, &w->g, w->memory);
+    return (!o->graph || graph_dump(&w->g, o->graph, &job->err)) &&
+           (!o->trace || write_trace(job, w));
+}
+
+static void run_job(void *task)
+{
+    Job *job = task;
+    const Options *o = job->options;
+    Work *w = mem_zero(1, sizeof *w);
+    if (scenario_from(&w->s, job->doc, o->settings, o->settings_n, &job->err)) {
+        if (!software_read(&w->sw, &w->arena, w->s.software, &job->err))
+            err_wrap(&job->err, "%s", w->s.file);
+        else if (!o->explain || explain(job, w))
+            simulate(job, w);
+        scenario_free(&w->s);
+    }
+    timeline_free(&w->timeline);
+    sim_result_free(&w->result);
+    graph_free(&w->g);
+    arena_free(&w->arena);
+    free(w);
+    progress_end(&job->progress);
+}
+
+/* ---- all of them ---- */
+
+typedef struct Batch {
+    const Options *options;
+    Pool pool;
+    Progress progress;
+    Job **jobs;
+    uint32_t n, cap;
+} Batch;
+
+static bool add_job(void *user, JsonDoc *doc, Err *err)
+{
+    Batch *b = user;
+    const Options *o = b->options;
+    if (b->n == 1 && (o->trace || o->graph)) {
+        json_close(doc);
+        return err_set(err, "%s takes one scenario, but '%s' holds several",
+                       o->trace ? "--trace" : "--graph", o->names[0]);
+    }
+    Job *job = mem_zero(1, sizeof *job);
+    job->options = o;
+    job->doc = doc;
+    job->progress.of = &b->progress;
+    GROW(b->jobs, b->n, b->cap);
+    b->jobs[b->n++] = job;
+    progress_expect(&b->progress, 1);
+    pool_add(&b->pool, run_job, job);
+    return true;
+}
+
+static void batch_run(Batch *b, const Options *o, Err *err)
+{
+    Err reading = { 0 };
+    b->options = o;
+    pool_open(&b->pool, o->jobs);
+    progress_open(&b->progress);
+    scenario_each(o->names, o->names_n, add_job, b, &reading);
+    pool_close(&b->pool);
+    progress_close(&b->progress);
+    for (uint32_t i = 0; i < b->n && !err->set; i++)
+        *err = b->jobs[i]->err;
+    if (!err->set)
+        *err = reading;
+}
+
+static void batch_free(Batch *b)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        report_free(&b->jobs[i]->report);
+        free(b->jobs[i]->explained);
+        free(b->jobs[i]);
+    }
+    free(b->jobs);
+}
+
+/* ---- printing ---- */
+
+static bool print_json(const Batch *b, Err *err)
+{
+    JsonOut j = json_out_file(stdout, 2);
+    if (b->n == 1) {
+        report_json(&b->jobs[0]->report, &j);
+        return json_out_end(&j, err);
+    }
+    json_out_open(&j, '{');
+    json_out_key(&j, "scenarios");
+    json_out_open(&j, '[');
+    for (uint32_t i = 0; i < b->n; i++)
+        report_json(&b->jobs[i]->report, &j);
+    json_out_close(&j, ']');
+    json_out_close(&j, '}');
+    return json_out_end(&j, err);
+}
+
+static void print_title(const Report *r)
+{
+    char text[TEXT_CAP];
+    printf("%s\n\n", text_name(text, r->name, COMPARE_WIDTH));
+}
+
+static bool print_text(const Batch *b)
+{
+    const Report **reports = mem_zero(b->n, sizeof *reports);
+    for (uint32_t i = 0; i < b->n; i++) {
+        const Job *job = b->jobs[i];
+        reports[i] = &job->report;
+        if (!job->explained)
+            continue;
+        if (b->n > 1)
+            print_title(&job->report);
+        printf("%s\n", job->explained);
+    }
+    if (b->n == 1)
+        report_text(reports[0], stdout);
+    else
+        report_compare(reports, b->n, stdout);
+    for (uint32_t i = 0; i < b->n && b->options->memory; i++) {
+        printf("\n");
+        if (b->n > 1)
+            print_title(reports[i]);
+        report_memory_text(reports[i], stdout);
+    }
+    free(reports);
+    return true;
+}
+
+/* ---- arguments ---- */
+
+static void print_help(FILE *f)
+{
+    fprintf(
+        f,
+        "usage: lockstep sim SCENARIO... [OPTION]...\n"
+        "Predicts a training step: how long it takes, where its time goes, what it needs of\n"
+        "memory, what it costs.  SCENARIO is a .json file, a built-in name\n"
+        "(lockstep list examples) or a .jsonl file with a scenario a line; several are\n"
+        "compared side by side.\n"
+        "\n"
+        "  --set KEY=VALUE   changes a scenario key, as in parallel.dp=16; repeatable\n"
+        "  --json            prints one JSON object\n"
+        "  --trace OUT       writes when what ran: .json, .json.gz (Perfetto) or .lstrace\n"
+        "  --memory          shows what is alive at the peak, by layer and tensor\n"
+        "  --explain         shows every value used and where it comes from\n"
+        "  --expand-ranks    simulates equal ranks one by one\n"
+        "  --expanded        simulates every kernel, also where whole blocks would do\n"
+        "  --seed N          of the cluster's jitter, 0 when not given\n"
+        "  --jobs N          scenarios at a time, as many as there are processors\n"
+        "  --graph OUT       writes the graph of operations as JSON\n");
+}
+
+static int wrong_usage(const Err *err)
+{
+    fprintf(stderr, "lockstep: %s; `lockstep sim --help` shows the usage\n", err->text);
+    return EXIT_USAGE;
+}
+
+static bool read_number(uint64_t *x, const char *option, const char *text, uint64_t min,
+                        uint64_t max, Err *err)
+{
+    char *end;
+    errno = 0;
+    *x = strtoull(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end && errno == 0 && *x >= min && *x <= max)
+        return true;
+    return err_set(err, "%s takes a whole number from %" PRIu64 " to %" PRIu64 ", not '%.60s'",
+                   option, min, max, text);
+}
+
+static bool add_setting(Options *o, char *text, Err *err)
+{
+    char *equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return err_set(err, "--set takes KEY=VALUE, not '%.100s'", text);
+    *equals = '\0';
+    GROW(o->settings, o->settings_n, o->settings_cap);
+    o->settings[o->settings_n++] = (Setting){ text, equals + 1 };
+    return true;
+}
+
+enum {
+    OPT_SET = 1,
+    OPT_JSON,
+    OPT_TRACE,
+    OPT_MEMORY,
+    OPT_EXPLAIN,
+    OPT_EXPAND_RANKS,
+    OPT_EXPANDED,
+    OPT_SEED,
+    OPT_JOBS,
+    OPT_GRAPH,
+    OPT_HELP
+};
+
+static const struct option long_options[] = {
+    { "set", required_argument, NULL, OPT_SET },
+    { "json", no_argument, NULL, OPT_JSON },
+    { "trace", required_argument, NULL, OPT_TRACE },
+    { "memory", no_argument, NULL, OPT_MEMORY },
+    { "explain", no_argument, NULL, OPT_EXPLAIN },
+    { "expand-ranks", no_argument, NULL, OPT_EXPAND_RANKS },
+    { "expanded", no_argument, NULL, OPT_EXPANDED },
+    { "seed", required_argument, NULL, OPT_SEED },
+    { "jobs", required_argument, NULL, OPT_JOBS },
+    { "graph", required_argument, NULL, OPT_GRAPH },
+    { "help", no_argument, NULL, OPT_HELP },
+    { NULL, 0, NULL, 0 },
+};
+
+static bool take_option(Options *o, int option, Err *err)
+{
+    uint64_t jobs;
+    switch (option) {
+    case OPT_SET:
+        return add_setting(o, optarg, err);
+    case OPT_JSON:
+        return o->json = true;
+    case OPT_TRACE:
+        o->trace = optarg;
+        return trace_format_for_ending(optarg, err) != NULL;
+    case OPT_MEMORY:
+        return o->memory = true;
+    case OPT_EXPLAIN:
+        return o->explain = true;
+    case OPT_EXPAND_RANKS:
+        return o->expand_ranks = true;
+    case OPT_EXPANDED:
+        return o->expanded = true;
+    case OPT_SEED:
+        return read_number(&o->seed, "--seed", optarg, 0, UINT64_MAX, err);
+    case OPT_JOBS:
+        if (!read_number(&jobs, "--jobs", optarg, 1, POOL_THREADS_MAX, err))
+            return false;
+        o->jobs = (uint32_t)jobs;
+        return true;
+    default:
+        o->graph = optarg;
+        return true;
+    }
+}
+
+static bool check_options(const Options *o, Err *err)
+{
+    if (o->names_n == 0)
+        return err_set(err, "a scenario is missing");
+    if (o->names_n > 1 && (o->trace || o->graph))
+        return err_set(err, "%s takes one scenario, not %" PRIu32,
+                       o->trace ? "--trace" : "--graph", o->names_n);
+    if (o->json && o->explain)
+        return err_set(err, "--explain prints text and --json one object, one of them allowed");
+    return true;
+}
+
+/* False with err on wrong usage; *help when that is what was asked for. */
+static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
+{
+    optind = 1;
+    opterr = 0; /* the words are ours */
+    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
+        *help = *help || option == OPT_HELP || option == 'h';
+        if (*help)
+            return true;
+        if (option == ':')
+            return err_set(err, "%s needs a value", argv[optind - 1]);
+        if (option == '?')
+            return err_set(err, "unknown option '%.100s'", argv[optind - 1]);
+        if (!take_option(o, option, err))
+            return false;
+    }
+    o->names = argv + optind;
+    o->names_n = (uint32_t)(argc - optind);
+    return check_options(o, err);
+}
+
+int cmd_sim(int argc, char **argv)
+{
+    Options o = { .jobs = pool_processors() };
+    Batch b = { 0 };
+    Err err = { 0 };
+    bool help = false, done = false;
+    bool parsed = parse(&o, argc, argv, &help, &err);
+    if (help) {
+        print_help(stdout);
+    } else if (parsed) {
+        batch_run(&b, &o, &err);
+        if (!err.set && o.json)
+            done = print_json(&b, &err);
+        else if (!err.set)
+            done = print_text(&b);
+        if (!done)
+            fprintf(stderr, "lockstep: %s\n", err.text);
+    }
+    batch_free(&b);
+    free(o.settings);
+    if (help)
+        return EXIT_DONE;
+    if (!parsed)
+        return wrong_usage(&err);
+    return done ? EXIT_DONE : EXIT_COULD_NOT;
+}

@@ -1,0 +1,86 @@
+/*
+ * cost.c - puts a kernel's cost together: model or table, bounds, interference.
+ *
+ * WHAT IT MUST REPRODUCE (tests/unit/test_cost.c prints the errors):
+ *   gemm.jsonl.gz              each row within the scatter of its neighbours when left out
+ *   memory-bound-ops.jsonl.gz  attention on A100-PCIe and B200, PyTorch's norm,
+ *                              softmax and gelu on A100
+ *   memory-bandwidth.jsonl     the efficiency of streams
+ * Nothing here may be fitted on data/validation.
+ */
+#include "sim/cost.h"
+
+#include <math.h>
+
+#include "sim/cost_parts.h"
+
+double op_flops_bound_ns(const Gpu *gpu, const Op *op)
+{
+    return op->flops / gpu_peak_flops_per_ns(gpu, op->dtype);
+}
+
+double op_memory_bound_ns(const Gpu *gpu, const Op *op)
+{
+    double bytes = (double)op->read_bytes + (double)op->write_bytes;
+    return bytes / (op->kind == OP_H2D ? gpu->host_bytes_per_ns : gpu->memory_bytes_per_ns);
+}
+
+static double alone_ns(const Gpu *gpu, const Op *op)
+{
+    double ns;
+    switch (op->kind) {
+    case OP_MATMUL:
+    case OP_CONV:
+        if (!matmul_table_ns(gpu, &op->u.matmul, op->dtype, &ns))
+            ns = matmul_model_ns(gpu, &op->u.matmul, op->dtype);
+        return ns;
+    case OP_ATTENTION:
+        return attention_ns(gpu, op, gpu->sms, gpu->memory_bytes_per_ns);
+    case OP_H2D:
+        return (double)op->write_bytes / gpu->host_bytes_per_ns;
+    default:
+        return memory_ns(gpu, memory_kernel_of(op),
+                         (double)op->read_bytes + (double)op->write_bytes);
+    }
+}
+
+/* How much longer beside a collective: the model with what it leaves over the model alone. */
+static double slowdown(const Gpu *gpu, const Op *op)
+{
+    double sms = fmax(gpu->sms - gpu->comm_sms, 1), bandwidth = gpu->memory_bytes_per_ns;
+    double taken = gpu->comm_memory_factor * gpu->comm_bytes_per_ns;
+    double left = bandwidth * bandwidth / (bandwidth + taken);
+    switch (op->kind) {
+    case OP_MATMUL:
+    case OP_CONV:
+        return matmul_on_ns(gpu, &op->u.matmul, op->dtype, sms, left) /
+               matmul_model_ns(gpu, &op->u.matmul, op->dtype);
+    case OP_ATTENTION:
+        return attention_ns(gpu, op, sms, left) /
+               attention_ns(gpu, op, gpu->sms, gpu->memory_bytes_per_ns);
+    case OP_H2D:
+        return 1;
+    default:
+        return bandwidth / left;
+    }
+}
+
+/* To the nearest ns, but not below the bound (a hair more than whole ns is rounding). */
+static int64_t whole_ns(double ns, double bound_ns)
+{
+    return max_i64(llround(ns), (int64_t)ceil(bound_ns * (1 - 1e-12)));
+}
+
+OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw)
+{
+    ASSERT(!op_is_comm(op->kind) && op->kind < OP_KIND_N);
+    if (op->kind == OP_HOST_WAIT || op->kind == OP_RELEASE)
+        return (OpCost){ 0 };
+    double bound = fmax(op_flops_bound_ns(gpu, op), op_memory_bound_ns(gpu, op));
+    double ns = alone_ns(gpu, op) * (sw ? sw->compute_scale : 1);
+    ns = fmax(ns, fmax(bound, (double)gpu->kernel_floor_ns));
+    double slowed = gpu->comm_sms > 0 && gpu->sms > 0 ? ns * slowdown(gpu, op) : ns;
+    OpCost cost = { whole_ns(ns, bound), whole_ns(slowed, bound) };
+    cost.slowed_ns = max_i64(cost.slowed_ns, cost.alone_ns);
+    return cost;
+}

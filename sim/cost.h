@@ -1,0 +1,46 @@
+/*
+ * cost.h - how long one kernel takes on one GPU.
+ *
+ * A kernel's time is what limits it, and never below the floor:
+ *
+ *     matmul     fill + max(waves * time of a tile, bytes / (bandwidth * efficiency))
+ *     attention  fill + max(flops / (peak * efficiency * part of the SMs in use), bytes / ...)
+ *     others     floor + bytes / (bandwidth * efficiency of the kernel's class)
+ *
+ * Where the GPU file holds measured rows near the shape, the model is corrected by
+ * what it gets wrong there (measured over modelled, interpolated between rows).  On
+ * `ideal` all efficiencies are 1, nothing is quantised, fill and floor are 0:
+ * t = max(flops / peak, bytes / bandwidth).
+ *
+ * Beside a running collective a kernel gets fewer SMs and less bandwidth;
+ * slowed_ns is its time then (facts: a collective of c channels leaves SMs - c).
+ *
+ * Nothing is ever faster than op_flops_bound_ns and op_memory_bound_ns: op.flops
+ * and op.read_bytes are what the kernel really does (causal attention: half), so
+ * a measurement below them came out of a cache and is lifted to the bound.
+ */
+#ifndef LOCKSTEP_SIM_COST_H
+#define LOCKSTEP_SIM_COST_H
+
+#include "core/graph.h"
+#include "core/machine.h"
+#include "sim/software.h"
+
+typedef struct OpCost {
+    int64_t alone_ns;  /* nothing else on the GPU */
+    int64_t slowed_ns; /* a collective running all the while; >= alone_ns */
+} OpCost;
+
+/* Of a compute or copy op; communication costs stand in sim/network.h.  sw may be NULL. */
+OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw);
+
+/* The two lower bounds: flops at peak, bytes at full bandwidth.  Nothing may be faster. */
+double op_flops_bound_ns(const Gpu *gpu, const Op *op);
+double op_memory_bound_ns(const Gpu *gpu, const Op *op);
+
+/* Time of a matmul alone; the parts of op_cost, for tests and tables. */
+double matmul_model_ns(const Gpu *gpu, const MatmulShape *s, DType dtype);
+/* False when no measured rows are near enough to the shape. */
+bool matmul_table_ns(const Gpu *gpu, const MatmulShape *s, DType dtype, double *ns);
+
+#endif

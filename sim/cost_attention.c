@@ -1,0 +1,109 @@
+/*
+ * cost_attention.c - fused attention: flops at an efficiency that the shape decides.
+ *
+ * A thread block works on 128 queries of one head and walks over the keys, so
+ *
+ *   - short rows of keys do not pay for starting the block: the efficiency grows as
+ *     keys / (keys + SHORT), where a causal block has half the keys on average;
+ *   - batch * heads * seq / 128 blocks fill the SMs in waves, as a matmul's tiles do;
+ *     causal blocks are of unequal length, which costs TAIL blocks at the end;
+ *   - narrow heads feed the matrix units badly: head_dim / (head_dim + NARROW),
+ *     relative to 128.
+ *
+ * SHORT and NARROW come from FlashAttention-3's published tables (arXiv 2407.08608,
+ * H100, forward): 512 against 16k keys reach 0.84 (FlashAttention-2) and 0.72 (-3) at
+ * head_dim 128, causal 0.70 and 0.45 at 256; head_dim 64 against 128 reaches 0.88,
+ * 0.77 and 0.69 (cuDNN).  TAIL from SimuMax's rows on A100, 4 to 64 heads of 4096.
+ * Measured rows of the file correct the model as they do for matmuls, all rows within
+ * two doublings counting by 1 / distance^4.
+ */
+#include <math.h>
+
+#include "sim/cost_parts.h"
+
+enum { BLOCK_QUERIES = 128, SHORT_KEYS = 128, NARROW = 40, FULL_HEAD = 128 };
+static const double TAIL = 1.5;
+
+static double shape_efficiency(const AttentionShape *a)
+{
+    double keys = (double)(a->window && a->window < a->seq_k ? a->window : a->seq_k);
+    if (a->causal && !a->window)
+        keys /= 2;
+    double wide =
+        (double)a->head_dim / (double)(a->head_dim + NARROW) * (FULL_HEAD + NARROW) / FULL_HEAD;
+    return fmin(wide, 1) * keys / (keys + SHORT_KEYS);
+}
+
+static double model_ns(const Gpu *gpu, const AttentionShape *a, bool backward, DType dtype,
+                       double flops, double sms)
+{
+    double efficiency = backward ? gpu->attention_bwd_efficiency : gpu->attention_efficiency;
+    double peak = gpu_peak_flops_per_ns(gpu, dtype);
+    if (!gpu->quantise)
+        return flops / (peak * efficiency);
+    double blocks =
+        (double)a->batch * (double)a->heads * (double)div_up_u64(a->seq_q, BLOCK_QUERIES);
+    double x = blocks / sms;
+    double waves = a->causal ? fmax(x + TAIL, 2) : fmax(x + 0.5 * (ceil(x) - x), 1);
+    double sm_flops_per_ns = peak * efficiency * shape_efficiency(a) / gpu->sms;
+    return gpu->matmul_fill_ns + flops / (sm_flops_per_ns * sms) * waves / x;
+}
+
+/* ---- measured rows ---- */
+
+static const double limit2 = 4.0, nearness2 = 0.05; /* as in cost_matmul.c */
+
+static double distance2(const AttentionRow *r, const AttentionShape *a)
+{
+    double blocks =
+        log2((double)(r->batch * r->heads)) - log2((double)a->batch * (double)a->heads);
+    double seq = log2((double)r->seq) - log2((double)a->seq_k);
+    double dim = log2((double)r->head_dim) - log2((double)a->head_dim);
+    return blocks * blocks + seq * seq + dim * dim;
+}
+
+/* Forward counts two products of s x s x d, backward five. */
+static double row_log_ratio(const Gpu *gpu, const AttentionRow *r)
+{
+    AttentionShape a = { .batch = r->batch,
+                         .heads = r->heads,
+                         .kv_heads = r->kv_heads,
+                         .seq_q = r->seq,
+                         .seq_k = r->seq,
+                         .head_dim = r->head_dim,
+                         .causal = r->causal };
+    double flops = (r->backward ? 10.0 : 4.0) * (double)r->batch * (double)r->heads *
+                   (double)r->seq * (double)r->seq * (double)r->head_dim *
+                   (r->causal ? 0.5 : 1);
+    return log(r->time_ns / model_ns(gpu, &a, r->backward, DTYPE_BF16, flops, gpu->sms));
+}
+
+/* What to multiply the model with: the rows of the same pass near the shape, by nearness. */
+static double correction(const Gpu *gpu, const AttentionShape *a, bool backward)
+{
+    double weight = 1 / limit2, sum = 0;
+    for (uint32_t i = 0; i < gpu->attention_n; i++) {
+        const AttentionRow *r = &gpu->attention[i];
+        if (r->backward != backward || r->causal != a->causal || a->window)
+            continue;
+        double d2 = distance2(r, a);
+        if (d2 >= limit2)
+            continue;
+        double w = 1 / (d2 * d2 + nearness2 * nearness2);
+        sum += w * row_log_ratio(gpu, r);
+        weight += w;
+    }
+    return exp(sum / weight);
+}
+
+double attention_ns(const Gpu *gpu, const Op *op, double sms, double bandwidth)
+{
+    const AttentionShape *a = &op->u.attention;
+    bool backward = op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
+    double compute = model_ns(gpu, a, backward, op->dtype, op->flops, sms);
+    if (gpu->attention_n > 0)
+        compute *= correction(gpu, a, backward);
+    double moved =
+        (double)(op->read_bytes + op->write_bytes) / (bandwidth * gpu->memory_efficiency);
+    return fmax(compute, moved);
+}

@@ -1,0 +1,19 @@
+/*
+ * cost_parts.h - what the cost_*.c files tell each other; nobody else includes it.
+ */
+#ifndef LOCKSTEP_SIM_COST_PARTS_H
+#define LOCKSTEP_SIM_COST_PARTS_H
+
+#include "sim/cost.h"
+
+/* The matmul model on so many of the GPU's SMs and so much of its bandwidth. */
+double matmul_on_ns(const Gpu *gpu, const MatmulShape *s, DType dtype, double sms,
+                    double bandwidth);
+
+double attention_ns(const Gpu *gpu, const Op *op, double sms, double bandwidth);
+
+/* Kernels that only move bytes. */
+MemoryKernel memory_kernel_of(const Op *op);
+double memory_ns(const Gpu *gpu, MemoryKernel kernel, double bytes);
+
+#endif

@@ -1,0 +1,232 @@
+/*
+ * draft.c - playing a tape forward; shapes and flops of its ops.
+ *
+ * Flops count matmuls, convolutions and attention only; a multiply-add is two.
+ */
+#include "sim/draft.h"
+
+#include <stdlib.h>
+
+void draft_free(Draft *d)
+{
+    free(d->memories);
+    free(d->ops);
+    free(d->args);
+    free(d->saved);
+    *d = (Draft){ 0 };
+}
+
+uint32_t draft_memory(Draft *d, DraftMemory memory)
+{
+    GROW(d->memories, d->memories_n, d->memories_cap);
+    d->memories[d->memories_n] = memory;
+    return d->memories_n++;
+}
+
+void draft_op(Draft *d, const char *name, Op op)
+{
+    GROW(d->ops, d->ops_n, d->ops_cap);
+    d->ops[d->ops_n++] = (DraftOp){ .op = op, .name = name, .arg_first = d->args_n };
+}
+
+static uint64_t memory_bytes(const DraftMemory *m)
+{
+    return m->rows * m->columns * dtype_bytes(m->dtype);
+}
+
+void draft_arg_part(Draft *d, uint32_t memory, ArgMode mode, uint64_t bytes)
+{
+    GROW(d->args, d->args_n, d->args_cap);
+    d->args[d->args_n++] = (DraftArg){ memory, mode, bytes };
+    d->ops[d->ops_n - 1].arg_n++;
+}
+
+void draft_arg(Draft *d, uint32_t memory, ArgMode mode)
+{
+    draft_arg_part(d, memory, mode, memory_bytes(&d->memories[memory]));
+}
+
+static Slot slot_of(const Tape *t, uint32_t value)
+{
+    switch (t->values[value].home) {
+    case VALUE_IN:
+        return SLOT_IN;
+    case VALUE_DATA:
+        return SLOT_DATA;
+    case VALUE_PARAM:
+        return SLOT_PARAM;
+    case VALUE_MADE:
+        break;
+    }
+    return t->out != NONE_U32 && t->values[t->out].memory == value ? SLOT_OUT : SLOT_LOCAL;
+}
+
+void draft_start(Draft *d, const Tape *t)
+{
+    for (uint32_t v = 0; v < t->values_n; v++) {
+        const TapeValue *value = &t->values[v];
+        draft_memory(d, (DraftMemory){ .name = value->name,
+                                       .dtype = value->dtype,
+                                       .rows = value->rows,
+                                       .columns = value->columns,
+                                       .slot = slot_of(t, v),
+                                       .tensor = value->tensor });
+    }
+}
+
+/* ---- shapes and flops ---- */
+
+Op draft_kernel(const TapeOp *from, OpPhase phase, uint32_t logical)
+{
+    return (Op){ .kind = from->kind,
+                 .phase = phase,
+                 .fn = from->fn,
+                 .dtype = from->dtype,
+                 .lane = LANE_COMPUTE,
+                 .name = NONE_U32,
+                 .logical = logical };
+}
+
+void draft_matmul_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase)
+{
+    const TapeValue *x = &t->values[from->in[0]], *y = &t->values[from->out];
+    uint64_t k = x->columns * (from->kind == OP_CONV ? from->patch : 1), n = y->columns;
+    if (phase == PHASE_DGRAD)
+        op->u.matmul = (MatmulShape){ .m = y->rows, .n = k, .k = n, .batch = 1 };
+    else if (phase == PHASE_WGRAD)
+        op->u.matmul =
+            (MatmulShape){ .m = n, .n = k, .k = y->rows, .batch = 1, .transpose_a = true };
+    else
+        op->u.matmul =
+            (MatmulShape){ .m = y->rows, .n = n, .k = k, .batch = 1, .transpose_b = true };
+    op->flops = 2.0 * (double)y->rows * (double)n * (double)k;
+    op->model_flops = phase == PHASE_RECOMPUTE ? 0 : op->flops;
+}
+
+/* Two matmuls of head_dim each: scores, and weights times values. */
+static void attention_work(Op *op, const TapeOp *from, OpPhase phase)
+{
+    AttentionShape a = from->attention;
+    op->u.attention = a;
+    double per_pair = 4.0 * (double)a.head_dim * (double)a.heads * (double)a.batch;
+    op->flops = per_pair * from->pairs;
+    op->model_flops = phase == PHASE_RECOMPUTE ? 0 : per_pair * from->model_pairs;
+}
+
+static void play_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase)
+{
+    const TapeValue *x = &t->values[from->in[0]];
+    switch (from->kind) {
+    case OP_MATMUL:
+    case OP_CONV:
+        draft_matmul_shape(op, t, from, phase);
+        break;
+    case OP_ATTENTION:
+        attention_work(op, from, phase);
+        break;
+    case OP_ADD:
+        op->u.elements = value_elements(x);
+        break;
+    case OP_EMBEDDING:
+    case OP_POOL:
+    case OP_NORM:
+    case OP_ACTIVATION:
+        x = &t->values[from->out];
+        op->u.rows = (RowsShape){ x->rows, x->columns };
+        break;
+    default:
+        op->u.rows = (RowsShape){ x->rows, x->columns };
+    }
+}
+
+Op draft_comm(const TapeOp *from, OpKind kind, OpPhase phase, uint32_t logical, uint64_t bytes,
+              const DraftPlan *plan)
+{
+    Op op = draft_kernel(from, phase, logical);
+    op.kind = kind;
+    op.lane = plan->async_tp ? LANE_TP : LANE_COMPUTE;
+    op.u.comm = (CommShape){ .bytes = bytes, .group = plan->tp_group };
+    return op;
+}
+
+/* ---- playing ---- */
+
+const char *draft_comm_name(OpKind kind)
+{
+    switch (kind) {
+    case OP_ALL_GATHER:
+        return "tp all-gather";
+    case OP_REDUCE_SCATTER:
+        return "tp reduce-scatter";
+    default:
+        return "tp all-reduce";
+    }
+}
+
+static void play_comm(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftPlan *plan)
+{
+    const TapeOp *op = &t->ops[i];
+    const TapeValue *x = &t->values[op->in[0]], *y = &t->values[op->out];
+    uint64_t bytes = max_u64(value_bytes(x), value_bytes(y));
+    draft_op(d, draft_comm_name(op->forward),
+             draft_comm(op, op->forward, phase, i, bytes, plan));
+    if (op->forward == OP_ALL_REDUCE) {
+        draft_arg(d, y->memory, ARG_UPDATE);
+        return;
+    }
+    draft_arg(d, x->memory, ARG_READ);
+    draft_arg(d, y->memory, ARG_WRITE);
+}
+
+/* Bytes of input j that an op touches: a slice of it, or the rows looked up. */
+static uint64_t touched_bytes(const Tape *t, const TapeOp *op, uint32_t j)
+{
+    uint64_t all = value_bytes(&t->values[op->in[j]]);
+    if (op->slice)
+        return value_bytes(&t->values[op->out]);
+    if (op->kind == OP_ATTENTION && j == 1) /* v, beside normed q and k */
+        return all - value_bytes(&t->values[op->in[0]]);
+    return all;
+}
+
+static void play_inputs(Draft *d, const Tape *t, const TapeOp *op)
+{
+    for (uint32_t j = 0; j < op->in_n; j++) {
+        bool updated = j == 0 && (op->in_place || op->fused_loss);
+        draft_arg_part(d, t->values[op->in[j]].memory, updated ? ARG_UPDATE : ARG_READ,
+                       touched_bytes(t, op, j));
+    }
+    for (uint32_t j = 0; j < op->param_n; j++) {
+        const TapeValue *p = &t->values[op->param[j]];
+        if (p->table)
+            draft_arg_part(d, op->param[j], ARG_READ, value_bytes(&t->values[op->out]));
+        else
+            draft_arg(d, op->param[j], ARG_READ);
+    }
+}
+
+void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftPlan *plan)
+{
+    const TapeOp *op = &t->ops[i];
+    if (op->is_comm) {
+        if (op->forward != OP_KIND_N)
+            play_comm(d, t, i, phase, plan);
+        return;
+    }
+    Op kernel = draft_kernel(op, phase, i);
+    play_shape(&kernel, t, op, phase);
+    draft_op(d, op->name, kernel);
+    play_inputs(d, t, op);
+    if (op->out != NONE_U32 && !op->in_place)
+        draft_arg(d, t->values[op->out].memory, ARG_WRITE);
+    for (uint32_t j = 0; j < op->aux_n; j++)
+        draft_arg(d, op->aux[j], ARG_WRITE);
+}
+
+void draft_forward(Draft *d, const Tape *t, const DraftPlan *plan)
+{
+    draft_start(d, t);
+    d->logical_n = t->ops_n;
+    for (uint32_t i = 0; i < t->ops_n; i++)
+        draft_play(d, t, i, PHASE_FORWARD, plan);
+}

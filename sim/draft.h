@@ -1,0 +1,90 @@
+/*
+ * draft.h - the ops of one segment before they have places in memory.
+ *
+ * draft_forward plays a tape from front to back, draft_backward from back to
+ * front, each op by its own rule (the table in draft_back.c):
+ *
+ *     forward      y = x w^T                   reads x, w       writes y
+ *     backward    dx = dy w   (PHASE_DGRAD)    reads dy, w      writes dx
+ *                 dw = dy^T x (PHASE_WGRAD)    reads dy, x      writes or adds to dw
+ *
+ * What backward reads of the forward pass must be saved, unless the op that made
+ * it is to be done again (`redo`): then it is played once more, with all that it
+ * needs, as PHASE_RECOMPUTE, just before the first op that reads it.
+ *
+ * LOGICAL IDS.  With T ops on the tape: op i of the tape is logical op i of the
+ * forward segment, and of the backward segment where it is done again; its
+ * gradients are T + 3 i + {0 input, 1 parameters, 2 sum with an earlier gradient}.
+ *
+ * ORDER OF ARGS: as the table in sim/lower.h lists them.  What is
+ * overwritten in place comes where the input would stand, and is ARG_UPDATE.
+ */
+#ifndef LOCKSTEP_SIM_DRAFT_H
+#define LOCKSTEP_SIM_DRAFT_H
+
+#include "sim/tape.h"
+
+/* Memory of a segment: values of the tape first (by their `memory`), then gradients. */
+typedef struct DraftMemory {
+    const char *name;
+    DType dtype;
+    uint64_t rows, columns;
+    Slot slot;       /* SLOT_LOCAL until sim/segments.c knows better */
+    uint32_t tensor; /* in the slot's layout */
+    bool adds;       /* SLOT_GRAD: written before, whatever the GradMode */
+} DraftMemory;
+
+typedef struct DraftArg {
+    uint32_t memory;
+    ArgMode mode;
+    uint64_t bytes; /* of it, that are touched */
+} DraftArg;
+
+typedef struct DraftOp {
+    Op op; /* name, args, deps and traffic still empty */
+    const char *name;
+    uint32_t arg_first, arg_n;
+} DraftOp;
+
+typedef struct Draft {
+    uint32_t memories_n, memories_cap, ops_n, ops_cap, args_n, args_cap;
+    DraftMemory *memories;
+    DraftOp *ops;
+    DraftArg *args;
+    uint32_t logical_n;
+    bool *saved; /* backward, by value: read here, made in forward */
+} Draft;
+
+typedef struct DraftPlan {
+    const bool *redo;  /* by op of the tape: done again in backward; NULL: none */
+    bool redo_all;     /* at once, from front to back, before backward begins */
+    bool async_tp;     /* collectives of tensor parallelism run beside the compute lane */
+    bool wgrad_last;   /* parameter gradients after the collective of the input's gradient */
+    uint32_t tp_group; /* Graph.groups */
+    DType grad_dtype;  /* of parameter gradients */
+} DraftPlan;
+
+void draft_forward(Draft *d, const Tape *t, const DraftPlan *plan);
+void draft_backward(Draft *d, const Tape *t, const DraftPlan *plan);
+void draft_free(Draft *d);
+
+/* ---- for the rules (draft.c, draft_back.c) ---- */
+
+uint32_t draft_memory(Draft *d, DraftMemory memory);
+/* Appends an op; draft_arg then appends to it. */
+void draft_op(Draft *d, const char *name, Op op);
+void draft_arg(Draft *d, uint32_t memory, ArgMode mode);
+void draft_arg_part(Draft *d, uint32_t memory, ArgMode mode, uint64_t bytes);
+/* One memory per value of the tape. */
+void draft_start(Draft *d, const Tape *t);
+/* Op i of the tape as forward does it. */
+void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftPlan *plan);
+/* Op of a tape without its shape. */
+Op draft_kernel(const TapeOp *from, OpPhase phase, uint32_t logical);
+/* Shape and flops of a matmul or convolution, in its three phases. */
+void draft_matmul_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase);
+Op draft_comm(const TapeOp *from, OpKind kind, OpPhase phase, uint32_t logical, uint64_t bytes,
+              const DraftPlan *plan);
+const char *draft_comm_name(OpKind kind);
+
+#endif

@@ -1,0 +1,543 @@
+/*
+ * draft_back.c - playing a tape backward: one rule for each kind of op.
+ *
+ * The gradient of a value is a piece of memory; `grad` says which.  Ops such as
+ * add hand the same memory on (an alias).  Where a value was read twice, the
+ * second gradient to arrive takes the first one up:  dx2 += dx1  (OP_ADD).
+ *
+ * Gradients of parameters are played last of their op, and those of biases after
+ * the matmul they follow in forward, so that a stack that sums the bias gradient
+ * in the matmul's epilogue finds the two side by side:
+ *
+ *     forward    matmul  bias            backward   dgrad  wgrad  bias-grad
+ *     async tp   [ag] matmul bias        backward   dgrad  [reduce-scatter]  wgrad  bias-grad
+ */
+#include "sim/draft.h"
+
+#include <stdlib.h>
+
+enum { HELD_MAX = 8, GRAD_KINDS = 3 };
+
+typedef struct HeldOp {
+    const char *name;
+    Op op;
+    uint32_t args_n;
+    DraftArg args[3];
+} HeldOp;
+
+typedef struct Back {
+    const Tape *t;
+    Draft *d;
+    const DraftPlan *plan;
+    bool *redone;     /* by op */
+    uint32_t *grad;   /* by value: memory, or NONE_U32 */
+    bool *alias;      /* by value: its gradient is another value's as well */
+    bool *wants_grad; /* by value */
+    uint32_t held_n;
+    HeldOp held[HELD_MAX];
+} Back;
+
+static uint32_t logical_of(const Back *b, const TapeOp *op, uint32_t kind)
+{
+    uint32_t i = (uint32_t)(op - b->t->ops);
+    return b->t->ops_n + GRAD_KINDS * i + kind;
+}
+
+/* ---- what backward reads of forward ---- */
+
+static void need(Back *b, uint32_t value);
+
+static bool is_redone(const Back *b, uint32_t op)
+{
+    return b->t->ops[op].again || (b->plan->redo && b->plan->redo[op]);
+}
+
+static void redo(Back *b, uint32_t i)
+{
+    const TapeOp *op = &b->t->ops[i];
+    if (b->redone[i])
+        return;
+    b->redone[i] = true;
+    for (uint32_t j = 0; j < op->in_n; j++)
+        need(b, op->in[j]);
+    draft_play(b->d, b->t, i, PHASE_RECOMPUTE, b->plan);
+}
+
+static bool writes(const Tape *t, const TapeOp *op, uint32_t memory)
+{
+    for (uint32_t j = 0; j < op->aux_n; j++)
+        if (op->aux[j] == memory)
+            return true;
+    return t->values[op->out].memory == memory;
+}
+
+/* Makes the memory of a value readable: played again, or saved by forward. */
+static void need(Back *b, uint32_t value)
+{
+    uint32_t memory = b->t->values[value].memory;
+    if (b->t->values[memory].home != VALUE_MADE)
+        return;
+    bool made_again = false;
+    for (uint32_t i = 0; i < b->t->ops_n; i++) {
+        const TapeOp *op = &b->t->ops[i];
+        if (!writes(b->t, op, memory) || (op->is_comm && op->forward == OP_KIND_N))
+            continue;
+        if (!is_redone(b, i)) {
+            ASSERT(!made_again);
+            break;
+        }
+        redo(b, i);
+        made_again = true;
+    }
+    if (!made_again)
+        b->d->saved[memory] = true;
+}
+
+/* ---- gradients ---- */
+
+static uint32_t temp_like(Back *b, uint32_t value)
+{
+    const TapeValue *v = &b->t->values[value];
+    return draft_memory(b->d, (DraftMemory){ .name = "gradient",
+                                             .dtype = v->dtype,
+                                             .rows = v->rows,
+                                             .columns = v->columns });
+}
+
+static uint32_t param_grad(Back *b, uint32_t param)
+{
+    const TapeValue *v = &b->t->values[param];
+    return draft_memory(b->d, (DraftMemory){ .name = v->name,
+                                             .dtype = b->plan->grad_dtype,
+                                             .rows = v->rows,
+                                             .columns = v->columns,
+                                             .slot = SLOT_GRAD,
+                                             .tensor = v->tensor,
+                                             .adds = v->adds });
+}
+
+static void sum_gradients(Back *b, const TapeOp *op, uint32_t value, uint32_t memory,
+                          bool alias)
+{
+    Op add = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 2));
+    add.kind = OP_ADD;
+    add.fn = FN_NONE;
+    add.dtype = b->t->values[value].dtype;
+    add.u.elements = value_elements(&b->t->values[value]);
+    draft_op(b->d, "gradient sum", add);
+    if (!alias) {
+        draft_arg(b->d, memory, ARG_UPDATE);
+        draft_arg(b->d, b->grad[value], ARG_READ);
+    } else {
+        draft_arg(b->d, memory, ARG_READ);
+        draft_arg(b->d, b->grad[value], ARG_READ);
+        memory = temp_like(b, value);
+        draft_arg(b->d, memory, ARG_WRITE);
+    }
+    b->grad[value] = memory;
+    b->alias[value] = false;
+}
+
+static void contribute(Back *b, const TapeOp *op, uint32_t value, uint32_t memory, bool alias)
+{
+    if (!b->wants_grad[value])
+        return;
+    if (b->grad[value] != NONE_U32) {
+        sum_gradients(b, op, value, memory, alias);
+        return;
+    }
+    b->grad[value] = memory;
+    b->alias[value] = alias;
+}
+
+/* ---- gradients of parameters wait for the end of their op ---- */
+
+static void release_held(Back *b)
+{
+    for (uint32_t i = 0; i < b->held_n; i++) {
+        draft_op(b->d, b->held[i].name, b->held[i].op);
+        for (uint32_t a = 0; a < b->held[i].args_n; a++) {
+            DraftArg arg = b->held[i].args[a];
+            draft_arg_part(b->d, arg.memory, arg.mode, arg.bytes);
+        }
+    }
+    b->held_n = 0;
+}
+
+static DraftArg whole(const Draft *d, uint32_t memory, ArgMode mode)
+{
+    const DraftMemory *m = &d->memories[memory];
+    return (DraftArg){ memory, mode, m->rows * m->columns * dtype_bytes(m->dtype) };
+}
+
+static HeldOp *hold(Back *b, uint32_t at, const TapeOp *op, Op kernel)
+{
+    ASSERT(b->held_n < HELD_MAX && at <= b->held_n);
+    for (uint32_t i = b->held_n++; i > at; i--)
+        b->held[i] = b->held[i - 1];
+    b->held[at] = (HeldOp){ .name = op->name, .op = kernel };
+    return &b->held[at];
+}
+
+/* ---- the rules ---- */
+
+static void back_matmul(Back *b, const TapeOp *op)
+{
+    uint32_t x = op->in[0], w = op->param[0], dy = b->grad[op->out];
+    need(b, x);
+    if (b->wants_grad[x]) {
+        Op dgrad = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
+        draft_matmul_shape(&dgrad, b->t, op, PHASE_DGRAD);
+        uint32_t dx = temp_like(b, x);
+        draft_op(b->d, op->name, dgrad);
+        draft_arg(b->d, dy, ARG_READ);
+        draft_arg(b->d, w, ARG_READ);
+        draft_arg(b->d, dx, ARG_WRITE);
+        contribute(b, op, x, dx, false);
+    }
+    Op wgrad = draft_kernel(op, PHASE_WGRAD, logical_of(b, op, 1));
+    draft_matmul_shape(&wgrad, b->t, op, PHASE_WGRAD);
+    HeldOp *held = hold(b, 0, op, wgrad);
+    held->args_n = 3;
+    held->args[0] = whole(b->d, dy, ARG_READ);
+    held->args[1] = whole(b->d, b->t->values[x].memory, ARG_READ);
+    held->args[2] = whole(b->d, param_grad(b, w), ARG_WRITE);
+    if (!b->plan->wgrad_last)
+        release_held(b);
+}
+
+static void back_bias(Back *b, const TapeOp *op)
+{
+    const TapeValue *y = &b->t->values[op->out];
+    uint32_t dy = b->grad[op->out];
+    Op kernel = draft_kernel(op, PHASE_WGRAD, logical_of(b, op, 1));
+    kernel.u.rows = (RowsShape){ y->rows, y->columns };
+    HeldOp *held = hold(b, b->held_n, op, kernel);
+    held->args_n = 2;
+    held->args[0] = whole(b->d, dy, ARG_READ);
+    held->args[1] = whole(b->d, param_grad(b, op->param[0]), ARG_WRITE);
+    contribute(b, op, op->in[0], dy, b->alias[op->out]);
+}
+
+static Op rows_kernel(const Back *b, const TapeOp *op, uint32_t like)
+{
+    Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
+    kernel.u.rows = (RowsShape){ b->t->values[like].rows, b->t->values[like].columns };
+    return kernel;
+}
+
+static void write_param_grads(Back *b, const TapeOp *op)
+{
+    for (uint32_t j = 0; j < op->param_n; j++)
+        draft_arg(b->d, param_grad(b, op->param[j]), ARG_WRITE);
+}
+
+/* Norm and batch norm: the gradients of gain and shift come out of the same kernel. */
+static void back_norm(Back *b, const TapeOp *op)
+{
+    uint32_t x = op->in[0], y = op->out;
+    need(b, x);
+    for (uint32_t j = 0; j < op->aux_n; j++)
+        need(b, op->aux[j]);
+    uint64_t bytes = value_bytes(&b->t->values[y]);
+    bool beside = op->slice && b->grad[x] != NONE_U32;
+    uint32_t dx = beside ? b->grad[x] : temp_like(b, x);
+    draft_op(b->d, op->name, rows_kernel(b, op, y));
+    draft_arg(b->d, b->grad[y], ARG_READ);
+    draft_arg_part(b->d, b->t->values[x].memory, ARG_READ, bytes);
+    for (uint32_t j = 0; j < op->aux_n; j++)
+        draft_arg(b->d, op->aux[j], ARG_READ);
+    if (op->param_n)
+        draft_arg(b->d, op->param[0], ARG_READ);
+    draft_arg_part(b->d, dx, ARG_WRITE, bytes);
+    write_param_grads(b, op);
+    if (!beside)
+        contribute(b, op, x, dx, false);
+}
+
+/* Relu needs only its result, which the next op keeps anyway. */
+static void back_activation(Back *b, const TapeOp *op)
+{
+    uint32_t x = op->in[0], read = op->fn == FN_RELU ? op->out : x;
+    need(b, read);
+    for (uint32_t j = 0; j < op->aux_n; j++)
+        need(b, op->aux[j]);
+    uint32_t dx = temp_like(b, x);
+    draft_op(b->d, op->name, rows_kernel(b, op, op->out));
+    draft_arg(b->d, b->grad[op->out], ARG_READ);
+    draft_arg(b->d, b->t->values[read].memory, ARG_READ);
+    for (uint32_t j = 0; j < op->aux_n; j++)
+        draft_arg(b->d, op->aux[j], ARG_READ);
+    draft_arg(b->d, dx, ARG_WRITE);
+    contribute(b, op, x, dx, false);
+}
+
+static void back_add(Back *b, const TapeOp *op)
+{
+    uint32_t dy = b->grad[op->out];
+    contribute(b, op, op->in[0], dy, true);
+    contribute(b, op, op->in[1], dy, true);
+}
+
+static void back_rope(Back *b, const TapeOp *op)
+{
+    uint32_t dy = b->grad[op->out];
+    ASSERT(!b->alias[op->out]);
+    draft_op(b->d, op->name, rows_kernel(b, op, op->out));
+    draft_arg(b->d, dy, ARG_UPDATE);
+    contribute(b, op, op->in[0], dy, false);
+}
+
+/* Flash attention computes the scores once more: five matmuls where the mathematics has four. */
+static void attention_flops(Op *op, const TapeOp *from, bool flash)
+{
+    AttentionShape a = from->attention;
+    double per_matmul = 2.0 * (double)a.head_dim * (double)a.heads * (double)a.batch;
+    op->u.attention = a;
+    op->flops = per_matmul * from->pairs * (flash ? 5 : 4);
+    op->model_flops = per_matmul * from->model_pairs * 4;
+}
+
+static uint64_t part_bytes(const Back *b, const TapeOp *op, uint32_t j)
+{
+    uint64_t all = value_bytes(&b->t->values[op->in[j]]);
+    return j == 0 ? all : all - value_bytes(&b->t->values[op->in[0]]);
+}
+
+static void back_attention(Back *b, const TapeOp *op)
+{
+    bool flash = !op->math_attention;
+    for (uint32_t j = 0; j < op->in_n; j++)
+        need(b, op->in[j]);
+    if (flash)
+        need(b, op->out);
+    need(b, op->aux[0]);
+    Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
+    attention_flops(&kernel, op, flash);
+    draft_op(b->d, op->name, kernel);
+    draft_arg(b->d, b->grad[op->out], ARG_READ);
+    for (uint32_t j = 0; j < op->in_n; j++)
+        draft_arg_part(b->d, b->t->values[op->in[j]].memory, ARG_READ, part_bytes(b, op, j));
+    if (flash)
+        draft_arg(b->d, b->t->values[op->out].memory, ARG_READ);
+    draft_arg(b->d, op->aux[0], ARG_READ);
+    for (uint32_t j = 0; j < op->in_n; j++) {
+        uint32_t dx = temp_like(b, op->in[j]);
+        draft_arg_part(b->d, dx, ARG_WRITE, part_bytes(b, op, j));
+        contribute(b, op, op->in[j], dx, false);
+    }
+}
+
+/* Rows of a table: scattered back by token, or summed over the batch where there are no tokens. */
+static void back_embedding(Back *b, const TapeOp *op)
+{
+    uint32_t dy = b->grad[op->out];
+    Op kernel = rows_kernel(b, op, op->out);
+    kernel.phase = PHASE_WGRAD;
+    kernel.logical = logical_of(b, op, 1);
+    draft_op(b->d, op->name, kernel);
+    draft_arg(b->d, dy, ARG_READ);
+    for (uint32_t j = op->in_place ? 1 : 0; j < op->in_n; j++)
+        draft_arg(b->d, op->in[j], ARG_READ);
+    draft_arg(b->d, param_grad(b, op->param[0]), ARG_WRITE);
+    if (op->in_place)
+        contribute(b, op, op->in[0], dy, b->alias[op->out]);
+}
+
+/* Where the search for gradients begins.  A fused loss left the gradient where the logits were. */
+static void back_loss(Back *b, const TapeOp *op)
+{
+    uint32_t x = op->in[0];
+    if (!op->is_loss)
+        return; /* statistics of the logits */
+    uint32_t x_memory = b->t->values[x].memory;
+    if (op->fused_loss) {
+        need(b, x);
+        contribute(b, op, x, x_memory, false);
+        return;
+    }
+    bool kept = op->aux_n > 0; /* the softmax, in place of the logits */
+    uint32_t dx = temp_like(b, x), read = kept ? op->aux[0] : x_memory;
+    need(b, read);
+    draft_op(b->d, op->name, rows_kernel(b, op, x));
+    draft_arg(b->d, read, ARG_READ);
+    for (uint32_t j = 1; j < op->in_n; j++) {
+        need(b, op->in[j]);
+        draft_arg(b->d, op->in[j], ARG_READ);
+    }
+    draft_arg(b->d, dx, ARG_WRITE);
+    contribute(b, op, x, dx, false);
+}
+
+static void back_pool(Back *b, const TapeOp *op)
+{
+    uint32_t dx = temp_like(b, op->in[0]);
+    for (uint32_t j = 0; j < op->aux_n; j++)
+        need(b, op->aux[j]);
+    draft_op(b->d, op->name, rows_kernel(b, op, op->out));
+    draft_arg(b->d, b->grad[op->out], ARG_READ);
+    for (uint32_t j = 0; j < op->aux_n; j++)
+        draft_arg(b->d, op->aux[j], ARG_READ);
+    draft_arg(b->d, dx, ARG_WRITE);
+    contribute(b, op, op->in[0], dx, false);
+}
+
+static void back_comm(Back *b, const TapeOp *op)
+{
+    uint32_t dy = b->grad[op->out], x = op->in[0];
+    if (op->backward == OP_KIND_N) {
+        contribute(b, op, x, dy, true);
+        return;
+    }
+    uint64_t bytes =
+        max_u64(value_bytes(&b->t->values[x]), value_bytes(&b->t->values[op->out]));
+    draft_op(b->d, draft_comm_name(op->backward),
+             draft_comm(op, op->backward, PHASE_DGRAD, logical_of(b, op, 0), bytes, b->plan));
+    if (op->backward == OP_ALL_REDUCE) {
+        ASSERT(!b->alias[op->out]);
+        draft_arg(b->d, dy, ARG_UPDATE);
+        contribute(b, op, x, dy, false);
+        return;
+    }
+    uint32_t dx = temp_like(b, x);
+    draft_arg(b->d, dy, ARG_READ);
+    draft_arg(b->d, dx, ARG_WRITE);
+    contribute(b, op, x, dx, false);
+}
+
+typedef void BackRule(Back *b, const TapeOp *op);
+
+static BackRule *const back_rules[OP_KIND_N] = {
+    [OP_MATMUL] = back_matmul,
+    [OP_CONV] = back_matmul,
+    [OP_NORM] = back_norm,
+    [OP_BATCHNORM] = back_norm,
+    [OP_ACTIVATION] = back_activation,
+    [OP_ADD] = back_add,
+    [OP_BIAS] = back_bias,
+    [OP_ROPE] = back_rope,
+    [OP_ATTENTION] = back_attention,
+    [OP_EMBEDDING] = back_embedding,
+    [OP_CROSS_ENTROPY] = back_loss,
+    [OP_MSE] = back_loss,
+    [OP_POOL] = back_pool,
+};
+
+/* ---- the walk ---- */
+
+static void find_wants(Back *b)
+{
+    const Tape *t = b->t;
+    if (t->in != NONE_U32)
+        b->wants_grad[t->in] = true;
+    for (uint32_t i = 0; i < t->ops_n; i++) {
+        const TapeOp *op = &t->ops[i];
+        bool wants = op->param_n > 0;
+        for (uint32_t j = 0; j < op->in_n; j++)
+            wants = wants || b->wants_grad[op->in[j]];
+        b->wants_grad[op->out] = wants;
+    }
+}
+
+/* A bias gradient waits for its matmul, a weight gradient for the collective before it. */
+static bool releases(const Back *b, const TapeOp *op)
+{
+    if (op->is_comm || op->kind == OP_BIAS || b->held_n == 0)
+        return false;
+    return op->kind != OP_MATMUL || b->held[0].op.kind != OP_BIAS;
+}
+
+static void back_op(Back *b, const TapeOp *op)
+{
+    if (releases(b, op))
+        release_held(b);
+    if (!op->is_loss && b->grad[op->out] == NONE_U32)
+        return; /* nothing that the loss depends on */
+    if (op->is_comm)
+        back_comm(b, op);
+    else
+        back_rules[op->kind](b, op);
+}
+
+static uint32_t copy_gradient(Back *b, uint32_t from)
+{
+    const TapeValue *in = &b->t->values[b->t->in];
+    uint32_t copy = temp_like(b, b->t->in);
+    draft_op(b->d, "gradient copy",
+             (Op){ .kind = OP_COPY,
+                   .phase = PHASE_DGRAD,
+                   .dtype = in->dtype,
+                   .logical = b->d->logical_n - 2,
+                   .u.elements = value_elements(in) });
+    draft_arg(b->d, from, ARG_READ);
+    draft_arg(b->d, copy, ARG_WRITE);
+    return copy;
+}
+
+static bool is_read(const Draft *d, uint32_t memory)
+{
+    for (uint32_t a = 0; a < d->args_n; a++)
+        if (d->args[a].memory == memory)
+            return true;
+    return false;
+}
+
+/* The gradient of the block's input is what the block before reads; the input itself dies here. */
+static void finish(Back *b)
+{
+    const Tape *t = b->t;
+    if (t->in == NONE_U32)
+        return;
+    uint32_t din = b->grad[t->in];
+    ASSERT(din != NONE_U32);
+    if (b->d->memories[din].slot != SLOT_LOCAL) /* handed on unchanged */
+        din = copy_gradient(b, din);
+    b->d->memories[din].slot = SLOT_DIN;
+    if (!is_read(b->d, t->in)) {
+        draft_op(
+            b->d, "release",
+            (Op){ .kind = OP_RELEASE, .phase = PHASE_DGRAD, .logical = b->d->logical_n - 1 });
+        draft_arg_part(b->d, t->in, ARG_READ, 0);
+    }
+}
+
+static void start(Back *b)
+{
+    const Tape *t = b->t;
+    draft_start(b->d, t);
+    for (uint32_t m = 0; m < b->d->memories_n; m++)
+        if (b->d->memories[m].slot == SLOT_OUT) /* when computed again, nobody reads it */
+            b->d->memories[m].slot = SLOT_LOCAL;
+    b->d->logical_n = t->ops_n + GRAD_KINDS * t->ops_n + 2; /* the last: copy, release */
+    b->d->saved = mem_zero(t->values_n, sizeof *b->d->saved);
+    for (uint32_t v = 0; v < t->values_n; v++)
+        b->grad[v] = NONE_U32;
+    find_wants(b);
+    if (t->out != NONE_U32) {
+        uint32_t dout = temp_like(b, t->out);
+        b->d->memories[dout].slot = SLOT_DOUT;
+        b->grad[t->out] = dout;
+        b->alias[t->out] = true; /* not to be overwritten: others may read it */
+    }
+    for (uint32_t i = 0; b->plan->redo_all && i < t->ops_n; i++)
+        if (is_redone(b, i))
+            redo(b, i);
+}
+
+void draft_backward(Draft *d, const Tape *t, const DraftPlan *plan)
+{
+    Back b = { .t = t, .d = d, .plan = plan };
+    b.redone = mem_zero(t->ops_n, sizeof *b.redone);
+    b.grad = mem_zero(t->values_n, sizeof *b.grad);
+    b.alias = mem_zero(t->values_n, sizeof *b.alias);
+    b.wants_grad = mem_zero(t->values_n, sizeof *b.wants_grad);
+    start(&b);
+    for (uint32_t i = t->ops_n; i-- > 0;)
+        back_op(&b, &t->ops[i]);
+    release_held(&b);
+    finish(&b);
+    free(b.redone);
+    free(b.grad);
+    free(b.alias);
+    free(b.wants_grad);
+}

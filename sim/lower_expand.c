@@ -1,0 +1,542 @@
+/*
+ * lower_expand.c - what stacks do in several kernels where the mathematics has one op.
+ *
+ *     fact missing          logical op              kernels
+ *     fused_qkv             matmul "attention.qkv"  three matmuls: q, k, v
+ *     fused_gate_up         matmul "mlp.gate_up"    two matmuls: gate, up
+ *     fused_attention       attention               matmul, softmax, matmul; backward five
+ *     fused_gated           gated activation        act(gate), product; backward three
+ *     fused_cross_entropy   cross_entropy           [cast], log-softmax, loss; backward as many
+ *     wgrad_accumulate      wgrad that adds         matmul into a temporary, add
+ *     fused_optimizer       optimizer               one kernel per parameter
+ *     (always)              embedding backward      fill with zeros, scatter-add
+ *
+ * The flops of the parts add up to those of the op; so does the traffic of what
+ * they share out, and each part reads its own operands.
+ */
+#include "sim/lower.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARTS_MAX = 3 };
+
+/* The kernel that is taken apart, with its args, out of the way. */
+typedef struct Whole {
+    Op op;
+    uint32_t args_n;
+    const KernelArg *args;
+} Whole;
+
+static bool is_backward(const Op *op)
+{
+    return op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
+}
+
+static uint64_t bytes_of(const Lowering *l, KernelArg a)
+{
+    return lower_bytes(l, a);
+}
+
+/* Appends an argument and its traffic. */
+static void add_part(Lowering *l, KernelArg a, ArgMode mode, uint64_t bytes)
+{
+    lower_arg(l, a.slot, a.tensor, mode);
+    Op *op = &l->kernels[l->kernels_n - 1].op;
+    op->read_bytes += mode != ARG_WRITE ? bytes : 0;
+    op->write_bytes += mode != ARG_READ ? bytes : 0;
+}
+
+static void add_arg(Lowering *l, KernelArg a, ArgMode mode)
+{
+    add_part(l, a, mode, bytes_of(l, a));
+}
+
+/* A kernel of the same phase, with nothing read or written yet. */
+static Op *begin_kernel(Lowering *l, const Whole *w, OpKind kind, OpFn fn)
+{
+    Op op = w->op;
+    op.kind = kind;
+    op.fn = fn;
+    op.flops = op.model_flops = 0;
+    op.read_bytes = op.write_bytes = 0;
+    return &lower_kernel(l, op)->op;
+}
+
+static KernelArg temp_like(Lowering *l, const char *name, KernelArg like, DType dtype)
+{
+    const Tensor *t = lower_tensor(l, like.slot, like.tensor);
+    return lower_temp(l, name, dtype, t->dims[0], t->dims[1]);
+}
+
+static DType dtype_of(const Lowering *l, KernelArg a)
+{
+    return lower_tensor(l, a.slot, a.tensor)->dtype;
+}
+
+static void add_sum(Lowering *l, const Whole *w, KernelArg to, KernelArg from)
+{
+    const Tensor *t = lower_tensor(l, to.slot, to.tensor);
+    uint64_t elements = t->bytes / dtype_bytes(t->dtype);
+    Op *op = begin_kernel(l, w, OP_ADD, FN_NONE);
+    op->dtype = t->dtype;
+    op->u.elements = elements;
+    add_arg(l, to, ARG_UPDATE);
+    add_arg(l, from, ARG_READ);
+}
+
+/* ---- matmuls ---- */
+
+/* Gradients that the matmul cannot add to: into a temporary, then added. */
+static void accumulate_apart(Lowering *l, const Whole *w)
+{
+    KernelArg dw = w->args[2], temp = temp_like(l, "weight gradient", dw, dtype_of(l, dw));
+    Op *op = &lower_kernel(l, w->op)->op;
+    op->u.matmul.accumulate = false;
+    op->read_bytes -= bytes_of(l, dw);
+    for (uint32_t i = 0; i < w->args_n; i++)
+        lower_arg(l, i == 2 ? temp.slot : w->args[i].slot,
+                  i == 2 ? temp.tensor : w->args[i].tensor,
+                  i == 2 ? ARG_WRITE : w->args[i].mode);
+    add_sum(l, w, dw, temp);
+}
+
+/* Columns of the parts of a matmul that some stacks split; 0 when it is none of them. */
+static uint32_t parts_of(const Lowering *l, const Op *op, uint64_t *columns)
+{
+    if (op->kind != OP_MATMUL || l->b->s->model.kind != MODEL_TRANSFORMER)
+        return 0;
+    const MatmulShape *s = &op->u.matmul;
+    uint64_t all = op->phase == PHASE_DGRAD ? s->k : op->phase == PHASE_WGRAD ? s->m : s->n;
+    if (op->name == l->name_gate_up && !l->b->sw->fused_gate_up) {
+        columns[0] = columns[1] = all / 2;
+        return 2;
+    }
+    if (op->name != l->name_qkv || l->b->sw->fused_qkv)
+        return 0;
+    const Transformer *m = &l->b->s->model.u.transformer;
+    columns[0] = (uint64_t)m->heads / l->b->s->parallel.tp * m->head_dim;
+    columns[1] = columns[2] = (all - columns[0]) / 2;
+    return 3;
+}
+
+static uint64_t part(uint64_t bytes, uint64_t columns, uint64_t all)
+{
+    return (uint64_t)((double)bytes * (double)columns / (double)all);
+}
+
+/* Forward: C in columns.  wgrad: C in rows.  Each part reads the other operand whole. */
+static void split_outputs(Lowering *l, const Whole *w, uint64_t n, uint64_t all)
+{
+    bool wgrad = w->op.phase == PHASE_WGRAD;
+    uint32_t whole = wgrad ? 1 : 0; /* the argument that every part reads whole */
+    Op *op = &lower_kernel(l, w->op)->op;
+    *(wgrad ? &op->u.matmul.m : &op->u.matmul.n) = n;
+    op->flops = w->op.flops * (double)n / (double)all;
+    op->model_flops = w->op.model_flops * (double)n / (double)all;
+    op->read_bytes = op->write_bytes = 0;
+    for (uint32_t i = 0; i < w->args_n; i++) {
+        uint64_t bytes = bytes_of(l, w->args[i]);
+        add_part(l, w->args[i], w->args[i].mode, i == whole ? bytes : part(bytes, n, all));
+    }
+}
+
+/* dx is a sum over the columns: the parts after the first are added. */
+static void split_inputs(Lowering *l, const Whole *w, uint64_t k, uint64_t all, bool first)
+{
+    KernelArg dx = w->args[2], to = dx;
+    if (!first)
+        to = temp_like(l, "gradient", dx, dtype_of(l, dx));
+    Op *op = &lower_kernel(l, w->op)->op;
+    op->u.matmul.k = k;
+    op->flops = w->op.flops * (double)k / (double)all;
+    op->model_flops = w->op.model_flops * (double)k / (double)all;
+    op->read_bytes = op->write_bytes = 0;
+    for (uint32_t i = 0; i < 2; i++)
+        add_part(l, w->args[i], ARG_READ, part(bytes_of(l, w->args[i]), k, all));
+    add_arg(l, to, ARG_WRITE);
+    if (!first)
+        add_sum(l, w, dx, to);
+}
+
+static bool expand_parts(Lowering *l, const Whole *w)
+{
+    uint64_t columns[PARTS_MAX], all = 0;
+    uint32_t n = parts_of(l, &w->op, columns);
+    for (uint32_t i = 0; i < n; i++)
+        all += columns[i];
+    for (uint32_t i = 0; i < n; i++) {
+        if (w->op.phase == PHASE_DGRAD)
+            split_inputs(l, w, columns[i], all, i == 0);
+        else
+            split_outputs(l, w, columns[i], all);
+    }
+    return n > 0;
+}
+
+static bool adds_apart(const Lowering *l, const Op *op)
+{
+    return (op->kind == OP_MATMUL || op->kind == OP_CONV) && op->phase == PHASE_WGRAD &&
+           op->u.matmul.accumulate && !l->b->sw->wgrad_accumulate;
+}
+
+/* ---- attention with its scores in memory ---- */
+
+typedef struct Scores {
+    uint64_t pairs, heads, q_bytes, k_bytes; /* k_bytes: also of v */
+    AttentionShape a;
+} Scores;
+
+static Scores scores_of(const Whole *w, uint64_t element)
+{
+    AttentionShape a = w->op.u.attention;
+    return (Scores){ .heads = a.batch * a.heads,
+                     .q_bytes = a.batch * a.seq_q * a.heads * a.head_dim * element,
+                     .k_bytes = a.batch * a.seq_k * a.kv_heads * a.head_dim * element,
+                     .a = a };
+}
+
+static Op *batched(Lowering *l, const Whole *w, const Scores *s, uint64_t m, uint64_t n,
+                   uint64_t k, uint32_t parts)
+{
+    Op *op = begin_kernel(l, w, OP_MATMUL, FN_NONE);
+    op->u.matmul = (MatmulShape){ .m = m, .n = n, .k = k, .batch = s->heads };
+    op->flops = w->op.flops / parts;
+    op->model_flops = w->op.model_flops / parts;
+    return op;
+}
+
+static void softmax(Lowering *l, const Whole *w, const Scores *s)
+{
+    Op *op = begin_kernel(l, w, OP_SOFTMAX, FN_NONE);
+    op->u.rows = (RowsShape){ s->heads * s->a.seq_q, s->a.seq_k };
+}
+
+/* inputs -> out, weights */
+static void math_forward(Lowering *l, const Whole *w)
+{
+    uint32_t inputs = w->args_n - 2;
+    KernelArg q = w->args[0], v = w->args[inputs - 1];
+    KernelArg out = w->args[inputs], weights = w->args[inputs + 1];
+    Scores s = scores_of(w, dtype_bytes(dtype_of(l, out)));
+    KernelArg scores = temp_like(l, "attention scores", weights, dtype_of(l, weights));
+    batched(l, w, &s, s.a.seq_q, s.a.seq_k, s.a.head_dim, 2)->u.matmul.transpose_b = true;
+    add_part(l, q, ARG_READ, s.q_bytes + s.k_bytes);
+    add_arg(l, scores, ARG_WRITE);
+    softmax(l, w, &s);
+    add_arg(l, scores, ARG_READ);
+    add_arg(l, weights, ARG_WRITE);
+    batched(l, w, &s, s.a.seq_q, s.a.head_dim, s.a.seq_k, 2);
+    add_arg(l, weights, ARG_READ);
+    add_part(l, v, ARG_READ, s.k_bytes);
+    add_arg(l, out, ARG_WRITE);
+}
+
+/* dout, inputs, weights -> dinputs */
+static void math_backward(Lowering *l, const Whole *w)
+{
+    uint32_t inputs = (w->args_n - 2) / 2;
+    KernelArg dout = w->args[0], q = w->args[1], v = w->args[inputs];
+    KernelArg weights = w->args[inputs + 1];
+    KernelArg dq = w->args[inputs + 2], dv = w->args[2 * inputs + 1];
+    Scores s = scores_of(w, dtype_bytes(dtype_of(l, dout)));
+    KernelArg dweights = temp_like(l, "attention gradient", weights, dtype_of(l, weights));
+    batched(l, w, &s, s.a.seq_q, s.a.seq_k, s.a.head_dim, 4)->u.matmul.transpose_b = true;
+    add_arg(l, dout, ARG_READ);
+    add_part(l, v, ARG_READ, s.k_bytes);
+    add_arg(l, dweights, ARG_WRITE);
+    batched(l, w, &s, s.a.seq_k, s.a.head_dim, s.a.seq_q, 4)->u.matmul.transpose_a = true;
+    add_arg(l, weights, ARG_READ);
+    add_arg(l, dout, ARG_READ);
+    add_part(l, dv, ARG_WRITE, s.k_bytes);
+    softmax(l, w, &s);
+    add_arg(l, dweights, ARG_UPDATE);
+    add_arg(l, weights, ARG_READ);
+    batched(l, w, &s, s.a.seq_q, s.a.head_dim, s.a.seq_k, 4);
+    add_arg(l, dweights, ARG_READ);
+    add_part(l, q, ARG_READ, s.k_bytes);
+    add_part(l, dq, ARG_WRITE, s.q_bytes);
+    batched(l, w, &s, s.a.seq_k, s.a.head_dim, s.a.seq_q, 4)->u.matmul.transpose_a = true;
+    add_arg(l, dweights, ARG_READ);
+    add_part(l, q, ARG_READ, s.q_bytes);
+    add_part(l, dq, ARG_WRITE, s.k_bytes);
+}
+
+static bool expand_attention(Lowering *l, const Whole *w)
+{
+    if (w->op.kind != OP_ATTENTION || fused_attention(l->b))
+        return false;
+    if (is_backward(&w->op))
+        math_backward(l, w);
+    else
+        math_forward(l, w);
+    return true;
+}
+
+/* ---- gated activations: x is gate and up, each half of it ---- */
+
+static OpFn gate_fn(OpFn fn)
+{
+    return fn == FN_GATED_SILU ? FN_SILU : FN_GELU;
+}
+
+/* x [b] -> y act(gate) */
+static void gated_forward(Lowering *l, const Whole *w)
+{
+    KernelArg x = w->args[0], y = w->args[w->args_n - 2], gate = w->args[w->args_n - 1];
+    uint64_t half = bytes_of(l, x) / 2;
+    begin_kernel(l, w, OP_ACTIVATION, gate_fn(w->op.fn));
+    add_part(l, x, ARG_READ, half);
+    if (w->args_n == 4)
+        add_arg(l, w->args[1], ARG_READ);
+    add_arg(l, gate, ARG_WRITE);
+    begin_kernel(l, w, OP_ACTIVATION, FN_NONE);
+    add_arg(l, gate, ARG_READ);
+    add_part(l, x, ARG_READ, half);
+    add_arg(l, y, ARG_WRITE);
+}
+
+/* dy x act(gate) -> dx */
+static void gated_backward(Lowering *l, const Whole *w)
+{
+    KernelArg dy = w->args[0], x = w->args[1], gate = w->args[2], dx = w->args[3];
+    uint64_t half = bytes_of(l, x) / 2;
+    KernelArg dgate = temp_like(l, "gate gradient", dy, dtype_of(l, dy));
+    begin_kernel(l, w, OP_ACTIVATION, FN_NONE);
+    add_arg(l, dy, ARG_READ);
+    add_arg(l, gate, ARG_READ);
+    add_part(l, dx, ARG_WRITE, half);
+    begin_kernel(l, w, OP_ACTIVATION, FN_NONE);
+    add_arg(l, dy, ARG_READ);
+    add_part(l, x, ARG_READ, half);
+    add_arg(l, dgate, ARG_WRITE);
+    begin_kernel(l, w, OP_ACTIVATION, gate_fn(w->op.fn));
+    add_arg(l, dgate, ARG_READ);
+    add_part(l, x, ARG_READ, half);
+    add_part(l, dx, ARG_WRITE, half);
+}
+
+/* Where act(gate) is among the arguments, the stack keeps it: it has two kernels. */
+static bool expand_gated(Lowering *l, const Whole *w)
+{
+    bool gated = w->op.fn == FN_GATED_GELU || w->op.fn == FN_GATED_SILU;
+    if (w->op.kind != OP_ACTIVATION || !gated || l->fusion.gated)
+        return false;
+    if (is_backward(&w->op))
+        gated_backward(l, w);
+    else
+        gated_forward(l, w);
+    return true;
+}
+
+/* ---- the loss ---- */
+
+static void cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to)
+{
+    Op *op = begin_kernel(l, w, OP_CAST, FN_NONE);
+    const Tensor *t = lower_tensor(l, to.slot, to.tensor);
+    op->dtype = t->dtype;
+    op->u.elements = t->bytes / dtype_bytes(t->dtype);
+    add_arg(l, from, ARG_READ);
+    add_arg(l, to, ARG_WRITE);
+}
+
+/* logits targets [maximum sums] -> loss logs */
+static void loss_forward(Lowering *l, const Whole *w)
+{
+    KernelArg logits = w->args[0], loss = w->args[w->args_n - 2];
+    KernelArg logs = w->args[w->args_n - 1];
+    if (dtype_of(l, logs) != dtype_of(l, logits)) {
+        KernelArg copy = temp_like(l, "f32 logits", logits, dtype_of(l, logs));
+        cast(l, w, logits, copy);
+        logits = copy;
+    }
+    begin_kernel(l, w, OP_CROSS_ENTROPY, FN_NONE);
+    add_arg(l, logits, ARG_READ);
+    for (uint32_t i = 2; i < w->args_n - 2; i++)
+        add_arg(l, w->args[i], ARG_READ);
+    add_arg(l, logs, ARG_WRITE);
+    uint64_t rows = bytes_of(l, w->args[1]); /* one number is picked per row */
+    begin_kernel(l, w, OP_CROSS_ENTROPY, FN_NONE);
+    add_part(l, logs, ARG_READ, rows);
+    add_arg(l, w->args[1], ARG_READ);
+    add_arg(l, loss, ARG_WRITE);
+}
+
+/* logs targets [maximum sums] -> dlogits */
+static void loss_backward(Lowering *l, const Whole *w)
+{
+    KernelArg logs = w->args[0], dlogits = w->args[w->args_n - 1];
+    KernelArg dlogs = temp_like(l, "log softmax gradient", logs, dtype_of(l, logs));
+    bool casts = dtype_of(l, logs) != dtype_of(l, dlogits);
+    KernelArg to =
+        casts ? temp_like(l, "f32 logits gradient", logs, dtype_of(l, logs)) : dlogits;
+    begin_kernel(l, w, OP_CROSS_ENTROPY, FN_NONE);
+    for (uint32_t i = 1; i + 1 < w->args_n; i++)
+        add_arg(l, w->args[i], ARG_READ);
+    add_arg(l, dlogs, ARG_WRITE);
+    begin_kernel(l, w, OP_CROSS_ENTROPY, FN_NONE);
+    add_arg(l, dlogs, ARG_READ);
+    add_arg(l, logs, ARG_READ);
+    add_arg(l, to, ARG_WRITE);
+    if (casts)
+        cast(l, w, to, dlogits);
+}
+
+/* Statistics of the rows (over tp) and a fused loss are one kernel each. */
+static bool expand_loss(Lowering *l, const Whole *w)
+{
+    if (w->op.kind != OP_CROSS_ENTROPY || l->b->sw->fused_cross_entropy)
+        return false;
+    bool backward = is_backward(&w->op);
+    uint64_t kept = w->args_n >= 4 ? bytes_of(l, w->args[w->args_n - 1]) : 0;
+    if (!backward && (w->args_n < 4 || kept < bytes_of(l, w->args[0])))
+        return false;
+    if (backward)
+        loss_backward(l, w);
+    else
+        loss_forward(l, w);
+    return true;
+}
+
+/* ---- embedding backward: dy tokens -> dtable ---- */
+
+static void scatter(Lowering *l, const Whole *w, KernelArg to)
+{
+    uint64_t rows = bytes_of(l, w->args[0]);
+    Op *op = begin_kernel(l, w, OP_EMBEDDING, FN_NONE);
+    op->u.rows = w->op.u.rows;
+    add_arg(l, w->args[0], ARG_READ);
+    add_arg(l, w->args[1], ARG_READ);
+    add_part(l, to, ARG_UPDATE, rows);
+}
+
+static void fill(Lowering *l, const Whole *w, KernelArg to)
+{
+    const Tensor *t = lower_tensor(l, to.slot, to.tensor);
+    Op *op = begin_kernel(l, w, OP_FILL, FN_NONE);
+    op->dtype = t->dtype;
+    op->u.elements = t->bytes / dtype_bytes(t->dtype);
+    add_arg(l, to, ARG_WRITE);
+}
+
+static bool expand_embedding(Lowering *l, const Whole *w)
+{
+    if (w->op.kind != OP_EMBEDDING || !is_backward(&w->op) || w->args_n != 3)
+        return false;
+    KernelArg dtable = w->args[2];
+    bool adds = dtable.mode == ARG_UPDATE;
+    KernelArg to = dtable;
+    if (adds && !l->b->sw->wgrad_accumulate)
+        to = temp_like(l, "table gradient", dtable, dtype_of(l, dtable));
+    if (!adds || to.slot == SLOT_LOCAL)
+        fill(l, w, to);
+    scatter(l, w, to);
+    if (to.slot == SLOT_LOCAL)
+        add_sum(l, w, dtable, to);
+    return true;
+}
+
+/* ---- the optimizer ---- */
+
+/* grads, states, params: n of each kind that the layouts hold. */
+static bool expand_optimizer(Lowering *l, const Whole *w)
+{
+    if (w->op.kind != OP_OPTIMIZER || l->b->sw->fused_optimizer)
+        return false;
+    uint32_t n = 0;
+    while (n < w->args_n && w->args[n].slot == w->args[0].slot)
+        n++;
+    uint32_t states = (w->args_n - 2 * n) / (n ? n : 1);
+    if (n <= 1 || w->args_n != (2 + states) * n)
+        return false;
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < n; i++)
+        total += bytes_of(l, w->args[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t bytes = bytes_of(l, w->args[i]);
+        double part_of = (double)bytes / (double)total;
+        Op *op = &lower_kernel(l, w->op)->op;
+        op->u.elements = bytes / dtype_bytes(dtype_of(l, w->args[i]));
+        op->flops = w->op.flops * part_of;
+        op->read_bytes = (uint64_t)((double)w->op.read_bytes * part_of);
+        op->write_bytes = (uint64_t)((double)w->op.write_bytes * part_of);
+        lower_arg(l, w->args[i].slot, w->args[i].tensor, w->args[i].mode);
+        for (uint32_t k = 0; k < states; k++) {
+            KernelArg a = w->args[n + i * states + k];
+            lower_arg(l, a.slot, a.tensor, a.mode);
+        }
+        KernelArg p = w->args[n + n * states + i];
+        lower_arg(l, p.slot, p.tensor, p.mode);
+    }
+    return true;
+}
+
+/* ---- all of them ---- */
+
+static bool take_apart(Lowering *l, const Whole *w)
+{
+    typedef bool Rule(Lowering * l, const Whole *w);
+    static Rule *const rules[] = { expand_parts, expand_attention, expand_gated,
+                                   expand_loss,  expand_embedding, expand_optimizer };
+    for (size_t i = 0; i < ARRAY_N(rules); i++)
+        if (rules[i](l, w))
+            return true;
+    return false;
+}
+
+/* Runs f on every kernel; those it leaves alone stay as they are. */
+static void each_kernel(Lowering *l, bool (*f)(Lowering *l, const Whole *w))
+{
+    uint32_t kernels_n = l->kernels_n, args_n = l->args_n;
+    Kernel *kernels = mem_zero(kernels_n, sizeof *kernels);
+    KernelArg *args = mem_zero(args_n + 1, sizeof *args);
+    memcpy(kernels, l->kernels, kernels_n * sizeof *kernels);
+    if (args_n)
+        memcpy(args, l->args, args_n * sizeof *args);
+    l->kernels_n = l->args_n = 0;
+    for (uint32_t k = 0; k < kernels_n; k++) {
+        Whole w = { kernels[k].op, kernels[k].arg_n, args + kernels[k].arg_first };
+        if (f(l, &w))
+            continue;
+        lower_kernel(l, w.op);
+        for (uint32_t a = 0; a < w.args_n; a++)
+            lower_arg(l, w.args[a].slot, w.args[a].tensor, w.args[a].mode);
+    }
+    free(kernels);
+    free(args);
+}
+
+static bool add_apart(Lowering *l, const Whole *w)
+{
+    if (!adds_apart(l, &w->op))
+        return false;
+    accumulate_apart(l, w);
+    return true;
+}
+
+/* Most kernels stay whole: they are not even copied. */
+static bool may_expand(const Op *op)
+{
+    switch (op->kind) {
+    case OP_MATMUL:
+    case OP_CONV:
+    case OP_ATTENTION:
+    case OP_ACTIVATION:
+    case OP_CROSS_ENTROPY:
+    case OP_EMBEDDING:
+    case OP_OPTIMIZER:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void lower_expand(Lowering *l)
+{
+    if (!may_expand(&l->kernels[0].op))
+        return;
+    each_kernel(l, take_apart);
+    if (!l->b->sw->wgrad_accumulate)
+        each_kernel(l, add_apart);
+}

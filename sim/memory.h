@@ -1,0 +1,90 @@
+/*
+ * memory.h - how much memory a role needs, from its graph alone.
+ *
+ * Lifetimes follow program order (graph.h, TENSORS), so the peak is a sum over
+ * the program and knows no time:
+ *
+ *     before[0]     = bytes of all resident frames
+ *     before[i + 1] = before[i] + memory_delta(segment of i)
+ *     peak          = max over i of before[i] + memory_peak(segment of i)
+ *
+ *     bytes          ___peak
+ *        |     __/\_|   \__/\
+ *        |  __|              \__         one bump per instance, never op by op
+ *        |_|____________________|___
+ *          F0 F1 F2    B2 B1 B0  optimizer
+ *
+ * That is what the framework allocates.  A GPU holds more: see MemoryExtra.
+ */
+#ifndef LOCKSTEP_SIM_MEMORY_H
+#define LOCKSTEP_SIM_MEMORY_H
+
+#include "core/arena.h"
+#include "core/graph.h"
+#include "core/machine.h"
+#include "core/timeline.h"
+
+typedef struct RoleMemory {
+    uint64_t peak_bytes;
+    uint64_t at_peak[TENSOR_CLASS_N];  /* sums to peak_bytes */
+    uint64_t resident[TENSOR_CLASS_N]; /* lives through the whole step */
+    /* Where the peak is first reached; op is the index in the segment.  NONE_U32 where nothing
+     * is ever born: then the residents are the peak. */
+    uint32_t peak_instance, peak_op;
+    uint64_t *before; /* by instance, and one more: after the last.  NULL unless asked for */
+} RoleMemory;
+
+/* g is sealed.  before: where RoleMemory.before shall live, NULL if not wanted. */
+RoleMemory memory_of_role(const Graph *g, const Role *role, Arena *before);
+
+/* ---- what is alive at the peak ---- */
+
+typedef struct LayerMemory {
+    uint32_t layer; /* NONE_U32: belongs to no layer (embedding, head, buckets) */
+    uint64_t bytes[TENSOR_CLASS_N];
+} LayerMemory;
+
+typedef struct TensorMemory {
+    uint32_t name; /* Graph.names */
+    TensorClass class_;
+    uint64_t count, bytes; /* alive tensors of this name and class, and their sum */
+} TensorMemory;
+
+typedef struct MemoryDetail {
+    uint32_t layers_n, tensors_n;
+    LayerMemory *layers;   /* ascending, those without a layer last; sums to at_peak */
+    TensorMemory *tensors; /* largest sum first; sums to at_peak */
+} MemoryDetail;
+
+/* Replays the role op by op up to the peak, so it costs more than memory_of_role. */
+MemoryDetail memory_detail(const Graph *g, const Role *role, const RoleMemory *m, Arena *arena);
+
+/* ---- what a GPU holds beside it ---- */
+
+typedef struct MemoryExtra {
+    uint64_t context_bytes;       /* CUDA context with the framework's kernels */
+    uint64_t comm_bytes;          /* NCCL's buffers, per communicator and channel */
+    uint64_t fragmentation_bytes; /* what the caching allocator cannot use */
+} MemoryExtra;
+
+/* For a rank that runs role.  All 0 on a machine with ideal_collectives and on CPUs. */
+MemoryExtra memory_extra(const Graph *g, const Role *role, const RoleMemory *m,
+                         const Machine *machine, uint32_t rank);
+
+static inline uint64_t memory_reserved_bytes(const RoleMemory *m, const MemoryExtra *x)
+{
+    return m->peak_bytes + x->context_bytes + x->comm_bytes + x->fragmentation_bytes;
+}
+
+/* ---- as a counter track ---- */
+
+/*
+ * Adds the track "allocated bytes" to rank, whose spans t holds (not sealed).
+ * Program order is the order of the compute lane, so its clock is memory's:
+ * each instance steps up to before + peak where its first kernel starts and to
+ * its end value where the last one ends; instances without a kernel there step
+ * where the one before them ended.  m->before is needed.
+ */
+void memory_record(Timeline *t, const Graph *g, uint32_t rank, const RoleMemory *m);
+
+#endif

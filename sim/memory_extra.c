@@ -1,0 +1,100 @@
+/*
+ * memory_extra.c - what a GPU holds beside the framework's tensors.
+ *
+ * Three constants of the world, each with where it is from; none is fitted.
+ */
+#include "sim/memory.h"
+
+#include <stdlib.h>
+
+/* A process with PyTorch's and cuBLAS's kernels loaded shows 400 to 600 MiB in nvidia-smi on
+ * A100 and H100.  Assumed, to be measured. */
+#define CONTEXT_BYTES (512 * MIB)
+
+/* NCCL 2.28.9, defaultBuffSizes of src/transport.cc and init.cc: per channel 4 MiB Simple, 512 KiB
+ * LL (8 steps of 512 threads of 8 lines of 16 bytes), 4.9 MB LL128 (8 steps of 640 threads of
+ * 120 lines of 8 bytes). */
+#define CHANNEL_BYTES (4 * MIB + 512 * KIB + 8 * 640 * 120 * 8)
+
+/* Channels of a communicator.  H100 with NVSwitch: "24 coll channels" in NCCL's log of 8 GPUs; the
+ * others, and two channels a NIC between nodes, assumed, to be measured. */
+enum { CHANNELS_NVSWITCH = 24, CHANNELS_NVLINK = 12, CHANNELS_OTHER = 2, CHANNELS_PER_NIC = 2 };
+
+/* Part of what comes and goes that the caching allocator holds beside it (blocks are rounded up
+ * and split).  Assumed, to be measured. */
+static const double fragmentation = 0.05;
+
+static uint32_t channels_in_node(const IntraNode *intra)
+{
+    switch (intra->kind) {
+    case INTRA_NVSWITCH:
+        return CHANNELS_NVSWITCH;
+    case INTRA_NVLINK_MESH:
+        return CHANNELS_NVLINK;
+    default:
+        return CHANNELS_OTHER;
+    }
+}
+
+static bool spans_nodes(const GroupSpec *spec, const Machine *m, uint32_t rank)
+{
+    uint32_t node = machine_place(m, rank).node;
+    for (uint32_t i = group_size(spec); i-- > 0;)
+        if (machine_place(m, group_member(spec, rank, i)).node != node)
+            return true;
+    return false;
+}
+
+static uint32_t channels_of(const GroupSpec *spec, const Machine *m, uint32_t rank)
+{
+    uint32_t inside = channels_in_node(&machine_place(m, rank).type->intra);
+    if (!spans_nodes(spec, m, rank))
+        return inside;
+    uint32_t between = CHANNELS_PER_NIC * m->inter.nics_per_node;
+    if (between < CHANNELS_OTHER)
+        between = CHANNELS_OTHER;
+    return between < CHANNELS_NVSWITCH ? between : CHANNELS_NVSWITCH;
+}
+
+static void mark_groups(bool *used, const Graph *g, const Segment *s)
+{
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = graph_ops(g, s) + i;
+        if (op_is_comm(op->kind))
+            used[op->u.comm.group] = true;
+    }
+}
+
+static uint64_t comm_bytes(const Graph *g, const Role *role, const Machine *m, uint32_t rank)
+{
+    bool *used = mem_zero((size_t)g->groups_n + 1, sizeof *used);
+    bool *seen = mem_zero((size_t)g->segments_n + 1, sizeof *seen);
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        uint32_t segment = role->instances[i].segment;
+        if (!seen[segment])
+            mark_groups(used, g, &g->segments[segment]);
+        seen[segment] = true;
+    }
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < g->groups_n; i++)
+        if (used[i] && group_size(&g->groups[i]) > 1)
+            bytes += channels_of(&g->groups[i], m, rank) * CHANNEL_BYTES;
+    free(used);
+    free(seen);
+    return bytes;
+}
+
+MemoryExtra memory_extra(const Graph *g, const Role *role, const RoleMemory *m,
+                         const Machine *machine, uint32_t rank)
+{
+    if (machine->ideal_collectives ||
+        machine_place(machine, rank).type->intra.kind == INTRA_SHARED_MEMORY)
+        return (MemoryExtra){ 0 };
+    uint64_t resident = 0;
+    for (int c = 0; c < TENSOR_CLASS_N; c++)
+        resident += m->resident[c];
+    double passing = (double)(m->peak_bytes - resident);
+    return (MemoryExtra){ .context_bytes = CONTEXT_BYTES,
+                          .comm_bytes = comm_bytes(g, role, machine, rank),
+                          .fragmentation_bytes = (uint64_t)(fragmentation * passing) };
+}

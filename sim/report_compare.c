@@ -1,0 +1,218 @@
+/*
+ * report_compare.c - several scenarios side by side, one column each.
+ *
+ *     16 columns   | at least 12 for each scenario ... | up to COMPARE_WIDTH
+ *
+ * What does not fit goes into a further block below.  Names are wrapped over
+ * HEAD_LINES lines at blanks, then cut.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "sim/report.h"
+#include "sim/texts.h"
+
+enum { LABEL = 16, COLUMN_MIN = 12, COLUMN_MAX = 28, HEAD_LINES = 3 };
+
+typedef char *Cell(char *text, const Report *r);
+
+static char *cell_gpus(char *t, const Report *r)
+{
+    return text_number(t, r->gpus, 0);
+}
+
+static char *cell_strategy(char *t, const Report *r)
+{
+    snprintf(t, TEXT_CAP, "%s", r->strategy);
+    return t;
+}
+
+static char *cell_step(char *t, const Report *r)
+{
+    return text_seconds(t, r->step_time_s);
+}
+
+static char *cell_samples(char *t, const Report *r)
+{
+    return text_number(t, r->samples_per_s, 0);
+}
+
+static char *cell_tokens(char *t, const Report *r)
+{
+    return text_number(t, r->tokens_per_s, 0);
+}
+
+static char *cell_tokens_gpu(char *t, const Report *r)
+{
+    return text_number(t, r->tokens_per_s_per_gpu, 0);
+}
+
+static char *cell_mfu(char *t, const Report *r)
+{
+    return text_percent(t, 100 * r->rates.mfu);
+}
+
+static char *cell_compute(char *t, const Report *r)
+{
+    return text_seconds(t, r->times.compute_s);
+}
+
+static char *cell_exposed(char *t, const Report *r)
+{
+    return text_seconds(t, r->times.exposed_comm_s);
+}
+
+static char *cell_overlap(char *t, const Report *r)
+{
+    return text_percent(t, r->times.overlap_pct);
+}
+
+static char *cell_bubble(char *t, const Report *r)
+{
+    return text_seconds(t, r->times.bubble_s);
+}
+
+static char *cell_idle(char *t, const Report *r)
+{
+    return text_seconds(t, r->times.idle_s);
+}
+
+static char *cell_peak(char *t, const Report *r)
+{
+    return text_bytes(t, report_memory(r)->peak_bytes);
+}
+
+static char *cell_reserved(char *t, const Report *r)
+{
+    return text_bytes(t, report_memory(r)->reserved_bytes);
+}
+
+static char *cell_fits(char *t, const Report *r)
+{
+    return strcpy(t, r->fits ? "yes" : "no");
+}
+
+static char *cell_cost(char *t, const Report *r)
+{
+    return text_usd(t, r->cost_usd_per_step);
+}
+
+typedef enum When { ALWAYS, WITH_TOKENS, WITHOUT_TOKENS } When;
+
+static const struct {
+    const char *label;
+    When when;
+    Cell *cell;
+} rows[] = {
+    { "GPUs", ALWAYS, cell_gpus },
+    { "strategy", ALWAYS, cell_strategy },
+    { "step time", ALWAYS, cell_step },
+    { "samples/s", WITHOUT_TOKENS, cell_samples },
+    { "tokens/s", WITH_TOKENS, cell_tokens },
+    { "  per GPU", WITH_TOKENS, cell_tokens_gpu },
+    { "mfu", ALWAYS, cell_mfu },
+    { "compute", ALWAYS, cell_compute },
+    { "exposed comm", ALWAYS, cell_exposed },
+    { "comm hidden", ALWAYS, cell_overlap },
+    { "bubble", ALWAYS, cell_bubble },
+    { "idle", ALWAYS, cell_idle },
+    { "peak memory", ALWAYS, cell_peak },
+    { "reserved", ALWAYS, cell_reserved },
+    { "fits", ALWAYS, cell_fits },
+    { "cost of a step", ALWAYS, cell_cost },
+};
+
+/* ---- names ---- */
+
+typedef struct Head {
+    char line[HEAD_LINES][TEXT_CAP];
+} Head;
+
+/* Bytes of name that fill one line: up to the last blank that fits, else width characters. */
+static size_t line_bytes(const char *name, uint32_t width)
+{
+    size_t at = 0, blank = 0;
+    for (uint32_t n = 0; name[at]; at++) {
+        n += ((unsigned char)name[at] & 0xc0) != 0x80;
+        if (name[at] == ' ')
+            blank = at;
+        if (n > width)
+            return blank ? blank : at;
+    }
+    return at;
+}
+
+static void wrap_name(Head *h, const char *name, uint32_t width)
+{
+    for (int l = 0; l < HEAD_LINES; l++) {
+        char part[TEXT_CAP];
+        bool last = l == HEAD_LINES - 1;
+        size_t n = last ? strlen(name) : line_bytes(name, width);
+        snprintf(part, sizeof part, "%.*s", (int)(n < sizeof part ? n : sizeof part - 1), name);
+        text_name(h->line[l], part, width);
+        name += n;
+        name += strspn(name, " ");
+    }
+}
+
+/* ---- the table ---- */
+
+static void print_cell(FILE *out, const char *text, uint32_t width)
+{
+    uint32_t n = text_width(text);
+    fprintf(out, "%*s%s", (int)(n < width ? width - n : 0), "", text);
+}
+
+static void print_heads(const Report **reports, uint32_t n, uint32_t width, FILE *out)
+{
+    for (int l = 0; l < HEAD_LINES; l++) {
+        bool empty = true;
+        Head h;
+        for (uint32_t i = 0; i < n; i++) {
+            wrap_name(&h, reports[i]->name, width - 2);
+            empty = empty && !h.line[l][0];
+        }
+        if (empty)
+            return;
+        fprintf(out, "%*s", LABEL, "");
+        for (uint32_t i = 0; i < n; i++) {
+            wrap_name(&h, reports[i]->name, width - 2);
+            print_cell(out, h.line[l], width);
+        }
+        fprintf(out, "\n");
+    }
+}
+
+static void print_block(const Report **reports, uint32_t n, uint32_t width, FILE *out)
+{
+    bool any_tokens = false, any_samples = false;
+    for (uint32_t i = 0; i < n; i++) {
+        any_tokens |= reports[i]->has_tokens;
+        any_samples |= !reports[i]->has_tokens;
+    }
+    print_heads(reports, n, width, out);
+    for (size_t row = 0; row < ARRAY_N(rows); row++) {
+        if ((rows[row].when == WITH_TOKENS && !any_tokens) ||
+            (rows[row].when == WITHOUT_TOKENS && !any_samples))
+            continue;
+        fprintf(out, "%-*s", LABEL, rows[row].label);
+        for (uint32_t i = 0; i < n; i++) {
+            char text[TEXT_CAP];
+            print_cell(out, rows[row].cell(text, reports[i]), width);
+        }
+        fprintf(out, "\n");
+    }
+}
+
+void report_compare(const Report **reports, uint32_t n, FILE *out)
+{
+    uint32_t per_block = (COMPARE_WIDTH - LABEL) / COLUMN_MIN;
+    uint32_t columns = n < per_block ? n : per_block;
+    uint32_t width = columns ? (COMPARE_WIDTH - LABEL) / columns : COLUMN_MIN;
+    width = width > COLUMN_MAX ? COLUMN_MAX : width;
+    for (uint32_t i = 0; i < n; i += per_block) {
+        if (i > 0)
+            fprintf(out, "\n");
+        print_block(reports + i, n - i < per_block ? n - i : per_block, width, out);
+    }
+}

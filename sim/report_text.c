@@ -1,0 +1,229 @@
+/*
+ * report_text.c - one scenario for a person: at most 40 lines of 100 columns.
+ *
+ *     name                                      what ran, on what
+ *     step time, rates, cost
+ *     time of the mean rank  | memory of the fullest rank
+ *     longest chain, lower bounds               why it takes that long
+ *     transfers that are exposed most           what to look at
+ *     rank classes                              where ranks differ
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "sim/report.h"
+#include "sim/texts.h"
+
+enum { LINE_MAX_N = 100, TRANSFERS_MAX = 6, CLASSES_MAX = 8 };
+
+/* Texts of one line at a time; each call gives another buffer. */
+typedef struct Words {
+    FILE *out;
+    uint32_t n;
+    char text[16][TEXT_CAP];
+} Words;
+
+static char *next(Words *w)
+{
+    return w->text[w->n++ % ARRAY_N(w->text)];
+}
+
+#define SECONDS(s)       text_seconds(next(w), (s))
+#define BYTES(b)         text_bytes(next(w), (b))
+#define NUMBER(x, d)     text_number(next(w), (x), (d))
+#define PERCENT(p)       text_percent(next(w), (p))
+#define NAME(name, cols) text_name(next(w), (name), (cols))
+
+/* ---- what ran ---- */
+
+/* "dp 8 x tp 2", "one GPU" */
+static void append_degrees(char *line, size_t cap, const Report *r)
+{
+    size_t at = strlen(line);
+    const char *between = " ";
+    for (int d = 0; d < DIM_N; d++)
+        if (r->degree[d] > 1 && at < cap) {
+            at += (size_t)snprintf(line + at, cap - at, "%s%s %" PRIu32, between, dim_names[d],
+                                   r->degree[d]);
+            between = " x ";
+        }
+}
+
+static void print_head(Words *w, const Report *r)
+{
+    char line[TEXT_CAP];
+    fprintf(w->out, "%s\n", NAME(r->name, LINE_MAX_N));
+    snprintf(line, sizeof line, "%s x %.40s", NUMBER(r->gpus, 0), r->gpu);
+    size_t n = strlen(line);
+    if (*r->cluster && strcmp(r->cluster, r->gpu) != 0)
+        n += (size_t)snprintf(line + n, sizeof line - n, " (%.40s)", r->cluster);
+    snprintf(line + n, sizeof line - n, ", %s", r->strategy);
+    append_degrees(line, sizeof line, r);
+    n = strlen(line);
+    snprintf(line + n, sizeof line - n, ", %s, batch %s", r->precision,
+             NUMBER(r->global_batch, 0));
+    n = strlen(line);
+    if (r->has_tokens)
+        n += (size_t)snprintf(line + n, sizeof line - n, " x %s tokens", NUMBER(r->seq_len, 0));
+    snprintf(line + n, sizeof line - n, ", software %.40s", r->software);
+    fprintf(w->out, "%s\n\n", NAME(line, LINE_MAX_N));
+}
+
+static void print_flops(Words *w, const Report *r)
+{
+    const ReportRates *f = &r->rates;
+    fprintf(w->out, "model flops      %10s TFLOP/s per GPU, mfu %s",
+            NUMBER(f->model_tflops_per_gpu, 1), PERCENT(100 * f->mfu));
+    if (f->hardware_tflops_per_gpu > f->model_tflops_per_gpu)
+        fprintf(w->out, "; with recomputation %s, hfu %s",
+                NUMBER(f->hardware_tflops_per_gpu, 1), PERCENT(100 * f->hfu));
+    fprintf(w->out, "\n");
+}
+
+static void print_speed(Words *w, const Report *r)
+{
+    fprintf(w->out, "step time        %10s\n", SECONDS(r->step_time_s));
+    if (r->has_tokens)
+        fprintf(w->out, "tokens per s     %10s, %s per GPU\n", NUMBER(r->tokens_per_s, 0),
+                NUMBER(r->tokens_per_s_per_gpu, 1));
+    else
+        fprintf(w->out, "samples per s    %10s, %s per GPU\n", NUMBER(r->samples_per_s, 0),
+                NUMBER(r->samples_per_s / r->gpus, 1));
+    print_flops(w, r);
+    if (!isfinite(r->cost_usd_per_step))
+        return;
+    fprintf(w->out, "cost             %10s a step", text_usd(next(w), r->cost_usd_per_step));
+    double units = (r->has_tokens ? r->tokens_per_s : r->samples_per_s) * r->step_time_s;
+    fprintf(w->out, ", %s per million %s\n",
+            text_usd(next(w), 1e6 * r->cost_usd_per_step / units),
+            r->has_tokens ? "tokens" : "samples");
+}
+
+/* ---- time beside memory ---- */
+
+typedef struct TimeRow {
+    const char *name;
+    double s, percent;
+} TimeRow;
+
+static void print_memory_cell(Words *w, const char *name, uint64_t bytes, const char *rest)
+{
+    fprintf(w->out, "     %-14s %12s%s\n", name, BYTES(bytes), rest);
+}
+
+static void print_time_cell(Words *w, const TimeRow *row)
+{
+    if (row->name)
+        fprintf(w->out, "%-15s %11s %10s", row->name, SECONDS(row->s), PERCENT(row->percent));
+    else
+        fprintf(w->out, "%38s", "");
+}
+
+static void print_table(Words *w, const Report *r)
+{
+    const ReportTimes *t = &r->times;
+    const ReportMemory *m = report_memory(r);
+    double all = r->step_time_s / 100;
+    const TimeRow rows[TENSOR_CLASS_N] = {
+        { "compute", t->compute_s, t->compute_s / all },
+        { "exposed comm", t->exposed_comm_s, t->exposed_comm_s / all },
+        { "bubble", t->bubble_s, t->bubble_s / all },
+        { "idle", t->idle_s, t->idle_s / all },
+        { NULL, 0, 0 },
+    };
+    const TimeRow comm = { "comm", t->comm_s, t->comm_s / all };
+    const TimeRow hidden = { "of it hidden", t->overlapped_s, t->overlap_pct };
+    fprintf(w->out,
+            "\ntime of a step, mean over ranks           memory of rank %" PRIu32
+            " at its peak\n",
+            r->ranks[r->peak_rank].rank);
+    for (int c = 0; c < TENSOR_CLASS_N; c++) {
+        print_time_cell(w, &rows[c]);
+        print_memory_cell(w, tensor_class_names[c], m->of_class[c], "");
+    }
+    print_time_cell(w, &comm);
+    print_memory_cell(w, "allocated", m->peak_bytes, "");
+    char *rest = next(w);
+    snprintf(rest, TEXT_CAP, " of %s, %s", BYTES(m->gpu_bytes),
+             m->fits ? "fits" : "does not fit");
+    print_time_cell(w, &hidden);
+    print_memory_cell(w, "reserved", m->reserved_bytes, rest);
+}
+
+/* ---- why ---- */
+
+static void print_bounds(Words *w, const Report *r)
+{
+    const ReportBounds *b = &r->bounds;
+    fprintf(w->out, "\nlongest chain   compute %s, communication %s, bubble %s, launches %s\n",
+            SECONDS(r->critical_compute_s), SECONDS(r->critical_comm_s),
+            SECONDS(r->critical_bubble_s), SECONDS(r->critical_launch_s));
+    fprintf(w->out, "lower bounds    compute %s, memory %s, links %s, launches %s",
+            SECONDS(b->compute_s), SECONDS(b->memory_s), SECONDS(b->link_s),
+            SECONDS(b->launch_s));
+    if (isfinite(b->above))
+        fprintf(w->out, "; step %s above", PERCENT(100 * b->above));
+    fprintf(w->out, "\n");
+}
+
+static void print_transfer(Words *w, const ReportCollective *c)
+{
+    char *name = next(w);
+    snprintf(name, TEXT_CAP, "%s %.20s", c->op, c->group);
+    fprintf(w->out, "%-26s %9s %12s %11s %11s %9s  %s%s%s\n", NAME(name, 26),
+            NUMBER((double)c->count, 0), BYTES(c->bytes), SECONDS(c->time_s),
+            SECONDS(c->exposed_s), NUMBER(c->busbw_GBps, 1), c->algorithm ? c->algorithm : "",
+            c->algorithm ? " " : "", c->protocol);
+}
+
+static void print_transfers(Words *w, const Report *r)
+{
+    const ReportRank *k = &r->ranks[r->comm_rank];
+    if (k->collectives_n == 0)
+        return;
+    char *head = next(w);
+    snprintf(head, TEXT_CAP, "transfers of rank %" PRIu32, k->rank);
+    fprintf(w->out, "\n%-26s %9s %12s %11s %11s %9s\n", head, "count", "bytes", "time",
+            "exposed", "busbw GB/s");
+    for (uint32_t i = 0; i < k->collectives_n && i < TRANSFERS_MAX; i++)
+        print_transfer(w, &k->collectives[i]);
+}
+
+static void print_class(Words *w, const ReportRank *k)
+{
+    char *name = next(w);
+    snprintf(name, TEXT_CAP, "%" PRIu32 " %.16s", k->rank, k->role);
+    fprintf(w->out, "%-18s %5s %11s %11s %11s %11s %12s%s\n", NAME(name, 18),
+            NUMBER(k->ranks_n, 0), SECONDS(k->times.compute_s),
+            SECONDS(k->times.exposed_comm_s), SECONDS(k->times.bubble_s),
+            SECONDS(k->times.idle_s), BYTES(k->memory.peak_bytes),
+            k->memory.fits ? "" : "  too much");
+}
+
+static void print_classes(Words *w, const Report *r)
+{
+    if (r->ranks_n < 2)
+        return;
+    uint32_t shown = r->ranks_n > CLASSES_MAX ? CLASSES_MAX - 1 : r->ranks_n;
+    fprintf(w->out, "\n%-18s %5s %11s %11s %11s %11s %12s\n", "rank", "alike", "compute",
+            "exposed", "bubble", "idle", "memory");
+    for (uint32_t i = 0; i < shown; i++)
+        print_class(w, &r->ranks[i]);
+    if (shown < r->ranks_n)
+        fprintf(w->out, "and %" PRIu32 " more kinds of ranks, all of them in --json\n",
+                r->ranks_n - shown);
+}
+
+void report_text(const Report *r, FILE *out)
+{
+    Words words = { .out = out }, *w = &words;
+    print_head(w, r);
+    print_speed(w, r);
+    print_table(w, r);
+    print_bounds(w, r);
+    print_transfers(w, r);
+    print_classes(w, r);
+    fprintf(out, "\nsimulated %s ops in %s events and %s\n", NUMBER((double)r->ops, 0),
+            NUMBER((double)r->events, 0), SECONDS(r->wall_s));
+}

@@ -1,0 +1,154 @@
+/*
+ * scenario.h - what a user asks: a model, a cluster, how to train, how to split.
+ *
+ * Every key, its unit, range and default stand in scenarios/README.md; the
+ * struct below holds the values after reading, with defaults filled in and the
+ * degrees checked against each other and against the cluster:
+ *
+ *   name or path --> JsonDoc --settings--> model, cluster --> parallel --> training --> checks
+ *   scenario_file.c         (--set)        (their readers)    scenario.c          scenario_check.c
+ *
+ * So a Scenario that was read can be simulated as it stands: whoever uses one
+ * need not ask again whether heads divide by tp.
+ */
+#ifndef LOCKSTEP_SIM_SCENARIO_H
+#define LOCKSTEP_SIM_SCENARIO_H
+
+#include <stdio.h>
+
+#include "core/machine.h"
+#include "sim/model.h"
+
+typedef enum Strategy {
+    STRATEGY_SINGLE,
+    STRATEGY_MODEL_PARALLEL,
+    STRATEGY_DP,
+    STRATEGY_DDP,
+    STRATEGY_ZERO1,
+    STRATEGY_ZERO2,
+    STRATEGY_FSDP,
+    STRATEGY_HSDP,
+    STRATEGY_N
+} Strategy;
+
+typedef enum Schedule {
+    SCHEDULE_NAIVE,
+    SCHEDULE_GPIPE,
+    SCHEDULE_1F1B,
+    SCHEDULE_INTERLEAVED,
+    SCHEDULE_ZB_H1,
+    SCHEDULE_ZB_1P,
+    SCHEDULE_ZB_2P,
+    SCHEDULE_ZBV,
+    SCHEDULE_DUALPIPE,
+    SCHEDULE_N
+} Schedule;
+
+typedef enum Optimizer { OPT_SGD, OPT_MOMENTUM, OPT_ADAM, OPT_ADAMW, OPTIMIZER_N } Optimizer;
+typedef enum Recompute {
+    RECOMPUTE_NONE,
+    RECOMPUTE_SELECTIVE,
+    RECOMPUTE_FULL,
+    RECOMPUTE_LAYERS
+} Recompute;
+typedef enum Prefetch { PREFETCH_NONE, PREFETCH_BACKWARD, PREFETCH_BOTH } Prefetch;
+typedef enum Attention { ATTENTION_FLASH, ATTENTION_MATH } Attention;
+typedef enum Dim { DIM_TP, DIM_CP, DIM_EP, DIM_DP, DIM_PP, DIM_N } Dim;
+
+extern const char *const strategy_names[STRATEGY_N];
+extern const char *const schedule_names[SCHEDULE_N];
+extern const char *const optimizer_names[OPTIMIZER_N];
+extern const char *const dim_names[DIM_N]; /* "tp", "cp", ... */
+
+typedef struct Training {
+    uint32_t global_batch, micro_batch, seq_len; /* sequences, sequences, tokens */
+    uint32_t micro_batches; /* per replica and step: global_batch / (dp * micro_batch) */
+    DType precision;        /* of matmuls */
+    DType param_dtype, grad_dtype, reduce_dtype;
+    bool master_weights; /* an f32 copy beside param_dtype */
+    Optimizer optimizer;
+    Recompute recompute;
+    uint32_t recompute_layers; /* per stage, for RECOMPUTE_LAYERS */
+    double lr, weight_decay, beta1, beta2, eps, momentum, grad_clip; /* grad_clip 0 = none */
+    bool loss_mse;                                                   /* else cross_entropy */
+    const char *data; /* "synthetic", "regression20", or the path of a text file */
+    uint64_t seed;
+    Attention attention;
+    bool compiled;
+} Training;
+
+typedef struct Parallel {
+    Strategy strategy;
+    uint32_t dp, tp, pp, cp, ep;
+    uint32_t gpus;           /* dp * tp * pp * cp */
+    uint32_t stage_layers_n; /* 0: the default split */
+    uint32_t
+        *stage_layers; /* blocks per chunk, in pipeline order: pp * virtual_stages entries */
+    bool sequence_parallel;
+    Schedule schedule;
+    uint32_t virtual_stages;
+    uint64_t bucket_bytes, first_bucket_bytes;
+    bool reshard_after_forward;
+    Prefetch prefetch;
+    uint32_t shard_size; /* hsdp */
+    bool limit_all_gathers;
+    bool overlap[DIM_N];     /* false: every collective of that dimension is exposed */
+    bool overlap_set[DIM_N]; /* given by the user; else the software's habit */
+    Dim order[DIM_N];        /* innermost first */
+} Parallel;
+
+typedef struct Measured {
+    const char *metric; /* a key of the report, "memory.peak_bytes" for one inside an object */
+    double value;       /* "fits": 1 or 0 */
+    const char *published_as, *source; /* "" where not given */
+} Measured;
+
+typedef struct Scenario {
+    Arena arena; /* with doc: everything below that is pointed to, but the machine's */
+    const char *name, *file;
+    Model model;
+    Machine machine;
+    Training training;
+    Parallel parallel;
+    const char *software;
+    uint32_t measured_n;
+    Measured *measured;
+    const char *source, *notes, *quality, *group; /* "" where not given */
+    JsonDoc *doc;                                 /* texts above live in it; scenario_explain */
+} Scenario;
+
+typedef struct Setting {
+    const char *key, *value; /* --set KEY=VALUE */
+} Setting;
+
+/* Reads one .json file or built-in name.  On failure s is empty again. */
+bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint32_t settings_n,
+                   Err *err);
+/* The same from a document (one line of a .jsonl file); takes over doc. */
+bool scenario_from(Scenario *s, JsonDoc *doc, const Setting *settings, uint32_t settings_n,
+                   Err *err);
+void scenario_free(Scenario *s); /* s is empty again */
+
+/* Every key asked for and every value derived: aligned rows of key, value, origin. */
+void scenario_explain(const Scenario *s, FILE *out);
+
+/*
+ * Calls one for each scenario of a list of arguments (.json, built-in name,
+ * .jsonl with one scenario a line).  Stops at the first false.
+ */
+typedef bool ScenarioVisit(void *user, JsonDoc *doc, Err *err); /* takes over doc */
+bool scenario_each(char *const *names, uint32_t names_n, ScenarioVisit *visit, void *user,
+                   Err *err);
+
+/*
+ * The folder that holds models/, gpus/, clusters/, software/, examples/:
+ * $LOCKSTEP_SHARE, else scenarios/ beside the program or beside the folder it
+ * lies in, else where "make install" puts it, else scenarios/ in the working
+ * directory.  Looked for once; lives as long as the program.
+ */
+const char *share_dir(void);
+
+/* Names of the built-in things of a kind ("models", "gpus", ...), sorted; they live in arena. */
+uint32_t share_names(const char *const **names, Arena *arena, const char *kind);
+
+#endif

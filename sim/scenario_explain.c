@@ -1,0 +1,80 @@
+/*
+ * scenario_explain.c - each value with where it came from, as aligned rows.
+ *
+ * The readers have logged every key they asked for (core/json.h); the last rows
+ * are what follows from the keys without being one.
+ */
+#include <string.h>
+
+#include "sim/scenario.h"
+
+enum { SHOWN_MAX = 72 }; /* longer texts (notes, sources) are cut */
+
+typedef struct Columns {
+    int key, value;
+} Columns;
+
+static int shown(const char *text)
+{
+    size_t n = strlen(text);
+    return n > SHOWN_MAX ? SHOWN_MAX : (int)n;
+}
+
+static void widen(Columns *c, const JsonLogRow *row)
+{
+    int key = (int)strlen(row->path), value = shown(row->value);
+    c->key = key > c->key ? key : c->key;
+    c->value = value > c->value ? value : c->value;
+}
+
+static void print_row(FILE *out, Columns c, const JsonLogRow *row)
+{
+    bool cut = strlen(row->value) > SHOWN_MAX;
+    int n = shown(row->value) - (cut ? 3 : 0);
+    fprintf(out, "%-*s  %.*s%s%*s  %s\n", c.key, row->path, n, row->value, cut ? "..." : "",
+            c.value - shown(row->value), "", row->origin);
+}
+
+/* What follows from the keys without being one. */
+enum { DERIVED_N = 5 };
+
+static void derive(JsonLogRow row[DERIVED_N], char text[DERIVED_N][32], const Scenario *s)
+{
+    static const char *const keys[DERIVED_N][2] = {
+        { "model parameters", "derived from model" },
+        { "cluster gpus", "derived from cluster" },
+        { "parallel gpus", "derived: dp x tp x pp x cp" },
+        { "training micro_batches", "derived: global_batch / (dp x micro_batch)" },
+        { "tokens per step", "derived: global_batch x seq_len" }
+    };
+    uint64_t values[DERIVED_N] = { model_params(&s->model), s->machine.gpus_n, s->parallel.gpus,
+                                   s->training.micro_batches,
+                                   (uint64_t)s->training.global_batch * s->training.seq_len };
+    for (int i = 0; i < DERIVED_N; i++) {
+        snprintf(text[i], 32, "%" PRIu64, values[i]);
+        row[i] = (JsonLogRow){ keys[i][0], text[i], keys[i][1] };
+    }
+    if (s->model.kind != MODEL_TRANSFORMER)
+        row[DERIVED_N - 1].path = "samples per step";
+}
+
+void scenario_explain(const Scenario *s, FILE *out)
+{
+    size_t n;
+    const JsonLogRow *rows = json_log(s->doc, &n);
+    JsonLogRow derived[DERIVED_N];
+    char text[DERIVED_N][32];
+    derive(derived, text, s);
+    JsonLogRow head = { "key", "value", "origin" };
+    Columns columns = { 0 };
+    for (size_t i = 0; i < n; i++)
+        widen(&columns, &rows[i]);
+    for (int i = 0; i < DERIVED_N; i++)
+        widen(&columns, &derived[i]);
+    print_row(out, columns, &head);
+    for (size_t i = 0; i < n; i++)
+        if (*rows[i].value) /* not the texts that nobody gave */
+            print_row(out, columns, &rows[i]);
+    for (int i = 0; i < DERIVED_N; i++)
+        print_row(out, columns, &derived[i]);
+}

@@ -1,0 +1,271 @@
+/*
+ * scenario_file.c - where scenarios come from: files, built-in names, lines of a .jsonl, --set.
+ *
+ * The folder of built-in things is looked for once, beside the program first,
+ * so that a build tree and an installed program each use their own.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sim/scenario_parts.h"
+
+#ifndef LOCKSTEP_SHARE_DIR
+#define LOCKSTEP_SHARE_DIR "/usr/local/share/lockstep"
+#endif
+
+enum { PATH_CAP = 4096 };
+
+/* ---- the folder of built-in things ---- */
+
+static char share_path[PATH_CAP];
+static pthread_once_t share_once = PTHREAD_ONCE_INIT;
+
+/* Is DIR/scenarios it?  Some other project's scenarios/ holds no gpus/. */
+static bool take_share(const char *dir)
+{
+    char probe[PATH_CAP + 32];
+    struct stat st;
+    if (snprintf(share_path, sizeof share_path, "%s/scenarios", dir) >= PATH_CAP)
+        return false;
+    snprintf(probe, sizeof probe, "%s/gpus", share_path);
+    return stat(probe, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Cuts the last part off "/a/b"; false when nothing is left. */
+static bool cut_last_part(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (!slash || slash == path)
+        return false;
+    *slash = '\0';
+    return true;
+}
+
+static void find_share(void)
+{
+    const char *given = getenv("LOCKSTEP_SHARE");
+    if (given && *given) {
+        snprintf(share_path, sizeof share_path, "%s", given);
+        return;
+    }
+    char exe[PATH_CAP];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[n > 0 ? n : 0] = '\0';
+    if (cut_last_part(exe) && take_share(exe))
+        return;
+    if (cut_last_part(exe) && take_share(exe))
+        return;
+    if (!take_share(LOCKSTEP_SHARE_DIR))
+        snprintf(share_path, sizeof share_path, "scenarios");
+}
+
+const char *share_dir(void)
+{
+    pthread_once(&share_once, find_share);
+    return share_path;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+uint32_t share_names(const char *const **names, Arena *arena, const char *kind)
+{
+    char path[PATH_CAP + 64];
+    snprintf(path, sizeof path, "%s/%s", share_dir(), kind);
+    const char **list = NULL;
+    uint32_t n = 0, cap = 0;
+    DIR *dir = opendir(path);
+    for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
+        if (e->d_name[0] == '.' || !ends_in(e->d_name, ".json"))
+            continue;
+        GROW(list, n, cap);
+        list[n++] = arena_printf(arena, "%.*s", (int)strlen(e->d_name) - 5, e->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    const char **sorted = PUSH_ARRAY(arena, const char *, n);
+    if (n > 0) {
+        qsort(list, n, sizeof *list, compare_names);
+        memcpy(sorted, list, n * sizeof *list);
+    }
+    free(list);
+    *names = sorted;
+    return n;
+}
+
+/* ---- names ---- */
+
+static bool unknown_name(const char *name, Err *err)
+{
+    Arena arena = { 0 };
+    const char *const *names;
+    uint32_t names_n = share_names(&names, &arena, "examples");
+    char allowed[700] = "";
+    size_t n = 0;
+    for (uint32_t i = 0; i < names_n && n + 60 < sizeof allowed; i++)
+        n += (size_t)snprintf(allowed + n, sizeof allowed - n, ", %.50s", names[i]);
+    arena_free(&arena);
+    return err_set(err, "no scenario '%.100s': a .json or .jsonl file is expected%s%s", name,
+                   n ? ", or a built-in name: " : "", n ? allowed + 2 : "");
+}
+
+/* The file that name means: itself when it looks like a path, else a built-in one. */
+static const char *file_of(Arena *arena, const char *name, Err *err)
+{
+    static const char *const places[][2] = { { "examples", ".json" },
+                                             { "validation", ".json" },
+                                             { "validation", ".jsonl" } };
+    if (strchr(name, '/') || ends_in(name, ".json") || ends_in(name, ".jsonl"))
+        return arena_strdup(arena, name);
+    for (size_t i = 0; i < ARRAY_N(places) && *name; i++) {
+        const char *path =
+            arena_printf(arena, "%s/%s/%s%s", share_dir(), places[i][0], name, places[i][1]);
+        if (access(path, R_OK) == 0)
+            return path;
+    }
+    unknown_name(name, err);
+    return NULL;
+}
+
+bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint32_t settings_n,
+                   Err *err)
+{
+    *s = (Scenario){ 0 };
+    Arena arena = { 0 };
+    const char *path = file_of(&arena, name, err);
+    if (path && ends_in(path, ".jsonl")) {
+        err_set(err, "'%s' holds one scenario a line, here a .json file is expected", path);
+        path = NULL;
+    }
+    JsonDoc *doc = path ? json_open(path, err) : NULL;
+    arena_free(&arena);
+    return doc && scenario_from(s, doc, settings, settings_n, err);
+}
+
+/* ---- many ---- */
+
+static bool visit_line(const char *path, size_t line, const char *text, size_t bytes,
+                       ScenarioVisit *visit, void *user, Err *err)
+{
+    Arena arena = { 0 };
+    const char *name = arena_printf(&arena, "%s:%zu", path, line);
+    JsonDoc *doc = bytes <= JSON_BYTES_MAX ? json_parse(text, bytes, name, err) : NULL;
+    if (!doc && !err->set)
+        err_set(err, "%s: longer than %zu MiB", name, JSON_BYTES_MAX >> 20);
+    arena_free(&arena);
+    return doc && visit(user, doc, err);
+}
+
+static bool visit_lines(const char *path, ScenarioVisit *visit, void *user, Err *err)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return err_set(err, "cannot open '%s': %s", path, strerror(errno));
+    char *text = NULL;
+    size_t cap = 0, line = 0, scenarios_n = 0;
+    ssize_t got;
+    bool ok = true;
+    while (ok && (got = getline(&text, &cap, f)) >= 0) {
+        line++;
+        if (strspn(text, " \t\r\n") == (size_t)got)
+            continue;
+        scenarios_n++;
+        ok = visit_line(path, line, text, (size_t)got, visit, user, err);
+    }
+    if (ok && ferror(f))
+        ok = err_set(err, "cannot read '%s': %s", path, strerror(errno));
+    else if (ok && scenarios_n == 0)
+        ok = err_set(err, "'%s' holds no scenario", path);
+    free(text);
+    fclose(f);
+    return ok;
+}
+
+static bool visit_name(const char *name, ScenarioVisit *visit, void *user, Err *err)
+{
+    Arena arena = { 0 };
+    const char *path = file_of(&arena, name, err);
+    bool ok = path != NULL;
+    if (ok && ends_in(path, ".jsonl")) {
+        ok = visit_lines(path, visit, user, err);
+    } else if (ok) {
+        JsonDoc *doc = json_open(path, err);
+        ok = doc && visit(user, doc, err);
+    }
+    arena_free(&arena);
+    return ok;
+}
+
+bool scenario_each(char *const *names, uint32_t names_n, ScenarioVisit *visit, void *user,
+                   Err *err)
+{
+    for (uint32_t i = 0; i < names_n; i++)
+        if (!visit_name(names[i], visit, user, err))
+            return false;
+    return true;
+}
+
+/* ---- --set ---- */
+
+/* "cluster.gpu.sms" goes below "cluster.gpu", "cluster.gpu" does not. */
+static bool goes_below(const char *key, const char *place)
+{
+    size_t n = strlen(place);
+    return strncmp(key, place, n) == 0 && key[n] == '.';
+}
+
+static void name_to_object(JsonNode object, const char *member)
+{
+    if (json_type(json_member(object, member)) == JSON_STRING)
+        json_wrap(object, member, "base");
+}
+
+/* A file named by --set is looked for in the working directory, not beside the scenario. */
+static const char *from_here(Arena *arena, const Setting *set)
+{
+    static const char *const files[] = { "model", "cluster", "cluster.gpu" };
+    char cwd[PATH_CAP];
+    bool names_file =
+        strcmp(set->key, "training.data") == 0 && strpbrk(set->value, "./") != NULL;
+    for (size_t i = 0; i < ARRAY_N(files); i++)
+        names_file |= strcmp(set->key, files[i]) == 0 &&
+                      (strchr(set->value, '/') || ends_in(set->value, ".json"));
+    if (!names_file || strchr("/{\"", set->value[0]) || !getcwd(cwd, sizeof cwd))
+        return set->value;
+    return arena_printf(arena, "%s/%s", cwd, set->value);
+}
+
+static bool apply(JsonDoc *doc, const Setting *set, Err *err)
+{
+    JsonNode root = json_root(doc);
+    if (goes_below(set->key, "cluster"))
+        name_to_object(root, "cluster");
+    if (goes_below(set->key, "cluster.gpu"))
+        name_to_object(json_member(root, "cluster"), "gpu");
+    Arena arena = { 0 };
+    bool ok = json_set(doc, set->key, from_here(&arena, set), err);
+    arena_free(&arena);
+    return ok;
+}
+
+bool scenario_set(JsonDoc *doc, const Setting *settings, uint32_t settings_n, Err *err)
+{
+    for (uint32_t i = 0; i < settings_n; i++)
+        if (!apply(doc, &settings[i], err))
+            return false;
+    return true;
+}

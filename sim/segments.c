@@ -1,0 +1,452 @@
+/*
+ * segments.c - from played tapes to segments: every value gets a slot and a life.
+ *
+ * For each variant the backward pass is drafted first, because what it reads of
+ * the forward pass is exactly what forward must save:
+ *
+ *     draft backward --saved--> layout of SLOT_STASH --> forward, backward x GradMode
+ *
+ * Within a segment a value lives from the first argument that names it to the
+ * last; sim/blocks.h says which slots are born and die on the way.
+ */
+#include <stdlib.h>
+
+#include "sim/blocks.h"
+#include "sim/draft.h"
+
+/* ---- layouts ---- */
+
+static uint32_t add_tensor(Graph *g, const char *name, TensorClass class_, DType dtype,
+                           uint64_t rows, uint64_t columns)
+{
+    Tensor tensor = { .name = intern(&g->names, name),
+                      .class_ = class_,
+                      .dtype = dtype,
+                      .bytes = rows * columns * dtype_bytes(dtype),
+                      .dims = { rows, columns } };
+    return graph_tensor(g, tensor);
+}
+
+uint32_t boundary_layout(Build *b, DType dtype, uint64_t rows, uint64_t columns)
+{
+    Graph *g = b->g;
+    uint32_t name = intern(&g->names, "boundary");
+    for (uint32_t l = 0; l < g->layouts_n; l++) {
+        const Tensor *t = &g->tensors[g->layouts[l].tensor_first];
+        if (g->layouts[l].tensor_n == 1 && t->name == name && t->dtype == dtype &&
+            t->dims[0] == rows && t->dims[1] == columns)
+            return l;
+    }
+    uint32_t layout = graph_layout(g);
+    add_tensor(g, "boundary", TENSOR_ACTIVATION, dtype, rows, columns);
+    return layout;
+}
+
+static uint32_t data_layout(Build *b, const Tape *t)
+{
+    uint32_t layout = NONE_U32;
+    for (uint32_t v = 0; v < t->values_n; v++) {
+        const TapeValue *x = &t->values[v];
+        if (x->home != VALUE_DATA)
+            continue;
+        if (layout == NONE_U32)
+            layout = graph_layout(b->g);
+        uint32_t i = add_tensor(b->g, x->name, TENSOR_BUFFER, x->dtype, x->rows, x->columns);
+        ASSERT(i == x->tensor);
+    }
+    return layout;
+}
+
+/* The params of one tape, or of two that share their frames, in order. */
+static const TapeValue **list_params(Build *b, const Tape *first, const Tape *second,
+                                     uint32_t *n)
+{
+    const Tape *tapes[] = { first, second };
+    uint32_t most = first->values_n + (second ? second->values_n : 0);
+    const TapeValue **list = PUSH_ARRAY(&b->arena, const TapeValue *, most);
+    *n = 0;
+    for (int i = 0; i < 2 && tapes[i]; i++)
+        for (uint32_t v = 0; v < tapes[i]->values_n; v++) {
+            const TapeValue *p = &tapes[i]->values[v];
+            if (p->home != VALUE_PARAM || p->borrowed)
+                continue;
+            ASSERT(p->tensor == *n);
+            list[(*n)++] = p;
+        }
+    return list;
+}
+
+/* Moments and master weights, in f32: what torch.optim and Megatron-LM keep. */
+static void add_state(Build *b, const TapeValue *p)
+{
+    static const char *const names[] = { "first moment", "second moment" };
+    static const uint32_t moments_n[OPTIMIZER_N] = {
+        [OPT_SGD] = 0, [OPT_MOMENTUM] = 1, [OPT_ADAM] = 2, [OPT_ADAMW] = 2
+    };
+    const Training *t = &b->s->training;
+    for (uint32_t i = 0; i < moments_n[t->optimizer]; i++)
+        add_tensor(b->g, names[i], TENSOR_OPTIMIZER, DTYPE_F32, p->rows, p->columns);
+    if (t->master_weights)
+        add_tensor(b->g, "master weights", TENSOR_OPTIMIZER, DTYPE_F32, p->rows, p->columns);
+}
+
+static void own_params(Build *b, BlockType *type, const TapeValue *const *list, uint32_t n)
+{
+    DType grad = grad_dtype(b);
+    type->params = PUSH_ARRAY(&b->arena, Param, n + 1);
+    type->params_n = n;
+    for (uint32_t i = 0; i < n; i++) {
+        const TapeValue *p = list[i];
+        type->params[i] = (Param){ .tensor = i,
+                                   .elements = value_elements(p),
+                                   .tp_partial = p->tp_partial,
+                                   .shared = p->shared };
+        type->elements += value_elements(p);
+    }
+    type->param_layout = graph_layout(b->g);
+    for (uint32_t i = 0; i < n; i++)
+        add_tensor(b->g, list[i]->name, TENSOR_PARAM, list[i]->dtype, list[i]->rows,
+                   list[i]->columns);
+    type->grad_layout = graph_layout(b->g);
+    for (uint32_t i = 0; i < n; i++)
+        add_tensor(b->g, list[i]->name, TENSOR_GRAD, grad, list[i]->rows, list[i]->columns);
+    type->state_layout = graph_layout(b->g);
+    for (uint32_t i = 0; i < n; i++)
+        add_state(b, list[i]);
+}
+
+/* ---- lanes ---- */
+
+static bool touches(const Draft *d, const DraftOp *op, uint32_t memory)
+{
+    for (uint32_t a = 0; a < op->arg_n; a++)
+        if (d->args[op->arg_first + a].memory == memory)
+            return true;
+    return false;
+}
+
+/* The first op after i on the compute lane that touches what op i does; ops_n if there is none. */
+static uint32_t next_user(const Draft *d, uint32_t i)
+{
+    const DraftOp *comm = &d->ops[i];
+    for (uint32_t j = i + 1; j < d->ops_n; j++)
+        for (uint32_t a = 0; a < comm->arg_n && d->ops[j].op.lane == LANE_COMPUTE; a++)
+            if (touches(d, &d->ops[j], d->args[comm->arg_first + a].memory))
+                return j;
+    return d->ops_n;
+}
+
+/*
+ * A collective on a lane of its own starts when the compute op launched before it
+ * is done (as NCCL's stream waits for the current one in PyTorch), and the next op
+ * that touches its data waits for it.  Where a segment holds no such neighbour the
+ * collective moves to the compute lane: segments need no edges for it.
+ */
+static void settle_lanes(Draft *d)
+{
+    bool computed = false;
+    for (uint32_t i = 0; i < d->ops_n; i++) {
+        Op *op = &d->ops[i].op;
+        if (op->lane == LANE_TP && (!computed || next_user(d, i) == d->ops_n))
+            op->lane = LANE_COMPUTE;
+        computed = computed || op->lane == LANE_COMPUTE;
+    }
+}
+
+/* ---- one segment ---- */
+
+typedef struct Emit {
+    Build *b;
+    Draft *d;
+    bool backward;
+    GradMode mode;
+    uint32_t data;                  /* layout */
+    const bool *data_later;         /* by tensor of it: read in backward */
+    uint32_t *first_arg, *last_arg; /* by memory */
+    uint32_t waited;                /* ops on LANE_TP before this one have been waited for */
+} Emit;
+
+static void find_lives(Emit *e)
+{
+    for (uint32_t m = 0; m < e->d->memories_n; m++)
+        e->first_arg[m] = NONE_U32;
+    for (uint32_t a = 0; a < e->d->args_n; a++) {
+        uint32_t m = e->d->args[a].memory;
+        if (e->first_arg[m] == NONE_U32)
+            e->first_arg[m] = a;
+        e->last_arg[m] = a;
+    }
+}
+
+static bool is_born(const Emit *e, const DraftMemory *m)
+{
+    switch (m->slot) {
+    case SLOT_LOCAL:
+    case SLOT_DIN:
+        return true;
+    case SLOT_STASH:
+    case SLOT_OUT:
+        return !e->backward;
+    default:
+        return false;
+    }
+}
+
+static bool is_killed(const Emit *e, const DraftMemory *m)
+{
+    switch (m->slot) {
+    case SLOT_LOCAL:
+        return true;
+    case SLOT_STASH:
+    case SLOT_IN:
+    case SLOT_DOUT:
+        return e->backward;
+    case SLOT_DATA:
+        return e->backward || !e->data_later[m->tensor];
+    default:
+        return false;
+    }
+}
+
+/* Is the gradient added to what is there already? */
+static bool grad_adds(const Emit *e, const DraftMemory *m)
+{
+    return m->slot == SLOT_GRAD && (e->mode == GRAD_ADD || m->adds);
+}
+
+static void emit_arg(const Emit *e, uint32_t a, Op *op)
+{
+    DraftArg arg = e->d->args[a];
+    const DraftMemory *m = &e->d->memories[arg.memory];
+    ArgMode mode = grad_adds(e, m) ? ARG_UPDATE : arg.mode;
+    bool born = is_born(e, m) || (m->slot == SLOT_GRAD && e->mode == GRAD_BORN && !m->adds);
+    graph_arg(e->b->g, m->slot, m->tensor, mode, born && e->first_arg[arg.memory] == a,
+              is_killed(e, m) && e->last_arg[arg.memory] == a);
+    op->read_bytes += mode != ARG_WRITE ? arg.bytes : 0;
+    op->write_bytes += mode != ARG_READ ? arg.bytes : 0;
+    if (grad_adds(e, m) && (op->kind == OP_MATMUL || op->kind == OP_CONV))
+        op->u.matmul.accumulate = true;
+}
+
+static void emit_deps(Emit *e, uint32_t i)
+{
+    const DraftOp *ops = e->d->ops;
+    if (ops[i].op.lane == LANE_TP) {
+        uint32_t j = i;
+        while (ops[--j].op.lane != LANE_COMPUTE)
+            ;
+        graph_dep(e->b->g, j);
+        return;
+    }
+    for (uint32_t j = i; j-- > e->waited;)
+        if (ops[j].op.lane == LANE_TP && next_user(e->d, j) <= i) {
+            graph_dep(e->b->g, j); /* the lane is in order: this covers those before it */
+            e->waited = j + 1;
+            return;
+        }
+}
+
+static void emit_ops(Emit *e)
+{
+    Graph *g = e->b->g;
+    for (uint32_t i = 0; i < e->d->ops_n; i++) {
+        const DraftOp *from = &e->d->ops[i];
+        Op op = from->op;
+        op.name = intern(&g->names, from->name);
+        graph_op(g, op);
+        for (uint32_t a = 0; a < from->arg_n; a++)
+            emit_arg(e, from->arg_first + a, &g->ops[g->ops_n - 1]);
+        emit_deps(e, i);
+    }
+}
+
+/* Layout of the values of slot (STASH or LOCAL), in order; NONE_U32 when there are none. */
+static uint32_t place(Build *b, Draft *d, const uint32_t *first_arg, Slot slot)
+{
+    uint32_t layout = NONE_U32;
+    for (uint32_t v = 0; v < d->memories_n; v++) {
+        DraftMemory *m = &d->memories[v];
+        if (m->slot != slot || first_arg[v] == NONE_U32)
+            continue;
+        if (layout == NONE_U32)
+            layout = graph_layout(b->g);
+        m->tensor = add_tensor(b->g, m->name, TENSOR_BUFFER, m->dtype, m->rows, m->columns);
+    }
+    return layout;
+}
+
+static uint32_t emit_segment(Emit *e, const BlockType *type, const char *name, uint32_t local,
+                             uint32_t stash)
+{
+    uint32_t s = graph_segment(
+        e->b->g, e->backward ? SEGMENT_BACKWARD : SEGMENT_FORWARD,
+        arena_printf(&e->b->arena, "%s %s", name, e->backward ? "backward" : "forward"));
+    e->waited = 0;
+    emit_ops(e);
+    Segment *segment = &e->b->g->segments[s];
+    uint32_t *layout = segment->layout;
+    segment->logical_n = e->d->logical_n;
+    layout[SLOT_LOCAL] = local;
+    layout[SLOT_STASH] = stash;
+    layout[SLOT_PARAM] = type->param_layout;
+    layout[SLOT_IN] = type->in_layout;
+    layout[e->backward ? SLOT_DOUT : SLOT_OUT] = type->out_layout;
+    layout[SLOT_DATA] = e->data;
+    if (e->backward) {
+        layout[SLOT_GRAD] = type->grad_layout;
+        layout[SLOT_DIN] = type->in_layout;
+    }
+    return s;
+}
+
+/* ---- one type ---- */
+
+typedef struct Played {
+    Draft forward, backward;
+    uint32_t stash, data; /* layouts */
+    bool data_later[TAPE_DATA_MAX];
+} Played;
+
+/* Gives saved values their place in the stash, in both passes. */
+static void place_stash(Build *b, const Tape *t, Played *p)
+{
+    for (uint32_t v = 0; v < t->values_n; v++) {
+        DraftMemory *f = &p->forward.memories[v], *w = &p->backward.memories[v];
+        if (!p->backward.saved[v])
+            continue;
+        ASSERT(f->slot == SLOT_LOCAL);
+        if (p->stash == NONE_U32)
+            p->stash = graph_layout(b->g);
+        uint32_t i =
+            add_tensor(b->g, f->name, TENSOR_ACTIVATION, f->dtype, f->rows, f->columns);
+        *f = *w = (DraftMemory){ f->name, f->dtype, f->rows, f->columns, SLOT_STASH, i, false };
+    }
+}
+
+static void find_data(Played *p)
+{
+    const Draft *d = &p->backward;
+    for (uint32_t a = 0; a < d->args_n; a++) {
+        const DraftMemory *m = &d->memories[d->args[a].memory];
+        if (m->slot == SLOT_DATA)
+            p->data_later[m->tensor] = true;
+    }
+}
+
+static void note_ready_ops(const Emit *e, BlockType *type, uint32_t *ready)
+{
+    for (uint32_t i = 0; i < e->d->ops_n; i++) {
+        const DraftOp *op = &e->d->ops[i];
+        for (uint32_t a = 0; a < op->arg_n; a++) {
+            const DraftMemory *m = &e->d->memories[e->d->args[op->arg_first + a].memory];
+            for (uint32_t p = 0; m->slot == SLOT_GRAD && p < type->params_n; p++)
+                if (type->params[p].tensor == m->tensor)
+                    ready[p] = i;
+        }
+    }
+}
+
+static void emit_pass(Build *b, BlockType *type, const BlockPlan *plan, Variant variant,
+                      Played *p, bool backward)
+{
+    Emit e = { .b = b, .backward = backward, .data = p->data, .data_later = p->data_later };
+    e.d = backward ? &p->backward : &p->forward;
+    e.first_arg = mem_zero(e.d->memories_n, sizeof *e.first_arg);
+    e.last_arg = mem_zero(e.d->memories_n, sizeof *e.last_arg);
+    find_lives(&e);
+    settle_lanes(e.d);
+    uint32_t local = place(b, e.d, e.first_arg, SLOT_LOCAL);
+    const char *name = variant == VARIANT_PLAIN
+                           ? plan->name
+                           : arena_printf(&b->arena, "%s recompute", plan->name);
+    if (!backward)
+        type->forward[variant] = emit_segment(&e, type, name, local, p->stash);
+    for (e.mode = 0; backward && e.mode < GRAD_MODE_N; e.mode++) {
+        type->backward[variant][e.mode] = emit_segment(&e, type, name, local, p->stash);
+        uint32_t *ready = PUSH_ARRAY(&b->arena, uint32_t, type->params_n + 1);
+        note_ready_ops(&e, type, ready);
+        type->ready_op[variant][e.mode] = ready;
+    }
+    free(e.first_arg);
+    free(e.last_arg);
+}
+
+static bool runs_async(const Build *b)
+{
+    const Parallel *p = &b->s->parallel;
+    bool overlap = p->overlap_set[DIM_TP] ? p->overlap[DIM_TP] : b->sw->overlap[DIM_TP];
+    return p->tp > 1 && overlap && b->sw->tp_async_backward;
+}
+
+static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Variant variant,
+                         uint32_t data)
+{
+    bool again = variant == VARIANT_RECOMPUTE;
+    DraftPlan draft = { .redo = again ? plan->redo : NULL,
+                        .redo_all = again && plan->redo_all,
+                        .async_tp = runs_async(b),
+                        .wgrad_last = runs_async(b),
+                        .tp_group = b->group[GROUP_TP],
+                        .grad_dtype = grad_dtype(b) };
+    Played p = { .stash = NONE_U32, .data = data };
+    draft_backward(&p.backward, &plan->tape, &draft);
+    draft_forward(&p.forward, &plan->tape, &draft);
+    place_stash(b, &plan->tape, &p);
+    find_data(&p);
+    type->stash_layout[variant] = p.stash;
+    emit_pass(b, type, plan, variant, &p, false);
+    emit_pass(b, type, plan, variant, &p, true);
+    draft_free(&p.forward);
+    draft_free(&p.backward);
+}
+
+static uint32_t end_layout(Build *b, const Tape *t, uint32_t value)
+{
+    if (value == NONE_U32)
+        return NONE_U32;
+    const TapeValue *v = &t->values[value];
+    return boundary_layout(b, v->dtype, v->rows, v->columns);
+}
+
+static void make_type(Build *b, BlockType *type, const BlockPlan *plan)
+{
+    type->kind = plan->kind;
+    type->has_loss = plan->tape.out == NONE_U32;
+    type->is_first = plan->tape.in == NONE_U32;
+    type->in_layout = end_layout(b, &plan->tape, plan->tape.in);
+    type->out_layout = end_layout(b, &plan->tape, plan->tape.out);
+    uint32_t data = data_layout(b, &plan->tape);
+    ASSERT(plan->tape.data_n <= TAPE_DATA_MAX);
+    make_variant(b, type, plan, VARIANT_PLAIN, data);
+    if (plan->redo) {
+        make_variant(b, type, plan, VARIANT_RECOMPUTE, data);
+        return;
+    }
+    type->forward[VARIANT_RECOMPUTE] = type->forward[VARIANT_PLAIN];
+    type->stash_layout[VARIANT_RECOMPUTE] = type->stash_layout[VARIANT_PLAIN];
+    for (int m = 0; m < GRAD_MODE_N; m++) {
+        type->backward[VARIANT_RECOMPUTE][m] = type->backward[VARIANT_PLAIN][m];
+        type->ready_op[VARIANT_RECOMPUTE][m] = type->ready_op[VARIANT_PLAIN][m];
+    }
+}
+
+void make_segments(Build *b, ModelPlan *p)
+{
+    b->types_n = p->types_n;
+    b->types = PUSH_ARRAY(&b->arena, BlockType, p->types_n);
+    BlockType *last = &b->types[p->types_n - 1];
+    for (uint32_t i = 0; i < p->types_n; i++) {
+        BlockType *type = &b->types[i];
+        if (p->tied && type == last) {
+            type->param_layout = b->types[0].param_layout;
+            type->grad_layout = b->types[0].grad_layout;
+            type->state_layout = b->types[0].state_layout;
+        } else {
+            uint32_t n;
+            const Tape *second = p->tied && i == 0 ? &p->types[p->types_n - 1].tape : NULL;
+            const TapeValue **list = list_params(b, &p->types[i].tape, second, &n);
+            own_params(b, type, list, n);
+        }
+        make_type(b, type, &p->types[i]);
+    }
+}

@@ -1,0 +1,202 @@
+/*
+ * software.c - reads scenarios/software/NAME.json, strictly: a stack without a
+ * fact, or a fact without a source, is an error.
+ */
+#include "sim/software.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Fact {
+    const char *key;
+    size_t offset; /* of a bool in Software */
+} Fact;
+
+#define FACT(key) \
+    { \
+#key, offsetof(Software, key) \
+    }
+
+static const Fact kernel_facts[] = {
+    FACT(fused_attention),     FACT(fused_qkv),        FACT(fused_gate_up),
+    FACT(fused_gated),         FACT(fused_bias),       FACT(fused_elementwise),
+    FACT(fused_residual_norm), FACT(fused_rope),       FACT(fused_cross_entropy),
+    FACT(fused_optimizer),     FACT(wgrad_accumulate), FACT(f32_grads),
+    FACT(f32_logits),
+};
+
+static const Fact parallel_facts[] = {
+    FACT(tp_async_backward),
+    FACT(grads_persist),
+    FACT(bucket_copies),
+    FACT(p2p_waits_for_send),
+};
+
+/* Words of recompute.selective. */
+static const Fact selective_facts[] = {
+    { "attention", offsetof(Software, selective_attention) },
+    { "norm", offsetof(Software, selective_norm) },
+    { "activation", offsetof(Software, selective_activation) },
+    { "second_matmul", offsetof(Software, selective_second_matmul) },
+};
+
+static bool *fact_at(Software *sw, const Fact *fact)
+{
+    return (bool *)((char *)sw + fact->offset);
+}
+
+static bool required_bool(JsonObj *o, const char *key)
+{
+    if (o->ok && !json_has(o, key))
+        o->ok = json_fail(o->node, o->err, "'%s' is missing, true or false is expected", key);
+    return json_bool(o, key, false);
+}
+
+static JsonNode required_object(JsonObj *o, const char *key)
+{
+    JsonNode node = json_get(o, key);
+    if (o->ok && json_type(node) != JSON_OBJECT)
+        o->ok = json_fail(o->node, o->err, "'%s' is missing, an object is expected", key);
+    return node;
+}
+
+static bool read_facts(Software *sw, JsonObj *o, const Fact *facts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        *fact_at(sw, &facts[i]) = required_bool(o, facts[i].key);
+    return o->ok;
+}
+
+static bool read_kernels(Software *sw, JsonNode node, Err *err)
+{
+    JsonObj o = json_begin(node, err);
+    read_facts(sw, &o, kernel_facts, ARRAY_N(kernel_facts));
+    return json_end(&o);
+}
+
+static bool read_selective(Software *sw, JsonNode list, Err *err)
+{
+    if (json_type(list) != JSON_ARRAY)
+        return json_fail(list, err,
+                         "a list is expected of: attention, norm, activation, second_matmul");
+    uint32_t i = 0;
+    for (JsonNode n = json_first(list); n.item; n = json_next(n, list, ++i)) {
+        const char *word = json_text(n);
+        size_t f = 0;
+        while (f < ARRAY_N(selective_facts) &&
+               (!word || strcmp(selective_facts[f].key, word) != 0))
+            f++;
+        if (f == ARRAY_N(selective_facts))
+            return json_fail(n, err,
+                             "unknown word '%.100s', allowed: attention, norm, activation, "
+                             "second_matmul",
+                             word ? word : "");
+        *fact_at(sw, &selective_facts[f]) = true;
+    }
+    return true;
+}
+
+static bool read_recompute(Software *sw, JsonNode node, Err *err)
+{
+    JsonObj o = json_begin(node, err);
+    JsonNode list = json_get(&o, "selective");
+    if (o.ok && !list.item)
+        o.ok = json_fail(node, err, "'selective' is missing, a list is expected");
+    sw->recompute_stops_early = required_bool(&o, "stops_early");
+    bool ok = json_end(&o);
+    return ok && read_selective(sw, list, err);
+}
+
+static bool read_overlap(Software *sw, JsonNode node, Err *err)
+{
+    JsonObj o = json_begin(node, err);
+    for (int d = 0; d < DIM_N; d++)
+        sw->overlap[d] = required_bool(&o, dim_names[d]);
+    return json_end(&o);
+}
+
+static bool read_parallel(Software *sw, JsonNode node, Err *err)
+{
+    JsonObj o = json_begin(node, err);
+    read_facts(sw, &o, parallel_facts, ARRAY_N(parallel_facts));
+    sw->vocab_multiple = json_count(&o, "vocab_multiple", 1, 65536, JSON_REQUIRED);
+    JsonNode overlap = required_object(&o, "overlap");
+    bool ok = json_end(&o);
+    return ok && read_overlap(sw, overlap, err);
+}
+
+static bool read_fitted(Software *sw, JsonNode node, Err *err)
+{
+    sw->host_scale = sw->compute_scale = sw->comm_scale = 1;
+    if (!node.item)
+        return true;
+    JsonObj o = json_begin(node, err);
+    sw->host_scale = json_number(&o, "host_scale", 0.1, 10, 1);
+    sw->compute_scale = json_number(&o, "compute_scale", 0.1, 10, 1);
+    sw->comm_scale = json_number(&o, "comm_scale", 0.1, 10, 1);
+    json_string(&o, "fitted_on", NULL);
+    return json_end(&o);
+}
+
+/* ---- sources ---- */
+
+static bool check_source(JsonObj *o, const char *key, bool rest)
+{
+    const char *text = json_string(o, key, "");
+    if (o->ok && !*text && !rest)
+        o->ok = json_fail(o->node, o->err,
+                          "no source for '%s'; give it one, or one for the \"rest\"", key);
+    return o->ok;
+}
+
+static bool check_sources(JsonNode node, Err *err)
+{
+    static const char *const others[] = { "selective", "stops_early", "overlap",
+                                          "vocab_multiple" };
+    JsonObj o = json_begin(node, err);
+    bool rest = *json_string(&o, "rest", "") != '\0';
+    for (size_t i = 0; i < ARRAY_N(kernel_facts); i++)
+        check_source(&o, kernel_facts[i].key, rest);
+    for (size_t i = 0; i < ARRAY_N(parallel_facts); i++)
+        check_source(&o, parallel_facts[i].key, rest);
+    for (size_t i = 0; i < ARRAY_N(others); i++)
+        check_source(&o, others[i], rest);
+    return json_end(&o);
+}
+
+/* ---- the file ---- */
+
+bool software_from(Software *sw, Arena *arena, JsonDoc *doc, Err *err)
+{
+    *sw = (Software){ 0 };
+    JsonObj o = json_begin(json_root(doc), err);
+    const char *name = json_string(&o, "name", NULL);
+    const char *source = json_string(&o, "source", NULL);
+    json_string(&o, "notes", "");
+    JsonNode kernels = required_object(&o, "kernels");
+    JsonNode recompute = required_object(&o, "recompute");
+    JsonNode parallel = required_object(&o, "parallel");
+    JsonNode sources = required_object(&o, "sources");
+    JsonNode fitted = json_get(&o, "fitted");
+    if (!json_end(&o))
+        return false;
+    sw->name = arena_strdup(arena, name);
+    sw->source = arena_strdup(arena, source);
+    return read_kernels(sw, kernels, err) && read_recompute(sw, recompute, err) &&
+           read_parallel(sw, parallel, err) && read_fitted(sw, fitted, err) &&
+           check_sources(sources, err);
+}
+
+bool software_read(Software *sw, Arena *arena, const char *name, Err *err)
+{
+    const char *path = arena_printf(arena, "%s/software/%s.json", share_dir(), name);
+    if (!*name || strchr(name, '/') || access(path, R_OK) != 0)
+        return err_set(err, "unknown software '%.100s'", name);
+    JsonDoc *doc = json_open(path, err);
+    bool ok = doc && software_from(sw, arena, doc, err);
+    if (ok && strcmp(sw->name, name) != 0)
+        ok = err_set(err, "%s: the name inside is '%.100s'", path, sw->name);
+    json_close(doc);
+    return ok;
+}

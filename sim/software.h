@@ -1,0 +1,72 @@
+/*
+ * software.h - how a training stack turns logical ops into kernels.
+ *
+ * scenarios/software/NAME.json holds facts about one stack: what it fuses,
+ * stores, overlaps and launches.  Strategy passes and lowerings look only here,
+ * never at the stack's name.  At most three scalars are fitted per stack
+ * (host_scale, compute_scale, comm_scale); they depend on nothing else.
+ *
+ * A file states every fact, and where it is known from:
+ *
+ *     { "name": "generic", "source": "...",
+ *       "kernels":   { "fused_attention": true, ... },
+ *       "recompute": { "selective": ["norm", "activation"], "stops_early": false },
+ *       "parallel":  { "tp_async_backward": true, ..., "overlap": { "tp": true, ... } },
+ *       "fitted":    { "host_scale": 1, "compute_scale": 1, "comm_scale": 1, "fitted_on": "..." },
+ *       "sources":   { "fused_attention": "...", "rest": "..." } }
+ *
+ * "sources" names a fact's source by the fact's key; "rest" stands for all that
+ * are not named.  "fitted" may be left out: then nothing was fitted.
+ */
+#ifndef LOCKSTEP_SIM_SOFTWARE_H
+#define LOCKSTEP_SIM_SOFTWARE_H
+
+#include "core/arena.h"
+#include "core/json.h"
+#include "sim/scenario.h"
+
+typedef struct Software {
+    const char *name, *source;
+
+    /* Kernels.  training.compile "compiled" turns fused_elementwise, fused_gated and
+     * fused_residual_norm on: a compiler fuses what only moves bytes. */
+    bool fused_attention; /* scores never in memory; overridden by training.attention "math" */
+    bool fused_qkv;       /* q, k and v as one matmul, else three */
+    bool fused_gate_up;   /* gate and up as one matmul, else two */
+    bool fused_gated;     /* act(gate) * up as one kernel; else act(gate) is saved too */
+    bool fused_bias; /* bias, gelu and relu as matmul epilogues, else kernels of their own */
+    bool fused_elementwise;   /* a bias in one kernel with the activation or sum after it */
+    bool fused_residual_norm; /* residual add and the norm after it in one kernel */
+    bool fused_rope;          /* inside attention, else a kernel of its own */
+    bool fused_cross_entropy; /* logits read once and overwritten, no f32 copy of them */
+    bool fused_optimizer;     /* one kernel over all parameters, else one per tensor */
+    bool wgrad_accumulate;    /* weight gradients are accumulated by the matmul (beta = 1) */
+    bool f32_grads;           /* gradients are kept in f32 */
+    bool f32_logits;          /* unfused loss: reads an f32 copy of the logits */
+
+    /* What recomputation does again: "selective" these, "full" everything. */
+    bool selective_attention;     /* the attention kernel, or scores and softmax */
+    bool selective_norm;          /* norms */
+    bool selective_activation;    /* the activation function between the MLP's matmuls */
+    bool selective_second_matmul; /* every second matmul (torchtitan's "op") */
+    bool
+        recompute_stops_early; /* full: ops after the last one that backward needs are left out */
+
+    /* Parallelism. */
+    bool tp_async_backward;  /* input gradient's collective runs beside the weight gradient */
+    bool grads_persist;      /* gradient memory is allocated for the whole step */
+    bool bucket_copies;      /* ddp copies gradients into buckets and back */
+    bool p2p_waits_for_send; /* compute waits for sends as well as receives */
+    bool overlap[DIM_N];     /* default of parallel.overlap */
+    uint64_t vocab_multiple; /* vocabulary is padded to a multiple of this times tp */
+
+    /* Fitted; 1 where nothing was fitted. */
+    double host_scale, compute_scale, comm_scale;
+} Software;
+
+/* Reads share_dir()/software/NAME.json.  Text lives in arena. */
+bool software_read(Software *sw, Arena *arena, const char *name, Err *err);
+/* The same from a document. */
+bool software_from(Software *sw, Arena *arena, JsonDoc *doc, Err *err);
+
+#endif

@@ -1,0 +1,569 @@
+/*
+ * fsdp.c - parameters, gradients and optimizer state sharded over dp x cp.
+ *
+ * As PyTorch's FSDP2.  A unit is a block; its parameters are gathered before
+ * each use and freed after it, its gradients are reduce-scattered:
+ *
+ *     gather   [G0][G1][G2].[G3].........      ...[G1][G0]
+ *     compute      [F0][F1][F2]  ...  [B2]....[B1]....[B0]...|optimizer on shards
+ *     reduce                              [RS2]   [RS1]  [RS0]
+ *
+ * FORWARD.  The gather of the next unit is launched while this one computes, and
+ * it waits for the release of the unit before: two gathered units live at most
+ * (limit_all_gathers false: it waits for nothing).
+ * BACKWARD.  The same in reverse where `prefetch` says so; else each gather
+ * starts when the unit before it is done, as PyTorch's in-order communication
+ * stream has it.  One reduce-scatter may be pending: after the next backward,
+ * compute waits for it and frees its input.
+ * KEPT.  Embedding and head belong to the root unit, which is not resharded after
+ * forward; with reshard_after_forward false no unit is.  What is kept lives
+ * until its backward; with pipelines, where several micro-batches are under way,
+ * until its last use.
+ * MICRO-BATCHES.  Each gathers and reduce-scatters; sums of shards are added up
+ * on the reduce lane.  With pipelines whole gradients are accumulated instead and
+ * reduce-scattered once, in the last micro-batch, as torch.distributed.pipelining
+ * does (is_last_backward).
+ * Without overlap every gather starts after the compute before it, and compute
+ * waits for every reduce-scatter at once.
+ *
+ * TIED.  A head that has its parameters with the embedding (Block.frame_of) is a
+ * use of the embedding's unit, whose gradients are final after the embedding.
+ *
+ * SHARDS.  Of every parameter each of n ranks holds ceil(elements / n), the last
+ * parts padded.  An all-gather reads the shards of all parameters of the unit and
+ * bears the parameters; a parameter is the concatenation of the ranks' shards of it.
+ * Shards are kept as training.param_dtype; what is gathered is cast first where the
+ * kernels read another format.
+ * With bytes counted so, a step moves 3 (n - 1)/n times the parameters per rank.
+ */
+#include "sim/strategy/grads.h"
+
+#include <stdlib.h>
+
+/* Segments on units of one type; NONE_U32 until first used. */
+typedef struct UnitType {
+    uint32_t gather, release, copy_in, reduce, reduce_more, retire;
+    uint32_t cast_layout;  /* shards as they are gathered; NONE_U32: as they are kept */
+    uint32_t input_layout; /* what is reduce-scattered: gradients, or a copy in reduce_dtype */
+    bool copies;
+} UnitType;
+
+/* A forward or backward of a block that reads a unit; units are named by their block. */
+typedef struct Use {
+    uint32_t instance; /* before weaving */
+    uint32_t unit;
+    bool backward, last; /* last: of its unit in the role */
+    bool owner;          /* its gradients are final after this, not after another block */
+} Use;
+
+typedef struct Pending {
+    uint32_t block, frame;
+    Point reduced;
+} Pending;
+
+typedef struct Fsdp {
+    Build *b;
+    Finish finish;
+    UnitType *types;
+    uint32_t ranks_n;
+    bool ahead; /* overlap */
+
+    /* One role. */
+    Role *role;
+    Arena scratch;
+    Weave w;
+    uint32_t uses_n;
+    Use *uses;
+    Point *retired;     /* by use: where it was released */
+    uint32_t *live;     /* by block: frame of the gathered parameters */
+    Point *gathered;    /* by block */
+    uint32_t *grads;    /* by block: frame of the whole gradients being summed */
+    bool *reduced_once; /* by block */
+    Pending pending;
+} Fsdp;
+
+static bool sums_whole(const Build *b)
+{
+    return b->s->parallel.pp > 1;
+}
+
+static bool is_kept(const Build *b, uint32_t block)
+{
+    return b->blocks[block].kind != BLOCK_LAYER || !b->s->parallel.reshard_after_forward;
+}
+
+static UnitType *unit_type(const Fsdp *d, uint32_t block)
+{
+    return &d->types[d->b->blocks[block].type];
+}
+
+static const Owned *shards_of(const Fsdp *d, uint32_t block)
+{
+    return &d->finish.owned[d->b->blocks[block].type];
+}
+
+/* ---- shards ---- */
+
+/* The layout with a rank's part of every tensor; dtype DTYPE_N: as it is. */
+static uint32_t shard_layout(Graph *g, uint32_t whole, uint32_t n, DType dtype)
+{
+    if (whole == NONE_U32)
+        return NONE_U32;
+    uint32_t layout = graph_layout(g);
+    for (uint32_t i = 0; i < g->layouts[whole].tensor_n; i++) {
+        Tensor t = *layout_tensor(g, whole, i);
+        uint64_t elements = div_up_u64(t.bytes / dtype_bytes(t.dtype), n);
+        if (dtype != DTYPE_N)
+            t.dtype = dtype;
+        t.bytes = elements * dtype_bytes(t.dtype);
+        for (int d = 0; d < TENSOR_DIMS_MAX; d++)
+            t.dims[d] = d == 0 ? elements : 0;
+        graph_tensor(g, t);
+    }
+    return layout;
+}
+
+static void set_class(Graph *g, uint32_t layout, TensorClass class_)
+{
+    for (uint32_t i = 0; i < g->layouts[layout].tensor_n; i++)
+        g->tensors[g->layouts[layout].tensor_first + i].class_ = class_;
+}
+
+static Owned shard_type(Build *b, const BlockType *t, uint32_t n)
+{
+    const Training *tr = &b->s->training;
+    Owned o = { 0 };
+    o.param_layout = shard_layout(b->g, t->param_layout, n, tr->param_dtype);
+    o.grad_layout = shard_layout(b->g, t->grad_layout, n, tr->reduce_dtype);
+    o.state_layout = shard_layout(b->g, t->state_layout, n, DTYPE_N);
+    o.elements = PUSH_ARRAY(&b->arena, uint64_t, t->params_n);
+    for (uint32_t p = 0; p < t->params_n; p++) {
+        o.elements[p] = div_up_u64(t->params[p].elements, n);
+        o.total += o.elements[p];
+    }
+    return o;
+}
+
+static bool needs_copy(const Build *b, const BlockType *t)
+{
+    for (uint32_t i = 0; i < b->g->layouts[t->grad_layout].tensor_n; i++)
+        if (layout_tensor(b->g, t->grad_layout, i)->dtype != b->s->training.reduce_dtype)
+            return true;
+    return false;
+}
+
+/* The layout in another number format. */
+static uint32_t copy_layout(Graph *g, uint32_t from, DType dtype)
+{
+    uint32_t layout = graph_layout(g);
+    for (uint32_t i = 0; i < g->layouts[from].tensor_n; i++) {
+        Tensor t = *layout_tensor(g, from, i);
+        t.bytes = t.bytes / dtype_bytes(t.dtype) * dtype_bytes(dtype);
+        t.dtype = dtype;
+        t.class_ = TENSOR_BUFFER;
+        graph_tensor(g, t);
+    }
+    return layout;
+}
+
+static UnitType start_type(Build *b, const BlockType *t, const Owned *o)
+{
+    UnitType u = { NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32,
+                   NONE_U32, NONE_U32, NONE_U32, false };
+    if (t->elements == 0)
+        return u;
+    DType read = layout_tensor(b->g, t->param_layout, 0)->dtype;
+    if (read != b->s->training.param_dtype)
+        u.cast_layout = copy_layout(b->g, o->param_layout, read);
+    u.copies = needs_copy(b, t);
+    u.input_layout = u.copies ? copy_layout(b->g, t->grad_layout, b->s->training.reduce_dtype)
+                              : t->grad_layout;
+    return u;
+}
+
+/* What pipeline laid out whole is laid out in shards. */
+static void shard_homes(Fsdp *d)
+{
+    for (uint32_t i = 0; i < d->b->blocks_n; i++) {
+        if (d->b->blocks[i].frame_of != i)
+            continue;
+        const Home *home = &d->b->home[i];
+        const Owned *o = shards_of(d, i);
+        Frame *frames = d->b->g->roles[home->role].frames;
+        if (home->param != NONE_U32)
+            frames[home->param].layout = o->param_layout;
+        if (home->grad != NONE_U32)
+            frames[home->grad].layout = o->grad_layout;
+        if (home->state != NONE_U32)
+            frames[home->state].layout = o->state_layout;
+    }
+}
+
+/* ---- segments ---- */
+
+static Slot input_slot(const UnitType *u)
+{
+    return u->copies ? SLOT_DATA : SLOT_GRAD;
+}
+
+static uint32_t start_segment(Graph *g, SegmentKind kind, const char *name, Op op)
+{
+    uint32_t s = graph_segment(g, kind, name);
+    op.name = intern(&g->names, name);
+    graph_op(g, op);
+    return s;
+}
+
+static uint32_t gather_segment(Fsdp *d, uint32_t block)
+{
+    UnitType *u = unit_type(d, block);
+    if (u->gather != NONE_U32)
+        return u->gather;
+    Graph *g = d->b->g;
+    const Owned *o = shards_of(d, block);
+    uint32_t whole = block_type(d->b, block)->param_layout;
+    bool casts = u->cast_layout != NONE_U32;
+    uint32_t from = casts ? u->cast_layout : o->param_layout;
+    u->gather = graph_segment(g, SEGMENT_GATHER, "all-gather unit");
+    uint32_t *layout = g->segments[u->gather].layout;
+    layout[SLOT_SHARD] = o->param_layout;
+    layout[SLOT_PARAM] = whole;
+    layout[SLOT_LOCAL] = u->cast_layout;
+    Op op = { .phase = PHASE_FORWARD,
+              .dtype = layout_tensor(g, whole, 0)->dtype,
+              .lane = LANE_GATHER };
+    if (casts) {
+        op.kind = OP_CAST;
+        op.name = intern(&g->names, "all-gather copy-in");
+        op.u.elements = o->total;
+        op.read_bytes = layout_bytes(g, o->param_layout);
+        op.write_bytes = layout_bytes(g, from);
+        graph_op(g, op);
+        arg_each(g, SLOT_SHARD, o->param_layout, ARG_READ, false, false);
+        arg_each(g, SLOT_LOCAL, from, ARG_WRITE, true, false);
+        op.logical = 1;
+    }
+    op.kind = OP_ALL_GATHER;
+    op.name = intern(&g->names, "all-gather unit");
+    op.read_bytes = op.write_bytes = 0;
+    op.u.comm = (CommShape){ .bytes = layout_bytes(g, from) * d->ranks_n,
+                             .group = d->b->group[GROUP_DP] };
+    graph_op(g, op);
+    arg_each(g, casts ? SLOT_LOCAL : SLOT_SHARD, from, ARG_READ, false, casts);
+    arg_each(g, SLOT_PARAM, whole, ARG_WRITE, true, false);
+    return u->gather;
+}
+
+/* An op that does nothing but free a slot's tensors. */
+static uint32_t freeing_segment(Graph *g, const char *name, Slot slot, uint32_t layout)
+{
+    Op op = { .kind = OP_RELEASE, .phase = PHASE_UPDATE, .lane = LANE_COMPUTE };
+    uint32_t s = start_segment(g, SEGMENT_OTHER, name, op);
+    g->segments[s].layout[slot] = layout;
+    arg_each(g, slot, layout, ARG_READ, false, true);
+    return s;
+}
+
+static uint32_t copy_in_segment(Fsdp *d, uint32_t block)
+{
+    UnitType *u = unit_type(d, block);
+    if (u->copy_in != NONE_U32)
+        return u->copy_in;
+    Graph *g = d->b->g;
+    const BlockType *t = block_type(d->b, block);
+    Op op = { .kind = OP_CAST,
+              .phase = PHASE_UPDATE,
+              .dtype = d->b->s->training.reduce_dtype,
+              .lane = LANE_COMPUTE,
+              .u.elements = t->elements,
+              .read_bytes = layout_bytes(g, t->grad_layout),
+              .write_bytes = layout_bytes(g, u->input_layout) };
+    u->copy_in = start_segment(g, SEGMENT_REDUCE, "reduce-scatter copy-in", op);
+    g->segments[u->copy_in].layout[SLOT_GRAD] = t->grad_layout;
+    g->segments[u->copy_in].layout[SLOT_DATA] = u->input_layout;
+    arg_each(g, SLOT_GRAD, t->grad_layout, ARG_READ, false, true);
+    arg_each(g, SLOT_DATA, u->input_layout, ARG_WRITE, true, false);
+    return u->copy_in;
+}
+
+/* The first of a step writes the gradient's shard; later ones (more) add to it. */
+static uint32_t make_reduce(Fsdp *d, uint32_t block, bool more)
+{
+    Graph *g = d->b->g;
+    const UnitType *u = unit_type(d, block);
+    const Owned *o = shards_of(d, block);
+    DType dtype = d->b->s->training.reduce_dtype;
+    uint64_t bytes = layout_bytes(g, o->grad_layout);
+    Op op = { .kind = OP_REDUCE_SCATTER,
+              .phase = PHASE_UPDATE,
+              .dtype = dtype,
+              .lane = LANE_REDUCE,
+              .u.comm = { .bytes = bytes * d->ranks_n, .group = d->b->group[GROUP_DP] } };
+    uint32_t s = start_segment(g, SEGMENT_REDUCE, "reduce-scatter unit", op);
+    uint32_t *layout = g->segments[s].layout;
+    layout[input_slot(u)] = u->input_layout;
+    layout[SLOT_GRAD_SHARD] = o->grad_layout;
+    arg_each(g, input_slot(u), u->input_layout, ARG_READ, false, false);
+    if (!more) {
+        arg_each(g, SLOT_GRAD_SHARD, o->grad_layout, ARG_WRITE, !d->b->sw->grads_persist,
+                 false);
+        return s;
+    }
+    layout[SLOT_LOCAL] = o->grad_layout;
+    arg_each(g, SLOT_LOCAL, o->grad_layout, ARG_WRITE, true, false);
+    graph_op(g, (Op){ .kind = OP_ADD,
+                      .phase = PHASE_UPDATE,
+                      .dtype = dtype,
+                      .lane = LANE_REDUCE,
+                      .name = intern(&g->names, "add gradient shards"),
+                      .logical = 1,
+                      .u.elements = o->total,
+                      .flops = (double)o->total,
+                      .read_bytes = 2 * bytes,
+                      .write_bytes = bytes });
+    arg_each(g, SLOT_GRAD_SHARD, o->grad_layout, ARG_UPDATE, false, false);
+    arg_each(g, SLOT_LOCAL, o->grad_layout, ARG_READ, false, true);
+    return s;
+}
+
+static uint32_t reduce_segment(Fsdp *d, uint32_t block, bool more)
+{
+    UnitType *u = unit_type(d, block);
+    uint32_t *s = more ? &u->reduce_more : &u->reduce;
+    if (*s == NONE_U32)
+        *s = make_reduce(d, block, more);
+    return *s;
+}
+
+/* ---- instances ---- */
+
+static uint32_t unit_instance(const Fsdp *d, uint32_t segment, uint32_t block,
+                              const Instance *like)
+{
+    return role_instance(d->role, segment, like->micro_batch, d->b->blocks[block].layer,
+                         like->chunk);
+}
+
+/* Gathers what use j needs, unless it is there. */
+static void gather(Fsdp *d, uint32_t j, Point after)
+{
+    uint32_t block = d->uses[j].unit;
+    const Instance *like = &d->w.old.instances[d->uses[j].instance];
+    if (d->live[block] != NONE_U32)
+        return;
+    uint32_t i = unit_instance(d, gather_segment(d, block), block, like);
+    Frame frame = { block_type(d->b, block)->param_layout, d->b->blocks[block].layer,
+                    like->micro_batch, false };
+    d->live[block] = role_frame(d->role, frame);
+    d->role->instances[i].frame[SLOT_SHARD] = d->b->home[block].param;
+    d->role->instances[i].frame[SLOT_PARAM] = d->live[block];
+    wait_at(d->role, 0, after);
+    if (j >= 2 && d->b->s->parallel.limit_all_gathers)
+        wait_at(d->role, 0, d->retired[j - 2]);
+    d->gathered[block] = last_op(d->b->g, d->role, i, LANE_GATHER);
+}
+
+static bool is_released_after(const Fsdp *d, uint32_t j)
+{
+    const Use *use = &d->uses[j];
+    if (!is_kept(d->b, use->unit))
+        return true;
+    return use->last || (use->backward && use->owner && d->b->s->parallel.pp == 1);
+}
+
+static void release(Fsdp *d, uint32_t j, const Instance *like)
+{
+    uint32_t block = d->uses[j].unit;
+    UnitType *u = unit_type(d, block);
+    if (!is_released_after(d, j))
+        return;
+    if (u->release == NONE_U32)
+        u->release = freeing_segment(d->b->g, "reshard unit", SLOT_PARAM,
+                                     block_type(d->b, block)->param_layout);
+    uint32_t i = unit_instance(d, u->release, block, like);
+    d->role->instances[i].frame[SLOT_PARAM] = d->live[block];
+    d->live[block] = NONE_U32;
+    d->retired[j] = (Point){ i, 0 };
+}
+
+/* Compute waits for the pending reduce-scatter; its input is freed. */
+static void settle(Fsdp *d, const Instance *like)
+{
+    Pending *p = &d->pending;
+    if (!point_is(p->reduced))
+        return;
+    UnitType *u = unit_type(d, p->block);
+    if (u->retire == NONE_U32)
+        u->retire =
+            freeing_segment(d->b->g, "wait reduce-scatter", input_slot(u), u->input_layout);
+    uint32_t i = unit_instance(d, u->retire, p->block, like);
+    d->role->instances[i].frame[input_slot(u)] = p->frame;
+    wait_at(d->role, 0, p->reduced);
+    p->reduced = NOWHERE;
+}
+
+static void reduce(Fsdp *d, uint32_t block, const Instance *like)
+{
+    const UnitType *u = unit_type(d, block);
+    uint32_t frame = d->grads[block];
+    if (u->copies) {
+        uint32_t copy = unit_instance(d, copy_in_segment(d, block), block, like);
+        d->role->instances[copy].frame[SLOT_GRAD] = frame;
+        frame = role_frame(d->role, (Frame){ u->input_layout, d->b->blocks[block].layer,
+                                             like->micro_batch, false });
+        d->role->instances[copy].frame[SLOT_DATA] = frame;
+    }
+    Point ready = newest_compute(d->b->g, d->role);
+    uint32_t i =
+        unit_instance(d, reduce_segment(d, block, d->reduced_once[block]), block, like);
+    d->role->instances[i].frame[input_slot(u)] = frame;
+    d->role->instances[i].frame[SLOT_GRAD_SHARD] = d->b->home[block].grad;
+    wait_at(d->role, 0, ready);
+    d->reduced_once[block] = true;
+    d->grads[block] = NONE_U32;
+    d->pending = (Pending){ block, frame, { i, 0 } };
+}
+
+/* ---- the walk ---- */
+
+/* Is the gather for use j + 1 launched before use j is (explicitly), or after it? */
+typedef enum When { BEFORE_USE, AFTER_USE, AFTER_RELEASE, ON_DEMAND } When;
+
+static When gather_next_when(const Fsdp *d, uint32_t j)
+{
+    Prefetch prefetch = d->b->s->parallel.prefetch;
+    if (!d->ahead || j + 1 == d->uses_n)
+        return ON_DEMAND;
+    const Use *use = &d->uses[j], *next = &d->uses[j + 1];
+    if (next->unit == use->unit)
+        return AFTER_RELEASE;
+    if (!next->backward)
+        return prefetch == PREFETCH_BOTH ? BEFORE_USE : AFTER_USE;
+    if (prefetch == PREFETCH_NONE)
+        return ON_DEMAND;
+    return use->backward ? BEFORE_USE : AFTER_USE;
+}
+
+static void bind_use(Fsdp *d, uint32_t i, const Use *use)
+{
+    const Graph *g = d->b->g;
+    Instance *at = &d->role->instances[i];
+    uint32_t *grads = &d->grads[use->unit];
+    at->frame[SLOT_PARAM] = d->live[use->unit];
+    if (use->backward && *grads == NONE_U32)
+        *grads = role_frame(d->role,
+                            (Frame){ block_type(d->b, use->unit)->grad_layout,
+                                     d->b->blocks[use->unit].layer, at->micro_batch, false });
+    if (use->backward)
+        at->frame[SLOT_GRAD] = *grads;
+    wait_at_start(g, d->role, d->gathered[use->unit]);
+}
+
+static void weave_use(Fsdp *d, uint32_t j)
+{
+    const Use *use = &d->uses[j];
+    Instance like = *weave_next(&d->w);
+    When when = gather_next_when(d, j);
+    gather(d, j, newest_compute(d->b->g, d->role));
+    if (when == BEFORE_USE)
+        gather(d, j + 1, NOWHERE);
+    bind_use(d, weave_keep(&d->w), use);
+    if (when == AFTER_USE)
+        gather(d, j + 1, NOWHERE);
+    release(d, j, &like);
+    if (when == AFTER_RELEASE)
+        gather(d, j + 1, NOWHERE);
+    if (!use->backward || !use->owner || (sums_whole(d->b) && !use->last))
+        return;
+    settle(d, &like);
+    reduce(d, use->unit, &like);
+    if (!d->ahead)
+        settle(d, &like);
+}
+
+/* The unit that an instance reads; NONE_U32 when it is no use of one. */
+static uint32_t unit_of(const Fsdp *d, const Instance *i)
+{
+    uint32_t block = block_of(d->b, i);
+    if (block == NONE_U32)
+        return NONE_U32;
+    uint32_t unit = d->b->blocks[block].frame_of;
+    return block_type(d->b, unit)->elements > 0 ? unit : NONE_U32;
+}
+
+static void list_uses(Fsdp *d)
+{
+    uint32_t n = d->role->instances_n;
+    d->uses = PUSH_ARRAY(&d->scratch, Use, n);
+    d->retired = PUSH_ARRAY(&d->scratch, Point, n);
+    uint32_t *last = PUSH_ARRAY(&d->scratch, uint32_t, d->b->blocks_n);
+    d->uses_n = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const Instance *at = &d->role->instances[i];
+        uint32_t unit = unit_of(d, at);
+        if (unit == NONE_U32)
+            continue;
+        bool backward = d->b->g->segments[at->segment].kind == SEGMENT_BACKWARD;
+        d->retired[d->uses_n] = NOWHERE;
+        last[unit] = d->uses_n;
+        d->uses[d->uses_n++] = (Use){ i, unit, backward, false, unit == block_of(d->b, at) };
+    }
+    for (uint32_t j = 0; j < d->uses_n; j++)
+        d->uses[j].last = last[d->uses[j].unit] == j;
+}
+
+static void start_role(Fsdp *d, uint32_t role)
+{
+    uint32_t n = d->b->blocks_n;
+    d->role = &d->b->g->roles[role];
+    d->live = PUSH_ARRAY(&d->scratch, uint32_t, n);
+    d->grads = PUSH_ARRAY(&d->scratch, uint32_t, n);
+    d->gathered = PUSH_ARRAY(&d->scratch, Point, n);
+    d->reduced_once = PUSH_ARRAY(&d->scratch, bool, n);
+    for (uint32_t i = 0; i < n; i++) {
+        d->live[i] = d->grads[i] = NONE_U32;
+        d->gathered[i] = NOWHERE;
+    }
+    d->pending.reduced = NOWHERE;
+    list_uses(d);
+}
+
+static void fsdp_role(Fsdp *d, uint32_t role)
+{
+    start_role(d, role);
+    Instance newest = { .micro_batch = NONE_U32, .chunk = NONE_U32 };
+    weave_begin(&d->w, d->b, d->role);
+    for (uint32_t j = 0; weave_left(&d->w);) {
+        if (unit_of(d, weave_next(&d->w)) != NONE_U32) {
+            newest = *weave_next(&d->w);
+            weave_use(d, j++);
+        } else {
+            weave_keep(&d->w);
+        }
+    }
+    weave_end(&d->w);
+    settle(d, &newest);
+    finish_role(&d->finish, role, NOWHERE);
+    arena_free(&d->scratch);
+}
+
+bool pass_fsdp(Build *b, Err *err)
+{
+    if (!uses_fsdp(b))
+        return pass_single(b, err);
+    Fsdp d = { .b = b, .ahead = overlaps(b, DIM_DP) };
+    d.ranks_n = group_size(&b->g->groups[b->group[GROUP_DP]]);
+    d.types = PUSH_ARRAY(&b->arena, UnitType, b->types_n);
+    Owned *owned = PUSH_ARRAY(&b->arena, Owned, b->types_n);
+    for (uint32_t i = 0; i < b->types_n; i++) {
+        owned[i] = shard_type(b, &b->types[i], d.ranks_n);
+        d.types[i] = start_type(b, &b->types[i], &owned[i]);
+        if (b->types[i].elements > 0)
+            set_class(b->g, b->types[i].param_layout, TENSOR_BUFFER); /* gathered */
+    }
+    finish_begin(&d.finish, b, owned, true);
+    shard_homes(&d);
+    for (uint32_t role = 0; role < b->g->roles_n; role++)
+        fsdp_role(&d, role);
+    return true;
+}

@@ -1,0 +1,448 @@
+/*
+ * grads.c - bundles, tied embeddings, clipping and the optimizer; see grads.h.
+ */
+#include "sim/strategy/grads.h"
+
+/* ---- bundles ---- */
+
+static const Owned *owned_by(const Bundle *u, uint32_t block)
+{
+    return &u->owned[u->b->blocks[block].type];
+}
+
+static const Tensor *gradient(const Bundle *u, Piece p)
+{
+    return layout_tensor(u->b->g, owned_by(u, p.block)->grad_layout,
+                         block_type(u->b, p.block)->params[p.param].tensor);
+}
+
+void bundle_open(Bundle *u)
+{
+    Graph *g = u->b->g;
+    u->layout = graph_layout(g);
+    u->bytes = 0;
+    for (uint32_t i = 0; i < u->pieces_n; i++) {
+        Piece p = u->pieces[i];
+        Tensor t = *gradient(u, p);
+        t.class_ = TENSOR_BUFFER;
+        t.dtype = u->dtype;
+        t.bytes = owned_by(u, p.block)->elements[p.param] * dtype_bytes(u->dtype);
+        graph_tensor(g, t);
+        u->bytes += t.bytes;
+    }
+    u->frame = role_frame(u->role, (Frame){ u->layout, NONE_U32, NONE_U32, u->stays });
+}
+
+/* One copy kernel per tensor, in as out. */
+static void copy_op(const Bundle *u, uint32_t piece, bool in)
+{
+    Graph *g = u->b->g;
+    Piece p = u->pieces[piece];
+    const Tensor *grad = gradient(u, p), *slot = layout_tensor(g, u->layout, piece);
+    uint64_t grad_bytes = grad->bytes, buffer_bytes = slot->bytes;
+    bool same = grad->dtype == u->dtype;
+    uint32_t tensor = block_type(u->b, p.block)->params[p.param].tensor;
+    const char *name = in ? "bucket copy" : "bucket copy back";
+    graph_op(g, (Op){ .kind = same ? OP_COPY : OP_CAST,
+                      .phase = PHASE_UPDATE,
+                      .dtype = u->dtype,
+                      .lane = LANE_COMPUTE,
+                      .name = intern(&g->names, name),
+                      .logical = g->segments[g->segments_n - 1].op_n,
+                      .u.elements = owned_by(u, p.block)->elements[p.param],
+                      .read_bytes = in ? grad_bytes : buffer_bytes,
+                      .write_bytes = in ? buffer_bytes : grad_bytes });
+    if (in) {
+        graph_arg(g, u->grad_slot, tensor, ARG_READ, false, false);
+        graph_arg(g, SLOT_DATA, piece, ARG_WRITE, !u->stays, false);
+    } else {
+        graph_arg(g, SLOT_DATA, piece, ARG_READ, false, !u->stays);
+        graph_arg(g, u->grad_slot, tensor, ARG_WRITE, false, false);
+    }
+}
+
+/* One segment and instance per block; the first waits. */
+static void copy_blocks(const Bundle *u, bool in, Point after)
+{
+    Graph *g = u->b->g;
+    for (uint32_t i = 0; i < u->pieces_n;) {
+        uint32_t block = u->pieces[i].block;
+        uint32_t s = graph_segment(g, SEGMENT_REDUCE, in ? "bucket copy" : "bucket copy back");
+        g->segments[s].layout[u->grad_slot] = owned_by(u, block)->grad_layout;
+        g->segments[s].layout[SLOT_DATA] = u->layout;
+        for (; i < u->pieces_n && u->pieces[i].block == block; i++)
+            copy_op(u, i, in);
+        uint32_t at = role_instance(u->role, s, NONE_U32, u->b->blocks[block].layer, NONE_U32);
+        u->role->instances[at].frame[u->grad_slot] = u->b->home[block].grad;
+        u->role->instances[at].frame[SLOT_DATA] = u->frame;
+        wait_at(u->role, 0, after);
+        after = NOWHERE;
+    }
+}
+
+void bundle_fill(const Bundle *u, Point ready)
+{
+    copy_blocks(u, true, ready);
+}
+
+void bundle_drain(const Bundle *u, Point reduced)
+{
+    copy_blocks(u, false, reduced);
+}
+
+Point bundle_reduce(const Bundle *u, Point ready)
+{
+    Graph *g = u->b->g;
+    uint32_t s = graph_segment(g, SEGMENT_REDUCE, u->name);
+    g->segments[s].layout[SLOT_DATA] = u->layout;
+    graph_op(g, (Op){ .kind = OP_ALL_REDUCE,
+                      .phase = PHASE_UPDATE,
+                      .dtype = u->dtype,
+                      .lane = LANE_REDUCE,
+                      .name = intern(&g->names, u->name),
+                      .u.comm = { .bytes = u->bytes, .group = u->group } });
+    arg_each(g, SLOT_DATA, u->layout, ARG_UPDATE, false, false);
+    uint32_t at = role_instance(u->role, s, NONE_U32, NONE_U32, NONE_U32);
+    u->role->instances[at].frame[SLOT_DATA] = u->frame;
+    wait_at(u->role, 0, ready);
+    return (Point){ at, 0 };
+}
+
+/* ---- one op per block ---- */
+
+static Slot param_slot(const Finish *f)
+{
+    return f->sharded ? SLOT_SHARD : SLOT_PARAM;
+}
+
+static Slot grad_slot(const Finish *f)
+{
+    return f->sharded ? SLOT_GRAD_SHARD : SLOT_GRAD;
+}
+
+static const Owned *owned_of(const Finish *f, uint32_t block)
+{
+    return &f->owned[f->b->blocks[block].type];
+}
+
+/* Instance of a segment on what the block owns. */
+static uint32_t block_instance(const Finish *f, Role *role, uint32_t segment, uint32_t block)
+{
+    const Home *home = &f->b->home[block];
+    const uint32_t *layout = f->b->g->segments[segment].layout;
+    uint32_t i = role_instance(role, segment, NONE_U32, f->b->blocks[block].layer, NONE_U32);
+    uint32_t *frame = role->instances[i].frame;
+    Slot p = param_slot(f), grad = grad_slot(f);
+    frame[p] = layout[p] == NONE_U32 ? NONE_U32 : home->param;
+    frame[grad] = layout[grad] == NONE_U32 ? NONE_U32 : home->grad;
+    frame[SLOT_STATE] = layout[SLOT_STATE] == NONE_U32 ? NONE_U32 : home->state;
+    return i;
+}
+
+static uint32_t one_op_segment(Graph *g, SegmentKind kind, Op op, const char *name)
+{
+    uint32_t s = graph_segment(g, kind, name);
+    op.phase = PHASE_UPDATE;
+    op.name = intern(&g->names, name);
+    graph_op(g, op);
+    return s;
+}
+
+/* ---- clipping ---- */
+
+static void make_norm(Finish *f)
+{
+    Graph *g = f->b->g;
+    f->norm_layout = graph_layout(g);
+    graph_tensor(g, (Tensor){ .name = intern(&g->names, "gradient norm"),
+                              .class_ = TENSOR_BUFFER,
+                              .dtype = DTYPE_F32,
+                              .bytes = 4,
+                              .dims = { 1 } });
+    f->norm_clear = one_op_segment(g, SEGMENT_OPTIMIZER,
+                                   (Op){ .kind = OP_FILL,
+                                         .dtype = DTYPE_F32,
+                                         .lane = LANE_COMPUTE,
+                                         .u.elements = 1,
+                                         .write_bytes = 4 },
+                                   "clear gradient norm");
+    g->segments[f->norm_clear].layout[SLOT_DATA] = f->norm_layout;
+    graph_arg(g, SLOT_DATA, 0, ARG_WRITE, false, false);
+}
+
+/* Over every group whose ranks hold different parameters, one after the other. */
+static void make_norm_reduce(Finish *f)
+{
+    static const GroupKind kinds[] = { GROUP_DP, GROUP_TP, GROUP_PP };
+    Graph *g = f->b->g;
+    f->norm_reduce = NONE_U32;
+    for (size_t i = f->sharded ? 0 : 1; i < ARRAY_N(kinds); i++) {
+        uint32_t group = f->b->group[kinds[i]];
+        if (group == NONE_U32)
+            continue;
+        if (f->norm_reduce == NONE_U32) {
+            f->norm_reduce = graph_segment(g, SEGMENT_REDUCE, "all-reduce gradient norm");
+            g->segments[f->norm_reduce].layout[SLOT_DATA] = f->norm_layout;
+        }
+        graph_op(g, (Op){ .kind = OP_ALL_REDUCE,
+                          .phase = PHASE_UPDATE,
+                          .dtype = DTYPE_F32,
+                          .lane = LANE_REDUCE,
+                          .name = intern(&g->names, "all-reduce gradient norm"),
+                          .logical = g->segments[f->norm_reduce].op_n,
+                          .u.comm = { .bytes = 4, .group = group } });
+        graph_arg(g, SLOT_DATA, 0, ARG_UPDATE, false, false);
+    }
+}
+
+static uint32_t squares_segment(Finish *f, uint32_t type)
+{
+    if (f->squares[type] != NONE_U32)
+        return f->squares[type];
+    Graph *g = f->b->g;
+    const Owned *o = &f->owned[type];
+    uint32_t s = one_op_segment(g, SEGMENT_OPTIMIZER,
+                                (Op){ .kind = OP_GRAD_NORM,
+                                      .dtype = DTYPE_F32,
+                                      .lane = LANE_COMPUTE,
+                                      .u.elements = o->total,
+                                      .flops = 2 * (double)o->total,
+                                      .read_bytes = layout_bytes(g, o->grad_layout),
+                                      .write_bytes = 4 },
+                                "gradient norm");
+    g->segments[s].layout[grad_slot(f)] = o->grad_layout;
+    g->segments[s].layout[SLOT_DATA] = f->norm_layout;
+    arg_each(g, grad_slot(f), o->grad_layout, ARG_READ, false, false);
+    graph_arg(g, SLOT_DATA, 0, ARG_UPDATE, false, false);
+    return f->squares[type] = s;
+}
+
+static uint32_t scale_segment(Finish *f, uint32_t type)
+{
+    if (f->scale[type] != NONE_U32)
+        return f->scale[type];
+    Graph *g = f->b->g;
+    const Owned *o = &f->owned[type];
+    uint64_t bytes = layout_bytes(g, o->grad_layout);
+    uint32_t s = one_op_segment(g, SEGMENT_OPTIMIZER,
+                                (Op){ .kind = OP_SCALE,
+                                      .dtype = DTYPE_F32,
+                                      .lane = LANE_COMPUTE,
+                                      .u.elements = o->total,
+                                      .flops = (double)o->total,
+                                      .read_bytes = bytes + 4,
+                                      .write_bytes = bytes },
+                                "clip gradients");
+    g->segments[s].layout[grad_slot(f)] = o->grad_layout;
+    g->segments[s].layout[SLOT_DATA] = f->norm_layout;
+    arg_each(g, grad_slot(f), o->grad_layout, ARG_UPDATE, false, false);
+    graph_arg(g, SLOT_DATA, 0, ARG_READ, false, false);
+    return f->scale[type] = s;
+}
+
+/* Appends one instance per block that owns parameters; the first waits. */
+static void each_block(Finish *f, uint32_t role_index, uint32_t (*segment)(Finish *, uint32_t),
+                       uint32_t norm, Point after)
+{
+    Role *role = &f->b->g->roles[role_index];
+    for (uint32_t i = 0; i < f->b->blocks_n; i++) {
+        if (f->b->home[i].role != role_index || owned_of(f, i)->total == 0)
+            continue;
+        uint32_t at = block_instance(f, role, segment(f, f->b->blocks[i].type), i);
+        role->instances[at].frame[SLOT_DATA] = norm;
+        wait_at(role, 0, after);
+        after = NOWHERE;
+    }
+}
+
+/* Every stage takes part, one without parameters too: the norm is summed over all. */
+static void clip(Finish *f, uint32_t role_index, Point after)
+{
+    Role *role = &f->b->g->roles[role_index];
+    uint32_t norm = role_frame(role, (Frame){ f->norm_layout, NONE_U32, NONE_U32, true });
+    uint32_t clear = role_instance(role, f->norm_clear, NONE_U32, NONE_U32, NONE_U32);
+    role->instances[clear].frame[SLOT_DATA] = norm;
+    each_block(f, role_index, squares_segment, norm, after);
+    Point summed = NOWHERE;
+    if (f->norm_reduce != NONE_U32) {
+        Point own = newest_compute(f->b->g, role);
+        uint32_t at = role_instance(role, f->norm_reduce, NONE_U32, NONE_U32, NONE_U32);
+        role->instances[at].frame[SLOT_DATA] = norm;
+        wait_at(role, 0, own);
+        summed = last_op(f->b->g, role, at, LANE_REDUCE);
+    }
+    each_block(f, role_index, scale_segment, norm, summed);
+}
+
+/* ---- gradients that are split over tp, and tied embeddings ---- */
+
+static uint32_t list_partial(const Finish *f, uint32_t role_index, Piece *pieces)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->b->blocks_n; i++) {
+        const BlockType *t = block_type(f->b, i);
+        for (uint32_t p = 0; f->b->home[i].role == role_index && p < t->params_n; p++)
+            if (t->params[p].tp_partial) {
+                if (pieces)
+                    pieces[n] = (Piece){ i, p };
+                n++;
+            }
+    }
+    return n;
+}
+
+/* Returns what the next reader of a gradient waits for. */
+static Point sum_partial(Finish *f, uint32_t role_index, Point after)
+{
+    Build *b = f->b;
+    uint32_t n = b->group[GROUP_TP] == NONE_U32 ? 0 : list_partial(f, role_index, NULL);
+    if (n == 0)
+        return after;
+    Piece *pieces = PUSH_ARRAY(&b->arena, Piece, n);
+    list_partial(f, role_index, pieces);
+    Role *role = &b->g->roles[role_index];
+    Bundle u = { .b = b,
+                 .role = role,
+                 .name = "all-reduce tp gradients",
+                 .pieces = pieces,
+                 .pieces_n = n,
+                 .owned = f->owned,
+                 .grad_slot = grad_slot(f),
+                 .dtype = b->s->training.grad_dtype,
+                 .group = b->group[GROUP_TP] };
+    bundle_open(&u);
+    bundle_fill(&u, after);
+    Point reduced = bundle_reduce(&u, newest_compute(b->g, role));
+    bundle_drain(&u, reduced);
+    return NOWHERE;
+}
+
+static uint32_t tied_segment(const Finish *f, uint32_t block, uint32_t param)
+{
+    Graph *g = f->b->g;
+    const Owned *o = owned_of(f, block);
+    uint32_t tensor = block_type(f->b, block)->params[param].tensor;
+    const Tensor *t = layout_tensor(g, o->grad_layout, tensor);
+    uint32_t s = one_op_segment(
+        g, SEGMENT_REDUCE,
+        (Op){ .kind = OP_ALL_REDUCE,
+              .dtype = t->dtype,
+              .lane = LANE_REDUCE,
+              .u.comm = { .bytes = t->bytes, .group = f->b->group[GROUP_EMBEDDING] } },
+        "all-reduce tied embedding");
+    g->segments[s].layout[grad_slot(f)] = o->grad_layout;
+    graph_arg(g, grad_slot(f), tensor, ARG_UPDATE, false, false);
+    return s;
+}
+
+static Point sum_tied(Finish *f, uint32_t role_index, Point after)
+{
+    const Build *b = f->b;
+    Role *role = &b->g->roles[role_index];
+    for (uint32_t i = 0; b->group[GROUP_EMBEDDING] != NONE_U32 && i < b->blocks_n; i++) {
+        const BlockType *t = block_type(b, i);
+        for (uint32_t p = 0; b->home[i].role == role_index && p < t->params_n; p++) {
+            if (!t->params[p].shared)
+                continue;
+            Point own = newest_compute(b->g, role);
+            uint32_t at = block_instance(f, role, tied_segment(f, i, p), i);
+            wait_at(role, 0, own);
+            wait_at(role, 0, after);
+            after = (Point){ at, 0 };
+        }
+    }
+    return after;
+}
+
+/* ---- optimizer ---- */
+
+/* Floating point operations per element, from PyTorch's formulas (torch/optim: sgd.py, adam.py,
+ * adamw.py), multiply and add one each; far below what memory allows, so never decisive. */
+static double optimizer_flops(Optimizer o)
+{
+    static const double per_element[OPTIMIZER_N] = {
+        [OPT_SGD] = 2, [OPT_MOMENTUM] = 4, [OPT_ADAM] = 12, [OPT_ADAMW] = 14
+    };
+    return per_element[o];
+}
+
+static uint32_t update_segment(Finish *f, uint32_t type)
+{
+    static const OpFn fns[OPTIMIZER_N] = { FN_SGD, FN_MOMENTUM, FN_ADAM, FN_ADAMW };
+    if (f->update[type] != NONE_U32)
+        return f->update[type];
+    Graph *g = f->b->g;
+    const Training *t = &f->b->s->training;
+    const Owned *o = &f->owned[type];
+    uint64_t params = layout_bytes(g, o->param_layout),
+             state = layout_bytes(g, o->state_layout);
+    uint64_t from = state + layout_bytes(g, o->grad_layout) + (t->master_weights ? 0 : params);
+    uint32_t s = one_op_segment(g, SEGMENT_OPTIMIZER,
+                                (Op){ .kind = OP_OPTIMIZER,
+                                      .fn = fns[t->optimizer],
+                                      .dtype = DTYPE_F32,
+                                      .lane = LANE_COMPUTE,
+                                      .u.elements = o->total,
+                                      .flops = optimizer_flops(t->optimizer) * (double)o->total,
+                                      .read_bytes = from,
+                                      .write_bytes = params + state },
+                                "optimizer");
+    uint32_t *layout = g->segments[s].layout;
+    layout[grad_slot(f)] = o->grad_layout;
+    layout[SLOT_STATE] = o->state_layout;
+    layout[param_slot(f)] = o->param_layout;
+    arg_each(g, grad_slot(f), o->grad_layout, ARG_READ, false, f->frees_grads);
+    arg_each(g, SLOT_STATE, o->state_layout, ARG_UPDATE, false, false);
+    arg_each(g, param_slot(f), o->param_layout, ARG_UPDATE, false, false);
+    return f->update[type] = s;
+}
+
+/* ---- all of it ---- */
+
+static uint32_t *none_by_type(Build *b)
+{
+    uint32_t *a = PUSH_ARRAY(&b->arena, uint32_t, b->types_n);
+    for (uint32_t i = 0; i < b->types_n; i++)
+        a[i] = NONE_U32;
+    return a;
+}
+
+Owned *owned_whole(Build *b)
+{
+    Owned *owned = PUSH_ARRAY(&b->arena, Owned, b->types_n);
+    for (uint32_t i = 0; i < b->types_n; i++) {
+        const BlockType *t = &b->types[i];
+        owned[i] = (Owned){ .param_layout = t->param_layout,
+                            .grad_layout = t->grad_layout,
+                            .state_layout = t->state_layout,
+                            .elements = PUSH_ARRAY(&b->arena, uint64_t, t->params_n),
+                            .total = t->elements };
+        for (uint32_t p = 0; p < t->params_n; p++)
+            owned[i].elements[p] = t->params[p].elements;
+    }
+    return owned;
+}
+
+void finish_begin(Finish *f, Build *b, Owned *owned, bool sharded)
+{
+    *f = (Finish){ .b = b, .owned = owned, .sharded = sharded };
+    f->frees_grads = !b->sw->grads_persist;
+    f->squares = none_by_type(b);
+    f->scale = none_by_type(b);
+    f->update = none_by_type(b);
+    if (b->s->training.grad_clip > 0) {
+        make_norm(f);
+        make_norm_reduce(f);
+    }
+}
+
+void finish_role(Finish *f, uint32_t role, Point reduced)
+{
+    Point after = sum_partial(f, role, reduced);
+    after = sum_tied(f, role, after);
+    if (f->b->s->training.grad_clip > 0) {
+        clip(f, role, after);
+        after = NOWHERE;
+    }
+    each_block(f, role, update_segment, NONE_U32, after);
+}

@@ -1,0 +1,198 @@
+/*
+ * parts.c - points, waiting, weaving.
+ */
+#include "sim/strategy/parts.h"
+
+#include <stdlib.h>
+
+/* ---- points ---- */
+
+static const Segment *segment_of(const Graph *g, const Role *role, uint32_t instance)
+{
+    return &g->segments[role->instances[instance].segment];
+}
+
+Point last_op(const Graph *g, const Role *role, uint32_t instance, Lane lane)
+{
+    const Segment *s = segment_of(g, role, instance);
+    for (uint32_t i = s->op_n; i-- > 0;)
+        if (graph_ops(g, s)[i].lane == lane)
+            return (Point){ instance, i };
+    return NOWHERE;
+}
+
+Point newest_compute(const Graph *g, const Role *role)
+{
+    for (uint32_t i = role->instances_n; i-- > 0;) {
+        Point p = last_op(g, role, i, LANE_COMPUTE);
+        if (point_is(p))
+            return p;
+    }
+    return NOWHERE;
+}
+
+static bool writes(const Graph *g, const Op *op, Slot slot)
+{
+    for (uint32_t a = 0; a < op->arg_n; a++) {
+        const Arg *arg = &g->args[op->arg_first + a];
+        if (arg->slot == (uint8_t)slot && arg->mode != ARG_READ)
+            return true;
+    }
+    return false;
+}
+
+Point last_writer(const Graph *g, const Role *role, uint32_t instance, Slot slot)
+{
+    const Segment *s = segment_of(g, role, instance);
+    for (uint32_t i = s->op_n; i-- > 0;)
+        if (writes(g, &graph_ops(g, s)[i], slot))
+            return (Point){ instance, i };
+    return last_op(g, role, instance, LANE_COMPUTE);
+}
+
+void wait_at(Role *role, uint32_t dst_op, Point src)
+{
+    if (!point_is(src))
+        return;
+    const Instance *i = &role->instances[role->instances_n - 1];
+    for (uint32_t e = 0; e < i->edge_n; e++) {
+        const Edge *edge = &role->edges[i->edge_first + e];
+        if (edge->dst_op == dst_op && edge->src_instance == src.instance &&
+            edge->src_op == src.op)
+            return;
+    }
+    role_edge(role, dst_op, src.instance, src.op);
+}
+
+/* An op can start an instance when it is the first on its lane and waits for none before it. */
+void wait_at_start(const Graph *g, Role *role, Point src)
+{
+    const Segment *s = segment_of(g, role, role->instances_n - 1);
+    uint32_t seen = 0;
+    for (uint32_t i = 0; i < s->op_n && point_is(src); i++) {
+        const Op *op = &graph_ops(g, s)[i];
+        uint32_t bit = (uint32_t)1 << op->lane;
+        if (!(seen & bit) && op->dep_n == 0)
+            wait_at(role, i, src);
+        seen |= bit;
+    }
+}
+
+/* ---- looking ---- */
+
+bool overlaps(const Build *b, Dim d)
+{
+    const Parallel *p = &b->s->parallel;
+    return p->overlap_set[d] ? p->overlap[d] : b->sw->overlap[d];
+}
+
+bool uses_fsdp(const Build *b)
+{
+    return b->s->parallel.strategy == STRATEGY_FSDP && b->group[GROUP_DP] != NONE_U32;
+}
+
+const Tensor *layout_tensor(const Graph *g, uint32_t layout, uint32_t tensor)
+{
+    ASSERT(layout < g->layouts_n && tensor < g->layouts[layout].tensor_n);
+    return &g->tensors[g->layouts[layout].tensor_first + tensor];
+}
+
+uint64_t layout_bytes(const Graph *g, uint32_t layout)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; layout != NONE_U32 && i < g->layouts[layout].tensor_n; i++)
+        bytes += layout_tensor(g, layout, i)->bytes;
+    return bytes;
+}
+
+void arg_each(Graph *g, Slot slot, uint32_t layout, ArgMode mode, bool born, bool dies)
+{
+    for (uint32_t i = 0; layout != NONE_U32 && i < g->layouts[layout].tensor_n; i++)
+        graph_arg(g, slot, i, mode, born, dies);
+}
+
+const BlockType *block_type(const Build *b, uint32_t block)
+{
+    return &b->types[b->blocks[block].type];
+}
+
+static bool has_segment(const BlockType *t, uint32_t segment)
+{
+    for (int v = 0; v < VARIANT_N; v++) {
+        if (t->forward[v] == segment)
+            return true;
+        for (int m = 0; m < GRAD_MODE_N; m++)
+            if (t->backward[v][m] == segment)
+                return true;
+    }
+    return false;
+}
+
+/* Layers carry their number; embedding and head are told apart by their segments. */
+uint32_t block_of(const Build *b, const Instance *i)
+{
+    SegmentKind kind = b->g->segments[i->segment].kind;
+    if (kind != SEGMENT_FORWARD && kind != SEGMENT_BACKWARD)
+        return NONE_U32;
+    if (i->layer != NONE_U32)
+        return i->layer + (b->blocks[0].kind == BLOCK_EMBEDDING);
+    return has_segment(block_type(b, 0), i->segment) ? 0 : b->blocks_n - 1;
+}
+
+const uint32_t *ready_ops(const Build *b, uint32_t block, uint32_t segment)
+{
+    const BlockType *t = block_type(b, block);
+    Variant v = b->variant[block];
+    int m = 0;
+    while (m < GRAD_MODE_N && t->backward[v][m] != segment)
+        m++;
+    ASSERT(m < GRAD_MODE_N);
+    return t->ready_op[v][m];
+}
+
+/* ---- weaving ---- */
+
+void weave_begin(Weave *w, const Build *b, Role *role)
+{
+    *w = (Weave){ .b = b, .role = role, .old = *role };
+    w->now = mem_zero(role->instances_n + 1, sizeof *w->now);
+    role->instances_cap = 2 * role->instances_n + 16;
+    role->instances = mem_resize(NULL, role->instances_cap, sizeof *role->instances);
+    role->edges_cap = 2 * role->edges_n + 16;
+    role->edges = mem_resize(NULL, role->edges_cap, sizeof *role->edges);
+    role->instances_n = role->edges_n = 0;
+}
+
+bool weave_left(const Weave *w)
+{
+    return w->next < w->old.instances_n;
+}
+
+const Instance *weave_next(const Weave *w)
+{
+    ASSERT(weave_left(w));
+    return &w->old.instances[w->next];
+}
+
+uint32_t weave_keep(Weave *w)
+{
+    Instance from = *weave_next(w);
+    uint32_t i = role_instance(w->role, from.segment, from.micro_batch, from.layer, from.chunk);
+    for (int s = 0; s < SLOT_N; s++)
+        w->role->instances[i].frame[s] = from.frame[s];
+    for (uint32_t e = 0; e < from.edge_n; e++) {
+        const Edge *edge = &w->old.edges[from.edge_first + e];
+        role_edge(w->role, edge->dst_op, w->now[edge->src_instance], edge->src_op);
+    }
+    w->now[w->next++] = i;
+    return i;
+}
+
+void weave_end(Weave *w)
+{
+    ASSERT(!weave_left(w));
+    free(w->old.instances);
+    free(w->old.edges);
+    free(w->now);
+    *w = (Weave){ 0 };
+}

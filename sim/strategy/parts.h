@@ -1,0 +1,75 @@
+/*
+ * parts.h - small things that several passes do.
+ *
+ * POINTS.  A point is one op of one instance of a role; passes pass them on as
+ * "whoever needs this waits for that".  NOWHERE needs no waiting.
+ *
+ * WEAVING.  Passes after pipeline put instances between those already there:
+ *
+ *     for (weave_begin(&w, b, role); weave_left(&w); ) {
+ *         ... role_instance(role, ...)           stands before the next old one
+ *         uint32_t i = weave_keep(&w);           copies it, edges and all
+ *         wait_at(role, 0, gathered);            more edges for it
+ *         ... role_instance(role, ...)           stands after it
+ *     }
+ *     weave_end(&w);
+ *
+ * Instances move, so points taken before a weave are void after it.
+ */
+#ifndef LOCKSTEP_SIM_STRATEGY_PARTS_H
+#define LOCKSTEP_SIM_STRATEGY_PARTS_H
+
+#include "sim/build.h"
+
+typedef struct Point {
+    uint32_t instance, op;
+} Point;
+
+#define NOWHERE ((Point){ NONE_U32, NONE_U32 })
+
+static inline bool point_is(Point p)
+{
+    return p.instance != NONE_U32;
+}
+
+/* The last op of an instance on a lane; NOWHERE when it has none there. */
+Point last_op(const Graph *g, const Role *role, uint32_t instance, Lane lane);
+Point newest_compute(const Graph *g, const Role *role); /* over all instances so far */
+/* The last op of an instance that writes a slot; without one, its last op on compute. */
+Point last_writer(const Graph *g, const Role *role, uint32_t instance, Slot slot);
+
+/* The newest instance's op dst_op waits for src. */
+void wait_at(Role *role, uint32_t dst_op, Point src);
+/* Nothing of the newest instance starts before src. */
+void wait_at_start(const Graph *g, Role *role, Point src);
+
+bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */
+bool uses_fsdp(const Build *b);       /* parameters are really sharded over dp */
+
+uint64_t layout_bytes(const Graph *g, uint32_t layout); /* 0 for NONE_U32 */
+const Tensor *layout_tensor(const Graph *g, uint32_t layout, uint32_t tensor);
+
+const BlockType *block_type(const Build *b, uint32_t block);
+/* The block of a forward or backward instance; NONE_U32 for any other instance. */
+uint32_t block_of(const Build *b, const Instance *i);
+/* By param of the block: the op of this backward segment after which its gradient is final. */
+const uint32_t *ready_ops(const Build *b, uint32_t block, uint32_t segment);
+
+/* The newest op touches every tensor of the layout. */
+void arg_each(Graph *g, Slot slot, uint32_t layout, ArgMode mode, bool born, bool dies);
+
+typedef struct Weave {
+    const Build *b;
+    Role *role;
+    Role old;
+    uint32_t next; /* instance of old */
+    uint32_t *now; /* by old instance: where it stands now */
+} Weave;
+
+void weave_begin(Weave *w, const Build *b, Role *role);
+bool weave_left(const Weave *w);
+const Instance *weave_next(const Weave *w);
+uint32_t weave_keep(Weave *w);
+void weave_end(Weave *w);
+
+#endif

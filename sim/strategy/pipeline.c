@@ -1,0 +1,565 @@
+/*
+ * pipeline.c - cuts the blocks into chunks and writes each stage's program.
+ *
+ *     blocks     E 0 1 2 3 4 5 H                pp 2, 2 chunks a stage
+ *     chunks    [E 0][1 2][3 4][5 H]            chunk c is on stage c % pp
+ *     stage        0    1    0    1
+ *
+ * One role per stage.  The order of forwards and backwards comes from
+ * schedule.h; around each stand its transfers (pp 1: one role, no transfers,
+ * micro-batches accumulate):
+ *
+ *     recv act   [r F1]......[r F2]
+ *     compute          [F1 ........][B0 ........][F2
+ *     send act                      [s F1]
+ *     recv grad             [r B0]
+ *     send grad                                  [s B0]
+ *
+ * DEADLOCK.  Four lanes, one per direction and kind, so the transfers of a pair
+ * of stages are four streams in micro-batch order (tags 0 activations, 1
+ * gradients); that is what Megatron and torch get by posting the sends and
+ * receives of one exchange as one ncclGroup.  With overlap a receive is
+ * posted one action early, so that it flies beside the action before its own;
+ * without, all of a step's receives are posted after the step before (see
+ * STEPS in schedule.h) and compute waits for the sends as well.  Like every
+ * collective of torch, a receive starts after the compute launched before it.
+ *
+ * LIVES.  An activation between blocks is born in forward(i), or by the receive,
+ * and dies in backward(i + 1); what is sent dies in the send.  A gradient is born
+ * in backward(i + 1), or by the receive, and dies in backward(i), or in the send.
+ * Parameters, gradients and optimizer state live through the step, but gradients
+ * only where the software keeps them (grads_persist).  A chunk without blocks
+ * passes on what it receives.
+ */
+#include "sim/strategy/parts.h"
+#include "sim/strategy/schedule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- chunks ---- */
+
+static uint32_t count_layers(const Build *b)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < b->blocks_n; i++)
+        n += b->blocks[i].kind == BLOCK_LAYER;
+    return n;
+}
+
+/* Blocks of chunk c, or layers of it: see *whole. */
+static uint32_t usual_share(const Build *b, uint32_t chunks, uint32_t c, bool *whole)
+{
+    uint32_t layers = count_layers(b);
+    *whole = b->blocks_n % chunks == 0;
+    if (*whole)
+        return b->blocks_n / chunks;
+    return layers / chunks + (c < layers % chunks);
+}
+
+/*
+ * begin[c] = first block of chunk c.  Shares count layers, the embedding goes
+ * with the first chunk and the head with the last; or, when embedding, layers
+ * and head divide evenly, blocks.
+ */
+static bool cut_chunks(const Build *b, uint32_t *begin, uint32_t chunks, Err *err)
+{
+    const Parallel *p = &b->s->parallel;
+    bool embedding = b->blocks[0].kind == BLOCK_EMBEDDING;
+    ASSERT(p->stage_layers_n == 0 || p->stage_layers_n == chunks);
+    uint64_t at = 0;
+    for (uint32_t c = 0; c < chunks; c++) {
+        bool whole = false;
+        uint32_t share =
+            p->stage_layers_n ? p->stage_layers[c] : usual_share(b, chunks, c, &whole);
+        begin[c] = (uint32_t)min_u64(at, b->blocks_n);
+        at += share + (c == 0 && embedding && !whole);
+    }
+    begin[chunks] = b->blocks_n;
+    bool head = b->blocks[b->blocks_n - 1].kind == BLOCK_HEAD;
+    if (p->stage_layers_n && at + head != b->blocks_n)
+        return err_set(err,
+                       "parallel.stage_layers adds up to %" PRIu64 " blocks, the model has "
+                       "%" PRIu32,
+                       at - embedding, count_layers(b));
+    return true;
+}
+
+static void choose_variants(Build *b, const uint32_t *begin, uint32_t pp, uint32_t chunks)
+{
+    const Training *t = &b->s->training;
+    uint32_t *chosen = PUSH_ARRAY(&b->arena, uint32_t, pp); /* layers, by stage */
+    b->chunk_of = PUSH_ARRAY(&b->arena, uint32_t, b->blocks_n);
+    b->variant = PUSH_ARRAY(&b->arena, Variant, b->blocks_n);
+    for (uint32_t c = 0; c < chunks; c++)
+        for (uint32_t i = begin[c]; i < begin[c + 1]; i++) {
+            b->chunk_of[i] = c;
+            bool layer = b->blocks[i].kind == BLOCK_LAYER;
+            bool again = t->recompute == RECOMPUTE_LAYERS
+                             ? layer && chosen[c % pp]++ < t->recompute_layers
+                             : layer && t->recompute != RECOMPUTE_NONE;
+            b->variant[i] = again ? VARIANT_RECOMPUTE : VARIANT_PLAIN;
+        }
+}
+
+/* ---- writing one role ---- */
+
+/* Frames that wait for the backward of one (micro-batch, block). */
+typedef struct Saved {
+    uint32_t in, din, stash, data;
+} Saved;
+
+typedef struct Received {
+    Point at;
+    uint32_t frame;
+} Received;
+
+typedef struct Transfer {
+    Lane lane;
+    uint32_t peer, layout, segment;
+} Transfer;
+
+typedef struct Line {
+    Build *b;
+    Graph *g;
+    Role *role;
+    uint32_t stage, pp, chunks;
+    const uint32_t *begin; /* by chunk, and one more */
+    uint32_t own_n;
+    uint32_t *own; /* by block: its number among the stage's */
+    Saved *saved;  /* [micro-batch * own_n + own] */
+    uint32_t actions_n;
+    Action *actions;
+    Received *received; /* by action */
+    uint32_t transfers_n, transfers_cap;
+    Transfer *transfers;
+    bool ahead, waits;     /* receives are posted early; compute waits for sends */
+    Point sent[2], due[2]; /* newest sends, by backward; due: the next compute waits */
+    Point compute;         /* newest op on the compute lane */
+    Point join;            /* result on another lane that the next compute needs */
+} Line;
+
+static Saved *saved_of(const Line *l, uint32_t micro_batch, uint32_t block)
+{
+    ASSERT(l->own[block] != NONE_U32);
+    return &l->saved[(size_t)micro_batch * l->own_n + l->own[block]];
+}
+
+static uint32_t new_frame(const Line *l, uint32_t layout, uint32_t block, uint32_t micro_batch)
+{
+    if (layout == NONE_U32)
+        return NONE_U32;
+    return role_frame(l->role,
+                      (Frame){ layout, l->b->blocks[block].layer, micro_batch, false });
+}
+
+/* Do activations go from the stage of chunk - 1 to the stage of chunk? */
+static bool crosses(const Line *l, uint32_t chunk)
+{
+    return l->pp > 1 && chunk > 0 && chunk < l->chunks && l->begin[chunk] > 0 &&
+           l->begin[chunk] < l->b->blocks_n;
+}
+
+/* ---- transfers ---- */
+
+static uint32_t make_transfer(const Line *l, Lane lane, uint32_t peer, uint32_t layout)
+{
+    static const struct {
+        const char *name;
+        Slot slot;
+    } what[LANE_N] = {
+        [LANE_SEND_ACT] = { "send act", SLOT_OUT },
+        [LANE_RECV_ACT] = { "recv act", SLOT_IN },
+        [LANE_SEND_GRAD] = { "send grad", SLOT_DIN },
+        [LANE_RECV_GRAD] = { "recv grad", SLOT_DOUT },
+    };
+    Graph *g = l->g;
+    bool send = lane == LANE_SEND_ACT || lane == LANE_SEND_GRAD;
+    bool grad = lane == LANE_SEND_GRAD || lane == LANE_RECV_GRAD;
+    uint64_t bytes =
+        layout == l->b->boundary_layout ? l->b->boundary_bytes : layout_bytes(g, layout);
+    uint32_t s = graph_segment(g, send ? SEGMENT_SEND : SEGMENT_RECV, what[lane].name);
+    g->segments[s].layout[what[lane].slot] = layout;
+    graph_op(g, (Op){ .kind = send ? OP_SEND : OP_RECV,
+                      .phase = grad ? PHASE_DGRAD : PHASE_FORWARD,
+                      .dtype = layout_tensor(g, layout, 0)->dtype,
+                      .lane = lane,
+                      .name = intern(&g->names, what[lane].name),
+                      .u.comm = { bytes, l->b->group[GROUP_PP], peer, grad },
+                      .read_bytes = send ? bytes : 0,
+                      .write_bytes = send ? 0 : bytes });
+    arg_each(g, what[lane].slot, layout, send ? ARG_READ : ARG_WRITE, !send, send);
+    return s;
+}
+
+/* One segment per lane, peer and layout: a handful per role. */
+static uint32_t transfer_segment(Line *l, Lane lane, uint32_t peer, uint32_t layout)
+{
+    for (uint32_t i = 0; i < l->transfers_n; i++) {
+        const Transfer *t = &l->transfers[i];
+        if (t->lane == lane && t->peer == peer && t->layout == layout)
+            return t->segment;
+    }
+    GROW(l->transfers, l->transfers_n, l->transfers_cap);
+    uint32_t segment = make_transfer(l, lane, peer, layout);
+    l->transfers[l->transfers_n++] = (Transfer){ lane, peer, layout, segment };
+    return segment;
+}
+
+static void post_receive(Line *l, uint32_t action)
+{
+    const Action *x = &l->actions[action];
+    uint32_t chunk = x->turn * l->pp + l->stage, border = chunk + x->backward;
+    l->received[action] = (Received){ NOWHERE, NONE_U32 };
+    if (!crosses(l, border))
+        return;
+    uint32_t layout = block_type(l->b, l->begin[border])->in_layout;
+    uint32_t peer = (x->backward ? chunk + 1 : chunk - 1) % l->pp;
+    Lane lane = x->backward ? LANE_RECV_GRAD : LANE_RECV_ACT;
+    uint32_t segment = transfer_segment(l, lane, peer, layout);
+    uint32_t frame = new_frame(l, layout, l->begin[border] - x->backward, x->micro_batch);
+    uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, chunk);
+    l->role->instances[i].frame[x->backward ? SLOT_DOUT : SLOT_IN] = frame;
+    wait_at(l->role, 0, l->compute);
+    l->received[action] = (Received){ { i, 0 }, frame };
+}
+
+static void send(Line *l, const Action *x, uint32_t chunk, uint32_t frame, Point made)
+{
+    uint32_t peer = (x->backward ? chunk - 1 : chunk + 1) % l->pp;
+    Lane lane = x->backward ? LANE_SEND_GRAD : LANE_SEND_ACT;
+    ASSERT(frame != NONE_U32 && point_is(made));
+    uint32_t segment = transfer_segment(l, lane, peer, l->role->frames[frame].layout);
+    uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, chunk);
+    l->role->instances[i].frame[x->backward ? SLOT_DIN : SLOT_OUT] = frame;
+    wait_at(l->role, 0, made);
+    l->sent[x->backward] = (Point){ i, 0 };
+}
+
+static void sends_fall_due(Line *l)
+{
+    for (int k = 0; k < 2; k++)
+        if (point_is(l->sent[k])) {
+            l->due[k] = l->sent[k];
+            l->sent[k] = NOWHERE;
+        }
+}
+
+/* ---- blocks ---- */
+
+/* First op of a segment that touches a slot. */
+static uint32_t first_user(const Graph *g, uint32_t segment, Slot slot)
+{
+    const Segment *s = &g->segments[segment];
+    for (uint32_t i = 0; i < s->op_n; i++)
+        for (uint32_t a = 0; a < graph_ops(g, s)[i].arg_n; a++)
+            if (g->args[graph_ops(g, s)[i].arg_first + a].slot == (uint8_t)slot)
+                return i;
+    return 0;
+}
+
+static uint32_t input_segment(Line *l, uint32_t layout)
+{
+    for (uint32_t i = 0; i < l->transfers_n; i++)
+        if (l->transfers[i].lane == LANE_COPY && l->transfers[i].layout == layout)
+            return l->transfers[i].segment;
+    Graph *g = l->g;
+    uint64_t bytes = layout_bytes(g, layout);
+    DType dtype = layout_tensor(g, layout, 0)->dtype;
+    uint32_t s = graph_segment(g, SEGMENT_INPUT, "input");
+    g->segments[s].layout[SLOT_DATA] = layout;
+    graph_op(g, (Op){ .kind = OP_H2D,
+                      .phase = PHASE_FORWARD,
+                      .dtype = dtype,
+                      .lane = LANE_COPY,
+                      .name = intern(&g->names, "input"),
+                      .u.elements = bytes / dtype_bytes(dtype),
+                      .write_bytes = bytes });
+    arg_each(g, SLOT_DATA, layout, ARG_WRITE, true, false);
+    GROW(l->transfers, l->transfers_n, l->transfers_cap);
+    l->transfers[l->transfers_n++] = (Transfer){ LANE_COPY, 0, layout, s };
+    return s;
+}
+
+/* Tokens or targets of a micro-batch, for the blocks that read them. */
+static Point load_input(Line *l, const Action *x, uint32_t block, uint32_t chunk,
+                        uint32_t forward)
+{
+    Saved *saved = saved_of(l, x->micro_batch, block);
+    uint32_t layout = l->g->segments[forward].layout[SLOT_DATA];
+    saved->data = new_frame(l, layout, block, x->micro_batch);
+    if (layout == NONE_U32)
+        return NOWHERE;
+    uint32_t segment = input_segment(l, layout);
+    uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, chunk);
+    l->role->instances[i].frame[SLOT_DATA] = saved->data;
+    return (Point){ i, 0 };
+}
+
+/* The newest instance is compute: what it has to wait for, and that it is the newest. */
+static void enter_compute(Line *l, Point arrived)
+{
+    wait_at_start(l->g, l->role, arrived);
+    wait_at_start(l->g, l->role, l->join);
+    l->join = NOWHERE;
+    for (int k = 0; k < 2 && l->waits; k++) {
+        wait_at_start(l->g, l->role, l->due[k]);
+        l->due[k] = NOWHERE;
+    }
+    Point last = last_op(l->g, l->role, l->role->instances_n - 1, LANE_COMPUTE);
+    if (point_is(last))
+        l->compute = last;
+}
+
+/* What the next block on this stage reads may come from another lane. */
+static void join_later(Line *l, Point made)
+{
+    const Segment *s = &l->g->segments[l->role->instances[made.instance].segment];
+    if (graph_ops(l->g, s)[made.op].lane != LANE_COMPUTE)
+        l->join = made;
+}
+
+static uint32_t frame_if(const Graph *g, uint32_t segment, Slot slot, uint32_t frame)
+{
+    return g->segments[segment].layout[slot] == NONE_U32 ? NONE_U32 : frame;
+}
+
+/* Returns where the block's output is made; *out is its frame. */
+static Point forward_block(Line *l, const Action *x, uint32_t block, Point arrived,
+                           uint32_t *out)
+{
+    const BlockType *t = block_type(l->b, block);
+    Variant v = l->b->variant[block];
+    Saved *saved = saved_of(l, x->micro_batch, block);
+    uint32_t segment = t->forward[v], chunk = l->b->chunk_of[block];
+    Point input = load_input(l, x, block, chunk, segment);
+    saved->stash = new_frame(l, t->stash_layout[v], block, x->micro_batch);
+    *out = new_frame(l, l->g->segments[segment].layout[SLOT_OUT], block, x->micro_batch);
+
+    uint32_t i =
+        role_instance(l->role, segment, x->micro_batch, l->b->blocks[block].layer, chunk);
+    uint32_t *frame = l->role->instances[i].frame;
+    frame[SLOT_PARAM] = frame_if(l->g, segment, SLOT_PARAM, l->b->home[block].param);
+    frame[SLOT_STASH] = frame_if(l->g, segment, SLOT_STASH, saved->stash);
+    frame[SLOT_IN] = frame_if(l->g, segment, SLOT_IN, saved->in);
+    frame[SLOT_DATA] = frame_if(l->g, segment, SLOT_DATA, saved->data);
+    frame[SLOT_OUT] = *out;
+    enter_compute(l, arrived);
+    if (point_is(input))
+        wait_at(l->role, first_user(l->g, segment, SLOT_DATA), input);
+    return last_writer(l->g, l->role, i, SLOT_OUT);
+}
+
+/* Under fsdp every micro-batch has gradients of its own, unless they are summed whole. */
+static GradMode grad_mode(const Build *b, uint32_t micro_batch)
+{
+    if (micro_batch > 0 && !(uses_fsdp(b) && b->s->parallel.pp == 1))
+        return GRAD_ADD;
+    return b->sw->grads_persist && !uses_fsdp(b) ? GRAD_WRITE : GRAD_BORN;
+}
+
+/* Returns where the gradient of the block's input is made; *din is its frame. */
+static Point backward_block(Line *l, const Action *x, uint32_t block, uint32_t dout,
+                            Point arrived, uint32_t *din)
+{
+    const BlockType *t = block_type(l->b, block);
+    const Home *home = &l->b->home[block];
+    const Saved *saved = saved_of(l, x->micro_batch, block);
+    uint32_t segment = t->backward[l->b->variant[block]][grad_mode(l->b, x->micro_batch)];
+    *din = new_frame(l, l->g->segments[segment].layout[SLOT_DIN], block, x->micro_batch);
+
+    uint32_t i = role_instance(l->role, segment, x->micro_batch, l->b->blocks[block].layer,
+                               l->b->chunk_of[block]);
+    uint32_t *frame = l->role->instances[i].frame;
+    frame[SLOT_PARAM] = frame_if(l->g, segment, SLOT_PARAM, home->param);
+    frame[SLOT_GRAD] = frame_if(l->g, segment, SLOT_GRAD, home->grad);
+    frame[SLOT_STASH] = frame_if(l->g, segment, SLOT_STASH, saved->stash);
+    frame[SLOT_IN] = frame_if(l->g, segment, SLOT_IN, saved->in);
+    frame[SLOT_DATA] = frame_if(l->g, segment, SLOT_DATA, saved->data);
+    frame[SLOT_DOUT] = frame_if(l->g, segment, SLOT_DOUT, dout);
+    frame[SLOT_DIN] = *din;
+    enter_compute(l, arrived);
+    return last_writer(l->g, l->role, i, SLOT_DIN);
+}
+
+/* ---- actions ---- */
+
+static void forward_chunk(Line *l, uint32_t action)
+{
+    const Action *x = &l->actions[action];
+    uint32_t chunk = x->turn * l->pp + l->stage, end = l->begin[chunk + 1];
+    Received in = l->received[action];
+    Point made = in.at;
+    uint32_t frame = in.frame;
+    bool sends = crosses(l, chunk + 1);
+    for (uint32_t i = l->begin[chunk]; i < end; i++) {
+        if (frame != NONE_U32)
+            saved_of(l, x->micro_batch, i)->in = frame;
+        made = forward_block(l, x, i, i == l->begin[chunk] ? in.at : NOWHERE, &frame);
+        if (i + 1 < end || !sends)
+            join_later(l, made);
+    }
+    if (l->ahead)
+        sends_fall_due(l);
+    if (sends)
+        send(l, x, chunk, frame, made);
+    else if (l->begin[chunk] < end && end < l->b->blocks_n)
+        saved_of(l, x->micro_batch, end)->in = frame; /* the next chunk is here too */
+}
+
+static void backward_chunk(Line *l, uint32_t action)
+{
+    const Action *x = &l->actions[action];
+    uint32_t chunk = x->turn * l->pp + l->stage, begin = l->begin[chunk];
+    uint32_t end = l->begin[chunk + 1];
+    Received in = l->received[action];
+    Point made = in.at;
+    uint32_t frame = in.frame;
+    if (frame == NONE_U32 && begin < end && end < l->b->blocks_n)
+        frame = saved_of(l, x->micro_batch, end)->din; /* the next chunk is here too */
+    bool sends = crosses(l, chunk);
+    for (uint32_t i = end; i-- > begin;) {
+        made = backward_block(l, x, i, frame, i + 1 == end ? in.at : NOWHERE, &frame);
+        saved_of(l, x->micro_batch, i)->din = frame;
+        if (i > begin || !sends)
+            join_later(l, made);
+    }
+    if (l->ahead)
+        sends_fall_due(l);
+    if (sends)
+        send(l, x, chunk, frame, made);
+}
+
+static void post_step(Line *l, uint32_t action)
+{
+    uint32_t step = l->actions[action].step;
+    for (; action < l->actions_n && l->actions[action].step == step; action++)
+        post_receive(l, action);
+}
+
+static void write_actions(Line *l)
+{
+    for (uint32_t a = 0; a < l->actions_n; a++) {
+        if (l->ahead) {
+            if (a == 0)
+                post_receive(l, 0);
+            if (a + 1 < l->actions_n)
+                post_receive(l, a + 1);
+        } else if (a == 0 || l->actions[a].step != l->actions[a - 1].step) {
+            sends_fall_due(l);
+            post_step(l, a);
+        }
+        if (l->actions[a].backward)
+            backward_chunk(l, a);
+        else
+            forward_chunk(l, a);
+    }
+}
+
+/* ---- roles ---- */
+
+static uint32_t resident(Role *role, uint32_t layout, uint32_t layer, bool stays)
+{
+    if (layout == NONE_U32)
+        return NONE_U32;
+    return role_frame(role, (Frame){ layout, layer, NONE_U32, stays });
+}
+
+static void give_home(Build *b, uint32_t block, uint32_t stage)
+{
+    const BlockType *t = block_type(b, block);
+    Role *role = &b->g->roles[stage];
+    if (b->blocks[block].frame_of != block) { /* tied: an earlier block of this stage */
+        b->home[block] = b->home[b->blocks[block].frame_of];
+        ASSERT(b->home[block].role == stage);
+        return;
+    }
+    uint32_t layer = b->blocks[block].layer;
+    b->home[block] =
+        (Home){ .role = stage,
+                .param = resident(role, t->param_layout, layer, true),
+                .grad = resident(role, t->grad_layout, layer, b->sw->grads_persist),
+                .state = resident(role, t->state_layout, layer, true) };
+}
+
+static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t chunks)
+{
+    const Parallel *p = &b->s->parallel;
+    uint32_t m = b->s->training.micro_batches, turns = chunks / p->pp;
+    Schedule schedule =
+        p->pp > 1 || turns > 1 ? p->schedule : SCHEDULE_1F1B; /* just accumulation */
+    Arena scratch = { 0 };
+    Line l = { .b = b,
+               .g = b->g,
+               .role = &b->g->roles[stage],
+               .stage = stage,
+               .pp = p->pp,
+               .chunks = chunks,
+               .begin = begin,
+               .ahead = overlaps(b, DIM_PP),
+               .sent = { NOWHERE, NOWHERE },
+               .due = { NOWHERE, NOWHERE },
+               .compute = NOWHERE,
+               .join = NOWHERE };
+    l.waits = !l.ahead || b->sw->p2p_waits_for_send;
+    l.own = PUSH_ARRAY(&scratch, uint32_t, b->blocks_n);
+    for (uint32_t i = 0; i < b->blocks_n; i++) {
+        bool mine = b->chunk_of[i] % p->pp == stage;
+        l.own[i] = mine ? l.own_n++ : NONE_U32;
+        if (mine)
+            give_home(b, i, stage);
+    }
+    l.saved = PUSH_ARRAY(&scratch, Saved, (size_t)m * l.own_n);
+    for (size_t i = 0; i < (size_t)m * l.own_n; i++)
+        l.saved[i] = (Saved){ NONE_U32, NONE_U32, NONE_U32, NONE_U32 };
+    l.actions_n = 2 * m * turns;
+    l.actions = PUSH_ARRAY(&scratch, Action, l.actions_n);
+    l.received = PUSH_ARRAY(&scratch, Received, l.actions_n);
+    schedule_actions(l.actions, schedule, p->pp, stage, turns, m);
+    write_actions(&l);
+    free(l.transfers);
+    arena_free(&scratch);
+}
+
+static bool check_schedule(const Build *b, Err *err)
+{
+    const Parallel *p = &b->s->parallel;
+    if (p->pp > 1 && p->schedule > SCHEDULE_INTERLEAVED)
+        return err_set(err,
+                       "parallel.schedule '%s' cannot be simulated yet, allowed: naive, gpipe, "
+                       "1f1b, interleaved",
+                       schedule_names[p->schedule]);
+    if (p->virtual_stages > 1 && p->schedule != SCHEDULE_INTERLEAVED)
+        return err_set(err,
+                       "parallel.virtual_stages %" PRIu32 " needs parallel.schedule "
+                       "interleaved; 1 is allowed with %s",
+                       p->virtual_stages, schedule_names[p->schedule]);
+    if (p->virtual_stages > 1 && b->s->training.micro_batches % p->pp != 0)
+        return err_set(err,
+                       "schedule interleaved needs a multiple of pp = %" PRIu32
+                       " micro-batches, not %" PRIu32,
+                       p->pp, b->s->training.micro_batches);
+    return true;
+}
+
+bool pass_pipeline(Build *b, Err *err)
+{
+    const Parallel *p = &b->s->parallel;
+    ASSERT(b->blocks_n > 0 && b->s->training.micro_batches > 0);
+    if (!check_schedule(b, err))
+        return false;
+    uint32_t chunks = p->pp * p->virtual_stages;
+    uint32_t *begin = PUSH_ARRAY(&b->arena, uint32_t, (size_t)chunks + 1);
+    if (!cut_chunks(b, begin, chunks, err))
+        return false;
+    choose_variants(b, begin, p->pp, chunks);
+    b->home = PUSH_ARRAY(&b->arena, Home, b->blocks_n);
+    for (uint32_t stage = 0; stage < p->pp; stage++) {
+        char name[32];
+        snprintf(name, sizeof name, "stage %" PRIu32, stage);
+        graph_role(b->g, name, stage);
+    }
+    for (uint32_t stage = 0; stage < p->pp; stage++)
+        write_role(b, stage, begin, chunks);
+    return true;
+}

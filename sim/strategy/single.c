@@ -1,0 +1,19 @@
+/*
+ * single.c - nobody to share gradients with: after backward comes the optimizer.
+ *
+ *     compute   [F0][B0][F1][B1]|[optimizer block 0][block 1] ...
+ *
+ * Also what ddp and fsdp come to where dp x cp is 1 (pipelines without data
+ * parallelism).
+ */
+#include "sim/strategy/grads.h"
+
+bool pass_single(Build *b, Err *err)
+{
+    (void)err;
+    Finish f;
+    finish_begin(&f, b, owned_whole(b), false);
+    for (uint32_t role = 0; role < b->g->roles_n; role++)
+        finish_role(&f, role, NOWHERE);
+    return true;
+}

@@ -1,0 +1,121 @@
+/*
+ * tape.h - the mathematics of one block, forward, as a list of ops on values.
+ *
+ * A block of a model is written down once, as the forward pass alone:
+ *
+ *     x ---norm---> n ---matmul(W)---> u ---activation---> a ---matmul(V)---> d ---add(x)---> out
+ *
+ * Everything else follows from the tape and is written nowhere a second time:
+ * sim/strategy/tensor.c rewrites it for tensor parallelism, sim/draft.c derives
+ * the backward pass (and what is computed again in it), and sim/segments.c finds
+ * from who reads what which values must be saved, and when each one dies.
+ *
+ * A value is a matrix of rows (tokens, samples, pixels) and columns (features).
+ * Values never change, but an op may put its result into the memory of its first
+ * input (in_place): the two then share one `memory`.
+ *
+ * The number of an op on the tape is its logical id; a stack of software never
+ * changes how many ops stand on the tape, so two lowerings agree on the ids.
+ */
+#ifndef LOCKSTEP_SIM_TAPE_H
+#define LOCKSTEP_SIM_TAPE_H
+
+#include "core/graph.h"
+
+/* Where a value comes from. */
+typedef enum ValueHome { VALUE_MADE, VALUE_IN, VALUE_DATA, VALUE_PARAM } ValueHome;
+
+/* How a value lies over the ranks of a tensor-parallel group; see sim/strategy/tensor.c. */
+typedef enum Split {
+    SPLIT_WHOLE,   /* every rank holds all of it */
+    SPLIT_ROWS,    /* rank i holds the i-th part of the rows (sequence parallelism) */
+    SPLIT_COLUMNS, /* ... of the columns: heads, or neurons, or the vocabulary */
+    SPLIT_PARTIAL  /* every rank holds a term of the sum */
+} Split;
+
+/* What tensor parallelism does to an op that has parameters; other ops follow their inputs. */
+typedef enum TapeTp {
+    TP_FOLLOW,
+    TP_COLUMN, /* matmul whose outputs are shared out */
+    TP_ROW,    /* matmul whose inputs are shared out: the result is partial */
+    TP_VOCAB   /* embedding whose rows are shared out: the result is partial */
+} TapeTp;
+
+typedef struct TapeValue {
+    const char *name;
+    ValueHome home;
+    DType dtype;
+    uint64_t rows, columns;
+    uint64_t kv_columns; /* of the columns, those of key and value heads (grouped queries) */
+    uint32_t memory;     /* value whose memory this is: itself, or the one overwritten */
+    uint32_t tensor;     /* VALUE_DATA: in the data layout.  VALUE_PARAM: in the param layout */
+    bool table;          /* VALUE_PARAM: an embedding; only the rows looked up are read */
+    bool shared;         /* VALUE_PARAM: tied embedding, see Param */
+    bool borrowed;       /* VALUE_PARAM: belongs to the block that shares its frame */
+    bool adds;       /* VALUE_PARAM: its gradient has been written before, by the borrower */
+    bool tp_partial; /* VALUE_PARAM: see Param */
+    Split split;
+} TapeValue;
+
+enum { TAPE_DATA_MAX = 4, TAPE_IN_MAX = 4, TAPE_PARAM_MAX = 4, TAPE_AUX_MAX = 2 };
+
+typedef struct TapeOp {
+    OpKind kind; /* a collective when `forward` is set, else a compute op */
+    OpFn fn;
+    const char *name;
+    DType dtype; /* of the arithmetic */
+    uint32_t in_n, param_n, aux_n;
+    uint32_t in[TAPE_IN_MAX];
+    uint32_t param[TAPE_PARAM_MAX]; /* weight or table; norm: gain, shift */
+    uint32_t out;
+    uint32_t aux[TAPE_AUX_MAX]; /* also written, for backward: statistics, softmax, indices */
+    bool in_place;              /* out has the memory of in[0] */
+    bool slice;                 /* reads (and differentiates) some columns of in[0] only */
+    bool is_loss;               /* backward begins here */
+    bool fused_loss;     /* ... and the gradient of the logits already is in their place */
+    bool math_attention; /* OP_ATTENTION: the softmax is in memory */
+    bool heavy;          /* a matmul, by what selective recomputation says */
+    TapeTp tp;
+    AttentionShape attention; /* OP_ATTENTION, OP_ROPE */
+    double pairs;       /* OP_ATTENTION: (query, key) pairs computed, per head and sample */
+    double model_pairs; /* those that model flops count */
+    uint64_t patch;     /* OP_CONV, OP_POOL: elements of the window */
+
+    /* Communication of tensor parallelism (kind is OP_ALL_REDUCE). */
+    bool is_comm;
+    OpKind forward, backward; /* collective of each pass; OP_KIND_N: nothing to do */
+    bool again;               /* its result is not saved but gathered again in backward */
+} TapeOp;
+
+typedef struct Tape {
+    Arena *arena; /* borrowed; names live there */
+    uint32_t values_n, values_cap, ops_n, ops_cap, params_n, data_n;
+    TapeValue *values;
+    TapeOp *ops;
+    uint32_t in,
+        out; /* values: SLOT_IN and SLOT_OUT; NONE_U32 for the first block and the last */
+    bool has_loss;
+} Tape;
+
+void tape_free(Tape *t);
+
+/* ---- values ---- */
+
+uint32_t tape_value(Tape *t, TapeValue value); /* memory is set to itself */
+uint32_t tape_made(Tape *t, const char *name, DType dtype, uint64_t rows, uint64_t columns);
+uint32_t tape_input(Tape *t, DType dtype, uint64_t rows, uint64_t columns);
+uint32_t tape_data(Tape *t, const char *name, DType dtype, uint64_t rows, uint64_t columns);
+uint32_t tape_param(Tape *t, const char *name, DType dtype, uint64_t rows, uint64_t columns);
+
+uint64_t value_elements(const TapeValue *v);
+uint64_t value_bytes(const TapeValue *v);
+
+/* ---- ops: inputs first; they return the value made ---- */
+
+TapeOp *tape_op(Tape *t, TapeOp op);
+/* y[rows, n] = x w^T, w stored [n, k] as torch.nn.Linear does. */
+uint32_t tape_matmul(Tape *t, const char *name, DType dtype, uint32_t x, uint32_t w, TapeTp tp);
+/* y[rows, columns of like] in place of x. */
+uint32_t tape_in_place(Tape *t, TapeOp op);
+
+#endif

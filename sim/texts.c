@@ -1,0 +1,122 @@
+/* texts.c - rounding first, so that 999.96 ms is "1.000 s" and never "1000.0 ms". */
+#include "sim/texts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Four digits: 1.402, 12.34, 123.4; whole beyond. */
+static int digits_after_point(double x)
+{
+    return x < 9.9995 ? 3 : x < 99.995 ? 2 : x < 999.95 ? 1 : 0;
+}
+
+char *text_number(char *text, double x, int digits)
+{
+    char plain[64];
+    if (!isfinite(x) || fabs(x) >= 1e30) {
+        snprintf(text, TEXT_CAP, "-");
+        return text;
+    }
+    snprintf(plain, sizeof plain, "%.*f", digits, fabs(x));
+    size_t whole_n = strcspn(plain, "."), at = 0;
+    if (x < 0 && strspn(plain, "0.") < strlen(plain))
+        text[at++] = '-';
+    for (size_t i = 0; plain[i]; i++) {
+        if (i > 0 && i < whole_n && (whole_n - i) % 3 == 0)
+            text[at++] = ',';
+        text[at++] = plain[i];
+    }
+    text[at] = '\0';
+    return text;
+}
+
+/* Appends " unit" to text. */
+static char *with_unit(char *text, const char *unit)
+{
+    size_t n = strlen(text);
+    snprintf(text + n, TEXT_CAP - n, " %s", unit);
+    return text;
+}
+
+char *text_seconds(char *text, double s)
+{
+    static const char *const units[] = { "s", "ms", "us", "ns" };
+    double x = fabs(s);
+    size_t unit = 0;
+    if (!isfinite(s) || s == 0)
+        return isfinite(s) ? strcpy(text, "0 s") : strcpy(text, "-");
+    for (; x < 0.99995 && unit + 1 < ARRAY_N(units); unit++)
+        x *= 1e3;
+    return with_unit(text_number(text, s < 0 ? -x : x, digits_after_point(x)), units[unit]);
+}
+
+char *text_bytes(char *text, uint64_t bytes)
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+    double x = (double)bytes;
+    size_t unit = 0;
+    for (; x >= 1023.995 && unit + 1 < ARRAY_N(units); unit++)
+        x /= 1024;
+    return with_unit(text_number(text, x, unit ? 2 : 0), units[unit]);
+}
+
+char *text_percent(char *text, double percent)
+{
+    return isfinite(percent) ? with_unit(text_number(text, percent, 1), "%")
+                             : strcpy(text, "-");
+}
+
+char *text_usd(char *text, double usd)
+{
+    if (!isfinite(usd))
+        return strcpy(text, "-");
+    int digits = 2;
+    for (double x = usd; x > 0 && x < 10 && digits < 8; x *= 10)
+        digits++;
+    text_number(text + 1, usd, usd < 10 ? digits : 2);
+    text[0] = '$';
+    return text;
+}
+
+static bool begins_character(char c)
+{
+    return ((unsigned char)c & 0xc0) != 0x80;
+}
+
+uint32_t text_width(const char *text)
+{
+    uint32_t n = 0;
+    for (; *text; text++)
+        n += begins_character(*text);
+    return n;
+}
+
+/* Bytes of the control character at s, 0 if it is none: C0, DEL, and C1 as UTF-8. */
+static size_t control_bytes(const char *s)
+{
+    unsigned char c = (unsigned char)s[0], next = (unsigned char)s[1];
+    if (c < 0x20 || c == 0x7f)
+        return 1;
+    return c == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0;
+}
+
+char *text_name(char *text, const char *name, uint32_t width)
+{
+    ASSERT(width >= 4 && width <= TEXT_WIDTH_MAX);
+    bool cut = text_width(name) > width;
+    uint32_t keep = cut ? width - 3 : width, n = 0;
+    size_t at = 0;
+    while (*name && at + 8 < TEXT_CAP) {
+        n += begins_character(*name);
+        if (n > keep)
+            break;
+        size_t control = control_bytes(name);
+        text[at++] = control ? '?' : *name;
+        name += control ? control : 1;
+    }
+    while (cut && at > 0 && text[at - 1] == ' ')
+        at--;
+    snprintf(text + at, TEXT_CAP - at, "%s", cut ? "..." : "");
+    return text;
+}

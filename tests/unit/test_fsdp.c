@@ -1,0 +1,391 @@
+/*
+ * test_fsdp.c - what is gathered when, how much is moved, what lives at once.
+ */
+#include "tests/graph_check.h"
+#include "tests/strategy_fixture.h"
+
+static void open_fsdp(Fixture *f, uint32_t dp, uint32_t pp, uint32_t m)
+{
+    fixture_open(f);
+    f->s.parallel.strategy = STRATEGY_FSDP;
+    f->s.parallel.dp = dp;
+    f->s.parallel.pp = pp;
+    f->s.training.micro_batches = m;
+    f->sw.grads_persist = false;
+}
+
+static uint64_t padded(uint64_t elements, uint64_t n)
+{
+    return div_up_u64(elements, n) * n;
+}
+
+static uint64_t padded_layer(uint64_t n)
+{
+    return padded(FAKE_NORM, n) + padded(FAKE_UP, n) + padded(FAKE_DOWN, n) +
+           padded(FAKE_BIAS, n);
+}
+
+static uint64_t padded_ends(uint64_t n)
+{
+    return padded(FAKE_EMBEDDING, n) + padded(FAKE_HEAD, n);
+}
+
+/* ---- volume ---- */
+
+static uint64_t moved(const Fixture *f, OpKind kind)
+{
+    return comm_bytes(&f->g, &f->g.roles[0], kind, f->b.group[GROUP_DP]);
+}
+
+/* Per rank (n-1)/n of: every layer twice and the root once gathered, all reduced once. */
+static void volume_is_three_times_the_parameters(void)
+{
+    for (uint32_t n = 2; n <= 9; n++)
+        for (uint32_t m = 1; m <= 3; m++) {
+            Fixture f;
+            open_fsdp(&f, n, 1, m);
+            fixture_build(&f, 6);
+            CHECK_U64(m * 4 * (2 * 6 * padded_layer(n) + padded_ends(n)),
+                      moved(&f, OP_ALL_GATHER));
+            CHECK_U64(m * 4 * (6 * padded_layer(n) + padded_ends(n)),
+                      moved(&f, OP_REDUCE_SCATTER));
+            fixture_close(&f);
+        }
+}
+
+/* ZeRO-2's volume: gathered once, reduced once. */
+static void without_resharding_parameters_are_gathered_once(void)
+{
+    Fixture f;
+    open_fsdp(&f, 8, 1, 2);
+    f.s.parallel.reshard_after_forward = false;
+    fixture_build(&f, 6);
+    CHECK_U64(2 * 4 * (6 * padded_layer(8) + padded_ends(8)), moved(&f, OP_ALL_GATHER));
+    fixture_close(&f);
+}
+
+/* Gradients are summed over micro-batches before they are scattered. */
+static void with_a_pipeline_gradients_are_scattered_once(void)
+{
+    Fixture f;
+    open_fsdp(&f, 4, 2, 6);
+    fixture_build(&f, 6);
+    uint64_t scattered = 0;
+    for (uint32_t r = 0; r < 2; r++)
+        scattered += comm_bytes(&f.g, &f.g.roles[r], OP_REDUCE_SCATTER, f.b.group[GROUP_DP]);
+    CHECK_U64(4 * (6 * padded_layer(4) + padded_ends(4)), scattered);
+    fixture_close(&f);
+}
+
+static void number_formats_scale_the_volume(void)
+{
+    Fixture f;
+    open_fsdp(&f, 4, 1, 1);
+    f.s.training.reduce_dtype = DTYPE_BF16;
+    fixture_build(&f, 6);
+    CHECK_U64(2 * (6 * padded_layer(4) + padded_ends(4)), moved(&f, OP_REDUCE_SCATTER));
+    fixture_close(&f);
+}
+
+/* Kept in f32, read in the format of the layout: gathered in the latter, after a cast. */
+static void shards_are_cast_before_they_are_gathered(void)
+{
+    Fixture f;
+    open_fsdp(&f, 4, 1, 1);
+    f.s.training.param_dtype = DTYPE_BF16; /* what the made-up kernels read */
+    fixture_start(&f, 6);
+    f.s.training.param_dtype = DTYPE_F32;
+    CHECK(pass_pipeline(&f.b, &f.err) && pass_fsdp(&f.b, &f.err));
+    graph_seal(&f.g);
+    CHECK_U64(2 * (2 * 6 * padded_layer(4) + padded_ends(4)), moved(&f, OP_ALL_GATHER));
+    check_lives(&f.g);
+    const Frame *shard = &f.g.roles[0].frames[f.b.home[1].param];
+    const Layout *l = &f.g.layouts[shard->layout];
+    CHECK_U64(4 * FAKE_UP / 4, f.g.tensors[l->tensor_first + 1].bytes);
+    fixture_close(&f);
+}
+
+static void one_rank_is_not_sharded(void)
+{
+    Fixture f;
+    open_fsdp(&f, 1, 2, 2);
+    f.sw.grads_persist = true;
+    fixture_build(&f, 6);
+    for (uint32_t r = 0; r < 2; r++)
+        for (uint32_t i = 0; i < f.g.roles[r].instances_n; i++)
+            CHECK(f.g.segments[f.g.roles[r].instances[i].segment].kind != SEGMENT_GATHER);
+    check_lives(&f.g);
+    fixture_close(&f);
+}
+
+static void every_shard_is_an_equal_part(void)
+{
+    Fixture f;
+    open_fsdp(&f, 8, 1, 1);
+    fixture_build(&f, 2);
+    uint64_t updated = 0;
+    for (uint32_t i = 0; i < f.g.roles[0].instances_n; i++) {
+        const Op *op = graph_ops(&f.g, &f.g.segments[f.g.roles[0].instances[i].segment]);
+        updated += op->kind == OP_OPTIMIZER ? op->u.elements : 0;
+    }
+    CHECK_U64((2 * padded_layer(8) + padded_ends(8)) / 8, updated);
+    fixture_close(&f);
+}
+
+/* ---- what lives at once ---- */
+
+typedef struct Live {
+    uint32_t units,
+        grads; /* most at once, in program order: layers gathered, whole gradients */
+} Live;
+
+/* Births and deaths of a layer's first tensor in a slot, in one instance. */
+static int32_t change(const Graph *g, const Segment *s, Slot slot)
+{
+    int32_t n = 0;
+    for (uint32_t i = 0; i < s->op_n; i++)
+        for (uint32_t a = 0; a < graph_ops(g, s)[i].arg_n; a++) {
+            const Arg *arg = &g->args[graph_ops(g, s)[i].arg_first + a];
+            if (arg->slot == slot && arg->tensor == 0)
+                n += arg->born - arg->dies;
+        }
+    return n;
+}
+
+static Live most_live(const Fixture *f)
+{
+    int32_t units = 0, grads = 0;
+    Live most = { 0 };
+    const Role *role = &f->g.roles[0];
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        if (role->instances[i].layer == NONE_U32)
+            continue;
+        const Segment *s = &f->g.segments[role->instances[i].segment];
+        units += change(&f->g, s, SLOT_PARAM);
+        grads += change(&f->g, s, SLOT_GRAD);
+        most.units = units > (int32_t)most.units ? (uint32_t)units : most.units;
+        most.grads = grads > (int32_t)most.grads ? (uint32_t)grads : most.grads;
+    }
+    return most;
+}
+
+static void two_units_live_at_most(void)
+{
+    for (int prefetch = PREFETCH_NONE; prefetch <= PREFETCH_BOTH; prefetch++)
+        for (uint32_t m = 1; m <= 3; m++) {
+            Fixture f;
+            open_fsdp(&f, 4, 1, m);
+            f.s.parallel.prefetch = (Prefetch)prefetch;
+            fixture_build(&f, 9);
+            CHECK_INT(2, most_live(&f).units);
+            fixture_close(&f);
+        }
+}
+
+static void without_overlap_one_unit_lives(void)
+{
+    Fixture f;
+    open_fsdp(&f, 4, 1, 2);
+    f.sw.overlap[DIM_DP] = false;
+    fixture_build(&f, 9);
+    CHECK_INT(1, most_live(&f).units);
+    CHECK_INT(1, most_live(&f).grads);
+    fixture_close(&f);
+}
+
+static void without_resharding_all_units_live(void)
+{
+    Fixture f;
+    open_fsdp(&f, 4, 1, 2);
+    f.s.parallel.reshard_after_forward = false;
+    fixture_build(&f, 9);
+    CHECK_INT(9, most_live(&f).units);
+    fixture_close(&f);
+}
+
+static void one_reduce_scatter_is_pending_at_most(void)
+{
+    Fixture f;
+    open_fsdp(&f, 4, 1, 2);
+    fixture_build(&f, 9);
+    CHECK_INT(2, most_live(&f).grads); /* its input, and the gradients just written */
+    fixture_close(&f);
+}
+
+/* ---- who waits for whom ---- */
+
+static const Instance *source(const Role *role, const Instance *at, uint32_t e)
+{
+    return &role->instances[role->edges[at->edge_first + e].src_instance];
+}
+
+static bool waits_since(const Role *role, uint32_t instance, uint32_t since)
+{
+    const Instance *at = &role->instances[instance];
+    for (uint32_t e = 0; e < at->edge_n; e++)
+        if (role->edges[at->edge_first + e].src_instance >= since)
+            return true;
+    return false;
+}
+
+/*
+ * A gather overlaps with no compute when it waits for the use before its own.
+ * Counts forwards, or backwards, that wait for such a gather.
+ */
+static uint32_t exposed_gathers(const Fixture *f, SegmentKind of)
+{
+    const Role *role = &f->g.roles[0];
+    uint32_t n = 0, last = 0;
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        SegmentKind kind = f->g.segments[role->instances[i].segment].kind;
+        if (kind != SEGMENT_FORWARD && kind != SEGMENT_BACKWARD)
+            continue;
+        for (uint32_t before = last; before < i; before++)
+            n += kind == of &&
+                 f->g.segments[role->instances[before].segment].kind == SEGMENT_GATHER &&
+                 waits_since(role, i, before) && waits_since(role, before, last);
+        last = i;
+    }
+    return n;
+}
+
+static uint32_t gathers_after_a_release(const Fixture *f)
+{
+    const Role *role = &f->g.roles[0];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Instance *at = &role->instances[i];
+        if (f->g.segments[at->segment].kind != SEGMENT_GATHER)
+            continue;
+        for (uint32_t e = 0; e < at->edge_n; e++)
+            n += f->g.segments[source(role, at, e)->segment].kind == SEGMENT_OTHER;
+    }
+    return n;
+}
+
+static void the_limit_holds_gathers_back(void)
+{
+    for (int limit = 0; limit < 2; limit++) {
+        Fixture f;
+        open_fsdp(&f, 4, 1, 1);
+        f.s.parallel.limit_all_gathers = limit;
+        fixture_build(&f, 9);
+        /* forward: layers 2..8; backward: layers 6..0 (8 follows its forward, 7 the head) */
+        CHECK_INT(limit != 0, gathers_after_a_release(&f) >= 14);
+        CHECK_INT(limit == 0, gathers_after_a_release(&f) == 0);
+        fixture_close(&f);
+    }
+}
+
+static void prefetch_none_exposes_the_backward_gathers(void)
+{
+    for (int prefetch = PREFETCH_NONE; prefetch <= PREFETCH_BOTH; prefetch++) {
+        Fixture f;
+        open_fsdp(&f, 4, 1, 1);
+        f.s.parallel.prefetch = (Prefetch)prefetch;
+        fixture_build(&f, 9);
+        CHECK_INT(prefetch == PREFETCH_NONE ? 9 : 0, exposed_gathers(&f, SEGMENT_BACKWARD));
+        fixture_close(&f);
+    }
+}
+
+static void without_overlap_every_gather_is_exposed(void)
+{
+    Fixture f;
+    open_fsdp(&f, 4, 1, 1);
+    f.sw.overlap[DIM_DP] = false;
+    fixture_build(&f, 9);
+    CHECK_INT(9 + 1, exposed_gathers(&f, SEGMENT_FORWARD)); /* layers and head */
+    CHECK_INT(9, exposed_gathers(&f, SEGMENT_BACKWARD));
+    fixture_close(&f);
+}
+
+/* In program order the gather of the next layer stands before or after this one's forward. */
+static void forward_prefetch_launches_before_the_forward(void)
+{
+    for (int prefetch = PREFETCH_BACKWARD; prefetch <= PREFETCH_BOTH; prefetch++) {
+        Fixture f;
+        open_fsdp(&f, 4, 1, 1);
+        f.s.parallel.prefetch = (Prefetch)prefetch;
+        fixture_build(&f, 9);
+        const Role *role = &f.g.roles[0];
+        uint32_t gathered = NONE_U32, forward = NONE_U32; /* of layers 4 and 3 */
+        for (uint32_t i = role->instances_n; i-- > 0;) {
+            SegmentKind kind = f.g.segments[role->instances[i].segment].kind;
+            if (kind == SEGMENT_GATHER && role->instances[i].layer == 4)
+                gathered = i;
+            if (kind == SEGMENT_FORWARD && role->instances[i].layer == 3)
+                forward = i;
+        }
+        CHECK_INT(prefetch == PREFETCH_BOTH, gathered < forward);
+        fixture_close(&f);
+    }
+}
+
+/* ---- what every graph must hold ---- */
+
+static void check_fsdp(Fixture *f, uint32_t layers)
+{
+    uint32_t failures = check_state.test_failures_n;
+    if (!fixture_build(f, layers))
+        return;
+    check_lives(&f->g);
+    check_runs(&f->g);
+    const Parallel *p = &f->s.parallel;
+    if (failures != check_state.test_failures_n)
+        fprintf(stderr,
+                "    with pp %u x %u, m %u, reshard %d, prefetch %d, limit %d, overlap %d, "
+                "persist %d, reduce %s\n",
+                p->pp, p->virtual_stages, f->s.training.micro_batches, p->reshard_after_forward,
+                p->prefetch, p->limit_all_gathers, f->sw.overlap[DIM_DP], f->sw.grads_persist,
+                f->s.training.reduce_dtype == DTYPE_F32 ? "f32" : "bf16");
+    fixture_close(f);
+}
+
+static void nothing_races_or_deadlocks(void)
+{
+    for (uint32_t pp = 1; pp <= 3; pp++)
+        for (uint32_t turns = 1; turns <= 2; turns++)
+            for (uint32_t k = 1; k <= 2; k++)
+                for (uint32_t how = 0; how < 64; how++)
+                    for (int prefetch = PREFETCH_NONE; prefetch <= PREFETCH_BOTH; prefetch++) {
+                        Fixture f;
+                        open_fsdp(&f, 3, pp, k * pp);
+                        f.s.parallel.tp = 2;
+                        f.s.parallel.virtual_stages = turns;
+                        if (turns > 1)
+                            f.s.parallel.schedule = SCHEDULE_INTERLEAVED;
+                        f.s.parallel.reshard_after_forward = how & 1;
+                        f.s.parallel.prefetch = (Prefetch)prefetch;
+                        f.s.parallel.limit_all_gathers = how & 2;
+                        f.sw.overlap[DIM_DP] = how & 4;
+                        f.sw.overlap[DIM_PP] = how & 8;
+                        f.sw.grads_persist = how & 16;
+                        f.s.training.reduce_dtype = how & 32 ? DTYPE_BF16 : DTYPE_F32;
+                        f.s.training.grad_clip = 1;
+                        f.tied = pp > 1;
+                        f.borrows = pp == 1;
+                        check_fsdp(&f, 5);
+                    }
+}
+
+int main(void)
+{
+    RUN(volume_is_three_times_the_parameters);
+    RUN(without_resharding_parameters_are_gathered_once);
+    RUN(with_a_pipeline_gradients_are_scattered_once);
+    RUN(number_formats_scale_the_volume);
+    RUN(shards_are_cast_before_they_are_gathered);
+    RUN(one_rank_is_not_sharded);
+    RUN(every_shard_is_an_equal_part);
+    RUN(two_units_live_at_most);
+    RUN(without_overlap_one_unit_lives);
+    RUN(without_resharding_all_units_live);
+    RUN(one_reduce_scatter_is_pending_at_most);
+    RUN(the_limit_holds_gathers_back);
+    RUN(prefetch_none_exposes_the_backward_gathers);
+    RUN(without_overlap_every_gather_is_exposed);
+    RUN(forward_prefetch_launches_before_the_forward);
+    RUN(nothing_races_or_deadlocks);
+    return check_report();
+}
