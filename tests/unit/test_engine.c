@@ -407,6 +407,90 @@ static void expanding_too_many_ranks_is_refused(void)
     graph_free(&g);
 }
 
+/* A kernel of A alone and S slowed, beside a transfer of T: T A/S of it is done by T, the rest at
+ * full speed. */
+static void kernels_slow_down_beside_a_transfer(void)
+{
+    for (int macro = 0; macro < 2; macro++) {
+        World w;
+        Graph g;
+        world_init(&w, 1, 2, 0);
+        w.gpu.quantise = true;
+        w.gpu.comm_sms = 50;
+        w.gpu.comm_memory_factor = 2;
+        graph_begin(&g, 2, 1);
+        uint32_t all = all_ranks(&g);
+        add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, all, 50000)); /* 500 */
+        Op matmul = kernel(&g, LANE_COMPUTE, 1);
+        matmul.u.matmul = (MatmulShape){ .m = 4096, .n = 4096, .k = 4096, .batch = 1 };
+        matmul.flops = 2.0 * 4096 * 4096 * 4096;
+        add(&g, 0, matmul);
+        OpCost c = op_cost(&w.gpu, &matmul, &w.sw);
+        CHECK(c.slowed_ns > c.alone_ns);
+        double done = 500.0 * (double)c.alone_ns / (double)c.slowed_ns;
+        SimResult r = run(&w, &g, (SimOptions){ .expanded = !macro });
+        CHECK(fabs(500 + (double)c.alone_ns - done - (double)r.step_ns) <= 1);
+        CHECK_INT(500, r.ranks[0].overlapped_ns);
+        sim_result_free(&r);
+        graph_free(&g);
+    }
+}
+
+static int64_t jittered(uint64_t seed, double jitter)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 4, 0);
+    w.m.jitter = jitter;
+    graph_begin(&g, 4, 1);
+    for (int i = 0; i < 200; i++)
+        add(&g, 0, kernel(&g, LANE_COMPUTE, 1000));
+    SimResult r = run(&w, &g, (SimOptions){ .seed = seed });
+    CHECK_U64(jitter > 0 ? 4 : 1, r.ranks_n);
+    int64_t step_ns = r.step_ns;
+    sim_result_free(&r);
+    graph_free(&g);
+    return step_ns;
+}
+
+static void jitter_is_noise_with_a_seed(void)
+{
+    CHECK_INT(200000, jittered(1, 0));
+    CHECK_INT(jittered(1, 0.05), jittered(1, 0.05));
+    CHECK(jittered(1, 0.05) != jittered(2, 0.05));
+    CHECK_NEAR(200000, (double)jittered(3, 0.05), 0.03);
+}
+
+/* Spans of a lane do not overlap, their classes and ops are those of the graph. */
+static void the_timeline_shows_launches_kernels_and_waiting(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 2, 0);
+    w.gpu.launch_ns = 10;
+    graph_begin(&g, 2, 1);
+    uint32_t a = add(&g, 0, kernel(&g, LANE_COMPUTE, 100));
+    add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, all_ranks(&g), 10000));
+    after(&g, 0, a);
+    Timeline t = { 0 };
+    SimResult r = run(&w, &g, (SimOptions){ .timeline = &t, .expand_ranks = true });
+    timeline_seal(&t);
+    CHECK_U64(2 * 3, t.tracks_n);
+    CHECK_U64(2 * 4, t.spans_n);
+    for (uint64_t i = 0; i < t.spans_n; i++) {
+        const Track *track = &t.tracks[t.span_track[i]];
+        bool host = track->kind == TRACK_HOST;
+        bool comm = t.op[i] == 1;
+        CHECK_INT(host ? SPAN_LAUNCH : comm ? SPAN_COMM : SPAN_COMPUTE, t.span_class[i]);
+        CHECK_INT(host ? 10 * (int)t.op[i] : comm ? 110 : 10, t.start_ns[i]);
+        CHECK_INT(host ? 10 : 100, t.dur_ns[i]);
+    }
+    CHECK_INT(r.step_ns, timeline_end_ns(&t));
+    timeline_free(&t);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
 int main(void)
 {
     RUN(ops_of_a_lane_run_one_after_another);
@@ -428,5 +512,8 @@ int main(void)
     RUN(groups_across_nodes_need_a_network);
     RUN(members_must_agree_on_the_collective);
     RUN(expanding_too_many_ranks_is_refused);
+    RUN(kernels_slow_down_beside_a_transfer);
+    RUN(jitter_is_noise_with_a_seed);
+    RUN(the_timeline_shows_launches_kernels_and_waiting);
     return check_report();
 }
