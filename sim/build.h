@@ -3,9 +3,9 @@
  *
  *   Scenario --blocks--> logical segments     forward and backward of embedding, block, head
  *            --tensor--> split over tp        sim/strategy/tensor.c, inside the segments
- *            --pipeline--> roles, instances   sim/strategy/pipeline.c: stages, order of micro-batches
- *            --ddp | fsdp--> collectives      sim/strategy/ddp.c, fsdp.c: buckets, gathers, optimizer
- *            --lower--> kernels               sim/lower.c: 1 logical op -> 0..n kernels, edges follow
+ *            --pipeline--> roles, instances   sim/strategy/pipeline.c: stages, micro-batches
+ *            --ddp | fsdp--> collectives      sim/strategy/ddp.c, fsdp.c: buckets, gathers, update
+ *            --lower--> kernels               sim/lower.c: 1 logical op -> 0..n kernels
  *
  * A pass is a function on Build; each lives in one file whose header draws it.
  * Passes compose because each reads only what the one before left in Build and

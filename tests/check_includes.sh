@@ -34,7 +34,7 @@ c_sources()
 all_sources()
 {
     c_sources
-    for kind in '*.sh' '*.test' '*.inc' Makefile; do
+    for kind in '*.sh' '*.inc' Makefile; do
         sources "$kind"
     done
 }

@@ -80,6 +80,7 @@ typedef struct Fsdp {
     uint32_t *grads;    /* by block: frame of the whole gradients being summed */
     bool *reduced_once; /* by block */
     Pending pending;
+    Point summed; /* newest op that wrote a gradient's shard */
 } Fsdp;
 
 static bool sums_whole(const Build *b)
@@ -422,6 +423,7 @@ static void reduce(Fsdp *d, uint32_t block, const Instance *like)
     d->reduced_once[block] = true;
     d->grads[block] = NONE_U32;
     d->pending = (Pending){ block, frame, { i, 0 } };
+    d->summed = last_op(d->b->g, d->role, i, LANE_REDUCE);
 }
 
 /* ---- the walk ---- */
@@ -524,7 +526,7 @@ static void start_role(Fsdp *d, uint32_t role)
         d->live[i] = d->grads[i] = NONE_U32;
         d->gathered[i] = NOWHERE;
     }
-    d->pending.reduced = NOWHERE;
+    d->pending.reduced = d->summed = NOWHERE;
     list_uses(d);
 }
 
@@ -543,7 +545,7 @@ static void fsdp_role(Fsdp *d, uint32_t role)
     }
     weave_end(&d->w);
     settle(d, &newest);
-    finish_role(&d->finish, role, NOWHERE);
+    finish_role(&d->finish, role, d->summed);
     arena_free(&d->scratch);
 }
 

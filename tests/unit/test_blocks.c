@@ -1,69 +1,602 @@
 /*
  * test_blocks.c - blocks of models against closed forms: parameters, flops, memory, lives.
  */
-#include "sim/blocks.h"
-#include "tests/check.h"
+#include "tests/unit/block_world.h"
 
-static Transformer gpt(uint32_t layers, uint32_t hidden, uint32_t heads, uint32_t vocab)
+/* ---- parameters ---- */
+
+static void every_parameter_of_the_model_is_in_a_block(void)
 {
-    return (Transformer){ .layers = layers,
-                          .hidden = hidden,
-                          .heads = heads,
-                          .kv_heads = heads,
-                          .head_dim = hidden / heads,
-                          .ffn = 4 * hidden,
-                          .vocab = vocab,
-                          .max_seq = 1024,
-                          .norm = NORM_LAYERNORM,
-                          .activation = ACT_GELU,
-                          .causal = true,
-                          .positions = POS_LEARNED,
-                          .position_rows = 1024,
-                          .tied_embeddings = true,
-                          .qkv_bias = true,
-                          .out_bias = true,
-                          .mlp_bias = true,
-                          .norm_bias = true,
-                          .final_norm = true,
-                          .embedding_dim = hidden };
+    for (int i = 0; i < ZOO_N; i++) {
+        World w;
+        world_transformer(&w, zoo(i));
+        CHECK(world_build(&w));
+        CHECK_U64(model_params(&w.s.model), sum_params(&w));
+        world_free(&w);
+    }
+    for (int batchnorm = 0; batchnorm < 2; batchnorm++) {
+        World w;
+        world_mlp(&w, mlp_like(batchnorm));
+        CHECK(world_build(&w));
+        CHECK_U64(model_params(&w.s.model), sum_params(&w));
+        world_free(&w);
+    }
+    World w;
+    world_convnet(&w);
+    CHECK(world_build(&w));
+    CHECK_U64(25557032,
+              sum_params(&w)); /* torchvision.models.resnet50, its weights' num_params */
+    world_free(&w);
+}
+
+static void a_pipeline_holds_tied_embeddings_at_both_ends(void)
+{
+    World w;
+    world_transformer(&w, zoo(ZOO_GPT2));
+    w.s.parallel.pp = 2;
+    CHECK(world_build(&w));
+    const Transformer *m = &w.s.model.u.transformer;
+    CHECK_U64(model_params(&w.s.model) + (uint64_t)m->vocab * m->hidden, sum_params(&w));
+    uint32_t shared_n = 0;
+    for (uint32_t i = 0; i < w.b.blocks_n; i++)
+        for (uint32_t p = 0; p < world_type(&w, i)->params_n; p++)
+            shared_n += world_type(&w, i)->params[p].shared;
+    CHECK_INT(2, shared_n);
+    CHECK_INT(w.b.blocks_n - 1, w.b.blocks[w.b.blocks_n - 1].frame_of);
+    world_free(&w);
+}
+
+static void on_one_stage_the_head_uses_the_frames_of_the_embedding(void)
+{
+    World w;
+    world_transformer(&w, zoo(ZOO_GPT2));
+    CHECK(world_build(&w));
+    uint32_t last = w.b.blocks_n - 1;
+    const BlockType *embedding = world_type(&w, 0), *head = world_type(&w, last);
+    CHECK_INT(0, w.b.blocks[last].frame_of);
+    CHECK_INT(embedding->param_layout, head->param_layout);
+    CHECK_INT(embedding->grad_layout, head->grad_layout);
+    CHECK_INT(0, head->params_n);
+    CHECK_U64(2 * embedding->elements, layout_sum(&w, embedding->param_layout)); /* bf16 */
+    /* The head writes the gradient of the table, the embedding adds to it. */
+    const Op *scatter = find_op(&w, embedding->backward[VARIANT_PLAIN][GRAD_BORN], OP_EMBEDDING,
+                                PHASE_WGRAD, 1);
+    CHECK_INT(ARG_UPDATE, w.g.args[scatter->arg_first + scatter->arg_n - 1].mode);
+    const Op *wgrad =
+        find_op(&w, head->backward[VARIANT_PLAIN][GRAD_BORN], OP_MATMUL, PHASE_WGRAD, 0);
+    CHECK(w.g.args[wgrad->arg_first + 2].born);
+    world_free(&w);
+}
+
+static void the_vocabulary_is_padded_as_the_software_says(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(1, 64, 4, 97));
+    w.sw.vocab_multiple = 128;
+    CHECK(world_build(&w));
+    CHECK_U64(model_params(&w.s.model) + (128 - 97) * 64, sum_params(&w));
+    world_free(&w);
+}
+
+static void optimizer_state_is_f32(void)
+{
+    static const struct {
+        Optimizer optimizer;
+        bool master;
+        uint32_t f32_per_element;
+    } cases[] = { { OPT_SGD, false, 0 },
+                  { OPT_MOMENTUM, false, 1 },
+                  { OPT_ADAM, false, 2 },
+                  { OPT_ADAMW, true, 3 } };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        World w;
+        world_transformer(&w, zoo(ZOO_LLAMA));
+        w.s.training.optimizer = cases[i].optimizer;
+        w.s.training.master_weights = cases[i].master;
+        CHECK(world_build(&w));
+        const BlockType *t = world_type(&w, 1);
+        CHECK_U64(4 * cases[i].f32_per_element * t->elements, layout_sum(&w, t->state_layout));
+        world_free(&w);
+    }
+}
+
+/* ---- flops ---- */
+
+/* Weights that are multiplied, per token: all matrices but the tables. */
+static double matmul_params(const Transformer *m)
+{
+    double q = (double)m->heads * m->head_dim, kv = (double)m->kv_heads * m->head_dim;
+    double attention = m->hidden * (q + 2 * kv) + q * m->hidden;
+    double mlp = (double)m->hidden * m->ffn * (m->gated ? 3 : 2);
+    return m->layers * (attention + mlp) + (double)m->vocab * m->hidden;
+}
+
+/*
+ * A matmul does 2 flops per weight and token forward and 4 backward; attention
+ * multiplies two s x s matrices of each head with head_dim columns:
+ * 3 * 2 * 2 * s * s * hidden per layer and sample.
+ */
+static void model_flops_are_six_per_parameter_and_attention(void)
+{
+    const Transformer models[] = { gpt_like(12, 768, 12, 50257),
+                                   llama_like(32, 4096, 32, 8, 14336, 128256), zoo(ZOO_NEOX) };
+    for (size_t i = 0; i < ARRAY_N(models); i++) {
+        World w;
+        world_transformer(&w, models[i]);
+        w.s.training.seq_len = 1024;
+        CHECK(world_build(&w));
+        const Transformer *m = &models[i];
+        double s = w.s.training.seq_len, tokens = s * w.s.training.micro_batch;
+        double width = (double)m->heads * m->head_dim;
+        double expect = 6 * matmul_params(m) * tokens + 12 * m->layers * width * s * tokens;
+        CHECK_NEAR(expect, sum_blocks(&w, VARIANT_PLAIN).model_flops, 1e-12);
+        world_free(&w);
+    }
+}
+
+/* Megatron-LM's formula (arXiv 2104.04473, equation 2, without recomputation: 72 for 96). */
+static void gpt3_has_the_flops_of_megatrons_formula(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(96, 12288, 96, 51200));
+    w.s.training.seq_len = 2048;
+    w.s.training.micro_batch = 1;
+    CHECK(world_build(&w));
+    double B = 1, s = 2048, l = 96, h = 12288, V = 51200;
+    double expect = 72 * B * s * l * h * h * (1 + s / (6 * h) + V / (12 * l * h));
+    CHECK_NEAR(expect, sum_blocks(&w, VARIANT_PLAIN).model_flops, 1e-12);
+    world_free(&w);
+}
+
+static double attention_flops(const World *w, OpPhase phase, bool model)
+{
+    const BlockType *t = world_type(w, 1);
+    uint32_t s = phase == PHASE_FORWARD ? t->forward[VARIANT_PLAIN]
+                                        : t->backward[VARIANT_PLAIN][GRAD_BORN];
+    const Op *op = find_op(w, s, OP_ATTENTION, phase, 0);
+    return model ? op->model_flops : op->flops;
+}
+
+/* Counts the pairs one by one. */
+static double count_pairs(uint64_t seq, bool causal, uint64_t window)
+{
+    double n = 0;
+    for (uint64_t q = 0; q < seq; q++)
+        for (uint64_t k = 0; k < seq; k++)
+            n += (!causal || k <= q) && (!window || (k + window > q && k < q + window));
+    return n;
+}
+
+static void attention_computes_the_pairs_that_the_mask_lets_through(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.s.model.u.transformer.window = 8;
+    CHECK(world_build(&w));
+    double per_pair = 4.0 * 16 * 4 * 2; /* two matmuls, head_dim, heads, samples */
+    CHECK_NEAR(per_pair * count_pairs(32, true, 8), attention_flops(&w, PHASE_FORWARD, false),
+               0);
+    world_free(&w);
+
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    CHECK(world_build(&w));
+    double causal = per_pair * count_pairs(32, true, 0), all = per_pair * 32 * 32;
+    CHECK_NEAR(causal, attention_flops(&w, PHASE_FORWARD, false), 0);
+    CHECK_NEAR(all, attention_flops(&w, PHASE_FORWARD, true), 0);
+    /* Backward: four matmuls, and the scores once more. */
+    CHECK_NEAR(2.5 * causal, attention_flops(&w, PHASE_DGRAD, false), 0);
+    CHECK_NEAR(2 * all, attention_flops(&w, PHASE_DGRAD, true), 0);
+    world_free(&w);
+
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.b.model_flops_causal = true;
+    CHECK(world_build(&w));
+    CHECK_NEAR(causal, attention_flops(&w, PHASE_FORWARD, true), 0);
+    world_free(&w);
+
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.s.training.attention = ATTENTION_MATH; /* computes what it then masks */
+    CHECK(world_build(&w));
+    CHECK_NEAR(all, attention_flops(&w, PHASE_FORWARD, false), 0);
+    CHECK_NEAR(2 * all, attention_flops(&w, PHASE_DGRAD, false), 0);
+    world_free(&w);
+}
+
+/* torchvision's documentation of ResNet50_Weights: 4.09 GFLOPS, a multiply-add counted once. */
+static void resnet50_has_the_published_flops(void)
+{
+    World w;
+    world_convnet(&w);
+    w.s.training.micro_batch = 1;
+    CHECK(world_build(&w));
+    double forward = 0;
+    for (uint32_t i = 0; i < w.b.blocks_n; i++) {
+        Sums sums = { 0 };
+        add_segment(&w, world_type(&w, i)->forward[VARIANT_PLAIN], &sums);
+        forward += sums.flops;
+    }
+    CHECK_NEAR(4.09e9, forward / 2, 0.002);
+    /* Backward is twice forward, but the images need no gradient. */
+    const Op *stem =
+        find_op(&w, world_type(&w, 0)->forward[VARIANT_PLAIN], OP_CONV, PHASE_FORWARD, 0);
+    CHECK_NEAR(3 * forward - stem->flops, sum_blocks(&w, VARIANT_PLAIN).flops, 1e-12);
+    world_free(&w);
+}
+
+static void mlp_flops_are_six_per_weight_and_sample(void)
+{
+    World w;
+    world_mlp(&w, mlp_like(false));
+    CHECK(world_build(&w));
+    double weights = 16 * 64 + 64 * 64 + 64 * 64 + 64 * 8;
+    double batch = w.s.training.micro_batch;
+    CHECK_NEAR(6 * weights * batch - 2 * 16 * 64 * batch, sum_blocks(&w, VARIANT_PLAIN).flops,
+               1e-12);
+    world_free(&w);
+}
+
+/* ---- activations kept ---- */
+
+/*
+ * Korthikanti et al. 2022 (arXiv 2205.05198), section 4.1, bytes per layer with
+ * 2-byte activations: attention 11 sbh + 5 as^2 b, MLP 19 sbh, norms 4 sbh.
+ * Without dropout there is no mask after attention (sbh) nor after the MLP (sbh),
+ * and of the scores only the softmax stays (2 as^2 b of 5: no mask, no output of
+ * dropout).  The first norm's input is SLOT_IN.  They leave out statistics of the
+ * norms: two of f32 per row, here.
+ */
+static void a_gpt_layer_keeps_what_the_paper_counts(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(2, 256, 8, 512));
+    w.s.training.attention = ATTENTION_MATH;
+    w.s.training.seq_len = 128;
+    CHECK(world_build(&w));
+    uint64_t s = 128, b = 2, h = 256, a = 8;
+    uint64_t paper = s * b * h * (34 - 2) + 2 * a * s * s * b;
+    uint64_t in = 2 * s * b * h, stats = 2 * (2 * 4 * s * b);
+    CHECK_U64(paper - in + stats,
+              layout_sum(&w, world_type(&w, 1)->stash_layout[VARIANT_PLAIN]));
+    world_free(&w);
+}
+
+/* Fused attention keeps an f32 per row of scores instead of the softmax. */
+static void fused_attention_keeps_no_scores(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(2, 256, 8, 512));
+    w.s.training.seq_len = 128;
+    CHECK(world_build(&w));
+    uint64_t s = 128, b = 2, h = 256, a = 8;
+    uint64_t expect = s * b * h * (34 - 2 - 2) + 4 * a * s * b + 2 * (2 * 4 * s * b);
+    CHECK_U64(expect, layout_sum(&w, world_type(&w, 1)->stash_layout[VARIANT_PLAIN]));
+    world_free(&w);
+}
+
+/* Llama: two norms out, q k v, attention out, the sum between, gate and up, their product. */
+static void a_llama_layer_keeps_nothing_else(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    for (int fused = 0; fused < 2; fused++) {
+        w.sw.fused_gated = fused;
+        CHECK(world_build(&w));
+        uint64_t rows = 2 * 32, h = 64, kv = 2 * 16, ffn = 96;
+        uint64_t columns = h + (h + 2 * kv) + h + h + h + 2 * ffn + ffn;
+        if (!fused) /* act(gate) as well */
+            columns += ffn;
+        uint64_t numbers = 2 * rows * columns + 4 * rows * (1 + 1 + 4); /* rms twice, lse */
+        CHECK_U64(numbers, layout_sum(&w, world_type(&w, 1)->stash_layout[VARIANT_PLAIN]));
+        world_free(&w);
+    }
+}
+
+static void f32_training_keeps_four_bytes_each(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.s.training.precision = DTYPE_TF32;
+    w.s.training.param_dtype = w.s.training.grad_dtype = DTYPE_F32;
+    CHECK(world_build(&w));
+    CHECK_U64(4 * 2 * 32 * 64, w.b.boundary_bytes);
+    CHECK_U64(4 * world_type(&w, 1)->elements, layout_sum(&w, world_type(&w, 1)->param_layout));
+    const Op *up =
+        find_op(&w, world_type(&w, 1)->forward[VARIANT_PLAIN], OP_MATMUL, PHASE_FORWARD, 0);
+    CHECK_INT(DTYPE_TF32, up->dtype);
+    world_free(&w);
+}
+
+/* ---- recomputation ---- */
+
+static void full_recomputation_keeps_nothing_and_repeats_forward(void)
+{
+    for (int early = 0; early < 2; early++) {
+        World w;
+        world_transformer(&w, gpt_like(2, 256, 8, 512));
+        w.s.training.recompute = RECOMPUTE_FULL;
+        w.sw.recompute_stops_early = early;
+        CHECK(world_build(&w));
+        const BlockType *t = world_type(&w, 1);
+        CHECK_INT(NONE_U32, t->stash_layout[VARIANT_RECOMPUTE]);
+        CHECK(t->stash_layout[VARIANT_PLAIN] != NONE_U32);
+        Sums plain = sum_block(&w, 1, VARIANT_PLAIN),
+             again = sum_block(&w, 1, VARIANT_RECOMPUTE);
+        Sums forward = { 0 };
+        add_segment(&w, t->forward[VARIANT_PLAIN], &forward);
+        /* The last matmul's result is nobody's input in backward. */
+        const Op *last = find_op(&w, t->forward[VARIANT_PLAIN], OP_MATMUL, PHASE_FORWARD, 3);
+        double left_out = early ? last->flops : 0;
+        CHECK_NEAR(plain.flops + forward.flops - left_out, again.flops, 1e-12);
+        CHECK_NEAR(plain.model_flops, again.model_flops, 1e-12);
+        /* The ends of the model are not recomputed. */
+        CHECK_INT(world_type(&w, 0)->forward[VARIANT_PLAIN],
+                  world_type(&w, 0)->forward[VARIANT_RECOMPUTE]);
+        world_free(&w);
+    }
+}
+
+/* Norms and activation again: their outputs and statistics are not kept. */
+static void selective_recomputation_keeps_the_inputs_of_what_is_cheap(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(2, 256, 8, 512));
+    w.s.training.recompute = RECOMPUTE_SELECTIVE;
+    w.sw.selective_norm = w.sw.selective_activation = true;
+    CHECK(world_build(&w));
+    const BlockType *t = world_type(&w, 1);
+    uint64_t rows = 2 * 32, h = 256;
+    uint64_t norms = 2 * (2 * rows * h + 2 * 4 * rows), activation = 2 * rows * 4 * h;
+    CHECK_U64(layout_sum(&w, t->stash_layout[VARIANT_PLAIN]) - norms - activation,
+              layout_sum(&w, t->stash_layout[VARIANT_RECOMPUTE]));
+    CHECK_NEAR(sum_block(&w, 1, VARIANT_PLAIN).flops, sum_block(&w, 1, VARIANT_RECOMPUTE).flops,
+               0);
+    uint32_t backward = t->backward[VARIANT_RECOMPUTE][GRAD_BORN];
+    CHECK(find_op(&w, backward, OP_NORM, PHASE_RECOMPUTE, 1) != NULL);
+    CHECK(find_op(&w, backward, OP_ACTIVATION, PHASE_RECOMPUTE, 0) != NULL);
+    CHECK(find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 0) == NULL);
+    world_free(&w);
+}
+
+/* Korthikanti: scores computed again leave 34 sbh (32 without dropout). */
+static void selective_recomputation_of_attention_keeps_no_scores(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(2, 256, 8, 512));
+    w.s.training.recompute = RECOMPUTE_SELECTIVE;
+    w.s.training.attention = ATTENTION_MATH;
+    w.sw.selective_attention = true;
+    CHECK(world_build(&w));
+    uint64_t sbh = 2 * 32 * 256, stats = 2 * (2 * 4 * 2 * 32);
+    CHECK_U64(sbh * (34 - 2) - 2 * sbh + stats,
+              layout_sum(&w, world_type(&w, 1)->stash_layout[VARIANT_RECOMPUTE]));
+    Sums plain = sum_block(&w, 1, VARIANT_PLAIN), again = sum_block(&w, 1, VARIANT_RECOMPUTE);
+    CHECK_NEAR(plain.flops + attention_flops(&w, PHASE_FORWARD, false), again.flops, 1e-12);
+    world_free(&w);
+}
+
+/*
+ * torchtitan's "op": attention and every other matmul are kept.  Of qkv, out,
+ * gate_up, down that is q k v (after rope, in place), attention's result and lse,
+ * gate and up.
+ */
+static void all_but_attention_and_every_second_matmul_can_be_done_again(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.s.training.recompute = RECOMPUTE_SELECTIVE;
+    w.sw.selective_op = true;
+    w.s.model.u.transformer.positions = POS_NONE;
+    CHECK(world_build(&w));
+    const BlockType *t = world_type(&w, 1);
+    uint32_t backward = t->backward[VARIANT_RECOMPUTE][GRAD_BORN];
+    const Op *again = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 0);
+    CHECK(again && name_is(&w, again, "attention.out"));
+    CHECK(find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 1) == NULL);
+    uint64_t rows = 2 * 32, columns = (64 + 2 * 32) + 64 + 2 * 96;
+    CHECK_U64(2 * rows * columns + 4 * rows * 4,
+              layout_sum(&w, t->stash_layout[VARIANT_RECOMPUTE]));
+    world_free(&w);
+}
+
+/* ---- lives, lanes, ids ---- */
+
+static void everything_born_dies_once(void)
+{
+    static const Recompute recompute[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE,
+                                           RECOMPUTE_FULL };
+    for (int i = 0; i < 3 * 16 * ZOO_N; i++) {
+        World w;
+        world_transformer(&w, zoo(i % ZOO_N));
+        int bits = i / ZOO_N % 16;
+        w.s.training.recompute = recompute[i / ZOO_N / 16];
+        w.s.training.attention = bits & 1 ? ATTENTION_MATH : ATTENTION_FLASH;
+        w.sw.recompute_stops_early = w.sw.fused_cross_entropy = bits & 2;
+        w.sw.selective_norm = w.sw.selective_attention = w.sw.fused_gated = bits & 4;
+        w.sw.selective_activation = w.sw.selective_op = bits & 8;
+        w.s.parallel.pp = bits & 8 ? 2 : 1;
+        CHECK(world_build(&w));
+        graph_seal(&w.g);
+        check_lives(&w);
+        world_free(&w);
+    }
+}
+
+static void networks_that_are_no_transformers_live_alike(void)
+{
+    for (int i = 0; i < 6; i++) {
+        World w;
+        if (i < 4)
+            world_mlp(&w, mlp_like(i & 1));
+        else
+            world_convnet(&w);
+        w.s.training.loss_mse = i < 2;
+        w.s.training.recompute = i % 2 ? RECOMPUTE_FULL : RECOMPUTE_NONE;
+        CHECK(world_build(&w));
+        graph_seal(&w.g);
+        check_lives(&w);
+        world_free(&w);
+    }
+}
+
+/* What forward leaves behind, backward takes: stash and boundaries cancel. */
+static void memory_of_forward_and_backward_cancels(void)
+{
+    for (int i = 0; i < ZOO_N; i++) {
+        World w;
+        world_transformer(&w, zoo(i));
+        CHECK(world_build(&w));
+        graph_seal(&w.g);
+        const BlockType *t = world_type(&w, 1);
+        int64_t forward = world_segment(&w, t->forward[VARIANT_PLAIN])->memory_delta;
+        int64_t backward =
+            world_segment(&w, t->backward[VARIANT_PLAIN][GRAD_WRITE])->memory_delta;
+        int64_t boundary = (int64_t)w.b.boundary_bytes;
+        int64_t stash = (int64_t)layout_sum(&w, t->stash_layout[VARIANT_PLAIN]);
+        CHECK_INT(stash + boundary, forward);                  /* OUT stays */
+        CHECK_INT(-stash - 2 * boundary + boundary, backward); /* IN and DOUT go, DIN stays */
+        CHECK_INT(backward + (int64_t)(2 * t->elements),
+                  world_segment(&w, t->backward[VARIANT_PLAIN][GRAD_BORN])->memory_delta);
+        world_free(&w);
+    }
+}
+
+static void blocks_hand_on_in_one_layout(void)
+{
+    World w;
+    world_mlp(&w, mlp_like(false));
+    CHECK(world_build(&w));
+    for (uint32_t i = 0; i + 1 < w.b.blocks_n; i++)
+        CHECK_INT(world_type(&w, i)->out_layout, world_type(&w, i + 1)->in_layout);
+    CHECK_INT(w.b.blocks[1].type, w.b.blocks[2].type); /* 64 -> 64 twice */
+    CHECK_INT(3, w.b.types_n);
+    CHECK(world_type(&w, 0)->is_first && world_type(&w, 3)->has_loss);
+    CHECK_INT(NONE_U32, world_type(&w, 0)->in_layout);
+    CHECK_INT(NONE_U32, world_type(&w, 3)->out_layout);
+    world_free(&w);
+
+    world_transformer(&w, zoo(ZOO_GEMMA)); /* windows in every second layer */
+    CHECK(world_build(&w));
+    CHECK_INT(4, w.b.types_n);
+    CHECK_INT(w.b.blocks[1].type, w.b.blocks[3].type);
+    CHECK(w.b.blocks[1].type != w.b.blocks[2].type);
+    world_free(&w);
+}
+
+static void a_gradient_is_final_after_its_ready_op(void)
+{
+    World w;
+    world_transformer(&w, zoo(ZOO_GPT2));
+    CHECK(world_build(&w));
+    const BlockType *t = world_type(&w, 1);
+    for (int m = 0; m < GRAD_MODE_N; m++) {
+        const Segment *s = world_segment(&w, t->backward[VARIANT_PLAIN][m]);
+        for (uint32_t p = 0; p < t->params_n; p++) {
+            uint32_t last = NONE_U32;
+            for (uint32_t i = 0; i < s->op_n; i++) {
+                const Op *op = &graph_ops(&w.g, s)[i];
+                for (uint32_t a = 0; a < op->arg_n; a++) {
+                    const Arg *arg = &w.g.args[op->arg_first + a];
+                    if (arg->slot == SLOT_GRAD && arg->tensor == t->params[p].tensor)
+                        last = i;
+                }
+            }
+            CHECK_INT(last, t->ready_op[VARIANT_PLAIN][m][p]);
+        }
+    }
+    world_free(&w);
+}
+
+static void later_micro_batches_add_to_gradients(void)
+{
+    World w;
+    world_transformer(&w, zoo(ZOO_LLAMA));
+    CHECK(world_build(&w));
+    const BlockType *t = world_type(&w, 1);
+    for (int m = 0; m < GRAD_MODE_N; m++) {
+        const Op *op = find_op(&w, t->backward[VARIANT_PLAIN][m], OP_MATMUL, PHASE_WGRAD, 0);
+        const Arg *dw = &w.g.args[op->arg_first + 2];
+        CHECK_INT(m == GRAD_ADD, op->u.matmul.accumulate);
+        CHECK_INT(m == GRAD_ADD ? ARG_UPDATE : ARG_WRITE, dw->mode);
+        CHECK_INT(m == GRAD_BORN, dw->born);
+    }
+    world_free(&w);
+}
+
+/* ids differ neither with what a stack fuses nor with what it recomputes */
+static void logical_ids_do_not_depend_on_the_software(void)
+{
+    World a, b;
+    world_transformer(&a, zoo(ZOO_LLAMA));
+    world_transformer(&b, zoo(ZOO_LLAMA));
+    b.sw = (Software){ .vocab_multiple = 1 };
+    b.s.training.recompute = a.s.training.recompute = RECOMPUTE_FULL;
+    CHECK(world_build(&a));
+    CHECK(world_build(&b));
+    for (uint32_t i = 0; i < a.g.segments_n; i++) {
+        const Segment *x = world_segment(&a, i), *y = world_segment(&b, i);
+        CHECK_INT(x->logical_n, y->logical_n);
+        for (uint32_t j = 0; j < x->op_n; j++)
+            for (uint32_t k = 0; k < y->op_n; k++) {
+                const Op *p = &graph_ops(&a.g, x)[j], *q = &graph_ops(&b.g, y)[k];
+                if (p->logical == q->logical)
+                    CHECK(p->kind == q->kind && p->phase == q->phase);
+            }
+    }
+    world_free(&a);
+    world_free(&b);
+}
+
+/* ---- refusals ---- */
+
+static void what_cannot_be_simulated_yet_is_said(void)
+{
+    World w;
+    world_transformer(&w, zoo(ZOO_LLAMA));
+    w.s.model.u.transformer.experts = 8;
+    CHECK(!world_build(&w));
+    CHECK_ERR_TEXT(&w.err, "mixture-of-experts models can be counted but not simulated yet");
+    world_free(&w);
+
+    world_transformer(&w, zoo(ZOO_LLAMA));
+    w.s.parallel.cp = 2;
+    CHECK(!world_build(&w));
+    CHECK_ERR_TEXT(&w.err, "context parallelism (cp = 2) cannot be simulated yet");
+    world_free(&w);
+
+    world_transformer(&w, zoo(ZOO_LLAMA));
+    w.s.model.u.transformer.headless = true;
+    CHECK(!world_build(&w));
+    CHECK_ERR_TEXT(&w.err, "without a head");
+    world_free(&w);
 }
 
 int main(void)
 {
-    Scenario s = { 0 };
-    s.model.kind = MODEL_TRANSFORMER;
-    s.model.u.transformer = gpt(12, 768, 12, 50257);
-    s.training = (Training){ .micro_batch = 2, .seq_len = 1024, .precision = DTYPE_BF16,
-        .param_dtype = DTYPE_BF16, .grad_dtype = DTYPE_BF16, .optimizer = OPT_ADAMW, .master_weights = true, .recompute = RECOMPUTE_FULL };
-    s.parallel = (Parallel){ .dp = 1, .tp = getenv("TP") ? 4 : 1, .sequence_parallel = getenv("SP") != NULL, .pp = 1, .cp = 1, .ep = 1, .gpus = 1 };
-    Software sw = { .fused_attention = true, .fused_gated = true, .fused_cross_entropy = true, .vocab_multiple = 1, .tp_async_backward = getenv("AS") != NULL }; sw.overlap[DIM_TP] = true;
-    Graph g = { .world_n = 1, .role_stride = 1, .role_extent = 1 };
-    g.role_of = mem_zero(1, 4);
-    graph_role(&g, "stage 0", 0);
-    Build b = { .s = &s, .sw = &sw, .g = &g };
-    for (int i = 0; i < GROUP_KIND_N; i++) b.group[i] = NONE_U32;
-    if (s.parallel.tp > 1) { b.group[GROUP_TP] = graph_group(&g, "tp", &(GroupDim){1,4,1,4}, 1); g.world_n=4; }
-    Err err = { 0 };
-    if (!build_blocks(&b, &err)) printf("%s\n", err.text);
-    graph_seal(&g);
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < b.blocks_n; i++) n += b.types[b.blocks[i].type].elements;
-    printf("params %lu expect %lu\n", n, model_params(&s.model));
-    for (uint32_t i = 0; i < g.segments_n; i++) {
-        Segment *x = &g.segments[i];
-        printf("%u %s ops %u delta %ld peak %ld\n", i, intern_text(&g.names, x->name), x->op_n, x->memory_delta, x->memory_peak);
-        if (i > 0 && i != 9 && i!= 4 && i != 5) continue;
-        for (uint32_t o = 0; o < x->op_n; o++) {
-            const Op *op = graph_ops(&g, x) + o;
-            printf("   %3u %-12s %-10s %-16s l%u fl %.3g r %lu w %lu:", o, op_kind_names[op->kind], op_phase_names[op->phase], intern_text(&g.names, op->name), op->logical, op->flops, op->read_bytes, op->write_bytes);
-            for (uint32_t a = 0; a < op->arg_n; a++) {
-                const Arg *arg = &g.args[op->arg_first + a];
-                printf(" %s%d.%u%s[%s]", arg->born ? "+" : "", arg->slot, arg->tensor, arg->dies ? "-" : "", intern_text(&g.names, graph_arg_tensor(&g, x, arg)->name));
-            }
-            printf("\n");
-        }
-    }
-    graph_free(&g);
-    arena_free(&b.arena);
+    RUN(every_parameter_of_the_model_is_in_a_block);
+    RUN(a_pipeline_holds_tied_embeddings_at_both_ends);
+    RUN(on_one_stage_the_head_uses_the_frames_of_the_embedding);
+    RUN(the_vocabulary_is_padded_as_the_software_says);
+    RUN(optimizer_state_is_f32);
+    RUN(model_flops_are_six_per_parameter_and_attention);
+    RUN(gpt3_has_the_flops_of_megatrons_formula);
+    RUN(attention_computes_the_pairs_that_the_mask_lets_through);
+    RUN(resnet50_has_the_published_flops);
+    RUN(mlp_flops_are_six_per_weight_and_sample);
+    RUN(a_gpt_layer_keeps_what_the_paper_counts);
+    RUN(fused_attention_keeps_no_scores);
+    RUN(a_llama_layer_keeps_nothing_else);
+    RUN(f32_training_keeps_four_bytes_each);
+    RUN(full_recomputation_keeps_nothing_and_repeats_forward);
+    RUN(selective_recomputation_keeps_the_inputs_of_what_is_cheap);
+    RUN(selective_recomputation_of_attention_keeps_no_scores);
+    RUN(all_but_attention_and_every_second_matmul_can_be_done_again);
+    RUN(everything_born_dies_once);
+    RUN(networks_that_are_no_transformers_live_alike);
+    RUN(memory_of_forward_and_backward_cancels);
+    RUN(blocks_hand_on_in_one_layout);
+    RUN(a_gradient_is_final_after_its_ready_op);
+    RUN(later_micro_batches_add_to_gradients);
+    RUN(logical_ids_do_not_depend_on_the_software);
+    RUN(what_cannot_be_simulated_yet_is_said);
     return check_report();
 }

@@ -85,8 +85,8 @@ static void spans_are_named_as_analyzers_expect(void)
     static const Shown table[] = {
         { TRACK_STREAM, SPAN_COMPUTE, "gemm", "kernel", "gemm" },
         { TRACK_STREAM, SPAN_COMM, "ncclDevKernel_X", "kernel", "ncclDevKernel_X" },
-        { TRACK_STREAM, SPAN_COMM, "grads", "kernel", "nccl:grads" },
-        { TRACK_STREAM, SPAN_P2P, "act", "kernel", "nccl:act" },
+        { TRACK_STREAM, SPAN_COMM, "grads", "kernel", "nccl:grads Kernel" },
+        { TRACK_STREAM, SPAN_P2P, "act", "kernel", "nccl:act Kernel" },
         { TRACK_STREAM, SPAN_MEMORY, "Memcpy HtoD", "gpu_memcpy", "Memcpy HtoD" },
         { TRACK_STREAM, SPAN_MEMORY, "batch in", "gpu_memcpy", "Memcpy batch in" },
         { TRACK_STREAM, SPAN_MEMORY, "Memset (Device)", "gpu_memset", "Memset (Device)" },
@@ -153,7 +153,7 @@ static void a_collective_says_all_that_is_known(void)
     ChromeFacts facts;
     JsonDoc *doc = written(&t, &facts);
     JsonNode e = event_of(doc, "X", 0);
-    CHECK_STR("nccl:all_reduce dp 51.2 MB", text_of(e, "name"));
+    CHECK_STR("nccl:all_reduce dp 51.2 MB Kernel", text_of(e, "name"));
     CHECK_NEAR(1234.567, json_value(json_member(e, "ts")), 0);
     CHECK_NEAR(101.5, json_value(json_member(e, "dur")), 0);
     check_text_arg("grads \"L7\"", e, "name");
@@ -188,7 +188,7 @@ static void what_is_unknown_is_left_out(void)
     ChromeFacts facts;
     JsonDoc *doc = written(&t, &facts);
     JsonNode e = event_of(doc, "X", 0);
-    CHECK_STR("nccl:barrier", text_of(e, "name"));
+    CHECK_STR("nccl:barrier Kernel", text_of(e, "name"));
     check_text_arg("barrier", e, "Collective name");
     /* name, op, device, stream, correlation, Collective name */
     CHECK_U64(6, json_items_n(json_member(e, "args")));
@@ -255,7 +255,8 @@ static void send_and_receive_name_both_ends(void)
         ChromeFacts facts;
         JsonDoc *doc = written(&t, &facts);
         JsonNode e = event_of(doc, "X", 0);
-        CHECK_STR(receives ? "nccl:recv pp 999 B from rank 6" : "nccl:send pp 999 B to rank 6",
+        CHECK_STR(receives ? "nccl:recv pp 999 B from rank 6 Kernel"
+                           : "nccl:send pp 999 B to rank 6 Kernel",
                   text_of(e, "name"));
         check_number_arg(6, e, "peer");
         check_number_arg(receives ? 6 : 2, e, "Src Rank");
@@ -269,13 +270,13 @@ static void sizes_are_shown_in_decimal_units(void)
     static const struct {
         uint64_t bytes;
         const char *shown;
-    } table[] = { { 0, "nccl:send 0 B" },
-                  { 1000, "nccl:send 1.0 kB" },
-                  { 999999, "nccl:send 999.9 kB" },
-                  { 25 * MIB, "nccl:send 26.2 MB" },
-                  { 8 * GIB, "nccl:send 8.5 GB" },
-                  { NONE_U64 - 1, "nccl:send 18446744.0 TB" },
-                  { 1500000000000000, "nccl:send 1500.0 TB" } };
+    } table[] = { { 0, "nccl:send 0 B Kernel" },
+                  { 1000, "nccl:send 1.0 kB Kernel" },
+                  { 999999, "nccl:send 999.9 kB Kernel" },
+                  { 25 * MIB, "nccl:send 26.2 MB Kernel" },
+                  { 8 * GIB, "nccl:send 8.5 GB Kernel" },
+                  { NONE_U64 - 1, "nccl:send 18446744.0 TB Kernel" },
+                  { 1500000000000000, "nccl:send 1500.0 TB Kernel" } };
     for (size_t i = 0; i < ARRAY_N(table); i++) {
         Timeline t = { 0 };
         Comm c = comm_of(intern(&t.names, "send"));

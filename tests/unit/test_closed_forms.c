@@ -161,7 +161,7 @@ static void fsdp_moves_three_psi(void)
         if (run(&c, block_model(model, sizeof model, 12), training, parallel, 1, 100)) {
             double psi = (double)model_params(&c.s.model) * 2;
             const RankStat *s = &c.r.ranks[0];
-            /* The root unit (embedding, final norm, head) stays gathered: it is 12 vectors small. */
+            /* The root unit (embedding, final norm, head) stays gathered: it is small. */
             CHECK_NEAR(2 * psi, bytes_of(s, OP_ALL_GATHER), 0.01);
             CHECK_NEAR(psi, bytes_of(s, OP_REDUCE_SCATTER), 0.01);
             double wire =

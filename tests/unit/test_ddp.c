@@ -149,6 +149,27 @@ static void a_bucket_waits_for_its_last_gradient_alone(void)
     fixture_close(&f);
 }
 
+/* Blocks finish from the last to the first; the newest backward stands for all of them. */
+static void a_bucket_over_blocks_waits_for_the_last_of_them(void)
+{
+    Fixture f;
+    open_ddp(&f, 2, 1, 2);
+    f.s.parallel.first_bucket_bytes = f.s.parallel.bucket_bytes = 40000;
+    fixture_build(&f, 6);
+    const Role *role = &f.g.roles[0];
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Instance *at = instance_of(&f, i);
+        if (kind_of(&f, i) != SEGMENT_REDUCE)
+            continue;
+        CHECK_INT(1, at->edge_n);
+        uint32_t newest = i - 1; /* buckets are launched right after what they wait for */
+        while (kind_of(&f, newest) != SEGMENT_BACKWARD)
+            newest--;
+        CHECK_INT(newest, role->edges[at->edge_first].src_instance);
+    }
+    fixture_close(&f);
+}
+
 /* Where in the program the first bucket stands relative to the last backward. */
 static void without_overlap_buckets_follow_the_whole_backward(void)
 {
@@ -306,6 +327,7 @@ int main(void)
     RUN(all_gradients_are_reduced_once_per_step);
     RUN(one_replica_reduces_nothing);
     RUN(a_bucket_waits_for_its_last_gradient_alone);
+    RUN(a_bucket_over_blocks_waits_for_the_last_of_them);
     RUN(without_overlap_buckets_follow_the_whole_backward);
     RUN(the_optimizer_waits_for_the_last_bucket);
     RUN(nothing_races_or_deadlocks);

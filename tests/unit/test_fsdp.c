@@ -347,11 +347,11 @@ static void nothing_races_or_deadlocks(void)
     for (uint32_t pp = 1; pp <= 3; pp++)
         for (uint32_t turns = 1; turns <= 2; turns++)
             for (uint32_t k = 1; k <= 2; k++)
-                for (uint32_t how = 0; how < 64; how++)
+                for (uint32_t how = 0; how < 128; how++)
                     for (int prefetch = PREFETCH_NONE; prefetch <= PREFETCH_BOTH; prefetch++) {
                         Fixture f;
                         open_fsdp(&f, 3, pp, k * pp);
-                        f.s.parallel.tp = 2;
+                        f.s.parallel.tp = how & 64 ? 2 : 1;
                         f.s.parallel.virtual_stages = turns;
                         if (turns > 1)
                             f.s.parallel.schedule = SCHEDULE_INTERLEAVED;

@@ -7,6 +7,7 @@
  *     all forwards first (GPipe)     peak = P + G + m S + max(T, U)   (T <= U: at the first B)
  *     forward, backward in turn      peak = P + G +   S + max(T, U)
  */
+#include "sim/build.h"
 #include "sim/memory.h"
 #include "tests/check.h"
 
@@ -413,6 +414,60 @@ static void a_rank_without_a_compute_lane_has_no_track(void)
     graph_free(&t.g);
 }
 
+/* ---- graphs of real scenarios ---- */
+
+/* After the step there is what was there before it, and each table sums to the peak. */
+static void check_role(const Graph *g, const Role *role)
+{
+    Arena arena = { 0 };
+    RoleMemory m = memory_of_role(g, role, &arena);
+    MemoryDetail d = memory_detail(g, role, &m, &arena);
+    uint64_t layers = 0, tensors = 0, classes = 0;
+    for (uint32_t i = 0; i < d.layers_n; i++)
+        for (int c = 0; c < TENSOR_CLASS_N; c++)
+            layers += d.layers[i].bytes[c];
+    for (uint32_t i = 0; i < d.tensors_n; i++)
+        tensors += d.tensors[i].bytes;
+    for (int c = 0; c < TENSOR_CLASS_N; c++)
+        classes += m.at_peak[c];
+    CHECK_U64(m.before[0], m.before[role->instances_n]);
+    CHECK_U64(m.peak_bytes, layers);
+    CHECK_U64(m.peak_bytes, tensors);
+    CHECK_U64(m.peak_bytes, classes);
+    arena_free(&arena);
+}
+
+static void check_scenario(const char *name, const Setting *settings, uint32_t settings_n)
+{
+    Scenario s;
+    Software sw;
+    Arena arena = { 0 };
+    Graph g = { 0 };
+    Err err = { 0 };
+    if (CHECK(scenario_read(&s, name, settings, settings_n, &err))) {
+        if (CHECK(software_read(&sw, &arena, s.software, &err)) &&
+            CHECK(build_graph(&g, &s, &sw, &err)))
+            for (uint32_t i = 0; i < g.roles_n; i++)
+                check_role(&g, &g.roles[i]);
+        scenario_free(&s);
+    }
+    CHECK_STR("", err.text);
+    graph_free(&g);
+    arena_free(&arena);
+}
+
+static void what_is_born_in_a_step_dies_in_it(void)
+{
+    static const char *const examples[] = { "toy-mlp-ddp",    "resnet50-ddp",  "gpt2-ddp",
+                                            "llama3-8b-ddp",  "llama3-8b-tp",  "gpt3-175b-pp",
+                                            "llama3-8b-fsdp", "llama3-405b-3d" };
+    static const Setting full = { "training.recompute", "full" };
+    for (size_t i = 0; i < ARRAY_N(examples); i++) {
+        check_scenario(examples[i], NULL, 0);
+        check_scenario(examples[i], &full, 1);
+    }
+}
+
 int main(void)
 {
     RUN(all_forwards_first_hold_every_stash);
@@ -428,5 +483,6 @@ int main(void)
     RUN(the_track_steps_where_instances_start_and_end);
     RUN(the_highest_point_is_the_peak);
     RUN(a_rank_without_a_compute_lane_has_no_track);
+    RUN(what_is_born_in_a_step_dies_in_it);
     return check_report();
 }

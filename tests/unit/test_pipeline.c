@@ -355,6 +355,59 @@ static void gpipe_keeps_them_all(void)
     fixture_close(&f);
 }
 
+/* ---- time, with transfers that take none ---- */
+
+static const Graph *timed; /* what layer_cost is asked about */
+
+/* A layer's forward takes 1, its backward 2; embedding and head nothing. */
+static double layer_cost(const Role *role, const CheckOp *o)
+{
+    if (role->instances[o->instance].layer == NONE_U32)
+        return 0;
+    if (o->op != graph_ops(timed, o->segment))
+        return 0;
+    return o->op->phase == PHASE_FORWARD ? 1 : o->op->phase == PHASE_DGRAD ? 2 : 0;
+}
+
+/* Huang et al. (GPipe) and Narayanan et al. (Megatron-LM): a bubble of (p - 1) / (m v).  With
+ * transfers that take no time waiting for them costs none either. */
+static void bubbles_are_as_long_as_the_papers_say(void)
+{
+    for (uint32_t pp = 1; pp <= 6; pp++)
+        for (uint32_t turns = 1; turns <= 3; turns++)
+            for (uint32_t k = 1; k <= 3; k++)
+                for (uint32_t how = 0; how < 8; how++) {
+                    uint32_t m = turns > 1 ? k * pp : k + 3, per_chunk = 2;
+                    uint32_t stage_layers[18];
+                    for (uint32_t c = 0; c < pp * turns; c++)
+                        stage_layers[c] = per_chunk;
+                    Fixture f;
+                    open_pipeline(&f, pp, turns, m);
+                    f.s.parallel.stage_layers = stage_layers;
+                    f.s.parallel.stage_layers_n = pp * turns;
+                    f.sw.overlap[DIM_PP] = how & 1;
+                    f.sw.p2p_waits_for_send = how & 2;
+                    if (turns == 1 && (how & 4))
+                        f.s.parallel.schedule = SCHEDULE_GPIPE;
+                    fixture_build(&f, per_chunk * pp * turns);
+                    timed = &f.g;
+                    CHECK_NEAR(3.0 * per_chunk * (m * turns + pp - 1),
+                               check_time(&f.g, layer_cost), 1e-12);
+                    fixture_close(&f);
+                }
+}
+
+static void naive_runs_one_stage_at_a_time(void)
+{
+    Fixture f;
+    open_pipeline(&f, 4, 1, 5);
+    f.s.parallel.schedule = SCHEDULE_NAIVE;
+    fixture_build(&f, 10);
+    timed = &f.g;
+    CHECK_NEAR(3.0 * 10 * 5, check_time(&f.g, layer_cost), 1e-12);
+    fixture_close(&f);
+}
+
 /* ---- transfers ---- */
 
 static void every_border_is_crossed_twice_per_micro_batch(void)
@@ -480,6 +533,8 @@ int main(void)
     RUN(gradients_need_not_persist);
     RUN(one_f_one_b_keeps_few_micro_batches);
     RUN(gpipe_keeps_them_all);
+    RUN(bubbles_are_as_long_as_the_papers_say);
+    RUN(naive_runs_one_stage_at_a_time);
     RUN(every_border_is_crossed_twice_per_micro_batch);
     RUN(compute_waits_for_sends_only_when_told);
     RUN(a_scenario_overrides_the_software);

@@ -18,18 +18,18 @@ static uint64_t draw(uint64_t below)
 
 static Span span_at(uint32_t track, int64_t start_ns, int64_t dur_ns)
 {
-    return (Span){.track = track,
-                  .class_ = track == 0 ? SPAN_HOST : SPAN_COMPUTE,
-                  .start_ns = start_ns,
-                  .dur_ns = dur_ns,
-                  .op = NONE_U32,
-                  .comm = NONE_U32};
+    return (Span){ .track = track,
+                   .class_ = track == 0 ? SPAN_HOST : SPAN_COMPUTE,
+                   .start_ns = start_ns,
+                   .dur_ns = dur_ns,
+                   .op = NONE_U32,
+                   .comm = NONE_U32 };
 }
 
 /* A timeline of TRACKS tracks whose spans are named "x". */
 static void begin(Timeline *t)
 {
-    *t = (Timeline){0};
+    *t = (Timeline){ 0 };
     intern(&t->names, "x");
     for (uint32_t k = 0; k < TRACKS; k++)
         timeline_track(t, k / 2, k == 0 ? TRACK_HOST : TRACK_STREAM, "track", k);
@@ -109,7 +109,7 @@ static void sealing_sorts_by_track_start_length_and_insertion(void)
         }
         timeline_seal(&t);
         check_order(&t, &m);
-        Err err = {0};
+        Err err = { 0 };
         CHECK(timeline_check(&t, &err));
         timeline_free(&t);
         random_state = seed;
@@ -128,7 +128,7 @@ static void check_long_track(int64_t (*start_of)(int64_t i))
         timeline_span(&t, s);
     }
     timeline_seal(&t);
-    Err err = {0};
+    Err err = { 0 };
     CHECK(timeline_check(&t, &err));
     uint64_t sum = 0;
     for (uint64_t i = 0; i < N; i++) {
@@ -198,9 +198,9 @@ static void spans_in_order_are_not_moved(void)
 
 static void an_empty_timeline_seals(void)
 {
-    Timeline t = {0};
+    Timeline t = { 0 };
     timeline_seal(&t);
-    Err err = {0};
+    Err err = { 0 };
     CHECK(timeline_check(&t, &err));
     CHECK_INT(0, timeline_begin_ns(&t));
     CHECK_INT(0, timeline_end_ns(&t));
@@ -210,7 +210,7 @@ static void an_empty_timeline_seals(void)
 
 static void counter_points_are_sorted_by_track_and_time(void)
 {
-    Timeline t = {0};
+    Timeline t = { 0 };
     uint32_t a = timeline_track(&t, 0, TRACK_COUNTER, "memory", 0);
     uint32_t b = timeline_track(&t, 0, TRACK_COUNTER, "link", 1);
     timeline_point(&t, b, 5, 1);
@@ -220,7 +220,7 @@ static void counter_points_are_sorted_by_track_and_time(void)
     timeline_point(&t, a, 9, 5);
     timeline_seal(&t);
 
-    const double expect[] = {3, 2, 5, 1, 4}; /* equal times keep their order */
+    const double expect[] = { 3, 2, 5, 1, 4 }; /* equal times keep their order */
     for (size_t i = 0; i < ARRAY_N(expect); i++)
         CHECK_NEAR(expect[i], t.point_value[i], 0);
     CHECK_U64(0, t.tracks[a].point_first);
@@ -361,14 +361,14 @@ static void more_lanes_than_a_byte_holds_are_counted_all_the_same(void)
     CHECK_INT(254, t.lane[254]);
     CHECK_INT(255, t.lane[255]);
     CHECK_INT(255, t.lane[999]);
-    Err err = {0};
+    Err err = { 0 };
     CHECK(timeline_check(&t, &err));
     timeline_free(&t);
 }
 
 static void lanes_are_handed_out_without_a_limit(void)
 {
-    Lanes l = {0};
+    Lanes l = { 0 };
     for (uint32_t i = 0; i < 100000; i++)
         CHECK_INT(i, lanes_take(&l, i, 1000000));
     CHECK_INT(0, lanes_take(&l, 1000000, 1)); /* the first one ends here */
@@ -413,7 +413,7 @@ static void waiting_is_never_more_than_the_span(void)
     Timeline t;
     begin(&t);
     Comm c = comm_of(intern(&t.names, "send"));
-    const int64_t wait_ns[] = {-1, 0, 7, 500}, expect[] = {0, 0, 7, 100};
+    const int64_t wait_ns[] = { -1, 0, 7, 500 }, expect[] = { 0, 0, 7, 100 };
     for (size_t i = 0; i < ARRAY_N(wait_ns); i++) {
         Span s = span_at(1, (int64_t)i, 100);
         c.wait_ns = wait_ns[i];
@@ -426,7 +426,7 @@ static void waiting_is_never_more_than_the_span(void)
 
 static void tracks_stand_in_the_order_people_want(void)
 {
-    Timeline t = {0};
+    Timeline t = { 0 };
     timeline_track(&t, 1, TRACK_STREAM, "b", 7);
     timeline_track(&t, 0, TRACK_HOST, "host", 0);
     timeline_track(&t, 1, TRACK_STREAM, "a", 2);
@@ -435,7 +435,7 @@ static void tracks_stand_in_the_order_people_want(void)
     timeline_track(&t, 0, TRACK_STEPS, "steps", 9);
     timeline_track(&t, 0, TRACK_STREAM, "d", 0);
     uint32_t order[7];
-    const uint32_t expect[7] = {5, 4, 6, 3, 1, 2, 0};
+    const uint32_t expect[7] = { 5, 4, 6, 3, 1, 2, 0 };
     timeline_track_order(&t, order);
     for (size_t i = 0; i < ARRAY_N(order); i++)
         CHECK_INT(expect[i], order[i]);
@@ -482,7 +482,7 @@ static void lose_span(Timeline *t)
 #define CHECK_REFUSED(text, damage) \
     do { \
         Timeline t; \
-        Err err = {0}; \
+        Err err = { 0 }; \
         build_for_checks(&t); \
         damage; \
         CHECK(!timeline_check(&t, &err)); \

@@ -1,0 +1,531 @@
+/*
+ * test_lower.c - from logical ops to kernels: nothing lost, counted by hand; software files.
+ */
+#include "tests/unit/block_world.h"
+
+/* ---- helpers ---- */
+
+/* As graph_seal computes it, but before. */
+static int64_t delta_of(const World *w, uint32_t segment)
+{
+    const Segment *s = world_segment(w, segment);
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = &graph_ops(&w->g, s)[i];
+        for (uint32_t a = 0; a < op->arg_n; a++) {
+            const Arg *arg = &w->g.args[op->arg_first + a];
+            int64_t size = (int64_t)graph_arg_tensor(&w->g, s, arg)->bytes;
+            bytes += (arg->born ? size : 0) - (arg->dies ? size : 0);
+        }
+    }
+    return bytes;
+}
+
+static uint32_t plain_forward(const World *w)
+{
+    return world_type(w, 1)->forward[VARIANT_PLAIN];
+}
+
+static uint32_t plain_backward(const World *w, GradMode m)
+{
+    return world_type(w, 1)->backward[VARIANT_PLAIN][m];
+}
+
+static bool lowered(World *w)
+{
+    return world_build(w) && lower(&w->b, &w->err);
+}
+
+/* "matmul+bias_gelu norm ..." of a segment. */
+static const char *kernels(World *w, uint32_t segment)
+{
+    const Segment *s = world_segment(w, segment);
+    const char *text = "";
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = &graph_ops(&w->g, s)[i];
+        bool plain = op->fn == FN_NONE || op->kind == OP_ACTIVATION ||
+                     (op->kind == OP_NORM && op->fn < FN_ADD_LAYERNORM);
+        text =
+            arena_printf(&w->b.arena, "%s%s%s%s%s", text, i ? " " : "", op_kind_names[op->kind],
+                         plain ? "" : "+", plain ? "" : op_fn_names[op->fn]);
+    }
+    return text;
+}
+
+/* "IN PARAM.1 -> STASH.0": slots of the args of an op, written ones after the arrow. */
+static const char *arguments(World *w, uint32_t segment, uint32_t op)
+{
+    static const char *const modes[] = { "", ">", "*" };
+    const Segment *s = world_segment(w, segment);
+    const Op *o = &graph_ops(&w->g, s)[op];
+    const char *text = "";
+    for (uint32_t a = 0; a < o->arg_n; a++) {
+        const Arg *arg = &w->g.args[o->arg_first + a];
+        text = arena_printf(&w->b.arena, "%s%s%s%s", text, a ? ", " : "", modes[arg->mode],
+                            intern_text(&w->g.names, graph_arg_tensor(&w->g, s, arg)->name));
+    }
+    return text;
+}
+
+static Software facts_by_bits(uint32_t bits)
+{
+    return (Software){ .fused_attention = true,
+                       .fused_qkv = bits & 1,
+                       .fused_gate_up = bits & 2,
+                       .fused_gated = bits & 4,
+                       .fused_bias = bits & 8,
+                       .fused_elementwise = bits & 16,
+                       .fused_residual_norm = bits & 32,
+                       .fused_rope = bits & 64,
+                       .fused_cross_entropy = bits & 128,
+                       .fused_optimizer = bits & 256,
+                       .wgrad_accumulate = bits & 512,
+                       .f32_logits = bits & 1024,
+                       .selective_norm = bits & 2,
+                       .selective_op = bits & 4,
+                       .recompute_stops_early = bits & 8,
+                       .tp_async_backward = bits & 16,
+                       .vocab_multiple = 1,
+                       .overlap = { true } };
+}
+
+/* ---- nothing is lost ---- */
+
+static void check_lowering(World *w)
+{
+    CHECK(world_build(w));
+    uint32_t n = w->g.segments_n;
+    double *flops = mem_zero(n, sizeof *flops), *model = mem_zero(n, sizeof *model);
+    int64_t *delta = mem_zero(n, sizeof *delta);
+    for (uint32_t i = 0; i < n; i++) {
+        Sums sums = { 0 };
+        add_segment(w, i, &sums);
+        flops[i] = sums.flops;
+        model[i] = sums.model_flops;
+        delta[i] = delta_of(w, i);
+    }
+    CHECK(lower(&w->b, &w->err));
+    graph_seal(&w->g);
+    CHECK_INT(n, w->g.segments_n);
+    for (uint32_t i = 0; i < n; i++) {
+        Sums sums = { 0 };
+        add_segment(w, i, &sums);
+        CHECK_NEAR(flops[i], sums.flops, 1e-12);
+        CHECK_NEAR(model[i], sums.model_flops, 1e-12);
+        CHECK_INT(delta[i], world_segment(w, i)->memory_delta);
+    }
+    check_lives(w);
+    free(flops);
+    free(model);
+    free(delta);
+    world_free(w);
+}
+
+static void lowering_keeps_flops_and_memory(void)
+{
+    for (uint32_t i = 0; i < 60 * ZOO_N; i++) {
+        World w;
+        uint32_t bits = (uint32_t)mix_u64(i);
+        world_transformer(&w, zoo((int)(i % ZOO_N)));
+        w.sw = facts_by_bits(bits);
+        w.s.training.attention = bits & 2048 ? ATTENTION_MATH : ATTENTION_FLASH;
+        w.s.training.compiled = bits & 4096;
+        w.s.training.recompute = bits & 8192 ? RECOMPUTE_FULL : RECOMPUTE_SELECTIVE;
+        w.s.parallel.tp = bits & 16384 ? 2 : 1;
+        w.s.parallel.sequence_parallel = bits & 32768 && w.s.parallel.tp > 1;
+        check_lowering(&w);
+    }
+    for (uint32_t i = 0; i < 64; i++) {
+        World w;
+        if (i % 4 == 3)
+            world_convnet(&w);
+        else
+            world_mlp(&w, mlp_like(i % 4 == 1));
+        w.sw = facts_by_bits((uint32_t)mix_u64(i));
+        w.s.training.loss_mse = i % 4 < 2;
+        check_lowering(&w);
+    }
+}
+
+/* A kernel has the logical id of an op that was there; no two kernels have the same id and part. */
+static void kernels_keep_the_ids_of_their_ops(void)
+{
+    World before, after;
+    world_transformer(&before, zoo(ZOO_GPT2));
+    world_transformer(&after, zoo(ZOO_GPT2));
+    CHECK(world_build(&before));
+    CHECK(lowered(&after));
+    for (uint32_t s = 0; s < before.g.segments_n; s++) {
+        const Segment *x = world_segment(&before, s), *y = world_segment(&after, s);
+        CHECK_INT(x->logical_n, y->logical_n);
+        for (uint32_t i = 0; i < y->op_n; i++) {
+            const Op *op = &graph_ops(&after.g, y)[i];
+            bool found = false;
+            for (uint32_t j = 0; j < x->op_n; j++)
+                found = found || graph_ops(&before.g, x)[j].logical == op->logical;
+            CHECK(found);
+            for (uint32_t j = 0; j < i; j++) {
+                const Op *other = &graph_ops(&after.g, y)[j];
+                CHECK(other->logical != op->logical || other->part != op->part);
+            }
+        }
+    }
+    world_free(&before);
+    world_free(&after);
+}
+
+/* ---- counted by hand ---- */
+
+static void a_gpt_layer_by_what_its_stack_fuses(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(1, 64, 4, 96));
+    w.sw.fused_elementwise = false;
+    CHECK(lowered(&w));
+    CHECK_STR("norm matmul bias attention matmul bias add norm matmul bias activation "
+              "matmul bias add",
+              kernels(&w, plain_forward(&w)));
+    world_free(&w);
+
+    w.sw.fused_elementwise = true;
+    CHECK(lowered(&w));
+    CHECK_STR("norm matmul bias attention matmul add norm matmul activation matmul add",
+              kernels(&w, plain_forward(&w)));
+    world_free(&w);
+
+    w.sw.fused_residual_norm = true;
+    CHECK(lowered(&w));
+    CHECK_STR(
+        "norm matmul bias attention matmul norm+add_layernorm matmul activation matmul add",
+        kernels(&w, plain_forward(&w)));
+    world_free(&w);
+
+    w.sw.fused_bias = true;
+    CHECK(lowered(&w));
+    CHECK_STR("norm matmul+bias attention matmul+bias norm+add_layernorm matmul+bias_gelu "
+              "matmul+bias add",
+              kernels(&w, plain_forward(&w)));
+    CHECK_STR("matmul matmul+bias activation matmul matmul+bias norm+add_layernorm matmul "
+              "matmul+bias attention matmul matmul+bias norm+add_layernorm",
+              kernels(&w, plain_backward(&w, GRAD_BORN)));
+    world_free(&w);
+}
+
+static void a_llama_layer_by_what_its_stack_fuses(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    CHECK(lowered(&w));
+    CHECK_STR("norm matmul rope attention matmul add norm matmul activation matmul add",
+              kernels(&w, plain_forward(&w)));
+    world_free(&w);
+
+    w.sw.fused_rope = true;
+    w.sw.fused_qkv = w.sw.fused_gate_up = w.sw.fused_gated = false;
+    CHECK(lowered(&w));
+    CHECK_STR("norm matmul matmul matmul attention matmul add norm matmul matmul activation "
+              "activation matmul add",
+              kernels(&w, plain_forward(&w)));
+    CHECK_STR(
+        "matmul matmul activation activation activation "
+        "matmul matmul add matmul matmul norm add "
+        "matmul matmul attention matmul matmul add matmul add matmul matmul matmul norm add",
+        kernels(&w, plain_backward(&w, GRAD_BORN)));
+    world_free(&w);
+
+    w.s.training.compiled = true; /* fuses what only moves bytes, not matmuls */
+    CHECK(lowered(&w));
+    CHECK_STR("norm matmul matmul matmul attention matmul norm+add_rmsnorm matmul matmul "
+              "activation matmul add",
+              kernels(&w, plain_forward(&w)));
+    world_free(&w);
+}
+
+/* The table of lower.h, for the executor. */
+static void arguments_stand_as_the_table_says(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(1, 64, 4, 96));
+    w.sw.fused_bias = w.sw.fused_residual_norm = true;
+    CHECK(lowered(&w));
+    uint32_t f = plain_forward(&w), b = plain_backward(&w, GRAD_BORN);
+    CHECK_STR("boundary, norm1.weight, norm1.bias, >norm1, >norm statistics",
+              arguments(&w, f, 0));
+    CHECK_STR("norm1, attention.qkv.weight, attention.qkv.bias, >attention.qkv",
+              arguments(&w, f, 1));
+    CHECK_STR("attention.qkv, >attention, >attention lse", arguments(&w, f, 2));
+    CHECK_STR("boundary, attention.out, norm2.weight, norm2.bias, >residual, >norm2, "
+              ">norm statistics",
+              arguments(&w, f, 4));
+    CHECK_STR("norm2, mlp.up.weight, mlp.up.bias, >mlp.up, >activation", arguments(&w, f, 5));
+    CHECK_STR("boundary, mlp.down.weight, >gradient", arguments(&w, b, 0));
+    CHECK_STR("boundary, activation, >mlp.down.weight, >mlp.down.bias", arguments(&w, b, 1));
+    CHECK_STR("gradient, mlp.up, >gradient", arguments(&w, b, 2));
+    CHECK_STR("gradient, residual, norm statistics, norm2.weight, boundary, >gradient, "
+              ">norm2.weight, >norm2.bias",
+              arguments(&w, b, 5));
+    CHECK_STR("gradient, attention.qkv, attention, attention lse, >gradient",
+              arguments(&w, b, 8));
+    uint32_t head = world_type(&w, 2)->forward[VARIANT_PLAIN];
+    CHECK_STR("*head, targets, >loss", arguments(&w, head, 2));
+    uint32_t embedding = world_type(&w, 0)->backward[VARIANT_PLAIN][GRAD_BORN];
+    CHECK_STR("boundary, >positions.weight", arguments(&w, embedding, 0));
+    CHECK_STR("boundary, tokens, *tokens.weight", arguments(&w, embedding, 1)); /* tied: adds */
+    world_free(&w);
+}
+
+static void merged_kernels_move_what_leaves_the_chip(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(1, 64, 4, 96));
+    w.sw.fused_bias = w.sw.fused_residual_norm = true;
+    CHECK(lowered(&w));
+    const Op *ops = graph_ops(&w.g, world_segment(&w, plain_forward(&w)));
+    uint64_t x = 2 * 64 * 64, y = 4 * x, weight = 2 * 64 * 256, stats = 4 * 64 * 2;
+    CHECK_U64(x + weight + 2 * 256, ops[5].read_bytes); /* up, bias, gelu */
+    CHECK_U64(2 * y, ops[5].write_bytes);               /* before and after gelu */
+    CHECK_U64(2 * x + 2 * (2 * 64), ops[4].read_bytes); /* add, norm: two terms, gain, shift */
+    CHECK_U64(2 * x + stats, ops[4].write_bytes);
+    world_free(&w);
+
+    w.sw.fused_bias = w.sw.fused_residual_norm = false; /* elementwise */
+    CHECK(lowered(&w));
+    ops = graph_ops(&w.g, world_segment(&w, plain_forward(&w)));
+    CHECK_U64(2 * x + 2 * 64, ops[5].read_bytes); /* bias and residual add */
+    CHECK_U64(x, ops[5].write_bytes);
+    CHECK_U64(y + 2 * 256, ops[8].read_bytes); /* bias and gelu */
+    CHECK_U64(y, ops[8].write_bytes);
+    world_free(&w);
+}
+
+/* With relu the input of the epilogue is not kept, and is gone. */
+static void relu_leaves_only_its_result(void)
+{
+    World w;
+    world_transformer(&w, zoo(ZOO_OPT));
+    w.sw.fused_bias = true;
+    CHECK(lowered(&w));
+    const Op *up = find_op(&w, plain_forward(&w), OP_MATMUL, PHASE_FORWARD, 2);
+    CHECK_INT(FN_BIAS_RELU, up->fn);
+    CHECK_INT(4, up->arg_n);
+    CHECK_U64(2 * 64 * 256, up->write_bytes);
+    world_free(&w);
+}
+
+static void attention_without_fusion_is_two_matmuls_and_a_softmax(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.s.training.attention = ATTENTION_MATH;
+    CHECK(lowered(&w));
+    uint32_t f = plain_forward(&w);
+    CHECK_STR("norm matmul rope matmul softmax matmul matmul add norm matmul activation matmul "
+              "add",
+              kernels(&w, f));
+    const Op *ops = graph_ops(&w.g, world_segment(&w, f));
+    uint64_t b = 2, a = 4, s = 32, d = 16, kv = 2;
+    MatmulShape scores = ops[3].u.matmul, values = ops[5].u.matmul;
+    CHECK(scores.m == s && scores.n == s && scores.k == d && scores.batch == b * a);
+    CHECK(values.m == s && values.n == d && values.k == s && values.batch == b * a);
+    CHECK_U64(2 * b * a * s * s, ops[3].write_bytes);
+    CHECK_U64(2 * (b * s * a * d + b * s * kv * d), ops[3].read_bytes);
+    CHECK_NEAR(2.0 * (double)(b * a * s * s * d), ops[3].flops, 0);
+    CHECK_INT(1, ops[4].part);
+    CHECK_INT(ops[3].logical, ops[5].logical);
+    uint32_t softmaxes = 0;
+    const Segment *back = world_segment(&w, plain_backward(&w, GRAD_BORN));
+    for (uint32_t i = 0; i < back->op_n; i++)
+        softmaxes += graph_ops(&w.g, back)[i].kind == OP_SOFTMAX;
+    CHECK_INT(1, softmaxes);
+    world_free(&w);
+}
+
+static void the_loss_by_what_its_stack_fuses(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    CHECK(lowered(&w));
+    const BlockType *head = world_type(&w, 2);
+    CHECK_STR("norm matmul cross_entropy", kernels(&w, head->forward[VARIANT_PLAIN]));
+    CHECK_STR("matmul matmul norm", kernels(&w, head->backward[VARIANT_PLAIN][GRAD_BORN]));
+    world_free(&w);
+
+    w.sw.fused_cross_entropy = false;
+    w.sw.f32_logits = true;
+    CHECK(lowered(&w));
+    head = world_type(&w, 2);
+    CHECK_STR("norm matmul cast cross_entropy cross_entropy",
+              kernels(&w, head->forward[VARIANT_PLAIN]));
+    CHECK_STR("cross_entropy cross_entropy cast matmul matmul norm",
+              kernels(&w, head->backward[VARIANT_PLAIN][GRAD_BORN]));
+    /* Kept: the log of the softmax in f32, and what the norm needs. */
+    uint64_t rows = 64;
+    CHECK_U64(4 * rows * 128 + 2 * rows * 64 + 4 * rows,
+              layout_sum(&w, head->stash_layout[VARIANT_PLAIN]));
+    world_free(&w);
+}
+
+static void gradients_are_added_by_the_matmul_or_after_it(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    CHECK(lowered(&w));
+    Sums inside = { 0 }, apart = { 0 }, first = { 0 };
+    add_segment(&w, plain_backward(&w, GRAD_ADD), &inside);
+    world_free(&w);
+    w.sw.wgrad_accumulate = false;
+    CHECK(lowered(&w));
+    add_segment(&w, plain_backward(&w, GRAD_ADD), &apart);
+    add_segment(&w, plain_backward(&w, GRAD_BORN), &first);
+    CHECK_INT(inside.ops_n[OP_ADD] + 4, apart.ops_n[OP_ADD]); /* qkv, out, gate_up, down */
+    CHECK_INT(inside.ops_n[OP_ADD], first.ops_n[OP_ADD]);
+    const Op *wgrad = find_op(&w, plain_backward(&w, GRAD_ADD), OP_MATMUL, PHASE_WGRAD, 0);
+    CHECK(!wgrad->u.matmul.accumulate);
+    CHECK_INT(SLOT_LOCAL, w.g.args[wgrad->arg_first + 2].slot);
+    world_free(&w);
+}
+
+static void table_gradients_are_cleared_then_scattered(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    CHECK(lowered(&w));
+    const BlockType *t = world_type(&w, 0);
+    CHECK_STR("fill embedding", kernels(&w, t->backward[VARIANT_PLAIN][GRAD_BORN]));
+    CHECK_STR("embedding", kernels(&w, t->backward[VARIANT_PLAIN][GRAD_ADD]));
+    const Op *scatter =
+        find_op(&w, t->backward[VARIANT_PLAIN][GRAD_ADD], OP_EMBEDDING, PHASE_WGRAD, 0);
+    uint64_t rows = 64, dy = 2 * rows * 64;
+    CHECK_U64(dy, scatter->write_bytes);
+    CHECK_U64(2 * dy + 8 * rows, scatter->read_bytes); /* dy, the rows it adds to, tokens */
+    world_free(&w);
+}
+
+static void parts_of_a_split_matmul_add_up(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.fused_qkv = false;
+    CHECK(lowered(&w));
+    uint64_t n = 0;
+    static const uint64_t expect[] = { 64, 32, 32 };
+    for (uint32_t i = 0; i < 3; i++) {
+        const Op *op = find_op(&w, plain_forward(&w), OP_MATMUL, PHASE_FORWARD, i);
+        CHECK_U64(expect[i], op->u.matmul.n);
+        CHECK_INT(i, op->part);
+        CHECK_U64(2 * 64 * expect[i], op->write_bytes); /* rows x columns */
+        n += op->u.matmul.n;
+    }
+    CHECK_U64(128, n);
+    world_free(&w);
+}
+
+/* ---- optimizer ---- */
+
+/* One segment that updates everything of a layer, as sim/strategy/grads.c writes it. */
+static uint32_t optimizer_segment(World *w)
+{
+    const BlockType *t = world_type(w, 1);
+    uint32_t layout[] = { t->grad_layout, t->state_layout, t->param_layout };
+    Slot slot[] = { SLOT_GRAD, SLOT_STATE, SLOT_PARAM };
+    uint32_t s = graph_segment(&w->g, SEGMENT_OPTIMIZER, "optimizer");
+    graph_op(&w->g, (Op){ .kind = OP_OPTIMIZER,
+                          .phase = PHASE_UPDATE,
+                          .fn = FN_ADAMW,
+                          .name = intern(&w->g.names, "optimizer"),
+                          .u.elements = t->elements,
+                          .read_bytes = 100 * t->elements,
+                          .write_bytes = 50 * t->elements });
+    for (int k = 0; k < 3; k++) {
+        w->g.segments[s].layout[slot[k]] = layout[k];
+        for (uint32_t i = 0; i < w->g.layouts[layout[k]].tensor_n; i++)
+            graph_arg(&w->g, slot[k], i, k ? ARG_UPDATE : ARG_READ, false, false);
+    }
+    return s;
+}
+
+static void an_unfused_optimizer_has_a_kernel_per_parameter(void)
+{
+    for (int fused = 0; fused < 2; fused++) {
+        World w;
+        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+        w.sw.fused_optimizer = fused;
+        CHECK(world_build(&w));
+        uint32_t s = optimizer_segment(&w);
+        CHECK(lower(&w.b, &w.err));
+        const BlockType *t = world_type(&w, 1);
+        const Segment *segment = world_segment(&w, s);
+        CHECK_INT(fused ? 1 : t->params_n, segment->op_n);
+        uint64_t elements = 0, bytes = 0;
+        for (uint32_t i = 0; i < segment->op_n; i++) {
+            elements += graph_ops(&w.g, segment)[i].u.elements;
+            bytes += graph_ops(&w.g, segment)[i].read_bytes;
+        }
+        CHECK_U64(t->elements, elements);
+        CHECK_NEAR(100.0 * (double)t->elements, (double)bytes, 1e-6);
+        if (!fused)
+            CHECK_STR("norm1.weight, *first moment, *second moment, *master weights, "
+                      "*norm1.weight",
+                      arguments(&w, s, 0));
+        world_free(&w);
+    }
+}
+
+/* ---- deps and edges ---- */
+
+static void edges_and_deps_follow_the_kernels(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(1, 64, 4, 96));
+    w.s.parallel.tp = 2;
+    w.sw.fused_bias = true;
+    w.s.training.attention = ATTENTION_MATH;
+    CHECK(world_build(&w));
+    Role *role = &w.g.roles[0];
+    uint32_t f = plain_forward(&w);
+    const Segment *s = world_segment(&w, f);
+    uint32_t attention = NONE_U32, add = NONE_U32;
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        attention = graph_ops(&w.g, s)[i].kind == OP_ATTENTION ? i : attention;
+        add = graph_ops(&w.g, s)[i].kind == OP_ADD ? i : add;
+    }
+    role_instance(role, f, 0, 0, 0);
+    role_instance(role, f, 1, 0, 0);
+    role_edge(role, attention, 0, attention);
+    role_edge(role, add, 0, add);
+    CHECK(lower(&w.b, &w.err));
+    graph_seal(&w.g);
+    s = world_segment(&w, f);
+    const Op *ops = graph_ops(&w.g, s);
+    const Edge *edge = role->edges;
+    CHECK_INT(OP_MATMUL, ops[edge[0].dst_op].kind); /* q k^T, the first kernel */
+    CHECK_INT(OP_SOFTMAX, ops[edge[0].dst_op + 1].kind);
+    CHECK_INT(edge[0].dst_op + 2, edge[0].src_op); /* weights v, the last */
+    CHECK_INT(OP_ADD, ops[edge[1].src_op].kind);
+    for (uint32_t i = 0; i < s->op_n; i++)
+        if (ops[i].lane == LANE_TP) {
+            CHECK_INT(1, ops[i].dep_n);
+            CHECK_INT(OP_MATMUL, ops[w.g.deps[ops[i].dep_first]].kind);
+            CHECK_INT(i, w.g.deps[ops[i + 1].dep_first]);
+        }
+    world_free(&w);
+}
+
+int main(void)
+{
+    RUN(lowering_keeps_flops_and_memory);
+    RUN(kernels_keep_the_ids_of_their_ops);
+    RUN(a_gpt_layer_by_what_its_stack_fuses);
+    RUN(a_llama_layer_by_what_its_stack_fuses);
+    RUN(arguments_stand_as_the_table_says);
+    RUN(merged_kernels_move_what_leaves_the_chip);
+    RUN(relu_leaves_only_its_result);
+    RUN(attention_without_fusion_is_two_matmuls_and_a_softmax);
+    RUN(the_loss_by_what_its_stack_fuses);
+    RUN(gradients_are_added_by_the_matmul_or_after_it);
+    RUN(table_gradients_are_cleared_then_scattered);
+    RUN(parts_of_a_split_matmul_add_up);
+    RUN(an_unfused_optimizer_has_a_kernel_per_parameter);
+    RUN(edges_and_deps_follow_the_kernels);
+    return check_report();
+}

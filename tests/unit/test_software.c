@@ -1,0 +1,125 @@
+/*
+ * test_software.c - files that describe training stacks: read strictly, every fact with a source.
+ */
+#include "sim/software.h"
+#include "tests/check.h"
+
+/* A file that is fine; tests replace a piece of it. */
+static const char good[] =
+    "{\"name\":\"x\",\"source\":\"s\","
+    "\"kernels\":{\"fused_attention\":true,\"fused_qkv\":true,\"fused_gate_up\":false,"
+    "\"fused_gated\":true,\"fused_bias\":false,\"fused_elementwise\":true,"
+    "\"fused_residual_norm\":false,\"fused_rope\":true,\"fused_cross_entropy\":false,"
+    "\"fused_optimizer\":true,\"wgrad_accumulate\":false,\"f32_grads\":true,"
+    "\"f32_logits\":true},"
+    "\"recompute\":{\"selective\":[\"attention\",\"norm\"],\"stops_early\":true},"
+    "\"parallel\":{\"tp_async_backward\":true,\"grads_persist\":false,\"bucket_copies\":true,"
+    "\"p2p_waits_for_send\":true,\"vocab_multiple\":128,"
+    "\"overlap\":{\"tp\":false,\"cp\":false,\"ep\":false,\"dp\":true,\"pp\":false}},"
+    "\"fitted\":{\"host_scale\":1.25,\"fitted_on\":\"three runs\"},"
+    "\"sources\":{\"fused_rope\":\"a page\",\"rest\":\"a book\"}}";
+
+static bool read_text(Software *sw, Arena *arena, const char *text, Err *err)
+{
+    JsonDoc *doc = json_parse(text, strlen(text), "x.json", err);
+    bool ok = doc && software_from(sw, arena, doc, err);
+    json_close(doc);
+    return ok;
+}
+
+/* Reads `good` with the first `from` replaced by `to`. */
+static bool read_with(Software *sw, Arena *arena, const char *from, const char *to, Err *err)
+{
+    const char *at = strstr(good, from);
+    CHECK(at != NULL);
+    const char *text =
+        arena_printf(arena, "%.*s%s%s", (int)(at - good), good, to, at + strlen(from));
+    return read_text(sw, arena, text, err);
+}
+
+static void facts_are_read(void)
+{
+    Software sw;
+    Arena arena = { 0 };
+    Err err = { 0 };
+    CHECK(read_text(&sw, &arena, good, &err));
+    CHECK_STR("x", sw.name);
+    CHECK(sw.fused_attention && !sw.fused_gate_up && sw.f32_grads && !sw.wgrad_accumulate);
+    CHECK(sw.selective_attention && sw.selective_norm && !sw.selective_activation);
+    CHECK(sw.recompute_stops_early && sw.p2p_waits_for_send && !sw.grads_persist);
+    CHECK(sw.overlap[DIM_DP] && !sw.overlap[DIM_TP]);
+    CHECK_U64(128, sw.vocab_multiple);
+    CHECK_NEAR(1.25, sw.host_scale, 0);
+    CHECK_NEAR(1, sw.compute_scale, 0);
+    arena_free(&arena);
+}
+
+static void what_is_missing_or_unknown_is_an_error(void)
+{
+    static const struct {
+        const char *from, *to, *text;
+    } cases[] = {
+        { "\"fused_rope\":true,", "",
+          "x.json: kernels: 'fused_rope' is missing, true or false" },
+        { "\"fused_rope\":true", "\"fused_rope\":1", "fused_rope" },
+        { "\"f32_logits\":true", "\"f32_logits\":true,\"f64\":true", "f64" },
+        { "\"norm\"]", "\"gemm\"]",
+          "recompute.selective[1]: unknown word 'gemm', allowed: attention, norm, activation, "
+          "op" },
+        { "[\"attention\",\"norm\"]", "\"all\"", "a list is expected of: attention, norm" },
+        { "\"selective\":[\"attention\",\"norm\"],", "", "'selective' is missing" },
+        { ",\"pp\":false", "", "parallel.overlap: 'pp' is missing" },
+        { "\"rest\":\"a book\"", "\"overlap\":\"z\"",
+          "sources: no source for 'fused_attention'" },
+        { "\"a page\"", "\"a page\",\"colour\":\"z\"", "colour" },
+        { ",\"fitted_on\":\"three runs\"", "", "fitted_on" },
+        { "1.25", "99", "host_scale" },
+        { "\"vocab_multiple\":128", "\"vocab_multiple\":0", "vocab_multiple" },
+        { "\"parallel\":{", "\"parallels\":{", "'parallel' is missing, an object is expected" },
+    };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        Software sw;
+        Arena arena = { 0 };
+        Err err = { 0 };
+        CHECK(!read_with(&sw, &arena, cases[i].from, cases[i].to, &err));
+        CHECK_ERR_TEXT(&err, cases[i].text);
+        arena_free(&arena);
+    }
+}
+
+static void built_in_stacks_can_be_read(void)
+{
+    static const char *const names[] = { "generic", "lockstep" };
+    for (size_t i = 0; i < ARRAY_N(names); i++) {
+        Software sw;
+        Arena arena = { 0 };
+        Err err = { 0 };
+        CHECK(software_read(&sw, &arena, names[i], &err));
+        CHECK_STR(names[i], sw.name);
+        CHECK_STR("", err.text);
+        arena_free(&arena);
+    }
+}
+
+static void an_unknown_stack_is_named(void)
+{
+    static const char *const names[] = { "pytorch-9", "", "../software/generic" };
+    for (size_t i = 0; i < ARRAY_N(names); i++) {
+        Software sw;
+        Arena arena = { 0 };
+        Err err = { 0 };
+        CHECK(!software_read(&sw, &arena, names[i], &err));
+        CHECK_ERR_TEXT(&err, "unknown software '");
+        CHECK_ERR_TEXT(&err, names[i]);
+        arena_free(&arena);
+    }
+}
+
+int main(void)
+{
+    RUN(facts_are_read);
+    RUN(what_is_missing_or_unknown_is_an_error);
+    RUN(built_in_stacks_can_be_read);
+    RUN(an_unknown_stack_is_named);
+    return check_report();
+}
