@@ -90,7 +90,7 @@ uint32_t lanes_take(Lanes *l, int64_t start_ns, int64_t dur_ns)
     } else {
         lowest_idle(l);
         lane = idle_pop(l);
-        busy_push(l, (LaneBusy){start_ns + dur_ns, lane});
+        busy_push(l, (LaneBusy){ start_ns + dur_ns, lane });
     }
     if (!same_start || lane < l->last_start_lane)
         l->last_start_lane = lane;
@@ -107,5 +107,5 @@ void lanes_free(Lanes *l)
 {
     free(l->busy);
     free(l->idle);
-    *l = (Lanes){0};
+    *l = (Lanes){ 0 };
 }

@@ -7,262 +7,13 @@
  */
 #include "core/machine.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/machine_parts.h"
 
 enum { TYPES_MAX = 1024, LIST_MAX = 1 << 20 };
-
-/* ---- getters ---- */
-
-void take_number(JsonObj *o, const char *key, double min, double max, double *x)
-{
-    if (json_has(o, key))
-        *x = json_number(o, key, min, max, 0);
-}
-
-void take_u32(JsonObj *o, const char *key, uint32_t min, uint32_t max, uint32_t *x)
-{
-    if (json_has(o, key))
-        *x = (uint32_t)json_count(o, key, min, max, 0);
-}
-
-void take_us(JsonObj *o, const char *key, int64_t *ns)
-{
-    if (json_has(o, key))
-        *ns = llround(json_number(o, key, 0, 1e6, 0) * 1e3);
-}
-
-void take_protocols(JsonObj *o, const char *key, int64_t ns[PROTOCOL_N])
-{
-    JsonNode node = json_get(o, key);
-    if (!node.item || !o->ok)
-        return;
-    if (json_type(node) == JSON_NUMBER) {
-        take_us(o, key, &ns[0]);
-        for (int p = 1; p < PROTOCOL_N; p++)
-            ns[p] = ns[0];
-        return;
-    }
-    JsonObj each = json_begin(node, o->err);
-    for (int p = 0; p < PROTOCOL_N; p++)
-        take_us(&each, protocol_names[p], &ns[p]);
-    o->ok = json_end(&each);
-}
-
-static bool read_curve(JsonNode list, RankCurve *curve, Err *err)
-{
-    *curve = (RankCurve){ 0 };
-    size_t n = json_items_n(list);
-    if (json_type(list) != JSON_ARRAY || n == 0 || n > RANK_CURVE_MAX)
-        return json_fail(list, err, "a fraction, or a list of 1 to %d [ranks, fraction]",
-                         RANK_CURVE_MAX);
-    size_t i = 0;
-    for (JsonNode point = json_first(list); point.item; point = json_next(point, list, ++i)) {
-        double x[2];
-        if (!json_numbers(point, x, 2, err))
-            return false;
-        bool ascends = i == 0 || x[0] > curve->ranks[i - 1];
-        if (!(x[0] >= 1 && x[0] <= MACHINE_GPUS_MAX && x[0] == floor(x[0]) && ascends))
-            return json_fail(point, err, "ranks are whole numbers that ascend, 1 to %d",
-                             MACHINE_GPUS_MAX);
-        if (!(x[1] >= 1e-3 && x[1] <= 1))
-            return json_fail(point, err, "%g is out of range, 0.001 to 1 allowed", x[1]);
-        curve->ranks[i] = (uint32_t)x[0];
-        curve->value[i] = x[1];
-        curve->n++;
-    }
-    return true;
-}
-
-void take_curve(JsonObj *o, const char *key, RankCurve *curve)
-{
-    JsonNode node = json_get(o, key);
-    if (!node.item || !o->ok)
-        return;
-    if (json_type(node) == JSON_NUMBER)
-        *curve = (RankCurve){ 1, { 2 }, { json_number(o, key, 1e-3, 1, 1) } };
-    else
-        o->ok = read_curve(node, curve, o->err);
-}
-
-void take_provenance(JsonObj *o, Arena *arena, const char **line)
-{
-    JsonNode node = json_get(o, "provenance");
-    if (!node.item || !o->ok)
-        return;
-    if (json_type(node) == JSON_STRING) {
-        *line = arena_strdup(arena, json_text(node));
-        return;
-    }
-    if (json_type(node) != JSON_OBJECT) {
-        o->ok = json_fail(node, o->err, "a text or an object of texts is expected");
-        return;
-    }
-    const char *all = *line ? *line : "";
-    for (size_t i = 0; i < json_items_n(node) && o->ok; i++) {
-        const char *key = json_key(node, i);
-        JsonNode value = json_member(node, key);
-        if (json_type(value) != JSON_STRING)
-            o->ok = json_fail(value, o->err, "a text is expected, not %s",
-                              json_type_name(json_type(value)));
-        else
-            all =
-                arena_printf(arena, "%s%s%s: %s", all, *all ? "; " : "", key, json_text(value));
-    }
-    *line = all;
-}
-
-void skip_key(JsonObj *o, const char *key)
-{
-    json_get(o, key);
-}
-
-static void log_default(JsonNode node, const char *key, double value)
-{
-    char text[40];
-    snprintf(text, sizeof text, "%.12g", value);
-    json_log_value(json_member(node, key), text, true);
-}
-
-void settle_number(double *x, double value, JsonNode node, const char *key)
-{
-    if (!isnan(*x))
-        return;
-    *x = value;
-    log_default(node, key, value);
-}
-
-void settle_us(int64_t *ns, int64_t value_ns, JsonNode node, const char *key)
-{
-    if (*ns >= 0)
-        return;
-    *ns = value_ns;
-    log_default(node, key, (double)value_ns / 1e3);
-}
-
-/* ---- files ---- */
-
-static bool ends_in_json(const char *name)
-{
-    size_t n = strlen(name);
-    return n > 5 && strcmp(name + n - 5, ".json") == 0;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Names in share_dir/folder without .json, sorted. */
-static uint32_t list_names(Arena *arena, const char *dir_path, const char ***names)
-{
-    uint32_t n = 0, cap = 0;
-    *names = NULL;
-    DIR *dir = opendir(dir_path);
-    for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
-        if (e->d_name[0] == '.' || !ends_in_json(e->d_name))
-            continue;
-        GROW(*names, n, cap);
-        (*names)[n++] = arena_printf(arena, "%.*s", (int)strlen(e->d_name) - 5, e->d_name);
-    }
-    if (dir)
-        closedir(dir);
-    if (n > 0)
-        qsort(*names, n, sizeof **names, compare_names);
-    return n;
-}
-
-static bool same_name(const char *a, const char *b)
-{
-    while (*a && tolower((unsigned char)*a) == tolower((unsigned char)*b)) {
-        a++;
-        b++;
-    }
-    return tolower((unsigned char)*a) == tolower((unsigned char)*b);
-}
-
-/* Files that cannot be read have no aliases; their own errors show when they are asked for. */
-static bool has_alias(const char *path, const char *name)
-{
-    Err ignored = { 0 };
-    JsonDoc *doc = json_open(path, &ignored);
-    if (!doc)
-        return false;
-    JsonNode list = json_member(json_root(doc), "aliases");
-    bool found = false;
-    size_t i = 0;
-    for (JsonNode a = json_first(list); a.item && !found; a = json_next(a, list, ++i))
-        found = json_text(a) && same_name(json_text(a), name);
-    json_close(doc);
-    return found;
-}
-
-static JsonDoc *open_alias(const char *dir, JsonNode node, const char *folder, Err *err)
-{
-    Arena arena = { 0 };
-    const char **names;
-    uint32_t n = list_names(&arena, dir, &names);
-    const char *found = NULL;
-    char allowed[600] = "none";
-    size_t used = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const char *path = arena_printf(&arena, "%s/%s.json", dir, names[i]);
-        if (!found && has_alias(path, json_text(node)))
-            found = path;
-        if (used + 60 < sizeof allowed)
-            used += (size_t)snprintf(allowed + used, sizeof allowed - used, "%s%.50s",
-                                     i ? ", " : "", names[i]);
-    }
-    JsonDoc *doc = found ? json_open(found, err) : NULL;
-    if (!found)
-        json_fail(node, err, "no %.*s named '%.100s': a path to a .json file, or one of %s",
-                  (int)strlen(folder) - 1, folder, json_text(node), allowed);
-    free(names);
-    arena_free(&arena);
-    return doc;
-}
-
-/* A path relative to the file in which it stands. */
-static JsonDoc *open_path(JsonNode node, Err *err)
-{
-    const char *path = json_text(node), *from = json_name(node.doc);
-    const char *slash = strrchr(from, '/');
-    Arena arena = { 0 };
-    const char *full = path;
-    if (*path != '/' && slash)
-        full = arena_printf(&arena, "%.*s/%s", (int)(slash - from), from, path);
-    JsonDoc *doc = json_open(full, err);
-    if (!doc)
-        err_wrap(err, "%s: %s", from, node.path);
-    arena_free(&arena);
-    return doc;
-}
-
-JsonDoc *machine_open(const MachineReader *r, JsonNode name, const char *folder)
-{
-    const char *text = json_text(name);
-    if (!text) {
-        json_fail(name, r->err, "a name or a path is expected, not %s",
-                  json_type_name(json_type(name)));
-        return NULL;
-    }
-    if (strchr(text, '/') || ends_in_json(text))
-        return open_path(name, r->err);
-    Arena arena = { 0 };
-    const char *dir = arena_printf(&arena, "%s/%s", r->share_dir, folder);
-    const char *path = arena_printf(&arena, "%s/%s.json", dir, text);
-    JsonDoc *doc = *text && access(path, R_OK) == 0 ? json_open(path, r->err)
-                                                    : open_alias(dir, name, folder, r->err);
-    arena_free(&arena);
-    return doc;
-}
 
 /* ---- what the layers say ---- */
 
@@ -271,6 +22,7 @@ typedef enum Flag { FLAG_NOT_GIVEN, FLAG_NO, FLAG_YES } Flag;
 typedef struct NodeSpec {
     uint32_t count, gpus_n; /* 0: not given */
     Gpu gpu;
+    bool has_gpu;
     IntraNode intra;
     Flag nvls;
 } NodeSpec;
@@ -317,11 +69,13 @@ static void take_flag(JsonObj *o, const char *key, Flag *flag)
         *flag = json_bool(o, key, false) ? FLAG_YES : FLAG_NO;
 }
 
-static void take_gpu(const MachineReader *r, JsonObj *o, Gpu *gpu)
+static void take_gpu(const MachineReader *r, JsonObj *o, NodeSpec *spec)
 {
     JsonNode node = json_get(o, "gpu");
-    if (node.item && o->ok)
-        o->ok = gpu_layer(r, gpu, node);
+    if (!node.item || !o->ok)
+        return;
+    spec->has_gpu = true;
+    o->ok = gpu_layer(r, &spec->gpu, node);
 }
 
 /* One hop's latency is the same for rings and trees unless "collectives" says otherwise. */
@@ -393,7 +147,7 @@ static bool read_type(const MachineReader *r, NodeSpec *spec, JsonNode node)
     JsonObj o = json_begin(node, r->err);
     spec->count = (uint32_t)json_count(&o, "count", 1, MACHINE_NODES_MAX, JSON_REQUIRED);
     take_u32(&o, "gpus_per_node", 1, MACHINE_GPUS_MAX, &spec->gpus_n);
-    take_gpu(r, &o, &spec->gpu);
+    take_gpu(r, &o, spec);
     take_intra(&o, spec);
     return json_end(&o);
 }
@@ -512,7 +266,7 @@ static void take_cluster(const MachineReader *r, JsonObj *o, ClusterSpec *s)
         s->name = arena_strdup(r->arena, json_string(o, "name", ""));
     take_u32(o, "nodes", 1, MACHINE_NODES_MAX, &s->node.count);
     take_u32(o, "gpus_per_node", 1, MACHINE_GPUS_MAX, &s->node.gpus_n);
-    take_gpu(r, o, &s->node.gpu);
+    take_gpu(r, o, &s->node);
     take_intra(o, &s->node);
     take_inter(o, &s->inter);
     take_types(r, o, s);
@@ -606,7 +360,7 @@ static bool finish_type(Machine *m, NodeType *out, NodeSpec *t, const ClusterSpe
 {
     if (t->gpus_n == 0)
         t->gpus_n = 1;
-    if (gpu_is_blank(&t->gpu) && !t->gpu.name)
+    if (!t->has_gpu)
         return missing(node, "gpu", "", err);
     if (!links_complete(t, node, err) || !gpu_settle(&t->gpu, json_member(node, "gpu"), err))
         return false;
@@ -624,8 +378,6 @@ static bool finish_type(Machine *m, NodeType *out, NodeSpec *t, const ClusterSpe
     finish_intra(out, t, s, node);
     m->nodes_n += t->count;
     m->gpus_n = (uint32_t)gpus_n;
-    gpu->comm_bytes_per_ns =
-        out->intra.bytes_per_ns * rank_curve_at(&out->intra.efficiency, t->gpus_n);
     return true;
 }
 
@@ -654,6 +406,21 @@ static bool finish_inter(Machine *m, const ClusterSpec *s, JsonNode node, Err *e
         inter->efficiency = s->inter_costs.efficiency;
     inter_settle(inter, m->ideal_collectives, node);
     return true;
+}
+
+/* What a collective makes every GPU send: a ring over nodes is as fast as a node's NICs. */
+static void finish_rates(Machine *m)
+{
+    const InterNode *inter = &m->inter;
+    for (uint32_t i = 0; i < m->types_n; i++) {
+        const NodeType *t = &m->types[i];
+        double within = t->intra.bytes_per_ns * rank_curve_at(&t->intra.efficiency, t->gpus_n);
+        double between = inter->bytes_per_ns * inter->nics_per_node * inter->efficiency;
+        double rate = t->gpus_n > 1 ? within : INFINITY;
+        if (m->nodes_n > 1)
+            rate = fmin(rate, between);
+        ((Gpu *)t->gpu)->comm_bytes_per_ns = isinf(rate) ? 0 : rate; /* ours: finish_type */
+    }
 }
 
 static int compare_stragglers(const void *a, const void *b)
@@ -715,7 +482,10 @@ static bool finish(Machine *m, ClusterSpec *s, JsonNode node, Err *err)
     m->jitter = s->jitter;
     m->price_usd_per_gpu_hour = s->price;
     m->gpu_mtbf_hours = s->mtbf;
-    return finish_inter(m, s, node, err) && finish_stragglers(m, s, node, err);
+    if (!finish_inter(m, s, node, err) || !finish_stragglers(m, s, node, err))
+        return false;
+    finish_rates(m);
+    return true;
 }
 
 bool machine_read(Machine *m, JsonNode node, const char *share_dir, Err *err)

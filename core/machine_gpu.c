@@ -36,11 +36,6 @@ Gpu gpu_blank(void)
     return g;
 }
 
-bool gpu_is_blank(const Gpu *g)
-{
-    return isnan(g->memory_bytes_per_ns) && g->memory_bytes == 0;
-}
-
 /* ---- one layer ---- */
 
 /* {dtype: value, ...} into per_dtype; a plain number is for every dtype where that is allowed. */

@@ -46,7 +46,6 @@ void settle_us(int64_t *ns, int64_t value_ns, JsonNode node, const char *key);
 /* ---- GPU ---- */
 
 Gpu gpu_blank(void);
-bool gpu_is_blank(const Gpu *g);
 /* Lays a name or object over *g.  An object without "base" changes what *g already says. */
 bool gpu_layer(const MachineReader *r, Gpu *g, JsonNode node);
 /* Lays the file that name means over *g; *doc stays open for its log. */

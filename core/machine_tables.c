@@ -24,7 +24,8 @@ const char *const memory_kernel_names[MEMORY_KERNEL_N] = {
 static const char *const pass_names[] = { "forward", "backward" };
 
 enum { COLUMNS_MAX = 8, ROWS_MAX = 1 << 20 };
-#define DIM_MAX ((double)((uint64_t)1 << 40))
+#define DIM_MAX  ((double)((uint64_t)1 << 40))
+#define TIME_MAX 1e12 /* us; times alone need not be whole */
 
 typedef struct Column {
     const char *name;
@@ -48,18 +49,18 @@ static const Column gemm_columns[] = {
     { "k", NULL, 0, 1, DIM_MAX, NAN },
     { "dtype", dtype_names, DTYPE_N, 0, 0, NAN },
     { "layout", gemm_layout_names, GEMM_LAYOUT_N, 0, 0, GEMM_ANY },
-    { "time_us", NULL, 0, 1e-3, 1e12, NAN },
+    { "time_us", NULL, 0, 1e-3, TIME_MAX, NAN },
 };
 static const Column memory_columns[] = {
     { "op", memory_kernel_names, MEMORY_KERNEL_N, 0, 0, NAN },
     { "bytes", NULL, 0, 1, 1e15, NAN },
-    { "time_us", NULL, 0, 1e-3, 1e12, NAN },
+    { "time_us", NULL, 0, 1e-3, TIME_MAX, NAN },
 };
 static const Column attention_columns[] = {
     { "op", pass_names, 2, 0, 0, NAN },       { "batch", NULL, 0, 1, DIM_MAX, NAN },
     { "seq", NULL, 0, 1, DIM_MAX, NAN },      { "heads", NULL, 0, 1, DIM_MAX, NAN },
     { "kv_heads", NULL, 0, 1, DIM_MAX, NAN }, { "head_dim", NULL, 0, 1, DIM_MAX, NAN },
-    { "causal", NULL, 0, 0, 1, NAN },         { "time_us", NULL, 0, 1e-3, 1e12, NAN },
+    { "causal", NULL, 0, 0, 1, NAN },         { "time_us", NULL, 0, 1e-3, TIME_MAX, NAN },
 };
 
 /* ---- one group ---- */
@@ -76,9 +77,12 @@ static bool word_fail(JsonNode node, const Column *c, Err *err)
 
 static bool check_range(const Column *c, JsonNode node, double x, Err *err)
 {
-    bool fine = x >= c->min && x <= c->max && (c->min < 1 || x == floor(x));
-    return fine || json_fail(node, err, "%s: %g is out of range, %g to %g allowed", c->name, x,
-                             c->min, c->max);
+    if (!(x >= c->min && x <= c->max))
+        return json_fail(node, err, "%s: %g is out of range, %g to %g allowed", c->name, x,
+                         c->min, c->max);
+    if (c->max != TIME_MAX && x != floor(x))
+        return json_fail(node, err, "%s: %g is not a whole number", c->name, x);
+    return true;
 }
 
 static bool cell_take(const Column *c, JsonNode cell, double *x, Err *err)
@@ -98,6 +102,16 @@ static bool cell_take(const Column *c, JsonNode cell, double *x, Err *err)
     return check_range(c, cell, *x, err);
 }
 
+static bool column_fail(const Rows *rows, JsonNode name, Err *err)
+{
+    char allowed[200] = "";
+    size_t n = 0;
+    for (uint32_t i = 0; i < rows->columns_n; i++)
+        n += (size_t)snprintf(allowed + n, sizeof allowed - n, "%s%s", i ? ", " : "",
+                              rows->columns[i].name);
+    return json_fail(name, err, "unknown column, allowed: %s", allowed);
+}
+
 /* place[j] := which of the table's columns column j of the rows is. */
 static bool read_places(const Rows *rows, JsonNode names, uint32_t *place, Err *err)
 {
@@ -113,7 +127,7 @@ static bool read_places(const Rows *rows, JsonNode names, uint32_t *place, Err *
             if (strcmp(rows->columns[i].name, text) == 0)
                 place[j] = i;
         if (place[j] == NONE_U32)
-            return json_fail(name, err, "unknown column");
+            return column_fail(rows, name, err);
         for (size_t i = 0; i < j; i++)
             if (place[i] == place[j])
                 return json_fail(name, err, "the column stands here twice");

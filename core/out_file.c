@@ -15,7 +15,7 @@ static void release(OutFile *o)
     free(o->name);
     free(o->target);
     free(o->temporary);
-    *o = (OutFile){0};
+    *o = (OutFile){ 0 };
 }
 
 static char *copy_text(const char *text)
@@ -58,7 +58,7 @@ static int open_for_writing(OutFile *o, const char *path)
 
 bool out_file_open(OutFile *o, const char *path, Err *err)
 {
-    *o = (OutFile){.name = copy_text(path)};
+    *o = (OutFile){ .name = copy_text(path) };
     int fd = open_for_writing(o, path);
     o->file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (o->file)

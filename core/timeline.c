@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const track_kind_names[TRACK_KIND_N] = {"stream", "host", "steps", "counter"};
+const char *const track_kind_names[TRACK_KIND_N] = { "stream", "host", "steps", "counter" };
 
 const char *const span_class_names[SPAN_CLASS_N] = {
     "compute", "comm", "p2p", "memory", "launch", "host", "sync", "step", "note",
@@ -27,11 +27,9 @@ uint32_t timeline_track(Timeline *t, uint32_t rank, TrackKind kind, const char *
     ASSERT(!t->sealed && rank < TIMELINE_RANKS_MAX && kind < TRACK_KIND_N);
     ASSERT(t->tracks_n < NONE_U32 / 2);
     GROW(t->tracks, t->tracks_n, t->tracks_cap);
-    t->tracks[t->tracks_n] = (Track){.name = intern(&t->names, name),
-                                     .rank = rank,
-                                     .kind = kind,
-                                     .ranks_n = 1,
-                                     .sort = sort};
+    t->tracks[t->tracks_n] = (Track){
+        .name = intern(&t->names, name), .rank = rank, .kind = kind, .ranks_n = 1, .sort = sort
+    };
     if (t->ranks_n <= rank)
         t->ranks_n = rank + 1;
     return t->tracks_n++;
@@ -92,16 +90,16 @@ uint64_t timeline_span(Timeline *t, Span span)
 
 Comm comm_of(uint32_t op)
 {
-    return (Comm){.op = op,
-                  .group = NONE_U32,
-                  .group_id = NONE_U32,
-                  .seq = NONE_U32,
-                  .peer = NONE_U32,
-                  .dtype = NONE_U32,
-                  .algorithm = NONE_U32,
-                  .protocol = NONE_U32,
-                  .bytes = NONE_U64,
-                  .wait_ns = -1};
+    return (Comm){ .op = op,
+                   .group = NONE_U32,
+                   .group_id = NONE_U32,
+                   .seq = NONE_U32,
+                   .peer = NONE_U32,
+                   .dtype = NONE_U32,
+                   .algorithm = NONE_U32,
+                   .protocol = NONE_U32,
+                   .bytes = NONE_U64,
+                   .wait_ns = -1 };
 }
 
 uint32_t timeline_comm(Timeline *t, Comm comm)
@@ -168,7 +166,7 @@ void timeline_free(Timeline *t)
         free_columns(t);
     free(t->tracks);
     intern_free(&t->names);
-    *t = (Timeline){0};
+    *t = (Timeline){ 0 };
 }
 
 /* ---- reading ---- */
@@ -219,11 +217,12 @@ static int compare_places(const void *a_, const void *b_)
 void timeline_track_order(const Timeline *t, uint32_t *order)
 {
     static const uint32_t kind_place[TRACK_KIND_N] = {
-        [TRACK_STEPS] = 0, [TRACK_STREAM] = 1, [TRACK_COUNTER] = 2, [TRACK_HOST] = 3};
+        [TRACK_STEPS] = 0, [TRACK_STREAM] = 1, [TRACK_COUNTER] = 2, [TRACK_HOST] = 3
+    };
     Place *places = mem_resize(NULL, t->tracks_n, sizeof *places);
     for (uint32_t k = 0; k < t->tracks_n; k++)
         places[k] =
-            (Place){t->tracks[k].rank, kind_place[t->tracks[k].kind], t->tracks[k].sort, k};
+            (Place){ t->tracks[k].rank, kind_place[t->tracks[k].kind], t->tracks[k].sort, k };
     qsort(places, t->tracks_n, sizeof *places, compare_places);
     for (uint32_t k = 0; k < t->tracks_n; k++)
         order[k] = places[k].track;

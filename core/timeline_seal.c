@@ -81,7 +81,7 @@ static void merge_sort(const Rows *r, Keyed *k, uint64_t n, Keyed *spare)
 static bool rows_in_order(const Rows *r, const uint64_t *row, uint64_t n)
 {
     for (uint64_t i = 1; i < n; i++) {
-        Keyed a = {r->at_ns[row[i - 1]], row[i - 1]}, b = {r->at_ns[row[i]], row[i]};
+        Keyed a = { r->at_ns[row[i - 1]], row[i - 1] }, b = { r->at_ns[row[i]], row[i] };
         if (must_swap(r, a, b))
             return false;
     }
@@ -95,7 +95,7 @@ static void sort_rows(const Rows *r, uint64_t *row, uint64_t n)
     Keyed *keyed = mem_resize(NULL, n, sizeof *keyed);
     Keyed *spare = mem_resize(NULL, n / 2, sizeof *spare);
     for (uint64_t i = 0; i < n; i++)
-        keyed[i] = (Keyed){r->at_ns[row[i]], row[i]};
+        keyed[i] = (Keyed){ r->at_ns[row[i]], row[i] };
     merge_sort(r, keyed, n, spare);
     for (uint64_t i = 0; i < n; i++)
         row[i] = keyed[i].row;
@@ -108,7 +108,7 @@ static bool table_in_order(const Rows *r)
     for (uint64_t i = 1; i < r->n; i++) {
         if (r->track[i - 1] > r->track[i])
             return false;
-        Keyed a = {r->at_ns[i - 1], i - 1}, b = {r->at_ns[i], i};
+        Keyed a = { r->at_ns[i - 1], i - 1 }, b = { r->at_ns[i], i };
         if (r->track[i - 1] == r->track[i] && must_swap(r, a, b))
             return false;
     }
@@ -177,7 +177,7 @@ static void move_points(Timeline *t, const uint64_t *order)
 
 static void sort_spans(Timeline *t)
 {
-    Rows rows = {t->span_track, t->start_ns, t->dur_ns, t->spans_n, NULL, t->tracks_n};
+    Rows rows = { t->span_track, t->start_ns, t->dur_ns, t->spans_n, NULL, t->tracks_n };
     count_tracks(&rows);
     uint64_t *order = rows_order(&rows);
     if (order)
@@ -192,7 +192,7 @@ static void sort_spans(Timeline *t)
 
 static void sort_points(Timeline *t)
 {
-    Rows rows = {t->point_track, t->point_ns, NULL, t->points_n, NULL, t->tracks_n};
+    Rows rows = { t->point_track, t->point_ns, NULL, t->points_n, NULL, t->tracks_n };
     count_tracks(&rows);
     uint64_t *order = rows_order(&rows);
     if (order)
@@ -268,7 +268,7 @@ void timeline_seal(Timeline *t)
         return;
     sort_spans(t);
     sort_points(t);
-    Lanes lanes = {0};
+    Lanes lanes = { 0 };
     for (uint32_t k = 0; k < t->tracks_n; k++)
         give_lanes(t, &t->tracks[k], &lanes);
     lanes_free(&lanes);

@@ -1,0 +1,107 @@
+/* cmd_convert.c - lockstep convert IN OUT: read one trace format, write another. */
+#include "traces/cmd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/out_file.h"
+#include "traces/formats.h"
+
+enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2 };
+
+typedef struct ConvertOptions {
+    const char *in, *out;
+    const TraceFormat *to; /* NULL: as the ending of out says */
+} ConvertOptions;
+
+static void print_help(FILE *f)
+{
+    fprintf(f,
+            "usage: lockstep convert IN OUT [--to FORMAT]\n"
+            "Reads the trace IN, whose format its content tells, checks it, and writes it as\n"
+            "OUT in the format that OUT's ending or --to says.\n\n"
+            "  format   read  write  endings           what\n");
+    for (size_t i = 0; i < trace_formats_n; i++) {
+        const TraceFormat *t = &trace_formats[i];
+        fprintf(f, "  %-8s %-5s %-6s %-17s %s\n", t->name, t->open ? "yes" : "no",
+                t->write ? "yes" : "no", t->endings, t->summary);
+    }
+}
+
+static bool take_format(ConvertOptions *o, const char *name, Err *err)
+{
+    o->to = trace_format_named(name, err);
+    if (o->to && !o->to->write)
+        return err_set(err, "trace format '%s' is read only", name);
+    return o->to != NULL;
+}
+
+static bool take_file(ConvertOptions *o, const char *path, Err *err)
+{
+    if (o->out)
+        return err_set(err, "'%s' is one file too many, IN and OUT allowed", path);
+    if (o->in)
+        o->out = path;
+    else
+        o->in = path;
+    return true;
+}
+
+/* Takes argv[*i], and the one after it where it belongs to it. */
+static bool take_argument(ConvertOptions *o, int argc, char **argv, int *i, Err *err)
+{
+    const char *arg = argv[*i];
+    if (strncmp(arg, "--to=", 5) == 0)
+        return take_format(o, arg + 5, err);
+    if (strcmp(arg, "--to") == 0) {
+        if (*i + 1 == argc)
+            return err_set(err, "--to needs a format");
+        return take_format(o, argv[++*i], err);
+    }
+    if (arg[0] == '-' && arg[1])
+        return err_set(err, "unknown option '%s', allowed: --to", arg);
+    return take_file(o, arg, err);
+}
+
+static bool parse(ConvertOptions *o, int argc, char **argv, Err *err)
+{
+    for (int i = 1; i < argc; i++)
+        if (!take_argument(o, argc, argv, &i, err))
+            return false;
+    if (!o->out)
+        return err_set(err, "%s is missing", o->in ? "OUT" : "IN");
+    if (!o->to)
+        o->to = trace_format_for_ending(o->out, err);
+    return o->to != NULL;
+}
+
+static bool convert(const ConvertOptions *o, Err *err)
+{
+    if (out_file_is_same(o->in, o->out))
+        return err_set(err, "'%s' and '%s' are the same file, the input is not written over",
+                       o->in, o->out);
+    Timeline t;
+    bool ok = trace_read(&t, o->in, err) && o->to->write(&t, o->out, err);
+    timeline_free(&t);
+    return ok;
+}
+
+int cmd_convert(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            print_help(stdout);
+            return EXIT_DONE;
+        }
+    Err err = { 0 };
+    ConvertOptions options = { .in = NULL };
+    if (!parse(&options, argc, argv, &err)) {
+        fprintf(stderr, "lockstep convert: %s\n", err.text);
+        return EXIT_USAGE;
+    }
+    if (!convert(&options, &err)) {
+        fprintf(stderr, "lockstep convert: %s\n", err.text);
+        return EXIT_COULD_NOT;
+    }
+    return EXIT_DONE;
+}

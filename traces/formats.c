@@ -1,0 +1,175 @@
+/* formats.c - the table, and looking things up in it. */
+#include "traces/formats.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "traces/chrome_write.h"
+#include "traces/native.h"
+
+/* An object or an array: Chrome traces are one or the other. */
+static bool chrome_matches(const uint8_t *head, size_t n)
+{
+    size_t i = n >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (i < n && (head[i] == ' ' || head[i] == '\n' || head[i] == '\r' || head[i] == '\t'))
+        i++;
+    return i < n && (head[i] == '{' || head[i] == '[');
+}
+
+/* The first row that matches wins. */
+const TraceFormat trace_formats[] = {
+    { .name = "native",
+      .endings = ".lstrace ",
+      .summary = "columns, opened without reading them",
+      .matches = native_matches,
+      .open = native_open,
+      .verify = native_verify,
+      .write = native_write },
+    { .name = "chrome",
+      .endings = ".json .json.gz ",
+      .summary = "Trace Event JSON: Perfetto, chrome://tracing, Kineto's readers",
+      .matches = chrome_matches,
+      .write = chrome_write },
+};
+const size_t trace_formats_n = ARRAY_N(trace_formats);
+
+/* ---- lists for messages ---- */
+
+typedef enum Column { COLUMN_NAMES, COLUMN_ENDINGS, COLUMN_READ } Column;
+
+typedef struct List {
+    char text[256];
+    size_t n;
+} List;
+
+static void append(List *list, const char *text, size_t n)
+{
+    int wrote = snprintf(list->text + list->n, sizeof list->text - list->n, "%s%.*s",
+                         list->n ? ", " : "", (int)n, text);
+    ASSERT(wrote >= 0 && (size_t)wrote < sizeof list->text - list->n);
+    list->n += (size_t)wrote;
+}
+
+static List list_of(Column column)
+{
+    List list = { .n = 0 };
+    for (size_t i = 0; i < trace_formats_n; i++) {
+        const TraceFormat *f = &trace_formats[i];
+        if (column == COLUMN_NAMES || (column == COLUMN_READ && f->open))
+            append(&list, f->name, strlen(f->name));
+        if (column != COLUMN_ENDINGS || !f->write)
+            continue;
+        for (const char *at = f->endings; *at; at = strchr(at, ' ') + 1)
+            append(&list, at, strcspn(at, " "));
+    }
+    return list;
+}
+
+/* ---- looking up ---- */
+
+const TraceFormat *trace_format_named(const char *name, Err *err)
+{
+    for (size_t i = 0; i < trace_formats_n; i++)
+        if (strcmp(trace_formats[i].name, name) == 0)
+            return &trace_formats[i];
+    err_set(err, "unknown trace format '%s', allowed: %s", name, list_of(COLUMN_NAMES).text);
+    return NULL;
+}
+
+static bool has_ending(const char *path, const TraceFormat *f)
+{
+    size_t path_n = strlen(path);
+    for (const char *at = f->endings; *at; at = strchr(at, ' ') + 1) {
+        size_t n = strcspn(at, " ");
+        if (path_n > n && memcmp(path + path_n - n, at, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+const TraceFormat *trace_format_for_ending(const char *path, Err *err)
+{
+    for (size_t i = 0; i < trace_formats_n; i++)
+        if (trace_formats[i].write && has_ending(path, &trace_formats[i]))
+            return &trace_formats[i];
+    err_set(err, "cannot tell the trace format from the name '%s', endings allowed: %s", path,
+            list_of(COLUMN_ENDINGS).text);
+    return NULL;
+}
+
+/* The first bytes, unpacked when they are gzip; none and err when they cannot be had. */
+static size_t read_head(const char *path, uint8_t *head, Err *err)
+{
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        err_set(err, "cannot open '%s': %s", path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    gzFile f = gzdopen(fd, "rb"); /* hands plain files through */
+    ASSERT(f);
+    int n = gzread(f, head, TRACE_HEAD_BYTES);
+    gzclose(f);
+    if (S_ISDIR(info.st_mode))
+        err_set(err, "cannot read '%s': it is a directory", path);
+    else if (n == 0 && info.st_size == 0)
+        err_set(err, "cannot read '%s': it is empty", path);
+    else if (n <= 0)
+        err_set(err, "cannot read '%s': it begins as gzip and cannot be unpacked", path);
+    return n > 0 ? (size_t)n : 0;
+}
+
+const TraceFormat *trace_format_of_file(const char *path, Err *err)
+{
+    uint8_t head[TRACE_HEAD_BYTES];
+    size_t n = read_head(path, head, err);
+    if (n == 0)
+        return NULL;
+    for (size_t i = 0; i < trace_formats_n; i++)
+        if (trace_formats[i].matches(head, n))
+            return &trace_formats[i];
+    err_set(err, "cannot read '%s': it is none of the trace formats %s", path,
+            list_of(COLUMN_NAMES).text);
+    return NULL;
+}
+
+static const TraceFormat *open_as_found(Timeline *t, const char *path, Err *err)
+{
+    *t = (Timeline){ 0 };
+    const TraceFormat *f = trace_format_of_file(path, err);
+    if (f && !f->open) {
+        err_set(err, "cannot read '%s': its format %s is written only, read are: %s", path,
+                f->name, list_of(COLUMN_READ).text);
+        return NULL;
+    }
+    return f && f->open(t, path, err) ? f : NULL;
+}
+
+bool trace_open(Timeline *t, const char *path, Err *err)
+{
+    return open_as_found(t, path, err) != NULL;
+}
+
+bool trace_read(Timeline *t, const char *path, Err *err)
+{
+    const TraceFormat *f = open_as_found(t, path, err);
+    if (!f)
+        return false;
+    if (!f->verify || f->verify(t, err))
+        return true;
+    timeline_free(t);
+    return false;
+}
+
+bool trace_write(const Timeline *t, const char *path, Err *err)
+{
+    const TraceFormat *f = trace_format_for_ending(path, err);
+    return f && f->write(t, path, err);
+}

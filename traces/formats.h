@@ -1,0 +1,40 @@
+/*
+ * formats.h - the table of trace formats: what lockstep reads and writes.
+ *
+ * A file that exists is recognised by its content, never by its name (gzip is
+ * looked through); one to be written by its ending.  A new format is a row here.
+ */
+#ifndef LOCKSTEP_TRACES_FORMATS_H
+#define LOCKSTEP_TRACES_FORMATS_H
+
+#include "core/timeline.h"
+
+enum { TRACE_HEAD_BYTES = 4096 }; /* of a file's beginning, unpacked, decide */
+
+typedef struct TraceFormat {
+    const char *name;    /* as in --to: "native", "chrome" */
+    const char *endings; /* of file names, each followed by a blank: ".json .json.gz " */
+    const char *summary;
+    bool (*matches)(const uint8_t *head, size_t n);
+    bool (*open)(Timeline *t, const char *path, Err *err); /* NULL: not read */
+    bool (*verify)(const Timeline *t, Err *err);           /* NULL: open has looked at all */
+    bool (*write)(const Timeline *t, const char *path, Err *err); /* NULL: not written */
+} TraceFormat;
+
+extern const TraceFormat trace_formats[];
+extern const size_t trace_formats_n;
+
+/* NULL and an err that lists what is allowed when there is none. */
+const TraceFormat *trace_format_named(const char *name, Err *err);
+const TraceFormat *trace_format_of_file(const char *path, Err *err);
+const TraceFormat *trace_format_for_ending(const char *path,
+                                           Err *err); /* one that is written */
+
+/* Reads all of a trace; t is sealed and may be indexed without looking (timeline_check). */
+bool trace_read(Timeline *t, const char *path, Err *err);
+/* Same without looking at more than the beginning, where the format allows: native.h. */
+bool trace_open(Timeline *t, const char *path, Err *err);
+/* In the format that path's ending says.  t must be sealed. */
+bool trace_write(const Timeline *t, const char *path, Err *err);
+
+#endif
