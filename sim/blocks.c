@@ -193,22 +193,17 @@ void plan_block(Build *b, BlockKind kind, uint32_t layer, uint32_t type)
     b->blocks_n++;
 }
 
-static bool recomputes(const Training *t, const TapeOp *op, const Software *sw)
+/* matmul: how many matmuls of the block came before. */
+static Redo redo_of(const Training *t, const TapeOp *op, const Software *sw, uint32_t matmul)
 {
     if (t->recompute != RECOMPUTE_SELECTIVE)
-        return true;
-    switch (op->kind) {
-    case OP_NORM:
-        return sw->selective_norm;
-    case OP_ACTIVATION:
-        return sw->selective_activation;
-    case OP_ATTENTION:
-        return sw->selective_attention;
-    case OP_MATMUL:
-        return op->heavy && sw->selective_second_matmul;
-    default:
-        return false;
-    }
+        return REDO_ALL;
+    if (op->kind == OP_ATTENTION)
+        return sw->selective_attention ? REDO_AUX : REDO_NOTHING;
+    bool again = sw->selective_op && (op->kind != OP_MATMUL || matmul % 2 == 1);
+    again = again || (op->kind == OP_NORM && sw->selective_norm);
+    again = again || (op->kind == OP_ACTIVATION && sw->selective_activation);
+    return again && !op->is_comm ? REDO_ALL : REDO_NOTHING;
 }
 
 static void choose_redo(Build *b, BlockPlan *plan)
@@ -217,9 +212,13 @@ static void choose_redo(Build *b, BlockPlan *plan)
     if (plan->kind != BLOCK_LAYER || plan->tape.has_loss || t->recompute == RECOMPUTE_NONE)
         return;
     plan->redo_all = t->recompute != RECOMPUTE_SELECTIVE && !b->sw->recompute_stops_early;
-    plan->redo = PUSH_ARRAY(&b->arena, bool, plan->tape.ops_n);
-    for (uint32_t i = 0; i < plan->tape.ops_n; i++)
-        plan->redo[i] = recomputes(t, &plan->tape.ops[i], b->sw);
+    plan->redo = PUSH_ARRAY(&b->arena, Redo, plan->tape.ops_n);
+    uint32_t matmuls = 0;
+    for (uint32_t i = 0; i < plan->tape.ops_n; i++) {
+        const TapeOp *op = &plan->tape.ops[i];
+        plan->redo[i] = redo_of(t, op, b->sw, matmuls);
+        matmuls += op->kind == OP_MATMUL && !op->is_comm;
+    }
 }
 
 /* ---- all of it ---- */

@@ -64,7 +64,7 @@ typedef struct BlockPlan {
     const char *name; /* "layer"; segments are "layer forward", ... */
     BlockKind kind;
     Tape tape;
-    bool *redo; /* by op of the tape, VARIANT_RECOMPUTE; NULL: as plain */
+    Redo *redo; /* by op of the tape, VARIANT_RECOMPUTE; NULL: as plain */
     bool redo_all;
 } BlockPlan;
 

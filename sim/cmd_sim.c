@@ -72,9 +72,9 @@ static bool explain(Job *job, const Work *w)
         return err_set(&job->err, "cannot write in memory: %s", strerror(errno));
     scenario_explain(&w->s, out);
     fputc('\n', out);
-    report_software_text(&w->sw, out);
+    bool ok = report_software_text(w->s.software, out, &job->err);
     fclose(out);
-    return true;
+    return ok;
 }
 
 static bool write_trace(Job *job, Work *w)
@@ -194,21 +194,23 @@ static void batch_free(Batch *b)
 
 /* ---- printing ---- */
 
-static bool print_json(const Batch *b, Err *err)
+/* Whether it could be written is for main to see and to say, as with text. */
+static void print_json(const Batch *b)
 {
+    Err ignored = { 0 };
     JsonOut j = json_out_file(stdout, 2);
-    if (b->n == 1) {
-        report_json(&b->jobs[0]->report, &j);
-        return json_out_end(&j, err);
+    if (b->n > 1) {
+        json_out_open(&j, '{');
+        json_out_key(&j, "scenarios");
+        json_out_open(&j, '[');
     }
-    json_out_open(&j, '{');
-    json_out_key(&j, "scenarios");
-    json_out_open(&j, '[');
     for (uint32_t i = 0; i < b->n; i++)
         report_json(&b->jobs[i]->report, &j);
-    json_out_close(&j, ']');
-    json_out_close(&j, '}');
-    return json_out_end(&j, err);
+    if (b->n > 1) {
+        json_out_close(&j, ']');
+        json_out_close(&j, '}');
+    }
+    json_out_end(&j, &ignored);
 }
 
 static void print_title(const Report *r)
@@ -217,7 +219,7 @@ static void print_title(const Report *r)
     printf("%s\n\n", text_name(text, r->name, COMPARE_WIDTH));
 }
 
-static bool print_text(const Batch *b)
+static void print_text(const Batch *b)
 {
     const Report **reports = mem_zero(b->n, sizeof *reports);
     for (uint32_t i = 0; i < b->n; i++) {
@@ -240,7 +242,6 @@ static bool print_text(const Batch *b)
         report_memory_text(reports[i], stdout);
     }
     free(reports);
-    return true;
 }
 
 /* ---- arguments ---- */
@@ -369,6 +370,17 @@ static bool check_options(const Options *o, Err *err)
     return true;
 }
 
+/* What getopt found: ':' a value is missing; '?' optopt tells one too many from a wrong name. */
+static bool wrong_option(int found, const char *text, Err *err)
+{
+    if (found == ':')
+        return err_set(err, "%.100s needs a value", text);
+    if (optopt > OPT_HELP)
+        return err_set(err, "unknown option '-%c'", optopt);
+    return err_set(
+        err, optopt ? "'%.100s': this option takes no value" : "unknown option '%.100s'", text);
+}
+
 /* False with err on wrong usage; *help when that is what was asked for. */
 static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
 {
@@ -378,10 +390,8 @@ static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
         *help = *help || option == OPT_HELP || option == 'h';
         if (*help)
             return true;
-        if (option == ':')
-            return err_set(err, "%s needs a value", argv[optind - 1]);
-        if (option == '?')
-            return err_set(err, "unknown option '%.100s'", argv[optind - 1]);
+        if (option == ':' || option == '?')
+            return wrong_option(option, argv[optind - 1], err);
         if (!take_option(o, option, err))
             return false;
     }
@@ -390,29 +400,33 @@ static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
     return check_options(o, err);
 }
 
+static int sim(const Options *o)
+{
+    Batch b = { 0 };
+    Err err = { 0 };
+    batch_run(&b, o, &err);
+    if (err.set)
+        fprintf(stderr, "lockstep: %s\n", err.text);
+    else if (o->json)
+        print_json(&b);
+    else
+        print_text(&b);
+    batch_free(&b);
+    return err.set ? EXIT_COULD_NOT : EXIT_DONE;
+}
+
 int cmd_sim(int argc, char **argv)
 {
     Options o = { .jobs = pool_processors() };
-    Batch b = { 0 };
     Err err = { 0 };
-    bool help = false, done = false;
-    bool parsed = parse(&o, argc, argv, &help, &err);
-    if (help) {
+    bool help = false;
+    int status = EXIT_DONE;
+    if (!parse(&o, argc, argv, &help, &err))
+        status = wrong_usage(&err);
+    else if (help)
         print_help(stdout);
-    } else if (parsed) {
-        batch_run(&b, &o, &err);
-        if (!err.set && o.json)
-            done = print_json(&b, &err);
-        else if (!err.set)
-            done = print_text(&b);
-        if (!done)
-            fprintf(stderr, "lockstep: %s\n", err.text);
-    }
-    batch_free(&b);
+    else
+        status = sim(&o);
     free(o.settings);
-    if (help)
-        return EXIT_DONE;
-    if (!parsed)
-        return wrong_usage(&err);
-    return done ? EXIT_DONE : EXIT_COULD_NOT;
+    return status;
 }

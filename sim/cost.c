@@ -2,10 +2,10 @@
  * cost.c - puts a kernel's cost together: model or table, bounds, interference.
  *
  * WHAT IT MUST REPRODUCE (tests/unit/test_cost.c prints the errors):
- *   gemm.jsonl.gz              each row within the scatter of its neighbours when left out
- *   memory-bound-ops.jsonl.gz  attention on A100-PCIe and B200, PyTorch's norm,
- *                              softmax and gelu on A100
- *   memory-bandwidth.jsonl     the efficiency of streams
+ *   kernels/gemm                each row from its neighbours when it is left out
+ *   kernels/memory-bound-ops    attention on A100-PCIe and B200, adds on A100 and H100
+ *   kernels/memory-bandwidth    what streams reach
+ *   arXiv 2407.08608            attention on H100, 512 to 16k keys
  * Nothing here may be fitted on data/validation.
  */
 #include "sim/cost.h"

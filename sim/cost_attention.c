@@ -11,9 +11,10 @@
  *     relative to 128.
  *
  * SHORT and NARROW come from FlashAttention-3's published tables (arXiv 2407.08608,
- * H100, forward): 512 against 16k keys reach 0.84 (FlashAttention-2) and 0.72 (-3) at
- * head_dim 128, causal 0.70 and 0.45 at 256; head_dim 64 against 128 reaches 0.88,
- * 0.77 and 0.69 (cuDNN).  TAIL from SimuMax's rows on A100, 4 to 64 heads of 4096.
+ * H100, 512 to 16k keys of 16k tokens x 16 heads x 128): FlashAttention-2 and cuDNN
+ * have one curve when scaled, causal or not (test_cost.c checks cuDNN's); head_dim 64
+ * against 128 reaches 0.88, 0.77 and 0.69 (FlashAttention-2, -3, cuDNN).  TAIL comes
+ * from SimuMax's rows on A100, 4 to 64 heads of 4096.
  * Measured rows of the file correct the model as they do for matmuls, all rows within
  * two doublings counting by 1 / distance^4.
  */
@@ -21,17 +22,18 @@
 
 #include "sim/cost_parts.h"
 
-enum { BLOCK_QUERIES = 128, SHORT_KEYS = 128, NARROW = 40, FULL_HEAD = 128 };
+enum { BLOCK_QUERIES = 128, SHORT_FORWARD = 160, SHORT_BACKWARD = 256 };
+enum { NARROW = 40, FULL_HEAD = 128 };
 static const double TAIL = 1.5;
 
-static double shape_efficiency(const AttentionShape *a)
+static double shape_efficiency(const AttentionShape *a, bool backward)
 {
     double keys = (double)(a->window && a->window < a->seq_k ? a->window : a->seq_k);
     if (a->causal && !a->window)
         keys /= 2;
     double wide =
         (double)a->head_dim / (double)(a->head_dim + NARROW) * (FULL_HEAD + NARROW) / FULL_HEAD;
-    return fmin(wide, 1) * keys / (keys + SHORT_KEYS);
+    return fmin(wide, 1) * keys / (keys + (backward ? SHORT_BACKWARD : SHORT_FORWARD));
 }
 
 static double model_ns(const Gpu *gpu, const AttentionShape *a, bool backward, DType dtype,
@@ -45,7 +47,7 @@ static double model_ns(const Gpu *gpu, const AttentionShape *a, bool backward, D
         (double)a->batch * (double)a->heads * (double)div_up_u64(a->seq_q, BLOCK_QUERIES);
     double x = blocks / sms;
     double waves = a->causal ? fmax(x + TAIL, 2) : fmax(x + 0.5 * (ceil(x) - x), 1);
-    double sm_flops_per_ns = peak * efficiency * shape_efficiency(a) / gpu->sms;
+    double sm_flops_per_ns = peak * efficiency * shape_efficiency(a, backward) / gpu->sms;
     return gpu->matmul_fill_ns + flops / (sm_flops_per_ns * sms) * waves / x;
 }
 

@@ -20,7 +20,6 @@ MemoryKernel memory_kernel_of(const Op *op)
     case OP_ACTIVATION:
         return MEMORY_ACTIVATION;
     case OP_ADD:
-    case OP_BIAS:
     case OP_SCALE:
         return MEMORY_ADD;
     case OP_SOFTMAX:
@@ -41,15 +40,24 @@ MemoryKernel memory_kernel_of(const Op *op)
 }
 
 /*
- * Bandwidth of the class over that of a stream copy.  norm, softmax, activation:
- * LLMCompass's PyTorch kernels on A100 at their largest sizes (ae/figure5); the
- * others are judged by what they do: norm_bwd sums columns in a second pass,
- * embedding gathers rows.
+ * Bandwidth of the class over that of a stream copy.  From A100s, where a stream
+ * reaches 0.834 of 2039 GB/s:
+ *
+ *   norm        0.58 Apex's (data/traces/megatron-tp8: 8192 x 4096 f16 in 136 us), 1.0
+ *               PyTorch's (LLMCompass ae/figure5/de, slope of the two largest sizes)
+ *   activation  0.92 both (megatron-tp8: gelu of 16.8 M elements in 43 us; figure5/g)
+ *   add         1.05 (megatron-tp8: bias, dropout and add of 33.6 M elements in 113 us)
+ *   softmax     0.74 both (megatron-tp8: 32 x 2048 x 2048 in 426 us; figure5/cf)
+ *   embedding   0.20 (megatron-tp8: 8192 rows of 4096 in 410 us)
+ *   other       0.55 (megatron-tp8: PyTorch's bias add of 12.6 M elements in 54 us)
+ *
+ * norm_bwd, copy and optimizer are judged: one pass more over the rows for the sums of
+ * columns; a stream; a stream of many arrays.
  */
 static const double class_part[MEMORY_KERNEL_N] = {
-    [MEMORY_NORM] = 1.0,       [MEMORY_NORM_BWD] = 0.7,  [MEMORY_ACTIVATION] = 0.92,
-    [MEMORY_ADD] = 1.0,        [MEMORY_SOFTMAX] = 0.75,  [MEMORY_COPY] = 1.0,
-    [MEMORY_OPTIMIZER] = 0.95, [MEMORY_EMBEDDING] = 0.6, [MEMORY_OTHER] = 0.8,
+    [MEMORY_NORM] = 0.75,      [MEMORY_NORM_BWD] = 0.6,  [MEMORY_ACTIVATION] = 0.92,
+    [MEMORY_ADD] = 1.0,        [MEMORY_SOFTMAX] = 0.74,  [MEMORY_COPY] = 1.0,
+    [MEMORY_OPTIMIZER] = 0.95, [MEMORY_EMBEDDING] = 0.2, [MEMORY_OTHER] = 0.55,
 };
 
 /* Rows of one kernel are neighbours: [*first, *end). */

@@ -56,7 +56,7 @@ typedef struct Draft {
 } Draft;
 
 typedef struct DraftPlan {
-    const bool *redo;  /* by op of the tape: done again in backward; NULL: none */
+    const Redo *redo;  /* by op of the tape: done again in backward; NULL: none */
     bool redo_all;     /* at once, from front to back, before backward begins */
     bool async_tp;     /* collectives of tensor parallelism run beside the compute lane */
     bool wgrad_last;   /* parameter gradients after the collective of the input's gradient */

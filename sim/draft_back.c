@@ -47,9 +47,11 @@ static uint32_t logical_of(const Back *b, const TapeOp *op, uint32_t kind)
 
 static void need(Back *b, uint32_t value);
 
-static bool is_redone(const Back *b, uint32_t op)
+static Redo redo_of(const Back *b, uint32_t op)
 {
-    return b->t->ops[op].again || (b->plan->redo && b->plan->redo[op]);
+    if (b->t->ops[op].again)
+        return REDO_ALL;
+    return b->plan->redo ? b->plan->redo[op] : REDO_NOTHING;
 }
 
 static void redo(Back *b, uint32_t i)
@@ -63,12 +65,35 @@ static void redo(Back *b, uint32_t i)
     draft_play(b->d, b->t, i, PHASE_RECOMPUTE, b->plan);
 }
 
-static bool writes(const Tape *t, const TapeOp *op, uint32_t memory)
+static bool plays(const TapeOp *op)
+{
+    return !op->is_comm || op->forward != OP_KIND_N;
+}
+
+static bool is_aux(const TapeOp *op, uint32_t memory)
 {
     for (uint32_t j = 0; j < op->aux_n; j++)
         if (op->aux[j] == memory)
             return true;
-    return t->values[op->out].memory == memory;
+    return false;
+}
+
+static bool writes(const Tape *t, const TapeOp *op, uint32_t memory)
+{
+    return plays(op) && (is_aux(op, memory) || t->values[op->out].memory == memory);
+}
+
+/* Is a value made again by every op that had a hand in it? */
+static bool comes_again(const Back *b, uint32_t memory)
+{
+    for (uint32_t i = 0; i < b->t->ops_n; i++) {
+        const TapeOp *op = &b->t->ops[i];
+        Redo redo = redo_of(b, i);
+        if (writes(b->t, op, memory) &&
+            (redo == REDO_NOTHING || (redo == REDO_AUX && !is_aux(op, memory))))
+            return false;
+    }
+    return true;
 }
 
 /* Makes the memory of a value readable: played again, or saved by forward. */
@@ -77,20 +102,13 @@ static void need(Back *b, uint32_t value)
     uint32_t memory = b->t->values[value].memory;
     if (b->t->values[memory].home != VALUE_MADE)
         return;
-    bool made_again = false;
-    for (uint32_t i = 0; i < b->t->ops_n; i++) {
-        const TapeOp *op = &b->t->ops[i];
-        if (!writes(b->t, op, memory) || (op->is_comm && op->forward == OP_KIND_N))
-            continue;
-        if (!is_redone(b, i)) {
-            ASSERT(!made_again);
-            break;
-        }
-        redo(b, i);
-        made_again = true;
-    }
-    if (!made_again)
+    if (!comes_again(b, memory)) {
         b->d->saved[memory] = true;
+        return;
+    }
+    for (uint32_t i = 0; i < b->t->ops_n; i++)
+        if (writes(b->t, &b->t->ops[i], memory))
+            redo(b, i);
 }
 
 /* ---- gradients ---- */
@@ -363,7 +381,7 @@ static void back_loss(Back *b, const TapeOp *op)
     draft_arg(b->d, read, ARG_READ);
     for (uint32_t j = 1; j < op->in_n; j++) {
         need(b, op->in[j]);
-        draft_arg(b->d, op->in[j], ARG_READ);
+        draft_arg(b->d, b->t->values[op->in[j]].memory, ARG_READ);
     }
     draft_arg(b->d, dx, ARG_WRITE);
     contribute(b, op, x, dx, false);
@@ -520,7 +538,7 @@ static void start(Back *b)
         b->alias[t->out] = true; /* not to be overwritten: others may read it */
     }
     for (uint32_t i = 0; b->plan->redo_all && i < t->ops_n; i++)
-        if (is_redone(b, i))
+        if (redo_of(b, i) != REDO_NOTHING)
             redo(b, i);
 }
 

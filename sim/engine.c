@@ -324,8 +324,10 @@ bool sim_run(SimResult *result, const Graph *g, const Machine *m, const Software
         run(&sim);
         ok = !sim.failed && report_stuck(&sim);
     }
-    if (ok)
+    if (ok) {
         account_close(&sim);
+        record_steps(&sim);
+    }
     sim_teardown(&sim);
     if (!ok)
         sim_result_free(result);

@@ -1,7 +1,7 @@
 /*
  * engine_record.c - the timeline of a run: tracks per rank class, spans per op.
  *
- *     rank 0   steps | host | compute | tp | reduce | gather | send.. | memory
+ *     rank 0   steps | compute | tp | reduce | gather | send ... | memory | host
  *
  * A launch is a span on the host track, a kernel one on its lane's track; a
  * transfer says how long it waited.  The span's op is the op id of the graph.
@@ -23,7 +23,6 @@ void record_tracks(Sim *sim, Runner *r)
         if (!used[lane])
             continue;
         TrackKind kind = lane == LANE_HOST ? TRACK_HOST : TRACK_STREAM;
-        /* The host stands above its streams. */
         int64_t sort = lane == LANE_HOST ? 0 : lane + 1;
         r->track[lane] = timeline_track(t, r->rc->rank, kind, lane_names[lane], sort);
         t->tracks[r->track[lane]].ranks_n = r->rc->ranks_n;
@@ -91,4 +90,23 @@ void record_op(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t o
                                  .dur_ns = launch_ns,
                                  .op = op_id,
                                  .comm = NONE_U32 });
+}
+
+void record_steps(Sim *sim)
+{
+    Timeline *t = sim->timeline;
+    if (!t)
+        return;
+    uint32_t name = intern(&t->names, "0"); /* one step is simulated, the first */
+    for (uint32_t i = 0; i < sim->runners_n; i++) {
+        const RankClass *rc = sim->runners[i].rc;
+        uint32_t track = timeline_track(t, rc->rank, TRACK_STEPS, "steps", 0);
+        t->tracks[track].ranks_n = rc->ranks_n;
+        timeline_span(t, (Span){ .track = track,
+                                 .name = name,
+                                 .class_ = SPAN_STEP,
+                                 .dur_ns = sim->result->step_ns,
+                                 .op = NONE_U32,
+                                 .comm = NONE_U32 });
+    }
 }

@@ -239,6 +239,7 @@ void account_close(Sim *sim);
 
 /* ---- engine_record.c ---- */
 void record_tracks(Sim *sim, Runner *r);
+void record_steps(Sim *sim); /* once the result is known */
 void record_op(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t op);
 
 /* ---- engine_stuck.c ---- */

@@ -164,8 +164,8 @@ static void lower_group(Lowering *l, uint32_t op)
     start_group(l, op);
     while (l->begin + l->n < l->s->op_n && lower_merge(l, &l->ops[l->begin + l->n]))
         l->n++;
-    lower_expand(l);
-    write_group(l, l->n > 1 || l->kernels_n > 1);
+    bool changed = lower_expand(l);
+    write_group(l, changed || l->n > 1);
 }
 
 /* ---- segments and roles ---- */

@@ -114,7 +114,7 @@ uint64_t lower_bytes(const Lowering *l, KernelArg a);
 
 /* Merges op `next` of the segment into the only kernel of the group.  False: they stay apart. */
 bool lower_merge(Lowering *l, const Op *next);
-/* Replaces the only kernel of the group by several, where the stack has no such kernel. */
-void lower_expand(Lowering *l);
+/* Replaces the only kernel of the group by several, where the stack has no such kernel: true. */
+bool lower_expand(Lowering *l);
 
 #endif

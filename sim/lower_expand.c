@@ -183,7 +183,7 @@ static bool adds_apart(const Lowering *l, const Op *op)
 /* ---- attention with its scores in memory ---- */
 
 typedef struct Scores {
-    uint64_t pairs, heads, q_bytes, k_bytes; /* k_bytes: also of v */
+    uint64_t heads, q_bytes, k_bytes; /* k_bytes: also of v */
     AttentionShape a;
 } Scores;
 
@@ -485,26 +485,29 @@ static bool take_apart(Lowering *l, const Whole *w)
     return false;
 }
 
-/* Runs f on every kernel; those it leaves alone stay as they are. */
-static void each_kernel(Lowering *l, bool (*f)(Lowering *l, const Whole *w))
+/* Runs f on every kernel; those it leaves alone stay as they are.  True when it changed one. */
+static bool each_kernel(Lowering *l, bool (*f)(Lowering *l, const Whole *w))
 {
     uint32_t kernels_n = l->kernels_n, args_n = l->args_n;
     Kernel *kernels = mem_zero(kernels_n, sizeof *kernels);
     KernelArg *args = mem_zero(args_n + 1, sizeof *args);
+    bool changed = false;
     memcpy(kernels, l->kernels, kernels_n * sizeof *kernels);
-    if (args_n)
-        memcpy(args, l->args, args_n * sizeof *args);
+    memcpy(args, l->args, args_n * sizeof *args);
     l->kernels_n = l->args_n = 0;
     for (uint32_t k = 0; k < kernels_n; k++) {
         Whole w = { kernels[k].op, kernels[k].arg_n, args + kernels[k].arg_first };
-        if (f(l, &w))
+        if (f(l, &w)) {
+            changed = true;
             continue;
+        }
         lower_kernel(l, w.op);
         for (uint32_t a = 0; a < w.args_n; a++)
             lower_arg(l, w.args[a].slot, w.args[a].tensor, w.args[a].mode);
     }
     free(kernels);
     free(args);
+    return changed;
 }
 
 static bool add_apart(Lowering *l, const Whole *w)
@@ -532,11 +535,12 @@ static bool may_expand(const Op *op)
     }
 }
 
-void lower_expand(Lowering *l)
+bool lower_expand(Lowering *l)
 {
-    if (!may_expand(&l->kernels[0].op))
-        return;
-    each_kernel(l, take_apart);
+    if (!may_expand(&l->kernels[0].op) || l->args_n == 0)
+        return false;
+    bool changed = each_kernel(l, take_apart);
     if (!l->b->sw->wgrad_accumulate)
-        each_kernel(l, add_apart);
+        changed = each_kernel(l, add_apart) || changed;
+    return changed;
 }

@@ -120,7 +120,7 @@ void report_memory_text(const Report *r, FILE *out); /* needs report_add_peak */
 enum { COMPARE_WIDTH = 100 };
 void report_compare(const Report **reports, uint32_t n, FILE *out);
 void report_json(const Report *r, JsonOut *j); /* one object */
-/* What the stack fuses, saves and overlaps, as aligned rows; for sim --explain. */
-void report_software_text(const Software *sw, FILE *out);
+/* What a stack fuses, saves and overlaps, each with its source; for sim --explain. */
+bool report_software_text(const char *name, FILE *out, Err *err);
 
 #endif

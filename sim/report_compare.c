@@ -12,7 +12,7 @@
 #include "sim/report.h"
 #include "sim/texts.h"
 
-enum { LABEL = 16, COLUMN_MIN = 12, COLUMN_MAX = 28, HEAD_LINES = 3 };
+enum { LABEL = 16, COLUMN_MIN = 12, COLUMN_MAX = 26, HEAD_LINES = 3 };
 
 typedef char *Cell(char *text, const Report *r);
 
@@ -34,17 +34,17 @@ static char *cell_step(char *t, const Report *r)
 
 static char *cell_samples(char *t, const Report *r)
 {
-    return text_number(t, r->samples_per_s, 0);
+    return text_rate(t, r->samples_per_s);
 }
 
 static char *cell_tokens(char *t, const Report *r)
 {
-    return text_number(t, r->tokens_per_s, 0);
+    return text_rate(t, r->tokens_per_s);
 }
 
 static char *cell_tokens_gpu(char *t, const Report *r)
 {
-    return text_number(t, r->tokens_per_s_per_gpu, 0);
+    return text_rate(t, r->tokens_per_s_per_gpu);
 }
 
 static char *cell_mfu(char *t, const Report *r)
@@ -97,7 +97,7 @@ static char *cell_cost(char *t, const Report *r)
     return text_usd(t, r->cost_usd_per_step);
 }
 
-typedef enum When { ALWAYS, WITH_TOKENS, WITHOUT_TOKENS } When;
+typedef enum When { ALWAYS, WITH_TOKENS, WITHOUT_TOKENS, WITH_PRICE, WHEN_N } When;
 
 static const struct {
     const char *label;
@@ -119,7 +119,7 @@ static const struct {
     { "peak memory", ALWAYS, cell_peak },
     { "reserved", ALWAYS, cell_reserved },
     { "fits", ALWAYS, cell_fits },
-    { "cost of a step", ALWAYS, cell_cost },
+    { "cost of a step", WITH_PRICE, cell_cost },
 };
 
 /* ---- names ---- */
@@ -142,63 +142,71 @@ static size_t line_bytes(const char *name, uint32_t width)
     return at;
 }
 
+/* The lines of a name, the last ones of h: so that all names end above their numbers. */
 static void wrap_name(Head *h, const char *name, uint32_t width)
 {
-    for (int l = 0; l < HEAD_LINES; l++) {
+    Head top;
+    int lines = 0;
+    for (; *name && lines < HEAD_LINES; lines++) {
         char part[TEXT_CAP];
-        bool last = l == HEAD_LINES - 1;
+        bool last = lines == HEAD_LINES - 1;
         size_t n = last ? strlen(name) : line_bytes(name, width);
         snprintf(part, sizeof part, "%.*s", (int)(n < sizeof part ? n : sizeof part - 1), name);
-        text_name(h->line[l], part, width);
+        text_name(top.line[lines], part, width);
         name += n;
         name += strspn(name, " ");
+    }
+    for (int l = 0; l < HEAD_LINES; l++) {
+        int from = l - (HEAD_LINES - lines);
+        strcpy(h->line[l], from < 0 ? "" : top.line[from]);
     }
 }
 
 /* ---- the table ---- */
 
-static void print_cell(FILE *out, const char *text, uint32_t width)
+/* Right-aligned; what an empty cell leaves out is made up for by the next that is not. */
+static void print_cell(FILE *out, const char *text, uint32_t width, uint32_t *missing)
 {
     uint32_t n = text_width(text);
-    fprintf(out, "%*s%s", (int)(n < width ? width - n : 0), "", text);
+    *missing += n < width ? width - n : 0;
+    if (n == 0)
+        return;
+    fprintf(out, "%*s%s", (int)*missing, "", text);
+    *missing = 0;
 }
 
 static void print_heads(const Report **reports, uint32_t n, uint32_t width, FILE *out)
 {
+    bool begun = false; /* no empty lines above */
     for (int l = 0; l < HEAD_LINES; l++) {
-        bool empty = true;
+        uint32_t missing = LABEL;
         Head h;
         for (uint32_t i = 0; i < n; i++) {
             wrap_name(&h, reports[i]->name, width - 2);
-            empty = empty && !h.line[l][0];
+            begun = begun || h.line[l][0];
+            print_cell(out, h.line[l], width, &missing);
         }
-        if (empty)
-            return;
-        fprintf(out, "%*s", LABEL, "");
-        for (uint32_t i = 0; i < n; i++) {
-            wrap_name(&h, reports[i]->name, width - 2);
-            print_cell(out, h.line[l], width);
-        }
-        fprintf(out, "\n");
+        if (begun)
+            fprintf(out, "\n");
     }
 }
 
 static void print_block(const Report **reports, uint32_t n, uint32_t width, FILE *out)
 {
-    bool any_tokens = false, any_samples = false;
+    bool shown[WHEN_N] = { [ALWAYS] = true };
     for (uint32_t i = 0; i < n; i++) {
-        any_tokens |= reports[i]->has_tokens;
-        any_samples |= !reports[i]->has_tokens;
+        shown[reports[i]->has_tokens ? WITH_TOKENS : WITHOUT_TOKENS] = true;
+        shown[WITH_PRICE] |= isfinite(reports[i]->cost_usd_per_step) != 0;
     }
     print_heads(reports, n, width, out);
     for (size_t row = 0; row < ARRAY_N(rows); row++) {
-        if ((rows[row].when == WITH_TOKENS && !any_tokens) ||
-            (rows[row].when == WITHOUT_TOKENS && !any_samples))
+        if (!shown[rows[row].when])
             continue;
+        uint32_t missing = 0;
         fprintf(out, "%-*s", LABEL, rows[row].label);
         for (uint32_t i = 0; i < n; i++) {
             char text[TEXT_CAP];
-            print_cell(out, rows[row].cell(text, reports[i]), width);
+            print_cell(out, rows[row].cell(text, reports[i]), width, &missing);
         }
         fprintf(out, "\n");
     }

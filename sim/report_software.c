@@ -1,81 +1,93 @@
 /*
- * report_software.c - the facts about a training stack as they were used: the
+ * report_software.c - the facts about a training stack, each with its source: the
  * second half of sim --explain, below the scenario's own keys.
+ *
+ * The stack's file is read once more, by the reader that the simulation uses: its
+ * log of keys says what there is to show.
  */
+#include <string.h>
+
 #include "sim/report.h"
 #include "sim/texts.h"
 
-typedef enum FactType { FACT_BOOL, FACT_COUNT, FACT_NUMBER } FactType;
+enum { KEY_WIDTH = 30, VALUE_WIDTH = 18, SOURCE_WIDTH = 90 };
 
-typedef struct Fact {
-    const char *key;
-    FactType type;
-    size_t offset;
-} Fact;
-
-#define BOOL(field) \
-    { \
-#field, FACT_BOOL, offsetof(Software, field) \
-    }
-#define NUMBER(field) \
-    { \
-#field, FACT_NUMBER, offsetof(Software, field) \
-    }
-
-static const Fact facts[] = {
-    BOOL(fused_attention),
-    BOOL(fused_bias),
-    BOOL(fused_residual_norm),
-    BOOL(fused_gated),
-    BOOL(fused_rope),
-    BOOL(fused_cross_entropy),
-    BOOL(fused_optimizer),
-    BOOL(wgrad_accumulate),
-    BOOL(f32_grads),
-    BOOL(f32_logits),
-    BOOL(selective_attention),
-    BOOL(selective_norm),
-    BOOL(selective_activation),
-    BOOL(selective_second_matmul),
-    BOOL(recompute_stops_early),
-    BOOL(tp_async_backward),
-    BOOL(grads_persist),
-    BOOL(bucket_copies),
-    BOOL(p2p_waits_for_send),
-    { "overlap.tp", FACT_BOOL, offsetof(Software, overlap[DIM_TP]) },
-    { "overlap.cp", FACT_BOOL, offsetof(Software, overlap[DIM_CP]) },
-    { "overlap.ep", FACT_BOOL, offsetof(Software, overlap[DIM_EP]) },
-    { "overlap.dp", FACT_BOOL, offsetof(Software, overlap[DIM_DP]) },
-    { "overlap.pp", FACT_BOOL, offsetof(Software, overlap[DIM_PP]) },
-    { "vocab_multiple", FACT_COUNT, offsetof(Software, vocab_multiple) },
-    NUMBER(host_scale),
-    NUMBER(compute_scale),
-    NUMBER(comm_scale),
-};
-
-static void print_fact(FILE *out, const Fact *f, const Software *sw)
+/* "kernels.fused_bias" -> "fused_bias" */
+static const char *last_part(const char *path)
 {
-    const void *at = (const char *)sw + f->offset;
-    fprintf(out, "%-24s  ", f->key);
-    switch (f->type) {
-    case FACT_BOOL:
-        fprintf(out, "%s\n", *(const bool *)at ? "true" : "false");
-        break;
-    case FACT_COUNT:
-        fprintf(out, "%" PRIu64 "\n", *(const uint64_t *)at);
-        break;
-    default:
-        fprintf(out, "%.6g\n", *(const double *)at);
-        break;
-    }
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
 }
 
-void report_software_text(const Software *sw, FILE *out)
+/* What "sources" says about a key, or about the object it stands in, or about the rest. */
+static const char *source_of(JsonNode sources, const char *path)
 {
-    char name[TEXT_CAP], source[TEXT_CAP];
-    fprintf(out, "%-24s  %s\n", "software", text_name(name, sw->name, 60));
-    if (sw->source && *sw->source)
-        fprintf(out, "%-24s  %s\n", "source", text_name(source, sw->source, 72));
-    for (size_t i = 0; i < ARRAY_N(facts); i++)
-        print_fact(out, &facts[i], sw);
+    char parent[64] = "";
+    const char *key = last_part(path);
+    if (key - path > 1)
+        snprintf(parent, sizeof parent, "%.*s", (int)(key - path - 1), path);
+    const char *keys[] = { key, last_part(parent), "rest" };
+    for (size_t i = 0; i < ARRAY_N(keys); i++) {
+        const char *text = json_text(json_member(sources, keys[i]));
+        if (text && *text)
+            return text;
+    }
+    return "";
+}
+
+static bool is_fact(const char *path)
+{
+    static const char *const parts[] = { "kernels.", "recompute.", "parallel.", "fitted." };
+    for (size_t i = 0; i < ARRAY_N(parts); i++)
+        if (strncmp(path, parts[i], strlen(parts[i])) == 0)
+            return true;
+    return false;
+}
+
+static void print_fact(FILE *out, const char *path, const char *value, const char *source)
+{
+    char name[TEXT_CAP], text[TEXT_CAP], shown[TEXT_CAP];
+    fprintf(out, "%-*s  %-*s  %s\n", KEY_WIDTH, text_name(name, path, 60), VALUE_WIDTH,
+            text_name(text, value, 60), text_name(shown, source, SOURCE_WIDTH));
+}
+
+/* A list, which the log does not hold: "norm, activation". */
+static void print_selective(JsonNode root, JsonNode sources, FILE *out)
+{
+    static const char path[] = "recompute.selective";
+    JsonNode list = json_member(json_member(root, "recompute"), "selective");
+    char words[TEXT_CAP] = "none";
+    size_t i = 0, at = 0;
+    for (JsonNode word = json_first(list); word.item && at + 60 < sizeof words;
+         word = json_next(word, list, ++i))
+        at += (size_t)snprintf(words + at, sizeof words - at, "%s%.50s", i ? ", " : "",
+                               json_text(word));
+    print_fact(out, path, words, source_of(sources, path));
+}
+
+static void print_facts(JsonDoc *doc, FILE *out)
+{
+    size_t n;
+    const JsonLogRow *rows = json_log(doc, &n);
+    JsonNode root = json_root(doc), sources = json_member(root, "sources");
+    for (size_t i = 0; i < n; i++)
+        if (is_fact(rows[i].path))
+            print_fact(out, rows[i].path, rows[i].value, source_of(sources, rows[i].path));
+    print_selective(root, sources, out);
+}
+
+bool report_software_text(const char *name, FILE *out, Err *err)
+{
+    Arena arena = { 0 };
+    Software sw;
+    const char *path = arena_printf(&arena, "%s/software/%s.json", share_dir(), name);
+    JsonDoc *doc = json_open(path, err);
+    bool ok = doc && software_from(&sw, &arena, doc, err);
+    if (ok) {
+        print_fact(out, "software", sw.name, sw.source);
+        print_facts(doc, out);
+    }
+    json_close(doc);
+    arena_free(&arena);
+    return ok;
 }

@@ -15,7 +15,7 @@
 #include "sim/report.h"
 #include "sim/texts.h"
 
-enum { LINE_MAX_N = 100, TRANSFERS_MAX = 6, CLASSES_MAX = 8 };
+enum { LINE_MAX_N = 100, TRANSFERS_MAX = 6, CLASSES_MAX = 7 };
 
 /* Texts of one line at a time; each call gives another buffer. */
 typedef struct Words {
@@ -32,42 +32,62 @@ static char *next(Words *w)
 #define SECONDS(s)       text_seconds(next(w), (s))
 #define BYTES(b)         text_bytes(next(w), (b))
 #define NUMBER(x, d)     text_number(next(w), (x), (d))
+#define RATE(x)          text_rate(next(w), (x))
 #define PERCENT(p)       text_percent(next(w), (p))
 #define NAME(name, cols) text_name(next(w), (name), (cols))
 
 /* ---- what ran ---- */
 
-/* "dp 8 x tp 2", "one GPU" */
-static void append_degrees(char *line, size_t cap, const Report *r)
+typedef struct Line {
+    char text[TEXT_CAP];
+    size_t n;
+} Line;
+
+static void add(Line *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void add(Line *l, const char *format, ...)
 {
-    size_t at = strlen(line);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(l->text + l->n, sizeof l->text - l->n, format, args);
+    va_end(args);
+    l->n += n > 0 ? (size_t)n : 0;
+    l->n = l->n < sizeof l->text ? l->n : sizeof l->text - 1;
+}
+
+/* " dp 8 x tp 2"; expert parallelism is no factor of the product. */
+static void add_degrees(Line *l, const Report *r)
+{
+    static const Dim factors[] = { DIM_DP, DIM_TP, DIM_PP, DIM_CP };
     const char *between = " ";
-    for (int d = 0; d < DIM_N; d++)
-        if (r->degree[d] > 1 && at < cap) {
-            at += (size_t)snprintf(line + at, cap - at, "%s%s %" PRIu32, between, dim_names[d],
-                                   r->degree[d]);
+    for (size_t i = 0; i < ARRAY_N(factors); i++)
+        if (r->degree[factors[i]] > 1) {
+            add(l, "%s%s %" PRIu32, between, dim_names[factors[i]], r->degree[factors[i]]);
             between = " x ";
         }
+    if (r->degree[DIM_PP] > 1)
+        add(l, ", schedule %s", r->schedule);
+    if (r->degree[DIM_EP] > 1)
+        add(l, ", ep %" PRIu32, r->degree[DIM_EP]);
 }
 
 static void print_head(Words *w, const Report *r)
 {
-    char line[TEXT_CAP];
-    fprintf(w->out, "%s\n", NAME(r->name, LINE_MAX_N));
-    snprintf(line, sizeof line, "%s x %.40s", NUMBER(r->gpus, 0), r->gpu);
-    size_t n = strlen(line);
+    Line on = { .n = 0 }, how = { .n = 0 };
+    add(&on, "%.40s%s%s parameters, %s x %.40s", r->model, *r->model ? ", " : "",
+        text_count(next(w), (double)r->params_n), NUMBER(r->gpus, 0), r->gpu);
     if (*r->cluster && strcmp(r->cluster, r->gpu) != 0)
-        n += (size_t)snprintf(line + n, sizeof line - n, " (%.40s)", r->cluster);
-    snprintf(line + n, sizeof line - n, ", %s", r->strategy);
-    append_degrees(line, sizeof line, r);
-    n = strlen(line);
-    snprintf(line + n, sizeof line - n, ", %s, batch %s", r->precision,
-             NUMBER(r->global_batch, 0));
-    n = strlen(line);
+        add(&on, " (%.40s)", r->cluster);
+    add(&on, ", software %.40s", r->software);
+    add(&how, "%s", r->strategy);
+    add_degrees(&how, r);
+    add(&how, ", %s, batch %s", r->precision, NUMBER(r->global_batch, 0));
     if (r->has_tokens)
-        n += (size_t)snprintf(line + n, sizeof line - n, " x %s tokens", NUMBER(r->seq_len, 0));
-    snprintf(line + n, sizeof line - n, ", software %.40s", r->software);
-    fprintf(w->out, "%s\n\n", NAME(line, LINE_MAX_N));
+        add(&how, " x %s tokens", NUMBER(r->seq_len, 0));
+    if (r->micro_batches > 1)
+        add(&how, ", %s micro-batches", NUMBER(r->micro_batches, 0));
+    fprintf(w->out, "%s\n%s\n%s\n\n", NAME(r->name, LINE_MAX_N), NAME(on.text, LINE_MAX_N),
+            NAME(how.text, LINE_MAX_N));
 }
 
 static void print_flops(Words *w, const Report *r)
@@ -85,11 +105,11 @@ static void print_speed(Words *w, const Report *r)
 {
     fprintf(w->out, "step time        %10s\n", SECONDS(r->step_time_s));
     if (r->has_tokens)
-        fprintf(w->out, "tokens per s     %10s, %s per GPU\n", NUMBER(r->tokens_per_s, 0),
-                NUMBER(r->tokens_per_s_per_gpu, 1));
+        fprintf(w->out, "tokens per s     %10s, %s per GPU\n", RATE(r->tokens_per_s),
+                RATE(r->tokens_per_s_per_gpu));
     else
-        fprintf(w->out, "samples per s    %10s, %s per GPU\n", NUMBER(r->samples_per_s, 0),
-                NUMBER(r->samples_per_s / r->gpus, 1));
+        fprintf(w->out, "samples per s    %10s, %s per GPU\n", RATE(r->samples_per_s),
+                RATE(r->samples_per_s / r->gpus));
     print_flops(w, r);
     if (!isfinite(r->cost_usd_per_step))
         return;
@@ -114,10 +134,7 @@ static void print_memory_cell(Words *w, const char *name, uint64_t bytes, const 
 
 static void print_time_cell(Words *w, const TimeRow *row)
 {
-    if (row->name)
-        fprintf(w->out, "%-15s %11s %10s", row->name, SECONDS(row->s), PERCENT(row->percent));
-    else
-        fprintf(w->out, "%38s", "");
+    fprintf(w->out, "%-15s %11s %10s", row->name, SECONDS(row->s), PERCENT(row->percent));
 }
 
 static void print_table(Words *w, const Report *r)
@@ -130,7 +147,7 @@ static void print_table(Words *w, const Report *r)
         { "exposed comm", t->exposed_comm_s, t->exposed_comm_s / all },
         { "bubble", t->bubble_s, t->bubble_s / all },
         { "idle", t->idle_s, t->idle_s / all },
-        { NULL, 0, 0 },
+        { "step", r->step_time_s, 100 },
     };
     const TimeRow comm = { "comm", t->comm_s, t->comm_s / all };
     const TimeRow hidden = { "of it hidden", t->overlapped_s, t->overlap_pct };
@@ -153,17 +170,18 @@ static void print_table(Words *w, const Report *r)
 
 /* ---- why ---- */
 
-static void print_bounds(Words *w, const Report *r)
+static void print_reasons(Words *w, const Report *r)
 {
     const ReportBounds *b = &r->bounds;
-    fprintf(w->out, "\nlongest chain   compute %s, communication %s, bubble %s, launches %s\n",
-            SECONDS(r->critical_compute_s), SECONDS(r->critical_comm_s),
-            SECONDS(r->critical_bubble_s), SECONDS(r->critical_launch_s));
-    fprintf(w->out, "lower bounds    compute %s, memory %s, links %s, launches %s",
-            SECONDS(b->compute_s), SECONDS(b->memory_s), SECONDS(b->link_s),
-            SECONDS(b->launch_s));
+    fprintf(w->out, "\n%-15s %11s %11s %11s %11s %11s\n", "", "compute", "memory", "links",
+            "launches", "bubble");
+    fprintf(w->out, "%-15s %11s %11s %11s %11s %11s\n", "longest chain",
+            SECONDS(r->critical_compute_s), "", SECONDS(r->critical_comm_s),
+            SECONDS(r->critical_launch_s), SECONDS(r->critical_bubble_s));
+    fprintf(w->out, "%-15s %11s %11s %11s %11s", "lower bounds", SECONDS(b->compute_s),
+            SECONDS(b->memory_s), SECONDS(b->link_s), SECONDS(b->launch_s));
     if (isfinite(b->above))
-        fprintf(w->out, "; step %s above", PERCENT(100 * b->above));
+        fprintf(w->out, "    step %s above", PERCENT(100 * b->above));
     fprintf(w->out, "\n");
 }
 
@@ -221,7 +239,7 @@ void report_text(const Report *r, FILE *out)
     print_head(w, r);
     print_speed(w, r);
     print_table(w, r);
-    print_bounds(w, r);
+    print_reasons(w, r);
     print_transfers(w, r);
     print_classes(w, r);
     fprintf(out, "\nsimulated %s ops in %s events and %s\n", NUMBER((double)r->ops, 0),

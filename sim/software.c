@@ -38,7 +38,7 @@ static const Fact selective_facts[] = {
     { "attention", offsetof(Software, selective_attention) },
     { "norm", offsetof(Software, selective_norm) },
     { "activation", offsetof(Software, selective_activation) },
-    { "second_matmul", offsetof(Software, selective_second_matmul) },
+    { "op", offsetof(Software, selective_op) },
 };
 
 static bool *fact_at(Software *sw, const Fact *fact)
@@ -78,8 +78,7 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
 static bool read_selective(Software *sw, JsonNode list, Err *err)
 {
     if (json_type(list) != JSON_ARRAY)
-        return json_fail(list, err,
-                         "a list is expected of: attention, norm, activation, second_matmul");
+        return json_fail(list, err, "a list is expected of: attention, norm, activation, op");
     uint32_t i = 0;
     for (JsonNode n = json_first(list); n.item; n = json_next(n, list, ++i)) {
         const char *word = json_text(n);
@@ -89,8 +88,7 @@ static bool read_selective(Software *sw, JsonNode list, Err *err)
             f++;
         if (f == ARRAY_N(selective_facts))
             return json_fail(n, err,
-                             "unknown word '%.100s', allowed: attention, norm, activation, "
-                             "second_matmul",
+                             "unknown word '%.100s', allowed: attention, norm, activation, op",
                              word ? word : "");
         *fact_at(sw, &selective_facts[f]) = true;
     }

@@ -45,10 +45,10 @@ typedef struct Software {
     bool f32_logits;          /* unfused loss: reads an f32 copy of the logits */
 
     /* What recomputation does again: "selective" these, "full" everything. */
-    bool selective_attention;     /* the attention kernel, or scores and softmax */
-    bool selective_norm;          /* norms */
-    bool selective_activation;    /* the activation function between the MLP's matmuls */
-    bool selective_second_matmul; /* every second matmul (torchtitan's "op") */
+    bool selective_attention;  /* the attention kernel, or scores and softmax */
+    bool selective_norm;       /* norms */
+    bool selective_activation; /* the activation function between the MLP's matmuls */
+    bool selective_op; /* all but attention, collectives and the first, third ... matmul */
     bool
         recompute_stops_early; /* full: ops after the last one that backward needs are left out */
 

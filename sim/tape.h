@@ -41,6 +41,13 @@ typedef enum TapeTp {
     TP_VOCAB   /* embedding whose rows are shared out: the result is partial */
 } TapeTp;
 
+/* What backward does again of an op, instead of finding it saved. */
+typedef enum Redo {
+    REDO_NOTHING,
+    REDO_ALL,
+    REDO_AUX /* only what no other op reads: the result itself is saved */
+} Redo;
+
 typedef struct TapeValue {
     const char *name;
     ValueHome home;
@@ -74,7 +81,6 @@ typedef struct TapeOp {
     bool is_loss;               /* backward begins here */
     bool fused_loss;     /* ... and the gradient of the logits already is in their place */
     bool math_attention; /* OP_ATTENTION: the softmax is in memory */
-    bool heavy;          /* a matmul, by what selective recomputation says */
     TapeTp tp;
     AttentionShape attention; /* OP_ATTENTION, OP_ROPE */
     double pairs;       /* OP_ATTENTION: (query, key) pairs computed, per head and sample */

@@ -31,6 +31,21 @@ char *text_number(char *text, double x, int digits)
     return text;
 }
 
+char *text_rate(char *text, double x)
+{
+    return text_number(text, x, digits_after_point(fabs(x)));
+}
+
+char *text_count(char *text, double x)
+{
+    static const char *const units[] = { "", "k", "M", "B", "T" };
+    size_t unit = 0;
+    for (; x >= 999.5 && unit + 1 < ARRAY_N(units); unit++)
+        x /= 1000;
+    snprintf(text, TEXT_CAP, "%.3g%s", x, units[unit]);
+    return text;
+}
+
 /* Appends " unit" to text. */
 static char *with_unit(char *text, const char *unit)
 {
@@ -71,8 +86,12 @@ char *text_usd(char *text, double usd)
 {
     if (!isfinite(usd))
         return strcpy(text, "-");
+    if (usd > 0 && usd < 1e-5) {
+        snprintf(text, TEXT_CAP, "$%.2e", usd);
+        return text;
+    }
     int digits = 2;
-    for (double x = usd; x > 0 && x < 10 && digits < 8; x *= 10)
+    for (double x = usd; x > 0 && x < 10; x *= 10)
         digits++;
     text_number(text + 1, usd, usd < 10 ? digits : 2);
     text[0] = '$';

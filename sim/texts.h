@@ -17,8 +17,10 @@ enum { TEXT_CAP = 512, TEXT_WIDTH_MAX = 120 };
 char *text_seconds(char *text, double s);     /* "1.402 s", "12.34 ms", "3.200 us", "0 s" */
 char *text_bytes(char *text, uint64_t bytes); /* "37.94 GiB", "512 B" */
 char *text_number(char *text, double x, int digits); /* "46,743.5"; digits after the point */
-char *text_percent(char *text, double percent);      /* "29.3 %" */
-char *text_usd(char *text, double usd);              /* "$1,234.50", "$0.01234" */
+char *text_rate(char *text, double x);          /* "1,632,831", "10.84": four digits or more */
+char *text_count(char *text, double x);         /* "8.03B", "124M", "850" */
+char *text_percent(char *text, double percent); /* "29.3 %" */
+char *text_usd(char *text, double usd);         /* "$1,234.50", "$0.01230" */
 
 /*
  * A name from outside, at most width characters wide (4 to TEXT_WIDTH_MAX), its

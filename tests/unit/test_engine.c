@@ -475,10 +475,14 @@ static void the_timeline_shows_launches_kernels_and_waiting(void)
     Timeline t = { 0 };
     SimResult r = run(&w, &g, (SimOptions){ .timeline = &t, .expand_ranks = true });
     timeline_seal(&t);
-    CHECK_U64(2 * 3, t.tracks_n);
-    CHECK_U64(2 * 4, t.spans_n);
+    CHECK_U64(2 * 4, t.tracks_n);
+    CHECK_U64(2 * 5, t.spans_n);
     for (uint64_t i = 0; i < t.spans_n; i++) {
         const Track *track = &t.tracks[t.span_track[i]];
+        if (track->kind == TRACK_STEPS) {
+            CHECK_INT(r.step_ns, t.dur_ns[i]);
+            continue;
+        }
         bool host = track->kind == TRACK_HOST;
         bool comm = t.op[i] == 1;
         CHECK_INT(host ? SPAN_LAUNCH : comm ? SPAN_COMM : SPAN_COMPUTE, t.span_class[i]);
