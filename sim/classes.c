@@ -641,7 +641,8 @@ static double pair_coefficient(const NodeType *t)
 static Use p2p_use(const Classes *c, const RankClass *r, ResourceKind kind, double coefficient)
 {
     ASSERT(r->resource[kind] != NONE_U32);
-    double own = coefficient / efficiency(c->machine, r->place.type, kind, 2);
+    double own =
+        coefficient / efficiency(c->machine, r->place.type, kind, r->place.type->gpus_n);
     return (Use){ r->resource[kind], own * r->share[kind], own };
 }
 

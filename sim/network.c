@@ -25,10 +25,12 @@ double ring_traffic(OpKind kind, uint32_t n, uint64_t bytes)
     return (double)(n - 1) / n * s;
 }
 
-/* Bandwidth lost to flags, as factors on the traffic (NCCL tuning.cc). */
-static double ring_inflation(Protocol p)
+/* Bandwidth lost to flags, as factors on the traffic (NCCL tuning.cc); LL has a ceiling as well. */
+static double ring_inflation(Protocol p, double rate, double ll_max_bytes_per_ns)
 {
-    return p == PROTOCOL_LL ? 2 : p == PROTOCOL_LL128 ? 1 / 0.92 : 1;
+    if (p == PROTOCOL_LL)
+        return fmax(2, rate / ll_max_bytes_per_ns);
+    return p == PROTOCOL_LL128 ? 1 / 0.92 : 1;
 }
 
 static double tree_inflation(Protocol p, uint32_t nodes_n)
@@ -105,8 +107,10 @@ CommCost collective_cost(const Machine *m, const GroupClass *g, const Resource *
               ring);
         return finish(&c);
     }
+    double ll_max = ll_max_bytes_per_ns(g->type->gpu, g->nodes_n);
     for (Protocol p = 0; p < PROTOCOL_N; p++) {
-        offer(&c, ALGORITHM_RING, p, ring_latency(m, g, kind, p), ring * ring_inflation(p));
+        offer(&c, ALGORITHM_RING, p, ring_latency(m, g, kind, p),
+              ring * ring_inflation(p, c.own_rate, ll_max));
         if (kind == OP_ALL_REDUCE && g->nodes_n > 1)
             offer(&c, ALGORITHM_TREE, p, tree_latency(m, g, p),
                   2 * (double)bytes * tree_inflation(p, g->nodes_n));
@@ -123,12 +127,13 @@ CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node, const 
                   const Resource *resource, uint64_t bytes, double scale)
 {
     Choice c = choice_begin(flow, resource, scale);
+    double ll_max = ll_max_bytes_per_ns(type->gpu, same_node ? 1 : 2);
     for (Protocol p = 0; p < PROTOCOL_N; p++) {
         if (p == PROTOCOL_LL128 || (m->ideal_collectives && p != PROTOCOL_SIMPLE))
             continue; /* NCCL's point-to-point knows LL and Simple only */
         int64_t hop = same_node ? type->intra.hop_ns[p] : m->inter.hop_ns[p];
-        offer(&c, ALGORITHM_RING, p, m->collective_base_ns[p] + hop,
-              (double)bytes * ring_inflation(p));
+        offer(&c, ALGORITHM_RING, p, m->p2p_base_ns[p] + hop,
+              (double)bytes * ring_inflation(p, c.own_rate, ll_max));
     }
     return finish(&c);
 }
