@@ -2,8 +2,8 @@
  * blocks_convnet.c - ResNet v1.5 as torchvision builds it, block by block.
  *
  *     stem         conv 7x7/2 -- bn -- relu -- maxpool 3x3/2
- *     bottleneck   relu -+- conv1 1x1 -- bn -- relu -- conv2 3x3 -- bn -- relu -- conv3 1x1 -- bn -+
- *                        +- [shortcut 1x1 -- bn, where the shape changes] ----------------------- (+)
+ *     bottleneck   relu -+- conv1 1x1, bn, relu -- conv2 3x3, bn, relu -- conv3 1x1, bn -- (+) -> out
+ *                        +- [shortcut 1x1, bn, where the shape changes] -------------------+
  *     head         relu -- average -- linear -- loss
  *
  * A value's rows are pixels (images x height x width), its columns channels; a

@@ -81,10 +81,7 @@ static bool write_trace(Job *job, Work *w)
 {
     Timeline *t = &w->timeline;
     timeline_set_name(t, w->s.name);
-    for (uint32_t i = 0; i < w->result.ranks_n; i++) {
-        const RankStat *rank = &w->result.ranks[i];
-        memory_record(t, &w->g, rank->rank, &w->memory[rank->role]);
-    }
+    memory_record(t, &w->g, w->memory);
     timeline_seal(t);
     return trace_write(t, job->options->trace, &job->err);
 }

@@ -79,12 +79,12 @@ static inline uint64_t memory_reserved_bytes(const RoleMemory *m, const MemoryEx
 /* ---- as a counter track ---- */
 
 /*
- * Adds the track "allocated bytes" to rank, whose spans t holds (not sealed).
- * Program order is the order of the compute lane, so its clock is memory's:
- * each instance steps up to before + peak where its first kernel starts and to
- * its end value where the last one ends; instances without a kernel there step
- * where the one before them ended.  m->before is needed.
+ * Adds the track "allocated bytes" to each rank whose compute lane t holds (t is
+ * not sealed); memory is by Graph.roles, with before.  Program order is the order
+ * of the compute lane, so its clock is memory's: each instance steps up to
+ * before + peak where its first kernel starts and to its end value where the last
+ * one ends; those without a kernel there step where the one before them ended.
  */
-void memory_record(Timeline *t, const Graph *g, uint32_t rank, const RoleMemory *m);
+void memory_record(Timeline *t, const Graph *g, const RoleMemory *memory);
 
 #endif

@@ -356,7 +356,7 @@ static void the_track_steps_where_instances_start_and_end(void)
     in_turn(&t, 1);
     RoleMemory r = memory_of_role(&t.g, t.role, &arena);
     spans_of(&line, t.role);
-    memory_record(&line, &t.g, 0, &r);
+    memory_record(&line, &t.g, &r);
     timeline_seal(&line);
     const Track *k = counter_of(&line);
     const struct {
@@ -387,7 +387,7 @@ static void the_highest_point_is_the_peak(void)
     all_forwards_first(&t, 5);
     RoleMemory r = memory_of_role(&t.g, t.role, &arena);
     spans_of(&line, t.role);
-    memory_record(&line, &t.g, 0, &r);
+    memory_record(&line, &t.g, &r);
     timeline_seal(&line);
     double highest = 0;
     for (uint64_t i = 0; i < line.points_n; i++)
@@ -407,7 +407,7 @@ static void a_rank_without_a_compute_lane_has_no_track(void)
     toy_open(&t);
     in_turn(&t, 1);
     RoleMemory r = memory_of_role(&t.g, t.role, &arena);
-    memory_record(&line, &t.g, 0, &r);
+    memory_record(&line, &t.g, &r);
     CHECK(counter_of(&line) == NULL);
     timeline_free(&line);
     arena_free(&arena);
