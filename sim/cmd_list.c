@@ -64,7 +64,7 @@ static void add_files(Rows *rows, const char *folder, FillRow *fill)
         JsonDoc *doc = json_parse(text, strlen(text), folder, &err);
         Row *row = add_row(rows, names[i], "");
         if (!doc || !fill(row, &rows->arena, json_root(doc), &err)) {
-            fprintf(stderr, "lockstep list: %s\n", err.text);
+            fprintf(stderr, "lockstep: %s\n", err.text);
             row->about = "cannot be read";
             rows->complete = false;
         }
@@ -317,7 +317,7 @@ static int list(const Word *word, bool json)
     else
         print_text(&rows);
     if (!ok)
-        fprintf(stderr, "lockstep list: %s\n", err.text);
+        fprintf(stderr, "lockstep: %s\n", err.text);
     ok = ok && rows.complete;
     free(rows.row);
     arena_free(&rows.arena);
@@ -336,7 +336,7 @@ static int wrong_word(const char *word)
 {
     Err err = { 0 };
     err_set(&err, "unknown %s '%.100s', allowed: ", *word == '-' ? "option" : "word", word);
-    fprintf(stderr, "lockstep list: %s", err.text);
+    fprintf(stderr, "lockstep: %s", err.text);
     if (*word == '-')
         fprintf(stderr, "--json, --help");
     for (size_t i = 0; i < ARRAY_N(words) && *word != '-'; i++)
@@ -370,7 +370,7 @@ int cmd_list(int argc, char **argv)
         if (!found)
             return wrong_word(argv[i]);
         if (word) {
-            fprintf(stderr, "lockstep list: one word at a time, not '%s' and '%s'\n",
+            fprintf(stderr, "lockstep: one word at a time, not '%s' and '%s'\n",
                     word->word, found->word);
             return EXIT_USAGE;
         }

@@ -96,11 +96,11 @@ int cmd_convert(int argc, char **argv)
     Err err = { 0 };
     ConvertOptions options = { .in = NULL };
     if (!parse(&options, argc, argv, &err)) {
-        fprintf(stderr, "lockstep convert: %s\n", err.text);
+        fprintf(stderr, "lockstep: %s\n", err.text);
         return EXIT_USAGE;
     }
     if (!convert(&options, &err)) {
-        fprintf(stderr, "lockstep convert: %s\n", err.text);
+        fprintf(stderr, "lockstep: %s\n", err.text);
         return EXIT_COULD_NOT;
     }
     return EXIT_DONE;
