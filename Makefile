@@ -8,6 +8,7 @@
 #   make fuzz           each fuzzer for FUZZ_SECONDS (20) seconds; needs clang
 #   make gpu            compiles what needs CUDA, where nvcc is found
 #   make bench          the benchmarks of this program itself (tests/bench/)
+#   make accuracy       predictions beside measurements: tables as Markdown, a plot as SVG
 #   make bless          accept what the command-line tests print now (read the diff first)
 #   make check-format   is the source as clang-format would write it?  make format writes it so
 #   make install        into PREFIX (/usr/local), below DESTDIR; make uninstall takes it out
@@ -84,7 +85,7 @@ no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in 
 
 # ---- make, make demo, make install -----------------------------------------------------
 
-.PHONY: all lockstep demo test check tests san fuzz fuzzers gpu gpu-clean bench bless \
+.PHONY: all lockstep demo test check tests san fuzz fuzzers gpu gpu-clean bench accuracy bless \
         check-format format install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -145,6 +146,12 @@ check-format:
 	@clang-format --dry-run -Werror $(FORMATTED) || { echo "(make format writes it so)"; exit 1; }
 format:
 	clang-format -i $(FORMATTED)
+
+# The tables of the README, and PLOT, the picture beside them.
+PLOT ?= $(BUILD)/accuracy.svg
+accuracy: $(BUILD)/lockstep
+	@$(BUILD)/lockstep validate published vtrain-single-node --markdown --svg $(PLOT)
+	@echo "the plot is in $(PLOT)" >&2
 
 bench: $(BENCHES)
 	@for b in $(BENCHES); do echo "$$b" && $$b || exit 1; done

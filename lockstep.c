@@ -5,6 +5,7 @@
  * cmd.h.  A row without a function is a command that is planned: it says so.
  */
 #include "core/base.h"
+#include "profile/cmd.h"
 #include "sim/cmd.h"
 #include "traces/cmd.h"
 
@@ -30,7 +31,7 @@ static const Command commands[] = {
     {"compare",    NULL,        "a prediction beside a recorded run"                   },
     {"calibrate",  NULL,        "fit a GPU or cluster file to measurements"            },
     {"bench",      NULL,        "the micro-benchmarks that calibration needs"          },
-    {"validate",   NULL,        "predictions beside published measurements"            },
+    {"validate",   cmd_validate, "predictions beside published measurements"           },
     {"collective", NULL,        "how long a collective takes on a cluster, by size"    },
     {"cluster",    NULL,        "who reaches whom, over what, how fast"                },
     {"convert",    cmd_convert, "read one trace format, write another"                 },

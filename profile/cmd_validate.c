@@ -1,0 +1,647 @@
+/*
+ * cmd_validate.c - lockstep validate SCENARIO...: predictions beside measurements.
+ *
+ *     arguments --scenario_each--> Jobs --pool--> predictions --in input order--> Validation
+ *
+ * What cannot be run is no failure: the row is kept, with the reason, and listed.
+ * What cannot be read (no such file, a line that is no JSON) is one.
+ *
+ * Where a stack has fitted scalars, its rows are predicted once more with scalars
+ * fitted on the stack's other groups alone.  How a row answers to a scalar is seen
+ * by trials (profile/fit.h), made while it is at hand:
+ *
+ *     first pass    every row as its software file says, and trials of fitted ones
+ *     fit           scalars for each (software, group left out)
+ *     second pass   rows of fitted stacks with those
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/out_file.h"
+#include "profile/cmd.h"
+#include "profile/fit.h"
+#include "profile/validate.h"
+#include "sim/build.h"
+#include "sim/pool.h"
+#include "sim/progress.h"
+#include "sim/report.h"
+
+enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2 };
+
+static const char time_metric[] = "step_time_s";
+
+typedef struct Options {
+    Setting *settings;
+    uint32_t settings_n, settings_cap;
+    bool json, markdown;
+    const char *svg, *software; /* NULL: not given */
+    uint32_t jobs;
+    char *const *names;
+    uint32_t names_n;
+} Options;
+
+/* ---- one scenario ---- */
+
+typedef struct Cell {
+    const char *metric;
+    double measured, predicted, left_out;
+} Cell;
+
+typedef struct Job {
+    const Options *options;
+    JsonDoc *doc; /* NULL once read */
+    ProgressPart progress;
+    Arena arena; /* texts below, cells, sw */
+    const char *name, *path, *group, *software;
+    const char *file; /* path without its folders */
+    Cell *cells;
+    uint32_t cells_n;
+    const char *ranked_with; /* what a set of the ranking has in common */
+    bool unknown_software, fitted;
+    Scenario s; /* kept between the passes when fitted */
+    Software sw;
+    double lower_s[FIT_N], higher_s[FIT_N]; /* of the trials; 0: not fitted */
+    double factor[FIT_N];                   /* of the second pass */
+    Err err;                                /* set: skipped */
+} Job;
+
+static double *scalar_of(Software *sw, int i)
+{
+    double *const scalars[FIT_N] = { [FIT_HOST] = &sw->host_scale,
+                                     [FIT_COMPUTE] = &sw->compute_scale,
+                                     [FIT_COMM] = &sw->comm_scale };
+    return scalars[i];
+}
+
+/* Simulates the scenario with sw. */
+static bool predict(Job *job, Report *report, const Software *sw, bool shows_progress)
+{
+    Graph *g = mem_zero(1, sizeof *g);
+    SimResult result = { 0 };
+    Arena arena = { 0 };
+    SimOptions options = { 0 };
+    if (shows_progress) {
+        options.progress = progress_part;
+        options.user = &job->progress;
+    }
+    bool ok = build_graph(g, &job->s, sw, &job->err) &&
+              sim_run(&result, g, &job->s.machine, sw, &options, &job->err);
+    if (ok) {
+        RoleMemory *memory = PUSH_ARRAY(&arena, RoleMemory, g->roles_n);
+        for (uint32_t i = 0; i < g->roles_n; i++)
+            memory[i] = memory_of_role(g, &g->roles[i], NULL);
+        report_fill(report, &job->s, g, &result, memory, 0);
+    }
+    sim_result_free(&result);
+    graph_free(g);
+    free(g);
+    arena_free(&arena);
+    return ok;
+}
+
+/* The step time with one scalar changed; 0 when it cannot be had. */
+static double try_scalar(Job *job, int i, double factor)
+{
+    Software sw = job->sw;
+    Report report = { 0 };
+    *scalar_of(&sw, i) *= factor;
+    double step_s = predict(job, &report, &sw, false) ? report.step_time_s : 0;
+    report_free(&report);
+    return step_s;
+}
+
+static void try_scalars(Job *job)
+{
+    for (int i = 0; i < FIT_N; i++)
+        if (*scalar_of(&job->sw, i) != 1) {
+            job->lower_s[i] = try_scalar(job, i, 1 / FIT_STEP);
+            job->higher_s[i] = try_scalar(job, i, FIT_STEP);
+        }
+}
+
+static bool is_known_software(const char *name)
+{
+    Arena arena = { 0 };
+    const char *path = arena_printf(&arena, "%s/software/%s.json", share_dir(), name);
+    bool known = *name && !strchr(name, '/') && access(path, R_OK) == 0;
+    arena_free(&arena);
+    return known;
+}
+
+/* A stack without a file runs as generic. */
+static bool choose_software(Job *job)
+{
+    job->unknown_software = !is_known_software(job->s.software);
+    const char *name = job->unknown_software ? "generic" : job->s.software;
+    job->software = arena_strdup(&job->arena, job->s.software);
+    if (!software_read(&job->sw, &job->arena, name, &job->err))
+        return false;
+    for (int i = 0; i < FIT_N; i++)
+        job->fitted |= *scalar_of(&job->sw, i) != 1;
+    return true;
+}
+
+/* Equal for rows of one model, GPU count, batch and sequence length, in one group. */
+static const char *set_of(Job *job)
+{
+    const Scenario *s = &job->s;
+    const Transformer *t = &s->model.u.transformer;
+    const char *shape = s->model.kind != MODEL_TRANSFORMER
+                            ? ""
+                            : arena_printf(&job->arena, " %u %u %u %u %u", t->layers, t->hidden,
+                                           t->heads, t->kv_heads, t->ffn);
+    return arena_printf(&job->arena, "%s model %d %" PRIu64 "%s gpus %u batch %u seq %u",
+                        job->group, (int)s->model.kind, model_params(&s->model), shape,
+                        s->parallel.gpus, s->training.global_batch, s->training.seq_len);
+}
+
+static void take_measured(Job *job)
+{
+    const Scenario *s = &job->s;
+    job->cells_n = s->measured_n;
+    job->cells = PUSH_ARRAY(&job->arena, Cell, s->measured_n);
+    for (uint32_t i = 0; i < s->measured_n; i++)
+        job->cells[i] =
+            (Cell){ .metric = s->measured[i].metric, .measured = s->measured[i].value };
+}
+
+static void run_first(Job *job)
+{
+    Report report = { 0 };
+    if (choose_software(job) && predict(job, &report, &job->sw, true)) {
+        take_measured(job);
+        job->ranked_with = set_of(job);
+        for (uint32_t i = 0; i < job->cells_n; i++) {
+            report_value(&report, job->cells[i].metric, &job->cells[i].predicted);
+            job->cells[i].left_out = job->cells[i].predicted;
+        }
+        if (job->fitted)
+            try_scalars(job);
+    }
+    report_free(&report);
+}
+
+static void run_job(void *task)
+{
+    Job *job = task;
+    const Options *o = job->options;
+    bool ok = scenario_from(&job->s, job->doc, o->settings, o->settings_n, &job->err);
+    job->doc = NULL;
+    if (ok && job->s.measured_n == 0)
+        err_set(&job->err, "it has no \"measured\"");
+    else if (ok)
+        run_first(job);
+    if (ok && (job->err.set || !job->fitted))
+        scenario_free(&job->s);
+    progress_end(&job->progress);
+}
+
+static void run_left_out(void *task)
+{
+    Job *job = task;
+    Software sw = job->sw;
+    Report report = { 0 };
+    for (int i = 0; i < FIT_N; i++)
+        *scalar_of(&sw, i) *= job->factor[i];
+    if (predict(job, &report, &sw, true))
+        for (uint32_t i = 0; i < job->cells_n; i++)
+            report_value(&report, job->cells[i].metric, &job->cells[i].left_out);
+    report_free(&report);
+    scenario_free(&job->s);
+    progress_end(&job->progress);
+}
+
+/* ---- all of them ---- */
+
+typedef struct Batch {
+    const Options *options;
+    Pool pool;
+    Progress progress;
+    Job **jobs;
+    uint32_t n, cap;
+} Batch;
+
+static const char *copy_member(Job *job, const char *key, const char *otherwise)
+{
+    const char *text = json_text(json_member(json_root(job->doc), key));
+    return arena_strdup(&job->arena, text ? text : otherwise);
+}
+
+/* What a row shows of a scenario that may turn out not to be one. */
+static void look_ahead(Job *job)
+{
+    job->path = arena_strdup(&job->arena, json_name(job->doc));
+    const char *slash = strrchr(job->path, '/');
+    job->file = slash ? slash + 1 : job->path;
+    job->name = copy_member(job, "name", job->file);
+    job->group = copy_member(job, "group", "");
+    job->software = job->options->software ? job->options->software
+                                           : copy_member(job, "software", "generic");
+    JsonNode list = json_member(json_root(job->doc), "measured");
+    if (json_type(list) != JSON_ARRAY)
+        return;
+    job->cells = PUSH_ARRAY(&job->arena, Cell, json_items_n(list));
+    size_t i = 0;
+    for (JsonNode row = json_first(list); row.item; row = json_next(row, list, ++i)) {
+        const char *metric = json_text(json_member(row, "metric"));
+        job->cells[job->cells_n++].metric = arena_strdup(&job->arena, metric ? metric : "?");
+    }
+}
+
+static bool add_job(void *user, JsonDoc *doc, Err *err)
+{
+    Batch *b = user;
+    (void)err;
+    Job *job = mem_zero(1, sizeof *job);
+    job->options = b->options;
+    job->doc = doc;
+    job->progress.of = &b->progress;
+    look_ahead(job);
+    GROW(b->jobs, b->n, b->cap);
+    b->jobs[b->n++] = job;
+    progress_expect(&b->progress, 1);
+    pool_add(&b->pool, run_job, job);
+    return true;
+}
+
+/* ---- the second pass ---- */
+
+static const Cell *time_of(const Job *job)
+{
+    for (uint32_t i = 0; i < job->cells_n && !job->err.set; i++)
+        if (strcmp(job->cells[i].metric, time_metric) == 0 && job->cells[i].measured > 0 &&
+            job->cells[i].predicted > 0)
+            return &job->cells[i];
+    return NULL;
+}
+
+static bool is_left_out(const Job *job)
+{
+    return job->fitted && !job->err.set;
+}
+
+static uint32_t fit_rows(FitRow *rows, Interner *ids, const Batch *b)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        const Job *job = b->jobs[i];
+        const Cell *time = time_of(job);
+        if (!is_left_out(job) || !time)
+            continue;
+        FitRow *row = &rows[n++];
+        *row = (FitRow){ .software = intern(ids, job->sw.name),
+                         .group = intern(ids, job->group),
+                         .measured = time->measured,
+                         .predicted = time->predicted };
+        memcpy(row->lower, job->lower_s, sizeof row->lower);
+        memcpy(row->higher, job->higher_s, sizeof row->higher);
+    }
+    return n;
+}
+
+/* Scalars that nothing is left to fit on are 1. */
+static void fit_job(Job *job, const FitRow *rows, uint32_t rows_n, Interner *ids)
+{
+    uint32_t software = intern(ids, job->sw.name), group = intern(ids, job->group);
+    if (!fit_scalars(job->factor, rows, rows_n, software, group))
+        for (int i = 0; i < FIT_N; i++)
+            job->factor[i] = 1 / *scalar_of(&job->sw, i);
+}
+
+/* Jobs of one software and group, one after the other in most files, share their factors. */
+static void leave_out(Batch *b)
+{
+    Interner ids = { 0 };
+    FitRow *rows = mem_zero(b->n, sizeof *rows);
+    uint32_t rows_n = fit_rows(rows, &ids, b);
+    const Job *last = NULL;
+    for (uint32_t i = 0; i < b->n; i++) {
+        Job *job = b->jobs[i];
+        if (!is_left_out(job))
+            continue;
+        if (last && strcmp(last->group, job->group) == 0 &&
+            strcmp(last->sw.name, job->sw.name) == 0)
+            memcpy(job->factor, last->factor, sizeof job->factor);
+        else
+            fit_job(job, rows, rows_n, &ids);
+        last = job;
+        progress_expect(&b->progress, 1);
+        pool_add(&b->pool, run_left_out, job);
+    }
+    free(rows);
+    intern_free(&ids);
+}
+
+static void batch_run(Batch *b, const Options *o, Err *err)
+{
+    b->options = o;
+    pool_open(&b->pool, o->jobs);
+    progress_open(&b->progress);
+    scenario_each(o->names, o->names_n, add_job, b, err);
+    pool_close(&b->pool);
+    pool_open(&b->pool, o->jobs);
+    leave_out(b);
+    pool_close(&b->pool);
+    progress_close(&b->progress);
+}
+
+static void batch_free(Batch *b)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        arena_free(&b->jobs[i]->arena);
+        free(b->jobs[i]);
+    }
+    free(b->jobs);
+}
+
+/* ---- from jobs to rows ---- */
+
+/* Why a scenario was skipped, without its own place in front: that stands beside it. */
+static const char *reason_of(Validation *v, const Job *job)
+{
+    const char *text = job->err.text;
+    size_t n = strlen(job->path);
+    if (strncmp(text, job->path, n) == 0 && strncmp(text + n, ": ", 2) == 0)
+        text += n + 2;
+    return arena_strdup(&v->arena, text);
+}
+
+/* Why a metric cannot be compared, or NULL. */
+static const char *trouble_with(Validation *v, const Cell *cell)
+{
+    if (!isfinite(cell->predicted))
+        return arena_printf(&v->arena, "the prediction has no %s", cell->metric);
+    if (cell->measured == 0 && cell->predicted != 0 && strcmp(cell->metric, "fits") != 0)
+        return arena_printf(&v->arena, "%s measured as 0: no error in %% of it", cell->metric);
+    return NULL;
+}
+
+/* "runs.jsonl:12" -> "runs.jsonl" */
+static uint32_t list_of(Validation *v, const char *file)
+{
+    const char *colon = strrchr(file, ':');
+    bool is_line = colon && colon[1] && colon[1 + strspn(colon + 1, "0123456789")] == '\0';
+    return intern_bytes(&v->names, file, is_line ? (size_t)(colon - file) : strlen(file));
+}
+
+static ValidateRow *add_row(Validation *v, const Job *job)
+{
+    ValidateRow *row = validate_add(v);
+    row->name = arena_strdup(&v->arena, job->name);
+    row->file = arena_strdup(&v->arena, job->file);
+    row->scenario = v->scenarios_n;
+    row->list = list_of(v, job->file);
+    row->group = intern(&v->names, job->group);
+    row->software = intern(&v->names, job->software);
+    return row;
+}
+
+static void add_skipped(Validation *v, const Job *job)
+{
+    const char *reason = reason_of(v, job);
+    for (uint32_t i = 0; i < job->cells_n || i == 0; i++) {
+        ValidateRow *row = add_row(v, job);
+        row->skipped = reason;
+        row->metric = job->cells_n ? intern(&v->names, job->cells[i].metric) : NONE_U32;
+    }
+}
+
+static void add_predicted(Validation *v, const Job *job)
+{
+    for (uint32_t i = 0; i < job->cells_n; i++) {
+        const Cell *cell = &job->cells[i];
+        ValidateRow *row = add_row(v, job);
+        row->metric = intern(&v->names, cell->metric);
+        row->set = intern(&v->names, job->ranked_with);
+        row->measured = cell->measured;
+        row->predicted = cell->predicted;
+        row->left_out = cell->left_out;
+        row->skipped = trouble_with(v, cell);
+    }
+}
+
+static void collect(Validation *v, const Batch *b)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        const Job *job = b->jobs[i];
+        if (job->err.set)
+            add_skipped(v, job);
+        else
+            add_predicted(v, job);
+        if (job->unknown_software)
+            validate_add_unknown(v, job->software);
+        v->fitted_n += is_left_out(job);
+        v->scenarios_n++;
+    }
+}
+
+/* ---- arguments ---- */
+
+static void print_help(FILE *f)
+{
+    fprintf(
+        f,
+        "usage: lockstep validate SCENARIO... [OPTION]...\n"
+        "Predicts scenarios that have been measured (their key \"measured\") and says how far\n"
+        "off the predictions are, by metric, group and software, and how well they rank.\n"
+        "SCENARIO is a .json file, a built-in name (published, vtrain-single-node) or a\n"
+        ".jsonl file with a scenario a line.  What cannot be run is skipped and listed.\n"
+        "\n"
+        "  --set KEY=VALUE   changes a key of every scenario; repeatable\n"
+        "  --software NAME   runs every scenario as this training stack\n"
+        "  --json            prints one JSON object\n"
+        "  --markdown        prints the tables as Markdown\n"
+        "  --svg OUT         draws predicted over measured step times\n"
+        "  --jobs N          scenarios at a time, as many as there are processors\n");
+}
+
+static int wrong_usage(const Err *err)
+{
+    fprintf(stderr, "lockstep: %s; `lockstep validate --help` shows the usage\n", err->text);
+    return EXIT_USAGE;
+}
+
+static bool read_jobs(Options *o, const char *text, Err *err)
+{
+    char *end;
+    errno = 0;
+    unsigned long n = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || n < 1 || n > POOL_THREADS_MAX)
+        return err_set(err, "--jobs takes a whole number from 1 to %d, not '%.60s'",
+                       POOL_THREADS_MAX, text);
+    o->jobs = (uint32_t)n;
+    return true;
+}
+
+static void add_setting(Options *o, const char *key, const char *value)
+{
+    GROW(o->settings, o->settings_n, o->settings_cap);
+    o->settings[o->settings_n++] = (Setting){ key, value };
+}
+
+static bool cut_setting(Options *o, char *text, Err *err)
+{
+    char *equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return err_set(err, "--set takes KEY=VALUE, not '%.100s'", text);
+    *equals = '\0';
+    add_setting(o, text, equals + 1);
+    return true;
+}
+
+enum { OPT_SET = 1, OPT_SOFTWARE, OPT_JSON, OPT_MARKDOWN, OPT_SVG, OPT_JOBS, OPT_HELP };
+
+static const struct option long_options[] = {
+    { "set", required_argument, NULL, OPT_SET },
+    { "software", required_argument, NULL, OPT_SOFTWARE },
+    { "json", no_argument, NULL, OPT_JSON },
+    { "markdown", no_argument, NULL, OPT_MARKDOWN },
+    { "svg", required_argument, NULL, OPT_SVG },
+    { "jobs", required_argument, NULL, OPT_JOBS },
+    { "help", no_argument, NULL, OPT_HELP },
+    { NULL, 0, NULL, 0 },
+};
+
+static bool take_option(Options *o, int option, Err *err)
+{
+    switch (option) {
+    case OPT_SET:
+        return cut_setting(o, optarg, err);
+    case OPT_SOFTWARE:
+        o->software = optarg;
+        add_setting(o, "software", optarg);
+        return true;
+    case OPT_JSON:
+        return o->json = true;
+    case OPT_MARKDOWN:
+        return o->markdown = true;
+    case OPT_SVG:
+        o->svg = optarg;
+        return true;
+    default:
+        return read_jobs(o, optarg, err);
+    }
+}
+
+static bool check_options(const Options *o, Err *err)
+{
+    if (o->names_n == 0)
+        return err_set(err, "a scenario is missing");
+    if (o->json && o->markdown)
+        return err_set(err, "--json and --markdown exclude each other");
+    return true;
+}
+
+/* What getopt found: ':' a value is missing; '?' optopt tells one too many from a wrong name. */
+static bool wrong_option(int found, const char *text, Err *err)
+{
+    if (found == ':')
+        return err_set(err, "%.100s needs a value", text);
+    if (optopt > OPT_HELP)
+        return err_set(err, "unknown option '-%c'", optopt);
+    return err_set(
+        err, optopt ? "'%.100s': this option takes no value" : "unknown option '%.100s'", text);
+}
+
+/* False with err on wrong usage; *help when that is what was asked for. */
+static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
+{
+    optind = 1;
+    opterr = 0; /* the words are ours */
+    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
+        *help = *help || option == OPT_HELP || option == 'h';
+        if (*help)
+            return true;
+        if (option == ':' || option == '?')
+            return wrong_option(option, argv[optind - 1], err);
+        if (!take_option(o, option, err))
+            return false;
+    }
+    o->names = argv + optind;
+    o->names_n = (uint32_t)(argc - optind);
+    return check_options(o, err);
+}
+
+/* ---- the command ---- */
+
+/* A stack that the user names must be there: running another in its place would mislead. */
+static bool check_software(const Options *o, Err *err)
+{
+    Arena arena = { 0 };
+    Software sw;
+    bool ok = !o->software || software_read(&sw, &arena, o->software, err);
+    arena_free(&arena);
+    return ok;
+}
+
+static bool draw(const Validation *v, const char *path, Err *err)
+{
+    OutFile out;
+    if (!out_file_open(&out, path, err))
+        return false;
+    validate_svg(v, out.file);
+    return out_file_commit(&out, err);
+}
+
+/* Whether it could be written to stdout is for main to see and to say. */
+static void print(const Validation *v, const Options *o)
+{
+    if (o->json) {
+        Err ignored = { 0 };
+        JsonOut j = json_out_file(stdout, 2);
+        validate_json(v, &j);
+        json_out_end(&j, &ignored);
+    } else if (o->markdown) {
+        validate_markdown(v, stdout);
+    } else {
+        validate_print(v, stdout);
+    }
+}
+
+static bool has_measurement(const Validation *v)
+{
+    for (uint32_t i = 0; i < v->rows_n; i++)
+        if (v->rows[i].metric != NONE_U32)
+            return true;
+    return false;
+}
+
+static int validate(const Options *o)
+{
+    Batch b = { 0 };
+    Validation v = { 0 };
+    Err err = { 0 };
+    if (check_software(o, &err))
+        batch_run(&b, o, &err);
+    collect(&v, &b);
+    if (!err.set && !has_measurement(&v))
+        err_set(&err, "'%.200s' has no \"measured\", there is nothing to compare with",
+                o->names[0]);
+    if (err.set || (o->svg && !draw(&v, o->svg, &err)))
+        fprintf(stderr, "lockstep: %s\n", err.text);
+    else
+        print(&v, o);
+    validate_free(&v);
+    batch_free(&b);
+    return err.set ? EXIT_COULD_NOT : EXIT_DONE;
+}
+
+int cmd_validate(int argc, char **argv)
+{
+    Options o = { .jobs = pool_processors() };
+    Err err = { 0 };
+    bool help = false;
+    int status = EXIT_DONE;
+    if (!parse(&o, argc, argv, &help, &err))
+        status = wrong_usage(&err);
+    else if (help)
+        print_help(stdout);
+    else
+        status = validate(&o);
+    free(o.settings);
+    return status;
+}
