@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const lane_names[LANE_N] = { "compute",   "tp",        "cp",       "ep",
-                                         "reduce",    "gather",    "send act", "recv act",
-                                         "send grad", "recv grad", "copy",     "host" };
+const char *const lane_names[LANE_N] = { "compute",  "tp",        "cp",        "ep",
+                                         "reduce",   "replicate", "gather",    "send act",
+                                         "recv act", "send grad", "recv grad", "copy",
+                                         "host" };
 
 const char *const op_kind_names[OP_KIND_N] = {
     "matmul",    "attention", "softmax",    "norm",          "activation", "add",
@@ -254,9 +255,9 @@ static void check_op(const Graph *g, const Segment *s, const Op *op, uint32_t i)
     if (op_is_comm(op->kind)) {
         ASSERT(op->u.comm.group < g->groups_n);
         ASSERT(op->lane != LANE_HOST);
-        if (op_is_p2p(op->kind))
-            ASSERT(op->u.comm.peer < group_size(&g->groups[op->u.comm.group]));
+        ASSERT(op->u.comm.peer < group_size(&g->groups[op->u.comm.group]));
     }
+    ASSERT(op->lane != LANE_HOST || s->lane_n[LANE_HOST] == i);
     ASSERT((op->kind == OP_HOST_WAIT) == (op->lane == LANE_HOST) || op->kind == OP_RELEASE);
     if (op->grouped) {
         ASSERT(op_is_p2p(op->kind) && i + 1 < s->op_n);
@@ -309,11 +310,23 @@ static void seal_role(const Graph *g, Role *role)
     role->ops_n = ops;
 }
 
+static void check_group(const Graph *g, const GroupSpec *s)
+{
+    for (uint32_t i = 0; i < s->dims_n; i++) {
+        const GroupDim *d = &s->dims[i];
+        ASSERT(d->stride > 0 && d->extent > 0 && d->step > 0 && d->count > 0);
+        ASSERT((uint64_t)d->step * (d->count - 1) < d->extent);
+        ASSERT((uint64_t)d->stride * d->extent <= g->world_n);
+    }
+}
+
 void graph_seal(Graph *g)
 {
     ASSERT(g->role_extent > 0 && g->role_stride > 0 && g->world_n > 0);
     for (uint32_t i = 0; i < g->role_extent; i++)
         ASSERT(g->role_of[i] < g->roles_n);
+    for (uint32_t i = 0; i < g->groups_n; i++)
+        check_group(g, &g->groups[i]);
     for (uint32_t i = 0; i < g->segments_n; i++)
         seal_segment(g, &g->segments[i]);
     for (uint32_t i = 0; i < g->roles_n; i++)

@@ -76,9 +76,10 @@ typedef enum Lane {
     LANE_TP, /* tensor-parallel collectives that do not sit on the compute lane */
     LANE_CP,
     LANE_EP,
-    LANE_REDUCE,   /* gradients: all-reduce, reduce-scatter */
-    LANE_GATHER,   /* parameters: all-gather */
-    LANE_SEND_ACT, /* pipeline: activations and gradients, out and in */
+    LANE_REDUCE,    /* gradients: all-reduce, reduce-scatter */
+    LANE_REPLICATE, /* hsdp: all-reduce of gradient shards over the replicas */
+    LANE_GATHER,    /* parameters: all-gather */
+    LANE_SEND_ACT,  /* pipeline: activations and gradients, out and in */
     LANE_RECV_ACT,
     LANE_SEND_GRAD,
     LANE_RECV_GRAD,
@@ -122,8 +123,9 @@ typedef enum OpKind {
     OP_SEND, /* to member `peer` of the group; matches the peer's receives in order, per tag */
     OP_RECV,
     /* Neither. */
-    OP_HOST_WAIT, /* LANE_HOST: the host launches nothing more until its deps are done */
-    OP_RELEASE,   /* no work: frees its DIES arguments */
+    /* LANE_HOST, first in its segment: the host launches nothing more until its deps are done */
+    OP_HOST_WAIT,
+    OP_RELEASE, /* no work: frees its DIES arguments */
     OP_KIND_N
 } OpKind;
 
@@ -411,8 +413,9 @@ uint32_t role_instance(Role *role, uint32_t segment, uint32_t micro_batch, uint3
 void role_edge(Role *role, uint32_t dst_op, uint32_t src_instance, uint32_t src_op);
 
 /*
- * Checks the whole graph (indices, edges that point backwards only, lanes of
- * communication, groups, births before deaths) and fills what is marked so.
+ * Checks the whole graph (indices, edges that point backwards only, lanes,
+ * groups within the world, host waits before all else of their segment) and
+ * fills what is marked so.
  * A graph that does not seal is a bug of a pass: ASSERT.
  */
 void graph_seal(Graph *g);

@@ -64,6 +64,34 @@ static uint64_t unit_of_shift(const Machine *m)
     return m->inter.nodes_per_leaf ? unit * m->inter.nodes_per_leaf : unit;
 }
 
+/* Does (rank / stride) % extent stay what it is when k is added to the replica coordinate? */
+static bool coordinate_stays(uint32_t stride, uint32_t extent, const GroupDim *replica,
+                             uint32_t k)
+{
+    uint64_t reach = (uint64_t)stride * extent, moved = (uint64_t)k * replica->stride;
+    uint64_t span = (uint64_t)replica->stride * replica->extent;
+    bool beside = replica->stride % reach == 0 || stride % span == 0;
+    bool inside = stride % replica->stride == 0 && span % reach == 0;
+    return extent == 1 || beside || (inside && moved % reach == 0);
+}
+
+/* Groups go over into groups: no coordinate of theirs moves, or all values of it go round. */
+static bool groups_survive(const Graph *g, uint32_t k)
+{
+    const GroupDim *replica = &g->replica;
+    uint64_t span = (uint64_t)replica->stride * replica->extent;
+    for (uint32_t s = 0; s < g->groups_n; s++)
+        for (uint32_t i = 0; i < g->groups[s].dims_n; i++) {
+            const GroupDim *d = &g->groups[s].dims[i];
+            bool goes_round = d->step == 1 && d->count == d->extent &&
+                              (uint64_t)d->stride * d->extent == span &&
+                              (uint64_t)k * replica->stride % d->stride == 0;
+            if (!goes_round && !coordinate_stays(d->stride, d->extent, replica, k))
+                return false;
+        }
+    return coordinate_stays(g->role_stride, g->role_extent, replica, k);
+}
+
 static void choose_replicas(Classes *c, const Graph *g, const Machine *m, bool expand)
 {
     c->replica_stride = g->replica.extent > 1 ? g->replica.stride : 1;
@@ -73,7 +101,8 @@ static void choose_replicas(Classes *c, const Graph *g, const Machine *m, bool e
         return;
     uint64_t unit = unit_of_shift(m);
     for (uint32_t k = 1; k < c->replica_extent; k++)
-        if (c->replica_extent % k == 0 && (uint64_t)k * c->replica_stride % unit == 0) {
+        if (c->replica_extent % k == 0 && (uint64_t)k * c->replica_stride % unit == 0 &&
+            groups_survive(g, k)) {
             c->replica_kept = k;
             return;
         }
@@ -527,7 +556,6 @@ static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t 
                         .base = f->rank[member[0]],
                         .size = shape[member[0]].size,
                         .nodes_n = shape[member[0]].nodes_n,
-                        .leaves_n = shape[member[0]].leaves_n,
                         .type = f->place[member[0]].type };
     gc->member = PUSH_ARRAY(&c->arena, uint32_t, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -665,11 +693,16 @@ uint32_t classes_p2p_uses(const Classes *c, uint32_t a, uint32_t peer_rank, Use 
             uses[n++] = p2p_use(c, to, RES_LEAF_DOWN, 1);
         }
     }
+    uint32_t slowest = NONE_U32; /* of a pair that is listed more than once */
     for (uint32_t k = 0; k < m->slow_links_n; k++) {
         const SlowLink *l = &m->slow_links[k];
-        if ((l->rank_a == from->rank && l->rank_b == peer_rank) ||
-            (l->rank_b == from->rank && l->rank_a == peer_rank))
-            uses[n++] = (Use){ c->resources_n - m->slow_links_n + k, 1, 1 };
+        bool between = (l->rank_a == from->rank && l->rank_b == peer_rank) ||
+                       (l->rank_b == from->rank && l->rank_a == peer_rank);
+        if (between &&
+            (slowest == NONE_U32 || l->bytes_per_ns < m->slow_links[slowest].bytes_per_ns))
+            slowest = k;
     }
+    if (slowest != NONE_U32)
+        uses[n++] = (Use){ c->resources_n - m->slow_links_n + slowest, 1, 1 };
     return n;
 }

@@ -16,8 +16,10 @@
  * and fair shares in the quotient are the shares in the whole.
  *
  * Replicas.  Shifting the data-parallel coordinate by k maps a uniform machine
- * onto itself when k steps are whole nodes and leaves.  Then only coordinates
- * < k are looked at, so the cost does not grow with data parallelism.
+ * onto itself when k steps are whole nodes and leaves, and the graph when groups
+ * go over into groups (those over a part of the coordinates need a k that is a
+ * multiple of the part).  Then only coordinates < k are looked at, so the cost
+ * does not grow with data parallelism.
  */
 #ifndef LOCKSTEP_SIM_CLASSES_H
 #define LOCKSTEP_SIM_CLASSES_H
@@ -66,7 +68,7 @@ typedef struct RankClass {
 typedef struct GroupClass {
     uint32_t spec, base; /* base: lowest member of the representative */
     uint32_t groups_n;   /* how many groups it stands for */
-    uint32_t size, nodes_n, leaves_n;
+    uint32_t size, nodes_n;
     uint32_t members_n;
     uint32_t *member; /* rank classes, distinct, ascending */
     uint32_t uses_n;

@@ -69,7 +69,8 @@ static void host_advance(Sim *sim, Runner *r)
         if (segment_of(sim, r, r->host_next)->lane_n[LANE_HOST] && !host_gate(sim, r))
             break;
         r->host_start[r->host_next] = r->host_ns;
-        r->host_ns += r->cost->launch_total[r->role->instances[r->host_next].segment];
+        int64_t launch_ns = r->cost->launch_total[r->role->instances[r->host_next].segment];
+        r->host_ns = min_i64(r->host_ns + launch_ns, 2 * NS_MAX);
         r->host_next++;
     }
     for (uint32_t lane = 0; lane < LANE_HOST && r->host_next > before; lane++)
@@ -299,6 +300,11 @@ static void run(Sim *sim)
     Event e;
     while (!sim->failed && evq_pop(&sim->events, &e)) {
         ASSERT(e.at_ns >= sim->now_ns);
+        if (e.at_ns > NS_MAX) {
+            sim->failed = true;
+            err_set(sim->err, "the step takes longer than 30 years");
+            break;
+        }
         sim->now_ns = e.at_ns;
         handle(sim, &e);
         drain_todo(sim);

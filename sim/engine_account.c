@@ -30,11 +30,11 @@ static bool in_bubble(const Sim *sim, const Runner *r)
 {
     const LaneState *c = &r->lane[LANE_COMPUTE];
     if (c->busy)
-        return op_is_p2p(sim->g->ops[c->op].kind) && !c->transferring;
+        return op_is_p2p(sim->g->ops[c->op].kind) && c->transfers_n == 0;
     if (c->wait != WAIT_LANE || !is_pipeline_lane(c->wait_lane))
         return false;
     const LaneState *l = &r->lane[c->wait_lane];
-    return l->busy && !l->transferring;
+    return l->busy && l->transfers_n == 0;
 }
 
 static void expose(Runner *r, int64_t ns)
@@ -131,10 +131,9 @@ void account(Sim *sim, Runner *r)
 
 /* ---- per kind of transfer ---- */
 
-uint32_t account_stat(Sim *sim, Runner *r, const Op *op, uint32_t group_size)
+uint32_t account_stat(Runner *r, const Op *op, uint32_t group_size)
 {
     RankStat *s = r->stat;
-    (void)sim;
     for (uint32_t i = 0; i < s->collectives_n; i++)
         if (s->collectives[i].kind == op->kind && s->collectives[i].group == op->u.comm.group)
             return i;
@@ -152,11 +151,10 @@ static double bus_bytes(const Op *op, uint32_t group_size)
                                : ring_traffic(op->kind, group_size, op->u.comm.bytes);
 }
 
-void account_transfer(Sim *sim, Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
+void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
                       int64_t time_ns, int64_t transfer_ns)
 {
     CollectiveStat *c = &r->stat->collectives[stat];
-    (void)sim;
     c->count++;
     c->bytes += op->u.comm.bytes;
     c->time_ns += time_ns;
@@ -177,7 +175,7 @@ typedef struct SegmentSum {
     double link_ns[RES_RANK_N];
 } SegmentSum;
 
-static double link_share(const Sim *sim, const Runner *r, const Op *o, uint32_t op, uint32_t k)
+static double link_share(Sim *sim, const Runner *r, const Op *o, uint32_t op, uint32_t k)
 {
     uint32_t resource = r->rc->resource[k];
     if (resource == NONE_U32)
@@ -196,7 +194,7 @@ static double link_share(const Sim *sim, const Runner *r, const Op *o, uint32_t 
         uint32_t group = r->rc->group[o->u.comm.group];
         uses = sim->classes.groups[group].uses;
         n = sim->classes.groups[group].uses_n;
-        bytes = comm_cost_of((Sim *)sim, op, group).traffic_bytes;
+        bytes = comm_cost_of(sim, op, group).traffic_bytes;
     }
     for (uint32_t u = 0; u < n; u++)
         if (uses[u].resource == resource)
@@ -204,7 +202,7 @@ static double link_share(const Sim *sim, const Runner *r, const Op *o, uint32_t 
     return 0;
 }
 
-static void sum_segment(const Sim *sim, const Runner *r, const Segment *s, SegmentSum *sum)
+static void sum_segment(Sim *sim, const Runner *r, const Segment *s, SegmentSum *sum)
 {
     sum->filled = true;
     for (uint32_t i = 0; i < s->op_n; i++) {

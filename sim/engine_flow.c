@@ -128,14 +128,20 @@ static uint32_t flow_new(Sim *sim)
     return sim->flows_n++;
 }
 
-static void member_begin(Sim *sim, Runner *r, uint32_t lane, bool is_p2p)
+/* One side of a transfer starts to move; op: its own. */
+static void member_begin(Sim *sim, Runner *r, uint32_t lane, uint32_t op, const CommCost *cost)
 {
     account(sim, r);
     LaneState *l = &r->lane[lane];
-    l->transferring = true;
+    const Op *o = &sim->g->ops[op];
+    l->transfers_n++;
     l->transfer_start_ns = sim->now_ns;
-    if (is_p2p)
+    l->algorithm = cost->algorithm;
+    l->protocol = cost->protocol;
+    if (op_is_p2p(o->kind)) {
+        l->stat = account_stat(r, o, 2);
         r->comm_lanes |= 1u << lane;
+    }
     r->transfer_n++;
     compute_set_speed(sim, r);
 }
@@ -160,7 +166,6 @@ static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
     f->rate = 0;
     f->start_ns = sim->now_ns;
     f->solo_rate = f->cost.solo_rate;
-    bool is_p2p = f->group == NONE_U32;
     break_macros(sim, flow);
     f = &sim->flows[flow]; /* breaking may have made new flows */
     int64_t latency_ns = max_i64(f->cost.latency_ns - (int64_t)into_ns, 0);
@@ -169,14 +174,16 @@ static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
                        : 0;
     f->left = moved < f->cost.traffic_bytes ? f->cost.traffic_bytes - moved : 0;
     evq_push(&sim->events, sim->now_ns + latency_ns, EVENT_FLOW_DATA, flow, ++f->version);
-    if (is_p2p) {
-        member_begin(sim, &sim->runners[f->from], f->from_lane, true);
-        member_begin(sim, &sim->runners[f->to], f->to_lane, true);
+    if (f->group == NONE_U32) {
+        member_begin(sim, &sim->runners[f->from], f->from_lane, f->op, &f->cost);
+        member_begin(sim, &sim->runners[f->to], f->to_lane, f->to_op, &f->cost);
         return;
     }
     const GroupClass *gc = &sim->classes.groups[f->group];
-    for (uint32_t i = 0; i < gc->members_n; i++)
-        member_begin(sim, &sim->runners[gc->member[i]], f->lane, false);
+    for (uint32_t i = 0; i < gc->members_n; i++) {
+        Runner *r = &sim->runners[gc->member[i]];
+        member_begin(sim, r, f->lane, r->lane[f->lane].op, &f->cost);
+    }
 }
 
 static void start_collective(Sim *sim, uint32_t group, uint32_t lane, uint32_t op, Path path,
@@ -200,45 +207,33 @@ void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns)
     LaneState *l = &r->lane[lane];
     const Op *o = &sim->g->ops[l->op];
     uint32_t group = r->rc->group[o->u.comm.group];
-    l->stat = account_stat(sim, r, o, sim->classes.groups[group].size);
+    l->stat = account_stat(r, o, sim->classes.groups[group].size);
     r->stat->collectives[l->stat].time_ns += (int64_t)into_ns;
     r->stat->collectives[l->stat].transfer_ns += (int64_t)into_ns;
     r->comm_lanes |= 1u << lane;
     start_collective(sim, group, lane, l->op, l->cause, into_ns);
 }
 
-/* One side's p2p op is done; the lane goes on when all it posted together are. */
+/* One side's op is done; the lane goes on when all it posted together are. */
 static void member_end(Sim *sim, Runner *r, uint32_t lane, const Flow *f, uint32_t op,
-                       Path path, uint32_t group_size)
+                       uint32_t group_size)
 {
     account(sim, r);
     LaneState *l = &r->lane[lane];
     const Op *o = &sim->g->ops[op];
-    account_transfer(sim, r, account_stat(sim, r, o, group_size), o, &f->cost,
+    account_transfer(r, account_stat(r, o, group_size), o, &f->cost,
                      sim->now_ns - (op_is_p2p(o->kind) ? f->start_ns : l->start_ns),
                      sim->now_ns - f->start_ns);
     r->transfer_n--;
     compute_set_speed(sim, r);
+    if (--l->transfers_n == 0)
+        r->comm_lanes &= ~(1u << lane);
     if (--l->group_left > 0)
         return;
-    r->comm_lanes &= ~(1u << lane);
-    l->path = path;
+    l->wait = WAIT_NONE;
+    l->path = f->path;
     l->path.comm_ns += sim->now_ns - f->start_ns;
-    l->transferring = false;
     lane_complete(sim, r, lane);
-}
-
-static uint32_t channel_of(Runner *r, OpKind kind, uint32_t peer, uint32_t tag);
-
-static void p2p_end(Sim *sim, Flow f)
-{
-    const Op *send = &sim->g->ops[f.op];
-    Runner *from = &sim->runners[f.from], *to = &sim->runners[f.to];
-    Channel *out = &from->channels[channel_of(from, OP_SEND, f.to, send->u.comm.tag)];
-    Channel *in = &to->channels[channel_of(to, OP_RECV, f.from, send->u.comm.tag)];
-    out->posted = in->posted = false;
-    member_end(sim, from, f.from_lane, &f, out->op, f.path, 2);
-    member_end(sim, to, f.to_lane, &f, in->op, f.path, 2);
 }
 
 static void flow_end(Sim *sim, uint32_t flow)
@@ -253,13 +248,14 @@ static void flow_end(Sim *sim, uint32_t flow)
     GROW(sim->free_flows, sim->free_flows_n, sim->free_flows_cap);
     sim->free_flows[sim->free_flows_n++] = flow;
     if (f.group == NONE_U32) {
-        p2p_end(sim, f);
+        member_end(sim, &sim->runners[f.from], f.from_lane, &f, f.op, 2);
+        member_end(sim, &sim->runners[f.to], f.to_lane, &f, f.to_op, 2);
         return;
     }
     const GroupClass *gc = &sim->classes.groups[f.group];
     for (uint32_t i = 0; i < gc->members_n; i++) {
         Runner *r = &sim->runners[gc->member[i]];
-        member_end(sim, r, f.lane, &f, r->lane[f.lane].op, f.path, gc->size);
+        member_end(sim, r, f.lane, &f, r->lane[f.lane].op, gc->size);
     }
 }
 
@@ -280,9 +276,25 @@ void flow_event(Sim *sim, uint32_t flow, uint32_t version, bool data)
 
 /* ---- meeting ---- */
 
-static bool same_collective(const Op *a, const Op *b)
+static bool fail(Sim *sim, const Runner *r, const Op *o, const char *why)
 {
-    return a->kind == b->kind && a->u.comm.bytes == b->u.comm.bytes;
+    sim->failed = true;
+    return err_set(sim->err, "rank %u: '%s' %s", r->rc->rank,
+                   intern_text(&sim->g->names, o->name), why);
+}
+
+/* Both ends of a transfer must mean the same one. */
+static bool agree(Sim *sim, const Runner *r, const Op *a, const Op *b)
+{
+    bool same_kind = a->kind == b->kind || (op_is_p2p(a->kind) && op_is_p2p(b->kind));
+    if (same_kind && a->u.comm.bytes == b->u.comm.bytes)
+        return true;
+    sim->failed = true;
+    return err_set(sim->err,
+                   "rank %u meets '%s' of %" PRIu64 " bytes with '%s' of %" PRIu64
+                   " bytes in the same group",
+                   r->rc->rank, intern_text(&sim->g->names, a->name), a->u.comm.bytes,
+                   intern_text(&sim->g->names, b->name), b->u.comm.bytes);
 }
 
 static void post_collective(Sim *sim, Runner *r, uint32_t lane)
@@ -290,48 +302,52 @@ static void post_collective(Sim *sim, Runner *r, uint32_t lane)
     LaneState *l = &r->lane[lane];
     const Op *o = &sim->g->ops[l->op];
     uint32_t group = r->rc->group[o->u.comm.group];
-    ASSERT(group != NONE_U32);
+    if (group == NONE_U32) {
+        fail(sim, r, o, "is of a group that the rank is not in");
+        return;
+    }
+    const GroupClass *gc = &sim->classes.groups[group];
     account(sim, r);
     r->comm_lanes |= 1u << lane;
-    l->stat = account_stat(sim, r, o, sim->classes.groups[group].size);
+    l->stat = account_stat(r, o, gc->size);
     Meeting *m = &sim->meetings[(size_t)group * LANE_N + lane];
     if (m->arrived_n == 0)
         m->op = l->op;
-    if (!same_collective(o, &sim->g->ops[m->op])) {
-        sim->failed = true;
-        err_set(sim->err,
-                "rank %u meets '%s' of %" PRIu64 " bytes with '%s' of %" PRIu64
-                " bytes in the same group",
-                r->rc->rank, intern_text(&sim->g->names, o->name), o->u.comm.bytes,
-                intern_text(&sim->g->names, sim->g->ops[m->op].name),
-                sim->g->ops[m->op].u.comm.bytes);
+    if (!agree(sim, r, o, &sim->g->ops[m->op]))
         return;
-    }
     l->wait = WAIT_PEER;
-    if (++m->arrived_n < sim->classes.groups[group].members_n)
+    if (++m->arrived_n < gc->members_n)
         return;
     m->arrived_n = 0;
-    m->seq++;
-    const GroupClass *gc = &sim->classes.groups[group];
     for (uint32_t i = 0; i < gc->members_n; i++)
         sim->runners[gc->member[i]].lane[lane].wait = WAIT_NONE;
     start_collective(sim, group, lane, l->op, l->cause, 0);
 }
 
-static uint32_t channel_of(Runner *r, OpKind kind, uint32_t peer, uint32_t tag)
+static Channel *channel_of(Runner *r, OpKind kind, uint32_t peer, uint32_t tag)
 {
-    for (uint32_t i = 0; i < r->channels_n; i++)
-        if (r->channels[i].kind == kind && r->channels[i].peer == peer &&
-            r->channels[i].tag == tag)
-            return i;
-    ASSERT(r->channels_n < CHANNELS_MAX);
+    for (uint32_t i = 0; i < r->channels_n; i++) {
+        Channel *c = &r->channels[i];
+        if (c->kind == kind && c->peer == peer && c->tag == tag)
+            return c;
+    }
+    GROW(r->channels, r->channels_n, r->channels_cap);
     r->channels[r->channels_n] = (Channel){ .peer = peer, .tag = tag, .kind = kind };
-    return r->channels_n++;
+    return &r->channels[r->channels_n++];
 }
 
-static void start_p2p(Sim *sim, Runner *from, const Channel *out, Runner *to, const Channel *in)
+static Post channel_take(Channel *c)
 {
-    const Op *o = &sim->g->ops[out->op];
+    Post first = c->posts[0];
+    memmove(c->posts, c->posts + 1, --c->posts_n * sizeof *c->posts);
+    return first;
+}
+
+static void start_p2p(Sim *sim, Runner *from, Post out, Runner *to, Post in)
+{
+    const Op *o = &sim->g->ops[out.op], *recv = &sim->g->ops[in.op];
+    if (!agree(sim, from, o, recv))
+        return;
     uint32_t peer =
         group_member(&sim->g->groups[o->u.comm.group], from->rc->rank, o->u.comm.peer);
     uint32_t i = flow_new(sim);
@@ -339,18 +355,18 @@ static void start_p2p(Sim *sim, Runner *from, const Channel *out, Runner *to, co
     f->group = NONE_U32;
     f->from = from->id;
     f->to = to->id;
-    f->from_lane = out->lane;
-    f->to_lane = in->lane;
-    f->op = out->op;
+    f->from_lane = out.lane;
+    f->to_lane = in.lane;
+    f->op = out.op;
+    f->to_op = in.op;
     f->uses = NULL;
     f->uses_n = classes_p2p_uses(&sim->classes, from->id, peer, f->own_uses);
     bool same_node = machine_place(sim->m, peer).node == from->rc->place.node;
     Demand d = demand_of(f);
     f->cost = p2p_cost(sim->m, from->rc->place.type, same_node, &d, sim->classes.resources,
                        o->u.comm.bytes, sim->sw->comm_scale);
-    const LaneState *a = &from->lane[out->lane], *b = &to->lane[in->lane];
+    const LaneState *a = &from->lane[out.lane], *b = &to->lane[in.lane];
     f->path = a->start_ns >= b->start_ns ? a->cause : b->cause; /* of who came last */
-    from->lane[out->lane].wait = to->lane[in->lane].wait = WAIT_NONE;
     flow_begin(sim, i, 0);
 }
 
@@ -360,21 +376,27 @@ static void post_p2p(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
     uint32_t peer_rank =
         group_member(&sim->g->groups[o->u.comm.group], r->rc->rank, o->u.comm.peer);
     Runner *peer = &sim->runners[classes_of_rank(&sim->classes, peer_rank)];
-    ASSERT(peer != r);
-    Channel *mine = &r->channels[channel_of(r, o->kind, peer->id, o->u.comm.tag)];
-    OpKind other = o->kind == OP_SEND ? OP_RECV : OP_SEND;
-    Channel *theirs = &peer->channels[channel_of(peer, other, r->id, o->u.comm.tag)];
-    ASSERT(!mine->posted);
-    mine->posted = true;
-    mine->lane = lane;
-    mine->op = op;
-    r->lane[lane].stat = account_stat(sim, r, o, 2);
-    if (!theirs->posted)
+    if (peer == r || !group_has(&sim->g->groups[o->u.comm.group], r->rc->rank)) {
+        fail(sim, r, o,
+             peer == r ? "goes to a rank of the same program"
+                       : "is of a group that the rank is not in");
         return;
+    }
+    Channel *mine = channel_of(r, o->kind, peer->id, o->u.comm.tag);
+    OpKind other = o->kind == OP_SEND ? OP_RECV : OP_SEND;
+    Channel *theirs = channel_of(peer, other, r->id, o->u.comm.tag);
+    r->lane[lane].stat = account_stat(r, o, 2);
+    Post post = { lane, op };
+    if (theirs->posts_n == 0) {
+        GROW(mine->posts, mine->posts_n, mine->posts_cap);
+        mine->posts[mine->posts_n++] = post;
+        return;
+    }
+    Post answered = channel_take(theirs);
     if (o->kind == OP_SEND)
-        start_p2p(sim, r, mine, peer, theirs);
+        start_p2p(sim, r, post, peer, answered);
     else
-        start_p2p(sim, peer, theirs, r, mine);
+        start_p2p(sim, peer, answered, r, post);
 }
 
 void comm_post(Sim *sim, Runner *r, uint32_t lane)

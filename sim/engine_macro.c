@@ -11,7 +11,8 @@
  *
  *   - it begins and ends on the compute lane, the others follow from it;
  *   - the host has launched each op before its turn;
- *   - nobody waits for an op in its middle, and none of its ops waits for others;
+ *   - nobody goes on before its end, behind an op in its middle or on a lane that
+ *     it leaves early, and none of its ops waits for others;
  *   - its own collectives (tensor parallelism) join ranks of one class, inside a
  *     node, over ports that nobody else uses meanwhile.
  *
@@ -227,8 +228,8 @@ static void macro_alloc(Sim *sim, Macro *m, uint32_t n)
     m->comm_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
 }
 
-/* False when the timing is not that of a macro: two transfers at once, or a tail off the compute
- * lane. */
+/* False when the timing is not that of a macro: two transfers at once, a tail off the compute
+ * lane, or a time that does not fit. */
 static bool macro_time(Sim *sim, const Runner *r, uint32_t segment, Macro *m)
 {
     const Segment *s = &sim->g->segments[segment];
@@ -239,7 +240,8 @@ static bool macro_time(Sim *sim, const Runner *r, uint32_t segment, Macro *m)
         t.lane[lane].running = NONE_U32;
     do {
         start_ops(&t);
-        if (comms_running(&t) > 1)
+        if (comms_running(&t) > 1 || m->alone_at[m->intervals_n] > NS_MAX ||
+            m->slow_at[m->intervals_n] > NS_MAX)
             return false;
     } while (advance(&t));
     ASSERT(t.done_n == s->op_n);
@@ -300,7 +302,7 @@ bool macro_try(Sim *sim, Runner *r, uint32_t instance)
         bool can = can_be_macro(sim, r, s) && macro_time(sim, r, segment, m);
         m->state = can ? MACRO_YES : MACRO_NO;
     }
-    if (m->state == MACRO_NO || r->mid_edges[instance] ||
+    if (m->state == MACRO_NO || r->open[instance] ||
         r->host_start[instance] + m->lag_ns > sim->now_ns || !edges_done(sim, r, instance))
         return false;
     /* A transfer in its latency is not on the links yet: any transfer beside forbids own ones. */
@@ -328,8 +330,8 @@ static void book_inner(Sim *sim, Runner *r, const Segment *s, uint32_t i, int64_
     const Op *o = graph_ops(sim->g, s) + i;
     uint32_t group = r->rc->group[o->u.comm.group];
     CommCost cost = comm_cost_of(sim, s->op_first + i, group);
-    uint32_t stat = account_stat(sim, r, o, sim->classes.groups[group].size);
-    account_transfer(sim, r, stat, o, &cost, cost.solo_ns, cost.solo_ns);
+    uint32_t stat = account_stat(r, o, sim->classes.groups[group].size);
+    account_transfer(r, stat, o, &cost, cost.solo_ns, cost.solo_ns);
     r->stat->collectives[stat].exposed_ns += exposed_ns;
 }
 
@@ -380,9 +382,16 @@ void macro_finish(Sim *sim, Runner *r)
     }
 }
 
-/* Goes on with op i on its lane as an op of its own. */
-static void resume_op(Sim *sim, Runner *r, uint32_t lane, const Segment *s, uint32_t i,
-                      double into, double whole, Path path)
+/* What a running sum has grown by since op i began, at position x. */
+static double grown_since(const Macro *m, const int64_t *sum, uint32_t i, double x)
+{
+    return macro_map(m, m->alone_at, sum, x) -
+           macro_map(m, m->alone_at, sum, (double)m->start_ns[i]);
+}
+
+/* Goes on with op i, in progress at position x, as an op of its own. */
+static void resume_op(Sim *sim, Runner *r, uint32_t lane, const Segment *s, const Macro *m,
+                      uint32_t i, double x, Path path)
 {
     LaneState *l = &r->lane[lane];
     l->busy = true;
@@ -390,13 +399,20 @@ static void resume_op(Sim *sim, Runner *r, uint32_t lane, const Segment *s, uint
     l->group_n = l->group_left = 1;
     l->start_ns = sim->now_ns;
     l->cause = path;
-    const Op *o = &sim->g->ops[l->op];
-    if (op_is_comm(o->kind)) {
+    double into = x - (double)m->start_ns[i];
+    if (op_is_comm(sim->g->ops[l->op].kind)) {
         flow_resume_collective(sim, r, lane, into);
+        double exposed = into - grown_since(m, m->compute_at, i, x);
+        r->stat->collectives[l->stat].exposed_ns += llround(exposed);
         return;
     }
+    const OpCost *c = &r->cost->op[l->op];
+    double slowed = grown_since(m, m->comm_at, i, x);
+    double alone = into - slowed;
+    if (c->slowed_ns > 0)
+        alone += slowed * (double)c->alone_ns / (double)c->slowed_ns;
     r->compute_n++;
-    r->left = (double)r->cost->op[l->op].alone_ns * (whole > 0 ? 1 - into / whole : 0);
+    r->left = fmax((double)c->alone_ns - alone, 0);
     compute_resume(sim, r);
 }
 
@@ -440,7 +456,6 @@ void macro_break(Sim *sim, Runner *r)
         if (current == NONE_U32)
             lane_wake_after(sim, r, lane);
         else
-            resume_op(sim, r, lane, s, current, x - (double)m->start_ns[current],
-                      (double)(m->end_ns[current] - m->start_ns[current]), path);
+            resume_op(sim, r, lane, s, m, current, x, path);
     }
 }

@@ -45,7 +45,6 @@ static uint32_t comm_row(Sim *sim, const Runner *r, uint32_t lane, const Op *o)
     const LaneState *l = &r->lane[lane];
     const GroupSpec *spec = &sim->g->groups[o->u.comm.group];
     bool p2p = op_is_p2p(o->kind);
-    const CollectiveStat *stat = &r->stat->collectives[l->stat];
     Comm c = { .op = intern(&t->names, op_kind_names[o->kind]),
                .group = intern(&t->names, intern_text(&sim->g->names, spec->name)),
                .group_id = group_base(spec, r->rc->rank),
@@ -53,9 +52,8 @@ static uint32_t comm_row(Sim *sim, const Runner *r, uint32_t lane, const Op *o)
                .peer = p2p ? group_member(spec, r->rc->rank, o->u.comm.peer) : NONE_U32,
                .ranks_n = p2p ? 2 : group_size(spec),
                .dtype = intern(&t->names, dtype_names[o->dtype]),
-               .algorithm =
-                   p2p ? NONE_U32 : intern(&t->names, algorithm_names[stat->algorithm]),
-               .protocol = intern(&t->names, protocol_names[stat->protocol]),
+               .algorithm = p2p ? NONE_U32 : intern(&t->names, algorithm_names[l->algorithm]),
+               .protocol = intern(&t->names, protocol_names[l->protocol]),
                .bytes = o->u.comm.bytes,
                .wait_ns = l->transfer_start_ns - l->start_ns };
     return timeline_comm(t, c);

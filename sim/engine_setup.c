@@ -2,8 +2,8 @@
  * engine_setup.c - everything that is known before the first event.
  *
  * Per role: how many ops each lane has before each instance (so that an op's
- * place in its lane is one addition), and which instances have an op in their
- * middle that somebody waits for.  Per GPU type: the cost of every op in use.
+ * place in its lane is one addition), and behind which instances somebody may go
+ * on before their end.  Per GPU type: the cost of every op in use.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -33,11 +33,58 @@ static void index_lanes(Sim *sim)
     }
 }
 
+/* Does the lane's first op in instance i start behind an op of the compute lane that is in
+ * instance `since` or later? */
+static bool follows_compute(const Sim *sim, const Role *r, uint32_t i, uint32_t lane,
+                            uint32_t since)
+{
+    const Graph *g = sim->g;
+    const Instance *in = &r->instances[i];
+    const Segment *s = &g->segments[in->segment];
+    uint32_t local = sim->lane_ops[sim->lane_first[in->segment * LANE_N + lane]] - s->op_first;
+    const Op *o = graph_ops(g, s) + local;
+    for (uint32_t d = 0; d < o->dep_n; d++)
+        if (graph_ops(g, s)[g->deps[o->dep_first + d]].lane == LANE_COMPUTE)
+            return true;
+    for (uint32_t e = 0; e < in->edge_n; e++) {
+        const Edge *edge = &r->edges[in->edge_first + e];
+        const Segment *src = &g->segments[r->instances[edge->src_instance].segment];
+        if (edge->dst_op == local && edge->src_instance >= since &&
+            graph_ops(g, src)[edge->src_op].lane == LANE_COMPUTE)
+            return true;
+    }
+    return false;
+}
+
+/* Instances whose end says too little: a later one waits for an op in their middle, or goes on
+ * behind them on a lane that they leave before the compute lane. */
+static void index_open(Sim *sim, const Role *r, bool *open)
+{
+    uint32_t next[LANE_N];
+    memset(next, 0xff, sizeof next);
+    for (uint32_t i = r->instances_n; i-- > 0;) {
+        const Instance *in = &r->instances[i];
+        const Segment *s = &sim->g->segments[in->segment];
+        for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
+            if (s->lane_n[lane] == 0)
+                continue;
+            if (lane != LANE_COMPUTE && next[lane] != NONE_U32)
+                open[i] |= !follows_compute(sim, r, next[lane], lane, i);
+            next[lane] = i;
+        }
+        for (uint32_t e = 0; e < in->edge_n; e++) {
+            const Edge *edge = &r->edges[in->edge_first + e];
+            const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
+            open[edge->src_instance] |= edge->src_op + 1 < src->op_n;
+        }
+    }
+}
+
 static void index_role(Sim *sim, uint32_t role)
 {
     const Role *r = &sim->g->roles[role];
     uint32_t *base = PUSH_ARRAY(&sim->arena, uint32_t, (size_t)r->instances_n * LANE_N);
-    bool *mid = PUSH_ARRAY(&sim->arena, bool, r->instances_n);
+    bool *open = PUSH_ARRAY(&sim->arena, bool, r->instances_n);
     uint32_t sum[LANE_N] = { 0 };
     for (uint32_t i = 0; i < r->instances_n; i++) {
         const Instance *in = &r->instances[i];
@@ -46,14 +93,10 @@ static void index_role(Sim *sim, uint32_t role)
             base[(size_t)i * LANE_N + lane] = sum[lane];
             sum[lane] += s->lane_n[lane];
         }
-        for (uint32_t e = 0; e < in->edge_n; e++) {
-            const Edge *edge = &r->edges[in->edge_first + e];
-            const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
-            mid[edge->src_instance] |= edge->src_op + 1 < src->op_n;
-        }
     }
+    index_open(sim, r, open);
     sim->role_lane_base[role] = base;
-    sim->role_mid_edges[role] = mid;
+    sim->role_open[role] = open;
 }
 
 /* ---- costs ---- */
@@ -70,7 +113,7 @@ static OpCost cost_of(const Sim *sim, const Gpu *gpu, double speed, const Op *o)
     if (op_is_comm(o->kind) || o->kind == OP_HOST_WAIT || o->kind == OP_RELEASE)
         return (OpCost){ 0, 0 };
     OpCost c = op_cost(gpu, o, sim->sw);
-    if (speed == 1)
+    if (speed == 1 && c.alone_ns <= NS_MAX && c.slowed_ns <= NS_MAX)
         return c;
     return (OpCost){ ns_up((double)c.alone_ns / speed), ns_up((double)c.slowed_ns / speed) };
 }
@@ -118,7 +161,8 @@ int64_t cost_jitter(const Sim *sim, const Runner *r, uint32_t instance, uint32_t
     const Instance *in = &r->role->instances[instance];
     uint64_t id = in->first_op + (op - sim->g->segments[in->segment].op_first);
     uint64_t h = mix_u64(mix_u64(sim->options->seed ^ ((uint64_t)r->rc->rank << 32)) ^ id);
-    return max_i64(1, llround((double)ns * exp(sim->m->jitter * normal(h))));
+    double noisy = (double)ns * exp(sim->m->jitter * normal(h));
+    return max_i64(1, llround(fmin(noisy, (double)NS_MAX)));
 }
 
 /* ---- runners ---- */
@@ -130,7 +174,7 @@ static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_us
     r->rc = rc;
     r->role = &sim->g->roles[rc->role];
     r->lane_base = sim->role_lane_base[rc->role];
-    r->mid_edges = sim->role_mid_edges[rc->role];
+    r->open = sim->role_open[rc->role];
     r->cost = costs_for(sim, rc->place.type->gpu, rc->speed, in_use);
     r->macro = PUSH_ARRAY(&sim->arena, Macro, sim->g->segments_n + 1);
     r->host_start = PUSH_ARRAY(&sim->arena, int64_t, r->role->instances_n + 1);
@@ -196,7 +240,7 @@ bool sim_setup(Sim *sim)
         return false;
     index_lanes(sim);
     sim->role_lane_base = PUSH_ARRAY(&sim->arena, uint32_t *, g->roles_n);
-    sim->role_mid_edges = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
+    sim->role_open = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
     for (uint32_t i = 0; i < g->roles_n; i++)
         index_role(sim, i);
     const bool *in_use = segments_in_use(sim);
@@ -215,8 +259,13 @@ bool sim_setup(Sim *sim)
 
 void sim_teardown(Sim *sim)
 {
-    for (uint32_t i = 0; i < sim->runners_n; i++)
-        free(sim->runners[i].anchors);
+    for (uint32_t i = 0; i < sim->runners_n; i++) {
+        Runner *r = &sim->runners[i];
+        for (uint32_t k = 0; k < r->channels_n; k++)
+            free(r->channels[k].posts);
+        free(r->channels);
+        free(r->anchors);
+    }
     for (uint32_t i = 0; sim->on_link && i < sim->classes.resources_n; i++)
         free(sim->on_link[i]);
     free(sim->flows);

@@ -62,12 +62,14 @@ typedef struct LaneState {
     uint32_t op;                  /* running: graph op */
     uint32_t group_n, group_left; /* ops posted together, and not yet done */
     uint32_t version;
-    bool transferring;
-    int64_t start_ns; /* running since, or posted at */
+    uint32_t transfers_n; /* of the ops posted together, moving now */
+    int64_t start_ns;     /* running since, or posted at */
     int64_t transfer_start_ns;
-    uint32_t stat; /* CollectiveStat of the running transfer */
-    Path path;     /* to the end of the last op */
-    Path cause;    /* to the start of the running one */
+    uint32_t stat; /* CollectiveStat of the newest transfer */
+    Algorithm algorithm;
+    Protocol protocol;
+    Path path;  /* to the end of the last op */
+    Path cause; /* to the start of the running one */
 } LaneState;
 
 typedef struct Anchor {
@@ -76,22 +78,25 @@ typedef struct Anchor {
     Path path;
 } Anchor;
 
-typedef struct Channel {
-    uint32_t peer, tag; /* rank class */
-    OpKind kind;        /* what this side does */
-    uint32_t lane;
-    uint32_t op;
-    bool posted;
-} Channel;
+/* A send or receive that waits for its other end. */
+typedef struct Post {
+    uint32_t lane, op; /* op: graph op */
+} Post;
 
-enum { CHANNELS_MAX = 32 };
+/* What one rank class has posted for another, in order. */
+typedef struct Channel {
+    uint32_t peer, tag; /* peer: rank class */
+    OpKind kind;        /* what this side does */
+    uint32_t posts_n, posts_cap;
+    Post *posts;
+} Channel;
 
 typedef struct Runner {
     uint32_t id; /* rank class */
     const RankClass *rc;
     const Role *role;
     const uint32_t *lane_base; /* [instance * LANE_N + lane]: ops on the lane before it */
-    const bool *mid_edges;     /* by instance: somebody waits for an op in its middle */
+    const bool *open;          /* by instance: somebody may go on before its end */
     CostTable *cost;
     Macro *macro; /* by segment */
     LaneState lane[LANE_N];
@@ -113,8 +118,8 @@ typedef struct Runner {
     int64_t accounted_ns;
     uint32_t compute_n, transfer_n; /* transfer_n slows compute */
     uint32_t comm_lanes; /* bit per lane whose transfer counts as communication now */
-    uint32_t channels_n;
-    Channel channels[CHANNELS_MAX];
+    uint32_t channels_n, channels_cap;
+    Channel *channels;
     RankStat *stat;
     uint32_t track[LANE_N]; /* timeline; NONE_U32 */
     uint32_t memory_track;
@@ -134,7 +139,7 @@ typedef struct Flow {
     double left, rate, solo_rate;
     int64_t since_ns; /* left is of then */
     int64_t start_ns;
-    uint32_t op; /* graph op */
+    uint32_t op, to_op; /* graph ops; to_op: the receive */
     CommCost cost;
     Path path; /* to the start of the transfer: that of who came last */
 } Flow;
@@ -142,7 +147,6 @@ typedef struct Flow {
 typedef struct Meeting {
     uint32_t arrived_n;
     uint32_t op; /* of the first that arrived */
-    uint32_t seq;
 } Meeting;
 
 typedef struct Todo {
@@ -160,7 +164,7 @@ typedef struct Sim {
     SimResult *result;
 
     uint32_t **role_lane_base;
-    bool **role_mid_edges;
+    bool **role_open;
     uint32_t *lane_ops;   /* [segment op_first + k]: ops of a segment by lane, in order */
     uint32_t *lane_first; /* [segment * LANE_N + lane]: offset of the lane's ops in the above */
     uint32_t costs_n;
@@ -232,8 +236,8 @@ double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double 
 
 /* ---- engine_account.c ---- */
 void account(Sim *sim, Runner *r);
-uint32_t account_stat(Sim *sim, Runner *r, const Op *op, uint32_t group_size);
-void account_transfer(Sim *sim, Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
+uint32_t account_stat(Runner *r, const Op *op, uint32_t group_size);
+void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
                       int64_t time_ns, int64_t transfer_ns);
 void account_close(Sim *sim);
 

@@ -19,11 +19,24 @@ static bool is_stuck(const Runner *r, uint32_t lane)
     return r->lane[lane].wait != WAIT_END && r->lane[lane].instance < r->role->instances_n;
 }
 
+/* Of sends and receives posted together the first that nobody has answered. */
+static uint32_t unanswered(const Runner *r, uint32_t lane)
+{
+    uint32_t first = NONE_U32;
+    for (uint32_t i = 0; i < r->channels_n; i++)
+        for (uint32_t k = 0; k < r->channels[i].posts_n; k++) {
+            Post post = r->channels[i].posts[k];
+            if (post.lane == lane && post.op < first)
+                first = post.op;
+        }
+    return first == NONE_U32 ? r->lane[lane].op : first;
+}
+
 static uint32_t waiting_op(const Sim *sim, const Runner *r, uint32_t lane)
 {
     const LaneState *l = &r->lane[lane];
     if (l->busy)
-        return l->op;
+        return unanswered(r, lane);
     uint32_t instance = lane == LANE_HOST ? r->host_next : l->instance;
     return op_at(sim, r, instance, lane, l->at);
 }
@@ -66,7 +79,10 @@ static Stuck missing_member(const Sim *sim, const Runner *r, const Op *o, uint32
     const GroupClass *gc = &sim->classes.groups[r->rc->group[o->u.comm.group]];
     for (uint32_t i = 0; i < gc->members_n; i++) {
         const Runner *p = &sim->runners[gc->member[i]];
-        if (p->lane[lane].wait != WAIT_PEER)
+        const Op *at = &sim->g->ops[p->lane[lane].op];
+        bool is_here = p->lane[lane].wait == WAIT_PEER && op_is_collective(at->kind) &&
+                       at->u.comm.group == o->u.comm.group;
+        if (!is_here)
             return (Stuck){ p->id, is_stuck(p, lane) ? lane : NONE_U32 };
     }
     return (Stuck){ NONE_U32, NONE_U32 };
@@ -81,7 +97,7 @@ static Stuck next_stuck(const Sim *sim, Stuck at)
     if (l->wait == WAIT_GATE)
         return (Stuck){ at.runner, LANE_HOST };
     if (l->wait == WAIT_PEER) {
-        const Op *o = &sim->g->ops[l->op];
+        const Op *o = &sim->g->ops[unanswered(r, at.lane)];
         return op_is_p2p(o->kind) ? missing_answer(sim, r, o)
                                   : missing_member(sim, r, o, at.lane);
     }

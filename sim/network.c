@@ -7,8 +7,8 @@ const char *const algorithm_names[ALGORITHM_N] = { "Ring", "Tree", "NVLS" };
 
 int64_t ns_up(double ns)
 {
-    if (!(ns < 9e18))
-        return INT64_MAX / 4;
+    if (!(ns < (double)NS_MAX))
+        return NS_MAX;
     double down = floor(ns);
     return (int64_t)down + (ns - down > 1e-6 + 1e-12 * ns);
 }

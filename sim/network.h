@@ -51,7 +51,10 @@ CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node, const 
 /* Bytes each rank passes on in a ring of n: the factor of busbw times bytes. */
 double ring_traffic(OpKind kind, uint32_t n, uint64_t bytes);
 
-/* ceil for what is whole up to rounding. */
+/* Nothing may last longer (30 years): sums of a few such times still fit into 64 bits. */
+#define NS_MAX ((int64_t)1000000000000000000)
+
+/* ceil for what is whole up to rounding; at most NS_MAX. */
 int64_t ns_up(double ns);
 
 #endif

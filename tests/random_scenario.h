@@ -1,6 +1,7 @@
 /*
  * random_scenario.h - scenarios drawn from a seed: small models on small
- * clusters, every strategy that can be simulated, with and without stragglers.
+ * clusters, every strategy that can be simulated, with and without stragglers,
+ * on machines where everything divides and on odd ones.
  *
  * Drawn as JSON text, so that a failing one can be put into a file and looked at.
  */
@@ -10,6 +11,8 @@
 #include "sim/build.h"
 #include "sim/engine.h"
 #include "tests/check.h"
+
+#include <stdarg.h>
 
 typedef struct Draw {
     uint64_t state;
@@ -30,69 +33,199 @@ static inline uint32_t draw_power(Draw *d, uint32_t powers)
 
 typedef struct DrawKind {
     bool ideal;      /* ideal GPU and collectives, else h100-80gb with real costs */
-    bool stragglers; /* some ranks slower, perhaps a slow link */
+    bool stragglers; /* some ranks slower, some pairs of them with a slow link */
+    bool odd;        /* numbers that do not divide, mixed nodes, leaves, every kind of link */
 } DrawKind;
 
-static inline size_t draw_cluster(Draw *d, size_t at, uint32_t need, DrawKind kind)
+__attribute__((format(printf, 2, 3))) static inline void draw_text(Draw *d, const char *format,
+                                                                   ...)
 {
-    uint32_t per_node = 2u << draw_below(d, 3), nodes = (need + per_node - 1) / per_node;
-    uint32_t nics = 1u << draw_below(d, 4);
-    char *t = d->text;
-    at += (size_t)snprintf(
-        t + at, sizeof d->text - at,
-        "\"cluster\":{\"name\":\"drawn\",\"nodes\":%u,\"gpus_per_node\":%u,\"gpu\":\"%s\","
-        "\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":%u},",
-        nodes, per_node, kind.ideal ? "ideal" : "h100-80gb", 100 + draw_below(d, 400));
-    if (kind.ideal)
-        at +=
-            (size_t)snprintf(t + at, sizeof d->text - at, "\"collectives\":{\"ideal\":true},");
-    if (kind.stragglers) {
-        at += (size_t)snprintf(t + at, sizeof d->text - at,
-                               "\"stragglers\":[{\"ranks\":[%u],\"compute\":0.%u}",
-                               draw_below(d, need), 5 + draw_below(d, 5));
-        if (need > 1 && draw_below(d, 2))
-            at +=
-                (size_t)snprintf(t + at, sizeof d->text - at, ",{\"link\":[0,1],\"GBps\":10}");
-        at += (size_t)snprintf(t + at, sizeof d->text - at, "],");
+    size_t used = strlen(d->text);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(d->text + used, sizeof d->text - used, format, args);
+    va_end(args);
+    ASSERT(n >= 0 && used + (size_t)n < sizeof d->text);
+}
+
+static inline const char *draw_word(Draw *d, const char *const *words, uint32_t n)
+{
+    return words[draw_below(d, n)];
+}
+
+static inline void draw_stragglers(Draw *d, uint32_t need)
+{
+    draw_text(d, "\"stragglers\":[{\"ranks\":[%u],\"compute\":0.%u}", draw_below(d, need),
+              5 + draw_below(d, 5));
+    for (uint32_t n = need > 1 ? draw_below(d, 4) : 0; n > 0; n--) {
+        uint32_t a = draw_below(d, need), b = draw_below(d, need - 1);
+        draw_text(d, ",{\"link\":[%u,%u],\"GBps\":%u}", a, b < a ? b : b + 1,
+                  1 + draw_below(d, 20));
     }
-    at += (size_t)snprintf(t + at, sizeof d->text - at,
-                           "\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":%u,"
-                           "\"GBps_per_nic\":%u}},",
-                           nics, 10 + draw_below(d, 50));
-    return at;
+    draw_text(d, "],");
+}
+
+/* GPUs per node, and what joins them. */
+static inline uint32_t draw_node(Draw *d, DrawKind kind, bool other_gpu)
+{
+    static const char *const links[] = { "nvswitch", "nvlink_mesh", "pcie", "ring",
+                                         "shared_memory" };
+    uint32_t gpus = kind.odd ? 1 + draw_below(d, 8) : 2u << draw_below(d, 3);
+    const char *gpu = other_gpu ? "a100-80gb" : "h100-80gb";
+    draw_text(d,
+              "\"gpus_per_node\":%u,\"gpu\":\"%s\",\"intra_node\":{\"kind\":\"%s\","
+              "\"GBps\":%u}",
+              gpus, kind.ideal ? "ideal" : gpu,
+              kind.odd ? draw_word(d, links, ARRAY_N(links)) : links[0],
+              20 + draw_below(d, 400));
+    return gpus;
+}
+
+/* Nodes for so many GPUs; now and then a few more than needed, or of two types. */
+static inline void draw_nodes(Draw *d, uint32_t need, DrawKind kind)
+{
+    uint32_t more = kind.odd ? draw_below(d, 3) : 0;
+    if (kind.odd && draw_below(d, 3) == 0) {
+        uint32_t count = 1 + draw_below(d, 3);
+        draw_text(d, "\"node_types\":[{\"count\":%u,", count);
+        uint32_t have = draw_node(d, kind, false) * count;
+        draw_text(d, "},{\"count\":%u,", need + more); /* enough, whatever their size */
+        draw_node(d, kind, true);
+        draw_text(d, "}],");
+        ASSERT(have > 0);
+        return;
+    }
+    uint32_t gpus = draw_node(d, kind, false);
+    draw_text(d, ",\"nodes\":%u,", (need + gpus - 1) / gpus + more);
+}
+
+static inline void draw_network(Draw *d, DrawKind kind)
+{
+    static const uint32_t odd_nics[] = { 1, 2, 3, 5, 7, 16 };
+    static const char *const fabrics[] = { "fat_tree", "rail", "ethernet" };
+    uint32_t nics = kind.odd ? odd_nics[draw_below(d, ARRAY_N(odd_nics))] : draw_power(d, 4);
+    draw_text(d, "\"inter_node\":{\"kind\":\"%s\",\"nics_per_node\":%u,\"GBps_per_nic\":%u",
+              kind.odd ? draw_word(d, fabrics, ARRAY_N(fabrics)) : fabrics[0], nics,
+              5 + draw_below(d, 50));
+    if (kind.odd && draw_below(d, 2))
+        draw_text(d, ",\"nodes_per_leaf\":%u,\"oversubscription\":%u.5", 1 + draw_below(d, 4),
+                  1 + draw_below(d, 4));
+    draw_text(d, "}");
+}
+
+static inline void draw_cluster(Draw *d, uint32_t need, DrawKind kind)
+{
+    draw_text(d, "\"cluster\":{\"name\":\"drawn\",");
+    draw_nodes(d, need, kind);
+    if (kind.ideal)
+        draw_text(d, "\"collectives\":{\"ideal\":true},");
+    if (kind.stragglers)
+        draw_stragglers(d, need);
+    draw_network(d, kind);
+    draw_text(d, "},");
+}
+
+/* All 12 heads and 384 * 2^k columns divide by every tp. */
+static inline void draw_model(Draw *d, uint32_t layers)
+{
+    uint32_t hidden = 384u << draw_below(d, 3);
+    draw_text(d,
+              "\"model\":{\"kind\":\"transformer\",\"layers\":%u,\"hidden\":%u,\"heads\":12,"
+              "\"ffn\":%u,\"vocab\":%u,\"max_seq\":2048,\"gated\":%s,\"norm\":\"%s\","
+              "\"positions\":\"%s\",\"tied_embeddings\":%s},",
+              layers, hidden, 4 * hidden, 1000 + draw_below(d, 9000),
+              draw_below(d, 2) ? "true" : "false", draw_below(d, 2) ? "rmsnorm" : "layernorm",
+              draw_below(d, 2) ? "rope" : "learned", draw_below(d, 2) ? "true" : "false");
+}
+
+static inline void draw_order(Draw *d)
+{
+    const char *dims[] = { "tp", "cp", "ep", "dp", "pp" };
+    for (uint32_t n = ARRAY_N(dims); n > 1; n--) {
+        uint32_t i = draw_below(d, n);
+        const char *last = dims[n - 1];
+        dims[n - 1] = dims[i];
+        dims[i] = last;
+    }
+    draw_text(d, ",\"order\":\"%s,%s,%s,%s,%s\"", dims[0], dims[1], dims[2], dims[3], dims[4]);
+}
+
+/* zero2 knows no pipelines. */
+static inline const char *draw_strategy(Draw *d, uint32_t pp)
+{
+    static const char *const strategies[] = { "ddp", "fsdp", "zero1", "hsdp", "zero2" };
+    return strategies[draw_below(d, pp > 1 ? 4 : 5)];
+}
+
+/* Shards of any size that divides dp, and buckets small enough for several. */
+static inline void draw_sharding(Draw *d, uint32_t dp)
+{
+    uint32_t size = 1 + draw_below(d, dp);
+    while (dp % size != 0)
+        size++;
+    draw_text(d, ",\"shard_size\":%u,\"bucket_bytes\":%u", size, 1u << (19 + draw_below(d, 7)));
 }
 
 static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
 {
-    *d = (Draw){ .state = mix_u64(seed) };
-    uint32_t tp = draw_power(d, 3), pp = draw_power(d, 3), dp = 1 + draw_below(d, 6);
-    if (tp * pp * dp > 32)
-        tp = 1;
-    bool interleaved = pp > 1 && draw_below(d, 3) == 0;
-    uint32_t micro = interleaved ? pp * (1 + draw_below(d, 2)) : 1 + draw_below(d, 4);
-    uint32_t layers = pp * 2 + draw_below(d, 5);
-    d->gpus = tp * pp * dp;
+    static const uint32_t odd_tp[] = { 1, 1, 2, 3, 4, 6 };
     static const char *const recompute[] = { "\"none\"", "\"selective\"", "\"full\"",
                                              "{\"layers\":1}" };
-    size_t at = (size_t)snprintf(
-        d->text, sizeof d->text,
-        "{\"name\":\"drawn %llu\",\"model\":{\"kind\":\"transformer\",\"layers\":%u,"
-        "\"hidden\":%u,\"heads\":8,\"vocab\":%u,\"max_seq\":2048,\"gated\":%s,"
-        "\"norm\":\"%s\",\"positions\":\"%s\",\"tied_embeddings\":%s},",
-        (unsigned long long)seed, layers, 256u << draw_below(d, 3), 1000 + draw_below(d, 9000),
-        draw_below(d, 2) ? "true" : "false", draw_below(d, 2) ? "rmsnorm" : "layernorm",
-        draw_below(d, 2) ? "rope" : "learned", draw_below(d, 2) ? "true" : "false");
-    at = draw_cluster(d, at, d->gpus, kind);
-    at += (size_t)snprintf(d->text + at, sizeof d->text - at,
-                           "\"training\":{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":%u,"
-                           "\"precision\":\"bf16\",\"recompute\":%s},",
-                           dp * micro, 128u << draw_below(d, 4), recompute[draw_below(d, 4)]);
-    snprintf(d->text + at, sizeof d->text - at,
-             "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"pp\":%u,\"cp\":1,"
-             "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u}}",
-             draw_below(d, 2) ? "ddp" : "fsdp", dp, tp, pp,
-             tp > 1 && draw_below(d, 2) ? "true" : "false",
-             interleaved ? "interleaved" : "1f1b", interleaved ? 2 : 1);
+    static const char *const schedules[] = { "1f1b", "1f1b", "gpipe", "naive" };
+    *d = (Draw){ .state = mix_u64(seed) };
+    uint32_t tp = kind.odd ? odd_tp[draw_below(d, ARRAY_N(odd_tp))] : draw_power(d, 3);
+    uint32_t pp = kind.odd ? 1 + draw_below(d, 4) : draw_power(d, 3);
+    uint32_t dp = 1 + draw_below(d, 6), cp = draw_below(d, 3) ? 1 : draw_power(d, 3);
+    if (tp * pp * dp * cp > 36)
+        tp = cp = 1;
+    bool interleaved = pp > 1 && draw_below(d, 3) == 0;
+    uint32_t micro = interleaved ? pp * (1 + draw_below(d, 2)) : 1 + draw_below(d, 4);
+    d->gpus = tp * pp * dp * cp;
+    draw_text(d, "{\"name\":\"drawn %" PRIu64 "\",", seed);
+    draw_model(d, pp * 2 + draw_below(d, 5));
+    draw_cluster(d, d->gpus, kind);
+    draw_text(d,
+              "\"training\":{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":%u,"
+              "\"precision\":\"bf16\",\"recompute\":%s},",
+              dp * micro, 192u << draw_below(d, 4),
+              draw_word(d, recompute, ARRAY_N(recompute)));
+    const char *strategy = draw_strategy(d, pp);
+    draw_text(d,
+              "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
+              "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u",
+              strategy, dp, tp, pp, cp, tp > 1 && draw_below(d, 2) ? "true" : "false",
+              interleaved ? "interleaved" : draw_word(d, schedules, ARRAY_N(schedules)),
+              interleaved ? 2 : 1);
+    if (draw_below(d, 3) == 0)
+        draw_text(d, ",\"overlap\":%s", draw_below(d, 2) ? "true" : "false");
+    if (kind.odd && draw_below(d, 2))
+        draw_order(d);
+    draw_sharding(d, dp);
+    draw_text(d, "}}");
+}
+
+/* One node, tensor parallelism or nothing: no transfer but those of the blocks themselves. */
+static inline void draw_quiet(Draw *d, uint64_t seed, bool ideal)
+{
+    *d = (Draw){ .state = mix_u64(seed) };
+    uint32_t tp = 1 + draw_below(d, 4);
+    d->gpus = tp;
+    draw_text(d, "{\"name\":\"quiet %" PRIu64 "\",", seed);
+    draw_model(d, 1 + draw_below(d, 6));
+    draw_text(d,
+              "\"cluster\":{\"name\":\"drawn\",\"gpus_per_node\":%u,\"gpu\":\"%s\","
+              "\"collectives\":{\"ideal\":%s},\"intra_node\":{\"kind\":\"nvswitch\","
+              "\"GBps\":%u}},",
+              tp, ideal ? "ideal" : "h100-80gb", ideal ? "true" : "false",
+              20 + draw_below(d, 400));
+    draw_text(d,
+              "\"training\":{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":%u,"
+              "\"precision\":\"bf16\"},",
+              1 + draw_below(d, 4), 192u << draw_below(d, 4));
+    draw_text(d,
+              "\"parallel\":{\"strategy\":\"ddp\",\"dp\":1,\"tp\":%u,"
+              "\"sequence_parallel\":%s}}",
+              tp, tp > 1 && draw_below(d, 2) ? "true" : "false");
 }
 
 /* A drawn scenario with its graph. */

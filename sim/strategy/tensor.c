@@ -73,8 +73,11 @@ static void settle(Splitter *s, uint32_t value, Split split)
     v->split = split;
     if (split == SPLIT_ROWS)
         v->rows = share(s, v->rows, "tokens of a micro-batch");
-    else if (split == SPLIT_COLUMNS)
-        v->columns = columns_share(s, v);
+    if (split != SPLIT_COLUMNS)
+        return;
+    v->columns = columns_share(s, v);
+    if (v->kv_columns)
+        v->kv_columns = kv_share(s, v->kv_columns);
 }
 
 static Split split_of(const Splitter *s, uint32_t value)

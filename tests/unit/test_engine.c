@@ -495,6 +495,319 @@ static void the_timeline_shows_launches_kernels_and_waiting(void)
     graph_free(&g);
 }
 
+/* ---- sends and receives ---- */
+
+/* Posted together, but the answer needs 300 of the other stage: that wait is bubble. */
+static void waiting_between_grouped_transfers_is_bubble(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 2, 0);
+    graph_begin(&g, 2, 2);
+    uint32_t pp = graph_group(&g, "pp", &(GroupDim){ 1, 2, 1, 2 }, 1);
+    uint32_t s = graph_segment(&g, SEGMENT_SEND, "both");
+    Op send = p2p(&g, OP_SEND, LANE_SEND_ACT, pp, 1, 5000);
+    send.grouped = true;
+    graph_op(&g, send);
+    graph_op(&g, p2p(&g, OP_RECV, LANE_SEND_ACT, pp, 1, 5000));
+    role_instance(&g.roles[0], s, NONE_U32, NONE_U32, NONE_U32);
+    add(&g, 0, kernel(&g, LANE_COMPUTE, 100));
+    role_edge(&g.roles[0], 0, 0, 1);
+    uint32_t in = add(&g, 1, p2p(&g, OP_RECV, LANE_RECV_ACT, pp, 0, 5000));
+    uint32_t both = add(&g, 1, kernel(&g, LANE_COMPUTE, 300));
+    after(&g, 1, in);
+    add(&g, 1, p2p(&g, OP_SEND, LANE_SEND_GRAD, pp, 0, 5000));
+    after(&g, 1, both);
+    SimResult r = run(&w, &g, (SimOptions){ 0 });
+    CHECK_INT(50 + 300 + 50 + 100, r.step_ns);
+    CHECK_INT(100, r.ranks[0].comm_ns);
+    CHECK_INT(100, r.ranks[0].exposed_ns);
+    CHECK_INT(300, r.ranks[0].bubble_ns);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
+/* Two lanes send to one rank before it has received anything. */
+static void sends_are_answered_in_the_order_of_their_posting(void)
+{
+    World w;
+    Graph g;
+    world_init(&w, 1, 2, 0);
+    graph_begin(&g, 2, 2);
+    uint32_t pp = graph_group(&g, "pp", &(GroupDim){ 1, 2, 1, 2 }, 1);
+    add(&g, 0, p2p(&g, OP_SEND, LANE_SEND_ACT, pp, 1, 1000));
+    add(&g, 0, p2p(&g, OP_SEND, LANE_SEND_GRAD, pp, 1, 2000));
+    uint32_t k = add(&g, 1, kernel(&g, LANE_COMPUTE, 50));
+    add(&g, 1, p2p(&g, OP_RECV, LANE_RECV_ACT, pp, 0, 1000));
+    after(&g, 1, k);
+    add(&g, 1, p2p(&g, OP_RECV, LANE_RECV_ACT, pp, 0, 2000));
+    SimResult r = run(&w, &g, (SimOptions){ 0 });
+    CHECK_INT(50 + 10 + 20, r.step_ns);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
+static void a_slow_link_may_be_listed_often(void)
+{
+    World w;
+    Graph g;
+    SlowLink links[20];
+    world_init(&w, 1, 2, 0);
+    for (uint32_t i = 0; i < 20; i++)
+        links[i] = (SlowLink){ 0, 1, 20 - i };
+    w.m.slow_links = links;
+    w.m.slow_links_n = 20;
+    graph_begin(&g, 2, 2);
+    uint32_t pp = graph_group(&g, "pp", &(GroupDim){ 1, 2, 1, 2 }, 1);
+    add(&g, 0, p2p(&g, OP_SEND, LANE_SEND_ACT, pp, 1, 1000));
+    add(&g, 1, p2p(&g, OP_RECV, LANE_RECV_ACT, pp, 0, 1000));
+    SimResult r = run(&w, &g, (SimOptions){ 0 });
+    CHECK_INT(1000, r.step_ns);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
+/* ---- graphs that cannot finish ---- */
+
+typedef struct Duel {
+    World w;
+    Graph g;
+    uint32_t pair; /* group of both ranks */
+} Duel;
+
+/* Two ranks, each with its own program. */
+static void duel_init(Duel *d)
+{
+    world_init(&d->w, 1, 2, 0);
+    graph_begin(&d->g, 2, 2);
+    d->pair = graph_group(&d->g, "pair", &(GroupDim){ 1, 2, 1, 2 }, 1);
+}
+
+/* Runs to an error that says all of these, NULL at the end. */
+static void duel_fails(Duel *d, const char *const *words)
+{
+    graph_seal(&d->g);
+    SimResult r = { 0 };
+    Err err = { 0 };
+    CHECK(!sim_run(&r, &d->g, &d->w.m, &d->w.sw, &(SimOptions){ 0 }, &err));
+    for (; *words; words++)
+        CHECK_ERR_TEXT(&err, *words);
+    graph_free(&d->g);
+}
+
+static Op named(Graph *g, Op op, const char *name)
+{
+    op.name = intern(&g->names, name);
+    return op;
+}
+
+static void a_collective_missing_on_one_member_is_named(void)
+{
+    Duel d;
+    duel_init(&d);
+    add(&d.g, 0, transfer(&d.g, OP_ALL_REDUCE, LANE_REDUCE, d.pair, 100));
+    add(&d.g, 1, kernel(&d.g, LANE_COMPUTE, 5));
+    duel_fails(&d, (const char *[]){ "rank 0 op 0 'all_reduce' (reduce)",
+                                     "rank 1 has nothing that answers", NULL });
+}
+
+/* Both are in a collective, but not in the same one. */
+static void collectives_in_another_order_are_named(void)
+{
+    Duel d;
+    duel_init(&d);
+    uint32_t other = graph_group(&d.g, "other", &(GroupDim){ 1, 2, 1, 2 }, 1);
+    Op a = named(&d.g, transfer(&d.g, OP_ALL_REDUCE, LANE_REDUCE, d.pair, 100), "first");
+    Op b = named(&d.g, transfer(&d.g, OP_ALL_REDUCE, LANE_REDUCE, other, 100), "second");
+    add(&d.g, 0, a);
+    add(&d.g, 0, b);
+    add(&d.g, 1, b);
+    add(&d.g, 1, a);
+    duel_fails(&d, (const char *[]){ "rank 0 op 0 'first'", "rank 1 op 0 'second'",
+                                     "closes the circle", NULL });
+}
+
+/* The host of rank 0 waits for what rank 1 sends only in answer to a later launch. */
+static void a_circle_through_a_host_wait_is_named(void)
+{
+    Duel d;
+    duel_init(&d);
+    Graph *g = &d.g;
+    uint32_t in = add(g, 0, p2p(g, OP_RECV, LANE_RECV_ACT, d.pair, 1, 100));
+    Op gate = { .kind = OP_HOST_WAIT, .lane = LANE_HOST, .name = intern(&g->names, "wait") };
+    add(g, 0, gate);
+    after(g, 0, in);
+    add(g, 0, p2p(g, OP_SEND, LANE_SEND_ACT, d.pair, 1, 100));
+    uint32_t answer = add(g, 1, p2p(g, OP_RECV, LANE_RECV_ACT, d.pair, 0, 100));
+    add(g, 1, p2p(g, OP_SEND, LANE_SEND_ACT, d.pair, 0, 100));
+    after(g, 1, answer);
+    duel_fails(&d, (const char *[]){ "rank 0 op 1 'wait' (host)", "rank 1 op 0 'recv'",
+                                     "closes the circle", NULL });
+}
+
+/* Of two receives posted together the second is never answered. */
+static void the_unanswered_one_of_a_group_is_named(void)
+{
+    Duel d;
+    duel_init(&d);
+    Graph *g = &d.g;
+    uint32_t s = graph_segment(g, SEGMENT_RECV, "both");
+    Op one = named(g, p2p(g, OP_RECV, LANE_RECV_ACT, d.pair, 1, 100), "one");
+    Op two = named(g, p2p(g, OP_RECV, LANE_RECV_ACT, d.pair, 1, 100), "two");
+    one.grouped = true;
+    two.u.comm.tag = 1;
+    graph_op(g, one);
+    graph_op(g, two);
+    role_instance(&g->roles[0], s, NONE_U32, NONE_U32, NONE_U32);
+    add(g, 1, p2p(g, OP_SEND, LANE_SEND_ACT, d.pair, 0, 100));
+    duel_fails(&d, (const char *[]){ "rank 0 op 1 'two'", "rank 1 has nothing", NULL });
+}
+
+static void both_ends_must_agree_on_the_size(void)
+{
+    Duel d;
+    duel_init(&d);
+    add(&d.g, 0, p2p(&d.g, OP_SEND, LANE_SEND_ACT, d.pair, 1, 100));
+    add(&d.g, 1, p2p(&d.g, OP_RECV, LANE_RECV_ACT, d.pair, 0, 200));
+    duel_fails(&d, (const char *[]){ "'send' of 100 bytes", "'recv' of 200 bytes", NULL });
+}
+
+static void nobody_sends_to_himself(void)
+{
+    Duel d;
+    duel_init(&d);
+    add(&d.g, 0, p2p(&d.g, OP_SEND, LANE_SEND_ACT, d.pair, 0, 100));
+    duel_fails(&d,
+               (const char *[]){ "rank 0: 'send' goes to a rank of the same program", NULL });
+}
+
+static void only_members_join_a_group(void)
+{
+    for (int sends = 0; sends < 2; sends++) {
+        Duel d;
+        duel_init(&d);
+        uint32_t alone = graph_group(&d.g, "alone", &(GroupDim){ 1, 2, 2, 1 }, 1);
+        Op op = sends ? p2p(&d.g, OP_SEND, LANE_SEND_ACT, alone, 0, 100)
+                      : transfer(&d.g, OP_ALL_REDUCE, LANE_REDUCE, alone, 100);
+        add(&d.g, 1, op);
+        duel_fails(&d,
+                   (const char *[]){ "rank 1: '", "a group that the rank is not in", NULL });
+    }
+}
+
+/* ---- numbers at their ends ---- */
+
+/* A group of one, or nothing to send: what is left is the launch, and the latency. */
+static void empty_transfers_cost_their_launch(void)
+{
+    for (int expanded = 0; expanded < 2; expanded++) {
+        World w;
+        Graph g;
+        world_init(&w, 1, 2, 0);
+        w.gpu.launch_ns = 10;
+        graph_begin(&g, 2, 1);
+        uint32_t one = graph_group(&g, "one", &(GroupDim){ 1, 1, 1, 1 }, 1),
+                 all = all_ranks(&g);
+        uint32_t s = graph_segment(&g, SEGMENT_FORWARD, "block");
+        graph_op(&g, kernel(&g, LANE_COMPUTE, 1000));
+        graph_op(&g, transfer(&g, OP_ALL_REDUCE, LANE_COMPUTE, one, UINT64_MAX));
+        graph_op(&g, transfer(&g, OP_ALL_GATHER, LANE_COMPUTE, all, 0));
+        graph_op(&g, kernel(&g, LANE_COMPUTE, 1000));
+        role_instance(&g.roles[0], s, NONE_U32, NONE_U32, NONE_U32);
+        add(&g, 0, transfer(&g, OP_REDUCE_SCATTER, LANE_REDUCE, one, 100));
+        SimResult r = run(&w, &g, (SimOptions){ .expanded = expanded });
+        CHECK_INT(10 + 2000, r.step_ns);
+        CHECK_U64(3, r.ranks[0].collectives_n);
+        CHECK_INT(0, r.ranks[0].comm_ns);
+        for (uint32_t i = 0; i < r.ranks[0].collectives_n; i++)
+            CHECK_U64(1, r.ranks[0].collectives[i].count);
+        sim_result_free(&r);
+        graph_free(&g);
+    }
+}
+
+static void days_and_exabytes_are_exact_enough(void)
+{
+    const int64_t day_ns = (int64_t)86400 * 1000000000;
+    for (int expanded = 0; expanded < 2; expanded++) {
+        World w;
+        Graph g;
+        world_init(&w, 1, 2, 0);
+        graph_begin(&g, 2, 1);
+        uint32_t k = add(&g, 0, kernel(&g, LANE_COMPUTE, (uint64_t)(3 * day_ns)));
+        add(&g, 0, transfer(&g, OP_ALL_GATHER, LANE_REDUCE, all_ranks(&g), (uint64_t)1 << 63));
+        after(&g, 0, k);
+        SimResult r = run(&w, &g, (SimOptions){ .expanded = expanded });
+        double expect = 3 * (double)day_ns + ldexp(1, 62) / WORLD_INTRA;
+        CHECK_NEAR(expect, (double)r.step_ns, 1e-12);
+        sim_result_free(&r);
+        graph_free(&g);
+    }
+}
+
+static void a_step_of_centuries_is_a_sentence(void)
+{
+    for (int comm = 0; comm < 2; comm++) {
+        Duel d;
+        duel_init(&d);
+        d.w.type.intra.bytes_per_ns = 1e-6;
+        for (uint32_t r = 0; r < 2; r++)
+            for (int i = 0; i < 20; i++)
+                add(&d.g, r,
+                    comm ? transfer(&d.g, OP_ALL_REDUCE, LANE_REDUCE, d.pair, (uint64_t)1 << 50)
+                         : kernel(&d.g, LANE_COMPUTE, (uint64_t)1 << 58));
+        duel_fails(&d, (const char *[]){ "the step takes longer than 30 years", NULL });
+    }
+}
+
+/* ---- shortcuts that must not show ---- */
+
+/* Shards of 4 over nodes of 3: no shift by less than 12 ranks leaves nodes and shards alone. */
+static void parts_of_replicas_fold_right(void)
+{
+    int64_t step_ns[2];
+    for (int expand = 0; expand < 2; expand++) {
+        World w;
+        Graph g;
+        world_init(&w, 4, 3, 0);
+        w.m.inter.nics_per_node = 1;
+        graph_begin(&g, 12, 1);
+        g.replica = (GroupDim){ 1, 12, 1, 12 };
+        uint32_t shard = graph_group(&g, "shard", &(GroupDim){ 1, 4, 1, 4 }, 1);
+        add(&g, 0, transfer(&g, OP_ALL_GATHER, LANE_GATHER, shard, 400000));
+        SimResult r = run(&w, &g, (SimOptions){ .expand_ranks = expand });
+        step_ns[expand] = r.step_ns;
+        sim_result_free(&r);
+        graph_free(&g);
+    }
+    CHECK_INT(step_ns[1], step_ns[0]);
+    /* the middle shard shares both its NICs: 300,000 bytes at 50 / 2 */
+    CHECK_INT(12000, step_ns[1]);
+}
+
+/* The tp lane is free long before the block's last kernel ends. */
+static void a_lane_goes_on_before_the_end_of_a_block(void)
+{
+    for (int expanded = 0; expanded < 2; expanded++) {
+        World w;
+        Graph g;
+        world_init(&w, 1, 2, 0);
+        graph_begin(&g, 2, 1);
+        uint32_t all = all_ranks(&g);
+        uint32_t s = graph_segment(&g, SEGMENT_FORWARD, "block");
+        uint32_t k = graph_op(&g, kernel(&g, LANE_COMPUTE, 100));
+        graph_op(&g, transfer(&g, OP_ALL_REDUCE, LANE_TP, all, 20000)); /* 200 */
+        graph_dep(&g, k);
+        graph_op(&g, kernel(&g, LANE_COMPUTE, 1000));
+        role_instance(&g.roles[0], s, NONE_U32, NONE_U32, NONE_U32);
+        add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_TP, all, 300000)); /* 3,000 */
+        SimResult r = run(&w, &g, (SimOptions){ .expanded = expanded });
+        CHECK_INT(100 + 200 + 3000, r.step_ns);
+        sim_result_free(&r);
+        graph_free(&g);
+    }
+}
+
 int main(void)
 {
     RUN(ops_of_a_lane_run_one_after_another);
@@ -519,5 +832,20 @@ int main(void)
     RUN(kernels_slow_down_beside_a_transfer);
     RUN(jitter_is_noise_with_a_seed);
     RUN(the_timeline_shows_launches_kernels_and_waiting);
+    RUN(waiting_between_grouped_transfers_is_bubble);
+    RUN(sends_are_answered_in_the_order_of_their_posting);
+    RUN(a_slow_link_may_be_listed_often);
+    RUN(a_collective_missing_on_one_member_is_named);
+    RUN(collectives_in_another_order_are_named);
+    RUN(a_circle_through_a_host_wait_is_named);
+    RUN(the_unanswered_one_of_a_group_is_named);
+    RUN(both_ends_must_agree_on_the_size);
+    RUN(nobody_sends_to_himself);
+    RUN(only_members_join_a_group);
+    RUN(empty_transfers_cost_their_launch);
+    RUN(days_and_exabytes_are_exact_enough);
+    RUN(a_step_of_centuries_is_a_sentence);
+    RUN(parts_of_replicas_fold_right);
+    RUN(a_lane_goes_on_before_the_end_of_a_block);
     return check_report();
 }
