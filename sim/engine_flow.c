@@ -16,14 +16,16 @@
 
 CommCost comm_cost_of(Sim *sim, uint32_t op, uint32_t group)
 {
-    const Op *o = &sim->g->ops[op];
-    if (sim->comm_cache_group[op] != group + 1) {
-        sim->comm_cache[op] =
-            collective_cost(sim->m, &sim->classes.groups[group], sim->classes.resources,
-                            o->kind, o->u.comm.bytes, sim->sw->comm_scale);
-        sim->comm_cache_group[op] = group + 1;
+    CommCost **row = &sim->comm_cache[group];
+    if (!*row)
+        *row = PUSH_ARRAY(&sim->arena, CommCost, sim->g->ops_n);
+    CommCost *cost = &(*row)[op];
+    if (cost->solo_rate <= 0) {
+        const Op *o = &sim->g->ops[op];
+        *cost = collective_cost(sim->m, &sim->classes.groups[group], sim->classes.resources,
+                                o->kind, o->u.comm.bytes, sim->sw->comm_scale);
     }
-    return sim->comm_cache[op];
+    return *cost;
 }
 
 /* ---- sharing ---- */

@@ -223,8 +223,7 @@ static void setup_links(Sim *sim)
     maxmin_space(&sim->space, n + 1, &sim->arena);
     sim->meetings =
         PUSH_ARRAY(&sim->arena, Meeting, (size_t)sim->classes.groups_n * LANE_N + 1);
-    sim->comm_cache = PUSH_ARRAY(&sim->arena, CommCost, sim->g->ops_n + 1);
-    sim->comm_cache_group = PUSH_ARRAY(&sim->arena, uint32_t, sim->g->ops_n + 1);
+    sim->comm_cache = PUSH_ARRAY(&sim->arena, CommCost *, sim->classes.groups_n + 1);
 }
 
 bool sim_setup(Sim *sim)

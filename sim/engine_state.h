@@ -185,8 +185,7 @@ typedef struct Sim {
     uint32_t *component;
     uint32_t component_cap;
 
-    CommCost *comm_cache; /* by graph op, for comm_cache_group */
-    uint32_t *comm_cache_group;
+    CommCost **comm_cache; /* by group class, then graph op; solo_rate 0: not known yet */
 
     EventQueue events;
     uint32_t todo_head, todo_n, todo_cap;
