@@ -18,6 +18,11 @@ DType act_dtype(const Training *t)
     }
 }
 
+DType matmul_dtype(const Training *t)
+{
+    return t->precision == DTYPE_FP8 ? act_dtype(t) : t->precision;
+}
+
 /* Sharded parameters are gathered in the number format of the activations. */
 DType param_read_dtype(const Scenario *s)
 {
@@ -36,7 +41,9 @@ Fusion fusion_of(const Build *b)
     bool compiled = b->s->training.compiled;
     return (Fusion){ .gated = compiled || b->sw->fused_gated,
                      .elementwise = compiled || b->sw->fused_elementwise,
-                     .residual_norm = compiled || b->sw->fused_residual_norm };
+                     .residual_norm = compiled || b->sw->fused_residual_norm,
+                     .norm_chain = !compiled && b->sw->norm_chain,
+                     .rope_chain = !compiled && b->sw->rope_chain };
 }
 
 /* ---- ops that several models use ---- */
@@ -55,14 +62,48 @@ uint32_t tape_bias(Build *b, Tape *t, uint32_t x, const char *name)
                                       .param = { p } });
 }
 
+uint32_t tape_quantize(Build *b, Tape *t, uint32_t x)
+{
+    if (b->s->training.precision != DTYPE_FP8)
+        return x;
+    TapeValue v = t->values[x];
+    uint32_t y = tape_made(t, "fp8 input", DTYPE_FP8, v.rows, v.columns);
+    tape_op(t, (TapeOp){ .kind = OP_CAST,
+                         .name = "quantize",
+                         .dtype = DTYPE_FP8,
+                         .in_n = 1,
+                         .in = { x },
+                         .out = y });
+    return y;
+}
+
 uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec)
 {
     uint32_t w = tape_param(t, arena_printf(&b->arena, "%s.weight", spec->name),
                             param_read_dtype(b->s), spec->columns, t->values[x].columns);
     t->values[w].kv_columns = spec->kv_columns;
-    uint32_t y = tape_matmul(t, spec->name, b->s->training.precision, x, w, spec->tp);
+    const Training *training = &b->s->training;
+    DType precision = spec->quantized ? training->precision : matmul_dtype(training);
+    uint32_t y = tape_matmul(t, spec->name, precision, x, w, spec->tp);
+    t->values[y].dtype = act_dtype(training);
     t->values[y].kv_columns = spec->kv_columns;
     return spec->bias ? tape_bias(b, t, y, spec->name) : y;
+}
+
+uint32_t tape_dropout(Build *b, Tape *t, uint32_t x)
+{
+    TapeValue v = t->values[x];
+    TapeOp op = { .kind = OP_SCALE,
+                  .name = "dropout",
+                  .dtype = v.dtype,
+                  .in_n = 1,
+                  .in = { x },
+                  .idle = !b->sw->dropout };
+    if (!op.idle) {
+        op.aux[0] = tape_made(t, "dropout mask", DTYPE_MASK, v.rows, v.columns);
+        op.aux_n = 1;
+    }
+    return tape_in_place(t, op);
 }
 
 uint32_t tape_add(Build *b, Tape *t, uint32_t x, uint32_t y)
@@ -249,10 +290,11 @@ static void note_boundary(Build *b)
 bool build_blocks(Build *b, Err *err)
 {
     ModelPlan plan = { 0 };
-    bool ok = b->s->parallel.cp == 1;
+    bool ok = b->s->parallel.cp == 1 || b->s->model.kind == MODEL_TRANSFORMER;
     if (!ok)
         err_set(err,
-                "context parallelism (cp = %" PRIu32 ") cannot be simulated yet; cp = 1 can",
+                "context parallelism (cp = %" PRIu32 ") splits the sequences of "
+                "transformers only; cp = 1 is allowed",
                 b->s->parallel.cp);
     ok = ok && plan_model(b, &plan, err);
     for (uint32_t i = 0; ok && i < plan.types_n; i++)

@@ -45,6 +45,15 @@
  * variants.  full: SLOT_STASH is empty; backward begins with the forward ops as
  * PHASE_RECOMPUTE.  selective: Software.selective names the ops.
  *
+ * CONTEXT PARALLELISM.  Rows are this rank's part of each sequence.  Keys and values
+ * of the whole sequence are gathered over cp before attention, again in backward,
+ * and their gradients scattered; where cp overlaps, lowering lets attention begin
+ * with the rank's own keys (a ring), so that only the rest waits.
+ *
+ * FP8.  Matmuls of layers read their input, and the gradient of their output, cast
+ * to fp8, and that cast input is what is saved (Transformer Engine); everything
+ * else, and the head, is bf16.
+ *
  * FLOPS.  Only matmuls, convolutions and attention count, a multiply-add is 2.
  * `flops` is what is computed: fused causal attention computes s(s+1)/2 pairs of
  * s^2 (with a window w: w per query), "math" attention all of them, and the
@@ -85,13 +94,15 @@ void plan_block(Build *b, BlockKind kind, uint32_t layer, uint32_t type);
 
 /* Values as they lie in memory: f32 for f32 and tf32, bf16 for fp8. */
 DType act_dtype(const Training *t);
+/* Matmuls outside transformer layers are never in fp8. */
+DType matmul_dtype(const Training *t);
 /* Parameters as kernels read them. */
 DType param_read_dtype(const Scenario *s);
 DType grad_dtype(const Build *b);
 
 /* Facts of the software after training.compile. */
 typedef struct Fusion {
-    bool gated, elementwise, residual_norm;
+    bool gated, elementwise, residual_norm, norm_chain, rope_chain;
 } Fusion;
 Fusion fusion_of(const Build *b);
 bool fused_attention(const Build *b); /* training.attention has the last word */
@@ -107,11 +118,17 @@ typedef struct LinearSpec {
     uint64_t columns; /* of the output */
     uint64_t kv_columns;
     bool bias;
+    bool quantized; /* x has been through tape_quantize */
     TapeTp tp;
 } LinearSpec;
 
 uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec);
+/* x in fp8 for the matmul that follows, where training.precision says so: that is what is
+ * saved, as in Transformer Engine. */
+uint32_t tape_quantize(Build *b, Tape *t, uint32_t x);
 uint32_t tape_bias(Build *b, Tape *t, uint32_t x, const char *name);
+/* Idle where the software trains without dropout. */
+uint32_t tape_dropout(Build *b, Tape *t, uint32_t x);
 uint32_t tape_add(Build *b, Tape *t, uint32_t x, uint32_t y);
 uint32_t tape_activation(Build *b, Tape *t, uint32_t x, Activation act, bool gated);
 void tape_mse(Build *b, Tape *t, uint32_t prediction, uint32_t target);

@@ -2,8 +2,8 @@
  * blocks_convnet.c - ResNet v1.5 as torchvision builds it, block by block.
  *
  *     stem         conv 7x7/2 -- bn -- relu -- maxpool 3x3/2
- *     bottleneck   relu -+- conv1 1x1, bn, relu -- conv2 3x3, bn, relu -- conv3 1x1, bn -- (+) -> out
- *                        +- [shortcut 1x1, bn, where the shape changes] -------------------+
+ *     bottleneck   relu -+- conv1 1x1 bn relu -- conv2 3x3 bn relu -- conv3 1x1 bn -- (+) -> out
+ *                        +- [shortcut 1x1 bn, where the shape changes] ----------------+
  *     head         relu -- average -- linear -- loss
  *
  * A value's rows are pixels (images x height x width), its columns channels; a
@@ -29,7 +29,7 @@ static uint32_t conv(Maker *k, uint32_t x, const char *name, uint64_t channels, 
     uint32_t y = tape_made(t, name, in.dtype, k->batch * side * side, channels);
     tape_op(t, (TapeOp){ .kind = OP_CONV,
                          .name = name,
-                         .dtype = k->b->s->training.precision,
+                         .dtype = matmul_dtype(&k->b->s->training),
                          .in_n = 1,
                          .in = { x },
                          .param_n = 1,

@@ -40,7 +40,7 @@ static TapeOp norm_op(Maker *k, uint32_t x, uint64_t width, const char *name)
                   .dtype = k->act,
                   .in_n = 1,
                   .in = { x },
-                  .aux_n = 1 };
+                  .chain = rms && fusion_of(k->b).norm_chain };
     if (!k->m->norm_plain) {
         op.param[op.param_n++] =
             tape_param(t, arena_printf(t->arena, "%s.weight", name), k->param, 1, width);
@@ -51,27 +51,48 @@ static TapeOp norm_op(Maker *k, uint32_t x, uint64_t width, const char *name)
     return op;
 }
 
-/* Statistics per row: mean and 1/deviation, or 1/rms alone; in f32. */
-static uint64_t stats_columns(const Maker *k)
+/* How many vectors of a row are normed; kv: of them, and of the columns, those of keys. */
+typedef struct Normed {
+    uint64_t columns, kv_columns, vectors, kv_vectors;
+} Normed;
+
+static void add_aux(Maker *k, TapeOp *op, const char *name, DType dtype, uint64_t columns,
+                    uint64_t kv_columns)
 {
-    return k->m->norm == NORM_RMSNORM ? 1 : 2;
+    uint32_t v = tape_made(k->t, name, dtype, k->t->values[op->in[0]].rows, columns);
+    k->t->values[v].kv_columns = kv_columns;
+    op->aux[op->aux_n++] = v;
+}
+
+/*
+ * Statistics per vector: mean and 1/deviation, or 1/rms alone; in f32.  A chain
+ * also keeps its input in f32, and the normed values that the gain multiplies.
+ */
+static uint32_t make_norm(Maker *k, TapeOp op, Normed n)
+{
+    uint64_t each = k->m->norm == NORM_RMSNORM ? 1 : 2;
+    add_aux(k, &op, "norm statistics", DTYPE_F32, each * n.vectors, each * n.kv_vectors);
+    if (op.chain)
+        add_aux(k, &op, "norm input", DTYPE_F32, n.columns, n.kv_columns);
+    if (op.chain && op.param_n)
+        add_aux(k, &op, "normed", k->act, n.columns, n.kv_columns);
+    op.out = tape_made(k->t, op.name, k->act, k->t->values[op.in[0]].rows, n.columns);
+    k->t->values[op.out].kv_columns = n.kv_columns;
+    tape_op(k->t, op);
+    return op.out;
 }
 
 static uint32_t norm(Maker *k, uint32_t x, const char *name)
 {
-    TapeValue v = k->t->values[x];
-    TapeOp op = norm_op(k, x, v.columns, name);
-    op.aux[0] = tape_made(k->t, "norm statistics", DTYPE_F32, v.rows, stats_columns(k));
-    op.out = tape_made(k->t, name, v.dtype, v.rows, v.columns);
-    tape_op(k->t, op);
-    return op.out;
+    uint64_t columns = k->t->values[x].columns;
+    return make_norm(k, norm_op(k, x, columns, name),
+                     (Normed){ .columns = columns, .vectors = 1 });
 }
 
 /* A norm over each head's q and k: the first columns of qkv. */
 static uint32_t qk_norm(Maker *k, uint32_t qkv)
 {
     const Transformer *m = k->m;
-    TapeValue v = k->t->values[qkv];
     uint64_t q = (uint64_t)m->heads * m->head_dim, kv = (uint64_t)m->kv_heads * m->head_dim;
     TapeOp op = norm_op(k, qkv, m->head_dim, "attention.q_norm");
     TapeOp second = norm_op(k, qkv, m->head_dim, "attention.k_norm");
@@ -79,13 +100,11 @@ static uint32_t qk_norm(Maker *k, uint32_t qkv)
         op.param[op.param_n++] = second.param[i];
     op.name = "attention.qk_norm";
     op.slice = true;
-    op.aux[0] = tape_made(k->t, "norm statistics", DTYPE_F32, v.rows,
-                          stats_columns(k) * (m->heads + m->kv_heads));
-    op.out = tape_made(k->t, op.name, v.dtype, v.rows, q + kv);
-    k->t->values[op.out].kv_columns = kv;
-    k->t->values[op.aux[0]].kv_columns = stats_columns(k) * m->kv_heads;
-    tape_op(k->t, op);
-    return op.out;
+    return make_norm(k, op,
+                     (Normed){ .columns = q + kv,
+                               .kv_columns = kv,
+                               .vectors = (uint64_t)m->heads + m->kv_heads,
+                               .kv_vectors = m->kv_heads });
 }
 
 /* Pairs of one query head and sample: all of them, or those the mask lets through. */
@@ -116,32 +135,76 @@ static AttentionShape attention_shape(const Maker *k, uint32_t window)
     return (AttentionShape){ .batch = k->batch,
                              .heads = k->m->heads,
                              .kv_heads = k->m->kv_heads,
-                             .seq_q = k->b->s->training.seq_len,
+                             .seq_q = k->b->s->training.seq_len / k->b->s->parallel.cp,
                              .seq_k = k->b->s->training.seq_len,
                              .head_dim = k->m->head_dim,
                              .causal = k->m->causal,
                              .window = window };
 }
 
-/* Fused attention saves a number per row of scores, "math" attention the softmax. */
+/* Fused attention saves a number per row of scores, "math" attention the softmax, and after
+ * dropout what is left of it. */
+static void add_attention_aux(Maker *k, TapeOp *op, uint64_t scores)
+{
+    if (!scores) {
+        op->aux[op->aux_n++] =
+            tape_made(k->t, "attention lse", DTYPE_F32, k->rows, k->m->heads);
+        return;
+    }
+    op->aux[op->aux_n++] = tape_made(k->t, "attention weights", k->act, k->rows, scores);
+    if (!k->b->sw->dropout)
+        return;
+    op->aux[op->aux_n++] = tape_made(k->t, "attention dropped", k->act, k->rows, scores);
+    op->aux[op->aux_n++] =
+        tape_made(k->t, "attention dropout mask", DTYPE_MASK, k->rows, scores);
+}
+
+/*
+ * Context parallelism: keys and values of the whole sequence, for this rank's queries.
+ * They are not kept; backward gathers them again and scatters the sums of their
+ * gradients.
+ */
+static uint32_t gather_kv(Maker *k, uint32_t qk, uint32_t qkv)
+{
+    uint64_t columns = 2 * (uint64_t)k->m->kv_heads * k->m->head_dim;
+    uint32_t y =
+        tape_made(k->t, "keys and values", k->act, k->rows * k->b->s->parallel.cp, columns);
+    k->t->values[y].kv_columns = columns;
+    tape_op(k->t, (TapeOp){ .kind = OP_ALL_REDUCE,
+                            .name = "attention.kv",
+                            .dtype = k->act,
+                            .in_n = qk == qkv ? 1 : 2,
+                            .in = { qk, qkv },
+                            .out = y,
+                            .slice = true,
+                            .is_comm = true,
+                            .over_cp = true,
+                            .forward = OP_ALL_GATHER,
+                            .backward = OP_REDUCE_SCATTER,
+                            .again = true });
+    return y;
+}
+
 static uint32_t attention_core(Maker *k, uint32_t qk, uint32_t qkv, uint32_t window)
 {
     uint64_t heads = k->m->heads, seq = k->b->s->training.seq_len;
     bool fused = fused_attention(k->b);
     bool masked = k->b->model_flops_causal;
+    uint32_t cp = k->b->s->parallel.cp;
+    if (cp > 1)
+        qkv = gather_kv(k, qk, qkv);
     TapeOp op = { .kind = OP_ATTENTION,
                   .fn = FN_NONE,
                   .name = "attention",
                   .dtype = k->act,
                   .in_n = qk == qkv ? 1 : 2,
                   .in = { qk, qkv },
-                  .aux_n = 1,
                   .math_attention = !fused,
                   .attention = attention_shape(k, window) };
-    op.pairs = fused ? pairs_masked(k, window) : (double)seq * (double)seq;
-    op.model_pairs = masked ? pairs_masked(k, window) : pairs_full(k, window);
-    op.aux[0] = fused ? tape_made(k->t, "attention lse", DTYPE_F32, k->rows, heads)
-                      : tape_made(k->t, "attention weights", k->act, k->rows, heads * seq);
+    op.gathered = cp > 1; /* chunks of the sequence are dealt out so that all do the same */
+    op.pairs = (fused ? pairs_masked(k, window) : (double)seq * (double)seq) / cp;
+    op.model_pairs = (masked ? pairs_masked(k, window) : pairs_full(k, window)) / cp;
+    add_attention_aux(k, &op, fused ? 0 : heads * seq);
     op.out = tape_made(k->t, "attention", k->act, k->rows, heads * k->m->head_dim);
     tape_op(k->t, op);
     return op.out;
@@ -152,11 +215,12 @@ static uint32_t attention(Maker *k, uint32_t x, uint32_t window)
 {
     const Transformer *m = k->m;
     uint64_t kv = 2 * (uint64_t)m->kv_heads * m->head_dim;
-    uint32_t qkv = tape_linear(k->b, k->t, x,
+    uint32_t qkv = tape_linear(k->b, k->t, tape_quantize(k->b, k->t, x),
                                &(LinearSpec){ .name = NAME_QKV,
                                               .columns = (uint64_t)m->heads * m->head_dim + kv,
                                               .kv_columns = kv,
                                               .bias = m->qkv_bias,
+                                              .quantized = true,
                                               .tp = TP_COLUMN });
     uint32_t qk = m->qk_norm ? qk_norm(k, qkv) : qkv;
     if (m->positions == POS_ROPE) {
@@ -164,14 +228,17 @@ static uint32_t attention(Maker *k, uint32_t x, uint32_t window)
                                            .name = "attention.rope",
                                            .dtype = k->act,
                                            .in_n = 1,
-                                           .in = { qk } });
+                                           .in = { qk },
+                                           .slice = !m->qk_norm, /* v stays */
+                                           .chain = fusion_of(k->b).rope_chain });
         if (!m->qk_norm)
             qkv = qk;
     }
     uint32_t y = attention_core(k, qk, qkv, window);
     return tape_linear(
-        k->b, k->t, y,
-        &(LinearSpec){ .name = "attention.out", .columns = m->hidden, .tp = TP_ROW });
+        k->b, k->t, tape_quantize(k->b, k->t, y),
+        &(LinearSpec){
+            .name = "attention.out", .columns = m->hidden, .quantized = true, .tp = TP_ROW });
 }
 
 /* Up to the second matmul, without its bias. */
@@ -179,14 +246,17 @@ static uint32_t mlp(Maker *k, uint32_t x)
 {
     const Transformer *m = k->m;
     uint64_t ffn = m->ffn;
-    uint32_t up = tape_linear(k->b, k->t, x,
+    uint32_t up = tape_linear(k->b, k->t, tape_quantize(k->b, k->t, x),
                               &(LinearSpec){ .name = m->gated ? NAME_GATE_UP : "mlp.up",
                                              .columns = m->gated ? 2 * ffn : ffn,
                                              .bias = m->mlp_bias,
+                                             .quantized = true,
                                              .tp = TP_COLUMN });
     uint32_t y = tape_activation(k->b, k->t, up, m->activation, m->gated);
-    return tape_linear(k->b, k->t, y,
-                       &(LinearSpec){ .name = "mlp.down", .columns = m->hidden, .tp = TP_ROW });
+    return tape_linear(
+        k->b, k->t, tape_quantize(k->b, k->t, y),
+        &(LinearSpec){
+            .name = "mlp.down", .columns = m->hidden, .quantized = true, .tp = TP_ROW });
 }
 
 static uint32_t out_bias(Maker *k, uint32_t x)
@@ -205,14 +275,14 @@ static uint32_t sequential_layer(Maker *k, uint32_t x, uint32_t window)
 {
     const Transformer *m = k->m;
     uint32_t y = m->post_norm ? x : norm(k, x, "norm1");
-    y = out_bias(k, attention(k, y, window));
+    y = tape_dropout(k->b, k->t, out_bias(k, attention(k, y, window)));
     if (m->sandwich_norm)
         y = norm(k, y, "norm1_after");
     x = tape_add(k->b, k->t, x, y);
     if (m->post_norm)
         x = norm(k, x, "norm1");
     y = m->post_norm ? x : norm(k, x, "norm2");
-    y = down_bias(k, mlp(k, y));
+    y = tape_dropout(k->b, k->t, down_bias(k, mlp(k, y)));
     if (m->sandwich_norm)
         y = norm(k, y, "norm2_after");
     x = tape_add(k->b, k->t, x, y);
@@ -225,7 +295,8 @@ static uint32_t parallel_layer(Maker *k, uint32_t x, uint32_t window)
     uint32_t n2 = k->m->two_norms_parallel ? norm(k, x, "norm2") : n1;
     uint32_t a = attention(k, n1, window);
     uint32_t y = tape_add(k->b, k->t, a, mlp(k, n2));
-    return tape_add(k->b, k->t, x, down_bias(k, out_bias(k, y)));
+    y = tape_dropout(k->b, k->t, down_bias(k, out_bias(k, y)));
+    return tape_add(k->b, k->t, x, y);
 }
 
 static uint32_t boundary_input(Maker *k)
@@ -307,7 +378,7 @@ static void make_embedding(Maker *k)
         x = add_rows(k, x, "token_types", m->token_types);
     if (m->embedding_norm)
         x = norm(k, x, "embedding.norm");
-    t->out = x;
+    t->out = tape_dropout(k->b, t, x);
 }
 
 /* The matmul onto the vocabulary. */
@@ -330,7 +401,7 @@ static uint32_t make_logits(Maker *k, uint32_t x)
         w = tape_param(t, name, k->param, vocab, m->embedding_dim);
         t->values[w].shared = m->tied_embeddings;
     }
-    uint32_t y = tape_matmul(t, "head", k->b->s->training.precision, x, w, TP_COLUMN);
+    uint32_t y = tape_matmul(t, "head", matmul_dtype(&k->b->s->training), x, w, TP_COLUMN);
     return m->head_bias ? tape_bias(k->b, t, y, "head") : y;
 }
 
@@ -344,6 +415,27 @@ static uint32_t head_transform(Maker *k, uint32_t x)
     return norm(k, x, "head.norm");
 }
 
+/* BERT's second task: the first token of each sample, pooled, tells one of two classes. */
+static void next_sentence(Maker *k, uint32_t x)
+{
+    Tape *t = k->t;
+    uint32_t first = tape_made(t, "first tokens", k->act, k->batch, k->m->hidden);
+    tape_op(t, (TapeOp){ .kind = OP_COPY,
+                         .name = "first tokens",
+                         .dtype = k->act,
+                         .in_n = 1,
+                         .in = { x },
+                         .slice = true,
+                         .out = first });
+    LinearSpec dense = { .name = "pooler", .columns = k->m->hidden, .bias = true };
+    LinearSpec classes = { .name = "next_sentence", .columns = 2, .bias = true };
+    uint32_t y = tape_linear(k->b, t, first, &dense);
+    y = tape_activation(k->b, t, y, ACT_GELU, false); /* tanh moves the same bytes */
+    y = tape_linear(k->b, t, y, &classes);
+    uint32_t labels = tape_data(t, "next sentence labels", DTYPE_I64, k->batch, 1);
+    tape_cross_entropy(k->b, t, y, labels);
+}
+
 static void make_head(Maker *k)
 {
     const Transformer *m = k->m;
@@ -354,6 +446,8 @@ static void make_head(Maker *k)
     if (m->embedding_dim != m->hidden)
         x = tape_linear(k->b, t, x,
                         &(LinearSpec){ .name = "head.project", .columns = m->embedding_dim });
+    if (m->next_sentence)
+        next_sentence(k, x);
     if (m->head_transform)
         x = head_transform(k, x);
     uint32_t target = tape_data(t, "targets", DTYPE_I64, k->rows, 1);
@@ -370,8 +464,17 @@ static bool check(const Build *b, const Transformer *m, Err *err)
     if (m->headless)
         return err_set(err, "a model without a head cannot be trained; give it one "
                             "(an architecture such as LlamaForCausalLM)");
-    if (m->pooler || m->next_sentence)
-        return err_set(err, "the pooler of BERT cannot be simulated yet");
+    if (b->s->training.seq_len % b->s->parallel.cp != 0)
+        return err_set(err,
+                       "cp = %" PRIu32 " does not divide the sequence of %" PRIu32 " tokens",
+                       b->s->parallel.cp, b->s->training.seq_len);
+    if (m->pooler && !m->next_sentence)
+        return err_set(err, "a pooler without a task cannot be trained");
+    if (m->next_sentence && (tp > 1 || b->s->parallel.cp > 1))
+        return err_set(err,
+                       "next-sentence prediction cannot be split over tp = %" PRIu32
+                       " x cp = %" PRIu32 " ranks; 1 is allowed",
+                       tp, b->s->parallel.cp);
     if (m->heads % tp != 0)
         return err_set(err, "tp = %" PRIu32 " does not divide the %" PRIu32 " heads", tp,
                        m->heads);
@@ -398,7 +501,7 @@ bool plan_transformer(Build *b, ModelPlan *p, Err *err)
     const Training *training = &b->s->training;
     if (!check(b, m, err))
         return false;
-    b->rows = (uint64_t)training->micro_batch * training->seq_len;
+    b->rows = (uint64_t)training->micro_batch * training->seq_len / b->s->parallel.cp;
     Maker k = { .b = b,
                 .m = m,
                 .batch = training->micro_batch,

@@ -7,18 +7,16 @@
 static bool check_supported(const Scenario *s, Err *err)
 {
     const Parallel *p = &s->parallel;
-    bool known = p->strategy == STRATEGY_SINGLE || p->strategy == STRATEGY_DDP ||
-                 p->strategy == STRATEGY_FSDP;
-    if (!known)
-        return err_set(err,
-                       "parallel.strategy '%s' cannot be simulated yet, allowed: single, ddp, "
-                       "fsdp",
-                       strategy_names[p->strategy]);
-    if (p->cp > 1)
-        return err_set(err,
-                       "parallel.cp %" PRIu32 ": context parallelism cannot be simulated yet, "
-                       "1 is allowed",
-                       p->cp);
+    if (p->strategy == STRATEGY_DP)
+        return err_set(err, "parallel.strategy 'dp' cannot be simulated yet, allowed: single, "
+                            "model_parallel, ddp, zero1, zero2, fsdp, hsdp");
+    if (p->strategy == STRATEGY_ZERO2 && p->pp > 1)
+        return err_set(
+            err,
+            "parallel.strategy 'zero2' with pp = %" PRIu32
+            ": DeepSpeed refuses stage 2 with pipelines, and so do we; allowed: pp 1, "
+            "or zero1, fsdp",
+            p->pp);
     if (p->ep > 1)
         return err_set(err,
                        "parallel.ep %" PRIu32 ": expert parallelism cannot be simulated yet, "
@@ -37,8 +35,16 @@ static bool pass_data(Build *b, Err *err)
     switch (b->s->parallel.strategy) {
     case STRATEGY_DDP:
         return pass_ddp(b, err);
+    case STRATEGY_ZERO1:
+        return pass_zero1(b, err);
+    case STRATEGY_ZERO2:
+        return pass_zero2(b, err);
     case STRATEGY_FSDP:
         return pass_fsdp(b, err);
+    case STRATEGY_HSDP:
+        return pass_hsdp(b, err);
+    case STRATEGY_MODEL_PARALLEL:
+        return pass_model_parallel(b, err);
     default:
         return pass_single(b, err);
     }

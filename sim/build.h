@@ -4,7 +4,8 @@
  *   Scenario --blocks--> logical segments     forward and backward of embedding, block, head
  *            --tensor--> split over tp        sim/strategy/tensor.c, inside the segments
  *            --pipeline--> roles, instances   sim/strategy/pipeline.c: stages, micro-batches
- *            --ddp | fsdp--> collectives      sim/strategy/ddp.c, fsdp.c: buckets, gathers, update
+ *            --ddp | fsdp ...--> collectives  sim/strategy/ddp.c, zero1.c, fsdp.c ...: buckets,
+ *                                             gathers, update
  *            --lower--> kernels               sim/lower.c: 1 logical op -> 0..n kernels
  *
  * A pass is a function on Build; each lives in one file whose header draws it.
@@ -44,9 +45,10 @@ typedef enum Variant { VARIANT_PLAIN, VARIANT_RECOMPUTE, VARIANT_N } Variant;
  * the last one ending in the loss. */
 typedef struct Block {
     BlockKind kind;
-    uint32_t layer;    /* NONE_U32 for embedding and head */
-    uint32_t type;     /* blocks of one type share segments, layouts and params */
-    uint32_t frame_of; /* block whose PARAM, GRAD and STATE frames (Home) it uses: its own index,
+    uint32_t layer; /* NONE_U32 for embedding and head */
+    uint32_t type;  /* blocks of one type share segments, layouts and params */
+    uint32_t
+        frame_of; /* block whose PARAM, GRAD and STATE frames (Home) it uses: its own index,
                           but a tied head on the embedding's stage (pp == 1) has no params: block
                           0 lists them all, and holds the frames of both (blocks.h) */
 } Block;
@@ -124,7 +126,11 @@ bool build_blocks(
 bool pass_pipeline(Build *b, Err *err); /* roles with forward, backward, send, recv instances */
 bool pass_single(Build *b, Err *err);   /* optimizer only */
 bool pass_ddp(Build *b, Err *err);
+bool pass_zero1(Build *b, Err *err);
+bool pass_zero2(Build *b, Err *err);
 bool pass_fsdp(Build *b, Err *err);
+bool pass_hsdp(Build *b, Err *err);
+bool pass_model_parallel(Build *b, Err *err);
 bool lower(Build *b, Err *err); /* rewrites b->g in place */
 
 #endif

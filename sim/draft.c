@@ -127,6 +127,13 @@ static void play_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase)
     case OP_ADD:
         op->u.elements = value_elements(x);
         break;
+    case OP_COPY:
+        op->u.elements = value_elements(&t->values[from->out]);
+        break;
+    case OP_SCALE:
+    case OP_CAST:
+        op->u.elements = value_elements(x);
+        break;
     case OP_EMBEDDING:
     case OP_POOL:
     case OP_NORM:
@@ -144,46 +151,58 @@ Op draft_comm(const TapeOp *from, OpKind kind, OpPhase phase, uint32_t logical, 
 {
     Op op = draft_kernel(from, phase, logical);
     op.kind = kind;
-    op.lane = plan->async_tp ? LANE_TP : LANE_COMPUTE;
-    op.u.comm = (CommShape){ .bytes = bytes, .group = plan->tp_group };
+    op.lane = LANE_COMPUTE;
+    if (from->over_cp ? plan->async_cp : plan->async_tp)
+        op.lane = from->over_cp ? LANE_CP : LANE_TP;
+    op.u.comm =
+        (CommShape){ .bytes = bytes, .group = from->over_cp ? plan->cp_group : plan->tp_group };
     return op;
 }
 
-/* ---- playing ---- */
-
-const char *draft_comm_name(OpKind kind)
+const char *draft_comm_name(const TapeOp *from, OpKind kind)
 {
     switch (kind) {
     case OP_ALL_GATHER:
-        return "tp all-gather";
+        return from->over_cp ? "cp all-gather" : "tp all-gather";
     case OP_REDUCE_SCATTER:
-        return "tp reduce-scatter";
+        return from->over_cp ? "cp reduce-scatter" : "tp reduce-scatter";
     default:
         return "tp all-reduce";
     }
 }
 
+/* ---- playing ---- */
+
 static void play_comm(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftPlan *plan)
 {
     const TapeOp *op = &t->ops[i];
     const TapeValue *x = &t->values[op->in[0]], *y = &t->values[op->out];
-    uint64_t bytes = max_u64(value_bytes(x), value_bytes(y));
-    draft_op(d, draft_comm_name(op->forward),
+    uint64_t bytes = max_u64(x->rows, y->rows) * y->columns * dtype_bytes(y->dtype);
+    draft_op(d, draft_comm_name(op, op->forward),
              draft_comm(op, op->forward, phase, i, bytes, plan));
     if (op->forward == OP_ALL_REDUCE) {
         draft_arg(d, y->memory, ARG_UPDATE);
         return;
     }
-    draft_arg(d, x->memory, ARG_READ);
+    for (uint32_t j = 0; j < op->in_n; j++)
+        draft_arg_part(d, t->values[op->in[j]].memory, ARG_READ, draft_touched(t, op, j));
     draft_arg(d, y->memory, ARG_WRITE);
 }
 
-/* Bytes of input j that an op touches: a slice of it, or the rows looked up. */
-static uint64_t touched_bytes(const Tape *t, const TapeOp *op, uint32_t j)
+uint64_t draft_touched(const Tape *t, const TapeOp *op, uint32_t j)
 {
-    uint64_t all = value_bytes(&t->values[op->in[j]]);
+    const TapeValue *x = &t->values[op->in[j]];
+    uint64_t all = value_bytes(x);
+    if (op->kind == OP_ROPE && op->slice) /* all but v */
+        return all / x->columns * (x->columns - x->kv_columns / 2);
+    const TapeValue *y = &t->values[op->out];
+    if (op->is_comm &&
+        op->slice) /* this rank's rows of what is gathered, from each input alike */
+        return x->rows * y->columns * dtype_bytes(y->dtype) / op->in_n;
     if (op->slice)
-        return value_bytes(&t->values[op->out]);
+        return value_bytes(y);
+    if (op->gathered) /* q alone; keys and values */
+        return j == 0 ? all / x->columns * (x->columns - x->kv_columns) : all;
     if (op->kind == OP_ATTENTION && j == 1) /* v, beside normed q and k */
         return all - value_bytes(&t->values[op->in[0]]);
     return all;
@@ -194,7 +213,7 @@ static void play_inputs(Draft *d, const Tape *t, const TapeOp *op)
     for (uint32_t j = 0; j < op->in_n; j++) {
         bool updated = j == 0 && (op->in_place || op->fused_loss);
         draft_arg_part(d, t->values[op->in[j]].memory, updated ? ARG_UPDATE : ARG_READ,
-                       touched_bytes(t, op, j));
+                       draft_touched(t, op, j));
     }
     for (uint32_t j = 0; j < op->param_n; j++) {
         const TapeValue *p = &t->values[op->param[j]];
@@ -208,11 +227,10 @@ static void play_inputs(Draft *d, const Tape *t, const TapeOp *op)
 void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftPlan *plan)
 {
     const TapeOp *op = &t->ops[i];
-    if (op->is_comm) {
-        if (op->forward != OP_KIND_N)
-            play_comm(d, t, i, phase, plan);
+    if (op->is_comm && op->forward != OP_KIND_N)
+        play_comm(d, t, i, phase, plan);
+    if (op->is_comm || op->idle)
         return;
-    }
     Op kernel = draft_kernel(op, phase, i);
     play_shape(&kernel, t, op, phase);
     draft_op(d, op->name, kernel);

@@ -14,7 +14,7 @@
  *
  * LOGICAL IDS.  With T ops on the tape: op i of the tape is logical op i of the
  * forward segment, and of the backward segment where it is done again; its
- * gradients are T + 3 i + {0 input, 1 parameters, 2 sum with an earlier gradient}.
+ * gradients are T + 4 i + {0 input, 1 parameters, 2 sum with an earlier gradient, 3 cast}.
  *
  * ORDER OF ARGS: as the table in sim/lower.h lists them.  What is
  * overwritten in place comes where the input would stand, and is ARG_UPDATE.
@@ -56,12 +56,12 @@ typedef struct Draft {
 } Draft;
 
 typedef struct DraftPlan {
-    const Redo *redo;  /* by op of the tape: done again in backward; NULL: none */
-    bool redo_all;     /* at once, from front to back, before backward begins */
-    bool async_tp;     /* collectives of tensor parallelism run beside the compute lane */
-    bool wgrad_last;   /* parameter gradients after the collective of the input's gradient */
-    uint32_t tp_group; /* Graph.groups */
-    DType grad_dtype;  /* of parameter gradients */
+    const Redo *redo;        /* by op of the tape; NULL: nothing is done again */
+    bool redo_all;           /* at once, from front to back, before backward begins */
+    bool async_tp, async_cp; /* collectives run beside the compute lane */
+    bool wgrad_last;         /* weight gradients after the collective of the input's gradient */
+    uint32_t tp_group, cp_group; /* Graph.groups */
+    DType grad_dtype;            /* of parameter gradients */
 } DraftPlan;
 
 void draft_forward(Draft *d, const Tape *t, const DraftPlan *plan);
@@ -85,6 +85,8 @@ Op draft_kernel(const TapeOp *from, OpPhase phase, uint32_t logical);
 void draft_matmul_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase);
 Op draft_comm(const TapeOp *from, OpKind kind, OpPhase phase, uint32_t logical, uint64_t bytes,
               const DraftPlan *plan);
-const char *draft_comm_name(OpKind kind);
+const char *draft_comm_name(const TapeOp *from, OpKind kind);
+/* Bytes of input j that an op of the tape touches. */
+uint64_t draft_touched(const Tape *t, const TapeOp *op, uint32_t j);
 
 #endif

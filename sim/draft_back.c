@@ -16,7 +16,7 @@
 
 #include <stdlib.h>
 
-enum { HELD_MAX = 8, GRAD_KINDS = 3 };
+enum { HELD_MAX = 8, GRAD_KINDS = 4 };
 
 typedef struct HeldOp {
     const char *name;
@@ -54,6 +54,15 @@ static Redo redo_of(const Back *b, uint32_t op)
     return b->plan->redo ? b->plan->redo[op] : REDO_NOTHING;
 }
 
+/* What was gathered for an op that is done again is given up, and gathered anew for backward. */
+static void give_up_gathered(Back *b, const TapeOp *reader)
+{
+    for (uint32_t i = 0; i < b->t->ops_n; i++)
+        for (uint32_t j = 0; j < reader->in_n && b->t->ops[i].again; j++)
+            if (b->t->ops[i].out == reader->in[j])
+                b->redone[i] = false;
+}
+
 static void redo(Back *b, uint32_t i)
 {
     const TapeOp *op = &b->t->ops[i];
@@ -63,11 +72,12 @@ static void redo(Back *b, uint32_t i)
     for (uint32_t j = 0; j < op->in_n; j++)
         need(b, op->in[j]);
     draft_play(b->d, b->t, i, PHASE_RECOMPUTE, b->plan);
+    give_up_gathered(b, op);
 }
 
 static bool plays(const TapeOp *op)
 {
-    return !op->is_comm || op->forward != OP_KIND_N;
+    return !op->idle && (!op->is_comm || op->forward != OP_KIND_N);
 }
 
 static bool is_aux(const TapeOp *op, uint32_t memory)
@@ -113,13 +123,15 @@ static void need(Back *b, uint32_t value)
 
 /* ---- gradients ---- */
 
+/* Gradients of what was cast to fp8 for a matmul are not themselves in fp8. */
 static uint32_t temp_like(Back *b, uint32_t value)
 {
     const TapeValue *v = &b->t->values[value];
-    return draft_memory(b->d, (DraftMemory){ .name = "gradient",
-                                             .dtype = v->dtype,
-                                             .rows = v->rows,
-                                             .columns = v->columns });
+    return draft_memory(b->d,
+                        (DraftMemory){ .name = "gradient",
+                                       .dtype = v->dtype == DTYPE_FP8 ? DTYPE_BF16 : v->dtype,
+                                       .rows = v->rows,
+                                       .columns = v->columns });
 }
 
 static uint32_t param_grad(Back *b, uint32_t param)
@@ -199,10 +211,30 @@ static HeldOp *hold(Back *b, uint32_t at, const TapeOp *op, Op kernel)
 
 /* ---- the rules ---- */
 
+/* Both matmuls of backward read dy in fp8: it is cast once. */
+static uint32_t quantized(Back *b, const TapeOp *op, uint32_t dy)
+{
+    if (op->dtype != DTYPE_FP8)
+        return dy;
+    const TapeValue *y = &b->t->values[op->out];
+    uint32_t dy8 = draft_memory(b->d, (DraftMemory){ .name = "gradient in fp8",
+                                                     .dtype = DTYPE_FP8,
+                                                     .rows = y->rows,
+                                                     .columns = y->columns });
+    Op cast = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 3));
+    cast.kind = OP_CAST;
+    cast.u.elements = value_elements(y);
+    draft_op(b->d, op->name, cast);
+    draft_arg(b->d, dy, ARG_READ);
+    draft_arg(b->d, dy8, ARG_WRITE);
+    return dy8;
+}
+
 static void back_matmul(Back *b, const TapeOp *op)
 {
-    uint32_t x = op->in[0], w = op->param[0], dy = b->grad[op->out];
+    uint32_t x = op->in[0], w = op->param[0];
     need(b, x);
+    uint32_t dy = quantized(b, op, b->grad[op->out]);
     if (b->wants_grad[x]) {
         Op dgrad = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
         draft_matmul_shape(&dgrad, b->t, op, PHASE_DGRAD);
@@ -250,19 +282,32 @@ static void write_param_grads(Back *b, const TapeOp *op)
         draft_arg(b->d, param_grad(b, op->param[j]), ARG_WRITE);
 }
 
-/* Norm and batch norm: the gradients of gain and shift come out of the same kernel. */
+/* Where a part of x's gradient goes: beside what is there, or into memory of its own. */
+static uint32_t gradient_of(Back *b, const TapeOp *op, uint32_t x, bool *beside)
+{
+    *beside = op->slice && b->grad[x] != NONE_U32;
+    ASSERT(!*beside || !b->alias[x]);
+    return *beside ? b->grad[x] : temp_like(b, x);
+}
+
+/*
+ * Norm and batch norm: the gradients of gain and shift come out of the same kernel.
+ * A chain reads the f32 copy of x, not x.
+ */
 static void back_norm(Back *b, const TapeOp *op)
 {
     uint32_t x = op->in[0], y = op->out;
-    need(b, x);
+    if (!op->chain)
+        need(b, x);
     for (uint32_t j = 0; j < op->aux_n; j++)
         need(b, op->aux[j]);
     uint64_t bytes = value_bytes(&b->t->values[y]);
-    bool beside = op->slice && b->grad[x] != NONE_U32;
-    uint32_t dx = beside ? b->grad[x] : temp_like(b, x);
+    bool beside;
+    uint32_t dx = gradient_of(b, op, x, &beside);
     draft_op(b->d, op->name, rows_kernel(b, op, y));
     draft_arg(b->d, b->grad[y], ARG_READ);
-    draft_arg_part(b->d, b->t->values[x].memory, ARG_READ, bytes);
+    if (!op->chain)
+        draft_arg_part(b->d, b->t->values[x].memory, ARG_READ, bytes);
     for (uint32_t j = 0; j < op->aux_n; j++)
         draft_arg(b->d, op->aux[j], ARG_READ);
     if (op->param_n)
@@ -302,8 +347,46 @@ static void back_rope(Back *b, const TapeOp *op)
     uint32_t dy = b->grad[op->out];
     ASSERT(!b->alias[op->out]);
     draft_op(b->d, op->name, rows_kernel(b, op, op->out));
-    draft_arg(b->d, dy, ARG_UPDATE);
+    draft_arg_part(b->d, dy, ARG_UPDATE, draft_touched(b->t, op, 0));
     contribute(b, op, op->in[0], dy, false);
+}
+
+/* Dropout: dx = dy where the mask is set. */
+static void back_scale(Back *b, const TapeOp *op)
+{
+    uint32_t x = op->in[0], dy = b->grad[op->out];
+    if (op->idle) {
+        contribute(b, op, x, dy, b->alias[op->out]);
+        return;
+    }
+    need(b, op->aux[0]);
+    uint32_t dx = temp_like(b, x);
+    Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
+    kernel.u.elements = value_elements(&b->t->values[x]);
+    draft_op(b->d, op->name, kernel);
+    draft_arg(b->d, dy, ARG_READ);
+    draft_arg(b->d, op->aux[0], ARG_READ);
+    draft_arg(b->d, dx, ARG_WRITE);
+    contribute(b, op, x, dx, false);
+}
+
+/* The gradient goes past the cast. */
+static void back_cast(Back *b, const TapeOp *op)
+{
+    contribute(b, op, op->in[0], b->grad[op->out], b->alias[op->out]);
+}
+
+/* Some rows of x: their gradient is added to that of x, which has come already. */
+static void back_copy(Back *b, const TapeOp *op)
+{
+    uint32_t x = op->in[0];
+    ASSERT(b->grad[x] != NONE_U32 && !b->alias[x]);
+    Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
+    kernel.kind = OP_ADD;
+    kernel.u.elements = value_elements(&b->t->values[op->out]);
+    draft_op(b->d, op->name, kernel);
+    draft_arg_part(b->d, b->grad[x], ARG_UPDATE, value_bytes(&b->t->values[op->out]));
+    draft_arg(b->d, b->grad[op->out], ARG_READ);
 }
 
 /* Flash attention computes the scores once more: five matmuls where the mathematics has four. */
@@ -316,12 +399,6 @@ static void attention_flops(Op *op, const TapeOp *from, bool flash)
     op->model_flops = per_matmul * from->model_pairs * 4;
 }
 
-static uint64_t part_bytes(const Back *b, const TapeOp *op, uint32_t j)
-{
-    uint64_t all = value_bytes(&b->t->values[op->in[j]]);
-    return j == 0 ? all : all - value_bytes(&b->t->values[op->in[0]]);
-}
-
 static void back_attention(Back *b, const TapeOp *op)
 {
     bool flash = !op->math_attention;
@@ -329,19 +406,22 @@ static void back_attention(Back *b, const TapeOp *op)
         need(b, op->in[j]);
     if (flash)
         need(b, op->out);
-    need(b, op->aux[0]);
+    for (uint32_t j = 0; j < op->aux_n; j++)
+        need(b, op->aux[j]);
     Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
     attention_flops(&kernel, op, flash);
     draft_op(b->d, op->name, kernel);
     draft_arg(b->d, b->grad[op->out], ARG_READ);
     for (uint32_t j = 0; j < op->in_n; j++)
-        draft_arg_part(b->d, b->t->values[op->in[j]].memory, ARG_READ, part_bytes(b, op, j));
+        draft_arg_part(b->d, b->t->values[op->in[j]].memory, ARG_READ,
+                       draft_touched(b->t, op, j));
     if (flash)
         draft_arg(b->d, b->t->values[op->out].memory, ARG_READ);
-    draft_arg(b->d, op->aux[0], ARG_READ);
+    for (uint32_t j = 0; j < op->aux_n; j++)
+        draft_arg(b->d, op->aux[j], ARG_READ);
     for (uint32_t j = 0; j < op->in_n; j++) {
         uint32_t dx = temp_like(b, op->in[j]);
-        draft_arg_part(b->d, dx, ARG_WRITE, part_bytes(b, op, j));
+        draft_arg_part(b->d, dx, ARG_WRITE, draft_touched(b->t, op, j));
         contribute(b, op, op->in[j], dx, false);
     }
 }
@@ -407,20 +487,29 @@ static void back_comm(Back *b, const TapeOp *op)
         contribute(b, op, x, dy, true);
         return;
     }
-    uint64_t bytes =
-        max_u64(value_bytes(&b->t->values[x]), value_bytes(&b->t->values[op->out]));
-    draft_op(b->d, draft_comm_name(op->backward),
-             draft_comm(op, op->backward, PHASE_DGRAD, logical_of(b, op, 0), bytes, b->plan));
+    const TapeValue *from = &b->t->values[x], *to = &b->t->values[op->out];
+    DType dtype = b->d->memories[dy].dtype;
+    uint64_t bytes = max_u64(from->rows, to->rows) * to->columns * dtype_bytes(dtype);
+    Op kernel = draft_comm(op, op->backward, PHASE_DGRAD, logical_of(b, op, 0), bytes, b->plan);
+    kernel.dtype = dtype;
+    draft_op(b->d, draft_comm_name(op, op->backward), kernel);
     if (op->backward == OP_ALL_REDUCE) {
         ASSERT(!b->alias[op->out]);
         draft_arg(b->d, dy, ARG_UPDATE);
         contribute(b, op, x, dy, false);
         return;
     }
-    uint32_t dx = temp_like(b, x);
     draft_arg(b->d, dy, ARG_READ);
-    draft_arg(b->d, dx, ARG_WRITE);
-    contribute(b, op, x, dx, false);
+    for (uint32_t j = 0; j < op->in_n; j++) {
+        bool beside;
+        uint32_t dx = gradient_of(b, op, op->in[j], &beside);
+        if (op->slice)
+            draft_arg_part(b->d, dx, ARG_WRITE, draft_touched(b->t, op, j));
+        else
+            draft_arg(b->d, dx, ARG_WRITE);
+        if (!beside)
+            contribute(b, op, op->in[j], dx, false);
+    }
 }
 
 typedef void BackRule(Back *b, const TapeOp *op);
@@ -439,6 +528,9 @@ static BackRule *const back_rules[OP_KIND_N] = {
     [OP_CROSS_ENTROPY] = back_loss,
     [OP_MSE] = back_loss,
     [OP_POOL] = back_pool,
+    [OP_SCALE] = back_scale,
+    [OP_COPY] = back_copy,
+    [OP_CAST] = back_cast,
 };
 
 /* ---- the walk ---- */

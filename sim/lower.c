@@ -1,7 +1,7 @@
 /*
  * lower.c - the walk: groups of logical ops in, kernels with lives and edges out.
  */
-#include "sim/lower.h"
+#include "sim/lower_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,14 +92,16 @@ static bool is_last(const Lowering *l, uint32_t arg)
     return true;
 }
 
-/* Deps of every op of the group, on whatever comes before the group. */
-static void write_deps(Lowering *l)
+/* Deps of every op of the group, on whatever comes before the group: the first kernel has
+ * them, but in a ring. */
+static void write_deps(Lowering *l, uint32_t kernel)
 {
     for (uint32_t i = l->begin; i < l->begin + l->n; i++)
         for (uint32_t d = 0; d < l->ops[i].dep_n; d++) {
             uint32_t op = l->old->deps[l->ops[i].dep_first + d];
-            if (op < l->begin)
-                graph_dep(l->g, l->last[l->s->op_first + op]);
+            uint32_t at = op < l->begin ? ring_dep(l, kernel, op) : NONE_U32;
+            if (at != NONE_U32)
+                graph_dep(l->g, at);
         }
 }
 
@@ -115,8 +117,9 @@ static void write_kernels(Lowering *l)
             graph_arg(l->g, l->args[a].slot, l->args[a].tensor, l->args[a].mode,
                       life.born && is_first(l, a), life.dies && is_last(l, a));
         }
-        if (k == 0)
-            write_deps(l);
+        write_deps(l, k);
+        if (k > 0 && op.lane != l->kernels[k - 1].op.lane)
+            graph_dep(l->g, l->g->segments[l->g->segments_n - 1].op_n - 2);
     }
 }
 
@@ -129,7 +132,7 @@ static void write_copy(Lowering *l)
         Arg arg = l->old->args[from->arg_first + a];
         graph_arg(l->g, (Slot)arg.slot, arg.tensor, (ArgMode)arg.mode, arg.born, arg.dies);
     }
-    write_deps(l);
+    write_deps(l, 0);
 }
 
 static void write_group(Lowering *l, bool changed)

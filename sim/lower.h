@@ -29,6 +29,8 @@
  *     attention   forward     qkv -> y lse                  heads side by side: q, k, v
  *                             qk qkv -> y lse               normed q and k apart; v from qkv
  *                 dgrad       dy qkv y lse -> dqkv          (dy qk qkv y lse -> dqk dqkv)
+ *                 over cp     qkv kv -> y lse;  dy qkv kv y lse -> dqkv dkv    kv: gathered;
+ *                             cp kernels in a ring (sim/lower_ring.c), the later ones add
  *     softmax     forward     scores -> weights             causal mask and scale inside
  *                 dgrad       dweights* weights
  *     norm        forward     x [gain [shift]] -> y stats   stats: [mean,] 1/deviation per row
@@ -41,8 +43,10 @@
  *                  + bias     x b -> y
  *                 dgrad       dy x -> dx                    relu: dy y -> dx
  *     activation  in place    x* -> (nothing more)          relu of boundaries
- *     add         forward     x r [b] -> y                  b: a bias row
+ *     add         forward     x r [b] -> y [mask]           b: a bias row; mask: dropout of r + b
  *                 dgrad       dx* dx2                       sum of two gradients
+ *     scale       forward     y* [b] -> mask                dropout; b: a bias row
+ *                 dgrad       dy mask -> dx
  *     bias        forward     y* b
  *                 wgrad       dy -> db
  *     rope        both        qkv*  (or qk*)
@@ -55,6 +59,9 @@
  *                 dgrad       prediction targets -> dprediction
  *     batchnorm   as norm     x gain shift -> y stats;  dy x stats gain -> dx dgain dshift
  *     pool        forward     x -> y [indices]              dgrad: dy [indices] -> dx
+ *     copy        forward     x -> y                        first row of each sample
+ *                 dgrad       (add) dx* dy                  on those rows
+ *     (in fp8: y of a norm or activation is what the next matmul reads, a byte each)
  *     fill        -> y        copy  x -> y        cast  x -> y
  *     all_reduce  x*          all_gather  part -> x         reduce_scatter  x -> part
  *     optimizer, grad_norm, scale and the copies around buckets: sim/strategy/

@@ -4,42 +4,32 @@
  *     fact missing          logical op              kernels
  *     fused_qkv             matmul "attention.qkv"  three matmuls: q, k, v
  *     fused_gate_up         matmul "mlp.gate_up"    two matmuls: gate, up
- *     fused_attention       attention               matmul, softmax, matmul; backward five
+ *     fused_attention       attention               matmul, softmax, matmul; backward five;
+ *                                                   with dropout, of the weights, one more each
  *     fused_gated           gated activation        act(gate), product; backward three
  *     fused_cross_entropy   cross_entropy           [cast], log-softmax, loss; backward as many
  *     wgrad_accumulate      wgrad that adds         matmul into a temporary, add
  *     fused_optimizer       optimizer               one kernel per parameter
+ *     (cp_ring: sim/lower_ring.c; parallel.sync_batchnorm: sim/lower_batchnorm.c)
+ *     (norm_chain, rope_chain: sim/lower_chain.c)
  *     (always)              embedding backward      fill with zeros, scatter-add
  *
  * The flops of the parts add up to those of the op; so does the traffic of what
  * they share out, and each part reads its own operands.
  */
-#include "sim/lower.h"
+#include "sim/lower_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { PARTS_MAX = 3 };
 
-/* The kernel that is taken apart, with its args, out of the way. */
-typedef struct Whole {
-    Op op;
-    uint32_t args_n;
-    const KernelArg *args;
-} Whole;
-
 static bool is_backward(const Op *op)
 {
     return op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
 }
 
-static uint64_t bytes_of(const Lowering *l, KernelArg a)
-{
-    return lower_bytes(l, a);
-}
-
-/* Appends an argument and its traffic. */
-static void add_part(Lowering *l, KernelArg a, ArgMode mode, uint64_t bytes)
+void part_bytes_arg(Lowering *l, KernelArg a, ArgMode mode, uint64_t bytes)
 {
     lower_arg(l, a.slot, a.tensor, mode);
     Op *op = &l->kernels[l->kernels_n - 1].op;
@@ -47,13 +37,12 @@ static void add_part(Lowering *l, KernelArg a, ArgMode mode, uint64_t bytes)
     op->write_bytes += mode != ARG_READ ? bytes : 0;
 }
 
-static void add_arg(Lowering *l, KernelArg a, ArgMode mode)
+void part_arg(Lowering *l, KernelArg a, ArgMode mode)
 {
-    add_part(l, a, mode, bytes_of(l, a));
+    part_bytes_arg(l, a, mode, lower_bytes(l, a));
 }
 
-/* A kernel of the same phase, with nothing read or written yet. */
-static Op *begin_kernel(Lowering *l, const Whole *w, OpKind kind, OpFn fn)
+Op *part_begin(Lowering *l, const Whole *w, OpKind kind, OpFn fn)
 {
     Op op = w->op;
     op.kind = kind;
@@ -63,13 +52,13 @@ static Op *begin_kernel(Lowering *l, const Whole *w, OpKind kind, OpFn fn)
     return &lower_kernel(l, op)->op;
 }
 
-static KernelArg temp_like(Lowering *l, const char *name, KernelArg like, DType dtype)
+KernelArg part_temp(Lowering *l, const char *name, KernelArg like, DType dtype)
 {
     const Tensor *t = lower_tensor(l, like.slot, like.tensor);
     return lower_temp(l, name, dtype, t->dims[0], t->dims[1]);
 }
 
-static DType dtype_of(const Lowering *l, KernelArg a)
+DType part_dtype(const Lowering *l, KernelArg a)
 {
     return lower_tensor(l, a.slot, a.tensor)->dtype;
 }
@@ -78,11 +67,11 @@ static void add_sum(Lowering *l, const Whole *w, KernelArg to, KernelArg from)
 {
     const Tensor *t = lower_tensor(l, to.slot, to.tensor);
     uint64_t elements = t->bytes / dtype_bytes(t->dtype);
-    Op *op = begin_kernel(l, w, OP_ADD, FN_NONE);
+    Op *op = part_begin(l, w, OP_ADD, FN_NONE);
     op->dtype = t->dtype;
     op->u.elements = elements;
-    add_arg(l, to, ARG_UPDATE);
-    add_arg(l, from, ARG_READ);
+    part_arg(l, to, ARG_UPDATE);
+    part_arg(l, from, ARG_READ);
 }
 
 /* ---- matmuls ---- */
@@ -90,10 +79,10 @@ static void add_sum(Lowering *l, const Whole *w, KernelArg to, KernelArg from)
 /* Gradients that the matmul cannot add to: into a temporary, then added. */
 static void accumulate_apart(Lowering *l, const Whole *w)
 {
-    KernelArg dw = w->args[2], temp = temp_like(l, "weight gradient", dw, dtype_of(l, dw));
+    KernelArg dw = w->args[2], temp = part_temp(l, "weight gradient", dw, part_dtype(l, dw));
     Op *op = &lower_kernel(l, w->op)->op;
     op->u.matmul.accumulate = false;
-    op->read_bytes -= bytes_of(l, dw);
+    op->read_bytes -= lower_bytes(l, dw);
     for (uint32_t i = 0; i < w->args_n; i++)
         lower_arg(l, i == 2 ? temp.slot : w->args[i].slot,
                   i == 2 ? temp.tensor : w->args[i].tensor,
@@ -136,8 +125,9 @@ static void split_outputs(Lowering *l, const Whole *w, uint64_t n, uint64_t all)
     op->model_flops = w->op.model_flops * (double)n / (double)all;
     op->read_bytes = op->write_bytes = 0;
     for (uint32_t i = 0; i < w->args_n; i++) {
-        uint64_t bytes = bytes_of(l, w->args[i]);
-        add_part(l, w->args[i], w->args[i].mode, i == whole ? bytes : part(bytes, n, all));
+        uint64_t bytes = lower_bytes(l, w->args[i]);
+        part_bytes_arg(l, w->args[i], w->args[i].mode,
+                       i == whole ? bytes : part(bytes, n, all));
     }
 }
 
@@ -146,15 +136,15 @@ static void split_inputs(Lowering *l, const Whole *w, uint64_t k, uint64_t all, 
 {
     KernelArg dx = w->args[2], to = dx;
     if (!first)
-        to = temp_like(l, "gradient", dx, dtype_of(l, dx));
+        to = part_temp(l, "gradient", dx, part_dtype(l, dx));
     Op *op = &lower_kernel(l, w->op)->op;
     op->u.matmul.k = k;
     op->flops = w->op.flops * (double)k / (double)all;
     op->model_flops = w->op.model_flops * (double)k / (double)all;
     op->read_bytes = op->write_bytes = 0;
     for (uint32_t i = 0; i < 2; i++)
-        add_part(l, w->args[i], ARG_READ, part(bytes_of(l, w->args[i]), k, all));
-    add_arg(l, to, ARG_WRITE);
+        part_bytes_arg(l, w->args[i], ARG_READ, part(lower_bytes(l, w->args[i]), k, all));
+    part_arg(l, to, ARG_WRITE);
     if (!first)
         add_sum(l, w, dx, to);
 }
@@ -199,7 +189,7 @@ static Scores scores_of(const Whole *w, uint64_t element)
 static Op *batched(Lowering *l, const Whole *w, const Scores *s, uint64_t m, uint64_t n,
                    uint64_t k, uint32_t parts)
 {
-    Op *op = begin_kernel(l, w, OP_MATMUL, FN_NONE);
+    Op *op = part_begin(l, w, OP_MATMUL, FN_NONE);
     op->u.matmul = (MatmulShape){ .m = m, .n = n, .k = k, .batch = s->heads };
     op->flops = w->op.flops / parts;
     op->model_flops = w->op.model_flops / parts;
@@ -208,68 +198,114 @@ static Op *batched(Lowering *l, const Whole *w, const Scores *s, uint64_t m, uin
 
 static void softmax(Lowering *l, const Whole *w, const Scores *s)
 {
-    Op *op = begin_kernel(l, w, OP_SOFTMAX, FN_NONE);
+    Op *op = part_begin(l, w, OP_SOFTMAX, FN_NONE);
     op->u.rows = (RowsShape){ s->heads * s->a.seq_q, s->a.seq_k };
 }
 
-/* inputs -> out, weights */
-static void math_forward(Lowering *l, const Whole *w)
+static void drop(Lowering *l, const Whole *w, KernelArg x, ArgMode mode, KernelArg mask,
+                 ArgMode mask_mode)
 {
-    uint32_t inputs = w->args_n - 2;
-    KernelArg q = w->args[0], v = w->args[inputs - 1];
-    KernelArg out = w->args[inputs], weights = w->args[inputs + 1];
-    Scores s = scores_of(w, dtype_bytes(dtype_of(l, out)));
-    KernelArg scores = temp_like(l, "attention scores", weights, dtype_of(l, weights));
-    batched(l, w, &s, s.a.seq_q, s.a.seq_k, s.a.head_dim, 2)->u.matmul.transpose_b = true;
-    add_part(l, q, ARG_READ, s.q_bytes + s.k_bytes);
-    add_arg(l, scores, ARG_WRITE);
-    softmax(l, w, &s);
-    add_arg(l, scores, ARG_READ);
-    add_arg(l, weights, ARG_WRITE);
-    batched(l, w, &s, s.a.seq_q, s.a.head_dim, s.a.seq_k, 2);
-    add_arg(l, weights, ARG_READ);
-    add_part(l, v, ARG_READ, s.k_bytes);
-    add_arg(l, out, ARG_WRITE);
+    Op *op = part_begin(l, w, OP_SCALE, FN_NONE);
+    op->u.elements = lower_bytes(l, mask);
+    part_arg(l, x, mode);
+    part_arg(l, mask, mask_mode);
 }
 
-/* dout, inputs, weights -> dinputs */
-static void math_backward(Lowering *l, const Whole *w)
+/* inputs -> out, weights [dropped, mask] */
+static void math_forward(Lowering *l, const Whole *w, uint32_t aux)
 {
-    uint32_t inputs = (w->args_n - 2) / 2;
-    KernelArg dout = w->args[0], q = w->args[1], v = w->args[inputs];
-    KernelArg weights = w->args[inputs + 1];
-    KernelArg dq = w->args[inputs + 2], dv = w->args[2 * inputs + 1];
-    Scores s = scores_of(w, dtype_bytes(dtype_of(l, dout)));
-    KernelArg dweights = temp_like(l, "attention gradient", weights, dtype_of(l, weights));
-    batched(l, w, &s, s.a.seq_q, s.a.seq_k, s.a.head_dim, 4)->u.matmul.transpose_b = true;
-    add_arg(l, dout, ARG_READ);
-    add_part(l, v, ARG_READ, s.k_bytes);
-    add_arg(l, dweights, ARG_WRITE);
-    batched(l, w, &s, s.a.seq_k, s.a.head_dim, s.a.seq_q, 4)->u.matmul.transpose_a = true;
-    add_arg(l, weights, ARG_READ);
-    add_arg(l, dout, ARG_READ);
-    add_part(l, dv, ARG_WRITE, s.k_bytes);
+    uint32_t inputs = w->args_n - 1 - aux;
+    KernelArg q = w->args[0], v = w->args[inputs - 1], out = w->args[inputs];
+    KernelArg weights = w->args[inputs + 1], used = w->args[inputs + (aux > 1 ? 2 : 1)];
+    Scores s = scores_of(w, dtype_bytes(part_dtype(l, out)));
+    KernelArg scores = part_temp(l, "attention scores", weights, part_dtype(l, weights));
+    batched(l, w, &s, s.a.seq_q, s.a.seq_k, s.a.head_dim, 2)->u.matmul.transpose_b = true;
+    part_bytes_arg(l, q, ARG_READ, s.q_bytes + s.k_bytes);
+    part_arg(l, scores, ARG_WRITE);
     softmax(l, w, &s);
-    add_arg(l, dweights, ARG_UPDATE);
-    add_arg(l, weights, ARG_READ);
+    part_arg(l, scores, ARG_READ);
+    part_arg(l, weights, ARG_WRITE);
+    if (aux > 1) {
+        drop(l, w, weights, ARG_READ, w->args[inputs + 3], ARG_WRITE);
+        part_arg(l, used, ARG_WRITE);
+    }
+    batched(l, w, &s, s.a.seq_q, s.a.head_dim, s.a.seq_k, 2);
+    part_arg(l, used, ARG_READ);
+    part_bytes_arg(l, v, ARG_READ, s.k_bytes);
+    part_arg(l, out, ARG_WRITE);
+}
+
+/* The gradient of the weights in a temporary, and that of v. */
+static KernelArg weights_backward(Lowering *l, const Whole *w, const Scores *s, uint32_t inputs,
+                                  uint32_t aux)
+{
+    KernelArg dout = w->args[0], v = w->args[inputs], dv = w->args[w->args_n - 1];
+    KernelArg weights = w->args[inputs + 1], used = w->args[inputs + (aux > 1 ? 2 : 1)];
+    KernelArg dweights = part_temp(l, "attention gradient", weights, part_dtype(l, weights));
+    batched(l, w, s, s->a.seq_q, s->a.seq_k, s->a.head_dim, 4)->u.matmul.transpose_b = true;
+    part_arg(l, dout, ARG_READ);
+    part_bytes_arg(l, v, ARG_READ, s->k_bytes);
+    part_arg(l, dweights, ARG_WRITE);
+    batched(l, w, s, s->a.seq_k, s->a.head_dim, s->a.seq_q, 4)->u.matmul.transpose_a = true;
+    part_arg(l, used, ARG_READ);
+    part_arg(l, dout, ARG_READ);
+    part_bytes_arg(l, dv, ARG_WRITE, s->k_bytes);
+    if (aux > 1)
+        drop(l, w, dweights, ARG_UPDATE, w->args[inputs + 3], ARG_READ);
+    softmax(l, w, s);
+    part_arg(l, dweights, ARG_UPDATE);
+    part_arg(l, weights, ARG_READ);
+    return dweights;
+}
+
+/* dout, inputs, weights [dropped, mask] -> dinputs */
+static void math_backward(Lowering *l, const Whole *w, uint32_t aux)
+{
+    uint32_t inputs = (w->args_n - 1 - aux) / 2;
+    KernelArg q = w->args[1], dq = w->args[w->args_n - inputs];
+    Scores s = scores_of(w, dtype_bytes(part_dtype(l, w->args[0])));
+    KernelArg dscores = weights_backward(l, w, &s, inputs, aux);
     batched(l, w, &s, s.a.seq_q, s.a.head_dim, s.a.seq_k, 4);
-    add_arg(l, dweights, ARG_READ);
-    add_part(l, q, ARG_READ, s.k_bytes);
-    add_part(l, dq, ARG_WRITE, s.q_bytes);
+    part_arg(l, dscores, ARG_READ);
+    part_bytes_arg(l, q, ARG_READ, s.k_bytes);
+    part_bytes_arg(l, dq, ARG_WRITE, s.q_bytes);
     batched(l, w, &s, s.a.seq_k, s.a.head_dim, s.a.seq_q, 4)->u.matmul.transpose_a = true;
-    add_arg(l, dweights, ARG_READ);
-    add_part(l, q, ARG_READ, s.q_bytes);
-    add_part(l, dq, ARG_WRITE, s.k_bytes);
+    part_arg(l, dscores, ARG_READ);
+    part_bytes_arg(l, q, ARG_READ, s.q_bytes);
+    part_bytes_arg(l, dq, ARG_WRITE, s.k_bytes);
 }
 
 static bool expand_attention(Lowering *l, const Whole *w)
 {
     if (w->op.kind != OP_ATTENTION || fused_attention(l->b))
         return false;
+    uint32_t aux = l->b->sw->dropout ? 3 : 1;
     if (is_backward(&w->op))
-        math_backward(l, w);
+        math_backward(l, w, aux);
     else
-        math_forward(l, w);
+        math_forward(l, w, aux);
+    return true;
+}
+
+/* ---- chains of elementwise kernels ---- */
+
+static bool expand_chain(Lowering *l, const Whole *w)
+{
+    if (w->op.kind == OP_ROPE && l->fusion.rope_chain) {
+        chain_rope(l, w);
+        return true;
+    }
+    if (w->op.kind != OP_NORM || w->op.fn != FN_RMSNORM || !l->fusion.norm_chain)
+        return false;
+    /* x gains -> y stats x32 [normed];  dy stats x32 [normed gain] -> dx gains */
+    bool backward = is_backward(&w->op);
+    uint32_t gains = 0;
+    for (uint32_t i = 0; i < w->args_n; i++)
+        gains += w->args[i].slot == (backward ? SLOT_GRAD : SLOT_PARAM);
+    if (backward)
+        chain_norm_backward(l, w, gains);
+    else
+        chain_norm_forward(l, w, gains);
     return true;
 }
 
@@ -284,36 +320,36 @@ static OpFn gate_fn(OpFn fn)
 static void gated_forward(Lowering *l, const Whole *w)
 {
     KernelArg x = w->args[0], y = w->args[w->args_n - 2], gate = w->args[w->args_n - 1];
-    uint64_t half = bytes_of(l, x) / 2;
-    begin_kernel(l, w, OP_ACTIVATION, gate_fn(w->op.fn));
-    add_part(l, x, ARG_READ, half);
+    uint64_t half = lower_bytes(l, x) / 2;
+    part_begin(l, w, OP_ACTIVATION, gate_fn(w->op.fn));
+    part_bytes_arg(l, x, ARG_READ, half);
     if (w->args_n == 4)
-        add_arg(l, w->args[1], ARG_READ);
-    add_arg(l, gate, ARG_WRITE);
-    begin_kernel(l, w, OP_ACTIVATION, FN_NONE);
-    add_arg(l, gate, ARG_READ);
-    add_part(l, x, ARG_READ, half);
-    add_arg(l, y, ARG_WRITE);
+        part_arg(l, w->args[1], ARG_READ);
+    part_arg(l, gate, ARG_WRITE);
+    part_begin(l, w, OP_ACTIVATION, FN_NONE);
+    part_arg(l, gate, ARG_READ);
+    part_bytes_arg(l, x, ARG_READ, half);
+    part_arg(l, y, ARG_WRITE);
 }
 
 /* dy x act(gate) -> dx */
 static void gated_backward(Lowering *l, const Whole *w)
 {
     KernelArg dy = w->args[0], x = w->args[1], gate = w->args[2], dx = w->args[3];
-    uint64_t half = bytes_of(l, x) / 2;
-    KernelArg dgate = temp_like(l, "gate gradient", dy, dtype_of(l, dy));
-    begin_kernel(l, w, OP_ACTIVATION, FN_NONE);
-    add_arg(l, dy, ARG_READ);
-    add_arg(l, gate, ARG_READ);
-    add_part(l, dx, ARG_WRITE, half);
-    begin_kernel(l, w, OP_ACTIVATION, FN_NONE);
-    add_arg(l, dy, ARG_READ);
-    add_part(l, x, ARG_READ, half);
-    add_arg(l, dgate, ARG_WRITE);
-    begin_kernel(l, w, OP_ACTIVATION, gate_fn(w->op.fn));
-    add_arg(l, dgate, ARG_READ);
-    add_part(l, x, ARG_READ, half);
-    add_part(l, dx, ARG_WRITE, half);
+    uint64_t half = lower_bytes(l, x) / 2;
+    KernelArg dgate = part_temp(l, "gate gradient", dy, part_dtype(l, dy));
+    part_begin(l, w, OP_ACTIVATION, FN_NONE);
+    part_arg(l, dy, ARG_READ);
+    part_arg(l, gate, ARG_READ);
+    part_bytes_arg(l, dx, ARG_WRITE, half);
+    part_begin(l, w, OP_ACTIVATION, FN_NONE);
+    part_arg(l, dy, ARG_READ);
+    part_bytes_arg(l, x, ARG_READ, half);
+    part_arg(l, dgate, ARG_WRITE);
+    part_begin(l, w, OP_ACTIVATION, gate_fn(w->op.fn));
+    part_arg(l, dgate, ARG_READ);
+    part_bytes_arg(l, x, ARG_READ, half);
+    part_bytes_arg(l, dx, ARG_WRITE, half);
 }
 
 /* Where act(gate) is among the arguments, the stack keeps it: it has two kernels. */
@@ -333,12 +369,12 @@ static bool expand_gated(Lowering *l, const Whole *w)
 
 static void cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to)
 {
-    Op *op = begin_kernel(l, w, OP_CAST, FN_NONE);
+    Op *op = part_begin(l, w, OP_CAST, FN_NONE);
     const Tensor *t = lower_tensor(l, to.slot, to.tensor);
     op->dtype = t->dtype;
     op->u.elements = t->bytes / dtype_bytes(t->dtype);
-    add_arg(l, from, ARG_READ);
-    add_arg(l, to, ARG_WRITE);
+    part_arg(l, from, ARG_READ);
+    part_arg(l, to, ARG_WRITE);
 }
 
 /* logits targets [maximum sums] -> loss logs */
@@ -346,39 +382,39 @@ static void loss_forward(Lowering *l, const Whole *w)
 {
     KernelArg logits = w->args[0], loss = w->args[w->args_n - 2];
     KernelArg logs = w->args[w->args_n - 1];
-    if (dtype_of(l, logs) != dtype_of(l, logits)) {
-        KernelArg copy = temp_like(l, "f32 logits", logits, dtype_of(l, logs));
+    if (part_dtype(l, logs) != part_dtype(l, logits)) {
+        KernelArg copy = part_temp(l, "f32 logits", logits, part_dtype(l, logs));
         cast(l, w, logits, copy);
         logits = copy;
     }
-    begin_kernel(l, w, OP_CROSS_ENTROPY, FN_NONE);
-    add_arg(l, logits, ARG_READ);
+    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
+    part_arg(l, logits, ARG_READ);
     for (uint32_t i = 2; i < w->args_n - 2; i++)
-        add_arg(l, w->args[i], ARG_READ);
-    add_arg(l, logs, ARG_WRITE);
-    uint64_t rows = bytes_of(l, w->args[1]); /* one number is picked per row */
-    begin_kernel(l, w, OP_CROSS_ENTROPY, FN_NONE);
-    add_part(l, logs, ARG_READ, rows);
-    add_arg(l, w->args[1], ARG_READ);
-    add_arg(l, loss, ARG_WRITE);
+        part_arg(l, w->args[i], ARG_READ);
+    part_arg(l, logs, ARG_WRITE);
+    uint64_t rows = lower_bytes(l, w->args[1]); /* one number is picked per row */
+    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
+    part_bytes_arg(l, logs, ARG_READ, rows);
+    part_arg(l, w->args[1], ARG_READ);
+    part_arg(l, loss, ARG_WRITE);
 }
 
 /* logs targets [maximum sums] -> dlogits */
 static void loss_backward(Lowering *l, const Whole *w)
 {
     KernelArg logs = w->args[0], dlogits = w->args[w->args_n - 1];
-    KernelArg dlogs = temp_like(l, "log softmax gradient", logs, dtype_of(l, logs));
-    bool casts = dtype_of(l, logs) != dtype_of(l, dlogits);
+    KernelArg dlogs = part_temp(l, "log softmax gradient", logs, part_dtype(l, logs));
+    bool casts = part_dtype(l, logs) != part_dtype(l, dlogits);
     KernelArg to =
-        casts ? temp_like(l, "f32 logits gradient", logs, dtype_of(l, logs)) : dlogits;
-    begin_kernel(l, w, OP_CROSS_ENTROPY, FN_NONE);
+        casts ? part_temp(l, "f32 logits gradient", logs, part_dtype(l, logs)) : dlogits;
+    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
     for (uint32_t i = 1; i + 1 < w->args_n; i++)
-        add_arg(l, w->args[i], ARG_READ);
-    add_arg(l, dlogs, ARG_WRITE);
-    begin_kernel(l, w, OP_CROSS_ENTROPY, FN_NONE);
-    add_arg(l, dlogs, ARG_READ);
-    add_arg(l, logs, ARG_READ);
-    add_arg(l, to, ARG_WRITE);
+        part_arg(l, w->args[i], ARG_READ);
+    part_arg(l, dlogs, ARG_WRITE);
+    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
+    part_arg(l, dlogs, ARG_READ);
+    part_arg(l, logs, ARG_READ);
+    part_arg(l, to, ARG_WRITE);
     if (casts)
         cast(l, w, to, dlogits);
 }
@@ -389,8 +425,8 @@ static bool expand_loss(Lowering *l, const Whole *w)
     if (w->op.kind != OP_CROSS_ENTROPY || l->b->sw->fused_cross_entropy)
         return false;
     bool backward = is_backward(&w->op);
-    uint64_t kept = w->args_n >= 4 ? bytes_of(l, w->args[w->args_n - 1]) : 0;
-    if (!backward && (w->args_n < 4 || kept < bytes_of(l, w->args[0])))
+    uint64_t kept = w->args_n >= 4 ? lower_bytes(l, w->args[w->args_n - 1]) : 0;
+    if (!backward && (w->args_n < 4 || kept < lower_bytes(l, w->args[0])))
         return false;
     if (backward)
         loss_backward(l, w);
@@ -403,21 +439,21 @@ static bool expand_loss(Lowering *l, const Whole *w)
 
 static void scatter(Lowering *l, const Whole *w, KernelArg to)
 {
-    uint64_t rows = bytes_of(l, w->args[0]);
-    Op *op = begin_kernel(l, w, OP_EMBEDDING, FN_NONE);
+    uint64_t rows = lower_bytes(l, w->args[0]);
+    Op *op = part_begin(l, w, OP_EMBEDDING, FN_NONE);
     op->u.rows = w->op.u.rows;
-    add_arg(l, w->args[0], ARG_READ);
-    add_arg(l, w->args[1], ARG_READ);
-    add_part(l, to, ARG_UPDATE, rows);
+    part_arg(l, w->args[0], ARG_READ);
+    part_arg(l, w->args[1], ARG_READ);
+    part_bytes_arg(l, to, ARG_UPDATE, rows);
 }
 
 static void fill(Lowering *l, const Whole *w, KernelArg to)
 {
     const Tensor *t = lower_tensor(l, to.slot, to.tensor);
-    Op *op = begin_kernel(l, w, OP_FILL, FN_NONE);
+    Op *op = part_begin(l, w, OP_FILL, FN_NONE);
     op->dtype = t->dtype;
     op->u.elements = t->bytes / dtype_bytes(t->dtype);
-    add_arg(l, to, ARG_WRITE);
+    part_arg(l, to, ARG_WRITE);
 }
 
 static bool expand_embedding(Lowering *l, const Whole *w)
@@ -428,7 +464,7 @@ static bool expand_embedding(Lowering *l, const Whole *w)
     bool adds = dtable.mode == ARG_UPDATE;
     KernelArg to = dtable;
     if (adds && !l->b->sw->wgrad_accumulate)
-        to = temp_like(l, "table gradient", dtable, dtype_of(l, dtable));
+        to = part_temp(l, "table gradient", dtable, part_dtype(l, dtable));
     if (!adds || to.slot == SLOT_LOCAL)
         fill(l, w, to);
     scatter(l, w, to);
@@ -452,12 +488,12 @@ static bool expand_optimizer(Lowering *l, const Whole *w)
         return false;
     uint64_t total = 0;
     for (uint32_t i = 0; i < n; i++)
-        total += bytes_of(l, w->args[i]);
+        total += lower_bytes(l, w->args[i]);
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t bytes = bytes_of(l, w->args[i]);
+        uint64_t bytes = lower_bytes(l, w->args[i]);
         double part_of = (double)bytes / (double)total;
         Op *op = &lower_kernel(l, w->op)->op;
-        op->u.elements = bytes / dtype_bytes(dtype_of(l, w->args[i]));
+        op->u.elements = (uint64_t)((double)w->op.u.elements * part_of + 0.5);
         op->flops = w->op.flops * part_of;
         op->read_bytes = (uint64_t)((double)w->op.read_bytes * part_of);
         op->write_bytes = (uint64_t)((double)w->op.write_bytes * part_of);
@@ -478,7 +514,8 @@ static bool take_apart(Lowering *l, const Whole *w)
 {
     typedef bool Rule(Lowering * l, const Whole *w);
     static Rule *const rules[] = { expand_parts, expand_attention, expand_gated,
-                                   expand_loss,  expand_embedding, expand_optimizer };
+                                   expand_loss,  expand_embedding, expand_optimizer,
+                                   expand_chain, ring_expand,      sync_batchnorm };
     for (size_t i = 0; i < ARRAY_N(rules); i++)
         if (rules[i](l, w))
             return true;
@@ -529,7 +566,13 @@ static bool may_expand(const Op *op)
     case OP_CROSS_ENTROPY:
     case OP_EMBEDDING:
     case OP_OPTIMIZER:
+    case OP_NORM:
+    case OP_ROPE:
+    case OP_BATCHNORM:
         return true;
+    case OP_ALL_GATHER:
+    case OP_REDUCE_SCATTER:
+        return op->lane == LANE_CP;
     default:
         return false;
     }

@@ -7,6 +7,8 @@
  *                           wgrad, bias gradient           matmul, fn bias
  *     fused_elementwise     bias, activation               activation with a bias
  *                           bias, residual add             add with a bias
+ *                           [bias,] dropout, residual add  add with a bias and a mask
+ *                           norm or activation, cast       the same, result in fp8
  *     fused_residual_norm   add (with a bias), norm        norm, fn add_layernorm ...
  *                           norm backward, gradient sum    norm, fn add_layernorm ...
  *     fused_rope            rope, attention                attention
@@ -125,6 +127,29 @@ static bool matmul_activation(Pair *p)
     return true;
 }
 
+/* A norm or an activation whose result is wanted in fp8 alone writes fp8. */
+static bool cast_result(Pair *p)
+{
+    bool makes = p->k->op.kind == OP_NORM || p->k->op.kind == OP_ACTIVATION;
+    if (!p->l->fusion.elementwise || p->l->fusion.norm_chain || !makes ||
+        is_backward(&p->k->op) || p->next->kind != OP_CAST || !stays_inside(p, 0))
+        return false;
+    KernelArg args[12];
+    uint32_t n = p->k->arg_n;
+    bool found = false;
+    ASSERT(n <= ARRAY_N(args));
+    for (uint32_t i = 0; i < n; i++) {
+        bool result = arg_of(p, i).mode == ARG_WRITE && same(arg_of(p, i), next_arg(p, 0));
+        args[i] = result ? next_arg(p, 1) : arg_of(p, i);
+        found = found || result;
+    }
+    if (!found)
+        return false;
+    add_work(p, 0, true);
+    set_args(p, args, n);
+    return true;
+}
+
 /* dy x -> dw, with dy -> db: cuBLASLt's BGRADB. */
 static bool wgrad_bias(Pair *p)
 {
@@ -182,16 +207,53 @@ static bool bias_add(Pair *p)
     return true;
 }
 
+/* y* b, then y* -> mask: dropout takes the bias along. */
+static bool bias_dropout(Pair *p)
+{
+    if (!p->l->fusion.elementwise || p->k->op.kind != OP_BIAS || is_backward(&p->k->op) ||
+        p->next->kind != OP_SCALE || p->next->arg_n != 2 || !same(arg_of(p, 0), next_arg(p, 0)))
+        return false;
+    KernelArg args[] = { arg_of(p, 0), arg_of(p, 1), next_arg(p, 1) };
+    add_work(p, 0, false);
+    set_args(p, args, 3);
+    become_next(p);
+    return true;
+}
+
+/* r* [b] -> mask, then x r -> y: Megatron's bias_dropout_add. */
+static bool dropout_add(Pair *p)
+{
+    if (!p->l->fusion.elementwise || p->k->op.kind != OP_SCALE || is_backward(&p->k->op) ||
+        p->next->kind != OP_ADD || p->next->arg_n != 3 || !p->args[1].dies ||
+        !same(arg_of(p, 0), next_arg(p, 1)))
+        return false;
+    KernelArg args[5] = { next_arg(p, 0), next_arg(p, 1) };
+    uint32_t n = 2, mask = p->k->arg_n - 1;
+    for (uint32_t i = 1; i < mask; i++)
+        args[n++] = arg_of(p, i);
+    args[n++] = next_arg(p, 2);
+    args[n++] = arg_of(p, mask);
+    add_work(p, 1, true);
+    set_args(p, args, n);
+    become_next(p);
+    return true;
+}
+
 static OpFn add_norm_fn(OpFn fn)
 {
     return fn == FN_RMSNORM ? FN_ADD_RMSNORM : FN_ADD_LAYERNORM;
+}
+
+static bool fuses_norm(const Pair *p)
+{
+    return p->l->fusion.residual_norm && !p->l->fusion.norm_chain;
 }
 
 /* x r [b] -> s, then s [gain [shift]] -> y stats. */
 static bool add_norm(Pair *p)
 {
     uint32_t out = p->k->arg_n - 1;
-    if (!p->l->fusion.residual_norm || p->k->op.kind != OP_ADD || p->next->kind != OP_NORM ||
+    if (!fuses_norm(p) || p->k->op.kind != OP_ADD || p->next->kind != OP_NORM ||
         is_backward(p->next) || !same(arg_of(p, out), next_arg(p, 0)))
         return false;
     KernelArg args[10];
@@ -218,7 +280,7 @@ static bool add_norm(Pair *p)
 static bool norm_sum(Pair *p)
 {
     Op *op = &p->k->op;
-    if (!p->l->fusion.residual_norm || op->kind != OP_NORM || op->phase != PHASE_DGRAD ||
+    if (!fuses_norm(p) || op->kind != OP_NORM || op->phase != PHASE_DGRAD ||
         p->next->kind != OP_ADD || p->next->arg_n != 2 || p->args[0].mode != ARG_UPDATE)
         return false;
     KernelArg args[12];
@@ -262,8 +324,9 @@ bool lower_merge(Lowering *l, const Op *next)
 {
     typedef bool Rule(Pair * p);
     static Rule *const rules[] = {
-        matmul_bias, matmul_activation, wgrad_bias,     bias_activation, bias_add,
-        add_norm,    norm_sum,          rope_attention, attention_rope,
+        matmul_bias, matmul_activation, wgrad_bias,     bias_activation,
+        bias_add,    bias_dropout,      dropout_add,    add_norm,
+        norm_sum,    rope_attention,    attention_rope, cast_result,
     };
     Pair p = { l, &l->kernels[0], next, l->old->args + next->arg_first };
     if (next->lane != p.k->op.lane)

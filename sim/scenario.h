@@ -92,6 +92,7 @@ typedef struct Parallel {
     Prefetch prefetch;
     uint32_t shard_size; /* hsdp */
     bool limit_all_gathers;
+    bool sync_batchnorm;     /* statistics over the samples of all replicas */
     bool overlap[DIM_N];     /* false: every collective of that dimension is exposed */
     bool overlap_set[DIM_N]; /* given by the user; else the software's habit */
     Dim order[DIM_N];        /* innermost first */

@@ -75,6 +75,15 @@ uint32_t scenario_blocks(const Model *model)
     return n;
 }
 
+static bool check_batchnorm(const Check *c)
+{
+    const Model *m = &c->s->model;
+    bool has = m->kind == MODEL_CONVNET || (m->kind == MODEL_MLP && m->u.mlp.batchnorm);
+    return has || !c->p->sync_batchnorm ||
+           FAIL(c, parallel, "sync_batchnorm",
+                "the model has no batch norms, false is allowed");
+}
+
 static bool check_kind(const Check *c)
 {
     const Parallel *p = c->p;
@@ -410,7 +419,7 @@ bool scenario_check(const Scenario *s, Err *err)
                 .parallel = json_member(root, "parallel"),
                 .training = json_member(root, "training"),
                 .err = err };
-    return check_kind(&c) && check_strategy(&c) && check_cluster(&c) &&
+    return check_kind(&c) && check_batchnorm(&c) && check_strategy(&c) && check_cluster(&c) &&
            check_tensor_parallel(&c) && check_sequence(&c) && check_experts(&c) &&
            check_virtual_stages(&c) && check_stages(&c) && check_batch(&c) &&
            check_schedule(&c) && check_precision(&c) && check_task(&c);

@@ -210,6 +210,7 @@ static bool read_sharding(JsonObj *o, Scenario *s)
     p->prefetch = (Prefetch)json_word(o, "prefetch", prefetch_names, ARRAY_N(prefetch_names),
                                       PREFETCH_BACKWARD);
     p->limit_all_gathers = json_bool(o, "limit_all_gathers", true);
+    p->sync_batchnorm = json_bool(o, "sync_batchnorm", false);
     uint64_t node_gpus = s->machine.types[0].gpus_n;
     p->shard_size =
         scenario_count(o, "shard_size", 1, DEGREE_MAX, (double)min_u64(node_gpus, p->dp));

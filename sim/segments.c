@@ -10,6 +10,7 @@
  * last; sim/blocks.h says which slots are born and die on the way.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim/blocks.h"
 #include "sim/draft.h"
@@ -147,7 +148,7 @@ static void settle_lanes(Draft *d)
     bool computed = false;
     for (uint32_t i = 0; i < d->ops_n; i++) {
         Op *op = &d->ops[i].op;
-        if (op->lane == LANE_TP && (!computed || next_user(d, i) == d->ops_n))
+        if (op->lane != LANE_COMPUTE && (!computed || next_user(d, i) == d->ops_n))
             op->lane = LANE_COMPUTE;
         computed = computed || op->lane == LANE_COMPUTE;
     }
@@ -163,7 +164,7 @@ typedef struct Emit {
     uint32_t data;                  /* layout */
     const bool *data_later;         /* by tensor of it: read in backward */
     uint32_t *first_arg, *last_arg; /* by memory */
-    uint32_t waited;                /* ops on LANE_TP before this one have been waited for */
+    uint32_t waited[LANE_N];        /* ops of the lane before this one have been waited for */
 } Emit;
 
 static void find_lives(Emit *e)
@@ -228,22 +229,29 @@ static void emit_arg(const Emit *e, uint32_t a, Op *op)
         op->u.matmul.accumulate = true;
 }
 
+/* The newest op on a lane before op i whose data op i or an op before it touches. */
+static void wait_for_lane(Emit *e, uint32_t i, Lane lane)
+{
+    for (uint32_t j = i; j-- > e->waited[lane];)
+        if (e->d->ops[j].op.lane == lane && next_user(e->d, j) <= i) {
+            graph_dep(e->b->g, j); /* the lane is in order: this covers those before it */
+            e->waited[lane] = j + 1;
+            return;
+        }
+}
+
 static void emit_deps(Emit *e, uint32_t i)
 {
     const DraftOp *ops = e->d->ops;
-    if (ops[i].op.lane == LANE_TP) {
-        uint32_t j = i;
-        while (ops[--j].op.lane != LANE_COMPUTE)
-            ;
-        graph_dep(e->b->g, j);
+    if (ops[i].op.lane == LANE_COMPUTE) {
+        wait_for_lane(e, i, LANE_TP);
+        wait_for_lane(e, i, LANE_CP);
         return;
     }
-    for (uint32_t j = i; j-- > e->waited;)
-        if (ops[j].op.lane == LANE_TP && next_user(e->d, j) <= i) {
-            graph_dep(e->b->g, j); /* the lane is in order: this covers those before it */
-            e->waited = j + 1;
-            return;
-        }
+    uint32_t j = i;
+    while (ops[--j].op.lane != LANE_COMPUTE)
+        ;
+    graph_dep(e->b->g, j);
 }
 
 static void emit_ops(Emit *e)
@@ -281,7 +289,7 @@ static uint32_t emit_segment(Emit *e, const BlockType *type, const char *name, u
     uint32_t s = graph_segment(
         e->b->g, e->backward ? SEGMENT_BACKWARD : SEGMENT_FORWARD,
         arena_printf(&e->b->arena, "%s %s", name, e->backward ? "backward" : "forward"));
-    e->waited = 0;
+    memset(e->waited, 0, sizeof e->waited);
     emit_ops(e);
     Segment *segment = &e->b->g->segments[s];
     uint32_t *layout = segment->layout;
@@ -371,22 +379,24 @@ static void emit_pass(Build *b, BlockType *type, const BlockPlan *plan, Variant 
     free(e.last_arg);
 }
 
-static bool runs_async(const Build *b)
+static bool habit(const Build *b, Dim d)
 {
     const Parallel *p = &b->s->parallel;
-    bool overlap = p->overlap_set[DIM_TP] ? p->overlap[DIM_TP] : b->sw->overlap[DIM_TP];
-    return p->tp > 1 && overlap && b->sw->tp_async_backward;
+    return p->overlap_set[d] ? p->overlap[d] : b->sw->overlap[d];
 }
 
 static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Variant variant,
                          uint32_t data)
 {
     bool again = variant == VARIANT_RECOMPUTE;
+    bool async_tp = b->s->parallel.tp > 1 && habit(b, DIM_TP) && b->sw->tp_async_backward;
     DraftPlan draft = { .redo = again ? plan->redo : NULL,
                         .redo_all = again && plan->redo_all,
-                        .async_tp = runs_async(b),
-                        .wgrad_last = runs_async(b),
+                        .async_tp = async_tp,
+                        .async_cp = habit(b, DIM_CP) && b->sw->cp_ring,
+                        .wgrad_last = async_tp,
                         .tp_group = b->group[GROUP_TP],
+                        .cp_group = b->group[GROUP_CP],
                         .grad_dtype = grad_dtype(b) };
     Played p = { .stash = NONE_U32, .data = data };
     draft_backward(&p.backward, &plan->tape, &draft);

@@ -19,18 +19,19 @@ typedef struct Fact {
     }
 
 static const Fact kernel_facts[] = {
-    FACT(fused_attention),     FACT(fused_qkv),        FACT(fused_gate_up),
-    FACT(fused_gated),         FACT(fused_bias),       FACT(fused_elementwise),
-    FACT(fused_residual_norm), FACT(fused_rope),       FACT(fused_cross_entropy),
-    FACT(fused_optimizer),     FACT(wgrad_accumulate), FACT(f32_grads),
-    FACT(f32_logits),
+    FACT(fused_attention),     FACT(fused_qkv),
+    FACT(fused_gate_up),       FACT(fused_gated),
+    FACT(fused_bias),          FACT(fused_elementwise),
+    FACT(fused_residual_norm), FACT(fused_rope),
+    FACT(fused_cross_entropy), FACT(fused_optimizer),
+    FACT(wgrad_accumulate),    FACT(f32_grads),
+    FACT(f32_logits),          FACT(norm_chain),
+    FACT(rope_chain),          FACT(dropout),
 };
 
 static const Fact parallel_facts[] = {
-    FACT(tp_async_backward),
-    FACT(grads_persist),
-    FACT(bucket_copies),
-    FACT(p2p_waits_for_send),
+    FACT(tp_async_backward),  FACT(grads_persist),        FACT(bucket_copies),
+    FACT(p2p_waits_for_send), FACT(overlap_param_gather), FACT(cp_ring),
 };
 
 /* Words of recompute.selective. */

@@ -29,7 +29,8 @@ typedef struct Software {
     const char *name, *source;
 
     /* Kernels.  training.compile "compiled" turns fused_elementwise, fused_gated and
-     * fused_residual_norm on: a compiler fuses what only moves bytes. */
+     * fused_residual_norm on, norm_chain and rope_chain off: a compiler fuses what only moves
+     * bytes. */
     bool fused_attention; /* scores never in memory; overridden by training.attention "math" */
     bool fused_qkv;       /* q, k and v as one matmul, else three */
     bool fused_gate_up;   /* gate and up as one matmul, else two */
@@ -40,6 +41,9 @@ typedef struct Software {
     bool fused_rope;          /* inside attention, else a kernel of its own */
     bool fused_cross_entropy; /* logits read once and overwritten, no f32 copy of them */
     bool fused_optimizer;     /* one kernel over all parameters, else one per tensor */
+    bool norm_chain;          /* rms norm as PyTorch's ops write it: casts, square, mean ... */
+    bool rope_chain;          /* rope: cast to f32, rotate, cast back, for q and for k */
+    bool dropout;             /* trained with dropout: masks are made and kept */
     bool wgrad_accumulate;    /* weight gradients are accumulated by the matmul (beta = 1) */
     bool f32_grads;           /* gradients are kept in f32 */
     bool f32_logits;          /* unfused loss: reads an f32 copy of the logits */
@@ -53,10 +57,13 @@ typedef struct Software {
         recompute_stops_early; /* full: ops after the last one that backward needs are left out */
 
     /* Parallelism. */
-    bool tp_async_backward;  /* input gradient's collective runs beside the weight gradient */
-    bool grads_persist;      /* gradient memory is allocated for the whole step */
-    bool bucket_copies;      /* ddp copies gradients into buckets and back */
-    bool p2p_waits_for_send; /* compute waits for sends as well as receives */
+    bool tp_async_backward;    /* input gradient's collective runs beside the weight gradient */
+    bool grads_persist;        /* gradient memory is allocated for the whole step */
+    bool bucket_copies;        /* ddp copies gradients into buckets and back */
+    bool p2p_waits_for_send;   /* compute waits for sends as well as receives */
+    bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next
+                                  forward, not after the update */
+    bool cp_ring; /* context parallelism: keys and values go round a ring, else are gathered */
     bool overlap[DIM_N];     /* default of parallel.overlap */
     uint64_t vocab_multiple; /* vocabulary is padded to a multiple of this times tp */
 

@@ -15,7 +15,8 @@
  * input (in_place): the two then share one `memory`.
  *
  * The number of an op on the tape is its logical id; a stack of software never
- * changes how many ops stand on the tape, so two lowerings agree on the ids.
+ * changes how many ops stand on the tape (those it lacks are `idle`), so two
+ * lowerings agree on the ids.
  */
 #ifndef LOCKSTEP_SIM_TAPE_H
 #define LOCKSTEP_SIM_TAPE_H
@@ -64,10 +65,13 @@ typedef struct TapeValue {
     Split split;
 } TapeValue;
 
-enum { TAPE_DATA_MAX = 4, TAPE_IN_MAX = 4, TAPE_PARAM_MAX = 4, TAPE_AUX_MAX = 2 };
+/* Masks of dropout take a byte per number, as PyTorch's bool. */
+#define DTYPE_MASK DTYPE_FP8
+
+enum { TAPE_DATA_MAX = 4, TAPE_IN_MAX = 4, TAPE_PARAM_MAX = 4, TAPE_AUX_MAX = 3 };
 
 typedef struct TapeOp {
-    OpKind kind; /* a collective when `forward` is set, else a compute op */
+    OpKind kind; /* OP_ALL_REDUCE where is_comm, else a compute op */
     OpFn fn;
     const char *name;
     DType dtype; /* of the arithmetic */
@@ -77,18 +81,23 @@ typedef struct TapeOp {
     uint32_t out;
     uint32_t aux[TAPE_AUX_MAX]; /* also written, for backward: statistics, softmax, indices */
     bool in_place;              /* out has the memory of in[0] */
-    bool slice;                 /* reads (and differentiates) some columns of in[0] only */
-    bool is_loss;               /* backward begins here */
-    bool fused_loss;     /* ... and the gradient of the logits already is in their place */
-    bool math_attention; /* OP_ATTENTION: the softmax is in memory */
+    bool idle;                  /* keeps its number but does nothing; in_place */
+    bool slice;      /* touches, and differentiates, a part of its inputs: see draft_touched */
+    bool chain;      /* OP_NORM, OP_ROPE: a chain of kernels; the norm keeps its input in f32 */
+    bool is_loss;    /* backward begins here */
+    bool fused_loss; /* ... and the gradient of the logits already is in their place */
+    uint64_t patch;  /* OP_CONV, OP_POOL: elements of the window */
     TapeTp tp;
-    AttentionShape attention; /* OP_ATTENTION, OP_ROPE */
-    double pairs;       /* OP_ATTENTION: (query, key) pairs computed, per head and sample */
-    double model_pairs; /* those that model flops count */
-    uint64_t patch;     /* OP_CONV, OP_POOL: elements of the window */
 
-    /* Communication of tensor parallelism (kind is OP_ALL_REDUCE). */
-    bool is_comm;
+    /* OP_ATTENTION */
+    AttentionShape attention;
+    double pairs;        /* (query, key) pairs computed, per head and sample */
+    double model_pairs;  /* those that model flops count */
+    bool math_attention; /* the softmax is in memory */
+    bool gathered;       /* in[1] holds keys and values of the whole sequence */
+
+    /* Communication of tensor or context parallelism. */
+    bool is_comm, over_cp;
     OpKind forward, backward; /* collective of each pass; OP_KIND_N: nothing to do */
     bool again;               /* its result is not saved but gathered again in backward */
 } TapeOp;
@@ -98,8 +107,8 @@ typedef struct Tape {
     uint32_t values_n, values_cap, ops_n, ops_cap, params_n, data_n;
     TapeValue *values;
     TapeOp *ops;
-    uint32_t in,
-        out; /* values: SLOT_IN and SLOT_OUT; NONE_U32 for the first block and the last */
+    uint32_t in;  /* value in SLOT_IN; NONE_U32 for the first block */
+    uint32_t out; /* value in SLOT_OUT; NONE_U32 for the last block */
     bool has_loss;
 } Tape;
 

@@ -304,8 +304,14 @@ static inline bool fixture_build(Fixture *f, uint32_t layers)
     bool ok = CHECK(pass_pipeline(&f->b, &f->err));
     if (ok && f->s.parallel.strategy == STRATEGY_DDP)
         ok = CHECK(pass_ddp(&f->b, &f->err));
+    else if (ok && f->s.parallel.strategy == STRATEGY_ZERO1)
+        ok = CHECK(pass_zero1(&f->b, &f->err));
+    else if (ok && f->s.parallel.strategy == STRATEGY_ZERO2)
+        ok = CHECK(pass_zero2(&f->b, &f->err));
     else if (ok && f->s.parallel.strategy == STRATEGY_FSDP)
         ok = CHECK(pass_fsdp(&f->b, &f->err));
+    else if (ok && f->s.parallel.strategy == STRATEGY_HSDP)
+        ok = CHECK(pass_hsdp(&f->b, &f->err));
     else if (ok)
         ok = CHECK(pass_single(&f->b, &f->err));
     if (ok)

@@ -26,6 +26,8 @@
  * Without overlap every gather starts after the compute before it, and compute
  * waits for every reduce-scatter at once.
  *
+ * REPLICAS.  hsdp shards over GROUP_DP_SHARD only; see hsdp.c for what is added.
+ *
  * TIED.  A head that has its parameters with the embedding (Block.frame_of) is a
  * use of the embedding's unit, whose gradients are final after the embedding.
  *
@@ -66,7 +68,8 @@ typedef struct Fsdp {
     Finish finish;
     UnitType *types;
     uint32_t ranks_n;
-    bool ahead; /* overlap */
+    uint32_t replicas; /* hsdp: group over which shards are replicated; NONE_U32 */
+    bool ahead;        /* overlap */
 
     /* One role. */
     Role *role;
@@ -105,44 +108,10 @@ static const Owned *shards_of(const Fsdp *d, uint32_t block)
 
 /* ---- shards ---- */
 
-/* The layout with a rank's part of every tensor; dtype DTYPE_N: as it is. */
-static uint32_t shard_layout(Graph *g, uint32_t whole, uint32_t n, DType dtype)
-{
-    if (whole == NONE_U32)
-        return NONE_U32;
-    uint32_t layout = graph_layout(g);
-    for (uint32_t i = 0; i < g->layouts[whole].tensor_n; i++) {
-        Tensor t = *layout_tensor(g, whole, i);
-        uint64_t elements = div_up_u64(t.bytes / dtype_bytes(t.dtype), n);
-        if (dtype != DTYPE_N)
-            t.dtype = dtype;
-        t.bytes = elements * dtype_bytes(t.dtype);
-        for (int d = 0; d < TENSOR_DIMS_MAX; d++)
-            t.dims[d] = d == 0 ? elements : 0;
-        graph_tensor(g, t);
-    }
-    return layout;
-}
-
 static void set_class(Graph *g, uint32_t layout, TensorClass class_)
 {
     for (uint32_t i = 0; i < g->layouts[layout].tensor_n; i++)
         g->tensors[g->layouts[layout].tensor_first + i].class_ = class_;
-}
-
-static Owned shard_type(Build *b, const BlockType *t, uint32_t n)
-{
-    const Training *tr = &b->s->training;
-    Owned o = { 0 };
-    o.param_layout = shard_layout(b->g, t->param_layout, n, tr->param_dtype);
-    o.grad_layout = shard_layout(b->g, t->grad_layout, n, tr->reduce_dtype);
-    o.state_layout = shard_layout(b->g, t->state_layout, n, DTYPE_N);
-    o.elements = PUSH_ARRAY(&b->arena, uint64_t, t->params_n);
-    for (uint32_t p = 0; p < t->params_n; p++) {
-        o.elements[p] = div_up_u64(t->params[p].elements, n);
-        o.total += o.elements[p];
-    }
-    return o;
 }
 
 static bool needs_copy(const Build *b, const BlockType *t)
@@ -180,24 +149,6 @@ static UnitType start_type(Build *b, const BlockType *t, const Owned *o)
     u.input_layout = u.copies ? copy_layout(b->g, t->grad_layout, b->s->training.reduce_dtype)
                               : t->grad_layout;
     return u;
-}
-
-/* What pipeline laid out whole is laid out in shards. */
-static void shard_homes(Fsdp *d)
-{
-    for (uint32_t i = 0; i < d->b->blocks_n; i++) {
-        if (d->b->blocks[i].frame_of != i)
-            continue;
-        const Home *home = &d->b->home[i];
-        const Owned *o = shards_of(d, i);
-        Frame *frames = d->b->g->roles[home->role].frames;
-        if (home->param != NONE_U32)
-            frames[home->param].layout = o->param_layout;
-        if (home->grad != NONE_U32)
-            frames[home->grad].layout = o->grad_layout;
-        if (home->state != NONE_U32)
-            frames[home->state].layout = o->state_layout;
-    }
 }
 
 /* ---- segments ---- */
@@ -247,8 +198,8 @@ static uint32_t gather_segment(Fsdp *d, uint32_t block)
     op.kind = OP_ALL_GATHER;
     op.name = intern(&g->names, "all-gather unit");
     op.read_bytes = op.write_bytes = 0;
-    op.u.comm = (CommShape){ .bytes = layout_bytes(g, from) * d->ranks_n,
-                             .group = d->b->group[GROUP_DP] };
+    op.u.comm =
+        (CommShape){ .bytes = layout_bytes(g, from) * d->ranks_n, .group = share_group(d->b) };
     graph_op(g, op);
     arg_each(g, casts ? SLOT_LOCAL : SLOT_SHARD, from, ARG_READ, false, casts);
     arg_each(g, SLOT_PARAM, whole, ARG_WRITE, true, false);
@@ -287,6 +238,29 @@ static uint32_t copy_in_segment(Fsdp *d, uint32_t block)
     return u->copy_in;
 }
 
+/* Where a gradient's shard gets its last touch. */
+static Lane sum_lane(const Fsdp *d)
+{
+    return d->replicas == NONE_U32 ? LANE_REDUCE : LANE_REPLICATE;
+}
+
+/* hsdp: what op 0 of the segment scattered is summed over the replicas. */
+static void reduce_replicas(const Fsdp *d, Slot slot, uint32_t layout)
+{
+    Graph *g = d->b->g;
+    if (d->replicas == NONE_U32)
+        return;
+    graph_op(g, (Op){ .kind = OP_ALL_REDUCE,
+                      .phase = PHASE_UPDATE,
+                      .dtype = d->b->s->training.reduce_dtype,
+                      .lane = LANE_REPLICATE,
+                      .name = intern(&g->names, "all-reduce gradient shards"),
+                      .logical = 1,
+                      .u.comm = { .bytes = layout_bytes(g, layout), .group = d->replicas } });
+    arg_each(g, slot, layout, ARG_UPDATE, false, false);
+    graph_dep(g, 0);
+}
+
 /* The first of a step writes the gradient's shard; later ones (more) add to it. */
 static uint32_t make_reduce(Fsdp *d, uint32_t block, bool more)
 {
@@ -299,7 +273,7 @@ static uint32_t make_reduce(Fsdp *d, uint32_t block, bool more)
               .phase = PHASE_UPDATE,
               .dtype = dtype,
               .lane = LANE_REDUCE,
-              .u.comm = { .bytes = bytes * d->ranks_n, .group = d->b->group[GROUP_DP] } };
+              .u.comm = { .bytes = bytes * d->ranks_n, .group = share_group(d->b) } };
     uint32_t s = start_segment(g, SEGMENT_REDUCE, "reduce-scatter unit", op);
     uint32_t *layout = g->segments[s].layout;
     layout[input_slot(u)] = u->input_layout;
@@ -308,16 +282,18 @@ static uint32_t make_reduce(Fsdp *d, uint32_t block, bool more)
     if (!more) {
         arg_each(g, SLOT_GRAD_SHARD, o->grad_layout, ARG_WRITE, !d->b->sw->grads_persist,
                  false);
+        reduce_replicas(d, SLOT_GRAD_SHARD, o->grad_layout);
         return s;
     }
     layout[SLOT_LOCAL] = o->grad_layout;
     arg_each(g, SLOT_LOCAL, o->grad_layout, ARG_WRITE, true, false);
+    reduce_replicas(d, SLOT_LOCAL, o->grad_layout);
     graph_op(g, (Op){ .kind = OP_ADD,
                       .phase = PHASE_UPDATE,
                       .dtype = dtype,
-                      .lane = LANE_REDUCE,
+                      .lane = sum_lane(d),
                       .name = intern(&g->names, "add gradient shards"),
-                      .logical = 1,
+                      .logical = d->replicas == NONE_U32 ? 1 : 2,
                       .u.elements = o->total,
                       .flops = (double)o->total,
                       .read_bytes = 2 * bytes,
@@ -422,8 +398,8 @@ static void reduce(Fsdp *d, uint32_t block, const Instance *like)
     wait_at(d->role, 0, ready);
     d->reduced_once[block] = true;
     d->grads[block] = NONE_U32;
-    d->pending = (Pending){ block, frame, { i, 0 } };
-    d->summed = last_op(d->b->g, d->role, i, LANE_REDUCE);
+    d->summed = last_op(d->b->g, d->role, i, sum_lane(d));
+    d->pending = (Pending){ block, frame, d->ahead ? (Point){ i, 0 } : d->summed };
 }
 
 /* ---- the walk ---- */
@@ -554,17 +530,17 @@ bool pass_fsdp(Build *b, Err *err)
     if (!uses_fsdp(b))
         return pass_single(b, err);
     Fsdp d = { .b = b, .ahead = overlaps(b, DIM_DP) };
-    d.ranks_n = group_size(&b->g->groups[b->group[GROUP_DP]]);
+    d.ranks_n = group_size(&b->g->groups[share_group(b)]);
+    d.replicas = b->group[GROUP_DP_REPLICATE];
     d.types = PUSH_ARRAY(&b->arena, UnitType, b->types_n);
-    Owned *owned = PUSH_ARRAY(&b->arena, Owned, b->types_n);
+    Owned *owned = owned_by_share(b, SHARE_ALL);
     for (uint32_t i = 0; i < b->types_n; i++) {
-        owned[i] = shard_type(b, &b->types[i], d.ranks_n);
         d.types[i] = start_type(b, &b->types[i], &owned[i]);
         if (b->types[i].elements > 0)
             set_class(b->g, b->types[i].param_layout, TENSOR_BUFFER); /* gathered */
     }
-    finish_begin(&d.finish, b, owned, true);
-    shard_homes(&d);
+    finish_begin(&d.finish, b, owned, SHARE_ALL);
+    share_homes(b, owned, SHARE_ALL);
     for (uint32_t role = 0; role < b->g->roles_n; role++)
         fsdp_role(&d, role);
     return true;

@@ -10,23 +10,37 @@ static const Owned *owned_by(const Bundle *u, uint32_t block)
     return &u->owned[u->b->blocks[block].type];
 }
 
-static const Tensor *gradient(const Bundle *u, Piece p)
+static uint32_t slot_layout(const Bundle *u, Slot slot, uint32_t block)
 {
-    return layout_tensor(u->b->g, owned_by(u, p.block)->grad_layout,
+    switch (slot) {
+    case SLOT_PARAM:
+        return block_type(u->b, block)->param_layout;
+    case SLOT_GRAD:
+        return block_type(u->b, block)->grad_layout;
+    default:
+        ASSERT(slot == SLOT_GRAD_SHARD);
+        return owned_by(u, block)->grad_layout;
+    }
+}
+
+static const Tensor *piece_tensor(const Bundle *u, Slot slot, Piece p)
+{
+    return layout_tensor(u->b->g, slot_layout(u, slot, p.block),
                          block_type(u->b, p.block)->params[p.param].tensor);
 }
 
 void bundle_open(Bundle *u)
 {
     Graph *g = u->b->g;
+    uint64_t parts = u->parts ? u->parts : 1;
     u->layout = graph_layout(g);
     u->bytes = 0;
     for (uint32_t i = 0; i < u->pieces_n; i++) {
         Piece p = u->pieces[i];
-        Tensor t = *gradient(u, p);
+        Tensor t = *piece_tensor(u, u->grad_slot, p);
         t.class_ = TENSOR_BUFFER;
         t.dtype = u->dtype;
-        t.bytes = owned_by(u, p.block)->elements[p.param] * dtype_bytes(u->dtype);
+        t.bytes = owned_by(u, p.block)->elements[p.param] * parts * dtype_bytes(u->dtype);
         graph_tensor(g, t);
         u->bytes += t.bytes;
     }
@@ -34,46 +48,61 @@ void bundle_open(Bundle *u)
 }
 
 /* One copy kernel per tensor, in as out. */
-static void copy_op(const Bundle *u, uint32_t piece, bool in)
+static void copy_op(const Bundle *u, const BundleCopy *c, uint32_t piece)
 {
     Graph *g = u->b->g;
     Piece p = u->pieces[piece];
-    const Tensor *grad = gradient(u, p), *slot = layout_tensor(g, u->layout, piece);
-    uint64_t grad_bytes = grad->bytes, buffer_bytes = slot->bytes;
-    bool same = grad->dtype == u->dtype;
+    const Tensor *t = piece_tensor(u, c->slot, p);
+    DType dtype = t->dtype;
+    uint64_t elements = t->bytes / dtype_bytes(dtype);
+    if (c->part)
+        elements = min_u64(elements, owned_by(u, p.block)->elements[p.param]);
+    uint64_t bytes = elements * dtype_bytes(dtype), buffer = elements * dtype_bytes(u->dtype);
     uint32_t tensor = block_type(u->b, p.block)->params[p.param].tensor;
-    const char *name = in ? "bucket copy" : "bucket copy back";
-    graph_op(g, (Op){ .kind = same ? OP_COPY : OP_CAST,
+    const char *name = c->in ? "bucket copy" : "bucket copy back";
+    graph_op(g, (Op){ .kind = c->add              ? OP_ADD
+                              : dtype == u->dtype ? OP_COPY
+                                                  : OP_CAST,
                       .phase = PHASE_UPDATE,
                       .dtype = u->dtype,
                       .lane = LANE_COMPUTE,
                       .name = intern(&g->names, name),
                       .logical = g->segments[g->segments_n - 1].op_n,
-                      .u.elements = owned_by(u, p.block)->elements[p.param],
-                      .read_bytes = in ? grad_bytes : buffer_bytes,
-                      .write_bytes = in ? buffer_bytes : grad_bytes });
-    if (in) {
-        graph_arg(g, u->grad_slot, tensor, ARG_READ, false, false);
+                      .u.elements = elements,
+                      .flops = c->add ? (double)elements : 0,
+                      .read_bytes = (c->in ? bytes : buffer) + (c->add ? bytes : 0),
+                      .write_bytes = c->in ? buffer : bytes });
+    if (c->in) {
+        graph_arg(g, c->slot, tensor, ARG_READ, false, c->dies);
         graph_arg(g, SLOT_DATA, piece, ARG_WRITE, !u->stays, false);
-    } else {
-        graph_arg(g, SLOT_DATA, piece, ARG_READ, false, !u->stays);
-        graph_arg(g, u->grad_slot, tensor, ARG_WRITE, false, false);
+        return;
     }
+    bool keeps = c->add || (c->part && c->slot != SLOT_GRAD_SHARD); /* the other parts */
+    graph_arg(g, SLOT_DATA, piece, ARG_READ, false, !u->stays);
+    graph_arg(g, c->slot, tensor, keeps ? ARG_UPDATE : ARG_WRITE, c->born, false);
+}
+
+static uint32_t copy_frame(const Bundle *u, const BundleCopy *c, uint32_t block)
+{
+    if (c->frame)
+        return c->frame[block];
+    return c->slot == SLOT_PARAM ? u->b->home[block].param : u->b->home[block].grad;
 }
 
 /* One segment and instance per block; the first waits. */
-static void copy_blocks(const Bundle *u, bool in, Point after)
+void bundle_copy(const Bundle *u, const BundleCopy *c, Point after)
 {
     Graph *g = u->b->g;
     for (uint32_t i = 0; i < u->pieces_n;) {
         uint32_t block = u->pieces[i].block;
-        uint32_t s = graph_segment(g, SEGMENT_REDUCE, in ? "bucket copy" : "bucket copy back");
-        g->segments[s].layout[u->grad_slot] = owned_by(u, block)->grad_layout;
+        uint32_t s =
+            graph_segment(g, SEGMENT_REDUCE, c->in ? "bucket copy" : "bucket copy back");
+        g->segments[s].layout[c->slot] = slot_layout(u, c->slot, block);
         g->segments[s].layout[SLOT_DATA] = u->layout;
         for (; i < u->pieces_n && u->pieces[i].block == block; i++)
-            copy_op(u, i, in);
+            copy_op(u, c, i);
         uint32_t at = role_instance(u->role, s, NONE_U32, u->b->blocks[block].layer, NONE_U32);
-        u->role->instances[at].frame[u->grad_slot] = u->b->home[block].grad;
+        u->role->instances[at].frame[c->slot] = copy_frame(u, c, block);
         u->role->instances[at].frame[SLOT_DATA] = u->frame;
         wait_at(u->role, 0, after);
         after = NOWHERE;
@@ -82,23 +111,24 @@ static void copy_blocks(const Bundle *u, bool in, Point after)
 
 void bundle_fill(const Bundle *u, Point ready)
 {
-    copy_blocks(u, true, ready);
+    bundle_copy(u, &(BundleCopy){ .in = true, .slot = u->grad_slot }, ready);
 }
 
 void bundle_drain(const Bundle *u, Point reduced)
 {
-    copy_blocks(u, false, reduced);
+    bundle_copy(u, &(BundleCopy){ .slot = u->grad_slot }, reduced);
 }
 
-Point bundle_reduce(const Bundle *u, Point ready)
+Point bundle_comm(const Bundle *u, OpKind kind, Lane lane, Point ready)
 {
     Graph *g = u->b->g;
-    uint32_t s = graph_segment(g, SEGMENT_REDUCE, u->name);
+    bool gathers = kind == OP_ALL_GATHER;
+    uint32_t s = graph_segment(g, gathers ? SEGMENT_GATHER : SEGMENT_REDUCE, u->name);
     g->segments[s].layout[SLOT_DATA] = u->layout;
-    graph_op(g, (Op){ .kind = OP_ALL_REDUCE,
+    graph_op(g, (Op){ .kind = kind,
                       .phase = PHASE_UPDATE,
                       .dtype = u->dtype,
-                      .lane = LANE_REDUCE,
+                      .lane = lane,
                       .name = intern(&g->names, u->name),
                       .u.comm = { .bytes = u->bytes, .group = u->group } });
     arg_each(g, SLOT_DATA, u->layout, ARG_UPDATE, false, false);
@@ -108,21 +138,51 @@ Point bundle_reduce(const Bundle *u, Point ready)
     return (Point){ at, 0 };
 }
 
+Point bundle_reduce(const Bundle *u, Point ready)
+{
+    return bundle_comm(u, OP_ALL_REDUCE, LANE_REDUCE, ready);
+}
+
 /* ---- one op per block ---- */
 
 static Slot param_slot(const Finish *f)
 {
-    return f->sharded ? SLOT_SHARD : SLOT_PARAM;
+    return f->share == SHARE_ALL ? SLOT_SHARD : SLOT_PARAM;
 }
 
 static Slot grad_slot(const Finish *f)
 {
-    return f->sharded ? SLOT_GRAD_SHARD : SLOT_GRAD;
+    return f->share >= SHARE_GRADS ? SLOT_GRAD_SHARD : SLOT_GRAD;
 }
 
 static const Owned *owned_of(const Finish *f, uint32_t block)
 {
     return &f->owned[f->b->blocks[block].type];
+}
+
+/* Bytes of what is owned in one of its layouts; part: the tensors are whole. */
+static uint64_t owned_bytes(const Finish *f, uint32_t type, uint32_t layout, bool part)
+{
+    const Graph *g = f->b->g;
+    const BlockType *t = &f->b->types[type];
+    if (!part)
+        return layout_bytes(g, layout);
+    uint64_t bytes = 0;
+    for (uint32_t p = 0; p < t->params_n; p++)
+        bytes += f->owned[type].elements[p] *
+                 dtype_bytes(layout_tensor(g, layout, t->params[p].tensor)->dtype);
+    return bytes;
+}
+
+static uint64_t grad_bytes(const Finish *f, uint32_t type)
+{
+    return owned_bytes(f, type, f->owned[type].grad_layout, f->share == SHARE_UPDATE);
+}
+
+static uint64_t param_bytes(const Finish *f, uint32_t type)
+{
+    bool part = f->share == SHARE_UPDATE || f->share == SHARE_GRADS;
+    return owned_bytes(f, type, f->owned[type].param_layout, part);
 }
 
 /* Instance of a segment on what the block owns. */
@@ -173,11 +233,12 @@ static void make_norm(Finish *f)
 /* Over every group whose ranks hold different parameters, one after the other. */
 static void make_norm_reduce(Finish *f)
 {
-    static const GroupKind kinds[] = { GROUP_DP, GROUP_TP, GROUP_PP };
+    const uint32_t groups[] = { f->share == SHARE_NOTHING ? NONE_U32 : share_group(f->b),
+                                f->b->group[GROUP_TP], f->b->group[GROUP_PP] };
     Graph *g = f->b->g;
     f->norm_reduce = NONE_U32;
-    for (size_t i = f->sharded ? 0 : 1; i < ARRAY_N(kinds); i++) {
-        uint32_t group = f->b->group[kinds[i]];
+    for (size_t i = 0; i < ARRAY_N(groups); i++) {
+        uint32_t group = groups[i];
         if (group == NONE_U32)
             continue;
         if (f->norm_reduce == NONE_U32) {
@@ -207,7 +268,7 @@ static uint32_t squares_segment(Finish *f, uint32_t type)
                                       .lane = LANE_COMPUTE,
                                       .u.elements = o->total,
                                       .flops = 2 * (double)o->total,
-                                      .read_bytes = layout_bytes(g, o->grad_layout),
+                                      .read_bytes = grad_bytes(f, type),
                                       .write_bytes = 4 },
                                 "gradient norm");
     g->segments[s].layout[grad_slot(f)] = o->grad_layout;
@@ -223,7 +284,7 @@ static uint32_t scale_segment(Finish *f, uint32_t type)
         return f->scale[type];
     Graph *g = f->b->g;
     const Owned *o = &f->owned[type];
-    uint64_t bytes = layout_bytes(g, o->grad_layout);
+    uint64_t bytes = grad_bytes(f, type);
     uint32_t s = one_op_segment(g, SEGMENT_OPTIMIZER,
                                 (Op){ .kind = OP_SCALE,
                                       .dtype = DTYPE_F32,
@@ -307,6 +368,7 @@ static Point sum_partial(Finish *f, uint32_t role_index, Point after)
                  .pieces = pieces,
                  .pieces_n = n,
                  .owned = f->owned,
+                 .parts = f->share == SHARE_UPDATE ? f->ranks_n : 1,
                  .grad_slot = grad_slot(f),
                  .dtype = b->s->training.grad_dtype,
                  .group = b->group[GROUP_TP] };
@@ -374,9 +436,8 @@ static uint32_t update_segment(Finish *f, uint32_t type)
     Graph *g = f->b->g;
     const Training *t = &f->b->s->training;
     const Owned *o = &f->owned[type];
-    uint64_t params = layout_bytes(g, o->param_layout),
-             state = layout_bytes(g, o->state_layout);
-    uint64_t from = state + layout_bytes(g, o->grad_layout) + (t->master_weights ? 0 : params);
+    uint64_t params = param_bytes(f, type), state = layout_bytes(g, o->state_layout);
+    uint64_t from = state + grad_bytes(f, type) + (t->master_weights ? 0 : params);
     uint32_t s = one_op_segment(g, SEGMENT_OPTIMIZER,
                                 (Op){ .kind = OP_OPTIMIZER,
                                       .fn = fns[t->optimizer],
@@ -407,25 +468,79 @@ static uint32_t *none_by_type(Build *b)
     return a;
 }
 
-Owned *owned_whole(Build *b)
+/* The layout with a rank's part of every tensor; dtype DTYPE_N: as it is. */
+static uint32_t part_layout(Graph *g, uint32_t whole, uint32_t n, DType dtype)
+{
+    if (whole == NONE_U32)
+        return NONE_U32;
+    uint32_t layout = graph_layout(g);
+    for (uint32_t i = 0; i < g->layouts[whole].tensor_n; i++) {
+        Tensor t = *layout_tensor(g, whole, i);
+        uint64_t elements = div_up_u64(t.bytes / dtype_bytes(t.dtype), n);
+        if (dtype != DTYPE_N)
+            t.dtype = dtype;
+        t.bytes = elements * dtype_bytes(t.dtype);
+        for (int d = 0; d < TENSOR_DIMS_MAX; d++)
+            t.dims[d] = d == 0 ? elements : 0;
+        graph_tensor(g, t);
+    }
+    return layout;
+}
+
+static Owned own_type(Build *b, const BlockType *t, Share share, uint32_t n)
+{
+    const Training *tr = &b->s->training;
+    Owned o = { t->param_layout, t->grad_layout, t->state_layout, NULL, 0 };
+    if (share == SHARE_ALL)
+        o.param_layout = part_layout(b->g, t->param_layout, n, tr->param_dtype);
+    if (share >= SHARE_GRADS)
+        o.grad_layout = part_layout(b->g, t->grad_layout, n, tr->reduce_dtype);
+    if (share >= SHARE_UPDATE)
+        o.state_layout = part_layout(b->g, t->state_layout, n, DTYPE_N);
+    o.elements = PUSH_ARRAY(&b->arena, uint64_t, t->params_n);
+    for (uint32_t p = 0; p < t->params_n; p++) {
+        o.elements[p] = div_up_u64(t->params[p].elements, n);
+        o.total += o.elements[p];
+    }
+    return o;
+}
+
+static uint32_t sharing_ranks(const Build *b, Share share)
+{
+    uint32_t group = share == SHARE_NOTHING ? NONE_U32 : share_group(b);
+    return group == NONE_U32 ? 1 : group_size(&b->g->groups[group]);
+}
+
+Owned *owned_by_share(Build *b, Share share)
 {
     Owned *owned = PUSH_ARRAY(&b->arena, Owned, b->types_n);
-    for (uint32_t i = 0; i < b->types_n; i++) {
-        const BlockType *t = &b->types[i];
-        owned[i] = (Owned){ .param_layout = t->param_layout,
-                            .grad_layout = t->grad_layout,
-                            .state_layout = t->state_layout,
-                            .elements = PUSH_ARRAY(&b->arena, uint64_t, t->params_n),
-                            .total = t->elements };
-        for (uint32_t p = 0; p < t->params_n; p++)
-            owned[i].elements[p] = t->params[p].elements;
-    }
+    for (uint32_t i = 0; i < b->types_n; i++)
+        owned[i] = own_type(b, &b->types[i], share, sharing_ranks(b, share));
     return owned;
 }
 
-void finish_begin(Finish *f, Build *b, Owned *owned, bool sharded)
+/* What pipeline laid out whole. */
+void share_homes(Build *b, const Owned *owned, Share share)
 {
-    *f = (Finish){ .b = b, .owned = owned, .sharded = sharded };
+    for (uint32_t i = 0; i < b->blocks_n && share != SHARE_NOTHING; i++) {
+        if (b->blocks[i].frame_of != i)
+            continue;
+        const Home *home = &b->home[i];
+        const Owned *o = &owned[b->blocks[i].type];
+        Frame *frames = b->g->roles[home->role].frames;
+        if (home->param != NONE_U32)
+            frames[home->param].layout = o->param_layout;
+        if (home->grad != NONE_U32)
+            frames[home->grad].layout = o->grad_layout;
+        if (home->state != NONE_U32)
+            frames[home->state].layout = o->state_layout;
+    }
+}
+
+void finish_begin(Finish *f, Build *b, Owned *owned, Share share)
+{
+    *f = (Finish){ .b = b, .owned = owned, .share = share };
+    f->ranks_n = sharing_ranks(b, share);
     f->frees_grads = !b->sw->grads_persist;
     f->squares = none_by_type(b);
     f->scale = none_by_type(b);

@@ -15,8 +15,10 @@
  * - The optimizer is one logical op per block, as an op knows one frame per slot;
  *   a stack that fuses it spreads a handful of launches over the blocks.
  *
- * What the optimizer owns is the parameters themselves, or under fsdp this rank's
- * shards of them (Owned).  Home.param, .grad and .state hold frames of it.
+ * What the optimizer owns is the parameters themselves, or this rank's part of
+ * them (Owned, Share).  Home.param, .grad and .state hold frames of it.  Where
+ * whole tensors are kept of which a rank owns one n-th (ZeRO), its part is
+ * elements [i, i + 1) x ceil(elements / n) of each, i its index in the group.
  *
  * BUNDLES.  Gradients of several blocks meet in one collective by way of a
  * buffer whose tensors are those gradients one after another: copied in block
@@ -28,26 +30,38 @@
 
 #include "sim/strategy/parts.h"
 
+/* How the ranks that hold like parameters share out the update. */
+typedef enum Share {
+    SHARE_NOTHING, /* each updates everything */
+    SHARE_UPDATE,  /* zero1: tensors are whole, each updates its part; state is sharded */
+    SHARE_GRADS,   /* zero2: so are gradients (SLOT_GRAD_SHARD) */
+    SHARE_ALL      /* fsdp: and parameters (SLOT_SHARD) */
+} Share;
+
 /* What one rank updates of the blocks of one type. */
 typedef struct Owned {
     uint32_t param_layout, grad_layout, state_layout;
-    uint64_t *elements; /* by param */
+    uint64_t *elements; /* by param; the layouts may hold whole tensors, see Share */
     uint64_t total;
 } Owned;
 
 /* One for the whole Build: segments are shared by all blocks of a type. */
 typedef struct Finish {
     Build *b;
-    bool sharded;     /* slots are SHARD and GRAD_SHARD, the norm is summed over dp as well */
-    bool frees_grads; /* the optimizer is the last to need them */
-    Owned *owned;     /* by type */
+    Share share;
+    uint32_t ranks_n;                   /* that share; 1: nobody else */
+    bool frees_grads;                   /* the optimizer is the last to need them */
+    Owned *owned;                       /* by type */
     uint32_t *squares, *scale, *update; /* segments by type, NONE_U32 until first used */
     uint32_t norm_layout, norm_clear, norm_reduce;
 } Finish;
 
-Owned *owned_whole(Build *b); /* every parameter; in b->arena */
+/* In b->arena, by type. */
+Owned *owned_by_share(Build *b, Share share);
+/* Gives the frames in Home the layouts of what is owned. */
+void share_homes(Build *b, const Owned *owned, Share share);
 
-void finish_begin(Finish *f, Build *b, Owned *owned, bool sharded);
+void finish_begin(Finish *f, Build *b, Owned *owned, Share share);
 /* Appends to the role; the first to read a gradient waits for `reduced` (and all before it on
  * its lane). */
 void finish_role(Finish *f, uint32_t role, Point reduced);
@@ -65,6 +79,7 @@ typedef struct Bundle {
     const Piece *pieces; /* those of a block stand together */
     uint32_t pieces_n;
     const Owned *owned; /* by type */
+    uint32_t parts;     /* a piece is this many times what is owned of it (0 as 1) */
     Slot grad_slot;
     DType dtype; /* of the buffer */
     bool stays;  /* the buffer lives through the whole step */
@@ -76,5 +91,18 @@ void bundle_open(Bundle *u);                       /* makes layout and frame fro
 void bundle_fill(const Bundle *u, Point ready);    /* appends copies into the buffer */
 Point bundle_reduce(const Bundle *u, Point ready); /* appends the all-reduce, after `ready` */
 void bundle_drain(const Bundle *u, Point reduced); /* appends copies back */
+
+/* The same with more to say: fill and drain copy whole tensors of grad_slot in Home. */
+typedef struct BundleCopy {
+    bool in;
+    Slot slot;
+    bool part;             /* only what this rank owns of each tensor */
+    bool add;              /* out: added to what is there */
+    bool born, dies;       /* the tensors of the slot: born by a copy out, dead after one in */
+    const uint32_t *frame; /* by block; NULL: those in Home */
+} BundleCopy;
+void bundle_copy(const Bundle *u, const BundleCopy *copy, Point after);
+/* In place in the buffer: of a reduce-scatter this rank's part of each tensor is the result. */
+Point bundle_comm(const Bundle *u, OpKind kind, Lane lane, Point ready);
 
 #endif

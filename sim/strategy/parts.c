@@ -86,9 +86,22 @@ bool overlaps(const Build *b, Dim d)
     return p->overlap_set[d] ? p->overlap[d] : b->sw->overlap[d];
 }
 
+uint32_t share_group(const Build *b)
+{
+    bool hsdp = b->s->parallel.strategy == STRATEGY_HSDP;
+    return b->group[hsdp ? GROUP_DP_SHARD : GROUP_DP];
+}
+
 bool uses_fsdp(const Build *b)
 {
-    return b->s->parallel.strategy == STRATEGY_FSDP && b->group[GROUP_DP] != NONE_U32;
+    Strategy s = b->s->parallel.strategy;
+    return (s == STRATEGY_FSDP || s == STRATEGY_HSDP) && share_group(b) != NONE_U32;
+}
+
+bool shards_grads(const Build *b)
+{
+    bool zero2 = b->s->parallel.strategy == STRATEGY_ZERO2 && share_group(b) != NONE_U32;
+    return zero2 || uses_fsdp(b);
 }
 
 const Tensor *layout_tensor(const Graph *g, uint32_t layout, uint32_t tensor)

@@ -44,7 +44,11 @@ void wait_at(Role *role, uint32_t dst_op, Point src);
 void wait_at_start(const Graph *g, Role *role, Point src);
 
 bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */
-bool uses_fsdp(const Build *b);       /* parameters are really sharded over dp */
+/* The group over which parameters, gradients or state are shared out: GROUP_DP, or hsdp's
+ * GROUP_DP_SHARD. */
+uint32_t share_group(const Build *b);
+bool uses_fsdp(const Build *b);    /* parameters are really sharded (fsdp, hsdp) */
+bool shards_grads(const Build *b); /* whole gradients do not stay (fsdp, hsdp, zero2) */
 
 uint64_t layout_bytes(const Graph *g, uint32_t layout); /* 0 for NONE_U32 */
 const Tensor *layout_tensor(const Graph *g, uint32_t layout, uint32_t tensor);

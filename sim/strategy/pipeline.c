@@ -350,12 +350,12 @@ static Point forward_block(Line *l, const Action *x, uint32_t block, Point arriv
     return last_writer(l->g, l->role, i, SLOT_OUT);
 }
 
-/* Under fsdp every micro-batch has gradients of its own, unless they are summed whole. */
+/* Where gradients are sharded every micro-batch has its own, unless they are summed whole. */
 static GradMode grad_mode(const Build *b, uint32_t micro_batch)
 {
-    if (micro_batch > 0 && !(uses_fsdp(b) && b->s->parallel.pp == 1))
+    if (micro_batch > 0 && !(shards_grads(b) && b->s->parallel.pp == 1))
         return GRAD_ADD;
-    return b->sw->grads_persist && !uses_fsdp(b) ? GRAD_WRITE : GRAD_BORN;
+    return b->sw->grads_persist && !shards_grads(b) ? GRAD_WRITE : GRAD_BORN;
 }
 
 /* Returns where the gradient of the block's input is made; *din is its frame. */

@@ -12,7 +12,7 @@ bool pass_single(Build *b, Err *err)
 {
     (void)err;
     Finish f;
-    finish_begin(&f, b, owned_whole(b), false);
+    finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING);
     for (uint32_t role = 0; role < b->g->roles_n; role++)
         finish_role(&f, role, NOWHERE);
     return true;

@@ -47,19 +47,19 @@ static uint32_t make_group(Build *b, const char *name, GroupDim dim)
 }
 
 /* dp x cp, the dimension of smaller stride first: members in ascending order. */
-static uint32_t make_reduce_group(Build *b)
+static uint32_t make_reduce_group(Build *b, const char *name, GroupDim dp)
 {
     GroupDim dims[2];
     uint32_t n = 0;
     bool dp_inner = b->stride[DIM_DP] <= b->stride[DIM_CP];
-    const Dim order[2] = { dp_inner ? DIM_DP : DIM_CP, dp_inner ? DIM_CP : DIM_DP };
+    const GroupDim cp = whole(b, DIM_CP), order[2] = { dp_inner ? dp : cp, dp_inner ? cp : dp };
     for (int i = 0; i < 2; i++)
-        if (degree(&b->s->parallel, order[i]) > 1)
-            dims[n++] = whole(b, order[i]);
-    return n ? graph_group(b->g, "dp", dims, n) : NONE_U32;
+        if (order[i].count > 1)
+            dims[n++] = order[i];
+    return n ? graph_group(b->g, name, dims, n) : NONE_U32;
 }
 
-/* hsdp: neighbours in dp share a copy of the parameters, shard_size of them. */
+/* hsdp: neighbours in dp, shard_size of them, and their cp share out a copy of the parameters. */
 static void make_shard_groups(Build *b)
 {
     const Parallel *p = &b->s->parallel;
@@ -68,7 +68,7 @@ static void make_shard_groups(Build *b)
         return;
     uint32_t n = p->shard_size, copies = p->dp / n;
     b->group[GROUP_DP_SHARD] =
-        make_group(b, "dp_shard", (GroupDim){ b->stride[DIM_DP], n, 1, n });
+        make_reduce_group(b, "dp_shard", (GroupDim){ b->stride[DIM_DP], n, 1, n });
     b->group[GROUP_DP_REPLICATE] =
         make_group(b, "dp_replicate", (GroupDim){ b->stride[DIM_DP] * n, copies, 1, copies });
 }
@@ -79,7 +79,7 @@ static void make_groups(Build *b)
     b->group[GROUP_TP] = make_group(b, "tp", whole(b, DIM_TP));
     b->group[GROUP_CP] = make_group(b, "cp", whole(b, DIM_CP));
     b->group[GROUP_PP] = make_group(b, "pp", whole(b, DIM_PP));
-    b->group[GROUP_DP] = make_reduce_group(b);
+    b->group[GROUP_DP] = make_reduce_group(b, "dp", whole(b, DIM_DP));
     make_shard_groups(b);
     b->group[GROUP_EMBEDDING] =
         pp > 1 ? make_group(b, "embedding", (GroupDim){ b->stride[DIM_PP], pp, pp - 1, 2 })

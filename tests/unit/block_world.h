@@ -69,6 +69,7 @@ enum {
     ZOO_GEMMA,
     ZOO_QWEN,
     ZOO_BERT,
+    ZOO_BERT_TWO_TASKS,
     ZOO_OPT,
     ZOO_PLAIN_NORM,
     ZOO_N
@@ -98,6 +99,8 @@ static inline Transformer zoo(int i)
         llama.qkv_bias = true;
         return llama;
     case ZOO_BERT:
+    case ZOO_BERT_TWO_TASKS:
+        gpt.pooler = gpt.next_sentence = i == ZOO_BERT_TWO_TASKS;
         gpt.post_norm = true;
         gpt.final_norm = false;
         gpt.embedding_norm = true;
@@ -165,6 +168,7 @@ static inline void world_init(World *w)
                         .fused_optimizer = true,
                         .wgrad_accumulate = true,
                         .tp_async_backward = true,
+                        .cp_ring = true,
                         .vocab_multiple = 1,
                         .overlap = { true, true, true, true, true } };
 }
@@ -188,12 +192,11 @@ static inline void world_convnet(World *w)
     w->s.model = (Model){ .kind = MODEL_CONVNET, .u.convnet = resnet50() };
 }
 
-/* build_blocks on a world of tp ranks; not sealed yet. */
+/* build_blocks on a world of tp x cp ranks; not sealed yet. */
 static inline bool world_build(World *w)
 {
-    uint32_t tp = w->s.parallel.tp;
-    w->g =
-        (Graph){ .world_n = tp, .role_stride = tp, .role_extent = 1, .host_group = NONE_U32 };
+    uint32_t tp = w->s.parallel.tp, cp = w->s.parallel.cp, n = tp * cp;
+    w->g = (Graph){ .world_n = n, .role_stride = n, .role_extent = 1, .host_group = NONE_U32 };
     w->g.role_of = mem_zero(1, sizeof *w->g.role_of);
     w->g.replica = (GroupDim){ 1, 1, 1, 1 };
     graph_role(&w->g, "stage 0", 0);
@@ -204,6 +207,8 @@ static inline bool world_build(World *w)
         w->b.group[i] = NONE_U32;
     if (tp > 1)
         w->b.group[GROUP_TP] = graph_group(&w->g, "tp", &(GroupDim){ 1, tp, 1, tp }, 1);
+    if (cp > 1)
+        w->b.group[GROUP_CP] = graph_group(&w->g, "cp", &(GroupDim){ tp, cp, 1, cp }, 1);
     return build_blocks(&w->b, &w->err);
 }
 

@@ -238,26 +238,30 @@ static void mlp_flops_are_six_per_weight_and_sample(void)
 /* ---- activations kept ---- */
 
 /*
- * Korthikanti et al. 2022 (arXiv 2205.05198), section 4.1, bytes per layer with
- * 2-byte activations: attention 11 sbh + 5 as^2 b, MLP 19 sbh, norms 4 sbh.
- * Without dropout there is no mask after attention (sbh) nor after the MLP (sbh),
- * and of the scores only the softmax stays (2 as^2 b of 5: no mask, no output of
- * dropout).  The first norm's input is SLOT_IN.  They leave out statistics of the
- * norms: two of f32 per row, here.
+ * Korthikanti et al. 2022 (arXiv 2205.05198), equation 1, bytes per layer with
+ * 2-byte activations: sbh (34 + 5as/h) with dropout.  Without it there is no mask
+ * after attention (sbh) nor after the MLP (sbh), and of the scores only the softmax
+ * stays (2 of 5 as^2 b: no mask, no output of dropout).  The first norm's input is
+ * SLOT_IN.  The paper leaves out statistics of the norms: two of f32 per row, here.
  */
 static void a_gpt_layer_keeps_what_the_paper_counts(void)
 {
-    World w;
-    world_transformer(&w, gpt_like(2, 256, 8, 512));
-    w.s.training.attention = ATTENTION_MATH;
-    w.s.training.seq_len = 128;
-    CHECK(world_build(&w));
-    uint64_t s = 128, b = 2, h = 256, a = 8;
-    uint64_t paper = s * b * h * (34 - 2) + 2 * a * s * s * b;
-    uint64_t in = 2 * s * b * h, stats = 2 * (2 * 4 * s * b);
-    CHECK_U64(paper - in + stats,
-              layout_sum(&w, world_type(&w, 1)->stash_layout[VARIANT_PLAIN]));
-    world_free(&w);
+    for (int dropout = 0; dropout < 2; dropout++) {
+        World w;
+        world_transformer(&w, gpt_like(2, 256, 8, 512));
+        w.s.training.attention = ATTENTION_MATH;
+        w.s.training.seq_len = 128;
+        w.sw.dropout = dropout;
+        CHECK(world_build(&w));
+        uint64_t s = 128, b = 2, h = 256, a = 8;
+        uint64_t paper = s * b * h * 34 + 5 * a * s * s * b;
+        if (!dropout)
+            paper -= 2 * s * b * h + 3 * a * s * s * b;
+        uint64_t in = 2 * s * b * h, stats = 2 * (2 * 4 * s * b);
+        CHECK_U64(paper - in + stats,
+                  layout_sum(&w, world_type(&w, 1)->stash_layout[VARIANT_PLAIN]));
+        world_free(&w);
+    }
 }
 
 /* Fused attention keeps an f32 per row of scores instead of the softmax. */
@@ -303,6 +307,32 @@ static void f32_training_keeps_four_bytes_each(void)
     const Op *up =
         find_op(&w, world_type(&w, 1)->forward[VARIANT_PLAIN], OP_MATMUL, PHASE_FORWARD, 0);
     CHECK_INT(DTYPE_TF32, up->dtype);
+    world_free(&w);
+}
+
+/* As Transformer Engine: matmuls of the layers read, and backward keeps, their input in fp8. */
+static void fp8_keeps_the_inputs_of_matmuls_in_a_byte(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.s.training.precision = DTYPE_FP8;
+    CHECK(world_build(&w));
+    uint64_t rows = 2 * 32, h = 64, kv = 2 * 16, ffn = 96;
+    uint64_t bytes = rows * (h + h + h + ffn);            /* inputs, fp8 */
+    bytes += 2 * rows * ((h + 2 * kv) + h + h + 2 * ffn); /* the rest */
+    bytes += 4 * rows * (1 + 1 + 4);                      /* rms twice, lse */
+    CHECK_U64(bytes, layout_sum(&w, world_type(&w, 1)->stash_layout[VARIANT_PLAIN]));
+    Sums fp8 = sum_blocks(&w, VARIANT_PLAIN);
+    for (uint32_t i = 0; i < w.g.ops_n; i++) {
+        const Op *op = &w.g.ops[i];
+        bool head = op->kind == OP_MATMUL && name_is(&w, op, "head");
+        if (op->kind == OP_MATMUL)
+            CHECK_INT(head ? DTYPE_BF16 : DTYPE_FP8, op->dtype);
+    }
+    world_free(&w);
+    w.s.training.precision = DTYPE_BF16;
+    CHECK(world_build(&w));
+    CHECK_NEAR(sum_blocks(&w, VARIANT_PLAIN).flops, fp8.flops, 0);
     world_free(&w);
 }
 
@@ -357,7 +387,7 @@ static void selective_recomputation_keeps_the_inputs_of_what_is_cheap(void)
     world_free(&w);
 }
 
-/* Korthikanti: scores computed again leave 34 sbh (32 without dropout). */
+/* Korthikanti, section 5: scores computed again leave 34 sbh, here without 2 sbh of masks. */
 static void selective_recomputation_of_attention_keeps_no_scores(void)
 {
     World w;
@@ -413,12 +443,30 @@ static void everything_born_dies_once(void)
         w.sw.recompute_stops_early = w.sw.fused_cross_entropy = bits & 2;
         w.sw.selective_norm = w.sw.selective_attention = w.sw.fused_gated = bits & 4;
         w.sw.selective_activation = w.sw.selective_op = bits & 8;
+        w.sw.dropout = bits & 1;
+        w.sw.norm_chain = bits & 2;
+        w.s.training.precision = bits & 4 ? DTYPE_FP8 : DTYPE_BF16;
         w.s.parallel.pp = bits & 8 ? 2 : 1;
         CHECK(world_build(&w));
         graph_seal(&w.g);
         check_lives(&w);
         world_free(&w);
     }
+}
+
+/* BERT learns a second task: its loss comes from the first token of each sample. */
+static void a_second_task_adds_its_matmuls(void)
+{
+    World one, two;
+    world_transformer(&one, zoo(ZOO_BERT));
+    world_transformer(&two, zoo(ZOO_BERT_TWO_TASKS));
+    CHECK(world_build(&one));
+    CHECK(world_build(&two));
+    double batch = 2, h = 64;
+    CHECK_NEAR(sum_blocks(&one, VARIANT_PLAIN).flops + 6 * batch * (h * h + 2 * h),
+               sum_blocks(&two, VARIANT_PLAIN).flops, 1e-12);
+    world_free(&one);
+    world_free(&two);
 }
 
 static void networks_that_are_no_transformers_live_alike(void)
@@ -557,10 +605,16 @@ static void what_cannot_be_simulated_yet_is_said(void)
     CHECK_ERR_TEXT(&w.err, "mixture-of-experts models can be counted but not simulated yet");
     world_free(&w);
 
-    world_transformer(&w, zoo(ZOO_LLAMA));
+    world_mlp(&w, mlp_like(false));
     w.s.parallel.cp = 2;
     CHECK(!world_build(&w));
-    CHECK_ERR_TEXT(&w.err, "context parallelism (cp = 2) cannot be simulated yet");
+    CHECK_ERR_TEXT(&w.err, "context parallelism (cp = 2) splits the sequences of transformers");
+    world_free(&w);
+
+    world_transformer(&w, zoo(ZOO_LLAMA));
+    w.s.parallel.cp = 3;
+    CHECK(!world_build(&w));
+    CHECK_ERR_TEXT(&w.err, "cp = 3 does not divide the sequence of 32 tokens");
     world_free(&w);
 
     world_transformer(&w, zoo(ZOO_LLAMA));
@@ -586,11 +640,13 @@ int main(void)
     RUN(fused_attention_keeps_no_scores);
     RUN(a_llama_layer_keeps_nothing_else);
     RUN(f32_training_keeps_four_bytes_each);
+    RUN(fp8_keeps_the_inputs_of_matmuls_in_a_byte);
     RUN(full_recomputation_keeps_nothing_and_repeats_forward);
     RUN(selective_recomputation_keeps_the_inputs_of_what_is_cheap);
     RUN(selective_recomputation_of_attention_keeps_no_scores);
     RUN(all_but_attention_and_every_second_matmul_can_be_done_again);
     RUN(everything_born_dies_once);
+    RUN(a_second_task_adds_its_matmuls);
     RUN(networks_that_are_no_transformers_live_alike);
     RUN(memory_of_forward_and_backward_cancels);
     RUN(blocks_hand_on_in_one_layout);

@@ -7,6 +7,7 @@
  */
 #include "sim/build.h"
 #include "sim/engine.h"
+#include "sim/memory.h"
 #include "tests/check.h"
 
 typedef struct Case {
@@ -146,6 +147,43 @@ static void ddp_moves_two_psi(void)
     }
 }
 
+/* ddp: running mean and variance in f32 and a counter of each batch norm, once per step. */
+static void ddp_broadcasts_the_buffers_of_batch_norms(void)
+{
+    const double channels = 26560, norms = 53; /* of ResNet-50 */
+    for (int sharded = 0; sharded < 2; sharded++) {
+        Case c;
+        if (run(&c, "\"resnet50\"",
+                "{\"global_batch\":32,\"micro_batch\":2,\"precision\":\"bf16\"}",
+                sharded ? "{\"strategy\":\"fsdp\",\"dp\":8}"
+                        : "{\"strategy\":\"ddp\",\"dp\":8}",
+                1, 100))
+            CHECK_NEAR(sharded ? 0 : channels * 2 * 4 + norms * 8,
+                       bytes_of(&c.r.ranks[0], OP_BROADCAST), 1e-9);
+        release(&c);
+    }
+}
+
+/* SyncBatchNorm: 2 C + 1 numbers of n ranks gathered forward, 2 C summed backward, per norm. */
+static void sync_batchnorm_exchanges_statistics(void)
+{
+    const double channels = 26560, norms = 53, n = 8;
+    Case plain, sync = { 0 };
+    const char *training = "{\"global_batch\":32,\"micro_batch\":2,\"precision\":\"bf16\"}";
+    if (run(&plain, "\"resnet50\"", training, "{\"strategy\":\"ddp\",\"dp\":8}", 1, 100) &&
+        run(&sync, "\"resnet50\"", training,
+            "{\"strategy\":\"ddp\",\"dp\":8,\"sync_batchnorm\":true}", 1, 100)) {
+        const RankStat *p = &plain.r.ranks[0], *s = &sync.r.ranks[0];
+        double forward = bytes_of(s, OP_ALL_GATHER), m = 2; /* micro-batches */
+        CHECK_NEAR(m * n * (2 * channels + norms) * 4, forward, 1e-9);
+        CHECK_NEAR(m * 2 * channels * 4,
+                   bytes_of(s, OP_ALL_REDUCE) - bytes_of(p, OP_ALL_REDUCE), 1e-9);
+        CHECK(sync.r.step_ns > plain.r.step_ns);
+    }
+    release(&sync);
+    release(&plain);
+}
+
 /* fsdp: gathered for forward and for backward, gradients scattered: 3 Psi (n-1)/n. */
 static void fsdp_moves_three_psi(void)
 {
@@ -167,6 +205,87 @@ static void fsdp_moves_three_psi(void)
             double wire =
                 find(s, OP_ALL_GATHER)->wire_bytes + find(s, OP_REDUCE_SCATTER)->wire_bytes;
             CHECK_NEAR(3 * psi * (n - 1) / n, wire, 0.01);
+        }
+        release(&c);
+    }
+}
+
+/* zero1, zero2: gradients scattered once, parameters gathered once: 2 Psi (n-1)/n, as ddp. */
+static void zero_moves_two_psi(void)
+{
+    char model[400];
+    for (uint32_t n = 2; n <= 8; n *= 2)
+        for (uint32_t stage = 1; stage <= 2; stage++) {
+            char training[200], parallel[100];
+            snprintf(training, sizeof training,
+                     "{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":512,\"precision\":"
+                     "\"bf16\"}",
+                     n);
+            snprintf(parallel, sizeof parallel, "{\"strategy\":\"zero%u\",\"dp\":%u}", stage,
+                     n);
+            Case c;
+            if (run(&c, block_model(model, sizeof model, 4), training, parallel, 1, 100)) {
+                double psi = (double)model_params(&c.s.model) * 2;
+                const RankStat *s = &c.r.ranks[0];
+                CHECK_NEAR(psi, bytes_of(s, OP_REDUCE_SCATTER), 1e-9);
+                CHECK_NEAR(psi, bytes_of(s, OP_ALL_GATHER), 1e-9);
+                double wire =
+                    find(s, OP_ALL_GATHER)->wire_bytes + find(s, OP_REDUCE_SCATTER)->wire_bytes;
+                CHECK_NEAR(2 * psi * (n - 1) / n, wire, 1e-9);
+            }
+            release(&c);
+        }
+}
+
+/* hsdp on 2 nodes of 8: 3 Psi 7/8 within a node, an eighth of 2 Psi 1/2 between them. */
+static void hsdp_moves_an_eighth_between_nodes(void)
+{
+    char model[400];
+    Case c;
+    if (run(&c, block_model(model, sizeof model, 12),
+            "{\"global_batch\":16,\"micro_batch\":1,\"seq_len\":512,\"precision\":\"bf16\"}",
+            "{\"strategy\":\"hsdp\",\"dp\":16,\"shard_size\":8}", 2, 100)) {
+        double psi = (double)model_params(&c.s.model) * 2;
+        const RankStat *s = &c.r.ranks[0];
+        CHECK_NEAR(psi / 8, bytes_of(s, OP_ALL_REDUCE), 1e-9);
+        CHECK_NEAR(psi / 8 * 2 * 1 / 2, find(s, OP_ALL_REDUCE)->wire_bytes, 1e-9);
+        double inside =
+            find(s, OP_ALL_GATHER)->wire_bytes + find(s, OP_REDUCE_SCATTER)->wire_bytes;
+        CHECK_NEAR(3 * psi * 7 / 8, inside, 0.01);
+    }
+    release(&c);
+}
+
+/*
+ * The table of the ZeRO paper (arXiv 1910.02054, figure 1): 7.5 B parameters on 64
+ * GPUs, 2 + 2 + 12 bytes each: 120, 31.4, 16.6 and 1.9 GB.
+ */
+static void zero_memory_is_that_of_the_paper(void)
+{
+    static const struct {
+        const char *strategy;
+        double whole, shared, table_gb; /* bytes per parameter */
+    } rows[] = {
+        { "ddp", 16, 0, 120 },
+        { "zero1", 4, 12, 31.4 },
+        { "zero2", 2, 14, 16.6 },
+        { "fsdp", 0, 16, 1.9 },
+    };
+    char model[400], parallel[100];
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        Case c;
+        snprintf(parallel, sizeof parallel, "{\"strategy\":\"%s\",\"dp\":64}",
+                 rows[i].strategy);
+        if (run(&c, wide_model(model, sizeof model, 37, 4096),
+                "{\"global_batch\":64,\"micro_batch\":1,\"seq_len\":512,\"precision\":"
+                "\"bf16\",\"optimizer\":\"adamw\"}",
+                parallel, 8, 100)) {
+            double psi = (double)model_params(&c.s.model);
+            RoleMemory m = memory_of_role(&c.g, &c.g.roles[0], NULL);
+            double bytes = (double)(m.resident[TENSOR_PARAM] + m.resident[TENSOR_GRAD] +
+                                    m.resident[TENSOR_OPTIMIZER]);
+            CHECK_NEAR(psi * (rows[i].whole + rows[i].shared / 64), bytes, 1e-6);
+            CHECK_NEAR(rows[i].table_gb, bytes * 1e-9 * 7.5e9 / psi, 0.02);
         }
         release(&c);
     }
@@ -211,39 +330,71 @@ static void an_ideal_step_takes_its_flops(void)
     release(&c);
 }
 
-/* Launch order keeps at most p - stage micro-batches between forward and backward. */
-static void one_forward_one_backward_keeps_p_alive(void)
+/* Most micro-batches between the first forward and the last backward of a stage. */
+static uint32_t most_alive(const Graph *g, const Role *r)
 {
-    char model[400];
-    const uint32_t p = 4, m = 12;
-    Case c;
-    if (run(&c, block_model(model, sizeof model, 8),
-            "{\"global_batch\":12,\"micro_batch\":1,\"seq_len\":512,\"precision\":\"bf16\"}",
-            "{\"strategy\":\"ddp\",\"dp\":1,\"pp\":4,\"schedule\":\"1f1b\"}", 1, 100)) {
-        for (uint32_t role = 0; role < c.g.roles_n; role++) {
-            const Role *r = &c.g.roles[role];
-            bool alive[12] = { 0 };
-            uint32_t n = 0, most = 0;
-            for (uint32_t i = 0; i < r->instances_n; i++) {
-                const Instance *in = &r->instances[i];
-                SegmentKind kind = c.g.segments[in->segment].kind;
-                if (kind == SEGMENT_FORWARD && !alive[in->micro_batch]) {
-                    alive[in->micro_batch] = true;
-                    n++;
-                }
-                most = n > most ? n : most;
-                bool last = true;
-                for (uint32_t k = i + 1; k < r->instances_n; k++)
-                    last &= r->instances[k].micro_batch != in->micro_batch ||
-                            c.g.segments[r->instances[k].segment].kind != SEGMENT_BACKWARD;
-                if (kind == SEGMENT_BACKWARD && last)
-                    n--;
-            }
-            CHECK_U64(p - r->stage < m ? p - r->stage : m, most);
-            CHECK_U64(0, n);
+    bool alive[64] = { 0 };
+    uint32_t n = 0, most = 0;
+    for (uint32_t i = 0; i < r->instances_n; i++) {
+        const Instance *in = &r->instances[i];
+        SegmentKind kind = g->segments[in->segment].kind;
+        if (kind == SEGMENT_FORWARD && !alive[in->micro_batch]) {
+            alive[in->micro_batch] = true;
+            n++;
         }
+        most = n > most ? n : most;
+        bool last = true;
+        for (uint32_t k = i + 1; k < r->instances_n; k++)
+            last &= r->instances[k].micro_batch != in->micro_batch ||
+                    g->segments[r->instances[k].segment].kind != SEGMENT_BACKWARD;
+        if (kind == SEGMENT_BACKWARD && last)
+            n--;
     }
-    release(&c);
+    CHECK_U64(0, n);
+    return most;
+}
+
+/* 1f1b keeps p - stage micro-batches, gpipe all of them, naive one. */
+static void schedules_keep_as_many_micro_batches_as_they_should(void)
+{
+    static const char *const schedules[] = { "naive", "gpipe", "1f1b" };
+    char model[400], parallel[200];
+    const uint32_t p = 4, m = 12;
+    for (uint32_t k = 0; k < 3; k++) {
+        Case c;
+        snprintf(parallel, sizeof parallel,
+                 "{\"strategy\":\"ddp\",\"dp\":1,\"pp\":4,\"schedule\":\"%s\"}", schedules[k]);
+        if (run(&c, block_model(model, sizeof model, 8),
+                "{\"global_batch\":12,\"micro_batch\":1,\"seq_len\":512,\"precision\":"
+                "\"bf16\"}",
+                parallel, 1, 100))
+            for (uint32_t role = 0; role < c.g.roles_n; role++) {
+                const Role *r = &c.g.roles[role];
+                const uint32_t expect[] = { 1, m, p - r->stage };
+                CHECK_U64(expect[k], most_alive(&c.g, r));
+            }
+        release(&c);
+    }
+}
+
+/* One batch through p stages one after the other: each works 1/p of the time. */
+static void model_parallel_stages_take_turns(void)
+{
+    char model[400], parallel[100];
+    for (uint32_t p = 2; p <= 8; p *= 2) {
+        Case c;
+        snprintf(parallel, sizeof parallel, "{\"strategy\":\"model_parallel\",\"pp\":%u}", p);
+        if (run(&c, wide_model(model, sizeof model, 16, 8192),
+                "{\"global_batch\":1,\"seq_len\":65536,\"precision\":\"bf16\","
+                "\"optimizer\":\"sgd\"}",
+                parallel, 1, 1e6)) {
+            double busy = 0;
+            for (uint32_t i = 0; i < c.r.ranks_n; i++)
+                busy += (double)c.r.ranks[i].compute_ns * c.r.ranks[i].ranks_n;
+            CHECK_NEAR(1.0, busy / (double)c.r.step_ns, 0.02);
+        }
+        release(&c);
+    }
 }
 
 int main(void)
@@ -252,9 +403,15 @@ int main(void)
     RUN(the_bubble_of_1f1b_has_its_textbook_size);
     RUN(interleaving_divides_the_bubble);
     RUN(ddp_moves_two_psi);
+    RUN(ddp_broadcasts_the_buffers_of_batch_norms);
+    RUN(sync_batchnorm_exchanges_statistics);
     RUN(fsdp_moves_three_psi);
+    RUN(zero_moves_two_psi);
+    RUN(hsdp_moves_an_eighth_between_nodes);
+    RUN(zero_memory_is_that_of_the_paper);
     RUN(tensor_parallel_layers_move_four_activations);
     RUN(an_ideal_step_takes_its_flops);
-    RUN(one_forward_one_backward_keeps_p_alive);
+    RUN(schedules_keep_as_many_micro_batches_as_they_should);
+    RUN(model_parallel_stages_take_turns);
     return check_report();
 }

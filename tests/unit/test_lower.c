@@ -81,12 +81,15 @@ static Software facts_by_bits(uint32_t bits)
                        .fused_optimizer = bits & 256,
                        .wgrad_accumulate = bits & 512,
                        .f32_logits = bits & 1024,
+                       .norm_chain = bits & 65536,
+                       .rope_chain = bits & 131072,
+                       .dropout = bits & 262144,
                        .selective_norm = bits & 2,
                        .selective_op = bits & 4,
                        .recompute_stops_early = bits & 8,
                        .tp_async_backward = bits & 16,
                        .vocab_multiple = 1,
-                       .overlap = { true } };
+                       .overlap = { true, true } };
 }
 
 /* ---- nothing is lost ---- */
@@ -130,9 +133,11 @@ static void lowering_keeps_flops_and_memory(void)
         w.sw = facts_by_bits(bits);
         w.s.training.attention = bits & 2048 ? ATTENTION_MATH : ATTENTION_FLASH;
         w.s.training.compiled = bits & 4096;
+        w.s.training.precision = bits & 524288 ? DTYPE_FP8 : DTYPE_BF16;
         w.s.training.recompute = bits & 8192 ? RECOMPUTE_FULL : RECOMPUTE_SELECTIVE;
-        w.s.parallel.tp = bits & 16384 ? 2 : 1;
+        w.s.parallel.tp = bits & 16384 && i % ZOO_N != ZOO_BERT_TWO_TASKS ? 2 : 1;
         w.s.parallel.sequence_parallel = bits & 32768 && w.s.parallel.tp > 1;
+        w.s.parallel.cp = bits & 1048576 && w.s.parallel.tp > 1 ? 4 : 1;
         check_lowering(&w);
     }
     for (uint32_t i = 0; i < 64; i++) {
@@ -420,6 +425,75 @@ static void parts_of_a_split_matmul_add_up(void)
     world_free(&w);
 }
 
+/* Megatron-LM: the bias, dropout and the residual add are one kernel. */
+static void dropout_joins_the_sum(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(1, 64, 4, 96));
+    w.sw.dropout = true;
+    w.s.training.attention = ATTENTION_MATH;
+    CHECK(lowered(&w));
+    uint32_t f = plain_forward(&w);
+    CHECK_STR("norm matmul bias matmul softmax scale matmul matmul add norm matmul activation "
+              "matmul add",
+              kernels(&w, f));
+    CHECK_STR("boundary, attention.out, attention.out.bias, >residual, >dropout mask",
+              arguments(&w, f, 8));
+    const Op *add = &graph_ops(&w.g, world_segment(&w, f))[8];
+    uint64_t n = 64 * 64;
+    CHECK_U64(2 * (2 * n) + 2 * 64, add->read_bytes);
+    CHECK_U64(2 * n + n, add->write_bytes);
+    CHECK_U64(2,
+              sum_block(&w, 1, VARIANT_PLAIN).ops_n[OP_SCALE] - 2); /* two masks, two scores */
+    world_free(&w);
+}
+
+/* As PyTorch runs them: 8 kernels for a norm forward, 3 for each of q and k. */
+static void chains_run_kernel_by_kernel(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.norm_chain = w.sw.rope_chain = true;
+    CHECK(lowered(&w));
+    CHECK_STR("cast scale norm scale scale scale cast scale matmul "
+              "cast rope cast cast rope cast attention matmul add "
+              "cast scale norm scale scale scale cast scale matmul activation matmul add",
+              kernels(&w, plain_forward(&w)));
+    /* Kept for each norm: its input in f32, the normed values, a number per row. */
+    uint64_t rows = 64, h = 64, kv = 32, ffn = 96;
+    uint64_t kept = 2 * rows * ((h + 2 * kv) + h + 2 * ffn + ffn) + 4 * rows * 4;
+    kept += 2 * rows * (2 * h + 4 * h + 2 * h + 4);
+    CHECK_U64(kept, layout_sum(&w, world_type(&w, 1)->stash_layout[VARIANT_PLAIN]));
+    const Op *ops = graph_ops(&w.g, world_segment(&w, plain_forward(&w)));
+    CHECK_U64(2 * rows * h, ops[9].read_bytes);   /* q, of 4 heads */
+    CHECK_U64(2 * rows * kv, ops[12].read_bytes); /* k, of 2 */
+    world_free(&w);
+
+    w.s.training.compiled = true;
+    CHECK(lowered(&w));
+    CHECK_STR("norm matmul rope attention matmul norm+add_rmsnorm matmul activation matmul add",
+              kernels(&w, plain_forward(&w)));
+    world_free(&w);
+}
+
+static void norms_and_activations_write_fp8(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.s.training.precision = DTYPE_FP8;
+    CHECK(lowered(&w));
+    uint32_t f = plain_forward(&w);
+    CHECK_STR("norm matmul rope attention cast matmul add norm matmul activation matmul add",
+              kernels(&w, f));
+    CHECK_STR("boundary, norm1.weight, >fp8 input, >norm statistics", arguments(&w, f, 0));
+    const Op *norm = &graph_ops(&w.g, world_segment(&w, f))[0];
+    CHECK_U64(64 * 64 + 4 * 64, norm->write_bytes);
+    CHECK_STR("cast matmul matmul activation cast matmul matmul norm add cast matmul matmul "
+              "attention rope cast matmul matmul norm add",
+              kernels(&w, plain_backward(&w, GRAD_BORN)));
+    world_free(&w);
+}
+
 /* ---- optimizer ---- */
 
 /* One segment that updates everything of a layer, as sim/strategy/grads.c writes it. */
@@ -525,6 +599,9 @@ int main(void)
     RUN(gradients_are_added_by_the_matmul_or_after_it);
     RUN(table_gradients_are_cleared_then_scattered);
     RUN(parts_of_a_split_matmul_add_up);
+    RUN(dropout_joins_the_sum);
+    RUN(chains_run_kernel_by_kernel);
+    RUN(norms_and_activations_write_fp8);
     RUN(an_unfused_optimizer_has_a_kernel_per_parameter);
     RUN(edges_and_deps_follow_the_kernels);
     return check_report();

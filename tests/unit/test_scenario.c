@@ -114,7 +114,8 @@ static void parallel_has_its_defaults(void)
     CHECK_U64(1, p->virtual_stages);
     CHECK_U64(25 * MIB, p->bucket_bytes);
     CHECK_U64(MIB, p->first_bucket_bytes);
-    CHECK(p->reshard_after_forward && p->limit_all_gathers && !p->sequence_parallel);
+    CHECK(p->reshard_after_forward && p->limit_all_gathers && !p->sequence_parallel &&
+          !p->sync_batchnorm);
     CHECK_INT(PREFETCH_BACKWARD, p->prefetch);
     CHECK_U64(8, p->shard_size);
     CHECK_U64(0, p->stage_layers_n);
@@ -466,6 +467,8 @@ static const BadRow bad_splits[] = {
     { CONVNET, "'tp':2", "",
       "parallel.tp: a convnet is split over dp only, here 1 is allowed" },
     { CONVNET, "'pp':2", "", "parallel.pp: a convnet is split over dp only" },
+    { GPT, "'sync_batchnorm':true", "",
+      "parallel.sync_batchnorm: the model has no batch norms, false is allowed" },
     { MLP, "'sequence_parallel':true", "",
       "parallel.sequence_parallel: only for transformers" },
     { MLP, "", "'seq_len':2", "training.seq_len: only for transformers, 1 is allowed" },

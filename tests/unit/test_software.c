@@ -11,10 +11,11 @@ static const char good[] =
     "\"fused_gated\":true,\"fused_bias\":false,\"fused_elementwise\":true,"
     "\"fused_residual_norm\":false,\"fused_rope\":true,\"fused_cross_entropy\":false,"
     "\"fused_optimizer\":true,\"wgrad_accumulate\":false,\"f32_grads\":true,"
-    "\"f32_logits\":true},"
+    "\"f32_logits\":true,\"norm_chain\":true,\"rope_chain\":false,\"dropout\":true},"
     "\"recompute\":{\"selective\":[\"attention\",\"norm\"],\"stops_early\":true},"
     "\"parallel\":{\"tp_async_backward\":true,\"grads_persist\":false,\"bucket_copies\":true,"
-    "\"p2p_waits_for_send\":true,\"vocab_multiple\":128,"
+    "\"p2p_waits_for_send\":true,\"overlap_param_gather\":true,\"cp_ring\":false,\"vocab_"
+    "multiple\":128,"
     "\"overlap\":{\"tp\":false,\"cp\":false,\"ep\":false,\"dp\":true,\"pp\":false}},"
     "\"fitted\":{\"host_scale\":1.25,\"fitted_on\":\"three runs\"},"
     "\"sources\":{\"fused_rope\":\"a page\",\"rest\":\"a book\"}}";
@@ -46,7 +47,8 @@ static void facts_are_read(void)
     CHECK_STR("x", sw.name);
     CHECK(sw.fused_attention && !sw.fused_gate_up && sw.f32_grads && !sw.wgrad_accumulate);
     CHECK(sw.selective_attention && sw.selective_norm && !sw.selective_activation);
-    CHECK(sw.recompute_stops_early && sw.p2p_waits_for_send && !sw.grads_persist);
+    CHECK(sw.recompute_stops_early && sw.p2p_waits_for_send && !sw.grads_persist &&
+          sw.overlap_param_gather && !sw.cp_ring);
     CHECK(sw.overlap[DIM_DP] && !sw.overlap[DIM_TP]);
     CHECK_U64(128, sw.vocab_multiple);
     CHECK_NEAR(1.25, sw.host_scale, 0);

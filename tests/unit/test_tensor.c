@@ -1,5 +1,5 @@
 /*
- * test_tensor.c - tensor parallelism against closed forms: shares, volumes, lanes.
+ * test_tensor.c - tensor and context parallelism against closed forms: shares, volumes, lanes.
  */
 #include "tests/unit/block_world.h"
 
@@ -10,6 +10,14 @@ static void split_world(World *w, Transformer m, uint32_t tp, bool sequence)
     w->s.parallel.sequence_parallel = sequence;
 }
 
+/* The second task of BERT is not split. */
+static Transformer splittable(int i)
+{
+    Transformer m = zoo(i);
+    m.pooler = m.next_sentence = false; /* nor over cp */
+    return m;
+}
+
 /* ---- shares ---- */
 
 static void ranks_together_do_the_flops_of_one(void)
@@ -17,8 +25,8 @@ static void ranks_together_do_the_flops_of_one(void)
     for (int i = 0; i < ZOO_N; i++)
         for (int sequence = 0; sequence < 2; sequence++) {
             World one, two;
-            split_world(&one, zoo(i), 1, false);
-            split_world(&two, zoo(i), 2, sequence);
+            split_world(&one, splittable(i), 1, false);
+            split_world(&two, splittable(i), 2, sequence);
             CHECK(world_build(&one));
             CHECK(world_build(&two));
             for (uint32_t block = 1; block <= 3; block++)
@@ -140,34 +148,52 @@ static void sequence_parallelism_moves_the_same(void)
     world_free(&w);
 }
 
-/* The same paper, equation 4: everything a layer keeps is shared out, sbh/t (34 + 5as/h); without
- * dropout 32 and 2, see test_blocks.c. */
+/* In fp8 the gathered input takes one byte, the scattered gradient two. */
+static void fp8_is_gathered_in_fp8(void)
+{
+    World w;
+    split_world(&w, gpt_like(2, 64, 4, 96), 4, true);
+    w.s.training.precision = DTYPE_FP8;
+    CHECK(world_build(&w));
+    uint64_t bsh = 2 * 32 * 64;
+    Sums forward = { 0 }, backward = { 0 };
+    add_segment(&w, world_type(&w, 1)->forward[VARIANT_PLAIN], &forward);
+    add_segment(&w, world_type(&w, 1)->backward[VARIANT_PLAIN][GRAD_BORN], &backward);
+    CHECK_U64(2 * bsh, forward.comm_bytes[OP_ALL_GATHER]);
+    CHECK_U64(2 * 2 * bsh, forward.comm_bytes[OP_REDUCE_SCATTER]);
+    CHECK_U64(2 * 2 * bsh, backward.comm_bytes[OP_REDUCE_SCATTER]);
+    CHECK_U64(2 * bsh + 2 * 2 * bsh, backward.comm_bytes[OP_ALL_GATHER]);
+    world_free(&w);
+}
+
+/* The same paper, equation 4: everything a layer keeps is shared out, sbh/t (34 + 5as/h). */
 static void sequence_parallelism_shares_out_what_a_layer_keeps(void)
 {
     World w;
     split_world(&w, gpt_like(2, 256, 8, 512), 4, true);
     w.s.training.attention = ATTENTION_MATH;
+    w.sw.dropout = true;
     w.s.training.seq_len = 128;
     CHECK(world_build(&w));
     uint64_t s = 128, b = 2, h = 256, a = 8, t = 4;
-    uint64_t paper = (s * b * h * (34 - 2) + 2 * a * s * s * b) / t;
+    uint64_t paper = (s * b * h * 34 + 5 * a * s * s * b) / t;
     uint64_t in = 2 * s * b * h / t, stats = 2 * (2 * 4 * s * b) / t;
     CHECK_U64(paper - in + stats,
               layout_sum(&w, world_type(&w, 1)->stash_layout[VARIANT_PLAIN]));
     world_free(&w);
 }
 
-/* Equation 2: without it sbh (10 + 24/t + ...); without dropout the masks of attention and MLP
- * (2 of the 10) go, and so do 3 of 5 as/h. */
+/* Equation 2: without it sbh (10 + 24/t + 5as/ht). */
 static void tensor_parallelism_alone_shares_out_the_rest(void)
 {
     World w;
     split_world(&w, gpt_like(2, 256, 8, 512), 4, false);
     w.s.training.attention = ATTENTION_MATH;
+    w.sw.dropout = true;
     w.s.training.seq_len = 128;
     CHECK(world_build(&w));
     uint64_t s = 128, b = 2, h = 256, a = 8, t = 4, sbh = s * b * h;
-    uint64_t paper = sbh * (10 - 2) + sbh * 24 / t + 2 * a * s * s * b / t;
+    uint64_t paper = sbh * 10 + sbh * 24 / t + 5 * a * s * s * b / t;
     CHECK_U64(paper - 2 * sbh + 2 * (2 * 4 * s * b),
               layout_sum(&w, world_type(&w, 1)->stash_layout[VARIANT_PLAIN]));
     world_free(&w);
@@ -212,6 +238,20 @@ static void full_recomputation_repeats_the_collectives(void)
     w.s.training.recompute = RECOMPUTE_FULL;
     CHECK(world_build(&w));
     CHECK_U64(4 + 2, sum_block(&w, 1, VARIANT_RECOMPUTE).comms_n[OP_ALL_REDUCE]);
+    world_free(&w);
+}
+
+/* Megatron gathers for the repeated forward, gives that up, and gathers again for the weights. */
+static void full_recomputation_gathers_once_more(void)
+{
+    World w;
+    split_world(&w, gpt_like(1, 64, 4, 96), 4, true);
+    w.s.training.recompute = RECOMPUTE_FULL;
+    CHECK(world_build(&w));
+    Sums sums = { 0 };
+    add_segment(&w, world_type(&w, 1)->backward[VARIANT_RECOMPUTE][GRAD_BORN], &sums);
+    CHECK_U64(2 + 2 + 2, sums.comms_n[OP_ALL_GATHER]); /* forward, weights, gradients */
+    CHECK_U64(2 + 2, sums.comms_n[OP_REDUCE_SCATTER]);
     world_free(&w);
 }
 
@@ -272,7 +312,7 @@ static void no_collective_outlives_its_segment(void)
 {
     for (int i = 0; i < 2 * ZOO_N; i++) {
         World w;
-        split_world(&w, zoo(i / 2), 2, i % 2);
+        split_world(&w, splittable(i / 2), 2, i % 2);
         w.s.training.recompute = RECOMPUTE_FULL;
         CHECK(world_build(&w));
         for (uint32_t s = 0; s < w.g.segments_n; s++) {
@@ -303,9 +343,11 @@ static void everything_born_dies_once_on_every_rank(void)
     for (int i = 0; i < 3 * 8 * ZOO_N; i++) {
         World w;
         int bits = i / ZOO_N % 8;
-        split_world(&w, zoo(i % ZOO_N), 2, bits & 1);
+        split_world(&w, splittable(i % ZOO_N), 2, bits & 1);
+        w.s.parallel.cp = bits & 4 ? 2 : 1;
         w.s.training.recompute = recompute[i / ZOO_N / 8];
         w.sw.tp_async_backward = bits & 2;
+        w.s.training.precision = bits & 2 ? DTYPE_FP8 : DTYPE_BF16;
         w.sw.fused_cross_entropy = w.sw.selective_norm = bits & 4;
         w.sw.selective_op = !(bits & 4);
         CHECK(world_build(&w));
@@ -343,6 +385,87 @@ static void layers_of_an_mlp_alternate(void)
     world_free(&four);
 }
 
+/* ---- context parallelism: the sequence is shared out, keys and values are gathered ---- */
+
+static void ranks_of_cp_share_out_the_work(void)
+{
+    for (int i = 0; i < ZOO_N; i++)
+        for (uint32_t tp = 1; tp <= 2; tp++) {
+            World one, four;
+            split_world(&one, splittable(i), tp, tp == 2);
+            split_world(&four, splittable(i), tp, tp == 2);
+            four.s.parallel.cp = 4;
+            CHECK(world_build(&one));
+            CHECK(world_build(&four));
+            Sums a = sum_blocks(&one, VARIANT_PLAIN), b = sum_blocks(&four, VARIANT_PLAIN);
+            CHECK_NEAR(a.flops, 4 * b.flops, 1e-12);
+            CHECK_NEAR(a.model_flops, 4 * b.model_flops, 1e-12);
+            CHECK_U64(one.b.boundary_bytes, 4 * four.b.boundary_bytes);
+            CHECK_U64(sum_params(&one), sum_params(&four));
+            world_free(&one);
+            world_free(&four);
+        }
+}
+
+/* Keys and values of b s tokens: gathered twice, their gradients scattered once. */
+static void a_layer_gathers_its_keys_and_values(void)
+{
+    for (int i = 0; i < 3; i++) {
+        World w;
+        world_transformer(&w, i == 2 ? zoo(ZOO_QWEN) : zoo(ZOO_LLAMA));
+        w.s.parallel.cp = 4;
+        w.s.parallel.tp = i == 1 ? 2 : 1;
+        CHECK(world_build(&w));
+        uint64_t kv = 2 * (2 * 32) * 2 * (2 * 16) / w.s.parallel.tp;
+        Sums forward = { 0 }, backward = { 0 };
+        add_segment(&w, world_type(&w, 1)->forward[VARIANT_PLAIN], &forward);
+        add_segment(&w, world_type(&w, 1)->backward[VARIANT_PLAIN][GRAD_BORN], &backward);
+        CHECK_U64(kv, forward.comm_bytes[OP_ALL_GATHER]);
+        CHECK_U64(kv, backward.comm_bytes[OP_ALL_GATHER]);
+        CHECK_U64(kv, backward.comm_bytes[OP_REDUCE_SCATTER]);
+        world_free(&w);
+    }
+}
+
+/* A ring: kernel k of attention works on the keys that came in step k - 1. */
+static void attention_begins_before_the_others_keys_arrive(void)
+{
+    World w;
+    world_transformer(&w, zoo(ZOO_LLAMA));
+    w.s.parallel.cp = 4;
+    CHECK(world_build(&w));
+    double flops = sum_block(&w, 1, VARIANT_PLAIN).flops;
+    CHECK(lower(&w.b, &w.err));
+    graph_seal(&w.g);
+    CHECK_NEAR(flops, sum_block(&w, 1, VARIANT_PLAIN).flops, 1e-12);
+    for (int backward = 0; backward < 2; backward++) {
+        const BlockType *t = world_type(&w, 1);
+        uint32_t segment =
+            backward ? t->backward[VARIANT_PLAIN][GRAD_BORN] : t->forward[VARIANT_PLAIN];
+        const Segment *s = world_segment(&w, segment);
+        for (uint32_t k = 0; k < 4; k++) {
+            const Op *op =
+                find_op(&w, segment, OP_ATTENTION, backward ? PHASE_DGRAD : PHASE_FORWARD, k);
+            CHECK_U64(8, op->u.attention.seq_k);
+            CHECK_INT(k > 0, op->dep_n);
+            if (k == 0)
+                continue;
+            const Op *step = find_op(&w, segment, OP_ALL_GATHER,
+                                     backward ? PHASE_RECOMPUTE : PHASE_FORWARD, k - 1);
+            CHECK_INT(LANE_CP, step->lane);
+            CHECK(waits_for(&w, s, index_of(&w, s, op), index_of(&w, s, step)));
+        }
+    }
+    world_free(&w);
+
+    w.sw.overlap[DIM_CP] = false;
+    CHECK(world_build(&w));
+    CHECK(lower(&w.b, &w.err));
+    for (uint32_t i = 0; i < w.g.ops_n; i++)
+        CHECK_INT(LANE_COMPUTE, w.g.ops[i].lane);
+    world_free(&w);
+}
+
 /* ---- refusals ---- */
 
 static void what_does_not_divide_is_named(void)
@@ -369,6 +492,12 @@ static void what_does_not_divide_is_named(void)
     CHECK_ERR_TEXT(&w.err, "does not divide the 194 of 'mlp.gate_up");
     world_free(&w);
 
+    split_world(&w, zoo(ZOO_BERT_TWO_TASKS), 2, false);
+    CHECK(!world_build(&w));
+    CHECK_ERR_TEXT(&w.err,
+                   "next-sentence prediction cannot be split over tp = 2 x cp = 1 ranks");
+    world_free(&w);
+
     world_convnet(&w);
     w.s.parallel.tp = 2;
     CHECK(!world_build(&w));
@@ -385,16 +514,21 @@ int main(void)
     RUN(the_vocabulary_is_padded_to_a_multiple_of_the_ranks);
     RUN(a_layer_has_four_all_reduces);
     RUN(sequence_parallelism_moves_the_same);
+    RUN(fp8_is_gathered_in_fp8);
     RUN(sequence_parallelism_shares_out_what_a_layer_keeps);
     RUN(tensor_parallelism_alone_shares_out_the_rest);
     RUN(branches_of_a_parallel_block_share_a_collective);
     RUN(the_ends_exchange_rows);
     RUN(full_recomputation_repeats_the_collectives);
+    RUN(full_recomputation_gathers_once_more);
     RUN(the_gradient_of_the_input_travels_beside_the_weight_gradient);
     RUN(blocking_collectives_stand_on_the_compute_lane);
     RUN(no_collective_outlives_its_segment);
     RUN(everything_born_dies_once_on_every_rank);
     RUN(layers_of_an_mlp_alternate);
+    RUN(ranks_of_cp_share_out_the_work);
+    RUN(a_layer_gathers_its_keys_and_values);
+    RUN(attention_begins_before_the_others_keys_arrive);
     RUN(what_does_not_divide_is_named);
     return check_report();
 }

@@ -1,0 +1,134 @@
+/*
+ * lower_chain.c - norms and rotations that are written as PyTorch ops: a kernel for each.
+ *
+ *     y = x32 * rsqrt(mean(x32^2) + eps) -> type of x -> * gain
+ *
+ *     forward    cast, square, mean, add, rsqrt, times, cast, gain
+ *     backward   dy * gain, dy * normed, sum; cast, times r, times x32, sum, three on a number
+ *                per row, times x32, sum of two, cast
+ *
+ * (Llama's RMSNorm in Hugging Face and torch.nn.RMSNorm before 2.9, which is a
+ * composite of the same ops; autograd differentiates each.)  The rotation is
+ * cast to f32, complex product, cast back, for q and for k (torchtitan's and
+ * Meta's apply_rotary_emb).
+ *
+ * training.compile fuses the chains: then the op stays one kernel.
+ */
+#include "sim/lower_parts.h"
+
+/* One elementwise kernel: reads, then a result. */
+static void elementwise(Lowering *l, const Whole *w, OpKind kind, KernelArg a,
+                        const KernelArg *second, KernelArg y, uint64_t elements)
+{
+    Op *op = part_begin(l, w, kind, FN_NONE);
+    op->dtype = part_dtype(l, y);
+    op->u.elements = elements;
+    part_bytes_arg(l, a, ARG_READ, elements * dtype_bytes(part_dtype(l, a)));
+    if (second) {
+        uint64_t all = lower_bytes(l, *second);
+        uint64_t bytes = elements * dtype_bytes(part_dtype(l, *second));
+        part_bytes_arg(l, *second, ARG_READ,
+                       min_u64(all, bytes)); /* a row or a gain may be small */
+    }
+    uint64_t result = elements * dtype_bytes(part_dtype(l, y));
+    part_bytes_arg(l, y, y.mode == ARG_UPDATE ? ARG_UPDATE : ARG_WRITE,
+                   min_u64(lower_bytes(l, y), result));
+}
+
+/* A number per row (or vector), in place: eps, rsqrt and their derivatives. */
+static void on_rows(Lowering *l, const Whole *w, KernelArg r, uint32_t kernels)
+{
+    for (uint32_t i = 0; i < kernels; i++) {
+        Op *op = part_begin(l, w, OP_SCALE, FN_NONE);
+        op->dtype = DTYPE_F32;
+        op->u.elements = lower_bytes(l, r) / dtype_bytes(DTYPE_F32);
+        part_arg(l, r, ARG_UPDATE);
+    }
+}
+
+/* Sum over rows or columns; what it makes is small. */
+static void reduce(Lowering *l, const Whole *w, KernelArg x, KernelArg y)
+{
+    Op *op = part_begin(l, w, OP_NORM, w->op.fn);
+    op->u.rows = w->op.u.rows;
+    part_arg(l, x, ARG_READ);
+    part_arg(l, y, y.mode);
+}
+
+/* x [gain ...] -> y stats x32 [normed] */
+void chain_norm_forward(Lowering *l, const Whole *w, uint32_t gains)
+{
+    const KernelArg *out = w->args + 1 + gains;
+    KernelArg x = w->args[0], y = out[0], r = out[1], x32 = out[2];
+    KernelArg normed = gains ? out[3] : y;
+    uint64_t n = lower_bytes(l, x32) / dtype_bytes(DTYPE_F32);
+    KernelArg square = part_temp(l, "squares", x32, DTYPE_F32);
+    elementwise(l, w, OP_CAST, x, NULL, x32, n);
+    elementwise(l, w, OP_SCALE, x32, NULL, square, n);
+    reduce(l, w, square, r);
+    on_rows(l, w, r, 2);
+    KernelArg product = part_temp(l, "normed in f32", x32, DTYPE_F32);
+    elementwise(l, w, OP_SCALE, x32, &r, product, n);
+    elementwise(l, w, OP_CAST, product, NULL, normed, n);
+    for (uint32_t i = 0; i < gains; i++) /* q and k have one each, for their columns */
+        elementwise(l, w, OP_SCALE, normed, &w->args[1 + i], y, n / gains);
+}
+
+/* dy stats x32 [normed gain ...] -> dx [dgain ...]; returns the gradient of normed */
+static KernelArg gain_backward(Lowering *l, const Whole *w, uint32_t gains, uint64_t n)
+{
+    KernelArg dy = w->args[0], normed = w->args[3];
+    KernelArg dnormed = part_temp(l, "normed gradient", normed, part_dtype(l, normed));
+    KernelArg products = part_temp(l, "gain products", normed, part_dtype(l, normed));
+    for (uint32_t i = 0; i < gains; i++) {
+        KernelArg gain = w->args[4], dgain = w->args[w->args_n - gains + i];
+        elementwise(l, w, OP_SCALE, dy, &gain, dnormed, n / gains);
+        elementwise(l, w, OP_SCALE, dy, &normed, products, n / gains);
+        reduce(l, w, products, dgain);
+    }
+    return dnormed;
+}
+
+void chain_norm_backward(Lowering *l, const Whole *w, uint32_t gains)
+{
+    KernelArg r = w->args[1], x32 = w->args[2], dx = w->args[w->args_n - gains - 1];
+    uint64_t n = lower_bytes(l, x32) / dtype_bytes(DTYPE_F32);
+    KernelArg dnormed = gains ? gain_backward(l, w, gains, n) : w->args[0];
+    KernelArg d32 = part_temp(l, "normed gradient in f32", x32, DTYPE_F32);
+    KernelArg direct = part_temp(l, "direct gradient", x32, DTYPE_F32);
+    KernelArg products = part_temp(l, "mean products", x32, DTYPE_F32);
+    KernelArg dr = part_temp(l, "row gradient", r, DTYPE_F32);
+    elementwise(l, w, OP_CAST, dnormed, NULL, d32, n);
+    elementwise(l, w, OP_SCALE, d32, &r, direct, n);
+    elementwise(l, w, OP_SCALE, d32, &x32, products, n);
+    reduce(l, w, products, dr);
+    on_rows(l, w, dr, 3);
+    KernelArg through = part_temp(l, "gradient through the mean", x32, DTYPE_F32);
+    elementwise(l, w, OP_SCALE, x32, &dr, through, n);
+    direct.mode = ARG_UPDATE;
+    elementwise(l, w, OP_ADD, through, NULL, direct, n);
+    elementwise(l, w, OP_CAST, direct, NULL, dx, n);
+}
+
+static void rotate(Lowering *l, const Whole *w, KernelArg x, uint64_t elements)
+{
+    KernelArg wide = lower_temp(l, "f32 heads", DTYPE_F32, 1, elements);
+    KernelArg turned = lower_temp(l, "rotated heads", DTYPE_F32, 1, elements);
+    KernelArg to = x;
+    to.mode = ARG_WRITE;
+    elementwise(l, w, OP_CAST, x, NULL, wide, elements);
+    elementwise(l, w, OP_ROPE, wide, NULL, turned, elements);
+    elementwise(l, w, OP_CAST, turned, NULL, to, elements);
+}
+
+/* qkv* or qk*: q in its heads, k in its own. */
+void chain_rope(Lowering *l, const Whole *w)
+{
+    const Transformer *m = &l->b->s->model.u.transformer;
+    KernelArg x = w->args[0];
+    uint64_t elements = w->op.write_bytes / dtype_bytes(part_dtype(l, x));
+    uint64_t row = elements / w->op.u.rows.rows;
+    uint64_t q = (uint64_t)m->heads / l->b->s->parallel.tp * m->head_dim;
+    rotate(l, w, x, q * w->op.u.rows.rows);
+    rotate(l, w, x, (row - q) * w->op.u.rows.rows);
+}

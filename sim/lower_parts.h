@@ -1,0 +1,38 @@
+/*
+ * lower_parts.h - what lower_expand.c and lower_chain.c share; nobody else includes it.
+ */
+#ifndef LOCKSTEP_SIM_LOWER_PARTS_H
+#define LOCKSTEP_SIM_LOWER_PARTS_H
+
+#include "sim/lower.h"
+
+/* The kernel that is taken apart, with its args, out of the way. */
+typedef struct Whole {
+    Op op;
+    uint32_t args_n;
+    const KernelArg *args;
+} Whole;
+
+/* A kernel of the same phase, with nothing read or written yet. */
+Op *part_begin(Lowering *l, const Whole *w, OpKind kind, OpFn fn);
+/* Appends an argument to the newest kernel, and its traffic: all of it, or so many bytes. */
+void part_arg(Lowering *l, KernelArg a, ArgMode mode);
+void part_bytes_arg(Lowering *l, KernelArg a, ArgMode mode, uint64_t bytes);
+/* A temporary of the shape of another value. */
+KernelArg part_temp(Lowering *l, const char *name, KernelArg like, DType dtype);
+DType part_dtype(const Lowering *l, KernelArg a);
+
+/* lower_chain.c; gains: parameters of the norm. */
+void chain_norm_forward(Lowering *l, const Whole *w, uint32_t gains);
+void chain_norm_backward(Lowering *l, const Whole *w, uint32_t gains);
+void chain_rope(Lowering *l, const Whole *w);
+
+/* sim/lower_batchnorm.c: a rule of take_apart. */
+bool sync_batchnorm(Lowering *l, const Whole *w);
+
+/* sim/lower_ring.c: a rule of take_apart; and the kernel that kernel k of the group waits for
+ * on account of op, NONE_U32 for none. */
+bool ring_expand(Lowering *l, const Whole *w);
+uint32_t ring_dep(const Lowering *l, uint32_t kernel, uint32_t op);
+
+#endif

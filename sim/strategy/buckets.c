@@ -1,0 +1,165 @@
+/*
+ * buckets.c - what goes into which bucket, and when it is ready; see buckets.h.
+ */
+#include "sim/strategy/buckets.h"
+
+#include <stdlib.h>
+
+/* ---- what goes where ---- */
+
+static void list_pieces(Buckets *d)
+{
+    const Build *b = d->b;
+    for (uint32_t i = b->blocks_n; i-- > 0;) {
+        uint32_t n = b->home[i].role == d->role_index ? block_type(b, i)->params_n : 0;
+        for (uint32_t p = n; p-- > 0;)
+            d->pieces[d->pieces_n++] = (Piece){ i, p };
+    }
+}
+
+static uint32_t count_params(const Build *b)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < b->blocks_n; i++)
+        n += block_type(b, i)->params_n;
+    return n;
+}
+
+static void cut(Buckets *d, uint64_t limit)
+{
+    uint64_t each = dtype_bytes(d->b->s->training.reduce_dtype), bytes = 0;
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < d->pieces_n; i++) {
+        Piece piece = d->pieces[i];
+        bytes += block_type(d->b, piece.block)->params[piece.param].elements * each;
+        if (bytes < limit && i + 1 < d->pieces_n)
+            continue;
+        GROW(d->list, d->list_n, d->list_cap);
+        d->list[d->list_n++] =
+            (Bucket){ .first = first, .n = i + 1 - first, .reduced = NOWHERE };
+        first = i + 1;
+        bytes = 0;
+        limit = d->b->s->parallel.bucket_bytes;
+    }
+}
+
+static void find_last_backwards(Buckets *d)
+{
+    const Graph *g = d->b->g;
+    for (uint32_t i = 0; i < d->b->blocks_n; i++)
+        d->last[i] = NONE_U32;
+    for (uint32_t i = 0; i < d->role->instances_n; i++) {
+        const Instance *at = &d->role->instances[i];
+        if (g->segments[at->segment].kind == SEGMENT_BACKWARD)
+            d->last[block_of(d->b, at)] = i;
+    }
+}
+
+static void find_ready(Buckets *d)
+{
+    bool overlap = overlaps(d->b, DIM_DP);
+    uint32_t at = 0;
+    for (uint32_t k = 0; k < d->list_n; k++) {
+        Bucket *u = &d->list[k];
+        for (uint32_t i = u->first; i < u->first + u->n; i++) {
+            uint32_t last = d->last[d->pieces[i].block];
+            ASSERT(last != NONE_U32);
+            at = last > at ? last : at;
+        }
+        u->ready_at = overlap ? at : d->role->instances_n - 1;
+    }
+}
+
+void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, uint32_t parts,
+                  uint64_t first_limit_bytes)
+{
+    *d = (Buckets){
+        .b = b, .role = &b->g->roles[role], .role_index = role, .owned = owned, .parts = parts
+    };
+    d->pieces = PUSH_ARRAY(&d->scratch, Piece, count_params(b));
+    d->last = PUSH_ARRAY(&d->scratch, uint32_t, b->blocks_n);
+    list_pieces(d);
+    cut(d, first_limit_bytes);
+    find_last_backwards(d);
+    find_ready(d);
+}
+
+void buckets_close(Buckets *d)
+{
+    free(d->list);
+    arena_free(&d->scratch);
+    *d = (Buckets){ 0 };
+}
+
+/* ---- collectives ---- */
+
+Bundle bucket_bundle(Buckets *d, const Bucket *u, const char *name, DType dtype, bool stays)
+{
+    uint32_t k = (uint32_t)(u - d->list);
+    return (Bundle){ .b = d->b,
+                     .role = d->role,
+                     .name = arena_printf(&d->scratch, "%s bucket %" PRIu32, name, k),
+                     .pieces = d->pieces + u->first,
+                     .pieces_n = u->n,
+                     .owned = d->owned,
+                     .parts = d->parts,
+                     .grad_slot = SLOT_GRAD,
+                     .dtype = dtype,
+                     .stays = stays,
+                     .group = d->b->group[GROUP_DP] };
+}
+
+static uint64_t bucket_elements(const Buckets *d, const Bucket *u)
+{
+    uint64_t n = 0;
+    for (uint32_t i = u->first; i < u->first + u->n; i++) {
+        Piece p = d->pieces[i];
+        n += d->owned[d->b->blocks[p.block].type].elements[p.param] * d->parts;
+    }
+    return n;
+}
+
+Point bucket_in_place(const Buckets *d, const Bucket *u, InPlace how)
+{
+    Graph *g = d->b->g;
+    const Piece *pieces = d->pieces + u->first;
+    uint32_t block = pieces[0].block;
+    const BlockType *t = block_type(d->b, block);
+    bool grads = how.slot == SLOT_GRAD;
+    uint32_t s = graph_segment(g, grads ? SEGMENT_REDUCE : SEGMENT_GATHER, how.name);
+    graph_op(g, (Op){ .kind = how.kind,
+                      .phase = PHASE_UPDATE,
+                      .dtype = how.dtype,
+                      .lane = how.lane,
+                      .name = intern(&g->names, how.name),
+                      .u.comm = { .bytes = bucket_elements(d, u) * dtype_bytes(how.dtype),
+                                  .group = d->b->group[GROUP_DP] } });
+    uint32_t at = role_instance(d->role, s, NONE_U32, NONE_U32, NONE_U32);
+    if (pieces[u->n - 1].block == block) {
+        g->segments[s].layout[how.slot] = grads ? t->grad_layout : t->param_layout;
+        for (uint32_t i = 0; i < u->n; i++)
+            graph_arg(g, how.slot, t->params[pieces[i].param].tensor, ARG_UPDATE, false, false);
+        const Home *home = &d->b->home[block];
+        d->role->instances[at].frame[how.slot] = grads ? home->grad : home->param;
+    }
+    return (Point){ at, 0 };
+}
+
+/* On the compute lane the last of the ops stands for all. */
+void bucket_wait(const Buckets *d, const Weave *w, const Bucket *u)
+{
+    const Graph *g = d->b->g;
+    Point newest = NOWHERE;
+    for (uint32_t i = u->first; i < u->first + u->n; i++) {
+        uint32_t last = d->last[d->pieces[i].block];
+        uint32_t segment = w->old.instances[last].segment;
+        uint32_t op = ready_ops(d->b, d->pieces[i].block, segment)[d->pieces[i].param];
+        Point final = { w->now[last], op };
+        if (graph_ops(g, &g->segments[segment])[op].lane != LANE_COMPUTE)
+            wait_at(d->role, 0, final);
+        else if (!point_is(newest) || final.instance > newest.instance ||
+                 (final.instance == newest.instance && op > newest.op))
+            newest = final;
+    }
+    wait_at(d->role, 0, newest);
+}

@@ -1,0 +1,66 @@
+/*
+ * buckets.h - gradients cut into buckets, for the passes that reduce them whole.
+ *
+ * PyTorch's reducer and Megatron's ParamAndGradBuffer alike: parameters in
+ * definition order, reversed, are cut into buckets; a bucket closes when its size
+ * reaches the limit after a tensor was added, so it overshoots by up to one tensor.
+ *
+ *     params      E | block 0      | block 1       | head
+ *     buckets    [     3     ][    2    ][   1    ][0]        first limit, then the limit
+ *
+ * Buckets start strictly in order, each after its last gradient is final (the
+ * very op: ready_ops), in the last micro-batch.  Without overlap all of them
+ * start after the whole backward pass.
+ *
+ * IN PLACE.  Where the stack keeps gradients (or parameters) in its buckets, a
+ * collective works on them where they lie.  It then has no arguments but in a
+ * bucket within one block, as an op knows one frame per slot.
+ */
+#ifndef LOCKSTEP_SIM_STRATEGY_BUCKETS_H
+#define LOCKSTEP_SIM_STRATEGY_BUCKETS_H
+
+#include "sim/strategy/grads.h"
+
+typedef struct Bucket {
+    uint32_t first, n; /* pieces */
+    uint32_t
+        ready_at; /* old instance after which it may start, never before the bucket before */
+    Bundle bundle;
+    Point reduced;
+} Bucket;
+
+/* Those of one role. */
+typedef struct Buckets {
+    Build *b;
+    Role *role;
+    uint32_t role_index;
+    const Owned *owned; /* by type */
+    uint32_t parts;     /* every tensor is this many times Owned.elements: 1, or ranks */
+    uint32_t pieces_n, list_n, list_cap;
+    Piece *pieces; /* gradient-ready order */
+    Bucket *list;
+    uint32_t *last; /* by block: its last backward instance; NONE_U32 elsewhere */
+    Arena scratch;
+} Buckets;
+
+void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, uint32_t parts,
+                  uint64_t first_limit_bytes);
+void buckets_close(Buckets *d);
+
+/* A bundle with the bucket's pieces, not opened yet. */
+Bundle bucket_bundle(Buckets *d, const Bucket *u, const char *name, DType dtype, bool stays);
+
+/* Appends a collective over GROUP_DP on the bucket's tensors in SLOT_GRAD or SLOT_PARAM. */
+typedef struct InPlace {
+    OpKind kind;
+    Lane lane;
+    Slot slot;
+    DType dtype; /* counts the bytes */
+    const char *name;
+} InPlace;
+Point bucket_in_place(const Buckets *d, const Bucket *u, InPlace how);
+
+/* The newest instance waits for the ops that finish the bucket's gradients. */
+void bucket_wait(const Buckets *d, const Weave *w, const Bucket *u);
+
+#endif

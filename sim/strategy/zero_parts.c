@@ -1,0 +1,252 @@
+/*
+ * zero_parts.c - scatters, gathers and where they stand; see zero_parts.h.
+ */
+#include "sim/strategy/zero_parts.h"
+
+/* ---- gradients ---- */
+
+/* This rank's part of the pending bucket goes where the optimizer looks for it. */
+static void settle(Zero *z)
+{
+    ZeroPart *p = &z->pending;
+    if (!point_is(p->reduced))
+        return;
+    BundleCopy out = { .slot = z->each ? SLOT_GRAD_SHARD : SLOT_GRAD, .part = true };
+    out.add = z->each && p->adds;
+    out.born = z->each && !p->adds && !z->b->sw->grads_persist;
+    bundle_copy(&p->bundle, &out, p->reduced);
+    p->reduced = NOWHERE;
+}
+
+/* The gradients of a block are gone when its first parameter's is: they go in reverse. */
+static void forget_grads(Zero *z, const Bucket *u)
+{
+    for (uint32_t i = u->first; i < u->first + u->n; i++)
+        if (z->buckets.pieces[i].param == 0)
+            z->grads[z->buckets.pieces[i].block] = NONE_U32;
+}
+
+static void scatter_copies(Zero *z, const Bucket *u)
+{
+    Build *b = z->b;
+    ZeroPart part = { .adds = z->round > 0 };
+    part.bundle =
+        bucket_bundle(&z->buckets, u, "reduce-scatter", b->s->training.reduce_dtype, false);
+    bundle_open(&part.bundle);
+    BundleCopy in = { .in = true, .slot = SLOT_GRAD, .dies = z->each };
+    in.frame = z->each ? z->grads : NULL;
+    bundle_copy(&part.bundle, &in, NOWHERE);
+    if (z->each)
+        forget_grads(z, u);
+    settle(z);
+    part.reduced = bundle_comm(&part.bundle, OP_REDUCE_SCATTER, LANE_REDUCE,
+                               newest_compute(b->g, z->buckets.role));
+    z->pending = part;
+    if (!overlaps(b, DIM_DP))
+        settle(z);
+}
+
+static void scatter(Zero *z, Bucket *u)
+{
+    Build *b = z->b;
+    if (z->copies) {
+        scatter_copies(z, u);
+        return;
+    }
+    DType dtype = b->s->training.reduce_dtype;
+    const char *name = bucket_bundle(&z->buckets, u, "reduce-scatter", dtype, false).name;
+    u->reduced = bucket_in_place(
+        &z->buckets, u, (InPlace){ OP_REDUCE_SCATTER, LANE_REDUCE, SLOT_GRAD, dtype, name });
+    if (overlaps(b, DIM_DP))
+        bucket_wait(&z->buckets, &z->w, u);
+    else
+        wait_at(z->buckets.role, 0, newest_compute(b->g, z->buckets.role));
+}
+
+/* zero1: the old instance is the last that its gradients need; zero2: a backward pass
+ * visits the blocks in the order of the buckets, again and again. */
+static bool is_ready(const Zero *z, const Bucket *u, uint32_t old, const Instance *at)
+{
+    if (!z->each)
+        return u->ready_at == old;
+    return z->b->g->segments[at->segment].kind == SEGMENT_BACKWARD &&
+           z->buckets.pieces[u->first + u->n - 1].block == block_of(z->b, at);
+}
+
+static void scatter_ready(Zero *z, uint32_t old, const Instance *at)
+{
+    Buckets *d = &z->buckets;
+    while (z->next < d->list_n && is_ready(z, &d->list[z->next], old, at))
+        scatter(z, &d->list[z->next++]);
+    if (z->each && z->next == d->list_n) {
+        z->next = 0;
+        z->round++;
+    }
+}
+
+/* A backward of zero2 writes gradients that live until their bucket is filled. */
+static void bind_grads(Zero *z, uint32_t i)
+{
+    Role *role = z->buckets.role;
+    Instance *at = &role->instances[i];
+    uint32_t block = block_of(z->b, at);
+    if (!z->each || block == NONE_U32 ||
+        z->b->g->segments[at->segment].kind != SEGMENT_BACKWARD)
+        return;
+    uint32_t owner = z->b->blocks[block].frame_of;
+    uint32_t layout = block_type(z->b, owner)->grad_layout;
+    if (at->frame[SLOT_GRAD] == NONE_U32)
+        return;
+    if (z->grads[owner] == NONE_U32) {
+        Frame frame = { layout, z->b->blocks[owner].layer, at->micro_batch, false };
+        z->grads[owner] = role_frame(role, frame);
+    }
+    at->frame[SLOT_GRAD] = z->grads[owner];
+}
+
+/* ---- parameters ---- */
+
+static void launch_gather(Zero *z, uint32_t k)
+{
+    Buckets *d = &z->buckets;
+    const Bucket *u = &d->list[k];
+    Piece first = d->pieces[u->first];
+    const BlockType *t = block_type(z->b, first.block);
+    DType dtype = layout_tensor(z->b->g, t->param_layout, t->params[first.param].tensor)->dtype;
+    z->gather[k] = bucket_bundle(d, u, "all-gather", dtype, false);
+    z->gather[k].grad_slot = SLOT_PARAM;
+    if (z->copies) {
+        BundleCopy in = { .in = true, .slot = SLOT_PARAM, .part = true };
+        bundle_open(&z->gather[k]);
+        bundle_copy(&z->gather[k], &in, NOWHERE);
+        z->gathered[k] = bundle_comm(&z->gather[k], OP_ALL_GATHER, LANE_GATHER,
+                                     newest_compute(z->b->g, d->role));
+        return;
+    }
+    Point after = newest_compute(z->b->g, d->role);
+    InPlace how = { OP_ALL_GATHER, LANE_GATHER, SLOT_PARAM, dtype, z->gather[k].name };
+    z->gathered[k] = bucket_in_place(d, u, how);
+    wait_at(d->role, 0, after);
+}
+
+/* Launches the gathers of buckets >= k that are not under way. */
+static void gather_from(Zero *z, uint32_t k)
+{
+    while (z->ungathered > k)
+        launch_gather(z, --z->ungathered);
+}
+
+static void drain_from(Zero *z, uint32_t k)
+{
+    while (z->copies && z->undrained > k) {
+        z->undrained--;
+        bundle_copy(&z->gather[z->undrained], &(BundleCopy){ .slot = SLOT_PARAM },
+                    z->gathered[z->undrained]);
+    }
+}
+
+/* The last bucket with a parameter of the block, that is the one with its last parts; NONE_U32. */
+static uint32_t lowest_bucket_of(const Zero *z, uint32_t block)
+{
+    const Buckets *d = &z->buckets;
+    for (uint32_t k = 0; k < d->list_n; k++) {
+        const Bucket *u = &d->list[k];
+        for (uint32_t i = u->first; i < u->first + u->n; i++)
+            if (d->pieces[i].block == block)
+                return k;
+    }
+    return NONE_U32;
+}
+
+/* Before the first forward of a block; returns the bucket it waits for, or NONE_U32. */
+static uint32_t gather_for(Zero *z, const Instance *at)
+{
+    uint32_t block = block_of(z->b, at);
+    if (!z->ahead || block == NONE_U32 ||
+        z->b->g->segments[at->segment].kind != SEGMENT_FORWARD || z->has_run[block])
+        return NONE_U32;
+    z->has_run[block] = true;
+    uint32_t k = lowest_bucket_of(z, block);
+    if (k == NONE_U32)
+        return NONE_U32;
+    gather_from(z, k);
+    drain_from(z, k);
+    if (k > 0)
+        gather_from(z, k - 1);
+    return k;
+}
+
+/* After the update: one after the other, exposed. */
+static void gather_all(Zero *z)
+{
+    for (uint32_t k = z->buckets.list_n; k-- > 0;) {
+        gather_from(z, k);
+        drain_from(z, k + 1);
+    }
+    drain_from(z, 0);
+}
+
+/* ---- one role ---- */
+
+static void start_role(Zero *z, uint32_t role)
+{
+    Build *b = z->b;
+    Buckets *d = &z->buckets;
+    buckets_open(d, b, role, z->finish.owned, z->ranks_n, b->s->parallel.bucket_bytes);
+    z->next = z->round = 0;
+    z->pending.reduced = NOWHERE;
+    z->ungathered = z->undrained = d->list_n;
+    z->gather = PUSH_ARRAY(&d->scratch, Bundle, d->list_n);
+    z->gathered = PUSH_ARRAY(&d->scratch, Point, d->list_n);
+    z->has_run = PUSH_ARRAY(&d->scratch, bool, b->blocks_n);
+    z->grads = PUSH_ARRAY(&d->scratch, uint32_t, b->blocks_n);
+    for (uint32_t i = 0; i < b->blocks_n; i++)
+        z->grads[i] = NONE_U32;
+}
+
+static void weave_role(Zero *z)
+{
+    Weave *w = &z->w;
+    Role *role = z->buckets.role;
+    weave_begin(w, z->b, role);
+    while (weave_left(w)) {
+        uint32_t old = w->next;
+        Instance at = *weave_next(w);
+        uint32_t k = gather_for(z, &at);
+        uint32_t i = weave_keep(w);
+        if (k != NONE_U32 && !z->copies)
+            wait_at_start(z->b->g, role, z->gathered[k]);
+        bind_grads(z, i);
+        scatter_ready(z, old, &at);
+    }
+    weave_end(w);
+}
+
+static void zero_role(Zero *z, uint32_t role)
+{
+    start_role(z, role);
+    weave_role(z);
+    settle(z);
+    Buckets *d = &z->buckets;
+    bool in_place = !z->copies && d->list_n > 0;
+    finish_role(&z->finish, role, in_place ? d->list[d->list_n - 1].reduced : NOWHERE);
+    if (!z->ahead)
+        gather_all(z);
+    buckets_close(d);
+}
+
+bool zero_pass(Build *b, Share share, Err *err)
+{
+    if (share_group(b) == NONE_U32)
+        return pass_single(b, err);
+    Zero z = { .b = b, .each = share == SHARE_GRADS };
+    z.copies = z.each || b->sw->bucket_copies;
+    z.ahead = overlaps(b, DIM_DP) && b->sw->overlap_param_gather;
+    Owned *owned = owned_by_share(b, share);
+    finish_begin(&z.finish, b, owned, share);
+    share_homes(b, owned, share);
+    z.ranks_n = z.finish.ranks_n;
+    for (uint32_t role = 0; role < b->g->roles_n; role++)
+        zero_role(&z, role);
+    return true;
+}

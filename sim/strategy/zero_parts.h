@@ -1,0 +1,64 @@
+/*
+ * zero_parts.h - what ZeRO 1 and 2 share: scattered gradients, gathered parameters.
+ *
+ * Parameters are whole on every rank, of optimizer state each of the n ranks of
+ * dp x cp has one n-th.  Gradients leave backward in buckets (buckets.h) and are
+ * reduce-scattered: a rank gets the sum of its part, updates its part of the
+ * parameters, and an all-gather of the same buckets, the first layers first,
+ * brings the others' parts.  Per step Psi parameters are scattered and gathered,
+ * 2 Psi (n - 1)/n per rank: as much as ddp's all-reduce.
+ *
+ *     compute   [F0][F1] ... [B1][B0]..........|optimizer, own parts|
+ *     reduce                     [RS 0][RS 1]
+ *     gather                                                        [AG 1][AG 0]
+ *
+ * GATHERS AHEAD.  Megatron's overlap_param_gather leaves the gathers to the next
+ * step.  A steady step therefore begins with those of the step before; the gather
+ * of the next bucket is launched when the first block of this one is about to
+ * run, and waits for the compute before it as every collective of torch does:
+ *
+ *     gather    [AG 1][AG 0].........
+ *     compute         [F0 ..........][F1] ... [B1][B0] ... |optimizer|
+ *
+ * COPIES.  Where a stack has a buffer for each bucket (bucket_copies; zero2
+ * always), gradients are copied in, reduce-scattered there, and this rank's part
+ * is copied out when the next bucket leaves: two buffers live at most, as with
+ * DeepSpeed's overlap_comm.  Where it has not, collectives work in place.
+ */
+#ifndef LOCKSTEP_SIM_STRATEGY_ZERO_PARTS_H
+#define LOCKSTEP_SIM_STRATEGY_ZERO_PARTS_H
+
+#include "sim/strategy/buckets.h"
+
+/* A bucket's buffer after its reduce-scatter. */
+typedef struct ZeroPart {
+    Bundle bundle;
+    Point reduced; /* NOWHERE: none */
+    bool adds;     /* zero2: not the step's first */
+} ZeroPart;
+
+typedef struct Zero {
+    Build *b;
+    Finish finish;
+    uint32_t ranks_n;
+    bool each;   /* zero2: every micro-batch scatters its gradients, none stay */
+    bool copies; /* buckets have buffers */
+    bool ahead;  /* the gathers stand before the next forward */
+
+    /* One role. */
+    Buckets buckets;
+    Weave w;
+    uint32_t next;    /* bucket to be reduced */
+    uint32_t round;   /* micro-batches whose gradients were scattered before */
+    ZeroPart pending; /* newest scatter; its part is still to be copied out */
+    uint32_t *grads;  /* zero2, by block: frame of its whole gradients; NONE_U32 */
+    uint32_t ungathered, undrained; /* buckets below have not been gathered, copied out */
+    Bundle *gather;                 /* by bucket */
+    Point *gathered;                /* by bucket */
+    bool *has_run;                  /* by block: a forward of it stands already */
+} Zero;
+
+/* share: SHARE_UPDATE or SHARE_GRADS. */
+bool zero_pass(Build *b, Share share, Err *err);
+
+#endif

@@ -1,0 +1,336 @@
+/*
+ * test_zero.c - ZeRO 1 and 2: what is scattered and gathered when, and what stays.
+ */
+#include "tests/graph_check.h"
+#include "tests/strategy_fixture.h"
+
+static void open_zero(Fixture *f, Strategy strategy, uint32_t dp, uint32_t pp, uint32_t m)
+{
+    fixture_open(f);
+    f->s.parallel.strategy = strategy;
+    f->s.parallel.dp = dp;
+    f->s.parallel.pp = pp;
+    f->s.training.micro_batches = m;
+}
+
+static uint64_t padded(uint64_t elements, uint64_t n)
+{
+    return div_up_u64(elements, n) * n;
+}
+
+static uint64_t padded_params(uint64_t layers, uint64_t n)
+{
+    uint64_t layer =
+        padded(FAKE_NORM, n) + padded(FAKE_UP, n) + padded(FAKE_DOWN, n) + padded(FAKE_BIAS, n);
+    return layers * layer + padded(FAKE_EMBEDDING, n) + padded(FAKE_HEAD, n);
+}
+
+static uint64_t moved(const Fixture *f, OpKind kind)
+{
+    uint64_t bytes = 0;
+    for (uint32_t r = 0; r < f->g.roles_n; r++)
+        bytes += comm_bytes(&f->g, &f->g.roles[r], kind, f->b.group[GROUP_DP]);
+    return bytes;
+}
+
+/* ---- volume ---- */
+
+/* Psi scattered and Psi gathered, however many micro-batches; zero2 scatters each of them. */
+static void volume_is_twice_the_parameters(void)
+{
+    for (int ahead = 0; ahead < 2; ahead++)
+        for (int copies = 0; copies < 2; copies++)
+            for (uint32_t n = 2; n <= 9; n++)
+                for (uint32_t m = 1; m <= 3; m++) {
+                    Fixture f;
+                    open_zero(&f, STRATEGY_ZERO1, n, 1, m);
+                    f.sw.overlap_param_gather = ahead;
+                    f.sw.bucket_copies = copies;
+                    fixture_build(&f, 6);
+                    CHECK_U64(4 * padded_params(6, n), moved(&f, OP_REDUCE_SCATTER));
+                    CHECK_U64(4 * padded_params(6, n), moved(&f, OP_ALL_GATHER));
+                    fixture_close(&f);
+                    open_zero(&f, STRATEGY_ZERO2, n, 1, m);
+                    fixture_build(&f, 6);
+                    CHECK_U64(m * 4 * padded_params(6, n), moved(&f, OP_REDUCE_SCATTER));
+                    CHECK_U64(4 * padded_params(6, n), moved(&f, OP_ALL_GATHER));
+                    fixture_close(&f);
+                }
+}
+
+static void number_formats_scale_the_volume(void)
+{
+    for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++) {
+        Fixture f;
+        open_zero(&f, (Strategy)strategy, 4, 1, 1);
+        f.s.training.param_dtype = f.s.training.grad_dtype = DTYPE_BF16;
+        fixture_build(&f, 6);
+        CHECK_U64(4 * padded_params(6, 4), moved(&f, OP_REDUCE_SCATTER)); /* f32 */
+        CHECK_U64(2 * padded_params(6, 4), moved(&f, OP_ALL_GATHER));
+        fixture_close(&f);
+    }
+}
+
+static void one_rank_shares_with_nobody(void)
+{
+    for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++) {
+        Fixture f;
+        open_zero(&f, (Strategy)strategy, 1, 1, 2);
+        fixture_build(&f, 6);
+        for (uint32_t i = 0; i < f.g.roles[0].instances_n; i++) {
+            SegmentKind kind = f.g.segments[f.g.roles[0].instances[i].segment].kind;
+            CHECK(kind != SEGMENT_GATHER && kind != SEGMENT_REDUCE);
+        }
+        check_lives(&f.g);
+        fixture_close(&f);
+    }
+}
+
+static uint64_t updated(const Fixture *f)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < f->g.roles[0].instances_n; i++) {
+        const Op *op = graph_ops(&f->g, &f->g.segments[f->g.roles[0].instances[i].segment]);
+        n += op->kind == OP_OPTIMIZER ? op->u.elements : 0;
+    }
+    return n;
+}
+
+static void each_rank_updates_an_equal_part(void)
+{
+    for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++) {
+        Fixture f;
+        open_zero(&f, (Strategy)strategy, 8, 1, 2);
+        fixture_build(&f, 3);
+        CHECK_U64(padded_params(3, 8) / 8, updated(&f));
+        fixture_close(&f);
+    }
+}
+
+/* An update reads the part's gradient, states and parameter and writes the latter two: f32. */
+static void an_update_touches_its_part_only(void)
+{
+    for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++) {
+        Fixture f;
+        open_zero(&f, (Strategy)strategy, 8, 1, 2);
+        fixture_build(&f, 3);
+        for (uint32_t i = 0; i < f.g.segments_n; i++) {
+            const Op *op = graph_ops(&f.g, &f.g.segments[i]);
+            if (f.g.segments[i].op_n && op->kind == OP_OPTIMIZER) {
+                CHECK_U64(4 * 4 * op->u.elements, op->read_bytes);
+                CHECK_U64(3 * 4 * op->u.elements, op->write_bytes);
+            }
+        }
+        fixture_close(&f);
+    }
+}
+
+/* ---- memory: resident bytes by class ---- */
+
+static uint64_t resident(const Fixture *f, TensorClass class_)
+{
+    uint64_t bytes = 0;
+    const Role *role = &f->g.roles[0];
+    for (uint32_t i = 0; i < role->frames_n; i++) {
+        const Layout *l = &f->g.layouts[role->frames[i].layout];
+        for (uint32_t t = 0; role->frames[i].resident && t < l->tensor_n; t++) {
+            const Tensor *x = &f->g.tensors[l->tensor_first + t];
+            bytes += x->class_ == class_ ? x->bytes : 0;
+        }
+    }
+    return bytes;
+}
+
+static void what_is_shared_out_is_a_part(void)
+{
+    const uint64_t n = 8, whole = FAKE_EMBEDDING + 3 * FAKE_LAYER + FAKE_HEAD;
+    for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++) {
+        Fixture f;
+        open_zero(&f, (Strategy)strategy, 8, 1, 2);
+        fixture_build(&f, 3);
+        CHECK_U64(4 * whole, resident(&f, TENSOR_PARAM));
+        CHECK_U64(2 * 4 * padded_params(3, n) / n, resident(&f, TENSOR_OPTIMIZER));
+        CHECK_U64(4 * (strategy == STRATEGY_ZERO1 ? whole : padded_params(3, n) / n),
+                  resident(&f, TENSOR_GRAD));
+        fixture_close(&f);
+    }
+}
+
+/* Most bytes of a slot that live at once, in program order; tensors of one frame may die one by
+ * one. */
+static uint64_t most_live(const Fixture *f, Slot slot)
+{
+    int64_t live = 0, most = 0;
+    const Role *role = &f->g.roles[0];
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Segment *s = &f->g.segments[role->instances[i].segment];
+        for (uint32_t o = 0; o < s->op_n; o++) {
+            const Op *op = &graph_ops(&f->g, s)[o];
+            for (uint32_t a = 0; a < op->arg_n; a++) {
+                const Arg *arg = &f->g.args[op->arg_first + a];
+                if (arg->slot != (uint8_t)slot)
+                    continue;
+                int64_t bytes = (int64_t)graph_arg_tensor(&f->g, s, arg)->bytes;
+                live += arg->born ? bytes : 0;
+                most = live > most ? live : most;
+                live -= arg->dies ? bytes : 0;
+            }
+        }
+    }
+    return (uint64_t)most;
+}
+
+/* A layer closes a bucket, so with what is just being written two layers' worth live. */
+static void zero2_keeps_no_whole_gradients(void)
+{
+    Fixture f;
+    open_zero(&f, STRATEGY_ZERO2, 8, 1, 3);
+    f.s.parallel.bucket_bytes = 4 * FAKE_LAYER;
+    fixture_build(&f, 9);
+    CHECK(most_live(&f, SLOT_GRAD) <= 4 * (2 * FAKE_LAYER + FAKE_HEAD));
+    CHECK(most_live(&f, SLOT_DATA) <= 4 * 3 * (FAKE_LAYER + FAKE_HEAD) + 3 * 256);
+    fixture_close(&f);
+}
+
+/* ---- order ---- */
+
+static const Segment *segment_at(const Fixture *f, uint32_t i)
+{
+    return &f->g.segments[f->g.roles[0].instances[i].segment];
+}
+
+static uint32_t find(const Fixture *f, uint32_t from, SegmentKind kind)
+{
+    uint32_t i = from;
+    while (i < f->g.roles[0].instances_n && segment_at(f, i)->kind != kind)
+        i++;
+    return i;
+}
+
+static void gathers_follow_the_update_or_precede_the_forward(void)
+{
+    for (int ahead = 0; ahead < 2; ahead++) {
+        Fixture f;
+        open_zero(&f, STRATEGY_ZERO1, 4, 1, 2);
+        f.sw.overlap_param_gather = ahead;
+        fixture_build(&f, 6);
+        const Role *role = &f.g.roles[0];
+        uint32_t gather = find(&f, 0, SEGMENT_GATHER), update = find(&f, 0, SEGMENT_OPTIMIZER);
+        uint32_t forward = find(&f, 0, SEGMENT_FORWARD);
+        CHECK_INT(ahead, gather < forward);
+        CHECK_INT(!ahead, gather > update);
+        uint32_t last = role->instances_n - 1;
+        CHECK_INT(ahead ? SEGMENT_OPTIMIZER : SEGMENT_GATHER, segment_at(&f, last)->kind);
+        fixture_close(&f);
+    }
+}
+
+/* Compute c seconds per op, communication 1: a gather ahead hides behind a long forward. */
+static double long_compute(const Role *role, const CheckOp *o)
+{
+    (void)role;
+    return op_is_comm(o->op->kind) ? 1 : o->op->kind == OP_MATMUL ? 10 : 0;
+}
+
+static void gathers_ahead_hide_behind_the_forward(void)
+{
+    double step[2];
+    uint32_t buckets = 0;
+    for (int ahead = 0; ahead < 2; ahead++) {
+        Fixture f;
+        open_zero(&f, STRATEGY_ZERO1, 4, 1, 1);
+        f.sw.overlap_param_gather = ahead;
+        f.s.parallel.bucket_bytes = 4 * FAKE_LAYER;
+        fixture_build(&f, 6);
+        step[ahead] = check_time(&f.g, long_compute);
+        buckets = 0;
+        for (uint32_t i = 0; i < f.g.roles[0].instances_n; i++)
+            buckets += segment_at(&f, i)->kind == SEGMENT_GATHER;
+        fixture_close(&f);
+    }
+    CHECK(buckets > 5);
+    /* exposed: the first gather, or all of them; the second waits for nobody either */
+    CHECK_NEAR(step[0] - step[1], buckets - 1, 1e-9);
+}
+
+/* Bucket k leaves when backward of its last block is through: only the last is exposed. */
+static void scatters_hide_behind_backward(void)
+{
+    for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++)
+        for (int copies = 0; copies < 2; copies++) {
+            double step[2];
+            for (int overlap = 0; overlap < 2; overlap++) {
+                Fixture f;
+                open_zero(&f, (Strategy)strategy, 4, 1, 1);
+                f.sw.overlap[DIM_DP] = overlap;
+                f.sw.bucket_copies = copies;
+                fixture_build(&f, 6);
+                step[overlap] = check_time(&f.g, long_compute);
+                fixture_close(&f);
+            }
+            CHECK(step[1] < step[0] - 2);
+        }
+}
+
+/* ---- what every graph must hold ---- */
+
+static void check_zero(Fixture *f, uint32_t layers)
+{
+    uint32_t failures = check_state.test_failures_n;
+    if (!fixture_build(f, layers))
+        return;
+    check_lives(&f->g);
+    check_runs(&f->g);
+    const Parallel *p = &f->s.parallel;
+    if (failures != check_state.test_failures_n)
+        fprintf(stderr,
+                "    %s, pp %u x %u, m %u, overlap %d, persist %d, copies %d, ahead %d, "
+                "bucket %d\n",
+                strategy_names[p->strategy], p->pp, p->virtual_stages,
+                f->s.training.micro_batches, f->sw.overlap[DIM_DP], f->sw.grads_persist,
+                f->sw.bucket_copies, f->sw.overlap_param_gather, (int)p->bucket_bytes);
+    fixture_close(f);
+}
+
+static void nothing_races_or_deadlocks(void)
+{
+    static const uint64_t buckets[] = { 1, 20000, 70000, 1 << 30 };
+    for (uint32_t pp = 1; pp <= 3; pp++)
+        for (uint32_t turns = 1; turns <= (pp > 1 ? 2u : 1u); turns++)
+            for (uint32_t k = 1; k <= 2; k++)
+                for (uint32_t how = 0; how < 128; how++)
+                    for (size_t size = 0; size < ARRAY_N(buckets); size++) {
+                        Fixture f;
+                        bool zero2 = pp == 1 && how & 64;
+                        open_zero(&f, zero2 ? STRATEGY_ZERO2 : STRATEGY_ZERO1, 3, pp, k * pp);
+                        f.s.parallel.tp = how & 32 ? 2 : 1;
+                        f.s.parallel.virtual_stages = turns;
+                        if (turns > 1)
+                            f.s.parallel.schedule = SCHEDULE_INTERLEAVED;
+                        f.s.parallel.bucket_bytes = buckets[size];
+                        f.sw.overlap[DIM_DP] = how & 1;
+                        f.sw.grads_persist = how & 2;
+                        f.sw.bucket_copies = how & 4;
+                        f.sw.overlap_param_gather = how & 8;
+                        f.s.training.grad_clip = how & 16 ? 1 : 0;
+                        f.tied = pp > 1;
+                        f.borrows = pp == 1;
+                        check_zero(&f, 5);
+                    }
+}
+
+int main(void)
+{
+    RUN(volume_is_twice_the_parameters);
+    RUN(number_formats_scale_the_volume);
+    RUN(one_rank_shares_with_nobody);
+    RUN(each_rank_updates_an_equal_part);
+    RUN(an_update_touches_its_part_only);
+    RUN(what_is_shared_out_is_a_part);
+    RUN(zero2_keeps_no_whole_gradients);
+    RUN(gathers_follow_the_update_or_precede_the_forward);
+    RUN(gathers_ahead_hide_behind_the_forward);
+    RUN(scatters_hide_behind_backward);
+    RUN(nothing_races_or_deadlocks);
+    return check_report();
+}
