@@ -23,20 +23,20 @@ typedef struct Command {
 } Command;
 
 static const Command commands[] = {
-    {"sim",        cmd_sim,     "predict a training step: time, memory, cost"          },
-    {"plan",       NULL,        "search for the best strategy on a number of GPUs"     },
-    {"run",        NULL,        "train for real and record what happens"               },
-    {"profile",    NULL,        "record any CUDA program"                              },
-    {"report",     NULL,        "overlap, exposed communication, stragglers of a trace"},
-    {"compare",    NULL,        "a prediction beside a recorded run"                   },
-    {"calibrate",  NULL,        "fit a GPU or cluster file to measurements"            },
-    {"bench",      NULL,        "the micro-benchmarks that calibration needs"          },
-    {"validate",   cmd_validate, "predictions beside published measurements"           },
-    {"collective", NULL,        "how long a collective takes on a cluster, by size"    },
-    {"cluster",    NULL,        "who reaches whom, over what, how fast"                },
-    {"convert",    cmd_convert, "read one trace format, write another"                 },
-    {"view",       NULL,        "look at traces"                                       },
-    {"list",       cmd_list,    "the models, GPUs, clusters, strategies ... built in"  },
+    { "sim", cmd_sim, "predict a training step: time, memory, cost" },
+    { "plan", NULL, "search for the best strategy on a number of GPUs" },
+    { "run", NULL, "train for real and record what happens" },
+    { "profile", NULL, "record any CUDA program" },
+    { "report", NULL, "overlap, exposed communication, stragglers of a trace" },
+    { "compare", NULL, "a prediction beside a recorded run" },
+    { "calibrate", NULL, "fit a GPU or cluster file to measurements" },
+    { "bench", NULL, "the micro-benchmarks that calibration needs" },
+    { "validate", cmd_validate, "predictions beside published measurements" },
+    { "collective", NULL, "how long a collective takes on a cluster, by size" },
+    { "cluster", NULL, "who reaches whom, over what, how fast" },
+    { "convert", cmd_convert, "read one trace format, write another" },
+    { "view", NULL, "look at traces" },
+    { "list", cmd_list, "the models, GPUs, clusters, strategies ... built in" },
 };
 
 static const Command *find_command(const char *name)
@@ -140,7 +140,7 @@ static int run_command(int argc, char **argv)
 static int help_on(char *name)
 {
     char help[] = "--help";
-    char *argv[] = {name, help, NULL};
+    char *argv[] = { name, help, NULL };
     return run_command(2, argv);
 }
 

@@ -370,8 +370,8 @@ int cmd_list(int argc, char **argv)
         if (!found)
             return wrong_word(argv[i]);
         if (word) {
-            fprintf(stderr, "lockstep: one word at a time, not '%s' and '%s'\n",
-                    word->word, found->word);
+            fprintf(stderr, "lockstep: one word at a time, not '%s' and '%s'\n", word->word,
+                    found->word);
             return EXIT_USAGE;
         }
         word = found;

@@ -47,7 +47,7 @@ static struct {
     uint32_t test_failures_n; /* in the running test */
 } check_state;
 
-#define CHECK_HERE(what) ((CheckPlace){__FILE__, __LINE__, what})
+#define CHECK_HERE(what) ((CheckPlace){ __FILE__, __LINE__, what })
 
 #define CHECK(cond)            check_true((cond) ? true : false, CHECK_HERE(#cond))
 #define CHECK_INT(expect, got) check_int((expect), (got), CHECK_HERE(#got))

@@ -72,7 +72,7 @@ static void push_line(Lines *lines, const char *text)
 /* The lines of a file; a last line without its newline counts as a line. */
 static Lines read_lines(const char *path)
 {
-    Lines lines = {0};
+    Lines lines = { 0 };
     FILE *f = fopen(path, "r");
     if (!f)
         stop("cannot open", path);
@@ -108,14 +108,14 @@ static char *read_command(const Lines *file, uint32_t *i)
 static Case *next_case(Cases *cases)
 {
     GROW(cases->at, cases->n, cases->cap);
-    cases->at[cases->n] = (Case){0};
+    cases->at[cases->n] = (Case){ 0 };
     return &cases->at[cases->n++];
 }
 
 static Cases read_cases(const char *path)
 {
     Lines file = read_lines(path);
-    Cases cases = {0};
+    Cases cases = { 0 };
     Case *c = next_case(&cases);
     for (uint32_t i = 0; i < file.n; i++) {
         const char *line = file.line[i];
@@ -192,7 +192,7 @@ static Case run_command(const Case *c)
         continue;
     bool timed_out = alarm(0) == 0;
 
-    Case did = {.out = read_lines(".stdout"), .err = read_lines(".stderr")};
+    Case did = { .out = read_lines(".stdout"), .err = read_lines(".stderr") };
     did.status = timed_out             ? STATUS_TIMED_OUT
                  : WIFSIGNALED(status) ? 128 + WTERMSIG(status)
                                        : WEXITSTATUS(status);

@@ -11,7 +11,7 @@
 
 static __device__ __forceinline__ void unpack8(float *f, uint4 raw)
 {
-    const unsigned word[4] = {raw.x, raw.y, raw.z, raw.w};
+    const unsigned word[4] = { raw.x, raw.y, raw.z, raw.w };
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         f[2 * i] = __uint_as_float(word[i] << 16);

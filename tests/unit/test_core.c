@@ -71,7 +71,7 @@ static void mixing_spreads_every_bit(void)
 
 static void the_first_failure_wins(void)
 {
-    Err err = {0};
+    Err err = { 0 };
     CHECK(!err.set);
     CHECK(!err_set(&err, "cannot open '%s'", "a.json"));
     CHECK(!err_set(&err, "later"));
@@ -81,7 +81,7 @@ static void the_first_failure_wins(void)
 
 static void context_is_put_in_front(void)
 {
-    Err err = {0};
+    Err err = { 0 };
     err_set(&err, "no such gpu");
     CHECK(!err_wrap(&err, "cluster of '%s'", "x"));
     CHECK(!err_wrap(&err, "row %d", 3));
@@ -90,7 +90,7 @@ static void context_is_put_in_front(void)
 
 static void a_cleared_error_can_be_set_again(void)
 {
-    Err err = {0};
+    Err err = { 0 };
     err_set(&err, "first");
     err_clear(&err);
     CHECK(!err.set);
@@ -104,7 +104,7 @@ static void a_long_text_is_cut_with_dots(void)
     memset(longer, 'x', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
 
-    Err err = {0};
+    Err err = { 0 };
     err_set(&err, "%s", longer);
     CHECK_U64(sizeof err.text - 1, strlen(err.text));
     CHECK_STR("x...", err.text + sizeof err.text - 5);
@@ -117,7 +117,7 @@ static void a_long_text_is_cut_with_dots(void)
 
 static void a_text_that_just_fits_is_not_cut(void)
 {
-    Err err = {0};
+    Err err = { 0 };
     char fits[sizeof err.text];
     memset(fits, 'x', sizeof fits - 1);
     fits[sizeof fits - 1] = '\0';
@@ -127,7 +127,7 @@ static void a_text_that_just_fits_is_not_cut(void)
 
 static void control_bytes_are_shown_as_question_marks(void)
 {
-    Err err = {0};
+    Err err = { 0 };
     err_set(&err, "key '%s'", "a\x1b[31m\n\x7f\xc3\xa4");
     CHECK_STR("key 'a?[31m??\xc3\xa4'", err.text); /* UTF-8 stays */
     err_wrap(&err, "in\t%s", "f");
@@ -138,7 +138,7 @@ static void control_bytes_are_shown_as_question_marks(void)
 
 static void pushed_memory_is_aligned_and_zero(void)
 {
-    Arena arena = {0};
+    Arena arena = { 0 };
     for (size_t bytes = 0; bytes < 5000; bytes += 7) {
         unsigned char *p = arena_push(&arena, bytes, 1);
         CHECK_U64(0, (uintptr_t)p % 16);
@@ -151,7 +151,7 @@ static void pushed_memory_is_aligned_and_zero(void)
 
 static void blocks_never_move(void)
 {
-    Arena arena = {0};
+    Arena arena = { 0 };
     uint64_t *kept[100];
     for (uint64_t i = 0; i < ARRAY_N(kept); i++) {
         kept[i] = PUSH(&arena, uint64_t);
@@ -165,7 +165,7 @@ static void blocks_never_move(void)
 
 static void a_reset_arena_gives_the_same_memory_cleared(void)
 {
-    Arena arena = {0};
+    Arena arena = { 0 };
     char *kept = arena_strdup(&arena, "kept");
     ArenaMark mark = arena_mark(&arena);
 
@@ -184,7 +184,7 @@ static void a_reset_arena_gives_the_same_memory_cleared(void)
 
 static void an_empty_arena_can_be_marked_reset_and_freed(void)
 {
-    Arena arena = {0};
+    Arena arena = { 0 };
     ArenaMark mark = arena_mark(&arena);
     PUSH(&arena, int);
     arena_reset(&arena, mark);
@@ -197,7 +197,7 @@ static void an_empty_arena_can_be_marked_reset_and_freed(void)
 
 static void arena_printf_makes_room_for_any_text(void)
 {
-    Arena arena = {0};
+    Arena arena = { 0 };
     CHECK_STR("", arena_printf(&arena, "%s", ""));
     CHECK_STR("rank 3 of 8", arena_printf(&arena, "rank %d of %d", 3, 8));
     char *wide = arena_printf(&arena, "%0200000d", 7);
