@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/out_file.h"
 #include "sim/build.h"
 #include "sim/cmd.h"
 #include "sim/pool.h"
@@ -355,6 +356,21 @@ static bool take_option(Options *o, int option, Err *err)
     }
 }
 
+/* A scenario must survive a slip of the pen. */
+static bool check_outputs(const Options *o, Err *err)
+{
+    const char *const outs[] = { o->trace, o->graph };
+    for (size_t k = 0; k < ARRAY_N(outs); k++)
+        for (uint32_t i = 0; outs[k] && i < o->names_n; i++)
+            if (out_file_is_same(outs[k], o->names[i]))
+                return err_set(err, "'%.200s' is the scenario, it is not written over",
+                               outs[k]);
+    if (o->trace && o->graph && strcmp(o->trace, o->graph) == 0)
+        return err_set(err, "--trace and --graph both name '%.200s', two files are needed",
+                       o->trace);
+    return true;
+}
+
 static bool check_options(const Options *o, Err *err)
 {
     if (o->names_n == 0)
@@ -364,7 +380,7 @@ static bool check_options(const Options *o, Err *err)
                        o->trace ? "--trace" : "--graph", o->names_n);
     if (o->json && o->explain)
         return err_set(err, "--explain prints text and --json one object, one of them allowed");
-    return true;
+    return check_outputs(o, err);
 }
 
 /* What getopt found: ':' a value is missing; '?' optopt tells one too many from a wrong name. */
