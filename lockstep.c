@@ -24,7 +24,7 @@ typedef struct Command {
 
 static const Command commands[] = {
     { "sim", cmd_sim, "predict a training step: time, memory, cost" },
-    { "plan", NULL, "search for the best strategy on a number of GPUs" },
+    { "plan", cmd_plan, "search for the best strategy on a number of GPUs" },
     { "run", NULL, "train for real and record what happens" },
     { "profile", NULL, "record any CUDA program" },
     { "report", NULL, "overlap, exposed communication, stragglers of a trace" },

@@ -9,6 +9,7 @@
 #define LOCKSTEP_SIM_CMD_H
 
 int cmd_sim(int argc, char **argv);  /* predict the steps of scenarios */
+int cmd_plan(int argc, char **argv); /* the best strategy on a number of GPUs */
 int cmd_list(int argc, char **argv); /* what is built in: models, gpus, clusters, ... */
 
 #endif

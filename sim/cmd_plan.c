@@ -1,0 +1,333 @@
+/*
+ * cmd_plan.c - lockstep plan SCENARIO --gpus LIST: searches for the best split.
+ *
+ *     --gpus 8,16,64      these counts
+ *     --gpus 8..1024      8, doubled until 1024, and 1024 itself
+ *
+ * Arguments are read here; the search and its words stand in planner*.c.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/out_file.h"
+#include "sim/cmd.h"
+#include "sim/planner.h"
+#include "sim/pool.h"
+
+enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2 };
+
+typedef struct Options {
+    PlanOptions plan;
+    Setting *settings;
+    uint32_t settings_n, settings_cap;
+    bool json, pareto;
+    const char *plot; /* NULL: none */
+} Options;
+
+/* ---- arguments ---- */
+
+static void print_help(FILE *f)
+{
+    fprintf(
+        f,
+        "usage: lockstep plan SCENARIO --gpus LIST|MIN..MAX [OPTION]...\n"
+        "Searches for the best strategy: tries every split of the scenario's model and batch\n"
+        "over so many GPUs, leaves out what does not fit, simulates the rest, says why.\n"
+        "Kept as they are: model, global batch, sequence length, precision, GPU and links.\n"
+        "\n"
+        "  --gpus LIST        GPU counts, as in 8,16,64\n"
+        "  --gpus MIN..MAX    MIN, doubled until MAX, and MAX\n"
+        "  --objective WHAT   time (of a step, the default), cost, or gpus (the fewest that\n"
+        "                     meet the deadline)\n"
+        "  --tokens N         to train on, as in 300e9: total time and cost\n"
+        "  --deadline-days D  leaves out what takes longer for --tokens\n"
+        "  --budget-usd X     leaves out what costs more for --tokens\n"
+        "  --pareto           lists what is best for each GPU count worth having\n"
+        "  --set KEY=VALUE    changes a scenario key; one that is tried is fixed by it,\n"
+        "                     as in parallel.tp=8; repeatable\n"
+        "  --json             prints one JSON object\n"
+        "  --plot OUT.svg     draws step time over GPUs\n"
+        "  --jobs N           candidates at a time, as many as there are processors\n");
+}
+
+static int wrong_usage(const Err *err)
+{
+    fprintf(stderr, "lockstep: %s; `lockstep plan --help` shows the usage\n", err->text);
+    return EXIT_USAGE;
+}
+
+/* A whole number from *text on, which it moves behind it. */
+static bool take_count(const char **text, uint32_t *n)
+{
+    char *end;
+    errno = 0;
+    unsigned long x = strtoul(*text, &end, 10);
+    if (**text < '0' || **text > '9' || errno || x < 1 || x > PLAN_GPUS_MAX)
+        return false;
+    *text = end;
+    *n = (uint32_t)x;
+    return true;
+}
+
+static int compare_counts(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void sort_counts(PlanOptions *p)
+{
+    uint32_t n = 0;
+    qsort(p->counts, p->counts_n, sizeof *p->counts, compare_counts);
+    for (uint32_t i = 0; i < p->counts_n; i++)
+        if (n == 0 || p->counts[n - 1] != p->counts[i])
+            p->counts[n++] = p->counts[i];
+    p->counts_n = n;
+}
+
+static bool read_range(PlanOptions *p, uint32_t min, const char *text)
+{
+    uint32_t max;
+    if (!take_count(&text, &max) || *text || max < min)
+        return false;
+    for (uint32_t n = min; n < max; n *= 2)
+        p->counts[p->counts_n++] = n;
+    p->counts[p->counts_n++] = max;
+    return true;
+}
+
+static bool read_list(PlanOptions *p, const char *text)
+{
+    do {
+        if (p->counts_n == PLAN_COUNTS_MAX || !take_count(&text, &p->counts[p->counts_n++]))
+            return false;
+    } while (*text == ',' && text++);
+    sort_counts(p);
+    return *text == '\0';
+}
+
+static bool read_gpus(PlanOptions *p, const char *text, Err *err)
+{
+    const char *rest = text;
+    uint32_t min;
+    p->counts_n = 0;
+    bool ok = take_count(&rest, &min) && strncmp(rest, "..", 2) == 0
+                  ? read_range(p, min, rest + 2)
+                  : read_list(p, text);
+    return ok || err_set(err,
+                         "--gpus takes at most %d counts from 1 to %d as in 8,16,64, or "
+                         "MIN..MAX, not '%.60s'",
+                         PLAN_COUNTS_MAX, PLAN_GPUS_MAX, text);
+}
+
+static bool read_objective(PlanOptions *p, const char *text, Err *err)
+{
+    for (int i = 0; i < PLAN_OBJECTIVE_N; i++)
+        if (strcmp(text, plan_objective_names[i]) == 0) {
+            p->objective = (PlanObjective)i;
+            return true;
+        }
+    return err_set(err, "--objective: unknown word '%.60s', allowed: time, cost, gpus", text);
+}
+
+static bool read_number(double *x, const char *option, const char *text, double max, Err *err)
+{
+    char *end;
+    *x = strtod(text, &end);
+    if (((*text >= '0' && *text <= '9') || *text == '.') && !*end && *x > 0 && *x <= max)
+        return true;
+    return err_set(err, "%s takes a number above 0 and up to %g, not '%.60s'", option, max,
+                   text);
+}
+
+static bool read_jobs(PlanOptions *p, const char *text, Err *err)
+{
+    const char *rest = text;
+    if (take_count(&rest, &p->jobs) && !*rest && p->jobs <= POOL_THREADS_MAX)
+        return true;
+    return err_set(err, "--jobs takes a whole number from 1 to %d, not '%.60s'",
+                   POOL_THREADS_MAX, text);
+}
+
+static bool add_setting(Options *o, char *text, Err *err)
+{
+    char *equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return err_set(err, "--set takes KEY=VALUE, not '%.100s'", text);
+    *equals = '\0';
+    GROW(o->settings, o->settings_n, o->settings_cap);
+    o->settings[o->settings_n++] = (Setting){ text, equals + 1 };
+    return true;
+}
+
+static bool read_plot(Options *o, const char *path, Err *err)
+{
+    size_t n = strlen(path);
+    o->plot = path;
+    return (n > 4 && strcmp(path + n - 4, ".svg") == 0) ||
+           err_set(err,
+                   "--plot writes .svg, other pictures are not in this version yet, "
+                   "not '%.100s'",
+                   path);
+}
+
+enum {
+    OPT_GPUS = 1,
+    OPT_OBJECTIVE,
+    OPT_TOKENS,
+    OPT_DEADLINE,
+    OPT_BUDGET,
+    OPT_PARETO,
+    OPT_SET,
+    OPT_JSON,
+    OPT_PLOT,
+    OPT_JOBS,
+    OPT_HELP
+};
+
+static const struct option long_options[] = {
+    { "gpus", required_argument, NULL, OPT_GPUS },
+    { "objective", required_argument, NULL, OPT_OBJECTIVE },
+    { "tokens", required_argument, NULL, OPT_TOKENS },
+    { "deadline-days", required_argument, NULL, OPT_DEADLINE },
+    { "budget-usd", required_argument, NULL, OPT_BUDGET },
+    { "pareto", no_argument, NULL, OPT_PARETO },
+    { "set", required_argument, NULL, OPT_SET },
+    { "json", no_argument, NULL, OPT_JSON },
+    { "plot", required_argument, NULL, OPT_PLOT },
+    { "jobs", required_argument, NULL, OPT_JOBS },
+    { "help", no_argument, NULL, OPT_HELP },
+    { NULL, 0, NULL, 0 },
+};
+
+static bool take_option(Options *o, int option, Err *err)
+{
+    PlanOptions *p = &o->plan;
+    switch (option) {
+    case OPT_GPUS:
+        return read_gpus(p, optarg, err);
+    case OPT_OBJECTIVE:
+        return read_objective(p, optarg, err);
+    case OPT_TOKENS:
+        return read_number(&p->tokens, "--tokens", optarg, 1e18, err);
+    case OPT_DEADLINE:
+        return read_number(&p->deadline_days, "--deadline-days", optarg, 1e6, err);
+    case OPT_BUDGET:
+        return read_number(&p->budget_usd, "--budget-usd", optarg, 1e15, err);
+    case OPT_PARETO:
+        return o->pareto = true;
+    case OPT_SET:
+        return add_setting(o, optarg, err);
+    case OPT_JSON:
+        return o->json = true;
+    case OPT_PLOT:
+        return read_plot(o, optarg, err);
+    default:
+        return read_jobs(p, optarg, err);
+    }
+}
+
+static bool check_options(const Options *o, Err *err)
+{
+    const PlanOptions *p = &o->plan;
+    if (p->counts_n == 0)
+        return err_set(err, "--gpus is missing");
+    if (p->deadline_days > 0 && p->tokens <= 0)
+        return err_set(err, "--deadline-days needs --tokens, what is to be done by then");
+    if (p->budget_usd > 0 && p->tokens <= 0)
+        return err_set(err, "--budget-usd needs --tokens, what is to be paid with it");
+    if (p->objective == PLAN_FEWEST && p->deadline_days <= 0)
+        return err_set(err, "--objective gpus needs --deadline-days and --tokens");
+    return true;
+}
+
+/* What getopt found: ':' a value is missing; '?' optopt tells one too many from a wrong name. */
+static bool wrong_option(int found, const char *text, Err *err)
+{
+    if (found == ':')
+        return err_set(err, "%.100s needs a value", text);
+    if (optopt > OPT_HELP)
+        return err_set(err, "unknown option '-%c'", optopt);
+    return err_set(
+        err, optopt ? "'%.100s': this option takes no value" : "unknown option '%.100s'", text);
+}
+
+/* False with err on wrong usage; *help when that is what was asked for. */
+static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
+{
+    optind = 1;
+    opterr = 0; /* the words are ours */
+    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
+        *help = *help || option == OPT_HELP || option == 'h';
+        if (*help)
+            return true;
+        if (option == ':' || option == '?')
+            return wrong_option(option, argv[optind - 1], err);
+        if (!take_option(o, option, err))
+            return false;
+    }
+    if (argc - optind != 1)
+        return err_set(
+            err, argc == optind ? "a scenario is missing" : "one scenario is expected, not %d",
+            argc - optind);
+    o->plan.scenario = argv[optind];
+    o->plan.settings = o->settings;
+    o->plan.settings_n = o->settings_n;
+    return check_options(o, err);
+}
+
+/* ---- the command ---- */
+
+static bool draw(const Plan *p, const char *path, Err *err)
+{
+    OutFile out;
+    if (!out_file_open(&out, path, err))
+        return false;
+    plan_svg(p, out.file);
+    return out_file_commit(&out, err);
+}
+
+/* Whether it could be written to stdout is for main to see and to say. */
+static void print(const Plan *p, const Options *o)
+{
+    if (!o->json) {
+        plan_text(p, o->pareto, stdout);
+        return;
+    }
+    Err ignored = { 0 };
+    JsonOut j = json_out_file(stdout, 2);
+    plan_json(p, &j);
+    json_out_end(&j, &ignored);
+}
+
+static int plan(const Options *o)
+{
+    Plan p;
+    Err err = { 0 };
+    bool ok = plan_run(&p, &o->plan, &err) && (!o->plot || draw(&p, o->plot, &err));
+    if (ok)
+        print(&p, o);
+    else
+        fprintf(stderr, "lockstep: %s\n", err.text);
+    plan_free(&p);
+    return ok ? EXIT_DONE : EXIT_COULD_NOT;
+}
+
+int cmd_plan(int argc, char **argv)
+{
+    Options o = { .plan = { .jobs = pool_processors(), .shows_progress = true } };
+    Err err = { 0 };
+    bool help = false;
+    int status = EXIT_DONE;
+    if (!parse(&o, argc, argv, &help, &err))
+        status = wrong_usage(&err);
+    else if (help)
+        print_help(stdout);
+    else
+        status = plan(&o);
+    free(o.settings);
+    return status;
+}

@@ -1,0 +1,465 @@
+/*
+ * planner.c - tries the candidates: weighs them, simulates what fits, sorts, looks again.
+ *
+ *     family (one split; recompute none, selective, full), one task of the pool:
+ *         lower bound above the GPU?  --> PLAN_ABOVE_BOUND     no graph is built
+ *         build_graph, memory_of_role: too large?  --> PLAN_TOO_LARGE
+ *         sim_run, collapsed  --> PLAN_SIMULATED, and the rest of the family PLAN_NEEDLESS
+ *
+ * A candidate's results are its own, so the order of threads changes nothing; the
+ * sort breaks ties by memory, then by the order in which candidates were made.
+ */
+#include "sim/planner.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "sim/build.h"
+#include "sim/pool.h"
+#include "sim/progress.h"
+#include "sim/texts.h"
+
+const char *const plan_objective_names[PLAN_OBJECTIVE_N] = { "time", "cost", "gpus" };
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* ---- memory ---- */
+
+/*
+ * Parameters over tp x pp are the mean of the stages, so the fullest holds at
+ * least as many; what is shared out over dp x cp is divided by all of it.
+ */
+uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
+{
+    const Training *t = &p->bases[c->base].training;
+    double elements = (double)model_params(&p->bases[c->base].model) / ((double)c->tp * c->pp);
+    bool adam = t->optimizer == OPT_ADAM || t->optimizer == OPT_ADAMW;
+    double params = (double)dtype_bytes(t->param_dtype),
+           grads = (double)dtype_bytes(t->grad_dtype);
+    double state = (adam                           ? 8
+                    : t->optimizer == OPT_MOMENTUM ? 4
+                                                   : 0) +
+                   (t->master_weights ? 4 : 0);
+    double n = (double)c->dp * c->cp;
+    switch (c->strategy) {
+    case STRATEGY_ZERO1:
+        return (uint64_t)(elements * (params + (grads + state) / n));
+    case STRATEGY_ZERO2:
+        return (uint64_t)(elements * (params + (grads + state) / n));
+    case STRATEGY_FSDP:
+        return (uint64_t)(elements * (params + grads + state) / n);
+    case STRATEGY_HSDP:
+        return (uint64_t)(elements * (params + grads + state) /
+                          ((double)c->shard_size * c->cp));
+    default:
+        return (uint64_t)(elements * (params + state));
+    }
+}
+
+static uint32_t rank_of_role(const Graph *g, uint32_t role)
+{
+    for (uint32_t i = 0; i < g->role_extent; i++)
+        if (g->role_of[i] == role)
+            return i * g->role_stride;
+    return 0;
+}
+
+/* Of the GPU with the least left. */
+static void weigh(PlanCandidate *c, const Graph *g, const Machine *m, const RoleMemory *memory)
+{
+    double fullest = -1;
+    for (uint32_t i = 0; i < g->roles_n; i++) {
+        uint32_t rank = rank_of_role(g, i);
+        const MemoryExtra extra = memory_extra(g, &g->roles[i], &memory[i], m, rank);
+        uint64_t need = memory_reserved_bytes(&memory[i], &extra);
+        uint64_t there = machine_place(m, rank).type->gpu->memory_bytes;
+        if ((double)need / (double)there <= fullest)
+            continue;
+        fullest = (double)need / (double)there;
+        c->need_bytes = need;
+        c->gpu_bytes = there;
+    }
+    c->weighed = true;
+}
+
+static uint64_t largest_gpu(const Machine *m)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < m->types_n; i++)
+        bytes = max_u64(bytes, m->types[i].gpu->memory_bytes);
+    return bytes;
+}
+
+/* ---- one candidate ---- */
+
+static void keep(PlanCandidate *c, const Report *r)
+{
+    const ReportMemory *memory = report_memory(r);
+    c->fate = r->fits ? PLAN_SIMULATED : PLAN_TOO_LARGE;
+    c->need_bytes = memory->reserved_bytes;
+    c->gpu_bytes = memory->gpu_bytes;
+    c->step_s = r->step_time_s;
+    c->exposed_s = r->times.exposed_comm_s;
+    c->bubble_s = r->times.bubble_s;
+    c->samples_per_s = r->samples_per_s;
+    c->tokens_per_s = r->has_tokens ? r->tokens_per_s : NAN;
+    c->mfu = r->rates.mfu;
+    c->cost_usd = r->cost_usd_per_step;
+}
+
+typedef enum Depth { WEIGH_ONLY, COLLAPSED, EXPANDED } Depth;
+
+/* Fills c by how deep it is asked for; *kept (may be NULL) is the report of a simulated one. */
+static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *kept, Err *err)
+{
+    Scenario s = plan_scenario(p, c);
+    Graph g = { 0 };
+    SimResult result = { 0 };
+    Report report = { 0 };
+    SimOptions options = { .expanded = depth == EXPANDED };
+    RoleMemory *memory = NULL;
+    if (!build_graph(&g, &s, &p->sw, err))
+        goto done;
+    memory = mem_zero(g.roles_n + 1, sizeof *memory);
+    for (uint32_t i = 0; i < g.roles_n; i++)
+        memory[i] = memory_of_role(&g, &g.roles[i], NULL);
+    weigh(c, &g, &s.machine, memory);
+    if (c->need_bytes > c->gpu_bytes || depth == WEIGH_ONLY) {
+        c->fate = PLAN_TOO_LARGE;
+        goto done;
+    }
+    if (!sim_run(&result, &g, &s.machine, &p->sw, &options, err))
+        goto done;
+    report_fill(&report, &s, &g, &result, memory, 0);
+    if (depth == EXPANDED)
+        c->expanded_s = report.step_time_s;
+    else
+        keep(c, &report);
+    if (kept)
+        *kept = report;
+    else
+        report_free(&report);
+done:
+    sim_result_free(&result);
+    graph_free(&g);
+    free(memory);
+}
+
+/* ---- all of them ---- */
+
+typedef struct Task {
+    Plan *plan;
+    uint32_t first, n;
+    Depth depth;
+    ProgressPart progress;
+    Err err;
+} Task;
+
+static void run_family(Task *t)
+{
+    bool fits = false;
+    for (uint32_t i = t->first; i < t->first + t->n; i++) {
+        PlanCandidate *c = &t->plan->candidates[i];
+        Err err = { 0 };
+        c->gpu_bytes = largest_gpu(&t->plan->bases[c->base].machine);
+        c->need_bytes = plan_memory_bound(t->plan, c);
+        if (fits) {
+            c->fate = PLAN_NEEDLESS;
+        } else if (c->need_bytes > c->gpu_bytes) {
+            c->fate = PLAN_ABOVE_BOUND;
+        } else {
+            try_candidate(t->plan, c, COLLAPSED, NULL, &err);
+            c->fate = err.set ? PLAN_REFUSED : c->fate;
+            fits = c->fate == PLAN_SIMULATED;
+        }
+        if (err.set && !t->err.set)
+            t->err = err;
+    }
+}
+
+static void run_task(void *user)
+{
+    Task *t = user;
+    if (t->depth == COLLAPSED)
+        run_family(t);
+    else
+        try_candidate(t->plan, &t->plan->candidates[t->first], t->depth, NULL, &t->err);
+    progress_end(&t->progress);
+}
+
+static void run_tasks(Plan *p, Task *tasks, uint32_t n)
+{
+    Pool pool;
+    Progress progress;
+    if (p->options->shows_progress)
+        progress_open(&progress);
+    else
+        progress_open_on(&progress, -1, 0, 0);
+    progress_expect(&progress, n);
+    pool_open(&pool, p->options->jobs);
+    for (uint32_t i = 0; i < n; i++) {
+        tasks[i].plan = p;
+        tasks[i].progress.of = &progress;
+        pool_add(&pool, run_task, &tasks[i]);
+    }
+    pool_close(&pool);
+    progress_close(&progress);
+}
+
+static void try_all(Plan *p)
+{
+    Task *tasks = mem_zero(p->families_n, sizeof *tasks);
+    double start_s = cpu_seconds();
+    for (uint32_t i = 0; i < p->families_n; i++) {
+        uint32_t end = i + 1 < p->families_n ? p->families[i + 1] : p->n;
+        tasks[i] =
+            (Task){ .first = p->families[i], .n = end - p->families[i], .depth = COLLAPSED };
+    }
+    run_tasks(p, tasks, p->families_n);
+    for (uint32_t i = 0; i < p->families_n && !p->refused; i++)
+        if (tasks[i].err.set)
+            p->refused = arena_strdup(&p->arena, tasks[i].err.text);
+    for (uint32_t i = 0; i < p->n; i++)
+        p->fates[p->candidates[i].fate]++;
+    p->cpu_s = cpu_seconds() - start_s;
+    free(tasks);
+}
+
+/* ---- what is wanted ---- */
+
+PlanRun plan_training(const Plan *p, const PlanCandidate *c)
+{
+    const Training *t = &p->bases[c->base].training;
+    double steps = ceil(p->options->tokens / ((double)t->global_batch * t->seq_len));
+    double hours = steps * c->step_s / 3600;
+    return (PlanRun){ steps, hours / 24, hours * plan_gpus(c), steps * c->cost_usd };
+}
+
+double plan_score(const Plan *p, const PlanCandidate *c)
+{
+    switch (p->options->objective) {
+    case PLAN_COST:
+        return c->step_s * plan_gpus(c);
+    case PLAN_FEWEST:
+        return plan_gpus(c);
+    default:
+        return c->step_s;
+    }
+}
+
+static bool is_in_time(const Plan *p, const PlanCandidate *c)
+{
+    const PlanOptions *o = p->options;
+    return o->deadline_days <= 0 || plan_training(p, c).days <= o->deadline_days;
+}
+
+static bool is_in_budget(const Plan *p, const PlanCandidate *c)
+{
+    const PlanOptions *o = p->options;
+    return o->budget_usd <= 0 || plan_training(p, c).cost_usd <= o->budget_usd;
+}
+
+static const Plan *sorting; /* qsort has no context; plan_run sorts on one thread */
+
+static int compare_scores(const void *a, const void *b)
+{
+    const uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
+    const PlanCandidate *x = &sorting->candidates[i], *y = &sorting->candidates[k];
+    const double by[][2] = { { plan_score(sorting, x), plan_score(sorting, y) },
+                             { x->step_s, y->step_s },
+                             { (double)x->need_bytes, (double)y->need_bytes },
+                             { i, k } };
+    for (size_t n = 0; n < ARRAY_N(by); n++)
+        if (by[n][0] < by[n][1] || by[n][0] > by[n][1])
+            return by[n][0] < by[n][1] ? -1 : 1;
+    return 0;
+}
+
+static void sort_feasible(Plan *p)
+{
+    p->order = PUSH_ARRAY(&p->arena, uint32_t, p->n);
+    for (uint32_t i = 0; i < p->n; i++) {
+        const PlanCandidate *c = &p->candidates[i];
+        if (c->fate == PLAN_SIMULATED && is_in_time(p, c) && is_in_budget(p, c))
+            p->order[p->order_n++] = i;
+    }
+    sorting = p;
+    qsort(p->order, p->order_n, sizeof *p->order, compare_scores);
+    sorting = NULL;
+}
+
+/* Bases are ascending, so the fastest of each, if faster than all before, are the front. */
+static void find_front(Plan *p)
+{
+    double fastest = INFINITY;
+    p->front = PUSH_ARRAY(&p->arena, uint32_t, p->bases_n);
+    for (uint32_t b = 0; b < p->bases_n; b++) {
+        uint32_t best = NONE_U32;
+        for (uint32_t i = 0; i < p->order_n; i++) {
+            const PlanCandidate *c = &p->candidates[p->order[i]];
+            if (c->base == b && (best == NONE_U32 || c->step_s < p->candidates[best].step_s))
+                best = p->order[i];
+        }
+        if (best == NONE_U32 || p->candidates[best].step_s >= fastest)
+            continue;
+        fastest = p->candidates[best].step_s;
+        p->front[p->front_n++] = best;
+    }
+}
+
+/* ---- nothing is wanted ---- */
+
+static double fullness(const PlanCandidate *c)
+{
+    return (double)c->need_bytes / (double)c->gpu_bytes;
+}
+
+/* The lowest bound first; who is not below the closest so far need not be weighed. */
+static const PlanCandidate *closest_to_fit(Plan *p)
+{
+    PlanCandidate *closest = NULL;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (p->candidates[i].weighed &&
+            (!closest || fullness(&p->candidates[i]) < fullness(closest)))
+            closest = &p->candidates[i];
+    for (;;) {
+        PlanCandidate *next = NULL;
+        for (uint32_t i = 0; i < p->n; i++) {
+            PlanCandidate *c = &p->candidates[i];
+            if (c->fate == PLAN_ABOVE_BOUND && !c->weighed &&
+                (!next || fullness(c) < fullness(next)))
+                next = c;
+        }
+        if (!next || (closest && fullness(closest) <= fullness(next)))
+            return closest;
+        Err ignored = { 0 };
+        next->fate = PLAN_REFUSED; /* asked once */
+        try_candidate(p, next, WEIGH_ONLY, NULL, &ignored);
+        if (next->weighed && (!closest || fullness(next) < fullness(closest)))
+            closest = next;
+    }
+}
+
+static bool nothing_fits(Plan *p, Err *err)
+{
+    char label[TEXT_CAP], need[TEXT_CAP], there[TEXT_CAP], over[TEXT_CAP];
+    const PlanCandidate *c = closest_to_fit(p);
+    if (!c)
+        return err_set(err, "none of %" PRIu32 " candidates can be simulated: %s", p->n,
+                       p->refused ? p->refused : "no reason is known");
+    return err_set(err,
+                   "none of %" PRIu32 " candidates fits: the closest, %.200s on %" PRIu32
+                   " GPUs, needs %s a GPU, %s are there, %s too much",
+                   p->n, plan_label(label, c), plan_gpus(c), text_bytes(need, c->need_bytes),
+                   text_bytes(there, c->gpu_bytes),
+                   text_bytes(over, c->need_bytes - c->gpu_bytes));
+}
+
+/* What fits is too slow or too dear. */
+static bool nothing_in_limits(const Plan *p, Err *err)
+{
+    char label[TEXT_CAP], usd[TEXT_CAP], limit[TEXT_CAP];
+    const PlanOptions *o = p->options;
+    const PlanCandidate *fast = NULL, *cheap = NULL;
+    for (uint32_t i = 0; i < p->n; i++) {
+        const PlanCandidate *c = &p->candidates[i];
+        if (c->fate != PLAN_SIMULATED)
+            continue;
+        if (!fast || c->step_s < fast->step_s)
+            fast = c;
+        if (is_in_time(p, c) && (!cheap || c->cost_usd < cheap->cost_usd))
+            cheap = c;
+    }
+    if (!cheap)
+        return err_set(err,
+                       "none of %" PRIu32 " that fit is done in %g days: the fastest, %.200s "
+                       "on %" PRIu32 " GPUs, takes %.4g days",
+                       p->fates[PLAN_SIMULATED], o->deadline_days, plan_label(label, fast),
+                       plan_gpus(fast), plan_training(p, fast).days);
+    return err_set(err,
+                   "none of %" PRIu32 " that fit costs at most %s%s: the cheapest, %.200s on "
+                   "%" PRIu32 " GPUs, costs %s",
+                   p->fates[PLAN_SIMULATED], text_usd(limit, o->budget_usd),
+                   o->deadline_days > 0 ? " in time" : "", plan_label(label, cheap),
+                   plan_gpus(cheap), text_usd(usd, plan_training(p, cheap).cost_usd));
+}
+
+/* ---- the ten best again ---- */
+
+static bool look_again(Plan *p, Err *err)
+{
+    Task tasks[PLAN_TOP] = { 0 };
+    uint32_t n = p->order_n < PLAN_TOP ? p->order_n : PLAN_TOP;
+    for (uint32_t i = 0; i < n; i++)
+        tasks[i] = (Task){ .first = p->order[i], .n = 1, .depth = EXPANDED };
+    run_tasks(p, tasks, n);
+    for (uint32_t i = 0; i < n && !err->set; i++)
+        *err = tasks[i].err;
+    PlanCandidate best = p->candidates[p->order[0]];
+    if (!err->set)
+        try_candidate(p, &best, COLLAPSED, &p->best, err);
+    return !err->set;
+}
+
+static double expanded_score(const Plan *p, uint32_t place)
+{
+    PlanCandidate c = p->candidates[p->order[place]];
+    c.step_s = c.expanded_s;
+    return plan_score(p, &c);
+}
+
+bool plan_keeps_order(const Plan *p, char *note)
+{
+    char a[TEXT_CAP], b[TEXT_CAP];
+    for (uint32_t i = 0; i + 1 < p->order_n && i + 1 < PLAN_TOP; i++) {
+        if (expanded_score(p, i) <= expanded_score(p, i + 1))
+            continue;
+        text_seconds(a, p->candidates[p->order[i]].expanded_s);
+        text_seconds(b, p->candidates[p->order[i + 1]].expanded_s);
+        snprintf(note, TEXT_CAP,
+                 "simulated kernel by kernel the order changes: place %" PRIu32
+                 " takes %.40s and place %" PRIu32 " %.40s",
+                 i + 1, a, i + 2, b);
+        return false;
+    }
+    snprintf(note, TEXT_CAP, "simulated kernel by kernel the best keep their order");
+    return true;
+}
+
+/* ---- the whole ---- */
+
+bool plan_run(Plan *p, const PlanOptions *options, Err *err)
+{
+    *p = (Plan){ 0 };
+    if (!plan_open(p, options, err) || !plan_enumerate(p, err))
+        return false;
+    try_all(p);
+    if (p->fates[PLAN_SIMULATED] == 0)
+        return nothing_fits(p, err);
+    sort_feasible(p);
+    if (p->order_n == 0)
+        return nothing_in_limits(p, err);
+    find_front(p);
+    if (!look_again(p, err))
+        return false;
+    plan_explain(p);
+    return true;
+}
+
+void plan_free(Plan *p)
+{
+    for (uint32_t i = 0; i < p->bases_n; i++)
+        scenario_free(&p->bases[i]);
+    report_free(&p->best);
+    free(p->candidates);
+    free(p->families);
+    arena_free(&p->arena);
+    *p = (Plan){ 0 };
+}

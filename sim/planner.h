@@ -1,0 +1,143 @@
+/*
+ * planner.h - which split, strategy and batch is best on so many GPUs: try them all.
+ *
+ *     GPU counts x tp x pp x cp x strategy x micro-batch x schedule x sequence_parallel
+ *       | planner_space.c: the reader's checks decide what is a candidate at all
+ *       v
+ *     families that differ in recompute only: none, selective, full
+ *       | planner.c, a family on one thread: what does not fit is not simulated, first by
+ *       | a closed form (a lower bound), then by the memory of its graph; the first that
+ *       v fits is simulated, since recomputing more at the same split only costs time
+ *     candidates --sorted by the objective--> the ten best once more, kernel by kernel
+ *       |
+ *       +--> planner_why.c: sentences        --> planner_text.c, _json.c, _svg.c
+ *
+ * Model, cluster and GPU files are read once for each GPU count; a candidate is a
+ * copy of that Scenario with other degrees, and can be had again with `lockstep sim
+ * --set` (plan_settings).  Nothing depends on how threads happen to run.
+ */
+#ifndef LOCKSTEP_SIM_PLANNER_H
+#define LOCKSTEP_SIM_PLANNER_H
+
+#include "core/json_out.h"
+#include "sim/report.h"
+
+enum { PLAN_COUNTS_MAX = 64, PLAN_GPUS_MAX = 1 << 20, PLAN_TOP = 10, PLAN_WHY_MAX = 16 };
+
+typedef enum PlanObjective {
+    PLAN_TIME,
+    PLAN_COST,
+    PLAN_FEWEST,
+    PLAN_OBJECTIVE_N
+} PlanObjective;
+extern const char *const plan_objective_names[PLAN_OBJECTIVE_N]; /* "time", "cost", "gpus" */
+
+typedef struct PlanOptions {
+    const char *scenario;
+    uint32_t counts_n;
+    uint32_t counts[PLAN_COUNTS_MAX]; /* ascending GPU counts */
+    PlanObjective objective;
+    double tokens;                    /* to train on; 0: not given, as below */
+    double deadline_days, budget_usd; /* of training them */
+    const Setting *settings;          /* those of keys that are tried fix them */
+    uint32_t settings_n, jobs;
+    bool shows_progress;
+} PlanOptions;
+
+/* What became of a candidate. */
+typedef enum PlanFate {
+    PLAN_SIMULATED,
+    PLAN_ABOVE_BOUND, /* parameters, gradients and optimizer alone do not fit */
+    PLAN_TOO_LARGE,   /* its memory does not fit */
+    PLAN_NEEDLESS,    /* recomputes more than it has to */
+    PLAN_REFUSED,     /* no graph can be built */
+    PLAN_FATE_N
+} PlanFate;
+
+typedef struct PlanCandidate {
+    /* Keys, as in Scenario. */
+    uint32_t base; /* Plan.bases */
+    Strategy strategy;
+    uint32_t dp, tp, pp, cp, shard_size, micro_batch, virtual_stages;
+    Recompute recompute;
+    Schedule schedule;
+    bool sequence_parallel;
+
+    PlanFate fate;
+    bool weighed;                   /* need_bytes is exact, else a lower bound */
+    uint64_t need_bytes, gpu_bytes; /* reserved on the fullest GPU, and there */
+    /* Simulated ones. */
+    double step_s, exposed_s, bubble_s, samples_per_s, tokens_per_s, mfu;
+    double expanded_s; /* 0: not among the ten best */
+    double cost_usd;   /* a step; NAN without a price */
+} PlanCandidate;
+
+/* Training --tokens with a candidate. */
+typedef struct PlanRun {
+    double steps, days, gpu_hours, cost_usd;
+} PlanRun;
+
+typedef struct Plan {
+    const PlanOptions *options;
+    Arena arena;
+    uint32_t bases_n;
+    Scenario *bases; /* by GPU count; software is the same */
+    uint32_t *gpus;  /* by base */
+    Software sw;
+    uint32_t n, cap;
+    PlanCandidate *candidates;
+    uint32_t families_n, families_cap;
+    uint32_t *families; /* first candidate of each */
+    uint32_t order_n;   /* simulated ones that meet deadline and budget, best first */
+    uint32_t *order;
+    uint32_t front_n;
+    uint32_t *front; /* of time over GPUs: ascending GPUs, each faster than those before */
+    uint32_t fates[PLAN_FATE_N];
+    Report best; /* of order[0] */
+    uint32_t why_n;
+    const char *why[PLAN_WHY_MAX];
+    const char *refused; /* why the first PLAN_REFUSED one was */
+    double cpu_s;        /* of trying the candidates, without the ten best again */
+} Plan;
+
+/* False with err when nothing can be tried, nothing fits, or nothing is in time or budget: then
+ * the sentence says by how much the closest misses.  The caller frees p in any case. */
+bool plan_run(Plan *p, const PlanOptions *options, Err *err);
+void plan_free(Plan *p);
+
+/* planner_space.c: bases and candidates. */
+bool plan_open(Plan *p, const PlanOptions *options, Err *err);
+bool plan_enumerate(Plan *p, Err *err);
+/* A candidate as a Scenario; borrows from its base, not to be freed. */
+Scenario plan_scenario(const Plan *p, const PlanCandidate *c);
+/* "parallel.tp=8" ...: what makes the scenario this candidate.  Returns how many. */
+enum { PLAN_SETTINGS_MAX = 16, PLAN_SETTING_CAP = 64 };
+uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
+                       const PlanCandidate *c);
+
+/* The bytes of parameters, gradients and optimizer that a rank holds at least. */
+uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c);
+
+/* Of a candidate and its GPU count. */
+static inline uint32_t plan_gpus(const PlanCandidate *c)
+{
+    return c->dp * c->tp * c->pp * c->cp;
+}
+PlanRun plan_training(const Plan *p, const PlanCandidate *c);
+/* Smaller is better. */
+double plan_score(const Plan *p, const PlanCandidate *c);
+/* "fsdp dp 8 x tp 2, micro-batch 1, recompute full"; label holds TEXT_CAP bytes. */
+char *plan_label(char *label, const PlanCandidate *c);
+
+void plan_explain(Plan *p); /* planner_why.c: fills why */
+/* Whether the ten best keep their order kernel by kernel; else says in note, of TEXT_CAP bytes,
+ * what changes. */
+bool plan_keeps_order(const Plan *p, char *note);
+
+void plan_text(const Plan *p, bool pareto, FILE *out);
+void plan_json(const Plan *p, JsonOut *j);
+void plan_svg(const Plan *p, FILE *out);
+
+extern const char *const plan_recompute_names[RECOMPUTE_LAYERS]; /* "none", ... */
+
+#endif

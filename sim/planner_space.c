@@ -1,0 +1,347 @@
+/*
+ * planner_space.c - everything that could be tried on so many GPUs.
+ *
+ * Degrees are nested loops over divisors: what is left of the GPUs after tp, pp
+ * and cp is dp.  Rules of taste bound them (below); whether a model, a batch or a
+ * schedule allows them is for the reader's own checks (scenario_check.c) to say.
+ *
+ *     tp   at most two nodes, so that leaving a node is tried once
+ *     pp   at most the model's blocks
+ *     cp   pieces of at least CP_TOKENS_MIN tokens
+ *     micro-batch   powers of two, up to the replica's batch
+ *     virtual stages   2, 4, 8 ... where every chunk has as many blocks
+ *     strategy   ddp, zero1, fsdp; zero2 and hsdp (sharding within the node) with pp 1;
+ *                one alone where nothing is replicated
+ */
+#include "sim/planner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/scenario_parts.h"
+
+enum { CP_TOKENS_MIN = 1024, MICRO_BATCH_TRIED_MAX = 64, VIRTUAL_TRIED_MAX = 16 };
+
+const char *const plan_recompute_names[RECOMPUTE_LAYERS] = { "none", "selective", "full" };
+
+/* Keys that are tried, and where they start; "null" is as if not given. */
+static const Setting neutral[] = {
+    { "parallel.dp", "1" },
+    { "parallel.tp", "1" },
+    { "parallel.pp", "1" },
+    { "parallel.cp", "1" },
+    { "parallel.ep", "1" },
+    { "parallel.strategy", "ddp" },
+    { "parallel.schedule", "1f1b" },
+    { "parallel.virtual_stages", "1" },
+    { "parallel.stage_layers", "null" },
+    { "parallel.sequence_parallel", "false" },
+    { "training.micro_batch", "1" },
+    { "training.recompute", "none" },
+};
+
+/* ---- bases ---- */
+
+static JsonNode member_of(const Scenario *s, const char *object, const char *key)
+{
+    return json_member(json_member(json_root(s->doc), object), key);
+}
+
+static bool read_base(Scenario *s, const PlanOptions *o, uint32_t nodes, Err *err)
+{
+    uint32_t n = o->settings_n;
+    char nodes_text[16];
+    Setting *all = mem_zero(n + ARRAY_N(neutral) + 1, sizeof *all);
+    if (n > 0)
+        memcpy(all, o->settings, n * sizeof *all);
+    memcpy(all + n, neutral, sizeof neutral);
+    n += (uint32_t)ARRAY_N(neutral);
+    snprintf(nodes_text, sizeof nodes_text, "%" PRIu32, nodes);
+    if (nodes > 0)
+        all[n++] = (Setting){ "cluster.nodes", nodes_text };
+    bool ok = scenario_read(s, o->scenario, all, n, err);
+    free(all);
+    return ok;
+}
+
+static bool check_base(const Scenario *s, const PlanOptions *o, Err *err)
+{
+    if (!member_of(s, "training", "global_batch").item)
+        return err_set(err,
+                       "%s: training.global_batch: the key is missing; plan keeps the "
+                       "batch and tries how to split it",
+                       s->file);
+    if (o->tokens > 0 && s->model.kind != MODEL_TRANSFORMER)
+        return err_set(err, "%s: --tokens is for transformers, this model has samples",
+                       s->file);
+    if (o->budget_usd > 0 && s->machine.price_usd_per_gpu_hour <= 0)
+        return err_set(err,
+                       "%s: --budget-usd needs a price: "
+                       "--set cluster.price_usd_per_gpu_hour=X",
+                       s->file);
+    return true;
+}
+
+/* Mixed nodes are as many as the file says; of equal ones as many as are needed. */
+static bool read_count(Scenario *s, const Scenario *first, const PlanOptions *o, uint32_t gpus,
+                       Err *err)
+{
+    const Machine *m = &first->machine;
+    bool mixed = member_of(first, "cluster", "node_types").item || m->types_n > 1;
+    uint32_t nodes = (uint32_t)div_up_u64(gpus, m->types[0].gpus_n);
+    if (mixed && gpus > m->gpus_n)
+        return err_set(err, "--gpus %" PRIu32 ": cluster '%s' of mixed nodes has %" PRIu32,
+                       gpus, m->name, m->gpus_n);
+    return read_base(s, o, mixed ? 0 : nodes, err) || err_wrap(err, "--gpus %" PRIu32, gpus);
+}
+
+bool plan_open(Plan *p, const PlanOptions *o, Err *err)
+{
+    Scenario first = { 0 };
+    p->options = o;
+    if (!read_base(&first, o, 0, err))
+        return false;
+    bool ok = check_base(&first, o, err);
+    p->bases = PUSH_ARRAY(&p->arena, Scenario, o->counts_n);
+    p->gpus = PUSH_ARRAY(&p->arena, uint32_t, o->counts_n);
+    for (uint32_t i = 0; i < o->counts_n && ok; i++) {
+        ok = read_count(&p->bases[i], &first, o, o->counts[i], err);
+        p->gpus[i] = o->counts[i];
+        p->bases_n += ok;
+    }
+    scenario_free(&first);
+    return ok && software_read(&p->sw, &p->arena, p->bases[0].software, err);
+}
+
+/* ---- one candidate ---- */
+
+Scenario plan_scenario(const Plan *p, const PlanCandidate *c)
+{
+    Scenario s = p->bases[c->base];
+    Parallel *l = &s.parallel;
+    l->strategy = c->strategy;
+    l->dp = c->dp;
+    l->tp = c->tp;
+    l->pp = c->pp;
+    l->cp = c->cp;
+    l->gpus = plan_gpus(c);
+    l->shard_size = c->shard_size;
+    l->schedule = c->schedule;
+    l->virtual_stages = c->virtual_stages;
+    l->sequence_parallel = c->sequence_parallel;
+    s.training.micro_batch = c->micro_batch;
+    s.training.micro_batches = s.training.global_batch / (c->dp * c->micro_batch);
+    s.training.recompute = c->recompute;
+    return s;
+}
+
+uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
+                       const PlanCandidate *c)
+{
+    uint32_t n = 0;
+    const Machine *m = &p->bases[c->base].machine;
+    if (m->types_n == 1)
+        snprintf(settings[n++], PLAN_SETTING_CAP, "cluster.nodes=%" PRIu32, m->nodes_n);
+    const struct {
+        const char *key;
+        uint32_t value;
+    } counts[] = { { "parallel.dp", c->dp },
+                   { "parallel.tp", c->tp },
+                   { "parallel.pp", c->pp },
+                   { "parallel.cp", c->cp },
+                   { "parallel.virtual_stages", c->virtual_stages },
+                   { "training.micro_batch", c->micro_batch } };
+    for (size_t i = 0; i < ARRAY_N(counts); i++)
+        snprintf(settings[n++], PLAN_SETTING_CAP, "%s=%" PRIu32, counts[i].key,
+                 counts[i].value);
+    const struct {
+        const char *key, *value;
+    } words[] = { { "parallel.ep", "1" },
+                  { "parallel.strategy", strategy_names[c->strategy] },
+                  { "parallel.schedule", schedule_names[c->schedule] },
+                  { "parallel.stage_layers", "null" },
+                  { "parallel.sequence_parallel", c->sequence_parallel ? "true" : "false" },
+                  { "training.recompute", plan_recompute_names[c->recompute] } };
+    for (size_t i = 0; i < ARRAY_N(words); i++)
+        snprintf(settings[n++], PLAN_SETTING_CAP, "%s=%s", words[i].key, words[i].value);
+    if (c->strategy == STRATEGY_HSDP)
+        snprintf(settings[n++], PLAN_SETTING_CAP, "parallel.shard_size=%" PRIu32,
+                 c->shard_size);
+    ASSERT(n <= PLAN_SETTINGS_MAX);
+    return n;
+}
+
+/* Has the user set one of the keys that are tried to something else? */
+static bool is_wanted(const Plan *p, const PlanCandidate *c)
+{
+    char settings[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP];
+    uint32_t n = plan_settings(settings, p, c);
+    for (uint32_t i = 0; i < p->options->settings_n; i++) {
+        const Setting *set = &p->options->settings[i];
+        size_t key_n = strlen(set->key);
+        for (uint32_t k = 0; k < n; k++)
+            if (strncmp(settings[k], set->key, key_n) == 0 && settings[k][key_n] == '=' &&
+                strcmp(set->key, "cluster.nodes") != 0 &&
+                strcmp(settings[k] + key_n + 1, set->value) != 0)
+                return false;
+    }
+    return true;
+}
+
+/* ---- all of them ---- */
+
+static bool is_possible(const Plan *p, const PlanCandidate *c)
+{
+    Err ignored = { 0 };
+    Scenario s = plan_scenario(p, c);
+    return scenario_check(&s, &ignored);
+}
+
+static void add_family(Plan *p, PlanCandidate *c)
+{
+    uint32_t first = p->n;
+    c->recompute = RECOMPUTE_NONE;
+    if (!is_possible(p, c))
+        return;
+    for (int r = 0; r < RECOMPUTE_LAYERS; r++) {
+        c->recompute = (Recompute)r;
+        if (!is_wanted(p, c))
+            continue;
+        GROW(p->candidates, p->n, p->cap);
+        p->candidates[p->n++] = *c;
+    }
+    if (p->n == first)
+        return;
+    GROW(p->families, p->families_n, p->families_cap);
+    p->families[p->families_n++] = first;
+}
+
+static void try_tensor(Plan *p, PlanCandidate c)
+{
+    for (int sequence = 0; sequence < (c.tp > 1 ? 2 : 1); sequence++) {
+        c.sequence_parallel = sequence == 1;
+        add_family(p, &c);
+    }
+}
+
+static void try_schedules(Plan *p, PlanCandidate c)
+{
+    const Model *m = &p->bases[c.base].model;
+    uint32_t blocks = scenario_blocks(m), ends = m->kind == MODEL_TRANSFORMER ? 2 : 0;
+    c.schedule = SCHEDULE_1F1B;
+    c.virtual_stages = 1;
+    try_tensor(p, c);
+    c.schedule = SCHEDULE_INTERLEAVED;
+    for (uint32_t v = 2; c.pp > 1 && v <= VIRTUAL_TRIED_MAX && c.pp * v <= blocks; v *= 2) {
+        c.virtual_stages = v;
+        if (blocks % (c.pp * v) == 0 || (blocks + ends) % (c.pp * v) == 0)
+            try_tensor(p, c);
+    }
+}
+
+static void try_batches(Plan *p, PlanCandidate c)
+{
+    const Training *t = &p->bases[c.base].training;
+    uint32_t of_replica = t->global_batch / c.dp;
+    for (uint32_t b = 1; b <= MICRO_BATCH_TRIED_MAX && b <= of_replica; b++) {
+        bool power = (b & (b - 1)) == 0;
+        if (of_replica % b != 0 || !power)
+            continue;
+        c.micro_batch = b;
+        try_schedules(p, c);
+    }
+}
+
+/* Sharding within a node: the neighbours in dp that one node holds. */
+static uint32_t shard_of(const Plan *p, const PlanCandidate *c)
+{
+    const Scenario *s = &p->bases[c->base];
+    if (member_of(s, "parallel", "shard_size").item)
+        return s->parallel.shard_size;
+    uint32_t in_node = s->machine.types[0].gpus_n / (c->tp * c->cp);
+    return in_node > 0 ? in_node : 1;
+}
+
+static void try_strategies(Plan *p, PlanCandidate c)
+{
+    static const Strategy strategies[] = { STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2,
+                                           STRATEGY_FSDP, STRATEGY_HSDP };
+    c.strategy = plan_gpus(&c) == 1 ? STRATEGY_SINGLE : STRATEGY_DDP;
+    c.shard_size = 1;
+    if (c.dp * c.cp == 1) {
+        try_batches(p, c);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_N(strategies); i++) {
+        c.strategy = strategies[i];
+        c.shard_size = c.strategy == STRATEGY_HSDP ? shard_of(p, &c) : 1;
+        bool shards = c.shard_size > 1 && c.shard_size < c.dp && c.dp % c.shard_size == 0;
+        bool alone = c.strategy == STRATEGY_ZERO2 || c.strategy == STRATEGY_HSDP;
+        if ((c.strategy == STRATEGY_HSDP && !shards) || (alone && c.pp > 1))
+            continue;
+        try_batches(p, c);
+    }
+}
+
+/* A first look at degrees alone spares the loops inside. */
+static void try_degrees(Plan *p, PlanCandidate c)
+{
+    const Training *t = &p->bases[c.base].training;
+    c.strategy = plan_gpus(&c) == 1 ? STRATEGY_SINGLE : STRATEGY_DDP;
+    c.schedule = SCHEDULE_1F1B;
+    c.micro_batch = c.virtual_stages = c.shard_size = 1;
+    if (t->global_batch % c.dp == 0 && is_possible(p, &c))
+        try_strategies(p, c);
+}
+
+static void try_count(Plan *p, uint32_t base)
+{
+    const Scenario *s = &p->bases[base];
+    uint32_t gpus = p->gpus[base], blocks = scenario_blocks(&s->model);
+    uint32_t tp_max = 2 * s->machine.types[0].gpus_n;
+    uint32_t cp_max = s->training.seq_len / CP_TOKENS_MIN;
+    for (uint32_t tp = 1; tp <= tp_max && tp <= gpus; tp++) {
+        if (gpus % tp != 0)
+            continue;
+        for (uint32_t pp = 1; pp <= blocks && pp <= gpus / tp; pp++) {
+            if (gpus / tp % pp != 0)
+                continue;
+            uint32_t left = gpus / tp / pp;
+            for (uint32_t cp = 1; cp == 1 || (cp <= cp_max && cp <= left); cp++)
+                if (left % cp == 0)
+                    try_degrees(
+                        p, (PlanCandidate){
+                               .base = base, .dp = left / cp, .tp = tp, .pp = pp, .cp = cp });
+        }
+    }
+}
+
+/* Why plain data parallelism is no candidate; the other splits fail alike. */
+static bool nothing_to_try(const Plan *p, Err *err)
+{
+    for (uint32_t i = 0; i < p->options->settings_n; i++)
+        for (size_t k = 0; k < ARRAY_N(neutral); k++)
+            if (strcmp(p->options->settings[i].key, neutral[k].key) == 0)
+                return err_set(err, "no candidate has %s %s and whatever else --set fixes",
+                               neutral[k].key, p->options->settings[i].value);
+    const PlanCandidate c = { .dp = p->gpus[0],
+                              .tp = 1,
+                              .pp = 1,
+                              .cp = 1,
+                              .shard_size = 1,
+                              .micro_batch = 1,
+                              .virtual_stages = 1,
+                              .strategy = p->gpus[0] == 1 ? STRATEGY_SINGLE : STRATEGY_DDP,
+                              .schedule = SCHEDULE_1F1B };
+    Scenario s = plan_scenario(p, &c);
+    if (scenario_check(&s, err))
+        err_set(err, "the batch cannot be cut into micro-batches");
+    return err_wrap(err, "--gpus %" PRIu32 ": no way to split, and by dp alone", p->gpus[0]);
+}
+
+bool plan_enumerate(Plan *p, Err *err)
+{
+    for (uint32_t i = 0; i < p->bases_n; i++)
+        try_count(p, i);
+    return p->n > 0 || nothing_to_try(p, err);
+}

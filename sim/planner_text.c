@@ -1,0 +1,156 @@
+/*
+ * planner_text.c - a plan for people: the best, why, the ten best, what was left out and why.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "sim/planner.h"
+#include "sim/texts.h"
+
+static const char *const fate_texts[PLAN_FATE_N] = {
+    [PLAN_SIMULATED] = "simulated",
+    [PLAN_ABOVE_BOUND] = "parameters, gradients and optimizer alone do not fit",
+    [PLAN_TOO_LARGE] = "do not fit with activations and buffers",
+    [PLAN_NEEDLESS] = "recompute more than they have to",
+    [PLAN_REFUSED] = "cannot be simulated",
+};
+
+static void print_command(const Plan *p, const PlanCandidate *c, FILE *out)
+{
+    char settings[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP], name[TEXT_CAP];
+    uint32_t n = plan_settings(settings, p, c), at = 0;
+    at = (uint32_t)fprintf(out, "  lockstep sim %s",
+                           text_name(name, p->options->scenario, TEXT_WIDTH_MAX));
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t width = (uint32_t)strlen(settings[i]) + 7;
+        if (at + width > COMPARE_WIDTH - 2) {
+            fprintf(out, " \\\n   ");
+            at = 3;
+        }
+        fprintf(out, " --set %s", settings[i]);
+        at += width;
+    }
+    fprintf(out, "\n");
+}
+
+static void print_training(const Plan *p, const PlanCandidate *c, FILE *out)
+{
+    char tokens[TEXT_CAP], days[TEXT_CAP], hours[TEXT_CAP], usd[TEXT_CAP];
+    if (p->options->tokens <= 0)
+        return;
+    const PlanRun run = plan_training(p, c);
+    fprintf(out, "%s tokens    %s days, %s GPU-hours, cost %s\n",
+            text_count(tokens, p->options->tokens), text_rate(days, run.days),
+            text_number(hours, run.gpu_hours, 0), text_usd(usd, run.cost_usd));
+}
+
+static void print_best(const Plan *p, FILE *out)
+{
+    char a[TEXT_CAP], b[TEXT_CAP], label[TEXT_CAP];
+    const PlanCandidate *c = &p->candidates[p->order[0]];
+    const ReportMemory *m = report_memory(&p->best);
+    fprintf(out, "%s\n", text_name(a, p->bases[0].name, COMPARE_WIDTH));
+    fprintf(out, "best of %" PRIu32 " candidates by %s: %" PRIu32 " GPUs, %s\n\n", p->n,
+            plan_objective_names[p->options->objective], plan_gpus(c), plan_label(label, c));
+    fprintf(out, "step time   %s, samples per s %s", text_seconds(a, c->step_s),
+            text_rate(b, c->samples_per_s));
+    if (isfinite(c->tokens_per_s))
+        fprintf(out, ", tokens per s %s", text_rate(b, c->tokens_per_s));
+    fprintf(out, ", mfu %s\n", text_percent(a, 100 * c->mfu));
+    fprintf(out, "memory      %s allocated", text_bytes(a, m->peak_bytes));
+    fprintf(out, ", %s reserved of %s\n", text_bytes(a, m->reserved_bytes),
+            text_bytes(b, m->gpu_bytes));
+    if (isfinite(c->cost_usd))
+        fprintf(out, "cost        %s a step\n", text_usd(a, c->cost_usd));
+    else
+        fprintf(out, "cost        %s GPU-seconds a step (no price in the cluster file)\n",
+                text_rate(a, c->step_s * plan_gpus(c)));
+    print_training(p, c, out);
+    fprintf(out, "\n");
+    print_command(p, c, out);
+}
+
+/* Sentences, broken at blanks. */
+static void print_wrapped(const char *text, FILE *out)
+{
+    uint32_t column = 2;
+    fprintf(out, "- ");
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        if (column + word > COMPARE_WIDTH - 2 && column > 2) {
+            fprintf(out, "\n  ");
+            column = 2;
+        }
+        fprintf(out, "%.*s", (int)word, text);
+        column += (uint32_t)word;
+        text += word;
+        if (*text == ' ') {
+            text++;
+            if (column + 1 + strcspn(text, " ") <= COMPARE_WIDTH - 2) {
+                fputc(' ', out);
+                column++;
+            } else {
+                column = COMPARE_WIDTH;
+            }
+        }
+    }
+    fprintf(out, "\n");
+}
+
+static void print_row(const PlanCandidate *c, uint32_t place, FILE *out)
+{
+    char label[TEXT_CAP], time[TEXT_CAP], mfu[TEXT_CAP], need[TEXT_CAP], name[TEXT_CAP];
+    fprintf(out, "%2" PRIu32 " %7" PRIu32 " %10s %7s %11s %6.1f %6.1f  %s\n", place,
+            plan_gpus(c), text_seconds(time, c->step_s), text_percent(mfu, 100 * c->mfu),
+            text_bytes(need, c->need_bytes), 100 * c->exposed_s / c->step_s,
+            100 * c->bubble_s / c->step_s, text_name(name, plan_label(label, c), 90));
+}
+
+static void print_table(const Plan *p, FILE *out)
+{
+    char note[TEXT_CAP];
+    fprintf(out, "\n       GPUs  step time     mfu      memory exp. %% bub. %%  split\n");
+    for (uint32_t i = 0; i < p->order_n && i < PLAN_TOP; i++)
+        print_row(&p->candidates[p->order[i]], i + 1, out);
+    plan_keeps_order(p, note);
+    fprintf(out, "%s\n", note);
+}
+
+static void print_front(const Plan *p, FILE *out)
+{
+    char label[TEXT_CAP], time[TEXT_CAP], usd[TEXT_CAP], days[TEXT_CAP], hours[TEXT_CAP];
+    fprintf(out, "\nmore GPUs, less time: who is not on this list is beaten on both\n"
+                 "   GPUs  step time  GPU-s/step  cost/step  split\n");
+    for (uint32_t i = 0; i < p->front_n; i++) {
+        const PlanCandidate *c = &p->candidates[p->front[i]];
+        fprintf(out, "%7" PRIu32 " %10s %11s %10s  %s", plan_gpus(c),
+                text_seconds(time, c->step_s), text_rate(hours, c->step_s * plan_gpus(c)),
+                text_usd(usd, c->cost_usd), plan_label(label, c));
+        if (p->options->tokens > 0)
+            fprintf(out, "; %s days", text_rate(days, plan_training(p, c).days));
+        fprintf(out, "\n");
+    }
+}
+
+static void print_fates(const Plan *p, FILE *out)
+{
+    char n[TEXT_CAP];
+    fprintf(out, "\nof %s candidates\n", text_number(n, p->n, 0));
+    for (int f = 0; f < PLAN_FATE_N; f++)
+        if (p->fates[f] > 0)
+            fprintf(out, "%8s  %s\n", text_number(n, p->fates[f], 0), fate_texts[f]);
+    if (p->refused)
+        fprintf(out, "          the first of them: %s\n", p->refused);
+}
+
+void plan_text(const Plan *p, bool pareto, FILE *out)
+{
+    print_best(p, out);
+    fprintf(out, "\nwhy\n");
+    for (uint32_t i = 0; i < p->why_n; i++)
+        print_wrapped(p->why[i], out);
+    print_table(p, out);
+    if (pareto)
+        print_front(p, out);
+    print_fates(p, out);
+}

@@ -1,0 +1,245 @@
+/*
+ * planner_why.c - the decision diagram people draw, with the numbers of the candidates on it.
+ *
+ *     does a replica fit on one GPU? --no--> does sharding alone do? --no--> split it
+ *     how fast are the links?  tp in the node and beyond
+ *     is it too slow?          what bubbles, recomputation, another strategy would cost
+ *
+ * Every sentence compares the best with the best of those that decide one thing
+ * otherwise, on as many GPUs: what does not fit has bytes, what fits has times.
+ */
+#include "sim/planner.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "sim/texts.h"
+
+static const char *schedule_text(char *text, size_t cap, const PlanCandidate *c)
+{
+    if (c->schedule == SCHEDULE_INTERLEAVED)
+        snprintf(text, cap, ", interleaved %" PRIu32, c->virtual_stages);
+    else
+        snprintf(text, cap, "%s", "");
+    return text;
+}
+
+char *plan_label(char *label, const PlanCandidate *c)
+{
+    const struct {
+        const char *name;
+        uint32_t n;
+    } degrees[] = { { "dp", c->dp }, { "tp", c->tp }, { "pp", c->pp }, { "cp", c->cp } };
+    char schedule[40];
+    size_t at = (size_t)snprintf(label, TEXT_CAP, "%s", strategy_names[c->strategy]);
+    bool any = false;
+    for (size_t i = 0; i < ARRAY_N(degrees); i++)
+        if (degrees[i].n > 1) {
+            at += (size_t)snprintf(label + at, TEXT_CAP - at, "%s%s %" PRIu32,
+                                   any ? " x " : " ", degrees[i].name, degrees[i].n);
+            any = true;
+        }
+    snprintf(label + at, TEXT_CAP - at, "%s, micro-batch %" PRIu32 ", recompute %s%s",
+             c->sequence_parallel ? " sp" : "", c->micro_batch,
+             plan_recompute_names[c->recompute], schedule_text(schedule, sizeof schedule, c));
+    return label;
+}
+
+/* ---- whom to compare with ---- */
+
+typedef bool Question(const PlanCandidate *c, const PlanCandidate *best);
+
+typedef struct Found {
+    const PlanCandidate *fast;  /* the fastest that fits */
+    const PlanCandidate *small; /* where none fits: the one that needs least, as far as known */
+} Found;
+
+static Found find(const Plan *p, Question *asks)
+{
+    const PlanCandidate *best = &p->candidates[p->order[0]];
+    Found f = { 0 };
+    for (uint32_t i = 0; i < p->n; i++) {
+        const PlanCandidate *c = &p->candidates[i];
+        if (c->base != best->base || c->fate == PLAN_REFUSED || c->fate == PLAN_NEEDLESS ||
+            !asks(c, best))
+            continue;
+        if (c->fate == PLAN_SIMULATED && (!f.fast || c->step_s < f.fast->step_s))
+            f.fast = c;
+        if (c->fate != PLAN_SIMULATED && (!f.small || c->need_bytes < f.small->need_bytes))
+            f.small = c;
+    }
+    return f;
+}
+
+static bool is_replica(const PlanCandidate *c)
+{
+    return c->tp == 1 && c->pp == 1 && c->cp == 1;
+}
+
+static bool asks_ddp_alone(const PlanCandidate *c, const PlanCandidate *best)
+{
+    (void)best;
+    return is_replica(c) && (c->strategy == STRATEGY_DDP || c->strategy == STRATEGY_SINGLE);
+}
+
+static bool asks_sharding_alone(const PlanCandidate *c, const PlanCandidate *best)
+{
+    (void)best;
+    return is_replica(c) && c->strategy != STRATEGY_DDP && c->strategy != STRATEGY_SINGLE;
+}
+
+static bool same_degrees(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return c->tp == best->tp && c->pp == best->pp && c->cp == best->cp;
+}
+
+static bool asks_less_sharding(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return same_degrees(c, best) && c->strategy < best->strategy;
+}
+
+static bool asks_more_sharding(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return same_degrees(c, best) && c->strategy > best->strategy;
+}
+
+static bool asks_more_tp(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return c->tp > best->tp;
+}
+
+static bool asks_less_tp(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return c->tp < best->tp;
+}
+
+static bool asks_more_pp(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return c->pp > best->pp;
+}
+
+static bool asks_less_pp(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return c->pp < best->pp;
+}
+
+static bool asks_less_recompute(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return same_degrees(c, best) && c->strategy == best->strategy &&
+           c->micro_batch == best->micro_batch && c->recompute < best->recompute &&
+           c->sequence_parallel == best->sequence_parallel;
+}
+
+static bool asks_larger_batch(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return same_degrees(c, best) && c->strategy == best->strategy &&
+           c->micro_batch > best->micro_batch;
+}
+
+static bool asks_plain_schedule(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return same_degrees(c, best) && c->strategy == best->strategy &&
+           best->schedule == SCHEDULE_INTERLEAVED && c->schedule == SCHEDULE_1F1B;
+}
+
+/* ---- sentences ---- */
+
+static void say(Plan *p, const char *text)
+{
+    if (p->why_n < PLAN_WHY_MAX)
+        p->why[p->why_n++] = arena_strdup(&p->arena, text);
+}
+
+static const char *at_least(const PlanCandidate *c)
+{
+    return c->weighed ? "" : "more than ";
+}
+
+/* "ddp needs 158 GiB a GPU, 79 GiB are there" */
+static void say_too_large(Plan *p, const char *what, const PlanCandidate *c, const char *so)
+{
+    char need[TEXT_CAP], there[TEXT_CAP], text[2 * TEXT_CAP];
+    snprintf(text, sizeof text, "%s needs %s%.40s a GPU, %.40s are there: %s", what,
+             at_least(c), text_bytes(need, c->need_bytes), text_bytes(there, c->gpu_bytes), so);
+    say(p, text);
+}
+
+/* "tp 16 takes 1.42 s, 31.0 % more: 40 % of it exposed communication, 3 % bubbles" */
+static void say_slower(Plan *p, const char *what, const PlanCandidate *c,
+                       const PlanCandidate *best)
+{
+    char label[TEXT_CAP], time[TEXT_CAP], text[3 * TEXT_CAP];
+    double more = 100 * (c->step_s / best->step_s - 1);
+    snprintf(text, sizeof text,
+             "%s takes %.40s (%.200s), %.1f %% %s; of it exposed communication %.1f %%, "
+             "bubbles %.1f %% (best: %.1f %%, %.1f %%)",
+             what, text_seconds(time, c->step_s), plan_label(label, c), fabs(more),
+             more < 0 ? "less" : "more", 100 * c->exposed_s / c->step_s,
+             100 * c->bubble_s / c->step_s, 100 * best->exposed_s / best->step_s,
+             100 * best->bubble_s / best->step_s);
+    say(p, text);
+}
+
+static void compare(Plan *p, Question *asks, const char *what)
+{
+    const PlanCandidate *best = &p->candidates[p->order[0]];
+    Found f = find(p, asks);
+    if (f.fast)
+        say_slower(p, what, f.fast, best);
+    else if (f.small)
+        say_too_large(p, what, f.small, "not possible");
+}
+
+static void explain_fit(Plan *p)
+{
+    char text[2 * TEXT_CAP], need[TEXT_CAP], there[TEXT_CAP], so[TEXT_CAP];
+    const PlanCandidate *best = &p->candidates[p->order[0]];
+    Found ddp = find(p, asks_ddp_alone), sharded = find(p, asks_sharding_alone);
+    snprintf(so, sizeof so, "%s",
+             is_replica(best) ? strategy_names[best->strategy]
+             : sharded.fast   ? "it must be sharded or split"
+                              : "it must be split");
+    if (ddp.fast && ddp.fast != best && !is_replica(best)) {
+        say_slower(p, "A whole replica on each GPU fits, but", ddp.fast, best);
+    } else if (ddp.fast) {
+        snprintf(text, sizeof text,
+                 "A whole replica fits on each GPU: %.40s of %.40s, nothing has to be split",
+                 text_bytes(need, ddp.fast->need_bytes),
+                 text_bytes(there, ddp.fast->gpu_bytes));
+        say(p, text);
+    } else if (ddp.small) {
+        say_too_large(p, "A whole replica on each GPU (ddp)", ddp.small, so);
+    }
+    if (sharded.fast && !is_replica(best))
+        say_slower(p, "Sharding alone fits, but", sharded.fast, best);
+    else if (!sharded.fast && sharded.small)
+        say_too_large(p, "Sharding alone", sharded.small, "tp or pp besides");
+}
+
+static void explain_tensor(Plan *p)
+{
+    char what[TEXT_CAP];
+    const PlanCandidate *best = &p->candidates[p->order[0]];
+    uint32_t node = p->bases[best->base].machine.types[0].gpus_n;
+    Found more = find(p, asks_more_tp);
+    const PlanCandidate *c = more.fast ? more.fast : more.small;
+    if (c) {
+        snprintf(what, sizeof what, "tp %" PRIu32 "%s", c->tp,
+                 c->tp > node ? " leaves the node and" : "");
+        compare(p, asks_more_tp, what);
+    }
+    compare(p, asks_less_tp, "The best with less tp");
+}
+
+void plan_explain(Plan *p)
+{
+    explain_fit(p);
+    explain_tensor(p);
+    compare(p, asks_less_pp, "The best with fewer stages");
+    compare(p, asks_more_pp, "The best with more stages");
+    compare(p, asks_plain_schedule, "Schedule 1f1b");
+    compare(p, asks_less_sharding, "Less sharding at the same split");
+    compare(p, asks_more_sharding, "More sharding at the same split");
+    compare(p, asks_less_recompute, "Less recomputation");
+    compare(p, asks_larger_batch, "A larger micro-batch");
+}

@@ -1,0 +1,164 @@
+/*
+ * test_planner.c - the search: nothing that could win is left out, and what is
+ * printed can be had again.
+ */
+#include "sim/build.h"
+#include "sim/planner.h"
+#include "tests/check.h"
+
+static const char small_example[] = "scenarios/examples/gpt2-ddp.json";
+
+static PlanOptions options_of(const char *scenario, uint32_t gpus)
+{
+    return (PlanOptions){ .scenario = scenario, .counts_n = 1, .counts = { gpus }, .jobs = 2 };
+}
+
+/* The bound leaves candidates out unseen, so it may never exceed what a graph needs. */
+static void the_bound_is_below_what_graphs_need(void)
+{
+    static const char *const scenarios[] = { "scenarios/examples/gpt2-ddp.json",
+                                             "scenarios/examples/toy-mlp-ddp.json",
+                                             "scenarios/examples/llama3-8b-fsdp.json" };
+    uint32_t compared = 0;
+    for (size_t i = 0; i < ARRAY_N(scenarios); i++) {
+        Plan p = { 0 };
+        Err err = { 0 };
+        PlanOptions o = options_of(scenarios[i], 4);
+        CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+        for (uint32_t k = 0; k < p.n; k += 7) {
+            Scenario s = plan_scenario(&p, &p.candidates[k]);
+            Graph g = { 0 };
+            uint64_t fullest = 0;
+            Err refused = { 0 };
+            if (build_graph(&g, &s, &p.sw, &refused)) {
+                for (uint32_t r = 0; r < g.roles_n; r++)
+                    fullest =
+                        max_u64(fullest, memory_of_role(&g, &g.roles[r], NULL).peak_bytes);
+                char label[512];
+                if (!CHECK(plan_memory_bound(&p, &p.candidates[k]) <= fullest))
+                    fprintf(stderr, "%s\n", plan_label(label, &p.candidates[k]));
+                compared++;
+            }
+            graph_free(&g);
+        }
+        plan_free(&p);
+    }
+    CHECK(compared > 100);
+}
+
+/* A candidate is a copy of a base with other degrees: reading it anew gives the same. */
+static void settings_make_the_candidate_again(void)
+{
+    Plan p = { 0 };
+    Err err = { 0 };
+    PlanOptions o = options_of(small_example, 8);
+    CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+    for (uint32_t k = 0; k < p.n; k += 31) {
+        char text[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP];
+        Setting settings[PLAN_SETTINGS_MAX];
+        uint32_t n = plan_settings(text, &p, &p.candidates[k]);
+        for (uint32_t i = 0; i < n; i++) {
+            char *equals = strchr(text[i], '=');
+            *equals = '\0';
+            settings[i] = (Setting){ text[i], equals + 1 };
+        }
+        Scenario read = { 0 }, made = plan_scenario(&p, &p.candidates[k]);
+        if (CHECK(scenario_read(&read, o.scenario, settings, n, &err))) {
+            const Parallel *a = &read.parallel, *b = &made.parallel;
+            CHECK(a->dp == b->dp && a->tp == b->tp && a->pp == b->pp && a->cp == b->cp);
+            CHECK(a->strategy == b->strategy && a->schedule == b->schedule);
+            CHECK_U64(b->virtual_stages, a->virtual_stages);
+            CHECK(a->sequence_parallel == b->sequence_parallel && a->gpus == b->gpus);
+            CHECK_U64(made.training.micro_batches, read.training.micro_batches);
+            CHECK(read.training.recompute == made.training.recompute);
+            CHECK_U64(made.machine.gpus_n, read.machine.gpus_n);
+            scenario_free(&read);
+        } else {
+            fprintf(stderr, "%s\n", err.text);
+        }
+    }
+    plan_free(&p);
+}
+
+static void every_candidate_uses_all_gpus_once(void)
+{
+    Plan p = { 0 };
+    Err err = { 0 };
+    PlanOptions o = options_of(small_example, 8);
+    CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+    for (uint32_t i = 0; i < p.n; i++) {
+        const PlanCandidate *c = &p.candidates[i];
+        CHECK_U64(8, plan_gpus(c));
+        for (uint32_t k = i + 1; k < p.n; k++) {
+            const PlanCandidate *d = &p.candidates[k];
+            CHECK(memcmp(c, d, offsetof(PlanCandidate, fate)) != 0);
+        }
+    }
+    CHECK(p.n > 100);
+    plan_free(&p);
+}
+
+static void results_do_not_depend_on_threads(void)
+{
+    char *text[2];
+    size_t n[2];
+    for (int i = 0; i < 2; i++) {
+        Plan p;
+        Err err = { 0 };
+        PlanOptions o = options_of(small_example, 4);
+        o.jobs = i ? 4 : 1;
+        FILE *out = open_memstream(&text[i], &n[i]);
+        if (CHECK(plan_run(&p, &o, &err))) {
+            JsonOut j = json_out_file(out, 0);
+            plan_json(&p, &j);
+            plan_text(&p, true, out);
+            plan_svg(&p, out);
+        }
+        fclose(out);
+        plan_free(&p);
+    }
+    CHECK_STR(text[0], text[1]);
+    free(text[0]);
+    free(text[1]);
+}
+
+/* Sorted by the objective, and the front falls as GPUs grow. */
+static void the_best_is_first(void)
+{
+    Plan p;
+    Err err = { 0 };
+    PlanOptions o = { .scenario = small_example,
+                      .counts_n = 3,
+                      .counts = { 1, 2, 8 },
+                      .objective = PLAN_COST,
+                      .tokens = 1e9,
+                      .jobs = 2 };
+    CHECK(plan_run(&p, &o, &err));
+    for (uint32_t i = 0; i + 1 < p.order_n; i++)
+        CHECK(plan_score(&p, &p.candidates[p.order[i]]) <=
+              plan_score(&p, &p.candidates[p.order[i + 1]]));
+    for (uint32_t i = 0; i + 1 < p.front_n; i++) {
+        const PlanCandidate *a = &p.candidates[p.front[i]], *b = &p.candidates[p.front[i + 1]];
+        CHECK(plan_gpus(a) < plan_gpus(b) && a->step_s > b->step_s);
+    }
+    const PlanCandidate *c = &p.candidates[p.order[0]];
+    const Training *t = &p.bases[c->base].training;
+    PlanRun run = plan_training(&p, c);
+    CHECK(run.steps * t->global_batch * t->seq_len >= 1e9);
+    CHECK((run.steps - 1) * t->global_batch * t->seq_len < 1e9);
+    CHECK_NEAR(run.steps * c->step_s, run.days * 86400, 1e-12);
+    CHECK_NEAR(run.steps * c->step_s * plan_gpus(c) / 3600, run.gpu_hours, 1e-12);
+    CHECK_U64(p.n, p.fates[0] + p.fates[1] + p.fates[2] + p.fates[3] + p.fates[4]);
+    plan_free(&p);
+}
+
+int main(void)
+{
+    setenv("LOCKSTEP_SHARE", "scenarios", 0);
+    RUN(the_bound_is_below_what_graphs_need);
+    RUN(settings_make_the_candidate_again);
+    RUN(every_candidate_uses_all_gpus_once);
+    RUN(results_do_not_depend_on_threads);
+    RUN(the_best_is_first);
+    return check_report();
+}
