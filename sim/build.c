@@ -7,9 +7,6 @@
 static bool check_supported(const Scenario *s, Err *err)
 {
     const Parallel *p = &s->parallel;
-    if (p->strategy == STRATEGY_DP)
-        return err_set(err, "parallel.strategy 'dp' cannot be simulated yet, allowed: single, "
-                            "model_parallel, ddp, zero1, zero2, fsdp, hsdp");
     if (p->strategy == STRATEGY_ZERO2 && p->pp > 1)
         return err_set(
             err,
@@ -33,6 +30,8 @@ static bool check_supported(const Scenario *s, Err *err)
 static bool pass_data(Build *b, Err *err)
 {
     switch (b->s->parallel.strategy) {
+    case STRATEGY_DP:
+        return pass_dp(b, err);
     case STRATEGY_DDP:
         return pass_ddp(b, err);
     case STRATEGY_ZERO1:

@@ -125,6 +125,7 @@ bool build_blocks(
     Err *err); /* sim/blocks.c: calls blocks_transformer / _mlp / _convnet, then tensor */
 bool pass_pipeline(Build *b, Err *err); /* roles with forward, backward, send, recv instances */
 bool pass_single(Build *b, Err *err);   /* optimizer only */
+bool pass_dp(Build *b, Err *err);
 bool pass_ddp(Build *b, Err *err);
 bool pass_zero1(Build *b, Err *err);
 bool pass_zero2(Build *b, Err *err);

@@ -75,7 +75,8 @@ static bool coordinate_stays(uint32_t stride, uint32_t extent, const GroupDim *r
     return extent == 1 || beside || (inside && moved % reach == 0);
 }
 
-/* Groups go over into groups: no coordinate of theirs moves, or all values of it go round. */
+/* Groups go over into groups: no coordinate of theirs moves, or all values of it go round (but
+ * those of a host group, which have an order). */
 static bool groups_survive(const Graph *g, uint32_t k)
 {
     const GroupDim *replica = &g->replica;
@@ -83,7 +84,7 @@ static bool groups_survive(const Graph *g, uint32_t k)
     for (uint32_t s = 0; s < g->groups_n; s++)
         for (uint32_t i = 0; i < g->groups[s].dims_n; i++) {
             const GroupDim *d = &g->groups[s].dims[i];
-            bool goes_round = d->step == 1 && d->count == d->extent &&
+            bool goes_round = s != g->host_group && d->step == 1 && d->count == d->extent &&
                               (uint64_t)d->stride * d->extent == span &&
                               (uint64_t)k * replica->stride % d->stride == 0;
             if (!goes_round && !coordinate_stays(d->stride, d->extent, replica, k))
@@ -322,6 +323,13 @@ static void color_specs(Fold *f, const bool *has_p2p)
         }
 }
 
+/* When its host comes to it: members of a host group are launched in order. */
+static uint64_t host_turn(const Fold *f, uint32_t i)
+{
+    const GroupSpec *spec = &f->g->groups[f->g->host_group];
+    return group_has(spec, f->rank[i]) ? group_index(spec, f->rank[i]) + 1 : 0;
+}
+
 static void color_start(Fold *f, bool expand)
 {
     bool *has_p2p = PUSH_ARRAY(&f->scratch, bool, f->g->groups_n + 1);
@@ -336,6 +344,8 @@ static void color_start(Fold *f, bool expand)
             if (f->m->slow_links[k].rank_a == f->rank[i] ||
                 f->m->slow_links[k].rank_b == f->rank[i])
                 f->color[i] = mix2(f->color[i], k + 77);
+        if (f->g->host_group != NONE_U32)
+            f->color[i] = mix2(f->color[i], host_turn(f, i));
         if (expand || f->m->jitter > 0)
             f->color[i] = mix2(i, 0x5eed);
     }

@@ -4,7 +4,8 @@
  * Ranks fall into classes by partition refinement (colour refinement on the
  * graph of ranks, groups and links): two ranks share a class when they run the
  * same role on the same GPU at the same speed, sit alike on their links, and
- * their groups and links hold the same classes in the same numbers.
+ * their groups and links hold the same classes in the same numbers.  Ranks that
+ * one host drives (Graph.host_group) differ by their place in its order.
  *
  *     dp 2 x tp 2, rank 3 slow          dp groups {0,2} {1,3}, tp groups {0,1} {2,3}
  *     start    0 1 2 | 3

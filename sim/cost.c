@@ -78,6 +78,8 @@ OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw)
         return (OpCost){ 0 };
     double bound = fmax(op_flops_bound_ns(gpu, op), op_memory_bound_ns(gpu, op));
     double ns = alone_ns(gpu, op) * (sw ? sw->compute_scale : 1);
+    if (op->kind == OP_ATTENTION && sw)
+        ns *= attention_age(gpu, op, sw->attention_kernel);
     ns = fmax(ns, fmax(bound, (double)gpu->kernel_floor_ns));
     double slowed = gpu->comm_sms > 0 && gpu->sms > 0 ? ns * slowdown(gpu, op) : ns;
     OpCost cost = { whole_ns(ns, bound), whole_ns(slowed, bound) };

@@ -17,6 +17,15 @@
  * from SimuMax's rows on A100, 4 to 64 heads of 4096.
  * Measured rows of the file correct the model as they do for matmuls, all rows within
  * two doublings counting by 1 / distance^4.
+ *
+ * What a GPU's file holds is the newest kernel for it.  Older ones take longer:
+ *
+ *     FlashAttention-2 from Hopper on   1.6    16k keys, head_dim 128: 0.38 forward and 0.33
+ *                                              backward of the peak, cuDNN 0.61 and 0.53
+ *                                              (arXiv 2407.08608)
+ *     FlashAttention in Triton          1.4    forward, against FlashAttention-2, "1.3 to 1.5
+ *                                              times faster"
+ *                                       2      backward (arXiv 2307.08691, section 4.1, A100)
  */
 #include <math.h>
 
@@ -25,6 +34,7 @@
 enum { BLOCK_QUERIES = 128, SHORT_FORWARD = 160, SHORT_BACKWARD = 256 };
 enum { NARROW = 40, FULL_HEAD = 128 };
 static const double TAIL = 1.5;
+static const double FLASH2_ON_HOPPER = 1.6, TRITON_FORWARD = 1.4, TRITON_BACKWARD = 2;
 
 static double shape_efficiency(const AttentionShape *a, bool backward)
 {
@@ -108,4 +118,16 @@ double attention_ns(const Gpu *gpu, const Op *op, double sms, double bandwidth)
     double moved =
         (double)(op->read_bytes + op->write_bytes) / (bandwidth * gpu->memory_efficiency);
     return fmax(compute, moved);
+}
+
+double attention_age(const Gpu *gpu, const Op *op, AttentionKernel kernel)
+{
+    bool has_newer = gpu->generation == GPU_HOPPER || gpu->generation == GPU_BLACKWELL;
+    bool backward = op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
+    double age = 1;
+    if (kernel != ATTENTION_NEWEST && has_newer)
+        age *= FLASH2_ON_HOPPER;
+    if (kernel == ATTENTION_TRITON)
+        age *= backward ? TRITON_BACKWARD : TRITON_FORWARD;
+    return age;
 }

@@ -11,6 +11,8 @@ double matmul_on_ns(const Gpu *gpu, const MatmulShape *s, DType dtype, double sm
                     double bandwidth);
 
 double attention_ns(const Gpu *gpu, const Op *op, double sms, double bandwidth);
+/* How many times as long it takes with this kernel as with the newest. */
+double attention_age(const Gpu *gpu, const Op *op, AttentionKernel kernel);
 
 /* Kernels that only move bytes. */
 MemoryKernel memory_kernel_of(const Op *op);

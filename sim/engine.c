@@ -21,8 +21,9 @@ void sim_wake(Sim *sim, Runner *r, uint32_t lane)
 
 Path path_of_host(const Sim *sim, const Runner *r, uint32_t instance)
 {
-    const Anchor *a = &r->anchors[r->anchors_n - 1];
-    while (a > r->anchors && a->instance > instance)
+    const Host *h = r->host;
+    const Anchor *a = &h->anchors[h->anchors_n - 1];
+    while (a > h->anchors && a->place > host_place(h, instance, r->host_turn))
         a--;
     Path p = a->path;
     p.launch_ns += sim->now_ns - a->at_ns;
@@ -33,10 +34,11 @@ Path path_of_host(const Sim *sim, const Runner *r, uint32_t instance)
 static bool dependencies_done(Sim *sim, Runner *r, uint32_t lane, uint32_t instance,
                               uint32_t op);
 
-static void host_anchor(Sim *sim, Runner *r, Path path)
+static void host_anchor(Sim *sim, Host *h, Path path)
 {
-    GROW(r->anchors, r->anchors_n, r->anchors_cap);
-    r->anchors[r->anchors_n++] = (Anchor){ r->host_next, sim->now_ns, path };
+    GROW(h->anchors, h->anchors_n, h->anchors_cap);
+    uint64_t place = host_place(h, h->instance, h->turn);
+    h->anchors[h->anchors_n++] = (Anchor){ place, sim->now_ns, path };
 }
 
 /* A host-wait op: the host goes on when what it waits for is done, at the earliest now. */
@@ -50,9 +52,9 @@ static bool host_gate(Sim *sim, Runner *r)
         if (!dependencies_done(sim, r, LANE_HOST, r->host_next, op))
             return false;
         host->wait = WAIT_NONE;
-        if (waited_for < LANE_N && sim->now_ns > r->host_ns) {
-            r->host_ns = sim->now_ns;
-            host_anchor(sim, r, r->lane[waited_for].path);
+        if (waited_for < LANE_N && sim->now_ns > r->host->now_ns) {
+            r->host->now_ns = sim->now_ns;
+            host_anchor(sim, r->host, r->lane[waited_for].path);
         }
         host->at++;
         host->done++;
@@ -62,20 +64,43 @@ static bool host_gate(Sim *sim, Runner *r)
     return true;
 }
 
-static void host_advance(Sim *sim, Runner *r)
+/* The host reaches the next instance of r, which has one; false: it has to wait there. */
+static bool host_launch(Sim *sim, Runner *r)
 {
-    uint32_t before = r->host_next;
-    while (r->host_next < r->role->instances_n) {
-        if (segment_of(sim, r, r->host_next)->lane_n[LANE_HOST] && !host_gate(sim, r))
-            break;
-        r->host_start[r->host_next] = r->host_ns;
-        int64_t launch_ns = r->cost->launch_total[r->role->instances[r->host_next].segment];
-        r->host_ns = min_i64(r->host_ns + launch_ns, 2 * NS_MAX);
-        r->host_next++;
+    if (segment_of(sim, r, r->host_next)->lane_n[LANE_HOST] && !host_gate(sim, r))
+        return false;
+    Host *h = r->host;
+    r->host_start[r->host_next] = h->now_ns;
+    int64_t launch_ns = r->cost->launch_total[r->role->instances[r->host_next].segment];
+    h->now_ns = min_i64(h->now_ns + launch_ns, 2 * NS_MAX);
+    r->host_next++;
+    return true;
+}
+
+static void wake_gated(Sim *sim, const Host *h)
+{
+    for (uint32_t i = 0; i < h->members_n; i++) {
+        Runner *r = &sim->runners[h->member[i]];
+        for (uint32_t lane = 0; lane < LANE_HOST; lane++)
+            if (r->lane[lane].wait == WAIT_GATE && r->lane[lane].instance < r->host_next)
+                sim_wake(sim, r, lane);
     }
-    for (uint32_t lane = 0; lane < LANE_HOST && r->host_next > before; lane++)
-        if (r->lane[lane].wait == WAIT_GATE)
-            sim_wake(sim, r, lane);
+}
+
+static void host_advance(Sim *sim, Host *h)
+{
+    uint64_t before = host_place(h, h->instance, h->turn);
+    while (h->instance < h->instances_n) {
+        Runner *r = &sim->runners[h->member[h->turn]];
+        if (r->host_next < r->role->instances_n && !host_launch(sim, r))
+            break;
+        if (++h->turn == h->members_n) {
+            h->turn = 0;
+            h->instance++;
+        }
+    }
+    if (host_place(h, h->instance, h->turn) > before)
+        wake_gated(sim, h);
 }
 
 /* ---- lanes ---- */
@@ -206,7 +231,7 @@ static void lane_try(Sim *sim, Runner *r, uint32_t lane)
 {
     LaneState *l = &r->lane[lane];
     if (lane == LANE_HOST) {
-        host_advance(sim, r);
+        host_advance(sim, r->host);
         return;
     }
     if (l->busy || !lane_head(sim, r, lane))
@@ -290,12 +315,11 @@ static void handle(Sim *sim, const Event *e)
 
 static void run(Sim *sim)
 {
-    for (uint32_t i = 0; i < sim->runners_n; i++) {
-        Runner *r = &sim->runners[i];
-        host_advance(sim, r);
+    for (uint32_t i = 0; i < sim->hosts_n; i++)
+        host_advance(sim, &sim->hosts[i]);
+    for (uint32_t i = 0; i < sim->runners_n; i++)
         for (uint32_t lane = 0; lane < LANE_HOST; lane++)
-            sim_wake(sim, r, lane);
-    }
+            sim_wake(sim, &sim->runners[i], lane);
     drain_todo(sim);
     Event e;
     while (!sim->failed && evq_pop(&sim->events, &e)) {

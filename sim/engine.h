@@ -2,7 +2,10 @@
  * engine.h - runs a graph on a machine in model time: discrete events.
  *
  * Per rank class: one host thread that launches ops one after another, each at
- * its cost; lanes that work them off in order; links that transfers share.
+ * its cost; lanes that work them off in order; links that transfers share.  One
+ * host may drive several ranks (Graph.host_group): it launches instance 0 of each
+ * in member order, then instance 1 ..., and while it waits for one (a host-wait
+ * op) it launches for none.
  *
  *   - An op starts when it is launched, its lane is free and what it depends on
  *     is done.  Compute runs at full speed, or slower while a collective or a

@@ -243,6 +243,19 @@ static void close_rank(Sim *sim, Runner *r, SegmentSum *sums)
         s->link_bound_ns = fmax(s->link_bound_ns, link_ns[k]);
 }
 
+/* A host's launches follow one another, whatever rank they are for. */
+static void close_hosts(Sim *sim)
+{
+    for (uint32_t i = 0; i < sim->hosts_n; i++) {
+        const Host *h = &sim->hosts[i];
+        double sum = 0;
+        for (uint32_t t = 0; t < h->members_n; t++)
+            sum += sim->runners[h->member[t]].stat->launch_bound_ns;
+        for (uint32_t t = 0; t < h->members_n; t++)
+            sim->runners[h->member[t]].stat->launch_bound_ns = sum;
+    }
+}
+
 void account_close(Sim *sim)
 {
     SimResult *result = sim->result;
@@ -273,6 +286,7 @@ void account_close(Sim *sim)
         }
         result->path = longest;
     }
+    close_hosts(sim);
     result->ops = sim->ops_done;
     free(sums);
 }

@@ -5,6 +5,8 @@
  *
  * A launch is a span on the host track, a kernel one on its lane's track; a
  * transfer says how long it waited.  The span's op is the op id of the graph.
+ * Where one host drives several ranks, each rank's host track has the launches for
+ * that rank, at their true times: laid over one another the tracks have no overlap.
  */
 #include "sim/engine_state.h"
 

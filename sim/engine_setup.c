@@ -178,8 +178,6 @@ static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_us
     r->cost = costs_for(sim, rc->place.type->gpu, rc->speed, in_use);
     r->macro = PUSH_ARRAY(&sim->arena, Macro, sim->g->segments_n + 1);
     r->host_start = PUSH_ARRAY(&sim->arena, int64_t, r->role->instances_n + 1);
-    GROW(r->anchors, r->anchors_n, r->anchors_cap);
-    r->anchors[r->anchors_n++] = (Anchor){ 0 };
     r->lanes_left = LANE_HOST; /* every lane says once that it is at its end */
     r->stat = &sim->result->ranks[class_];
     *r->stat = (RankStat){
@@ -187,6 +185,50 @@ static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_us
     };
     sim->ops_total += r->role->ops_n;
     record_tracks(sim, r);
+}
+
+/* ---- hosts ---- */
+
+/* Members stay in the order of their index in the group. */
+static void host_add(Sim *sim, Host *h, Runner *r)
+{
+    const GroupSpec *spec = h->members_n ? &sim->g->groups[sim->g->host_group] : NULL;
+    uint32_t at = h->members_n++;
+    for (; at > 0; at--) {
+        uint32_t before = sim->classes.ranks[h->member[at - 1]].rank;
+        if (group_index(spec, before) < group_index(spec, r->rc->rank))
+            break;
+        h->member[at] = h->member[at - 1];
+    }
+    h->member[at] = r->id;
+    r->host = h;
+    h->instances_n =
+        h->instances_n > r->role->instances_n ? h->instances_n : r->role->instances_n;
+}
+
+static Host *host_of(Sim *sim, const Runner *r)
+{
+    uint32_t spec = sim->g->host_group;
+    uint32_t group = spec == NONE_U32 ? NONE_U32 : r->rc->group[spec];
+    for (uint32_t i = 0; i < r->id && group != NONE_U32; i++)
+        if (sim->runners[i].rc->group[spec] == group)
+            return sim->runners[i].host;
+    Host *h = &sim->hosts[sim->hosts_n++];
+    uint32_t n = group == NONE_U32 ? 1 : sim->classes.groups[group].members_n;
+    h->member = PUSH_ARRAY(&sim->arena, uint32_t, n);
+    GROW(h->anchors, h->anchors_n, h->anchors_cap);
+    h->anchors[h->anchors_n++] = (Anchor){ 0 };
+    return h;
+}
+
+static void setup_hosts(Sim *sim)
+{
+    sim->hosts = PUSH_ARRAY(&sim->arena, Host, sim->runners_n);
+    for (uint32_t i = 0; i < sim->runners_n; i++)
+        host_add(sim, host_of(sim, &sim->runners[i]), &sim->runners[i]);
+    for (uint32_t i = 0; i < sim->hosts_n; i++)
+        for (uint32_t t = 0; t < sim->hosts[i].members_n; t++)
+            sim->runners[sim->hosts[i].member[t]].host_turn = t;
 }
 
 static bool *segments_in_use(Sim *sim)
@@ -230,8 +272,6 @@ bool sim_setup(Sim *sim)
 {
     const Graph *g = sim->g;
     ASSERT(g->sealed);
-    if (g->host_group != NONE_U32)
-        return err_set(sim->err, "one host thread for several ranks cannot be simulated yet");
     bool expand = sim->options->expand_ranks || sim->m->jitter > 0;
     if (expand && !check_size(sim))
         return false;
@@ -251,6 +291,7 @@ bool sim_setup(Sim *sim)
     setup_links(sim);
     for (uint32_t i = 0; i < sim->runners_n; i++)
         setup_runner(sim, &sim->runners[i], i, in_use);
+    setup_hosts(sim);
     if (sim->timeline)
         sim->timeline->ranks_n = g->world_n;
     return true;
@@ -263,8 +304,9 @@ void sim_teardown(Sim *sim)
         for (uint32_t k = 0; k < r->channels_n; k++)
             free(r->channels[k].posts);
         free(r->channels);
-        free(r->anchors);
     }
+    for (uint32_t i = 0; i < sim->hosts_n; i++)
+        free(sim->hosts[i].anchors);
     for (uint32_t i = 0; sim->on_link && i < sim->classes.resources_n; i++)
         free(sim->on_link[i]);
     free(sim->flows);

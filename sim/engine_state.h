@@ -73,10 +73,21 @@ typedef struct LaneState {
 } LaneState;
 
 typedef struct Anchor {
-    uint32_t instance; /* from here on the host's time counts from here */
+    uint64_t place; /* from here on the host's time counts from here: see host_place */
     int64_t at_ns;
     Path path;
 } Anchor;
+
+/* A launching thread.  It goes round its members: one instance of each, then the next. */
+typedef struct Host {
+    uint32_t members_n;
+    uint32_t *member;        /* rank classes, in order of their index in the host group */
+    uint32_t instance, turn; /* to be launched next: this instance of member[turn] */
+    uint32_t instances_n;    /* of the longest program */
+    int64_t now_ns;          /* when it is done with what it has launched */
+    uint32_t anchors_n, anchors_cap;
+    Anchor *anchors;
+} Host;
 
 /* A send or receive that waits for its other end. */
 typedef struct Post {
@@ -102,11 +113,10 @@ typedef struct Runner {
     LaneState lane[LANE_N];
     uint32_t lanes_left; /* not yet at their end */
 
+    Host *host;
+    uint32_t host_turn;  /* its index in host->member */
     int64_t *host_start; /* by instance */
-    int64_t host_ns;
-    uint32_t host_next; /* first instance the host has not reached */
-    uint32_t anchors_n, anchors_cap;
-    Anchor *anchors;
+    uint32_t host_next;  /* first instance the host has not reached */
 
     /* Compute lane. */
     double left;     /* alone-ns still to do */
@@ -169,8 +179,9 @@ typedef struct Sim {
     uint32_t *lane_first; /* [segment * LANE_N + lane]: offset of the lane's ops in the above */
     uint32_t costs_n;
     CostTable *costs;
-    uint32_t runners_n;
+    uint32_t runners_n, hosts_n;
     Runner *runners;
+    Host *hosts;
     Meeting *meetings; /* [group class * LANE_N + lane] */
 
     uint32_t flows_n, flows_cap;
@@ -207,6 +218,11 @@ static inline const Segment *segment_of(const Sim *sim, const Runner *r, uint32_
     return &sim->g->segments[r->role->instances[instance].segment];
 }
 Path path_of_host(const Sim *sim, const Runner *r, uint32_t instance);
+/* The host's launches in order: instance k of member t is number k * members_n + t. */
+static inline uint64_t host_place(const Host *h, uint32_t instance, uint32_t turn)
+{
+    return (uint64_t)instance * h->members_n + turn;
+}
 
 /* ---- engine_setup.c ---- */
 bool sim_setup(Sim *sim);

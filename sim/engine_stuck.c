@@ -2,7 +2,8 @@
  * engine_stuck.c - a graph that cannot finish: who waits for whom.
  *
  * Starts at a lane that is not at its end and follows what it waits for: another
- * lane of the rank, or the participant that has not arrived.  A lane met twice
+ * lane of the rank, the host (at the rank it waits for, if it drives several), or the
+ * participant that has not arrived.  A lane met twice
  * closes the cycle, which is the message.
  */
 #include <stdio.h>
@@ -95,7 +96,7 @@ static Stuck next_stuck(const Sim *sim, Stuck at)
     if (l->wait == WAIT_LANE)
         return (Stuck){ at.runner, l->wait_lane };
     if (l->wait == WAIT_GATE)
-        return (Stuck){ at.runner, LANE_HOST };
+        return (Stuck){ r->host->member[r->host->turn], LANE_HOST };
     if (l->wait == WAIT_PEER) {
         const Op *o = &sim->g->ops[unanswered(r, at.lane)];
         return op_is_p2p(o->kind) ? missing_answer(sim, r, o)

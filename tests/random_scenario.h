@@ -17,7 +17,7 @@
 typedef struct Draw {
     uint64_t state;
     char text[4096];
-    uint32_t gpus;
+    uint32_t gpus, node_gpus; /* used; on the first node */
 } Draw;
 
 static inline uint32_t draw_below(Draw *d, uint32_t below)
@@ -71,6 +71,7 @@ static inline uint32_t draw_node(Draw *d, DrawKind kind, bool other_gpu)
     static const char *const links[] = { "nvswitch", "nvlink_mesh", "pcie", "ring",
                                          "shared_memory" };
     uint32_t gpus = kind.odd ? 1 + draw_below(d, 8) : 2u << draw_below(d, 3);
+    d->node_gpus = d->node_gpus ? d->node_gpus : gpus;
     const char *gpu = other_gpu ? "a100-80gb" : "h100-80gb";
     draw_text(d,
               "\"gpus_per_node\":%u,\"gpu\":\"%s\",\"intra_node\":{\"kind\":\"%s\","
@@ -178,6 +179,9 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     uint32_t dp = 1 + draw_below(d, 6), cp = draw_below(d, 3) ? 1 : draw_power(d, 3);
     if (tp * pp * dp * cp > 36)
         tp = cp = 1;
+    bool hub = (seed * 2654435761u >> 7) % 8 == 0; /* PyTorch's DataParallel, on one node */
+    if (hub)
+        tp = pp = cp = 1;
     bool interleaved = pp > 1 && draw_below(d, 3) == 0;
     uint32_t micro = interleaved ? pp * (1 + draw_below(d, 2)) : 1 + draw_below(d, 4);
     d->gpus = tp * pp * dp * cp;
@@ -190,6 +194,8 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
               dp * micro, 192u << draw_below(d, 4),
               draw_word(d, recompute, ARRAY_N(recompute)));
     const char *strategy = draw_strategy(d, pp);
+    if (hub && dp <= d->node_gpus)
+        strategy = "dp";
     draw_text(d,
               "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
               "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u",

@@ -85,6 +85,15 @@ static void draw_groups(Case *c)
     }
 }
 
+/* Now and then one host launches for all ranks of a group, which run the same program. */
+static void draw_host(Case *c)
+{
+    uint64_t draw = mix_u64(c->seed + 77);
+    const Spec *s = c->specs_n ? &c->specs[draw / 3 % c->specs_n] : NULL;
+    if (s && draw % 3 == 0 && s->inner)
+        c->g.host_group = s->group;
+}
+
 static void draw_world(Case *c)
 {
     uint32_t world = 1;
@@ -100,6 +109,7 @@ static void draw_world(Case *c)
     uint32_t replica = (c->role_dim + 1 + below(c, DIMS - 1)) % DIMS;
     c->g.replica = whole(c, replica);
     draw_groups(c);
+    draw_host(c);
 }
 
 static void draw_machine(Case *c)

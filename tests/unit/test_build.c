@@ -240,7 +240,6 @@ static void check_refused(const char *scenario, const char *const *settings, con
 
 static void what_cannot_be_built_is_a_sentence(void)
 {
-    check_refused(GPT2, WITH("parallel.strategy=dp"), "'dp' cannot be simulated yet");
     check_refused(GPT2, WITH("parallel.strategy=zero2", "parallel.dp=4", "parallel.pp=2"),
                   "DeepSpeed refuses stage 2 with pipelines");
     check_refused(LLAMA, WITH("model=mixtral-8x7b", "training.seq_len=128"),

@@ -407,6 +407,159 @@ static void expanding_too_many_ranks_is_refused(void)
     graph_free(&g);
 }
 
+/* ---- one host for several ranks ---- */
+
+/* n ranks, a role each, whose launches cost 50 and come from one thread. */
+static void shared_host(World *w, Graph *g, uint32_t n)
+{
+    world_init(w, 1, n, 0);
+    w->gpu.launch_ns = 50;
+    graph_begin(g, n, n);
+    g->host_group = all_ranks(g);
+}
+
+/* Launched: rank 0 at 50, 150, 250, rank 1 at 100, 200, 300 and alone from then on: 350. */
+static void a_shared_host_goes_round_its_ranks(void)
+{
+    World w;
+    Graph g;
+    shared_host(&w, &g, 2);
+    for (uint32_t i = 0; i < 7; i++)
+        add(&g, i % 2 || i == 6, kernel(&g, LANE_COMPUTE, 10));
+    for (int expanded = 0; expanded < 2; expanded++) {
+        SimResult r = run(&w, &g, (SimOptions){ .expanded = expanded });
+        CHECK_INT(260, r.ranks[0].end_ns);
+        CHECK_INT(360, r.ranks[1].end_ns);
+        CHECK_INT(350, r.path.launch_ns);
+        CHECK_INT(350, (int64_t)r.ranks[0].launch_bound_ns);
+        CHECK_INT(350, (int64_t)r.ranks[1].launch_bound_ns);
+        sim_result_free(&r);
+    }
+    graph_free(&g);
+}
+
+/* Segments of two kernels: those of rank 1 are launched when both of rank 0 are, and as one event
+ * or two they start no sooner. */
+static void whole_instances_are_launched_in_turn(void)
+{
+    World w;
+    Graph g;
+    shared_host(&w, &g, 3);
+    uint32_t s = graph_segment(&g, SEGMENT_OTHER, "two");
+    graph_op(&g, kernel(&g, LANE_COMPUTE, 500));
+    graph_op(&g, kernel(&g, LANE_COMPUTE, 10));
+    for (uint32_t i = 0; i < 6; i++)
+        role_instance(&g.roles[i % 3], s, NONE_U32, NONE_U32, NONE_U32);
+    for (int expanded = 0; expanded < 2; expanded++) {
+        SimResult r = run(&w, &g, (SimOptions){ .expanded = expanded });
+        for (int rank = 0; rank < 3; rank++)
+            CHECK_INT(50 + 100 * rank + 2 * 510, r.ranks[rank].end_ns);
+        sim_result_free(&r);
+    }
+    graph_free(&g);
+}
+
+/* The host waits for rank 0's kernel, which runs from 50 to 1050, and launches for nobody: rank
+ * 1's second kernel is launched at 1100, rank 0's at 1150. */
+static void a_host_wait_holds_all_ranks_of_the_host(void)
+{
+    World w;
+    Graph g;
+    shared_host(&w, &g, 2);
+    uint32_t first = add(&g, 0, kernel(&g, LANE_COMPUTE, 1000));
+    Op wait = { .kind = OP_HOST_WAIT, .lane = LANE_HOST, .name = intern(&g.names, "wait") };
+    add(&g, 0, wait);
+    after(&g, 0, first);
+    add(&g, 0, kernel(&g, LANE_COMPUTE, 10));
+    for (int i = 0; i < 2; i++)
+        add(&g, 1, kernel(&g, LANE_COMPUTE, 10));
+    for (int expanded = 0; expanded < 2; expanded++) {
+        SimResult r = run(&w, &g, (SimOptions){ .expanded = expanded });
+        CHECK_INT(1160, r.ranks[0].end_ns);
+        CHECK_INT(1110, r.ranks[1].end_ns);
+        CHECK_INT(1010, r.path.compute_ns);
+        CHECK_INT(150, r.path.launch_ns);
+        sim_result_free(&r);
+    }
+    graph_free(&g);
+}
+
+/* Rank 1's kernel is never launched, as the host waits for rank 0, which waits for rank 1. */
+static void a_circle_through_a_shared_host_is_named(void)
+{
+    World w;
+    Graph g;
+    shared_host(&w, &g, 2);
+    uint32_t met = add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, g.host_group, 100));
+    add(&g, 1, kernel(&g, LANE_COMPUTE, 10));
+    Op wait = { .kind = OP_HOST_WAIT, .lane = LANE_HOST, .name = intern(&g.names, "wait") };
+    add(&g, 0, wait);
+    after(&g, 0, met);
+    add(&g, 1, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, g.host_group, 100));
+    graph_seal(&g);
+    SimResult r = { 0 };
+    Err err = { 0 };
+    CHECK(!sim_run(&r, &g, &w.m, &w.sw, &(SimOptions){ 0 }, &err));
+    CHECK_ERR_TEXT(&err, "rank 0 op 1 'wait' (host)");
+    CHECK_ERR_TEXT(&err, "rank 1 op 1 'all_reduce' (reduce)");
+    CHECK_ERR_TEXT(&err, "which closes the circle");
+    graph_free(&g);
+}
+
+/* Ranks of one host differ by their turn; hosts are alike, and replicas go over whole hosts. */
+static void ranks_of_a_host_are_not_folded(void)
+{
+    static const struct {
+        uint32_t nodes, gpus, hosts, classes;
+    } cases[] = { { 4, 1, 1, 4 }, { 1, 4, 1, 4 }, { 4, 2, 4, 2 }, { 1, 8, 2, 4 } };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        World w;
+        Graph g;
+        uint32_t ranks = cases[i].nodes * cases[i].gpus, each = ranks / cases[i].hosts;
+        world_init(&w, cases[i].nodes, cases[i].gpus, 0);
+        w.gpu.launch_ns = 50;
+        graph_begin(&g, ranks, 1);
+        g.host_group = graph_group(&g, "host", &(GroupDim){ 1, each, 1, each }, 1);
+        GroupDim over = { each, cases[i].hosts, 1, cases[i].hosts };
+        g.replica = cases[i].hosts > 1 ? over : (GroupDim){ 1, ranks, 1, ranks };
+        add(&g, 0, kernel(&g, LANE_COMPUTE, 10));
+        for (int expand = 0; expand < 2; expand++) {
+            SimResult r = run(&w, &g, (SimOptions){ .expand_ranks = expand });
+            CHECK_U64(expand ? ranks : cases[i].classes, r.ranks_n);
+            for (uint32_t k = 0; k < r.ranks_n; k++)
+                CHECK_INT(50 * (k % each + 1) + 10, r.ranks[k].end_ns);
+            sim_result_free(&r);
+        }
+        graph_free(&g);
+    }
+}
+
+/* Each rank's host track has its own launches, at their true times. */
+static void launches_of_a_shared_host_are_recorded(void)
+{
+    World w;
+    Graph g;
+    Timeline t = { 0 };
+    shared_host(&w, &g, 2);
+    for (uint32_t i = 0; i < 4; i++)
+        add(&g, i % 2, kernel(&g, LANE_COMPUTE, 10));
+    SimResult r = run(&w, &g, (SimOptions){ .timeline = &t });
+    timeline_seal(&t);
+    uint32_t launches = 0;
+    for (uint32_t i = 0; i < t.spans_n; i++) {
+        const Track *track = &t.tracks[t.span_track[i]];
+        if (track->kind != TRACK_HOST)
+            continue;
+        CHECK_INT(100 * (int)t.op[i] + 50 * (int)track->rank, t.start_ns[i]);
+        CHECK_INT(50, t.dur_ns[i]);
+        launches++;
+    }
+    CHECK_U64(4, launches);
+    timeline_free(&t);
+    sim_result_free(&r);
+    graph_free(&g);
+}
+
 /* A kernel of A alone and S slowed, beside a transfer of T: T A/S of it is done by T, the rest at
  * full speed. */
 static void kernels_slow_down_beside_a_transfer(void)
@@ -838,6 +991,12 @@ int main(void)
     RUN(a_collective_missing_on_one_member_is_named);
     RUN(collectives_in_another_order_are_named);
     RUN(a_circle_through_a_host_wait_is_named);
+    RUN(a_shared_host_goes_round_its_ranks);
+    RUN(whole_instances_are_launched_in_turn);
+    RUN(a_host_wait_holds_all_ranks_of_the_host);
+    RUN(a_circle_through_a_shared_host_is_named);
+    RUN(ranks_of_a_host_are_not_folded);
+    RUN(launches_of_a_shared_host_are_recorded);
     RUN(the_unanswered_one_of_a_group_is_named);
     RUN(both_ends_must_agree_on_the_size);
     RUN(nobody_sends_to_himself);
