@@ -71,8 +71,15 @@ static bool read_facts(Software *sw, JsonObj *o, const Fact *facts, size_t n)
 
 static bool read_kernels(Software *sw, JsonNode node, Err *err)
 {
+    static const char *const attention_kernels[ATTENTION_KERNEL_N] = {
+        [ATTENTION_NEWEST] = "newest",
+        [ATTENTION_FLASH2] = "flash2",
+        [ATTENTION_TRITON] = "triton",
+    };
     JsonObj o = json_begin(node, err);
     read_facts(sw, &o, kernel_facts, ARRAY_N(kernel_facts));
+    sw->attention_kernel = (AttentionKernel)json_word(&o, "attention_kernel", attention_kernels,
+                                                      ATTENTION_KERNEL_N, ATTENTION_NEWEST);
     return json_end(&o);
 }
 
@@ -119,6 +126,7 @@ static bool read_parallel(Software *sw, JsonNode node, Err *err)
 {
     JsonObj o = json_begin(node, err);
     read_facts(sw, &o, parallel_facts, ARRAY_N(parallel_facts));
+    sw->p2p_blocks_host = json_bool(&o, "p2p_blocks_host", false);
     sw->vocab_multiple = json_count(&o, "vocab_multiple", 1, 65536, JSON_REQUIRED);
     JsonNode overlap = required_object(&o, "overlap");
     bool ok = json_end(&o);
@@ -131,7 +139,7 @@ static bool read_fitted(Software *sw, JsonNode node, Err *err)
     if (!node.item)
         return true;
     JsonObj o = json_begin(node, err);
-    sw->host_scale = json_number(&o, "host_scale", 0.1, 10, 1);
+    sw->host_scale = json_number(&o, "host_scale", 0.1, 30, 1);
     sw->compute_scale = json_number(&o, "compute_scale", 0.1, 10, 1);
     sw->comm_scale = json_number(&o, "comm_scale", 0.1, 10, 1);
     json_string(&o, "fitted_on", NULL);
@@ -151,8 +159,8 @@ static bool check_source(JsonObj *o, const char *key, bool rest)
 
 static bool check_sources(JsonNode node, Err *err)
 {
-    static const char *const others[] = { "selective", "stops_early", "overlap",
-                                          "vocab_multiple" };
+    static const char *const others[] = { "attention_kernel", "selective", "stops_early",
+                                          "p2p_blocks_host",  "overlap",   "vocab_multiple" };
     JsonObj o = json_begin(node, err);
     bool rest = *json_string(&o, "rest", "") != '\0';
     for (size_t i = 0; i < ARRAY_N(kernel_facts); i++)

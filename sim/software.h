@@ -9,7 +9,7 @@
  * A file states every fact, and where it is known from:
  *
  *     { "name": "generic", "source": "...",
- *       "kernels":   { "fused_attention": true, ... },
+ *       "kernels":   { "fused_attention": true, ..., "attention_kernel": "flash2" },
  *       "recompute": { "selective": ["norm", "activation"], "stops_early": false },
  *       "parallel":  { "tp_async_backward": true, ..., "overlap": { "tp": true, ... } },
  *       "fitted":    { "host_scale": 1, "compute_scale": 1, "comm_scale": 1, "fitted_on": "..." },
@@ -24,6 +24,14 @@
 #include "core/arena.h"
 #include "core/json.h"
 #include "sim/scenario.h"
+
+/* Whose fused attention: GPU files hold the newest for their GPU. */
+typedef enum AttentionKernel {
+    ATTENTION_NEWEST, /* FlashAttention-2 up to Ampere, cuDNN or FlashAttention-3 from Hopper on */
+    ATTENTION_FLASH2, /* FlashAttention-2 everywhere */
+    ATTENTION_TRITON, /* the first FlashAttention, written in Triton */
+    ATTENTION_KERNEL_N
+} AttentionKernel;
 
 typedef struct Software {
     const char *name, *source;
@@ -47,6 +55,7 @@ typedef struct Software {
     bool wgrad_accumulate;    /* weight gradients are accumulated by the matmul (beta = 1) */
     bool f32_grads;           /* gradients are kept in f32 */
     bool f32_logits;          /* unfused loss: reads an f32 copy of the logits */
+    AttentionKernel attention_kernel; /* where attention is fused; may be left out: newest */
 
     /* What recomputation does again: "selective" these, "full" everything. */
     bool selective_attention;  /* the attention kernel, or scores and softmax */
@@ -57,10 +66,12 @@ typedef struct Software {
         recompute_stops_early; /* full: ops after the last one that backward needs are left out */
 
     /* Parallelism. */
-    bool tp_async_backward;    /* input gradient's collective runs beside the weight gradient */
-    bool grads_persist;        /* gradient memory is allocated for the whole step */
-    bool bucket_copies;        /* ddp copies gradients into buckets and back */
-    bool p2p_waits_for_send;   /* compute waits for sends as well as receives */
+    bool tp_async_backward;  /* input gradient's collective runs beside the weight gradient */
+    bool grads_persist;      /* gradient memory is allocated for the whole step */
+    bool bucket_copies;      /* ddp copies gradients into buckets and back */
+    bool p2p_waits_for_send; /* compute waits for sends as well as receives */
+    bool p2p_blocks_host;    /* without overlap: the host waits for transfers before it launches
+                                  more; may be left out: false */
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next
                                   forward, not after the update */
     bool cp_ring; /* context parallelism: keys and values go round a ring, else are gathered */

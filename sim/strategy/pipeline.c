@@ -21,7 +21,8 @@
  * receives of one exchange as one ncclGroup.  With overlap a receive is
  * posted one action early, so that it flies beside the action before its own;
  * without, all of a step's receives are posted after the step before (see
- * STEPS in schedule.h) and compute waits for the sends as well.  Like every
+ * STEPS in schedule.h) and compute waits for the sends as well, or the host
+ * itself does before it launches more (p2p_blocks_host).  Like every
  * collective of torch, a receive starts after the compute launched before it.
  *
  * LIVES.  An activation between blocks is born in forward(i), or by the receive,
@@ -133,7 +134,9 @@ typedef struct Line {
     Received *received; /* by action */
     uint32_t transfers_n, transfers_cap;
     Transfer *transfers;
-    bool ahead, waits;     /* receives are posted early; compute waits for sends */
+    bool ahead, waits; /* receives are posted early; compute waits for sends */
+    uint32_t
+        host_wait; /* segment in which the host waits for transfers; NONE_U32: it never does */
     Point sent[2], due[2]; /* newest sends, by backward; due: the next compute waits */
     Point compute;         /* newest op on the compute lane */
     Point join;            /* result on another lane that the next compute needs */
@@ -437,6 +440,38 @@ static void post_step(Line *l, uint32_t action)
         post_receive(l, action);
 }
 
+/* The host launches nothing more before a step's transfers, and all that came before, are done. */
+static void block_host(Line *l, uint32_t action)
+{
+    const Action *x = &l->actions[action];
+    Point blocks[4] = { l->due[0], l->due[1], NOWHERE, NOWHERE };
+    for (uint32_t a = action, n = 2; a < l->actions_n && l->actions[a].step == x->step; a++)
+        if (point_is(l->received[a].at) && n < ARRAY_N(blocks))
+            blocks[n++] = l->received[a].at;
+    uint32_t last = 0;
+    while (last < ARRAY_N(blocks) && !point_is(blocks[last]))
+        last++;
+    if (last == ARRAY_N(blocks))
+        return;
+    role_instance(l->role, l->host_wait, x->micro_batch, NONE_U32, x->turn * l->pp + l->stage);
+    for (uint32_t i = 0; i < ARRAY_N(blocks); i++)
+        if (point_is(blocks[i]))
+            wait_at(l->role, 0, blocks[i]);
+    if (point_is(l->compute))
+        wait_at(l->role, 0, l->compute);
+}
+
+static uint32_t host_wait_segment(Build *b)
+{
+    Graph *g = b->g;
+    uint32_t s = graph_segment(g, SEGMENT_OTHER, "transfers done");
+    graph_op(g, (Op){ .kind = OP_HOST_WAIT,
+                      .phase = PHASE_FORWARD,
+                      .lane = LANE_HOST,
+                      .name = intern(&g->names, "transfers done") });
+    return s;
+}
+
 static void write_actions(Line *l)
 {
     for (uint32_t a = 0; a < l->actions_n; a++) {
@@ -448,6 +483,8 @@ static void write_actions(Line *l)
         } else if (a == 0 || l->actions[a].step != l->actions[a - 1].step) {
             sends_fall_due(l);
             post_step(l, a);
+            if (l->host_wait != NONE_U32)
+                block_host(l, a);
         }
         if (l->actions[a].backward)
             backward_chunk(l, a);
@@ -502,6 +539,8 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
                .compute = NOWHERE,
                .join = NOWHERE };
     l.waits = !l.ahead || b->sw->p2p_waits_for_send;
+    l.host_wait =
+        p->pp > 1 && !l.ahead && b->sw->p2p_blocks_host ? host_wait_segment(b) : NONE_U32;
     l.own = PUSH_ARRAY(&scratch, uint32_t, b->blocks_n);
     for (uint32_t i = 0; i < b->blocks_n; i++) {
         bool mine = b->chunk_of[i] % p->pp == stage;

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Fits the scalars of training stacks: scenarios/software/NAME.json, "fitted".
+
+    tests/parity/fit_software.py [--lockstep build/lockstep] [--check] [NAME...]
+
+A stack has at most three scalars (sim/software.h): host_scale (cost of a launch),
+compute_scale (time of kernels), comm_scale (collectives).  They are fitted on the
+step times of all rows of scenarios/validation that name the stack, none of them
+depending on model, precision, GPU count or batch.  Facts come first: they are
+written from sources and never touched here.
+
+With e = ln(predicted / measured) of a row, what is made least is
+
+    J = mean over groups of (median |e| + mean |e|) / 2  +  PULL * sum of |ln scalar|
+
+so that no group outvotes another, a few rows gone wrong move little, and a scalar
+that gains next to nothing stays 1.  After a look at some values of host_scale one
+scalar after the other is moved on a grid that grows finer; one that lowers J by less
+than GAIN is dropped.  Scalars are rounded to three digits and written with the groups
+they were fitted on.  Stacks without rows are left alone, but for those that take
+host_scale from a relative (HOST_FROM).  --check prints what would be written.
+
+Works on a copy of scenarios/ beside a copy of the program, so that nothing else
+sees half-fitted files.
+"""
+import argparse
+import json
+import math
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+PULL, GAIN = 0.01, 0.002
+SCALARS = ("host_scale", "compute_scale", "comm_scale")
+LISTS = ("published.jsonl", "vtrain-single-node.jsonl")
+STEPS = (0.32, 0.08, 0.02)
+STARTS = (1.0, 2.0, 4.0, 8.0, 16.0)  # of host_scale: it does nothing until the host is what limits
+# Stacks without host-bound rows take host_scale from one that has some, and their model code.
+HOST_FROM = {name: "megatron-deepspeed-2022" for name in ("megatron-lm-2021", "megatron-lm-2022")}
+LOW, HIGH = (0.1, 0.1, 0.1), (30.0, 10.0, 10.0)  # what sim/software.c accepts
+
+
+def three_digits(x):
+    return float(f"{x:.3g}")
+
+
+def rows_by_software(folder):
+    """name -> (group, measured step time, the scenario as a line) of each row"""
+    rows = {}
+    for name in LISTS:
+        with open(os.path.join(folder, "validation", name), encoding="utf-8") as f:
+            for line in f:
+                if line.strip():
+                    row = json.loads(line)
+                    for m in row.get("measured", []):
+                        if m["metric"] == "step_time_s":
+                            name = row.get("software", "generic")
+                            rows.setdefault(name, []).append((row["group"], m["value"], line))
+    return rows
+
+
+class Trial:
+    """One stack in a copy of the tree."""
+
+    def __init__(self, tree, name, rows):
+        self.tree, self.rows = tree, rows
+        self.path = os.path.join(tree, "scenarios", "software", name + ".json")
+        self.list = os.path.join(tree, name + ".jsonl")
+        with open(self.list, "w", encoding="utf-8") as f:
+            f.writelines(line for _, _, line in rows)
+        with open(self.path, encoding="utf-8") as f:
+            self.doc = json.load(f)
+        self.known = {}
+
+    def errors(self, scalars):
+        """ln(predicted / measured) by group."""
+        self.doc["fitted"] = dict(zip(SCALARS, scalars), fitted_on="a trial")
+        with open(self.path, "w", encoding="utf-8") as f:
+            json.dump(self.doc, f)
+        program = os.path.join(self.tree, "bin", "lockstep")
+        out = subprocess.run([program, "sim", self.list, "--json"], check=True,
+                             capture_output=True, text=True).stdout
+        reports = json.loads(out)
+        groups = {}
+        for (group, measured, _), report in zip(self.rows, reports.get("scenarios", [reports])):
+            groups.setdefault(group, []).append(math.log(report["step_time_s"] / measured))
+        return groups
+
+    def misfit(self, scalars):
+        if scalars not in self.known:
+            each = []
+            for errors in self.errors(scalars).values():
+                sizes = [abs(e) for e in errors]
+                each.append((statistics.median(sizes) + statistics.fmean(sizes)) / 2)
+            pull = sum(abs(math.log(s)) for s in scalars)
+            self.known[scalars] = statistics.fmean(each) + PULL * pull
+        return self.known[scalars]
+
+    def moved(self, scalars, i, factor):
+        s = list(scalars)
+        s[i] = three_digits(min(HIGH[i], max(LOW[i], s[i] * factor)))
+        return tuple(s)
+
+    def fit(self, host):
+        """host: scale taken from a relative, or None."""
+        self.free = [i for i in range(len(SCALARS)) if i > 0 or host is None]
+        starts = STARTS if host is None else (host,)
+        start = min(((h, 1.0, 1.0) for h in starts), key=self.misfit)
+        return self.without_idle(self.descend(start))
+
+    def descend(self, best):
+        for step in STEPS:
+            again = True
+            while again:
+                again = False
+                for i in self.free:
+                    for factor in (math.exp(step), math.exp(-step)):
+                        tried = self.moved(best, i, factor)
+                        while tried != best and self.misfit(tried) < self.misfit(best) - 1e-6:
+                            best, again = tried, True
+                            tried = self.moved(best, i, factor)
+        return best
+
+    def without_idle(self, best):
+        """Scalars that gain too little are 1."""
+        for i in self.free:
+            plain = tuple(1.0 if j == i else s for j, s in enumerate(best))
+            if self.misfit(plain) < self.misfit(best) + GAIN:
+                best = plain
+        return best
+
+
+def host_of(folder, name):
+    """host_scale of the relative, None without one."""
+    if name not in HOST_FROM:
+        return None
+    with open(os.path.join(folder, "software", HOST_FROM[name] + ".json"), encoding="utf-8") as f:
+        return json.load(f).get("fitted", {}).get("host_scale", 1.0)
+
+
+def write_fitted(path, name, scalars, rows):
+    """Replaces or adds the line "fitted", leaving the rest of the file as it is."""
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    text = re.sub(r'\n  "fitted": \{.*\},', "", text)
+    if any(s != 1 for s in scalars):
+        counts = {}
+        for group, _, _ in rows:
+            counts[group] = counts.get(group, 0) + 1
+        on = ", ".join(f"{group} ({n} rows)" for group, n in sorted(counts.items()))
+        fitted = {k: s for k, s in zip(SCALARS, scalars) if s != 1}
+        parts = []
+        if name in HOST_FROM and "host_scale" in fitted:
+            parts.append("host_scale is that of " + HOST_FROM[name] + ", the same model code, eager")
+        if len(fitted) > len(parts):
+            parts.append(("" if not parts else "the rest: ") + "step times of " + on)
+        fitted["fitted_on"] = "; ".join(parts) + "; tests/parity/fit_software.py"
+        line = ", ".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in fitted.items())
+        text = text.replace('\n  "sources": {', f'\n  "fitted": {{ {line} }},\n  "sources": {{', 1)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def show(name, trial, scalars):
+    for when, s in (("before", (1.0, 1.0, 1.0)), ("after", scalars)):
+        parts = []
+        for group, errors in sorted(trial.errors(s).items()):
+            sizes = sorted(abs(math.expm1(e)) for e in errors)
+            p90 = sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))]
+            parts.append(f"{group} {100 * statistics.median(sizes):.1f} / {100 * p90:.1f} %")
+        values = " ".join(f"{x:g}" for x in s)
+        print(f"{name:24} {when:6} {values:20} median / p90: " + ", ".join(parts), flush=True)
+
+
+def main():
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    args = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    args.add_argument("--lockstep", default=os.path.join(root, "build", "lockstep"))
+    args.add_argument("--check", action="store_true", help="write nothing")
+    args.add_argument("names", nargs="*", metavar="NAME", help="stacks; all that have rows")
+    args = args.parse_args()
+    scenarios = os.path.join(root, "scenarios")
+    rows = rows_by_software(scenarios)
+    unknown = [n for n in args.names if n not in rows and n not in HOST_FROM]
+    if unknown:
+        sys.exit("no rows name " + ", ".join(unknown))
+    with tempfile.TemporaryDirectory() as tree:
+        shutil.copytree(scenarios, os.path.join(tree, "scenarios"))
+        os.mkdir(os.path.join(tree, "bin"))
+        shutil.copy(args.lockstep, os.path.join(tree, "bin", "lockstep"))
+        for name in sorted(args.names or {*rows, *HOST_FROM}, key=lambda n: (n in HOST_FROM, n)):
+            path = os.path.join(scenarios, "software", name + ".json")
+            if not os.path.exists(path):
+                print(f"{name}: no file", file=sys.stderr)
+                continue
+            host = host_of(scenarios, name)
+            scalars = (host or 1.0, 1.0, 1.0)
+            if name in rows:
+                trial = Trial(tree, name, rows[name])
+                scalars = trial.fit(host)
+                show(name, trial, scalars)
+            if not args.check:
+                write_fitted(path, name, scalars, rows.get(name, []))
+
+
+if __name__ == "__main__":
+    main()

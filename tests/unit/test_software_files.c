@@ -1,0 +1,252 @@
+/*
+ * test_software_files.c - the files of scenarios/software: every stack of the contract is there,
+ * states each fact with its source, and has scalars that a fit can have given it.
+ */
+#include "sim/software.h"
+
+#include "sim/build.h"
+#include "sim/cost.h"
+#include "sim/engine.h"
+#include "tests/check.h"
+
+/* DESIGN.md 4.1 */
+static const char *const stacks[] = {
+    "generic",
+    "lockstep",
+    "pytorch-ddp",
+    "pytorch-fsdp-2022",
+    "llm-foundry-2023",
+    "torchtitan-2025",
+    "fms-fsdp-2024",
+    "megatron-lm-2021",
+    "megatron-lm-2022",
+    "megatron-lm-2023",
+    "megatron-deepspeed-2022",
+    "megatron-core-2024",
+    "megatron-core-2025",
+    "nemo-2023",
+    "nemo-2024",
+    "nemo-2025",
+    "nemo-mlperf",
+    "megatron-bridge",
+    "zero-bubble-2023",
+    "maxtext-2025",
+    "paxml-2024",
+    "nanogpt-2023",
+    "nanotron-2025",
+};
+
+static bool read_stack(Software *sw, Arena *arena, const char *name)
+{
+    Err err = { 0 };
+    bool ok = software_read(sw, arena, name, &err);
+    if (!ok)
+        printf("  %s\n", err.text);
+    return ok;
+}
+
+static void every_stack_of_the_contract_reads(void)
+{
+    for (size_t i = 0; i < ARRAY_N(stacks); i++) {
+        Software sw;
+        Arena arena = { 0 };
+        CHECK(read_stack(&sw, &arena, stacks[i]));
+        CHECK_STR(stacks[i], sw.name);
+        CHECK(strlen(sw.source) > 10);
+        arena_free(&arena);
+    }
+}
+
+/* Calls f with each member of the object at `key` of each stack's file. */
+static void each_member(const char *object_key,
+                        void (*f)(const char *stack, JsonNode sources, const char *key))
+{
+    for (size_t i = 0; i < ARRAY_N(stacks); i++) {
+        Arena arena = { 0 };
+        Err err = { 0 };
+        JsonDoc *doc = json_open(
+            arena_printf(&arena, "%s/software/%s.json", share_dir(), stacks[i]), &err);
+        CHECK(doc != NULL);
+        JsonNode object = json_member(json_root(doc), object_key);
+        JsonNode sources = json_member(json_root(doc), "sources");
+        size_t n = json_items_n(object);
+        CHECK(n >= 2);
+        for (size_t k = 0; k < n; k++)
+            f(stacks[i], sources, json_key(object, k));
+        json_close(doc);
+        arena_free(&arena);
+    }
+}
+
+/* "rest" is for the two that say of themselves what they are. */
+static void has_source(const char *stack, JsonNode sources, const char *key)
+{
+    bool own = strcmp(stack, "generic") == 0 || strcmp(stack, "lockstep") == 0;
+    const char *text = json_text(json_member(sources, key));
+    if (!text && !own)
+        printf("  %s: %s has no source\n", stack, key);
+    CHECK(own || (text && strlen(text) > 3));
+}
+
+static void every_fact_has_a_source_of_its_own(void)
+{
+    each_member("kernels", has_source);
+    each_member("parallel", has_source);
+    each_member("recompute", has_source);
+}
+
+static void scalars_are_sane_and_say_what_they_were_fitted_on(void)
+{
+    for (size_t i = 0; i < ARRAY_N(stacks); i++) {
+        Software sw;
+        Arena arena = { 0 };
+        Err err = { 0 };
+        CHECK(read_stack(&sw, &arena, stacks[i]));
+        CHECK(sw.host_scale >= 0.3 && sw.host_scale <= 20);
+        CHECK(sw.compute_scale >= 0.7 && sw.compute_scale <= 1.5);
+        CHECK(sw.comm_scale >= 0.3 && sw.comm_scale <= 3);
+        bool fitted = sw.host_scale != 1 || sw.compute_scale != 1 || sw.comm_scale != 1;
+        JsonDoc *doc = json_open(
+            arena_printf(&arena, "%s/software/%s.json", share_dir(), stacks[i]), &err);
+        const char *on =
+            json_text(json_member(json_member(json_root(doc), "fitted"), "fitted_on"));
+        CHECK(fitted == (on != NULL));
+        CHECK(!on || strlen(on) > 10);
+        json_close(doc);
+        arena_free(&arena);
+    }
+}
+
+/* What one stack is known for must not be lost in an edit. */
+static void stacks_are_what_they_are_known_for(void)
+{
+    Software sw;
+    Arena arena = { 0 };
+    CHECK(read_stack(&sw, &arena, "megatron-lm-2021"));
+    CHECK(!sw.fused_attention && sw.dropout && !sw.overlap[DIM_DP]);
+    CHECK_U64(128, sw.vocab_multiple);
+    CHECK(read_stack(&sw, &arena, "megatron-lm-2022"));
+    CHECK(sw.selective_attention && sw.tp_async_backward && sw.wgrad_accumulate);
+    CHECK(read_stack(&sw, &arena, "torchtitan-2025"));
+    CHECK(sw.selective_op && sw.selective_norm && sw.selective_activation && sw.norm_chain);
+    CHECK(sw.recompute_stops_early && sw.attention_kernel == ATTENTION_FLASH2);
+    CHECK(read_stack(&sw, &arena, "llm-foundry-2023"));
+    CHECK(sw.fused_attention && sw.attention_kernel == ATTENTION_TRITON);
+    CHECK(read_stack(&sw, &arena, "nemo-2025"));
+    CHECK(sw.overlap[DIM_TP] && sw.overlap[DIM_DP] && sw.overlap_param_gather);
+    CHECK(sw.attention_kernel == ATTENTION_NEWEST);
+    arena_free(&arena);
+}
+
+/* ---- the attention kernel ---- */
+
+static double attention_with(const Gpu *gpu, AttentionKernel kernel, OpPhase phase)
+{
+    double pairs = 8.0 * 32 * 8192 * 8192 / 2;
+    Op op = { .kind = OP_ATTENTION,
+              .phase = phase,
+              .dtype = DTYPE_BF16,
+              .flops = (phase == PHASE_DGRAD ? 10 : 4) * pairs * 128,
+              .u.attention = { .batch = 8,
+                               .heads = 32,
+                               .kv_heads = 32,
+                               .seq_q = 8192,
+                               .seq_k = 8192,
+                               .head_dim = 128,
+                               .causal = true } };
+    Software sw = { .host_scale = 1, .compute_scale = 1, .comm_scale = 1 };
+    sw.attention_kernel = kernel;
+    return (double)op_cost(gpu, &op, &sw).alone_ns;
+}
+
+static void older_attention_kernels_take_longer(void)
+{
+    static const struct {
+        const char *gpu;
+        AttentionKernel kernel;
+        double forward, backward;
+    } cases[] = {
+        { "\"a100-80gb\"", ATTENTION_NEWEST, 1, 1 },
+        { "\"a100-80gb\"", ATTENTION_FLASH2, 1, 1 },
+        { "\"a100-80gb\"", ATTENTION_TRITON, 1.4, 2 },
+        { "\"h100-80gb\"", ATTENTION_FLASH2, 1.6, 1.6 },
+        { "\"h100-80gb\"", ATTENTION_TRITON, 1.6 * 1.4, 1.6 * 2 },
+        { "\"b200-180gb\"", ATTENTION_FLASH2, 1.6, 1.6 },
+    };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        Arena arena = { 0 };
+        Err err = { 0 };
+        JsonDoc *doc = json_parse(cases[i].gpu, strlen(cases[i].gpu), "gpu", &err);
+        const Gpu *gpu = gpu_read(&arena, json_root(doc), share_dir(), &err);
+        CHECK(gpu != NULL);
+        double f = attention_with(gpu, ATTENTION_NEWEST, PHASE_FORWARD),
+               b = attention_with(gpu, ATTENTION_NEWEST, PHASE_DGRAD);
+        CHECK_NEAR(cases[i].forward * f, attention_with(gpu, cases[i].kernel, PHASE_FORWARD),
+                   2);
+        CHECK_NEAR(cases[i].backward * b, attention_with(gpu, cases[i].kernel, PHASE_DGRAD), 2);
+        json_close(doc);
+        arena_free(&arena);
+    }
+}
+
+/* ---- what the host does about transfers ---- */
+
+/* Step time of 8 small layers on 4 stages, launches at 14 times their cost. */
+static double step_ns(bool blocks_host, const char *overlap_pp, const char *hidden)
+{
+    static const char text[] =
+        "{\"model\":{\"kind\":\"transformer\",\"layers\":8,\"hidden\":256,\"heads\":8,"
+        "\"vocab\":1024,\"max_seq\":512},\"cluster\":\"dgx-a100\",\"training\":{"
+        "\"global_batch\":8,\"seq_len\":512},\"parallel\":{\"pp\":4}}";
+    const Setting settings[] = { { "parallel.overlap.pp", overlap_pp },
+                                 { "model.hidden", hidden } };
+    Scenario s = { 0 };
+    Software sw;
+    Graph g = { 0 };
+    SimResult result = { 0 };
+    SimOptions options = { 0 };
+    Arena arena = { 0 };
+    Err err = { 0 };
+    JsonDoc *doc = json_parse(text, strlen(text), "x", &err);
+    CHECK(scenario_from(&s, doc, settings, ARRAY_N(settings), &err));
+    CHECK(read_stack(&sw, &arena, "megatron-lm-2022"));
+    sw.host_scale = 14;
+    sw.p2p_blocks_host = blocks_host;
+    bool ok =
+        build_graph(&g, &s, &sw, &err) && sim_run(&result, &g, &s.machine, &sw, &options, &err);
+    if (!ok)
+        printf("  %s\n", err.text);
+    CHECK(ok);
+    double ns = (double)result.step_ns;
+    sim_result_free(&result);
+    graph_free(&g);
+    scenario_free(&s);
+    arena_free(&arena);
+    return ns;
+}
+
+/* Where launches are what takes time, a stage whose host waits for transfers cannot launch while
+ * it waits: filling the pipeline costs as much again as in a stack that goes on.  Where kernels
+ * take longer than launches it costs next to nothing, and with overlap nobody waits. */
+static void a_blocked_host_cannot_launch_ahead(void)
+{
+    double ahead = step_ns(false, "false", "256"), blocked = step_ns(true, "false", "256");
+    printf("  small layers on 4 stages: host goes on %.2f ms, waits %.2f ms\n", ahead / 1e6,
+           blocked / 1e6);
+    CHECK(blocked > 1.2 * ahead);
+    CHECK_NEAR(step_ns(false, "true", "256"), step_ns(true, "true", "256"), 0);
+    double large = step_ns(false, "false", "8192");
+    CHECK(step_ns(true, "false", "8192") < 1.03 * large);
+    CHECK(step_ns(true, "false", "8192") >= large);
+}
+
+int main(void)
+{
+    RUN(every_stack_of_the_contract_reads);
+    RUN(every_fact_has_a_source_of_its_own);
+    RUN(scalars_are_sane_and_say_what_they_were_fitted_on);
+    RUN(stacks_are_what_they_are_known_for);
+    RUN(older_attention_kernels_take_longer);
+    RUN(a_blocked_host_cannot_launch_ahead);
+    return check_report();
+}
