@@ -154,7 +154,7 @@ accuracy: $(BUILD)/lockstep
 	@echo "the plot is in $(PLOT)" >&2
 
 bench: $(BENCHES)
-	@for b in $(BENCHES); do echo "$$b" && $$b || exit 1; done
+	@all=0; for b in $(BENCHES); do echo "$$b"; $$b || all=1; done; exit $$all
 	@$(if $(BENCHES),,echo "no benchmarks in tests/bench/ yet")
 
 fuzz:
