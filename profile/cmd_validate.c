@@ -15,7 +15,6 @@
  *     second pass   rows of fitted stacks with those
  */
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,17 +25,15 @@
 #include "profile/fit.h"
 #include "profile/validate.h"
 #include "sim/build.h"
+#include "sim/cmd_options.h"
 #include "sim/pool.h"
 #include "sim/progress.h"
 #include "sim/report.h"
 
-enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2 };
-
 static const char time_metric[] = "step_time_s";
 
 typedef struct Options {
-    Setting *settings;
-    uint32_t settings_n, settings_cap;
+    SettingList set;
     bool json, markdown;
     const char *svg, *software; /* NULL: not given */
     uint32_t jobs;
@@ -189,7 +186,7 @@ static void run_job(void *task)
 {
     Job *job = task;
     const Options *o = job->options;
-    bool ok = scenario_from(&job->s, job->doc, o->settings, o->settings_n, &job->err);
+    bool ok = scenario_from(&job->s, job->doc, o->set.settings, o->set.n, &job->err);
     job->doc = NULL;
     if (ok && job->s.measured_n == 0)
         err_set(&job->err, "it has no \"measured\"");
@@ -459,41 +456,7 @@ static void print_help(FILE *f)
         "  --jobs N          scenarios at a time, as many as there are processors\n");
 }
 
-static int wrong_usage(const Err *err)
-{
-    fprintf(stderr, "lockstep: %s; `lockstep validate --help` shows the usage\n", err->text);
-    return EXIT_USAGE;
-}
-
-static bool read_jobs(Options *o, const char *text, Err *err)
-{
-    char *end;
-    errno = 0;
-    unsigned long n = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || n < 1 || n > POOL_THREADS_MAX)
-        return err_set(err, "--jobs takes a whole number from 1 to %d, not '%.60s'",
-                       POOL_THREADS_MAX, text);
-    o->jobs = (uint32_t)n;
-    return true;
-}
-
-static void add_setting(Options *o, const char *key, const char *value)
-{
-    GROW(o->settings, o->settings_n, o->settings_cap);
-    o->settings[o->settings_n++] = (Setting){ key, value };
-}
-
-static bool cut_setting(Options *o, char *text, Err *err)
-{
-    char *equals = strchr(text, '=');
-    if (!equals || equals == text)
-        return err_set(err, "--set takes KEY=VALUE, not '%.100s'", text);
-    *equals = '\0';
-    add_setting(o, text, equals + 1);
-    return true;
-}
-
-enum { OPT_SET = 1, OPT_SOFTWARE, OPT_JSON, OPT_MARKDOWN, OPT_SVG, OPT_JOBS, OPT_HELP };
+enum { OPT_SET = 1, OPT_SOFTWARE, OPT_JSON, OPT_MARKDOWN, OPT_SVG, OPT_JOBS };
 
 static const struct option long_options[] = {
     { "set", required_argument, NULL, OPT_SET },
@@ -502,18 +465,19 @@ static const struct option long_options[] = {
     { "markdown", no_argument, NULL, OPT_MARKDOWN },
     { "svg", required_argument, NULL, OPT_SVG },
     { "jobs", required_argument, NULL, OPT_JOBS },
-    { "help", no_argument, NULL, OPT_HELP },
+    { "help", no_argument, NULL, OPTION_HELP },
     { NULL, 0, NULL, 0 },
 };
 
-static bool take_option(Options *o, int option, Err *err)
+static bool take_option(void *user, int option, Err *err)
 {
+    Options *o = user;
     switch (option) {
     case OPT_SET:
-        return cut_setting(o, optarg, err);
+        return option_set(&o->set, optarg, err);
     case OPT_SOFTWARE:
         o->software = optarg;
-        add_setting(o, "software", optarg);
+        option_setting(&o->set, "software", optarg);
         return true;
     case OPT_JSON:
         return o->json = true;
@@ -523,7 +487,7 @@ static bool take_option(Options *o, int option, Err *err)
         o->svg = optarg;
         return true;
     default:
-        return read_jobs(o, optarg, err);
+        return option_jobs(&o->jobs, optarg, err);
     }
 }
 
@@ -536,34 +500,14 @@ static bool check_options(const Options *o, Err *err)
     return true;
 }
 
-/* What getopt found: ':' a value is missing; '?' optopt tells one too many from a wrong name. */
-static bool wrong_option(int found, const char *text, Err *err)
-{
-    if (found == ':')
-        return err_set(err, "%.100s needs a value", text);
-    if (optopt > OPT_HELP)
-        return err_set(err, "unknown option '-%c'", optopt);
-    return err_set(
-        err, optopt ? "'%.100s': this option takes no value" : "unknown option '%.100s'", text);
-}
-
 /* False with err on wrong usage; *help when that is what was asked for. */
 static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
 {
-    optind = 1;
-    opterr = 0; /* the words are ours */
-    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
-        *help = *help || option == OPT_HELP || option == 'h';
-        if (*help)
-            return true;
-        if (option == ':' || option == '?')
-            return wrong_option(option, argv[optind - 1], err);
-        if (!take_option(o, option, err))
-            return false;
-    }
+    if (!options_walk(argc, argv, long_options, take_option, o, help, err))
+        return false;
     o->names = argv + optind;
     o->names_n = (uint32_t)(argc - optind);
-    return check_options(o, err);
+    return *help || check_options(o, err);
 }
 
 /* ---- the command ---- */
@@ -637,11 +581,11 @@ int cmd_validate(int argc, char **argv)
     bool help = false;
     int status = EXIT_DONE;
     if (!parse(&o, argc, argv, &help, &err))
-        status = wrong_usage(&err);
+        status = options_wrong("validate", &err);
     else if (help)
         print_help(stdout);
     else
         status = validate(&o);
-    free(o.settings);
+    free(o.set.settings);
     return status;
 }

@@ -7,22 +7,19 @@
  * Arguments are read here; the search and its words stand in planner*.c.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/out_file.h"
 #include "sim/cmd.h"
+#include "sim/cmd_options.h"
 #include "sim/planner.h"
 #include "sim/pool.h"
 
-enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2 };
-
 typedef struct Options {
     PlanOptions plan;
-    Setting *settings;
-    uint32_t settings_n, settings_cap;
+    SettingList set;
     bool json, pareto;
     const char *plot; /* NULL: none */
 } Options;
@@ -51,12 +48,6 @@ static void print_help(FILE *f)
         "  --json             prints one JSON object\n"
         "  --plot OUT.svg     draws step time over GPUs\n"
         "  --jobs N           candidates at a time, as many as there are processors\n");
-}
-
-static int wrong_usage(const Err *err)
-{
-    fprintf(stderr, "lockstep: %s; `lockstep plan --help` shows the usage\n", err->text);
-    return EXIT_USAGE;
 }
 
 /* A whole number from *text on, which it moves behind it. */
@@ -143,26 +134,6 @@ static bool read_number(double *x, const char *option, const char *text, double 
                    text);
 }
 
-static bool read_jobs(PlanOptions *p, const char *text, Err *err)
-{
-    const char *rest = text;
-    if (take_count(&rest, &p->jobs) && !*rest && p->jobs <= POOL_THREADS_MAX)
-        return true;
-    return err_set(err, "--jobs takes a whole number from 1 to %d, not '%.60s'",
-                   POOL_THREADS_MAX, text);
-}
-
-static bool add_setting(Options *o, char *text, Err *err)
-{
-    char *equals = strchr(text, '=');
-    if (!equals || equals == text)
-        return err_set(err, "--set takes KEY=VALUE, not '%.100s'", text);
-    *equals = '\0';
-    GROW(o->settings, o->settings_n, o->settings_cap);
-    o->settings[o->settings_n++] = (Setting){ text, equals + 1 };
-    return true;
-}
-
 static bool read_plot(Options *o, const char *path, Err *err)
 {
     size_t n = strlen(path);
@@ -184,8 +155,7 @@ enum {
     OPT_SET,
     OPT_JSON,
     OPT_PLOT,
-    OPT_JOBS,
-    OPT_HELP
+    OPT_JOBS
 };
 
 static const struct option long_options[] = {
@@ -199,12 +169,13 @@ static const struct option long_options[] = {
     { "json", no_argument, NULL, OPT_JSON },
     { "plot", required_argument, NULL, OPT_PLOT },
     { "jobs", required_argument, NULL, OPT_JOBS },
-    { "help", no_argument, NULL, OPT_HELP },
+    { "help", no_argument, NULL, OPTION_HELP },
     { NULL, 0, NULL, 0 },
 };
 
-static bool take_option(Options *o, int option, Err *err)
+static bool take_option(void *user, int option, Err *err)
 {
+    Options *o = user;
     PlanOptions *p = &o->plan;
     switch (option) {
     case OPT_GPUS:
@@ -220,13 +191,13 @@ static bool take_option(Options *o, int option, Err *err)
     case OPT_PARETO:
         return o->pareto = true;
     case OPT_SET:
-        return add_setting(o, optarg, err);
+        return option_set(&o->set, optarg, err);
     case OPT_JSON:
         return o->json = true;
     case OPT_PLOT:
         return read_plot(o, optarg, err);
     default:
-        return read_jobs(p, optarg, err);
+        return option_jobs(&p->jobs, optarg, err);
     }
 }
 
@@ -244,38 +215,20 @@ static bool check_options(const Options *o, Err *err)
     return true;
 }
 
-/* What getopt found: ':' a value is missing; '?' optopt tells one too many from a wrong name. */
-static bool wrong_option(int found, const char *text, Err *err)
-{
-    if (found == ':')
-        return err_set(err, "%.100s needs a value", text);
-    if (optopt > OPT_HELP)
-        return err_set(err, "unknown option '-%c'", optopt);
-    return err_set(
-        err, optopt ? "'%.100s': this option takes no value" : "unknown option '%.100s'", text);
-}
-
 /* False with err on wrong usage; *help when that is what was asked for. */
 static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
 {
-    optind = 1;
-    opterr = 0; /* the words are ours */
-    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
-        *help = *help || option == OPT_HELP || option == 'h';
-        if (*help)
-            return true;
-        if (option == ':' || option == '?')
-            return wrong_option(option, argv[optind - 1], err);
-        if (!take_option(o, option, err))
-            return false;
-    }
+    if (!options_walk(argc, argv, long_options, take_option, o, help, err))
+        return false;
+    if (*help)
+        return true;
     if (argc - optind != 1)
         return err_set(
             err, argc == optind ? "a scenario is missing" : "one scenario is expected, not %d",
             argc - optind);
     o->plan.scenario = argv[optind];
-    o->plan.settings = o->settings;
-    o->plan.settings_n = o->settings_n;
+    o->plan.settings = o->set.settings;
+    o->plan.settings_n = o->set.n;
     return check_options(o, err);
 }
 
@@ -323,11 +276,11 @@ int cmd_plan(int argc, char **argv)
     bool help = false;
     int status = EXIT_DONE;
     if (!parse(&o, argc, argv, &help, &err))
-        status = wrong_usage(&err);
+        status = options_wrong("plan", &err);
     else if (help)
         print_help(stdout);
     else
         status = plan(&o);
-    free(o.settings);
+    free(o.set.settings);
     return status;
 }

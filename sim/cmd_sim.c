@@ -8,7 +8,6 @@
  * all, however the threads happened to run.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -17,17 +16,15 @@
 #include "core/out_file.h"
 #include "sim/build.h"
 #include "sim/cmd.h"
+#include "sim/cmd_options.h"
 #include "sim/pool.h"
 #include "sim/progress.h"
 #include "sim/report.h"
 #include "sim/texts.h"
 #include "traces/formats.h"
 
-enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2 };
-
 typedef struct Options {
-    Setting *settings;
-    uint32_t settings_n, settings_cap;
+    SettingList set;
     bool json, memory, explain, expand_ranks, expanded;
     const char *trace, *graph; /* files to write, NULL: none */
     uint64_t seed;
@@ -120,7 +117,7 @@ static void run_job(void *task)
     Job *job = task;
     const Options *o = job->options;
     Work *w = mem_zero(1, sizeof *w);
-    if (scenario_from(&w->s, job->doc, o->settings, o->settings_n, &job->err)) {
+    if (scenario_from(&w->s, job->doc, o->set.settings, o->set.n, &job->err)) {
         if (!software_read(&w->sw, &w->arena, w->s.software, &job->err))
             err_wrap(&job->err, "%s", w->s.file);
         else if (!o->explain || explain(job, w))
@@ -266,35 +263,6 @@ static void print_help(FILE *f)
         "  --graph OUT       writes the graph of operations as JSON\n");
 }
 
-static int wrong_usage(const Err *err)
-{
-    fprintf(stderr, "lockstep: %s; `lockstep sim --help` shows the usage\n", err->text);
-    return EXIT_USAGE;
-}
-
-static bool read_number(uint64_t *x, const char *option, const char *text, uint64_t min,
-                        uint64_t max, Err *err)
-{
-    char *end;
-    errno = 0;
-    *x = strtoull(text, &end, 10);
-    if (*text >= '0' && *text <= '9' && !*end && errno == 0 && *x >= min && *x <= max)
-        return true;
-    return err_set(err, "%s takes a whole number from %" PRIu64 " to %" PRIu64 ", not '%.60s'",
-                   option, min, max, text);
-}
-
-static bool add_setting(Options *o, char *text, Err *err)
-{
-    char *equals = strchr(text, '=');
-    if (!equals || equals == text)
-        return err_set(err, "--set takes KEY=VALUE, not '%.100s'", text);
-    *equals = '\0';
-    GROW(o->settings, o->settings_n, o->settings_cap);
-    o->settings[o->settings_n++] = (Setting){ text, equals + 1 };
-    return true;
-}
-
 enum {
     OPT_SET = 1,
     OPT_JSON,
@@ -305,8 +273,7 @@ enum {
     OPT_EXPANDED,
     OPT_SEED,
     OPT_JOBS,
-    OPT_GRAPH,
-    OPT_HELP
+    OPT_GRAPH
 };
 
 static const struct option long_options[] = {
@@ -320,16 +287,16 @@ static const struct option long_options[] = {
     { "seed", required_argument, NULL, OPT_SEED },
     { "jobs", required_argument, NULL, OPT_JOBS },
     { "graph", required_argument, NULL, OPT_GRAPH },
-    { "help", no_argument, NULL, OPT_HELP },
+    { "help", no_argument, NULL, OPTION_HELP },
     { NULL, 0, NULL, 0 },
 };
 
-static bool take_option(Options *o, int option, Err *err)
+static bool take_option(void *user, int option, Err *err)
 {
-    uint64_t jobs;
+    Options *o = user;
     switch (option) {
     case OPT_SET:
-        return add_setting(o, optarg, err);
+        return option_set(&o->set, optarg, err);
     case OPT_JSON:
         return o->json = true;
     case OPT_TRACE:
@@ -344,12 +311,9 @@ static bool take_option(Options *o, int option, Err *err)
     case OPT_EXPANDED:
         return o->expanded = true;
     case OPT_SEED:
-        return read_number(&o->seed, "--seed", optarg, 0, UINT64_MAX, err);
+        return option_count(&o->seed, "--seed", optarg, 0, UINT64_MAX, err);
     case OPT_JOBS:
-        if (!read_number(&jobs, "--jobs", optarg, 1, POOL_THREADS_MAX, err))
-            return false;
-        o->jobs = (uint32_t)jobs;
-        return true;
+        return option_jobs(&o->jobs, optarg, err);
     default:
         o->graph = optarg;
         return true;
@@ -383,34 +347,14 @@ static bool check_options(const Options *o, Err *err)
     return check_outputs(o, err);
 }
 
-/* What getopt found: ':' a value is missing; '?' optopt tells one too many from a wrong name. */
-static bool wrong_option(int found, const char *text, Err *err)
-{
-    if (found == ':')
-        return err_set(err, "%.100s needs a value", text);
-    if (optopt > OPT_HELP)
-        return err_set(err, "unknown option '-%c'", optopt);
-    return err_set(
-        err, optopt ? "'%.100s': this option takes no value" : "unknown option '%.100s'", text);
-}
-
 /* False with err on wrong usage; *help when that is what was asked for. */
 static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
 {
-    optind = 1;
-    opterr = 0; /* the words are ours */
-    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
-        *help = *help || option == OPT_HELP || option == 'h';
-        if (*help)
-            return true;
-        if (option == ':' || option == '?')
-            return wrong_option(option, argv[optind - 1], err);
-        if (!take_option(o, option, err))
-            return false;
-    }
+    if (!options_walk(argc, argv, long_options, take_option, o, help, err))
+        return false;
     o->names = argv + optind;
     o->names_n = (uint32_t)(argc - optind);
-    return check_options(o, err);
+    return *help || check_options(o, err);
 }
 
 static int sim(const Options *o)
@@ -435,11 +379,11 @@ int cmd_sim(int argc, char **argv)
     bool help = false;
     int status = EXIT_DONE;
     if (!parse(&o, argc, argv, &help, &err))
-        status = wrong_usage(&err);
+        status = options_wrong("sim", &err);
     else if (help)
         print_help(stdout);
     else
         status = sim(&o);
-    free(o.settings);
+    free(o.set.settings);
     return status;
 }

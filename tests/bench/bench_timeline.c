@@ -144,7 +144,7 @@ static void bench_chrome(const Timeline *t, const char *path, double json_GB)
 int main(int argc, char **argv)
 {
     uint64_t n = argc > 1 ? strtoull(argv[1], NULL, 10) : 10000000;
-    char folder[] = "/tmp/lockstep-bench-XXXXXX", path[64];
+    char folder[] = P_tmpdir "/lockstep-bench-XXXXXX", path[64];
     if (n == 0 || !mkdtemp(folder))
         return 1;
     printf("%" PRIu64 " spans\n", n);

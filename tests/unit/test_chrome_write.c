@@ -10,7 +10,7 @@
 
 #include <unistd.h>
 
-static char folder[64] = "/tmp/lockstep-chrome-XXXXXX";
+static char folder[64] = P_tmpdir "/lockstep-chrome-XXXXXX";
 
 static const char *path_of(const char *name)
 {

@@ -138,7 +138,7 @@ static void a_dump_names_what_is_in_the_graph(void)
     add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, dp, 1024));
     after(&g, 0, a);
     graph_seal(&g);
-    char path[] = "/tmp/lockstep-dump-XXXXXX";
+    char path[] = P_tmpdir "/lockstep-dump-XXXXXX";
     int fd = mkstemp(path);
     CHECK(fd >= 0);
     CHECK(graph_dump(&g, path, &err));

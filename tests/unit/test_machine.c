@@ -244,7 +244,7 @@ static void write_text(const char *path, const char *text)
 
 static void paths_are_relative_to_the_file_they_stand_in(void)
 {
-    char dir[] = "/tmp/lockstep-machine-XXXXXX", a[300], b[300], c[300], d[300];
+    char dir[] = P_tmpdir "/lockstep-machine-XXXXXX", a[300], b[300], c[300], d[300];
     if (!CHECK(mkdtemp(dir) != NULL))
         return;
     snprintf(a, sizeof a, "%s/a.json", dir);
@@ -605,7 +605,7 @@ static void errors_of_node_types(void)
     check_error("{\"base\":\"ideal\",\"node_types\":[{}]}", "node_types[0].count: the key is");
     check_error("{\"base\":\"ideal\",\"nodes\":3,\"node_types\":[{\"count\":2}]}",
                 "nodes: 3 nodes, but the counts of node_types add up to 2");
-    char dir[] = "/tmp/lockstep-machine-XXXXXX", path[300], json[400];
+    char dir[] = P_tmpdir "/lockstep-machine-XXXXXX", path[300], json[400];
     if (!CHECK(mkdtemp(dir) != NULL))
         return;
     snprintf(path, sizeof path, "%s/m.json", dir);

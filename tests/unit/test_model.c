@@ -629,7 +629,7 @@ static void write_file(const char *path, const char *text)
 
 static void a_file_holds_an_object_so_files_cannot_go_in_circles(void)
 {
-    char dir[] = "/tmp/lockstep-model-XXXXXX", path[80], text[100];
+    char dir[] = P_tmpdir "/lockstep-model-XXXXXX", path[80], text[100];
     if (!CHECK(mkdtemp(dir)))
         return;
     snprintf(path, sizeof path, "%s/m.json", dir);

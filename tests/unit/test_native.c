@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[64] = "/tmp/lockstep-native-XXXXXX";
+static char folder[64] = P_tmpdir "/lockstep-native-XXXXXX";
 
 static const char *path_of(const char *name)
 {

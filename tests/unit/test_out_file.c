@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[64] = "/tmp/lockstep-out-XXXXXX";
+static char folder[64] = P_tmpdir "/lockstep-out-XXXXXX";
 
 static const char *path_of(const char *name)
 {

@@ -793,7 +793,7 @@ static const char *write_file(const char *path, const char *text)
 
 static void lines_are_scenarios(void)
 {
-    char dir[] = "/tmp/lockstep-scenario-XXXXXX";
+    char dir[] = P_tmpdir "/lockstep-scenario-XXXXXX";
     if (!CHECK(mkdtemp(dir) != NULL))
         return;
     char path[64], second[80];

@@ -53,7 +53,7 @@ static void check_scenario(const char *scenario, bool expand_ranks)
     if (!trace_of(scenario, expand_ranks, &t))
         return;
     check_streams(&t);
-    char path[] = "/tmp/lockstep-trace-XXXXXX.json";
+    char path[] = P_tmpdir "/lockstep-trace-XXXXXX.json";
     int fd = mkstemps(path, 5);
     Err err = { 0 };
     ChromeFacts facts = { 0 };
