@@ -14,7 +14,7 @@
 
 #define LOCKSTEP_VERSION "0.1"
 
-enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2, NAME_MAX_N = 31 };
+enum { NAME_MAX_N = 31 };
 
 typedef struct Command {
     const char *name;

@@ -16,7 +16,7 @@
 #include "sim/software.h"
 #include "traces/formats.h"
 
-enum { NUMBERS_MAX = 4, EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2 };
+enum { NUMBERS_MAX = 4 };
 
 typedef struct Number {
     const char *key; /* in JSON; the unit stands in it */

@@ -12,8 +12,6 @@
 
 #include "sim/scenario.h"
 
-enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2 };
-
 /* The value of --help in every table; a command's own options are below it, from 1 on. */
 enum { OPTION_HELP = 1000 };
 

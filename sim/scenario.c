@@ -47,34 +47,34 @@ void scenario_log_numbers(JsonNode node, const double *x, size_t n, bool is_defa
 /* ---- measured ---- */
 
 /* Whatever the report says about a step, named as there. */
-static const char *const metrics[] = { "step_time_s",
-                                       "samples_per_s",
-                                       "tokens_per_s",
-                                       "tokens_per_s_per_gpu",
-                                       "model_tflops_per_gpu",
-                                       "hardware_tflops_per_gpu",
-                                       "mfu",
-                                       "hfu",
-                                       "compute_s",
-                                       "comm_s",
-                                       "overlapped_s",
-                                       "exposed_comm_s",
-                                       "overlap_pct",
-                                       "bubble_s",
-                                       "idle_s",
-                                       "cost_usd_per_step",
-                                       "fits",
-                                       "memory.peak_bytes",
-                                       "memory.reserved_bytes",
-                                       "memory.params_bytes",
-                                       "memory.grads_bytes",
-                                       "memory.optimizer_bytes",
-                                       "memory.activations_bytes",
-                                       "memory.buffers_bytes",
-                                       "critical_path.compute_s",
-                                       "critical_path.comm_s",
-                                       "critical_path.bubble_s",
-                                       "critical_path.launch_s" };
+const char *const scenario_metrics[SCENARIO_METRICS_N] = { "step_time_s",
+                                                           "samples_per_s",
+                                                           "tokens_per_s",
+                                                           "tokens_per_s_per_gpu",
+                                                           "model_tflops_per_gpu",
+                                                           "hardware_tflops_per_gpu",
+                                                           "mfu",
+                                                           "hfu",
+                                                           "compute_s",
+                                                           "comm_s",
+                                                           "overlapped_s",
+                                                           "exposed_comm_s",
+                                                           "overlap_pct",
+                                                           "bubble_s",
+                                                           "idle_s",
+                                                           "cost_usd_per_step",
+                                                           "fits",
+                                                           "memory.peak_bytes",
+                                                           "memory.reserved_bytes",
+                                                           "memory.params_bytes",
+                                                           "memory.grads_bytes",
+                                                           "memory.optimizer_bytes",
+                                                           "memory.activations_bytes",
+                                                           "memory.buffers_bytes",
+                                                           "critical_path.compute_s",
+                                                           "critical_path.comm_s",
+                                                           "critical_path.bubble_s",
+                                                           "critical_path.launch_s" };
 
 static double read_value(JsonObj *o, const char *metric)
 {
@@ -86,7 +86,8 @@ static double read_value(JsonObj *o, const char *metric)
 static bool read_measured_row(Measured *row, JsonNode node, Err *err)
 {
     JsonObj o = json_begin(node, err);
-    row->metric = metrics[json_word(&o, "metric", metrics, ARRAY_N(metrics), -1)];
+    row->metric =
+        scenario_metrics[json_word(&o, "metric", scenario_metrics, SCENARIO_METRICS_N, -1)];
     row->value = read_value(&o, row->metric);
     row->published_as = json_string(&o, "published_as", "");
     row->source = json_string(&o, "source", "");

@@ -98,6 +98,10 @@ typedef struct Parallel {
     Dim order[DIM_N];        /* innermost first */
 } Parallel;
 
+/* What "measured" may name: what the report says about a step, named as there. */
+enum { SCENARIO_METRICS_N = 28 };
+extern const char *const scenario_metrics[SCENARIO_METRICS_N];
+
 typedef struct Measured {
     const char *metric; /* a key of the report, "memory.peak_bytes" for one inside an object */
     double value;       /* "fits": 1 or 0 */

@@ -7,8 +7,6 @@
 #include "core/out_file.h"
 #include "traces/formats.h"
 
-enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2 };
-
 typedef struct ConvertOptions {
     const char *in, *out;
     const TraceFormat *to; /* NULL: as the ending of out says */

@@ -398,52 +398,25 @@ static void json_says_what_the_report_holds(void)
     case_close(&c, &r);
 }
 
-/* Those that a scenario's "measured" may name (sim/scenario.c). */
+/* Those that a scenario's "measured" may name. */
 static void every_metric_has_its_value(void)
 {
-    static const char *const keys[] = { "step_time_s",
-                                        "samples_per_s",
-                                        "tokens_per_s",
-                                        "tokens_per_s_per_gpu",
-                                        "model_tflops_per_gpu",
-                                        "hardware_tflops_per_gpu",
-                                        "mfu",
-                                        "hfu",
-                                        "compute_s",
-                                        "comm_s",
-                                        "overlapped_s",
-                                        "exposed_comm_s",
-                                        "overlap_pct",
-                                        "bubble_s",
-                                        "idle_s",
-                                        "cost_usd_per_step",
-                                        "fits",
-                                        "memory.peak_bytes",
-                                        "memory.reserved_bytes",
-                                        "memory.params_bytes",
-                                        "memory.grads_bytes",
-                                        "memory.optimizer_bytes",
-                                        "memory.activations_bytes",
-                                        "memory.buffers_bytes",
-                                        "critical_path.compute_s",
-                                        "critical_path.comm_s",
-                                        "critical_path.bubble_s",
-                                        "critical_path.launch_s" };
     Case c;
     case_open(&c, MODEL_TRANSFORMER);
     Report r = report_of(&c);
     JsonDoc *doc = json_of(&r);
-    for (size_t i = 0; i < ARRAY_N(keys); i++) {
+    for (size_t i = 0; i < SCENARIO_METRICS_N; i++) {
+        const char *key = scenario_metrics[i];
         double value = NAN;
-        const char *dot = strchr(keys[i], '.');
+        const char *dot = strchr(key, '.');
         JsonNode in = json_root(doc);
         if (dot)
             in = json_member(in, dot[-1] == 'y' ? "memory" : "critical_path");
-        CHECK(report_value(&r, keys[i], &value));
-        if (strcmp(keys[i], "fits") == 0)
+        CHECK(report_value(&r, key, &value));
+        if (strcmp(key, "fits") == 0)
             CHECK_NEAR(0, value, 0);
         else
-            CHECK_NEAR(json_value(json_member(in, dot ? dot + 1 : keys[i])), value, 0);
+            CHECK_NEAR(json_value(json_member(in, dot ? dot + 1 : key)), value, 0);
     }
     double value;
     CHECK(!report_value(&r, "happiness", &value));
