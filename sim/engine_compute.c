@@ -27,7 +27,7 @@ static int64_t time_left(const Runner *r)
     return ns_up(r->left * stretch);
 }
 
-static void schedule(Sim *sim, Runner *r)
+void compute_resume(Sim *sim, Runner *r)
 {
     LaneState *l = &r->lane[LANE_COMPUTE];
     evq_push(&sim->events, sim->now_ns + time_left(r), EVENT_COMPUTE, r->id, ++l->version);
@@ -37,21 +37,13 @@ void compute_start(Sim *sim, Runner *r, uint32_t op)
 {
     account(sim, r);
     LaneState *l = &r->lane[LANE_COMPUTE];
-    if (!r->running_macro) {
-        int64_t ns = r->cost->op[op].alone_ns;
-        r->left = (double)cost_jitter(sim, r, l->instance, op, ns);
-        r->compute_n += sim->g->ops[op].kind != OP_RELEASE;
-        if (ns == 0) {
-            lane_complete(sim, r, LANE_COMPUTE);
-            return;
-        }
-    }
-    schedule(sim, r);
-}
-
-void compute_resume(Sim *sim, Runner *r)
-{
-    schedule(sim, r);
+    int64_t ns = r->cost->op[op].alone_ns;
+    r->left = (double)cost_jitter(sim, r, l->instance, op, ns);
+    r->compute_n += sim->g->ops[op].kind != OP_RELEASE;
+    if (ns == 0)
+        lane_complete(sim, r, LANE_COMPUTE);
+    else
+        compute_resume(sim, r);
 }
 
 void compute_event(Sim *sim, Runner *r, uint32_t version)
@@ -73,5 +65,5 @@ void compute_set_speed(Sim *sim, Runner *r)
     r->slowed = slowed;
     const LaneState *l = &r->lane[LANE_COMPUTE];
     if (r->running_macro || (l->busy && !op_is_comm(sim->g->ops[l->op].kind)))
-        schedule(sim, r);
+        compute_resume(sim, r);
 }

@@ -379,6 +379,23 @@ static void check_layer_types(const Transformer *t, JsonObj *o)
     }
 }
 
+/* A published config states its size.  One that states a part of it has a typo: a default in its
+ * place would be another model without a word. */
+static void require_sizes(JsonObj *o, const ShapeKeys *keys)
+{
+    const char *const sizes[] = { keys->layers, keys->hidden, keys->heads, keys->vocab };
+    const char *missing = NULL;
+    size_t given = 0;
+    for (size_t i = 0; i < ARRAY_N(sizes); i++) {
+        if (json_has(o, sizes[i]))
+            given++;
+        else
+            missing = sizes[i];
+    }
+    if (o->ok && given > 0 && missing)
+        o->ok = json_fail(json_member(o->node, missing), o->err, "the key is missing");
+}
+
 static void read_transformer(Transformer *t, JsonObj *o, const Family *family)
 {
     *t = (Transformer){ .layers = family->layers,
@@ -396,6 +413,7 @@ static void read_transformer(Transformer *t, JsonObj *o, const Family *family)
     read_architecture(t, o, family->read == read_bert);
     check_layer_types(t, o);
     shape_check_total(t, o);
+    require_sizes(o, &keys);
 }
 
 static const Family *find_family(JsonObj *o)

@@ -190,7 +190,7 @@ static void missing_keys_take_the_defaults_of_transformers(void)
 
 #define BERT_LARGE \
     "\"model_type\": \"bert\", \"hidden_size\": 1024, \"intermediate_size\": 4096, " \
-    "\"num_attention_heads\": 16, \"num_hidden_layers\": 24"
+    "\"num_attention_heads\": 16, \"num_hidden_layers\": 24, \"vocab_size\": 30522"
 
 /* Devlin et al. 2018 give 110M and 340M; the exact ones are BertModel's, as hub cards say. */
 static void the_architecture_decides_what_sits_on_top(void)
@@ -379,9 +379,12 @@ static void gpt2_is_read_under_both_sets_of_names(void)
     CHECK_INT(6400, t.ffn);
     CHECK_INT(1024, t.position_rows);
     CHECK(t.activation == ACT_GELU && t.causal && t.positions == POS_LEARNED && !t.gated);
-    CHECK_U64(354823168, params_of("{\"model_type\": \"gpt2\", \"hidden_size\": 1024, "
-                                   "\"num_hidden_layers\": 24, \"num_attention_heads\": 16, "
-                                   "\"n_inner\": null}"));
+    CHECK_U64(
+        354823168,
+        params_of(
+            "{\"model_type\": \"gpt2\", \"hidden_size\": 1024, "
+            "\"num_hidden_layers\": 24, \"num_attention_heads\": 16, \"vocab_size\": 50257, "
+            "\"n_inner\": null}"));
     CHECK_INT(100, read_transformer("{\"model_type\": \"gpt2\", \"n_inner\": 100}").ffn);
     CHECK_INT(64,
               read_transformer("{\"model_type\": \"gpt2\", \"max_position_embeddings\": 64}")
@@ -472,8 +475,10 @@ static void qwen_mixtures_say_which_layers_are_dense(void)
     CHECK_INT(60, t.experts);
     CHECK_INT(5632, t.shared_expert_ffn);
     CHECK(t.qkv_bias && !t.out_bias && !t.qk_norm);
-    t = read_transformer("{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 6, "
-                         "\"mlp_only_layers\": [0, 1], \"decoder_sparse_step\": 2}");
+    t = read_transformer(
+        "{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 6, "
+        "\"hidden_size\": 2048, \"num_attention_heads\": 32, \"vocab_size\": 151936, "
+        "\"mlp_only_layers\": [0, 1], \"decoder_sparse_step\": 2}");
     CHECK_INT(2, t.dense_first);
     CHECK(t.qk_norm && !t.qkv_bias);
     static const bool moe[6] = { false, false, false, true, false, true };
@@ -538,8 +543,11 @@ static void other_keys_of_a_config_are_ignored(void)
                                     "\"torch_dtype\": \"float16\", \"use_cache\": true, "
                                     "\"rope_scaling\": {\"factor\": 8}, \"eos_token_id\": 2, "
                                     "\"add_cross_attention\": true}"));
-    CHECK_U64(2614341888, params_of("{\"model_type\": \"gemma2\", \"num_hidden_layers\": 26, "
-                                    "\"attn_logit_softcapping\": 50.0}"));
+    CHECK_U64(
+        2614341888,
+        params_of("{\"model_type\": \"gemma2\", \"num_hidden_layers\": 26, \"hidden_size\": "
+                  "2304, \"num_attention_heads\": 8, \"vocab_size\": 256000, "
+                  "\"attn_logit_softcapping\": 50.0}"));
     CHECK_U64(124439808, params_of("{\"model_type\": \"gpt2\", \"add_cross_attention\": false, "
                                    "\"n_ctx\": 1024, \"summary_type\": \"cls_index\"}"));
 }
@@ -547,7 +555,8 @@ static void other_keys_of_a_config_are_ignored(void)
 static void layer_types_may_repeat_what_the_other_keys_say(void)
 {
     Transformer t = read_transformer(
-        "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 3, \"layer_types\": "
+        "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 3, \"hidden_size\": 2304, "
+        "\"num_attention_heads\": 8, \"vocab_size\": 256000, \"layer_types\": "
         "[\"sliding_attention\", \"full_attention\", \"sliding_attention\"]}");
     CHECK_INT(3, t.layers);
     check_error("{\"model_type\": \"qwen3\", \"num_hidden_layers\": 2, \"layer_types\": "
@@ -744,6 +753,9 @@ static void impossible_configs_are_refused(void)
           "model.num_hidden_layers: 0 is out of range, 1 to 10000 allowed" },
         { "{\"model_type\": \"llama\", \"hidden_size\": \"4096\"}",
           "model.hidden_size: a number is expected, not a string" },
+        { "{\"model_type\": \"llama\", \"hidden_size\": 2048, \"num_attention_heads\": 16, "
+          "\"num_hidden_layer\": 4, \"vocab_size\": 100}",
+          "model.num_hidden_layers: the key is missing" },
         { "{\"model_type\": \"llama\", \"num_attention_heads\": 33}",
           "model.num_attention_heads: 33 does not divide hidden_size 4096" },
         { "{\"model_type\": \"gpt2\", \"n_head\": 5}",
