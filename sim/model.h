@@ -110,7 +110,8 @@ enum {
  * an object.  A file holds an object, never a further name.  Text that model
  * keeps lives in arena.  A Hugging Face config is recognised by "model_type";
  * its keys that change neither cost nor memory are ignored, an unknown
- * model_type is an error.
+ * model_type is an error, and so are sizes (layers, width, heads, vocabulary)
+ * of which only a part is given; none given means transformers' defaults.
  */
 bool model_read(Model *model, Arena *arena, JsonNode node, const char *share_dir, Err *err);
 

@@ -389,7 +389,7 @@ static void require_sizes(JsonObj *o, const ShapeKeys *keys)
     for (size_t i = 0; i < ARRAY_N(sizes); i++) {
         if (json_has(o, sizes[i]))
             given++;
-        else
+        else if (!missing)
             missing = sizes[i];
     }
     if (o->ok && given > 0 && missing)
