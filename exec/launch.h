@@ -1,0 +1,47 @@
+/*
+ * launch.h - how many ranks there are, which one this is, and starting them.
+ *
+ *     lockstep run S --ranks 4                        we start them (launch_ranks)
+ *     torchrun --no-python --nproc-per-node 4 lockstep run S      RANK, WORLD_SIZE ...
+ *     mpirun -n 4 lockstep run S                      OMPI_COMM_WORLD_*, PMI_*
+ *     srun lockstep run S                             SLURM_PROCID ... (only with SLURM_STEP_ID)
+ *
+ * Explicit flags win over variables.  Table and traps: the variables each launcher
+ * sets stand in launch.c.
+ */
+#ifndef LOCKSTEP_EXEC_LAUNCH_H
+#define LOCKSTEP_EXEC_LAUNCH_H
+
+#include "exec/fabric.h"
+
+typedef enum Launcher {
+    LAUNCHER_NONE,  /* nobody: one process, or we start the others */
+    LAUNCHER_OURS,  /* a child of launch_ranks */
+    LAUNCHER_FLAGS, /* --rank and --world given */
+    LAUNCHER_TORCHRUN,
+    LAUNCHER_OPENMPI,
+    LAUNCHER_MPICH,
+    LAUNCHER_SLURM
+} Launcher;
+
+typedef struct LaunchFlags {
+    uint32_t ranks;         /* --ranks N; 0 not given */
+    uint32_t rank, world;   /* --rank, --world; NONE_U32 not given */
+    uint32_t local_rank;    /* --local-rank; NONE_U32 */
+    const char *rendezvous; /* --rendezvous; NULL */
+} LaunchFlags;
+
+/* Fills place from flags, then from the environment.  Strings are owned by place->... as given, or
+ * live in static storage of launch.c. */
+bool launch_place(Place *place, Launcher *by, const LaunchFlags *flags, Err *err);
+
+/*
+ * Starts `ranks` children that run `body(place, user)` and waits for them.  Children die with this
+ * process, also by SIGKILL; SIGINT and SIGTERM are passed on once.  Returns the exit status to
+ * leave with: the first child's that failed; a child killed by a signal is named on stderr.
+ * pids[ranks] is filled before any child begins, when given.
+ */
+int launch_ranks(uint32_t ranks, int (*body)(const Place *place, void *user), void *user,
+                 const Place *common, int *pids);
+
+#endif

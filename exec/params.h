@@ -1,0 +1,76 @@
+/*
+ * params.h - which parameter a piece of memory is, and its first value.
+ *
+ * The same network must come out however it is split: one process, tensor parallel,
+ * sharded.  So every parameter has one identity, (layer, name), and a shape as one
+ * process would hold it (Whole); what a rank holds is described by runs of it:
+ *
+ *     whole  attention.qkv.weight [q rows | k rows | v rows] x hidden
+ *     tp 2, rank 1                [..####|..##|..##]         rows of its heads
+ *     fsdp 2, rank 1              ...............######      second half of all elements
+ *     local                       [runs one after another]
+ *
+ * First values come from (seed, layer, name, index in the whole), by a counter-based
+ * generator: PyTorch's distributions (uniform +-1/sqrt(fan in) for the linear layers
+ * of an mlp, as torch.nn.Linear; normal 0.02 for transformers, as GPT-2; gains 1,
+ * shifts and biases 0 there), and equal for every split.
+ */
+#ifndef LOCKSTEP_EXEC_PARAMS_H
+#define LOCKSTEP_EXEC_PARAMS_H
+
+#include "exec/program.h"
+
+/* How a parameter is shared out over tensor-parallel ranks. */
+typedef enum Split { SPLIT_NONE, SPLIT_ROWS, SPLIT_COLUMNS } Split;
+
+enum { SECTIONS_MAX = 3 };
+
+/* A parameter as one process holds it.  sections: row counts that are each split over tp (q, k, v;
+ * gate, up); a section of fewer heads than ranks is repeated. */
+typedef struct Whole {
+    uint32_t layer; /* NONE_U32 */
+    const char *name;
+    uint64_t rows, columns; /* columns 1 for vectors */
+    Split split;
+    uint32_t sections_n;
+    uint64_t section_rows[SECTIONS_MAX];
+    uint64_t section_unit[SECTIONS_MAX]; /* rows that stay together (head_dim), 1 */
+    enum { INIT_NORMAL, INIT_UNIFORM, INIT_ONE, INIT_ZERO } init;
+    double init_scale; /* standard deviation, or half width */
+} Whole;
+
+typedef struct WholeList {
+    uint32_t n;
+    Whole *whole;
+} WholeList;
+
+/* Elements [local, local + n) of a resident tensor are [whole, whole + n) of the parameter. */
+typedef struct Run {
+    uint64_t local, whole, n;
+} Run;
+
+typedef struct Piece {
+    uint32_t resident; /* Program.residents */
+    uint32_t whole;    /* WholeList */
+    enum { PIECE_PARAM, PIECE_MASTER, PIECE_FIRST_MOMENT, PIECE_SECOND_MOMENT } what;
+    bool
+        owner; /* of all ranks that hold the same elements, the one that writes them to a snapshot */
+    uint32_t runs_first, runs_n;
+} Piece;
+
+/* Where this rank stands in the split, read off the graph's groups. */
+typedef struct Pieces {
+    uint32_t pieces_n, runs_n;
+    Piece *pieces;
+    Run *runs;
+} Pieces;
+
+/* Every PARAM, SHARD and STATE resident of the program as runs of its parameter. */
+bool pieces_make(Pieces *out, const Program *p, const WholeList *whole, Err *err);
+void pieces_free(Pieces *x);
+
+/* Writes first values of parameters and master weights into the arena; moments are zero. */
+void pieces_init(const Pieces *x, const Program *p, const WholeList *whole, uint64_t seed,
+                 uint8_t *arena);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * snapshot.h - a training run on disk: parameters, optimizer state, step.
+ *
+ *     DIR/step-00000120/rank-00000.part ...   written under DIR/step-00000120.tmp, fsynced,
+ *                                             renamed when all ranks have written
+ *     DIR/latest                              one line: the newest complete step
+ *
+ * A part holds what its rank owns (params.h, Piece.owner): everything on rank 0 under
+ * ddp, every rank's shards under fsdp and ZeRO, every rank's split under tp and pp.
+ * Pieces are stored by the parameter's identity and place in the whole, so a snapshot
+ * can be resumed by any split of the same model.  Each piece and the header carry a
+ * checksum; what was not completely written is not looked at; the last two complete
+ * ones are kept.
+ */
+#ifndef LOCKSTEP_EXEC_SNAPSHOT_H
+#define LOCKSTEP_EXEC_SNAPSHOT_H
+
+#include "exec/fabric.h"
+#include "exec/params.h"
+
+typedef struct SnapshotInfo {
+    uint64_t step; /* optimizer steps done */
+    uint64_t seed;
+    const char *model; /* digest of the model and optimizer: must be equal to resume */
+    const char *text;  /* the scenario, for people and tools; may be NULL */
+} SnapshotInfo;
+
+/* All ranks together.  After a failure the directory is as it was. */
+bool snapshot_write(const char *dir, const SnapshotInfo *info, const Pieces *x,
+                    const Program *p, const WholeList *whole, const uint8_t *arena, Fabric *f,
+                    Err *err);
+
+/* All ranks together: fills the arena from the newest complete snapshot, at any split.
+ * info->step and seed are set; info->model is what must be found. */
+bool snapshot_read(const char *dir, SnapshotInfo *info, const Pieces *x, const Program *p,
+                   const WholeList *whole, uint8_t *arena, Fabric *f, Err *err);
+
+#endif
