@@ -53,8 +53,7 @@ typedef struct Piece {
     uint32_t resident; /* Program.residents */
     uint32_t whole;    /* WholeList */
     enum { PIECE_PARAM, PIECE_MASTER, PIECE_FIRST_MOMENT, PIECE_SECOND_MOMENT } what;
-    bool
-        owner; /* of all ranks that hold the same elements, the one that writes them to a snapshot */
+    bool owner; /* of all ranks that hold these elements, the one that snapshots them */
     uint32_t runs_first, runs_n;
 } Piece;
 
