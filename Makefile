@@ -41,7 +41,8 @@ LIB_CJSON := -lcjson
 LIB_Z := -lz
 LIB_M := -lm
 LIB_PTHREAD := -lpthread
-LIBS := $(LIB_CJSON) $(LIB_Z) $(LIB_M) $(LIB_PTHREAD)
+LIB_SQLITE := -lsqlite3
+LIBS := $(LIB_CJSON) $(LIB_SQLITE) $(LIB_Z) $(LIB_M) $(LIB_PTHREAD)
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow $(WERROR)
 DEFINES := -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE \
@@ -100,6 +101,7 @@ how := not found; sh tests/setup.sh installs it
 $(call found,$(shell command -v $(firstword $(CC))),compiler $(CC),$(how))
 $(call found,$(call header_found,cjson/cJSON.h),cJSON,$(how))
 $(call found,$(call header_found,zlib.h),zlib,$(how))
+$(call found,$(call header_found,sqlite3.h),SQLite,$(how))
 $(call found,$(NVCC),CUDA$(if $(NVCC), in $(CUDA_HOME)),$(no_nvcc); only 'make gpu' needs it)
 endif
 

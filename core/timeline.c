@@ -52,6 +52,13 @@ static void resize_columns(Timeline *t, uint64_t cap)
     t->spans_cap = cap;
 }
 
+void timeline_reserve(Timeline *t, uint64_t spans_n)
+{
+    ASSERT(!t->sealed && !t->backing);
+    if (spans_n > t->spans_cap)
+        resize_columns(t, spans_n);
+}
+
 void timeline_want(Timeline *t, bool correlation, bool args_offset)
 {
     ASSERT(t->spans_n == 0 && !t->sealed);

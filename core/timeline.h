@@ -157,6 +157,11 @@ typedef struct Span {
 uint64_t timeline_span(Timeline *t, Span span);
 uint32_t timeline_comm(Timeline *t, Comm comm);
 void timeline_point(Timeline *t, uint32_t track, int64_t at_ns, double value);
+/*
+ * Room for that many spans, so that columns need not grow; for readers who can guess
+ * from the size of a file.  Pages that are never written cost nothing.
+ */
+void timeline_reserve(Timeline *t, uint64_t spans_n);
 /* Allocates the optional columns; before the first span. */
 void timeline_want(Timeline *t, bool correlation, bool args_offset);
 

@@ -16,6 +16,7 @@
 #include "core/out_file.h"
 #include "sim/build.h"
 #include "sim/cmd.h"
+#include "sim/cmd_from_trace.h"
 #include "sim/cmd_options.h"
 #include "sim/pool.h"
 #include "sim/progress.h"
@@ -25,7 +26,8 @@
 
 typedef struct Options {
     SettingList set;
-    bool json, memory, explain, expand_ranks, expanded;
+    bool json, memory, explain, expand_ranks, expanded, from_trace;
+    int64_t step;              /* of --from-trace; -1: the median one */
     const char *trace, *graph; /* files to write, NULL: none */
     uint64_t seed;
     uint32_t jobs;
@@ -263,6 +265,7 @@ static void print_help(FILE *f)
     fprintf(
         f,
         "usage: lockstep sim SCENARIO... [OPTION]...\n"
+        "       lockstep sim --from-trace TRACE... [--set KEY=VALUE]... [OPTION]...\n"
         "Predicts a training step: how long it takes, where its time goes, what it needs of\n"
         "memory, what it costs.  SCENARIO is a .json file, a built-in name\n"
         "(lockstep list examples) or a .jsonl file with a scenario a line; several are\n"
@@ -278,7 +281,12 @@ static void print_help(FILE *f)
         "  --expanded        simulates every kernel, also where whole blocks would do\n"
         "  --seed N          of the cluster's jitter, 0 when not given\n"
         "  --jobs N          scenarios at a time, as many as there are processors\n"
-        "  --graph OUT       writes the graph of operations as JSON\n");
+        "  --graph OUT       writes the graph of operations as JSON\n"
+        "\n"
+        "  --from-trace      replays the step of a recorded run, and says how well that does;\n"
+        "                    then with other buckets or another network:\n"
+        "                    --set parallel.bucket_bytes=100MiB, --set cluster=dgx-h100\n"
+        "  --step N          of the trace, the median one when not given\n");
 }
 
 enum {
@@ -291,7 +299,9 @@ enum {
     OPT_EXPANDED,
     OPT_SEED,
     OPT_JOBS,
-    OPT_GRAPH
+    OPT_GRAPH,
+    OPT_FROM_TRACE,
+    OPT_STEP
 };
 
 static const struct option long_options[] = {
@@ -305,6 +315,8 @@ static const struct option long_options[] = {
     { "seed", required_argument, NULL, OPT_SEED },
     { "jobs", required_argument, NULL, OPT_JOBS },
     { "graph", required_argument, NULL, OPT_GRAPH },
+    { "from-trace", no_argument, NULL, OPT_FROM_TRACE },
+    { "step", required_argument, NULL, OPT_STEP },
     { "help", no_argument, NULL, OPTION_HELP },
     { NULL, 0, NULL, 0 },
 };
@@ -312,6 +324,7 @@ static const struct option long_options[] = {
 static bool take_option(void *user, int option, Err *err)
 {
     Options *o = user;
+    uint64_t step;
     switch (option) {
     case OPT_SET:
         return option_set(&o->set, optarg, err);
@@ -332,6 +345,11 @@ static bool take_option(void *user, int option, Err *err)
         return option_count(&o->seed, "--seed", optarg, 0, UINT64_MAX, err);
     case OPT_JOBS:
         return option_jobs(&o->jobs, optarg, err);
+    case OPT_FROM_TRACE:
+        return o->from_trace = true;
+    case OPT_STEP:
+        return option_count(&step, "--step", optarg, 0, INT64_MAX, err) &&
+               ((o->step = (int64_t)step), true);
     default:
         o->graph = optarg;
         return true;
@@ -345,16 +363,36 @@ static bool check_outputs(const Options *o, Err *err)
     for (size_t k = 0; k < ARRAY_N(outs); k++)
         for (uint32_t i = 0; outs[k] && i < o->names_n; i++)
             if (out_file_is_same(outs[k], o->names[i]))
-                return err_set(err, "'%.200s' is the scenario, it is not written over",
-                               outs[k]);
+                return err_set(err, "'%.200s' is the %s, it is not written over", outs[k],
+                               o->from_trace ? "trace" : "scenario");
     if (o->trace && o->graph && strcmp(o->trace, o->graph) == 0)
         return err_set(err, "--trace and --graph both name '%.200s', two files are needed",
                        o->trace);
     return true;
 }
 
+/* What makes no sense of a recorded step. */
+static bool check_from_trace(const Options *o, Err *err)
+{
+    const char *wrong = o->memory         ? "--memory"
+                        : o->explain      ? "--explain"
+                        : o->expand_ranks ? "--expand-ranks"
+                        : o->graph        ? "--graph"
+                                          : NULL;
+    if (wrong)
+        return err_set(err,
+                       "%s is of scenarios, --from-trace knows --set, --step, --trace and "
+                       "--json",
+                       wrong);
+    return o->names_n > 0 || err_set(err, "a trace is missing");
+}
+
 static bool check_options(const Options *o, Err *err)
 {
+    if (o->from_trace)
+        return check_from_trace(o, err) && check_outputs(o, err);
+    if (o->step >= 0)
+        return err_set(err, "--step is of --from-trace");
     if (o->names_n == 0)
         return err_set(err, "a scenario is missing");
     if (o->names_n > 1 && (o->trace || o->graph))
@@ -392,7 +430,7 @@ static int sim(const Options *o)
 
 int cmd_sim(int argc, char **argv)
 {
-    Options o = { .jobs = pool_processors() };
+    Options o = { .jobs = pool_processors(), .step = -1 };
     Err err = { 0 };
     bool help = false;
     int status = EXIT_DONE;
@@ -400,6 +438,13 @@ int cmd_sim(int argc, char **argv)
         status = options_wrong("sim", &err);
     else if (help)
         print_help(stdout);
+    else if (o.from_trace)
+        status = cmd_from_trace(&(FromTraceCommand){ .names = o.names,
+                                                     .names_n = o.names_n,
+                                                     .set = &o.set,
+                                                     .step = o.step,
+                                                     .trace = o.trace,
+                                                     .json = o.json });
     else
         status = sim(&o);
     free(o.set.settings);

@@ -1,5 +1,6 @@
 /*
- * cost_parts.h - what the cost_*.c files tell each other; nobody else includes it.
+ * cost_parts.h - what the cost_*.c files tell each other; besides them only `calibrate`, which
+ * turns measured kernels into the rows that they read.
  */
 #ifndef LOCKSTEP_SIM_COST_PARTS_H
 #define LOCKSTEP_SIM_COST_PARTS_H

@@ -31,11 +31,19 @@
 #include "sim/cost.h"
 #include "sim/network.h"
 
+/* Costs that were measured, in place of the model's, by graph op. */
+typedef struct GivenCosts {
+    const OpCost *op;         /* of compute */
+    const int64_t *launch_ns; /* host time of each launch */
+    const int64_t *comm_ns;   /* of a collective from its last arrival on; -1: as modelled */
+} GivenCosts;
+
 typedef struct SimOptions {
-    bool expanded;      /* every op an event */
-    bool expand_ranks;  /* every rank a class; refused above SIM_OPS_MAX op instances */
-    Timeline *timeline; /* filled when given (implies expanded); not sealed */
-    uint64_t seed;      /* of the machine's jitter */
+    bool expanded;           /* every op an event */
+    bool expand_ranks;       /* every rank a class; refused above SIM_OPS_MAX op instances */
+    Timeline *timeline;      /* filled when given (implies expanded); not sealed */
+    uint64_t seed;           /* of the machine's jitter */
+    const GivenCosts *given; /* NULL: all costs are modelled; needs expanded */
     /* Micro-batches that are meant but that the graph lacks, a multiple of stride, which is how
      * many the schedule repeats: see sim/engine_steady.c.  0: none. */
     uint32_t left_out, stride;

@@ -129,8 +129,11 @@ static void fill_costs(Sim *sim, CostTable *t, const bool *in_use)
         const Segment *s = &g->segments[i];
         for (uint32_t k = 0; k < s->op_n && in_use[i]; k++) {
             const Op *o = graph_ops(g, s) + k;
-            t->op[s->op_first + k] = cost_of(sim, t->gpu, t->speed, o);
-            t->launch_total[i] += launch_cost(sim, t->gpu, o);
+            const GivenCosts *given = sim->options->given;
+            t->op[s->op_first + k] =
+                given ? given->op[s->op_first + k] : cost_of(sim, t->gpu, t->speed, o);
+            t->launch_total[i] +=
+                given ? given->launch_ns[s->op_first + k] : launch_cost(sim, t->gpu, o);
             t->launch_after[s->op_first + k] = t->launch_total[i];
         }
     }

@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "core/machine.h"
+#include "core/share.h"
 #include "sim/model.h"
 
 typedef enum Strategy {
@@ -155,14 +156,6 @@ void scenario_explain(const Scenario *s, FILE *out);
 typedef bool ScenarioVisit(void *user, JsonDoc *doc, Err *err); /* takes over doc */
 bool scenario_each(char *const *names, uint32_t names_n, ScenarioVisit *visit, void *user,
                    Err *err);
-
-/*
- * The folder that holds models/, gpus/, clusters/, software/, examples/:
- * $LOCKSTEP_SHARE, else scenarios/ beside the program or beside the folder it
- * lies in, else where "make install" puts it, else scenarios/ in the working
- * directory.  Looked for once; lives as long as the program.
- */
-const char *share_dir(void);
 
 /* Names of the built-in things of a kind ("models", "gpus", ...), sorted; they live in arena. */
 uint32_t share_names(const char *const **names, Arena *arena, const char *kind);

@@ -1,77 +1,19 @@
 /*
  * scenario_file.c - where scenarios come from: files, built-in names, lines of a .jsonl, --set.
- *
- * The folder of built-in things is looked for once, beside the program first,
- * so that a build tree and an installed program each use their own.
  */
 #include <dirent.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/nearest.h"
 #include "core/out_file.h"
+#include "core/share.h"
 #include "sim/scenario_parts.h"
 
-#ifndef LOCKSTEP_SHARE_DIR
-#define LOCKSTEP_SHARE_DIR "/usr/local/share/lockstep"
-#endif
-
 enum { PATH_CAP = 4096 };
-
-/* ---- the folder of built-in things ---- */
-
-static char share_path[PATH_CAP];
-static pthread_once_t share_once = PTHREAD_ONCE_INIT;
-
-/* Is DIR/scenarios it?  Some other project's scenarios/ holds no gpus/. */
-static bool take_share(const char *dir)
-{
-    char probe[PATH_CAP + 32];
-    struct stat st;
-    if (snprintf(share_path, sizeof share_path, "%s/scenarios", dir) >= PATH_CAP)
-        return false;
-    snprintf(probe, sizeof probe, "%s/gpus", share_path);
-    return stat(probe, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-/* Cuts the last part off "/a/b"; false when nothing is left. */
-static bool cut_last_part(char *path)
-{
-    char *slash = strrchr(path, '/');
-    if (!slash || slash == path)
-        return false;
-    *slash = '\0';
-    return true;
-}
-
-static void find_share(void)
-{
-    const char *given = getenv("LOCKSTEP_SHARE");
-    if (given && *given) {
-        snprintf(share_path, sizeof share_path, "%s", given);
-        return;
-    }
-    char exe[PATH_CAP];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    exe[n > 0 ? n : 0] = '\0';
-    if (cut_last_part(exe) && take_share(exe))
-        return;
-    if (cut_last_part(exe) && take_share(exe))
-        return;
-    if (!take_share(LOCKSTEP_SHARE_DIR))
-        snprintf(share_path, sizeof share_path, "scenarios");
-}
-
-const char *share_dir(void)
-{
-    pthread_once(&share_once, find_share);
-    return share_path;
-}
 
 static bool ends_in(const char *text, const char *end)
 {

@@ -48,7 +48,7 @@ check_includes()
         home["^(cuda|cublas|cudnn|curand|nccl|cupti|nvtx|nvToolsExt|nvml|nvrtc)"] = \
             "^exec/backend_cuda|^exec/.*[.]cuh?$|^profile/capture|^tests/gpu/"
         home["^SDL"] = "^viz/"
-        home["^sqlite3"] = "^traces/nsys[.]c$"
+        home["^sqlite3"] = "^traces/nsys[.]c$|^tests/unit/test_nsys[.]c$"
     }
     function folder(path) { return path ~ "/" ? substr(path, 1, index(path, "/") - 1) : "" }
     function complain(why) {

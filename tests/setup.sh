@@ -15,6 +15,7 @@ make            command make
 libc6-dev       header stdio.h
 libcjson-dev    header cjson/cJSON.h
 zlib1g-dev      header zlib.h
+libsqlite3-dev  header sqlite3.h
 "
 test_only="
 clang           command clang

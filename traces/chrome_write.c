@@ -259,9 +259,24 @@ static bool shows_stream(const Timeline *t, const Rows *r, uint64_t i)
     return r->stream >= 0 && (class_ <= SPAN_MEMORY || class_ == SPAN_SYNC);
 }
 
+/* What cat and Comm do not tell a reader: communication without one, steps elsewhere. */
+static bool class_is_hidden(const Timeline *t, const Rows *r, uint64_t i)
+{
+    SpanClass class_ = t->span_class[i];
+    if (class_ == SPAN_STEP || class_ == SPAN_NOTE)
+        return (class_ == SPAN_STEP) != (r->track->kind == TRACK_STEPS);
+    return (class_ == SPAN_COMM || class_ == SPAN_P2P) && !timeline_comm_of(t, i);
+}
+
 static void put_args(ChromeWriter *w, const Rows *r, uint64_t i, bool own_name)
 {
     const Timeline *t = w->t;
+    if (class_is_hidden(t, r, i)) {
+        chrome_arg(w, "class");
+        text_out_char(&w->out, '"');
+        text_out_text(&w->out, span_class_names[t->span_class[i]]);
+        text_out_char(&w->out, '"');
+    }
     if (!own_name)
         chrome_arg_name(w, "name", t->span_name[i]);
     if (t->op[i] != NONE_U32)

@@ -6,6 +6,7 @@
 
 #include "core/out_file.h"
 #include "traces/formats.h"
+#include "traces/set.h"
 
 typedef struct ConvertOptions {
     const char *in, *out;
@@ -14,14 +15,16 @@ typedef struct ConvertOptions {
 
 static void print_help(FILE *f)
 {
-    fprintf(f,
-            "usage: lockstep convert IN OUT [--to FORMAT]\n"
-            "Reads the trace IN, whose format its content tells, checks it, and writes it as\n"
-            "OUT in the format that OUT's ending or --to says.\n\n"
-            "  format   read  write  endings           what\n");
+    fprintf(
+        f,
+        "usage: lockstep convert IN OUT [--to FORMAT]\n"
+        "Reads the trace IN, whose format its content tells, checks it, and writes it as\n"
+        "OUT in the format that OUT's ending or --to says.  A folder of one trace per rank\n"
+        "becomes one trace of all ranks.  What is odd about IN is said on standard error.\n\n"
+        "  format     read  write  endings           what\n");
     for (size_t i = 0; i < trace_formats_n; i++) {
         const TraceFormat *t = &trace_formats[i];
-        fprintf(f, "  %-8s %-5s %-6s %-17s %s\n", t->name, t->open ? "yes" : "no",
+        fprintf(f, "  %-10s %-5s %-6s %-17s %s\n", t->name, t->open ? "yes" : "no",
                 t->write ? "yes" : "no", t->endings, t->summary);
     }
 }
@@ -78,9 +81,12 @@ static bool convert(const ConvertOptions *o, Err *err)
     if (out_file_is_same(o->in, o->out))
         return err_set(err, "'%s' and '%s' are the same file, the input is not written over",
                        o->in, o->out);
-    Timeline t;
-    bool ok = trace_read(&t, o->in, err) && o->to->write(&t, o->out, err);
-    timeline_free(&t);
+    TraceSet set;
+    bool ok = trace_set_read(&set, &o->in, 1, NULL, err);
+    for (size_t i = 0; i < set.findings_n; i++)
+        fprintf(stderr, "lockstep: %s\n", set.findings[i]);
+    ok = ok && o->to->write(&set.timeline, o->out, err);
+    trace_set_free(&set);
     return ok;
 }
 

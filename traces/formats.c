@@ -9,17 +9,12 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "traces/chakra.h"
 #include "traces/chrome_write.h"
+#include "traces/kineto.h"
 #include "traces/native.h"
-
-/* An object or an array: Chrome traces are one or the other. */
-static bool chrome_matches(const uint8_t *head, size_t n)
-{
-    size_t i = n >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    while (i < n && (head[i] == ' ' || head[i] == '\n' || head[i] == '\r' || head[i] == '\t'))
-        i++;
-    return i < n && (head[i] == '{' || head[i] == '[');
-}
+#include "traces/nsys.h"
+#include "traces/pytorch_et.h"
 
 /* The first row that matches wins. */
 const TraceFormat trace_formats[] = {
@@ -30,10 +25,29 @@ const TraceFormat trace_formats[] = {
       .open = native_open,
       .verify = native_verify,
       .write = native_write },
+    { .name = "nsys",
+      .endings = "",
+      .summary = "Nsight Systems: nsys export --type sqlite, also as gzip",
+      .matches = nsys_matches,
+      .open = nsys_open,
+      .read = nsys_read },
+    { .name = "chakra",
+      .endings = "",
+      .summary = "MLCommons Chakra execution traces: .et, or as JSON",
+      .matches = chakra_matches,
+      .open = chakra_open,
+      .read = chakra_read },
+    { .name = "pytorch-et",
+      .endings = "",
+      .summary = "PyTorch execution traces: known, but without times no timeline",
+      .matches = pytorch_et_matches,
+      .open = pytorch_et_open },
     { .name = "chrome",
       .endings = ".json .json.gz ",
       .summary = "Trace Event JSON: Perfetto, chrome://tracing, Kineto's readers",
-      .matches = chrome_matches,
+      .matches = kineto_matches,
+      .open = kineto_open,
+      .read = kineto_read,
       .write = chrome_write },
 };
 const size_t trace_formats_n = ARRAY_N(trace_formats);

@@ -7,7 +7,8 @@
 #ifndef LOCKSTEP_TRACES_FORMATS_H
 #define LOCKSTEP_TRACES_FORMATS_H
 
-#include "core/timeline.h"
+#include "traces/info.h"
+#include "traces/rules.h"
 
 enum { TRACE_HEAD_BYTES = 4096 }; /* of a file's beginning, unpacked, decide */
 
@@ -17,7 +18,9 @@ typedef struct TraceFormat {
     const char *summary;
     bool (*matches)(const uint8_t *head, size_t n);
     bool (*open)(Timeline *t, const char *path, Err *err); /* NULL: not read */
-    bool (*verify)(const Timeline *t, Err *err);           /* NULL: open has looked at all */
+    /* Reads all, and says what it was like; NULL: open and verify, nothing more is known. */
+    bool (*read)(Timeline *t, TraceInfo *info, const char *path, const Rules *rules, Err *err);
+    bool (*verify)(const Timeline *t, Err *err); /* NULL: open has looked at all */
     bool (*write)(const Timeline *t, const char *path, Err *err); /* NULL: not written */
 } TraceFormat;
 

@@ -1,0 +1,230 @@
+/*
+ * cmd_calibrate.c - lockstep calibrate INPUT... --into FILE: measurements into a machine's file.
+ *
+ * What the inputs are, their content says: logs of nccl-tests calibrate a cluster,
+ * timelines of ops a GPU.  The file's text is changed where a number was measured
+ * and nowhere else, read back as the simulator would, and then replaced at once.
+ */
+#include "profile/cmd_calibrate.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json_out.h"
+#include "core/out_file.h"
+#include "profile/cmd.h"
+#include "profile/splice.h"
+#include "sim/cmd_options.h"
+#include "traces/nccl_tests.h"
+#include "traces/unpack.h"
+
+enum { OPT_INTO = 1, OPT_SCENARIO, OPT_SET, OPT_JSON, OPT_DRY_RUN, LOG_HEAD_BYTES = 1 << 16 };
+
+static const struct option table[] = { { "into", required_argument, NULL, OPT_INTO },
+                                       { "scenario", required_argument, NULL, OPT_SCENARIO },
+                                       { "set", required_argument, NULL, OPT_SET },
+                                       { "json", no_argument, NULL, OPT_JSON },
+                                       { "dry-run", no_argument, NULL, OPT_DRY_RUN },
+                                       { "help", no_argument, NULL, OPTION_HELP },
+                                       { NULL, 0, NULL, 0 } };
+
+typedef struct Options {
+    CalibrateOptions o;
+    SettingList set;
+} Options;
+
+static void print_help(FILE *f)
+{
+    fprintf(f,
+            "usage: lockstep calibrate LOG... --into CLUSTER.json\n"
+            "       lockstep calibrate TRACE... --scenario SCENARIO --into GPU.json\n"
+            "Fits a machine's file to measurements: the file's \"collectives\" to logs of\n"
+            "nccl-tests, a GPU's tables of kernels to timelines with op ids (native traces of\n"
+            "`run --trace` or `sim --trace`) of a scenario.  Only what was measured changes;\n"
+            "all else in the file stays as it is written there.\n\n"
+            "  --into FILE         the cluster's or GPU's file; it must exist, and may be no\n"
+            "                      more than {\"base\": \"dgx-h100\"}\n"
+            "  --scenario NAME     what ran: file or built-in name; gives ops their shapes\n"
+            "  --set KEY=VALUE     a key of that scenario, as it ran; may be repeated\n"
+            "  --dry-run           print what would change, and change nothing\n"
+            "  --json              what was done as one JSON object\n");
+}
+
+static bool take(void *user, int option, Err *err)
+{
+    Options *options = user;
+    CalibrateOptions *o = &options->o;
+    switch (option) {
+    case OPT_INTO:
+        o->into = optarg;
+        return true;
+    case OPT_SCENARIO:
+        o->scenario = optarg;
+        return true;
+    case OPT_SET:
+        return option_set(&options->set, optarg, err);
+    case OPT_JSON:
+        o->json = true;
+        return true;
+    default:
+        o->dry_run = true;
+        return true;
+    }
+}
+
+static bool check_usage(const CalibrateOptions *o, Err *err)
+{
+    if (o->inputs_n == 0)
+        return err_set(err, "INPUT is missing");
+    if (!o->into)
+        return err_set(err, "--into FILE is missing");
+    if (o->settings_n > 0 && !o->scenario)
+        return err_set(err, "--set changes a scenario, and --scenario is missing");
+    return true;
+}
+
+/* Whether the file is a log of nccl-tests, by its beginning. */
+static bool is_log(const char *path, bool *log, Err *err)
+{
+    Unpacked u;
+    if (!unpack_open(&u, path, UNPACK_BYTES_MAX, err))
+        return false;
+    size_t n = u.n < LOG_HEAD_BYTES ? (size_t)u.n : LOG_HEAD_BYTES;
+    *log = nccl_log_matches((const char *)u.bytes, n);
+    unpack_close(&u);
+    return true;
+}
+
+/* The same measurement twice would count twice, and its left-out error would be no such. */
+static bool check_twice(const CalibrateOptions *o, Err *err)
+{
+    for (uint32_t i = 0; i < o->inputs_n; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (out_file_is_same(o->inputs[i], o->inputs[j]))
+                return err_set(err, "'%s' is given twice", o->inputs[i]);
+    return true;
+}
+
+static bool run(const CalibrateOptions *o, Err *err)
+{
+    uint32_t logs_n = 0;
+    if (!check_twice(o, err))
+        return false;
+    for (uint32_t i = 0; i < o->inputs_n; i++) {
+        bool log;
+        if (!is_log(o->inputs[i], &log, err))
+            return false;
+        logs_n += log;
+    }
+    if (logs_n > 0 && logs_n < o->inputs_n)
+        return err_set(err, "logs of nccl-tests calibrate a cluster and traces a GPU: give one "
+                            "kind at a time");
+    if (logs_n > 0 && o->scenario)
+        return err_set(err, "logs of nccl-tests need no --scenario");
+    if (logs_n == 0 && !o->scenario)
+        return err_set(
+            err,
+            "'%s' is no log of nccl-tests; to calibrate a GPU from a trace say which "
+            "scenario ran: --scenario NAME",
+            o->inputs[0]);
+    return logs_n > 0 ? calibrate_cluster(o, err) : calibrate_gpu(o, err);
+}
+
+int cmd_calibrate(int argc, char **argv)
+{
+    Options options = { 0 };
+    CalibrateOptions *o = &options.o;
+    Err err = { 0 };
+    bool help = false;
+    bool usage = options_walk(argc, argv, table, take, &options, &help, &err);
+    o->inputs = argv + optind;
+    o->inputs_n = usage && !help ? (uint32_t)(argc - optind) : 0;
+    o->settings = options.set.settings;
+    o->settings_n = options.set.n;
+    int status = EXIT_DONE;
+    if (help)
+        print_help(stdout);
+    else if (!usage || !check_usage(o, &err))
+        status = options_wrong("calibrate", &err);
+    else if (!run(o, &err)) {
+        fprintf(stderr, "lockstep: %s\n", err.text);
+        status = EXIT_COULD_NOT;
+    }
+    free(options.set.settings);
+    return status;
+}
+
+/* ---- the file ---- */
+
+const char *calibrate_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+const char *calibrate_quoted(Arena *arena, const char *text)
+{
+    char *quoted = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&quoted, &n);
+    ASSERT(f);
+    JsonOut j = json_out_file(f, 0);
+    json_out_string(&j, text);
+    fclose(f);
+    const char *kept = arena_strdup(arena, quoted);
+    free(quoted);
+    return kept;
+}
+
+char *calibrate_load(const char *path, Err *err)
+{
+    JsonDoc *doc = json_open(path, err);
+    if (!doc)
+        return NULL;
+    bool object = json_type(json_root(doc)) == JSON_OBJECT;
+    if (!object)
+        json_fail(json_root(doc), err, "an object is expected, not %s",
+                  json_type_name(json_type(json_root(doc))));
+    json_close(doc);
+    Unpacked u;
+    if (!object || !unpack_open(&u, path, JSON_BYTES_MAX, err))
+        return NULL;
+    char *text = mem_zero((size_t)u.n + 1, 1);
+    memcpy(text, u.bytes, (size_t)u.n);
+    unpack_close(&u);
+    return text;
+}
+
+bool calibrate_store(const CalibrateOptions *o, char *text, Err *err)
+{
+    OutFile f;
+    bool ok = true;
+    if (!o->dry_run) {
+        ok = out_file_open(&f, o->into, err);
+        if (ok) {
+            out_file_write(&f, text, strlen(text));
+            ok = out_file_commit(&f, err);
+        }
+    }
+    free(text);
+    return ok;
+}
+
+char *calibrate_provenance(char *text, const char *key, const char *value)
+{
+    Arena arena = { 0 };
+    Err ignored = { 0 };
+    JsonDoc *doc = json_parse(text, strlen(text), "", &ignored);
+    const char *whole = doc ? json_text(json_member(json_root(doc), "provenance")) : NULL;
+    if (whole) {
+        const char *quoted = calibrate_quoted(&arena, whole);
+        text = json_splice(text, "provenance", NULL,
+                           arena_printf(&arena, "{\n    \"rest\": %s\n  }", quoted));
+    }
+    json_close(doc);
+    text = json_splice(text, "provenance", key, calibrate_quoted(&arena, value));
+    arena_free(&arena);
+    return text;
+}

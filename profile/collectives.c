@@ -1,0 +1,498 @@
+/*
+ * collectives.c - from kernels that communicate to matches.
+ *
+ *     spans, by rank and stream --channel of each--> parts, by channel, rank, start
+ *     parts of a channel = one run a rank --by number or order--> matches
+ *
+ * A match's parts are put side by side at the front of their channel's parts.
+ */
+#include "profile/collectives_parts.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const match_by_texts[MATCH_BY_N] = { "nothing", "sequence number",
+                                                 "process group and order",
+                                                 "stream and order" };
+
+/* ---- channels ---- */
+
+/* Finds channels by their key: open addressing, id + 1. */
+typedef struct ChannelMap {
+    uint32_t *slot;
+    uint32_t slots_n;
+} ChannelMap;
+
+static uint64_t channel_hash(const CollChannel *k)
+{
+    uint64_t h = mix_u64((uint64_t)k->group << 32 | k->group_id);
+    return mix_u64(h ^ mix_u64((uint64_t)k->from << 32 | k->to) ^ k->stream);
+}
+
+static bool same_channel(const CollChannel *a, const CollChannel *b)
+{
+    return a->group == b->group && a->group_id == b->group_id && a->from == b->from &&
+           a->to == b->to && a->stream == b->stream;
+}
+
+static uint32_t *slot_of(const ChannelMap *map, const Collectives *c, const CollChannel *key)
+{
+    uint32_t at = (uint32_t)channel_hash(key) & (map->slots_n - 1);
+    while (map->slot[at] && !same_channel(&c->channels[map->slot[at] - 1], key))
+        at = (at + 1) & (map->slots_n - 1);
+    return &map->slot[at];
+}
+
+static void grow_map(ChannelMap *map, const Collectives *c)
+{
+    free(map->slot);
+    map->slots_n = map->slots_n ? 2 * map->slots_n : 64;
+    map->slot = mem_zero(map->slots_n, sizeof *map->slot);
+    for (uint32_t i = 0; i < c->channels_n; i++)
+        *slot_of(map, c, &c->channels[i]) = i + 1;
+}
+
+static uint32_t find_channel(Collectives *c, ChannelMap *map, const CollChannel *key)
+{
+    if (2 * c->channels_n >= map->slots_n)
+        grow_map(map, c);
+    uint32_t *slot = slot_of(map, c, key);
+    if (*slot == 0) {
+        GROW(c->channels, c->channels_n, c->channels_cap);
+        c->channels[c->channels_n++] = *key;
+        *slot = c->channels_n;
+    }
+    return *slot - 1;
+}
+
+/* Where a kernel belongs: its pair, its process group, else its stream. */
+static CollChannel key_of(const Timeline *t, const Comm *m, uint32_t rank, uint32_t stream)
+{
+    CollChannel key = { .group = NONE_U32,
+                        .group_id = NONE_U32,
+                        .from = NONE_U32,
+                        .to = NONE_U32,
+                        .stream = NONE_U32 };
+    if (!m || (m->group == NONE_U32 && m->peer == NONE_U32)) {
+        key.stream = stream;
+        return key;
+    }
+    key.group = m->group;
+    key.members_n = m->ranks_n;
+    if (m->peer == NONE_U32) {
+        key.group_id = m->group_id;
+        return key;
+    }
+    bool receives = strcmp(timeline_text(t, m->op), "recv") == 0;
+    key.from = receives ? m->peer : rank;
+    key.to = receives ? rank : m->peer;
+    key.members_n = 2;
+    return key;
+}
+
+/* ---- gathering ---- */
+
+typedef struct Gather {
+    ChannelMap map;
+    uint32_t *channel; /* of each part */
+    uint64_t channel_cap, parts_cap;
+} Gather;
+
+static void gather_track(Collectives *c, Gather *g, const Timeline *t, uint32_t rank,
+                         uint32_t world_rank, const Track *track, uint32_t stream)
+{
+    CollChannel last = { .stream = NONE_U32 - 1 }; /* nobody's key */
+    uint32_t last_id = 0;
+    for (uint64_t i = track->span_first; i < track->span_first + track->span_n; i++) {
+        if (cover_bit(t->span_class[i]) != COVER_COMM)
+            continue;
+        CollChannel key = key_of(t, timeline_comm_of(t, i), world_rank, stream);
+        if (!same_channel(&key, &last)) {
+            last = key;
+            last_id = find_channel(c, &g->map, &key);
+        }
+        GROW(g->channel, c->parts_n, g->channel_cap);
+        GROW(c->parts, c->parts_n, g->parts_cap);
+        g->channel[c->parts_n] = last_id;
+        c->parts[c->parts_n++] = (CollPart){ .span = i, .rank = rank, .wait_ns = -1 };
+    }
+}
+
+static bool communicates(const Timeline *t, const Track *track)
+{
+    for (uint64_t i = track->span_first; i < track->span_first + track->span_n; i++)
+        if (cover_bit(t->span_class[i]) == COVER_COMM)
+            return true;
+    return false;
+}
+
+static int by_sort(const void *a, const void *b)
+{
+    const Track *const *x = a, *const *y = b;
+    if ((*x)->sort != (*y)->sort)
+        return (*x)->sort < (*y)->sort ? -1 : 1;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Streams of a rank in the order of their ids: the k-th of two ranks correspond. */
+static void gather_rank(Collectives *c, Gather *g, const Timeline *t, const Covers *covers,
+                        uint32_t rank)
+{
+    const Cover *cover = &covers->rank[rank];
+    const Track **tracks = mem_zero(cover->tracks_n, sizeof *tracks);
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < cover->tracks_n; k++)
+        if (communicates(t, &t->tracks[cover->tracks[k]]))
+            tracks[n++] = &t->tracks[cover->tracks[k]];
+    qsort(tracks, n, sizeof *tracks, by_sort);
+    for (uint32_t k = 0; k < n; k++)
+        gather_track(c, g, t, rank, cover->rank, tracks[k], k);
+    free(tracks);
+}
+
+/* Stable, so that parts of a channel stay in order of rank, stream, start. */
+static void sort_by_channel(Collectives *c, const uint32_t *channel)
+{
+    CollPart *sorted = mem_zero(c->parts_n, sizeof *sorted);
+    uint64_t first = 0;
+    for (uint64_t i = 0; i < c->parts_n; i++)
+        c->channels[channel[i]].parts_n++;
+    for (uint32_t k = 0; k < c->channels_n; k++) {
+        c->channels[k].part_first = first;
+        first += c->channels[k].parts_n;
+        c->channels[k].parts_n = 0;
+    }
+    for (uint64_t i = 0; i < c->parts_n; i++) {
+        CollChannel *to = &c->channels[channel[i]];
+        sorted[to->part_first + to->parts_n++] = c->parts[i];
+    }
+    free(c->parts);
+    c->parts = sorted;
+}
+
+/* ---- runs: the parts of one rank in a channel ---- */
+
+/* A part with what it is sorted and matched by. */
+typedef struct Keyed {
+    int64_t key;
+    CollPart part;
+} Keyed;
+
+typedef struct Runs {
+    Keyed *keyed; /* all parts of the channel */
+    uint64_t n, cap;
+    uint64_t *first; /* runs_n + 1 */
+    uint32_t runs_n, first_cap;
+    uint64_t *at; /* one a run, for walking them side by side */
+} Runs;
+
+static int by_key(const void *a, const void *b)
+{
+    const Keyed *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return (x->part.span > y->part.span) - (x->part.span < y->part.span);
+}
+
+static void sort_runs(Runs *r)
+{
+    for (uint32_t k = 0; k < r->runs_n; k++) {
+        Keyed *run = r->keyed + r->first[k];
+        uint64_t n = r->first[k + 1] - r->first[k], i = 1;
+        while (i < n && by_key(&run[i - 1], &run[i]) < 0)
+            i++;
+        if (i < n)
+            qsort(run, n, sizeof *run, by_key);
+    }
+}
+
+static void open_runs(Runs *r, const Collectives *c, const CollChannel *ch, const Timeline *t)
+{
+    if (r->cap < ch->parts_n) {
+        r->cap = ch->parts_n;
+        r->keyed = mem_resize(r->keyed, r->cap, sizeof *r->keyed);
+    }
+    r->n = ch->parts_n;
+    r->runs_n = 0;
+    for (uint64_t i = 0; i < r->n; i++) {
+        const CollPart *p = &c->parts[ch->part_first + i];
+        if (i == 0 || p->rank != r->keyed[i - 1].part.rank) {
+            while (r->runs_n + 2 > r->first_cap) {
+                r->first_cap = r->first_cap ? 2 * r->first_cap : 16;
+                r->first = mem_resize(r->first, r->first_cap, sizeof *r->first);
+                r->at = mem_resize(r->at, r->first_cap, sizeof *r->at);
+            }
+            r->first[r->runs_n++] = i;
+        }
+        r->keyed[i] = (Keyed){ t->start_ns[p->span], *p };
+    }
+    r->first[r->runs_n] = r->n;
+    sort_runs(r);
+}
+
+static uint64_t run_n(const Runs *r, uint32_t k)
+{
+    return r->first[k + 1] - r->first[k];
+}
+
+static bool equal_counts(const Runs *r)
+{
+    for (uint32_t k = 1; k < r->runs_n; k++)
+        if (run_n(r, k) != run_n(r, 0))
+            return false;
+    return true;
+}
+
+/* ---- by number ---- */
+
+static bool all_numbered(const Runs *r, const Timeline *t)
+{
+    for (uint64_t i = 0; i < r->n; i++) {
+        const Comm *m = timeline_comm_of(t, r->keyed[i].part.span);
+        if (!m || m->seq == NONE_U32)
+            return false;
+    }
+    return true;
+}
+
+static void key_by_number(Runs *r, const Timeline *t)
+{
+    for (uint64_t i = 0; i < r->n; i++)
+        r->keyed[i].key = timeline_comm_of(t, r->keyed[i].part.span)->seq;
+    sort_runs(r);
+}
+
+static bool numbers_are_unique(const Runs *r)
+{
+    for (uint32_t k = 0; k < r->runs_n; k++)
+        for (uint64_t i = r->first[k] + 1; i < r->first[k + 1]; i++)
+            if (r->keyed[i].key == r->keyed[i - 1].key)
+                return false;
+    return true;
+}
+
+/* No number is left out within a rank: numbered for this channel, not for more than it. */
+static bool numbers_are_dense(const Runs *r)
+{
+    for (uint32_t k = 0; k < r->runs_n; k++) {
+        int64_t range = r->keyed[r->first[k + 1] - 1].key - r->keyed[r->first[k]].key;
+        if ((uint64_t)range + 1 != run_n(r, k))
+            return false;
+    }
+    return true;
+}
+
+static bool numbers_are_equal(const Runs *r)
+{
+    if (!equal_counts(r))
+        return false;
+    for (uint32_t k = 1; k < r->runs_n; k++)
+        for (uint64_t i = 0; i < run_n(r, 0); i++)
+            if (r->keyed[i].key != r->keyed[r->first[k] + i].key)
+                return false;
+    return true;
+}
+
+/*
+ * Numbers decide when all ranks have the same ones, or when they count this very
+ * channel and part of them is missing.  What numbers several channels at once has
+ * gaps that mean nothing: then order is the better guide where counts agree.
+ */
+static bool matches_by_number(const Runs *r)
+{
+    return numbers_are_unique(r) &&
+           (numbers_are_equal(r) || numbers_are_dense(r) || !equal_counts(r));
+}
+
+static void key_by_order(Runs *r, const Timeline *t)
+{
+    for (uint64_t i = 0; i < r->n; i++)
+        r->keyed[i].key = t->start_ns[r->keyed[i].part.span];
+    sort_runs(r);
+    for (uint32_t k = 0; k < r->runs_n; k++)
+        for (uint64_t i = r->first[k]; i < r->first[k + 1]; i++)
+            r->keyed[i].key = (int64_t)(i - r->first[k]);
+}
+
+/* ---- refusals ---- */
+
+char *collectives_channel_text(char *text, size_t cap, const Timeline *t, const CollChannel *c)
+{
+    if (c->from != NONE_U32)
+        snprintf(text, cap, "rank %" PRIu32 " to rank %" PRIu32, c->from, c->to);
+    else if (c->group == NONE_U32)
+        snprintf(text, cap, "stream %" PRIu32 " of those that communicate", c->stream + 1);
+    else
+        snprintf(text, cap, "group '%.60s'", timeline_text(t, c->group));
+    return text;
+}
+
+typedef struct Sentence {
+    char text[400];
+    size_t n;
+} Sentence;
+
+static void say(Sentence *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void say(Sentence *s, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(s->text + s->n, sizeof s->text - s->n, format, args);
+    va_end(args);
+    s->n += n > 0 ? (size_t)n : 0;
+    s->n = s->n < sizeof s->text ? s->n : sizeof s->text - 1;
+}
+
+/* "group 'dp': rank 0 has 84 collectives, rank 3 has 83: not matched" */
+static const char *refuse_counts(Collectives *c, const CollChannel *ch, const Runs *r,
+                                 const Timeline *t, const Covers *covers)
+{
+    enum { SHOWN = 8 };
+    char name[128];
+    Sentence s = { .n = 0 };
+    say(&s, "%s: ", collectives_channel_text(name, sizeof name, t, ch));
+    for (uint32_t k = 0; k < r->runs_n && k < SHOWN; k++)
+        say(&s, "%srank %" PRIu32 " has %" PRIu64, k ? ", " : "",
+            covers->rank[r->keyed[r->first[k]].part.rank].rank, run_n(r, k));
+    if (r->runs_n > SHOWN)
+        say(&s, ", and %" PRIu32 " more ranks", r->runs_n - SHOWN);
+    say(&s, " collectives: counts differ, not matched");
+    return arena_strdup(&c->arena, s.text);
+}
+
+static uint32_t op_of(const Timeline *t, const CollPart *p)
+{
+    const Comm *m = timeline_comm_of(t, p->span);
+    return m ? m->op : NONE_U32;
+}
+
+/* NULL, or a sentence: the n-th is not the same everywhere.  A pair sends and receives. */
+static const char *refuse_ops(Collectives *c, const CollChannel *ch, const Runs *r,
+                              const Timeline *t, const Covers *covers)
+{
+    if (ch->from != NONE_U32)
+        return NULL;
+    for (uint32_t k = 1; k < r->runs_n; k++)
+        for (uint64_t i = 0; i < run_n(r, k); i++) {
+            const CollPart *a = &r->keyed[i].part, *b = &r->keyed[r->first[k] + i].part;
+            if (op_of(t, a) == op_of(t, b) || op_of(t, a) == NONE_U32 ||
+                op_of(t, b) == NONE_U32)
+                continue;
+            char name[128];
+            return arena_printf(&c->arena,
+                                "%s: collective %" PRIu64 " is %s on rank %" PRIu32
+                                " and %s on rank %" PRIu32 ": not matched",
+                                collectives_channel_text(name, sizeof name, t, ch), i + 1,
+                                timeline_text(t, op_of(t, a)), covers->rank[a->rank].rank,
+                                timeline_text(t, op_of(t, b)), covers->rank[b->rank].rank);
+        }
+    return NULL;
+}
+
+/* ---- matching ---- */
+
+static void add_match(Collectives *c, uint32_t channel, uint64_t part_first, uint32_t parts_n)
+{
+    GROW(c->matches, c->matches_n, c->matches_cap);
+    c->matches[c->matches_n++] = (CollMatch){
+        .channel = channel, .part_first = part_first, .parts_n = parts_n, .last = NONE_U32
+    };
+}
+
+/* Walks the runs side by side; what has the smallest key on two ranks or more is a match. */
+static void match_runs(Collectives *c, uint32_t channel, Runs *r)
+{
+    CollChannel *ch = &c->channels[channel];
+    uint64_t to = ch->part_first, alone_n = 0;
+    CollPart *alone = mem_zero(r->n, sizeof *alone);
+    ch->match_first = c->matches_n;
+    memcpy(r->at, r->first, r->runs_n * sizeof *r->at);
+    for (;;) {
+        int64_t key = INT64_MAX;
+        for (uint32_t k = 0; k < r->runs_n; k++)
+            if (r->at[k] < r->first[k + 1])
+                key = min_i64(key, r->keyed[r->at[k]].key);
+        if (key == INT64_MAX)
+            break;
+        uint64_t first = to;
+        for (uint32_t k = 0; k < r->runs_n; k++)
+            if (r->at[k] < r->first[k + 1] && r->keyed[r->at[k]].key == key)
+                c->parts[to++] = r->keyed[r->at[k]++].part;
+        if (to - first >= 2)
+            add_match(c, channel, first, (uint32_t)(to - first));
+        else
+            alone[alone_n++] = c->parts[to = first];
+    }
+    memcpy(c->parts + to, alone, alone_n * sizeof *alone);
+    free(alone);
+    ch->matches_n = c->matches_n - ch->match_first;
+    c->unmatched_n += alone_n;
+}
+
+static void match_channel(Collectives *c, uint32_t channel, Runs *r, const Timeline *t,
+                          const Covers *covers)
+{
+    CollChannel *ch = &c->channels[channel];
+    open_runs(r, c, ch, t);
+    ch->ranks_n = r->runs_n;
+    ch->match_first = c->matches_n;
+    ch->by = ch->group == NONE_U32 && ch->from == NONE_U32 ? MATCH_BY_STREAM : MATCH_BY_GROUP;
+    if (r->runs_n > 1 && ch->by == MATCH_BY_GROUP && all_numbered(r, t)) {
+        key_by_number(r, t);
+        if (matches_by_number(r))
+            ch->by = MATCH_BY_NUMBER;
+    }
+    if (r->runs_n > 1 && ch->by != MATCH_BY_NUMBER) {
+        key_by_order(r, t);
+        ch->refusal = equal_counts(r) ? refuse_ops(c, ch, r, t, covers)
+                                      : refuse_counts(c, ch, r, t, covers);
+    }
+    if (r->runs_n < 2 || ch->refusal) {
+        ch->by = MATCH_NONE;
+        c->unmatched_n += ch->parts_n;
+    } else {
+        match_runs(c, channel, r);
+    }
+}
+
+void collectives_match(Collectives *c, const Timeline *t, const Covers *covers)
+{
+    Gather g = { .channel = NULL };
+    Runs runs = { .n = 0 };
+    for (uint32_t r = 0; r < covers->n; r++)
+        gather_rank(c, &g, t, covers, r);
+    sort_by_channel(c, g.channel);
+    for (uint32_t k = 0; k < c->channels_n; k++)
+        match_channel(c, k, &runs, t, covers);
+    free(runs.keyed);
+    free(runs.first);
+    free(runs.at);
+    free(g.map.slot);
+    free(g.channel);
+}
+
+void collectives_find(Collectives *c, const Timeline *t, const Covers *covers,
+                      const Selection *selection)
+{
+    ASSERT(t->sealed);
+    static const Selection all = { .ranks = NULL };
+    *c = (Collectives){ .ranks_n = covers->n };
+    c->ranks = mem_zero(covers->n, sizeof *c->ranks);
+    collectives_match(c, t, covers);
+    collectives_clocks(c, t);
+    collectives_sum(c, t, covers, selection ? selection : &all);
+}
+
+void collectives_free(Collectives *c)
+{
+    free(c->parts);
+    free(c->channels);
+    free(c->matches);
+    free(c->rows);
+    free(c->ranks);
+    arena_free(&c->arena);
+    *c = (Collectives){ 0 };
+}

@@ -1,0 +1,330 @@
+/* compare.c - ranks beside ranks, classes beside classes, and what the numbers mean. */
+#include "profile/compare_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which rank stands beside which ---- */
+
+static uint64_t signature_of(const SideRank *r)
+{
+    uint64_t h = r->ops_n;
+    for (uint32_t i = 0; i < r->ops_n; i++)
+        h += mix_u64(r->ops[i].exact); /* a sum: streams may interleave differently */
+    return h;
+}
+
+/* The rank itself; in a folded timeline the one that stands for it, which is not written down: one
+ * that does the same as `like`, else the last one before it. */
+static SideRank *source_of(const Side *s, uint32_t rank, const SideRank *like)
+{
+    SideRank *before = NULL, *same = NULL;
+    bool beyond = s->t->ranks_n && rank >= s->t->ranks_n;
+    uint64_t signature = s->folded && like ? signature_of(like) : 0;
+    for (uint32_t i = 0; i < s->ranks_n; i++) {
+        SideRank *r = &s->ranks[i];
+        if (r->rank == rank)
+            return r;
+        if (r->ranks_n < 2 || beyond)
+            continue;
+        if (r->rank < rank || !before)
+            before = r;
+        if (like && (r->rank < rank || !same) && signature_of(r) == signature)
+            same = r;
+    }
+    return same ? same : before;
+}
+
+typedef struct Pairs {
+    SideRank **side[COMPARE_SIDES];
+} Pairs;
+
+static void add_pair(Comparison *c, Pairs *p, uint32_t rank, SideRank *sim, SideRank *real)
+{
+    for (uint32_t i = 0; i < c->ranks_n; i++)
+        if (p->side[COMPARE_SIM][i] == sim && p->side[COMPARE_REAL][i] == real) {
+            c->ranks[i].ranks_n++;
+            return;
+        }
+    p->side[COMPARE_SIM][c->ranks_n] = sim;
+    p->side[COMPARE_REAL][c->ranks_n] = real;
+    c->ranks[c->ranks_n++] =
+        (CompareRank){ .rank = rank, .source = { sim->rank, real->rank }, .ranks_n = 1 };
+}
+
+static SideRank *own_rank(const Side *s, uint32_t rank)
+{
+    for (uint32_t i = 0; i < s->ranks_n; i++)
+        if (s->ranks[i].rank == rank)
+            return &s->ranks[i];
+    return NULL;
+}
+
+static void pair_rank(Comparison *c, Pairs *p, const Side *sides, uint32_t rank)
+{
+    SideRank *sim = own_rank(&sides[COMPARE_SIM], rank);
+    SideRank *real = own_rank(&sides[COMPARE_REAL], rank);
+    if (!sim)
+        sim = source_of(&sides[COMPARE_SIM], rank, real);
+    if (!real)
+        real = source_of(&sides[COMPARE_REAL], rank, sim);
+    if (sim && real)
+        add_pair(c, p, rank, sim, real);
+    else
+        c->left_out_n[sim ? COMPARE_SIM : COMPARE_REAL]++;
+}
+
+static char *ranks_text(const Side *s, char text[COMPARE_TEXT_CAP])
+{
+    const SideRank *last = &s->ranks[s->ranks_n - 1];
+    if (s->ranks_n == 1)
+        snprintf(text, COMPARE_TEXT_CAP, "rank %" PRIu32, last->rank);
+    else
+        snprintf(text, COMPARE_TEXT_CAP, "%" PRIu32 " ranks from %" PRIu32 " to %" PRIu32,
+                 s->ranks_n, s->ranks[0].rank, last->rank);
+    return text;
+}
+
+/* Every rank that has tracks of its own on a side, each once, ascending. */
+static bool pair_ranks(Comparison *c, Pairs *p, const Side *sides, Err *err)
+{
+    const Side *a = &sides[COMPARE_SIM], *b = &sides[COMPARE_REAL];
+    for (int k = 0; k < COMPARE_SIDES; k++)
+        p->side[k] = PUSH_ARRAY(&c->arena, SideRank *, (size_t)a->ranks_n + b->ranks_n);
+    c->ranks = PUSH_ARRAY(&c->arena, CompareRank, (size_t)a->ranks_n + b->ranks_n);
+    for (uint32_t i = 0, k = 0; i < a->ranks_n || k < b->ranks_n;) {
+        uint32_t x = i < a->ranks_n ? a->ranks[i].rank : NONE_U32;
+        uint32_t y = k < b->ranks_n ? b->ranks[k].rank : NONE_U32;
+        i += x <= y;
+        k += y <= x;
+        pair_rank(c, p, sides, x < y ? x : y);
+    }
+    if (c->ranks_n)
+        return true;
+    char text[COMPARE_SIDES][COMPARE_TEXT_CAP];
+    return err_set(err, "no rank is in both: '%.150s' has %s, '%.150s' has %s", a->name,
+                   ranks_text(a, text[0]), b->name, ranks_text(b, text[1]));
+}
+
+/* ---- sums ---- */
+
+static void add_ops(CompareRank *r, CompareClass *classes, const SideRank *side, int which)
+{
+    for (uint32_t i = 0; i < side->ops_n; i++) {
+        const SideOp *o = &side->ops[i];
+        CompareClass *k = &classes[o->class_];
+        bool matched = o->twin != NONE_U32;
+        k->ops_n[which] += r->ranks_n;
+        k->time_ns[which] += r->ranks_n * o->dur_ns;
+        r->ops_n[which]++;
+        r->time_ns[which] += o->dur_ns;
+        if (!matched)
+            continue;
+        k->matched_ns[which] += r->ranks_n * o->dur_ns;
+        r->matched_ns[which] += o->dur_ns;
+    }
+}
+
+/* Errors of pairs count where the real op belongs. */
+static void add_errors(CompareRank *r, CompareClass *classes, const SideRank *sim,
+                       const SideRank *real)
+{
+    for (uint32_t i = 0; i < real->ops_n; i++) {
+        const SideOp *o = &real->ops[i];
+        if (o->twin == NONE_U32)
+            continue;
+        CompareClass *k = &classes[o->class_];
+        double off = fabs((double)(sim->ops[o->twin].dur_ns - o->dur_ns));
+        r->matched_n++;
+        k->matched_n += r->ranks_n;
+        k->absolute_ns += r->ranks_n * off;
+        if (o->dur_ns > 0) {
+            k->relative += r->ranks_n * off / (double)o->dur_ns;
+            k->relative_n += r->ranks_n;
+        }
+    }
+}
+
+static void add_rank(CompareRank *r, SideRank *const side[COMPARE_SIDES], const Covers *covers,
+                     const Side *sides, CompareClass *classes)
+{
+    r->by_op = compare_match(side[COMPARE_SIM], side[COMPARE_REAL]);
+    for (int k = 0; k < COMPARE_SIDES; k++) {
+        int64_t own_ns[CLASS_N] = { 0 };
+        int64_t from_ns = side[k]->begin_ns;
+        const Cover *cover = covers_of_rank(&covers[k], side[k]->rank);
+        if (cover)
+            r->times[k] =
+                metrics_of_window(cover, sides[k].t, from_ns, from_ns + side[k]->length_ns);
+        compare_sweep(side[k], own_ns);
+        for (int j = 0; j < CLASS_N; j++)
+            classes[j].own_ns[k] += r->ranks_n * own_ns[j];
+        add_ops(r, classes, side[k], k);
+    }
+    add_errors(r, classes, side[COMPARE_SIM], side[COMPARE_REAL]);
+}
+
+static int by_real_time(const void *x, const void *y)
+{
+    const CompareClass *p = x, *q = y;
+    int64_t a = max_i64(p->time_ns[COMPARE_REAL], p->time_ns[COMPARE_SIM]);
+    int64_t b = max_i64(q->time_ns[COMPARE_REAL], q->time_ns[COMPARE_SIM]);
+    return a != b ? (a > b ? -1 : 1) : strcmp(p->name, q->name);
+}
+
+static void keep_classes(Comparison *c, CompareClass *classes)
+{
+    for (int k = 0; k < CLASS_IDLE; k++) {
+        classes[k].name = compare_class_names[k];
+        if (classes[k].ops_n[COMPARE_SIM] || classes[k].ops_n[COMPARE_REAL])
+            c->classes[c->classes_n++] = classes[k];
+    }
+    qsort(c->classes, c->classes_n, sizeof *c->classes, by_real_time);
+    classes[CLASS_IDLE].name = compare_class_names[CLASS_IDLE];
+    c->classes[c->classes_n++] = classes[CLASS_IDLE];
+}
+
+/* Where each field of Metrics is that is averaged. */
+static int64_t *field_of(Metrics *m, int k)
+{
+    int64_t *const fields[] = { &m->span_ns,       &m->busy_ns,        &m->idle_ns,
+                                &m->compute_ns,    &m->memory_ns,      &m->comm_ns,
+                                &m->overlapped_ns, &m->exposed_comm_ns };
+    return k < (int)ARRAY_N(fields) ? fields[k] : NULL;
+}
+
+static void average(Comparison *c, int side)
+{
+    for (int k = 0; field_of(&c->times[side], k); k++) {
+        double sum = 0, n = 0;
+        for (uint32_t i = 0; i < c->ranks_n; i++) {
+            sum += (double)*field_of(&c->ranks[i].times[side], k) * c->ranks[i].ranks_n;
+            n += c->ranks[i].ranks_n;
+        }
+        *field_of(&c->times[side], k) = llround(sum / n);
+    }
+    c->times[side].span_ns = 0;
+    for (uint32_t i = 0; i < c->ranks_n; i++)
+        c->times[side].span_ns =
+            max_i64(c->times[side].span_ns, c->ranks[i].times[side].span_ns);
+}
+
+static uint32_t slowest_rank(const Comparison *c)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 1; i < c->ranks_n; i++)
+        if (c->ranks[i].times[COMPARE_REAL].span_ns > c->ranks[at].times[COMPARE_REAL].span_ns)
+            at = i;
+    return at;
+}
+
+static bool has_matches(const Comparison *c, Err *err)
+{
+    for (uint32_t i = 0; i < c->ranks_n; i++)
+        if (c->ranks[i].matched_n)
+            return true;
+    return err_set(err,
+                   "'%.150s' and '%.150s' have no operation in common, "
+                   "are they of one program?",
+                   c->name[COMPARE_SIM], c->name[COMPARE_REAL]);
+}
+
+/* A folded rank may stand beside several others: its pairs are made anew each time, and what is
+ * asked of them is asked at once. */
+static bool fill(Comparison *c, const Pairs *p, const Side *sides, Err *err)
+{
+    CompareClass classes[CLASS_N] = { { 0 } };
+    Covers covers[COMPARE_SIDES] = { { 0 }, { 0 } };
+    OpLists lists = { 0 };
+    for (int k = 0; k < COMPARE_SIDES; k++)
+        covers_build(&covers[k], sides[k].t);
+    for (uint32_t i = 0; i < c->ranks_n; i++) {
+        SideRank *const pair[] = { p->side[COMPARE_SIM][i], p->side[COMPARE_REAL][i] };
+        add_rank(&c->ranks[i], pair, covers, sides, classes);
+        compare_list_rank(&lists, &c->ranks[i], pair[COMPARE_SIM], pair[COMPARE_REAL]);
+    }
+    for (int k = 0; k < COMPARE_SIDES; k++) {
+        covers_free(&covers[k]);
+        average(c, k);
+    }
+    compare_list_end(c, &lists);
+    keep_classes(c, classes);
+    uint32_t slow = slowest_rank(c);
+    SideRank *sim = p->side[COMPARE_SIM][slow], *real = p->side[COMPARE_REAL][slow];
+    compare_match(sim, real);
+    compare_drift(c, c->ranks[slow].rank, sim, real);
+    return has_matches(c, err);
+}
+
+bool compare(Comparison *c, const Timeline *sim, const Timeline *real, const CompareOptions *o,
+             Err *err)
+{
+    const Timeline *const t[] = { sim, real };
+    Side sides[COMPARE_SIDES];
+    Pairs pairs;
+    *c = (Comparison){ 0 };
+    bool ok = true;
+    for (int k = 0; k < COMPARE_SIDES && ok; k++) {
+        c->name[k] = arena_strdup(&c->arena, o->name[k]);
+        ok = side_open(&sides[k], t[k], c->name[k], o->step, &c->arena, err);
+        c->step[k] = sides[k].step;
+        c->steps_n[k] = sides[k].steps_n;
+    }
+    ok = ok && pair_ranks(c, &pairs, sides, err) && fill(c, &pairs, sides, err);
+    if (!ok)
+        compare_free(c);
+    return ok;
+}
+
+void compare_free(Comparison *c)
+{
+    arena_free(&c->arena);
+    *c = (Comparison){ 0 };
+}
+
+/* ---- numbers ---- */
+
+double compare_error_pct(int64_t sim, int64_t real)
+{
+    if (real == 0)
+        return sim == 0 ? 0 : NAN;
+    return 100 * ((double)sim / (double)real - 1);
+}
+
+double compare_class_error_pct(const CompareClass *k)
+{
+    bool idle = k->ops_n[COMPARE_SIM] + k->ops_n[COMPARE_REAL] == 0;
+    const int64_t *ns = idle ? k->own_ns : k->time_ns;
+    return compare_error_pct(ns[COMPARE_SIM], ns[COMPARE_REAL]);
+}
+
+double compare_coverage_pct(const Comparison *c)
+{
+    double matched = 0, all = 0;
+    for (uint32_t i = 0; i < c->ranks_n; i++) {
+        matched += (double)c->ranks[i].matched_ns[COMPARE_REAL] * c->ranks[i].ranks_n;
+        all += (double)c->ranks[i].time_ns[COMPARE_REAL] * c->ranks[i].ranks_n;
+    }
+    return all > 0 ? 100 * matched / all : NAN;
+}
+
+double compare_share_pct(const Comparison *c, const CompareClass *k)
+{
+    double step = 0;
+    for (uint32_t i = 0; i < c->classes_n; i++)
+        step +=
+            (double)(c->classes[i].own_ns[COMPARE_SIM] - c->classes[i].own_ns[COMPARE_REAL]);
+    double own = (double)(k->own_ns[COMPARE_SIM] - k->own_ns[COMPARE_REAL]);
+    return step != 0 ? 100 * own / step : NAN;
+}
+
+double compare_op_error_pct(const Comparison *c)
+{
+    double off = 0, real = 0;
+    for (uint32_t i = 0; i < c->classes_n; i++) {
+        off += c->classes[i].absolute_ns;
+        real += (double)c->classes[i].matched_ns[COMPARE_REAL];
+    }
+    return real > 0 ? 100 * off / real : NAN;
+}

@@ -1,0 +1,375 @@
+/*
+ * gaps.c - walks the idle parts of a Cover in order of time, beside the streams,
+ * the launches and the host's waits: each is read once.
+ */
+#include "profile/gaps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const gap_kind_names[GAP_KIND_N] = { "launch", "sync", "other", "unknown" };
+
+/* ---- launches by id ---- */
+
+/* When the launch with an id began.  Ids are dense in most traces: then a plain array. */
+typedef struct Launches {
+    uint64_t low, n; /* ids from low on */
+    int64_t *dense_ns;
+    uint64_t *key; /* otherwise open addressing, NONE_U64 free */
+    int64_t *ns;
+    uint64_t slots_n;
+} Launches;
+
+static const int64_t no_launch = INT64_MIN;
+
+static void launches_open(Launches *l, uint64_t low, uint64_t high, uint64_t count)
+{
+    *l = (Launches){ .low = low };
+    if (count == 0)
+        return;
+    if (high - low < 8 * count + 1024) {
+        l->n = high - low + 1;
+        l->dense_ns = mem_resize(NULL, l->n, sizeof *l->dense_ns);
+        for (uint64_t i = 0; i < l->n; i++)
+            l->dense_ns[i] = no_launch;
+        return;
+    }
+    for (l->slots_n = 64; l->slots_n < 2 * count;)
+        l->slots_n *= 2;
+    l->key = mem_resize(NULL, l->slots_n, sizeof *l->key);
+    l->ns = mem_resize(NULL, l->slots_n, sizeof *l->ns);
+    memset(l->key, 0xff, l->slots_n * sizeof *l->key);
+}
+
+static void launches_free(Launches *l)
+{
+    free(l->dense_ns);
+    free(l->key);
+    free(l->ns);
+}
+
+static uint64_t launch_slot(const Launches *l, uint64_t id)
+{
+    uint64_t at = mix_u64(id) & (l->slots_n - 1);
+    while (l->key[at] != NONE_U64 && l->key[at] != id)
+        at = (at + 1) & (l->slots_n - 1);
+    return at;
+}
+
+static void launches_put(Launches *l, uint64_t id, int64_t start_ns)
+{
+    if (l->dense_ns) {
+        l->dense_ns[id - l->low] = start_ns;
+    } else {
+        uint64_t at = launch_slot(l, id);
+        l->key[at] = id;
+        l->ns[at] = start_ns;
+    }
+}
+
+static int64_t launches_get(const Launches *l, uint64_t id)
+{
+    if (l->dense_ns)
+        return id >= l->low && id - l->low < l->n ? l->dense_ns[id - l->low] : no_launch;
+    if (!l->key || id == NONE_U64)
+        return no_launch;
+    uint64_t at = launch_slot(l, id);
+    return l->key[at] == id ? l->ns[at] : no_launch;
+}
+
+/* ---- one rank ---- */
+
+typedef struct Walk {
+    const Timeline *t;
+    const Cover *cover;
+    const Selection *selection;
+    uint32_t rank;
+    bool by_op; /* ids are op ids: they come again in every step */
+    Launches launches;
+    uint32_t *hosts; /* its host tracks */
+    uint32_t hosts_n;
+    uint64_t *launch_at, *sync_at; /* cursor into each host track */
+    uint64_t *kernel_at;           /* cursor into each stream */
+} Walk;
+
+static uint64_t end_of(const Track *k)
+{
+    return k->span_first + k->span_n;
+}
+
+static uint64_t id_of(const Walk *w, uint64_t span)
+{
+    if (!w->by_op)
+        return w->t->correlation[span];
+    return w->t->op[span] == NONE_U32 ? NONE_U64 : w->t->op[span];
+}
+
+/* With correlation any call of the host that has one launched something. */
+static bool is_launch(const Walk *w, uint64_t span)
+{
+    return id_of(w, span) != NONE_U64 && (!w->by_op || w->t->span_class[span] == SPAN_LAUNCH);
+}
+
+static void open_launches(Walk *w)
+{
+    uint64_t low = NONE_U64, high = 0, n = 0;
+    for (uint32_t h = 0; h < w->hosts_n; h++) {
+        const Track *track = &w->t->tracks[w->hosts[h]];
+        for (uint64_t i = track->span_first; i < end_of(track); i++)
+            if (is_launch(w, i)) {
+                low = min_u64(low, id_of(w, i));
+                high = max_u64(high, id_of(w, i));
+                n++;
+            }
+    }
+    launches_open(&w->launches, low, high, n);
+}
+
+/* Takes in the launches that begin before to_ns. */
+static void take_launches(Walk *w, int64_t to_ns)
+{
+    for (uint32_t h = 0; h < w->hosts_n; h++) {
+        uint64_t end = end_of(&w->t->tracks[w->hosts[h]]), *at = &w->launch_at[h];
+        for (; *at < end && w->t->start_ns[*at] < to_ns; ++*at)
+            if (is_launch(w, *at))
+                launches_put(&w->launches, id_of(w, *at), w->t->start_ns[*at]);
+    }
+}
+
+/* Whether the host waited for the GPU at some time between; windows come in order. */
+static bool host_synced(Walk *w, int64_t from_ns, int64_t to_ns)
+{
+    for (uint32_t h = 0; h < w->hosts_n; h++) {
+        uint64_t end = end_of(&w->t->tracks[w->hosts[h]]), i;
+        uint64_t *at = &w->sync_at[h];
+        const Timeline *t = w->t;
+        while (*at < end && (t->span_class[*at] != SPAN_SYNC ||
+                             t->start_ns[*at] + t->dur_ns[*at] <= from_ns))
+            ++*at;
+        for (i = *at; i < end && t->start_ns[i] < to_ns; i++)
+            if (t->span_class[i] == SPAN_SYNC && t->start_ns[i] + t->dur_ns[i] > from_ns)
+                return true;
+    }
+    return false;
+}
+
+/* The kernel that starts at at_ns; of several that of the first stream. */
+static uint64_t kernel_at(Walk *w, int64_t at_ns)
+{
+    uint64_t found = NONE_U64;
+    for (uint32_t k = 0; k < w->cover->tracks_n; k++) {
+        uint64_t end = end_of(&w->t->tracks[w->cover->tracks[k]]), *at = &w->kernel_at[k];
+        while (*at < end && (w->t->start_ns[*at] < at_ns || !cover_bit(w->t->span_class[*at])))
+            ++*at;
+        if (*at < end && w->t->start_ns[*at] == at_ns && found == NONE_U64)
+            found = *at;
+    }
+    return found;
+}
+
+static GapKind kind_of(Walk *w, const Gap *gap)
+{
+    int64_t end_ns = gap->at_ns + gap->dur_ns;
+    take_launches(w, w->by_op ? end_ns + 1 : INT64_MAX);
+    int64_t launch_ns = launches_get(&w->launches, id_of(w, gap->next));
+    if (launch_ns == no_launch)
+        return GAP_UNKNOWN;
+    if (launch_ns <= gap->at_ns)
+        return GAP_OTHER;
+    return host_synced(w, gap->at_ns, launch_ns) ? GAP_SYNC : GAP_LAUNCH;
+}
+
+static void sink(Gap *heap, uint32_t n, uint32_t at)
+{
+    Gap x = heap[at];
+    for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && heap[child + 1].dur_ns < heap[child].dur_ns)
+            child++;
+        if (heap[child].dur_ns >= x.dur_ns)
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = x;
+}
+
+/* A heap with the shortest on top: the next to go. */
+static void keep_longest(Gaps *g, Gap gap)
+{
+    if (g->longest_n < g->longest_max) {
+        g->longest[g->longest_n++] = gap;
+        if (g->longest_n == g->longest_max)
+            for (uint32_t at = g->longest_n / 2; at-- > 0;)
+                sink(g->longest, g->longest_n, at);
+    } else if (g->longest_n > 0 && gap.dur_ns > g->longest[0].dur_ns) {
+        g->longest[0] = gap;
+        sink(g->longest, g->longest_n, 0);
+    }
+}
+
+static void walk_gaps(Gaps *g, Walk *w)
+{
+    const Cover *c = w->cover;
+    for (uint64_t i = 0; i + 1 < c->n; i++) {
+        if (c->mask[i] != 0 || !selection_has(w->selection, w->rank, c->at_ns[i]))
+            continue;
+        Gap gap = { .rank = w->rank,
+                    .at_ns = c->at_ns[i],
+                    .dur_ns = c->at_ns[i + 1] - c->at_ns[i],
+                    .kind = GAP_UNKNOWN };
+        gap.next = kernel_at(w, c->at_ns[i + 1]);
+        if (gap.next != NONE_U64 && (w->by_op || w->t->correlation))
+            gap.kind = kind_of(w, &gap);
+        g->ranks[w->rank].n[gap.kind]++;
+        g->ranks[w->rank].ns[gap.kind] += gap.dur_ns;
+        keep_longest(g, gap);
+    }
+}
+
+static bool has_correlation(const Timeline *t, const Cover *c)
+{
+    for (uint32_t k = 0; t->correlation && k < c->tracks_n; k++) {
+        const Track *track = &t->tracks[c->tracks[k]];
+        for (uint64_t i = track->span_first; i < end_of(track); i++)
+            if (t->correlation[i] != NONE_U64)
+                return true;
+    }
+    return false;
+}
+
+static void walk_open(Walk *w)
+{
+    const Timeline *t = w->t;
+    w->hosts = mem_zero(t->tracks_n, sizeof *w->hosts);
+    for (uint32_t k = 0; k < t->tracks_n; k++)
+        if (t->tracks[k].kind == TRACK_HOST && t->tracks[k].rank == w->cover->rank)
+            w->hosts[w->hosts_n++] = k;
+    w->launch_at = mem_zero(w->hosts_n, sizeof *w->launch_at);
+    w->sync_at = mem_zero(w->hosts_n, sizeof *w->sync_at);
+    w->kernel_at = mem_zero(w->cover->tracks_n, sizeof *w->kernel_at);
+    for (uint32_t h = 0; h < w->hosts_n; h++)
+        w->launch_at[h] = w->sync_at[h] = t->tracks[w->hosts[h]].span_first;
+    for (uint32_t k = 0; k < w->cover->tracks_n; k++)
+        w->kernel_at[k] = t->tracks[w->cover->tracks[k]].span_first;
+    w->by_op = !has_correlation(t, w->cover);
+    open_launches(w);
+}
+
+static void find_gaps(Gaps *g, const Timeline *t, const Covers *covers, const Selection *s,
+                      uint32_t rank)
+{
+    if (s->ranks && !s->ranks[rank])
+        return;
+    Walk w = { .t = t, .cover = &covers->rank[rank], .selection = s, .rank = rank };
+    walk_open(&w);
+    g->ranks[rank].has_launches = w.launches.dense_ns || w.launches.key;
+    walk_gaps(g, &w);
+    launches_free(&w.launches);
+    free(w.hosts);
+    free(w.launch_at);
+    free(w.sync_at);
+    free(w.kernel_at);
+}
+
+/* ---- kernels and streams ---- */
+
+static int by_total(const void *a, const void *b)
+{
+    const KernelRow *x = a, *y = b;
+    if (x->total_ns != y->total_ns)
+        return x->total_ns > y->total_ns ? -1 : 1;
+    if (x->count != y->count)
+        return x->count > y->count ? -1 : 1;
+    return x->name != y->name ? (x->name < y->name ? -1 : 1)
+                              : (x->class_ > y->class_) - (x->class_ < y->class_);
+}
+
+typedef struct Tally {
+    KernelRow *row; /* by name and class */
+    const Selection *selection;
+} Tally;
+
+enum { TALLY_CLASSES = SPAN_MEMORY + 1 };
+
+static void tally_stream(Gaps *g, Tally *tally, const Timeline *t, const Cover *c,
+                         uint32_t rank, uint32_t track)
+{
+    const Track *k = &t->tracks[track];
+    StreamRow row = { .track = track };
+    int64_t end_ns = INT64_MIN;
+    for (uint64_t i = k->span_first; i < end_of(k); i++) {
+        int64_t from_ns = t->start_ns[i], to_ns = from_ns + t->dur_ns[i];
+        if (!cover_bit(t->span_class[i]) || !selection_has(tally->selection, rank, from_ns))
+            continue;
+        KernelRow *kernel =
+            &tally->row[(size_t)t->span_name[i] * TALLY_CLASSES + t->span_class[i]];
+        kernel->count++;
+        kernel->total_ns += to_ns - from_ns;
+        g->kernels_ns += to_ns - from_ns;
+        row.count++;
+        if (tally->selection->to_ns)
+            to_ns = min_i64(to_ns, tally->selection->to_ns[rank]);
+        row.busy_ns += max_i64(0, to_ns - max_i64(from_ns, end_ns));
+        end_ns = max_i64(end_ns, to_ns);
+    }
+    int64_t span_ns = tally->selection->from_ns
+                          ? tally->selection->to_ns[rank] - tally->selection->from_ns[rank]
+                          : c->end_ns - c->begin_ns;
+    row.idle_ns = span_ns - row.busy_ns;
+    if (row.count > 0)
+        g->streams[g->streams_n++] = row;
+}
+
+static void tally_kernels(Gaps *g, const Timeline *t, const Covers *covers, const Selection *s)
+{
+    size_t rows_n = (size_t)t->names.n * TALLY_CLASSES;
+    Tally tally = { .row = mem_zero(rows_n, sizeof *tally.row), .selection = s };
+    g->streams = mem_zero(t->tracks_n, sizeof *g->streams);
+    for (uint32_t r = 0; r < covers->n; r++)
+        for (uint32_t k = 0; k < covers->rank[r].tracks_n; k++)
+            tally_stream(g, &tally, t, &covers->rank[r], r, covers->rank[r].tracks[k]);
+    for (size_t i = 0; i < rows_n; i++) {
+        KernelRow row = tally.row[i];
+        row.name = (uint32_t)(i / TALLY_CLASSES);
+        row.class_ = (SpanClass)(i % TALLY_CLASSES);
+        if (row.count > 0)
+            tally.row[g->kernels_n++] = row;
+    }
+    g->kernels = tally.row;
+    if (g->kernels_n > 0)
+        qsort(g->kernels, g->kernels_n, sizeof *g->kernels, by_total);
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    const Gap *x = a, *y = b;
+    if (x->dur_ns != y->dur_ns)
+        return x->dur_ns > y->dur_ns ? -1 : 1;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
+}
+
+void gaps_find(Gaps *g, const Timeline *t, const Covers *covers, const Selection *selection,
+               uint32_t longest_max)
+{
+    ASSERT(t->sealed);
+    static const Selection all = { .ranks = NULL };
+    const Selection *s = selection ? selection : &all;
+    *g = (Gaps){ .ranks_n = covers->n, .longest_max = longest_max };
+    g->ranks = mem_zero(covers->n, sizeof *g->ranks);
+    g->longest = mem_zero(longest_max, sizeof *g->longest);
+    for (uint32_t r = 0; r < covers->n; r++)
+        find_gaps(g, t, covers, s, r);
+    if (g->longest_n > 0)
+        qsort(g->longest, g->longest_n, sizeof *g->longest, longest_first);
+    tally_kernels(g, t, covers, s);
+}
+
+void gaps_free(Gaps *g)
+{
+    free(g->ranks);
+    free(g->longest);
+    free(g->kernels);
+    free(g->streams);
+    *g = (Gaps){ 0 };
+}

@@ -1,0 +1,76 @@
+/*
+ * gaps.h - why the GPU stood still, which kernels took the time, how idle each stream was.
+ *
+ * A gap is a time within a rank's GPU work in which none of its streams ran
+ * anything.  It is named after the kernel that ended it:
+ *
+ *     host     |launch a|                 |launch b|
+ *     stream        |== a ==|                   |== b ==|
+ *                           |------- gap --------|
+ *
+ *     launch    b was launched after the gap began: the host was late
+ *     sync      the same, and meanwhile the host waited for the GPU
+ *               (cudaStreamSynchronize and the like)
+ *     other     b had been launched before: it waited for something else
+ *     unknown   the trace has no launch of b
+ *
+ * Launch and kernel are joined by correlation id; where a trace has none, by op
+ * id: the last launch of that op which began before the kernel did.
+ */
+#ifndef LOCKSTEP_PROFILE_GAPS_H
+#define LOCKSTEP_PROFILE_GAPS_H
+
+#include "profile/collectives.h"
+#include "profile/metrics.h"
+
+typedef enum GapKind { GAP_LAUNCH, GAP_SYNC, GAP_OTHER, GAP_UNKNOWN, GAP_KIND_N } GapKind;
+
+extern const char *const gap_kind_names[GAP_KIND_N]; /* "launch", "sync", ... */
+
+typedef struct Gap {
+    uint32_t rank; /* index into Covers.rank */
+    GapKind kind;
+    int64_t at_ns, dur_ns;
+    uint64_t next; /* the span that ended it */
+} Gap;
+
+typedef struct GapRank {
+    uint64_t n[GAP_KIND_N];
+    int64_t ns[GAP_KIND_N];
+    bool has_launches; /* the trace says when this rank's kernels were launched */
+} GapRank;
+
+typedef struct KernelRow {
+    uint32_t name; /* interned */
+    SpanClass class_;
+    uint64_t count;
+    int64_t total_ns; /* over all ranks */
+} KernelRow;
+
+typedef struct StreamRow {
+    uint32_t track;
+    uint64_t count;           /* kernels and copies */
+    int64_t busy_ns, idle_ns; /* idle: of the rank's span */
+} StreamRow;
+
+typedef struct Gaps {
+    GapRank *ranks; /* beside Covers.rank */
+    uint32_t ranks_n;
+    Gap *longest; /* longest first, at most longest_max */
+    uint32_t longest_n, longest_max;
+    KernelRow *kernels; /* largest total first */
+    uint32_t kernels_n;
+    int64_t kernels_ns; /* sum of their totals: what shares are of */
+    StreamRow *streams; /* those with GPU work, by rank and then as in the timeline */
+    uint32_t streams_n;
+} Gaps;
+
+/*
+ * Of what is selected (NULL: everything): gaps that begin there, kernels that start
+ * there.  t must be sealed and checked; longest_max gaps are kept one by one.
+ */
+void gaps_find(Gaps *g, const Timeline *t, const Covers *covers, const Selection *selection,
+               uint32_t longest_max);
+void gaps_free(Gaps *g);
+
+#endif

@@ -1,0 +1,249 @@
+/* trace_report.c - puts the parts together, and says in sentences what they could not tell. */
+#include "profile/trace_report.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profile/trace_words.h"
+
+/* ---- remarks ---- */
+
+static void remark(TraceReport *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void remark(TraceReport *r, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    GROW(r->remarks, r->remarks_n, r->remarks_cap);
+    r->remarks[r->remarks_n++] = arena_strdup(&r->arena, text);
+}
+
+static void remark_ranks(TraceReport *r)
+{
+    uint32_t folded = 0;
+    for (uint32_t i = 0; i < r->covers.n; i++) {
+        const Cover *c = &r->covers.rank[i];
+        folded += c->ranks_n > 1;
+        if (r->shown[i] && c->n == 0)
+            remark(r, "rank %" PRIu32 " has no GPU events: nothing can be said of it", c->rank);
+    }
+    if (r->covers.n == 0)
+        remark(r, "the trace has no tracks: there is nothing to measure");
+    if (folded > 0)
+        remark(r,
+               "%" PRIu32 " of the ranks stand for several that are alike: sums are of "
+               "those in the trace",
+               folded);
+}
+
+static void remark_matching(TraceReport *r)
+{
+    enum { SHOWN = 8 };
+    const Collectives *c = &r->collectives;
+    uint32_t refused = 0;
+    for (uint32_t k = 0; k < c->channels_n; k++)
+        if (c->channels[k].refusal && refused++ < SHOWN)
+            remark(r, "%s", c->channels[k].refusal);
+    if (refused > SHOWN)
+        remark(r, "and %" PRIu32 " more groups whose ranks differ", refused - SHOWN);
+    bool some_unknown = false;
+    for (uint64_t i = 0; i < c->parts_n && !some_unknown; i++)
+        some_unknown = c->parts[i].wait_ns < 0;
+    if (c->parts_n > 0 && c->ranks_n == 1 && some_unknown)
+        remark(r, "one rank only: what of its communication was waiting for others cannot be "
+                  "told; give the traces of all ranks");
+    else if (c->unmatched_n > 0 && some_unknown)
+        remark(r,
+               "%" PRIu64 " of %" PRIu64 " communication kernels have no partner on another "
+               "rank: of them, wait and transfer are unknown",
+               c->unmatched_n, c->parts_n);
+}
+
+/* A rank that is not there may be the one that everybody waits for. */
+static void remark_missing(TraceReport *r)
+{
+    uint32_t here = 0;
+    for (uint32_t i = 0; i < r->covers.n; i++)
+        here += r->covers.rank[i].ranks_n;
+    if (r->collectives.matches_n > 0 && here < r->t->ranks_n)
+        remark(r,
+               "with %" PRIu32 " of %" PRIu32 " ranks, waiting is waiting for each other: some "
+               "of what counts as transfer may be waiting for ranks that are not there",
+               here, r->t->ranks_n);
+}
+
+static void remark_steps(TraceReport *r)
+{
+    if (r->options.step < 0)
+        return;
+    for (uint32_t i = 0; i < r->covers.n; i++)
+        if (r->shown[i] && r->from_ns[i] == r->to_ns[i])
+            remark(r, "rank %" PRIu32 " has no step %" PRId64, r->covers.rank[i].rank,
+                   r->options.step);
+}
+
+/* ---- what is looked at ---- */
+
+static bool choose_ranks(TraceReport *r, Err *err)
+{
+    const TraceReportOptions *o = &r->options;
+    for (uint32_t i = 0; i < r->covers.n; i++)
+        r->shown[i] = o->ranks_n == 0;
+    for (uint32_t k = 0; k < o->ranks_n; k++) {
+        const Cover *c = covers_of_rank(&r->covers, o->ranks[k]);
+        if (!c && r->covers.n == 0)
+            return err_set(err, "there is no rank %" PRIu32 " in the trace, it has no ranks",
+                           o->ranks[k]);
+        if (!c)
+            return err_set(err,
+                           "there is no rank %" PRIu32 " in the trace, it has %" PRIu32
+                           " ranks from %" PRIu32 " to %" PRIu32,
+                           o->ranks[k], r->covers.n, r->covers.rank[0].rank,
+                           r->covers.rank[r->covers.n - 1].rank);
+        r->shown[c - r->covers.rank] = true;
+    }
+    return true;
+}
+
+static bool refuse_step(const TraceReport *r, Err *err)
+{
+    int64_t low = INT64_MAX, high = INT64_MIN;
+    for (uint32_t i = 0; i < r->steps.n; i++) {
+        low = min_i64(low, r->steps.at[i].step);
+        high = max_i64(high, r->steps.at[i].step);
+    }
+    if (r->steps.n == 0)
+        return err_set(err, "there is no step %" PRId64 ": the trace marks no steps",
+                       r->options.step);
+    return err_set(err,
+                   "there is no step %" PRId64 " in the trace, it has %" PRId64 " to %" PRId64,
+                   r->options.step, low, high);
+}
+
+static bool choose_windows(TraceReport *r, Err *err)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < r->covers.n; i++) {
+        const Cover *c = &r->covers.rank[i];
+        r->from_ns[i] = c->begin_ns;
+        r->to_ns[i] = c->end_ns;
+        if (r->options.step < 0)
+            continue;
+        const StepWindow *w = step_window_of(&r->steps, c->rank, r->options.step);
+        r->from_ns[i] = w ? w->from_ns : 0;
+        r->to_ns[i] = w ? w->to_ns : 0;
+        found |= w != NULL;
+    }
+    return found || r->options.step < 0 || refuse_step(r, err);
+}
+
+static void measure_ranks(TraceReport *r)
+{
+    CoverSum none = { { 0 } };
+    r->mean = metrics_of_sum(none);
+    for (uint32_t i = 0; i < r->covers.n; i++) {
+        const Cover *c = &r->covers.rank[i];
+        Metrics *m = &r->metrics[i];
+        *m = r->options.step < 0 ? metrics_of_rank(c)
+                                 : metrics_of_window(c, r->t, r->from_ns[i], r->to_ns[i]);
+        if (!r->shown[i])
+            continue;
+        r->shown_n++;
+        r->busy_n += c->n > 0;
+        r->kernels_n += m->compute_kernels + m->comm_kernels;
+        r->comm_n += m->comm_kernels;
+        r->mean.span_ns += m->span_ns;
+        r->mean.busy_ns += m->busy_ns;
+        r->mean.idle_ns += m->idle_ns;
+        r->mean.compute_ns += m->compute_ns;
+        r->mean.memory_ns += m->memory_ns;
+        r->mean.comm_ns += m->comm_ns;
+        r->mean.overlapped_ns += m->overlapped_ns;
+        r->mean.exposed_comm_ns += m->exposed_comm_ns;
+        r->mean.exposed_comm_vs_memory_ns += m->exposed_comm_vs_memory_ns;
+    }
+    int64_t n = max_i64(r->busy_n, 1);
+    int64_t *const sums[] = {
+        &r->mean.span_ns,       &r->mean.busy_ns,         &r->mean.idle_ns,
+        &r->mean.compute_ns,    &r->mean.memory_ns,       &r->mean.comm_ns,
+        &r->mean.overlapped_ns, &r->mean.exposed_comm_ns, &r->mean.exposed_comm_vs_memory_ns
+    };
+    for (size_t i = 0; i < ARRAY_N(sums); i++)
+        *sums[i] /= n;
+}
+
+static void measure_hta(TraceReport *r)
+{
+    int64_t *base_ns = mem_zero(r->covers.n, sizeof *base_ns);
+    for (uint32_t i = 0; i < r->covers.n; i++)
+        if (r->covers.rank[i].rank < r->source.base_n)
+            base_ns[i] = r->source.base_ns[r->covers.rank[i].rank];
+    hta_find(&r->hta, r->t, &r->covers, base_ns, r->options.hta_include_last);
+    free(base_ns);
+}
+
+bool trace_report_make(TraceReport *r, const Timeline *t, const TraceSource *source,
+                       const TraceReportOptions *options, Err *err)
+{
+    *r = (TraceReport){ .t = t, .source = *source, .options = *options };
+    covers_build(&r->covers, t);
+    step_windows_find(&r->steps, t);
+    uint32_t n = r->covers.n;
+    r->shown = PUSH_ARRAY(&r->arena, bool, n);
+    r->from_ns = PUSH_ARRAY(&r->arena, int64_t, n);
+    r->to_ns = PUSH_ARRAY(&r->arena, int64_t, n);
+    r->metrics = PUSH_ARRAY(&r->arena, Metrics, n);
+    if (!choose_ranks(r, err) || !choose_windows(r, err)) {
+        trace_report_free(r);
+        return false;
+    }
+    Selection s = { .ranks = r->shown };
+    if (options->step >= 0) {
+        s.from_ns = r->from_ns;
+        s.to_ns = r->to_ns;
+    }
+    measure_ranks(r);
+    collectives_find(&r->collectives, t, &r->covers, &s);
+    gaps_find(&r->gaps, t, &r->covers, &s, options->top);
+    if (options->hta)
+        measure_hta(r);
+    for (size_t i = 0; i < source->findings_n; i++)
+        remark(r, "%s", source->findings[i]);
+    remark_ranks(r);
+    remark_steps(r);
+    remark_matching(r);
+    remark_missing(r);
+    return true;
+}
+
+void trace_report_free(TraceReport *r)
+{
+    covers_free(&r->covers);
+    step_windows_free(&r->steps);
+    collectives_free(&r->collectives);
+    gaps_free(&r->gaps);
+    hta_free(&r->hta);
+    free(r->remarks);
+    arena_free(&r->arena);
+    *r = (TraceReport){ .t = NULL };
+}
+
+uint32_t trace_report_stragglers(const TraceReport *r, uint32_t *ranks)
+{
+    const CollRank *c = r->collectives.ranks;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->collectives.ranks_n; i++) {
+        if (c[i].last_n == 0)
+            continue;
+        uint32_t at = n++;
+        for (; at > 0 && c[ranks[at - 1]].waited_ns < c[i].waited_ns; at--)
+            ranks[at] = ranks[at - 1];
+        ranks[at] = i;
+    }
+    return n;
+}

@@ -1,0 +1,83 @@
+/*
+ * trace_report.h - what `lockstep report` says of a trace: everything of metrics.h,
+ * collectives.h, gaps.h and, where asked for, hta.h, for people and for machines.
+ *
+ *     Timeline --trace_report_make--> TraceReport --+--> text
+ *                                                   +--> JSON   DESIGN.md 4.2
+ *                                                   +--> HTML   one file, no network
+ */
+#ifndef LOCKSTEP_PROFILE_TRACE_REPORT_H
+#define LOCKSTEP_PROFILE_TRACE_REPORT_H
+
+#include <stdio.h>
+
+#include "core/json_out.h"
+#include "profile/collectives.h"
+#include "profile/gaps.h"
+#include "profile/hta.h"
+#include "profile/metrics.h"
+
+/* A rule, and how many kernels it made communication. */
+typedef struct TraceRuleCount {
+    const char *rule;
+    uint64_t kernels_n;
+} TraceRuleCount;
+
+/* What is known about the files besides their timeline; texts are borrowed. */
+typedef struct TraceSource {
+    const char *name; /* of the file, or of the first of several */
+    uint64_t files_n;
+    uint64_t events_read, events_skipped;
+    const char *const *findings; /* sentences */
+    size_t findings_n;
+    const TraceRuleCount *rules; /* NULL: the trace says itself what is communication */
+    size_t rules_n;
+    const int64_t *base_ns; /* by rank of the world, see hta.h; NULL: nothing */
+    uint32_t base_n;
+} TraceSource;
+
+typedef struct TraceReportOptions {
+    int64_t step;          /* < 0: the whole trace */
+    const uint32_t *ranks; /* of the world */
+    uint32_t ranks_n;      /* 0: all */
+    uint32_t top;          /* rows of each list in text and HTML */
+    bool hta, hta_include_last;
+} TraceReportOptions;
+
+typedef struct TraceReport {
+    const Timeline *t; /* borrowed */
+    TraceSource source;
+    TraceReportOptions options;
+
+    Covers covers;
+    bool *shown;              /* beside covers.rank, as all the arrays here */
+    int64_t *from_ns, *to_ns; /* what is looked at: the step, or all of the rank's work */
+    Metrics *metrics;
+    Metrics mean;               /* over the ranks shown that have GPU work */
+    uint32_t shown_n, busy_n;   /* ranks shown; those of them with GPU work */
+    uint64_t kernels_n, comm_n; /* kernels of the ranks shown, communication among them */
+    StepWindows steps;
+    Collectives collectives;
+    Gaps gaps;
+    Hta hta; /* empty unless asked for */
+
+    const char **remarks; /* sentences: what a reader should know before the numbers */
+    uint32_t remarks_n, remarks_cap;
+    Arena arena;
+} TraceReport;
+
+/* t, sealed and checked, and source must outlive r.  False: no such step, no such rank. */
+bool trace_report_make(TraceReport *r, const Timeline *t, const TraceSource *source,
+                       const TraceReportOptions *options, Err *err);
+void trace_report_free(TraceReport *r);
+
+void trace_report_text(const TraceReport *r, FILE *out);
+void trace_report_json(const TraceReport *r, JsonOut *j);
+void trace_report_html(const TraceReport *r, FILE *out);
+/* HTA's figures alone. */
+void trace_report_hta_text(const TraceReport *r, FILE *out);
+
+/* Ranks in the order of how much the others waited for them; returns how many do at all. */
+uint32_t trace_report_stragglers(const TraceReport *r, uint32_t *ranks);
+
+#endif

@@ -1,0 +1,113 @@
+/* trace_words.c - rounding first, so that 999.96 ms is "1.000 s" and never "1000.0 ms". */
+#include "profile/trace_words.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Four digits: 1.402, 12.34, 123.4; whole beyond. */
+static int digits_after_point(double x)
+{
+    return x < 9.9995 ? 3 : x < 99.995 ? 2 : x < 999.95 ? 1 : 0;
+}
+
+static char *unknown(char *text)
+{
+    return strcpy(text, "-");
+}
+
+static char *with_sign(char *text, const char *sign, uint64_t ns)
+{
+    static const char *const units[] = { "ns", "us", "ms", "s" };
+    double x = (double)ns;
+    size_t unit = 0;
+    for (; x >= 999.95 && unit + 1 < ARRAY_N(units); unit++)
+        x /= 1000;
+    int digits = unit == 0 ? 0 : digits_after_point(x);
+    snprintf(text, WORD_CAP, "%s%.*f %s", sign, digits, x, units[unit]);
+    return text;
+}
+
+char *word_ns(char *text, int64_t ns)
+{
+    if (ns < 0)
+        return unknown(text);
+    return ns == 0 ? strcpy(text, "0 s") : with_sign(text, "", (uint64_t)ns);
+}
+
+char *word_signed_ns(char *text, int64_t ns)
+{
+    if (ns == 0)
+        return strcpy(text, "0 s");
+    return with_sign(text, ns < 0 ? "-" : "+", ns < 0 ? (uint64_t)-ns : (uint64_t)ns);
+}
+
+char *word_count(char *text, uint64_t n)
+{
+    char plain[32];
+    int length = snprintf(plain, sizeof plain, "%" PRIu64, n);
+    size_t at = 0;
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            text[at++] = ',';
+        text[at++] = plain[i];
+    }
+    text[at] = '\0';
+    return text;
+}
+
+char *word_percent(char *text, double pct)
+{
+    if (!isfinite(pct))
+        return unknown(text);
+    snprintf(text, WORD_CAP, "%.1f %%", pct);
+    return text;
+}
+
+char *word_number(char *text, double x)
+{
+    if (!isfinite(x))
+        return unknown(text);
+    snprintf(text, WORD_CAP, "%.*f", digits_after_point(fabs(x)), x);
+    return text;
+}
+
+char *word_bytes(char *text, uint64_t bytes)
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+    double x = (double)bytes;
+    size_t unit = 0;
+    if (bytes == NONE_U64)
+        return unknown(text);
+    for (; x >= 1023.995 && unit + 1 < ARRAY_N(units); unit++)
+        x /= 1024;
+    snprintf(text, WORD_CAP, "%.*f %s", unit ? 2 : 0, x, units[unit]);
+    return text;
+}
+
+static bool begins_character(char c)
+{
+    return ((unsigned char)c & 0xc0) != 0x80;
+}
+
+char *word_name(char *text, const char *name, uint32_t width)
+{
+    uint32_t length = 0, n = 0;
+    size_t at = 0;
+    for (const char *c = name; *c; c++)
+        length += begins_character(*c);
+    uint32_t keep = length > width ? width - 3 : width;
+    for (; *name && at + 8 < WORD_CAP; name++) {
+        n += begins_character(*name);
+        if (n > keep)
+            break;
+        text[at++] = (unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name;
+    }
+    snprintf(text + at, WORD_CAP - at, "%s", length > width ? "..." : "");
+    return text;
+}
+
+double word_share(int64_t part, int64_t all)
+{
+    return all ? 100 * (double)part / (double)all : NAN;
+}

@@ -1,0 +1,345 @@
+/* Matching, waiting and clocks on timelines small enough to work out by hand. */
+#include "profile/collectives.h"
+#include "tests/check.h"
+#include "tests/trace_world.h"
+
+typedef struct Found {
+    Covers covers;
+    Collectives c;
+} Found;
+
+static Found find(World *w)
+{
+    Found f;
+    timeline_seal(&w->t);
+    covers_build(&f.covers, &w->t);
+    collectives_find(&f.c, &w->t, &f.covers, NULL);
+    return f;
+}
+
+static void done(Found *f, World *w)
+{
+    collectives_free(&f->c);
+    covers_free(&f->covers);
+    world_free(w);
+}
+
+static Coll all_reduce(int64_t seq)
+{
+    return (Coll){ .op = "all_reduce",
+                   .group = "dp",
+                   .seq = seq,
+                   .bytes = 1000,
+                   .wait_ns = -1,
+                   .ranks_n = 3 };
+}
+
+/*
+ * Three ranks, two collectives.  The first begins at 0, 40, 70 and ends at 100: 30
+ * is transfer.  The second begins at 210, 200, 200 and ends at 220: 10 is transfer.
+ */
+static void build_three(World *w, bool numbered, const char *group)
+{
+    static const int64_t first[] = { 0, 40, 70 }, second[] = { 210, 200, 200 };
+    for (uint32_t r = 0; r < 3; r++) {
+        uint32_t gpu = world_stream(w, r, 7), comm = world_stream(w, r, 20 + r);
+        Coll c = all_reduce(numbered ? 0 : -1);
+        c.group = group;
+        world_comm(w, comm, c, first[r], 100);
+        c.seq = numbered ? 1 : -1;
+        world_comm(w, comm, c, second[r], 220);
+        world_span(w, gpu, SPAN_COMPUTE, "gemm", 20, 60);
+    }
+}
+
+static void check_three(const Collectives *c, MatchBy by)
+{
+    CHECK_U64(2, c->matches_n);
+    CHECK_U64(0, c->unmatched_n);
+    CHECK_INT(1, c->channels_n);
+    CHECK_INT(by, c->channels[0].by);
+    CHECK_INT(30 + 10, c->transfer_ns);
+    static const int64_t wait_ns[] = { 70, 30 + 10, 10 };
+    for (uint32_t r = 0; r < 3; r++) {
+        CHECK_INT(wait_ns[r], c->ranks[r].wait_ns);
+        CHECK_INT(40, c->ranks[r].transfer_ns);
+        CHECK_INT(wait_ns[r], c->ranks[r].early_ns); /* clocks agree: the same */
+    }
+    CHECK_U64(1, c->ranks[2].last_n);
+    CHECK_INT((70 + 30) / 2, c->ranks[2].waited_ns);
+    CHECK_U64(1, c->ranks[0].last_n);
+    CHECK_INT(10, c->ranks[0].waited_ns);
+    CHECK(c->clocks_compared && !c->clocks_differ);
+    CHECK_INT(0, c->residual_max_ns);
+    CHECK_INT(1, c->rows_n);
+    CHECK_U64(2, c->rows[0].count);
+    CHECK_INT(100 + 60 + 30 + 10 + 20 + 20, c->rows[0].total_ns);
+    CHECK_INT(70 + 40 + 10, c->rows[0].wait_ns);
+    CHECK_INT(c->rows[0].total_ns, c->rows[0].wait_ns + c->rows[0].transfer_ns);
+    CHECK_INT(c->rows[0].total_ns - 40 - 20, c->rows[0].exposed_ns); /* beside the gemm */
+}
+
+static void numbers_match(void)
+{
+    World w = { 0 };
+    build_three(&w, true, "dp");
+    Found f = find(&w);
+    check_three(&f.c, MATCH_BY_NUMBER);
+    /* median of 10 and 30, the upper one: 1000 bytes in 30 ns; 2 (n - 1) / n of it */
+    CHECK_NEAR(1000.0 / 30, f.c.rows[0].algbw_GBps, 1e-12);
+    CHECK_NEAR(1000.0 / 30 * 4 / 3, f.c.rows[0].busbw_GBps, 1e-12);
+    done(&f, &w);
+}
+
+static void without_numbers_the_order_within_a_group_matches(void)
+{
+    World w = { 0 };
+    build_three(&w, false, "dp");
+    Found f = find(&w);
+    check_three(&f.c, MATCH_BY_GROUP);
+    done(&f, &w);
+}
+
+static void without_groups_streams_match(void)
+{
+    World w = { 0 };
+    build_three(&w, false, NULL);
+    Found f = find(&w);
+    check_three(&f.c, MATCH_BY_STREAM);
+    done(&f, &w);
+}
+
+static void without_anything_kernels_of_streams_match(void)
+{
+    World w = { 0 };
+    build_three(&w, false, NULL);
+    for (uint64_t i = 0; i < w.t.spans_n; i++)
+        w.t.comm[i] = NONE_U32;
+    Found f = find(&w);
+    check_three(&f.c, MATCH_BY_STREAM);
+    CHECK_STR("ncclDevKernel", f.c.rows[0].name);
+    CHECK(isnan(f.c.rows[0].algbw_GBps));
+    done(&f, &w);
+}
+
+static void a_clock_that_is_a_second_ahead_is_found(void)
+{
+    static const int64_t second = 1000000000;
+    World w = { 0 };
+    build_three(&w, true, "dp");
+    for (uint64_t i = 0; i < w.t.spans_n; i++)
+        if (w.t.tracks[w.t.span_track[i]].rank == 1)
+            w.t.start_ns[i] += second;
+    Found f = find(&w);
+    CHECK(f.c.clocks_differ);
+    CHECK_INT(0, f.c.ranks[0].offset_ns);
+    CHECK_INT(second, f.c.ranks[1].offset_ns);
+    CHECK_INT(0, f.c.ranks[2].offset_ns);
+    CHECK_INT(0, f.c.residual_max_ns);
+    CHECK_INT(70, f.c.ranks[0].early_ns); /* on aligned clocks */
+    CHECK_INT(30 + 10, f.c.ranks[1].early_ns);
+    CHECK_INT(70, f.c.ranks[0].wait_ns);
+    CHECK_INT(100, collectives_aligned_ns(&f.c, 1, second + 100));
+    done(&f, &w);
+}
+
+/* dp groups 0-1 and 2-3, joined by a tp group of 1 and 2: offsets travel along. */
+static void offsets_travel_over_groups(void)
+{
+    World w = { 0 };
+    static const int64_t ahead[] = { 0, 1000000, 3000000, 6000000 };
+    for (uint32_t r = 0; r < 4; r++) {
+        uint32_t gpu = world_stream(&w, r, 7);
+        Coll c = {
+            .op = "all_reduce", .group = "dp", .seq = 0, .wait_ns = -1, .group_id = r / 2
+        };
+        world_comm(&w, gpu, c, ahead[r], ahead[r] + 50);
+        c.group = "tp";
+        c.group_id = 1;
+        if (r == 1 || r == 2)
+            world_comm(&w, gpu, c, ahead[r] + 100, ahead[r] + 150);
+    }
+    Found f = find(&w);
+    CHECK_INT(3, f.c.channels_n);
+    CHECK_U64(3, f.c.matches_n);
+    for (uint32_t r = 0; r < 4; r++)
+        CHECK_INT(ahead[r], f.c.ranks[r].offset_ns);
+    CHECK_INT(0, f.c.residual_max_ns);
+    done(&f, &w);
+}
+
+static void counts_that_differ_are_refused_by_name(void)
+{
+    World w = { 0 };
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t gpu = world_stream(&w, r, 7);
+        for (int64_t i = 0; i < 3 - (int64_t)r; i++)
+            world_comm(&w, gpu, all_reduce(-1), 100 * i, 100 * i + 50);
+        Coll c = all_reduce(-1);
+        c.group = "tp";
+        world_comm(&w, gpu, c, 500, 510 + r);
+    }
+    Found f = find(&w);
+    CHECK_STR("group 'dp': rank 0 has 3, rank 1 has 2 collectives: counts differ, not matched",
+              f.c.channels[0].refusal);
+    CHECK_U64(1, f.c.matches_n); /* the rest is still given */
+    CHECK_U64(5, f.c.unmatched_n);
+    CHECK_INT(2, f.c.rows_n);
+    CHECK_INT(-1, f.c.rows[0].wait_ns);
+    CHECK_INT(250, f.c.rows[0].total_ns);
+    CHECK_INT(1, f.c.rows[1].wait_ns);
+    done(&f, &w);
+}
+
+static void operations_that_differ_are_refused_by_name(void)
+{
+    World w = { 0 };
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t gpu = world_stream(&w, r, 7);
+        Coll c = all_reduce(-1);
+        world_comm(&w, gpu, c, 0, 10);
+        c.op = r ? "all_gather" : "all_reduce";
+        world_comm(&w, gpu, c, 20, 30);
+    }
+    Found f = find(&w);
+    CHECK_STR("group 'dp': collective 2 is all_reduce on rank 0 and all_gather on rank 1: not "
+              "matched",
+              f.c.channels[0].refusal);
+    CHECK_U64(0, f.c.matches_n);
+    CHECK(!f.c.clocks_compared);
+    done(&f, &w);
+}
+
+/* Rank 1 was recorded later and longer: numbers 2 to 5 beside 0 to 3. */
+static void a_part_of_the_numbers_matches(void)
+{
+    World w = { 0 };
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t gpu = world_stream(&w, r, 7);
+        for (int64_t i = 2 * r; i < 2 * r + 4; i++)
+            world_comm(&w, gpu, all_reduce(i), 100 * i, 100 * i + 50);
+    }
+    Found f = find(&w);
+    CHECK_U64(2, f.c.matches_n);
+    CHECK_U64(4, f.c.unmatched_n);
+    CHECK_INT(0, f.c.residual_max_ns);
+    CHECK(!f.c.channels[0].refusal);
+    CHECK_INT(2, f.c.rows_n);
+    done(&f, &w);
+}
+
+/* Sends of a pair match in order, in each direction; both know what they waited. */
+static void sends_and_receives_match_by_pair(void)
+{
+    World w = { 0 };
+    uint32_t a = world_stream(&w, 0, 7), b = world_stream(&w, 1, 7);
+    Coll c = { .op = "send", .group = "pp", .seq = -1, .wait_ns = 0, .p2p = true, .peer = 1 };
+    world_comm(&w, a, c, 0, 10);
+    c.op = "recv";
+    world_comm(&w, a, c, 50, 80);
+    c.peer = 0;
+    c.wait_ns = 20;
+    world_comm(&w, b, c, -20, 10);
+    c.op = "send";
+    c.wait_ns = 0;
+    world_comm(&w, b, c, 70, 80);
+    Found f = find(&w);
+    CHECK_INT(2, f.c.channels_n);
+    CHECK_U64(2, f.c.matches_n);
+    CHECK_U64(0, f.c.unmatched_n);
+    CHECK_INT(20, f.c.ranks[1].wait_ns);
+    done(&f, &w);
+}
+
+/* A folded simulation has one rank of many: waiting is known without the others. */
+static void what_the_trace_knows_needs_no_match(void)
+{
+    World w = { 0 };
+    Coll c = all_reduce(0);
+    c.wait_ns = 15;
+    world_comm(&w, world_stream(&w, 0, 7), c, 0, 40);
+    Found f = find(&w);
+    CHECK_U64(0, f.c.matches_n);
+    CHECK_U64(1, f.c.unmatched_n);
+    CHECK_INT(15, f.c.rows[0].wait_ns);
+    CHECK_INT(25, f.c.rows[0].transfer_ns);
+    CHECK_NEAR(1000.0 / 25, f.c.rows[0].algbw_GBps, 1e-12);
+    done(&f, &w);
+}
+
+static void one_rank_alone_does_not_know_what_waiting_was(void)
+{
+    World w = { 0 };
+    world_comm(&w, world_stream(&w, 0, 7), all_reduce(0), 0, 40);
+    Found f = find(&w);
+    CHECK_INT(-1, f.c.rows[0].wait_ns);
+    CHECK_INT(-1, f.c.rows[0].transfer_median_ns);
+    CHECK_INT(40, f.c.rows[0].exposed_ns);
+    CHECK(isnan(f.c.rows[0].busbw_GBps));
+    CHECK(!f.c.rows[0].matched);
+    done(&f, &w);
+}
+
+static void kernels_without_length_divide_nothing(void)
+{
+    World w = { 0 };
+    for (uint32_t r = 0; r < 2; r++)
+        world_comm(&w, world_stream(&w, r, 7), all_reduce(0), 10, 10);
+    Found f = find(&w);
+    CHECK_U64(1, f.c.matches_n);
+    CHECK(isnan(f.c.rows[0].algbw_GBps));
+    CHECK_INT(0, f.c.rows[0].total_ns);
+    done(&f, &w);
+}
+
+static void an_empty_timeline_has_nothing_to_match(void)
+{
+    World w = { 0 };
+    Found f = find(&w);
+    CHECK_U64(0, f.c.matches_n);
+    CHECK_INT(0, f.c.rows_n);
+    done(&f, &w);
+}
+
+/* Only what starts in the window is summed; matching has seen all of it. */
+static void a_selection_narrows_the_sums_only(void)
+{
+    World w = { 0 };
+    build_three(&w, true, "dp");
+    timeline_seal(&w.t);
+    Covers covers;
+    Collectives c;
+    covers_build(&covers, &w.t);
+    bool ranks[] = { true, false, false };
+    int64_t from[] = { 150, 150, 150 }, to[] = { 300, 300, 300 };
+    Selection s = { ranks, from, to };
+    collectives_find(&c, &w.t, &covers, &s);
+    CHECK_U64(2, c.matches_n);
+    CHECK_U64(1, c.rows[0].count);
+    CHECK_INT(10, c.rows[0].total_ns);
+    CHECK_INT(0, c.rows[0].wait_ns);
+    CHECK_INT(10, c.transfer_ns);
+    collectives_free(&c);
+    covers_free(&covers);
+    world_free(&w);
+}
+
+int main(void)
+{
+    RUN(numbers_match);
+    RUN(without_numbers_the_order_within_a_group_matches);
+    RUN(without_groups_streams_match);
+    RUN(without_anything_kernels_of_streams_match);
+    RUN(a_clock_that_is_a_second_ahead_is_found);
+    RUN(offsets_travel_over_groups);
+    RUN(counts_that_differ_are_refused_by_name);
+    RUN(operations_that_differ_are_refused_by_name);
+    RUN(a_part_of_the_numbers_matches);
+    RUN(sends_and_receives_match_by_pair);
+    RUN(what_the_trace_knows_needs_no_match);
+    RUN(one_rank_alone_does_not_know_what_waiting_was);
+    RUN(kernels_without_length_divide_nothing);
+    RUN(an_empty_timeline_has_nothing_to_match);
+    RUN(a_selection_narrows_the_sums_only);
+    return check_report();
+}

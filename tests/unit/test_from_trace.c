@@ -1,0 +1,258 @@
+/* A recorded step again: the replay of a simulated step takes as long, and what changes moves. */
+#include "sim/build.h"
+#include "sim/from_trace.h"
+#include "tests/check.h"
+
+/* ---- from a scenario to its trace, and to its replay ---- */
+
+typedef struct Source {
+    Timeline t;
+    int64_t step_ns;
+    uint32_t gpus;
+} Source;
+
+static bool source_of(Source *s, const char *scenario, const char *key, const char *value,
+                      bool expand_ranks)
+{
+    Scenario in = { 0 };
+    Software sw = { 0 };
+    Arena arena = { 0 };
+    Graph g = { 0 };
+    SimResult r = { 0 };
+    Err err = { 0 };
+    Setting set = { key, value };
+    *s = (Source){ 0 };
+    SimOptions options = { .timeline = &s->t, .expand_ranks = expand_ranks };
+    bool ok = CHECK(scenario_read(&in, scenario, &set, key ? 1 : 0, &err)) &&
+              CHECK(software_read(&sw, &arena, in.software, &err)) &&
+              CHECK(build_graph(&g, &in, &sw, &err)) &&
+              CHECK(sim_run(&r, &g, &in.machine, &sw, &options, &err));
+    s->step_ns = r.step_ns;
+    s->gpus = in.parallel.gpus;
+    timeline_seal(&s->t);
+    sim_result_free(&r);
+    graph_free(&g);
+    arena_free(&arena);
+    scenario_free(&in);
+    return ok;
+}
+
+static uint32_t windows_of(const Timeline *t, int64_t to_ns, TraceWindow *windows, uint32_t cap)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->tracks_n && n < cap; i++)
+        if (t->tracks[i].kind == TRACK_STEPS)
+            windows[n++] = (TraceWindow){ t->tracks[i].rank, 0, to_ns, 0 };
+    return n;
+}
+
+/* Step of the replay, 0 with err where there is none. */
+static int64_t replay(const Source *s, const FromTraceOptions *o, FromTrace *f, Err *err)
+{
+    TraceWindow windows[64];
+    uint32_t n = windows_of(&s->t, s->step_ns, windows, 64);
+    Machine m = { 0 };
+    SimResult r = { 0 };
+    Timeline t = { 0 };
+    Software sw = { .name = "test", .host_scale = 1, .compute_scale = 1, .comm_scale = 1 };
+    if (!from_trace_build(f, &s->t, windows, n, o, err))
+        return 0;
+    from_trace_machine(&m, f->world_n);
+    SimOptions options = { .expanded = true, .timeline = &t, .given = &f->given };
+    bool ok = sim_run(&r, &f->graph, &m, &sw, &options, err);
+    int64_t step_ns = ok ? r.step_ns : 0;
+    sim_result_free(&r);
+    timeline_free(&t);
+    machine_free(&m);
+    return step_ns;
+}
+
+static void check_replay(const char *scenario, bool expand_ranks)
+{
+    Source s;
+    FromTrace f = { 0 };
+    FromTraceOptions o = { 0 };
+    Err err = { 0 };
+    if (source_of(&s, scenario, NULL, NULL, expand_ranks)) {
+        int64_t step_ns = replay(&s, &o, &f, &err);
+        CHECK(!err.set);
+        CHECK_INT(s.step_ns, f.measured_ns);
+        CHECK_INT(s.step_ns, step_ns);
+        CHECK_U64(s.gpus, f.world_n);
+        CHECK_U64(0, f.unlaunched_n);
+    }
+    from_trace_free(&f);
+    timeline_free(&s.t);
+}
+
+static void the_replay_of_a_simulated_step_takes_as_long(void)
+{
+    check_replay("scenarios/examples/toy-mlp-ddp.json", false);
+    check_replay("scenarios/examples/gpt2-ddp.json", false);
+    check_replay("scenarios/examples/resnet50-ddp.json", false);
+    check_replay("scenarios/examples/llama3-8b-fsdp.json", false);
+    check_replay("scenarios/examples/llama3-8b-tp.json", false);
+}
+
+static void all_ranks_of_it_too(void)
+{
+    check_replay("scenarios/examples/gpt2-ddp.json", true);
+    check_replay("scenarios/examples/llama3-8b-tp.json", true);
+}
+
+/* One rank is slow: the others wait for it in the replay as they did. */
+static void ranks_wait_for_the_slow_one(void)
+{
+    Source s;
+    FromTrace f = { 0 };
+    FromTraceOptions o = { 0 };
+    Err err = { 0 };
+    if (source_of(&s, "scenarios/examples/gpt2-ddp.json", "cluster.stragglers",
+                  "[{\"ranks\":[3],\"compute\":0.8}]", true)) {
+        CHECK_INT(s.step_ns, replay(&s, &o, &f, &err));
+        CHECK_U64(8, f.ranks_n);
+    }
+    from_trace_free(&f);
+    timeline_free(&s.t);
+}
+
+/* What the simulator says of other buckets is what the replay with other buckets says, within the
+ * stated bound: tensors are not in the trace, so where a bucket ends is a guess. */
+static void check_buckets(const char *scenario, const char *text, uint64_t bytes)
+{
+    Source was, other;
+    FromTrace f = { 0 };
+    FromTraceOptions o = { .bucket_bytes = bytes };
+    Err err = { 0 };
+    if (source_of(&was, scenario, NULL, NULL, false) &&
+        source_of(&other, scenario, "parallel.bucket_bytes", text, false)) {
+        int64_t step_ns = replay(&was, &o, &f, &err);
+        CHECK_NEAR((double)other.step_ns, (double)step_ns, 0.002);
+        CHECK(f.buckets_after > 0 && f.buckets_before > 0);
+        CHECK(bytes <= 25 * MIB || f.buckets_after < f.buckets_before);
+        CHECK(bytes >= 25 * MIB || f.buckets_after > f.buckets_before);
+    }
+    from_trace_free(&f);
+    timeline_free(&was.t);
+    timeline_free(&other.t);
+}
+
+static void other_buckets_are_as_the_simulator_has_them(void)
+{
+    static const char *const names[] = { "scenarios/examples/gpt2-ddp.json",
+                                         "scenarios/examples/resnet50-ddp.json" };
+    for (size_t i = 0; i < ARRAY_N(names); i++) {
+        check_buckets(names[i], "5MiB", 5 * MIB);
+        check_buckets(names[i], "10MiB", 10 * MIB);
+        check_buckets(names[i], "50MiB", 50 * MIB);
+        check_buckets(names[i], "200MiB", 200 * MIB);
+    }
+}
+
+/* ---- traces made by hand ---- */
+
+typedef struct Made {
+    Timeline t;
+    uint32_t stream, host;
+} Made;
+
+static Made made(uint32_t rank)
+{
+    Made m = { 0 };
+    timeline_want(&m.t, true, false);
+    m.stream = timeline_track(&m.t, rank, TRACK_STREAM, "stream 7", 7);
+    m.host = timeline_track(&m.t, rank, TRACK_HOST, "thread", 0);
+    timeline_track(&m.t, rank, TRACK_STEPS, "steps", 0);
+    return m;
+}
+
+static void add(Made *m, uint32_t track, const char *name, SpanClass class_, int64_t start_ns,
+                int64_t dur_ns, uint64_t correlation)
+{
+    uint64_t i = timeline_span(&m->t, (Span){ .track = track,
+                                              .name = intern(&m->t.names, name),
+                                              .class_ = class_,
+                                              .start_ns = start_ns,
+                                              .dur_ns = dur_ns,
+                                              .op = NONE_U32,
+                                              .comm = NONE_U32 });
+    m->t.correlation[i] = correlation;
+}
+
+/* The host waits for a kernel, works on, and launches another: both waits are kept. */
+static void the_host_waits_as_it_did(void)
+{
+    Made m = made(0);
+    FromTrace f = { 0 };
+    FromTraceOptions o = { 0 };
+    Err err = { 0 };
+    add(&m, m.host, "cudaLaunchKernel", SPAN_LAUNCH, 100, 10, 1);
+    add(&m, m.stream, "a", SPAN_COMPUTE, 120, 1000, 1);
+    add(&m, m.host, "cudaStreamSynchronize", SPAN_SYNC, 200, 930, NONE_U64);
+    add(&m, m.host, "cudaLaunchKernel", SPAN_LAUNCH, 1500, 10, 2);
+    add(&m, m.stream, "b", SPAN_COMPUTE, 1515, 300, 2);
+    timeline_seal(&m.t);
+    Source s = { m.t, 1600, 1 };
+    CHECK_INT(1815, replay(&s, &o, &f, &err));
+    CHECK_INT(1815, f.measured_ns);
+    CHECK_U64(1, f.syncs_n);
+    CHECK_U64(2, f.kernels_n);
+    from_trace_free(&f);
+    timeline_free(&m.t);
+}
+
+static void check_refused(Made *m, const FromTraceOptions *o, const char *text)
+{
+    FromTrace f = { 0 };
+    Err err = { 0 };
+    timeline_seal(&m->t);
+    Source s = { m->t, 1000, 1 };
+    CHECK_INT(0, replay(&s, o, &f, &err));
+    CHECK_ERR_TEXT(&err, text);
+    timeline_free(&m->t);
+}
+
+static void what_cannot_be_replayed_is_said(void)
+{
+    FromTraceOptions o = { 0 }, buckets = { .bucket_bytes = MIB };
+    Made m = made(0);
+    check_refused(&m, &o, "the trace has no GPU work in its step");
+
+    m = made(0);
+    add(&m, m.stream, "a", SPAN_COMPUTE, 10, 10, NONE_U64);
+    check_refused(&m, &buckets,
+                  "rank 0 has no all-reduce of known size beside its main stream");
+
+    m = made(0);
+    add(&m, m.stream, "a", SPAN_COMPUTE, 10, 10, NONE_U64);
+    uint32_t other = timeline_track(&m.t, 1, TRACK_STREAM, "stream 7", 7);
+    timeline_track(&m.t, 1, TRACK_STEPS, "steps", 0);
+    add(&m, other, "a", SPAN_COMPUTE, 10, 10, NONE_U64);
+    m.t.ranks_n = 4;
+    check_refused(&m, &o, "the trace has 2 of 4 ranks, one or all are needed");
+}
+
+/* Rank 1 communicates once, rank 0 twice. */
+static void ranks_of_different_steps_are_refused(void)
+{
+    FromTraceOptions o = { 0 };
+    Made m = made(0);
+    uint32_t other = timeline_track(&m.t, 1, TRACK_STREAM, "stream 7", 7);
+    timeline_track(&m.t, 1, TRACK_STEPS, "steps", 0);
+    add(&m, m.stream, "ncclKernel", SPAN_COMM, 10, 10, NONE_U64);
+    add(&m, m.stream, "ncclKernel", SPAN_COMM, 30, 10, NONE_U64);
+    add(&m, other, "ncclKernel", SPAN_COMM, 10, 10, NONE_U64);
+    check_refused(&m, &o, "rank 1 has fewer collectives than rank 0");
+}
+
+int main(void)
+{
+    RUN(the_replay_of_a_simulated_step_takes_as_long);
+    RUN(all_ranks_of_it_too);
+    RUN(ranks_wait_for_the_slow_one);
+    RUN(other_buckets_are_as_the_simulator_has_them);
+    RUN(the_host_waits_as_it_did);
+    RUN(what_cannot_be_replayed_is_said);
+    RUN(ranks_of_different_steps_are_refused);
+    return check_report();
+}

@@ -1,0 +1,539 @@
+/*
+ * Reports on whole traces: simulated ones against what the simulator says itself,
+ * recorded ones against reference figures, altered copies against the originals.
+ */
+#include "core/json.h"
+#include "profile/trace_report.h"
+#include "sim/build.h"
+#include "sim/engine.h"
+#include "sim/report.h"
+#include "tests/check.h"
+#include "tests/real_traces.h"
+#include "tests/trace_world.h"
+
+static const TraceReportOptions everything = { .step = -1, .top = 5 };
+
+static bool make(TraceReport *r, const Timeline *t)
+{
+    static const TraceSource source = { .name = "test", .files_n = 1 };
+    Err err = { 0 };
+    return CHECK(trace_report_make(r, t, &source, &everything, &err));
+}
+
+/* ---- recorded ---- */
+
+static void check_ns(JsonNode expected, const char *key, int64_t got)
+{
+    CHECK_INT((int64_t)json_value(json_member(expected, key)), got);
+}
+
+/*
+ * The reference subtracted starts as doubles, which since 1970 have 256 ns: its spans of
+ * the two traces with fractional microseconds are 1 and 36 ns too long.  In decimals,
+ * 985,358.440 + 253.727 - 505,582.988 us is 480,029,179 ns, where it has 480,029,215.
+ */
+static void check_span(JsonNode expected, const char *key, int64_t got, bool fractional)
+{
+    int64_t expect = (int64_t)json_value(json_member(expected, key));
+    CHECK(llabs(expect - got) <= (fractional ? 36 : 0));
+}
+
+static void check_rank(JsonNode clean, const Cover *c)
+{
+    char rank[16];
+    snprintf(rank, sizeof rank, "%u", c->rank);
+    JsonNode e = json_member(clean, rank), n = json_member(e, "n");
+    Metrics m = metrics_of_rank(c);
+    CHECK(json_type(e) == JSON_OBJECT);
+    bool fractional = m.busy_ns % 1000 != 0;
+    check_span(e, "span_ns", m.span_ns, fractional);
+    check_ns(e, "busy_ns", m.busy_ns);
+    check_span(e, "idle_ns", m.idle_ns, fractional);
+    check_ns(e, "compute_ns", m.compute_ns);
+    check_ns(e, "memory_ns", m.memory_ns);
+    check_ns(e, "comm_ns", m.comm_ns);
+    check_ns(e, "overlap_comm_comp_ns", m.overlapped_ns);
+    check_ns(e, "exposed_comm_ns", m.exposed_comm_ns);
+    check_ns(e, "exposed_comm_vs_compute_and_memcpy_ns", m.exposed_comm_vs_memory_ns);
+    check_ns(n, "compute", (int64_t)m.compute_kernels);
+    check_ns(n, "comm", (int64_t)m.comm_kernels);
+    check_ns(n, "memory", (int64_t)m.memory_ops);
+    JsonNode pct = json_member(e, "overlap_pct_of_comm");
+    double got = metrics_overlap_pct(&m);
+    CHECK(json_type(pct) == JSON_NUMBER ? fabs(json_value(pct) - got) <= 0.0005001
+                                        : isnan(got));
+}
+
+static void figures_of_real_traces_are_exact(void)
+{
+    Err err = { 0 };
+    JsonDoc *doc = real_expected(&err);
+    for (size_t i = 0; doc && i < REAL_TRACES_N; i++) {
+        TraceSet set;
+        Covers covers;
+        if (!CHECK(real_read(&set, &real_traces[i], &err)))
+            break;
+        JsonNode of = json_member(json_member(json_root(doc), "kineto"), real_traces[i].name);
+        covers_build(&covers, &set.timeline);
+        CHECK_INT((int64_t)set.files_n, covers.n);
+        for (uint32_t r = 0; r < covers.n; r++)
+            check_rank(json_member(of, "clean"), &covers.rank[r]);
+        covers_free(&covers);
+        trace_set_free(&set);
+    }
+    json_close(doc);
+}
+
+/* Within the microsecond that the traces have. */
+static void check_us(double expect_us, int64_t got_ns)
+{
+    CHECK(fabs(1000 * expect_us - (double)got_ns) <= 1000);
+}
+
+static void check_ns_of_us(JsonNode e, const char *key, int64_t got_ns)
+{
+    CHECK_INT(1000 * (int64_t)json_value(json_member(e, key)), got_ns);
+}
+
+static void check_cross_rank(JsonNode e, const TraceReport *r)
+{
+    const Collectives *c = &r->collectives;
+    JsonNode comm = json_member(e, "comm_us"), wait = json_member(e, "wait_us");
+    CHECK_INT((int64_t)json_value(json_member(e, "n")), (int64_t)c->matches_n);
+    CHECK_U64(0, c->unmatched_n);
+    check_ns_of_us(e, "max_end_spread_us", c->residual_max_ns);
+    check_us(json_value(json_member(e, "min_over_ranks_sum_us")), c->transfer_ns);
+    for (uint32_t i = 0; i < c->ranks_n; i++) {
+        check_us(json_value(json_item(comm, i)), c->ranks[i].total_ns);
+        check_us(json_value(json_item(wait, i)), c->ranks[i].early_ns);
+        CHECK_INT(c->ranks[i].total_ns, c->ranks[i].wait_ns + c->ranks[i].transfer_ns);
+        CHECK_INT(c->transfer_ns, c->ranks[i].transfer_ns);
+    }
+}
+
+static void waiting_across_real_ranks_is_exact(void)
+{
+    Err err = { 0 };
+    JsonDoc *doc = real_expected(&err);
+    for (size_t i = 0; doc && i < 2; i++) {
+        TraceSet set;
+        TraceReport r;
+        if (!CHECK(real_read(&set, &real_traces[i], &err)) || !make(&r, &set.timeline))
+            break;
+        JsonNode e =
+            json_member(json_member(json_root(doc), "cross_rank"), real_traces[i].name);
+        check_cross_rank(e, &r);
+        JsonNode big = json_member(e, "allreduce_64MiB_f16");
+        const CollRow *row = &r.collectives.rows[0];
+        if (json_type(big) == JSON_OBJECT) {
+            CHECK_U64((uint64_t)json_value(json_member(big, "n")), row->count);
+            CHECK_U64(64 * MIB, row->bytes);
+            CHECK_INT(1000 * (int64_t)json_value(json_member(big, "median_min_over_ranks_us")),
+                      row->transfer_median_ns);
+            CHECK(fabs(json_value(json_member(big, "algbw_GBps")) - row->algbw_GBps) < 0.05);
+            CHECK(fabs(json_value(json_member(big, "busbw_GBps")) - row->busbw_GBps) < 0.05);
+        }
+        trace_report_free(&r);
+        trace_set_free(&set);
+    }
+    json_close(doc);
+}
+
+/* ---- altered copies ---- */
+
+typedef enum Change { CHANGE_NONE, CHANGE_SHIFT, CHANGE_SCALE, CHANGE_FORGET } Change;
+
+enum { SECOND = 1000000000, SCALE = 3, SHIFTED = 1 };
+
+/* Tracks and spans anew: rank SHIFTED a second later, all times scaled, or all Comms gone. */
+static void copy(Timeline *to, const Timeline *from, Change change)
+{
+    for (uint32_t k = 0; k < from->tracks_n; k++) {
+        const Track *track = &from->tracks[k];
+        timeline_track(to, track->rank, track->kind, timeline_text(from, track->name),
+                       track->sort);
+    }
+    for (uint64_t i = 0; i < from->spans_n; i++) {
+        uint32_t rank = from->tracks[from->span_track[i]].rank;
+        int64_t start_ns = from->start_ns[i] - from->begin_ns, dur_ns = from->dur_ns[i];
+        const Comm *m = timeline_comm_of(from, i);
+        uint32_t comm = NONE_U32;
+        if (m && change != CHANGE_FORGET) {
+            Comm c = *m;
+            c.op = intern(&to->names, timeline_text(from, m->op));
+            c.group = m->group == NONE_U32 ? NONE_U32
+                                           : intern(&to->names, timeline_text(from, m->group));
+            c.dtype = c.algorithm = c.protocol = NONE_U32;
+            comm = timeline_comm(to, c);
+        }
+        start_ns += change == CHANGE_SHIFT && rank == SHIFTED ? SECOND : 0;
+        int64_t scale = change == CHANGE_SCALE ? SCALE : 1;
+        timeline_span(
+            to, (Span){ .track = from->span_track[i],
+                        .name = intern(&to->names, timeline_text(from, from->span_name[i])),
+                        .class_ = (SpanClass)from->span_class[i],
+                        .start_ns = scale * start_ns,
+                        .dur_ns = scale * dur_ns,
+                        .op = from->op[i],
+                        .comm = comm });
+    }
+    timeline_seal(to);
+}
+
+static void check_copy(const TraceReport *a, const TraceReport *b, Change change)
+{
+    int64_t scale = change == CHANGE_SCALE ? SCALE : 1;
+    CHECK_U64(a->collectives.matches_n, b->collectives.matches_n);
+    CHECK_INT(scale * a->collectives.transfer_ns, b->collectives.transfer_ns);
+    CHECK_INT(scale * a->mean.span_ns / scale, b->mean.span_ns / scale);
+    for (uint32_t i = 0; i < a->covers.n; i++) {
+        const CollRank *x = &a->collectives.ranks[i], *y = &b->collectives.ranks[i];
+        int64_t moved = change == CHANGE_SHIFT && i == SHIFTED ? SECOND : 0;
+        CHECK_INT(scale * a->metrics[i].exposed_comm_ns, b->metrics[i].exposed_comm_ns);
+        CHECK_INT(scale * a->metrics[i].overlapped_ns, b->metrics[i].overlapped_ns);
+        CHECK_INT(scale * x->wait_ns, y->wait_ns);
+        CHECK_INT(scale * x->offset_ns + moved, y->offset_ns);
+        CHECK_U64(x->last_n, y->last_n);
+        CHECK_INT(scale * x->waited_ns / 1000 / scale, y->waited_ns / 1000 / scale);
+    }
+    CHECK_INT(change == CHANGE_SHIFT, b->collectives.clocks_differ);
+    if (change == CHANGE_SHIFT) /* small offsets go too */
+        CHECK(b->collectives.residual_max_ns <= a->collectives.residual_max_ns);
+    else
+        CHECK_INT(scale * a->collectives.residual_ns, b->collectives.residual_ns);
+}
+
+static void altered_copies_of_a_real_trace_say_the_same(void)
+{
+    Err err = { 0 };
+    TraceSet set;
+    TraceReport original;
+    if (!real_traces_are_here() || !CHECK(real_read(&set, &real_traces[1], &err)) ||
+        !make(&original, &set.timeline))
+        return;
+    for (Change change = CHANGE_NONE; change <= CHANGE_FORGET; change++) {
+        Timeline t = { 0 };
+        TraceReport r;
+        copy(&t, &set.timeline, change);
+        if (make(&r, &t)) {
+            check_copy(&original, &r, change);
+            trace_report_free(&r);
+        }
+        timeline_free(&t);
+    }
+    trace_report_free(&original);
+    trace_set_free(&set);
+}
+
+/* ---- simulated ---- */
+
+typedef struct Simulated {
+    Timeline t;
+    double exposed_s, overlapped_s, comm_s; /* of rank 0, as the simulator accounts */
+} Simulated;
+
+static bool simulate(Simulated *s, const char *path, const Setting *settings, size_t settings_n)
+{
+    Scenario scenario = { 0 };
+    Software sw = { 0 };
+    Arena arena = { 0 };
+    Graph g = { 0 };
+    SimResult result = { 0 };
+    Err err = { 0 };
+    SimOptions options = { .timeline = &s->t, .expand_ranks = true };
+    bool ok = CHECK(scenario_read(&scenario, path, settings, (uint32_t)settings_n, &err)) &&
+              CHECK(software_read(&sw, &arena, scenario.software, &err)) &&
+              CHECK(build_graph(&g, &scenario, &sw, &err)) &&
+              CHECK(sim_run(&result, &g, &scenario.machine, &sw, &options, &err));
+    if (ok) {
+        timeline_seal(&s->t);
+        RoleMemory *memory = PUSH_ARRAY(&arena, RoleMemory, g.roles_n);
+        Report report = { 0 };
+        for (uint32_t i = 0; i < g.roles_n; i++)
+            memory[i] = memory_of_role(&g, &g.roles[i], NULL);
+        report_fill(&report, &scenario, &g, &result, memory, 0);
+        s->exposed_s = report.times.exposed_comm_s;
+        s->comm_s = report.times.comm_s;
+        s->overlapped_s = report.times.overlapped_s;
+        report_free(&report);
+    }
+    sim_result_free(&result);
+    graph_free(&g);
+    arena_free(&arena);
+    scenario_free(&scenario);
+    return ok;
+}
+
+static void check_simulated(const char *path, const Setting *settings, size_t n)
+{
+    Simulated s = { .exposed_s = 0 };
+    TraceReport r;
+    if (!simulate(&s, path, settings, n) || !make(&r, &s.t))
+        return;
+    CHECK_U64(0, r.collectives.unmatched_n);
+    for (uint32_t k = 0; k < r.collectives.channels_n; k++)
+        CHECK(!r.collectives.channels[k].refusal);
+    CHECK_INT(0, r.collectives.clocks_differ);
+    for (uint64_t i = 0; i < r.collectives.matches_n; i++) {
+        const CollMatch *m = &r.collectives.matches[i];
+        const CollPart *parts = &r.collectives.parts[m->part_first];
+        if (r.collectives.channels[m->channel].from != NONE_U32)
+            continue;
+        for (uint32_t k = 0; k < m->parts_n; k++)
+            CHECK_INT(m->transfer_ns, s.t.dur_ns[parts[k].span] - parts[k].wait_ns);
+    }
+    /* What a pipeline's sends and receives wait is bubble there, communication here. */
+    bool has_pairs = false;
+    for (uint64_t i = 0; i < s.t.spans_n; i++)
+        has_pairs |= s.t.span_class[i] == SPAN_P2P;
+    CHECK(has_pairs || fabs(s.comm_s - 1e-9 * (double)r.mean.comm_ns) <= 1e-3 * s.comm_s);
+    CHECK(has_pairs ||
+          fabs(s.exposed_s - 1e-9 * (double)r.mean.exposed_comm_ns) <= 1e-2 * s.comm_s);
+    trace_report_free(&r);
+    timeline_free(&s.t);
+}
+
+static void simulated_traces_match_the_simulator(void)
+{
+    static const Setting slow[] = {
+        { "cluster.stragglers", "[{\"ranks\":[1],\"compute\":0.5}]" },
+    };
+    static const Setting pipeline[] = {
+        { "parallel.pp", "2" },
+        { "parallel.dp", "1" },
+        { "parallel.schedule", "1f1b" },
+        { "training.micro_batch", "8" },
+    };
+    check_simulated("scenarios/examples/toy-mlp-ddp.json", NULL, 0);
+    check_simulated("scenarios/examples/toy-mlp-ddp.json", slow, ARRAY_N(slow));
+    check_simulated("scenarios/examples/toy-mlp-ddp.json", pipeline, ARRAY_N(pipeline));
+    check_simulated("scenarios/examples/llama3-8b-tp.json", NULL, 0);
+    check_simulated("scenarios/examples/llama3-8b-fsdp.json", NULL, 0);
+}
+
+/* ---- odd ones ---- */
+
+/* Everything is printed in every form; what comes out is not empty. */
+static void print_all(const Timeline *t, const char *expect)
+{
+    TraceReport r;
+    char *text = NULL;
+    size_t n = 0;
+    if (!make(&r, t))
+        return;
+    FILE *f = open_memstream(&text, &n);
+    trace_report_text(&r, f);
+    trace_report_html(&r, f);
+    JsonOut j = json_out_file(f, 0);
+    trace_report_json(&r, &j);
+    Err err = { 0 };
+    CHECK(json_out_end(&j, &err));
+    fclose(f);
+    if (expect && !CHECK(strstr(text, expect) != NULL))
+        fprintf(stderr, "    '%s' is not in\n%.1500s\n", expect, text);
+    CHECK(!strstr(text, "nan"));
+    CHECK(!strstr(text, "inf"));
+    free(text);
+    trace_report_free(&r);
+}
+
+static void odd_traces_get_sentences(void)
+{
+    World none = { 0 }, host = { 0 }, one = { 0 }, quiet = { 0 }, alone = { 0 };
+    timeline_seal(&none.t);
+    print_all(&none.t, "the trace has no tracks: there is nothing to measure");
+    world_span(&host, world_host(&host, 2), SPAN_HOST, "main", 0, 10);
+    timeline_seal(&host.t);
+    print_all(&host.t, "rank 2 has no GPU events: nothing can be said of it");
+    world_span(&one, world_stream(&one, 0, 7), SPAN_COMPUTE, "k", 5, 5);
+    timeline_seal(&one.t);
+    print_all(&one.t, "of 1 GPU kernels: NO COMMUNICATION was recognised");
+    world_span(&quiet, world_stream(&quiet, 0, 7), SPAN_COMPUTE, "k<&\">\xff", 5, 9);
+    timeline_seal(&quiet.t);
+    print_all(&quiet.t, "k&lt;&amp;&quot;&gt;&#xfffd;");
+    world_comm(&alone, world_stream(&alone, 0, 7),
+               (Coll){ .op = "all_reduce", .group = "dp", .seq = 0, .wait_ns = -1 }, 0, 9);
+    timeline_seal(&alone.t);
+    print_all(&alone.t, "one rank only: what of its communication was waiting");
+    world_free(&none);
+    world_free(&host);
+    world_free(&one);
+    world_free(&quiet);
+    world_free(&alone);
+}
+
+/* ---- random ones ---- */
+
+static uint64_t state;
+
+static uint32_t below(uint32_t n)
+{
+    state = mix_u64(state);
+    return (uint32_t)(state % n);
+}
+
+/* Groups, numbers, peers and waits that make no sense now and then. */
+static void put_random_comm(World *w, uint32_t track, int64_t at, int64_t end)
+{
+    static const char *const ops[] = { "all_reduce", "all_gather", "send", "recv" };
+    static const char *const groups[] = { "dp", "tp", NULL };
+    uint32_t op = below(4);
+    Coll c = { .op = ops[op],
+               .group = groups[below(3)],
+               .seq = below(2) ? -1 : (int64_t)below(6),
+               .bytes = below(3) ? 1000 * below(4) : 0,
+               .wait_ns = below(3) ? -1 : (int64_t)below(40),
+               .ranks_n = below(4),
+               .group_id = below(2),
+               .p2p = op >= 2 && below(4),
+               .peer = below(5) };
+    world_comm(w, track, c, at, end);
+}
+
+static void fill_randomly(World *w)
+{
+    static const SpanClass classes[] = { SPAN_COMPUTE, SPAN_MEMORY, SPAN_SYNC, SPAN_COMM };
+    timeline_want(&w->t, below(2), false);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        uint32_t streams[] = { world_stream(w, rank, 7), world_stream(w, rank, 20) };
+        uint32_t host = world_host(w, rank);
+        uint32_t steps = timeline_track(&w->t, rank, TRACK_STEPS, "steps", 0);
+        for (uint32_t i = below(60); i > 0; i--) {
+            int64_t at = below(1000), end = at + (below(6) ? below(60) : 0);
+            uint32_t stream = streams[below(2)];
+            uint64_t launch = world_span(w, host, below(5) ? SPAN_LAUNCH : SPAN_SYNC, "call",
+                                         at - below(40), at);
+            if (below(3))
+                world_span(w, stream, classes[below(4)], below(2) ? "k" : "l", at, end);
+            else
+                put_random_comm(w, stream, at, end);
+            uint64_t id = below(8) ? i : (uint64_t)below(1000) << 40;
+            if (w->t.correlation)
+                w->t.correlation[launch] = w->t.correlation[w->t.spans_n - 1] = id;
+            else
+                w->t.op[launch] = w->t.op[w->t.spans_n - 1] = (uint32_t)(id % 100);
+            if (!below(12))
+                world_span(w, steps, SPAN_STEP, "step", at, at + 100);
+        }
+    }
+    timeline_seal(&w->t);
+}
+
+static void check_sums(const TraceReport *r)
+{
+    const Collectives *c = &r->collectives;
+    uint64_t parts_n = c->unmatched_n;
+    int64_t rows_ns = 0, ranks_ns = 0, exposed_ns = 0;
+    for (uint64_t i = 0; i < c->matches_n; i++)
+        parts_n += c->matches[i].parts_n;
+    CHECK_U64(c->parts_n, parts_n);
+    for (uint32_t i = 0; i < c->rows_n; i++)
+        rows_ns += c->rows[i].total_ns;
+    for (uint32_t i = 0; i < c->ranks_n; i++) {
+        int64_t gaps_ns = 0;
+        for (int k = 0; k < GAP_KIND_N; k++)
+            gaps_ns += r->gaps.ranks[i].ns[k];
+        CHECK_INT(r->metrics[i].idle_ns, gaps_ns);
+        CHECK_U64(r->metrics[i].comm_kernels, c->ranks[i].kernels_n);
+        CHECK_U64(c->ranks[i].kernels_n, r->covers.rank[i].comm_n);
+        ranks_ns += c->ranks[i].total_ns;
+    }
+    CHECK_INT(ranks_ns, rows_ns);
+    for (uint64_t i = 0; i < c->parts_n; i++) {
+        const CollPart *p = &c->parts[i];
+        int64_t dur_ns = r->t->dur_ns[p->span];
+        CHECK(p->wait_ns >= -1 && p->wait_ns <= dur_ns);
+        CHECK(p->exposed_ns >= 0 && p->exposed_ns <= dur_ns);
+        exposed_ns += p->exposed_ns;
+    }
+    for (uint32_t i = 0; i < c->ranks_n; i++)
+        exposed_ns -= r->metrics[i].exposed_comm_ns;
+    CHECK(exposed_ns >= 0); /* kernels side by side are exposed each */
+}
+
+static void random_traces_keep_their_sums(void)
+{
+    state = 7;
+    for (int round = 0; round < 300; round++) {
+        World w = { 0 };
+        TraceReport r;
+        fill_randomly(&w);
+        if (make(&r, &w.t)) {
+            check_sums(&r);
+            trace_report_free(&r);
+        }
+        if (round % 10 == 0)
+            print_all(&w.t, NULL);
+        world_free(&w);
+    }
+}
+
+static void steps_and_ranks_that_are_not_there_are_errors(void)
+{
+    World w = { 0 };
+    TraceReport r;
+    TraceSource source = { .name = "test" };
+    uint32_t steps = timeline_track(&w.t, 3, TRACK_STEPS, "steps", 0);
+    world_span(&w, steps, SPAN_STEP, "ProfilerStep#5", 0, 10);
+    timeline_seal(&w.t);
+    uint32_t rank = 4;
+    TraceReportOptions o = everything;
+    Err err = { 0 };
+    o.step = 7;
+    CHECK(!trace_report_make(&r, &w.t, &source, &o, &err));
+    CHECK_STR("there is no step 7 in the trace, it has 5 to 5", err.text);
+    err_clear(&err);
+    o = everything;
+    o.ranks = &rank;
+    o.ranks_n = 1;
+    CHECK(!trace_report_make(&r, &w.t, &source, &o, &err));
+    CHECK_STR("there is no rank 4 in the trace, it has 1 ranks from 3 to 3", err.text);
+    world_free(&w);
+}
+
+/* Steps partition a rank's time: their figures add up to the whole. */
+static void steps_add_up(void)
+{
+    World w = { 0 };
+    uint32_t gpu = world_stream(&w, 0, 7), comm = world_stream(&w, 0, 9);
+    uint32_t steps = timeline_track(&w.t, 0, TRACK_STEPS, "steps", 0);
+    for (int64_t i = 0; i < 40; i++) {
+        world_span(&w, gpu, SPAN_COMPUTE, "k", 25 * i, 25 * i + 17);
+        world_span(&w, comm, SPAN_COMM, "c", 25 * i + 9, 25 * i + 22);
+    }
+    for (int64_t i = 0; i < 10; i++)
+        world_span(&w, steps, SPAN_STEP, "step", 100 * i, 100 * i + 100);
+    timeline_seal(&w.t);
+    int64_t exposed_ns = 0;
+    TraceReport r;
+    TraceSource source = { .name = "test" };
+    Err err = { 0 };
+    for (int64_t i = 0; i < 10; i++) {
+        TraceReportOptions o = everything;
+        o.step = i;
+        if (!CHECK(trace_report_make(&r, &w.t, &source, &o, &err)))
+            return;
+        CHECK_INT(100, r.metrics[0].span_ns);
+        CHECK_INT(4, (int64_t)r.collectives.rows[0].count);
+        exposed_ns += r.metrics[0].exposed_comm_ns;
+        trace_report_free(&r);
+    }
+    if (make(&r, &w.t)) {
+        CHECK_INT(r.metrics[0].exposed_comm_ns, exposed_ns);
+        trace_report_free(&r);
+    }
+    world_free(&w);
+}
+
+int main(void)
+{
+    RUN(figures_of_real_traces_are_exact);
+    RUN(waiting_across_real_ranks_is_exact);
+    RUN(altered_copies_of_a_real_trace_say_the_same);
+    RUN(simulated_traces_match_the_simulator);
+    RUN(odd_traces_get_sentences);
+    RUN(steps_and_ranks_that_are_not_there_are_errors);
+    RUN(steps_add_up);
+    RUN(random_traces_keep_their_sums);
+    return check_report();
+}

@@ -1,0 +1,41 @@
+/*
+ * bytes_in.h - the bytes of a file from first to last, unpacked where it is gzip.
+ *
+ * A gzip file is unpacked by a thread of its own, a few blocks ahead, so that
+ * whoever scans the bytes does not wait for zlib.  Several gzip members one after
+ * another are one text; what follows the last one is ignored.
+ *
+ * A gzip file that breaks off or is damaged gives the bytes before that, then
+ * bytes_in_problem says so.  One that unpacks to more than any trace could (a
+ * "bomb") is stopped, with a problem too.
+ */
+#ifndef LOCKSTEP_TRACES_BYTES_IN_H
+#define LOCKSTEP_TRACES_BYTES_IN_H
+
+#include "core/err.h"
+
+enum { BYTES_IN_RATIO_MAX = 400 }; /* unpacked : packed; real traces have 13 to 30 */
+#define BYTES_IN_FREE_BYTES ((uint64_t)64 << 20) /* up to here any ratio is fine */
+
+typedef struct BytesIn {
+    int fd;
+    struct Unpacker *unpacker; /* NULL: plain */
+    const char *problem;       /* a literal; NULL so far none */
+    uint64_t file_bytes;       /* as it lies on disk */
+} BytesIn;
+
+/* False and err when path cannot be opened or is a directory or empty. */
+bool bytes_in_open(BytesIn *b, const char *path, Err *err);
+
+/* Up to n bytes, n > 0; 0 at the end.  Less than n does not mean the end. */
+size_t bytes_in_read(BytesIn *b, void *into, size_t n);
+
+/* "it ends in the middle of its gzip data"; NULL when all is well.  After the end. */
+static inline const char *bytes_in_problem(const BytesIn *b)
+{
+    return b->problem;
+}
+
+void bytes_in_close(BytesIn *b);
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * kineto.h - Chrome Trace Event JSON, and Kineto's dialect of every vintage, read
+ * into a Timeline as it streams by.
+ *
+ *     JSON                                      TIMELINE
+ *     X with args.stream, a number but -1       TRACK_STREAM of (device, stream); sort = stream
+ *       cat kernel, Kernel, or none known         comm, p2p or compute: traces/rules.h
+ *       cat gpu_memcpy, gpu_memset, Memcpy ...    memory
+ *       cat cuda_sync, cuda_event                 sync
+ *       a host's cat (Triton's cpu_op ...)        host, on a TRACK_STREAM "... (host rows)"
+ *     X of a GPU's cat without such a stream    TRACK_STREAM, sort < 0; gpu_user_annotation:
+ *                                               note on the stream that its tid says
+ *     X else                                    TRACK_HOST of (pid, tid); sort = tid
+ *       cuda_runtime ...Launch, Memcpy, Memset    launch
+ *       ...Synchronize                            sync
+ *       user_annotation, Trace                    note
+ *       "ProfilerStep#N"                          step, on the TRACK_STEPS
+ *       else                                      host
+ *     B E, b n e                                spans as X; b n e on a track of their cat
+ *     i I R, and [memory] that says no total    note of length 0
+ *     [memory] with "Total Allocated"           counter "allocated GPU 0"; also reserved
+ *     C                                         TRACK_COUNTER, one for each number in args
+ *     s t f                                     read over: args.correlation says the same
+ *     what chrome_write wrote                   what it was written from: tracks, classes, names
+ *
+ * Names are exact, escapes resolved.  correlation is args.correlation, args_offset
+ * the byte at which the event begins (in the unpacked text).
+ *
+ * HOLISTIC TRACE ANALYSIS counts as GPU rows what has a `dur` and a numeric
+ * args.stream other than -1, whatever the cat.  Exactly these are here the spans
+ * of tracks with kind TRACK_STREAM and sort >= 0 whose class is neither note nor
+ * step.  (B/E pairs have no dur; they are never put on such tracks.)
+ *
+ * Time: ts x 1000 as an exact integer, plus baseTimeNanoseconds.  So the times of
+ * current and of old traces are nanoseconds since 1970; info->wall_clock says so.
+ *
+ * COMMUNICATION gets a Comm from the kernel's own args ("Collective name", ...),
+ * else from the record_param_comms or "nccl:..." operator that encloses its launch
+ * (found by correlation), else from its name.  bytes = larger of in and out
+ * elements x their size, as nccl-tests counts; group = "Process Group Description",
+ * else its name; group_id = its name where that is a number, else a hash of it.
+ *
+ * Damaged events are skipped and counted; reading goes on at the next event.  A
+ * file that ends in the middle is read up to there.  Documents one after another
+ * are one trace.
+ *
+ * Memory: 50 bytes a span, and a window over the text that is as long as its longest
+ * event, 256 KiB at least.
+ */
+#ifndef LOCKSTEP_TRACES_KINETO_H
+#define LOCKSTEP_TRACES_KINETO_H
+
+#include "traces/info.h"
+#include "traces/rules.h"
+
+enum { KINETO_EVENT_BYTES_MAX = 32 << 20 }; /* a longer one is damaged */
+
+/* Text that begins with an object or a list. */
+bool kineto_matches(const uint8_t *head, size_t n);
+
+/*
+ * Reads; t is sealed, its tracks have rank info->rank (0 when the file does not
+ * say).  Fails only when there is no event that could be read.  On failure t is
+ * empty.  rules may be shared between threads.
+ */
+bool kineto_read(Timeline *t, TraceInfo *info, const char *path, const Rules *rules, Err *err);
+
+/* Same with the built-in rules: for traces/formats.c. */
+bool kineto_open(Timeline *t, const char *path, Err *err);
+
+#endif

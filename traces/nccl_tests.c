@@ -1,0 +1,484 @@
+/* nccl_tests.c - a line at a time: comments say what is measured, other lines are rows or noise. */
+#include "traces/nccl_tests.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "traces/unpack.h"
+
+enum { WORDS_MAX = 48, LINE_BYTES_MAX = 4096, HOSTS_MAX = 1 << 16 };
+
+typedef enum Cell {
+    CELL_SIZE,
+    CELL_COUNT,
+    CELL_TYPE,
+    CELL_TIME,
+    CELL_CPU_TIME,
+    CELL_ALGBW,
+    CELL_BUSBW,
+    CELL_WRONG,
+    CELL_STAMP, /* two words: date and time */
+    CELL_OTHER
+} Cell;
+
+typedef struct Host {
+    const char *name;
+    uint32_t ranks_n;
+} Host;
+
+typedef struct Reader {
+    NcclLog *log;
+    const char *name; /* of the log */
+    uint32_t line;
+    Err *err;
+    /* said before a test begins, or while it runs */
+    const char *version, *library, *op;
+    /* of the running test; its hosts go into the log when it ends */
+    bool running;
+    uint32_t group;
+    Host *hosts;
+    uint32_t hosts_n, hosts_cap;
+    /* of the table */
+    Cell cells[WORDS_MAX];
+    uint32_t cells_n;
+} Reader;
+
+typedef struct Words {
+    char line[LINE_BYTES_MAX];
+    char *word[WORDS_MAX];
+    uint32_t n;
+} Words;
+
+static NcclTest *test_of(Reader *r)
+{
+    return &r->log->tests[r->log->tests_n - 1];
+}
+
+/* ---- names ---- */
+
+typedef struct OpName {
+    const char *program, *op;
+} OpName;
+
+/* Longer names first: one may be part of another. */
+static const OpName op_names[] = {
+    { "reduce_scatter", "reduce_scatter" },
+    { "all_reduce", "all_reduce" },
+    { "all_gather", "all_gather" },
+    { "alltoall", "all_to_all" },
+    { "sendrecv", "send_recv" },
+    { "broadcast", "broadcast" },
+    { "hypercube", "hypercube" },
+    { "scatter", "scatter" },
+    { "gather", "gather" },
+    { "reduce", "reduce" },
+};
+
+/* The collective that text names; NULL for none. */
+static const char *op_in(const char *text)
+{
+    for (size_t i = 0; i < ARRAY_N(op_names); i++)
+        if (strstr(text, op_names[i].program))
+            return op_names[i].op;
+    return NULL;
+}
+
+double nccl_bus_factor(const char *op, uint32_t ranks_n)
+{
+    static const char *const parts[] = { "all_gather", "reduce_scatter", "all_to_all", "gather",
+                                         "scatter" };
+    double n = ranks_n > 0 ? ranks_n : 1;
+    if (strcmp(op, "all_reduce") == 0)
+        return 2 * (n - 1) / n;
+    for (size_t i = 0; i < ARRAY_N(parts); i++)
+        if (strcmp(op, parts[i]) == 0)
+            return (n - 1) / n;
+    return 1;
+}
+
+/* "22902" -> "2.29.2"; 2 digits each since 2.9, one before ("2708": 2.7.8). */
+static const char *library_version(Arena *arena, const char *digits)
+{
+    unsigned long v = strtoul(digits, NULL, 10);
+    if (v >= 10000)
+        return arena_printf(arena, "%lu.%lu.%lu", v / 10000, v / 100 % 100, v % 100);
+    return arena_printf(arena, "%lu.%lu.%lu", v / 1000, v / 100 % 10, v % 100);
+}
+
+/* ---- a line in words ---- */
+
+/* What launchers put before a line: "[1,0]<stdout>:" of mpirun, "12: " of srun. */
+static const char *skip_prefix(const char *line)
+{
+    const char *tag = strstr(line, "<stdout>:");
+    if (*line == '[' && tag)
+        return tag + strlen("<stdout>:");
+    size_t digits = strspn(line, "0123456789");
+    if (digits > 0 && line[digits] == ':' && line[digits + 1] == ' ')
+        return line + digits + 2;
+    return line;
+}
+
+static void split(Words *w, const char *line)
+{
+    snprintf(w->line, sizeof w->line, "%s", line);
+    w->n = 0;
+    char *save = NULL;
+    for (char *word = strtok_r(w->line, " \t\r", &save); word && w->n < WORDS_MAX;
+         word = strtok_r(NULL, " \t\r", &save))
+        w->word[w->n++] = word;
+}
+
+static bool is(const Words *w, uint32_t i, const char *text)
+{
+    return i < w->n && strcmp(w->word[i], text) == 0;
+}
+
+/* Index of the word, NONE_U32 when it is not there. */
+static uint32_t find(const Words *w, const char *text)
+{
+    for (uint32_t i = 0; i < w->n; i++)
+        if (strcmp(w->word[i], text) == 0)
+            return i;
+    return NONE_U32;
+}
+
+/* ---- a test ---- */
+
+static void end_test(Reader *r)
+{
+    if (!r->running)
+        return;
+    NcclTest *t = test_of(r);
+    t->hosts = PUSH_ARRAY(&r->log->arena, const char *, r->hosts_n);
+    t->nodes_n = r->hosts_n;
+    for (uint32_t i = 0; i < r->hosts_n; i++) {
+        t->hosts[i] = r->hosts[i].name;
+        t->gpus_n = r->hosts[i].ranks_n > t->gpus_n ? r->hosts[i].ranks_n : t->gpus_n;
+    }
+    t->row_n = r->log->rows_n - t->row_first;
+    r->hosts_n = 0;
+    r->cells_n = 0;
+    r->running = false;
+}
+
+static void begin_test(Reader *r)
+{
+    end_test(r);
+    NcclLog *l = r->log;
+    GROW(l->tests, l->tests_n, l->tests_cap);
+    l->tests[l->tests_n++] = (NcclTest){ .file = r->name,
+                                         .op = r->op,
+                                         .version = r->version,
+                                         .library = r->library,
+                                         .gpu = "",
+                                         .row_first = l->rows_n };
+    r->op = NULL;
+    r->group = NONE_U32;
+    r->running = true;
+}
+
+static void count_host(Reader *r, const char *host)
+{
+    uint32_t i = r->hosts_n; /* ranks of a host stand together: look from the end */
+    while (i > 0 && strcmp(r->hosts[i - 1].name, host) != 0)
+        i--;
+    if (i == 0 && r->hosts_n < HOSTS_MAX) {
+        GROW(r->hosts, r->hosts_n, r->hosts_cap);
+        r->hosts[r->hosts_n++] = (Host){ arena_strdup(&r->log->arena, host), 1 };
+    } else if (i > 0) {
+        r->hosts[i - 1].ranks_n++;
+    }
+}
+
+/* "# Rank 0 [Group 0] Pid 7 on HOST device 0 [0000:1b:00] GPU NAME" */
+static void take_rank(Reader *r, const Words *w)
+{
+    uint32_t on = find(w, "on"), device = find(w, "device"), group = find(w, "Group");
+    if (!r->running || on == NONE_U32 || device != on + 2)
+        return;
+    uint32_t g =
+        group == NONE_U32 || group > on ? 0 : (uint32_t)strtoul(w->word[group + 1], NULL, 10);
+    NcclTest *t = test_of(r);
+    if (r->group == NONE_U32)
+        r->group = g;
+    if (g != r->group)
+        return; /* groups measure side by side: the first stands for all */
+    t->ranks_n++;
+    count_host(r, w->word[on + 1]);
+    if (*t->gpu)
+        return;
+    uint32_t first = device + 3; /* after the bus id, which may be "[0x07]" or in two words */
+    const char *text = "";
+    for (uint32_t i = first; i < w->n; i++)
+        text = arena_printf(&r->log->arena, "%s%s%s", text, *text ? " " : "", w->word[i]);
+    t->gpu = text;
+}
+
+static Cell cell_of(const char *word)
+{
+    static const struct {
+        const char *word;
+        Cell cell;
+    } cells[] = {
+        { "size", CELL_SIZE },        { "count", CELL_COUNT },  { "type", CELL_TYPE },
+        { "time", CELL_TIME },        { "algbw", CELL_ALGBW },  { "busbw", CELL_BUSBW },
+        { "cputime", CELL_CPU_TIME }, { "#wrong", CELL_WRONG }, { "error", CELL_WRONG },
+        { "timestamp", CELL_STAMP },
+    };
+    for (size_t i = 0; i < ARRAY_N(cells); i++)
+        if (strcmp(word, cells[i].word) == 0)
+            return cells[i].cell;
+    return CELL_OTHER;
+}
+
+/* "#  size  count  type  redop  root  time ..."; the hash may touch the first name. */
+static void take_header(Reader *r, const Words *w)
+{
+    r->cells_n = 0;
+    for (uint32_t i = 1; i < w->n; i++)
+        r->cells[r->cells_n++] = cell_of(w->word[i]);
+}
+
+static bool says_version(Reader *r, const Words *w)
+{
+    if (!is(w, 1, "nccl-tests") || !is(w, 2, "version") || w->n < 4)
+        return false;
+    r->version = arena_strdup(&r->log->arena, w->word[3]);
+    for (uint32_t i = 4; i < w->n; i++)
+        if (strncmp(w->word[i], "nccl-library=", 13) == 0)
+            r->library = library_version(&r->log->arena, w->word[i] + 13);
+    end_test(r);
+    return true;
+}
+
+static void take_comment(Reader *r, const Words *w)
+{
+    if (says_version(r, w))
+        return;
+    if (is(w, 1, "Collective") && is(w, 3, "starting:") && w->n > 4) {
+        end_test(r);
+        const char *op = op_in(w->word[4]);
+        r->op = op ? op : arena_strdup(&r->log->arena, w->word[4]);
+    } else if (is(w, 1, "nThread")) {
+        begin_test(r);
+    } else if (is(w, 1, "Rank")) {
+        take_rank(r, w);
+    } else if (is(w, 1, "size") && is(w, 2, "count")) {
+        if (!r->running)
+            begin_test(r);
+        take_header(r, w);
+    } else if (r->running && is(w, 1, "Out") && is(w, 3, "bounds") &&
+               find(w, "FAILED") < w->n) {
+        test_of(r)->failed = true;
+    }
+}
+
+/* ---- rows ---- */
+
+static bool bad_row(Reader *r, const char *what, const char *word)
+{
+    return err_set(r->err, "%s:%u: %s, not '%.40s'", r->name, (unsigned)r->line, what, word);
+}
+
+static bool take_positive(Reader *r, const char *word, const char *what, double *x)
+{
+    char *end;
+    *x = strtod(word, &end);
+    return (*end == '\0' && isfinite(*x) && *x >= 0) || bad_row(r, what, word);
+}
+
+static bool take_cell(Reader *r, NcclRow *row, Cell cell, const char *word)
+{
+    switch (cell) {
+    case CELL_TIME:
+    case CELL_CPU_TIME:
+        row->cpu_time = cell == CELL_CPU_TIME;
+        row->time_from_algbw = strpbrk(word, "eE") != NULL;
+        return take_positive(r, word, "a time in us is expected", &row->time_us);
+    case CELL_ALGBW:
+        return take_positive(r, word, "a bandwidth in GB/s is expected", &row->algbw);
+    case CELL_BUSBW:
+        return take_positive(r, word, "a bandwidth in GB/s is expected", &row->busbw);
+    case CELL_WRONG: {
+        double wrong = 0;
+        row->wrong = NCCL_WRONG_UNKNOWN;
+        if (strcmp(word, "N/A") == 0)
+            return true;
+        if (!take_positive(r, word, "a number of wrong values or N/A is expected", &wrong))
+            return false;
+        row->wrong = wrong < 9e18 ? (int64_t)wrong : INT64_MAX;
+        return true;
+    }
+    default:
+        return true;
+    }
+}
+
+static void add_row(Reader *r, const NcclRow *row)
+{
+    NcclLog *l = r->log;
+    if (isnan(row->time_us))
+        return;
+    GROW(l->rows, l->rows_n, l->rows_cap);
+    l->rows[l->rows_n++] = *row;
+    NcclRow *added = &l->rows[l->rows_n - 1];
+    added->time_from_algbw = row->time_from_algbw && row->algbw > 0;
+    if (added->time_from_algbw)
+        added->time_us = (double)row->size_bytes / row->algbw / 1e3;
+}
+
+/* One half of a row begins at each time column. */
+static bool take_halves(Reader *r, const Words *w, NcclRow *row)
+{
+    uint32_t halves = 0, word = 0;
+    uint32_t first = r->log->rows_n;
+    for (uint32_t i = 0; i < r->cells_n && word < w->n; i++, word++) {
+        Cell cell = r->cells[i];
+        if (cell == CELL_TYPE)
+            row->dtype = arena_strdup(&r->log->arena, w->word[word]);
+        if (cell == CELL_TIME || cell == CELL_CPU_TIME) {
+            if (halves++ > 0)
+                add_row(r, row);
+            row->in_place = halves == 2;
+            row->wrong = NCCL_WRONG_UNKNOWN;
+        }
+        if (cell == CELL_STAMP && word + 1 < w->n) {
+            row->stamp =
+                arena_printf(&r->log->arena, "%s %s", w->word[word], w->word[word + 1]);
+            word++;
+        } else if (!take_cell(r, row, cell, w->word[word])) {
+            return false;
+        }
+    }
+    add_row(r, row);
+    for (uint32_t i = first; i < r->log->rows_n; i++)
+        r->log->rows[i].stamp = row->stamp;
+    return true;
+}
+
+/* Columns but the time stamp's second word. */
+static bool is_complete(const Reader *r, const Words *w)
+{
+    uint32_t needed = r->cells_n;
+    for (uint32_t i = 0; i < r->cells_n; i++)
+        needed += r->cells[i] == CELL_STAMP;
+    return w->n >= needed;
+}
+
+static bool take_row(Reader *r, const Words *w, bool last)
+{
+    NcclRow row = { .dtype = "", .stamp = "", .time_us = NAN, .wrong = NCCL_WRONG_UNKNOWN };
+    char *end;
+    row.size_bytes = strtoull(w->word[0], &end, 10);
+    if (*end != '\0' || r->cells_n < 4)
+        return true; /* somebody else's line */
+    if (!is_complete(r, w)) {
+        if (last)
+            return true; /* cut short while it was written */
+        return err_set(r->err, "%s:%u: a row of %u columns is expected, not of %u", r->name,
+                       (unsigned)r->line, (unsigned)r->cells_n, (unsigned)w->n);
+    }
+    row.test = r->log->tests_n - 1;
+    return take_halves(r, w, &row);
+}
+
+/* ---- the whole ---- */
+
+static bool take_line(Reader *r, const char *line, bool last)
+{
+    Words w;
+    split(&w, skip_prefix(line));
+    if (w.n == 0)
+        return true;
+    if (w.word[0][0] == '#') {
+        if (w.word[0][1] == '\0') /* "#size" is no header of any version */
+            take_comment(r, &w);
+        return true;
+    }
+    if (r->running && strstr(line, "Test ") && strstr(line, " failure"))
+        test_of(r)->failed = true;
+    return !isdigit((unsigned char)w.word[0][0]) || !r->running || take_row(r, &w, last);
+}
+
+/* Says of each new test what it measured, and that there was something. */
+static bool finish(Reader *r, uint32_t first_test, uint32_t first_row)
+{
+    NcclLog *l = r->log;
+    const char *slash = strrchr(r->name, '/'), *by_name = op_in(slash ? slash + 1 : r->name);
+    if (l->tests_n == first_test)
+        return err_set(r->err,
+                       "cannot read '%s': it is no log of nccl-tests (there is no line "
+                       "'# nThread ...' and no table)",
+                       r->name);
+    if (l->rows_n == first_row)
+        return err_set(r->err, "cannot read '%s': the log of nccl-tests holds no rows",
+                       r->name);
+    for (uint32_t i = first_test; i < l->tests_n; i++) {
+        NcclTest *t = &l->tests[i];
+        if (!t->op)
+            t->op = by_name;
+        if (!t->op)
+            return err_set(r->err,
+                           "cannot tell which collective '%s' measures: an old log has no line "
+                           "'# Collective test starting', put the name (all_reduce_perf) into "
+                           "the file's",
+                           r->name);
+    }
+    return true;
+}
+
+bool nccl_log_parse(NcclLog *l, const char *text, size_t n, const char *name, Err *err)
+{
+    Reader r = { .log = l, .err = err, .version = "", .library = "" };
+    r.name = arena_strdup(&l->arena, name);
+    uint32_t first_test = l->tests_n, first_row = l->rows_n;
+    bool ok = true;
+    char *line = mem_resize(NULL, LINE_BYTES_MAX, 1);
+    for (size_t at = 0; at < n && ok;) {
+        const char *newline = memchr(text + at, '\n', n - at);
+        size_t length = newline ? (size_t)(newline - text) - at : n - at;
+        size_t kept = length < LINE_BYTES_MAX ? length : LINE_BYTES_MAX - 1;
+        memcpy(line, text + at, kept);
+        line[kept] = '\0';
+        at += length + 1;
+        r.line++;
+        ok = take_line(&r, line, at >= n);
+    }
+    end_test(&r);
+    free(line);
+    free(r.hosts);
+    return ok && finish(&r, first_test, first_row);
+}
+
+bool nccl_log_matches(const char *head, size_t n)
+{
+    static const char *const marks[] = { "# nThread ", "# nccl-tests version ",
+                                         "# Collective test starting" };
+    for (size_t i = 0; i < ARRAY_N(marks); i++)
+        for (size_t at = 0, m = strlen(marks[i]); at + m <= n; at++)
+            if (head[at] == '#' && memcmp(head + at, marks[i], m) == 0)
+                return true;
+    return false;
+}
+
+bool nccl_log_read(NcclLog *l, const char *path, Err *err)
+{
+    Unpacked u;
+    if (!unpack_open(&u, path, NCCL_LOG_BYTES_MAX, err))
+        return false;
+    bool ok = nccl_log_parse(l, (const char *)u.bytes, (size_t)u.n, path, err);
+    unpack_close(&u);
+    return ok;
+}
+
+void nccl_log_free(NcclLog *l)
+{
+    free(l->tests);
+    free(l->rows);
+    arena_free(&l->arena);
+    *l = (NcclLog){ 0 };
+}
