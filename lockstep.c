@@ -5,6 +5,7 @@
  * cmd.h.  A row without a function is a command that is planned: it says so.
  */
 #include "core/base.h"
+#include "exec/cmd.h"
 #include "profile/cmd.h"
 #include "sim/cmd.h"
 #include "traces/cmd.h"
@@ -25,7 +26,7 @@ typedef struct Command {
 static const Command commands[] = {
     { "sim", cmd_sim, "predict a training step: time, memory, cost" },
     { "plan", cmd_plan, "search for the best strategy on a number of GPUs" },
-    { "run", NULL, "train for real and record what happens" },
+    { "run", cmd_run, "train for real and record what happens" },
     { "profile", NULL, "record any CUDA program" },
     { "report", NULL, "overlap, exposed communication, stragglers of a trace" },
     { "compare", NULL, "a prediction beside a recorded run" },

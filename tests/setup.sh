@@ -15,6 +15,7 @@ make            command make
 libc6-dev       header stdio.h
 libcjson-dev    header cjson/cJSON.h
 zlib1g-dev      header zlib.h
+libopenblas0-pthread library libopenblas.so.0
 "
 test_only="
 clang           command clang
@@ -25,6 +26,13 @@ clang-format    command clang-format
 header()
 {
     echo "#include <$1>" | gcc -E - >/dev/null 2>&1
+}
+
+# Loaded at run time: is it where the loader looks?
+library()
+{
+    ldconfig=$(command -v ldconfig || echo /sbin/ldconfig)
+    "$ldconfig" -p 2>/dev/null | grep -q "$1"
 }
 
 fuzzer_runtime()
