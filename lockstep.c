@@ -5,6 +5,8 @@
  * cmd.h.  A row without a function is a command that is planned: it says so.
  */
 #include "core/base.h"
+#include "core/nearest.h"
+#include "core/out_file.h"
 #include "exec/cmd.h"
 #include "profile/cmd.h"
 #include "sim/cmd.h"
@@ -14,8 +16,6 @@
 #include <string.h>
 
 #define LOCKSTEP_VERSION "0.1"
-
-enum { NAME_MAX_N = 31 };
 
 typedef struct Command {
     const char *name;
@@ -48,45 +48,12 @@ static const Command *find_command(const char *name)
     return NULL;
 }
 
-static uint32_t min3(uint32_t a, uint32_t b, uint32_t c)
+static const char *nearest_command(const char *name)
 {
-    uint32_t ab = a < b ? a : b;
-    return ab < c ? ab : c;
-}
-
-/* Letters to insert, delete or replace to make a into b; b has at most NAME_MAX_N. */
-static uint32_t edit_distance(const char *a, const char *b)
-{
-    uint32_t row[NAME_MAX_N + 1];
-    size_t b_n = strlen(b);
-    ASSERT(b_n <= NAME_MAX_N);
-    for (uint32_t j = 0; j <= b_n; j++)
-        row[j] = j;
-    for (uint32_t i = 1; a[i - 1]; i++) {
-        uint32_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_n; j++) {
-            uint32_t above = row[j];
-            row[j] = min3(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
-            diagonal = above;
-        }
-    }
-    return row[b_n];
-}
-
-/* The command at most two letters and half a word away, or NULL. */
-static const char *nearest_name(const char *name)
-{
-    const char *nearest = NULL;
-    uint32_t best = 3;
-    for (size_t i = 0; i < ARRAY_N(commands); i++) {
-        uint32_t distance = edit_distance(name, commands[i].name);
-        if (distance < best && 2 * distance <= strlen(commands[i].name)) {
-            best = distance;
-            nearest = commands[i].name;
-        }
-    }
-    return nearest;
+    const char *names[ARRAY_N(commands)];
+    for (size_t i = 0; i < ARRAY_N(commands); i++)
+        names[i] = commands[i].name;
+    return nearest(name, names, ARRAY_N(names));
 }
 
 static void print_commands(FILE *f, bool planned)
@@ -116,10 +83,10 @@ static int unknown_command(const char *name)
     for (char *c = shown; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';
-    const char *nearest = nearest_name(shown);
+    const char *meant = nearest_command(shown);
     fprintf(stderr, "lockstep: unknown command '%s'", shown);
-    if (nearest)
-        fprintf(stderr, ", did you mean '%s'?\n", nearest);
+    if (meant)
+        fprintf(stderr, ", did you mean '%s'?\n", meant);
     else
         fprintf(stderr, "; `lockstep --help` lists the commands\n");
     return EXIT_USAGE;
@@ -176,5 +143,6 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    out_file_survive_limits();
     return flush_results(dispatch(argc, argv));
 }

@@ -17,8 +17,9 @@ struct ArenaBlock {
 static ArenaBlock *block_new(ArenaBlock *before, size_t at_least)
 {
     size_t cap = at_least > ARENA_BLOCK_BYTES ? at_least : ARENA_BLOCK_BYTES;
-    ArenaBlock *b = mem_zero(1, sizeof *b + cap);
+    ArenaBlock *b = mem_resize(NULL, 1, sizeof *b + cap); /* arena_push zeroes */
     b->before = before;
+    b->used = 0;
     b->cap = cap;
     return b;
 }

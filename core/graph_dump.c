@@ -4,11 +4,9 @@
  * One object: groups, segments with their ops, roles with their instances.
  * Indices are those of the Graph, so a dump can be followed by hand.
  */
-#include <errno.h>
-#include <string.h>
-
 #include "core/graph.h"
 #include "core/json_out.h"
+#include "core/out_file.h"
 
 static void field(JsonOut *j, const char *key, uint64_t value)
 {
@@ -180,10 +178,10 @@ static void dump_role(JsonOut *j, const Graph *g, const Role *role)
 bool graph_dump(const Graph *g, const char *path, Err *err)
 {
     ASSERT(g->sealed);
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return err_set(err, "cannot create '%s': %s", path, strerror(errno));
-    JsonOut j = json_out_file(file, 1);
+    OutFile out;
+    if (!out_file_open(&out, path, err))
+        return false;
+    JsonOut j = json_out_file(out.file, 1);
     json_out_open(&j, '{');
     field(&j, "ranks", g->world_n);
     json_out_key(&j, "groups");
@@ -202,8 +200,7 @@ bool graph_dump(const Graph *g, const char *path, Err *err)
         dump_role(&j, g, &g->roles[i]);
     json_out_close(&j, ']');
     json_out_close(&j, '}');
-    bool ok = json_out_end(&j, err);
-    if (fclose(file) != 0 && ok)
-        ok = err_set(err, "cannot write '%s': %s", path, strerror(errno));
-    return ok;
+    Err ignored = { 0 }; /* commit says it with the file's name */
+    json_out_end(&j, &ignored);
+    return out_file_commit(&out, err);
 }

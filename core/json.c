@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,16 +17,28 @@
 
 #include "core/arena.h"
 #include "core/intern.h"
+#include "core/nearest.h"
+
+/* Of the value at path and all below it, unless a later one says otherwise. */
+typedef struct Origin {
+    const char *path;
+    const char *file; /* of which it is the root; NULL: --set */
+} Origin;
 
 struct JsonDoc {
     cJSON *root;
     Arena arena;
     const char *name;
-    const char **set_paths; /* given by json_set */
-    uint32_t set_n, set_cap;
+    Origin *origins; /* what is not from the document itself */
+    uint32_t origins_n, origins_cap;
     JsonLogRow *log;
     uint32_t log_n, log_cap;
     Interner logged; /* paths in log: row i has the id i */
+};
+
+enum {
+    FAIL_CAP = 900, /* bytes of a message, without file and path */
+    PATH_SHOWN_MAX = 150
 };
 
 /* ---- documents ---- */
@@ -65,7 +78,7 @@ static bool read_file(const char *path, char **text, size_t *bytes, Err *err)
 }
 
 static bool syntax_error(const char *name, const char *text, size_t bytes, const char *at,
-                         const char *what, Err *err)
+                         const char *what, const char *slip, Err *err)
 {
     size_t offset = at && at >= text && at <= text + bytes ? (size_t)(at - text) : bytes;
     unsigned line = 1, column = 1;
@@ -73,21 +86,74 @@ static bool syntax_error(const char *name, const char *text, size_t bytes, const
         column = text[i] == '\n' ? 1 : column + 1;
         line += text[i] == '\n';
     }
-    return err_set(err, "%s:%u:%u: %s", name, line, column, what);
+    return err_set(err, "%s:%u:%u: %s%s", name, line, column, what, slip);
+}
+
+/* What people write that JSON has not. */
+static const char *slip_at(const char *text, const char *at, const char *end)
+{
+    const char *before = at;
+    while (before > text && strchr(" \t\r\n", before[-1]))
+        before--;
+    if ((*at == '}' || *at == ']') && before > text && before[-1] == ',')
+        return ": a comma too many stands before it";
+    if (*at == '\'')
+        return ": texts stand in double quotes";
+    if (*at == '/' || *at == '#')
+        return ": JSON has no comments";
+    if (end - at >= 3 && (memcmp(at, "NaN", 3) == 0 || memcmp(at, "Inf", 3) == 0))
+        return ": numbers are finite";
+    return "";
+}
+
+/* at: where cJSON has stopped, or one behind it.  open: brackets that are never closed. */
+static bool not_json(const char *name, const char *text, size_t bytes, const char *at,
+                     unsigned open, Err *err)
+{
+    const char *end = text + bytes;
+    if (bytes == 0)
+        return syntax_error(name, text, bytes, at, "the file is empty", "", err);
+    if (open > 0 && (!at || at + 1 >= end))
+        return syntax_error(name, text, bytes, end,
+                            "not JSON: the text ends where something is still open", "", err);
+    at = at ? at : end - 1;
+    if (at > text && strchr("'/#", at[-1]))
+        at--;
+    return syntax_error(name, text, bytes, at, "not JSON from here on", slip_at(text, at, end),
+                        err);
+}
+
+/* Bytes of the UTF-8 character at text, 0 when it is none. */
+static size_t utf8_bytes(const char *text, size_t left)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : 4;
+    if (c[0] > 0xf4 || n > left)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    bool overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
+    bool outside = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
+    return overlong || outside ? 0 : n;
 }
 
 /* cJSON recurses, so depth is bounded before it starts.  Strings are skipped. */
-static bool check_bytes(const char *name, const char *text, size_t bytes, Err *err)
+static bool check_bytes(const char *name, const char *text, size_t bytes, unsigned *open,
+                        Err *err)
 {
     unsigned depth = 0;
     bool in_string = false;
-    for (size_t i = 0; i < bytes; i++) {
+    for (size_t i = 0, n; i < bytes; i += n) {
         char c = text[i];
+        n = utf8_bytes(text + i, bytes - i);
         if (c == '\0')
-            return syntax_error(name, text, bytes, text + i, "not JSON: a NUL byte", err);
+            return syntax_error(name, text, bytes, text + i, "not JSON: a NUL byte", "", err);
+        if (n == 0)
+            return syntax_error(name, text, bytes, text + i, "not UTF-8 from here on", "", err);
         if (in_string) {
-            if (c == '\\' && i + 1 < bytes && text[i + 1] != '\0')
-                i++;
+            if (c == '\\' && i + 1 < bytes && (text[i + 1] == '\\' || text[i + 1] == '"'))
+                n = 2;
             else if (c == '"')
                 in_string = false;
         } else if (c == '"') {
@@ -95,11 +161,12 @@ static bool check_bytes(const char *name, const char *text, size_t bytes, Err *e
         } else if (c == '[' || c == '{') {
             if (++depth > JSON_DEPTH_MAX)
                 return syntax_error(name, text, bytes, text + i, "nested deeper than 64 levels",
-                                    err);
+                                    "", err);
         } else if ((c == ']' || c == '}') && depth > 0) {
             depth--;
         }
     }
+    *open = depth;
     return true;
 }
 
@@ -178,19 +245,20 @@ JsonDoc *json_parse(const char *text, size_t bytes, const char *name, Err *err)
         text += 3;
         bytes -= 3;
     }
-    if (!check_bytes(name, text, bytes, err))
+    unsigned open = 0;
+    if (!check_bytes(name, text, bytes, &open, err))
         return NULL;
     const char *end = NULL;
     cJSON *root = bytes ? cJSON_ParseWithLengthOpts(text, bytes, &end, false) : NULL;
     if (!root) {
-        syntax_error(name, text, bytes, end,
-                     bytes ? "not JSON from here on" : "the file is empty", err);
+        not_json(name, text, bytes, end, open, err);
         return NULL;
     }
     while (end < text + bytes && strchr(" \t\r\n", *end))
         end++;
     if (end != text + bytes) {
-        syntax_error(name, text, bytes, end, "more text after the end of the document", err);
+        syntax_error(name, text, bytes, end, "more text after the end of the document", "",
+                     err);
         cJSON_Delete(root);
         return NULL;
     }
@@ -221,7 +289,7 @@ void json_close(JsonDoc *doc)
         return;
     cJSON_Delete(doc->root);
     arena_free(&doc->arena);
-    free(doc->set_paths);
+    free(doc->origins);
     free(doc->log);
     intern_free(&doc->logged);
     free(doc);
@@ -270,6 +338,11 @@ const char *json_text(JsonNode node)
 double json_value(JsonNode node)
 {
     return json_type(node) == JSON_NUMBER ? ((const cJSON *)node.item)->valuedouble : 0;
+}
+
+bool json_truth(JsonNode node)
+{
+    return node.item && cJSON_IsTrue((const cJSON *)node.item);
 }
 
 size_t json_items_n(JsonNode node)
@@ -331,34 +404,99 @@ const char *json_key(JsonNode node, size_t i)
     return cJSON_GetArrayItem(node.item, (int)i)->string;
 }
 
+/* ---- where values come from ---- */
+
+static bool is_below(const char *path, const char *above)
+{
+    size_t n = strlen(above);
+    return strncmp(path, above, n) == 0 &&
+           (path[n] == '\0' || path[n] == '.' || path[n] == '[');
+}
+
+static void add_origin(JsonDoc *doc, const char *path, const char *file)
+{
+    GROW(doc->origins, doc->origins_n, doc->origins_cap);
+    doc->origins[doc->origins_n++] = (Origin){ arena_strdup(&doc->arena, path),
+                                               file ? arena_strdup(&doc->arena, file) : NULL };
+}
+
+/* NULL: the document. */
+static const Origin *origin_of(JsonNode node)
+{
+    const JsonDoc *doc = node.doc;
+    for (uint32_t i = doc->origins_n; i > 0; i--)
+        if (is_below(node.path, doc->origins[i - 1].path))
+            return &doc->origins[i - 1];
+    return NULL;
+}
+
+bool json_is_set(JsonNode node)
+{
+    const Origin *from = origin_of(node);
+    return node.item && from && !from->file;
+}
+
+const char *json_origin(JsonNode node)
+{
+    const Origin *from = origin_of(node);
+    if (!from)
+        return node.doc->name;
+    return from->file ? from->file : "--set";
+}
+
+static bool fail_at(JsonNode node, const char *text, Err *err)
+{
+    const Origin *from = origin_of(node);
+    const char *file = node.doc->name, *path = node.path;
+    if (from && from->file) {
+        file = from->file;
+        path += strlen(from->path);
+        path += *path == '.';
+    }
+    return err_set(err, "%s: %s%.*s%s%s%s", file, json_is_set(node) ? "--set " : "",
+                   PATH_SHOWN_MAX, path, strlen(path) > PATH_SHOWN_MAX ? "..." : "",
+                   *path ? ": " : "", text);
+}
+
 bool json_fail(JsonNode node, Err *err, const char *format, ...)
 {
-    char text[900];
+    char text[FAIL_CAP];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return err_set(err, "%s: %s%s%s", node.doc->name, node.path, *node.path ? ": " : "", text);
+    return fail_at(node, text, err);
 }
 
 /* ---- --set ---- */
 
-static bool set_fail(const char *path, const char *what, Err *err)
+static bool set_fail(const JsonDoc *doc, const char *path, const char *what, Err *err)
 {
-    return err_set(err, "--set '%s': %s", path, what);
+    return err_set(err, "%s: --set '%.200s': %s", doc->name, path, what);
 }
 
-/* Splits "a.b[2].c": returns the end of the first name, and an index if one follows. */
-static const char *next_part(const char *p, long *index)
+/* One step of "a.b[2].c". */
+typedef struct Part {
+    char name[104];
+    long index;       /* -1: none */
+    const char *rest; /* ".c", or "" for the last */
+} Part;
+
+static bool read_part(Part *part, const char *path)
 {
-    const char *end = p + strcspn(p, ".[");
-    *index = -1;
-    if (*end == '[') {
+    size_t n = strcspn(path, ".[");
+    *part = (Part){ .index = -1, .rest = path + n };
+    if (n == 0 || n >= sizeof part->name)
+        return false;
+    memcpy(part->name, path, n);
+    if (path[n] == '[') {
         char *stop;
-        *index = strtol(end + 1, &stop, 10);
-        return *index >= 0 && *stop == ']' ? end : NULL;
+        part->index = strtol(path + n + 1, &stop, 10);
+        part->rest = stop + 1;
+        if (path[n + 1] < '0' || path[n + 1] > '9' || *stop != ']' || part->index > INT_MAX)
+            return false;
     }
-    return end;
+    return *part->rest == '\0' || *part->rest == '.';
 }
 
 static cJSON *value_of(const char *value)
@@ -372,14 +510,48 @@ static cJSON *value_of(const char *value)
     return item;
 }
 
-static cJSON *step_into(cJSON *at, const char *name, long index, bool last)
+/* NULL: there is no such list element.  path leads to what may have to be made. */
+static cJSON *step_into(JsonDoc *doc, cJSON *at, const Part *part, const char *path)
 {
-    cJSON *child = cJSON_GetObjectItemCaseSensitive(at, name);
-    if (index >= 0)
-        return child && cJSON_IsArray(child) ? cJSON_GetArrayItem(child, (int)index) : NULL;
-    if (!child && !last)
-        child = cJSON_AddObjectToObject(at, name);
-    return child;
+    cJSON *child = cJSON_GetObjectItemCaseSensitive(at, part->name);
+    if (part->index >= 0)
+        return cJSON_IsArray(child) ? cJSON_GetArrayItem(child, (int)part->index) : NULL;
+    if (child)
+        return child;
+    add_origin(doc, arena_printf(&doc->arena, "%.*s", (int)(part->rest - path), path), NULL);
+    return cJSON_AddObjectToObject(at, part->name);
+}
+
+static void put_member(cJSON *object, const char *name, cJSON *item)
+{
+    if (cJSON_GetObjectItemCaseSensitive(object, name))
+        cJSON_ReplaceItemInObjectCaseSensitive(object, name, item);
+    else
+        cJSON_AddItemToObject(object, name, item);
+}
+
+/* What stands where path goes on at rest is no object. */
+static bool no_object(const JsonDoc *doc, const cJSON *at, const char *path, const char *rest,
+                      Err *err)
+{
+    const char *what = json_type_name(json_type((JsonNode){ .item = at }));
+    int n = rest > path ? (int)(rest - 1 - path) : 0;
+    return err_set(err, "%s: --set '%.200s': %s%.*s%s is %s here, an object is expected",
+                   doc->name, path, n ? "'" : "", n, n ? path : "", n ? "'" : "the document",
+                   what);
+}
+
+static bool put_value(cJSON *at, const Part *part, const char *value)
+{
+    if (part->index < 0) {
+        put_member(at, part->name, value_of(value));
+        return true;
+    }
+    cJSON *list = cJSON_GetObjectItemCaseSensitive(at, part->name);
+    if (!cJSON_IsArray(list) || !cJSON_GetArrayItem(list, (int)part->index))
+        return false;
+    cJSON_ReplaceItemInArray(list, (int)part->index, value_of(value));
+    return true;
 }
 
 bool json_set(JsonDoc *doc, const char *path, const char *value, Err *err)
@@ -387,36 +559,32 @@ bool json_set(JsonDoc *doc, const char *path, const char *value, Err *err)
     cJSON *at = doc->root;
     const char *p = path;
     for (uint32_t depth = 0;; depth++) {
+        Part part;
         if (depth == JSON_DEPTH_MAX)
-            return set_fail(path, "nested deeper than 64 levels", err);
-        long index;
-        const char *end = next_part(p, &index);
-        if (!end || end == p || end - p > 100)
-            return set_fail(path, "a key is KEY.KEY or KEY[NUMBER].KEY", err);
-        char name[104] = { 0 };
-        memcpy(name, p, (size_t)(end - p));
-        const char *rest = index >= 0 ? strchr(end, ']') + 1 : end;
-        bool last = *rest == '\0';
+            return set_fail(doc, path, "nested deeper than 64 levels", err);
+        if (!read_part(&part, p))
+            return set_fail(doc, path, "a key is KEY.KEY or KEY[NUMBER].KEY", err);
         if (!cJSON_IsObject(at))
-            return set_fail(path, "the value on the way is not an object", err);
-        if (last && index < 0) {
-            cJSON *item = value_of(value);
-            if (cJSON_GetObjectItemCaseSensitive(at, name))
-                cJSON_ReplaceItemInObjectCaseSensitive(at, name, item);
-            else
-                cJSON_AddItemToObject(at, name, item);
+            return no_object(doc, at, path, p, err);
+        bool last = *part.rest == '\0';
+        if (last && put_value(at, &part, value))
             break;
-        }
-        if (last || *rest != '.')
-            return set_fail(path, "list elements cannot be replaced whole", err);
-        at = step_into(at, name, index, last);
+        at = last ? NULL : step_into(doc, at, &part, path);
         if (!at)
-            return set_fail(path, "there is no such list element", err);
-        p = rest + 1;
+            return set_fail(doc, path, "there is no such list element", err);
+        p = part.rest + 1;
     }
-    GROW(doc->set_paths, doc->set_n, doc->set_cap);
-    doc->set_paths[doc->set_n++] = arena_strdup(&doc->arena, path);
+    add_origin(doc, path, NULL);
     return true;
+}
+
+void json_graft(JsonNode object, const char *member, const JsonDoc *from)
+{
+    cJSON *copy = cJSON_Duplicate(from->root, true);
+    if (!copy)
+        mem_zero(SIZE_MAX / 2, 1);
+    put_member((cJSON *)object.item, member, copy);
+    add_origin(object.doc, json_member(object, member).path, from->name);
 }
 
 void json_wrap(JsonNode object, const char *name, const char *key)
@@ -429,13 +597,12 @@ void json_wrap(JsonNode object, const char *name, const char *key)
         mem_zero(SIZE_MAX / 2, 1);
 }
 
-/* ---- log ---- */
-
-static bool is_below(const char *path, const char *set)
+void json_replace(JsonNode object, const char *name, const char *value)
 {
-    size_t n = strlen(set);
-    return strncmp(path, set, n) == 0 && (path[n] == '\0' || path[n] == '.' || path[n] == '[');
+    put_member((cJSON *)object.item, name, value_of(value));
 }
+
+/* ---- log ---- */
 
 static void log_row(JsonDoc *doc, const char *path, const char *value, const char *origin)
 {
@@ -447,12 +614,7 @@ static void log_row(JsonDoc *doc, const char *path, const char *value, const cha
 
 void json_log_value(JsonNode node, const char *value, bool is_default)
 {
-    JsonDoc *doc = node.doc;
-    const char *origin = is_default ? "default" : doc->name;
-    for (uint32_t i = 0; i < doc->set_n && !is_default; i++)
-        if (is_below(node.path, doc->set_paths[i]))
-            origin = "--set";
-    log_row(doc, node.path, value, origin);
+    log_row(node.doc, node.path, value, is_default ? "default" : json_origin(node));
 }
 
 void json_log_adopt(JsonNode at, const JsonDoc *from)
@@ -489,12 +651,11 @@ JsonObj json_begin(JsonNode node, Err *err)
     return o;
 }
 
-bool json_end_lax(JsonObj *o)
+static void free_asked(JsonObj *o)
 {
     free(o->asked);
     o->asked = NULL;
     o->asked_n = o->asked_cap = 0;
-    return o->ok;
 }
 
 static bool was_asked(const JsonObj *o, const char *key)
@@ -521,18 +682,49 @@ static void join_words(char text[LIST_CAP], const char *const *words, size_t wor
     }
 }
 
+/* Of the keys that were asked for; rather one that is not there. */
+static const char *nearest_asked(const JsonObj *o, const char *typed)
+{
+    const char **absent = mem_zero((size_t)o->asked_n + 1, sizeof *absent);
+    size_t n = 0;
+    for (uint32_t i = 0; i < o->asked_n; i++)
+        if (!json_member(o->node, o->asked[i]).item)
+            absent[n++] = o->asked[i];
+    const char *meant = nearest(typed, absent, n);
+    free(absent);
+    return meant ? meant : nearest(typed, o->asked, o->asked_n);
+}
+
+static bool unknown_key(const JsonObj *o, const char *key, const char *what)
+{
+    char text[FAIL_CAP], allowed[LIST_CAP], guess[80] = "";
+    JsonNode node = json_member(o->node, key);
+    const char *meant = nearest_asked(o, key);
+    if (meant)
+        snprintf(guess, sizeof guess, "did you mean '%.40s'? ", meant);
+    join_words(allowed, o->asked, o->asked_n);
+    snprintf(text, sizeof text, "%s, %sallowed: %s", what, guess, allowed);
+    return fail_at(node, text, o->err);
+}
+
 bool json_end(JsonObj *o)
 {
     const cJSON *item = o->ok ? o->node.item : NULL;
-    for (const cJSON *c = item ? item->child : NULL; c && o->ok; c = c->next) {
-        if (was_asked(o, c->string))
-            continue;
-        char allowed[LIST_CAP];
-        join_words(allowed, o->asked, o->asked_n);
-        o->ok = json_fail(json_member(o->node, c->string), o->err, "unknown key, allowed: %s",
-                          allowed);
-    }
-    return json_end_lax(o);
+    for (const cJSON *c = item ? item->child : NULL; c && o->ok; c = c->next)
+        if (!was_asked(o, c->string))
+            o->ok = unknown_key(o, c->string, "unknown key");
+    free_asked(o);
+    return o->ok;
+}
+
+bool json_end_lax(JsonObj *o)
+{
+    const cJSON *item = o->ok ? o->node.item : NULL;
+    for (const cJSON *c = item ? item->child : NULL; c && o->ok; c = c->next)
+        if (!was_asked(o, c->string) && json_is_set(json_member(o->node, c->string)))
+            o->ok = unknown_key(o, c->string, "the key changes nothing here");
+    free_asked(o);
+    return o->ok;
 }
 
 JsonNode json_get(JsonObj *o, const char *key)
@@ -552,13 +744,22 @@ bool json_has(JsonObj *o, const char *key)
     return json_get(o, key).item != NULL;
 }
 
-static void fail(JsonObj *o, JsonNode node, const char *what)
+bool json_missing(JsonObj *o, const char *key)
 {
-    o->ok = json_fail(node, o->err, "%s", what);
+    if (!o->ok)
+        return false;
+    const char *typed = NULL;
+    for (const cJSON *c = ((const cJSON *)o->node.item)->child; c && !typed; c = c->next)
+        if (!was_asked(o, c->string) && is_near(c->string, key))
+            typed = c->string;
+    JsonNode node = json_member(o->node, key);
+    o->ok = typed ? json_fail(node, o->err, "the key is missing; is '%.60s' meant?", typed)
+                  : json_fail(node, o->err, "the key is missing");
+    return false;
 }
 
 /* True when there is a value of the right type; otherwise the error or nothing is set. */
-static bool present(JsonObj *o, JsonNode node, JsonType type, bool required)
+static bool present(JsonObj *o, const char *key, JsonNode node, JsonType type, bool required)
 {
     if (!o->ok)
         return false;
@@ -569,7 +770,7 @@ static bool present(JsonObj *o, JsonNode node, JsonType type, bool required)
         o->ok = json_fail(node, o->err, "%s is expected, not %s", json_type_name(type),
                           json_type_name(got));
     else if (required)
-        fail(o, node, "the key is missing");
+        json_missing(o, key);
     return false;
 }
 
@@ -596,7 +797,7 @@ double json_number(JsonObj *o, const char *key, double min, double max, double f
 {
     JsonNode node = json_get(o, key);
     double x = fallback;
-    bool given = present(o, node, JSON_NUMBER, fallback <= JSON_REQUIRED);
+    bool given = present(o, key, node, JSON_NUMBER, fallback <= JSON_REQUIRED);
     if (given)
         x = in_range(o, node, min, max, fallback);
     if (x <= JSON_REQUIRED)
@@ -610,7 +811,7 @@ uint64_t json_count(JsonObj *o, const char *key, uint64_t min, uint64_t max, dou
 {
     JsonNode node = json_get(o, key);
     double x = fallback, top = (double)min_u64(max, (uint64_t)1 << 53);
-    bool given = present(o, node, JSON_NUMBER, fallback <= JSON_REQUIRED);
+    bool given = present(o, key, node, JSON_NUMBER, fallback <= JSON_REQUIRED);
     if (given)
         x = whole(o, node, (double)min, top, fallback);
     if (x < 0)
@@ -666,7 +867,7 @@ uint64_t json_size(JsonObj *o, const char *key, uint64_t min, uint64_t max, uint
             o->ok = json_fail(node, o->err,
                               "%s is out of range, %" PRIu64 " to %" PRIu64 " bytes allowed",
                               json_text(node), min, max);
-    } else if (given && present(o, node, JSON_NUMBER, false)) {
+    } else if (given && present(o, key, node, JSON_NUMBER, false)) {
         double top = (double)min_u64(max, (uint64_t)1 << 53);
         x = (uint64_t)whole(o, node, (double)min, top, (double)fallback);
     }
@@ -679,7 +880,7 @@ uint64_t json_size(JsonObj *o, const char *key, uint64_t min, uint64_t max, uint
 bool json_bool(JsonObj *o, const char *key, bool fallback)
 {
     JsonNode node = json_get(o, key);
-    bool given = present(o, node, JSON_BOOL, false);
+    bool given = present(o, key, node, JSON_BOOL, false);
     bool x = given ? cJSON_IsTrue((const cJSON *)node.item) != 0 : fallback;
     if (o->ok)
         json_log_value(node, x ? "true" : "false", !given);
@@ -689,7 +890,7 @@ bool json_bool(JsonObj *o, const char *key, bool fallback)
 const char *json_string(JsonObj *o, const char *key, const char *fallback)
 {
     JsonNode node = json_get(o, key);
-    bool given = present(o, node, JSON_STRING, fallback == NULL);
+    bool given = present(o, key, node, JSON_STRING, fallback == NULL);
     const char *x = given ? json_text(node) : fallback;
     if (o->ok)
         json_log_value(node, x, !given);
@@ -700,7 +901,7 @@ int json_word(JsonObj *o, const char *key, const char *const *words, size_t word
               int fallback)
 {
     JsonNode node = json_get(o, key);
-    bool given = present(o, node, JSON_STRING, fallback < 0);
+    bool given = present(o, key, node, JSON_STRING, fallback < 0);
     int x = fallback;
     if (given) {
         x = -1;

@@ -58,17 +58,29 @@ const char *json_name(const JsonDoc *doc); /* the file's path or the name given 
 /*
  * Sets the value at a dotted path, making objects on the way; value is JSON, or
  * else taken as a string ("8", "true", "fsdp", "{\"layers\":4}").  Replaces an
- * existing value.  Array elements as "measured[0].value" must exist.
+ * existing value.  Array elements as "measured[0].value" must exist.  What is said
+ * of such a value later names its path "--set PATH".
  */
 bool json_set(JsonDoc *doc, const char *path, const char *value, Err *err);
 
 /* Member name of object, a value v, becomes {"key": v}.  It moves to the end of object. */
 void json_wrap(JsonNode object, const char *name, const char *key);
 
+/* Member name of object becomes value, which is JSON; as if the document had said so. */
+void json_replace(JsonNode object, const char *name, const char *value);
+/* Member name of object becomes a copy of another document, which stays the one that errors and
+ * the log name, with paths as they are there.  What is set in it later is --set's. */
+void json_graft(JsonNode object, const char *name, const JsonDoc *from);
+
+bool json_is_set(JsonNode node); /* there, and given by json_set */
+/* The file node is from, json_name or that of a grafted document; or "--set". */
+const char *json_origin(JsonNode node);
+
 JsonType json_type(JsonNode node);
 const char *json_type_name(JsonType type);            /* "an object", "a number", ... */
 const char *json_text(JsonNode node);                 /* of a string node, else NULL */
 double json_value(JsonNode node);                     /* of a number node, else 0 */
+bool json_truth(JsonNode node);                       /* true */
 size_t json_items_n(JsonNode node);                   /* of an array or object, else 0 */
 JsonNode json_item(JsonNode node, size_t i);          /* i-th element of an array */
 JsonNode json_member(JsonNode node, const char *key); /* of an object; absent item if none */
@@ -102,8 +114,10 @@ typedef struct JsonObj {
 JsonObj json_begin(JsonNode node, Err *err);
 /* Refuses keys that were not asked for.  Frees what o holds.  Returns ok. */
 bool json_end(JsonObj *o);
-/* Same, but other keys are ignored (Hugging Face configs). */
+/* Same, but other keys are ignored (Hugging Face configs), unless json_set gave them. */
 bool json_end_lax(JsonObj *o);
+/* Fails: key must be given.  Names a key that may be a slip for it.  Always returns false. */
+bool json_missing(JsonObj *o, const char *key);
 
 bool json_has(JsonObj *o,
               const char *key); /* marks the key as asked for; null counts as absent */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -56,8 +57,24 @@ static int open_for_writing(OutFile *o, const char *path)
     return fd;
 }
 
+static void on_file_limit(int number)
+{
+    (void)number; /* write says EFBIG */
+}
+
+/* A handler, as programs that we start would inherit SIG_IGN. */
+void out_file_survive_limits(void)
+{
+    struct sigaction now;
+    if (sigaction(SIGXFSZ, NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
+        struct sigaction survive = { .sa_handler = on_file_limit, .sa_flags = SA_RESTART };
+        sigaction(SIGXFSZ, &survive, NULL);
+    }
+}
+
 bool out_file_open(OutFile *o, const char *path, Err *err)
 {
+    out_file_survive_limits();
     *o = (OutFile){ .name = copy_text(path) };
     int fd = open_for_writing(o, path);
     o->file = fd >= 0 ? fdopen(fd, "w") : NULL;
@@ -83,12 +100,20 @@ bool out_file_write(OutFile *o, const void *bytes, size_t n)
     return false;
 }
 
+/* stdio has forgotten why an earlier write failed; the next one fails alike. */
+static int ask_again(const OutFile *o)
+{
+    return write(fileno(o->file), "", 1) < 0 ? errno : 0;
+}
+
 bool out_file_commit(OutFile *o, Err *err)
 {
     errno = 0;
     bool failed = ferror(o->file) != 0;
     failed |= fflush(o->file) != 0;
     int reason = o->reason ? o->reason : errno;
+    if (failed && !reason)
+        reason = ask_again(o);
     if (fclose(o->file) != 0 && !failed) { /* network file systems say it only here */
         failed = true;
         reason = errno;

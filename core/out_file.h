@@ -34,6 +34,13 @@ bool out_file_write(OutFile *o, const void *bytes, size_t n);
 bool out_file_commit(OutFile *o, Err *err);
 void out_file_abandon(OutFile *o);
 
+/*
+ * Makes a file that grows beyond the shell's limit (ulimit -f) a write that fails,
+ * "File too large", where the signal SIGXFSZ would end the program and leave half a
+ * file behind.  out_file_open sees to it; main does so for standard output.
+ */
+void out_file_survive_limits(void);
+
 /* Whether both paths lead to one existing file. */
 bool out_file_is_same(const char *path, const char *other);
 

@@ -92,7 +92,7 @@ static RankSetup setup_of(Training *t, uint32_t rank, const OpTime *times, const
                         .user = t };
 }
 
-static int run_rank(const Place *place, void *user)
+static int run_rank(const RankPlace *place, void *user)
 {
     Training *t = user;
     RankResult result;
@@ -117,18 +117,18 @@ static int run_rank(const Place *place, void *user)
 
 /* ---- all ranks ---- */
 
-static bool find_place(const RunOptions *o, Place *place, Launcher *by, Err *err)
+static bool find_place(const RunOptions *o, RankPlace *place, Launcher *by, Err *err)
 {
     LaunchFlags flags = { .ranks = o->ranks,
                           .rank = o->rank,
                           .world = o->world,
                           .local_rank = o->local_rank,
                           .rendezvous = o->rendezvous };
-    *place = (Place){ .timeout_s = ANSWER_TIMEOUT_S };
+    *place = (RankPlace){ .timeout_s = ANSWER_TIMEOUT_S };
     return launch_place(place, by, &flags, err);
 }
 
-static int start(Training *t, Place *place, Launcher by)
+static int start(Training *t, RankPlace *place, Launcher by)
 {
     uint32_t world = t->plan.graph.world_n;
     place->digest = t->plan.digest;
@@ -164,7 +164,7 @@ static bool open_plan(Training *t, const RunSetting *extra, uint32_t ranks, bool
 /* Trains once.  extra: one more setting. */
 static int train(Training *t, const RunSetting *extra, Err *err)
 {
-    Place place;
+    RankPlace place;
     Launcher by;
     bool usage = false;
     int status = EXIT_COULD_NOT;

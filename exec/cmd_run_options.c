@@ -7,10 +7,7 @@
 #include "core/out_file.h"
 #include "traces/formats.h"
 
-/* sim/scenario.h knows a Place too: where a rank is in a cluster. */
-#define Place ClusterPlace
 #include "sim/cmd_options.h"
-#undef Place
 
 enum { STEPS_DEFAULT = 10, RANKS_MAX = 1 << 16 };
 

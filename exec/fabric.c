@@ -52,7 +52,7 @@ void fabric_use_rings(Fabric *f, bool rings)
 /* ---- open and close ---- */
 
 /* The identity, and where others reach this rank. */
-static bool introduce(Fabric *f, const Place *place, Err *err)
+static bool introduce(Fabric *f, const RankPlace *place, Err *err)
 {
     rendezvous_introduce(&f->card);
     if (place->tcp_only) {
@@ -88,7 +88,7 @@ static uint32_t spins_of(const Fabric *f)
     return cores > 0 && local_n <= (unsigned long)cores ? 100 : 0;
 }
 
-static bool open_parts(Fabric *f, const Place *place, uint64_t arena_bytes, Err *err)
+static bool open_parts(Fabric *f, const RankPlace *place, uint64_t arena_bytes, Err *err)
 {
     f->fail_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     f->service.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -107,7 +107,7 @@ static bool open_parts(Fabric *f, const Place *place, uint64_t arena_bytes, Err 
     return true;
 }
 
-bool fabric_open(Fabric **out, const Place *place, uint64_t arena_bytes, Err *err)
+bool fabric_open(Fabric **out, const RankPlace *place, uint64_t arena_bytes, Err *err)
 {
     *out = NULL;
     if (place->world == 0 || place->rank >= place->world)

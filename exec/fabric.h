@@ -47,7 +47,7 @@
 typedef struct Fabric Fabric;
 
 /* Who this process is among the ranks of the job (exec/launch.h finds it out). */
-typedef struct Place {
+typedef struct RankPlace {
     uint32_t rank, world;
     uint32_t local_rank, local_n; /* among those started on this host by one launcher */
     const char *rendezvous; /* "tcp://HOST:PORT" or "file:PATH", where rank 0 can be found */
@@ -56,9 +56,9 @@ typedef struct Place {
     const char *digest; /* what must be equal everywhere (scenario, seed ...): a rank whose
                                      digest differs is refused by name */
     bool tcp_only;      /* share no memory, not even on one host (tests, comparisons) */
-} Place;
+} RankPlace;
 
-bool fabric_open(Fabric **f, const Place *place, uint64_t arena_bytes, Err *err);
+bool fabric_open(Fabric **f, const RankPlace *place, uint64_t arena_bytes, Err *err);
 void fabric_close(Fabric *f); /* NULL is fine */
 
 uint8_t *fabric_arena(Fabric *f); /* zeroed, 64-byte aligned (and to a page) */

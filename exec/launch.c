@@ -41,9 +41,9 @@ static void signal_all(const Crew *crew, int number)
 
 /* ---- a child ---- */
 
-typedef int (*Body)(const Place *place, void *user);
+typedef int (*Body)(const RankPlace *place, void *user);
 
-static _Noreturn void child_run(const Place *place, Body body, void *user, int gate,
+static _Noreturn void child_run(const RankPlace *place, Body body, void *user, int gate,
                                 pid_t launcher, const sigset_t *signals)
 {
     char byte;
@@ -147,7 +147,7 @@ static int crew_wait(Crew *crew, const sigset_t *signals)
 /* ---- starting ---- */
 
 /* False: a child could not be made; those before it see a launcher that has no gate for them. */
-static bool start_all(Crew *crew, Body body, void *user, const Place *common,
+static bool start_all(Crew *crew, Body body, void *user, const RankPlace *common,
                       const sigset_t *before, int listener, int *pids)
 {
     int gate[2];
@@ -158,7 +158,7 @@ static bool start_all(Crew *crew, Body body, void *user, const Place *common,
     for (uint32_t r = 0; r < crew->n; r++) {
         int pid = fork();
         if (pid == 0) {
-            Place place = *common;
+            RankPlace place = *common;
             place.rank = place.local_rank = r;
             place.world = place.local_n = crew->n;
             close(gate[1]);
@@ -183,7 +183,7 @@ static bool start_all(Crew *crew, Body body, void *user, const Place *common,
 }
 
 /* A port of the loopback interface, held from here on: rank 0 inherits the socket. */
-static int make_rendezvous(Place *place, char *text, size_t cap)
+static int make_rendezvous(RankPlace *place, char *text, size_t cap)
 {
     uint16_t port = 0;
     int listener = net_listen("127.0.0.1", "0", &port);
@@ -208,10 +208,10 @@ static void watch(sigset_t *signals)
             sigaddset(signals, ends[i]);
 }
 
-int launch_ranks(uint32_t ranks, Body body, void *user, const Place *common, int *pids)
+int launch_ranks(uint32_t ranks, Body body, void *user, const RankPlace *common, int *pids)
 {
     ASSERT(ranks > 0);
-    Place place = *common;
+    RankPlace place = *common;
     char rendezvous[64];
     int listener = -1;
     if (ranks > 1 && !place.rendezvous) {

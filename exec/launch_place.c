@@ -106,7 +106,7 @@ static uint64_t job_of(const Family *family, bool one_host)
 
 /* ---- one family ---- */
 
-static bool read_family(Place *p, const Family *family, Err *err)
+static bool read_family(RankPlace *p, const Family *family, Err *err)
 {
     uint32_t rank = NONE_U32, world = NONE_U32, local_rank = NONE_U32, local_n = 0;
     uint32_t hosts_n = 0;
@@ -135,10 +135,10 @@ static bool read_family(Place *p, const Family *family, Err *err)
 }
 
 /* RANK and WORLD_SIZE are also set by hand, and forgotten: Open MPI's children see it. */
-static bool check_families(const Place *p, const Family *family, Err *err)
+static bool check_families(const RankPlace *p, const Family *family, Err *err)
 {
     const Family *other = &families[1];
-    Place q = { 0 };
+    RankPlace q = { 0 };
     if (family->launcher != LAUNCHER_TORCHRUN || is_set("TORCHELASTIC_RUN_ID") ||
         !is_set(other->sign))
         return true;
@@ -175,7 +175,7 @@ static void first_host(const char *list, char *host, size_t cap)
     host[n] = '\0';
 }
 
-static bool meet_at(Place *p, const char *host, uint32_t port)
+static bool meet_at(RankPlace *p, const char *host, uint32_t port)
 {
     bool v6 = strchr(host, ':') != NULL;
     snprintf(rendezvous_text, sizeof rendezvous_text, "tcp://%s%.*s%s:%u", v6 ? "[" : "",
@@ -185,7 +185,7 @@ static bool meet_at(Place *p, const char *host, uint32_t port)
 }
 
 /* False without an error: the variables do not say. */
-static bool meet_at_master(Place *p, bool torchrun, Err *err)
+static bool meet_at_master(RankPlace *p, bool torchrun, Err *err)
 {
     const uint32_t last_port = 65535;
     uint32_t port = 0;
@@ -201,7 +201,7 @@ static bool meet_at_master(Place *p, bool torchrun, Err *err)
     return meet_at(p, getenv("MASTER_ADDR"), port);
 }
 
-static bool find_meeting(Place *p, const Family *family, Err *err)
+static bool find_meeting(RankPlace *p, const Family *family, Err *err)
 {
     bool torchrun = family->launcher == LAUNCHER_TORCHRUN;
     if (p->world == 1 || meet_at_master(p, torchrun, err))
@@ -225,7 +225,7 @@ static bool find_meeting(Place *p, const Family *family, Err *err)
 
 /* ---- flags ---- */
 
-static bool place_by_flags(Place *p, const LaunchFlags *flags, Err *err)
+static bool place_by_flags(RankPlace *p, const LaunchFlags *flags, Err *err)
 {
     if (flags->rank == NONE_U32 || flags->world == NONE_U32)
         return err_set(err, "--rank and --world go together");
@@ -244,7 +244,7 @@ static bool place_by_flags(Place *p, const LaunchFlags *flags, Err *err)
                    flags->world);
 }
 
-static bool place_by_family(Place *p, Launcher *by, const Family *family,
+static bool place_by_family(RankPlace *p, Launcher *by, const Family *family,
                             const LaunchFlags *flags, Err *err)
 {
     if (!read_family(p, family, err) || !check_families(p, family, err))
@@ -270,7 +270,7 @@ static const Family *family_found(void)
     return NULL;
 }
 
-bool launch_place(Place *place, Launcher *by, const LaunchFlags *flags, Err *err)
+bool launch_place(RankPlace *place, Launcher *by, const LaunchFlags *flags, Err *err)
 {
     const Family *family = family_found();
     const char *tcp = getenv("LOCKSTEP_TCP_ONLY");

@@ -89,7 +89,7 @@ static bool share_facts(RankRun *r, Err *err)
            fabric_share(r->fabric, &pid, out->pids, sizeof pid, err);
 }
 
-static bool open_run(RankRun *r, const Place *place, Err *err)
+static bool open_run(RankRun *r, const RankPlace *place, Err *err)
 {
     const RankSetup *s = r->s;
     if (!program_make(&r->program, s->graph, place->rank, err) ||
@@ -180,7 +180,7 @@ static bool run_steps(RankRun *r, Err *err)
     return walk(&w, err) && (!s->trace || gather(r, err));
 }
 
-bool rank_run(RankResult *out, const RankSetup *s, const Place *place, Err *err)
+bool rank_run(RankResult *out, const RankSetup *s, const RankPlace *place, Err *err)
 {
     *out = (RankResult){ 0 };
     RankRun r = { .s = s, .out = out };

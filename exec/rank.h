@@ -51,7 +51,7 @@ typedef struct RankResult {
     uint64_t snapshots_n;
 } RankResult;
 
-bool rank_run(RankResult *out, const RankSetup *s, const Place *place, Err *err);
+bool rank_run(RankResult *out, const RankSetup *s, const RankPlace *place, Err *err);
 void rank_result_free(RankResult *r);
 
 #endif

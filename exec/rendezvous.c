@@ -93,7 +93,7 @@ bool rendezvous_resolve(Spot *spot, const char *rendezvous, Err *err)
 /* ---- coming ---- */
 
 typedef struct Visit {
-    const Place *place;
+    const RankPlace *place;
     const RankCard *mine;
     Spot spot;
     int64_t deadline_ns;
@@ -120,7 +120,7 @@ static bool recv_note(int fd, Note *note, uint8_t *bytes, size_t cap, int64_t de
 }
 
 /* The address that a rank on rank 0's own host has for the others: rank 0's, as seen here. */
-static void fill_addresses(Meeting *m, const Place *place, int fd)
+static void fill_addresses(Meeting *m, const RankPlace *place, int fd)
 {
     char hub[NET_HOST_MAX] = "";
     net_peer_text(fd, hub);
@@ -276,7 +276,7 @@ static void digest_of(uint64_t digest[2], const char *text)
     }
 }
 
-bool rendezvous_meet(Meeting *m, const Place *place, const RankCard *mine, Err *err)
+bool rendezvous_meet(Meeting *m, const RankPlace *place, const RankCard *mine, Err *err)
 {
     ASSERT(place->world > 0 && place->rank < place->world);
     RankCard card = *mine;

@@ -61,7 +61,7 @@ typedef struct Meeting {
 } Meeting;
 
 /* mine: all but address; world, rank, job, digest are taken from place. */
-bool rendezvous_meet(Meeting *m, const Place *place, const RankCard *mine, Err *err);
+bool rendezvous_meet(Meeting *m, const RankPlace *place, const RankCard *mine, Err *err);
 void meeting_free(Meeting *m); /* closes what is open */
 
 /* Fills host and identity of this process. */

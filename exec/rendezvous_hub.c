@@ -31,7 +31,7 @@ typedef struct Guest {
 } Guest;
 
 typedef struct Hub {
-    const Place *place;
+    const RankPlace *place;
     const Spot *spot;
     Meeting *meeting;
     int listener;
@@ -366,7 +366,7 @@ static void hub_close(Hub *h)
     free(h);
 }
 
-bool hub_meet(Meeting *m, const Place *place, const RankCard *mine, const Spot *spot,
+bool hub_meet(Meeting *m, const RankPlace *place, const RankCard *mine, const Spot *spot,
               int64_t deadline_ns, Err *err)
 {
     Hub *h = mem_zero(1, sizeof *h);

@@ -25,7 +25,7 @@ typedef struct Spot {
 bool rendezvous_resolve(Spot *spot, const char *rendezvous, Err *err);
 
 /* Rank 0's side: everybody's control connection and card, or one sentence for all. */
-bool hub_meet(Meeting *m, const Place *place, const RankCard *mine, const Spot *spot,
+bool hub_meet(Meeting *m, const RankPlace *place, const RankCard *mine, const Spot *spot,
               int64_t deadline_ns, Err *err);
 
 #endif

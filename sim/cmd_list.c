@@ -11,6 +11,7 @@
 
 #include "core/json_out.h"
 #include "core/machine.h"
+#include "sim/build.h"
 #include "sim/cmd.h"
 #include "sim/scenario.h"
 #include "sim/software.h"
@@ -23,8 +24,11 @@ typedef struct Number {
     double value;
 } Number;
 
+typedef enum Can { CAN_NOT_SAID, CAN, CAN_NOT_YET } Can;
+
 typedef struct Row {
     const char *name, *about;
+    Can can; /* be simulated, where that is a question */
     uint32_t numbers_n;
     Number numbers[NUMBERS_MAX];
 } Row;
@@ -210,6 +214,35 @@ static void list_examples(Rows *rows)
 
 /* ---- words of the program ---- */
 
+enum { RANKS = 2 };
+
+/* Asks the passes themselves, with a model and a pipeline that every one of them could take. */
+static Can can_simulate(const char *strategy, const char *dim, int degree, const char *schedule)
+{
+    Arena arena = { 0 };
+    Err err = { 0 };
+    Scenario s = { 0 };
+    Software sw;
+    const char *text = arena_printf(
+        &arena,
+        "{\"model\":{\"kind\":\"transformer\",\"layers\":8,\"hidden\":8,\"heads\":2,"
+        "\"vocab\":8,\"max_seq\":8},\"cluster\":\"ideal\",\"training\":{\"global_batch\":%d},"
+        "\"parallel\":"
+        "{\"strategy\":\"%s\",\"%s\":%d%s%s%s}}",
+        4 * RANKS, strategy, dim, degree, schedule ? ",\"schedule\":\"" : "",
+        schedule ? schedule : "", schedule ? "\"" : "");
+    JsonDoc *doc = json_parse(text, strlen(text), "list", &err);
+    Graph g = { 0 };
+    Can can = CAN_NOT_SAID; /* without the files of scenarios/ */
+    if (doc && scenario_from(&s, doc, NULL, 0, &err) &&
+        software_read(&sw, &arena, s.software, &err))
+        can = build_graph(&g, &s, &sw, &err) ? CAN : CAN_NOT_YET;
+    graph_free(&g);
+    scenario_free(&s);
+    arena_free(&arena);
+    return can;
+}
+
 static void list_strategies(Rows *rows)
 {
     static const char *const about[STRATEGY_N] = {
@@ -223,7 +256,9 @@ static void list_strategies(Rows *rows)
         [STRATEGY_HSDP] = "sharded within groups of shard_size, replicated over them"
     };
     for (int i = 0; i < STRATEGY_N; i++)
-        add_row(rows, strategy_names[i], about[i]);
+        add_row(rows, strategy_names[i], about[i])->can =
+            can_simulate(strategy_names[i], i == STRATEGY_MODEL_PARALLEL ? "pp" : "dp",
+                         i == STRATEGY_SINGLE ? 1 : RANKS, NULL);
 }
 
 static void list_schedules(Rows *rows)
@@ -240,7 +275,8 @@ static void list_schedules(Rows *rows)
         [SCHEDULE_DUALPIPE] = "micro-batches from both ends at once (DeepSeek-V3)"
     };
     for (int i = 0; i < SCHEDULE_N; i++)
-        add_row(rows, schedule_names[i], about[i]);
+        add_row(rows, schedule_names[i], about[i])->can =
+            can_simulate("ddp", "pp", RANKS, schedule_names[i]);
 }
 
 static void list_formats(Rows *rows)
@@ -266,6 +302,8 @@ static const Word words[] = {
     { "software", list_software },   { "examples", list_examples },
 };
 
+static const char *const can_texts[] = { "", "simulated  ", "not yet    " };
+
 static void print_text(const Rows *rows)
 {
     int width = 0;
@@ -276,7 +314,7 @@ static void print_text(const Rows *rows)
     for (uint32_t i = 0; i < rows->n; i++) {
         const Row *row = &rows->row[i];
         if (*row->about)
-            printf("%-*s  %s\n", width, row->name, row->about);
+            printf("%-*s  %s%s\n", width, row->name, can_texts[row->can], row->about);
         else
             printf("%s\n", row->name);
     }
@@ -296,6 +334,10 @@ static bool print_json(const Rows *rows, const char *word, Err *err)
         for (uint32_t n = 0; n < row->numbers_n; n++) {
             json_out_key(&j, row->numbers[n].key);
             json_out_number(&j, row->numbers[n].value);
+        }
+        if (row->can != CAN_NOT_SAID) {
+            json_out_key(&j, "simulated");
+            json_out_bool(&j, row->can == CAN);
         }
         json_out_key(&j, "about");
         json_out_string(&j, row->about);

@@ -256,11 +256,48 @@ static void print(const Plan *p, const Options *o)
     json_out_end(&j, &ignored);
 }
 
+/* plan takes as many nodes as --gpus needs; told to have fewer it must not take more. */
+static bool check_nodes(const Scenario *s, const PlanOptions *p, Err *err)
+{
+    uint32_t most = p->counts[p->counts_n - 1];
+    for (uint32_t i = 0; i < p->settings_n; i++)
+        if (strcmp(p->settings[i].key, "cluster.nodes") == 0 && most > s->machine.gpus_n)
+            return err_set(err,
+                           "--gpus %" PRIu32 ": --set cluster.nodes=%.20s gives %" PRIu32
+                           " GPUs; leave it out, plan takes as many nodes as it needs",
+                           most, p->settings[i].value, s->machine.gpus_n);
+    return true;
+}
+
+/* What the search itself does not ask.  A scenario that cannot be read is left to it: its message
+ * says more. */
+static bool check_scenario(const Options *o, Err *err)
+{
+    const PlanOptions *p = &o->plan;
+    Setting *all = mem_zero((size_t)p->settings_n + 1, sizeof *all);
+    if (p->settings_n > 0)
+        memcpy(all, p->settings, p->settings_n * sizeof *all);
+    all[p->settings_n] = (Setting){ "parallel", "{\"dp\":1}" };
+    Scenario s;
+    Err ignored = { 0 };
+    bool ok = true;
+    if (scenario_read(&s, p->scenario, all, p->settings_n + 1, &ignored)) {
+        ok = scenario_software_exists(&s, err) && check_nodes(&s, p, err);
+        if (ok && o->plot && scenario_is_made_of(&s, o->plot))
+            ok = err_set(err, "the scenario is made of '%.200s', it is not written over",
+                         o->plot);
+        scenario_free(&s);
+    }
+    free(all);
+    return ok;
+}
+
 static int plan(const Options *o)
 {
-    Plan p;
+    Plan p = { 0 };
     Err err = { 0 };
-    bool ok = plan_run(&p, &o->plan, &err) && (!o->plot || draw(&p, o->plot, &err));
+    bool ok = check_scenario(o, &err) && plan_run(&p, &o->plan, &err) &&
+              (!o->plot || draw(&p, o->plot, &err));
     if (ok)
         print(&p, o);
     else

@@ -112,18 +112,35 @@ static bool simulate(Job *job, Work *w)
            (!o->trace || write_trace(job, w));
 }
 
+/* A slip of the pen must not cost a file that the prediction stands on. */
+static bool spares_inputs(Job *job, const Scenario *s)
+{
+    const char *const outs[] = { job->options->trace, job->options->graph };
+    for (size_t i = 0; i < ARRAY_N(outs); i++)
+        if (outs[i] && scenario_is_made_of(s, outs[i]))
+            return err_set(&job->err,
+                           "the scenario is made of '%.200s', it is not written over", outs[i]);
+    return true;
+}
+
+static bool read_job(Job *job, Work *w)
+{
+    const SettingList *set = &job->options->set;
+    if (!scenario_from(&w->s, job->doc, set->settings, set->n, &job->err) ||
+        !spares_inputs(job, &w->s) || !scenario_software_exists(&w->s, &job->err))
+        return false;
+    return software_read(&w->sw, &w->arena, w->s.software, &job->err) ||
+           err_wrap(&job->err, "%s", w->s.file);
+}
+
 static void run_job(void *task)
 {
     Job *job = task;
     const Options *o = job->options;
     Work *w = mem_zero(1, sizeof *w);
-    if (scenario_from(&w->s, job->doc, o->set.settings, o->set.n, &job->err)) {
-        if (!software_read(&w->sw, &w->arena, w->s.software, &job->err))
-            err_wrap(&job->err, "%s", w->s.file);
-        else if (!o->explain || explain(job, w))
-            simulate(job, w);
-        scenario_free(&w->s);
-    }
+    if (read_job(job, w) && (!o->explain || explain(job, w)))
+        simulate(job, w);
+    scenario_free(&w->s);
     timeline_free(&w->timeline);
     sim_result_free(&w->result);
     graph_free(&w->g);
@@ -251,7 +268,8 @@ static void print_help(FILE *f)
         "(lockstep list examples) or a .jsonl file with a scenario a line; several are\n"
         "compared side by side.\n"
         "\n"
-        "  --set KEY=VALUE   changes a scenario key, as in parallel.dp=16; repeatable\n"
+        "  --set KEY=VALUE   changes a scenario key, as in parallel.dp=16, model.layers=12,\n"
+        "                    cluster.gpu.memory_GB=40; repeatable\n"
         "  --json            prints one JSON object\n"
         "  --trace OUT       writes when what ran: .json, .json.gz (Perfetto) or .lstrace\n"
         "  --memory          shows what is alive at the peak, by layer and tensor\n"

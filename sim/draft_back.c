@@ -45,7 +45,7 @@ static uint32_t logical_of(const Back *b, const TapeOp *op, uint32_t kind)
 
 /* ---- what backward reads of forward ---- */
 
-static void need(Back *b, uint32_t value);
+static void need_before(Back *b, uint32_t value, uint32_t end);
 
 static Redo redo_of(const Back *b, uint32_t op)
 {
@@ -70,7 +70,7 @@ static void redo(Back *b, uint32_t i)
         return;
     b->redone[i] = true;
     for (uint32_t j = 0; j < op->in_n; j++)
-        need(b, op->in[j]);
+        need_before(b, op->in[j], i); /* ops in place that follow come later again */
     draft_play(b->d, b->t, i, PHASE_RECOMPUTE, b->plan);
     give_up_gathered(b, op);
 }
@@ -106,8 +106,8 @@ static bool comes_again(const Back *b, uint32_t memory)
     return true;
 }
 
-/* Makes the memory of a value readable: played again, or saved by forward. */
-static void need(Back *b, uint32_t value)
+/* Makes the memory of a value readable as op `end` found it: played again, or saved. */
+static void need_before(Back *b, uint32_t value, uint32_t end)
 {
     uint32_t memory = b->t->values[value].memory;
     if (b->t->values[memory].home != VALUE_MADE)
@@ -116,9 +116,14 @@ static void need(Back *b, uint32_t value)
         b->d->saved[memory] = true;
         return;
     }
-    for (uint32_t i = 0; i < b->t->ops_n; i++)
+    for (uint32_t i = 0; i < end; i++)
         if (writes(b->t, &b->t->ops[i], memory))
             redo(b, i);
+}
+
+static void need(Back *b, uint32_t value)
+{
+    need_before(b, value, b->t->ops_n);
 }
 
 /* ---- gradients ---- */

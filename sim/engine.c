@@ -118,6 +118,7 @@ static bool wait_for(Runner *r, uint32_t lane, uint32_t other, uint32_t done)
     r->lane[lane].wait = WAIT_LANE;
     r->lane[lane].wait_lane = (uint8_t)other;
     r->lane[lane].wait_done = done;
+    r->lane[lane].supply_waits += other == LANE_COPY;
     r->lane[other].waiters |= 1u << lane;
     return false;
 }
@@ -178,6 +179,7 @@ static bool launched(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
     if (at_ns <= sim->now_ns)
         return true;
     l->wait = WAIT_HOST;
+    l->supply_waits++;
     evq_push(&sim->events, at_ns, EVENT_LANE, r->id, lane);
     return false;
 }
@@ -206,7 +208,10 @@ static void lane_start(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
     l->cause = path_padded(path_to_start(sim, r, lane), sim->now_ns);
     l->wait = WAIT_NONE;
     const Op *o = &sim->g->ops[op];
-    if (lane == LANE_COMPUTE && l->at == 0 && macro_try(sim, r, l->instance))
+    if (lane == LANE_COMPUTE && l->at == 0 && sim->steady)
+        steady_pass(sim, r, l->instance);
+    if (lane == LANE_COMPUTE && ((l->at == 0 && macro_try(sim, r, l->instance)) ||
+                                 (!op_is_comm(o->kind) && run_try(sim, r, l->instance))))
         return;
     l->busy = true;
     l->op = op;
@@ -313,7 +318,8 @@ static void handle(Sim *sim, const Event *e)
     }
 }
 
-static void run(Sim *sim)
+/* False: ends early, see SimResult.repeated. */
+static bool run(Sim *sim)
 {
     for (uint32_t i = 0; i < sim->hosts_n; i++)
         host_advance(sim, &sim->hosts[i]);
@@ -332,10 +338,13 @@ static void run(Sim *sim)
         sim->now_ns = e.at_ns;
         handle(sim, &e);
         drain_todo(sim);
+        if (sim->steady && !steady_look(sim))
+            return false;
         if (++sim->result->events % PROGRESS_EVERY == 0 && sim->options->progress)
             sim->options->progress(sim->options->user,
                                    (double)sim->ops_done / (double)sim->ops_total);
     }
+    return true;
 }
 
 bool sim_run(SimResult *result, const Graph *g, const Machine *m, const Software *sw,
@@ -350,11 +359,10 @@ bool sim_run(SimResult *result, const Graph *g, const Machine *m, const Software
                 .result = result,
                 .err = err };
     bool ok = sim_setup(&sim);
-    if (ok) {
-        run(&sim);
+    bool whole = ok && steady_begin(&sim) && run(&sim);
+    if (whole)
         ok = !sim.failed && report_stuck(&sim);
-    }
-    if (ok) {
+    if (whole && ok) {
         account_close(&sim);
         record_steps(&sim);
     }

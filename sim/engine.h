@@ -36,6 +36,9 @@ typedef struct SimOptions {
     bool expand_ranks;  /* every rank a class; refused above SIM_OPS_MAX op instances */
     Timeline *timeline; /* filled when given (implies expanded); not sealed */
     uint64_t seed;      /* of the machine's jitter */
+    /* Micro-batches that are meant but that the graph lacks, a multiple of stride, which is how
+     * many the schedule repeats: see sim/engine_steady.c.  0: none. */
+    uint32_t left_out, stride;
     void (*progress)(void *user, double fraction);
     void *user;
 } SimOptions;
@@ -47,6 +50,7 @@ typedef struct SimOptions {
  * step; bubble is what no cause explains. */
 typedef struct Path {
     int64_t compute_ns, comm_ns, bubble_ns, launch_ns;
+    uint32_t origin; /* the engine's own, see sim/engine_mark.c */
 } Path;
 
 enum { SIM_COLLECTIVES_MAX = 24 };
@@ -64,6 +68,17 @@ typedef struct CollectiveStat {
     uint64_t largest_bytes;
 } CollectiveStat;
 
+/* Instances [first, first + n) of the rank's role stand for `times` more of their kind. */
+typedef struct Repeat {
+    uint32_t first, n, times;
+} Repeat;
+
+/* How many instances the one at i stands for. */
+static inline uint32_t repeat_count(const Repeat *r, uint32_t i)
+{
+    return i - r->first < r->n ? 1 + r->times : 1;
+}
+
 /* One rank class.  All on unions of intervals from 0 to the end of the step:
  * step = compute + exposed + bubble + idle;  comm = overlapped + exposed. */
 typedef struct RankStat {
@@ -79,6 +94,7 @@ typedef struct RankStat {
     double flops, model_flops; /* executed; of matmuls and attention without recomputation */
     /* Lower bounds, nothing can be faster. */
     double flops_bound_ns, memory_bound_ns, link_bound_ns, launch_bound_ns;
+    Repeat repeat; /* SimOptions.left_out */
     uint32_t collectives_n;
     CollectiveStat collectives[SIM_COLLECTIVES_MAX];
 } RankStat;
@@ -91,6 +107,9 @@ typedef struct SimResult {
     Path path;       /* of the class that ends last */
     uint64_t events,
         ops; /* ops: instances of ops simulated, whether or not as events of their own */
+    /* Of the micro-batches left out: all are counted, or none (0), where no steady state was seen.
+     * Then nothing else is filled, and a graph with more of them is needed. */
+    uint32_t repeated;
 } SimResult;
 
 bool sim_run(SimResult *result, const Graph *g, const Machine *m, const Software *sw,

@@ -231,13 +231,14 @@ static void close_rank(Sim *sim, Runner *r, SegmentSum *sums)
         SegmentSum *sum = &sums[segment];
         if (!sum->filled)
             sum_segment(sim, r, &sim->g->segments[segment], sum);
-        s->flops += sum->flops;
-        s->model_flops += sum->model_flops;
-        s->flops_bound_ns += sum->flops_ns;
-        s->memory_bound_ns += sum->memory_ns;
-        s->launch_bound_ns += (double)r->cost->launch_total[segment];
+        double n = repeat_count(&s->repeat, i);
+        s->flops += n * sum->flops;
+        s->model_flops += n * sum->model_flops;
+        s->flops_bound_ns += n * sum->flops_ns;
+        s->memory_bound_ns += n * sum->memory_ns;
+        s->launch_bound_ns += n * (double)r->cost->launch_total[segment];
         for (uint32_t k = 0; k < RES_RANK_N; k++)
-            link_ns[k] += sum->link_ns[k];
+            link_ns[k] += n * sum->link_ns[k];
     }
     for (uint32_t k = 0; k < RES_RANK_N; k++)
         s->link_bound_ns = fmax(s->link_bound_ns, link_ns[k]);

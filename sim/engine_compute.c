@@ -50,7 +50,9 @@ void compute_event(Sim *sim, Runner *r, uint32_t version)
 {
     if (version != r->lane[LANE_COMPUTE].version)
         return;
-    if (r->running_macro)
+    if (r->running_macro && r->running_macro->run_n > 0)
+        run_finish(sim, r);
+    else if (r->running_macro)
         macro_finish(sim, r);
     else
         lane_complete(sim, r, LANE_COMPUTE);
@@ -64,6 +66,8 @@ void compute_set_speed(Sim *sim, Runner *r)
     ASSERT(r->accounted_ns == sim->now_ns);
     r->slowed = slowed;
     const LaneState *l = &r->lane[LANE_COMPUTE];
-    if (r->running_macro || (l->busy && !op_is_comm(sim->g->ops[l->op].kind)))
+    if (r->running_macro || (l->busy && !op_is_comm(sim->g->ops[l->op].kind))) {
+        sim->slowed_any = true;
         compute_resume(sim, r);
+    }
 }

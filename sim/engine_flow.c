@@ -18,8 +18,8 @@ CommCost comm_cost_of(Sim *sim, uint32_t op, uint32_t group)
 {
     CommCost **row = &sim->comm_cache[group];
     if (!*row)
-        *row = PUSH_ARRAY(&sim->arena, CommCost, sim->g->ops_n);
-    CommCost *cost = &(*row)[op];
+        *row = PUSH_ARRAY(&sim->arena, CommCost, sim->comm_keys_n);
+    CommCost *cost = &(*row)[sim->comm_key[op]];
     if (cost->solo_rate <= 0) {
         const Op *o = &sim->g->ops[op];
         *cost = collective_cost(sim->m, &sim->classes.groups[group], sim->classes.resources,
@@ -148,16 +148,17 @@ static void member_begin(Sim *sim, Runner *r, uint32_t lane, uint32_t op, const 
     compute_set_speed(sim, r);
 }
 
-/* Collapsed instances own their ports; they go on op by op where somebody else comes. */
-static void break_macros(Sim *sim, uint32_t flow)
+/* A flow holds its links from its beginning, before it moves, to its end. */
+static void links_hold(Sim *sim, Demand d)
 {
-    for (uint32_t u = 0; u < sim->flows[flow].uses_n; u++) {
-        const Use *use = demand_of(&sim->flows[flow]).uses + u;
-        const Resource *res = &sim->classes.resources[use->resource];
-        Runner *r = &sim->runners[res->owner];
-        if (res->kind <= RES_PORT_IN && r->running_macro && r->running_macro->has_comm)
-            macro_break(sim, r);
-    }
+    for (uint32_t u = 0; u < d.uses_n; u++)
+        sim->held_n[d.uses[u].resource]++;
+}
+
+static void links_release(Sim *sim, Demand d)
+{
+    for (uint32_t u = 0; u < d.uses_n; u++)
+        sim->held_n[d.uses[u].resource]--;
 }
 
 static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
@@ -168,8 +169,10 @@ static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
     f->rate = 0;
     f->start_ns = sim->now_ns;
     f->solo_rate = f->cost.solo_rate;
-    break_macros(sim, flow);
-    f = &sim->flows[flow]; /* breaking may have made new flows */
+    Flow asked = *f; /* breaking may make new flows, and move the old */
+    macro_break_on(sim, demand_of(&asked));
+    f = &sim->flows[flow];
+    links_hold(sim, demand_of(f));
     int64_t latency_ns = max_i64(f->cost.latency_ns - (int64_t)into_ns, 0);
     double moved = into_ns > (double)f->cost.latency_ns
                        ? (into_ns - (double)f->cost.latency_ns) * f->solo_rate
@@ -243,6 +246,7 @@ static void flow_end(Sim *sim, uint32_t flow)
     Flow f = sim->flows[flow];
     sim->flows[flow].used = false;
     sim->flows[flow].version++;
+    links_release(sim, demand_of(&f));
     if (f.moving) {
         link_remove(sim, flow);
         share(sim, demand_of(&sim->flows[flow]));

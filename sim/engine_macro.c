@@ -13,11 +13,11 @@
  *   - the host has launched each op before its turn;
  *   - nobody goes on before its end, behind an op in its middle or on a lane that
  *     it leaves early, and none of its ops waits for others;
- *   - its own collectives (tensor parallelism) join ranks of one class, inside a
- *     node, over ports that nobody else uses meanwhile.
+ *   - its own collectives (tensor and context parallelism) join ranks of one class,
+ *     over links that nobody else uses meanwhile.
  *
  * Transfers on other links slow its kernels: running sums over its timing say how
- * far it gets.  When somebody comes onto its own ports it is broken up, and the
+ * far it gets.  When somebody comes onto its own links it is broken up, and the
  * ops it is in go on as ops of their own.
  */
 #include <math.h>
@@ -49,15 +49,24 @@ double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double 
 
 /* ---- which segments ---- */
 
-/* A collective of ranks that all arrive together, on ports only. */
-static bool is_inner(const Sim *sim, const Runner *r, const Op *o)
+/* A collective of ranks that all arrive together, on links that they touch themselves: those are
+ * added to *links. */
+static bool is_inner(const Sim *sim, const Runner *r, const Op *o, uint32_t *links)
 {
     uint32_t group = op_is_collective(o->kind) ? r->rc->group[o->u.comm.group] : NONE_U32;
-    return group != NONE_U32 && sim->classes.groups[group].members_n == 1 &&
-           sim->classes.groups[group].nodes_n == 1;
+    if (group == NONE_U32 || sim->classes.groups[group].members_n > 1)
+        return false;
+    const GroupClass *gc = &sim->classes.groups[group];
+    for (uint32_t u = 0; u < gc->uses_n; u++) {
+        ResourceKind kind = sim->classes.resources[gc->uses[u].resource].kind;
+        if (kind >= RES_RANK_N || r->rc->resource[kind] != gc->uses[u].resource)
+            return false;
+        *links |= 1u << kind;
+    }
+    return true;
 }
 
-static bool can_be_macro(const Sim *sim, const Runner *r, const Segment *s)
+static bool can_be_macro(const Sim *sim, const Runner *r, const Segment *s, uint32_t *links)
 {
     if (sim->options->expanded || sim->timeline || sim->m->jitter > 0 || s->op_n == 0)
         return false;
@@ -66,7 +75,7 @@ static bool can_be_macro(const Sim *sim, const Runner *r, const Segment *s)
     for (uint32_t i = 0; i < s->op_n; i++) {
         if (op[i].lane != LANE_COMPUTE && !op_is_comm(op[i].kind))
             return false;
-        if (op_is_comm(op[i].kind) && !is_inner(sim, r, &op[i]))
+        if (op_is_comm(op[i].kind) && !is_inner(sim, r, &op[i], links))
             return false;
         if (op[i].dep_n > 0)
             follows |= 1u << op[i].lane;
@@ -154,14 +163,31 @@ static void start_ops(Timing *t)
     }
 }
 
-static uint32_t comms_running(const Timing *t)
+static bool comm_runs(const Timing *t)
 {
-    uint32_t n = 0;
     for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
         const Op *o = running_op(t, lane);
-        n += o && op_is_comm(o->kind);
+        if (o && op_is_comm(o->kind))
+            return true;
     }
-    return n;
+    return false;
+}
+
+/* Do two transfers share a link now? */
+static bool comms_collide(const Timing *t)
+{
+    uint32_t taken = 0;
+    for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
+        const Op *o = running_op(t, lane);
+        uint32_t links = 0;
+        if (!o || !op_is_comm(o->kind))
+            continue;
+        is_inner(t->sim, t->r, o, &links);
+        if (taken & links)
+            return true;
+        taken |= links;
+    }
+    return false;
 }
 
 /* Slowed time over alone time of a running op. */
@@ -184,8 +210,8 @@ static void add_interval(Timing *t, int64_t dt, bool compute, bool comm, double 
 /* To the next end of an op.  False when nothing runs. */
 static bool advance(Timing *t)
 {
-    bool comm = comms_running(t) > 0, compute = running_op(t, LANE_COMPUTE) != NULL &&
-                                                !op_is_comm(running_op(t, LANE_COMPUTE)->kind);
+    bool comm = comm_runs(t), compute = running_op(t, LANE_COMPUTE) != NULL &&
+                                        !op_is_comm(running_op(t, LANE_COMPUTE)->kind);
     int64_t next = INT64_MAX;
     for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
         LaneClock *c = &t->lane[lane];
@@ -228,8 +254,8 @@ static void macro_alloc(Sim *sim, Macro *m, uint32_t n)
     m->comm_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
 }
 
-/* False when the timing is not that of a macro: two transfers at once, a tail off the compute
- * lane, or a time that does not fit. */
+/* False when the timing is not that of a macro: transfers that share a link, a tail off the
+ * compute lane, or a time that does not fit. */
 static bool macro_time(Sim *sim, const Runner *r, uint32_t segment, Macro *m)
 {
     const Segment *s = &sim->g->segments[segment];
@@ -240,7 +266,7 @@ static bool macro_time(Sim *sim, const Runner *r, uint32_t segment, Macro *m)
         t.lane[lane].running = NONE_U32;
     do {
         start_ops(&t);
-        if (comms_running(&t) > 1 || m->alone_at[m->intervals_n] > NS_MAX ||
+        if (comms_collide(&t) || m->alone_at[m->intervals_n] > NS_MAX ||
             m->slow_at[m->intervals_n] > NS_MAX)
             return false;
     } while (advance(&t));
@@ -259,12 +285,30 @@ static bool macro_time(Sim *sim, const Runner *r, uint32_t segment, Macro *m)
 
 /* ---- running one ---- */
 
-static bool ports_are_free(const Sim *sim, const Runner *r)
+static bool links_are_free(const Sim *sim, const Runner *r, const Macro *m)
 {
-    for (uint32_t k = RES_PORT_OUT; k <= RES_PORT_IN; k++)
-        if (r->rc->resource[k] != NONE_U32 && sim->on_link_n[r->rc->resource[k]] > 0)
+    for (uint32_t k = 0; m->links >> k; k++)
+        if ((m->links >> k & 1u) && sim->held_n[r->rc->resource[k]] > 0)
             return false;
     return true;
+}
+
+static void links_hold(Sim *sim, const Runner *r, const Macro *m)
+{
+    for (uint32_t k = 0; m->links >> k; k++)
+        if (m->links >> k & 1u) {
+            sim->held_n[r->rc->resource[k]]++;
+            sim->macros_n[r->rc->resource[k]]++;
+        }
+}
+
+static void links_release(Sim *sim, const Runner *r, const Macro *m)
+{
+    for (uint32_t k = 0; m->links >> k; k++)
+        if (m->links >> k & 1u) {
+            sim->held_n[r->rc->resource[k]]--;
+            sim->macros_n[r->rc->resource[k]]--;
+        }
 }
 
 /* All edges but those into the first op, which have been looked at already. */
@@ -297,19 +341,19 @@ bool macro_try(Sim *sim, Runner *r, uint32_t instance)
 {
     uint32_t segment = r->role->instances[instance].segment;
     const Segment *s = &sim->g->segments[segment];
-    Macro *m = &r->macro[segment];
-    if (m->state == MACRO_UNKNOWN) {
-        bool can = can_be_macro(sim, r, s) && macro_time(sim, r, segment, m);
+    Macro *m = r->macro[segment];
+    if (!m) {
+        m = r->macro[segment] = PUSH(&sim->arena, Macro);
+        bool can = can_be_macro(sim, r, s, &m->links) && macro_time(sim, r, segment, m);
         m->state = can ? MACRO_YES : MACRO_NO;
     }
     if (m->state == MACRO_NO || r->open[instance] ||
         r->host_start[instance] + m->lag_ns > sim->now_ns || !edges_done(sim, r, instance))
         return false;
-    /* A transfer in its latency is not on the links yet: any transfer beside forbids own ones. */
-    if (m->has_comm &&
-        (r->transfer_n > 0 || !ports_are_free(sim, r) || !lanes_are_free(r, m, instance)))
+    if (m->has_comm && (!links_are_free(sim, r, m) || !lanes_are_free(r, m, instance)))
         return false;
     account(sim, r);
+    links_hold(sim, r, m);
     for (uint32_t lane = 0; m->lanes >> lane; lane++)
         if (m->lanes >> lane & 1u)
             r->lane[lane].busy = true;
@@ -373,6 +417,7 @@ void macro_finish(Sim *sim, Runner *r)
             book_inner(sim, r, s, i, m->exposed_ns[i]);
     Path path = macro_path(sim, r);
     r->running_macro = NULL;
+    links_release(sim, r, m);
     r->compute_n--;
     for (uint32_t lane = 0; m->lanes >> lane; lane++) {
         if (!(m->lanes >> lane & 1u))
@@ -442,6 +487,7 @@ void macro_break(Sim *sim, Runner *r)
     double x = r->position;
     Path path = macro_path(sim, r);
     r->running_macro = NULL;
+    links_release(sim, r, m);
     r->compute_n--;
     r->lane[LANE_COMPUTE].version++;
     for (uint32_t i = 0; i < s->op_n; i++)
@@ -457,5 +503,21 @@ void macro_break(Sim *sim, Runner *r)
             lane_wake_after(sim, r, lane);
         else
             resume_op(sim, r, lane, s, m, current, x, path);
+    }
+}
+
+void macro_break_on(Sim *sim, Demand d)
+{
+    for (uint32_t u = 0; u < d.uses_n; u++) {
+        uint32_t link = d.uses[u].resource;
+        ResourceKind kind = sim->classes.resources[link].kind;
+        if (kind >= RES_RANK_N)
+            continue;
+        for (uint32_t i = sim->sharers_first[link];
+             i < sim->sharers_first[link + 1] && sim->macros_n[link] > 0; i++) {
+            Runner *r = &sim->runners[sim->sharers[i]];
+            if (r->running_macro && r->running_macro->links >> kind & 1u)
+                macro_break(sim, r);
+        }
     }
 }

@@ -124,6 +124,7 @@ static void fill_costs(Sim *sim, CostTable *t, const bool *in_use)
     t->op = PUSH_ARRAY(&sim->arena, OpCost, g->ops_n + 1);
     t->launch_after = PUSH_ARRAY(&sim->arena, int64_t, g->ops_n + 1);
     t->launch_total = PUSH_ARRAY(&sim->arena, int64_t, g->segments_n + 1);
+    t->run = PUSH_ARRAY(&sim->arena, Macro *, g->ops_n + 1);
     for (uint32_t i = 0; i < g->segments_n; i++) {
         const Segment *s = &g->segments[i];
         for (uint32_t k = 0; k < s->op_n && in_use[i]; k++) {
@@ -176,7 +177,7 @@ static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_us
     r->lane_base = sim->role_lane_base[rc->role];
     r->open = sim->role_open[rc->role];
     r->cost = costs_for(sim, rc->place.type->gpu, rc->speed, in_use);
-    r->macro = PUSH_ARRAY(&sim->arena, Macro, sim->g->segments_n + 1);
+    r->macro = PUSH_ARRAY(&sim->arena, Macro *, sim->g->segments_n + 1);
     r->host_start = PUSH_ARRAY(&sim->arena, int64_t, r->role->instances_n + 1);
     r->lanes_left = LANE_HOST; /* every lane says once that it is at its end */
     r->stat = &sim->result->ranks[class_];
@@ -256,15 +257,71 @@ static bool check_size(Sim *sim)
     return true;
 }
 
+/* Which runners touch each link. */
+static void index_sharers(Sim *sim)
+{
+    uint32_t n = sim->classes.resources_n;
+    uint32_t *first = PUSH_ARRAY(&sim->arena, uint32_t, n + 2);
+    for (uint32_t i = 0; i < sim->runners_n * RES_RANK_N; i++) {
+        uint32_t link = sim->classes.ranks[i / RES_RANK_N].resource[i % RES_RANK_N];
+        if (link != NONE_U32)
+            first[link + 2]++;
+    }
+    for (uint32_t i = 2; i <= n; i++)
+        first[i] += first[i - 1];
+    sim->sharers = PUSH_ARRAY(&sim->arena, uint32_t, sim->runners_n * RES_RANK_N);
+    for (uint32_t i = 0; i < sim->runners_n * RES_RANK_N; i++) {
+        uint32_t link = sim->classes.ranks[i / RES_RANK_N].resource[i % RES_RANK_N];
+        if (link != NONE_U32)
+            sim->sharers[first[link + 1]++] = i / RES_RANK_N;
+    }
+    sim->sharers_first = first;
+}
+
+/* Numbers the collectives by kind and bytes, all that their cost in a group depends on. */
+static void index_collectives(Sim *sim)
+{
+    const Graph *g = sim->g;
+    uint32_t slots_n = 16, comms_n = 0;
+    for (uint32_t i = 0; i < g->ops_n; i++)
+        comms_n += op_is_collective(g->ops[i].kind);
+    while (slots_n < 2 * comms_n)
+        slots_n *= 2;
+    uint32_t *first = PUSH_ARRAY(&sim->arena, uint32_t, slots_n); /* op + 1 */
+    sim->comm_key = PUSH_ARRAY(&sim->arena, uint32_t, g->ops_n + 1);
+    for (uint32_t i = 0; i < g->ops_n; i++) {
+        const Op *o = &g->ops[i];
+        if (!op_is_collective(o->kind))
+            continue;
+        uint32_t at = (uint32_t)mix_u64(o->u.comm.bytes * 32 + (uint64_t)o->kind);
+        const Op *same = NULL;
+        for (at &= slots_n - 1; first[at]; at = (at + 1) & (slots_n - 1)) {
+            same = &g->ops[first[at] - 1];
+            if (same->kind == o->kind && same->u.comm.bytes == o->u.comm.bytes)
+                break;
+        }
+        if (!first[at]) {
+            first[at] = i + 1;
+            sim->comm_key[i] = sim->comm_keys_n++;
+        } else {
+            sim->comm_key[i] = sim->comm_key[first[at] - 1];
+        }
+    }
+}
+
 static void setup_links(Sim *sim)
 {
     uint32_t n = sim->classes.resources_n;
     sim->on_link = PUSH_ARRAY(&sim->arena, uint32_t *, n + 1);
     sim->on_link_n = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
     sim->on_link_cap = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
+    sim->held_n = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
+    sim->macros_n = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
+    index_sharers(sim);
     maxmin_space(&sim->space, n + 1, &sim->arena);
     sim->meetings =
         PUSH_ARRAY(&sim->arena, Meeting, (size_t)sim->classes.groups_n * LANE_N + 1);
+    index_collectives(sim);
     sim->comm_cache = PUSH_ARRAY(&sim->arena, CommCost *, sim->classes.groups_n + 1);
 }
 
@@ -282,6 +339,7 @@ bool sim_setup(Sim *sim)
     sim->role_open = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
     for (uint32_t i = 0; i < g->roles_n; i++)
         index_role(sim, i);
+    runs_index(sim);
     const bool *in_use = segments_in_use(sim);
     sim->runners_n = sim->classes.ranks_n;
     sim->runners = PUSH_ARRAY(&sim->arena, Runner, sim->runners_n);
@@ -309,6 +367,7 @@ void sim_teardown(Sim *sim)
         free(sim->hosts[i].anchors);
     for (uint32_t i = 0; sim->on_link && i < sim->classes.resources_n; i++)
         free(sim->on_link[i]);
+    steady_end(sim);
     free(sim->flows);
     free(sim->free_flows);
     free(sim->component);

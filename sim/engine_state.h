@@ -25,6 +25,7 @@ typedef struct CostTable {
     int64_t *
         launch_after; /* by graph op: host time from the instance's start until it is launched */
     int64_t *launch_total; /* by segment */
+    struct Macro **run;    /* by graph op that begins it; NULL: not known yet */
 } CostTable;
 
 /* ---- collapsed instances ---- */
@@ -36,7 +37,9 @@ typedef enum MacroState { MACRO_UNKNOWN, MACRO_NO, MACRO_YES } MacroState;
 typedef struct Macro {
     MacroState state;
     bool has_comm;
+    uint32_t run_n;             /* a run (engine_run.c) of so many ops; 0: a whole instance */
     uint32_t lanes;             /* bit per lane its ops are on */
+    uint32_t links;             /* bit per ResourceKind of its rank that its transfers use */
     int64_t *start_ns, *end_ns; /* by op of the segment */
     int64_t *exposed_ns;        /* of a transfer: without compute beside it */
     uint32_t intervals_n;
@@ -65,7 +68,8 @@ typedef struct LaneState {
     uint32_t transfers_n; /* of the ops posted together, moving now */
     int64_t start_ns;     /* running since, or posted at */
     int64_t transfer_start_ns;
-    uint32_t stat; /* CollectiveStat of the newest transfer */
+    uint32_t stat;         /* CollectiveStat of the newest transfer */
+    uint32_t supply_waits; /* times it has waited for its launch, or for a copy of the input */
     Algorithm algorithm;
     Protocol protocol;
     Path path;  /* to the end of the last op */
@@ -109,7 +113,7 @@ typedef struct Runner {
     const uint32_t *lane_base; /* [instance * LANE_N + lane]: ops on the lane before it */
     const bool *open;          /* by instance: somebody may go on before its end */
     CostTable *cost;
-    Macro *macro; /* by segment */
+    Macro **macro; /* by segment; NULL: not looked at yet */
     LaneState lane[LANE_N];
     uint32_t lanes_left; /* not yet at their end */
 
@@ -163,6 +167,8 @@ typedef struct Todo {
     uint32_t runner, lane;
 } Todo;
 
+typedef struct Steady Steady;
+
 typedef struct Sim {
     const Graph *g;
     const Machine *m;
@@ -177,6 +183,7 @@ typedef struct Sim {
     bool **role_open;
     uint32_t *lane_ops;   /* [segment op_first + k]: ops of a segment by lane, in order */
     uint32_t *lane_first; /* [segment * LANE_N + lane]: offset of the lane's ops in the above */
+    bool *waits, *awaited; /* by graph op: for, or by, an op on another lane */
     uint32_t costs_n;
     CostTable *costs;
     uint32_t runners_n, hosts_n;
@@ -190,17 +197,25 @@ typedef struct Sim {
     uint32_t *free_flows;
     uint32_t **on_link; /* moving flows by resource */
     uint32_t *on_link_n, *on_link_cap;
+    uint32_t *held_n;   /* by resource: flows begun (latency included) and macros that use it */
+    uint32_t *macros_n; /* by resource: running macros that use it */
+    uint32_t *sharers_first; /* by resource, and one more: its runners in sharers */
+    uint32_t *sharers;
     MaxminSpace space;
     Demand *demands; /* working space of flow_share */
     double *rates;
     uint32_t *component;
     uint32_t component_cap;
 
-    CommCost **comm_cache; /* by group class, then graph op; solo_rate 0: not known yet */
+    uint32_t comm_keys_n;
+    uint32_t *comm_key;    /* by graph op: collectives of one kind and size have the same */
+    CommCost **comm_cache; /* by group class, then comm_key; solo_rate 0: not known yet */
 
     EventQueue events;
     uint32_t todo_head, todo_n, todo_cap;
     Todo *todo;
+    bool slowed_any; /* has a transfer slowed a kernel so far? */
+    Steady *steady;  /* NULL: not looking for a steady state, or not any more */
     int64_t now_ns;
     uint64_t ops_done, ops_total;
     Err *err;
@@ -247,7 +262,14 @@ void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns);
 bool macro_try(Sim *sim, Runner *r, uint32_t instance);
 void macro_finish(Sim *sim, Runner *r);
 void macro_break(Sim *sim, Runner *r);
+/* Those on the links of d, which get a flow of somebody else. */
+void macro_break_on(Sim *sim, Demand d);
 double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double x);
+
+/* ---- engine_run.c ---- */
+void runs_index(Sim *sim);
+bool run_try(Sim *sim, Runner *r, uint32_t instance);
+void run_finish(Sim *sim, Runner *r);
 
 /* ---- engine_account.c ---- */
 void account(Sim *sim, Runner *r);
@@ -255,6 +277,13 @@ uint32_t account_stat(Runner *r, const Op *op, uint32_t group_size);
 void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
                       int64_t time_ns, int64_t transfer_ns);
 void account_close(Sim *sim);
+
+/* ---- engine_steady.c ---- */
+bool steady_begin(Sim *sim); /* false: no steady state can be found */
+bool steady_look(Sim *sim);  /* after an event, while sim->steady; false: it will not come */
+void steady_end(Sim *sim);
+/* engine_pace.c: the compute lane of r starts an instance, while sim->steady. */
+void steady_pass(Sim *sim, Runner *r, uint32_t instance);
 
 /* ---- engine_record.c ---- */
 void record_tracks(Sim *sim, Runner *r);

@@ -35,12 +35,13 @@ static void forward(Lowering *l, const Whole *w, uint64_t ranks)
 {
     uint64_t numbers = 2 * w->op.u.rows.columns + 1;
     KernelArg x = w->args[0], y = w->args[w->args_n - 2], stats = w->args[w->args_n - 1];
+    KernelArg own = lower_temp(l, "statistics of a rank", DTYPE_F32, 1, numbers);
     KernelArg all = lower_temp(l, "statistics of all", DTYPE_F32, ranks, numbers);
     part_begin(l, w, OP_BATCHNORM, w->op.fn);
     part_arg(l, x, ARG_READ);
-    part_arg(l, stats, ARG_WRITE);
+    part_arg(l, own, ARG_WRITE);
     exchange(l, w, OP_ALL_GATHER, ranks * numbers * dtype_bytes(DTYPE_F32));
-    local_arg(l, stats, ARG_READ);
+    local_arg(l, own, ARG_READ);
     local_arg(l, all, ARG_WRITE);
     part_begin(l, w, OP_BATCHNORM, w->op.fn);
     part_arg(l, x, ARG_READ);
@@ -48,7 +49,7 @@ static void forward(Lowering *l, const Whole *w, uint64_t ranks)
         part_arg(l, w->args[i], ARG_READ);
     part_arg(l, all, ARG_READ);
     part_arg(l, y, ARG_WRITE);
-    part_arg(l, stats, ARG_UPDATE);
+    part_arg(l, stats, ARG_WRITE);
 }
 
 /* dy x stats gain -> dx dgain dshift */

@@ -211,6 +211,12 @@ static void drop(Lowering *l, const Whole *w, KernelArg x, ArgMode mode, KernelA
     part_arg(l, mask, mask_mode);
 }
 
+/* Over cp, keys lie with the values, gathered; elsewhere with the queries. */
+static bool keys_apart(const Lowering *l, uint32_t inputs)
+{
+    return inputs == 2 && l->b->s->parallel.cp > 1;
+}
+
 /* inputs -> out, weights [dropped, mask] */
 static void math_forward(Lowering *l, const Whole *w, uint32_t aux)
 {
@@ -218,9 +224,12 @@ static void math_forward(Lowering *l, const Whole *w, uint32_t aux)
     KernelArg q = w->args[0], v = w->args[inputs - 1], out = w->args[inputs];
     KernelArg weights = w->args[inputs + 1], used = w->args[inputs + (aux > 1 ? 2 : 1)];
     Scores s = scores_of(w, dtype_bytes(part_dtype(l, out)));
+    bool apart = keys_apart(l, inputs);
     KernelArg scores = part_temp(l, "attention scores", weights, part_dtype(l, weights));
     batched(l, w, &s, s.a.seq_q, s.a.seq_k, s.a.head_dim, 2)->u.matmul.transpose_b = true;
-    part_bytes_arg(l, q, ARG_READ, s.q_bytes + s.k_bytes);
+    part_bytes_arg(l, q, ARG_READ, apart ? s.q_bytes : s.q_bytes + s.k_bytes);
+    if (apart)
+        part_bytes_arg(l, v, ARG_READ, s.k_bytes);
     part_arg(l, scores, ARG_WRITE);
     softmax(l, w, &s);
     part_arg(l, scores, ARG_READ);
@@ -264,15 +273,17 @@ static void math_backward(Lowering *l, const Whole *w, uint32_t aux)
     uint32_t inputs = (w->args_n - 1 - aux) / 2;
     KernelArg q = w->args[1], dq = w->args[w->args_n - inputs];
     Scores s = scores_of(w, dtype_bytes(part_dtype(l, w->args[0])));
+    bool apart = keys_apart(l, inputs);
+    KernelArg k = apart ? w->args[inputs] : q, dk = apart ? w->args[w->args_n - 1] : dq;
     KernelArg dscores = weights_backward(l, w, &s, inputs, aux);
     batched(l, w, &s, s.a.seq_q, s.a.head_dim, s.a.seq_k, 4);
     part_arg(l, dscores, ARG_READ);
-    part_bytes_arg(l, q, ARG_READ, s.k_bytes);
+    part_bytes_arg(l, k, ARG_READ, s.k_bytes);
     part_bytes_arg(l, dq, ARG_WRITE, s.q_bytes);
     batched(l, w, &s, s.a.seq_k, s.a.head_dim, s.a.seq_q, 4)->u.matmul.transpose_a = true;
     part_arg(l, dscores, ARG_READ);
     part_bytes_arg(l, q, ARG_READ, s.q_bytes);
-    part_bytes_arg(l, dq, ARG_WRITE, s.k_bytes);
+    part_bytes_arg(l, dk, ARG_WRITE, s.k_bytes);
 }
 
 static bool expand_attention(Lowering *l, const Whole *w)

@@ -4,59 +4,35 @@
  * A file holds an object and never a further name, so files cannot go round in
  * circles.
  */
-#include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/nearest.h"
 #include "sim/model_parts.h"
 
 const char *const activation_names[ACT_N] = { "gelu", "relu", "relu2", "silu" };
 
 /* ---- names that look alike ---- */
 
-enum { NEAR_N = 4, NAME_CAP = 64 };
+enum { NEAR_N = 4, NAME_CAP = NEAREST_NAME_CAP };
 
 typedef struct Near {
     uint32_t n;
-    unsigned distance[NEAR_N]; /* ascending; equal ones by name */
+    uint32_t distance[NEAR_N]; /* ascending; equal ones by name */
     char name[NEAR_N][NAME_CAP];
 } Near;
 
-static unsigned min3(unsigned a, unsigned b, unsigned c)
-{
-    unsigned ab = a < b ? a : b;
-    return ab < c ? ab : c;
-}
-
-/* Insertions, deletions and replacements between two names shorter than NAME_CAP. */
-static unsigned edit_distance(const char *a, const char *b)
-{
-    unsigned row[NAME_CAP];
-    unsigned n = (unsigned)strlen(b);
-    for (unsigned j = 0; j <= n; j++)
-        row[j] = j;
-    for (unsigned i = 0; a[i]; i++) {
-        unsigned before = row[0]++;
-        for (unsigned j = 0; j < n; j++) {
-            bool same = tolower((unsigned char)a[i]) == tolower((unsigned char)b[j]);
-            unsigned replaced = before + (same ? 0 : 1);
-            before = row[j + 1];
-            row[j + 1] = min3(replaced, before + 1, row[j] + 1);
-        }
-    }
-    return row[n];
-}
-
 /* How far off name is; a beginning of name counts as one slip. */
-static unsigned name_distance(const char *typed, const char *name)
+static uint32_t name_distance(const char *typed, const char *name)
 {
     size_t n = strlen(typed);
     return n >= 2 && strncmp(typed, name, n) == 0 ? 1 : edit_distance(typed, name);
 }
 
-static void near_add(Near *near, const char *name, unsigned distance)
+static void near_add(Near *near, const char *name, uint32_t distance)
 {
     uint32_t at = near->n;
     while (at > 0 &&
@@ -86,7 +62,7 @@ static void near_find(Near *near, const char *typed, const char *dir_path)
             continue;
         char name[NAME_CAP];
         snprintf(name, sizeof name, "%.*s", (int)n - 5, e->d_name);
-        unsigned distance = name_distance(typed, name);
+        uint32_t distance = name_distance(typed, name);
         if (distance <= 1 + typed_n / 3 && distance < typed_n)
             near_add(near, name, distance);
     }
@@ -129,22 +105,49 @@ static const char *beside(Arena *arena, const char *file, const char *path)
     return arena_printf(arena, "%.*s/%s", (int)(slash - file), file, path);
 }
 
-/* "a/b/x.json" -> "x" */
-static const char *file_stem(Arena *arena, const char *path)
+/* "a/b/x.json" and "a/b/x/" -> "x"; n is where the path ends for us. */
+static const char *last_part(Arena *arena, const char *path, size_t n)
 {
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
-    size_t n = strlen(name);
-    return arena_printf(arena, "%.*s", (int)(ends_in_json(name) ? n - 5 : n), name);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    size_t from = n;
+    while (from > 0 && path[from - 1] != '/')
+        from--;
+    return arena_printf(arena, "%.*s", (int)(n - from), path + from);
+}
+
+/* "x/config.json" -> "x", wherever the program is started */
+static const char *folder_name(Arena *arena, const char *path)
+{
+    char *whole = realpath(path, NULL);
+    const char *slash = whole ? strrchr(whole, '/') : NULL;
+    const char *name = slash ? last_part(arena, whole, (size_t)(slash - whole)) : "";
+    free(whole);
+    return name;
+}
+
+/* What a model is called by its file.  Checkpoints all call theirs config.json. */
+static const char *name_by_file(Arena *arena, JsonNode root, const char *path)
+{
+    size_t n = strlen(path);
+    const char *stem = last_part(arena, path, ends_in_json(path) ? n - 5 : n);
+    if (strcmp(stem, "config") != 0)
+        return stem;
+    const char *published = json_text(json_member(root, "_name_or_path"));
+    const char *name = published ? last_part(arena, published, strlen(published)) : "";
+    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        name = folder_name(arena, path);
+    return *name ? name : stem;
 }
 
 static bool read_object(Model *model, Arena *arena, JsonNode node, const char *file_name,
                         Err *err)
 {
-    bool native = json_member(node, "kind").item != NULL;
-    bool hf = json_member(node, "model_type").item != NULL;
+    JsonNode kind = json_member(node, "kind"), type = json_member(node, "model_type");
+    bool native = kind.item != NULL, hf = type.item != NULL;
+    JsonNode blamed = json_is_set(kind) ? kind : json_is_set(type) ? type : node;
     if (native == hf)
-        return json_fail(node, err,
+        return json_fail(blamed, err,
                          "a model says either \"kind\" (transformer, mlp, convnet) or "
                          "\"model_type\" (a Hugging Face config), not %s",
                          native ? "both" : "neither");
@@ -152,34 +155,63 @@ static bool read_object(Model *model, Arena *arena, JsonNode node, const char *f
                   : model_read_hf(model, arena, node, file_name, err);
 }
 
-static bool read_file(Model *model, Arena *arena, JsonNode asked, const char *path, Err *err)
+/* The file that a text node names; NULL and err when there is none. */
+static JsonDoc *open_named(Arena *arena, JsonNode node, const char *share_dir, Err *err)
 {
+    const char *name = json_text(node), *path = beside(arena, json_name(node.doc), name);
+    if (!is_path(name)) {
+        const char *dir = arena_printf(arena, "%s/models", share_dir);
+        path = arena_printf(arena, "%s/%s.json", dir, name);
+        if (access(path, F_OK) != 0) {
+            unknown_name(node, dir, err);
+            return NULL;
+        }
+    }
     JsonDoc *doc = json_open(path, err);
-    if (!doc)
-        return err_wrap(err, "%s: %s", json_name(asked.doc), asked.path);
+    if (!doc) {
+        err_wrap(err, "%s: %s", json_name(node.doc), node.path);
+        return NULL;
+    }
     JsonNode root = json_root(doc);
-    bool ok = json_type(root) == JSON_OBJECT;
-    if (ok)
-        ok = read_object(model, arena, root, file_stem(arena, path), err);
-    else
-        json_fail(root, err, "a model file holds an object, not %s",
-                  json_type_name(json_type(root)));
-    json_log_adopt(asked, doc);
+    if (json_type(root) == JSON_OBJECT)
+        return doc;
+    json_fail(root, err, "a model file holds an object, not %s",
+              json_type_name(json_type(root)));
     json_close(doc);
-    return ok;
+    return NULL;
 }
 
 static bool read_named(Model *model, Arena *arena, JsonNode node, const char *share_dir,
                        Err *err)
 {
-    const char *name = json_text(node);
-    if (is_path(name))
-        return read_file(model, arena, node, beside(arena, json_name(node.doc), name), err);
-    const char *dir = arena_printf(arena, "%s/models", share_dir);
-    const char *path = arena_printf(arena, "%s/%s.json", dir, name);
-    if (access(path, F_OK) != 0)
-        return unknown_name(node, dir, err);
-    return read_file(model, arena, node, path, err);
+    JsonDoc *doc = open_named(arena, node, share_dir, err);
+    if (!doc)
+        return false;
+    JsonNode root = json_root(doc);
+    bool ok = read_object(model, arena, root, name_by_file(arena, root, json_name(doc)), err);
+    json_log_adopt(node, doc);
+    json_close(doc);
+    return ok;
+}
+
+bool model_unfold(JsonNode parent, const char *key, const char *share_dir, Err *err)
+{
+    Arena arena = { 0 };
+    JsonDoc *doc = open_named(&arena, json_member(parent, key), share_dir, err);
+    if (doc)
+        json_graft(parent, key, doc);
+    json_close(doc);
+    arena_free(&arena);
+    return doc != NULL;
+}
+
+/* An object on the spot, or one that model_unfold has put there. */
+static bool read_here(Model *model, Arena *arena, JsonNode node, Err *err)
+{
+    const char *file = json_origin(node);
+    bool unfolded = strcmp(file, json_name(node.doc)) != 0 && !json_is_set(node);
+    return read_object(model, arena, node, unfolded ? name_by_file(arena, node, file) : NULL,
+                       err);
 }
 
 bool model_read(Model *model, Arena *arena, JsonNode node, const char *share_dir, Err *err)
@@ -189,7 +221,7 @@ bool model_read(Model *model, Arena *arena, JsonNode node, const char *share_dir
     if (type == JSON_STRING)
         return read_named(model, arena, node, share_dir, err);
     if (type == JSON_OBJECT)
-        return read_object(model, arena, node, NULL, err);
+        return read_here(model, arena, node, err);
     return json_fail(node, err,
                      "a model's name, a path to a .json file or an object is expected, "
                      "not %s",

@@ -115,6 +115,9 @@ enum {
  */
 bool model_read(Model *model, Arena *arena, JsonNode node, const char *share_dir, Err *err);
 
+/* Puts what the text member key of parent names in its place, so that keys in it can be set. */
+bool model_unfold(JsonNode parent, const char *key, const char *share_dir, Err *err);
+
 /* All parameters of the whole model. */
 uint64_t model_params(const Model *model);
 /* Those that take part for one token (mixture of experts: only the chosen experts). */

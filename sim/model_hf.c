@@ -352,14 +352,25 @@ static void read_activation(Transformer *t, JsonObj *o, const Family *family)
     t->activation = meaning[json_word(o, key, words, ARRAY_N(words), (int)family->activation)];
 }
 
+/* --set may say a size in lockstep's word for it, which is the same for every family. */
+static const char *set_word(JsonObj *o, const char *key, const char *native)
+{
+    return json_has(o, native) && json_is_set(json_get(o, native)) ? native : key;
+}
+
 /* GPT-2 also answers to the usual names, as transformers' attribute_map has it. */
 static ShapeKeys present_keys(JsonObj *o, const ShapeKeys *keys)
 {
     ShapeKeys k = *keys;
-    k.layers = alias(o, k.layers, usual.shape.layers);
-    k.hidden = alias(o, k.hidden, usual.shape.hidden);
-    k.heads = alias(o, k.heads, usual.shape.heads);
-    k.max_seq = alias(o, k.max_seq, usual.shape.max_seq);
+    const ShapeKeys *n = &native_keys;
+    k.layers = set_word(o, alias(o, k.layers, usual.shape.layers), n->layers);
+    k.hidden = set_word(o, alias(o, k.hidden, usual.shape.hidden), n->hidden);
+    k.heads = set_word(o, alias(o, k.heads, usual.shape.heads), n->heads);
+    k.max_seq = set_word(o, alias(o, k.max_seq, usual.shape.max_seq), n->max_seq);
+    k.kv_heads = set_word(o, k.kv_heads, n->kv_heads);
+    k.head_dim = set_word(o, k.head_dim, n->head_dim);
+    k.ffn = set_word(o, k.ffn, n->ffn);
+    k.vocab = set_word(o, k.vocab, n->vocab);
     return k;
 }
 
@@ -393,7 +404,7 @@ static void require_sizes(JsonObj *o, const ShapeKeys *keys)
             missing = sizes[i];
     }
     if (o->ok && given > 0 && missing)
-        o->ok = json_fail(json_member(o->node, missing), o->err, "the key is missing");
+        json_missing(o, missing);
 }
 
 static void read_transformer(Transformer *t, JsonObj *o, const Family *family)
@@ -410,6 +421,7 @@ static void read_transformer(Transformer *t, JsonObj *o, const Family *family)
     shape_read(t, o, &keys);
     read_activation(t, o, family);
     family->read(t, o);
+    native_override(t, o);
     read_architecture(t, o, family->read == read_bert);
     check_layer_types(t, o);
     shape_check_total(t, o);

@@ -19,14 +19,14 @@ enum { MLP_WIDTH_MAX = 1 << 24, CONVNET_WIDTH_MAX = 1 << 16 };
 static const char *const norm_words[] = { "layernorm", "rmsnorm" };
 static const char *const position_words[] = { "learned", "rope", "alibi", "none" };
 
-static const ShapeKeys native_keys = { .layers = "layers",
-                                       .hidden = "hidden",
-                                       .heads = "heads",
-                                       .kv_heads = "kv_heads",
-                                       .head_dim = "head_dim",
-                                       .ffn = "ffn",
-                                       .vocab = "vocab",
-                                       .max_seq = "max_seq" };
+const ShapeKeys native_keys = { .layers = "layers",
+                                .hidden = "hidden",
+                                .heads = "heads",
+                                .kv_heads = "kv_heads",
+                                .head_dim = "head_dim",
+                                .ffn = "ffn",
+                                .vocab = "vocab",
+                                .max_seq = "max_seq" };
 
 static void read_experts(Transformer *t, JsonObj *o)
 {
@@ -53,6 +53,51 @@ static void read_transformer(Transformer *t, JsonObj *o)
     t->qkv_bias = t->out_bias = t->mlp_bias = json_bool(o, "bias", t->norm_bias);
     read_experts(t, o);
     shape_check_total(t, o);
+}
+
+/* ---- one word at a time, over a config in other words ---- */
+
+static bool is_given(JsonObj *o, const char *key)
+{
+    return json_has(o, key) && json_is_set(json_get(o, key));
+}
+
+static void override_experts(Transformer *t, JsonObj *o)
+{
+    if (is_given(o, "experts")) {
+        t->experts = (uint32_t)json_count(o, "experts", 0, MODEL_EXPERTS_MAX, 0);
+        t->moe_ffn = t->moe_ffn ? t->moe_ffn : t->ffn;
+        t->moe_every = t->moe_every ? t->moe_every : 1;
+    }
+    uint32_t usual = t->experts_per_token ? t->experts_per_token : 2;
+    if (is_given(o, "experts") || is_given(o, "experts_per_token"))
+        shape_read_experts_per_token(t, o, "experts_per_token", usual);
+    if (is_given(o, "moe_every"))
+        t->moe_every = (uint32_t)json_count(o, "moe_every", 1, t->layers, 1);
+}
+
+void native_override(Transformer *t, JsonObj *o)
+{
+    if (is_given(o, "gated"))
+        t->gated = json_bool(o, "gated", false);
+    if (is_given(o, "norm")) {
+        t->norm = (Norm)json_word(o, "norm", norm_words, ARRAY_N(norm_words), -1);
+        t->norm_bias = t->norm == NORM_LAYERNORM;
+    }
+    if (is_given(o, "activation"))
+        t->activation = (Activation)json_word(o, "activation", activation_names, ACT_N, -1);
+    if (is_given(o, "causal"))
+        t->causal = json_bool(o, "causal", true);
+    if (is_given(o, "positions")) {
+        t->positions =
+            (Positions)json_word(o, "positions", position_words, ARRAY_N(position_words), -1);
+        t->position_rows = t->positions == POS_LEARNED ? t->max_seq : 0;
+    }
+    if (is_given(o, "tied_embeddings"))
+        t->tied_embeddings = json_bool(o, "tied_embeddings", true);
+    if (is_given(o, "bias"))
+        t->qkv_bias = t->out_bias = t->mlp_bias = json_bool(o, "bias", true);
+    override_experts(t, o);
 }
 
 /* A list of n_min to n_max whole numbers, each 1 to max; returns how many. */

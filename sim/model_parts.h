@@ -28,6 +28,11 @@ void shape_read_experts_per_token(Transformer *t, JsonObj *o, const char *key,
 /* Refuses a model too large to count. */
 void shape_check_total(const Transformer *t, JsonObj *o);
 
+/* What lockstep's own words call the sizes. */
+extern const ShapeKeys native_keys;
+/* Of a config in Hugging Face's words: what --set has changed in lockstep's. */
+void native_override(Transformer *t, JsonObj *o);
+
 /* The two formats.  file_name: what an object without a name is called; NULL: by its kind. */
 bool model_read_native(Model *model, Arena *arena, JsonNode node, const char *file_name,
                        Err *err);

@@ -12,11 +12,15 @@ static uint32_t read_size(JsonObj *o, const char *key, uint32_t max, uint32_t fa
     return (uint32_t)json_count(o, key, 1, max, fallback ? (double)fallback : JSON_REQUIRED);
 }
 
+/* Where only the other one was given by --set it is the one to change. */
 static void refuse(JsonObj *o, const char *key, const char *verb, uint32_t a,
                    const char *other_key, uint32_t b)
 {
-    o->ok = json_fail(json_member(o->node, key), o->err, "%" PRIu32 " %s %s %" PRIu32, a, verb,
-                      other_key, b);
+    JsonNode node = json_member(o->node, key), other = json_member(o->node, other_key);
+    if (json_is_set(other) && !json_is_set(node))
+        o->ok = json_fail(other, o->err, "%s %" PRIu32 " %s %" PRIu32, key, a, verb, b);
+    else
+        o->ok = json_fail(node, o->err, "%" PRIu32 " %s %s %" PRIu32, a, verb, other_key, b);
 }
 
 /* null says "derive it", also where a format's default is a number. */

@@ -14,6 +14,11 @@
  *     nvls all_reduce   one pass through the switch                              S
  *     all_to_all        one step                                         (n-1)/n S
  *
+ * NVLS gathers and scatters (NCCL 2.19 on) are not offered: by tuning.cc they take
+ * n/(n-1) of the NVLS all-reduce's time.  On 8 H100, where that moves S at 275 bytes/ns,
+ * they would move 241; rings are measured at 415.  So a reduce-scatter and an all-gather
+ * together are dearer than one NVLS all-reduce, 208 to 275, as nccl-tests has it too.
+ *
  * Protocols inflate traffic: LL sends a flag with every 4 bytes (2x), LL128 uses
  * 120 of 128 bytes and reaches 0.92 of the ring (tuning.cc), Simple nothing.
  * The cheapest combination is taken, as NCCL does.  On a machine with

@@ -11,6 +11,7 @@
  */
 #include "sim/planner.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "sim/build.h"
 #include "sim/pool.h"
 #include "sim/progress.h"
+#include "sim/shorten.h"
 #include "sim/texts.h"
 
 const char *const plan_objective_names[PLAN_OBJECTIVE_N] = { "time", "cost", "gpus" };
@@ -116,40 +118,67 @@ static void keep(PlanCandidate *c, const Report *r)
 
 typedef enum Depth { WEIGH_ONLY, COLLAPSED, EXPANDED } Depth;
 
-/* Fills c by how deep it is asked for; *kept (may be NULL) is the report of a simulated one. */
-static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *kept, Err *err)
+/* One way to try a candidate: its scenario, perhaps of fewer micro-batches than are meant. */
+typedef struct Try {
+    Scenario s;
+    Depth depth;
+    uint32_t left_out, stride;
+    bool unsteady; /* more micro-batches are needed to know */
+} Try;
+
+static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, const Graph *g,
+                      Err *err)
 {
-    Scenario s = plan_scenario(p, c);
-    Graph g = { 0 };
     SimResult result = { 0 };
     Report report = { 0 };
-    SimOptions options = { .expanded = depth == EXPANDED };
-    RoleMemory *memory = NULL;
-    if (!build_graph(&g, &s, &p->sw, err))
-        goto done;
-    memory = mem_zero(g.roles_n + 1, sizeof *memory);
-    for (uint32_t i = 0; i < g.roles_n; i++)
-        memory[i] = memory_of_role(&g, &g.roles[i], NULL);
-    weigh(c, &g, &s.machine, memory);
-    if (c->need_bytes > c->gpu_bytes || depth == WEIGH_ONLY) {
+    SimOptions options = { .expanded = t->depth == EXPANDED,
+                           .left_out = t->left_out,
+                           .stride = t->stride };
+    RoleMemory *memory = mem_zero(g->roles_n + 1, sizeof *memory);
+    for (uint32_t i = 0; i < g->roles_n; i++)
+        memory[i] = memory_of_role(g, &g->roles[i], NULL);
+    weigh(c, g, &t->s.machine, memory);
+    if (c->need_bytes > c->gpu_bytes || t->depth == WEIGH_ONLY) {
         c->fate = PLAN_TOO_LARGE;
-        goto done;
+    } else if (sim_run(&result, g, &t->s.machine, &p->sw, &options, err)) {
+        t->unsteady = result.repeated != t->left_out;
+        if (!t->unsteady) {
+            report_fill(&report, &t->s, g, &result, memory, 0);
+            if (t->depth == EXPANDED)
+                c->expanded_s = report.step_time_s;
+            else
+                keep(c, &report);
+            if (kept)
+                *kept = report;
+            else
+                report_free(&report);
+        }
     }
-    if (!sim_run(&result, &g, &s.machine, &p->sw, &options, err))
-        goto done;
-    report_fill(&report, &s, &g, &result, memory, 0);
-    if (depth == EXPANDED)
-        c->expanded_s = report.step_time_s;
-    else
-        keep(c, &report);
-    if (kept)
-        *kept = report;
-    else
-        report_free(&report);
-done:
     sim_result_free(&result);
-    graph_free(&g);
     free(memory);
+}
+
+/* Fills c by how deep it is asked for; *kept (may be NULL) is the report of a simulated one,
+ * for which nothing is left out. */
+static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *kept, Err *err)
+{
+    Try t = { .s = plan_scenario(p, c), .depth = depth };
+    Shortening way = shorten(&t.s);
+    uint32_t meant = t.s.training.micro_batches;
+    for (uint32_t i = kept || depth == EXPANDED ? way.n - 1 : 0; i < way.n; i++) {
+        Graph g = { 0 };
+        t.s.training.micro_batches = way.micro_batches[i];
+        t.left_out = meant - way.micro_batches[i];
+        t.stride = way.stride;
+        t.unsteady = false;
+        bool built = build_graph(&g, &t.s, &p->sw, err);
+        t.s.training.micro_batches = meant;
+        if (built)
+            try_graph(p, c, &t, kept, &g, err);
+        graph_free(&g);
+        if (!t.unsteady)
+            return;
+    }
 }
 
 /* ---- all of them ---- */
@@ -213,8 +242,19 @@ static void run_tasks(Plan *p, Task *tasks, uint32_t n)
     progress_close(&progress);
 }
 
+/* Every candidate takes and gives back the same megabytes: they are not to go back to the
+ * system each time, which would have to clear them again. */
+static void keep_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
 static void try_all(Plan *p)
 {
+    keep_memory();
     Task *tasks = mem_zero(p->families_n, sizeof *tasks);
     double start_s = cpu_seconds();
     for (uint32_t i = 0; i < p->families_n; i++) {

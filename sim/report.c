@@ -66,7 +66,7 @@ typedef struct Flops {
 } Flops;
 
 /* Recomputation counts as executed; what it repeats counts as the model's formula does. */
-static Flops flops_of_role(const Graph *g, const Role *role)
+static Flops flops_of_role(const Graph *g, const Role *role, const Repeat *repeat)
 {
     Flops *of = mem_zero((size_t)g->segments_n + 1, sizeof *of);
     for (uint32_t i = 0; i < g->segments_n; i++)
@@ -77,8 +77,9 @@ static Flops flops_of_role(const Graph *g, const Role *role)
         }
     Flops sum = { 0 };
     for (uint32_t i = 0; i < role->instances_n; i++) {
-        sum.model += of[role->instances[i].segment].model;
-        sum.hardware += of[role->instances[i].segment].hardware;
+        double n = repeat_count(repeat, i);
+        sum.model += n * of[role->instances[i].segment].model;
+        sum.hardware += n * of[role->instances[i].segment].hardware;
     }
     free(of);
     return sum;
@@ -215,6 +216,14 @@ static ReportRank rank_of(const Fill *f, const RankStat *stat)
 
 /* ---- the whole ---- */
 
+static const char *recompute_text(Report *r, const Training *t)
+{
+    static const char *const words[RECOMPUTE_LAYERS] = { "none", "selective", "full" };
+    if (t->recompute != RECOMPUTE_LAYERS)
+        return words[t->recompute];
+    return arena_printf(&r->arena, "%" PRIu32 " layers", t->recompute_layers);
+}
+
 static void fill_names(const Fill *f)
 {
     Report *r = f->r;
@@ -233,6 +242,11 @@ static void fill_names(const Fill *f)
         [DIM_TP] = p->tp, [DIM_CP] = p->cp, [DIM_EP] = p->ep, [DIM_DP] = p->dp, [DIM_PP] = p->pp
     };
     memcpy(r->degree, degree, sizeof degree);
+    r->virtual_stages = p->virtual_stages;
+    r->shard_size = p->strategy == STRATEGY_HSDP ? p->shard_size : 0;
+    r->sequence_parallel = p->sequence_parallel;
+    r->recompute = recompute_text(r, &s->training);
+    r->micro_batch = s->training.micro_batch;
     r->micro_batches = s->training.micro_batches;
     r->global_batch = s->training.global_batch;
     r->seq_len = s->training.seq_len;
@@ -295,8 +309,11 @@ void report_fill(Report *r, const Scenario *s, const Graph *g, const SimResult *
     *r = (Report){ .events = result->events, .ops = result->ops, .wall_s = wall_s };
     Fill f = { .r = r, .s = s, .g = g, .result = result, .memory = memory };
     f.flops = mem_zero((size_t)g->roles_n + 1, sizeof *f.flops);
-    for (uint32_t i = 0; i < g->roles_n; i++)
-        f.flops[i] = flops_of_role(g, &g->roles[i]);
+    for (uint32_t i = 0; i < result->ranks_n; i++) {
+        const RankStat *stat = &result->ranks[i];
+        if (f.flops[stat->role].hardware <= 0)
+            f.flops[stat->role] = flops_of_role(g, &g->roles[stat->role], &stat->repeat);
+    }
     fill_names(&f);
     fill_speed(&f);
     fill_ranks(&f);

@@ -79,7 +79,10 @@ typedef struct ReportPeak {
 typedef struct Report {
     Arena arena;
     const char *name, *strategy, *model, *cluster, *gpu, *software, *precision, *schedule;
-    uint32_t gpus, degree[DIM_N], micro_batches, global_batch, seq_len;
+    const char *recompute; /* "none", "selective", "full", "4 layers" */
+    uint32_t gpus, degree[DIM_N], micro_batch, micro_batches, global_batch, seq_len;
+    uint32_t virtual_stages, shard_size; /* shard_size 0: not sharded in groups */
+    bool sequence_parallel;
     uint64_t params_n;
     bool has_tokens; /* a transformer */
     double step_time_s, samples_per_s, tokens_per_s, tokens_per_s_per_gpu;
@@ -116,7 +119,8 @@ bool report_value(const Report *r, const char *key, double *value);
 
 void report_text(const Report *r, FILE *out);        /* for people, at most 40 lines */
 void report_memory_text(const Report *r, FILE *out); /* needs report_add_peak */
-/* Side by side, one column each, not wider than COMPARE_WIDTH. */
+/* Side by side, one column each, not wider than COMPARE_WIDTH; what was asked for only where it is
+ * not the usual or not the same. */
 enum { COMPARE_WIDTH = 100 };
 void report_compare(const Report **reports, uint32_t n, FILE *out);
 void report_json(const Report *r, JsonOut *j); /* one object */

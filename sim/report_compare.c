@@ -4,7 +4,8 @@
  *     16 columns   | at least 12 for each scenario ... | up to COMPARE_WIDTH
  *
  * What does not fit goes into a further block below.  Names are wrapped over
- * HEAD_LINES lines at blanks, then cut.
+ * HEAD_LINES lines at blanks, then cut.  What was asked for has rows where the
+ * scenarios are not all the same and usual: two columns can be told apart.
  */
 #include <math.h>
 #include <string.h>
@@ -26,6 +27,117 @@ static char *cell_strategy(char *t, const Report *r)
     snprintf(t, TEXT_CAP, "%s", r->strategy);
     return t;
 }
+
+/* ---- what was asked for ---- */
+
+static char *cell_text(char *t, const char *text)
+{
+    snprintf(t, TEXT_CAP, "%s", text);
+    return t;
+}
+
+static char *cell_model(char *t, const Report *r)
+{
+    return cell_text(t, r->model);
+}
+
+static char *cell_gpu(char *t, const Report *r)
+{
+    return cell_text(t, r->gpu);
+}
+
+static char *cell_cluster(char *t, const Report *r)
+{
+    return cell_text(t, r->cluster);
+}
+
+static char *cell_software(char *t, const Report *r)
+{
+    return cell_text(t, r->software);
+}
+
+static char *cell_precision(char *t, const Report *r)
+{
+    return cell_text(t, r->precision);
+}
+
+static char *cell_batch(char *t, const Report *r)
+{
+    return text_number(t, r->global_batch, 0);
+}
+
+static char *cell_seq(char *t, const Report *r)
+{
+    return text_number(t, r->seq_len, 0);
+}
+
+#define DEGREE_CELL(dim, index) \
+    static char *cell_##dim(char *t, const Report *r) \
+    { \
+        return text_number(t, r->degree[index], 0); \
+    }
+DEGREE_CELL(dp, DIM_DP)
+DEGREE_CELL(tp, DIM_TP)
+DEGREE_CELL(pp, DIM_PP)
+DEGREE_CELL(cp, DIM_CP)
+DEGREE_CELL(ep, DIM_EP)
+
+static char *cell_shard(char *t, const Report *r)
+{
+    return r->shard_size ? text_number(t, r->shard_size, 0) : strcpy(t, "-");
+}
+
+static char *cell_sequence_parallel(char *t, const Report *r)
+{
+    return strcpy(t, r->sequence_parallel ? "yes" : "no");
+}
+
+static char *cell_schedule(char *t, const Report *r)
+{
+    return cell_text(t, r->degree[DIM_PP] > 1 ? r->schedule : "-");
+}
+
+static char *cell_chunks(char *t, const Report *r)
+{
+    return text_number(t, r->virtual_stages, 0);
+}
+
+static char *cell_micro(char *t, const Report *r)
+{
+    return text_number(t, r->micro_batch, 0);
+}
+
+static char *cell_recompute(char *t, const Report *r)
+{
+    return cell_text(t, r->recompute);
+}
+
+/* Rows that are shown when a column differs from usual; NULL: from the first column. */
+static const struct {
+    const char *label, *usual;
+    Cell *cell;
+} asked[] = {
+    { "model", NULL, cell_model },
+    { "cluster", NULL, cell_cluster },
+    { "GPU", NULL, cell_gpu },
+    { "software", NULL, cell_software },
+    { "precision", NULL, cell_precision },
+    { "batch", NULL, cell_batch },
+    { "tokens each", NULL, cell_seq },
+    { "dp", "1", cell_dp },
+    { "tp", "1", cell_tp },
+    { "pp", "1", cell_pp },
+    { "cp", "1", cell_cp },
+    { "ep", "1", cell_ep },
+    { "shard size", "-", cell_shard },
+    { "seq. parallel", "no", cell_sequence_parallel },
+    { "schedule", "-", cell_schedule },
+    { "virtual stages", "1", cell_chunks },
+    { "micro-batch", "1", cell_micro },
+    { "recompute", "none", cell_recompute },
+};
+
+/* ---- what comes of it ---- */
 
 static char *cell_step(char *t, const Report *r)
 {
@@ -104,8 +216,6 @@ static const struct {
     When when;
     Cell *cell;
 } rows[] = {
-    { "GPUs", ALWAYS, cell_gpus },
-    { "strategy", ALWAYS, cell_strategy },
     { "step time", ALWAYS, cell_step },
     { "samples/s", WITHOUT_TOKENS, cell_samples },
     { "tokens/s", WITH_TOKENS, cell_tokens },
@@ -164,6 +274,11 @@ static void wrap_name(Head *h, const char *name, uint32_t width)
 
 /* ---- the table ---- */
 
+typedef struct Compared {
+    const Report **reports;
+    uint32_t n;
+} Compared;
+
 /* Right-aligned; what an empty cell leaves out is made up for by the next that is not. */
 static void print_cell(FILE *out, const char *text, uint32_t width, uint32_t *missing)
 {
@@ -191,25 +306,46 @@ static void print_heads(const Report **reports, uint32_t n, uint32_t width, FILE
     }
 }
 
-static void print_block(const Report **reports, uint32_t n, uint32_t width, FILE *out)
+static void print_row(const char *label, Cell *cell, const Report **reports, uint32_t n,
+                      uint32_t width, FILE *out)
+{
+    uint32_t missing = 0;
+    fprintf(out, "%-*s", LABEL, label);
+    for (uint32_t i = 0; i < n; i++) {
+        char text[TEXT_CAP], cut[TEXT_CAP];
+        print_cell(out, text_name(cut, cell(text, reports[i]), width - 1), width, &missing);
+    }
+    fprintf(out, "\n");
+}
+
+/* The same rows in every block: all is asked of all scenarios. */
+static bool is_worth_a_row(const char *usual, Cell *cell, const Compared *all)
+{
+    char first[TEXT_CAP], text[TEXT_CAP];
+    cell_text(first, usual ? usual : cell(text, all->reports[0]));
+    for (uint32_t i = 0; i < all->n; i++)
+        if (strcmp(first, cell(text, all->reports[i])) != 0)
+            return true;
+    return false;
+}
+
+static void print_block(const Compared *all, const Report **reports, uint32_t n, uint32_t width,
+                        FILE *out)
 {
     bool shown[WHEN_N] = { [ALWAYS] = true };
-    for (uint32_t i = 0; i < n; i++) {
-        shown[reports[i]->has_tokens ? WITH_TOKENS : WITHOUT_TOKENS] = true;
-        shown[WITH_PRICE] |= isfinite(reports[i]->cost_usd_per_step) != 0;
+    for (uint32_t i = 0; i < all->n; i++) {
+        shown[all->reports[i]->has_tokens ? WITH_TOKENS : WITHOUT_TOKENS] = true;
+        shown[WITH_PRICE] |= isfinite(all->reports[i]->cost_usd_per_step) != 0;
     }
     print_heads(reports, n, width, out);
-    for (size_t row = 0; row < ARRAY_N(rows); row++) {
-        if (!shown[rows[row].when])
-            continue;
-        uint32_t missing = 0;
-        fprintf(out, "%-*s", LABEL, rows[row].label);
-        for (uint32_t i = 0; i < n; i++) {
-            char text[TEXT_CAP];
-            print_cell(out, rows[row].cell(text, reports[i]), width, &missing);
-        }
-        fprintf(out, "\n");
-    }
+    print_row("GPUs", cell_gpus, reports, n, width, out);
+    print_row("strategy", cell_strategy, reports, n, width, out);
+    for (size_t row = 0; row < ARRAY_N(asked); row++)
+        if (is_worth_a_row(asked[row].usual, asked[row].cell, all))
+            print_row(asked[row].label, asked[row].cell, reports, n, width, out);
+    for (size_t row = 0; row < ARRAY_N(rows); row++)
+        if (shown[rows[row].when])
+            print_row(rows[row].label, rows[row].cell, reports, n, width, out);
 }
 
 void report_compare(const Report **reports, uint32_t n, FILE *out)
@@ -218,9 +354,10 @@ void report_compare(const Report **reports, uint32_t n, FILE *out)
     uint32_t columns = n < per_block ? n : per_block;
     uint32_t width = columns ? (COMPARE_WIDTH - LABEL) / columns : COLUMN_MIN;
     width = width > COLUMN_MAX ? COLUMN_MAX : width;
+    const Compared all = { reports, n };
     for (uint32_t i = 0; i < n; i += per_block) {
         if (i > 0)
             fprintf(out, "\n");
-        print_block(reports + i, n - i < per_block ? n - i : per_block, width, out);
+        print_block(&all, reports + i, n - i < per_block ? n - i : per_block, width, out);
     }
 }

@@ -195,6 +195,21 @@ static void write_peak(JsonOut *j, const Report *r)
     json_out_close(j, '}');
 }
 
+/* What tells two scenarios of one name apart. */
+static void write_asked(JsonOut *j, const Report *r)
+{
+    put_text(j, "schedule", r->degree[DIM_PP] > 1 ? r->schedule : NULL);
+    put_count(j, "virtual_stages", r->virtual_stages);
+    json_out_key(j, "sequence_parallel");
+    json_out_bool(j, r->sequence_parallel);
+    put_text(j, "precision", r->precision);
+    put_count(j, "global_batch", r->global_batch);
+    put_count(j, "seq_len", r->seq_len);
+    put_count(j, "micro_batch", r->micro_batch);
+    put_count(j, "micro_batches", r->micro_batches);
+    put_text(j, "recompute", r->recompute);
+}
+
 static void write_headline(JsonOut *j, const Report *r)
 {
     put_text(j, "name", r->name);
@@ -208,6 +223,7 @@ static void write_headline(JsonOut *j, const Report *r)
     for (int d = 0; d < DIM_N; d++)
         put_count(j, dim_names[d], r->degree[d]);
     json_out_close(j, '}');
+    write_asked(j, r);
     put_number(j, "step_time_s", r->step_time_s);
     put_number(j, "samples_per_s", r->samples_per_s);
     put_number(j, "tokens_per_s", r->tokens_per_s);

@@ -1,7 +1,7 @@
 /*
  * report_text.c - one scenario for a person: at most 40 lines of 100 columns.
  *
- *     name                                      what ran, on what
+ *     name                                      what ran, on what, split how
  *     step time, rates, cost
  *     time of the mean rank  | memory of the fullest rank
  *     longest chain, lower bounds               why it takes that long
@@ -15,7 +15,7 @@
 #include "sim/report.h"
 #include "sim/texts.h"
 
-enum { LINE_MAX_N = 100, TRANSFERS_MAX = 6, CLASSES_MAX = 7 };
+enum { LINE_MAX_N = 100, TRANSFERS_MAX = 6, CLASSES_MAX = 6 };
 
 /* Texts of one line at a time; each call gives another buffer. */
 typedef struct Words {
@@ -65,10 +65,46 @@ static void add_degrees(Line *l, const Report *r)
             add(l, "%s%s %" PRIu32, between, dim_names[factors[i]], r->degree[factors[i]]);
             between = " x ";
         }
-    if (r->degree[DIM_PP] > 1)
-        add(l, ", schedule %s", r->schedule);
+    if (r->shard_size > 0)
+        add(l, " in groups of %" PRIu32, r->shard_size);
     if (r->degree[DIM_EP] > 1)
         add(l, ", ep %" PRIu32, r->degree[DIM_EP]);
+    if (r->sequence_parallel)
+        add(l, ", sequence parallel");
+    if (r->degree[DIM_PP] > 1)
+        add(l, ", schedule %s", r->schedule);
+    if (r->virtual_stages > 1)
+        add(l, " x %" PRIu32, r->virtual_stages);
+}
+
+/* Those of one sample each are not worth a word. */
+static void add_batch(Line *l, Words *w, const Report *r)
+{
+    add(l, "batch %s", NUMBER(r->global_batch, 0));
+    if (r->has_tokens)
+        add(l, " x %s tokens", NUMBER(r->seq_len, 0));
+    if (r->micro_batches > 1)
+        add(l, ", %s micro-batches", NUMBER(r->micro_batches, 0));
+    if (r->micro_batches > 1 && r->micro_batch > 1)
+        add(l, " of %s", NUMBER(r->micro_batch, 0));
+    else if (r->micro_batch > 1)
+        add(l, ", micro-batch %s", NUMBER(r->micro_batch, 0));
+    if (strcmp(r->recompute, "none") != 0)
+        add(l, ", recompute %s", r->recompute);
+}
+
+/* On two lines, broken behind a comma, where one is too short. */
+static void print_commas(Words *w, const char *text)
+{
+    size_t n = strlen(text);
+    if (n > LINE_MAX_N) {
+        n = LINE_MAX_N;
+        while (n > 2 && strncmp(text + n - 2, ", ", 2) != 0)
+            n--;
+        fprintf(w->out, "%.*s\n", (int)n - 1, text);
+        text += n;
+    }
+    fprintf(w->out, "%s\n", NAME(text, LINE_MAX_N));
 }
 
 static void print_head(Words *w, const Report *r)
@@ -81,13 +117,11 @@ static void print_head(Words *w, const Report *r)
     add(&on, ", software %.40s", r->software);
     add(&how, "%s", r->strategy);
     add_degrees(&how, r);
-    add(&how, ", %s, batch %s", r->precision, NUMBER(r->global_batch, 0));
-    if (r->has_tokens)
-        add(&how, " x %s tokens", NUMBER(r->seq_len, 0));
-    if (r->micro_batches > 1)
-        add(&how, ", %s micro-batches", NUMBER(r->micro_batches, 0));
-    fprintf(w->out, "%s\n%s\n%s\n\n", NAME(r->name, LINE_MAX_N), NAME(on.text, LINE_MAX_N),
-            NAME(how.text, LINE_MAX_N));
+    add(&how, ", %s, ", r->precision);
+    add_batch(&how, w, r);
+    fprintf(w->out, "%s\n%s\n", NAME(r->name, LINE_MAX_N), NAME(on.text, LINE_MAX_N));
+    print_commas(w, how.text);
+    fprintf(w->out, "\n");
 }
 
 static void print_flops(Words *w, const Report *r)

@@ -123,22 +123,26 @@ static const char *name_of_file(Scenario *s)
     return arena_printf(&s->arena, "%.*s", (int)n, name);
 }
 
-/* A node that must be there; a name is logged as it stands, an object by its reader. */
-static JsonNode required(JsonObj *o, const char *key)
+/* A name is logged as it stands, an object by its reader. */
+static JsonNode named(JsonObj *o, const char *key)
 {
     JsonNode node = json_get(o, key);
-    if (o->ok && !node.item)
-        o->ok = json_fail(node, o->err, "the key is missing");
     if (o->ok && json_text(node))
         json_log_value(node, json_text(node), false);
     return node;
+}
+
+/* Asked after the unknown keys, among which a slip for this one is. */
+static bool is_there(JsonNode node, Err *err)
+{
+    return node.item || json_fail(node, err, "the key is missing");
 }
 
 static bool read_all(Scenario *s, Err *err)
 {
     JsonObj o = json_begin(json_root(s->doc), err);
     s->name = json_string(&o, "name", name_of_file(s));
-    JsonNode model = required(&o, "model"), cluster = required(&o, "cluster");
+    JsonNode model = named(&o, "model"), cluster = named(&o, "cluster");
     JsonNode training = json_get(&o, "training"), parallel = json_get(&o, "parallel");
     s->software = json_string(&o, "software", "generic");
     JsonNode measured = json_get(&o, "measured");
@@ -146,7 +150,8 @@ static bool read_all(Scenario *s, Err *err)
     s->notes = json_string(&o, "notes", "");
     s->quality = json_string(&o, "quality", "");
     s->group = json_string(&o, "group", "");
-    return json_end(&o) && model_read(&s->model, &s->arena, model, share_dir(), err) &&
+    return json_end(&o) && is_there(model, err) && is_there(cluster, err) &&
+           model_read(&s->model, &s->arena, model, share_dir(), err) &&
            machine_read(&s->machine, cluster, share_dir(), err) &&
            scenario_parallel(s, parallel, err) && scenario_training(s, training, err) &&
            read_measured(s, measured, err) && scenario_check(s, err);

@@ -65,7 +65,8 @@ typedef struct Training {
     uint32_t micro_batches; /* per replica and step: global_batch / (dp * micro_batch) */
     DType precision;        /* of matmuls */
     DType param_dtype, grad_dtype, reduce_dtype;
-    bool master_weights; /* an f32 copy beside param_dtype */
+    bool reduce_dtype_set; /* given by the user; else f32 where the software's gradients are */
+    bool master_weights;   /* an f32 copy beside param_dtype */
     Optimizer optimizer;
     Recompute recompute;
     uint32_t recompute_layers; /* per stage, for RECOMPUTE_LAYERS */
@@ -88,6 +89,7 @@ typedef struct Parallel {
     Schedule schedule;
     uint32_t virtual_stages;
     uint64_t bucket_bytes, first_bucket_bytes;
+    bool bucket_bytes_set; /* given by the user; else the software's habit */
     bool reshard_after_forward;
     Prefetch prefetch;
     uint32_t shard_size; /* hsdp */
@@ -133,6 +135,15 @@ bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint3
 bool scenario_from(Scenario *s, JsonDoc *doc, const Setting *settings, uint32_t settings_n,
                    Err *err);
 void scenario_free(Scenario *s); /* s is empty again */
+
+/*
+ * Whether path leads to a file that s was read from: its own, or that of its model,
+ * cluster, GPUs, software or data.  Whoever writes a file asks first.
+ */
+bool scenario_is_made_of(const Scenario *s, const char *path);
+
+/* Whether there is such a software file; the message lists those there are. */
+bool scenario_software_exists(const Scenario *s, Err *err);
 
 /* Every key asked for and every value derived: aligned rows of key, value, origin. */
 void scenario_explain(const Scenario *s, FILE *out);

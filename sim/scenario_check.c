@@ -350,6 +350,17 @@ static bool check_virtual_stages(const Check *c)
     return true;
 }
 
+/* Without a pipeline only those mean something that order the micro-batches of one rank. */
+static bool check_no_pipeline(const Check *c)
+{
+    const Parallel *p = c->p;
+    bool usual = p->schedule == SCHEDULE_1F1B || p->schedule == SCHEDULE_GPIPE ||
+                 p->strategy == STRATEGY_MODEL_PARALLEL;
+    return usual || FAIL(c, parallel, "schedule",
+                         "%s is for pipelines, with pp 1 only 1f1b and gpipe are allowed",
+                         schedule_names[p->schedule]);
+}
+
 static bool check_schedule(const Check *c)
 {
     char text[LIST_CAP];
@@ -357,7 +368,7 @@ static bool check_schedule(const Check *c)
     uint32_t n = c->t->micro_batches;
     uint64_t unit = (uint64_t)p->dp * c->t->micro_batch;
     if (p->pp == 1)
-        return true;
+        return check_no_pipeline(c);
     if (p->schedule == SCHEDULE_INTERLEAVED && n % p->pp != 0)
         return FAIL(c, training, "global_batch",
                     "gives %" PRIu32

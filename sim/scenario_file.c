@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/nearest.h"
+#include "core/out_file.h"
 #include "sim/scenario_parts.h"
 
 #ifndef LOCKSTEP_SHARE_DIR
@@ -219,19 +221,114 @@ bool scenario_each(char *const *names, uint32_t names_n, ScenarioVisit *visit, v
     return true;
 }
 
-/* ---- --set ---- */
+/* ---- what a scenario stands on ---- */
 
-/* "cluster.gpu.sms" goes below "cluster.gpu", "cluster.gpu" does not. */
-static bool goes_below(const char *key, const char *place)
+/* The origins of the log are the files that gave a value, "--set" and "default". */
+static bool is_origin(const Scenario *s, const char *path)
 {
-    size_t n = strlen(place);
-    return strncmp(key, place, n) == 0 && key[n] == '.';
+    size_t n;
+    const JsonLogRow *rows = json_log(s->doc, &n);
+    const char *before = "";
+    for (size_t i = 0; i < n; i++) {
+        bool again = strcmp(rows[i].origin, before) == 0;
+        before = rows[i].origin;
+        if (!again && out_file_is_same(path, before))
+            return true;
+    }
+    return false;
 }
 
-static void name_to_object(JsonNode object, const char *member)
+bool scenario_is_made_of(const Scenario *s, const char *path)
 {
-    if (json_type(json_member(object, member)) == JSON_STRING)
-        json_wrap(object, member, "base");
+    Arena arena = { 0 };
+    size_t n = strlen(s->file);
+    while (n > 0 && s->file[n - 1] >= '0' && s->file[n - 1] <= '9')
+        n--;
+    bool line = n > 0 && s->file[n - 1] == ':'; /* many.jsonl:3 */
+    const char *lines = arena_printf(&arena, "%.*s", line ? (int)n - 1 : 0, s->file);
+    const char *software =
+        arena_printf(&arena, "%s/software/%s.json", share_dir(), s->software);
+    bool is = out_file_is_same(path, s->file) || out_file_is_same(path, lines) ||
+              out_file_is_same(path, software) || out_file_is_same(path, s->training.data) ||
+              is_origin(s, path);
+    arena_free(&arena);
+    return is;
+}
+
+bool scenario_software_exists(const Scenario *s, Err *err)
+{
+    Arena arena = { 0 };
+    const char *const *names;
+    char allowed[700] = "";
+    size_t n = 0;
+    bool found = false;
+    uint32_t names_n = share_names(&names, &arena, "software");
+    for (uint32_t i = 0; i < names_n; i++) {
+        found = found || strcmp(names[i], s->software) == 0;
+        if (n + 60 < sizeof allowed)
+            n += (size_t)snprintf(allowed + n, sizeof allowed - n, "%s%.50s", i ? ", " : "",
+                                  names[i]);
+    }
+    const char *meant = found ? NULL : nearest(s->software, names, names_n);
+    if (!found)
+        json_fail(json_member(json_root(s->doc), "software"), err,
+                  "unknown software '%.100s', %s%.60s%sallowed: %s", s->software,
+                  meant ? "did you mean '" : "", meant ? meant : "", meant ? "'? " : "",
+                  allowed);
+    arena_free(&arena);
+    return found;
+}
+
+/* ---- --set ---- */
+
+static const char overlap_all[] =
+    "{\"tp\":true,\"cp\":true,\"ep\":true,\"dp\":true,\"pp\":true}";
+static const char overlap_none[] =
+    "{\"tp\":false,\"cp\":false,\"ep\":false,\"dp\":false,\"pp\":false}";
+
+/*
+ * What --set can reach only when it is an object: a model's name becomes a copy of
+ * the model, a cluster's or GPU's {"base": NAME}, and two keys of one word or an
+ * object become the object that says the same.
+ */
+static bool open_value(JsonNode parent, const char *key, Err *err)
+{
+    JsonNode node = json_member(parent, key);
+    JsonType type = json_type(node);
+    if (type == JSON_STRING && strcmp(node.path, "model") == 0)
+        return model_unfold(parent, key, share_dir(), err);
+    if (type == JSON_STRING && (strcmp(node.path, "cluster") == 0 || strcmp(key, "gpu") == 0))
+        json_wrap(parent, key, "base");
+    else if (type == JSON_STRING && strcmp(node.path, "training.recompute") == 0)
+        json_replace(parent, key, "{}");
+    else if (type == JSON_BOOL && strcmp(node.path, "parallel.overlap") == 0)
+        json_replace(parent, key, json_truth(node) ? overlap_all : overlap_none);
+    return true;
+}
+
+/* Goes down key, "a.b[2].c", as far as there are values, and opens those on the way. */
+static bool open_way(JsonNode at, const char *key, Err *err)
+{
+    for (;;) {
+        char name[104];
+        size_t n = strcspn(key, ".[");
+        if (key[n] == '\0' || n >= sizeof name)
+            return true;
+        snprintf(name, sizeof name, "%.*s", (int)n, key);
+        if (key[n] == '.' && !open_value(at, name, err))
+            return false;
+        at = json_member(at, name);
+        if (key[n] == '[') {
+            size_t i = strtoul(key + n + 1, NULL, 10);
+            at = json_type(at) == JSON_ARRAY && i < json_items_n(at)
+                     ? json_item(at, i)
+                     : (JsonNode){ .doc = at.doc };
+            n += strcspn(key + n, "]");
+        }
+        if (!at.item || key[n] == '\0' || key[n + 1] == '\0')
+            return true;
+        key += n + 1 + (key[n] == ']');
+    }
 }
 
 /* A file named by --set is looked for in the working directory, not beside the scenario. */
@@ -251,13 +348,9 @@ static const char *from_here(Arena *arena, const Setting *set)
 
 static bool apply(JsonDoc *doc, const Setting *set, Err *err)
 {
-    JsonNode root = json_root(doc);
-    if (goes_below(set->key, "cluster"))
-        name_to_object(root, "cluster");
-    if (goes_below(set->key, "cluster.gpu"))
-        name_to_object(json_member(root, "cluster"), "gpu");
     Arena arena = { 0 };
-    bool ok = json_set(doc, set->key, from_here(&arena, set), err);
+    bool ok = open_way(json_root(doc), set->key, err) &&
+              json_set(doc, set->key, from_here(&arena, set), err);
     arena_free(&arena);
     return ok;
 }

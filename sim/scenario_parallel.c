@@ -204,6 +204,7 @@ static bool read_sharding(JsonObj *o, Scenario *s)
     static const char *const prefetch_names[] = { "none", "backward", "both" };
     Parallel *p = &s->parallel;
     p->sequence_parallel = json_bool(o, "sequence_parallel", false);
+    p->bucket_bytes_set = json_has(o, "bucket_bytes");
     p->bucket_bytes = json_size(o, "bucket_bytes", 1, BUCKET_BYTES_MAX, 25 * MIB);
     p->first_bucket_bytes = json_size(o, "first_bucket_bytes", 1, BUCKET_BYTES_MAX, MIB);
     p->reshard_after_forward = json_bool(o, "reshard_after_forward", true);

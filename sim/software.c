@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define BUCKET_PARAMETERS_MAX ((uint64_t)1 << 40)
+
 typedef struct Fact {
     const char *key;
     size_t offset; /* of a bool in Software */
@@ -126,8 +128,12 @@ static bool read_parallel(Software *sw, JsonNode node, Err *err)
 {
     JsonObj o = json_begin(node, err);
     read_facts(sw, &o, parallel_facts, ARRAY_N(parallel_facts));
+    sw->p2p_scatter_gather = json_bool(&o, "p2p_scatter_gather", false);
     sw->p2p_blocks_host = json_bool(&o, "p2p_blocks_host", false);
     sw->vocab_multiple = json_count(&o, "vocab_multiple", 1, 65536, JSON_REQUIRED);
+    sw->bucket_parameters = json_count(&o, "bucket_parameters", 0, BUCKET_PARAMETERS_MAX, 0);
+    sw->bucket_parameters_per_rank =
+        json_count(&o, "bucket_parameters_per_rank", 0, BUCKET_PARAMETERS_MAX, 0);
     JsonNode overlap = required_object(&o, "overlap");
     bool ok = json_end(&o);
     return ok && read_overlap(sw, overlap, err);
@@ -162,6 +168,9 @@ static bool check_sources(JsonNode node, Err *err)
     static const char *const others[] = { "attention_kernel", "selective", "stops_early",
                                           "p2p_blocks_host",  "overlap",   "vocab_multiple" };
     JsonObj o = json_begin(node, err);
+    json_string(&o, "p2p_scatter_gather", "");
+    json_string(&o, "bucket_parameters", "");
+    json_string(&o, "bucket_parameters_per_rank", "");
     bool rest = *json_string(&o, "rest", "") != '\0';
     for (size_t i = 0; i < ARRAY_N(kernel_facts); i++)
         check_source(&o, kernel_facts[i].key, rest);
@@ -199,7 +208,8 @@ bool software_read(Software *sw, Arena *arena, const char *name, Err *err)
 {
     const char *path = arena_printf(arena, "%s/software/%s.json", share_dir(), name);
     if (!*name || strchr(name, '/') || access(path, R_OK) != 0)
-        return err_set(err, "unknown software '%.100s'", name);
+        return err_set(
+            err, "unknown software '%.100s', `lockstep list software` shows the names", name);
     JsonDoc *doc = json_open(path, err);
     bool ok = doc && software_from(sw, arena, doc, err);
     if (ok && strcmp(sw->name, name) != 0)

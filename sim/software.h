@@ -53,7 +53,7 @@ typedef struct Software {
     bool rope_chain;          /* rope: cast to f32, rotate, cast back, for q and for k */
     bool dropout;             /* trained with dropout: masks are made and kept */
     bool wgrad_accumulate;    /* weight gradients are accumulated by the matmul (beta = 1) */
-    bool f32_grads;           /* gradients are kept in f32 */
+    bool f32_grads;           /* gradients are kept, and summed over replicas, in f32 */
     bool f32_logits;          /* unfused loss: reads an f32 copy of the logits */
     AttentionKernel attention_kernel; /* where attention is fused; may be left out: newest */
 
@@ -70,12 +70,18 @@ typedef struct Software {
     bool grads_persist;      /* gradient memory is allocated for the whole step */
     bool bucket_copies;      /* ddp copies gradients into buckets and back */
     bool p2p_waits_for_send; /* compute waits for sends as well as receives */
+    bool p2p_scatter_gather; /* a pipeline sends 1/tp of an activation from each tensor-parallel
+                                  rank, and gathers it there; may be left out: false */
     bool p2p_blocks_host;    /* without overlap: the host waits for transfers before it launches
                                   more; may be left out: false */
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next
                                   forward, not after the update */
     bool cp_ring; /* context parallelism: keys and values go round a ring, else are gathered */
-    bool overlap[DIM_N];     /* default of parallel.overlap */
+    bool overlap[DIM_N]; /* default of parallel.overlap */
+    /* Where the scenario says nothing of buckets they end at max(bucket_parameters,
+     * bucket_parameters_per_rank * dp * cp), the first one too; both may be left out: then 0,
+     * and 25 MiB as in PyTorch. */
+    uint64_t bucket_parameters, bucket_parameters_per_rank;
     uint64_t vocab_multiple; /* vocabulary is padded to a multiple of this times tp */
 
     /* Fitted; 1 where nothing was fitted. */

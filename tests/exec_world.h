@@ -11,12 +11,9 @@
 #include "sim/build.h"
 #include "tests/check.h"
 
-/* core/machine.h has a Place as well: where a rank is in a cluster. */
-#define Place RankPlace
 #include "exec/cmd_run_plan.h"
 #include "exec/launch.h"
 #include "exec/rank.h"
-#undef Place
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -172,7 +172,7 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     static const uint32_t odd_tp[] = { 1, 1, 2, 3, 4, 6 };
     static const char *const recompute[] = { "\"none\"", "\"selective\"", "\"full\"",
                                              "{\"layers\":1}" };
-    static const char *const schedules[] = { "1f1b", "1f1b", "gpipe", "naive" };
+    static const char *const schedules[] = { "1f1b", "1f1b", "gpipe", "naive" }; /* pp > 1 */
     *d = (Draw){ .state = mix_u64(seed) };
     uint32_t tp = kind.odd ? odd_tp[draw_below(d, ARRAY_N(odd_tp))] : draw_power(d, 3);
     uint32_t pp = kind.odd ? 1 + draw_below(d, 4) : draw_power(d, 3);
@@ -200,7 +200,7 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
               "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
               "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u",
               strategy, dp, tp, pp, cp, tp > 1 && draw_below(d, 2) ? "true" : "false",
-              interleaved ? "interleaved" : draw_word(d, schedules, ARRAY_N(schedules)),
+              interleaved ? "interleaved" : draw_word(d, schedules, pp > 1 ? 4 : 3),
               interleaved ? 2 : 1);
     if (draw_below(d, 3) == 0)
         draw_text(d, ",\"overlap\":%s", draw_below(d, 2) ? "true" : "false");

@@ -31,7 +31,7 @@ typedef struct RankPage {
     _Atomic int64_t killed_ns;
 } RankPage;
 
-typedef void (*RankBody)(Fabric *f, const Place *place, RankPage *page);
+typedef void (*RankBody)(Fabric *f, const RankPlace *place, RankPage *page);
 
 typedef struct RankOptions {
     bool tcp, rings;
@@ -58,7 +58,7 @@ static inline void rank_page_free(RankPage *page)
     munmap(page, sizeof *page);
 }
 
-static inline int rank_main(const Place *place, void *user)
+static inline int rank_main(const RankPlace *place, void *user)
 {
     const RankRun *run = user;
     Fabric *f;
@@ -79,9 +79,9 @@ static inline int rank_main(const Place *place, void *user)
 static inline int ranks_run_on(uint32_t n, const RankOptions *options, RankBody body,
                                RankPage *page)
 {
-    Place common = { .digest = "test",
-                     .timeout_s = options->timeout_s > 0 ? options->timeout_s : 20,
-                     .tcp_only = options->tcp };
+    RankPlace common = { .digest = "test",
+                         .timeout_s = options->timeout_s > 0 ? options->timeout_s : 20,
+                         .tcp_only = options->tcp };
     RankRun run = { .options = options, .body = body, .page = page };
     return launch_ranks(n, rank_main, &run, &common, page ? page->pids : NULL);
 }

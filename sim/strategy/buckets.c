@@ -25,9 +25,30 @@ static uint32_t count_params(const Build *b)
     return n;
 }
 
-static void cut(Buckets *d, uint64_t limit)
+/* Is it the stack that says how large buckets are? */
+static bool stack_cuts(const Build *b)
 {
-    uint64_t each = dtype_bytes(d->b->s->training.reduce_dtype), bytes = 0;
+    const Software *sw = b->sw;
+    return !b->s->parallel.bucket_bytes_set &&
+           (sw->bucket_parameters || sw->bucket_parameters_per_rank);
+}
+
+static uint64_t limit_bytes(const Build *b)
+{
+    const Parallel *p = &b->s->parallel;
+    if (!stack_cuts(b))
+        return p->bucket_bytes;
+    uint64_t ranks = (uint64_t)p->dp * p->cp;
+    return max_u64(b->sw->bucket_parameters, b->sw->bucket_parameters_per_rank * ranks) *
+           dtype_bytes(reduce_dtype(b));
+}
+
+static void cut(Buckets *d, bool small_first)
+{
+    uint64_t each = dtype_bytes(reduce_dtype(d->b)), bytes = 0;
+    uint64_t later = limit_bytes(d->b);
+    uint64_t limit =
+        small_first && !stack_cuts(d->b) ? d->b->s->parallel.first_bucket_bytes : later;
     uint32_t first = 0;
     for (uint32_t i = 0; i < d->pieces_n; i++) {
         Piece piece = d->pieces[i];
@@ -39,7 +60,7 @@ static void cut(Buckets *d, uint64_t limit)
             (Bucket){ .first = first, .n = i + 1 - first, .reduced = NOWHERE };
         first = i + 1;
         bytes = 0;
-        limit = d->b->s->parallel.bucket_bytes;
+        limit = later;
     }
 }
 
@@ -71,7 +92,7 @@ static void find_ready(Buckets *d)
 }
 
 void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, uint32_t parts,
-                  uint64_t first_limit_bytes)
+                  bool small_first)
 {
     *d = (Buckets){
         .b = b, .role = &b->g->roles[role], .role_index = role, .owned = owned, .parts = parts
@@ -79,7 +100,7 @@ void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, uint3
     d->pieces = PUSH_ARRAY(&d->scratch, Piece, count_params(b));
     d->last = PUSH_ARRAY(&d->scratch, uint32_t, b->blocks_n);
     list_pieces(d);
-    cut(d, first_limit_bytes);
+    cut(d, small_first);
     find_last_backwards(d);
     find_ready(d);
 }

@@ -5,6 +5,10 @@
  * definition order, reversed, are cut into buckets; a bucket closes when its size
  * reaches the limit after a tensor was added, so it overshoots by up to one tensor.
  *
+ * The limit is parallel.bucket_bytes where the scenario gives it, else the stack's
+ * (Software.bucket_parameters: Megatron's grows with the ranks, DeepSpeed's is 5e8),
+ * else PyTorch's 25 MiB.
+ *
  *     params      E | block 0      | block 1       | head
  *     buckets    [     3     ][    2    ][   1    ][0]        first limit, then the limit
  *
@@ -43,8 +47,9 @@ typedef struct Buckets {
     Arena scratch;
 } Buckets;
 
+/* small_first: PyTorch's, the first bucket ends at first_bucket_bytes. */
 void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, uint32_t parts,
-                  uint64_t first_limit_bytes);
+                  bool small_first);
 void buckets_close(Buckets *d);
 
 /* A bundle with the bucket's pieces, not opened yet. */

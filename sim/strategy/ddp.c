@@ -3,7 +3,7 @@
  *
  * PyTorch's reducer, with the buckets of buckets.h.  The first limit
  * (first_bucket_bytes) is small: the gradients that are ready first start the
- * communication early.
+ * communication early.  Stacks with a bucket size of their own have no such limit.
  *
  *     compute    ..[B head][B block 1][B block 0][B E]...........[optimizer]
  *     reduce               [all-reduce 0][1]   [2]    [3]
@@ -26,7 +26,7 @@
 
 static void launch(Buckets *d, const Weave *w, Bucket *u)
 {
-    DType dtype = d->b->s->training.reduce_dtype;
+    DType dtype = reduce_dtype(d->b);
     u->bundle = bucket_bundle(d, u, "all-reduce", dtype, true);
     if (d->b->sw->bucket_copies) {
         bundle_open(&u->bundle);
@@ -71,7 +71,7 @@ static Point drain(Buckets *d)
 static void ddp_role(Build *b, Finish *f, uint32_t role)
 {
     Buckets d;
-    buckets_open(&d, b, role, f->owned, 1, b->s->parallel.first_bucket_bytes);
+    buckets_open(&d, b, role, f->owned, 1, true);
     weave_buckets(&d);
     finish_role(f, role, drain(&d));
     buckets_close(&d);

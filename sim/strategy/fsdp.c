@@ -117,7 +117,7 @@ static void set_class(Graph *g, uint32_t layout, TensorClass class_)
 static bool needs_copy(const Build *b, const BlockType *t)
 {
     for (uint32_t i = 0; i < b->g->layouts[t->grad_layout].tensor_n; i++)
-        if (layout_tensor(b->g, t->grad_layout, i)->dtype != b->s->training.reduce_dtype)
+        if (layout_tensor(b->g, t->grad_layout, i)->dtype != reduce_dtype(b))
             return true;
     return false;
 }
@@ -146,8 +146,8 @@ static UnitType start_type(Build *b, const BlockType *t, const Owned *o)
     if (read != b->s->training.param_dtype)
         u.cast_layout = copy_layout(b->g, o->param_layout, read);
     u.copies = needs_copy(b, t);
-    u.input_layout = u.copies ? copy_layout(b->g, t->grad_layout, b->s->training.reduce_dtype)
-                              : t->grad_layout;
+    u.input_layout =
+        u.copies ? copy_layout(b->g, t->grad_layout, reduce_dtype(b)) : t->grad_layout;
     return u;
 }
 
@@ -225,7 +225,7 @@ static uint32_t copy_in_segment(Fsdp *d, uint32_t block)
     const BlockType *t = block_type(d->b, block);
     Op op = { .kind = OP_CAST,
               .phase = PHASE_UPDATE,
-              .dtype = d->b->s->training.reduce_dtype,
+              .dtype = reduce_dtype(d->b),
               .lane = LANE_COMPUTE,
               .u.elements = t->elements,
               .read_bytes = layout_bytes(g, t->grad_layout),
@@ -252,7 +252,7 @@ static void reduce_replicas(const Fsdp *d, Slot slot, uint32_t layout)
         return;
     graph_op(g, (Op){ .kind = OP_ALL_REDUCE,
                       .phase = PHASE_UPDATE,
-                      .dtype = d->b->s->training.reduce_dtype,
+                      .dtype = reduce_dtype(d->b),
                       .lane = LANE_REPLICATE,
                       .name = intern(&g->names, "all-reduce gradient shards"),
                       .logical = 1,
@@ -267,7 +267,7 @@ static uint32_t make_reduce(Fsdp *d, uint32_t block, bool more)
     Graph *g = d->b->g;
     const UnitType *u = unit_type(d, block);
     const Owned *o = shards_of(d, block);
-    DType dtype = d->b->s->training.reduce_dtype;
+    DType dtype = reduce_dtype(d->b);
     uint64_t bytes = layout_bytes(g, o->grad_layout);
     Op op = { .kind = OP_REDUCE_SCATTER,
               .phase = PHASE_UPDATE,

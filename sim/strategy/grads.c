@@ -489,12 +489,11 @@ static uint32_t part_layout(Graph *g, uint32_t whole, uint32_t n, DType dtype)
 
 static Owned own_type(Build *b, const BlockType *t, Share share, uint32_t n)
 {
-    const Training *tr = &b->s->training;
     Owned o = { t->param_layout, t->grad_layout, t->state_layout, NULL, 0 };
     if (share == SHARE_ALL)
-        o.param_layout = part_layout(b->g, t->param_layout, n, tr->param_dtype);
+        o.param_layout = part_layout(b->g, t->param_layout, n, b->s->training.param_dtype);
     if (share >= SHARE_GRADS)
-        o.grad_layout = part_layout(b->g, t->grad_layout, n, tr->reduce_dtype);
+        o.grad_layout = part_layout(b->g, t->grad_layout, n, reduce_dtype(b));
     if (share >= SHARE_UPDATE)
         o.state_layout = part_layout(b->g, t->state_layout, n, DTYPE_N);
     o.elements = PUSH_ARRAY(&b->arena, uint64_t, t->params_n);

@@ -80,6 +80,12 @@ void wait_at_start(const Graph *g, Role *role, Point src)
 
 /* ---- looking ---- */
 
+DType reduce_dtype(const Build *b)
+{
+    const Training *t = &b->s->training;
+    return b->sw->f32_grads && !t->reduce_dtype_set ? DTYPE_F32 : t->reduce_dtype;
+}
+
 bool overlaps(const Build *b, Dim d)
 {
     const Parallel *p = &b->s->parallel;

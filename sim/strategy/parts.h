@@ -44,6 +44,8 @@ void wait_at(Role *role, uint32_t dst_op, Point src);
 void wait_at_start(const Graph *g, Role *role, Point src);
 
 bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */
+/* In which gradients are summed over the replicas: as the scenario says, else as they are kept. */
+DType reduce_dtype(const Build *b);
 /* The group over which parameters, gradients or state are shared out: GROUP_DP, or hsdp's
  * GROUP_DP_SHARD. */
 uint32_t share_group(const Build *b);

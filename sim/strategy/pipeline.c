@@ -25,6 +25,13 @@
  * itself does before it launches more (p2p_blocks_host).  Like every
  * collective of torch, a receive starts after the compute launched before it.
  *
+ * SCATTER AND GATHER.  Every rank of a tensor-parallel group holds the whole
+ * activation.  A stack that knows this (p2p_scatter_gather) sends one tp-th from each,
+ * and the receivers gather the parts inside their node, on the compute lane:
+ *
+ *     recv act   [r F1, 1/tp]
+ *     compute                [all-gather][F1 ........]
+ *
  * LIVES.  An activation between blocks is born in forward(i), or by the receive,
  * and dies in backward(i + 1); what is sent dies in the send.  A gradient is born
  * in backward(i + 1), or by the receive, and dies in backward(i), or in the send.
@@ -135,6 +142,7 @@ typedef struct Line {
     uint32_t transfers_n, transfers_cap;
     Transfer *transfers;
     bool ahead, waits; /* receives are posted early; compute waits for sends */
+    uint32_t parts;    /* an activation is sent in so many parts, gathered by the receiver */
     uint32_t
         host_wait; /* segment in which the host waits for transfers; NONE_U32: it never does */
     Point sent[2], due[2]; /* newest sends, by backward; due: the next compute waits */
@@ -165,6 +173,11 @@ static bool crosses(const Line *l, uint32_t chunk)
 
 /* ---- transfers ---- */
 
+static uint64_t boundary_bytes(const Line *l, uint32_t layout)
+{
+    return layout == l->b->boundary_layout ? l->b->boundary_bytes : layout_bytes(l->g, layout);
+}
+
 static uint32_t make_transfer(const Line *l, Lane lane, uint32_t peer, uint32_t layout)
 {
     static const struct {
@@ -179,8 +192,7 @@ static uint32_t make_transfer(const Line *l, Lane lane, uint32_t peer, uint32_t 
     Graph *g = l->g;
     bool send = lane == LANE_SEND_ACT || lane == LANE_SEND_GRAD;
     bool grad = lane == LANE_SEND_GRAD || lane == LANE_RECV_GRAD;
-    uint64_t bytes =
-        layout == l->b->boundary_layout ? l->b->boundary_bytes : layout_bytes(g, layout);
+    uint64_t bytes = boundary_bytes(l, layout) / l->parts;
     uint32_t s = graph_segment(g, send ? SEGMENT_SEND : SEGMENT_RECV, what[lane].name);
     g->segments[s].layout[what[lane].slot] = layout;
     graph_op(g, (Op){ .kind = send ? OP_SEND : OP_RECV,
@@ -387,11 +399,51 @@ static Point backward_block(Line *l, const Action *x, uint32_t block, uint32_t d
 
 /* ---- actions ---- */
 
+static uint32_t gather_segment(Line *l, bool backward, uint32_t layout)
+{
+    Graph *g = l->g;
+    const char *name = backward ? "gather grad" : "gather act";
+    Slot slot = backward ? SLOT_DOUT : SLOT_IN;
+    for (uint32_t i = 0; i < l->transfers_n; i++) {
+        const Transfer *t = &l->transfers[i];
+        if (t->lane == LANE_COMPUTE && t->peer == backward && t->layout == layout)
+            return t->segment;
+    }
+    uint32_t s = graph_segment(g, SEGMENT_GATHER, name);
+    g->segments[s].layout[slot] = layout;
+    graph_op(g, (Op){ .kind = OP_ALL_GATHER,
+                      .phase = backward ? PHASE_DGRAD : PHASE_FORWARD,
+                      .dtype = layout_tensor(g, layout, 0)->dtype,
+                      .lane = LANE_COMPUTE,
+                      .name = intern(&g->names, name),
+                      .u.comm = { .bytes = boundary_bytes(l, layout),
+                                  .group = l->b->group[GROUP_TP] } });
+    arg_each(g, slot, layout, ARG_UPDATE, false, false);
+    GROW(l->transfers, l->transfers_n, l->transfers_cap);
+    l->transfers[l->transfers_n++] = (Transfer){ LANE_COMPUTE, backward, layout, s };
+    return s;
+}
+
+/* What an action received, whole. */
+static Received arrive(Line *l, uint32_t action)
+{
+    const Action *x = &l->actions[action];
+    Received in = l->received[action];
+    if (l->parts == 1 || !point_is(in.at))
+        return in;
+    uint32_t segment = gather_segment(l, x->backward, l->role->frames[in.frame].layout);
+    uint32_t i =
+        role_instance(l->role, segment, x->micro_batch, NONE_U32, x->turn * l->pp + l->stage);
+    l->role->instances[i].frame[x->backward ? SLOT_DOUT : SLOT_IN] = in.frame;
+    enter_compute(l, in.at);
+    return (Received){ { i, 0 }, in.frame };
+}
+
 static void forward_chunk(Line *l, uint32_t action)
 {
     const Action *x = &l->actions[action];
     uint32_t chunk = x->turn * l->pp + l->stage, end = l->begin[chunk + 1];
-    Received in = l->received[action];
+    Received in = arrive(l, action);
     Point made = in.at;
     uint32_t frame = in.frame;
     bool sends = crosses(l, chunk + 1);
@@ -415,7 +467,7 @@ static void backward_chunk(Line *l, uint32_t action)
     const Action *x = &l->actions[action];
     uint32_t chunk = x->turn * l->pp + l->stage, begin = l->begin[chunk];
     uint32_t end = l->begin[chunk + 1];
-    Received in = l->received[action];
+    Received in = arrive(l, action);
     Point made = in.at;
     uint32_t frame = in.frame;
     if (frame == NONE_U32 && begin < end && end < l->b->blocks_n)
@@ -519,6 +571,18 @@ static void give_home(Build *b, uint32_t block, uint32_t stage)
                 .state = resident(role, t->state_layout, layer, true) };
 }
 
+/* Megatron's rule: where activations are whole on every rank and divide by them. */
+static uint32_t parts_of_boundary(const Build *b)
+{
+    uint32_t tp = b->s->parallel.tp;
+    bool whole = b->s->model.kind == MODEL_TRANSFORMER && !b->s->parallel.sequence_parallel;
+    if (b->s->parallel.pp == 1 || tp == 1 || !whole || !b->sw->p2p_scatter_gather)
+        return 1;
+    uint64_t elements =
+        b->boundary_bytes / dtype_bytes(layout_tensor(b->g, b->boundary_layout, 0)->dtype);
+    return elements % tp == 0 ? tp : 1;
+}
+
 static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t chunks)
 {
     const Parallel *p = &b->s->parallel;
@@ -534,6 +598,7 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
                .chunks = chunks,
                .begin = begin,
                .ahead = overlaps(b, DIM_PP),
+               .parts = parts_of_boundary(b),
                .sent = { NOWHERE, NOWHERE },
                .due = { NOWHERE, NOWHERE },
                .compute = NOWHERE,

@@ -10,7 +10,7 @@
  *
  * Gradients are summed up over the micro-batches and reduce-scattered bucket by
  * bucket while the last of them still runs backward.  Buckets are those of
- * zero_parts.h, all of parallel.bucket_bytes; there, too, stands when parameters
+ * zero_parts.h, all of one size (buckets.h); there, too, stands when parameters
  * are gathered.  Per parameter, in mixed precision with Adam, 2 + 2 + 12 / n bytes.
  *
  * With pipelines all of this happens per stage, over the stage's own blocks.

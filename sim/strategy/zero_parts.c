@@ -30,8 +30,7 @@ static void scatter_copies(Zero *z, const Bucket *u)
 {
     Build *b = z->b;
     ZeroPart part = { .adds = z->round > 0 };
-    part.bundle =
-        bucket_bundle(&z->buckets, u, "reduce-scatter", b->s->training.reduce_dtype, false);
+    part.bundle = bucket_bundle(&z->buckets, u, "reduce-scatter", reduce_dtype(b), false);
     bundle_open(&part.bundle);
     BundleCopy in = { .in = true, .slot = SLOT_GRAD, .dies = z->each };
     in.frame = z->each ? z->grads : NULL;
@@ -53,7 +52,7 @@ static void scatter(Zero *z, Bucket *u)
         scatter_copies(z, u);
         return;
     }
-    DType dtype = b->s->training.reduce_dtype;
+    DType dtype = reduce_dtype(b);
     const char *name = bucket_bundle(&z->buckets, u, "reduce-scatter", dtype, false).name;
     u->reduced = bucket_in_place(
         &z->buckets, u, (InPlace){ OP_REDUCE_SCATTER, LANE_REDUCE, SLOT_GRAD, dtype, name });
@@ -192,7 +191,7 @@ static void start_role(Zero *z, uint32_t role)
 {
     Build *b = z->b;
     Buckets *d = &z->buckets;
-    buckets_open(d, b, role, z->finish.owned, z->ranks_n, b->s->parallel.bucket_bytes);
+    buckets_open(d, b, role, z->finish.owned, z->ranks_n, false);
     z->next = z->round = 0;
     z->pending.reduced = NOWHERE;
     z->ungathered = z->undrained = d->list_n;

@@ -65,7 +65,7 @@ static double memcpy_ms(Fabric *f, const CommCall *c, uint64_t bytes, Err *err)
     return best_ms;
 }
 
-static int rank_main(const Place *place, void *user)
+static int rank_main(const RankPlace *place, void *user)
 {
     const Bench *b = user;
     const uint32_t members[2] = { 0, 1 };
@@ -106,7 +106,7 @@ static bool measure(Figures *got, bool tcp_only, uint64_t bytes)
     if (shared == MAP_FAILED)
         return false;
     Bench b = { .figures = shared, .bytes = bytes };
-    Place common = { .timeout_s = 30, .digest = "bench", .tcp_only = tcp_only };
+    RankPlace common = { .timeout_s = 30, .digest = "bench", .tcp_only = tcp_only };
     bool ok = launch_ranks(2, rank_main, &b, &common, NULL) == 0;
     *got = *shared;
     munmap(shared, sizeof *shared);

@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     flags.rank = (uint32_t)atoi(argv[1]);
     flags.world = (uint32_t)atoi(argv[2]);
     flags.rendezvous = argv[3];
-    Place place = { .timeout_s = 10, .digest = "netns" };
+    RankPlace place = { .timeout_s = 10, .digest = "netns" };
     Launcher by;
     Fabric *f = NULL;
     Err err = { 0 };

@@ -216,8 +216,10 @@ static void draw(Dice *d, uint64_t seed)
         "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u,\"shard_size\":%u,"
         "\"bucket_bytes\":%u,\"order\":\"%s\"",
         hub ? "dp" : strategy, dp, tp, pp, cp, tp > 1 && !mlp && dice(d, 2) ? "true" : "false",
-        interleaved ? "interleaved" : PICK(d, "1f1b", "gpipe", "naive"), interleaved ? 2 : 1,
-        dp % 2 ? 1 : 2, 1000 + dice(d, 20000),
+        interleaved ? "interleaved"
+        : pp > 1    ? PICK(d, "1f1b", "gpipe", "naive")
+                    : "1f1b",
+        interleaved ? 2 : 1, dp % 2 ? 1 : 2, 1000 + dice(d, 20000),
         PICK(d, "tp,cp,ep,dp,pp", "pp,dp,ep,cp,tp", "dp,tp,cp,pp,ep"));
     if (dice(d, 3) == 0)
         say(d, ",\"overlap\":%s", PICK(d, "true", "false"));

@@ -18,8 +18,8 @@ typedef struct Case {
     SimResult r;
 } Case;
 
-static bool run(Case *c, const char *model, const char *training, const char *parallel,
-                uint32_t nodes, double gbps)
+static bool run_on(Case *c, const char *software, const char *model, const char *training,
+                   const char *parallel, uint32_t nodes, double gbps)
 {
     char text[4096];
     snprintf(text, sizeof text,
@@ -33,12 +33,18 @@ static bool run(Case *c, const char *model, const char *training, const char *pa
     Err err = { 0 };
     JsonDoc *doc = json_parse(text, strlen(text), "closed form", &err);
     bool ok = doc && scenario_from(&c->s, doc, NULL, 0, &err) &&
-              software_read(&c->sw, &c->arena, "generic", &err) &&
+              software_read(&c->sw, &c->arena, software, &err) &&
               build_graph(&c->g, &c->s, &c->sw, &err) &&
               sim_run(&c->r, &c->g, &c->s.machine, &c->sw, &(SimOptions){ 0 }, &err);
     if (!CHECK(ok))
         fprintf(stderr, "%s\n%s\n", err.text, text);
     return ok;
+}
+
+static bool run(Case *c, const char *model, const char *training, const char *parallel,
+                uint32_t nodes, double gbps)
+{
+    return run_on(c, "generic", model, training, parallel, nodes, gbps);
 }
 
 static void release(Case *c)
@@ -291,6 +297,71 @@ static void zero_memory_is_that_of_the_paper(void)
     }
 }
 
+/* What forward leaves behind for backward, on rank 0: memory between the two. */
+static double kept_bytes(const char *software, const char *recompute, uint32_t tp, bool sp,
+                         uint32_t layers)
+{
+    char model[400], training[300], parallel[200];
+    snprintf(training, sizeof training,
+             "{\"global_batch\":2,\"micro_batch\":2,\"seq_len\":512,\"precision\":\"bf16\","
+             "\"recompute\":\"%s\"}",
+             recompute);
+    snprintf(parallel, sizeof parallel,
+             "{\"strategy\":\"ddp\",\"dp\":1,\"tp\":%u,\"sequence_parallel\":%s}", tp,
+             sp ? "true" : "false");
+    Case c;
+    double bytes = NAN;
+    if (run_on(&c, software, block_model(model, sizeof model, layers), training, parallel, 1,
+               100)) {
+        const Role *r = &c.g.roles[0];
+        RoleMemory m = memory_of_role(&c.g, r, &c.arena);
+        uint32_t i = 0;
+        while (c.g.segments[r->instances[i].segment].kind != SEGMENT_BACKWARD)
+            i++;
+        bytes = (double)(m.before[i] - m.before[0]);
+    }
+    release(&c);
+    return bytes;
+}
+
+/*
+ * Korthikanti et al. (arXiv 2205.05198), table 2, bytes of one layer.  With a software that
+ * drops out and keeps its scores, as theirs, all terms are there; the one below keeps
+ *
+ *     sbh (34 + 5as/h) - 2 sbh - 5 a s^2 b + 4 a s b     generic: no dropout masks (a byte of
+ *                                                        sbh after attention and MLP each),
+ *                                                        fused attention (an f32 per row)
+ *
+ * The paper leaves out the statistics of both norms: mean and 1/deviation of a row in f32.
+ */
+static void layers_keep_what_the_paper_on_selective_recomputation_counts(void)
+{
+    const double s = 512, b = 2, h = 2048, a = 16, t = 4;
+    const double sbh = s * b * h, scores = 5 * a * s * s * b, norms = 2 * 2 * 4 * s * b;
+    const struct {
+        const char *software, *recompute;
+        uint32_t tp;
+        bool sp;
+        double paper, norms;
+    } rows[] = {
+        { "megatron-lm-2022", "none", 1, false, 34 * sbh + scores, norms },
+        { "megatron-lm-2022", "none", 4, false, sbh * (10 + 24 / t) + scores / t, norms },
+        { "megatron-lm-2022", "none", 4, true, (34 * sbh + scores) / t, norms / t },
+        { "megatron-lm-2022", "selective", 4, false, sbh * (10 + 24 / t), norms },
+        { "megatron-lm-2022", "selective", 4, true, 34 * sbh / t, norms / t },
+        { "megatron-lm-2022", "full", 1, false, 2 * sbh, 0 },
+        { "megatron-lm-2022", "full", 4, false, 2 * sbh, 0 },
+        { "megatron-lm-2022", "full", 4, true, 2 * sbh / t, 0 },
+        { "generic", "none", 1, false, (34 - 2) * sbh + 4 * a * s * b, norms },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        double two = kept_bytes(rows[i].software, rows[i].recompute, rows[i].tp, rows[i].sp, 2);
+        double five =
+            kept_bytes(rows[i].software, rows[i].recompute, rows[i].tp, rows[i].sp, 5);
+        CHECK_NEAR(rows[i].paper + rows[i].norms, (five - two) / 3, 1e-12);
+    }
+}
+
 /* Two all-reduces of b s h elements forward, two backward, per layer. */
 static void tensor_parallel_layers_move_four_activations(void)
 {
@@ -409,6 +480,7 @@ int main(void)
     RUN(zero_moves_two_psi);
     RUN(hsdp_moves_an_eighth_between_nodes);
     RUN(zero_memory_is_that_of_the_paper);
+    RUN(layers_keep_what_the_paper_on_selective_recomputation_counts);
     RUN(tensor_parallel_layers_move_four_activations);
     RUN(an_ideal_step_takes_its_flops);
     RUN(schedules_keep_as_many_micro_batches_as_they_should);

@@ -85,6 +85,28 @@ static void buckets_are_those_of_pytorch(void)
             }
 }
 
+/* Megatron's rule max(a, b * ranks), and no small first bucket, unless the scenario says a size. */
+static void a_stack_cuts_its_own_buckets(void)
+{
+    for (int how = 0; how < 3; how++) {
+        Fixture f;
+        open_ddp(&f, how == 1 ? 8 : 4, 1, 1);
+        f.s.parallel.cp = 2;
+        f.sw.bucket_parameters = 6000;
+        f.sw.bucket_parameters_per_rank = 1000;
+        f.s.parallel.bucket_bytes_set = how == 2;
+        fixture_build(&f, 7);
+        uint64_t elements[64], expect[BUCKETS_MAX], got[BUCKETS_MAX];
+        uint64_t limit = how == 2 ? 20000 : 4 * (how == 1 ? 16 * 1000 : 8 * 1000);
+        uint32_t n = list_elements(&f, 0, elements);
+        n = plain_buckets(elements, n, 4, how == 2 ? 5000 : limit, limit, expect);
+        CHECK_INT(n, graph_buckets(&f, 0, got));
+        for (uint32_t k = 0; k < n; k++)
+            CHECK_U64(expect[k], got[k]);
+        fixture_close(&f);
+    }
+}
+
 /* Every gradient once: 2 (n-1)/n of it per rank is what an all-reduce of these bytes moves. */
 static void all_gradients_are_reduced_once_per_step(void)
 {
@@ -324,6 +346,7 @@ static void the_optimizer_updates_every_element_once(void)
 int main(void)
 {
     RUN(buckets_are_those_of_pytorch);
+    RUN(a_stack_cuts_its_own_buckets);
     RUN(all_gradients_are_reduced_once_per_step);
     RUN(one_replica_reduces_nothing);
     RUN(a_bucket_waits_for_its_last_gradient_alone);

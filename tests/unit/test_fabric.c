@@ -268,7 +268,7 @@ static uint32_t choose_members(uint32_t world, uint32_t which, uint32_t *members
     return n;
 }
 
-static bool place_case(Case *c, const Place *place, uint32_t which)
+static bool place_case(Case *c, const RankPlace *place, uint32_t which)
 {
     c->members_n = choose_members(place->world, which, c->members);
     c->peer = c->members_n ? c->number % c->members_n : 0;
@@ -302,7 +302,7 @@ static bool make_case(Case *c, uint32_t number, bool rings)
     return n < ARRAY_N(sizes);
 }
 
-static void run_all_cases(Fabric *f, const Place *place, bool rings)
+static void run_all_cases(Fabric *f, const RankPlace *place, bool rings)
 {
     Case c;
     for (uint32_t number = 0; make_case(&c, number, rings); number++)
@@ -317,13 +317,13 @@ static void run_all_cases(Fabric *f, const Place *place, bool rings)
         }
 }
 
-static void body_cases(Fabric *f, const Place *place, RankPage *page)
+static void body_cases(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     run_all_cases(f, place, false);
 }
 
-static void body_ring_cases(Fabric *f, const Place *place, RankPage *page)
+static void body_ring_cases(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     run_all_cases(f, place, true);
@@ -349,7 +349,7 @@ static void collectives_round_rings_are_summed_in_ring_order(void)
 
 /* ---- long vectors, and more pieces than a slot holds ---- */
 
-static void body_long(Fabric *f, const Place *place, RankPage *page)
+static void body_long(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     enum { LONG = 700001, PIECES = 5000 };
@@ -408,7 +408,7 @@ static CommCall message(OpKind kind, Lane lane, const uint32_t *pair, const Part
 }
 
 /* Everybody sends to the right and receives from the left, at once: alone, this blocks. */
-static void body_grouped_ring(Fabric *f, const Place *place, RankPage *page)
+static void body_grouped_ring(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     enum { N = 300000 };
@@ -447,7 +447,7 @@ static void grouped_messages_go_round_a_ring_without_blocking(void)
 }
 
 /* Tags are streams of their own; within one the order holds; pieces may be cut otherwise. */
-static void body_tags(Fabric *f, const Place *place, RankPage *page)
+static void body_tags(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     enum { ROUNDS = 20 };
@@ -486,7 +486,7 @@ static void messages_match_in_order_per_tag(void)
 
 typedef struct LaneWork {
     Fabric *f;
-    const Place *place;
+    const RankPlace *place;
     Lane lane;
     bool ok;
     char text[1024];
@@ -546,7 +546,7 @@ static void *mover_main(void *user)
     return NULL;
 }
 
-static void body_lanes(Fabric *f, const Place *place, RankPage *page)
+static void body_lanes(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     static const Lane lanes[] = { LANE_TP,     LANE_CP,       LANE_REDUCE,
@@ -574,7 +574,7 @@ static void lanes_do_not_wait_for_each_other(void)
 
 /* ---- the whole world ---- */
 
-static void body_world(Fabric *f, const Place *place, RankPage *page)
+static void body_world(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     Err err = { 0 };
@@ -609,7 +609,7 @@ static void the_world_meets_shares_and_gathers(void)
 
 /* ---- calls that do not fit together ---- */
 
-static void body_mismatch(Fabric *f, const Place *place, RankPage *page)
+static void body_mismatch(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     uint32_t members[2] = { 0, 1 };
@@ -628,7 +628,7 @@ static void body_mismatch(Fabric *f, const Place *place, RankPage *page)
     CHECK(!fabric_barrier(f, &again));
 }
 
-static void body_wrong_sizes(Fabric *f, const Place *place, RankPage *page)
+static void body_wrong_sizes(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     uint32_t pair[2] = { place->rank, 1 - place->rank };
@@ -647,7 +647,7 @@ static void calls_that_differ_end_the_job_with_a_sentence(void)
     }
 }
 
-static void body_bad_calls(Fabric *f, const Place *place, RankPage *page)
+static void body_bad_calls(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     uint32_t self[1] = { place->rank };
@@ -668,16 +668,16 @@ static void a_place_that_cannot_be_is_refused(void)
 {
     Fabric *f;
     Err err = { 0 };
-    CHECK(!fabric_open(&f, &(Place){ .rank = 2, .world = 2, .timeout_s = 1 }, 64, &err));
+    CHECK(!fabric_open(&f, &(RankPlace){ .rank = 2, .world = 2, .timeout_s = 1 }, 64, &err));
     CHECK_ERR_TEXT(&err, "rank 2 of 2 does not exist");
     err_clear(&err);
-    CHECK(!fabric_open(&f, &(Place){ .rank = 1, .world = 2, .timeout_s = 1 }, 64, &err));
+    CHECK(!fabric_open(&f, &(RankPlace){ .rank = 1, .world = 2, .timeout_s = 1 }, 64, &err));
     CHECK_ERR_TEXT(&err, "--rendezvous tcp://HOST:PORT or file:PATH");
     err_clear(&err);
-    CHECK(!fabric_open(&f, &(Place){ .world = 1 }, 64, &err));
+    CHECK(!fabric_open(&f, &(RankPlace){ .world = 1 }, 64, &err));
     CHECK_ERR_TEXT(&err, "a time-out of 0 s");
     err_clear(&err);
-    Place alone = { .world = 1, .timeout_s = 1 };
+    RankPlace alone = { .world = 1, .timeout_s = 1 };
     CHECK(!fabric_open(&f, &alone, (uint64_t)1 << 50, &err));
     CHECK_ERR_TEXT(&err, "a rank needs 1.05e+06 GiB of memory");
     fabric_close(NULL);

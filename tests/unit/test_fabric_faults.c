@@ -10,7 +10,7 @@
 static const int64_t second_ns = 1000000000;
 
 /* All-reduces for ever on one lane and messages round a ring; reports how that ended. */
-static void body_busy(Fabric *f, const Place *place, RankPage *page)
+static void body_busy(Fabric *f, const RankPlace *place, RankPage *page)
 {
     enum { N = 20000 };
     uint32_t members[RANKS_MAX], me = place->rank, world = place->world;
@@ -37,7 +37,7 @@ static void body_busy(Fabric *f, const Place *place, RankPage *page)
 }
 
 /* As above, but one rank works alone, the others wait for it. */
-static void body_lonely(Fabric *f, const Place *place, RankPage *page)
+static void body_lonely(Fabric *f, const RankPlace *place, RankPage *page)
 {
     atomic_fetch_add(&page->ready_n, 1);
     if (place->rank == 1)
@@ -102,7 +102,7 @@ static void a_rank_killed_while_it_works_is_named_too(void)
 }
 
 /* The launcher kills the stopped one in the end; that is tested in test_launch.c. */
-static void body_stopped(Fabric *f, const Place *place, RankPage *page)
+static void body_stopped(Fabric *f, const RankPlace *place, RankPage *page)
 {
     body_busy(f, place, page);
     if (strstr(page->said[place->rank], "silent"))
@@ -130,7 +130,7 @@ static void a_stopped_rank_is_named_after_the_time_out(void)
 
 /* ---- ends in good order, and in disorder ---- */
 
-static void body_long_work(Fabric *f, const Place *place, RankPage *page)
+static void body_long_work(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     Err err = { 0 };
@@ -152,7 +152,7 @@ static void long_work_is_not_silence(void)
     CHECK_INT(0, ranks_run(2, &(RankOptions){ .timeout_s = 0.5 }, body_long_work));
 }
 
-static void body_abort(Fabric *f, const Place *place, RankPage *page)
+static void body_abort(Fabric *f, const RankPlace *place, RankPage *page)
 {
     if (place->rank == 1) {
         net_sleep_ns(second_ns / 20);
@@ -176,7 +176,7 @@ static void an_abort_reaches_all_with_its_sentence(void)
     }
 }
 
-static void body_leaves(Fabric *f, const Place *place, RankPage *page)
+static void body_leaves(Fabric *f, const RankPlace *place, RankPage *page)
 {
     if (place->rank == 1)
         return;

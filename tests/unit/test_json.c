@@ -44,6 +44,19 @@ static void syntax_errors_name_line_and_column(void)
     static const Refusal r[] = {
         { "", "x.json:1:1: the file is empty" },
         { "{\n  \"a\": ]\n}", "x.json:2:8: not JSON from here on" },
+        { "{\"a\": 1, }",
+          "x.json:1:10: not JSON from here on: a comma too many stands before" },
+        { "[1,]", "x.json:1:4: not JSON from here on: a comma too many stands before it" },
+        { "{'a': 1}", "x.json:1:2: not JSON from here on: texts stand in double quotes" },
+        { "{ // a\n}", "x.json:1:3: not JSON from here on: JSON has no comments" },
+        { "{\"a\": {\"b\": 1}", "x.json:1:15: not JSON: the text ends where" },
+        { "{\"a\":}", "x.json:1:6: not JSON from here on" },
+        { "{\"a\": NaN}", "x.json:1:7: not JSON from here on: numbers are finite" },
+        { "{\"a\": 1", "x.json:1:8: not JSON: the text ends where something is still open" },
+        { "[\"caf\xc3\xa9\", \"caf\xe9\"]", "x.json:1:15: not UTF-8 from here on" },
+        { "[\"\xc0\xaf\"]", "x.json:1:3: not UTF-8 from here on" },
+        { "[\"\xed\xa0\x80\"]", "x.json:1:3: not UTF-8 from here on" },
+        { "[\"\xf0\x9f\x98", "x.json:1:3: not UTF-8 from here on" },
         { "{} {}", "x.json:1:4: more text after the end" },
         { "{\"a\": 1, \"b\": 2, \"a\": 3}", "a: the key stands here twice" },
         { "{\"a\": {\"b\": 1e999}}", "a.b: the number is too large" },
@@ -143,18 +156,98 @@ static void set_changes_adds_and_is_remembered(void)
     CHECK_STR("--set", log[0].origin);
     CHECK_STR("default", log[1].origin);
     static const Refusal r[] = {
-        { "a.b.c", "the value on the way is not an object" },
+        { "a.b.c", "x.json: --set 'a.b.c': 'a.b' is a number here, an object is expected" },
         { "", "a key is KEY.KEY or KEY[NUMBER].KEY" },
         { "a..b", "a key is KEY.KEY" },
         { "l[3].x", "there is no such list element" },
         { "l[x].x", "a key is KEY.KEY" },
-        { "l[0]", "list elements cannot be replaced whole" },
+        { "l[1]", "there is no such list element" },
+        { "a[0]", "there is no such list element" },
+        { "l[0", "a key is KEY.KEY" },
+        { "l[0]x", "a key is KEY.KEY" },
+        { "l[-1]", "a key is KEY.KEY" },
+        { "l[99999999999999999999]", "a key is KEY.KEY" },
     };
     for (size_t i = 0; i < ARRAY_N(r); i++) {
         err_clear(&err);
         CHECK(!json_set(doc, r[i].text, "1", &err));
         CHECK_ERR_TEXT(&err, r[i].part);
     }
+    json_close(doc);
+}
+
+/* From the document, --set, and another document put into it. */
+static void messages_name_where_the_value_is_from(void)
+{
+    Err err = { 0 };
+    JsonDoc *doc = parse("{\"a\": {\"b\": 1}, \"m\": \"other\"}", &err);
+    static const char text[] = "{\"x\": 1, \"y\": {\"z\": [1, 2]}}";
+    JsonDoc *other = json_parse(text, sizeof text - 1, "dir/o.json", &err);
+    json_graft(json_root(doc), "m", other);
+    json_close(other);
+    CHECK(json_set(doc, "m.y.z[1]", "7", &err));
+    CHECK(json_set(doc, "a.b", "7", &err));
+    JsonNode a = json_member(json_root(doc), "a"), m = json_member(json_root(doc), "m");
+    JsonNode z = json_member(json_member(m, "y"), "z");
+    const struct {
+        JsonNode node;
+        const char *origin, *message;
+    } rows[] = {
+        { a, "x.json", "x.json: a: no" },
+        { json_member(a, "b"), "--set", "x.json: --set a.b: no" },
+        { m, "dir/o.json", "dir/o.json: no" },
+        { json_member(m, "x"), "dir/o.json", "dir/o.json: x: no" },
+        { json_member(m, "gone"), "dir/o.json", "dir/o.json: gone: no" },
+        { json_item(z, 0), "dir/o.json", "dir/o.json: y.z[0]: no" },
+        { json_item(z, 1), "--set", "x.json: --set m.y.z[1]: no" },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        err_clear(&err);
+        CHECK(!json_fail(rows[i].node, &err, "no"));
+        CHECK_STR(rows[i].message, err.text);
+        CHECK_STR(rows[i].origin, json_origin(rows[i].node));
+        CHECK_INT(strcmp(rows[i].origin, "--set") == 0, json_is_set(rows[i].node));
+    }
+    CHECK_NEAR(7, json_value(json_item(z, 1)), 0);
+    json_close(doc);
+}
+
+static void slips_are_answered_with_what_may_be_meant(void)
+{
+    static const struct {
+        const char *text, *message;
+    } rows[] = {
+        { "{\"layers\": 1, \"hiden\": 2}", "hiden: unknown key, did you mean 'hidden'? " },
+        { "{\"layers\": 1, \"Layer\": 2}", "Layer: unknown key, did you mean 'layers'? " },
+        { "{\"layers\": 1, \"wide\": 2}", "x.json: wide: unknown key, allowed: layers, h" },
+        { "{\"layer\": 1}", "x.json: layers: the key is missing; is 'layer' meant?" },
+        { "{\"wide\": 1}", "x.json: layers: the key is missing" },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        Err err = { 0 };
+        JsonDoc *doc = parse(rows[i].text, &err);
+        JsonObj o = json_begin(json_root(doc), &err);
+        json_count(&o, "layers", 1, 9, JSON_REQUIRED);
+        json_count(&o, "hidden", 1, 9, 1);
+        CHECK(!json_end(&o));
+        CHECK_ERR_TEXT(&err, rows[i].message);
+        json_close(doc);
+    }
+}
+
+/* What a lax reader does not know it ignores in files, but nobody says a key for nothing. */
+static void a_lax_reader_refuses_what_set_gave_in_vain(void)
+{
+    Err err = { 0 };
+    JsonDoc *doc = parse("{\"layers\": 1, \"theta\": 2}", &err);
+    JsonObj o = json_begin(json_root(doc), &err);
+    json_count(&o, "layers", 1, 9, 1);
+    CHECK(json_end_lax(&o));
+    CHECK(json_set(doc, "theta", "3", &err));
+    o = json_begin(json_root(doc), &err);
+    json_count(&o, "layers", 1, 9, 1);
+    CHECK(!json_end_lax(&o));
+    CHECK_STR("x.json: --set theta: the key changes nothing here, allowed: layers", err.text);
     json_close(doc);
 }
 
@@ -295,6 +388,9 @@ int main(void)
     RUN(wrong_values_name_the_key_and_what_is_allowed);
     RUN(sizes_mean_what_they_say);
     RUN(set_changes_adds_and_is_remembered);
+    RUN(messages_name_where_the_value_is_from);
+    RUN(slips_are_answered_with_what_may_be_meant);
+    RUN(a_lax_reader_refuses_what_set_gave_in_vain);
     RUN(lists_are_walked_in_order);
     RUN(files_that_cannot_be_read_are_named);
     RUN(the_writer_escapes_and_separates);

@@ -58,7 +58,7 @@ static void check_place(const char *text, const LaunchFlags *flags, Launcher by,
                         uint32_t world, uint32_t local_rank, uint32_t local_n,
                         const char *rendezvous)
 {
-    Place p = { .timeout_s = 7 };
+    RankPlace p = { .timeout_s = 7 };
     Launcher found;
     Err err = { 0 };
     environment(text);
@@ -80,7 +80,7 @@ static void check_place(const char *text, const LaunchFlags *flags, Launcher by,
 
 static void check_refused(const char *text, const LaunchFlags *flags, const char *part)
 {
-    Place p = { 0 };
+    RankPlace p = { 0 };
     Launcher found;
     Err err = { 0 };
     environment(text);
@@ -193,7 +193,7 @@ static void nonsense_is_refused(void)
 
 static RankPage *page;
 
-static int child_counts(const Place *place, void *user)
+static int child_counts(const RankPlace *place, void *user)
 {
     const uint32_t *n = user;
     bool ok = place->world == *n && place->local_n == *n && place->local_rank == place->rank;
@@ -208,13 +208,14 @@ static void children_know_their_place(void)
 {
     for (uint32_t n = 1; n <= 5; n++) {
         page = rank_page_make();
-        CHECK_INT(0, launch_ranks(n, child_counts, &n, &(Place){ .timeout_s = 5 }, page->pids));
+        CHECK_INT(
+            0, launch_ranks(n, child_counts, &n, &(RankPlace){ .timeout_s = 5 }, page->pids));
         CHECK_INT(n, atomic_load(&page->ready_n));
         rank_page_free(page);
     }
 }
 
-static int child_fails(const Place *place, void *user)
+static int child_fails(const RankPlace *place, void *user)
 {
     (void)user;
     if (place->rank == 2)
@@ -225,10 +226,10 @@ static int child_fails(const Place *place, void *user)
 
 static void the_first_status_that_is_not_0_counts(void)
 {
-    CHECK_INT(3, launch_ranks(3, child_fails, NULL, &(Place){ .timeout_s = 5 }, NULL));
+    CHECK_INT(3, launch_ranks(3, child_fails, NULL, &(RankPlace){ .timeout_s = 5 }, NULL));
 }
 
-static int child_dies(const Place *place, void *user)
+static int child_dies(const RankPlace *place, void *user)
 {
     (void)user;
     if (place->rank == 1)
@@ -240,14 +241,14 @@ static void a_child_killed_by_a_signal_is_named(void)
 {
     char text[4096];
     Hush hush = hush_begin();
-    int status = launch_ranks(3, child_dies, NULL, &(Place){ .timeout_s = 5 }, NULL);
+    int status = launch_ranks(3, child_dies, NULL, &(RankPlace){ .timeout_s = 5 }, NULL);
     hush_end(&hush, text, sizeof text);
     CHECK_INT(1, status);
     CHECK(strstr(text, "lockstep: rank 1 (process ") != NULL);
     CHECK(strstr(text, "was killed by signal 10 (") != NULL);
 }
 
-static int child_deaf(const Place *place, void *user)
+static int child_deaf(const RankPlace *place, void *user)
 {
     (void)user;
     signal(SIGTERM, SIG_IGN);
@@ -263,14 +264,14 @@ static void children_that_do_not_end_are_killed(void)
     char text[4096];
     int64_t start_ns = net_now_ns();
     Hush hush = hush_begin();
-    int status = launch_ranks(3, child_deaf, NULL, &(Place){ .timeout_s = 5 }, NULL);
+    int status = launch_ranks(3, child_deaf, NULL, &(RankPlace){ .timeout_s = 5 }, NULL);
     hush_end(&hush, text, sizeof text);
     CHECK_INT(1, status);
     CHECK(strstr(text, "2 ranks did not end by themselves and are killed") != NULL);
     CHECK(net_now_ns() - start_ns < 15000000000);
 }
 
-static int child_waits(const Place *place, void *user)
+static int child_waits(const RankPlace *place, void *user)
 {
     (void)place;
     (void)user;
@@ -285,7 +286,7 @@ static int signal_a_launcher(int number)
 {
     int how = 0, launcher = fork();
     if (launcher == 0) {
-        Place place = { .timeout_s = 5 };
+        RankPlace place = { .timeout_s = 5 };
         _exit(launch_ranks(3, child_waits, NULL, &place, page->pids));
     }
     while (atomic_load(&page->ready_n) < 3)

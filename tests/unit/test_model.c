@@ -6,6 +6,8 @@
  * meta device or by torchvision 0.29.2; never from this program's output.
  */
 #include <dirent.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sim/model.h"
@@ -636,6 +638,40 @@ static void write_file(const char *path, const char *text)
     fclose(f);
 }
 
+/* Every checkpoint's file is called config.json. */
+static void a_config_is_called_as_published_or_by_its_folder(void)
+{
+    static const struct {
+        const char *key, *name;
+    } rows[] = {
+        { "", "llama-mine" },
+        { ", \"_name_or_path\": \"meta-llama/Llama-3-8B\"", "Llama-3-8B" },
+        { ", \"_name_or_path\": \"gpt2\"", "gpt2" },
+        { ", \"_name_or_path\": \"/data/models/llama/\"", "llama" },
+        { ", \"_name_or_path\": \"\"", "llama-mine" },
+        { ", \"_name_or_path\": \"./\"", "llama-mine" },
+        { ", \"_name_or_path\": 7", "llama-mine" },
+        { ", \"_name_or_path\": \"gpt2\", \"name\": \"mine\"", "mine" },
+    };
+    char folder[64] = P_tmpdir "/lockstep-model-XXXXXX", inner[96], path[128], text[256];
+    if (!CHECK(mkdtemp(folder) != NULL))
+        return;
+    snprintf(inner, sizeof inner, "%s/llama-mine", folder);
+    snprintf(path, sizeof path, "%s/config.json", inner);
+    CHECK(mkdir(inner, 0700) == 0);
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        snprintf(text, sizeof text, "{\"model_type\": \"llama\"%s}", rows[i].key);
+        write_file(path, text);
+        snprintf(text, sizeof text, "\"%s\"", path);
+        check_name("s.json", text, rows[i].name);
+        snprintf(text, sizeof text, "%s/s.json", inner);
+        check_name(text, "\"config.json\"", rows[i].name);
+    }
+    unlink(path);
+    rmdir(inner);
+    rmdir(folder);
+}
+
 static void a_file_holds_an_object_so_files_cannot_go_in_circles(void)
 {
     char dir[] = P_tmpdir "/lockstep-model-XXXXXX", path[80], text[100];
@@ -726,7 +762,7 @@ static void impossible_native_transformers_are_refused(void)
           "model.experts_per_token: 5 is out of range, 1 to 4 allowed" },
         { TINY ", \"moe_every\": 3}", "model.moe_every: 3 is out of range, 1 to 2 allowed" },
         { TINY ", \"hiden\": 3}",
-          "model.hiden: unknown key, allowed: kind, name, source, notes" },
+          "model.hiden: unknown key, did you mean 'hidden'? allowed: kind, name, source" },
         { TINY ", \"name\": 3}", "model.name: a string is expected, not a number" },
         { TINY ", \"source\": 3}", "model.source: a string is expected, not a number" },
         { TINY ", \"layers\": 3}", "model.layers: the key stands here twice" },
@@ -866,6 +902,7 @@ int main(void)
     RUN(paths_are_relative_to_the_file_they_stand_in);
     RUN(a_model_is_called_what_it_says_or_by_its_file_or_kind);
     RUN(a_wrong_name_is_answered_with_near_ones);
+    RUN(a_config_is_called_as_published_or_by_its_folder);
     RUN(a_file_holds_an_object_so_files_cannot_go_in_circles);
     RUN(what_is_no_model_is_said);
     RUN(impossible_native_transformers_are_refused);

@@ -6,7 +6,9 @@
 #include "tests/check.h"
 
 #include <dirent.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char folder[64] = P_tmpdir "/lockstep-out-XXXXXX";
@@ -136,6 +138,35 @@ static void a_full_disk_is_told_at_commit(void)
     }
 }
 
+/* In a child: the limit stays with its process. */
+static void a_file_too_large_for_the_limit_leaves_nothing(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        static char block[100000];
+        struct rlimit limit = { 4096, 4096 };
+        Err err = { 0 };
+        OutFile o;
+        bool ok = setrlimit(RLIMIT_FSIZE, &limit) == 0;
+        for (int through_stdio = 0; through_stdio < 2; through_stdio++) {
+            err_clear(&err);
+            ok = ok && out_file_open(&o, path_of("a"), &err);
+            for (size_t i = 0; ok && i < sizeof block; i += 100)
+                if (through_stdio)
+                    fwrite(block, 1, 100, o.file);
+                else
+                    out_file_write(&o, block, 100);
+            ok = ok && !out_file_commit(&o, &err) && strstr(err.text, "a': File too large");
+        }
+        _exit(ok ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK_INT(0, WEXITSTATUS(status));
+    CHECK_INT(0, files_n());
+}
+
 static void places_that_cannot_be_written_are_told_at_once(void)
 {
     OutFile o;
@@ -173,6 +204,7 @@ int main(void)
     RUN(a_symbolic_link_stays_one);
     RUN(devices_are_written_in_place);
     RUN(a_full_disk_is_told_at_commit);
+    RUN(a_file_too_large_for_the_limit_leaves_nothing);
     RUN(places_that_cannot_be_written_are_told_at_once);
     RUN(one_file_under_two_names_is_the_same);
     rmdir(folder);

@@ -426,6 +426,66 @@ static void every_border_is_crossed_twice_per_micro_batch(void)
     fixture_close(&f);
 }
 
+/* Ops of a kind over a group in all roles: how many, and each of so many bytes. */
+static uint32_t count_comms(const Fixture *f, OpKind kind, GroupKind group, uint64_t bytes)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < f->g.roles_n; r++)
+        for (uint32_t i = 0; i < f->g.roles[r].instances_n; i++) {
+            const Segment *s = &f->g.segments[f->g.roles[r].instances[i].segment];
+            for (uint32_t o = 0; o < s->op_n; o++) {
+                const Op *op = &graph_ops(&f->g, s)[o];
+                if (op->kind != kind || op->u.comm.group != f->b.group[group])
+                    continue;
+                CHECK_U64(bytes, op->u.comm.bytes);
+                n++;
+            }
+        }
+    return n;
+}
+
+static void open_scattered(Fixture *f, uint32_t tp)
+{
+    open_pipeline(f, 3, 1, 5);
+    f->s.parallel.tp = tp;
+    f->sw.p2p_scatter_gather = true;
+}
+
+/* Each of 4 ranks sends a quarter; whoever receives gathers the whole. */
+static void activations_cross_once_per_tensor_parallel_group(void)
+{
+    for (int overlap = 0; overlap < 2; overlap++) {
+        Fixture f;
+        open_scattered(&f, 4);
+        f.sw.overlap[DIM_PP] = overlap;
+        fixture_build(&f, 6);
+        uint32_t crossings = 2 * 2 * 5; /* there and back, 2 borders, 5 micro-batches */
+        uint64_t whole = FAKE_BOUNDARY_BYTES;
+        CHECK_INT(crossings, count_comms(&f, OP_SEND, GROUP_PP, whole / 4));
+        CHECK_INT(crossings, count_comms(&f, OP_RECV, GROUP_PP, whole / 4));
+        CHECK_INT(crossings, count_comms(&f, OP_ALL_GATHER, GROUP_TP, whole));
+        fixture_close(&f);
+        open_scattered(&f, 4);
+        f.sw.overlap[DIM_PP] = overlap;
+        check_pipeline(&f, 6);
+    }
+}
+
+/* Alone there is nothing to share; rows are shared out already; 640 bytes are no multiple of 3. */
+static void activations_are_sent_whole_where_parts_do_not_work(void)
+{
+    for (int why = 0; why < 4; why++) {
+        Fixture f;
+        open_scattered(&f, why == 0 ? 1 : why == 1 ? 3 : 4);
+        f.s.parallel.sequence_parallel = why == 2;
+        f.sw.p2p_scatter_gather = why != 3;
+        fixture_build(&f, 6);
+        CHECK_INT(2 * 2 * 5, count_comms(&f, OP_SEND, GROUP_PP, FAKE_BOUNDARY_BYTES));
+        CHECK_INT(0, why ? count_comms(&f, OP_ALL_GATHER, GROUP_TP, 0) : 0);
+        fixture_close(&f);
+    }
+}
+
 static uint32_t waits_for_sends(const Graph *g)
 {
     uint32_t n = 0;
@@ -536,6 +596,8 @@ int main(void)
     RUN(bubbles_are_as_long_as_the_papers_say);
     RUN(naive_runs_one_stage_at_a_time);
     RUN(every_border_is_crossed_twice_per_micro_batch);
+    RUN(activations_cross_once_per_tensor_parallel_group);
+    RUN(activations_are_sent_whole_where_parts_do_not_work);
     RUN(compute_waits_for_sends_only_when_told);
     RUN(a_scenario_overrides_the_software);
     RUN(models_without_embedding_and_head_are_cut_too);

@@ -14,9 +14,9 @@
 static char rendezvous[256];
 static uint16_t port;
 
-static Place place_of(uint32_t rank, uint32_t world)
+static RankPlace place_of(uint32_t rank, uint32_t world)
 {
-    return (Place){
+    return (RankPlace){
         .rank = rank, .world = world, .rendezvous = rendezvous, .timeout_s = 5, .digest = "same"
     };
 }
@@ -30,7 +30,7 @@ static void choose_port(void)
     snprintf(rendezvous, sizeof rendezvous, "tcp://127.0.0.1:%u", port);
 }
 
-static void open_one(const Place *place, RankPage *page, uint32_t slot)
+static void open_one(const RankPlace *place, RankPage *page, uint32_t slot)
 {
     Fabric *f = NULL;
     Err err = { 0 };
@@ -41,7 +41,7 @@ static void open_one(const Place *place, RankPage *page, uint32_t slot)
 }
 
 /* A process for each place, each after its own delay; how many opened. */
-static uint32_t open_all(const Place *places, uint32_t n, const int64_t *delays_ns,
+static uint32_t open_all(const RankPlace *places, uint32_t n, const int64_t *delays_ns,
                          RankPage *page)
 {
     uint32_t opened_n = 0;
@@ -76,7 +76,7 @@ static void ranks_meet_in_any_order_of_coming(void)
     RankPage *page = rank_page_make();
     for (int i = 0; i < 2; i++) {
         choose_port();
-        Place places[] = { place_of(0, 3), place_of(1, 3), place_of(2, 3) };
+        RankPlace places[] = { place_of(0, 3), place_of(1, 3), place_of(2, 3) };
         CHECK_INT(3, open_all(places, 3, i ? last_late : first_late, page));
         check_said(page, 0, "");
     }
@@ -95,7 +95,7 @@ static void ranks_meet_through_a_file_that_then_is_gone(void)
     RankPage *page = rank_page_make();
     const int64_t late[] = { 200000000, 0, 0 };
     choose_file();
-    Place places[] = { place_of(0, 3), place_of(1, 3), place_of(2, 3) };
+    RankPlace places[] = { place_of(0, 3), place_of(1, 3), place_of(2, 3) };
     CHECK_INT(3, open_all(places, 3, late, page));
     CHECK(access(rendezvous + strlen("file:"), F_OK) != 0);
     rank_page_free(page);
@@ -111,7 +111,7 @@ static void an_old_file_only_costs_time(void)
         FILE *file = fopen(rendezvous + strlen("file:"), "w");
         fputs(old[i], file);
         fclose(file);
-        Place places[] = { place_of(0, 2), place_of(1, 2) };
+        RankPlace places[] = { place_of(0, 2), place_of(1, 2) };
         CHECK_INT(2, open_all(places, 2, late, page));
     }
     rank_page_free(page);
@@ -126,7 +126,7 @@ static void a_port_that_is_taken_is_named(void)
     char part[64];
     int fd = net_listen("127.0.0.1", "0", &port);
     snprintf(rendezvous, sizeof rendezvous, "tcp://127.0.0.1:%u", port);
-    Place place = place_of(0, 2);
+    RankPlace place = place_of(0, 2);
     CHECK(!fabric_open(&f, &place, 64, &err));
     snprintf(part, sizeof part, "port %u of '127.0.0.1' is taken by another program", port);
     CHECK_ERR_TEXT(&err, part);
@@ -138,7 +138,7 @@ static void a_file_that_cannot_be_written_is_named(void)
     Fabric *f;
     Err err = { 0 };
     snprintf(rendezvous, sizeof rendezvous, "file:/nowhere/at/all");
-    Place place = place_of(0, 2);
+    RankPlace place = place_of(0, 2);
     CHECK(!fabric_open(&f, &place, 64, &err));
     CHECK_ERR_TEXT(&err, "cannot write '/nowhere/at/all': No such file");
 }
@@ -148,7 +148,7 @@ static void a_rank_0_that_is_not_there_is_named(void)
     Fabric *f;
     Err err = { 0 };
     choose_port();
-    Place place = place_of(1, 2);
+    RankPlace place = place_of(1, 2);
     place.timeout_s = 0.5;
     CHECK(!fabric_open(&f, &place, 64, &err));
     CHECK_ERR_TEXT(&err, "cannot reach rank 0 at 'tcp://127.0.0.1:");
@@ -159,7 +159,7 @@ static void missing_ranks_are_named_by_all_who_came(void)
 {
     RankPage *page = rank_page_make();
     choose_port();
-    Place places[] = { place_of(0, 6), place_of(1, 6), place_of(4, 6) };
+    RankPlace places[] = { place_of(0, 6), place_of(1, 6), place_of(4, 6) };
     for (int i = 0; i < 3; i++)
         places[i].timeout_s = 0.7;
     CHECK_INT(0, open_all(places, 3, NULL, page));
@@ -173,7 +173,7 @@ static void two_ranks_of_one_number_are_named(void)
     RankPage *page = rank_page_make();
     const int64_t delays[] = { 0, 0, 200000000 };
     choose_port();
-    Place places[] = { place_of(0, 3), place_of(1, 3), place_of(1, 3) };
+    RankPlace places[] = { place_of(0, 3), place_of(1, 3), place_of(1, 3) };
     CHECK_INT(0, open_all(places, 3, delays, page));
     for (uint32_t i = 0; i < 3; i++)
         check_said(page, i, "two processes say they are rank 1: process ");
@@ -184,7 +184,7 @@ static void worlds_that_differ_are_named(void)
 {
     RankPage *page = rank_page_make();
     choose_port();
-    Place places[] = { place_of(0, 3), place_of(1, 4) };
+    RankPlace places[] = { place_of(0, 3), place_of(1, 4) };
     CHECK_INT(0, open_all(places, 2, NULL, page));
     for (uint32_t i = 0; i < 2; i++)
         check_said(page, i, "counts 4 ranks, rank 0 counts 3");
@@ -195,7 +195,7 @@ static void ranks_that_run_something_else_are_named(void)
 {
     RankPage *page = rank_page_make();
     choose_port();
-    Place places[] = { place_of(0, 4), place_of(1, 4), place_of(2, 4), place_of(3, 4) };
+    RankPlace places[] = { place_of(0, 4), place_of(1, 4), place_of(2, 4), place_of(3, 4) };
     places[1].digest = "other";
     places[3].digest = NULL;
     CHECK_INT(0, open_all(places, 4, NULL, page));
@@ -210,7 +210,7 @@ static void a_rank_that_dies_while_they_meet_is_named(void)
     choose_port();
     int victim = fork();
     if (victim == 0) {
-        Place place = place_of(2, 3);
+        RankPlace place = place_of(2, 3);
         net_sleep_ns(100000000);
         open_one(&place, page, 2);
     }
@@ -220,7 +220,7 @@ static void a_rank_that_dies_while_they_meet_is_named(void)
         kill(victim, SIGKILL);
         _exit(0);
     }
-    Place places[] = { place_of(0, 3) };
+    RankPlace places[] = { place_of(0, 3) };
     CHECK_INT(0, open_all(places, 1, NULL, page));
     check_said(page, 0, "ended before the job began");
     killer_end(killer);
@@ -233,7 +233,7 @@ static void a_rank_of_another_job_is_told_so_and_does_no_harm(void)
     RankPage *page = rank_page_make();
     const int64_t delays[] = { 0, 0, 600000000 };
     choose_port();
-    Place places[] = { place_of(0, 2), place_of(1, 2), place_of(1, 2) };
+    RankPlace places[] = { place_of(0, 2), place_of(1, 2), place_of(1, 2) };
     places[0].job = places[2].job = 11;
     places[1].job = 12;
     CHECK_INT(2, open_all(places, 3, delays, page));
@@ -272,7 +272,7 @@ static void another_service_is_recognised(void)
         Fabric *f;
         Err err = { 0 };
         int server = serve_text(said[i]);
-        Place place = place_of(1, 2);
+        RankPlace place = place_of(1, 2);
         place.timeout_s = 0.6;
         int64_t start_ns = net_now_ns();
         CHECK(!fabric_open(&f, &place, 64, &err));
@@ -321,7 +321,7 @@ static void strangers_at_the_door_do_no_harm(void)
             be_hostile(text, 1000000 * i, net_now_ns() + 1200000000);
         }
     }
-    Place places[] = { place_of(0, 3), place_of(1, 3), place_of(2, 3) };
+    RankPlace places[] = { place_of(0, 3), place_of(1, 3), place_of(2, 3) };
     if (!CHECK_INT(3, open_all(places, 3, delays, page)))
         fprintf(stderr, "%s\n", page->said[0]);
     for (int i = 0; i < 3; i++)
@@ -329,7 +329,7 @@ static void strangers_at_the_door_do_no_harm(void)
     rank_page_free(page);
 }
 
-static void body_hostile_data(Fabric *f, const Place *place, RankPage *page)
+static void body_hostile_data(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     Err err = { 0 };

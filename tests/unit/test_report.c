@@ -487,9 +487,120 @@ static void a_long_report_stays_within_40_lines_of_100_columns(void)
     Shape s = shape_of(text);
     CHECK(s.lines <= 40);
     CHECK(s.columns <= 100);
-    CHECK(strstr(text, "and 34 more kinds of ranks") != NULL);
+    CHECK(strstr(text, "and 35 more kinds of ranks") != NULL);
     CHECK(strstr(text, "...\n") != NULL);
     free(text);
+    case_close(&c, &r);
+}
+
+static char *text_of(const Report *r, uint32_t n, bool compares)
+{
+    const Report *list[8];
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    for (uint32_t i = 0; i < n; i++)
+        list[i] = &r[i];
+    if (compares)
+        report_compare(list, n, out);
+    else
+        report_text(r, out);
+    fclose(out);
+    return text;
+}
+
+/* What differs from the usual is said, and nothing else. */
+static void the_head_says_how_it_is_split(void)
+{
+    Case c;
+    case_open(&c, MODEL_TRANSFORMER);
+    Report r = report_of(&c);
+    for (int d = 0; d < DIM_N; d++)
+        r.degree[d] = 1;
+    r.strategy = "fsdp";
+    r.precision = "bf16";
+    r.schedule = "interleaved";
+    r.recompute = "none";
+    r.global_batch = 64;
+    r.seq_len = 2048;
+    r.virtual_stages = r.micro_batch = r.micro_batches = 1;
+    char *text = text_of(&r, 1, false);
+    CHECK(strstr(text, "\nfsdp, bf16, batch 64 x 2,048 tokens\n") != NULL);
+    free(text);
+    r.degree[DIM_DP] = 2;
+    r.degree[DIM_TP] = 3;
+    r.degree[DIM_PP] = 4;
+    r.degree[DIM_CP] = 5;
+    r.degree[DIM_EP] = 10;
+    r.shard_size = 2;
+    r.virtual_stages = 3;
+    r.micro_batch = 2;
+    r.micro_batches = 8;
+    r.sequence_parallel = true;
+    r.recompute = "full";
+    text = text_of(&r, 1, false);
+    CHECK(strstr(text,
+                 "\nfsdp dp 2 x tp 3 x pp 4 x cp 5 in groups of 2, ep 10, sequence parallel, "
+                 "schedule interleaved x 3,\nbf16, batch 64 x 2,048 tokens, 8 micro-batches "
+                 "of 2, recompute full\n") != NULL);
+    CHECK(shape_of(text).columns <= 100);
+    free(text);
+    case_close(&c, &r);
+}
+
+/* Scenarios that differ in one thing have a row that differs. */
+static void columns_can_be_told_apart(void)
+{
+    static const struct {
+        const char *row;
+        size_t offset; /* of a uint32_t */
+    } numbers[] = {
+        { "\ndp ", offsetof(Report, degree[DIM_DP]) },
+        { "\ntp ", offsetof(Report, degree[DIM_TP]) },
+        { "\npp ", offsetof(Report, degree[DIM_PP]) },
+        { "\ncp ", offsetof(Report, degree[DIM_CP]) },
+        { "\nep ", offsetof(Report, degree[DIM_EP]) },
+        { "\nmicro-batch ", offsetof(Report, micro_batch) },
+        { "\nvirtual stages ", offsetof(Report, virtual_stages) },
+        { "\nbatch ", offsetof(Report, global_batch) },
+        { "\ntokens each ", offsetof(Report, seq_len) },
+    };
+    static const struct {
+        const char *row;
+        size_t offset; /* of a text */
+    } words[] = {
+        { "\nmodel ", offsetof(Report, model) },
+        { "\ncluster ", offsetof(Report, cluster) },
+        { "\nGPU ", offsetof(Report, gpu) },
+        { "\nsoftware ", offsetof(Report, software) },
+        { "\nprecision ", offsetof(Report, precision) },
+        { "\nrecompute ", offsetof(Report, recompute) },
+    };
+    static const char *const other = "other";
+    Case c;
+    case_open(&c, MODEL_TRANSFORMER);
+    Report r = report_of(&c);
+    for (int d = 0; d < DIM_N; d++)
+        r.degree[d] = 1;
+    r.virtual_stages = r.micro_batch = 1;
+    for (size_t i = 0; i < ARRAY_N(numbers) + ARRAY_N(words); i++) {
+        bool number = i < ARRAY_N(numbers);
+        size_t k = number ? i : i - ARRAY_N(numbers);
+        const char *row = number ? numbers[k].row : words[k].row;
+        Report two[2] = { r, r };
+        char *same = text_of(two, 2, true);
+        CHECK(strstr(same, row) == NULL);
+        free(same);
+        if (number)
+            (*(uint32_t *)(void *)((char *)&two[1] + numbers[k].offset))++;
+        else
+            memcpy((char *)&two[1] + words[k].offset, &other, sizeof other);
+        char *text = text_of(two, 2, true);
+        if (!CHECK(strstr(text, row) != NULL))
+            fprintf(stderr, "    %s\n", row + 1);
+        CHECK(shape_of(text).columns <= COMPARE_WIDTH);
+        free(text);
+    }
     case_close(&c, &r);
 }
 
@@ -570,6 +681,8 @@ int main(void)
     RUN(every_metric_has_its_value);
     RUN(the_peak_is_added_on_demand);
     RUN(a_long_report_stays_within_40_lines_of_100_columns);
+    RUN(the_head_says_how_it_is_split);
+    RUN(columns_can_be_told_apart);
     RUN(nothing_from_outside_reaches_the_terminal_raw);
     RUN(comparisons_fit_the_width_whatever_their_number);
     RUN(comparisons_show_what_the_models_have);

@@ -245,7 +245,6 @@ static void virtual_stages_follow_the_schedule(void)
         { "'pp':2,'schedule':'zb-h1'", 1 },
         { "'pp':2,'schedule':'dualpipe'", 1 },
         { "'pp':2,'schedule':'dualpipe','virtual_stages':2", 2 },
-        { "'dp':2,'schedule':'interleaved'", 1 },
         { "'pp':2,'schedule':'interleaved','virtual_stages':5", 5 },
     };
     for (size_t i = 0; i < ARRAY_N(rows); i++) {
@@ -384,7 +383,7 @@ static void check_messages(const BadRow *rows, size_t n)
 
 static const BadRow bad_words[] = {
     { GPT, "'startegy':'ddp'", "",
-      "parallel.startegy: unknown key, allowed: strategy, dp, tp, pp, cp, ep" },
+      "parallel.startegy: unknown key, did you mean 'strategy'? allowed: strategy, dp, tp" },
     { GPT, "", "'batch':1", "training.batch: unknown key, allowed: micro_batch, global_batch" },
     { GPT, "'strategy':'zero3'", "",
       "parallel.strategy: unknown word 'zero3', allowed: single, model_parallel, dp, ddp, "
@@ -400,7 +399,8 @@ static const BadRow bad_words[] = {
       "parallel.prefetch: unknown word 'all', allowed: none, backward, both" },
     { GPT, "'overlap':3", "",
       "parallel.overlap: true, false or an object with tp, cp, ep, dp, pp is expected" },
-    { GPT, "'overlap':{'xp':true}", "", "parallel.overlap.xp: unknown key, allowed: tp, cp" },
+    { GPT, "'overlap':{'xp':true}", "",
+      "parallel.overlap.xp: unknown key, did you mean 'tp'? allowed: tp, cp" },
     { GPT, "'order':'tp,tp,ep,dp,pp'", "",
       "parallel.order: each of tp, cp, ep, dp, pp once is expected, innermost first" },
     { GPT, "'order':'tp,cp'", "", "parallel.order: each of tp" },
@@ -539,6 +539,11 @@ static const BadRow bad_batches[] = {
       "parallel.stage_layers: 4.5 is not a number of blocks" },
     { GPT, "'pp':2,'stage_layers':[9,-1]", "", "-1 is not a number of blocks" },
     { GPT, "'pp':2,'stage_layers':['8',0]", "", "a list of 2 numbers is expected" },
+    { GPT, "'strategy':'single','dp':1,'schedule':'naive'", "",
+      "parallel.schedule: naive is for pipelines, with pp 1 only 1f1b and gpipe are allowed" },
+    { GPT, "'dp':2,'schedule':'interleaved'", "",
+      "parallel.schedule: interleaved is for pipelines, with pp 1" },
+    { GPT, "'dp':2,'schedule':'zb-h1'", "", "parallel.schedule: zb-h1 is for pipelines" },
     { GPT, "'dp':2,'schedule':'interleaved','virtual_stages':2", "",
       "parallel.virtual_stages: with pp 1 only 1 is allowed" },
     { GPT, "'pp':2,'schedule':'1f1b','virtual_stages':2", "",
@@ -584,7 +589,8 @@ static void the_outer_keys_are_checked(void)
         { "{'cluster':" ONE_BOX "}", "dir/t.json: model: the key is missing" },
         { "{'model':" GPT "}", "dir/t.json: cluster: the key is missing" },
         { "{'model':" GPT ",'cluster':" ONE_BOX ",'modle':1}",
-          "dir/t.json: modle: unknown key, allowed: name, model, cluster, training, parallel, "
+          "dir/t.json: modle: unknown key, did you mean 'model'? allowed: name, model, "
+          "cluster, training, parallel, "
           "software, measured, source, notes, quality, group" },
         { "{'model':" GPT ",'cluster':" ONE_BOX ",'training':[]}",
           "dir/t.json: training: an object is expected, not a list" },
@@ -665,12 +671,17 @@ static void settings_that_lead_nowhere_are_refused(void)
     static const struct {
         const char *key, *value, *message;
     } rows[] = {
-        { "training.lrr", "1", "training.lrr: unknown key" },
+        { "training.lrr", "1",
+          "dir/t.json: --set training.lrr: unknown key, did you mean 'lr'? allowed: " },
+        { "modle.layers", "1",
+          "dir/t.json: --set modle: unknown key, did you mean 'model'? allowed: " },
+        { "model.layers", "0", "dir/t.json: --set model.layers: 0 is out of range" },
         { "training..lr", "1", "--set 'training..lr': a key is KEY.KEY or KEY[NUMBER].KEY" },
         { "measured[1].value", "1",
           "--set 'measured[1].value': there is no such list element" },
-        { "measured[0]", "1", "--set 'measured[0]': list elements cannot be replaced" },
+        { "measured[0]", "1", "--set measured[0]: an object is expected, not a number" },
         { "name.x", "1", "name: a string is expected" },
+        { "training.lr.x.y", "1", "--set training.lr: a number is expected, not an object" },
         { "parallel.dp", "x", "parallel.dp: a number is expected, not a string" },
         { "", "1", "--set '': a key is" },
     };
@@ -706,6 +717,110 @@ static void settings_reach_into_named_things(void)
     CHECK_U64(40000000000, s.machine.types[0].gpu->memory_bytes);
     CHECK(s.machine.types[0].gpu->peak_flops_per_ns[DTYPE_FP8] > 1e5);
     scenario_free(&s);
+}
+
+/* A model that is named, in lockstep's words whatever the file's, becomes a copy that differs. */
+static void settings_reach_into_named_models(void)
+{
+    static const struct {
+        const char *model, *key, *value;
+        uint64_t params; /* 0: not read */
+        const char *message;
+    } rows[] = {
+        /* A GPT-2 block of width 768: 12 * 768^2 weights and 13 * 768 biases and gains. */
+        { "gpt2", "model.layers", "11", 124439808 - (12 * 768 * 768 + 13 * 768), NULL },
+        { "gpt2", "model.n_layer", "11", 124439808 - (12 * 768 * 768 + 13 * 768), NULL },
+        { "llama3-8b", "model.vocab", "128255", 8030261248 - 2 * 4096, NULL },
+        { "llama3-8b", "model.tied_embeddings", "true", 8030261248 - 128256UL * 4096, NULL },
+        { "toy-mlp", "model.widths[0]", "1025", 8393728 + 4096, NULL },
+        { "gpt2", "model.layers", "0", 0,
+          "t.json: --set model.layers: 0 is out of range, 1 to" },
+        { "gpt2", "model.layres", "1", 0,
+          "t.json: --set model.layres: the key changes nothing "
+          "here, did you mean 'layers'? allowed: " },
+        { "gpt3-175b", "model.layres", "1", 0,
+          "t.json: --set model.layres: unknown key, did you mean 'layers'? allowed: kind" },
+        { "llama3-8b", "model.heads", "7", 0,
+          "t.json: --set model.heads: num_key_value_heads 8 does not divide 7" },
+        { "gpt2", "model.kind", "mlp", 0, "t.json: --set model.kind: a model says either" },
+        { "toy-mlp", "model.model_type", "opt", 0, "t.json: --set model.model_type: a model" },
+        { "toy-mlp", "model.widths[3]", "1", 0, "'model.widths[3]': there is no such list" },
+        { "gpt4", "model.layers", "1", 0, "t.json: model: no built-in model 'gpt4'" },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        char text[200];
+        Scenario s;
+        Err err = { 0 };
+        Setting set = { rows[i].key, rows[i].value };
+        snprintf(text, sizeof text, "{'model':'%s','cluster':'ideal'}", rows[i].model);
+        bool ok = read_text(&s, text, &set, 1, &err);
+        if (!CHECK_INT(rows[i].params > 0, ok))
+            fprintf(stderr, "    %s: %s\n", rows[i].key, err.text);
+        if (!ok) {
+            CHECK_ERR_TEXT(&err, rows[i].message);
+            continue;
+        }
+        CHECK_U64(rows[i].params, model_params(&s.model));
+        CHECK_STR(rows[i].model, s.model.name);
+        scenario_free(&s);
+    }
+}
+
+/* Keys that have a short form are spelt out when a part of them is set. */
+static void settings_reach_into_short_forms(void)
+{
+    Scenario s;
+    Err err = { 0 };
+    const Setting set[] = { { "parallel.overlap.dp", "true" },
+                            { "training.recompute.layers", "3" } };
+    const char *text = "{'model':" GPT ",'cluster':" ONE_BOX ",'parallel':{'overlap':false},"
+                       "'training':{'recompute':'full'}}";
+    if (!CHECK(read_text(&s, text, set, ARRAY_N(set), &err)))
+        return;
+    for (int d = 0; d < DIM_N; d++)
+        CHECK(s.parallel.overlap_set[d] && s.parallel.overlap[d] == (d == DIM_DP));
+    CHECK_INT(RECOMPUTE_LAYERS, s.training.recompute);
+    CHECK_U64(3, s.training.recompute_layers);
+    scenario_free(&s);
+}
+
+static void a_scenario_knows_the_files_it_is_made_of(void)
+{
+    Scenario s;
+    Err err = { 0 };
+    const char *text = "{'model':'gpt2','cluster':'dgx-a100','software':'pytorch-ddp'}";
+    const Setting set[] = { { "model.layers", "2" }, { "cluster.gpu.memory_GB", "40" } };
+    for (uint32_t with = 0; with < 2; with++) {
+        if (!CHECK(read_text(&s, text, set, with ? ARRAY_N(set) : 0, &err)))
+            continue;
+        static const char *const files[] = { "models/gpt2", "clusters/dgx-a100",
+                                             "gpus/a100-80gb", "software/pytorch-ddp" };
+        char path[100];
+        for (size_t i = 0; i < ARRAY_N(files); i++) {
+            snprintf(path, sizeof path, "scenarios/%s.json", files[i]);
+            CHECK(scenario_is_made_of(&s, path));
+        }
+        CHECK(!scenario_is_made_of(&s, "scenarios/models/gpt2-xl.json"));
+        CHECK(!scenario_is_made_of(&s, "no/such/file.json"));
+        scenario_free(&s);
+    }
+}
+
+static void an_unknown_software_is_answered_with_what_there_is(void)
+{
+    Scenario s;
+    Err err = { 0 };
+    if (CHECK(read_set(&s, "software", "lockstpe", &err))) {
+        CHECK(!scenario_software_exists(&s, &err));
+        CHECK_ERR_TEXT(&err, "dir/t.json: --set software: unknown software 'lockstpe', "
+                             "did you mean 'lockstep'? allowed: fms-fsdp-2024, generic, ");
+        scenario_free(&s);
+    }
+    err_clear(&err);
+    if (CHECK(read_set(&s, "software", "lockstep", &err))) {
+        CHECK(scenario_software_exists(&s, &err));
+        scenario_free(&s);
+    }
 }
 
 /* Files that --set names lie in the working directory, whatever the scenario's folder. */
@@ -933,6 +1048,10 @@ int main(void)
     RUN(settings_reach_every_kind_of_key);
     RUN(settings_that_lead_nowhere_are_refused);
     RUN(settings_reach_into_named_things);
+    RUN(settings_reach_into_named_models);
+    RUN(settings_reach_into_short_forms);
+    RUN(a_scenario_knows_the_files_it_is_made_of);
+    RUN(an_unknown_software_is_answered_with_what_there_is);
     RUN(settings_name_files_from_here);
     RUN(explain_says_where_values_come_from);
     RUN(lines_are_scenarios);

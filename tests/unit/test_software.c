@@ -56,6 +56,26 @@ static void facts_are_read(void)
     arena_free(&arena);
 }
 
+/* Facts that younger stacks state and others leave out. */
+static void some_facts_may_be_left_out(void)
+{
+    Software sw;
+    Arena arena = { 0 };
+    Err err = { 0 };
+    CHECK(read_text(&sw, &arena, good, &err));
+    CHECK(!sw.p2p_blocks_host && !sw.p2p_scatter_gather);
+    CHECK_U64(0, sw.bucket_parameters);
+    CHECK_U64(0, sw.bucket_parameters_per_rank);
+    CHECK(read_with(&sw, &arena, "\"cp_ring\":false",
+                    "\"cp_ring\":false,\"p2p_scatter_gather\":true,"
+                    "\"bucket_parameters\":40000000,\"bucket_parameters_per_rank\":1000000",
+                    &err));
+    CHECK(sw.p2p_scatter_gather);
+    CHECK_U64(40000000, sw.bucket_parameters);
+    CHECK_U64(1000000, sw.bucket_parameters_per_rank);
+    arena_free(&arena);
+}
+
 static void what_is_missing_or_unknown_is_an_error(void)
 {
     static const struct {
@@ -77,6 +97,8 @@ static void what_is_missing_or_unknown_is_an_error(void)
         { ",\"fitted_on\":\"three runs\"", "", "fitted_on" },
         { "1.25", "99", "host_scale" },
         { "\"vocab_multiple\":128", "\"vocab_multiple\":0", "vocab_multiple" },
+        { "\"cp_ring\":false", "\"cp_ring\":false,\"bucket_parameters\":-1",
+          "bucket_parameters" },
         { "\"parallel\":{", "\"parallels\":{", "'parallel' is missing, an object is expected" },
     };
     for (size_t i = 0; i < ARRAY_N(cases); i++) {
@@ -120,6 +142,7 @@ static void an_unknown_stack_is_named(void)
 int main(void)
 {
     RUN(facts_are_read);
+    RUN(some_facts_may_be_left_out);
     RUN(what_is_missing_or_unknown_is_an_error);
     RUN(built_in_stacks_can_be_read);
     RUN(an_unknown_stack_is_named);

@@ -135,6 +135,12 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(read_stack(&sw, &arena, "nemo-2025"));
     CHECK(sw.overlap[DIM_TP] && sw.overlap[DIM_DP] && sw.overlap_param_gather);
     CHECK(sw.attention_kernel == ATTENTION_NEWEST);
+    CHECK_U64(40000000, sw.bucket_parameters);
+    CHECK_U64(1000000, sw.bucket_parameters_per_rank);
+    CHECK(read_stack(&sw, &arena, "megatron-deepspeed-2022"));
+    CHECK(sw.p2p_scatter_gather && sw.p2p_blocks_host);
+    CHECK_U64(500000000, sw.bucket_parameters);
+    CHECK_U64(0, sw.bucket_parameters_per_rank);
     arena_free(&arena);
 }
 
@@ -191,6 +197,28 @@ static void older_attention_kernels_take_longer(void)
 
 /* ---- what the host does about transfers ---- */
 
+static double run_ns(const char *text, const Setting *settings, uint32_t settings_n,
+                     const Software *sw)
+{
+    Scenario s = { 0 };
+    Graph g = { 0 };
+    SimResult result = { 0 };
+    SimOptions options = { 0 };
+    Err err = { 0 };
+    JsonDoc *doc = json_parse(text, strlen(text), "x", &err);
+    bool ok = scenario_from(&s, doc, settings, settings_n, &err) &&
+              build_graph(&g, &s, sw, &err) &&
+              sim_run(&result, &g, &s.machine, sw, &options, &err);
+    if (!ok)
+        printf("  %s\n", err.text);
+    CHECK(ok);
+    double ns = (double)result.step_ns;
+    sim_result_free(&result);
+    graph_free(&g);
+    scenario_free(&s);
+    return ns;
+}
+
 /* Step time of 8 small layers on 4 stages, launches at 14 times their cost. */
 static double step_ns(bool blocks_host, const char *overlap_pp, const char *hidden)
 {
@@ -200,27 +228,12 @@ static double step_ns(bool blocks_host, const char *overlap_pp, const char *hidd
         "\"global_batch\":8,\"seq_len\":512},\"parallel\":{\"pp\":4}}";
     const Setting settings[] = { { "parallel.overlap.pp", overlap_pp },
                                  { "model.hidden", hidden } };
-    Scenario s = { 0 };
     Software sw;
-    Graph g = { 0 };
-    SimResult result = { 0 };
-    SimOptions options = { 0 };
     Arena arena = { 0 };
-    Err err = { 0 };
-    JsonDoc *doc = json_parse(text, strlen(text), "x", &err);
-    CHECK(scenario_from(&s, doc, settings, ARRAY_N(settings), &err));
     CHECK(read_stack(&sw, &arena, "megatron-lm-2022"));
     sw.host_scale = 14;
     sw.p2p_blocks_host = blocks_host;
-    bool ok =
-        build_graph(&g, &s, &sw, &err) && sim_run(&result, &g, &s.machine, &sw, &options, &err);
-    if (!ok)
-        printf("  %s\n", err.text);
-    CHECK(ok);
-    double ns = (double)result.step_ns;
-    sim_result_free(&result);
-    graph_free(&g);
-    scenario_free(&s);
+    double ns = run_ns(text, settings, ARRAY_N(settings), &sw);
     arena_free(&arena);
     return ns;
 }
@@ -240,6 +253,78 @@ static void a_blocked_host_cannot_launch_ahead(void)
     CHECK(step_ns(true, "false", "8192") >= large);
 }
 
+/*
+ * One micro-batch there and back over 2 stages of 8 ranks, where nothing but links costs: of S
+ * bytes each rank sends an eighth over its NIC, 10 bytes/ns, and the receivers gather seven
+ * eighths over their ports, 100 bytes/ns, in seven hops of 1 us.
+ */
+static void scattered_activations_save_what_the_nics_need_not_carry(void)
+{
+    static const char text[] =
+        "{\"model\":{\"kind\":\"transformer\",\"layers\":4,\"hidden\":1024,\"heads\":8,"
+        "\"vocab\":1024,\"max_seq\":512},\"cluster\":{\"base\":\"ideal\",\"nodes\":2},"
+        "\"training\":{\"global_batch\":1,\"seq_len\":512},\"parallel\":{\"tp\":8,\"pp\":2}}";
+    const Setting settings[] = { { "cluster.inter_node.GBps_per_nic", "10" } };
+    const double s = 512 * 1024 * 2;
+    double whole_ns = s / 10, parts_ns = s / 8 / 10 + 7 * 1000 + s * 7 / 8 / 100;
+    Software sw;
+    Arena arena = { 0 };
+    CHECK(read_stack(&sw, &arena, "megatron-lm-2022"));
+    CHECK(sw.p2p_scatter_gather);
+    double scattered = run_ns(text, settings, ARRAY_N(settings), &sw);
+    sw.p2p_scatter_gather = false;
+    double whole = run_ns(text, settings, ARRAY_N(settings), &sw);
+    CHECK_NEAR(2 * (whole_ns - parts_ns), whole - scattered, 8);
+    arena_free(&arena);
+}
+
+/* ---- buckets ---- */
+
+/* Gradient buckets of 4 layers of 12.6 M parameters on 8 ranks; bucket_bytes NULL: not given. */
+static uint32_t buckets_n(const char *stack, const char *bucket_bytes)
+{
+    static const char text[] =
+        "{\"model\":{\"kind\":\"transformer\",\"layers\":4,\"hidden\":1024,\"heads\":8,"
+        "\"vocab\":1024,\"max_seq\":8},\"cluster\":\"dgx-h100\",\"training\":{\"global_batch\":"
+        "8,\"seq_len\":8},\"parallel\":{\"dp\":8,\"strategy\":\"zero1\"}}";
+    const Setting setting = { "parallel.bucket_bytes", bucket_bytes };
+    Scenario s = { 0 };
+    Software sw;
+    Graph g = { 0 };
+    Arena arena = { 0 };
+    Err err = { 0 };
+    JsonDoc *doc = json_parse(text, strlen(text), "x", &err);
+    bool ok = read_stack(&sw, &arena, stack) &&
+              scenario_from(&s, doc, &setting, bucket_bytes ? 1 : 0, &err) &&
+              build_graph(&g, &s, &sw, &err);
+    if (!ok)
+        printf("  %s\n", err.text);
+    CHECK(ok);
+    uint32_t n = 0;
+    for (uint32_t i = 0; ok && i < g.roles[0].instances_n; i++) {
+        const Segment *segment = &g.segments[g.roles[0].instances[i].segment];
+        for (uint32_t o = 0; o < segment->op_n; o++)
+            n += graph_ops(&g, segment)[o].kind == OP_REDUCE_SCATTER;
+    }
+    graph_free(&g);
+    scenario_free(&s);
+    arena_free(&arena);
+    return n;
+}
+
+/* 52 M parameters: two of Megatron's buckets of 40 M, one of DeepSpeed's 500 M, and four of
+ * PyTorch's 25 MiB in two bytes each. */
+static void a_scenario_without_bucket_bytes_gets_the_stacks(void)
+{
+    CHECK_INT(2, buckets_n("megatron-core-2025", NULL));
+    CHECK_INT(2, buckets_n("nemo-2025", NULL));
+    CHECK_INT(1, buckets_n("megatron-deepspeed-2022", NULL));
+    CHECK_INT(4, buckets_n("generic", NULL));
+    CHECK_INT(4, buckets_n("generic", "25MiB"));
+    CHECK(buckets_n("megatron-core-2025", "25MiB") > 4); /* summed in f32 */
+    CHECK_INT(1, buckets_n("megatron-core-2025", "1GiB"));
+}
+
 int main(void)
 {
     RUN(every_stack_of_the_contract_reads);
@@ -248,5 +333,7 @@ int main(void)
     RUN(stacks_are_what_they_are_known_for);
     RUN(older_attention_kernels_take_longer);
     RUN(a_blocked_host_cannot_launch_ahead);
+    RUN(a_scenario_without_bucket_bytes_gets_the_stacks);
+    RUN(scattered_activations_save_what_the_nics_need_not_carry);
     return check_report();
 }

@@ -71,6 +71,22 @@ static void number_formats_scale_the_volume(void)
     }
 }
 
+/* Megatron: accumulate_allreduce_grads_in_fp32.  A scenario may say otherwise. */
+static void gradients_kept_in_f32_are_summed_in_f32(void)
+{
+    for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++)
+        for (int set = 0; set < 2; set++) {
+            Fixture f;
+            open_zero(&f, (Strategy)strategy, 4, 1, 1);
+            f.s.training.reduce_dtype = DTYPE_BF16;
+            f.s.training.reduce_dtype_set = set;
+            f.sw.f32_grads = true;
+            fixture_build(&f, 6);
+            CHECK_U64((set ? 2 : 4) * padded_params(6, 4), moved(&f, OP_REDUCE_SCATTER));
+            fixture_close(&f);
+        }
+}
+
 static void one_rank_shares_with_nobody(void)
 {
     for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++) {
@@ -190,6 +206,50 @@ static void zero2_keeps_no_whole_gradients(void)
     CHECK(most_live(&f, SLOT_GRAD) <= 4 * (2 * FAKE_LAYER + FAKE_HEAD));
     CHECK(most_live(&f, SLOT_DATA) <= 4 * 3 * (FAKE_LAYER + FAKE_HEAD) + 3 * 256);
     fixture_close(&f);
+}
+
+/* ---- buckets ---- */
+
+/* Sizes of the collectives of a kind, in program order: padded elements. */
+static uint32_t bucket_sizes(const Fixture *f, OpKind kind, uint64_t *elements)
+{
+    uint32_t n = 0;
+    const Role *role = &f->g.roles[0];
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Segment *s = &f->g.segments[role->instances[i].segment];
+        for (uint32_t o = 0; o < s->op_n; o++) {
+            const Op *op = &graph_ops(&f->g, s)[o];
+            if (op->kind == kind && op->u.comm.group == f->b.group[GROUP_DP])
+                elements[n++] = op->u.comm.bytes / 4;
+        }
+    }
+    return n;
+}
+
+/* A stack's bucket ends at max(a, b * ranks) parameters; a size in the scenario wins. */
+static void buckets_are_the_stacks_unless_given(void)
+{
+    for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++)
+        for (int how = 0; how < 4; how++) {
+            Fixture f;
+            uint64_t got[64];
+            open_zero(&f, (Strategy)strategy, 4, 1, 1);
+            f.sw.bucket_parameters = how == 0 ? 0 : 10000;
+            f.sw.bucket_parameters_per_rank = how == 2 ? 4000 : 0;
+            f.s.parallel.bucket_bytes_set = how == 3;
+            fixture_build(&f, 6);
+            uint64_t limit = how == 1 ? 10000 : how == 2 ? 4 * 4000 : 20000 / 4;
+            for (int gathers = 0; gathers < 2; gathers++) {
+                uint32_t n = bucket_sizes(&f, gathers ? OP_ALL_GATHER : OP_REDUCE_SCATTER, got);
+                uint32_t short_n = 0;
+                for (uint32_t k = 0; k < n; k++) {
+                    short_n += got[k] < limit; /* what is left over */
+                    CHECK(got[k] < limit + FAKE_HEAD + 4 * 4);
+                }
+                CHECK(n > 1 && short_n <= 1);
+            }
+            fixture_close(&f);
+        }
 }
 
 /* ---- order ---- */
@@ -323,11 +383,13 @@ int main(void)
 {
     RUN(volume_is_twice_the_parameters);
     RUN(number_formats_scale_the_volume);
+    RUN(gradients_kept_in_f32_are_summed_in_f32);
     RUN(one_rank_shares_with_nobody);
     RUN(each_rank_updates_an_equal_part);
     RUN(an_update_touches_its_part_only);
     RUN(what_is_shared_out_is_a_part);
     RUN(zero2_keeps_no_whole_gradients);
+    RUN(buckets_are_the_stacks_unless_given);
     RUN(gathers_follow_the_update_or_precede_the_forward);
     RUN(gathers_ahead_hide_behind_the_forward);
     RUN(scatters_hide_behind_backward);

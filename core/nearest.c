@@ -1,0 +1,59 @@
+/* nearest.c - Levenshtein's distance, a row at a time. */
+#include "core/nearest.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { LETTERS_MAX = 2 };
+
+static uint32_t min3(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t ab = a < b ? a : b;
+    return ab < c ? ab : c;
+}
+
+uint32_t edit_distance(const char *a, const char *b)
+{
+    uint32_t row[NEAREST_NAME_CAP];
+    size_t n = strlen(b);
+    if (n >= NEAREST_NAME_CAP || strlen(a) >= NEAREST_NAME_CAP)
+        return UINT32_MAX;
+    for (uint32_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (; *a; a++) {
+        uint32_t diagonal = row[0]++;
+        for (size_t j = 0; j < n; j++) {
+            bool same = tolower((unsigned char)*a) == tolower((unsigned char)b[j]);
+            uint32_t replaced = diagonal + !same;
+            diagonal = row[j + 1];
+            row[j + 1] = min3(replaced, diagonal + 1, row[j] + 1);
+        }
+    }
+    return row[n];
+}
+
+/* UINT32_MAX: too far away to be meant. */
+static uint32_t distance_if_near(const char *typed, const char *name)
+{
+    uint32_t distance = edit_distance(typed, name);
+    return distance <= LETTERS_MAX && 2 * distance <= strlen(name) ? distance : UINT32_MAX;
+}
+
+bool is_near(const char *typed, const char *name)
+{
+    return distance_if_near(typed, name) != UINT32_MAX;
+}
+
+const char *nearest(const char *typed, const char *const *names, size_t names_n)
+{
+    const char *found = NULL;
+    uint32_t best = UINT32_MAX;
+    for (size_t i = 0; i < names_n; i++) {
+        uint32_t distance = distance_if_near(typed, names[i]);
+        if (distance < best) {
+            best = distance;
+            found = names[i];
+        }
+    }
+    return found;
+}

@@ -1,0 +1,129 @@
+/*
+ * engine_run.c - kernels that follow one another as one event.
+ *
+ *     compute   |ln|qkv|rope|attention|   |ln|up|act|down|
+ *               \______ a run _______/     \___ a run ___/
+ *     tp                              |ar|                |ar|
+ *
+ * Where an instance cannot be one event (engine_macro.c) its kernels still run
+ * straight through from one that waits for another lane to one that another lane
+ * waits for.  A run is a macro of that part of the compute lane, without transfers of
+ * its own; others slow it or not while it lasts.
+ */
+#include "sim/engine_state.h"
+
+/* ---- where runs may begin and end ---- */
+
+static void note_edge(Sim *sim, const Role *r, const Instance *to, const Edge *e)
+{
+    const Segment *dst = &sim->g->segments[to->segment];
+    const Segment *src = &sim->g->segments[r->instances[e->src_instance].segment];
+    if (graph_ops(sim->g, dst)[e->dst_op].lane == graph_ops(sim->g, src)[e->src_op].lane)
+        return;
+    sim->waits[dst->op_first + e->dst_op] = true;
+    sim->awaited[src->op_first + e->src_op] = true;
+}
+
+/* What is so in one instance of a segment is taken to be so in all. */
+void runs_index(Sim *sim)
+{
+    const Graph *g = sim->g;
+    sim->waits = PUSH_ARRAY(&sim->arena, bool, g->ops_n + 1);
+    sim->awaited = PUSH_ARRAY(&sim->arena, bool, g->ops_n + 1);
+    for (uint32_t i = 0; i < g->segments_n; i++) {
+        const Segment *s = &g->segments[i];
+        for (uint32_t k = s->op_first; k < s->op_first + s->op_n; k++)
+            for (uint32_t d = 0; d < g->ops[k].dep_n; d++) {
+                uint32_t on = s->op_first + g->deps[g->ops[k].dep_first + d];
+                bool crosses = g->ops[on].lane != g->ops[k].lane;
+                sim->waits[k] |= crosses;
+                sim->awaited[on] |= crosses;
+            }
+    }
+    for (uint32_t i = 0; i < g->roles_n; i++) {
+        const Role *r = &g->roles[i];
+        for (uint32_t k = 0; k < r->instances_n; k++)
+            for (uint32_t e = 0; e < r->instances[k].edge_n; e++)
+                note_edge(sim, r, &r->instances[k], &r->edges[r->instances[k].edge_first + e]);
+    }
+}
+
+/* Ops of the run that begins with the at-th op of the segment's compute lane. */
+static uint32_t run_length(const Sim *sim, const uint32_t *ops, uint32_t at, uint32_t end)
+{
+    uint32_t n = 0;
+    while (at + n < end) {
+        uint32_t op = ops[at + n];
+        if (op_is_comm(sim->g->ops[op].kind) || (n > 0 && sim->waits[op]))
+            break;
+        n++;
+        if (sim->awaited[op])
+            break;
+    }
+    return n;
+}
+
+/* ---- timing one ---- */
+
+static Macro *run_make(Sim *sim, const CostTable *t, const uint32_t *ops, uint32_t n)
+{
+    Macro *m = PUSH(&sim->arena, Macro);
+    *m = (Macro){ .lanes = 1u << LANE_COMPUTE, .run_n = n, .lag_ns = INT64_MIN };
+    m->alone_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
+    m->slow_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
+    m->intervals_n = n;
+    for (uint32_t i = 0; i < n; i++) {
+        const OpCost *c = &t->op[ops[i]];
+        m->lag_ns = max_i64(m->lag_ns, t->launch_after[ops[i]] - m->alone_at[i]);
+        m->alone_at[i + 1] = min_i64(m->alone_at[i] + c->alone_ns, 2 * NS_MAX);
+        m->slow_at[i + 1] = min_i64(m->slow_at[i] + c->slowed_ns, 2 * NS_MAX);
+    }
+    m->compute_at = m->alone_at;
+    bool whole = m->alone_at[n] > 0 && m->slow_at[n] <= NS_MAX;
+    m->state = n > 1 && whole ? MACRO_YES : MACRO_NO;
+    return m;
+}
+
+bool run_try(Sim *sim, Runner *r, uint32_t instance)
+{
+    LaneState *l = &r->lane[LANE_COMPUTE];
+    uint32_t segment = r->role->instances[instance].segment;
+    uint32_t first = sim->lane_first[segment * LANE_N + LANE_COMPUTE];
+    uint32_t op = sim->lane_ops[first + l->at];
+    Macro **known = &r->cost->run[op];
+    if (sim->options->expanded || sim->timeline || sim->m->jitter > 0)
+        return false;
+    if (!*known) {
+        uint32_t end = sim->g->segments[segment].lane_n[LANE_COMPUTE];
+        uint32_t n = run_length(sim, sim->lane_ops + first, l->at, end);
+        *known = run_make(sim, r->cost, sim->lane_ops + first + l->at, n);
+    }
+    if ((*known)->state == MACRO_NO || r->host_start[instance] + (*known)->lag_ns > sim->now_ns)
+        return false;
+    account(sim, r);
+    l->busy = true;
+    l->op = op;
+    l->start_ns = sim->now_ns;
+    r->running_macro = *known;
+    r->position = 0;
+    r->compute_n++;
+    compute_resume(sim, r);
+    return true;
+}
+
+void run_finish(Sim *sim, Runner *r)
+{
+    LaneState *l = &r->lane[LANE_COMPUTE];
+    uint32_t n = r->running_macro->run_n;
+    account(sim, r);
+    r->running_macro = NULL;
+    r->compute_n--;
+    l->path = l->cause;
+    l->path.compute_ns += sim->now_ns - l->start_ns;
+    l->busy = false;
+    l->wait = WAIT_NONE;
+    l->at += n;
+    l->done += n;
+    sim->ops_done += n;
+    lane_wake_after(sim, r, LANE_COMPUTE);
+}

@@ -1,0 +1,422 @@
+/*
+ * engine_steady.c - micro-batches that go by like those before them.
+ *
+ *     stage 0   F F F F | F B F B | F B F B |  ... n times more ...  | F B F B B B B B
+ *     stage 3         F | B F B F | B F B F |                        | B F B ...
+ *                       t1        t2  the same state, later by t2 - t1
+ *
+ * A graph may lack micro-batches that are meant (SimOptions.left_out): it has the
+ * beginning and the end of the step, and enough in between.  Times are whole
+ * nanoseconds and nothing is drawn, so when the state at t2 is that at t1 but for the
+ * time (engine_mark.c), and each rank's program from t1 on is the same pattern again
+ * and again, the micro-batches left out would pass in just that way.  They are: every
+ * time is moved by n (t2 - t1), every sum grows by n times its growth, and the run
+ * goes on to its end.
+ *
+ * Where transfers slow kernels, roundings may keep two states apart for good, or let
+ * them come together ever more slowly.  Then a hundred-thousandth of the period is close
+ * enough: lanes wait for the last of several, which makes no difference larger than it
+ * was, so the step is off by a hundred-thousandth at most.  Where nothing is slowed the
+ * states must be equal to the nanosecond.
+ *
+ * A host that has launched everything long ago does not repeat: it is farther ahead
+ * each time.  That is as good where it holds up nothing and does not fall back.
+ */
+#include "sim/engine_steady.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Strides that must be alike to be a pace, of several micro-batches or of one each. */
+enum { STRIDES_OF_MANY = 3, STRIDES_OF_ONE = 8, SLACK_PART = 100000 };
+
+/* ---- segments ---- */
+
+/* What the engine knows of an op. */
+static uint64_t hash_op(const Graph *g, const Op *o, uint64_t h)
+{
+    uint64_t u[(sizeof o->u + 7) / 8] = { 0 };
+    double flops[2] = { o->flops, o->model_flops };
+    memcpy(u, &o->u, sizeof o->u);
+    const uint64_t of[] = { o->kind,    o->phase,      o->fn,          o->dtype, o->lane,
+                            o->grouped, o->read_bytes, o->write_bytes, u[0],     u[1],
+                            u[2],       u[3],          o->dep_n };
+    for (size_t i = 0; i < ARRAY_N(of); i++)
+        h = mix_u64(h ^ of[i]);
+    for (size_t i = 4; i < ARRAY_N(u); i++)
+        h = mix_u64(h ^ u[i]);
+    for (uint32_t d = 0; d < o->dep_n; d++)
+        h = mix_u64(h ^ g->deps[o->dep_first + d]);
+    memcpy(u, flops, sizeof flops);
+    return mix_u64(mix_u64(h ^ u[0]) ^ u[1]);
+}
+
+typedef struct SegmentHash {
+    uint64_t hash;
+    uint32_t segment;
+} SegmentHash;
+
+static int compare_hashes(const void *a, const void *b)
+{
+    const SegmentHash *x = a, *y = b;
+    if (x->hash != y->hash)
+        return x->hash < y->hash ? -1 : 1;
+    return x->segment < y->segment ? -1 : x->segment > y->segment;
+}
+
+/* Some strategies write a segment anew for each micro-batch. */
+static void find_same(Steady *s)
+{
+    const Graph *g = s->sim->g;
+    SegmentHash *order = mem_zero(g->segments_n + 1, sizeof *order);
+    s->same = PUSH_ARRAY(&s->sim->arena, uint32_t, g->segments_n + 1);
+    s->segment_of = PUSH_ARRAY(&s->sim->arena, uint32_t, g->ops_n + 1);
+    for (uint32_t i = 0; i < g->segments_n; i++) {
+        const Segment *segment = &g->segments[i];
+        order[i] = (SegmentHash){ segment->op_n, i };
+        for (uint32_t k = 0; k < segment->op_n; k++) {
+            order[i].hash = hash_op(g, graph_ops(g, segment) + k, order[i].hash);
+            s->segment_of[segment->op_first + k] = i;
+        }
+    }
+    qsort(order, g->segments_n, sizeof *order, compare_hashes);
+    for (uint32_t i = 0; i < g->segments_n; i++)
+        s->same[order[i].segment] = i > 0 && order[i].hash == order[i - 1].hash
+                                        ? s->same[order[i - 1].segment]
+                                        : order[i].segment;
+    free(order);
+}
+
+/* ---- programs ---- */
+
+static bool is_of(const Instance *in, uint32_t micro_batch)
+{
+    return in->micro_batch != NONE_U32 && in->micro_batch >= micro_batch;
+}
+
+uint32_t steady_limit(const Steady *s, const Runner *r)
+{
+    return s->limit[r->role - s->sim->g->roles];
+}
+
+uint32_t steady_first_of(const Role *r, uint32_t from, uint32_t micro_batch)
+{
+    while (from < r->instances_n && !is_of(&r->instances[from], micro_batch))
+        from++;
+    return from;
+}
+
+/* Programs of more micro-batches differ from where the last stride of these begins. */
+static void find_limits(Steady *s)
+{
+    const Graph *g = s->sim->g;
+    s->limit = PUSH_ARRAY(&s->sim->arena, uint32_t, g->roles_n);
+    for (uint32_t i = 0; i < g->roles_n; i++) {
+        const Role *r = &g->roles[i];
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < r->instances_n; k++)
+            if (is_of(&r->instances[k], n))
+                n = r->instances[k].micro_batch + 1;
+        uint32_t last = n > s->sim->options->stride ? n - s->sim->options->stride : 0;
+        s->limit[i] = steady_first_of(r, 0, last);
+    }
+}
+
+/* Do the copies of the input wait for nothing, see engine_mark.c? */
+static bool copies_are_free(const Sim *sim, const Role *r)
+{
+    for (uint32_t i = 0; i < r->instances_n; i++) {
+        const Instance *in = &r->instances[i];
+        const Segment *s = &sim->g->segments[in->segment];
+        if (s->lane_n[LANE_COPY] > 0 && (s->op_n > 1 || in->edge_n > 0))
+            return false;
+    }
+    return true;
+}
+
+/* Where the next stride of micro-batches begins on runner 0. */
+static void find_next(Steady *s)
+{
+    s->micro_batch += s->sim->options->stride;
+    s->next = steady_first_of(s->sim->runners[0].role, s->next, s->micro_batch);
+}
+
+static bool same_edges(const Role *r, const Instance *a, const Instance *b, uint32_t shift)
+{
+    if (a->edge_n != b->edge_n)
+        return false;
+    for (uint32_t e = 0; e < a->edge_n; e++) {
+        const Edge *x = &r->edges[a->edge_first + e], *y = &r->edges[b->edge_first + e];
+        if (x->dst_op != y->dst_op || x->src_op != y->src_op ||
+            (x->src_instance + shift != y->src_instance && x->src_instance != y->src_instance))
+            return false;
+    }
+    return true;
+}
+
+bool steady_repeats(const Steady *s, const Role *r, uint32_t from, uint32_t to, uint32_t shift,
+                    uint32_t micro_batches)
+{
+    for (uint32_t i = from; i < to; i++) {
+        const Instance *a = &r->instances[i], *b = a + shift;
+        uint32_t later = a->micro_batch == NONE_U32 ? NONE_U32 : a->micro_batch + micro_batches;
+        if (s->same[a->segment] != s->same[b->segment] || a->layer != b->layer ||
+            a->chunk != b->chunk || b->micro_batch != later || !same_edges(r, a, b, shift))
+            return false;
+    }
+    return true;
+}
+
+/* ---- is it a period? ---- */
+
+static int64_t host_period(const Runner *r, const RunnerMark *a, const RunnerMark *b)
+{
+    return r->host_start[b->compute] - r->host_start[a->compute];
+}
+
+static bool runner_repeats(const Steady *s, const Runner *r, const Mark *then, const Mark *now,
+                           uint32_t micro_batches)
+{
+    const RunnerMark *a = &then->runners[r->id], *b = &now->runners[r->id];
+    uint32_t shift = b->compute - a->compute, limit = steady_limit(s, r);
+    int64_t period_ns = now->now_ns - then->now_ns;
+    if (b->compute <= a->compute || b->highest + shift >= limit)
+        return false;
+    if (b->host_done) {
+        int64_t host_ns = host_period(r, a, b);
+        bool free_run = b->supply_waits == a->supply_waits && host_ns <= period_ns;
+        if (!free_run && host_ns != period_ns)
+            return false;
+    }
+    return steady_repeats(s, r->role, a->lowest, b->highest + 1, shift, micro_batches);
+}
+
+static bool is_period(const Steady *s, const Mark *then, const Mark *now,
+                      uint32_t micro_batches)
+{
+    int64_t period_ns = now->now_ns - then->now_ns;
+    if (!mark_equal(then, now, s->sim->slowed_any ? period_ns / SLACK_PART : 0))
+        return false;
+    for (uint32_t i = 0; i < s->sim->runners_n; i++)
+        if (!runner_repeats(s, &s->sim->runners[i], then, now, micro_batches))
+            return false;
+    return true;
+}
+
+/* ---- the leap ---- */
+
+typedef struct Leap {
+    Steady *s;
+    const Mark *then, *now;
+    uint32_t periods; /* marks from then to now */
+    Shift shift;
+} Leap;
+
+static void shift_events(Steady *s, const Shift *shift)
+{
+    Sim *sim = s->sim;
+    EventQueue old = sim->events;
+    sim->events = (EventQueue){ .pushed = old.pushed };
+    Event e;
+    while (evq_pop(&old, &e)) {
+        bool ahead =
+            (e.kind == EVENT_LANE || e.kind == EVENT_KERNEL) && !mark_event_counts(s, &e);
+        int64_t at_ns = e.at_ns + (ahead ? shift->host_ns[e.a] : shift->ns);
+        evq_push(&sim->events, max_i64(at_ns, sim->now_ns + shift->ns), e.kind, e.a, e.b);
+    }
+    evq_free(&old);
+}
+
+static void shift_runner(Sim *sim, Runner *r, const Shift *shift)
+{
+    const Repeat *repeat = &r->stat->repeat;
+    r->accounted_ns += shift->ns;
+    for (uint32_t lane = 0; lane < LANE_N; lane++) {
+        r->lane[lane].start_ns += shift->ns;
+        r->lane[lane].transfer_start_ns += shift->ns;
+    }
+    for (uint32_t i = 0; i < r->host_next; i++)
+        r->host_start[i] += shift->host_ns[r->id];
+    r->host->now_ns += shift->host_ns[r->id];
+    if (r->host_next < r->role->instances_n)
+        r->host->anchors[r->host->anchors_n - 1].at_ns += shift->ns;
+    for (uint32_t i = repeat->first; i < repeat->first + repeat->n; i++)
+        sim->ops_done += (uint64_t)shift->times * segment_of(sim, r, i)->op_n;
+}
+
+void steady_shift(Steady *s, const Shift *shift)
+{
+    Sim *sim = s->sim;
+    shift_events(s, shift);
+    for (uint32_t i = 0; i < sim->flows_n; i++) {
+        sim->flows[i].start_ns += shift->ns;
+        sim->flows[i].since_ns += shift->ns;
+    }
+    for (uint32_t i = 0; i < sim->runners_n; i++)
+        shift_runner(sim, &sim->runners[i], shift);
+    sim->now_ns += shift->ns;
+    sim->result->repeated = sim->options->left_out;
+}
+
+static void grow_sums(const Leap *l, Runner *r)
+{
+    const RunnerMark *a = &l->then->runners[r->id], *b = &l->now->runners[r->id];
+    RankStat *s = r->stat;
+    int64_t times = l->shift.times;
+    int64_t *sum[6] = { &s->compute_ns, &s->comm_ns,   &s->overlapped_ns,
+                        &s->exposed_ns, &s->bubble_ns, &s->idle_ns };
+    for (int k = 0; k < 6; k++)
+        *sum[k] += times * (b->sums.ns[k] - a->sums.ns[k]);
+    for (uint32_t i = 0; i < s->collectives_n; i++) {
+        const CollectiveStat *x = &l->then->stats[a->stat_first + i],
+                             *y = &l->now->stats[b->stat_first + i];
+        CollectiveStat *c = &s->collectives[i];
+        c->count += (uint64_t)times * (y->count - x->count);
+        c->bytes += (uint64_t)times * (y->bytes - x->bytes);
+        c->time_ns += times * (y->time_ns - x->time_ns);
+        c->transfer_ns += times * (y->transfer_ns - x->transfer_ns);
+        c->exposed_ns += times * (y->exposed_ns - x->exposed_ns);
+        c->wire_bytes += (double)times * (y->wire_bytes - x->wire_bytes);
+    }
+}
+
+/* ---- paths ---- */
+
+/* The path of `then` that path i of `now` goes back to. */
+static uint32_t origin_of(const Leap *l, uint32_t i)
+{
+    const Steady *s = l->s;
+    for (uint32_t k = 0; k < l->periods; k++)
+        i = s->marks[(s->marks_n - 1 - k) % MARKS_KEPT].paths[i].origin;
+    return i;
+}
+
+static void add_growth(Path *sum, const Path *before, const Path *after)
+{
+    sum->compute_ns += after->compute_ns - before->compute_ns;
+    sum->comm_ns += after->comm_ns - before->comm_ns;
+    sum->bubble_ns += after->bubble_ns - before->bubble_ns;
+    sum->launch_ns += after->launch_ns - before->launch_ns;
+}
+
+static void set_path(Mark *m, Path *p)
+{
+    uint32_t i = p->origin; /* the mark of now has numbered them */
+    *p = m->paths[i];
+    p->origin = i;
+}
+
+/* Path i after the leap: a period's growth onto that of the path it goes back to, n times. */
+static void grow_paths(const Leap *l)
+{
+    uint32_t n = l->now->paths_n;
+    Mark grown = { .paths = mem_zero(n + 1, sizeof(Path)) };
+    uint32_t *origin = mem_zero(n + 1, sizeof *origin);
+    for (uint32_t i = 0; i < n; i++)
+        origin[i] = origin_of(l, i);
+    for (uint32_t i = 0; i < n; i++) {
+        Path sum = { 0 };
+        uint32_t at = i;
+        for (int64_t k = 0; k < l->shift.times; k++) {
+            add_growth(&sum, &l->then->paths[origin[at]], &l->now->paths[at]);
+            at = origin[at];
+        }
+        add_growth(&sum, &(Path){ 0 }, &l->now->paths[at]);
+        grown.paths[i] = sum;
+    }
+    mark_each_path(l->s, &grown, set_path);
+    free(grown.paths);
+    free(origin);
+}
+
+static void leap(Steady *s, const Mark *then, const Mark *now, uint32_t periods)
+{
+    Sim *sim = s->sim;
+    int64_t times = sim->options->left_out / (periods * sim->options->stride);
+    Leap l = { .s = s, .then = then, .now = now, .periods = periods };
+    l.shift = (Shift){ .times = times,
+                       .ns = times * (now->now_ns - then->now_ns),
+                       .host_ns = PUSH_ARRAY(&sim->arena, int64_t, sim->runners_n) };
+    grow_paths(&l);
+    for (uint32_t i = 0; i < sim->runners_n; i++) {
+        Runner *r = &sim->runners[i];
+        const RunnerMark *a = &then->runners[i], *b = &now->runners[i];
+        r->stat->repeat = (Repeat){ a->compute, b->compute - a->compute, (uint32_t)times };
+        l.shift.host_ns[i] = b->host_done ? times * host_period(r, a, b) : l.shift.ns;
+        grow_sums(&l, r);
+    }
+    steady_shift(s, &l.shift);
+}
+
+/* ---- looking out for it ---- */
+
+/* One host a rank: a host of several goes round among them. */
+bool steady_begin(Sim *sim)
+{
+    if (sim->options->left_out == 0)
+        return true;
+    ASSERT(sim->options->stride > 0 && sim->options->left_out % sim->options->stride == 0);
+    if (sim->hosts_n != sim->runners_n || sim->m->jitter > 0)
+        return false;
+    for (uint32_t i = 0; i < sim->g->roles_n; i++)
+        if (!copies_are_free(sim, &sim->g->roles[i]))
+            return false;
+    sim->steady = mem_zero(1, sizeof *sim->steady);
+    sim->steady->sim = sim;
+    find_same(sim->steady);
+    find_limits(sim->steady);
+    find_next(sim->steady);
+    sim->steady->pace = mem_zero(sim->runners_n, sizeof(Pace));
+    sim->steady->strides = sim->options->stride > 1 ? STRIDES_OF_MANY : STRIDES_OF_ONE;
+    return true;
+}
+
+static bool look_back(Steady *s)
+{
+    const SimOptions *o = s->sim->options;
+    uint32_t kept = s->marks_n < MARKS_KEPT ? s->marks_n : MARKS_KEPT;
+    const Mark *now = &s->marks[(s->marks_n - 1) % MARKS_KEPT];
+    for (uint32_t periods = 1; periods < kept; periods++) {
+        uint32_t micro_batches = periods * o->stride;
+        const Mark *then = &s->marks[(s->marks_n - 1 - periods) % MARKS_KEPT];
+        if (o->left_out % micro_batches == 0 && is_period(s, then, now, micro_batches)) {
+            leap(s, then, now, periods);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool steady_look(Sim *sim)
+{
+    Steady *s = sim->steady;
+    const Runner *r = &sim->runners[0];
+    uint32_t at = r->lane[LANE_COMPUTE].instance;
+    if (at < s->next)
+        return true;
+    if (at >= steady_limit(s, r)) {
+        bool leaps = pace_leap(s);
+        steady_end(sim);
+        return leaps;
+    }
+    mark_make(s, &s->marks[s->marks_n++ % MARKS_KEPT]);
+    find_next(s);
+    if (look_back(s))
+        steady_end(sim);
+    return true;
+}
+
+void steady_end(Sim *sim)
+{
+    Steady *s = sim->steady;
+    if (!s)
+        return;
+    for (uint32_t i = 0; i < MARKS_KEPT; i++)
+        mark_free(&s->marks[i]);
+    free(s->flow);
+    free(s->number);
+    free(s->events);
+    free(s->pace);
+    free(s);
+    sim->steady = NULL;
+}

@@ -1,0 +1,96 @@
+/*
+ * engine_steady.h - what engine_steady.c and engine_mark.c share; nobody else includes it.
+ */
+#ifndef LOCKSTEP_SIM_ENGINE_STEADY_H
+#define LOCKSTEP_SIM_ENGINE_STEADY_H
+
+#include "sim/engine_state.h"
+
+/* Periods that are looked for: so many strides of micro-batches. */
+enum { PERIODS_MAX = 12, MARKS_KEPT = PERIODS_MAX + 1 };
+
+typedef struct RankSums {
+    int64_t ns[6];
+} RankSums;
+
+typedef struct RunnerMark {
+    uint32_t compute;         /* instance at which its compute lane stands */
+    uint32_t lowest, highest; /* instances at which its moving lanes, and its host, stand */
+    bool host_done;           /* has launched everything */
+    uint64_t supply_waits;    /* of moving lanes, so far */
+    RankSums sums;
+    uint32_t stat_first; /* Mark.stats */
+} RunnerMark;
+
+typedef struct Mark {
+    int64_t now_ns;
+    RunnerMark *runners;
+    uint32_t words_n, words_cap, times_n, times_cap, paths_n, paths_cap, stats_n, stats_cap;
+    int64_t *words; /* the state: what is counted */
+    int64_t *times; /* and what is measured, ns from now */
+    Path *paths;    /* origin: the path of the mark before that it goes back to */
+    CollectiveStat *stats;
+} Mark;
+
+/* A rank class begins another stride of micro-batches. */
+typedef struct Pass {
+    int64_t at_ns;
+    uint32_t instance;
+    uint64_t supply_waits;
+    RankStat stat; /* its sums so far */
+} Pass;
+
+enum { PASSES_KEPT = 9 };
+
+typedef struct Pace {
+    uint32_t next, micro_batch; /* instance at which the next pass is, and its micro-batch */
+    uint32_t passes_n;
+    Pass passes[PASSES_KEPT];
+} Pace;
+
+/* By how much a leap moves the times of a run. */
+typedef struct Shift {
+    int64_t times, ns;
+    int64_t *host_ns; /* by runner: its launches */
+} Shift;
+
+struct Steady {
+    Sim *sim;
+    Pace *pace;           /* by runner */
+    uint32_t strides;     /* that must be alike to be a pace */
+    uint32_t *limit;      /* by role: instances before it are as with all micro-batches */
+    uint32_t *same;       /* by segment: the first one with the same ops */
+    uint32_t *segment_of; /* by op */
+    uint32_t next;        /* instance of runner 0 at which the next mark is made */
+    uint32_t micro_batch; /* of that instance */
+    uint32_t marks_n;     /* made so far */
+    Mark marks[MARKS_KEPT];
+
+    /* Working space of a mark. */
+    uint32_t flows_n, flows_cap, events_cap;
+    uint32_t *flow, *number; /* flows in order; the place of each */
+    Event *events;
+};
+
+/* engine_steady.c */
+uint32_t steady_limit(const Steady *s, const Runner *r);
+/* The first instance at or behind `from` that is of the micro-batch or a later one. */
+uint32_t steady_first_of(const Role *r, uint32_t from, uint32_t micro_batch);
+/* Do the instances [from, to) come again `shift` instances and some micro-batches later? */
+bool steady_repeats(const Steady *s, const Role *r, uint32_t from, uint32_t to, uint32_t shift,
+                    uint32_t micro_batches);
+void steady_shift(Steady *s, const Shift *shift); /* RankStat.repeat is known */
+
+/* engine_pace.c */
+bool pace_leap(Steady *s);
+
+/* engine_mark.c */
+bool mark_is_parked(const Steady *s, const Runner *r, uint32_t lane);
+bool mark_event_counts(const Steady *s, const Event *e);
+void mark_each_path(Steady *s, Mark *m, void (*visit)(Mark *m, Path *p));
+void mark_make(Steady *s, Mark *m);
+/* But for so many ns here and there. */
+bool mark_equal(const Mark *a, const Mark *b, int64_t slack_ns);
+void mark_free(Mark *m);
+
+#endif

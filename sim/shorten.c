@@ -1,0 +1,45 @@
+/* shorten.c - how many micro-batches show a steady state: rules of thumb, checked by the engine. */
+#include "sim/shorten.h"
+
+/* Numbers left out divide by these many strides, so that a period of several strides fits. */
+enum { FITS_STRIDES = 12 };
+
+/* What fills the pipeline, and some for waves in it to die away. */
+static uint32_t enough(const Parallel *p, uint32_t try)
+{
+    if (p->pp == 1)
+        return 6;
+    if (p->virtual_stages > 1)
+        return 7 * p->pp;
+    return try == 0 ? p->pp + 12 : 2 * p->pp + 20;
+}
+
+/* Forwards and backwards take turns, so that a micro-batch more is one more turn. */
+static bool takes_turns(const Scenario *s)
+{
+    const Parallel *p = &s->parallel;
+    bool alone = p->pp == 1 && p->virtual_stages == 1;
+    return (alone || p->schedule == SCHEDULE_1F1B || p->schedule == SCHEDULE_INTERLEAVED) &&
+           p->strategy != STRATEGY_DP && p->strategy != STRATEGY_MODEL_PARALLEL &&
+           !(s->machine.jitter > 0);
+}
+
+Shortening shorten(const Scenario *s)
+{
+    const Parallel *p = &s->parallel;
+    uint32_t meant = s->training.micro_batches;
+    Shortening r = { .stride = p->virtual_stages > 1 ? p->pp : 1 };
+    for (uint32_t try = 0; try < SHORTENINGS_MAX - 1 && takes_turns(s); try++) {
+        uint32_t least = enough(p, try);
+        if (least >= meant)
+            break;
+        uint32_t strides = (meant - least) / r.stride;
+        uint32_t fits = strides >= 2 * FITS_STRIDES ? FITS_STRIDES : 1;
+        uint32_t n = meant - strides / fits * fits * r.stride;
+        uint32_t most = r.stride > 1 ? meant / 2 : meant * 2 / 3;
+        if (n <= most && (r.n == 0 || n > r.micro_batches[r.n - 1]))
+            r.micro_batches[r.n++] = n;
+    }
+    r.micro_batches[r.n++] = meant;
+    return r;
+}

@@ -1,0 +1,248 @@
+/*
+ * Micro-batches that are left out are counted as if they had been run.
+ *
+ * Drawn pipelines and accumulations of many micro-batches, with every strategy, schedule and
+ * kind of machine: a graph of a few of them with SimOptions.left_out against the whole graph,
+ * collapsed (what must be the same to 0.1 % or, where nothing slows a kernel, to 1 ns) and
+ * expanded (0.5 %).  Whether a steady state was seen is counted: most draws must have one.
+ */
+#include "sim/memory.h"
+#include "sim/shorten.h"
+#include "tests/random_scenario.h"
+
+enum { DRAWS = 60 };
+
+typedef struct SteadyKind {
+    bool ideal, stragglers, odd, quiet;
+} SteadyKind;
+
+static uint32_t pipelines_n, steady_n, tried_n;
+
+/* ---- drawing ---- */
+
+static void draw_parallel(Draw *d, const uint32_t *degree, bool interleaved)
+{
+    uint32_t tp = degree[0], pp = degree[1], dp = degree[2], cp = degree[3];
+    draw_text(d,
+              "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
+              "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u",
+              draw_strategy(d, pp), dp, tp, pp, cp,
+              tp > 1 && draw_below(d, 2) ? "true" : "false",
+              interleaved ? "interleaved" : "1f1b", interleaved ? 2 : 1);
+    if (draw_below(d, 3) == 0)
+        draw_text(d, ",\"overlap\":%s", draw_below(d, 2) ? "true" : "false");
+    draw_sharding(d, dp);
+    draw_text(d, "}}");
+}
+
+/* quiet: one node, nothing but tensor parallelism. */
+static void draw_steady(Draw *d, uint64_t seed, SteadyKind kind)
+{
+    *d = (Draw){ .state = mix_u64(seed) };
+    uint32_t tp = draw_power(d, 3), pp = kind.quiet ? 1 : draw_power(d, 4);
+    uint32_t dp = kind.quiet ? 1 : 1 + draw_below(d, 3);
+    uint32_t cp = kind.quiet || draw_below(d, 4) ? 1 : 2;
+    if (tp * pp * dp * cp > 32)
+        tp = cp = 1;
+    bool interleaved = pp > 1 && draw_below(d, 3) == 0;
+    uint32_t micro = interleaved ? pp * (16 + draw_below(d, 16)) : 48 + draw_below(d, 80);
+    d->gpus = tp * pp * dp * cp;
+    draw_text(d, "{\"name\":\"steady %" PRIu64 "\",", seed);
+    draw_model(d, pp * 2 + (interleaved ? 0 : draw_below(d, 3)));
+    if (kind.quiet)
+        draw_text(d,
+                  "\"cluster\":{\"name\":\"drawn\",\"gpus_per_node\":%u,\"gpu\":\"%s\","
+                  "\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":%u}},",
+                  tp, kind.ideal ? "ideal" : "h100-80gb", 20 + draw_below(d, 400));
+    else
+        draw_cluster(
+            d, d->gpus,
+            (DrawKind){ .ideal = kind.ideal, .stragglers = kind.stragglers, .odd = kind.odd });
+    draw_text(d,
+              "\"training\":{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":%u,"
+              "\"precision\":\"bf16\",\"recompute\":\"%s\"},",
+              dp * micro, 192u << draw_below(d, 4), draw_below(d, 2) ? "none" : "selective");
+    draw_parallel(d, (uint32_t[]){ tp, pp, dp, cp }, interleaved);
+}
+
+/* ---- comparing ---- */
+
+static bool near_ns(int64_t a, int64_t b, int64_t slack)
+{
+    return CHECK(a - b <= slack && b - a <= slack);
+}
+
+static bool near(double a, double b)
+{
+    return CHECK(a - b <= 1e-9 * b && b - a <= 1e-9 * b);
+}
+
+static const CollectiveStat *stat_like(const RankStat *s, const CollectiveStat *like)
+{
+    for (uint32_t i = 0; i < s->collectives_n; i++)
+        if (s->collectives[i].kind == like->kind && s->collectives[i].group == like->group)
+            return &s->collectives[i];
+    return NULL;
+}
+
+/* What is counted is equal, whatever the times are. */
+static bool same_counts(const RankStat *x, const RankStat *y)
+{
+    bool same = CHECK_U64(y->collectives_n, x->collectives_n) && near(x->flops, y->flops) &&
+                near(x->model_flops, y->model_flops) &&
+                near(x->flops_bound_ns, y->flops_bound_ns) &&
+                near(x->memory_bound_ns, y->memory_bound_ns) &&
+                near(x->link_bound_ns, y->link_bound_ns) &&
+                near(x->launch_bound_ns, y->launch_bound_ns);
+    for (uint32_t i = 0; same && i < y->collectives_n; i++) {
+        const CollectiveStat *b = &y->collectives[i], *a = stat_like(x, b);
+        same = CHECK(a != NULL) && CHECK_U64(b->count, a->count) &&
+               CHECK_U64(b->bytes, a->bytes) && near(a->wire_bytes, b->wire_bytes);
+    }
+    return same;
+}
+
+static bool same_times(const SimResult *a, const SimResult *b, int64_t slack)
+{
+    bool same = near_ns(a->step_ns, b->step_ns, slack);
+    for (uint32_t i = 0; same && i < b->ranks_n; i++) {
+        const RankStat *x = &a->ranks[i], *y = &b->ranks[i];
+        same =
+            near_ns(x->end_ns, y->end_ns, slack) &&
+            near_ns(x->compute_ns, y->compute_ns, slack) &&
+            near_ns(x->overlapped_ns, y->overlapped_ns, slack) &&
+            near_ns(x->exposed_ns, y->exposed_ns, slack) &&
+            near_ns(x->bubble_ns, y->bubble_ns, slack) &&
+            near_ns(x->idle_ns, y->idle_ns, slack) &&
+            CHECK_INT(a->step_ns, x->compute_ns + x->exposed_ns + x->bubble_ns + x->idle_ns) &&
+            CHECK_INT(x->comm_ns, x->overlapped_ns + x->exposed_ns);
+    }
+    const Path *p = &a->path;
+    return same &&
+           CHECK_INT(a->step_ns, p->compute_ns + p->comm_ns + p->bubble_ns + p->launch_ns);
+}
+
+static bool same_memory(const Graph *a, const Graph *b)
+{
+    for (uint32_t i = 0; i < b->roles_n; i++) {
+        RoleMemory x = memory_of_role(a, &a->roles[i], NULL);
+        RoleMemory y = memory_of_role(b, &b->roles[i], NULL);
+        if (!CHECK_U64(y.peak_bytes, x.peak_bytes) ||
+            !CHECK_INT(0, memcmp(x.at_peak, y.at_peak, sizeof x.at_peak)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- one draw ---- */
+
+/* The number of micro-batches that was enough; 0: none was. */
+static uint32_t compare_shortened(Drawn *x, const Draw *d, const SimResult *whole,
+                                  const SimResult *expanded, int64_t slack_ns)
+{
+    Shortening way = shorten(&x->s);
+    uint32_t meant = x->s.training.micro_batches;
+    for (uint32_t i = 0; i + 1 < way.n; i++) {
+        Graph g = { 0 };
+        SimResult r;
+        Err err = { 0 };
+        uint32_t left_out = meant - way.micro_batches[i];
+        SimOptions options = { .left_out = left_out, .stride = way.stride };
+        x->s.training.micro_batches = way.micro_batches[i];
+        bool ok = CHECK(build_graph(&g, &x->s, &x->sw, &err)) &&
+                  CHECK(sim_run(&r, &g, &x->s.machine, &x->sw, &options, &err)) &&
+                  CHECK(r.repeated == left_out || r.repeated == 0);
+        x->s.training.micro_batches = meant;
+        bool counted = ok && r.repeated == left_out;
+        ok = ok && same_memory(&g, &x->g);
+        for (uint32_t k = 0; ok && counted && k < whole->ranks_n; k++)
+            ok = same_counts(&r.ranks[k], &whole->ranks[k]);
+        ok = ok &&
+             (!counted ||
+              (CHECK_U64(whole->ops, r.ops) &&
+               same_times(&r, whole, slack_ns ? slack_ns : whole->step_ns / 200) &&
+               same_times(&r, expanded, slack_ns ? slack_ns : expanded->step_ns / 200) &&
+               near_ns(r.step_ns, whole->step_ns, slack_ns ? slack_ns : whole->step_ns / 500)));
+        if (!ok)
+            fprintf(stderr, "%u of %u: %s\n", way.micro_batches[i], meant, d->text);
+        sim_result_free(&r);
+        graph_free(&g);
+        if (counted || !ok)
+            return way.micro_batches[i];
+    }
+    return 0;
+}
+
+static void steady_one(uint64_t seed, SteadyKind kind, int64_t slack_ns)
+{
+    Draw d;
+    Drawn x;
+    SimResult whole, expanded;
+    draw_steady(&d, seed, kind);
+    if (drawn_make(&x, &d) && drawn_run(&whole, &x, (SimOptions){ 0 }, &d) &&
+        drawn_run(&expanded, &x, (SimOptions){ .expanded = true }, &d)) {
+        bool found = compare_shortened(&x, &d, &whole, &expanded, slack_ns) > 0;
+        tried_n++;
+        steady_n += found;
+        pipelines_n += found && x.s.parallel.pp > 1;
+        sim_result_free(&whole);
+        sim_result_free(&expanded);
+    }
+    drawn_free(&x);
+}
+
+static void left_out_on_uniform_machines(void)
+{
+    for (uint64_t seed = 1; seed <= DRAWS; seed++)
+        steady_one(seed, (SteadyKind){ .ideal = seed % 2 }, 0);
+    CHECK(steady_n > tried_n / 2 && pipelines_n > tried_n / 3);
+}
+
+static void left_out_on_odd_machines(void)
+{
+    steady_n = tried_n = 0;
+    for (uint64_t seed = 1001; seed <= 1000 + DRAWS; seed++)
+        steady_one(seed,
+                   (SteadyKind){ .ideal = seed % 2, .stragglers = seed % 3 == 0, .odd = true },
+                   0);
+    CHECK(steady_n > tried_n / 3);
+}
+
+/* Accumulation with nothing beside it: to the nanosecond, and always. */
+static void left_out_is_exact_where_only_a_node_talks(void)
+{
+    steady_n = tried_n = 0;
+    for (uint64_t seed = 2001; seed <= 2000 + DRAWS; seed++)
+        steady_one(seed, (SteadyKind){ .ideal = seed % 2, .quiet = true }, 1);
+    CHECK_U64(tried_n, steady_n);
+}
+
+/* All forwards, then all backwards: one more micro-batch is not one more turn. */
+static void not_all_schedules_take_turns(void)
+{
+    Draw d;
+    Drawn x;
+    draw_steady(&d, 3, (SteadyKind){ .ideal = true });
+    if (drawn_make(&x, &d)) {
+        x.s.parallel.pp = 4;
+        x.s.parallel.virtual_stages = 1;
+        x.s.training.micro_batches = 200;
+        x.s.parallel.schedule = SCHEDULE_1F1B;
+        CHECK(shorten(&x.s).n > 1);
+        x.s.parallel.schedule = SCHEDULE_GPIPE;
+        CHECK_U64(1, shorten(&x.s).n);
+        x.s.parallel.schedule = SCHEDULE_NAIVE;
+        CHECK_U64(1, shorten(&x.s).n);
+    }
+    drawn_free(&x);
+}
+
+int main(void)
+{
+    setenv("LOCKSTEP_SHARE", "scenarios", 0);
+    RUN(left_out_on_uniform_machines);
+    RUN(left_out_on_odd_machines);
+    RUN(left_out_is_exact_where_only_a_node_talks);
+    RUN(not_all_schedules_take_turns);
+    return check_report();
+}
