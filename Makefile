@@ -42,7 +42,8 @@ LIB_Z := -lz
 LIB_M := -lm
 LIB_PTHREAD := -lpthread
 LIB_SQLITE := -lsqlite3
-LIBS := $(LIB_CJSON) $(LIB_SQLITE) $(LIB_Z) $(LIB_M) $(LIB_PTHREAD)
+LIB_DL := -ldl
+LIBS := $(LIB_CJSON) $(LIB_SQLITE) $(LIB_Z) $(LIB_M) $(LIB_PTHREAD) $(LIB_DL)
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow $(WERROR)
 DEFINES := -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE \
@@ -60,6 +61,10 @@ endif
 ALL_CFLAGS := -std=c11 $(DEFINES) -I. $(OPTIMIZE) -g -ffp-contract=off $(WARNINGS) $(SANITIZE) \
               $(CFLAGS)
 ALL_LDFLAGS := $(SANITIZE) $(LDFLAGS)
+# The loops of the CPU's kernels are written to be vectorised, which gcc 12 does at -O3.
+ifeq ($(SAN)$(FUZZER),)
+$(BUILD)/obj/exec/kernels%.o: private ALL_CFLAGS += -O3
+endif
 
 FOLDERS := core core/patterns sim sim/strategy exec profile traces viz
 # Plugins that lockstep loads at run time; they link CUDA, lockstep does not.

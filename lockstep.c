@@ -7,6 +7,7 @@
 #include "core/base.h"
 #include "core/nearest.h"
 #include "core/out_file.h"
+#include "exec/cmd.h"
 #include "profile/cmd.h"
 #include "sim/cmd.h"
 #include "traces/cmd.h"
@@ -25,7 +26,7 @@ typedef struct Command {
 static const Command commands[] = {
     { "sim", cmd_sim, "predict a training step: time, memory, cost" },
     { "plan", cmd_plan, "search for the best strategy on a number of GPUs" },
-    { "run", NULL, "train for real and record what happens" },
+    { "run", cmd_run, "train for real and record what happens" },
     { "profile", NULL, "record any CUDA program" },
     { "report", cmd_report, "overlap, exposed communication, stragglers of a trace" },
     { "compare", cmd_compare, "a prediction beside a recorded run" },

@@ -47,7 +47,7 @@
 typedef struct Fabric Fabric;
 
 /* Who this process is among the ranks of the job (exec/launch.h finds it out). */
-typedef struct Place {
+typedef struct RankPlace {
     uint32_t rank, world;
     uint32_t local_rank, local_n; /* among those started on this host by one launcher */
     const char *rendezvous; /* "tcp://HOST:PORT" or "file:PATH", where rank 0 can be found */
@@ -55,9 +55,10 @@ typedef struct Place {
     uint64_t job;       /* a number that all ranks of one job share, others do not; 0: none */
     const char *digest; /* what must be equal everywhere (scenario, seed ...): a rank whose
                                      digest differs is refused by name */
-} Place;
+    bool tcp_only;      /* share no memory, not even on one host (tests, comparisons) */
+} RankPlace;
 
-bool fabric_open(Fabric **f, const Place *place, uint64_t arena_bytes, Err *err);
+bool fabric_open(Fabric **f, const RankPlace *place, uint64_t arena_bytes, Err *err);
 void fabric_close(Fabric *f); /* NULL is fine */
 
 uint8_t *fabric_arena(Fabric *f); /* zeroed, 64-byte aligned (and to a page) */
@@ -82,7 +83,7 @@ typedef struct CommCall {
 } CommCall;
 
 /* n > 1: sends and receives posted together, as one ncclGroup: all are posted before any is
- * waited for. */
+ * waited for.  Then the thread of calls[0].lane calls; the others' lanes stand by. */
 bool fabric_run(Fabric *f, CommCall *calls, uint32_t n, Err *err);
 
 /* Small exchanges of the whole world, outside lanes; same order on all ranks. */
@@ -99,7 +100,10 @@ void fabric_abort(Fabric *f, const char *why);
 const char *fabric_failure(Fabric *f);
 /* A rank that works long without communicating says that it lives by itself; nothing to call. */
 
-/* Whether ring order is used for all_reduce, all_gather, reduce_scatter. */
+/*
+ * Whether all_reduce (sums), all_gather and reduce_scatter go step by step round a ring, as
+ * messages over TCP also on one host; the same on all ranks.
+ */
 void fabric_use_rings(Fabric *f, bool rings);
 
 #endif

@@ -33,7 +33,7 @@ typedef struct LaunchFlags {
 
 /* Fills place from flags, then from the environment.  Strings are owned by place->... as given, or
  * live in static storage of launch.c. */
-bool launch_place(Place *place, Launcher *by, const LaunchFlags *flags, Err *err);
+bool launch_place(RankPlace *place, Launcher *by, const LaunchFlags *flags, Err *err);
 
 /*
  * Starts `ranks` children that run `body(place, user)` and waits for them.  Children die with this
@@ -41,7 +41,7 @@ bool launch_place(Place *place, Launcher *by, const LaunchFlags *flags, Err *err
  * leave with: the first child's that failed; a child killed by a signal is named on stderr.
  * pids[ranks] is filled before any child begins, when given.
  */
-int launch_ranks(uint32_t ranks, int (*body)(const Place *place, void *user), void *user,
-                 const Place *common, int *pids);
+int launch_ranks(uint32_t ranks, int (*body)(const RankPlace *place, void *user), void *user,
+                 const RankPlace *common, int *pids);
 
 #endif

@@ -13,7 +13,9 @@
  * and edges, but for those that the lane's own order implies, and at most one per
  * lane): they hold in model time too.  `guards` are extra: the memory of an
  * argument that is born here was last touched by that task of another lane.  They
- * are needed for what really runs, and cost nothing in model time.
+ * are needed for what really runs, and cost nothing in model time.  Ops that are
+ * posted together (Op.grouped) begin together, when what any of them waits for is done.
+ * No guard can close a circle of ranks that wait for each other (program.c).
  *
  * MEMORY.  Resident frames come first, then everything that is born and dies, laid
  * out by first fit in program order.  Offsets are multiples of 64.  peak_bytes is
@@ -23,6 +25,12 @@
  * VIEWS.  A RELEASE op that ends one tensor, followed by a RELEASE op that begins
  * another (both without work; sim/strategy/dp.c), hands the memory on: the new
  * tensor lies where the old one began and has its content.
+ *
+ * STAGING.  Under context parallelism keys and values are gathered out of q, k and v
+ * side by side, and their gradients scattered back there: the last columns of each
+ * row.  Such a transfer has a Buffer more, in which they lie row after row; it is in
+ * arena_bytes, and no part of peak_bytes.  So has the exchange of SyncBatchNorm, which
+ * sends a number more (a count, that nobody reads) than its argument holds.
  */
 #ifndef LOCKSTEP_EXEC_PROGRAM_H
 #define LOCKSTEP_EXEC_PROGRAM_H
@@ -54,6 +62,7 @@ typedef struct Task {
     Lane lane;
     uint32_t order; /* tasks of this lane before it */
     uint32_t args_first, args_n;
+    bool staged; /* behind the arguments stands one more Buffer: see STAGING */
     uint32_t waits_first, waits_n;
     uint32_t guards_first, guards_n;
     uint32_t members_first, members_n; /* comm: world ranks of the group, in its order */
@@ -83,6 +92,8 @@ typedef struct Program {
     uint32_t *members;
     Resident *residents;
     uint32_t lane_n[LANE_N]; /* tasks on each lane */
+    uint32_t *by_lane;       /* tasks lane after lane, in the order of each */
+    uint32_t lane_first[LANE_N];
     uint64_t resident_bytes, peak_bytes, arena_bytes;
 } Program;
 
@@ -93,6 +104,23 @@ void program_free(Program *p);
 static inline const Buffer *task_args(const Program *p, const Task *t)
 {
     return p->args + t->args_first;
+}
+static inline uint32_t program_task_at(const Program *p, uint32_t lane, uint32_t order)
+{
+    return p->by_lane[p->lane_first[lane] + order];
+}
+/* The task that a mark is about. */
+static inline uint32_t program_marked(const Program *p, Mark mark)
+{
+    return program_task_at(p, mark.lane, mark.done - 1);
+}
+/* How many tasks from t on are posted together; 1 but for grouped sends and receives. */
+static inline uint32_t program_posted_n(const Program *p, uint32_t t)
+{
+    uint32_t n = 1;
+    while (p->tasks[t + n - 1].op->grouped)
+        n++;
+    return n;
 }
 static inline const char *program_text(const Program *p, uint32_t name)
 {

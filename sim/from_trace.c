@@ -505,7 +505,7 @@ bool from_trace_build(FromTrace *f, const Timeline *t, TraceWindow *windows, uin
         if (any)
             b.programs_n++;
         else
-            program_free(p);
+            traced_program_free(p);
     }
     bool ok = check_world(&b) && build(&b);
     for (uint32_t i = 0; i < windows_n; i++)
@@ -513,7 +513,7 @@ bool from_trace_build(FromTrace *f, const Timeline *t, TraceWindow *windows, uin
             if (b.programs[k].rank == windows[i].rank)
                 windows[i].begin_ns = b.programs[k].from_ns;
     for (uint32_t i = 0; i < b.programs_n; i++)
-        program_free(&b.programs[i]);
+        traced_program_free(&b.programs[i]);
     free(b.programs);
     free(b.known);
     if (!ok)

@@ -52,7 +52,7 @@ void item_dep(Item *item, uint32_t on);
 
 /* Everything of one rank; false: it has no GPU work. */
 bool from_trace_read(RankProgram *p, const Timeline *t, const TraceWindow *w);
-void program_free(RankProgram *p);
+void traced_program_free(RankProgram *p);
 
 /* Cuts the gradients' all-reduces anew. */
 bool from_trace_rebucket(RankProgram *p, const Timeline *t, const FromTraceOptions *o,

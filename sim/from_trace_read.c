@@ -33,7 +33,7 @@ void item_dep(Item *item, uint32_t on)
         item->dep[item->deps_n++] = on;
 }
 
-void program_free(RankProgram *p)
+void traced_program_free(RankProgram *p)
 {
     free(p->items);
     free(p->order);

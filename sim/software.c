@@ -208,7 +208,8 @@ bool software_read(Software *sw, Arena *arena, const char *name, Err *err)
 {
     const char *path = arena_printf(arena, "%s/software/%s.json", share_dir(), name);
     if (!*name || strchr(name, '/') || access(path, R_OK) != 0)
-        return err_set(err, "unknown software '%.100s'", name);
+        return err_set(
+            err, "unknown software '%.100s', `lockstep list software` shows the names", name);
     JsonDoc *doc = json_open(path, err);
     bool ok = doc && software_from(sw, arena, doc, err);
     if (ok && strcmp(sw->name, name) != 0)

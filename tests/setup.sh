@@ -16,6 +16,7 @@ libc6-dev       header stdio.h
 libcjson-dev    header cjson/cJSON.h
 zlib1g-dev      header zlib.h
 libsqlite3-dev  header sqlite3.h
+libopenblas0-pthread library libopenblas.so.0
 "
 test_only="
 clang           command clang
@@ -26,6 +27,13 @@ clang-format    command clang-format
 header()
 {
     echo "#include <$1>" | gcc -E - >/dev/null 2>&1
+}
+
+# Loaded at run time: is it where the loader looks?
+library()
+{
+    ldconfig=$(command -v ldconfig || echo /sbin/ldconfig)
+    "$ldconfig" -p 2>/dev/null | grep -q "$1"
 }
 
 fuzzer_runtime()

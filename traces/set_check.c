@@ -49,6 +49,9 @@ static bool rank_is_there(const TraceSet *s, uint32_t rank)
 /* "6 of 8 ranks are missing: 1, 2, 3, 4, 5, 7". */
 static void check_missing(TraceSet *s)
 {
+    for (uint32_t k = 0; k < s->timeline.tracks_n; k++)
+        if (s->timeline.tracks[k].ranks_n > 1)
+            return; /* folded: a rank stands for others, nobody knows which */
     char list[128] = "";
     size_t list_n = 0;
     uint32_t missing_n = 0, world = s->world_size;

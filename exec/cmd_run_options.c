@@ -1,0 +1,211 @@
+/* cmd_run_options.c - the command line of `lockstep run`. */
+#include "exec/cmd_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/out_file.h"
+#include "traces/formats.h"
+
+#include "sim/cmd_options.h"
+
+enum { STEPS_DEFAULT = 10, RANKS_MAX = 1 << 16 };
+
+enum {
+    OPT_SET = 1,
+    OPT_BACKEND,
+    OPT_RANKS,
+    OPT_STEPS,
+    OPT_TRACE,
+    OPT_CHECKPOINT,
+    OPT_EVERY,
+    OPT_RESUME,
+    OPT_JSON,
+    OPT_CLOCK,
+    OPT_HYPER,
+    OPT_RENDEZVOUS,
+    OPT_RANK,
+    OPT_WORLD,
+    OPT_LOCAL_RANK
+};
+
+static const struct option long_options[] = {
+    { "set", required_argument, NULL, OPT_SET },
+    { "backend", required_argument, NULL, OPT_BACKEND },
+    { "ranks", required_argument, NULL, OPT_RANKS },
+    { "steps", required_argument, NULL, OPT_STEPS },
+    { "trace", required_argument, NULL, OPT_TRACE },
+    { "checkpoint", required_argument, NULL, OPT_CHECKPOINT },
+    { "every", required_argument, NULL, OPT_EVERY },
+    { "resume", no_argument, NULL, OPT_RESUME },
+    { "json", no_argument, NULL, OPT_JSON },
+    { "clock", required_argument, NULL, OPT_CLOCK },
+    { "hyper", required_argument, NULL, OPT_HYPER },
+    { "rendezvous", required_argument, NULL, OPT_RENDEZVOUS },
+    { "rank", required_argument, NULL, OPT_RANK },
+    { "world", required_argument, NULL, OPT_WORLD },
+    { "local-rank", required_argument, NULL, OPT_LOCAL_RANK },
+    { "help", no_argument, NULL, OPTION_HELP },
+    { NULL, 0, NULL, 0 },
+};
+
+void run_options_help(FILE *f)
+{
+    fprintf(
+        f,
+        "usage: lockstep run SCENARIO [OPTION]...\n"
+        "Trains the scenario's model for real, split over ranks as the scenario says, and "
+        "shows\n"
+        "what was predicted beside what was measured.\n"
+        "\n"
+        "  --backend cpu          where it runs\n"
+        "  --ranks N              processes; as many as the scenario splits the work over\n"
+        "  --steps N              optimizer steps, 10 when not given\n"
+        "  --trace OUT            writes when what ran: .json, .json.gz (Perfetto) or "
+        ".lstrace\n"
+        "  --checkpoint DIR       writes snapshots there, the last one behind the last step\n"
+        "  --every K              and one every K steps\n"
+        "  --resume               goes on from the newest snapshot in DIR\n"
+        "  --clock CLOCK          wall; virtual: model time, exactly as predicted;\n"
+        "                         paced: ops last as long as the model says, or longer\n"
+        "  --hyper KEY=V1,V2...   trains once with each value of training.KEY\n"
+        "  --set KEY=VALUE        changes a scenario key, as in parallel.dp=2; repeatable\n"
+        "  --json                 prints one JSON object\n"
+        "  --rendezvous WHERE     where ranks meet: tcp://HOST:PORT or file:PATH\n"
+        "  --rank N, --world N, --local-rank N\n"
+        "                         this process is one rank that somebody else started; "
+        "torchrun,\n"
+        "                         mpirun and srun need none of these\n");
+}
+
+/* ---- options ---- */
+
+static bool take_setting(RunOptions *o, Err *err)
+{
+    SettingList list = { 0 };
+    bool ok = option_set(&list, optarg, err);
+    if (ok) {
+        GROW(o->settings, o->settings_n, o->settings_cap);
+        o->settings[o->settings_n++] =
+            (RunSetting){ list.settings[0].key, list.settings[0].value };
+    }
+    free(list.settings);
+    return ok;
+}
+
+static bool take_backend(RunOptions *o, Err *err)
+{
+    o->cuda = strcmp(optarg, "cuda") == 0;
+    return o->cuda || strcmp(optarg, "cpu") == 0 ||
+           err_set(err, "unknown backend '%.60s'; cpu and cuda are allowed", optarg);
+}
+
+static bool take_clock(RunOptions *o, Err *err)
+{
+    for (int i = 0; i < RUN_CLOCK_N; i++)
+        if (strcmp(optarg, run_clock_names[i]) == 0) {
+            o->clock = (RunClock)i;
+            return true;
+        }
+    return err_set(err, "unknown clock '%.60s'; wall, virtual and paced are allowed", optarg);
+}
+
+static bool take_hyper(RunOptions *o, Err *err)
+{
+    char *equals = strchr(optarg, '=');
+    if (!equals || equals == optarg || !equals[1])
+        return err_set(err, "--hyper takes KEY=V1,V2..., not '%.100s'", optarg);
+    *equals = '\0';
+    o->hyper_key = optarg;
+    o->hyper_values = equals + 1;
+    return true;
+}
+
+static bool take_count(uint32_t *x, const char *name, uint64_t min, Err *err)
+{
+    uint64_t n;
+    if (!option_count(&n, name, optarg, min, RANKS_MAX, err))
+        return false;
+    *x = (uint32_t)n;
+    return true;
+}
+
+static bool take_option(void *user, int option, Err *err)
+{
+    RunOptions *o = user;
+    switch (option) {
+    case OPT_SET:
+        return take_setting(o, err);
+    case OPT_BACKEND:
+        return take_backend(o, err);
+    case OPT_RANKS:
+        return take_count(&o->ranks, "--ranks", 1, err);
+    case OPT_STEPS:
+        return option_count(&o->steps, "--steps", optarg, 1, UINT32_MAX, err);
+    case OPT_TRACE:
+        o->trace = optarg;
+        return trace_format_for_ending(optarg, err) != NULL;
+    case OPT_CHECKPOINT:
+        o->checkpoint = optarg;
+        return true;
+    case OPT_EVERY:
+        return option_count(&o->every, "--every", optarg, 1, UINT32_MAX, err);
+    case OPT_RESUME:
+        return o->resume = true;
+    case OPT_JSON:
+        return o->json = true;
+    case OPT_CLOCK:
+        return take_clock(o, err);
+    case OPT_HYPER:
+        return take_hyper(o, err);
+    case OPT_RENDEZVOUS:
+        o->rendezvous = optarg;
+        return true;
+    case OPT_RANK:
+        return take_count(&o->rank, "--rank", 0, err);
+    case OPT_WORLD:
+        return take_count(&o->world, "--world", 1, err);
+    default:
+        return take_count(&o->local_rank, "--local-rank", 0, err);
+    }
+}
+
+static bool check(const RunOptions *o, uint32_t names_n, Err *err)
+{
+    if (names_n != 1)
+        return err_set(
+            err, names_n ? "one scenario is trained, not %" PRIu32 : "a scenario is missing",
+            names_n);
+    if (o->trace && out_file_is_same(o->trace, o->scenario))
+        return err_set(err, "'%.200s' is the scenario, it is not written over", o->trace);
+    if (!o->checkpoint && (o->resume || o->every))
+        return err_set(err, "%s needs --checkpoint DIR", o->resume ? "--resume" : "--every");
+    if (o->hyper_key && (o->trace || o->checkpoint))
+        return err_set(err, "--hyper trains several times; %s takes one run",
+                       o->trace ? "--trace" : "--checkpoint");
+    return true;
+}
+
+bool run_options_parse(RunOptions *o, int argc, char **argv, bool *help, Err *err)
+{
+    *o = (RunOptions){
+        .steps = STEPS_DEFAULT, .rank = NONE_U32, .world = NONE_U32, .local_rank = NONE_U32
+    };
+    if (!options_walk(argc, argv, long_options, take_option, o, help, err))
+        return false;
+    if (*help)
+        return true;
+    o->scenario = argv[optind];
+    return check(o, (uint32_t)(argc - optind), err);
+}
+
+void run_options_free(RunOptions *o)
+{
+    free(o->settings);
+    o->settings = NULL;
+}
+
+int run_options_wrong(const Err *err)
+{
+    return options_wrong("run", err);
+}

@@ -1,0 +1,459 @@
+/*
+ * cmd_run_plan.c - scenario, graphs, prediction: what `run` takes from the simulator.
+ */
+#include "exec/cmd_run_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/measure.h"
+#include "sim/build.h"
+#include "sim/engine.h"
+#include "sim/report.h"
+
+struct RunPlanParts {
+    Arena arena;
+    Scenario s;
+    Software sw;
+    Graph one, split; /* the same model for one process; for tensor-parallel ranks alone */
+    Timeline timeline;
+    bool simulated;
+    Report report;
+    char *cluster; /* of this machine, as JSON */
+};
+
+typedef struct RunPlanParts Parts;
+
+/* ---- the scenario ---- */
+
+static bool read_scenario(Scenario *s, const RunRequest *r, const char *cluster, Err *err)
+{
+    Setting *settings = mem_zero((size_t)r->settings_n + 2, sizeof *settings);
+    uint32_t n = 0;
+    for (; n < r->settings_n; n++)
+        settings[n] = (Setting){ r->settings[n].key, r->settings[n].value };
+    settings[n++] = (Setting){ "software", "lockstep" };
+    if (cluster)
+        settings[n++] = (Setting){ "cluster", cluster };
+    bool ok = scenario_read(s, r->scenario, settings, n, err);
+    free(settings);
+    return ok;
+}
+
+/* So many ranks that any scenario fits; only the degrees are looked at. */
+static bool count_ranks(uint32_t *ranks, const RunRequest *r, Err *err)
+{
+    Scenario s;
+    static const char big[] = "{\"name\":\"this machine\",\"nodes\":1,\"gpus_per_node\":4096,"
+                              "\"gpu\":\"ideal\",\"intra_node\":{\"kind\":\"shared_memory\","
+                              "\"GBps\":1}}";
+    if (!read_scenario(&s, r, big, err))
+        return false;
+    *ranks = s.parallel.gpus;
+    scenario_free(&s);
+    return true;
+}
+
+static bool check_ranks(const RunRequest *r, uint32_t ranks, const Parallel *p, Err *err)
+{
+    if (r->ranks == 0 || r->ranks == ranks)
+        return true;
+    return err_set(err,
+                   "--ranks %" PRIu32
+                   " is not what the scenario splits the work over: dp %" PRIu32
+                   " x tp %" PRIu32 " x pp %" PRIu32 " x cp %" PRIu32 " = %" PRIu32 " ranks",
+                   r->ranks, p->dp, p->tp, p->pp, p->cp, ranks);
+}
+
+static bool can_run(const Scenario *s, Err *err)
+{
+    if (s->model.kind == MODEL_CONVNET)
+        return err_set(err,
+                       "'%s' is a convnet: the executor has no convolutions yet, mlp and "
+                       "transformer models can be run",
+                       s->model.name);
+    if (s->model.kind == MODEL_TRANSFORMER && s->model.u.transformer.experts > 0)
+        return err_set(err,
+                       "'%s' has experts: the executor cannot run them yet, dense models "
+                       "can be run",
+                       s->model.name);
+    const Transformer *t = &s->model.u.transformer;
+    if (s->model.kind == MODEL_TRANSFORMER && t->kv_heads < s->parallel.tp)
+        return err_set(err,
+                       "parallel.tp: %" PRIu32 " ranks would hold copies of the %" PRIu32
+                       " key and value heads of '%s' and train each by itself; up to %" PRIu32
+                       " is allowed",
+                       s->parallel.tp, t->kv_heads, s->model.name, t->kv_heads);
+    return true;
+}
+
+static bool open_scenario(RunPlan *x, const RunRequest *r, bool *usage, Err *err)
+{
+    Parts *p = x->parts;
+    MachineSpeed speed;
+    uint32_t ranks = 0;
+    if (r->this_machine) {
+        if (!count_ranks(&ranks, r, err) || !measure_machine(&speed, ranks, err))
+            return false;
+        p->cluster = measure_cluster_json(&speed, ranks);
+    }
+    if (!read_scenario(&p->s, r, p->cluster, err))
+        return false;
+    *usage = !check_ranks(r, p->s.parallel.gpus, &p->s.parallel, err);
+    x->prediction_of =
+        r->this_machine
+            ? arena_printf(&p->arena, "this machine, measured for %.1f s", speed.seconds)
+            : p->s.machine.name;
+    return !*usage && can_run(&p->s, err) &&
+           software_read(&p->sw, &p->arena, p->s.software, err);
+}
+
+/* ---- graphs ---- */
+
+static Scenario for_ranks_of_tp(const Scenario *s, uint32_t tp)
+{
+    Scenario x = *s;
+    Parallel *p = &x.parallel;
+    p->strategy = STRATEGY_DDP;
+    p->dp = p->pp = p->cp = p->ep = 1;
+    p->tp = p->gpus = tp;
+    p->stage_layers_n = 0;
+    p->sequence_parallel = false;
+    p->schedule = SCHEDULE_1F1B;
+    p->virtual_stages = 1;
+    p->shard_size = 1;
+    p->sync_batchnorm = false;
+    x.training.global_batch = x.training.micro_batch;
+    x.training.micro_batches = 1;
+    x.training.recompute = RECOMPUTE_NONE;
+    return x;
+}
+
+static bool list_parameters(RunPlan *x, Err *err)
+{
+    Parts *p = x->parts;
+    const Transformer *t = &p->s.model.u.transformer;
+    bool mlp = p->s.model.kind == MODEL_MLP;
+    WholeModel model = { .mlp = mlp };
+    if (!mlp) {
+        model.heads = t->heads;
+        model.kv_heads = t->kv_heads;
+        model.head_dim = t->head_dim;
+    }
+    Scenario one = for_ranks_of_tp(&p->s, 1), split = for_ranks_of_tp(&p->s, p->s.parallel.tp);
+    bool splits = split.parallel.tp > 1;
+    return build_graph(&p->one, &one, &p->sw, err) &&
+           (!splits || build_graph(&p->split, &split, &p->sw, err)) &&
+           whole_list(&x->whole, &p->one, splits ? &p->split : NULL, &model, err);
+}
+
+/* ---- what stands in the scenario ---- */
+
+static uint64_t hash_text(uint64_t h, const char *text)
+{
+    for (; *text; text++)
+        h = mix_u64(h ^ (uint64_t)(unsigned char)*text);
+    return mix_u64(h);
+}
+
+static uint64_t hash_number(uint64_t h, double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return mix_u64(h ^ bits);
+}
+
+/* Model and optimizer: every parameter by name and shape, and what updates it. */
+static uint64_t model_digest(const RunPlan *x)
+{
+    const Training *t = &x->parts->s.training;
+    uint64_t h = hash_text(t->optimizer, dtype_names[t->param_dtype]);
+    for (uint32_t i = 0; i < x->whole.n; i++) {
+        const Whole *w = &x->whole.whole[i];
+        h = hash_text(h ^ w->layer, w->name);
+        h = mix_u64(mix_u64(h ^ w->rows) ^ w->columns);
+    }
+    return h;
+}
+
+static uint64_t job_digest(const RunPlan *x)
+{
+    const Graph *g = &x->graph;
+    const Hyper *y = &x->hyper;
+    const double numbers[] = { y->lr,  y->weight_decay, y->beta1,    y->beta2,
+                               y->eps, y->momentum,     y->grad_clip };
+    uint64_t h = model_digest(x) ^ x->seed;
+    for (size_t i = 0; i < ARRAY_N(numbers); i++)
+        h = hash_number(h, numbers[i]);
+    h = hash_text(h, x->data.kind);
+    const uint64_t counts[] = { g->world_n, g->roles_n, g->ops_n, g->args_n, x->global_batch };
+    for (size_t i = 0; i < ARRAY_N(counts); i++)
+        h = mix_u64(h ^ counts[i]);
+    for (uint32_t i = 0; i < g->roles_n; i++)
+        h = mix_u64(h ^ g->roles[i].ops_n);
+    return h;
+}
+
+static void describe(RunPlan *x)
+{
+    Parts *p = x->parts;
+    const Scenario *s = &p->s;
+    const Training *t = &s->training;
+    bool tokens = s->model.kind == MODEL_TRANSFORMER;
+    const Mlp *m = &s->model.u.mlp;
+    x->name = s->name;
+    x->strategy = strategy_names[s->parallel.strategy];
+    x->seed = t->seed;
+    x->global_batch = t->global_batch;
+    x->tokens = x->graph.tokens;
+    x->hyper = (Hyper){ .lr = t->lr,
+                        .weight_decay = t->weight_decay,
+                        .beta1 = t->beta1,
+                        .beta2 = t->beta2,
+                        .eps = t->eps,
+                        .momentum = t->momentum,
+                        .grad_clip = t->grad_clip };
+    x->data = (DataSpec){ .kind = t->data,
+                          .tokens = tokens,
+                          .labels = !tokens && !t->loss_mse,
+                          .features = tokens ? 0 : m->widths[0],
+                          .outputs = tokens ? 0 : m->widths[m->widths_n - 1],
+                          .seq_len = tokens ? t->seq_len : 0,
+                          .vocab = tokens ? s->model.u.transformer.vocab : 0,
+                          .seed = t->seed };
+    x->digest = arena_printf(&p->arena, "%016" PRIx64, job_digest(x));
+    x->model = arena_printf(&p->arena, "%016" PRIx64, model_digest(x));
+}
+
+bool run_plan_open(RunPlan *x, const RunRequest *r, bool *usage, Err *err)
+{
+    *x = (RunPlan){ .parts = mem_zero(1, sizeof(Parts)) };
+    Parts *p = x->parts;
+    *usage = false;
+    if (!open_scenario(x, r, usage, err))
+        return false;
+    if (!build_graph(&x->graph, &p->s, &p->sw, err) || !list_parameters(x, err))
+        return err_wrap(err, "%s", p->s.file);
+    describe(x);
+    return true;
+}
+
+void run_plan_free(RunPlan *x)
+{
+    Parts *p = x->parts;
+    if (!p)
+        return;
+    whole_free(&x->whole);
+    graph_free(&x->graph);
+    graph_free(&p->one);
+    graph_free(&p->split);
+    timeline_free(&p->timeline);
+    report_free(&p->report);
+    scenario_free(&p->s);
+    arena_free(&p->arena);
+    free(p->cluster);
+    free(p);
+    *x = (RunPlan){ 0 };
+}
+
+/* ---- one rank ---- */
+
+static uint32_t degree_of(const Parallel *p, Dim d)
+{
+    return d == DIM_TP   ? p->tp
+           : d == DIM_CP ? p->cp
+           : d == DIM_DP ? p->dp
+           : d == DIM_PP ? p->pp
+                         : 1;
+}
+
+/* As sim/strategy/world.c seats ranks. */
+static uint32_t coordinate(const Parallel *p, Dim dim, uint32_t rank)
+{
+    uint32_t stride = 1;
+    for (int i = 0; i < DIM_N && p->order[i] != dim; i++)
+        stride *= degree_of(p, p->order[i]);
+    return rank / stride % degree_of(p, dim);
+}
+
+uint32_t run_plan_tp_index(const RunPlan *x, uint32_t rank)
+{
+    return coordinate(&x->parts->s.parallel, DIM_TP, rank);
+}
+
+/* RankPlace in, and size of, the group of that name; { 0, 1 } without it. */
+static void seat(const Graph *g, const char *name, uint32_t rank, uint32_t *index, uint32_t *n)
+{
+    for (uint32_t i = 0; i < g->groups_n; i++) {
+        if (strcmp(intern_text(&g->names, g->groups[i].name), name) != 0 ||
+            !group_has(&g->groups[i], rank))
+            continue;
+        *index = group_index(&g->groups[i], rank);
+        *n = group_size(&g->groups[i]);
+        return;
+    }
+    *index = 0;
+    *n = 1;
+}
+
+static void fill_shard(const RunPlan *x, ModelFacts *f, uint32_t rank)
+{
+    Strategy s = x->parts->s.parallel.strategy;
+    f->shard_n = 1;
+    if (s < STRATEGY_ZERO1)
+        return;
+    seat(&x->graph, "dp_shard", rank, &f->shard_index, &f->shard_n);
+    if (s != STRATEGY_HSDP)
+        seat(&x->graph, "dp", rank, &f->shard_index, &f->shard_n);
+}
+
+static uint64_t loss_terms(const RunPlan *x)
+{
+    if (x->data.tokens)
+        return x->tokens;
+    return (uint64_t)x->global_batch * (x->data.labels ? 1 : x->data.outputs);
+}
+
+/* Tensor-parallel ranks share out the rows of a loss over a split vocabulary, and the columns of
+ * outputs that are split; they all compute it where the last layer of an mlp sums its outputs. */
+static uint32_t loss_copies(const RunPlan *x)
+{
+    const Scenario *s = &x->parts->s;
+    bool summed = s->model.kind == MODEL_MLP && s->model.u.mlp.widths_n % 2 == 1;
+    return summed ? s->parallel.tp : 1;
+}
+
+static void fill_transformer(const Scenario *s, ModelFacts *f, uint32_t rank)
+{
+    const Transformer *t = &s->model.u.transformer;
+    const Parallel *p = &s->parallel;
+    uint32_t tp_index = coordinate(p, DIM_TP, rank);
+    f->heads = t->heads / p->tp;
+    f->kv_heads = t->kv_heads >= p->tp ? t->kv_heads / p->tp : 1;
+    f->head_dim = t->head_dim;
+    f->seq_len = s->training.seq_len / p->cp;
+    f->position_first = coordinate(p, DIM_CP, rank) * f->seq_len;
+    f->rows_index = p->sequence_parallel ? tp_index : 0;
+    f->vocab = t->vocab;
+    f->vocab_first = tp_index * ((t->vocab + p->tp - 1) / p->tp);
+    f->causal = t->causal;
+    f->window = t->window;
+}
+
+ModelFacts run_plan_facts(const RunPlan *x, uint32_t rank)
+{
+    const Scenario *s = &x->parts->s;
+    const Parallel *p = &s->parallel;
+    ModelFacts f = { .rope_theta = 10000,
+                     .norm_eps = 1e-5,
+                     .batchnorm_momentum = 0.1,
+                     .loss_terms = loss_terms(x),
+                     .loss_copies = loss_copies(x),
+                     .batchnorm_ranks = p->sync_batchnorm ? p->dp : 1 };
+    if (s->model.kind == MODEL_TRANSFORMER) {
+        fill_transformer(s, &f, rank);
+    } else {
+        f.vocab = x->data.outputs;
+        f.vocab_first = coordinate(p, DIM_TP, rank) * (x->data.outputs / p->tp);
+    }
+    fill_shard(x, &f, rank);
+    return f;
+}
+
+FeedSpec run_plan_feed(const RunPlan *x, uint32_t rank)
+{
+    const Scenario *s = &x->parts->s;
+    const Parallel *p = &s->parallel;
+    uint32_t seq_len = x->data.tokens ? s->training.seq_len / p->cp : 0;
+    return (FeedSpec){ .global_batch = x->global_batch,
+                       .micro_batch = s->training.micro_batch,
+                       .replica = coordinate(p, DIM_DP, rank),
+                       .replicas = p->dp,
+                       .seq_len = seq_len,
+                       .position_first = coordinate(p, DIM_CP, rank) * seq_len,
+                       .tp_index = coordinate(p, DIM_TP, rank) };
+}
+
+/* ---- prediction ---- */
+
+bool run_plan_predict(RunPlan *x, bool with_times, Err *err)
+{
+    Parts *p = x->parts;
+    SimResult result;
+    SimOptions options = { .expanded = with_times,
+                           .expand_ranks = with_times,
+                           .timeline = with_times ? &p->timeline : NULL,
+                           .seed = x->seed };
+    if (!sim_run(&result, &x->graph, &p->s.machine, &p->sw, &options, err))
+        return err_wrap(err, "%s", p->s.file);
+    Arena arena = { 0 };
+    RoleMemory *memory = PUSH_ARRAY(&arena, RoleMemory, x->graph.roles_n);
+    for (uint32_t i = 0; i < x->graph.roles_n; i++)
+        memory[i] = memory_of_role(&x->graph, &x->graph.roles[i], NULL);
+    report_fill(&p->report, &p->s, &x->graph, &result, memory, 0);
+    arena_free(&arena);
+    sim_result_free(&result);
+    p->simulated = true;
+    const Report *r = &p->report;
+    x->predicted_step_s = r->step_time_s;
+    x->predicted_exposed_s = r->times.exposed_comm_s;
+    x->predicted_compute_s = r->times.compute_s;
+    x->predicted_comm_s = r->times.comm_s;
+    /* mfu = model flops / (step * peak of all): both are needed for the measured step. */
+    x->model_flops = r->rates.model_tflops_per_gpu * 1e12 * r->gpus * r->step_time_s;
+    x->peak_flops = r->rates.mfu > 0 ? x->model_flops / (r->rates.mfu * r->step_time_s) : 0;
+    return true;
+}
+
+const Timeline *run_plan_timeline(const RunPlan *x)
+{
+    return &x->parts->timeline;
+}
+
+OpTime *run_plan_times(const RunPlan *x, uint32_t rank)
+{
+    const Timeline *t = &x->parts->timeline;
+    OpTime *times = mem_zero(graph_role_of(&x->graph, rank)->ops_n + 1, sizeof *times);
+    for (uint64_t i = 0; i < t->spans_n; i++) {
+        if (t->tracks[t->span_track[i]].rank != rank || t->op[i] == NONE_U32)
+            continue;
+        OpTime *op = &times[t->op[i]];
+        if (t->span_class[i] == SPAN_LAUNCH)
+            op->launch_ns = t->dur_ns[i];
+        else
+            op->run_ns = t->dur_ns[i] - timeline_wait_ns(t, i);
+    }
+    return times;
+}
+
+int64_t *run_plan_host(const RunPlan *x, uint32_t rank)
+{
+    const Graph *g = &x->graph;
+    if (g->host_group == NONE_U32)
+        return NULL;
+    const GroupSpec *s = &g->groups[g->host_group];
+    uint32_t n = group_size(s);
+    HostMember *members = mem_zero(n, sizeof *members);
+    OpTime **times = mem_zero(n, sizeof *times);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t member = group_member(s, rank, i);
+        times[i] = run_plan_times(x, member);
+        members[i] = (HostMember){ graph_role_of(g, member), times[i] };
+    }
+    int64_t *start_ns =
+        mem_zero((size_t)graph_role_of(g, rank)->instances_n + 1, sizeof *start_ns);
+    host_turns(start_ns, g, members, n, group_index(s, rank));
+    for (uint32_t i = 0; i < n; i++)
+        free(times[i]);
+    free(times);
+    free(members);
+    return start_ns;
+}
+
+void run_plan_json(const RunPlan *x, JsonOut *j)
+{
+    if (x->parts->simulated)
+        report_json(&x->parts->report, j);
+    else
+        json_out_null(j);
+}

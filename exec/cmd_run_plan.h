@@ -1,0 +1,68 @@
+/*
+ * cmd_run_plan.h - from a scenario to what ranks need to run it, and what to expect.
+ *
+ *     scenario --build_graph--> graph (software "lockstep")
+ *              --again, for one process, and for tp alone--> parameters as a whole
+ *              --sim_run--> prediction; with every rank by itself: model times of ops
+ *
+ * The only part of `run` that knows the simulator: cmd_run.c sees graphs and numbers.
+ */
+#ifndef LOCKSTEP_EXEC_CMD_RUN_PLAN_H
+#define LOCKSTEP_EXEC_CMD_RUN_PLAN_H
+
+#include "core/json_out.h"
+#include "core/timeline.h"
+#include "exec/feed.h"
+#include "exec/kernel.h"
+#include "exec/model_time.h"
+#include "exec/whole.h"
+
+typedef struct RunSetting {
+    const char *key, *value;
+} RunSetting;
+
+typedef struct RunRequest {
+    const char *scenario;
+    const RunSetting *settings; /* --set */
+    uint32_t settings_n;
+    uint32_t ranks;    /* --ranks; 0: as the scenario says */
+    bool this_machine; /* predict for the machine at hand, else for the scenario's cluster */
+} RunRequest;
+
+typedef struct RunPlan {
+    const char *name, *strategy;
+    Graph graph;
+    WholeList whole;
+    DataSpec data;
+    Hyper hyper;
+    uint64_t seed;
+    uint32_t global_batch;
+    uint64_t tokens;    /* of a step; 0: samples count */
+    const char *digest; /* of the scenario, for ranks to compare */
+    const char *model;  /* digest of model and optimizer, for snapshots */
+    double predicted_step_s, predicted_exposed_s, predicted_compute_s, predicted_comm_s;
+    double peak_flops, model_flops; /* of all ranks per second; of a step */
+    const char *prediction_of;      /* "this machine, measured for 0.3 s", or the cluster */
+    struct RunPlanParts *parts;
+} RunPlan;
+
+/* *usage: it failed because of how the command was used. */
+bool run_plan_open(RunPlan *x, const RunRequest *r, bool *usage, Err *err);
+void run_plan_free(RunPlan *x);
+
+/* What a rank's kernels, and who feeds them, must know. */
+ModelFacts run_plan_facts(const RunPlan *x, uint32_t rank);
+FeedSpec run_plan_feed(const RunPlan *x, uint32_t rank);
+uint32_t run_plan_tp_index(const RunPlan *x, uint32_t rank);
+
+/* Simulates the step; with_times: every rank by itself, with a timeline. */
+bool run_plan_predict(RunPlan *x, bool with_times, Err *err);
+const Timeline *run_plan_timeline(const RunPlan *x); /* after with_times; not sealed */
+/* Model times of a rank by op id; malloc'd.  After with_times. */
+OpTime *run_plan_times(const RunPlan *x, uint32_t rank);
+/* When the host that drives this rank and others launches its instances; malloc'd.  NULL: the
+ * host is its own. */
+int64_t *run_plan_host(const RunPlan *x, uint32_t rank);
+void run_plan_json(const RunPlan *x, JsonOut *j); /* the report of the prediction */
+
+#endif

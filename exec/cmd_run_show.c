@@ -1,0 +1,270 @@
+/*
+ * cmd_run_show.c - what `lockstep run` says: the live line, the table, the JSON object.
+ */
+#include "exec/cmd_run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim/texts.h"
+
+enum { LINES_MAX = 20 };
+
+#define LIVE_EVERY_NS 100000000
+
+/* ---- statistics ---- */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of n > 0 sorted values: between the two nearest. */
+static double quantile(const double *sorted, uint64_t n, double q)
+{
+    double at = q * (double)(n - 1);
+    uint64_t low = (uint64_t)at, high = low + 1 < n ? low + 1 : low;
+    return sorted[low] + (sorted[high] - sorted[low]) * (at - (double)low);
+}
+
+typedef double ValueOf(const StepInfo *info);
+
+static double step_s(const StepInfo *info)
+{
+    return (double)info->step_ns / 1e9;
+}
+
+static double exposed_s(const StepInfo *info)
+{
+    return (double)info->exposed_ns / 1e9;
+}
+
+static double compute_s(const StepInfo *info)
+{
+    return (double)info->compute_ns / 1e9;
+}
+
+/* Sorted values of the steps that count; their number in n. */
+static double *values_of(const RankResult *r, ValueOf *value, uint64_t *n)
+{
+    uint64_t first = r->steps_n > 2 ? 1 : 0;
+    *n = r->steps_n - first;
+    double *x = mem_zero(r->steps_n + 1, sizeof *x);
+    for (uint64_t i = 0; i < *n; i++)
+        x[i] = value(&r->steps[first + i]);
+    qsort(x, *n, sizeof *x, by_size);
+    return x;
+}
+
+static double median_of(const RankResult *r, ValueOf *value)
+{
+    uint64_t n;
+    double *x = values_of(r, value, &n), median = n ? quantile(x, n, 0.5) : NAN;
+    free(x);
+    return median;
+}
+
+StepStat run_step_stat(const RankResult *r)
+{
+    uint64_t n;
+    double *x = values_of(r, step_s, &n);
+    StepStat s = { NAN, NAN, NAN, median_of(r, exposed_s), median_of(r, compute_s) };
+    if (n > 0) {
+        s.median_s = quantile(x, n, 0.5);
+        s.p10_s = quantile(x, n, 0.1);
+        s.p90_s = quantile(x, n, 0.9);
+    }
+    free(x);
+    return s;
+}
+
+static double mfu_of(const RunPlan *plan, double seconds)
+{
+    return plan->peak_flops > 0 ? plan->model_flops / (plan->peak_flops * seconds) : NAN;
+}
+
+/* ---- while it runs ---- */
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void run_live_open(LiveLine *l, uint64_t steps)
+{
+    *l = (LiveLine){ .terminal = isatty(STDERR_FILENO) != 0, .steps = steps };
+}
+
+void run_live_step(LiveLine *l, const RunPlan *plan, uint64_t done, const StepInfo *info)
+{
+    char time[TEXT_CAP], rate[TEXT_CAP], exposed[TEXT_CAP];
+    bool last = done == l->steps;
+    int64_t now = now_ns();
+    if (l->terminal && !last && now - l->last_ns < LIVE_EVERY_NS)
+        return;
+    if (!l->terminal && !last && done * LINES_MAX < (l->shown + 1) * l->steps)
+        return;
+    l->last_ns = now;
+    l->shown++;
+    double s = step_s(info), work = (double)(plan->tokens ? plan->tokens : plan->global_batch);
+    fprintf(stderr,
+            "%sstep %" PRIu64 "/%" PRIu64 "  loss %.6g  %s a step  %s %s/s  %s exposed%s",
+            l->terminal ? "\r\033[K" : "", done, l->steps, info->loss, text_seconds(time, s),
+            text_rate(rate, work / s), plan->tokens ? "tokens" : "samples",
+            text_seconds(exposed, exposed_s(info)), l->terminal ? "" : "\n");
+    fflush(stderr);
+}
+
+void run_live_close(LiveLine *l)
+{
+    if (l->terminal && l->shown)
+        fputs("\r\033[K", stderr);
+}
+
+/* ---- for people ---- */
+
+static void row(FILE *out, const char *what, const char *measured, const char *predicted)
+{
+    fprintf(out, "%-24s%16s%16s\n", what, measured, predicted);
+}
+
+static void seconds_row(FILE *out, const char *what, double measured, double predicted)
+{
+    char a[TEXT_CAP], b[TEXT_CAP];
+    row(out, what, text_seconds(a, measured), text_seconds(b, predicted));
+}
+
+static void print_table(const RunPlan *plan, const RankResult *r, FILE *out)
+{
+    char a[TEXT_CAP], b[TEXT_CAP];
+    StepStat s = run_step_stat(r);
+    double work = (double)(plan->tokens ? plan->tokens : plan->global_batch);
+    row(out, "", "measured", "predicted");
+    seconds_row(out, "step time", s.median_s, plan->predicted_step_s);
+    seconds_row(out, "compute", s.compute_s, plan->predicted_compute_s);
+    seconds_row(out, "exposed communication", s.exposed_s, plan->predicted_exposed_s);
+    row(out, plan->tokens ? "tokens/s" : "samples/s", text_rate(a, work / s.median_s),
+        text_rate(b, work / plan->predicted_step_s));
+    row(out, "MFU", text_percent(a, 100 * mfu_of(plan, s.median_s)),
+        text_percent(b, 100 * mfu_of(plan, plan->predicted_step_s)));
+    fprintf(out, "(medians; a step took %s to %s in 8 of 10 cases)\n", text_seconds(a, s.p10_s),
+            text_seconds(b, s.p90_s));
+}
+
+static void print_losses(const RankResult *r, FILE *out)
+{
+    const StepInfo *last = &r->steps[r->steps_n - 1];
+    fprintf(out, "loss %.6g in step %" PRIu64 ", %.6g in step %" PRIu64 "\n", r->steps[0].loss,
+            r->steps[0].step, last->loss, last->step);
+}
+
+void run_show_text(const RunOptions *o, const RunPlan *plan, const RankResult *r,
+                   const char *hyper, FILE *out)
+{
+    char a[TEXT_CAP];
+    uint64_t peak = 0;
+    for (uint32_t i = 0; i < r->world_n; i++)
+        peak = max_u64(peak, r->peak_bytes[i]);
+    fprintf(out, "%s%s%s\n", text_name(a, plan->name, 80), hyper ? ", " : "",
+            hyper ? hyper : "");
+    fprintf(out, "%s on the CPU, %" PRIu32 " rank%s, %" PRIu64 " steps, %s clock\n\n",
+            plan->strategy, r->world_n, r->world_n == 1 ? "" : "s", r->steps_n,
+            run_clock_names[o->clock]);
+    print_losses(r, out);
+    fputc('\n', out);
+    print_table(plan, r, out);
+    fprintf(out, "\nmemory: at most %s of tensors alive on a rank\n", text_bytes(a, peak));
+    fprintf(out, "prediction: %s\n", plan->prediction_of);
+    if (o->trace)
+        fprintf(out, "trace: %s; times were moved by at most %s to lie on one clock\n",
+                o->trace, text_seconds(a, (double)r->shift_max_ns / 1e9));
+    if (o->checkpoint)
+        fprintf(out, "checkpoint: %s, step %" PRIu64 "\n", o->checkpoint,
+                r->first_step + r->steps_n);
+}
+
+/* ---- for machines ---- */
+
+static void put_number(JsonOut *j, const char *key, double x)
+{
+    json_out_key(j, key);
+    json_out_number(j, x);
+}
+
+static void put_text(JsonOut *j, const char *key, const char *x)
+{
+    json_out_key(j, key);
+    json_out_string(j, x);
+}
+
+static void put_int(JsonOut *j, const char *key, int64_t x)
+{
+    json_out_key(j, key);
+    json_out_int(j, x);
+}
+
+static void put_times(JsonOut *j, const StepStat *s)
+{
+    json_out_key(j, "step_time_s");
+    json_out_open(j, '{');
+    put_number(j, "median", s->median_s);
+    put_number(j, "p10", s->p10_s);
+    put_number(j, "p90", s->p90_s);
+    json_out_close(j, '}');
+}
+
+static void put_lists(JsonOut *j, const RankResult *r)
+{
+    json_out_key(j, "pids");
+    json_out_open(j, '[');
+    for (uint32_t i = 0; i < r->world_n; i++)
+        json_out_int(j, r->pids[i]);
+    json_out_close(j, ']');
+    put_int(j, "steps", (int64_t)r->steps_n);
+    put_int(j, "first_step", (int64_t)r->first_step);
+    json_out_key(j, "losses");
+    json_out_open(j, '[');
+    for (uint64_t i = 0; i < r->steps_n; i++)
+        json_out_number(j, r->steps[i].loss);
+    json_out_close(j, ']');
+    json_out_key(j, "peak_bytes");
+    json_out_open(j, '[');
+    for (uint32_t i = 0; i < r->world_n; i++)
+        json_out_int(j, (int64_t)r->peak_bytes[i]);
+    json_out_close(j, ']');
+}
+
+void run_show_json(const RunOptions *o, const RunPlan *plan, const RankResult *r,
+                   const char *hyper, FILE *out)
+{
+    Err ignored = { 0 }; /* whether it could be written is for main to see */
+    JsonOut j = json_out_file(out, 2);
+    StepStat s = run_step_stat(r);
+    json_out_open(&j, '{');
+    put_text(&j, "name", plan->name);
+    put_text(&j, "backend", "cpu");
+    if (hyper)
+        put_text(&j, "hyper", hyper);
+    put_text(&j, "clock", run_clock_names[o->clock]);
+    put_int(&j, "ranks", r->world_n);
+    put_lists(&j, r);
+    put_times(&j, &s);
+    put_number(&j, "samples_per_s", (double)plan->global_batch / s.median_s);
+    put_number(&j, "tokens_per_s", plan->tokens ? (double)plan->tokens / s.median_s : NAN);
+    put_number(&j, "mfu", mfu_of(plan, s.median_s));
+    put_number(&j, "exposed_comm_s", s.exposed_s);
+    put_number(&j, "compute_s", s.compute_s);
+    put_text(&j, "prediction_of", plan->prediction_of);
+    json_out_key(&j, "predicted");
+    run_plan_json(plan, &j);
+    put_text(&j, "checkpoint", o->checkpoint);
+    put_text(&j, "trace", o->trace);
+    json_out_close(&j, '}');
+    json_out_end(&j, &ignored);
+}

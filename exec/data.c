@@ -1,0 +1,344 @@
+/*
+ * data.c - samples made from the seed or read from a file, and who gets which.
+ *
+ * Nothing but the map of the mlp's targets is kept: every sample is made, or
+ * read, when it is asked for, so that a file may be larger than memory and every
+ * rank sees the same data without talking to the others.
+ */
+#include "exec/data.h"
+
+#include "exec/random.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    SYNTHETIC_N = 2048, /* as the tutorials' MyTrainDataset(2048) */
+    REGRESSION_IN = 20, /* their torch.rand(20), torch.rand(1) */
+    REGRESSION_OUT = 1,
+    FEISTEL_ROUNDS = 6,
+    CHUNK = 1024
+};
+
+typedef enum DataKind { DATA_MAP, DATA_REGRESSION, DATA_CHAIN, DATA_FILE } DataKind;
+
+struct Data {
+    DataKind kind;
+    DataSpec spec;
+    char *name;
+    uint64_t samples_n;
+    uint64_t features_key, targets_key, chain_key;
+    float *map; /* [features][outputs] */
+    int file;
+    atomic_int
+        reason; /* errno of the first read that failed; -1: the file has become shorter */
+};
+
+/* ---- opening ---- */
+
+static void make_map(Data *d)
+{
+    uint64_t n = (uint64_t)d->spec.features * d->spec.outputs;
+    double scale = 1 / sqrt((double)d->spec.features);
+    uint64_t key = random_key(d->spec.seed, "map", 0);
+    d->map = mem_zero(n, sizeof *d->map);
+    double pair[2] = { 0, 0 };
+    for (uint64_t i = 0; i < n; i++) {
+        if (i % 2 == 0)
+            random_normal_pair(key, i / 2, pair);
+        d->map[i] = (float)(pair[i % 2] * scale);
+    }
+}
+
+static bool open_synthetic(Data *d)
+{
+    d->kind = d->spec.tokens ? DATA_CHAIN : DATA_MAP;
+    d->samples_n = SYNTHETIC_N;
+    if (!d->spec.tokens)
+        make_map(d);
+    return true;
+}
+
+static bool open_regression(Data *d, Err *err)
+{
+    const DataSpec *s = &d->spec;
+    if (s->tokens)
+        return err_set(err,
+                       "training.data: 'regression20' has 20 numbers a sample, not tokens; "
+                       "a transformer takes 'synthetic' or a text file");
+    if (s->features != REGRESSION_IN || s->outputs != REGRESSION_OUT)
+        return err_set(err,
+                       "training.data: 'regression20' has 20 inputs and 1 output, but the "
+                       "model's widths begin with %" PRIu32 " and end with %" PRIu32
+                       "; 20 and 1 are allowed",
+                       s->features, s->outputs);
+    if (s->labels)
+        return err_set(err, "training.data: the targets of 'regression20' are numbers, not "
+                            "classes; training.loss 'mse' is allowed");
+    d->kind = DATA_REGRESSION;
+    d->samples_n = SYNTHETIC_N;
+    return true;
+}
+
+static bool check_file(Data *d, const struct stat *st, Err *err)
+{
+    const DataSpec *s = &d->spec;
+    if (!S_ISREG(st->st_mode))
+        return err_set(err, "training.data: '%s' is not a file", d->name);
+    uint64_t bytes = (uint64_t)st->st_size;
+    if (bytes == 0)
+        return err_set(err, "training.data: '%s' is empty", d->name);
+    if (bytes < (uint64_t)s->seq_len + 1)
+        return err_set(err,
+                       "training.data: '%s' holds %" PRIu64 " bytes; with seq_len %" PRIu32
+                       " at least %" PRIu64 " are needed, one more than seq_len",
+                       d->name, bytes, s->seq_len, (uint64_t)s->seq_len + 1);
+    d->samples_n = (bytes - 1) / s->seq_len;
+    return true;
+}
+
+static bool open_file(Data *d, Err *err)
+{
+    const DataSpec *s = &d->spec;
+    struct stat st;
+    d->kind = DATA_FILE;
+    if (!s->tokens)
+        return err_set(err,
+                       "training.data: '%s' is not a data set of an mlp; 'synthetic' and "
+                       "'regression20' are allowed (a text file needs a transformer)",
+                       d->name);
+    if (s->vocab < 256)
+        return err_set(err,
+                       "training.data: '%s' is read as bytes, but the model's vocabulary has "
+                       "%" PRIu32 " tokens; at least 256 are needed",
+                       d->name, s->vocab);
+    d->file = open(d->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* never waits for a pipe */
+    if (d->file < 0 || fstat(d->file, &st) != 0)
+        return err_set(err, "training.data: cannot open '%s': %s", d->name, strerror(errno));
+    return check_file(d, &st, err);
+}
+
+bool data_open(Data **out, const DataSpec *spec, Err *err)
+{
+    ASSERT(spec->tokens ? spec->seq_len > 0 && spec->vocab > 0
+                        : spec->features > 0 && spec->outputs > 0);
+    Data *d = mem_zero(1, sizeof *d);
+    size_t n = strlen(spec->kind) + 1;
+    d->name = memcpy(mem_zero(n, 1), spec->kind, n);
+    d->spec = *spec;
+    d->spec.kind = d->name;
+    d->file = -1;
+    d->features_key = random_key(spec->seed, "features", 0);
+    d->targets_key = random_key(spec->seed, "targets", 0);
+    d->chain_key = random_key(spec->seed, "chain", 0);
+    bool ok = strcmp(d->name, "synthetic") == 0      ? open_synthetic(d)
+              : strcmp(d->name, "regression20") == 0 ? open_regression(d, err)
+                                                     : open_file(d, err);
+    if (!ok) {
+        data_close(d);
+        d = NULL;
+    }
+    *out = d;
+    return ok;
+}
+
+void data_close(Data *d)
+{
+    if (!d)
+        return;
+    if (d->file >= 0)
+        close(d->file);
+    free(d->map);
+    free(d->name);
+    free(d);
+}
+
+uint64_t data_samples_n(const Data *d)
+{
+    return d->samples_n;
+}
+
+bool data_check(const Data *d, Err *err)
+{
+    int reason = atomic_load(&d->reason);
+    if (reason == 0)
+        return true;
+    return err_set(err, "training.data: cannot read '%s': %s", d->name,
+                   reason < 0 ? "it has become shorter" : strerror(reason));
+}
+
+/* ---- who gets which ---- */
+
+uint64_t data_steps_per_epoch(const Data *d, uint32_t global_batch)
+{
+    return div_up_u64(d->samples_n, global_batch);
+}
+
+/* Bits of each half of a number that is large enough for n samples. */
+static uint32_t half_bits(uint64_t n)
+{
+    uint32_t half = 1;
+    while (half < 32 && (n - 1) >> (2 * half))
+        half++;
+    return half;
+}
+
+/* A permutation of 0 .. 2^(2 half) - 1: each round can be undone. */
+static uint64_t feistel(uint64_t key, uint64_t x, uint32_t half)
+{
+    uint64_t mask = ((uint64_t)1 << half) - 1, left = x >> half, right = x & mask;
+    for (uint64_t round = 0; round < FEISTEL_ROUNDS; round++) {
+        uint64_t mixed = left ^ (random_bits(key, (round << 32) + right) & mask);
+        left = right;
+        right = mixed;
+    }
+    return left << half | right;
+}
+
+/* One of 0 .. n - 1.  Numbers >= n are followed along their cycle, which leads back below n. */
+static uint64_t shuffled(uint64_t key, uint64_t place, uint64_t n)
+{
+    uint32_t half = half_bits(n);
+    do
+        place = feistel(key, place, half);
+    while (place >= n);
+    return place;
+}
+
+void data_pick(const Data *d, uint64_t step, uint32_t replica, uint32_t replicas,
+               uint32_t global_batch, uint64_t *out)
+{
+    ASSERT(replica < replicas && global_batch % replicas == 0 && global_batch > 0);
+    uint64_t steps = data_steps_per_epoch(d, global_batch);
+    uint64_t key = random_key(d->spec.seed, "shuffle", step / steps);
+    uint64_t first = step % steps * global_batch;
+    for (uint32_t i = 0; i < global_batch / replicas; i++) {
+        uint64_t place = first + (uint64_t)i * replicas + replica;
+        out[i] = shuffled(key, place % d->samples_n, d->samples_n);
+    }
+}
+
+/* ---- an mlp's samples ---- */
+
+void data_features(const Data *d, uint64_t sample, float *out)
+{
+    ASSERT(!d->spec.tokens && sample < d->samples_n);
+    uint64_t n = d->spec.features, first = sample * n;
+    if (d->kind == DATA_MAP)
+        random_normals(d->features_key, first, n, out);
+    for (uint64_t i = 0; d->kind == DATA_REGRESSION && i < n; i++)
+        out[i] = (float)random_unit(d->features_key, first + i);
+}
+
+/* Targets first .. first + n - 1 of a sample, n <= CHUNK. */
+static void map_targets(const Data *d, uint64_t sample, uint64_t first, uint64_t n, float *out)
+{
+    double sum[CHUNK] = { 0 };
+    float x[CHUNK];
+    uint64_t features = d->spec.features, outputs = d->spec.outputs;
+    for (uint64_t from = 0; from < features; from += CHUNK) {
+        uint64_t x_n = min_u64(CHUNK, features - from);
+        random_normals(d->features_key, sample * features + from, x_n, x);
+        for (uint64_t j = 0; j < x_n; j++) {
+            const float *row = d->map + (from + j) * outputs + first;
+            for (uint64_t o = 0; o < n; o++)
+                sum[o] += (double)x[j] * (double)row[o];
+        }
+    }
+    for (uint64_t o = 0; o < n; o++)
+        out[o] = (float)sum[o];
+}
+
+void data_targets(const Data *d, uint64_t sample, float *out)
+{
+    ASSERT(!d->spec.tokens && sample < d->samples_n);
+    uint64_t outputs = d->spec.outputs;
+    if (d->kind == DATA_REGRESSION)
+        out[0] = (float)random_unit(d->targets_key, sample);
+    for (uint64_t o = 0; d->kind == DATA_MAP && o < outputs; o += CHUNK)
+        map_targets(d, sample, o, min_u64(CHUNK, outputs - o), out + o);
+}
+
+void data_label(const Data *d, uint64_t sample, int64_t *out)
+{
+    ASSERT(d->kind == DATA_MAP && sample < d->samples_n);
+    float target[CHUNK], best = -INFINITY;
+    for (uint64_t first = 0; first < d->spec.outputs; first += CHUNK) {
+        uint64_t n = min_u64(CHUNK, d->spec.outputs - first);
+        map_targets(d, sample, first, n, target);
+        for (uint64_t o = 0; o < n; o++)
+            if (target[o] > best) {
+                best = target[o];
+                *out = (int64_t)(first + o);
+            }
+    }
+}
+
+/* ---- sequences ---- */
+
+/* Places from .. seq_len of the chain, one per place of out. */
+static void walk_chain(const Data *d, uint64_t sample, uint64_t from, int64_t *out)
+{
+    static const uint8_t successor[8] = { 0, 0, 0, 0, 1, 1, 2, 3 };
+    uint64_t key = random_key(d->spec.seed, "sequence", sample), vocab = d->spec.vocab;
+    uint64_t token = random_bits(key, 0) % vocab;
+    for (uint64_t t = 0; t < from + d->spec.seq_len; t++) {
+        if (t > 0) {
+            uint64_t edge = 4 * token + successor[random_bits(key, t) % 8];
+            token = random_bits(d->chain_key, edge) % vocab;
+        }
+        if (t >= from)
+            out[t - from] = (int64_t)token;
+    }
+}
+
+/* The first failure is kept, though samples are read through a const Data. */
+static void note_failure(const Data *d, int reason)
+{
+    int well = 0;
+    atomic_compare_exchange_strong(&((Data *)d)->reason, &well, reason);
+}
+
+/* seq_len bytes from offset on; zeros where they cannot be read. */
+static void read_window(const Data *d, uint64_t offset, int64_t *out)
+{
+    uint8_t bytes[4 * CHUNK];
+    for (uint64_t at = 0; at < d->spec.seq_len;) {
+        size_t want = (size_t)min_u64(sizeof bytes, d->spec.seq_len - at);
+        ssize_t got = pread(d->file, bytes, want, (off_t)(offset + at));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            note_failure(d, got < 0 ? errno : -1);
+            memset(out + at, 0, (d->spec.seq_len - at) * sizeof *out);
+            return;
+        }
+        for (ssize_t i = 0; i < got; i++)
+            out[at + (uint64_t)i] = bytes[i];
+        at += (uint64_t)got;
+    }
+}
+
+static void sequence(const Data *d, uint64_t sample, uint64_t from, int64_t *out)
+{
+    ASSERT(d->spec.tokens && sample < d->samples_n);
+    if (d->kind == DATA_CHAIN)
+        walk_chain(d, sample, from, out);
+    else
+        read_window(d, sample * d->spec.seq_len + from, out);
+}
+
+void data_tokens(const Data *d, uint64_t sample, int64_t *out)
+{
+    sequence(d, sample, 0, out);
+}
+
+void data_next_tokens(const Data *d, uint64_t sample, int64_t *out)
+{
+    sequence(d, sample, 1, out);
+}

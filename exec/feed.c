@@ -1,0 +1,150 @@
+/*
+ * feed.c - samples into tensors.
+ */
+#include "exec/feed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/number.h"
+
+typedef enum FeedKind {
+    FEED_FEATURES,
+    FEED_TARGETS,
+    FEED_TOKENS,
+    FEED_NEXT,
+    FEED_LABELS
+} FeedKind;
+
+enum { FEED_KIND_N = FEED_LABELS + 1 };
+
+struct Feed {
+    const Data *d;
+    DataSpec data;
+    FeedSpec spec;
+    const Program *p;
+    uint32_t each, micro_batches; /* samples of a replica in a step */
+    uint64_t *picks;              /* [replica][each] */
+    uint32_t *brought;            /* [micro-batch][kind]: samples so far in this step */
+    float *row;
+    int64_t *sequence;
+};
+
+Feed *feed_open(const Data *d, const DataSpec *data, const FeedSpec *spec, const Program *p)
+{
+    Feed *f = mem_zero(1, sizeof *f);
+    *f = (Feed){ .d = d, .data = *data, .spec = *spec, .p = p };
+    f->each = spec->global_batch / spec->replicas;
+    f->micro_batches = f->each / spec->micro_batch;
+    f->picks = mem_zero(spec->global_batch, sizeof *f->picks);
+    f->brought = mem_zero((size_t)f->micro_batches * FEED_KIND_N + 1, sizeof *f->brought);
+    f->row = mem_zero((size_t)data->features + data->outputs + 1, sizeof *f->row);
+    f->sequence = mem_zero((size_t)data->seq_len + 1, sizeof *f->sequence);
+    return f;
+}
+
+void feed_close(Feed *f)
+{
+    if (!f)
+        return;
+    free(f->picks);
+    free(f->brought);
+    free(f->row);
+    free(f->sequence);
+    free(f);
+}
+
+void feed_step(Feed *f, uint64_t step)
+{
+    for (uint32_t r = 0; r < f->spec.replicas; r++)
+        data_pick(f->d, step, r, f->spec.replicas, f->spec.global_batch,
+                  f->picks + (size_t)r * f->each);
+    memset(f->brought, 0, (size_t)f->micro_batches * FEED_KIND_N * sizeof *f->brought);
+}
+
+/* ---- one sample ---- */
+
+static bool kind_of(const Feed *f, const char *name, FeedKind *kind)
+{
+    static const char *const names[] = { "features", "targets", "tokens", "targets", "labels" };
+    for (uint32_t k = 0; k < FEED_KIND_N; k++) {
+        bool sequences = k == FEED_TOKENS || k == FEED_NEXT;
+        if (strcmp(name, names[k]) == 0 && sequences == f->data.tokens) {
+            *kind = (FeedKind)k;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Columns of one sample in the tensor. */
+static uint64_t width_of(const Feed *f, FeedKind kind, const Buffer *b)
+{
+    switch (kind) {
+    case FEED_TOKENS:
+    case FEED_NEXT:
+        return f->spec.seq_len;
+    case FEED_LABELS:
+        return 1;
+    default:
+        return b->dims[1] ? b->dims[1] : 1;
+    }
+}
+
+static void bring_floats(Feed *f, FeedKind kind, uint64_t sample, uint64_t width, DType dtype,
+                         void *out)
+{
+    if (kind == FEED_FEATURES)
+        data_features(f->d, sample, f->row);
+    else
+        data_targets(f->d, sample, f->row);
+    uint64_t all = kind == FEED_FEATURES ? f->data.features : f->data.outputs;
+    uint64_t first = width < all ? f->spec.tp_index * width : 0;
+    numbers_narrow(dtype, f->row + first, width, out);
+}
+
+static void bring_sample(Feed *f, FeedKind kind, uint64_t sample, uint64_t width, DType dtype,
+                         void *out)
+{
+    switch (kind) {
+    case FEED_TOKENS:
+        data_tokens(f->d, sample, f->sequence);
+        break;
+    case FEED_NEXT:
+        data_next_tokens(f->d, sample, f->sequence);
+        break;
+    case FEED_LABELS:
+        data_label(f->d, sample, out);
+        return;
+    default:
+        bring_floats(f, kind, sample, width, dtype, out);
+        return;
+    }
+    memcpy(out, f->sequence + f->spec.position_first, width * sizeof *f->sequence);
+}
+
+/* ---- a tensor ---- */
+
+bool feed_load(void *user, const Task *t, const Buffer *b, void *out, Err *err)
+{
+    Feed *f = user;
+    FeedKind kind;
+    const char *name = program_text(f->p, b->name);
+    if (!kind_of(f, name, &kind))
+        return err_set(err, "op %u asks for '%s', which the data has not", t->id, name);
+    uint64_t width = width_of(f, kind, b), n = b->elements / width;
+    uint32_t micro_batch = t->instance->micro_batch == NONE_U32 ? 0 : t->instance->micro_batch;
+    ASSERT(micro_batch < f->micro_batches && b->elements % width == 0);
+    uint32_t *brought = &f->brought[micro_batch * FEED_KIND_N + kind];
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t at = (*brought)++;
+        uint32_t replica = f->spec.replica + at / f->spec.micro_batch;
+        if (replica >= f->spec.replicas)
+            return err_set(err, "op %u asks for more samples of '%s' than a micro-batch has",
+                           t->id, name);
+        uint64_t place = micro_batch * f->spec.micro_batch + at % f->spec.micro_batch;
+        bring_sample(f, kind, f->picks[replica * (size_t)f->each + place], width, b->dtype,
+                     (uint8_t *)out + i * width * dtype_bytes(b->dtype));
+    }
+    return data_check(f->d, err);
+}

@@ -1,0 +1,163 @@
+/*
+ * kernels_matmul.c - matmuls by OpenBLAS, found at run time.
+ *
+ *     forward   y  = x w^T (+ b, activated)      w stored [outputs, inputs]
+ *     dgrad     dx = dy w
+ *     wgrad     dw (+)= dy^T x,  db (+)= sum over rows of dy
+ *
+ * Operands are rounded to the number format of the op first (f32 weights in a bf16
+ * matmul), products are summed in f32, and so is the bias; the result is rounded once,
+ * and the activation takes what was rounded, as it does when it is recomputed.
+ *
+ * OpenBLAS would start threads when it is loaded; ranks are processes of their own, so
+ * it gets one.  It is not linked: only who runs a graph loads it.
+ */
+#include "exec/kernel_parts.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+
+/* As cblas.h has them. */
+enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
+
+typedef void Sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k,
+                   float alpha, const float *a, int lda, const float *b, int ldb, float beta,
+                   float *c, int ldc);
+
+static Sgemm *sgemm;
+
+bool gemm_load(Err *err)
+{
+    if (sgemm)
+        return true;
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    void *symbol = library ? dlsym(library, "cblas_sgemm") : NULL;
+    if (!symbol)
+        return err_set(err, "OpenBLAS, which the cpu backend multiplies with, was not found; "
+                            "on Debian install libopenblas0-pthread (or libopenblas0)");
+    memcpy(&sgemm, &symbol, sizeof sgemm); /* ISO C has no cast from an object to a function */
+    return true;
+}
+
+static int small(uint64_t n)
+{
+    ASSERT(n <= INT_MAX);
+    return (int)n;
+}
+
+void gemm(const Gemm *g)
+{
+    if (g->m == 0 || g->n == 0)
+        return;
+    if (!sgemm) {
+        Err err = { 0 };
+        ASSERT(gemm_load(&err)); /* kernels_check has loaded it */
+    }
+    sgemm(ROW_MAJOR, g->transpose_a ? TRANSPOSE : NO_TRANSPOSE,
+          g->transpose_b ? TRANSPOSE : NO_TRANSPOSE, small(g->m), small(g->n), small(g->k),
+          g->alpha, g->a, small(g->lda), g->b, small(g->ldb), g->beta, g->c, small(g->ldc));
+}
+
+bool is_attention_matmul(const Program *p, const Task *t)
+{
+    return t->op->phase != PHASE_WGRAD &&
+           (t->args_n < 3 || task_args(p, t)[1].slot != SLOT_PARAM);
+}
+
+/* f32 operands of a 16-bit matmul, as that matmul reads them: a copy where they change. */
+static const float *operand(const Call *c, uint32_t i, void **spare)
+{
+    const Buffer *b = &c->b[i];
+    if (dtype_bytes(b->dtype) < 4 || dtype_bytes(c->op->dtype) == 4)
+        return c->x[i];
+    float *copy = *spare;
+    *spare = copy + b->elements;
+    memcpy(copy, c->x[i], b->elements * sizeof *copy);
+    round_to(c->op->dtype, copy, b->elements);
+    return copy;
+}
+
+static uint64_t operand_bytes(const Task *t, const Buffer *b)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < 2 && dtype_bytes(t->op->dtype) < 4; i++)
+        bytes += dtype_bytes(b[i].dtype) < 4 ? 0 : b[i].elements * sizeof(float);
+    return bytes;
+}
+
+static OpFn activation_of(OpFn epilogue)
+{
+    bool gelu = epilogue == FN_GELU || epilogue == FN_BIAS_GELU;
+    bool relu = epilogue == FN_RELU || epilogue == FN_BIAS_RELU;
+    return gelu ? FN_GELU : relu ? FN_RELU : FN_NONE;
+}
+
+static void add_bias(float *y, const float *b, uint64_t rows, uint64_t columns)
+{
+    for (uint64_t r = 0; r < rows; r++)
+        for (uint64_t c = 0; c < columns; c++)
+            y[r * columns + c] += b[c];
+}
+
+/* x w [b] -> [pre] y */
+static void forward(Call *c)
+{
+    const MatmulShape *s = &c->op->u.matmul;
+    void *spare = c->extra;
+    uint32_t reads = call_reads(c->b, c->n), last = c->n - 1;
+    OpFn act = activation_of(c->op->fn);
+    float *pre = c->x[reads], *y = c->x[last];
+    gemm(&(Gemm){ false, true, s->m, s->n, s->k, operand(c, 0, &spare), s->k,
+                  operand(c, 1, &spare), s->k, pre, s->n, 1, 0 });
+    if (reads == 3)
+        add_bias(pre, c->x[2], s->m, s->n);
+    if (act == FN_NONE)
+        return;
+    round_to(c->b[reads].dtype, pre, s->m * s->n);
+    activate(c->env, act, pre, y, s->m * s->n);
+}
+
+/* dy w -> dx */
+static void dgrad(Call *c)
+{
+    const MatmulShape *s = &c->op->u.matmul;
+    void *spare = c->extra;
+    gemm(&(Gemm){ false, false, s->m, s->n, s->k, operand(c, 0, &spare), s->k,
+                  operand(c, 1, &spare), s->n, c->x[2], s->n, 1, 0 });
+}
+
+/* dy x -> dw [db] */
+static void wgrad(Call *c, double *sums)
+{
+    const MatmulShape *s = &c->op->u.matmul;
+    void *spare = sums + s->m;
+    float beta = c->b[2].mode == ARG_UPDATE ? 1 : 0;
+    gemm(&(Gemm){ true, false, s->m, s->n, s->k, operand(c, 0, &spare), s->m,
+                  operand(c, 1, &spare), s->n, c->x[2], s->n, 1, beta });
+    if (c->n < 4)
+        return;
+    memset(sums, 0, s->m * sizeof *sums);
+    sum_rows(sums, c->x[0], s->k, s->m);
+    put_sums(c->x[3], sums, s->m, c->b[3].mode);
+}
+
+void kernel_matmul(KernelEnv *env, const Program *p, const Task *t)
+{
+    if (is_attention_matmul(p, t)) {
+        attention_matmul(env, p, t);
+        return;
+    }
+    ASSERT(t->op->u.matmul.batch == 1);
+    bool weights = t->op->phase == PHASE_WGRAD;
+    uint64_t sums = weights ? t->op->u.matmul.m * sizeof(double) : 0;
+    Call c = call_open(env, p, t, CALL_WHOLLY, sums + operand_bytes(t, task_args(p, t)));
+    if (weights)
+        wgrad(&c, c.extra);
+    else if (is_forward(t->op))
+        forward(&c);
+    else
+        dgrad(&c);
+    call_close(&c);
+}

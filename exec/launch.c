@@ -1,0 +1,239 @@
+/*
+ * launch.c - starting ranks: N children of one process, which outlives them.
+ *
+ * All are forked before any of them begins (and before this process has threads).
+ * The launcher then only waits for signals: a child that ended, or one that is to be
+ * passed on.  A child dies with the launcher, however that one ends.  When one child
+ * has failed the fabric ends the others; those that do not end are killed.
+ *
+ * Which rank a process is, if others started it, stands in launch_place.c.
+ */
+#include "exec/launch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "exec/net.h"
+#include "exec/rendezvous.h"
+
+enum { TERM_AFTER_S = 8, KILL_AFTER_S = 10 };
+
+typedef struct Crew {
+    uint32_t n, running_n;
+    int *alive;      /* process of each rank; 0: has ended */
+    int status;      /* to leave with */
+    int64_t ends_ns; /* when somebody failed or a signal came; 0: all is well */
+    bool passed_on, terminated, killed;
+} Crew;
+
+static void signal_all(const Crew *crew, int number)
+{
+    for (uint32_t r = 0; r < crew->n; r++)
+        if (crew->alive[r] > 0)
+            kill(crew->alive[r], number);
+}
+
+/* ---- a child ---- */
+
+typedef int (*Body)(const RankPlace *place, void *user);
+
+static _Noreturn void child_run(const RankPlace *place, Body body, void *user, int gate,
+                                pid_t launcher, const sigset_t *signals)
+{
+    char byte;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher)
+        _exit(EXIT_COULD_NOT);
+    /* The gate opens, by being closed, when all are there. */
+    while (read(gate, &byte, 1) < 0 && errno == EINTR)
+        ;
+    close(gate);
+    if (getppid() != launcher)
+        _exit(EXIT_COULD_NOT);
+    sigprocmask(SIG_SETMASK, signals, NULL);
+    exit(body(place, user));
+}
+
+/* ---- waiting ---- */
+
+static void begin_end(Crew *crew, int status)
+{
+    if (crew->ends_ns == 0) {
+        crew->ends_ns = net_now_ns();
+        crew->status = status;
+    }
+}
+
+static void child_ended(Crew *crew, uint32_t rank, int how)
+{
+    int pid = crew->alive[rank];
+    crew->alive[rank] = 0;
+    crew->running_n--;
+    if (WIFEXITED(how)) {
+        if (WEXITSTATUS(how) != EXIT_DONE)
+            begin_end(crew, WEXITSTATUS(how));
+        return;
+    }
+    int number = WTERMSIG(how);
+    bool ours = crew->killed || (crew->passed_on && (number == SIGINT || number == SIGTERM));
+    if (!ours)
+        fprintf(stderr, "lockstep: rank %u (process %d) was killed by signal %d (%s)\n", rank,
+                pid, number, strsignal(number));
+    begin_end(crew, EXIT_COULD_NOT);
+}
+
+/* Only our children: the caller may have others. */
+static void reap(Crew *crew)
+{
+    for (uint32_t r = 0; r < crew->n; r++) {
+        int how = 0;
+        if (crew->alive[r] == 0)
+            continue;
+        int pid = waitpid(crew->alive[r], &how, WNOHANG);
+        if (pid == crew->alive[r])
+            child_ended(crew, r, how);
+    }
+}
+
+/* From a terminal the whole process group has got the signal already. */
+static void pass_on(Crew *crew, int number, const siginfo_t *info)
+{
+    if (crew->passed_on)
+        return;
+    crew->passed_on = true;
+    if (info->si_code <= 0)
+        signal_all(crew, number);
+    begin_end(crew, EXIT_COULD_NOT);
+}
+
+static void hurry(Crew *crew)
+{
+    if (crew->ends_ns == 0)
+        return;
+    int64_t since_s = (net_now_ns() - crew->ends_ns) / 1000000000;
+    if (since_s >= TERM_AFTER_S && !crew->terminated) {
+        crew->terminated = crew->passed_on = true;
+        signal_all(crew, SIGTERM);
+    }
+    if (since_s >= KILL_AFTER_S && !crew->killed) {
+        crew->killed = true;
+        fprintf(stderr, "lockstep: %u ranks did not end by themselves and are killed\n",
+                crew->running_n);
+        signal_all(crew, SIGKILL);
+    }
+}
+
+static int crew_wait(Crew *crew, const sigset_t *signals)
+{
+    const struct timespec look = { .tv_nsec = 200000000 };
+    for (;;) {
+        reap(crew);
+        if (crew->running_n == 0)
+            return crew->status;
+        hurry(crew);
+        siginfo_t info;
+        int number = sigtimedwait(signals, &info, &look);
+        if (number == SIGINT || number == SIGTERM)
+            pass_on(crew, number, &info);
+    }
+}
+
+/* ---- starting ---- */
+
+/* False: a child could not be made; those before it see a launcher that has no gate for them. */
+static bool start_all(Crew *crew, Body body, void *user, const RankPlace *common,
+                      const sigset_t *before, int listener, int *pids)
+{
+    int gate[2];
+    pid_t launcher = getpid();
+    if (pipe(gate) != 0)
+        return false;
+    fflush(NULL); /* or the children write it once more */
+    for (uint32_t r = 0; r < crew->n; r++) {
+        int pid = fork();
+        if (pid == 0) {
+            RankPlace place = *common;
+            place.rank = place.local_rank = r;
+            place.world = place.local_n = crew->n;
+            close(gate[1]);
+            if (r > 0 && listener >= 0)
+                close(listener); /* rank 0's alone: it ends with rank 0 */
+            child_run(&place, body, user, gate[0], launcher, before);
+        }
+        if (pid < 0) {
+            fprintf(stderr, "lockstep: cannot start rank %u: %s\n", r, strerror(errno));
+            crew->killed = true;
+            signal_all(crew, SIGKILL);
+            break;
+        }
+        crew->alive[r] = pid;
+        if (pids)
+            pids[r] = pid;
+        crew->running_n++;
+    }
+    close(gate[0]);
+    close(gate[1]);
+    return crew->running_n == crew->n;
+}
+
+/* A port of the loopback interface, held from here on: rank 0 inherits the socket. */
+static int make_rendezvous(RankPlace *place, char *text, size_t cap)
+{
+    uint16_t port = 0;
+    int listener = net_listen("127.0.0.1", "0", &port);
+    if (listener < 0)
+        return -1;
+    rendezvous_inherit(listener, port);
+    snprintf(text, cap, "tcp://127.0.0.1:%u", port);
+    place->rendezvous = text;
+    return listener;
+}
+
+/* What ends a child, or should end us; a signal that our starter had ignored stays so. */
+static void watch(sigset_t *signals)
+{
+    const int ends[] = { SIGINT, SIGTERM };
+    struct sigaction action = { .sa_handler = SIG_DFL };
+    sigemptyset(signals);
+    sigaddset(signals, SIGCHLD);
+    sigaction(SIGCHLD, &action, NULL); /* ignored, children would vanish unseen */
+    for (size_t i = 0; i < ARRAY_N(ends); i++)
+        if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+            sigaddset(signals, ends[i]);
+}
+
+int launch_ranks(uint32_t ranks, Body body, void *user, const RankPlace *common, int *pids)
+{
+    ASSERT(ranks > 0);
+    RankPlace place = *common;
+    char rendezvous[64];
+    int listener = -1;
+    if (ranks > 1 && !place.rendezvous) {
+        listener = make_rendezvous(&place, rendezvous, sizeof rendezvous);
+        if (listener < 0) {
+            fprintf(stderr, "lockstep: no port of 127.0.0.1 is free: %s\n", strerror(errno));
+            return EXIT_COULD_NOT;
+        }
+    }
+    if (place.job == 0)
+        place.job = mix_u64(mix_u64((uint64_t)getpid()) ^ (uint64_t)net_now_ns());
+    Crew crew = { .n = ranks, .alive = mem_zero(ranks, sizeof *crew.alive) };
+    sigset_t watched, before;
+    watch(&watched);
+    sigprocmask(SIG_BLOCK, &watched, &before);
+    bool ok = start_all(&crew, body, user, &place, &before, listener, pids);
+    if (listener >= 0) {
+        rendezvous_inherit(-1, 0);
+        close(listener);
+    }
+    int status = crew_wait(&crew, &watched);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    free(crew.alive);
+    return ok ? status : EXIT_COULD_NOT;
+}

@@ -1,0 +1,199 @@
+/*
+ * rank.c - the parts of a run, opened in order and closed in reverse.
+ */
+#include "exec/rank.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exec/snapshot.h"
+
+typedef struct RankRun {
+    const RankSetup *s;
+    RankResult *out;
+    Program program;
+    Fabric *fabric;
+    Pieces pieces;
+    Data *data;
+    Feed *feed;
+    Job job;
+    NormOwners owners;
+    Backend *backend;
+    Record record;
+    uint64_t done_steps;
+    uint64_t steps_cap;
+} RankRun;
+
+/* ---- opening ---- */
+
+static SnapshotInfo snapshot_info(const RankRun *r)
+{
+    const RankSetup *s = r->s;
+    return (SnapshotInfo){
+        .step = r->done_steps, .seed = s->seed, .model = s->model, .text = s->text
+    };
+}
+
+static bool set_parameters(RankRun *r, Err *err)
+{
+    const RankSetup *s = r->s;
+    uint8_t *arena = fabric_arena(r->fabric);
+    if (!pieces_make(&r->pieces, &r->program, s->whole, err))
+        return false;
+    pieces_init(&r->pieces, &r->program, s->whole, s->seed, arena);
+    if (!s->resume)
+        return true;
+    SnapshotInfo info = snapshot_info(r);
+    if (!snapshot_read(s->checkpoint, &info, &r->pieces, &r->program, s->whole, arena,
+                       r->fabric, err))
+        return false;
+    r->done_steps = info.step;
+    return true;
+}
+
+static bool load(void *user, const Task *t, const Buffer *b, void *out, Err *err)
+{
+    RankRun *r = user;
+    return feed_load(r->feed, t, b, out, err);
+}
+
+static bool open_backend(RankRun *r, Err *err)
+{
+    const RankSetup *s = r->s;
+    r->owners = (NormOwners){ &r->program, s->whole, s->feed.tp_index };
+    r->job = (Job){ .program = &r->program,
+                    .fabric = r->fabric,
+                    .facts = s->facts,
+                    .hyper = s->hyper,
+                    .norm_counts = norm_counts,
+                    .norm_owners = &r->owners,
+                    .clock = s->clock,
+                    .times = s->times,
+                    .load = load,
+                    .load_user = r };
+    r->record.job = &r->job;
+    return s->backend->open(&r->backend, &r->job, err);
+}
+
+/* What every rank knows of itself, told to all. */
+static bool share_facts(RankRun *r, Err *err)
+{
+    RankResult *out = r->out;
+    out->world_n = r->program.graph->world_n;
+    out->peak_bytes = mem_zero(out->world_n, sizeof *out->peak_bytes);
+    out->pids = mem_zero(out->world_n, sizeof *out->pids);
+    int64_t pid = (int64_t)getpid();
+    return fabric_share(r->fabric, &r->program.peak_bytes, out->peak_bytes, sizeof(uint64_t),
+                        err) &&
+           fabric_share(r->fabric, &pid, out->pids, sizeof pid, err);
+}
+
+static bool open_run(RankRun *r, const RankPlace *place, Err *err)
+{
+    const RankSetup *s = r->s;
+    if (!program_make(&r->program, s->graph, place->rank, err) ||
+        !fabric_open(&r->fabric, place, r->program.arena_bytes, err))
+        return false;
+    bool ok =
+        data_open(&r->data, s->data, err) && set_parameters(r, err) && open_backend(r, err);
+    if (!ok) {
+        fabric_abort(r->fabric, err->text);
+        return false;
+    }
+    r->feed = feed_open(r->data, s->data, &s->feed, &r->program);
+    return share_facts(r, err);
+}
+
+static void close_run(RankRun *r)
+{
+    if (r->s->backend)
+        r->s->backend->close(r->backend);
+    record_free(&r->record);
+    feed_close(r->feed);
+    data_close(r->data);
+    pieces_free(&r->pieces);
+    fabric_close(r->fabric);
+    program_free(&r->program);
+}
+
+/* ---- steps ---- */
+
+static bool prepare(void *user, uint64_t step, Err *err)
+{
+    RankRun *r = user;
+    (void)err;
+    feed_step(r->feed, step);
+    return true;
+}
+
+static bool snapshot(RankRun *r, Err *err)
+{
+    const RankSetup *s = r->s;
+    SnapshotInfo info = snapshot_info(r);
+    r->out->snapshots_n++;
+    return snapshot_write(s->checkpoint, &info, &r->pieces, &r->program, s->whole,
+                          fabric_arena(r->fabric), r->fabric, err);
+}
+
+static bool after(void *user, const StepInfo *info, Err *err)
+{
+    RankRun *r = user;
+    const RankSetup *s = r->s;
+    RankResult *out = r->out;
+    GROW(out->steps, out->steps_n, r->steps_cap);
+    out->steps[out->steps_n++] = *info;
+    r->done_steps = info->step + 1;
+    if (s->each_step && !s->each_step(s->user, info, err))
+        return false;
+    bool last = out->steps_n == s->steps;
+    bool due = last || (s->every > 0 && r->done_steps % s->every == 0);
+    return !s->checkpoint || !due || snapshot(r, err);
+}
+
+static bool gather(RankRun *r, Err *err)
+{
+    RankResult *out = r->out;
+    int64_t *shift_ns = mem_zero(out->world_n, sizeof *shift_ns);
+    bool ok = record_gather(&r->record, r->s->backend->now_ns, r->backend, &out->timeline,
+                            shift_ns, err);
+    for (uint32_t i = 0; i < out->world_n; i++)
+        out->shift_max_ns = max_i64(out->shift_max_ns, llabs(shift_ns[i]));
+    free(shift_ns);
+    return ok;
+}
+
+static bool run_steps(RankRun *r, Err *err)
+{
+    const RankSetup *s = r->s;
+    Walk w = { .job = &r->job,
+               .type = s->backend,
+               .backend = r->backend,
+               .first_step = r->done_steps,
+               .steps = s->steps,
+               .host_start_ns = s->host_start_ns,
+               .record = s->trace ? &r->record : NULL,
+               .prepare = prepare,
+               .after = after,
+               .user = r };
+    r->out->first_step = r->done_steps;
+    return walk(&w, err) && (!s->trace || gather(r, err));
+}
+
+bool rank_run(RankResult *out, const RankSetup *s, const RankPlace *place, Err *err)
+{
+    *out = (RankResult){ 0 };
+    RankRun r = { .s = s, .out = out };
+    bool ok = open_run(&r, place, err) && run_steps(&r, err);
+    close_run(&r);
+    return ok;
+}
+
+void rank_result_free(RankResult *r)
+{
+    free(r->steps);
+    free(r->peak_bytes);
+    free(r->pids);
+    timeline_free(&r->timeline);
+    *r = (RankResult){ 0 };
+}

@@ -1,0 +1,57 @@
+/*
+ * rank.h - one rank's whole run: memory, parameters, steps, snapshots, records.
+ *
+ *     program_make -> fabric_open -> first values or snapshot -> walk ... -> record_gather
+ *
+ * All ranks of a job call rank_run with like setups.  What it needs of a scenario is
+ * given here in numbers: it knows neither scenarios nor the simulator.
+ */
+#ifndef LOCKSTEP_EXEC_RANK_H
+#define LOCKSTEP_EXEC_RANK_H
+
+#include "core/timeline.h"
+#include "exec/feed.h"
+#include "exec/walk.h"
+#include "exec/whole.h"
+
+typedef struct RankSetup {
+    const Graph *graph;
+    const WholeList *whole;
+    const DataSpec *data;
+    const BackendType *backend;
+    ModelFacts facts;
+    FeedSpec feed;
+    Hyper hyper;
+    uint64_t seed, steps; /* steps: to be done now, behind those of a snapshot */
+    RunClock clock;
+    const OpTime *times;          /* by op id; NULL on wall */
+    const int64_t *host_start_ns; /* as in Walk */
+    bool trace;
+
+    const char *checkpoint; /* directory; NULL: no snapshots */
+    uint64_t every;         /* a snapshot behind every so many steps; 0: at the end only */
+    bool resume;
+    const char *model, *text; /* as in SnapshotInfo */
+
+    /* Behind each step; may be NULL.  False with err ends the job. */
+    bool (*each_step)(void *user, const StepInfo *info, Err *err);
+    void *user;
+} RankSetup;
+
+/* What all ranks told each other: the same everywhere, but the timeline, which rank 0 has. */
+typedef struct RankResult {
+    uint64_t first_step, steps_n;
+    StepInfo *steps;
+    uint32_t world_n;
+    uint64_t *peak_bytes; /* by rank: what was laid out for tensors alive at once */
+    int64_t *pids;        /* by rank */
+    Timeline timeline;    /* not sealed */
+    int64_t
+        shift_max_ns; /* rank 0: most that any rank's times in it were moved, to one clock */
+    uint64_t snapshots_n;
+} RankResult;
+
+bool rank_run(RankResult *out, const RankSetup *s, const RankPlace *place, Err *err);
+void rank_result_free(RankResult *r);
+
+#endif

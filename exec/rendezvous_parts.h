@@ -1,0 +1,31 @@
+/* rendezvous_parts.h - what the two halves of the rendezvous share. */
+#ifndef LOCKSTEP_EXEC_RENDEZVOUS_PARTS_H
+#define LOCKSTEP_EXEC_RENDEZVOUS_PARTS_H
+
+#include "exec/net.h"
+#include "exec/rendezvous.h"
+
+#define HELLO_MAGIC     UINT64_C(0x706574736b636f6c) /* "lockstep" */
+#define MEET_FILE_TITLE "lockstep rendezvous 1"
+
+enum { MEET_VERSION = 1 };
+
+typedef struct Hello {
+    uint64_t magic;
+    RankCard card;
+} Hello;
+
+/* A rendezvous taken apart: a path, or host and port. */
+typedef struct Spot {
+    const char *text; /* as given, for messages */
+    const char *path;
+    char host[NET_HOST_MAX], port[NET_PORT_MAX];
+} Spot;
+
+bool rendezvous_resolve(Spot *spot, const char *rendezvous, Err *err);
+
+/* Rank 0's side: everybody's control connection and card, or one sentence for all. */
+bool hub_meet(Meeting *m, const RankPlace *place, const RankCard *mine, const Spot *spot,
+              int64_t deadline_ns, Err *err);
+
+#endif

@@ -1,0 +1,404 @@
+/*
+ * test_rendezvous.c - ranks find each other; those who cannot, or should not, are told
+ * why; strangers at the door do no harm.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "exec/fabric_parts.h"
+#include "tests/rank_world.h"
+
+static char rendezvous[256];
+static uint16_t port;
+
+static RankPlace place_of(uint32_t rank, uint32_t world)
+{
+    return (RankPlace){
+        .rank = rank, .world = world, .rendezvous = rendezvous, .timeout_s = 5, .digest = "same"
+    };
+}
+
+/* A port that nobody has now. */
+static void choose_port(void)
+{
+    int fd = net_listen("127.0.0.1", "0", &port);
+    ASSERT(fd >= 0);
+    close(fd);
+    snprintf(rendezvous, sizeof rendezvous, "tcp://127.0.0.1:%u", port);
+}
+
+static void open_one(const RankPlace *place, RankPage *page, uint32_t slot)
+{
+    Fabric *f = NULL;
+    Err err = { 0 };
+    bool ok = fabric_open(&f, place, 4096, &err) && fabric_barrier(f, &err);
+    fabric_close(f);
+    memcpy(page->said[slot], err.text, sizeof err.text);
+    _exit(ok ? 0 : 1);
+}
+
+/* A process for each place, each after its own delay; how many opened. */
+static uint32_t open_all(const RankPlace *places, uint32_t n, const int64_t *delays_ns,
+                         RankPage *page)
+{
+    uint32_t opened_n = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        int pid = fork();
+        if (pid == 0) {
+            net_sleep_ns(delays_ns ? delays_ns[i] : 0);
+            open_one(&places[i], page, i);
+        }
+        page->pids[i] = pid;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        int how;
+        waitpid(page->pids[i], &how, 0);
+        CHECK(WIFEXITED(how));
+        opened_n += WIFEXITED(how) && WEXITSTATUS(how) == 0;
+    }
+    return opened_n;
+}
+
+static void check_said(const RankPage *page, uint32_t slot, const char *part)
+{
+    if (!CHECK(strstr(page->said[slot], part) != NULL))
+        fprintf(stderr, "%u said '%s', which lacks\n  '%s'\n", slot, page->said[slot], part);
+}
+
+/* ---- they meet ---- */
+
+static void ranks_meet_in_any_order_of_coming(void)
+{
+    const int64_t first_late[] = { 300000000, 0, 100000000 }, last_late[] = { 0, 0, 300000000 };
+    RankPage *page = rank_page_make();
+    for (int i = 0; i < 2; i++) {
+        choose_port();
+        RankPlace places[] = { place_of(0, 3), place_of(1, 3), place_of(2, 3) };
+        CHECK_INT(3, open_all(places, 3, i ? last_late : first_late, page));
+        check_said(page, 0, "");
+    }
+    rank_page_free(page);
+}
+
+static void choose_file(void)
+{
+    snprintf(rendezvous, sizeof rendezvous, "file:%s/lockstep-test-%ld", P_tmpdir,
+             (long)getpid());
+    unlink(rendezvous + strlen("file:"));
+}
+
+static void ranks_meet_through_a_file_that_then_is_gone(void)
+{
+    RankPage *page = rank_page_make();
+    const int64_t late[] = { 200000000, 0, 0 };
+    choose_file();
+    RankPlace places[] = { place_of(0, 3), place_of(1, 3), place_of(2, 3) };
+    CHECK_INT(3, open_all(places, 3, late, page));
+    CHECK(access(rendezvous + strlen("file:"), F_OK) != 0);
+    rank_page_free(page);
+}
+
+static void an_old_file_only_costs_time(void)
+{
+    RankPage *page = rank_page_make();
+    const int64_t late[] = { 200000000, 0 };
+    const char *old[] = { "", "rubbish", "lockstep rendezvous 1\n1\nelsewhere\n127.0.0.1\n" };
+    for (size_t i = 0; i < ARRAY_N(old); i++) {
+        choose_file();
+        FILE *file = fopen(rendezvous + strlen("file:"), "w");
+        fputs(old[i], file);
+        fclose(file);
+        RankPlace places[] = { place_of(0, 2), place_of(1, 2) };
+        CHECK_INT(2, open_all(places, 2, late, page));
+    }
+    rank_page_free(page);
+}
+
+/* ---- they do not ---- */
+
+static void a_port_that_is_taken_is_named(void)
+{
+    Fabric *f;
+    Err err = { 0 };
+    char part[64];
+    int fd = net_listen("127.0.0.1", "0", &port);
+    snprintf(rendezvous, sizeof rendezvous, "tcp://127.0.0.1:%u", port);
+    RankPlace place = place_of(0, 2);
+    CHECK(!fabric_open(&f, &place, 64, &err));
+    snprintf(part, sizeof part, "port %u of '127.0.0.1' is taken by another program", port);
+    CHECK_ERR_TEXT(&err, part);
+    close(fd);
+}
+
+static void a_file_that_cannot_be_written_is_named(void)
+{
+    Fabric *f;
+    Err err = { 0 };
+    snprintf(rendezvous, sizeof rendezvous, "file:/nowhere/at/all");
+    RankPlace place = place_of(0, 2);
+    CHECK(!fabric_open(&f, &place, 64, &err));
+    CHECK_ERR_TEXT(&err, "cannot write '/nowhere/at/all': No such file");
+}
+
+static void a_rank_0_that_is_not_there_is_named(void)
+{
+    Fabric *f;
+    Err err = { 0 };
+    choose_port();
+    RankPlace place = place_of(1, 2);
+    place.timeout_s = 0.5;
+    CHECK(!fabric_open(&f, &place, 64, &err));
+    CHECK_ERR_TEXT(&err, "cannot reach rank 0 at 'tcp://127.0.0.1:");
+    CHECK_ERR_TEXT(&err, " s: Connection refused");
+}
+
+static void missing_ranks_are_named_by_all_who_came(void)
+{
+    RankPage *page = rank_page_make();
+    choose_port();
+    RankPlace places[] = { place_of(0, 6), place_of(1, 6), place_of(4, 6) };
+    for (int i = 0; i < 3; i++)
+        places[i].timeout_s = 0.7;
+    CHECK_INT(0, open_all(places, 3, NULL, page));
+    for (uint32_t i = 0; i < 3; i++)
+        check_said(page, i, "ranks 2, 3 and 5 of 6 did not come to 'tcp://127.0.0.1:");
+    rank_page_free(page);
+}
+
+static void two_ranks_of_one_number_are_named(void)
+{
+    RankPage *page = rank_page_make();
+    const int64_t delays[] = { 0, 0, 200000000 };
+    choose_port();
+    RankPlace places[] = { place_of(0, 3), place_of(1, 3), place_of(1, 3) };
+    CHECK_INT(0, open_all(places, 3, delays, page));
+    for (uint32_t i = 0; i < 3; i++)
+        check_said(page, i, "two processes say they are rank 1: process ");
+    rank_page_free(page);
+}
+
+static void worlds_that_differ_are_named(void)
+{
+    RankPage *page = rank_page_make();
+    choose_port();
+    RankPlace places[] = { place_of(0, 3), place_of(1, 4) };
+    CHECK_INT(0, open_all(places, 2, NULL, page));
+    for (uint32_t i = 0; i < 2; i++)
+        check_said(page, i, "counts 4 ranks, rank 0 counts 3");
+    rank_page_free(page);
+}
+
+static void ranks_that_run_something_else_are_named(void)
+{
+    RankPage *page = rank_page_make();
+    choose_port();
+    RankPlace places[] = { place_of(0, 4), place_of(1, 4), place_of(2, 4), place_of(3, 4) };
+    places[1].digest = "other";
+    places[3].digest = NULL;
+    CHECK_INT(0, open_all(places, 4, NULL, page));
+    for (uint32_t i = 0; i < 4; i++)
+        check_said(page, i, "ranks 1 and 3 run something else than rank 0: scenario");
+    rank_page_free(page);
+}
+
+static void a_rank_that_dies_while_they_meet_is_named(void)
+{
+    RankPage *page = rank_page_make();
+    choose_port();
+    int victim = fork();
+    if (victim == 0) {
+        RankPlace place = place_of(2, 3);
+        net_sleep_ns(100000000);
+        open_one(&place, page, 2);
+    }
+    int killer = fork();
+    if (killer == 0) {
+        net_sleep_ns(400000000);
+        kill(victim, SIGKILL);
+        _exit(0);
+    }
+    RankPlace places[] = { place_of(0, 3) };
+    CHECK_INT(0, open_all(places, 1, NULL, page));
+    check_said(page, 0, "ended before the job began");
+    killer_end(killer);
+    killer_end(victim);
+    rank_page_free(page);
+}
+
+static void a_rank_of_another_job_is_told_so_and_does_no_harm(void)
+{
+    RankPage *page = rank_page_make();
+    const int64_t delays[] = { 0, 0, 600000000 };
+    choose_port();
+    RankPlace places[] = { place_of(0, 2), place_of(1, 2), place_of(1, 2) };
+    places[0].job = places[2].job = 11;
+    places[1].job = 12;
+    CHECK_INT(2, open_all(places, 3, delays, page));
+    check_said(page, 1, "another job of lockstep meets at this rendezvous");
+    rank_page_free(page);
+}
+
+/* ---- somebody else's port ---- */
+
+/* A server that says `text` to everybody and keeps the line open. */
+static int serve_text(const char *text)
+{
+    int listener = net_listen("127.0.0.1", "0", &port);
+    snprintf(rendezvous, sizeof rendezvous, "tcp://127.0.0.1:%u", port);
+    int pid = fork();
+    if (pid == 0) {
+        fcntl(listener, F_SETFL, 0);
+        for (;;) {
+            int fd = accept(listener, NULL, NULL);
+            if (fd >= 0 && *text)
+                send(fd, text, strlen(text), MSG_NOSIGNAL);
+        }
+    }
+    close(listener);
+    return pid;
+}
+
+static void another_service_is_recognised(void)
+{
+    const char *said[] = { "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+                           "SSH-2.0-OpenSSH_9.2\r\n....................", "" };
+    const char *parts[] = { "is not lockstep's rank 0: another program has this port",
+                            "is not lockstep's rank 0: another program has this port",
+                            "it accepts connections but says nothing" };
+    for (size_t i = 0; i < ARRAY_N(said); i++) {
+        Fabric *f;
+        Err err = { 0 };
+        int server = serve_text(said[i]);
+        RankPlace place = place_of(1, 2);
+        place.timeout_s = 0.6;
+        int64_t start_ns = net_now_ns();
+        CHECK(!fabric_open(&f, &place, 64, &err));
+        CHECK_ERR_TEXT(&err, parts[i]);
+        CHECK(net_now_ns() - start_ns < 3000000000);
+        kill(server, SIGKILL);
+        killer_end(server);
+    }
+}
+
+/* Connects again and again with whatever a stranger may say; never with a whole hello. */
+static void be_hostile(const char *to_port, uint64_t seed, int64_t until_ns)
+{
+    for (uint64_t n = seed; net_now_ns() < until_ns; n++) {
+        uint8_t bytes[2048];
+        int fd = net_connect("127.0.0.1", to_port, net_now_ns() + 100000000);
+        if (fd < 0) {
+            net_sleep_ns(1000000);
+            continue;
+        }
+        size_t length = (size_t)(mix_u64(n) % sizeof bytes);
+        for (size_t i = 0; i < sizeof bytes; i++)
+            bytes[i] = (uint8_t)mix_u64(n * 4096 + i);
+        if (n % 3 == 0)
+            memcpy(bytes, "lockstep", 8); /* the right word, and then nonsense */
+        if (n % 3 == 1)
+            length = n % 9; /* half a word, and then silence */
+        send(fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n % 7 != 0) /* some are kept open: until this process ends */
+            close(fd);
+    }
+    _exit(0);
+}
+
+static void strangers_at_the_door_do_no_harm(void)
+{
+    RankPage *page = rank_page_make();
+    const int64_t delays[] = { 100000000, 200000000, 900000000 };
+    choose_port();
+    int strangers[3];
+    for (uint64_t i = 0; i < 3; i++) {
+        strangers[i] = fork();
+        if (strangers[i] == 0) {
+            char text[NET_PORT_MAX];
+            snprintf(text, sizeof text, "%u", port);
+            be_hostile(text, 1000000 * i, net_now_ns() + 1200000000);
+        }
+    }
+    RankPlace places[] = { place_of(0, 3), place_of(1, 3), place_of(2, 3) };
+    if (!CHECK_INT(3, open_all(places, 3, delays, page)))
+        fprintf(stderr, "%s\n", page->said[0]);
+    for (int i = 0; i < 3; i++)
+        killer_end(strangers[i]);
+    rank_page_free(page);
+}
+
+static void body_hostile_data(Fabric *f, const RankPlace *place, RankPage *page)
+{
+    (void)page;
+    Err err = { 0 };
+    uint32_t members[2] = { 0, 1 };
+    Part part = { .elements = 1000 };
+    char text[NET_PORT_MAX];
+    snprintf(text, sizeof text, "%u", f->card.data_port);
+    int stranger = fork();
+    if (stranger == 0)
+        be_hostile(text, place->rank, net_now_ns() + 500000000);
+    int64_t until_ns = net_now_ns() + 600000000;
+    uint32_t go[2] = { 1, 1 };
+    for (uint32_t lane = 0; go[0] && CHECK(!err.set); lane = (lane + 1) % LANE_N) {
+        CommCall c = { .kind = OP_ALL_REDUCE, .lane = (Lane)lane, .members_n = 2 };
+        c.self = place->rank;
+        c.members = members;
+        c.in_n = 1;
+        c.in = &part;
+        if (!CHECK(fabric_run(f, &c, 1, &err)))
+            fprintf(stderr, "%s\n", err.text);
+        net_sleep_ns(5000000);
+        uint32_t mine = net_now_ns() < until_ns; /* rank 0 says when it is enough */
+        if (!CHECK(fabric_share(f, &mine, go, sizeof mine, &err)))
+            break;
+    }
+    killer_end(stranger);
+}
+
+static void strangers_at_the_data_port_do_no_harm(void)
+{
+    CHECK_INT(0, ranks_run(2, &(RankOptions){ .tcp = true }, body_hostile_data));
+}
+
+static void addresses_are_checked(void)
+{
+    const char *bad[] = {
+        "tcp://",     "tcp://host", "tcp://host:0", "tcp://:5",       "tcp://h:65536",
+        "tcp://h:5x", "tcp://h: 5", "file:",        "http://host:80", "tcp://h:-5",
+        "",           "tcp://[]:5"
+    };
+    for (size_t i = 0; i < ARRAY_N(bad); i++) {
+        Err err = { 0 };
+        if (!CHECK(!rendezvous_check(bad[i], &err)))
+            fprintf(stderr, "%s\n", bad[i]);
+        CHECK(strstr(err.text, "rendezvous '") != NULL);
+    }
+    Err err = { 0 };
+    CHECK(rendezvous_check("tcp://[::1]:5", &err) && rendezvous_check("file:x", &err));
+    CHECK(rendezvous_is_local("tcp://127.0.0.9:1") && rendezvous_is_local("tcp://[::1]:1"));
+    CHECK(!rendezvous_is_local("tcp://host:1") && !rendezvous_is_local("file:x"));
+}
+
+int main(void)
+{
+    RUN(addresses_are_checked);
+    RUN(ranks_meet_in_any_order_of_coming);
+    RUN(ranks_meet_through_a_file_that_then_is_gone);
+    RUN(an_old_file_only_costs_time);
+    RUN(a_port_that_is_taken_is_named);
+    RUN(a_file_that_cannot_be_written_is_named);
+    RUN(a_rank_0_that_is_not_there_is_named);
+    RUN(missing_ranks_are_named_by_all_who_came);
+    RUN(two_ranks_of_one_number_are_named);
+    RUN(worlds_that_differ_are_named);
+    RUN(ranks_that_run_something_else_are_named);
+    RUN(a_rank_that_dies_while_they_meet_is_named);
+    RUN(a_rank_of_another_job_is_told_so_and_does_no_harm);
+    RUN(another_service_is_recognised);
+    RUN(strangers_at_the_door_do_no_harm);
+    RUN(strangers_at_the_data_port_do_no_harm);
+    return check_report();
+}
