@@ -126,6 +126,8 @@ static bool wait_for(Runner *r, uint32_t lane, uint32_t other, uint32_t done)
 static bool dependencies_done(Sim *sim, Runner *r, uint32_t lane, uint32_t instance,
                               uint32_t op)
 {
+    if (!sim->waits[op])
+        return true;
     const Graph *g = sim->g;
     const Instance *in = &r->role->instances[instance];
     const Segment *s = &g->segments[in->segment];
@@ -154,11 +156,12 @@ static bool dependencies_done(Sim *sim, Runner *r, uint32_t lane, uint32_t insta
 static bool lane_head(Sim *sim, Runner *r, uint32_t lane)
 {
     LaneState *l = &r->lane[lane];
-    while (l->instance < r->role->instances_n &&
-           l->at >= segment_of(sim, r, l->instance)->lane_n[lane]) {
+    if (l->at > 0 && l->at >= segment_of(sim, r, l->instance)->lane_n[lane]) {
         l->instance++;
         l->at = 0;
     }
+    while (l->instance < r->role->instances_n && !(r->lanes[l->instance] >> lane & 1u))
+        l->instance++;
     if (l->instance < r->role->instances_n)
         return true;
     if (l->wait != WAIT_END && --r->lanes_left == 0)

@@ -18,7 +18,8 @@
  * Two depths, one code path.  Expanded: every op is an event; needed for a
  * timeline.  Collapsed: an instance whose ops follow one another on the compute
  * lane, that is not held up by the launching thread and meets no traffic on its
- * own links is one event (sim/engine_macro.c); otherwise it runs op by op.
+ * own links is one event (sim/engine_macro.c), with those that follow it if nobody
+ * else cares when it ends (sim/engine_chain.c); otherwise it runs op by op.
  *
  * A graph that cannot finish is reported with the ops and ranks that block each
  * other; the engine never hangs.

@@ -73,31 +73,36 @@ static void book_no_compute(Sim *sim, Runner *r, int64_t dt)
 }
 
 /* Growth of a running sum of the macro between two positions, in whole nanoseconds. */
-static int64_t grown(const Macro *m, const int64_t *sum, double before, double after)
+static int64_t grown(const int64_t *sum, const MacroPlace *before, const MacroPlace *after)
 {
-    return llround(macro_map(m, m->alone_at, sum, after)) -
-           llround(macro_map(m, m->alone_at, sum, before));
+    return ns_round(macro_sum(after, sum)) - ns_round(macro_sum(before, sum));
 }
 
 static void advance_macro(Runner *r, int64_t dt)
 {
     const Macro *m = r->running_macro;
     double before = r->position;
+    MacroPlace a = { r->interval, 0 };
+    if (r->slowed || m->has_comm)
+        a = macro_place(m, m->alone_at, before, r->interval);
     if (r->slowed) {
-        double slow = macro_map(m, m->alone_at, m->slow_at, before);
-        r->position = macro_map(m, m->slow_at, m->alone_at, slow + (double)dt);
+        double slow = macro_sum(&a, m->slow_at);
+        MacroPlace to = macro_place(m, m->slow_at, slow + (double)dt, a.low);
+        r->position = macro_sum(&to, m->alone_at);
     } else {
-        r->position = fmin(before + (double)dt, (double)m->alone_at[m->intervals_n]);
+        double end = (double)m->alone_at[m->intervals_n], to = before + (double)dt;
+        r->position = to < end ? to : end;
     }
+    r->interval = a.low;
     if (!m->has_comm) {
         book(r, dt, dt, 0);
         return;
     }
     /* Every moment of a macro has compute or communication of its own. */
-    int64_t only_comm =
-        (int64_t)(r->position - before) - grown(m, m->compute_at, before, r->position);
+    MacroPlace b = macro_place(m, m->alone_at, r->position, a.low);
+    int64_t only_comm = (int64_t)(r->position - before) - grown(m->compute_at, &a, &b);
     only_comm = max_i64(0, min_i64(only_comm, dt));
-    int64_t own = max_i64(only_comm, min_i64(grown(m, m->comm_at, before, r->position), dt));
+    int64_t own = max_i64(only_comm, min_i64(grown(m->comm_at, &a, &b), dt));
     book(r, dt, dt - only_comm, own);
 }
 
@@ -109,7 +114,8 @@ static void advance_compute(const Sim *sim, Runner *r, int64_t dt)
     const OpCost *c = &r->cost->op[l->op];
     double rate =
         r->slowed && c->slowed_ns > 0 ? (double)c->alone_ns / (double)c->slowed_ns : 1;
-    r->left = fmax(r->left - (double)dt * rate, 0);
+    double left = r->left - (double)dt * rate;
+    r->left = left > 0 ? left : 0;
 }
 
 void account(Sim *sim, Runner *r)
@@ -145,21 +151,21 @@ uint32_t account_stat(Runner *r, const Op *op, uint32_t group_size)
     return s->collectives_n++;
 }
 
-static double bus_bytes(const Op *op, uint32_t group_size)
+double account_wire_bytes(const Op *op, uint32_t group_size)
 {
     return op_is_p2p(op->kind) ? (double)op->u.comm.bytes
                                : ring_traffic(op->kind, group_size, op->u.comm.bytes);
 }
 
 void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
-                      int64_t time_ns, int64_t transfer_ns)
+                      double wire_bytes, int64_t time_ns, int64_t transfer_ns)
 {
     CollectiveStat *c = &r->stat->collectives[stat];
     c->count++;
     c->bytes += op->u.comm.bytes;
     c->time_ns += time_ns;
     c->transfer_ns += transfer_ns;
-    c->wire_bytes += bus_bytes(op, c->group_size);
+    c->wire_bytes += wire_bytes;
     if (op->u.comm.bytes >= c->largest_bytes) {
         c->largest_bytes = op->u.comm.bytes;
         c->algorithm = cost->algorithm;
@@ -194,7 +200,7 @@ static double link_share(Sim *sim, const Runner *r, const Op *o, uint32_t op, ui
         uint32_t group = r->rc->group[o->u.comm.group];
         uses = sim->classes.groups[group].uses;
         n = sim->classes.groups[group].uses_n;
-        bytes = comm_cost_of(sim, op, group).traffic_bytes;
+        bytes = comm_cost_of(sim, op, group)->traffic_bytes;
     }
     for (uint32_t u = 0; u < n; u++)
         if (uses[u].resource == resource)

@@ -13,13 +13,16 @@ static const OpCost *running_cost(const Runner *r)
     return &r->cost->op[r->lane[LANE_COMPUTE].op];
 }
 
-static int64_t time_left(const Runner *r)
+static int64_t time_left(const Sim *sim, Runner *r)
 {
     const Macro *m = r->running_macro;
     if (m) {
-        const int64_t *at = r->slowed ? m->slow_at : m->alone_at;
-        double passed = macro_map(m, m->alone_at, at, r->position);
-        return ns_up((double)at[m->intervals_n] - passed);
+        double stop = macro_stop(sim, r);
+        if (!r->slowed)
+            return ns_up(stop - r->position);
+        MacroPlace here = macro_place(m, m->alone_at, r->position, r->interval);
+        MacroPlace there = macro_place(m, m->alone_at, stop, here.low);
+        return ns_up(macro_sum(&there, m->slow_at) - macro_sum(&here, m->slow_at));
     }
     const OpCost *c = running_cost(r);
     double stretch =
@@ -30,7 +33,7 @@ static int64_t time_left(const Runner *r)
 void compute_resume(Sim *sim, Runner *r)
 {
     LaneState *l = &r->lane[LANE_COMPUTE];
-    evq_push(&sim->events, sim->now_ns + time_left(r), EVENT_COMPUTE, r->id, ++l->version);
+    evq_push(&sim->events, sim->now_ns + time_left(sim, r), EVENT_COMPUTE, r->id, ++l->version);
 }
 
 void compute_start(Sim *sim, Runner *r, uint32_t op)
@@ -52,6 +55,8 @@ void compute_event(Sim *sim, Runner *r, uint32_t version)
         return;
     if (r->running_macro && r->running_macro->run_n > 0)
         run_finish(sim, r);
+    else if (r->running_macro && r->guard)
+        macro_at_guard(sim, r);
     else if (r->running_macro)
         macro_finish(sim, r);
     else

@@ -14,7 +14,7 @@
 
 /* ---- costs ---- */
 
-CommCost comm_cost_of(Sim *sim, uint32_t op, uint32_t group)
+const CommCost *comm_cost_of(Sim *sim, uint32_t op, uint32_t group)
 {
     CommCost **row = &sim->comm_cache[group];
     if (!*row)
@@ -25,7 +25,7 @@ CommCost comm_cost_of(Sim *sim, uint32_t op, uint32_t group)
         *cost = collective_cost(sim->m, &sim->classes.groups[group], sim->classes.resources,
                                 o->kind, o->u.comm.bytes, sim->sw->comm_scale);
     }
-    return *cost;
+    return cost;
 }
 
 /* ---- sharing ---- */
@@ -170,9 +170,9 @@ static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
     f->start_ns = sim->now_ns;
     f->solo_rate = f->cost.solo_rate;
     Flow asked = *f; /* breaking may make new flows, and move the old */
+    links_hold(sim, demand_of(&asked));
     macro_break_on(sim, demand_of(&asked));
     f = &sim->flows[flow];
-    links_hold(sim, demand_of(f));
     int64_t latency_ns = max_i64(f->cost.latency_ns - (int64_t)into_ns, 0);
     double moved = into_ns > (double)f->cost.latency_ns
                        ? (into_ns - (double)f->cost.latency_ns) * f->solo_rate
@@ -202,7 +202,7 @@ static void start_collective(Sim *sim, uint32_t group, uint32_t lane, uint32_t o
     f->op = op;
     f->uses = gc->uses;
     f->uses_n = gc->uses_n;
-    f->cost = comm_cost_of(sim, op, group);
+    f->cost = *comm_cost_of(sim, op, group);
     f->path = path;
     flow_begin(sim, i, into_ns);
 }
@@ -226,7 +226,8 @@ static void member_end(Sim *sim, Runner *r, uint32_t lane, const Flow *f, uint32
     account(sim, r);
     LaneState *l = &r->lane[lane];
     const Op *o = &sim->g->ops[op];
-    account_transfer(r, account_stat(r, o, group_size), o, &f->cost,
+    uint32_t stat = account_stat(r, o, group_size);
+    account_transfer(r, stat, o, &f->cost, account_wire_bytes(o, group_size),
                      sim->now_ns - (op_is_p2p(o->kind) ? f->start_ns : l->start_ns),
                      sim->now_ns - f->start_ns);
     r->transfer_n--;
@@ -349,6 +350,22 @@ static Post channel_take(Channel *c)
     return first;
 }
 
+/* Links and cost of a send, as kept by its channel. */
+static const Channel *price(Sim *sim, const Runner *from, Channel *c, uint32_t peer_rank,
+                            uint64_t bytes)
+{
+    if (c->uses_n > 0 && c->peer_rank == peer_rank && c->bytes == bytes)
+        return c;
+    bool same_node = machine_place(sim->m, peer_rank).node == from->rc->place.node;
+    c->peer_rank = peer_rank;
+    c->bytes = bytes;
+    c->uses_n = classes_p2p_uses(&sim->classes, from->id, peer_rank, c->uses);
+    Demand d = { c->uses, c->uses_n };
+    c->cost = p2p_cost(sim->m, from->rc->place.type, same_node, &d, sim->classes.resources,
+                       bytes, sim->sw->comm_scale);
+    return c;
+}
+
 static void start_p2p(Sim *sim, Runner *from, Post out, Runner *to, Post in)
 {
     const Op *o = &sim->g->ops[out.op], *recv = &sim->g->ops[in.op];
@@ -356,6 +373,8 @@ static void start_p2p(Sim *sim, Runner *from, Post out, Runner *to, Post in)
         return;
     uint32_t peer =
         group_member(&sim->g->groups[o->u.comm.group], from->rc->rank, o->u.comm.peer);
+    Channel *sends = channel_of(from, OP_SEND, to->id, o->u.comm.tag);
+    const Channel *priced = price(sim, from, sends, peer, o->u.comm.bytes);
     uint32_t i = flow_new(sim);
     Flow *f = &sim->flows[i];
     f->group = NONE_U32;
@@ -366,11 +385,9 @@ static void start_p2p(Sim *sim, Runner *from, Post out, Runner *to, Post in)
     f->op = out.op;
     f->to_op = in.op;
     f->uses = NULL;
-    f->uses_n = classes_p2p_uses(&sim->classes, from->id, peer, f->own_uses);
-    bool same_node = machine_place(sim->m, peer).node == from->rc->place.node;
-    Demand d = demand_of(f);
-    f->cost = p2p_cost(sim->m, from->rc->place.type, same_node, &d, sim->classes.resources,
-                       o->u.comm.bytes, sim->sw->comm_scale);
+    f->uses_n = priced->uses_n;
+    memcpy(f->own_uses, priced->uses, priced->uses_n * sizeof *f->own_uses);
+    f->cost = priced->cost;
     const LaneState *a = &from->lane[out.lane], *b = &to->lane[in.lane];
     f->path = a->start_ns >= b->start_ns ? a->cause : b->cause; /* of who came last */
     flow_begin(sim, i, 0);

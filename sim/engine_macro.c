@@ -17,8 +17,9 @@
  *     over links that nobody else uses meanwhile.
  *
  * Transfers on other links slow its kernels: running sums over its timing say how
- * far it gets.  When somebody comes onto its own links it is broken up, and the
- * ops it is in go on as ops of their own.
+ * far it gets.  When somebody comes onto its own links while it transfers there, or is
+ * still there when it is about to, it is broken up, and the ops it is in go on as ops of
+ * their own.
  */
 #include <math.h>
 #include <string.h>
@@ -27,14 +28,18 @@
 
 /* ---- running sums ---- */
 
-/* Maps x from one running sum to another, straight within an interval. */
-double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double x)
+MacroPlace macro_place(const Macro *m, const int64_t *from, double x, uint32_t near)
 {
     uint32_t n = m->intervals_n, low = 0, high = n;
-    if (from == to)
-        return x;
     if (x >= (double)from[n])
-        return (double)to[n];
+        return (MacroPlace){ n - 1, 1 };
+    if ((double)from[near] <= x) {
+        low = near;
+        if (x < (double)from[near + 1])
+            high = near + 1;
+        else if (near + 2 <= n && x < (double)from[near + 2])
+            low = near + 1, high = near + 2;
+    }
     while (high - low > 1) {
         uint32_t mid = low + (high - low) / 2;
         if ((double)from[mid] <= x)
@@ -43,8 +48,16 @@ double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double 
             high = mid;
     }
     double width = (double)(from[low + 1] - from[low]);
-    double part = width > 0 ? (x - (double)from[low]) / width : 0;
-    return (double)to[low] + part * (double)(to[low + 1] - to[low]);
+    return (MacroPlace){ low, width > 0 ? (x - (double)from[low]) / width : 0 };
+}
+
+/* Maps x from one running sum to another, straight within an interval. */
+double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double x)
+{
+    if (from == to)
+        return x;
+    MacroPlace p = macro_place(m, from, x, 0);
+    return macro_sum(&p, to);
 }
 
 /* ---- which segments ---- */
@@ -133,7 +146,7 @@ static OpCost cost_in_macro(const Timing *t, uint32_t i)
     const Op *o = &t->sim->g->ops[op];
     if (!op_is_comm(o->kind))
         return t->r->cost->op[op];
-    int64_t ns = comm_cost_of(t->sim, op, t->r->rc->group[o->u.comm.group]).solo_ns;
+    int64_t ns = comm_cost_of(t->sim, op, t->r->rc->group[o->u.comm.group])->solo_ns;
     return (OpCost){ ns, ns };
 }
 
@@ -272,10 +285,22 @@ static bool macro_time(Sim *sim, const Runner *r, uint32_t segment, Macro *m)
     } while (advance(&t));
     ASSERT(t.done_n == s->op_n);
     m->lag_ns = INT64_MIN;
+    m->comms = PUSH_ARRAY(&sim->arena, MacroComm, s->op_n);
     for (uint32_t i = 0; i < s->op_n; i++) {
         const Op *o = graph_ops(sim->g, s) + i;
-        m->has_comm |= op_is_comm(o->kind);
         m->lanes |= 1u << o->lane;
+        if (op_is_comm(o->kind)) {
+            MacroComm *c = &m->comms[m->comms_n++];
+            m->has_comm = true;
+            uint32_t group = r->rc->group[o->u.comm.group];
+            *c = (MacroComm){ .start_ns = m->start_ns[i],
+                              .end_ns = m->end_ns[i],
+                              .op = i,
+                              .stat = NONE_U32,
+                              .cost = comm_cost_of(sim, s->op_first + i, group) };
+            c->wire_bytes = account_wire_bytes(o, sim->classes.groups[group].size);
+            is_inner(sim, r, o, &c->links);
+        }
         m->lag_ns = max_i64(m->lag_ns, r->cost->launch_after[s->op_first + i] - m->start_ns[i]);
     }
     const Op *last = graph_ops(sim->g, s) + s->op_n - 1;
@@ -285,12 +310,51 @@ static bool macro_time(Sim *sim, const Runner *r, uint32_t segment, Macro *m)
 
 /* ---- running one ---- */
 
+/* Links of the macro on which there are flows. */
+static uint32_t links_in_use(const Sim *sim, const Runner *r, const Macro *m)
+{
+    uint32_t used = 0;
+    for (uint32_t k = 0; m->links >> k; k++) {
+        uint32_t link = r->rc->resource[k];
+        if ((m->links >> k & 1u) && sim->held_n[link] > sim->macros_n[link])
+            used |= 1u << k;
+    }
+    return used;
+}
+
+/* Does it transfer on one of the links at position x? */
+static bool transfers_at(const Macro *m, uint32_t links, double x)
+{
+    for (uint32_t i = 0; i < m->comms_n && links; i++)
+        if ((m->comms[i].links & links) && (double)m->comms[i].start_ns <= x &&
+            x < (double)m->comms[i].end_ns)
+            return true;
+    return false;
+}
+
+/* No other macro is on its links, and no flow where it begins with a transfer. */
 static bool links_are_free(const Sim *sim, const Runner *r, const Macro *m)
 {
     for (uint32_t k = 0; m->links >> k; k++)
-        if ((m->links >> k & 1u) && sim->held_n[r->rc->resource[k]] > 0)
+        if ((m->links >> k & 1u) && sim->macros_n[r->rc->resource[k]] > 0)
             return false;
-    return true;
+    return !transfers_at(m, links_in_use(sim, r, m), 0);
+}
+
+double macro_stop(const Sim *sim, Runner *r)
+{
+    const Macro *m = r->running_macro;
+    uint32_t used = m->has_comm ? links_in_use(sim, r, m) : 0;
+    int64_t stop = m->alone_at[m->intervals_n];
+    r->guard = 0;
+    for (uint32_t i = 0; i < m->comms_n && used; i++) {
+        const MacroComm *c = &m->comms[i];
+        if (!(c->links & used) || (double)c->end_ns <= r->position || c->start_ns >= stop)
+            continue;
+        stop = c->start_ns;
+        r->guard = c->links;
+    }
+    return (double)stop > r->position ? (double)stop : r->position;
 }
 
 static void links_hold(Sim *sim, const Runner *r, const Macro *m)
@@ -337,20 +401,36 @@ static bool lanes_are_free(const Runner *r, const Macro *m, uint32_t instance)
     return true;
 }
 
+Macro *macro_of(Sim *sim, Runner *r, uint32_t segment)
+{
+    Macro *m = r->macro[segment];
+    if (m)
+        return m;
+    const Segment *s = &sim->g->segments[segment];
+    m = r->macro[segment] = PUSH(&sim->arena, Macro);
+    bool can = can_be_macro(sim, r, s, &m->links) && macro_time(sim, r, segment, m);
+    m->state = can ? MACRO_YES : MACRO_NO;
+    return m;
+}
+
+/* May it begin, as far as lanes and links are concerned? */
+static bool has_its_way(const Sim *sim, const Runner *r, const Macro *m, uint32_t instance)
+{
+    return !m->has_comm || (links_are_free(sim, r, m) && lanes_are_free(r, m, instance));
+}
+
 bool macro_try(Sim *sim, Runner *r, uint32_t instance)
 {
     uint32_t segment = r->role->instances[instance].segment;
     const Segment *s = &sim->g->segments[segment];
-    Macro *m = r->macro[segment];
-    if (!m) {
-        m = r->macro[segment] = PUSH(&sim->arena, Macro);
-        bool can = can_be_macro(sim, r, s, &m->links) && macro_time(sim, r, segment, m);
-        m->state = can ? MACRO_YES : MACRO_NO;
-    }
+    const Macro *m = macro_of(sim, r, segment);
     if (m->state == MACRO_NO || r->open[instance] ||
         r->host_start[instance] + m->lag_ns > sim->now_ns || !edges_done(sim, r, instance))
         return false;
-    if (m->has_comm && (!links_are_free(sim, r, m) || !lanes_are_free(r, m, instance)))
+    const Macro *chain = chain_of(sim, r, instance);
+    if (chain && has_its_way(sim, r, chain, instance))
+        m = chain;
+    else if (!has_its_way(sim, r, m, instance))
         return false;
     account(sim, r);
     links_hold(sim, r, m);
@@ -362,6 +442,7 @@ bool macro_try(Sim *sim, Runner *r, uint32_t instance)
     l->start_ns = sim->now_ns;
     r->running_macro = m;
     r->position = 0;
+    r->interval = 0;
     r->compute_n++;
     compute_resume(sim, r);
     return true;
@@ -369,14 +450,22 @@ bool macro_try(Sim *sim, Runner *r, uint32_t instance)
 
 /* ---- ending one ---- */
 
-static void book_inner(Sim *sim, Runner *r, const Segment *s, uint32_t i, int64_t exposed_ns)
+static void book_comm(Sim *sim, Runner *r, const Segment *s, const Macro *m, MacroComm *c)
 {
-    const Op *o = graph_ops(sim->g, s) + i;
-    uint32_t group = r->rc->group[o->u.comm.group];
-    CommCost cost = comm_cost_of(sim, s->op_first + i, group);
-    uint32_t stat = account_stat(r, o, sim->classes.groups[group].size);
-    account_transfer(r, stat, o, &cost, cost.solo_ns, cost.solo_ns);
-    r->stat->collectives[stat].exposed_ns += exposed_ns;
+    const Op *o = graph_ops(sim->g, s) + c->op;
+    if (c->stat == NONE_U32)
+        c->stat = account_stat(r, o, sim->classes.groups[r->rc->group[o->u.comm.group]].size);
+    account_transfer(r, c->stat, o, c->cost, c->wire_bytes, c->cost->solo_ns, c->cost->solo_ns);
+    r->stat->collectives[c->stat].exposed_ns += m->exposed_ns[c->op];
+}
+
+/* The transfers that are over at position x. */
+static void book_inner(Sim *sim, Runner *r, const Macro *m, uint32_t instance, double x)
+{
+    const Segment *s = segment_of(sim, r, instance);
+    for (uint32_t i = 0; i < m->comms_n; i++)
+        if ((double)m->comms[i].end_ns <= x)
+            book_comm(sim, r, s, m, &m->comms[i]);
 }
 
 /* What has passed on the chain of causes: communication where nothing was computed. */
@@ -386,35 +475,40 @@ static Path macro_path(const Sim *sim, const Runner *r)
     const Macro *m = r->running_macro;
     int64_t passed_ns = sim->now_ns - l->start_ns;
     double compute = macro_map(m, m->alone_at, m->compute_at, r->position);
-    int64_t comm_ns = max_i64(0, min_i64(passed_ns, llround(r->position - compute)));
+    int64_t comm_ns = max_i64(0, min_i64(passed_ns, ns_round(r->position - compute)));
     Path p = l->cause;
     p.comm_ns += comm_ns;
     p.compute_ns += passed_ns - comm_ns;
     return p;
 }
 
-static void lane_skip(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t ops_n,
+/* The lane stands before the at-th of its ops in the instance. */
+static void lane_skip(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t at,
                       Path path)
 {
     LaneState *l = &r->lane[lane];
+    uint32_t done = r->lane_base[(size_t)instance * LANE_N + lane] + at;
     l->busy = false;
     l->wait = WAIT_NONE;
     l->instance = instance;
-    l->at = ops_n;
-    l->done += ops_n;
+    l->at = at;
     l->path = path;
-    sim->ops_done += ops_n;
+    sim->ops_done += done - l->done;
+    l->done = done;
 }
 
 void macro_finish(Sim *sim, Runner *r)
 {
     const Macro *m = r->running_macro;
     uint32_t instance = r->lane[LANE_COMPUTE].instance;
-    const Segment *s = segment_of(sim, r, instance);
     account(sim, r);
-    for (uint32_t i = 0; i < s->op_n && m->has_comm; i++)
-        if (op_is_comm(graph_ops(sim->g, s)[i].kind))
-            book_inner(sim, r, s, i, m->exposed_ns[i]);
+    for (uint32_t i = 0; i < m->parts_n; i++)
+        book_inner(sim, r, m->parts[i], instance + i, (double)NS_MAX);
+    if (m->parts_n > 0)
+        instance += m->parts_n - 1;
+    else
+        book_inner(sim, r, m, instance, (double)NS_MAX);
+    const Segment *s = segment_of(sim, r, instance);
     Path path = macro_path(sim, r);
     r->running_macro = NULL;
     links_release(sim, r, m);
@@ -478,11 +572,26 @@ static uint32_t split_lane(const Sim *sim, const Segment *s, const Macro *m, uin
     return over;
 }
 
+/* Of a chain that stops at position *x, the macro it is in; *x is then in that. */
+static const Macro *leave_chain(Sim *sim, Runner *r, const Macro *chain, double *x, Path path)
+{
+    uint32_t first = r->lane[LANE_COMPUTE].instance, k = chain_part_at(chain, *x);
+    for (uint32_t i = 0; i < k; i++)
+        book_inner(sim, r, chain->parts[i], first + i, (double)NS_MAX);
+    *x -= (double)chain->part_at[k];
+    for (uint32_t lane = 0; chain->lanes >> lane; lane++) {
+        if (!(chain->lanes >> lane & 1u))
+            continue;
+        lane_skip(sim, r, lane, first + k, 0, path);
+        if (!(chain->parts[k]->lanes >> lane & 1u))
+            lane_wake_after(sim, r, lane);
+    }
+    return chain->parts[k];
+}
+
 void macro_break(Sim *sim, Runner *r)
 {
     const Macro *m = r->running_macro;
-    uint32_t instance = r->lane[LANE_COMPUTE].instance;
-    const Segment *s = segment_of(sim, r, instance);
     account(sim, r);
     double x = r->position;
     Path path = macro_path(sim, r);
@@ -490,9 +599,11 @@ void macro_break(Sim *sim, Runner *r)
     links_release(sim, r, m);
     r->compute_n--;
     r->lane[LANE_COMPUTE].version++;
-    for (uint32_t i = 0; i < s->op_n; i++)
-        if (op_is_comm(graph_ops(sim->g, s)[i].kind) && (double)m->end_ns[i] <= x)
-            book_inner(sim, r, s, i, m->exposed_ns[i]);
+    if (m->parts_n > 0)
+        m = leave_chain(sim, r, m, &x, path);
+    uint32_t instance = r->lane[LANE_COMPUTE].instance;
+    const Segment *s = segment_of(sim, r, instance);
+    book_inner(sim, r, m, instance, x);
     for (uint32_t lane = 0; m->lanes >> lane; lane++) {
         if (!(m->lanes >> lane & 1u))
             continue;
@@ -506,6 +617,24 @@ void macro_break(Sim *sim, Runner *r)
     }
 }
 
+void macro_at_guard(Sim *sim, Runner *r)
+{
+    account(sim, r);
+    if (links_in_use(sim, r, r->running_macro) & r->guard)
+        macro_break(sim, r);
+    else
+        compute_resume(sim, r);
+}
+
+static void give_way(Sim *sim, Runner *r, ResourceKind kind)
+{
+    account(sim, r);
+    if (transfers_at(r->running_macro, 1u << kind, r->position))
+        macro_break(sim, r);
+    else
+        compute_resume(sim, r);
+}
+
 void macro_break_on(Sim *sim, Demand d)
 {
     for (uint32_t u = 0; u < d.uses_n; u++) {
@@ -517,7 +646,7 @@ void macro_break_on(Sim *sim, Demand d)
              i < sim->sharers_first[link + 1] && sim->macros_n[link] > 0; i++) {
             Runner *r = &sim->runners[sim->sharers[i]];
             if (r->running_macro && r->running_macro->links >> kind & 1u)
-                macro_break(sim, r);
+                give_way(sim, r, kind);
         }
     }
 }

@@ -91,7 +91,8 @@ static void put_compute(const Steady *s, Mark *m, const Runner *r)
     const LaneState *l = &r->lane[LANE_COMPUTE];
     bool runs = l->busy && !op_is_comm(sim->g->ops[l->op].kind);
     put(m, (int64_t)(r->running_macro != NULL) << 2 | r->slowed << 1 | runs);
-    put(m, r->running_macro ? r->running_macro->run_n : 0);
+    put_pair(m, r->running_macro ? r->running_macro->run_n : 0,
+             r->running_macro ? r->running_macro->parts_n : 0);
     put_ns(m, r->running_macro ? llround(r->position) : runs ? llround(r->left) : 0);
     put_ns(m, r->accounted_ns - sim->now_ns);
     put_pair(m, r->compute_n, r->transfer_n);
@@ -135,6 +136,10 @@ static void put_place(Steady *s, Mark *m, const Runner *r)
         k->lowest = l->instance < k->lowest ? l->instance : k->lowest;
         k->highest = l->instance > k->highest ? l->instance : k->highest;
         k->supply_waits += l->supply_waits;
+    }
+    if (r->running_macro && r->running_macro->parts_n > 0) {
+        uint32_t last = k->compute + r->running_macro->parts_n - 1;
+        k->highest = last > k->highest ? last : k->highest;
     }
     k->host_done = r->host_next == r->role->instances_n;
     if (!k->host_done && r->host_next > k->highest)

@@ -5,19 +5,20 @@
  *     stage 5 (has time)      |B.F..|B..F.|.B.F.|.BF..   wanders within the time it has
  *
  * Where many transfers share links, ranks that have time to spare may wander for ever, so
- * no state is ever met again (engine_steady.c).  Yet all ranks follow the slowest.  When
- * the last of the strides that the graph has comes up, and the newest few have lasted
- * equally long on all ranks, to a five-hundredth, and each rank has spent them alike, to
- * a three-hundredth, then those left out last as long as they do on the mean of ranks.
- * Other traffic overlaps the instances of such a run, so the step stays within the 0.5 %
- * by which collapsed and expanded may then differ.
+ * no state is ever met again (engine_steady.c).  Yet all ranks follow the slowest, whose
+ * strides are then equal.  When the last of the strides that the graph has comes up, and
+ * the newest few of the slowest rank have been equally long, to a three-thousandth, those
+ * of the others as long to a thousandth, and each rank has spent them alike, to a
+ * three-hundredth, then those left out last as long as they do on the slowest rank; the
+ * others wait that much longer.  Ranks at paces farther apart will meet one day, and then
+ * all goes differently: they are not steady.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/engine_steady.h"
 
-enum { PACE_PART = 500, STRIDE_PART = 50, SUM_PART = 300 };
+enum { PACE_PART = 3000, STRIDE_PART = 1000, SUM_PART = 300 };
 
 /* ---- passes ---- */
 
@@ -46,16 +47,16 @@ static int64_t period_of(const Steady *s, const Pace *p)
     return (pass_before(p, 0)->at_ns - pass_before(p, s->strides)->at_ns) / s->strides;
 }
 
-/* Of all ranks on the mean; 0 where one has not passed often enough. */
-static int64_t mean_period(const Steady *s)
+/* Of the slowest rank; 0 where one has not passed often enough. */
+static int64_t slowest_period(const Steady *s)
 {
-    int64_t sum_ns = 0;
+    int64_t most_ns = 0;
     for (uint32_t i = 0; i < s->sim->runners_n; i++) {
         if (s->pace[i].passes_n <= s->strides)
             return 0;
-        sum_ns += period_of(s, &s->pace[i]);
+        most_ns = max_i64(most_ns, period_of(s, &s->pace[i]));
     }
-    return sum_ns / s->sim->runners_n;
+    return most_ns;
 }
 
 /* ---- is the pace steady? ---- */
@@ -127,15 +128,20 @@ static bool shares_stay(const Steady *s, const Pace *p, int64_t period_ns)
     return true;
 }
 
+static bool strides_stay(const Pace *p, uint32_t strides, int64_t period_ns, int64_t part)
+{
+    for (uint32_t k = 0; k < strides; k++)
+        if (!is_about(pass_before(p, k)->at_ns - pass_before(p, k + 1)->at_ns, period_ns, part))
+            return false;
+    return true;
+}
+
 static bool runner_keeps_pace(const Steady *s, const Runner *r, int64_t period_ns)
 {
     const Pace *p = &s->pace[r->id];
-    if (!is_about(period_of(s, p), period_ns, PACE_PART) || !shares_stay(s, p, period_ns))
+    int64_t part = period_of(s, p) == period_ns ? PACE_PART : STRIDE_PART;
+    if (!strides_stay(p, s->strides, period_ns, part) || !shares_stay(s, p, period_ns))
         return false;
-    for (uint32_t k = 0; k < s->strides; k++)
-        if (!is_about(pass_before(p, k)->at_ns - pass_before(p, k + 1)->at_ns, period_ns,
-                      STRIDE_PART))
-            return false;
     const Pass *now = pass_before(p, 0), *then = pass_before(p, 1), *before = pass_before(p, 2);
     uint32_t shift = now->instance - then->instance;
     return then->instance - before->instance == shift &&
@@ -146,10 +152,10 @@ static bool runner_keeps_pace(const Steady *s, const Runner *r, int64_t period_n
 
 /* ---- the leap ---- */
 
-/* n strides more like those from a to b. */
+/* n strides more like those from a to b, and longer by wait_ns in all. */
 typedef struct Growth {
     const RankStat *a, *b;
-    int64_t n, strides;
+    int64_t n, strides, wait_ns;
 } Growth;
 
 static int64_t grown(const Growth *g, int64_t a, int64_t b)
@@ -161,11 +167,13 @@ static void grow_stat(RankStat *s, const Growth *g)
 {
     int64_t overlapped_ns = grown(g, g->a->overlapped_ns, g->b->overlapped_ns);
     int64_t exposed_ns = grown(g, g->a->exposed_ns, g->b->exposed_ns);
+    int64_t bubble_ns = grown(g, g->a->bubble_ns, g->b->bubble_ns);
+    *(exposed_ns > bubble_ns ? &exposed_ns : &bubble_ns) += g->wait_ns;
     s->compute_ns += grown(g, g->a->compute_ns, g->b->compute_ns);
     s->overlapped_ns += overlapped_ns;
     s->exposed_ns += exposed_ns;
     s->comm_ns += overlapped_ns + exposed_ns;
-    s->bubble_ns += grown(g, g->a->bubble_ns, g->b->bubble_ns);
+    s->bubble_ns += bubble_ns;
     s->idle_ns += grown(g, g->a->idle_ns, g->b->idle_ns);
     for (uint32_t i = 0; i < g->a->collectives_n; i++) {
         const CollectiveStat *x = &g->a->collectives[i], *y = &g->b->collectives[i];
@@ -198,7 +206,11 @@ static void leap_runner(Steady *s, Runner *r, Shift *shift)
 {
     const Pace *p = &s->pace[r->id];
     const Pass *now = pass_before(p, 0), *then = pass_before(p, 1);
-    Growth growth = { &pass_before(p, s->strides)->stat, &now->stat, shift->times, s->strides };
+    Growth growth = { .a = &pass_before(p, s->strides)->stat,
+                      .b = &now->stat,
+                      .n = shift->times,
+                      .strides = s->strides,
+                      .wait_ns = shift->ns - shift->times * period_of(s, p) };
     grow_stat(r->stat, &growth);
     r->stat->repeat =
         (Repeat){ then->instance, now->instance - then->instance, (uint32_t)shift->times };
@@ -211,7 +223,7 @@ static void leap_runner(Steady *s, Runner *r, Shift *shift)
 bool pace_leap(Steady *s)
 {
     Sim *sim = s->sim;
-    int64_t period_ns = mean_period(s);
+    int64_t period_ns = slowest_period(s);
     if (!sim->slowed_any || period_ns == 0)
         return false;
     for (uint32_t i = 0; i < sim->runners_n; i++)

@@ -106,6 +106,7 @@ bool run_try(Sim *sim, Runner *r, uint32_t instance)
     l->start_ns = sim->now_ns;
     r->running_macro = *known;
     r->position = 0;
+    r->interval = 0;
     r->compute_n++;
     compute_resume(sim, r);
     return true;

@@ -84,6 +84,7 @@ static void index_role(Sim *sim, uint32_t role)
 {
     const Role *r = &sim->g->roles[role];
     uint32_t *base = PUSH_ARRAY(&sim->arena, uint32_t, (size_t)r->instances_n * LANE_N);
+    uint16_t *lanes = PUSH_ARRAY(&sim->arena, uint16_t, r->instances_n);
     bool *open = PUSH_ARRAY(&sim->arena, bool, r->instances_n);
     uint32_t sum[LANE_N] = { 0 };
     for (uint32_t i = 0; i < r->instances_n; i++) {
@@ -92,10 +93,12 @@ static void index_role(Sim *sim, uint32_t role)
         for (uint32_t lane = 0; lane < LANE_N; lane++) {
             base[(size_t)i * LANE_N + lane] = sum[lane];
             sum[lane] += s->lane_n[lane];
+            lanes[i] |= (uint16_t)((s->lane_n[lane] > 0) << lane);
         }
     }
     index_open(sim, r, open);
     sim->role_lane_base[role] = base;
+    sim->role_lanes[role] = lanes;
     sim->role_open[role] = open;
 }
 
@@ -175,7 +178,9 @@ static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_us
     r->rc = rc;
     r->role = &sim->g->roles[rc->role];
     r->lane_base = sim->role_lane_base[rc->role];
+    r->lanes = sim->role_lanes[rc->role];
     r->open = sim->role_open[rc->role];
+    r->chain_link = sim->role_chain[rc->role];
     r->cost = costs_for(sim, rc->place.type->gpu, rc->speed, in_use);
     r->macro = PUSH_ARRAY(&sim->arena, Macro *, sim->g->segments_n + 1);
     r->host_start = PUSH_ARRAY(&sim->arena, int64_t, r->role->instances_n + 1);
@@ -336,10 +341,12 @@ bool sim_setup(Sim *sim)
         return false;
     index_lanes(sim);
     sim->role_lane_base = PUSH_ARRAY(&sim->arena, uint32_t *, g->roles_n);
+    sim->role_lanes = PUSH_ARRAY(&sim->arena, uint16_t *, g->roles_n);
     sim->role_open = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
     for (uint32_t i = 0; i < g->roles_n; i++)
         index_role(sim, i);
     runs_index(sim);
+    chains_index(sim);
     const bool *in_use = segments_in_use(sim);
     sim->runners_n = sim->classes.ranks_n;
     sim->runners = PUSH_ARRAY(&sim->arena, Runner, sim->runners_n);

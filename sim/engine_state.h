@@ -30,6 +30,16 @@ typedef struct CostTable {
 
 /* ---- collapsed instances ---- */
 
+/* When a transfer of a macro is on which links. */
+typedef struct MacroComm {
+    int64_t start_ns, end_ns;
+    uint32_t links; /* bit per ResourceKind of its rank */
+    uint32_t op;    /* of its segment */
+    uint32_t stat;  /* its CollectiveStat; NONE_U32: not booked yet */
+    double wire_bytes;
+    const CommCost *cost;
+} MacroComm;
+
 typedef enum MacroState { MACRO_UNKNOWN, MACRO_NO, MACRO_YES } MacroState;
 
 /* A segment as one event: its ops timed once, alone on the GPU.  Between two instants at which an
@@ -37,7 +47,10 @@ typedef enum MacroState { MACRO_UNKNOWN, MACRO_NO, MACRO_YES } MacroState;
 typedef struct Macro {
     MacroState state;
     bool has_comm;
-    uint32_t run_n;             /* a run (engine_run.c) of so many ops; 0: a whole instance */
+    uint32_t run_n;       /* a run (engine_run.c) of so many ops; 0: a whole instance */
+    uint32_t parts_n;     /* a chain (engine_chain.c) of so many instances; 0: of one */
+    struct Macro **parts; /* of a chain: their macros, and when each begins (and the end) */
+    int64_t *part_at;
     uint32_t lanes;             /* bit per lane its ops are on */
     uint32_t links;             /* bit per ResourceKind of its rank that its transfers use */
     int64_t *start_ns, *end_ns; /* by op of the segment */
@@ -46,9 +59,16 @@ typedef struct Macro {
     int64_t *alone_at,
         *slow_at; /* intervals_n + 1; slow_at: with a transfer beside it throughout */
     int64_t *compute_at, *comm_at; /* time so far with compute, with communication of its own */
+    uint32_t comms_n;
+    MacroComm *comms; /* by their ops */
     int64_t
         lag_ns; /* start of the instance's launching + lag <= start: the host is never late */
 } Macro;
+
+/* The chain that begins with an instance: its number, and of how many instances it is. */
+typedef struct ChainLink {
+    uint32_t number, n;
+} ChainLink;
 
 /* ---- lanes, hosts ---- */
 
@@ -104,6 +124,12 @@ typedef struct Channel {
     OpKind kind;        /* what this side does */
     uint32_t posts_n, posts_cap;
     Post *posts;
+    /* Of a sender: its newest transfer, which the next is probably like. */
+    uint32_t peer_rank;
+    uint64_t bytes;
+    uint32_t uses_n;
+    Use uses[RES_RANK_N + 2];
+    CommCost cost;
 } Channel;
 
 typedef struct Runner {
@@ -111,9 +137,12 @@ typedef struct Runner {
     const RankClass *rc;
     const Role *role;
     const uint32_t *lane_base; /* [instance * LANE_N + lane]: ops on the lane before it */
+    const uint16_t *lanes;     /* by instance: bit per lane that it has ops on */
     const bool *open;          /* by instance: somebody may go on before its end */
     CostTable *cost;
-    Macro **macro; /* by segment; NULL: not looked at yet */
+    Macro **macro;               /* by segment; NULL: not looked at yet */
+    const ChainLink *chain_link; /* by instance */
+    Macro **chain;               /* by number; NULL: not made yet */
     LaneState lane[LANE_N];
     uint32_t lanes_left; /* not yet at their end */
 
@@ -123,9 +152,11 @@ typedef struct Runner {
     uint32_t host_next;  /* first instance the host has not reached */
 
     /* Compute lane. */
-    double left;     /* alone-ns still to do */
-    double position; /* in a macro: alone-ns done */
+    double left;       /* alone-ns still to do */
+    double position;   /* in a macro: alone-ns done */
+    uint32_t interval; /* of the macro, near position */
     const Macro *running_macro;
+    uint32_t guard; /* links of the macro's next transfer on which there is a flow; 0: none */
     bool slowed;
 
     /* Account. */
@@ -180,7 +211,10 @@ typedef struct Sim {
     SimResult *result;
 
     uint32_t **role_lane_base;
+    uint16_t **role_lanes; /* by instance: bit per lane that it has ops on */
     bool **role_open;
+    ChainLink **role_chain;
+    uint32_t chains_n;
     uint32_t *lane_ops;   /* [segment op_first + k]: ops of a segment by lane, in order */
     uint32_t *lane_first; /* [segment * LANE_N + lane]: offset of the lane's ops in the above */
     bool *waits, *awaited; /* by graph op: for, or by, an op on another lane */
@@ -254,17 +288,40 @@ void compute_set_speed(Sim *sim, Runner *r); /* transfers beside it began or end
 /* ---- engine_flow.c ---- */
 void comm_post(Sim *sim, Runner *r, uint32_t lane);
 void flow_event(Sim *sim, uint32_t flow, uint32_t version, bool data);
-CommCost comm_cost_of(Sim *sim, uint32_t op, uint32_t group);
+const CommCost *comm_cost_of(Sim *sim, uint32_t op, uint32_t group);
 /* A collective of a broken macro that has run for into_ns already. */
 void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns);
 
 /* ---- engine_macro.c ---- */
+Macro *macro_of(Sim *sim, Runner *r, uint32_t segment); /* its state is known */
 bool macro_try(Sim *sim, Runner *r, uint32_t instance);
 void macro_finish(Sim *sim, Runner *r);
 void macro_break(Sim *sim, Runner *r);
-/* Those on the links of d, which get a flow of somebody else. */
+/* The links of d have got a flow of somebody else: macros there may have to give way. */
 void macro_break_on(Sim *sim, Demand d);
+/* Position to which the macro runs undisturbed: its end, or its next transfer on a link that
+ * somebody else uses now, noted in r->guard. */
+double macro_stop(const Sim *sim, Runner *r);
+/* It has come there. */
+void macro_at_guard(Sim *sim, Runner *r);
 double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double x);
+/* A position on all running sums: part of the way through interval `low`. */
+typedef struct MacroPlace {
+    uint32_t low;
+    double part;
+} MacroPlace;
+/* near: an interval that it is probably in, or shortly behind. */
+MacroPlace macro_place(const Macro *m, const int64_t *from, double x, uint32_t near);
+static inline double macro_sum(const MacroPlace *p, const int64_t *sum)
+{
+    return (double)sum[p->low] + p->part * (double)(sum[p->low + 1] - sum[p->low]);
+}
+
+/* ---- engine_chain.c ---- */
+void chains_index(Sim *sim);
+/* NULL where there is none, or the host is not far enough ahead. */
+const Macro *chain_of(Sim *sim, Runner *r, uint32_t first);
+uint32_t chain_part_at(const Macro *m, double x);
 
 /* ---- engine_run.c ---- */
 void runs_index(Sim *sim);
@@ -274,8 +331,9 @@ void run_finish(Sim *sim, Runner *r);
 /* ---- engine_account.c ---- */
 void account(Sim *sim, Runner *r);
 uint32_t account_stat(Runner *r, const Op *op, uint32_t group_size);
+double account_wire_bytes(const Op *op, uint32_t group_size);
 void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
-                      int64_t time_ns, int64_t transfer_ns);
+                      double wire_bytes, int64_t time_ns, int64_t transfer_ns);
 void account_close(Sim *sim);
 
 /* ---- engine_steady.c ---- */

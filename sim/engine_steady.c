@@ -28,7 +28,7 @@
 #include <string.h>
 
 /* Strides that must be alike to be a pace, of several micro-batches or of one each. */
-enum { STRIDES_OF_MANY = 3, STRIDES_OF_ONE = 8, SLACK_PART = 100000 };
+enum { STRIDES_OF_MANY = 2, STRIDES_OF_ONE = 8, SLACK_PART = 100000 };
 
 /* ---- segments ---- */
 
@@ -180,7 +180,8 @@ static bool runner_repeats(const Steady *s, const Runner *r, const Mark *then, c
     const RunnerMark *a = &then->runners[r->id], *b = &now->runners[r->id];
     uint32_t shift = b->compute - a->compute, limit = steady_limit(s, r);
     int64_t period_ns = now->now_ns - then->now_ns;
-    if (b->compute <= a->compute || b->highest + shift >= limit)
+    if (b->compute <= a->compute || b->highest >= limit ||
+        b->highest + shift >= r->role->instances_n)
         return false;
     if (b->host_done) {
         int64_t host_ns = host_period(r, a, b);
@@ -387,6 +388,15 @@ static bool look_back(Steady *s)
     return false;
 }
 
+/* Before the last rank computes, nothing is steady. */
+static bool all_have_begun(const Steady *s)
+{
+    for (uint32_t i = 0; i < s->sim->runners_n; i++)
+        if (s->pace[i].passes_n == 0)
+            return false;
+    return true;
+}
+
 bool steady_look(Sim *sim)
 {
     Steady *s = sim->steady;
@@ -399,8 +409,10 @@ bool steady_look(Sim *sim)
         steady_end(sim);
         return leaps;
     }
-    mark_make(s, &s->marks[s->marks_n++ % MARKS_KEPT]);
     find_next(s);
+    if (!all_have_begun(s))
+        return true;
+    mark_make(s, &s->marks[s->marks_n++ % MARKS_KEPT]);
     if (look_back(s))
         steady_end(sim);
     return true;

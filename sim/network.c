@@ -5,14 +5,6 @@
 
 const char *const algorithm_names[ALGORITHM_N] = { "Ring", "Tree", "NVLS" };
 
-int64_t ns_up(double ns)
-{
-    if (!(ns < (double)NS_MAX))
-        return NS_MAX;
-    double down = floor(ns);
-    return (int64_t)down + (ns - down > 1e-6 + 1e-12 * ns);
-}
-
 double ring_traffic(OpKind kind, uint32_t n, uint64_t bytes)
 {
     double s = (double)bytes;

@@ -60,6 +60,20 @@ double ring_traffic(OpKind kind, uint32_t n, uint64_t bytes);
 #define NS_MAX ((int64_t)1000000000000000000)
 
 /* ceil for what is whole up to rounding; at most NS_MAX. */
-int64_t ns_up(double ns);
+static inline int64_t ns_up(double ns)
+{
+    if (!(ns < (double)NS_MAX))
+        return NS_MAX;
+    int64_t down = (int64_t)ns;
+    down -= (double)down > ns;
+    return down + (ns - (double)down > 1e-6 + 1e-12 * ns);
+}
+
+/* llround of what is neither negative nor above NS_MAX. */
+static inline int64_t ns_round(double ns)
+{
+    int64_t down = (int64_t)ns;
+    return down + (ns - (double)down >= 0.5);
+}
 
 #endif

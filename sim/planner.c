@@ -1,8 +1,10 @@
 /*
  * planner.c - tries the candidates: weighs them, simulates what fits, sorts, looks again.
  *
- *     family (one split; recompute none, selective, full), one task of the pool:
+ *     one strategy at one split, micro-batches ascending: one task of the pool
+ *       family (recompute none, selective, full):
  *         lower bound above the GPU?  --> PLAN_ABOVE_BOUND     no graph is built
+ *         too large with a smaller micro-batch?  --> PLAN_TOO_LARGE     no graph is built
  *         build_graph, memory_of_role: too large?  --> PLAN_TOO_LARGE
  *         sim_run, collapsed  --> PLAN_SIMULATED, and the rest of the family PLAN_NEEDLESS
  *
@@ -191,18 +193,48 @@ typedef struct Task {
     Err err;
 } Task;
 
-static void run_family(Task *t)
+/* One that differs in having a smaller micro-batch and does not fit: fewer samples of a larger
+ * micro-batch are never under way. */
+static const PlanCandidate *smaller_too_large(const Task *t, const PlanCandidate *c)
+{
+    for (const PlanCandidate *a = &t->plan->candidates[t->first]; a < c; a++)
+        if (a->fate == PLAN_TOO_LARGE && a->recompute == c->recompute &&
+            a->schedule == c->schedule && a->virtual_stages == c->virtual_stages &&
+            a->sequence_parallel == c->sequence_parallel)
+            return a;
+    return NULL;
+}
+
+static bool is_same_split(const PlanCandidate *a, const PlanCandidate *b)
+{
+    return a->base == b->base && a->strategy == b->strategy && a->dp == b->dp &&
+           a->tp == b->tp && a->pp == b->pp && a->cp == b->cp && a->shard_size == b->shard_size;
+}
+
+static bool is_same_family(const PlanCandidate *a, const PlanCandidate *b)
+{
+    return a->micro_batch == b->micro_batch && a->schedule == b->schedule &&
+           a->virtual_stages == b->virtual_stages &&
+           a->sequence_parallel == b->sequence_parallel;
+}
+
+static void run_split(Task *t)
 {
     bool fits = false;
     for (uint32_t i = t->first; i < t->first + t->n; i++) {
         PlanCandidate *c = &t->plan->candidates[i];
+        const PlanCandidate *smaller = smaller_too_large(t, c);
         Err err = { 0 };
+        fits = fits && i > t->first && is_same_family(c - 1, c);
         c->gpu_bytes = largest_gpu(&t->plan->bases[c->base].machine);
         c->need_bytes = plan_memory_bound(t->plan, c);
         if (fits) {
             c->fate = PLAN_NEEDLESS;
         } else if (c->need_bytes > c->gpu_bytes) {
             c->fate = PLAN_ABOVE_BOUND;
+        } else if (smaller) {
+            c->fate = PLAN_TOO_LARGE;
+            c->need_bytes = max_u64(c->need_bytes, smaller->need_bytes);
         } else {
             try_candidate(t->plan, c, COLLAPSED, NULL, &err);
             c->fate = err.set ? PLAN_REFUSED : c->fate;
@@ -217,7 +249,7 @@ static void run_task(void *user)
 {
     Task *t = user;
     if (t->depth == COLLAPSED)
-        run_family(t);
+        run_split(t);
     else
         try_candidate(t->plan, &t->plan->candidates[t->first], t->depth, NULL, &t->err);
     progress_end(&t->progress);
@@ -255,15 +287,16 @@ static void keep_memory(void)
 static void try_all(Plan *p)
 {
     keep_memory();
-    Task *tasks = mem_zero(p->families_n, sizeof *tasks);
+    Task *tasks = mem_zero(p->n, sizeof *tasks);
     double start_s = cpu_seconds();
-    for (uint32_t i = 0; i < p->families_n; i++) {
-        uint32_t end = i + 1 < p->families_n ? p->families[i + 1] : p->n;
-        tasks[i] =
-            (Task){ .first = p->families[i], .n = end - p->families[i], .depth = COLLAPSED };
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (i == 0 || !is_same_split(&p->candidates[i - 1], &p->candidates[i]))
+            tasks[n++] = (Task){ .first = i, .depth = COLLAPSED };
+        tasks[n - 1].n++;
     }
-    run_tasks(p, tasks, p->families_n);
-    for (uint32_t i = 0; i < p->families_n && !p->refused; i++)
+    run_tasks(p, tasks, n);
+    for (uint32_t i = 0; i < n && !p->refused; i++)
         if (tasks[i].err.set)
             p->refused = arena_strdup(&p->arena, tasks[i].err.text);
     for (uint32_t i = 0; i < p->n; i++)
@@ -499,7 +532,6 @@ void plan_free(Plan *p)
         scenario_free(&p->bases[i]);
     report_free(&p->best);
     free(p->candidates);
-    free(p->families);
     arena_free(&p->arena);
     *p = (Plan){ 0 };
 }

@@ -86,9 +86,7 @@ typedef struct Plan {
     Software sw;
     uint32_t n, cap;
     PlanCandidate *candidates;
-    uint32_t families_n, families_cap;
-    uint32_t *families; /* first candidate of each */
-    uint32_t order_n;   /* simulated ones that meet deadline and budget, best first */
+    uint32_t order_n; /* simulated ones that meet deadline and budget, best first */
     uint32_t *order;
     uint32_t front_n;
     uint32_t *front; /* of time over GPUs: ascending GPUs, each faster than those before */

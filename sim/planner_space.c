@@ -199,7 +199,6 @@ static bool is_possible(const Plan *p, const PlanCandidate *c)
 
 static void add_family(Plan *p, PlanCandidate *c)
 {
-    uint32_t first = p->n;
     c->recompute = RECOMPUTE_NONE;
     if (!is_possible(p, c))
         return;
@@ -210,10 +209,6 @@ static void add_family(Plan *p, PlanCandidate *c)
         GROW(p->candidates, p->n, p->cap);
         p->candidates[p->n++] = *c;
     }
-    if (p->n == first)
-        return;
-    GROW(p->families, p->families_n, p->families_cap);
-    p->families[p->families_n++] = first;
 }
 
 static void try_tensor(Plan *p, PlanCandidate c)

@@ -4,14 +4,24 @@
 /* Numbers left out divide by these many strides, so that a period of several strides fits. */
 enum { FITS_STRIDES = 12 };
 
-/* What fills the pipeline, and some for waves in it to die away. */
+/* Ranks that gather for each micro-batch run at paces of their own, and where chunks take turns
+ * it is long until one of them has caught up with the next. */
+static bool settles_late(const Parallel *p)
+{
+    return p->virtual_stages > 1 &&
+           (p->strategy == STRATEGY_FSDP || p->strategy == STRATEGY_HSDP);
+}
+
+/* What fills the pipeline, and some for waves in it to die away: more where sends of whole
+ * activations share the network with another traffic of each micro-batch. */
 static uint32_t enough(const Parallel *p, uint32_t try)
 {
+    bool shared = p->cp > 1 && !p->sequence_parallel;
     if (p->pp == 1)
         return 6;
     if (p->virtual_stages > 1)
-        return 7 * p->pp;
-    return try == 0 ? p->pp + 12 : 2 * p->pp + 20;
+        return (try == 0 ? 6 : 8) * p->pp;
+    return try == 0 && !shared ? p->pp + 12 : 2 * p->pp + 20;
 }
 
 /* Forwards and backwards take turns, so that a micro-batch more is one more turn. */
@@ -21,7 +31,7 @@ static bool takes_turns(const Scenario *s)
     bool alone = p->pp == 1 && p->virtual_stages == 1;
     return (alone || p->schedule == SCHEDULE_1F1B || p->schedule == SCHEDULE_INTERLEAVED) &&
            p->strategy != STRATEGY_DP && p->strategy != STRATEGY_MODEL_PARALLEL &&
-           !(s->machine.jitter > 0);
+           !settles_late(p) && !(s->machine.jitter > 0);
 }
 
 Shortening shorten(const Scenario *s)
@@ -36,7 +46,7 @@ Shortening shorten(const Scenario *s)
         uint32_t strides = (meant - least) / r.stride;
         uint32_t fits = strides >= 2 * FITS_STRIDES ? FITS_STRIDES : 1;
         uint32_t n = meant - strides / fits * fits * r.stride;
-        uint32_t most = r.stride > 1 ? meant / 2 : meant * 2 / 3;
+        uint32_t most = try == 0 ? meant * 2 / 3 : meant / 2;
         if (n <= most && (r.n == 0 || n > r.micro_batches[r.n - 1]))
             r.micro_batches[r.n++] = n;
     }

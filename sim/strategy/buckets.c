@@ -4,6 +4,7 @@
 #include "sim/strategy/buckets.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- what goes where ---- */
 
@@ -114,12 +115,29 @@ void buckets_close(Buckets *d)
 
 /* ---- collectives ---- */
 
+/* "NAME bucket K", without printf: there are thousands in a plan. */
+static const char *bucket_name(Buckets *d, const char *name, uint32_t k)
+{
+    static const char middle[] = " bucket ";
+    char digits[10];
+    size_t digits_n = 0, name_n = strlen(name), middle_n = sizeof middle - 1;
+    do
+        digits[digits_n++] = (char)('0' + k % 10);
+    while (k /= 10);
+    char *text = PUSH_ARRAY(&d->scratch, char, name_n + middle_n + digits_n + 1);
+    memcpy(text, name, name_n);
+    memcpy(text + name_n, middle, middle_n);
+    for (size_t i = 0; i < digits_n; i++)
+        text[name_n + middle_n + i] = digits[digits_n - 1 - i];
+    return text;
+}
+
 Bundle bucket_bundle(Buckets *d, const Bucket *u, const char *name, DType dtype, bool stays)
 {
     uint32_t k = (uint32_t)(u - d->list);
     return (Bundle){ .b = d->b,
                      .role = d->role,
-                     .name = arena_printf(&d->scratch, "%s bucket %" PRIu32, name, k),
+                     .name = bucket_name(d, name, k),
                      .pieces = d->pieces + u->first,
                      .pieces_n = u->n,
                      .owned = d->owned,

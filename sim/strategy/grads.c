@@ -29,7 +29,39 @@ static const Tensor *piece_tensor(const Bundle *u, Slot slot, Piece p)
                          block_type(u->b, p.block)->params[p.param].tensor);
 }
 
-void bundle_open(Bundle *u)
+static bool is_alike(const Bundle *u, const BundleParts *p)
+{
+    const Block *blocks = u->b->blocks;
+    if (p->pieces_n != u->pieces_n || p->dtype != u->dtype)
+        return false;
+    for (uint32_t i = 0; i < u->pieces_n; i++) {
+        Piece x = u->pieces[i], y = p->pieces[i];
+        bool goes_on = i > 0 && x.block == u->pieces[i - 1].block;
+        bool went_on = i > 0 && y.block == p->pieces[i - 1].block;
+        if (x.param != y.param || blocks[x.block].type != blocks[y.block].type ||
+            goes_on != went_on)
+            return false;
+    }
+    return true;
+}
+
+void bundle_share(Bundle *u, BundleParts **all, Arena *arena)
+{
+    BundleParts *p = *all;
+    while (p && !is_alike(u, p))
+        p = p->before;
+    if (!p) {
+        p = PUSH(arena, BundleParts);
+        *p = (BundleParts){
+            .pieces = u->pieces, .pieces_n = u->pieces_n, .dtype = u->dtype, .before = *all
+        };
+        p->copies = PUSH_ARRAY(arena, uint32_t, (size_t)BUNDLE_COPIES * u->pieces_n);
+        *all = p;
+    }
+    u->shared = p;
+}
+
+static void make_buffer(Bundle *u)
 {
     Graph *g = u->b->g;
     uint64_t parts = u->parts ? u->parts : 1;
@@ -43,6 +75,22 @@ void bundle_open(Bundle *u)
         t.bytes = owned_by(u, p.block)->elements[p.param] * parts * dtype_bytes(u->dtype);
         graph_tensor(g, t);
         u->bytes += t.bytes;
+    }
+}
+
+void bundle_open(Bundle *u)
+{
+    BundleParts *shared = u->shared;
+    if (shared && shared->opened) {
+        u->layout = shared->layout;
+        u->bytes = shared->bytes;
+    } else {
+        make_buffer(u);
+    }
+    if (shared) {
+        shared->opened = true;
+        shared->layout = u->layout;
+        shared->bytes = u->bytes;
     }
     u->frame = role_frame(u->role, (Frame){ u->layout, NONE_U32, NONE_U32, u->stays });
 }
@@ -89,18 +137,32 @@ static uint32_t copy_frame(const Bundle *u, const BundleCopy *c, uint32_t block)
     return c->slot == SLOT_PARAM ? u->b->home[block].param : u->b->home[block].grad;
 }
 
+/* The pieces [first, end) of one block. */
+static uint32_t copy_segment(const Bundle *u, const BundleCopy *c, uint32_t first, uint32_t end)
+{
+    Graph *g = u->b->g;
+    uint32_t what = c->in ? 0 : c->add ? 2 : 1;
+    uint32_t *known = u->shared ? &u->shared->copies[what * u->pieces_n + first] : NULL;
+    if (known && *known > 0)
+        return *known - 1;
+    uint32_t s = graph_segment(g, SEGMENT_REDUCE, c->in ? "bucket copy" : "bucket copy back");
+    g->segments[s].layout[c->slot] = slot_layout(u, c->slot, u->pieces[first].block);
+    g->segments[s].layout[SLOT_DATA] = u->layout;
+    for (uint32_t i = first; i < end; i++)
+        copy_op(u, c, i);
+    if (known)
+        *known = s + 1;
+    return s;
+}
+
 /* One segment and instance per block; the first waits. */
 void bundle_copy(const Bundle *u, const BundleCopy *c, Point after)
 {
-    Graph *g = u->b->g;
     for (uint32_t i = 0; i < u->pieces_n;) {
-        uint32_t block = u->pieces[i].block;
-        uint32_t s =
-            graph_segment(g, SEGMENT_REDUCE, c->in ? "bucket copy" : "bucket copy back");
-        g->segments[s].layout[c->slot] = slot_layout(u, c->slot, block);
-        g->segments[s].layout[SLOT_DATA] = u->layout;
-        for (; i < u->pieces_n && u->pieces[i].block == block; i++)
-            copy_op(u, c, i);
+        uint32_t block = u->pieces[i].block, first = i;
+        while (i < u->pieces_n && u->pieces[i].block == block)
+            i++;
+        uint32_t s = copy_segment(u, c, first, i);
         uint32_t at = role_instance(u->role, s, NONE_U32, u->b->blocks[block].layer, NONE_U32);
         u->role->instances[at].frame[c->slot] = copy_frame(u, c, block);
         u->role->instances[at].frame[SLOT_DATA] = u->frame;
@@ -119,10 +181,12 @@ void bundle_drain(const Bundle *u, Point reduced)
     bundle_copy(u, &(BundleCopy){ .slot = u->grad_slot }, reduced);
 }
 
-Point bundle_comm(const Bundle *u, OpKind kind, Lane lane, Point ready)
+static uint32_t comm_segment(const Bundle *u, OpKind kind, Lane lane)
 {
     Graph *g = u->b->g;
     bool gathers = kind == OP_ALL_GATHER;
+    if (u->comm && *u->comm > 0)
+        return *u->comm - 1;
     uint32_t s = graph_segment(g, gathers ? SEGMENT_GATHER : SEGMENT_REDUCE, u->name);
     g->segments[s].layout[SLOT_DATA] = u->layout;
     graph_op(g, (Op){ .kind = kind,
@@ -132,6 +196,14 @@ Point bundle_comm(const Bundle *u, OpKind kind, Lane lane, Point ready)
                       .name = intern(&g->names, u->name),
                       .u.comm = { .bytes = u->bytes, .group = u->group } });
     arg_each(g, SLOT_DATA, u->layout, ARG_UPDATE, false, false);
+    if (u->comm)
+        *u->comm = s + 1;
+    return s;
+}
+
+Point bundle_comm(const Bundle *u, OpKind kind, Lane lane, Point ready)
+{
+    uint32_t s = comm_segment(u, kind, lane);
     uint32_t at = role_instance(u->role, s, NONE_U32, NONE_U32, NONE_U32);
     u->role->instances[at].frame[SLOT_DATA] = u->frame;
     wait_at(u->role, 0, ready);

@@ -72,6 +72,20 @@ typedef struct Piece {
     uint32_t block, param;
 } Piece;
 
+/* What was written for one bundle serves those after it whose pieces are of the same types. */
+typedef struct BundleParts {
+    const Piece *pieces;
+    uint32_t pieces_n;
+    DType dtype;
+    bool opened;
+    uint32_t layout;
+    uint64_t bytes;
+    uint32_t *copies; /* [pieces_n * what is copied + piece], segment + 1 */
+    struct BundleParts *before;
+} BundleParts;
+
+enum { BUNDLE_COPIES = 3 }; /* in, out, out and added */
+
 typedef struct Bundle {
     Build *b;
     Role *role;
@@ -85,7 +99,12 @@ typedef struct Bundle {
     bool stays;  /* the buffer lives through the whole step */
     uint32_t layout, frame, group;
     uint64_t bytes;
+    BundleParts *shared; /* with bundles that copy alike; NULL: with none */
+    uint32_t *comm;      /* its collective, segment + 1; NULL: it has only one */
 } Bundle;
+
+/* Shares with those in *all that are alike, which it joins. */
+void bundle_share(Bundle *u, BundleParts **all, Arena *arena);
 
 void bundle_open(Bundle *u);                       /* makes layout and frame from the above */
 void bundle_fill(const Bundle *u, Point ready);    /* appends copies into the buffer */

@@ -26,11 +26,24 @@ static void forget_grads(Zero *z, const Bucket *u)
             z->grads[z->buckets.pieces[i].block] = NONE_U32;
 }
 
+/* Every micro-batch of zero2 scatters the same. */
+static Bundle scatter_bundle(Zero *z, const Bucket *u)
+{
+    Bundle *first = &z->scatter[u - z->buckets.list];
+    Arena *arena = &z->buckets.scratch;
+    if (first->name)
+        return *first;
+    *first = bucket_bundle(&z->buckets, u, "reduce-scatter", reduce_dtype(z->b), false);
+    first->comm = PUSH(arena, uint32_t);
+    bundle_share(first, &z->scatters, arena);
+    return *first;
+}
+
 static void scatter_copies(Zero *z, const Bucket *u)
 {
     Build *b = z->b;
     ZeroPart part = { .adds = z->round > 0 };
-    part.bundle = bucket_bundle(&z->buckets, u, "reduce-scatter", reduce_dtype(b), false);
+    part.bundle = scatter_bundle(z, u);
     bundle_open(&part.bundle);
     BundleCopy in = { .in = true, .slot = SLOT_GRAD, .dies = z->each };
     in.frame = z->each ? z->grads : NULL;
@@ -116,6 +129,7 @@ static void launch_gather(Zero *z, uint32_t k)
     z->gather[k].grad_slot = SLOT_PARAM;
     if (z->copies) {
         BundleCopy in = { .in = true, .slot = SLOT_PARAM, .part = true };
+        bundle_share(&z->gather[k], &z->gathers, &d->scratch);
         bundle_open(&z->gather[k]);
         bundle_copy(&z->gather[k], &in, NOWHERE);
         z->gathered[k] = bundle_comm(&z->gather[k], OP_ALL_GATHER, LANE_GATHER,
@@ -193,8 +207,10 @@ static void start_role(Zero *z, uint32_t role)
     Buckets *d = &z->buckets;
     buckets_open(d, b, role, z->finish.owned, z->ranks_n, false);
     z->next = z->round = 0;
+    z->scatters = z->gathers = NULL;
     z->pending.reduced = NOWHERE;
     z->ungathered = z->undrained = d->list_n;
+    z->scatter = PUSH_ARRAY(&d->scratch, Bundle, d->list_n);
     z->gather = PUSH_ARRAY(&d->scratch, Bundle, d->list_n);
     z->gathered = PUSH_ARRAY(&d->scratch, Point, d->list_n);
     z->has_run = PUSH_ARRAY(&d->scratch, bool, b->blocks_n);
