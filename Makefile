@@ -2,9 +2,11 @@
 #
 #   make                the program, build/lockstep; says what this machine has
 #   make demo           what is missing is installed, then lockstep sizes one model three ways
+#                       and trains a small network on two processes
 #   make test           what is missing is installed, then every test; needs no GPU, no display
 #   make check          the same without looking at what is installed
 #   make san            unit and command-line tests under address and undefined-behaviour checks
+#   make tsan           the tests that have threads, under the thread sanitizer
 #   make fuzz           each fuzzer for FUZZ_SECONDS (20) seconds; needs clang
 #   make gpu            compiles what needs CUDA, where nvcc is found
 #   make bench          the benchmarks of this program itself (tests/bench/)
@@ -14,7 +16,7 @@
 #   make install        into PREFIX (/usr/local), below DESTDIR; make uninstall takes it out
 #   make clean          removes every build folder
 #
-#   CC=clang            another compiler            SAN=1     with sanitizers
+#   CC=clang            another compiler            SAN=1     with sanitizers (SAN=thread)
 #   WERROR=             warnings do not stop it     SUITES=.. which tests (see tests/run_tests.sh)
 #   FUZZ_SEED=1         the same fuzzing each time  CUDA_HOME=DIR  where CUDA is
 #   V=1                 show the commands
@@ -30,11 +32,12 @@ PREFIX ?= /usr/local
 WERROR ?= -Werror
 FUZZ_SECONDS ?= 20
 FUZZ_SEED ?= 0
-SUITES ?= unit cli house format gpu
+SUITES ?= unit cli exec house format gpu
 
 # ---- what is built where ---------------------------------------------------------------
 
-VARIANT := $(patsubst -gcc,,-$(notdir $(firstword $(CC))))$(if $(SAN),-san)$(if $(FUZZER),-fuzz)
+SANITIZED := $(if $(SAN),$(if $(filter thread,$(SAN)),-tsan,-san))
+VARIANT := $(patsubst -gcc,,-$(notdir $(firstword $(CC))))$(SANITIZED)$(if $(FUZZER),-fuzz)
 BUILD := build$(VARIANT)
 
 LIB_CJSON := -lcjson
@@ -54,6 +57,10 @@ ifneq ($(SAN)$(FUZZER),)
 OPTIMIZE := -O1
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
+ifeq ($(SAN),thread)
+OPTIMIZE := -O2
+SANITIZE := -fsanitize=thread -fno-omit-frame-pointer
+endif
 ifneq ($(FUZZER),)
 SANITIZE += -fsanitize=fuzzer-no-link
 endif
@@ -63,7 +70,7 @@ ALL_CFLAGS := -std=c11 $(DEFINES) -I. $(OPTIMIZE) -g -ffp-contract=off $(WARNING
 ALL_LDFLAGS := $(SANITIZE) $(LDFLAGS)
 # The loops of the CPU's kernels are written to be vectorised, which gcc 12 does at -O3.
 ifeq ($(SAN)$(FUZZER),)
-$(BUILD)/obj/exec/kernels%.o: private ALL_CFLAGS += -O3
+$(BUILD)/obj/exec/kernels%.o $(BUILD)/obj/exec/data.o: private ALL_CFLAGS += -O3
 endif
 
 FOLDERS := core core/patterns sim sim/strategy exec profile traces viz
@@ -77,6 +84,10 @@ programs = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
 TESTS := $(call programs,tests/unit/test_*.c tests/property/test_*.c)
 BENCHES := $(call programs,tests/bench/bench_*.c)
 FUZZERS := $(call programs,tests/fuzz/fuzz_*.c)
+# Those that have threads, or processes that do.
+THREADED := $(call programs,$(shell grep -lE 'include [<"](pthread|tests/(exec|rank)_world)' \
+                                    tests/unit/test_*.c tests/property/test_*.c))
+EXEC_RANKS := $(call programs,tests/exec/*.c)
 CLI_RUNNER := $(BUILD)/tests/cli_runner
 FORMATTED := lockstep.c $(foreach f,$(FOLDERS) $(patsubst %/,%,$(wildcard tests/ tests/*/)), \
                                     $(wildcard $(f)/*.c $(f)/*.h $(f)/*.cu))
@@ -91,8 +102,8 @@ no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in 
 
 # ---- make, make demo, make install -----------------------------------------------------
 
-.PHONY: all lockstep demo test check tests san fuzz fuzzers gpu gpu-clean bench accuracy bless \
-        check-format format install uninstall clean FORCE
+.PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers gpu gpu-clean \
+        bench accuracy bless check-format format install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -140,10 +151,16 @@ check:
 	@$(MAKE) --no-print-directory $(parallel) tests
 	@BUILD=$(BUILD) MAKE='$(MAKE)' CUDA_HOME='$(CUDA_HOME)' sh tests/run_tests.sh $(SUITES)
 
-tests: $(BUILD)/lockstep $(CLI_RUNNER) $(TESTS)
+tests: $(BUILD)/lockstep $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS)
 
 san:
 	@$(MAKE) --no-print-directory SAN=1 SUITES="unit cli" check
+
+tsan:
+	@$(MAKE) --no-print-directory $(parallel) SAN=thread threaded
+threaded: $(THREADED)
+	@BUILD=$(BUILD) SECONDS_MAX=300 sh tests/run_tests.sh \
+	    $(patsubst $(BUILD)/tests/%,program:%,$(THREADED))
 
 bless: $(BUILD)/lockstep $(CLI_RUNNER)
 	@for t in tests/cli/*.test; do \
@@ -194,7 +211,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,cc $<) $(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(TESTS) $(BENCHES) $(CLI_RUNNER): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ARCHIVE)
+$(TESTS) $(BENCHES) $(EXEC_RANKS) $(CLI_RUNNER): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -211,4 +228,4 @@ $(BUILD)/sources: FORCE
 	$(call stamp,$(SOURCES))
 
 -include $(OBJECTS:.o=.d) $(BUILD)/obj/lockstep.d $(BUILD)/obj/tests/cli_runner.d
--include $(patsubst $(BUILD)/%,$(BUILD)/obj/%.d,$(TESTS) $(BENCHES) $(FUZZERS))
+-include $(patsubst $(BUILD)/%,$(BUILD)/obj/%.d,$(TESTS) $(BENCHES) $(EXEC_RANKS) $(FUZZERS))

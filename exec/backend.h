@@ -65,6 +65,8 @@ typedef struct Job {
     const OpTime *times; /* by op id; NULL on wall */
     LoadData *load;
     void *load_user;
+    void (*rewind)(
+        void *user); /* the copies bring the first step's data again; for measure_job */
 } Job;
 
 typedef struct Backend Backend;

@@ -17,9 +17,14 @@
 
 #include "exec/cmd.h"
 #include "exec/launch.h"
+#include "sim/texts.h"
 #include "traces/formats.h"
 
-enum { ANSWER_TIMEOUT_S = 60 };
+/* Of the ranks of one starter, and of it. */
+typedef struct Shared {
+    atomic_flag said; /* the first rank to fail says why */
+    double first_loss, last_loss, step_s;
+} Shared;
 
 /* One training, as its ranks know it. */
 typedef struct Training {
@@ -27,13 +32,22 @@ typedef struct Training {
     RunPlan plan;
     const char *hyper; /* "lr=0.1"; NULL */
     LiveLine live;
-    bool shows;        /* this process is rank 0, */
-    bool prints;       /* or has started it */
-    FILE *result;      /* of rank 0, for its starter */
-    atomic_flag *said; /* shared by ranks of one starter: the first to fail says why */
+    bool shows;   /* this process is rank 0, */
+    bool prints;  /* or has started it */
+    FILE *result; /* of rank 0, for its starter */
+    Shared *shared;
 } Training;
 
 /* ---- one rank ---- */
+
+static bool measured(void *user, const MachineTimes *m, Err *err)
+{
+    Training *t = user;
+    if (!run_plan_measured(&t->plan, m, err))
+        return false;
+    run_live_predicted(&t->plan);
+    return true;
+}
 
 static bool each_step(void *user, const StepInfo *info, Err *err)
 {
@@ -61,6 +75,9 @@ static bool report(Training *t, RankResult *r, Err *err)
     if (t->o->trace && !write_trace(t, r, err))
         return false;
     (t->o->json ? run_show_json : run_show_text)(t->o, &t->plan, r, t->hyper, t->result);
+    t->shared->first_loss = r->steps[0].loss;
+    t->shared->last_loss = r->steps[r->steps_n - 1].loss;
+    t->shared->step_s = run_step_stat(r).median_s;
     if (fflush(t->result) != 0 || ferror(t->result))
         return err_set(err, "cannot keep the results: %s", strerror(errno));
     return true;
@@ -80,6 +97,7 @@ static RankSetup setup_of(Training *t, uint32_t rank, const OpTime *times, const
                         .seed = plan->seed,
                         .steps = o->steps,
                         .clock = o->clock,
+                        .rings = o->rings,
                         .times = times,
                         .host_start_ns = host,
                         .trace = o->trace != NULL,
@@ -88,6 +106,7 @@ static RankSetup setup_of(Training *t, uint32_t rank, const OpTime *times, const
                         .resume = o->resume,
                         .model = plan->model,
                         .text = plan->name,
+                        .measured = o->clock == RUN_WALL ? measured : NULL,
                         .each_step = each_step,
                         .user = t };
 }
@@ -107,7 +126,7 @@ static int run_rank(const RankPlace *place, void *user)
     if (t->shows)
         run_live_close(&t->live);
     ok = ok && (!t->shows || report(t, &result, &err));
-    if (!ok && !atomic_flag_test_and_set(t->said))
+    if (!ok && !atomic_flag_test_and_set(&t->shared->said))
         fprintf(stderr, "lockstep: %s\n", err.text);
     rank_result_free(&result);
     free(times);
@@ -124,7 +143,7 @@ static bool find_place(const RunOptions *o, RankPlace *place, Launcher *by, Err 
                           .world = o->world,
                           .local_rank = o->local_rank,
                           .rendezvous = o->rendezvous };
-    *place = (RankPlace){ .timeout_s = ANSWER_TIMEOUT_S };
+    *place = (RankPlace){ .timeout_s = (double)o->timeout_s };
     return launch_place(place, by, &flags, err);
 }
 
@@ -156,7 +175,7 @@ static bool open_plan(Training *t, const RunSetting *extra, uint32_t ranks, bool
                            .ranks = ranks,
                            .this_machine = o->clock == RUN_WALL };
     bool ok = run_plan_open(&t->plan, &request, usage, err) &&
-              run_plan_predict(&t->plan, o->clock != RUN_WALL, err);
+              (request.this_machine || run_plan_predict(&t->plan, true, err));
     free(settings);
     return ok;
 }
@@ -179,29 +198,71 @@ static int train(Training *t, const RunSetting *extra, Err *err)
     return status;
 }
 
-/* Trains with each of the values, one after another. */
+/* ---- several values of a hyperparameter ---- */
+
+typedef struct Trial {
+    const char *value;
+    char text[300]; /* "lr=0.1" */
+    Shared end;
+} Trial;
+
+/* A value that cannot be is better told before the first has been trained. */
+static bool check_trial(Training *t, const Trial *trial, const RunSetting *extra, Err *err)
+{
+    bool usage;
+    bool ok = open_plan(t, extra, 0, &usage, err);
+    run_plan_free(&t->plan);
+    return ok || err_wrap(err, "--hyper %s", trial->text);
+}
+
+static int train_trial(Training *t, Trial *trial, const RunSetting *extra, Err *err)
+{
+    t->hyper = trial->text;
+    fflush(t->result);
+    int status = train(t, extra, err);
+    trial->end = *t->shared;
+    return status;
+}
+
+static void compare_trials(const Trial *trials, int n, const char *name, FILE *out)
+{
+    char time[TEXT_CAP];
+    fprintf(out, "\n%-24s%16s%16s%16s\n", name, "first loss", "last loss", "step time");
+    for (int i = 0; i < n; i++)
+        fprintf(out, "%-24s%16.6g%16.6g%16s\n", trials[i].value, trials[i].end.first_loss,
+                trials[i].end.last_loss, text_seconds(time, trials[i].end.step_s));
+}
+
+/* Trains with each of the values, one after another: none slows another down. */
 static int train_each(Training *t, Err *err)
 {
-    char key[200], hyper[300];
+    char key[200];
     const char *name = t->o->hyper_key;
+    int status = EXIT_DONE, n = 0, cap = 0;
+    Trial *trials = NULL;
     snprintf(key, sizeof key, "%s%.150s", strchr(name, '.') ? "" : "training.", name);
-    int status = EXIT_DONE, n = 0;
-    if (t->o->json)
-        fputs("{\"runs\":[\n", t->result);
-    for (char *rest = t->o->hyper_values, *value; status == EXIT_DONE && (value = rest);) {
+    for (char *rest = t->o->hyper_values, *value; (value = rest); n++) {
         rest = strchr(value, ',');
         if (rest)
             *rest++ = '\0';
-        RunSetting extra = { key, value };
-        snprintf(hyper, sizeof hyper, "%.150s=%.100s", name, value);
-        t->hyper = hyper;
-        if (n++ > 0)
+        GROW(trials, n, cap);
+        trials[n] = (Trial){ .value = value };
+        snprintf(trials[n].text, sizeof trials[n].text, "%.150s=%.100s", name, value);
+    }
+    for (int i = 0; i < n && status == EXIT_DONE; i++)
+        if (!check_trial(t, &trials[i], &(RunSetting){ key, trials[i].value }, err))
+            status = EXIT_COULD_NOT;
+    fputs(t->o->json ? "{\"runs\":[\n" : "", t->result);
+    for (int i = 0; i < n && status == EXIT_DONE; i++) {
+        if (i > 0)
             fputs(t->o->json ? ",\n" : "\n", t->result);
-        fflush(t->result);
-        status = train(t, &extra, err);
+        status = train_trial(t, &trials[i], &(RunSetting){ key, trials[i].value }, err);
     }
     if (t->o->json)
         fputs("]}\n", t->result);
+    else if (status == EXIT_DONE && n > 1 && t->prints)
+        compare_trials(trials, n, name, t->result);
+    free(trials);
     return status;
 }
 
@@ -221,9 +282,9 @@ static int run(const RunOptions *o, Err *err)
         err_set(err, "this build has no CUDA backend yet; --backend cpu trains here");
         return EXIT_COULD_NOT;
     }
-    void *shared = mmap(NULL, sizeof(atomic_flag), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    Training t = { .o = o, .result = tmpfile(), .said = shared };
+    void *shared =
+        mmap(NULL, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    Training t = { .o = o, .result = tmpfile(), .shared = shared };
     int status = EXIT_COULD_NOT;
     if (!t.result || shared == MAP_FAILED) {
         err_set(err, "cannot make a temporary file: %s", strerror(errno));
@@ -235,7 +296,7 @@ static int run(const RunOptions *o, Err *err)
     if (t.result)
         fclose(t.result);
     if (shared != MAP_FAILED)
-        munmap(shared, sizeof(atomic_flag));
+        munmap(shared, sizeof(Shared));
     return status;
 }
 

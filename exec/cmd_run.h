@@ -23,8 +23,10 @@ typedef struct RunOptions {
     const char *scenario, *trace, *checkpoint, *rendezvous;
     char *hyper_key, *hyper_values; /* --hyper KEY=V1,V2; NULL: none */
     bool json, resume, cuda;
+    bool rings;                              /* --collectives ring */
     uint32_t ranks, rank, world, local_rank; /* 0, then NONE_U32: not given */
     uint64_t steps, every;
+    uint64_t timeout_s; /* --timeout: for ranks to come, and to answer */
     RunClock clock;
 } RunOptions;
 
@@ -51,6 +53,8 @@ typedef struct LiveLine {
 } LiveLine;
 
 void run_live_open(LiveLine *l, uint64_t steps);
+/* What was predicted, before the first step. */
+void run_live_predicted(const RunPlan *plan);
 void run_live_step(LiveLine *l, const RunPlan *plan, uint64_t done, const StepInfo *info);
 void run_live_close(LiveLine *l);
 

@@ -9,7 +9,7 @@
 
 #include "sim/cmd_options.h"
 
-enum { STEPS_DEFAULT = 10, RANKS_MAX = 1 << 16 };
+enum { STEPS_DEFAULT = 10, RANKS_MAX = 1 << 16, TIMEOUT_S = 60, TIMEOUT_S_MAX = 1000000 };
 
 enum {
     OPT_SET = 1,
@@ -26,7 +26,9 @@ enum {
     OPT_RENDEZVOUS,
     OPT_RANK,
     OPT_WORLD,
-    OPT_LOCAL_RANK
+    OPT_LOCAL_RANK,
+    OPT_TIMEOUT,
+    OPT_COLLECTIVES
 };
 
 static const struct option long_options[] = {
@@ -45,6 +47,8 @@ static const struct option long_options[] = {
     { "rank", required_argument, NULL, OPT_RANK },
     { "world", required_argument, NULL, OPT_WORLD },
     { "local-rank", required_argument, NULL, OPT_LOCAL_RANK },
+    { "timeout", required_argument, NULL, OPT_TIMEOUT },
+    { "collectives", required_argument, NULL, OPT_COLLECTIVES },
     { "help", no_argument, NULL, OPTION_HELP },
     { NULL, 0, NULL, 0 },
 };
@@ -68,6 +72,8 @@ void run_options_help(FILE *f)
         "  --resume               goes on from the newest snapshot in DIR\n"
         "  --clock CLOCK          wall; virtual: model time, exactly as predicted;\n"
         "                         paced: ops last as long as the model says, or longer\n"
+        "  --collectives WAY      direct: in each other's memory; ring: as messages, step by "
+        "step\n"
         "  --hyper KEY=V1,V2...   trains once with each value of training.KEY\n"
         "  --set KEY=VALUE        changes a scenario key, as in parallel.dp=2; repeatable\n"
         "  --json                 prints one JSON object\n"
@@ -75,7 +81,9 @@ void run_options_help(FILE *f)
         "  --rank N, --world N, --local-rank N\n"
         "                         this process is one rank that somebody else started; "
         "torchrun,\n"
-        "                         mpirun and srun need none of these\n");
+        "                         mpirun and srun need none of these\n"
+        "  --timeout SECONDS      how long ranks are waited for that do not come or do not "
+        "answer; 60\n");
 }
 
 /* ---- options ---- */
@@ -110,10 +118,19 @@ static bool take_clock(RunOptions *o, Err *err)
     return err_set(err, "unknown clock '%.60s'; wall, virtual and paced are allowed", optarg);
 }
 
+static bool take_collectives(RunOptions *o, Err *err)
+{
+    o->rings = strcmp(optarg, "ring") == 0;
+    return o->rings || strcmp(optarg, "direct") == 0 ||
+           err_set(err, "unknown collectives '%.60s'; direct and ring are allowed", optarg);
+}
+
 static bool take_hyper(RunOptions *o, Err *err)
 {
     char *equals = strchr(optarg, '=');
-    if (!equals || equals == optarg || !equals[1])
+    size_t n = strlen(optarg);
+    if (!equals || equals == optarg || equals[1] == ',' || strchr("=,", optarg[n - 1]) ||
+        strstr(equals, ",,"))
         return err_set(err, "--hyper takes KEY=V1,V2..., not '%.100s'", optarg);
     *equals = '\0';
     o->hyper_key = optarg;
@@ -156,6 +173,8 @@ static bool take_option(void *user, int option, Err *err)
         return o->json = true;
     case OPT_CLOCK:
         return take_clock(o, err);
+    case OPT_COLLECTIVES:
+        return take_collectives(o, err);
     case OPT_HYPER:
         return take_hyper(o, err);
     case OPT_RENDEZVOUS:
@@ -165,6 +184,8 @@ static bool take_option(void *user, int option, Err *err)
         return take_count(&o->rank, "--rank", 0, err);
     case OPT_WORLD:
         return take_count(&o->world, "--world", 1, err);
+    case OPT_TIMEOUT:
+        return option_count(&o->timeout_s, "--timeout", optarg, 1, TIMEOUT_S_MAX, err);
     default:
         return take_count(&o->local_rank, "--local-rank", 0, err);
     }
@@ -188,9 +209,11 @@ static bool check(const RunOptions *o, uint32_t names_n, Err *err)
 
 bool run_options_parse(RunOptions *o, int argc, char **argv, bool *help, Err *err)
 {
-    *o = (RunOptions){
-        .steps = STEPS_DEFAULT, .rank = NONE_U32, .world = NONE_U32, .local_rank = NONE_U32
-    };
+    *o = (RunOptions){ .steps = STEPS_DEFAULT,
+                       .timeout_s = TIMEOUT_S,
+                       .rank = NONE_U32,
+                       .world = NONE_U32,
+                       .local_rank = NONE_U32 };
     if (!options_walk(argc, argv, long_options, take_option, o, help, err))
         return false;
     if (*help)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exec/measure.h"
 #include "sim/build.h"
 #include "sim/engine.h"
 #include "sim/report.h"
@@ -19,10 +18,13 @@ struct RunPlanParts {
     Timeline timeline;
     bool simulated;
     Report report;
-    char *cluster; /* of this machine, as JSON */
+    RunRequest request; /* with settings of its own */
+    char *cluster;      /* of this machine, as JSON */
 };
 
 typedef struct RunPlanParts Parts;
+
+enum { RANKS_MANY = 4096 };
 
 /* ---- the scenario ---- */
 
@@ -40,14 +42,22 @@ static bool read_scenario(Scenario *s, const RunRequest *r, const char *cluster,
     return ok;
 }
 
-/* So many ranks that any scenario fits; only the degrees are looked at. */
+/* A cluster that any scenario for so many ranks fits; nothing is known of its speed. */
+static void some_cluster(char text[300], uint32_t ranks)
+{
+    snprintf(text, 300,
+             "{\"name\":\"this machine\",\"nodes\":1,\"gpus_per_node\":%" PRIu32
+             ",\"gpu\":\"ideal\",\"intra_node\":{\"kind\":\"shared_memory\",\"GBps\":1}}",
+             ranks);
+}
+
+/* How many ranks the scenario splits the work over. */
 static bool count_ranks(uint32_t *ranks, const RunRequest *r, Err *err)
 {
     Scenario s;
-    static const char big[] = "{\"name\":\"this machine\",\"nodes\":1,\"gpus_per_node\":4096,"
-                              "\"gpu\":\"ideal\",\"intra_node\":{\"kind\":\"shared_memory\","
-                              "\"GBps\":1}}";
-    if (!read_scenario(&s, r, big, err))
+    char many[300];
+    some_cluster(many, RANKS_MANY);
+    if (!read_scenario(&s, r, many, err))
         return false;
     *ranks = s.parallel.gpus;
     scenario_free(&s);
@@ -87,23 +97,29 @@ static bool can_run(const Scenario *s, Err *err)
     return true;
 }
 
+static void keep_request(Parts *p, const RunRequest *r)
+{
+    RunSetting *settings = PUSH_ARRAY(&p->arena, RunSetting, r->settings_n + 1);
+    for (uint32_t i = 0; i < r->settings_n; i++)
+        settings[i] = (RunSetting){ arena_printf(&p->arena, "%s", r->settings[i].key),
+                                    arena_printf(&p->arena, "%s", r->settings[i].value) };
+    p->request = *r;
+    p->request.settings = settings;
+}
+
 static bool open_scenario(RunPlan *x, const RunRequest *r, bool *usage, Err *err)
 {
     Parts *p = x->parts;
-    MachineSpeed speed;
+    char cluster[300];
     uint32_t ranks = 0;
-    if (r->this_machine) {
-        if (!count_ranks(&ranks, r, err) || !measure_machine(&speed, ranks, err))
-            return false;
-        p->cluster = measure_cluster_json(&speed, ranks);
-    }
-    if (!read_scenario(&p->s, r, p->cluster, err))
+    keep_request(p, r);
+    if (r->this_machine && !count_ranks(&ranks, r, err))
+        return false;
+    some_cluster(cluster, ranks);
+    if (!read_scenario(&p->s, r, r->this_machine ? cluster : NULL, err))
         return false;
     *usage = !check_ranks(r, p->s.parallel.gpus, &p->s.parallel, err);
-    x->prediction_of =
-        r->this_machine
-            ? arena_printf(&p->arena, "this machine, measured for %.1f s", speed.seconds)
-            : p->s.machine.name;
+    x->prediction_of = p->s.machine.name;
     return !*usage && can_run(&p->s, err) &&
            software_read(&p->sw, &p->arena, p->s.software, err);
 }
@@ -391,6 +407,7 @@ bool run_plan_predict(RunPlan *x, bool with_times, Err *err)
     for (uint32_t i = 0; i < x->graph.roles_n; i++)
         memory[i] = memory_of_role(&x->graph, &x->graph.roles[i], NULL);
     report_fill(&p->report, &p->s, &x->graph, &result, memory, 0);
+    x->predicted_peak_bytes = report_memory(&p->report)->peak_bytes;
     arena_free(&arena);
     sim_result_free(&result);
     p->simulated = true;
@@ -403,6 +420,27 @@ bool run_plan_predict(RunPlan *x, bool with_times, Err *err)
     x->model_flops = r->rates.model_tflops_per_gpu * 1e12 * r->gpus * r->step_time_s;
     x->peak_flops = r->rates.mfu > 0 ? x->model_flops / (r->rates.mfu * r->step_time_s) : 0;
     return true;
+}
+
+bool run_plan_measured(RunPlan *x, const MachineTimes *m, Err *err)
+{
+    Parts *p = x->parts;
+    Scenario s;
+    p->cluster = run_machine_json(m, x->graph.world_n, err);
+    if (!p->cluster || !read_scenario(&s, &p->request, p->cluster, err))
+        return false;
+    Machine unknown = p->s.machine;
+    p->s.machine = s.machine;
+    s.machine = unknown;
+    scenario_free(&s);
+    x->prediction_of = arena_printf(
+        &p->arena, "this machine; %" PRIu32 " of %" PRIu32 " kernels were timed, in %.1f s",
+        m->times_n, m->shapes_n, m->seconds);
+    if (m->taken > 0.05)
+        x->prediction_of = arena_printf(
+            &p->arena, "%s; other programs, which took %.0f %% of it, are left out",
+            x->prediction_of, 100 * m->taken);
+    return run_plan_predict(x, false, err);
 }
 
 const Timeline *run_plan_timeline(const RunPlan *x)

@@ -3,6 +3,7 @@
  *
  *     scenario --build_graph--> graph (software "lockstep")
  *              --again, for one process, and for tp alone--> parameters as a whole
+ *              --run_plan_measured--> what this machine takes: cmd_run_machine.c
  *              --sim_run--> prediction; with every rank by itself: model times of ops
  *
  * The only part of `run` that knows the simulator: cmd_run.c sees graphs and numbers.
@@ -14,6 +15,7 @@
 #include "core/timeline.h"
 #include "exec/feed.h"
 #include "exec/kernel.h"
+#include "exec/measure.h"
 #include "exec/model_time.h"
 #include "exec/whole.h"
 
@@ -26,7 +28,8 @@ typedef struct RunRequest {
     const RunSetting *settings; /* --set */
     uint32_t settings_n;
     uint32_t ranks;    /* --ranks; 0: as the scenario says */
-    bool this_machine; /* predict for the machine at hand, else for the scenario's cluster */
+    bool this_machine; /* predict for the machine at hand (run_plan_measured), else for the
+                          scenario's cluster */
 } RunRequest;
 
 typedef struct RunPlan {
@@ -41,14 +44,20 @@ typedef struct RunPlan {
     const char *digest; /* of the scenario, for ranks to compare */
     const char *model;  /* digest of model and optimizer, for snapshots */
     double predicted_step_s, predicted_exposed_s, predicted_compute_s, predicted_comm_s;
+    uint64_t predicted_peak_bytes;  /* the most of any rank */
     double peak_flops, model_flops; /* of all ranks per second; of a step */
-    const char *prediction_of;      /* "this machine, measured for 0.3 s", or the cluster */
+    const char *prediction_of;      /* "this machine, measured ...", or the cluster */
     struct RunPlanParts *parts;
 } RunPlan;
 
 /* *usage: it failed because of how the command was used. */
 bool run_plan_open(RunPlan *x, const RunRequest *r, bool *usage, Err *err);
 void run_plan_free(RunPlan *x);
+
+/* Simulates the step on this machine, of which so much is known. */
+bool run_plan_measured(RunPlan *x, const MachineTimes *m, Err *err);
+/* A "cluster" of so many ranks that take what was measured; malloc'd, NULL with err. */
+char *run_machine_json(const MachineTimes *m, uint32_t ranks, Err *err);
 
 /* What a rank's kernels, and who feeds them, must know. */
 ModelFacts run_plan_facts(const RunPlan *x, uint32_t rank);

@@ -101,6 +101,16 @@ void run_live_open(LiveLine *l, uint64_t steps)
     *l = (LiveLine){ .terminal = isatty(STDERR_FILENO) != 0, .steps = steps };
 }
 
+void run_live_predicted(const RunPlan *plan)
+{
+    char time[TEXT_CAP], rate[TEXT_CAP];
+    double work = (double)(plan->tokens ? plan->tokens : plan->global_batch);
+    fprintf(stderr, "predicted: %s a step, %s %s/s (%s)\n",
+            text_seconds(time, plan->predicted_step_s),
+            text_rate(rate, work / plan->predicted_step_s), plan->tokens ? "tokens" : "samples",
+            plan->prediction_of);
+}
+
 void run_live_step(LiveLine *l, const RunPlan *plan, uint64_t done, const StepInfo *info)
 {
     char time[TEXT_CAP], rate[TEXT_CAP], exposed[TEXT_CAP];
@@ -114,7 +124,8 @@ void run_live_step(LiveLine *l, const RunPlan *plan, uint64_t done, const StepIn
     l->shown++;
     double s = step_s(info), work = (double)(plan->tokens ? plan->tokens : plan->global_batch);
     fprintf(stderr,
-            "%sstep %" PRIu64 "/%" PRIu64 "  loss %.6g  %s a step  %s %s/s  %s exposed%s",
+            "%sstep %" PRIu64 "/%" PRIu64 "  loss %.6g  %s a step  %s %s/s  "
+            "exposed communication %s%s",
             l->terminal ? "\r\033[K" : "", done, l->steps, info->loss, text_seconds(time, s),
             text_rate(rate, work / s), plan->tokens ? "tokens" : "samples",
             text_seconds(exposed, exposed_s(info)), l->terminal ? "" : "\n");
@@ -146,6 +157,9 @@ static void print_table(const RunPlan *plan, const RankResult *r, FILE *out)
     StepStat s = run_step_stat(r);
     double work = (double)(plan->tokens ? plan->tokens : plan->global_batch);
     row(out, "", "measured", "predicted");
+    uint64_t peak = 0;
+    for (uint32_t i = 0; i < r->world_n; i++)
+        peak = max_u64(peak, r->peak_bytes[i]);
     seconds_row(out, "step time", s.median_s, plan->predicted_step_s);
     seconds_row(out, "compute", s.compute_s, plan->predicted_compute_s);
     seconds_row(out, "exposed communication", s.exposed_s, plan->predicted_exposed_s);
@@ -153,7 +167,9 @@ static void print_table(const RunPlan *plan, const RankResult *r, FILE *out)
         text_rate(b, work / plan->predicted_step_s));
     row(out, "MFU", text_percent(a, 100 * mfu_of(plan, s.median_s)),
         text_percent(b, 100 * mfu_of(plan, plan->predicted_step_s)));
-    fprintf(out, "(medians; a step took %s to %s in 8 of 10 cases)\n", text_seconds(a, s.p10_s),
+    row(out, "memory of a rank", text_bytes(a, peak),
+        text_bytes(b, plan->predicted_peak_bytes));
+    fprintf(out, "(medians; 8 steps of 10 took %s to %s)\n", text_seconds(a, s.p10_s),
             text_seconds(b, s.p90_s));
 }
 
@@ -168,9 +184,6 @@ void run_show_text(const RunOptions *o, const RunPlan *plan, const RankResult *r
                    const char *hyper, FILE *out)
 {
     char a[TEXT_CAP];
-    uint64_t peak = 0;
-    for (uint32_t i = 0; i < r->world_n; i++)
-        peak = max_u64(peak, r->peak_bytes[i]);
     fprintf(out, "%s%s%s\n", text_name(a, plan->name, 80), hyper ? ", " : "",
             hyper ? hyper : "");
     fprintf(out, "%s on the CPU, %" PRIu32 " rank%s, %" PRIu64 " steps, %s clock\n\n",
@@ -179,8 +192,7 @@ void run_show_text(const RunOptions *o, const RunPlan *plan, const RankResult *r
     print_losses(r, out);
     fputc('\n', out);
     print_table(plan, r, out);
-    fprintf(out, "\nmemory: at most %s of tensors alive on a rank\n", text_bytes(a, peak));
-    fprintf(out, "prediction: %s\n", plan->prediction_of);
+    fprintf(out, "\nprediction: %s\n", plan->prediction_of);
     if (o->trace)
         fprintf(out, "trace: %s; times were moved by at most %s to lie on one clock\n",
                 o->trace, text_seconds(a, (double)r->shift_max_ns / 1e9));
@@ -252,6 +264,7 @@ void run_show_json(const RunOptions *o, const RunPlan *plan, const RankResult *r
     if (hyper)
         put_text(&j, "hyper", hyper);
     put_text(&j, "clock", run_clock_names[o->clock]);
+    put_text(&j, "collectives", o->rings ? "ring" : "direct");
     put_int(&j, "ranks", r->world_n);
     put_lists(&j, r);
     put_times(&j, &s);

@@ -1,9 +1,13 @@
 /*
  * data.c - samples made from the seed or read from a file, and who gets which.
  *
- * Nothing but the map of the mlp's targets is kept: every sample is made, or
- * read, when it is asked for, so that a file may be larger than memory and every
- * rank sees the same data without talking to the others.
+ * A sample is made, or read, when it is asked for, so that a file may be larger than
+ * memory and every rank sees the same data without talking to the others.  What costs
+ * time are an mlp's targets, a product with a dense map: those samples can be made
+ * beforehand (data_keep), many at once, so that the map is read once for all of them.
+ *
+ *     map   [tile][features][TILE]      TILE outputs side by side, the last tile padded
+ *     kept  [place][features + outputs]
  */
 #include "exec/data.h"
 
@@ -22,8 +26,12 @@ enum {
     REGRESSION_IN = 20, /* their torch.rand(20), torch.rand(1) */
     REGRESSION_OUT = 1,
     FEISTEL_ROUNDS = 6,
-    CHUNK = 1024
+    CHUNK = 1024,
+    TILE = 8, /* outputs, and */
+    PAIR = 2, /* samples whose sums are in registers together */
 };
+
+#define KEEP_BYTES_MAX ((uint64_t)512 << 20) /* of a rank */
 
 typedef enum DataKind { DATA_MAP, DATA_REGRESSION, DATA_CHAIN, DATA_FILE } DataKind;
 
@@ -33,7 +41,10 @@ struct Data {
     char *name;
     uint64_t samples_n;
     uint64_t features_key, targets_key, chain_key;
-    float *map; /* [features][outputs] */
+    float *map;
+    float *kept;
+    uint32_t *place_of; /* by sample; NONE_U32: not kept */
+    uint32_t kept_n;
     int file;
     atomic_int
         reason; /* errno of the first read that failed; -1: the file has become shorter */
@@ -41,17 +52,24 @@ struct Data {
 
 /* ---- opening ---- */
 
+static uint64_t tiles_n(const Data *d)
+{
+    return div_up_u64(d->spec.outputs, TILE);
+}
+
 static void make_map(Data *d)
 {
-    uint64_t n = (uint64_t)d->spec.features * d->spec.outputs;
-    double scale = 1 / sqrt((double)d->spec.features);
+    uint64_t features = d->spec.features, outputs = d->spec.outputs;
+    double scale = 1 / sqrt((double)features);
     uint64_t key = random_key(d->spec.seed, "map", 0);
-    d->map = mem_zero(n, sizeof *d->map);
+    d->map = mem_zero(tiles_n(d) * features * TILE, sizeof *d->map);
     double pair[2] = { 0, 0 };
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < features * outputs; i++) {
+        uint64_t feature = i / outputs, output = i % outputs;
         if (i % 2 == 0)
             random_normal_pair(key, i / 2, pair);
-        d->map[i] = (float)(pair[i % 2] * scale);
+        d->map[(output / TILE * features + feature) * TILE + output % TILE] =
+            (float)(pair[i % 2] * scale);
     }
 }
 
@@ -59,8 +77,11 @@ static bool open_synthetic(Data *d)
 {
     d->kind = d->spec.tokens ? DATA_CHAIN : DATA_MAP;
     d->samples_n = SYNTHETIC_N;
-    if (!d->spec.tokens)
-        make_map(d);
+    if (d->spec.tokens)
+        return true;
+    make_map(d);
+    d->place_of = mem_zero(d->samples_n, sizeof *d->place_of);
+    memset(d->place_of, 0xff, d->samples_n * sizeof *d->place_of); /* NONE_U32 */
     return true;
 }
 
@@ -154,6 +175,8 @@ void data_close(Data *d)
     if (d->file >= 0)
         close(d->file);
     free(d->map);
+    free(d->kept);
+    free(d->place_of);
     free(d->name);
     free(d);
 }
@@ -225,9 +248,17 @@ void data_pick(const Data *d, uint64_t step, uint32_t replica, uint32_t replicas
 
 /* ---- an mlp's samples ---- */
 
-void data_features(const Data *d, uint64_t sample, float *out)
+/* Its features, then its targets; NULL. */
+static const float *kept_row(const Data *d, uint64_t sample)
 {
-    ASSERT(!d->spec.tokens && sample < d->samples_n);
+    if (d->kind != DATA_MAP || d->place_of[sample] == NONE_U32)
+        return NULL;
+    uint64_t width = (uint64_t)d->spec.features + d->spec.outputs;
+    return d->kept + d->place_of[sample] * width;
+}
+
+static void make_features(const Data *d, uint64_t sample, float *out)
+{
     uint64_t n = d->spec.features, first = sample * n;
     if (d->kind == DATA_MAP)
         random_normals(d->features_key, first, n, out);
@@ -235,48 +266,110 @@ void data_features(const Data *d, uint64_t sample, float *out)
         out[i] = (float)random_unit(d->features_key, first + i);
 }
 
-/* Targets first .. first + n - 1 of a sample, n <= CHUNK. */
-static void map_targets(const Data *d, uint64_t sample, uint64_t first, uint64_t n, float *out)
+/* Products of two samples' features with one tile of the map, each summed from j = 0 on. */
+static void tile_sums(const Data *d, uint64_t tile, const float *a, const float *b,
+                      double out[PAIR][TILE])
 {
-    double sum[CHUNK] = { 0 };
-    float x[CHUNK];
-    uint64_t features = d->spec.features, outputs = d->spec.outputs;
-    for (uint64_t from = 0; from < features; from += CHUNK) {
-        uint64_t x_n = min_u64(CHUNK, features - from);
-        random_normals(d->features_key, sample * features + from, x_n, x);
-        for (uint64_t j = 0; j < x_n; j++) {
-            const float *row = d->map + (from + j) * outputs + first;
-            for (uint64_t o = 0; o < n; o++)
-                sum[o] += (double)x[j] * (double)row[o];
+    uint64_t features = d->spec.features;
+    const float *w = d->map + tile * features * TILE;
+    double sum[PAIR][TILE] = { { 0 } };
+    for (uint64_t j = 0; j < features; j++, w += TILE) {
+        double x = (double)a[j], y = (double)b[j];
+        for (int o = 0; o < TILE; o++) {
+            sum[0][o] += x * (double)w[o];
+            sum[1][o] += y * (double)w[o];
         }
     }
-    for (uint64_t o = 0; o < n; o++)
-        out[o] = (float)sum[o];
+    memcpy(out, sum, sizeof sum);
+}
+
+/* Targets of n samples: features and targets of each lie `stride` behind those of the one
+ * before. */
+static void make_targets(const Data *d, const float *features, float *targets, uint64_t n,
+                         uint64_t stride)
+{
+    double sum[PAIR][TILE];
+    for (uint64_t tile = 0; tile < tiles_n(d); tile++) {
+        uint64_t width = min_u64(TILE, d->spec.outputs - tile * TILE);
+        for (uint64_t i = 0; i < n; i += PAIR) {
+            uint64_t pair = min_u64(PAIR, n - i);
+            const float *first = features + i * stride;
+            tile_sums(d, tile, first, first + (pair - 1) * stride, sum);
+            for (uint64_t k = 0; k < pair; k++)
+                for (uint64_t o = 0; o < width; o++)
+                    targets[(i + k) * stride + tile * TILE + o] = (float)sum[k][o];
+        }
+    }
+}
+
+/* Finds places for samples that have none, in front of which kept_n are taken; their number. */
+static uint64_t find_places(Data *d, const uint64_t *samples, uint64_t n)
+{
+    uint64_t width = (uint64_t)d->spec.features + d->spec.outputs, first = d->kept_n;
+    uint64_t most = KEEP_BYTES_MAX / (width * sizeof *d->kept);
+    for (uint64_t i = 0; i < n && d->kept_n < most; i++) {
+        ASSERT(samples[i] < d->samples_n);
+        if (d->place_of[samples[i]] == NONE_U32)
+            d->place_of[samples[i]] = d->kept_n++;
+    }
+    return d->kept_n - first;
+}
+
+void data_keep(Data *d, const uint64_t *samples, uint64_t n)
+{
+    if (d->kind != DATA_MAP)
+        return;
+    uint64_t features = d->spec.features, width = features + d->spec.outputs;
+    uint32_t before = d->kept_n;
+    uint64_t new_n = find_places(d, samples, n);
+    float *kept = mem_zero(d->kept_n * width + 1, sizeof *kept), *new = kept + before *width;
+    if (before > 0)
+        memcpy(kept, d->kept, before * width * sizeof *kept);
+    free(d->kept);
+    d->kept = kept;
+    for (uint64_t x = 0; x < d->samples_n; x++)
+        if (d->place_of[x] != NONE_U32 && d->place_of[x] >= before)
+            make_features(d, x, kept + d->place_of[x] * width);
+    make_targets(d, new, new + features, new_n, width);
+}
+
+void data_features(const Data *d, uint64_t sample, float *out)
+{
+    ASSERT(!d->spec.tokens && sample < d->samples_n);
+    const float *kept = kept_row(d, sample);
+    if (kept)
+        memcpy(out, kept, d->spec.features * sizeof *out);
+    else
+        make_features(d, sample, out);
 }
 
 void data_targets(const Data *d, uint64_t sample, float *out)
 {
     ASSERT(!d->spec.tokens && sample < d->samples_n);
-    uint64_t outputs = d->spec.outputs;
-    if (d->kind == DATA_REGRESSION)
+    const float *kept = kept_row(d, sample);
+    if (d->kind == DATA_REGRESSION) {
         out[0] = (float)random_unit(d->targets_key, sample);
-    for (uint64_t o = 0; d->kind == DATA_MAP && o < outputs; o += CHUNK)
-        map_targets(d, sample, o, min_u64(CHUNK, outputs - o), out + o);
+    } else if (kept) {
+        memcpy(out, kept + d->spec.features, d->spec.outputs * sizeof *out);
+    } else {
+        float *x = mem_zero(d->spec.features, sizeof *x);
+        make_features(d, sample, x);
+        make_targets(d, x, out, 1, 0);
+        free(x);
+    }
 }
 
 void data_label(const Data *d, uint64_t sample, int64_t *out)
 {
     ASSERT(d->kind == DATA_MAP && sample < d->samples_n);
-    float target[CHUNK], best = -INFINITY;
-    for (uint64_t first = 0; first < d->spec.outputs; first += CHUNK) {
-        uint64_t n = min_u64(CHUNK, d->spec.outputs - first);
-        map_targets(d, sample, first, n, target);
-        for (uint64_t o = 0; o < n; o++)
-            if (target[o] > best) {
-                best = target[o];
-                *out = (int64_t)(first + o);
-            }
-    }
+    float *targets = mem_zero(d->spec.outputs, sizeof *targets), best = -INFINITY;
+    data_targets(d, sample, targets);
+    for (uint32_t o = 0; o < d->spec.outputs; o++)
+        if (targets[o] > best) {
+            best = targets[o];
+            *out = o;
+        }
+    free(targets);
 }
 
 /* ---- sequences ---- */

@@ -79,6 +79,10 @@ void data_tokens(const Data *d, uint64_t sample, int64_t *out);
 void data_next_tokens(const Data *d, uint64_t sample, int64_t *out);
 void data_label(const Data *d, uint64_t sample, int64_t *out);
 
+/* Makes these samples of a synthetic mlp now, as far as 512 MiB hold them: asking for them is a
+ * copy then.  Does nothing for other kinds. */
+void data_keep(Data *d, const uint64_t *samples, uint64_t n);
+
 /* False, with a sentence, when a file could not be read since it was opened (it was cut, or the
  * disk failed): the tokens of that sample were zeros.  To be asked once a step. */
 bool data_check(const Data *d, Err *err);

@@ -19,7 +19,7 @@ typedef enum FeedKind {
 enum { FEED_KIND_N = FEED_LABELS + 1 };
 
 struct Feed {
-    const Data *d;
+    Data *d;
     DataSpec data;
     FeedSpec spec;
     const Program *p;
@@ -30,7 +30,7 @@ struct Feed {
     int64_t *sequence;
 };
 
-Feed *feed_open(const Data *d, const DataSpec *data, const FeedSpec *spec, const Program *p)
+Feed *feed_open(Data *d, const DataSpec *data, const FeedSpec *spec, const Program *p)
 {
     Feed *f = mem_zero(1, sizeof *f);
     *f = (Feed){ .d = d, .data = *data, .spec = *spec, .p = p };
@@ -147,4 +147,40 @@ bool feed_load(void *user, const Task *t, const Buffer *b, void *out, Err *err)
                      (uint8_t *)out + i * width * dtype_bytes(b->dtype));
     }
     return data_check(f->d, err);
+}
+
+/* ---- beforehand ---- */
+
+/* Samples that the copies of a micro-batch bring as numbers. */
+static uint64_t samples_brought(const Feed *f)
+{
+    uint64_t n = 0;
+    FeedKind kind;
+    for (uint32_t i = 0; i < f->p->tasks_n; i++) {
+        const Task *t = &f->p->tasks[i];
+        uint32_t micro_batch = t->instance->micro_batch;
+        if (t->op->kind != OP_H2D || (micro_batch != 0 && micro_batch != NONE_U32))
+            continue;
+        for (uint32_t a = 0; a < t->args_n; a++) {
+            const Buffer *b = &task_args(f->p, t)[a];
+            if (kind_of(f, program_text(f->p, b->name), &kind) && kind == FEED_FEATURES)
+                n += b->elements / width_of(f, kind, b);
+        }
+    }
+    return n;
+}
+
+void feed_prepare(Feed *f, uint64_t first_step, uint64_t steps)
+{
+    uint64_t replicas = f->data.tokens ? 0 : samples_brought(f) / f->spec.micro_batch;
+    uint64_t batch = replicas * f->each,
+             epoch = data_steps_per_epoch(f->d, f->spec.global_batch);
+    steps = min_u64(steps, 2 * epoch); /* others come then as they are asked for */
+    uint64_t *samples = mem_zero(steps * batch + 1, sizeof *samples), n = 0;
+    for (uint64_t i = 0; i < steps; i++)
+        for (uint32_t r = 0; r < replicas; r++, n += f->each)
+            data_pick(f->d, first_step + i, f->spec.replica + r, f->spec.replicas,
+                      f->spec.global_batch, samples + n);
+    data_keep(f->d, samples, n);
+    free(samples);
 }

@@ -26,8 +26,10 @@ typedef struct FeedSpec {
 typedef struct Feed Feed;
 
 /* Borrows d.  p: the program whose copies it feeds. */
-Feed *feed_open(const Data *d, const DataSpec *data, const FeedSpec *spec, const Program *p);
+Feed *feed_open(Data *d, const DataSpec *data, const FeedSpec *spec, const Program *p);
 void feed_close(Feed *f);
+/* Makes beforehand what these steps will bring, as a data set is loaded before training. */
+void feed_prepare(Feed *f, uint64_t first_step, uint64_t steps);
 void feed_step(Feed *f, uint64_t step); /* chooses the samples */
 
 /* LoadData of exec/backend.h: user is the Feed. */

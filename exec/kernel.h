@@ -89,6 +89,10 @@ extern const Kernel cpu_kernels[OP_KIND_N];
  * variable. */
 bool kernels_check(const Program *p, Err *err);
 
+/* How long this process has been inside OpenBLAS, all threads together, while that was counted. */
+void gemm_count(bool on);
+int64_t gemm_spent_ns(void);
+
 /* 64-byte aligned, valid until the next call. */
 void *kernel_scratch(KernelEnv *env, uint64_t bytes);
 void kernel_env_free(KernelEnv *env);

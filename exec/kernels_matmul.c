@@ -16,7 +16,9 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* As cblas.h has them. */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
@@ -26,6 +28,8 @@ typedef void Sgemm(int order, int transpose_a, int transpose_b, int m, int n, in
                    float *c, int ldc);
 
 static Sgemm *sgemm;
+static atomic_bool counting;
+static _Atomic int64_t spent_ns;
 
 bool gemm_load(Err *err)
 {
@@ -47,6 +51,79 @@ static int small(uint64_t n)
     return (int)n;
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void gemm_count(bool on)
+{
+    atomic_store(&counting, on);
+}
+
+int64_t gemm_spent_ns(void)
+{
+    return atomic_load(&spent_ns);
+}
+
+static void call_blas(const Gemm *g)
+{
+    bool counts = atomic_load_explicit(&counting, memory_order_relaxed);
+    int64_t start_ns = counts ? now_ns() : 0;
+    sgemm(ROW_MAJOR, g->transpose_a ? TRANSPOSE : NO_TRANSPOSE,
+          g->transpose_b ? TRANSPOSE : NO_TRANSPOSE, small(g->m), small(g->n), small(g->k),
+          g->alpha, g->a, small(g->lda), g->b, small(g->ldb), g->beta, g->c, small(g->ldc));
+    if (counts)
+        atomic_fetch_add(&spent_ns, now_ns() - start_ns);
+}
+
+/* ---- shapes that OpenBLAS has a better way for ---- */
+
+enum { FEW_ROWS = 64, MANY_COLUMNS = 512, TURNED_MAX = 32768, THIN = 64, SLAB = 1 << 18 };
+
+/* Few samples times a weight stored [n, k]: OpenBLAS packs the weight a quarter faster as the
+ * left operand.  So C^T = B A^T, a slab of C's columns at a time, and turned into place. */
+static bool is_few_rows(const Gemm *g)
+{
+    return g->transpose_b && !g->transpose_a && g->beta == 0 && g->m <= FEW_ROWS &&
+           g->n >= MANY_COLUMNS && g->k >= MANY_COLUMNS;
+}
+
+static void few_rows(const Gemm *g)
+{
+    float turned[TURNED_MAX];
+    uint64_t most = TURNED_MAX / g->m;
+    for (uint64_t first = 0; first < g->n; first += most) {
+        uint64_t n = min_u64(most, g->n - first);
+        call_blas(&(Gemm){ false, true, n, g->m, g->k, g->b + first * g->ldb, g->ldb, g->a,
+                           g->lda, turned, g->m, g->alpha, 0 });
+        for (uint64_t r = 0; r < g->m; r++)
+            for (uint64_t c = 0; c < n; c++)
+                g->c[r * g->ldc + first + c] = turned[c * g->m + r];
+    }
+}
+
+/* A large product of thin matrices, the gradient of a weight: OpenBLAS fills C with zeros
+ * first.  Slab by slab they are still in the cache when the sums come. */
+static bool is_thin(const Gemm *g)
+{
+    return g->transpose_a && g->beta == 0 && g->k <= THIN && g->m * g->n > 4 * SLAB;
+}
+
+static void thin(const Gemm *g)
+{
+    uint64_t most = max_u64(SLAB / g->n, THIN);
+    for (uint64_t first = 0; first < g->m; first += most) {
+        Gemm slab = *g;
+        slab.m = min_u64(most, g->m - first);
+        slab.a = g->a + first;
+        slab.c = g->c + first * g->ldc;
+        call_blas(&slab);
+    }
+}
+
 void gemm(const Gemm *g)
 {
     if (g->m == 0 || g->n == 0)
@@ -55,9 +132,7 @@ void gemm(const Gemm *g)
         Err err = { 0 };
         ASSERT(gemm_load(&err)); /* kernels_check has loaded it */
     }
-    sgemm(ROW_MAJOR, g->transpose_a ? TRANSPOSE : NO_TRANSPOSE,
-          g->transpose_b ? TRANSPOSE : NO_TRANSPOSE, small(g->m), small(g->n), small(g->k),
-          g->alpha, g->a, small(g->lda), g->b, small(g->ldb), g->beta, g->c, small(g->ldc));
+    (is_few_rows(g) ? few_rows : is_thin(g) ? thin : call_blas)(g);
 }
 
 bool is_attention_matmul(const Program *p, const Task *t)

@@ -4,7 +4,8 @@
  * All are forked before any of them begins (and before this process has threads).
  * The launcher then only waits for signals: a child that ended, or one that is to be
  * passed on.  A child dies with the launcher, however that one ends.  When one child
- * has failed the fabric ends the others; those that do not end are killed.
+ * has failed the fabric ends the others; those that do not end are killed, those that
+ * are stopped (SIGSTOP) and cannot end at once.
  *
  * Which rank a process is, if others started it, stands in launch_place.c.
  */
@@ -22,11 +23,14 @@
 #include "exec/net.h"
 #include "exec/rendezvous.h"
 
-enum { TERM_AFTER_S = 8, KILL_AFTER_S = 10 };
+enum { STOPPED_AFTER_S = 1, TERM_AFTER_S = 8, KILL_AFTER_S = 10 };
+
+typedef enum ChildState { CHILD_RUNS, CHILD_STOPPED, CHILD_KILLED /* by us */ } ChildState;
 
 typedef struct Crew {
     uint32_t n, running_n;
-    int *alive;      /* process of each rank; 0: has ended */
+    int *alive; /* process of each rank; 0: has ended */
+    ChildState *state;
     int status;      /* to leave with */
     int64_t ends_ns; /* when somebody failed or a signal came; 0: all is well */
     bool passed_on, terminated, killed;
@@ -81,7 +85,8 @@ static void child_ended(Crew *crew, uint32_t rank, int how)
         return;
     }
     int number = WTERMSIG(how);
-    bool ours = crew->killed || (crew->passed_on && (number == SIGINT || number == SIGTERM));
+    bool ours = crew->killed || crew->state[rank] == CHILD_KILLED ||
+                (crew->passed_on && (number == SIGINT || number == SIGTERM));
     if (!ours)
         fprintf(stderr, "lockstep: rank %u (process %d) was killed by signal %d (%s)\n", rank,
                 pid, number, strsignal(number));
@@ -92,12 +97,17 @@ static void child_ended(Crew *crew, uint32_t rank, int how)
 static void reap(Crew *crew)
 {
     for (uint32_t r = 0; r < crew->n; r++) {
-        int how = 0;
+        int how = 0, pid;
         if (crew->alive[r] == 0)
             continue;
-        int pid = waitpid(crew->alive[r], &how, WNOHANG);
-        if (pid == crew->alive[r])
-            child_ended(crew, r, how);
+        while ((pid = waitpid(crew->alive[r], &how, WNOHANG | WUNTRACED | WCONTINUED)) ==
+               crew->alive[r]) {
+            if (!WIFSTOPPED(how) && !WIFCONTINUED(how)) {
+                child_ended(crew, r, how);
+                break;
+            }
+            crew->state[r] = WIFSTOPPED(how) ? CHILD_STOPPED : CHILD_RUNS;
+        }
     }
 }
 
@@ -107,9 +117,22 @@ static void pass_on(Crew *crew, int number, const siginfo_t *info)
     if (crew->passed_on)
         return;
     crew->passed_on = true;
+    fprintf(stderr, "lockstep: ended by signal %d (%s)\n", number, strsignal(number));
     if (info->si_code <= 0)
         signal_all(crew, number);
     begin_end(crew, EXIT_COULD_NOT);
+}
+
+static void kill_stopped(Crew *crew)
+{
+    for (uint32_t r = 0; r < crew->n; r++) {
+        if (crew->alive[r] == 0 || crew->state[r] != CHILD_STOPPED)
+            continue;
+        fprintf(stderr, "lockstep: rank %u (process %d) is stopped, and is killed\n", r,
+                crew->alive[r]);
+        kill(crew->alive[r], SIGKILL);
+        crew->state[r] = CHILD_KILLED;
+    }
 }
 
 static void hurry(Crew *crew)
@@ -117,14 +140,18 @@ static void hurry(Crew *crew)
     if (crew->ends_ns == 0)
         return;
     int64_t since_s = (net_now_ns() - crew->ends_ns) / 1000000000;
+    if (since_s >= STOPPED_AFTER_S)
+        kill_stopped(crew);
     if (since_s >= TERM_AFTER_S && !crew->terminated) {
         crew->terminated = crew->passed_on = true;
         signal_all(crew, SIGTERM);
     }
     if (since_s >= KILL_AFTER_S && !crew->killed) {
         crew->killed = true;
-        fprintf(stderr, "lockstep: %u ranks did not end by themselves and are killed\n",
-                crew->running_n);
+        fprintf(stderr, "lockstep: %u rank%s did not end by %s and %s killed\n",
+                crew->running_n, crew->running_n == 1 ? "" : "s",
+                crew->running_n == 1 ? "itself" : "themselves",
+                crew->running_n == 1 ? "is" : "are");
         signal_all(crew, SIGKILL);
     }
 }
@@ -223,7 +250,9 @@ int launch_ranks(uint32_t ranks, Body body, void *user, const RankPlace *common,
     }
     if (place.job == 0)
         place.job = mix_u64(mix_u64((uint64_t)getpid()) ^ (uint64_t)net_now_ns());
-    Crew crew = { .n = ranks, .alive = mem_zero(ranks, sizeof *crew.alive) };
+    Crew crew = { .n = ranks,
+                  .alive = mem_zero(ranks, sizeof *crew.alive),
+                  .state = mem_zero(ranks, sizeof *crew.state) };
     sigset_t watched, before;
     watch(&watched);
     sigprocmask(SIG_BLOCK, &watched, &before);
@@ -235,5 +264,6 @@ int launch_ranks(uint32_t ranks, Body body, void *user, const RankPlace *common,
     int status = crew_wait(&crew, &watched);
     sigprocmask(SIG_SETMASK, &before, NULL);
     free(crew.alive);
+    free(crew.state);
     return ok ? status : EXIT_COULD_NOT;
 }

@@ -1,29 +1,51 @@
 /*
- * measure.h - this machine in a third of a second: what a prediction for it needs.
+ * measure.h - what this machine takes for a program's own kernels, all ranks at once.
  *
- * Until a calibrated file for the CPU exists, a run predicts itself from these few
- * numbers.  Every rank is a process on these processors: where there are more ranks
- * than processors, each gets its part.
+ *     rank 0   meet | kernel kernel kernel ... | meet | kernel kernel ... | all-reduces |
+ *     rank 1   meet | kernel kernel ...        | meet | kernel kernel ... | all-reduces | -> rank 0
+ *
+ * Before training, every rank sweeps over its program: it runs the kernels one after
+ * another in the order of the program, on the arena that they will train in, with no
+ * transfers between.  So processors, caches and memory are shared as they will be, and
+ * each kernel finds in the caches what it will find.  Kernels of equal work are one
+ * shape; its time is the median over the sweeps, of which the first, that meets memory
+ * for the first time, does not count.  What another program takes away is left out as far as
+ * it can be seen: a kernel counts its processor time when that is less than what the
+ * clock says.
+ *
+ * Then the ranks all-reduce eight bytes, and as much as the program's transfers carry.
+ *
+ * The arena is used up: values must be set afterwards.
  */
 #ifndef LOCKSTEP_EXEC_MEASURE_H
 #define LOCKSTEP_EXEC_MEASURE_H
 
-#include "core/err.h"
+#include "exec/backend.h"
 
-typedef struct MachineSpeed {
-    /* f32 matmuls on one processor: large, with a few rows, and small. */
-    double large_flops_per_ns, flat_flops_per_ns, small_flops_per_ns;
-    double bytes_per_ns; /* memory read and written by one processor */
-    int64_t wake_ns;     /* one thread wakes another */
-    uint32_t processors;
-    uint64_t memory_bytes;
-    double seconds; /* it took */
-} MachineSpeed;
+/* A shape: any op of it, and how long each of the n that were run took. */
+typedef struct KernelTime {
+    Op op; /* its ids and arguments mean nothing here */
+    double ns;
+    uint64_t n;
+} KernelTime;
 
-/* With as many of the loops at once as there will be ranks: processors share caches and more. */
-bool measure_machine(MachineSpeed *x, uint32_t ranks, Err *err);
+typedef struct MachineTimes {
+    KernelTime *times;
+    uint32_t times_n, times_cap;
+    uint32_t shapes_n;          /* of all ranks' programs; times_n of them were run */
+    uint32_t ranks, processors; /* of this host */
+    uint64_t memory_bytes;      /* of this host */
+    uint64_t reduce_bytes;      /* 0: one rank alone */
+    double reduce_ns, meet_ns;  /* an all-reduce of that many bytes; of 8 */
+    double seconds;             /* it took */
+    double taken; /* part of rank 0's time that other programs had its processor */
+} MachineTimes;
 
-/* A "cluster" object of one node with so many of these; malloc'd. */
-char *measure_cluster_json(const MachineSpeed *x, uint32_t ranks);
+/* On all ranks of the job together, from the threads that launch; whole on rank 0. */
+bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *err);
+void machine_times_free(MachineTimes *m);
+
+/* Is it the same work, as far as the cost of a kernel depends on it? */
+bool same_work(const Op *a, const Op *b);
 
 #endif

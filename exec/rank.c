@@ -58,6 +58,12 @@ static bool load(void *user, const Task *t, const Buffer *b, void *out, Err *err
     return feed_load(r->feed, t, b, out, err);
 }
 
+static void rewind_feed(void *user)
+{
+    RankRun *r = user;
+    feed_step(r->feed, 0);
+}
+
 static bool open_backend(RankRun *r, Err *err)
 {
     const RankSetup *s = r->s;
@@ -71,7 +77,8 @@ static bool open_backend(RankRun *r, Err *err)
                     .clock = s->clock,
                     .times = s->times,
                     .load = load,
-                    .load_user = r };
+                    .load_user = r,
+                    .rewind = rewind_feed };
     r->record.job = &r->job;
     return s->backend->open(&r->backend, &r->job, err);
 }
@@ -89,19 +96,37 @@ static bool share_facts(RankRun *r, Err *err)
            fabric_share(r->fabric, &pid, out->pids, sizeof pid, err);
 }
 
+/* What this machine takes, told by rank 0; the arena is as it was before. */
+static bool measure(RankRun *r, const RankPlace *place, Err *err)
+{
+    const RankSetup *s = r->s;
+    MachineTimes m;
+    if (!s->measured)
+        return true;
+    feed_prepare(r->feed, 0, 1);
+    bool ok = measure_job(&m, &r->job, place->local_n, err) &&
+              (place->rank > 0 || s->measured(s->user, &m, err));
+    machine_times_free(&m);
+    memset(fabric_arena(r->fabric), 0, r->program.arena_bytes);
+    return ok;
+}
+
 static bool open_run(RankRun *r, const RankPlace *place, Err *err)
 {
     const RankSetup *s = r->s;
     if (!program_make(&r->program, s->graph, place->rank, err) ||
         !fabric_open(&r->fabric, place, r->program.arena_bytes, err))
         return false;
-    bool ok =
-        data_open(&r->data, s->data, err) && set_parameters(r, err) && open_backend(r, err);
+    fabric_use_rings(r->fabric, s->rings);
+    bool ok = data_open(&r->data, s->data, err) && open_backend(r, err);
+    if (ok) {
+        r->feed = feed_open(r->data, s->data, &s->feed, &r->program);
+        ok = measure(r, place, err) && set_parameters(r, err);
+    }
     if (!ok) {
         fabric_abort(r->fabric, err->text);
         return false;
     }
-    r->feed = feed_open(r->data, s->data, &s->feed, &r->program);
     return share_facts(r, err);
 }
 
@@ -177,6 +202,7 @@ static bool run_steps(RankRun *r, Err *err)
                .after = after,
                .user = r };
     r->out->first_step = r->done_steps;
+    feed_prepare(r->feed, r->done_steps, s->steps);
     return walk(&w, err) && (!s->trace || gather(r, err));
 }
 

@@ -1,7 +1,8 @@
 /*
  * rank.h - one rank's whole run: memory, parameters, steps, snapshots, records.
  *
- *     program_make -> fabric_open -> first values or snapshot -> walk ... -> record_gather
+ *     program_make -> fabric_open -> [measure_job] -> first values or snapshot -> walk ...
+ *         -> record_gather
  *
  * All ranks of a job call rank_run with like setups.  What it needs of a scenario is
  * given here in numbers: it knows neither scenarios nor the simulator.
@@ -11,6 +12,7 @@
 
 #include "core/timeline.h"
 #include "exec/feed.h"
+#include "exec/measure.h"
 #include "exec/walk.h"
 #include "exec/whole.h"
 
@@ -24,6 +26,7 @@ typedef struct RankSetup {
     Hyper hyper;
     uint64_t seed, steps; /* steps: to be done now, behind those of a snapshot */
     RunClock clock;
+    bool rings;                   /* collectives go round rings (fabric_use_rings) */
     const OpTime *times;          /* by op id; NULL on wall */
     const int64_t *host_start_ns; /* as in Walk */
     bool trace;
@@ -33,6 +36,9 @@ typedef struct RankSetup {
     bool resume;
     const char *model, *text; /* as in SnapshotInfo */
 
+    /* Before the first step, on rank 0, with what this machine takes.  NULL: nothing is
+     * measured. */
+    bool (*measured)(void *user, const MachineTimes *m, Err *err);
     /* Behind each step; may be NULL.  False with err ends the job. */
     bool (*each_step)(void *user, const StepInfo *info, Err *err);
     void *user;

@@ -6,9 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
-
-enum { CLOCK_ROUNDS = 5 };
 
 /* ---- keeping ---- */
 
@@ -33,56 +32,81 @@ void record_free(Record *r)
     *r = (Record){ 0 };
 }
 
-/* ---- clocks ---- */
+/*
+ * ---- clocks ----
+ *
+ * Ranks with one CLOCK_MONOTONIC know exactly when each other's runs began.  Others meet
+ * at barriers: nobody leaves one before all have come, so
+ *
+ *     before of rank 0 <= after of rank i,   before of rank i <= after of rank 0
+ *
+ * and the shift lies between two bounds.  Each bound is as good as the message that it
+ * rests on was quick: rank 0 and the others take turns in coming last.
+ */
+enum { CLOCK_ROUNDS = 16, CLOCK_LATE_NS = 300000 };
 
 typedef struct ClockReading {
-    uint64_t boot;   /* equal on ranks whose CLOCK_MONOTONIC is the same */
+    uint64_t clock;  /* equal on ranks whose CLOCK_MONOTONIC is the same */
     int64_t zero_ns; /* of that clock, when this rank's run began */
-    int64_t now_ns;  /* of the run, at the end of a barrier */
+    int64_t before_ns[CLOCK_ROUNDS], after_ns[CLOCK_ROUNDS]; /* of the run */
 } ClockReading;
 
-static uint64_t boot_of_host(void)
+/* Of a started kernel, and of the time namespace of this process, if there are such. */
+static uint64_t clock_of_host(void)
 {
     char text[64] = "";
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    struct stat time_ns = { 0 };
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (f) {
         if (!fgets(text, sizeof text, f))
             text[0] = '\0';
         fclose(f);
     }
-    uint64_t h = 0;
+    uint64_t h = stat("/proc/self/ns/time", &time_ns) == 0 ? mix_u64(time_ns.st_ino) : 0;
     for (const char *c = text; *c; c++)
         h = mix_u64(h ^ (uint64_t)(unsigned char)*c);
     return h;
 }
 
-static ClockReading read_clock(int64_t now_ns)
+static int64_t host_now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    int64_t host_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-    return (ClockReading){ boot_of_host(), host_ns - now_ns, now_ns };
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Of several barriers the one whose ends lie closest says most. */
+/* What is to be added to the times of `i` to make them those of `zero`. */
+static int64_t shift_between(const ClockReading *zero, const ClockReading *i)
+{
+    if (i->clock == zero->clock)
+        return i->zero_ns - zero->zero_ns;
+    int64_t low = INT64_MIN, high = INT64_MAX;
+    for (int k = 0; k < CLOCK_ROUNDS; k++) {
+        low = max_i64(low, zero->before_ns[k] - i->after_ns[k]);
+        high = min_i64(high, zero->after_ns[k] - i->before_ns[k]);
+    }
+    return low + (high - low) / 2;
+}
+
 static bool measure_shifts(const Record *r, int64_t (*now_ns)(const Backend *),
                            const Backend *b, int64_t *shift_ns, Err *err)
 {
     uint32_t world_n = r->job->program->graph->world_n;
-    ClockReading *all = mem_zero(world_n, sizeof *all);
-    bool ok = true;
-    for (int round = 0; round < CLOCK_ROUNDS && ok; round++) {
+    bool first = r->job->program->rank == 0, ok = true;
+    int64_t now = now_ns(b);
+    ClockReading mine = { .clock = clock_of_host(), .zero_ns = host_now_ns() - now };
+    for (int k = 0; k < CLOCK_ROUNDS && ok; k++) {
+        const struct timespec late = { .tv_nsec = CLOCK_LATE_NS };
+        if ((k % 2 == 0) == first)
+            nanosleep(&late, NULL);
+        mine.before_ns[k] = now_ns(b);
         ok = fabric_barrier(r->job->fabric, err);
-        ClockReading mine = read_clock(now_ns(b));
-        ok = ok && fabric_share(r->job->fabric, &mine, all, sizeof mine, err);
-        for (uint32_t i = 0; i < world_n && ok; i++) {
-            bool same = all[i].boot == all[0].boot;
-            int64_t shift =
-                same ? all[i].zero_ns - all[0].zero_ns : all[0].now_ns - all[i].now_ns;
-            bool better = llabs(shift) < llabs(shift_ns[i]);
-            shift_ns[i] = round == 0 || better ? shift : shift_ns[i];
-        }
+        mine.after_ns[k] = now_ns(b);
     }
+    ClockReading *all = mem_zero(world_n, sizeof *all);
+    ok = ok && fabric_share(r->job->fabric, &mine, all, sizeof mine, err);
+    for (uint32_t i = 0; i < world_n && ok; i++)
+        shift_ns[i] = shift_between(&all[0], &all[i]);
     free(all);
     return ok;
 }

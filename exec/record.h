@@ -6,8 +6,8 @@
  * classes and op ids, so that both compare op by op.
  *
  * CLOCKS.  Ranks of one host (one boot of one kernel) share a clock, and only differ
- * in when they began.  Others are shifted so that the ends of barriers fall together;
- * record_gather says by how much.  Model time needs no shift.
+ * in when they began.  Others are shifted so that nobody leaves a barrier before all
+ * have come; record_gather says by how much.  Model time needs no shift.
  */
 #ifndef LOCKSTEP_EXEC_RECORD_H
 #define LOCKSTEP_EXEC_RECORD_H

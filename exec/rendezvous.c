@@ -252,7 +252,6 @@ static Outcome visit_file(Meeting *m, Visit *v, Err *err)
 static bool visit(Meeting *m, Visit *v, Err *err)
 {
     const int64_t pause_ns = 30000000;
-    int64_t start_ns = net_now_ns();
     for (;;) {
         Outcome outcome = v->spot.path ? visit_file(m, v, err)
                                        : visit_host(m, v, v->spot.host, v->spot.port, err);
@@ -260,7 +259,7 @@ static bool visit(Meeting *m, Visit *v, Err *err)
             return outcome == VISIT_MET;
         if (net_now_ns() + pause_ns >= v->deadline_ns)
             return err_set(err, "cannot reach rank 0 at '%s' within %.3g s: %s", v->spot.text,
-                           (double)(net_now_ns() - start_ns) * 1e-9, v->trouble);
+                           v->place->timeout_s, v->trouble);
         net_sleep_ns(pause_ns);
     }
 }

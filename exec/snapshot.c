@@ -61,18 +61,16 @@ static bool agree(bool ok, const Program *p, Fabric *f, Err *err)
     Word mine = { .failed = !ok }, *all = mem_zero(world, sizeof *all);
     if (!ok)
         memcpy(mine.text, err->text, sizeof mine.text);
+    err_clear(err); /* also where sharing fails, all ranks have one sentence */
     bool shared = fabric_share(f, &mine, all, sizeof mine, err);
     uint32_t rank = 0;
     while (shared && rank < world && !all[rank].failed)
         rank++;
     bool failed = shared && rank < world;
-    if (failed) {
-        err_clear(err);
-        if (world > 1)
-            err_set(err, "rank %" PRIu32 ": %s", rank, all[rank].text);
-        else
-            err_set(err, "%s", all[rank].text);
-    }
+    if (failed && world > 1)
+        err_set(err, "rank %" PRIu32 ": %s", rank, all[rank].text);
+    else if (failed)
+        err_set(err, "%s", all[rank].text);
     free(all);
     return shared && !failed;
 }

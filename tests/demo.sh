@@ -1,5 +1,6 @@
 #!/bin/sh
-# demo.sh - what `make demo` shows: one model, three strategies, and a trace to look at.
+# demo.sh - what `make demo` shows: one model, three strategies, and a trace to look at; then a
+# small network that two processes train for real, with what was predicted beside it.
 # LOCKSTEP is the program to run.
 
 cd "$(dirname "$0")/.." || exit 1
@@ -17,3 +18,6 @@ show "$lockstep" sim scenarios/examples/llama3-8b-ddp.json \
     scenarios/examples/llama3-8b-fsdp.json scenarios/examples/llama3-8b-tp.json
 show "$lockstep" sim scenarios/examples/llama3-8b-fsdp.json --trace "$trace"
 printf '\nOpen %s in ui.perfetto.dev or chrome://tracing.\n' "$trace"
+
+printf '\nAnd for real: two processes train a small network on this machine.\n'
+show "$lockstep" run scenarios/examples/small-mlp-ddp.json --steps 50

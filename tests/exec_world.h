@@ -23,7 +23,10 @@ enum { WORLD_STEPS_MAX = 32 };
 typedef struct WorldOptions {
     RunClock clock;
     uint64_t steps;
-    int64_t late_ns; /* the first kernel of rank 0 takes so much longer than predicted */
+    int64_t late_ns;        /* the first kernel of rank 0 takes so much longer than predicted */
+    const char *checkpoint; /* as in RankSetup */
+    uint64_t every;
+    bool resume;
 } WorldOptions;
 
 /* What rank 0 reports, in memory that all processes share. */
@@ -161,6 +164,9 @@ static inline int world_rank(const RankPlace *place, void *user)
                         .times = times,
                         .host_start_ns = host,
                         .trace = model,
+                        .checkpoint = w->options.checkpoint,
+                        .every = w->options.every,
+                        .resume = w->options.resume,
                         .model = plan->model };
     bool ok = rank_run(&out, &setup, place, &err);
     WorldResult *r = w->result;

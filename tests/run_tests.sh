@@ -1,21 +1,25 @@
 #!/bin/sh
 # run_tests.sh - runs test suites in parallel and sums them up.  `make test` calls it.
 #
-#   tests/run_tests.sh [SUITE...]     unit cli house format gpu; all when none is named
+#   tests/run_tests.sh [SUITE...]     unit cli exec house format gpu; all when none is named
 #
 #   unit     every program of tests/unit and tests/property, one test per function
 #   cli      every transcript tests/cli/*.test, one test per command
+#   exec     every script tests/exec/*.sh, which run real jobs: launchers, hosts, faults,
+#            kills.  What a script cannot do here it skips, with a line that says so.
 #   house    tests/check_includes.sh: includes, lengths, header comments
 #   format   is the source as clang-format would write it?  (skipped without clang-format)
 #   gpu      does what needs CUDA compile?  (skipped without nvcc)
 #
-# BUILD is the build folder, CUDA_HOME where CUDA is.  Logs stand in $BUILD/test-logs.
+# program:FOLDER/NAME is one program, tests/FOLDER/NAME.
+# BUILD is the build folder, CUDA_HOME where CUDA is, SECONDS_MAX (120) a program's limit.
+# Logs stand in $BUILD/test-logs.
 # The last line is "N passed, N failed"; the exit status is 1 when a test failed.
 
 cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build}
 logs=$build/test-logs
-seconds_max=120
+seconds_max=${SECONDS_MAX:-120}
 exec </dev/null
 
 # What went wrong, in words, when a program ended with status $1.
@@ -63,7 +67,9 @@ run_one()
         report="$(grep -v -e '^-- ' -e '^[^ ]*: [0-9]* passed, ' "$log" | tail -n 100)
 $report"
     fi
-    printf '%s\n' "$report"
+    skipped=$(grep ': skipped, ' "$log")
+    printf '%s\n' "${skipped:+$skipped
+}$report"
 }
 
 if [ "$1" = --one ]; then
@@ -86,6 +92,14 @@ list_cli()
     for script in tests/cli/*.test; do
         [ -f "$script" ] || continue
         echo "own cli_$(basename "$script" .test) $build/tests/cli_runner $script"
+    done
+}
+
+list_exec()
+{
+    for script in tests/exec/*.sh; do
+        [ "${script##*/}" = lib.sh ] && continue
+        echo "own exec_$(basename "$script" .sh) sh $script"
     done
 }
 
@@ -113,13 +127,16 @@ list_gpu()
     fi
 }
 
-[ $# = 0 ] && set -- unit cli house format gpu
+[ $# = 0 ] && set -- unit cli exec house format gpu
 rm -rf "$logs"
 mkdir -p "$logs"
-export CHECK_VERBOSE=1 ROOT="$PWD" LOCKSTEP="$PWD/$build/lockstep"
+export CHECK_VERBOSE=1 BUILD="$build" ROOT="$PWD" LOCKSTEP="$PWD/$build/lockstep"
 export UBSAN_OPTIONS=print_stacktrace=1
 for suite; do
-    "list_$suite" || exit 2
+    case $suite in
+    program:*) echo "own ${suite##*/} $build/tests/${suite#program:}" ;;
+    *) "list_$suite" || exit 2 ;;
+    esac
 done >"$logs/list"
 xargs -r -P "$(nproc)" -L 1 sh tests/run_tests.sh --one <"$logs/list"
 

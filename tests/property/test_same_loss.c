@@ -1,6 +1,8 @@
 /*
  * However the work is split, the same network is trained: losses of every strategy
- * against those of one process on the same global batch.
+ * against those of one process on the same global batch.  And wherever a training is
+ * interrupted: resumed from a snapshot with the same split its losses are the same bits,
+ * with another split they differ as splits do.
  *
  * Sums are taken in another order and each update carries the difference on.  The
  * bound is a relative 1e-6 over six steps in f32; measured are up to 6e-8.  What a
@@ -8,9 +10,16 @@
  */
 #include "tests/exec_world.h"
 
-enum { STEPS = 6, SHARING_N = 11 /* cases that need not split a layer */ };
+enum { STEPS = 6, HALF = 3, SHARING_N = 11 /* cases that need not split a layer */ };
 
 #define LOSS_BOUND 1e-6
+
+/* Slow under the thread sanitizer, and one of each kind has all the threads. */
+#ifdef __SANITIZE_THREAD__
+#define CASE_STRIDE 6
+#else
+#define CASE_STRIDE 1
+#endif
 
 #define CLUSTER "\"cluster\":{\"base\":\"pcie-workstation\",\"nodes\":1,\"gpus_per_node\":8},"
 
@@ -51,7 +60,7 @@ typedef struct Case {
     RunSetting set[8];
 } Case;
 
-static bool losses_of(const char *text, const Case *c, double *losses)
+static bool losses_by(const char *text, const Case *c, WorldOptions options, double *losses)
 {
     ExecWorld w;
     Err err = { 0 };
@@ -62,21 +71,31 @@ static bool losses_of(const char *text, const Case *c, double *losses)
     if (!CHECK(ok))
         fprintf(stderr, "%s: %s\n", c->what, err.text);
     if (ok) {
-        ok = CHECK(world_run(&w, (WorldOptions){ .clock = RUN_WALL, .steps = STEPS }));
+        ok = CHECK(world_run(&w, options));
         if (!ok)
             fprintf(stderr, "%s: %s\n", c->what, w.result->text);
-        memcpy(losses, w.result->losses, STEPS * sizeof *losses);
+        memcpy(losses, w.result->losses, options.steps * sizeof *losses);
     }
     world_close(&w);
     return ok;
 }
 
-static double worst_difference(const double *a, const double *b)
+static bool losses_of(const char *text, const Case *c, double *losses)
+{
+    return losses_by(text, c, (WorldOptions){ .clock = RUN_WALL, .steps = STEPS }, losses);
+}
+
+static double worst_of(const double *a, const double *b, int n)
 {
     double worst = 0;
-    for (int i = 0; i < STEPS; i++)
+    for (int i = 0; i < n; i++)
         worst = fmax(worst, fabs(a[i] - b[i]) / fabs(a[i]));
     return worst;
+}
+
+static double worst_difference(const double *a, const double *b)
+{
+    return worst_of(a, b, STEPS);
 }
 
 #define P(key, value) \
@@ -142,7 +161,7 @@ static void compare(const char *text, const char *model, const Case *list, size_
     double expect[STEPS], got[STEPS];
     if (!losses_of(text, &alone, expect))
         return;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i += CASE_STRIDE) {
         Case one = alone;
         for (uint32_t k = 0; k < ARRAY_N(list[i].set) && list[i].set[k].key; k++)
             if (strcmp(list[i].set[k].key, "training.global_batch") == 0)
@@ -183,6 +202,112 @@ static void a_llama_trains_alike_however_it_is_split(void)
     compare(llama, "llama", transformer_cases, ARRAY_N(transformer_cases));
 }
 
+/* ---- resumed ---- */
+
+/* In memory where that can be had: many small snapshots, and no disk is on trial here.  The name
+ * is not one that other tests look for, to see whether anything of lockstep's was left. */
+static char snapshots[256];
+
+static void choose_folder(void)
+{
+    const char *memory = "/dev/shm";
+    snprintf(snapshots, sizeof snapshots, "%s/test-same-loss-%ld",
+             access(memory, W_OK) == 0 ? memory : P_tmpdir, (long)getpid());
+}
+
+static void remove_step(int step)
+{
+    char path[sizeof snapshots + 64];
+    for (int rank = 0; rank < 8; rank++) {
+        snprintf(path, sizeof path, "%s/step-%08d/rank-%05d.part", snapshots, step, rank);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/step-%08d", snapshots, step);
+    rmdir(path);
+    snprintf(path, sizeof path, "%s/latest", snapshots);
+    unlink(path);
+}
+
+/* The second half again, from the snapshot in the middle; what it writes goes. */
+static bool second_half(const char *text, const Case *c, double *losses)
+{
+    WorldOptions options = { .clock = RUN_WALL, .steps = STEPS - HALF };
+    options.checkpoint = snapshots;
+    options.resume = true;
+    bool ok = losses_by(text, c, options, losses);
+    remove_step(STEPS);
+    return ok;
+}
+
+static bool has_own_batch(const Case *c)
+{
+    for (size_t k = 0; k < ARRAY_N(c->set) && c->set[k].key; k++)
+        if (strcmp(c->set[k].key, "training.global_batch") == 0)
+            return true;
+    return false;
+}
+
+static void resume_one(const char *text, const char *model, const Case *c, const Case *other)
+{
+    double whole[STEPS], same[STEPS], moved[STEPS];
+    WorldOptions options = { .clock = RUN_WALL, .steps = STEPS, .every = HALF };
+    options.checkpoint = snapshots;
+    bool ok = losses_by(text, c, options, whole);
+    remove_step(STEPS);
+    if (ok && second_half(text, c, same) &&
+        !CHECK(memcmp(whole + HALF, same, (STEPS - HALF) * sizeof *same) == 0))
+        fprintf(stderr, "%s, %s: resumed %.17g, not %.17g\n", model, c->what, same[0],
+                whole[HALF]);
+    if (ok && !has_own_batch(c) && second_half(text, other, moved)) {
+        double worst = worst_of(whole + HALF, moved, STEPS - HALF);
+        if (!CHECK(worst <= LOSS_BOUND) || getenv("CHECK_VERBOSE"))
+            fprintf(stderr, "%s, %s, then %s: worst %.2e\n", model, c->what, other->what,
+                    worst);
+    }
+    remove_step(HALF);
+}
+
+/* Every case, and from its middle on every case's successor. */
+static void resume_each(const char *text, const char *model, const Case *list, size_t n)
+{
+    for (size_t i = 0; i < n; i += CASE_STRIDE) {
+        const Case *next = &list[(i + 1) % n];
+        resume_one(text, model, &list[i], has_own_batch(next) ? &alone : next);
+    }
+    rmdir(snapshots);
+}
+
+static void an_interrupted_mlp_goes_on_in_any_split(void)
+{
+    resume_each(mlp, "mlp", cases, ARRAY_N(cases));
+}
+
+static void an_interrupted_gpt_goes_on_in_any_split(void)
+{
+    resume_each(gpt, "gpt", cases, ARRAY_N(cases));
+    resume_each(gpt, "gpt", transformer_cases, ARRAY_N(transformer_cases));
+}
+
+static void an_interrupted_llama_goes_on_in_any_split(void)
+{
+    resume_each(llama, "llama", cases, ARRAY_N(cases));
+    resume_each(llama, "llama", transformer_cases, ARRAY_N(transformer_cases));
+}
+
+/* What has begun otherwise goes on otherwise: the snapshot counts, not only the seed. */
+static void a_resumed_training_depends_on_its_snapshot(void)
+{
+    static const Case other = { "lr", { P("dp", "1"), T("lr", "0.011") } };
+    double whole[STEPS], mixed[STEPS];
+    WorldOptions options = { .clock = RUN_WALL, .steps = HALF };
+    options.checkpoint = snapshots;
+    if (losses_of(gpt, &alone, whole) && losses_by(gpt, &other, options, mixed) &&
+        second_half(gpt, &alone, mixed))
+        CHECK(worst_of(whole + HALF, mixed, STEPS - HALF) > LOSS_BOUND);
+    remove_step(HALF);
+    rmdir(snapshots);
+}
+
 /* The bound tells a slightly different training apart: a clip of 1 % less, another batch order. */
 static void the_bound_tells_trainings_apart(void)
 {
@@ -220,11 +345,16 @@ static void training_learns(void)
 
 int main(void)
 {
+    choose_folder();
     RUN(training_learns);
     RUN(an_mlp_trains_alike_however_it_is_split);
     RUN(one_layer_trains_alike_however_it_is_shared_out);
     RUN(a_gpt_trains_alike_however_it_is_split);
     RUN(a_llama_trains_alike_however_it_is_split);
+    RUN(an_interrupted_mlp_goes_on_in_any_split);
+    RUN(an_interrupted_gpt_goes_on_in_any_split);
+    RUN(an_interrupted_llama_goes_on_in_any_split);
+    RUN(a_resumed_training_depends_on_its_snapshot);
     RUN(the_bound_tells_trainings_apart);
     return check_report();
 }

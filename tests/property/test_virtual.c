@@ -256,7 +256,9 @@ static void nothing_is_faster_than_its_pace(void)
         double predicted_ns = 1e9 * w.plan.predicted_step_s;
         CHECK(predicted_ns > 5e6);
         CHECK((double)w.result->shortest_ns >= predicted_ns * (1 - 1e-9));
+#ifndef __SANITIZE_THREAD__ /* whose arithmetic takes time */
         CHECK((double)w.result->shortest_ns < 3 * predicted_ns);
+#endif
     } else {
         fprintf(stderr, "%s%s\n", err.text, w.result ? w.result->text : "");
     }

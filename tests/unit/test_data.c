@@ -233,6 +233,53 @@ static void features_are_standard_normal(void)
     data_close(d);
 }
 
+/* The definition to the last bit: products in f64, added from j = 0 on, rounded once. */
+static void targets_are_summed_in_the_order_that_is_defined(void)
+{
+    DataSpec odd = { .kind = "synthetic", .features = 33, .outputs = 13, .seed = 3 };
+    Data *d = open_data(odd);
+    uint64_t map = random_key(3, "map", 0);
+    for (uint64_t x = 0; x < 20; x++) {
+        float f[33], t[13];
+        data_features(d, x, f);
+        data_targets(d, x, t);
+        for (uint64_t o = 0; o < 13; o++) {
+            double sum = 0, pair[2];
+            for (uint64_t j = 0; j < 33; j++) {
+                random_normal_pair(map, (j * 13 + o) / 2, pair);
+                sum += (double)f[j] * (double)(float)(pair[(j * 13 + o) % 2] * (1 / sqrt(33)));
+            }
+            CHECK((float)sum == t[o]);
+        }
+    }
+    data_close(d);
+}
+
+/* Those made beforehand, alone or in pairs, asked for once or twice, and those that are not. */
+static void samples_made_beforehand_are_the_same(void)
+{
+    const uint64_t keep[] = { 5, 2047, 5, 0, 77, 300, 77, 9 };
+    DataSpec odd = { .kind = "synthetic", .features = 33, .outputs = 13, .labels = true };
+    Data *a = open_data(odd), *b = open_data(odd);
+    data_keep(b, keep, 4);
+    data_keep(b, keep + 3, ARRAY_N(keep) - 3);
+    for (uint64_t x = 0; x < 2048; x = x < 90 ? x + 1 : x + 103) {
+        float f[2][33], t[2][13];
+        int64_t label[2] = { -1, -2 };
+        data_features(a, x, f[0]);
+        data_features(b, x, f[1]);
+        data_targets(a, x, t[0]);
+        data_targets(b, x, t[1]);
+        data_label(a, x, &label[0]);
+        data_label(b, x, &label[1]);
+        CHECK(memcmp(f[0], f[1], sizeof f[0]) == 0);
+        CHECK(memcmp(t[0], t[1], sizeof t[0]) == 0);
+        CHECK_INT(label[0], label[1]);
+    }
+    data_close(a);
+    data_close(b);
+}
+
 /* Widths beyond a chunk give what small ones would: the map is addressed by (j, o). */
 static void wide_targets_and_labels_agree(void)
 {
@@ -420,6 +467,8 @@ int main(void)
     RUN(the_same_seed_gives_the_same_bits);
     RUN(mlp_targets_are_one_linear_map_of_the_features);
     RUN(features_are_standard_normal);
+    RUN(targets_are_summed_in_the_order_that_is_defined);
+    RUN(samples_made_beforehand_are_the_same);
     RUN(wide_targets_and_labels_agree);
     RUN(regression20_is_uniform);
     RUN(sequences_can_be_learned);

@@ -57,16 +57,19 @@ bool fabric_share(Fabric *f, const void *mine, void *out, size_t bytes, Err *err
 /* In place of libc's: fast, and it notes what was asked for. */
 static struct {
     _Atomic uint32_t synced_n, fails_at; /* the n-th call; 0: none */
-    char newest[512];                    /* what the newest call was for; of one rank only */
-} disk;
+    pthread_mutex_t lock;
+    char newest[512]; /* what the newest call was for; of one rank only */
+} disk = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 int fsync(int file)
 {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     uint32_t n = ++disk.synced_n;
+    pthread_mutex_lock(&disk.lock);
     ssize_t got = readlink(link, disk.newest, sizeof disk.newest - 1);
     disk.newest[got < 0 ? 0 : got] = '\0';
+    pthread_mutex_unlock(&disk.lock);
     if (n != disk.fails_at)
         return 0;
     errno = ENOSPC;

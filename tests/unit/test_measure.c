@@ -1,0 +1,153 @@
+/*
+ * test_measure.c - what was measured comes back as the prediction of the same kernel.
+ */
+#include "exec/cmd_run_plan.h"
+
+#include <stdlib.h>
+
+#include "core/machine.h"
+#include "sim/cost.h"
+#include "tests/check.h"
+
+static Op matmul(uint64_t m, uint64_t n, uint64_t k, bool transpose_b)
+{
+    Op op = { .kind = OP_MATMUL, .dtype = DTYPE_F32 };
+    op.u.matmul = (MatmulShape){ .m = m, .n = n, .k = k, .batch = 1 };
+    op.u.matmul.transpose_b = transpose_b;
+    op.flops = 2.0 * (double)m * (double)n * (double)k;
+    op.read_bytes = 4 * (m * k + k * n);
+    op.write_bytes = 4 * m * n;
+    return op;
+}
+
+static Op attention(void)
+{
+    Op op = { .kind = OP_ATTENTION, .dtype = DTYPE_F32 };
+    op.u.attention = (AttentionShape){ .batch = 2,
+                                       .heads = 4,
+                                       .kv_heads = 4,
+                                       .seq_q = 64,
+                                       .seq_k = 64,
+                                       .head_dim = 32,
+                                       .causal = true };
+    op.flops = 4.0 * 2 * 4 * 64 * 64 * 32 / 2;
+    op.read_bytes = op.write_bytes = 4 * 2 * 4 * 64 * 32;
+    return op;
+}
+
+static Op moved(OpKind kind, uint64_t bytes)
+{
+    return (Op){
+        .kind = kind, .dtype = DTYPE_F32, .read_bytes = bytes / 2, .write_bytes = bytes / 2
+    };
+}
+
+/* Two ranks on a host with so many processors. */
+static MachineTimes times_of(KernelTime *times, uint32_t n, uint32_t processors)
+{
+    return (MachineTimes){ .times = times,
+                           .times_n = n,
+                           .shapes_n = n,
+                           .ranks = 2,
+                           .processors = processors,
+                           .memory_bytes = (uint64_t)1 << 33,
+                           .reduce_bytes = 1 << 20,
+                           .reduce_ns = 300000,
+                           .meet_ns = 4000 };
+}
+
+static void read_machine(Machine *m, const MachineTimes *times)
+{
+    Err err = { 0 };
+    char *text = run_machine_json(times, 2, &err);
+    JsonDoc *doc = text ? json_parse(text, strlen(text), "measured", &err) : NULL;
+    bool ok = doc && machine_read(m, json_root(doc), "scenarios", &err);
+    if (!ok)
+        printf("%s\n", err.text);
+    ASSERT(ok);
+    json_close(doc);
+    free(text);
+}
+
+static void each_kernel_takes_what_was_measured(void)
+{
+    KernelTime times[] = { { matmul(32, 4096, 1024, true), 5000000, 3 },
+                           { matmul(32, 4096, 1024, false), 4000000, 3 },
+                           { matmul(8, 64, 64, false), 900, 40 },
+                           { attention(), 70000, 2 },
+                           { moved(OP_ADD, 65536), 9000, 5 },
+                           { moved(OP_ADD, 1 << 20), 200000, 5 },
+                           { moved(OP_OPTIMIZER, 1 << 24), 3000000, 1 } };
+    const MachineTimes of = times_of(times, ARRAY_N(times), 4);
+    Machine m;
+    read_machine(&m, &of);
+    for (size_t i = 0; i < ARRAY_N(times); i++) {
+        double ns = (double)op_cost(m.types[0].gpu, &times[i].op, NULL).alone_ns;
+        CHECK_NEAR(times[i].ns, ns, 0.003);
+    }
+    machine_free(&m);
+}
+
+/* Two shapes that the tables cannot tell apart: the mean of all that was run. */
+static void shapes_of_one_row_are_averaged_by_how_often_they_run(void)
+{
+    KernelTime times[] = { { moved(OP_ADD, 65536), 9000, 3 },
+                           { moved(OP_SCALE, 65536), 1000, 1 } };
+    const MachineTimes of = times_of(times, ARRAY_N(times), 2);
+    Machine m;
+    read_machine(&m, &of);
+    CHECK_NEAR(7000, (double)op_cost(m.types[0].gpu, &times[0].op, NULL).alone_ns, 0.001);
+    machine_free(&m);
+}
+
+static void more_ranks_than_processors_take_turns(void)
+{
+    KernelTime times[] = { { matmul(32, 256, 256, true), 90000, 1 },
+                           { moved(OP_ADD, 65536), 9000, 1 } };
+    const MachineTimes of = times_of(times, ARRAY_N(times), 1);
+    Machine m;
+    read_machine(&m, &of);
+    for (size_t i = 0; i < ARRAY_N(times); i++)
+        CHECK_NEAR(2 * times[i].ns,
+                   (double)op_cost(m.types[0].gpu, &times[i].op, NULL).alone_ns, 0.003);
+    machine_free(&m);
+}
+
+/* Beside a transfer a kernel stands nearly still where its processor does the transfer. */
+static void transfers_take_a_processor_where_none_is_spare(void)
+{
+    KernelTime times[] = { { matmul(512, 4096, 1024, true), 5000000, 1 } };
+    const MachineTimes busy = times_of(times, 1, 2), idle = times_of(times, 1, 4);
+    Machine m;
+    read_machine(&m, &busy);
+    OpCost cost = op_cost(m.types[0].gpu, &times[0].op, NULL);
+    CHECK(cost.slowed_ns > 5 * cost.alone_ns);
+    machine_free(&m);
+    read_machine(&m, &idle);
+    cost = op_cost(m.types[0].gpu, &times[0].op, NULL);
+    CHECK_INT(cost.alone_ns, cost.slowed_ns);
+    machine_free(&m);
+}
+
+static void work_is_the_same_whatever_its_place_in_the_graph(void)
+{
+    Op a = matmul(32, 64, 128, true), b = a;
+    b.arg_first = 7;
+    b.name = 3;
+    CHECK(same_work(&a, &b));
+    b.u.matmul.transpose_b = false;
+    CHECK(!same_work(&a, &b));
+    b = a;
+    b.fn = FN_GELU;
+    CHECK(!same_work(&a, &b));
+}
+
+int main(void)
+{
+    RUN(each_kernel_takes_what_was_measured);
+    RUN(shapes_of_one_row_are_averaged_by_how_often_they_run);
+    RUN(more_ranks_than_processors_take_turns);
+    RUN(transfers_take_a_processor_where_none_is_spare);
+    RUN(work_is_the_same_whatever_its_place_in_the_graph);
+    return check_report();
+}
