@@ -78,7 +78,8 @@ goes_on()
 attempt()
 {
     before=$(done_steps)
-    resume=
+    resume= status=0
+    [ "$before" = $steps ] && return # killed behind its last snapshot: nothing is left to do
     [ "$before" = 0 ] || resume=--resume
     train "$work" --every 5 --steps $((steps - before)) $resume
     below 900
@@ -96,7 +97,7 @@ attempt()
 # The last part of the losses, and all numbers, are those of the undisturbed run.
 check_training()
 {
-    same_losses "$expect.json" "$folder/out" "$before"
+    [ "$before" = $steps ] || same_losses "$expect.json" "$folder/out" "$before"
     for part in "$expect/$last"/rank-*; do
         cmp -s "$part" "$work/$last/${part##*/}" && pass || fail "$part differs"
     done
