@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 /* What a command returns, and so the program's exit status. */
-enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2 };
+enum { EXIT_DONE = 0, EXIT_COULD_NOT = 1, EXIT_USAGE = 2, EXIT_CROSSED = 3 }; /* --fail-if */
 
 #define NONE_U32 UINT32_MAX
 #define NONE_U64 UINT64_MAX

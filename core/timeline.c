@@ -178,11 +178,7 @@ void timeline_free(Timeline *t)
 
 /* ---- reading ---- */
 
-/*
- * Bytes over the busiest link per byte of size: doc/PERFORMANCE.md of
- * nccl-tests; 2(n-1)/n, (n-1)/n, or 1.
- */
-static double busbw_factor(const char *op, uint32_t ranks_n)
+double timeline_busbw_factor(const char *op, uint32_t ranks_n)
 {
     double n = ranks_n;
     if (strcmp(op, "all_reduce") == 0)
@@ -199,7 +195,7 @@ double timeline_busbw_bytes_per_ns(const Timeline *t, uint64_t span)
     int64_t transfer_ns = t->dur_ns[span] - timeline_wait_ns(t, span);
     if (!c || c->bytes == NONE_U64 || c->ranks_n == 0 || transfer_ns <= 0)
         return 0;
-    return (double)c->bytes * busbw_factor(timeline_text(t, c->op), c->ranks_n) /
+    return (double)c->bytes * timeline_busbw_factor(timeline_text(t, c->op), c->ranks_n) /
            (double)transfer_ns;
 }
 

@@ -219,6 +219,12 @@ static inline int64_t timeline_wait_ns(const Timeline *t, uint64_t span)
 }
 
 /*
+ * Bytes over the busiest link per byte of size, of a collective among so many ranks:
+ * 2(n-1)/n, (n-1)/n, or 1 (doc/PERFORMANCE.md of nccl-tests).
+ */
+double timeline_busbw_factor(const char *op, uint32_t ranks_n);
+
+/*
  * Bus bandwidth of the transferring part in bytes/ns (= GB/s), as nccl-tests
  * defines it; 0 where bytes, members or time are unknown.
  */

@@ -8,7 +8,7 @@
 #include "sim/cmd_options.h"
 #include "traces/set.h"
 
-enum { EXIT_CROSSED = 3, TOP = 10, TOP_MAX = 100000 };
+enum { TOP = 10, TOP_MAX = 100000 };
 
 typedef struct Options {
     bool json;

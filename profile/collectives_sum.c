@@ -313,17 +313,6 @@ static void add_unmatched(Rows *r, const Selection *s)
 
 /* ---- bandwidth ---- */
 
-/* Bytes over the busiest link per byte of size: doc/PERFORMANCE.md of nccl-tests. */
-static double busbw_factor(const char *op, double n)
-{
-    if (strcmp(op, "all_reduce") == 0)
-        return 2 * (n - 1) / n;
-    if (strcmp(op, "all_gather") == 0 || strcmp(op, "reduce_scatter") == 0 ||
-        strcmp(op, "all_to_all") == 0)
-        return (n - 1) / n;
-    return 1;
-}
-
 typedef struct Transfer {
     uint32_t row;
     int64_t ns;
@@ -344,7 +333,7 @@ static void set_bandwidth(CollRow *row, int64_t transfer_ns)
         return;
     row->algbw_GBps = (double)row->bytes / (double)transfer_ns;
     if (row->ranks_n >= 2)
-        row->busbw_GBps = row->algbw_GBps * busbw_factor(row->name, row->ranks_n);
+        row->busbw_GBps = row->algbw_GBps * timeline_busbw_factor(row->name, row->ranks_n);
 }
 
 /* Of each row the median over its collectives; of unmatched kernels that of the known. */
