@@ -129,12 +129,14 @@ static void add_result(Case *c)
                                                    .wire_bytes = 6000,
                                                    .algorithm = ALGORITHM_TREE,
                                                    .protocol = PROTOCOL_LL };
-    c->result = (SimResult){ .step_ns = STEP_NS,
-                             .ranks_n = 2,
-                             .ranks = c->stats,
-                             .path = { 4000, 3000, 2000, 1000 },
-                             .events = 77,
-                             .ops = 99 };
+    c->result = (SimResult){
+        .step_ns = STEP_NS,
+        .ranks_n = 2,
+        .ranks = c->stats,
+        .path = { .compute_ns = 4000, .comm_ns = 3000, .bubble_ns = 2000, .launch_ns = 1000 },
+        .events = 77,
+        .ops = 99
+    };
 }
 
 static void case_open(Case *c, ModelKind kind)

@@ -621,7 +621,7 @@ static void no_changed_bit_passes(void)
     CHECK(f.n > 300 && f.n < 2000);
     for (uint64_t i = 0; i < f.n; i++)
         for (int bit = 0; bit < 9; bit++) {
-            uint8_t change = bit < 8 ? (uint8_t)(1 << bit) : 0xff;
+            uint8_t change = (uint8_t)(bit < 8 ? 1 << bit : 0xff);
             uint8_t was = f.bytes[i];
             f.bytes[i] = (uint8_t)(was ^ change);
             store_file(&f, f.n);
