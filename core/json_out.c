@@ -142,6 +142,41 @@ void json_out_null(JsonOut *j)
     fputs("null", j->file);
 }
 
+void json_put_open(JsonOut *j, const char *key, char bracket)
+{
+    json_out_key(j, key);
+    json_out_open(j, bracket);
+}
+
+void json_put_text(JsonOut *j, const char *key, const char *text)
+{
+    json_out_key(j, key);
+    json_out_string(j, text);
+}
+
+void json_put_number(JsonOut *j, const char *key, double x)
+{
+    json_out_key(j, key);
+    json_out_number(j, x);
+}
+
+void json_put_int(JsonOut *j, const char *key, int64_t x)
+{
+    json_out_key(j, key);
+    json_out_int(j, x);
+}
+
+void json_put_uint(JsonOut *j, const char *key, uint64_t x)
+{
+    json_put_int(j, key, (int64_t)min_u64(x, INT64_MAX));
+}
+
+void json_put_bool(JsonOut *j, const char *key, bool x)
+{
+    json_out_key(j, key);
+    json_out_bool(j, x);
+}
+
 void json_out_us(JsonOut *j, int64_t ns)
 {
     before_item(j);

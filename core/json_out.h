@@ -3,7 +3,7 @@
  *
  *     JsonOut j = json_out_file(stdout);        or json_out_text()
  *     json_out_open(&j, '{');
- *     json_out_key(&j, "step_time_s");  json_out_number(&j, 1.4);
+ *     json_put_number(&j, "step_time_s", 1.4);
  *     json_out_close(&j, '}');
  *     json_out_end(&j, err);
  *
@@ -37,6 +37,13 @@ void json_out_number(JsonOut *j, double x);
 void json_out_int(JsonOut *j, int64_t x);
 void json_out_bool(JsonOut *j, bool x);
 void json_out_null(JsonOut *j);
+/* Members: the key, then its value. */
+void json_put_open(JsonOut *j, const char *key, char bracket);
+void json_put_text(JsonOut *j, const char *key, const char *text);
+void json_put_number(JsonOut *j, const char *key, double x);
+void json_put_int(JsonOut *j, const char *key, int64_t x);
+void json_put_uint(JsonOut *j, const char *key, uint64_t x); /* above INT64_MAX: INT64_MAX */
+void json_put_bool(JsonOut *j, const char *key, bool x);
 /* Nanoseconds as decimal microseconds, exact: 1234567 -> 1234.567 */
 void json_out_us(JsonOut *j, int64_t ns);
 /* Ends the document with a newline.  False if writing failed (disk full). */

@@ -200,17 +200,13 @@ static void put_table(JsonOut *j, const MachineTimes *m, Table table)
         any = any || table_of(&m->times[i].op) == table;
     if (!any)
         return;
-    json_out_key(j, f->name);
-    json_out_open(j, '{');
-    json_out_key(j, "source");
-    json_out_string(j, "measured by this run");
-    json_out_key(j, "columns");
-    json_out_open(j, '[');
+    json_put_open(j, f->name, '{');
+    json_put_text(j, "source", "measured by this run");
+    json_put_open(j, "columns", '[');
     for (size_t i = 0; i < ARRAY_N(f->columns) && f->columns[i]; i++)
         json_out_string(j, f->columns[i]);
     json_out_close(j, ']');
-    json_out_key(j, "rows");
-    json_out_open(j, '[');
+    json_put_open(j, "rows", '[');
     for (uint32_t i = 0; i < m->times_n; i++) {
         double ns = table_of(&m->times[i].op) == table ? row_ns(m, i) : NAN;
         if (isnan(ns))
@@ -224,18 +220,6 @@ static void put_table(JsonOut *j, const MachineTimes *m, Table table)
 }
 
 /* ---- the cluster ---- */
-
-static void put_number(JsonOut *j, const char *key, double x)
-{
-    json_out_key(j, key);
-    json_out_number(j, x);
-}
-
-static void put_text(JsonOut *j, const char *key, const char *x)
-{
-    json_out_key(j, key);
-    json_out_string(j, x);
-}
 
 typedef struct Link {
     double latency_ns, bytes_per_ns;
@@ -257,19 +241,17 @@ static Link link_of(const MachineTimes *m, uint32_t ranks)
 static void put_peaks(JsonOut *j, const Peaks *p)
 {
     static const DType types[] = { DTYPE_F32, DTYPE_TF32, DTYPE_F16, DTYPE_BF16 };
-    json_out_key(j, "peak_tflops");
-    json_out_open(j, '{');
+    json_put_open(j, "peak_tflops", '{');
     for (size_t i = 0; i < ARRAY_N(types); i++)
-        put_number(j, dtype_names[types[i]], p->flops_per_ns / 1000);
+        json_put_number(j, dtype_names[types[i]], p->flops_per_ns / 1000);
     json_out_close(j, '}');
-    put_number(j, "memory_GBps", p->bytes_per_ns);
-    put_number(j, "host_GBps", p->copy_bytes_per_ns);
-    json_out_key(j, "efficiency");
-    json_out_open(j, '{');
-    put_number(j, "matmul", fmax(p->matmul_efficiency, 0.001));
-    put_number(j, "attention", fmax(p->attention_efficiency, 0.001));
-    put_number(j, "attention_bwd", fmax(p->attention_efficiency, 0.001));
-    put_number(j, "memory", 1);
+    json_put_number(j, "memory_GBps", p->bytes_per_ns);
+    json_put_number(j, "host_GBps", p->copy_bytes_per_ns);
+    json_put_open(j, "efficiency", '{');
+    json_put_number(j, "matmul", fmax(p->matmul_efficiency, 0.001));
+    json_put_number(j, "attention", fmax(p->attention_efficiency, 0.001));
+    json_put_number(j, "attention_bwd", fmax(p->attention_efficiency, 0.001));
+    json_put_number(j, "memory", 1);
     json_out_close(j, '}');
 }
 
@@ -277,31 +259,29 @@ static void put_gpu(JsonOut *j, const MachineTimes *m, const Link *link)
 {
     Peaks p = peaks_of(m);
     double taken = (SMS - 1) * (1 - spare(m));
-    put_text(j, "name", "cpu");
-    put_text(j, "generation", "other");
+    json_put_text(j, "name", "cpu");
+    json_put_text(j, "generation", "other");
     put_peaks(j, &p);
-    put_number(j, "memory_GB", (double)m->memory_bytes / 1e9 / m->ranks);
-    put_number(j, "sms", SMS);
-    put_number(j, "tdp_w", 0);
-    put_number(j, "launch_us", 0);
-    put_number(j, "kernel_floor_us", 0);
-    json_out_key(j, "matmul_model");
-    json_out_open(j, '{');
-    put_number(j, "fill_us", 0);
-    put_number(j, "tile_loss", 0);
-    put_number(j, "wave_rounding", 0);
+    json_put_number(j, "memory_GB", (double)m->memory_bytes / 1e9 / m->ranks);
+    json_put_number(j, "sms", SMS);
+    json_put_number(j, "tdp_w", 0);
+    json_put_number(j, "launch_us", 0);
+    json_put_number(j, "kernel_floor_us", 0);
+    json_put_open(j, "matmul_model", '{');
+    json_put_number(j, "fill_us", 0);
+    json_put_number(j, "tile_loss", 0);
+    json_put_number(j, "wave_rounding", 0);
     json_out_close(j, '}');
-    json_out_key(j, "overlap");
-    json_out_open(j, '{');
-    put_number(j, "comm_sms", floor(taken));
-    put_number(j, "comm_memory_factor", fmin(100, taken * p.bytes_per_ns / link->bytes_per_ns));
+    json_put_open(j, "overlap", '{');
+    json_put_number(j, "comm_sms", floor(taken));
+    json_put_number(j, "comm_memory_factor",
+                    fmin(100, taken * p.bytes_per_ns / link->bytes_per_ns));
     json_out_close(j, '}');
-    json_out_key(j, "kernels");
-    json_out_open(j, '{');
+    json_put_open(j, "kernels", '{');
     for (Table t = 0; t < TABLE_COPY; t++)
         put_table(j, m, t);
     json_out_close(j, '}');
-    put_text(j, "provenance", "measured by this run before it trained");
+    json_put_text(j, "provenance", "measured by this run before it trained");
 }
 
 char *run_machine_json(const MachineTimes *m, uint32_t ranks, Err *err)
@@ -316,22 +296,18 @@ char *run_machine_json(const MachineTimes *m, uint32_t ranks, Err *err)
     JsonOut j = json_out_file(file, 0);
     Link link = link_of(m, ranks);
     json_out_open(&j, '{');
-    put_text(&j, "name", "this machine");
-    put_number(&j, "nodes", 1);
-    put_number(&j, "gpus_per_node", ranks);
-    json_out_key(&j, "intra_node");
-    json_out_open(&j, '{');
-    put_text(&j, "kind", "shared_memory");
-    put_number(&j, "GBps", link.bytes_per_ns);
-    put_number(&j, "latency_us", link.latency_ns / 1000);
+    json_put_text(&j, "name", "this machine");
+    json_put_number(&j, "nodes", 1);
+    json_put_number(&j, "gpus_per_node", ranks);
+    json_put_open(&j, "intra_node", '{');
+    json_put_text(&j, "kind", "shared_memory");
+    json_put_number(&j, "GBps", link.bytes_per_ns);
+    json_put_number(&j, "latency_us", link.latency_ns / 1000);
     json_out_close(&j, '}');
-    json_out_key(&j, "collectives");
-    json_out_open(&j, '{');
-    json_out_key(&j, "ideal");
-    json_out_bool(&j, true);
+    json_put_open(&j, "collectives", '{');
+    json_put_bool(&j, "ideal", true);
     json_out_close(&j, '}');
-    json_out_key(&j, "gpu");
-    json_out_open(&j, '{');
+    json_put_open(&j, "gpu", '{');
     put_gpu(&j, m, &link);
     json_out_close(&j, '}');
     json_out_close(&j, '}');

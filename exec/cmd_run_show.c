@@ -203,50 +203,28 @@ void run_show_text(const RunOptions *o, const RunPlan *plan, const RankResult *r
 
 /* ---- for machines ---- */
 
-static void put_number(JsonOut *j, const char *key, double x)
-{
-    json_out_key(j, key);
-    json_out_number(j, x);
-}
-
-static void put_text(JsonOut *j, const char *key, const char *x)
-{
-    json_out_key(j, key);
-    json_out_string(j, x);
-}
-
-static void put_int(JsonOut *j, const char *key, int64_t x)
-{
-    json_out_key(j, key);
-    json_out_int(j, x);
-}
-
 static void put_times(JsonOut *j, const StepStat *s)
 {
-    json_out_key(j, "step_time_s");
-    json_out_open(j, '{');
-    put_number(j, "median", s->median_s);
-    put_number(j, "p10", s->p10_s);
-    put_number(j, "p90", s->p90_s);
+    json_put_open(j, "step_time_s", '{');
+    json_put_number(j, "median", s->median_s);
+    json_put_number(j, "p10", s->p10_s);
+    json_put_number(j, "p90", s->p90_s);
     json_out_close(j, '}');
 }
 
 static void put_lists(JsonOut *j, const RankResult *r)
 {
-    json_out_key(j, "pids");
-    json_out_open(j, '[');
+    json_put_open(j, "pids", '[');
     for (uint32_t i = 0; i < r->world_n; i++)
         json_out_int(j, r->pids[i]);
     json_out_close(j, ']');
-    put_int(j, "steps", (int64_t)r->steps_n);
-    put_int(j, "first_step", (int64_t)r->first_step);
-    json_out_key(j, "losses");
-    json_out_open(j, '[');
+    json_put_int(j, "steps", (int64_t)r->steps_n);
+    json_put_int(j, "first_step", (int64_t)r->first_step);
+    json_put_open(j, "losses", '[');
     for (uint64_t i = 0; i < r->steps_n; i++)
         json_out_number(j, r->steps[i].loss);
     json_out_close(j, ']');
-    json_out_key(j, "peak_bytes");
-    json_out_open(j, '[');
+    json_put_open(j, "peak_bytes", '[');
     for (uint32_t i = 0; i < r->world_n; i++)
         json_out_int(j, (int64_t)r->peak_bytes[i]);
     json_out_close(j, ']');
@@ -259,25 +237,25 @@ void run_show_json(const RunOptions *o, const RunPlan *plan, const RankResult *r
     JsonOut j = json_out_file(out, 2);
     StepStat s = run_step_stat(r);
     json_out_open(&j, '{');
-    put_text(&j, "name", plan->name);
-    put_text(&j, "backend", "cpu");
+    json_put_text(&j, "name", plan->name);
+    json_put_text(&j, "backend", "cpu");
     if (hyper)
-        put_text(&j, "hyper", hyper);
-    put_text(&j, "clock", run_clock_names[o->clock]);
-    put_text(&j, "collectives", o->rings ? "ring" : "direct");
-    put_int(&j, "ranks", r->world_n);
+        json_put_text(&j, "hyper", hyper);
+    json_put_text(&j, "clock", run_clock_names[o->clock]);
+    json_put_text(&j, "collectives", o->rings ? "ring" : "direct");
+    json_put_int(&j, "ranks", r->world_n);
     put_lists(&j, r);
     put_times(&j, &s);
-    put_number(&j, "samples_per_s", (double)plan->global_batch / s.median_s);
-    put_number(&j, "tokens_per_s", plan->tokens ? (double)plan->tokens / s.median_s : NAN);
-    put_number(&j, "mfu", mfu_of(plan, s.median_s));
-    put_number(&j, "exposed_comm_s", s.exposed_s);
-    put_number(&j, "compute_s", s.compute_s);
-    put_text(&j, "prediction_of", plan->prediction_of);
+    json_put_number(&j, "samples_per_s", (double)plan->global_batch / s.median_s);
+    json_put_number(&j, "tokens_per_s", plan->tokens ? (double)plan->tokens / s.median_s : NAN);
+    json_put_number(&j, "mfu", mfu_of(plan, s.median_s));
+    json_put_number(&j, "exposed_comm_s", s.exposed_s);
+    json_put_number(&j, "compute_s", s.compute_s);
+    json_put_text(&j, "prediction_of", plan->prediction_of);
     json_out_key(&j, "predicted");
     run_plan_json(plan, &j);
-    put_text(&j, "checkpoint", o->checkpoint);
-    put_text(&j, "trace", o->trace);
+    json_put_text(&j, "checkpoint", o->checkpoint);
+    json_put_text(&j, "trace", o->trace);
     json_out_close(&j, '}');
     json_out_end(&j, &ignored);
 }

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "core/graph_spans.h"
+
 /* ---- keeping ---- */
 
 void record_step(Record *r, uint64_t step, int64_t start_ns, int64_t end_ns,
@@ -121,42 +123,9 @@ typedef struct Writer {
     uint32_t track[LANE_N];
 } Writer;
 
-static void open_tracks(Writer *w)
-{
-    bool used[LANE_N] = { [LANE_HOST] = true };
-    for (uint32_t i = 0; i < w->role->instances_n; i++)
-        for (uint32_t lane = 0; lane < LANE_N; lane++)
-            used[lane] |= w->g->segments[w->role->instances[i].segment].lane_n[lane] > 0;
-    for (uint32_t lane = 0; lane < LANE_N; lane++) {
-        TrackKind kind = lane == LANE_HOST ? TRACK_HOST : TRACK_STREAM;
-        int64_t sort = lane == LANE_HOST ? 0 : lane + 1;
-        w->track[lane] =
-            used[lane] ? timeline_track(w->t, w->rank, kind, lane_names[lane], sort) : NONE_U32;
-    }
-}
-
-static SpanClass class_of(const Op *o)
-{
-    if (op_is_p2p(o->kind))
-        return SPAN_P2P;
-    if (op_is_comm(o->kind))
-        return SPAN_COMM;
-    return o->kind == OP_H2D || o->kind == OP_COPY || o->kind == OP_FILL ? SPAN_MEMORY
-                                                                         : SPAN_COMPUTE;
-}
-
 static uint32_t comm_row(const Writer *w, const Op *o, uint32_t seq, int64_t wait_ns)
 {
-    const GroupSpec *spec = &w->g->groups[o->u.comm.group];
-    bool p2p = op_is_p2p(o->kind);
-    Comm c = comm_of(intern(&w->t->names, op_kind_names[o->kind]));
-    c.group = intern(&w->t->names, intern_text(&w->g->names, spec->name));
-    c.group_id = group_base(spec, w->rank);
-    c.seq = seq;
-    c.peer = p2p ? group_member(spec, w->rank, o->u.comm.peer) : NONE_U32;
-    c.ranks_n = p2p ? 2 : group_size(spec);
-    c.dtype = intern(&w->t->names, dtype_names[o->dtype]);
-    c.bytes = o->u.comm.bytes;
+    Comm c = op_comm(w->t, w->g, o, w->rank, seq);
     c.wait_ns = wait_ns;
     return timeline_comm(w->t, c);
 }
@@ -196,7 +165,7 @@ static void write_tasks(Writer *w, const TaskRecord *tasks, const int64_t *launc
             timeline_span(w->t,
                           (Span){ .track = w->track[o->lane],
                                   .name = name,
-                                  .class_ = class_of(o),
+                                  .class_ = op_span_class(o),
                                   .start_ns = r.start_ns,
                                   .dur_ns = tasks[id].end_ns - tasks[id].start_ns,
                                   .op = id,
@@ -256,7 +225,7 @@ static bool write_rank(const Record *r, uint32_t rank, const void *message, size
     const StepTimes *times = message;
     const int64_t *launch_ns = (const int64_t *)(const void *)((const char *)message + steps);
     const TaskRecord *tasks = (const TaskRecord *)(const void *)(launch_ns + n);
-    open_tracks(&w);
+    role_tracks(w.t, w.g, w.role, w.rank, 1, w.track);
     for (uint32_t i = 0; i < r->steps_n; i++)
         write_tasks(&w, tasks + i * n, launch_ns, shift_ns);
     write_steps(&w, times, r->steps_n, shift_ns);

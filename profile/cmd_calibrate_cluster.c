@@ -582,12 +582,9 @@ static void print_report(Work *w, const CalibrateNumber *was)
 
 static void json_errors(JsonOut *j, const char *key, CalibrateErrors e)
 {
-    json_out_key(j, key);
-    json_out_open(j, '{');
-    json_out_key(j, "median_pct");
-    json_out_number(j, e.median_pct);
-    json_out_key(j, "p90_pct");
-    json_out_number(j, e.p90_pct);
+    json_put_open(j, key, '{');
+    json_put_number(j, "median_pct", e.median_pct);
+    json_put_number(j, "p90_pct", e.p90_pct);
     json_out_close(j, '}');
 }
 
@@ -596,10 +593,8 @@ static void json_part(const Work *w, JsonOut *j, const char *kind, const char *n
 {
     CalibrateErrors e = calibrate_errors(w->measured_ns, w->fitted, w->rows_n, part, of);
     json_out_open(j, '{');
-    json_out_key(j, kind);
-    json_out_string(j, name);
-    json_out_key(j, "rows");
-    json_out_int(j, e.n);
+    json_put_text(j, kind, name);
+    json_put_int(j, "rows", e.n);
     json_errors(j, "before", calibrate_errors(w->measured_ns, w->was, w->rows_n, part, of));
     json_errors(j, "fitted", e);
     json_errors(j, "left_out_sizes",
@@ -613,16 +608,11 @@ static bool print_json(const Work *w, Err *err)
 {
     JsonOut j = json_out_file(stdout, 2);
     json_out_open(&j, '{');
-    json_out_key(&j, "file");
-    json_out_string(&j, w->o->into);
-    json_out_key(&j, "written");
-    json_out_bool(&j, !w->o->dry_run);
-    json_out_key(&j, "rows");
-    json_out_int(&j, w->rows_n);
-    json_out_key(&j, "rows_not_used");
-    json_out_int(&j, w->skipped_op + w->skipped_other);
-    json_out_key(&j, "logs");
-    json_out_open(&j, '[');
+    json_put_text(&j, "file", w->o->into);
+    json_put_bool(&j, "written", !w->o->dry_run);
+    json_put_int(&j, "rows", w->rows_n);
+    json_put_int(&j, "rows_not_used", w->skipped_op + w->skipped_other);
+    json_put_open(&j, "logs", '[');
     for (uint32_t i = 0; i < w->logs_n; i++)
         json_part(w, &j, "log", calibrate_base_name(w->o->inputs[i]), w->log_of, i);
     json_out_close(&j, ']');

@@ -716,32 +716,22 @@ static bool print_json(Work *w, const Gpu *now, Err *err)
 {
     JsonOut j = json_out_file(stdout, 2);
     json_out_open(&j, '{');
-    json_out_key(&j, "file");
-    json_out_string(&j, w->o->into);
-    json_out_key(&j, "written");
-    json_out_bool(&j, !w->o->dry_run);
+    json_put_text(&j, "file", w->o->into);
+    json_put_bool(&j, "written", !w->o->dry_run);
     for (TableKind t = 0; t <= TABLE_N; t++) {
         uint32_t kernels;
         CalibrateErrors was = errors_of(w, w->gpu, t, &kernels);
         CalibrateErrors is = errors_of(w, now, t, &kernels);
-        json_out_key(&j, table_texts[t]);
-        json_out_open(&j, '{');
-        json_out_key(&j, "shapes");
-        json_out_int(&j, was.n);
-        json_out_key(&j, "kernels");
-        json_out_int(&j, kernels);
-        json_out_key(&j, "median_error_pct_before");
-        json_out_number(&j, was.median_pct);
-        json_out_key(&j, "median_error_pct");
-        json_out_number(&j, is.median_pct);
-        json_out_key(&j, "p90_error_pct");
-        json_out_number(&j, is.p90_pct);
+        json_put_open(&j, table_texts[t], '{');
+        json_put_int(&j, "shapes", was.n);
+        json_put_int(&j, "kernels", kernels);
+        json_put_number(&j, "median_error_pct_before", was.median_pct);
+        json_put_number(&j, "median_error_pct", is.median_pct);
+        json_put_number(&j, "p90_error_pct", is.p90_pct);
         json_out_close(&j, '}');
     }
-    json_out_key(&j, "launch_us");
-    json_out_number(&j, (double)now->launch_ns / 1e3);
-    json_out_key(&j, "kernels_not_used");
-    json_out_int(&j, w->beside_comm + w->no_table);
+    json_put_number(&j, "launch_us", (double)now->launch_ns / 1e3);
+    json_put_int(&j, "kernels_not_used", w->beside_comm + w->no_table);
     json_out_close(&j, '}');
     return json_out_end(&j, err);
 }

@@ -3,35 +3,16 @@
 
 #include <math.h>
 
-static void put_number(JsonOut *j, const char *key, double x)
-{
-    json_out_key(j, key);
-    json_out_number(j, x); /* null where not known */
-}
-
-static void put_int(JsonOut *j, const char *key, int64_t x)
-{
-    json_out_key(j, key);
-    json_out_int(j, x);
-}
-
-static void put_string(JsonOut *j, const char *key, const char *text)
-{
-    json_out_key(j, key);
-    json_out_string(j, text);
-}
-
 static void put_sides(JsonOut *j, int64_t sim, int64_t real)
 {
-    put_int(j, "sim_ns", sim);
-    put_int(j, "real_ns", real);
-    put_number(j, "error_pct", compare_error_pct(sim, real));
+    json_put_int(j, "sim_ns", sim);
+    json_put_int(j, "real_ns", real);
+    json_put_number(j, "error_pct", compare_error_pct(sim, real));
 }
 
 static void put_quantity(JsonOut *j, const char *key, int64_t sim, int64_t real)
 {
-    json_out_key(j, key);
-    json_out_open(j, '{');
+    json_put_open(j, key, '{');
     put_sides(j, sim, real);
     json_out_close(j, '}');
 }
@@ -46,11 +27,10 @@ static void put_times(JsonOut *j, const Metrics *s, const Metrics *r)
     put_quantity(j, "exposed_comm", s->exposed_comm_ns, r->exposed_comm_ns);
     put_quantity(j, "memory", s->memory_ns, r->memory_ns);
     put_quantity(j, "idle", s->idle_ns, r->idle_ns);
-    json_out_key(j, "overlap");
-    json_out_open(j, '{');
-    put_number(j, "sim_pct", sim);
-    put_number(j, "real_pct", real);
-    put_number(j, "error_points", isnan(sim) && isnan(real) ? 0 : sim - real);
+    json_put_open(j, "overlap", '{');
+    json_put_number(j, "sim_pct", sim);
+    json_put_number(j, "real_pct", real);
+    json_put_number(j, "error_points", isnan(sim) && isnan(real) ? 0 : sim - real);
     json_out_close(j, '}');
 }
 
@@ -59,19 +39,19 @@ static void put_class(JsonOut *j, const Comparison *c, const CompareClass *k, bo
     const int64_t *ns = idle ? k->own_ns : k->time_ns;
     double real = (double)k->matched_ns[COMPARE_REAL];
     json_out_open(j, '{');
-    put_string(j, "class", k->name);
+    json_put_text(j, "class", k->name);
     put_sides(j, ns[COMPARE_SIM], ns[COMPARE_REAL]);
-    put_int(j, "sim_ops", (int64_t)k->ops_n[COMPARE_SIM]);
-    put_int(j, "real_ops", (int64_t)k->ops_n[COMPARE_REAL]);
-    put_int(j, "matched_ops", (int64_t)k->matched_n);
-    put_int(j, "matched_sim_ns", k->matched_ns[COMPARE_SIM]);
-    put_int(j, "matched_real_ns", k->matched_ns[COMPARE_REAL]);
-    put_number(j, "op_error_pct", real > 0 ? 100 * k->absolute_ns / real : NAN);
-    put_number(j, "op_error_mean_pct",
-               k->relative_n ? 100 * k->relative / (double)k->relative_n : NAN);
-    put_int(j, "sim_step_ns", k->own_ns[COMPARE_SIM]);
-    put_int(j, "real_step_ns", k->own_ns[COMPARE_REAL]);
-    put_number(j, "share_pct", compare_share_pct(c, k));
+    json_put_int(j, "sim_ops", (int64_t)k->ops_n[COMPARE_SIM]);
+    json_put_int(j, "real_ops", (int64_t)k->ops_n[COMPARE_REAL]);
+    json_put_int(j, "matched_ops", (int64_t)k->matched_n);
+    json_put_int(j, "matched_sim_ns", k->matched_ns[COMPARE_SIM]);
+    json_put_int(j, "matched_real_ns", k->matched_ns[COMPARE_REAL]);
+    json_put_number(j, "op_error_pct", real > 0 ? 100 * k->absolute_ns / real : NAN);
+    json_put_number(j, "op_error_mean_pct",
+                    k->relative_n ? 100 * k->relative / (double)k->relative_n : NAN);
+    json_put_int(j, "sim_step_ns", k->own_ns[COMPARE_SIM]);
+    json_put_int(j, "real_step_ns", k->own_ns[COMPARE_REAL]);
+    json_put_number(j, "share_pct", compare_share_pct(c, k));
     json_out_close(j, '}');
 }
 
@@ -81,22 +61,21 @@ static void put_op(JsonOut *j, const CompareOp *o)
     json_out_open(j, '{');
     for (int k = 0; k < COMPARE_SIDES; k++)
         if (o->name[k])
-            put_string(j, k == COMPARE_SIM ? "sim_name" : "real_name", o->name[k]);
-    put_string(j, "class", o->class_);
-    put_int(j, "count", (int64_t)o->n);
+            json_put_text(j, k == COMPARE_SIM ? "sim_name" : "real_name", o->name[k]);
+    json_put_text(j, "class", o->class_);
+    json_put_int(j, "count", (int64_t)o->n);
     if (o->name[COMPARE_SIM])
-        put_int(j, "sim_ns", o->time_ns[COMPARE_SIM]);
+        json_put_int(j, "sim_ns", o->time_ns[COMPARE_SIM]);
     if (o->name[COMPARE_REAL])
-        put_int(j, "real_ns", o->time_ns[COMPARE_REAL]);
+        json_put_int(j, "real_ns", o->time_ns[COMPARE_REAL]);
     if (both)
-        put_int(j, "difference_ns", o->time_ns[COMPARE_SIM] - o->time_ns[COMPARE_REAL]);
+        json_put_int(j, "difference_ns", o->time_ns[COMPARE_SIM] - o->time_ns[COMPARE_REAL]);
     json_out_close(j, '}');
 }
 
 static void put_ops(JsonOut *j, const char *key, const CompareOp *ops, uint32_t n, uint32_t top)
 {
-    json_out_key(j, key);
-    json_out_open(j, '[');
+    json_put_open(j, key, '[');
     for (uint32_t i = 0; i < n && i < top; i++)
         put_op(j, &ops[i]);
     json_out_close(j, ']');
@@ -110,34 +89,32 @@ static void put_parting(JsonOut *j, const CompareDrift *d)
         return;
     }
     json_out_open(j, '{');
-    put_string(j, "name", d->op_name);
-    put_string(j, "class", d->op_class);
+    json_put_text(j, "name", d->op_name);
+    json_put_text(j, "class", d->op_class);
     json_out_key(j, "op");
     if (d->op == NONE_U32)
         json_out_null(j);
     else
         json_out_int(j, d->op);
-    put_int(j, "real_start_ns", d->op_start_ns);
-    put_int(j, "sim_ns", d->op_time_ns[COMPARE_SIM]);
-    put_int(j, "real_ns", d->op_time_ns[COMPARE_REAL]);
-    put_int(j, "drift_ns", d->op_drift_ns);
+    json_put_int(j, "real_start_ns", d->op_start_ns);
+    json_put_int(j, "sim_ns", d->op_time_ns[COMPARE_SIM]);
+    json_put_int(j, "real_ns", d->op_time_ns[COMPARE_REAL]);
+    json_put_int(j, "drift_ns", d->op_drift_ns);
     json_out_close(j, '}');
 }
 
 static void put_drift(JsonOut *j, const CompareDrift *d)
 {
-    json_out_key(j, "drift");
-    json_out_open(j, '{');
-    put_int(j, "rank", d->rank);
-    put_int(j, "end_ns", d->end_ns);
-    put_int(j, "largest_ns", d->largest_ns);
+    json_put_open(j, "drift", '{');
+    json_put_int(j, "rank", d->rank);
+    json_put_int(j, "end_ns", d->end_ns);
+    json_put_int(j, "largest_ns", d->largest_ns);
     put_parting(j, d);
-    json_out_key(j, "points");
-    json_out_open(j, '[');
+    json_put_open(j, "points", '[');
     for (uint32_t i = 0; i < d->points_n; i++) {
         json_out_open(j, '{');
-        put_int(j, "real_ns", d->points[i].real_ns);
-        put_int(j, "drift_ns", d->points[i].drift_ns);
+        json_put_int(j, "real_ns", d->points[i].real_ns);
+        json_put_int(j, "drift_ns", d->points[i].drift_ns);
         json_out_close(j, '}');
     }
     json_out_close(j, ']');
@@ -148,32 +125,31 @@ static void put_rank(JsonOut *j, const CompareRank *r)
 {
     double real = (double)r->time_ns[COMPARE_REAL];
     json_out_open(j, '{');
-    put_int(j, "rank", r->rank);
-    put_int(j, "ranks", r->ranks_n);
-    put_int(j, "sim_rank", r->source[COMPARE_SIM]);
-    put_int(j, "real_rank", r->source[COMPARE_REAL]);
-    put_string(j, "paired_by", r->by_op ? "op" : "sequence");
-    put_number(j, "coverage_pct",
-               real > 0 ? 100 * (double)r->matched_ns[COMPARE_REAL] / real : NAN);
-    put_int(j, "sim_ops", (int64_t)r->ops_n[COMPARE_SIM]);
-    put_int(j, "real_ops", (int64_t)r->ops_n[COMPARE_REAL]);
-    put_int(j, "matched_ops", (int64_t)r->matched_n);
+    json_put_int(j, "rank", r->rank);
+    json_put_int(j, "ranks", r->ranks_n);
+    json_put_int(j, "sim_rank", r->source[COMPARE_SIM]);
+    json_put_int(j, "real_rank", r->source[COMPARE_REAL]);
+    json_put_text(j, "paired_by", r->by_op ? "op" : "sequence");
+    json_put_number(j, "coverage_pct",
+                    real > 0 ? 100 * (double)r->matched_ns[COMPARE_REAL] / real : NAN);
+    json_put_int(j, "sim_ops", (int64_t)r->ops_n[COMPARE_SIM]);
+    json_put_int(j, "real_ops", (int64_t)r->ops_n[COMPARE_REAL]);
+    json_put_int(j, "matched_ops", (int64_t)r->matched_n);
     put_times(j, &r->times[COMPARE_SIM], &r->times[COMPARE_REAL]);
     json_out_close(j, '}');
 }
 
 static void put_side(JsonOut *j, const Comparison *c, int k)
 {
-    json_out_key(j, k == COMPARE_SIM ? "sim" : "real");
-    json_out_open(j, '{');
-    put_string(j, "trace", c->name[k]);
+    json_put_open(j, k == COMPARE_SIM ? "sim" : "real", '{');
+    json_put_text(j, "trace", c->name[k]);
     json_out_key(j, "step");
     if (c->step[k] < 0)
         json_out_null(j);
     else
         json_out_int(j, c->step[k]);
-    put_int(j, "steps", c->steps_n[k]);
-    put_int(j, "ranks_without_counterpart", c->left_out_n[k]);
+    json_put_int(j, "steps", c->steps_n[k]);
+    json_put_int(j, "ranks_without_counterpart", c->left_out_n[k]);
     json_out_close(j, '}');
 }
 
@@ -183,10 +159,9 @@ void compare_json(const Comparison *c, uint32_t top, JsonOut *j)
     put_side(j, c, COMPARE_SIM);
     put_side(j, c, COMPARE_REAL);
     put_times(j, &c->times[COMPARE_SIM], &c->times[COMPARE_REAL]);
-    put_number(j, "coverage_pct", compare_coverage_pct(c));
-    put_number(j, "op_error_pct", compare_op_error_pct(c));
-    json_out_key(j, "classes");
-    json_out_open(j, '[');
+    json_put_number(j, "coverage_pct", compare_coverage_pct(c));
+    json_put_number(j, "op_error_pct", compare_op_error_pct(c));
+    json_put_open(j, "classes", '[');
     for (uint32_t i = 0; i < c->classes_n; i++)
         put_class(j, c, &c->classes[i], i + 1 == c->classes_n);
     json_out_close(j, ']');
@@ -194,8 +169,7 @@ void compare_json(const Comparison *c, uint32_t top, JsonOut *j)
     put_ops(j, "ops", c->ops, c->ops_n, top);
     put_ops(j, "only_sim", c->only[COMPARE_SIM], c->only_n[COMPARE_SIM], top);
     put_ops(j, "only_real", c->only[COMPARE_REAL], c->only_n[COMPARE_REAL], top);
-    json_out_key(j, "ranks");
-    json_out_open(j, '[');
+    json_put_open(j, "ranks", '[');
     for (uint32_t i = 0; i < c->ranks_n; i++)
         put_rank(j, &c->ranks[i]);
     json_out_close(j, ']');

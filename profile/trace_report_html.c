@@ -23,19 +23,13 @@ enum { BINS_N = 480, BIN_WIDTH = 2, STRIP_HEIGHT = 26, HINTS_N = 48, STRIPS_MAX 
 typedef struct Page {
     const TraceReport *r;
     FILE *out;
-    uint32_t n;
-    char text[16][WORD_CAP];
+    WordRing words;
 } Page;
 
-static char *next(Page *p)
-{
-    return p->text[p->n++ % ARRAY_N(p->text)];
-}
-
-#define NS(x)            word_ns(next(p), (x))
-#define COUNT(x)         word_count(next(p), (x))
-#define PERCENT(x)       word_percent(next(p), (x))
-#define SHARE(part, all) word_percent(next(p), word_share((part), (all)))
+#define NS(x)            word_ns(word_next(&p->words), (x))
+#define COUNT(x)         word_count(word_next(&p->words), (x))
+#define PERCENT(x)       word_percent(word_next(&p->words), (x))
+#define SHARE(part, all) word_percent(word_next(&p->words), word_share((part), (all)))
 
 /* ---- text ---- */
 
@@ -185,7 +179,7 @@ static void put_waiting_card(Page *p)
     }
     if (wait_ns + transfer_ns == 0)
         return;
-    char *below = next(p);
+    char *below = word_next(&p->words);
     snprintf(below, WORD_CAP, "of communication waits for another rank; %s is transfer",
              SHARE(transfer_ns, total_ns));
     put_card(p, "", "waiting", SHARE(wait_ns, total_ns), below);
@@ -197,7 +191,7 @@ static void put_straggler_card(Page *p)
     uint32_t *ranks = mem_zero(r->covers.n, sizeof *ranks);
     if (trace_report_stragglers(r, ranks) > 0) {
         const CollRank *c = &r->collectives.ranks[ranks[0]];
-        char *value = next(p), *below = next(p);
+        char *value = word_next(&p->words), *below = word_next(&p->words);
         snprintf(value, WORD_CAP, "rank %" PRIu32, r->covers.rank[ranks[0]].rank);
         snprintf(below, WORD_CAP, "%s in all: last in %s of %s collectives", NS(c->waited_ns),
                  COUNT(c->last_n), COUNT(r->collectives.matches_n));
@@ -210,13 +204,13 @@ static void put_cards(Page *p)
 {
     const Metrics *m = &p->r->mean;
     const char *each = p->r->busy_n > 1 ? " a rank" : "";
-    char *below = next(p);
+    char *below = word_next(&p->words);
     fputs("<div class=\"cards\">\n", p->out);
     if (m->comm_ns > 0) {
         snprintf(below, WORD_CAP, "%s%s of %s", NS(m->exposed_comm_ns), each, NS(m->span_ns));
         put_card(p, m->exposed_comm_ns > m->span_ns / 20 ? " alarm" : "",
                  "exposed communication", SHARE(m->exposed_comm_ns, m->span_ns), below);
-        below = next(p);
+        below = word_next(&p->words);
         snprintf(below, WORD_CAP, "of communication runs beside compute: %s of %s",
                  NS(m->overlapped_ns), NS(m->comm_ns));
         put_card(p, "", "overlap", PERCENT(metrics_overlap_pct(m)), below);
@@ -225,7 +219,7 @@ static void put_cards(Page *p)
     }
     put_waiting_card(p);
     put_straggler_card(p);
-    below = next(p);
+    below = word_next(&p->words);
     snprintf(below, WORD_CAP, "%s%s with nothing on the GPU", NS(m->idle_ns), each);
     if (p->r->busy_n > 0)
         put_card(p, "", "idle GPU", SHARE(m->idle_ns, m->span_ns), below);
@@ -553,14 +547,14 @@ static void put_collectives(Page *p)
         put_name(p, row->name);
         put_name(p, row->group);
         put_cell(p, row->ranks_n ? COUNT(row->ranks_n) : "-");
-        put_cell(p, word_bytes(next(p), row->bytes));
+        put_cell(p, word_bytes(word_next(&p->words), row->bytes));
         put_cell(p, COUNT(row->count));
         put_cell(p, NS(row->total_ns));
         put_cell(p, row->wait_ns < 0 ? "-" : SHARE(row->wait_ns, row->total_ns));
         put_cell(p, NS(row->exposed_ns));
         put_cell(p, NS(row->transfer_median_ns));
-        put_cell(p, word_number(next(p), row->algbw_GBps));
-        put_cell(p, word_number(next(p), row->busbw_GBps));
+        put_cell(p, word_number(word_next(&p->words), row->algbw_GBps));
+        put_cell(p, word_number(word_next(&p->words), row->busbw_GBps));
         fputs("</tr>\n", p->out);
     }
     close_table(p);
@@ -660,7 +654,8 @@ static void put_clocks(Page *p)
     open_table(p, "Clocks", "<rank|ahead of the first rank");
     for (uint32_t i = 0; i < c->ranks_n; i++)
         fprintf(p->out, "<tr><td class=\"l\">%" PRIu32 "</td><td>%s</td></tr>\n",
-                p->r->covers.rank[i].rank, word_signed_ns(next(p), c->ranks[i].offset_ns));
+                p->r->covers.rank[i].rank,
+                word_signed_ns(word_next(&p->words), c->ranks[i].offset_ns));
     close_table(p);
     fprintf(p->out,
             "<p class=\"dim\">Offsets by the ends of collectives, %s; ends agree "

@@ -3,17 +3,6 @@
 
 #include <stdlib.h>
 
-static void put_int(JsonOut *j, const char *key, int64_t x)
-{
-    json_out_key(j, key);
-    json_out_int(j, x);
-}
-
-static void put_uint(JsonOut *j, const char *key, uint64_t x)
-{
-    put_int(j, key, (int64_t)min_u64(x, INT64_MAX));
-}
-
 /* Unknown times are negative. */
 static void put_known(JsonOut *j, const char *key, int64_t x)
 {
@@ -24,39 +13,21 @@ static void put_known(JsonOut *j, const char *key, int64_t x)
         json_out_int(j, x);
 }
 
-static void put_number(JsonOut *j, const char *key, double x)
-{
-    json_out_key(j, key);
-    json_out_number(j, x);
-}
-
-static void put_text(JsonOut *j, const char *key, const char *text)
-{
-    json_out_key(j, key);
-    json_out_string(j, text);
-}
-
-static void open_key(JsonOut *j, const char *key, char bracket)
-{
-    json_out_key(j, key);
-    json_out_open(j, bracket);
-}
-
 static void put_metrics(JsonOut *j, const Metrics *m)
 {
-    put_int(j, "span_ns", m->span_ns);
-    put_int(j, "busy_ns", m->busy_ns);
-    put_int(j, "idle_ns", m->idle_ns);
-    put_int(j, "compute_ns", m->compute_ns);
-    put_int(j, "memory_ns", m->memory_ns);
-    put_int(j, "comm_ns", m->comm_ns);
-    put_int(j, "overlapped_ns", m->overlapped_ns);
-    put_int(j, "exposed_comm_ns", m->exposed_comm_ns);
-    put_int(j, "exposed_comm_vs_memory_ns", m->exposed_comm_vs_memory_ns);
-    put_number(j, "overlap_pct", metrics_overlap_pct(m));
-    put_uint(j, "comm_kernels", m->comm_kernels);
-    put_uint(j, "compute_kernels", m->compute_kernels);
-    put_uint(j, "memory_ops", m->memory_ops);
+    json_put_int(j, "span_ns", m->span_ns);
+    json_put_int(j, "busy_ns", m->busy_ns);
+    json_put_int(j, "idle_ns", m->idle_ns);
+    json_put_int(j, "compute_ns", m->compute_ns);
+    json_put_int(j, "memory_ns", m->memory_ns);
+    json_put_int(j, "comm_ns", m->comm_ns);
+    json_put_int(j, "overlapped_ns", m->overlapped_ns);
+    json_put_int(j, "exposed_comm_ns", m->exposed_comm_ns);
+    json_put_int(j, "exposed_comm_vs_memory_ns", m->exposed_comm_vs_memory_ns);
+    json_put_number(j, "overlap_pct", metrics_overlap_pct(m));
+    json_put_uint(j, "comm_kernels", m->comm_kernels);
+    json_put_uint(j, "compute_kernels", m->compute_kernels);
+    json_put_uint(j, "memory_ops", m->memory_ops);
 }
 
 static void put_rank(const TraceReport *r, JsonOut *j, uint32_t i)
@@ -64,18 +35,18 @@ static void put_rank(const TraceReport *r, JsonOut *j, uint32_t i)
     const CollRank *c = &r->collectives.ranks[i];
     const GapRank *g = &r->gaps.ranks[i];
     json_out_open(j, '{');
-    put_int(j, "rank", r->covers.rank[i].rank);
+    json_put_int(j, "rank", r->covers.rank[i].rank);
     put_metrics(j, &r->metrics[i]);
-    put_int(j, "alike", r->covers.rank[i].ranks_n);
-    put_uint(j, "matched_kernels", c->matched_n);
-    put_int(j, "wait_ns", c->wait_ns);
-    put_int(j, "transfer_ns", c->transfer_ns);
-    put_int(j, "before_last_arrival_ns", c->early_ns);
-    open_key(j, "gaps", '{');
+    json_put_int(j, "alike", r->covers.rank[i].ranks_n);
+    json_put_uint(j, "matched_kernels", c->matched_n);
+    json_put_int(j, "wait_ns", c->wait_ns);
+    json_put_int(j, "transfer_ns", c->transfer_ns);
+    json_put_int(j, "before_last_arrival_ns", c->early_ns);
+    json_put_open(j, "gaps", '{');
     for (int k = 0; k < GAP_KIND_N; k++) {
-        open_key(j, gap_kind_names[k], '{');
-        put_uint(j, "count", g->n[k]);
-        put_int(j, "total_ns", g->ns[k]);
+        json_put_open(j, gap_kind_names[k], '{');
+        json_put_uint(j, "count", g->n[k]);
+        json_put_int(j, "total_ns", g->ns[k]);
         json_out_close(j, '}');
     }
     json_out_close(j, '}');
@@ -84,7 +55,7 @@ static void put_rank(const TraceReport *r, JsonOut *j, uint32_t i)
 
 static void put_ranks(const TraceReport *r, JsonOut *j)
 {
-    open_key(j, "ranks", '[');
+    json_put_open(j, "ranks", '[');
     for (uint32_t i = 0; i < r->covers.n; i++)
         if (r->shown[i])
             put_rank(r, j, i);
@@ -93,7 +64,7 @@ static void put_ranks(const TraceReport *r, JsonOut *j)
 
 static void put_steps(const TraceReport *r, JsonOut *j)
 {
-    open_key(j, "steps", '[');
+    json_put_open(j, "steps", '[');
     for (uint32_t i = 0; i < r->steps.n; i++) {
         const StepWindow *w = &r->steps.at[i];
         const Cover *c = covers_of_rank(&r->covers, w->rank);
@@ -102,8 +73,8 @@ static void put_steps(const TraceReport *r, JsonOut *j)
             continue;
         Metrics m = metrics_of_window(c, r->t, w->from_ns, w->to_ns);
         json_out_open(j, '{');
-        put_int(j, "rank", w->rank);
-        put_int(j, "step", w->step);
+        json_put_int(j, "rank", w->rank);
+        json_put_int(j, "step", w->step);
         put_metrics(j, &m);
         json_out_close(j, '}');
     }
@@ -112,23 +83,22 @@ static void put_steps(const TraceReport *r, JsonOut *j)
 
 static void put_collectives(const TraceReport *r, JsonOut *j)
 {
-    open_key(j, "collectives", '[');
+    json_put_open(j, "collectives", '[');
     for (uint32_t i = 0; i < r->collectives.rows_n; i++) {
         const CollRow *c = &r->collectives.rows[i];
         json_out_open(j, '{');
-        put_text(j, "name", c->name);
-        put_text(j, "group", c->group);
+        json_put_text(j, "name", c->name);
+        json_put_text(j, "group", c->group);
         put_known(j, "bytes", c->bytes == NONE_U64 ? -1 : (int64_t)c->bytes);
-        put_uint(j, "count", c->count);
-        put_int(j, "total_ns", c->total_ns);
+        json_put_uint(j, "count", c->count);
+        json_put_int(j, "total_ns", c->total_ns);
         put_known(j, "wait_ns", c->wait_ns);
         put_known(j, "transfer_ns", c->transfer_ns);
-        put_int(j, "exposed_ns", c->exposed_ns);
-        put_number(j, "algbw_GBps", c->algbw_GBps);
-        put_number(j, "busbw_GBps", c->busbw_GBps);
-        put_int(j, "ranks", c->ranks_n);
-        json_out_key(j, "matched");
-        json_out_bool(j, c->matched);
+        json_put_int(j, "exposed_ns", c->exposed_ns);
+        json_put_number(j, "algbw_GBps", c->algbw_GBps);
+        json_put_number(j, "busbw_GBps", c->busbw_GBps);
+        json_put_int(j, "ranks", c->ranks_n);
+        json_put_bool(j, "matched", c->matched);
         put_known(j, "transfer_median_ns", c->transfer_median_ns);
         json_out_close(j, '}');
     }
@@ -139,24 +109,24 @@ static void put_channel(const TraceReport *r, JsonOut *j, const CollChannel *c)
 {
     char text[128];
     json_out_open(j, '{');
-    put_text(j, "channel", collectives_channel_text(text, sizeof text, r->t, c));
-    put_int(j, "ranks", c->ranks_n);
-    put_uint(j, "kernels", c->parts_n);
-    put_uint(j, "matched", c->matches_n);
-    put_text(j, "by", match_by_texts[c->by]);
+    json_put_text(j, "channel", collectives_channel_text(text, sizeof text, r->t, c));
+    json_put_int(j, "ranks", c->ranks_n);
+    json_put_uint(j, "kernels", c->parts_n);
+    json_put_uint(j, "matched", c->matches_n);
+    json_put_text(j, "by", match_by_texts[c->by]);
     if (c->refusal)
-        put_text(j, "refused", c->refusal);
+        json_put_text(j, "refused", c->refusal);
     json_out_close(j, '}');
 }
 
 static void put_matching(const TraceReport *r, JsonOut *j)
 {
     const Collectives *c = &r->collectives;
-    open_key(j, "matching", '{');
-    put_uint(j, "collectives", c->matches_n);
-    put_uint(j, "unmatched_kernels", c->unmatched_n);
-    put_int(j, "transfer_ns", c->transfer_ns);
-    open_key(j, "channels", '[');
+    json_put_open(j, "matching", '{');
+    json_put_uint(j, "collectives", c->matches_n);
+    json_put_uint(j, "unmatched_kernels", c->unmatched_n);
+    json_put_int(j, "transfer_ns", c->transfer_ns);
+    json_put_open(j, "channels", '[');
     for (uint32_t i = 0; i < c->channels_n; i++)
         put_channel(r, j, &c->channels[i]);
     json_out_close(j, ']');
@@ -167,17 +137,17 @@ static void put_stragglers(const TraceReport *r, JsonOut *j)
 {
     uint32_t *ranks = mem_zero(r->covers.n, sizeof *ranks);
     uint32_t n = trace_report_stragglers(r, ranks);
-    open_key(j, "stragglers", '[');
+    json_put_open(j, "stragglers", '[');
     for (uint32_t i = 0; i < n; i++) {
         const CollRank *c = &r->collectives.ranks[ranks[i]];
         json_out_open(j, '{');
-        put_int(j, "rank", r->covers.rank[ranks[i]].rank);
-        put_uint(j, "count", c->last_n);
-        put_int(j, "waited_ns", c->waited_ns);
-        open_key(j, "meanwhile", '{');
-        put_int(j, "compute_ns", c->late.compute_ns);
-        put_int(j, "comm_ns", c->late.exposed_comm_ns);
-        put_int(j, "idle_ns", c->late.idle_ns);
+        json_put_int(j, "rank", r->covers.rank[ranks[i]].rank);
+        json_put_uint(j, "count", c->last_n);
+        json_put_int(j, "waited_ns", c->waited_ns);
+        json_put_open(j, "meanwhile", '{');
+        json_put_int(j, "compute_ns", c->late.compute_ns);
+        json_put_int(j, "comm_ns", c->late.exposed_comm_ns);
+        json_put_int(j, "idle_ns", c->late.idle_ns);
         json_out_close(j, '}');
         json_out_close(j, '}');
     }
@@ -188,17 +158,17 @@ static void put_stragglers(const TraceReport *r, JsonOut *j)
 static void put_kernels(const TraceReport *r, JsonOut *j)
 {
     const Gaps *g = &r->gaps;
-    open_key(j, "kernels", '[');
+    json_put_open(j, "kernels", '[');
     for (uint32_t i = 0; i < g->kernels_n; i++) {
         const KernelRow *k = &g->kernels[i];
         json_out_open(j, '{');
-        put_text(j, "name", timeline_text(r->t, k->name));
-        put_text(j, "class", span_class_names[k->class_]);
-        put_uint(j, "count", k->count);
-        put_int(j, "total_ns", k->total_ns);
-        put_number(j, "mean_ns", (double)k->total_ns / (double)k->count);
-        put_number(j, "share_pct",
-                   g->kernels_ns ? 100 * (double)k->total_ns / (double)g->kernels_ns : 0);
+        json_put_text(j, "name", timeline_text(r->t, k->name));
+        json_put_text(j, "class", span_class_names[k->class_]);
+        json_put_uint(j, "count", k->count);
+        json_put_int(j, "total_ns", k->total_ns);
+        json_put_number(j, "mean_ns", (double)k->total_ns / (double)k->count);
+        json_put_number(j, "share_pct",
+                        g->kernels_ns ? 100 * (double)k->total_ns / (double)g->kernels_ns : 0);
         json_out_close(j, '}');
     }
     json_out_close(j, ']');
@@ -206,16 +176,16 @@ static void put_kernels(const TraceReport *r, JsonOut *j)
 
 static void put_streams(const TraceReport *r, JsonOut *j)
 {
-    open_key(j, "streams", '[');
+    json_put_open(j, "streams", '[');
     for (uint32_t i = 0; i < r->gaps.streams_n; i++) {
         const StreamRow *s = &r->gaps.streams[i];
         const Track *k = &r->t->tracks[s->track];
         json_out_open(j, '{');
-        put_int(j, "rank", k->rank);
-        put_text(j, "stream", timeline_text(r->t, k->name));
-        put_uint(j, "count", s->count);
-        put_int(j, "busy_ns", s->busy_ns);
-        put_int(j, "idle_ns", s->idle_ns);
+        json_put_int(j, "rank", k->rank);
+        json_put_text(j, "stream", timeline_text(r->t, k->name));
+        json_put_uint(j, "count", s->count);
+        json_put_int(j, "busy_ns", s->busy_ns);
+        json_put_int(j, "idle_ns", s->idle_ns);
         json_out_close(j, '}');
     }
     json_out_close(j, ']');
@@ -223,14 +193,14 @@ static void put_streams(const TraceReport *r, JsonOut *j)
 
 static void put_gaps(const TraceReport *r, JsonOut *j)
 {
-    open_key(j, "gaps", '[');
+    json_put_open(j, "gaps", '[');
     for (uint32_t i = 0; i < r->gaps.longest_n; i++) {
         const Gap *g = &r->gaps.longest[i];
         json_out_open(j, '{');
-        put_int(j, "rank", r->covers.rank[g->rank].rank);
-        put_text(j, "kind", gap_kind_names[g->kind]);
-        put_int(j, "at_ns", g->at_ns);
-        put_int(j, "dur_ns", g->dur_ns);
+        json_put_int(j, "rank", r->covers.rank[g->rank].rank);
+        json_put_text(j, "kind", gap_kind_names[g->kind]);
+        json_put_int(j, "at_ns", g->at_ns);
+        json_put_int(j, "dur_ns", g->dur_ns);
         json_out_key(j, "next");
         json_out_string(j, g->next == NONE_U64 ? NULL
                                                : timeline_text(r->t, r->t->span_name[g->next]));
@@ -242,57 +212,55 @@ static void put_gaps(const TraceReport *r, JsonOut *j)
 static void put_clock(const TraceReport *r, JsonOut *j)
 {
     const Collectives *c = &r->collectives;
-    open_key(j, "clock", '{');
-    open_key(j, "offsets", '[');
+    json_put_open(j, "clock", '{');
+    json_put_open(j, "offsets", '[');
     for (uint32_t i = 0; i < c->ranks_n && c->clocks_compared; i++) {
         json_out_open(j, '{');
-        put_int(j, "rank", r->covers.rank[i].rank);
-        put_int(j, "offset_ns", c->ranks[i].offset_ns);
+        json_put_int(j, "rank", r->covers.rank[i].rank);
+        json_put_int(j, "offset_ns", c->ranks[i].offset_ns);
         json_out_close(j, '}');
     }
     json_out_close(j, ']');
     put_known(j, "residual_ns", c->clocks_compared ? c->residual_ns : -1);
     put_known(j, "residual_max_ns", c->clocks_compared ? c->residual_max_ns : -1);
-    json_out_key(j, "applied");
-    json_out_bool(j, c->clocks_differ);
+    json_put_bool(j, "applied", c->clocks_differ);
     json_out_close(j, '}');
 }
 
 static void put_hta_rank(JsonOut *j, const HtaRank *h)
 {
     json_out_open(j, '{');
-    put_int(j, "rank", h->rank);
-    put_int(j, "idle_us", h->idle_us);
-    put_int(j, "compute_us", h->compute_us);
-    put_int(j, "non_compute_us", h->non_compute_us);
-    put_int(j, "kernel_time_us", h->kernel_time_us);
-    put_int(j, "comm_us", h->comm_us);
-    put_int(j, "overlap_us", h->overlap_us);
-    put_number(j, "idle_pct", h->idle_pct);
-    put_number(j, "compute_pct", h->compute_pct);
-    put_number(j, "non_compute_pct", h->non_compute_pct);
-    put_number(j, "overlap_pct", h->overlap_pct);
-    put_uint(j, "gpu_rows", h->gpu_rows);
+    json_put_int(j, "rank", h->rank);
+    json_put_int(j, "idle_us", h->idle_us);
+    json_put_int(j, "compute_us", h->compute_us);
+    json_put_int(j, "non_compute_us", h->non_compute_us);
+    json_put_int(j, "kernel_time_us", h->kernel_time_us);
+    json_put_int(j, "comm_us", h->comm_us);
+    json_put_int(j, "overlap_us", h->overlap_us);
+    json_put_number(j, "idle_pct", h->idle_pct);
+    json_put_number(j, "compute_pct", h->compute_pct);
+    json_put_number(j, "non_compute_pct", h->non_compute_pct);
+    json_put_number(j, "overlap_pct", h->overlap_pct);
+    json_put_uint(j, "gpu_rows", h->gpu_rows);
     json_out_close(j, '}');
 }
 
 static void put_hta(const TraceReport *r, JsonOut *j)
 {
-    open_key(j, "hta", '{');
-    put_int(j, "profiler_steps", r->hta.steps_n);
-    json_out_key(j, "include_last_profiler_step");
-    json_out_bool(j, r->options.hta_include_last);
-    put_uint(j, "rows_left_out", r->hta.left_out_n);
-    open_key(j, "ranks", '[');
+    json_put_open(j, "hta", '{');
+    json_put_int(j, "profiler_steps", r->hta.steps_n);
+    json_put_bool(j, "include_last_profiler_step", r->options.hta_include_last);
+    json_put_uint(j, "rows_left_out", r->hta.left_out_n);
+    json_put_open(j, "ranks", '[');
     for (uint32_t i = 0; i < r->hta.ranks_n; i++)
         if (r->shown[i])
             put_hta_rank(j, &r->hta.ranks[i]);
     json_out_close(j, ']');
-    open_key(j, "kernel_type_us", '{');
+    json_put_open(j, "kernel_type_us", '{');
     for (int m = 1; m < COVER_MASKS; m++) {
         char text[128];
         if (r->hta.type_us[m] > 0)
-            put_int(j, hta_type_text(text, sizeof text, m), r->hta.type_us[m]);
+            json_put_int(j, hta_type_text(text, sizeof text, m), r->hta.type_us[m]);
     }
     json_out_close(j, '}');
     json_out_close(j, '}');
@@ -301,20 +269,20 @@ static void put_hta(const TraceReport *r, JsonOut *j)
 static void put_source(const TraceReport *r, JsonOut *j)
 {
     const TraceSource *s = &r->source;
-    open_key(j, "events", '{');
-    put_uint(j, "read", s->events_read);
-    put_uint(j, "skipped", s->events_skipped);
+    json_put_open(j, "events", '{');
+    json_put_uint(j, "read", s->events_read);
+    json_put_uint(j, "skipped", s->events_skipped);
     json_out_close(j, '}');
-    open_key(j, "communication", '{');
-    put_uint(j, "kernels", r->kernels_n);
-    put_uint(j, "recognised", r->comm_n);
-    open_key(j, "by_rule", '{');
+    json_put_open(j, "communication", '{');
+    json_put_uint(j, "kernels", r->kernels_n);
+    json_put_uint(j, "recognised", r->comm_n);
+    json_put_open(j, "by_rule", '{');
     for (size_t i = 0; i < s->rules_n; i++)
         if (s->rules[i].kernels_n > 0)
-            put_uint(j, s->rules[i].rule, s->rules[i].kernels_n);
+            json_put_uint(j, s->rules[i].rule, s->rules[i].kernels_n);
     json_out_close(j, '}');
     json_out_close(j, '}');
-    open_key(j, "remarks", '[');
+    json_put_open(j, "remarks", '[');
     for (uint32_t i = 0; i < r->remarks_n; i++)
         json_out_string(j, r->remarks[i]);
     json_out_close(j, ']');
@@ -323,7 +291,7 @@ static void put_source(const TraceReport *r, JsonOut *j)
 void trace_report_json(const TraceReport *r, JsonOut *j)
 {
     json_out_open(j, '{');
-    put_text(j, "name", r->source.name);
+    json_put_text(j, "name", r->source.name);
     put_ranks(r, j);
     put_steps(r, j);
     put_collectives(r, j);

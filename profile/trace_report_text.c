@@ -17,24 +17,17 @@
 
 enum { WIDTH = 100 };
 
-/* Texts of one line at a time; each call gives another buffer. */
 typedef struct Words {
     const TraceReport *r;
     FILE *out;
-    uint32_t n;
-    char text[16][WORD_CAP];
+    WordRing words;
 } Words;
 
-static char *next(Words *w)
-{
-    return w->text[w->n++ % ARRAY_N(w->text)];
-}
-
-#define NS(x)            word_ns(next(w), (x))
-#define COUNT(x)         word_count(next(w), (x))
-#define PERCENT(x)       word_percent(next(w), (x))
-#define SHARE(part, all) word_percent(next(w), word_share((part), (all)))
-#define NAME(name, cols) word_name(next(w), (name), (cols))
+#define NS(x)            word_ns(word_next(&w->words), (x))
+#define COUNT(x)         word_count(word_next(&w->words), (x))
+#define PERCENT(x)       word_percent(word_next(&w->words), (x))
+#define SHARE(part, all) word_percent(word_next(&w->words), word_share((part), (all)))
+#define NAME(name, cols) word_name(word_next(&w->words), (name), (cols))
 
 /* Words on lines of WIDTH columns, later lines indented. */
 static void wrap(FILE *out, const char *first, const char *text)
@@ -113,7 +106,7 @@ static void print_latest(Words *w)
     uint32_t *ranks = mem_zero(r->covers.n, sizeof *ranks);
     if (trace_report_stragglers(r, ranks) > 0) {
         const CollRank *c = &r->collectives.ranks[ranks[0]];
-        char *name = next(w);
+        char *name = word_next(&w->words);
         snprintf(name, WORD_CAP, "waited for rank %" PRIu32, r->covers.rank[ranks[0]].rank);
         fprintf(w->out, "%-24s%10s in all by the others, last in %s of %s collectives\n", name,
                 NS(c->waited_ns), COUNT(c->last_n), COUNT(r->collectives.matches_n));
@@ -233,14 +226,14 @@ static void print_steps(Words *w)
 
 static void print_collective(Words *w, const CollRow *c)
 {
-    char *name = next(w);
+    char *name = word_next(&w->words);
     snprintf(name, WORD_CAP, "%.100s%s%.60s", c->name, *c->group ? " " : "", c->group);
-    char *ranks = next(w);
+    char *ranks = word_next(&w->words);
     snprintf(ranks, WORD_CAP, c->ranks_n ? "%" PRIu32 : "-", c->ranks_n);
     fprintf(w->out, "%-28s %5s %11s %6s %9s %8s %9s %10s %6s\n", NAME(name, 28), ranks,
-            word_bytes(next(w), c->bytes), COUNT(c->count), NS(c->total_ns),
+            word_bytes(word_next(&w->words), c->bytes), COUNT(c->count), NS(c->total_ns),
             c->wait_ns < 0 ? "-" : SHARE(c->wait_ns, c->total_ns), NS(c->exposed_ns),
-            NS(c->transfer_median_ns), word_number(next(w), c->busbw_GBps));
+            NS(c->transfer_median_ns), word_number(word_next(&w->words), c->busbw_GBps));
 }
 
 static void print_collectives(Words *w)
@@ -290,7 +283,7 @@ static void print_stragglers(Words *w)
         all_ns += r->collectives.ranks[ranks[i]].waited_ns;
     for (uint32_t i = 0; i < n && i < r->options.top; i++) {
         const CollRank *c = &r->collectives.ranks[ranks[i]];
-        char *name = next(w);
+        char *name = word_next(&w->words);
         snprintf(name, WORD_CAP, "rank %" PRIu32, r->covers.rank[ranks[i]].rank);
         fprintf(w->out, "%-14s %9s %11s %10s   computes %s, communicates %s, idles %s\n", name,
                 COUNT(c->last_n), NS(c->waited_ns), SHARE(c->waited_ns, all_ns),
@@ -321,7 +314,7 @@ static void print_clocks(Words *w)
     for (uint32_t i = 0; i < c->ranks_n; i++)
         if (c->ranks[i].offset_ns != 0 && shown++ < RANKS_MAX)
             fprintf(w->out, "  rank %-6" PRIu32 " %12s\n", w->r->covers.rank[i].rank,
-                    word_signed_ns(next(w), c->ranks[i].offset_ns));
+                    word_signed_ns(word_next(&w->words), c->ranks[i].offset_ns));
     if (shown > RANKS_MAX)
         fprintf(w->out, "  and %" PRIu32 " more ranks, all of them in --json\n",
                 shown - RANKS_MAX);
@@ -349,7 +342,7 @@ static void print_gaps(Words *w)
     for (uint32_t i = 0; i < r->covers.n; i++) {
         if (!r->shown[i] || r->covers.rank[i].n == 0 || n++ >= RANKS_MAX)
             continue;
-        char *name = next(w);
+        char *name = word_next(&w->words);
         snprintf(name, WORD_CAP, "rank %" PRIu32, r->covers.rank[i].rank);
         fprintf(w->out, "%-8s", name);
         for (int k = 0; k < GAP_KIND_N; k++)
@@ -370,10 +363,11 @@ static void print_longest_gaps(Words *w)
         if (i == 0)
             fprintf(w->out, "\n%-8s %9s %12s %-8s  %s\n", "longest", "idle", "at", "reason",
                     "until");
-        char *rank = next(w);
+        char *rank = word_next(&w->words);
         snprintf(rank, WORD_CAP, "rank %" PRIu32, r->covers.rank[gap->rank].rank);
         fprintf(w->out, "%-8s %9s %12s %-8s  %s\n", rank, NS(gap->dur_ns),
-                word_signed_ns(next(w), gap->at_ns - r->covers.rank[gap->rank].begin_ns),
+                word_signed_ns(word_next(&w->words),
+                               gap->at_ns - r->covers.rank[gap->rank].begin_ns),
                 gap_kind_names[gap->kind], NAME(name, 57));
     }
 }
@@ -407,7 +401,7 @@ static void print_streams(Words *w)
     for (uint32_t i = 0; i < g->streams_n && i < STREAMS_MAX; i++) {
         const StreamRow *s = &g->streams[i];
         const Track *k = &w->r->t->tracks[s->track];
-        char *name = next(w);
+        char *name = word_next(&w->words);
         snprintf(name, WORD_CAP, "rank %" PRIu32 " %.120s", k->rank,
                  timeline_text(w->r->t, k->name));
         fprintf(w->out, "%-44s %9s %10s %10s %8s\n", NAME(name, 44), COUNT(s->count),
@@ -439,7 +433,7 @@ void trace_report_text(const TraceReport *r, FILE *out)
 
 static void print_percent(Words *w, double pct)
 {
-    char *text = next(w);
+    char *text = word_next(&w->words);
     if (isfinite(pct))
         snprintf(text, WORD_CAP, "%.2f", pct);
     else
@@ -479,6 +473,6 @@ void trace_report_hta_text(const TraceReport *r, FILE *out)
     fprintf(out, "\n%-60s %14s\n", "kernel types, sums over ranks", "us");
     for (int m = 1; m < COVER_MASKS; m++)
         if (h->type_us[m] > 0)
-            fprintf(out, "%-60s %14" PRId64 "\n", hta_type_text(next(w), WORD_CAP, m),
-                    h->type_us[m]);
+            fprintf(out, "%-60s %14" PRId64 "\n",
+                    hta_type_text(word_next(&w->words), WORD_CAP, m), h->type_us[m]);
 }

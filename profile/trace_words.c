@@ -111,3 +111,8 @@ double word_share(int64_t part, int64_t all)
 {
     return all ? 100 * (double)part / (double)all : NAN;
 }
+
+char *word_next(WordRing *ring)
+{
+    return ring->text[ring->n++ % ARRAY_N(ring->text)];
+}

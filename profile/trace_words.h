@@ -23,6 +23,13 @@ char *word_bytes(char *text, uint64_t bytes); /* "64.00 MiB" */
 /* At most width characters, the end replaced by "..." when longer; control bytes are '?'. */
 char *word_name(char *text, const char *name, uint32_t width);
 
+/* Texts for one line at a time: each call gives another of them. */
+typedef struct WordRing {
+    uint32_t n;
+    char text[16][WORD_CAP];
+} WordRing;
+char *word_next(WordRing *ring);
+
 /* part of all in percent; NaN of nothing. */
 double word_share(int64_t part, int64_t all);
 

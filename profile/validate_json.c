@@ -4,42 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_text(JsonOut *j, const char *key, const char *text)
-{
-    json_out_key(j, key);
-    json_out_string(j, text);
-}
-
-static void put_number(JsonOut *j, const char *key, double x)
-{
-    json_out_key(j, key);
-    json_out_number(j, x);
-}
-
-static void put_bool(JsonOut *j, const char *key, bool x)
-{
-    json_out_key(j, key);
-    json_out_bool(j, x);
-}
-
 static void put_row(const Validation *v, JsonOut *j, const ValidateRow *row)
 {
     json_out_open(j, '{');
-    put_text(j, "name", row->name);
-    put_text(j, "group", validate_text_of(v, row->group));
-    put_text(j, "metric", validate_text_of(v, row->metric));
+    json_put_text(j, "name", row->name);
+    json_put_text(j, "group", validate_text_of(v, row->group));
+    json_put_text(j, "metric", validate_text_of(v, row->metric));
     if (validate_is_fits(v, row->metric)) {
-        put_bool(j, "measured", row->measured > 0);
-        put_bool(j, "predicted", row->predicted > 0);
-        put_bool(j, "correct", row->measured == row->predicted);
+        json_put_bool(j, "measured", row->measured > 0);
+        json_put_bool(j, "predicted", row->predicted > 0);
+        json_put_bool(j, "correct", row->measured == row->predicted);
     } else {
-        put_number(j, "measured", row->measured);
-        put_number(j, "predicted", row->predicted);
-        put_number(j, "error_pct", validate_error_pct(row->measured, row->predicted));
-        put_number(j, "left_out_error_pct", validate_error_pct(row->measured, row->left_out));
+        json_put_number(j, "measured", row->measured);
+        json_put_number(j, "predicted", row->predicted);
+        json_put_number(j, "error_pct", validate_error_pct(row->measured, row->predicted));
+        json_put_number(j, "left_out_error_pct",
+                        validate_error_pct(row->measured, row->left_out));
     }
-    put_text(j, "software", validate_text_of(v, row->software));
-    put_text(j, "file", row->file);
+    json_put_text(j, "software", validate_text_of(v, row->software));
+    json_put_text(j, "file", row->file);
     json_out_close(j, '}');
 }
 
@@ -47,8 +30,7 @@ static void put_row(const Validation *v, JsonOut *j, const ValidateRow *row)
 static void put_skipped(const Validation *v, JsonOut *j)
 {
     const ValidateRow *before = NULL;
-    json_out_key(j, "skipped");
-    json_out_open(j, '[');
+    json_put_open(j, "skipped", '[');
     for (uint32_t i = 0; i < v->rows_n; i++) {
         const ValidateRow *row = &v->rows[i];
         bool is_new = row->skipped && !(before && before->scenario == row->scenario &&
@@ -57,10 +39,10 @@ static void put_skipped(const Validation *v, JsonOut *j)
             continue;
         before = row;
         json_out_open(j, '{');
-        put_text(j, "name", row->name);
-        put_text(j, "reason", row->skipped);
-        put_text(j, "group", validate_text_of(v, row->group));
-        put_text(j, "file", row->file);
+        json_put_text(j, "name", row->name);
+        json_put_text(j, "reason", row->skipped);
+        json_put_text(j, "group", validate_text_of(v, row->group));
+        json_put_text(j, "file", row->file);
         json_out_close(j, '}');
     }
     json_out_close(j, ']');
@@ -69,22 +51,21 @@ static void put_skipped(const Validation *v, JsonOut *j)
 static void put_errors(const Validation *v, JsonOut *j, ValidatePart part)
 {
     ErrorStat s = validate_errors(v, part);
-    json_out_key(j, validate_text_of(v, part.metric));
-    json_out_open(j, '{');
-    put_number(j, "rows", s.rows_n);
+    json_put_open(j, validate_text_of(v, part.metric), '{');
+    json_put_number(j, "rows", s.rows_n);
     if (validate_is_fits(v, part.metric)) {
-        put_number(j, "correct", s.correct_n);
+        json_put_number(j, "correct", s.correct_n);
     } else {
-        put_number(j, "median_abs_error_pct", s.median_pct);
-        put_number(j, "p90_abs_error_pct", s.p90_pct);
-        put_number(j, "max_abs_error_pct", s.max_pct);
-        put_number(j, "bias_pct", s.bias_pct);
-        put_number(j, "median_with_skipped_pct", s.median_with_skipped_pct);
-        put_number(j, "p90_with_skipped_pct", s.p90_with_skipped_pct);
-        put_number(j, "median_left_out_pct", s.median_left_out_pct);
-        put_number(j, "p90_left_out_pct", s.p90_left_out_pct);
+        json_put_number(j, "median_abs_error_pct", s.median_pct);
+        json_put_number(j, "p90_abs_error_pct", s.p90_pct);
+        json_put_number(j, "max_abs_error_pct", s.max_pct);
+        json_put_number(j, "bias_pct", s.bias_pct);
+        json_put_number(j, "median_with_skipped_pct", s.median_with_skipped_pct);
+        json_put_number(j, "p90_with_skipped_pct", s.p90_with_skipped_pct);
+        json_put_number(j, "median_left_out_pct", s.median_left_out_pct);
+        json_put_number(j, "p90_left_out_pct", s.p90_left_out_pct);
     }
-    put_number(j, "skipped", s.skipped_n);
+    json_put_number(j, "skipped", s.skipped_n);
     json_out_close(j, '}');
 }
 
@@ -105,20 +86,19 @@ static void put_metrics(const Validation *v, JsonOut *j, ValidatePart part)
 static void put_ranking(const Validation *v, JsonOut *j, uint32_t group)
 {
     Ranking r = validate_ranking(v, group);
-    put_number(j, "kendall_tau", r.kendall_tau);
-    put_number(j, "regret_pct", r.regret_pct);
-    put_number(j, "sets", r.sets_n);
+    json_put_number(j, "kendall_tau", r.kendall_tau);
+    json_put_number(j, "regret_pct", r.regret_pct);
+    json_put_number(j, "sets", r.sets_n);
 }
 
 static void put_groups(const Validation *v, JsonOut *j, const uint32_t *ids, uint32_t n)
 {
     ValidatePart part = VALIDATE_ANY;
-    json_out_key(j, "groups");
-    json_out_open(j, '[');
+    json_put_open(j, "groups", '[');
     for (uint32_t i = 0; i < n; i++) {
         part.group = ids[i];
         json_out_open(j, '{');
-        put_text(j, "group", validate_text_of(v, ids[i]));
+        json_put_text(j, "group", validate_text_of(v, ids[i]));
         put_metrics(v, j, part);
         put_ranking(v, j, ids[i]);
         json_out_close(j, '}');
@@ -129,12 +109,11 @@ static void put_groups(const Validation *v, JsonOut *j, const uint32_t *ids, uin
 static void put_lists(const Validation *v, JsonOut *j, const uint32_t *ids, uint32_t n)
 {
     ValidatePart part = VALIDATE_ANY;
-    json_out_key(j, "files");
-    json_out_open(j, '[');
+    json_put_open(j, "files", '[');
     for (uint32_t i = 0; i < n; i++) {
         part.list = ids[i];
         json_out_open(j, '{');
-        put_text(j, "file", validate_text_of(v, ids[i]));
+        json_put_text(j, "file", validate_text_of(v, ids[i]));
         put_metrics(v, j, part);
         json_out_close(j, '}');
     }
@@ -145,14 +124,12 @@ static void put_lists(const Validation *v, JsonOut *j, const uint32_t *ids, uint
 static void put_parts(const Validation *v, JsonOut *j)
 {
     uint32_t *ids = mem_zero(v->names.n, sizeof *ids);
-    json_out_key(j, "summary");
-    json_out_open(j, '{');
+    json_put_open(j, "summary", '{');
     put_metrics(v, j, VALIDATE_ANY);
     json_out_close(j, '}');
     put_groups(v, j, ids, validate_groups(v, ids));
     put_lists(v, j, ids, validate_lists(v, ids));
-    json_out_key(j, "ranking");
-    json_out_open(j, '{');
+    json_put_open(j, "ranking", '{');
     put_ranking(v, j, NONE_U32);
     json_out_close(j, '}');
     free(ids);
@@ -164,19 +141,18 @@ static void put_unknown(const Validation *v, JsonOut *j)
     uint32_t n = 0;
     for (uint32_t i = 0; i < v->unknown_n; i++)
         n += v->unknown[i].scenarios_n;
-    put_number(j, "unknown_software", n);
-    json_out_key(j, "unknown_software_names");
-    json_out_open(j, '{');
+    json_put_number(j, "unknown_software", n);
+    json_put_open(j, "unknown_software_names", '{');
     for (uint32_t i = 0; i < v->unknown_n; i++)
-        put_number(j, validate_text_of(v, v->unknown[i].software), v->unknown[i].scenarios_n);
+        json_put_number(j, validate_text_of(v, v->unknown[i].software),
+                        v->unknown[i].scenarios_n);
     json_out_close(j, '}');
 }
 
 void validate_json(const Validation *v, JsonOut *j)
 {
     json_out_open(j, '{');
-    json_out_key(j, "rows");
-    json_out_open(j, '[');
+    json_put_open(j, "rows", '[');
     for (uint32_t i = 0; i < v->rows_n; i++)
         if (!v->rows[i].skipped)
             put_row(v, j, &v->rows[i]);
@@ -184,7 +160,7 @@ void validate_json(const Validation *v, JsonOut *j)
     put_skipped(v, j);
     put_parts(v, j);
     put_unknown(v, j);
-    put_number(j, "scenarios", v->scenarios_n);
-    put_number(j, "fitted_scenarios", v->fitted_n);
+    json_put_number(j, "scenarios", v->scenarios_n);
+    json_put_number(j, "fitted_scenarios", v->fitted_n);
     json_out_close(j, '}');
 }

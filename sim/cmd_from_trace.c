@@ -347,57 +347,43 @@ static void print_text(const Run *r)
                r->what_if.facts.unsized_n);
 }
 
-static void put(JsonOut *j, const char *key, double x)
-{
-    json_out_key(j, key);
-    json_out_number(j, x);
-}
-
-static void put_int(JsonOut *j, const char *key, uint64_t x)
-{
-    json_out_key(j, key);
-    json_out_int(j, (int64_t)x);
-}
-
 static void put_times(JsonOut *j, const StepTimes *t)
 {
-    put(j, "step_time_s", t->step_s);
-    put(j, "compute_s", t->compute_s);
-    put(j, "comm_s", t->comm_s);
-    put(j, "overlapped_s", t->overlapped_s);
-    put(j, "exposed_comm_s", t->exposed_s);
-    put(j, "overlap_pct", t->overlap_pct);
-    put(j, "memory_s", t->memory_s);
-    put(j, "idle_s", t->idle_s);
+    json_put_number(j, "step_time_s", t->step_s);
+    json_put_number(j, "compute_s", t->compute_s);
+    json_put_number(j, "comm_s", t->comm_s);
+    json_put_number(j, "overlapped_s", t->overlapped_s);
+    json_put_number(j, "exposed_comm_s", t->exposed_s);
+    json_put_number(j, "overlap_pct", t->overlap_pct);
+    json_put_number(j, "memory_s", t->memory_s);
+    json_put_number(j, "idle_s", t->idle_s);
 }
 
 static void put_object(JsonOut *j, const char *key, const StepTimes *t)
 {
-    json_out_key(j, key);
-    json_out_open(j, '{');
+    json_put_open(j, key, '{');
     put_times(j, t);
     json_out_close(j, '}');
 }
 
 static void put_counts(JsonOut *j, const Run *r, const FromTrace *f)
 {
-    json_out_key(j, "trace");
-    json_out_open(j, '{');
+    json_put_open(j, "trace", '{');
     json_out_key(j, "step");
     if (r->step < 0)
         json_out_null(j);
     else
         json_out_int(j, r->step);
-    put_int(j, "ranks", r->replay.facts.ranks_n);
-    put_int(j, "kernels", r->replay.facts.kernels_n);
-    put_int(j, "collectives", r->replay.facts.comms_n);
-    put_int(j, "collectives_of_unknown_size", r->replay.facts.unsized_n);
-    put_int(j, "host_waits", r->replay.facts.syncs_n);
-    put_int(j, "without_launch", r->replay.facts.unlaunched_n);
+    json_put_uint(j, "ranks", r->replay.facts.ranks_n);
+    json_put_uint(j, "kernels", r->replay.facts.kernels_n);
+    json_put_uint(j, "collectives", r->replay.facts.comms_n);
+    json_put_uint(j, "collectives_of_unknown_size", r->replay.facts.unsized_n);
+    json_put_uint(j, "host_waits", r->replay.facts.syncs_n);
+    json_put_uint(j, "without_launch", r->replay.facts.unlaunched_n);
     json_out_close(j, '}');
     if (r->changes.bucket_bytes) {
-        put_int(j, "buckets_before", f->buckets_before);
-        put_int(j, "buckets_after", f->buckets_after);
+        json_put_uint(j, "buckets_before", f->buckets_before);
+        json_put_uint(j, "buckets_after", f->buckets_after);
     }
 }
 
@@ -407,20 +393,19 @@ static void print_json(const Run *r)
     JsonOut j = json_out_file(stdout, 2);
     const Replay *last = r->changes.any ? &r->what_if : &r->replay;
     json_out_open(&j, '{');
-    json_out_key(&j, "name");
-    json_out_string(&j, r->command->names[0]);
-    put_int(&j, "gpus", r->replay.facts.world_n);
+    json_put_text(&j, "name", r->command->names[0]);
+    json_put_uint(&j, "gpus", r->replay.facts.world_n);
     put_times(&j, &last->times);
     put_object(&j, "recorded", &r->recorded);
     put_object(&j, "replayed", &r->replay.times);
-    put(&j, "replay_error_pct", percent(r->replay.times.step_s, r->recorded.step_s));
+    json_put_number(&j, "replay_error_pct",
+                    percent(r->replay.times.step_s, r->recorded.step_s));
     if (r->changes.any)
-        put(&j, "change_pct", percent(last->times.step_s, r->replay.times.step_s));
+        json_put_number(&j, "change_pct", percent(last->times.step_s, r->replay.times.step_s));
     put_counts(&j, r, &last->facts);
-    json_out_key(&j, "sim");
-    json_out_open(&j, '{');
-    put_int(&j, "events", last->events);
-    put(&j, "wall_s", r->wall_s);
+    json_put_open(&j, "sim", '{');
+    json_put_uint(&j, "events", last->events);
+    json_put_number(&j, "wall_s", r->wall_s);
     json_out_close(&j, '}');
     json_out_close(&j, '}');
     json_out_end(&j, &ignored);

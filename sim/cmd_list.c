@@ -324,23 +324,18 @@ static bool print_json(const Rows *rows, const char *word, Err *err)
 {
     JsonOut j = json_out_file(stdout, 2);
     json_out_open(&j, '{');
-    json_out_key(&j, word);
-    json_out_open(&j, '[');
+    json_put_open(&j, word, '[');
     for (uint32_t i = 0; i < rows->n; i++) {
         const Row *row = &rows->row[i];
         json_out_open(&j, '{');
-        json_out_key(&j, "name");
-        json_out_string(&j, row->name);
+        json_put_text(&j, "name", row->name);
         for (uint32_t n = 0; n < row->numbers_n; n++) {
-            json_out_key(&j, row->numbers[n].key);
-            json_out_number(&j, row->numbers[n].value);
+            json_put_number(&j, row->numbers[n].key, row->numbers[n].value);
         }
         if (row->can != CAN_NOT_SAID) {
-            json_out_key(&j, "simulated");
-            json_out_bool(&j, row->can == CAN);
+            json_put_bool(&j, "simulated", row->can == CAN);
         }
-        json_out_key(&j, "about");
-        json_out_string(&j, row->about);
+        json_put_text(&j, "about", row->about);
         json_out_close(&j, '}');
     }
     json_out_close(&j, ']');

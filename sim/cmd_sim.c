@@ -215,8 +215,7 @@ static void print_json(const Batch *b)
     JsonOut j = json_out_file(stdout, 2);
     if (b->n > 1) {
         json_out_open(&j, '{');
-        json_out_key(&j, "scenarios");
-        json_out_open(&j, '[');
+        json_put_open(&j, "scenarios", '[');
     }
     for (uint32_t i = 0; i < b->n; i++)
         report_json(&b->jobs[i]->report, &j);

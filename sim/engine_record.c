@@ -8,56 +8,26 @@
  * Where one host drives several ranks, each rank's host track has the launches for
  * that rank, at their true times: laid over one another the tracks have no overlap.
  */
+#include "core/graph_spans.h"
 #include "sim/engine_state.h"
 
 void record_tracks(Sim *sim, Runner *r)
 {
     for (uint32_t lane = 0; lane < LANE_N; lane++)
         r->track[lane] = NONE_U32;
-    Timeline *t = sim->timeline;
-    if (!t)
-        return;
-    bool used[LANE_N] = { [LANE_HOST] = true };
-    for (uint32_t i = 0; i < r->role->instances_n; i++)
-        for (uint32_t lane = 0; lane < LANE_N; lane++)
-            used[lane] |= segment_of(sim, r, i)->lane_n[lane] > 0;
-    for (uint32_t lane = 0; lane < LANE_N; lane++) {
-        if (!used[lane])
-            continue;
-        TrackKind kind = lane == LANE_HOST ? TRACK_HOST : TRACK_STREAM;
-        int64_t sort = lane == LANE_HOST ? 0 : lane + 1;
-        r->track[lane] = timeline_track(t, r->rc->rank, kind, lane_names[lane], sort);
-        t->tracks[r->track[lane]].ranks_n = r->rc->ranks_n;
-    }
-}
-
-static SpanClass class_of(const Op *o)
-{
-    if (op_is_p2p(o->kind))
-        return SPAN_P2P;
-    if (op_is_comm(o->kind))
-        return SPAN_COMM;
-    return o->kind == OP_H2D || o->kind == OP_COPY || o->kind == OP_FILL ? SPAN_MEMORY
-                                                                         : SPAN_COMPUTE;
+    if (sim->timeline)
+        role_tracks(sim->timeline, sim->g, r->role, r->rc->rank, r->rc->ranks_n, r->track);
 }
 
 static uint32_t comm_row(Sim *sim, const Runner *r, uint32_t lane, const Op *o)
 {
     Timeline *t = sim->timeline;
     const LaneState *l = &r->lane[lane];
-    const GroupSpec *spec = &sim->g->groups[o->u.comm.group];
-    bool p2p = op_is_p2p(o->kind);
-    Comm c = { .op = intern(&t->names, op_kind_names[o->kind]),
-               .group = intern(&t->names, intern_text(&sim->g->names, spec->name)),
-               .group_id = group_base(spec, r->rc->rank),
-               .seq = l->done,
-               .peer = p2p ? group_member(spec, r->rc->rank, o->u.comm.peer) : NONE_U32,
-               .ranks_n = p2p ? 2 : group_size(spec),
-               .dtype = intern(&t->names, dtype_names[o->dtype]),
-               .algorithm = p2p ? NONE_U32 : intern(&t->names, algorithm_names[l->algorithm]),
-               .protocol = intern(&t->names, protocol_names[l->protocol]),
-               .bytes = o->u.comm.bytes,
-               .wait_ns = l->transfer_start_ns - l->start_ns };
+    Comm c = op_comm(t, sim->g, o, r->rc->rank, l->done);
+    if (!op_is_p2p(o->kind))
+        c.algorithm = intern(&t->names, algorithm_names[l->algorithm]);
+    c.protocol = intern(&t->names, protocol_names[l->protocol]);
+    c.wait_ns = l->transfer_start_ns - l->start_ns;
     return timeline_comm(t, c);
 }
 
@@ -75,7 +45,7 @@ void record_op(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t o
     bool comm = op_is_comm(o->kind);
     timeline_span(t, (Span){ .track = r->track[lane],
                              .name = name,
-                             .class_ = class_of(o),
+                             .class_ = op_span_class(o),
                              .start_ns = l->start_ns,
                              .dur_ns = sim->now_ns - l->start_ns,
                              .op = op_id,

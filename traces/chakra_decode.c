@@ -12,6 +12,7 @@
 
 #include "core/json.h"
 #include "traces/chakra_parts.h"
+#include "traces/formats.h"
 
 /* ---- protobuf ---- */
 
@@ -183,18 +184,9 @@ static bool et_matches(const uint8_t *head, size_t n)
 
 /* ---- JSON ---- */
 
-static bool contains(const uint8_t *head, size_t n, const char *text)
-{
-    size_t m = strlen(text);
-    for (size_t i = 0; i + m <= n; i++)
-        if (head[i] == (uint8_t)text[0] && memcmp(head + i, text, m) == 0)
-            return true;
-    return false;
-}
-
 bool chakra_json_matches(const uint8_t *head, size_t n)
 {
-    return contains(head, n, "\"workload_graph\"");
+    return trace_head_has(head, n, "\"workload_graph\"");
 }
 
 bool chakra_matches(const uint8_t *head, size_t n)

@@ -116,6 +116,15 @@ const TraceFormat *trace_format_for_ending(const char *path, Err *err)
     return NULL;
 }
 
+bool trace_head_has(const uint8_t *head, size_t n, const char *text)
+{
+    size_t m = strlen(text);
+    for (size_t i = 0; i + m <= n; i++)
+        if (head[i] == (uint8_t)text[0] && memcmp(head + i, text, m) == 0)
+            return true;
+    return false;
+}
+
 /* The first bytes, unpacked when they are gzip; none and err when they cannot be had. */
 static size_t read_head(const char *path, uint8_t *head, Err *err)
 {

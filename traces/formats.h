@@ -33,6 +33,9 @@ const TraceFormat *trace_format_of_file(const char *path, Err *err);
 const TraceFormat *trace_format_for_ending(const char *path,
                                            Err *err); /* one that is written */
 
+/* Whether the first bytes of a file contain this: for TraceFormat.matches. */
+bool trace_head_has(const uint8_t *head, size_t n, const char *text);
+
 /* Reads all of a trace; t is sealed and may be indexed without looking (timeline_check). */
 bool trace_read(Timeline *t, const char *path, Err *err);
 /* Same without looking at more than the beginning, where the format allows: native.h. */

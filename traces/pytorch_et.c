@@ -1,5 +1,6 @@
 /* pytorch_et.c - walks the nodes of an execution trace and keeps its collectives. */
 #include "traces/pytorch_et.h"
+#include "traces/formats.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,20 +9,11 @@
 #include "traces/rules.h"
 #include "traces/unpack.h"
 
-static bool contains(const uint8_t *head, size_t n, const char *text)
-{
-    size_t m = strlen(text);
-    for (size_t i = 0; i + m <= n; i++)
-        if (head[i] == (uint8_t)text[0] && memcmp(head + i, text, m) == 0)
-            return true;
-    return false;
-}
-
 /* Kineto has "schemaVersion" and traceEvents; "nodes" may stand after much else. */
 bool pytorch_et_matches(const uint8_t *head, size_t n)
 {
-    return contains(head, n, "\"schema\"") && contains(head, n, "\"nodes\"") &&
-           !contains(head, n, "\"traceEvents\"");
+    return trace_head_has(head, n, "\"schema\"") && trace_head_has(head, n, "\"nodes\"") &&
+           !trace_head_has(head, n, "\"traceEvents\"");
 }
 
 /* Bytes of a tensor value [tensor, storage, offset, elements, element bytes, device], of all in a

@@ -1,0 +1,23 @@
+/*
+ * graph_spans.h - how the ops of a graph stand in a timeline.
+ *
+ * A simulated step and an executed one are compared op by op, so whoever writes
+ * either writes tracks, classes and communication the same way: this one.
+ */
+#ifndef LOCKSTEP_CORE_GRAPH_SPANS_H
+#define LOCKSTEP_CORE_GRAPH_SPANS_H
+
+#include "core/graph.h"
+#include "core/timeline.h"
+
+/* A track for the host and for every lane that the role has ops on; NONE_U32 for the others.
+ * ranks_n: how many ranks this one stands for. */
+void role_tracks(Timeline *t, const Graph *g, const Role *role, uint32_t rank, uint32_t ranks_n,
+                 uint32_t track[LANE_N]);
+
+SpanClass op_span_class(const Op *o);
+
+/* One end of a communication op, seq-th of its lane; algorithm, protocol and wait unknown. */
+Comm op_comm(Timeline *t, const Graph *g, const Op *o, uint32_t rank, uint32_t seq);
+
+#endif
