@@ -135,18 +135,6 @@ void graph_dep(Graph *g, uint32_t earlier_op)
     op->dep_n++;
 }
 
-uint32_t graph_op_copy(Graph *g, uint32_t segment, uint32_t op)
-{
-    ASSERT(segment < g->segments_n && op < g->segments[segment].op_n);
-    Op from = g->ops[g->segments[segment].op_first + op];
-    uint32_t i = graph_op(g, from);
-    for (uint32_t a = 0; a < from.arg_n; a++) {
-        Arg arg = g->args[from.arg_first + a];
-        graph_arg(g, (Slot)arg.slot, arg.tensor, (ArgMode)arg.mode, arg.born, arg.dies);
-    }
-    return i;
-}
-
 uint32_t graph_group(Graph *g, const char *name, const GroupDim *dims, uint32_t dims_n)
 {
     ASSERT(dims_n <= GROUP_DIMS_MAX);

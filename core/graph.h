@@ -398,8 +398,6 @@ uint32_t graph_segment(Graph *g, SegmentKind kind, const char *name);
 uint32_t graph_op(Graph *g, Op op); /* arg and dep ranges of op are reset to empty */
 void graph_arg(Graph *g, Slot slot, uint32_t tensor, ArgMode mode, bool born, bool dies);
 void graph_dep(Graph *g, uint32_t earlier_op);
-/* Appends a copy of op i of segment s (args too, deps not) to the newest segment. */
-uint32_t graph_op_copy(Graph *g, uint32_t segment, uint32_t op);
 
 uint32_t graph_group(Graph *g, const char *name, const GroupDim *dims, uint32_t dims_n);
 uint32_t graph_layout(Graph *g); /* then graph_tensor appends to the newest layout */

@@ -177,13 +177,6 @@ void json_put_bool(JsonOut *j, const char *key, bool x)
     json_out_bool(j, x);
 }
 
-void json_out_us(JsonOut *j, int64_t ns)
-{
-    before_item(j);
-    uint64_t a = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
-    fprintf(j->file, "%s%" PRIu64 ".%03u", ns < 0 ? "-" : "", a / 1000, (unsigned)(a % 1000));
-}
-
 bool json_out_end(JsonOut *j, Err *err)
 {
     ASSERT(j->depth == 0);

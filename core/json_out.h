@@ -44,8 +44,6 @@ void json_put_number(JsonOut *j, const char *key, double x);
 void json_put_int(JsonOut *j, const char *key, int64_t x);
 void json_put_uint(JsonOut *j, const char *key, uint64_t x); /* above INT64_MAX: INT64_MAX */
 void json_put_bool(JsonOut *j, const char *key, bool x);
-/* Nanoseconds as decimal microseconds, exact: 1234567 -> 1234.567 */
-void json_out_us(JsonOut *j, int64_t ns);
 /* Ends the document with a newline.  False if writing failed (disk full). */
 bool json_out_end(JsonOut *j, Err *err);
 

@@ -180,11 +180,12 @@ void timeline_free(Timeline *t)
 
 double timeline_busbw_factor(const char *op, uint32_t ranks_n)
 {
-    double n = ranks_n;
+    double n = ranks_n > 0 ? ranks_n : 1;
     if (strcmp(op, "all_reduce") == 0)
         return 2 * (n - 1) / n;
     if (strcmp(op, "all_gather") == 0 || strcmp(op, "reduce_scatter") == 0 ||
-        strcmp(op, "all_to_all") == 0)
+        strcmp(op, "all_to_all") == 0 || strcmp(op, "gather") == 0 ||
+        strcmp(op, "scatter") == 0)
         return (n - 1) / n;
     return 1;
 }

@@ -292,12 +292,7 @@ static uint32_t coordinate(const Parallel *p, Dim dim, uint32_t rank)
     return rank / stride % degree_of(p, dim);
 }
 
-uint32_t run_plan_tp_index(const RunPlan *x, uint32_t rank)
-{
-    return coordinate(&x->parts->s.parallel, DIM_TP, rank);
-}
-
-/* RankPlace in, and size of, the group of that name; { 0, 1 } without it. */
+/* Place in, and size of, the group of that name; { 0, 1 } without it. */
 static void seat(const Graph *g, const char *name, uint32_t rank, uint32_t *index, uint32_t *n)
 {
     for (uint32_t i = 0; i < g->groups_n; i++) {

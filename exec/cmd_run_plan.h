@@ -62,7 +62,6 @@ char *run_machine_json(const MachineTimes *m, uint32_t ranks, Err *err);
 /* What a rank's kernels, and who feeds them, must know. */
 ModelFacts run_plan_facts(const RunPlan *x, uint32_t rank);
 FeedSpec run_plan_feed(const RunPlan *x, uint32_t rank);
-uint32_t run_plan_tp_index(const RunPlan *x, uint32_t rank);
 
 /* Simulates the step; with_times: every rank by itself, with a timeline. */
 bool run_plan_predict(RunPlan *x, bool with_times, Err *err);

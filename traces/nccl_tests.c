@@ -86,19 +86,6 @@ static const char *op_in(const char *text)
     return NULL;
 }
 
-double nccl_bus_factor(const char *op, uint32_t ranks_n)
-{
-    static const char *const parts[] = { "all_gather", "reduce_scatter", "all_to_all", "gather",
-                                         "scatter" };
-    double n = ranks_n > 0 ? ranks_n : 1;
-    if (strcmp(op, "all_reduce") == 0)
-        return 2 * (n - 1) / n;
-    for (size_t i = 0; i < ARRAY_N(parts); i++)
-        if (strcmp(op, parts[i]) == 0)
-            return (n - 1) / n;
-    return 1;
-}
-
 /* "22902" -> "2.29.2"; 2 digits each since 2.9, one before ("2708": 2.7.8). */
 static const char *library_version(Arena *arena, const char *digits)
 {

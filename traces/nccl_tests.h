@@ -67,7 +67,4 @@ bool nccl_log_read(NcclLog *l, const char *path, Err *err);
 bool nccl_log_parse(NcclLog *l, const char *text, size_t n, const char *name, Err *err);
 void nccl_log_free(NcclLog *l);
 
-/* busbw / algbw by nccl-tests' definition: 2(n-1)/n for all_reduce ...; 1 for what is unknown. */
-double nccl_bus_factor(const char *op, uint32_t ranks_n);
-
 #endif

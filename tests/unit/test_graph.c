@@ -106,28 +106,6 @@ static void edges_are_kept_in_the_order_of_their_ops(void)
     graph_free(&g);
 }
 
-static void copies_of_ops_keep_their_arguments(void)
-{
-    Graph g;
-    graph_begin(&g, 1, 1);
-    uint32_t layout = graph_layout(&g);
-    graph_tensor(&g, (Tensor){ .name = intern(&g.names, "x"), .bytes = 8 });
-    uint32_t s = graph_segment(&g, SEGMENT_FORWARD, "from");
-    g.segments[s].layout[SLOT_LOCAL] = layout;
-    graph_op(&g, kernel(&g, LANE_COMPUTE, 12));
-    graph_arg(&g, SLOT_LOCAL, 0, ARG_WRITE, true, true);
-    uint32_t t = graph_segment(&g, SEGMENT_FORWARD, "to");
-    g.segments[t].layout[SLOT_LOCAL] = layout;
-    graph_op_copy(&g, s, 0);
-    role_instance(&g.roles[0], t, 0, 0, 0);
-    graph_seal(&g);
-    const Op *o = graph_ops(&g, &g.segments[t]);
-    CHECK_U64(1, o->arg_n);
-    CHECK(g.args[o->arg_first].born && g.args[o->arg_first].dies);
-    CHECK_U64(12, o->u.matmul.m);
-    graph_free(&g);
-}
-
 static void a_dump_names_what_is_in_the_graph(void)
 {
     Graph g;
@@ -165,7 +143,6 @@ int main(void)
     RUN(op_ids_count_through_the_instances);
     RUN(memory_of_a_segment_follows_births_and_deaths);
     RUN(edges_are_kept_in_the_order_of_their_ops);
-    RUN(copies_of_ops_keep_their_arguments);
     RUN(a_dump_names_what_is_in_the_graph);
     return check_report();
 }

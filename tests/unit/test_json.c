@@ -308,8 +308,6 @@ static void write_all(JsonOut *j)
     json_out_number(j, 1e300);
     json_out_number(j, NAN);
     json_out_int(j, INT64_MIN);
-    json_out_us(j, -1234567);
-    json_out_us(j, 5);
     json_out_bool(j, true);
     json_out_null(j);
     json_out_string(j, NULL);
@@ -324,7 +322,7 @@ static void the_writer_escapes_and_separates(void)
 {
     char *text = written(write_all);
     CHECK_STR("{\"a\\\"b\":\"x\\u000a\\\\\\u0001\xc3\xa9\xef\xbf\xbd\",\"n\":[0.1,1e+300,null,"
-              "-9223372036854775808,-1234.567,0.005,true,null,null],\"e\":{}}\n",
+              "-9223372036854775808,true,null,null],\"e\":{}}\n",
               text);
     free(text);
 }

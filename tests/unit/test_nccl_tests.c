@@ -1,4 +1,5 @@
 /* Logs of nccl-tests of all ages, made by hand; and all real ones where they are at hand. */
+#include "core/timeline.h"
 #include "tests/check.h"
 #include "traces/nccl_tests.h"
 
@@ -194,7 +195,7 @@ static void check_rows(const NcclLog *l)
         const NcclRow *r = &l->rows[i];
         const NcclTest *t = &l->tests[r->test];
         double algbw = (double)r->size_bytes / r->time_us / 1e3;
-        double busbw = r->algbw * nccl_bus_factor(t->op, t->ranks_n);
+        double busbw = r->algbw * timeline_busbw_factor(t->op, t->ranks_n);
         CHECK(fabs(algbw - r->algbw) < 0.006 + 0.0006 * algbw);
         CHECK(fabs(busbw - r->busbw) < 0.016 + 0.0006 * busbw);
         CHECK_U64(0, r->size_bytes % 8);
