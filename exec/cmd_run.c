@@ -10,56 +10,36 @@
 #include "exec/cmd_run.h"
 
 #include <errno.h>
-#include <stdatomic.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "exec/cmd.h"
-#include "exec/launch.h"
-#include "sim/texts.h"
 #include "traces/formats.h"
-
-/* Of the ranks of one starter, and of it. */
-typedef struct Shared {
-    atomic_flag said; /* the first rank to fail says why */
-    double first_loss, last_loss, step_s;
-} Shared;
-
-/* One training, as its ranks know it. */
-typedef struct Training {
-    const RunOptions *o;
-    RunPlan plan;
-    const char *hyper; /* "lr=0.1"; NULL */
-    LiveLine live;
-    bool shows;   /* this process is rank 0, */
-    bool prints;  /* or has started it */
-    FILE *result; /* of rank 0, for its starter */
-    Shared *shared;
-} Training;
 
 /* ---- one rank ---- */
 
 static bool measured(void *user, const MachineTimes *m, Err *err)
 {
-    Training *t = user;
-    if (!run_plan_measured(&t->plan, m, err))
+    RunTraining *t = user;
+    if (!run_plan_measured(&t->plan, m, t->o->trace_predicted != NULL, err))
         return false;
-    run_live_predicted(&t->plan);
+    run_live_predicted(&t->live, &t->plan);
     return true;
 }
 
 static bool each_step(void *user, const StepInfo *info, Err *err)
 {
-    Training *t = user;
+    RunTraining *t = user;
     (void)err;
     if (t->shows)
-        run_live_step(&t->live, &t->plan, ++t->live.done, info);
+        run_live_step(&t->live, &t->plan, info);
     return true;
 }
 
 /* Paced times are partly the model's: whoever sees the trace must know. */
-static bool write_trace(const Training *t, RankResult *r, Err *err)
+static bool write_trace(const RunTraining *t, RankResult *r, Err *err)
 {
     static const char *const notes[] = { "", " (virtual: model time)",
                                          " (paced: ops last at least as the model says)" };
@@ -70,20 +50,25 @@ static bool write_trace(const Training *t, RankResult *r, Err *err)
     return trace_write(&r->timeline, t->o->trace, err);
 }
 
-static bool report(Training *t, RankResult *r, Err *err)
+static bool report(RunTraining *t, RankResult *r, Err *err)
 {
-    if (t->o->trace && !write_trace(t, r, err))
+    const RunOptions *o = t->o;
+    RunShared *end = t->shared;
+    if ((o->trace && r->steps_n > 0 && !write_trace(t, r, err)) ||
+        (o->trace_predicted && !run_plan_write_trace(&t->plan, o->trace_predicted, err)))
         return false;
-    (t->o->json ? run_show_json : run_show_text)(t->o, &t->plan, r, t->hyper, t->result);
-    t->shared->first_loss = r->steps[0].loss;
-    t->shared->last_loss = r->steps[r->steps_n - 1].loss;
-    t->shared->step_s = run_step_stat(r).median_s;
+    (o->json ? run_show_json : run_show_text)(o, &t->plan, r, t->hyper, t->result);
+    end->trained = true;
+    end->first_loss = r->steps_n ? r->steps[0].loss : NAN;
+    end->last_loss = r->steps_n ? r->steps[r->steps_n - 1].loss : NAN;
+    end->step_s = run_step_stat(r).median_s;
     if (fflush(t->result) != 0 || ferror(t->result))
         return err_set(err, "cannot keep the results: %s", strerror(errno));
     return true;
 }
 
-static RankSetup setup_of(Training *t, uint32_t rank, const OpTime *times, const int64_t *host)
+static RankSetup setup_of(RunTraining *t, uint32_t rank, const OpTime *times,
+                          const int64_t *host)
 {
     const RunPlan *plan = &t->plan;
     const RunOptions *o = t->o;
@@ -106,6 +91,7 @@ static RankSetup setup_of(Training *t, uint32_t rank, const OpTime *times, const
                         .resume = o->resume,
                         .model = plan->model,
                         .text = plan->name,
+                        .beside_n = t->beside_n,
                         .measured = o->clock == RUN_WALL ? measured : NULL,
                         .each_step = each_step,
                         .user = t };
@@ -113,7 +99,7 @@ static RankSetup setup_of(Training *t, uint32_t rank, const OpTime *times, const
 
 static int run_rank(const RankPlace *place, void *user)
 {
-    Training *t = user;
+    RunTraining *t = user;
     RankResult result;
     Err err = { 0 };
     bool model = t->o->clock != RUN_WALL;
@@ -121,13 +107,16 @@ static int run_rank(const RankPlace *place, void *user)
     int64_t *host = model ? run_plan_host(&t->plan, place->rank) : NULL;
     RankSetup setup = setup_of(t, place->rank, times, host);
     t->shows = place->rank == 0;
-    run_live_open(&t->live, t->o->steps);
+    run_live_open(&t->live, t->o->steps, place->copy);
     bool ok = rank_run(&result, &setup, place, &err);
     if (t->shows)
         run_live_close(&t->live);
     ok = ok && (!t->shows || report(t, &result, &err));
-    if (!ok && !atomic_flag_test_and_set(&t->shared->said))
-        fprintf(stderr, "lockstep: %s\n", err.text);
+    if (!ok && !atomic_flag_test_and_set(&t->shared->said)) {
+        snprintf(t->shared->why, sizeof t->shared->why, "%s", err.text);
+        fprintf(stderr, "lockstep: %s%s%s\n", place->copy ? place->copy : "",
+                place->copy ? ": " : "", err.text);
+    }
     rank_result_free(&result);
     free(times);
     free(host);
@@ -147,19 +136,24 @@ static bool find_place(const RunOptions *o, RankPlace *place, Launcher *by, Err 
     return launch_place(place, by, &flags, err);
 }
 
-static int start(Training *t, RankPlace *place, Launcher by)
+static int start(RunTraining *t)
 {
+    RankPlace *place = &t->place;
     uint32_t world = t->plan.graph.world_n;
     place->digest = t->plan.digest;
-    t->prints = by == LAUNCHER_NONE || place->rank == 0;
-    if (by != LAUNCHER_NONE)
+    if (t->by != LAUNCHER_NONE)
         return run_rank(place, t);
     place->world = place->local_n = world;
     fflush(NULL);
     return launch_ranks(world, run_rank, t, place, NULL);
 }
 
-static bool open_plan(Training *t, const RunSetting *extra, uint32_t ranks, bool *usage,
+bool run_prints(const RunTraining *t)
+{
+    return t->by == LAUNCHER_NONE || t->place.rank == 0;
+}
+
+static bool open_plan(RunTraining *t, const RunSetting *extra, uint32_t ranks, bool *usage,
                       Err *err)
 {
     const RunOptions *o = t->o;
@@ -180,123 +174,74 @@ static bool open_plan(Training *t, const RunSetting *extra, uint32_t ranks, bool
     return ok;
 }
 
-/* Trains once.  extra: one more setting. */
-static int train(Training *t, const RunSetting *extra, Err *err)
+bool run_training_check(const RunTraining *t, const RunSetting *extra, Err *err)
 {
-    RankPlace place;
-    Launcher by;
+    RunTraining trial = *t;
+    bool usage, ok = open_plan(&trial, extra, 0, &usage, err);
+    run_plan_free(&trial.plan);
+    return ok;
+}
+
+int run_train(RunTraining *t, const RunSetting *extra, Err *err)
+{
     bool usage = false;
+    uint32_t ranks = t->by == LAUNCHER_NONE ? t->o->ranks : t->place.world;
     int status = EXIT_COULD_NOT;
-    if (find_place(t->o, &place, &by, err)) {
-        uint32_t ranks = by == LAUNCHER_NONE ? t->o->ranks : place.world;
-        if (open_plan(t, extra, ranks, &usage, err))
-            status = start(t, &place, by);
-        else if (usage)
-            status = EXIT_USAGE;
-    }
+    if (open_plan(t, extra, ranks, &usage, err))
+        status = start(t);
+    else if (usage)
+        status = EXIT_USAGE;
     run_plan_free(&t->plan);
     return status;
 }
 
-/* ---- several values of a hyperparameter ---- */
-
-typedef struct Trial {
-    const char *value;
-    char text[300]; /* "lr=0.1" */
-    Shared end;
-} Trial;
-
-/* A value that cannot be is better told before the first has been trained. */
-static bool check_trial(Training *t, const Trial *trial, const RunSetting *extra, Err *err)
+bool run_training_open(RunTraining *t, Err *err)
 {
-    bool usage;
-    bool ok = open_plan(t, extra, 0, &usage, err);
-    run_plan_free(&t->plan);
-    return ok || err_wrap(err, "--hyper %s", trial->text);
+    void *shared = mmap(NULL, sizeof(RunShared), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    t->shared = shared == MAP_FAILED ? NULL : shared;
+    t->result = tmpfile();
+    return (t->result && t->shared) ||
+           err_set(err, "cannot make a temporary file: %s", strerror(errno));
 }
 
-static int train_trial(Training *t, Trial *trial, const RunSetting *extra, Err *err)
+void run_training_close(RunTraining *t)
 {
-    t->hyper = trial->text;
-    fflush(t->result);
-    int status = train(t, extra, err);
-    trial->end = *t->shared;
-    return status;
+    if (t->result)
+        fclose(t->result);
+    if (t->shared)
+        munmap(t->shared, sizeof(RunShared));
 }
 
-static void compare_trials(const Trial *trials, int n, const char *name, FILE *out)
-{
-    char time[TEXT_CAP];
-    fprintf(out, "\n%-24s%16s%16s%16s\n", name, "first loss", "last loss", "step time");
-    for (int i = 0; i < n; i++)
-        fprintf(out, "%-24s%16.6g%16.6g%16s\n", trials[i].value, trials[i].end.first_loss,
-                trials[i].end.last_loss, text_seconds(time, trials[i].end.step_s));
-}
+/* ---- the command ---- */
 
-/* Trains with each of the values, one after another: none slows another down. */
-static int train_each(Training *t, Err *err)
-{
-    char key[200];
-    const char *name = t->o->hyper_key;
-    int status = EXIT_DONE, n = 0, cap = 0;
-    Trial *trials = NULL;
-    snprintf(key, sizeof key, "%s%.150s", strchr(name, '.') ? "" : "training.", name);
-    for (char *rest = t->o->hyper_values, *value; (value = rest); n++) {
-        rest = strchr(value, ',');
-        if (rest)
-            *rest++ = '\0';
-        GROW(trials, n, cap);
-        trials[n] = (Trial){ .value = value };
-        snprintf(trials[n].text, sizeof trials[n].text, "%.150s=%.100s", name, value);
-    }
-    for (int i = 0; i < n && status == EXIT_DONE; i++)
-        if (!check_trial(t, &trials[i], &(RunSetting){ key, trials[i].value }, err))
-            status = EXIT_COULD_NOT;
-    fputs(t->o->json ? "{\"runs\":[\n" : "", t->result);
-    for (int i = 0; i < n && status == EXIT_DONE; i++) {
-        if (i > 0)
-            fputs(t->o->json ? ",\n" : "\n", t->result);
-        status = train_trial(t, &trials[i], &(RunSetting){ key, trials[i].value }, err);
-    }
-    if (t->o->json)
-        fputs("]}\n", t->result);
-    else if (status == EXIT_DONE && n > 1 && t->prints)
-        compare_trials(trials, n, name, t->result);
-    free(trials);
-    return status;
-}
-
-/* What rank 0 has left in the file. */
-static void print_result(FILE *result)
+void run_print_result(FILE *result, FILE *out)
 {
     char part[4096];
     fflush(result);
     rewind(result);
     for (size_t n; (n = fread(part, 1, sizeof part, result)) > 0;)
-        fwrite(part, 1, n, stdout);
+        fwrite(part, 1, n, out);
 }
 
 static int run(const RunOptions *o, Err *err)
 {
+    RunTraining t = { .o = o };
+    int status = EXIT_COULD_NOT;
     if (o->cuda) {
         err_set(err, "this build has no CUDA backend yet; --backend cpu trains here");
         return EXIT_COULD_NOT;
     }
-    void *shared =
-        mmap(NULL, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    Training t = { .o = o, .result = tmpfile(), .shared = shared };
-    int status = EXIT_COULD_NOT;
-    if (!t.result || shared == MAP_FAILED) {
-        err_set(err, "cannot make a temporary file: %s", strerror(errno));
-    } else {
-        status = o->hyper_key ? train_each(&t, err) : train(&t, NULL, err);
-        if (status == EXIT_DONE && t.prints)
-            print_result(t.result);
+    if (!find_place(o, &t.place, &t.by, err))
+        return EXIT_COULD_NOT;
+    if (o->hyper_key)
+        return run_hyper(&t, err);
+    if (run_training_open(&t, err)) {
+        status = run_train(&t, NULL, err);
+        if (status == EXIT_DONE && run_prints(&t))
+            run_print_result(t.result, stdout);
     }
-    if (t.result)
-        fclose(t.result);
-    if (shared != MAP_FAILED)
-        munmap(shared, sizeof(Shared));
+    run_training_close(&t);
     return status;
 }
 

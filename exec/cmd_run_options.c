@@ -17,12 +17,14 @@ enum {
     OPT_RANKS,
     OPT_STEPS,
     OPT_TRACE,
+    OPT_TRACE_PREDICTED,
     OPT_CHECKPOINT,
     OPT_EVERY,
     OPT_RESUME,
     OPT_JSON,
     OPT_CLOCK,
     OPT_HYPER,
+    OPT_AT_ONCE,
     OPT_RENDEZVOUS,
     OPT_RANK,
     OPT_WORLD,
@@ -37,12 +39,14 @@ static const struct option long_options[] = {
     { "ranks", required_argument, NULL, OPT_RANKS },
     { "steps", required_argument, NULL, OPT_STEPS },
     { "trace", required_argument, NULL, OPT_TRACE },
+    { "trace-predicted", required_argument, NULL, OPT_TRACE_PREDICTED },
     { "checkpoint", required_argument, NULL, OPT_CHECKPOINT },
     { "every", required_argument, NULL, OPT_EVERY },
     { "resume", no_argument, NULL, OPT_RESUME },
     { "json", no_argument, NULL, OPT_JSON },
     { "clock", required_argument, NULL, OPT_CLOCK },
     { "hyper", required_argument, NULL, OPT_HYPER },
+    { "at-once", required_argument, NULL, OPT_AT_ONCE },
     { "rendezvous", required_argument, NULL, OPT_RENDEZVOUS },
     { "rank", required_argument, NULL, OPT_RANK },
     { "world", required_argument, NULL, OPT_WORLD },
@@ -64,17 +68,20 @@ void run_options_help(FILE *f)
         "\n"
         "  --backend cpu          where it runs\n"
         "  --ranks N              processes; as many as the scenario splits the work over\n"
-        "  --steps N              optimizer steps, 10 when not given\n"
+        "  --steps N              optimizer steps in all, 10 when not given\n"
         "  --trace OUT            writes when what ran: .json, .json.gz (Perfetto) or "
         ".lstrace\n"
+        "  --trace-predicted OUT  writes when it was to run: `lockstep compare` takes both\n"
         "  --checkpoint DIR       writes snapshots there, the last one behind the last step\n"
         "  --every K              and one every K steps\n"
-        "  --resume               goes on from the newest snapshot in DIR\n"
+        "  --resume               goes on from the newest snapshot in DIR, up to step N\n"
         "  --clock CLOCK          wall; virtual: model time, exactly as predicted;\n"
         "                         paced: ops last as long as the model says, or longer\n"
         "  --collectives WAY      direct: in each other's memory; ring: as messages, step by "
         "step\n"
-        "  --hyper KEY=V1,V2...   trains once with each value of training.KEY\n"
+        "  --hyper KEY=V1,V2...   trains copies side by side, one with each value of "
+        "training.KEY\n"
+        "  --at-once N            so many copies at a time; all\n"
         "  --set KEY=VALUE        changes a scenario key, as in parallel.dp=2; repeatable\n"
         "  --json                 prints one JSON object\n"
         "  --rendezvous WHERE     where ranks meet: tcp://HOST:PORT or file:PATH\n"
@@ -162,6 +169,9 @@ static bool take_option(void *user, int option, Err *err)
     case OPT_TRACE:
         o->trace = optarg;
         return trace_format_for_ending(optarg, err) != NULL;
+    case OPT_TRACE_PREDICTED:
+        o->trace_predicted = optarg;
+        return trace_format_for_ending(optarg, err) != NULL;
     case OPT_CHECKPOINT:
         o->checkpoint = optarg;
         return true;
@@ -177,6 +187,8 @@ static bool take_option(void *user, int option, Err *err)
         return take_collectives(o, err);
     case OPT_HYPER:
         return take_hyper(o, err);
+    case OPT_AT_ONCE:
+        return take_count(&o->at_once, "--at-once", 1, err);
     case OPT_RENDEZVOUS:
         o->rendezvous = optarg;
         return true;
@@ -197,13 +209,21 @@ static bool check(const RunOptions *o, uint32_t names_n, Err *err)
         return err_set(
             err, names_n ? "one scenario is trained, not %" PRIu32 : "a scenario is missing",
             names_n);
-    if (o->trace && out_file_is_same(o->trace, o->scenario))
-        return err_set(err, "'%.200s' is the scenario, it is not written over", o->trace);
+    const char *const traces[] = { o->trace, o->trace_predicted };
+    for (size_t i = 0; i < ARRAY_N(traces); i++)
+        if (traces[i] && out_file_is_same(traces[i], o->scenario))
+            return err_set(err, "'%.200s' is the scenario, it is not written over", traces[i]);
+    if (o->trace && o->trace_predicted && out_file_is_same(o->trace, o->trace_predicted))
+        return err_set(err, "--trace and --trace-predicted are both '%.200s'", o->trace);
     if (!o->checkpoint && (o->resume || o->every))
         return err_set(err, "%s needs --checkpoint DIR", o->resume ? "--resume" : "--every");
-    if (o->hyper_key && (o->trace || o->checkpoint))
+    if (o->hyper_key && (o->trace || o->trace_predicted || o->checkpoint))
         return err_set(err, "--hyper trains several times; %s takes one run",
-                       o->trace ? "--trace" : "--checkpoint");
+                       o->trace             ? "--trace"
+                       : o->trace_predicted ? "--trace-predicted"
+                                            : "--checkpoint");
+    if (o->at_once && !o->hyper_key)
+        return err_set(err, "--at-once needs --hyper KEY=V1,V2...");
     return true;
 }
 

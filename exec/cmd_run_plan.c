@@ -9,6 +9,7 @@
 #include "sim/build.h"
 #include "sim/engine.h"
 #include "sim/report.h"
+#include "traces/formats.h"
 
 struct RunPlanParts {
     Arena arena;
@@ -417,7 +418,7 @@ bool run_plan_predict(RunPlan *x, bool with_times, Err *err)
     return true;
 }
 
-bool run_plan_measured(RunPlan *x, const MachineTimes *m, Err *err)
+bool run_plan_measured(RunPlan *x, const MachineTimes *m, bool with_times, Err *err)
 {
     Parts *p = x->parts;
     Scenario s;
@@ -435,7 +436,15 @@ bool run_plan_measured(RunPlan *x, const MachineTimes *m, Err *err)
         x->prediction_of = arena_printf(
             &p->arena, "%s; other programs, which took %.0f %% of it, are left out",
             x->prediction_of, 100 * m->taken);
-    return run_plan_predict(x, false, err);
+    return run_plan_predict(x, with_times, err);
+}
+
+bool run_plan_write_trace(RunPlan *x, const char *path, Err *err)
+{
+    Parts *p = x->parts;
+    timeline_set_name(&p->timeline, arena_printf(&p->arena, "%s, predicted", x->name));
+    timeline_seal(&p->timeline);
+    return trace_write(&p->timeline, path, err);
 }
 
 const Timeline *run_plan_timeline(const RunPlan *x)

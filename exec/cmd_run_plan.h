@@ -54,8 +54,8 @@ typedef struct RunPlan {
 bool run_plan_open(RunPlan *x, const RunRequest *r, bool *usage, Err *err);
 void run_plan_free(RunPlan *x);
 
-/* Simulates the step on this machine, of which so much is known. */
-bool run_plan_measured(RunPlan *x, const MachineTimes *m, Err *err);
+/* Simulates the step on this machine, of which so much is known; with_times as below. */
+bool run_plan_measured(RunPlan *x, const MachineTimes *m, bool with_times, Err *err);
 /* A "cluster" of so many ranks that take what was measured; malloc'd, NULL with err. */
 char *run_machine_json(const MachineTimes *m, uint32_t ranks, Err *err);
 
@@ -66,6 +66,8 @@ FeedSpec run_plan_feed(const RunPlan *x, uint32_t rank);
 /* Simulates the step; with_times: every rank by itself, with a timeline. */
 bool run_plan_predict(RunPlan *x, bool with_times, Err *err);
 const Timeline *run_plan_timeline(const RunPlan *x); /* after with_times; not sealed */
+/* Seals it and writes it. */
+bool run_plan_write_trace(RunPlan *x, const char *path, Err *err);
 /* Model times of a rank by op id; malloc'd.  After with_times. */
 OpTime *run_plan_times(const RunPlan *x, uint32_t rank);
 /* When the host that drives this rank and others launches its instances; malloc'd.  NULL: the

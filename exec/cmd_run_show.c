@@ -96,39 +96,48 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-void run_live_open(LiveLine *l, uint64_t steps)
+/* Of several copies each has lines of its own. */
+void run_live_open(LiveLine *l, uint64_t steps, const char *copy)
 {
-    *l = (LiveLine){ .terminal = isatty(STDERR_FILENO) != 0, .steps = steps };
+    *l = (LiveLine){ .terminal = !copy && isatty(STDERR_FILENO) != 0,
+                     .copy = copy,
+                     .steps = steps };
 }
 
-void run_live_predicted(const RunPlan *plan)
+void run_live_predicted(const LiveLine *l, const RunPlan *plan)
 {
     char time[TEXT_CAP], rate[TEXT_CAP];
     double work = (double)(plan->tokens ? plan->tokens : plan->global_batch);
-    fprintf(stderr, "predicted: %s a step, %s %s/s (%s)\n",
-            text_seconds(time, plan->predicted_step_s),
+    fprintf(stderr, "%s%spredicted: %s a step, %s %s/s (%s)\n", l->copy ? l->copy : "",
+            l->copy ? "  " : "", text_seconds(time, plan->predicted_step_s),
             text_rate(rate, work / plan->predicted_step_s), plan->tokens ? "tokens" : "samples",
             plan->prediction_of);
 }
 
-void run_live_step(LiveLine *l, const RunPlan *plan, uint64_t done, const StepInfo *info)
+void run_live_step(LiveLine *l, const RunPlan *plan, const StepInfo *info)
 {
     char time[TEXT_CAP], rate[TEXT_CAP], exposed[TEXT_CAP];
+    uint64_t done = info->step + 1;
     bool last = done == l->steps;
+    if (!l->began)
+        l->first = info->step;
+    l->began = true;
     int64_t now = now_ns();
     if (l->terminal && !last && now - l->last_ns < LIVE_EVERY_NS)
         return;
-    if (!l->terminal && !last && done * LINES_MAX < (l->shown + 1) * l->steps)
+    if (!l->terminal && !last &&
+        (done - l->first) * LINES_MAX < (l->shown + 1) * (l->steps - l->first))
         return;
     l->last_ns = now;
     l->shown++;
     double s = step_s(info), work = (double)(plan->tokens ? plan->tokens : plan->global_batch);
     fprintf(stderr,
-            "%sstep %" PRIu64 "/%" PRIu64 "  loss %.6g  %s a step  %s %s/s  "
+            "%s%s%sstep %" PRIu64 "/%" PRIu64 "  loss %.6g  %s a step  %s %s/s  "
             "exposed communication %s%s",
-            l->terminal ? "\r\033[K" : "", done, l->steps, info->loss, text_seconds(time, s),
-            text_rate(rate, work / s), plan->tokens ? "tokens" : "samples",
-            text_seconds(exposed, exposed_s(info)), l->terminal ? "" : "\n");
+            l->terminal ? "\r\033[K" : "", l->copy ? l->copy : "", l->copy ? "  " : "", done,
+            l->steps, info->loss, text_seconds(time, s), text_rate(rate, work / s),
+            plan->tokens ? "tokens" : "samples", text_seconds(exposed, exposed_s(info)),
+            l->terminal ? "" : "\n");
     fflush(stderr);
 }
 
@@ -189,6 +198,13 @@ void run_show_text(const RunOptions *o, const RunPlan *plan, const RankResult *r
     fprintf(out, "%s on the CPU, %" PRIu32 " rank%s, %" PRIu64 " steps, %s clock\n\n",
             plan->strategy, r->world_n, r->world_n == 1 ? "" : "s", r->steps_n,
             run_clock_names[o->clock]);
+    if (r->steps_n == 0) {
+        fprintf(out,
+                "nothing is left to do: '%s' holds step %" PRIu64 ", and --steps %" PRIu64
+                " is how many there are in all\n",
+                o->checkpoint, r->first_step, o->steps);
+        return;
+    }
     print_losses(r, out);
     fputc('\n', out);
     print_table(plan, r, out);
@@ -196,6 +212,8 @@ void run_show_text(const RunOptions *o, const RunPlan *plan, const RankResult *r
     if (o->trace)
         fprintf(out, "trace: %s; times were moved by at most %s to lie on one clock\n",
                 o->trace, text_seconds(a, (double)r->shift_max_ns / 1e9));
+    if (o->trace && o->trace_predicted)
+        fprintf(out, "op by op: lockstep compare %s %s\n", o->trace_predicted, o->trace);
     if (o->checkpoint)
         fprintf(out, "checkpoint: %s, step %" PRIu64 "\n", o->checkpoint,
                 r->first_step + r->steps_n);
@@ -220,6 +238,7 @@ static void put_lists(JsonOut *j, const RankResult *r)
     json_out_close(j, ']');
     json_put_int(j, "steps", (int64_t)r->steps_n);
     json_put_int(j, "first_step", (int64_t)r->first_step);
+    json_put_int(j, "done_steps", (int64_t)(r->first_step + r->steps_n));
     json_put_open(j, "losses", '[');
     for (uint64_t i = 0; i < r->steps_n; i++)
         json_out_number(j, r->steps[i].loss);
@@ -255,7 +274,8 @@ void run_show_json(const RunOptions *o, const RunPlan *plan, const RankResult *r
     json_out_key(&j, "predicted");
     run_plan_json(plan, &j);
     json_put_text(&j, "checkpoint", o->checkpoint);
-    json_put_text(&j, "trace", o->trace);
+    json_put_text(&j, "trace", r->steps_n ? o->trace : NULL);
+    json_put_text(&j, "trace_predicted", o->trace_predicted);
     json_out_close(&j, '}');
     json_out_end(&j, &ignored);
 }

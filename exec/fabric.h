@@ -56,6 +56,7 @@ typedef struct RankPlace {
     const char *digest; /* what must be equal everywhere (scenario, seed ...): a rank whose
                                      digest differs is refused by name */
     bool tcp_only;      /* share no memory, not even on one host (tests, comparisons) */
+    const char *copy;   /* this job's name among others side by side (launch_copies); NULL */
 } RankPlace;
 
 bool fabric_open(Fabric **f, const RankPlace *place, uint64_t arena_bytes, Err *err);

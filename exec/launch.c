@@ -7,6 +7,8 @@
  * has failed the fabric ends the others; those that do not end are killed, those that
  * are stopped (SIGSTOP) and cannot end at once.
  *
+ * Copies are children too, which begin as others end; one that fails ends only itself.
+ *
  * Which rank a process is, if others started it, stands in launch_place.c.
  */
 #include "exec/launch.h"
@@ -23,7 +25,7 @@
 #include "exec/net.h"
 #include "exec/rendezvous.h"
 
-enum { STOPPED_AFTER_S = 1, TERM_AFTER_S = 8, KILL_AFTER_S = 10 };
+enum { STOPPED_AFTER_S = 1, TERM_AFTER_S = 8, KILL_AFTER_S = 10, COPIES_LATER_S = 3 };
 
 typedef enum ChildState { CHILD_RUNS, CHILD_STOPPED, CHILD_KILLED /* by us */ } ChildState;
 
@@ -31,8 +33,11 @@ typedef struct Crew {
     uint32_t n, running_n;
     int *alive; /* process of each rank; 0: has ended */
     ChildState *state;
-    int status;      /* to leave with */
-    int64_t ends_ns; /* when somebody failed or a signal came; 0: all is well */
+    const char *job;          /* which of several; NULL: there is one */
+    const char *const *names; /* of copies; NULL: they are ranks */
+    int *statuses;            /* of copies */
+    int status;               /* to leave with */
+    int64_t ends_ns;          /* when somebody failed or a signal came; 0: all is well */
     bool passed_on, terminated, killed;
 } Crew;
 
@@ -41,6 +46,22 @@ static void signal_all(const Crew *crew, int number)
     for (uint32_t r = 0; r < crew->n; r++)
         if (crew->alive[r] > 0)
             kill(crew->alive[r], number);
+}
+
+typedef struct Whom {
+    char text[300];
+} Whom;
+
+/* "rank 1 (process 77)" */
+static Whom whom(const Crew *crew, uint32_t i, int pid)
+{
+    Whom w;
+    if (crew->names)
+        snprintf(w.text, sizeof w.text, "%.200s (process %d)", crew->names[i], pid);
+    else
+        snprintf(w.text, sizeof w.text, "%.200s%srank %u (process %d)",
+                 crew->job ? crew->job : "", crew->job ? ": " : "", i, pid);
+    return w;
 }
 
 /* ---- a child ---- */
@@ -74,6 +95,20 @@ static void begin_end(Crew *crew, int status)
     }
 }
 
+/* Of ranks one failure ends the job; a copy is by itself. */
+static void child_failed(Crew *crew, uint32_t i, int status)
+{
+    if (!crew->names) {
+        begin_end(crew, status);
+        return;
+    }
+    crew->statuses[i] = status;
+    crew->status = crew->status == EXIT_DONE ? status : crew->status;
+    if (crew->ends_ns == 0)
+        fprintf(stderr, "lockstep: %s has failed%s\n", crew->names[i],
+                crew->running_n > 0 ? "; the other copies go on" : "");
+}
+
 static void child_ended(Crew *crew, uint32_t rank, int how)
 {
     int pid = crew->alive[rank];
@@ -81,16 +116,16 @@ static void child_ended(Crew *crew, uint32_t rank, int how)
     crew->running_n--;
     if (WIFEXITED(how)) {
         if (WEXITSTATUS(how) != EXIT_DONE)
-            begin_end(crew, WEXITSTATUS(how));
+            child_failed(crew, rank, WEXITSTATUS(how));
         return;
     }
     int number = WTERMSIG(how);
     bool ours = crew->killed || crew->state[rank] == CHILD_KILLED ||
                 (crew->passed_on && (number == SIGINT || number == SIGTERM));
     if (!ours)
-        fprintf(stderr, "lockstep: rank %u (process %d) was killed by signal %d (%s)\n", rank,
-                pid, number, strsignal(number));
-    begin_end(crew, EXIT_COULD_NOT);
+        fprintf(stderr, "lockstep: %s was killed by signal %d (%s)\n",
+                whom(crew, rank, pid).text, number, strsignal(number));
+    child_failed(crew, rank, EXIT_COULD_NOT);
 }
 
 /* Only our children: the caller may have others. */
@@ -117,7 +152,8 @@ static void pass_on(Crew *crew, int number, const siginfo_t *info)
     if (crew->passed_on)
         return;
     crew->passed_on = true;
-    fprintf(stderr, "lockstep: ended by signal %d (%s)\n", number, strsignal(number));
+    if (!crew->job) /* else who has started the copies says it */
+        fprintf(stderr, "lockstep: ended by signal %d (%s)\n", number, strsignal(number));
     if (info->si_code <= 0)
         signal_all(crew, number);
     begin_end(crew, EXIT_COULD_NOT);
@@ -128,8 +164,8 @@ static void kill_stopped(Crew *crew)
     for (uint32_t r = 0; r < crew->n; r++) {
         if (crew->alive[r] == 0 || crew->state[r] != CHILD_STOPPED)
             continue;
-        fprintf(stderr, "lockstep: rank %u (process %d) is stopped, and is killed\n", r,
-                crew->alive[r]);
+        fprintf(stderr, "lockstep: %s is stopped, and is killed\n",
+                whom(crew, r, crew->alive[r]).text);
         kill(crew->alive[r], SIGKILL);
         crew->state[r] = CHILD_KILLED;
     }
@@ -140,6 +176,7 @@ static void hurry(Crew *crew)
     if (crew->ends_ns == 0)
         return;
     int64_t since_s = (net_now_ns() - crew->ends_ns) / 1000000000;
+    since_s -= crew->names ? COPIES_LATER_S : 0; /* they look after their own ranks first */
     if (since_s >= STOPPED_AFTER_S)
         kill_stopped(crew);
     if (since_s >= TERM_AFTER_S && !crew->terminated) {
@@ -148,27 +185,33 @@ static void hurry(Crew *crew)
     }
     if (since_s >= KILL_AFTER_S && !crew->killed) {
         crew->killed = true;
-        fprintf(stderr, "lockstep: %u rank%s did not end by %s and %s killed\n",
-                crew->running_n, crew->running_n == 1 ? "" : "s",
+        fprintf(stderr, "lockstep: %u %s%s did not end by %s and %s killed\n", crew->running_n,
+                crew->names ? "process" : "rank",
+                crew->running_n == 1 ? ""
+                : crew->names        ? "es"
+                                     : "s",
                 crew->running_n == 1 ? "itself" : "themselves",
                 crew->running_n == 1 ? "is" : "are");
         signal_all(crew, SIGKILL);
     }
 }
 
-static int crew_wait(Crew *crew, const sigset_t *signals)
+/* Until a child has changed or a moment has passed; what is to be passed on, is. */
+static void crew_listen(Crew *crew, const sigset_t *signals)
 {
     const struct timespec look = { .tv_nsec = 200000000 };
-    for (;;) {
-        reap(crew);
-        if (crew->running_n == 0)
-            return crew->status;
-        hurry(crew);
-        siginfo_t info;
-        int number = sigtimedwait(signals, &info, &look);
-        if (number == SIGINT || number == SIGTERM)
-            pass_on(crew, number, &info);
-    }
+    siginfo_t info;
+    hurry(crew);
+    int number = sigtimedwait(signals, &info, &look);
+    if (number == SIGINT || number == SIGTERM)
+        pass_on(crew, number, &info);
+}
+
+static int crew_wait(Crew *crew, const sigset_t *signals)
+{
+    for (reap(crew); crew->running_n > 0; reap(crew))
+        crew_listen(crew, signals);
+    return crew->status;
 }
 
 /* ---- starting ---- */
@@ -251,6 +294,7 @@ int launch_ranks(uint32_t ranks, Body body, void *user, const RankPlace *common,
     if (place.job == 0)
         place.job = mix_u64(mix_u64((uint64_t)getpid()) ^ (uint64_t)net_now_ns());
     Crew crew = { .n = ranks,
+                  .job = common->copy,
                   .alive = mem_zero(ranks, sizeof *crew.alive),
                   .state = mem_zero(ranks, sizeof *crew.state) };
     sigset_t watched, before;
@@ -266,4 +310,56 @@ int launch_ranks(uint32_t ranks, Body body, void *user, const RankPlace *common,
     free(crew.alive);
     free(crew.state);
     return ok ? status : EXIT_COULD_NOT;
+}
+
+/* ---- copies ---- */
+
+static _Noreturn void copy_run(uint32_t copy, int (*body)(uint32_t, void *), void *user,
+                               pid_t launcher, const sigset_t *signals)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher)
+        _exit(EXIT_COULD_NOT);
+    sigprocmask(SIG_SETMASK, signals, NULL);
+    exit(body(copy, user));
+}
+
+int launch_copies(uint32_t n, uint32_t at_once, const char *const *names,
+                  int (*body)(uint32_t copy, void *user), void *user, int *statuses)
+{
+    ASSERT(n > 0 && at_once > 0);
+    Crew crew = { .n = n,
+                  .alive = mem_zero(n, sizeof *crew.alive),
+                  .state = mem_zero(n, sizeof *crew.state),
+                  .names = names,
+                  .statuses = statuses };
+    sigset_t watched, before;
+    pid_t launcher = getpid();
+    watch(&watched);
+    sigprocmask(SIG_BLOCK, &watched, &before);
+    fflush(NULL);
+    for (uint32_t next = 0; next < n; reap(&crew)) {
+        if (crew.ends_ns > 0) {
+            statuses[next++] = EXIT_COULD_NOT; /* a signal came first */
+        } else if (crew.running_n >= at_once) {
+            crew_listen(&crew, &watched);
+        } else {
+            int pid = fork();
+            if (pid == 0)
+                copy_run(next, body, user, launcher, &before);
+            crew.alive[next] = pid > 0 ? pid : 0;
+            crew.running_n += pid > 0;
+            statuses[next] = EXIT_DONE;
+            if (pid < 0) {
+                fprintf(stderr, "lockstep: cannot start a process: %s\n", strerror(errno));
+                child_failed(&crew, next, EXIT_COULD_NOT);
+            }
+            next++;
+        }
+    }
+    int status = crew_wait(&crew, &watched);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    free(crew.alive);
+    free(crew.state);
+    return status;
 }

@@ -6,6 +6,8 @@
  *     mpirun -n 4 lockstep run S                      OMPI_COMM_WORLD_*, PMI_*
  *     srun lockstep run S                             SLURM_PROCID ... (only with SLURM_STEP_ID)
  *
+ * Several jobs side by side (launch_copies) are processes that each start, or are, a rank.
+ *
  * Explicit flags win over variables.  Table and traps: the variables each launcher
  * sets stand in launch.c.
  */
@@ -43,5 +45,14 @@ bool launch_place(RankPlace *place, Launcher *by, const LaunchFlags *flags, Err 
  */
 int launch_ranks(uint32_t ranks, int (*body)(const RankPlace *place, void *user), void *user,
                  const RankPlace *common, int *pids);
+
+/*
+ * Runs body(copy, user) for copies 0 ... n - 1, each in a process of its own, at most at_once at a
+ * time, and waits for all.  A copy that fails is named on stderr and leaves the others alone; a
+ * signal that is to end this process ends all of them, and begins no more.  They die with this
+ * process.  statuses[n]: the exit status of each.  Returns the first that is not EXIT_DONE.
+ */
+int launch_copies(uint32_t n, uint32_t at_once, const char *const *names,
+                  int (*body)(uint32_t copy, void *user), void *user, int *statuses);
 
 #endif

@@ -104,7 +104,7 @@ static bool measure(RankRun *r, const RankPlace *place, Err *err)
     if (!s->measured)
         return true;
     feed_prepare(r->feed, 0, 1);
-    bool ok = measure_job(&m, &r->job, place->local_n, err) &&
+    bool ok = measure_job(&m, &r->job, place->local_n * (s->beside_n ? s->beside_n : 1), err) &&
               (place->rank > 0 || s->measured(s->user, &m, err));
     machine_times_free(&m);
     memset(fabric_arena(r->fabric), 0, r->program.arena_bytes);
@@ -171,7 +171,7 @@ static bool after(void *user, const StepInfo *info, Err *err)
     r->done_steps = info->step + 1;
     if (s->each_step && !s->each_step(s->user, info, err))
         return false;
-    bool last = out->steps_n == s->steps;
+    bool last = r->done_steps == s->steps;
     bool due = last || (s->every > 0 && r->done_steps % s->every == 0);
     return !s->checkpoint || !due || snapshot(r, err);
 }
@@ -191,19 +191,20 @@ static bool gather(RankRun *r, Err *err)
 static bool run_steps(RankRun *r, Err *err)
 {
     const RankSetup *s = r->s;
+    uint64_t left = s->steps > r->done_steps ? s->steps - r->done_steps : 0;
     Walk w = { .job = &r->job,
                .type = s->backend,
                .backend = r->backend,
                .first_step = r->done_steps,
-               .steps = s->steps,
+               .steps = left,
                .host_start_ns = s->host_start_ns,
                .record = s->trace ? &r->record : NULL,
                .prepare = prepare,
                .after = after,
                .user = r };
     r->out->first_step = r->done_steps;
-    feed_prepare(r->feed, r->done_steps, s->steps);
-    return walk(&w, err) && (!s->trace || gather(r, err));
+    feed_prepare(r->feed, r->done_steps, left);
+    return walk(&w, err) && (!s->trace || left == 0 || gather(r, err));
 }
 
 bool rank_run(RankResult *out, const RankSetup *s, const RankPlace *place, Err *err)

@@ -24,7 +24,7 @@ typedef struct RankSetup {
     ModelFacts facts;
     FeedSpec feed;
     Hyper hyper;
-    uint64_t seed, steps; /* steps: to be done now, behind those of a snapshot */
+    uint64_t seed, steps; /* steps: in all, with those of the snapshot it goes on from */
     RunClock clock;
     bool rings;                   /* collectives go round rings (fabric_use_rings) */
     const OpTime *times;          /* by op id; NULL on wall */
@@ -36,6 +36,7 @@ typedef struct RankSetup {
     bool resume;
     const char *model, *text; /* as in SnapshotInfo */
 
+    uint32_t beside_n; /* like jobs on this host at the same time, with this one; 0 as 1 */
     /* Before the first step, on rank 0, with what this machine takes.  NULL: nothing is
      * measured. */
     bool (*measured)(void *user, const MachineTimes *m, Err *err);
@@ -46,7 +47,7 @@ typedef struct RankSetup {
 
 /* What all ranks told each other: the same everywhere, but the timeline, which rank 0 has. */
 typedef struct RankResult {
-    uint64_t first_step, steps_n;
+    uint64_t first_step, steps_n; /* steps done before this run; by it, 0 if all were done */
     StepInfo *steps;
     uint32_t world_n;
     uint64_t *peak_bytes; /* by rank: what was laid out for tensors alive at once */

@@ -69,6 +69,32 @@ bool rendezvous_check(const char *rendezvous, Err *err)
     return err_set(err, "rendezvous '%s' is neither tcp://HOST:PORT nor file:PATH", rendezvous);
 }
 
+char *rendezvous_of_copy(const char *rendezvous, uint32_t copy, Err *err)
+{
+    const uint64_t last_port = 65535;
+    size_t cap = strlen(rendezvous) + 16;
+    char *text = mem_zero(cap, 1);
+    const char *colon = strrchr(rendezvous, ':');
+    if (copy == 0) {
+        snprintf(text, cap, "%s", rendezvous);
+    } else if (starts(rendezvous, file_prefix)) {
+        snprintf(text, cap, "%s.%u", rendezvous, copy);
+    } else {
+        ASSERT(starts(rendezvous, tcp_prefix) && colon);
+        uint64_t port = strtoull(colon + 1, NULL, 10) + copy;
+        snprintf(text, cap, "%.*s:%" PRIu64, (int)(colon - rendezvous), rendezvous, port);
+        if (port > last_port) {
+            err_set(err,
+                    "copy %u of '%s' would meet at port %" PRIu64 ": %" PRIu64
+                    " is the last one",
+                    copy, rendezvous, port, last_port);
+            free(text);
+            return NULL;
+        }
+    }
+    return text;
+}
+
 bool rendezvous_is_local(const char *rendezvous)
 {
     char host[NET_HOST_MAX], port[NET_PORT_MAX];

@@ -69,6 +69,9 @@ void rendezvous_introduce(RankCard *card);
 
 /* Checks the form "tcp://HOST:PORT" or "file:PATH". */
 bool rendezvous_check(const char *rendezvous, Err *err);
+/* Where copy 0, 1, 2 ... of a job meets: tcp://HOST:PORT + copy, file:PATH.copy; copy 0 at
+ * `rendezvous` itself.  Malloc'd; NULL with err when there is no such port. */
+char *rendezvous_of_copy(const char *rendezvous, uint32_t copy, Err *err);
 /* Whether all ranks come over the loopback interface. */
 bool rendezvous_is_local(const char *rendezvous);
 
