@@ -1,5 +1,5 @@
 #!/bin/sh
-# hyper.sh - --hyper lr=A,B trains independent copies: each as if it were alone.
+# hyper.sh - --hyper lr=A,B trains independent copies side by side: each as if it were alone.
 #
 #   BUILD=build tests/exec/hyper.sh      from the root of the repository, after make
 
@@ -45,4 +45,69 @@ grep -q '^lockstep: --hyper lr=fast: .*a number is expected' "$folder/err" &&
     ! grep -q 'step 1/5' "$folder/err" && pass || fail "$(cat "$folder/err")"
 $train --hyper lr=0.1, 2>&1 | grep -q -e "--hyper takes KEY=V1,V2..., not 'lr=0.1,'" && pass ||
     fail "an empty value is taken"
+
+# start OPTION...: copies that go on for long, $pid; returns when both have trained.
+asking=
+env --default-signal=INT true 2>/dev/null && asking="env --default-signal=INT"
+start()
+{
+    # shellcheck disable=SC2086
+    $asking $lockstep run "$folder/two.json" --hyper lr=0.1,0.02 "$@" >"$folder/out" \
+        2>"$folder/err" &
+    pid=$!
+    wait_for 'lr=0.1  step' "$folder/err" && wait_for 'lr=0.02  step' "$folder/err" ||
+        fail "they do not train: $(cat "$folder/err")"
+}
+
+# left_nothing: no process of theirs.
+left_nothing()
+{
+    tries=0
+    while [ "$(ours_alive)" ] && [ $((tries += 1)) -lt 40 ]; do
+        sleep 0.05
+    done
+    [ -z "$(ours_alive)" ] && pass || fail "left: $(ours_alive)"
+}
+
+begin "they train at the same time"
+start --steps 400000
+[ "$(children $pid | wc -l)" = 2 ] && pass || fail "copies: $(children $pid)"
+
+begin "one that is killed is named, the other goes on"
+copy=$(children $pid | sort -n | head -n 1)
+kill -KILL "$(children "$copy" | head -n 1)"
+wait_for 'lr=0.1 has failed; the other copies go on' "$folder/err" && pass ||
+    fail "$(cat "$folder/err")"
+grep -q '^lockstep: lr=0.1: rank . (process [0-9]*) was killed by signal 9' "$folder/err" &&
+    pass || fail "$(cat "$folder/err")"
+[ "$(children $pid | wc -l)" = 1 ] && pass || fail "the other is gone, too"
+
+for number in TERM ${asking:+INT}; do
+    begin "SIG$number ends all"
+    [ "$number" = TERM ] || start --steps 400000
+    kill -$number $pid
+    wait $pid
+    [ $? = 1 ] && pass || fail "another status"
+    [ "$(grep -c '^lockstep: ended by signal' "$folder/err")" = 1 ] && pass ||
+        fail "$(cat "$folder/err")"
+    [ -s "$folder/out" ] && fail "results of no run: $(cat "$folder/out")" || pass
+    left_nothing
+done
+
+begin "they end with their starter"
+start --steps 400000
+kill -KILL $pid
+wait $pid 2>/dev/null
+left_nothing
+
+begin "a copy that fails leaves the results of the others"
+start --steps 20000 --json
+copy=$(children $pid | sort -n | head -n 1)
+kill -KILL "$(children "$copy" | head -n 1)"
+wait $pid
+[ $? = 1 ] && pass || fail "status 0, though a copy has failed"
+[ "$(sed -n '/"hyper"/p' "$folder/out" | tr -d ' ,' | xargs)" = "hyper:lr=0.1 hyper:lr=0.02" ] &&
+    pass || fail "$(grep hyper "$folder/out")"
+grep -q '"failed": ".*rank [01] .* died' "$folder/out" && pass || fail "$(head "$folder/out")"
+[ "$(losses "$folder/out" | wc -l)" = 20000 ] && pass || fail "the other's losses are missing"
 tally

@@ -79,9 +79,9 @@ attempt()
 {
     before=$(done_steps)
     resume= status=0
-    [ "$before" = $steps ] && return # killed behind its last snapshot: nothing is left to do
+    [ "$before" = $steps ] && return # killed behind its last snapshot
     [ "$before" = 0 ] || resume=--resume
-    train "$work" --every 5 --steps $((steps - before)) $resume
+    train "$work" --every 5 --steps $steps $resume
     below 900
     sleep "$(printf '0.%03d' $picked)"
     goes_on && kill_somebody

@@ -231,7 +231,7 @@ static void remove_step(int step)
 /* The second half again, from the snapshot in the middle; what it writes goes. */
 static bool second_half(const char *text, const Case *c, double *losses)
 {
-    WorldOptions options = { .clock = RUN_WALL, .steps = STEPS - HALF };
+    WorldOptions options = { .clock = RUN_WALL, .steps = STEPS };
     options.checkpoint = snapshots;
     options.resume = true;
     bool ok = losses_by(text, c, options, losses);

@@ -426,8 +426,8 @@ static void resumed_runs_go_on(void)
     for (uint32_t i = 0; i < ARRAY_N(splits); i++) {
         char options[COMMAND_MAX / 4], full[COMMAND_MAX / 2];
         options_of(options, sizeof options, &(Way){ "single", 1, splits[i] }, name);
-        snprintf(full, sizeof full, "%s--steps 2 --checkpoint %s/snapshots%s", options, dir,
-                 i ? " --resume" : "");
+        snprintf(full, sizeof full, "%s--steps %u --checkpoint %s/snapshots%s", options,
+                 2 * (i + 1), dir, i ? " --resume" : "");
         JsonDoc *doc = run(name, full);
         if (!doc || !check_losses_from(doc, losses, (uint64_t)2 * i, 2))
             fprintf(stderr, "    %s %s\n", name, full);
