@@ -7,8 +7,8 @@
  * kernels are the reference for those of every other backend.  Equal arguments give
  * equal bits, on every run and every rank.
  *
- * The matmuls are OpenBLAS's, on one thread; it is loaded by kernels_check when a
- * program has matmuls, never linked, so that nothing else pays for it.
+ * The matmuls, and the update of plain SGD, are OpenBLAS's, on one thread; it is loaded by
+ * kernels_check when a program has such, never linked, so that nothing else pays for it.
  *
  *     f = cpu_kernels[op->kind];   NULL: communication, h2d, waits and releases
  *     f(&kernel_env, program, task);
@@ -89,9 +89,13 @@ extern const Kernel cpu_kernels[OP_KIND_N];
  * variable. */
 bool kernels_check(const Program *p, Err *err);
 
-/* How long this process has been inside OpenBLAS, all threads together, while that was counted. */
+/* How long this process has been inside OpenBLAS, all threads together, while that was counted:
+ * in sgemm, all matmuls; in saxpy, the update of plain SGD. */
+typedef struct BlasTime {
+    int64_t gemm_ns, axpy_ns;
+} BlasTime;
 void gemm_count(bool on);
-int64_t gemm_spent_ns(void);
+BlasTime gemm_spent(void);
 
 /* 64-byte aligned, valid until the next call. */
 void *kernel_scratch(KernelEnv *env, uint64_t bytes);

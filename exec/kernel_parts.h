@@ -91,6 +91,8 @@ typedef struct Gemm {
 } Gemm;
 /* C = alpha A B + beta C */
 void gemm(const Gemm *g);
+/* y += alpha x */
+void axpy(float alpha, const float *x, float *y, uint64_t n);
 /* Loads OpenBLAS. */
 bool gemm_load(Err *err);
 

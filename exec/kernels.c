@@ -88,7 +88,8 @@ bool kernels_check(const Program *p, Err *err)
         if (why)
             return err_set(err, "op '%s' (%s) cannot run: %s", program_text(p, t->op->name),
                            op_kind_names[t->op->kind], why);
-        multiplies = multiplies || t->op->kind == OP_MATMUL || t->op->kind == OP_ATTENTION;
+        multiplies = multiplies || t->op->kind == OP_MATMUL || t->op->kind == OP_ATTENTION ||
+                     t->op->fn == FN_SGD;
     }
     return !multiplies || gemm_load(err);
 }

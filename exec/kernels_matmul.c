@@ -1,5 +1,5 @@
 /*
- * kernels_matmul.c - matmuls by OpenBLAS, found at run time.
+ * kernels_matmul.c - what OpenBLAS, found at run time, computes: matmuls, y += a x.
  *
  *     forward   y  = x w^T (+ b, activated)      w stored [outputs, inputs]
  *     dgrad     dx = dy w
@@ -27,9 +27,12 @@ typedef void Sgemm(int order, int transpose_a, int transpose_b, int m, int n, in
                    float alpha, const float *a, int lda, const float *b, int ldb, float beta,
                    float *c, int ldc);
 
+typedef void Saxpy(int n, float alpha, const float *x, int step_x, float *y, int step_y);
+
 static Sgemm *sgemm;
+static Saxpy *saxpy;
 static atomic_bool counting;
-static _Atomic int64_t spent_ns;
+static _Atomic int64_t gemm_ns, axpy_ns;
 
 bool gemm_load(Err *err)
 {
@@ -38,11 +41,20 @@ bool gemm_load(Err *err)
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     void *symbol = library ? dlsym(library, "cblas_sgemm") : NULL;
-    if (!symbol)
+    void *other = library ? dlsym(library, "cblas_saxpy") : NULL;
+    if (!symbol || !other)
         return err_set(err, "OpenBLAS, which the cpu backend multiplies with, was not found; "
                             "on Debian install libopenblas0-pthread (or libopenblas0)");
-    memcpy(&sgemm, &symbol, sizeof sgemm); /* ISO C has no cast from an object to a function */
+    memcpy(&saxpy, &other, sizeof saxpy); /* ISO C has no cast from an object to a function */
+    memcpy(&sgemm, &symbol, sizeof sgemm);
     return true;
+}
+
+/* kernels_check has loaded it, but where a test calls a kernel by itself. */
+static void need_blas(void)
+{
+    Err err = { 0 };
+    ASSERT(sgemm || gemm_load(&err));
 }
 
 static int small(uint64_t n)
@@ -63,9 +75,9 @@ void gemm_count(bool on)
     atomic_store(&counting, on);
 }
 
-int64_t gemm_spent_ns(void)
+BlasTime gemm_spent(void)
 {
-    return atomic_load(&spent_ns);
+    return (BlasTime){ atomic_load(&gemm_ns), atomic_load(&axpy_ns) };
 }
 
 static void call_blas(const Gemm *g)
@@ -76,7 +88,7 @@ static void call_blas(const Gemm *g)
           g->transpose_b ? TRANSPOSE : NO_TRANSPOSE, small(g->m), small(g->n), small(g->k),
           g->alpha, g->a, small(g->lda), g->b, small(g->ldb), g->beta, g->c, small(g->ldc));
     if (counts)
-        atomic_fetch_add(&spent_ns, now_ns() - start_ns);
+        atomic_fetch_add(&gemm_ns, now_ns() - start_ns);
 }
 
 /* ---- shapes that OpenBLAS has a better way for ---- */
@@ -128,11 +140,20 @@ void gemm(const Gemm *g)
 {
     if (g->m == 0 || g->n == 0)
         return;
-    if (!sgemm) {
-        Err err = { 0 };
-        ASSERT(gemm_load(&err)); /* kernels_check has loaded it */
-    }
+    need_blas();
     (is_few_rows(g) ? few_rows : is_thin(g) ? thin : call_blas)(g);
+}
+
+void axpy(float alpha, const float *x, float *y, uint64_t n)
+{
+    const uint64_t most = 1 << 30; /* a number of OpenBLAS's is an int */
+    bool counts = atomic_load_explicit(&counting, memory_order_relaxed);
+    int64_t start_ns = counts ? now_ns() : 0;
+    need_blas();
+    for (uint64_t i = 0; i < n; i += most)
+        saxpy(small(min_u64(most, n - i)), alpha, x + i, 1, y + i, 1);
+    if (counts)
+        atomic_fetch_add(&axpy_ns, now_ns() - start_ns);
 }
 
 bool is_attention_matmul(const Program *p, const Task *t)

@@ -107,10 +107,10 @@ static void sgd(const Rates *r, const float *restrict g, float *restrict p, uint
         p[i] += r->lr * (g[i] + r->decay * p[i]);
 }
 
-static void plain_sgd(const Rates *r, const float *restrict g, float *restrict p, uint64_t n)
+/* torch.add(p, g, alpha=-lr) is BLAS's axpy, with one rounding where the processor can. */
+static void plain_sgd(const Rates *r, const float *g, float *p, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i++)
-        p[i] += r->lr * g[i];
+    axpy(r->lr, g, p, n);
 }
 
 static void momentum(const Rates *r, const float *restrict g, float *restrict m,
@@ -164,10 +164,11 @@ static void update_chunk(OpFn fn, const Rates *r, const float *g, float *m, floa
 /* Numbers [i, i + n) of the own part: of param and grad at their place, of the state at i. */
 static void update_tensor(const KernelEnv *env, OpFn fn, const Rates *r, const Owned *o)
 {
-    float grads[CHUNK], params[CHUNK];
+    float grads[CHUNK], params[CHUNK]; /* unused where both are f32 */
     Part part = own_part(&env->facts, o->param), from = own_part(&env->facts, o->grad);
+    bool in_place = dtype_bytes(o->param->dtype) == 4 && dtype_bytes(o->grad->dtype) == 4;
     for (uint64_t i = 0, n; i < part.n; i += n) {
-        n = min_u64(CHUNK, part.n - i);
+        n = min_u64(in_place ? part.n : CHUNK, part.n - i);
         uint64_t at = part.first + i;
         const float *g = chunk_read(env, o->grad, from.first + i, n, grads);
         float *p = chunk_place(env, o->param, at, n, params), *master;
