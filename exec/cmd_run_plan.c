@@ -21,6 +21,7 @@ struct RunPlanParts {
     Report report;
     RunRequest request; /* with settings of its own */
     char *cluster;      /* of this machine, as JSON */
+    int64_t nothing_ns; /* what every step here takes besides: MachineTimes */
 };
 
 typedef struct RunPlanParts Parts;
@@ -388,6 +389,13 @@ FeedSpec run_plan_feed(const RunPlan *x, uint32_t rank)
 
 /* ---- prediction ---- */
 
+static void lengthen_steps(Timeline *t, int64_t by_ns)
+{
+    for (uint64_t i = 0; i < t->spans_n; i++)
+        if (t->span_class[i] == SPAN_STEP)
+            t->dur_ns[i] += by_ns;
+}
+
 bool run_plan_predict(RunPlan *x, bool with_times, Err *err)
 {
     Parts *p = x->parts;
@@ -398,6 +406,9 @@ bool run_plan_predict(RunPlan *x, bool with_times, Err *err)
                            .seed = x->seed };
     if (!sim_run(&result, &x->graph, &p->s.machine, &p->sw, &options, err))
         return err_wrap(err, "%s", p->s.file);
+    result.step_ns += p->nothing_ns;
+    if (with_times)
+        lengthen_steps(&p->timeline, p->nothing_ns);
     Arena arena = { 0 };
     RoleMemory *memory = PUSH_ARRAY(&arena, RoleMemory, x->graph.roles_n);
     for (uint32_t i = 0; i < x->graph.roles_n; i++)
@@ -429,6 +440,7 @@ bool run_plan_measured(RunPlan *x, const MachineTimes *m, bool with_times, Err *
     p->s.machine = s.machine;
     s.machine = unknown;
     scenario_free(&s);
+    p->nothing_ns = (int64_t)m->nothing_ns;
     x->prediction_of = arena_printf(
         &p->arena, "this machine; %" PRIu32 " of %" PRIu32 " kernels were timed, in %.1f s",
         m->times_n, m->shapes_n, m->seconds);

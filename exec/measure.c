@@ -3,12 +3,14 @@
  */
 #include "exec/measure.h"
 
+#include "exec/lanes.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { SWEEPS_MAX = 12, OFTEN = 2, MEETS_N = 60, REDUCES_N = 7 };
+enum { SWEEPS_MAX = 12, OFTEN = 2, MEETS_N = 60, REDUCES_N = 7, NOTHING_N = 30 };
 
 #define SWEEPS_NS 500000000 /* no sweep begins later, and one that goes on takes shapes once */
 #define STOP_NS   900000000 /* nothing more is run, known or not */
@@ -250,6 +252,52 @@ static bool measure_transfers(MachineTimes *m, const Job *job, Err *err)
     return ok;
 }
 
+/* ---- a step of nothing ---- */
+
+static bool run_nothing(void *user, uint32_t first, uint32_t n, Err *err)
+{
+    (void)user, (void)first, (void)n, (void)err;
+    return true;
+}
+
+/* As walk.c does it, and what its ranks tell each other has so many bytes. */
+static bool step_of_nothing(const Job *job, Lanes *lanes, void *told, Err *err)
+{
+    const Program *p = job->program;
+    int64_t mine[4] = { 0 };
+    job->rewind(job->load_user);
+    lanes_begin(lanes);
+    for (uint32_t t = 0; t < p->tasks_n; t++) {
+        if (p->tasks[t].lane != LANE_HOST)
+            lanes_launch(lanes, t);
+        else if (!lanes_wait(lanes, t, err))
+            return false;
+    }
+    return lanes_finish(lanes, err) && fabric_share(job->fabric, mine, told, sizeof mine, err);
+}
+
+static bool measure_nothing(MachineTimes *m, const Job *job, Err *err)
+{
+    uint32_t world_n = job->program->graph->world_n;
+    double x[NOTHING_N], mine, *all = mem_zero(world_n, sizeof *all);
+    void *told = mem_zero(world_n, 4 * sizeof(int64_t));
+    Lanes *lanes = lanes_open(job->program, run_nothing, NULL);
+    bool ok = fabric_barrier(job->fabric, err);
+    for (uint32_t i = 0; i < NOTHING_N && ok; i++) {
+        int64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+        ok = step_of_nothing(job, lanes, told, err);
+        x[i] = (double)(clock_ns(CLOCK_MONOTONIC) - start_ns);
+    }
+    mine = ok ? median(x, NOTHING_N) : 0;
+    ok = ok && fabric_share(job->fabric, &mine, all, sizeof mine, err);
+    for (uint32_t i = 0; i < world_n && ok; i++)
+        m->nothing_ns = all[i] > m->nothing_ns ? all[i] : m->nothing_ns;
+    lanes_close(lanes);
+    free(told);
+    free(all);
+    return ok;
+}
+
 /* ---- everybody's shapes ---- */
 
 static void add_time(MachineTimes *m, const KernelTime *x)
@@ -323,7 +371,8 @@ bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *e
         job->rewind(job->load_user);
         ok = sweep(&s, err) && go_on(&s, &more, err);
     }
-    ok = ok && measure_transfers(m, job, err) && gather_times(m, &s, err);
+    ok = ok && measure_transfers(m, job, err) && measure_nothing(m, job, err) &&
+         gather_times(m, &s, err);
     if (s.clock_ns > 0 && m->ranks <= m->processors)
         m->taken = 1 - (double)s.busy_ns / (double)s.clock_ns;
     m->seconds = (double)(clock_ns(CLOCK_MONOTONIC) - s.start_ns) / 1e9;

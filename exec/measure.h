@@ -13,7 +13,9 @@
  * it can be seen: a kernel counts its processor time when that is less than what the
  * clock says.
  *
- * Then the ranks all-reduce eight bytes, and as much as the program's transfers carry.
+ * Then the ranks all-reduce eight bytes, and as much as the program's transfers carry; and they
+ * walk through steps in which every task takes nothing: choosing samples, launching, handing over
+ * between lanes and telling each other the loss is what is left, and every step has it.
  *
  * The arena is used up: values must be set afterwards.
  */
@@ -37,6 +39,7 @@ typedef struct MachineTimes {
     uint64_t memory_bytes;      /* of this host */
     uint64_t reduce_bytes;      /* 0: one rank alone */
     double reduce_ns, meet_ns;  /* an all-reduce of that many bytes; of 8 */
+    double nothing_ns;          /* a step whose tasks take nothing; the slowest rank's */
     double seconds;             /* it took */
     double taken; /* part of rank 0's time that other programs had its processor */
 } MachineTimes;
