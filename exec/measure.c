@@ -95,6 +95,18 @@ static void mend_indices(Sweeps *s, const Task *t)
     }
 }
 
+/* Every line of what a transfer would have left in the caches, read and written. */
+static void touch(Sweeps *s, const Task *t)
+{
+    enum { LINE = 64 };
+    for (uint32_t a = 0; a < t->args_n; a++) {
+        const Buffer *b = &task_args(s->job->program, t)[a];
+        volatile uint8_t *x = s->env.arena + b->offset;
+        for (uint64_t i = 0; i < b->bytes; i += LINE)
+            x[i] = x[i];
+    }
+}
+
 static bool run_one(Sweeps *s, const Task *t, Err *err)
 {
     const Job *job = s->job;
@@ -131,6 +143,8 @@ static bool sweep(Sweeps *s, Err *err)
     const Program *p = s->job->program;
     bool ok = true;
     for (uint32_t t = 0; t < p->tasks_n && ok; t++) {
+        if (op_is_comm(p->tasks[t].op->kind))
+            touch(s, &p->tasks[t]);
         if (s->shape_of[t] == NONE_U32)
             continue;
         Shape *shape = &s->shapes[s->shape_of[t]];

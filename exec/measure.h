@@ -5,9 +5,9 @@
  *     rank 1   meet | kernel kernel ...        | meet | kernel kernel ... | all-reduces | -> rank 0
  *
  * Before training, every rank sweeps over its program: it runs the kernels one after
- * another in the order of the program, on the arena that they will train in, with no
- * transfers between.  So processors, caches and memory are shared as they will be, and
- * each kernel finds in the caches what it will find.  Kernels of equal work are one
+ * another in the order of the program, on the arena that they will train in; instead of
+ * transfers it only touches what they would move.  So processors, caches and memory are
+ * shared as they will be, and each kernel finds in the caches what it will find.  Kernels of equal work are one
  * shape; its time is the median over the sweeps, of which the first, that meets memory
  * for the first time, does not count.  What another program takes away is left out as far as
  * it can be seen: a kernel counts its processor time when that is less than what the

@@ -129,6 +129,34 @@ static void transfers_take_a_processor_where_none_is_spare(void)
     machine_free(&m);
 }
 
+/* What a step takes besides its ops is in its time, in its trace, and in what follows of it. */
+static void every_step_has_what_it_takes_besides(void)
+{
+    const RunSetting small = { "model", "{\"kind\":\"mlp\",\"widths\":[8,16,8]}" };
+    const RunRequest request = {
+        .scenario = "toy-mlp-ddp", .settings = &small, .settings_n = 1, .this_machine = true
+    };
+    const double besides_ns[] = { 0, 3e6 };
+    double step_s[2], span_s[2] = { 0 };
+    for (int i = 0; i < 2; i++) {
+        RunPlan plan;
+        Err err = { 0 };
+        bool usage;
+        MachineTimes m = times_of(NULL, 0, 2);
+        m.nothing_ns = besides_ns[i];
+        ASSERT(run_plan_open(&plan, &request, &usage, &err) &&
+               run_plan_measured(&plan, &m, true, &err));
+        step_s[i] = plan.predicted_step_s;
+        const Timeline *t = run_plan_timeline(&plan);
+        for (uint64_t k = 0; k < t->spans_n; k++)
+            if (t->span_class[k] == SPAN_STEP)
+                span_s[i] = (double)t->dur_ns[k] / 1e9;
+        CHECK_NEAR(step_s[i], span_s[i], 1e-9);
+        run_plan_free(&plan);
+    }
+    CHECK_NEAR(step_s[0] + besides_ns[1] / 1e9, step_s[1], 1e-9);
+}
+
 static void work_is_the_same_whatever_its_place_in_the_graph(void)
 {
     Op a = matmul(32, 64, 128, true), b = a;
@@ -148,6 +176,7 @@ int main(void)
     RUN(shapes_of_one_row_are_averaged_by_how_often_they_run);
     RUN(more_ranks_than_processors_take_turns);
     RUN(transfers_take_a_processor_where_none_is_spare);
+    RUN(every_step_has_what_it_takes_besides);
     RUN(work_is_the_same_whatever_its_place_in_the_graph);
     return check_report();
 }
