@@ -179,13 +179,8 @@ static bool after(void *user, const StepInfo *info, Err *err)
 static bool gather(RankRun *r, Err *err)
 {
     RankResult *out = r->out;
-    int64_t *shift_ns = mem_zero(out->world_n, sizeof *shift_ns);
-    bool ok = record_gather(&r->record, r->s->backend->now_ns, r->backend, &out->timeline,
-                            shift_ns, err);
-    for (uint32_t i = 0; i < out->world_n; i++)
-        out->shift_max_ns = max_i64(out->shift_max_ns, llabs(shift_ns[i]));
-    free(shift_ns);
-    return ok;
+    return record_gather(&r->record, r->s->backend->now_ns, r->backend, &out->timeline,
+                         &out->shift_max_ns, err);
 }
 
 static bool run_steps(RankRun *r, Err *err)

@@ -5,15 +5,14 @@
  * writes spans as the simulator does (sim/engine_record.c): the same tracks, names,
  * classes and op ids, so that both compare op by op.
  *
- * CLOCKS.  Ranks of one host (one boot of one kernel) share a clock, and only differ
- * in when they began.  Others are shifted so that nobody leaves a barrier before all
- * have come; record_gather says by how much.  Model time needs no shift.
+ * All times are moved to rank 0's clock (exec/clocks.h); model time needs no moving.
  */
 #ifndef LOCKSTEP_EXEC_RECORD_H
 #define LOCKSTEP_EXEC_RECORD_H
 
 #include "core/timeline.h"
 #include "exec/backend.h"
+#include "exec/clocks.h"
 
 typedef struct StepTimes {
     uint64_t step;
@@ -27,18 +26,20 @@ typedef struct Record {
     StepTimes *steps;
     TaskRecord *tasks; /* [step][task] */
     size_t tasks_cap;
+    Clocks clocks;
 } Record;
 
 void record_step(Record *r, uint64_t step, int64_t start_ns, int64_t end_ns,
                  const TaskRecord *tasks);
+/* All ranks together, outside of a step: looks how clocks lie.  now_ns: the run's clock. */
+bool record_clocks(Record *r, int64_t (*now_ns)(const Backend *), const Backend *b, Err *err);
 void record_free(Record *r);
 
 /*
- * All ranks together, behind the last step.  now_ns: the run's clock.  On rank 0 t
- * gets all ranks' spans (not sealed), elsewhere it stays as it is.  shift_ns[world]:
- * what was added to each rank's times; may be NULL.
+ * All ranks together, behind the last step.  On rank 0 t gets all ranks' spans (not sealed),
+ * elsewhere it stays as it is.  *shift_max_ns: most that any rank's last times were moved.
  */
-bool record_gather(const Record *r, int64_t (*now_ns)(const Backend *), const Backend *b,
-                   Timeline *t, int64_t *shift_ns, Err *err);
+bool record_gather(Record *r, int64_t (*now_ns)(const Backend *), const Backend *b, Timeline *t,
+                   int64_t *shift_max_ns, Err *err);
 
 #endif

@@ -146,6 +146,8 @@ static bool run_step(const Walk *w, uint64_t step, int64_t *from_ns, Told *all, 
                       .exposed_ns = sum.exposed_ns,
                       .compute_ns = sum.compute_ns };
     bool ok = w->after(w->user, &info, err);
+    if (ok && w->record && w->record->steps_n % CLOCKS_EVERY == 0)
+        ok = record_clocks(w->record, type->now_ns, w->backend, err);
     *from_ns = model ? end_ns : type->now_ns(w->backend);
     return ok;
 }
@@ -156,6 +158,10 @@ bool walk(const Walk *w, Err *err)
     int64_t from_ns = 0;
     bool ok = fabric_barrier(w->job->fabric, err);
     w->type->begin_run(w->backend);
+    if (ok && w->record) {
+        ok = record_clocks(w->record, w->type->now_ns, w->backend, err);
+        from_ns = w->job->clock == RUN_VIRTUAL ? 0 : w->type->now_ns(w->backend);
+    }
     for (uint64_t i = 0; i < w->steps && ok; i++)
         ok = run_step(w, w->first_step + i, &from_ns, all, err);
     if (!ok)
