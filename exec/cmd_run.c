@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
+#include "core/out_file.h"
 #include "exec/cmd.h"
 #include "traces/formats.h"
 
@@ -54,17 +56,19 @@ static bool report(RunTraining *t, RankResult *r, Err *err)
 {
     const RunOptions *o = t->o;
     RunShared *end = t->shared;
-    if ((o->trace && r->steps_n > 0 && !write_trace(t, r, err)) ||
-        (o->trace_predicted && !run_plan_write_trace(&t->plan, o->trace_predicted, err)))
-        return false;
-    (o->json ? run_show_json : run_show_text)(o, &t->plan, r, t->hyper, t->result);
+    RunOptions shown = *o;
+    if (o->trace && (r->steps_n == 0 || !write_trace(t, r, err)))
+        shown.trace = NULL;
+    if (o->trace_predicted && !run_plan_write_trace(&t->plan, o->trace_predicted, err))
+        shown.trace_predicted = NULL;
+    (o->json ? run_show_json : run_show_text)(&shown, &t->plan, r, t->hyper, t->result);
     end->trained = true;
     end->first_loss = r->steps_n ? r->steps[0].loss : NAN;
     end->last_loss = r->steps_n ? r->steps[r->steps_n - 1].loss : NAN;
     end->step_s = run_step_stat(r).median_s;
     if (fflush(t->result) != 0 || ferror(t->result))
         return err_set(err, "cannot keep the results: %s", strerror(errno));
-    return true;
+    return !err->set;
 }
 
 static RankSetup setup_of(RunTraining *t, uint32_t rank, const OpTime *times,
@@ -167,6 +171,7 @@ static bool open_plan(RunTraining *t, const RunSetting *extra, uint32_t ranks, b
                            .settings = settings,
                            .settings_n = n,
                            .ranks = ranks,
+                           .started = t->by != LAUNCHER_NONE,
                            .this_machine = o->clock == RUN_WALL };
     bool ok = run_plan_open(&t->plan, &request, usage, err) &&
               (request.this_machine || run_plan_predict(&t->plan, true, err));
@@ -224,6 +229,19 @@ void run_print_result(FILE *result, FILE *out)
         fwrite(part, 1, n, out);
 }
 
+/* Better told before training than behind it.  What is there and no file is opened once only. */
+static bool can_write(const char *path, Err *err)
+{
+    struct stat st;
+    OutFile file;
+    if (!path || (stat(path, &st) == 0 && !S_ISREG(st.st_mode)))
+        return true;
+    if (!out_file_open(&file, path, err))
+        return false;
+    out_file_abandon(&file);
+    return true;
+}
+
 static int run(const RunOptions *o, Err *err)
 {
     RunTraining t = { .o = o };
@@ -236,9 +254,11 @@ static int run(const RunOptions *o, Err *err)
         return EXIT_COULD_NOT;
     if (o->hyper_key)
         return run_hyper(&t, err);
+    if (run_prints(&t) && (!can_write(o->trace, err) || !can_write(o->trace_predicted, err)))
+        return EXIT_COULD_NOT;
     if (run_training_open(&t, err)) {
         status = run_train(&t, NULL, err);
-        if (status == EXIT_DONE && run_prints(&t))
+        if (t.shared->trained && run_prints(&t)) /* even where a trace could not be written */
             run_print_result(t.result, stdout);
     }
     run_training_close(&t);

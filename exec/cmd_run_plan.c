@@ -71,10 +71,11 @@ static bool check_ranks(const RunRequest *r, uint32_t ranks, const Parallel *p, 
     if (r->ranks == 0 || r->ranks == ranks)
         return true;
     return err_set(err,
-                   "--ranks %" PRIu32
-                   " is not what the scenario splits the work over: dp %" PRIu32
+                   "%s%" PRIu32 "%s is not what the scenario splits the work over: dp %" PRIu32
                    " x tp %" PRIu32 " x pp %" PRIu32 " x cp %" PRIu32 " = %" PRIu32 " ranks",
-                   r->ranks, p->dp, p->tp, p->pp, p->cp, ranks);
+                   r->started ? "" : "--ranks ", r->ranks,
+                   r->started ? " ranks were started, which" : "", p->dp, p->tp, p->pp, p->cp,
+                   ranks);
 }
 
 static bool can_run(const Scenario *s, Err *err)

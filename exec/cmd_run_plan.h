@@ -27,7 +27,8 @@ typedef struct RunRequest {
     const char *scenario;
     const RunSetting *settings; /* --set */
     uint32_t settings_n;
-    uint32_t ranks;    /* --ranks; 0: as the scenario says */
+    uint32_t ranks;    /* that there must be; 0: as the scenario says */
+    bool started;      /* so many were started; else --ranks says it */
     bool this_machine; /* predict for the machine at hand (run_plan_measured), else for the
                           scenario's cluster */
 } RunRequest;

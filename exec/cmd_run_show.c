@@ -274,7 +274,7 @@ void run_show_json(const RunOptions *o, const RunPlan *plan, const RankResult *r
     json_out_key(&j, "predicted");
     run_plan_json(plan, &j);
     json_put_text(&j, "checkpoint", o->checkpoint);
-    json_put_text(&j, "trace", r->steps_n ? o->trace : NULL);
+    json_put_text(&j, "trace", o->trace);
     json_put_text(&j, "trace_predicted", o->trace_predicted);
     json_out_close(&j, '}');
     json_out_end(&j, &ignored);

@@ -123,8 +123,9 @@ static void child_ended(Crew *crew, uint32_t rank, int how)
     bool ours = crew->killed || crew->state[rank] == CHILD_KILLED ||
                 (crew->passed_on && (number == SIGINT || number == SIGTERM));
     if (!ours)
-        fprintf(stderr, "lockstep: %s was killed by signal %d (%s)\n",
-                whom(crew, rank, pid).text, number, strsignal(number));
+        fprintf(stderr, "lockstep: %s was killed by signal %d (%s)%s\n",
+                whom(crew, rank, pid).text, number, strsignal(number),
+                number == SIGKILL ? ", which the kernel also sends when memory runs out" : "");
     child_failed(crew, rank, EXIT_COULD_NOT);
 }
 

@@ -121,7 +121,8 @@ static bool open_run(RankRun *r, const RankPlace *place, Err *err)
     bool ok = data_open(&r->data, s->data, err) && open_backend(r, err);
     if (ok) {
         r->feed = feed_open(r->data, s->data, &s->feed, &r->program);
-        ok = measure(r, place, err) && set_parameters(r, err);
+        ok = measure(r, place, err) && set_parameters(r, err) &&
+             (!s->checkpoint || snapshot_prepare(s->checkpoint, &r->program, r->fabric, err));
     }
     if (!ok) {
         fabric_abort(r->fabric, err->text);

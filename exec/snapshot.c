@@ -263,7 +263,7 @@ static bool put_in_place(const char *dir, uint64_t step, Err *err)
     return true;
 }
 
-static bool begin(const char *dir, uint64_t step, Err *err)
+static bool own_folder(const char *dir, Err *err)
 {
     if (strlen(dir) >= sizeof(Path) - NAME_MAX_BYTES || !*dir)
         return err_set(err,
@@ -271,6 +271,14 @@ static bool begin(const char *dir, uint64_t step, Err *err)
                        "allowed",
                        strlen(dir));
     if (!make_folders(dir, err) || !claim(dir, err))
+        return false;
+    return access(dir, W_OK | X_OK) == 0 ||
+           err_set(err, "cannot write into the folder '%s': %s", dir, strerror(errno));
+}
+
+static bool begin(const char *dir, uint64_t step, Err *err)
+{
+    if (!own_folder(dir, err))
         return false;
     remove_leftovers(dir);
     Path fresh = path_in(dir, "step-%08" PRIu64 ".tmp", step);
@@ -292,6 +300,11 @@ static bool write_part(const char *dir, const SnapshotInfo *info, const Pieces *
     SnapHead head = { info->step,        info->seed,  p->rank,
                       p->graph->world_n, info->model, info->text };
     return snap_write(path.text, &head, x, p, whole, arena, err);
+}
+
+bool snapshot_prepare(const char *dir, const Program *p, Fabric *f, Err *err)
+{
+    return agree(p->rank != 0 || own_folder(dir, err), p, f, err);
 }
 
 bool snapshot_write(const char *dir, const SnapshotInfo *info, const Pieces *x,

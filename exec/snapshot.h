@@ -17,7 +17,7 @@
  * usable `latest` the highest step counts.
  *
  * DIR is made where it does not exist, and must be one that all ranks see (a shared file
- * system when there are several hosts).  From its first snapshot to its end a job holds
+ * system when there are several hosts).  From snapshot_prepare to its end a job holds
  * DIR (flock), so that two jobs never mix theirs.
  */
 #ifndef LOCKSTEP_EXEC_SNAPSHOT_H
@@ -33,6 +33,10 @@ typedef struct SnapshotInfo {
     const char *model; /* digest of the model and optimizer: must be equal to resume */
     const char *text;  /* the scenario, for people and tools; may be NULL */
 } SnapshotInfo;
+
+/* All ranks together, before training: the directory is there, can be written, and is this job's
+ * from here on.  After a failure, the same sentence on all. */
+bool snapshot_prepare(const char *dir, const Program *p, Fabric *f, Err *err);
 
 /* All ranks together.  After a failure, the same sentence on all of them, the directory is as it
  * was. */

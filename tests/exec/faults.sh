@@ -79,7 +79,7 @@ goes_on()
 
 begin "the world is not what the degrees say"
 ends 2 "ranks 3 is not what the scenario splits the work over" $train --ranks 3
-ends 2 "is not what the scenario splits the work over" env RANK=0 WORLD_SIZE=3 LOCAL_RANK=0 \
+ends 2 "3 ranks were started, which is not what the scenario splits the work over" env RANK=0 WORLD_SIZE=3 LOCAL_RANK=0 \
     MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 $train
 begin "nobody comes"
 new_port
@@ -136,6 +136,19 @@ part=step-00000003/rank-00001.part
 begin "no snapshot"
 ends 1 "no snapshot in '$folder/none': No such file" \
     $train --resume --checkpoint "$folder/none"
+begin "a folder that cannot be, told before training"
+: >"$folder/file"
+ends 1 "rank 0: '$folder/file' is not a folder" $train --checkpoint "$folder/file"
+grep -q 'step 1/' "$folder/err" && fail "it has trained" || pass
+ends 1 "rank 0: cannot make the folder '/proc/none'" $train --checkpoint /proc/none
+begin "a trace that cannot be, too"
+ends 1 "cannot create '/proc/none/t.json'" $train --trace /proc/none/t.json
+grep -q 'step 1/' "$folder/err" && fail "it has trained" || pass
+ends 1 "cannot create '/proc/none/p.json'" $train --trace-predicted /proc/none/p.json
+begin "a trace that does not fit leaves the results"
+ln -s /dev/full "$folder/full.json"
+ends 1 "cannot write .*full.json.: No space left on device" $train --trace-predicted "$folder/full.json"
+grep -q '"losses"' "$folder/out" && pass || fail "no results"
 begin "of another model"
 job "$folder/other.json" 2 8,48,8
 ends 1 "rank 0: '$good/step-00000003/rank-00000.part' is of another model" \
