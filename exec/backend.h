@@ -27,8 +27,8 @@
  *               launched, its lane is free and its waits are done; a kernel takes
  *               run_ns; a transfer begins when the last one has come (ranks tell each
  *               other when they come) and takes run_ns then.  Guards take no time.
- *     paced     as wall, but a kernel lasts at least run_ns, and a transfer at least
- *               run_ns after the last one has come
+ *     paced     as wall, but a kernel lasts at least run_ns, a transfer at least run_ns
+ *               after the last one has come, and the host takes its time to launch
  */
 #ifndef LOCKSTEP_EXEC_BACKEND_H
 #define LOCKSTEP_EXEC_BACKEND_H
@@ -86,7 +86,7 @@ typedef struct BackendType {
     void (*begin_run)(Backend *b);
     /* `step` optimizer steps are done; lanes are free at from_ns (virtual). */
     void (*begin)(Backend *b, uint64_t step, int64_t from_ns);
-    /* launched_ns: model time at which the host has launched it; 0 on other clocks. */
+    /* launched_ns: when the host has launched it: model time; paced: not before; 0 on wall. */
     void (*launch)(Backend *b, uint32_t task, int64_t launched_ns);
     /* *done_ns: when the last of what it waits for was done. */
     bool (*host_wait)(Backend *b, uint32_t task, int64_t *done_ns, Err *err);

@@ -321,7 +321,7 @@ static bool cpu_open(Backend **out, const Job *job, Err *err)
         cpu_close(b);
         return false;
     }
-    b->lanes = lanes_open(b->p, run_tasks, b);
+    b->lanes = lanes_open(b->p, run_tasks, b, job->clock == RUN_PACED);
     *out = b;
     return true;
 }
@@ -351,8 +351,17 @@ static void cpu_begin(Backend *b, uint64_t step, int64_t from_ns)
     }
 }
 
+static int64_t cpu_now_ns(const Backend *b)
+{
+    return host_ns() - b->zero_ns;
+}
+
 static void cpu_launch(Backend *b, uint32_t task, int64_t launched_ns)
 {
+    if (b->job->clock == RUN_PACED) {
+        sleep_until(b->zero_ns + launched_ns);
+        launched_ns = cpu_now_ns(b);
+    }
     b->records[task].launched_ns = launched_ns;
     lanes_launch(b->lanes, task);
 }
@@ -381,11 +390,6 @@ static bool cpu_end(Backend *b, double *loss, Err *err)
 static const TaskRecord *cpu_records(const Backend *b)
 {
     return b->records;
-}
-
-static int64_t cpu_now_ns(const Backend *b)
-{
-    return host_ns() - b->zero_ns;
 }
 
 const BackendType backend_cpu = { .name = "cpu",

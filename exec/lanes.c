@@ -208,11 +208,11 @@ static bool host_until(Lanes *l, uint32_t host_task, Err *err)
 
 /* ---- the interface ---- */
 
-Lanes *lanes_open(const Program *p, RunTasks *run, void *user)
+Lanes *lanes_open(const Program *p, RunTasks *run, void *user, bool eager)
 {
     Lanes *l = mem_zero(1, sizeof *l);
     *l = (Lanes){ .p = p, .run = run, .user = user, .host_task = NONE_U32 };
-    l->home = p->lane_n[LANE_HOST] ? NONE_U32 : LANE_COMPUTE;
+    l->home = p->lane_n[LANE_HOST] || eager ? NONE_U32 : LANE_COMPUTE;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->host_bell, NULL);
     for (uint32_t i = 0; i < LANE_HOST; i++) {
@@ -261,6 +261,8 @@ void lanes_launch(Lanes *l, uint32_t task)
 {
     pthread_mutex_lock(&l->lock);
     l->launched[l->p->tasks[task].lane]++;
+    if (l->home == NONE_U32)
+        ring(l, NONE_U32);
     pthread_mutex_unlock(&l->lock);
 }
 

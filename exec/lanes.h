@@ -14,8 +14,9 @@
  * launching thread runs that task itself; then nobody is woken.  A sleeping thread
  * is woken only when it can go on.
  *
- * A lane whose program makes the host wait (LANE_HOST) leaves the compute lane to a
- * thread of its own, so that the host goes on as soon as it can.
+ * Where the host waits in between (LANE_HOST), or takes its time to launch (eager), every
+ * lane has a thread: tasks begin as soon as they are launched, and the host goes on as soon
+ * as it can.
  */
 #ifndef LOCKSTEP_EXEC_LANES_H
 #define LOCKSTEP_EXEC_LANES_H
@@ -27,7 +28,7 @@ typedef bool RunTasks(void *user, uint32_t first, uint32_t n, Err *err);
 
 typedef struct Lanes Lanes;
 
-Lanes *lanes_open(const Program *p, RunTasks *run, void *user);
+Lanes *lanes_open(const Program *p, RunTasks *run, void *user, bool eager);
 void lanes_close(Lanes *l); /* joins the threads; NULL is fine */
 
 void lanes_begin(Lanes *l); /* all counters are 0 again; no task may be running */

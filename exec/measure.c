@@ -295,7 +295,7 @@ static bool measure_nothing(MachineTimes *m, const Job *job, Err *err)
     uint32_t world_n = job->program->graph->world_n;
     double x[NOTHING_N], mine, *all = mem_zero(world_n, sizeof *all);
     void *told = mem_zero(world_n, 4 * sizeof(int64_t));
-    Lanes *lanes = lanes_open(job->program, run_nothing, NULL);
+    Lanes *lanes = lanes_open(job->program, run_nothing, NULL, false);
     bool ok = fabric_barrier(job->fabric, err);
     for (uint32_t i = 0; i < NOTHING_N && ok; i++) {
         int64_t start_ns = clock_ns(CLOCK_MONOTONIC);

@@ -143,7 +143,7 @@ static void *pack(const Record *r, size_t *bytes)
     if (steps)
         memcpy(out, r->steps, steps);
     int64_t *launch_ns = (int64_t *)(void *)(out + steps);
-    for (size_t i = 0; i < n && r->job->clock == RUN_VIRTUAL; i++)
+    for (size_t i = 0; i < n && r->job->clock != RUN_WALL; i++)
         launch_ns[i] = r->job->times[i].launch_ns;
     if (tasks)
         memcpy(out + steps + launches, r->tasks, tasks);

@@ -11,7 +11,7 @@
 static bool launch_all(const Walk *w, int64_t from_ns, Err *err)
 {
     const Program *p = w->job->program;
-    bool model = w->job->clock == RUN_VIRTUAL;
+    bool model = w->job->clock != RUN_WALL;
     int64_t host_ns = from_ns;
     const Instance *in = NULL;
     for (uint32_t t = 0; t < p->tasks_n; t++) {

@@ -3,7 +3,7 @@
  *
  *     step:  prepare | launch task, launch task ... | end | share loss and times | after
  *
- * The walker is the rank's host thread.  On the virtual clock it is also the model's:
+ * The walker is the rank's host thread.  On the virtual and paced clocks it is also the model's:
  * each launch takes its time, and a LANE_HOST task holds it until what that waits for
  * is done.  Where one host drives several ranks (Graph.host_group) its turns are known
  * beforehand (exec/model_time.h).

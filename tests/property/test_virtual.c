@@ -240,18 +240,11 @@ static void drawn_ones_run_as_predicted(void)
 
 /* ---- paced ---- */
 
-/* A GPU so slow that real arithmetic takes no time beside it. */
-static void nothing_is_faster_than_its_pace(void)
+static void check_pace(const RunSetting *slow, size_t n)
 {
-    static const RunSetting slow[] = {
-        { "cluster",
-          "{\"nodes\":1,\"gpus_per_node\":2,\"intra_node\":{\"kind\":\"pcie\",\"GBps\":0.02},"
-          "\"gpu\":{\"base\":\"ideal\",\"peak_tflops\":{\"f32\":0.0002}}}" },
-        { "parallel.dp", "2" },
-    };
     ExecWorld w;
     Err err = { 0 };
-    if (CHECK(world_open(&w, gpt_text, slow, ARRAY_N(slow), &err)) &&
+    if (CHECK(world_open(&w, gpt_text, slow, (uint32_t)n, &err)) &&
         CHECK(world_run(&w, (WorldOptions){ .clock = RUN_PACED, .steps = 2 }))) {
         double predicted_ns = 1e9 * w.plan.predicted_step_s;
         CHECK(predicted_ns > 5e6);
@@ -263,6 +256,25 @@ static void nothing_is_faster_than_its_pace(void)
         fprintf(stderr, "%s%s\n", err.text, w.result ? w.result->text : "");
     }
     world_close(&w);
+}
+
+#define SLOW_LINK \
+    "{\"nodes\":1,\"gpus_per_node\":2,\"intra_node\":{\"kind\":\"pcie\",\"GBps\":0.02},"
+
+/* A GPU so slow that real arithmetic takes no time beside it; a host that is as slow. */
+static void nothing_is_faster_than_its_pace(void)
+{
+    static const RunSetting gpu[] = {
+        { "cluster",
+          SLOW_LINK "\"gpu\":{\"base\":\"ideal\",\"peak_tflops\":{\"f32\":0.0002}}}" },
+        { "parallel.dp", "2" },
+    };
+    static const RunSetting host[] = {
+        { "cluster", SLOW_LINK "\"gpu\":{\"base\":\"ideal\",\"launch_us\":400}}" },
+        { "parallel.dp", "2" },
+    };
+    check_pace(gpu, ARRAY_N(gpu));
+    check_pace(host, ARRAY_N(host));
 }
 
 int main(void)

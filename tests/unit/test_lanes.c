@@ -141,7 +141,7 @@ static void run_drawn(bool host_waits)
         Err err = { 0 };
         draw_program(&w, seed, host_waits);
         w.slow_lane = seed % 3 ? LANE_N : seed % 2 ? LANE_REDUCE : LANE_COMPUTE;
-        Lanes *l = lanes_open(&w.p, run_task, &w);
+        Lanes *l = lanes_open(&w.p, run_task, &w, false);
         for (int i = 0; i < STEPS_N; i++)
             CHECK(walk_once(&w, l, &err));
         lanes_close(l);
@@ -170,7 +170,7 @@ static void a_failure_ends_everything_with_its_sentence(void)
         w.fails_at = 1 + (uint32_t)(seed * 7 % (w.p.tasks_n - 1));
         while (w.p.tasks[w.fails_at].lane == LANE_HOST)
             w.fails_at++;
-        Lanes *l = lanes_open(&w.p, run_task, &w);
+        Lanes *l = lanes_open(&w.p, run_task, &w, false);
         CHECK(!walk_once(&w, l, &err));
         CHECK_ERR_TEXT(&err, "has had enough");
         lanes_close(l);
@@ -203,7 +203,7 @@ static void tasks_that_hand_over_to_each_other_wake_nobody(void)
     w.done = mem_zero(w.p.tasks_n, sizeof *w.done);
     w.began = mem_zero(w.p.tasks_n, sizeof *w.began);
     pthread_mutex_init(&w.lock, NULL);
-    Lanes *l = lanes_open(&w.p, run_task, &w);
+    Lanes *l = lanes_open(&w.p, run_task, &w, false);
     CHECK(walk_once(&w, l, &err));
     lanes_close(l);
     CHECK_INT(OPS_N, w.runs_n);
