@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "exec/shared.h"
 
+#include "exec/free_memory.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -18,25 +20,12 @@
 
 /* ---- memory ---- */
 
-/* Bytes that can be had without swapping; NONE_U64 when that is not known. */
-static uint64_t free_bytes(void)
-{
-    FILE *file = fopen("/proc/meminfo", "re");
-    char line[128];
-    uint64_t kib = NONE_U64;
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return kib == NONE_U64 ? kib : kib * KIB;
-}
-
-int shared_make(uint64_t bytes, uint64_t first, Err *err)
+static int take(uint64_t bytes, uint64_t first, Err *err)
 {
     const double gib = (double)GIB;
-    uint64_t left = free_bytes();
-    if (bytes - first > left || bytes > INT64_MAX) {
+    const uint64_t besides = 64 * MIB; /* OpenBLAS's buffers, threads, tables, a trace */
+    uint64_t left = free_memory_bytes();
+    if (bytes > INT64_MAX || bytes - first + besides > left) {
         err_set(err, "a rank needs %.3g GiB of memory, %.3g GiB are free here",
                 (double)bytes / gib, (double)left / gib);
         return -1;
@@ -54,6 +43,16 @@ int shared_make(uint64_t bytes, uint64_t first, Err *err)
     if (fd >= 0)
         close(fd);
     return -1;
+}
+
+/* Where memory is plenty nobody waits for a turn. */
+int shared_make(uint64_t bytes, uint64_t first, Err *err)
+{
+    const uint64_t plenty = 64;
+    int turn = bytes - first > free_memory_bytes() / plenty ? free_memory_enter() : -1;
+    int fd = take(bytes, first, err);
+    free_memory_leave(turn);
+    return fd;
 }
 
 void *shared_map(int fd, uint64_t bytes, bool populate, Err *err)

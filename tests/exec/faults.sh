@@ -126,6 +126,22 @@ job "$folder/limited.json" 2 8,8000,8000,8
 ends 1 "cannot map .* GiB of shared memory\|out of memory" \
     sh -c "ulimit -v 600000; exec $lockstep run $folder/limited.json"
 
+begin "a control group that allows less"
+group=/sys/fs/cgroup/memory/lockstep-$$ limit=memory.limit_in_bytes
+[ -e /sys/fs/cgroup/memory ] || group=/sys/fs/cgroup/lockstep-$$ limit=memory.max
+job "$folder/tight.json" 2 8,3000,3000,8
+tight="exec $lockstep run $folder/tight.json --steps 1"
+if mkdir $group 2>/dev/null && echo 300000000 2>/dev/null >$group/$limit; then
+    ends 1 "a rank needs .* GiB of memory, .* GiB are free here" \
+        sh -c "echo \$\$ >$group/cgroup.procs; $tight"
+    echo 600000000 >$group/$limit
+    sh -c "echo \$\$ >$group/cgroup.procs; $tight" >"$folder/out" 2>"$folder/err" && pass ||
+        fail "$(cat "$folder/err")"
+else
+    skip "a control group" "none can be made here"
+fi
+rmdir $group 2>/dev/null
+
 # ---- snapshots ----
 
 good=$folder/good
