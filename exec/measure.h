@@ -7,11 +7,11 @@
  * Before training, every rank sweeps over its program: it runs the kernels one after
  * another in the order of the program, on the arena that they will train in; instead of
  * transfers it only touches what they would move.  So processors, caches and memory are
- * shared as they will be, and each kernel finds in the caches what it will find.  Kernels of equal work are one
- * shape; its time is the median over the sweeps, of which the first, that meets memory
- * for the first time, does not count.  What another program takes away is left out as far as
- * it can be seen: a kernel counts its processor time when that is less than what the
- * clock says.
+ * shared as they will be, and each kernel finds in the caches what it will find.
+ * Kernels of equal work are one shape; its time is the median over the sweeps, of which
+ * the first, that meets memory for the first time, does not count.  What another program
+ * takes away is left out as far as it can be seen: a kernel counts its processor time when
+ * that is less than what the clock says.
  *
  * Then the ranks all-reduce eight bytes, and as much as the program's transfers carry; and they
  * walk through steps in which every task takes nothing: choosing samples, launching, handing over

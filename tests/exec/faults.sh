@@ -72,14 +72,16 @@ goes_on()
 {
     kept=$(sed -n 's/^step-0*//p' "$folder/busy/latest")
     $train --steps $((kept + 2)) --checkpoint "$folder/busy" --resume >"$folder/out" \
-        2>"$folder/err" && grep -q '"steps": 2,' "$folder/out" && pass || fail "it does not go on: $(cat "$folder/err")"
+        2>"$folder/err" && grep -q '"steps": 2,' "$folder/out" && pass ||
+        fail "it does not go on: $(cat "$folder/err")"
 }
 
 # ---- that cannot begin ----
 
 begin "the world is not what the degrees say"
 ends 2 "ranks 3 is not what the scenario splits the work over" $train --ranks 3
-ends 2 "3 ranks were started, which is not what the scenario splits the work over" env RANK=0 WORLD_SIZE=3 LOCAL_RANK=0 \
+ends 2 "3 ranks were started, which is not what the scenario splits the work over" \
+    env RANK=0 WORLD_SIZE=3 LOCAL_RANK=0 \
     MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 $train
 begin "nobody comes"
 new_port
@@ -163,7 +165,8 @@ grep -q 'step 1/' "$folder/err" && fail "it has trained" || pass
 ends 1 "cannot create '/proc/none/p.json'" $train --trace-predicted /proc/none/p.json
 begin "a trace that does not fit leaves the results"
 ln -s /dev/full "$folder/full.json"
-ends 1 "cannot write .*full.json.: No space left on device" $train --trace-predicted "$folder/full.json"
+ends 1 "cannot write .*full.json.: No space left on device" $train \
+    --trace-predicted "$folder/full.json"
 grep -q '"losses"' "$folder/out" && pass || fail "no results"
 begin "of another model"
 job "$folder/other.json" 2 8,48,8
