@@ -179,10 +179,16 @@ static bool open_plan(RunTraining *t, const RunSetting *extra, uint32_t ranks, b
     return ok;
 }
 
+/* 0: as many as the scenario says. */
+static uint32_t ranks_wanted(const RunTraining *t)
+{
+    return t->by == LAUNCHER_NONE ? t->o->ranks : t->place.world;
+}
+
 bool run_training_check(const RunTraining *t, const RunSetting *extra, Err *err)
 {
     RunTraining trial = *t;
-    bool usage, ok = open_plan(&trial, extra, 0, &usage, err);
+    bool usage, ok = open_plan(&trial, extra, ranks_wanted(t), &usage, err);
     run_plan_free(&trial.plan);
     return ok;
 }
@@ -190,9 +196,8 @@ bool run_training_check(const RunTraining *t, const RunSetting *extra, Err *err)
 int run_train(RunTraining *t, const RunSetting *extra, Err *err)
 {
     bool usage = false;
-    uint32_t ranks = t->by == LAUNCHER_NONE ? t->o->ranks : t->place.world;
     int status = EXIT_COULD_NOT;
-    if (open_plan(t, extra, ranks, &usage, err))
+    if (open_plan(t, extra, ranks_wanted(t), &usage, err))
         status = start(t);
     else if (usage)
         status = EXIT_USAGE;

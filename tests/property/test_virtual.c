@@ -245,7 +245,7 @@ static void check_pace(const RunSetting *slow, size_t n)
     ExecWorld w;
     Err err = { 0 };
     if (CHECK(world_open(&w, gpt_text, slow, (uint32_t)n, &err)) &&
-        CHECK(world_run(&w, (WorldOptions){ .clock = RUN_PACED, .steps = 2 }))) {
+        CHECK(world_run(&w, (WorldOptions){ .clock = RUN_PACED, .steps = 5 }))) {
         double predicted_ns = 1e9 * w.plan.predicted_step_s;
         CHECK(predicted_ns > 5e6);
         CHECK((double)w.result->shortest_ns >= predicted_ns * (1 - 1e-9));
