@@ -382,9 +382,32 @@ static void addresses_are_checked(void)
     CHECK(!rendezvous_is_local("tcp://host:1") && !rendezvous_is_local("file:x"));
 }
 
+static void check_copy(const char *expect, const char *where, uint32_t copy)
+{
+    Err err = { 0 };
+    char *got = rendezvous_of_copy(where, copy, &err);
+    if (CHECK(got))
+        CHECK_STR(expect, got);
+    free(got);
+}
+
+static void copies_meet_one_place_further_each(void)
+{
+    Err err = { 0 };
+    check_copy("tcp://host:7", "tcp://host:7", 0);
+    check_copy("tcp://host:17", "tcp://host:7", 10);
+    check_copy("tcp://[::1]:65535", "tcp://[::1]:65534", 1);
+    check_copy("file:/a:b/c", "file:/a:b/c", 0);
+    check_copy("file:/a:b/c.2", "file:/a:b/c", 2);
+    CHECK(!rendezvous_of_copy("tcp://host:65535", 1, &err));
+    CHECK_ERR_TEXT(&err, "copy 1 of 'tcp://host:65535' would meet at port 65536: 65535 is the "
+                         "last one");
+}
+
 int main(void)
 {
     RUN(addresses_are_checked);
+    RUN(copies_meet_one_place_further_each);
     RUN(ranks_meet_in_any_order_of_coming);
     RUN(ranks_meet_through_a_file_that_then_is_gone);
     RUN(an_old_file_only_costs_time);
