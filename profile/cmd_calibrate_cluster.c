@@ -259,7 +259,8 @@ static double pair_ns(const Machine *m, const Classes *c, uint32_t from, uint32_
     Use uses[RES_RANK_N + 2];
     uint32_t n = classes_p2p_uses(c, classes_of_rank(c, from), to, uses);
     bool same = machine_place(m, from).node == machine_place(m, to).node;
-    return (double)p2p_cost(m, &m->types[0], same, &(Demand){ uses, n }, c->resources, bytes, 1)
+    return (double)p2p_cost(m, &m->types[0], same, &c->groups[0], &(Demand){ uses, n },
+                            c->resources, bytes, 1)
         .solo_ns;
 }
 
