@@ -284,7 +284,9 @@ static void print_help(FILE *f)
         "\n"
         "  --from-trace      replays the step of a recorded run, and says how well that does;\n"
         "                    then with other buckets or another network:\n"
-        "                    --set parallel.bucket_bytes=100MiB, --set cluster=dgx-h100\n"
+        "                    --set parallel.bucket_bytes=100MiB, --set cluster=dgx-h100.\n"
+        "                    Collectives and sends are priced on that cluster, FSDP's gathers\n"
+        "                    and scatters too; only all-reduces are cut into other buckets\n"
         "  --step N          of the trace, the median one when not given\n");
 }
 

@@ -362,9 +362,15 @@ static Post channel_take(Channel *c)
 }
 
 /* Links and cost of a send, as kept by its channel. */
-static const Channel *price(Sim *sim, const Runner *from, Channel *c, uint32_t group,
+static const Channel *price(Sim *sim, const Runner *from, Channel *c, uint32_t op,
                             uint32_t peer_rank, uint64_t bytes)
 {
+    uint32_t group = sim->g->ops[op].u.comm.group;
+    if (sim->options->given && sim->options->given->comm_ns[op] >= 0) {
+        c->uses_n = 0;
+        c->cost = *comm_cost_of(sim, op, group);
+        return c;
+    }
     if (c->uses_n > 0 && c->peer_rank == peer_rank && c->bytes == bytes)
         return c;
     bool same_node = machine_place(sim->m, peer_rank).node == from->rc->place.node;
@@ -386,7 +392,7 @@ static void start_p2p(Sim *sim, Runner *from, Post out, Runner *to, Post in)
     uint32_t peer =
         group_member(&sim->g->groups[o->u.comm.group], from->rc->rank, o->u.comm.peer);
     Channel *sends = channel_of(from, OP_SEND, to->id, o->u.comm.tag);
-    const Channel *priced = price(sim, from, sends, o->u.comm.group, peer, o->u.comm.bytes);
+    const Channel *priced = price(sim, from, sends, out.op, peer, o->u.comm.bytes);
     uint32_t i = flow_new(sim);
     Flow *f = &sim->flows[i];
     f->group = NONE_U32;
