@@ -77,7 +77,8 @@ static void make_graph(Graph *g, const ClusterShape *s, uint32_t gpus_per_node)
                   .role_stride = world,
                   .role_extent = 1,
                   .host_group = NONE_U32,
-                  .replica = { 1, 1, 1, 1 } };
+                  /* nodes are alike: one stands for all */
+                  .replica = { gpus_per_node, s->nodes_n, 1, s->nodes_n } };
     g->role_of = mem_zero(1, sizeof *g->role_of);
     graph_role(g, "test", 0);
     GroupDim dims[2] = { { 1, gpus_per_node, 1, s->gpus_n },
