@@ -136,11 +136,14 @@ static const double p2p_of_ring = 0.92 / 0.975;
 static const RankCurve message_net = { 2, { 80, 1024 }, { 3750, 10000 } };
 
 /* Only Hopper's switches were measured; who has none of them is not limited. */
-static void channels_settle(IntraNode *in, const Gpu *gpu, bool ideal)
+static void channels_settle(IntraNode *in, const Gpu *gpu, bool ideal, JsonNode node)
 {
     bool known = in->kind == INTRA_NVSWITCH && !ideal && gpu->generation == GPU_HOPPER;
-    if (in->channels == NONE_U32)
+    if (in->channels == NONE_U32) {
+        double none = NAN;
         in->channels = known ? CHANNELS_HOPPER : 0;
+        settle_number(&none, in->channels, node, "collectives.intra_channels");
+    }
 }
 
 /* ---- blank and settled ---- */
@@ -194,7 +197,7 @@ void intra_settle(IntraNode *in, const Gpu *gpu, bool ideal, JsonNode node)
               "collectives.nvls_us");
     double nvls = gpu->generation == GPU_BLACKWELL ? nvls_blackwell : nvls_hopper;
     settle_number(&in->nvls_efficiency, ideal ? 1 : nvls, node, "collectives.nvls_efficiency");
-    channels_settle(in, gpu, ideal);
+    channels_settle(in, gpu, ideal, node);
     settle_number(&in->channel_bytes_per_ns, channel_nvlink, node,
                   "collectives.intra_channel_GBps");
     if (in->efficiency.n == 0) {
@@ -223,8 +226,11 @@ void inter_settle(InterNode *inter, const Gpu *gpu, bool ideal, JsonNode node)
                   "collectives.p2p_efficiency");
     settle_number(&inter->channel_bytes_per_ns, ideal ? 0 : channel_net, node,
                   "collectives.inter_channel_GBps");
-    if (inter->message_ns.n == 0 && !ideal)
+    if (inter->message_ns.n == 0 && !ideal) {
+        double none = NAN;
         inter->message_ns = message_net;
+        settle_number(&none, message_net.value[0] / 1e3, node, "collectives.message_us");
+    }
 }
 
 void base_settle(Machine *m, JsonNode node)
