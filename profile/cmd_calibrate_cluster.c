@@ -197,7 +197,7 @@ static bool show(Work *w, Err *err)
     uint64_t skipped = (uint64_t)w->skipped_op + w->skipped_other;
     if (w->o->json) {
         cluster_fit_json(f, names, !w->o->dry_run, skipped, err);
-        return err->text[0] == 0;
+        return !err->set;
     }
     printf("%s %s on %s\n\n", w->o->dry_run ? "would calibrate" : "calibrated", w->o->into,
            sources(w));

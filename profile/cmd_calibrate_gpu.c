@@ -84,7 +84,7 @@ static bool show(Work *w, const Gpu *now, Err *err)
     const CalibrateOptions *o = w->o;
     if (o->json) {
         kernel_fit_json(&w->fit, now, o->into, !o->dry_run, err);
-        return err->text[0] == 0;
+        return !err->set;
     }
     printf("%s %s on %u trace%s of %s\n\n", o->dry_run ? "would calibrate" : "calibrated",
            o->into, (unsigned)o->inputs_n, o->inputs_n > 1 ? "s" : "", o->scenario);

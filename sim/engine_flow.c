@@ -378,7 +378,9 @@ static const Channel *price(Sim *sim, const Runner *from, Channel *c, uint32_t o
     c->bytes = bytes;
     c->uses_n = classes_p2p_uses(&sim->classes, from->id, peer_rank, c->uses);
     Demand d = { c->uses, c->uses_n };
-    const GroupClass *gc = &sim->classes.groups[from->rc->group[group]];
+    /* Devices of one process copy without NCCL. */
+    bool copies = sim->g->host_group != NONE_U32;
+    const GroupClass *gc = copies ? NULL : &sim->classes.groups[from->rc->group[group]];
     c->cost = p2p_cost(sim->m, from->rc->place.type, same_node, gc, &d, sim->classes.resources,
                        bytes, sim->sw->comm_scale);
     return c;

@@ -163,10 +163,12 @@ CommCost collective_cost(const Machine *m, const GroupClass *g, const Resource *
 
 enum { PART_MAX_BYTES = 16 << 20, CHANNELS_BETWEEN_NODES = 2, NODES_OF_TWO_CHANNELS = 8 };
 
-/* Bandwidth of the channels that NCCL gives a send; INFINITY: not known to limit it. */
+/* Bandwidth of the channels that NCCL gives a send; INFINITY: nothing limits it. */
 static double channel_rate(const Machine *m, const NodeType *type, bool same_node,
                            const GroupClass *g, uint64_t bytes)
 {
+    if (!g)
+        return INFINITY;
     if (!same_node) {
         uint32_t n = g->nodes_n > NODES_OF_TWO_CHANNELS ? 1 : CHANNELS_BETWEEN_NODES;
         double one = m->inter.channel_bytes_per_ns;

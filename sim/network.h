@@ -74,7 +74,7 @@ static inline Demand collective_demand(const GroupClass *g, OpKind kind)
 CommCost collective_cost(const Machine *m, const GroupClass *group, const Resource *resource,
                          OpKind kind, uint64_t bytes, double scale);
 
-/* A send of a rank of `group`, whose communicator it uses. */
+/* A send of a rank of `group`, whose communicator it uses; NULL: a copy, without channels. */
 CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node,
                   const GroupClass *group, const Demand *flow, const Resource *resource,
                   uint64_t bytes, double scale);

@@ -287,6 +287,23 @@ static void sends_and_all_to_alls_of_h100_take_as_long_as_measured(void)
     }
 }
 
+/* DataParallel's one process copies by the driver: all the port, whatever NCCL would take. */
+static void copies_are_not_limited_by_channels(void)
+{
+    Real x;
+    real_init(&x, "\"dgx-h100\"", 1, 8);
+    Use uses[RES_RANK_N + 2];
+    uint32_t n = classes_p2p_uses(&x.c, classes_of_rank(&x.c, 0), 1, uses);
+    Demand d = { uses, n };
+    uint64_t bytes = (uint64_t)64 << 20;
+    CommCost copy = p2p_cost(&x.m, &x.m.types[0], true, NULL, &d, x.c.resources, bytes, 1);
+    CommCost send =
+        p2p_cost(&x.m, &x.m.types[0], true, &x.c.groups[0], &d, x.c.resources, bytes, 1);
+    CHECK_NEAR((double)bytes, copy.traffic_bytes, 1);
+    CHECK(copy.solo_ns * 4 < send.solo_ns);
+    real_free(&x);
+}
+
 /* A peer on another node costs a message: 2 x 4, 8 x 4 and 256 x 4 A100 (ALCF), few bytes. */
 static void a_small_all_to_all_costs_a_message_for_each_far_peer(void)
 {
@@ -398,6 +415,7 @@ int main(void)
     RUN(eight_h100_take_as_long_as_measured);
     RUN(an_all_to_all_across_nodes_takes_what_its_ports_carry);
     RUN(sends_and_all_to_alls_of_h100_take_as_long_as_measured);
+    RUN(copies_are_not_limited_by_channels);
     RUN(a_small_all_to_all_costs_a_message_for_each_far_peer);
     RUN(measured_times_stand_for_the_model);
     RUN(what_was_not_measured_is_the_models);
