@@ -1,5 +1,5 @@
 /*
- * bytes_in.c - read(2), or a thread that inflates into a ring of blocks.
+ * bytes_in.c - read(2) or a copy, or a thread that inflates into a ring of blocks.
  *
  * The ring has one writer and one reader, each of which owns the blocks between
  * its own counter and the other's; the mutex guards the two counters and flags.
@@ -26,7 +26,7 @@ typedef struct Unpacker {
     const char *problem;
     size_t taken_at; /* reader's place in its block */
 
-    int fd;
+    BytesSource source;
     z_stream z;
     uint64_t packed_bytes, unpacked_bytes;
     bool between_members;
@@ -37,10 +37,22 @@ typedef struct Unpacker {
 
 /* ---- the file ---- */
 
-static size_t read_some(int fd, void *into, size_t n, const char **problem)
+static size_t copy_some(BytesSource *s, void *into, size_t n)
 {
+    n = min_u64(n, s->left);
+    if (n > 0)
+        memcpy(into, s->at, n);
+    s->at += n;
+    s->left -= n;
+    return n;
+}
+
+static size_t read_some(BytesSource *s, void *into, size_t n, const char **problem)
+{
+    if (s->fd < 0)
+        return copy_some(s, into, n);
     for (;;) {
-        ssize_t got = read(fd, into, n);
+        ssize_t got = read(s->fd, into, n);
         if (got >= 0)
             return (size_t)got;
         if (errno == EINTR)
@@ -55,7 +67,7 @@ static size_t read_some(int fd, void *into, size_t n, const char **problem)
 /* False at the end of the packed bytes. */
 static bool refill(Unpacker *u)
 {
-    size_t n = read_some(u->fd, u->packed, sizeof u->packed, &u->problem);
+    size_t n = read_some(&u->source, u->packed, sizeof u->packed, &u->problem);
     u->packed_bytes += n;
     u->z.next_in = u->packed;
     u->z.avail_in = (uInt)n;
@@ -139,12 +151,12 @@ static void *unpack(void *u_)
     return NULL;
 }
 
-static Unpacker *unpacker_start(int fd)
+static Unpacker *unpacker_start(BytesSource source)
 {
     Unpacker *u = malloc(sizeof *u);
     ASSERT(u);
     memset(u, 0, offsetof(Unpacker, packed));
-    u->fd = fd;
+    u->source = source;
     ASSERT(inflateInit2(&u->z, 15 + 16) == Z_OK);
     ASSERT(pthread_mutex_init(&u->lock, NULL) == 0);
     ASSERT(pthread_cond_init(&u->changed, NULL) == 0);
@@ -206,18 +218,34 @@ static size_t take(Unpacker *u, void *into, size_t n)
 size_t bytes_in_read(BytesIn *b, void *into, size_t n)
 {
     if (!b->unpacker)
-        return read_some(b->fd, into, n, &b->problem);
+        return read_some(&b->source, into, n, &b->problem);
     size_t got = take(b->unpacker, into, n);
     if (got == 0)
         b->problem = b->unpacker->problem;
     return got;
 }
 
+static bool is_gzip(const uint8_t *head)
+{
+    return head[0] == 0x1f && head[1] == 0x8b;
+}
+
+bool bytes_in_memory(BytesIn *b, const void *bytes, size_t n, const char *name, Err *err)
+{
+    *b = (BytesIn){ .source = { -1, bytes, n }, .file_bytes = n };
+    if (n == 0)
+        return err_set(err, "cannot read '%s': it is empty", name);
+    if (n >= 2 && is_gzip(bytes))
+        b->unpacker = unpacker_start(b->source);
+    return true;
+}
+
 bool bytes_in_open(BytesIn *b, const char *path, Err *err)
 {
     struct stat info;
-    *b = (BytesIn){ .fd = open(path, O_RDONLY | O_CLOEXEC) };
-    if (b->fd < 0 || fstat(b->fd, &info) != 0) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *b = (BytesIn){ .source = { .fd = fd } };
+    if (fd < 0 || fstat(fd, &info) != 0) {
         err_set(err, "cannot open '%s': %s", path, strerror(errno));
         bytes_in_close(b);
         return false;
@@ -231,8 +259,8 @@ bool bytes_in_open(BytesIn *b, const char *path, Err *err)
         err_set(err, "cannot read '%s': it is empty", path);
     else {
         b->file_bytes = (uint64_t)info.st_size;
-        if (pread(b->fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b)
-            b->unpacker = unpacker_start(b->fd);
+        if (pread(fd, magic, 2, 0) == 2 && is_gzip(magic))
+            b->unpacker = unpacker_start(b->source);
         return true;
     }
     bytes_in_close(b);
@@ -243,7 +271,7 @@ void bytes_in_close(BytesIn *b)
 {
     if (b->unpacker)
         unpacker_stop(b->unpacker);
-    if (b->fd >= 0)
-        close(b->fd);
-    *b = (BytesIn){ .fd = -1 };
+    if (b->source.fd >= 0)
+        close(b->source.fd);
+    *b = (BytesIn){ .source = { .fd = -1 } };
 }

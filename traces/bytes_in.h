@@ -17,15 +17,25 @@
 enum { BYTES_IN_RATIO_MAX = 400 }; /* unpacked : packed; real traces have 13 to 30 */
 #define BYTES_IN_FREE_BYTES ((uint64_t)64 << 20) /* up to here any ratio is fine */
 
-typedef struct BytesIn {
+/* Where bytes come from: a file, or (fd < 0) memory. */
+typedef struct BytesSource {
     int fd;
+    const uint8_t *at;
+    size_t left;
+} BytesSource;
+
+typedef struct BytesIn {
+    BytesSource source;        /* the unpacker's, where there is one */
     struct Unpacker *unpacker; /* NULL: plain */
     const char *problem;       /* a literal; NULL so far none */
-    uint64_t file_bytes;       /* as it lies on disk */
+    uint64_t file_bytes;       /* as it lies on disk, packed or not */
 } BytesIn;
 
 /* False and err when path cannot be opened or is a directory or empty. */
 bool bytes_in_open(BytesIn *b, const char *path, Err *err);
+
+/* The same for a file's n bytes in memory, which stay the caller's; err names them so. */
+bool bytes_in_memory(BytesIn *b, const void *bytes, size_t n, const char *name, Err *err);
 
 /* Up to n bytes, n > 0; 0 at the end.  Less than n does not mean the end. */
 size_t bytes_in_read(BytesIn *b, void *into, size_t n);

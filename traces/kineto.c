@@ -395,7 +395,10 @@ static bool go_on_after_damage(Reader *r)
         return false;
     }
     damaged(r, r->s.at, problem);
-    return resync(r, r->s.at) && *r->s.at == '{' && read_events(r, false);
+    bool found = resync(r, r->s.at);
+    while (found && *r->s.at != '{')
+        found = resync(r, r->s.at + 1);
+    return found && read_events(r, false);
 }
 
 /* The object from behind its brace; false when its end is not there. */
@@ -525,33 +528,49 @@ static uint64_t guess_spans(const BytesIn *in)
     return json_bytes / EVENT_BYTES;
 }
 
-bool kineto_read(Timeline *t, TraceInfo *info, const char *path, const Rules *rules, Err *err)
+/* From r->in, which is open, with the first window's size. */
+static bool read_open(Reader *r, const char *path, Err *err)
 {
-    Reader r = { .k = { .t = t,
-                        .info = info,
-                        .rules = rules,
-                        .open_free = NONE_U32,
-                        .latest_ns = INT64_MIN },
-                 .cap = WINDOW_BYTES };
+    event_prepare();
+    timeline_want(r->k.t, true, true);
+    timeline_reserve(r->k.t, guess_spans(&r->in));
+    r->window = mem_resize(NULL, r->cap + SCAN_PADDING_BYTES, 1);
+    r->s.at = r->s.end = r->window;
+    read_documents(r);
+    bool ok = is_trace(r, path, err);
+    if (ok)
+        finish(r);
+    else
+        timeline_free(r->k.t);
+    bytes_in_close(&r->in);
+    kineto_free(&r->k);
+    free(r->window);
+    return ok;
+}
+
+static Reader reader_of(Timeline *t, TraceInfo *info, const Rules *rules, size_t window_bytes)
+{
     *t = (Timeline){ 0 };
     trace_info_clear(info);
-    if (!bytes_in_open(&r.in, path, err))
-        return false;
-    event_prepare();
-    timeline_want(t, true, true);
-    timeline_reserve(t, guess_spans(&r.in));
-    r.window = mem_resize(NULL, r.cap + SCAN_PADDING_BYTES, 1);
-    r.s.at = r.s.end = r.window;
-    read_documents(&r);
-    bool ok = is_trace(&r, path, err);
-    if (ok)
-        finish(&r);
-    else
-        timeline_free(t);
-    bytes_in_close(&r.in);
-    kineto_free(&r.k);
-    free(r.window);
-    return ok;
+    return (Reader){ .k = { .t = t,
+                            .info = info,
+                            .rules = rules,
+                            .open_free = NONE_U32,
+                            .latest_ns = INT64_MIN },
+                     .cap = window_bytes };
+}
+
+bool kineto_read(Timeline *t, TraceInfo *info, const char *path, const Rules *rules, Err *err)
+{
+    Reader r = reader_of(t, info, rules, WINDOW_BYTES);
+    return bytes_in_open(&r.in, path, err) && read_open(&r, path, err);
+}
+
+bool kineto_read_bytes(Timeline *t, TraceInfo *info, const void *bytes, size_t n,
+                       const char *name, size_t window_bytes, const Rules *rules, Err *err)
+{
+    Reader r = reader_of(t, info, rules, window_bytes);
+    return bytes_in_memory(&r.in, bytes, n, name, err) && read_open(&r, name, err);
 }
 
 bool kineto_open(Timeline *t, const char *path, Err *err)

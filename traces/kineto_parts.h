@@ -14,6 +14,13 @@
 #include "traces/kineto.h"
 #include "traces/scan.h"
 
+/*
+ * kineto_read of a file's bytes in memory.  window_bytes is the window's size at first, one
+ * byte at least: what is read does not depend on it, and tests make sure.
+ */
+bool kineto_read_bytes(Timeline *t, TraceInfo *info, const void *bytes, size_t n,
+                       const char *name, size_t window_bytes, const Rules *rules, Err *err);
+
 /* ---- an event as it stands in the text ---- */
 
 /* Members of args that mean something to us; the rest is passed over. */
