@@ -49,7 +49,7 @@ static size_t copy_some(BytesSource *s, void *into, size_t n)
 
 static size_t read_some(BytesSource *s, void *into, size_t n, const char **problem)
 {
-    if (s->fd < 0)
+    if (s->left > 0 || s->fd < 0)
         return copy_some(s, into, n);
     for (;;) {
         ssize_t got = read(s->fd, into, n);
@@ -240,6 +240,20 @@ bool bytes_in_memory(BytesIn *b, const void *bytes, size_t n, const char *name, 
     return true;
 }
 
+void bytes_in_fd(BytesIn *b, int fd)
+{
+    *b = (BytesIn){ .source = { .fd = fd } };
+    size_t n = 0, got = 1;
+    while (n < sizeof b->head && got > 0) {
+        got = read_some(&b->source, b->head + n, sizeof b->head - n, &b->problem);
+        n += got;
+    }
+    b->source.at = b->head;
+    b->source.left = n;
+    if (n == sizeof b->head && is_gzip(b->head))
+        b->unpacker = unpacker_start(b->source);
+}
+
 bool bytes_in_open(BytesIn *b, const char *path, Err *err)
 {
     struct stat info;
@@ -250,7 +264,6 @@ bool bytes_in_open(BytesIn *b, const char *path, Err *err)
         bytes_in_close(b);
         return false;
     }
-    uint8_t magic[2];
     if (S_ISDIR(info.st_mode))
         err_set(err, "cannot read '%s': it is a directory", path);
     else if (!S_ISREG(info.st_mode))
@@ -258,9 +271,8 @@ bool bytes_in_open(BytesIn *b, const char *path, Err *err)
     else if (info.st_size == 0)
         err_set(err, "cannot read '%s': it is empty", path);
     else {
+        bytes_in_fd(b, fd);
         b->file_bytes = (uint64_t)info.st_size;
-        if (pread(fd, magic, 2, 0) == 2 && is_gzip(magic))
-            b->unpacker = unpacker_start(b->source);
         return true;
     }
     bytes_in_close(b);

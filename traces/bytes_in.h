@@ -17,7 +17,7 @@
 enum { BYTES_IN_RATIO_MAX = 400 }; /* unpacked : packed; real traces have 13 to 30 */
 #define BYTES_IN_FREE_BYTES ((uint64_t)64 << 20) /* up to here any ratio is fine */
 
-/* Where bytes come from: a file, or (fd < 0) memory. */
+/* Where bytes come from: memory, then a file (fd < 0: none). */
 typedef struct BytesSource {
     int fd;
     const uint8_t *at;
@@ -27,12 +27,16 @@ typedef struct BytesSource {
 typedef struct BytesIn {
     BytesSource source;        /* the unpacker's, where there is one */
     struct Unpacker *unpacker; /* NULL: plain */
+    uint8_t head[2];           /* of what cannot be read twice */
     const char *problem;       /* a literal; NULL so far none */
     uint64_t file_bytes;       /* as it lies on disk, packed or not */
 } BytesIn;
 
 /* False and err when path cannot be opened or is a directory or empty. */
 bool bytes_in_open(BytesIn *b, const char *path, Err *err);
+
+/* The same for what is open already, a pipe too; takes fd over.  b must stay where it is. */
+void bytes_in_fd(BytesIn *b, int fd);
 
 /* The same for a file's n bytes in memory, which stay the caller's; err names them so. */
 bool bytes_in_memory(BytesIn *b, const void *bytes, size_t n, const char *name, Err *err);
