@@ -13,6 +13,7 @@
 #include "traces/chrome_write.h"
 #include "traces/kineto.h"
 #include "traces/native.h"
+#include "traces/nccl_tests.h"
 #include "traces/nsys.h"
 #include "traces/pytorch_et.h"
 
@@ -42,6 +43,11 @@ const TraceFormat trace_formats[] = {
       .summary = "PyTorch execution traces: known, but without times no timeline",
       .matches = pytorch_et_matches,
       .open = pytorch_et_open },
+    { .name = "nccl-tests",
+      .endings = "",
+      .summary = "logs and JSON of nccl-tests: known, for lockstep calibrate",
+      .matches = nccl_tests_matches,
+      .open = nccl_tests_open },
     { .name = "chrome",
       .endings = ".json .json.gz ",
       .summary = "Trace Event JSON: Perfetto, chrome://tracing, Kineto's readers",

@@ -6,7 +6,7 @@
 #include "tests/check.h"
 #include "traces/chrome_write.h"
 #include "traces/formats.h"
-#include "traces/kineto.h"
+#include "traces/kineto_parts.h"
 
 #include <dirent.h>
 #include <unistd.h>
@@ -430,6 +430,15 @@ static void what_follows_the_events_is_found_after_damage(void)
     CHECK(read_text("{\"traceEvents\":[" GOOD("a") ",{\"ph\":\"X\",\"name\":5,:}\n],\n"
                                                    "\"baseTimeNanoseconds\":1000}"));
     CHECK_INT(2000, t.start_ns[span_named("a")]);
+    CHECK_U64(1, info.events_skipped);
+}
+
+/* A list's end that is met while looking for the next event does not end the looking. */
+static void events_behind_a_closed_list_are_found_after_damage(void)
+{
+    CHECK(read_text("{\"traceEvents\": [" GOOD("a") "], \"b\" \"c\": [{}], \"d\": [{}], "
+                                                    "\"more\": [" GOOD("e") "]}"));
+    CHECK(span_named("a") != NONE_U64 && span_named("e") != NONE_U64);
     CHECK_U64(1, info.events_skipped);
 }
 
@@ -962,6 +971,39 @@ static const char *const recorded[] = { "../shared/data/traces/megatron-tp8",
                                         "../shared/data/traces/param-dlrm8",
                                         "../shared/data/traces/single" };
 
+/* What is read does not depend on where the window ends. */
+static void the_window_may_be_of_any_size(void)
+{
+    static const char text[] =
+        "{\"schemaVersion\":1,\"distributedInfo\":{\"rank\":3},\"traceEvents\":[";
+    char *all = mem_zero(200000, 1);
+    size_t n = sizeof text - 1;
+    memcpy(all, text, n);
+    for (unsigned i = 0; i < 400; i++)
+        n += (size_t)snprintf(
+            all + n, 1000,
+            "%s{\"ph\":\"X\",%*s\"cat\":\"cpu_op\",\"name\":\"n%u\",\"pid\":1,"
+            "\"tid\":%u,\"ts\":%u.5,\"dur\":1,\"args\":{\"a\":[[\"]\\\\\",%u],{}],"
+            "\"b%u\":\"\\\"}\",\"stream\":-1}}",
+            i ? "," : "", (int)(i % 40), "", i % 9, i % 3, i, i, i % 7);
+    n += (size_t)snprintf(all + n, 100, "],\"baseTimeNanoseconds\":1000}");
+    Timeline whole, part;
+    TraceInfo whole_info, part_info;
+    CHECK(kineto_read_bytes(&whole, &whole_info, all, n, "x", n + 1, &rules, &err));
+    CHECK_U64(400, whole_info.events_read);
+    for (size_t window = 1; window < 1000; window += window < 70 ? 1 : 37) {
+        CHECK(kineto_read_bytes(&part, &part_info, all, n, "x", window, &rules, &err));
+        CHECK_U64(400, part_info.events_read);
+        CHECK_INT(3, part_info.rank);
+        CHECK(part.spans_n == whole.spans_n &&
+              memcmp(part.start_ns, whole.start_ns, 8 * whole.spans_n) == 0 &&
+              memcmp(part.args_offset, whole.args_offset, 8 * whole.spans_n) == 0);
+        timeline_free(&part);
+    }
+    timeline_free(&whole);
+    free(all);
+}
+
 static void every_recorded_trace_reads_without_a_skipped_event(void)
 {
     for (size_t i = 0; i < ARRAY_N(recorded); i++) {
@@ -1007,6 +1049,7 @@ int main(void)
     RUN(the_offset_of_an_event_is_where_it_begins);
     RUN(damaged_events_are_skipped_and_told);
     RUN(what_follows_the_events_is_found_after_damage);
+    RUN(events_behind_a_closed_list_are_found_after_damage);
     RUN(only_the_first_damages_are_kept_but_all_are_counted);
     RUN(huge_nesting_and_huge_events_are_damage);
     RUN(a_file_may_end_anywhere);
@@ -1025,6 +1068,7 @@ int main(void)
     RUN(a_rule_file_comes_before_the_built_in_rules);
     RUN(a_wrong_rule_file_is_a_sentence);
     RUN(what_the_chrome_writer_wrote_comes_back_as_it_was);
+    RUN(the_window_may_be_of_any_size);
     RUN(every_recorded_trace_reads_without_a_skipped_event);
     timeline_free(&t);
     rules_free(&rules);
