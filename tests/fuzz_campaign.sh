@@ -23,10 +23,10 @@ CAMPAIGN=${CAMPAIGN:-build-clang-fuzz-fast/campaign}
 share()
 {
     case $1 in
-    kineto) echo 12 ;;
+    kineto) echo 14 ;;
     set) echo 2 ;;
     nsys) echo 4 ;;
-    unpack) echo 4 ;;
+    unpack) echo 2 ;;
     rules) echo 14 ;;
     *) echo 16 ;; # chakra, native, nccl_tests, pytorch_et
     esac
