@@ -111,7 +111,7 @@ no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in 
 # ---- make, make demo, make install -----------------------------------------------------
 
 .PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers fuzz-campaign \
-        fuzz-readers afl gpu gpu-clean \
+        fuzz-readers afl afl-readers gpu gpu-clean \
         bench accuracy bless check-format format install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -205,6 +205,15 @@ fuzz-campaign:
 	@$(MAKE) --no-print-directory $(parallel) CC=clang FUZZER=fast fuzz-readers
 fuzz-readers: $(READERS)
 	@sh tests/fuzz_campaign.sh $(READERS)
+
+# The same with AFL++ (Debian: afl++), for AFL_SECONDS (20) each.
+AFL_SECONDS ?= 20
+afl:
+	@command -v afl-clang-fast >/dev/null || \
+	    { echo "afl-clang-fast is missing: apt-get install afl++"; exit 1; }
+	@AFL_QUIET=1 $(MAKE) --no-print-directory $(parallel) CC=afl-clang-fast FUZZER=1 afl-readers
+afl-readers: $(READERS)
+	@BUILD=$(BUILD) AFL_SECONDS=$(AFL_SECONDS) sh tests/run_afl.sh $(READERS)
 
 # Defines gpu and gpu-clean, with CUDA_HOME, NVCC and BUILD.
 ifneq ($(NVCC),)
