@@ -40,7 +40,8 @@ typedef struct Reader {
     bool ended;      /* there is no more to read */
     bool found_list; /* of events */
     Head head;
-    uint32_t ranks_n; /* as chrome_write says */
+    uint32_t ranks_n;    /* as chrome_write says */
+    uint32_t other_rank; /* that a document says, unlike one before; NONE_U32 */
 } Reader;
 
 static uint64_t offset_of(const Reader *r, const uint8_t *p)
@@ -263,8 +264,12 @@ static void take_distributed(Reader *r, const ScanText *v)
     ScanText member;
     int64_t x;
     if (member_of(v, "rank", &member) && scan_whole(&member, &x) && x >= 0 &&
-        x < (int64_t)TIMELINE_RANKS_MAX)
-        r->k.info->rank = (uint32_t)x;
+        x < (int64_t)TIMELINE_RANKS_MAX) {
+        if (r->k.info->rank != NONE_U32 && r->k.info->rank != (uint32_t)x)
+            r->other_rank = (uint32_t)x;
+        else
+            r->k.info->rank = (uint32_t)x;
+    }
     if (member_of(v, "world_size", &member) && scan_whole(&member, &x) && x > 0 &&
         x <= (int64_t)TIMELINE_RANKS_MAX)
         r->k.info->world_size = (uint32_t)x;
@@ -470,6 +475,7 @@ static void read_documents(Reader *r)
             damaged(r, r->s.at, "it follows the end of the document");
             return;
         }
+        r->k.info->documents_n++;
         if (!read_document(r))
             return;
     }
@@ -494,6 +500,11 @@ static bool is_trace(const Reader *r, const char *path, Err *err)
 {
     const TraceInfo *info = r->k.info;
     const char *problem = bytes_in_problem(&r->in);
+    if (r->other_rank != NONE_U32)
+        return err_set(err,
+                       "cannot read '%s': it holds traces of rank %u and rank %u one after "
+                       "another, each rank needs a file of its own",
+                       path, (unsigned)info->rank, (unsigned)r->other_rank);
     if (info->events_read > 0 || (r->found_list && info->events_skipped == 0 && !problem))
         return true;
     if (problem)
@@ -557,7 +568,8 @@ static Reader reader_of(Timeline *t, TraceInfo *info, const Rules *rules, size_t
                             .rules = rules,
                             .open_free = NONE_U32,
                             .latest_ns = INT64_MIN },
-                     .cap = window_bytes };
+                     .cap = window_bytes,
+                     .other_rank = NONE_U32 };
 }
 
 bool kineto_read(Timeline *t, TraceInfo *info, const char *path, const Rules *rules, Err *err)

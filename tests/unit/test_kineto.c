@@ -332,6 +332,17 @@ static void a_list_may_stay_open_and_documents_may_follow_one_another(void)
     CHECK_INT(1000, t.start_ns[0]); /* each document has its own base */
     CHECK_INT(2000, t.start_ns[1]);
     CHECK_INT(6000, t.start_ns[2]);
+    CHECK_INT(3, info.documents_n);
+    snprintf(text, sizeof text,
+             "{\"distributedInfo\":{\"rank\":2},\"traceEvents\":[%s]}\n"
+             "{\"traceEvents\":[%s],\"distributedInfo\":{\"rank\":2}}",
+             event, event);
+    CHECK(read_text(text));
+    CHECK_INT(2, info.rank);
+    *strrchr(text, '2') = '5';
+    CHECK(!read_text(text));
+    CHECK_ERR_TEXT(&err, "it holds traces of rank 2 and rank 5 one after another, each rank "
+                         "needs a file of its own");
 }
 
 static void an_empty_list_is_an_empty_trace(void)
