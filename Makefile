@@ -111,7 +111,7 @@ no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in 
 # ---- make, make demo, make install -----------------------------------------------------
 
 .PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers fuzz-campaign \
-        fuzz-readers afl afl-readers gpu gpu-clean \
+        fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean \
         bench accuracy bless check-format format install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -205,6 +205,11 @@ fuzz-campaign:
 	@$(MAKE) --no-print-directory $(parallel) CC=clang FUZZER=fast fuzz-readers
 fuzz-readers: $(READERS)
 	@sh tests/fuzz_campaign.sh $(READERS)
+
+fuzz-replay:
+	@$(MAKE) --no-print-directory $(parallel) CC=clang FUZZER=1 replay-readers
+replay-readers: $(READERS)
+	@sh tests/fuzz_campaign.sh --replay $(READERS)
 
 # The same with AFL++ (Debian: afl++), for AFL_SECONDS (20) each.
 AFL_SECONDS ?= 20

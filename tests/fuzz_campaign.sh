@@ -9,10 +9,11 @@
 # in CAMPAIGN, and going on later counts on:
 #
 #   CAMPAIGN/runs           a line "NAME EXECUTIONS" for each turn, which --total sums
-#   CAMPAIGN/corpus/NAME    what was kept; `make fuzz` of them looks with all sanitizers
+#   CAMPAIGN/corpus/NAME    what was kept; `make fuzz-replay` looks at it with all sanitizers
 #   CAMPAIGN/crashes        inputs that broke something: the fuzzer stops until they are gone
 #
 #   sh tests/fuzz_campaign.sh --total [CAMPAIGN]
+#   sh tests/fuzz_campaign.sh --replay FUZZER...    with sanitizers; `make fuzz-replay` calls it
 
 RUNS=${RUNS:-100000000}
 TURN_SECONDS=${TURN_SECONDS:-60}
@@ -92,6 +93,33 @@ turn()
 if [ "$1" = --total ]; then
     CAMPAIGN=${2:-$CAMPAIGN}
     total
+    exit
+fi
+
+# Every input that was kept, once.
+replay()
+{
+    failed=0
+    for fuzzer in "$@"; do
+        name=$(basename "$fuzzer") && name=${name#fuzz_}
+        mkdir -p "$CAMPAIGN/crashes"
+        n=$(find "$CAMPAIGN/corpus/$name" "tests/fuzz/corpus_$name" -type f | wc -l)
+        if "$fuzzer" -runs=0 -timeout=60 -max_len=65536 -artifact_prefix="$CAMPAIGN/crashes/$name-" \
+            "$CAMPAIGN/corpus/$name" "tests/fuzz/corpus_$name" >"$CAMPAIGN/$name.replay" 2>&1
+        then
+            echo "fuzz_$name: passed, $n inputs"
+        else
+            tail -n 40 "$CAMPAIGN/$name.replay"
+            echo "fuzz_$name: FAILED"
+            failed=$((failed + 1))
+        fi
+    done
+    [ "$failed" = 0 ]
+}
+
+if [ "$1" = --replay ]; then
+    shift
+    replay "$@"
     exit
 fi
 
