@@ -1,5 +1,6 @@
 /*
- * bytes_in.c - read(2) or a copy, or a thread that inflates into a ring of blocks.
+ * bytes_in.c - read(2) or a copy, or a thread that inflates into a ring of blocks.  Small gzip
+ * files are not worth a thread: they are inflated block by block as they are asked for.
  *
  * The ring has one writer and one reader, each of which owns the blocks between
  * its own counter and the other's; the mutex guards the two counters and flags.
@@ -15,9 +16,15 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { PACKED_BYTES = 1 << 16, BLOCK_BYTES = 1 << 18, BLOCKS_N = 4 };
+enum {
+    THREAD_BYTES_MIN = 1 << 16,
+    PACKED_BYTES = 1 << 16,
+    BLOCK_BYTES = 1 << 18,
+    BLOCKS_N = 4
+};
 
 typedef struct Unpacker {
+    bool threaded;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -151,37 +158,58 @@ static void *unpack(void *u_)
     return NULL;
 }
 
-static Unpacker *unpacker_start(BytesSource source)
+static Unpacker *unpacker_start(BytesSource source, bool threaded)
 {
     Unpacker *u = malloc(sizeof *u);
     ASSERT(u);
     memset(u, 0, offsetof(Unpacker, packed));
     u->source = source;
+    u->threaded = threaded;
     ASSERT(inflateInit2(&u->z, 15 + 16) == Z_OK);
+    if (!threaded)
+        return u;
     ASSERT(pthread_mutex_init(&u->lock, NULL) == 0);
     ASSERT(pthread_cond_init(&u->changed, NULL) == 0);
     ASSERT(pthread_create(&u->thread, NULL, unpack, u) == 0);
     return u;
 }
 
-static void unpacker_stop(Unpacker *u)
+static void stop_thread(Unpacker *u)
 {
     pthread_mutex_lock(&u->lock);
     u->stop = true;
     pthread_cond_signal(&u->changed);
     pthread_mutex_unlock(&u->lock);
     pthread_join(u->thread, NULL);
-    inflateEnd(&u->z);
     pthread_cond_destroy(&u->changed);
     pthread_mutex_destroy(&u->lock);
+}
+
+static void unpacker_stop(Unpacker *u)
+{
+    if (u->threaded)
+        stop_thread(u);
+    inflateEnd(&u->z);
     free(u);
 }
 
 /* ---- the reader's side ---- */
 
+/* Makes a block where there is none; false at the end. */
+static bool make_block(Unpacker *u)
+{
+    if (u->filled_n == u->taken_n && !u->ended) {
+        u->ended = !fill_block(u, u->block[0], &u->block_n[0]);
+        u->filled_n++;
+    }
+    return u->filled_n > u->taken_n;
+}
+
 /* Waits until there is a block; false at the end. */
 static bool wait_for_block(Unpacker *u)
 {
+    if (!u->threaded)
+        return make_block(u);
     pthread_mutex_lock(&u->lock);
     while (u->filled_n == u->taken_n && !u->ended)
         pthread_cond_wait(&u->changed, &u->lock);
@@ -192,6 +220,11 @@ static bool wait_for_block(Unpacker *u)
 
 static void release_block(Unpacker *u)
 {
+    if (!u->threaded) {
+        u->taken_n++;
+        u->taken_at = 0;
+        return;
+    }
     pthread_mutex_lock(&u->lock);
     u->taken_n++;
     u->taken_at = 0;
@@ -202,7 +235,7 @@ static void release_block(Unpacker *u)
 static size_t take(Unpacker *u, void *into, size_t n)
 {
     while (wait_for_block(u)) {
-        uint64_t i = u->taken_n % BLOCKS_N;
+        uint64_t i = u->threaded ? u->taken_n % BLOCKS_N : 0;
         size_t left = u->block_n[i] - u->taken_at;
         size_t got = n < left ? n : left;
         memcpy(into, u->block[i] + u->taken_at, got);
@@ -236,11 +269,12 @@ bool bytes_in_memory(BytesIn *b, const void *bytes, size_t n, const char *name, 
     if (n == 0)
         return err_set(err, "cannot read '%s': it is empty", name);
     if (n >= 2 && is_gzip(bytes))
-        b->unpacker = unpacker_start(b->source);
+        b->unpacker = unpacker_start(b->source, n >= THREAD_BYTES_MIN);
     return true;
 }
 
-void bytes_in_fd(BytesIn *b, int fd)
+/* bytes_n: how many there are, or more than that. */
+static void begin(BytesIn *b, int fd, uint64_t bytes_n)
 {
     *b = (BytesIn){ .source = { .fd = fd } };
     size_t n = 0, got = 1;
@@ -251,7 +285,14 @@ void bytes_in_fd(BytesIn *b, int fd)
     b->source.at = b->head;
     b->source.left = n;
     if (n == sizeof b->head && is_gzip(b->head))
-        b->unpacker = unpacker_start(b->source);
+        b->unpacker = unpacker_start(b->source, bytes_n >= THREAD_BYTES_MIN);
+}
+
+void bytes_in_fd(BytesIn *b, int fd)
+{
+    struct stat info;
+    bool sized = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    begin(b, fd, sized ? (uint64_t)info.st_size : UINT64_MAX);
 }
 
 bool bytes_in_open(BytesIn *b, const char *path, Err *err)
@@ -271,7 +312,7 @@ bool bytes_in_open(BytesIn *b, const char *path, Err *err)
     else if (info.st_size == 0)
         err_set(err, "cannot read '%s': it is empty", path);
     else {
-        bytes_in_fd(b, fd);
+        begin(b, fd, (uint64_t)info.st_size);
         b->file_bytes = (uint64_t)info.st_size;
         return true;
     }

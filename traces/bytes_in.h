@@ -1,7 +1,7 @@
 /*
  * bytes_in.h - the bytes of a file from first to last, unpacked where it is gzip.
  *
- * A gzip file is unpacked by a thread of its own, a few blocks ahead, so that
+ * A gzip file of some size is unpacked by a thread of its own, blocks ahead, so that
  * whoever scans the bytes does not wait for zlib.  Several gzip members one after
  * another are one text; what follows the last one is ignored.
  *
