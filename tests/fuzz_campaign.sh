@@ -64,7 +64,8 @@ length_of()
 {
     case $1 in
     nsys) echo 12288 ;;
-    native | set | unpack) echo 4096 ;;
+    native | set) echo 4096 ;;
+    unpack) echo 512 ;;
     *) [ $(($2 % 2)) = 0 ] && echo 4096 || echo 512 ;;
     esac
 }

@@ -17,7 +17,7 @@
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-enum { BYTES_MAX = 1 << 20 };
+enum { BYTES_MAX = 1 << 16 };
 static uint8_t streamed[BYTES_MAX];
 static int fd;
 
