@@ -105,7 +105,8 @@ replay()
         name=$(basename "$fuzzer") && name=${name#fuzz_}
         mkdir -p "$CAMPAIGN/crashes"
         n=$(find "$CAMPAIGN/corpus/$name" "tests/fuzz/corpus_$name" -type f | wc -l)
-        if "$fuzzer" -runs=0 -timeout=60 -max_len=65536 -artifact_prefix="$CAMPAIGN/crashes/$name-" \
+        if "$fuzzer" -runs=0 -timeout=60 -max_len=65536 \
+            -artifact_prefix="$CAMPAIGN/crashes/$name-" \
             "$CAMPAIGN/corpus/$name" "tests/fuzz/corpus_$name" >"$CAMPAIGN/$name.replay" 2>&1
         then
             echo "fuzz_$name: passed, $n inputs"
