@@ -221,7 +221,9 @@ SCAN_INLINE bool is_next(const LayoutNode *node, const uint8_t *at)
         (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128(x), _mm_loadu_si128(y)));
     unsigned high = (unsigned)_mm_movemask_epi8(
         _mm_cmpeq_epi8(_mm_loadu_si128(x + 1), _mm_loadu_si128(y + 1)));
-    return (node->need & ~(low | high << 16)) == 0;
+    if (node->need & ~(low | high << 16))
+        return false;
+    return node->n <= 32 || memcmp(node->text + 32, at + 32, node->n - 32) == 0;
 #else
     return memcmp(node->text, at, node->n) == 0;
 #endif
@@ -245,9 +247,9 @@ static void learn(Layout *l, uint32_t *node, const uint8_t *from, const uint8_t 
     next[way] = (uint8_t)*node;
     LayoutNode *made = &l->node[*node];
     memcpy(made->text, from, n);
-    made->need = (uint32_t)(((uint64_t)1 << n) - 1);
-    made->number = (int16_t)number;
-    made->n = (uint8_t)n;
+    made->need = (uint32_t)(((uint64_t)1 << min_u64(n, 32)) - 1);
+    made->number = number;
+    made->n = (uint32_t)n;
 }
 
 /* A member as scan_member reads it, and its number in the table. */

@@ -104,14 +104,14 @@ typedef enum Member {
  * with what followed last time, at once, instead of being scanned and looked up.  The same
  * bytes mean the same, so this changes no result.
  */
-enum { LAYOUT_NODES_MAX = 250, LAYOUT_TEXT_BYTES = 32, LAYOUT_WAYS = 4 };
+enum { LAYOUT_NODES_MAX = 250, LAYOUT_TEXT_BYTES = 48, LAYOUT_WAYS = 4 };
 
 typedef struct LayoutNode {
     uint8_t text[LAYOUT_TEXT_BYTES];
-    uint32_t need; /* a bit for each byte of text */
-    int16_t number;
-    uint8_t n;
+    uint32_t need;             /* a bit for each of the first 32 bytes of text */
     uint8_t next[LAYOUT_WAYS]; /* what followed; 0: nothing more is known */
+    int32_t number;
+    uint32_t n;
 } LayoutNode;
 
 typedef struct Layout {
