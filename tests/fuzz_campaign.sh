@@ -5,7 +5,7 @@
 # FUZZERS are built with FUZZER=fast, which has no address sanitizer: executions count here.
 # Each goes in turns of TURN_SECONDS, JOBS at a time, on a corpus that grows from turn to
 # turn; one that is behind its share of RUNS goes first.  Cheap readers (10^5 a second) get
-# bigger shares than dear ones (databases, folders), none less than a fiftieth.  All is kept
+# bigger shares than dear ones (databases, folders of files).  All is kept
 # in CAMPAIGN, and going on later counts on:
 #
 #   CAMPAIGN/runs           a line "NAME EXECUTIONS" for each turn, which --total sums
@@ -25,11 +25,11 @@ share()
 {
     case $1 in
     kineto) echo 14 ;;
-    set) echo 2 ;;
-    nsys) echo 4 ;;
-    unpack) echo 2 ;;
-    rules) echo 14 ;;
-    *) echo 16 ;; # chakra, native, nccl_tests, pytorch_et
+    nsys) echo 3 ;;
+    rules) echo 15 ;;
+    set | unpack) echo 1 ;;
+    chakra | native) echo 16 ;;
+    *) echo 17 ;; # nccl_tests, pytorch_et
     esac
 }
 
