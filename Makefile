@@ -8,6 +8,7 @@
 #   make san            unit and command-line tests under address and undefined-behaviour checks
 #   make tsan           the tests that have threads, under the thread sanitizer
 #   make fuzz           each fuzzer for FUZZ_SECONDS (20) seconds; needs clang
+#   make fuzz-campaign  every reader of traces, RUNS (10^8) inputs in all; make afl: with AFL++
 #   make gpu            compiles what needs CUDA, where nvcc is found
 #   make bench          the benchmarks of this program itself (tests/bench/)
 #   make accuracy       predictions beside measurements: tables as Markdown, a plot as SVG
@@ -37,7 +38,8 @@ SUITES ?= unit cli exec house format gpu
 # ---- what is built where ---------------------------------------------------------------
 
 SANITIZED := $(if $(SAN),$(if $(filter thread,$(SAN)),-tsan,-san))
-VARIANT := $(patsubst -gcc,,-$(notdir $(firstword $(CC))))$(SANITIZED)$(if $(FUZZER),-fuzz)
+FUZZED := $(if $(FUZZER),-fuzz$(if $(filter fast,$(FUZZER)),-fast))
+VARIANT := $(patsubst -gcc,,-$(notdir $(firstword $(CC))))$(SANITIZED)$(FUZZED)
 BUILD := build$(VARIANT)
 
 LIB_CJSON := -lcjson
@@ -61,8 +63,14 @@ ifeq ($(SAN),thread)
 OPTIMIZE := -O2
 SANITIZE := -fsanitize=thread -fno-omit-frame-pointer
 endif
+# A campaign wants executions: undefined behaviour traps, memory is looked at afterwards.
+ifeq ($(FUZZER),fast)
+OPTIMIZE := -O2
+SANITIZE := -fsanitize=undefined -fsanitize-trap=undefined
+endif
 ifneq ($(FUZZER),)
-SANITIZE += -fsanitize=fuzzer-no-link
+SANITIZE += $(if $(findstring afl,$(CC)),,-fsanitize=fuzzer-no-link \
+                $(if $(filter fast,$(FUZZER)),-fno-sanitize-coverage=trace-cmp))
 endif
 # -ffp-contract=off: a fused multiply-add would make numbers depend on the machine.
 ALL_CFLAGS := -std=c11 $(DEFINES) -I. $(OPTIMIZE) -g -ffp-contract=off $(WARNINGS) $(SANITIZE) \
@@ -102,7 +110,8 @@ no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in 
 
 # ---- make, make demo, make install -----------------------------------------------------
 
-.PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers gpu gpu-clean \
+.PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers fuzz-campaign \
+        fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean \
         bench accuracy bless check-format format install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -187,6 +196,29 @@ fuzz:
 fuzzers: $(FUZZERS)
 	@BUILD=$(BUILD) FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_SEED=$(FUZZ_SEED) \
 	    sh tests/run_fuzz.sh $(FUZZERS)
+
+# The readers of traces; the other fuzzers look at what people and peers write.
+READERS := $(filter %_kineto %_nsys %_chakra %_pytorch_et %_native %_nccl_tests %_rules \
+                    %_unpack %_set,$(FUZZERS))
+fuzz-campaign:
+	@sh tests/setup.sh test
+	@$(MAKE) --no-print-directory $(parallel) CC=clang FUZZER=fast fuzz-readers
+fuzz-readers: $(READERS)
+	@sh tests/fuzz_campaign.sh $(READERS)
+
+fuzz-replay:
+	@$(MAKE) --no-print-directory $(parallel) CC=clang FUZZER=1 replay-readers
+replay-readers: $(READERS)
+	@sh tests/fuzz_campaign.sh --replay $(READERS)
+
+# The same with AFL++ (Debian: afl++), for AFL_SECONDS (20) each.
+AFL_SECONDS ?= 20
+afl:
+	@command -v afl-clang-fast >/dev/null || \
+	    { echo "afl-clang-fast is missing: apt-get install afl++"; exit 1; }
+	@AFL_QUIET=1 $(MAKE) --no-print-directory $(parallel) CC=afl-clang-fast FUZZER=1 afl-readers
+afl-readers: $(READERS)
+	@BUILD=$(BUILD) AFL_SECONDS=$(AFL_SECONDS) sh tests/run_afl.sh $(READERS)
 
 # Defines gpu and gpu-clean, with CUDA_HOME, NVCC and BUILD.
 ifneq ($(NVCC),)
