@@ -208,16 +208,23 @@ static double link_share(Sim *sim, const Runner *r, const Op *o, uint32_t op, ui
     return 0;
 }
 
+void account_links(Sim *sim, const Runner *r, const Segment *s, double *link_ns)
+{
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *o = graph_ops(sim->g, s) + i;
+        for (uint32_t k = 0; k < RES_RANK_N && op_is_comm(o->kind); k++)
+            link_ns[k] += link_share(sim, r, o, s->op_first + i, k);
+    }
+}
+
 static void sum_segment(Sim *sim, const Runner *r, const Segment *s, SegmentSum *sum)
 {
     sum->filled = true;
+    account_links(sim, r, s, sum->link_ns);
     for (uint32_t i = 0; i < s->op_n; i++) {
         const Op *o = graph_ops(sim->g, s) + i;
-        if (op_is_comm(o->kind)) {
-            for (uint32_t k = 0; k < RES_RANK_N; k++)
-                sum->link_ns[k] += link_share(sim, r, o, s->op_first + i, k);
+        if (op_is_comm(o->kind))
             continue;
-        }
         sum->flops += o->flops;
         sum->model_flops += o->model_flops;
         if (o->lane == LANE_COMPUTE) {

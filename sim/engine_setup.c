@@ -180,18 +180,22 @@ static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_us
     r->id = class_;
     r->rc = rc;
     r->role = &sim->g->roles[rc->role];
-    r->lane_base = sim->role_lane_base[rc->role];
-    r->lanes = sim->role_lanes[rc->role];
-    r->open = sim->role_open[rc->role];
-    r->chain_link = sim->role_chain[rc->role];
     r->cost = costs_for(sim, rc->place.type->gpu, rc->speed, in_use);
     r->macro = PUSH_ARRAY(&sim->arena, Macro *, sim->g->segments_n + 1);
-    r->host_start = PUSH_ARRAY(&sim->arena, int64_t, r->role->instances_n + 1);
     r->lanes_left = LANE_HOST; /* every lane says once that it is at its end */
     r->stat = &sim->result->ranks[class_];
     *r->stat = (RankStat){
         .rank = rc->rank, .ranks_n = rc->ranks_n, .role = rc->role, .stage = r->role->stage
     };
+}
+
+static void setup_program(Sim *sim, Runner *r)
+{
+    r->lane_base = sim->role_lane_base[r->rc->role];
+    r->lanes = sim->role_lanes[r->rc->role];
+    r->open = sim->role_open[r->rc->role];
+    r->chain_link = sim->role_chain[r->rc->role];
+    r->host_start = PUSH_ARRAY(&sim->arena, int64_t, r->role->instances_n + 1);
     sim->ops_total += r->role->ops_n;
     record_tracks(sim, r);
 }
@@ -333,7 +337,7 @@ static void setup_links(Sim *sim)
     sim->comm_cache = PUSH_ARRAY(&sim->arena, CommCost *, sim->classes.groups_n + 1);
 }
 
-bool sim_setup(Sim *sim)
+bool sim_setup_costs(Sim *sim)
 {
     const Graph *g = sim->g;
     ASSERT(g->sealed);
@@ -343,13 +347,6 @@ bool sim_setup(Sim *sim)
     if (!classes_make(&sim->classes, g, sim->m, expand, sim->err))
         return false;
     index_lanes(sim);
-    sim->role_lane_base = PUSH_ARRAY(&sim->arena, uint32_t *, g->roles_n);
-    sim->role_lanes = PUSH_ARRAY(&sim->arena, uint16_t *, g->roles_n);
-    sim->role_open = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
-    for (uint32_t i = 0; i < g->roles_n; i++)
-        index_role(sim, i);
-    runs_index(sim);
-    chains_index(sim);
     const bool *in_use = segments_in_use(sim);
     sim->runners_n = sim->classes.ranks_n;
     sim->runners = PUSH_ARRAY(&sim->arena, Runner, sim->runners_n);
@@ -359,6 +356,23 @@ bool sim_setup(Sim *sim)
     setup_links(sim);
     for (uint32_t i = 0; i < sim->runners_n; i++)
         setup_runner(sim, &sim->runners[i], i, in_use);
+    return true;
+}
+
+bool sim_setup(Sim *sim)
+{
+    const Graph *g = sim->g;
+    if (!sim_setup_costs(sim))
+        return false;
+    sim->role_lane_base = PUSH_ARRAY(&sim->arena, uint32_t *, g->roles_n);
+    sim->role_lanes = PUSH_ARRAY(&sim->arena, uint16_t *, g->roles_n);
+    sim->role_open = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
+    for (uint32_t i = 0; i < g->roles_n; i++)
+        index_role(sim, i);
+    runs_index(sim);
+    chains_index(sim);
+    for (uint32_t i = 0; i < sim->runners_n; i++)
+        setup_program(sim, &sim->runners[i]);
     setup_hosts(sim);
     if (sim->timeline)
         sim->timeline->ranks_n = g->world_n;

@@ -275,6 +275,7 @@ static inline uint64_t host_place(const Host *h, uint32_t instance, uint32_t tur
 
 /* ---- engine_setup.c ---- */
 bool sim_setup(Sim *sim);
+bool sim_setup_costs(Sim *sim); /* the first part: classes, links, what each op costs */
 void sim_teardown(Sim *sim);
 int64_t cost_jitter(const Sim *sim, const Runner *r, uint32_t instance, uint32_t op,
                     int64_t ns);
@@ -335,6 +336,8 @@ double account_wire_bytes(const Op *op, uint32_t group_size);
 void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
                       double wire_bytes, int64_t time_ns, int64_t transfer_ns);
 void account_close(Sim *sim);
+/* Adds the time that the segment's transfers take of the rank's links at least, by ResourceKind. */
+void account_links(Sim *sim, const Runner *r, const Segment *s, double *link_ns);
 
 /* ---- engine_steady.c ---- */
 bool steady_begin(Sim *sim); /* false: no steady state can be found */

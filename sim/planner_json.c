@@ -144,6 +144,7 @@ static void write_counts(const Plan *p, JsonOut *j)
         [PLAN_ABOVE_BOUND] = "memory_bound",
         [PLAN_TOO_LARGE] = "memory",
         [PLAN_NEEDLESS] = "needless_recompute",
+        [PLAN_TOO_SLOW] = "time_bound",
         [PLAN_REFUSED] = "refused",
     };
     json_put_uint(j, "evaluated", p->fates[PLAN_SIMULATED]);

@@ -12,6 +12,7 @@ static const char *const fate_texts[PLAN_FATE_N] = {
     [PLAN_ABOVE_BOUND] = "parameters, gradients and optimizer alone do not fit",
     [PLAN_TOO_LARGE] = "do not fit with activations and buffers",
     [PLAN_NEEDLESS] = "recompute more than they have to",
+    [PLAN_TOO_SLOW] = "compute or transfer longer than the ten best take, even at best",
     [PLAN_REFUSED] = "cannot be simulated",
 };
 
