@@ -118,6 +118,9 @@ Scenario plan_scenario(const Plan *p, const PlanCandidate *c);
 enum { PLAN_SETTINGS_MAX = 16, PLAN_SETTING_CAP = 64 };
 uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
                        const PlanCandidate *c);
+/* Of the user's settings the i-th that none of these n repeats; NULL: there are no more. */
+const Setting *plan_other_setting(const Plan *p, char (*settings)[PLAN_SETTING_CAP], uint32_t n,
+                                  uint32_t i);
 
 /* The bytes of parameters, gradients and optimizer that a rank holds at least. */
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c);

@@ -148,8 +148,87 @@ static void the_best_is_first(void)
     CHECK((run.steps - 1) * t->global_batch * t->seq_len < 1e9);
     CHECK_NEAR(run.steps * c->step_s, run.days * 86400, 1e-12);
     CHECK_NEAR(run.steps * c->step_s * plan_gpus(c) / 3600, run.gpu_hours, 1e-12);
-    CHECK_U64(p.n, p.fates[0] + p.fates[1] + p.fates[2] + p.fates[3] + p.fates[4]);
+    uint64_t all = 0;
+    for (int f = 0; f < PLAN_FATE_N; f++)
+        all += p.fates[f];
+    CHECK_U64(p.n, all);
     plan_free(&p);
+}
+
+static const Setting *of(const char *key, const char *value)
+{
+    static Setting set;
+    set = (Setting){ key, value };
+    return &set;
+}
+
+/* No step is shorter than its bound, and a few micro-batches weigh what all of them do. */
+static void bounds_hold_for_all_that_fit(void)
+{
+    static const struct {
+        const char *scenario;
+        uint32_t gpus;
+        double worst; /* bound over time, at least */
+    } cases[] = { { "scenarios/examples/gpt2-ddp.json", 8, 0.25 },
+                  { "scenarios/examples/toy-mlp-ddp.json", 4, 0 },
+                  { "scenarios/examples/llama3-8b-fsdp.json", 16, 0.25 } };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        Plan all, few;
+        Err err = { 0 };
+        PlanOptions o = options_of(cases[i].scenario, cases[i].gpus);
+        CHECK(plan_run(&few, &o, &err));
+        o.all = true;
+        CHECK(plan_run(&all, &o, &err));
+        CHECK_U64(few.n, all.n);
+        CHECK(few.fates[PLAN_SIMULATED] <= all.fates[PLAN_SIMULATED]);
+        for (uint32_t k = 0; k < all.n; k++) {
+            const PlanCandidate *a = &all.candidates[k], *b = &few.candidates[k];
+            CHECK(a->fate == b->fate ||
+                  (a->fate == PLAN_SIMULATED && b->fate == PLAN_TOO_SLOW));
+            if (a->fate != PLAN_SIMULATED)
+                continue;
+            /* Weighed: the GPU with the least left; simulated: the one with the most on it. */
+            CHECK(b->need_bytes >= a->need_bytes &&
+                  (double)b->need_bytes <= 1.05 * (double)a->need_bytes);
+            CHECK(b->bound_s > 0 && b->bound_s <= a->step_s);
+            CHECK(b->bound_s >= cases[i].worst * a->step_s);
+            CHECK(b->fate == PLAN_TOO_SLOW || a->step_s == b->step_s);
+        }
+        for (uint32_t k = 0; k < all.order_n && k < PLAN_TOP; k++)
+            CHECK_U64(all.order[k], few.order[k]);
+        CHECK_U64(all.why_n, few.why_n);
+        for (uint32_t k = 0; k < all.why_n; k++)
+            CHECK_STR(all.why[k], few.why[k]);
+        plan_free(&all);
+        plan_free(&few);
+    }
+}
+
+/* One stage, one micro-batch, no neighbours: the step is the bound but for its launches. */
+static void a_lone_gpu_is_as_fast_as_its_bound(void)
+{
+    Scenario s = { 0 };
+    Software sw = { 0 };
+    Arena arena = { 0 };
+    Graph g = { 0 };
+    SimResult r = { 0 };
+    SimOptions options = { 0 };
+    Err err = { 0 };
+    double ns = 0;
+    CHECK(
+        scenario_read(&s, "scenarios/examples/gpt2-ddp.json", of("parallel.dp", "1"), 1, &err));
+    s.parallel.gpus = 1;
+    for (uint32_t i = 0; i < s.machine.types_n; i++)
+        CHECK(s.machine.types[i].gpu != NULL);
+    CHECK(software_read(&sw, &arena, s.software, &err));
+    CHECK(build_graph(&g, &s, &sw, &err) && sim_run(&r, &g, &s.machine, &sw, &options, &err));
+    CHECK(sim_bound(&ns, &g, &s.machine, &sw, 0, &err));
+    CHECK(ns <= (double)r.step_ns);
+    CHECK_NEAR((double)r.ranks[0].compute_ns, ns, 1e-9);
+    sim_result_free(&r);
+    graph_free(&g);
+    arena_free(&arena);
+    scenario_free(&s);
 }
 
 int main(void)
@@ -160,5 +239,7 @@ int main(void)
     RUN(every_candidate_uses_all_gpus_once);
     RUN(results_do_not_depend_on_threads);
     RUN(the_best_is_first);
+    RUN(bounds_hold_for_all_that_fit);
+    RUN(a_lone_gpu_is_as_fast_as_its_bound);
     return check_report();
 }
