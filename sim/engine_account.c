@@ -176,7 +176,7 @@ void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *co
 /* ---- bounds ---- */
 
 typedef struct SegmentSum {
-    bool filled;
+    uint32_t filled_for; /* rank class + 1; 0: nobody */
     double flops, model_flops, flops_ns, memory_ns;
     double link_ns[RES_RANK_N];
 } SegmentSum;
@@ -219,7 +219,7 @@ void account_links(Sim *sim, const Runner *r, const Segment *s, double *link_ns)
 
 static void sum_segment(Sim *sim, const Runner *r, const Segment *s, SegmentSum *sum)
 {
-    sum->filled = true;
+    *sum = (SegmentSum){ .filled_for = r->id + 1 };
     account_links(sim, r, s, sum->link_ns);
     for (uint32_t i = 0; i < s->op_n; i++) {
         const Op *o = graph_ops(sim->g, s) + i;
@@ -236,13 +236,12 @@ static void sum_segment(Sim *sim, const Runner *r, const Segment *s, SegmentSum 
 
 static void close_rank(Sim *sim, Runner *r, SegmentSum *sums)
 {
-    memset(sums, 0, sim->g->segments_n * sizeof *sums);
     double link_ns[RES_RANK_N] = { 0 };
     RankStat *s = r->stat;
     for (uint32_t i = 0; i < r->role->instances_n; i++) {
         uint32_t segment = r->role->instances[i].segment;
         SegmentSum *sum = &sums[segment];
-        if (!sum->filled)
+        if (sum->filled_for != r->id + 1)
             sum_segment(sim, r, &sim->g->segments[segment], sum);
         double n = repeat_count(&s->repeat, i);
         s->flops += n * sum->flops;

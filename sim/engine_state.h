@@ -76,6 +76,7 @@ typedef enum Wait { WAIT_NONE, WAIT_HOST, WAIT_GATE, WAIT_LANE, WAIT_PEER, WAIT_
 
 typedef struct LaneState {
     uint32_t instance, at; /* next op: the at-th of its segment on this lane */
+    uint32_t place;        /* of Runner.on_lane, of this instance or before */
     uint32_t done;         /* ops finished */
     bool busy;
     Wait wait;
@@ -137,8 +138,8 @@ typedef struct Runner {
     const RankClass *rc;
     const Role *role;
     const uint32_t *lane_base; /* [instance * LANE_N + lane]: ops on the lane before it */
-    const uint16_t *lanes;     /* by instance: bit per lane that it has ops on */
-    const bool *open;          /* by instance: somebody may go on before its end */
+    uint32_t *const *on_lane; /* by lane: the instances that have ops on it, instances_n last */
+    const bool *open;         /* by instance: somebody may go on before its end */
     CostTable *cost;
     Macro **macro;               /* by segment; NULL: not looked at yet */
     const ChainLink *chain_link; /* by instance */
@@ -211,7 +212,7 @@ typedef struct Sim {
     SimResult *result;
 
     uint32_t **role_lane_base;
-    uint16_t **role_lanes; /* by instance: bit per lane that it has ops on */
+    uint32_t ***role_on_lane;
     bool **role_open;
     ChainLink **role_chain;
     uint32_t chains_n;
@@ -255,6 +256,12 @@ typedef struct Sim {
     Err *err;
     bool failed;
 } Sim;
+
+/* The lowest lane of a set of them, a bit each; not of none. */
+static inline uint32_t first_lane(uint32_t lanes)
+{
+    return (uint32_t)__builtin_ctz(lanes);
+}
 
 /* ---- engine.c ---- */
 void sim_wake(Sim *sim, Runner *r, uint32_t lane);

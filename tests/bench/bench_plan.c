@@ -7,8 +7,8 @@
  * their activations ruled out.  The time is all that was spent, the number only that of
  * simulated ones.  Calculon evaluates 203 closed formulas a second and core.
  *
- * The last row is the question itself, with nothing fixed: plan simulates those that the
- * least time they can take leaves in the running (sim_bound), and decides all of them.
+ * The last row is the question itself, with nothing fixed: plan simulates only those that
+ * the least time they can take leaves in the running (sim_bound).  What counts is its time.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,12 +31,15 @@ static void print_row(const Case *c, const Plan *p, bool *fast)
 {
     uint32_t simulated = p->fates[PLAN_SIMULATED], slow = p->fates[PLAN_TOO_SLOW];
     uint32_t weighed = simulated + slow + p->fates[PLAN_TOO_LARGE];
-    double rate = (c->all ? simulated : p->n) / p->cpu_s;
-    printf("tp %-3s pp %-3s %-6s %10" PRIu32 " %8" PRIu32 " %10" PRIu32 " %8.2f %12.0f %8d%s\n",
+    printf("tp %-3s pp %-3s %-6s %10" PRIu32 " %8" PRIu32 " %10" PRIu32 " %8.2f",
            c->tp ? c->tp : "all", c->pp ? c->pp : "all", c->strategy ? c->strategy : "all",
-           p->n, weighed, simulated, p->cpu_s, rate, LIMIT_PER_S,
-           rate < LIMIT_PER_S ? "  below its limit" : "");
-    *fast = *fast && rate >= LIMIT_PER_S;
+           p->n, weighed, simulated, p->cpu_s);
+    double rate = simulated / p->cpu_s;
+    if (c->all)
+        printf(" %12.0f %8d%s", rate, LIMIT_PER_S,
+               rate < LIMIT_PER_S ? "  below its limit" : "");
+    printf("\n");
+    *fast = *fast && (!c->all || rate >= LIMIT_PER_S);
 }
 
 static bool run_case(const Case *c, bool *fast)
@@ -70,9 +73,8 @@ int main(void)
     setenv("LOCKSTEP_SHARE", "scenarios", 0);
     bool ok = true, fast = true;
     printf("%-20s %10s %8s %10s %8s %12s %8s\n", "gpt3-175b on 1,024", "candidates", "weighed",
-           "simulated", "CPU s", "a second", "limit");
+           "simulated", "CPU s", "simulated/s", "limit");
     for (size_t i = 0; i < ARRAY_N(cases); i++)
         ok = run_case(&cases[i], &fast) && ok;
-    printf("a second: simulated ones; of the last row, where only bounds rule most out, all\n");
     return ok && fast ? 0 : 1;
 }
