@@ -17,10 +17,14 @@
 
 /* What a segment, or several, takes of a rank. */
 typedef struct Busy {
-    bool known;
     double lane_ns[LANE_N];
     double link_ns[RES_RANK_N];
 } Busy;
+
+/* How often a rank comes to a segment. */
+typedef struct Visits {
+    double all, work, pass; /* work: in micro-batches; pass: see Rank */
+} Visits;
 
 static void add_busy(Busy *sum, const Busy *b, double times)
 {
@@ -33,7 +37,6 @@ static void add_busy(Busy *sum, const Busy *b, double times)
 static void time_segment(Sim *sim, Runner *r, uint32_t segment, Busy *b)
 {
     const Segment *s = &sim->g->segments[segment];
-    b->known = true;
     for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++) {
         const Op *o = &sim->g->ops[i];
         uint32_t group = op_is_collective(o->kind) ? r->rc->group[o->u.comm.group] : NONE_U32;
@@ -70,23 +73,32 @@ static bool passes(const Segment *s, const Instance *in, uint32_t stage, uint32_
                                   (s->kind == SEGMENT_BACKWARD && in->micro_batch == last));
 }
 
-static Rank time_rank(Sim *sim, Runner *r, uint32_t left_out, Busy *of)
+static void count_visits(const Graph *g, const Role *r, uint32_t left_out, Visits *visits)
+{
+    uint32_t n = micro_batches_of(r);
+    memset(visits, 0, g->segments_n * sizeof *visits);
+    for (uint32_t i = 0; i < r->instances_n; i++) {
+        const Instance *in = &r->instances[i];
+        Visits *v = &visits[in->segment];
+        double times = in->micro_batch == n / 2 ? 1 + left_out : 1;
+        v->all += times;
+        v->work += in->micro_batch == NONE_U32 ? 0 : times;
+        v->pass += passes(&g->segments[in->segment], in, r->stage, n - 1);
+    }
+}
+
+static Rank time_rank(Sim *sim, Runner *r, uint32_t left_out, Visits *visits)
 {
     Rank sum = { 0 };
-    uint32_t n = micro_batches_of(r->role);
-    memset(of, 0, sim->g->segments_n * sizeof *of);
-    for (uint32_t i = 0; i < r->role->instances_n; i++) {
-        const Instance *in = &r->role->instances[i];
-        Busy *b = &of[in->segment];
-        if (!b->known)
-            time_segment(sim, r, in->segment, b);
-        double times = in->micro_batch == n / 2 ? 1 + left_out : 1;
-        add_busy(&sum.all, b, times);
-        if (in->micro_batch == NONE_U32)
+    count_visits(sim->g, r->role, left_out, visits);
+    for (uint32_t i = 0; i < sim->g->segments_n; i++) {
+        Busy b = { 0 };
+        if (visits[i].all <= 0)
             continue;
-        sum.work_ns += times * b->lane_ns[LANE_COMPUTE];
-        if (passes(&sim->g->segments[in->segment], in, r->role->stage, n - 1))
-            sum.pass_ns += b->lane_ns[LANE_COMPUTE];
+        time_segment(sim, r, i, &b);
+        add_busy(&sum.all, &b, visits[i].all);
+        sum.work_ns += visits[i].work * b.lane_ns[LANE_COMPUTE];
+        sum.pass_ns += visits[i].pass * b.lane_ns[LANE_COMPUTE];
     }
     return sum;
 }
@@ -105,13 +117,13 @@ static double busiest(const Busy *b)
 static double longest_rank(Sim *sim, uint32_t left_out)
 {
     Rank *rank = PUSH_ARRAY(&sim->arena, Rank, sim->runners_n);
-    Busy *of = PUSH_ARRAY(&sim->arena, Busy, sim->g->segments_n + 1);
+    Visits *visits = PUSH_ARRAY(&sim->arena, Visits, sim->g->segments_n + 1);
     double *pass_ns = PUSH_ARRAY(&sim->arena, double, sim->g->roles_n + 1), most_ns = 0;
     for (uint32_t i = 0; i < sim->g->roles_n; i++)
         pass_ns[i] = INFINITY;
     for (uint32_t i = 0; i < sim->runners_n; i++) {
         const Runner *r = &sim->runners[i];
-        rank[i] = time_rank(sim, &sim->runners[i], left_out, of);
+        rank[i] = time_rank(sim, &sim->runners[i], left_out, visits);
         most_ns = fmax(most_ns, busiest(&rank[i].all));
         if (r->role->stage < sim->g->roles_n)
             pass_ns[r->role->stage] = fmin(pass_ns[r->role->stage], rank[i].pass_ns);

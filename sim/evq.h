@@ -24,7 +24,7 @@ typedef struct EventQueue {
 
 void evq_push(EventQueue *q, int64_t at_ns, uint32_t kind, uint32_t a, uint32_t b);
 bool evq_pop(EventQueue *q, Event *event); /* false when empty */
-void evq_settle(EventQueue *q); /* heap[0 .. n) is what waits, for who looks at it */
+void evq_settle(EventQueue *q);            /* heap[0 .. n) is what waits, for who looks at it */
 void evq_free(EventQueue *q);
 
 #endif

@@ -23,9 +23,10 @@
  * Attention is shared out by heads; key and value heads are repeated where there
  * are fewer of them than ranks.  Each rank that repeats a head has the gradient that
  * its own queries give: they are summed among those ranks before they reach the head's
- * bias and weight, as Megatron's multi-query code did (Megatron Core shares out the
- * columns instead, gathers them and scatters the sums; torchtitan refuses).  The loss over a shared-out vocabulary exchanges
- * the maximum and the sums of each row (Megatron-LM's vocab_parallel_cross_entropy).
+ * bias and weight, as Megatron's multi-query code did.  (Megatron Core shares out the
+ * columns instead, gathers them and scatters the sums; torchtitan refuses.)  The loss
+ * over a shared-out vocabulary exchanges the maximum and the sums of each row
+ * (Megatron-LM's vocab_parallel_cross_entropy).
  *
  * Parameters that work on a part of the rows or on heads (norms) get a part of
  * their gradient on each rank: Param.tp_partial, summed by who finishes gradients.

@@ -4,6 +4,7 @@
  */
 #include "sim/build.h"
 #include "sim/planner.h"
+#include "sim/shorten.h"
 #include "tests/check.h"
 
 static const char small_example[] = "scenarios/examples/gpt2-ddp.json";
@@ -44,6 +45,46 @@ static void the_bound_is_below_what_graphs_need(void)
         plan_free(&p);
     }
     CHECK(compared > 100);
+}
+
+static bool peaks_of(uint64_t *peak, const Plan *p, Scenario *s, uint32_t micro_batches)
+{
+    Graph g = { 0 };
+    Err refused = { 0 };
+    uint32_t meant = s->training.micro_batches;
+    s->training.micro_batches = micro_batches;
+    bool ok = build_graph(&g, s, &p->sw, &refused);
+    for (uint32_t r = 0; ok && r < g.roles_n; r++)
+        peak[r] = memory_of_role(&g, &g.roles[r], NULL).peak_bytes;
+    s->training.micro_batches = meant;
+    graph_free(&g);
+    return ok;
+}
+
+/* A few micro-batches have as many under way as all of them: to the byte, on each stage. */
+static void few_micro_batches_weigh_what_all_do(void)
+{
+    Plan p = { 0 };
+    Err err = { 0 };
+    uint32_t compared = 0;
+    PlanOptions o = options_of("scenarios/examples/gpt3-175b-pp.json", 64);
+    o.settings = &(Setting){ "training.global_batch", "96" };
+    o.settings_n = 1;
+    CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+    for (uint32_t k = 0; k < p.n; k += 23) {
+        Scenario s = plan_scenario(&p, &p.candidates[k]);
+        uint32_t few = shorten_to_weigh(&s), all = s.training.micro_batches;
+        uint64_t a[96] = { 0 }, b[96] = { 0 };
+        if (few == all || !peaks_of(a, &p, &s, few))
+            continue;
+        CHECK(peaks_of(b, &p, &s, all));
+        char label[512];
+        if (!CHECK(memcmp(a, b, sizeof a) == 0))
+            fprintf(stderr, "%s\n", plan_label(label, &p.candidates[k]));
+        compared++;
+    }
+    CHECK(compared > 50);
+    plan_free(&p);
 }
 
 /* A candidate is a copy of a base with other degrees: reading it anew gives the same. */
@@ -235,6 +276,7 @@ int main(void)
 {
     setenv("LOCKSTEP_SHARE", "scenarios", 0);
     RUN(the_bound_is_below_what_graphs_need);
+    RUN(few_micro_batches_weigh_what_all_do);
     RUN(settings_make_the_candidate_again);
     RUN(every_candidate_uses_all_gpus_once);
     RUN(results_do_not_depend_on_threads);
