@@ -92,9 +92,9 @@ static Rank time_rank(Sim *sim, Runner *r, uint32_t left_out, Visits *visits)
     Rank sum = { 0 };
     count_visits(sim->g, r->role, left_out, visits);
     for (uint32_t i = 0; i < sim->g->segments_n; i++) {
-        Busy b = { 0 };
         if (visits[i].all <= 0)
             continue;
+        Busy b = { 0 };
         time_segment(sim, r, i, &b);
         add_busy(&sum.all, &b, visits[i].all);
         sum.work_ns += visits[i].work * b.lane_ns[LANE_COMPUTE];
