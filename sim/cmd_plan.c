@@ -32,7 +32,9 @@ static void print_help(FILE *f)
         f,
         "usage: lockstep plan SCENARIO --gpus LIST|MIN..MAX [OPTION]...\n"
         "Searches for the best strategy: tries every split of the scenario's model and batch\n"
-        "over so many GPUs, leaves out what does not fit, simulates the rest, says why.\n"
+        "over so many GPUs, leaves out what does not fit and what even at best would be "
+        "behind\n"
+        "the ten best, simulates the rest, says why.\n"
         "Kept as they are: model, global batch, sequence length, precision, GPU and links.\n"
         "\n"
         "  --gpus LIST        GPU counts, as in 8,16,64\n"
@@ -43,6 +45,8 @@ static void print_help(FILE *f)
         "  --deadline-days D  leaves out what takes longer for --tokens\n"
         "  --budget-usd X     leaves out what costs more for --tokens\n"
         "  --pareto           lists what is best for each GPU count worth having\n"
+        "  --all              simulates all that fit, also those that cannot be among the "
+        "best\n"
         "  --set KEY=VALUE    changes a scenario key; one that is tried is fixed by it,\n"
         "                     as in parallel.tp=8; repeatable\n"
         "  --json             prints one JSON object\n"
@@ -152,6 +156,7 @@ enum {
     OPT_DEADLINE,
     OPT_BUDGET,
     OPT_PARETO,
+    OPT_ALL,
     OPT_SET,
     OPT_JSON,
     OPT_PLOT,
@@ -165,6 +170,7 @@ static const struct option long_options[] = {
     { "deadline-days", required_argument, NULL, OPT_DEADLINE },
     { "budget-usd", required_argument, NULL, OPT_BUDGET },
     { "pareto", no_argument, NULL, OPT_PARETO },
+    { "all", no_argument, NULL, OPT_ALL },
     { "set", required_argument, NULL, OPT_SET },
     { "json", no_argument, NULL, OPT_JSON },
     { "plot", required_argument, NULL, OPT_PLOT },
@@ -190,6 +196,8 @@ static bool take_option(void *user, int option, Err *err)
         return read_number(&p->budget_usd, "--budget-usd", optarg, 1e15, err);
     case OPT_PARETO:
         return o->pareto = true;
+    case OPT_ALL:
+        return p->all = true;
     case OPT_SET:
         return option_set(&o->set, optarg, err);
     case OPT_JSON:
