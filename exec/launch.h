@@ -44,4 +44,11 @@ bool launch_place(RankPlace *place, Launcher *by, const LaunchFlags *flags, Err 
 int launch_ranks(uint32_t ranks, int (*body)(const RankPlace *place, void *user), void *user,
                  const RankPlace *common, int *pids);
 
+/*
+ * The same with threads of this process: for ranks that share one GPU's memory.  Nobody can be
+ * killed alone; the status is that of the lowest rank that failed.
+ */
+int launch_threads(uint32_t ranks, int (*body)(const RankPlace *place, void *user), void *user,
+                   const RankPlace *common);
+
 #endif
