@@ -30,6 +30,7 @@ struct LoopWorld {
     bool rings;
     double timeout_s;
     uint8_t **arena; /* by rank */
+    Fabric **fabric; /* by rank; NULL */
     Counts *counts;  /* by rank: of groups and channels */
     Post *posts;
     uint64_t posted_n; /* in all */
@@ -251,6 +252,20 @@ static bool nobody_comes(const LoopWorld *w, const Post *p, Err *err)
                    c->members_n, op_is_p2p(c->kind) ? ", for its peer" : "");
 }
 
+/* A second has passed: has the job ended, or has nobody called anything for too long? */
+static void look_round(LoopWorld *w, const Post *open, int64_t since_ns)
+{
+    Fabric *f = w->fabric[open->rank];
+    const char *why = f ? fabric_failure(f) : NULL;
+    Err err = { 0 };
+    if (why)
+        err_set(&err, "%s", why);
+    else if ((double)(net_now_ns() - since_ns) > w->timeout_s * 1e9)
+        nobody_comes(w, open, &err);
+    if (err.set)
+        fail(w, &err);
+}
+
 /* Until all of them are queued. */
 static bool wait_all(LoopWorld *w, const Post *posts, uint32_t n, Err *err)
 {
@@ -262,14 +277,11 @@ static bool wait_all(LoopWorld *w, const Post *posts, uint32_t n, Err *err)
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
         int how = pthread_cond_timedwait(&w->bell, &w->lock, &until);
-        if (w->posted_n != seen) {
-            seen = w->posted_n;
+        if (w->posted_n != seen)
             since_ns = net_now_ns();
-        } else if (how == ETIMEDOUT && !open->done &&
-                   (double)(net_now_ns() - since_ns) > w->timeout_s * 1e9) {
-            nobody_comes(w, open, err);
-            fail(w, err);
-        }
+        seen = w->posted_n;
+        if (how == ETIMEDOUT && !open->done)
+            look_round(w, open, since_ns);
     }
     if (w->failed)
         *err = w->err;
@@ -325,16 +337,18 @@ LoopWorld *loop_world_open(uint32_t ranks, const LoopDevice *device, bool rings,
                       .rings = rings,
                       .timeout_s = timeout_s,
                       .arena = mem_zero(ranks, sizeof *w->arena),
+                      .fabric = mem_zero(ranks, sizeof *w->fabric),
                       .counts = mem_zero(ranks, sizeof *w->counts) };
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->bell, NULL);
     return w;
 }
 
-void loop_world_join(LoopWorld *w, uint32_t rank, void *arena)
+void loop_world_join(LoopWorld *w, uint32_t rank, void *arena, Fabric *fabric)
 {
     pthread_mutex_lock(&w->lock);
     w->arena[rank] = arena;
+    w->fabric[rank] = fabric;
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -355,6 +369,7 @@ void loop_world_close(LoopWorld *w)
         free(w->counts[r].items);
     free(w->counts);
     free(w->arena);
+    free(w->fabric);
     free(w->events);
     moves_free(&w->moves);
     pthread_cond_destroy(&w->bell);

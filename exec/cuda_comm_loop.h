@@ -50,8 +50,9 @@ LoopWorld *loop_world_open(uint32_t ranks, const LoopDevice *device, bool rings,
                            double timeout_s);
 void loop_world_close(LoopWorld *w); /* nobody runs anything any more; NULL is fine */
 
-/* Where the rank's offsets count from.  Before its first call; from any thread. */
-void loop_world_join(LoopWorld *w, uint32_t rank, void *arena);
+/* Where the rank's offsets count from, and its fabric (NULL: none): when that fails, waiting ends.
+ * Before its first call; from any thread. */
+void loop_world_join(LoopWorld *w, uint32_t rank, void *arena, Fabric *fabric);
 
 /* One collective, or n sends and receives posted together, as fabric_run; all are on `stream`.
  * Blocks until the others have come and all is queued. */

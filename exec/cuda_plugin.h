@@ -14,6 +14,9 @@
 
 #include "exec/backend.h"
 
+struct CudaPlugin;
+extern const struct CudaPlugin lockstep_cuda_plugin;
+
 enum { CUDA_PLUGIN_VERSION = 1 };
 
 #define CUDA_PLUGIN_FILE   "lockstep-cuda.so"

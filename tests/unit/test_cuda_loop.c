@@ -295,7 +295,7 @@ static int twin_rank(const RankPlace *place, void *user)
     uint64_t at = 0;
     prepare(t, rank);
     memcpy(t->memory[rank], t->before[rank], ARENA);
-    loop_world_join(t->loop, rank, t->memory[rank]);
+    loop_world_join(t->loop, rank, t->memory[rank], NULL);
     bool ok = fabric_open(&f, place, ARENA, &err);
     if (ok) {
         fabric_use_rings(f, t->rings);
@@ -439,7 +439,7 @@ static Mail *mail_open(void)
     LoopDevice device = device_of(m->device);
     m->loop = loop_world_open(3, &device, false, 20);
     for (uint32_t r = 0; r < 3; r++) {
-        loop_world_join(m->loop, r, m->memory[r]);
+        loop_world_join(m->loop, r, m->memory[r], NULL);
         for (uint32_t i = 0; i < 2 * MESSAGES_N * WORDS; i++)
             m->memory[r][i / (MESSAGES_N * WORDS)][i / WORDS % MESSAGES_N][i % WORDS] =
                 1000000 * (r + 1) + i;
@@ -570,7 +570,7 @@ static void check_fault(uint32_t fails_after, OpKind kind0, uint32_t elements0, 
                    { device, loop, 1, elements1, kind1, .ok = true } };
     pthread_t threads[2];
     for (int i = 0; i < 2; i++)
-        loop_world_join(loop, (uint32_t)i, x[0].memory[i]);
+        loop_world_join(loop, (uint32_t)i, x[0].memory[i], NULL);
     for (int i = 0; i < 2; i++)
         CHECK_INT(0, pthread_create(&threads[i], NULL, fault_main, &x[i]));
     for (int i = 0; i < 2; i++) {
@@ -596,7 +596,7 @@ static void a_rank_that_nobody_joins_says_so(void)
     Device *device = mem_zero(1, sizeof *device);
     LoopDevice d = device_of(device);
     Fault x = { device, loop_world_open(2, &d, false, 0.5), 1, 8, OP_ALL_REDUCE, .ok = true };
-    loop_world_join(x.loop, 1, x.memory[1]);
+    loop_world_join(x.loop, 1, x.memory[1], NULL);
     fault_main(&x);
     CHECK(!x.ok);
     CHECK_ERR_TEXT(&x.err,
@@ -619,7 +619,7 @@ static void whoever_waits_hears_why_it_ended(void)
     LoopDevice d = device_of(device);
     Fault x = { device, loop_world_open(2, &d, false, 20), 1, 8, OP_RECV, .ok = true };
     pthread_t thread;
-    loop_world_join(x.loop, 1, x.memory[1]);
+    loop_world_join(x.loop, 1, x.memory[1], NULL);
     CHECK_INT(0, pthread_create(&thread, NULL, fail_later, x.loop));
     fault_main(&x);
     pthread_join(thread, NULL);
