@@ -7,17 +7,11 @@
 #include "exec/cuda_comm_place.h"
 #include "exec/cuda_plugin.h"
 
-/* What CUDA reads from the environment when it starts; whoever has set it means it.
- *
- *     connections   streams that share one hardware queue wait for each other; the default
- *                   is 8 queues, a rank has as many lanes
- *     loading       a kernel that is loaded while a peer's transfer waits for it may wait for
- *                   that transfer (CUDA programming guide, lazy loading)
- */
+/* Read by CUDA when it starts; whoever has set it means it.  Streams that share a hardware queue
+ * wait for each other: the default is 8 queues, a rank has more lanes. */
 static void prepare_environment(void)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
 static bool choose(int *device, const RankPlace *place, bool loop, Err *err)

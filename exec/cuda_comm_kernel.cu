@@ -19,6 +19,20 @@ template <typename T> struct Number {
     }
 };
 
+/* Integers wrap when they are added, and keep their sign when they are compared. */
+static __device__ float plus(float a, float b)
+{
+    return a + b;
+}
+static __device__ int plus(int a, int b)
+{
+    return (int)((unsigned)a + (unsigned)b);
+}
+static __device__ long long plus(long long a, long long b)
+{
+    return (long long)((unsigned long long)a + (unsigned long long)b);
+}
+
 template <> struct Number<__half> {
     typedef float Sum;
     static __device__ float load(__half x)
