@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #include "exec/cmd.h"
+#include "exec/cmd_run_cuda.h"
 #include "exec/launch.h"
 #include "sim/texts.h"
 #include "traces/formats.h"
@@ -106,15 +107,31 @@ static RankSetup setup_of(Training *t, uint32_t rank, const OpTime *times, const
                         .resume = o->resume,
                         .model = plan->model,
                         .text = plan->name,
-                        .measured = o->clock == RUN_WALL ? measured : NULL,
+                        .measured = o->clock == RUN_WALL && !o->cuda ? measured : NULL,
                         .each_step = each_step,
                         .user = t };
 }
 
+/* On GPUs: which one, and what it needs. */
+static bool use_gpu(const Training *t, RankSetup *setup, CudaOptions *cuda,
+                    const RankPlace *place, Err *err)
+{
+    const CudaPlugin *plugin;
+    if (!cuda_rank(&plugin, cuda, t->o, place, err))
+        return false;
+    setup->backend = plugin->backend;
+    setup->cuda = cuda;
+    if (t->shows)
+        run_live_predicted(&t->plan);
+    return true;
+}
+
+/* Ranks that are threads share what user points to: each has its own copy. */
 static int run_rank(const RankPlace *place, void *user)
 {
-    Training *t = user;
-    RankResult result;
+    Training mine = *(const Training *)user, *t = &mine;
+    RankResult result = { 0 };
+    CudaOptions cuda;
     Err err = { 0 };
     bool model = t->o->clock != RUN_WALL;
     OpTime *times = model ? run_plan_times(&t->plan, place->rank) : NULL;
@@ -122,7 +139,8 @@ static int run_rank(const RankPlace *place, void *user)
     RankSetup setup = setup_of(t, place->rank, times, host);
     t->shows = place->rank == 0;
     run_live_open(&t->live, t->o->steps);
-    bool ok = rank_run(&result, &setup, place, &err);
+    bool ok = (!t->o->cuda || use_gpu(t, &setup, &cuda, place, &err)) &&
+              rank_run(&result, &setup, place, &err);
     if (t->shows)
         run_live_close(&t->live);
     ok = ok && (!t->shows || report(t, &result, &err));
@@ -156,7 +174,8 @@ static int start(Training *t, RankPlace *place, Launcher by)
         return run_rank(place, t);
     place->world = place->local_n = world;
     fflush(NULL);
-    return launch_ranks(world, run_rank, t, place, NULL);
+    return t->o->loop ? launch_threads(world, run_rank, t, place)
+                      : launch_ranks(world, run_rank, t, place, NULL);
 }
 
 static bool open_plan(Training *t, const RunSetting *extra, uint32_t ranks, bool *usage,
@@ -173,11 +192,26 @@ static bool open_plan(Training *t, const RunSetting *extra, uint32_t ranks, bool
                            .settings = settings,
                            .settings_n = n,
                            .ranks = ranks,
-                           .this_machine = o->clock == RUN_WALL };
+                           .this_machine = o->clock == RUN_WALL && !o->cuda };
     bool ok = run_plan_open(&t->plan, &request, usage, err) &&
-              (request.this_machine || run_plan_predict(&t->plan, true, err));
+              (request.this_machine || run_plan_predict(&t->plan, !o->cuda, err));
     free(settings);
     return ok;
+}
+
+/* Shows what GPUs would do, on whatever machine. */
+static int dry_run(Training *t, Err *err)
+{
+    bool usage = false;
+    int status = EXIT_COULD_NOT;
+    if (open_plan(t, NULL, t->o->ranks, &usage, err) &&
+        cuda_dry_run(t->o, &t->plan, t->result, err))
+        status = EXIT_DONE;
+    else if (usage)
+        status = EXIT_USAGE;
+    t->prints = true;
+    run_plan_free(&t->plan);
+    return status;
 }
 
 /* Trains once.  extra: one more setting. */
@@ -278,10 +312,8 @@ static void print_result(FILE *result)
 
 static int run(const RunOptions *o, Err *err)
 {
-    if (o->cuda) {
-        err_set(err, "this build has no CUDA backend yet; --backend cpu trains here");
+    if (o->cuda && !o->dry_run && !cuda_plugin_find(err))
         return EXIT_COULD_NOT;
-    }
     void *shared =
         mmap(NULL, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     Training t = { .o = o, .result = tmpfile(), .shared = shared };
@@ -289,7 +321,9 @@ static int run(const RunOptions *o, Err *err)
     if (!t.result || shared == MAP_FAILED) {
         err_set(err, "cannot make a temporary file: %s", strerror(errno));
     } else {
-        status = o->hyper_key ? train_each(&t, err) : train(&t, NULL, err);
+        status = o->dry_run     ? dry_run(&t, err)
+                 : o->hyper_key ? train_each(&t, err)
+                                : train(&t, NULL, err);
         if (status == EXIT_DONE && t.prints)
             print_result(t.result);
     }

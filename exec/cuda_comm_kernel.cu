@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__(COMM_THREADS)
 static unsigned blocks_for(uint64_t n)
 {
     uint64_t blocks = (n + COMM_THREADS - 1) / COMM_THREADS;
-    return blocks < COMM_BLOCKS_MAX ? (unsigned)blocks : COMM_BLOCKS_MAX;
+    return blocks < COMM_BLOCKS_MAX ? (unsigned)blocks : (unsigned)COMM_BLOCKS_MAX;
 }
 
 template <typename T>
