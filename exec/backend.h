@@ -68,6 +68,7 @@ typedef struct Job {
     void (*rewind)(
         void *user); /* the copies bring the first step's data again; for measure_job */
     const struct CudaOptions *cuda; /* exec/cuda_plugin.h; NULL elsewhere */
+    bool timed; /* times of each task are wanted, even where taking them costs (CUDA) */
 } Job;
 
 typedef struct Backend Backend;

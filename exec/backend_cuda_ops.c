@@ -651,16 +651,19 @@ static bool is_computed(const Op *op)
     return cuda_launches[op->kind] != NULL;
 }
 
-bool cuda_plan(CudaEnv *env, const Program *p, Err *err)
+bool cuda_plan(CudaEnv *env, const Program *p, uint64_t scratch_bytes[LANE_N], Err *err)
 {
     CudaTables *x = env->tables;
     *x = (CudaTables){ .first = mem_zero((size_t)p->tasks_n + 1, sizeof *x->first) };
+    memset(scratch_bytes, 0, LANE_N * sizeof *scratch_bytes);
     env->planning = true;
-    env->scratch_bytes = 0;
     bool ok = true;
     for (uint32_t i = 0; i < p->tasks_n && ok; i++) {
+        const Task *t = &p->tasks[i];
         x->first[i] = NONE_U32;
-        ok = !is_computed(p->tasks[i].op) || cuda_launch(env, p, &p->tasks[i], err);
+        env->scratch_bytes = 0;
+        ok = !is_computed(t->op) || cuda_launch(env, p, t, err);
+        scratch_bytes[t->lane] = max_u64(scratch_bytes[t->lane], env->scratch_bytes);
     }
     env->planning = false;
     return ok;

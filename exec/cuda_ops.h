@@ -48,9 +48,9 @@ extern CudaLaunch *const cuda_launches[OP_KIND_N];
 enum { CUDA_RATES_N = 4 };
 void cuda_rates(const Hyper *h, uint64_t step, Rates rates[CUDA_RATES_N]);
 
-/* Plans all tasks of a program that `env` would launch; scratch_bytes is what they need most.
+/* Plans all tasks of a program; scratch_bytes: what tasks of each lane need most.
  * env: arena, facts, hyper, norm_counts, tables.  False: a size that no kernel has. */
-bool cuda_plan(CudaEnv *env, const Program *p, Err *err);
+bool cuda_plan(CudaEnv *env, const Program *p, uint64_t scratch_bytes[LANE_N], Err *err);
 void cuda_tables_free(CudaTables *t);
 
 /* Launches one task that is computed (not a transfer, copy from the host or release). */

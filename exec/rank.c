@@ -101,7 +101,8 @@ static bool open_backend(RankRun *r, Err *err)
                     .load = load,
                     .load_user = r,
                     .rewind = rewind_feed,
-                    .cuda = s->cuda };
+                    .cuda = s->cuda,
+                    .timed = s->trace };
     r->record.job = &r->job;
     return s->backend->open(&r->backend, &r->job, err);
 }

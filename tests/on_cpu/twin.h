@@ -37,6 +37,7 @@ static inline Twin twin_open(const KernelEnv *env, const Program *p, uint64_t ar
 {
     Twin w = { .arena_bytes = arena_bytes };
     Err err = { 0 };
+    uint64_t scratch_bytes[LANE_N];
     w.env = (CudaEnv){ .arena = aligned_alloc(256, arena_bytes),
                        .facts = env->facts,
                        .hyper = env->hyper,
@@ -45,9 +46,10 @@ static inline Twin twin_open(const KernelEnv *env, const Program *p, uint64_t ar
     ASSERT(w.env.arena);
     memcpy(w.env.arena, env->arena, arena_bytes);
     w.env.tables = &w.tables;
-    if (!cuda_plan(&w.env, p, &err))
+    if (!cuda_plan(&w.env, p, scratch_bytes, &err))
         fprintf(stderr, "%s\n", err.text);
     CHECK(!err.set);
+    w.env.scratch_bytes = scratch_bytes[LANE_COMPUTE];
     cuda_rates(&env->hyper, env->step, w.rates);
     w.loss = env->loss;
     return w;
