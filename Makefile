@@ -89,6 +89,13 @@ THREADED := $(call programs,$(shell grep -lE 'include [<"](pthread|tests/(exec|r
                                     tests/unit/test_*.c tests/property/test_*.c))
 EXEC_RANKS := $(call programs,tests/exec/*.c)
 CLI_RUNNER := $(BUILD)/tests/cli_runner
+# Tests of the CUDA backend on a stand-in for the device, tests/on_cpu/, and the tests of the
+# CPU's kernels once more, each kernel beside its CUDA twin.  They need a C++ compiler.
+CXX := $(if $(filter clang%,$(notdir $(firstword $(CC)))),clang++,g++)
+HAS_CXX := $(if $(FUZZER)$(SAN),,$(shell command -v $(CXX)))
+ON_CPU_TESTS := $(if $(HAS_CXX),$(call programs,tests/on_cpu/test_*.c))
+TWINS := $(if $(HAS_CXX),$(patsubst tests/unit/test_%.c,$(BUILD)/tests/on_cpu/twin_%,$(wildcard \
+             tests/unit/test_kernels*.c)))
 FORMATTED := lockstep.c $(foreach f,$(FOLDERS) $(patsubst %/,%,$(wildcard tests/ tests/*/)), \
                                     $(wildcard $(f)/*.c $(f)/*.h $(f)/*.cu))
 
@@ -151,7 +158,7 @@ check:
 	@$(MAKE) --no-print-directory $(parallel) tests
 	@BUILD=$(BUILD) MAKE='$(MAKE)' CUDA_HOME='$(CUDA_HOME)' sh tests/run_tests.sh $(SUITES)
 
-tests: $(BUILD)/lockstep $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS)
+tests: $(BUILD)/lockstep $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS)
 
 san:
 	@$(MAKE) --no-print-directory SAN=1 SUITES="unit cli" check
@@ -200,8 +207,9 @@ endif
 
 say = $(if $(V),,@echo "  $(1)" &&)
 
+# Plugins take what they need of lockstep from the program that loads them: -rdynamic.
 $(BUILD)/lockstep: $(BUILD)/obj/lockstep.o $(ARCHIVE)
-	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $^ $(LIBS)
 
 $(ARCHIVE): $(OBJECTS) $(BUILD)/sources
 	@rm -f $@
@@ -218,6 +226,38 @@ $(TESTS) $(BENCHES) $(EXEC_RANKS) $(CLI_RUNNER): $(BUILD)/tests/%: $(BUILD)/obj/
 $(FUZZERS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+
+# ---- the CUDA backend on a stand-in for the device ---------------------------------------
+
+ON_CPU := $(BUILD)/on_cpu
+ON_CPU_OBJECTS := $(patsubst %,$(ON_CPU)/%.o,$(wildcard exec/cuda_*.cu exec/backend_cuda*.c \
+                      tests/on_cpu/*.cu) $(filter-out tests/on_cpu/test_%.c,$(wildcard \
+                      tests/on_cpu/*.c)))
+ON_CPU_CFLAGS = $(ALL_CFLAGS) -Itests/on_cpu -DCUDA_ON_CPU -DWORLD_TWIN
+ON_CPU_CXXFLAGS := -std=c++17 -I. -Itests/on_cpu $(OPTIMIZE) -g -ffp-contract=off -Wall -Wextra \
+                   -Wno-unknown-pragmas $(WERROR) -DCUDA_ON_CPU -include tests/on_cpu/device.h
+
+$(ON_CPU)/%.cu.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,c++ $<) $(CXX) $(ON_CPU_CXXFLAGS) -MMD -MP -x c++ -c -o $@ $<
+
+$(ON_CPU)/%.c.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,cc $< for the stand-in) $(CC) $(ON_CPU_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(ON_CPU)/cuda.a: $(ON_CPU_OBJECTS)
+	@rm -f $@
+	$(call say,ar $@) $(AR) rcs $@ $^
+
+link_on_cpu = $(CXX) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+$(ON_CPU_TESTS): $(BUILD)/tests/on_cpu/%: $(ON_CPU)/tests/on_cpu/%.c.o $(ON_CPU)/cuda.a $(ARCHIVE)
+	@mkdir -p $(@D)
+	$(call say,ld $@) $(link_on_cpu)
+$(TWINS): $(BUILD)/tests/on_cpu/twin_%: $(ON_CPU)/tests/unit/test_%.c.o $(ON_CPU)/cuda.a $(ARCHIVE)
+	@mkdir -p $(@D)
+	$(call say,ld $@) $(link_on_cpu)
+
+-include $(ON_CPU_OBJECTS:.o=.d) $(wildcard $(ON_CPU)/tests/*/*.d)
 
 # Other flags, or a source more or less, rebuild what depends on them.
 stamp = @mkdir -p $(@D); echo '$(subst ','\'',$(1))' | cmp -s - $@ || \

@@ -47,6 +47,8 @@ enum { cudaEventRecordDefault = 0, cudaEventRecordExternal = 1 };
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaMalloc(void **at, size_t bytes);
 cudaError_t cudaFree(void *at);

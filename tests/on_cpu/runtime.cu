@@ -34,6 +34,7 @@ struct CUgraphExec_st {
 
 struct CUevent_st {
     uint64_t queued, done; /* records of it */
+    std::set<uint64_t> pending; /* those that their streams have not come to */
     int64_t ns;
     CUgraph_st *graph; /* recorded while that was captured, behind these */
     std::set<size_t> behind;
@@ -85,7 +86,7 @@ static int64_t now_ns(void)
 static bool can_run(const CUstream_st *s)
 {
     return !s->items.empty() &&
-           (!s->items.front().event || s->items.front().event->done >= s->items.front().record);
+           (!s->items.front().event || !s->items.front().event->pending.count(s->items.front().record));
 }
 
 /* Runs one thing of some stream; false: none can run. */
@@ -254,6 +255,18 @@ cudaError_t cudaGetDeviceCount(int *n)
     return cudaSuccess;
 }
 
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = 13000;
+    return cudaSuccess;
+}
+
 cudaError_t cudaDeviceSynchronize(void)
 {
     LOCKED;
@@ -362,8 +375,12 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
         queue(stream, [=]() { event->ns = now_ns(), event->queued = ++event->done; });
         return cudaSuccess;
     }
-    event->queued++;
-    queue(stream, [=]() { event->ns = now_ns(), event->done++; });
+    uint64_t record = ++event->queued;
+    event->pending.insert(record);
+    queue(stream, [=]() {
+        event->ns = now_ns(), event->done++;
+        event->pending.erase(record);
+    });
     return cudaSuccess;
 }
 
@@ -392,9 +409,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     LOCKED;
-    if (event->done < event->queued)
+    if (event->pending.count(event->queued))
         run_one();
-    return event->done < event->queued ? result(cudaErrorNotReady) : cudaSuccess;
+    return event->pending.count(event->queued) ? result(cudaErrorNotReady) : cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
