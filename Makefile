@@ -50,7 +50,8 @@ LIBS := $(LIB_CJSON) $(LIB_SQLITE) $(LIB_Z) $(LIB_M) $(LIB_PTHREAD) $(LIB_DL)
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow $(WERROR)
 DEFINES := -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE \
-           -DLOCKSTEP_SHARE_DIR='"$(PREFIX)/share/lockstep"'
+           -DLOCKSTEP_SHARE_DIR='"$(PREFIX)/share/lockstep"' \
+           -DLOCKSTEP_LIB_DIR='"$(PREFIX)/lib/lockstep"'
 OPTIMIZE := -O2
 SANITIZE :=
 ifneq ($(SAN)$(FUZZER),)
@@ -105,6 +106,15 @@ ifneq ($(origin CUDA_HOME),command line)
 CUDA_HOME := $(shell sh tests/find_cuda.sh)
 endif
 NVCC := $(if $(CUDA_HOME),$(wildcard $(CUDA_HOME)/bin/nvcc))
+# NCCL and cuBLASLt may lie elsewhere: wheels for CUDA 12 have a folder for each.
+CUBLAS_HOME ?= $(CUDA_HOME)
+NCCL_HOME ?= $(CUDA_HOME)
+GPU_ARCH ?= 90
+lib_in = $(firstword $(wildcard $(foreach d,lib64 lib lib/x86_64-linux-gnu,$(1)/$(d)/$(2))))
+NCCL_H := $(firstword $(wildcard $(NCCL_HOME)/include/nccl.h /usr/include/nccl.h))
+CUDA_LIBS := $(if $(NVCC),$(call lib_in,$(CUBLAS_HOME),libcublasLt.so*) \
+                          $(or $(call lib_in,$(NCCL_HOME),libnccl.so*),$(call lib_in,/usr,libnccl.so*)))
+CUDA_PLUGIN := $(if $(SAN)$(FUZZER),,$(if $(NVCC),$(if $(NCCL_H),$(BUILD)/lockstep-cuda.so)))
 no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in PATH)
 
 # ---- make, make demo, make install -----------------------------------------------------
@@ -115,7 +125,7 @@ no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in 
 .DELETE_ON_ERROR:
 
 all: lockstep
-lockstep: $(BUILD)/lockstep
+lockstep: $(BUILD)/lockstep $(CUDA_PLUGIN)
 
 ifeq ($(filter-out all lockstep,$(MAKECMDGOALS)),)
 header_found = $(shell echo '\#include <$(1)>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
@@ -125,7 +135,8 @@ $(call found,$(shell command -v $(firstword $(CC))),compiler $(CC),$(how))
 $(call found,$(call header_found,cjson/cJSON.h),cJSON,$(how))
 $(call found,$(call header_found,zlib.h),zlib,$(how))
 $(call found,$(call header_found,sqlite3.h),SQLite,$(how))
-$(call found,$(NVCC),CUDA$(if $(NVCC), in $(CUDA_HOME)),$(no_nvcc); only 'make gpu' needs it)
+$(call found,$(CUDA_PLUGIN),CUDA$(if $(NVCC), in $(CUDA_HOME)),$(if $(NVCC),no nccl.h in \
+    $(NCCL_HOME)/include: NCCL_HOME says where,$(no_nvcc)); only training on GPUs needs it)
 endif
 
 # As many jobs as cores, unless the caller said how many.
@@ -136,14 +147,16 @@ demo:
 	@$(MAKE) --no-print-directory $(parallel) $(BUILD)/lockstep
 	@LOCKSTEP=$(BUILD)/lockstep sh tests/demo.sh
 
-install: $(BUILD)/lockstep
+install: $(BUILD)/lockstep $(CUDA_PLUGIN)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/lockstep
+	$(if $(CUDA_PLUGIN),install -D $(CUDA_PLUGIN) $(DESTDIR)$(PREFIX)/lib/lockstep/$(notdir \
+	    $(CUDA_PLUGIN)))
 	install $(BUILD)/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep
 	cp -R scenarios $(DESTDIR)$(PREFIX)/share/lockstep/
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/lockstep
-	rm -rf $(DESTDIR)$(PREFIX)/share/lockstep
+	rm -rf $(DESTDIR)$(PREFIX)/share/lockstep $(DESTDIR)$(PREFIX)/lib/lockstep
 
 clean:
 	rm -rf build build-*
@@ -198,6 +211,7 @@ fuzzers: $(FUZZERS)
 # Defines gpu and gpu-clean, with CUDA_HOME, NVCC and BUILD.
 ifneq ($(NVCC),)
 -include tests/gpu/Makefile.inc
+gpu: $(CUDA_PLUGIN)
 else
 gpu:
 	@echo "gpu: skipped, $(no_nvcc)"
@@ -205,6 +219,7 @@ endif
 
 # ---- rules -----------------------------------------------------------------------------
 
+-include profile/capture.inc
 say = $(if $(V),,@echo "  $(1)" &&)
 
 # Plugins take what they need of lockstep from the program that loads them: -rdynamic.
@@ -226,6 +241,33 @@ $(TESTS) $(BENCHES) $(EXEC_RANKS) $(CLI_RUNNER): $(BUILD)/tests/%: $(BUILD)/obj/
 $(FUZZERS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+
+# ---- the CUDA plugin -------------------------------------------------------------------------
+
+# Without static guards and exceptions nvcc's launches need nothing of libstdc++.
+CU_FLAGS := -std=c++17 -O2 -I. -gencode=arch=compute_$(GPU_ARCH),code=sm_$(GPU_ARCH) \
+            -gencode=arch=compute_$(GPU_ARCH),code=compute_$(GPU_ARCH) \
+            $(if $(WERROR),-Werror all-warnings) \
+            -Xcompiler -fPIC,-fno-threadsafe-statics,-fno-exceptions,-fno-rtti,-Wall,-Wextra
+PLUGIN_CFLAGS = $(ALL_CFLAGS) -fPIC -isystem $(CUDA_HOME)/include \
+                -isystem $(CUBLAS_HOME)/include -isystem $(dir $(NCCL_H))
+CUDA_OBJECTS := $(patsubst %,$(BUILD)/cuda/%.o,$(wildcard exec/cuda_*.cu exec/cuda_*.c \
+                    exec/backend_cuda*.c))
+
+$(BUILD)/cuda/%.cu.o: %.cu $(BUILD)/cuda-flags
+	@mkdir -p $(@D)
+	$(call say,nvcc $<) $(NVCC) $(CU_FLAGS) -MD -MF $(@:.o=.d) -c -o $@ $<
+
+$(BUILD)/cuda/%.c.o: %.c $(BUILD)/flags $(BUILD)/cuda-flags
+	@mkdir -p $(@D)
+	$(call say,cc $< for the plugin) $(CC) $(PLUGIN_CFLAGS) -MMD -MP -c -o $@ $<
+
+# Libraries are named by file: wheels have no links without a version.
+$(BUILD)/lockstep-cuda.so: $(CUDA_OBJECTS)
+	$(call say,ld $@) $(NVCC) -shared -cudart static -o $@ $^ $(CUDA_LIBS) \
+	    $(foreach l,$(CUDA_LIBS),-Xlinker -rpath -Xlinker $(abspath $(dir $(l)))) -lpthread -lm
+
+-include $(CUDA_OBJECTS:.o=.d)
 
 # ---- the CUDA backend on a stand-in for the device ---------------------------------------
 
@@ -264,6 +306,8 @@ stamp = @mkdir -p $(@D); echo '$(subst ','\'',$(1))' | cmp -s - $@ || \
         echo '$(subst ','\'',$(1))' >$@
 $(BUILD)/flags: FORCE
 	$(call stamp,$(CC) $(ALL_CFLAGS))
+$(BUILD)/cuda-flags: FORCE
+	$(call stamp,$(NVCC) $(CU_FLAGS) $(PLUGIN_CFLAGS) $(CUDA_LIBS))
 $(BUILD)/sources: FORCE
 	$(call stamp,$(SOURCES))
 
