@@ -43,6 +43,7 @@ enum {
     WATCH_NS = 100000000, /* between two looks */
     TICKETS_MAX = 256,    /* watched at once on a lane; more are not watched */
     LOCK_WAIT_S = 3,      /* for the host to leave NCCL before its communicators go */
+    ABORT_WAIT_S = 10,
     LAST_WAY_OUT_S = 20,  /* after an abort, for the process to end by itself */
     UNWATCHED_TIMES = 10, /* time-outs until a device that runs a graph counts as lost */
     SIDES_MAX = 64,       /* channels posted together */
@@ -832,14 +833,19 @@ static void free_tickets(CudaComm *c)
             }
 }
 
-/* Transfers must leave the device before their streams go.  The watchdog stays, with all it
- * looks at, until the process ends; or ends it. */
+/* Transfers must leave the device before their streams go.  Where they do not, the watchdog stays
+ * with all it looks at, and ends the process if nobody else does. */
 static void wait_for_abort(CudaComm *c)
 {
-    int64_t until = net_now_ns() + (int64_t)LAST_WAY_OUT_S * 1000000000;
+    int64_t until = net_now_ns() + (int64_t)ABORT_WAIT_S * 1000000000;
     while (!atomic_load(&c->aborted) && net_now_ns() < until)
         net_sleep_ns(WATCH_NS / 10);
-    pthread_detach(c->watchdog);
+    if (atomic_load(&c->aborted)) {
+        atomic_store(&c->closing, true);
+        pthread_join(c->watchdog, NULL);
+    } else {
+        pthread_detach(c->watchdog);
+    }
 }
 
 static void free_sides(CudaComm *c)

@@ -24,6 +24,16 @@ void on_cpu_fail_launch(uint64_t n);
 
 #ifdef __cplusplus
 }
+
+#include <mutex>
+
+#include "tests/on_cpu/cuda_runtime_api.h"
+
+/* Held while anything runs; may be taken again by who has it. */
+std::recursive_mutex &on_cpu_lock(void);
+/* An event that counts as recorded, and is reached when somebody opens it. */
+cudaEvent_t on_cpu_gate(void);
+void on_cpu_gate_open(cudaEvent_t gate);
 #endif
 
 #endif

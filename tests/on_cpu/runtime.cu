@@ -33,7 +33,7 @@ struct CUgraphExec_st {
 };
 
 struct CUevent_st {
-    uint64_t queued, done; /* records of it */
+    uint64_t queued, done;      /* records of it */
     std::set<uint64_t> pending; /* those that their streams have not come to */
     int64_t ns;
     CUgraph_st *graph; /* recorded while that was captured, behind these */
@@ -86,7 +86,8 @@ static int64_t now_ns(void)
 static bool can_run(const CUstream_st *s)
 {
     return !s->items.empty() &&
-           (!s->items.front().event || !s->items.front().event->pending.count(s->items.front().record));
+           (!s->items.front().event ||
+            !s->items.front().event->pending.count(s->items.front().record));
 }
 
 /* Runs one thing of some stream; false: none can run. */
@@ -141,6 +142,28 @@ void on_cpu_fail_launch(uint64_t n)
 {
     LOCKED;
     fail_in = n;
+}
+
+/* ---- gates ---- */
+
+std::recursive_mutex &on_cpu_lock(void)
+{
+    return lock;
+}
+
+cudaEvent_t on_cpu_gate(void)
+{
+    CUevent_st *gate = new CUevent_st();
+    gate->queued = 1;
+    gate->pending.insert(1);
+    return gate;
+}
+
+void on_cpu_gate_open(cudaEvent_t gate)
+{
+    LOCKED;
+    gate->done = 1;
+    gate->pending.erase(1);
 }
 
 /* ---- memory ---- */
@@ -430,7 +453,27 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
     return cudaSuccess;
 }
 
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int)
+{
+    memset(prop, 7, sizeof *prop); /* there is only one */
+    return cudaSuccess;
+}
+
 /* ---- graphs ---- */
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status)
+{
+    LOCKED;
+    *status = stream->graph ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+
+/* Nothing that another thread asks spoils a capture here. */
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode *mode)
+{
+    *mode = cudaStreamCaptureModeGlobal;
+    return cudaSuccess;
+}
 
 uint64_t on_cpu_graphs(void)
 {

@@ -35,6 +35,7 @@ static void check_world(const char *text, const char *strategy)
         memcpy(losses, w.result->losses, sizeof losses);
         memset(w.result, 0, sizeof *w.result);
         RankPlace place = { .timeout_s = 60, .digest = w.plan.digest };
+        kernels_check(&(Program){ .tasks_n = 0 }, &err);
         uint32_t world = w.plan.graph.world_n;
         CHECK_INT(0, launch_threads(world, world_rank, &w, &place));
         CHECK_STR("", w.result->text);
