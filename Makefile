@@ -112,8 +112,8 @@ NCCL_HOME ?= $(CUDA_HOME)
 GPU_ARCH ?= 90
 lib_in = $(firstword $(wildcard $(foreach d,lib64 lib lib/x86_64-linux-gnu,$(1)/$(d)/$(2))))
 NCCL_H := $(firstword $(wildcard $(NCCL_HOME)/include/nccl.h /usr/include/nccl.h))
-CUDA_LIBS := $(if $(NVCC),$(call lib_in,$(CUBLAS_HOME),libcublasLt.so*) \
-                          $(or $(call lib_in,$(NCCL_HOME),libnccl.so*),$(call lib_in,/usr,libnccl.so*)))
+NCCL_LIB := $(or $(call lib_in,$(NCCL_HOME),libnccl.so*),$(call lib_in,/usr,libnccl.so*))
+CUDA_LIBS := $(if $(NVCC),$(call lib_in,$(CUBLAS_HOME),libcublasLt.so*) $(NCCL_LIB))
 CUDA_PLUGIN := $(if $(SAN)$(FUZZER),,$(if $(NVCC),$(if $(NCCL_H),$(BUILD)/lockstep-cuda.so)))
 no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in PATH)
 
@@ -171,7 +171,7 @@ check:
 	@$(MAKE) --no-print-directory $(parallel) tests
 	@BUILD=$(BUILD) MAKE='$(MAKE)' CUDA_HOME='$(CUDA_HOME)' sh tests/run_tests.sh $(SUITES)
 
-tests: $(BUILD)/lockstep $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS)
+tests: $(BUILD)/lockstep $(if $(findstring clang,$(CC)),,$(CUDA_PLUGIN)) $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS)
 
 san:
 	@$(MAKE) --no-print-directory SAN=1 SUITES="unit cli" check

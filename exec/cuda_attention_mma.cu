@@ -106,7 +106,8 @@ static __device__ __forceinline__ void load_tile(Half *tile, uint32_t first, uin
 {
     const int chunks = WIDTH / EIGHT;
 #pragma unroll
-    for (int i = threadIdx.x; i < N * chunks; i += THREADS) {
+    for (int j = 0; j < N * chunks / THREADS; j++) {
+        int i = (int)threadIdx.x + j * THREADS;
         int row = i / chunks, column = i % chunks * EIGHT;
         bool any = first + row < end;
         const Half *from = (const Half *)at(any ? first + row : 0);

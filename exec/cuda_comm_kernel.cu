@@ -4,7 +4,7 @@
 #include "exec/cuda_device.cuh"
 
 #ifdef CUDA_ON_CPU
-#include "tests/on_cpu/cuda_runtime_api.h"
+#include <cuda_runtime_api.h>
 #define __grid_constant__
 #endif
 

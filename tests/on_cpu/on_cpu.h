@@ -19,6 +19,8 @@ void on_cpu_memory(uint64_t bytes);
 /* What is allocated on the device now; how often graphs have been launched. */
 uint64_t on_cpu_allocated(void);
 uint64_t on_cpu_graphs(void);
+/* How many allocations there are of exactly so many bytes. */
+uint32_t on_cpu_allocations(uint64_t bytes);
 /* The n-th launch from now on fails; 0: none does. */
 void on_cpu_fail_launch(uint64_t n);
 

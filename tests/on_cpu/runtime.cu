@@ -180,6 +180,15 @@ uint64_t on_cpu_allocated(void)
     return allocated_bytes;
 }
 
+uint32_t on_cpu_allocations(uint64_t bytes)
+{
+    LOCKED;
+    uint32_t n = 0;
+    for (const auto &a : allocations)
+        n += a.second == bytes;
+    return n;
+}
+
 cudaError_t cudaMalloc(void **at, size_t bytes)
 {
     LOCKED;

@@ -6,6 +6,7 @@
  * 1e-5 over the steps; in bf16 both round, not always the same way.
  */
 #include "exec/cuda_plugin.h"
+#include "sim/memory.h"
 #include "tests/exec_world.h"
 #include "tests/on_cpu/on_cpu.h"
 
@@ -80,7 +81,7 @@ static void check_case(const Case *c, const CudaOptions *cuda)
     if (!losses_of(c, NULL, want) || !losses_of(c, cuda, got))
         return;
     for (int i = 0; i < STEPS; i++)
-        if (!CHECK_NEAR(want[i], got[i], c->bound * fabs(want[i])))
+        if (!CHECK_NEAR(want[i], got[i], c->bound))
             fprintf(stderr, "step %d of '%.20s' with %s %s\n", i, c->text,
                     c->set[0].key ? c->set[0].key : "", c->set[0].value ? c->set[0].value : "");
     CHECK(want[0] != want[STEPS - 1]);
@@ -117,9 +118,117 @@ static void a_played_graph_is_the_step(void)
     }
 }
 
+/* ---- memory ---- */
+
+typedef struct Opened {
+    ExecWorld w;
+    Program p;
+    Fabric *fabric;
+    Job job;
+    Backend *backend;
+} Opened;
+
+static bool open_backend(Opened *x, const Case *c, Err *err)
+{
+    *x = (Opened){ 0 };
+    if (!CHECK(world_open(&x->w, c->text, c->set, settings_n(c), err)) ||
+        !CHECK(program_make(&x->p, &x->w.plan.graph, 0, err)))
+        return false;
+    RankPlace place = { .world = 1, .local_n = 1, .timeout_s = 10, .digest = "" };
+    if (!CHECK(fabric_open(&x->fabric, &place, 64, err)))
+        return false;
+    x->job = (Job){ .program = &x->p,
+                    .fabric = x->fabric,
+                    .facts = run_plan_facts(&x->w.plan, 0),
+                    .hyper = x->w.plan.hyper,
+                    .cuda = &without };
+    return backend_cuda.open(&x->backend, &x->job, err);
+}
+
+static void close_backend(Opened *x)
+{
+    backend_cuda.close(x->backend);
+    fabric_close(x->fabric);
+    program_free(&x->p);
+    world_close(&x->w);
+    CHECK_U64(0, on_cpu_allocated());
+}
+
+/* The simulator's peak is the program's; the program's arena is one allocation, to the byte. */
+static void what_is_predicted_is_what_is_allocated(void)
+{
+    for (size_t i = 0; i < ARRAY_N(alone); i++) {
+        Opened x;
+        Err err = { 0 };
+        if (CHECK(open_backend(&x, &alone[i], &err))) {
+            const Graph *g = &x.w.plan.graph;
+            RoleMemory m = memory_of_role(g, graph_role_of(g, 0), NULL);
+            CHECK_U64(m.peak_bytes, x.p.peak_bytes);
+            CHECK(x.p.arena_bytes >= m.peak_bytes);
+            CHECK_INT(1, (int64_t)on_cpu_allocations(x.p.arena_bytes));
+            CHECK(on_cpu_allocated() > x.p.arena_bytes); /* scratch and workspaces beside it */
+        }
+        close_backend(&x);
+    }
+}
+
+static void without_room_it_says_for_what(void)
+{
+    Opened x;
+    Err err = { 0 };
+    on_cpu_memory(1 << 20);
+    CHECK(!open_backend(&x, &alone[7], &err));
+    on_cpu_memory((uint64_t)1 << 30);
+    CHECK_ERR_TEXT(err, "GPU 0 has no room for the arena of rank 0: ");
+    CHECK_ERR_TEXT(err, "bytes (0.00 GiB) were asked, 0.00 of 0.00 GiB are free; its largest "
+                        "tensor is '");
+    close_backend(&x);
+    Err second = { 0 };
+    on_cpu_memory((uint64_t)16 << 20);
+    CHECK(!open_backend(&x, &alone[7], &second));
+    on_cpu_memory((uint64_t)1 << 30);
+    CHECK_ERR_TEXT(second, "GPU 0 has no room for scratch and workspaces of rank 0: ");
+    close_backend(&x);
+}
+
+/* ---- errors ---- */
+
+static void only_the_wall_has_a_clock_on_gpus(void)
+{
+    Job job = { .clock = RUN_PACED, .cuda = &without };
+    Backend *b;
+    Err err = { 0 };
+    CHECK(!backend_cuda.open(&b, &job, &err));
+    CHECK_ERR_TEXT(err, "the cuda backend runs on the clock of the wall only; clock 'paced' is "
+                        "for --backend cpu");
+}
+
+static void a_launch_that_fails_names_its_op(void)
+{
+    ExecWorld w;
+    Err err = { 0 };
+    WorldOptions options = {
+        .clock = RUN_WALL, .steps = STEPS, .cuda = &with_graphs, .backend = &backend_cuda
+    };
+    if (CHECK(world_open(&w, gpt, NULL, 0, &err))) {
+        on_cpu_fail_launch(20);
+        CHECK(!world_run(&w, options));
+        CHECK(strstr(w.result->text, "rank 0, op ") != NULL);
+        CHECK(strstr(w.result->text,
+                     "CUDA: unspecified launch failure (cudaErrorLaunchFailure) "
+                     "launching a kernel") != NULL);
+    }
+    world_close(&w);
+    CHECK_U64(0, on_cpu_allocated());
+}
+
 int main(void)
 {
     RUN(one_gpu_trains_like_one_process);
     RUN(a_played_graph_is_the_step);
+    RUN(what_is_predicted_is_what_is_allocated);
+    RUN(without_room_it_says_for_what);
+    RUN(only_the_wall_has_a_clock_on_gpus);
+    RUN(a_launch_that_fails_names_its_op);
     return check_report();
 }
