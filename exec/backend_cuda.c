@@ -112,11 +112,27 @@ static bool copy_loaded(const Backend *b, const Task *t, Err *err)
     return ok;
 }
 
+/* What a transfer works on apart from its tensor goes there, or comes back (exec/calls.h). */
+static bool stage(Backend *b, const Task *t, bool before, Err *err)
+{
+    StagedCopy c;
+    if (!calls_staged(b->p, t, &c) || c.before != before)
+        return true;
+    uint8_t *tensor = b->arena + c.tensor_offset, *buffer = b->arena + c.buffer_offset;
+    return cuda_ok(
+        cudaMemcpy2DAsync(before ? buffer : tensor, before ? c.row_bytes : c.pitch_bytes,
+                          before ? tensor : buffer, before ? c.pitch_bytes : c.row_bytes,
+                          c.row_bytes, c.rows, cudaMemcpyDeviceToDevice, b->stream[t->lane]),
+        "copying columns", err);
+}
+
 static bool run_task(Backend *b, uint32_t first, Err *err)
 {
     const Task *t = &b->p->tasks[first];
     if (op_is_comm(t->op->kind))
-        return b->comm_type->run(b->comm, first, b->stream[t->lane], err);
+        return stage(b, t, true, err) &&
+               b->comm_type->run(b->comm, first, b->stream[t->lane], err) &&
+               stage(b, t, false, err);
     if (t->op->kind == OP_H2D)
         return copy_loaded(b, t, err);
     return t->op->kind == OP_RELEASE ||
