@@ -179,15 +179,15 @@ static void without_room_it_says_for_what(void)
     on_cpu_memory(1 << 20);
     CHECK(!open_backend(&x, &alone[7], &err));
     on_cpu_memory((uint64_t)1 << 30);
-    CHECK_ERR_TEXT(err, "GPU 0 has no room for the arena of rank 0: ");
-    CHECK_ERR_TEXT(err, "bytes (0.00 GiB) were asked, 0.00 of 0.00 GiB are free; its largest "
-                        "tensor is '");
+    CHECK_ERR_TEXT(&err, "GPU 0 has no room for the arena of rank 0: ");
+    CHECK_ERR_TEXT(&err, "bytes (0.00 GiB) were asked, 0.00 of 0.00 GiB are free; its largest "
+                         "tensor is '");
     close_backend(&x);
     Err second = { 0 };
     on_cpu_memory((uint64_t)16 << 20);
     CHECK(!open_backend(&x, &alone[7], &second));
     on_cpu_memory((uint64_t)1 << 30);
-    CHECK_ERR_TEXT(second, "GPU 0 has no room for scratch and workspaces of rank 0: ");
+    CHECK_ERR_TEXT(&second, "GPU 0 has no room for scratch and workspaces of rank 0: ");
     close_backend(&x);
 }
 
@@ -199,8 +199,9 @@ static void only_the_wall_has_a_clock_on_gpus(void)
     Backend *b;
     Err err = { 0 };
     CHECK(!backend_cuda.open(&b, &job, &err));
-    CHECK_ERR_TEXT(err, "the cuda backend runs on the clock of the wall only; clock 'paced' is "
-                        "for --backend cpu");
+    CHECK_ERR_TEXT(&err,
+                   "the cuda backend runs on the clock of the wall only; clock 'paced' is "
+                   "for --backend cpu");
 }
 
 static void a_launch_that_fails_names_its_op(void)
