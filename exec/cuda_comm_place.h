@@ -24,8 +24,9 @@ typedef struct GpuView {
 /* False and a sentence that says what to do. */
 bool place_gpu(int *device, const RankPlace *place, const GpuView *view, Err *err);
 
-/* What CUDA says when it finds no GPU: cudaGetDeviceCount's error, as number and text; versions as
- * cudaDriverGetVersion and cudaRuntimeGetVersion give them (13020 is 13.2; 0: no driver).  False. */
+/* Why CUDA finds no GPU: cudaGetDeviceCount's error, as number and text; versions as
+ * cudaDriverGetVersion and cudaRuntimeGetVersion give them (13020 is 13.2; 0: no driver).
+ * False. */
 bool place_no_gpu(int error, const char *text, int driver, int runtime, const char *visible,
                   Err *err);
 

@@ -236,7 +236,7 @@ static void watch(sigset_t *signals)
             sigaddset(signals, ends[i]);
 }
 
-/* Fills in what is left open: where to meet (then rank 0 takes the listener), and the job's number. */
+/* Fills in what is left open: where to meet, whose listener rank 0 takes, and the job's number. */
 static bool fill_place(RankPlace *place, uint32_t ranks, char *text, size_t cap, int *listener)
 {
     *listener = -1;

@@ -85,7 +85,8 @@ same_losses() {
 # job NAME WORLD SCENARIO
 job() {
     local name=$1 world=$2 scenario=$3 pid status=0
-    if ! "$lockstep" run "$scenario" --steps "$steps" --json >"$folder/cpu" 2>"$folder/cpu.err"; then
+    if ! "$lockstep" run "$scenario" --steps "$steps" --json >"$folder/cpu" \
+        2>"$folder/cpu.err"; then
         fail "$name: the CPU cannot: $(tail -n 1 "$folder/cpu.err")"
         return
     fi
