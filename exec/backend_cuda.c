@@ -266,9 +266,9 @@ static void cuda_close(Backend *b)
     if (!b)
         return;
     lanes_close(b->lanes);
+    graph_close(b); /* first: NCCL keeps a communicator for as long as a graph has its kernels */
     if (b->comm)
         b->comm_type->close(b->comm);
-    graph_close(b);
     times_close(b);
     for (uint32_t i = 0; b->done && i < b->p->tasks_n; i++)
         if (b->done[i])
