@@ -235,19 +235,24 @@ void cuda_attention_back(const Attention *a, void *stream)
 
 enum { THREADS = 256 };
 
+static unsigned row_threads(const Softmax &s)
+{
+    return (unsigned)least(blocks_for(s.keys, WARP) * WARP, THREADS);
+}
+
 static __global__ void softmax_kernel(Softmax s, Vec x, Vec y)
 {
     __shared__ float shared[WARP];
     u64 r = blockIdx.x, base = r * s.keys;
     Span span = seen(s.position + (uint32_t)(r % s.queries), s.keys, s.window, s.causal);
     float top = -INFINITY, sum = 0;
-    for (uint32_t k = span.begin + threadIdx.x; k < span.end; k += THREADS)
+    for (uint32_t k = span.begin + threadIdx.x; k < span.end; k += blockDim.x)
         top = fmaxf(top, load1(x, base + k) * s.scale);
     top = block_max(top, shared);
-    for (uint32_t k = span.begin + threadIdx.x; k < span.end; k += THREADS)
+    for (uint32_t k = span.begin + threadIdx.x; k < span.end; k += blockDim.x)
         sum += expf(load1(x, base + k) * s.scale - top);
     float by = 1 / block_sum(sum, shared);
-    for (uint32_t k = threadIdx.x; k < s.keys; k += THREADS) {
+    for (uint32_t k = threadIdx.x; k < s.keys; k += blockDim.x) {
         bool in = k >= span.begin && k < span.end;
         store1(y, base + k, in ? expf(load1(x, base + k) * s.scale - top) * by : 0);
     }
@@ -255,7 +260,7 @@ static __global__ void softmax_kernel(Softmax s, Vec x, Vec y)
 
 void cuda_softmax(Softmax s, Vec x, Vec y, void *stream)
 {
-    LAUNCH(softmax_kernel, (unsigned)s.rows, THREADS, 0, stream, s, x, y);
+    LAUNCH(softmax_kernel, (unsigned)s.rows, row_threads(s), 0, stream, s, x, y);
 }
 
 static __global__ void softmax_back_kernel(Softmax s, Vec dy, Vec y)
@@ -263,14 +268,14 @@ static __global__ void softmax_back_kernel(Softmax s, Vec dy, Vec y)
     __shared__ float shared[WARP];
     u64 base = (u64)blockIdx.x * s.keys;
     float sum = 0;
-    for (uint32_t k = threadIdx.x; k < s.keys; k += THREADS)
+    for (uint32_t k = threadIdx.x; k < s.keys; k += blockDim.x)
         sum += load1(dy, base + k) * load1(y, base + k);
     sum = block_sum(sum, shared);
-    for (uint32_t k = threadIdx.x; k < s.keys; k += THREADS)
+    for (uint32_t k = threadIdx.x; k < s.keys; k += blockDim.x)
         store1(dy, base + k, load1(y, base + k) * (load1(dy, base + k) - sum) * s.scale);
 }
 
 void cuda_softmax_back(Softmax s, Vec dy, Vec y, void *stream)
 {
-    LAUNCH(softmax_back_kernel, (unsigned)s.rows, THREADS, 0, stream, s, dy, y);
+    LAUNCH(softmax_back_kernel, (unsigned)s.rows, row_threads(s), 0, stream, s, dy, y);
 }

@@ -218,6 +218,11 @@ void cuda_mse_back(Vec x, Vec target, Vec dx, uint64_t n, float by, void *stream
 
 /* ---- cross entropy ---- */
 
+static unsigned row_threads(const Logits &l)
+{
+    return (unsigned)least(blocks_for(l.n, EIGHT * WARP) * WARP, ROW_THREADS);
+}
+
 /* [begin, end) of a row: eights that are aligned; single numbers before and behind. */
 typedef struct RowParts {
     u64 base, begin, end;
@@ -341,9 +346,9 @@ static __global__ void cross_entropy_kernel(Logits l, Vec x, const int64_t *targ
 void cuda_cross_entropy(Logits l, Vec x, const int64_t *targets, LossSum loss, double *scratch,
                         void *stream)
 {
-    LAUNCH(cross_entropy_kernel, (unsigned)l.rows, ROW_THREADS, 0, stream, l, x, targets,
+    LAUNCH(cross_entropy_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x, targets,
            scratch);
-    LAUNCH(loss_kernel, 1, ROW_THREADS, 0, stream, scratch, l.rows, loss);
+    LAUNCH(loss_kernel, 1, THREADS, 0, stream, scratch, l.rows, loss);
 }
 
 static __global__ void maximum_kernel(Logits l, Vec x, Vec maximum)
@@ -357,7 +362,7 @@ static __global__ void maximum_kernel(Logits l, Vec x, Vec maximum)
 
 void cuda_logits_maximum(Logits l, Vec x, Vec maximum, void *stream)
 {
-    LAUNCH(maximum_kernel, (unsigned)l.rows, ROW_THREADS, 0, stream, l, x, maximum);
+    LAUNCH(maximum_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x, maximum);
 }
 
 static __global__ void logits_sums_kernel(Logits l, Vec x, const int64_t *targets, Vec maximum,
@@ -378,8 +383,8 @@ static __global__ void logits_sums_kernel(Logits l, Vec x, const int64_t *target
 void cuda_logits_sums(Logits l, Vec x, const int64_t *targets, Vec maximum, Vec sums,
                       void *stream)
 {
-    LAUNCH(logits_sums_kernel, (unsigned)l.rows, ROW_THREADS, 0, stream, l, x, targets, maximum,
-           sums);
+    LAUNCH(logits_sums_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x, targets,
+           maximum, sums);
 }
 
 static __global__ void logits_back_kernel(Logits l, Vec x, const int64_t *targets, Vec maximum,
@@ -396,7 +401,7 @@ static __global__ void logits_back_kernel(Logits l, Vec x, const int64_t *target
 void cuda_logits_back(Logits l, Vec x, const int64_t *targets, Vec maximum, Vec sums,
                       LossSum loss, double *scratch, void *stream)
 {
-    LAUNCH(logits_back_kernel, (unsigned)l.rows, ROW_THREADS, 0, stream, l, x, targets, maximum,
-           sums, scratch);
-    LAUNCH(loss_kernel, 1, ROW_THREADS, 0, stream, scratch, l.rows, loss);
+    LAUNCH(logits_back_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x, targets,
+           maximum, sums, scratch);
+    LAUNCH(loss_kernel, 1, THREADS, 0, stream, scratch, l.rows, loss);
 }

@@ -10,7 +10,7 @@
 #include "tests/exec_world.h"
 #include "tests/on_cpu/on_cpu.h"
 
-enum { STEPS = 4 };
+enum { STEPS = 3 };
 
 #define CLUSTER "\"cluster\":{\"base\":\"pcie-workstation\",\"nodes\":1,\"gpus_per_node\":8},"
 
@@ -108,7 +108,28 @@ static void one_gpu_trains_like_one_process(void)
         check_case(&alone[i], &without);
 }
 
-/* Step 2 is captured, 3 and 4 are played: two launches and one of the capture. */
+/* Ranks are threads that share the device: their lanes' transfers and kernels meet in any order. */
+static const Case split[] = {
+    { mlp, F32, { { "parallel.dp", "2" }, { "parallel.strategy", "zero1" } } },
+    { gpt, F32, { { "parallel.dp", "2" } } },
+    { gpt, F32, { { "parallel.dp", "2" }, { "parallel.strategy", "fsdp" } } },
+    { gpt, F32, { { "parallel.tp", "2" }, { "parallel.sequence_parallel", "true" } } },
+    { gpt, F32, { { "parallel.pp", "2" }, { "training.micro_batch", "1" } } },
+    { gpt, F32, { { "parallel.cp", "2" } } },
+    { llama,
+      BF16,
+      { { "parallel.dp", "2" },
+        { "parallel.strategy", "zero2" },
+        { "training.precision", "bf16" } } },
+};
+
+static void split_work_is_the_same_work(void)
+{
+    for (size_t i = 0; i < ARRAY_N(split); i++)
+        check_case(&split[i], &without);
+}
+
+/* The first step is launched op by op, the second one captured, the third one played. */
 static void a_played_graph_is_the_step(void)
 {
     for (size_t i = 0; i < ARRAY_N(alone); i += 5) {
@@ -226,6 +247,7 @@ static void a_launch_that_fails_names_its_op(void)
 int main(void)
 {
     RUN(one_gpu_trains_like_one_process);
+    RUN(split_work_is_the_same_work);
     RUN(a_played_graph_is_the_step);
     RUN(what_is_predicted_is_what_is_allocated);
     RUN(without_room_it_says_for_what);
