@@ -191,20 +191,38 @@ void sink_put_and_write(const RawTop *record)
         sink_drain();
 }
 
-/* All of it at its place, or errno. */
-static int write_all(const uint8_t *bytes, size_t n, off_t at)
+/* As much of it at its place as goes; why: 0, or errno of what does not. */
+static size_t write_all(const uint8_t *bytes, size_t n, off_t at, int *why)
 {
-    while (n > 0) {
-        ssize_t wrote = pwrite(sink.fd, bytes, n, at);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0)
-            return wrote < 0 ? errno : EIO;
-        bytes += wrote;
-        at += wrote;
-        n -= (size_t)wrote;
+    size_t done = 0;
+    *why = 0;
+    while (done < n && !*why) {
+        ssize_t wrote = pwrite(sink.fd, bytes + done, n - done, at + (off_t)done);
+        if (wrote > 0)
+            done += (size_t)wrote;
+        else if (wrote == 0 || errno != EINTR)
+            *why = wrote < 0 ? errno : EIO;
     }
-    return 0;
+    return done;
+}
+
+/* Cuts a block to the whole records within its first n bytes. */
+static void cut_block(Block *b, size_t n)
+{
+    size_t at = 0;
+    uint64_t records_n = 0;
+    for (;;) {
+        RawTop top;
+        if (n - at < sizeof top)
+            break;
+        memcpy(&top, b->bytes + at, sizeof top);
+        if (top.bytes > n - at)
+            break;
+        at += top.bytes;
+        records_n++;
+    }
+    b->n = at;
+    b->records_n = records_n;
 }
 
 static void write_head(void)
@@ -214,7 +232,8 @@ static void write_head(void)
     sink.head.writer_ns = writer_cpu_ns();
     RawHead head = sink.head;
     pthread_mutex_unlock(&lock);
-    (void)write_all((const uint8_t *)&head, sizeof head, 0);
+    int why;
+    (void)write_all((const uint8_t *)&head, sizeof head, 0, &why);
 }
 
 void sink_drain(void)
@@ -225,7 +244,16 @@ void sink_drain(void)
     bool failed = sink.failed;
     pthread_mutex_unlock(&lock);
 
-    int why = failed || full->n == 0 ? 0 : write_all(full->bytes, full->n, sink.file_bytes);
+    int why = 0;
+    uint64_t lost_n = failed ? full->records_n : 0;
+    if (!failed) {
+        uint64_t records_n = full->records_n;
+        size_t done = write_all(full->bytes, full->n, sink.file_bytes, &why);
+        if (why)
+            cut_block(full, done);
+        lost_n = records_n - full->records_n;
+        sink.file_bytes += (off_t)full->n;
+    }
     if (why)
         (void)!ftruncate(sink.fd, sink.file_bytes);
 
@@ -234,12 +262,8 @@ void sink_drain(void)
         sink.failed = true;
         sink.head.write_errno = (uint32_t)why;
     }
-    if (sink.failed) {
-        sink.head.unwritten_n += full->records_n;
-    } else {
-        sink.head.records_n += full->records_n;
-        sink.file_bytes += (off_t)full->n;
-    }
+    sink.head.unwritten_n += lost_n;
+    sink.head.records_n += failed ? 0 : full->records_n;
     full->n = 0;
     full->records_n = 0;
     pthread_mutex_unlock(&lock);
@@ -294,7 +318,7 @@ bool sink_open(const char *path, const RawHead *head, char *why, size_t why_n)
     sink.fd = fd;
     int reason = sink.block[0].bytes && sink.block[1].bytes ? 0 : ENOMEM;
     if (!reason)
-        reason = write_all((const uint8_t *)head, sizeof *head, 0);
+        (void)write_all((const uint8_t *)head, sizeof *head, 0, &reason);
     if (reason) {
         snprintf(why, why_n, "cannot write '%s': %s", path, strerror(reason));
         close(fd);

@@ -148,13 +148,18 @@ static const CaptureTexts texts = { NULL, text_of, kernel_of, call_of };
 static void convert_buffer(const Full *full)
 {
     CUpti_Activity *record = NULL;
-    size_t dropped = 0;
     while (cupti.cuptiActivityGetNextRecord(full->buffer, full->valid, &record) ==
            CUPTI_SUCCESS) {
         RawAny raw;
         if (capture_convert(&raw, record, &texts) > 0)
             sink_put_and_write(&raw.top);
     }
+}
+
+/* Asking sets CUPTI's count back to zero. */
+static void count_dropped(void)
+{
+    size_t dropped = 0;
     if (cupti.cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped) == CUPTI_SUCCESS && dropped)
         sink_note_dropped(dropped);
 }
@@ -180,6 +185,7 @@ static void empty_queue(void)
         pthread_mutex_lock(&lock);
         w.spare[w.spare_n++] = full.buffer;
         pthread_mutex_unlock(&lock);
+        count_dropped();
     }
 }
 
@@ -231,12 +237,14 @@ static void *run(void *unused)
             continue;
         (void)cupti.cuptiActivityFlushAll(0);
         empty_queue();
+        count_dropped();
         capture_put_clock();
         note_cpu_time();
         sink_drain();
         flush_ns = capture_monotonic_ns() + (int64_t)FLUSH_EVERY_MS * 1000000;
     }
     empty_queue();
+    count_dropped();
     note_cpu_time();
     return NULL;
 }

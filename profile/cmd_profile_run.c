@@ -52,7 +52,7 @@ static int exec_error(int report)
 
 static void pass_on(pid_t pid, int number, const siginfo_t *info)
 {
-    if (info->si_code <= 0 && info->si_pid != pid)
+    if (info->si_code <= 0)
         kill(pid, number);
     if (number != SIGUSR1 && number != SIGUSR2)
         fprintf(stderr,
