@@ -171,7 +171,8 @@ check:
 	@$(MAKE) --no-print-directory $(parallel) tests
 	@BUILD=$(BUILD) MAKE='$(MAKE)' CUDA_HOME='$(CUDA_HOME)' sh tests/run_tests.sh $(SUITES)
 
-tests: $(BUILD)/lockstep $(if $(findstring clang,$(CC)),,$(CUDA_PLUGIN)) $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS)
+tests: $(BUILD)/lockstep $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS) \
+       $(if $(findstring clang,$(CC)),,$(CUDA_PLUGIN))
 
 san:
 	@$(MAKE) --no-print-directory SAN=1 SUITES="unit cli" check

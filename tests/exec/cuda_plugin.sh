@@ -13,7 +13,8 @@ plugin=$(dirname "$lockstep")/lockstep-cuda.so
 cuda=$(sh tests/find_cuda.sh)
 stub=$cuda/lib64/stubs/libcuda.so
 if [ ! -f "$plugin" ] || [ ! -f "$stub" ]; then
-    skip "loading the CUDA plugin" "there is no $([ -f "$plugin" ] && echo "$stub" || echo "$plugin")"
+    [ -f "$plugin" ] && plugin=$stub
+    skip "loading the CUDA plugin" "there is no $plugin"
     tally
     exit
 fi

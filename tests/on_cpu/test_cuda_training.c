@@ -23,14 +23,14 @@ static const char *const mlp =
 
 static const char *const gpt =
     "{\"name\":\"gpt\",\"model\":{\"kind\":\"transformer\",\"layers\":2,\"hidden\":32,"
-    "\"heads\":4,\"vocab\":61,\"max_seq\":16,\"activation\":\"gelu\",\"norm\":\"layernorm\","
+    "\"heads\":4,\"vocab\":61,\"max_seq\":8,\"activation\":\"gelu\",\"norm\":\"layernorm\","
     "\"positions\":\"learned\",\"tied_embeddings\":true}," CLUSTER
-    "\"training\":{\"global_batch\":4,\"micro_batch\":2,\"seq_len\":16,\"precision\":\"f32\","
+    "\"training\":{\"global_batch\":4,\"micro_batch\":2,\"seq_len\":8,\"precision\":\"f32\","
     "\"lr\":0.01,\"optimizer\":\"adamw\",\"grad_clip\":0.5},"
     "\"parallel\":{\"strategy\":\"ddp\",\"dp\":1}}";
 
 static const char *const llama =
-    "{\"name\":\"llama\",\"model\":{\"kind\":\"transformer\",\"layers\":2,\"hidden\":128,"
+    "{\"name\":\"llama\",\"model\":{\"kind\":\"transformer\",\"layers\":1,\"hidden\":128,"
     "\"heads\":2,\"kv_heads\":1,\"ffn\":48,\"vocab\":64,\"max_seq\":16,\"gated\":true,"
     "\"activation\":\"silu\",\"norm\":\"rmsnorm\",\"positions\":\"rope\","
     "\"tied_embeddings\":false}," CLUSTER
@@ -98,7 +98,7 @@ static const Case alone[] = {
     { gpt, F32, { { "training.recompute", "selective" } } },
     { gpt, BF16, { { "training.precision", "bf16" } } },
     { gpt, BF16, { { "training.precision", "f16" } } },
-    { llama, F32, { { 0 } } },
+    { llama, F32, { { "model.hidden", "32" } } },
     { llama, BF16, { { "training.precision", "bf16" } } },
 };
 
@@ -113,6 +113,9 @@ static const Case split[] = {
     { mlp, F32, { { "parallel.dp", "2" }, { "parallel.strategy", "zero1" } } },
     { gpt, F32, { { "parallel.dp", "2" } } },
     { gpt, F32, { { "parallel.dp", "2" }, { "parallel.strategy", "fsdp" } } },
+    { mlp,
+      F32,
+      { { "parallel.dp", "2" }, { "parallel.strategy", "dp" } } }, /* the host waits */
     { gpt, F32, { { "parallel.tp", "2" }, { "parallel.sequence_parallel", "true" } } },
     { gpt, F32, { { "parallel.pp", "2" }, { "training.micro_batch", "1" } } },
     { gpt, F32, { { "parallel.cp", "2" } } },
@@ -120,6 +123,7 @@ static const Case split[] = {
       BF16,
       { { "parallel.dp", "2" },
         { "parallel.strategy", "zero2" },
+        { "model.hidden", "32" },
         { "training.precision", "bf16" } } },
 };
 
@@ -139,7 +143,7 @@ static void a_played_graph_is_the_step(void)
     }
 }
 
-/* ---- memory ---- */
+/* ---- one step by hand ---- */
 
 typedef struct Opened {
     ExecWorld w;
@@ -149,7 +153,16 @@ typedef struct Opened {
     Backend *backend;
 } Opened;
 
-static bool open_backend(Opened *x, const Case *c, Err *err)
+static bool load_zeros(void *user, const Task *t, const Buffer *b, void *out, Err *err)
+{
+    (void)user;
+    (void)t;
+    (void)err;
+    memset(out, 0, b->bytes);
+    return true;
+}
+
+static bool open_backend(Opened *x, const Case *c, bool timed, Err *err)
 {
     *x = (Opened){ 0 };
     if (!CHECK(world_open(&x->w, c->text, c->set, settings_n(c), err)) ||
@@ -162,6 +175,8 @@ static bool open_backend(Opened *x, const Case *c, Err *err)
                     .fabric = x->fabric,
                     .facts = run_plan_facts(&x->w.plan, 0),
                     .hyper = x->w.plan.hyper,
+                    .load = load_zeros,
+                    .timed = timed,
                     .cuda = &without };
     return backend_cuda.open(&x->backend, &x->job, err);
 }
@@ -175,13 +190,64 @@ static void close_backend(Opened *x)
     CHECK_U64(0, on_cpu_allocated());
 }
 
+static bool run_step(Opened *x, double *loss, Err *err)
+{
+    backend_cuda.begin_run(x->backend);
+    backend_cuda.begin(x->backend, 0, 0);
+    for (uint32_t t = 0; t < x->p.tasks_n; t++)
+        backend_cuda.launch(x->backend, t, 0);
+    return backend_cuda.end(x->backend, loss, err);
+}
+
+/* With times of each op wanted none begins before what it waits for, or its lane's last one, has
+ * ended; otherwise, a lane's times still cover it from its first to its last op. */
+static void check_times(const Opened *x, bool timed)
+{
+    const TaskRecord *r = backend_cuda.records(x->backend);
+    int64_t now_ns = backend_cuda.now_ns(x->backend), slack_ns = 2000; /* of a float in ms */
+    uint64_t wrong = 0;
+    for (uint32_t t = 0; t < x->p.tasks_n; t++) {
+        const Task *task = &x->p.tasks[t];
+        wrong += r[t].start_ns < 0 || r[t].end_ns < r[t].start_ns || r[t].end_ns > now_ns;
+        wrong += r[t].launched_ns > r[t].start_ns;
+        if (task->order > 0) {
+            uint32_t before = program_task_at(&x->p, task->lane, task->order - 1);
+            wrong += r[t].end_ns + slack_ns < r[before].end_ns;
+        }
+        for (uint32_t i = 0; i < task->waits_n && timed; i++) {
+            uint32_t awaited = program_marked(&x->p, x->p.waits[task->waits_first + i]);
+            wrong += r[t].start_ns + slack_ns < r[awaited].end_ns;
+        }
+    }
+    CHECK_U64(0, wrong);
+}
+
+static void times_follow_the_order_of_tasks(void)
+{
+    for (int timed = 0; timed < 2; timed++) {
+        Opened x;
+        Err err = { 0 };
+        double loss = 0;
+        if (CHECK(open_backend(&x, &alone[2], timed > 0, &err)) &&
+            CHECK(run_step(&x, &loss, &err))) {
+            check_times(&x, timed > 0);
+            /* All parameters are zero: every class is as likely. */
+            double terms = (double)x.job.facts.loss_terms;
+            CHECK_NEAR(log(61), loss / terms, 1e-6);
+        }
+        close_backend(&x);
+    }
+}
+
+/* ---- memory ---- */
+
 /* The simulator's peak is the program's; the program's arena is one allocation, to the byte. */
 static void what_is_predicted_is_what_is_allocated(void)
 {
     for (size_t i = 0; i < ARRAY_N(alone); i++) {
         Opened x;
         Err err = { 0 };
-        if (CHECK(open_backend(&x, &alone[i], &err))) {
+        if (CHECK(open_backend(&x, &alone[i], false, &err))) {
             const Graph *g = &x.w.plan.graph;
             RoleMemory m = memory_of_role(g, graph_role_of(g, 0), NULL);
             CHECK_U64(m.peak_bytes, x.p.peak_bytes);
@@ -197,8 +263,8 @@ static void without_room_it_says_for_what(void)
 {
     Opened x;
     Err err = { 0 };
-    on_cpu_memory(1 << 20);
-    CHECK(!open_backend(&x, &alone[7], &err));
+    on_cpu_memory(1 << 16);
+    CHECK(!open_backend(&x, &alone[7], false, &err));
     on_cpu_memory((uint64_t)1 << 30);
     CHECK_ERR_TEXT(&err, "GPU 0 has no room for the arena of rank 0: ");
     CHECK_ERR_TEXT(&err, "bytes (0.00 GiB) were asked, 0.00 of 0.00 GiB are free; its largest "
@@ -206,7 +272,7 @@ static void without_room_it_says_for_what(void)
     close_backend(&x);
     Err second = { 0 };
     on_cpu_memory((uint64_t)16 << 20);
-    CHECK(!open_backend(&x, &alone[7], &second));
+    CHECK(!open_backend(&x, &alone[7], false, &second));
     on_cpu_memory((uint64_t)1 << 30);
     CHECK_ERR_TEXT(&second, "GPU 0 has no room for scratch and workspaces of rank 0: ");
     close_backend(&x);
@@ -249,6 +315,7 @@ int main(void)
     RUN(one_gpu_trains_like_one_process);
     RUN(split_work_is_the_same_work);
     RUN(a_played_graph_is_the_step);
+    RUN(times_follow_the_order_of_tasks);
     RUN(what_is_predicted_is_what_is_allocated);
     RUN(without_room_it_says_for_what);
     RUN(only_the_wall_has_a_clock_on_gpus);
