@@ -306,8 +306,13 @@ static bool enable(CUpti_ActivityKind kind, const char *what, bool needed, char 
     return !needed;
 }
 
+/* Devices that exist already are told only on demand; within cuInit they are still to come. */
 static void enable_devices(void)
 {
+    if (capture.injected) {
+        (void)cupti.cuptiActivityEnable(CUPTI_ACTIVITY_KIND_DEVICE);
+        return;
+    }
 #if CUPTI_API_VERSION >= 130000
     (void)cupti.cuptiActivityEnableAndDump(CUPTI_ACTIVITY_KIND_DEVICE);
 #else

@@ -157,13 +157,14 @@ static bool make_raw(ProfileRun *run, Arena *arena, Err *err)
     return true;
 }
 
+/* One of several ranks; an interactive shell under srun is one of one. */
 static bool is_launched(void)
 {
     const LaunchFlags none = { .rank = NONE_U32, .world = NONE_U32, .local_rank = NONE_U32 };
     RankPlace place = { 0 };
     Launcher by = LAUNCHER_NONE;
     Err odd = { 0 };
-    return launch_place(&place, &by, &none, &odd) && by != LAUNCHER_NONE;
+    return launch_place(&place, &by, &none, &odd) && by != LAUNCHER_NONE && place.world > 1;
 }
 
 /* ---- what is said at the end ---- */

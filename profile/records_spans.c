@@ -435,7 +435,7 @@ void records_spans(Records *r)
         add_record(r, (const RawAny *)(const void *)top, at);
     if (r->info->untimed_n)
         records_find(r->info,
-                     "'%.80s': %" PRIu64 " kernels or copies have no time: CUPTI had "
-                     "no device memory for it",
+                     "'%.80s': %" PRIu64 " kernels or copies have no time: they still ran "
+                     "at the end, or CUPTI had no device memory for it",
                      r->name, r->info->untimed_n);
 }
