@@ -196,6 +196,20 @@ static __device__ __forceinline__ bool sees(const Attention &a, uint32_t query, 
     return in && (!a.window || key + a.window > at);
 }
 
+/* Do all of 16 queries see all of N keys?  Then nothing must be looked at one by one; queries
+ * past the end do not count, what comes out for them is not kept. */
+static __device__ __forceinline__ bool all_see(const Attention &a, uint32_t query, uint32_t key,
+                                               uint32_t queries, uint32_t keys)
+{
+    uint32_t at = a.position + query, last = at + queries - 1;
+    bool in = key + keys <= a.keys;
+    if (a.causal)
+        in = in && key + keys - 1 <= at;
+    else if (a.window)
+        in = in && key + keys - 1 < at + a.window;
+    return in && (!a.window || key + a.window > last);
+}
+
 /* Tiles of N keys that queries [first, first + ROWS) see, from `begin` up to `end`. */
 typedef struct Range {
     uint32_t begin, end;
@@ -235,7 +249,7 @@ static __device__ __forceinline__ Range queries_of(const Attention &a, uint32_t 
 /* ---- forward ---- */
 
 /* Scores become weights; sums and outputs so far are brought to the new maximum. */
-template <int WIDTH, int N>
+template <int WIDTH, int N, bool MASKED>
 static __device__ __forceinline__ void soften(const Attention &a, float (*s)[4], float (*y)[4],
                                               float *top, float *sum, uint32_t query,
                                               uint32_t key)
@@ -249,7 +263,7 @@ static __device__ __forceinline__ void soften(const Attention &a, float (*s)[4],
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int k = 2 * half; k < 2 * half + 2; k++) {
-                bool in = sees(a, query + half * 8, key + n * 8 + 2 * t + k % 2);
+                bool in = !MASKED || sees(a, query + half * 8, key + n * 8 + 2 * t + k % 2);
                 s[n][k] = in ? s[n][k] * scale : -INFINITY;
                 above = fmaxf(above, s[n][k]);
             }
@@ -303,7 +317,10 @@ static __global__ void __launch_bounds__(THREADS) forward_kernel(Attention a)
         if (key + KEYS < r.end)
             load_tile<WIDTH, KEYS>(k, key + KEYS, a.keys, k_at);
         copies_commit();
-        soften<WIDTH, N>(a, s, y, top, sum, mine, key);
+        if (all_see(a, first + warp * 16, key, 16, KEYS))
+            soften<WIDTH, N, false>(a, s, y, top, sum, mine, key);
+        else
+            soften<WIDTH, N, true>(a, s, y, top, sum, mine, key);
         copies_wait<1>();
         __syncthreads();
         by_columns<WIDTH, N, BF16>(y, s, v);
@@ -323,51 +340,78 @@ static __global__ void __launch_bounds__(THREADS) forward_kernel(Attention a)
                           [&](uint32_t i) { return row_at(a.y, row + i, head, WIDTH); });
 }
 
-/* ---- backward: queries ---- */
+/* ---- backward ---- */
 
+/* P and dS, in place of scores and of dY V^T.  ROWS_QUERY: rows are queries, else keys; the
+ * other side's numbers lie along columns.  lse, along: of this thread's two queries, or of all
+ * that lie along columns. */
+template <int N, bool ROWS_QUERY, bool MASKED>
+static __device__ __forceinline__ void weigh(const Attention &a, float (*s)[4], float (*ds)[4],
+                                             const float *lse, const float *along, uint32_t row,
+                                             uint32_t column)
+{
+    int t = threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int c = n * 8 + 2 * t + i % 2;
+            uint32_t down = row + i / 2 * 8, across = column + c;
+            int which = ROWS_QUERY ? i / 2 : c;
+            bool in =
+                !MASKED || sees(a, ROWS_QUERY ? down : across, ROWS_QUERY ? across : down);
+            s[n][i] = in ? exp2f(s[n][i] * (a.scale * LOG2_E) - lse[which]) : 0;
+            ds[n][i] = s[n][i] * (ds[n][i] - along[which]) * a.scale;
+        }
+}
+
+/* Two tiles of each: one is worked on while the next one comes. */
 template <int WIDTH, bool BF16>
 static __global__ void __launch_bounds__(THREADS) queries_kernel(Attention a)
 {
-    const int KEYS = WIDTH > 64 ? 32 : 64, N = KEYS / 8;
+    const int KEYS = WIDTH > 64 ? 32 : 64, N = KEYS / 8, TILE = KEYS * WIDTH;
     DYNAMIC_SHARED(memory);
-    Half *q = (Half *)memory, *dy = q + ROWS * WIDTH, *k = dy + ROWS * WIDTH;
-    Half *v = k + KEYS * WIDTH;
+    Half *q = (Half *)memory, *dy = q + ROWS * WIDTH, *k = dy + ROWS * WIDTH, *v = k + 2 * TILE;
     uint32_t head = blockIdx.y, sample = blockIdx.z, kv = head / (a.heads / a.kv_heads);
     uint32_t first = (gridDim.x - 1 - blockIdx.x) * ROWS;
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, t = lane % 4;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, stage = 0;
     uint32_t mine = first + warp * 16 + lane / 4;
     u64 row = (u64)sample * a.queries;
     Range r = keys_of<KEYS>(a, first);
-    auto k_at = [&](uint32_t i) { return row_at(a.k, key_row(a, sample, i), kv, WIDTH); };
-    auto v_at = [&](uint32_t i) { return row_at(a.v, key_row(a, sample, i), kv, WIDTH); };
+    auto load = [&](int to, uint32_t key) {
+        load_tile<WIDTH, KEYS>(k + to * TILE, key, a.keys, [&](uint32_t i) {
+            return row_at(a.k, key_row(a, sample, i), kv, WIDTH);
+        });
+        load_tile<WIDTH, KEYS>(v + to * TILE, key, a.keys, [&](uint32_t i) {
+            return row_at(a.v, key_row(a, sample, i), kv, WIDTH);
+        });
+    };
     float dq[WIDTH / 8][4] = { { 0 } }, lse[2], along[2];
     load_tile<WIDTH, ROWS>(q, first, a.queries,
                            [&](uint32_t i) { return row_at(a.q, row + i, head, WIDTH); });
     load_tile<WIDTH, ROWS>(dy, first, a.queries,
                            [&](uint32_t i) { return row_at(a.dy, row + i, head, WIDTH); });
+    load(0, r.begin);
+    copies_commit();
     for (int half = 0; half < 2; half++) {
         uint32_t query = mine + half * 8 < a.queries ? mine + half * 8 : 0;
         lse[half] = a.lse[(row + query) * a.heads + head] * LOG2_E;
         along[half] = a.along[(row + query) * a.heads + head];
     }
-    for (uint32_t key = r.begin; key < r.end; key += KEYS) {
+    for (uint32_t key = r.begin; key < r.end; key += KEYS, stage ^= 1) {
         float s[N][4] = { { 0 } }, ds[N][4] = { { 0 } };
-        load_tile<WIDTH, KEYS>(k, key, a.keys, k_at);
-        load_tile<WIDTH, KEYS>(v, key, a.keys, v_at);
+        if (key + KEYS < r.end)
+            load(stage ^ 1, key + KEYS);
         copies_commit();
-        copies_wait<0>();
+        copies_wait<1>();
         __syncthreads();
-        by_rows<WIDTH, N, BF16>(s, q, warp * 16, k);
-        by_rows<WIDTH, N, BF16>(ds, dy, warp * 16, v);
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                bool in = sees(a, mine + i / 2 * 8, key + n * 8 + 2 * t + i % 2);
-                float p = in ? exp2f(s[n][i] * a.scale * LOG2_E - lse[i / 2]) : 0;
-                ds[n][i] = p * (ds[n][i] - along[i / 2]) * a.scale;
-            }
-        by_columns<WIDTH, N, BF16>(dq, ds, k);
+        by_rows<WIDTH, N, BF16>(s, q, warp * 16, k + stage * TILE);
+        by_rows<WIDTH, N, BF16>(ds, dy, warp * 16, v + stage * TILE);
+        if (all_see(a, first + warp * 16, key, 16, KEYS))
+            weigh<N, true, false>(a, s, ds, lse, along, mine, key);
+        else
+            weigh<N, true, true>(a, s, ds, lse, along, mine, key);
+        by_columns<WIDTH, N, BF16>(dq, ds, k + stage * TILE);
         __syncthreads();
     }
     const float by[2] = { 1, 1 };
@@ -375,40 +419,43 @@ static __global__ void __launch_bounds__(THREADS) queries_kernel(Attention a)
                           [&](uint32_t i) { return row_at(a.dq, row + i, head, WIDTH); });
 }
 
-/* ---- backward: keys and values ---- */
-
-/* P^T and dS^T of 16 keys and 8 N queries, from scores and dY V^T. */
-template <int N>
-static __device__ __forceinline__ void weigh(const Attention &a, float (*s)[4], float (*ds)[4],
-                                             const float *lse, const float *along, uint32_t key,
-                                             uint32_t query)
+/* Queries past the end must not count in sums over queries: their lse makes weights of 0. */
+template <int QUERIES>
+static __device__ __forceinline__ void load_sums(const Attention &a, float *lse, float *along,
+                                                 u64 row, uint32_t query, uint32_t head)
 {
-    int t = threadIdx.x % 4;
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int column = n * 8 + 2 * t + i % 2;
-            bool in = sees(a, query + column, key + i / 2 * 8);
-            s[n][i] = in ? exp2f(s[n][i] * a.scale * LOG2_E - lse[column]) : 0;
-            ds[n][i] = s[n][i] * (ds[n][i] - along[column]) * a.scale;
-        }
+    uint32_t i = query + threadIdx.x;
+    if (threadIdx.x >= QUERIES)
+        return;
+    bool any = i < a.queries;
+    lse[threadIdx.x] = any ? a.lse[(row + i) * a.heads + head] * LOG2_E : INFINITY;
+    along[threadIdx.x] = any ? a.along[(row + i) * a.heads + head] : 0;
 }
 
 template <int WIDTH, bool BF16>
 static __global__ void __launch_bounds__(THREADS) keys_kernel(Attention a)
 {
-    const int QUERIES = WIDTH > 64 ? 32 : 64, N = QUERIES / 8;
+    const int QUERIES = WIDTH > 64 ? 32 : 64, N = QUERIES / 8, TILE = QUERIES * WIDTH;
     DYNAMIC_SHARED(memory);
-    Half *k = (Half *)memory, *v = k + ROWS * WIDTH, *q = v + ROWS * WIDTH;
-    Half *dy = q + QUERIES * WIDTH;
-    float *lse = (float *)(dy + QUERIES * WIDTH), *along = lse + QUERIES;
+    Half *k = (Half *)memory, *v = k + ROWS * WIDTH, *q = v + ROWS * WIDTH, *dy = q + 2 * TILE;
+    float *lse = (float *)(dy + 2 * TILE), *along = lse + 2 * QUERIES;
     uint32_t kv = blockIdx.y, sample = blockIdx.z, group = a.heads / a.kv_heads;
     uint32_t first = blockIdx.x * ROWS;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     uint32_t mine = first + warp * 16 + lane / 4;
     u64 row = (u64)sample * a.queries;
     Range r = queries_of<QUERIES>(a, first);
+    uint32_t tiles = r.end > r.begin ? (r.end - r.begin + QUERIES - 1) / QUERIES : 0;
+    auto load = [&](int to, uint32_t i) {
+        uint32_t head = kv * group + i / tiles, query = r.begin + i % tiles * QUERIES;
+        load_tile<WIDTH, QUERIES>(q + to * TILE, query, a.queries, [&](uint32_t j) {
+            return row_at(a.q, row + j, head, WIDTH);
+        });
+        load_tile<WIDTH, QUERIES>(dy + to * TILE, query, a.queries, [&](uint32_t j) {
+            return row_at(a.dy, row + j, head, WIDTH);
+        });
+        load_sums<QUERIES>(a, lse + to * QUERIES, along + to * QUERIES, row, query, head);
+    };
     float dk[WIDTH / 8][4] = { { 0 } }, dv[WIDTH / 8][4] = { { 0 } };
     load_tile<WIDTH, ROWS>(k, first, a.keys, [&](uint32_t i) {
         return row_at(a.k, key_row(a, sample, i), kv, WIDTH);
@@ -416,30 +463,29 @@ static __global__ void __launch_bounds__(THREADS) keys_kernel(Attention a)
     load_tile<WIDTH, ROWS>(v, first, a.keys, [&](uint32_t i) {
         return row_at(a.v, key_row(a, sample, i), kv, WIDTH);
     });
-    for (uint32_t head = kv * group; head < (kv + 1) * group; head++)
-        for (uint32_t query = r.begin; query < r.end; query += QUERIES) {
-            float s[N][4] = { { 0 } }, ds[N][4] = { { 0 } };
-            load_tile<WIDTH, QUERIES>(q, query, a.queries, [&](uint32_t i) {
-                return row_at(a.q, row + i, head, WIDTH);
-            });
-            load_tile<WIDTH, QUERIES>(dy, query, a.queries, [&](uint32_t i) {
-                return row_at(a.dy, row + i, head, WIDTH);
-            });
-            copies_commit();
-            if (threadIdx.x < QUERIES) {
-                uint32_t i = query + threadIdx.x < a.queries ? query + threadIdx.x : 0;
-                lse[threadIdx.x] = a.lse[(row + i) * a.heads + head] * LOG2_E;
-                along[threadIdx.x] = a.along[(row + i) * a.heads + head];
-            }
-            copies_wait<0>();
-            __syncthreads();
-            by_rows<WIDTH, N, BF16>(s, k, warp * 16, q);
-            by_rows<WIDTH, N, BF16>(ds, v, warp * 16, dy);
-            weigh<N>(a, s, ds, lse, along, mine, query);
-            by_columns<WIDTH, N, BF16>(dv, s, dy);
-            by_columns<WIDTH, N, BF16>(dk, ds, q);
-            __syncthreads();
-        }
+    if (tiles > 0)
+        load(0, 0);
+    copies_commit();
+    for (uint32_t i = 0; i < tiles * group; i++) {
+        float s[N][4] = { { 0 } }, ds[N][4] = { { 0 } };
+        int stage = i % 2;
+        uint32_t query = r.begin + i % tiles * QUERIES;
+        const float *lse_here = lse + stage * QUERIES, *along_here = along + stage * QUERIES;
+        if (i + 1 < tiles * group)
+            load(stage ^ 1, i + 1);
+        copies_commit();
+        copies_wait<1>();
+        __syncthreads();
+        by_rows<WIDTH, N, BF16>(s, k, warp * 16, q + stage * TILE);
+        by_rows<WIDTH, N, BF16>(ds, v, warp * 16, dy + stage * TILE);
+        if (all_see(a, query, first + warp * 16, QUERIES, 16))
+            weigh<N, false, false>(a, s, ds, lse_here, along_here, mine, query);
+        else
+            weigh<N, false, true>(a, s, ds, lse_here, along_here, mine, query);
+        by_columns<WIDTH, N, BF16>(dv, s, dy + stage * TILE);
+        by_columns<WIDTH, N, BF16>(dk, ds, q + stage * TILE);
+        __syncthreads();
+    }
     copies_wait<0>(); /* where nobody sees these keys */
     const float by[2] = { 1, 1 };
     put_rows<WIDTH, BF16>(dk, first + warp * 16, a.keys, by, [&](uint32_t i) {
@@ -477,8 +523,8 @@ template <int WIDTH, bool BF16> static void forward(const Attention *a, void *st
 template <int WIDTH, bool BF16> static void backward(const Attention *a, void *stream)
 {
     int other = WIDTH > 64 ? 32 : 64;
-    size_t tiles = sizeof(Half) * WIDTH * 2 * (size_t)(ROWS + other);
-    size_t bytes = tiles + 2 * sizeof(float) * (size_t)other;
+    size_t tiles = sizeof(Half) * WIDTH * 2 * (size_t)(ROWS + 2 * other);
+    size_t bytes = tiles + 4 * sizeof(float) * (size_t)other;
     dim3 queries((unsigned)blocks_for(a->queries, ROWS), a->heads, a->batch);
     dim3 keys((unsigned)blocks_for(a->keys, ROWS), a->kv_heads, a->batch);
     ALLOW_SHARED((queries_kernel<WIDTH, BF16>), tiles);

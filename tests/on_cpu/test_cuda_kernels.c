@@ -59,6 +59,8 @@ static void attention_on_tensor_cores(void)
 {
     static const Heads all[] = {
         { DTYPE_BF16, 1, 1, 1, 64, 64, 64, 0, true, 0 },
+        { DTYPE_BF16, 1, 2, 1, 200, 200, 64, 0, true, 0 }, /* tiles without a mask */
+        { DTYPE_BF16, 1, 1, 1, 140, 140, 128, 0, true, 0 },
         { DTYPE_F16, 1, 2, 1, 80, 80, 64, 0, true, 0 },     /* a part of a tile; GQA */
         { DTYPE_BF16, 2, 2, 2, 33, 33, 128, 0, false, 0 },  /* less than one */
         { DTYPE_BF16, 1, 1, 1, 150, 150, 64, 40, true, 0 }, /* windows over tiles */
