@@ -36,17 +36,21 @@ static uint32_t call_of(void *user, bool driver, uint32_t cbid)
     return raw_text(user, name);
 }
 
-static void add(RawWorld *w, Convert *convert, const void *record)
+/* An older struct is shorter: the newest ones' further fields are zeros then. */
+static void add(RawWorld *w, Convert *convert, const void *record, size_t n)
 {
     RawAny any;
+    _Alignas(8) uint8_t longest[512] = { 0 };
     const CaptureTexts texts = { w, text_of, text_of, call_of };
-    if (CHECK(convert(&any, record, &texts) == any.top.bytes && any.top.bytes > 0))
+    memcpy(longest, record, n);
+    const CUpti_Activity *given = (const CUpti_Activity *)(const void *)longest;
+    if (CHECK(convert(&any, given, &texts) == any.top.bytes && any.top.bytes > 0))
         raw_add(w, &any.top);
 }
 
 /* ---- records ---- */
 
-/* Structs of the toolkit's newest version and of CUDA 12 have their fields at the same places. */
+/* The newest structs have the fields of these at the same places. */
 static void add_gpu_records(RawWorld *w, Convert *convert)
 {
     CUpti_ActivityKernel9 kernel = { .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
@@ -87,11 +91,11 @@ static void add_gpu_records(RawWorld *w, Convert *convert)
                                      .id = 2,
                                      .numMultiprocessors = 132,
                                      .name = "NVIDIA H100 80GB HBM3" };
-    add(w, convert, &kernel);
-    add(w, convert, &copy);
-    add(w, convert, &peer);
-    add(w, convert, &set);
-    add(w, convert, &device);
+    add(w, convert, &kernel, sizeof kernel);
+    add(w, convert, &copy, sizeof copy);
+    add(w, convert, &peer, sizeof peer);
+    add(w, convert, &set, sizeof set);
+    add(w, convert, &device, sizeof device);
 }
 
 static void add_host_records(RawWorld *w, Convert *convert)
@@ -127,19 +131,19 @@ static void add_host_records(RawWorld *w, Convert *convert)
                                     .start = 9000,
                                     .end = 9070 };
     mark.objectId.pt.threadId = 55;
-    add(w, convert, &label);
-    add(w, convert, &call);
+    add(w, convert, &label, sizeof label);
+    add(w, convert, &call, sizeof call);
     call.kind = CUPTI_ACTIVITY_KIND_DRIVER;
     call.start = 4200;
     call.end = 4300;
-    add(w, convert, &call);
-    add(w, convert, &sync);
-    add(w, convert, &mark);
+    add(w, convert, &call, sizeof call);
+    add(w, convert, &sync, sizeof sync);
+    add(w, convert, &mark, sizeof mark);
     mark.flags = CUPTI_ACTIVITY_FLAG_MARKER_END;
     mark.timestamp = 9500;
     mark.name = NULL;
-    add(w, convert, &mark);
-    add(w, convert, &cost);
+    add(w, convert, &mark, sizeof mark);
+    add(w, convert, &cost, sizeof cost);
 }
 
 static uint64_t find(const Timeline *t, const char *name)
