@@ -64,7 +64,7 @@ static cudaError_t last_error;
 
 static cudaError_t result(cudaError_t e)
 {
-    last_error = e == cudaSuccess || e == cudaErrorNotReady ? last_error : e;
+    last_error = e == cudaSuccess ? last_error : e; /* also cudaErrorNotReady, as CUDA's */
     return e;
 }
 
@@ -388,9 +388,16 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
     return cudaSuccess;
 }
 
+/* What is queued may still record it, or wait for it: then it stays. */
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
-    delete event;
+    LOCKED;
+    bool used = !event->pending.empty();
+    for (CUstream_st *s : streams)
+        for (const Item &item : s->items)
+            used = used || item.event == event;
+    if (!used)
+        delete event;
     return cudaSuccess;
 }
 
