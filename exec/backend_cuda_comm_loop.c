@@ -16,7 +16,7 @@
 #include "exec/cuda_comm_loop.h"
 #include "exec/net.h"
 
-enum { UNWATCHED_TIMES = 10 /* time-outs until a device counts as lost */ };
+enum { PATIENCE = 10 /* time-outs for a rank that lives, as the fabric says, and is slow */ };
 
 _Static_assert((int)COMM_SOURCES_MAX == (int)MOVE_SOURCES_MAX, "one kernel adds all ranks");
 
@@ -104,7 +104,7 @@ static Shared *make_shared(const CudaCommJob *job)
     Shared *s = mem_zero(1, sizeof *s);
     uint32_t ranks = job->program->graph->world_n;
     LoopDevice device = { s, make_events, record, wait, run_kernel };
-    s->world = loop_world_open(ranks, &device, job->rings, job->timeout_s);
+    s->world = loop_world_open(ranks, &device, job->rings, PATIENCE * job->timeout_s);
     atomic_store(&s->inside_n, ranks);
     return s;
 }
@@ -204,7 +204,7 @@ static bool loop_poll(CudaComm *c, int64_t since_ns, Err *err)
     const char *why = fabric_failure(c->job.fabric);
     if (why)
         return err_set(err, "%s", why);
-    if (waited_s <= UNWATCHED_TIMES * c->job.timeout_s)
+    if (waited_s <= 2 * PATIENCE * c->job.timeout_s) /* the op is named first, if it can be */
         return true;
     err_set(err, "rank %u: its device has not answered for %.0f s", c->rank, waited_s);
     loop_abort(c, err->text);

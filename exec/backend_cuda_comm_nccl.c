@@ -45,7 +45,7 @@ enum {
     LOCK_WAIT_S = 3,      /* for the host to leave NCCL before its communicators go */
     ABORT_WAIT_S = 10,
     LAST_WAY_OUT_S = 20,  /* after an abort, for the process to end by itself */
-    UNWATCHED_TIMES = 10, /* time-outs until a device that runs a graph counts as lost */
+    PATIENCE = 10,        /* time-outs for a rank that lives, as the fabric says, and is slow */
     SIDES_MAX = 64,       /* channels posted together */
     CHANNEL_CTAS_MAX = 8, /* a receive that waits for its sender holds so many SMs */
     PEERS_TEXT = 120
@@ -494,7 +494,8 @@ static void say_stuck(const CudaComm *c, const Ticket *t, Err *err)
             "rank %u: op %u '%s' (%s on lane '%s') has not ended within %.0f s: rank%s %s did "
             "not answer",
             c->rank, task->id, program_text(p, task->op->name), op_kind_names[call->kind],
-            lane_names[call->lane], c->job.timeout_s, strchr(peers, ' ') ? "s" : "", peers);
+            lane_names[call->lane], PATIENCE * c->job.timeout_s, strchr(peers, ' ') ? "s" : "",
+            peers);
 }
 
 static void drop_ticket(Tickets *l)
@@ -515,7 +516,7 @@ static bool look_at_lane(CudaComm *c, Tickets *l, Err *err)
         return true;
     if (t->begun_ns == 0)
         t->begun_ns = net_now_ns();
-    if ((double)(net_now_ns() - t->begun_ns) <= c->job.timeout_s * 1e9)
+    if ((double)(net_now_ns() - t->begun_ns) <= PATIENCE * c->job.timeout_s * 1e9)
         return true;
     say_stuck(c, t, err);
     return false;
@@ -939,7 +940,7 @@ static bool nccl_poll(CudaComm *c, int64_t since_ns, Err *err)
     double waited_s = (double)(net_now_ns() - since_ns) / 1e9;
     if (!is_well(c, err))
         return false;
-    if (waited_s <= UNWATCHED_TIMES * c->job.timeout_s)
+    if (waited_s <= 2 * PATIENCE * c->job.timeout_s) /* the op is named first, if it can be */
         return true;
     err_set(err, "rank %u: its device has not answered for %.0f s", c->rank, waited_s);
     fail(c, err->text);

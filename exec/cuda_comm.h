@@ -48,7 +48,8 @@ typedef struct CudaCommJob {
     int device;  /* CUDA's number; made current by open on its threads */
     void *arena; /* on the device */
     uint64_t arena_bytes;
-    double timeout_s; /* of silence, until a peer counts as lost */
+    double timeout_s; /* for ranks to connect; ten times as long a transfer may wait for a rank
+                         that lives: it may be slow.  One that has died the fabric reports */
     bool rings;       /* loop: sums and gathers go step by step round a ring */
 } CudaCommJob;
 

@@ -113,6 +113,7 @@ static unsigned blocks_for(u64 n)
 template <typename T>
 static int launch_copy(void *to, const void *from, u64 n, struct CUstream_st *stream)
 {
+    cudaGetLastError(); /* what this thread has asked before, and was not ready */
     LAUNCH(copy_kernel<T>, blocks_for(n), COMM_THREADS, 0, stream, (T *)to, (const T *)from, n);
     return (int)cudaGetLastError();
 }
@@ -132,6 +133,7 @@ extern "C" int comm_copy_launch(void *to, const void *from, uint64_t bytes,
 
 template <typename T> static int launch_sum(const CommSum *sum, struct CUstream_st *stream)
 {
+    cudaGetLastError();
     LAUNCH(sum_kernel<T>, blocks_for(sum->elements), COMM_THREADS, 0, stream, *sum);
     return (int)cudaGetLastError();
 }
