@@ -126,6 +126,13 @@ static bool stage(Backend *b, const Task *t, bool before, Err *err)
         "copying columns", err);
 }
 
+/* A query that found a stream busy is kept as an error until somebody asks. */
+static cudaError_t launch_error(void)
+{
+    cudaError_t result = cudaGetLastError();
+    return result == cudaErrorNotReady ? cudaSuccess : result;
+}
+
 static bool run_task(Backend *b, uint32_t first, Err *err)
 {
     const Task *t = &b->p->tasks[first];
@@ -135,9 +142,8 @@ static bool run_task(Backend *b, uint32_t first, Err *err)
                stage(b, t, false, err);
     if (t->op->kind == OP_H2D)
         return copy_loaded(b, t, err);
-    return t->op->kind == OP_RELEASE ||
-           (cuda_launch(&b->env[t->lane], b->p, t, err) &&
-            cuda_ok(cudaGetLastError(), "launching a kernel", err));
+    return t->op->kind == OP_RELEASE || (cuda_launch(&b->env[t->lane], b->p, t, err) &&
+                                         cuda_ok(launch_error(), "launching a kernel", err));
 }
 
 /* Tasks [first, first + n), which are posted together, behind what their lane has. */
@@ -266,7 +272,8 @@ static void cuda_close(Backend *b)
     if (!b)
         return;
     lanes_close(b->lanes);
-    graph_close(b); /* first: NCCL keeps a communicator for as long as a graph has its kernels */
+    graph_close(
+        b); /* first: NCCL keeps a communicator for as long as a graph has its kernels */
     if (b->comm)
         b->comm_type->close(b->comm);
     times_close(b);
@@ -409,6 +416,7 @@ static bool wait_until(Backend *b, cudaStream_t stream, cudaEvent_t event, Err *
         result = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
         if (result != cudaErrorNotReady)
             break;
+        (void)cudaGetLastError();
         if (i % POLLS == 0 && b->comm && !b->comm_type->poll(b->comm, since_ns, err))
             return false;
         usleep(POLL_US);

@@ -58,7 +58,7 @@ static std::vector<CUstream_st *> streams;
 static std::unordered_map<void *, size_t> allocations;
 static uint64_t memory_bytes = (uint64_t)1 << 30, allocated_bytes, graphs_n, fail_in;
 static uint64_t chance = 12345;
-static cudaError_t last_error;
+static thread_local cudaError_t last_error;
 
 #define LOCKED std::lock_guard<std::recursive_mutex> guard(lock)
 
@@ -367,17 +367,22 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t stream)
+static bool is_empty(cudaStream_t stream)
 {
     LOCKED;
     if (!stream->items.empty())
         run_one();
-    return stream->items.empty() ? cudaSuccess : result(cudaErrorNotReady);
+    return stream->items.empty();
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    return is_empty(stream) ? cudaSuccess : result(cudaErrorNotReady);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    while (cudaStreamQuery(stream) == cudaErrorNotReady) {
+    while (!is_empty(stream)) {
     }
     return cudaSuccess;
 }
@@ -445,17 +450,22 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t event)
+static bool has_come(cudaEvent_t event)
 {
     LOCKED;
     if (event->pending.count(event->queued))
         run_one();
-    return event->pending.count(event->queued) ? result(cudaErrorNotReady) : cudaSuccess;
+    return !event->pending.count(event->queued);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    return has_come(event) ? cudaSuccess : result(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    while (cudaEventQuery(event) == cudaErrorNotReady) {
+    while (!has_come(event)) {
     }
     return cudaSuccess;
 }
