@@ -1,10 +1,10 @@
 /*
  * capture_records.h - one CUPTI activity record becomes one record of the recording.
  *
- * Pure: nothing of CUPTI is called, so it is tested on structs filled in by hand.  Records are
- * read by their first fields only, those that every version since CUDA 11.8 has at the same
- * place (asserted in capture_records.c): a library newer than these headers delivers longer
- * ones with the same beginning, an older one shorter ones.
+ * Pure: nothing of CUPTI is called, so it is tested on structs filled in by hand.  Of records
+ * the fields are read that every version since CUDA 11.8 has at the same place (asserted in
+ * capture_records.c), and built with CUDA 13 some that came with it: the plugin depends on a
+ * libcupti of the same major version, which may be newer and deliver longer records.
  */
 #ifndef LOCKSTEP_PROFILE_CAPTURE_RECORDS_H
 #define LOCKSTEP_PROFILE_CAPTURE_RECORDS_H

@@ -19,8 +19,6 @@
 
 #include "profile/records_parts.h"
 
-enum { TEXTS_MAX = 1 << 24 };
-
 void records_find(RecordsInfo *info, const char *format, ...)
 {
     if (info->findings_n == RECORDS_FINDINGS_MAX)
@@ -142,9 +140,10 @@ uint32_t records_name(Records *r, uint32_t number)
 
 /* ---- the first walk ---- */
 
+/* Texts are numbered one by one: no number exceeds what the file has room for. */
 static void keep_text(Records *r, const RawTop *top)
 {
-    if (top->a == 0 || top->a >= TEXTS_MAX)
+    if (top->a == 0 || top->a > r->n / kind_bytes[RAW_TEXT])
         return;
     while (top->a >= r->texts_cap) {
         uint32_t cap = r->texts_cap ? 2 * r->texts_cap : 256;

@@ -60,7 +60,7 @@ typedef struct RecordsOptions {
     RecordsWords words;
     uint32_t rank;  /* of spans whose op says none; NONE_U32: as the head says, else 0 */
     bool monotonic; /* times on CLOCK_MONOTONIC instead of the wall clock */
-    /* Ranks are those in the ops (several ranks in one process), and op ids are the low halves. */
+    /* Ranks are those in the ops (several ranks in one process), below the head's world. */
     bool ranks_in_ops;
     bool gpu_only;           /* only what ran on the GPU */
     const char *process;     /* put before names of tracks; NULL none */

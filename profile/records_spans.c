@@ -373,8 +373,9 @@ static void mark_span(Records *r, const RawMark *m, uint64_t at)
 static void own(Records *r, const JoinRow *label, uint32_t device, uint32_t context,
                 uint32_t stream)
 {
-    if (label && label->value >> 32 < TIMELINE_RANKS_MAX)
-        owner_of(r, device, context, stream)->rank = (uint32_t)(label->value >> 32);
+    uint64_t rank = label ? label->value >> 32 : NONE_U64;
+    if (rank < min_u64(r->info->head.world, TIMELINE_RANKS_MAX))
+        owner_of(r, device, context, stream)->rank = (uint32_t)rank;
 }
 
 /* Ranks are threads of one process: the ops tell whose stream and whose thread each is. */
