@@ -126,12 +126,12 @@ END
 
 # The same loop with and without the collector, in turns; the median of three.
 check_overhead() {
-    local i off=() on=() a b
-    for i in 1 2 3; do
+    local off=() on=() a b
+    for _ in 1 2 3; do
         off+=("$("$traced" steps 100 | awk '/^ns_per_step/ { print $2 }')")
         rm -rf "$work/steps"
-        on+=("$(timeout 60 "$lockstep" profile --out "$work/steps" -- "$traced" steps 100 2>/dev/null |
-            awk '/^ns_per_step/ { print $2 }')")
+        on+=("$(timeout 60 "$lockstep" profile --out "$work/steps" -- "$traced" steps 100 \
+            2>/dev/null | awk '/^ns_per_step/ { print $2 }')")
     done
     a=$(printf '%s\n' "${off[@]}" | sort -n | sed -n 2p)
     b=$(printf '%s\n' "${on[@]}" | sort -n | sed -n 2p)
@@ -179,11 +179,11 @@ END
 
 # Two ranks on one GPU over sockets (facts: NCCL_HOSTID): what NCCL chose must be in the trace.
 check_nccl() {
-    local log=$work/nccl.log rc said
+    local log=$work/nccl.log rc said chosen
     "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || return
     cat >"$work/pair.sh" <<'END'
-export NCCL_HOSTID=h$RANK NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_MNNVL_ENABLE=0
-export NCCL_NVLS_ENABLE=0 NCCL_CUMEM_ENABLE=0 NCCL_RAS_ENABLE=0 NCCL_MAX_CTAS=2
+export NCCL_HOSTID=h$RANK NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1
+export NCCL_MNNVL_ENABLE=0 NCCL_NVLS_ENABLE=0 NCCL_CUMEM_ENABLE=0 NCCL_RAS_ENABLE=0 NCCL_MAX_CTAS=2
 exec "$@"
 END
     rm -rf "$work/nccl"
@@ -192,7 +192,8 @@ END
         "$work/train.py" >"$log" 2>&1
     rc=$?
     said=$(spans "$work/nccl/trace.lstrace" '"all_reduce"')
-    if [ $rc = 0 ] && [ "$(spans "$work/nccl/trace.lstrace" '"\(ring\|tree\|Simple\|LL\|LL128\)"')" -gt 0 ]; then
+    chosen=$(spans "$work/nccl/trace.lstrace" '"\(ring\|tree\|Simple\|LL\|LL128\)"')
+    if [ $rc = 0 ] && [ "${chosen:-0}" -gt 0 ]; then
         verdict nccl ok "all_reduce $said times, algorithm and protocol from NCCL"
     else
         verdict nccl FAILED "status $rc, all_reduce $said times; see $log"
