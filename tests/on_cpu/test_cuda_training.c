@@ -143,6 +143,18 @@ static void a_played_graph_is_the_step(void)
     }
 }
 
+static void no_graph_is_made_when_none_is_wanted(void)
+{
+    uint64_t before = on_cpu_graphs();
+    setenv("LOCKSTEP_CUDA_GRAPH", "0", 1);
+    check_case(&alone[0], &with_graphs);
+    unsetenv("LOCKSTEP_CUDA_GRAPH");
+    setenv("LOCKSTEP_CUDA_SYNC", "1", 1); /* waits behind each op */
+    check_case(&alone[0], &with_graphs);
+    unsetenv("LOCKSTEP_CUDA_SYNC");
+    CHECK_U64(before, on_cpu_graphs());
+}
+
 /* ---- one step by hand ---- */
 
 typedef struct Opened {
@@ -315,6 +327,7 @@ int main(void)
     RUN(one_gpu_trains_like_one_process);
     RUN(split_work_is_the_same_work);
     RUN(a_played_graph_is_the_step);
+    RUN(no_graph_is_made_when_none_is_wanted);
     RUN(times_follow_the_order_of_tasks);
     RUN(what_is_predicted_is_what_is_allocated);
     RUN(without_room_it_says_for_what);
