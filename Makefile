@@ -52,7 +52,8 @@ LIBS := $(LIB_CJSON) $(LIB_SQLITE) $(LIB_Z) $(LIB_M) $(LIB_PTHREAD) $(LIB_DL)
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow $(WERROR)
 DEFINES := -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE \
-           -DLOCKSTEP_SHARE_DIR='"$(PREFIX)/share/lockstep"'
+           -DLOCKSTEP_SHARE_DIR='"$(PREFIX)/share/lockstep"' \
+           -DLOCKSTEP_LIB_DIR='"$(PREFIX)/lib/lockstep"'
 OPTIMIZE := -O2
 SANITIZE :=
 ifneq ($(SAN)$(FUZZER),)
@@ -97,6 +98,13 @@ THREADED := $(call programs,$(shell grep -lE 'include [<"](pthread|tests/(exec|r
                                     tests/unit/test_*.c tests/property/test_*.c))
 EXEC_RANKS := $(call programs,tests/exec/*.c)
 CLI_RUNNER := $(BUILD)/tests/cli_runner
+# Tests of the CUDA backend on a stand-in for the device, tests/on_cpu/, and the tests of the
+# CPU's kernels once more, each kernel beside its CUDA twin.  They need a C++ compiler.
+CXX := $(if $(filter clang%,$(notdir $(firstword $(CC)))),clang++,g++)
+HAS_CXX := $(if $(FUZZER)$(SAN),,$(shell command -v $(CXX)))
+ON_CPU_TESTS := $(if $(HAS_CXX),$(call programs,tests/on_cpu/test_*.c))
+TWINS := $(if $(HAS_CXX),$(patsubst tests/unit/test_%.c,$(BUILD)/tests/on_cpu/twin_%,$(wildcard \
+             tests/unit/test_kernels*.c)))
 FORMATTED := lockstep.c $(foreach f,$(FOLDERS) $(patsubst %/,%,$(wildcard tests/ tests/*/)), \
                                     $(wildcard $(f)/*.c $(f)/*.h $(f)/*.cu))
 
@@ -106,6 +114,15 @@ ifneq ($(origin CUDA_HOME),command line)
 CUDA_HOME := $(shell sh tests/find_cuda.sh)
 endif
 NVCC := $(if $(CUDA_HOME),$(wildcard $(CUDA_HOME)/bin/nvcc))
+# NCCL and cuBLASLt may lie elsewhere: wheels for CUDA 12 have a folder for each.
+CUBLAS_HOME ?= $(CUDA_HOME)
+NCCL_HOME ?= $(CUDA_HOME)
+GPU_ARCH ?= 90
+lib_in = $(firstword $(wildcard $(foreach d,lib64 lib lib/x86_64-linux-gnu,$(1)/$(d)/$(2))))
+NCCL_H := $(firstword $(wildcard $(NCCL_HOME)/include/nccl.h /usr/include/nccl.h))
+NCCL_LIB := $(or $(call lib_in,$(NCCL_HOME),libnccl.so*),$(call lib_in,/usr,libnccl.so*))
+CUDA_LIBS := $(if $(NVCC),$(call lib_in,$(CUBLAS_HOME),libcublasLt.so*) $(NCCL_LIB))
+CUDA_PLUGIN := $(if $(SAN)$(FUZZER),,$(if $(NVCC),$(if $(NCCL_H),$(BUILD)/lockstep-cuda.so)))
 no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in PATH)
 
 # ---- make, make demo, make install -----------------------------------------------------
@@ -117,7 +134,7 @@ no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in 
 .DELETE_ON_ERROR:
 
 all: lockstep
-lockstep: $(BUILD)/lockstep
+lockstep: $(BUILD)/lockstep $(CUDA_PLUGIN)
 
 ifeq ($(filter-out all lockstep,$(MAKECMDGOALS)),)
 header_found = $(shell echo '\#include <$(1)>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
@@ -127,7 +144,8 @@ $(call found,$(shell command -v $(firstword $(CC))),compiler $(CC),$(how))
 $(call found,$(call header_found,cjson/cJSON.h),cJSON,$(how))
 $(call found,$(call header_found,zlib.h),zlib,$(how))
 $(call found,$(call header_found,sqlite3.h),SQLite,$(how))
-$(call found,$(NVCC),CUDA$(if $(NVCC), in $(CUDA_HOME)),$(no_nvcc); only 'make gpu' needs it)
+$(call found,$(CUDA_PLUGIN),CUDA$(if $(NVCC), in $(CUDA_HOME)),$(if $(NVCC),no nccl.h in \
+    $(NCCL_HOME)/include: NCCL_HOME says where,$(no_nvcc)); only training on GPUs needs it)
 endif
 
 # As many jobs as cores, unless the caller said how many.
@@ -138,14 +156,16 @@ demo:
 	@$(MAKE) --no-print-directory $(parallel) $(BUILD)/lockstep
 	@LOCKSTEP=$(BUILD)/lockstep sh tests/demo.sh
 
-install: $(BUILD)/lockstep
+install: $(BUILD)/lockstep $(CUDA_PLUGIN)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/lockstep
+	$(if $(CUDA_PLUGIN),install -D $(CUDA_PLUGIN) $(DESTDIR)$(PREFIX)/lib/lockstep/$(notdir \
+	    $(CUDA_PLUGIN)))
 	install $(BUILD)/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep
 	cp -R scenarios $(DESTDIR)$(PREFIX)/share/lockstep/
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/lockstep
-	rm -rf $(DESTDIR)$(PREFIX)/share/lockstep
+	rm -rf $(DESTDIR)$(PREFIX)/share/lockstep $(DESTDIR)$(PREFIX)/lib/lockstep
 
 clean:
 	rm -rf build build-*
@@ -160,7 +180,8 @@ check:
 	@$(MAKE) --no-print-directory $(parallel) tests
 	@BUILD=$(BUILD) MAKE='$(MAKE)' CUDA_HOME='$(CUDA_HOME)' sh tests/run_tests.sh $(SUITES)
 
-tests: $(BUILD)/lockstep $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS)
+tests: $(BUILD)/lockstep $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS) \
+       $(if $(findstring clang,$(CC)),,$(CUDA_PLUGIN))
 
 san:
 	@$(MAKE) --no-print-directory SAN=1 SUITES="unit cli" check
@@ -223,6 +244,7 @@ afl-readers: $(READERS)
 # Defines gpu and gpu-clean, with CUDA_HOME, NVCC and BUILD.
 ifneq ($(NVCC),)
 -include tests/gpu/Makefile.inc
+gpu: $(CUDA_PLUGIN)
 else
 gpu:
 	@echo "gpu: skipped, $(no_nvcc)"
@@ -230,10 +252,12 @@ endif
 
 # ---- rules -----------------------------------------------------------------------------
 
+-include profile/capture.inc
 say = $(if $(V),,@echo "  $(1)" &&)
 
+# Plugins take what they need of lockstep from the program that loads them: -rdynamic.
 $(BUILD)/lockstep: $(BUILD)/obj/lockstep.o $(ARCHIVE)
-	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $^ $(LIBS)
 
 $(ARCHIVE): $(OBJECTS) $(BUILD)/sources
 	@rm -f $@
@@ -251,11 +275,72 @@ $(FUZZERS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
+# ---- the CUDA plugin -------------------------------------------------------------------------
+
+# Without static guards and exceptions nvcc's launches need nothing of libstdc++.
+CU_FLAGS := -std=c++17 -O2 -I. -gencode=arch=compute_$(GPU_ARCH),code=sm_$(GPU_ARCH) \
+            -gencode=arch=compute_$(GPU_ARCH),code=compute_$(GPU_ARCH) \
+            $(if $(WERROR),-Werror all-warnings) \
+            -Xcompiler -fPIC,-fno-threadsafe-statics,-fno-exceptions,-fno-rtti,-Wall,-Wextra
+PLUGIN_CFLAGS = $(ALL_CFLAGS) -fPIC -isystem $(CUDA_HOME)/include \
+                -isystem $(CUBLAS_HOME)/include -isystem $(dir $(NCCL_H))
+CUDA_OBJECTS := $(patsubst %,$(BUILD)/cuda/%.o,$(wildcard exec/cuda_*.cu exec/cuda_*.c \
+                    exec/backend_cuda*.c))
+
+$(BUILD)/cuda/%.cu.o: %.cu $(BUILD)/cuda-flags
+	@mkdir -p $(@D)
+	$(call say,nvcc $<) $(NVCC) $(CU_FLAGS) -MD -MF $(@:.o=.d) -c -o $@ $<
+
+$(BUILD)/cuda/%.c.o: %.c $(BUILD)/flags $(BUILD)/cuda-flags
+	@mkdir -p $(@D)
+	$(call say,cc $< for the plugin) $(CC) $(PLUGIN_CFLAGS) -MMD -MP -c -o $@ $<
+
+# Libraries are named by file: wheels have no links without a version.
+$(BUILD)/lockstep-cuda.so: $(CUDA_OBJECTS)
+	$(call say,ld $@) $(NVCC) -shared -cudart static -o $@ $^ $(CUDA_LIBS) \
+	    $(foreach l,$(CUDA_LIBS),-Xlinker -rpath -Xlinker $(abspath $(dir $(l)))) -lpthread -lm
+
+-include $(CUDA_OBJECTS:.o=.d)
+
+# ---- the CUDA backend on a stand-in for the device ---------------------------------------
+
+ON_CPU := $(BUILD)/on_cpu
+ON_CPU_OBJECTS := $(patsubst %,$(ON_CPU)/%.o,$(wildcard exec/cuda_*.cu exec/backend_cuda*.c \
+                      tests/on_cpu/*.cu) $(filter-out tests/on_cpu/test_%.c,$(wildcard \
+                      tests/on_cpu/*.c)))
+ON_CPU_CFLAGS = $(ALL_CFLAGS) -Itests/on_cpu -DCUDA_ON_CPU -DWORLD_TWIN
+ON_CPU_CXXFLAGS := -std=c++17 -I. -Itests/on_cpu $(OPTIMIZE) -g -ffp-contract=off -Wall -Wextra \
+                   -Wno-unknown-pragmas $(WERROR) -DCUDA_ON_CPU -include tests/on_cpu/device.h
+
+$(ON_CPU)/%.cu.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,c++ $<) $(CXX) $(ON_CPU_CXXFLAGS) -MMD -MP -x c++ -c -o $@ $<
+
+$(ON_CPU)/%.c.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,cc $< for the stand-in) $(CC) $(ON_CPU_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(ON_CPU)/cuda.a: $(ON_CPU_OBJECTS)
+	@rm -f $@
+	$(call say,ar $@) $(AR) rcs $@ $^
+
+link_on_cpu = $(CXX) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+$(ON_CPU_TESTS): $(BUILD)/tests/on_cpu/%: $(ON_CPU)/tests/on_cpu/%.c.o $(ON_CPU)/cuda.a $(ARCHIVE)
+	@mkdir -p $(@D)
+	$(call say,ld $@) $(link_on_cpu)
+$(TWINS): $(BUILD)/tests/on_cpu/twin_%: $(ON_CPU)/tests/unit/test_%.c.o $(ON_CPU)/cuda.a $(ARCHIVE)
+	@mkdir -p $(@D)
+	$(call say,ld $@) $(link_on_cpu)
+
+-include $(ON_CPU_OBJECTS:.o=.d) $(wildcard $(ON_CPU)/tests/*/*.d)
+
 # Other flags, or a source more or less, rebuild what depends on them.
 stamp = @mkdir -p $(@D); echo '$(subst ','\'',$(1))' | cmp -s - $@ || \
         echo '$(subst ','\'',$(1))' >$@
 $(BUILD)/flags: FORCE
 	$(call stamp,$(CC) $(ALL_CFLAGS))
+$(BUILD)/cuda-flags: FORCE
+	$(call stamp,$(NVCC) $(CU_FLAGS) $(PLUGIN_CFLAGS) $(CUDA_LIBS))
 $(BUILD)/sources: FORCE
 	$(call stamp,$(SOURCES))
 

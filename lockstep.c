@@ -27,7 +27,7 @@ static const Command commands[] = {
     { "sim", cmd_sim, "predict a training step: time, memory, cost" },
     { "plan", cmd_plan, "search for the best strategy on a number of GPUs" },
     { "run", cmd_run, "train for real and record what happens" },
-    { "profile", NULL, "record any CUDA program" },
+    { "profile", cmd_profile, "record any CUDA program" },
     { "report", cmd_report, "overlap, exposed communication, stragglers of a trace" },
     { "compare", cmd_compare, "a prediction beside a recorded run" },
     { "calibrate", cmd_calibrate, "fit a GPU or cluster file to measurements" },

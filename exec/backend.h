@@ -67,12 +67,16 @@ typedef struct Job {
     void *load_user;
     void (*rewind)(
         void *user); /* the copies bring the first step's data again; for measure_job */
+    const struct CudaOptions *cuda; /* exec/cuda_plugin.h; NULL elsewhere */
+    bool timed; /* times of each task are wanted, even where taking them costs (CUDA) */
 } Job;
 
 typedef struct Backend Backend;
 
 typedef struct BackendType {
     const char *name;
+    bool own_memory; /* the program's arena is the backend's, not the fabric's: parameters get
+                        there, and snapshots from there, by write and read */
 
     /* False and a sentence when a task of the program cannot run here. */
     bool (*open)(Backend **b, const Job *job, Err *err);

@@ -46,7 +46,7 @@ check_includes()
         # Header of a system library, and the only files that may include it.
         home["^cjson/|^cJSON"] = "^core/json[.]c$"
         home["^(cuda|cublas|cudnn|curand|nccl|cupti|nvtx|nvToolsExt|nvml|nvrtc)"] = \
-            "^exec/backend_cuda|^exec/.*[.]cuh?$|^profile/capture|^tests/gpu/"
+            "^exec/backend_cuda|^exec/.*[.]cuh?$|^profile/capture|^tests/(gpu|on_cpu)/"
         home["^SDL"] = "^viz/"
         home["^sqlite3"] = "^traces/nsys[.]c$|^tests/unit/test_nsys[.]c$"
     }

@@ -20,6 +20,7 @@ libopenblas0-pthread library libopenblas.so.0
 "
 test_only="
 clang           command clang
+g++             command g++
 libclang-rt-dev fuzzer_runtime
 clang-format    command clang-format
 "
