@@ -259,7 +259,7 @@ static bool open_parts(Backend *b, Err *err)
         !times_open(b, err) || !open_comm(b, err))
         return false;
     if (b->comm && b->comm_type->blocks)
-        b->lanes = lanes_open(b->p, queue_by_lane, b);
+        b->lanes = lanes_open(b->p, queue_by_lane, b, false);
     b->synced = asked("LOCKSTEP_CUDA_SYNC", false);
     b->graphs = job->cuda->graphs && asked("LOCKSTEP_CUDA_GRAPH", true) && !job->timed &&
                 !b->synced && !b->lanes && b->p->lane_n[LANE_HOST] == 0 &&
