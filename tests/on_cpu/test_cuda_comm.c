@@ -51,7 +51,7 @@ static bool fabric_tasks(void *user, uint32_t first, uint32_t n, Err *err)
 
 static bool walk_lanes(Walker *w, RunTasks *run, Err *err)
 {
-    Lanes *lanes = lanes_open(w->p, run, w);
+    Lanes *lanes = lanes_open(w->p, run, w, false);
     bool ok = true;
     lanes_begin(lanes);
     for (uint32_t t = 0; t < w->p->tasks_n && ok; t++)
