@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPANS_PER_BIN = 2, LANE_LAST = UINT8_MAX };
+enum { SPANS_PER_BIN = 1, LANE_LAST = UINT8_MAX };
 
 /* ---- from spans to lengths ---- */
 
@@ -39,8 +39,10 @@ void lod_add_span(const LodRow *row, uint64_t span, int64_t from_ns, int64_t to_
 typedef struct Fill {
     LodRow *row;
     uint64_t bin;
-    int64_t ns[LOD_N]; /* of the bin, by slot */
-    int64_t done_ns;   /* end of the last piece */
+    int64_t ns[LOD_N];  /* of the bin, by slot */
+    int64_t sum[LOD_N]; /* of all, by slot */
+    uint64_t moment;    /* of the cover, where the last piece was */
+    int64_t done_ns;    /* end of the last piece */
 } Fill;
 
 /* Never 0 for what is not 0. */
@@ -78,6 +80,7 @@ static void fill_piece(Fill *f, int64_t from_ns, int64_t to_ns, LodKind kind)
 {
     LodRow *row = f->row;
     uint32_t slot = row->slot[kind];
+    f->sum[slot] += to_ns - from_ns;
     int64_t a = max_i64(from_ns, f->done_ns);
     int64_t b = max_i64(to_ns, from_ns + 1); /* what is there can be seen */
     for (int64_t end; a < b; a = end) {
@@ -91,6 +94,18 @@ static void fill_piece(Fill *f, int64_t from_ns, int64_t to_ns, LodKind kind)
     f->done_ns = max_i64(f->done_ns, to_ns);
 }
 
+/* The cover's moment that holds at at_ns, which mostly follows the last one asked for. */
+static uint64_t seek_moment(Fill *f, int64_t at_ns)
+{
+    const Cover *c = f->row->cover;
+    for (int n = 0; n < 8 && f->moment + 1 < c->n && c->at_ns[f->moment + 1] <= at_ns; n++)
+        f->moment++;
+    if (c->at_ns[f->moment] > at_ns ||
+        (f->moment + 1 < c->n && c->at_ns[f->moment + 1] <= at_ns))
+        f->moment = lod_moment_at(c, at_ns);
+    return f->moment;
+}
+
 static void fill_cut(Fill *f, int64_t from_ns, int64_t to_ns, LodKind kind)
 {
     const Cover *c = f->row->cover;
@@ -98,13 +113,14 @@ static void fill_cut(Fill *f, int64_t from_ns, int64_t to_ns, LodKind kind)
         fill_piece(f, from_ns, to_ns, LOD_EXPOSED);
         return;
     }
-    uint64_t i = lod_moment_at(c, from_ns);
-    for (int64_t a = from_ns, b; a < to_ns || a == from_ns; a = b, i++) {
+    uint64_t i = seek_moment(f, from_ns);
+    for (int64_t a = from_ns, b = a;; a = b, i++) {
         b = i + 1 < c->n ? min_i64(to_ns, c->at_ns[i + 1]) : to_ns;
         fill_piece(f, a, b, c->mask[i] & COVER_COMPUTE ? kind : LOD_EXPOSED);
         if (b == to_ns)
             break;
     }
+    f->moment = i;
 }
 
 /* ---- the coarser levels ---- */
@@ -175,31 +191,45 @@ static void take_spans(LodRow *row)
             row->index[n++] = i;
 }
 
-static void see_spans(LodRow *row)
+/* Where spans may overlap, the last lane, any may end last; else one of the last start. */
+static void see_end(LodRow *row)
 {
-    bool seen[LOD_N] = { false };
-    row->begin_ns = row->t->start_ns[lod_span(row, 0)];
+    uint64_t i = row->lane >= LANE_LAST ? 0 : lod_span_ahead(row, row->n);
     row->end_ns = row->begin_ns;
-    for (uint64_t i = 0; i < row->n; i++) {
+    for (; i < row->n; i++) {
         uint64_t span = lod_span(row, i);
         row->end_ns = max_i64(row->end_ns, row->t->start_ns[span] + row->t->dur_ns[span]);
-        has_kind(row, seen, lod_class_kind(row->t->span_class[span]));
-        if (lod_is_cut(row, span))
-            has_kind(row, seen, LOD_EXPOSED);
     }
 }
 
-static void sum_blocks(LodRow *row)
+static void see_spans(LodRow *row)
 {
-    CoverCursor cursor = { .cover = row->cover };
-    int64_t sum[LOD_N] = { 0 };
-    row->before = mem_zero((row->n / LOD_BLOCK + 1) * row->kinds_n, sizeof *row->before);
-    for (uint64_t i = 0; i < row->n; i++) {
-        if (i % LOD_BLOCK == 0)
-            for (uint32_t s = 0; s < row->kinds_n; s++)
-                row->before[i / LOD_BLOCK * row->kinds_n + s] = sum[row->kind[s]];
-        lod_add_span(row, lod_span(row, i), INT64_MIN, INT64_MAX, &cursor, sum);
-    }
+    bool classes[UINT8_MAX + 1] = { false }, seen[LOD_N] = { false };
+    row->begin_ns = row->t->start_ns[lod_span(row, 0)];
+    see_end(row);
+    for (uint64_t i = 0; i < row->n; i++)
+        classes[row->t->span_class[lod_span(row, i)]] = true;
+    for (uint32_t c = 0; c < SPAN_CLASS_N; c++)
+        if (classes[c]) {
+            has_kind(row, seen, lod_class_kind((uint8_t)c));
+            if (row->cover && cover_bit((uint8_t)c) == COVER_COMM)
+                has_kind(row, seen, LOD_EXPOSED);
+        }
+}
+
+static void fill_span(Fill *f, uint64_t i)
+{
+    LodRow *row = f->row;
+    uint64_t span = lod_span(row, i);
+    if (i % LOD_BLOCK == 0)
+        memcpy(row->before + i / LOD_BLOCK * row->kinds_n, f->sum,
+               row->kinds_n * sizeof *f->sum);
+    int64_t from_ns = row->t->start_ns[span], to_ns = from_ns + row->t->dur_ns[span];
+    LodKind kind = lod_class_kind(row->t->span_class[span]);
+    if (lod_is_cut(row, span))
+        fill_cut(f, from_ns, to_ns, kind);
+    else
+        fill_piece(f, from_ns, to_ns, kind);
 }
 
 void lod_build_lane(LodRow *row, const Timeline *t, uint32_t track, uint32_t lane,
@@ -211,18 +241,11 @@ void lod_build_lane(LodRow *row, const Timeline *t, uint32_t track, uint32_t lan
     if (row->n == 0)
         return;
     see_spans(row);
-    sum_blocks(row);
+    row->before = mem_zero((row->n / LOD_BLOCK + 1) * row->kinds_n, sizeof *row->before);
     open_pyramid(row, row->n);
     Fill f = { .row = row, .done_ns = row->begin_ns };
-    for (uint64_t i = 0; i < row->n; i++) {
-        uint64_t span = lod_span(row, i);
-        int64_t from_ns = t->start_ns[span], to_ns = from_ns + t->dur_ns[span];
-        LodKind kind = lod_class_kind(t->span_class[span]);
-        if (lod_is_cut(row, span))
-            fill_cut(&f, from_ns, to_ns, kind);
-        else
-            fill_piece(&f, from_ns, to_ns, kind);
-    }
+    for (uint64_t i = 0; i < row->n; i++)
+        fill_span(&f, i);
     flush_bin(&f);
     close_pyramid(row);
 }

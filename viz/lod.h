@@ -9,8 +9,8 @@
  *     a rank's strip       its Cover: what the GPU did, all streams laid over one another
  *
  * Far out, pixels are read from a pyramid of time bins: bin b of level l holds, per kind
- * that occurs, which share of its 2^(shift + 2 l) ns it fills.  There are about two spans
- * per finest bin, so a span costs 1.3 bytes per kind.  Further in, the pieces themselves
+ * that occurs, which share of its 2^(shift + 2 l) ns it fills.  There is about one span
+ * per finest bin, so a span costs 2.7 bytes per kind.  Further in, the pieces themselves
  * are walked: each that is a pixel wide comes out as it is, smaller ones are summed up
  * into columns with their exact share.
  *

@@ -38,6 +38,10 @@ static inline bool lod_is_cut(const LodRow *row, uint64_t span)
 void lod_add_span(const LodRow *row, uint64_t span, int64_t from_ns, int64_t to_ns,
                   CoverCursor *cursor, int64_t ns[LOD_N]);
 
+/* The longest of the spans that start when span i - 1 does: the first of them.  Only it can run
+ * on, the others have no length (core/timeline.h: longest first). */
+uint64_t lod_span_ahead(const LodRow *row, uint64_t i);
+
 /* The moment of a cover that holds at at_ns, which is not before the first. */
 uint64_t lod_moment_at(const Cover *c, int64_t at_ns);
 
