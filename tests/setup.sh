@@ -16,6 +16,11 @@ libc6-dev       header stdio.h
 libcjson-dev    header cjson/cJSON.h
 zlib1g-dev      header zlib.h
 libsqlite3-dev  header sqlite3.h
+libpng-dev      header png.h
+libfreetype-dev header freetype2/freetype/freetype.h
+libsdl2-dev     header SDL2/SDL.h
+fonts-inter     file /usr/share/fonts/opentype/inter/Inter-Regular.otf
+fonts-dejavu-core file /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 libopenblas0-pthread library libopenblas.so.0
 "
 test_only="
@@ -27,6 +32,11 @@ clang-format    command clang-format
 header()
 {
     echo "#include <$1>" | gcc -E - >/dev/null 2>&1
+}
+
+file()
+{
+    [ -f "$1" ]
 }
 
 # Loaded at run time: is it where the loader looks?

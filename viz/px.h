@@ -58,16 +58,15 @@ static inline Px px_max(Px a, Px b)
     return a > b ? a : b;
 }
 
-/* What lies at part/whole of the way from a to b; whole > 0.  For times: exact in int64. */
-static inline Px px_between(Px a, Px b, int64_t part, int64_t whole)
-{
-    /* 2^62 / 2^24 leaves room for 76 hours in nanoseconds; beyond, the low bits go. */
-    while (part > INT64_MAX >> 26 || part < -(INT64_MAX >> 26)) {
-        part /= 2;
-        whole = whole / 2 ? whole / 2 : 1;
-    }
-    return (Px)(a + (b - a) * part / whole);
-}
+/*
+ * What lies at part/whole of the way from a to b, rounded down; whole > 0, a and b within
+ * PX_FAR.  For moments in nanoseconds.  Exact up to whole = 2^34 (17 s), from there on exact
+ * to a part in 2^33.  What is farther than PX_FAR is PX_FAR.
+ */
+Px px_between(Px a, Px b, int64_t part, int64_t whole);
+
+/* The largest r with r * r <= x. */
+uint64_t sqrt_u64(uint64_t x);
 
 static inline PxBox px_box(Px x, Px y, Px width, Px height)
 {

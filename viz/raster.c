@@ -1,0 +1,214 @@
+/*
+ * raster.c - frames, and items to pixels: boxes by hand, everything else by viz/fill.h.
+ */
+#include "viz/raster.h"
+#include "viz/raster_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- frames ---- */
+
+bool frame_size_check(int64_t width, int64_t height, Err *err)
+{
+    if (width < 1 || height < 1 || width > FRAME_SIDE_MAX || height > FRAME_SIDE_MAX ||
+        width * height > FRAME_PIXELS_MAX)
+        return err_set(
+            err,
+            "a picture of %" PRId64 "x%" PRId64
+            " pixels is not possible; 1x1 to 16384x4096, at most %d pixels a side and "
+            "%d million in all",
+            width, height, FRAME_SIDE_MAX, FRAME_PIXELS_MAX / 1000000);
+    return true;
+}
+
+bool frame_init(Frame *f, int64_t width, int64_t height, Err *err)
+{
+    *f = (Frame){ 0 };
+    if (!frame_size_check(width, height, err))
+        return false;
+    f->width = (int32_t)width;
+    f->height = (int32_t)height;
+    f->pixels = mem_zero((size_t)(width * height), sizeof *f->pixels);
+    return true;
+}
+
+void frame_free(Frame *f)
+{
+    free(f->pixels);
+    *f = (Frame){ 0 };
+}
+
+/* ---- spans of one row ---- */
+
+static void span(uint32_t *to, int32_t n, Color color, uint32_t alpha)
+{
+    if (alpha == 255) {
+        uint32_t opaque = color | 0xff000000;
+        for (int32_t i = 0; i < n; i++)
+            to[i] = opaque;
+    } else if (alpha > 0) {
+        for (int32_t i = 0; i < n; i++)
+            to[i] = raster_blend(to[i], color, alpha);
+    }
+}
+
+/* ---- boxes ---- */
+
+/* A box cut to pixels: whole ones from x0 to x1, and what is covered of those beside. */
+typedef struct Cut {
+    int32_t x0, x1;       /* all pixels touched */
+    uint32_t first, last; /* coverage of the pixels x0 and x1 - 1, 0 ... 256 */
+} Cut;
+
+static Cut cut(Px from, Px to, int32_t low, int32_t high)
+{
+    Px a = px_max(from, PX(low)), b = px_min(to, PX(high));
+    Cut c = { px_floor(a), px_ceil(b), 0, 0 };
+    if (a >= b)
+        return (Cut){ low, low, 0, 0 };
+    c.first = (uint32_t)(px_min(b, PX(c.x0 + 1)) - a);
+    c.last = c.x1 - 1 == c.x0 ? c.first : (uint32_t)(b - PX(c.x1 - 1));
+    return c;
+}
+
+static uint32_t cover_at(const Cut *c, int32_t x)
+{
+    return x == c->x0 ? c->first : x == c->x1 - 1 ? c->last : FILL_FULL;
+}
+
+static void box_row(uint32_t *row, const Cut *x, Color color, uint32_t cover)
+{
+    uint32_t alpha = color_alpha(color);
+    int32_t from = x->x0, to = x->x1;
+    if (x->first < FILL_FULL) {
+        uint32_t a = raster_alpha(alpha, (x->first * cover + FILL_FULL / 2) / FILL_FULL);
+        row[from] = raster_blend(row[from], color, a);
+        from++;
+    }
+    if (from < to && x->last < FILL_FULL) {
+        uint32_t a = raster_alpha(alpha, (x->last * cover + FILL_FULL / 2) / FILL_FULL);
+        to--;
+        row[to] = raster_blend(row[to], color, a);
+    }
+    span(row + from, to - from, color, raster_alpha(alpha, cover));
+}
+
+static void draw_box(const Raster *r, PxBox box, Color color)
+{
+    Cut x = cut(box.x0, box.x1, r->clip.x0, r->clip.x1);
+    Cut y = cut(box.y0, box.y1, r->clip.y0, r->clip.y1);
+    if (x.x0 == x.x1)
+        return;
+    for (int32_t at = y.x0; at < y.x1; at++)
+        box_row(raster_row(r, at), &x, color, cover_at(&y, at));
+}
+
+/* ---- hatch ---- */
+
+/* The area of the unit square where x + y < s. */
+static int64_t corner_area(int64_t s, int64_t one)
+{
+    if (s <= 0)
+        return 0;
+    if (s >= 2 * one)
+        return one * one;
+    return s <= one ? s * s / 2 : one * one - (2 * one - s) * (2 * one - s) / 2;
+}
+
+/*
+ * Stripes run up to the right and take three eighths of a period: along x + y they lie at
+ * k * period ... k * period + stripe.
+ */
+uint32_t raster_hatch_cover(int32_t hatch_px, int32_t x, int32_t y)
+{
+    int64_t period = PX(hatch_px), stripe = period * 3 / 8, one = PX_ONE, area = 0;
+    int64_t at = ((int64_t)x + y) % hatch_px * one;
+    if (at < 0)
+        at += period;
+    /* The stripe that begins at or left of the pixel, and the next. */
+    for (int64_t begin = 0; begin <= period; begin += period)
+        area += corner_area(begin + stripe - at, one) - corner_area(begin - at, one);
+    return (uint32_t)((area + one / 2) / one);
+}
+
+enum { HATCH_MAX = 64 };
+
+static void hatch_row(const Raster *r, int32_t y, const Cut *x, const DrawItem *item,
+                      const uint32_t *stripes, uint32_t cover)
+{
+    uint32_t *row = raster_row(r, y);
+    uint32_t alpha = color_alpha(item->color2);
+    int32_t period = r->list->hatch_px, phase = (x->x0 + y) % period;
+    box_row(row, x, item->color, cover);
+    for (int32_t i = x->x0; i < x->x1; i++) {
+        uint32_t part = (cover_at(x, i) * cover + FILL_FULL / 2) / FILL_FULL;
+        uint32_t a = raster_alpha(alpha, (stripes[phase] * part + FILL_FULL / 2) / FILL_FULL);
+        if (a)
+            row[i] = raster_blend(row[i], item->color2, a);
+        phase = phase + 1 == period ? 0 : phase + 1;
+    }
+}
+
+static void draw_hatched(const Raster *r, const DrawItem *item)
+{
+    uint32_t stripes[HATCH_MAX];
+    ASSERT(r->list->hatch_px <= HATCH_MAX);
+    Cut x = cut(item->box.x0, item->box.x1, r->clip.x0, r->clip.x1);
+    Cut y = cut(item->box.y0, item->box.y1, r->clip.y0, r->clip.y1);
+    for (int32_t i = 0; i < r->list->hatch_px; i++)
+        stripes[i] = raster_hatch_cover(r->list->hatch_px, i, 0);
+    if (x.x0 == x.x1)
+        return;
+    for (int32_t at = y.x0; at < y.x1; at++)
+        hatch_row(r, at, &x, item, stripes, cover_at(&y, at));
+}
+
+/* ---- what raster_shapes.c fills ---- */
+
+static void shape_row(void *context, int32_t x, int32_t y, int32_t n, const uint16_t *cover)
+{
+    const Raster *r = context;
+    uint32_t *row = raster_row(r, y) + x, alpha = color_alpha(r->color);
+    for (int32_t i = 0; i < n; i++)
+        if (cover[i])
+            row[i] = raster_blend(row[i], r->color, raster_alpha(alpha, cover[i]));
+}
+
+static void draw_shape(Raster *r, const DrawItem *item)
+{
+    PxBox b = item->box;
+    int32_t x0 = px_floor(b.x0), y0 = px_floor(b.y0), x1 = px_ceil(b.x1), y1 = px_ceil(b.y1);
+    r->color = item->color;
+    fill_begin(&r->fill, x0 > r->clip.x0 ? x0 : r->clip.x0, y0 > r->clip.y0 ? y0 : r->clip.y0,
+               x1 < r->clip.x1 ? x1 : r->clip.x1, y1 < r->clip.y1 ? y1 : r->clip.y1);
+    raster_shape(&r->fill, r->list, item);
+    fill_rows(&r->fill, shape_row, r);
+}
+
+static void draw_item(Raster *r, const DrawItem *item)
+{
+    if (item->kind == DRAW_RECT && item->radius == 0)
+        draw_box(r, item->box, item->color);
+    else if (item->kind == DRAW_HATCH)
+        draw_hatched(r, item);
+    else if (item->kind == DRAW_TEXT)
+        raster_text(r, item);
+    else
+        draw_shape(r, item);
+}
+
+void raster_draw(Frame *f, const DrawList *d)
+{
+    ASSERT(f->width == d->width && f->height == d->height);
+    Raster r = { .frame = f, .list = d };
+    size_t pixels_n = (size_t)f->width * (size_t)f->height;
+    for (size_t i = 0; i < pixels_n; i++)
+        f->pixels[i] = d->background;
+    for (uint32_t i = 0; i < d->items_n; i++) {
+        const DrawItem *item = &d->items[i];
+        r.clip = d->clips[item->clip];
+        draw_item(&r, item);
+    }
+    fill_free(&r.fill);
+}
