@@ -1,0 +1,30 @@
+/*
+ * names.h - what a span is called where there is little room.
+ *
+ *     ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(...)      ReduceScatter bf16 51.2 MB RING_LL
+ *     sm90_xmma_gemm_bf16bf16_bf16f32_..._tilesize128x256x64  gemm 128x256x64
+ *     void at::native::vectorized_elementwise_kernel<4, ..>   vectorized_elementwise
+ *     void flash_fwd_kernel<Flash_fwd_kernel_traits<...>>     flash_fwd
+ */
+#ifndef LOCKSTEP_VIZ_NAMES_H
+#define LOCKSTEP_VIZ_NAMES_H
+
+#include "core/timeline.h"
+
+typedef struct Names {
+    const Timeline *t;
+    const char **text; /* by interned id; NULL: not asked for yet */
+    Arena arena;
+} Names;
+
+void names_open(Names *n, const Timeline *t);
+void names_free(Names *n);
+
+/* Of an interned name; lives as long as n. */
+const char *names_short(Names *n, uint32_t name);
+/* Of a span; communication with its type, size and protocol.  Returns text. */
+char *names_of_span(Names *n, uint64_t span, char *text, size_t cap);
+/* The rule itself, of one name alone. */
+char *name_shorten(const char *name, char *text, size_t cap);
+
+#endif

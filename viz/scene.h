@@ -1,0 +1,50 @@
+/*
+ * scene.h - the state of the viewer as a draw list: the whole picture, each time anew.
+ *
+ *     View + ViewData --layout--> Layout --scene_draw--> DrawList --> pixels or SVG
+ *
+ * The same state gives the same list.  What costs more than a frame may take is kept from
+ * one to the next and made again when what it depends on has changed: the minimap, short
+ * names, the drawer's tables.
+ */
+#ifndef LOCKSTEP_VIZ_SCENE_H
+#define LOCKSTEP_VIZ_SCENE_H
+
+#include "viz/kernels.h"
+#include "viz/layout.h"
+#include "viz/names.h"
+
+enum { SCENE_TOP_KERNELS = 24 };
+
+/* Mean over the ranks of what each pixel of the minimap holds. */
+typedef struct SceneMinimap {
+    const ViewData *data;
+    uint32_t width;
+    uint32_t (*share)[LOD_N];
+} SceneMinimap;
+
+/* The drawer's tables, of one window and choice of ranks. */
+typedef struct SceneTables {
+    const ViewData *data;
+    ViewWindow window;
+    uint64_t ranks_hash;
+    KernelTotal top[SCENE_TOP_KERNELS];
+    uint32_t top_n;
+} SceneTables;
+
+typedef struct Scene {
+    Font font;
+    Layout layout;
+    Names names[VIEW_SIDES]; /* beside View.data */
+    SceneMinimap minimap;
+    SceneTables tables;
+    bool still; /* --render: no mouse, no hints on keys that a picture does not have */
+} Scene;
+
+void scene_open(Scene *s, uint32_t scale_pct);
+void scene_free(Scene *s);
+
+/* Empties d first.  Follows changes of the view's scale and data. */
+void scene_draw(Scene *s, View *v, DrawList *d);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * scene_parts.h - the parts of the picture, one file each; in the order of drawing.
+ */
+#ifndef LOCKSTEP_VIZ_SCENE_PARTS_H
+#define LOCKSTEP_VIZ_SCENE_PARTS_H
+
+#include "viz/scene.h"
+
+typedef struct ScenePen {
+    Scene *s;
+    View *v;
+    DrawList *d;
+    const Theme *theme;
+    const Layout *l;
+} ScenePen;
+
+void scene_rows(ScenePen *p);    /* names, strips, lanes, counters */
+void scene_minimap(ScenePen *p); /* and what of it the window shows */
+void scene_ruler(ScenePen *p);
+void scene_top(ScenePen *p);
+void scene_drawer(ScenePen *p);
+void scene_legend(ScenePen *p);
+void scene_tooltip(ScenePen *p); /* of v->hover */
+
+/* The class a kind of piece is coloured as. */
+TimeClass scene_class(LodKind kind);
+
+/* Labels of the design. */
+static inline TextStyle scene_small(void)
+{
+    return (TextStyle){ TEXT_SMALL, false };
+}
+
+static inline TextStyle scene_body(void)
+{
+    return (TextStyle){ TEXT_BODY, false };
+}
+
+static inline TextStyle scene_bold(void)
+{
+    return (TextStyle){ TEXT_BODY, true };
+}
+
+static inline Color scene_color(const ScenePen *p, ThemeColor color)
+{
+    return p->theme->color[color];
+}
+
+#endif
