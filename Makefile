@@ -74,9 +74,11 @@ ALL_LDFLAGS := $(SANITIZE) $(LDFLAGS)
 # FreeType's headers lie in a folder of their own.
 FREETYPE_CFLAGS := $(or $(shell pkg-config --cflags freetype2 2>/dev/null),-I/usr/include/freetype2)
 $(BUILD)/obj/viz/font_file.o: private ALL_CFLAGS += $(FREETYPE_CFLAGS)
-# The loops of the CPU's kernels are written to be vectorised, which gcc 12 does at -O3.
+# Loops of the CPU's kernels and of the rasteriser are written to be vectorised, which gcc 12
+# does at -O3.
 ifeq ($(SAN)$(FUZZER),)
 $(BUILD)/obj/exec/kernels%.o $(BUILD)/obj/exec/data.o: private ALL_CFLAGS += -O3
+$(BUILD)/obj/viz/rast%.o: private ALL_CFLAGS += -O3
 endif
 
 FOLDERS := core core/patterns sim sim/strategy exec profile traces viz

@@ -330,6 +330,7 @@ Px draw_text(DrawList *d, PxBox box, TextStyle style, TextAlign align, Color col
     }
     item->box = (PxBox){ x, baseline, x + width, baseline };
     item->style = style;
+    item->align = (uint8_t)align;
     item->first = first;
     item->n = n;
     return width;
@@ -351,6 +352,7 @@ void draw_text_turned(DrawList *d, PxBox box, TextStyle style, Color color, cons
     }
     item->box = (PxBox){ x, y, x, y - width };
     item->style = style;
+    item->align = ALIGN_MIDDLE;
     item->turned = true;
     item->first = first;
     item->n = n;

@@ -34,9 +34,12 @@ typedef enum DrawKind {
     DRAW_KINDS_N
 } DrawKind;
 
+typedef enum TextAlign { ALIGN_LEFT, ALIGN_MIDDLE, ALIGN_RIGHT } TextAlign;
+
 typedef struct DrawItem {
     uint8_t kind;    /* DrawKind */
     TextStyle style; /* of a text */
+    uint8_t align;   /* of a text: TextAlign, how its place was found */
     bool turned;     /* a text that runs upwards: (x0, y0) its start, y1 = y0 - length */
     uint32_t clip;   /* index into clips */
     PxBox box;       /* for lines and polygons: what they can touch */
@@ -106,8 +109,6 @@ void draw_arrow(DrawList *d, const PxPoint *points, uint32_t n, Px width, Color 
 void draw_polygon(DrawList *d, const PxPoint *points, uint32_t n, Color color); /* n >= 3 */
 /* A polygon fine enough to be round. */
 void draw_circle(DrawList *d, PxPoint middle, Px radius, Color color);
-
-typedef enum TextAlign { ALIGN_LEFT, ALIGN_MIDDLE, ALIGN_RIGHT } TextAlign;
 
 /*
  * One line of text in the box, its capitals vertically in the middle.  What does not fit

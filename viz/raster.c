@@ -41,15 +41,15 @@ void frame_free(Frame *f)
 
 /* ---- spans of one row ---- */
 
-static void span(uint32_t *to, int32_t n, Color color, uint32_t alpha)
+static void span(uint32_t *to, int32_t n, Paint paint)
 {
-    if (alpha == 255) {
-        uint32_t opaque = color | 0xff000000;
+    if (paint.rest == 0) {
+        uint32_t opaque = raster_lay(0, paint);
         for (int32_t i = 0; i < n; i++)
             to[i] = opaque;
-    } else if (alpha > 0) {
+    } else if (paint.rest < 255) {
         for (int32_t i = 0; i < n; i++)
-            to[i] = raster_blend(to[i], color, alpha);
+            to[i] = raster_lay(to[i], paint);
     }
 }
 
@@ -77,21 +77,30 @@ static uint32_t cover_at(const Cut *c, int32_t x)
     return x == c->x0 ? c->first : x == c->x1 - 1 ? c->last : FILL_FULL;
 }
 
-static void box_row(uint32_t *row, const Cut *x, Color color, uint32_t cover)
+static uint32_t cover_product(uint32_t a, uint32_t b)
+{
+    return (a * b + FILL_FULL / 2) / FILL_FULL;
+}
+
+/* Rows y0 ... y1 - 1, which are covered alike. */
+static void box_band(const Raster *r, const Cut *x, int32_t y0, int32_t y1, uint32_t cover,
+                     Color color)
 {
     uint32_t alpha = color_alpha(color);
-    int32_t from = x->x0, to = x->x1;
-    if (x->first < FILL_FULL) {
-        uint32_t a = raster_alpha(alpha, (x->first * cover + FILL_FULL / 2) / FILL_FULL);
-        row[from] = raster_blend(row[from], color, a);
-        from++;
+    Paint middle = raster_paint(color, raster_alpha(alpha, cover));
+    Paint first = raster_paint(color, raster_alpha(alpha, cover_product(x->first, cover)));
+    Paint last = raster_paint(color, raster_alpha(alpha, cover_product(x->last, cover)));
+    int32_t from = x->x0 + (x->first < FILL_FULL);
+    int32_t to = x->x1 - (x->last < FILL_FULL && x->x1 > from);
+    size_t pitch = (size_t)r->frame->width;
+    uint32_t *row = raster_row(r, y0);
+    for (int32_t y = y0; y < y1; y++, row += pitch) {
+        if (from > x->x0)
+            row[x->x0] = raster_lay(row[x->x0], first);
+        if (to < x->x1)
+            row[to] = raster_lay(row[to], last);
+        span(row + from, to - from, middle);
     }
-    if (from < to && x->last < FILL_FULL) {
-        uint32_t a = raster_alpha(alpha, (x->last * cover + FILL_FULL / 2) / FILL_FULL);
-        to--;
-        row[to] = raster_blend(row[to], color, a);
-    }
-    span(row + from, to - from, color, raster_alpha(alpha, cover));
 }
 
 static void draw_box(const Raster *r, PxBox box, Color color)
@@ -100,8 +109,11 @@ static void draw_box(const Raster *r, PxBox box, Color color)
     Cut y = cut(box.y0, box.y1, r->clip.y0, r->clip.y1);
     if (x.x0 == x.x1)
         return;
-    for (int32_t at = y.x0; at < y.x1; at++)
-        box_row(raster_row(r, at), &x, color, cover_at(&y, at));
+    for (int32_t from = y.x0, to; from < y.x1; from = to) {
+        bool at_edge = from == y.x0 || from == y.x1 - 1;
+        to = at_edge ? from + 1 : y.x1 - 1;
+        box_band(r, &x, from, to, cover_at(&y, from), color);
+    }
 }
 
 /* ---- hatch ---- */
@@ -132,36 +144,50 @@ uint32_t raster_hatch_cover(int32_t hatch_px, int32_t x, int32_t y)
     return (uint32_t)((area + one / 2) / one);
 }
 
-enum { HATCH_MAX = 64 };
+/* A hatch's stripes over one period, and, where it is opaque, the pixels they make. */
+typedef struct Stripes {
+    uint32_t cover[RASTER_HATCH_MAX];
+    uint32_t pixel[RASTER_HATCH_MAX];
+} Stripes;
+
+/* The hatch over a pixel of which it covers a part. */
+static uint32_t hatch_pixel(uint32_t under, const DrawItem *item, uint32_t stripe,
+                            uint32_t cover)
+{
+    uint32_t base = raster_alpha(color_alpha(item->color), cover);
+    uint32_t line = raster_alpha(color_alpha(item->color2), cover_product(stripe, cover));
+    return raster_blend(raster_blend(under, item->color, base), item->color2, line);
+}
 
 static void hatch_row(const Raster *r, int32_t y, const Cut *x, const DrawItem *item,
-                      const uint32_t *stripes, uint32_t cover)
+                      const Stripes *s, uint32_t cover)
 {
     uint32_t *row = raster_row(r, y);
-    uint32_t alpha = color_alpha(item->color2);
+    bool opaque = color_alpha(item->color) == 255 && cover == FILL_FULL;
     int32_t period = r->list->hatch_px, phase = (x->x0 + y) % period;
-    box_row(row, x, item->color, cover);
     for (int32_t i = x->x0; i < x->x1; i++) {
-        uint32_t part = (cover_at(x, i) * cover + FILL_FULL / 2) / FILL_FULL;
-        uint32_t a = raster_alpha(alpha, (stripes[phase] * part + FILL_FULL / 2) / FILL_FULL);
-        if (a)
-            row[i] = raster_blend(row[i], item->color2, a);
+        uint32_t part = cover_at(x, i);
+        if (opaque && part == FILL_FULL)
+            row[i] = s->pixel[phase];
+        else
+            row[i] = hatch_pixel(row[i], item, s->cover[phase], cover_product(part, cover));
         phase = phase + 1 == period ? 0 : phase + 1;
     }
 }
 
 static void draw_hatched(const Raster *r, const DrawItem *item)
 {
-    uint32_t stripes[HATCH_MAX];
-    ASSERT(r->list->hatch_px <= HATCH_MAX);
+    Stripes s;
     Cut x = cut(item->box.x0, item->box.x1, r->clip.x0, r->clip.x1);
     Cut y = cut(item->box.y0, item->box.y1, r->clip.y0, r->clip.y1);
-    for (int32_t i = 0; i < r->list->hatch_px; i++)
-        stripes[i] = raster_hatch_cover(r->list->hatch_px, i, 0);
     if (x.x0 == x.x1)
         return;
+    for (int32_t i = 0; i < r->list->hatch_px; i++) {
+        s.cover[i] = r->hatch_cover[i];
+        s.pixel[i] = hatch_pixel(0, item, s.cover[i], FILL_FULL);
+    }
     for (int32_t at = y.x0; at < y.x1; at++)
-        hatch_row(r, at, &x, item, stripes, cover_at(&y, at));
+        hatch_row(r, at, &x, item, &s, cover_at(&y, at));
 }
 
 /* ---- what raster_shapes.c fills ---- */
@@ -203,8 +229,10 @@ void raster_draw(Frame *f, const DrawList *d)
     ASSERT(f->width == d->width && f->height == d->height);
     Raster r = { .frame = f, .list = d };
     size_t pixels_n = (size_t)f->width * (size_t)f->height;
-    for (size_t i = 0; i < pixels_n; i++)
-        f->pixels[i] = d->background;
+    ASSERT(d->hatch_px >= 1 && d->hatch_px <= RASTER_HATCH_MAX);
+    for (int32_t i = 0; i < d->hatch_px; i++)
+        r.hatch_cover[i] = raster_hatch_cover(d->hatch_px, i, 0);
+    span(f->pixels, (int32_t)pixels_n, raster_paint(d->background, 255));
     for (uint32_t i = 0; i < d->items_n; i++) {
         const DrawItem *item = &d->items[i];
         r.clip = d->clips[item->clip];

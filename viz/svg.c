@@ -166,20 +166,27 @@ static void put_points(Svg *s, const DrawItem *item)
     end_element(s, name, item->tip);
 }
 
-/* textLength keeps the layout where another font has to stand in. */
+/*
+ * textLength keeps the layout where another font has to stand in, the anchor where a viewer
+ * does not know textLength.
+ */
 static void put_letters(Svg *s, const DrawItem *item)
 {
+    static const char *const anchors[] = { "", " text-anchor=\"middle\"",
+                                           " text-anchor=\"end\"" };
     PxBox b = item->box;
+    Px x = b.x0 + (b.x1 - b.x0) / 2 * item->align, y = b.y0 + (b.y1 - b.y0) / 2 * item->align;
     fputs("<text", s->out);
-    svg_attribute(s->out, "x", b.x0);
-    svg_attribute(s->out, "y", b.y0);
+    svg_attribute(s->out, "x", x);
+    svg_attribute(s->out, "y", y);
     svg_attribute(s->out, "font-size", font_size(s->d->font, item->style));
     svg_attribute(s->out, "textLength", item->turned ? b.y0 - b.y1 : b.x1 - b.x0);
+    fputs(anchors[item->align], s->out);
     if (item->style.bold)
         fputs(" font-weight=\"600\"", s->out);
     if (item->turned) {
         fputs(" transform=\"rotate(-90 ", s->out);
-        put_point(s->out, b.x0, b.y0);
+        put_point(s->out, x, y);
         fputs(")\"", s->out);
     }
     svg_color(s->out, "fill", item->color);
@@ -374,7 +381,8 @@ void svg_write(const DrawList *d, const char *prefix, FILE *out)
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%" PRId32 "\" height=\"%" PRId32
             "\" viewBox=\"0 0 %" PRId32 " %" PRId32 "\"\n     font-family=\"Inter, 'DejaVu "
-            "Sans', Helvetica, Arial, sans-serif\"\n     style=\"font-variant-numeric:"
+            "Sans', Helvetica, Arial, sans-serif\" xml:space=\"preserve\"\n     "
+            "style=\"font-variant-numeric:"
             "tabular-nums;font-kerning:none;white-space:pre\">\n",
             d->width, d->height, d->width, d->height);
     fprintf(out, "<rect width=\"%" PRId32 "\" height=\"%" PRId32 "\"", d->width, d->height);

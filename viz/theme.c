@@ -124,3 +124,21 @@ void theme_span(DrawList *d, const Theme *t, TimeClass c, PxBox box, uint32_t al
     else
         draw_rect(d, box, color);
 }
+
+Px theme_label(DrawList *d, const Theme *t, TimeClass c, PxBox box, TextStyle style,
+               const char *text)
+{
+    if (c != TIME_EXPOSED)
+        return draw_text(d, box, style, ALIGN_LEFT, t->on_time[c], text);
+    /* As high as the line, as wide as the text and a little air. */
+    Px air = draw_px(d, 3), line = font_line_height(d->font, style);
+    Px width = font_width(d->font, style, text, strlen(text)) + 2 * air;
+    PxBox inner = { box.x0, box.y0, px_min(box.x1, box.x0 + width), box.y1 };
+    Px spare = px_max(0, box.y1 - box.y0 - line) / 2;
+    PxBox chip = { inner.x0, inner.y0 + spare, inner.x1, inner.y1 - spare };
+    PxBox room = { inner.x0 + air, inner.y0, inner.x1 - air, inner.y1 };
+    if (font_fit(d->font, style, text, strlen(text), room.x1 - room.x0) == 0)
+        return 0;
+    draw_round(d, chip, draw_px(d, 2), color_fade(t->color[THEME_BACKGROUND], 208));
+    return draw_text(d, room, style, ALIGN_LEFT, t->color[THEME_TEXT], text) + 2 * air;
+}

@@ -69,4 +69,11 @@ const char *time_class_name(TimeClass c);
 /* A span of that class with its second cue (hatch, chevrons), alpha/255 opaque. */
 void theme_span(DrawList *d, const Theme *t, TimeClass c, PxBox box, uint32_t alpha);
 
+/*
+ * A label on such a span, in the colour that can be read on it; on a hatch it stands on a
+ * chip of the background.  Returns the width that is taken.
+ */
+Px theme_label(DrawList *d, const Theme *t, TimeClass c, PxBox box, TextStyle style,
+               const char *text);
+
 #endif
