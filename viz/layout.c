@@ -21,7 +21,7 @@ enum {
     STRIP_LOW = 4,
     STRIP_HIGH = 22,
     FIT_LOW = 70,
-    FIT_HIGH = 170, /* percent of a row's height */
+    FIT_HIGH = 240, /* percent of a row's height */
 };
 
 Px layout_px(const View *v, int32_t pixels)

@@ -282,8 +282,10 @@ void scene_top(ScenePen *p)
                   "? help   Ctrl+Shift+P");
         right = help.x0 + draw_px(p->d, 40);
     }
-    draw_chips(p, right);
-    right -= draw_px(p->d, 4 * 62 + 12);
+    if (v->data[VIEW_SIM_SIDE]) {
+        draw_chips(p, right);
+        right -= draw_px(p->d, 4 * 62 + 12);
+    }
     Px omni_width = px_min(draw_px(p->d, 420), (right - box.x0) / 2);
     PxBox omni = { right - omni_width, top.y0 + draw_px(p->d, 6), right,
                    top.y1 - draw_px(p->d, 6) };

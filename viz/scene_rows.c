@@ -70,7 +70,7 @@ static bool has_name(const ScenePen *p, uint32_t i)
 {
     const LayoutRow *row = &p->l->rows[i];
     Px height = row->y1 - row->y0, least = draw_px(p->d, 12);
-    return height >= least || i % (uint32_t)((least + height - 1) / px_max(height, 1)) == 0;
+    return !p->l->strips || height >= least || i % (uint32_t)((least + height - 1) / px_max(height, 1)) == 0;
 }
 
 static void draw_name(ScenePen *p, uint32_t i)
