@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "profile/collectives.h"
+#include "profile/compare.h"
 #include "traces/set.h"
 #include "viz/scene.h"
 
@@ -48,6 +49,9 @@ typedef struct ViewSide {
 typedef struct ViewTraces {
     ViewSide side[VIEW_SIDES];
     uint32_t sides_n;
+    Comparison comparison;
+    bool has_diff;
+    ViewDiff diff;
 } ViewTraces;
 
 /* What is odd about the traces is said on stderr. */

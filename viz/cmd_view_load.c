@@ -110,6 +110,73 @@ static bool open_side(ViewSide *s, const ViewOptions *o, const char *const *path
     return true;
 }
 
+/* ---- both sides, op by op ---- */
+
+static uint32_t rank_index(const ViewData *d, uint32_t rank)
+{
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (d->ranks[r].rank == rank)
+            return r;
+    return NONE_U32;
+}
+
+static void take_rank(ViewDiffRank *to, const CompareRank *from, ViewTraces *t)
+{
+    static const int side_of[VIEW_SIDES] = { COMPARE_REAL, COMPARE_SIM };
+    Arena *arena = &t->comparison.arena;
+    *to = (ViewDiffRank){ .pairs = PUSH_ARRAY(arena, ViewPair, (size_t)from->pairs_n + 1) };
+    for (int k = 0; k < VIEW_SIDES; k++) {
+        to->rank[k] = rank_index(&t->side[k].data, from->source[side_of[k]]);
+        to->begin_ns[k] = from->begin_ns[side_of[k]];
+    }
+    for (uint32_t i = 0; i < from->pairs_n; i++) {
+        ViewPair *p = &to->pairs[to->pairs_n++];
+        for (int k = 0; k < VIEW_SIDES; k++)
+            p->span[k] = from->pairs[i].span[side_of[k]];
+        to->real_n += p->span[VIEW_REAL_SIDE] != NONE_U64;
+    }
+}
+
+static void take_classes(ViewDiff *d, Comparison *c)
+{
+    d->classes = PUSH_ARRAY(&c->arena, ViewDiffClass, (size_t)c->classes_n + 1);
+    for (uint32_t i = 0; i < c->classes_n; i++) {
+        const CompareClass *k = &c->classes[i];
+        d->classes[d->classes_n++] =
+            (ViewDiffClass){ .name = k->name,
+                             .ns = { k->time_ns[COMPARE_REAL], k->time_ns[COMPARE_SIM] },
+                             .error_pct = compare_class_error_pct(k),
+                             .share_pct = compare_share_pct(c, k) };
+    }
+}
+
+/* Traces that cannot be compared are still shown together. */
+static void find_diff(ViewTraces *t, const ViewOptions *o)
+{
+    Err err = { 0 };
+    Comparison *c = &t->comparison;
+    ViewDiff *d = &t->diff;
+    CompareOptions options = { .step = o->step, .pairs = true };
+    options.name[COMPARE_SIM] = t->side[VIEW_SIM_SIDE].name;
+    options.name[COMPARE_REAL] = t->side[VIEW_REAL_SIDE].name;
+    if (!compare(c, &t->side[VIEW_SIM_SIDE].set.timeline, &t->side[VIEW_REAL_SIDE].set.timeline,
+                 &options, &err)) {
+        fprintf(stderr, "lockstep: note: %s; the traces are shown, not compared\n", err.text);
+        return;
+    }
+    t->has_diff = true;
+    d->ranks = PUSH_ARRAY(&c->arena, ViewDiffRank, (size_t)c->ranks_n + 1);
+    for (uint32_t i = 0; i < c->ranks_n; i++)
+        take_rank(&d->ranks[d->ranks_n++], &c->ranks[i], t);
+    d->step[VIEW_REAL_SIDE] = c->step[COMPARE_REAL];
+    d->step[VIEW_SIM_SIDE] = c->step[COMPARE_SIM];
+    d->times[VIEW_REAL_SIDE] = c->times[COMPARE_REAL];
+    d->times[VIEW_SIM_SIDE] = c->times[COMPARE_SIM];
+    d->coverage_pct = compare_coverage_pct(c);
+    d->op_error_pct = compare_op_error_pct(c);
+    take_classes(d, c);
+}
+
 bool view_traces_open(ViewTraces *t, const ViewOptions *o, Err *err)
 {
     *t = (ViewTraces){ .sides_n = 1 };
@@ -118,7 +185,10 @@ bool view_traces_open(ViewTraces *t, const ViewOptions *o, Err *err)
     if (o->others_n == 0)
         return true;
     t->sides_n = 2;
-    return open_side(&t->side[1], o, o->others, o->others_n, err);
+    if (!open_side(&t->side[1], o, o->others, o->others_n, err))
+        return false;
+    find_diff(t, o);
+    return true;
 }
 
 void view_traces_free(ViewTraces *t)
@@ -134,6 +204,7 @@ void view_traces_free(ViewTraces *t)
         free(s->clock_ns);
         trace_set_free(&s->set);
     }
+    compare_free(&t->comparison);
     *t = (ViewTraces){ .sides_n = 0 };
 }
 
@@ -160,11 +231,26 @@ static bool choose_ranks(View *v, const ViewOptions *o, Err *err)
     return true;
 }
 
+/* The steps that are compared, a little room around. */
+static void show_compared(View *v)
+{
+    int64_t from_ns = INT64_MAX;
+    for (uint32_t i = 0; i < v->diff->ranks_n; i++) {
+        const ViewDiffRank *r = &v->diff->ranks[i];
+        from_ns =
+            min_i64(from_ns, r->begin_ns[0] - view_shift_ns(v, VIEW_REAL_SIDE, r->rank[0]));
+    }
+    int64_t length_ns = max_i64(v->diff->times[0].span_ns, v->diff->times[1].span_ns);
+    view_show(v, from_ns - length_ns / 100, from_ns + length_ns + length_ns / 50);
+}
+
 static bool choose_window(View *v, const ViewOptions *o, Err *err)
 {
     int64_t begin_ns = v->from_ns;
     if (o->has_window)
         view_show(v, begin_ns + o->window.from_ns, begin_ns + o->window.to_ns);
+    if (!o->has_window && o->step < 0 && v->diff && v->mode >= VIEW_SPLIT)
+        show_compared(v);
     if (o->step >= 0 && !view_show_step(v, o->step))
         return err_set(err, "the trace has no step %" PRId64, o->step);
     return true;
@@ -173,6 +259,7 @@ static bool choose_window(View *v, const ViewOptions *o, Err *err)
 bool view_start(View *v, ViewTraces *t, const ViewOptions *o, Err *err)
 {
     view_open(v, &t->side[0].data, t->sides_n > 1 ? &t->side[1].data : NULL);
+    v->diff = t->has_diff ? &t->diff : NULL;
     v->mode = o->mode;
     v->width = (int32_t)o->width;
     v->height = (int32_t)o->height;

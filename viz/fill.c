@@ -17,7 +17,7 @@ void fill_begin(Fill *f, int32_t x0, int32_t y0, int32_t x1, int32_t y1)
     f->x0 = x0;
     f->y0 = y0;
     f->x1 = x1 > x0 ? x1 : x0;
-    f->y1 = y1 > y0 ? y1 : y0;
+    f->y1 = y1 > y0 && x1 > x0 ? y1 : y0;
     f->edges_n = 0;
     uint32_t rows_n = (uint32_t)(f->y1 - f->y0), columns_n = (uint32_t)(f->x1 - f->x0);
     if (rows_n > f->rows_cap) {
@@ -98,61 +98,39 @@ static void add_cell(Fill *f, Span *touched, int32_t x, int32_t area, int32_t co
         touched->high = x;
 }
 
-/* A piece within the row and within x0 ... x1, going right (xa <= xb); height is signed. */
+/* How much of the height is reached at x; the same with and without clipping. */
+static int32_t height_at(Px x, Px xa, Px xb, int32_t height)
+{
+    return xa == xb ? height : (int32_t)((int64_t)height * (x - xa) / (xb - xa));
+}
+
+/*
+ * A piece within the row, from xa right to xb; height is signed.  What lies left of x0 acts
+ * on the whole row, what lies right of x1 on nothing.
+ */
 static void add_piece(Fill *f, Span *touched, Px xa, Px xb, int32_t height)
 {
-    int32_t cell = px_floor(xa), last = px_floor(xb);
-    if (cell == last) {
-        add_cell(f, touched, cell, (xa + xb - 2 * PX(cell)) * height, height);
-        return;
-    }
-    int32_t done = 0;
+    int32_t cell = px_floor(xa), last = px_floor(xb), done = 0;
     Px x = xa;
+    if (cell >= f->x1)
+        return;
+    if (cell < f->x0) {
+        done = last < f->x0 ? height : height_at(PX(f->x0), xa, xb, height);
+        add_cell(f, touched, f->x0, 0, done);
+        cell = f->x0;
+        x = PX(cell);
+    }
+    last = last < f->x1 ? last : f->x1 - 1;
     for (; cell <= last; cell++) {
-        Px end = cell == last ? xb : PX(cell + 1);
-        /* Heights up to here, so that rounding never adds up. */
-        int32_t reached = (int32_t)((int64_t)height * (end - xa) / (xb - xa));
-        if (end > x)
+        Px end = px_min(xb, PX(cell + 1));
+        /* Heights are those reached from the start on, so that rounding never adds up. */
+        int32_t reached = height_at(end, xa, xb, height);
+        if (reached != done)
             add_cell(f, touched, cell, (x + end - 2 * PX(cell)) * (reached - done),
                      reached - done);
         done = reached;
         x = end;
     }
-}
-
-/* The same for a piece that may lie left or right of what can be touched. */
-static void add_clipped(Fill *f, Span *touched, Px xa, Px xb, int32_t height)
-{
-    Px left = PX(f->x0), right = PX(f->x1);
-    if (xa > xb) {
-        Px swap = xa;
-        xa = xb;
-        xb = swap;
-    }
-    if (xa >= right)
-        return;
-    if (xb <= left) {
-        add_piece(f, touched, left, left, height);
-        return;
-    }
-    int64_t way = (int64_t)xb - xa;
-    if (xa < left) {
-        int32_t part = (int32_t)(height * ((int64_t)left - xa) / way);
-        add_piece(f, touched, left, left, part);
-        height -= part;
-        way = (int64_t)xb - left;
-        xa = left;
-    }
-    if (xb >= right) {
-        height = way ? (int32_t)(height * ((int64_t)right - xa) / way) : height;
-        xb = right;
-        if (xa == xb)
-            return;
-        /* Its last place is the right side of the last pixel. */
-        add_piece(f, touched, xa, right - 1, height);
-        return;
-    }
-    add_piece(f, touched, xa, xb, height);
 }
 
 static void add_edge(Fill *f, Span *touched, const FillEdge *e, int32_t row)
@@ -162,7 +140,7 @@ static void add_edge(Fill *f, Span *touched, const FillEdge *e, int32_t row)
         return;
     Px xa = ya == e->top.y ? e->top.x : x_at(e, ya);
     Px xb = yb == e->bottom.y ? e->bottom.x : x_at(e, yb);
-    add_clipped(f, touched, xa, xb, e->sign * (yb - ya));
+    add_piece(f, touched, px_min(xa, xb), px_max(xa, xb), e->sign * (yb - ya));
 }
 
 /* Sums the row up, hands it on, and leaves the sums empty. */

@@ -63,7 +63,7 @@ static void touch(Pen *p, PxPoint to)
 }
 
 /* Curves are cut in units times this, so that nothing is lost before the fitting. */
-enum { FINE_BITS = 4 };
+enum { FINE_BITS = 4, FINE = 1 << FINE_BITS };
 
 typedef struct FinePoint {
     int64_t x, y;
@@ -95,7 +95,7 @@ static void curve_to(Pen *p, FinePoint a, FinePoint b, FinePoint c, FinePoint d)
 
 static FinePoint fine(OutlinePoint o)
 {
-    return (FinePoint){ (int64_t)o.x << FINE_BITS, (int64_t)o.y << FINE_BITS };
+    return (FinePoint){ (int64_t)o.x * FINE, (int64_t)o.y * FINE };
 }
 
 static FinePoint middle(FinePoint a, FinePoint b)
