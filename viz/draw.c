@@ -116,8 +116,8 @@ static PxBox cut_far(PxBox b)
 static bool shows(const DrawList *d, PxBox box, Color color)
 {
     const DrawClip *c = clip_now(d);
-    return color_alpha(color) > 0 && !px_box_is_empty(box) && box.x0 < PX(c->x1) &&
-           box.y0 < PX(c->y1) && box.x1 > PX(c->x0) && box.y1 > PX(c->y0);
+    return color_alpha(color) > 0 && !px_box_is_empty(box) && c->x0 < c->x1 && c->y0 < c->y1 &&
+           box.x0 < PX(c->x1) && box.y0 < PX(c->y1) && box.x1 > PX(c->x0) && box.y1 > PX(c->y0);
 }
 
 /* NULL: cannot be seen.  Takes the tooltip either way. */
