@@ -78,24 +78,9 @@ static void add_rank_side(Layout *l, const View *v, uint32_t side, uint32_t rank
     }
 }
 
-/* The rank of the other side that has the same number; NONE_U32: none, or none stands for it. */
-static uint32_t other_rank(const View *v, uint32_t rank)
-{
-    const ViewData *other = v->data[VIEW_SIM_SIDE];
-    uint32_t number = v->data[VIEW_REAL_SIDE]->ranks[rank].rank, best = NONE_U32;
-    for (uint32_t r = 0; other && r < other->ranks_n; r++) {
-        const ViewRank *k = &other->ranks[r];
-        if (k->rank == number)
-            return r;
-        if (k->rank < number && k->ranks_n > 1)
-            best = r; /* a folded simulation: its first ranks stand for others */
-    }
-    return best;
-}
-
 static void add_rank(Layout *l, const View *v, uint32_t rank, bool pinned)
 {
-    uint32_t first = l->rows_n, sim = other_rank(v, rank);
+    uint32_t first = l->rows_n, sim = view_sim_rank(v, rank);
     bool folded = l->strips || v->ranks[rank].folded;
     if (v->mode != VIEW_SIM)
         add_rank_side(l, v, VIEW_REAL_SIDE, rank, folded);
@@ -106,8 +91,11 @@ static void add_rank(Layout *l, const View *v, uint32_t rank, bool pinned)
         add_row(l, LAYOUT_DRIFT, VIEW_REAL_SIDE, rank, NONE_U32);
     }
     for (uint32_t i = first; i < l->rows_n; i++) {
-        l->rows[i].pinned = pinned;
-        l->rows[i].first = i == first;
+        LayoutRow *row = &l->rows[i];
+        row->pinned = pinned;
+        row->first = i == first;
+        row->shift_ns = row->side == VIEW_SIM_SIDE ? view_sim_shift_ns(v, rank)
+                                                   : view_shift_ns(v, VIEW_REAL_SIDE, rank);
     }
 }
 
@@ -191,6 +179,7 @@ static Px place_rows(Layout *l, const View *v, uint32_t first, uint32_t last, Px
 void layout_make(Layout *l, View *v)
 {
     place_panes(l, v);
+    l->window = (ViewWindow){ v->from_ns, v->to_ns };
     l->rows_n = 0;
     l->strips = view_is_strips(v);
     add_ranks(l, v, true);
@@ -239,11 +228,10 @@ Px layout_x_of(const Layout *l, const View *v, int64_t ns)
     return px_between(l->lanes.x0, l->lanes.x1, ns - v->from_ns, v->to_ns - v->from_ns);
 }
 
-LodWindow layout_window(const Layout *l, const View *v, const LayoutRow *row)
+LodWindow layout_window(const Layout *l, const LayoutRow *row)
 {
-    int64_t shift_ns = view_shift_ns(v, row->side, row->rank);
     int32_t width = px_floor(l->lanes.x1 - l->lanes.x0);
-    return (LodWindow){ v->from_ns + shift_ns, v->to_ns + shift_ns,
+    return (LodWindow){ l->window.from_ns + row->shift_ns, l->window.to_ns + row->shift_ns,
                         width > 0 ? (uint32_t)width : 1 };
 }
 
@@ -275,8 +263,7 @@ ViewPlace layout_pick(const Layout *l, const View *v, Px x, Px y)
     const ViewRow *view_row = &v->data[row->side]->rows[row->row];
     if (view_row->kind == VIEW_ROW_COUNTER)
         return view_nowhere;
-    int64_t shift_ns = view_shift_ns(v, row->side, row->rank);
-    int64_t at_ns = layout_ns_at(l, v, x) + shift_ns;
+    int64_t at_ns = layout_ns_at(l, v, x) + row->shift_ns;
     uint64_t i = lod_span_at(&view_row->lod, at_ns), span = NONE_U64;
     int64_t reach_ns = layout_ns_at(l, v, x + PX(2)) - layout_ns_at(l, v, x);
     if (i != NONE_U64 && view_row->lod.t->dur_ns[lod_span(&view_row->lod, i)] > reach_ns)

@@ -29,10 +29,11 @@ typedef struct LayoutRow {
     LayoutKind kind;
     uint8_t side;
     bool pinned;
-    bool first;    /* of its rank: the name stands here */
-    uint32_t rank; /* index into ranks of its side */
-    uint32_t row;  /* index into rows of its side; NONE_U32: strip */
-    Px y0, y1;     /* in the picture, scrolled */
+    bool first;       /* of its rank: the name stands here */
+    uint32_t rank;    /* index into ranks of its side */
+    uint32_t row;     /* index into rows of its side; NONE_U32: strip */
+    int64_t shift_ns; /* time of the rank - time of the view */
+    Px y0, y1;        /* in the picture, scrolled */
 } LayoutRow;
 
 typedef struct Layout {
@@ -40,6 +41,7 @@ typedef struct Layout {
     PxBox pinned, scrolled; /* parts of names and lanes together */
     LayoutRow *rows;
     uint32_t rows_n, rows_cap;
+    ViewWindow window;      /* of the view */
     Px content, scroll_max; /* height of what scrolls; how far it can */
     bool strips;
 } Layout;
@@ -57,7 +59,7 @@ const LayoutRow *layout_row_at(const Layout *l, Px x, Px y);
 int64_t layout_ns_at(const Layout *l, const View *v, Px x);
 Px layout_x_of(const Layout *l, const View *v, int64_t ns);
 /* What a row's lane shows: the view's window on the clock of its rank, in whole pixels. */
-LodWindow layout_window(const Layout *l, const View *v, const LayoutRow *row);
+LodWindow layout_window(const Layout *l, const LayoutRow *row);
 
 /* The span at a place (within two pixels, the longest of them); view_nowhere: none. */
 ViewPlace layout_pick(const Layout *l, const View *v, Px x, Px y);

@@ -2,7 +2,7 @@
  * scene_drawer.c - the drawer on the right: numbers of the selection or the window, top
  * kernels, stragglers.  Every number comes from exact sums.
  */
-#include "viz/scene_parts.h"
+#include "viz/scene_diff.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -238,6 +238,8 @@ void scene_drawer(ScenePen *p)
     draw_clip_push(p->d, box);
     Drawer w = { p, { box.x0 + pad, box.y0, box.x1 - pad, box.y1 - pad }, box.y0 };
     put_numbers(&w);
+    if (p->v->diff && p->v->mode >= VIEW_SPLIT)
+        scene_diff_tables(p, w.box, &w.y);
     put_kernels(&w, 12);
     put_stragglers(&w);
     draw_clip_pop(p->d);

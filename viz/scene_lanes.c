@@ -252,7 +252,7 @@ static void draw_lane(ScenePen *p, const LayoutRow *row, const LodRow *lod, bool
 {
     Lane lane = { .p = p,
                   .row = row,
-                  .window = layout_window(p->l, p->v, row),
+                  .window = layout_window(p->l, row),
                   .box = { p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },
                   .is_strip = is_strip,
                   .span = NONE_U64,
@@ -265,7 +265,7 @@ static void draw_lane(ScenePen *p, const LayoutRow *row, const LodRow *lod, bool
 void scene_strip(ScenePen *p, const LayoutRow *row)
 {
     const LodRow *lod = &p->v->data[row->side]->ranks[row->rank].strip;
-    LodWindow w = layout_window(p->l, p->v, row);
+    LodWindow w = layout_window(p->l, row);
     PxBox lanes = p->l->lanes;
     int64_t window_ns = w.to_ns - w.from_ns;
     PxBox idle = {
@@ -315,7 +315,7 @@ void scene_counter(ScenePen *p, const LayoutRow *row)
 {
     const ViewData *d = p->v->data[row->side];
     const ViewRow *r = &d->rows[row->row];
-    LodWindow w = layout_window(p->l, p->v, row);
+    LodWindow w = layout_window(p->l, row);
     double top = counter_top(d, r), scale = top > 0 ? (double)(row->y1 - row->y0) / top : 0;
     CounterRun run = { 0 };
     for (uint32_t x = 0; x < w.width; x++) {

@@ -2,6 +2,7 @@
  * scene_rows.c - the rows one after another: names on the left, lanes on the right, and over
  * them the selection, marks and the mouse's line.
  */
+#include "viz/scene_diff.h"
 #include "viz/scene_lanes.h"
 
 #include <stdio.h>
@@ -23,9 +24,8 @@ static void draw_rank_name(ScenePen *p, const LayoutRow *row)
     const ViewData *d = p->v->data[row->side];
     const ViewRank *r = &d->ranks[row->rank];
     ViewWindow w = view_stats_window(p->v);
-    int64_t shift_ns = view_shift_ns(p->v, row->side, row->rank);
-    Metrics m =
-        metrics_of_sum(cover_window(r->cover, w.from_ns + shift_ns, w.to_ns + shift_ns));
+    Metrics m = metrics_of_sum(
+        cover_window(r->cover, w.from_ns + row->shift_ns, w.to_ns + row->shift_ns));
     char text[96];
     Px pad = draw_px(p->d, 10);
     PxBox box = { pad, row->y0, p->l->names.x1 - pad, row->y1 };
@@ -65,12 +65,31 @@ static void draw_row_name(ScenePen *p, const LayoutRow *row)
     draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
 }
 
+static void draw_diff_name(ScenePen *p, const LayoutRow *row)
+{
+    const ViewDiffRank *r = p->v->diff ? view_diff_rank(p->v->diff, row->rank) : NULL;
+    PxBox box = { draw_px(p->d, 26), row->y0, p->l->names.x1 - draw_px(p->d, 10), row->y1 };
+    bool drift = row->kind == LAYOUT_DRIFT;
+    char text[48] = "\xc2\xb1"
+                    "50 %",
+         size[32];
+    if (!r)
+        return;
+    if (drift)
+        snprintf(text, sizeof text, "\xc2\xb1%s",
+                 view_time_text(size, sizeof size, scene_drift_max_ns(p->v, r)));
+    draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM),
+              drift ? "sim is late by" : "error of sim");
+    draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
+}
+
 /* In strips that are too thin for a name, every so many get one. */
 static bool has_name(const ScenePen *p, uint32_t i)
 {
     const LayoutRow *row = &p->l->rows[i];
     Px height = row->y1 - row->y0, least = draw_px(p->d, 12);
-    return !p->l->strips || height >= least || i % (uint32_t)((least + height - 1) / px_max(height, 1)) == 0;
+    return !p->l->strips || height >= least ||
+           i % (uint32_t)((least + height - 1) / px_max(height, 1)) == 0;
 }
 
 static void draw_name(ScenePen *p, uint32_t i)
@@ -85,6 +104,8 @@ static void draw_name(ScenePen *p, uint32_t i)
         draw_rank_name(p, &row);
     else if (row.kind == LAYOUT_ROW)
         draw_row_name(p, &row);
+    else
+        draw_diff_name(p, &row);
 }
 
 /* ---- lanes ---- */
@@ -98,6 +119,10 @@ static void draw_row(ScenePen *p, const LayoutRow *row, uint32_t *labels_n)
         scene_counter(p, row);
     else if (row->kind == LAYOUT_ROW)
         scene_spans(p, row, labels_n);
+    else if (row->kind == LAYOUT_ERROR)
+        scene_error(p, row);
+    else
+        scene_drift(p, row);
 }
 
 static void draw_pane(ScenePen *p, PxBox pane, bool pinned, uint32_t *labels_n)
@@ -157,8 +182,7 @@ static void outline_place(ScenePen *p, ViewPlace place, Color color)
         if (row->kind != LAYOUT_ROW || row->side != place.side || row->row != place.row)
             continue;
         const Timeline *t = p->v->data[place.side]->t;
-        int64_t shift_ns = view_shift_ns(p->v, place.side, row->rank);
-        int64_t from_ns = t->start_ns[place.span] - shift_ns;
+        int64_t from_ns = t->start_ns[place.span] - row->shift_ns;
         PxBox box = { layout_x_of(p->l, p->v, from_ns), row->y0,
                       layout_x_of(p->l, p->v, from_ns + t->dur_ns[place.span]), row->y1 };
         box.x1 = px_max(box.x1, box.x0 + PX(2));

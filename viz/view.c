@@ -38,8 +38,6 @@ void view_free(View *v)
     free(v->ranks);
     free(v->order);
     free(v->selected_ranks);
-    for (int side = 0; side < VIEW_SIDES; side++)
-        free(v->shift_ns[side]);
     *v = (View){ 0 };
 }
 
@@ -50,9 +48,37 @@ uint32_t view_side(const View *v)
 
 int64_t view_shift_ns(const View *v, uint32_t side, uint32_t rank)
 {
-    int64_t ns = v->shift_ns[side] ? v->shift_ns[side][rank] : 0;
-    const int64_t *clock = v->data[side]->links.clock_offset_ns;
-    return clock && v->align_clocks ? ns + clock[rank] : ns;
+    const int64_t *clock = v->data[VIEW_REAL_SIDE]->links.clock_offset_ns;
+    if (side == VIEW_REAL_SIDE)
+        return clock && v->align_clocks ? clock[rank] : 0;
+    for (uint32_t i = 0; v->diff && i < v->diff->ranks_n; i++)
+        if (v->diff->ranks[i].rank[VIEW_SIM_SIDE] == rank)
+            return view_sim_shift_ns(v, v->diff->ranks[i].rank[VIEW_REAL_SIDE]);
+    return v->data[VIEW_SIM_SIDE]->begin_ns - v->data[VIEW_REAL_SIDE]->begin_ns;
+}
+
+/* By number; in a folded simulation the last one at or below it. */
+uint32_t view_sim_rank(const View *v, uint32_t rank)
+{
+    const ViewData *sim = v->data[VIEW_SIM_SIDE];
+    uint32_t number = v->data[VIEW_REAL_SIDE]->ranks[rank].rank, best = NONE_U32;
+    const ViewDiffRank *pair = v->diff ? view_diff_rank(v->diff, rank) : NULL;
+    if (pair)
+        return pair->rank[VIEW_SIM_SIDE];
+    for (uint32_t r = 0; sim && r < sim->ranks_n; r++)
+        if (sim->ranks[r].rank == number ||
+            (sim->ranks[r].rank < number && sim->ranks[r].ranks_n > 1))
+            best = r;
+    return best;
+}
+
+int64_t view_sim_shift_ns(const View *v, uint32_t rank)
+{
+    const ViewDiffRank *pair = v->diff ? view_diff_rank(v->diff, rank) : NULL;
+    int64_t real_ns = view_shift_ns(v, VIEW_REAL_SIDE, rank);
+    if (pair)
+        return real_ns + view_diff_shift_ns(pair);
+    return real_ns + v->data[VIEW_SIM_SIDE]->begin_ns - v->data[VIEW_REAL_SIDE]->begin_ns;
 }
 
 /* ---- the window ---- */

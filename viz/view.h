@@ -6,7 +6,8 @@
  *
  * SIDES.  Side 0 is the trace that was opened, side 1 the one it is compared with (the
  * simulation).  Times of the view are those of side 0; a rank of either side is shifted so
- * that steps, or clocks, are aligned: time of the rank = time of the view + shift_ns.
+ * that clocks, and the steps that are compared, are aligned: time of the rank = time of the
+ * view + its shift.
  *
  * WINDOW.  [from_ns, to_ns) is what the lanes show, at least VIEW_NS_MIN long.  Every change
  * of it that is meant (not each step of a drag) is remembered: view_back undoes it.
@@ -15,6 +16,7 @@
 #define LOCKSTEP_VIZ_VIEW_H
 
 #include "viz/data.h"
+#include "viz/diff.h"
 #include "viz/theme.h"
 
 enum { VIEW_SIDES = 2, VIEW_REAL_SIDE = 0, VIEW_SIM_SIDE = 1 };
@@ -46,17 +48,14 @@ typedef struct ViewWindow {
     int64_t from_ns, to_ns;
 } ViewWindow;
 
-/* Two timelines op by op; viz/diff.h. */
-typedef struct ViewDiff ViewDiff;
 /* What is searched or filtered; viz/filter.h. */
 typedef struct ViewFilter ViewFilter;
 /* viz/critical.h */
 typedef struct ViewPath ViewPath;
 
 typedef struct View {
-    ViewData *data[VIEW_SIDES];    /* [1] NULL: nothing to compare with */
-    int64_t *shift_ns[VIEW_SIDES]; /* by rank index; NULL: 0 */
-    const ViewDiff *diff;          /* NULL without */
+    ViewData *data[VIEW_SIDES]; /* [1] NULL: nothing to compare with */
+    const ViewDiff *diff;       /* NULL without */
     ViewMode mode;
     ViewSort sort;
     ViewRankState *ranks; /* beside data[0]->ranks */
@@ -105,7 +104,12 @@ static inline const ViewData *view_data(const View *v)
     return v->data[view_side(v)];
 }
 
+/* Time of a rank of a side - time of the view. */
 int64_t view_shift_ns(const View *v, uint32_t side, uint32_t rank);
+/* The rank of sim that a rank of real is compared with, NONE_U32: none; and its shift then,
+ * which differs between ranks that one simulated rank stands for. */
+uint32_t view_sim_rank(const View *v, uint32_t rank);
+int64_t view_sim_shift_ns(const View *v, uint32_t rank);
 
 /* ---- the window ---- */
 
