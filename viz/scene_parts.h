@@ -20,7 +20,10 @@ void scene_ruler(ScenePen *p);
 void scene_top(ScenePen *p);
 void scene_drawer(ScenePen *p);
 void scene_legend(ScenePen *p);
+void scene_over(ScenePen *p);    /* links and shading */
 void scene_tooltip(ScenePen *p); /* of v->hover */
+void scene_offers(ScenePen *p);
+void scene_help(ScenePen *p);
 
 /* The class a kind of piece is coloured as. */
 TimeClass scene_class(LodKind kind);

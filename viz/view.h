@@ -50,8 +50,6 @@ typedef struct ViewWindow {
 
 /* What is searched or filtered; viz/filter.h. */
 typedef struct ViewFilter ViewFilter;
-/* viz/critical.h */
-typedef struct ViewPath ViewPath;
 
 typedef struct View {
     ViewData *data[VIEW_SIDES]; /* [1] NULL: nothing to compare with */
@@ -73,7 +71,7 @@ typedef struct View {
 
     ViewPlace hover, picked;
     const ViewFilter *filter; /* what does not match is dimmed; NULL: everything matches */
-    const ViewPath *path;     /* the critical path is shown; NULL: it is not */
+    bool critical;            /* the critical path is shown */
     bool overlap_shading;     /* exposed communication is shaded over all streams of a rank */
     bool align_clocks;
 
@@ -82,6 +80,8 @@ typedef struct View {
     int32_t width, height; /* pixels */
     int32_t scroll_px;     /* of the rows, downwards */
     bool drawer, help;
+    const char *const *help_lines; /* "what\tkey" */
+    uint32_t help_n;
     int32_t mouse_x, mouse_y; /* -1: not over the picture */
 
     /* The omnibox: what is typed, and what is offered (palette, rows, search). */
