@@ -94,11 +94,7 @@ void app_pick(App *a, ViewPlace place)
     int64_t shift_ns = view_shift_ns(v, place.side, d->rows[place.row].rank);
     int64_t from_ns = d->t->start_ns[place.span] - shift_ns;
     int64_t to_ns = from_ns + d->t->dur_ns[place.span];
-    if (from_ns < v->from_ns || to_ns > v->to_ns) {
-        int64_t length_ns = max_i64(v->to_ns - v->from_ns, 2 * (to_ns - from_ns));
-        int64_t middle_ns = from_ns + (to_ns - from_ns) / 2;
-        view_show(v, middle_ns - length_ns / 2, middle_ns + length_ns / 2);
-    }
+    view_reveal(v, from_ns, to_ns);
     scroll_to(a, place);
 }
 
@@ -132,6 +128,8 @@ const DrawList *app_draw(App *a)
 {
     a->view.filter = a->filter.d ? &a->filter : NULL;
     a->view.help_lines = a->help;
+    layout_make(&a->scene.layout, &a->view);
+    app_hover(a); /* what is below the mouse may have moved */
     scene_draw(&a->scene, &a->view, &a->list);
     return &a->list;
 }

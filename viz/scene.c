@@ -343,6 +343,7 @@ void scene_free(Scene *s)
     for (int side = 0; side < VIEW_SIDES; side++)
         names_free(&s->names[side]);
     free(s->minimap.share);
+    critical_free(&s->path.path);
     *s = (Scene){ 0 };
 }
 
@@ -367,6 +368,8 @@ void scene_draw(Scene *s, View *v, DrawList *d)
     ScenePen p = { s, v, d, v->theme, &s->layout };
     scene_ruler(&p);
     scene_rows(&p);
+    if (v->critical)
+        scene_path(&p);
     scene_over(&p);
     scene_minimap(&p);
     if (s->layout.drawer.x1 > s->layout.drawer.x0)

@@ -10,6 +10,7 @@
 #ifndef LOCKSTEP_VIZ_SCENE_H
 #define LOCKSTEP_VIZ_SCENE_H
 
+#include "viz/critical.h"
 #include "viz/kernels.h"
 #include "viz/layout.h"
 #include "viz/names.h"
@@ -32,12 +33,20 @@ typedef struct SceneTables {
     uint32_t top_n;
 } SceneTables;
 
+/* The critical path of the step in sight. */
+typedef struct ScenePath {
+    const ViewData *data;
+    ViewWindow window;
+    CriticalPath path;
+} ScenePath;
+
 typedef struct Scene {
     Font font;
     Layout layout;
     Names names[VIEW_SIDES]; /* beside View.data */
     SceneMinimap minimap;
     SceneTables tables;
+    ScenePath path;
     bool still; /* --render: no mouse, no hints on keys that a picture does not have */
 } Scene;
 

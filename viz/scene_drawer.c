@@ -238,6 +238,8 @@ void scene_drawer(ScenePen *p)
     draw_clip_push(p->d, box);
     Drawer w = { p, { box.x0 + pad, box.y0, box.x1 - pad, box.y1 - pad }, box.y0 };
     put_numbers(&w);
+    if (p->v->critical)
+        scene_path_table(p, w.box, &w.y);
     if (p->v->diff && p->v->mode >= VIEW_SPLIT)
         scene_diff_tables(p, w.box, &w.y);
     put_kernels(&w, 12);

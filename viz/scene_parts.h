@@ -20,7 +20,10 @@ void scene_ruler(ScenePen *p);
 void scene_top(ScenePen *p);
 void scene_drawer(ScenePen *p);
 void scene_legend(ScenePen *p);
-void scene_over(ScenePen *p);    /* links and shading */
+void scene_path(ScenePen *p); /* the critical path, all else dimmed */
+void scene_over(ScenePen *p); /* links and shading */
+/* The path's sums in the box from *y on, which moves behind them. */
+void scene_path_table(ScenePen *p, PxBox box, Px *y);
 void scene_tooltip(ScenePen *p); /* of v->hover */
 void scene_offers(ScenePen *p);
 void scene_help(ScenePen *p);

@@ -174,6 +174,20 @@ void view_pan(View *v, double windows)
     view_move(v, v->from_ns + by_ns, v->to_ns + by_ns);
 }
 
+void view_reveal(View *v, int64_t from_ns, int64_t to_ns)
+{
+    ViewWindow all = whole_window(v);
+    int64_t length_ns = v->to_ns - v->from_ns, room_ns = (to_ns - from_ns) / 4;
+    if (from_ns >= v->from_ns && to_ns <= v->to_ns)
+        return;
+    length_ns = max_i64(length_ns, to_ns - from_ns + 2 * room_ns);
+    room_ns = max_i64(room_ns, min_i64(length_ns / 8, (length_ns - (to_ns - from_ns)) / 2));
+    int64_t begin_ns = from_ns < v->from_ns ? from_ns - room_ns : to_ns + room_ns - length_ns;
+    begin_ns = min_i64(begin_ns, max_i64(all.to_ns - length_ns, all.from_ns));
+    begin_ns = max_i64(begin_ns, all.from_ns);
+    view_show(v, begin_ns, begin_ns + length_ns);
+}
+
 void view_show_span(View *v, ViewPlace place, double margin)
 {
     const ViewData *d = v->data[place.side];

@@ -120,6 +120,8 @@ void view_zoom(View *v, int64_t at_ns, double factor);   /* > 1: closer; at_ns s
 void view_pan(View *v, double windows);                  /* by that many windows, right > 0 */
 bool view_back(View *v);                                 /* false: nothing to go back to */
 bool view_forward(View *v);
+/* As little as brings [from_ns, to_ns) into sight with some room; zooms out where it must. */
+void view_reveal(View *v, int64_t from_ns, int64_t to_ns);
 /* Makes room about a span and goes there. */
 void view_show_span(View *v, ViewPlace place, double margin);
 /* The n-th step of the trace (index of ViewData.steps of its first rank); false: none such. */
