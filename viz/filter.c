@@ -201,7 +201,8 @@ static bool track_holds(const ViewFilter *f, const Track *track)
 
 bool filter_open(ViewFilter *f, const ViewData *d, const char *text, Err *err)
 {
-    *f = (ViewFilter){ .d = d };
+    static uint64_t opened;
+    *f = (ViewFilter){ .d = d, .number = ++opened };
     if (!read_terms(f, text, err)) {
         *f = (ViewFilter){ .d = NULL };
         return false;

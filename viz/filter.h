@@ -33,6 +33,7 @@ typedef struct FilterTerm {
 
 typedef struct ViewFilter {
     const ViewData *d;
+    uint64_t number; /* another one for every filter that was opened */
     FilterTerm terms[FILTER_TERMS];
     uint32_t terms_n;
     uint8_t *name_ok;  /* by interned id: all words hold */

@@ -172,22 +172,22 @@ static void has_kind(LodRow *row, bool seen[LOD_N], LodKind kind)
 
 /* ---- lanes ---- */
 
-static void take_spans(LodRow *row)
+static void take_spans(LodRow *row, LodKeep *keep, const void *user)
 {
     const Timeline *t = row->t;
     const Track *track = &t->tracks[row->track];
     row->first = track->span_first;
     row->n = track->span_n;
-    if (track->lanes_n <= 1)
+    if (track->lanes_n <= 1 && !keep)
         return;
     uint64_t end = track->span_first + track->span_n, n = 0;
     for (uint64_t i = track->span_first; i < end; i++)
-        n += t->lane[i] == row->lane;
+        n += t->lane[i] == row->lane && (!keep || keep(user, i));
     row->n = n;
-    row->index = mem_zero(n, sizeof *row->index);
+    row->index = mem_zero(n + 1, sizeof *row->index);
     n = 0;
     for (uint64_t i = track->span_first; i < end; i++)
-        if (t->lane[i] == row->lane)
+        if (t->lane[i] == row->lane && (!keep || keep(user, i)))
             row->index[n++] = i;
 }
 
@@ -235,9 +235,15 @@ static void fill_span(Fill *f, uint64_t i)
 void lod_build_lane(LodRow *row, const Timeline *t, uint32_t track, uint32_t lane,
                     const Cover *cover)
 {
+    lod_build_some(row, t, track, lane, cover, NULL, NULL);
+}
+
+void lod_build_some(LodRow *row, const Timeline *t, uint32_t track, uint32_t lane,
+                    const Cover *cover, LodKeep *keep, const void *user)
+{
     ASSERT(t->sealed);
     *row = (LodRow){ .t = t, .cover = cover, .track = track, .lane = lane };
-    take_spans(row);
+    take_spans(row, keep, user);
     if (row->n == 0)
         return;
     see_spans(row);

@@ -68,6 +68,10 @@ typedef struct LodRow {
  */
 void lod_build_lane(LodRow *row, const Timeline *t, uint32_t track, uint32_t lane,
                     const Cover *cover);
+/* The same of those spans that `keep` wants. */
+typedef bool LodKeep(const void *user, uint64_t span);
+void lod_build_some(LodRow *row, const Timeline *t, uint32_t track, uint32_t lane,
+                    const Cover *cover, LodKeep *keep, const void *user);
 void lod_build_strip(LodRow *row, const Cover *cover);
 void lod_free(LodRow *row);
 uint64_t lod_memory_bytes(const LodRow *row);

@@ -2,7 +2,7 @@
  * scene.c - the frame of the picture: minimap, ruler, top bar, legend; and the order in
  * which all is drawn.
  */
-#include "viz/scene_parts.h"
+#include "viz/scene_lanes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -344,6 +344,7 @@ void scene_free(Scene *s)
         names_free(&s->names[side]);
     free(s->minimap.share);
     critical_free(&s->path.path);
+    scene_forget_kept(&s->kept);
     *s = (Scene){ 0 };
 }
 

@@ -40,6 +40,14 @@ typedef struct ScenePath {
     CriticalPath path;
 } ScenePath;
 
+/* Rows of what the filter wants, beside ViewData.rows; built when first shown. */
+typedef struct SceneKept {
+    uint64_t number; /* of the filter */
+    LodRow *rows;
+    bool *ready;
+    uint32_t rows_n;
+} SceneKept;
+
 typedef struct Scene {
     Font font;
     Layout layout;
@@ -47,6 +55,7 @@ typedef struct Scene {
     SceneMinimap minimap;
     SceneTables tables;
     ScenePath path;
+    SceneKept kept;
     bool still; /* --render: no mouse, no hints on keys that a picture does not have */
 } Scene;
 

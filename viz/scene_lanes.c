@@ -11,9 +11,19 @@
  */
 #include "viz/scene_lanes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { FAINTEST = 70, LEVELS = 16, LABEL_MIN = 30, LABELS_MAX = 400, BAND_PCT = 36 };
+#include "viz/filter.h"
+
+enum {
+    FAINTEST = 70,
+    DIMMED = 60,
+    LEVELS = 16,
+    LABEL_MIN = 30,
+    LABELS_MAX = 400,
+    BAND_PCT = 36
+};
 
 TimeClass scene_class(LodKind kind)
 {
@@ -30,6 +40,7 @@ typedef struct Lane {
     LodWindow window;
     PxBox box;
     bool is_strip;
+    uint32_t alpha; /* of all; 255, or less below a filter */
 
     /* Columns that look alike, as one. */
     uint32_t run_from, run_to;
@@ -51,6 +62,7 @@ static Px lane_x(const Lane *lane, int64_t ns)
 
 static void draw_kind(Lane *lane, LodKind kind, PxBox box, uint32_t alpha)
 {
+    alpha = alpha * lane->alpha / 255;
     if (!px_box_is_empty(box))
         theme_span(lane->p->d, lane->p->theme, scene_class(kind), box, alpha);
 }
@@ -143,7 +155,8 @@ static void end_span(Lane *lane)
     ScenePen *p = lane->p;
     uint64_t span = lane->span;
     lane->span = NONE_U64;
-    if (span == NONE_U64 || lane->span_x1 - lane->span_x0 < draw_px(p->d, LABEL_MIN) ||
+    if (span == NONE_U64 || !lane->labels_n ||
+        lane->span_x1 - lane->span_x0 < draw_px(p->d, LABEL_MIN) ||
         *lane->labels_n >= LABELS_MAX || lane->box.y1 - lane->box.y0 < draw_px(p->d, 11))
         return;
     char text[160];
@@ -247,10 +260,12 @@ static void put_column(void *user, uint32_t x, const uint32_t share[LOD_N])
     lane->run_to = x + 1;
 }
 
+/* labels_n NULL: no labels, dimmed. */
 static void draw_lane(ScenePen *p, const LayoutRow *row, const LodRow *lod, bool is_strip,
                       uint32_t *labels_n)
 {
     Lane lane = { .p = p,
+                  .alpha = labels_n || is_strip ? 255 : DIMMED,
                   .row = row,
                   .window = layout_window(p->l, row),
                   .box = { p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },
@@ -278,9 +293,47 @@ void scene_strip(ScenePen *p, const LayoutRow *row)
     draw_lane(p, row, lod, true, NULL);
 }
 
+/* ---- filters: all of a lane dimmed, what is wanted over it ---- */
+
+static bool keep_span(const void *filter, uint64_t span)
+{
+    return filter_matches(filter, span);
+}
+
+static const LodRow *kept_row(ScenePen *p, uint32_t i)
+{
+    SceneKept *k = &p->s->kept;
+    const ViewFilter *f = p->v->filter;
+    const ViewRow *row = &f->d->rows[i];
+    if (k->number != f->number) {
+        scene_forget_kept(k);
+        *k = (SceneKept){ f->number, mem_zero(f->d->rows_n, sizeof *k->rows),
+                          mem_zero(f->d->rows_n, sizeof *k->ready), f->d->rows_n };
+    }
+    if (!k->ready[i])
+        lod_build_some(&k->rows[i], f->d->t, row->track, row->lane, row->lod.cover, keep_span,
+                       f);
+    k->ready[i] = true;
+    return &k->rows[i];
+}
+
+void scene_forget_kept(SceneKept *k)
+{
+    for (uint32_t i = 0; i < k->rows_n; i++)
+        lod_free(&k->rows[i]);
+    free(k->rows);
+    free(k->ready);
+    *k = (SceneKept){ 0 };
+}
+
 void scene_spans(ScenePen *p, const LayoutRow *row, uint32_t *labels_n)
 {
-    draw_lane(p, row, &p->v->data[row->side]->rows[row->row].lod, false, labels_n);
+    const ViewData *d = p->v->data[row->side];
+    const ViewFilter *f = p->v->filter;
+    bool filtered = f && f->d == d;
+    draw_lane(p, row, &d->rows[row->row].lod, false, filtered ? NULL : labels_n);
+    if (filtered)
+        draw_lane(p, row, kept_row(p, row->row), false, labels_n);
 }
 
 /* ---- counters: an area below a step line, from 0 to the largest value of all ---- */
