@@ -189,11 +189,21 @@ static void previous_exposed(App *a)
 
 /* ---- steps ---- */
 
+/* The moment from which a step is looked for: where a step fills the window, that step; else
+ * the first one in sight, or the last. */
+static int64_t step_from_ns(const View *v, const StepWindow *any, int by)
+{
+    int64_t length_ns = v->to_ns - v->from_ns;
+    if (length_ns > (any->to_ns - any->from_ns) * 3 / 2)
+        return by > 0 ? v->from_ns - 1 : v->to_ns;
+    return v->from_ns + length_ns / 3;
+}
+
 static void step_step(App *a, int by)
 {
     View *v = &a->view;
     const ViewData *d = view_data(v);
-    int64_t best = -1, at_ns = v->from_ns + (v->to_ns - v->from_ns) / 3;
+    int64_t best = -1, at_ns = d->steps.n ? step_from_ns(v, &d->steps.at[0], by) : 0;
     int64_t best_ns = by > 0 ? INT64_MAX : INT64_MIN;
     for (uint32_t i = 0; d->ranks_n > 0 && i < d->steps.n; i++) {
         const StepWindow *s = &d->steps.at[i];

@@ -148,6 +148,8 @@ static bool release(App *a, const Input *in)
     View *v = &a->view;
     AppDrag drag = a->drag;
     bool moved = abs(in->x - a->drag_x) >= CLICK_PX || abs(in->y - a->drag_y) >= CLICK_PX;
+    if (drag != DRAG_NONE)
+        drag_to(a, in);
     a->drag = DRAG_NONE;
     if (drag == DRAG_PAN || drag == DRAG_MINIMAP) {
         view_show(v, v->from_ns, v->to_ns);
