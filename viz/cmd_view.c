@@ -71,7 +71,7 @@ static int start_window(char **argv)
     fflush(NULL);
     execvp(path, argv);
     fprintf(stderr,
-            "lockstep view: cannot start %s: %s; it needs SDL2 when lockstep is built "
+            "lockstep: cannot start %s: %s; it needs SDL2 when lockstep is built "
             "(libsdl2-dev); --render OUT.png needs no window\n",
             path, strerror(errno));
     return EXIT_COULD_NOT;
@@ -90,7 +90,7 @@ int cmd_view(int argc, char **argv)
     else if (!o.render)
         status = start_window(argv);
     else if (!render(&o, &err)) {
-        fprintf(stderr, "lockstep view: %s\n", err.text);
+        fprintf(stderr, "lockstep: %s\n", err.text);
         status = EXIT_COULD_NOT;
     }
     view_options_free(&o);

@@ -219,6 +219,7 @@ static bool choose_ranks(View *v, const ViewOptions *o, Err *err)
         for (uint32_t i = 0; i < o->ranks_n && !asked; i++)
             asked = o->ranks[i] == d->ranks[r].rank ||
                     (o->ranks[i] > d->ranks[r].rank && d->ranks[r].ranks_n > 1 &&
+                     o->ranks[i] < d->t->ranks_n &&
                      (r + 1 == d->ranks_n || o->ranks[i] < d->ranks[r + 1].rank));
         v->ranks[r].left_out = !asked;
         v->selected_ranks[r] = asked;

@@ -282,12 +282,12 @@ int main(int argc, char **argv)
     int status = EXIT_DONE;
     const char *script = take_script(&argc, argv);
     if (!view_options_parse(&o, argc, argv, &help, &err)) {
-        fprintf(stderr, "lockstep view: %s\n", err.text);
+        fprintf(stderr, "lockstep: %s\n", err.text);
         status = EXIT_USAGE;
     } else if (help) {
         view_options_help(stdout);
     } else if (!view(&o, script, &err)) {
-        fprintf(stderr, "lockstep view: %s\n", err.text);
+        fprintf(stderr, "lockstep: %s\n", err.text);
         status = EXIT_COULD_NOT;
     }
     view_options_free(&o);
