@@ -263,23 +263,10 @@ void draw_arrow(DrawList *d, const PxPoint *points, uint32_t n, Px width, Color 
         3, color);
 }
 
-/* Corners of a circle of radius 1024: cosines of k * 15 degrees, k = 0 ... 6. */
-static const int32_t cosine[] = { 1024, 989, 887, 724, 512, 265, 0 };
-
 void draw_circle(DrawList *d, PxPoint middle, Px radius, Color color)
 {
-    PxPoint p[24];
-    for (int32_t k = 0; k < 24; k++) {
-        int32_t a = k % 6, x = cosine[a], y = cosine[6 - a], turn = k / 6;
-        for (; turn > 0; turn--) {
-            int32_t old = x;
-            x = -y;
-            y = old;
-        }
-        p[k] = (PxPoint){ middle.x + (Px)((int64_t)radius * x / 1024),
-                          middle.y + (Px)((int64_t)radius * y / 1024) };
-    }
-    draw_polygon(d, p, ARRAY_N(p), color);
+    draw_round(d, px_box(middle.x - radius, middle.y - radius, 2 * radius, 2 * radius), radius,
+               color);
 }
 
 /* ---- text ---- */

@@ -107,7 +107,7 @@ void draw_dashes(DrawList *d, const PxPoint *points, uint32_t n, Px width, Px da
 /* A line with a head of 3 widths (at least 4 pixels of the design) at its last point. */
 void draw_arrow(DrawList *d, const PxPoint *points, uint32_t n, Px width, Color color);
 void draw_polygon(DrawList *d, const PxPoint *points, uint32_t n, Color color); /* n >= 3 */
-/* A polygon fine enough to be round. */
+/* A box with corners so round that nothing else is left. */
 void draw_circle(DrawList *d, PxPoint middle, Px radius, Color color);
 
 /*

@@ -107,7 +107,7 @@ static bool write_svg_file(const DrawList *d, const char *path, Err *err)
 bool picture_write(const DrawList *d, const char *path, Err *err)
 {
     Frame f;
-    if (ends_with(path, ".svg"))
+    if (!ends_with(path, ".png"))
         return write_svg_file(d, path, err);
     if (!frame_init(&f, d->width, d->height, err))
         return false;

@@ -76,10 +76,10 @@ static const struct {
     int32_t width, height;
     uint64_t hash;
 } golden[] = {
-    { "dark", 100, 240, 160, 0x346e64f7d7ceca5e },
-    { "light", 100, 240, 160, 0x8075f1ded81a5d7c },
-    { "dark", 75, 240, 160, 0xd4da46e79cae0e47 },
-    { "light", 225, 480, 360, 0x4aaa69b382817f4b },
+    { "dark", 100, 240, 160, 0x2d1e7f5b62ded139 },
+    { "light", 100, 240, 160, 0xa4d11f24aff52085 },
+    { "dark", 75, 240, 160, 0x58211aaf8865a761 },
+    { "light", 225, 480, 360, 0x4cdcc9b7322799d8 },
 };
 
 static void the_same_list_gives_the_same_bytes_everywhere(void)
