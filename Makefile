@@ -72,7 +72,8 @@ ALL_CFLAGS := -std=c11 $(DEFINES) -I. $(OPTIMIZE) -g -ffp-contract=off $(WARNING
               $(CFLAGS)
 ALL_LDFLAGS := $(SANITIZE) $(LDFLAGS)
 # FreeType's headers lie in a folder of their own.
-FREETYPE_CFLAGS := $(or $(shell pkg-config --cflags freetype2 2>/dev/null),-I/usr/include/freetype2)
+FREETYPE_CFLAGS := $(or $(shell pkg-config --cflags freetype2 2>/dev/null), \
+                        -I/usr/include/freetype2)
 $(BUILD)/obj/viz/font_file.o: private ALL_CFLAGS += $(FREETYPE_CFLAGS)
 # Loops of the CPU's kernels and of the rasteriser are written to be vectorised, which gcc 12
 # does at -O3.
@@ -125,7 +126,7 @@ all: lockstep
 lockstep: $(BUILD)/lockstep $(WINDOW)
 
 ifeq ($(filter-out all lockstep,$(MAKECMDGOALS)),)
-header_found = $(shell echo '\#include <$(1)>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
+header_found = $(shell echo '\#include <$(1)>' | $(CC) $(2) -E - >/dev/null 2>&1 && echo yes)
 found = $(if $(1),$(info ✓ $(2)),$(info ✗ $(2): $(3)))
 how := not found; sh tests/setup.sh installs it
 $(call found,$(shell command -v $(firstword $(CC))),compiler $(CC),$(how))
@@ -133,7 +134,7 @@ $(call found,$(call header_found,cjson/cJSON.h),cJSON,$(how))
 $(call found,$(call header_found,zlib.h),zlib,$(how))
 $(call found,$(call header_found,sqlite3.h),SQLite,$(how))
 $(call found,$(call header_found,png.h),libpng,$(how))
-$(call found,$(call header_found,freetype2/freetype/freetype.h),FreeType,$(how))
+$(call found,$(call header_found,ft2build.h,$(FREETYPE_CFLAGS)),FreeType,$(how))
 $(call found,$(SDL_LIBS),SDL2,not found; only the window of 'lockstep view' needs it)
 $(call found,$(NVCC),CUDA$(if $(NVCC), in $(CUDA_HOME)),$(no_nvcc); only 'make gpu' needs it)
 endif
@@ -240,7 +241,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,cc $<) $(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(TESTS) $(BENCHES) $(EXEC_RANKS) $(CLI_RUNNER) $(BUILD)/tests/bake_font: $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ARCHIVE)
+ORDINARY := $(TESTS) $(BENCHES) $(EXEC_RANKS) $(CLI_RUNNER) $(BUILD)/tests/bake_font
+$(ORDINARY): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -256,5 +258,6 @@ $(BUILD)/flags: FORCE
 $(BUILD)/sources: FORCE
 	$(call stamp,$(SOURCES))
 
--include $(OBJECTS:.o=.d) $(WINDOW_OBJECTS:.o=.d) $(BUILD)/obj/lockstep.d $(BUILD)/obj/tests/cli_runner.d
+-include $(OBJECTS:.o=.d) $(WINDOW_OBJECTS:.o=.d) $(BUILD)/obj/lockstep.d
+-include $(BUILD)/obj/tests/cli_runner.d $(BUILD)/obj/tests/bake_font.d
 -include $(patsubst $(BUILD)/%,$(BUILD)/obj/%.d,$(TESTS) $(BENCHES) $(EXEC_RANKS) $(FUZZERS))

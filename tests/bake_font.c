@@ -106,7 +106,7 @@ static void put_points(Baker *b, const char *name, bool only_letters)
                    o.points_n);
         for (uint32_t k = 0; k < o.points_n && !only_letters; k++)
             printf("{%d,%d,%d,%d},%s", o.points[k].x, o.points[k].y, o.points[k].tag,
-                   o.points[k].last, k % 7 == 6 || k + 1 == o.points_n ? "\n" : "");
+                   o.points[k].last, k % 6 == 5 || k + 1 == o.points_n ? "\n" : "");
         b->points_n += o.points_n;
     }
 }

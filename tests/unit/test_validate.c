@@ -299,7 +299,7 @@ static void a_picture_shows_every_step_time(void)
     add_skipped(&v, "d", "step_time_s");
     text = svg_of(&v);
     CHECK_INT(3, count(text, "<title>"));
-    CHECK_INT(1, count(text, "measured 0.5000 s, predicted 0.7000 s, +40.0 %"));
+    CHECK_INT(1, count(text, "measured 0.5 s, predicted 0.7 s, +40.0 %"));
     CHECK(strstr(text, ">&lt;a&amp;b&gt;, 2<") != NULL);
     CHECK_INT(0, count(text, "nan"));
     CHECK_INT(count(text, "<g"), count(text, "</g>"));
