@@ -31,7 +31,10 @@ static bool render(const ViewOptions *o, Err *err)
     DrawList list = { .font = NULL };
     if (is_trace(o))
         return err_set(err, "'%s' is the trace itself, it is not written over", o->render);
-    bool ok = view_traces_open(&traces, o, err) && view_start(&view, &traces, o, err);
+    bool ok = view_traces_open(&traces, o, err);
+    if (ok)
+        view_traces_link(&traces, o);
+    ok = ok && view_start(&view, &traces, o, err);
     if (ok) {
         scene_open(&scene, o->scale_pct);
         scene.still = true;

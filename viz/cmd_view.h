@@ -56,6 +56,9 @@ typedef struct ViewTraces {
 
 /* What is odd about the traces is said on stderr. */
 bool view_traces_open(ViewTraces *t, const ViewOptions *o, Err *err);
+/* The second half, which the first picture need not wait for: collectives matched across ranks,
+ * the two sides compared.  Before it nothing is linked. */
+void view_traces_link(ViewTraces *t, const ViewOptions *o);
 void view_traces_free(ViewTraces *t);
 
 /* The view the options ask for. */

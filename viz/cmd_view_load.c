@@ -85,16 +85,8 @@ static void name_side(ViewSide *s)
         snprintf(s->name, sizeof s->name, "%s and %zu more", base, s->set.files_n - 1);
 }
 
-static bool open_side(ViewSide *s, const ViewOptions *o, const char *const *paths, size_t n,
-                      Err *err)
+static void link_side(ViewSide *s)
 {
-    TraceSetOptions options = { .rules = o->rules, .rules_n = o->rules_n };
-    if (!trace_set_read(&s->set, paths, n, &options, err))
-        return false;
-    for (size_t i = 0; i < s->set.findings_n; i++)
-        fprintf(stderr, "lockstep: note: %s\n", s->set.findings[i]);
-    name_side(s);
-    view_data_open(&s->data, &s->set.timeline, s->name, 0);
     collectives_find(&s->collectives, &s->set.timeline, &s->data.covers, NULL);
     link_collectives(s);
     link_clocks(s);
@@ -107,6 +99,18 @@ static bool open_side(ViewSide *s, const ViewOptions *o, const char *const *path
                                  .channels_n = s->collectives.channels_n,
                                  .clock_offset_ns = s->clock_ns,
                                  .clock_residual_ns = s->collectives.residual_ns };
+}
+
+static bool open_side(ViewSide *s, const ViewOptions *o, const char *const *paths, size_t n,
+                      Err *err)
+{
+    TraceSetOptions options = { .rules = o->rules, .rules_n = o->rules_n };
+    if (!trace_set_read(&s->set, paths, n, &options, err))
+        return false;
+    for (size_t i = 0; i < s->set.findings_n; i++)
+        fprintf(stderr, "lockstep: note: %s\n", s->set.findings[i]);
+    name_side(s);
+    view_data_open(&s->data, &s->set.timeline, s->name, 0);
     return true;
 }
 
@@ -185,10 +189,15 @@ bool view_traces_open(ViewTraces *t, const ViewOptions *o, Err *err)
     if (o->others_n == 0)
         return true;
     t->sides_n = 2;
-    if (!open_side(&t->side[1], o, o->others, o->others_n, err))
-        return false;
-    find_diff(t, o);
-    return true;
+    return open_side(&t->side[1], o, o->others, o->others_n, err);
+}
+
+void view_traces_link(ViewTraces *t, const ViewOptions *o)
+{
+    for (uint32_t i = 0; i < t->sides_n; i++)
+        link_side(&t->side[i]);
+    if (t->sides_n > 1)
+        find_diff(t, o);
 }
 
 void view_traces_free(ViewTraces *t)

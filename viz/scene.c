@@ -342,6 +342,8 @@ void scene_free(Scene *s)
     layout_free(&s->layout);
     for (int side = 0; side < VIEW_SIDES; side++)
         names_free(&s->names[side]);
+    for (int side = 0; side < VIEW_SIDES; side++)
+        kernels_free(&s->sums[side]);
     free(s->minimap.share);
     critical_free(&s->path.path);
     scene_forget_kept(&s->kept);

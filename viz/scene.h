@@ -54,6 +54,8 @@ typedef struct Scene {
     Names names[VIEW_SIDES]; /* beside View.data */
     SceneMinimap minimap;
     SceneTables tables;
+    KernelSums sums[VIEW_SIDES];
+    bool hurry; /* the first picture: what takes long is left for the next */
     ScenePath path;
     SceneKept kept;
     bool still; /* --render: no mouse, no hints on keys that a picture does not have */

@@ -128,9 +128,14 @@ static void make_tables(ScenePen *p)
     if (t->data == d && memcmp(&t->window, &window, sizeof window) == 0 &&
         t->ranks_hash == hash)
         return;
+    KernelSums *sums = &p->s->sums[view_side(p->v)];
+    if (sums->data != d) {
+        kernels_free(sums);
+        kernels_open(sums, d);
+    }
     *t = (SceneTables){ .data = d, .window = window, .ranks_hash = hash };
     t->top_n =
-        kernels_top(d, chosen(p), window.from_ns, window.to_ns, t->top, SCENE_TOP_KERNELS);
+        kernels_top(sums, chosen(p), window.from_ns, window.to_ns, t->top, SCENE_TOP_KERNELS);
 }
 
 static TimeClass class_of(uint8_t span_class)
@@ -165,6 +170,8 @@ static void put_kernel(Drawer *w, const KernelTotal *k, int64_t largest_ns)
 
 static void put_kernels(Drawer *w, uint32_t most)
 {
+    if (w->p->s->hurry)
+        return;
     make_tables(w->p);
     const SceneTables *t = &w->p->s->tables;
     put_title(w, "Top kernels");

@@ -256,15 +256,30 @@ static const char *take_script(int *argc, char **argv)
     return NULL;
 }
 
+/* At once; then what takes longer, while people look. */
+static bool first_picture(Window *w, ViewTraces *t, const ViewOptions *o, Err *err)
+{
+    w->app.scene.hurry = true;
+    bool ok = window_frame(w, err);
+    w->app.scene.hurry = false;
+    if (t->sides_n == 1)
+        view_traces_link(t, o);
+    return ok;
+}
+
 static bool view(const ViewOptions *o, const char *script, Err *err)
 {
     ViewTraces traces = { .sides_n = 0 };
     View start = { .data = { NULL } };
     Window w = { .window = NULL };
-    bool ok = view_traces_open(&traces, o, err) && view_start(&start, &traces, o, err);
+    bool ok = view_traces_open(&traces, o, err);
+    if (ok && traces.sides_n > 1)
+        view_traces_link(&traces, o); /* what is shown depends on it */
+    ok = ok && view_start(&start, &traces, o, err);
     if (ok) {
         app_open(&w.app, start);
-        ok = open_window(&w, err) && (script ? window_play(&w, script, err) : run(&w, err));
+        ok = open_window(&w, err) && first_picture(&w, &traces, o, err) &&
+             (script ? window_play(&w, script, err) : run(&w, err));
         close_window(&w);
         app_free(&w.app);
     } else if (start.data[0]) {

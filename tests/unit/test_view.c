@@ -216,17 +216,66 @@ static void totals_by_name(void)
     Ranks k;
     open_ranks(&k);
     KernelTotal top[8];
-    uint32_t n = kernels_top(&k.data, NULL, 0, 400, top, 8);
+    KernelSums sums;
+    kernels_open(&sums, &k.data);
+    uint32_t n = kernels_top(&sums, NULL, 0, 400, top, 8);
     CHECK_INT(3, (int)n);
     CHECK_STR("gemm a", timeline_text(&k.w.t, top[0].name));
     CHECK_INT(300, top[0].total_ns);
     CHECK_U64(2, top[0].count);
     CHECK_STR("ncclDevKernel(x)", timeline_text(&k.w.t, top[1].name));
     CHECK_INT(250, top[1].total_ns);
-    n = kernels_top(&k.data, NULL, 310, 320, top, 8);
+    n = kernels_top(&sums, NULL, 310, 320, top, 8);
     CHECK_INT(1, (int)n);
     CHECK_INT(20, top[0].total_ns);
+    kernels_free(&sums);
     close_ranks(&k);
+}
+
+/* Many spans of few names, windows of all sizes, beside a look at every span. */
+static void totals_by_brute_force(void)
+{
+    World w = { 0 };
+    uint64_t seed = 9;
+    for (uint32_t r = 0; r < 3; r++) {
+        uint32_t gpu = world_stream(&w, r, 7);
+        int64_t at_ns = (int64_t)r * 1000;
+        for (int i = 0; i < 30000; i++) {
+            char name[16];
+            seed = mix_u64(seed);
+            int64_t ns = (int64_t)(seed % 40);
+            snprintf(name, sizeof name, "k%d", (int)((seed >> 8) % 7));
+            world_span(&w, gpu, SPAN_COMPUTE, name, at_ns, at_ns + ns);
+            at_ns += ns + (int64_t)((seed >> 32) % 3);
+        }
+    }
+    timeline_seal(&w.t);
+    ViewData d;
+    KernelSums sums;
+    view_data_open(&d, &w.t, "sums", 1);
+    kernels_open(&sums, &d);
+    for (int i = 0; i < 60; i++) {
+        seed = mix_u64(seed);
+        int64_t from_ns = (int64_t)(seed % 600000), to_ns = from_ns + (1 << (i % 21));
+        int64_t total_ns[7] = { 0 };
+        for (uint64_t s = 0; s < w.t.spans_n; s++) {
+            int64_t a = max_i64(from_ns, w.t.start_ns[s]);
+            int64_t b = min_i64(to_ns, w.t.start_ns[s] + w.t.dur_ns[s]);
+            if (a < b && w.t.tracks[w.t.span_track[s]].rank != 1)
+                total_ns[timeline_text(&w.t, w.t.span_name[s])[1] - '0'] += b - a;
+        }
+        KernelTotal top[8];
+        bool ranks[] = { true, false, true };
+        uint32_t n = kernels_top(&sums, ranks, from_ns, to_ns, top, 8);
+        int64_t found_ns[7] = { 0 };
+        for (uint32_t k = 0; k < n; k++)
+            found_ns[timeline_text(&w.t, top[k].name)[1] - '0'] = top[k].total_ns;
+        for (int k = 0; k < 7; k++)
+            CHECK_INT(total_ns[k], found_ns[k]);
+    }
+    kernels_free(&sums);
+    view_data_free(&d);
+    timeline_free(&w.t);
 }
 
 static void links_go_round(void)
@@ -406,6 +455,7 @@ int main(void)
     RUN(windows_are_remembered);
     RUN(zooming_keeps_the_place);
     RUN(totals_by_name);
+    RUN(totals_by_brute_force);
     RUN(links_go_round);
     RUN(the_critical_path_changes_rank);
     RUN(filters_take_what_they_say);
