@@ -46,6 +46,19 @@ void fill_free(Fill *f)
     *f = (Fill){ 0 };
 }
 
+/* Rounded down, also below zero; d > 0. */
+static int64_t floor_div(int64_t n, int64_t d)
+{
+    int64_t q = n / d;
+    return q - (n % d < 0);
+}
+
+static Px x_at(const FillEdge *e, Px y)
+{
+    int64_t way = (int64_t)e->bottom.x - e->top.x;
+    return (Px)(e->top.x + floor_div(way * (y - e->top.y), e->bottom.y - e->top.y));
+}
+
 void fill_edge(Fill *f, PxPoint from, PxPoint to)
 {
     if (from.y == to.y)
@@ -58,6 +71,7 @@ void fill_edge(Fill *f, PxPoint from, PxPoint to)
     if (row >= f->y1 || e.bottom.y <= PX(f->y0) ||
         (e.top.x >= PX(f->x1) && e.bottom.x >= PX(f->x1)))
         return;
+    e.x = e.top.y < PX(row) ? x_at(&e, PX(row)) : e.top.x;
     e.next = f->row_first[row - f->y0];
     GROW(f->edges, f->edges_n, f->edges_cap);
     f->row_first[row - f->y0] = f->edges_n;
@@ -68,19 +82,6 @@ void fill_polygon(Fill *f, const PxPoint *points, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         fill_edge(f, points[i], points[i + 1 < n ? i + 1 : 0]);
-}
-
-/* Rounded down, also below zero; d > 0. */
-static int64_t floor_div(int64_t n, int64_t d)
-{
-    int64_t q = n / d;
-    return q - (n % d < 0);
-}
-
-static Px x_at(const FillEdge *e, Px y)
-{
-    int64_t way = (int64_t)e->bottom.x - e->top.x;
-    return (Px)(e->top.x + floor_div(way * (y - e->top.y), e->bottom.y - e->top.y));
 }
 
 /* What the running row has been told. */
@@ -133,13 +134,14 @@ static void add_piece(Fill *f, Span *touched, Px xa, Px xb, int32_t height)
     }
 }
 
-static void add_edge(Fill *f, Span *touched, const FillEdge *e, int32_t row)
+static void add_edge(Fill *f, Span *touched, FillEdge *e, int32_t row)
 {
     Px ya = px_max(e->top.y, PX(row)), yb = px_min(e->bottom.y, PX(row + 1));
     if (ya >= yb)
         return;
-    Px xa = ya == e->top.y ? e->top.x : x_at(e, ya);
+    Px xa = ya == e->top.y ? e->top.x : e->x;
     Px xb = yb == e->bottom.y ? e->bottom.x : x_at(e, yb);
+    e->x = xb;
     add_piece(f, touched, px_min(xa, xb), px_max(xa, xb), e->sign * (yb - ya));
 }
 

@@ -19,6 +19,7 @@ enum { FILL_FULL = 256 };
 
 typedef struct FillEdge {
     PxPoint top, bottom;
+    Px x;          /* where it leaves the row above the running one */
     int32_t sign;  /* +1: it went down */
     uint32_t next; /* in its row, NONE_U32: the last */
 } FillEdge;

@@ -39,7 +39,7 @@ void frame_free(Frame *f)
     *f = (Frame){ 0 };
 }
 
-/* ---- spans of one row ---- */
+/* ---- spans of a row and of a column ---- */
 
 static void span(uint32_t *to, int32_t n, Paint paint)
 {
@@ -51,6 +51,13 @@ static void span(uint32_t *to, int32_t n, Paint paint)
         for (int32_t i = 0; i < n; i++)
             to[i] = raster_lay(to[i], paint);
     }
+}
+
+static void column(const Raster *r, int32_t x, int32_t y0, int32_t y1, Paint paint)
+{
+    uint32_t *to = raster_row(r, y0) + x;
+    for (int32_t y = y0; y < y1; y++, to += r->frame->width)
+        *to = raster_lay(*to, paint);
 }
 
 /* ---- boxes ---- */
@@ -72,11 +79,6 @@ static Cut cut(Px from, Px to, int32_t low, int32_t high)
     return c;
 }
 
-static uint32_t cover_at(const Cut *c, int32_t x)
-{
-    return x == c->x0 ? c->first : x == c->x1 - 1 ? c->last : FILL_FULL;
-}
-
 static uint32_t cover_product(uint32_t a, uint32_t b)
 {
     return (a * b + FILL_FULL / 2) / FILL_FULL;
@@ -92,28 +94,12 @@ static void box_band(const Raster *r, const Cut *x, int32_t y0, int32_t y1, uint
     Paint last = raster_paint(color, raster_alpha(alpha, cover_product(x->last, cover)));
     int32_t from = x->x0 + (x->first < FILL_FULL);
     int32_t to = x->x1 - (x->last < FILL_FULL && x->x1 > from);
-    size_t pitch = (size_t)r->frame->width;
-    uint32_t *row = raster_row(r, y0);
-    for (int32_t y = y0; y < y1; y++, row += pitch) {
-        if (from > x->x0)
-            row[x->x0] = raster_lay(row[x->x0], first);
-        if (to < x->x1)
-            row[to] = raster_lay(row[to], last);
-        span(row + from, to - from, middle);
-    }
-}
-
-static void draw_box(const Raster *r, PxBox box, Color color)
-{
-    Cut x = cut(box.x0, box.x1, r->clip.x0, r->clip.x1);
-    Cut y = cut(box.y0, box.y1, r->clip.y0, r->clip.y1);
-    if (x.x0 == x.x1)
-        return;
-    for (int32_t from = y.x0, to; from < y.x1; from = to) {
-        bool at_edge = from == y.x0 || from == y.x1 - 1;
-        to = at_edge ? from + 1 : y.x1 - 1;
-        box_band(r, &x, from, to, cover_at(&y, from), color);
-    }
+    if (from > x->x0)
+        column(r, x->x0, y0, y1, first);
+    if (to < x->x1)
+        column(r, to, y0, y1, last);
+    for (int32_t y = y0; y < y1 && from < to; y++)
+        span(raster_row(r, y) + from, to - from, middle);
 }
 
 /* ---- hatch ---- */
@@ -144,50 +130,78 @@ uint32_t raster_hatch_cover(int32_t hatch_px, int32_t x, int32_t y)
     return (uint32_t)((area + one / 2) / one);
 }
 
-/* A hatch's stripes over one period, and, where it is opaque, the pixels they make. */
+/* A hatch with one coverage: its ground, and its stripes over one period of x + y. */
 typedef struct Stripes {
-    uint32_t cover[RASTER_HATCH_MAX];
-    uint32_t pixel[RASTER_HATCH_MAX];
+    Paint ground, line[RASTER_HATCH_MAX];
+    uint32_t pixel[RASTER_HATCH_MAX]; /* what they make, where nothing shines through */
+    bool opaque;
 } Stripes;
 
-/* The hatch over a pixel of which it covers a part. */
-static uint32_t hatch_pixel(uint32_t under, const DrawItem *item, uint32_t stripe,
-                            uint32_t cover)
+static void set_stripes(Stripes *s, const Raster *r, const DrawItem *item, uint32_t cover)
 {
-    uint32_t base = raster_alpha(color_alpha(item->color), cover);
-    uint32_t line = raster_alpha(color_alpha(item->color2), cover_product(stripe, cover));
-    return raster_blend(raster_blend(under, item->color, base), item->color2, line);
-}
-
-static void hatch_row(const Raster *r, int32_t y, const Cut *x, const DrawItem *item,
-                      const Stripes *s, uint32_t cover)
-{
-    uint32_t *row = raster_row(r, y);
-    bool opaque = color_alpha(item->color) == 255 && cover == FILL_FULL;
-    int32_t period = r->list->hatch_px, phase = (x->x0 + y) % period;
-    for (int32_t i = x->x0; i < x->x1; i++) {
-        uint32_t part = cover_at(x, i);
-        if (opaque && part == FILL_FULL)
-            row[i] = s->pixel[phase];
-        else
-            row[i] = hatch_pixel(row[i], item, s->cover[phase], cover_product(part, cover));
-        phase = phase + 1 == period ? 0 : phase + 1;
+    uint32_t ground = raster_alpha(color_alpha(item->color), cover);
+    uint32_t alpha = color_alpha(item->color2);
+    s->ground = raster_paint(item->color, ground);
+    s->opaque = ground == 255;
+    for (int32_t i = 0; i < r->list->hatch_px; i++) {
+        uint32_t part = cover_product(r->hatch_cover[i], cover);
+        s->line[i] = raster_paint(item->color2, raster_alpha(alpha, part));
+        s->pixel[i] = raster_lay(raster_lay(0, s->ground), s->line[i]);
     }
 }
 
-static void draw_hatched(const Raster *r, const DrawItem *item)
+/* Pixels x0 ... x1 - 1 of the rows y0 ... y1 - 1. */
+static void lay_stripes(const Raster *r, const Stripes *s, int32_t x0, int32_t x1, int32_t y0,
+                        int32_t y1)
+{
+    int32_t period = r->list->hatch_px;
+    for (int32_t y = y0; y < y1; y++) {
+        uint32_t *row = raster_row(r, y);
+        int32_t phase = (x0 + y) % period;
+        for (int32_t x = x0; x < x1; x++) {
+            row[x] = s->opaque ? s->pixel[phase]
+                               : raster_lay(raster_lay(row[x], s->ground), s->line[phase]);
+            phase = phase + 1 == period ? 0 : phase + 1;
+        }
+    }
+}
+
+/* Rows y0 ... y1 - 1, which are covered alike: the first column, the last, those between. */
+static void hatch_band(const Raster *r, const Cut *x, int32_t y0, int32_t y1, uint32_t cover,
+                       const DrawItem *item)
 {
     Stripes s;
+    int32_t from = x->x0 + (x->first < FILL_FULL);
+    int32_t to = x->x1 - (x->last < FILL_FULL && x->x1 > from);
+    if (from > x->x0) {
+        set_stripes(&s, r, item, cover_product(x->first, cover));
+        lay_stripes(r, &s, x->x0, from, y0, y1);
+    }
+    if (to < x->x1) {
+        set_stripes(&s, r, item, cover_product(x->last, cover));
+        lay_stripes(r, &s, to, x->x1, y0, y1);
+    }
+    if (from < to) {
+        set_stripes(&s, r, item, cover);
+        lay_stripes(r, &s, from, to, y0, y1);
+    }
+}
+
+/* In bands of rows that are covered alike: the first, the last, and those between. */
+static void draw_box(const Raster *r, const DrawItem *item)
+{
     Cut x = cut(item->box.x0, item->box.x1, r->clip.x0, r->clip.x1);
     Cut y = cut(item->box.y0, item->box.y1, r->clip.y0, r->clip.y1);
     if (x.x0 == x.x1)
         return;
-    for (int32_t i = 0; i < r->list->hatch_px; i++) {
-        s.cover[i] = r->hatch_cover[i];
-        s.pixel[i] = hatch_pixel(0, item, s.cover[i], FILL_FULL);
+    for (int32_t from = y.x0, to; from < y.x1; from = to) {
+        uint32_t cover = from == y.x0 ? y.first : from == y.x1 - 1 ? y.last : FILL_FULL;
+        to = cover < FILL_FULL ? from + 1 : y.x1 - (y.last < FILL_FULL);
+        if (item->kind == DRAW_HATCH)
+            hatch_band(r, &x, from, to, cover, item);
+        else
+            box_band(r, &x, from, to, cover, item->color);
     }
-    for (int32_t at = y.x0; at < y.x1; at++)
-        hatch_row(r, at, &x, item, &s, cover_at(&y, at));
 }
 
 /* ---- what raster_shapes.c fills ---- */
@@ -214,10 +228,8 @@ static void draw_shape(Raster *r, const DrawItem *item)
 
 static void draw_item(Raster *r, const DrawItem *item)
 {
-    if (item->kind == DRAW_RECT && item->radius == 0)
-        draw_box(r, item->box, item->color);
-    else if (item->kind == DRAW_HATCH)
-        draw_hatched(r, item);
+    if ((item->kind == DRAW_RECT && item->radius == 0) || item->kind == DRAW_HATCH)
+        draw_box(r, item);
     else if (item->kind == DRAW_TEXT)
         raster_text(r, item);
     else
