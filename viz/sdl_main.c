@@ -21,6 +21,9 @@
 static bool show(Window *w, Err *err)
 {
     const DrawList *list = app_draw(&w->app);
+    w->frames_n++;
+    if (w->on_gpu)
+        return sdl_render(&w->gpu, list, err);
     SDL_Surface *surface = SDL_GetWindowSurface(w->window);
     if (!surface)
         return err_set(err, "the window cannot be drawn: %s", SDL_GetError());
@@ -38,7 +41,6 @@ static bool show(Window *w, Err *err)
     SDL_BlitSurface(pixels, NULL, surface, NULL);
     SDL_FreeSurface(pixels);
     SDL_UpdateWindowSurface(w->window);
-    w->frames_n++;
     return true;
 }
 
@@ -214,6 +216,21 @@ static bool run(Window *w, Err *err)
 
 /* ---- life ---- */
 
+/* LOCKSTEP_VIEW_RENDERER: "own", "gpu", or "sdl" (triangles, in software where there is no GPU).
+ * Without it a GPU draws windows of more than GPU_PIXELS, if there is one. */
+static void choose_renderer(Window *w)
+{
+    enum { GPU_PIXELS = 2500000 };
+    const char *name = getenv("LOCKSTEP_VIEW_RENDERER");
+    Err none = { 0 };
+    bool any = name && strcmp(name, "sdl") == 0, gpu = name && strcmp(name, "gpu") == 0;
+    int64_t pixels = (int64_t)w->app.view.width * w->app.view.height;
+    if (name ? any || gpu : pixels > GPU_PIXELS)
+        w->on_gpu = sdl_render_open(&w->gpu, w->window, any, &none);
+    if (name && (any || gpu) && !w->on_gpu)
+        fprintf(stderr, "lockstep: note: %s; drawn without\n", none.text);
+}
+
 static bool open_window(Window *w, Err *err)
 {
     const View *v = &w->app.view;
@@ -232,12 +249,14 @@ static bool open_window(Window *w, Err *err)
     SDL_SetWindowMinimumSize(w->window, 320, 200);
     SDL_GetWindowSize(w->window, &w->app.view.width, &w->app.view.height);
     SDL_StartTextInput();
+    choose_renderer(w);
     return true;
 }
 
 static void close_window(Window *w)
 {
     frame_free(&w->frame);
+    sdl_render_close(&w->gpu);
     if (w->window)
         SDL_DestroyWindow(w->window);
     SDL_Quit();

@@ -9,10 +9,13 @@
 #include "viz/app.h"
 #include "viz/cmd_view.h"
 #include "viz/raster.h"
+#include "viz/sdl_render.h"
 
 typedef struct Window {
     App app;
     SDL_Window *window;
+    bool on_gpu; /* gpu draws, not our own rasteriser */
+    SdlRender gpu;
     Frame frame;
     uint64_t frames_n; /* drawn so far */
 } Window;

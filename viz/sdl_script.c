@@ -175,8 +175,28 @@ static bool play_size(Script *s, Err *err)
 
 /* ---- what is there ---- */
 
+/* What triangles have left in the window. */
+static bool read_renderer(SDL_Renderer *r, const char *path, Err *err)
+{
+    int width, height;
+    Frame frame = { .pixels = NULL };
+    SDL_GetRendererOutputSize(r, &width, &height);
+    if (!frame_init(&frame, width, height, err))
+        return false;
+    SDL_RenderSetClipRect(r, NULL);
+    bool ok =
+        SDL_RenderReadPixels(r, NULL, SDL_PIXELFORMAT_ARGB8888, frame.pixels, width * 4) == 0
+            ? frame_write_png(&frame, path, err)
+            : err_set(err, "the window cannot be read: %s", SDL_GetError());
+    frame_free(&frame);
+    return ok;
+}
+
 static bool play_frame(Script *s, Err *err)
 {
+    if (s->w->on_gpu) /* a frame that was shown may not be there to read: draw it again */
+        return sdl_render(&s->w->gpu, app_draw(&s->w->app), err) &&
+               read_renderer(s->w->gpu.renderer, s->words[1], err);
     SDL_Surface *surface = SDL_GetWindowSurface(s->w->window);
     SDL_Surface *copy =
         surface ? SDL_ConvertSurfaceFormat(surface, SDL_PIXELFORMAT_ARGB8888, 0) : NULL;
