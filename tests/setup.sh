@@ -31,6 +31,7 @@ test_only="
 clang           command clang
 libclang-rt-dev fuzzer_runtime
 clang-format    command clang-format
+xvfb            command Xvfb
 "
 
 header()
