@@ -25,16 +25,17 @@ static bool is_trace(const ViewOptions *o)
 
 static bool render(const ViewOptions *o, Err *err)
 {
-    ViewTraces traces = { .sides_n = 0 };
+    ViewTraces *traces = NULL;
     View view = { .data = { NULL } };
     Scene scene;
     DrawList list = { .font = NULL };
     if (is_trace(o))
         return err_set(err, "'%s' is the trace itself, it is not written over", o->render);
-    bool ok = view_traces_open(&traces, o, err);
+    traces = view_traces_open(o, err);
+    bool ok = traces != NULL;
     if (ok)
-        view_traces_link(&traces, o);
-    ok = ok && view_start(&view, &traces, o, err);
+        view_traces_link(traces, o);
+    ok = ok && view_start(&view, traces, o, err);
     if (ok) {
         scene_open(&scene, o->scale_pct);
         scene.still = true;
@@ -45,7 +46,7 @@ static bool render(const ViewOptions *o, Err *err)
     }
     if (view.data[0])
         view_free(&view);
-    view_traces_free(&traces);
+    view_traces_free(traces);
     return ok;
 }
 

@@ -7,9 +7,6 @@
 
 #include <stdio.h>
 
-#include "profile/collectives.h"
-#include "profile/compare.h"
-#include "traces/set.h"
 #include "viz/scene.h"
 
 typedef struct ViewOptions {
@@ -33,33 +30,16 @@ bool view_options_parse(ViewOptions *o, int argc, char **argv, bool *help, Err *
 void view_options_free(ViewOptions *o);
 void view_options_help(FILE *out);
 
-/* One side: files, timeline, who waited for whom, rows. */
-typedef struct ViewSide {
-    TraceSet set;
-    Collectives collectives;
-    ViewComm *comms;
-    ViewMatch *matches;
-    uint32_t *parts;
-    const char **channels;
-    int64_t *clock_ns;
-    char name[160];
-    ViewData data;
-} ViewSide;
+/* The traces of the options, of one side or of two; cmd_view_load.c. */
+typedef struct ViewTraces ViewTraces;
 
-typedef struct ViewTraces {
-    ViewSide side[VIEW_SIDES];
-    uint32_t sides_n;
-    Comparison comparison;
-    bool has_diff;
-    ViewDiff diff;
-} ViewTraces;
-
-/* What is odd about the traces is said on stderr. */
-bool view_traces_open(ViewTraces *t, const ViewOptions *o, Err *err);
-/* The second half, which the first picture need not wait for: collectives matched across ranks,
- * the two sides compared.  Before it nothing is linked. */
+/* NULL with err.  What is odd about the traces is said on stderr. */
+ViewTraces *view_traces_open(const ViewOptions *o, Err *err);
+void view_traces_free(ViewTraces *t); /* NULL is fine */
+/* The second half, which the first picture of one side need not wait for: collectives matched
+ * across ranks, the two sides compared.  Before it nothing is linked. */
 void view_traces_link(ViewTraces *t, const ViewOptions *o);
-void view_traces_free(ViewTraces *t);
+uint32_t view_traces_sides(const ViewTraces *t);
 
 /* The view the options ask for. */
 bool view_start(View *v, ViewTraces *t, const ViewOptions *o, Err *err);

@@ -5,6 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profile/collectives.h"
+#include "profile/compare.h"
+#include "traces/set.h"
+
+/* One side: files, timeline, who waited for whom, rows. */
+typedef struct ViewSide {
+    TraceSet set;
+    Collectives collectives;
+    ViewComm *comms;
+    ViewMatch *matches;
+    uint32_t *parts;
+    const char **channels;
+    int64_t *clock_ns;
+    char name[160];
+    ViewData data;
+} ViewSide;
+
+struct ViewTraces {
+    ViewSide side[VIEW_SIDES];
+    uint32_t sides_n;
+    Comparison comparison;
+    bool has_diff;
+    ViewDiff diff;
+};
+
 /* ---- who waited for whom ---- */
 
 static int by_span(const void *a, const void *b)
@@ -181,15 +206,24 @@ static void find_diff(ViewTraces *t, const ViewOptions *o)
     take_classes(d, c);
 }
 
-bool view_traces_open(ViewTraces *t, const ViewOptions *o, Err *err)
+ViewTraces *view_traces_open(const ViewOptions *o, Err *err)
 {
-    *t = (ViewTraces){ .sides_n = 1 };
-    if (!open_side(&t->side[0], o, o->paths, o->paths_n, err))
-        return false;
-    if (o->others_n == 0)
-        return true;
-    t->sides_n = 2;
-    return open_side(&t->side[1], o, o->others, o->others_n, err);
+    ViewTraces *t = mem_zero(1, sizeof *t);
+    t->sides_n = 1;
+    bool ok = open_side(&t->side[0], o, o->paths, o->paths_n, err);
+    if (ok && o->others_n > 0) {
+        t->sides_n = 2;
+        ok = open_side(&t->side[1], o, o->others, o->others_n, err);
+    }
+    if (ok)
+        return t;
+    view_traces_free(t);
+    return NULL;
+}
+
+uint32_t view_traces_sides(const ViewTraces *t)
+{
+    return t->sides_n;
 }
 
 void view_traces_link(ViewTraces *t, const ViewOptions *o)
@@ -202,7 +236,7 @@ void view_traces_link(ViewTraces *t, const ViewOptions *o)
 
 void view_traces_free(ViewTraces *t)
 {
-    for (uint32_t i = 0; i < t->sides_n; i++) {
+    for (uint32_t i = 0; t && i < t->sides_n; i++) {
         ViewSide *s = &t->side[i];
         view_data_free(&s->data);
         collectives_free(&s->collectives);
@@ -213,8 +247,9 @@ void view_traces_free(ViewTraces *t)
         free(s->clock_ns);
         trace_set_free(&s->set);
     }
-    compare_free(&t->comparison);
-    *t = (ViewTraces){ .sides_n = 0 };
+    if (t)
+        compare_free(&t->comparison);
+    free(t);
 }
 
 /* ---- what is shown ---- */

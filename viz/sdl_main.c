@@ -281,30 +281,30 @@ static bool first_picture(Window *w, ViewTraces *t, const ViewOptions *o, Err *e
     w->app.scene.hurry = true;
     bool ok = window_frame(w, err);
     w->app.scene.hurry = false;
-    if (t->sides_n == 1)
+    if (view_traces_sides(t) == 1)
         view_traces_link(t, o);
     return ok;
 }
 
 static bool view(const ViewOptions *o, const char *script, Err *err)
 {
-    ViewTraces traces = { .sides_n = 0 };
+    ViewTraces *traces = view_traces_open(o, err);
     View start = { .data = { NULL } };
     Window w = { .window = NULL };
-    bool ok = view_traces_open(&traces, o, err);
-    if (ok && traces.sides_n > 1)
-        view_traces_link(&traces, o); /* what is shown depends on it */
-    ok = ok && view_start(&start, &traces, o, err);
+    bool ok = traces != NULL;
+    if (ok && view_traces_sides(traces) > 1)
+        view_traces_link(traces, o); /* what is shown depends on it */
+    ok = ok && view_start(&start, traces, o, err);
     if (ok) {
         app_open(&w.app, start);
-        ok = open_window(&w, err) && first_picture(&w, &traces, o, err) &&
+        ok = open_window(&w, err) && first_picture(&w, traces, o, err) &&
              (script ? window_play(&w, script, err) : run(&w, err));
         close_window(&w);
         app_free(&w.app);
     } else if (start.data[0]) {
         view_free(&start);
     }
-    view_traces_free(&traces);
+    view_traces_free(traces);
     return ok;
 }
 
