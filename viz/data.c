@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/lanes.h"
+
 /* ---- counters: smallest and largest of blocks, 16 wide ---- */
 
 enum { COUNTER_SHIFT = 4, COUNTER_LEVELS = 12 };
@@ -114,18 +116,69 @@ void view_row_ready(ViewData *d, ViewRow *row)
     if (row->kind == VIEW_ROW_COUNTER)
         build_counter(&row->counter, d->t, &d->t->tracks[row->track]);
     else
-        lod_build_lane(&row->lod, d->t, row->track, row->lane,
-                       row->kind == VIEW_ROW_STREAM ? d->ranks[row->rank].cover : NULL);
+        lod_build_some(&row->lod, d->t, row->track, row->lane,
+                       row->kind == VIEW_ROW_STREAM ? d->ranks[row->rank].cover : NULL,
+                       &(LodChoice){ d->lanes, NULL, NULL });
 }
 
-static uint32_t lanes_of(const Track *track)
+static uint32_t lanes_of(const ViewData *d, uint32_t track)
 {
-    return track->kind == TRACK_COUNTER ? track->point_n > 0 : track->lanes_n;
+    const Track *k = &d->t->tracks[track];
+    if (k->kind == TRACK_STEPS)
+        return 0;
+    return k->kind == TRACK_COUNTER ? k->point_n > 0
+           : d->lanes               ? d->lanes_n[track]
+                                    : k->lanes_n;
 }
 
-static bool has_row(const Track *track)
+static bool is_note(uint8_t span_class)
 {
-    return track->kind != TRACK_STEPS && lanes_of(track) > 0;
+    return span_class == SPAN_NOTE || span_class == SPAN_HOST || span_class == SPAN_STEP ||
+           span_class == SPAN_LAUNCH;
+}
+
+/* Annotations that made kernels change lanes: both are there, and more than one lane. */
+static bool is_mixed(const Timeline *t, const Track *k)
+{
+    bool notes = false, work = false;
+    if (k->kind != TRACK_STREAM || k->lanes_n <= 1)
+        return false;
+    for (uint64_t i = k->span_first; i < k->span_first + k->span_n && !(notes && work); i++) {
+        notes |= is_note(t->span_class[i]);
+        work |= !is_note(t->span_class[i]);
+    }
+    return notes && work;
+}
+
+static uint32_t give_lanes(ViewData *d, const Track *k, bool notes, uint32_t first)
+{
+    const Timeline *t = d->t;
+    Lanes lanes = { 0 };
+    for (uint64_t i = k->span_first; i < k->span_first + k->span_n; i++)
+        if (is_note(t->span_class[i]) == notes)
+            d->lanes[i] = (uint8_t)min_u64(
+                UINT8_MAX, first + lanes_take(&lanes, t->start_ns[i], t->dur_ns[i]));
+    first += lanes.lanes_n;
+    lanes_free(&lanes);
+    return first;
+}
+
+static void part_notes(ViewData *d)
+{
+    const Timeline *t = d->t;
+    for (uint32_t k = 0; k < t->tracks_n; k++) {
+        if (!is_mixed(t, &t->tracks[k]))
+            continue;
+        if (!d->lanes) {
+            d->lanes = mem_zero(t->spans_n + 1, 1);
+            memcpy(d->lanes, t->lane, t->spans_n);
+            d->lanes_n = mem_zero(t->tracks_n + 1, sizeof *d->lanes_n);
+            for (uint32_t i = 0; i < t->tracks_n; i++)
+                d->lanes_n[i] = t->tracks[i].lanes_n;
+        }
+        uint32_t work_n = give_lanes(d, &t->tracks[k], false, 0);
+        d->lanes_n[k] = give_lanes(d, &t->tracks[k], true, work_n);
+    }
 }
 
 static ViewRowKind row_kind(TrackKind kind)
@@ -138,17 +191,30 @@ static ViewRowKind row_kind(TrackKind kind)
 static void add_rows(ViewData *d, uint32_t rank, uint32_t track)
 {
     const Track *k = &d->t->tracks[track];
-    for (uint32_t lane = 0; has_row(k) && lane < min_u64(lanes_of(k), UINT8_MAX + 1); lane++)
+    for (uint32_t lane = 0; lane < min_u64(lanes_of(d, track), UINT8_MAX + 1); lane++)
         d->rows[d->rows_n++] =
             (ViewRow){ .kind = row_kind(k->kind), .rank = rank, .track = track, .lane = lane };
 }
 
-static uint32_t count_rows(const Timeline *t)
+static uint32_t count_rows(const ViewData *d)
 {
     uint32_t n = 0;
-    for (uint32_t k = 0; k < t->tracks_n; k++)
-        n += has_row(&t->tracks[k]) ? lanes_of(&t->tracks[k]) : 0;
+    for (uint32_t k = 0; k < d->t->tracks_n; k++)
+        n += lanes_of(d, k);
     return n;
+}
+
+/* Which rows of streams hold annotations alone: the first span of a lane tells. */
+static void mark_notes(ViewData *d)
+{
+    for (uint32_t i = 0; d->lanes && i < d->rows_n; i++) {
+        ViewRow *row = &d->rows[i];
+        const Track *k = &d->t->tracks[row->track];
+        uint64_t s = k->span_first, end = k->span_first + k->span_n;
+        while (row->kind == VIEW_ROW_STREAM && s < end && d->lanes[s] != row->lane)
+            s++;
+        row->notes = row->kind == VIEW_ROW_STREAM && s < end && is_note(d->t->span_class[s]);
+    }
 }
 
 /* Tracks come by rank, as covers do. */
@@ -157,7 +223,8 @@ static void open_rows(ViewData *d)
     const Timeline *t = d->t;
     uint32_t *order = mem_zero(t->tracks_n + 1, sizeof *order), k = 0;
     timeline_track_order(t, order);
-    d->rows = mem_zero(count_rows(t) + 1, sizeof *d->rows);
+    part_notes(d);
+    d->rows = mem_zero(count_rows(d) + 1, sizeof *d->rows);
     for (uint32_t r = 0; r < d->ranks_n; r++) {
         ViewRank *rank = &d->ranks[r];
         rank->row_first = d->rows_n;
@@ -166,6 +233,7 @@ static void open_rows(ViewData *d)
         rank->rows_n = d->rows_n - rank->row_first;
     }
     free(order);
+    mark_notes(d);
 }
 
 /* ---- threads: covers of all ranks first, rows need them ---- */
@@ -252,6 +320,8 @@ void view_data_free(ViewData *d)
     }
     free(d->ranks);
     free(d->rows);
+    free(d->lanes);
+    free(d->lanes_n);
     step_windows_free(&d->steps);
     covers_free(&d->covers);
     *d = (ViewData){ 0 };
@@ -260,6 +330,7 @@ void view_data_free(ViewData *d)
 uint64_t view_data_memory_bytes(const ViewData *d)
 {
     uint64_t bytes = d->rows_n * sizeof *d->rows + d->ranks_n * sizeof *d->ranks;
+    bytes += d->lanes ? d->t->spans_n : 0;
     for (uint32_t r = 0; r < d->ranks_n; r++) {
         const Cover *c = d->ranks[r].cover;
         bytes += c->cap * (sizeof *c->at_ns + sizeof *c->mask) +

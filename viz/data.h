@@ -35,6 +35,7 @@ typedef struct ViewRow {
     uint32_t rank; /* index into ViewData.ranks */
     uint32_t track, lane;
     bool ready;          /* lod or counter is built */
+    bool notes;          /* a stream's annotations, beside its work */
     LodRow lod;          /* of streams and host threads */
     ViewCounter counter; /* of counters */
 } ViewRow;
@@ -83,6 +84,10 @@ typedef struct ViewData {
     uint32_t ranks_n;
     ViewRow *rows;
     uint32_t rows_n;
+    /* Annotations on streams lie around kernels; so that those stay in lane 0, work gets the
+     * first lanes and annotations the next ones.  NULL: nothing was moved. */
+    uint8_t *lanes;    /* by span, as Timeline.lane */
+    uint32_t *lanes_n; /* by track, of both; NULL as lanes */
     StepWindows steps;
     ViewLinks links;
     int64_t begin_ns, end_ns; /* of what can be shown; end > begin */
@@ -92,6 +97,12 @@ typedef struct ViewData {
 void view_data_open(ViewData *d, const Timeline *t, const char *name, uint32_t jobs);
 void view_data_free(ViewData *d);
 uint64_t view_data_memory_bytes(const ViewData *d); /* without the timeline's */
+
+/* The lane that a span is shown in. */
+static inline uint32_t view_lane_of(const ViewData *d, uint64_t span)
+{
+    return d->lanes ? d->lanes[span] : d->t->lane[span];
+}
 
 /* Builds a row, if it is not yet. */
 void view_row_ready(ViewData *d, ViewRow *row);

@@ -14,13 +14,15 @@ enum { BLOCK_LOW = 2048, SPANS_PER_SUM = 8, LANE_LAST = UINT8_MAX };
 static void find_names(KernelRow *k, const LodRow *lod, uint32_t *place)
 {
     const Timeline *t = lod->t;
-    uint32_t cap = 0;
+    uint32_t cap = 0, class_cap = 0, classes_n = 0;
     for (uint64_t i = 0; i < lod->n; i++) {
         uint32_t name = t->span_name[lod_span(lod, i)];
         if (name >= t->names.n || place[name] != NONE_U32)
             continue;
         GROW(k->name, k->names_n, cap);
+        GROW(k->class_, classes_n, class_cap);
         place[name] = k->names_n;
+        k->class_[classes_n++] = t->span_class[lod_span(lod, i)];
         k->name[k->names_n++] = name;
     }
 }
@@ -68,6 +70,7 @@ void kernels_free(KernelSums *k)
 {
     for (uint32_t i = 0; k->data && i < k->data->rows_n; i++) {
         free(k->rows[i].name);
+        free(k->rows[i].class_);
         free(k->rows[i].ns);
         free(k->rows[i].count);
     }
@@ -86,7 +89,7 @@ typedef struct Totals {
 static void add(Totals *s, uint32_t name, uint8_t span_class, int64_t count, int64_t ns)
 {
     KernelTotal *k = &s->total[name];
-    k->span_class = span_class == SPAN_CLASS_N ? k->span_class : span_class;
+    k->span_class = span_class;
     k->count += (uint64_t)(count * s->ranks_n);
     k->total_ns += ns * s->ranks_n;
 }
@@ -109,7 +112,7 @@ static void add_before(Totals *s, const KernelRow *k, const LodRow *lod, uint64_
 {
     uint64_t block = i / k->block;
     for (uint32_t p = 0; p < k->names_n; p++)
-        add(s, k->name[p], SPAN_CLASS_N, sign * (int64_t)k->count[block * k->names_n + p],
+        add(s, k->name[p], k->class_[p], sign * (int64_t)k->count[block * k->names_n + p],
             sign * k->ns[block * k->names_n + p]);
     for (uint64_t j = block * k->block; j < i; j++)
         add_span(s, lod, j, sign, -TIMELINE_NS_MAX, TIMELINE_NS_MAX);
@@ -166,7 +169,7 @@ uint32_t kernels_top(const KernelSums *k, const bool *ranks, int64_t from_ns, in
         add_row(&s, &k->rows[i], &row->lod, from_ns, to_ns);
     }
     for (uint32_t i = 0; i < names_n; i++)
-        if (s.total[i].count > 0) {
+        if (s.total[i].count > 0 && cover_bit(s.total[i].span_class)) {
             s.total[used] = s.total[i];
             s.total[used++].name = i;
         }

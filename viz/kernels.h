@@ -1,5 +1,5 @@
 /*
- * kernels.h - which names took the most time within a window, exactly.
+ * kernels.h - which kernels took the most time within a window, exactly.
  *
  * For every row of a stream, running sums by name are kept at every so many spans, so a
  * window costs two partial blocks and one difference per row: half a millisecond for ten
@@ -24,6 +24,7 @@ typedef struct KernelTotal {
 typedef struct KernelRow {
     uint32_t names_n, block; /* names of this row; spans in a block */
     uint32_t *name;          /* interned, by place within the row */
+    uint8_t *class_;         /* SpanClass, likewise */
     uint64_t blocks_n;
     int64_t *ns;     /* block * names_n + place: of spans before the block */
     uint64_t *count; /* likewise */

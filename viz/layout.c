@@ -11,7 +11,9 @@ enum {
     MINIMAP = 46,
     RULER = 22,
     LEGEND = 26,
-    NAMES = 250,
+    NAMES_LOW = 150,
+    NAMES_HIGH = 250,
+    NAMES_PCT = 18, /* of the width */
     DRAWER = 320,
     STRIP = 16,
     ROW = 20,
@@ -36,7 +38,8 @@ static void place_panes(Layout *l, const View *v)
 {
     Px width = PX(v->width), height = PX(v->height);
     Px top = layout_px(v, TOP), legend = layout_px(v, LEGEND), ruler = layout_px(v, RULER);
-    Px names = px_min(layout_px(v, NAMES), width / 3 / PX_ONE * PX_ONE);
+    Px names = px_max(layout_px(v, NAMES_LOW), width / 100 * NAMES_PCT / PX_ONE * PX_ONE);
+    names = px_min(px_min(names, layout_px(v, NAMES_HIGH)), width / 3 / PX_ONE * PX_ONE);
     Px drawer = v->drawer && width > layout_px(v, 900) ? layout_px(v, DRAWER) : 0;
     Px right = width - drawer, minimap = top + layout_px(v, MINIMAP);
     l->all = (PxBox){ 0, 0, width, height };
@@ -124,7 +127,8 @@ static int32_t natural_height(const View *v, const LayoutRow *row)
 {
     if (row->kind == LAYOUT_STRIP)
         return STRIP;
-    if (row->kind == LAYOUT_ROW && v->data[row->side]->rows[row->row].kind == VIEW_ROW_HOST)
+    const ViewRow *r = row->kind == LAYOUT_ROW ? &v->data[row->side]->rows[row->row] : NULL;
+    if (r && (r->kind == VIEW_ROW_HOST || r->notes))
         return THREAD;
     return ROW;
 }

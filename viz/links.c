@@ -7,7 +7,7 @@ ViewPlace view_place_of(const ViewData *d, uint32_t side, uint64_t span)
 {
     if (span >= d->t->spans_n)
         return view_nowhere;
-    uint32_t track = d->t->span_track[span], lane = d->t->lane[span];
+    uint32_t track = d->t->span_track[span], lane = view_lane_of(d, span);
     for (uint32_t i = 0; i < d->rows_n; i++)
         if (d->rows[i].track == track && d->rows[i].lane == lane)
             return (ViewPlace){ (uint8_t)side, i, span };

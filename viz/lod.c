@@ -172,22 +172,23 @@ static void has_kind(LodRow *row, bool seen[LOD_N], LodKind kind)
 
 /* ---- lanes ---- */
 
-static void take_spans(LodRow *row, LodKeep *keep, const void *user)
+static void take_spans(LodRow *row, const LodChoice *c)
 {
     const Timeline *t = row->t;
     const Track *track = &t->tracks[row->track];
+    const uint8_t *lanes = c->lanes ? c->lanes : t->lane;
     row->first = track->span_first;
     row->n = track->span_n;
-    if (track->lanes_n <= 1 && !keep)
+    if (track->lanes_n <= 1 && !c->keep)
         return;
     uint64_t end = track->span_first + track->span_n, n = 0;
     for (uint64_t i = track->span_first; i < end; i++)
-        n += t->lane[i] == row->lane && (!keep || keep(user, i));
+        n += lanes[i] == row->lane && (!c->keep || c->keep(c->user, i));
     row->n = n;
     row->index = mem_zero(n + 1, sizeof *row->index);
     n = 0;
     for (uint64_t i = track->span_first; i < end; i++)
-        if (t->lane[i] == row->lane && (!keep || keep(user, i)))
+        if (lanes[i] == row->lane && (!c->keep || c->keep(c->user, i)))
             row->index[n++] = i;
 }
 
@@ -235,15 +236,15 @@ static void fill_span(Fill *f, uint64_t i)
 void lod_build_lane(LodRow *row, const Timeline *t, uint32_t track, uint32_t lane,
                     const Cover *cover)
 {
-    lod_build_some(row, t, track, lane, cover, NULL, NULL);
+    lod_build_some(row, t, track, lane, cover, &(LodChoice){ NULL, NULL, NULL });
 }
 
 void lod_build_some(LodRow *row, const Timeline *t, uint32_t track, uint32_t lane,
-                    const Cover *cover, LodKeep *keep, const void *user)
+                    const Cover *cover, const LodChoice *choice)
 {
     ASSERT(t->sealed);
     *row = (LodRow){ .t = t, .cover = cover, .track = track, .lane = lane };
-    take_spans(row, keep, user);
+    take_spans(row, choice);
     if (row->n == 0)
         return;
     see_spans(row);

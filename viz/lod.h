@@ -68,10 +68,15 @@ typedef struct LodRow {
  */
 void lod_build_lane(LodRow *row, const Timeline *t, uint32_t track, uint32_t lane,
                     const Cover *cover);
-/* The same of those spans that `keep` wants. */
+/* The same of some spans: lanes that are not the timeline's, those that `keep` wants. */
 typedef bool LodKeep(const void *user, uint64_t span);
+typedef struct LodChoice {
+    const uint8_t *lanes; /* by span; NULL: Timeline.lane */
+    LodKeep *keep;        /* NULL: all */
+    const void *user;
+} LodChoice;
 void lod_build_some(LodRow *row, const Timeline *t, uint32_t track, uint32_t lane,
-                    const Cover *cover, LodKeep *keep, const void *user);
+                    const Cover *cover, const LodChoice *choice);
 void lod_build_strip(LodRow *row, const Cover *cover);
 void lod_free(LodRow *row);
 uint64_t lod_memory_bytes(const LodRow *row);

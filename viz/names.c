@@ -57,24 +57,96 @@ static bool matmul_name(const char *name, char *text, size_t cap)
     return false;
 }
 
-/* ---- collectives ---- */
+/* ---- collectives: what, of which type, how; not that sums are sums ---- */
 
-/* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" without its ends. */
-static bool nccl_name(const char *name, char *text, size_t cap)
+typedef struct NcclName {
+    char op[32], type[12], way[24]; /* "AllReduce", "f16", "RING_LL" */
+} NcclName;
+
+static bool is_one_of(const char *word, const char *const *of, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(word, of[i]) == 0)
+            return true;
+    return false;
+}
+
+/* C's names of types are told by the number format they are. */
+static const char *type_named(const char *word)
+{
+    static const char *const types[][2] = {
+        { "float", "f32" },    { "half", "f16" },      { "double", "f64" },
+        { "f16", "f16" },      { "f32", "f32" },       { "f64", "f64" },
+        { "bf16", "bf16" },    { "i8", "i8" },         { "int8", "i8" },
+        { "u8", "u8" },        { "uint8", "u8" },      { "i32", "i32" },
+        { "int32", "i32" },    { "u32", "u32" },       { "uint32", "u32" },
+        { "i64", "i64" },      { "int64", "i64" },     { "u64", "u64" },
+        { "uint64", "u64" },   { "f8e4m3", "f8e4m3" }, { "f8e5m2", "f8e5m2" },
+        { "bfloat16", "bf16" }
+    };
+    for (size_t i = 0; i < ARRAY_N(types); i++)
+        if (strcmp(word, types[i][0]) == 0)
+            return types[i][1];
+    return NULL;
+}
+
+static void add_way(NcclName *k, const char *word)
+{
+    size_t n = strlen(k->way);
+    snprintf(k->way + n, sizeof k->way - n, "%s%s", n ? "_" : "", word);
+}
+
+static void take_nccl_word(NcclName *k, const char *word)
+{
+    static const char *const ways[] = { "RING", "TREE",  "COLLNET", "NVLS",  "PAT",
+                                        "LL",   "LL128", "SIMPLE",  "CHAIN", "DIRECT" };
+    static const char *const reductions[] = { "Max", "Min", "Prod", "MinMax", "Avg" };
+    const char *type = type_named(word);
+    if (!k->op[0])
+        snprintf(k->op, sizeof k->op, "%s", word);
+    else if (type)
+        snprintf(k->type, sizeof k->type, "%s", type);
+    else if (is_one_of(word, ways, ARRAY_N(ways)))
+        add_way(k, word);
+    else if (is_one_of(word, reductions, ARRAY_N(reductions)))
+        snprintf(k->op + strlen(k->op), sizeof k->op - strlen(k->op), "_%s", word);
+}
+
+/* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)": its words, between '_'. */
+static bool nccl_read(const char *name, NcclName *k)
 {
     static const char *const begins[] = { "ncclDevKernel_", "ncclKernel_", "ncclSymDevKernel_",
                                           "ncclSymkDevKernel_" };
+    *k = (NcclName){ .op = "" };
     for (size_t i = 0; i < ARRAY_N(begins); i++) {
-        size_t n = strlen(begins[i]);
-        if (strncmp(name, begins[i], n) == 0) {
-            size_t length = 0;
-            while (is_word(name[n + length]))
-                length++;
-            snprintf(text, cap, "%.*s", (int)length, name + n);
-            return true;
+        size_t skip = strlen(begins[i]);
+        if (strncmp(name, begins[i], skip) != 0)
+            continue;
+        for (const char *p = name + skip; is_word(*p);) {
+            char word[32];
+            size_t n = 0;
+            while (isalnum((unsigned char)p[n]))
+                n++;
+            snprintf(word, sizeof word, "%.*s", (int)(n < 31 ? n : 31), p);
+            if (n > 0)
+                take_nccl_word(k, word);
+            p += n + (p[n] == '_');
         }
+        return k->op[0] != 0;
     }
     return false;
+}
+
+static bool nccl_name(const char *name, char *text, size_t cap)
+{
+    NcclName k;
+    if (!nccl_read(name, &k))
+        return false;
+    bool bytes = strcmp(k.op, "SendRecv") == 0; /* all are sent as bytes */
+    const char *type = bytes ? "" : k.type;
+    snprintf(text, cap, "%s%s%s%s%s", k.op, type[0] ? " " : "", type, k.way[0] ? " " : "",
+             k.way);
+    return true;
 }
 
 /* ---- all others: the last name before its arguments ---- */
@@ -130,12 +202,122 @@ char *name_shorten(const char *name, char *text, size_t cap)
     return text;
 }
 
+/* ---- names that are short for several ---- */
+
+typedef struct Clash {
+    const char *full;
+    const char *text; /* short */
+    uint32_t name;    /* interned */
+} Clash;
+
+static int by_text(const void *a, const void *b)
+{
+    const Clash *x = a, *y = b;
+    int order = strcmp(x->text, y->text);
+    return order ? order : strcmp(x->full, y->full);
+}
+
+static size_t same_length(const char *a, const char *b)
+{
+    size_t n = 0;
+    while (a[n] && a[n] == b[n])
+        n++;
+    return n;
+}
+
+/* The word of a name that its byte `at` lies in: a C++ name, or a part of one that is long. */
+static size_t word_about(const char *name, size_t at, size_t *begin)
+{
+    enum { LONG = 28 };
+    for (int whole = 1;; whole = 0) {
+        size_t a = at, b = at;
+        while (a > 0 && (whole ? is_word(name[a - 1]) : isalnum((unsigned char)name[a - 1])))
+            a--;
+        while (name[b] && (whole ? is_word(name[b]) : isalnum((unsigned char)name[b])))
+            b++;
+        *begin = a;
+        if (b - a <= LONG || !whole)
+            return b - a < LONG ? b - a : LONG;
+    }
+}
+
+static int by_size(const void *a, const void *b)
+{
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The words where other names of the group part from this one: the first two and the last. */
+static void tell_apart(const Clash *group, size_t n, size_t i, char *text, size_t cap)
+{
+    enum { LOOK = 64 };
+    size_t at[2 * LOOK], at_n = 0, used = 0, end = 0;
+    size_t first = i > LOOK ? i - LOOK : 0, last = i + LOOK < n ? i + LOOK : n;
+    for (size_t k = first; k < last; k++)
+        if (k != i)
+            at[at_n++] = same_length(group[k].full, group[i].full);
+    qsort(at, at_n, sizeof *at, by_size);
+    text[0] = 0;
+    for (size_t p = 0, words = 0; p < at_n; p++) {
+        size_t begin, length = word_about(group[i].full, at[p], &begin);
+        bool late = words == 2 && p + 1 < at_n;
+        if (late || length == 0 || (words > 0 && begin < end) || used + length + 2 > cap)
+            continue;
+        end = begin + length;
+        words++;
+        used += (size_t)snprintf(text + used, cap - used, " %.*s", (int)length,
+                                 group[i].full + begin);
+    }
+}
+
+/* Members of a group whose texts are still equal are counted. */
+static void number_equals(Names *n, const Clash *group, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *text = n->text[group[i].name];
+        uint32_t same = 1;
+        for (size_t k = i + 1; k < count && k < i + 64; k++)
+            if (strcmp(n->text[group[k].name], text) == 0)
+                n->text[group[k].name] = arena_printf(&n->arena, "%s #%" PRIu32, text, ++same);
+    }
+}
+
+static void part_group(Names *n, const Clash *group, size_t count)
+{
+    char more[NAME_CAP];
+    for (size_t i = 0; count > 1 && i < count; i++) {
+        tell_apart(group, count, i, more, 48);
+        n->text[group[i].name] = arena_printf(&n->arena, "%s%s", group[i].text, more);
+    }
+    if (count > 1)
+        number_equals(n, group, count);
+}
+
+/* All names at once: which ones clash shows only then. */
+static void shorten_all(Names *n)
+{
+    uint32_t all = n->t->names.n;
+    Clash *c = mem_zero((size_t)all + 1, sizeof *c);
+    for (uint32_t i = 0; i < all; i++) {
+        char text[NAME_CAP];
+        const char *full = timeline_text(n->t, i);
+        n->text[i] = arena_strdup(&n->arena, name_shorten(full, text, sizeof text));
+        c[i] = (Clash){ full + (strncmp(full, "void ", 5) == 0 ? 5 : 0), n->text[i], i };
+    }
+    qsort(c, all, sizeof *c, by_text);
+    for (size_t first = 0, end; first < all; first = end) {
+        for (end = first + 1; end < all && strcmp(c[end].text, c[first].text) == 0;)
+            end++;
+        part_group(n, c + first, end - first);
+    }
+    free(c);
+}
+
 /* ---- of one timeline ---- */
 
 void names_open(Names *n, const Timeline *t)
 {
     *n = (Names){ .t = t };
-    n->text = mem_zero(t->names.n + 1, sizeof *n->text);
 }
 
 void names_free(Names *n)
@@ -147,12 +329,12 @@ void names_free(Names *n)
 
 const char *names_short(Names *n, uint32_t name)
 {
-    char text[NAME_CAP];
     if (name >= n->t->names.n)
         return "";
-    if (!n->text[name])
-        n->text[name] =
-            arena_strdup(&n->arena, name_shorten(timeline_text(n->t, name), text, sizeof text));
+    if (!n->text) {
+        n->text = mem_zero((size_t)n->t->names.n + 1, sizeof *n->text);
+        shorten_all(n);
+    }
     return n->text[name];
 }
 
@@ -163,20 +345,56 @@ static void append(char *text, size_t cap, const char *word)
         snprintf(text + n, cap - n, "%s%s", n ? " " : "", word);
 }
 
+/* Sends and receives in one kernel: what they are together, where the trace says. */
+static const char *op_text(const Timeline *t, const Comm *c, const NcclName *k)
+{
+    const char *op = timeline_text(t, c->op);
+    return strcmp(k->op, "SendRecv") == 0 && op[0] ? op : k->op;
+}
+
 char *names_of_span(Names *n, uint64_t span, char *text, size_t cap)
 {
     const Timeline *t = n->t;
     const Comm *c = timeline_comm_of(t, span);
+    const char *full = timeline_text(t, t->span_name[span]);
     char size[32];
-    snprintf(text, cap, "%s", names_short(n, t->span_name[span]));
+    NcclName k = { .op = "" };
+    bool nccl = c && nccl_read(full, &k);
+    snprintf(text, cap, "%s", nccl ? op_text(t, c, &k) : names_short(n, t->span_name[span]));
     if (!c)
         return text;
-    const char *type = timeline_text(t, c->dtype);
+    const char *type = c->dtype != NONE_U32 ? timeline_text(t, c->dtype) : k.type;
     if (!has(text, type))
         append(text, cap, type);
     if (c->bytes != NONE_U64)
         append(text, cap, view_bytes_text(size, sizeof size, c->bytes));
-    if (c->protocol != NONE_U32 && !has(text, timeline_text(t, c->protocol)))
+    if (nccl)
+        append(text, cap, k.way);
+    else if (c->protocol != NONE_U32 && !has(text, timeline_text(t, c->protocol)))
         append(text, cap, timeline_text(t, c->protocol));
     return text;
+}
+
+/* ---- as much as there is room for ---- */
+
+static bool is_unit(const char *word)
+{
+    static const char *const units[] = { "B", "kB", "MB", "GB" };
+    return is_one_of(word, units, ARRAY_N(units));
+}
+
+bool names_fit(Font *font, TextStyle style, char *text, Px width)
+{
+    enum { LETTERS = 6 };
+    while (font_width(font, style, text, strlen(text)) > width) {
+        char *space = strrchr(text, ' ');
+        if (!space) /* one word: some of it, or nothing */
+            return font_fit(font, style, text, strlen(text), width) >= LETTERS;
+        bool unit = is_unit(space + 1);
+        *space = 0;
+        space = unit ? strrchr(text, ' ') : NULL;
+        if (space)
+            *space = 0; /* no number without its unit */
+    }
+    return text[0] != 0;
 }

@@ -1,5 +1,5 @@
 /*
- * scene.c - the frame of the picture: minimap, ruler, top bar, legend; and the order in
+ * scene.c - the frame of the picture: minimap, top bar, legend; and the order in
  * which all is drawn.
  */
 #include "viz/scene_lanes.h"
@@ -39,7 +39,7 @@ static void gather_column(void *user, uint32_t x, const uint32_t share[LOD_N])
         g->sum[x][k] += (double)share[k] * (double)g->ranks_n;
 }
 
-static ViewWindow whole_of(const View *v)
+ViewWindow scene_whole(const View *v)
 {
     const ViewData *d = view_data(v);
     int64_t shift_ns = d->ranks_n ? view_shift_ns(v, view_side(v), 0) : 0;
@@ -52,7 +52,7 @@ static void make_minimap(ScenePen *p, uint32_t width)
     const ViewData *d = view_data(p->v);
     if (m->data == d && m->width == width)
         return;
-    ViewWindow whole = whole_of(p->v);
+    ViewWindow whole = scene_whole(p->v);
     Gather g = { .sum = mem_zero(width, sizeof *g.sum) };
     double ranks_n = 0;
     for (uint32_t r = 0; r < d->ranks_n; r++) {
@@ -87,7 +87,7 @@ static void draw_minimap_column(ScenePen *p, uint32_t x, Px y0, Px y1)
 
 static void draw_minimap_window(ScenePen *p)
 {
-    ViewWindow whole = whole_of(p->v);
+    ViewWindow whole = scene_whole(p->v);
     PxBox map = p->l->minimap;
     int64_t whole_ns = whole.to_ns - whole.from_ns;
     Px x0 = px_between(map.x0, map.x1, p->v->from_ns - whole.from_ns, whole_ns);
@@ -105,7 +105,6 @@ void scene_minimap(ScenePen *p)
     PxBox map = p->l->minimap;
     Px pad = draw_px(p->d, 4), inset = draw_px(p->d, 10);
     int32_t width = px_floor(map.x1 - map.x0);
-    draw_rect(p->d, p->l->corner, scene_color(p, THEME_PANEL));
     PxBox line = { inset, map.y0 + pad, p->l->corner.x1 - pad, map.y0 + pad };
     line.y1 += (map.y1 - map.y0) / 2 - pad;
     draw_text(p->d, line, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT), "Overview");
@@ -123,103 +122,6 @@ void scene_minimap(ScenePen *p)
     for (uint32_t x = 0; x < (uint32_t)width; x++)
         draw_minimap_column(p, x, map.y0 + pad, map.y1 - pad);
     draw_minimap_window(p);
-    draw_clip_pop(p->d);
-}
-
-/* ---- ruler ---- */
-
-/* 1, 2, 5 times a power of ten, at least least_ns. */
-static int64_t nice_step(int64_t least_ns)
-{
-    static const int64_t of[] = { 1, 2, 5 };
-    int64_t ten = 1;
-    for (;; ten *= 10)
-        for (size_t i = 0; i < ARRAY_N(of); i++)
-            if (of[i] * ten >= least_ns || ten > TIMELINE_NS_MAX / 10)
-                return of[i] * ten;
-}
-
-/* "+12.5 ms": in the unit of the step, with the digits it needs. */
-static void tick_text(char *text, size_t cap, int64_t ns, int64_t step_ns)
-{
-    static const struct {
-        int64_t ns;
-        const char *name;
-    } units[] = { { 1, "ns" }, { 1000, "\xc2\xb5s" }, { 1000000, "ms" }, { 1000000000, "s" } };
-    size_t u = step_ns >= 200000000 ? 3 : step_ns >= 100000 ? 2 : step_ns >= 100 ? 1 : 0;
-    int digits = 0;
-    for (int64_t part = units[u].ns; part > step_ns && digits < 3; part /= 10)
-        digits++;
-    snprintf(text, cap, "+%.*f %s", digits, (double)ns / (double)units[u].ns, units[u].name);
-}
-
-static void draw_ticks(ScenePen *p, int64_t zero_ns)
-{
-    const View *v = p->v;
-    PxBox ruler = p->l->ruler;
-    int64_t window_ns = v->to_ns - v->from_ns;
-    int64_t room = max_i64(1, (ruler.x1 - ruler.x0) / draw_px(p->d, 110));
-    int64_t step_ns = nice_step(max_i64(1, window_ns / room));
-    int64_t first = (v->from_ns - zero_ns) / step_ns - 1;
-    for (int64_t i = first; zero_ns + i * step_ns < v->to_ns; i++) {
-        int64_t ns = zero_ns + i * step_ns;
-        char text[48];
-        if (ns < v->from_ns || i < 0)
-            continue;
-        Px x = px_round(layout_x_of(p->l, v, ns)) * PX_ONE;
-        draw_rect(p->d, (PxBox){ x, ruler.y1 - draw_px(p->d, 6), x + PX(1), p->l->lanes.y1 },
-                  scene_color(p, THEME_LINE));
-        tick_text(text, sizeof text, ns - zero_ns, step_ns);
-        draw_text(p->d,
-                  (PxBox){ x + draw_px(p->d, 4), ruler.y0, x + draw_px(p->d, 104), ruler.y1 },
-                  scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
-    }
-}
-
-static void draw_steps(ScenePen *p)
-{
-    const ViewData *d = view_data(p->v);
-    uint32_t side = view_side(p->v);
-    Px last = 0;
-    for (uint32_t i = 0; d->ranks_n > 0 && i < d->steps.n; i++) {
-        const StepWindow *s = &d->steps.at[i];
-        if (s->rank != d->ranks[0].rank)
-            continue;
-        int64_t ns = s->from_ns - view_shift_ns(p->v, side, 0);
-        char text[48];
-        Px x = px_round(layout_x_of(p->l, p->v, ns)) * PX_ONE;
-        if (ns < p->v->from_ns || ns >= p->v->to_ns || x < last)
-            continue;
-        draw_rect(p->d, (PxBox){ x, p->l->ruler.y0, x + PX(1), p->l->lanes.y1 },
-                  color_fade(scene_color(p, THEME_ACCENT), 170));
-        snprintf(text, sizeof text, "step %" PRId64, s->step);
-        PxBox chip = { x + PX(1), p->l->ruler.y0 + draw_px(p->d, 3), 0,
-                       p->l->ruler.y1 - draw_px(p->d, 3) };
-        chip.x1 = chip.x0 + font_width(p->d->font, scene_small(), text, strlen(text)) +
-                  draw_px(p->d, 10);
-        draw_rect(p->d, chip, scene_color(p, THEME_ACCENT));
-        draw_text(p->d, chip, scene_small(), ALIGN_MIDDLE, scene_color(p, THEME_ON_ACCENT),
-                  text);
-        last = chip.x1 + draw_px(p->d, 12);
-    }
-}
-
-void scene_ruler(ScenePen *p)
-{
-    const View *v = p->v;
-    PxBox ruler = p->l->ruler, corner = p->l->corner;
-    ViewWindow whole = whole_of(v);
-    char from[32], length[32], text[96];
-    draw_rect(p->d, ruler, scene_color(p, THEME_PANEL));
-    view_time_text(from, sizeof from, v->from_ns - whole.from_ns);
-    view_time_text(length, sizeof length, v->to_ns - v->from_ns);
-    snprintf(text, sizeof text, "from %s   window %s", from, length);
-    draw_text(p->d,
-              (PxBox){ draw_px(p->d, 10), ruler.y0, corner.x1 - draw_px(p->d, 4), ruler.y1 },
-              scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
-    draw_clip_push(p->d, (PxBox){ ruler.x0, ruler.y0, ruler.x1, p->l->lanes.y1 });
-    draw_ticks(p, max_i64(v->from_ns, whole.from_ns));
-    draw_steps(p);
     draw_clip_pop(p->d);
 }
 
@@ -267,6 +169,19 @@ static void draw_omnibox(ScenePen *p, PxBox box)
     }
 }
 
+/* "8 ranks"; of folded simulations "64 ranks, 8 shown for all". */
+static const char *ranks_text(const ViewData *d, char *text, size_t cap)
+{
+    uint64_t n = 0;
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        n += d->ranks[r].ranks_n;
+    snprintf(text, cap, "%" PRIu64 " rank%s", n, n == 1 ? "" : "s");
+    if (n > d->ranks_n)
+        snprintf(text + strlen(text), cap - strlen(text), ", %" PRIu32 " stand%s for all",
+                 d->ranks_n, d->ranks_n == 1 ? "s" : "");
+    return text;
+}
+
 void scene_top(ScenePen *p)
 {
     const View *v = p->v;
@@ -293,9 +208,10 @@ void scene_top(ScenePen *p)
                    top.y1 - draw_px(p->d, 6) };
     if (!p->s->still && omni_width > draw_px(p->d, 120))
         draw_omnibox(p, omni);
-    snprintf(text, sizeof text, "%s%s%s   %" PRIu32 " rank%s", v->data[0]->name,
+    char ranks[64];
+    snprintf(text, sizeof text, "%s%s%s   %s", v->data[0]->name,
              v->data[1] ? "  \xc2\xb7  compared with " : "", v->data[1] ? v->data[1]->name : "",
-             view_data(v)->ranks_n, view_data(v)->ranks_n == 1 ? "" : "s");
+             ranks_text(view_data(v), ranks, sizeof ranks));
     box.x1 = (p->s->still ? right : omni.x0) - pad;
     draw_text(p->d, box, scene_body(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
 }

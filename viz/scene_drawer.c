@@ -227,7 +227,7 @@ static void put_stragglers(Drawer *w)
         e[r] = (Exposed){ m.exposed_comm_ns, r };
     }
     qsort(e, d->ranks_n, sizeof *e, by_exposed);
-    if (d->ranks_n > 0 && e[0].ns > 0 && has_room(w, 48)) {
+    if (d->ranks_n > 1 && e[0].ns > 0 && has_room(w, 48)) {
         put_title(w, "Exposed communication by rank");
         for (uint32_t r = 0; r < d->ranks_n && has_room(w, 16); r++)
             put_rank(w, &e[r], e[0].ns);

@@ -160,20 +160,17 @@ static void end_span(Lane *lane)
         *lane->labels_n >= LABELS_MAX || lane->box.y1 - lane->box.y0 < draw_px(p->d, 11))
         return;
     char text[160];
-    Px pad = draw_px(p->d, 4);
+    Px pad = draw_px(p->d, 4), width = lane->span_x1 - lane->span_x0 - 2 * pad;
     PxBox box = { lane->span_x0 + pad, lane->box.y0, lane->span_x1 - pad, lane->box.y1 };
+    bool hatched = lane->span_mixed || lane->span_kind == LOD_EXPOSED;
     names_of_span(&p->s->names[lane->row->side], span, text, sizeof text);
-    Color color = p->theme->on_time[scene_class(lane->span_kind)];
-    if (lane->span_mixed || lane->span_kind == LOD_EXPOSED) {
-        Px width = font_width(p->d->font, scene_small(), text, strlen(text));
-        PxBox chip = px_box_inset(box, draw_px(p->d, 2));
-        chip.x0 = box.x0 - pad / 2;
-        chip.x1 = px_min(box.x0 + width + pad / 2, box.x1 + pad / 2);
-        draw_round(p->d, chip, draw_px(p->d, 2),
-                   color_fade(scene_color(p, THEME_BACKGROUND), 215));
-        color = scene_color(p, THEME_TEXT);
-    }
-    draw_text(p->d, box, scene_small(), ALIGN_LEFT, color, text);
+    if (hatched) /* a chip stands on it, beside which the hatch is still seen */
+        width = width * 4 / 5 - draw_px(p->d, 6);
+    if (!names_fit(p->d->font, scene_small(), text, width))
+        return;
+    box.x1 = box.x0 + width + (hatched ? draw_px(p->d, 6) : 0);
+    theme_label(p->d, p->theme, hatched ? TIME_EXPOSED : scene_class(lane->span_kind), box,
+                scene_small(), text);
     ++*lane->labels_n;
 }
 
@@ -311,8 +308,8 @@ static const LodRow *kept_row(ScenePen *p, uint32_t i)
                           mem_zero(f->d->rows_n, sizeof *k->ready), f->d->rows_n };
     }
     if (!k->ready[i])
-        lod_build_some(&k->rows[i], f->d->t, row->track, row->lane, row->lod.cover, keep_span,
-                       f);
+        lod_build_some(&k->rows[i], f->d->t, row->track, row->lane, row->lod.cover,
+                       &(LodChoice){ f->d->lanes, keep_span, f });
     k->ready[i] = true;
     return &k->rows[i];
 }
@@ -374,6 +371,8 @@ void scene_counter(ScenePen *p, const LayoutRow *row)
     for (uint32_t x = 0; x < w.width; x++) {
         double low, high;
         int64_t from_ns = lod_pixel_ns(&w, x);
+        if (from_ns >= d->end_ns)
+            break;
         int64_t to_ns = max_i64(from_ns + 1, lod_pixel_ns(&w, x + 1));
         if (!view_counter_range(d, r, from_ns, to_ns, &low, &high))
             continue;

@@ -28,6 +28,9 @@ void scene_tooltip(ScenePen *p); /* of v->hover */
 void scene_offers(ScenePen *p);
 void scene_help(ScenePen *p);
 
+/* All of the side shown, in time of the view. */
+ViewWindow scene_whole(const View *v);
+
 /* The class a kind of piece is coloured as. */
 TimeClass scene_class(LodKind kind);
 

@@ -53,8 +53,11 @@ static void draw_row_name(ScenePen *p, const LayoutRow *row)
     const ViewRow *r = &d->rows[row->row];
     char text[128];
     snprintf(text, sizeof text, "%s", timeline_text(d->t, d->t->tracks[r->track].name));
-    if (r->lane > 0)
+    bool again = r->lane > 0 && r->notes == d->rows[row->row - 1].notes;
+    if (again)
         snprintf(text, sizeof text, "\xc2\xb7");
+    else if (r->notes && r->lane > 0)
+        snprintf(text, sizeof text, "  annotations");
     PxBox box = { draw_px(p->d, 26), row->y0, p->l->names.x1 - draw_px(p->d, 10), row->y1 };
     if (r->kind == VIEW_ROW_COUNTER && r->counter.max > 0) {
         char size[32], *end = size;

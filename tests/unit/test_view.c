@@ -38,9 +38,10 @@ static void kernels_get_short_names(void)
 {
     static const char *const cases[][2] = {
         { "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",
-          "AllReduce_Sum_f16_RING_LL" },
-        { "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)",
-          "SendRecv_RING_SIMPLE_Sum_int8_t" },
+          "AllReduce f16 RING_LL" },
+        { "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", "SendRecv RING_SIMPLE" },
+        { "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "AllReduce f32 RING_LL" },
+        { "ncclDevKernel_Reduce_Max_u64_TREE_LL128(x)", "Reduce_Max u64 TREE_LL128" },
         { "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn", "gemm 128x128" },
         { "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", "gemm 128x256" },
         { "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1",
@@ -59,6 +60,56 @@ static void kernels_get_short_names(void)
     char text[96];
     for (size_t i = 0; i < ARRAY_N(cases); i++)
         CHECK_STR(cases[i][1], name_shorten(cases[i][0], text, sizeof text));
+}
+
+static void names_that_would_be_short_for_several_are_told_apart(void)
+{
+    static const char *const cases[][2] = {
+        { "void at::vectorized_elementwise_kernel<4, at::FillFunctor<float> >(int)",
+          "vectorized_elementwise FillFunctor" },
+        { "void at::vectorized_elementwise_kernel<4, at::CUDAFunctor_add<float> >(int)",
+          "vectorized_elementwise CUDAFunctor_add" },
+        { "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn", "gemm 128x128 tn" },
+        { "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_nn", "gemm 128x128 nn" },
+        { "void upstream::par2d<pdv::{lambda(int)#1}>(int)", "par2d 1" },
+        { "void upstream::par2d<pdv::{lambda(int)#2}>(int)", "par2d 2" },
+        { "void f::g<int>( )", "g int" },
+        { "void f::g<int>()", "g int #2" },
+        { "void f::g<long>()", "g long" },
+        { "void f::alone<long>()", "alone" },
+    };
+    Timeline t = { 0 };
+    Names n;
+    uint32_t id[ARRAY_N(cases)];
+    for (size_t i = 0; i < ARRAY_N(cases); i++)
+        id[i] = intern(&t.names, cases[i][0]);
+    names_open(&n, &t);
+    for (size_t i = 0; i < ARRAY_N(cases); i++)
+        CHECK_STR(cases[i][1], names_short(&n, id[i]));
+    names_free(&n);
+    timeline_free(&t);
+}
+
+static void labels_lose_words_before_letters_and_no_number_its_unit(void)
+{
+    static const char *const cases[] = { "AllReduce f16 67.11 MB RING_LL",
+                                         "AllReduce f16 67.11 MB", "AllReduce f16",
+                                         "AllReduce" };
+    const TextStyle small = { TEXT_SMALL, false };
+    Font font;
+    font_open(&font, 100);
+    font_set_files(&font, "");
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        char text[64];
+        Px width = font_width(&font, small, cases[i], strlen(cases[i]));
+        snprintf(text, sizeof text, "%s", cases[0]);
+        CHECK(names_fit(&font, small, text, width));
+        CHECK_STR(cases[i], text);
+    }
+    char word[] = "AllReduce";
+    CHECK(names_fit(&font, small, word, font_width(&font, small, "AllReduc", 8)));
+    CHECK(!names_fit(&font, small, word, font_width(&font, small, "All", 3)));
+    font_free(&font);
 }
 
 /* ---- two ranks: a step with a collective that rank 1 is late for ---- */
@@ -450,6 +501,8 @@ int main(void)
 {
     RUN(times_have_four_digits);
     RUN(kernels_get_short_names);
+    RUN(names_that_would_be_short_for_several_are_told_apart);
+    RUN(labels_lose_words_before_letters_and_no_number_its_unit);
     RUN(rows_come_by_rank_and_stream);
     RUN(numbers_of_a_window);
     RUN(windows_are_remembered);
