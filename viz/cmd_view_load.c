@@ -136,6 +136,11 @@ static bool open_side(ViewSide *s, const ViewOptions *o, const char *const *path
         fprintf(stderr, "lockstep: note: %s\n", s->set.findings[i]);
     name_side(s);
     view_data_open(&s->data, &s->set.timeline, s->name, 0);
+    if (!view_has_gpu_work(&s->data))
+        fprintf(stderr,
+                "lockstep: note: %s has no GPU events; record it with the GPU's activity "
+                "on, as torch.profiler does with ProfilerActivity.CUDA\n",
+                s->name);
     return true;
 }
 

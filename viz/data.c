@@ -327,6 +327,14 @@ void view_data_free(ViewData *d)
     *d = (ViewData){ 0 };
 }
 
+bool view_has_gpu_work(const ViewData *d)
+{
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (d->ranks[r].cover->n > 0)
+            return true;
+    return false;
+}
+
 uint64_t view_data_memory_bytes(const ViewData *d)
 {
     uint64_t bytes = d->rows_n * sizeof *d->rows + d->ranks_n * sizeof *d->ranks;

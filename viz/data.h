@@ -98,6 +98,9 @@ void view_data_open(ViewData *d, const Timeline *t, const char *name, uint32_t j
 void view_data_free(ViewData *d);
 uint64_t view_data_memory_bytes(const ViewData *d); /* without the timeline's */
 
+/* Is there any GPU work at all? */
+bool view_has_gpu_work(const ViewData *d);
+
 /* The lane that a span is shown in. */
 static inline uint32_t view_lane_of(const ViewData *d, uint64_t span)
 {

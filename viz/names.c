@@ -359,8 +359,11 @@ char *names_of_span(Names *n, uint64_t span, char *text, size_t cap)
     const char *full = timeline_text(t, t->span_name[span]);
     char size[32];
     NcclName k = { .op = "" };
-    bool nccl = c && nccl_read(full, &k);
-    snprintf(text, cap, "%s", nccl ? op_text(t, c, &k) : names_short(n, t->span_name[span]));
+    bool nccl = c && nccl_read(full, &k), host = !cover_bit(t->span_class[span]);
+    snprintf(text, cap, "%s",
+             host   ? full
+             : nccl ? op_text(t, c, &k)
+                    : names_short(n, t->span_name[span]));
     if (!c)
         return text;
     const char *type = c->dtype != NONE_U32 ? timeline_text(t, c->dtype) : k.type;

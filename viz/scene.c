@@ -208,7 +208,7 @@ void scene_top(ScenePen *p)
                    top.y1 - draw_px(p->d, 6) };
     if (!p->s->still && omni_width > draw_px(p->d, 120))
         draw_omnibox(p, omni);
-    char ranks[64];
+    char ranks[96];
     snprintf(text, sizeof text, "%s%s%s   %s", v->data[0]->name,
              v->data[1] ? "  \xc2\xb7  compared with " : "", v->data[1] ? v->data[1]->name : "",
              ranks_text(view_data(v), ranks, sizeof ranks));
@@ -290,6 +290,8 @@ void scene_draw(Scene *s, View *v, DrawList *d)
     if (v->critical)
         scene_path(&p);
     scene_over(&p);
+    scene_empty(&p);
+    scene_scroll(&p);
     scene_minimap(&p);
     if (s->layout.drawer.x1 > s->layout.drawer.x0)
         scene_drawer(&p);

@@ -19,6 +19,7 @@
 enum {
     FAINTEST = 70,
     DIMMED = 60,
+    NOTES = 110,
     LEVELS = 16,
     LABEL_MIN = 30,
     LABELS_MAX = 400,
@@ -169,8 +170,11 @@ static void end_span(Lane *lane)
     if (!names_fit(p->d->font, scene_small(), text, width))
         return;
     box.x1 = box.x0 + width + (hatched ? draw_px(p->d, 6) : 0);
-    theme_label(p->d, p->theme, hatched ? TIME_EXPOSED : scene_class(lane->span_kind), box,
-                scene_small(), text);
+    if (lane->alpha == NOTES)
+        draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT), text);
+    else
+        theme_label(p->d, p->theme, hatched ? TIME_EXPOSED : scene_class(lane->span_kind), box,
+                    scene_small(), text);
     ++*lane->labels_n;
 }
 
@@ -261,8 +265,12 @@ static void put_column(void *user, uint32_t x, const uint32_t share[LOD_N])
 static void draw_lane(ScenePen *p, const LayoutRow *row, const LodRow *lod, bool is_strip,
                       uint32_t *labels_n)
 {
+    const ViewRow *r = row->row != NONE_U32 ? &p->v->data[row->side]->rows[row->row] : NULL;
+    bool notes = r && r->notes;
     Lane lane = { .p = p,
-                  .alpha = labels_n || is_strip ? 255 : DIMMED,
+                  .alpha = !labels_n && !is_strip ? DIMMED
+                           : notes                ? NOTES
+                                                  : 255,
                   .row = row,
                   .window = layout_window(p->l, row),
                   .box = { p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },

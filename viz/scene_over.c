@@ -153,6 +153,47 @@ void scene_over(ScenePen *p)
     draw_clip_pop(p->d);
 }
 
+/* ---- nothing to show ---- */
+
+void scene_empty(ScenePen *p)
+{
+    const ViewData *d = view_data(p->v);
+    bool nothing = d->t->spans_n == 0 && d->t->points_n == 0;
+    const char *text[2] = { "This trace has no GPU events.",
+                            "Record it with the GPU's activity on, as with torch.profiler's "
+                            "ProfilerActivity.CUDA." };
+    if (view_has_gpu_work(d))
+        return;
+    if (nothing) {
+        text[0] = "This trace has no events.";
+        text[1] = "Was the profiler started, and stopped, around a step?";
+    }
+    Px line = draw_px(p->d, 22), y = p->l->lanes.y1 - 3 * line;
+    if (nothing)
+        y = (p->l->lanes.y0 + p->l->lanes.y1) / 2 - line;
+    for (int i = 0; i < 2; i++, y += line) {
+        PxBox box = { p->l->lanes.x0, y, p->l->lanes.x1, y + line };
+        draw_rect(p->d, box, color_fade(scene_color(p, THEME_BACKGROUND), 200));
+        draw_text(p->d, box, i ? scene_small() : scene_bold(), ALIGN_MIDDLE,
+                  scene_color(p, i ? THEME_DIM : THEME_TEXT), text[i]);
+    }
+}
+
+/* ---- what is above and below ---- */
+
+void scene_scroll(ScenePen *p)
+{
+    const Layout *l = p->l;
+    Px width = draw_px(p->d, 4), room = l->scrolled.y1 - l->scrolled.y0;
+    if (l->scroll_max <= 0 || room <= 4 * width)
+        return;
+    Px length = px_max(4 * width, (Px)((int64_t)room * room / px_max(1, l->content)));
+    Px y = l->scrolled.y0 +
+           (Px)((int64_t)(room - length) * PX(p->v->scroll_px) / px_max(1, l->scroll_max));
+    PxBox bar = { l->lanes.x1 - width - PX(1), y, l->lanes.x1 - PX(1), y + length };
+    draw_round(p->d, bar, width / 2, color_fade(scene_color(p, THEME_TEXT), 130));
+}
+
 /* ---- omnibox' list ---- */
 
 static void draw_panel(ScenePen *p, PxBox box)

@@ -20,8 +20,10 @@ void scene_ruler(ScenePen *p);
 void scene_top(ScenePen *p);
 void scene_drawer(ScenePen *p);
 void scene_legend(ScenePen *p);
-void scene_path(ScenePen *p); /* the critical path, all else dimmed */
-void scene_over(ScenePen *p); /* links and shading */
+void scene_path(ScenePen *p);   /* the critical path, all else dimmed */
+void scene_over(ScenePen *p);   /* links and shading */
+void scene_empty(ScenePen *p);  /* why there is nothing to see, and what to do */
+void scene_scroll(ScenePen *p); /* how much of the rows is in sight */
 /* The path's sums in the box from *y on, which moves behind them. */
 void scene_path_table(ScenePen *p, PxBox box, Px *y);
 void scene_tooltip(ScenePen *p); /* of v->hover */

@@ -13,6 +13,21 @@ enum { STRIPS_FROM = 17 }; /* ranks */
 
 /* ---- life ---- */
 
+/* Host threads are folded, but where a rank is alone with few of them, or has nothing else. */
+static bool shows_threads(const ViewData *d, uint32_t rank)
+{
+    enum { FEW_ROWS = 40, FEW_SPANS = 200000 };
+    const ViewRank *r = &d->ranks[rank];
+    uint64_t rows_n = 0, spans_n = 0;
+    for (uint32_t i = r->row_first; i < r->row_first + r->rows_n; i++) {
+        const ViewRow *row = &d->rows[i];
+        rows_n += row->kind == VIEW_ROW_HOST;
+        if (row->kind == VIEW_ROW_HOST && row->lane == 0)
+            spans_n += d->t->tracks[row->track].span_n;
+    }
+    return r->cover->n == 0 || (d->ranks_n == 1 && rows_n <= FEW_ROWS && spans_n <= FEW_SPANS);
+}
+
 void view_open(View *v, ViewData *data, ViewData *other)
 {
     *v = (View){ .data = { data, other },
@@ -27,8 +42,10 @@ void view_open(View *v, ViewData *data, ViewData *other)
     v->ranks = mem_zero(data->ranks_n + 1, sizeof *v->ranks);
     v->order = mem_zero(data->ranks_n + 1, sizeof *v->order);
     v->selected_ranks = mem_zero(data->ranks_n + 1, sizeof *v->selected_ranks);
-    for (uint32_t r = 0; r < data->ranks_n; r++)
+    for (uint32_t r = 0; r < data->ranks_n; r++) {
         v->selected_ranks[r] = true;
+        v->ranks[r].threads = shows_threads(data, r);
+    }
     view_sort(v, VIEW_BY_RANK);
     view_fit(v);
 }

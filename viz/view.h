@@ -40,7 +40,7 @@ static const ViewPlace view_nowhere = { 0, NONE_U32, NONE_U64 };
 typedef struct ViewRankState {
     bool pinned;
     bool folded;   /* its strip only */
-    bool threads;  /* its host threads are shown */
+    bool threads;  /* its host threads are shown; at first where there is little else */
     bool left_out; /* not among the ranks that were asked for */
 } ViewRankState;
 
