@@ -137,12 +137,7 @@ const DrawList *app_draw(App *a)
 char *app_stats_text(const App *a, char *text, size_t cap)
 {
     const View *v = &a->view;
-    const ViewData *d = view_data(v);
-    ViewWindow w = view_stats_window(v);
-    int64_t shift_ns = d->ranks_n ? view_shift_ns(v, view_side(v), 0) : 0;
-    bool some = view_side(v) == VIEW_REAL_SIDE && v->has_selection;
-    ViewStats s = view_stats(d, some ? v->selected_ranks : NULL, w.from_ns + shift_ns,
-                             w.to_ns + shift_ns);
+    ViewStats s = view_window_stats(v, view_stats_window(v));
     int64_t n = (int64_t)(s.ranks_n ? s.ranks_n : 1);
     snprintf(text, cap,
              "ranks\t%" PRIu64 "\nwindow_ns\t%" PRId64 "\ncompute_ns\t%" PRId64

@@ -124,6 +124,8 @@ typedef struct ViewStats {
     uint64_t ranks_n;
 } ViewStats;
 
+/* Adds a rank's numbers, as often as it stands for ranks. */
+void view_stats_add(ViewStats *s, const ViewRank *rank, const Metrics *m);
 /* ranks: beside ViewData.ranks, which; NULL: all. */
 ViewStats view_stats(const ViewData *d, const bool *ranks, int64_t from_ns, int64_t to_ns);
 

@@ -10,14 +10,21 @@ enum { BLOCK_LOW = 2048, SPANS_PER_SUM = 8, LANE_LAST = UINT8_MAX };
 
 /* ---- building ---- */
 
+/* NONE_U32: annotations and the like are no kernels. */
+static uint32_t kernel_name(const Timeline *t, uint64_t span)
+{
+    uint32_t name = t->span_name[span];
+    return name < t->names.n && cover_bit(t->span_class[span]) ? name : NONE_U32;
+}
+
 /* Places of names within a row, by interned id; NONE_U32 where it has none. */
 static void find_names(KernelRow *k, const LodRow *lod, uint32_t *place)
 {
     const Timeline *t = lod->t;
     uint32_t cap = 0, class_cap = 0, classes_n = 0;
     for (uint64_t i = 0; i < lod->n; i++) {
-        uint32_t name = t->span_name[lod_span(lod, i)];
-        if (name >= t->names.n || place[name] != NONE_U32)
+        uint32_t name = kernel_name(t, lod_span(lod, i));
+        if (name == NONE_U32 || place[name] != NONE_U32)
             continue;
         GROW(k->name, k->names_n, cap);
         GROW(k->class_, classes_n, class_cap);
@@ -43,8 +50,8 @@ static void sum_row(KernelRow *k, const LodRow *lod, uint32_t *place)
             memcpy(k->ns + i / k->block * k->names_n, ns, k->names_n * sizeof *ns);
             memcpy(k->count + i / k->block * k->names_n, count, k->names_n * sizeof *count);
         }
-        uint32_t name = t->span_name[span];
-        if (name < t->names.n) {
+        uint32_t name = kernel_name(t, span);
+        if (name != NONE_U32) {
             ns[place[name]] += t->dur_ns[span];
             count[place[name]]++;
         }
@@ -102,7 +109,7 @@ static void add_span(Totals *s, const LodRow *lod, uint64_t i, int64_t sign, int
     uint64_t span = lod_span(lod, i);
     int64_t a = max_i64(from_ns, t->start_ns[span]);
     int64_t b = min_i64(to_ns, t->start_ns[span] + t->dur_ns[span]);
-    if (t->span_name[span] < t->names.n && b >= a)
+    if (kernel_name(t, span) != NONE_U32 && b >= a)
         add(s, t->span_name[span], t->span_class[span], sign, sign * (b - a));
 }
 
@@ -155,8 +162,8 @@ static int by_total(const void *a, const void *b)
     return (x->name > y->name) - (x->name < y->name);
 }
 
-uint32_t kernels_top(const KernelSums *k, const bool *ranks, int64_t from_ns, int64_t to_ns,
-                     KernelTotal *top, uint32_t n)
+uint32_t kernels_top(const KernelSums *k, const bool *ranks, const int64_t *shift_ns,
+                     int64_t from_ns, int64_t to_ns, KernelTotal *top, uint32_t n)
 {
     const ViewData *d = k->data;
     uint32_t names_n = d->t->names.n, used = 0;
@@ -166,10 +173,11 @@ uint32_t kernels_top(const KernelSums *k, const bool *ranks, int64_t from_ns, in
         if (row->kind != VIEW_ROW_STREAM || row->lod.n == 0 || (ranks && !ranks[row->rank]))
             continue;
         s.ranks_n = d->ranks[row->rank].ranks_n;
-        add_row(&s, &k->rows[i], &row->lod, from_ns, to_ns);
+        int64_t by_ns = shift_ns ? shift_ns[row->rank] : 0;
+        add_row(&s, &k->rows[i], &row->lod, from_ns + by_ns, to_ns + by_ns);
     }
     for (uint32_t i = 0; i < names_n; i++)
-        if (s.total[i].count > 0 && cover_bit(s.total[i].span_class)) {
+        if (s.total[i].count > 0) {
             s.total[used] = s.total[i];
             s.total[used++].name = i;
         }

@@ -39,8 +39,9 @@ typedef struct KernelSums {
 void kernels_open(KernelSums *k, const ViewData *d);
 void kernels_free(KernelSums *k);
 
-/* The longest n totals, longest first, of the ranks given (NULL: all).  Returns how many. */
-uint32_t kernels_top(const KernelSums *k, const bool *ranks, int64_t from_ns, int64_t to_ns,
-                     KernelTotal *top, uint32_t n);
+/* The longest n totals, longest first, of the ranks given (NULL: all), whose clocks are ahead
+ * by shift_ns (by rank; NULL: none).  Returns how many. */
+uint32_t kernels_top(const KernelSums *k, const bool *ranks, const int64_t *shift_ns,
+                     int64_t from_ns, int64_t to_ns, KernelTotal *top, uint32_t n);
 
 #endif

@@ -15,7 +15,7 @@
 #include "viz/layout.h"
 #include "viz/names.h"
 
-enum { SCENE_TOP_KERNELS = 24 };
+enum { SCENE_TOP_KERNELS = 24, SCENE_TOP_COMMS = 6 };
 
 /* Mean over the ranks of what each pixel of the minimap holds. */
 typedef struct SceneMinimap {
@@ -24,13 +24,25 @@ typedef struct SceneMinimap {
     uint32_t (*share)[LOD_N];
 } SceneMinimap;
 
+/* Communication of one op, type and size: what of it was exposed. */
+typedef struct CommTotal {
+    uint64_t span; /* one of them */
+    uint64_t count;
+    int64_t exposed_ns, dur_ns;
+    double busbw_bytes_per_ns; /* mean of those that have one, by time; 0: none has */
+    int64_t busbw_ns;
+} CommTotal;
+
 /* The drawer's tables, of one window and choice of ranks. */
 typedef struct SceneTables {
     const ViewData *data;
     ViewWindow window;
-    uint64_t ranks_hash;
+    uint64_t ranks_hash; /* which, and their clocks */
     KernelTotal top[SCENE_TOP_KERNELS];
     uint32_t top_n;
+    CommTotal comms[SCENE_TOP_COMMS];
+    uint32_t comms_n;
+    bool comms_left_out; /* more are in the window than are looked at */
 } SceneTables;
 
 /* The critical path of the step in sight. */

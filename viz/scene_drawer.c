@@ -61,36 +61,25 @@ static void put_value(Drawer *w, const char *name, int64_t ns, int64_t of_ns, Ti
     w->y += draw_px(p->d, 3);
 }
 
-static uint64_t chosen_ranks(const ScenePen *p)
-{
-    uint64_t n = 0;
-    for (uint32_t r = 0; r < view_data(p->v)->ranks_n; r++)
-        n += view_side(p->v) != VIEW_REAL_SIDE || p->v->selected_ranks[r];
-    return n;
-}
-
-static const bool *chosen(const ScenePen *p)
-{
-    return view_side(p->v) == VIEW_REAL_SIDE && p->v->has_selection ? p->v->selected_ranks
-                                                                    : NULL;
-}
-
 static void put_numbers(Drawer *w)
 {
     ScenePen *p = w->p;
     const ViewData *d = view_data(p->v);
     ViewWindow window = view_stats_window(p->v);
-    int64_t shift_ns = d->ranks_n ? view_shift_ns(p->v, view_side(p->v), 0) : 0;
-    ViewStats stats =
-        view_stats(d, chosen(p), window.from_ns + shift_ns, window.to_ns + shift_ns);
+    ViewStats stats = view_window_stats(p->v, window);
     int64_t n = (int64_t)(stats.ranks_n ? stats.ranks_n : 1), of_ns = stats.sum.span_ns / n;
     char text[96], size[32];
     snprintf(text, sizeof text, "%s (%s)", p->v->has_selection ? "Selection" : "Window",
              view_time_text(size, sizeof size, window.to_ns - window.from_ns));
     put_title(w, text);
-    uint64_t chosen_n = chosen(p) ? chosen_ranks(p) : d->ranks_n;
+    uint32_t counted_n = 0;
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        counted_n += view_counts(p->v, r);
     snprintf(text, sizeof text, "mean of %" PRIu64 " rank%s%s", stats.ranks_n,
-             stats.ranks_n == 1 ? "" : "s", chosen_n < d->ranks_n ? ", those selected" : "");
+             stats.ranks_n == 1 ? "" : "s",
+             counted_n == d->ranks_n ? ""
+             : p->v->has_selection   ? ", those selected"
+                                     : ", those shown");
     put_note(w, text);
     w->y += draw_px(p->d, 4);
     put_value(w, "Compute", stats.sum.compute_ns / n, of_ns, TIME_COMPUTE);
@@ -107,36 +96,62 @@ static void put_numbers(Drawer *w)
     put_note(w, text);
 }
 
-/* ---- top kernels ---- */
+/* ---- between ranks ---- */
 
-static uint64_t ranks_hash(const ScenePen *p)
+static int by_time(const void *a, const void *b)
 {
-    uint64_t hash = chosen(p) ? 1 : 0;
-    for (uint32_t r = 0; chosen(p) && r < view_data(p->v)->ranks_n; r++)
-        hash = mix_u64(hash + chosen(p)[r]);
-    return hash;
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
 }
 
-static void make_tables(ScenePen *p)
+static void put_columns(Drawer *w, const char *name, const char *const text[3],
+                        ThemeColor color)
 {
-    SceneTables *t = &p->s->tables;
-    const ViewData *d = view_data(p->v);
-    int64_t shift_ns = d->ranks_n ? view_shift_ns(p->v, view_side(p->v), 0) : 0;
-    ViewWindow window = view_stats_window(p->v);
-    window = (ViewWindow){ window.from_ns + shift_ns, window.to_ns + shift_ns };
-    uint64_t hash = ranks_hash(p);
-    if (t->data == d && memcmp(&t->window, &window, sizeof window) == 0 &&
-        t->ranks_hash == hash)
-        return;
-    KernelSums *sums = &p->s->sums[view_side(p->v)];
-    if (sums->data != d) {
-        kernels_free(sums);
-        kernels_open(sums, d);
+    ScenePen *p = w->p;
+    PxBox line = take_line(w, 16);
+    draw_text(p->d, line, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), name);
+    for (int i = 3; i-- > 0; line.x1 -= draw_px(p->d, 70))
+        draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, color), text[i]);
+}
+
+/* Of what each rank that is simulated or recorded took: the least, the middle, the most. */
+static void put_spread(Drawer *w)
+{
+    static const char *const names[] = { "compute", "exposed", "idle" };
+    static const char *const heads[] = { "min", "median", "max" };
+    const View *v = w->p->v;
+    const ViewData *d = view_data(v);
+    int64_t *ns[3];
+    uint32_t n = 0;
+    for (int k = 0; k < 3; k++)
+        ns[k] = mem_zero((size_t)d->ranks_n + 1, sizeof *ns[k]);
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (view_counts(v, r)) {
+            Metrics m = view_rank_metrics(v, r, view_stats_window(v));
+            ns[0][n] = m.compute_ns;
+            ns[1][n] = m.exposed_comm_ns;
+            ns[2][n++] = m.idle_ns;
+        }
+    if (n > 1 && has_room(w, 110)) {
+        put_title(w, "Between ranks");
+        w->y -= draw_px(w->p->d, 19);
+        put_columns(w, "", heads, THEME_DIM);
+        w->y += draw_px(w->p->d, 3);
     }
-    *t = (SceneTables){ .data = d, .window = window, .ranks_hash = hash };
-    t->top_n =
-        kernels_top(sums, chosen(p), window.from_ns, window.to_ns, t->top, SCENE_TOP_KERNELS);
+    for (int k = 0; k < 3; k++) {
+        char text[3][32];
+        qsort(ns[k], n, sizeof *ns[k], by_time);
+        view_time_text(text[0], sizeof text[0], ns[k][0]);
+        view_time_text(text[1], sizeof text[1], ns[k][n / 2]);
+        view_time_text(text[2], sizeof text[2], ns[k][n ? n - 1 : 0]);
+        if (n > 1 && has_room(w, 16))
+            put_columns(w, names[k], (const char *const[]){ text[0], text[1], text[2] },
+                        THEME_TEXT);
+        free(ns[k]);
+    }
 }
+
+/* ---- top kernels ---- */
 
 static TimeClass class_of(uint8_t span_class)
 {
@@ -172,13 +187,52 @@ static void put_kernels(Drawer *w, uint32_t most)
 {
     if (w->p->s->hurry)
         return;
-    make_tables(w->p);
-    const SceneTables *t = &w->p->s->tables;
+    const SceneTables *t = scene_tables(w->p);
     put_title(w, "Top kernels");
     for (uint32_t i = 0; i < t->top_n && i < most && has_room(w, 16); i++)
         put_kernel(w, &t->top[i], t->top[0].total_ns);
     if (t->top_n == 0)
         put_note(w, "no kernels in this window");
+}
+
+/* ---- what communication was exposed ---- */
+
+static void put_comm(Drawer *w, const CommTotal *k, int64_t largest_ns)
+{
+    ScenePen *p = w->p;
+    char text[160], size[32];
+    PxBox line = take_line(w, 16), bar = line;
+    bar.x1 = bar.x0 + (Px)((double)(bar.x1 - bar.x0) * (double)k->exposed_ns /
+                           (double)max_i64(1, largest_ns));
+    draw_rect(p->d, px_box_inset(bar, PX(1)), color_fade(p->theme->time[TIME_EXPOSED], 60));
+    draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM),
+              view_time_text(text, sizeof text, k->exposed_ns));
+    line.x1 -= draw_px(p->d, 62);
+    text[0] = 0;
+    if (k->busbw_bytes_per_ns > 0)
+        snprintf(text, sizeof text, "%s/s",
+                 view_bytes_text(size, sizeof size, (uint64_t)(k->busbw_bytes_per_ns * 1e9)));
+    draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
+    line.x1 -= draw_px(p->d, 72);
+    line.x0 += draw_px(p->d, 4);
+    names_of_span(&p->s->names[view_side(p->v)], k->span, text, sizeof text);
+    draw_tip(p->d, NONE_U32,
+             timeline_text(view_data(p->v)->t, view_data(p->v)->t->span_name[k->span]));
+    draw_text(p->d, line, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT), text);
+}
+
+static void put_comms(Drawer *w)
+{
+    if (w->p->s->hurry || !has_room(w, 60))
+        return;
+    const SceneTables *t = scene_tables(w->p);
+    if (t->comms_n == 0 && !t->comms_left_out)
+        return;
+    put_title(w, "Most exposed, with bus bandwidth");
+    for (uint32_t i = 0; i < t->comms_n && has_room(w, 16); i++)
+        put_comm(w, &t->comms[i], t->comms[0].exposed_ns);
+    if (t->comms_left_out)
+        put_note(w, "more than 200,000 in the window: zoom in");
 }
 
 /* ---- stragglers: exposed communication per rank ---- */
@@ -220,16 +274,14 @@ static void put_stragglers(Drawer *w)
     const ViewData *d = view_data(v);
     ViewWindow window = view_stats_window(v);
     Exposed *e = mem_zero(d->ranks_n + 1, sizeof *e);
-    for (uint32_t r = 0; r < d->ranks_n; r++) {
-        int64_t shift_ns = view_shift_ns(v, view_side(v), r);
-        Metrics m = metrics_of_sum(cover_window(d->ranks[r].cover, window.from_ns + shift_ns,
-                                                window.to_ns + shift_ns));
-        e[r] = (Exposed){ m.exposed_comm_ns, r };
-    }
-    qsort(e, d->ranks_n, sizeof *e, by_exposed);
-    if (d->ranks_n > 1 && e[0].ns > 0 && has_room(w, 48)) {
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (view_counts(v, r))
+            e[n++] = (Exposed){ view_rank_metrics(v, r, window).exposed_comm_ns, r };
+    qsort(e, n, sizeof *e, by_exposed);
+    if (n > 1 && e[0].ns > 0 && has_room(w, 48)) {
         put_title(w, "Exposed communication by rank");
-        for (uint32_t r = 0; r < d->ranks_n && has_room(w, 16); r++)
+        for (uint32_t r = 0; r < n && has_room(w, 16); r++)
             put_rank(w, &e[r], e[0].ns);
     }
     free(e);
@@ -249,7 +301,9 @@ void scene_drawer(ScenePen *p)
         scene_path_table(p, w.box, &w.y);
     if (p->v->diff && p->v->mode >= VIEW_SPLIT)
         scene_diff_tables(p, w.box, &w.y);
+    put_spread(&w);
     put_kernels(&w, 12);
+    put_comms(&w);
     put_stragglers(&w);
     draw_clip_pop(p->d);
 }

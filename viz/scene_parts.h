@@ -24,6 +24,7 @@ void scene_path(ScenePen *p);   /* the critical path, all else dimmed */
 void scene_over(ScenePen *p);   /* links and shading */
 void scene_empty(ScenePen *p);  /* why there is nothing to see, and what to do */
 void scene_scroll(ScenePen *p); /* how much of the rows is in sight */
+const SceneTables *scene_tables(ScenePen *p);
 /* The path's sums in the box from *y on, which moves behind them. */
 void scene_path_table(ScenePen *p, PxBox box, Px *y);
 void scene_tooltip(ScenePen *p); /* of v->hover */

@@ -239,6 +239,32 @@ ViewWindow view_stats_window(const View *v)
     return v->has_selection ? v->selection : (ViewWindow){ v->from_ns, v->to_ns };
 }
 
+bool view_counts(const View *v, uint32_t rank)
+{
+    if (view_side(v) != VIEW_REAL_SIDE)
+        return true;
+    return v->has_selection ? v->selected_ranks[rank] : !v->ranks[rank].left_out;
+}
+
+Metrics view_rank_metrics(const View *v, uint32_t rank, ViewWindow w)
+{
+    int64_t shift_ns = view_shift_ns(v, view_side(v), rank);
+    return metrics_of_sum(cover_window(view_data(v)->ranks[rank].cover, w.from_ns + shift_ns,
+                                       w.to_ns + shift_ns));
+}
+
+ViewStats view_window_stats(const View *v, ViewWindow w)
+{
+    ViewStats s = { 0 };
+    const ViewData *d = view_data(v);
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (view_counts(v, r)) {
+            Metrics m = view_rank_metrics(v, r, w);
+            view_stats_add(&s, &d->ranks[r], &m);
+        }
+    return s;
+}
+
 /* ---- ranks ---- */
 
 typedef struct SortKey {

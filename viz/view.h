@@ -134,6 +134,11 @@ bool view_is_strips(const View *v); /* more than 16 ranks shown: one row each */
 
 /* The statistics' window: the selection, else what is shown. */
 ViewWindow view_stats_window(const View *v);
+/* Does a rank of the side shown count in them: is it selected, or else shown? */
+bool view_counts(const View *v, uint32_t rank);
+/* Numbers of a rank in a window of the view; and summed over the ranks that count. */
+Metrics view_rank_metrics(const View *v, uint32_t rank, ViewWindow w);
+ViewStats view_window_stats(const View *v, ViewWindow w);
 
 /* "73.353 ms", "1.25 us", "12 ns", "2.31 s": four digits that matter. */
 char *view_time_text(char *text, size_t cap, int64_t ns);

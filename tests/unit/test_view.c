@@ -269,14 +269,14 @@ static void totals_by_name(void)
     KernelTotal top[8];
     KernelSums sums;
     kernels_open(&sums, &k.data);
-    uint32_t n = kernels_top(&sums, NULL, 0, 400, top, 8);
+    uint32_t n = kernels_top(&sums, NULL, NULL, 0, 400, top, 8);
     CHECK_INT(3, (int)n);
     CHECK_STR("gemm a", timeline_text(&k.w.t, top[0].name));
     CHECK_INT(300, top[0].total_ns);
     CHECK_U64(2, top[0].count);
     CHECK_STR("ncclDevKernel(x)", timeline_text(&k.w.t, top[1].name));
     CHECK_INT(250, top[1].total_ns);
-    n = kernels_top(&sums, NULL, 310, 320, top, 8);
+    n = kernels_top(&sums, NULL, NULL, 310, 320, top, 8);
     CHECK_INT(1, (int)n);
     CHECK_INT(20, top[0].total_ns);
     kernels_free(&sums);
@@ -317,7 +317,7 @@ static void totals_by_brute_force(void)
         }
         KernelTotal top[8];
         bool ranks[] = { true, false, true };
-        uint32_t n = kernels_top(&sums, ranks, from_ns, to_ns, top, 8);
+        uint32_t n = kernels_top(&sums, ranks, NULL, from_ns, to_ns, top, 8);
         int64_t found_ns[7] = { 0 };
         for (uint32_t k = 0; k < n; k++)
             found_ns[timeline_text(&w.t, top[k].name)[1] - '0'] = top[k].total_ns;
