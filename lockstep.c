@@ -11,6 +11,7 @@
 #include "profile/cmd.h"
 #include "sim/cmd.h"
 #include "traces/cmd.h"
+#include "viz/cmd.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +37,7 @@ static const Command commands[] = {
     { "collective", NULL, "how long a collective takes on a cluster, by size" },
     { "cluster", NULL, "who reaches whom, over what, how fast" },
     { "convert", cmd_convert, "read one trace format, write another" },
-    { "view", NULL, "look at traces" },
+    { "view", cmd_view, "look at traces" },
     { "list", cmd_list, "the models, GPUs, clusters, strategies ... built in" },
 };
 

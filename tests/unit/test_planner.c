@@ -153,7 +153,6 @@ static void results_do_not_depend_on_threads(void)
             JsonOut j = json_out_file(out, 0);
             plan_json(&p, &j);
             plan_text(&p, true, out);
-            plan_svg(&p, out);
         }
         fclose(out);
         plan_free(&p);
