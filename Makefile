@@ -178,11 +178,11 @@ install: $(BUILD)/lockstep $(CUDA_PLUGIN) $(WINDOW)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/lockstep
 	$(if $(CUDA_PLUGIN),install -D $(CUDA_PLUGIN) $(DESTDIR)$(PREFIX)/lib/lockstep/$(notdir \
 	    $(CUDA_PLUGIN)))
-	install $(BUILD)/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep
+	install $(BUILD)/lockstep $(WINDOW) $(DESTDIR)$(PREFIX)/bin
 	cp -R scenarios $(DESTDIR)$(PREFIX)/share/lockstep/
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/lockstep
+	rm -f $(DESTDIR)$(PREFIX)/bin/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep-view
 	rm -rf $(DESTDIR)$(PREFIX)/share/lockstep $(DESTDIR)$(PREFIX)/lib/lockstep
 
 clean:
