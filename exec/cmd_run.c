@@ -190,8 +190,8 @@ static bool open_plan(RunTraining *t, const RunSetting *extra, uint32_t ranks, b
                            .settings = settings,
                            .settings_n = n,
                            .ranks = ranks,
-                            .started = t->by != LAUNCHER_NONE,
-                            .this_machine = o->clock == RUN_WALL && !o->cuda };
+                           .started = t->by != LAUNCHER_NONE,
+                           .this_machine = o->clock == RUN_WALL && !o->cuda };
     bool ok = run_plan_open(&t->plan, &request, usage, err) &&
               (request.this_machine || run_plan_predict(&t->plan, !o->cuda, err));
     free(settings);

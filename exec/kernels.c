@@ -82,8 +82,8 @@ bool kernels_check(const Program *p, Err *err)
     bool multiplies = false;
     for (uint32_t i = 0; i < p->tasks_n; i++) {
         const Op *op = p->tasks[i].op;
-        multiplies = multiplies || op->kind == OP_MATMUL || op->kind == OP_ATTENTION ||
-                     op->fn == FN_SGD;
+        multiplies =
+            multiplies || op->kind == OP_MATMUL || op->kind == OP_ATTENTION || op->fn == FN_SGD;
     }
     return kernels_known(p, "cpu", err) && (!multiplies || gemm_load(err));
 }
