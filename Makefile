@@ -78,7 +78,7 @@ ALL_CFLAGS := -std=c11 $(DEFINES) -I. $(OPTIMIZE) -g -ffp-contract=off $(WARNING
 ALL_LDFLAGS := $(SANITIZE) $(LDFLAGS)
 # The loops of the CPU's kernels are written to be vectorised, which gcc 12 does at -O3.
 ifeq ($(SAN)$(FUZZER),)
-$(BUILD)/obj/exec/kernels%.o $(BUILD)/obj/exec/data.o: private ALL_CFLAGS += -O3
+$(addprefix $(BUILD)/obj/exec/,kernels.o kernels%.o data.o): private ALL_CFLAGS += -O3
 endif
 
 FOLDERS := core core/patterns sim sim/strategy exec profile traces viz
