@@ -87,7 +87,7 @@ $(BUILD)/obj/viz/font_file.o: private ALL_CFLAGS += $(FREETYPE_CFLAGS)
 # Loops of the CPU's kernels and of the rasteriser are written to be vectorised, which gcc 12
 # does at -O3.
 ifeq ($(SAN)$(FUZZER),)
-$(BUILD)/obj/exec/kernels%.o $(BUILD)/obj/exec/data.o: private ALL_CFLAGS += -O3
+$(addprefix $(BUILD)/obj/exec/,kernels.o kernels%.o data.o): private ALL_CFLAGS += -O3
 $(BUILD)/obj/viz/rast%.o: private ALL_CFLAGS += -O3
 endif
 

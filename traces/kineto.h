@@ -33,6 +33,7 @@
  *
  * Time: ts x 1000 as an exact integer, plus baseTimeNanoseconds.  So the times of
  * current and of old traces are nanoseconds since 1970; info->wall_clock says so.
+ * A ts beyond TIMELINE_NS_MAX (2043, or scaled by someone) is taken modulo that.
  *
  * COMMUNICATION gets a Comm from the kernel's own args ("Collective name", ...),
  * else from the record_param_comms or "nccl:..." operator that encloses its launch

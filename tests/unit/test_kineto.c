@@ -405,7 +405,7 @@ static void damaged_events_are_skipped_and_told(void)
         { X("", "x", "1", "1", "1", "-1", ""), "its dur is negative" },
         { X("", "x", "1", "1", "99999999999999999999", "1", ""),
           "its ts is no number, or out of range" },
-        { X("", "x", "1", "1", "9000000000000000", "1", ""), "its ts is out of range" },
+        { X("", "x", "1", "1", "-9000000000000000", "1", ""), "its ts is out of range" },
         { X("", "x", "1", "1", "1", "1e15", ""), "its dur is out of range" },
         { X("", "x", "1", "1", "true", "1", ""), "its ts is no number, or out of range" },
         { "{\"ph\":\"X\",\"name\":\"x\",,:}", "a key is expected" },
