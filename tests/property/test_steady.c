@@ -193,7 +193,7 @@ static void steady_one(uint64_t seed, SteadyKind kind, int64_t slack_ns)
 
 static void left_out_on_uniform_machines(void)
 {
-    for (uint64_t seed = 1; seed <= DRAWS; seed++)
+    for (uint64_t seed = 1; seed <= check_cases(DRAWS); seed++)
         steady_one(seed, (SteadyKind){ .ideal = seed % 2 }, 0);
     CHECK(steady_n > tried_n / 2 && pipelines_n > tried_n / 3);
 }
@@ -201,7 +201,7 @@ static void left_out_on_uniform_machines(void)
 static void left_out_on_odd_machines(void)
 {
     steady_n = tried_n = 0;
-    for (uint64_t seed = 1001; seed <= 1000 + DRAWS; seed++)
+    for (uint64_t seed = 1001; seed <= 1000 + check_cases(DRAWS); seed++)
         steady_one(seed,
                    (SteadyKind){ .ideal = seed % 2, .stragglers = seed % 3 == 0, .odd = true },
                    0);
@@ -212,7 +212,7 @@ static void left_out_on_odd_machines(void)
 static void left_out_is_exact_where_only_a_node_talks(void)
 {
     steady_n = tried_n = 0;
-    for (uint64_t seed = 2001; seed <= 2000 + DRAWS; seed++)
+    for (uint64_t seed = 2001; seed <= 2000 + check_cases(DRAWS); seed++)
         steady_one(seed, (SteadyKind){ .ideal = seed % 2, .quiet = true }, 1);
     CHECK_U64(tried_n, steady_n);
 }
