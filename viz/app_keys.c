@@ -388,6 +388,15 @@ static void sort_next(App *a)
 
 /* ---- selection, marks, rows by keyboard ---- */
 
+/* Of all ranks that are shown. */
+static void select_time(View *v, int64_t from_ns, int64_t to_ns)
+{
+    v->has_selection = true;
+    v->selection = (ViewWindow){ from_ns, to_ns };
+    for (uint32_t r = 0; r < v->data[VIEW_REAL_SIDE]->ranks_n; r++)
+        v->selected_ranks[r] = !v->ranks[r].left_out;
+}
+
 static void select_event(App *a)
 {
     View *v = &a->view;
@@ -398,14 +407,12 @@ static void select_event(App *a)
     const ViewData *d = v->data[v->picked.side];
     int64_t shift_ns = view_shift_ns(v, v->picked.side, d->rows[v->picked.row].rank);
     int64_t from_ns = d->t->start_ns[v->picked.span] - shift_ns;
-    v->has_selection = true;
-    v->selection = (ViewWindow){ from_ns, from_ns + max_i64(1, d->t->dur_ns[v->picked.span]) };
+    select_time(v, from_ns, from_ns + max_i64(1, d->t->dur_ns[v->picked.span]));
 }
 
 static void select_window(App *a)
 {
-    a->view.has_selection = true;
-    a->view.selection = (ViewWindow){ a->view.from_ns, a->view.to_ns };
+    select_time(&a->view, a->view.from_ns, a->view.to_ns);
 }
 
 static void add_mark(App *a)
