@@ -2,6 +2,7 @@
  * app.c - takes input, draws.
  */
 #include "viz/app.h"
+#include "viz/picture.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -132,6 +133,14 @@ const DrawList *app_draw(App *a)
     app_hover(a); /* what is below the mouse may have moved */
     scene_draw(&a->scene, &a->view, &a->list);
     return &a->list;
+}
+
+bool app_save(App *a, const char *path, Err *err)
+{
+    a->scene.tips = true;
+    bool ok = picture_write(app_draw(a), path, err);
+    a->scene.tips = false;
+    return ok;
 }
 
 char *app_stats_text(const App *a, char *text, size_t cap)

@@ -89,6 +89,9 @@ bool app_input(App *a, const Input *in);
 /* The picture; the list lives until the next one. */
 const DrawList *app_draw(App *a);
 
+/* The picture into a file, by its ending; in an SVG spans have their tooltips. */
+bool app_save(App *a, const char *path, Err *err);
+
 /* By the name of an action ("zoom in", "next exposed"); false: there is none. */
 bool app_act(App *a, const char *name);
 

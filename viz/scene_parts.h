@@ -34,6 +34,9 @@ void scene_help(ScenePen *p);
 /* All of the side shown, in time of the view. */
 ViewWindow scene_whole(const View *v);
 
+/* What the tooltip of a span says, in lines.  Returns text. */
+char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap);
+
 /* The class a kind of piece is coloured as. */
 TimeClass scene_class(LodKind kind);
 

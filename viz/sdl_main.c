@@ -178,7 +178,7 @@ static void fulfil(Window *w)
     App *a = &w->app;
     Err err = { 0 };
     if (a->save[0]) {
-        if (picture_write(&a->list, a->save, &err))
+        if (app_save(a, a->save, &err))
             app_say(a, "written: %.200s", a->save);
         else
             app_say(a, "%.250s", err.text);
