@@ -44,6 +44,7 @@ typedef struct Lane {
     PxBox box;
     bool is_strip;
     uint32_t alpha; /* of all; 255, or less below a filter */
+    uint32_t base;  /* of a strip: the item of the compute that goes on; NONE_U32 */
 
     /* Columns that look alike, as one. */
     uint32_t run_from, run_to;
@@ -78,13 +79,28 @@ static PxBox band_of(PxBox box)
     return (PxBox){ box.x0, px_max(box.y0, box.y1 - height), box.x1, box.y1 };
 }
 
+/* Compute with and without communication stands on one box as long as it goes on. */
+static void draw_strip_base(Lane *lane, PxBox box)
+{
+    DrawList *d = lane->p->d;
+    if (lane->base < d->items_n && !lane->p->s->tips && d->items[lane->base].box.x1 == box.x0) {
+        d->items[lane->base].box.x1 = box.x1;
+        return;
+    }
+    lane->base = d->items_n;
+    draw_kind(lane, LOD_COMPUTE, box, 255);
+    if (d->items_n == lane->base)
+        lane->base = NONE_U32;
+}
+
 static void draw_strip_piece(Lane *lane, LodKind kind, PxBox box)
 {
-    if (kind == LOD_OVERLAPPED) {
-        draw_kind(lane, LOD_COMPUTE, box, 255);
+    if (kind == LOD_OVERLAPPED || kind == LOD_COMPUTE)
+        draw_strip_base(lane, box);
+    if (kind == LOD_OVERLAPPED)
         box = band_of(box);
-    }
-    draw_kind(lane, kind, box, 255);
+    if (kind != LOD_COMPUTE)
+        draw_kind(lane, kind, box, 255);
 }
 
 static Px part_of(Px height, uint32_t level)
@@ -225,10 +241,11 @@ static void tip_span(Lane *lane, uint64_t span)
 static void tip_strip(Lane *lane, LodKind kind, int64_t ns)
 {
     char text[96], time[32];
+    if (!lane->p->s->tips)
+        return;
     view_time_text(time, sizeof time, ns);
     snprintf(text, sizeof text, "%s, %s", time_class_name(scene_class(kind)), time);
-    if (lane->p->s->tips)
-        draw_tip(lane->p->d, NONE_U32, text);
+    draw_tip(lane->p->d, NONE_U32, text);
 }
 
 /* ---- what the row hands over ---- */
@@ -303,6 +320,7 @@ static void draw_lane(ScenePen *p, const LayoutRow *row, const LodRow *lod, bool
                   .window = layout_window(p->l, row),
                   .box = { p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },
                   .is_strip = is_strip,
+                  .base = NONE_U32,
                   .span = NONE_U64,
                   .labels_n = labels_n };
     lod_extract(lod, &lane.window, &(LodSink){ &lane, put_piece, put_column });

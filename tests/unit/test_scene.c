@@ -213,15 +213,15 @@ static const struct {
     void (*set)(View *v);
     uint64_t hash;
 } golden[] = {
-    { "all", 2, false, all_of_it, 0xd28c749580691532 },
-    { "close", 2, false, close_by, 0x589908c8480a2de0 },
+    { "all", 2, false, all_of_it, 0xf9fbe8c8961ffe89 },
+    { "close", 2, false, close_by, 0x75d889ea94dfadb1 },
     { "drawer", 2, false, with_drawer, 0x8e19f2cb85508c74 },
-    { "tooltip", 2, false, pointed_at, 0xc2cd58f8730aabd8 },
-    { "split", 2, true, split, 0x2edd05b4be787607 },
-    { "diff", 2, true, diff, 0x019b50a0d4076c23 },
-    { "strips", RANKS_MAX, false, all_of_it, 0x47e1fb6beb1403ea },
-    { "large", 2, false, large, 0x3fbe31dbf080dc5d },
-    { "help", 1, false, helped, 0x361bb5dc43716130 },
+    { "tooltip", 2, false, pointed_at, 0x67be62de2f26c021 },
+    { "split", 2, true, split, 0xac3230cecae24985 },
+    { "diff", 2, true, diff, 0x6f7ba5385e75baab },
+    { "strips", RANKS_MAX, false, all_of_it, 0xfdd823e159ee5035 },
+    { "large", 2, false, large, 0x0be6177dc7c80386 },
+    { "help", 1, false, helped, 0xe2dc947ce0b1f380 },
     { "nothing", 0, false, all_of_it, 0xacd10c6e72e94a5f },
 };
 
