@@ -184,7 +184,8 @@ static bool wheel(App *a, const Input *in)
     View *v = &a->view;
     const Layout *l = &a->scene.layout;
     bool on_time = over(l->ruler, in) || over(l->minimap, in);
-    if (in->mods & MOD_CTRL || on_time) {
+    bool zooms = in->mods & (MOD_CTRL | MOD_ALT) || (a->keys.wheel_zooms && !in->mods);
+    if (zooms || on_time) {
         int64_t at_ns = over(l->minimap, in) ? v->from_ns + (v->to_ns - v->from_ns) / 2
                                              : layout_ns_at(l, v, PX(in->x));
         view_zoom(v, at_ns, pow(1.25, in->dy));

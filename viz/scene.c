@@ -297,6 +297,7 @@ void scene_draw(Scene *s, View *v, DrawList *d)
     scene_minimap(&p);
     if (s->layout.drawer.x1 > s->layout.drawer.x0)
         scene_drawer(&p);
+    scene_focus(&p);
     scene_top(&p);
     scene_legend(&p);
     scene_tooltip(&p);

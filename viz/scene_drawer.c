@@ -192,8 +192,14 @@ static void put_kernels(Drawer *w, uint32_t most)
         return;
     const SceneTables *t = scene_tables(w->p);
     put_title(w, "Top kernels");
-    for (uint32_t i = 0; i < t->top_n && i < most && has_room(w, 16); i++)
+    for (uint32_t i = 0; i < t->top_n && i < most && has_room(w, 16); i++) {
+        if (w->p->v->pane == VIEW_PANE_DRAWER && w->p->v->pane_at == i)
+            draw_outline(w->p->d,
+                         (PxBox){ w->box.x0 - PX(2), w->y, w->box.x1 + PX(2),
+                                  w->y + draw_px(w->p->d, 16) },
+                         draw_px(w->p->d, 1), 0, scene_color(w->p, THEME_FOCUS));
         put_kernel(w, &t->top[i], t->top[0].total_ns);
+    }
     if (t->top_n == 0)
         put_note(w, "no kernels in this window");
 }

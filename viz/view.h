@@ -52,6 +52,14 @@ typedef struct ViewWindow {
 /* What is searched or filtered; viz/filter.h. */
 typedef struct ViewFilter ViewFilter;
 
+/* What arrows and Enter act in. */
+typedef enum ViewPane {
+    VIEW_PANE_LANES,
+    VIEW_PANE_RANKS,
+    VIEW_PANE_DRAWER,
+    VIEW_PANES_N
+} ViewPane;
+
 typedef struct View {
     ViewData *data[VIEW_SIDES]; /* [1] NULL: nothing to compare with */
     const ViewDiff *diff;       /* NULL without */
@@ -84,6 +92,9 @@ typedef struct View {
     const char *const *help_lines; /* "what\tkey" */
     uint32_t help_n;
     int32_t mouse_x, mouse_y; /* -1: not over the picture */
+
+    ViewPane pane;
+    uint32_t pane_at; /* which rank (as ordered), or which of the top kernels */
 
     /* The omnibox: what is typed, and what is offered (palette, rows, search). */
     bool omni_open;
