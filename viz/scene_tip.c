@@ -107,6 +107,17 @@ static void fill_tip(Tip *tip, const View *v, ViewPlace place)
         say_comm(tip, v, place);
 }
 
+char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap)
+{
+    Tip tip = { .n = 0 };
+    size_t used = 0;
+    fill_tip(&tip, v, place);
+    text[0] = 0;
+    for (uint32_t i = 0; i < tip.n && used < cap; i++)
+        used += (size_t)snprintf(text + used, cap - used, "%s%s", i ? "\n" : "", tip.line[i]);
+    return text;
+}
+
 void scene_tooltip(ScenePen *p)
 {
     const View *v = p->v;
