@@ -38,6 +38,8 @@ typedef struct ClusterSpec {
     InterNode inter_costs;
     Flag ideal;
     int64_t base_ns[PROTOCOL_N], tree_base_ns[PROTOCOL_N];
+    MeasuredCollective *measured; /* in the machine's arena */
+    uint32_t measured_n;
     double price, mtbf, jitter;
     uint32_t stragglers_n, stragglers_cap, links_n, links_cap;
     Straggler *stragglers; /* on the heap until the machine takes them */
@@ -119,14 +121,14 @@ static void take_inter(JsonObj *o, InterNode *inter)
 }
 
 /* Calibrated overrides of what the kinds of links cost. */
-static void take_collectives(JsonObj *o, ClusterSpec *s)
+static void take_collectives(const MachineReader *r, JsonObj *o, ClusterSpec *s)
 {
     JsonNode node = json_get(o, "collectives");
     if (!node.item || !o->ok)
         return;
     JsonObj c = json_begin(node, o->err);
     take_flag(&c, "ideal", &s->ideal);
-    take_curve(&c, "intra_efficiency", &s->intra_costs.efficiency);
+    take_curve(&c, "intra_efficiency", 1e-3, 1, 1, &s->intra_costs.efficiency);
     take_number(&c, "inter_efficiency", 1e-3, 1, &s->inter_costs.efficiency);
     take_number(&c, "nvls_efficiency", 1e-3, 1, &s->intra_costs.nvls_efficiency);
     take_protocols(&c, "base_latency_us", s->base_ns);
@@ -136,6 +138,12 @@ static void take_collectives(JsonObj *o, ClusterSpec *s)
     take_protocols(&c, "inter_hop_us", s->inter_costs.hop_ns);
     take_protocols(&c, "inter_tree_hop_us", s->inter_costs.tree_hop_ns);
     take_us(&c, "nvls_us", &s->intra_costs.nvls_ns);
+    take_number(&c, "p2p_efficiency", 1e-3, 1, &s->inter_costs.p2p_efficiency);
+    take_curve(&c, "message_us", 1e-3, 1e6, 1e3, &s->inter_costs.message_ns);
+    take_u32(&c, "intra_channels", 0, 1024, &s->intra_costs.channels);
+    take_number(&c, "intra_channel_GBps", 1e-6, 1e6, &s->intra_costs.channel_bytes_per_ns);
+    take_number(&c, "inter_channel_GBps", 1e-6, 1e6, &s->inter_costs.channel_bytes_per_ns);
+    take_measured(r, &c, &s->measured, &s->measured_n);
     skip_key(&c, "notes");
     o->ok = json_end(&c);
 }
@@ -270,7 +278,7 @@ static void take_cluster(const MachineReader *r, JsonObj *o, ClusterSpec *s)
     take_intra(o, &s->node);
     take_inter(o, &s->inter);
     take_types(r, o, s);
-    take_collectives(o, s);
+    take_collectives(r, o, s);
     take_stragglers(o, s);
     take_number(o, "jitter", 0, 1, &s->jitter);
     take_number(o, "price_usd_per_gpu_hour", 0, 1e6, &s->price);
@@ -346,6 +354,8 @@ static void finish_intra(NodeType *out, const NodeSpec *t, const ClusterSpec *s,
         in->nvls_efficiency = costs->nvls_efficiency;
     if (costs->nvls_ns >= 0)
         in->nvls_ns = costs->nvls_ns;
+    in->channels = costs->channels;
+    in->channel_bytes_per_ns = costs->channel_bytes_per_ns;
     bool ideal = s->ideal == FLAG_YES;
     bool usual = in->kind == INTRA_NVSWITCH && !ideal &&
                  (out->gpu->generation == GPU_HOPPER || out->gpu->generation == GPU_BLACKWELL);
@@ -404,7 +414,10 @@ static bool finish_inter(Machine *m, const ClusterSpec *s, JsonNode node, Err *e
     cover_protocols(inter->tree_hop_ns, s->inter_costs.tree_hop_ns);
     if (!isnan(s->inter_costs.efficiency))
         inter->efficiency = s->inter_costs.efficiency;
-    inter_settle(inter, m->ideal_collectives, node);
+    inter->p2p_efficiency = s->inter_costs.p2p_efficiency;
+    inter->channel_bytes_per_ns = s->inter_costs.channel_bytes_per_ns;
+    inter->message_ns = s->inter_costs.message_ns;
+    inter_settle(inter, m->types[0].gpu, m->ideal_collectives, node);
     return true;
 }
 
@@ -466,6 +479,11 @@ static bool finish(Machine *m, ClusterSpec *s, JsonNode node, Err *err)
     m->name = s->name ? s->name : "cluster";
     m->provenance = s->provenance ? s->provenance : "";
     m->ideal_collectives = s->ideal == FLAG_YES;
+    m->measured = s->measured;
+    m->measured_n = s->measured_n;
+    if (m->ideal_collectives && m->measured_n)
+        return json_fail(json_member(node, "collectives.measured"), err,
+                         "nothing is measured where collectives are ideal");
     m->types_n = s->types_n ? s->types_n : 1;
     m->types = PUSH_ARRAY(&m->arena, NodeType, m->types_n);
     for (uint32_t i = 0; i < m->types_n; i++) {

@@ -32,6 +32,7 @@
 #include "core/arena.h"
 #include "core/dtype.h"
 #include "core/err.h"
+#include "core/graph.h"
 #include "core/json.h"
 
 /* ---- GPU ---- */
@@ -171,7 +172,7 @@ extern const char *const inter_kind_names[INTER_KIND_N];
 typedef enum Protocol { PROTOCOL_LL, PROTOCOL_LL128, PROTOCOL_SIMPLE, PROTOCOL_N } Protocol;
 extern const char *const protocol_names[PROTOCOL_N]; /* "LL", "LL128", "Simple" */
 
-/* A fraction that depends on how many ranks take part: straight lines between points. */
+/* A number that depends on how many ranks take part: straight lines between points. */
 enum { RANK_CURVE_MAX = 16 };
 typedef struct RankCurve {
     uint32_t n;                     /* >= 1 */
@@ -195,6 +196,9 @@ typedef struct IntraNode {
     double
         nvls_efficiency; /* of bytes_per_ns: buffer bytes per time of a large NVLS all-reduce */
     int64_t nvls_ns;     /* latency of an NVLS collective */
+    /* A send moves over channels; 0 of them: it is not limited. */
+    uint32_t channels; /* that all sends of a GPU share */
+    double channel_bytes_per_ns;
 } IntraNode;
 
 typedef struct InterNode {
@@ -204,6 +208,10 @@ typedef struct InterNode {
     int64_t hop_ns[PROTOCOL_N];
     int64_t tree_hop_ns[PROTOCOL_N];
     double efficiency;
+    double p2p_efficiency; /* the same of sends and all-to-alls; 0: as efficiency */
+    double
+        channel_bytes_per_ns; /* of a send has two, one among more than 8 nodes; 0: no limit */
+    RankCurve message_ns;     /* of an all-to-all: for each peer on another node; n 0: none */
     double oversubscription; /* >= 1; leaf uplinks carry 1/oversubscription of the NICs below */
     uint32_t nodes_per_leaf; /* 0 = all on one leaf */
 } InterNode;
@@ -225,6 +233,33 @@ typedef struct SlowLink {
     double bytes_per_ns;
 } SlowLink;
 
+/*
+ * What a collective (OP_SEND: a send and its receive) of so many ranks was measured to take:
+ *
+ *     us  |            / latency + bytes / bytes_per_ns, through the last point
+ *         |       .--*
+ *         |   *--*        points, ascending: straight in logarithms between them
+ *         |--/
+ *         +---------------- bytes
+ *
+ * Without points the line itself.  bytes as nccl-tests counts them, and CommShape.
+ */
+typedef struct MeasuredPoint {
+    uint64_t bytes;
+    double ns;
+} MeasuredPoint;
+
+typedef struct MeasuredCollective {
+    OpKind op;
+    uint32_t ranks, nodes;
+    double latency_ns, bytes_per_ns;
+    uint32_t points_n;
+    MeasuredPoint *points;
+} MeasuredCollective;
+
+/* Time of one entry; latency_ns is the part of it before data move. */
+double measured_entry_ns(const MeasuredCollective *e, uint64_t bytes);
+
 typedef struct Machine {
     Arena arena;
     const char *name;
@@ -237,9 +272,11 @@ typedef struct Machine {
     int64_t collective_base_ns[PROTOCOL_N]; /* launch and set-up of a collective, once */
     int64_t tree_base_ns[PROTOCOL_N];       /* the same where the algorithm is a tree */
     int64_t p2p_base_ns[PROTOCOL_N];        /* the same of a send and its receive */
-    double price_usd_per_gpu_hour;          /* 0 = unknown */
-    double gpu_mtbf_hours;                  /* 0 = unknown */
-    double jitter; /* standard deviation of log kernel time; 0 = none */
+    uint32_t measured_n;
+    MeasuredCollective *measured;  /* ascending (op, nodes, ranks) */
+    double price_usd_per_gpu_hour; /* 0 = unknown */
+    double gpu_mtbf_hours;         /* 0 = unknown */
+    double jitter;                 /* standard deviation of log kernel time; 0 = none */
     uint32_t stragglers_n, slow_links_n;
     Straggler *stragglers; /* ascending ranks */
     SlowLink *slow_links;
@@ -266,6 +303,15 @@ typedef struct Place {
     uint32_t local; /* GPU within the node */
     const NodeType *type;
 } Place;
+
+/*
+ * NAN where nothing was measured; *latency_ns: the part before data move.  An entry of just so
+ * many ranks and nodes counts; else two on one node, or two with as many ranks on a node, between
+ * which ranks lies: straight in logarithms.  A send between two GPUs of a node (nodes 1) or of
+ * two is what the entry of the fewest ranks says.
+ */
+double machine_measured_ns(const Machine *m, OpKind op, uint32_t ranks, uint32_t nodes,
+                           uint64_t bytes, double *latency_ns);
 
 Place machine_place(const Machine *m, uint32_t rank);  /* rank < gpus_n */
 double machine_speed(const Machine *m, uint32_t rank); /* 1, or the straggler's figure */

@@ -49,12 +49,12 @@ void take_protocols(JsonObj *o, const char *key, int64_t ns[PROTOCOL_N])
     o->ok = json_end(&each);
 }
 
-static bool read_curve(JsonNode list, RankCurve *curve, Err *err)
+static bool read_curve(JsonNode list, double min, double max, RankCurve *curve, Err *err)
 {
     *curve = (RankCurve){ 0 };
     size_t n = json_items_n(list);
     if (json_type(list) != JSON_ARRAY || n == 0 || n > RANK_CURVE_MAX)
-        return json_fail(list, err, "a fraction, or a list of 1 to %d [ranks, fraction]",
+        return json_fail(list, err, "a number, or a list of 1 to %d [ranks, number]",
                          RANK_CURVE_MAX);
     size_t i = 0;
     for (JsonNode point = json_first(list); point.item; point = json_next(point, list, ++i)) {
@@ -65,8 +65,9 @@ static bool read_curve(JsonNode list, RankCurve *curve, Err *err)
         if (!(x[0] >= 1 && x[0] <= MACHINE_GPUS_MAX && x[0] == floor(x[0]) && ascends))
             return json_fail(point, err, "ranks are whole numbers that ascend, 1 to %d",
                              MACHINE_GPUS_MAX);
-        if (!(x[1] >= 1e-3 && x[1] <= 1))
-            return json_fail(point, err, "%g is out of range, 0.001 to 1 allowed", x[1]);
+        if (!(x[1] >= min && x[1] <= max))
+            return json_fail(point, err, "%g is out of range, %g to %g allowed", x[1], min,
+                             max);
         curve->ranks[i] = (uint32_t)x[0];
         curve->value[i] = x[1];
         curve->n++;
@@ -74,15 +75,18 @@ static bool read_curve(JsonNode list, RankCurve *curve, Err *err)
     return true;
 }
 
-void take_curve(JsonObj *o, const char *key, RankCurve *curve)
+void take_curve(JsonObj *o, const char *key, double min, double max, double scale,
+                RankCurve *curve)
 {
     JsonNode node = json_get(o, key);
     if (!node.item || !o->ok)
         return;
     if (json_type(node) == JSON_NUMBER)
-        *curve = (RankCurve){ 1, { 2 }, { json_number(o, key, 1e-3, 1, 1) } };
+        *curve = (RankCurve){ 1, { 2 }, { json_number(o, key, min, max, min) } };
     else
-        o->ok = read_curve(node, curve, o->err);
+        o->ok = read_curve(node, min, max, curve, o->err);
+    for (uint32_t i = 0; i < curve->n; i++)
+        curve->value[i] *= scale;
 }
 
 void take_provenance(JsonObj *o, Arena *arena, const char **line)

@@ -12,6 +12,16 @@
  *   net hop       LL 6 us and LL128 8.5 us in rings (NCCL says 2.7 and 4; its trees'
  *                 5 and 8.5 hold)
  *   NVLS          75 us (NCCL: 25), 0.61 of the data sheet's bandwidth
+ *
+ * Sends and all-to-alls, which are grouped sends, have limits of their own (sim/network.h),
+ * fitted on the same data:
+ *
+ *   channels      of 8 H100 sends of 32 to 64 MiB take 4 channels of 20.4 GB/s each, of 4
+ *                 H100 8; so all of a GPU share 32 (NCCL: channels x ranks <= 32)
+ *   between nodes one channel carries 24.9 to 26.2 GB/s (10 nodes), two 43.8 to 45.9 (2
+ *                 nodes): 25 a channel, and 0.92 of the port; all-to-alls 0.90 to 0.98
+ *   messages      all-to-all of few bytes: 3.75 us for each peer on another node, 8 to 32
+ *                 ranks of A100; 10 us with 1024 and 2160; 10 nodes of H100 agree
  */
 #include <math.h>
 #include <stdio.h>
@@ -118,6 +128,24 @@ double rank_curve_at(const RankCurve *c, uint32_t ranks)
     return c->value[i - 1] + part * (c->value[i] - c->value[i - 1]);
 }
 
+/* ---- sends ---- */
+
+enum { CHANNELS_HOPPER = 32 };
+static const double channel_nvlink = 20.4, channel_net = 25;
+static const double p2p_of_ring = 0.92 / 0.975;
+static const RankCurve message_net = { 2, { 80, 1024 }, { 3750, 10000 } };
+
+/* Only Hopper's switches were measured; who has none of them is not limited. */
+static void channels_settle(IntraNode *in, const Gpu *gpu, bool ideal, JsonNode node)
+{
+    bool known = in->kind == INTRA_NVSWITCH && !ideal && gpu->generation == GPU_HOPPER;
+    if (in->channels == NONE_U32) {
+        double none = NAN;
+        in->channels = known ? CHANNELS_HOPPER : 0;
+        settle_number(&none, in->channels, node, "collectives.intra_channels");
+    }
+}
+
 /* ---- blank and settled ---- */
 
 IntraNode intra_blank(void)
@@ -127,7 +155,9 @@ IntraNode intra_blank(void)
                         .hop_ns = { -1, -1, -1 },
                         .tree_hop_ns = { -1, -1, -1 },
                         .nvls_efficiency = NAN,
-                        .nvls_ns = -1 };
+                        .nvls_ns = -1,
+                        .channels = NONE_U32,
+                        .channel_bytes_per_ns = NAN };
 }
 
 InterNode inter_blank(void)
@@ -138,6 +168,8 @@ InterNode inter_blank(void)
                         .hop_ns = { -1, -1, -1 },
                         .tree_hop_ns = { -1, -1, -1 },
                         .efficiency = NAN,
+                        .p2p_efficiency = NAN,
+                        .channel_bytes_per_ns = NAN,
                         .oversubscription = NAN,
                         .nodes_per_leaf = NONE_U32 };
 }
@@ -165,6 +197,9 @@ void intra_settle(IntraNode *in, const Gpu *gpu, bool ideal, JsonNode node)
               "collectives.nvls_us");
     double nvls = gpu->generation == GPU_BLACKWELL ? nvls_blackwell : nvls_hopper;
     settle_number(&in->nvls_efficiency, ideal ? 1 : nvls, node, "collectives.nvls_efficiency");
+    channels_settle(in, gpu, ideal, node);
+    settle_number(&in->channel_bytes_per_ns, channel_nvlink, node,
+                  "collectives.intra_channel_GBps");
     if (in->efficiency.n == 0) {
         in->efficiency = *default_curve(in, gpu, ideal);
         double full = in->efficiency.value[in->efficiency.n - 1], none = NAN;
@@ -172,7 +207,14 @@ void intra_settle(IntraNode *in, const Gpu *gpu, bool ideal, JsonNode node)
     }
 }
 
-void inter_settle(InterNode *inter, bool ideal, JsonNode node)
+/* What sends reach of what rings do: measured with the ports that Hopper and Blackwell have. */
+static double p2p_part(const InterNode *inter, const Gpu *gpu, bool ideal)
+{
+    bool known = gpu->generation == GPU_HOPPER || gpu->generation == GPU_BLACKWELL;
+    return known && !ideal && inter->kind != INTER_ETHERNET ? p2p_of_ring : 1;
+}
+
+void inter_settle(InterNode *inter, const Gpu *gpu, bool ideal, JsonNode node)
 {
     settle_protocols(inter->hop_ns, ideal ? NULL : hop_net_ring, node,
                      "collectives.inter_hop_us");
@@ -180,6 +222,15 @@ void inter_settle(InterNode *inter, bool ideal, JsonNode node)
                      "collectives.inter_tree_hop_us");
     settle_number(&inter->efficiency, ideal ? 1 : inter_efficiency(inter), node,
                   "collectives.inter_efficiency");
+    settle_number(&inter->p2p_efficiency, inter->efficiency * p2p_part(inter, gpu, ideal), node,
+                  "collectives.p2p_efficiency");
+    settle_number(&inter->channel_bytes_per_ns, ideal ? 0 : channel_net, node,
+                  "collectives.inter_channel_GBps");
+    if (inter->message_ns.n == 0 && !ideal) {
+        double none = NAN;
+        inter->message_ns = message_net;
+        settle_number(&none, message_net.value[0] / 1e3, node, "collectives.message_us");
+    }
 }
 
 void base_settle(Machine *m, JsonNode node)

@@ -32,8 +32,9 @@ void take_u32(JsonObj *o, const char *key, uint32_t min, uint32_t max, uint32_t 
 void take_us(JsonObj *o, const char *key, int64_t *ns);
 /* One number for all three protocols, or {"LL", "LL128", "Simple"}. */
 void take_protocols(JsonObj *o, const char *key, int64_t ns[PROTOCOL_N]);
-/* A fraction, or a list of [ranks, fraction]. */
-void take_curve(JsonObj *o, const char *key, RankCurve *curve);
+/* A number, or a list of [ranks, number]; scale: of what is in the file. */
+void take_curve(JsonObj *o, const char *key, double min, double max, double scale,
+                RankCurve *curve);
 /* Texts of "provenance", which may be an object of texts, as one line after what *line says. */
 void take_provenance(JsonObj *o, Arena *arena, const char **line);
 /* "notes" and the like: any value, for people. */
@@ -60,7 +61,10 @@ IntraNode intra_blank(void);
 InterNode inter_blank(void);
 /* Defaults by kind of link and generation of GPU; node is the cluster. */
 void intra_settle(IntraNode *in, const Gpu *gpu, bool ideal, JsonNode node);
-void inter_settle(InterNode *inter, bool ideal, JsonNode node);
+void inter_settle(InterNode *inter, const Gpu *gpu, bool ideal, JsonNode node);
 void base_settle(Machine *m, JsonNode node);
+
+/* "measured" of "collectives": replaces what the layers below said. */
+void take_measured(const MachineReader *r, JsonObj *o, MeasuredCollective **list, uint32_t *n);
 
 #endif

@@ -12,10 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/json_out.h"
 #include "core/out_file.h"
 #include "profile/cmd.h"
-#include "profile/splice.h"
 #include "sim/cmd_options.h"
 #include "traces/nccl_tests.h"
 #include "traces/unpack.h"
@@ -37,19 +35,21 @@ typedef struct Options {
 
 static void print_help(FILE *f)
 {
-    fprintf(f,
-            "usage: lockstep calibrate LOG... --into CLUSTER.json\n"
-            "       lockstep calibrate TRACE... --scenario SCENARIO --into GPU.json\n"
-            "Fits a machine's file to measurements: the file's \"collectives\" to logs of\n"
-            "nccl-tests, a GPU's tables of kernels to timelines with op ids (native traces of\n"
-            "`run --trace` or `sim --trace`) of a scenario.  Only what was measured changes;\n"
-            "all else in the file stays as it is written there.\n\n"
-            "  --into FILE         the cluster's or GPU's file; it must exist, and may be no\n"
-            "                      more than {\"base\": \"dgx-h100\"}\n"
-            "  --scenario NAME     what ran: file or built-in name; gives ops their shapes\n"
-            "  --set KEY=VALUE     a key of that scenario, as it ran; may be repeated\n"
-            "  --dry-run           print what would change, and change nothing\n"
-            "  --json              what was done as one JSON object\n");
+    fprintf(
+        f,
+        "usage: lockstep calibrate LOG... --into CLUSTER.json\n"
+        "       lockstep calibrate TRACE... --scenario SCENARIO --into GPU.json\n"
+        "Fits a machine's file to measurements: the file's \"collectives\" to logs of\n"
+        "nccl-tests (the model's numbers, and what each collective took on so many ranks and\n"
+        "nodes as a table, which the simulator prefers), a GPU's tables of kernels to\n"
+        "timelines with op ids (native traces of `run --trace` or `sim --trace`) of a\n"
+        "scenario.  Only what was measured changes; all else in the file stays as it is.\n\n"
+        "  --into FILE         the cluster's or GPU's file; it must exist, and may be no\n"
+        "                      more than {\"base\": \"dgx-h100\"}\n"
+        "  --scenario NAME     what ran: file or built-in name; gives ops their shapes\n"
+        "  --set KEY=VALUE     a key of that scenario, as it ran; may be repeated\n"
+        "  --dry-run           print what would change, and change nothing\n"
+        "  --json              what was done as one JSON object\n");
 }
 
 static bool take(void *user, int option, Err *err)
@@ -158,26 +158,6 @@ int cmd_calibrate(int argc, char **argv)
 
 /* ---- the file ---- */
 
-const char *calibrate_base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-const char *calibrate_quoted(Arena *arena, const char *text)
-{
-    char *quoted = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&quoted, &n);
-    ASSERT(f);
-    JsonOut j = json_out_file(f, 0);
-    json_out_string(&j, text);
-    fclose(f);
-    const char *kept = arena_strdup(arena, quoted);
-    free(quoted);
-    return kept;
-}
-
 char *calibrate_load(const char *path, Err *err)
 {
     JsonDoc *doc = json_open(path, err);
@@ -210,21 +190,4 @@ bool calibrate_store(const CalibrateOptions *o, char *text, Err *err)
     }
     free(text);
     return ok;
-}
-
-char *calibrate_provenance(char *text, const char *key, const char *value)
-{
-    Arena arena = { 0 };
-    Err ignored = { 0 };
-    JsonDoc *doc = json_parse(text, strlen(text), "", &ignored);
-    const char *whole = doc ? json_text(json_member(json_root(doc), "provenance")) : NULL;
-    if (whole) {
-        const char *quoted = calibrate_quoted(&arena, whole);
-        text = json_splice(text, "provenance", NULL,
-                           arena_printf(&arena, "{\n    \"rest\": %s\n  }", quoted));
-    }
-    json_close(doc);
-    text = json_splice(text, "provenance", key, calibrate_quoted(&arena, value));
-    arena_free(&arena);
-    return text;
 }

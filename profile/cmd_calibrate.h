@@ -2,8 +2,10 @@
  * cmd_calibrate.h - what the files of `lockstep calibrate` tell each other.
  *
  *     cmd_calibrate.c           options; which kind of input; the file that is changed
- *     cmd_calibrate_cluster.c   logs of nccl-tests -> "collectives" of a cluster
- *     cmd_calibrate_gpu.c       measured timelines -> tables of kernels of a GPU
+ *     cmd_calibrate_cluster.c   logs of nccl-tests and the simulator's collectives
+ *     cmd_calibrate_gpu.c       traces, the scenario that ran, and the simulator's kernels
+ *
+ * What is fitted, written and shown is calibrate_cluster.h's and calibrate_kernels.h's.
  */
 #ifndef LOCKSTEP_PROFILE_CMD_CALIBRATE_H
 #define LOCKSTEP_PROFILE_CMD_CALIBRATE_H
@@ -31,13 +33,5 @@ bool calibrate_gpu(const CalibrateOptions *o, Err *err);
 char *calibrate_load(const char *path, Err *err);
 /* Takes over text.  Writes whole or not at all; does nothing but check with dry_run. */
 bool calibrate_store(const CalibrateOptions *o, char *text, Err *err);
-
-/* text with provenance.key set; a provenance that is a text becomes the rest of an object. */
-char *calibrate_provenance(char *text, const char *key, const char *value);
-
-/* A path's last part: files are named without the folders of this machine. */
-const char *calibrate_base_name(const char *path);
-/* Text as a JSON string, in arena. */
-const char *calibrate_quoted(Arena *arena, const char *text);
 
 #endif

@@ -26,8 +26,7 @@
 #include "profile/validate.h"
 #include "sim/build.h"
 #include "sim/cmd_options.h"
-#include "sim/pool.h"
-#include "sim/progress.h"
+#include "sim/job_list.h"
 #include "sim/report.h"
 
 static const char time_metric[] = "step_time_s";
@@ -216,10 +215,7 @@ static void run_left_out(void *task)
 
 typedef struct Batch {
     const Options *options;
-    Pool pool;
-    Progress progress;
-    Job **jobs;
-    uint32_t n, cap;
+    JobList jobs;
 } Batch;
 
 static const char *copy_member(Job *job, const char *key, const char *otherwise)
@@ -256,12 +252,8 @@ static bool add_job(void *user, JsonDoc *doc, Err *err)
     Job *job = mem_zero(1, sizeof *job);
     job->options = b->options;
     job->doc = doc;
-    job->progress.of = &b->progress;
     look_ahead(job);
-    GROW(b->jobs, b->n, b->cap);
-    b->jobs[b->n++] = job;
-    progress_expect(&b->progress, 1);
-    pool_add(&b->pool, run_job, job);
+    job_list_add(&b->jobs, run_job, job, &job->progress);
     return true;
 }
 
@@ -284,8 +276,8 @@ static bool is_left_out(const Job *job)
 static uint32_t fit_rows(FitRow *rows, Interner *ids, const Batch *b)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < b->n; i++) {
-        const Job *job = b->jobs[i];
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        const Job *job = b->jobs.at[i];
         const Cell *time = time_of(job);
         if (!is_left_out(job) || !time)
             continue;
@@ -313,11 +305,11 @@ static void fit_job(Job *job, const FitRow *rows, uint32_t rows_n, Interner *ids
 static void leave_out(Batch *b)
 {
     Interner ids = { 0 };
-    FitRow *rows = mem_zero(b->n, sizeof *rows);
+    FitRow *rows = mem_zero(b->jobs.n, sizeof *rows);
     uint32_t rows_n = fit_rows(rows, &ids, b);
     const Job *last = NULL;
-    for (uint32_t i = 0; i < b->n; i++) {
-        Job *job = b->jobs[i];
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        Job *job = b->jobs.at[i];
         if (!is_left_out(job))
             continue;
         if (last && strcmp(last->group, job->group) == 0 &&
@@ -326,8 +318,7 @@ static void leave_out(Batch *b)
         else
             fit_job(job, rows, rows_n, &ids);
         last = job;
-        progress_expect(&b->progress, 1);
-        pool_add(&b->pool, run_left_out, job);
+        job_list_again(&b->jobs, run_left_out, job);
     }
     free(rows);
     intern_free(&ids);
@@ -336,23 +327,16 @@ static void leave_out(Batch *b)
 static void batch_run(Batch *b, const Options *o, Err *err)
 {
     b->options = o;
-    pool_open(&b->pool, o->jobs);
-    progress_open(&b->progress);
+    job_list_open(&b->jobs, o->jobs);
     scenario_each(o->names, o->names_n, add_job, b, err);
-    pool_close(&b->pool);
-    pool_open(&b->pool, o->jobs);
+    job_list_wait(&b->jobs);
     leave_out(b);
-    pool_close(&b->pool);
-    progress_close(&b->progress);
+    job_list_close(&b->jobs);
 }
 
-static void batch_free(Batch *b)
+static void release_job(void *job)
 {
-    for (uint32_t i = 0; i < b->n; i++) {
-        arena_free(&b->jobs[i]->arena);
-        free(b->jobs[i]);
-    }
-    free(b->jobs);
+    arena_free(&((Job *)job)->arena);
 }
 
 /* ---- from jobs to rows ---- */
@@ -423,8 +407,8 @@ static void add_predicted(Validation *v, const Job *job)
 
 static void collect(Validation *v, const Batch *b)
 {
-    for (uint32_t i = 0; i < b->n; i++) {
-        const Job *job = b->jobs[i];
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        const Job *job = b->jobs.at[i];
         if (job->err.set)
             add_skipped(v, job);
         else
@@ -570,7 +554,7 @@ static int validate(const Options *o)
     else
         print(&v, o);
     validate_free(&v);
-    batch_free(&b);
+    job_list_free(&b.jobs, release_job);
     return err.set ? EXIT_COULD_NOT : EXIT_DONE;
 }
 

@@ -106,7 +106,7 @@ uint64_t track_span_from(const Timeline *t, const Track *track, int64_t at_ns);
 
 /*
  * From a step's span, which the host or the simulator marks.  The GPU may lag behind
- * the host's mark: what it does then counts where it happens.
+ * the host's mark; profile/steps.h says which of its work belongs to a step.
  */
 typedef struct StepWindow {
     uint32_t rank;

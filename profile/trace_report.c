@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profile/steps.h"
 #include "profile/trace_words.h"
 
 /* ---- remarks ---- */
@@ -192,7 +193,7 @@ bool trace_report_make(TraceReport *r, const Timeline *t, const TraceSource *sou
 {
     *r = (TraceReport){ .t = t, .source = *source, .options = *options };
     covers_build(&r->covers, t);
-    step_windows_find(&r->steps, t);
+    step_windows_in_gpu_time(&r->steps, t);
     uint32_t n = r->covers.n;
     r->shown = PUSH_ARRAY(&r->arena, bool, n);
     r->from_ns = PUSH_ARRAY(&r->arena, int64_t, n);

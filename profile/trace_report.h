@@ -56,7 +56,7 @@ typedef struct TraceReport {
     Metrics mean;               /* over the ranks shown that have GPU work */
     uint32_t shown_n, busy_n;   /* ranks shown; those of them with GPU work */
     uint64_t kernels_n, comm_n; /* kernels of the ranks shown, communication among them */
-    StepWindows steps;
+    StepWindows steps;          /* in GPU time, as profile/steps.h cuts them */
     Collectives collectives;
     Gaps gaps;
     Hta hta; /* empty unless asked for */

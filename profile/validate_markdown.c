@@ -37,31 +37,20 @@ static void print_metric(const Validation *v, FILE *out, uint32_t metric)
     fprintf(out, "\n");
 }
 
-static void print_ranking_line(const Validation *v, FILE *out, const char *name, uint32_t group)
+static void print_ranks(FILE *out, const char *name, const Ranking *r)
 {
     char tau[VALIDATE_TEXT_CAP], regret[VALIDATE_TEXT_CAP];
-    Ranking r = validate_ranking(v, group);
-    if (r.sets_n > 0)
-        fprintf(out, "| %s | %" PRIu32 " | %" PRIu32 " | %s | %s |\n", name, r.sets_n, r.rows_n,
-                validate_fraction(tau, r.kendall_tau), validate_percent(regret, r.regret_pct));
+    fprintf(out, "| %s | %" PRIu32 " | %" PRIu32 " | %s | %s |\n", name, r->sets_n, r->rows_n,
+            validate_fraction(tau, r->kendall_tau), validate_percent(regret, r->regret_pct));
 }
 
 static void print_ranking(const Validation *v, FILE *out)
 {
-    if (validate_ranking(v, NONE_U32).sets_n == 0)
-        return;
-    uint32_t *ids = mem_zero(v->names.n, sizeof *ids);
-    uint32_t n = validate_groups(v, ids);
-    fprintf(out, "| ranking of plans | sets | rows | Kendall tau-b | regret, %% |\n"
-                 "|---|--:|--:|--:|--:|\n");
-    for (uint32_t i = 0; i < n; i++) {
-        char name[VALIDATE_TEXT_CAP];
-        print_ranking_line(v, out, validate_group_name(name, v, ids[i], 40), ids[i]);
-    }
-    if (n > 1)
-        print_ranking_line(v, out, "all", NONE_U32);
-    fprintf(out, "\n");
-    free(ids);
+    static const char head[] =
+        "| ranking of plans | sets | rows | Kendall tau-b | regret, % |\n"
+        "|---|--:|--:|--:|--:|\n";
+    if (validate_each_ranking(v, out, 40, head, print_ranks))
+        fprintf(out, "\n");
 }
 
 static void print_worst(const Validation *v, FILE *out)

@@ -174,3 +174,29 @@ void validate_each_reason(const Validation *v, FILE *out, ValidateSkip *skip)
     free(rows);
     intern_free(&reasons);
 }
+
+static void rank_part(const Validation *v, FILE *out, const char *name, uint32_t group,
+                      ValidateRanks *line)
+{
+    Ranking r = validate_ranking(v, group);
+    if (r.sets_n > 0)
+        line(out, name, &r);
+}
+
+bool validate_each_ranking(const Validation *v, FILE *out, uint32_t name_width,
+                           const char *head, ValidateRanks *line)
+{
+    if (validate_ranking(v, NONE_U32).sets_n == 0)
+        return false;
+    uint32_t *ids = mem_zero(v->names.n, sizeof *ids);
+    uint32_t n = validate_groups(v, ids);
+    fputs(head, out);
+    for (uint32_t i = 0; i < n; i++) {
+        char name[VALIDATE_TEXT_CAP];
+        rank_part(v, out, validate_group_name(name, v, ids[i], name_width), ids[i], line);
+    }
+    if (n > 1)
+        rank_part(v, out, "all", NONE_U32, line);
+    free(ids);
+    return true;
+}

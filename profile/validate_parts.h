@@ -35,6 +35,12 @@ void validate_each_group(const Validation *v, FILE *out, uint32_t metric, Valida
 void validate_each_software(const Validation *v, FILE *out, uint32_t metric,
                             ValidateLine *line);
 
+/* Calls line for every group whose plans can be ranked, and for all where there are several; head
+ * stands before the first.  False, and nothing printed: none can be. */
+typedef void ValidateRanks(FILE *out, const char *name, const Ranking *r);
+bool validate_each_ranking(const Validation *v, FILE *out, uint32_t name_width,
+                           const char *head, ValidateRanks *line);
+
 /* A reason for skipping, and the rows of the scenarios that it holds for. */
 typedef void ValidateSkip(FILE *out, const Validation *v, const char *reason,
                           const uint32_t *rows, uint32_t rows_n);

@@ -462,6 +462,14 @@ static double efficiency(const Machine *m, const NodeType *t, ResourceKind kind,
                                : m->inter.efficiency;
 }
 
+/* The same of sends, alone or as an all-to-all. */
+static double p2p_efficiency(const Machine *m, const NodeType *t, ResourceKind kind,
+                             uint32_t ranks)
+{
+    bool own = kind > RES_PORT_IN && m->inter.p2p_efficiency > 0;
+    return own ? m->inter.p2p_efficiency : efficiency(m, t, kind, ranks);
+}
+
 /* One resource class per (kind, class of the lowest rank that touches such a link). */
 static void make_resources(Fold *f)
 {
@@ -519,14 +527,22 @@ static double ring_part(const Shape *s, ResourceKind kind)
     return s->leaves_n > 1 ? 1.0 / s->in_leaf : 0;
 }
 
-static void add_use(GroupClass *gc, Use use)
+/* Part of what a member sends to all others that goes over its own link of this kind. */
+static double pair_part(const Shape *s, ResourceKind kind)
 {
-    for (uint32_t u = 0; u < gc->uses_n; u++)
-        if (gc->uses[u].resource == use.resource) {
-            gc->uses[u].coefficient += use.coefficient;
+    uint32_t near = kind <= RES_NIC_IN ? s->on_node : s->in_leaf;
+    uint32_t over = kind <= RES_PORT_IN ? s->on_node - 1 : s->size - near;
+    return s->size > 1 ? (double)over / (s->size - 1) : 0;
+}
+
+static void add_use(Use *uses, uint32_t *n, Use use)
+{
+    for (uint32_t u = 0; u < *n; u++)
+        if (uses[u].resource == use.resource) {
+            uses[u].coefficient += use.coefficient;
             return;
         }
-    gc->uses[gc->uses_n++] = use;
+    uses[(*n)++] = use;
 }
 
 /* Members of one group on this rank's link. */
@@ -542,6 +558,13 @@ static Use ring_use(const Fold *f, const GroupClass *gc, const Shape *s, const R
     return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind) };
 }
 
+static Use pair_use(const Fold *f, const GroupClass *gc, const Shape *s, const RankClass *r,
+                    ResourceKind kind)
+{
+    double part = pair_part(s, kind) / p2p_efficiency(f->m, gc->type, kind, s->on_node);
+    return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind) };
+}
+
 static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec)
 {
     for (uint32_t k = 0; k < f->m->slow_links_n; k++) {
@@ -552,8 +575,11 @@ static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec)
             group_base(spec, l->rank_a) != gc->base || group_base(spec, l->rank_b) != gc->base)
             continue;
         uint32_t a = group_index(spec, l->rank_a), b = group_index(spec, l->rank_b);
+        uint32_t link = f->c->resources_n - f->m->slow_links_n + k;
+        double part = 1.0 / (gc->size - 1);
+        add_use(gc->pair_uses, &gc->pair_uses_n, (Use){ link, part, part });
         if ((a + 1) % gc->size == b || (b + 1) % gc->size == a)
-            add_use(gc, (Use){ f->c->resources_n - f->m->slow_links_n + k, 1, 1 });
+            add_use(gc->uses, &gc->uses_n, (Use){ link, 1, 1 });
     }
 }
 
@@ -575,8 +601,9 @@ static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t 
         c->ranks[own].group[spec] = c->groups_n;
         gc->member[gc->members_n++] = own;
     }
-    gc->uses =
-        PUSH_ARRAY(&c->arena, Use, (size_t)gc->members_n * RES_RANK_N + f->m->slow_links_n);
+    size_t uses_cap = (size_t)gc->members_n * RES_RANK_N + f->m->slow_links_n;
+    gc->uses = PUSH_ARRAY(&c->arena, Use, uses_cap);
+    gc->pair_uses = PUSH_ARRAY(&c->arena, Use, uses_cap);
     for (uint32_t i = 0, seen = NONE_U32; i < n; i++) {
         uint32_t own = c->class_of[member[i]];
         bool again = own == seen;
@@ -584,9 +611,13 @@ static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t 
             again = c->class_of[member[j]] == own;
         seen = own;
         for (uint32_t k = 0; k < RES_RANK_N && !again; k++) {
-            Use use = ring_use(f, gc, &shape[member[i]], &c->ranks[own], (ResourceKind)k);
-            if (use.coefficient > 0)
-                add_use(gc, use);
+            const Shape *s = &shape[member[i]];
+            Use ring = ring_use(f, gc, s, &c->ranks[own], (ResourceKind)k);
+            Use pairs = pair_use(f, gc, s, &c->ranks[own], (ResourceKind)k);
+            if (ring.coefficient > 0)
+                add_use(gc->uses, &gc->uses_n, ring);
+            if (pairs.coefficient > 0)
+                add_use(gc->pair_uses, &gc->pair_uses_n, pairs);
         }
     }
     add_slow_links(f, gc, &f->g->groups[spec]);
@@ -680,7 +711,7 @@ static Use p2p_use(const Classes *c, const RankClass *r, ResourceKind kind, doub
 {
     ASSERT(r->resource[kind] != NONE_U32);
     double own =
-        coefficient / efficiency(c->machine, r->place.type, kind, r->place.type->gpus_n);
+        coefficient / p2p_efficiency(c->machine, r->place.type, kind, r->place.type->gpus_n);
     return (Use){ r->resource[kind], own * r->share[kind], own };
 }
 

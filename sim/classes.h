@@ -73,7 +73,9 @@ typedef struct GroupClass {
     uint32_t members_n;
     uint32_t *member; /* rank classes, distinct, ascending */
     uint32_t uses_n;
-    Use *uses;            /* of a ring through all members, per byte that a rank passes on */
+    Use *uses; /* of a ring through all members, per byte that a rank passes on */
+    uint32_t pair_uses_n;
+    Use *pair_uses;       /* when each sends to every other, per byte that it sends to all */
     const NodeType *type; /* of the lowest member's node */
 } GroupClass;
 

@@ -345,6 +345,12 @@ static void print_text(const Run *r)
     if (r->changes.on_machine && r->what_if.facts.unsized_n)
         printf("\n%" PRIu64 " collectives of unknown size keep the time they took\n",
                r->what_if.facts.unsized_n);
+    if (f->pairs_n)
+        printf("\n%" PRIu64 " sends met their receives\n", f->pairs_n);
+    if (f->alone_n)
+        printf("\n%" PRIu64 " sends and receives without their other end in the trace keep the "
+               "time they took\n",
+               f->alone_n);
 }
 
 static void put_times(JsonOut *j, const StepTimes *t)
@@ -378,6 +384,8 @@ static void put_counts(JsonOut *j, const Run *r, const FromTrace *f)
     json_put_uint(j, "kernels", r->replay.facts.kernels_n);
     json_put_uint(j, "collectives", r->replay.facts.comms_n);
     json_put_uint(j, "collectives_of_unknown_size", r->replay.facts.unsized_n);
+    json_put_uint(j, "sends_matched", r->replay.facts.pairs_n);
+    json_put_uint(j, "sends_and_receives_alone", r->replay.facts.alone_n);
     json_put_uint(j, "host_waits", r->replay.facts.syncs_n);
     json_put_uint(j, "without_launch", r->replay.facts.unlaunched_n);
     json_out_close(j, '}');

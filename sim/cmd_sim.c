@@ -18,8 +18,7 @@
 #include "sim/cmd.h"
 #include "sim/cmd_from_trace.h"
 #include "sim/cmd_options.h"
-#include "sim/pool.h"
-#include "sim/progress.h"
+#include "sim/job_list.h"
 #include "sim/report.h"
 #include "sim/texts.h"
 #include "traces/formats.h"
@@ -155,17 +154,19 @@ static void run_job(void *task)
 
 typedef struct Batch {
     const Options *options;
-    Pool pool;
-    Progress progress;
-    Job **jobs;
-    uint32_t n, cap;
+    JobList jobs;
 } Batch;
+
+static const Job *job_at(const Batch *b, uint32_t i)
+{
+    return b->jobs.at[i];
+}
 
 static bool add_job(void *user, JsonDoc *doc, Err *err)
 {
     Batch *b = user;
     const Options *o = b->options;
-    if (b->n == 1 && (o->trace || o->graph)) {
+    if (b->jobs.n == 1 && (o->trace || o->graph)) {
         json_close(doc);
         return err_set(err, "%s takes one scenario, but '%s' holds several",
                        o->trace ? "--trace" : "--graph", o->names[0]);
@@ -173,11 +174,7 @@ static bool add_job(void *user, JsonDoc *doc, Err *err)
     Job *job = mem_zero(1, sizeof *job);
     job->options = o;
     job->doc = doc;
-    job->progress.of = &b->progress;
-    GROW(b->jobs, b->n, b->cap);
-    b->jobs[b->n++] = job;
-    progress_expect(&b->progress, 1);
-    pool_add(&b->pool, run_job, job);
+    job_list_add(&b->jobs, run_job, job, &job->progress);
     return true;
 }
 
@@ -185,25 +182,20 @@ static void batch_run(Batch *b, const Options *o, Err *err)
 {
     Err reading = { 0 };
     b->options = o;
-    pool_open(&b->pool, o->jobs);
-    progress_open(&b->progress);
+    job_list_open(&b->jobs, o->jobs);
     scenario_each(o->names, o->names_n, add_job, b, &reading);
-    pool_close(&b->pool);
-    progress_close(&b->progress);
-    for (uint32_t i = 0; i < b->n && !err->set; i++)
-        *err = b->jobs[i]->err;
+    job_list_close(&b->jobs);
+    for (uint32_t i = 0; i < b->jobs.n && !err->set; i++)
+        *err = job_at(b, i)->err;
     if (!err->set)
         *err = reading;
 }
 
-static void batch_free(Batch *b)
+static void release_job(void *user)
 {
-    for (uint32_t i = 0; i < b->n; i++) {
-        report_free(&b->jobs[i]->report);
-        free(b->jobs[i]->explained);
-        free(b->jobs[i]);
-    }
-    free(b->jobs);
+    Job *job = user;
+    report_free(&job->report);
+    free(job->explained);
 }
 
 /* ---- printing ---- */
@@ -213,13 +205,13 @@ static void print_json(const Batch *b)
 {
     Err ignored = { 0 };
     JsonOut j = json_out_file(stdout, 2);
-    if (b->n > 1) {
+    if (b->jobs.n > 1) {
         json_out_open(&j, '{');
         json_put_open(&j, "scenarios", '[');
     }
-    for (uint32_t i = 0; i < b->n; i++)
-        report_json(&b->jobs[i]->report, &j);
-    if (b->n > 1) {
+    for (uint32_t i = 0; i < b->jobs.n; i++)
+        report_json(&job_at(b, i)->report, &j);
+    if (b->jobs.n > 1) {
         json_out_close(&j, ']');
         json_out_close(&j, '}');
     }
@@ -234,23 +226,23 @@ static void print_title(const Report *r)
 
 static void print_text(const Batch *b)
 {
-    const Report **reports = mem_zero(b->n, sizeof *reports);
-    for (uint32_t i = 0; i < b->n; i++) {
-        const Job *job = b->jobs[i];
+    const Report **reports = mem_zero(b->jobs.n, sizeof *reports);
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        const Job *job = job_at(b, i);
         reports[i] = &job->report;
         if (!job->explained)
             continue;
-        if (b->n > 1)
+        if (b->jobs.n > 1)
             print_title(&job->report);
         printf("%s\n", job->explained);
     }
-    if (b->n == 1)
+    if (b->jobs.n == 1)
         report_text(reports[0], stdout);
     else
-        report_compare(reports, b->n, stdout);
-    for (uint32_t i = 0; i < b->n && b->options->memory; i++) {
+        report_compare(reports, b->jobs.n, stdout);
+    for (uint32_t i = 0; i < b->jobs.n && b->options->memory; i++) {
         printf("\n");
-        if (b->n > 1)
+        if (b->jobs.n > 1)
             print_title(reports[i]);
         report_memory_text(reports[i], stdout);
     }
@@ -284,7 +276,9 @@ static void print_help(FILE *f)
         "\n"
         "  --from-trace      replays the step of a recorded run, and says how well that does;\n"
         "                    then with other buckets or another network:\n"
-        "                    --set parallel.bucket_bytes=100MiB, --set cluster=dgx-h100\n"
+        "                    --set parallel.bucket_bytes=100MiB, --set cluster=dgx-h100.\n"
+        "                    Collectives and sends are priced on that cluster, FSDP's gathers\n"
+        "                    and scatters too; only all-reduces are cut into other buckets\n"
         "  --step N          of the trace, the median one when not given\n");
 }
 
@@ -423,7 +417,7 @@ static int sim(const Options *o)
         print_json(&b);
     else
         print_text(&b);
-    batch_free(&b);
+    job_list_free(&b.jobs, release_job);
     return err.set ? EXIT_COULD_NOT : EXIT_DONE;
 }
 

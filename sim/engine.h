@@ -36,7 +36,8 @@
 typedef struct GivenCosts {
     const OpCost *op;         /* of compute */
     const int64_t *launch_ns; /* host time of each launch */
-    const int64_t *comm_ns;   /* of a collective from its last arrival on; -1: as modelled */
+    const int64_t
+        *comm_ns; /* of a collective or a send, from its last arrival on; -1: as modelled */
 } GivenCosts;
 
 typedef struct SimOptions {

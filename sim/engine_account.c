@@ -198,8 +198,9 @@ static double link_share(Sim *sim, const Runner *r, const Op *o, uint32_t op, ui
         n = classes_p2p_uses(&sim->classes, r->id, peer, own);
     } else {
         uint32_t group = r->rc->group[o->u.comm.group];
-        uses = sim->classes.groups[group].uses;
-        n = sim->classes.groups[group].uses_n;
+        Demand d = collective_demand(&sim->classes.groups[group], o->kind);
+        uses = d.uses;
+        n = d.uses_n;
         bytes = comm_cost_of(sim, op, group)->traffic_bytes;
     }
     for (uint32_t u = 0; u < n; u++)

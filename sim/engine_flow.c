@@ -210,8 +210,9 @@ static void start_collective(Sim *sim, uint32_t group, uint32_t lane, uint32_t o
     f->group = group;
     f->lane = lane;
     f->op = op;
-    f->uses = gc->uses;
-    f->uses_n = gc->uses_n;
+    Demand d = collective_demand(gc, sim->g->ops[op].kind);
+    f->uses = d.uses;
+    f->uses_n = d.uses_n;
     f->cost = *comm_cost_of(sim, op, group);
     f->path = path;
     flow_begin(sim, i, into_ns);
@@ -361,9 +362,15 @@ static Post channel_take(Channel *c)
 }
 
 /* Links and cost of a send, as kept by its channel. */
-static const Channel *price(Sim *sim, const Runner *from, Channel *c, uint32_t peer_rank,
-                            uint64_t bytes)
+static const Channel *price(Sim *sim, const Runner *from, Channel *c, uint32_t op,
+                            uint32_t peer_rank, uint64_t bytes)
 {
+    uint32_t group = sim->g->ops[op].u.comm.group;
+    if (sim->options->given && sim->options->given->comm_ns[op] >= 0) {
+        c->uses_n = 0;
+        c->cost = *comm_cost_of(sim, op, group);
+        return c;
+    }
     if (c->uses_n > 0 && c->peer_rank == peer_rank && c->bytes == bytes)
         return c;
     bool same_node = machine_place(sim->m, peer_rank).node == from->rc->place.node;
@@ -371,7 +378,10 @@ static const Channel *price(Sim *sim, const Runner *from, Channel *c, uint32_t p
     c->bytes = bytes;
     c->uses_n = classes_p2p_uses(&sim->classes, from->id, peer_rank, c->uses);
     Demand d = { c->uses, c->uses_n };
-    c->cost = p2p_cost(sim->m, from->rc->place.type, same_node, &d, sim->classes.resources,
+    /* Devices of one process copy without NCCL. */
+    bool copies = sim->g->host_group != NONE_U32;
+    const GroupClass *gc = copies ? NULL : &sim->classes.groups[from->rc->group[group]];
+    c->cost = p2p_cost(sim->m, from->rc->place.type, same_node, gc, &d, sim->classes.resources,
                        bytes, sim->sw->comm_scale);
     return c;
 }
@@ -384,7 +394,7 @@ static void start_p2p(Sim *sim, Runner *from, Post out, Runner *to, Post in)
     uint32_t peer =
         group_member(&sim->g->groups[o->u.comm.group], from->rc->rank, o->u.comm.peer);
     Channel *sends = channel_of(from, OP_SEND, to->id, o->u.comm.tag);
-    const Channel *priced = price(sim, from, sends, peer, o->u.comm.bytes);
+    const Channel *priced = price(sim, from, sends, out.op, peer, o->u.comm.bytes);
     uint32_t i = flow_new(sim);
     Flow *f = &sim->flows[i];
     f->group = NONE_U32;

@@ -69,10 +69,10 @@ static bool is_inner(const Sim *sim, const Runner *r, const Op *o, uint32_t *lin
     uint32_t group = op_is_collective(o->kind) ? r->rc->group[o->u.comm.group] : NONE_U32;
     if (group == NONE_U32 || sim->classes.groups[group].members_n > 1)
         return false;
-    const GroupClass *gc = &sim->classes.groups[group];
-    for (uint32_t u = 0; u < gc->uses_n; u++) {
-        ResourceKind kind = sim->classes.resources[gc->uses[u].resource].kind;
-        if (kind >= RES_RANK_N || r->rc->resource[kind] != gc->uses[u].resource)
+    Demand d = collective_demand(&sim->classes.groups[group], o->kind);
+    for (uint32_t u = 0; u < d.uses_n; u++) {
+        ResourceKind kind = sim->classes.resources[d.uses[u].resource].kind;
+        if (kind >= RES_RANK_N || r->rc->resource[kind] != d.uses[u].resource)
             return false;
         *links |= 1u << kind;
     }

@@ -32,6 +32,7 @@ typedef struct Builder {
     KnownGroup *known;
     uint32_t known_n, known_cap;
     Err *err;
+    uint32_t world_group; /* of all ranks, for sends; NONE_U32: not made yet */
     /* Of the program at work: where each item's op is. */
     uint32_t *instance_of, *op_of;
     uint32_t instance;
@@ -222,6 +223,28 @@ static uint32_t self_group(Builder *b)
     return b->self_group;
 }
 
+static bool holds(const Builder *b, uint32_t group, uint32_t x, uint32_t y)
+{
+    const GroupSpec *g = &b->f->graph.groups[group];
+    return group_has(g, x) && group_has(g, y) && group_base(g, x) == group_base(g, y);
+}
+
+/* Its process group where that is one of the graph, else all ranks. */
+static uint32_t group_of_pair(Builder *b, uint32_t program, const Item *i)
+{
+    Err ignored = { 0 }, *err = b->err;
+    uint32_t group = NONE_U32;
+    b->err = &ignored;
+    if (i->comm->group == NONE_U32 || !group_known(b, i, &group))
+        group = NONE_U32;
+    b->err = err;
+    if (group != NONE_U32 && holds(b, group, program, i->peer_program))
+        return group;
+    if (b->world_group == NONE_U32)
+        b->world_group = add_group(b, "all", 1, b->f->world_n);
+    return b->world_group;
+}
+
 /* Group and kind of a collective; alone where its other ends are not to be found. */
 static bool group_of(Builder *b, const Item *i, uint32_t *group)
 {
@@ -340,16 +363,49 @@ static bool add_comm(Builder *b, const Item *i, int64_t launch_ns, uint32_t *op)
     *op = add_op(b, o, 0, launch_ns, modelled ? -1 : given_ns);
     b->f->comms_n++;
     b->f->unsized_n += i->bytes == NONE_U64;
+    b->f->alone_n += is_p2p(b, i);
     return true;
 }
 
-/* A delay is an op of its own in front: it, too, waits for what the item waits for. */
-static bool add_item(Builder *b, RankProgram *p, uint32_t role, uint32_t at)
+/* One end of a pair; the engine has them meet. */
+static uint32_t add_end(Builder *b, uint32_t program, const Item *i, int64_t launch_ns,
+                        bool grouped)
 {
+    uint32_t group = group_of_pair(b, program, i);
+    const GroupSpec *spec = &b->f->graph.groups[group];
+    bool receives = strcmp(timeline_text(b->t, i->comm->op), "recv") == 0;
+    bool modelled = b->o->on_machine && i->bytes != NONE_U64;
+    Op o = { .kind = receives ? OP_RECV : OP_SEND,
+             .lane = i->lane,
+             .dtype = dtype_of(b, i),
+             .grouped = grouped };
+    o.name = intern(&b->f->graph.names, i->name);
+    o.u.comm = (CommShape){ .bytes = i->bytes != NONE_U64 ? i->bytes : BYTES_UNKNOWN,
+                            .group = group,
+                            .peer = group_index(spec, i->peer_program),
+                            .tag = i->tag };
+    b->f->comms_n++;
+    b->f->unsized_n += i->bytes == NONE_U64;
+    return add_op(b, o, 0, launch_ns, modelled ? -1 : i->transfer_ns);
+}
+
+/* Posted together with the one before: both ends of pairs, of one stream, at one time. */
+static bool posted_with(const RankProgram *p, uint32_t before, uint32_t at)
+{
+    const Item *a = &p->items[p->order[before]], *i = &p->items[p->order[at]];
+    return a->peer_program != NONE_U32 && i->peer_program != NONE_U32 && a->lane == i->lane &&
+           i->start_ns < a->end_ns;
+}
+
+/* A delay is an op of its own in front: it, too, waits for what the item waits for. */
+static bool add_item(Builder *b, RankProgram *p, uint32_t role, uint32_t k)
+{
+    uint32_t at = p->order[k];
     const Item *i = &p->items[at];
     Graph *g = &b->f->graph;
     int64_t launch_ns = i->launch_ns;
-    bool delayed = i->delay_ns > 0;
+    bool joins = k > 0 && posted_with(p, k - 1, k);
+    bool delayed = i->delay_ns > 0 && !joins;
     uint32_t op;
     if (delayed) {
         op = add_op(b, release_on(i->lane, intern(&g->names, "delay")), i->delay_ns, launch_ns,
@@ -357,7 +413,9 @@ static bool add_item(Builder *b, RankProgram *p, uint32_t role, uint32_t at)
         add_deps(b, p, &g->roles[role], i, op);
         launch_ns = 0;
     }
-    if (i->kind == ITEM_COMM) {
+    if (i->peer_program != NONE_U32) {
+        op = add_end(b, role, i, launch_ns, k + 1 < p->order_n && posted_with(p, k, k + 1));
+    } else if (i->kind == ITEM_COMM) {
         if (!add_comm(b, i, launch_ns, &op))
             return false;
     } else {
@@ -368,7 +426,7 @@ static bool add_item(Builder *b, RankProgram *p, uint32_t role, uint32_t at)
         op = add_op(b, o, i->end_ns - i->start_ns, launch_ns, -1);
         b->f->kernels_n++;
     }
-    if (!delayed)
+    if (!delayed && !joins)
         add_deps(b, p, &g->roles[role], i, op);
     b->instance_of[at] = b->instance;
     b->op_of[at] = op;
@@ -387,7 +445,7 @@ static bool add_program(Builder *b, RankProgram *p, uint32_t role)
         if (i->kind == ITEM_SYNC)
             add_sync(b, p, role, i);
         else
-            ok = add_item(b, p, role, p->order[k]);
+            ok = add_item(b, p, role, k);
     }
     if (p->tail_ns > 0) {
         uint32_t name = intern(&b->f->graph.names, "host");
@@ -473,6 +531,7 @@ static bool build(Builder *b)
     begin_together(b);
     if (!settle_all(b))
         return false;
+    f->pairs_n = b->programs_n > 1 ? from_trace_pair(b->programs, b->programs_n, b->t) : 0;
     for (uint32_t i = 0; i < b->programs_n; i++) {
         g->role_of[i] = graph_role(g, "recorded", 0);
         f->measured_ns = max_i64(f->measured_ns, measured(&b->programs[i]));
@@ -497,7 +556,9 @@ bool from_trace_build(FromTrace *f, const Timeline *t, TraceWindow *windows, uin
                       const FromTraceOptions *o, Err *err)
 {
     *f = (FromTrace){ .graph = { .host_group = NONE_U32 } };
-    Builder b = { .f = f, .t = t, .o = o, .err = err, .self_group = NONE_U32 };
+    Builder b = {
+        .f = f, .t = t, .o = o, .err = err, .self_group = NONE_U32, .world_group = NONE_U32
+    };
     b.programs = mem_zero((size_t)windows_n + 1, sizeof *b.programs);
     for (uint32_t i = 0; i < windows_n; i++) {
         RankProgram *p = &b.programs[b.programs_n];

@@ -21,7 +21,12 @@
  * participant, and then transfer for the shortest time any rank needed, or, with a
  * machine, for what its links need.  A trace of one rank stands for all of them.
  *
- * Not modelled: sends and receives keep their times, without meeting their other end.
+ * Sends and receives meet as well, where the trace has both ends and says who the peer was;
+ * else they keep their times.  With a machine, what meets is priced on its links: FSDP's
+ * all-gathers and reduce-scatters, too, as they stand in the trace.
+ *
+ * Not modelled: which parameters a collective holds.  Only all-reduces are cut into other
+ * buckets; FSDP's units, a pipeline's messages and an all-to-all's parts stay what they were.
  */
 #ifndef LOCKSTEP_SIM_FROM_TRACE_H
 #define LOCKSTEP_SIM_FROM_TRACE_H
@@ -52,6 +57,8 @@ typedef struct FromTrace {
     uint32_t ranks_n, world_n;
     uint64_t kernels_n, comms_n;            /* over the ranks of the trace */
     uint64_t unsized_n;                     /* of the comms: bytes unknown */
+    uint64_t pairs_n;                       /* of the comms: twice as many are ends of these */
+    uint64_t alone_n;                       /* sends and receives without their other end */
     uint64_t syncs_n;                       /* host calls that waited */
     uint64_t unlaunched_n;                  /* ops whose launch is not in the trace */
     uint32_t buckets_before, buckets_after; /* of rank 0, when bucket_bytes is given */

@@ -1,8 +1,8 @@
 /*
  * from_trace_parts.h - one rank's step between trace and graph; only from_trace*.c include it.
  *
- *     Timeline --from_trace_read.c--> RankProgram --from_trace_buckets.c--> RankProgram
- *              --from_trace.c--> Graph and costs
+ *     Timeline --from_trace_read.c--> RankProgram --from_trace_pairs.c, from_trace_buckets.c-->
+ *              RankProgram --from_trace.c--> Graph and costs
  *
  * Items never move: `order` says when they are launched, deps name items.
  */
@@ -34,6 +34,9 @@ typedef struct Item {
     const Comm *comm;    /* ITEM_COMM; NULL when the trace says nothing */
     uint64_t bytes;      /* NONE_U64 unknown */
     int64_t transfer_ns; /* without waiting for others */
+    uint32_t
+        peer_program; /* a send or receive: whose other end is known; NONE_U32: it is not */
+    uint32_t tag;     /* the streams of its two ends */
 } Item;
 
 typedef struct RankProgram {
@@ -53,6 +56,9 @@ void item_dep(Item *item, uint32_t on);
 /* Everything of one rank; false: it has no GPU work. */
 bool from_trace_read(RankProgram *p, const Timeline *t, const TraceWindow *w);
 void traced_program_free(RankProgram *p);
+
+/* Finds the other ends of sends and receives; how many pairs there are. */
+uint64_t from_trace_pair(RankProgram *programs, uint32_t programs_n, const Timeline *t);
 
 /* Cuts the gradients' all-reduces anew. */
 bool from_trace_rebucket(RankProgram *p, const Timeline *t, const FromTraceOptions *o,

@@ -202,6 +202,7 @@ static Item item_of(const Reader *r, uint64_t span, Lane lane)
                    .start_ns = t->start_ns[span],
                    .end_ns = t->start_ns[span] + t->dur_ns[span],
                    .instead = NONE_U32,
+                   .peer_program = NONE_U32,
                    .comm = c,
                    .bytes = c ? c->bytes : NONE_U64,
                    .transfer_ns = t->dur_ns[span] - timeline_wait_ns(t, span) };
@@ -219,6 +220,7 @@ static void add_blocking(RankProgram *p, uint32_t item, const Launch *l)
                   .start_ns = i->launch_at_ns,
                   .end_ns = l->end_ns,
                   .instead = NONE_U32,
+                  .peer_program = NONE_U32,
                   .deps_n = 1,
                   .dep = { item } };
     program_add(p, sync);
@@ -267,7 +269,8 @@ static void add_syncs(Reader *r, const Track *k)
                                       .launch_at_ns = t->start_ns[i],
                                       .start_ns = t->start_ns[i],
                                       .end_ns = t->start_ns[i] + t->dur_ns[i],
-                                      .instead = NONE_U32 });
+                                      .instead = NONE_U32,
+                                      .peer_program = NONE_U32 });
 }
 
 /* Where the GPU is still at work for what was launched before, the step begins with its own first

@@ -34,10 +34,18 @@ static double tree_inflation(Protocol p, uint32_t nodes_n)
 static int64_t ring_latency(const Machine *m, const GroupClass *g, OpKind kind, Protocol p)
 {
     int64_t rounds = kind == OP_ALL_REDUCE ? 2 : 1;
-    int64_t steps = kind == OP_ALL_TO_ALL ? 1 : rounds * (g->size - 1);
-    int64_t inter = kind == OP_ALL_TO_ALL ? g->nodes_n > 1 : rounds * (g->nodes_n - 1);
+    int64_t steps = rounds * (g->size - 1), inter = rounds * (g->nodes_n - 1);
     return m->collective_base_ns[p] + (steps - inter) * g->type->intra.hop_ns[p] +
            inter * m->inter.hop_ns[p];
+}
+
+static int64_t pairs_latency(const Machine *m, const GroupClass *g, Protocol p)
+{
+    int64_t hop_ns = g->nodes_n > 1 ? m->inter.hop_ns[p] : g->type->intra.hop_ns[p];
+    double away = g->size - (double)g->size / g->nodes_n;
+    double message_ns =
+        m->inter.message_ns.n ? rank_curve_at(&m->inter.message_ns, g->size) : 0;
+    return m->collective_base_ns[p] + hop_ns + llround(away * message_ns);
 }
 
 static int64_t log2_up(uint32_t n)
@@ -80,6 +88,12 @@ static void offer(Choice *c, Algorithm a, Protocol p, int64_t latency_ns, double
     };
 }
 
+/* NCCL's point-to-point knows LL and Simple only. */
+static bool sends_know(const Machine *m, Protocol p)
+{
+    return p == PROTOCOL_SIMPLE || (p == PROTOCOL_LL && !m->ideal_collectives);
+}
+
 static CommCost finish(const Choice *c)
 {
     CommCost cost = c->best;
@@ -87,45 +101,102 @@ static CommCost finish(const Choice *c)
     return cost;
 }
 
-CommCost collective_cost(const Machine *m, const GroupClass *g, const Resource *resource,
-                         OpKind kind, uint64_t bytes, double scale)
+/* Measured as a whole: the links say only how much of it is sharing them. */
+static void measured(Choice *c, const Machine *m, OpKind kind, uint32_t ranks, uint32_t nodes,
+                     uint64_t bytes)
 {
-    if (g->size < 2)
-        return (CommCost){ .solo_rate = INFINITY };
-    Choice c = choice_begin(&(Demand){ g->uses, g->uses_n }, resource, scale);
+    double latency_ns, ns = machine_measured_ns(m, kind, ranks, nodes, bytes, &latency_ns);
+    if (isnan(ns))
+        return;
+    c->best.latency_ns = ns_up(latency_ns * c->scale);
+    c->best.traffic_bytes = (ns - latency_ns) * c->own_rate * c->scale;
+}
+
+static void offer_pairs(Choice *c, const Machine *m, const GroupClass *g, uint64_t bytes)
+{
+    double traffic = ring_traffic(OP_ALL_TO_ALL, g->size, bytes);
+    double ll_max = ll_max_bytes_per_ns(g->type->gpu, g->nodes_n);
+    for (Protocol p = 0; p < PROTOCOL_N; p++)
+        if (sends_know(m, p))
+            offer(c, ALGORITHM_RING, p, pairs_latency(m, g, p),
+                  traffic * ring_inflation(p, c->own_rate, ll_max));
+}
+
+static void offer_rings(Choice *c, const Machine *m, const GroupClass *g, OpKind kind,
+                        uint64_t bytes)
+{
     double ring = ring_traffic(kind, g->size, bytes);
     if (m->ideal_collectives) {
-        offer(&c, ALGORITHM_RING, PROTOCOL_SIMPLE, ring_latency(m, g, kind, PROTOCOL_SIMPLE),
+        offer(c, ALGORITHM_RING, PROTOCOL_SIMPLE, ring_latency(m, g, kind, PROTOCOL_SIMPLE),
               ring);
-        return finish(&c);
+        return;
     }
     double ll_max = ll_max_bytes_per_ns(g->type->gpu, g->nodes_n);
     for (Protocol p = 0; p < PROTOCOL_N; p++) {
-        offer(&c, ALGORITHM_RING, p, ring_latency(m, g, kind, p),
-              ring * ring_inflation(p, c.own_rate, ll_max));
+        offer(c, ALGORITHM_RING, p, ring_latency(m, g, kind, p),
+              ring * ring_inflation(p, c->own_rate, ll_max));
         if (kind == OP_ALL_REDUCE && g->nodes_n > 1)
-            offer(&c, ALGORITHM_TREE, p, tree_latency(m, g, p),
+            offer(c, ALGORITHM_TREE, p, tree_latency(m, g, p),
                   2 * (double)bytes * tree_inflation(p, g->nodes_n));
     }
     const IntraNode *in = &g->type->intra;
     if (kind == OP_ALL_REDUCE && g->nodes_n == 1 && in->nvls && g->size > 2)
         /* The links count ring efficiency; NVLS has its own. */
-        offer(&c, ALGORITHM_NVLS, PROTOCOL_SIMPLE, in->nvls_ns,
+        offer(c, ALGORITHM_NVLS, PROTOCOL_SIMPLE, in->nvls_ns,
               (double)bytes / in->nvls_efficiency * rank_curve_at(&in->efficiency, g->size));
+}
+
+CommCost collective_cost(const Machine *m, const GroupClass *g, const Resource *resource,
+                         OpKind kind, uint64_t bytes, double scale)
+{
+    if (g->size < 2)
+        return (CommCost){ .solo_rate = INFINITY };
+    Demand d = collective_demand(g, kind);
+    Choice c = choice_begin(&d, resource, scale);
+    if (kind == OP_ALL_TO_ALL)
+        offer_pairs(&c, m, g, bytes);
+    else
+        offer_rings(&c, m, g, kind, bytes);
+    measured(&c, m, kind, g->size, g->nodes_n, bytes);
     return finish(&c);
 }
 
-CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node, const Demand *flow,
-                  const Resource *resource, uint64_t bytes, double scale)
+enum { PART_MAX_BYTES = 16 << 20, CHANNELS_BETWEEN_NODES = 2, NODES_OF_TWO_CHANNELS = 8 };
+
+/* Bandwidth of the channels that NCCL gives a send; INFINITY: nothing limits it. */
+static double channel_rate(const Machine *m, const NodeType *type, bool same_node,
+                           const GroupClass *g, uint64_t bytes)
+{
+    if (!g)
+        return INFINITY;
+    if (!same_node) {
+        uint32_t n = g->nodes_n > NODES_OF_TWO_CHANNELS ? 1 : CHANNELS_BETWEEN_NODES;
+        double one = m->inter.channel_bytes_per_ns;
+        return one > 0 ? n * one : INFINITY;
+    }
+    if (type->intra.channels == 0)
+        return INFINITY;
+    uint32_t n = type->intra.channels;
+    while (n > 1 && (uint64_t)n * g->size > type->intra.channels)
+        n /= 2;
+    while (2 * n <= type->intra.channels && bytes / n > PART_MAX_BYTES)
+        n *= 2;
+    return n * type->intra.channel_bytes_per_ns;
+}
+
+CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node, const GroupClass *g,
+                  const Demand *flow, const Resource *resource, uint64_t bytes, double scale)
 {
     Choice c = choice_begin(flow, resource, scale);
     double ll_max = ll_max_bytes_per_ns(type->gpu, same_node ? 1 : 2);
+    double limit = fmax(1, c.own_rate / channel_rate(m, type, same_node, g, bytes));
     for (Protocol p = 0; p < PROTOCOL_N; p++) {
-        if (p == PROTOCOL_LL128 || (m->ideal_collectives && p != PROTOCOL_SIMPLE))
-            continue; /* NCCL's point-to-point knows LL and Simple only */
+        if (!sends_know(m, p))
+            continue;
         int64_t hop = same_node ? type->intra.hop_ns[p] : m->inter.hop_ns[p];
         offer(&c, ALGORITHM_RING, p, m->p2p_base_ns[p] + hop,
-              (double)bytes * ring_inflation(p, c.own_rate, ll_max));
+              (double)bytes * fmax(limit, ring_inflation(p, c.own_rate, ll_max)));
     }
+    measured(&c, m, OP_SEND, 2, same_node ? 1 : 2, bytes);
     return finish(&c);
 }

@@ -12,7 +12,24 @@
  *     ring broadcast, reduce         (n-1)         (N-1)                       S
  *     tree all_reduce   2((n/N-1) + log2 N) steps                              2 S
  *     nvls all_reduce   one pass through the switch                              S
- *     all_to_all        one step                                         (n-1)/n S
+ *     all_to_all        one step, m (n - g)                              (n-1)/n S
+ *
+ * An all-to-all is what NCCL makes of it: every rank sends to every other, all at
+ * once.  Of the (n-1)/n S a rank sends, (n-g)/(n-1) leave its node of g ranks
+ * by its own port (a node's ports are shared as the GPUs share them), the others
+ * stay inside; and each message to another node costs m (InterNode.message_ns).
+ * Where g ranks on N nodes do so on H100 (nccl-tests, ports of 50 GB/s, 16 GiB), a
+ * port carries 39 GB/s (N 2, g 1), 47 to 49 (N 2, g 2 to 8), 45 to 46 (N 10).
+ *
+ * A send moves over channels, of which it has as NCCL gives them out (its enqueue.cc):
+ * inside a node the GPU's channels by the ranks of its communicator, more where a part
+ * were above 16 MiB; to another node two, among more than 8 nodes one.
+ *
+ *     8 H100, each to the next      32    64    128   256   512 MiB
+ *     channels of 32                 4     4      8    16    32
+ *     measured GB/s (x 20.4)        79    82    163   299   356 (the port)
+ *
+ * What was measured (Machine.measured) stands for all of this where there is some.
  *
  * NVLS gathers and scatters (NCCL 2.19 on) are not offered: by tuning.cc they take
  * n/(n-1) of the NVLS all-reduce's time.  On 8 H100, where that moves S at 275 bytes/ns,
@@ -46,12 +63,21 @@ typedef struct CommCost {
     int64_t solo_ns;      /* latency + traffic / solo_rate, rounded up */
 } CommCost;
 
+/* What a collective takes of the links. */
+static inline Demand collective_demand(const GroupClass *g, OpKind kind)
+{
+    return kind == OP_ALL_TO_ALL ? (Demand){ g->pair_uses, g->pair_uses_n }
+                                 : (Demand){ g->uses, g->uses_n };
+}
+
 /* bytes as in CommShape.  scale: Software.comm_scale. */
 CommCost collective_cost(const Machine *m, const GroupClass *group, const Resource *resource,
                          OpKind kind, uint64_t bytes, double scale);
 
-CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node, const Demand *flow,
-                  const Resource *resource, uint64_t bytes, double scale);
+/* A send of a rank of `group`, whose communicator it uses; NULL: a copy, without channels. */
+CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node,
+                  const GroupClass *group, const Demand *flow, const Resource *resource,
+                  uint64_t bytes, double scale);
 
 /* Bytes each rank passes on in a ring of n: the factor of busbw times bytes. */
 double ring_traffic(OpKind kind, uint32_t n, uint64_t bytes);

@@ -332,6 +332,73 @@ static void a_simulated_cluster_is_found_again(void)
     }
 }
 
+#define LINE(op, latency, rate) \
+    "{\"op\": \"" op "\", \"ranks\": 8, \"nodes\": 1, \"latency_us\": " latency \
+    ", \"GBps\": " rate "}"
+#define KEPT \
+    "{\"op\": \"reduce\", \"ranks\": 4, \"nodes\": 1, \"latency_us\": 5, \"GBps\": 7, " \
+    "\"fit\": \"by hand\"}"
+
+static const MeasuredCollective *entry_of(const Machine *m, OpKind op)
+{
+    for (uint32_t i = 0; i < m->measured_n; i++)
+        if (m->measured[i].op == op)
+            return &m->measured[i];
+    return NULL;
+}
+
+static char *text_of(const char *path)
+{
+    char *text = mem_zero(1 << 16, 1);
+    FILE *f = fopen(path, "r");
+    ASSERT(f);
+    CHECK(fread(text, 1, (1 << 16) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+/* Latency and bandwidth of each collective that a file overrides are read, simulated, logged,
+ * and found again; an entry of another collective stays as it was. */
+static void measured_collectives_come_back(void)
+{
+    static const double latency_us[] = { 30, 12.5, 40, 21 }, rate[] = { 200, 310, 280, 150 };
+    Arena arena = { 0 };
+    Machine truth, m;
+    const char *truth_path = in_folder(&arena, "lines.json"), *log = in_folder(&arena, "b.log");
+    const char *into = in_folder(&arena, "found.json");
+    write_text(
+        truth_path,
+        "{\"base\": \"dgx-h100\", \"collectives\": {\"measured\": [" LINE(
+            "all_reduce", "30",
+            "200") "," LINE("all_gather", "12.5",
+                            "310") "," LINE("reduce_scatter", "40",
+                                            "280") "," LINE("broadcast", "21", "150") "]}}");
+    write_text(into, "{\"base\": \"dgx-h100\", \"collectives\": {\"measured\": [" KEPT
+                     "," LINE("broadcast", "1", "1") "]}}");
+    if (open_machine(&truth, truth_path)) {
+        write_log(log, &truth);
+        machine_free(&truth);
+        CHECK_INT(EXIT_DONE, calibrate(&arena, (const char *[]){ log, "--into", into }, 3));
+    }
+    if (open_machine(&m, into)) {
+        CHECK_INT(ARRAY_N(kinds) + 1, m.measured_n);
+        for (size_t k = 0; k < ARRAY_N(kinds); k++) {
+            const MeasuredCollective *e = entry_of(&m, kinds[k]);
+            if (!CHECK(e != NULL))
+                continue;
+            CHECK_NEAR(latency_us[k], e->latency_ns / 1e3, 2e-3);
+            CHECK_NEAR(rate[k], e->bytes_per_ns, 2e-3);
+            CHECK(e->points_n > 20);
+        }
+        machine_free(&m);
+        char *text = text_of(into);
+        CHECK(strstr(text, "\"fit\": \"by hand\"") != NULL);
+        free(text);
+    }
+    check_same_times(truth_path, into);
+    arena_free(&arena);
+}
+
 /* ---- there and back: a GPU ---- */
 
 static bool simulate(const char *scenario, const char *gpu, Timeline *t)
@@ -447,6 +514,19 @@ static void real_logs_are_fitted_with_these_errors(void)
         CHECK_NEAR(0.612, in->nvls_efficiency, 0.02);
         machine_free(&m);
     }
+    /* What it says itself of rows that it has not seen. */
+    char *text = text_of(into), *at = strstr(text, "median error of the model ");
+    double model = 99, sizes = 99, whole = 99, table = 99;
+    CHECK(at &&
+          sscanf(at,
+                 "median error of the model %lf %%, of left-out sizes %lf %%, of left-out "
+                 "logs %lf %%; of the table's left-out sizes %lf",
+                 &model, &sizes, &whole, &table) == 4);
+    printf("test_calibrate: real logs: model %.1f %%, left-out sizes %.1f %%, left-out logs "
+           "%.1f %%, table's left-out sizes %.1f %%\n",
+           model, sizes, whole, table);
+    CHECK(model < 3 && sizes < 4 && whole < 8 && table < 1.5);
+    free(text);
     arena_free(&arena);
 }
 
@@ -475,6 +555,7 @@ int main(void)
     RUN(lines_give_latency_and_bandwidth);
     RUN(one_value_changes_and_nothing_else);
     RUN(a_simulated_cluster_is_found_again);
+    RUN(measured_collectives_come_back);
     RUN(a_simulated_gpu_is_found_again);
     RUN(real_logs_are_fitted_with_these_errors);
     remove_folder();

@@ -1,4 +1,7 @@
 /* A recorded step again: the replay of a simulated step takes as long, and what changes moves. */
+#include <math.h>
+#include <string.h>
+
 #include "sim/build.h"
 #include "sim/from_trace.h"
 #include "tests/check.h"
@@ -11,8 +14,8 @@ typedef struct Source {
     uint32_t gpus;
 } Source;
 
-static bool source_of(Source *s, const char *scenario, const char *key, const char *value,
-                      bool expand_ranks)
+static bool source_set(Source *s, const char *scenario, const Setting *set, uint32_t set_n,
+                       bool expand_ranks)
 {
     Scenario in = { 0 };
     Software sw = { 0 };
@@ -20,10 +23,9 @@ static bool source_of(Source *s, const char *scenario, const char *key, const ch
     Graph g = { 0 };
     SimResult r = { 0 };
     Err err = { 0 };
-    Setting set = { key, value };
     *s = (Source){ 0 };
     SimOptions options = { .timeline = &s->t, .expand_ranks = expand_ranks };
-    bool ok = CHECK(scenario_read(&in, scenario, &set, key ? 1 : 0, &err)) &&
+    bool ok = CHECK(scenario_read(&in, scenario, set, set_n, &err)) &&
               CHECK(software_read(&sw, &arena, in.software, &err)) &&
               CHECK(build_graph(&g, &in, &sw, &err)) &&
               CHECK(sim_run(&r, &g, &in.machine, &sw, &options, &err));
@@ -37,6 +39,12 @@ static bool source_of(Source *s, const char *scenario, const char *key, const ch
     return ok;
 }
 
+static bool source_of(Source *s, const char *scenario, const char *key, const char *value,
+                      bool expand_ranks)
+{
+    return source_set(s, scenario, &(Setting){ key, value }, key ? 1 : 0, expand_ranks);
+}
+
 static uint32_t windows_of(const Timeline *t, int64_t to_ns, TraceWindow *windows, uint32_t cap)
 {
     uint32_t n = 0;
@@ -46,8 +54,9 @@ static uint32_t windows_of(const Timeline *t, int64_t to_ns, TraceWindow *window
     return n;
 }
 
-/* Step of the replay, 0 with err where there is none. */
-static int64_t replay(const Source *s, const FromTraceOptions *o, FromTrace *f, Err *err)
+/* Step of the replay, 0 with err where there is none.  On `machine`, or as recorded. */
+static int64_t replay_on(const Source *s, const FromTraceOptions *o, const Machine *machine,
+                         FromTrace *f, Err *err)
 {
     TraceWindow windows[64];
     uint32_t n = windows_of(&s->t, s->step_ns, windows, 64);
@@ -59,12 +68,17 @@ static int64_t replay(const Source *s, const FromTraceOptions *o, FromTrace *f, 
         return 0;
     from_trace_machine(&m, f->world_n);
     SimOptions options = { .expanded = true, .timeline = &t, .given = &f->given };
-    bool ok = sim_run(&r, &f->graph, &m, &sw, &options, err);
+    bool ok = sim_run(&r, &f->graph, machine ? machine : &m, &sw, &options, err);
     int64_t step_ns = ok ? r.step_ns : 0;
     sim_result_free(&r);
     timeline_free(&t);
     machine_free(&m);
     return step_ns;
+}
+
+static int64_t replay(const Source *s, const FromTraceOptions *o, FromTrace *f, Err *err)
+{
+    return replay_on(s, o, NULL, f, err);
 }
 
 static void check_replay(const char *scenario, bool expand_ranks)
@@ -114,6 +128,123 @@ static void ranks_wait_for_the_slow_one(void)
     }
     from_trace_free(&f);
     timeline_free(&s.t);
+}
+
+/* ---- sends ---- */
+
+#define GPT2 "scenarios/examples/gpt2-ddp.json"
+
+static const Setting pipelines[][6] = {
+    { { "parallel.pp", "4" },
+      { "parallel.dp", "2" },
+      { "training.global_batch", "64" },
+      { "training.micro_batch", "4" },
+      { "parallel.schedule", "1f1b" },
+      { "parallel.virtual_stages", "1" } },
+    { { "parallel.pp", "4" },
+      { "parallel.dp", "2" },
+      { "training.global_batch", "64" },
+      { "training.micro_batch", "4" },
+      { "parallel.schedule", "gpipe" },
+      { "parallel.virtual_stages", "1" } },
+    { { "parallel.pp", "4" },
+      { "parallel.dp", "2" },
+      { "training.global_batch", "64" },
+      { "training.micro_batch", "4" },
+      { "parallel.schedule", "interleaved" },
+      { "parallel.virtual_stages", "2" } },
+};
+
+/* Stages wait for one another's messages as they did, to the nanosecond. */
+static void sends_meet_their_receives(void)
+{
+    for (size_t i = 0; i < ARRAY_N(pipelines); i++) {
+        Source s;
+        FromTrace f = { 0 };
+        FromTraceOptions o = { 0 };
+        Err err = { 0 };
+        if (source_set(&s, GPT2, pipelines[i], 6, true)) {
+            CHECK_INT(s.step_ns, replay(&s, &o, &f, &err));
+            if (!CHECK(!err.set))
+                fprintf(stderr, "    %s\n", err.text);
+            CHECK(f.pairs_n > 0);
+            CHECK_U64(0, f.alone_n);
+        }
+        from_trace_free(&f);
+        timeline_free(&s.t);
+    }
+}
+
+/* The peer of one send is not known: between these two nothing is matched, all else is. */
+static void sends_whose_other_end_is_not_known_keep_their_time(void)
+{
+    Source s;
+    FromTrace f = { 0 }, all = { 0 };
+    FromTraceOptions o = { 0 };
+    Err err = { 0 };
+    if (source_set(&s, GPT2, pipelines[0], 6, true)) {
+        CHECK(replay(&s, &o, &all, &err) > 0);
+        uint32_t one = NONE_U32;
+        for (uint32_t i = 0; i < s.t.comms_n && one == NONE_U32; i++)
+            if (strcmp(timeline_text(&s.t, s.t.comms[i].op), "send") == 0)
+                one = i;
+        s.t.comms[one].peer = NONE_U32;
+        CHECK_INT(s.step_ns, replay(&s, &o, &f, &err));
+        CHECK(f.alone_n > 0 && f.pairs_n > 0);
+        CHECK_U64(2 * all.pairs_n, 2 * f.pairs_n + f.alone_n);
+    }
+    from_trace_free(&all);
+    from_trace_free(&f);
+    timeline_free(&s.t);
+}
+
+/* On another network the replay says what the simulator says of it, within a bound: what a kernel
+ * waited for is not in a trace unless it waited, so the replay may be too fast. */
+static double check_network(const char *scenario, const Setting *settings, uint32_t n,
+                            const char *cluster, double within)
+{
+    Source was, other;
+    FromTrace f = { 0 };
+    FromTraceOptions o = { .on_machine = true };
+    Err err = { 0 };
+    Machine m = { 0 };
+    Setting set[8] = { { "cluster", cluster } };
+    if (n)
+        memcpy(set + 1, settings, n * sizeof *set);
+    double off = NAN;
+    JsonDoc *doc = json_parse(cluster, strlen(cluster), "cluster", &err);
+    if (CHECK(doc && machine_read(&m, json_root(doc), share_dir(), &err)) &&
+        source_set(&was, scenario, set + 1, n, true) &&
+        source_set(&other, scenario, set, n + 1, false)) {
+        int64_t step_ns = replay_on(&was, &o, &m, &f, &err);
+        CHECK(other.step_ns > was.step_ns + was.step_ns / 20); /* there is something to say */
+        off = (double)step_ns / (double)other.step_ns - 1;
+        if (!CHECK(fabs(off) < within))
+            fprintf(stderr, "    %s: %s: %.4f\n", scenario, cluster, off);
+        timeline_free(&was.t);
+        timeline_free(&other.t);
+    }
+    from_trace_free(&f);
+    machine_free(&m);
+    json_close(doc);
+    return off;
+}
+
+static void another_network_is_as_the_simulator_has_it(void)
+{
+    static const char slow[] = "{\"base\":\"dgx-a100\",\"intra_node\":{\"GBps\":5}}";
+    static const char nodes[] = "{\"base\":\"dgx-a100\",\"nodes\":4,\"gpus_per_node\":2,"
+                                "\"inter_node\":{\"nics_per_node\":1}}";
+    for (size_t i = 0; i < ARRAY_N(pipelines); i++) {
+        double a = check_network(GPT2, pipelines[i], 6, slow, 0.06);
+        double b = check_network(GPT2, pipelines[i], 6, nodes, 0.03);
+        printf("test_from_trace: %s on two other networks: %+.1f %%, %+.1f %%\n",
+               pipelines[i][4].value, 100 * a, 100 * b);
+    }
+    static const char h100[] = "{\"base\":\"dgx-h100\",\"nodes\":8,\"gpus_per_node\":1,"
+                               "\"inter_node\":{\"nics_per_node\":1,\"GBps_per_nic\":20}}";
+    double fsdp = check_network("scenarios/examples/llama3-8b-fsdp.json", NULL, 0, h100, 0.02);
+    printf("test_from_trace: FSDP on another network: %+.1f %%\n", 100 * fsdp);
 }
 
 /* What the simulator says of other buckets is what the replay with other buckets says, within the
@@ -250,6 +381,9 @@ int main(void)
     RUN(the_replay_of_a_simulated_step_takes_as_long);
     RUN(all_ranks_of_it_too);
     RUN(ranks_wait_for_the_slow_one);
+    RUN(sends_meet_their_receives);
+    RUN(sends_whose_other_end_is_not_known_keep_their_time);
+    RUN(another_network_is_as_the_simulator_has_it);
     RUN(other_buckets_are_as_the_simulator_has_them);
     RUN(the_host_waits_as_it_did);
     RUN(what_cannot_be_replayed_is_said);

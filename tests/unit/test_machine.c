@@ -604,7 +604,7 @@ static void errors_name_file_key_and_what_is_allowed(void)
 static void errors_of_curves(void)
 {
     check_error("{" TWO GPU ",\"collectives\":{\"intra_efficiency\":[]}}",
-                "intra_efficiency: a fraction, or a list of 1 to 16 [ranks, fraction]");
+                "intra_efficiency: a number, or a list of 1 to 16 [ranks, number]");
     check_error("{" TWO GPU ",\"collectives\":{\"intra_efficiency\":[[2,0.5],[2,0.6]]}}",
                 "intra_efficiency[1]: ranks are whole numbers that ascend");
     check_error("{" TWO GPU ",\"collectives\":{\"intra_efficiency\":[[2,1.5]]}}",
@@ -613,6 +613,33 @@ static void errors_of_curves(void)
                 "intra_efficiency[0]: a list of 2 numbers");
     check_error("{" TWO GPU ",\"collectives\":{\"magic\":1}}",
                 "collectives.magic: unknown key");
+}
+
+#define MEASURED(entry) "{" TWO GPU ",\"collectives\":{\"measured\":[" entry "]}}"
+#define ENTRY(op, ranks, nodes, more) \
+    "{\"op\":\"" op "\",\"ranks\":" ranks ",\"nodes\":" nodes \
+    ",\"latency_us\":1,\"GBps\":1" more "}"
+
+static void errors_of_measured_collectives(void)
+{
+    check_error("{" TWO GPU ",\"collectives\":{\"measured\":7}}",
+                "collectives.measured: a list of up to 512 objects is expected");
+    check_error(MEASURED("7"), "measured[0]: an object is expected");
+    check_error(MEASURED(ENTRY("scan", "2", "1", "")), "all_reduce, all_gather");
+    check_error(MEASURED(ENTRY("reduce", "1", "1", "")), "ranks: 1 is out of range");
+    check_error(MEASURED(ENTRY("reduce", "3", "2", "")),
+                "measured[0]: 3 ranks do not lie evenly on 2 nodes");
+    check_error(MEASURED(ENTRY("reduce", "2", "1", ",\"sizes\":[]")),
+                "sizes: a list of 1 to 256 [bytes, us] is expected");
+    check_error(MEASURED(ENTRY("reduce", "2", "1", ",\"sizes\":[[8,1],[8,2]]")),
+                "sizes[1]: bytes ascend, 1 to 1e15, with a time above 0");
+    check_error(MEASURED(ENTRY("reduce", "2", "1", ",\"sizes\":[[8,0]]")),
+                "with a time above 0");
+    check_error(MEASURED(ENTRY("reduce", "2", "1", "") "," ENTRY("reduce", "2", "1", "")),
+                "measured: 2 ranks on 1 nodes stand here twice for one op");
+    check_error("{" TWO GPU ",\"collectives\":{\"ideal\":true,\"measured\":[" ENTRY(
+                    "reduce", "2", "1", "") "]}}",
+                "measured: nothing is measured where collectives are ideal");
 }
 
 static void huge_clusters_are_refused(void)
@@ -716,6 +743,7 @@ int main(void)
     RUN(errors_of_tables_name_the_row);
     RUN(errors_name_file_key_and_what_is_allowed);
     RUN(errors_of_curves);
+    RUN(errors_of_measured_collectives);
     RUN(huge_clusters_are_refused);
     RUN(errors_of_node_types);
     RUN(errors_of_stragglers);

@@ -1,5 +1,9 @@
 /* Closed forms of collectives, and the choice between algorithms. */
 #include "sim/network.h"
+
+#include <math.h>
+
+#include "sim/scenario.h"
 #include "tests/check.h"
 #include "tests/small_world.h"
 
@@ -162,6 +166,244 @@ static void eight_h100_take_as_long_as_measured(void)
     json_close(doc);
 }
 
+/* ---- sends and all-to-alls ---- */
+
+/* The cluster of a text, in groups of per_node GPUs on each of its nodes. */
+typedef struct Real {
+    Machine m;
+    Graph g;
+    Classes c;
+    uint32_t nodes, per_node;
+} Real;
+
+static void real_init(Real *x, const char *json, uint32_t nodes, uint32_t per_node)
+{
+    Err err = { 0 };
+    JsonDoc *doc = json_parse(json, strlen(json), "x", &err);
+    *x = (Real){ .nodes = nodes, .per_node = per_node };
+    if (!CHECK(doc && machine_read(&x->m, json_root(doc), share_dir(), &err)))
+        fprintf(stderr, "    %s\n", err.text);
+    json_close(doc);
+    uint32_t on_node = x->m.types[0].gpus_n;
+    graph_begin(&x->g, nodes * on_node, 1);
+    graph_group(&x->g, "all",
+                (GroupDim[]){ { 1, on_node, 1, per_node }, { on_node, nodes, 1, nodes } }, 2);
+    add(&x->g, 0, kernel(&x->g, LANE_COMPUTE, 1));
+    graph_seal(&x->g);
+    if (!CHECK(classes_make(&x->c, &x->g, &x->m, false, &err)))
+        fprintf(stderr, "    %s\n", err.text);
+}
+
+static void real_free(Real *x)
+{
+    classes_free(&x->c);
+    graph_free(&x->g);
+    machine_free(&x->m);
+}
+
+static double real_us(const Real *x, OpKind kind, uint64_t bytes)
+{
+    const GroupClass *g = &x->c.groups[0];
+    if (kind != OP_SEND)
+        return (double)collective_cost(&x->m, g, x->c.resources, kind, bytes, 1).solo_ns / 1e3;
+    bool same = x->nodes == 1;
+    Use uses[RES_RANK_N + 2];
+    uint32_t n = classes_p2p_uses(&x->c, classes_of_rank(&x->c, 0),
+                                  same ? 1 : x->m.types[0].gpus_n, uses);
+    return (double)p2p_cost(&x->m, &x->m.types[0], same, g, &(Demand){ uses, n },
+                            x->c.resources, bytes, 1)
+               .solo_ns /
+           1e3;
+}
+
+/* Links with nothing else: of what a rank sends, what leaves its node goes over its port. */
+static void an_all_to_all_across_nodes_takes_what_its_ports_carry(void)
+{
+    for (uint32_t nodes = 2; nodes <= 8; nodes *= 2)
+        for (uint32_t per_node = 1; per_node <= 4; per_node++) {
+            Group x;
+            group_init(&x, nodes, per_node, 3);
+            uint32_t n = nodes * per_node;
+            uint64_t share = 50000; /* bytes for each rank */
+            double port_ns = (double)(n - per_node) * (double)share / WORLD_INTER;
+            double switch_ns = (double)(per_node - 1) * (double)share / WORLD_INTRA;
+            CHECK_NEAR(3 + fmax(port_ns, switch_ns),
+                       (double)cost(&x, OP_ALL_TO_ALL, n * share).solo_ns, 1.5);
+            group_free(&x);
+        }
+}
+
+typedef struct MeasuredRow {
+    OpKind kind;
+    uint32_t nodes, per_node;
+    uint64_t mib;
+    double us, within; /* the model may be off by so much of it */
+} MeasuredRow;
+
+/* nccl-tests on H100 with ports of 400 Gb/s (data/collectives, xxrjun/nccl-tests-cluster). */
+static const MeasuredRow h100[] = {
+    { OP_ALL_TO_ALL, 1, 4, 16384, 36103.7, 0.02 },
+    { OP_ALL_TO_ALL, 1, 8, 16384, 43193.3, 0.05 },
+    { OP_ALL_TO_ALL, 2, 2, 16384, 178619, 0.05 },
+    { OP_ALL_TO_ALL, 2, 4, 16384, 180140, 0.05 },
+    { OP_ALL_TO_ALL, 2, 8, 16384, 174994, 0.07 },
+    { OP_ALL_TO_ALL, 10, 1, 16384, 346210, 0.03 },
+    { OP_ALL_TO_ALL, 10, 2, 16384, 341262, 0.03 },
+    { OP_ALL_TO_ALL, 10, 4, 16384, 338186, 0.03 },
+    { OP_ALL_TO_ALL, 10, 8, 16384, 336737, 0.03 },
+    { OP_ALL_TO_ALL, 10, 1, 32, 792.6, 0.05 },
+    { OP_ALL_TO_ALL, 10, 2, 32, 811.3, 0.05 },
+    { OP_ALL_TO_ALL, 10, 8, 32, 970.3, 0.05 },
+    { OP_ALL_TO_ALL, 10, 8, 64, 1662.1, 0.05 },
+    { OP_SEND, 1, 4, 32, 224.0, 0.2 },
+    { OP_SEND, 1, 4, 128, 823.3, 0.02 },
+    { OP_SEND, 1, 4, 256, 895.2, 0.06 },
+    { OP_SEND, 1, 8, 32, 420.7, 0.05 },
+    { OP_SEND, 1, 8, 64, 818.1, 0.05 },
+    { OP_SEND, 1, 8, 128, 824.1, 0.05 },
+    { OP_SEND, 1, 8, 256, 896.3, 0.06 },
+    { OP_SEND, 1, 8, 512, 1509.1, 0.02 },
+    { OP_SEND, 1, 8, 16384, 46779.2, 0.02 },
+    { OP_SEND, 2, 1, 16384, 392397, 0.06 },
+    { OP_SEND, 2, 8, 16384, 374556, 0.02 },
+    { OP_SEND, 10, 1, 16384, 691104, 0.02 },
+    { OP_SEND, 10, 2, 16384, 681954, 0.02 },
+    { OP_SEND, 10, 4, 16384, 655122, 0.06 },
+};
+
+static void sends_and_all_to_alls_of_h100_take_as_long_as_measured(void)
+{
+    for (size_t i = 0; i < ARRAY_N(h100); i++) {
+        const MeasuredRow *r = &h100[i];
+        char json[80];
+        snprintf(json, sizeof json, "{\"base\": \"dgx-h100\", \"nodes\": %u}",
+                 (unsigned)r->nodes);
+        Real x;
+        real_init(&x, json, r->nodes, r->per_node);
+        double us = real_us(&x, r->kind, r->mib << 20);
+        if (!CHECK_NEAR(r->us, us, r->within * r->us))
+            fprintf(stderr, "    row %zu: %.1f us, measured %.1f\n", i, us, r->us);
+        real_free(&x);
+    }
+}
+
+/* DataParallel's one process copies by the driver: all the port, whatever NCCL would take. */
+static void copies_are_not_limited_by_channels(void)
+{
+    Real x;
+    real_init(&x, "\"dgx-h100\"", 1, 8);
+    Use uses[RES_RANK_N + 2];
+    uint32_t n = classes_p2p_uses(&x.c, classes_of_rank(&x.c, 0), 1, uses);
+    Demand d = { uses, n };
+    uint64_t bytes = (uint64_t)64 << 20;
+    CommCost copy = p2p_cost(&x.m, &x.m.types[0], true, NULL, &d, x.c.resources, bytes, 1);
+    CommCost send =
+        p2p_cost(&x.m, &x.m.types[0], true, &x.c.groups[0], &d, x.c.resources, bytes, 1);
+    CHECK_NEAR((double)bytes, copy.traffic_bytes, 1);
+    CHECK(copy.solo_ns * 4 < send.solo_ns);
+    real_free(&x);
+}
+
+/* A peer on another node costs a message: 2 x 4, 8 x 4 and 256 x 4 A100 (ALCF), few bytes. */
+static void a_small_all_to_all_costs_a_message_for_each_far_peer(void)
+{
+    static const struct {
+        uint32_t nodes;
+        double us, within;
+    } rows[] = { { 2, 35.7, 0.25 }, { 8, 125.6, 0.07 }, { 256, 10289, 0.02 } };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        char json[200];
+        snprintf(json, sizeof json,
+                 "{\"base\": \"dgx-a100\", \"nodes\": %u, \"gpus_per_node\": 4}",
+                 (unsigned)rows[i].nodes);
+        Real x;
+        real_init(&x, json, rows[i].nodes, 4);
+        CHECK_NEAR(rows[i].us, real_us(&x, OP_ALL_TO_ALL, 4096), rows[i].within * rows[i].us);
+        real_free(&x);
+    }
+}
+
+/* ---- what was measured wins ---- */
+
+#define MEASURED_8 \
+    "{\"op\":\"all_reduce\",\"ranks\":8,\"nodes\":1,\"latency_us\":100,\"GBps\":10," \
+    "\"sizes\":[[1000000,150],[4000000,600]]}"
+#define MEASURED_4 \
+    "{\"op\":\"all_reduce\",\"ranks\":4,\"nodes\":1,\"latency_us\":50,\"GBps\":20}"
+#define ACROSS(ranks, nodes, latency) \
+    "{\"op\":\"all_to_all\",\"ranks\":" ranks ",\"nodes\":" nodes ",\"latency_us\":" latency \
+    ",\"GBps\":1}"
+#define SENDS(ranks, nodes, latency) \
+    "{\"op\":\"send_recv\",\"ranks\":" ranks ",\"nodes\":" nodes ",\"latency_us\":" latency \
+    ",\"GBps\":1}"
+static const char with_measured[] =
+    "{\"base\":\"dgx-h100\",\"nodes\":8,\"collectives\":{\"measured\":[" MEASURED_8
+    "," MEASURED_4 "," ACROSS("16", "2", "100") "," ACROSS("64", "8", "1600") "," SENDS(
+        "16", "2", "7") "," SENDS("4", "2", "9") "," SENDS("8", "1", "3") "]}}";
+
+static void measured_times_stand_for_the_model(void)
+{
+    static const struct {
+        OpKind kind;
+        uint32_t nodes, per_node;
+        uint64_t bytes;
+        double us;
+    } rows[] = {
+        { OP_ALL_REDUCE, 1, 8, 1000000, 150 },
+        { OP_ALL_REDUCE, 1, 8, 2000000, 300 },            /* straight in logarithms */
+        { OP_ALL_REDUCE, 1, 8, 40000000, 4100 * 1.2 },    /* the line, through the last point */
+        { OP_ALL_REDUCE, 1, 8, 1000, 100.1 * 150 / 200 }, /* and through the first */
+        { OP_ALL_REDUCE, 1, 4, 2000000, 150 },            /* no points: the line */
+        { OP_ALL_TO_ALL, 2, 8, 1000, 101 },
+        { OP_ALL_TO_ALL, 4, 8, 1, 400 }, /* half-way between 2 and 8 nodes */
+        { OP_SEND, 2, 8, 1000, 10 },     /* of the fewest ranks across */
+        { OP_SEND, 1, 8, 1000, 4 },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        Real x;
+        real_init(&x, with_measured, rows[i].nodes, rows[i].per_node);
+        double us = real_us(&x, rows[i].kind, rows[i].bytes);
+        if (!CHECK_NEAR(rows[i].us, us, 0.01 + 1e-4 * us))
+            fprintf(stderr, "    row %zu\n", i);
+        real_free(&x);
+    }
+}
+
+/* Elsewhere nothing changes: other ops, more or fewer ranks, other numbers on a node. */
+static void what_was_not_measured_is_the_models(void)
+{
+    static const struct {
+        OpKind kind;
+        uint32_t nodes, per_node;
+    } rows[] = { { OP_ALL_GATHER, 1, 8 },
+                 { OP_ALL_REDUCE, 1, 2 },
+                 { OP_ALL_REDUCE, 2, 8 },
+                 { OP_ALL_TO_ALL, 2, 4 },
+                 { OP_ALL_TO_ALL, 1, 8 } };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        Real x, plain;
+        real_init(&x, with_measured, rows[i].nodes, rows[i].per_node);
+        real_init(&plain, "{\"base\":\"dgx-h100\",\"nodes\":8}", rows[i].nodes,
+                  rows[i].per_node);
+        for (uint64_t bytes = 1 << 10; bytes <= 1 << 30; bytes <<= 10)
+            CHECK_NEAR(real_us(&plain, rows[i].kind, bytes), real_us(&x, rows[i].kind, bytes),
+                       1e-9);
+        real_free(&x);
+        real_free(&plain);
+    }
+    Real x;
+    real_init(&x, with_measured, 1, 8);
+    double three_us = (double)INFINITY, latency_ns;
+    for (uint32_t ranks = 4; ranks <= 8; ranks++) { /* between 4 and 8 it falls steadily */
+        double ns = machine_measured_ns(&x.m, OP_ALL_REDUCE, ranks, 1, 1000000, &latency_ns);
+        CHECK(isfinite(ns) && latency_ns <= ns && (ranks == 4 || ns > three_us));
+        three_us = ns;
+    }
+    CHECK(isnan(machine_measured_ns(&x.m, OP_ALL_REDUCE, 3, 1, 1, &latency_ns)));
+    CHECK(isnan(machine_measured_ns(&x.m, OP_ALL_REDUCE, 9, 1, 1, &latency_ns)));
+    real_free(&x);
+}
+
 int main(void)
 {
     RUN(ideal_collectives_meet_their_closed_forms);
@@ -171,5 +413,11 @@ int main(void)
     RUN(trees_win_small_messages_over_many_nodes);
     RUN(no_collective_beats_its_links);
     RUN(eight_h100_take_as_long_as_measured);
+    RUN(an_all_to_all_across_nodes_takes_what_its_ports_carry);
+    RUN(sends_and_all_to_alls_of_h100_take_as_long_as_measured);
+    RUN(copies_are_not_limited_by_channels);
+    RUN(a_small_all_to_all_costs_a_message_for_each_far_peer);
+    RUN(measured_times_stand_for_the_model);
+    RUN(what_was_not_measured_is_the_models);
     return check_report();
 }

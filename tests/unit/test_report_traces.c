@@ -3,6 +3,8 @@
  * recorded ones against reference figures, altered copies against the originals.
  */
 #include "core/json.h"
+#include "profile/compare_parts.h"
+#include "profile/steps.h"
 #include "profile/trace_report.h"
 #include "sim/build.h"
 #include "sim/engine.h"
@@ -82,6 +84,116 @@ static void figures_of_real_traces_are_exact(void)
         trace_set_free(&set);
     }
     json_close(doc);
+}
+
+/* Nsight's exports: every total of expected.json, by device, to the nanosecond. */
+static void check_nsys(JsonNode e, const Cover *c)
+{
+    Metrics m = metrics_of_rank(c);
+    JsonNode n = json_member(e, "n");
+    CHECK(json_type(e) == JSON_OBJECT);
+    check_ns(e, "span_ns", m.span_ns);
+    check_ns(e, "busy_ns", m.busy_ns);
+    check_ns(e, "idle_ns", m.idle_ns);
+    check_ns(e, "compute_ns", m.compute_ns);
+    check_ns(e, "memory_ns", m.memory_ns);
+    check_ns(e, "comm_ns", m.comm_ns);
+    check_ns(e, "overlap_comm_comp_ns", m.overlapped_ns);
+    check_ns(e, "exposed_comm_ns", m.exposed_comm_ns);
+    check_ns(n, "compute", (int64_t)m.compute_kernels);
+    check_ns(n, "comm", (int64_t)m.comm_kernels);
+    check_ns(n, "memory", (int64_t)m.memory_ops);
+    CHECK_INT(JSON_NULL, json_type(json_member(e, "overlap_pct_of_comm")));
+    CHECK(isnan(metrics_overlap_pct(&m)));
+}
+
+/* Of all spans of a class, overlapping or not. */
+static int64_t class_sum_ns(const Timeline *t, SpanClass class_)
+{
+    int64_t sum = 0;
+    for (uint64_t i = 0; i < t->spans_n; i++)
+        sum += t->span_class[i] == class_ ? t->dur_ns[i] : 0;
+    return sum;
+}
+
+static void totals_of_nsight_traces_are_exact(void)
+{
+    Err err = { 0 };
+    JsonDoc *doc = real_expected(&err);
+    JsonNode all = doc ? json_member(json_root(doc), "nsys") : (JsonNode){ 0 };
+    size_t files_n = doc ? json_items_n(all) : 0;
+    CHECK(!doc || files_n == 2);
+    for (size_t i = 0; i < files_n; i++) {
+        const char *name = json_key(all, i);
+        char path[300];
+        const char *paths[] = { path };
+        TraceSet set = { 0 };
+        Covers covers;
+        snprintf(path, sizeof path, REAL_FOLDER "%s.gz", name);
+        if (!CHECK(trace_set_read(&set, paths, 1, NULL, &err))) {
+            fprintf(stderr, "    %s\n", err.text);
+            break;
+        }
+        JsonNode e = json_member(json_member(all, name), "dev0");
+        covers_build(&covers, &set.timeline);
+        CHECK_INT(1, covers.n);
+        CHECK_U64(1, json_items_n(json_member(all, name)));
+        check_nsys(e, &covers.rank[0]);
+        check_ns(e, "compute_sum_ns", class_sum_ns(&set.timeline, SPAN_COMPUTE));
+        check_ns(e, "comm_sum_ns",
+                 class_sum_ns(&set.timeline, SPAN_COMM) +
+                     class_sum_ns(&set.timeline, SPAN_P2P));
+        covers_free(&covers);
+        trace_set_free(&set);
+    }
+    json_close(doc);
+}
+
+/* One definition of a step (steps.h): for each rank the same window, with the same work in it. */
+static void check_step(const Timeline *t, const char *name, int64_t step)
+{
+    static const TraceSource source = { .name = "test", .files_n = 1 };
+    TraceReportOptions o = everything;
+    TraceReport r;
+    Side side;
+    Arena arena = { 0 };
+    Err err = { 0 };
+    o.step = step;
+    if (!CHECK(side_open(&side, t, name, step, &arena, &err)) ||
+        !CHECK(trace_report_make(&r, t, &source, &o, &err))) {
+        arena_free(&arena);
+        return;
+    }
+    bool other = side.step != step; /* nothing works in it, and only one other is there */
+    CHECK(!other || r.mean.busy_ns == 0);
+    for (uint32_t i = 0; i < side.ranks_n && !other; i++) {
+        const SideRank *c = &side.ranks[i];
+        uint32_t k = (uint32_t)(covers_of_rank(&r.covers, c->rank) - r.covers.rank);
+        const Metrics *m = &r.metrics[k];
+        CHECK_INT(r.from_ns[k], c->begin_ns);
+        CHECK_INT(r.to_ns[k] - r.from_ns[k], c->length_ns);
+        CHECK_INT(m->span_ns, c->length_ns);
+        CHECK_U64(m->compute_kernels + m->comm_kernels + m->memory_ops, c->ops_n);
+    }
+    trace_report_free(&r);
+    arena_free(&arena);
+}
+
+static void report_and_compare_cut_the_same_steps(void)
+{
+    Err err = { 0 };
+    for (size_t i = 0; real_traces_are_here() && i < REAL_TRACES_N; i++) {
+        TraceSet set;
+        StepWindows w;
+        if (!CHECK(real_read(&set, &real_traces[i], &err)))
+            break;
+        step_windows_in_gpu_time(&w, &set.timeline);
+        for (uint32_t k = 0; k < w.n && w.at[k].rank == w.at[0].rank; k++)
+            if (w.at[k].step >= 0)
+                check_step(&set.timeline, real_traces[i].name, w.at[k].step);
+        step_windows_free(&w);
+        trace_set_free(&set);
+    }
 }
 
 /* Within the microsecond that the traces have. */
@@ -528,6 +640,8 @@ static void steps_add_up(void)
 int main(void)
 {
     RUN(figures_of_real_traces_are_exact);
+    RUN(totals_of_nsight_traces_are_exact);
+    RUN(report_and_compare_cut_the_same_steps);
     RUN(waiting_across_real_ranks_is_exact);
     RUN(altered_copies_of_a_real_trace_say_the_same);
     RUN(simulated_traces_match_the_simulator);

@@ -18,7 +18,9 @@ static const char complete[] =
     "\"training\":{\"recompute\":{\"layers\":1}},"
     "\"parallel\":{\"overlap\":{}},"
     "\"measured\":[{\"metric\":\"mfu\",\"value\":1}],"
-    "\"cluster\":{\"node_types\":[{\"count\":1}],\"gpus_per_node\":2,\"collectives\":{},"
+    "\"cluster\":{\"node_types\":[{\"count\":1}],\"gpus_per_node\":2,\"collectives\":{"
+    "\"measured\":[{\"op\":"
+    "\"reduce\",\"ranks\":2,\"nodes\":1,\"latency_us\":1,\"GBps\":1}]},"
     "\"intra_node\":{\"kind\":\"ring\",\"GBps\":1},\"inter_node\":{},"
     "\"stragglers\":[{\"ranks\":[0],\"compute\":1},{\"link\":[0,1],\"GBps\":1}],"
     "\"gpu\":{\"peak_tflops\":{\"f32\":1,\"bf16\":1},\"memory_GB\":1,\"memory_GBps\":1,"
@@ -50,6 +52,7 @@ static const Section sections[] = {
     { "`cluster.inter_node`", "cluster.inter_node.", NULL, NULL },
     { "`cluster.node_types[]`", "cluster.node_types[0].", NULL, NULL },
     { "`cluster.collectives`", "cluster.collectives.", NULL, NULL },
+    { "`cluster.collectives.measured[]`", "cluster.collectives.measured[0].", NULL, NULL },
     { "`cluster.stragglers[]`", "cluster.stragglers[0].", NULL, "cluster.stragglers[1]." },
     { "`cluster.gpu`", "cluster.gpu.", NULL, NULL },
     { "`cluster.gpu.efficiency`", "cluster.gpu.efficiency.", NULL, NULL },

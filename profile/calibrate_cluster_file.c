@@ -1,0 +1,178 @@
+/*
+ * calibrate_cluster_file.c - what was fitted and measured, as text of the cluster's file.
+ *
+ * A number nobody measured is not written, and an entry of the table that the logs say
+ * nothing of stays: those that stand in the file as they are, those of its base anew,
+ * as a list that is given hides the base's.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profile/calibrate_cluster.h"
+#include "profile/calibrate_file.h"
+#include "profile/splice.h"
+
+/* ---- numbers ---- */
+
+/* A curve, {"LL", "LL128", "Simple"}, or a number, from the first number of the key on. */
+static const char *value_text(ClusterFit *f, uint32_t first)
+{
+    const char *key = f->places[first].key, *text = "";
+    const RankCurve *c = &f->m.types[0].intra.efficiency;
+    bool curve = f->places[first].number == &c->value[0];
+    uint32_t n = 0;
+    for (uint32_t i = first; i < f->numbers_n && strcmp(f->places[i].key, key) == 0; i++, n++) {
+        double x = cluster_fit_shown(f, i, f->numbers[i].value);
+        const char *comma = n ? ", " : "";
+        if (curve)
+            text = arena_printf(&f->arena, "%s%s[%u, %.5g]", text, comma, (unsigned)c->ranks[n],
+                                x);
+        else if (f->places[i].ns && strcmp(key, "nvls_us") != 0)
+            text =
+                arena_printf(&f->arena, "%s%s\"%s\": %.6g", text, comma, protocol_names[n], x);
+        else
+            text = arena_printf(&f->arena, "%.5g", x);
+    }
+    return curve             ? arena_printf(&f->arena, "[%s]", text)
+           : n == PROTOCOL_N ? arena_printf(&f->arena, "{%s}", text)
+                             : text;
+}
+
+static bool key_fitted(const ClusterFit *f, const char *key)
+{
+    for (uint32_t i = 0; i < f->numbers_n; i++)
+        if (f->numbers[i].fitted && strcmp(f->places[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+/* ---- the table ---- */
+
+static const char *op_word(OpKind kind)
+{
+    return kind == OP_SEND ? "send_recv" : op_kind_names[kind];
+}
+
+static void print_number(FILE *f, const char *key, double x, int digits)
+{
+    fprintf(f, ", \"%s\": %.*g", key, digits, x);
+}
+
+/* NAN: the entry says nothing of its fit. */
+static void print_entry(FILE *f, const MeasuredCollective *e, const ClusterPart *p,
+                        double left_out_pct)
+{
+    fprintf(f, "{\"op\": \"%s\", \"ranks\": %u, \"nodes\": %u", op_word(e->op),
+            (unsigned)e->ranks, (unsigned)e->nodes);
+    print_number(f, "latency_us", e->latency_ns / 1e3, 6);
+    print_number(f, "GBps", e->bytes_per_ns, 6);
+    if (p) {
+        fprintf(f, ", \"fit\": {\"rows\": %u", (unsigned)p->line.rows_n);
+        if (isfinite(p->line.median_pct))
+            print_number(f, "line_error_pct", p->line.median_pct, 3);
+        if (isfinite(left_out_pct))
+            print_number(f, "left_out_sizes_error_pct", left_out_pct, 3);
+        fputc('}', f);
+    }
+    for (uint32_t i = 0; i < e->points_n; i++)
+        fprintf(f, "%s[%" PRIu64 ", %.7g]", i ? ", " : ",\n       \"sizes\": [",
+                e->points[i].bytes, e->points[i].ns / 1e3);
+    fputs(e->points_n ? "]}" : "}", f);
+}
+
+static bool is_measured_anew(const ClusterFit *f, const char *op, double ranks, double nodes)
+{
+    for (uint32_t p = 0; p < f->parts_n; p++) {
+        const MeasuredCollective *e = &f->parts[p].entry;
+        if (strcmp(op_word(e->op), op) == 0 && e->ranks == ranks && e->nodes == nodes)
+            return true;
+    }
+    return false;
+}
+
+static const char *next_line(FILE *f, const char *between)
+{
+    fputs(between, f);
+    return ",\n      ";
+}
+
+static const char *print_kept(const ClusterFit *f, FILE *out, JsonNode list,
+                              const char *between)
+{
+    for (size_t i = 0; i < json_items_n(list); i++) {
+        JsonNode e = json_item(list, i);
+        if (is_measured_anew(f, json_text(json_member(e, "op")),
+                             json_value(json_member(e, "ranks")),
+                             json_value(json_member(e, "nodes"))))
+            continue;
+        between = next_line(out, between);
+        calibrate_print_node(out, e);
+    }
+    for (uint32_t i = 0; i < f->m.measured_n && !list.item; i++) {
+        const MeasuredCollective *e = &f->m.measured[i];
+        if (is_measured_anew(f, op_word(e->op), e->ranks, e->nodes))
+            continue;
+        between = next_line(out, between);
+        print_entry(out, e, NULL, NAN);
+    }
+    return between;
+}
+
+static char *splice_table(ClusterFit *f, char *text)
+{
+    Err ignored = { 0 };
+    JsonDoc *doc = json_parse(text, strlen(text), f->into, &ignored);
+    ASSERT(doc);
+    char *value = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&value, &n);
+    ASSERT(out);
+    JsonNode old = json_member(json_member(json_root(doc), "collectives"), "measured");
+    const char *between = print_kept(f, out, old, "[\n      ");
+    for (uint32_t p = 0; p < f->parts_n; p++) {
+        double left_out =
+            calibrate_errors(f->measured_ns, f->table_left_out, f->rows_n, f->part_of, p)
+                .median_pct;
+        between = next_line(out, between);
+        print_entry(out, &f->parts[p].entry, &f->parts[p], left_out);
+    }
+    fputs("\n    ]", out);
+    fclose(out);
+    json_close(doc);
+    text = json_splice(text, "collectives", "measured", value);
+    free(value);
+    return text;
+}
+
+/* ---- the whole ---- */
+
+static const char *percent(Arena *arena, double x)
+{
+    return isfinite(x) ? arena_printf(arena, "%.1f", x) : "-";
+}
+
+static double median_of(const ClusterFit *f, const double *predicted)
+{
+    return calibrate_errors(f->measured_ns, predicted, f->rows_n, NULL, 0).median_pct;
+}
+
+char *cluster_fit_splice(ClusterFit *f, char *text, const char *sources)
+{
+    for (uint32_t i = 0; i < f->numbers_n; i++) {
+        const char *key = f->places[i].key;
+        bool first = i == 0 || strcmp(f->places[i - 1].key, key) != 0;
+        if (first && key_fitted(f, key))
+            text = json_splice(text, "collectives", key, value_text(f, i));
+    }
+    text = splice_table(f, text);
+    const char *value = arena_printf(
+        &f->arena,
+        "lockstep calibrate on %s: %u rows, median error of the model %s %%, of left-out sizes "
+        "%s %%, of left-out logs %s %%; of the table's left-out sizes %s %%",
+        sources, (unsigned)f->rows_n, percent(&f->arena, median_of(f, f->model)),
+        percent(&f->arena, median_of(f, f->left_out_size)),
+        percent(&f->arena, median_of(f, f->left_out_log)),
+        percent(&f->arena, median_of(f, f->table_left_out)));
+    return calibrate_provenance(text, "collectives", value);
+}
