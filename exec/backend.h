@@ -47,6 +47,7 @@ typedef struct TaskRecord {
     int64_t start_ns;    /* its lane reached it and all it waits for was done */
     int64_t met_ns;      /* transfers: the last one had come; else start_ns */
     int64_t end_ns;
+    int64_t busy_ns; /* kernels on the CPU, where Job.timed: the processor's time; else 0 */
 } TaskRecord;
 
 /* Writes what the host has for a tensor of an OP_H2D task (b) to `out`; called by the lane. */
@@ -67,6 +68,8 @@ typedef struct Job {
     void *load_user;
     void (*rewind)(
         void *user); /* the copies bring the first step's data again; for measure_job */
+    const struct CudaOptions *cuda; /* exec/cuda_plugin.h; NULL elsewhere */
+    bool timed; /* times of each task are wanted, even where taking them costs (CUDA) */
 } Job;
 
 typedef struct Backend Backend;
