@@ -11,7 +11,8 @@
  *
  * DATA are random, never zeros, and written anew where a kernel changes what it reads.
  * CACHE.  `copies` of all tensors take turns: with three times the last-level cache of them
- * every operand comes from memory ("cold"), with one it stays where it is ("warm").
+ * every operand comes from memory ("cold"), with one it stays where it is ("warm").  A model that
+ * a CPU trains in reasonable time finds much of itself in the caches: there warm is nearer to it.
  *
  * SAMPLES.  Where a backend times each task (the CPU's), a task is a sample, and what other
  * programs took away is left out as far as it can be seen: a kernel counts its processor time

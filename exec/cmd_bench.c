@@ -60,7 +60,8 @@ static void print_help(FILE *f)
         "  --ranks N           all do the same at once; as many as processors, at most 4; on "
         "GPUs 1\n"
         "  --seconds S         of each part, about; 20, 10, 5, 5; on GPUs 60, 20, 15, 15\n"
-        "  --cache cold|warm   operands come from memory, or stay in the caches; cold\n"
+        "  --cache cold|warm   operands come from memory, or stay in the caches; warm, on GPUs "
+        "cold\n"
         "  --comm nccl|loop    on GPUs: NCCL, or all ranks on one GPU; nccl\n"
         "  --out FILE          keeps what was measured, as JSON, for `lockstep calibrate`\n"
         "  --into FILE         without a part: the GPU's file; gpus/cpu.json of the built-in "
@@ -96,6 +97,7 @@ static bool take(void *user, int option, Err *err)
     case OPT_BACKEND:
         return take_word(&o->cuda, "backend", "cpu", "cuda", err);
     case OPT_CACHE:
+        o->cache_given = true;
         return take_word(&o->warm, "cache", "cold", "warm", err);
     case OPT_COMM:
         return take_word(&o->loop, "comm", "nccl", "loop", err);
@@ -134,6 +136,7 @@ static bool take_arguments(BenchOptions *o, char **words, uint32_t n, Err *err)
     for (; parts < n && part_of(words[parts]) < BENCH_PART_N; parts++)
         o->part[part_of(words[parts])] = true;
     o->all = parts == 0;
+    o->warm = o->cache_given ? o->warm : !o->cuda;
     for (int i = 0; i < BENCH_PART_N && o->all; i++)
         o->part[i] = true;
     o->scenarios = words + parts;

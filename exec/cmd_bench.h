@@ -28,7 +28,7 @@ extern const char *const bench_part_names[BENCH_PART_N];
 
 typedef struct BenchOptions {
     bool part[BENCH_PART_N], all; /* all: none was named */
-    bool cuda, loop, json, warm;
+    bool cuda, loop, json, warm, cache_given; /* warm: by default on the CPU */
     uint32_t ranks; /* 0: as many as there are processors, at most 4; 1 on CUDA */
     double seconds; /* for each part; 0: the default */
     const char *out, *into;
@@ -48,6 +48,7 @@ typedef struct BenchCase {
     MemoryKernel class_; /* of BENCH_TABLE_MEMORY */
     double value;        /* part of the steps that it takes, summed over the scenarios, about */
     double guess_ns;     /* what it may take once */
+    uint32_t turn;       /* 0: the most valuable of those that are like it */
 } BenchCase;
 
 typedef struct BenchCases {

@@ -202,10 +202,39 @@ static double worth(const BenchCase *c)
     return c->value / sqrt(c->guess_ns);
 }
 
+/* Kernels that tell the most of each other: products of like sizes, a class limited by memory. */
+static bool alike(const BenchCase *a, const BenchCase *b)
+{
+    if (a->table != b->table || a->kernel.op.dtype != b->kernel.op.dtype)
+        return false;
+    if (a->table == BENCH_TABLE_MEMORY)
+        return a->class_ == b->class_;
+    const MatmulShape *x = &a->kernel.op.u.matmul, *y = &b->kernel.op.u.matmul;
+    return a->table == BENCH_TABLE_ATTENTION ||
+           (llround(log2((double)x->m)) == llround(log2((double)y->m)) &&
+            llround(log2((double)x->n)) == llround(log2((double)y->n)) &&
+            llround(log2((double)x->k)) == llround(log2((double)y->k)));
+}
+
+/* Kernels that are alike take turns with the others: how many of its like come before each. */
+static void give_turns(BenchCases *c)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        c->cases[i].turn = 0;
+        for (uint32_t k = i; k-- > 0;)
+            if (alike(&c->cases[i], &c->cases[k])) {
+                c->cases[i].turn = c->cases[k].turn + 1;
+                break;
+            }
+    }
+}
+
 static int by_worth(const void *pa, const void *pb)
 {
     const BenchCase *a = pa, *b = pb;
     double x = worth(a), y = worth(b);
+    if (a->turn != b->turn)
+        return a->turn < b->turn ? -1 : 1;
     if (x < y || x > y)
         return x > y ? -1 : 1;
     return (a->guess_ns > b->guess_ns) - (a->guess_ns < b->guess_ns);
@@ -220,6 +249,8 @@ bool bench_cases(BenchCases *c, const BenchOptions *o, Err *err)
         add_models(c, o);
     if (c->n == 0)
         return err_set(err, "there is no kernel to measure: no built-in model can be run");
+    qsort(c->cases, c->n, sizeof *c->cases, by_worth);
+    give_turns(c);
     qsort(c->cases, c->n, sizeof *c->cases, by_worth);
     return true;
 }

@@ -15,6 +15,7 @@ enum {
     KERNELS_MIN = 4,
     KERNELS_MAX = 256,
     SAMPLES_MIN = 8,
+    TIMES_IN_PART = 500, /* what alone takes more of a part's time is left out */
     LAUNCHES = 1000,
     CACHES = 3, /* times the last level, so that nothing is left in it: "cold" */
     TRANSFERS_MAX = 400,
@@ -77,7 +78,7 @@ static uint64_t cold_bytes(const BenchOptions *o, uint64_t cache_bytes)
 static bool too_long(const BenchOptions *o, const BenchCase *c)
 {
     BenchPart part = c->table == BENCH_TABLE_MEMORY ? BENCH_MEMORY : BENCH_GEMM;
-    return c->guess_ns > seconds_of(o, part) * 1e9 / 100 ||
+    return c->guess_ns > seconds_of(o, part) * 1e9 / TIMES_IN_PART ||
            c->kernel.bytes > case_bytes_max(o);
 }
 
