@@ -274,14 +274,15 @@ bool calibrate_bench_new(const char *path, const char *gpu, const char *cluster,
 
 /* ---- transfers ---- */
 
+/* path: one text for all rows of a file, as whoever tells logs apart expects. */
 static NcclTest *test_of(NcclLog *l, BenchFile *f, const char *path, const BenchTransferRow *t)
 {
     NcclTest *last = l->tests_n > 0 ? &l->tests[l->tests_n - 1] : NULL;
     if (last && last->row_n > 0 && strcmp(last->op, t->op) == 0 && last->ranks_n == t->ranks &&
-        strcmp(last->file, path) == 0)
+        last->file == path)
         return last;
     GROW(l->tests, l->tests_n, l->tests_cap);
-    l->tests[l->tests_n] = (NcclTest){ .file = arena_strdup(&l->arena, path),
+    l->tests[l->tests_n] = (NcclTest){ .file = path,
                                        .op = arena_strdup(&l->arena, t->op),
                                        .version = "",
                                        .library = "",
@@ -304,6 +305,7 @@ bool calibrate_bench_log(NcclLog *l, const char *path, const char **source, Err 
 {
     BenchFile f = { 0 };
     bool ok = bench_file_read(&f, path, err);
+    path = arena_strdup(&l->arena, path);
     if (ok && f.transfers_n > 0)
         qsort(f.transfers, f.transfers_n, sizeof *f.transfers, by_op_and_size);
     for (uint32_t i = 0; ok && i < f.transfers_n; i++) {
