@@ -13,14 +13,14 @@ typedef struct BenchHost {
     char kernel[80]; /* of the operating system */
     char date[16];   /* "2026-01-31", UTC */
     uint32_t processors;
-    double mhz; /* now; 0 not told */
+    double mhz;                         /* now; 0 not told */
     uint64_t memory_bytes, cache_bytes; /* cache: the last level's; 0 not told */
 } BenchHost;
 
 void bench_host(BenchHost *h);
 
-/* The first GPU's name; its driver, memory, clocks and power limit: as nvidia-smi has them, "" where
- * there is none.  Only asked, never set. */
+/* The first GPU's name; its driver, memory, clocks and power limit: as nvidia-smi has them, ""
+ * where there is none.  Only asked, never set. */
 void bench_gpu(char *name, char *versions, size_t size);
 
 #endif

@@ -198,9 +198,9 @@ static int run_rank(const RankPlace *place, void *user)
     Err err = { 0 };
     snprintf(r.device, sizeof r.device, "%s", b->device);
     snprintf(r.versions, sizeof r.versions, "%s", b->versions);
-    uint64_t bytes =
-        b->o->cuda ? 2 * MIB
-                   : bench_arena_bytes(b->o, &b->cases, b->host.cache_bytes, b->ranks);
+    uint64_t bytes = b->o->cuda
+                         ? 2 * MIB
+                         : bench_arena_bytes(b->o, &b->cases, b->host.cache_bytes, b->ranks);
     bool ok = bench_device_open(&rank, b->o, place, &err) &&
               fabric_open(&rank.fabric, place, bytes, &err);
     ok = ok && measure(b, &r, &rank, &err) && (place->rank > 0 || show(b, &r, &err));
@@ -215,8 +215,8 @@ static uint32_t ranks_wanted(const Bench *b)
 {
     if (b->o->ranks > 0)
         return b->o->ranks;
-    uint32_t most = b->host.processors < RANKS_DEFAULT_MAX ? b->host.processors
-                                                           : RANKS_DEFAULT_MAX;
+    uint32_t most =
+        b->host.processors < RANKS_DEFAULT_MAX ? b->host.processors : RANKS_DEFAULT_MAX;
     return b->o->cuda ? 1 : most;
 }
 
@@ -280,7 +280,9 @@ static bool make_files(const Bench *b, const char *json, Err *err)
         return err_set(err, "cannot make a temporary file: %s", strerror(errno));
     close(fd);
     slash = strrchr(gpu, '/');
-    const char *named = !b->o->into ? (b->o->cuda ? "this-gpu" : "cpu") : slash ? slash + 1 : gpu;
+    const char *named = !b->o->into ? (b->o->cuda ? "this-gpu" : "cpu")
+                        : slash     ? slash + 1
+                                    : gpu;
     bool ok = keep(path, json, err) && calibrate_bench_new(path, gpu, cluster, named, err);
     unlink(path);
     if (ok)
@@ -292,8 +294,8 @@ static bool make_files(const Bench *b, const char *json, Err *err)
 static bool finish(const Bench *b, Err *err)
 {
     char *json = read_all(b->json), *text = read_all(b->text);
-    bool ok = (!b->o->out || keep(b->o->out, json, err)) &&
-              (!b->o->all || make_files(b, json, err));
+    bool ok =
+        (!b->o->out || keep(b->o->out, json, err)) && (!b->o->all || make_files(b, json, err));
     if (ok)
         fputs(b->o->json ? json : text, stdout);
     free(json);
@@ -317,10 +319,9 @@ static int bench(Bench *b, Err *err)
         err_set(err, "cannot make a temporary file: %s", strerror(errno));
         return EXIT_COULD_NOT;
     }
-    RankPlace place = { .world = b->ranks,
-                        .local_n = b->ranks,
-                        .timeout_s = TIMEOUT_S,
-                        .digest = "bench" };
+    RankPlace place = {
+        .world = b->ranks, .local_n = b->ranks, .timeout_s = TIMEOUT_S, .digest = "bench"
+    };
     fflush(NULL);
     int status = bench_launch(b->o, b->ranks, run_rank, b, &place);
     return status == EXIT_DONE && !finish(b, err) ? EXIT_COULD_NOT : status;

@@ -12,9 +12,11 @@
 
 #include <stdio.h>
 
+#include "core/machine.h"
 #include "exec/bench.h"
 #include "exec/bench_host.h"
-#include "sim/scenario.h"
+
+struct Setting;
 
 typedef enum BenchPart {
     BENCH_GEMM,
@@ -27,20 +29,24 @@ typedef enum BenchPart {
 extern const char *const bench_part_names[BENCH_PART_N];
 
 typedef struct BenchOptions {
-    bool part[BENCH_PART_N], all; /* all: none was named */
+    bool part[BENCH_PART_N], all;             /* all: none was named */
     bool cuda, loop, json, warm, cache_given; /* warm: by default on the CPU */
     uint32_t ranks; /* 0: as many as there are processors, at most 4; 1 on CUDA */
     double seconds; /* for each part; 0: the default */
     const char *out, *into;
     char *const *scenarios; /* whose kernels; none: the built-in models' */
     uint32_t scenarios_n;
-    const Setting *settings; /* of those scenarios */
+    const struct Setting *settings; /* of those scenarios */
     uint32_t settings_n;
 } BenchOptions;
 
 /* ---- cases ---- */
 
-typedef enum BenchTable { BENCH_TABLE_GEMM, BENCH_TABLE_ATTENTION, BENCH_TABLE_MEMORY } BenchTable;
+typedef enum BenchTable {
+    BENCH_TABLE_GEMM,
+    BENCH_TABLE_ATTENTION,
+    BENCH_TABLE_MEMORY
+} BenchTable;
 
 typedef struct BenchCase {
     BenchKernel kernel;
@@ -95,8 +101,9 @@ typedef struct BenchReport {
     uint32_t overlaps_n, overlaps_cap;
     BenchCollectiveRow *collectives;
     uint32_t collectives_n, collectives_cap;
-    double launch_us, gap_us; /* host; from a kernel's begin to the next one's, of next to none */
-    double host_GBps;         /* copies from the host; 0 not measured */
+    double launch_us,
+        gap_us;       /* host; from a kernel's begin to the next one's, of next to none */
+    double host_GBps; /* copies from the host; 0 not measured */
     double seconds;
 } BenchReport;
 

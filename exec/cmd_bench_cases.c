@@ -14,6 +14,7 @@
 #include "exec/cmd_bench.h"
 #include "exec/cmd_run_plan.h"
 #include "sim/cost_parts.h"
+#include "sim/scenario.h"
 
 enum { SIZES_PER_DOUBLING = 1 };
 

@@ -21,12 +21,12 @@ enum {
     TRANSFERS_MAX = 400,
 };
 
-#define STEP_NS       2e6 /* a step has so much work, about */
-#define OVERLAP_NS    4e7
-#define CASE_BYTES    GIB       /* a kernel that needs more is left out on the CPU, */
+#define STEP_NS        2e6 /* a step has so much work, about */
+#define OVERLAP_NS     4e7
+#define CASE_BYTES     GIB        /* a kernel that needs more is left out on the CPU, */
 #define CASE_BYTES_GPU (16 * GIB) /* and on a GPU */
-#define COPY_BYTES    (16 * MIB)
-#define OVERLAP_BYTES (4 * MIB)
+#define COPY_BYTES     (16 * MIB)
+#define OVERLAP_BYTES  (4 * MIB)
 
 static const uint64_t transfer_bytes_min = KIB, transfer_bytes_max = 64 * MIB;
 
@@ -95,8 +95,7 @@ uint64_t bench_arena_bytes(const BenchOptions *o, const BenchCases *cases, uint6
     for (uint32_t i = 0; i < cases->n; i++) {
         const BenchKernel *k = &cases->cases[i].kernel;
         if (!too_long(o, &cases->cases[i]))
-            most =
-                max_u64(most, kernel_arena(k, bench_copies(k, cold_bytes(o, cache_bytes))));
+            most = max_u64(most, kernel_arena(k, bench_copies(k, cold_bytes(o, cache_bytes))));
     }
     uint64_t moved = world_n > 1 ? 2 * transfer_bytes_max + 128 * (uint64_t)world_n : 0;
     return max_u64(most + 2 * OVERLAP_BYTES, moved) + MIB;
@@ -125,12 +124,12 @@ static bool measure_case(PartRun *p, const BenchCase *c, BenchPart part, Err *er
     if (!bench_run(&result, p->rank, &plan, &limits, false, err))
         return err_wrap(err, "%s", c->kernel.name);
     GROW(r->kernels, r->kernels_n, r->kernels_cap);
-    r->kernels[r->kernels_n++] = (BenchKernelRow){
-        .of = c,
-        .copies = copies,
-        .cold = !r->o->warm && kernel_arena(&c->kernel, copies) >= CACHES * r->host.cache_bytes,
-        .times = result.kernel
-    };
+    r->kernels[r->kernels_n++] =
+        (BenchKernelRow){ .of = c,
+                          .copies = copies,
+                          .cold = !r->o->warm && kernel_arena(&c->kernel, copies) >=
+                                                     CACHES * r->host.cache_bytes,
+                          .times = result.kernel };
     return true;
 }
 
@@ -180,9 +179,7 @@ static bool measure_small(PartRun *p, OpKind kind, uint64_t bytes, uint32_t n,
     BenchTensor tensor;
     BenchArg arg;
     BenchKernel k = small_kernel(kind, bytes, &tensor, &arg);
-    BenchPlan plan = {
-        .kernel = &k, .kernels_n = n, .copies = 1, .world_n = p->rank->world_n
-    };
+    BenchPlan plan = { .kernel = &k, .kernels_n = n, .copies = 1, .world_n = p->rank->world_n };
     BenchRank rank = *p->rank;
     rank.each_task = false;
     BenchLimits limits = { 5, 20, 2e8 };
@@ -225,9 +222,9 @@ static bool measure_overlap(PartRun *p, const BenchCase *c, OpKind transfer, Err
                           .kernels_n = times_in_step(c->guess_ns, 5 * STEP_NS, KERNELS_MAX),
                           .copies = 1,
                           .world_n = p->rank->world_n };
-    BenchPlan transfers = {
-        .transfer = &t, .transfers_n = KERNELS_MIN * 2, .world_n = p->rank->world_n
-    };
+    BenchPlan transfers = { .transfer = &t,
+                            .transfers_n = KERNELS_MIN * 2,
+                            .world_n = p->rank->world_n };
     BenchRank rank = *p->rank;
     BenchResult alone, moving, both;
     rank.each_task = true;

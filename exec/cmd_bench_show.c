@@ -216,8 +216,7 @@ static void put_kernels(JsonOut *j, const BenchReport *r, BenchTable table, cons
         if (table == BENCH_TABLE_MEMORY)
             json_put_number(j, "GBps", moved_bytes(row->of) / row->times.median_ns);
         else
-            json_put_number(j, "tflops",
-                            row->of->kernel.op.flops / row->times.median_ns / 1e3);
+            json_put_number(j, "tflops", row->of->kernel.op.flops / row->times.median_ns / 1e3);
         json_out_close(j, '}');
     }
     json_out_close(j, ']');

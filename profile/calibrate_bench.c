@@ -152,9 +152,9 @@ static void read_collective(BenchFile *f, JsonObj *o)
     if (!o->ok)
         return;
     GROW(f->transfers, f->transfers_n, f->transfers_cap);
-    f->transfers[f->transfers_n++] = (BenchTransferRow){ arena_strdup(&f->arena, op),
-                                                         (uint32_t)ranks, bytes, us * 1e3,
-                                                         busbw };
+    f->transfers[f->transfers_n++] =
+        (BenchTransferRow){ arena_strdup(&f->arena, op), (uint32_t)ranks, bytes, us * 1e3,
+                            busbw };
 }
 
 /* ---- the file ---- */
@@ -183,7 +183,7 @@ static void read_device(BenchFile *f, JsonObj *root, Err *err)
     const char *name = json_string(&o, "name", ""), *versions = json_string(&o, "versions", "");
     const char *date = json_string(&o, "date", "");
     uint64_t bytes = json_count(&o, "memory_bytes", 0, (uint64_t)1 << 52, 0);
-    if (json_end_lax(&o) && !f->device) {
+    if (json_end_lax(&o) && (!f->device || !*f->device)) {
         f->device = arena_strdup(&f->arena, name);
         f->versions = arena_strdup(&f->arena, versions);
         f->date = arena_strdup(&f->arena, date);
@@ -199,6 +199,8 @@ static bool read_root(BenchFile *f, JsonNode node, Err *err)
     uint32_t ranks = (uint32_t)json_count(&o, "ranks", 1, 1 << 20, JSON_REQUIRED);
     if (o.ok && json_has(&o, "device"))
         read_device(f, &o, err);
+    if (!f->device)
+        f->device = f->versions = f->date = "";
     if (o.ok && f->backend && strcmp(f->backend, backend) != 0)
         o.ok = json_fail(node, err, "this is of the backend '%s', another is of '%s'", backend,
                          f->backend);
@@ -416,9 +418,8 @@ static void put_overlap(JsonOut *j, BenchFile *f, const Peaks *p)
     double matmul = f->matmul_slowdowns_n
                         ? calibrate_median(f->matmul_slowdowns, f->matmul_slowdowns_n)
                         : 1;
-    double other = f->other_slowdowns_n
-                       ? calibrate_median(f->other_slowdowns, f->other_slowdowns_n)
-                       : 1;
+    double other =
+        f->other_slowdowns_n ? calibrate_median(f->other_slowdowns, f->other_slowdowns_n) : 1;
     double link = best_busbw(f), sms = BENCH_SMS * (1 - 1 / fmax(matmul, 1));
     json_put_open(j, "overlap", '{');
     put_rounded(j, "comm_sms", fmin(sms, BENCH_SMS - 1));

@@ -2,8 +2,9 @@
  * cmd_calibrate.c - lockstep calibrate INPUT... --into FILE: measurements into a machine's file.
  *
  * What the inputs are, their content says: logs of nccl-tests calibrate a cluster,
- * timelines of ops a GPU, what bench measured either.  The file's text is changed where a number was measured
- * and nowhere else, read back as the simulator would, and then replaced at once.
+ * timelines of ops a GPU, what bench measured either.  The file's text is changed where a
+ * number was measured and nowhere else, read back as the simulator would, and then replaced
+ * at once.
  */
 #include "profile/cmd_calibrate.h"
 
@@ -113,12 +114,11 @@ static bool check_twice(const CalibrateOptions *o, Err *err)
     return true;
 }
 
-static bool run_as(CalibrateOptions *o, Input is, Err *err)
+static bool run_as(const CalibrateOptions *o, Input is, Err *err)
 {
     if (is != INPUT_TRACE && o->scenario)
         return err_set(err, "%s need no --scenario",
                        is == INPUT_LOG ? "logs of nccl-tests" : "measurements of bench");
-    o->bench = is == INPUT_BENCH;
     if (is != INPUT_TRACE)
         return is == INPUT_LOG ? calibrate_cluster(o, err) : calibrate_bench(o, err);
     if (o->scenario)
@@ -129,7 +129,7 @@ static bool run_as(CalibrateOptions *o, Input is, Err *err)
                    o->inputs[0]);
 }
 
-static bool run(CalibrateOptions *o, Err *err)
+static bool run(const CalibrateOptions *o, Err *err)
 {
     Input first = INPUT_TRACE;
     if (!check_twice(o, err))

@@ -14,14 +14,14 @@
 #include "core/arena.h"
 #include "core/err.h"
 #include "core/json.h"
-#include "traces/nccl_tests.h"
 
+struct NcclLog;
 struct Setting;
 
 typedef struct CalibrateOptions {
     const char *into, *scenario; /* scenario NULL: not given */
-    bool json, dry_run, quiet; /* quiet: says nothing of what it did */
-    bool bench;                /* the inputs are of `lockstep bench`, not nccl-tests' logs */
+    bool json, dry_run, quiet;   /* quiet: says nothing of what it did */
+    bool bench;                  /* the inputs are of `lockstep bench`, not nccl-tests' logs */
     char *const *inputs;
     uint32_t inputs_n;
     const struct Setting *settings;
@@ -40,7 +40,7 @@ bool calibrate_is_bench(const char *head, size_t n);
 bool calibrate_bench_new(const char *path, const char *gpu, const char *cluster,
                          const char *gpu_named, Err *err);
 /* Transfers of a bench as rows of nccl-tests, one node; false: the file is none. */
-bool calibrate_bench_log(NcclLog *l, const char *path, const char **source, Err *err);
+bool calibrate_bench_log(struct NcclLog *l, const char *path, const char **source, Err *err);
 
 /* The file's text, ended by NUL, on the heap; NULL and err when it is no JSON object. */
 char *calibrate_load(const char *path, Err *err);

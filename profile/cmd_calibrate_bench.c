@@ -143,8 +143,7 @@ static bool fit_kernels(Work *w, const char *text, Err *err)
     const Gpu *was = read_gpu(w, text, err);
     if (!was)
         return err_wrap(err, "kernels calibrate a GPU");
-    w->fit = (KernelFit){ .gpu = was,
-                          .model = { memory_kernel_of, scale, predict_ns, w, 1 } };
+    w->fit = (KernelFit){ .gpu = was, .model = { memory_kernel_of, scale, predict_ns, w, 1 } };
     bench_file_samples(&w->bench, &w->fit);
     if (!kernel_fit_run(&w->fit, err))
         return err_wrap(err, "'%s' has no kernels", calibrate_base_name(w->o->inputs[0]));
@@ -154,8 +153,8 @@ static bool fit_kernels(Work *w, const char *text, Err *err)
 
 static bool calibrate_kernels(Work *w, char *text, Err *err)
 {
-    const char *source = arena_printf(&w->arena, "lockstep calibrate on %s",
-                                      bench_file_source(&w->bench));
+    const char *source =
+        arena_printf(&w->arena, "lockstep calibrate on %s", bench_file_source(&w->bench));
     bool ok = fit_kernels(w, text, err) && predict_left_out(w, text, err);
     if (!ok) {
         free(text);
@@ -222,6 +221,25 @@ static bool make_cluster(Work *w, const char *gpu, Err *err)
     return calibrate_store(w->o, text, err);
 }
 
+/* Made whole, or not at all. */
+static bool new_cluster(Work *w, const char *gpu, Err *err)
+{
+    bool was_there = is_there(w->o->into);
+    bool ok = make_cluster(w, gpu, err) && calibrate_cluster(w->o, err);
+    if (!ok && !was_there)
+        unlink(w->o->into);
+    return ok;
+}
+
+/* Of a cluster whose GPUs nobody has measured: the processor that was, or one that costs
+ * nothing. */
+static const char *some_gpu(Work *w)
+{
+    bool cpu = strcmp(w->bench.backend, "cpu") == 0;
+    const char *path = arena_printf(&w->arena, "%s/gpus/cpu.json", share_dir());
+    return cpu && is_there(path) ? "cpu" : "ideal";
+}
+
 static bool calibrate(Work *w, Err *err)
 {
     const CalibrateOptions *o = w->o;
@@ -238,7 +256,7 @@ static bool calibrate(Work *w, Err *err)
     }
     if (!there && o->dry_run)
         return err_set(err, "'%s' is not there: --dry-run makes none", o->into);
-    return (there || make_cluster(w, "cpu", err)) && calibrate_cluster(o, err);
+    return there ? calibrate_cluster(o, err) : new_cluster(w, some_gpu(w), err);
 }
 
 static void free_work(Work *w)
@@ -250,7 +268,9 @@ static void free_work(Work *w)
 
 bool calibrate_bench(const CalibrateOptions *o, Err *err)
 {
-    Work w = { .o = o };
+    CalibrateOptions of_bench = *o;
+    of_bench.bench = true;
+    Work w = { .o = &of_bench };
     bool ok = calibrate(&w, err);
     free_work(&w);
     return ok;
@@ -267,7 +287,7 @@ bool calibrate_bench_new(const char *path, const char *gpu, const char *cluster,
               calibrate_kernels(&w, bench_gpu_text(&w.bench, stem(&w.arena, gpu)), err);
     o.into = cluster;
     if (ok && w.bench.transfers_n > 0)
-        ok = make_cluster(&w, gpu_named, err) && calibrate_cluster(&o, err);
+        ok = new_cluster(&w, gpu_named, err);
     free_work(&w);
     return ok;
 }

@@ -42,8 +42,7 @@ static void hand_optimizer(Hand *h, uint64_t elements)
     *h = (Hand){ 0 };
     for (uint32_t i = 0; i < 4; i++) {
         TensorClass class_ = slots[i] == SLOT_STATE ? TENSOR_OPTIMIZER : TENSOR_PARAM;
-        h->tensors[i] =
-            hand_tensor(names[i], class_, slots[i], i == 2, DTYPE_F32, elements);
+        h->tensors[i] = hand_tensor(names[i], class_, slots[i], i == 2, DTYPE_F32, elements);
         h->args[i] = (BenchArg){ i, i == 0 ? ARG_READ : ARG_UPDATE };
     }
     h->k = (BenchKernel){ .op = { .kind = OP_OPTIMIZER,
@@ -105,7 +104,8 @@ static void law_close(Backend *b)
     (void)b;
 }
 
-/* No zeros, no endless numbers; what the optimizer keeps is above 0, tokens are in the vocabulary. */
+/* No zeros, no endless numbers; what the optimizer keeps is above 0, tokens are in the
+ * vocabulary. */
 static void law_write(Backend *b, uint64_t offset, const void *from, uint64_t bytes)
 {
     const Program *p = b->job->program;
