@@ -8,6 +8,7 @@
 #   make san            unit and command-line tests under address and undefined-behaviour checks
 #   make tsan           the tests that have threads, under the thread sanitizer
 #   make fuzz           each fuzzer for FUZZ_SECONDS (20) seconds; needs clang
+#   make fuzz-campaign  every reader of traces, RUNS (10^8) inputs in all; make afl: with AFL++
 #   make gpu            compiles what needs CUDA, where nvcc is found
 #   make bench          the benchmarks of this program itself (tests/bench/)
 #   make accuracy       predictions beside measurements: tables as Markdown, a plot as SVG
@@ -37,7 +38,8 @@ SUITES ?= unit cli exec house format gpu
 # ---- what is built where ---------------------------------------------------------------
 
 SANITIZED := $(if $(SAN),$(if $(filter thread,$(SAN)),-tsan,-san))
-VARIANT := $(patsubst -gcc,,-$(notdir $(firstword $(CC))))$(SANITIZED)$(if $(FUZZER),-fuzz)
+FUZZED := $(if $(FUZZER),-fuzz$(if $(filter fast,$(FUZZER)),-fast))
+VARIANT := $(patsubst -gcc,,-$(notdir $(firstword $(CC))))$(SANITIZED)$(FUZZED)
 BUILD := build$(VARIANT)
 
 LIB_CJSON := -lcjson
@@ -46,11 +48,15 @@ LIB_M := -lm
 LIB_PTHREAD := -lpthread
 LIB_SQLITE := -lsqlite3
 LIB_DL := -ldl
-LIBS := $(LIB_CJSON) $(LIB_SQLITE) $(LIB_Z) $(LIB_M) $(LIB_PTHREAD) $(LIB_DL)
+LIB_PNG := -lpng
+LIB_FREETYPE := -lfreetype
+LIBS := $(LIB_CJSON) $(LIB_SQLITE) $(LIB_PNG) $(LIB_FREETYPE) $(LIB_Z) $(LIB_M) $(LIB_PTHREAD) \
+        $(LIB_DL)
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow $(WERROR)
 DEFINES := -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE \
-           -DLOCKSTEP_SHARE_DIR='"$(PREFIX)/share/lockstep"'
+           -DLOCKSTEP_SHARE_DIR='"$(PREFIX)/share/lockstep"' \
+           -DLOCKSTEP_LIB_DIR='"$(PREFIX)/lib/lockstep"'
 OPTIMIZE := -O2
 SANITIZE :=
 ifneq ($(SAN)$(FUZZER),)
@@ -61,22 +67,37 @@ ifeq ($(SAN),thread)
 OPTIMIZE := -O2
 SANITIZE := -fsanitize=thread -fno-omit-frame-pointer
 endif
+# A campaign wants executions: undefined behaviour traps, memory is looked at afterwards.
+ifeq ($(FUZZER),fast)
+OPTIMIZE := -O2
+SANITIZE := -fsanitize=undefined -fsanitize-trap=undefined
+endif
 ifneq ($(FUZZER),)
-SANITIZE += -fsanitize=fuzzer-no-link
+SANITIZE += $(if $(findstring afl,$(CC)),,-fsanitize=fuzzer-no-link \
+                $(if $(filter fast,$(FUZZER)),-fno-sanitize-coverage=trace-cmp))
 endif
 # -ffp-contract=off: a fused multiply-add would make numbers depend on the machine.
 ALL_CFLAGS := -std=c11 $(DEFINES) -I. $(OPTIMIZE) -g -ffp-contract=off $(WARNINGS) $(SANITIZE) \
               $(CFLAGS)
 ALL_LDFLAGS := $(SANITIZE) $(LDFLAGS)
-# The loops of the CPU's kernels are written to be vectorised, which gcc 12 does at -O3.
+# FreeType's headers lie in a folder of their own.
+FREETYPE_CFLAGS := $(or $(shell pkg-config --cflags freetype2 2>/dev/null), \
+                        -I/usr/include/freetype2)
+$(BUILD)/obj/viz/font_file.o: private ALL_CFLAGS += $(FREETYPE_CFLAGS)
+# Loops of the CPU's kernels and of the rasteriser are written to be vectorised, which gcc 12
+# does at -O3.
 ifeq ($(SAN)$(FUZZER),)
 $(BUILD)/obj/exec/kernels%.o $(BUILD)/obj/exec/data.o: private ALL_CFLAGS += -O3
+$(BUILD)/obj/viz/rast%.o: private ALL_CFLAGS += -O3
 endif
 
 FOLDERS := core core/patterns sim sim/strategy exec profile traces viz
 # Plugins that lockstep loads at run time; they link CUDA, lockstep does not.
 PLUGINS := $(wildcard exec/backend_cuda*.c profile/capture*.c)
-SOURCES := $(sort $(filter-out $(PLUGINS),$(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))))
+# The window of the viewer: its own executable, where SDL2 is.
+WINDOW_SOURCES := $(sort $(wildcard viz/sdl_*.c))
+SOURCES := $(sort $(filter-out $(PLUGINS) $(WINDOW_SOURCES), \
+                               $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 ARCHIVE := $(BUILD)/liblockstep.a
 
@@ -89,6 +110,13 @@ THREADED := $(call programs,$(shell grep -lE 'include [<"](pthread|tests/(exec|r
                                     tests/unit/test_*.c tests/property/test_*.c))
 EXEC_RANKS := $(call programs,tests/exec/*.c)
 CLI_RUNNER := $(BUILD)/tests/cli_runner
+# Tests of the CUDA backend on a stand-in for the device, tests/on_cpu/, and the tests of the
+# CPU's kernels once more, each kernel beside its CUDA twin.  They need a C++ compiler.
+CXX := $(if $(filter clang%,$(notdir $(firstword $(CC)))),clang++,g++)
+HAS_CXX := $(if $(FUZZER)$(SAN),,$(shell command -v $(CXX)))
+ON_CPU_TESTS := $(if $(HAS_CXX),$(call programs,tests/on_cpu/test_*.c))
+TWINS := $(if $(HAS_CXX),$(patsubst tests/unit/test_%.c,$(BUILD)/tests/on_cpu/twin_%,$(wildcard \
+             tests/unit/test_kernels*.c)))
 FORMATTED := lockstep.c $(foreach f,$(FOLDERS) $(patsubst %/,%,$(wildcard tests/ tests/*/)), \
                                     $(wildcard $(f)/*.c $(f)/*.h $(f)/*.cu))
 
@@ -98,27 +126,44 @@ ifneq ($(origin CUDA_HOME),command line)
 CUDA_HOME := $(shell sh tests/find_cuda.sh)
 endif
 NVCC := $(if $(CUDA_HOME),$(wildcard $(CUDA_HOME)/bin/nvcc))
+# NCCL and cuBLASLt may lie elsewhere: wheels for CUDA 12 have a folder for each.
+CUBLAS_HOME ?= $(CUDA_HOME)
+NCCL_HOME ?= $(CUDA_HOME)
+GPU_ARCH ?= 90
+lib_in = $(firstword $(wildcard $(foreach d,lib64 lib lib/x86_64-linux-gnu,$(1)/$(d)/$(2))))
+NCCL_H := $(firstword $(wildcard $(NCCL_HOME)/include/nccl.h /usr/include/nccl.h))
+NCCL_LIB := $(or $(call lib_in,$(NCCL_HOME),libnccl.so*),$(call lib_in,/usr,libnccl.so*))
+CUDA_LIBS := $(if $(NVCC),$(call lib_in,$(CUBLAS_HOME),libcublasLt.so*) $(NCCL_LIB))
+CUDA_PLUGIN := $(if $(SAN)$(FUZZER),,$(if $(NVCC),$(if $(NCCL_H),$(BUILD)/lockstep-cuda.so)))
+SDL_CFLAGS := $(shell pkg-config --cflags sdl2 2>/dev/null || sdl2-config --cflags 2>/dev/null)
+SDL_LIBS := $(shell pkg-config --libs sdl2 2>/dev/null || sdl2-config --libs 2>/dev/null)
+WINDOW := $(if $(SDL_LIBS),$(if $(WINDOW_SOURCES),$(BUILD)/lockstep-view))
 no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in PATH)
 
 # ---- make, make demo, make install -----------------------------------------------------
 
-.PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers gpu gpu-clean \
+.PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers fuzz-campaign \
+        fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean bake-font \
         bench accuracy bless check-format format install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
 all: lockstep
-lockstep: $(BUILD)/lockstep
+lockstep: $(BUILD)/lockstep $(CUDA_PLUGIN) $(WINDOW)
 
 ifeq ($(filter-out all lockstep,$(MAKECMDGOALS)),)
-header_found = $(shell echo '\#include <$(1)>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
+header_found = $(shell echo '\#include <$(1)>' | $(CC) $(2) -E - >/dev/null 2>&1 && echo yes)
 found = $(if $(1),$(info ✓ $(2)),$(info ✗ $(2): $(3)))
 how := not found; sh tests/setup.sh installs it
 $(call found,$(shell command -v $(firstword $(CC))),compiler $(CC),$(how))
 $(call found,$(call header_found,cjson/cJSON.h),cJSON,$(how))
 $(call found,$(call header_found,zlib.h),zlib,$(how))
 $(call found,$(call header_found,sqlite3.h),SQLite,$(how))
-$(call found,$(NVCC),CUDA$(if $(NVCC), in $(CUDA_HOME)),$(no_nvcc); only 'make gpu' needs it)
+$(call found,$(call header_found,png.h),libpng,$(how))
+$(call found,$(call header_found,ft2build.h,$(FREETYPE_CFLAGS)),FreeType,$(how))
+$(call found,$(SDL_LIBS),SDL2,not found; only the window of 'lockstep view' needs it)
+$(call found,$(CUDA_PLUGIN),CUDA$(if $(NVCC), in $(CUDA_HOME)),$(if $(NVCC),no nccl.h in \
+    $(NCCL_HOME)/include: NCCL_HOME says where,$(no_nvcc)); only training on GPUs needs it)
 endif
 
 # As many jobs as cores, unless the caller said how many.
@@ -129,14 +174,16 @@ demo:
 	@$(MAKE) --no-print-directory $(parallel) $(BUILD)/lockstep
 	@LOCKSTEP=$(BUILD)/lockstep sh tests/demo.sh
 
-install: $(BUILD)/lockstep
+install: $(BUILD)/lockstep $(CUDA_PLUGIN) $(WINDOW)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/lockstep
-	install $(BUILD)/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep
+	$(if $(CUDA_PLUGIN),install -D $(CUDA_PLUGIN) $(DESTDIR)$(PREFIX)/lib/lockstep/$(notdir \
+	    $(CUDA_PLUGIN)))
+	install $(BUILD)/lockstep $(WINDOW) $(DESTDIR)$(PREFIX)/bin
 	cp -R scenarios $(DESTDIR)$(PREFIX)/share/lockstep/
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/lockstep
-	rm -rf $(DESTDIR)$(PREFIX)/share/lockstep
+	rm -f $(DESTDIR)$(PREFIX)/bin/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep-view
+	rm -rf $(DESTDIR)$(PREFIX)/share/lockstep $(DESTDIR)$(PREFIX)/lib/lockstep
 
 clean:
 	rm -rf build build-*
@@ -151,7 +198,8 @@ check:
 	@$(MAKE) --no-print-directory $(parallel) tests
 	@BUILD=$(BUILD) MAKE='$(MAKE)' CUDA_HOME='$(CUDA_HOME)' sh tests/run_tests.sh $(SUITES)
 
-tests: $(BUILD)/lockstep $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS)
+tests: $(BUILD)/lockstep $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS) \
+       $(if $(findstring clang,$(CC)),,$(CUDA_PLUGIN))
 
 san:
 	@$(MAKE) --no-print-directory SAN=1 SUITES="unit cli" check
@@ -161,6 +209,13 @@ tsan:
 threaded: $(THREADED)
 	@BUILD=$(BUILD) SECONDS_MAX=300 sh tests/run_tests.sh \
 	    $(patsubst $(BUILD)/tests/%,program:%,$(THREADED))
+
+# The letters of viz/font_baked.c, from the files of Debian's fonts-inter.
+INTER ?= /usr/share/fonts/opentype/inter
+bake-font: $(BUILD)/tests/bake_font
+	@$(BUILD)/tests/bake_font $(INTER)/Inter-Regular.otf $(INTER)/Inter-SemiBold.otf \
+	    >$(BUILD)/font_baked.c
+	mv $(BUILD)/font_baked.c viz/font_baked.c
 
 bless: $(BUILD)/lockstep $(CLI_RUNNER)
 	@for t in tests/cli/*.test; do \
@@ -188,9 +243,33 @@ fuzzers: $(FUZZERS)
 	@BUILD=$(BUILD) FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_SEED=$(FUZZ_SEED) \
 	    sh tests/run_fuzz.sh $(FUZZERS)
 
+# The readers of traces; the other fuzzers look at what people and peers write.
+READERS := $(filter %_kineto %_nsys %_chakra %_pytorch_et %_native %_nccl_tests %_rules \
+                    %_unpack %_set,$(FUZZERS))
+fuzz-campaign:
+	@sh tests/setup.sh test
+	@$(MAKE) --no-print-directory $(parallel) CC=clang FUZZER=fast fuzz-readers
+fuzz-readers: $(READERS)
+	@sh tests/fuzz_campaign.sh $(READERS)
+
+fuzz-replay:
+	@$(MAKE) --no-print-directory $(parallel) CC=clang FUZZER=1 replay-readers
+replay-readers: $(READERS)
+	@sh tests/fuzz_campaign.sh --replay $(READERS)
+
+# The same with AFL++ (Debian: afl++), for AFL_SECONDS (20) each.
+AFL_SECONDS ?= 20
+afl:
+	@command -v afl-clang-fast >/dev/null || \
+	    { echo "afl-clang-fast is missing: apt-get install afl++"; exit 1; }
+	@AFL_QUIET=1 $(MAKE) --no-print-directory $(parallel) CC=afl-clang-fast FUZZER=1 afl-readers
+afl-readers: $(READERS)
+	@BUILD=$(BUILD) AFL_SECONDS=$(AFL_SECONDS) sh tests/run_afl.sh $(READERS)
+
 # Defines gpu and gpu-clean, with CUDA_HOME, NVCC and BUILD.
 ifneq ($(NVCC),)
 -include tests/gpu/Makefile.inc
+gpu: $(CUDA_PLUGIN)
 else
 gpu:
 	@echo "gpu: skipped, $(no_nvcc)"
@@ -198,10 +277,17 @@ endif
 
 # ---- rules -----------------------------------------------------------------------------
 
+-include profile/capture.inc
 say = $(if $(V),,@echo "  $(1)" &&)
 
+# Plugins take what they need of lockstep from the program that loads them: -rdynamic.
 $(BUILD)/lockstep: $(BUILD)/obj/lockstep.o $(ARCHIVE)
-	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $^ $(LIBS)
+
+WINDOW_OBJECTS := $(WINDOW_SOURCES:%.c=$(BUILD)/obj/%.o)
+$(WINDOW_OBJECTS): private ALL_CFLAGS += $(SDL_CFLAGS)
+$(BUILD)/lockstep-view: $(WINDOW_OBJECTS) $(ARCHIVE)
+	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -o $@ $^ $(SDL_LIBS) $(LIBS)
 
 $(ARCHIVE): $(OBJECTS) $(BUILD)/sources
 	@rm -f $@
@@ -211,7 +297,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,cc $<) $(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(TESTS) $(BENCHES) $(EXEC_RANKS) $(CLI_RUNNER): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ARCHIVE)
+ORDINARY := $(TESTS) $(BENCHES) $(EXEC_RANKS) $(CLI_RUNNER) $(BUILD)/tests/bake_font
+$(ORDINARY): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -219,13 +306,75 @@ $(FUZZERS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
+# ---- the CUDA plugin -------------------------------------------------------------------------
+
+# Without static guards and exceptions nvcc's launches need nothing of libstdc++.
+CU_FLAGS := -std=c++17 -O2 -I. -gencode=arch=compute_$(GPU_ARCH),code=sm_$(GPU_ARCH) \
+            -gencode=arch=compute_$(GPU_ARCH),code=compute_$(GPU_ARCH) \
+            $(if $(WERROR),-Werror all-warnings) \
+            -Xcompiler -fPIC,-fno-threadsafe-statics,-fno-exceptions,-fno-rtti,-Wall,-Wextra
+PLUGIN_CFLAGS = $(ALL_CFLAGS) -fPIC -isystem $(CUDA_HOME)/include \
+                -isystem $(CUBLAS_HOME)/include -isystem $(dir $(NCCL_H))
+CUDA_OBJECTS := $(patsubst %,$(BUILD)/cuda/%.o,$(wildcard exec/cuda_*.cu exec/cuda_*.c \
+                    exec/backend_cuda*.c))
+
+$(BUILD)/cuda/%.cu.o: %.cu $(BUILD)/cuda-flags
+	@mkdir -p $(@D)
+	$(call say,nvcc $<) $(NVCC) $(CU_FLAGS) -MD -MF $(@:.o=.d) -c -o $@ $<
+
+$(BUILD)/cuda/%.c.o: %.c $(BUILD)/flags $(BUILD)/cuda-flags
+	@mkdir -p $(@D)
+	$(call say,cc $< for the plugin) $(CC) $(PLUGIN_CFLAGS) -MMD -MP -c -o $@ $<
+
+# Libraries are named by file: wheels have no links without a version.
+$(BUILD)/lockstep-cuda.so: $(CUDA_OBJECTS)
+	$(call say,ld $@) $(NVCC) -shared -cudart static -o $@ $^ $(CUDA_LIBS) \
+	    $(foreach l,$(CUDA_LIBS),-Xlinker -rpath -Xlinker $(abspath $(dir $(l)))) -lpthread -lm
+
+-include $(CUDA_OBJECTS:.o=.d)
+
+# ---- the CUDA backend on a stand-in for the device ---------------------------------------
+
+ON_CPU := $(BUILD)/on_cpu
+ON_CPU_OBJECTS := $(patsubst %,$(ON_CPU)/%.o,$(wildcard exec/cuda_*.cu exec/backend_cuda*.c \
+                      tests/on_cpu/*.cu) $(filter-out tests/on_cpu/test_%.c,$(wildcard \
+                      tests/on_cpu/*.c)))
+ON_CPU_CFLAGS = $(ALL_CFLAGS) -Itests/on_cpu -DCUDA_ON_CPU -DWORLD_TWIN
+ON_CPU_CXXFLAGS := -std=c++17 -I. -Itests/on_cpu $(OPTIMIZE) -g -ffp-contract=off -Wall -Wextra \
+                   -Wno-unknown-pragmas $(WERROR) -DCUDA_ON_CPU -include tests/on_cpu/device.h
+
+$(ON_CPU)/%.cu.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,c++ $<) $(CXX) $(ON_CPU_CXXFLAGS) -MMD -MP -x c++ -c -o $@ $<
+
+$(ON_CPU)/%.c.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,cc $< for the stand-in) $(CC) $(ON_CPU_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(ON_CPU)/cuda.a: $(ON_CPU_OBJECTS)
+	@rm -f $@
+	$(call say,ar $@) $(AR) rcs $@ $^
+
+link_on_cpu = $(CXX) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+$(ON_CPU_TESTS): $(BUILD)/tests/on_cpu/%: $(ON_CPU)/tests/on_cpu/%.c.o $(ON_CPU)/cuda.a $(ARCHIVE)
+	@mkdir -p $(@D)
+	$(call say,ld $@) $(link_on_cpu)
+$(TWINS): $(BUILD)/tests/on_cpu/twin_%: $(ON_CPU)/tests/unit/test_%.c.o $(ON_CPU)/cuda.a $(ARCHIVE)
+	@mkdir -p $(@D)
+	$(call say,ld $@) $(link_on_cpu)
+
+-include $(ON_CPU_OBJECTS:.o=.d) $(wildcard $(ON_CPU)/tests/*/*.d)
+
 # Other flags, or a source more or less, rebuild what depends on them.
 stamp = @mkdir -p $(@D); echo '$(subst ','\'',$(1))' | cmp -s - $@ || \
         echo '$(subst ','\'',$(1))' >$@
 $(BUILD)/flags: FORCE
 	$(call stamp,$(CC) $(ALL_CFLAGS))
+$(BUILD)/cuda-flags: FORCE
+	$(call stamp,$(NVCC) $(CU_FLAGS) $(PLUGIN_CFLAGS) $(CUDA_LIBS))
 $(BUILD)/sources: FORCE
 	$(call stamp,$(SOURCES))
 
--include $(OBJECTS:.o=.d) $(BUILD)/obj/lockstep.d $(BUILD)/obj/tests/cli_runner.d
+-include $(OBJECTS:.o=.d) $(WINDOW_OBJECTS:.o=.d) $(BUILD)/obj/lockstep.d
+-include $(BUILD)/obj/tests/cli_runner.d $(BUILD)/obj/tests/bake_font.d
 -include $(patsubst $(BUILD)/%,$(BUILD)/obj/%.d,$(TESTS) $(BENCHES) $(EXEC_RANKS) $(FUZZERS))

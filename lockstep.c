@@ -11,6 +11,7 @@
 #include "profile/cmd.h"
 #include "sim/cmd.h"
 #include "traces/cmd.h"
+#include "viz/cmd.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static const Command commands[] = {
     { "sim", cmd_sim, "predict a training step: time, memory, cost" },
     { "plan", cmd_plan, "search for the best strategy on a number of GPUs" },
     { "run", cmd_run, "train for real and record what happens" },
-    { "profile", NULL, "record any CUDA program" },
+    { "profile", cmd_profile, "record any CUDA program" },
     { "report", cmd_report, "overlap, exposed communication, stragglers of a trace" },
     { "compare", cmd_compare, "a prediction beside a recorded run" },
     { "calibrate", cmd_calibrate, "fit a GPU or cluster file to measurements" },
@@ -36,7 +37,7 @@ static const Command commands[] = {
     { "collective", NULL, "how long a collective takes on a cluster, by size" },
     { "cluster", NULL, "who reaches whom, over what, how fast" },
     { "convert", cmd_convert, "read one trace format, write another" },
-    { "view", NULL, "look at traces" },
+    { "view", cmd_view, "look at traces" },
     { "list", cmd_list, "the models, GPUs, clusters, strategies ... built in" },
 };
 

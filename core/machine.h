@@ -32,8 +32,8 @@
 #include "core/arena.h"
 #include "core/dtype.h"
 #include "core/err.h"
-#include "core/graph.h"
 #include "core/json.h"
+#include "core/op_kind.h"
 
 /* ---- GPU ---- */
 

@@ -76,6 +76,8 @@ typedef struct Backend Backend;
 
 typedef struct BackendType {
     const char *name;
+    bool own_memory; /* the program's arena is the backend's, not the fabric's: parameters get
+                        there, and snapshots from there, by write and read */
 
     /* False and a sentence when a task of the program cannot run here. */
     bool (*open)(Backend **b, const Job *job, Err *err);

@@ -2,12 +2,7 @@
  * backend_cpu.c - the CPU as a device: kernels of exec/kernel.h, lanes on threads.
  *
  * The arena is the fabric's, so that ranks of one host read each other's tensors in
- * place.  What a transfer needs to know is prepared once per program.
- *
- * Where several ranks' data lie in one tensor (DataParallel's batch on device 0), a
- * send takes, and a receive fills, the part of its peer: the tensor then holds as
- * many messages as the group has members, or one less when this rank's own is not
- * among them.
+ * place.  What a transfer needs to know is prepared once per program (exec/calls.h).
  */
 #include "exec/backend.h"
 
@@ -16,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "exec/calls.h"
 #include "exec/lanes.h"
 
 const char *const run_clock_names[RUN_CLOCK_N] = { "wall", "virtual", "paced" };
@@ -26,10 +22,7 @@ struct Backend {
     uint8_t *arena;
     Lanes *lanes;
     KernelEnv env[LANE_N];
-    uint32_t *call_of; /* by task; NONE_U32 */
-    uint32_t calls_n, parts_n;
-    CommCall *calls;
-    Part *parts;
+    CommCalls calls;
     TaskRecord *records;
     int64_t free_ns[LANE_N]; /* model time at which a lane is done with its newest task */
     int64_t zero_ns;         /* of the host's clock, when the run began */
@@ -100,124 +93,23 @@ static int64_t kernel_end_ns(const Backend *b, uint32_t task, int64_t start)
 
 /* ---- transfers ---- */
 
-static bool part_of_peer(const Task *t, const Buffer *b, uint64_t parts, Part *part, Err *err)
+/* What a transfer works on apart from its tensor goes there, or comes back. */
+static void stage(const Backend *b, const Task *t, bool before)
 {
-    uint32_t peer = t->op->u.comm.peer, n = t->members_n;
-    if ((parts != n && parts + 1 != n) || b->elements % parts != 0)
-        return err_set(err,
-                       "op %u: %" PRIu64 " messages of %" PRIu64
-                       " bytes lie in a tensor for %u ranks",
-                       t->id, parts, t->op->u.comm.bytes, n);
-    uint64_t place = parts == n ? peer : peer - (peer > t->self);
-    part->elements = b->elements / parts;
-    part->offset += place * (b->bytes / parts);
-    return true;
-}
-
-static bool is_result(const Op *op, const Buffer *b)
-{
-    bool two =
-        op->kind == OP_ALL_GATHER || op->kind == OP_REDUCE_SCATTER || op->kind == OP_ALL_TO_ALL;
-    return two && b->mode == ARG_WRITE;
-}
-
-/* The argument of which the staging buffer holds the last columns. */
-static uint32_t staged_arg(const Task *t)
-{
-    return t->op->kind == OP_ALL_GATHER ? 0 : 1;
-}
-
-/* Columns of rows into the staging buffer (in), or out of it; all of a smaller argument. */
-static void stage(const Backend *b, const Task *t, bool in)
-{
-    const Buffer *rows = &task_args(b->p, t)[staged_arg(t)];
-    const Buffer *staged = &task_args(b->p, t)[t->args_n];
-    uint64_t n = staged->bytes > rows->bytes ? 1 : rows->dims[0];
-    uint64_t row = rows->bytes / n, part = min_u64(row, staged->bytes / n);
-    uint8_t *there = b->arena + rows->offset + row - part, *here = b->arena + staged->offset;
-    for (uint64_t i = 0; i < n; i++)
-        memcpy(in ? here + i * part : there + i * row, in ? there + i * row : here + i * part,
-               part);
-}
-
-static bool add_part(Backend *x, const Task *t, const Buffer *b, uint64_t messages, Err *err)
-{
-    Part *part = &x->parts[x->parts_n++];
-    *part = (Part){ b->offset, b->elements, b->dtype };
-    return messages == 1 || part_of_peer(t, b, messages, part, err);
-}
-
-static uint64_t messages_in(const Program *p, const Task *t)
-{
-    uint64_t bytes = 0;
-    for (uint32_t a = 0; a < t->args_n; a++)
-        bytes += task_args(p, t)[a].bytes;
-    uint64_t one = t->op->u.comm.bytes;
-    return op_is_p2p(t->op->kind) && one > 0 && bytes > one ? bytes / one : 1;
-}
-
-/* Over tensor-parallel ranks the softmax of the loss begins with the largest logit of a row. */
-static bool takes_largest(const Program *p, const Task *t)
-{
-    return t->op->kind == OP_ALL_REDUCE && t->args_n > 0 &&
-           strcmp(program_text(p, task_args(p, t)->name), "loss maximum") == 0;
-}
-
-static bool add_call(Backend *x, uint32_t task, Err *err)
-{
-    const Program *p = x->p;
-    const Task *t = &p->tasks[task];
-    CommCall *c = &x->calls[x->calls_n];
-    x->call_of[task] = x->calls_n++;
-    if (t->args_n == 0)
-        return err_set(err, "op %u '%s' transfers no tensor", t->id,
-                       program_text(p, t->op->name));
-    *c = (CommCall){ .kind = t->op->kind,
-                     .lane = t->lane,
-                     .members_n = t->members_n,
-                     .self = t->self,
-                     .peer = t->op->u.comm.peer,
-                     .tag = t->op->u.comm.tag,
-                     .members = p->members + t->members_first,
-                     .maximum = takes_largest(p, t) };
-    uint64_t messages = messages_in(p, t);
-    const Buffer *staged = t->staged ? &task_args(p, t)[t->args_n] : NULL;
-    for (int results = 0; results < 2; results++) {
-        const Part *first = &x->parts[x->parts_n];
-        uint32_t before = x->parts_n;
-        for (uint32_t a = 0; a < t->args_n; a++) {
-            const Buffer *b = &task_args(p, t)[a];
-            if (is_result(t->op, b) == (results > 0) &&
-                !add_part(x, t, staged && a == staged_arg(t) ? staged : b, messages, err))
-                return false;
-        }
-        *(results ? &c->out : &c->in) = first;
-        *(results ? &c->out_n : &c->in_n) = x->parts_n - before;
+    StagedCopy c;
+    if (!calls_staged(b->p, t, &c) || c.before != before)
+        return;
+    uint8_t *tensor = b->arena + c.tensor_offset, *buffer = b->arena + c.buffer_offset;
+    for (uint64_t i = 0; i < c.rows; i++) {
+        uint8_t *there = tensor + i * c.pitch_bytes, *here = buffer + i * c.row_bytes;
+        memcpy(before ? here : there, before ? there : here, c.row_bytes);
     }
-    return true;
-}
-
-static bool prepare_calls(Backend *x, Err *err)
-{
-    const Program *p = x->p;
-    uint32_t calls = 0;
-    for (uint32_t i = 0; i < p->tasks_n; i++)
-        calls += op_is_comm(p->tasks[i].op->kind);
-    x->calls = mem_zero((size_t)calls + 1, sizeof *x->calls);
-    x->call_of = mem_zero((size_t)p->tasks_n + 1, sizeof *x->call_of);
-    x->parts = mem_zero((size_t)p->args_n + 1, sizeof *x->parts);
-    for (uint32_t i = 0; i < p->tasks_n; i++) {
-        x->call_of[i] = NONE_U32;
-        if (op_is_comm(p->tasks[i].op->kind) && !add_call(x, i, err))
-            return err_wrap(err, "rank %u", p->rank);
-    }
-    return true;
 }
 
 /* Transfers that are posted together end together: the lane goes on when all are done. */
 static int64_t end_transfers(Backend *b, uint32_t first, uint32_t n, int64_t *met_ns)
 {
-    const CommCall *calls = &b->calls[b->call_of[first]];
+    const CommCall *calls = calls_of(&b->calls, first);
     bool model = b->job->clock == RUN_VIRTUAL;
     int64_t end = 0;
     *met_ns = INT64_MIN;
@@ -235,17 +127,15 @@ static int64_t end_transfers(Backend *b, uint32_t first, uint32_t n, int64_t *me
 
 static bool run_transfers(Backend *b, uint32_t first, uint32_t n, Err *err)
 {
-    CommCall *calls = &b->calls[b->call_of[first]];
+    CommCall *calls = calls_of(&b->calls, first);
     int64_t start = start_ns(b, first, n), met;
     for (uint32_t i = 0; i < n; i++)
         calls[i].at_ns = start;
     const Task *t = &b->p->tasks[first];
-    if (t->staged && t->op->kind == OP_ALL_GATHER)
-        stage(b, t, true);
+    stage(b, t, true);
     if (!fabric_run(b->job->fabric, calls, n, err))
         return false;
-    if (t->staged && t->op->kind == OP_REDUCE_SCATTER)
-        stage(b, t, false);
+    stage(b, t, false);
     int64_t end = end_transfers(b, first, n, &met);
     for (uint32_t i = 0; i < n; i++) {
         TaskRecord *r = &b->records[first + i];
@@ -307,9 +197,7 @@ static void cpu_close(Backend *b)
     lanes_close(b->lanes);
     for (int i = 0; i < LANE_N; i++)
         kernel_env_free(&b->env[i]);
-    free(b->call_of);
-    free(b->calls);
-    free(b->parts);
+    calls_free(&b->calls);
     free(b->records);
     free(b);
 }
@@ -328,7 +216,7 @@ static bool cpu_open(Backend **out, const Job *job, Err *err)
                                  .norm_counts = job->norm_counts,
                                  .norm_owners = job->norm_owners };
     b->records = mem_zero((size_t)b->p->tasks_n + 1, sizeof *b->records);
-    if (!prepare_calls(b, err)) {
+    if (!calls_make(&b->calls, b->p, err)) {
         cpu_close(b);
         return false;
     }

@@ -18,6 +18,7 @@
 
 #include "core/out_file.h"
 #include "exec/cmd.h"
+#include "exec/cmd_run_cuda.h"
 #include "traces/formats.h"
 
 /* ---- one rank ---- */
@@ -96,15 +97,31 @@ static RankSetup setup_of(RunTraining *t, uint32_t rank, const OpTime *times,
                         .model = plan->model,
                         .text = plan->name,
                         .beside_n = t->beside_n,
-                        .measured = o->clock == RUN_WALL ? measured : NULL,
+                        .measured = o->clock == RUN_WALL && !o->cuda ? measured : NULL,
                         .each_step = each_step,
                         .user = t };
 }
 
+/* On GPUs: which one, and what it needs. */
+static bool use_gpu(const RunTraining *t, RankSetup *setup, CudaOptions *cuda,
+                    const RankPlace *place, Err *err)
+{
+    const CudaPlugin *plugin;
+    if (!cuda_rank(&plugin, cuda, t->o, place, err))
+        return false;
+    setup->backend = plugin->backend;
+    setup->cuda = cuda;
+    if (t->shows)
+        run_live_predicted(&t->live, &t->plan);
+    return true;
+}
+
+/* Ranks that are threads share what user points to: each has its own copy. */
 static int run_rank(const RankPlace *place, void *user)
 {
-    RunTraining *t = user;
-    RankResult result;
+    RunTraining mine = *(const RunTraining *)user, *t = &mine;
+    RankResult result = { 0 };
+    CudaOptions cuda;
     Err err = { 0 };
     bool model = t->o->clock != RUN_WALL;
     OpTime *times = model ? run_plan_times(&t->plan, place->rank) : NULL;
@@ -112,7 +129,8 @@ static int run_rank(const RankPlace *place, void *user)
     RankSetup setup = setup_of(t, place->rank, times, host);
     t->shows = place->rank == 0;
     run_live_open(&t->live, t->o->steps, place->copy);
-    bool ok = rank_run(&result, &setup, place, &err);
+    bool ok = (!t->o->cuda || use_gpu(t, &setup, &cuda, place, &err)) &&
+              rank_run(&result, &setup, place, &err);
     if (t->shows)
         run_live_close(&t->live);
     ok = ok && (!t->shows || report(t, &result, &err));
@@ -149,7 +167,8 @@ static int start(RunTraining *t)
         return run_rank(place, t);
     place->world = place->local_n = world;
     fflush(NULL);
-    return launch_ranks(world, run_rank, t, place, NULL);
+    return t->o->loop ? launch_threads(world, run_rank, t, place)
+                      : launch_ranks(world, run_rank, t, place, NULL);
 }
 
 bool run_prints(const RunTraining *t)
@@ -171,10 +190,10 @@ static bool open_plan(RunTraining *t, const RunSetting *extra, uint32_t ranks, b
                            .settings = settings,
                            .settings_n = n,
                            .ranks = ranks,
-                           .started = t->by != LAUNCHER_NONE,
-                           .this_machine = o->clock == RUN_WALL };
+                            .started = t->by != LAUNCHER_NONE,
+                            .this_machine = o->clock == RUN_WALL && !o->cuda };
     bool ok = run_plan_open(&t->plan, &request, usage, err) &&
-              (request.this_machine || run_plan_predict(&t->plan, true, err));
+              (request.this_machine || run_plan_predict(&t->plan, !o->cuda, err));
     free(settings);
     return ok;
 }
@@ -191,6 +210,20 @@ bool run_training_check(const RunTraining *t, const RunSetting *extra, Err *err)
     bool usage, ok = open_plan(&trial, extra, ranks_wanted(t), &usage, err);
     run_plan_free(&trial.plan);
     return ok;
+}
+
+/* Shows what GPUs would do, on whatever machine. */
+static int dry_run(const RunOptions *o, Err *err)
+{
+    RunTraining t = { .o = o };
+    bool usage = false;
+    int status = EXIT_COULD_NOT;
+    if (open_plan(&t, NULL, o->ranks, &usage, err) && cuda_dry_run(o, &t.plan, stdout, err))
+        status = EXIT_DONE;
+    else if (usage)
+        status = EXIT_USAGE;
+    run_plan_free(&t.plan);
+    return status;
 }
 
 int run_train(RunTraining *t, const RunSetting *extra, Err *err)
@@ -251,11 +284,9 @@ static int run(const RunOptions *o, Err *err)
 {
     RunTraining t = { .o = o };
     int status = EXIT_COULD_NOT;
-    if (o->cuda) {
-        err_set(err, "this build has no CUDA backend yet; --backend cpu trains here");
-        return EXIT_COULD_NOT;
-    }
-    if (!find_place(o, &t.place, &t.by, err))
+    if (o->dry_run)
+        return dry_run(o, err);
+    if ((o->cuda && !cuda_plugin_find(err)) || !find_place(o, &t.place, &t.by, err))
         return EXIT_COULD_NOT;
     if (o->hyper_key)
         return run_hyper(&t, err);

@@ -5,6 +5,7 @@
  *     cmd_run_plan.c      scenario -> graph, parameters, prediction
  *     cmd_run.c           starts the ranks, runs one of them
  *     cmd_run_hyper.c     several trainings side by side
+ *     cmd_run_cuda.c      the CUDA plugin, cmd_run_dry.c: what it would launch
  *     cmd_run_show.c      RankResult beside the prediction, as text or JSON
  *
  * STATISTICS.  Step times leave out the first step where there are more than two: it
@@ -26,7 +27,8 @@ typedef struct RunOptions {
     const char *scenario, *trace, *trace_predicted, *checkpoint, *rendezvous;
     char *hyper_key, *hyper_values; /* --hyper KEY=V1,V2; NULL: none */
     bool json, resume, cuda;
-    bool rings;                              /* --collectives ring */
+    bool loop, nccl, dry_run, no_graphs; /* with cuda: --comm, --dry-run, --no-cuda-graphs */
+    bool rings;                          /* --collectives ring */
     uint32_t ranks, rank, world, local_rank; /* 0, then NONE_U32: not given */
     uint32_t at_once;                        /* copies; 0: all */
     uint64_t steps, every;                   /* steps: in all */

@@ -30,7 +30,10 @@ enum {
     OPT_WORLD,
     OPT_LOCAL_RANK,
     OPT_TIMEOUT,
-    OPT_COLLECTIVES
+    OPT_COLLECTIVES,
+    OPT_COMM,
+    OPT_DRY_RUN,
+    OPT_NO_GRAPHS
 };
 
 static const struct option long_options[] = {
@@ -53,6 +56,9 @@ static const struct option long_options[] = {
     { "local-rank", required_argument, NULL, OPT_LOCAL_RANK },
     { "timeout", required_argument, NULL, OPT_TIMEOUT },
     { "collectives", required_argument, NULL, OPT_COLLECTIVES },
+    { "comm", required_argument, NULL, OPT_COMM },
+    { "dry-run", no_argument, NULL, OPT_DRY_RUN },
+    { "no-cuda-graphs", no_argument, NULL, OPT_NO_GRAPHS },
     { "help", no_argument, NULL, OPTION_HELP },
     { NULL, 0, NULL, 0 },
 };
@@ -66,7 +72,11 @@ void run_options_help(FILE *f)
         "shows\n"
         "what was predicted beside what was measured.\n"
         "\n"
-        "  --backend cpu          where it runs\n"
+        "  --backend WHERE        cpu, or cuda: a GPU for each rank\n"
+        "  --comm HOW             with cuda: nccl, or loop: all ranks in one process on one "
+        "GPU\n"
+        "  --dry-run              with cuda: shows what each rank would launch; needs no GPU\n"
+        "  --no-cuda-graphs       with cuda: launches every op of every step by itself\n"
         "  --ranks N              processes; as many as the scenario splits the work over\n"
         "  --steps N              optimizer steps in all, 10 when not given\n"
         "  --trace OUT            writes when what ran: .json, .json.gz (Perfetto) or "
@@ -132,6 +142,14 @@ static bool take_collectives(RunOptions *o, Err *err)
            err_set(err, "unknown collectives '%.60s'; direct and ring are allowed", optarg);
 }
 
+static bool take_comm(RunOptions *o, Err *err)
+{
+    o->loop = strcmp(optarg, "loop") == 0;
+    o->nccl = strcmp(optarg, "nccl") == 0;
+    return o->loop || o->nccl ||
+           err_set(err, "unknown way '%.60s' to transfer; nccl and loop are allowed", optarg);
+}
+
 static bool take_hyper(RunOptions *o, Err *err)
 {
     char *equals = strchr(optarg, '=');
@@ -185,6 +203,12 @@ static bool take_option(void *user, int option, Err *err)
         return take_clock(o, err);
     case OPT_COLLECTIVES:
         return take_collectives(o, err);
+    case OPT_COMM:
+        return take_comm(o, err);
+    case OPT_DRY_RUN:
+        return o->dry_run = true;
+    case OPT_NO_GRAPHS:
+        return o->no_graphs = true;
     case OPT_HYPER:
         return take_hyper(o, err);
     case OPT_AT_ONCE:
@@ -201,6 +225,22 @@ static bool take_option(void *user, int option, Err *err)
     default:
         return take_count(&o->local_rank, "--local-rank", 0, err);
     }
+}
+
+/* What only one of the backends knows. */
+static bool check_backend(const RunOptions *o, Err *err)
+{
+    if (!o->cuda && (o->loop || o->nccl || o->dry_run || o->no_graphs))
+        return err_set(err, "%s needs --backend cuda",
+                       o->dry_run     ? "--dry-run"
+                       : o->no_graphs ? "--no-cuda-graphs"
+                                      : "--comm");
+    if (o->cuda && o->clock != RUN_WALL)
+        return err_set(err, "--clock %s needs --backend cpu: on GPUs the clock is the wall's",
+                       run_clock_names[o->clock]);
+    if (o->cuda && o->rings && !o->loop)
+        return err_set(err, "--collectives ring needs --comm loop: NCCL chooses by itself");
+    return true;
 }
 
 static bool check(const RunOptions *o, uint32_t names_n, Err *err)
@@ -224,7 +264,7 @@ static bool check(const RunOptions *o, uint32_t names_n, Err *err)
                                             : "--checkpoint");
     if (o->at_once && !o->hyper_key)
         return err_set(err, "--at-once needs --hyper KEY=V1,V2...");
-    return true;
+    return check_backend(o, err);
 }
 
 bool run_options_parse(RunOptions *o, int argc, char **argv, bool *help, Err *err)

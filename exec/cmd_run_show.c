@@ -160,15 +160,21 @@ static void seconds_row(FILE *out, const char *what, double measured, double pre
     row(out, what, text_seconds(a, measured), text_seconds(b, predicted));
 }
 
+static uint64_t most_bytes(const RankResult *r)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < r->world_n; i++)
+        most = max_u64(most, r->peak_bytes[i]);
+    return most;
+}
+
 static void print_table(const RunPlan *plan, const RankResult *r, FILE *out)
 {
     char a[TEXT_CAP], b[TEXT_CAP];
     StepStat s = run_step_stat(r);
     double work = (double)(plan->tokens ? plan->tokens : plan->global_batch);
     row(out, "", "measured", "predicted");
-    uint64_t peak = 0;
-    for (uint32_t i = 0; i < r->world_n; i++)
-        peak = max_u64(peak, r->peak_bytes[i]);
+    uint64_t peak = most_bytes(r);
     seconds_row(out, "step time", s.median_s, plan->predicted_step_s);
     seconds_row(out, "compute", s.compute_s, plan->predicted_compute_s);
     seconds_row(out, "exposed communication", s.exposed_s, plan->predicted_exposed_s);
@@ -195,9 +201,12 @@ void run_show_text(const RunOptions *o, const RunPlan *plan, const RankResult *r
     char a[TEXT_CAP];
     fprintf(out, "%s%s%s\n", text_name(a, plan->name, 80), hyper ? ", " : "",
             hyper ? hyper : "");
-    fprintf(out, "%s on the CPU, %" PRIu32 " rank%s, %" PRIu64 " steps, %s clock\n\n",
-            plan->strategy, r->world_n, r->world_n == 1 ? "" : "s", r->steps_n,
-            run_clock_names[o->clock]);
+    fprintf(out, "%s on %s, %" PRIu32 " rank%s, %" PRIu64 " steps, %s clock\n\n",
+            plan->strategy,
+            !o->cuda  ? "the CPU"
+            : o->loop ? "one GPU, in a loop"
+                      : "GPUs",
+            r->world_n, r->world_n == 1 ? "" : "s", r->steps_n, run_clock_names[o->clock]);
     if (r->steps_n == 0) {
         fprintf(out,
                 "nothing is left to do: '%s' holds step %" PRIu64 ", and --steps %" PRIu64
@@ -208,6 +217,11 @@ void run_show_text(const RunOptions *o, const RunPlan *plan, const RankResult *r
     print_losses(r, out);
     fputc('\n', out);
     print_table(plan, r, out);
+    if (o->cuda)
+        fprintf(out,
+                "bytes of a rank: %" PRIu64 " laid out, %" PRIu64 " predicted, %" PRIu64
+                " allocated with the gaps\n",
+                most_bytes(r), plan->predicted_peak_bytes, r->arena_bytes);
     fprintf(out, "\nprediction: %s\n", plan->prediction_of);
     if (o->trace)
         fprintf(out, "trace: %s; times were moved by at most %s to lie on one clock\n",
@@ -243,6 +257,7 @@ static void put_lists(JsonOut *j, const RankResult *r)
     for (uint64_t i = 0; i < r->steps_n; i++)
         json_out_number(j, r->steps[i].loss);
     json_out_close(j, ']');
+    json_put_uint(j, "arena_bytes", r->arena_bytes);
     json_put_open(j, "peak_bytes", '[');
     for (uint32_t i = 0; i < r->world_n; i++)
         json_out_int(j, (int64_t)r->peak_bytes[i]);
@@ -257,7 +272,9 @@ void run_show_json(const RunOptions *o, const RunPlan *plan, const RankResult *r
     StepStat s = run_step_stat(r);
     json_out_open(&j, '{');
     json_put_text(&j, "name", plan->name);
-    json_put_text(&j, "backend", "cpu");
+    json_put_text(&j, "backend", o->cuda ? "cuda" : "cpu");
+    if (o->cuda)
+        json_put_text(&j, "comm", o->loop ? "loop" : "nccl");
     if (hyper)
         json_put_text(&j, "hyper", hyper);
     json_put_text(&j, "clock", run_clock_names[o->clock]);

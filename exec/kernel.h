@@ -84,6 +84,10 @@ typedef void (*Kernel)(KernelEnv *env, const Program *p, const Task *t);
 
 extern const Kernel cpu_kernels[OP_KIND_N];
 
+/* False and a sentence when an op of the program has no kernel (fp8, conv ...); the same on
+ * every backend (exec/kernel_table.h).  backend: its name. */
+bool kernels_known(const Program *p, const char *backend, Err *err);
+
 /* False and a sentence when an op of the program has no kernel here (fp8, conv ...), or when
  * OpenBLAS is needed and not installed.  Call it before threads start: it sets an environment
  * variable. */

@@ -9,7 +9,7 @@
 #ifndef LOCKSTEP_EXEC_KERNEL_PARTS_H
 #define LOCKSTEP_EXEC_KERNEL_PARTS_H
 
-#include "exec/kernel.h"
+#include "exec/kernel_args.h"
 #include "exec/number.h"
 
 /* ---- calls ---- */
@@ -33,8 +33,6 @@ Call call_open(KernelEnv *env, const Program *p, const Task *t, CallWrites write
                uint64_t extra_bytes);
 void call_close(Call *c);
 
-/* Arguments of a mode, which come first: how many of them are read only. */
-uint32_t call_reads(const Buffer *b, uint32_t n);
 static inline uint8_t *buffer_data(const KernelEnv *env, const Buffer *b)
 {
     return env->arena + b->offset;
@@ -43,10 +41,6 @@ static inline const int64_t *buffer_i64(const KernelEnv *env, const Buffer *b)
 {
     ASSERT(b->dtype == DTYPE_I64);
     return (const int64_t *)(const void *)(env->arena + b->offset);
-}
-static inline bool is_forward(const Op *op)
-{
-    return op->phase == PHASE_FORWARD || op->phase == PHASE_RECOMPUTE;
 }
 /* x as if it had been stored in t and read again. */
 void round_to(DType t, float *x, uint64_t n);
@@ -66,12 +60,6 @@ const float *chunk_read(const KernelEnv *env, const Buffer *b, uint64_t at, uint
 float *chunk_place(const KernelEnv *env, const Buffer *b, uint64_t at, uint64_t n, float *temp);
 void chunk_written(const KernelEnv *env, const Buffer *b, uint64_t at, uint64_t n,
                    const float *temp);
-
-/* Numbers [first, first + n) of a tensor of `elements` that this rank owns. */
-typedef struct Part {
-    uint64_t first, n;
-} Part;
-Part own_part(const ModelFacts *f, const Buffer *b);
 
 /* ---- functions that several files need ---- */
 
@@ -96,10 +84,6 @@ void axpy(float alpha, const float *x, float *y, uint64_t n);
 /* Loads OpenBLAS. */
 bool gemm_load(Err *err);
 
-/* attention "math": a matmul without a parameter. */
-bool is_attention_matmul(const Program *p, const Task *t);
-/* Over cp its keys are apart from its queries; are they missing among the arguments? */
-bool attention_lacks_keys(const Op *op, uint32_t args_n);
 void attention_matmul(KernelEnv *env, const Program *p, const Task *t);
 
 /* ---- the kernels ---- */

@@ -2,29 +2,12 @@
  * kernels.c - the table of kernels, what they cannot do, and arguments as f32.
  */
 #include "exec/kernel_parts.h"
+#include "exec/kernel_table.h"
 
 #include <stdlib.h>
 
-const Kernel cpu_kernels[OP_KIND_N] = {
-    [OP_MATMUL] = kernel_matmul,
-    [OP_ATTENTION] = kernel_attention,
-    [OP_SOFTMAX] = kernel_softmax,
-    [OP_NORM] = kernel_norm,
-    [OP_ACTIVATION] = kernel_activation,
-    [OP_ADD] = kernel_add,
-    [OP_BIAS] = kernel_bias,
-    [OP_ROPE] = kernel_rope,
-    [OP_EMBEDDING] = kernel_embedding,
-    [OP_CROSS_ENTROPY] = kernel_cross_entropy,
-    [OP_MSE] = kernel_mse,
-    [OP_BATCHNORM] = kernel_batchnorm,
-    [OP_OPTIMIZER] = kernel_optimizer,
-    [OP_GRAD_NORM] = kernel_grad_norm,
-    [OP_SCALE] = kernel_scale,
-    [OP_CAST] = kernel_copy,
-    [OP_COPY] = kernel_copy,
-    [OP_FILL] = kernel_fill,
-};
+#define CPU_KERNEL(kind, cpu, cuda) [kind] = cpu,
+const Kernel cpu_kernels[OP_KIND_N] = { KERNEL_TABLE(CPU_KERNEL) };
 
 /* ---- what there is no kernel for ---- */
 
@@ -57,41 +40,52 @@ static bool is_next_sentence(const Program *p, const Task *t)
     return t->op->kind == OP_COPY && strcmp(program_text(p, t->op->name), "first tokens") == 0;
 }
 
-/* Why there is no kernel for this op; NULL when there is one. */
-static const char *lack(const Program *p, const Task *t)
+/* Why there is no kernel for this op: "BEFORE the NAME backend AFTER". */
+typedef struct Lack {
+    const char *before, *after; /* after NULL: there is a kernel */
+} Lack;
+
+static Lack lack(const Program *p, const Task *t)
 {
     if (has_fp8(p, t))
-        return "in fp8, the cpu backend knows f32, tf32, f16 and bf16";
+        return (Lack){ "in fp8, ", "knows f32, tf32, f16 and bf16" };
     if (t->op->kind == OP_CONV || t->op->kind == OP_POOL)
-        return "the cpu backend has no convolutions and no pooling";
+        return (Lack){ "", "has no convolutions and no pooling" };
     if (is_ring(p, t))
-        return "attention in a ring, the cpu backend gathers keys and values first";
+        return (Lack){ "attention in a ring, ", "gathers keys and values first" };
     if (t->op->kind == OP_MATMUL && is_attention_matmul(p, t) &&
         attention_lacks_keys(t->op, t->args_n))
-        return "the cpu backend has no unfused attention over cp, training.attention 'flash' "
-               "is allowed";
+        return (Lack){ "", "has no unfused attention over cp, training.attention 'flash' is "
+                           "allowed" };
     if (t->op->kind == OP_SCALE && t->op->phase != PHASE_UPDATE)
-        return "the cpu backend has no dropout";
+        return (Lack){ "", "has no dropout" };
     if (is_next_sentence(p, t))
-        return "the cpu backend has no data for next-sentence prediction";
-    return cpu_kernels[t->op->kind] ? NULL : "the cpu backend has no such kernel";
+        return (Lack){ "", "has no data for next-sentence prediction" };
+    return (Lack){ "", cpu_kernels[t->op->kind] ? NULL : "has no such kernel" };
+}
+
+bool kernels_known(const Program *p, const char *backend, Err *err)
+{
+    for (uint32_t i = 0; i < p->tasks_n; i++) {
+        const Task *t = &p->tasks[i];
+        Lack why = needs_kernel(t->op) ? lack(p, t) : (Lack){ NULL, NULL };
+        if (why.after)
+            return err_set(err, "op '%s' (%s) cannot run: %sthe %s backend %s",
+                           program_text(p, t->op->name), op_kind_names[t->op->kind], why.before,
+                           backend, why.after);
+    }
+    return true;
 }
 
 bool kernels_check(const Program *p, Err *err)
 {
     bool multiplies = false;
     for (uint32_t i = 0; i < p->tasks_n; i++) {
-        const Task *t = &p->tasks[i];
-        if (!needs_kernel(t->op))
-            continue;
-        const char *why = lack(p, t);
-        if (why)
-            return err_set(err, "op '%s' (%s) cannot run: %s", program_text(p, t->op->name),
-                           op_kind_names[t->op->kind], why);
-        multiplies = multiplies || t->op->kind == OP_MATMUL || t->op->kind == OP_ATTENTION ||
-                     t->op->fn == FN_SGD;
+        const Op *op = p->tasks[i].op;
+        multiplies = multiplies || op->kind == OP_MATMUL || op->kind == OP_ATTENTION ||
+                     op->fn == FN_SGD;
     }
-    return !multiplies || gemm_load(err);
+    return kernels_known(p, "cpu", err) && (!multiplies || gemm_load(err));
 }
 
 /* ---- scratch ---- */

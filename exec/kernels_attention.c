@@ -294,10 +294,6 @@ void kernel_attention(KernelEnv *env, const Program *p, const Task *t)
 
 /* ---- unfused: the matmuls ---- */
 
-/* The matmuls of one attention, by Op.part; between them stands the softmax. */
-enum { SCORES = 0, WEIGHTED = 2 };                               /* forward */
-enum { D_WEIGHTS = 0, D_VALUES = 1, D_QUERIES = 3, D_KEYS = 4 }; /* backward */
-
 static Shape math_shape(const KernelEnv *env, uint64_t samples, uint64_t keys)
 {
     const ModelFacts *f = &env->facts;
@@ -391,7 +387,7 @@ static void math_backward(const Call *c, const Shape *s)
     }
 }
 
-static uint64_t keys_of(const Op *op)
+uint64_t attention_keys(const Op *op)
 {
     const MatmulShape *m = &op->u.matmul;
     if (is_forward(op))
@@ -410,7 +406,7 @@ bool attention_lacks_keys(const Op *op, uint32_t args_n)
 void attention_matmul(KernelEnv *env, const Program *p, const Task *t)
 {
     Call c = call_open(env, p, t, CALL_PARTLY, 0);
-    Shape s = math_shape(env, t->op->u.matmul.batch / env->facts.heads, keys_of(t->op));
+    Shape s = math_shape(env, t->op->u.matmul.batch / env->facts.heads, attention_keys(t->op));
     if (is_forward(t->op))
         math_forward(&c, &s);
     else
@@ -420,7 +416,7 @@ void attention_matmul(KernelEnv *env, const Program *p, const Task *t)
 
 /* ---- unfused: the softmax ---- */
 
-static bool is_windowed(const Program *p, const Task *t)
+bool is_windowed(const Program *p, const Task *t)
 {
     static const char word[] = "windowed";
     const Segment *s = &p->graph->segments[t->instance->segment];

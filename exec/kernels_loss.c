@@ -36,13 +36,18 @@ static bool row_of_token(const KernelEnv *env, int64_t token, uint64_t rows, uin
     return at >= 0 && (uint64_t)at < rows;
 }
 
+bool is_table_of_types(const Program *p, const Buffer *table)
+{
+    static const char types[] = "token_types";
+    return strncmp(program_text(p, table->name), types, sizeof types - 1) == 0;
+}
+
 /* Row of the table for row r of this rank's rows: its position, or (no types in the data)
  * token type 0. */
 static uint64_t row_of_place(const Call *c, const Buffer *table, uint64_t r)
 {
     const ModelFacts *f = &c->env->facts;
-    static const char types[] = "token_types";
-    if (strncmp(program_text(c->p, table->name), types, sizeof types - 1) == 0)
+    if (is_table_of_types(c->p, table))
         return 0;
     uint64_t first = (uint64_t)f->rows_index * c->op->u.rows.rows;
     return f->position_first + (first + r) % f->seq_len;

@@ -183,7 +183,7 @@ static uint64_t operand_bytes(const Task *t, const Buffer *b)
     return bytes;
 }
 
-static OpFn activation_of(OpFn epilogue)
+OpFn activation_of(OpFn epilogue)
 {
     bool gelu = epilogue == FN_GELU || epilogue == FN_BIAS_GELU;
     bool relu = epilogue == FN_RELU || epilogue == FN_BIAS_RELU;

@@ -116,7 +116,7 @@ typedef struct Gains {
     const float *gain[2], *shift[2]; /* of q (or all), of k */
 } Gains;
 
-static bool is_bias(const Program *p, const Buffer *b)
+bool is_bias_row(const Program *p, const Buffer *b)
 {
     const char *name = program_text(p, b->name), *dot = strrchr(name, '.');
     return dot && strcmp(dot, ".bias") == 0;
@@ -156,7 +156,7 @@ static void forward(Call *c)
     Shape s = shape_of(c->env, c->op, &c->b[c->n - 1]);
     bool add = adds(c->op->fn);
     uint32_t reads = call_reads(c->b, c->n), at = add ? 2 : 1;
-    bool biased = add && at < reads && is_bias(c->p, &c->b[at]);
+    bool biased = add && at < reads && is_bias_row(c->p, &c->b[at]);
     const float *bias = biased ? c->x[at++] : NULL;
     Gains g = gains_at(c, &s, at, reads);
     float *kept = c->n - reads == 3 ? c->x[reads] : NULL;
@@ -181,14 +181,10 @@ static void forward(Call *c)
 
 /* ---- backward ---- */
 
-/*
- * The gain of k, where the arguments have that of q only: the parameter `after` q's in the
- * same frame, as some earlier kernel (its forward, its gather) named it.
- */
-static const Buffer *gain_of_k(const Call *c, const Buffer *q, uint32_t after)
+const Buffer *gain_of_k(const Program *p, const Task *t, const Buffer *q, uint32_t after)
 {
-    for (uint32_t i = c->t->args_first; i-- > 0;) {
-        const Buffer *b = &c->p->args[i];
+    for (uint32_t i = t->args_first; i-- > 0;) {
+        const Buffer *b = &p->args[i];
         if (b->slot == q->slot && b->frame == q->frame && b->tensor == q->tensor + after)
             return b;
     }
@@ -234,7 +230,7 @@ static void put_gains(const Call *c, const Back *b, uint32_t first)
 /* Widened gain of k behind the sums in scratch. */
 static const float *load_gain_of_k(const Call *c, const Shape *s, uint32_t results)
 {
-    const Buffer *b = gain_of_k(c, &c->b[3], (c->n - results) / 2);
+    const Buffer *b = gain_of_k(c->p, c->t, &c->b[3], (c->n - results) / 2);
     ASSERT(b); /* forward came before */
     float *temp = (float *)((double *)c->extra + 4 * s->width);
     numbers_widen(b->dtype, buffer_data(c->env, b), s->width, temp);

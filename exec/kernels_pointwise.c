@@ -193,11 +193,6 @@ void kernel_activation(KernelEnv *env, const Program *p, const Task *t)
 
 /* ---- pairs of tensors, in chunks ---- */
 
-typedef struct Pair {
-    const Buffer *from, *to;
-    uint64_t from_at, to_at, n;
-} Pair;
-
 static void clear(const KernelEnv *env, const Buffer *b, uint64_t at, uint64_t n)
 {
     uint64_t each = dtype_bytes(b->dtype);
@@ -238,16 +233,11 @@ static void add_pair(const KernelEnv *env, Pair p)
     }
 }
 
-/*
- * What of two tensors meets.  Buffers of ZeRO hold shard_n equal parts, the last one padded:
- *     in     all of a gradient, the padding cleared;  or (parameters) only the own part
- *     out    all of it;  or the own part, to its place or to a shard
- */
-static Pair pair_of(const KernelEnv *env, const Task *t, const Buffer *from, const Buffer *to)
+Pair pair_of(const ModelFacts *f, const Task *t, const Buffer *from, const Buffer *to)
 {
-    uint64_t index = env->facts.shard_index, each = t->op->u.elements;
+    uint64_t index = f->shard_index, each = t->op->u.elements;
     Pair p = { from, to, 0, 0, min_u64(from->elements, to->elements) };
-    if (env->facts.shard_n <= 1 || t->op->phase != PHASE_UPDATE)
+    if (f->shard_n <= 1 || t->op->phase != PHASE_UPDATE)
         return p;
     bool to_shard = to->slot == SLOT_GRAD_SHARD && from->elements > to->elements;
     bool to_part = to->slot == SLOT_GRAD && to->mode == ARG_UPDATE && t->op->kind != OP_ADD;
@@ -264,17 +254,15 @@ static Pair pair_of(const KernelEnv *env, const Task *t, const Buffer *from, con
 }
 
 /* A gradient that goes into a longer buffer leaves no garbage behind it. */
-static void clear_padding(const KernelEnv *env, const Task *t, Pair p)
+bool pair_pads(const ModelFacts *f, const Task *t, Pair p)
 {
     bool whole = p.from_at == 0 && p.n == p.from->elements && p.to->mode == ARG_WRITE;
-    if (t->op->phase == PHASE_UPDATE && env->facts.shard_n > 1 && whole)
-        clear(env, p.to, p.n, p.to->elements - p.n);
+    return t->op->phase == PHASE_UPDATE && f->shard_n > 1 && whole;
 }
 
 /* ---- copies ---- */
 
-/* Where a tensor lies in a flat buffer of all tensors of its layout. */
-static uint64_t place_in_layout(const Program *p, const Task *t, const Buffer *b)
+uint64_t place_in_layout(const Program *p, const Task *t, const Buffer *b)
 {
     const Graph *g = p->graph;
     uint32_t layout = g->segments[t->instance->segment].layout[b->slot];
@@ -309,9 +297,10 @@ void kernel_copy(KernelEnv *env, const Program *p, const Task *t)
         return;
     }
     for (uint32_t i = 0; i < reads; i++) {
-        Pair pair = pair_of(env, t, &b[i], &b[reads + i]);
+        Pair pair = pair_of(&env->facts, t, &b[i], &b[reads + i]);
         copy_pair(env, pair);
-        clear_padding(env, t, pair);
+        if (pair_pads(&env->facts, t, pair))
+            clear(env, pair.to, pair.n, pair.to->elements - pair.n);
     }
 }
 
@@ -350,7 +339,7 @@ void kernel_add(KernelEnv *env, const Program *p, const Task *t)
     bool first = b[0].mode == ARG_UPDATE;
     for (uint32_t i = 0; i < half; i++) {
         const Buffer *to = &b[first ? i : half + i], *from = &b[first ? half + i : i];
-        add_pair(env, pair_of(env, t, from, to));
+        add_pair(env, pair_of(&env->facts, t, from, to));
     }
 }
 

@@ -183,8 +183,7 @@ static void update_tensor(const KernelEnv *env, OpFn fn, const Rates *r, const O
     }
 }
 
-static const Buffer *state_named(const Program *p, const Buffer *states, uint32_t n,
-                                 const char *name)
+const Buffer *state_named(const Program *p, const Buffer *states, uint32_t n, const char *name)
 {
     for (uint32_t i = 0; i < n; i++)
         if (strcmp(program_text(p, states[i].name), name) == 0)

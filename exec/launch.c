@@ -14,6 +14,7 @@
 #include "exec/launch.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,21 +280,30 @@ static void watch(sigset_t *signals)
             sigaddset(signals, ends[i]);
 }
 
+/* Fills in what is left open: where to meet, whose listener rank 0 takes, and the job's number. */
+static bool fill_place(RankPlace *place, uint32_t ranks, char *text, size_t cap, int *listener)
+{
+    *listener = -1;
+    if (ranks > 1 && !place->rendezvous) {
+        *listener = make_rendezvous(place, text, cap);
+        if (*listener < 0) {
+            fprintf(stderr, "lockstep: no port of 127.0.0.1 is free: %s\n", strerror(errno));
+            return false;
+        }
+    }
+    if (place->job == 0)
+        place->job = mix_u64(mix_u64((uint64_t)getpid()) ^ (uint64_t)net_now_ns());
+    return true;
+}
+
 int launch_ranks(uint32_t ranks, Body body, void *user, const RankPlace *common, int *pids)
 {
     ASSERT(ranks > 0);
     RankPlace place = *common;
     char rendezvous[64];
-    int listener = -1;
-    if (ranks > 1 && !place.rendezvous) {
-        listener = make_rendezvous(&place, rendezvous, sizeof rendezvous);
-        if (listener < 0) {
-            fprintf(stderr, "lockstep: no port of 127.0.0.1 is free: %s\n", strerror(errno));
-            return EXIT_COULD_NOT;
-        }
-    }
-    if (place.job == 0)
-        place.job = mix_u64(mix_u64((uint64_t)getpid()) ^ (uint64_t)net_now_ns());
+    int listener;
+    if (!fill_place(&place, ranks, rendezvous, sizeof rendezvous, &listener))
+        return EXIT_COULD_NOT;
     Crew crew = { .n = ranks,
                   .job = common->copy,
                   .alive = mem_zero(ranks, sizeof *crew.alive),
@@ -362,5 +372,60 @@ int launch_copies(uint32_t n, uint32_t at_once, const char *const *names,
     sigprocmask(SIG_SETMASK, &before, NULL);
     free(crew.alive);
     free(crew.state);
+    return status;
+}
+
+/* ---- threads ---- */
+
+typedef struct RankThread {
+    RankPlace place;
+    Body body;
+    void *user;
+    pthread_t thread;
+    bool exists;
+    int status;
+} RankThread;
+
+static void *rank_thread(void *user)
+{
+    RankThread *t = user;
+    t->status = t->body(&t->place, t->user);
+    return NULL;
+}
+
+/* Of the lowest rank that failed; a thread that could not be made has failed. */
+static int join_threads(RankThread *threads, uint32_t n)
+{
+    int status = EXIT_DONE;
+    for (uint32_t r = 0; r < n; r++) {
+        if (threads[r].exists)
+            pthread_join(threads[r].thread, NULL);
+        if (status == EXIT_DONE)
+            status = threads[r].status;
+    }
+    return status;
+}
+
+int launch_threads(uint32_t ranks, Body body, void *user, const RankPlace *common)
+{
+    ASSERT(ranks > 0);
+    RankPlace place = *common;
+    char rendezvous[64];
+    int listener;
+    if (!fill_place(&place, ranks, rendezvous, sizeof rendezvous, &listener))
+        return EXIT_COULD_NOT;
+    RankThread *threads = mem_zero(ranks, sizeof *threads);
+    place.world = place.local_n = ranks;
+    for (uint32_t r = 0; r < ranks; r++) {
+        RankThread *t = &threads[r];
+        *t = (RankThread){ place, body, user, .status = EXIT_COULD_NOT };
+        t->place.rank = t->place.local_rank = r;
+        t->exists = pthread_create(&t->thread, NULL, rank_thread, t) == 0;
+        if (!t->exists) /* the others give it up when they have waited long enough */
+            fprintf(stderr, "lockstep: cannot start rank %u\n", r);
+    }
+    int status = join_threads(threads, ranks);
+    rendezvous_inherit(-1, 0); /* rank 0 has closed the socket */
+    free(threads);
     return status;
 }

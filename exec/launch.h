@@ -55,4 +55,11 @@ int launch_ranks(uint32_t ranks, int (*body)(const RankPlace *place, void *user)
 int launch_copies(uint32_t n, uint32_t at_once, const char *const *names,
                   int (*body)(uint32_t copy, void *user), void *user, int *statuses);
 
+/*
+ * launch_ranks with threads of this process: for ranks that share one GPU's memory.  Nobody can be
+ * killed alone; the status is that of the lowest rank that failed.
+ */
+int launch_threads(uint32_t ranks, int (*body)(const RankPlace *place, void *user), void *user,
+                   const RankPlace *common);
+
 #endif

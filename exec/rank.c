@@ -35,6 +35,28 @@ static SnapshotInfo snapshot_info(const RankRun *r)
     };
 }
 
+/* What lives through the step lies in front. */
+static uint64_t resident_end(const Program *p)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < p->residents_n; i++)
+        end = max_u64(end, p->residents[i].offset + p->residents[i].bytes);
+    return end;
+}
+
+/* Where the backend has its own memory, the fabric's is a place on the host for parameters. */
+static void residents_to_backend(RankRun *r)
+{
+    if (r->s->backend->own_memory)
+        r->s->backend->write(r->backend, 0, fabric_arena(r->fabric), resident_end(&r->program));
+}
+
+static void residents_from_backend(RankRun *r)
+{
+    if (r->s->backend->own_memory)
+        r->s->backend->read(r->backend, 0, fabric_arena(r->fabric), resident_end(&r->program));
+}
+
 static bool set_parameters(RankRun *r, Err *err)
 {
     const RankSetup *s = r->s;
@@ -78,7 +100,9 @@ static bool open_backend(RankRun *r, Err *err)
                     .times = s->times,
                     .load = load,
                     .load_user = r,
-                    .rewind = rewind_feed };
+                    .rewind = rewind_feed,
+                    .cuda = s->cuda,
+                    .timed = s->trace };
     r->record.job = &r->job;
     return s->backend->open(&r->backend, &r->job, err);
 }
@@ -91,9 +115,16 @@ static bool share_facts(RankRun *r, Err *err)
     out->peak_bytes = mem_zero(out->world_n, sizeof *out->peak_bytes);
     out->pids = mem_zero(out->world_n, sizeof *out->pids);
     int64_t pid = (int64_t)getpid();
-    return fabric_share(r->fabric, &r->program.peak_bytes, out->peak_bytes, sizeof(uint64_t),
-                        err) &&
-           fabric_share(r->fabric, &pid, out->pids, sizeof pid, err);
+    uint64_t *arena_bytes = mem_zero(out->world_n, sizeof *arena_bytes);
+    bool ok =
+        fabric_share(r->fabric, &r->program.peak_bytes, out->peak_bytes, sizeof(uint64_t),
+                     err) &&
+        fabric_share(r->fabric, &r->program.arena_bytes, arena_bytes, sizeof(uint64_t), err) &&
+        fabric_share(r->fabric, &pid, out->pids, sizeof pid, err);
+    for (uint32_t i = 0; i < out->world_n; i++)
+        out->arena_bytes = max_u64(out->arena_bytes, arena_bytes[i]);
+    free(arena_bytes);
+    return ok;
 }
 
 /* What this machine takes, told by rank 0; the arena is as it was before. */
@@ -114,8 +145,11 @@ static bool measure(RankRun *r, const RankPlace *place, Err *err)
 static bool open_run(RankRun *r, const RankPlace *place, Err *err)
 {
     const RankSetup *s = r->s;
-    if (!program_make(&r->program, s->graph, place->rank, err) ||
-        !fabric_open(&r->fabric, place, r->program.arena_bytes, err))
+    if (!program_make(&r->program, s->graph, place->rank, err))
+        return false;
+    bool own = s->backend->own_memory;
+    uint64_t bytes = own ? resident_end(&r->program) : r->program.arena_bytes;
+    if (!fabric_open(&r->fabric, place, bytes, err))
         return false;
     fabric_use_rings(r->fabric, s->rings);
     bool ok = data_open(&r->data, s->data, err) && open_backend(r, err);
@@ -124,6 +158,8 @@ static bool open_run(RankRun *r, const RankPlace *place, Err *err)
         ok = measure(r, place, err) && set_parameters(r, err) &&
              (!s->checkpoint || snapshot_prepare(s->checkpoint, &r->program, r->fabric, err));
     }
+    if (ok)
+        residents_to_backend(r);
     if (!ok) {
         fabric_abort(r->fabric, err->text);
         return false;
@@ -158,6 +194,7 @@ static bool snapshot(RankRun *r, Err *err)
     const RankSetup *s = r->s;
     SnapshotInfo info = snapshot_info(r);
     r->out->snapshots_n++;
+    residents_from_backend(r);
     return snapshot_write(s->checkpoint, &info, &r->pieces, &r->program, s->whole,
                           fabric_arena(r->fabric), r->fabric, err);
 }

@@ -30,6 +30,7 @@ typedef struct RankSetup {
     const OpTime *times;          /* by op id; NULL on wall */
     const int64_t *host_start_ns; /* as in Walk */
     bool trace;
+    const struct CudaOptions *cuda; /* for the CUDA backend; else NULL */
 
     const char *checkpoint; /* directory; NULL: no snapshots */
     uint64_t every;         /* a snapshot behind every so many steps; 0: at the end only */
@@ -51,6 +52,7 @@ typedef struct RankResult {
     StepInfo *steps;
     uint32_t world_n;
     uint64_t *peak_bytes; /* by rank: what was laid out for tensors alive at once */
+    uint64_t arena_bytes; /* the largest of any rank: with gaps and staging */
     int64_t *pids;        /* by rank */
     Timeline timeline;    /* not sealed */
     int64_t

@@ -126,7 +126,7 @@ static void sum_blocks(Cover *c)
     }
 }
 
-static void build_cover(Cover *c, const Timeline *t)
+void cover_build(Cover *c, const Timeline *t)
 {
     Feeds feeds;
     feeds_open(&feeds, t, c);
@@ -182,7 +182,7 @@ static void find_ranks(Covers *c, const Timeline *t)
             c->rank[c->n++] = c->rank[k];
 }
 
-void covers_build(Covers *c, const Timeline *t)
+void covers_open(Covers *c, const Timeline *t)
 {
     ASSERT(t->sealed);
     *c = (Covers){ 0 };
@@ -198,8 +198,13 @@ void covers_build(Covers *c, const Timeline *t)
         if (t->tracks[k].kind == TRACK_STREAM)
             r->tracks[r->tracks_n++] = k;
     }
+}
+
+void covers_build(Covers *c, const Timeline *t)
+{
+    covers_open(c, t);
     for (uint32_t r = 0; r < c->n; r++)
-        build_cover(&c->rank[r], t);
+        cover_build(&c->rank[r], t);
 }
 
 void covers_free(Covers *c)

@@ -72,6 +72,7 @@ typedef struct BlockType {
 
 typedef enum GroupKind {
     GROUP_TP,
+    GROUP_KV, /* ranks of tp that hold the same key and value head, where heads are fewer */
     GROUP_CP,
     GROUP_PP,
     GROUP_DP,           /* dp x cp: gradients are reduced over it */

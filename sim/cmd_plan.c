@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/out_file.h"
 #include "sim/cmd.h"
 #include "sim/cmd_options.h"
+#include "sim/cmd_plan_plot.h"
 #include "sim/planner.h"
 #include "sim/pool.h"
 
@@ -32,7 +32,9 @@ static void print_help(FILE *f)
         f,
         "usage: lockstep plan SCENARIO --gpus LIST|MIN..MAX [OPTION]...\n"
         "Searches for the best strategy: tries every split of the scenario's model and batch\n"
-        "over so many GPUs, leaves out what does not fit, simulates the rest, says why.\n"
+        "over so many GPUs, leaves out what does not fit and what even at best would be "
+        "behind\n"
+        "the ten best, simulates the rest, says why.\n"
         "Kept as they are: model, global batch, sequence length, precision, GPU and links.\n"
         "\n"
         "  --gpus LIST        GPU counts, as in 8,16,64\n"
@@ -43,10 +45,12 @@ static void print_help(FILE *f)
         "  --deadline-days D  leaves out what takes longer for --tokens\n"
         "  --budget-usd X     leaves out what costs more for --tokens\n"
         "  --pareto           lists what is best for each GPU count worth having\n"
+        "  --all              simulates all that fit, also those that cannot be among the "
+        "best\n"
         "  --set KEY=VALUE    changes a scenario key; one that is tried is fixed by it,\n"
         "                     as in parallel.tp=8; repeatable\n"
         "  --json             prints one JSON object\n"
-        "  --plot OUT.svg     draws step time over GPUs\n"
+        "  --plot OUT         draws step time over GPUs, .svg or .png\n"
         "  --jobs N           candidates at a time, as many as there are processors\n");
 }
 
@@ -136,13 +140,8 @@ static bool read_number(double *x, const char *option, const char *text, double 
 
 static bool read_plot(Options *o, const char *path, Err *err)
 {
-    size_t n = strlen(path);
     o->plot = path;
-    return (n > 4 && strcmp(path + n - 4, ".svg") == 0) ||
-           err_set(err,
-                   "--plot writes .svg, other pictures are not in this version yet, "
-                   "not '%.100s'",
-                   path);
+    return plan_plot_check(path, err);
 }
 
 enum {
@@ -152,6 +151,7 @@ enum {
     OPT_DEADLINE,
     OPT_BUDGET,
     OPT_PARETO,
+    OPT_ALL,
     OPT_SET,
     OPT_JSON,
     OPT_PLOT,
@@ -165,6 +165,7 @@ static const struct option long_options[] = {
     { "deadline-days", required_argument, NULL, OPT_DEADLINE },
     { "budget-usd", required_argument, NULL, OPT_BUDGET },
     { "pareto", no_argument, NULL, OPT_PARETO },
+    { "all", no_argument, NULL, OPT_ALL },
     { "set", required_argument, NULL, OPT_SET },
     { "json", no_argument, NULL, OPT_JSON },
     { "plot", required_argument, NULL, OPT_PLOT },
@@ -190,6 +191,8 @@ static bool take_option(void *user, int option, Err *err)
         return read_number(&p->budget_usd, "--budget-usd", optarg, 1e15, err);
     case OPT_PARETO:
         return o->pareto = true;
+    case OPT_ALL:
+        return p->all = true;
     case OPT_SET:
         return option_set(&o->set, optarg, err);
     case OPT_JSON:
@@ -233,15 +236,6 @@ static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
 }
 
 /* ---- the command ---- */
-
-static bool draw(const Plan *p, const char *path, Err *err)
-{
-    OutFile out;
-    if (!out_file_open(&out, path, err))
-        return false;
-    plan_svg(p, out.file);
-    return out_file_commit(&out, err);
-}
 
 /* Whether it could be written to stdout is for main to see and to say. */
 static void print(const Plan *p, const Options *o)
@@ -297,7 +291,7 @@ static int plan(const Options *o)
     Plan p = { 0 };
     Err err = { 0 };
     bool ok = check_scenario(o, &err) && plan_run(&p, &o->plan, &err) &&
-              (!o->plot || draw(&p, o->plot, &err));
+              (!o->plot || plan_plot(&p, o->plot, &err));
     if (ok)
         print(&p, o);
     else

@@ -69,7 +69,7 @@ static bool explain(Job *job, const Work *w)
     FILE *out = open_memstream(&job->explained, &n);
     if (!out)
         return err_set(&job->err, "cannot write in memory: %s", strerror(errno));
-    scenario_explain(&w->s, out);
+    scenario_explain(&w->s, &w->sw, out);
     fputc('\n', out);
     bool ok = report_software_text(w->s.software, out, &job->err);
     fclose(out);

@@ -154,8 +154,10 @@ Op draft_comm(const TapeOp *from, OpKind kind, OpPhase phase, uint32_t logical, 
     op.lane = LANE_COMPUTE;
     if (from->over_cp ? plan->async_cp : plan->async_tp)
         op.lane = from->over_cp ? LANE_CP : LANE_TP;
-    op.u.comm =
-        (CommShape){ .bytes = bytes, .group = from->over_cp ? plan->cp_group : plan->tp_group };
+    op.u.comm = (CommShape){ .bytes = bytes,
+                             .group = from->over_cp   ? plan->cp_group
+                                      : from->over_kv ? plan->kv_group
+                                                      : plan->tp_group };
     return op;
 }
 
@@ -167,7 +169,7 @@ const char *draft_comm_name(const TapeOp *from, OpKind kind)
     case OP_REDUCE_SCATTER:
         return from->over_cp ? "cp reduce-scatter" : "tp reduce-scatter";
     default:
-        return "tp all-reduce";
+        return from->over_kv ? "kv all-reduce" : "tp all-reduce";
     }
 }
 

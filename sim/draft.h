@@ -60,8 +60,8 @@ typedef struct DraftPlan {
     bool redo_all;           /* at once, from front to back, before backward begins */
     bool async_tp, async_cp; /* collectives run beside the compute lane */
     bool wgrad_last;         /* weight gradients after the collective of the input's gradient */
-    uint32_t tp_group, cp_group; /* Graph.groups */
-    DType grad_dtype;            /* of parameter gradients */
+    uint32_t tp_group, cp_group, kv_group; /* Graph.groups */
+    DType grad_dtype;                      /* of parameter gradients */
 } DraftPlan;
 
 void draft_forward(Draft *d, const Tape *t, const DraftPlan *plan);

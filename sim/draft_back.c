@@ -494,13 +494,14 @@ static void back_comm(Back *b, const TapeOp *op)
     }
     const TapeValue *from = &b->t->values[x], *to = &b->t->values[op->out];
     DType dtype = b->d->memories[dy].dtype;
-    uint64_t bytes = max_u64(from->rows, to->rows) * to->columns * dtype_bytes(dtype);
+    uint64_t columns = op->over_kv ? to->kv_columns : to->columns;
+    uint64_t bytes = max_u64(from->rows, to->rows) * columns * dtype_bytes(dtype);
     Op kernel = draft_comm(op, op->backward, PHASE_DGRAD, logical_of(b, op, 0), bytes, b->plan);
     kernel.dtype = dtype;
     draft_op(b->d, draft_comm_name(op, op->backward), kernel);
     if (op->backward == OP_ALL_REDUCE) {
         ASSERT(!b->alias[op->out]);
-        draft_arg(b->d, dy, ARG_UPDATE);
+        draft_arg_part(b->d, dy, ARG_UPDATE, bytes);
         contribute(b, op, x, dy, false);
         return;
     }

@@ -160,8 +160,9 @@ static bool lane_head(Sim *sim, Runner *r, uint32_t lane)
         l->instance++;
         l->at = 0;
     }
-    while (l->instance < r->role->instances_n && !(r->lanes[l->instance] >> lane & 1u))
-        l->instance++;
+    while (r->on_lane[lane][l->place] < l->instance)
+        l->place++;
+    l->instance = r->on_lane[lane][l->place];
     if (l->instance < r->role->instances_n)
         return true;
     if (l->wait != WAIT_END && --r->lanes_left == 0)
@@ -253,10 +254,9 @@ static void lane_try(Sim *sim, Runner *r, uint32_t lane)
 static void wake_waiters(Sim *sim, Runner *r, uint32_t lane)
 {
     LaneState *l = &r->lane[lane];
-    for (uint32_t other = 0; l->waiters >> other; other++) {
-        LaneState *w = &r->lane[other];
-        if (!(l->waiters >> other & 1u))
-            continue;
+    for (uint32_t left = l->waiters; left; left &= left - 1) {
+        uint32_t other = first_lane(left);
+        const LaneState *w = &r->lane[other];
         if (w->wait == WAIT_LANE && w->wait_lane == lane && w->wait_done > l->done)
             continue;
         l->waiters &= ~(1u << other);

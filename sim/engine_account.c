@@ -176,7 +176,7 @@ void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *co
 /* ---- bounds ---- */
 
 typedef struct SegmentSum {
-    bool filled;
+    uint32_t filled_for; /* rank class + 1; 0: nobody */
     double flops, model_flops, flops_ns, memory_ns;
     double link_ns[RES_RANK_N];
 } SegmentSum;
@@ -209,16 +209,23 @@ static double link_share(Sim *sim, const Runner *r, const Op *o, uint32_t op, ui
     return 0;
 }
 
-static void sum_segment(Sim *sim, const Runner *r, const Segment *s, SegmentSum *sum)
+void account_links(Sim *sim, const Runner *r, const Segment *s, double *link_ns)
 {
-    sum->filled = true;
     for (uint32_t i = 0; i < s->op_n; i++) {
         const Op *o = graph_ops(sim->g, s) + i;
-        if (op_is_comm(o->kind)) {
-            for (uint32_t k = 0; k < RES_RANK_N; k++)
-                sum->link_ns[k] += link_share(sim, r, o, s->op_first + i, k);
+        for (uint32_t k = 0; k < RES_RANK_N && op_is_comm(o->kind); k++)
+            link_ns[k] += link_share(sim, r, o, s->op_first + i, k);
+    }
+}
+
+static void sum_segment(Sim *sim, const Runner *r, const Segment *s, SegmentSum *sum)
+{
+    *sum = (SegmentSum){ .filled_for = r->id + 1 };
+    account_links(sim, r, s, sum->link_ns);
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *o = graph_ops(sim->g, s) + i;
+        if (op_is_comm(o->kind))
             continue;
-        }
         sum->flops += o->flops;
         sum->model_flops += o->model_flops;
         if (o->lane == LANE_COMPUTE) {
@@ -230,13 +237,12 @@ static void sum_segment(Sim *sim, const Runner *r, const Segment *s, SegmentSum 
 
 static void close_rank(Sim *sim, Runner *r, SegmentSum *sums)
 {
-    memset(sums, 0, sim->g->segments_n * sizeof *sums);
     double link_ns[RES_RANK_N] = { 0 };
     RankStat *s = r->stat;
     for (uint32_t i = 0; i < r->role->instances_n; i++) {
         uint32_t segment = r->role->instances[i].segment;
         SegmentSum *sum = &sums[segment];
-        if (!sum->filled)
+        if (sum->filled_for != r->id + 1)
             sum_segment(sim, r, &sim->g->segments[segment], sum);
         double n = repeat_count(&s->repeat, i);
         s->flops += n * sum->flops;

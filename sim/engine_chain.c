@@ -18,39 +18,34 @@
 
 /* ---- which instances ---- */
 
-/* Do all edges into the instance stay on the compute lane? */
-static bool only_computes(const Sim *sim, const Role *r, const Instance *in)
-{
-    const Segment *s = &sim->g->segments[in->segment];
-    for (uint32_t e = 0; e < in->edge_n; e++) {
-        const Edge *edge = &r->edges[in->edge_first + e];
-        const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
-        if (graph_ops(sim->g, s)[edge->dst_op].lane != LANE_COMPUTE ||
-            graph_ops(sim->g, src)[edge->src_op].lane != LANE_COMPUTE)
-            return false;
-    }
-    return true;
-}
+/* Which instances wait for another lane, and behind which another lane waits. */
+typedef struct Apart {
+    bool *waits, *awaited;
+} Apart;
 
-static void find_awaited(const Sim *sim, const Role *r, bool *awaited)
+static void find_apart(const Sim *sim, const Role *r, Apart *a)
 {
     for (uint32_t i = 0; i < r->instances_n; i++) {
         const Instance *in = &r->instances[i];
-        const Segment *s = &sim->g->segments[in->segment];
+        const Op *ops = graph_ops(sim->g, &sim->g->segments[in->segment]);
         for (uint32_t e = 0; e < in->edge_n; e++) {
             const Edge *edge = &r->edges[in->edge_first + e];
-            awaited[edge->src_instance] |=
-                graph_ops(sim->g, s)[edge->dst_op].lane != LANE_COMPUTE;
+            const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
+            bool computes = ops[edge->dst_op].lane == LANE_COMPUTE;
+            a->awaited[edge->src_instance] |= !computes;
+            a->waits[i] |=
+                !computes || graph_ops(sim->g, src)[edge->src_op].lane != LANE_COMPUTE;
         }
     }
 }
 
-static bool joins(const Sim *sim, const Role *r, const bool *open, uint32_t i)
+static bool joins(const Sim *sim, const Role *r, const bool *open, const bool *waits,
+                  uint32_t i)
 {
     const Instance *a = &r->instances[i], *b = a + 1;
     return !open[i] && !open[i + 1] && a->micro_batch == b->micro_batch &&
            sim->g->segments[a->segment].lane_n[LANE_COMPUTE] > 0 &&
-           sim->g->segments[b->segment].lane_n[LANE_COMPUTE] > 0 && only_computes(sim, r, b);
+           sim->g->segments[b->segment].lane_n[LANE_COMPUTE] > 0 && !waits[i + 1];
 }
 
 /* ---- numbers ---- */
@@ -85,11 +80,13 @@ static void index_role(Sim *sim, uint32_t role, ChainNames *names)
 {
     const Role *r = &sim->g->roles[role];
     const bool *open = sim->role_open[role];
-    bool *awaited = mem_zero(r->instances_n + 1, sizeof *awaited);
+    Apart apart = { mem_zero(r->instances_n + 1, sizeof(bool)),
+                    mem_zero(r->instances_n + 1, sizeof(bool)) };
     ChainLink *link = PUSH_ARRAY(&sim->arena, ChainLink, r->instances_n + 1);
-    find_awaited(sim, r, awaited);
+    find_apart(sim, r, &apart);
     for (uint32_t i = r->instances_n; i-- > 0;) {
-        bool more = i + 1 < r->instances_n && !awaited[i] && joins(sim, r, open, i);
+        bool more =
+            i + 1 < r->instances_n && !apart.awaited[i] && joins(sim, r, open, apart.waits, i);
         link[i].n = more ? link[i + 1].n + 1 : 1;
         if (!more)
             continue;
@@ -98,7 +95,8 @@ static void index_role(Sim *sim, uint32_t role, ChainNames *names)
         link[i].number = number_of(names, name);
     }
     sim->role_chain[role] = link;
-    free(awaited);
+    free(apart.waits);
+    free(apart.awaited);
 }
 
 void chains_index(Sim *sim)

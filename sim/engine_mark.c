@@ -263,8 +263,9 @@ static int compare_events(const void *a, const void *b)
 
 static void put_events(Steady *s, Mark *m)
 {
-    const Sim *sim = s->sim;
+    Sim *sim = s->sim;
     uint32_t n = 0;
+    evq_settle(&sim->events);
     if (s->events_cap < sim->events.n) {
         s->events_cap = sim->events.cap;
         s->events = mem_resize(s->events, s->events_cap, sizeof *s->events);

@@ -13,6 +13,7 @@
  * others wait that much longer.  Ranks at paces farther apart will meet one day, and then
  * all goes differently: they are not steady.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +31,12 @@ void steady_pass(Sim *sim, Runner *r, uint32_t instance)
         return;
     account(sim, r);
     Pass *pass = &p->passes[p->passes_n++ % PASSES_KEPT];
-    *pass = (Pass){ .at_ns = sim->now_ns, .instance = instance, .stat = *r->stat };
+    pass->at_ns = sim->now_ns;
+    pass->instance = instance;
+    pass->supply_waits = 0;
+    memcpy(&pass->stat, r->stat,
+           offsetof(RankStat, collectives) +
+               r->stat->collectives_n * sizeof *r->stat->collectives);
     for (uint32_t lane = 0; lane < LANE_HOST; lane++)
         pass->supply_waits += r->lane[lane].supply_waits;
     p->micro_batch += sim->options->stride;

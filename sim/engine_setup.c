@@ -58,17 +58,16 @@ static bool follows_compute(const Sim *sim, const Role *r, uint32_t i, uint32_t 
 
 /* Instances whose end says too little: a later one waits for an op in their middle, or goes on
  * behind them on a lane that they leave before the compute lane. */
-static void index_open(Sim *sim, const Role *r, bool *open)
+static void index_open(Sim *sim, const Role *r, const uint16_t *lanes, bool *open)
 {
     uint32_t next[LANE_N];
     memset(next, 0xff, sizeof next);
     for (uint32_t i = r->instances_n; i-- > 0;) {
         const Instance *in = &r->instances[i];
-        const Segment *s = &sim->g->segments[in->segment];
-        for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
-            if (s->lane_n[lane] == 0)
-                continue;
-            if (lane != LANE_COMPUTE && next[lane] != NONE_U32)
+        const uint32_t apart = 1u << LANE_COMPUTE | 1u << LANE_HOST;
+        for (uint32_t left = lanes[i] & ~apart; left; left &= left - 1) {
+            uint32_t lane = first_lane(left);
+            if (next[lane] != NONE_U32)
                 open[i] |= !follows_compute(sim, r, next[lane], lane, i);
             next[lane] = i;
         }
@@ -80,26 +79,58 @@ static void index_open(Sim *sim, const Role *r, bool *open)
     }
 }
 
-static void index_role(Sim *sim, uint32_t role)
+static void list_lanes(Sim *sim, uint32_t role, const uint16_t *lanes,
+                       const uint32_t *instances_n)
+{
+    const Role *r = &sim->g->roles[role];
+    uint32_t **list = PUSH_ARRAY(&sim->arena, uint32_t *, LANE_N), n[LANE_N] = { 0 };
+    for (uint32_t lane = 0; lane < LANE_N; lane++)
+        list[lane] = PUSH_ARRAY(&sim->arena, uint32_t, instances_n[lane] + 1);
+    for (uint32_t i = 0; i < r->instances_n; i++)
+        for (uint32_t left = lanes[i]; left; left &= left - 1) {
+            uint32_t lane = first_lane(left);
+            list[lane][n[lane]++] = i;
+        }
+    for (uint32_t lane = 0; lane < LANE_N; lane++)
+        list[lane][n[lane]] = r->instances_n;
+    sim->role_on_lane[role] = list;
+}
+
+static void index_role(Sim *sim, uint32_t role, const uint16_t *lanes_of_segment)
 {
     const Role *r = &sim->g->roles[role];
     uint32_t *base = PUSH_ARRAY(&sim->arena, uint32_t, (size_t)r->instances_n * LANE_N);
     uint16_t *lanes = PUSH_ARRAY(&sim->arena, uint16_t, r->instances_n);
     bool *open = PUSH_ARRAY(&sim->arena, bool, r->instances_n);
-    uint32_t sum[LANE_N] = { 0 };
+    uint32_t sum[LANE_N] = { 0 }, instances_n[LANE_N] = { 0 };
     for (uint32_t i = 0; i < r->instances_n; i++) {
-        const Instance *in = &r->instances[i];
-        const Segment *s = &sim->g->segments[in->segment];
-        for (uint32_t lane = 0; lane < LANE_N; lane++) {
-            base[(size_t)i * LANE_N + lane] = sum[lane];
-            sum[lane] += s->lane_n[lane];
-            lanes[i] |= (uint16_t)((s->lane_n[lane] > 0) << lane);
+        const uint32_t *lane_n = sim->g->segments[r->instances[i].segment].lane_n;
+        lanes[i] = lanes_of_segment[r->instances[i].segment];
+        memcpy(base + (size_t)i * LANE_N, sum, sizeof sum);
+        for (uint32_t left = lanes[i]; left; left &= left - 1) {
+            uint32_t lane = first_lane(left);
+            sum[lane] += lane_n[lane];
+            instances_n[lane]++;
         }
     }
-    index_open(sim, r, open);
+    list_lanes(sim, role, lanes, instances_n);
+    index_open(sim, r, lanes, open);
     sim->role_lane_base[role] = base;
-    sim->role_lanes[role] = lanes;
     sim->role_open[role] = open;
+}
+
+static void index_roles(Sim *sim)
+{
+    const Graph *g = sim->g;
+    uint16_t *lanes = PUSH_ARRAY(&sim->arena, uint16_t, g->segments_n + 1); /* by segment */
+    sim->role_lane_base = PUSH_ARRAY(&sim->arena, uint32_t *, g->roles_n);
+    sim->role_open = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
+    sim->role_on_lane = PUSH_ARRAY(&sim->arena, uint32_t **, g->roles_n);
+    for (uint32_t i = 0; i < g->segments_n; i++)
+        for (uint32_t lane = 0; lane < LANE_N; lane++)
+            lanes[i] |= (uint16_t)((g->segments[i].lane_n[lane] > 0) << lane);
+    for (uint32_t i = 0; i < g->roles_n; i++)
+        index_role(sim, i, lanes);
 }
 
 /* ---- costs ---- */
@@ -180,18 +211,22 @@ static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_us
     r->id = class_;
     r->rc = rc;
     r->role = &sim->g->roles[rc->role];
-    r->lane_base = sim->role_lane_base[rc->role];
-    r->lanes = sim->role_lanes[rc->role];
-    r->open = sim->role_open[rc->role];
-    r->chain_link = sim->role_chain[rc->role];
     r->cost = costs_for(sim, rc->place.type->gpu, rc->speed, in_use);
     r->macro = PUSH_ARRAY(&sim->arena, Macro *, sim->g->segments_n + 1);
-    r->host_start = PUSH_ARRAY(&sim->arena, int64_t, r->role->instances_n + 1);
     r->lanes_left = LANE_HOST; /* every lane says once that it is at its end */
     r->stat = &sim->result->ranks[class_];
     *r->stat = (RankStat){
         .rank = rc->rank, .ranks_n = rc->ranks_n, .role = rc->role, .stage = r->role->stage
     };
+}
+
+static void setup_program(Sim *sim, Runner *r)
+{
+    r->lane_base = sim->role_lane_base[r->rc->role];
+    r->open = sim->role_open[r->rc->role];
+    r->on_lane = sim->role_on_lane[r->rc->role];
+    r->chain_link = sim->role_chain[r->rc->role];
+    r->host_start = PUSH_ARRAY(&sim->arena, int64_t, r->role->instances_n + 1);
     sim->ops_total += r->role->ops_n;
     record_tracks(sim, r);
 }
@@ -333,7 +368,7 @@ static void setup_links(Sim *sim)
     sim->comm_cache = PUSH_ARRAY(&sim->arena, CommCost *, sim->classes.groups_n + 1);
 }
 
-bool sim_setup(Sim *sim)
+bool sim_setup_costs(Sim *sim)
 {
     const Graph *g = sim->g;
     ASSERT(g->sealed);
@@ -343,13 +378,6 @@ bool sim_setup(Sim *sim)
     if (!classes_make(&sim->classes, g, sim->m, expand, sim->err))
         return false;
     index_lanes(sim);
-    sim->role_lane_base = PUSH_ARRAY(&sim->arena, uint32_t *, g->roles_n);
-    sim->role_lanes = PUSH_ARRAY(&sim->arena, uint16_t *, g->roles_n);
-    sim->role_open = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
-    for (uint32_t i = 0; i < g->roles_n; i++)
-        index_role(sim, i);
-    runs_index(sim);
-    chains_index(sim);
     const bool *in_use = segments_in_use(sim);
     sim->runners_n = sim->classes.ranks_n;
     sim->runners = PUSH_ARRAY(&sim->arena, Runner, sim->runners_n);
@@ -359,9 +387,21 @@ bool sim_setup(Sim *sim)
     setup_links(sim);
     for (uint32_t i = 0; i < sim->runners_n; i++)
         setup_runner(sim, &sim->runners[i], i, in_use);
+    return true;
+}
+
+bool sim_setup(Sim *sim)
+{
+    if (!sim_setup_costs(sim))
+        return false;
+    index_roles(sim);
+    runs_index(sim);
+    chains_index(sim);
+    for (uint32_t i = 0; i < sim->runners_n; i++)
+        setup_program(sim, &sim->runners[i]);
     setup_hosts(sim);
     if (sim->timeline)
-        sim->timeline->ranks_n = g->world_n;
+        sim->timeline->ranks_n = sim->g->world_n;
     return true;
 }
 

@@ -76,6 +76,7 @@ typedef enum Wait { WAIT_NONE, WAIT_HOST, WAIT_GATE, WAIT_LANE, WAIT_PEER, WAIT_
 
 typedef struct LaneState {
     uint32_t instance, at; /* next op: the at-th of its segment on this lane */
+    uint32_t place;        /* of Runner.on_lane, of this instance or before */
     uint32_t done;         /* ops finished */
     bool busy;
     Wait wait;
@@ -137,8 +138,8 @@ typedef struct Runner {
     const RankClass *rc;
     const Role *role;
     const uint32_t *lane_base; /* [instance * LANE_N + lane]: ops on the lane before it */
-    const uint16_t *lanes;     /* by instance: bit per lane that it has ops on */
-    const bool *open;          /* by instance: somebody may go on before its end */
+    uint32_t *const *on_lane; /* by lane: the instances that have ops on it, instances_n last */
+    const bool *open;         /* by instance: somebody may go on before its end */
     CostTable *cost;
     Macro **macro;               /* by segment; NULL: not looked at yet */
     const ChainLink *chain_link; /* by instance */
@@ -211,7 +212,7 @@ typedef struct Sim {
     SimResult *result;
 
     uint32_t **role_lane_base;
-    uint16_t **role_lanes; /* by instance: bit per lane that it has ops on */
+    uint32_t ***role_on_lane;
     bool **role_open;
     ChainLink **role_chain;
     uint32_t chains_n;
@@ -256,6 +257,12 @@ typedef struct Sim {
     bool failed;
 } Sim;
 
+/* The lowest lane of a set of them, a bit each; not of none. */
+static inline uint32_t first_lane(uint32_t lanes)
+{
+    return (uint32_t)__builtin_ctz(lanes);
+}
+
 /* ---- engine.c ---- */
 void sim_wake(Sim *sim, Runner *r, uint32_t lane);
 void lane_complete(Sim *sim, Runner *r, uint32_t lane);
@@ -275,6 +282,7 @@ static inline uint64_t host_place(const Host *h, uint32_t instance, uint32_t tur
 
 /* ---- engine_setup.c ---- */
 bool sim_setup(Sim *sim);
+bool sim_setup_costs(Sim *sim); /* the first part: classes, links, what each op costs */
 void sim_teardown(Sim *sim);
 int64_t cost_jitter(const Sim *sim, const Runner *r, uint32_t instance, uint32_t op,
                     int64_t ns);
@@ -335,6 +343,8 @@ double account_wire_bytes(const Op *op, uint32_t group_size);
 void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
                       double wire_bytes, int64_t time_ns, int64_t transfer_ns);
 void account_close(Sim *sim);
+/* Adds the time that the segment's transfers take of the rank's links at least, by ResourceKind. */
+void account_links(Sim *sim, const Runner *r, const Segment *s, double *link_ns);
 
 /* ---- engine_steady.c ---- */
 bool steady_begin(Sim *sim); /* false: no steady state can be found */

@@ -307,27 +307,49 @@ static void set_path(Mark *m, Path *p)
     p->origin = i;
 }
 
-/* Path i after the leap: a period's growth onto that of the path it goes back to, n times. */
+/* By how much a path grows over some periods, and which it then goes back to. */
+typedef struct Growing {
+    Path by;
+    uint32_t origin;
+} Growing;
+
+/* Path i after the leap: a period's growth onto that of the path it goes back to, n times.  Grown
+ * by one period, then by two, by four ...: `step` doubles, `sum` takes those that n is made of. */
 static void grow_paths(const Leap *l)
 {
     uint32_t n = l->now->paths_n;
     Mark grown = { .paths = mem_zero(n + 1, sizeof(Path)) };
-    uint32_t *origin = mem_zero(n + 1, sizeof *origin);
-    for (uint32_t i = 0; i < n; i++)
-        origin[i] = origin_of(l, i);
+    Growing *step = mem_zero(n + 1, sizeof *step), *twice = mem_zero(n + 1, sizeof *twice);
+    Growing *sum = mem_zero(n + 1, sizeof *sum);
     for (uint32_t i = 0; i < n; i++) {
-        Path sum = { 0 };
-        uint32_t at = i;
-        for (int64_t k = 0; k < l->shift.times; k++) {
-            add_growth(&sum, &l->then->paths[origin[at]], &l->now->paths[at]);
-            at = origin[at];
+        step[i].origin = origin_of(l, i);
+        add_growth(&step[i].by, &l->then->paths[step[i].origin], &l->now->paths[i]);
+        sum[i].origin = i;
+    }
+    for (int64_t left = l->shift.times; left > 0; left >>= 1) {
+        for (uint32_t i = 0; i < n; i++) {
+            const Growing *more = &step[sum[i].origin], *rest = &step[step[i].origin];
+            if (left & 1) {
+                add_growth(&sum[i].by, &(Path){ 0 }, &more->by);
+                sum[i].origin = more->origin;
+            }
+            twice[i] = step[i];
+            add_growth(&twice[i].by, &(Path){ 0 }, &rest->by);
+            twice[i].origin = rest->origin;
         }
-        add_growth(&sum, &(Path){ 0 }, &l->now->paths[at]);
-        grown.paths[i] = sum;
+        Growing *swap = step;
+        step = twice;
+        twice = swap;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        add_growth(&sum[i].by, &(Path){ 0 }, &l->now->paths[sum[i].origin]);
+        grown.paths[i] = sum[i].by;
     }
     mark_each_path(l->s, &grown, set_path);
     free(grown.paths);
-    free(origin);
+    free(step);
+    free(twice);
+    free(sum);
 }
 
 static void leap(Steady *s, const Mark *then, const Mark *now, uint32_t periods)

@@ -19,10 +19,12 @@ typedef struct EventQueue {
     Event *heap;
     uint32_t n, cap;
     uint64_t pushed;
+    bool top_is_free; /* heap[0] has been popped: most events push another, which goes there */
 } EventQueue;
 
 void evq_push(EventQueue *q, int64_t at_ns, uint32_t kind, uint32_t a, uint32_t b);
 bool evq_pop(EventQueue *q, Event *event); /* false when empty */
+void evq_settle(EventQueue *q);            /* heap[0 .. n) is what waits, for who looks at it */
 void evq_free(EventQueue *q);
 
 #endif

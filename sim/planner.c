@@ -1,15 +1,17 @@
 /*
- * planner.c - tries the candidates: weighs them, simulates what fits, sorts, looks again.
+ * planner.c - tries the candidates: weighs them, simulates the promising, sorts, looks again.
  *
  *     one strategy at one split, micro-batches ascending: one task of the pool
  *       family (recompute none, selective, full):
  *         lower bound above the GPU?  --> PLAN_ABOVE_BOUND     no graph is built
  *         too large with a smaller micro-batch?  --> PLAN_TOO_LARGE     no graph is built
- *         build_graph, memory_of_role: too large?  --> PLAN_TOO_LARGE
- *         sim_run, collapsed  --> PLAN_SIMULATED, and the rest of the family PLAN_NEEDLESS
+ *         build_graph of a few micro-batches, memory_of_role: too large?  --> PLAN_TOO_LARGE
+ *         sim_bound  --> PLAN_TOO_SLOW until simulated; the rest of the family PLAN_NEEDLESS
+ *     rounds, by rising bound: build_graph, sim_run, collapsed  --> PLAN_SIMULATED
  *
- * A candidate's results are its own, so the order of threads changes nothing; the
- * sort breaks ties by memory, then by the order in which candidates were made.
+ * A candidate's results are its own and a round has a size of its own, so the order of
+ * threads changes nothing; the sort breaks ties by memory, then by the order in which
+ * candidates were made.
  */
 #include "sim/planner.h"
 
@@ -118,7 +120,13 @@ static void keep(PlanCandidate *c, const Report *r)
     c->cost_usd = r->cost_usd_per_step;
 }
 
-typedef enum Depth { WEIGH_ONLY, COLLAPSED, EXPANDED } Depth;
+typedef enum Depth { BOUNDED, COLLAPSED, EXPANDED } Depth;
+
+/* A bound and a step that leapt over micro-batches (sim/engine_pace.c) may be so far apart, and
+ * the bound none the less: 1 / 1000. */
+static const double bound_slack = 1e-3;
+
+enum { ROUND = 16 };
 
 /* One way to try a candidate: its scenario, perhaps of fewer micro-batches than are meant. */
 typedef struct Try {
@@ -140,8 +148,13 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
     for (uint32_t i = 0; i < g->roles_n; i++)
         memory[i] = memory_of_role(g, &g->roles[i], NULL);
     weigh(c, g, &t->s.machine, memory);
-    if (c->need_bytes > c->gpu_bytes || t->depth == WEIGH_ONLY) {
+    if (c->need_bytes > c->gpu_bytes) {
         c->fate = PLAN_TOO_LARGE;
+    } else if (t->depth == BOUNDED) {
+        double ns;
+        c->fate = PLAN_TOO_SLOW;
+        if (sim_bound(&ns, g, &t->s.machine, &p->sw, t->left_out, err))
+            c->bound_s = ns / 1e9;
     } else if (sim_run(&result, g, &t->s.machine, &p->sw, &options, err)) {
         t->unsteady = result.repeated != t->left_out;
         if (!t->unsteady) {
@@ -166,6 +179,8 @@ static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *
 {
     Try t = { .s = plan_scenario(p, c), .depth = depth };
     Shortening way = shorten(&t.s);
+    if (depth == BOUNDED)
+        way = (Shortening){ .n = 1, .micro_batches = { shorten_to_weigh(&t.s) } };
     uint32_t meant = t.s.training.micro_batches;
     for (uint32_t i = kept || depth == EXPANDED ? way.n - 1 : 0; i < way.n; i++) {
         Graph g = { 0 };
@@ -183,11 +198,19 @@ static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *
     }
 }
 
+void plan_simulate(const Plan *p, PlanCandidate *c)
+{
+    Err err = { 0 };
+    try_candidate(p, c, COLLAPSED, NULL, &err);
+    if (err.set)
+        c->fate = PLAN_REFUSED;
+}
+
 /* ---- all of them ---- */
 
 typedef struct Task {
     Plan *plan;
-    uint32_t first, n;
+    uint32_t first, n; /* candidates; n 0: one alone, n: all of a split */
     Depth depth;
     ProgressPart progress;
     Err err;
@@ -236,9 +259,9 @@ static void run_split(Task *t)
             c->fate = PLAN_TOO_LARGE;
             c->need_bytes = max_u64(c->need_bytes, smaller->need_bytes);
         } else {
-            try_candidate(t->plan, c, COLLAPSED, NULL, &err);
+            try_candidate(t->plan, c, t->depth, NULL, &err);
             c->fate = err.set ? PLAN_REFUSED : c->fate;
-            fits = c->fate == PLAN_SIMULATED;
+            fits = c->fate == PLAN_SIMULATED || c->fate == PLAN_TOO_SLOW;
         }
         if (err.set && !t->err.set)
             t->err = err;
@@ -248,10 +271,13 @@ static void run_split(Task *t)
 static void run_task(void *user)
 {
     Task *t = user;
-    if (t->depth == COLLAPSED)
+    PlanCandidate *c = &t->plan->candidates[t->first];
+    if (t->n > 0)
         run_split(t);
     else
-        try_candidate(t->plan, &t->plan->candidates[t->first], t->depth, NULL, &t->err);
+        try_candidate(t->plan, c, t->depth, NULL, &t->err);
+    if (t->err.set && t->n == 0)
+        c->fate = PLAN_REFUSED;
     progress_end(&t->progress);
 }
 
@@ -284,25 +310,103 @@ static void keep_memory(void)
 #endif
 }
 
-static void try_all(Plan *p)
+static void note_refused(Plan *p, const Task *tasks, uint32_t n)
 {
-    keep_memory();
-    Task *tasks = mem_zero(p->n, sizeof *tasks);
-    double start_s = cpu_seconds();
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n; i++) {
-        if (i == 0 || !is_same_split(&p->candidates[i - 1], &p->candidates[i]))
-            tasks[n++] = (Task){ .first = i, .depth = COLLAPSED };
-        tasks[n - 1].n++;
-    }
-    run_tasks(p, tasks, n);
     for (uint32_t i = 0; i < n && !p->refused; i++)
         if (tasks[i].err.set)
             p->refused = arena_strdup(&p->arena, tasks[i].err.text);
+}
+
+static void try_splits(Plan *p)
+{
+    Task *tasks = mem_zero(p->n, sizeof *tasks);
+    Depth depth = p->options->all ? COLLAPSED : BOUNDED;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (i == 0 || !is_same_split(&p->candidates[i - 1], &p->candidates[i]))
+            tasks[n++] = (Task){ .first = i, .depth = depth };
+        tasks[n - 1].n++;
+    }
+    run_tasks(p, tasks, n);
+    note_refused(p, tasks, n);
+    free(tasks);
+}
+
+typedef struct Bounded {
+    double bound_s;
+    uint32_t candidate;
+} Bounded;
+
+static int compare_bounds(const void *a, const void *b)
+{
+    const Bounded *x = a, *y = b;
+    if (x->bound_s < y->bound_s || x->bound_s > y->bound_s)
+        return x->bound_s < y->bound_s ? -1 : 1;
+    return x->candidate < y->candidate ? -1 : x->candidate > y->candidate;
+}
+
+/* The times of the PLAN_TOP fastest so far, rising. */
+typedef struct Fastest {
+    uint32_t n;
+    double step_s[PLAN_TOP];
+} Fastest;
+
+static void note_time(Fastest *f, double step_s)
+{
+    uint32_t at = f->n < PLAN_TOP ? f->n++ : PLAN_TOP;
+    for (; at > 0 && step_s < f->step_s[at - 1]; at--)
+        if (at < PLAN_TOP)
+            f->step_s[at] = f->step_s[at - 1];
+    if (at < PLAN_TOP)
+        f->step_s[at] = step_s;
+}
+
+static bool may_be_among(const Fastest *f, double bound_s)
+{
+    return f->n < PLAN_TOP || bound_s * (1 - bound_slack) <= f->step_s[PLAN_TOP - 1];
+}
+
+/* Those of one GPU count, from the lowest bound on. */
+static void try_rounds(Plan *p, const Bounded *list, uint32_t n)
+{
+    Fastest fastest = { 0 };
+    for (uint32_t at = 0; at < n && may_be_among(&fastest, list[at].bound_s);) {
+        Task tasks[ROUND] = { 0 };
+        uint32_t k = 0;
+        for (; k < ROUND && at + k < n && may_be_among(&fastest, list[at + k].bound_s); k++)
+            tasks[k] = (Task){ .first = list[at + k].candidate, .depth = COLLAPSED };
+        run_tasks(p, tasks, k);
+        note_refused(p, tasks, k);
+        for (uint32_t i = at; i < at + k; i++)
+            if (p->candidates[list[i].candidate].fate == PLAN_SIMULATED)
+                note_time(&fastest, p->candidates[list[i].candidate].step_s);
+        at += k;
+    }
+}
+
+static void try_all(Plan *p)
+{
+    double start_s = cpu_seconds();
+    keep_memory();
+    try_splits(p);
+    Bounded *list = mem_zero(p->n, sizeof *list);
+    for (uint32_t b = 0; b < p->bases_n; b++) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < p->n; i++)
+            if (p->candidates[i].base == b && p->candidates[i].fate == PLAN_TOO_SLOW)
+                list[n++] = (Bounded){ p->candidates[i].bound_s, i };
+        qsort(list, n, sizeof *list, compare_bounds);
+        try_rounds(p, list, n);
+    }
+    free(list);
+    p->cpu_s = cpu_seconds() - start_s;
+}
+
+static void count_fates(Plan *p)
+{
+    memset(p->fates, 0, sizeof p->fates);
     for (uint32_t i = 0; i < p->n; i++)
         p->fates[p->candidates[i].fate]++;
-    p->cpu_s = cpu_seconds() - start_s;
-    free(tasks);
 }
 
 /* ---- what is wanted ---- */
@@ -357,6 +461,7 @@ static int compare_scores(const void *a, const void *b)
 
 static void sort_feasible(Plan *p)
 {
+    p->order_n = 0;
     p->order = PUSH_ARRAY(&p->arena, uint32_t, p->n);
     for (uint32_t i = 0; i < p->n; i++) {
         const PlanCandidate *c = &p->candidates[i];
@@ -414,7 +519,7 @@ static const PlanCandidate *closest_to_fit(Plan *p)
             return closest;
         Err ignored = { 0 };
         next->fate = PLAN_REFUSED; /* asked once */
-        try_candidate(p, next, WEIGH_ONLY, NULL, &ignored);
+        try_candidate(p, next, BOUNDED, NULL, &ignored);
         if (next->weighed && (!closest || fullness(next) < fullness(closest)))
             closest = next;
     }
@@ -471,7 +576,7 @@ static bool look_again(Plan *p, Err *err)
     Task tasks[PLAN_TOP] = { 0 };
     uint32_t n = p->order_n < PLAN_TOP ? p->order_n : PLAN_TOP;
     for (uint32_t i = 0; i < n; i++)
-        tasks[i] = (Task){ .first = p->order[i], .n = 1, .depth = EXPANDED };
+        tasks[i] = (Task){ .first = p->order[i], .depth = EXPANDED };
     run_tasks(p, tasks, n);
     for (uint32_t i = 0; i < n && !err->set; i++)
         *err = tasks[i].err;
@@ -514,6 +619,7 @@ bool plan_run(Plan *p, const PlanOptions *options, Err *err)
     if (!plan_open(p, options, err) || !plan_enumerate(p, err))
         return false;
     try_all(p);
+    count_fates(p);
     if (p->fates[PLAN_SIMULATED] == 0)
         return nothing_fits(p, err);
     sort_feasible(p);
@@ -522,7 +628,9 @@ bool plan_run(Plan *p, const PlanOptions *options, Err *err)
     find_front(p);
     if (!look_again(p, err))
         return false;
-    plan_explain(p);
+    plan_explain(p); /* simulates more, to compare the best with */
+    count_fates(p);
+    sort_feasible(p);
     return true;
 }
 

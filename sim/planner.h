@@ -5,12 +5,15 @@
  *       | planner_space.c: the reader's checks decide what is a candidate at all
  *       v
  *     families that differ in recompute only: none, selective, full
- *       | planner.c, a family on one thread: what does not fit is not simulated, first by
- *       | a closed form (a lower bound), then by the memory of its graph; the first that
- *       v fits is simulated, since recomputing more at the same split only costs time
+ *       | planner.c, a family on one thread: what does not fit is left out, first by a
+ *       | closed form (a lower bound), then by the memory of its graph; the first that fits
+ *       v is kept, since recomputing more at the same split only costs time
+ *     candidates with the least time that a step can take (sim_bound)
+ *       | planner.c: simulated from the lowest bound on, some at a time, until all that are
+ *       v left would be behind the ten best of their GPU count even at their bound
  *     candidates --sorted by the objective--> the ten best once more, kernel by kernel
  *       |
- *       +--> planner_why.c: sentences        --> planner_text.c, _json.c, _svg.c
+ *       +--> planner_why.c: sentences        --> planner_text.c, _json.c
  *
  * Model, cluster and GPU files are read once for each GPU count; a candidate is a
  * copy of that Scenario with other degrees, and can be had again with `lockstep sim
@@ -41,6 +44,7 @@ typedef struct PlanOptions {
     double deadline_days, budget_usd; /* of training them */
     const Setting *settings;          /* those of keys that are tried fix them */
     uint32_t settings_n, jobs;
+    bool all; /* simulates also those that cannot be among the best */
     bool shows_progress;
 } PlanOptions;
 
@@ -50,6 +54,7 @@ typedef enum PlanFate {
     PLAN_ABOVE_BOUND, /* parameters, gradients and optimizer alone do not fit */
     PLAN_TOO_LARGE,   /* its memory does not fit */
     PLAN_NEEDLESS,    /* recomputes more than it has to */
+    PLAN_TOO_SLOW,    /* even at best behind the ten best of as many GPUs */
     PLAN_REFUSED,     /* no graph can be built */
     PLAN_FATE_N
 } PlanFate;
@@ -66,6 +71,7 @@ typedef struct PlanCandidate {
     PlanFate fate;
     bool weighed;                   /* need_bytes is exact, else a lower bound */
     uint64_t need_bytes, gpu_bytes; /* reserved on the fullest GPU, and there */
+    double bound_s;                 /* of a step, of what fits: see sim_bound */
     /* Simulated ones. */
     double step_s, exposed_s, bubble_s, samples_per_s, tokens_per_s, mfu;
     double expanded_s; /* 0: not among the ten best */
@@ -95,7 +101,7 @@ typedef struct Plan {
     uint32_t why_n;
     const char *why[PLAN_WHY_MAX];
     const char *refused; /* why the first PLAN_REFUSED one was */
-    double cpu_s;        /* of trying the candidates, without the ten best again */
+    double cpu_s; /* of trying the candidates, without the ten best again and without why */
 } Plan;
 
 /* False with err when nothing can be tried, nothing fits, or nothing is in time or budget: then
@@ -112,6 +118,9 @@ Scenario plan_scenario(const Plan *p, const PlanCandidate *c);
 enum { PLAN_SETTINGS_MAX = 16, PLAN_SETTING_CAP = 64 };
 uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
                        const PlanCandidate *c);
+/* Of the user's settings the i-th that none of these n repeats; NULL: there are no more. */
+const Setting *plan_other_setting(const Plan *p, char (*settings)[PLAN_SETTING_CAP], uint32_t n,
+                                  uint32_t i);
 
 /* The bytes of parameters, gradients and optimizer that a rank holds at least. */
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c);
@@ -128,13 +137,14 @@ double plan_score(const Plan *p, const PlanCandidate *c);
 char *plan_label(char *label, const PlanCandidate *c);
 
 void plan_explain(Plan *p); /* planner_why.c: fills why */
+/* Simulates one that was left out as too slow; its fate says what became of it. */
+void plan_simulate(const Plan *p, PlanCandidate *c);
 /* Whether the ten best keep their order kernel by kernel; else says in note, of TEXT_CAP bytes,
  * what changes. */
 bool plan_keeps_order(const Plan *p, char *note);
 
 void plan_text(const Plan *p, bool pareto, FILE *out);
 void plan_json(const Plan *p, JsonOut *j);
-void plan_svg(const Plan *p, FILE *out);
 
 extern const char *const plan_recompute_names[RECOMPUTE_LAYERS]; /* "none", ... */
 

@@ -16,7 +16,13 @@ static void write_settings(const Plan *p, const PlanCandidate *c, JsonOut *j)
 {
     char settings[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP];
     uint32_t n = plan_settings(settings, p, c);
+    const Setting *other;
     json_put_open(j, "set", '[');
+    for (uint32_t i = 0; (other = plan_other_setting(p, settings, n, i)); i++) {
+        Arena text = { 0 };
+        json_out_string(j, arena_printf(&text, "%s=%s", other->key, other->value));
+        arena_free(&text);
+    }
     for (uint32_t i = 0; i < n; i++)
         json_out_string(j, settings[i]);
     json_out_close(j, ']');
@@ -144,6 +150,7 @@ static void write_counts(const Plan *p, JsonOut *j)
         [PLAN_ABOVE_BOUND] = "memory_bound",
         [PLAN_TOO_LARGE] = "memory",
         [PLAN_NEEDLESS] = "needless_recompute",
+        [PLAN_TOO_SLOW] = "time_bound",
         [PLAN_REFUSED] = "refused",
     };
     json_put_uint(j, "evaluated", p->fates[PLAN_SIMULATED]);

@@ -171,6 +171,26 @@ uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
     return n;
 }
 
+static bool is_of_key(const char *setting, const char *key)
+{
+    size_t n = strlen(key);
+    return strncmp(setting, key, n) == 0 && setting[n] == '=';
+}
+
+const Setting *plan_other_setting(const Plan *p, char (*settings)[PLAN_SETTING_CAP], uint32_t n,
+                                  uint32_t i)
+{
+    for (uint32_t k = 0; k < p->options->settings_n; k++) {
+        const Setting *set = &p->options->settings[k];
+        bool repeated = false;
+        for (uint32_t j = 0; j < n; j++)
+            repeated = repeated || is_of_key(settings[j], set->key);
+        if (!repeated && i-- == 0)
+            return set;
+    }
+    return NULL;
+}
+
 /* Has the user set one of the keys that are tried to something else? */
 static bool is_wanted(const Plan *p, const PlanCandidate *c)
 {
@@ -178,11 +198,9 @@ static bool is_wanted(const Plan *p, const PlanCandidate *c)
     uint32_t n = plan_settings(settings, p, c);
     for (uint32_t i = 0; i < p->options->settings_n; i++) {
         const Setting *set = &p->options->settings[i];
-        size_t key_n = strlen(set->key);
         for (uint32_t k = 0; k < n; k++)
-            if (strncmp(settings[k], set->key, key_n) == 0 && settings[k][key_n] == '=' &&
-                strcmp(set->key, "cluster.nodes") != 0 &&
-                strcmp(settings[k] + key_n + 1, set->value) != 0)
+            if (is_of_key(settings[k], set->key) && strcmp(set->key, "cluster.nodes") != 0 &&
+                strcmp(settings[k] + strlen(set->key) + 1, set->value) != 0)
                 return false;
     }
     return true;
@@ -311,14 +329,34 @@ static void try_count(Plan *p, uint32_t base)
     }
 }
 
+static bool is_tried(const char *key)
+{
+    for (size_t i = 0; i < ARRAY_N(neutral); i++)
+        if (strcmp(key, neutral[i].key) == 0)
+            return true;
+    return false;
+}
+
+/* "parallel.tp 3 and parallel.dp 4": what --set says of keys that are tried. */
+static uint32_t list_fixed(const PlanOptions *o, char *text, size_t cap)
+{
+    size_t at = 0;
+    uint32_t n = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < o->settings_n; i++)
+        if (is_tried(o->settings[i].key) && at < cap)
+            at += (size_t)snprintf(text + at, cap - at, "%s%s %.40s", n++ ? " and " : "",
+                                   o->settings[i].key, o->settings[i].value);
+    return n;
+}
+
 /* Why plain data parallelism is no candidate; the other splits fail alike. */
 static bool nothing_to_try(const Plan *p, Err *err)
 {
-    for (uint32_t i = 0; i < p->options->settings_n; i++)
-        for (size_t k = 0; k < ARRAY_N(neutral); k++)
-            if (strcmp(p->options->settings[i].key, neutral[k].key) == 0)
-                return err_set(err, "no candidate has %s %s and whatever else --set fixes",
-                               neutral[k].key, p->options->settings[i].value);
+    char fixed[400];
+    if (list_fixed(p->options, fixed, sizeof fixed) > 0)
+        return err_set(err, "no candidate has %s%s", fixed,
+                       p->options->settings_n > 1 ? ", with whatever else --set fixes" : "");
     const PlanCandidate c = { .dp = p->gpus[0],
                               .tp = 1,
                               .pp = 1,

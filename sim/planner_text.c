@@ -12,24 +12,51 @@ static const char *const fate_texts[PLAN_FATE_N] = {
     [PLAN_ABOVE_BOUND] = "parameters, gradients and optimizer alone do not fit",
     [PLAN_TOO_LARGE] = "do not fit with activations and buffers",
     [PLAN_NEEDLESS] = "recompute more than they have to",
+    [PLAN_TOO_SLOW] = "compute or transfer longer than the ten best take, even at best",
     [PLAN_REFUSED] = "cannot be simulated",
 };
+
+/* A word as a shell reads it. */
+static void quote(const char *text, FILE *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+=.,:/@%";
+    if (text[strspn(text, plain)] == '\0' && *text) {
+        fputs(text, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *text; text++)
+        fputs(*text == '\'' ? "'\\''" : (char[]){ *text, '\0' }, out);
+    fputc('\'', out);
+}
+
+static void print_setting(const char *setting, uint32_t *at, FILE *out)
+{
+    uint32_t width = (uint32_t)strlen(setting) + 7;
+    if (*at + width > COMPARE_WIDTH - 2) {
+        fprintf(out, " \\\n   ");
+        *at = 3;
+    }
+    fputs(" --set ", out);
+    quote(setting, out);
+    *at += width;
+}
 
 static void print_command(const Plan *p, const PlanCandidate *c, FILE *out)
 {
     char settings[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP], name[TEXT_CAP];
     uint32_t n = plan_settings(settings, p, c), at = 0;
+    const Setting *other;
     at = (uint32_t)fprintf(out, "  lockstep sim %s",
                            text_name(name, p->options->scenario, TEXT_WIDTH_MAX));
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t width = (uint32_t)strlen(settings[i]) + 7;
-        if (at + width > COMPARE_WIDTH - 2) {
-            fprintf(out, " \\\n   ");
-            at = 3;
-        }
-        fprintf(out, " --set %s", settings[i]);
-        at += width;
+    for (uint32_t i = 0; (other = plan_other_setting(p, settings, n, i)); i++) {
+        Arena text = { 0 };
+        print_setting(arena_printf(&text, "%s=%s", other->key, other->value), &at, out);
+        arena_free(&text);
     }
+    for (uint32_t i = 0; i < n; i++)
+        print_setting(settings[i], &at, out);
     fprintf(out, "\n");
 }
 

@@ -6,7 +6,8 @@
  *     is it too slow?          what bubbles, recomputation, another strategy would cost
  *
  * Every sentence compares the best with the best of those that decide one thing
- * otherwise, on as many GPUs: what does not fit has bytes, what fits has times.
+ * otherwise, on as many GPUs: what does not fit has bytes, what fits has times.  Who was
+ * too slow to be simulated and could be the best of those is simulated now.
  */
 #include "sim/planner.h"
 
@@ -54,19 +55,35 @@ typedef struct Found {
     const PlanCandidate *small; /* where none fits: the one that needs least, as far as known */
 } Found;
 
-static Found find(const Plan *p, Question *asks)
+static Found find_known(const Plan *p, Question *asks, PlanCandidate **unknown)
 {
     const PlanCandidate *best = &p->candidates[p->order[0]];
     Found f = { 0 };
+    *unknown = NULL;
     for (uint32_t i = 0; i < p->n; i++) {
-        const PlanCandidate *c = &p->candidates[i];
+        PlanCandidate *c = &p->candidates[i];
         if (c->base != best->base || c->fate == PLAN_REFUSED || c->fate == PLAN_NEEDLESS ||
             !asks(c, best))
             continue;
+        if (c->fate == PLAN_TOO_SLOW) {
+            *unknown = !*unknown || c->bound_s < (*unknown)->bound_s ? c : *unknown;
+            continue;
+        }
         if (c->fate == PLAN_SIMULATED && (!f.fast || c->step_s < f.fast->step_s))
             f.fast = c;
         if (c->fate != PLAN_SIMULATED && (!f.small || c->need_bytes < f.small->need_bytes))
             f.small = c;
+    }
+    return f;
+}
+
+static Found find(const Plan *p, Question *asks)
+{
+    PlanCandidate *unknown;
+    Found f = find_known(p, asks, &unknown);
+    while (unknown && (!f.fast || unknown->bound_s < f.fast->step_s)) {
+        plan_simulate(p, unknown);
+        f = find_known(p, asks, &unknown);
     }
     return f;
 }

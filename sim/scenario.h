@@ -146,8 +146,10 @@ bool scenario_is_made_of(const Scenario *s, const char *path);
 /* Whether there is such a software file; the message lists those there are. */
 bool scenario_software_exists(const Scenario *s, Err *err);
 
-/* Every key asked for and every value derived: aligned rows of key, value, origin. */
-void scenario_explain(const Scenario *s, FILE *out);
+/* Every key asked for and every value derived: aligned rows of key, value, origin.  The software
+ * says how large buckets are where the scenario is silent. */
+struct Software;
+void scenario_explain(const Scenario *s, const struct Software *sw, FILE *out);
 
 /*
  * Calls one for each scenario of a list of arguments (.json, built-in name,

@@ -4,9 +4,11 @@
  * The readers have logged every key they asked for (core/json.h); the last rows
  * are what follows from the keys without being one.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim/scenario.h"
+#include "sim/strategy/buckets.h"
 
 enum { SHOWN_MAX = 72 }; /* longer texts (notes, sources) are cut */
 
@@ -58,10 +60,29 @@ static void derive(JsonLogRow row[DERIVED_N], char text[DERIVED_N][32], const Sc
         row[DERIVED_N - 1].path = "samples per step";
 }
 
-void scenario_explain(const Scenario *s, FILE *out)
+/* Sizes of buckets are the stack's where the scenario is silent. */
+static void explain_buckets(JsonLogRow *rows, size_t n, char text[2][32], const Build *b)
+{
+    static const char *const keys[] = { "parallel.bucket_bytes",
+                                        "parallel.first_bucket_bytes" };
+    for (size_t i = 0; i < n && buckets_are_stacks(b); i++)
+        for (int k = 0; k < 2; k++)
+            if (strcmp(rows[i].path, keys[k]) == 0) {
+                snprintf(text[k], 32, "%" PRIu64, bucket_limit_bytes(b, k == 1));
+                rows[i].value = text[k];
+                rows[i].origin = "software: parallel.bucket_parameters";
+            }
+}
+
+void scenario_explain(const Scenario *s, const Software *sw, FILE *out)
 {
     size_t n;
-    const JsonLogRow *rows = json_log(s->doc, &n);
+    const JsonLogRow *log = json_log(s->doc, &n);
+    JsonLogRow *rows = mem_zero(n + 1, sizeof *rows);
+    char buckets[2][32];
+    if (n > 0)
+        memcpy(rows, log, n * sizeof *rows);
+    explain_buckets(rows, n, buckets, &(Build){ .s = s, .sw = sw });
     JsonLogRow derived[DERIVED_N];
     char text[DERIVED_N][32];
     derive(derived, text, s);
@@ -77,4 +98,5 @@ void scenario_explain(const Scenario *s, FILE *out)
             print_row(out, columns, &rows[i]);
     for (int i = 0; i < DERIVED_N; i++)
         print_row(out, columns, &derived[i]);
+    free(rows);
 }

@@ -397,6 +397,7 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
                         .wgrad_last = async_tp,
                         .tp_group = b->group[GROUP_TP],
                         .cp_group = b->group[GROUP_CP],
+                        .kv_group = b->group[GROUP_KV],
                         .grad_dtype = grad_dtype(b) };
     Played p = { .stash = NONE_U32, .data = data };
     draft_backward(&p.backward, &plan->tape, &draft);

@@ -4,6 +4,10 @@
 /* Numbers left out divide by these many strides, so that a period of several strides fits. */
 enum { FITS_STRIDES = 12 };
 
+/* At most pp micro-batches are under way where chunks do not take turns, and not two rounds of pp
+ * where they do.  One more, and a first, middle and last one that differ. */
+enum { WEIGH_MORE = 3, WEIGH_ROUNDS = 3 };
+
 /* Ranks that gather for each micro-batch run at paces of their own, and where chunks take turns
  * it is long until one of them has caught up with the next. */
 static bool settles_late(const Parallel *p)
@@ -32,6 +36,18 @@ static bool takes_turns(const Scenario *s)
     return (alone || p->schedule == SCHEDULE_1F1B || p->schedule == SCHEDULE_INTERLEAVED) &&
            p->strategy != STRATEGY_DP && p->strategy != STRATEGY_MODEL_PARALLEL &&
            !settles_late(p) && !(s->machine.jitter > 0);
+}
+
+uint32_t shorten_to_weigh(const Scenario *s)
+{
+    const Parallel *p = &s->parallel;
+    uint32_t meant = s->training.micro_batches;
+    bool taken =
+        p->pp == 1 || p->schedule == SCHEDULE_1F1B || p->schedule == SCHEDULE_INTERLEAVED;
+    if (!taken || p->strategy == STRATEGY_DP || p->strategy == STRATEGY_MODEL_PARALLEL)
+        return meant;
+    uint32_t least = p->virtual_stages > 1 ? WEIGH_ROUNDS * p->pp : p->pp + WEIGH_MORE;
+    return least < meant ? least : meant;
 }
 
 Shortening shorten(const Scenario *s)

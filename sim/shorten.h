@@ -25,4 +25,8 @@ typedef struct Shortening {
 
 Shortening shorten(const Scenario *s);
 
+/* So few micro-batches that a graph of them has as many under way at a time as one of all: it
+ * needs the same memory (and in its middle is one that the others are like). */
+uint32_t shorten_to_weigh(const Scenario *s);
+
 #endif

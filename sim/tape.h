@@ -98,6 +98,7 @@ typedef struct TapeOp {
 
     /* Communication of tensor or context parallelism. */
     bool is_comm, over_cp;
+    bool over_kv; /* among the ranks that repeat a key and value head, of its columns alone */
     OpKind forward, backward; /* collective of each pass; OP_KIND_N: nothing to do */
     bool again;               /* its result is not saved but gathered again in backward */
 } TapeOp;

@@ -27,6 +27,8 @@ typedef struct WorldOptions {
     const char *checkpoint; /* as in RankSetup */
     uint64_t every;
     bool resume;
+    const BackendType *backend;     /* NULL: the CPU's */
+    const struct CudaOptions *cuda; /* ranks are threads of this process then */
 } WorldOptions;
 
 /* What rank 0 reports, in memory that all processes share. */
@@ -154,7 +156,8 @@ static inline int world_rank(const RankPlace *place, void *user)
     RankSetup setup = { .graph = &plan->graph,
                         .whole = &plan->whole,
                         .data = &plan->data,
-                        .backend = &backend_cpu,
+                        .backend = w->options.backend ? w->options.backend : &backend_cpu,
+                        .cuda = w->options.cuda,
                         .facts = run_plan_facts(plan, place->rank),
                         .feed = run_plan_feed(plan, place->rank),
                         .hyper = plan->hyper,
@@ -203,7 +206,9 @@ static inline bool world_run(ExecWorld *w, WorldOptions options)
                         .timeout_s = 60,
                         .digest = w->plan.digest };
     fflush(stdout);
-    int status = launch_ranks(w->plan.graph.world_n, world_rank, w, &place, NULL);
+    uint32_t world = w->plan.graph.world_n;
+    int status = options.cuda ? launch_threads(world, world_rank, w, &place)
+                              : launch_ranks(world, world_rank, w, &place, NULL);
     return status == 0 && w->result->done;
 }
 

@@ -3,7 +3,8 @@
 #
 #   tests/run_tests.sh [SUITE...]     unit cli exec house format gpu; all when none is named
 #
-#   unit     every program of tests/unit and tests/property, one test per function
+#   unit     every program of tests/unit and tests/property, one test per function; and of
+#            tests/on_cpu, where a C++ compiler is
 #   cli      every transcript tests/cli/*.test, one test per command
 #   exec     every script tests/exec/*.sh, which run real jobs: launchers, hosts, faults,
 #            kills.  What a script cannot do here it skips, with a line that says so.
@@ -84,6 +85,9 @@ list_unit()
     for source in tests/unit/test_*.c tests/property/test_*.c; do
         [ -f "$source" ] || continue
         echo "own $(basename "$source" .c) $build/${source%.c}"
+    done
+    for program in "$build"/tests/on_cpu/test_* "$build"/tests/on_cpu/twin_*; do
+        [ -x "$program" ] && echo "own on_cpu_$(basename "$program") $program"
     done
 }
 

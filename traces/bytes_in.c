@@ -1,5 +1,6 @@
 /*
- * bytes_in.c - read(2), or a thread that inflates into a ring of blocks.
+ * bytes_in.c - read(2) or a copy, or a thread that inflates into a ring of blocks.  Small gzip
+ * files are not worth a thread: they are inflated block by block as they are asked for.
  *
  * The ring has one writer and one reader, each of which owns the blocks between
  * its own counter and the other's; the mutex guards the two counters and flags.
@@ -15,9 +16,15 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { PACKED_BYTES = 1 << 16, BLOCK_BYTES = 1 << 18, BLOCKS_N = 4 };
+enum {
+    THREAD_BYTES_MIN = 1 << 16,
+    PACKED_BYTES = 1 << 16,
+    BLOCK_BYTES = 1 << 18,
+    BLOCKS_N = 4
+};
 
 typedef struct Unpacker {
+    bool threaded;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -26,7 +33,7 @@ typedef struct Unpacker {
     const char *problem;
     size_t taken_at; /* reader's place in its block */
 
-    int fd;
+    BytesSource source;
     z_stream z;
     uint64_t packed_bytes, unpacked_bytes;
     bool between_members;
@@ -37,10 +44,22 @@ typedef struct Unpacker {
 
 /* ---- the file ---- */
 
-static size_t read_some(int fd, void *into, size_t n, const char **problem)
+static size_t copy_some(BytesSource *s, void *into, size_t n)
 {
+    n = min_u64(n, s->left);
+    if (n > 0)
+        memcpy(into, s->at, n);
+    s->at += n;
+    s->left -= n;
+    return n;
+}
+
+static size_t read_some(BytesSource *s, void *into, size_t n, const char **problem)
+{
+    if (s->left > 0 || s->fd < 0)
+        return copy_some(s, into, n);
     for (;;) {
-        ssize_t got = read(fd, into, n);
+        ssize_t got = read(s->fd, into, n);
         if (got >= 0)
             return (size_t)got;
         if (errno == EINTR)
@@ -55,7 +74,7 @@ static size_t read_some(int fd, void *into, size_t n, const char **problem)
 /* False at the end of the packed bytes. */
 static bool refill(Unpacker *u)
 {
-    size_t n = read_some(u->fd, u->packed, sizeof u->packed, &u->problem);
+    size_t n = read_some(&u->source, u->packed, sizeof u->packed, &u->problem);
     u->packed_bytes += n;
     u->z.next_in = u->packed;
     u->z.avail_in = (uInt)n;
@@ -139,37 +158,58 @@ static void *unpack(void *u_)
     return NULL;
 }
 
-static Unpacker *unpacker_start(int fd)
+static Unpacker *unpacker_start(BytesSource source, bool threaded)
 {
     Unpacker *u = malloc(sizeof *u);
     ASSERT(u);
     memset(u, 0, offsetof(Unpacker, packed));
-    u->fd = fd;
+    u->source = source;
+    u->threaded = threaded;
     ASSERT(inflateInit2(&u->z, 15 + 16) == Z_OK);
+    if (!threaded)
+        return u;
     ASSERT(pthread_mutex_init(&u->lock, NULL) == 0);
     ASSERT(pthread_cond_init(&u->changed, NULL) == 0);
     ASSERT(pthread_create(&u->thread, NULL, unpack, u) == 0);
     return u;
 }
 
-static void unpacker_stop(Unpacker *u)
+static void stop_thread(Unpacker *u)
 {
     pthread_mutex_lock(&u->lock);
     u->stop = true;
     pthread_cond_signal(&u->changed);
     pthread_mutex_unlock(&u->lock);
     pthread_join(u->thread, NULL);
-    inflateEnd(&u->z);
     pthread_cond_destroy(&u->changed);
     pthread_mutex_destroy(&u->lock);
+}
+
+static void unpacker_stop(Unpacker *u)
+{
+    if (u->threaded)
+        stop_thread(u);
+    inflateEnd(&u->z);
     free(u);
 }
 
 /* ---- the reader's side ---- */
 
+/* Makes a block where there is none; false at the end. */
+static bool make_block(Unpacker *u)
+{
+    if (u->filled_n == u->taken_n && !u->ended) {
+        u->ended = !fill_block(u, u->block[0], &u->block_n[0]);
+        u->filled_n++;
+    }
+    return u->filled_n > u->taken_n;
+}
+
 /* Waits until there is a block; false at the end. */
 static bool wait_for_block(Unpacker *u)
 {
+    if (!u->threaded)
+        return make_block(u);
     pthread_mutex_lock(&u->lock);
     while (u->filled_n == u->taken_n && !u->ended)
         pthread_cond_wait(&u->changed, &u->lock);
@@ -180,6 +220,11 @@ static bool wait_for_block(Unpacker *u)
 
 static void release_block(Unpacker *u)
 {
+    if (!u->threaded) {
+        u->taken_n++;
+        u->taken_at = 0;
+        return;
+    }
     pthread_mutex_lock(&u->lock);
     u->taken_n++;
     u->taken_at = 0;
@@ -190,7 +235,7 @@ static void release_block(Unpacker *u)
 static size_t take(Unpacker *u, void *into, size_t n)
 {
     while (wait_for_block(u)) {
-        uint64_t i = u->taken_n % BLOCKS_N;
+        uint64_t i = u->threaded ? u->taken_n % BLOCKS_N : 0;
         size_t left = u->block_n[i] - u->taken_at;
         size_t got = n < left ? n : left;
         memcpy(into, u->block[i] + u->taken_at, got);
@@ -206,23 +251,60 @@ static size_t take(Unpacker *u, void *into, size_t n)
 size_t bytes_in_read(BytesIn *b, void *into, size_t n)
 {
     if (!b->unpacker)
-        return read_some(b->fd, into, n, &b->problem);
+        return read_some(&b->source, into, n, &b->problem);
     size_t got = take(b->unpacker, into, n);
     if (got == 0)
         b->problem = b->unpacker->problem;
     return got;
 }
 
+static bool is_gzip(const uint8_t *head)
+{
+    return head[0] == 0x1f && head[1] == 0x8b;
+}
+
+bool bytes_in_memory(BytesIn *b, const void *bytes, size_t n, const char *name, Err *err)
+{
+    *b = (BytesIn){ .source = { -1, bytes, n }, .file_bytes = n };
+    if (n == 0)
+        return err_set(err, "cannot read '%s': it is empty", name);
+    if (n >= 2 && is_gzip(bytes))
+        b->unpacker = unpacker_start(b->source, n >= THREAD_BYTES_MIN);
+    return true;
+}
+
+/* bytes_n: how many there are, or more than that. */
+static void begin(BytesIn *b, int fd, uint64_t bytes_n)
+{
+    *b = (BytesIn){ .source = { .fd = fd } };
+    size_t n = 0, got = 1;
+    while (n < sizeof b->head && got > 0) {
+        got = read_some(&b->source, b->head + n, sizeof b->head - n, &b->problem);
+        n += got;
+    }
+    b->source.at = b->head;
+    b->source.left = n;
+    if (n == sizeof b->head && is_gzip(b->head))
+        b->unpacker = unpacker_start(b->source, bytes_n >= THREAD_BYTES_MIN);
+}
+
+void bytes_in_fd(BytesIn *b, int fd)
+{
+    struct stat info;
+    bool sized = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    begin(b, fd, sized ? (uint64_t)info.st_size : UINT64_MAX);
+}
+
 bool bytes_in_open(BytesIn *b, const char *path, Err *err)
 {
     struct stat info;
-    *b = (BytesIn){ .fd = open(path, O_RDONLY | O_CLOEXEC) };
-    if (b->fd < 0 || fstat(b->fd, &info) != 0) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *b = (BytesIn){ .source = { .fd = fd } };
+    if (fd < 0 || fstat(fd, &info) != 0) {
         err_set(err, "cannot open '%s': %s", path, strerror(errno));
         bytes_in_close(b);
         return false;
     }
-    uint8_t magic[2];
     if (S_ISDIR(info.st_mode))
         err_set(err, "cannot read '%s': it is a directory", path);
     else if (!S_ISREG(info.st_mode))
@@ -230,9 +312,8 @@ bool bytes_in_open(BytesIn *b, const char *path, Err *err)
     else if (info.st_size == 0)
         err_set(err, "cannot read '%s': it is empty", path);
     else {
+        begin(b, fd, (uint64_t)info.st_size);
         b->file_bytes = (uint64_t)info.st_size;
-        if (pread(b->fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b)
-            b->unpacker = unpacker_start(b->fd);
         return true;
     }
     bytes_in_close(b);
@@ -243,7 +324,7 @@ void bytes_in_close(BytesIn *b)
 {
     if (b->unpacker)
         unpacker_stop(b->unpacker);
-    if (b->fd >= 0)
-        close(b->fd);
-    *b = (BytesIn){ .fd = -1 };
+    if (b->source.fd >= 0)
+        close(b->source.fd);
+    *b = (BytesIn){ .source = { .fd = -1 } };
 }

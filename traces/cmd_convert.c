@@ -2,6 +2,7 @@
 #include "traces/cmd.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/out_file.h"
@@ -11,17 +12,19 @@
 typedef struct ConvertOptions {
     const char *in, *out;
     const TraceFormat *to; /* NULL: as the ending of out says */
+    const char **rules;
+    uint32_t rules_n, rules_cap;
 } ConvertOptions;
 
 static void print_help(FILE *f)
 {
     fprintf(
-        f,
-        "usage: lockstep convert IN OUT [--to FORMAT]\n"
-        "Reads the trace IN, whose format its content tells, checks it, and writes it as\n"
-        "OUT in the format that OUT's ending or --to says.  A folder of one trace per rank\n"
-        "becomes one trace of all ranks.  What is odd about IN is said on standard error.\n\n"
-        "  format     read  write  endings           what\n");
+        f, "usage: lockstep convert IN OUT [--to FORMAT] [--rules FILE]...\n"
+           "Reads the trace IN, whose format its content tells, checks it, and writes it as\n"
+           "OUT in the format that OUT's ending or --to says.  A folder of one trace per rank\n"
+           "becomes one trace of all ranks.  What is odd about IN is said on standard error.\n"
+           "--rules: more rules on which kernels communicate, as for lockstep report.\n\n"
+           "  format     read  write  endings           what\n");
     for (size_t i = 0; i < trace_formats_n; i++) {
         const TraceFormat *t = &trace_formats[i];
         fprintf(f, "  %-10s %-5s %-6s %-17s %s\n", t->name, t->open ? "yes" : "no",
@@ -48,19 +51,38 @@ static bool take_file(ConvertOptions *o, const char *path, Err *err)
     return true;
 }
 
+static bool take_rules(ConvertOptions *o, const char *path)
+{
+    GROW(o->rules, o->rules_n, o->rules_cap);
+    o->rules[o->rules_n++] = path;
+    return true;
+}
+
+/* The value of argv[*i] where that is the option name, "--to X" or "--to=X"; else NULL. */
+static const char *value_of(const char *name, int argc, char **argv, int *i)
+{
+    size_t n = strlen(name);
+    if (strncmp(argv[*i], name, n) != 0)
+        return NULL;
+    if (argv[*i][n] == '=')
+        return argv[*i] + n + 1;
+    return argv[*i][n] == '\0' && *i + 1 < argc ? argv[++*i] : NULL;
+}
+
 /* Takes argv[*i], and the one after it where it belongs to it. */
 static bool take_argument(ConvertOptions *o, int argc, char **argv, int *i, Err *err)
 {
-    const char *arg = argv[*i];
-    if (strncmp(arg, "--to=", 5) == 0)
-        return take_format(o, arg + 5, err);
-    if (strcmp(arg, "--to") == 0) {
-        if (*i + 1 == argc)
-            return err_set(err, "--to needs a format");
-        return take_format(o, argv[++*i], err);
-    }
+    const char *arg = argv[*i], *value;
+    if ((value = value_of("--to", argc, argv, i)))
+        return take_format(o, value, err);
+    if ((value = value_of("--rules", argc, argv, i)))
+        return take_rules(o, value);
+    if (strcmp(arg, "--to") == 0)
+        return err_set(err, "--to needs a format");
+    if (strcmp(arg, "--rules") == 0)
+        return err_set(err, "--rules needs a file");
     if (arg[0] == '-' && arg[1])
-        return err_set(err, "unknown option '%s', allowed: --to", arg);
+        return err_set(err, "unknown option '%s', allowed: --to, --rules", arg);
     return take_file(o, arg, err);
 }
 
@@ -82,7 +104,8 @@ static bool convert(const ConvertOptions *o, Err *err)
         return err_set(err, "'%s' and '%s' are the same file, the input is not written over",
                        o->in, o->out);
     TraceSet set;
-    bool ok = trace_set_read(&set, &o->in, 1, NULL, err);
+    TraceSetOptions options = { .rules = o->rules, .rules_n = o->rules_n };
+    bool ok = trace_set_read(&set, &o->in, 1, &options, err);
     for (size_t i = 0; i < set.findings_n; i++)
         fprintf(stderr, "lockstep: %s\n", set.findings[i]);
     ok = ok && o->to->write(&set.timeline, o->out, err);
@@ -99,13 +122,13 @@ int cmd_convert(int argc, char **argv)
         }
     Err err = { 0 };
     ConvertOptions options = { .in = NULL };
-    if (!parse(&options, argc, argv, &err)) {
+    int status = EXIT_DONE;
+    if (!parse(&options, argc, argv, &err))
+        status = EXIT_USAGE;
+    else if (!convert(&options, &err))
+        status = EXIT_COULD_NOT;
+    if (err.set)
         fprintf(stderr, "lockstep: %s\n", err.text);
-        return EXIT_USAGE;
-    }
-    if (!convert(&options, &err)) {
-        fprintf(stderr, "lockstep: %s\n", err.text);
-        return EXIT_COULD_NOT;
-    }
-    return EXIT_DONE;
+    free(options.rules);
+    return status;
 }

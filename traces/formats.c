@@ -13,6 +13,7 @@
 #include "traces/chrome_write.h"
 #include "traces/kineto.h"
 #include "traces/native.h"
+#include "traces/nccl_tests.h"
 #include "traces/nsys.h"
 #include "traces/pytorch_et.h"
 
@@ -42,6 +43,11 @@ const TraceFormat trace_formats[] = {
       .summary = "PyTorch execution traces: known, but without times no timeline",
       .matches = pytorch_et_matches,
       .open = pytorch_et_open },
+    { .name = "nccl-tests",
+      .endings = "",
+      .summary = "logs and JSON of nccl-tests: known, for lockstep calibrate",
+      .matches = nccl_tests_matches,
+      .open = nccl_tests_open },
     { .name = "chrome",
       .endings = ".json .json.gz ",
       .summary = "Trace Event JSON: Perfetto, chrome://tracing, Kineto's readers",
@@ -125,26 +131,37 @@ bool trace_head_has(const uint8_t *head, size_t n, const char *text)
     return false;
 }
 
+/* Opens what has a beginning that can be read again; -1 and err for others. */
+static int open_regular(const char *path, Err *err)
+{
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe may never have a writer */
+    if (fd < 0 || fstat(fd, &info) != 0)
+        err_set(err, "cannot open '%s': %s", path, strerror(errno));
+    else if (S_ISDIR(info.st_mode))
+        err_set(err, "cannot read '%s': it is a directory", path);
+    else if (!S_ISREG(info.st_mode))
+        err_set(err, "cannot read '%s': it is not a regular file", path);
+    else if (info.st_size == 0)
+        err_set(err, "cannot read '%s': it is empty", path);
+    else
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
 /* The first bytes, unpacked when they are gzip; none and err when they cannot be had. */
 static size_t read_head(const char *path, uint8_t *head, Err *err)
 {
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        err_set(err, "cannot open '%s': %s", path, strerror(errno));
-        if (fd >= 0)
-            close(fd);
+    int fd = open_regular(path, err);
+    if (fd < 0)
         return 0;
-    }
     gzFile f = gzdopen(fd, "rb"); /* hands plain files through */
     ASSERT(f);
     int n = gzread(f, head, TRACE_HEAD_BYTES);
     gzclose(f);
-    if (S_ISDIR(info.st_mode))
-        err_set(err, "cannot read '%s': it is a directory", path);
-    else if (n == 0 && info.st_size == 0)
-        err_set(err, "cannot read '%s': it is empty", path);
-    else if (n <= 0)
+    if (n <= 0)
         err_set(err, "cannot read '%s': it begins as gzip and cannot be unpacked", path);
     return n > 0 ? (size_t)n : 0;
 }

@@ -26,7 +26,8 @@ typedef struct TraceInfo {
     uint64_t events_read, events_skipped;  /* skipped = damaged; what is never shown is read */
     TraceDamage damage[TRACE_DAMAGE_KEPT]; /* the first ones */
     uint32_t damage_n;
-    bool cut_short; /* the file ends in the middle of an event */
+    bool cut_short;       /* the file ends in the middle of an event */
+    uint32_t documents_n; /* of JSON, one after another; 0 in other formats */
 
     uint64_t kernels_n;      /* GPU kernels, communication among them */
     uint64_t comm_kernels_n; /* of these: classes comm and p2p */

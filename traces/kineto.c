@@ -40,7 +40,8 @@ typedef struct Reader {
     bool ended;      /* there is no more to read */
     bool found_list; /* of events */
     Head head;
-    uint32_t ranks_n; /* as chrome_write says */
+    uint32_t ranks_n;    /* as chrome_write says */
+    uint32_t other_rank; /* that a document says, unlike one before; NONE_U32 */
 } Reader;
 
 static uint64_t offset_of(const Reader *r, const uint8_t *p)
@@ -263,8 +264,12 @@ static void take_distributed(Reader *r, const ScanText *v)
     ScanText member;
     int64_t x;
     if (member_of(v, "rank", &member) && scan_whole(&member, &x) && x >= 0 &&
-        x < (int64_t)TIMELINE_RANKS_MAX)
-        r->k.info->rank = (uint32_t)x;
+        x < (int64_t)TIMELINE_RANKS_MAX) {
+        if (r->k.info->rank != NONE_U32 && r->k.info->rank != (uint32_t)x)
+            r->other_rank = (uint32_t)x;
+        else
+            r->k.info->rank = (uint32_t)x;
+    }
     if (member_of(v, "world_size", &member) && scan_whole(&member, &x) && x > 0 &&
         x <= (int64_t)TIMELINE_RANKS_MAX)
         r->k.info->world_size = (uint32_t)x;
@@ -395,7 +400,10 @@ static bool go_on_after_damage(Reader *r)
         return false;
     }
     damaged(r, r->s.at, problem);
-    return resync(r, r->s.at) && *r->s.at == '{' && read_events(r, false);
+    bool found = resync(r, r->s.at);
+    while (found && *r->s.at != '{')
+        found = resync(r, r->s.at + 1);
+    return found && read_events(r, false);
 }
 
 /* The object from behind its brace; false when its end is not there. */
@@ -467,6 +475,7 @@ static void read_documents(Reader *r)
             damaged(r, r->s.at, "it follows the end of the document");
             return;
         }
+        r->k.info->documents_n++;
         if (!read_document(r))
             return;
     }
@@ -491,6 +500,11 @@ static bool is_trace(const Reader *r, const char *path, Err *err)
 {
     const TraceInfo *info = r->k.info;
     const char *problem = bytes_in_problem(&r->in);
+    if (r->other_rank != NONE_U32)
+        return err_set(err,
+                       "cannot read '%s': it holds traces of rank %u and rank %u one after "
+                       "another, each rank needs a file of its own",
+                       path, (unsigned)info->rank, (unsigned)r->other_rank);
     if (info->events_read > 0 || (r->found_list && info->events_skipped == 0 && !problem))
         return true;
     if (problem)
@@ -525,33 +539,50 @@ static uint64_t guess_spans(const BytesIn *in)
     return json_bytes / EVENT_BYTES;
 }
 
-bool kineto_read(Timeline *t, TraceInfo *info, const char *path, const Rules *rules, Err *err)
+/* From r->in, which is open, with the first window's size. */
+static bool read_open(Reader *r, const char *path, Err *err)
 {
-    Reader r = { .k = { .t = t,
-                        .info = info,
-                        .rules = rules,
-                        .open_free = NONE_U32,
-                        .latest_ns = INT64_MIN },
-                 .cap = WINDOW_BYTES };
+    event_prepare();
+    timeline_want(r->k.t, true, true);
+    timeline_reserve(r->k.t, guess_spans(&r->in));
+    r->window = mem_resize(NULL, r->cap + SCAN_PADDING_BYTES, 1);
+    r->s.at = r->s.end = r->window;
+    read_documents(r);
+    bool ok = is_trace(r, path, err);
+    if (ok)
+        finish(r);
+    else
+        timeline_free(r->k.t);
+    bytes_in_close(&r->in);
+    kineto_free(&r->k);
+    free(r->window);
+    return ok;
+}
+
+static Reader reader_of(Timeline *t, TraceInfo *info, const Rules *rules, size_t window_bytes)
+{
     *t = (Timeline){ 0 };
     trace_info_clear(info);
-    if (!bytes_in_open(&r.in, path, err))
-        return false;
-    event_prepare();
-    timeline_want(t, true, true);
-    timeline_reserve(t, guess_spans(&r.in));
-    r.window = mem_resize(NULL, r.cap + SCAN_PADDING_BYTES, 1);
-    r.s.at = r.s.end = r.window;
-    read_documents(&r);
-    bool ok = is_trace(&r, path, err);
-    if (ok)
-        finish(&r);
-    else
-        timeline_free(t);
-    bytes_in_close(&r.in);
-    kineto_free(&r.k);
-    free(r.window);
-    return ok;
+    return (Reader){ .k = { .t = t,
+                            .info = info,
+                            .rules = rules,
+                            .open_free = NONE_U32,
+                            .latest_ns = INT64_MIN },
+                     .cap = window_bytes,
+                     .other_rank = NONE_U32 };
+}
+
+bool kineto_read(Timeline *t, TraceInfo *info, const char *path, const Rules *rules, Err *err)
+{
+    Reader r = reader_of(t, info, rules, WINDOW_BYTES);
+    return bytes_in_open(&r.in, path, err) && read_open(&r, path, err);
+}
+
+bool kineto_read_bytes(Timeline *t, TraceInfo *info, const void *bytes, size_t n,
+                       const char *name, size_t window_bytes, const Rules *rules, Err *err)
+{
+    Reader r = reader_of(t, info, rules, window_bytes);
+    return bytes_in_memory(&r.in, bytes, n, name, err) && read_open(&r, name, err);
 }
 
 bool kineto_open(Timeline *t, const char *path, Err *err)

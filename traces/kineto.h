@@ -42,7 +42,7 @@
  *
  * Damaged events are skipped and counted; reading goes on at the next event.  A
  * file that ends in the middle is read up to there.  Documents one after another
- * are one trace.
+ * are one trace; of different ranks, they are an error.
  *
  * Memory: 50 bytes a span, and a window over the text that is as long as its longest
  * event, 256 KiB at least.

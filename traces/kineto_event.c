@@ -1,5 +1,6 @@
 /*
- * kineto_event.c - one event's members, found by hashing their keys.
+ * kineto_event.c - one event's members, found by how the events before were laid out,
+ * else by hashing their keys.
  *
  * Keys come in any order, and most of those in args mean nothing to us: a table
  * of 512 slots, made once, tells them apart with one comparison at most.
@@ -196,6 +197,98 @@ static void make_tables(void)
         key_add(&cats, cat_names[i].text, i);
 }
 
+/* ---- what is laid out as before ---- */
+
+/* Numbers of nodes besides those of keys. */
+enum { KEY_UNKNOWN = -1, OBJECT_CLOSED = -2 };
+
+/* Nodes where objects begin: an event's, and args' by what cat it has.  Node 0 knows nothing. */
+enum { ROOT_EVENT = 1, ROOT_ARGS = 2, ROOTS_ARGS_N = 16, ROOTS_END = ROOT_ARGS + ROOTS_ARGS_N };
+
+static uint32_t args_root(const Event *e)
+{
+    if (e->cat.kind != SCAN_STRING || e->cat.n == 0)
+        return ROOT_ARGS;
+    return ROOT_ARGS + ((uint32_t)e->cat.at[e->cat.n / 2] + e->cat.n) % ROOTS_ARGS_N;
+}
+
+SCAN_INLINE bool is_next(const LayoutNode *node, const uint8_t *at)
+{
+#ifdef __SSE2__
+    const __m128i *x = (const __m128i *)(const void *)at;
+    const __m128i *y = (const __m128i *)(const void *)node->text;
+    unsigned low =
+        (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128(x), _mm_loadu_si128(y)));
+    unsigned high = (unsigned)_mm_movemask_epi8(
+        _mm_cmpeq_epi8(_mm_loadu_si128(x + 1), _mm_loadu_si128(y + 1)));
+    if (node->need & ~(low | high << 16))
+        return false;
+    return node->n <= 32 || memcmp(node->text + 32, at + 32, node->n - 32) == 0;
+#else
+    return memcmp(node->text, at, node->n) == 0;
+#endif
+}
+
+/* The text from `from` on, up to to, followed *node; it becomes *node. */
+static void learn(Layout *l, uint32_t *node, const uint8_t *from, const uint8_t *to, int number)
+{
+    uint8_t *next = l->node[*node].next;
+    size_t n = (size_t)(to - from);
+    uint32_t way = 0;
+    while (way < LAYOUT_WAYS && next[way])
+        way++;
+    l->nodes_n = l->nodes_n < ROOTS_END ? ROOTS_END : l->nodes_n;
+    bool can = *node && way < LAYOUT_WAYS && n > 0 && n <= LAYOUT_TEXT_BYTES;
+    if (!can || l->nodes_n == LAYOUT_NODES_MAX) {
+        *node = 0;
+        return;
+    }
+    *node = l->nodes_n++;
+    next[way] = (uint8_t)*node;
+    LayoutNode *made = &l->node[*node];
+    memcpy(made->text, from, n);
+    made->need = (uint32_t)(((uint64_t)1 << min_u64(n, 32)) - 1);
+    made->number = number;
+    made->n = (uint32_t)n;
+}
+
+/* A member as scan_member reads it, and its number in the table. */
+static bool scan_and_learn(Layout *l, uint32_t *node, const KeyTable *table, Scan *s,
+                           int *number, bool *closed)
+{
+    const uint8_t *from = s->at;
+    ScanText key;
+    if (!scan_member(s, &key, closed)) {
+        *number = OBJECT_CLOSED;
+        if (*closed)
+            learn(l, node, from, s->at, *number);
+        return false;
+    }
+    *number = key_find(table, &key);
+    const uint8_t *value = scan_past_blank(s->at, s->end);
+    learn(l, node, from, value < s->end ? value : s->at, *number);
+    return true;
+}
+
+/* To the next value of an object, and which it is: from node, what stood before, to the next. */
+SCAN_INLINE bool next_member(Layout *l, uint32_t *node, const KeyTable *table, Scan *s,
+                             int *number, bool *closed)
+{
+    const uint8_t *next = l->node[*node].next;
+    if (s->end - s->at > LAYOUT_TEXT_BYTES)
+        for (uint32_t way = 0; way < LAYOUT_WAYS && next[way]; way++) {
+            const LayoutNode *is = &l->node[next[way]];
+            if (!is_next(is, s->at))
+                continue;
+            s->at += is->n;
+            *node = next[way];
+            *number = is->number;
+            *closed = is->number == OBJECT_CLOSED;
+            return !*closed;
+        }
+    return scan_and_learn(l, node, table, s, number, closed);
+}
+
 /* ---- members ---- */
 
 static bool scan_args(Scan *s, Event *e)
@@ -206,12 +299,13 @@ static bool scan_args(Scan *s, Event *e)
         return scan_value(s, &e->args); /* null, a text: nothing in it for us */
     if (!scan_open(s, '{'))
         return false;
-    ScanText key, value;
+    ScanText value;
+    int number;
     bool closed;
-    while (scan_member(s, &key, &closed)) {
+    uint32_t node = args_root(e);
+    while (next_member(&e->layout, &node, &args, s, &number, &closed)) {
         if (!scan_value(s, &value))
             return false;
-        int number = key_find(&args, &key);
         if (number < 0)
             continue;
         e->arg[number] = value;
@@ -242,10 +336,10 @@ bool event_scan(Scan *s, Event *e)
     e->args_seen = 0;
     if (!scan_open(s, '{'))
         return false;
-    ScanText key;
+    int number;
     bool closed;
-    while (scan_member(s, &key, &closed)) {
-        int number = key_find(&members, &key);
+    uint32_t node = ROOT_EVENT;
+    while (next_member(&e->layout, &node, &members, s, &number, &closed)) {
         bool known = number == MEMBER_ARGS
                          ? scan_args(s, e)
                          : scan_value(s, &e->member[number < 0 ? MEMBER_OTHER : number]);

@@ -14,6 +14,13 @@
 #include "traces/kineto.h"
 #include "traces/scan.h"
 
+/*
+ * kineto_read of a file's bytes in memory.  window_bytes is the window's size at first, one
+ * byte at least: what is read does not depend on it, and tests make sure.
+ */
+bool kineto_read_bytes(Timeline *t, TraceInfo *info, const void *bytes, size_t n,
+                       const char *name, size_t window_bytes, const Rules *rules, Err *err);
+
 /* ---- an event as it stands in the text ---- */
 
 /* Members of args that mean something to us; the rest is passed over. */
@@ -91,6 +98,27 @@ typedef enum Member {
     MEMBER_N
 } Member;
 
+/*
+ * What stood between values in the events before, from the end of one to the beginning of the
+ * next: `, "ts": `.  Writers lay all events of a kind out alike, so what follows is compared
+ * with what followed last time, at once, instead of being scanned and looked up.  The same
+ * bytes mean the same, so this changes no result.
+ */
+enum { LAYOUT_NODES_MAX = 250, LAYOUT_TEXT_BYTES = 48, LAYOUT_WAYS = 4 };
+
+typedef struct LayoutNode {
+    uint8_t text[LAYOUT_TEXT_BYTES];
+    uint32_t need;             /* a bit for each of the first 32 bytes of text */
+    uint8_t next[LAYOUT_WAYS]; /* what followed; 0: nothing more is known */
+    int32_t number;
+    uint32_t n;
+} LayoutNode;
+
+typedef struct Layout {
+    LayoutNode node[LAYOUT_NODES_MAX];
+    uint32_t nodes_n; /* made so far */
+} Layout;
+
 typedef struct Event {
     uint64_t offset;
     uint8_t ph; /* 0: none */
@@ -102,6 +130,7 @@ typedef struct Event {
     };
     uint64_t args_seen; /* bit by Arg */
     ScanText arg[ARG_N];
+    Layout layout; /* stays from event to event; begin with zeros */
 } Event;
 
 static inline bool event_has(const Event *e, Arg arg)

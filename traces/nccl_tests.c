@@ -1,5 +1,8 @@
-/* nccl_tests.c - a line at a time: comments say what is measured, other lines are rows or noise. */
-#include "traces/nccl_tests.h"
+/*
+ * nccl_tests.c - logs a line at a time: comments say what is measured, other lines are rows or
+ * noise.
+ */
+#include "traces/nccl_parts.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -77,8 +80,7 @@ static const OpName op_names[] = {
     { "reduce", "reduce" },
 };
 
-/* The collective that text names; NULL for none. */
-static const char *op_in(const char *text)
+const char *nccl_op_in(const char *text)
 {
     for (size_t i = 0; i < ARRAY_N(op_names); i++)
         if (strstr(text, op_names[i].program))
@@ -86,10 +88,8 @@ static const char *op_in(const char *text)
     return NULL;
 }
 
-/* "22902" -> "2.29.2"; 2 digits each since 2.9, one before ("2708": 2.7.8). */
-static const char *library_version(Arena *arena, const char *digits)
+const char *nccl_library_version(Arena *arena, unsigned long v)
 {
-    unsigned long v = strtoul(digits, NULL, 10);
     if (v >= 10000)
         return arena_printf(arena, "%lu.%lu.%lu", v / 10000, v / 100 % 100, v % 100);
     return arena_printf(arena, "%lu.%lu.%lu", v / 1000, v / 100 % 10, v % 100);
@@ -237,7 +237,8 @@ static bool says_version(Reader *r, const Words *w)
     r->version = arena_strdup(&r->log->arena, w->word[3]);
     for (uint32_t i = 4; i < w->n; i++)
         if (strncmp(w->word[i], "nccl-library=", 13) == 0)
-            r->library = library_version(&r->log->arena, w->word[i] + 13);
+            r->library =
+                nccl_library_version(&r->log->arena, strtoul(w->word[i] + 13, NULL, 10));
     end_test(r);
     return true;
 }
@@ -248,7 +249,7 @@ static void take_comment(Reader *r, const Words *w)
         return;
     if (is(w, 1, "Collective") && is(w, 3, "starting:") && w->n > 4) {
         end_test(r);
-        const char *op = op_in(w->word[4]);
+        const char *op = nccl_op_in(w->word[4]);
         r->op = op ? op : arena_strdup(&r->log->arena, w->word[4]);
     } else if (is(w, 1, "nThread")) {
         begin_test(r);
@@ -392,37 +393,34 @@ static bool take_line(Reader *r, const char *line, bool last)
 }
 
 /* Says of each new test what it measured, and that there was something. */
-static bool finish(Reader *r, uint32_t first_test, uint32_t first_row)
+static bool finish(NcclLog *l, const char *name, uint32_t first_test, uint32_t first_row,
+                   Err *err)
 {
-    NcclLog *l = r->log;
-    const char *slash = strrchr(r->name, '/'), *by_name = op_in(slash ? slash + 1 : r->name);
+    const char *slash = strrchr(name, '/'), *by_name = nccl_op_in(slash ? slash + 1 : name);
     if (l->tests_n == first_test)
-        return err_set(r->err,
+        return err_set(err,
                        "cannot read '%s': it is no log of nccl-tests (there is no line "
                        "'# nThread ...' and no table)",
-                       r->name);
+                       name);
     if (l->rows_n == first_row)
-        return err_set(r->err, "cannot read '%s': the log of nccl-tests holds no rows",
-                       r->name);
+        return err_set(err, "cannot read '%s': the log of nccl-tests holds no rows", name);
     for (uint32_t i = first_test; i < l->tests_n; i++) {
         NcclTest *t = &l->tests[i];
         if (!t->op)
             t->op = by_name;
         if (!t->op)
-            return err_set(r->err,
+            return err_set(err,
                            "cannot tell which collective '%s' measures: an old log has no line "
                            "'# Collective test starting', put the name (all_reduce_perf) into "
                            "the file's",
-                           r->name);
+                           name);
     }
     return true;
 }
 
-bool nccl_log_parse(NcclLog *l, const char *text, size_t n, const char *name, Err *err)
+static bool parse_lines(NcclLog *l, const char *text, size_t n, const char *name, Err *err)
 {
-    Reader r = { .log = l, .err = err, .version = "", .library = "" };
-    r.name = arena_strdup(&l->arena, name);
-    uint32_t first_test = l->tests_n, first_row = l->rows_n;
+    Reader r = { .log = l, .err = err, .name = name, .version = "", .library = "" };
     bool ok = true;
     char *line = mem_resize(NULL, LINE_BYTES_MAX, 1);
     for (size_t at = 0; at < n && ok;) {
@@ -438,7 +436,16 @@ bool nccl_log_parse(NcclLog *l, const char *text, size_t n, const char *name, Er
     end_test(&r);
     free(line);
     free(r.hosts);
-    return ok && finish(&r, first_test, first_row);
+    return ok;
+}
+
+bool nccl_log_parse(NcclLog *l, const char *text, size_t n, const char *name, Err *err)
+{
+    name = arena_strdup(&l->arena, name);
+    uint32_t first_test = l->tests_n, first_row = l->rows_n;
+    bool ok = nccl_json_matches(text, n) ? nccl_json_parse(l, text, n, name, err)
+                                         : parse_lines(l, text, n, name, err);
+    return ok && finish(l, name, first_test, first_row, err);
 }
 
 bool nccl_log_matches(const char *head, size_t n)
@@ -449,7 +456,7 @@ bool nccl_log_matches(const char *head, size_t n)
         for (size_t at = 0, m = strlen(marks[i]); at + m <= n; at++)
             if (head[at] == '#' && memcmp(head + at, marks[i], m) == 0)
                 return true;
-    return false;
+    return nccl_json_matches(head, n);
 }
 
 bool nccl_log_read(NcclLog *l, const char *path, Err *err)
@@ -460,6 +467,28 @@ bool nccl_log_read(NcclLog *l, const char *path, Err *err)
     bool ok = nccl_log_parse(l, (const char *)u.bytes, (size_t)u.n, path, err);
     unpack_close(&u);
     return ok;
+}
+
+bool nccl_tests_matches(const uint8_t *head, size_t n)
+{
+    return nccl_log_matches((const char *)head, n);
+}
+
+bool nccl_tests_open(Timeline *t, const char *path, Err *err)
+{
+    NcclLog l = { 0 };
+    *t = (Timeline){ 0 };
+    if (nccl_log_read(&l, path, err)) {
+        const NcclTest *test = &l.tests[0];
+        err_set(err,
+                "cannot make a timeline of '%s': nccl-tests has no times of events (%u %s, the "
+                "first of %.40s on %u %s, %u rows); lockstep calibrate reads it",
+                path, (unsigned)l.tests_n, l.tests_n == 1 ? "test" : "tests", test->op,
+                (unsigned)test->ranks_n, test->ranks_n == 1 ? "rank" : "ranks",
+                (unsigned)l.rows_n);
+    }
+    nccl_log_free(&l);
+    return false;
 }
 
 void nccl_log_free(NcclLog *l)

@@ -15,6 +15,8 @@
  * hold several tests, and stop in the middle of one.  Logs older than the line
  * "Collective test starting" say what they measured only in their file's name.
  *
+ * What nccl-tests writes beside it as JSON (-J FILE) is read the same way: nccl_json.c.
+ *
  * size_bytes is as nccl-tests counts it: of the buffer, of all ranks together for
  * all_gather, reduce_scatter and all_to_all.  Bandwidths are in 10^9 bytes/s.
  */
@@ -23,6 +25,7 @@
 
 #include "core/arena.h"
 #include "core/err.h"
+#include "core/timeline.h"
 
 #define NCCL_LOG_BYTES_MAX ((uint64_t)1 << 30)
 enum { NCCL_WRONG_UNKNOWN = -1 }; /* not checked: N/A */
@@ -59,12 +62,16 @@ typedef struct NcclLog {
     uint32_t tests_n, tests_cap, rows_n, rows_cap;
 } NcclLog;
 
-/* The beginning of a log: a line "# nThread", "# nccl-tests version" or the header of a table. */
+/* The beginning of a log, a line "# nThread" or "# nccl-tests version"; or of -J's JSON. */
 bool nccl_log_matches(const char *head, size_t n);
 
-/* Appends what a log (plain or gzip) holds.  A log without a single row is an error. */
+/* Appends what a log or JSON (plain or gzip) holds.  One without a single row is an error. */
 bool nccl_log_read(NcclLog *l, const char *path, Err *err);
 bool nccl_log_parse(NcclLog *l, const char *text, size_t n, const char *name, Err *err);
 void nccl_log_free(NcclLog *l);
+
+/* For the table of formats: never a timeline, and a sentence that says what the file holds. */
+bool nccl_tests_matches(const uint8_t *head, size_t n);
+bool nccl_tests_open(Timeline *t, const char *path, Err *err);
 
 #endif

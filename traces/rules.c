@@ -58,9 +58,9 @@ static bool take_rule(Rules *r, JsonNode node, Err *err)
     return true;
 }
 
-static bool take_file(Rules *r, const char *path, Err *err)
+/* Closes doc, which may be NULL with err set. */
+static bool take_document(Rules *r, JsonDoc *doc, Err *err)
 {
-    JsonDoc *doc = json_open(path, err);
     if (!doc)
         return false;
     JsonObj o = json_begin(json_root(doc), err);
@@ -78,17 +78,31 @@ static bool take_file(Rules *r, const char *path, Err *err)
     return ok;
 }
 
-bool rules_read(Rules *r, const char *const *paths, size_t n, Err *err)
+static void begin(Rules *r)
 {
     *r = (Rules){ .n = 1 };
     r->rule = PUSH_ARRAY(&r->arena, Rule, TRACE_RULES_MAX);
     r->rule[RULE_METADATA] = (Rule){ .name = "metadata", .class_ = SPAN_COMM };
+}
+
+bool rules_read(Rules *r, const char *const *paths, size_t n, Err *err)
+{
+    begin(r);
     bool ok = true;
     for (size_t i = n; ok && i > 0; i--)
-        ok = take_file(r, paths[i - 1], err);
+        ok = take_document(r, json_open(paths[i - 1], err), err);
     const char *builtin =
         arena_printf(&r->arena, "%s/rules/" RULES_BUILTIN ".json", share_dir());
-    ok = ok && take_file(r, builtin, err);
+    ok = ok && take_document(r, json_open(builtin, err), err);
+    if (!ok)
+        rules_free(r);
+    return ok;
+}
+
+bool rules_parse(Rules *r, const char *text, size_t n, const char *name, Err *err)
+{
+    begin(r);
+    bool ok = take_document(r, json_parse(text, n, name, err), err);
     if (!ok)
         rules_free(r);
     return ok;

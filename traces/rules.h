@@ -44,6 +44,8 @@ typedef struct Rules {
 
 /* The built-in file, with the n files of paths before it.  On failure r is empty. */
 bool rules_read(Rules *r, const char *const *paths, size_t n, Err *err);
+/* The rules of a file's text alone, without the built-in ones.  On failure r is empty. */
+bool rules_parse(Rules *r, const char *text, size_t n, const char *name, Err *err);
 void rules_free(Rules *r);
 
 /* Number of the first rule that matches a kernel's name; NONE_U32: it is no communication. */

@@ -58,8 +58,8 @@ static bool take_bracket(Scan *s, Depth *d, uint8_t c)
     return true;
 }
 
-/* Past the bracket that closes the last open one. */
-static bool close_brackets(Scan *s, Depth depth)
+/* Past the bracket that closes the last open one, a string or bracket at a time. */
+static bool close_brackets_slowly(Scan *s, Depth depth)
 {
     do {
         s->at = scan_at_structure(s->at, s->end);
@@ -79,6 +79,96 @@ static bool close_brackets(Scan *s, Depth depth)
     } while (depth.n > 0);
     return true;
 }
+
+#ifdef __SSE2__
+
+/* 64 bytes, a bit for each. */
+typedef struct Block {
+    uint64_t quotes, backslashes, brackets;
+} Block;
+
+static inline Block block_at(const uint8_t *p)
+{
+    const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
+    const __m128i opens = _mm_set1_epi8('{'), closes = _mm_set1_epi8('}');
+    const __m128i fold = _mm_set1_epi8(0x20);
+    Block b = { 0, 0, 0 };
+    for (int i = 0; i < 64; i += 16) {
+        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(p + i));
+        __m128i folded = _mm_or_si128(x, fold); /* [ ] become { } */
+        __m128i bracket =
+            _mm_or_si128(_mm_cmpeq_epi8(folded, opens), _mm_cmpeq_epi8(folded, closes));
+        b.quotes |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, quote)) << i;
+        b.backslashes |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, backslash))
+                         << i;
+        b.brackets |= (uint64_t)(unsigned)_mm_movemask_epi8(bracket) << i;
+    }
+    return b;
+}
+
+/* Bit i: how many of bits 0..i are set, odd or even. */
+static inline uint64_t parity_up_to(uint64_t x)
+{
+    for (int shift = 1; shift < 64; shift *= 2)
+        x ^= x << shift;
+    return x;
+}
+
+/* Bytes behind a backslash that is none itself; *carry: the block's first byte is, the next's. */
+static inline uint64_t escaped_bytes(uint64_t backslashes, bool *carry)
+{
+    uint64_t escaped = *carry;
+    backslashes &= ~escaped;
+    *carry = false;
+    while (backslashes) {
+        uint64_t bit = backslashes & -backslashes;
+        *carry = bit >> 63;
+        escaped |= bit << 1;
+        backslashes &= ~(bit | bit << 1);
+    }
+    return escaped;
+}
+
+/* The same, 64 bytes at a time: what lies within strings is told by the parity of quotes. */
+static bool close_brackets(Scan *s, const Depth depth)
+{
+    const uint8_t *from = s->at;
+    Depth d = depth;
+    uint64_t in_string = 0; /* all ones when a string goes on into the next block */
+    bool escape = false;
+    for (const uint8_t *p = from; p < s->end; p += 64) {
+        Block b = block_at(p);
+        uint64_t within = s->end - p < 64 ? ((uint64_t)1 << (s->end - p)) - 1 : ~(uint64_t)0;
+        if (b.backslashes | escape)
+            b.quotes &= ~escaped_bytes(b.backslashes, &escape);
+        uint64_t strings = parity_up_to(b.quotes) ^ in_string;
+        if (b.backslashes & ~strings & within) {
+            s->at = from; /* no JSON: it escapes nothing there */
+            return close_brackets_slowly(s, depth);
+        }
+        in_string = (uint64_t)((int64_t)strings >> 63);
+        for (uint64_t at = b.brackets & ~strings & within; at; at &= at - 1) {
+            s->at = p + __builtin_ctzll(at);
+            if (!take_bracket(s, &d, *s->at))
+                return false;
+            if (d.n == 0) {
+                s->at++;
+                return true;
+            }
+        }
+    }
+    s->at = s->end;
+    return false;
+}
+
+#else
+
+static bool close_brackets(Scan *s, Depth depth)
+{
+    return close_brackets_slowly(s, depth);
+}
+
+#endif
 
 bool scan_nested(Scan *s, ScanText *value)
 {

@@ -28,6 +28,7 @@
  *                                                clocks that cannot be compared
  *                                                kernels, and none is communication
  *                                                files that were cut short
+ *                                                files of several documents
  *
  * With `lenient` the errors of the first column but "no files" become findings,
  * and the files concerned are left out (of duplicates, all but the first).

@@ -187,6 +187,9 @@ static void check_events(TraceSet *s)
                      info->damage[0].offset, info->damage[0].reason);
         if (info->cut_short)
             set_find(s, "'%s' is cut short", f->path);
+        if (info->documents_n > 1)
+            set_find(s, "'%s' holds %" PRIu32 " traces one after another, read as one", f->path,
+                     info->documents_n);
     }
 }
 

@@ -9,7 +9,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
+
+#include "traces/bytes_in.h"
 
 enum { CHUNK_BYTES = 1 << 16 };
 
@@ -56,41 +57,40 @@ static bool write_all(int fd, const uint8_t *bytes, size_t n)
     return true;
 }
 
-/* *n bytes of f, which is unpacked where it is gzip, to the file fd. */
-static bool copy_unpacked(gzFile f, int fd, const char *path, uint64_t bytes_max, uint64_t *n,
-                          Err *err)
+/* *n bytes, unpacked, to the file `to`. */
+static bool copy_unpacked(BytesIn *in, int to, const char *path, uint64_t bytes_max,
+                          uint64_t *n, Err *err)
 {
     uint8_t *chunk = mem_resize(NULL, CHUNK_BYTES, 1);
-    int got;
+    size_t got;
     bool ok = true;
-    while (ok && (got = gzread(f, chunk, CHUNK_BYTES)) > 0) {
+    while (ok && (got = bytes_in_read(in, chunk, CHUNK_BYTES)) > 0) {
         *n += (uint64_t)got;
         if (*n > bytes_max)
             ok = err_set(err, "cannot read '%s': it unpacks to more than %" PRIu64 " bytes",
                          path, bytes_max);
-        else if (!write_all(fd, chunk, (size_t)got))
+        else if (!write_all(to, chunk, got))
             ok = err_set(err, "cannot unpack '%s' into a temporary file: %s", path,
                          strerror(errno));
     }
-    int reason = Z_OK;
-    gzerror(f, &reason);
-    if (ok && (got < 0 || (reason != Z_OK && reason != Z_STREAM_END)))
-        ok = refuse(path, "its gzip data is damaged or cut short", err);
+    if (ok && bytes_in_problem(in))
+        ok = refuse(path, bytes_in_problem(in), err);
     free(chunk);
     return ok;
 }
 
+/* Closes fd. */
 static bool open_packed(Unpacked *u, int fd, const char *path, uint64_t bytes_max, Err *err)
 {
-    gzFile f = gzdopen(fd, "rb");
-    ASSERT(f);
+    BytesIn in;
+    bytes_in_fd(&in, fd);
     int temporary = open_temporary();
     uint64_t n = 0;
-    bool ok = temporary >= 0 ? copy_unpacked(f, temporary, path, bytes_max, &n, err)
+    bool ok = temporary >= 0 ? copy_unpacked(&in, temporary, path, bytes_max, &n, err)
                              : err_set(err, "cannot unpack '%s' into a temporary file: %s",
                                        path, strerror(errno));
     ok = ok && map(u, temporary, path, n, err);
-    gzclose(f);
+    bytes_in_close(&in);
     if (temporary >= 0)
         close(temporary);
     return ok;

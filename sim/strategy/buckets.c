@@ -26,19 +26,18 @@ static uint32_t count_params(const Build *b)
     return n;
 }
 
-/* Is it the stack that says how large buckets are? */
-static bool stack_cuts(const Build *b)
+bool buckets_are_stacks(const Build *b)
 {
     const Software *sw = b->sw;
     return !b->s->parallel.bucket_bytes_set &&
            (sw->bucket_parameters || sw->bucket_parameters_per_rank);
 }
 
-static uint64_t limit_bytes(const Build *b)
+uint64_t bucket_limit_bytes(const Build *b, bool first)
 {
     const Parallel *p = &b->s->parallel;
-    if (!stack_cuts(b))
-        return p->bucket_bytes;
+    if (!buckets_are_stacks(b))
+        return first ? p->first_bucket_bytes : p->bucket_bytes;
     uint64_t ranks = (uint64_t)p->dp * p->cp;
     return max_u64(b->sw->bucket_parameters, b->sw->bucket_parameters_per_rank * ranks) *
            dtype_bytes(reduce_dtype(b));
@@ -47,9 +46,8 @@ static uint64_t limit_bytes(const Build *b)
 static void cut(Buckets *d, bool small_first)
 {
     uint64_t each = dtype_bytes(reduce_dtype(d->b)), bytes = 0;
-    uint64_t later = limit_bytes(d->b);
-    uint64_t limit =
-        small_first && !stack_cuts(d->b) ? d->b->s->parallel.first_bucket_bytes : later;
+    uint64_t later = bucket_limit_bytes(d->b, false);
+    uint64_t limit = bucket_limit_bytes(d->b, small_first);
     uint32_t first = 0;
     for (uint32_t i = 0; i < d->pieces_n; i++) {
         Piece piece = d->pieces[i];

@@ -68,4 +68,9 @@ Point bucket_in_place(const Buckets *d, const Bucket *u, InPlace how);
 /* The newest instance waits for the ops that finish the bucket's gradients. */
 void bucket_wait(const Buckets *d, const Weave *w, const Bucket *u);
 
+/* The bytes at which a bucket is full, and the first one: as the scenario says, else the stack, of
+ * whose buckets the first is as all are.  Of b only scenario and software are looked at. */
+uint64_t bucket_limit_bytes(const Build *b, bool first);
+bool buckets_are_stacks(const Build *b); /* the stack says it */
+
 #endif

@@ -21,8 +21,12 @@
  * branches of a parallel block are added before their one collective.
  *
  * Attention is shared out by heads; key and value heads are repeated where there
- * are fewer of them than ranks.  The loss over a shared-out vocabulary exchanges
- * the maximum and the sums of each row (Megatron-LM's vocab_parallel_cross_entropy).
+ * are fewer of them than ranks.  Each rank that repeats a head has the gradient that
+ * its own queries give: they are summed among those ranks before they reach the head's
+ * bias and weight, as Megatron's multi-query code did.  (Megatron Core shares out the
+ * columns instead, gathers them and scatters the sums; torchtitan refuses.)  The loss
+ * over a shared-out vocabulary exchanges the maximum and the sums of each row
+ * (Megatron-LM's vocab_parallel_cross_entropy).
  *
  * Parameters that work on a part of the rows or on heads (norms) get a part of
  * their gradient on each rank: Param.tp_partial, summed by who finishes gradients.
@@ -37,6 +41,7 @@ typedef struct Splitter {
     bool rows;         /* sequence parallelism */
     uint32_t *now;     /* by old value: the value that stands for it, after f, g */
     uint32_t *entered; /* by value: its input side f, NONE_U32 until needed */
+    bool *repeats;     /* by value: has heads whose gradients are to be summed still */
     uint32_t values_n; /* of the old tape */
     Err *err;
     bool ok;
@@ -137,6 +142,37 @@ static uint32_t leave(Splitter *s, uint32_t x)
                    : comm(s, x, SPLIT_WHOLE, OP_ALL_REDUCE, OP_KIND_N);
 }
 
+/* ---- repeated heads ---- */
+
+/* The same values; backward sums the gradients of the heads that other ranks repeat. */
+static uint32_t sum_repeated(Splitter *s, uint32_t x)
+{
+    TapeValue v = s->t->values[x];
+    uint32_t memory = v.memory;
+    v.home = VALUE_MADE;
+    uint32_t y = tape_value(s->t, v);
+    s->t->values[y].memory = memory;
+    tape_op(s->t, (TapeOp){ .kind = OP_ALL_REDUCE,
+                            .name = "kv",
+                            .dtype = v.dtype,
+                            .in_n = 1,
+                            .in = { x },
+                            .out = y,
+                            .in_place = true,
+                            .is_comm = true,
+                            .over_kv = true,
+                            .forward = OP_KIND_N,
+                            .backward = OP_ALL_REDUCE });
+    return y;
+}
+
+static void note_repeated(Splitter *s, const TapeOp *op)
+{
+    bool makes = op->tp == TP_COLUMN && s->t->values[op->out].kv_columns > 0;
+    bool adds = op->kind == OP_BIAS && s->repeats[op->in[0]];
+    s->repeats[op->out] = s->kv_heads < s->tp && (makes || adds);
+}
+
 /* ---- ops ---- */
 
 /* Every input as it lies now; terms are summed unless the op is a sum of terms. */
@@ -149,6 +185,8 @@ static void take_inputs(Splitter *s, TapeOp *op)
         uint32_t *now = &s->now[op->in[j]];
         if (split_of(s, *now) == SPLIT_PARTIAL && !terms)
             *now = leave(s, *now);
+        if (s->repeats[*now] && op->kind != OP_BIAS)
+            *now = sum_repeated(s, *now);
         op->in[j] = *now;
     }
 }
@@ -251,6 +289,7 @@ static void rewrite(Splitter *s, TapeOp op)
         vocabulary_loss(s, &op);
     else
         follow(s, &op);
+    note_repeated(s, &op);
 }
 
 /* Memory for values that ops still to come may add: `entered` is looked up by new values too. */
@@ -261,6 +300,7 @@ static void start(Splitter *s, uint32_t ops_n)
     s->values_n = t->values_n;
     s->now = mem_zero(t->values_n, sizeof *s->now);
     s->entered = mem_zero(most, sizeof *s->entered);
+    s->repeats = mem_zero(most, sizeof *s->repeats);
     for (uint32_t v = 0; v < most; v++)
         s->entered[v] = NONE_U32;
     for (uint32_t v = 0; v < t->values_n; v++)
@@ -299,5 +339,6 @@ bool tensor_split(Build *b, Tape *t, Err *err)
     free(ops);
     free(s.now);
     free(s.entered);
+    free(s.repeats);
     return s.ok;
 }

@@ -73,10 +73,21 @@ static void make_shard_groups(Build *b)
         make_group(b, "dp_replicate", (GroupDim){ b->stride[DIM_DP] * n, copies, 1, copies });
 }
 
+/* Neighbours in tp repeat a key and value head where there are fewer of them than ranks. */
+static GroupDim repeats_of_head(const Build *b)
+{
+    const Model *m = &b->s->model;
+    uint64_t heads = m->kind == MODEL_TRANSFORMER ? m->u.transformer.kv_heads : 0;
+    uint64_t tp = b->s->parallel.tp;
+    uint32_t n = heads > 0 && heads < tp && tp % heads == 0 ? (uint32_t)(tp / heads) : 1;
+    return (GroupDim){ b->stride[DIM_TP], n, 1, n };
+}
+
 static void make_groups(Build *b)
 {
     uint32_t pp = b->s->parallel.pp;
     b->group[GROUP_TP] = make_group(b, "tp", whole(b, DIM_TP));
+    b->group[GROUP_KV] = make_group(b, "kv", repeats_of_head(b));
     b->group[GROUP_CP] = make_group(b, "cp", whole(b, DIM_CP));
     b->group[GROUP_PP] = make_group(b, "pp", whole(b, DIM_PP));
     b->group[GROUP_DP] = make_reduce_group(b, "dp", whole(b, DIM_DP));

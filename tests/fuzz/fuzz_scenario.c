@@ -6,6 +6,7 @@
  * make a run depend on the machine.
  */
 #include "sim/scenario.h"
+#include "sim/software.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static void explain(const Scenario *s)
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
     ASSERT(f);
-    scenario_explain(s, f);
+    scenario_explain(s, &(Software){ 0 }, f);
     fclose(f);
     free(text);
 }

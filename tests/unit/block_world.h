@@ -207,6 +207,12 @@ static inline bool world_build(World *w)
         w->b.group[i] = NONE_U32;
     if (tp > 1)
         w->b.group[GROUP_TP] = graph_group(&w->g, "tp", &(GroupDim){ 1, tp, 1, tp }, 1);
+    uint32_t heads =
+        w->s.model.kind == MODEL_TRANSFORMER ? w->s.model.u.transformer.kv_heads : tp;
+    uint32_t repeats = heads < tp ? tp / heads : 1;
+    if (repeats > 1)
+        w->b.group[GROUP_KV] =
+            graph_group(&w->g, "kv", &(GroupDim){ 1, repeats, 1, repeats }, 1);
     if (cp > 1)
         w->b.group[GROUP_CP] = graph_group(&w->g, "cp", &(GroupDim){ tp, cp, 1, cp }, 1);
     return build_blocks(&w->b, &w->err);

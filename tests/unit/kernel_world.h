@@ -18,6 +18,10 @@
 #include "exec/number.h"
 #include "tests/check.h"
 
+#ifdef WORLD_TWIN /* each kernel also as the CUDA backend launches it */
+#include "tests/on_cpu/twin.h"
+#endif
+
 enum { WORLD_TENSORS = 64, WORLD_OPS = 64, WORLD_ARGS = 512 };
 #define WORLD_BYTES ((uint64_t)4 << 20)
 
@@ -159,7 +163,13 @@ static inline const Task *world_task(World *w, Op op, uint32_t n, const Use *use
 static inline void world_run(World *w, Op op, uint32_t n, const Use *uses)
 {
     const Task *t = world_task(w, op, n, uses);
+#ifdef WORLD_TWIN
+    Twin twin = twin_open(&w->env, &w->p, WORLD_BYTES);
     cpu_kernels[op.kind](&w->env, &w->p, t);
+    twin_check(&twin, &w->env, &w->p, t);
+#else
+    cpu_kernels[op.kind](&w->env, &w->p, t);
+#endif
 }
 
 /* |got - want| <= tolerance (1 + |want|), all of them. */

@@ -48,9 +48,47 @@ static void an_event_may_schedule_another_for_now(void)
     evq_free(&q);
 }
 
+/* Popped and pushed by turns of all lengths: what is popped leaves a place that the next takes. */
+static void pops_and_pushes_may_be_mixed(void)
+{
+    EventQueue q = { 0 };
+    int64_t at[EVENTS], last = 0;
+    bool waits[EVENTS] = { 0 };
+    uint32_t pushed_n = 0, waiting_n = 0;
+    uint64_t state = 7;
+    while (pushed_n < EVENTS || waiting_n > 0) {
+        state = mix_u64(state);
+        if (pushed_n < EVENTS && (waiting_n == 0 || state % 5 < 3)) {
+            at[pushed_n] = last + (int64_t)(state / 8 % 20);
+            evq_push(&q, at[pushed_n], 0, pushed_n, 0);
+            waits[pushed_n++] = true;
+            waiting_n++;
+        } else {
+            uint32_t first = NONE_U32;
+            for (uint32_t i = 0; i < pushed_n; i++)
+                if (waits[i] && (first == NONE_U32 || at[i] < at[first]))
+                    first = i;
+            Event e;
+            if (!CHECK(evq_pop(&q, &e) && e.a == first && e.at_ns == at[first]))
+                break;
+            waits[first] = false;
+            waiting_n--;
+            last = e.at_ns;
+        }
+        if (state % 64 == 0) {
+            evq_settle(&q);
+            CHECK_U64(waiting_n, q.n);
+            for (uint32_t i = 0; i < q.n; i++)
+                CHECK(waits[q.heap[i].a]);
+        }
+    }
+    evq_free(&q);
+}
+
 int main(void)
 {
     RUN(events_come_out_by_time_then_insertion);
     RUN(an_event_may_schedule_another_for_now);
+    RUN(pops_and_pushes_may_be_mixed);
     return check_report();
 }

@@ -6,7 +6,7 @@
 #include "tests/check.h"
 #include "traces/chrome_write.h"
 #include "traces/formats.h"
-#include "traces/kineto.h"
+#include "traces/kineto_parts.h"
 
 #include <dirent.h>
 #include <unistd.h>
@@ -332,6 +332,17 @@ static void a_list_may_stay_open_and_documents_may_follow_one_another(void)
     CHECK_INT(1000, t.start_ns[0]); /* each document has its own base */
     CHECK_INT(2000, t.start_ns[1]);
     CHECK_INT(6000, t.start_ns[2]);
+    CHECK_INT(3, info.documents_n);
+    snprintf(text, sizeof text,
+             "{\"distributedInfo\":{\"rank\":2},\"traceEvents\":[%s]}\n"
+             "{\"traceEvents\":[%s],\"distributedInfo\":{\"rank\":2}}",
+             event, event);
+    CHECK(read_text(text));
+    CHECK_INT(2, info.rank);
+    *strrchr(text, '2') = '5';
+    CHECK(!read_text(text));
+    CHECK_ERR_TEXT(&err, "it holds traces of rank 2 and rank 5 one after another, each rank "
+                         "needs a file of its own");
 }
 
 static void an_empty_list_is_an_empty_trace(void)
@@ -430,6 +441,15 @@ static void what_follows_the_events_is_found_after_damage(void)
     CHECK(read_text("{\"traceEvents\":[" GOOD("a") ",{\"ph\":\"X\",\"name\":5,:}\n],\n"
                                                    "\"baseTimeNanoseconds\":1000}"));
     CHECK_INT(2000, t.start_ns[span_named("a")]);
+    CHECK_U64(1, info.events_skipped);
+}
+
+/* A list's end that is met while looking for the next event does not end the looking. */
+static void events_behind_a_closed_list_are_found_after_damage(void)
+{
+    CHECK(read_text("{\"traceEvents\": [" GOOD("a") "], \"b\" \"c\": [{}], \"d\": [{}], "
+                                                    "\"more\": [" GOOD("e") "]}"));
+    CHECK(span_named("a") != NONE_U64 && span_named("e") != NONE_U64);
     CHECK_U64(1, info.events_skipped);
 }
 
@@ -566,17 +586,20 @@ static void gzip_members_are_one_text(void)
     CHECK_U64(0, info.events_skipped);
 }
 
-static void gzip_that_breaks_off_is_read_up_to_there(void)
+/* events_n events with names that do not pack well; what gzip makes of them, above or below the
+ * size from which on a thread unpacks. */
+static void break_off_gzip_of(int events_n)
 {
-    static char text[200000] = "[";
+    static char text[2000000];
     size_t n = 1;
-    for (int i = 0; n < sizeof text - 300; i++)
+    text[0] = '[';
+    for (int i = 0; i < events_n; i++)
         n += (size_t)snprintf(text + n, 300,
                               "{\"ph\":\"X\",\"name\":\"%x\",\"pid\":1,\"tid\":1,"
                               "\"ts\":%d,\"dur\":1},\n",
                               (unsigned)mix_u64((uint64_t)i), i);
     text[n++] = ']';
-    static uint8_t packed[200000];
+    static uint8_t packed[1000000];
     size_t packed_n = pack(packed, sizeof packed, text, n);
     CHECK(read_bytes(packed, packed_n));
     uint64_t all = info.events_read;
@@ -587,6 +610,12 @@ static void gzip_that_breaks_off_is_read_up_to_there(void)
     packed[packed_n / 2] ^= 0x5a;
     CHECK(read_bytes(packed, packed_n) ? info.events_skipped > 0 : err.set);
     CHECK(!read_bytes(packed, 12));
+}
+
+static void gzip_that_breaks_off_is_read_up_to_there(void)
+{
+    break_off_gzip_of(1000);
+    break_off_gzip_of(20000);
 }
 
 /* A tenth of a megabyte that would fill the memory with blanks. */
@@ -962,6 +991,39 @@ static const char *const recorded[] = { "../shared/data/traces/megatron-tp8",
                                         "../shared/data/traces/param-dlrm8",
                                         "../shared/data/traces/single" };
 
+/* What is read does not depend on where the window ends. */
+static void the_window_may_be_of_any_size(void)
+{
+    static const char text[] =
+        "{\"schemaVersion\":1,\"distributedInfo\":{\"rank\":3},\"traceEvents\":[";
+    char *all = mem_zero(200000, 1);
+    size_t n = sizeof text - 1;
+    memcpy(all, text, n);
+    for (unsigned i = 0; i < 400; i++)
+        n += (size_t)snprintf(
+            all + n, 1000,
+            "%s{\"ph\":\"X\",%*s\"cat\":\"cpu_op\",\"name\":\"n%u\",\"pid\":1,"
+            "\"tid\":%u,\"ts\":%u.5,\"dur\":1,\"args\":{\"a\":[[\"]\\\\\",%u],{}],"
+            "\"b%u\":\"\\\"}\",\"stream\":-1}}",
+            i ? "," : "", (int)(i % 40), "", i % 9, i % 3, i, i, i % 7);
+    n += (size_t)snprintf(all + n, 100, "],\"baseTimeNanoseconds\":1000}");
+    Timeline whole, part;
+    TraceInfo whole_info, part_info;
+    CHECK(kineto_read_bytes(&whole, &whole_info, all, n, "x", n + 1, &rules, &err));
+    CHECK_U64(400, whole_info.events_read);
+    for (size_t window = 1; window < 1000; window += window < 70 ? 1 : 37) {
+        CHECK(kineto_read_bytes(&part, &part_info, all, n, "x", window, &rules, &err));
+        CHECK_U64(400, part_info.events_read);
+        CHECK_INT(3, part_info.rank);
+        CHECK(part.spans_n == whole.spans_n &&
+              memcmp(part.start_ns, whole.start_ns, 8 * whole.spans_n) == 0 &&
+              memcmp(part.args_offset, whole.args_offset, 8 * whole.spans_n) == 0);
+        timeline_free(&part);
+    }
+    timeline_free(&whole);
+    free(all);
+}
+
 static void every_recorded_trace_reads_without_a_skipped_event(void)
 {
     for (size_t i = 0; i < ARRAY_N(recorded); i++) {
@@ -1007,6 +1069,7 @@ int main(void)
     RUN(the_offset_of_an_event_is_where_it_begins);
     RUN(damaged_events_are_skipped_and_told);
     RUN(what_follows_the_events_is_found_after_damage);
+    RUN(events_behind_a_closed_list_are_found_after_damage);
     RUN(only_the_first_damages_are_kept_but_all_are_counted);
     RUN(huge_nesting_and_huge_events_are_damage);
     RUN(a_file_may_end_anywhere);
@@ -1025,6 +1088,7 @@ int main(void)
     RUN(a_rule_file_comes_before_the_built_in_rules);
     RUN(a_wrong_rule_file_is_a_sentence);
     RUN(what_the_chrome_writer_wrote_comes_back_as_it_was);
+    RUN(the_window_may_be_of_any_size);
     RUN(every_recorded_trace_reads_without_a_skipped_event);
     timeline_free(&t);
     rules_free(&rules);

@@ -522,7 +522,9 @@ static void formats_are_told_by_content(void)
         const char *bytes, *complaint;
         size_t n;
     } table[] = {
-        { "hello", "it is none of the trace formats native, nsys, chakra, pytorch-et, chrome",
+        { "hello",
+          "it is none of the trace formats native, nsys, chakra, pytorch-et, nccl-tests, "
+          "chrome",
           5 },
         { "", "it is empty", 0 },
         { "\x1f\x8b\x08\0garbage!", "it begins as gzip and cannot be unpacked", 12 },
@@ -548,9 +550,8 @@ static void formats_to_write_are_told_by_the_ending(void)
     CHECK(trace_format_for_ending(".json", &bare) == NULL);
     Err name = { 0 };
     CHECK(trace_format_named("nativ", &name) == NULL);
-    CHECK_ERR_TEXT(
-        &name,
-        "unknown trace format 'nativ', allowed: native, nsys, chakra, pytorch-et, chrome");
+    CHECK_ERR_TEXT(&name, "unknown trace format 'nativ', allowed: native, nsys, chakra, "
+                          "pytorch-et, nccl-tests, chrome");
 }
 
 static void reading_checks_all_and_opening_does_not(void)

@@ -186,6 +186,87 @@ static void logs_are_known_by_their_beginning(void)
     CHECK(!nccl_log_matches("{\"a\": 1}", 8));
 }
 
+/* ---- JSON ---- */
+
+#define HALF(time, wrong) \
+    "{\"" time ",\"alg_bw\":0.047621,\"bus_bw\":0.083337,\"nwrong\":" wrong "}"
+#define RESULT(size, out, in) \
+    "{\"size\":" size \
+    ",\"count\":256,\"type\":\"float\",\"redop\":\"sum\",\"root\":\"    -1\"," \
+    "\"out_of_place\":" out ",\"in_place\":" in ",\"actual_iterations\":20}"
+#define DEVICE(group, host) \
+    "{\"rank\":0,\"group\":" group ",\"pid\":1,\"hostname\":\"" host "\",\"device\":0," \
+    "\"device_hex\":\"0000:1b:00\",\"device_info\":\"NVIDIA H100\"}"
+#define JSON(program, devices, results) \
+    "{\"version\":2,\"start_time\":\"2026-01-31 12:00:00\",\"args\":[\"" program \
+    "\",\"-J\",\"x\"],\"env\":[\"HOME=\\/root\"],\"nccl_version\":22902,\"config\":{" \
+    "\"nthreads\":2,\"ngpus\":2,\"devices\":[" devices "]},\"results\":[" results "]," \
+    "\"out_of_bounds\":{\"count\":1,\"okay\":\"false\"},\"errors\":[\"\"]}"
+#define TWO_HALVES RESULT("1024", HALF("time\":21.503125", "0.0"), HALF("time\":21.25", "null"))
+
+static void json_is_read_as_its_log_is(void)
+{
+    static const char text[] = JSON(
+        "./build/all_reduce_perf",
+        DEVICE("3", "one") "," DEVICE("3", "two") "," DEVICE("3", "two") "," DEVICE("4", "z"),
+        TWO_HALVES "," RESULT("2048", "null", HALF("cpu_time\":22.0", "3.0")));
+    if (!CHECK(parse(text, "x")))
+        return;
+    CHECK(nccl_log_matches(text, sizeof text - 1));
+    const NcclTest *t = &log_.tests[0];
+    CHECK_INT(1, log_.tests_n);
+    CHECK_STR("all_reduce", t->op);
+    CHECK_STR("2.29.2", t->library);
+    CHECK_STR("NVIDIA H100", t->gpu);
+    CHECK(t->failed);
+    /* Two threads with two GPUs each stand behind a device; group 4 is another's. */
+    CHECK_INT(12, t->ranks_n);
+    CHECK_INT(2, t->nodes_n);
+    CHECK_STR("one", t->hosts[0]);
+    CHECK_INT(8, t->gpus_n);
+    const NcclRow *r = log_.rows;
+    if (!CHECK_INT(3, log_.rows_n) || !CHECK_INT(3, t->row_n))
+        return;
+    CHECK(r[0].time_us == 21.503125 && !r[0].in_place && r[0].wrong == 0 && !r[0].cpu_time);
+    CHECK(r[1].time_us == 21.25 && r[1].in_place && r[1].wrong == NCCL_WRONG_UNKNOWN);
+    CHECK(r[2].time_us == 22 && r[2].in_place && r[2].wrong == 3 && r[2].cpu_time);
+    CHECK_U64(2048, r[2].size_bytes);
+    CHECK_STR("float", r[0].dtype);
+    CHECK(r[0].algbw == 0.047621 && r[0].busbw == 0.083337 && !r[0].time_from_algbw);
+}
+
+static void wrong_json_is_said_with_its_place(void)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        { JSON("all_reduce_perf", "", TWO_HALVES), "config: a list 'devices' is expected" },
+        { JSON("all_reduce_perf", DEVICE("0", "one"), "7"),
+          "results[0]: an object is expected" },
+        { JSON("all_reduce_perf", DEVICE("0", "one"), RESULT("-1", "null", "null")),
+          "results[0]: 'size' is no number from 0 on" },
+        { JSON("all_reduce_perf", DEVICE("0", "one"), RESULT("1e300", "null", "null")),
+          "results[0]: 'size' is out of range" },
+        { JSON("all_reduce_perf", DEVICE("0", "one"), RESULT("8", "[]", "null")),
+          "results[0].out_of_place: an object is expected" },
+        { JSON("all_reduce_perf", DEVICE("0", "one"),
+               RESULT("8", "null", HALF("time\":\"nan\"", "0"))),
+          "results[0].in_place: 'time' is no number from 0 on" },
+        { JSON("all_reduce_perf", DEVICE("0", "one"), RESULT("8", "null", "null")),
+          "the log of nccl-tests holds no rows" },
+        { JSON("mine", DEVICE("0", "one"), TWO_HALVES),
+          "cannot tell which collective 'x' measures" },
+        { "{\"version\":2,\"start_time\":\"\",\"args\":[]}", "a list 'devices' is expected" },
+        { "{\"version\":2,\"start_time\":\"\",\"args\":[\"a\"],\"con", "x:1:" },
+    };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        CHECK(!parse(cases[i].text, "x"));
+        CHECK_ERR_TEXT(&err, cases[i].says);
+    }
+    CHECK(parse(JSON("mine", DEVICE("0", "one"), TWO_HALVES), "a/sendrecv.json"));
+    CHECK_STR("send_recv", log_.tests[0].op);
+}
+
 /* ---- real logs ---- */
 
 /* Printed bandwidths follow from size and time, up to their two digits. */
@@ -244,6 +325,8 @@ int main(void)
     RUN(ranks_of_other_groups_do_not_count);
     RUN(what_is_wrong_is_said_with_its_line);
     RUN(logs_are_known_by_their_beginning);
+    RUN(json_is_read_as_its_log_is);
+    RUN(wrong_json_is_said_with_its_place);
     RUN(every_real_log_is_consistent);
     nccl_log_free(&log_);
     return check_report();

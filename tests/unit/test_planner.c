@@ -4,6 +4,7 @@
  */
 #include "sim/build.h"
 #include "sim/planner.h"
+#include "sim/shorten.h"
 #include "tests/check.h"
 
 static const char small_example[] = "scenarios/examples/gpt2-ddp.json";
@@ -44,6 +45,46 @@ static void the_bound_is_below_what_graphs_need(void)
         plan_free(&p);
     }
     CHECK(compared > 100);
+}
+
+static bool peaks_of(uint64_t *peak, const Plan *p, Scenario *s, uint32_t micro_batches)
+{
+    Graph g = { 0 };
+    Err refused = { 0 };
+    uint32_t meant = s->training.micro_batches;
+    s->training.micro_batches = micro_batches;
+    bool ok = build_graph(&g, s, &p->sw, &refused);
+    for (uint32_t r = 0; ok && r < g.roles_n; r++)
+        peak[r] = memory_of_role(&g, &g.roles[r], NULL).peak_bytes;
+    s->training.micro_batches = meant;
+    graph_free(&g);
+    return ok;
+}
+
+/* A few micro-batches have as many under way as all of them: to the byte, on each stage. */
+static void few_micro_batches_weigh_what_all_do(void)
+{
+    Plan p = { 0 };
+    Err err = { 0 };
+    uint32_t compared = 0;
+    PlanOptions o = options_of("scenarios/examples/gpt3-175b-pp.json", 64);
+    o.settings = &(Setting){ "training.global_batch", "96" };
+    o.settings_n = 1;
+    CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+    for (uint32_t k = 0; k < p.n; k += 23) {
+        Scenario s = plan_scenario(&p, &p.candidates[k]);
+        uint32_t few = shorten_to_weigh(&s), all = s.training.micro_batches;
+        uint64_t a[96] = { 0 }, b[96] = { 0 };
+        if (few == all || !peaks_of(a, &p, &s, few))
+            continue;
+        CHECK(peaks_of(b, &p, &s, all));
+        char label[512];
+        if (!CHECK(memcmp(a, b, sizeof a) == 0))
+            fprintf(stderr, "%s\n", plan_label(label, &p.candidates[k]));
+        compared++;
+    }
+    CHECK(compared > 50);
+    plan_free(&p);
 }
 
 /* A candidate is a copy of a base with other degrees: reading it anew gives the same. */
@@ -112,7 +153,6 @@ static void results_do_not_depend_on_threads(void)
             JsonOut j = json_out_file(out, 0);
             plan_json(&p, &j);
             plan_text(&p, true, out);
-            plan_svg(&p, out);
         }
         fclose(out);
         plan_free(&p);
@@ -148,17 +188,99 @@ static void the_best_is_first(void)
     CHECK((run.steps - 1) * t->global_batch * t->seq_len < 1e9);
     CHECK_NEAR(run.steps * c->step_s, run.days * 86400, 1e-12);
     CHECK_NEAR(run.steps * c->step_s * plan_gpus(c) / 3600, run.gpu_hours, 1e-12);
-    CHECK_U64(p.n, p.fates[0] + p.fates[1] + p.fates[2] + p.fates[3] + p.fates[4]);
+    uint64_t all = 0;
+    for (int f = 0; f < PLAN_FATE_N; f++)
+        all += p.fates[f];
+    CHECK_U64(p.n, all);
     plan_free(&p);
+}
+
+static const Setting *of(const char *key, const char *value)
+{
+    static Setting set;
+    set = (Setting){ key, value };
+    return &set;
+}
+
+/* No step is shorter than its bound, and a few micro-batches weigh what all of them do. */
+static void bounds_hold_for_all_that_fit(void)
+{
+    static const struct {
+        const char *scenario;
+        uint32_t gpus;
+        double worst; /* bound over time, at least */
+    } cases[] = { { "scenarios/examples/gpt2-ddp.json", 8, 0.25 },
+                  { "scenarios/examples/toy-mlp-ddp.json", 4, 0 },
+                  { "scenarios/examples/llama3-8b-fsdp.json", 16, 0.25 } };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        Plan all, few;
+        Err err = { 0 };
+        PlanOptions o = options_of(cases[i].scenario, cases[i].gpus);
+        CHECK(plan_run(&few, &o, &err));
+        o.all = true;
+        CHECK(plan_run(&all, &o, &err));
+        CHECK_U64(few.n, all.n);
+        CHECK(few.fates[PLAN_SIMULATED] <= all.fates[PLAN_SIMULATED]);
+        for (uint32_t k = 0; k < all.n; k++) {
+            const PlanCandidate *a = &all.candidates[k], *b = &few.candidates[k];
+            CHECK(a->fate == b->fate ||
+                  (a->fate == PLAN_SIMULATED && b->fate == PLAN_TOO_SLOW));
+            if (a->fate != PLAN_SIMULATED)
+                continue;
+            /* Weighed: the GPU with the least left; simulated: the one with the most on it. */
+            CHECK(b->need_bytes >= a->need_bytes &&
+                  (double)b->need_bytes <= 1.05 * (double)a->need_bytes);
+            CHECK(b->bound_s > 0 && b->bound_s <= a->step_s);
+            CHECK(b->bound_s >= cases[i].worst * a->step_s);
+            CHECK(b->fate == PLAN_TOO_SLOW || a->step_s == b->step_s);
+        }
+        for (uint32_t k = 0; k < all.order_n && k < PLAN_TOP; k++)
+            CHECK_U64(all.order[k], few.order[k]);
+        CHECK_U64(all.why_n, few.why_n);
+        for (uint32_t k = 0; k < all.why_n; k++)
+            CHECK_STR(all.why[k], few.why[k]);
+        plan_free(&all);
+        plan_free(&few);
+    }
+}
+
+/* One stage, one micro-batch, no neighbours: the step is the bound but for its launches. */
+static void a_lone_gpu_is_as_fast_as_its_bound(void)
+{
+    Scenario s = { 0 };
+    Software sw = { 0 };
+    Arena arena = { 0 };
+    Graph g = { 0 };
+    SimResult r = { 0 };
+    SimOptions options = { 0 };
+    Err err = { 0 };
+    double ns = 0;
+    CHECK(
+        scenario_read(&s, "scenarios/examples/gpt2-ddp.json", of("parallel.dp", "1"), 1, &err));
+    s.parallel.gpus = 1;
+    for (uint32_t i = 0; i < s.machine.types_n; i++)
+        CHECK(s.machine.types[i].gpu != NULL);
+    CHECK(software_read(&sw, &arena, s.software, &err));
+    CHECK(build_graph(&g, &s, &sw, &err) && sim_run(&r, &g, &s.machine, &sw, &options, &err));
+    CHECK(sim_bound(&ns, &g, &s.machine, &sw, 0, &err));
+    CHECK(ns <= (double)r.step_ns);
+    CHECK_NEAR((double)r.ranks[0].compute_ns, ns, 1e-9);
+    sim_result_free(&r);
+    graph_free(&g);
+    arena_free(&arena);
+    scenario_free(&s);
 }
 
 int main(void)
 {
     setenv("LOCKSTEP_SHARE", "scenarios", 0);
     RUN(the_bound_is_below_what_graphs_need);
+    RUN(few_micro_batches_weigh_what_all_do);
     RUN(settings_make_the_candidate_again);
     RUN(every_candidate_uses_all_gpus_once);
     RUN(results_do_not_depend_on_threads);
     RUN(the_best_is_first);
+    RUN(bounds_hold_for_all_that_fit);
+    RUN(a_lone_gpu_is_as_fast_as_its_bound);
     return check_report();
 }

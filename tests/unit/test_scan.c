@@ -133,6 +133,74 @@ static void the_rest_of_an_object_is_passed_over(void)
 
 /* ---- numbers ---- */
 
+/* Where a nested value of n bytes ends, byte by byte: behind its last bracket, 0 when that is
+ * not there, -1 where brackets do not match. */
+static int slow_end(const uint8_t *p, int n)
+{
+    char kinds[4096];
+    int depth = 0;
+    bool in_string = false;
+    for (int i = 0; i < n; i++) {
+        if (in_string) {
+            in_string = p[i] != '"';
+            i += p[i] == '\\';
+        } else if (p[i] == '"') {
+            in_string = true;
+        } else if (p[i] == '{' || p[i] == '[') {
+            kinds[depth++] = (char)(p[i] + 2); /* what closes it */
+        } else if (p[i] == '}' || p[i] == ']') {
+            if (kinds[--depth] != (char)p[i])
+                return -1;
+            if (depth == 0)
+                return i + 1;
+        }
+    }
+    return 0;
+}
+
+/* A text of brackets that match as a rule, strings and what may stand in them. */
+static int random_text(char *text, int n, uint64_t *random)
+{
+    static const char all[] = "{}[][]{}\"\"\"\\ a,:1x";
+    char open[64];
+    int depth = 1;
+    text[0] = '[';
+    open[0] = ']';
+    for (int i = 1; i < n; i++) {
+        *random = mix_u64(*random);
+        char c = all[*random % (sizeof all - 1)];
+        if ((c == '{' || c == '[') && depth < 40)
+            open[depth++] = (char)(c + 2);
+        else if (strchr("{}[]", c))
+            c = depth > 1 || *random >> 60 == 0 ? open[--depth] : ' ';
+        text[i] = c;
+        if (depth == 0)
+            return i + 1;
+    }
+    return n;
+}
+
+static void nested_values_end_where_a_slow_reading_ends(void)
+{
+    char text[400];
+    uint64_t random = 7;
+    int whole_n = 0, problems_n = 0;
+    for (int i = 0; i < 60000; i++) {
+        int n = random_text(text, 1 + i % 390, &random);
+        text[n] = '\0';
+        Scan s = scan_of(text);
+        ScanText v;
+        int end = slow_end(s.at, n);
+        bool found = scan_value(&s, &v);
+        if (!CHECK(found == (end > 0)) || !CHECK((s.problem != NULL) == (end < 0)) ||
+            (found && !CHECK_INT(end, (int)v.n)))
+            return;
+        whole_n += found;
+        problems_n += end < 0;
+    }
+    CHECK(whole_n > 3000 && problems_n > 300);
+}
+
 static void microseconds_become_nanoseconds_exactly(void)
 {
     static const struct {
@@ -291,6 +359,7 @@ int main(void)
     RUN(wrong_structure_is_a_problem_that_stays);
     RUN(nesting_is_bounded);
     RUN(the_rest_of_an_object_is_passed_over);
+    RUN(nested_values_end_where_a_slow_reading_ends);
     RUN(microseconds_become_nanoseconds_exactly);
     RUN(what_is_no_number_or_too_large_is_refused);
     RUN(decimals_agree_with_a_slow_reading_of_them);

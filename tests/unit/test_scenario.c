@@ -5,6 +5,7 @@
  * data file can change what is tested here.
  */
 #include "sim/scenario.h"
+#include "sim/software.h"
 
 #include "tests/check.h"
 
@@ -850,7 +851,7 @@ static void explain_says_where_values_come_from(void)
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
-    scenario_explain(&s, f);
+    scenario_explain(&s, &(Software){ 0 }, f);
     fclose(f);
     CHECK(strstr(text, "key"));
     static const char *const rows[][3] = {

@@ -73,6 +73,67 @@ static void key_and_value_heads_are_repeated(void)
     world_free(&w);
 }
 
+/* The all-reduce of a block's backward that is over the group "kv"; NULL: there is none. */
+static const Op *sum_of_heads(const World *w)
+{
+    const Segment *s = world_segment(w, world_type(w, 1)->backward[VARIANT_PLAIN][GRAD_ADD]);
+    const Op *found = NULL;
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *o = graph_ops(&w->g, s) + i;
+        if (o->kind != OP_ALL_REDUCE || o->u.comm.group != w->b.group[GROUP_KV])
+            continue;
+        CHECK(found == NULL);
+        found = o;
+    }
+    return found;
+}
+
+static bool comes_before(const World *w, const Op *sum, OpKind kind, OpPhase phase)
+{
+    const Segment *s = world_segment(w, world_type(w, 1)->backward[VARIANT_PLAIN][GRAD_ADD]);
+    for (const Op *o = sum + 1; o < graph_ops(&w->g, s) + s->op_n; o++)
+        if (o->kind == kind && o->phase == phase)
+            return true;
+    return false;
+}
+
+/* Once a block and backward alone, tokens x 2 heads x their width, among the ranks that repeat
+ * them; before the weight's gradient, and its bias's, but after those of norms, whose parts are
+ * summed over all of tp. */
+static void gradients_of_repeated_heads_are_summed(void)
+{
+    for (int variant = 0; variant < 12; variant++) {
+        Transformer m = llama_like(1, 64, 4, variant % 2 ? 1 : 2, 96, 128), each;
+        m.qkv_bias = variant / 2 % 3 == 1;
+        m.qk_norm = variant / 2 % 3 == 2;
+        each = m;
+        each.kv_heads = 4;
+        World w, none;
+        split_world(&w, m, 4, variant >= 6);
+        split_world(&none, each, 4, variant >= 6);
+        w.s.parallel.cp = none.s.parallel.cp = variant % 4 < 2 ? 1 : 2;
+        CHECK(world_build(&w) && world_build(&none));
+        const Op *sum = sum_of_heads(&w);
+        uint64_t tokens = 2 * 32 / w.s.parallel.cp, bytes = tokens * 2 * 16 * 2;
+        Sums a = sum_block(&w, 1, VARIANT_PLAIN), b = sum_block(&none, 1, VARIANT_PLAIN);
+        CHECK_U64(NONE_U32, none.b.group[GROUP_KV]);
+        if (CHECK(sum != NULL)) {
+            const GroupSpec *group = &w.g.groups[sum->u.comm.group];
+            CHECK_U64(bytes, sum->u.comm.bytes);
+            CHECK_U64(4 / m.kv_heads, group_size(group));
+            CHECK_U64(m.kv_heads == 2 ? 2 : 0, group_base(group, 3));
+            CHECK(comes_before(&w, sum, OP_MATMUL, PHASE_WGRAD));
+            CHECK(!m.qkv_bias || comes_before(&w, sum, OP_BIAS, PHASE_WGRAD));
+            const Op *before = sum - 1;
+            CHECK(before->kind == (m.qk_norm ? OP_NORM : OP_ROPE));
+        }
+        CHECK_U64(b.comm_bytes[OP_ALL_REDUCE] + bytes, a.comm_bytes[OP_ALL_REDUCE]);
+        CHECK_U64(b.comms_n[OP_ALL_REDUCE] + 1, a.comms_n[OP_ALL_REDUCE]);
+        world_free(&w);
+        world_free(&none);
+    }
+}
+
 static void norms_of_q_and_k_get_a_part_of_their_gradient(void)
 {
     World w;
@@ -510,6 +571,7 @@ int main(void)
     RUN(ranks_together_do_the_flops_of_one);
     RUN(ranks_together_hold_the_parameters_of_one);
     RUN(key_and_value_heads_are_repeated);
+    RUN(gradients_of_repeated_heads_are_summed);
     RUN(norms_of_q_and_k_get_a_part_of_their_gradient);
     RUN(the_vocabulary_is_padded_to_a_multiple_of_the_ranks);
     RUN(a_layer_has_four_all_reduces);

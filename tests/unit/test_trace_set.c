@@ -347,6 +347,20 @@ static void damage_is_told_with_its_place(void)
     CHECK_U64(2, s.events_skipped);
 }
 
+static void files_of_several_documents_are_told(void)
+{
+    static const char one[] =
+        "[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":2}]";
+    char text[256];
+    snprintf(text, sizeof text, "%s\n%s", one, one);
+    const char *path = write_text("one.json", one);
+    CHECK(read_set(&path, 1, false));
+    CHECK(!found("one after another"));
+    path = write_text("two.json", text);
+    CHECK(read_set(&path, 1, false));
+    CHECK(found("two.json' holds 2 traces one after another, read as one"));
+}
+
 static void what_cannot_be_read_is_an_error_or_left_out(void)
 {
     const char *paths[] = { write_text("no.json", "hello"),
@@ -405,6 +419,7 @@ int main(void)
     RUN(ranks_of_different_runs_are_told);
     RUN(no_communication_is_said_aloud);
     RUN(damage_is_told_with_its_place);
+    RUN(files_of_several_documents_are_told);
     RUN(what_cannot_be_read_is_an_error_or_left_out);
     RUN(recorded_ranks_become_one_run);
     trace_set_free(&s);

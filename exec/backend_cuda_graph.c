@@ -1,0 +1,86 @@
+/*
+ * backend_cuda_graph.c - a step as a CUDA graph.
+ *
+ * The first step is launched op by op: libraries load, cuBLASLt chooses.  The second one is
+ * captured: the compute lane begins, all other lanes fork from it and join it again at the end;
+ * events between lanes become edges.  What changes from step to step lies in memory (rates,
+ * the loss, what copies bring), so the same graph is every later step.
+ */
+#include "exec/backend_cuda_device.h"
+
+static bool fork_lanes(Backend *b, Err *err)
+{
+    bool ok =
+        cuda_ok(cudaEventRecord(b->fork, b->stream[LANE_COMPUTE]), "capturing a step", err);
+    for (int i = 0; i < LANE_HOST && ok; i++)
+        ok = i == LANE_COMPUTE || !b->stream[i] ||
+             cuda_ok(cudaStreamWaitEvent(b->stream[i], b->fork, 0), "capturing a step", err);
+    return ok;
+}
+
+static bool join_lanes(Backend *b, Err *err)
+{
+    bool ok = true;
+    for (int i = 0; i < LANE_HOST && ok; i++)
+        ok = i == LANE_COMPUTE || !b->stream[i] ||
+             (cuda_ok(cudaEventRecord(b->join[i], b->stream[i]), "capturing a step", err) &&
+              cuda_ok(cudaStreamWaitEvent(b->stream[LANE_COMPUTE], b->join[i], 0),
+                      "capturing a step", err));
+    return ok;
+}
+
+static bool make_events(Backend *b, Err *err)
+{
+    bool ok = cuda_ok(cudaEventCreateWithFlags(&b->fork, cudaEventDisableTiming),
+                      "making events", err);
+    for (int i = 0; i < LANE_HOST && ok; i++)
+        ok = !b->stream[i] ||
+             cuda_ok(cudaEventCreateWithFlags(&b->join[i], cudaEventDisableTiming),
+                     "making events", err);
+    return ok;
+}
+
+bool graph_begin(Backend *b, Err *err)
+{
+    return make_events(b, err) &&
+           cuda_ok(cudaStreamBeginCapture(b->stream[LANE_COMPUTE],
+                                          cudaStreamCaptureModeThreadLocal),
+                   "capturing a step", err) &&
+           fork_lanes(b, err);
+}
+
+static bool instantiate(Backend *b, cudaGraph_t graph, Err *err)
+{
+    bool ok = cuda_ok(cudaGraphInstantiate(&b->graph, graph, 0), "making a graph", err);
+    cudaGraphDestroy(graph);
+    return ok;
+}
+
+bool graph_end(Backend *b, bool *redo, Err *err)
+{
+    *redo = false;
+    if (b->mode == STEP_CAPTURE) {
+        Err why = { 0 };
+        cudaGraph_t graph = NULL;
+        bool joined = !b->failed && join_lanes(b, &why);
+        bool ended = cuda_ok(cudaStreamEndCapture(b->stream[LANE_COMPUTE], &graph),
+                             "capturing a step", &why);
+        *redo = !joined || !ended || !instantiate(b, graph, &why);
+        b->graphs = !*redo;
+        if (*redo) /* it works without, only with gaps between kernels */
+            return true;
+    }
+    return cuda_ok(cudaGraphLaunch(b->graph, b->stream[LANE_COMPUTE]), "launching a graph",
+                   err);
+}
+
+void graph_close(Backend *b)
+{
+    if (b->graph)
+        cudaGraphExecDestroy(b->graph);
+    if (b->fork)
+        cudaEventDestroy(b->fork);
+    for (int i = 0; i < LANE_HOST; i++)
+        if (b->join[i])
+            cudaEventDestroy(b->join[i]);
+}

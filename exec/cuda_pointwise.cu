@@ -1,0 +1,344 @@
+/*
+ * cuda_pointwise.cu - sums, biases, activations, rotary positions, and sums over rows.
+ *
+ * A thread takes eight numbers that lie together, then the next eight a grid further on.
+ */
+#include "exec/cuda_device.cuh"
+
+enum { THREADS = 256, BLOCKS_MAX = 132 * 16 };
+
+static unsigned grid_for(u64 eights)
+{
+    return (unsigned)least(blocks_for(eights, THREADS), BLOCKS_MAX);
+}
+
+/* Eight numbers from i on of a row that repeats every `columns`. */
+static __device__ __forceinline__ void load_row8(const Vec &b, u64 i, u64 columns, int n,
+                                                 bool wide, float *f)
+{
+    if (wide) {
+        load8(b, i % columns, n, true, f);
+        return;
+    }
+    for (int k = 0; k < EIGHT; k++)
+        f[k] = k < n ? load1(b, (i + k) % columns) : 0.0f;
+}
+
+/* ---- sums ---- */
+
+static __global__ void add_kernel(Vec x, Vec r, Vec b, Vec y, u64 n, u64 columns, bool wide)
+{
+    u64 step = (u64)gridDim.x * blockDim.x * EIGHT;
+    for (u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * EIGHT; i < n; i += step) {
+        float fx[EIGHT], fr[EIGHT], fb[EIGHT];
+        int here = up_to_8(i, n);
+        bool whole = wide && here == EIGHT;
+        load8(x, i, here, whole, fx);
+        load8(r, i, here, whole, fr);
+        if (b.at)
+            load_row8(b, i, columns, here, whole && columns % EIGHT == 0, fb);
+#pragma unroll
+        for (int k = 0; k < EIGHT; k++)
+            fx[k] += b.at ? fr[k] + fb[k] : fr[k];
+        store8(y, i, here, whole, fx);
+    }
+}
+
+void cuda_add(Vec x, Vec r, Vec b, Vec y, uint64_t n, uint64_t columns, void *stream)
+{
+    bool wide = aligned16(x) && aligned16(r) && aligned16(b) && aligned16(y);
+    LAUNCH(add_kernel, grid_for(blocks_for(n, EIGHT)), THREADS, 0, stream, x, r, b, y, n,
+           columns, wide);
+}
+
+static __global__ void bias_kernel(Vec y, Vec b, u64 n, u64 columns, bool wide)
+{
+    u64 step = (u64)gridDim.x * blockDim.x * EIGHT;
+    for (u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * EIGHT; i < n; i += step) {
+        float fy[EIGHT], fb[EIGHT];
+        int here = up_to_8(i, n);
+        bool whole = wide && here == EIGHT;
+        load8(y, i, here, whole, fy);
+        load_row8(b, i, columns, here, whole && columns % EIGHT == 0, fb);
+#pragma unroll
+        for (int k = 0; k < EIGHT; k++)
+            fy[k] += fb[k];
+        store8(y, i, here, whole, fy);
+    }
+}
+
+void cuda_bias(Vec y, Vec b, uint64_t rows, uint64_t columns, void *stream)
+{
+    bool wide = aligned16(y) && aligned16(b);
+    LAUNCH(bias_kernel, grid_for(blocks_for(rows * columns, EIGHT)), THREADS, 0, stream, y, b,
+           rows * columns, columns, wide);
+}
+
+static __global__ void cast_kernel(Vec x, Vec y, u64 n, bool wide)
+{
+    u64 step = (u64)gridDim.x * blockDim.x * EIGHT;
+    for (u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * EIGHT; i < n; i += step) {
+        float f[EIGHT];
+        int here = up_to_8(i, n);
+        bool whole = wide && here == EIGHT;
+        load8(x, i, here, whole, f);
+        store8(y, i, here, whole, f);
+    }
+}
+
+void cuda_cast(Vec x, Vec y, uint64_t n, void *stream)
+{
+    LAUNCH(cast_kernel, grid_for(blocks_for(n, EIGHT)), THREADS, 0, stream, x, y, n,
+           aligned16(x) && aligned16(y));
+}
+
+/* ---- activations ---- */
+
+static __device__ __forceinline__ float curve_value(CurveKind curve, float x)
+{
+    switch (curve) {
+    case CURVE_GELU:
+        return 0.5f * x * (1 + erff(x * 0.70710678f));
+    case CURVE_GELU_TANH:
+        return 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+    case CURVE_RELU:
+        return x > 0 ? x : 0;
+    case CURVE_RELU2:
+        return x > 0 ? x * x : 0;
+    default:
+        return x / (1 + expf(-x));
+    }
+}
+
+static __device__ __forceinline__ float curve_slope(CurveKind curve, float x)
+{
+    float t, inner;
+    switch (curve) {
+    case CURVE_GELU:
+        return 0.5f * (1 + erff(x * 0.70710678f)) + x * 0.39894228f * expf(-0.5f * x * x);
+    case CURVE_GELU_TANH:
+        t = tanhf(0.79788456f * (x + 0.044715f * x * x * x));
+        inner = 0.79788456f * (1 + 3 * 0.044715f * x * x);
+        return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * inner;
+    case CURVE_RELU:
+        return x > 0 ? 1 : 0;
+    case CURVE_RELU2:
+        return x > 0 ? 2 * x : 0;
+    default:
+        t = 1 / (1 + expf(-x));
+        return t * (1 + x * (1 - t));
+    }
+}
+
+/* Where number i of y has its gate in x. */
+static __device__ __forceinline__ u64 gate_of(const Activation &a, u64 i)
+{
+    return a.gated ? i / a.columns * 2 * a.columns + i % a.columns : i;
+}
+
+/* x at gate_of(i) and what follows; numbers of one eight may lie in two rows. */
+static __device__ __forceinline__ void load_gates(const Activation &a, const Vec &x, u64 i,
+                                                  u64 further, int n, bool whole, float *f)
+{
+    if (whole || !a.gated) {
+        load8(x, gate_of(a, i) + further, n, whole, f);
+        return;
+    }
+    for (int k = 0; k < EIGHT; k++)
+        f[k] = k < n ? load1(x, gate_of(a, i + k) + further) : 0.0f;
+}
+
+static __device__ __forceinline__ void store_gates(const Activation &a, const Vec &x, u64 i,
+                                                   u64 further, int n, bool whole,
+                                                   const float *f)
+{
+    if (whole || !a.gated) {
+        store8(x, gate_of(a, i) + further, n, whole, f);
+        return;
+    }
+    for (int k = 0; k < n; k++)
+        store1(x, gate_of(a, i + k) + further, f[k]);
+}
+
+static __device__ __forceinline__ void add_bias8(const Activation &a, const Vec &b, u64 i,
+                                                 u64 further, int n, float *f)
+{
+    for (int k = 0; k < EIGHT; k++)
+        f[k] += k < n ? load1(b, (i + k) % a.columns + further) : 0.0f;
+}
+
+static __global__ void activation_kernel(Activation a, Vec x, Vec b, Vec y, bool wide)
+{
+    u64 n = a.rows * a.columns, step = (u64)gridDim.x * blockDim.x * EIGHT;
+    for (u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * EIGHT; i < n; i += step) {
+        float f[EIGHT], up[EIGHT];
+        int here = up_to_8(i, n);
+        bool whole = wide && here == EIGHT;
+        load_gates(a, x, i, 0, here, whole, f);
+        if (a.gated)
+            load_gates(a, x, i, a.columns, here, whole, up);
+        if (b.at)
+            add_bias8(a, b, i, 0, here, f);
+        if (b.at && a.gated)
+            add_bias8(a, b, i, a.columns, here, up);
+#pragma unroll
+        for (int k = 0; k < EIGHT; k++)
+            f[k] = curve_value(a.curve, f[k]) * (a.gated ? up[k] : 1);
+        store8(y, i, here, whole, f);
+    }
+}
+
+static bool rows_wide(Activation a)
+{
+    return !a.gated || a.columns % EIGHT == 0;
+}
+
+void cuda_activation(Activation a, Vec x, Vec b, Vec y, void *stream)
+{
+    bool wide = aligned16(x) && aligned16(y) && rows_wide(a);
+    LAUNCH(activation_kernel, grid_for(blocks_for(a.rows * a.columns, EIGHT)), THREADS, 0,
+           stream, a, x, b, y, wide);
+}
+
+static __global__ void activation_back_kernel(Activation a, Vec dy, Vec x, Vec dx, bool wide)
+{
+    u64 n = a.rows * a.columns, step = (u64)gridDim.x * blockDim.x * EIGHT;
+    for (u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * EIGHT; i < n; i += step) {
+        float d[EIGHT], f[EIGHT], up[EIGHT];
+        int here = up_to_8(i, n);
+        bool whole = wide && here == EIGHT;
+        load8(dy, i, here, whole, d);
+        load_gates(a, x, i, 0, here, whole, f);
+        if (a.gated) {
+            load_gates(a, x, i, a.columns, here, whole, up);
+#pragma unroll
+            for (int k = 0; k < EIGHT; k++) {
+                float gate = f[k];
+                f[k] = d[k] * up[k] * curve_slope(a.curve, gate);
+                up[k] = d[k] * curve_value(a.curve, gate);
+            }
+            store_gates(a, dx, i, a.columns, here, whole, up);
+        } else {
+#pragma unroll
+            for (int k = 0; k < EIGHT; k++)
+                f[k] = d[k] * curve_slope(a.curve, f[k]);
+        }
+        store_gates(a, dx, i, 0, here, whole, f);
+    }
+}
+
+void cuda_activation_back(Activation a, Vec dy, Vec x, Vec dx, void *stream)
+{
+    bool wide = aligned16(dy) && aligned16(x) && aligned16(dx) && rows_wide(a);
+    LAUNCH(activation_back_kernel, grid_for(blocks_for(a.rows * a.columns, EIGHT)), THREADS, 0,
+           stream, a, dy, x, dx, wide);
+}
+
+/* ---- sums over rows ---- */
+
+/* A block sums SUM_COLUMNS columns over its part of the rows: ROW_LANES threads take every
+ * ROW_LANES-th row of eight columns, and meet in shared memory. */
+enum {
+    EIGHTS = 16,
+    ROW_LANES = 16,
+    SUM_COLUMNS = EIGHTS * EIGHT,
+    ROWS_EACH = 128,
+    PARTS = 128
+};
+
+static __global__ void sums_kernel(Vec x, u64 rows, u64 columns, u64 rows_each, Vec y,
+                                   bool adds, bool wide)
+{
+    __shared__ float sums[ROW_LANES][SUM_COLUMNS];
+    u64 eight = threadIdx.x % EIGHTS, lane = threadIdx.x / EIGHTS;
+    u64 column = (u64)blockIdx.x * SUM_COLUMNS + eight * EIGHT;
+    u64 first = (u64)blockIdx.y * rows_each;
+    u64 end = first + rows_each < rows ? first + rows_each : rows;
+    float sum[EIGHT] = { 0 };
+    if (column < columns) {
+        int n = up_to_8(column, columns);
+        for (u64 r = first + lane; r < end; r += ROW_LANES) {
+            float f[EIGHT];
+            load8(x, r * columns + column, n, wide && n == EIGHT, f);
+#pragma unroll
+            for (int k = 0; k < EIGHT; k++)
+                sum[k] += f[k];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < EIGHT; k++)
+        sums[lane][eight * EIGHT + k] = sum[k];
+    __syncthreads();
+    column = (u64)blockIdx.x * SUM_COLUMNS + threadIdx.x;
+    if (threadIdx.x >= SUM_COLUMNS || column >= columns)
+        return;
+    float all = 0;
+    for (int i = 0; i < ROW_LANES; i++)
+        all += sums[i][threadIdx.x];
+    u64 at = (u64)blockIdx.y * columns + column;
+    store1(y, at, adds ? load1(y, at) + all : all);
+}
+
+static u64 sum_parts(u64 rows)
+{
+    return least(blocks_for(rows, ROWS_EACH), PARTS);
+}
+
+uint64_t cuda_sums_scratch(uint64_t rows, uint64_t columns)
+{
+    u64 parts = sum_parts(rows);
+    return parts > 1 ? parts * columns : 0;
+}
+
+static void sums_launch(Vec x, u64 rows, u64 columns, u64 parts, Vec y, bool adds, void *stream)
+{
+    bool wide = aligned16(x) && columns % EIGHT == 0;
+    dim3 grid((unsigned)blocks_for(columns, SUM_COLUMNS), (unsigned)parts);
+    LAUNCH(sums_kernel, grid, EIGHTS * ROW_LANES, 0, stream, x, rows, columns,
+           blocks_for(rows, parts), y, adds, wide);
+}
+
+void cuda_column_sums(Vec x, uint64_t rows, uint64_t columns, Vec y, bool adds, float *scratch,
+                      void *stream)
+{
+    u64 parts = sum_parts(rows);
+    Vec partly = { scratch, NUM_F32 };
+    if (parts > 1) {
+        sums_launch(x, rows, columns, parts, partly, false, stream);
+        x = partly;
+        rows = parts;
+    }
+    sums_launch(x, rows, columns, 1, y, adds, stream);
+}
+
+/* ---- rotary positions ---- */
+
+/* A block takes one row: angles of its position once, then all heads. */
+static __global__ void rope_kernel(Rope s, Vec x)
+{
+    DYNAMIC_SHARED(memory);
+    float *turn = (float *)memory;
+    unsigned half = s.width / 2;
+    u64 row = blockIdx.x;
+    double position = (double)(s.position_first + row % s.seq_len);
+    for (unsigned i = threadIdx.x; i < half; i += blockDim.x) {
+        double angle = position * pow(s.theta, -(double)(2 * i) / (double)s.width);
+        turn[i] = (float)cos(angle);
+        turn[half + i] = s.sign * (float)sin(angle);
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < s.heads * half; i += blockDim.x) {
+        unsigned k = i % half;
+        u64 at = row * s.stride + (u64)(i / half) * s.width + k;
+        float a = load1(x, at), b = load1(x, at + half);
+        store1(x, at, a * turn[k] - b * turn[half + k]);
+        store1(x, at + half, b * turn[k] + a * turn[half + k]);
+    }
+}
+
+void cuda_rope(Rope r, Vec x, void *stream)
+{
+    if (r.rows == 0)
+        return;
+    LAUNCH(rope_kernel, (unsigned)r.rows, THREADS, r.width * sizeof(float), stream, r, x);
+}

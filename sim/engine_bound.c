@@ -1,0 +1,151 @@
+/*
+ * engine_bound.c - what a step takes at least: the busiest lane or link of any rank.
+ *
+ *     stage 0   |F|F|F|F....                             ....|B|
+ *     stage 1   |.|F|F.....                              ..|B|.|
+ *     stage 2   |...|F B F B  all that stage 2 computes  B |...|
+ *                fill                                      drain
+ *
+ * A segment takes of the compute lane what its macro takes alone (engine_macro.c), or its
+ * kernels one after another where it is none; of another lane, its transfers alone on
+ * their links.  Nothing of that can be faster, and no two segments share a lane.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "sim/engine_state.h"
+
+/* What a segment, or several, takes of a rank. */
+typedef struct Busy {
+    double lane_ns[LANE_N];
+    double link_ns[RES_RANK_N];
+} Busy;
+
+/* How often a rank comes to a segment. */
+typedef struct Visits {
+    double all, work, pass; /* work: in micro-batches; pass: see Rank */
+} Visits;
+
+static void add_busy(Busy *sum, const Busy *b, double times)
+{
+    for (uint32_t i = 0; i < LANE_N; i++)
+        sum->lane_ns[i] += times * b->lane_ns[i];
+    for (uint32_t i = 0; i < RES_RANK_N; i++)
+        sum->link_ns[i] += times * b->link_ns[i];
+}
+
+static void time_segment(Sim *sim, Runner *r, uint32_t segment, Busy *b)
+{
+    const Segment *s = &sim->g->segments[segment];
+    for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++) {
+        const Op *o = &sim->g->ops[i];
+        uint32_t group = op_is_collective(o->kind) ? r->rc->group[o->u.comm.group] : NONE_U32;
+        if (group != NONE_U32)
+            b->lane_ns[o->lane] += (double)comm_cost_of(sim, i, group)->solo_ns;
+        else if (!op_is_comm(o->kind))
+            b->lane_ns[o->lane] += (double)r->cost->op[i].alone_ns;
+    }
+    const Macro *m = macro_of(sim, r, segment);
+    if (m->state == MACRO_YES)
+        b->lane_ns[LANE_COMPUTE] = (double)m->alone_at[m->intervals_n];
+    account_links(sim, r, s, b->link_ns);
+}
+
+static uint32_t micro_batches_of(const Role *r)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->instances_n; i++)
+        if (r->instances[i].micro_batch != NONE_U32 && r->instances[i].micro_batch >= n)
+            n = r->instances[i].micro_batch + 1;
+    return n;
+}
+
+/* A rank over the step. */
+typedef struct Rank {
+    Busy all;
+    double work_ns; /* compute lane, of micro-batches */
+    double pass_ns; /* of it, the first forward and the last backward of its first chunk */
+} Rank;
+
+static bool passes(const Segment *s, const Instance *in, uint32_t stage, uint32_t last)
+{
+    return in->chunk == stage && ((s->kind == SEGMENT_FORWARD && in->micro_batch == 0) ||
+                                  (s->kind == SEGMENT_BACKWARD && in->micro_batch == last));
+}
+
+static void count_visits(const Graph *g, const Role *r, uint32_t left_out, Visits *visits)
+{
+    uint32_t n = micro_batches_of(r);
+    memset(visits, 0, g->segments_n * sizeof *visits);
+    for (uint32_t i = 0; i < r->instances_n; i++) {
+        const Instance *in = &r->instances[i];
+        Visits *v = &visits[in->segment];
+        double times = in->micro_batch == n / 2 ? 1 + left_out : 1;
+        v->all += times;
+        v->work += in->micro_batch == NONE_U32 ? 0 : times;
+        v->pass += passes(&g->segments[in->segment], in, r->stage, n - 1);
+    }
+}
+
+static Rank time_rank(Sim *sim, Runner *r, uint32_t left_out, Visits *visits)
+{
+    Rank sum = { 0 };
+    count_visits(sim->g, r->role, left_out, visits);
+    for (uint32_t i = 0; i < sim->g->segments_n; i++) {
+        if (visits[i].all <= 0)
+            continue;
+        Busy b = { 0 };
+        time_segment(sim, r, i, &b);
+        add_busy(&sum.all, &b, visits[i].all);
+        sum.work_ns += visits[i].work * b.lane_ns[LANE_COMPUTE];
+        sum.pass_ns += visits[i].pass * b.lane_ns[LANE_COMPUTE];
+    }
+    return sum;
+}
+
+static double busiest(const Busy *b)
+{
+    double most_ns = 0;
+    for (uint32_t i = 0; i < LANE_HOST; i++)
+        most_ns = fmax(most_ns, b->lane_ns[i]);
+    for (uint32_t i = 0; i < RES_RANK_N; i++)
+        most_ns = fmax(most_ns, b->link_ns[i]);
+    return most_ns;
+}
+
+/* Roles are in the order of their stages where there is a pipeline. */
+static double longest_rank(Sim *sim, uint32_t left_out)
+{
+    Rank *rank = PUSH_ARRAY(&sim->arena, Rank, sim->runners_n);
+    Visits *visits = PUSH_ARRAY(&sim->arena, Visits, sim->g->segments_n + 1);
+    double *pass_ns = PUSH_ARRAY(&sim->arena, double, sim->g->roles_n + 1), most_ns = 0;
+    for (uint32_t i = 0; i < sim->g->roles_n; i++)
+        pass_ns[i] = INFINITY;
+    for (uint32_t i = 0; i < sim->runners_n; i++) {
+        const Runner *r = &sim->runners[i];
+        rank[i] = time_rank(sim, &sim->runners[i], left_out, visits);
+        most_ns = fmax(most_ns, busiest(&rank[i].all));
+        if (r->role->stage < sim->g->roles_n)
+            pass_ns[r->role->stage] = fmin(pass_ns[r->role->stage], rank[i].pass_ns);
+    }
+    for (uint32_t i = 0; i < sim->runners_n; i++) {
+        double ns = rank[i].work_ns;
+        for (uint32_t s = 0; s < sim->runners[i].role->stage; s++)
+            ns += isinf(pass_ns[s]) ? 0 : pass_ns[s];
+        most_ns = fmax(most_ns, ns);
+    }
+    return most_ns;
+}
+
+bool sim_bound(double *step_ns, const Graph *g, const Machine *m, const Software *sw,
+               uint32_t left_out, Err *err)
+{
+    SimResult result = { 0 };
+    SimOptions options = { 0 };
+    Sim sim = { .g = g, .m = m, .sw = sw, .options = &options, .result = &result, .err = err };
+    bool ok = sim_setup_costs(&sim);
+    *step_ns = ok && !(m->jitter > 0) ? longest_rank(&sim, left_out) : 0;
+    sim_teardown(&sim);
+    sim_result_free(&result);
+    return ok;
+}

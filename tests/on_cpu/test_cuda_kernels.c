@@ -1,0 +1,302 @@
+/*
+ * test_cuda_kernels.c - CUDA kernels beside the CPU's, on the shapes that have paths of their own.
+ *
+ * The twins of tests/unit/test_kernels*.c run every kind of op on small, odd sizes.  Here: what
+ * is wide enough for 16-byte accesses, several blocks, several warps or registers for a row,
+ * many rows of partial sums, 16-bit storage, and attention on tensor cores.  world_run compares
+ * (tests/on_cpu/twin.h); inputs are random, and memory that was not written is no zeros.
+ */
+#include "tests/unit/kernel_world.h"
+
+/* ---- attention on tensor cores ---- */
+
+typedef struct Heads {
+    DType dtype;
+    uint64_t batch, heads, kv_heads, queries, keys, width, window;
+    bool causal;
+    uint32_t position;
+} Heads;
+
+static Op attention_op(const Heads *h)
+{
+    return (Op){ .kind = OP_ATTENTION,
+                 .dtype = h->dtype,
+                 .u.attention = { h->batch, h->heads, h->kv_heads, h->queries, h->keys,
+                                  h->width, h->causal, h->window } };
+}
+
+static void check_attention(const Heads *h)
+{
+    World w;
+    world_open(&w);
+    uint64_t rows = h->batch * h->queries, q = h->heads * h->width;
+    uint64_t columns = q + 2 * h->kv_heads * h->width;
+    bool split = h->keys != h->queries;
+    w.env.facts.position_first = h->position;
+    uint32_t qkv = world_random(&w, "qkv", h->dtype, rows, columns);
+    uint32_t kv = world_random(&w, "kv", h->dtype, h->batch * h->keys, columns - q);
+    uint32_t y = world_tensor(&w, "y", h->dtype, rows, q);
+    uint32_t lse = world_tensor(&w, "lse", DTYPE_F32, rows, h->heads);
+    uint32_t dy = world_random(&w, "dy", h->dtype, rows, q);
+    uint32_t dqkv = world_random(&w, "dqkv", h->dtype, rows, columns);
+    uint32_t dkv = world_tensor(&w, "dkv", h->dtype, h->batch * h->keys, columns - q);
+    Op op = attention_op(h);
+    if (split)
+        world_run(&w, op, 4, (Use[]){ READ(qkv), READ(kv), WRITE(y), WRITE(lse) });
+    else
+        world_run(&w, op, 3, (Use[]){ READ(qkv), WRITE(y), WRITE(lse) });
+    op.phase = PHASE_DGRAD;
+    if (split)
+        world_run(&w, op, 7,
+                  (Use[]){ READ(dy), READ(qkv), READ(kv), READ(y), READ(lse), WRITE(dqkv),
+                           WRITE(dkv) });
+    else
+        world_run(&w, op, 5, (Use[]){ READ(dy), READ(qkv), READ(y), READ(lse), WRITE(dqkv) });
+    world_close(&w);
+}
+
+static void attention_on_tensor_cores(void)
+{
+    static const Heads all[] = {
+        { DTYPE_BF16, 1, 1, 1, 64, 64, 64, 0, true, 0 },
+        { DTYPE_BF16, 1, 2, 1, 200, 200, 64, 0, true, 0 }, /* tiles without a mask */
+        { DTYPE_BF16, 1, 1, 1, 140, 140, 128, 0, true, 0 },
+        { DTYPE_F16, 1, 2, 1, 80, 80, 64, 0, true, 0 },     /* a part of a tile; GQA */
+        { DTYPE_BF16, 2, 2, 2, 33, 33, 128, 0, false, 0 },  /* less than one */
+        { DTYPE_BF16, 1, 1, 1, 150, 150, 64, 40, true, 0 }, /* windows over tiles */
+        { DTYPE_F16, 1, 1, 1, 100, 100, 128, 20, false, 0 },
+        { DTYPE_BF16, 2, 2, 1, 48, 96, 64, 0, true, 48 }, /* keys of two ranks of cp */
+    };
+    for (size_t i = 0; i < ARRAY_N(all); i++)
+        check_attention(&all[i]);
+}
+
+static void attention_of_other_widths(void)
+{
+    static const Heads all[] = { { DTYPE_BF16, 1, 2, 1, 40, 40, 24, 0, true, 0 },
+                                 { DTYPE_F32, 1, 2, 2, 40, 40, 64, 9, true, 0 },
+                                 { DTYPE_F32, 1, 1, 1, 20, 20, 160, 0, false, 0 } };
+    for (size_t i = 0; i < ARRAY_N(all); i++)
+        check_attention(&all[i]);
+}
+
+/* ---- norms ---- */
+
+typedef struct Rows {
+    DType dtype;
+    OpFn fn;
+    uint64_t rows, columns;
+} Rows;
+
+static void check_norm(const Rows *s)
+{
+    World w;
+    world_open(&w);
+    bool rms = s->fn == FN_RMSNORM;
+    uint32_t x = world_random(&w, "x", s->dtype, s->rows, s->columns);
+    uint32_t gain =
+        world_slot(&w, world_random(&w, "n.weight", DTYPE_F32, 1, s->columns), SLOT_PARAM);
+    uint32_t shift =
+        world_slot(&w, world_random(&w, "n.bias", s->dtype, 1, s->columns), SLOT_PARAM);
+    uint32_t y = world_tensor(&w, "y", s->dtype, s->rows, s->columns);
+    uint32_t stats = world_tensor(&w, "stats", DTYPE_F32, s->rows, rms ? 1 : 2);
+    uint32_t dy = world_random(&w, "dy", s->dtype, s->rows, s->columns);
+    uint32_t dx = world_tensor(&w, "dx", s->dtype, s->rows, s->columns);
+    uint32_t dgain =
+        world_slot(&w, world_random(&w, "dgain", DTYPE_F32, 1, s->columns), SLOT_GRAD);
+    uint32_t dshift =
+        world_slot(&w, world_random(&w, "dshift", DTYPE_F32, 1, s->columns), SLOT_GRAD);
+    Op op = {
+        .kind = OP_NORM, .fn = s->fn, .dtype = s->dtype, .u.rows = { s->rows, s->columns }
+    };
+    world_run(&w, op, 5, (Use[]){ READ(x), READ(gain), READ(shift), WRITE(y), WRITE(stats) });
+    op.phase = PHASE_DGRAD;
+    world_run(&w, op, 7,
+              (Use[]){ READ(dy), READ(x), READ(stats), READ(gain), WRITE(dx), UPDATE(dgain),
+                       WRITE(dshift) });
+    world_close(&w);
+}
+
+static void norms_of_many_rows_and_of_wide_ones(void)
+{
+    static const Rows all[] = { { DTYPE_BF16, FN_LAYERNORM, 5, 768 },
+                                { DTYPE_BF16, FN_LAYERNORM, 600, 40 },
+                                { DTYPE_F16, FN_RMSNORM, 9, 2048 }, /* several warps a row */
+                                { DTYPE_F32, FN_LAYERNORM, 2, 20000 } };
+    for (size_t i = 0; i < ARRAY_N(all); i++)
+        check_norm(&all[i]);
+}
+
+/* ---- pointwise, wide ---- */
+
+static void wide_rows_of_all_types(void)
+{
+    static const DType types[] = { DTYPE_BF16, DTYPE_F16, DTYPE_F32 };
+    for (size_t i = 0; i < ARRAY_N(types); i++) {
+        World w;
+        world_open(&w);
+        DType type = types[i];
+        uint32_t x = world_random(&w, "x", type, 70, 64),
+                 r = world_random(&w, "r", type, 70, 64);
+        uint32_t b = world_random(&w, "b", type, 1, 64),
+                 y = world_tensor(&w, "y", type, 70, 64);
+        uint32_t half = world_tensor(&w, "half", type, 70, 32);
+        uint32_t d = world_tensor(&w, "d", type, 70, 64);
+        uint32_t sums = world_random(&w, "sums", type, 1, 64);
+        Op op = { .kind = OP_ADD, .dtype = type, .u.elements = 70 * 64 };
+        world_run(&w, op, 4, (Use[]){ READ(x), READ(r), READ(b), WRITE(y) });
+        op = (Op){ .kind = OP_ACTIVATION, .fn = FN_GATED_SILU, .u.rows = { 70, 32 } };
+        world_run(&w, op, 2, (Use[]){ READ(x), WRITE(half) });
+        op.phase = PHASE_DGRAD;
+        world_run(&w, op, 3, (Use[]){ READ(half), READ(x), WRITE(d) });
+        op = (Op){ .kind = OP_BIAS, .u.rows = { 70, 64 } };
+        world_run(&w, op, 2, (Use[]){ UPDATE(y), READ(b) });
+        op.phase = PHASE_WGRAD;
+        world_run(&w, op, 2, (Use[]){ READ(x), UPDATE(sums) });
+        world_close(&w);
+    }
+}
+
+/* So many rows that several blocks sum each column, and a second launch adds those. */
+static void sums_over_many_rows(void)
+{
+    World w;
+    world_open(&w);
+    uint32_t dy = world_random(&w, "dy", DTYPE_BF16, 3000, 136);
+    uint32_t db = world_tensor(&w, "db", DTYPE_F32, 1, 136);
+    Op op = { .kind = OP_BIAS, .phase = PHASE_WGRAD, .u.rows = { 3000, 136 } };
+    world_run(&w, op, 2, (Use[]){ READ(dy), WRITE(db) });
+    world_close(&w);
+}
+
+/* ---- both ends ---- */
+
+static void tokens_come_often_and_never(void)
+{
+    World w;
+    world_open(&w);
+    w.env.facts.seq_len = 300;
+    uint32_t tokens = world_tensor(&w, "tokens", DTYPE_I64, 1, 600);
+    for (uint64_t i = 0; i < 600; i++)
+        world_set(&w, tokens, i, (double)(mix_u64(i) % 7 * (mix_u64(i) % 3)));
+    uint32_t table = world_slot(&w, world_random(&w, "t", DTYPE_BF16, 20, 40), SLOT_PARAM);
+    uint32_t y = world_tensor(&w, "y", DTYPE_BF16, 600, 40);
+    uint32_t dy = world_random(&w, "dy", DTYPE_BF16, 600, 40);
+    uint32_t dtable = world_slot(&w, world_random(&w, "dt", DTYPE_F32, 20, 40), SLOT_GRAD);
+    Op op = { .kind = OP_EMBEDDING, .u.rows = { 600, 40 } };
+    world_run(&w, op, 3, (Use[]){ READ(tokens), READ(table), WRITE(y) });
+    op.phase = PHASE_WGRAD;
+    world_run(&w, op, 3, (Use[]){ READ(dy), READ(tokens), UPDATE(dtable) });
+    world_run(&w, op, 3, (Use[]){ READ(dy), READ(tokens), WRITE(dtable) });
+    world_close(&w);
+}
+
+/* A row of 16-bit numbers begins anywhere; the last columns are padding. */
+static void losses_of_odd_vocabularies(void)
+{
+    static const uint64_t columns[] = { 5003, 5008, 7 };
+    for (size_t i = 0; i < ARRAY_N(columns); i++) {
+        World w;
+        world_open(&w);
+        w.env.facts.vocab = (uint32_t)columns[i] - 2;
+        w.env.facts.loss_terms = 5;
+        uint32_t x = world_random(&w, "logits", DTYPE_BF16, 5, columns[i]);
+        uint32_t targets = world_tensor(&w, "targets", DTYPE_I64, 1, 5);
+        for (uint64_t k = 0; k < 5; k++)
+            world_set(&w, targets, k, k == 3 ? -100 : (double)k);
+        uint32_t loss = world_tensor(&w, "loss", DTYPE_F32, 1, 1);
+        Op op = { .kind = OP_CROSS_ENTROPY, .u.rows = { 5, columns[i] } };
+        world_run(&w, op, 3, (Use[]){ UPDATE(x), READ(targets), WRITE(loss) });
+        world_close(&w);
+    }
+}
+
+/* ---- matmuls ---- */
+
+static void products_of_16_bits_and_their_epilogues(void)
+{
+    static const OpFn fns[] = { FN_BIAS, FN_BIAS_GELU, FN_BIAS_RELU, FN_GELU };
+    for (size_t i = 0; i < 2 * ARRAY_N(fns); i++) {
+        World w;
+        world_open(&w);
+        w.env.facts.gelu_tanh = i % 2 == 0; /* as cuBLASLt's, or not */
+        OpFn fn = fns[i / 2];
+        DType type = i % 3 ? DTYPE_BF16 : DTYPE_F16;
+        uint32_t x = world_random(&w, "x", type, 24, 16);
+        uint32_t weight = world_slot(&w, world_random(&w, "w", type, 32, 16), SLOT_PARAM);
+        uint32_t b = world_slot(&w, world_random(&w, "w.bias", type, 1, 32), SLOT_PARAM);
+        uint32_t pre = world_tensor(&w, "pre", type, 24, 32);
+        uint32_t y = world_tensor(&w, "y", type, 24, 32);
+        Op op = { .kind = OP_MATMUL, .dtype = type, .fn = fn };
+        op.u.matmul = (MatmulShape){ 24, 32, 16, 1, false, true, false };
+        Use biased[] = { READ(x), READ(weight), READ(b), WRITE(pre), WRITE(y) };
+        Use plain[] = { READ(x), READ(weight), WRITE(pre), WRITE(y) };
+        Use only[] = { READ(x), READ(weight), READ(b), WRITE(y) };
+        if (fn == FN_GELU)
+            world_run(&w, op, 4, plain);
+        else if (fn != FN_BIAS)
+            world_run(&w, op, 5, biased);
+        if (fn != FN_GELU)
+            world_run(&w, op, 4, only);
+        world_close(&w);
+    }
+}
+
+static void weight_gradients_with_and_without_what_was(void)
+{
+    for (int i = 0; i < 4; i++) {
+        World w;
+        world_open(&w);
+        DType kept = i < 2 ? DTYPE_BF16 : DTYPE_F32;
+        uint32_t dy = world_random(&w, "dy", DTYPE_BF16, 200, 24);
+        uint32_t x = world_random(&w, "x", DTYPE_BF16, 200, 16);
+        uint32_t dw = world_slot(&w, world_random(&w, "dw", kept, 24, 16), SLOT_GRAD);
+        uint32_t db = world_slot(&w, world_random(&w, "db", kept, 1, 24), SLOT_GRAD);
+        Op op = { .kind = OP_MATMUL, .phase = PHASE_WGRAD, .dtype = DTYPE_BF16, .fn = FN_BIAS };
+        op.u.matmul = (MatmulShape){ .m = 24, .n = 16, .k = 200, .batch = 1 };
+        ArgMode mode = i % 2 ? ARG_UPDATE : ARG_WRITE;
+        world_run(&w, op, 4, (Use[]){ READ(dy), READ(x), { dw, mode }, { db, mode } });
+        world_close(&w);
+    }
+}
+
+/* ---- the end of a step ---- */
+
+static void large_tensors_of_16_bits_are_updated(void)
+{
+    World w;
+    world_open(&w);
+    w.env.hyper = (Hyper){ 0.01, 0.1, 0.9, 0.95, 1e-8, 0.9, 0.5 };
+    w.env.step = 3;
+    uint32_t g = world_slot(&w, world_random(&w, "g", DTYPE_BF16, 300, 61), SLOT_GRAD);
+    uint32_t p = world_slot(&w, world_random(&w, "p", DTYPE_BF16, 300, 61), SLOT_PARAM);
+    uint32_t m = world_random(&w, "first moment", DTYPE_F32, 300, 61);
+    uint32_t v = world_random(&w, "second moment", DTYPE_F32, 300, 61);
+    uint32_t master = world_random(&w, "master weights", DTYPE_F32, 300, 61);
+    uint32_t norm = world_random(&w, "norm", DTYPE_F32, 1, 1);
+    for (uint64_t i = 0; i < 300 * 61; i++)
+        world_set(&w, v, i, fabs(world_get(&w, v, i)));
+    world_set(&w, norm, 0, 2);
+    Op op = { .kind = OP_GRAD_NORM, .phase = PHASE_UPDATE, .u.elements = 300 * 61 };
+    world_run(&w, op, 2, (Use[]){ READ(g), UPDATE(norm) });
+    op.kind = OP_SCALE;
+    world_run(&w, op, 2, (Use[]){ UPDATE(g), READ(norm) });
+    op = (Op){ .kind = OP_OPTIMIZER, .phase = PHASE_UPDATE, .fn = FN_ADAMW };
+    world_run(&w, op, 5, (Use[]){ READ(g), UPDATE(m), UPDATE(v), UPDATE(master), UPDATE(p) });
+    world_close(&w);
+}
+
+int main(void)
+{
+    RUN(attention_on_tensor_cores);
+    RUN(attention_of_other_widths);
+    RUN(norms_of_many_rows_and_of_wide_ones);
+    RUN(wide_rows_of_all_types);
+    RUN(sums_over_many_rows);
+    RUN(tokens_come_often_and_never);
+    RUN(losses_of_odd_vocabularies);
+    RUN(products_of_16_bits_and_their_epilogues);
+    RUN(weight_gradients_with_and_without_what_was);
+    RUN(large_tensors_of_16_bits_are_updated);
+    return check_report();
+}

@@ -1,0 +1,106 @@
+/*
+ * test_cuda_strategies.c - every way to split a model trains on the stand-in device as one
+ * process of the CPU does: with ranks in a loop, and by NCCL.
+ *
+ * The whole backend runs, with as many ranks as the split has: kernels, streams, transfers.
+ * The reference is the CPU backend with the same split.
+ */
+#include "exec/cuda_plugin.h"
+#include "tests/exec_world.h"
+#include "tests/on_cpu/on_cpu.h"
+
+enum { STEPS = 2 };
+
+#define CLUSTER "\"cluster\":{\"base\":\"pcie-workstation\",\"nodes\":1,\"gpus_per_node\":8},"
+
+static const char *const mlp =
+    "{\"name\":\"mlp\",\"model\":{\"kind\":\"mlp\",\"widths\":[8,16,16,4],"
+    "\"activation\":\"relu\"}," CLUSTER
+    "\"training\":{\"global_batch\":8,\"micro_batch\":2,\"precision\":\"f32\",\"lr\":0.5,"
+    "\"optimizer\":\"momentum\",\"loss\":\"mse\",\"grad_clip\":0.2},"
+    "\"parallel\":{\"strategy\":\"ddp\",\"dp\":1}}";
+
+static const char *const gpt =
+    "{\"name\":\"gpt\",\"model\":{\"kind\":\"transformer\",\"layers\":2,\"hidden\":16,"
+    "\"heads\":2,\"vocab\":24,\"max_seq\":8,\"activation\":\"gelu\",\"norm\":\"layernorm\","
+    "\"positions\":\"learned\",\"tied_embeddings\":true}," CLUSTER
+    "\"training\":{\"global_batch\":4,\"micro_batch\":1,\"seq_len\":8,\"precision\":\"f32\","
+    "\"lr\":0.01,\"optimizer\":\"adamw\",\"grad_clip\":0.5},"
+    "\"parallel\":{\"strategy\":\"ddp\",\"dp\":1}}";
+
+typedef struct Case {
+    const char *model, *parallel;
+} Case;
+
+static const Case cases[] = {
+    { "mlp", "{\"strategy\":\"dp\",\"dp\":2}" },
+    { "mlp", "{\"strategy\":\"ddp\",\"dp\":4}" },
+    { "mlp", "{\"strategy\":\"zero1\",\"dp\":2}" },
+    { "mlp", "{\"strategy\":\"zero2\",\"dp\":4}" },
+    { "mlp", "{\"strategy\":\"hsdp\",\"dp\":4,\"shard_size\":2}" },
+    { "gpt", "{\"strategy\":\"fsdp\",\"dp\":2}" },
+    { "gpt", "{\"strategy\":\"ddp\",\"tp\":2}" },
+    { "gpt", "{\"strategy\":\"ddp\",\"tp\":2,\"sequence_parallel\":true}" },
+    { "gpt", "{\"strategy\":\"ddp\",\"cp\":2}" },
+    { "gpt", "{\"strategy\":\"ddp\",\"pp\":2,\"schedule\":\"1f1b\"}" },
+    { "gpt", "{\"strategy\":\"ddp\",\"pp\":2,\"schedule\":\"gpipe\",\"dp\":2}" },
+};
+
+static bool losses_of(const Case *c, const CudaOptions *cuda, double *losses)
+{
+    ExecWorld w;
+    Err err = { 0 };
+    RunSetting set = { "parallel", c->parallel };
+    WorldOptions options = { .clock = RUN_WALL, .steps = STEPS, .cuda = cuda };
+    options.backend = cuda ? &backend_cuda : NULL;
+    const char *text = strcmp(c->model, "mlp") == 0 ? mlp : gpt;
+    bool ok = CHECK(world_open(&w, text, &set, 1, &err));
+    if (!ok)
+        fprintf(stderr, "%s %s: %s\n", c->model, c->parallel, err.text);
+    if (ok) {
+        ok = CHECK(world_run(&w, options));
+        if (!ok)
+            fprintf(stderr, "%s %s: %s\n", c->model, c->parallel, w.result->text);
+        memcpy(losses, w.result->losses, STEPS * sizeof *losses);
+    }
+    world_close(&w);
+    CHECK_U64(0, on_cpu_allocated());
+    return ok;
+}
+
+static void check_cases(const CudaOptions *cuda, size_t each)
+{
+    for (size_t i = 0; i < ARRAY_N(cases); i += each) {
+        double want[STEPS], got[STEPS];
+        if (!losses_of(&cases[i], NULL, want) || !losses_of(&cases[i], cuda, got))
+            continue;
+        for (int s = 0; s < STEPS; s++)
+            if (!CHECK_NEAR(want[s], got[s], 1e-5))
+                fprintf(stderr, "step %d of %s %s\n", s, cases[i].model, cases[i].parallel);
+        CHECK(want[0] != want[STEPS - 1]);
+    }
+}
+
+static void a_loop_trains_like_the_cpu(void)
+{
+    check_cases(&(CudaOptions){ .loop = true, .timeout_s = 60 }, 1);
+}
+
+static void a_loop_with_rings_trains_like_the_cpu(void)
+{
+    check_cases(&(CudaOptions){ .loop = true, .rings = true, .timeout_s = 60 }, 3);
+}
+
+static void nccl_trains_like_the_cpu(void)
+{
+    setenv("NCCL_HOSTID", "all", 1); /* the ranks share the device here */
+    check_cases(&(CudaOptions){ .timeout_s = 60 }, 1);
+}
+
+int main(void)
+{
+    RUN(a_loop_trains_like_the_cpu);
+    RUN(a_loop_with_rings_trains_like_the_cpu);
+    RUN(nccl_trains_like_the_cpu);
+    return check_report();
+}
