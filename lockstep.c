@@ -32,7 +32,7 @@ static const Command commands[] = {
     { "report", cmd_report, "overlap, exposed communication, stragglers of a trace" },
     { "compare", cmd_compare, "a prediction beside a recorded run" },
     { "calibrate", cmd_calibrate, "fit a GPU or cluster file to measurements" },
-    { "bench", NULL, "the micro-benchmarks that calibration needs" },
+    { "bench", cmd_bench, "the micro-benchmarks that calibration needs" },
     { "validate", cmd_validate, "predictions beside published measurements" },
     { "collective", NULL, "how long a collective takes on a cluster, by size" },
     { "cluster", NULL, "who reaches whom, over what, how fast" },
