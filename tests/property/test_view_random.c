@@ -255,7 +255,8 @@ static void check_window(const View *v)
     CHECK(v->to_ns - v->from_ns >= VIEW_NS_MIN);
     int64_t all_ns = max_i64(VIEW_NS_MIN, d->end_ns - d->begin_ns);
     int64_t slack_ns = 1000; /* clocks that differ make it longer */
-    CHECK(v->mode == VIEW_SIM || v->data[1] || (v->to_ns - v->from_ns) / 2 <= all_ns + slack_ns);
+    CHECK(v->mode == VIEW_SIM || v->data[1] ||
+          (v->to_ns - v->from_ns) / 2 <= all_ns + slack_ns);
     CHECK(!v->has_selection || v->selection.from_ns < v->selection.to_ns);
     CHECK(v->marks_n <= VIEW_MARKS && v->omni_cursor <= strlen(v->omni));
     CHECK(v->scale_pct >= FONT_SCALE_MIN && v->scale_pct <= FONT_SCALE_MAX);
