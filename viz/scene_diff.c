@@ -240,7 +240,7 @@ void scene_diff_tables(ScenePen *p, PxBox box, Px *y)
     PxBox note = { box.x0, *y, box.x1, *y + draw_px(p->d, 18) };
     *y = note.y1 + draw_px(p->d, 8);
     draw_text(p->d, note, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
-    put_cells(&c, scene_small(), THEME_DIM, "class (share of difference)",
+    put_cells(&c, scene_small(), THEME_DIM, "class (share)",
               (const char *const[]){ "real", "sim", "error" });
     for (uint32_t i = 0; i < f->classes_n && *y + draw_px(p->d, 17) < box.y1; i++)
         put_class(&c, &f->classes[i]);
