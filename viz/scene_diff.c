@@ -166,7 +166,7 @@ void scene_drift(ScenePen *p, const LayoutRow *row)
             continue;
         Px x = lane_x(&e, end_of(e.t[0], pair->span[0]));
         Px y = middle - (Px)((double)half * (double)drift_of(&e, pair) / (double)largest);
-        if (x - last < PX(1) && n > 0)
+        if (n > 0 && (int64_t)x - last < PX(1))
             continue;
         last = x;
         line[n++] = (PxPoint){ x, y };
