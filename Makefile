@@ -12,6 +12,7 @@
 #   make gpu            compiles what needs CUDA, where nvcc is found
 #   make bench          the benchmarks of this program itself (tests/bench/)
 #   make accuracy       predictions beside measurements: tables as Markdown, a plot as SVG
+#   make pictures       the README's pictures of the viewer, into pictures/
 #   make bless          accept what the command-line tests print now (read the diff first)
 #   make check-format   is the source as clang-format would write it?  make format writes it so
 #   make install        into PREFIX (/usr/local), below DESTDIR; make uninstall takes it out
@@ -144,7 +145,7 @@ no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in 
 # ---- make, make demo, make install -----------------------------------------------------
 
 .PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers fuzz-campaign \
-        fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean bake-font \
+        fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean bake-font pictures \
         bench accuracy bless check-format format install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -210,6 +211,9 @@ tsan:
 threaded: $(THREADED)
 	@BUILD=$(BUILD) SECONDS_MAX=400 sh tests/run_tests.sh \
 	    $(patsubst $(BUILD)/tests/%,program:%,$(THREADED))
+
+pictures: $(BUILD)/lockstep
+	@LOCKSTEP=$(BUILD)/lockstep sh tests/pictures.sh pictures
 
 # The letters of viz/font_baked.c, from the files of Debian's fonts-inter.
 INTER ?= /usr/share/fonts/opentype/inter

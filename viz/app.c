@@ -140,7 +140,7 @@ const DrawList *app_draw(App *a)
 
 bool app_save(App *a, const char *path, Err *err)
 {
-    a->scene.tips = true;
+    a->scene.tips = picture_is_svg(path);
     bool ok = picture_write(app_draw(a), path, err);
     a->scene.tips = false;
     return ok;

@@ -242,6 +242,8 @@ void scene_legend(ScenePen *p)
                            : "W S zoom   A D pan   drag select   E next exposed   V view   "
                              "C critical path   Q drawer   ? help";
     PxBox box = { x + draw_px(p->d, 16), bar.y0, bar.x1 - draw_px(p->d, 10), bar.y1 };
+    if (box.x1 - box.x0 < draw_px(p->d, 80))
+        return;
     draw_text(p->d, box, scene_small(), ALIGN_LEFT,
               scene_color(p, p->v->message[0] ? THEME_TEXT : THEME_DIM), hint);
 }

@@ -64,9 +64,10 @@ static void say_comm(Tip *tip, const View *v, ViewPlace place)
     const ViewComm *k = view_comm_of(&d->links, place.span);
     char a[32], b[32];
     if (c && c->bytes != NONE_U64)
-        say(tip, "%s %s %s%s%s", timeline_text(d->t, c->op),
-            view_bytes_text(a, sizeof a, c->bytes), timeline_text(d->t, c->dtype),
-            c->algorithm != NONE_U32 ? ", " : "", timeline_text(d->t, c->algorithm));
+        say(tip, "%s %s%s%s%s%s", timeline_text(d->t, c->op),
+            view_bytes_text(a, sizeof a, c->bytes), c->dtype != NONE_U32 ? " " : "",
+            timeline_text(d->t, c->dtype), c->algorithm != NONE_U32 ? ", " : "",
+            timeline_text(d->t, c->algorithm));
     if (c && c->group != NONE_U32)
         say(tip, "group '%s' of %" PRIu32 "%s", timeline_text(d->t, c->group), c->ranks_n,
             c->seq == NONE_U32 ? "" : ", numbered");
