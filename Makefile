@@ -144,8 +144,8 @@ no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in 
 # ---- make, make demo, make install -----------------------------------------------------
 
 .PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers fuzz-campaign \
-        fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean gpu-report gpu-pack bake-font \
-        bench accuracy bless check-format format install uninstall clean FORCE
+        fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean gpu-report \
+        gpu-pack bake-font bench accuracy bless check-format format install uninstall clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
