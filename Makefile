@@ -9,7 +9,8 @@
 #   make tsan           the tests that have threads, under the thread sanitizer
 #   make fuzz           each fuzzer for FUZZ_SECONDS (20) seconds; needs clang
 #   make fuzz-campaign  every reader of traces, RUNS (10^8) inputs in all; make afl: with AFL++
-#   make gpu            compiles what needs CUDA, where nvcc is found
+#   make gpu            compiles what needs CUDA, where nvcc is found; gpu-pack, gpu-report:
+#                       what travels to a machine with a GPU, what comes back (tests/gpu)
 #   make bench          the benchmarks of this program itself (tests/bench/)
 #   make accuracy       predictions beside measurements: tables as Markdown, a plot as SVG
 #   make pictures       the README's pictures of the viewer, into pictures/
@@ -145,8 +146,9 @@ no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in 
 # ---- make, make demo, make install -----------------------------------------------------
 
 .PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers fuzz-campaign \
-        fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean bake-font pictures \
-        bench accuracy bless check-format format install uninstall clean FORCE
+        fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean gpu-report \
+        gpu-pack bake-font pictures bench accuracy bless check-format format install uninstall \
+        clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -279,6 +281,14 @@ else
 gpu:
 	@echo "gpu: skipped, $(no_nvcc)"
 endif
+
+# What run.sh left in DIR becomes files of the tree and a section for the README; what a machine
+# with a GPU may lack, as build-carry/carry.tar.gz.
+gpu-report:
+	@[ -n "$(DIR)" ] || { echo "gpu-report: say DIR=what-run.sh-left" >&2; exit 1; }
+	@python3 tests/gpu/gpu_report.py "$(DIR)"
+gpu-pack:
+	@BUILD=$(BUILD) bash tests/gpu/pack.sh
 
 # ---- rules -----------------------------------------------------------------------------
 

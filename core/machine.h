@@ -49,12 +49,8 @@ typedef enum GemmLayout {
 
 extern const char *const gemm_layout_names[GEMM_LAYOUT_N];
 
-static inline GemmLayout gemm_layout_of(const MatmulShape *s)
-{
-    if (s->transpose_a)
-        return s->accumulate ? GEMM_NT_ACCUMULATE : GEMM_NT;
-    return s->transpose_b ? GEMM_TN : GEMM_NN;
-}
+struct MatmulShape; /* core/graph.h */
+GemmLayout gemm_layout_of(const struct MatmulShape *s);
 
 typedef struct GemmRow {
     uint64_t m, n, k; /* C[m,n] = A[m,k] B[k,n] */

@@ -127,6 +127,7 @@ uint64_t bench_arena_bytes(const BenchOptions *o, const BenchCases *cases, uint6
 bool bench_device_find(const BenchOptions *o, Err *err);
 /* In a rank: fills type, cuda and each_task. */
 bool bench_device_open(BenchRank *r, const BenchOptions *o, const RankPlace *place, Err *err);
+void bench_device_close(BenchRank *r);
 /* Starts the ranks, as processes or (loop) as threads; the exit status. */
 int bench_launch(const BenchOptions *o, uint32_t ranks,
                  int (*body)(const RankPlace *place, void *user), void *user,

@@ -3,10 +3,10 @@
  */
 #include "exec/cmd_bench.h"
 
-#include "exec/launch.h"
+#include <stdlib.h>
 
-#if __has_include("exec/cmd_run_cuda.h")
 #include "exec/cmd_run_cuda.h"
+#include "exec/launch.h"
 
 bool bench_device_find(const BenchOptions *o, Err *err)
 {
@@ -17,7 +17,7 @@ static bool open_cuda(BenchRank *r, const BenchOptions *o, const RankPlace *plac
 {
     RunOptions like = { .loop = o->loop, .timeout_s = (uint64_t)place->timeout_s };
     const CudaPlugin *plugin;
-    CudaOptions *cuda = mem_zero(1, sizeof *cuda); /* the rank's, to its end */
+    CudaOptions *cuda = mem_zero(1, sizeof *cuda);
     r->cuda = cuda;
     if (!cuda_rank(&plugin, cuda, &like, place, err))
         return false;
@@ -33,30 +33,6 @@ int bench_launch(const BenchOptions *o, uint32_t ranks,
                    : launch_ranks(ranks, body, user, common, NULL);
 }
 
-#else
-
-bool bench_device_find(const BenchOptions *o, Err *err)
-{
-    return !o->cuda ||
-           err_set(err, "this build has no CUDA backend yet; --backend cpu measures here");
-}
-
-static bool open_cuda(BenchRank *r, const BenchOptions *o, const RankPlace *place, Err *err)
-{
-    (void)r, (void)place;
-    return bench_device_find(o, err);
-}
-
-int bench_launch(const BenchOptions *o, uint32_t ranks,
-                 int (*body)(const RankPlace *place, void *user), void *user,
-                 const RankPlace *common)
-{
-    (void)o;
-    return launch_ranks(ranks, body, user, common, NULL);
-}
-
-#endif
-
 bool bench_device_open(BenchRank *r, const BenchOptions *o, const RankPlace *place, Err *err)
 {
     *r = (BenchRank){ .type = &backend_cpu,
@@ -64,4 +40,10 @@ bool bench_device_open(BenchRank *r, const BenchOptions *o, const RankPlace *pla
                       .world_n = place->world,
                       .each_task = !o->cuda };
     return !o->cuda || open_cuda(r, o, place, err);
+}
+
+void bench_device_close(BenchRank *r)
+{
+    free((void *)(uintptr_t)r->cuda); /* const for all but its maker */
+    r->cuda = NULL;
 }

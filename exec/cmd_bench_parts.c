@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "exec/cuda_plugin.h"
+
 enum {
     KERNELS_MIN = 4,
     KERNELS_MAX = 256,
@@ -182,6 +184,9 @@ static bool measure_small(PartRun *p, OpKind kind, uint64_t bytes, uint32_t n,
     BenchPlan plan = { .kernel = &k, .kernels_n = n, .copies = 1, .world_n = p->rank->world_n };
     BenchRank rank = *p->rank;
     rank.each_task = false;
+    CudaOptions one_by_one = rank.cuda ? *rank.cuda : (CudaOptions){ 0 };
+    one_by_one.graphs = false; /* in a graph nothing is launched by the host */
+    rank.cuda = rank.cuda ? &one_by_one : NULL;
     BenchLimits limits = { 5, 20, 2e8 };
     return bench_run(result, &rank, &plan, &limits, false, err);
 }
