@@ -14,7 +14,8 @@
  * That is an estimate, and it knows how good it is: half of what lies between the fastest and
  * the slowest, times the strides left out.  It is used up to a 250th of the step: the design
  * allows a 200th.  A longer graph leaves out less and has settled more.  What a rank spends its
- * time on is as in the newest strides; where it drifts past its neighbours, that would change.
+ * time on is as in the newest strides; where it drifts past its neighbours that changes, and
+ * above all what it waits for: its group (exposed) or another stage (bubble).
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -274,6 +275,7 @@ bool pace_leap(Steady *s)
     int64_t period_ns = find_pace(s);
     if (period_ns == 0)
         return false;
+    sim->result->extrapolated = true;
     Shift shift = { .times = sim->options->left_out / sim->options->stride,
                     .host_ns = PUSH_ARRAY(&sim->arena, int64_t, sim->runners_n) };
     shift.ns = shift.times * period_ns;

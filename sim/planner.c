@@ -163,6 +163,8 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
                 c->expanded_s = report.step_time_s;
             else
                 keep(c, &report);
+            if (t->depth == COLLAPSED)
+                c->extrapolated = result.extrapolated;
             if (kept)
                 *kept = report;
             else
