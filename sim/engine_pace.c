@@ -18,8 +18,6 @@
  * above all what it waits for: its group (exposed) or another stage (bubble).
  */
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "sim/engine_steady.h"
@@ -261,17 +259,6 @@ static void leap_runner(Steady *s, Runner *r, Shift *shift)
 
 bool pace_leap(Steady *s)
 {
-    if (getenv("LEAPDBG")) {
-        for (uint32_t i = 0; i < s->sim->runners_n; i++) {
-            printf("\n      r%u n%u now-last %.4f:", i, s->pace[i].passes_n,
-                   (double)(s->sim->now_ns - pass_before(&s->pace[i], 0)->at_ns) / 1e9);
-            for (uint32_t k = s->pace[i].passes_n < 9 ? s->pace[i].passes_n - 1 : 8; k > 0; k--)
-                printf(" %.5f", (double)(pass_before(&s->pace[i], k - 1)->at_ns -
-                                         pass_before(&s->pace[i], k)->at_ns) /
-                                    1e9 / s->sim->options->stride);
-        }
-    }
-    Sim *sim = s->sim;
     int64_t period_ns = find_pace(s);
     if (period_ns == 0)
         return false;

@@ -16,7 +16,7 @@ static uint32_t enough(const Parallel *p, uint32_t try)
     if (p->pp == 1)
         return 6;
     if (p->virtual_stages > 1)
-        return (6 << try) * p->pp;
+        return (6u << try) * p->pp;
     return (1 + try + shared) * p->pp + 8;
 }
 
