@@ -259,6 +259,7 @@ static void leap_runner(Steady *s, Runner *r, Shift *shift)
 
 bool pace_leap(Steady *s)
 {
+    Sim *sim = s->sim;
     int64_t period_ns = find_pace(s);
     if (period_ns == 0)
         return false;
