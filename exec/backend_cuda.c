@@ -389,11 +389,19 @@ static bool launch(Backend *b, uint32_t task, Err *err)
     uint32_t first = task;
     if (t->op->kind == OP_H2D && !load(b, t, err))
         return name_task(b, task, err);
-    if (b->mode == STEP_PLAY || t->op->grouped)
+    if (b->mode == STEP_PLAY || t->op->grouped || b->spoiled)
         return true;
     while (first > 0 && b->p->tasks[first - 1].op->grouped)
         first--;
-    return queue(b, first, task - first + 1, err);
+    if (queue(b, first, task - first + 1, err))
+        return true;
+    if (b->mode != STEP_CAPTURE ||
+        (b->comm && !b->comm_type->poll(b->comm, host_clock_ns(), err)))
+        return false;
+    b->spoiled = true; /* nothing has run: the step is launched again, op by op */
+    b->spoiled_by = *err;
+    *err = (Err){ 0 };
+    return true;
 }
 
 static void cuda_launch_task(Backend *b, uint32_t task, int64_t launched_ns)

@@ -58,6 +58,7 @@ static std::vector<CUstream_st *> streams;
 static std::unordered_map<void *, size_t> allocations;
 static uint64_t memory_bytes = (uint64_t)1 << 30, allocated_bytes, graphs_n, fail_in;
 static uint64_t chance = 12345;
+static bool spoils, spoiled; /* the next launch into a capture; the capture at hand */
 static thread_local cudaError_t last_error;
 
 #define LOCKED std::lock_guard<std::recursive_mutex> guard(lock)
@@ -126,6 +127,8 @@ void on_cpu_enqueue(void *stream, Work work)
     LOCKED;
     if (fail_in > 0 && --fail_in == 0)
         result(cudaErrorLaunchFailure);
+    else if (spoils && stream && ((CUstream_st *)stream)->graph)
+        result(cudaErrorStreamCaptureUnsupported), spoils = false, spoiled = true;
     else
         queue((CUstream_st *)stream, work);
 }
@@ -142,6 +145,12 @@ void on_cpu_fail_launch(uint64_t n)
 {
     LOCKED;
     fail_in = n;
+}
+
+void on_cpu_spoil_capture(void)
+{
+    LOCKED;
+    spoils = true;
 }
 
 /* ---- gates ---- */
@@ -533,7 +542,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     *graph = NULL;
     if (!g || !stream->origin)
         return result(cudaErrorInvalidValue);
-    bool joined = is_joined(g, stream->tails);
+    bool joined = !spoiled && is_joined(g, stream->tails);
+    spoiled = false;
     for (CUstream_st *s : streams)
         if (s->graph == g) {
             s->graph = NULL;
