@@ -154,7 +154,12 @@ static bool queue(Backend *b, uint32_t first, uint32_t n, Err *err)
     bool ok = wait_for_marks(b, first, n, err);
     if (ok && stretch != NONE_U32)
         ok = mark_time(b, b->stretches[stretch].start, lane, err);
+    const CaptureApi *capture = b->job->cuda->capture;
+    if (capture) /* labels of kernels, and of nodes of graphs */
+        capture->push_op(b->p->rank, b->p->tasks[first].id);
     ok = ok && run_task(b, first, err) && mark_done(b, first, n, err);
+    if (capture)
+        capture->pop_op();
     if (ok && b->synced && b->mode == STEP_PLAIN && !b->lanes)
         ok = cuda_ok(cudaStreamSynchronize(b->stream[lane]), "running it", err);
     return ok || name_task(b, first, err);
@@ -230,7 +235,8 @@ static bool open_comm(Backend *b, Err *err)
                         .arena = b->arena,
                         .arena_bytes = b->p->arena_bytes,
                         .timeout_s = o->timeout_s,
-                        .rings = o->rings };
+                        .rings = o->rings,
+                        .capture = o->capture };
     b->comm_type = o->loop ? &cuda_comm_loop : &cuda_comm_nccl;
     return b->comm_type->open(&b->comm, &job, err);
 }
@@ -351,6 +357,11 @@ static int64_t cuda_now_ns(const Backend *b)
 static const TaskRecord *cuda_records(const Backend *b)
 {
     return b->records;
+}
+
+static uint64_t cuda_beside_bytes(const Backend *b)
+{
+    return b->extra_bytes;
 }
 
 /* ---- a step ---- */
@@ -508,4 +519,5 @@ const BackendType backend_cuda = { .name = "cuda",
                                    .host_wait = cuda_host_wait,
                                    .end = cuda_end,
                                    .records = cuda_records,
-                                   .now_ns = cuda_now_ns };
+                                   .now_ns = cuda_now_ns,
+                                   .beside_bytes = cuda_beside_bytes };
