@@ -118,6 +118,7 @@ CLI_RUNNER := $(BUILD)/tests/cli_runner
 CXX := $(if $(filter clang%,$(notdir $(firstword $(CC)))),clang++,g++)
 HAS_CXX := $(if $(FUZZER)$(SAN),,$(shell command -v $(CXX)))
 ON_CPU_TESTS := $(if $(HAS_CXX),$(call programs,tests/on_cpu/test_*.c))
+ON_CPU_PLUGIN := $(if $(HAS_CXX),$(BUILD)/tests/on_cpu/lockstep-cuda.so)
 TWINS := $(if $(HAS_CXX),$(patsubst tests/unit/test_%.c,$(BUILD)/tests/on_cpu/twin_%,$(wildcard \
              tests/unit/test_kernels*.c)))
 FORMATTED := lockstep.c $(foreach f,$(FOLDERS) $(patsubst %/,%,$(wildcard tests/ tests/*/)), \
@@ -203,7 +204,7 @@ check:
 	@BUILD=$(BUILD) MAKE='$(MAKE)' CUDA_HOME='$(CUDA_HOME)' sh tests/run_tests.sh $(SUITES)
 
 tests: $(BUILD)/lockstep $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS) \
-       $(if $(findstring clang,$(CC)),,$(CUDA_PLUGIN))
+       $(ON_CPU_PLUGIN) $(if $(findstring clang,$(CC)),,$(CUDA_PLUGIN))
 
 san:
 	@$(MAKE) --no-print-directory SAN=1 SUITES="unit cli" check
@@ -350,12 +351,12 @@ $(BUILD)/lockstep-cuda.so: $(CUDA_OBJECTS)
 
 # ---- the CUDA backend on a stand-in for the device ---------------------------------------
 
-ON_CPU := $(BUILD)/on_cpu
+ON_CPU := $(BUILD)/stand_in
 ON_CPU_OBJECTS := $(patsubst %,$(ON_CPU)/%.o,$(wildcard exec/cuda_*.cu exec/backend_cuda*.c \
                       tests/on_cpu/*.cu) $(filter-out tests/on_cpu/test_%.c,$(wildcard \
                       tests/on_cpu/*.c)))
-ON_CPU_CFLAGS = $(ALL_CFLAGS) -Itests/on_cpu -DCUDA_ON_CPU -DWORLD_TWIN
-ON_CPU_CXXFLAGS := -std=c++17 -I. -Itests/on_cpu $(OPTIMIZE) -g -ffp-contract=off -Wall -Wextra \
+ON_CPU_CFLAGS = $(ALL_CFLAGS) -fPIC -Itests/on_cpu -DCUDA_ON_CPU -DWORLD_TWIN
+ON_CPU_CXXFLAGS := -std=c++17 -fPIC -I. -Itests/on_cpu $(OPTIMIZE) -g -ffp-contract=off -Wall -Wextra \
                    -Wno-unknown-pragmas $(WERROR) -DCUDA_ON_CPU -include tests/on_cpu/device.h
 
 $(ON_CPU)/%.cu.o: %.cu $(BUILD)/flags
@@ -377,6 +378,11 @@ $(ON_CPU_TESTS): $(BUILD)/tests/on_cpu/%: $(ON_CPU)/tests/on_cpu/%.c.o $(ON_CPU)
 $(TWINS): $(BUILD)/tests/on_cpu/twin_%: $(ON_CPU)/tests/unit/test_%.c.o $(ON_CPU)/cuda.a $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(call say,ld $@) $(link_on_cpu)
+
+# The plugin itself on the stand-in, for tests/exec/capture.sh.
+$(BUILD)/tests/on_cpu/lockstep-cuda.so: $(ON_CPU_OBJECTS) $(patsubst %,$(ON_CPU)/%.o,$(wildcard exec/cuda_*.c))
+	@mkdir -p $(@D)
+	$(call say,ld $@) $(CXX) $(ALL_LDFLAGS) -shared -o $@ $^ $(LIBS)
 
 -include $(ON_CPU_OBJECTS:.o=.d) $(wildcard $(ON_CPU)/tests/*/*.d)
 
