@@ -158,8 +158,9 @@ static void make_links(Hands *h)
     for (uint64_t i = 0; i < t->spans_n; i++)
         if (cover_bit(t->span_class[i]) == COVER_COMM) {
             h->parts[n] = n;
-            h->comms[n++] =
-                (ViewComm){ i, n < 8 ? 0 : NONE_U32, t->dur_ns[i] / 3, t->dur_ns[i] / 2 };
+            h->comms[n] =
+                (ViewComm){ i, n < 7 ? 0 : NONE_U32, t->dur_ns[i] / 3, t->dur_ns[i] / 2 };
+            n++;
         }
     h->match = (ViewMatch){ 0, n < 7 ? n : 7, n ? 0 : NONE_U32, 1, 0 };
     for (uint32_t r = 0; r < d->ranks_n; r++)
