@@ -23,15 +23,20 @@ typedef struct Feeds {
 
 static void sift_down(Feeds *f, uint32_t at)
 {
-    Feed x = f->feed[at];
-    for (uint32_t child; (child = 2 * at + 1) < f->n; at = child) {
-        if (child + 1 < f->n && f->feed[child + 1].start_ns < f->feed[child].start_ns)
-            child++;
-        if (f->feed[child].start_ns >= x.start_ns)
+    Feed *feed = f->feed, x = feed[at];
+    uint32_t n = f->n, child = 2 * at + 1;
+    for (; child + 1 < n; child = 2 * at + 1) {
+        child += feed[child + 1].start_ns < feed[child].start_ns;
+        if (feed[child].start_ns >= x.start_ns)
             break;
-        f->feed[at] = f->feed[child];
+        feed[at] = feed[child];
+        at = child;
     }
-    f->feed[at] = x;
+    if (child + 1 == n && feed[child].start_ns < x.start_ns) {
+        feed[at] = feed[child];
+        at = child;
+    }
+    feed[at] = x;
 }
 
 /* Moves the top feed on to its next span of GPU work. */

@@ -48,13 +48,13 @@ typedef struct Fill {
 /* Never 0 for what is not 0. */
 static uint16_t share_of(int64_t ns, uint32_t shift)
 {
-    uint64_t whole = (uint64_t)1 << shift, part = min_u64((uint64_t)ns, whole);
+    uint64_t part = min_u64((uint64_t)ns, (uint64_t)1 << shift);
     if (shift > 46) { /* the product must fit in 64 bits */
         part >>= shift - 46;
-        whole >>= shift - 46;
+        shift = 46;
         part = part ? part : ns > 0;
     }
-    return (uint16_t)div_up_u64(part * LOD_FULL, whole);
+    return (uint16_t)((part * LOD_FULL + (((uint64_t)1 << shift) - 1)) >> shift);
 }
 
 static void flush_bin(Fill *f)
