@@ -13,6 +13,7 @@
 #                       what travels to a machine with a GPU, what comes back (tests/gpu)
 #   make bench          the benchmarks of this program itself (tests/bench/)
 #   make accuracy       predictions beside measurements: tables as Markdown, a plot as SVG
+#   make pictures       the README's pictures of the viewer, into pictures/
 #   make bless          accept what the command-line tests print now (read the diff first)
 #   make check-format   is the source as clang-format would write it?  make format writes it so
 #   make install        into PREFIX (/usr/local), below DESTDIR; make uninstall takes it out
@@ -65,7 +66,6 @@ OPTIMIZE := -O1
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 ifeq ($(SAN),thread)
-OPTIMIZE := -O2
 SANITIZE := -fsanitize=thread -fno-omit-frame-pointer
 endif
 # A campaign wants executions: undefined behaviour traps, memory is looked at afterwards.
@@ -88,9 +88,11 @@ $(BUILD)/obj/viz/font_file.o: private ALL_CFLAGS += $(FREETYPE_CFLAGS)
 # Loops of the CPU's kernels and of the rasteriser are written to be vectorised, which gcc 12
 # does at -O3.
 ifeq ($(SAN)$(FUZZER),)
-$(BUILD)/obj/exec/kernels%.o $(BUILD)/obj/exec/data.o: private ALL_CFLAGS += -O3
+$(addprefix $(BUILD)/obj/exec/,kernels.o kernels%.o data.o): private ALL_CFLAGS += -O3
 $(BUILD)/obj/viz/rast%.o: private ALL_CFLAGS += -O3
 endif
+# Half of a build's time would go into optimising tests that run for milliseconds.
+$(foreach f,unit property exec,$(BUILD)/obj/tests/$(f)/%.o): private ALL_CFLAGS += -O0
 
 FOLDERS := core core/patterns sim sim/strategy exec profile traces viz
 # Plugins that lockstep loads at run time; they link CUDA, lockstep does not.
@@ -116,6 +118,7 @@ CLI_RUNNER := $(BUILD)/tests/cli_runner
 CXX := $(if $(filter clang%,$(notdir $(firstword $(CC)))),clang++,g++)
 HAS_CXX := $(if $(FUZZER)$(SAN),,$(shell command -v $(CXX)))
 ON_CPU_TESTS := $(if $(HAS_CXX),$(call programs,tests/on_cpu/test_*.c))
+ON_CPU_PLUGIN := $(if $(HAS_CXX),$(BUILD)/tests/on_cpu/lockstep-cuda.so)
 TWINS := $(if $(HAS_CXX),$(patsubst tests/unit/test_%.c,$(BUILD)/tests/on_cpu/twin_%,$(wildcard \
              tests/unit/test_kernels*.c)))
 FORMATTED := lockstep.c $(foreach f,$(FOLDERS) $(patsubst %/,%,$(wildcard tests/ tests/*/)), \
@@ -145,7 +148,8 @@ no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in 
 
 .PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers fuzz-campaign \
         fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean gpu-report \
-        gpu-pack bake-font bench accuracy bless check-format format install uninstall clean FORCE
+        gpu-pack bake-font pictures bench accuracy bless check-format format install uninstall \
+        clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -200,7 +204,7 @@ check:
 	@BUILD=$(BUILD) MAKE='$(MAKE)' CUDA_HOME='$(CUDA_HOME)' sh tests/run_tests.sh $(SUITES)
 
 tests: $(BUILD)/lockstep $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS) \
-       $(if $(findstring clang,$(CC)),,$(CUDA_PLUGIN))
+       $(ON_CPU_PLUGIN) $(if $(findstring clang,$(CC)),,$(CUDA_PLUGIN))
 
 san:
 	@$(MAKE) --no-print-directory SAN=1 SUITES="unit cli" check
@@ -208,8 +212,11 @@ san:
 tsan:
 	@$(MAKE) --no-print-directory $(parallel) SAN=thread threaded
 threaded: $(THREADED)
-	@BUILD=$(BUILD) SECONDS_MAX=300 sh tests/run_tests.sh \
+	@BUILD=$(BUILD) SECONDS_MAX=400 sh tests/run_tests.sh \
 	    $(patsubst $(BUILD)/tests/%,program:%,$(THREADED))
+
+pictures: $(BUILD)/lockstep
+	@LOCKSTEP=$(BUILD)/lockstep sh tests/pictures.sh pictures
 
 # The letters of viz/font_baked.c, from the files of Debian's fonts-inter.
 INTER ?= /usr/share/fonts/opentype/inter
@@ -344,12 +351,12 @@ $(BUILD)/lockstep-cuda.so: $(CUDA_OBJECTS)
 
 # ---- the CUDA backend on a stand-in for the device ---------------------------------------
 
-ON_CPU := $(BUILD)/on_cpu
+ON_CPU := $(BUILD)/stand_in
 ON_CPU_OBJECTS := $(patsubst %,$(ON_CPU)/%.o,$(wildcard exec/cuda_*.cu exec/backend_cuda*.c \
                       tests/on_cpu/*.cu) $(filter-out tests/on_cpu/test_%.c,$(wildcard \
                       tests/on_cpu/*.c)))
-ON_CPU_CFLAGS = $(ALL_CFLAGS) -Itests/on_cpu -DCUDA_ON_CPU -DWORLD_TWIN
-ON_CPU_CXXFLAGS := -std=c++17 -I. -Itests/on_cpu $(OPTIMIZE) -g -ffp-contract=off -Wall -Wextra \
+ON_CPU_CFLAGS = $(ALL_CFLAGS) -fPIC -Itests/on_cpu -DCUDA_ON_CPU -DWORLD_TWIN
+ON_CPU_CXXFLAGS := -std=c++17 -fPIC -I. -Itests/on_cpu $(OPTIMIZE) -g -ffp-contract=off -Wall -Wextra \
                    -Wno-unknown-pragmas $(WERROR) -DCUDA_ON_CPU -include tests/on_cpu/device.h
 
 $(ON_CPU)/%.cu.o: %.cu $(BUILD)/flags
@@ -371,6 +378,11 @@ $(ON_CPU_TESTS): $(BUILD)/tests/on_cpu/%: $(ON_CPU)/tests/on_cpu/%.c.o $(ON_CPU)
 $(TWINS): $(BUILD)/tests/on_cpu/twin_%: $(ON_CPU)/tests/unit/test_%.c.o $(ON_CPU)/cuda.a $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(call say,ld $@) $(link_on_cpu)
+
+# The plugin itself on the stand-in, for tests/exec/capture.sh.
+$(BUILD)/tests/on_cpu/lockstep-cuda.so: $(ON_CPU_OBJECTS) $(patsubst %,$(ON_CPU)/%.o,$(wildcard exec/cuda_*.c))
+	@mkdir -p $(@D)
+	$(call say,ld $@) $(CXX) $(ALL_LDFLAGS) -shared -o $@ $^ $(LIBS)
 
 -include $(ON_CPU_OBJECTS:.o=.d) $(wildcard $(ON_CPU)/tests/*/*.d)
 

@@ -127,12 +127,6 @@ typedef enum OpFn {
 
 extern const char *const op_fn_names[FN_N];
 
-typedef struct MatmulShape {
-    uint64_t m, n, k, batch;
-    bool transpose_a, transpose_b; /* as stored, row-major */
-    bool accumulate;               /* adds to C (gradients of later micro-batches) */
-} MatmulShape;
-
 typedef struct AttentionShape {
     uint64_t batch, heads, kv_heads, seq_q, seq_k, head_dim;
     bool causal;

@@ -1,5 +1,6 @@
 /*
- * op_kind.h - what kinds of operations there are: kernels, and the transfers between ranks.
+ * op_kind.h - what kinds of operations there are, kernels and the transfers between ranks; and
+ * what of a matmul its time depends on.
  *
  * A graph is made of them (core/graph.h), and a machine may have measured what some of them
  * take (core/machine.h).
@@ -64,5 +65,11 @@ static inline bool op_is_comm(OpKind k)
 {
     return k >= OP_ALL_REDUCE && k <= OP_RECV;
 }
+
+typedef struct MatmulShape {
+    uint64_t m, n, k, batch;
+    bool transpose_a, transpose_b; /* as stored, row-major */
+    bool accumulate;               /* adds to C (gradients of later micro-batches) */
+} MatmulShape;
 
 #endif

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "core/own_folder.h"
 
 #ifndef LOCKSTEP_SHARE_DIR
 #define LOCKSTEP_SHARE_DIR "/usr/local/share/lockstep"
@@ -47,9 +48,7 @@ static void find_share(void)
         return;
     }
     char exe[PATH_CAP];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    exe[n > 0 ? n : 0] = '\0';
-    if (cut_last_part(exe) && take_share(exe))
+    if (own_folder(exe, sizeof exe) && take_share(exe))
         return;
     if (cut_last_part(exe) && take_share(exe))
         return;

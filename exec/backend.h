@@ -100,6 +100,8 @@ typedef struct BackendType {
     /* By task, of the step that has ended; valid until the next begin. */
     const TaskRecord *(*records)(const Backend *b);
     int64_t (*now_ns)(const Backend *b); /* of wall and paced */
+    /* Device memory that it holds beside the arena: scratch, workspaces, tables.  NULL: none. */
+    uint64_t (*beside_bytes)(const Backend *b);
 } BackendType;
 
 extern const BackendType backend_cpu;

@@ -154,7 +154,12 @@ static bool queue(Backend *b, uint32_t first, uint32_t n, Err *err)
     bool ok = wait_for_marks(b, first, n, err);
     if (ok && stretch != NONE_U32)
         ok = mark_time(b, b->stretches[stretch].start, lane, err);
+    const CaptureApi *capture = b->job->cuda->capture;
+    if (capture) /* labels of kernels, and of nodes of graphs */
+        capture->push_op(b->p->rank, b->p->tasks[first].id);
     ok = ok && run_task(b, first, err) && mark_done(b, first, n, err);
+    if (capture)
+        capture->pop_op();
     if (ok && b->synced && b->mode == STEP_PLAIN && !b->lanes)
         ok = cuda_ok(cudaStreamSynchronize(b->stream[lane]), "running it", err);
     return ok || name_task(b, first, err);
@@ -230,7 +235,8 @@ static bool open_comm(Backend *b, Err *err)
                         .arena = b->arena,
                         .arena_bytes = b->p->arena_bytes,
                         .timeout_s = o->timeout_s,
-                        .rings = o->rings };
+                        .rings = o->rings,
+                        .capture = o->capture };
     b->comm_type = o->loop ? &cuda_comm_loop : &cuda_comm_nccl;
     return b->comm_type->open(&b->comm, &job, err);
 }
@@ -353,6 +359,11 @@ static const TaskRecord *cuda_records(const Backend *b)
     return b->records;
 }
 
+static uint64_t cuda_beside_bytes(const Backend *b)
+{
+    return b->extra_bytes;
+}
+
 /* ---- a step ---- */
 
 static bool begin(Backend *b, uint64_t step, Err *err)
@@ -389,11 +400,19 @@ static bool launch(Backend *b, uint32_t task, Err *err)
     uint32_t first = task;
     if (t->op->kind == OP_H2D && !load(b, t, err))
         return name_task(b, task, err);
-    if (b->mode == STEP_PLAY || t->op->grouped)
+    if (b->mode == STEP_PLAY || t->op->grouped || b->spoiled)
         return true;
     while (first > 0 && b->p->tasks[first - 1].op->grouped)
         first--;
-    return queue(b, first, task - first + 1, err);
+    if (queue(b, first, task - first + 1, err))
+        return true;
+    if (b->mode != STEP_CAPTURE ||
+        (b->comm && !b->comm_type->poll(b->comm, host_clock_ns(), err)))
+        return false;
+    b->spoiled = true; /* nothing has run: the step is launched again, op by op */
+    b->spoiled_by = *err;
+    *err = (Err){ 0 };
+    return true;
 }
 
 static void cuda_launch_task(Backend *b, uint32_t task, int64_t launched_ns)
@@ -500,4 +519,5 @@ const BackendType backend_cuda = { .name = "cuda",
                                    .host_wait = cuda_host_wait,
                                    .end = cuda_end,
                                    .records = cuda_records,
-                                   .now_ns = cuda_now_ns };
+                                   .now_ns = cuda_now_ns,
+                                   .beside_bytes = cuda_beside_bytes };

@@ -23,6 +23,10 @@ _Static_assert((int)COMM_SOURCES_MAX == (int)MOVE_SOURCES_MAX, "one kernel adds 
 /* Shared by all ranks. */
 typedef struct Shared {
     LoopWorld *world;
+    const CaptureApi *capture; /* NULL */
+    uint32_t **op_of;          /* by rank and call; where there is a capture */
+    const CommCalls **calls;   /* by rank */
+    uint32_t ranks;
     _Atomic uint32_t inside_n;
     cudaEvent_t *events;
     uint32_t events_n, events_cap;
@@ -80,9 +84,8 @@ static CommNumber number_of(DType t)
     return numbers[t];
 }
 
-static bool run_kernel(void *user, void *stream, const LoopKernel *k, Err *err)
+static bool launch_kernel(void *stream, const LoopKernel *k, Err *err)
 {
-    (void)user;
     if (k->action == MOVE_COPY)
         return check((cudaError_t)comm_copy_launch(k->to, k->from[0],
                                                    k->elements * dtype_bytes(k->dtype), stream),
@@ -97,7 +100,30 @@ static bool run_kernel(void *user, void *stream, const LoopKernel *k, Err *err)
     return check((cudaError_t)comm_sum_launch(&sum, stream), "launch a sum", err);
 }
 
+static bool run_kernel(void *user, void *stream, const LoopKernel *k, Err *err)
+{
+    const Shared *s = user;
+    if (!s->capture)
+        return launch_kernel(stream, k, err);
+    s->capture->push_op(k->rank, s->op_of[k->rank][k->call - s->calls[k->rank]->calls]);
+    bool ok = launch_kernel(stream, k, err);
+    s->capture->pop_op();
+    return ok;
+}
+
 /* ---- opening and closing ---- */
+
+/* Which op each of this rank's calls is; before the others call it. */
+static void note_ops(Shared *s, const CudaCommJob *job)
+{
+    const Program *p = job->program;
+    uint32_t *op_of = mem_zero((size_t)job->calls->calls_n + 1, sizeof *op_of);
+    for (uint32_t t = 0; t < p->tasks_n; t++)
+        if (job->calls->of[t] != NONE_U32)
+            op_of[job->calls->of[t]] = p->tasks[t].id;
+    s->op_of[p->rank] = op_of;
+    s->calls[p->rank] = job->calls;
+}
 
 static Shared *make_shared(const CudaCommJob *job)
 {
@@ -106,6 +132,10 @@ static Shared *make_shared(const CudaCommJob *job)
     LoopDevice device = { s, make_events, record, wait, run_kernel };
     s->world = loop_world_open(ranks, &device, job->rings, PATIENCE * job->timeout_s);
     atomic_store(&s->inside_n, ranks);
+    s->capture = job->capture;
+    s->ranks = ranks;
+    s->op_of = mem_zero(ranks, sizeof *s->op_of);
+    s->calls = mem_zero(ranks, sizeof *s->calls);
     return s;
 }
 
@@ -114,6 +144,10 @@ static void free_shared(Shared *s)
     loop_world_close(s->world);
     for (uint32_t i = 0; i < s->events_n; i++)
         cudaEventDestroy(s->events[i]);
+    for (uint32_t i = 0; i < s->ranks; i++)
+        free(s->op_of[i]);
+    free(s->op_of);
+    free(s->calls);
     free(s->events);
     free(s);
 }
@@ -164,6 +198,7 @@ static bool loop_open(CudaComm **out, const CudaCommJob *job, Err *err)
         free(c);
         return false;
     }
+    note_ops(c->shared, &c->job);
     loop_world_join(c->shared->world, c->rank, job->arena, job->fabric);
     *out = c;
     return fabric_barrier(job->fabric, err); /* all have joined */

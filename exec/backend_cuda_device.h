@@ -73,6 +73,8 @@ struct Backend {
     uint64_t steps_n; /* since the backend was opened */
     cudaGraphExec_t graph;
     cudaEvent_t fork, join[LANE_N];
+    bool spoiled; /* the capture: some launch did not go into it, */
+    Err spoiled_by;
     bool failed;
     Err err;
 };

@@ -8,6 +8,8 @@
  */
 #include "exec/backend_cuda_device.h"
 
+#include <stdio.h>
+
 static bool fork_lanes(Backend *b, Err *err)
 {
     bool ok =
@@ -60,15 +62,19 @@ bool graph_end(Backend *b, bool *redo, Err *err)
 {
     *redo = false;
     if (b->mode == STEP_CAPTURE) {
-        Err why = { 0 };
+        Err why = b->spoiled_by;
         cudaGraph_t graph = NULL;
-        bool joined = !b->failed && join_lanes(b, &why);
+        bool joined = !b->failed && !b->spoiled && join_lanes(b, &why);
         bool ended = cuda_ok(cudaStreamEndCapture(b->stream[LANE_COMPUTE], &graph),
                              "capturing a step", &why);
         *redo = !joined || !ended || !instantiate(b, graph, &why);
         b->graphs = !*redo;
-        if (*redo) /* it works without, only with gaps between kernels */
+        b->spoiled = false;
+        if (*redo) { /* it works without, only with gaps between kernels */
+            fprintf(stderr, "lockstep: rank %u makes no CUDA graph of a step: %s\n", b->p->rank,
+                    why.text);
             return true;
+        }
     }
     return cuda_ok(cudaGraphLaunch(b->graph, b->stream[LANE_COMPUTE]), "launching a graph",
                    err);

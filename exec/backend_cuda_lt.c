@@ -7,7 +7,8 @@
  * over k.
  *
  * Heuristics assume pointers aligned to 256 bytes; ours are heads and shards anywhere, so the
- * alignment found is part of the key and told.
+ * alignment found is part of the key and told.  That of the bias and of the activation's input
+ * they take from the pointers in the descriptor (cublasLt.h), so those are set before.
  */
 #include "exec/cuda_gemm.h"
 
@@ -20,7 +21,7 @@ typedef struct Key {
     uint64_t m, n, k, batch;
     uint64_t a_stride, b_stride, c_stride, a_step, b_step, c_step;
     uint32_t a_type, b_type, c_type, bias_type, sums_type;
-    uint32_t a_align, b_align, c_align;
+    uint32_t a_align, b_align, c_align, row_align, before_align;
     uint32_t turn_a, turn_b, tf32, adds, epilogue, bias, before, sums;
 } Key;
 
@@ -50,6 +51,12 @@ static uint32_t alignment_of(const void *at)
     return bytes;
 }
 
+/* The row that an epilogue reads or writes; NULL. */
+static const void *row_of(const Product *p)
+{
+    return p->sums.at ? p->sums.at : p->bias.at;
+}
+
 static Key key_of(const Product *p)
 {
     Key k;
@@ -61,6 +68,8 @@ static Key key_of(const Product *p)
     k.a_align = alignment_of(p->a.v.at);
     k.b_align = alignment_of(p->b.v.at);
     k.c_align = alignment_of(p->c.v.at);
+    k.row_align = alignment_of(row_of(p)); /* NULL: as good as any */
+    k.before_align = alignment_of(p->before.at);
     k.turn_a = p->turn_a, k.turn_b = p->turn_b, k.tf32 = p->tf32;
     k.adds = p->beta != 0;
     k.epilogue = p->epilogue;
@@ -147,7 +156,7 @@ static bool make_layouts(Plan *x)
 /* Rows of bias, sums and the activation's input lie where the product at hand has them. */
 static bool point(Plan *x, const Product *p)
 {
-    const void *row = p->sums.at ? p->sums.at : p->bias.at;
+    const void *row = row_of(p);
     return (!row || set_desc(x, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &row, sizeof row)) &&
            (!p->before.at || set_desc(x, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
                                       &p->before.at, sizeof p->before.at));
@@ -193,9 +202,13 @@ static void choose(CudaGemm *g, Plan *x)
     cublasLtMatmulPreferenceDestroy(pref);
 }
 
-/* cuBLASLt's rules for the activation's input: a multiple of 8 numbers a row, 16 bytes. */
+/* cuBLASLt's rules: rows have the result's type (table of cublasLtMatmul); the activation's input
+ * a multiple of 8 numbers a row, 16 bytes. */
 static bool may(const Product *p)
 {
+    if ((p->bias.at && p->bias.type != p->c.v.type) ||
+        (p->sums.at && p->sums.type != p->c.v.type))
+        return false;
     return !p->before.at || (p->n % 8 == 0 && (uintptr_t)p->before.at % 16 == 0 &&
                              p->before.type == p->c.v.type);
 }

@@ -18,6 +18,7 @@
 
 #include "core/out_file.h"
 #include "exec/cmd.h"
+#include "exec/cmd_run_collect.h"
 #include "exec/cmd_run_cuda.h"
 #include "traces/formats.h"
 
@@ -107,10 +108,18 @@ static bool use_gpu(const RunTraining *t, RankSetup *setup, CudaOptions *cuda,
                     const RankPlace *place, Err *err)
 {
     const CudaPlugin *plugin;
+    Err why = { 0 };
+    const CaptureApi *capture = t->o->trace ? collect_start(place, &why) : NULL;
     if (!cuda_rank(&plugin, cuda, t->o, place, err))
         return false;
+    if (why.set && t->shows)
+        fprintf(stderr, "lockstep: times of the trace are those of CUDA's events: %s\n",
+                why.text);
     setup->backend = plugin->backend;
     setup->cuda = cuda;
+    setup->collected = capture != NULL;
+    setup->ended = collect_end;
+    cuda->capture = capture;
     if (t->shows)
         run_live_predicted(&t->live, &t->plan);
     return true;
@@ -131,6 +140,8 @@ static int run_rank(const RankPlace *place, void *user)
     run_live_open(&t->live, t->o->steps, place->copy);
     bool ok = (!t->o->cuda || use_gpu(t, &setup, &cuda, place, &err)) &&
               rank_run(&result, &setup, place, &err);
+    if (t->o->cuda && t->o->trace)
+        collect_close();
     if (t->shows)
         run_live_close(&t->live);
     ok = ok && (!t->shows || report(t, &result, &err));
@@ -190,8 +201,8 @@ static bool open_plan(RunTraining *t, const RunSetting *extra, uint32_t ranks, b
                            .settings = settings,
                            .settings_n = n,
                            .ranks = ranks,
-                            .started = t->by != LAUNCHER_NONE,
-                            .this_machine = o->clock == RUN_WALL && !o->cuda };
+                           .started = t->by != LAUNCHER_NONE,
+                           .this_machine = o->clock == RUN_WALL && !o->cuda };
     bool ok = run_plan_open(&t->plan, &request, usage, err) &&
               (request.this_machine || run_plan_predict(&t->plan, !o->cuda, err));
     free(settings);

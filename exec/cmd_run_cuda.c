@@ -12,21 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/own_folder.h"
+
 #ifndef LOCKSTEP_LIB_DIR
 #define LOCKSTEP_LIB_DIR "/usr/local/lib/lockstep"
 #endif
 
 enum { PATH_CAP = 4096 };
-
-/* The folder of this program; empty when the kernel does not tell. */
-static void own_folder(char folder[PATH_CAP])
-{
-    ssize_t n = readlink("/proc/self/exe", folder, PATH_CAP - 1);
-    folder[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        *slash = '\0';
-}
 
 static bool is_there(char path[PATH_CAP], const char *folder)
 {
@@ -43,7 +35,7 @@ static bool find(char path[PATH_CAP], Err *err)
         return is_there(path, given) ||
                err_set(err, "LOCKSTEP_PLUGIN_DIR is '%.200s', where there is no %s", given,
                        CUDA_PLUGIN_FILE);
-    own_folder(own);
+    (void)own_folder(own, sizeof own);
     if (is_there(path, own) || is_there(path, LOCKSTEP_LIB_DIR))
         return true;
     return err_set(

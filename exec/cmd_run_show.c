@@ -220,12 +220,17 @@ void run_show_text(const RunOptions *o, const RunPlan *plan, const RankResult *r
     if (o->cuda)
         fprintf(out,
                 "bytes of a rank: %" PRIu64 " laid out, %" PRIu64 " predicted, %" PRIu64
-                " allocated with the gaps\n",
-                most_bytes(r), plan->predicted_peak_bytes, r->arena_bytes);
+                " allocated with the gaps; beside them %" PRIu64 " of scratch and workspaces\n",
+                most_bytes(r), plan->predicted_peak_bytes, r->arena_bytes, r->beside_bytes);
     fprintf(out, "\nprediction: %s\n", plan->prediction_of);
     if (o->trace)
         fprintf(out, "trace: %s; times were moved by at most %s to lie on one clock\n",
                 o->trace, text_seconds(a, (double)r->shift_max_ns / 1e9));
+    if (o->trace && r->collected.on)
+        fprintf(out,
+                "its times are CUPTI's: %" PRIu64 " records, %" PRIu64
+                " more were lost; the collector took %.2f %% of the time of a rank's threads\n",
+                r->collected.records_n, r->collected.dropped_n, 100 * r->collected.overhead);
     if (o->trace && o->trace_predicted)
         fprintf(out, "op by op: lockstep compare %s %s\n", o->trace_predicted, o->trace);
     if (o->checkpoint)
@@ -258,10 +263,25 @@ static void put_lists(JsonOut *j, const RankResult *r)
         json_out_number(j, r->steps[i].loss);
     json_out_close(j, ']');
     json_put_uint(j, "arena_bytes", r->arena_bytes);
+    if (r->beside_bytes > 0)
+        json_put_uint(j, "beside_bytes", r->beside_bytes);
     json_put_open(j, "peak_bytes", '[');
     for (uint32_t i = 0; i < r->world_n; i++)
         json_out_int(j, (int64_t)r->peak_bytes[i]);
     json_out_close(j, ']');
+}
+
+/* Who took the times of the trace. */
+static void put_collected(JsonOut *j, const RankCollected *c)
+{
+    json_put_text(j, "trace_times", c->on ? "cupti" : "events");
+    if (!c->on)
+        return;
+    json_put_open(j, "collector", '{');
+    json_put_uint(j, "records", c->records_n);
+    json_put_uint(j, "dropped", c->dropped_n);
+    json_put_number(j, "overhead", c->overhead);
+    json_out_close(j, '}');
 }
 
 void run_show_json(const RunOptions *o, const RunPlan *plan, const RankResult *r,
@@ -292,6 +312,8 @@ void run_show_json(const RunOptions *o, const RunPlan *plan, const RankResult *r
     run_plan_json(plan, &j);
     json_put_text(&j, "checkpoint", o->checkpoint);
     json_put_text(&j, "trace", o->trace);
+    if (o->cuda && o->trace)
+        put_collected(&j, &r->collected);
     json_put_text(&j, "trace_predicted", o->trace_predicted);
     json_out_close(&j, '}');
     json_out_end(&j, &ignored);

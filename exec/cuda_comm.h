@@ -34,6 +34,7 @@
 #ifndef LOCKSTEP_EXEC_CUDA_COMM_H
 #define LOCKSTEP_EXEC_CUDA_COMM_H
 
+#include "core/capture_api.h"
 #include "exec/calls.h"
 
 struct CUstream_st;
@@ -50,7 +51,9 @@ typedef struct CudaCommJob {
     uint64_t arena_bytes;
     double timeout_s; /* for ranks to connect; ten times as long a transfer may wait for a rank
                          that lives: it may be slow.  One that has died the fabric reports */
-    bool rings;       /* loop: sums and gathers go step by step round a ring */
+    const CaptureApi
+        *capture; /* loop: what one rank's thread queues for others gets their op */
+    bool rings;   /* loop: sums and gathers go step by step round a ring */
 } CudaCommJob;
 
 typedef struct CudaCommType {

@@ -159,6 +159,8 @@ static bool run_move(const Queueing *q, const Move *m, Err *err)
                           .dtype = m->dtype,
                           .from_n = m->from_n,
                           .elements = m->elements,
+                          .rank = q->met[m->to.member]->rank,
+                          .call = q->met[m->to.member]->call,
                           .to = address(q, m->to) };
     for (uint32_t i = 0; i < m->from_n; i++)
         kernel.from[i] = address(q, q->w->moves.from[m->from_first + i]);

@@ -29,6 +29,8 @@ typedef struct LoopKernel {
     DType dtype;
     uint32_t from_n;
     uint64_t elements;
+    uint32_t rank;        /* whose stream it is on, */
+    const CommCall *call; /* and which of its calls it is part of */
     void *to;
     const void *from[MOVE_SOURCES_MAX];
 } LoopKernel;

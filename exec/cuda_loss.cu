@@ -103,7 +103,8 @@ static __global__ void embed_find_kernel(Table t, const int64_t *tokens, int32_t
 static __global__ void embed_back_kernel(Table t, Vec dy, Vec dtable, bool adds,
                                          const int32_t *scratch)
 {
-    __shared__ int found[THREADS];
+    __shared__ int
+        found[THREADS / WARP]; /* a bit a row: few are set, words of none cost little */
     DYNAMIC_SHARED(memory);
     float *sum = (float *)memory;
     const int32_t *row_of_dy = scratch + 2 * t.table_rows;
@@ -117,15 +118,22 @@ static __global__ void embed_back_kernel(Table t, Vec dy, Vec dtable, bool adds,
         sum[c] = adds ? load1(dtable, base + c) : 0;
     for (u64 first = r; left > 0 && first < t.rows; first += THREADS) {
         __syncthreads();
-        u64 i = first + threadIdx.x;
-        found[threadIdx.x] = i < t.rows && row_of_dy[i] == row;
+        if (threadIdx.x < THREADS / WARP)
+            found[threadIdx.x] = 0;
         __syncthreads();
-        for (int k = 0; k < THREADS && left > 0; k++) {
-            if (!found[k])
-                continue;
-            left--;
-            for (u64 c = threadIdx.x; c < t.columns; c += blockDim.x)
-                sum[c] += load1(dy, (first + k) * t.columns + c);
+        u64 i = first + threadIdx.x;
+        if (i < t.rows && row_of_dy[i] == row)
+            atomicAdd(&found[threadIdx.x / WARP], (int)(1u << threadIdx.x % WARP));
+        __syncthreads();
+        for (int w = 0; w < THREADS / WARP; w++) {
+            u64 at = first + (u64)w * WARP;
+            for (unsigned bits = (unsigned)found[w]; bits; bits >>= 1, at++) {
+                if (!(bits & 1))
+                    continue;
+                left--;
+                for (u64 c = threadIdx.x; c < t.columns; c += blockDim.x)
+                    sum[c] += load1(dy, at * t.columns + c);
+            }
         }
     }
     for (u64 c = threadIdx.x; c < t.columns; c += blockDim.x)

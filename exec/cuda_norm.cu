@@ -12,7 +12,12 @@
  */
 #include "exec/cuda_device.cuh"
 
-enum { TEAMS = 4, BACK_BLOCKS = 264, VECS_FEW = 4, VECS_MANY = 16, TEAM_MAX = 512 };
+enum { TEAMS = 4, BACK_BLOCKS = 264, VECS_FEW = 4, VECS_MANY = 16 };
+
+/* Threads of a block at most.  The kernels are bound to it: with 208 registers a thread, which
+ * backward takes, a block of 512 does not fit an SM, and its launch fails. */
+enum { FEW_MAX = 256, MANY_MAX = 512 };
+#define NORM_BOUNDS(vecs) __launch_bounds__((vecs) == VECS_FEW ? FEW_MAX : MANY_MAX)
 
 /* ---- teams ---- */
 
@@ -25,9 +30,9 @@ typedef struct Team {
 static Team team_for(u64 width)
 {
     u64 eights = blocks_for(width, EIGHT);
-    Team t = { WARP, TEAMS, eights > (u64)VECS_FEW * TEAM_MAX };
-    u64 each = t.many ? VECS_MANY : VECS_FEW;
-    while (t.size < TEAM_MAX && t.size * each < eights)
+    Team t = { WARP, TEAMS, eights > (u64)VECS_FEW * FEW_MAX };
+    u64 each = t.many ? VECS_MANY : VECS_FEW, most = t.many ? MANY_MAX : FEW_MAX;
+    while (t.size < most && t.size * each < eights)
         t.size *= 2;
     t.teams = t.size == WARP ? TEAMS : 1;
     return t;
@@ -113,7 +118,8 @@ static __device__ __forceinline__ void measure(const Norm &s, float (*f)[EIGHT],
     *r = 1 / sqrtf(team_sum(squares, shared) * by + s.eps);
 }
 
-template <int VECS> static __global__ void norm_kernel(Norm s, NormArgs a, bool wide)
+template <int VECS>
+static __global__ void NORM_BOUNDS(VECS) norm_kernel(Norm s, NormArgs a, bool wide)
 {
     __shared__ float shared[WARP];
     u64 i = (u64)blockIdx.x * blockDim.y + threadIdx.y;
@@ -212,7 +218,8 @@ static __device__ __forceinline__ void back_vector(const Norm &s, const NormBack
 
 /* sums: a row of dgain and then of dshift for each team, or NULL. */
 template <int VECS>
-static __global__ void norm_back_kernel(Norm s, NormBackArgs a, u64 each, bool wide)
+static __global__ void NORM_BOUNDS(VECS)
+    norm_back_kernel(Norm s, NormBackArgs a, u64 each, bool wide)
 {
     __shared__ float shared[WARP];
     float dgain[VECS][EIGHT] = { { 0 } }, dshift[VECS][EIGHT] = { { 0 } };

@@ -12,12 +12,13 @@
 #ifndef LOCKSTEP_EXEC_CUDA_PLUGIN_H
 #define LOCKSTEP_EXEC_CUDA_PLUGIN_H
 
+#include "core/capture_api.h"
 #include "exec/backend.h"
 
 struct CudaPlugin;
 extern const struct CudaPlugin lockstep_cuda_plugin;
 
-enum { CUDA_PLUGIN_VERSION = 1 };
+enum { CUDA_PLUGIN_VERSION = 2 };
 
 #define CUDA_PLUGIN_FILE   "lockstep-cuda.so"
 #define CUDA_PLUGIN_SYMBOL "lockstep_cuda_plugin"
@@ -29,6 +30,7 @@ typedef struct CudaOptions {
     bool graphs; /* the steady step is launched as a CUDA graph, where that can be */
     int device;  /* CUDA's number, by CudaPlugin.choose */
     double timeout_s;
+    const CaptureApi *capture; /* the collector, which records already; NULL: none does */
 } CudaOptions;
 
 extern const BackendType backend_cuda; /* within the plugin: exec/backend_cuda.c */

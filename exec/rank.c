@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "exec/net.h"
 #include "exec/snapshot.h"
 
 typedef struct RankRun {
@@ -102,7 +103,7 @@ static bool open_backend(RankRun *r, Err *err)
                     .load_user = r,
                     .rewind = rewind_feed,
                     .cuda = s->cuda,
-                    .timed = s->trace };
+                    .timed = s->trace && !s->collected };
     r->record.job = &r->job;
     return s->backend->open(&r->backend, &r->job, err);
 }
@@ -116,13 +117,20 @@ static bool share_facts(RankRun *r, Err *err)
     out->pids = mem_zero(out->world_n, sizeof *out->pids);
     int64_t pid = (int64_t)getpid();
     uint64_t *arena_bytes = mem_zero(out->world_n, sizeof *arena_bytes);
+    uint64_t *beside_bytes = mem_zero(out->world_n, sizeof *beside_bytes);
+    const BackendType *type = r->s->backend;
+    uint64_t beside = type->beside_bytes ? type->beside_bytes(r->backend) : 0;
     bool ok =
         fabric_share(r->fabric, &r->program.peak_bytes, out->peak_bytes, sizeof(uint64_t),
                      err) &&
         fabric_share(r->fabric, &r->program.arena_bytes, arena_bytes, sizeof(uint64_t), err) &&
+        fabric_share(r->fabric, &beside, beside_bytes, sizeof beside, err) &&
         fabric_share(r->fabric, &pid, out->pids, sizeof pid, err);
     for (uint32_t i = 0; i < out->world_n; i++)
         out->arena_bytes = max_u64(out->arena_bytes, arena_bytes[i]);
+    for (uint32_t i = 0; i < out->world_n; i++)
+        out->beside_bytes = max_u64(out->beside_bytes, beside_bytes[i]);
+    free(beside_bytes);
     free(arena_bytes);
     return ok;
 }
@@ -217,8 +225,17 @@ static bool after(void *user, const StepInfo *info, Err *err)
 static bool gather(RankRun *r, Err *err)
 {
     RankResult *out = r->out;
-    return record_gather(&r->record, r->s->backend->now_ns, r->backend, &out->timeline,
-                         &out->shift_max_ns, err);
+    if (!record_gather(&r->record, r->s->backend->now_ns, r->backend, &out->timeline,
+                       &out->shift_max_ns, err))
+        return false;
+    int64_t now_ns = net_now_ns();
+    RankEnd end = { .fabric = r->fabric,
+                    .clocks = &r->record.clocks,
+                    .rank = r->program.rank,
+                    .zero_ns = now_ns - r->s->backend->now_ns(r->backend),
+                    .now_ns = now_ns,
+                    .out = out };
+    return !r->s->ended || r->s->ended(r->s->user, &end, err);
 }
 
 static bool run_steps(RankRun *r, Err *err)

@@ -11,10 +11,13 @@
 #define LOCKSTEP_EXEC_RANK_H
 
 #include "core/timeline.h"
+#include "exec/clocks.h"
 #include "exec/feed.h"
 #include "exec/measure.h"
 #include "exec/walk.h"
 #include "exec/whole.h"
+
+struct RankEnd;
 
 typedef struct RankSetup {
     const Graph *graph;
@@ -30,6 +33,7 @@ typedef struct RankSetup {
     const OpTime *times;          /* by op id; NULL on wall */
     const int64_t *host_start_ns; /* as in Walk */
     bool trace;
+    bool collected; /* somebody else takes the times of the trace: tasks need not be timed */
     const struct CudaOptions *cuda; /* for the CUDA backend; else NULL */
 
     const char *checkpoint; /* directory; NULL: no snapshots */
@@ -43,22 +47,42 @@ typedef struct RankSetup {
     bool (*measured)(void *user, const MachineTimes *m, Err *err);
     /* Behind each step; may be NULL.  False with err ends the job. */
     bool (*each_step)(void *user, const StepInfo *info, Err *err);
+    /* With a trace, behind the last step and before anything is closed; all ranks together.  May
+     * put another timeline in the result's place.  May be NULL. */
+    bool (*ended)(void *user, const struct RankEnd *end, Err *err);
     void *user;
 } RankSetup;
+
+/* What somebody else recorded of this job (RankSetup.ended). */
+typedef struct RankCollected {
+    bool on;
+    uint64_t records_n, dropped_n;
+    double overhead; /* part of the time of a rank's own threads; the worst rank's */
+} RankCollected;
 
 /* What all ranks told each other: the same everywhere, but the timeline, which rank 0 has. */
 typedef struct RankResult {
     uint64_t first_step, steps_n; /* steps done before this run; by it, 0 if all were done */
     StepInfo *steps;
     uint32_t world_n;
-    uint64_t *peak_bytes; /* by rank: what was laid out for tensors alive at once */
-    uint64_t arena_bytes; /* the largest of any rank: with gaps and staging */
-    int64_t *pids;        /* by rank */
-    Timeline timeline;    /* not sealed */
+    uint64_t *peak_bytes;  /* by rank: what was laid out for tensors alive at once */
+    uint64_t arena_bytes;  /* the largest of any rank: with gaps and staging */
+    uint64_t beside_bytes; /* the same of what the backend holds on its device beside it */
+    RankCollected collected;
+    int64_t *pids;     /* by rank */
+    Timeline timeline; /* not sealed */
     int64_t
         shift_max_ns; /* rank 0: most that any rank's times in it were moved, to one clock */
     uint64_t snapshots_n;
 } RankResult;
+
+typedef struct RankEnd {
+    Fabric *fabric;
+    const Clocks *clocks; /* rank 0 knows how all clocks lie */
+    uint32_t rank;
+    int64_t zero_ns, now_ns; /* CLOCK_MONOTONIC when the run's clock was 0, and now */
+    RankResult *out;
+} RankEnd;
 
 bool rank_run(RankResult *out, const RankSetup *s, const RankPlace *place, Err *err);
 void rank_result_free(RankResult *r);

@@ -314,10 +314,10 @@ static void enable_devices(void)
         return;
     }
 #if CUPTI_API_VERSION >= 130000
-    (void)cupti.cuptiActivityEnableAndDump(CUPTI_ACTIVITY_KIND_DEVICE);
-#else
-    (void)cupti.cuptiActivityEnable(CUPTI_ACTIVITY_KIND_DEVICE);
+    if (cupti.cuptiActivityEnableAndDump(CUPTI_ACTIVITY_KIND_DEVICE) == CUPTI_SUCCESS)
+        return; /* else nothing is to be told yet */
 #endif
+    (void)cupti.cuptiActivityEnable(CUPTI_ACTIVITY_KIND_DEVICE);
 }
 
 #if CUPTI_API_VERSION >= 130000

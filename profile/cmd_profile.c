@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/capture_api.h"
+#include "core/own_folder.h"
 #include "exec/launch.h"
 #include "profile/cmd.h"
 #include "profile/cmd_profile.h"
@@ -71,21 +72,12 @@ static bool take(void *user, int option, Err *err)
 
 /* ---- what is needed before anything runs ---- */
 
-static const char *own_folder(Arena *arena)
-{
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n <= 0)
-        return ".";
-    path[n] = '\0';
-    *strrchr(path, '/') = '\0';
-    return arena_strdup(arena, path);
-}
-
 /* Beside the program, or where `make install` puts it. */
 static bool find_plugin(ProfileRun *run, Arena *arena, Err *err)
 {
-    const char *given = getenv(PLUGIN_VARIABLE), *folder = own_folder(arena);
+    char folder[4096];
+    const char *given = getenv(PLUGIN_VARIABLE);
+    (void)own_folder(folder, sizeof folder);
     const char *places[] = { given, arena_printf(arena, "%s/" CAPTURE_PLUGIN_FILE, folder),
                              arena_printf(arena, "%s/../lib/lockstep/" CAPTURE_PLUGIN_FILE,
                                           folder) };

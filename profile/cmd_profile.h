@@ -13,6 +13,7 @@
 
 #include "core/arena.h"
 #include "core/err.h"
+#include "core/timeline.h"
 
 typedef struct ProfileRun {
     const char *out;    /* DIR */
@@ -29,6 +30,10 @@ typedef struct ProfileRun {
  * ended it.  false and err: it could not be started.
  */
 bool profile_run(const ProfileRun *run, int *status, Err *err);
+
+/* RecordsWords.comm; user: Rules (traces/rules.h). */
+bool profile_kernel_words(void *user, const char *kernel, SpanClass *class_, const char **op,
+                          const char **dtype);
 
 typedef struct ProfileResult {
     uint32_t files_n, ranks_n;

@@ -123,8 +123,8 @@ static void give_ranks(Recordings *all)
 
 /* ---- reading ---- */
 
-static bool kernel_words(void *user, const char *kernel, SpanClass *class_, const char **op,
-                         const char **dtype)
+bool profile_kernel_words(void *user, const char *kernel, SpanClass *class_, const char **op,
+                          const char **dtype)
 {
     const Rules *rules = user;
     uint32_t match = rules_match(rules, kernel);
@@ -144,7 +144,7 @@ static bool read_one(Recordings *all, Recording *file, Timeline *t, RecordsMembe
 {
     char process[32];
     snprintf(process, sizeof process, "process %" PRIu32, file->head.pid);
-    const RecordsOptions o = { .words = { &all->rules, kernel_words },
+    const RecordsOptions o = { .words = { &all->rules, profile_kernel_words },
                                .rank = file->rank,
                                .process = file->shared ? process : NULL,
                                .members = members };

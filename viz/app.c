@@ -2,37 +2,39 @@
  * app.c - takes input, draws.
  */
 #include "viz/app.h"
+#include "viz/picture.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Actions that have keys; those with several, once with all of them. */
+/* Actions that have keys, with all of them. */
 static void fill_help(App *a)
 {
     uint32_t n = 0;
-    for (size_t i = 0; i < app_actions_n && n < APP_HELP; i++) {
-        const AppAction *k = &app_actions[i];
-        bool again = i > 0 && strcmp(app_actions[i - 1].name, k->name) == 0;
-        if (!k->key_text[0])
+    for (uint32_t i = 0; i < app_actions_n && n < APP_HELP; i++) {
+        char keys[64];
+        if (!keys_all_text(&a->keys, i, keys, sizeof keys)[0])
             continue;
-        if (again) {
-            char *text = a->help_text[n - 1];
-            size_t used = strlen(text);
-            snprintf(text + used, sizeof a->help_text[0] - used, ", %s", k->key_text);
-            continue;
-        }
-        snprintf(a->help_text[n], sizeof a->help_text[0], "%s\t%s", k->name, k->key_text);
+        snprintf(a->help_text[n], sizeof a->help_text[0], "%.40s\t%.50s", app_actions[i].name,
+                 keys);
         a->help[n] = a->help_text[n];
         n++;
     }
     a->view.help_n = n;
 }
 
+void app_set_keys(App *a, const Keys *keys)
+{
+    a->keys = *keys;
+    fill_help(a);
+}
+
 void app_open(App *a, View view)
 {
     *a = (App){ .view = view };
     scene_open(&a->scene, view.scale_pct);
+    keys_default(&a->keys);
     fill_help(a);
 }
 
@@ -57,6 +59,8 @@ void app_say(App *a, const char *format, ...)
 uint32_t app_rank(const App *a)
 {
     const View *v = &a->view;
+    if (v->pane == VIEW_PANE_RANKS && v->pane_at < v->data[VIEW_REAL_SIDE]->ranks_n)
+        return v->order[v->pane_at];
     ViewPlace place = v->hover.row != NONE_U32 ? v->hover : v->picked;
     const LayoutRow *row = v->mouse_x >= 0
                                ? layout_row_at(&a->scene.layout, PX(v->mouse_x), PX(v->mouse_y))
@@ -132,6 +136,14 @@ const DrawList *app_draw(App *a)
     app_hover(a); /* what is below the mouse may have moved */
     scene_draw(&a->scene, &a->view, &a->list);
     return &a->list;
+}
+
+bool app_save(App *a, const char *path, Err *err)
+{
+    a->scene.tips = picture_is_svg(path);
+    bool ok = picture_write(app_draw(a), path, err);
+    a->scene.tips = false;
+    return ok;
 }
 
 char *app_stats_text(const App *a, char *text, size_t cap)

@@ -12,6 +12,7 @@
 #define LOCKSTEP_VIZ_APP_H
 
 #include "viz/filter.h"
+#include "viz/keys.h"
 #include "viz/scene.h"
 
 typedef enum InputKind {
@@ -25,26 +26,6 @@ typedef enum InputKind {
     INPUT_SIZE   /* x, y: the new size */
 } InputKind;
 
-enum { MOD_SHIFT = 1, MOD_CTRL = 2, MOD_ALT = 4 };
-
-/* Letters and signs are themselves ('w', '/'); the others have names. */
-enum {
-    KEY_ENTER = 256,
-    KEY_ESC,
-    KEY_BACKSPACE,
-    KEY_DELETE,
-    KEY_TAB,
-    KEY_LEFT,
-    KEY_RIGHT,
-    KEY_UP,
-    KEY_DOWN,
-    KEY_HOME,
-    KEY_END,
-    KEY_PAGE_UP,
-    KEY_PAGE_DOWN,
-    KEY_F1
-};
-
 typedef struct Input {
     InputKind kind;
     int32_t key, mods, button, clicks, x, y;
@@ -55,9 +36,6 @@ typedef struct Input {
 /* What is dragged. */
 typedef enum AppDrag { DRAG_NONE, DRAG_SELECT, DRAG_PAN, DRAG_ZOOM_TO, DRAG_MINIMAP } AppDrag;
 
-/* What the keyboard moves in: Tab goes on. */
-typedef enum AppPane { PANE_LANES, PANE_RANKS, PANE_DRAWER, PANES_N } AppPane;
-
 enum { APP_OFFERS = 12, APP_HELP = 96 };
 
 typedef struct App {
@@ -65,8 +43,8 @@ typedef struct App {
     Scene scene;
     DrawList list;
     ViewFilter filter, search; /* .d NULL: none */
+    Keys keys;
     AppDrag drag;
-    AppPane pane;
     int32_t drag_x, drag_y;
     int64_t drag_ns, drag_from_ns, drag_to_ns;
     const char *help[APP_HELP];
@@ -82,12 +60,19 @@ typedef struct App {
 /* The view is moved into the app; its data stays the caller's. */
 void app_open(App *a, View view);
 void app_free(App *a);
+/* Other keys than the default ones. */
+void app_set_keys(App *a, const Keys *keys);
+/* What does not match is dimmed; "" everything matches.  False with a sentence. */
+bool app_filter(App *a, const char *text, Err *err);
 
 /* True: the picture has changed. */
 bool app_input(App *a, const Input *in);
 
 /* The picture; the list lives until the next one. */
 const DrawList *app_draw(App *a);
+
+/* The picture into a file, by its ending; in an SVG spans have their tooltips. */
+bool app_save(App *a, const char *path, Err *err);
 
 /* By the name of an action ("zoom in", "next exposed"); false: there is none. */
 bool app_act(App *a, const char *name);
@@ -98,9 +83,8 @@ char *app_stats_text(const App *a, char *text, size_t cap);
 /* ---- for app*.c ---- */
 
 typedef struct AppAction {
-    const char *name; /* as the palette shows it */
-    int32_t key, mods;
-    const char *key_text; /* as the help shows it */
+    const char *name;  /* as the palette shows it */
+    int32_t key, mods; /* by default; viz/keys.h */
     void (*act)(App *a);
 } AppAction;
 
@@ -119,7 +103,9 @@ void app_omni_type(App *a, const char *text);
 void app_say(App *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Picks a span and brings it into sight, if it is not. */
 void app_pick(App *a, ViewPlace place);
-/* The rank the mouse or the picked span is at; NONE_U32. */
+/* What the next match is, from now on: an interned name of the side shown. */
+void app_search_name(App *a, uint32_t name);
+/* The rank the keyboard, the mouse or the picked span is at; NONE_U32. */
 uint32_t app_rank(const App *a);
 
 #endif

@@ -388,6 +388,15 @@ static void sort_next(App *a)
 
 /* ---- selection, marks, rows by keyboard ---- */
 
+/* Of all ranks that are shown. */
+static void select_time(View *v, int64_t from_ns, int64_t to_ns)
+{
+    v->has_selection = true;
+    v->selection = (ViewWindow){ from_ns, to_ns };
+    for (uint32_t r = 0; r < v->data[VIEW_REAL_SIDE]->ranks_n; r++)
+        v->selected_ranks[r] = !v->ranks[r].left_out;
+}
+
 static void select_event(App *a)
 {
     View *v = &a->view;
@@ -398,14 +407,12 @@ static void select_event(App *a)
     const ViewData *d = v->data[v->picked.side];
     int64_t shift_ns = view_shift_ns(v, v->picked.side, d->rows[v->picked.row].rank);
     int64_t from_ns = d->t->start_ns[v->picked.span] - shift_ns;
-    v->has_selection = true;
-    v->selection = (ViewWindow){ from_ns, from_ns + max_i64(1, d->t->dur_ns[v->picked.span]) };
+    select_time(v, from_ns, from_ns + max_i64(1, d->t->dur_ns[v->picked.span]));
 }
 
 static void select_window(App *a)
 {
-    a->view.has_selection = true;
-    a->view.selection = (ViewWindow){ a->view.from_ns, a->view.to_ns };
+    select_time(&a->view, a->view.from_ns, a->view.to_ns);
 }
 
 static void add_mark(App *a)
@@ -559,95 +566,167 @@ static void quit(App *a)
     a->quit = true;
 }
 
+/* ---- panes: Tab goes from one to the next, arrows and Enter act within ---- */
+
+static void step_pane(App *a, int by)
+{
+    View *v = &a->view;
+    int pane = (int)v->pane;
+    do
+        pane = (pane + by + VIEW_PANES_N) % VIEW_PANES_N;
+    while (pane == VIEW_PANE_DRAWER && a->scene.layout.drawer.x1 <= a->scene.layout.drawer.x0);
+    v->pane = (ViewPane)pane;
+    v->pane_at = 0;
+    app_say(a, "%s",
+            pane == VIEW_PANE_RANKS    ? "ranks: up and down choose, Enter folds, P pins"
+            : pane == VIEW_PANE_DRAWER ? "top kernels: up and down choose, Enter searches"
+                                       : "lanes: arrows go from event to event");
+}
+
+static void next_pane(App *a)
+{
+    step_pane(a, 1);
+}
+static void previous_pane(App *a)
+{
+    step_pane(a, -1);
+}
+
+/* Brings the chosen rank into sight. */
+static void see_rank(App *a, uint32_t rank)
+{
+    Layout *l = &a->scene.layout;
+    for (uint32_t i = 0; i < l->rows_n; i++) {
+        const LayoutRow *row = &l->rows[i];
+        if (!row->first || row->rank != rank || row->pinned)
+            continue;
+        if (row->y0 < l->scrolled.y0)
+            a->view.scroll_px -= px_ceil(l->scrolled.y0 - row->y0) + 4;
+        else if (row->y1 > l->scrolled.y1)
+            a->view.scroll_px += px_ceil(row->y1 - l->scrolled.y1) + 4;
+        return;
+    }
+}
+
+static void search_kernel(App *a)
+{
+    const SceneTables *t = &a->scene.tables;
+    if (a->view.pane_at >= t->top_n || t->data != view_data(&a->view))
+        return;
+    app_search_name(a, t->top[a->view.pane_at].name);
+    search_step(a, false);
+}
+
+static bool pane_key(App *a, int32_t key)
+{
+    View *v = &a->view;
+    uint32_t ranks_n = v->data[VIEW_REAL_SIDE]->ranks_n;
+    uint32_t n = v->pane == VIEW_PANE_RANKS ? ranks_n : a->scene.tables.top_n;
+    if (v->pane == VIEW_PANE_LANES)
+        return false;
+    if (key == KEY_ESC) {
+        v->pane = VIEW_PANE_LANES;
+        return true;
+    }
+    if (key == KEY_ENTER && v->pane == VIEW_PANE_DRAWER)
+        search_kernel(a);
+    else if (key == KEY_ENTER && v->pane_at < ranks_n)
+        fold_it(a, &v->ranks[v->order[v->pane_at]]);
+    else if (key == KEY_UP || key == KEY_DOWN) {
+        v->pane_at += key == KEY_DOWN ? v->pane_at + 1 < n : 0;
+        v->pane_at -= key == KEY_UP ? v->pane_at > 0 : 0;
+        if (v->pane == VIEW_PANE_RANKS && v->pane_at < ranks_n)
+            see_rank(a, v->order[v->pane_at]);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 /* flat table */
 const AppAction app_actions[] = {
-    { "zoom in", 'w', 0, "W", zoom_in },
-    { "zoom out", 's', 0, "S", zoom_out },
-    { "zoom in fast", 'w', MOD_SHIFT, "Shift+W", zoom_in_fast },
-    { "zoom out fast", 's', MOD_SHIFT, "Shift+S", zoom_out_fast },
-    { "pan left", 'a', 0, "A", pan_left },
-    { "pan right", 'd', 0, "D", pan_right },
-    { "pan left fast", 'a', MOD_SHIFT, "Shift+A", pan_left_fast },
-    { "pan right fast", 'd', MOD_SHIFT, "Shift+D", pan_right_fast },
-    { "fit everything", '0', 0, "0", fit_all },
-    { "fit everything", KEY_HOME, 0, "Home", fit_all },
-    { "zoom to event or selection", 'f', 0, "F", focus },
-    { "view history back", KEY_BACKSPACE, 0, "Backspace", back },
-    { "view history forward", KEY_BACKSPACE, MOD_SHIFT, "Shift+Backspace", forward },
-    { "next event in lane", '.', 0, ".", next_event },
-    { "next event in lane", KEY_RIGHT, 0, "Right", next_event },
-    { "previous event in lane", ',', 0, ",", previous_event },
-    { "previous event in lane", KEY_LEFT, 0, "Left", previous_event },
-    { "event in the row above", KEY_UP, 0, "Up", row_up },
-    { "event in the row below", KEY_DOWN, 0, "Down", row_down },
-    { "next linked event", ']', 0, "]", next_link },
-    { "previous linked event", '[', 0, "[", previous_link },
-    { "next longest exposed communication", 'e', 0, "E", next_exposed },
-    { "previous longest exposed communication", 'e', MOD_SHIFT, "Shift+E", previous_exposed },
-    { "next step", 'n', 0, "N", next_step },
-    { "previous step", 'n', MOD_SHIFT, "Shift+N", previous_step },
-    { "next view: real, sim, split, diff", 'v', 0, "V", next_mode },
-    { "view real", 0, 0, "", mode_real },
-    { "view sim", 0, 0, "", mode_sim },
-    { "view split", 0, 0, "", mode_split },
-    { "view diff", 0, 0, "", mode_diff },
-    { "jump to matched op", 'x', 0, "X", jump_to_twin },
-    { "critical path", 'c', 0, "C", toggle_path },
-    { "overlap shading", 'o', 0, "O", toggle_overlap },
-    { "mark this moment", 'm', 0, "M", one_mark },
-    { "mark this moment, keep others", 'm', MOD_SHIFT, "Shift+M", add_mark },
-    { "select the event's time", 'r', 0, "R", select_event },
-    { "select the window", 'a', MOD_CTRL, "Ctrl+A", select_window },
-    { "pin the rank", 'p', 0, "P", pin },
-    { "find a rank", 'p', MOD_CTRL, "Ctrl+P", find_rank },
-    { "fold the rank", 'h', 0, "H", fold },
-    { "fold all ranks", 'h', MOD_SHIFT, "Shift+H", fold_all },
-    { "host threads of the rank", 't', 0, "T", threads },
-    { "sort ranks", 'b', 0, "B", sort_next },
-    { "align clocks", 'k', 0, "K", toggle_clocks },
-    { "search", '/', 0, "/", search },
-    { "search", 'f', MOD_CTRL, "Ctrl+F", search },
-    { "next match", KEY_ENTER, 0, "Enter", search_next },
-    { "previous match", KEY_ENTER, MOD_SHIFT, "Shift+Enter", search_back },
-    { "filter", ':', 0, ":", filter },
-    { "command palette", 'p', MOD_CTRL | MOD_SHIFT, "Ctrl+Shift+P", palette },
-    { "command palette", '>', 0, ">", palette },
-    { "command palette", KEY_F1, 0, "F1", palette },
-    { "drawer", 'q', 0, "Q", toggle_drawer },
-    { "light or dark", 'l', 0, "L", toggle_theme },
-    { "larger", '+', MOD_CTRL, "Ctrl++", scale_up },
-    { "larger", '=', MOD_CTRL, "Ctrl+=", scale_up },
-    { "smaller", '-', MOD_CTRL, "Ctrl+-", scale_down },
-    { "scroll up", KEY_UP, MOD_CTRL, "Ctrl+Up", scroll_up },
-    { "scroll down", KEY_DOWN, MOD_CTRL, "Ctrl+Down", scroll_down },
-    { "page up", KEY_PAGE_UP, 0, "PgUp", page_up },
-    { "page down", KEY_PAGE_DOWN, 0, "PgDn", page_down },
-    { "copy the numbers", 'c', MOD_CTRL, "Ctrl+C", copy_stats },
-    { "save as PNG", 's', MOD_CTRL, "Ctrl+S", save_png },
-    { "save as SVG", 's', MOD_CTRL | MOD_SHIFT, "Ctrl+Shift+S", save_svg },
-    { "clear", KEY_ESC, 0, "Esc", clear },
-    { "help", '?', 0, "?", toggle_help },
-    { "quit", 'q', MOD_CTRL, "Ctrl+Q", quit },
+    { "zoom in", 'w', 0, zoom_in },
+    { "zoom out", 's', 0, zoom_out },
+    { "zoom in fast", 'w', MOD_SHIFT, zoom_in_fast },
+    { "zoom out fast", 's', MOD_SHIFT, zoom_out_fast },
+    { "pan left", 'a', 0, pan_left },
+    { "pan right", 'd', 0, pan_right },
+    { "pan left fast", 'a', MOD_SHIFT, pan_left_fast },
+    { "pan right fast", 'd', MOD_SHIFT, pan_right_fast },
+    { "fit everything", '0', 0, fit_all },
+    { "fit everything", KEY_HOME, 0, fit_all },
+    { "zoom to event or selection", 'f', 0, focus },
+    { "view history back", KEY_BACKSPACE, 0, back },
+    { "view history forward", KEY_BACKSPACE, MOD_SHIFT, forward },
+    { "next event in lane", '.', 0, next_event },
+    { "next event in lane", KEY_RIGHT, 0, next_event },
+    { "previous event in lane", ',', 0, previous_event },
+    { "previous event in lane", KEY_LEFT, 0, previous_event },
+    { "event in the row above", KEY_UP, 0, row_up },
+    { "event in the row below", KEY_DOWN, 0, row_down },
+    { "next linked event", ']', 0, next_link },
+    { "previous linked event", '[', 0, previous_link },
+    { "next longest exposed communication", 'e', 0, next_exposed },
+    { "previous longest exposed communication", 'e', MOD_SHIFT, previous_exposed },
+    { "next step", 'n', 0, next_step },
+    { "previous step", 'n', MOD_SHIFT, previous_step },
+    { "next view: real, sim, split, diff", 'v', 0, next_mode },
+    { "view real", 0, 0, mode_real },
+    { "view sim", 0, 0, mode_sim },
+    { "view split", 0, 0, mode_split },
+    { "view diff", 0, 0, mode_diff },
+    { "jump to matched op", 'x', 0, jump_to_twin },
+    { "critical path", 'c', 0, toggle_path },
+    { "overlap shading", 'o', 0, toggle_overlap },
+    { "mark this moment", 'm', 0, one_mark },
+    { "mark this moment, keep others", 'm', MOD_SHIFT, add_mark },
+    { "select the event's time", 'r', 0, select_event },
+    { "select the window", 'a', MOD_CTRL, select_window },
+    { "pin the rank", 'p', 0, pin },
+    { "find a rank", 'p', MOD_CTRL, find_rank },
+    { "fold the rank", 'h', 0, fold },
+    { "fold all ranks", 'h', MOD_SHIFT, fold_all },
+    { "host threads of the rank", 't', 0, threads },
+    { "sort ranks", 'b', 0, sort_next },
+    { "align clocks", 'k', 0, toggle_clocks },
+    { "search", '/', 0, search },
+    { "search", 'f', MOD_CTRL, search },
+    { "next match", KEY_ENTER, 0, search_next },
+    { "previous match", KEY_ENTER, MOD_SHIFT, search_back },
+    { "filter", ':', 0, filter },
+    { "command palette", 'p', MOD_CTRL | MOD_SHIFT, palette },
+    { "command palette", '>', 0, palette },
+    { "command palette", KEY_F1, 0, palette },
+    { "drawer", 'q', 0, toggle_drawer },
+    { "light or dark", 'l', 0, toggle_theme },
+    { "larger", '+', MOD_CTRL, scale_up },
+    { "larger", '=', MOD_CTRL, scale_up },
+    { "smaller", '-', MOD_CTRL, scale_down },
+    { "scroll up", KEY_UP, MOD_CTRL, scroll_up },
+    { "scroll down", KEY_DOWN, MOD_CTRL, scroll_down },
+    { "page up", KEY_PAGE_UP, 0, page_up },
+    { "page down", KEY_PAGE_DOWN, 0, page_down },
+    { "copy the numbers", 'c', MOD_CTRL, copy_stats },
+    { "save as PNG", 's', MOD_CTRL, save_png },
+    { "save as SVG", 's', MOD_CTRL | MOD_SHIFT, save_svg },
+    { "clear", KEY_ESC, 0, clear },
+    { "next pane", KEY_TAB, 0, next_pane },
+    { "previous pane", KEY_TAB, MOD_SHIFT, previous_pane },
+    { "help", '?', 0, toggle_help },
+    { "quit", 'q', MOD_CTRL, quit },
 };
 
 const size_t app_actions_n = ARRAY_N(app_actions);
 
-/* Signs that need Shift on some keyboards come with it. */
-static bool is_sign(int32_t key)
-{
-    return key > 0 && key < 128 && strchr("?:>/+.,[]=", key);
-}
-
 bool app_key(App *a, int32_t key, int32_t mods)
 {
-    if (is_sign(key))
-        mods &= ~MOD_SHIFT;
-    for (size_t i = 0; i < app_actions_n; i++)
-        if (app_actions[i].key == key && app_actions[i].mods == mods) {
-            app_actions[i].act(a);
-            return true;
-        }
-    return false;
+    if (mods == 0 && pane_key(a, key))
+        return true;
+    uint32_t action = keys_action(&a->keys, key, mods);
+    if (action == NONE_U32)
+        return false;
+    app_actions[action].act(a);
+    return true;
 }
 
 bool app_act(App *a, const char *name)

@@ -32,7 +32,7 @@ static void move_minimap(App *a, const Input *in)
     int64_t shift_ns = d->ranks_n ? view_shift_ns(v, view_side(v), 0) : 0;
     double part = (double)(PX(in->x) - map.x0) / (double)px_max(1, map.x1 - map.x0);
     int64_t at_ns =
-        d->begin_ns - shift_ns + (int64_t)(part * (double)(d->end_ns - d->begin_ns));
+        view_moved(d->begin_ns - shift_ns, part * (double)(d->end_ns - d->begin_ns));
     int64_t half_ns = (v->to_ns - v->from_ns) / 2;
     view_move(v, at_ns - half_ns, at_ns - half_ns + (v->to_ns - v->from_ns));
 }
@@ -95,8 +95,9 @@ static void drag_to(App *a, const Input *in)
     } else if (a->drag == DRAG_PAN) {
         double part = (double)(in->x - a->drag_x) /
                       (double)px_max(1, px_floor(l->lanes.x1 - l->lanes.x0));
-        int64_t by_ns = (int64_t)(part * (double)(a->drag_to_ns - a->drag_from_ns));
-        view_move(v, a->drag_from_ns - by_ns, a->drag_to_ns - by_ns);
+        int64_t length_ns = a->drag_to_ns - a->drag_from_ns;
+        int64_t from_ns = view_moved(a->drag_from_ns, -part * (double)length_ns);
+        view_move(v, from_ns, from_ns + length_ns);
     } else if (abs(in->x - a->drag_x) >= CLICK_PX) {
         v->has_selection = true;
         v->selection = (ViewWindow){ min_i64(a->drag_ns, now_ns),
@@ -183,7 +184,8 @@ static bool wheel(App *a, const Input *in)
     View *v = &a->view;
     const Layout *l = &a->scene.layout;
     bool on_time = over(l->ruler, in) || over(l->minimap, in);
-    if (in->mods & MOD_CTRL || on_time) {
+    bool zooms = in->mods & (MOD_CTRL | MOD_ALT) || (a->keys.wheel_zooms && !in->mods);
+    if (zooms || on_time) {
         int64_t at_ns = over(l->minimap, in) ? v->from_ns + (v->to_ns - v->from_ns) / 2
                                              : layout_ns_at(l, v, PX(in->x));
         view_zoom(v, at_ns, pow(1.25, in->dy));

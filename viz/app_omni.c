@@ -42,11 +42,12 @@ static void add_offer(App *a, int32_t action, const char *text, const char *key)
 
 static void offer_actions(App *a, const char *word)
 {
+    char key[KEY_TEXT];
     for (size_t i = 0; i < app_actions_n; i++) {
         const AppAction *k = &app_actions[i];
         bool again = i > 0 && strcmp(app_actions[i - 1].name, k->name) == 0;
         if (!again && offers_word(k->name, word))
-            add_offer(a, (int32_t)i, k->name, k->key_text);
+            add_offer(a, (int32_t)i, k->name, keys_text(&a->keys, (uint32_t)i, key));
     }
 }
 
@@ -117,16 +118,30 @@ void app_omni_close(App *a)
 
 /* ---- Enter ---- */
 
-static void take_filter(App *a, ViewFilter *f, const char *text)
+static bool take_filter(App *a, ViewFilter *f, const char *text, Err *err)
 {
-    Err err = { 0 };
     ViewFilter fresh;
-    if (!filter_open(&fresh, view_data(&a->view), text, &err)) {
-        app_say(a, "%s", err.text);
-        return;
+    if (!filter_open(&fresh, view_data(&a->view), text, err)) {
+        app_say(a, "%s", err->text);
+        return false;
     }
     filter_free(f);
     *f = fresh;
+    return true;
+}
+
+bool app_filter(App *a, const char *text, Err *err)
+{
+    if (text[0])
+        return take_filter(a, &a->filter, text, err);
+    filter_free(&a->filter);
+    return true;
+}
+
+void app_search_name(App *a, uint32_t name)
+{
+    filter_free(&a->search);
+    filter_open_name(&a->search, view_data(&a->view), name);
 }
 
 static void go_to_rank(App *a, uint32_t rank)
@@ -153,6 +168,7 @@ static void enter(App *a, int32_t mods)
 {
     View *v = &a->view;
     char text[VIEW_TEXT];
+    Err err = { 0 };
     snprintf(text, sizeof text, "%s", v->omni);
     if (v->offers_n > 0) {
         take_offer(a);
@@ -160,11 +176,11 @@ static void enter(App *a, int32_t mods)
     }
     app_omni_close(a);
     if (text[0] == '/' && text[1]) {
-        take_filter(a, &a->search, text + 1);
+        take_filter(a, &a->search, text + 1, &err);
         app_act(a, mods & MOD_SHIFT ? "previous match" : "next match");
     } else if (text[0] == ':') {
         if (text[1])
-            take_filter(a, &a->filter, text + 1);
+            take_filter(a, &a->filter, text + 1, &err);
         else
             filter_free(&a->filter);
     } else if (text[0] == '>' || text[0] == '@') {

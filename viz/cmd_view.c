@@ -39,6 +39,7 @@ static bool render(const ViewOptions *o, Err *err)
     if (ok) {
         scene_open(&scene, o->scale_pct);
         scene.still = true;
+        scene.tips = picture_is_svg(o->render);
         scene_draw(&scene, &view, &list);
         ok = picture_write(&list, o->render, err);
         draw_free(&list);

@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+#include "viz/filter.h"
+#include "viz/keys.h"
 #include "viz/scene.h"
 
 typedef struct ViewOptions {
@@ -23,6 +25,9 @@ typedef struct ViewOptions {
     ViewMode mode;
     bool has_mode;
     uint32_t scale_pct;
+    const char *filter; /* NULL: none */
+    bool critical;
+    Keys keys;
 } ViewOptions;
 
 /* Wrong usage is false with err; *help: it was asked for, nothing else is filled. */

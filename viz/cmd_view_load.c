@@ -28,6 +28,7 @@ struct ViewTraces {
     Comparison comparison;
     bool has_diff;
     ViewDiff diff;
+    ViewFilter filter; /* d NULL: none */
 };
 
 /* ---- who waited for whom ---- */
@@ -253,6 +254,8 @@ void view_traces_free(ViewTraces *t)
         trace_set_free(&s->set);
     }
     if (t)
+        filter_free(&t->filter);
+    if (t)
         compare_free(&t->comparison);
     free(t);
 }
@@ -316,5 +319,11 @@ bool view_start(View *v, ViewTraces *t, const ViewOptions *o, Err *err)
     v->scale_pct = o->scale_pct;
     if (o->theme)
         v->theme = o->theme;
+    v->critical = o->critical;
+    if (o->filter && o->filter[0]) {
+        if (!filter_open(&t->filter, view_data(v), o->filter, err))
+            return err_wrap(err, "--filter");
+        v->filter = &t->filter;
+    }
     return choose_ranks(v, o, err) && choose_window(v, o, err);
 }

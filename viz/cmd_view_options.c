@@ -18,7 +18,10 @@ enum {
     OPT_THEME,
     OPT_VIEW,
     OPT_SCALE,
-    OPT_RULES
+    OPT_RULES,
+    OPT_FILTER,
+    OPT_CRITICAL,
+    OPT_KEYS
 };
 
 static const struct option long_options[] = {
@@ -32,6 +35,9 @@ static const struct option long_options[] = {
     { "view", required_argument, NULL, OPT_VIEW },
     { "scale", required_argument, NULL, OPT_SCALE },
     { "rules", required_argument, NULL, OPT_RULES },
+    { "filter", required_argument, NULL, OPT_FILTER },
+    { "critical", no_argument, NULL, OPT_CRITICAL },
+    { "keys", required_argument, NULL, OPT_KEYS },
     { "help", no_argument, NULL, OPTION_HELP },
     { NULL, 0, NULL, 0 },
 };
@@ -53,6 +59,10 @@ void view_options_help(FILE *out)
         "  --size WxH          of the picture or window, 1920x1080 when not said\n"
         "  --theme THEME       dark or light\n"
         "  --scale PCT         of texts and rows, 75 to 300\n"
+        "  --filter TEXT       dims what does not match: 'nccl dur>1ms rank:0-3', as after "
+        "':'\n"
+        "  --critical          shows the critical path of the step, all else dimmed\n"
+        "  --keys KEYS         default, tracy, chrome, or a file of lines 'KEY action name'\n"
         "  --rules FILE        more rules on which kernels communicate; repeatable\n");
 }
 
@@ -191,6 +201,13 @@ static bool take_option(void *user, int option, Err *err)
         return take_size(o, optarg, err);
     case OPT_THEME:
         return (o->theme = theme_find(optarg, err)) != NULL;
+    case OPT_FILTER:
+        o->filter = optarg;
+        return true;
+    case OPT_CRITICAL:
+        return o->critical = true;
+    case OPT_KEYS:
+        return keys_load(&o->keys, optarg, err);
     case OPT_VIEW:
         return take_view(o, optarg, err);
     default:
@@ -213,6 +230,7 @@ static bool fits_together(const ViewOptions *o, Err *err)
 bool view_options_parse(ViewOptions *o, int argc, char **argv, bool *help, Err *err)
 {
     *o = (ViewOptions){ .step = -1, .width = 1920, .height = 1080, .scale_pct = 100 };
+    keys_default(&o->keys);
     if (!options_walk(argc, argv, long_options, take_option, o, help, err))
         return false;
     for (int i = optind; i < argc; i++)

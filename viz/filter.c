@@ -199,10 +199,24 @@ static bool track_holds(const ViewFilter *f, const Track *track)
     return true;
 }
 
-bool filter_open(ViewFilter *f, const ViewData *d, const char *text, Err *err)
+static uint64_t next_number(void)
 {
     static uint64_t opened;
-    *f = (ViewFilter){ .d = d, .number = ++opened };
+    return ++opened;
+}
+
+void filter_open_name(ViewFilter *f, const ViewData *d, uint32_t name)
+{
+    *f = (ViewFilter){ .d = d, .number = next_number() };
+    f->name_ok = mem_zero(d->t->names.n + 1, 1);
+    f->track_ok = mem_zero(d->t->tracks_n + 1, 1);
+    memset(f->track_ok, 1, d->t->tracks_n);
+    f->name_ok[name] = name < d->t->names.n;
+}
+
+bool filter_open(ViewFilter *f, const ViewData *d, const char *text, Err *err)
+{
+    *f = (ViewFilter){ .d = d, .number = next_number() };
     if (!read_terms(f, text, err)) {
         *f = (ViewFilter){ .d = NULL };
         return false;

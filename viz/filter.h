@@ -42,6 +42,8 @@ typedef struct ViewFilter {
 
 /* False with a sentence for a term that is none; text may be empty: everything matches. */
 bool filter_open(ViewFilter *f, const ViewData *d, const char *text, Err *err);
+/* Of spans of exactly this interned name. */
+void filter_open_name(ViewFilter *f, const ViewData *d, uint32_t name);
 void filter_free(ViewFilter *f);
 
 bool filter_matches(const ViewFilter *f, uint64_t span);

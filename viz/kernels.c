@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_LOW = 2048, SPANS_PER_SUM = 8, LANE_LAST = UINT8_MAX };
+enum { BLOCK_LOW = 64, SPANS_PER_SUM = 8, LANE_LAST = UINT8_MAX };
 
 /* ---- building ---- */
 

@@ -224,7 +224,7 @@ const LayoutRow *layout_row_at(const Layout *l, Px x, Px y)
 int64_t layout_ns_at(const Layout *l, const View *v, Px x)
 {
     double part = (double)(x - l->lanes.x0) / (double)px_max(1, l->lanes.x1 - l->lanes.x0);
-    return v->from_ns + (int64_t)(part * (double)(v->to_ns - v->from_ns));
+    return view_moved(v->from_ns, part * (double)(v->to_ns - v->from_ns));
 }
 
 Px layout_x_of(const Layout *l, const View *v, int64_t ns)

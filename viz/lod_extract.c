@@ -436,6 +436,12 @@ static void read_pyramid(Draw *d, uint32_t level)
     }
 }
 
+/* Are bins of 2^shift ns wider than a pixel? */
+static bool is_wider(uint32_t shift, int64_t pixel_ns)
+{
+    return shift > 62 || (uint64_t)1 << shift > (uint64_t)pixel_ns;
+}
+
 void lod_extract(const LodRow *row, const LodWindow *w, const LodSink *sink)
 {
     ASSERT(w->from_ns < w->to_ns && w->width > 0);
@@ -446,7 +452,7 @@ void lod_extract(const LodRow *row, const LodWindow *w, const LodSink *sink)
     d.rest_ns = (w->to_ns - w->from_ns) % w->width;
     d.wide_ns = d.pixel_ns + (d.rest_ns > 0);
     uint32_t level = row->levels_n;
-    while (level > 0 && (uint64_t)1 << (row->shift + 2 * (level - 1)) > (uint64_t)d.pixel_ns)
+    while (level > 0 && is_wider(row->shift + 2 * (level - 1), d.pixel_ns))
         level--;
     if (level == 0)
         walk(&d);

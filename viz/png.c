@@ -104,10 +104,15 @@ static bool write_svg_file(const DrawList *d, const char *path, Err *err)
     return out_file_commit(&out, err);
 }
 
+bool picture_is_svg(const char *path)
+{
+    return !ends_with(path, ".png");
+}
+
 bool picture_write(const DrawList *d, const char *path, Err *err)
 {
     Frame f;
-    if (!ends_with(path, ".png"))
+    if (picture_is_svg(path))
         return write_svg_file(d, path, err);
     if (!frame_init(&f, d->width, d->height, err))
         return false;

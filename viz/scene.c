@@ -226,13 +226,15 @@ void scene_legend(ScenePen *p)
     Px x = draw_px(p->d, 12), side = draw_px(p->d, 14);
     draw_rect(p->d, bar, scene_color(p, THEME_PANEL));
     for (size_t i = 0; i < ARRAY_N(shown); i++) {
-        Px y = (bar.y0 + bar.y1 - side) / 2 / PX_ONE * PX_ONE;
+        const char *name = time_class_name(shown[i]);
+        Px y = (bar.y0 + bar.y1 - side) / 2 / PX_ONE * PX_ONE, x0 = x + side + draw_px(p->d, 6);
+        Px x1 = x0 + font_width(p->d->font, scene_small(), name, strlen(name)) + PX(1);
+        if (x1 > bar.x1)
+            break;
         theme_span(p->d, p->theme, shown[i], (PxBox){ x, y, x + side, y + side }, 255);
-        PxBox box = { x + side + draw_px(p->d, 6), bar.y0, bar.x1, bar.y1 };
-        x = box.x0 +
-            draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT),
-                      time_class_name(shown[i])) +
-            draw_px(p->d, 16);
+        draw_text(p->d, (PxBox){ x0, bar.y0, x1, bar.y1 }, scene_small(), ALIGN_LEFT,
+                  scene_color(p, THEME_TEXT), name);
+        x = x1 + draw_px(p->d, 15);
     }
     const char *hint = p->v->message[0] ? p->v->message
                        : p->s->still
@@ -240,6 +242,8 @@ void scene_legend(ScenePen *p)
                            : "W S zoom   A D pan   drag select   E next exposed   V view   "
                              "C critical path   Q drawer   ? help";
     PxBox box = { x + draw_px(p->d, 16), bar.y0, bar.x1 - draw_px(p->d, 10), bar.y1 };
+    if (box.x1 - box.x0 < draw_px(p->d, 80))
+        return;
     draw_text(p->d, box, scene_small(), ALIGN_LEFT,
               scene_color(p, p->v->message[0] ? THEME_TEXT : THEME_DIM), hint);
 }
@@ -295,6 +299,7 @@ void scene_draw(Scene *s, View *v, DrawList *d)
     scene_minimap(&p);
     if (s->layout.drawer.x1 > s->layout.drawer.x0)
         scene_drawer(&p);
+    scene_focus(&p);
     scene_top(&p);
     scene_legend(&p);
     scene_tooltip(&p);

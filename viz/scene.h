@@ -71,6 +71,7 @@ typedef struct Scene {
     ScenePath path;
     SceneKept kept;
     bool still; /* --render: no mouse, no hints on keys that a picture does not have */
+    bool tips;  /* pieces are items of their own, with their tooltips: for SVG */
 } Scene;
 
 void scene_open(Scene *s, uint32_t scale_pct);

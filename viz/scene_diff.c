@@ -166,7 +166,7 @@ void scene_drift(ScenePen *p, const LayoutRow *row)
             continue;
         Px x = lane_x(&e, end_of(e.t[0], pair->span[0]));
         Px y = middle - (Px)((double)half * (double)drift_of(&e, pair) / (double)largest);
-        if (x - last < PX(1) && n > 0)
+        if (n > 0 && (int64_t)x - last < PX(1))
             continue;
         last = x;
         line[n++] = (PxPoint){ x, y };
@@ -240,7 +240,7 @@ void scene_diff_tables(ScenePen *p, PxBox box, Px *y)
     PxBox note = { box.x0, *y, box.x1, *y + draw_px(p->d, 18) };
     *y = note.y1 + draw_px(p->d, 8);
     draw_text(p->d, note, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
-    put_cells(&c, scene_small(), THEME_DIM, "class (share of difference)",
+    put_cells(&c, scene_small(), THEME_DIM, "class (share)",
               (const char *const[]){ "real", "sim", "error" });
     for (uint32_t i = 0; i < f->classes_n && *y + draw_px(p->d, 17) < box.y1; i++)
         put_class(&c, &f->classes[i]);

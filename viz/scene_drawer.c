@@ -12,6 +12,7 @@ typedef struct Drawer {
     ScenePen *p;
     PxBox box; /* padded */
     Px y;
+    Metrics *m; /* by rank of the side shown; of those that count */
 } Drawer;
 
 static PxBox take_line(Drawer *w, int32_t pixels)
@@ -66,7 +67,10 @@ static void put_numbers(Drawer *w)
     ScenePen *p = w->p;
     const ViewData *d = view_data(p->v);
     ViewWindow window = view_stats_window(p->v);
-    ViewStats stats = view_window_stats(p->v, window);
+    ViewStats stats = { .ranks_n = 0 };
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (view_counts(p->v, r))
+            view_stats_add(&stats, &d->ranks[r], &w->m[r]);
     int64_t n = (int64_t)(stats.ranks_n ? stats.ranks_n : 1), of_ns = stats.sum.span_ns / n;
     char text[96], size[32];
     snprintf(text, sizeof text, "%s (%s)", p->v->has_selection ? "Selection" : "Window",
@@ -127,10 +131,9 @@ static void put_spread(Drawer *w)
         ns[k] = mem_zero((size_t)d->ranks_n + 1, sizeof *ns[k]);
     for (uint32_t r = 0; r < d->ranks_n; r++)
         if (view_counts(v, r)) {
-            Metrics m = view_rank_metrics(v, r, view_stats_window(v));
-            ns[0][n] = m.compute_ns;
-            ns[1][n] = m.exposed_comm_ns;
-            ns[2][n++] = m.idle_ns;
+            ns[0][n] = w->m[r].compute_ns;
+            ns[1][n] = w->m[r].exposed_comm_ns;
+            ns[2][n++] = w->m[r].idle_ns;
         }
     if (n > 1 && has_room(w, 110)) {
         put_title(w, "Between ranks");
@@ -189,8 +192,14 @@ static void put_kernels(Drawer *w, uint32_t most)
         return;
     const SceneTables *t = scene_tables(w->p);
     put_title(w, "Top kernels");
-    for (uint32_t i = 0; i < t->top_n && i < most && has_room(w, 16); i++)
+    for (uint32_t i = 0; i < t->top_n && i < most && has_room(w, 16); i++) {
+        if (w->p->v->pane == VIEW_PANE_DRAWER && w->p->v->pane_at == i)
+            draw_outline(w->p->d,
+                         (PxBox){ w->box.x0 - PX(2), w->y, w->box.x1 + PX(2),
+                                  w->y + draw_px(w->p->d, 16) },
+                         draw_px(w->p->d, 1), 0, scene_color(w->p, THEME_FOCUS));
         put_kernel(w, &t->top[i], t->top[0].total_ns);
+    }
     if (t->top_n == 0)
         put_note(w, "no kernels in this window");
 }
@@ -272,12 +281,11 @@ static void put_stragglers(Drawer *w)
 {
     const View *v = w->p->v;
     const ViewData *d = view_data(v);
-    ViewWindow window = view_stats_window(v);
     Exposed *e = mem_zero(d->ranks_n + 1, sizeof *e);
     uint32_t n = 0;
     for (uint32_t r = 0; r < d->ranks_n; r++)
         if (view_counts(v, r))
-            e[n++] = (Exposed){ view_rank_metrics(v, r, window).exposed_comm_ns, r };
+            e[n++] = (Exposed){ w->m[r].exposed_comm_ns, r };
     qsort(e, n, sizeof *e, by_exposed);
     if (n > 1 && e[0].ns > 0 && has_room(w, 48)) {
         put_title(w, "Exposed communication by rank");
@@ -295,7 +303,12 @@ void scene_drawer(ScenePen *p)
     draw_rect(p->d, (PxBox){ box.x0, box.y0, box.x0 + PX(1), box.y1 },
               scene_color(p, THEME_LINE));
     draw_clip_push(p->d, box);
-    Drawer w = { p, { box.x0 + pad, box.y0, box.x1 - pad, box.y1 - pad }, box.y0 };
+    const ViewData *d = view_data(p->v);
+    Drawer w = { p, { box.x0 + pad, box.y0, box.x1 - pad, box.y1 - pad }, box.y0, NULL };
+    w.m = mem_zero((size_t)d->ranks_n + 1, sizeof *w.m);
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (view_counts(p->v, r))
+            w.m[r] = view_rank_metrics(p->v, r, view_stats_window(p->v));
     put_numbers(&w);
     if (p->v->critical)
         scene_path_table(p, w.box, &w.y);
@@ -305,5 +318,6 @@ void scene_drawer(ScenePen *p)
     put_kernels(&w, 12);
     put_comms(&w);
     put_stragglers(&w);
+    free(w.m);
     draw_clip_pop(p->d);
 }

@@ -11,8 +11,10 @@
  */
 #include "viz/scene_lanes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "viz/filter.h"
 
@@ -42,6 +44,7 @@ typedef struct Lane {
     PxBox box;
     bool is_strip;
     uint32_t alpha; /* of all; 255, or less below a filter */
+    uint32_t base;  /* of a strip: the item of the compute that goes on; NONE_U32 */
 
     /* Columns that look alike, as one. */
     uint32_t run_from, run_to;
@@ -76,13 +79,28 @@ static PxBox band_of(PxBox box)
     return (PxBox){ box.x0, px_max(box.y0, box.y1 - height), box.x1, box.y1 };
 }
 
+/* Compute with and without communication stands on one box as long as it goes on. */
+static void draw_strip_base(Lane *lane, PxBox box)
+{
+    DrawList *d = lane->p->d;
+    if (lane->base < d->items_n && !lane->p->s->tips && d->items[lane->base].box.x1 == box.x0) {
+        d->items[lane->base].box.x1 = box.x1;
+        return;
+    }
+    lane->base = d->items_n;
+    draw_kind(lane, LOD_COMPUTE, box, 255);
+    if (d->items_n == lane->base)
+        lane->base = NONE_U32;
+}
+
 static void draw_strip_piece(Lane *lane, LodKind kind, PxBox box)
 {
-    if (kind == LOD_OVERLAPPED) {
-        draw_kind(lane, LOD_COMPUTE, box, 255);
+    if (kind == LOD_OVERLAPPED || kind == LOD_COMPUTE)
+        draw_strip_base(lane, box);
+    if (kind == LOD_OVERLAPPED)
         box = band_of(box);
-    }
-    draw_kind(lane, kind, box, 255);
+    if (kind != LOD_COMPUTE)
+        draw_kind(lane, kind, box, 255);
 }
 
 static Px part_of(Px height, uint32_t level)
@@ -165,6 +183,10 @@ static void end_span(Lane *lane)
     PxBox box = { lane->span_x0 + pad, lane->box.y0, lane->span_x1 - pad, lane->box.y1 };
     bool hatched = lane->span_mixed || lane->span_kind == LOD_EXPOSED;
     names_of_span(&p->s->names[lane->row->side], span, text, sizeof text);
+    if (!hatched && lane->span_kind == LOD_P2P) { /* behind the chevron's notch */
+        box.x0 += (lane->box.y1 - lane->box.y0) / 3;
+        width -= (lane->box.y1 - lane->box.y0) / 3;
+    }
     if (hatched) /* a chip stands on it, beside which the hatch is still seen */
         width = width * 4 / 5 - draw_px(p->d, 6);
     if (!names_fit(p->d->font, scene_small(), text, width))
@@ -204,6 +226,28 @@ static void begin_span(Lane *lane, uint64_t span, LodKind kind, Px x0)
     lane->span_mixed = false;
 }
 
+/* ---- tooltips of pictures ---- */
+
+static void tip_span(Lane *lane, uint64_t span)
+{
+    const LayoutRow *row = lane->row;
+    char text[1024];
+    if (lane->p->s->tips)
+        draw_tip(lane->p->d, NONE_U32,
+                 scene_tip_text(lane->p->v, (ViewPlace){ row->side, row->row, span }, text,
+                                sizeof text));
+}
+
+static void tip_strip(Lane *lane, LodKind kind, int64_t ns)
+{
+    char text[96], time[32];
+    if (!lane->p->s->tips)
+        return;
+    view_time_text(time, sizeof time, ns);
+    snprintf(text, sizeof text, "%s, %s", time_class_name(scene_class(kind)), time);
+    draw_tip(lane->p->d, NONE_U32, text);
+}
+
 /* ---- what the row hands over ---- */
 
 static void put_piece(void *user, uint64_t span, LodKind kind, int64_t from_ns, int64_t to_ns)
@@ -214,6 +258,7 @@ static void put_piece(void *user, uint64_t span, LodKind kind, int64_t from_ns, 
     box.x0 = px_max(lane->box.x0, lane_x(lane, from_ns));
     box.x1 = px_min(lane->box.x1, px_max(lane_x(lane, to_ns), box.x0 + PX(1)));
     if (lane->is_strip) {
+        tip_strip(lane, kind, to_ns - from_ns);
         draw_strip_piece(lane, kind, box);
         return;
     }
@@ -224,7 +269,7 @@ static void put_piece(void *user, uint64_t span, LodKind kind, int64_t from_ns, 
     lane->span_x1 = box.x1;
     Px edge = box.x1 - box.x0 > PX(3) ? PX_ONE / 2 : 0; /* neighbours stay apart */
     box.x1 -= edge;
-    draw_tip(lane->p->d, NONE_U32, NULL);
+    tip_span(lane, span);
     draw_kind(lane, kind, box, 255);
     if (!known && (kind == LOD_OVERLAPPED || kind == LOD_EXPOSED || kind == LOD_P2P))
         dim_wait(lane, span);
@@ -275,6 +320,7 @@ static void draw_lane(ScenePen *p, const LayoutRow *row, const LodRow *lod, bool
                   .window = layout_window(p->l, row),
                   .box = { p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },
                   .is_strip = is_strip,
+                  .base = NONE_U32,
                   .span = NONE_U64,
                   .labels_n = labels_n };
     lod_extract(lod, &lane.window, &(LodSink){ &lane, put_piece, put_column });
@@ -343,9 +389,52 @@ void scene_spans(ScenePen *p, const LayoutRow *row, uint32_t *labels_n)
 
 /* ---- counters: an area below a step line, from 0 to the largest value of all ---- */
 
+typedef enum CounterUnit { UNIT_NUMBER, UNIT_BYTES, UNIT_PERCENT } CounterUnit;
+
+static bool name_has(const char *name, const char *word)
+{
+    size_t n = strlen(word);
+    for (; *name; name++)
+        if (strncasecmp(name, word, n) == 0)
+            return true;
+    return false;
+}
+
+/* Counters have no units in most traces, but names: "nvlink utilization", "allocated bytes". */
+static CounterUnit counter_unit(const ViewData *d, const ViewRow *row)
+{
+    static const char *const percent[] = { "util", "%", "percent", "nvlink", "occupancy" };
+    static const char *const bytes[] = { "bytes", "memory", "allocated", "reserved" };
+    const char *name = timeline_text(d->t, d->t->tracks[row->track].name);
+    for (size_t i = 0; i < ARRAY_N(percent); i++)
+        if (name_has(name, percent[i]) && row->counter.max <= 100)
+            return UNIT_PERCENT;
+    for (size_t i = 0; i < ARRAY_N(bytes); i++)
+        if (name_has(name, bytes[i]))
+            return UNIT_BYTES;
+    return UNIT_NUMBER;
+}
+
+char *scene_counter_text(const ViewData *d, const ViewRow *row, char *text, size_t cap)
+{
+    double max = row->counter.max;
+    switch (counter_unit(d, row)) {
+    case UNIT_PERCENT:
+        snprintf(text, cap, "\xe2\x89\xa4 %.0f %%", max);
+        return text;
+    case UNIT_BYTES:
+        return view_bytes_text(text, cap, max < 1e19 ? (uint64_t)max : UINT64_MAX);
+    default:
+        snprintf(text, cap, "%.4g", max);
+        return text;
+    }
+}
+
 static double counter_top(const ViewData *d, const ViewRow *row)
 {
     double top = row->counter.max;
+    if (counter_unit(d, row) == UNIT_PERCENT)
+        return 100;
     for (uint32_t i = 0; i < d->rows_n; i++) /* ranks on one scale, where names are equal */
         if (d->rows[i].kind == VIEW_ROW_COUNTER && d->rows[i].ready &&
             d->t->tracks[d->rows[i].track].name == d->t->tracks[row->track].name &&

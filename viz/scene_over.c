@@ -67,6 +67,12 @@ static void draw_bracket(ScenePen *p, ViewPlace place, Px y0, Px y1)
     draw_dashes(p->d, line, 2, PX(2), draw_px(p->d, 4), scene_color(p, THEME_ARROW));
 }
 
+static bool is_send(const Timeline *t, uint64_t span)
+{
+    const Comm *c = timeline_comm_of(t, span);
+    return c && strstr(timeline_text(t, c->op), "send") != NULL;
+}
+
 static void draw_links(ScenePen *p, ViewPlace place)
 {
     enum { LINKS = 256 };
@@ -78,7 +84,9 @@ static void draw_links(ScenePen *p, ViewPlace place)
     PxBox mine = place_box(p, row, place);
     Px y0 = mine.y0, y1 = mine.y1;
     const ViewComm *c = view_comm_of(&p->v->data[place.side]->links, place.span);
+    const Timeline *t = p->v->data[place.side]->t;
     bool collective = c && c->match != NONE_U32;
+    bool pair = collective && t->span_class[place.span] == SPAN_P2P;
     for (uint32_t i = 0; i < n; i++) {
         const LayoutRow *other = row_of(p, to[i]);
         if (!other)
@@ -86,12 +94,14 @@ static void draw_links(ScenePen *p, ViewPlace place)
         PxBox box = place_box(p, other, to[i]);
         draw_outline(p->d, px_box_inset(box, -PX(1)), PX(2), 0, scene_color(p, THEME_ARROW));
         draw_edge_arrow(p, mine, other);
-        if (!collective)
+        if (pair && !is_send(t, place.span))
+            draw_link(p, box, mine);
+        else if (pair || !collective)
             draw_link(p, mine, box);
         y0 = px_min(y0, box.y0);
         y1 = px_max(y1, box.y1);
     }
-    if (collective)
+    if (collective && !pair)
         draw_bracket(p, place, y0, y1);
 }
 
@@ -150,6 +160,31 @@ void scene_over(ScenePen *p)
     if (p->v->overlap_shading)
         draw_shading(p);
     draw_links(p, p->v->hover.row != NONE_U32 ? p->v->hover : p->v->picked);
+    draw_clip_pop(p->d);
+}
+
+/* ---- where the keyboard is ---- */
+
+static void draw_focus(ScenePen *p, PxBox box)
+{
+    draw_outline(p->d, box, draw_px(p->d, 2), draw_px(p->d, 3), scene_color(p, THEME_FOCUS));
+}
+
+void scene_focus(ScenePen *p)
+{
+    const View *v = p->v;
+    const Layout *l = p->l;
+    if (v->pane == VIEW_PANE_DRAWER)
+        draw_focus(p, l->drawer);
+    if (v->pane != VIEW_PANE_RANKS)
+        return;
+    draw_focus(p, l->names);
+    draw_clip_push(p->d, l->names);
+    for (uint32_t i = 0; i < l->rows_n; i++)
+        if (l->rows[i].first && v->pane_at < v->data[0]->ranks_n &&
+            l->rows[i].rank == v->order[v->pane_at])
+            draw_focus(p, (PxBox){ l->names.x0 + draw_px(p->d, 4), l->rows[i].y0 - PX(1),
+                                   l->names.x1 - draw_px(p->d, 4), l->rows[i].y1 + PX(1) });
     draw_clip_pop(p->d);
 }
 

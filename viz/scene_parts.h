@@ -23,6 +23,7 @@ void scene_legend(ScenePen *p);
 void scene_path(ScenePen *p);   /* the critical path, all else dimmed */
 void scene_over(ScenePen *p);   /* links and shading */
 void scene_empty(ScenePen *p);  /* why there is nothing to see, and what to do */
+void scene_focus(ScenePen *p);  /* the pane that the keyboard is in */
 void scene_scroll(ScenePen *p); /* how much of the rows is in sight */
 const SceneTables *scene_tables(ScenePen *p);
 /* The path's sums in the box from *y on, which moves behind them. */
@@ -33,6 +34,9 @@ void scene_help(ScenePen *p);
 
 /* All of the side shown, in time of the view. */
 ViewWindow scene_whole(const View *v);
+
+/* What the tooltip of a span says, in lines.  Returns text. */
+char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap);
 
 /* The class a kind of piece is coloured as. */
 TimeClass scene_class(LodKind kind);

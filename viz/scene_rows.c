@@ -44,6 +44,9 @@ static void draw_rank_name(ScenePen *p, const LayoutRow *row)
     else
         snprintf(text, sizeof text, "busy %.0f%%", 100 * (double)m.busy_ns / (double)span_ns);
     box.x0 += draw_px(p->d, 8);
+    const char *shorter = strstr(text, "  exp"); /* where only that has room */
+    if (shorter && font_width(p->d->font, scene_small(), text, strlen(text)) > box.x1 - box.x0)
+        memmove(text, shorter + 2, strlen(shorter + 2) + 1);
     draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
 }
 
@@ -60,10 +63,10 @@ static void draw_row_name(ScenePen *p, const LayoutRow *row)
         snprintf(text, sizeof text, "  annotations");
     PxBox box = { draw_px(p->d, 26), row->y0, p->l->names.x1 - draw_px(p->d, 10), row->y1 };
     if (r->kind == VIEW_ROW_COUNTER && r->counter.max > 0) {
-        char size[32], *end = size;
-        view_bytes_text(size, sizeof size, (uint64_t)r->counter.max);
-        draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), end);
-        box.x1 -= draw_px(p->d, 60);
+        char size[32];
+        scene_counter_text(d, r, size, sizeof size);
+        draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), size);
+        box.x1 -= font_width(p->d->font, scene_small(), size, strlen(size)) + draw_px(p->d, 6);
     }
     draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
 }

@@ -66,7 +66,7 @@ static void exact_text(char *text, size_t cap, int64_t ns)
 static int64_t label_base_ns(const View *v, int64_t zero_ns)
 {
     int64_t length_ns = v->to_ns - v->from_ns, from_ns = v->from_ns - zero_ns, ten = 1;
-    if (from_ns < FAR_IN * length_ns)
+    if (from_ns / FAR_IN < length_ns)
         return 0;
     while (ten < length_ns)
         ten *= 10;

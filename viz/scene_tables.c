@@ -128,7 +128,8 @@ static void make_comms(SceneTables *t, const View *v, ViewWindow w)
         if (row->kind == VIEW_ROW_STREAM && row->lane == 0 && view_counts(v, row->rank))
             all = add_track(&c, v, row->track, row->rank, w, &looked_at);
     }
-    qsort(c.total, c.n, c.n ? sizeof *c.total : 1, by_exposed);
+    if (c.n > 0)
+        qsort(c.total, c.n, sizeof *c.total, by_exposed);
     while (all && t->comms_n < c.n && t->comms_n < SCENE_TOP_COMMS &&
            c.total[t->comms_n].exposed_ns > 0) {
         CommTotal *k = &t->comms[t->comms_n];

@@ -64,9 +64,10 @@ static void say_comm(Tip *tip, const View *v, ViewPlace place)
     const ViewComm *k = view_comm_of(&d->links, place.span);
     char a[32], b[32];
     if (c && c->bytes != NONE_U64)
-        say(tip, "%s %s %s%s%s", timeline_text(d->t, c->op),
-            view_bytes_text(a, sizeof a, c->bytes), timeline_text(d->t, c->dtype),
-            c->algorithm != NONE_U32 ? ", " : "", timeline_text(d->t, c->algorithm));
+        say(tip, "%s %s%s%s%s%s", timeline_text(d->t, c->op),
+            view_bytes_text(a, sizeof a, c->bytes), c->dtype != NONE_U32 ? " " : "",
+            timeline_text(d->t, c->dtype), c->algorithm != NONE_U32 ? ", " : "",
+            timeline_text(d->t, c->algorithm));
     if (c && c->group != NONE_U32)
         say(tip, "group '%s' of %" PRIu32 "%s", timeline_text(d->t, c->group), c->ranks_n,
             c->seq == NONE_U32 ? "" : ", numbered");
@@ -105,6 +106,17 @@ static void fill_tip(Tip *tip, const View *v, ViewPlace place)
         say(tip, "op %" PRIu32, d->t->op[place.span]);
     if (cover_bit(class_) == COVER_COMM)
         say_comm(tip, v, place);
+}
+
+char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap)
+{
+    Tip tip = { .n = 0 };
+    size_t used = 0;
+    fill_tip(&tip, v, place);
+    text[0] = 0;
+    for (uint32_t i = 0; i < tip.n && used < cap; i++)
+        used += (size_t)snprintf(text + used, cap - used, "%s%s", i ? "\n" : "", tip.line[i]);
+    return text;
 }
 
 void scene_tooltip(ScenePen *p)

@@ -178,7 +178,7 @@ static void fulfil(Window *w)
     App *a = &w->app;
     Err err = { 0 };
     if (a->save[0]) {
-        if (picture_write(&a->list, a->save, &err))
+        if (app_save(a, a->save, &err))
             app_say(a, "written: %.200s", a->save);
         else
             app_say(a, "%.250s", err.text);
@@ -283,6 +283,8 @@ static bool first_picture(Window *w, ViewTraces *t, const ViewOptions *o, Err *e
     w->app.scene.hurry = false;
     if (view_traces_sides(t) == 1)
         view_traces_link(t, o);
+    w->app.scene.path.data = NULL; /* both were made without links */
+    w->app.scene.tables.data = NULL;
     return ok;
 }
 
@@ -297,7 +299,9 @@ static bool view(const ViewOptions *o, const char *script, Err *err)
     ok = ok && view_start(&start, traces, o, err);
     if (ok) {
         app_open(&w.app, start);
-        ok = open_window(&w, err) && first_picture(&w, traces, o, err) &&
+        app_set_keys(&w.app, &o->keys);
+        ok = !o->filter || app_filter(&w.app, o->filter, err);
+        ok = ok && open_window(&w, err) && first_picture(&w, traces, o, err) &&
              (script ? window_play(&w, script, err) : run(&w, err));
         close_window(&w);
         app_free(&w.app);

@@ -216,7 +216,7 @@ static bool play_frame(Script *s, Err *err)
 
 static bool play_save(Script *s, Err *err)
 {
-    return picture_write(app_draw(&s->w->app), s->words[1], err);
+    return app_save(&s->w->app, s->words[1], err);
 }
 
 static bool stat_value(const App *a, const char *name, int64_t *value)

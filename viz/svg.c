@@ -44,7 +44,7 @@ static void end_element(Svg *s, const char *name, uint32_t tip)
         fputs("/>\n", s->out);
         return;
     }
-    fputc('>', s->out);
+    fputs(" pointer-events=\"all\">", s->out);
     put_title(s, tip);
     fprintf(s->out, "</%s>\n", name);
 }
@@ -190,7 +190,7 @@ static void put_letters(Svg *s, const DrawItem *item)
         fputs(")\"", s->out);
     }
     svg_color(s->out, "fill", item->color);
-    fputc('>', s->out);
+    fputs(item->tip != NONE_U32 ? " pointer-events=\"all\">" : ">", s->out);
     svg_text(s->out, s->d->chars + item->first, item->n, false);
     if (item->tip != NONE_U32)
         put_title(s, item->tip);
@@ -383,7 +383,7 @@ void svg_write(const DrawList *d, const char *prefix, FILE *out)
             "\" viewBox=\"0 0 %" PRId32 " %" PRId32 "\"\n     font-family=\"Inter, 'DejaVu "
             "Sans', Helvetica, Arial, sans-serif\" xml:space=\"preserve\"\n     "
             "style=\"font-variant-numeric:"
-            "tabular-nums;font-kerning:none;white-space:pre\">\n",
+            "tabular-nums;font-kerning:none;white-space:pre\" pointer-events=\"none\">\n",
             d->width, d->height, d->width, d->height);
     fprintf(out, "<rect width=\"%" PRId32 "\" height=\"%" PRId32 "\"", d->width, d->height);
     svg_color(out, "fill", d->background);

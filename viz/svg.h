@@ -17,6 +17,7 @@
 enum { SVG_ITEMS_MAX = 20000 };
 
 /*
+ * Only what has a tooltip takes the mouse, so a label on a box does not hide the box's.
  * A document of its own, or with prefix an <svg> inside HTML, whose ids begin with prefix
  * (letters), so that several share a page.  Writing errors show when the file is closed.
  */

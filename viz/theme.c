@@ -139,6 +139,6 @@ Px theme_label(DrawList *d, const Theme *t, TimeClass c, PxBox box, TextStyle st
     PxBox room = { inner.x0 + air, inner.y0, inner.x1 - air, inner.y1 };
     if (font_fit(d->font, style, text, strlen(text), room.x1 - room.x0) == 0)
         return 0;
-    draw_round(d, chip, draw_px(d, 2), color_fade(t->color[THEME_BACKGROUND], 208));
+    draw_round(d, chip, draw_px(d, 2), color_fade(t->color[THEME_BACKGROUND], 232));
     return draw_text(d, room, style, ALIGN_LEFT, t->color[THEME_TEXT], text) + 2 * air;
 }

@@ -119,12 +119,25 @@ static void set_window(View *v, int64_t from_ns, int64_t to_ns)
 {
     ViewWindow all = whole_window(v);
     int64_t all_ns = max_i64(VIEW_NS_MIN, all.to_ns - all.from_ns);
-    int64_t length_ns = min_i64(max_i64(VIEW_NS_MIN, to_ns - from_ns), 2 * all_ns);
+    int64_t most_ns =
+        all_ns < TIMELINE_NS_MAX / 2 ? 2 * all_ns : max_i64(all_ns, TIMELINE_NS_MAX);
+    int64_t length_ns = min_i64(max_i64(VIEW_NS_MIN, to_ns - from_ns), most_ns);
     int64_t slack_ns = length_ns - length_ns / 8;
     from_ns = max_i64(from_ns, all.from_ns - slack_ns);
     from_ns = min_i64(from_ns, all.to_ns - length_ns / 8);
+    from_ns = max_i64(-VIEW_NS_MAX, min_i64(from_ns, VIEW_NS_MAX - length_ns));
     v->from_ns = from_ns;
     v->to_ns = from_ns + length_ns;
+}
+
+int64_t view_moved(int64_t ns, double by_ns)
+{
+    double to = (double)ns + by_ns;
+    if (!(to > -(double)VIEW_NS_MAX))
+        return -VIEW_NS_MAX;
+    if (to >= (double)VIEW_NS_MAX)
+        return VIEW_NS_MAX;
+    return max_i64(-VIEW_NS_MAX, min_i64(VIEW_NS_MAX, ns + (int64_t)by_ns));
 }
 
 void view_move(View *v, int64_t from_ns, int64_t to_ns)
@@ -181,14 +194,15 @@ void view_zoom(View *v, int64_t at_ns, double factor)
     if (wanted > (double)TIMELINE_NS_MAX)
         wanted = (double)TIMELINE_NS_MAX;
     double left = (double)(at_ns - v->from_ns) / (double)length_ns;
-    int64_t from_ns = at_ns - (int64_t)(left * wanted);
+    int64_t from_ns = view_moved(at_ns, -left * wanted);
     view_move(v, from_ns, from_ns + (int64_t)wanted);
 }
 
 void view_pan(View *v, double windows)
 {
-    int64_t by_ns = (int64_t)((double)(v->to_ns - v->from_ns) * windows);
-    view_move(v, v->from_ns + by_ns, v->to_ns + by_ns);
+    int64_t length_ns = v->to_ns - v->from_ns;
+    int64_t from_ns = view_moved(v->from_ns, (double)length_ns * windows);
+    view_move(v, from_ns, from_ns + length_ns);
 }
 
 void view_reveal(View *v, int64_t from_ns, int64_t to_ns)
@@ -223,7 +237,7 @@ bool view_show_step(View *v, int64_t step)
     for (uint32_t r = 0; r < d->ranks_n; r++) {
         const StepWindow *s = step_window_of(&d->steps, d->ranks[r].rank, step);
         int64_t shift_ns = view_shift_ns(v, view_side(v), r);
-        if (!s || v->ranks[r].left_out)
+        if (!s || (view_side(v) == VIEW_REAL_SIDE && v->ranks[r].left_out))
             continue;
         from_ns = min_i64(from_ns, s->from_ns - shift_ns);
         to_ns = max_i64(to_ns, s->to_ns - shift_ns);

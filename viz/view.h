@@ -9,7 +9,8 @@
  * that clocks, and the steps that are compared, are aligned: time of the rank = time of the
  * view + its shift.
  *
- * WINDOW.  [from_ns, to_ns) is what the lanes show, at least VIEW_NS_MIN long.  Every change
+ * WINDOW.  [from_ns, to_ns) is what the lanes show, at least VIEW_NS_MIN long, at most twice
+ * as long as the trace.  Every change
  * of it that is meant (not each step of a drag) is remembered: view_back undoes it.
  */
 #ifndef LOCKSTEP_VIZ_VIEW_H
@@ -51,6 +52,14 @@ typedef struct ViewWindow {
 /* What is searched or filtered; viz/filter.h. */
 typedef struct ViewFilter ViewFilter;
 
+/* What arrows and Enter act in. */
+typedef enum ViewPane {
+    VIEW_PANE_LANES,
+    VIEW_PANE_RANKS,
+    VIEW_PANE_DRAWER,
+    VIEW_PANES_N
+} ViewPane;
+
 typedef struct View {
     ViewData *data[VIEW_SIDES]; /* [1] NULL: nothing to compare with */
     const ViewDiff *diff;       /* NULL without */
@@ -84,6 +93,9 @@ typedef struct View {
     uint32_t help_n;
     int32_t mouse_x, mouse_y; /* -1: not over the picture */
 
+    ViewPane pane;
+    uint32_t pane_at; /* which rank (as ordered), or which of the top kernels */
+
     /* The omnibox: what is typed, and what is offered (palette, rows, search). */
     bool omni_open;
     char omni[VIEW_TEXT];
@@ -112,6 +124,11 @@ uint32_t view_sim_rank(const View *v, uint32_t rank);
 int64_t view_sim_shift_ns(const View *v, uint32_t rank);
 
 /* ---- the window ---- */
+
+/* Times of the view stay within this, so that no sum of two overflows. */
+#define VIEW_NS_MAX (TIMELINE_NS_MAX * 3 / 2)
+/* ns + by, within those limits. */
+int64_t view_moved(int64_t ns, double by_ns);
 
 void view_show(View *v, int64_t from_ns, int64_t to_ns); /* remembered */
 void view_move(View *v, int64_t from_ns, int64_t to_ns); /* a step of a drag: not remembered */

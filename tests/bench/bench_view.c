@@ -97,19 +97,34 @@ typedef struct Bench {
     Frame frame;
 } Bench;
 
+/* Of all threads, since the phase before. */
+static void phase(const char *what)
+{
+    static double last;
+    double now = cpu_ms();
+    if (what)
+        printf("    %-24s %8.1f ms of CPU time\n", what, now - last);
+    last = cpu_ms();
+}
+
 static bool first_picture(Bench *b, const char *path, double *ms, Err *err)
 {
     double begin = clock_ms(CLOCK_MONOTONIC);
+    phase(NULL);
     if (!native_open(&b->t, path, err) || !frame_init(&b->frame, WIDTH, HEIGHT, err))
         return false;
+    phase("file mapped, checked");
     view_data_open(&b->data, &b->t, path, 0);
+    phase("covers, strips, rows");
     view_open(&b->view, &b->data, NULL);
     b->view.width = WIDTH;
     b->view.height = HEIGHT;
     scene_open(&b->scene, 100);
     b->scene.hurry = true; /* as the window does: tables follow a frame later */
     scene_draw(&b->scene, &b->view, &b->list);
+    phase("layout and scene");
     raster_draw(&b->frame, &b->list);
+    phase("pixels");
     *ms = clock_ms(CLOCK_MONOTONIC) - begin;
     return true;
 }

@@ -220,9 +220,15 @@ int InitializeInjectionNvtx2(void *table)
 /* Called by the driver's stand-in where cuInit would. */
 void fake_init(void);
 void fake_launch(const char *kernel, uint64_t node);
+void fake_launch_on(const char *kernel, uint64_t node, uint32_t stream);
 void fake_node(uint64_t node, uint64_t from);
 
 void fake_launch(const char *kernel, uint64_t node)
+{
+    fake_launch_on(kernel, node, 7);
+}
+
+void fake_launch_on(const char *kernel, uint64_t node, uint32_t stream)
 {
     pthread_mutex_lock(&lock);
     uint64_t at = now();
@@ -234,7 +240,7 @@ void fake_launch(const char *kernel, uint64_t node)
     CUpti_ActivityKernel9 k = { .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
                                 .start = at + 200,
                                 .end = at + 1200,
-                                .streamId = 7,
+                                .streamId = stream,
                                 .correlationId = correlation,
                                 .graphNodeId = node,
                                 .name = kernel };

@@ -174,4 +174,67 @@ case $out in
 *) fail "it says: $out" ;;
 esac
 
+# The whole of `run --trace` on GPUs: the CUDA backend on its own stand-in tells this one what it
+# launches (tests/on_cpu/runtime.cu).  From the third step on a CUDA graph is played.
+# train NAME ARGUMENT...: writes $folder/NAME.lstrace and .json; sets out and err.
+train()
+{
+    name=$1
+    shift
+    LOCKSTEP_PLUGIN_DIR=$build/tests/on_cpu "$lockstep" run "$folder/gpt.json" --backend cuda \
+        --json --trace "$folder/$name.lstrace" "$@" >"$folder/out" 2>"$folder/err"
+    status=$?
+    out=$(cat "$folder/out") err=$(cat "$folder/err")
+    "$lockstep" convert "$folder/$name.lstrace" "$folder/$name.json"
+}
+
+# kernels_with NAME TEXT: how many spans have it.
+kernels_with()
+{
+    tr '}' '\n' <"$folder/$1.json" | grep -c "$2"
+}
+
+cat >"$folder/gpt.json" <<'END'
+{ "name": "gpt", "model": { "kind": "transformer", "layers": 1, "hidden": 16, "heads": 2,
+    "vocab": 24, "max_seq": 8 },
+  "cluster": { "base": "pcie-workstation", "nodes": 1, "gpus_per_node": 2 },
+  "training": { "global_batch": 2, "micro_batch": 1, "seq_len": 8, "precision": "f32" },
+  "parallel": { "strategy": "ddp", "dp": 1 } }
+END
+if [ -e "$build/tests/on_cpu/lockstep-cuda.so" ]; then
+    begin "a training's kernels have their ops, launched one by one and played"
+    train one --steps 4
+    expect status "$status" 0
+    expect "its times" "$(grep -o '"trace_times": "[a-z]*"' "$folder/out")" '"trace_times": "cupti"'
+    all=$(kernels_with one stand_in)
+    expect "kernels with an op" "$(tr '}' '\n' <"$folder/one.json" | grep stand_in | grep -c '"op"')" \
+        "$all"
+    expect "kernels of four like steps" "$((all > 200 && all % 4 == 0))" 1
+    expect "steps" "$(kernels_with one ProfilerStep)" 4
+    expect "op by op" "$("$lockstep" compare "$folder/one.lstrace" "$folder/one.lstrace" |
+        grep -c 'paired, by op id')" 1
+
+    begin "ranks that share a process have kernels of their own"
+    train two --steps 2 --comm loop --set parallel.dp=2
+    expect status "$status" 0
+    for pid in 1 2; do
+        [ "$(tr '}' '\n' <"$folder/two.json" | grep all_reduce | grep -c "\"pid\": *$pid,")" -gt 0 ]
+        expect "rank $((pid - 1)) reduces" "$?" 0
+    done
+
+    begin "where the collector does not attach, events take the times"
+    FAKE_OTHER=gdb train none --steps 2
+    expect status "$status" 0
+    expect "its times" "$(grep -o '"trace_times": "[a-z]*"' "$folder/out")" '"trace_times": "events"'
+    said "times of the trace are those of CUDA's events: another tool is attached to CUPTI: gdb"
+    LOCKSTEP_CAPTURE=$folder/nowhere train none --steps 1
+    said "CUDA's events: there is no lockstep-capture.so: it is built where CUPTI is"
+    LOCKSTEP_CAPTURE=$folder/gpt.json train none --steps 1
+    said "CUDA's events: the collector cannot be loaded: "
+    LOCKSTEP_CAPTURE=$build/tests/on_cpu/lockstep-cuda.so train none --steps 1
+    said "belongs to another build of lockstep"
+else
+    skip "training" "the stand-in was not built: no C++ compiler"
+fi
+
 tally

@@ -146,6 +146,14 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
 
 /* ---- products ---- */
 
+/* Does the epilogue read or write a row? */
+static bool has_row(cublasLtEpilogue_t e)
+{
+    return e == CUBLASLT_EPILOGUE_BIAS || e == CUBLASLT_EPILOGUE_RELU_BIAS ||
+           e == CUBLASLT_EPILOGUE_GELU_BIAS || e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+           e == CUBLASLT_EPILOGUE_BGRADB;
+}
+
 static bool fits(const struct LtDesc *d, const struct LtLayout *a, const struct LtLayout *b,
                  const struct LtLayout *out)
 {
@@ -154,9 +162,18 @@ static bool fits(const struct LtDesc *d, const struct LtLayout *a, const struct 
     uint64_t n = second ? b->rows : b->columns;
     bool gelu = d->epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
                 d->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    return a->type == b->type && (out->type == a->type || out->type == CUDA_R_32F) &&
-           out->rows == m && out->columns == n && (second ? b->columns : b->rows) == k &&
+    return (!has_row(d->epilogue) || d->bias_type == out->type) && a->type == b->type &&
+           (out->type == a->type || out->type == CUDA_R_32F) && out->rows == m &&
+           out->columns == n && (second ? b->columns : b->rows) == k &&
            (!gelu || d->aux_ld % 8 == 0) && a->batch == b->batch && b->batch == out->batch;
+}
+
+static uint64_t alignment_of(const void *at)
+{
+    uint64_t bytes = 256;
+    while ((uintptr_t)at % bytes != 0)
+        bytes /= 2;
+    return bytes;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
@@ -173,6 +190,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     *found = (cublasLtMatmulHeuristicResult_t){ .state = CUBLAS_STATUS_SUCCESS };
     for (int i = 0; i < 3; i++)
         found->algo.data[i] = p->align[i];
+    found->algo.data[3] = alignment_of(d->bias); /* the rest is told, this is looked at */
     *found_n = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -219,8 +237,7 @@ static float with_epilogue(const LtWork *w, float x, uint64_t i, uint64_t j)
 {
     const struct LtDesc *d = &w->d;
     cublasLtEpilogue_t e = d->epilogue;
-    if (e == CUBLASLT_EPILOGUE_BIAS || e == CUBLASLT_EPILOGUE_RELU_BIAS ||
-        e == CUBLASLT_EPILOGUE_GELU_BIAS || e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
+    if (has_row(e) && e != CUBLASLT_EPILOGUE_BGRADB)
         x += number_at(d->bias, d->bias_type, i);
     if (e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
         put_number(d->aux, w->out.type, j * (uint64_t)d->aux_ld + i, x);
@@ -269,7 +286,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
     (void)workspace;
     (void)workspace_bytes;
     if (!fits(d, a_layout, b_layout, out_layout) || (uintptr_t)a % algo->data[0] ||
-        (uintptr_t)b % algo->data[1] || (uintptr_t)out % algo->data[2])
+        (uintptr_t)b % algo->data[1] || (uintptr_t)out % algo->data[2] ||
+        (uintptr_t)d->bias % algo->data[3])
         return CUBLAS_STATUS_INVALID_VALUE;
     LtWork w = { *d, *a_layout, *b_layout, *c_layout, *out_layout, 0, 0, a, b, c, out };
     memcpy(&w.alpha, alpha, sizeof w.alpha);

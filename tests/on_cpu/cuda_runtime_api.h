@@ -19,6 +19,7 @@ typedef enum cudaError {
     cudaErrorNoDevice = 100,
     cudaErrorNotReady = 600,
     cudaErrorLaunchFailure = 719,
+    cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureUnjoined = 904,
     cudaErrorStreamCaptureIsolation = 905
 } cudaError_t;

@@ -23,6 +23,8 @@ uint64_t on_cpu_graphs(void);
 uint32_t on_cpu_allocations(uint64_t bytes);
 /* The n-th launch from now on fails; 0: none does. */
 void on_cpu_fail_launch(uint64_t n);
+/* The next launch into a graph that is captured fails, and the capture with it. */
+void on_cpu_spoil_capture(void);
 
 #ifdef __cplusplus
 }

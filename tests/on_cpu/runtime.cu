@@ -15,6 +15,7 @@
 
 #include "tests/on_cpu/cuda_runtime_api.h"
 #include "tests/on_cpu/on_cpu.h"
+#include <dlfcn.h>
 #include <time.h>
 #include <unordered_map>
 
@@ -23,6 +24,7 @@ typedef std::function<void()> Work;
 typedef struct Node {
     Work work;
     std::set<size_t> after;
+    uint64_t id; /* of a kernel's, as CUPTI tells it; else 0 */
 } Node;
 
 struct CUgraph_st {
@@ -51,6 +53,7 @@ struct CUstream_st {
     CUgraph_st *graph; /* being captured */
     std::set<size_t> tails;
     bool origin;
+    uint32_t number; /* as CUPTI tells it */
 };
 
 static std::recursive_mutex lock;
@@ -58,6 +61,7 @@ static std::vector<CUstream_st *> streams;
 static std::unordered_map<void *, size_t> allocations;
 static uint64_t memory_bytes = (uint64_t)1 << 30, allocated_bytes, graphs_n, fail_in;
 static uint64_t chance = 12345;
+static bool spoils, spoiled; /* the next launch into a capture; the capture at hand */
 static thread_local cudaError_t last_error;
 
 #define LOCKED std::lock_guard<std::recursive_mutex> guard(lock)
@@ -107,14 +111,59 @@ static bool run_one(void)
     return true;
 }
 
-static void queue(CUstream_st *s, Work work)
+/* ---- what CUPTI would see (tests/cupti/fake_cupti.c, where that is loaded) ---- */
+
+typedef struct Cupti {
+    void (*launch)(const char *kernel, uint64_t node, uint32_t stream);
+    void (*node)(uint64_t node, uint64_t from);
+} Cupti;
+
+static Cupti find_cupti(void)
 {
+    const char *name = getenv("FAKE_CUPTI");
+    void *library = name ? dlopen(name, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    Cupti c = { NULL, NULL };
+    if (library) {
+        c.launch = (void (*)(const char *, uint64_t, uint32_t))dlsym(library, "fake_launch_on");
+        c.node = (void (*)(uint64_t, uint64_t))dlsym(library, "fake_node");
+    }
+    return c;
+}
+
+static const Cupti &cupti(void)
+{
+    static Cupti c = find_cupti();
+    return c;
+}
+
+/* A kernel runs, of a graph's node or 0. */
+static void tell_launch(uint64_t node, const CUstream_st *s)
+{
+    if (cupti().launch)
+        cupti().launch("stand_in", node, s ? s->number : 0);
+}
+
+/* A node is made, or copied; its number. */
+static uint64_t tell_node(uint64_t from)
+{
+    static uint64_t nodes_n;
+    uint64_t id = ++nodes_n;
+    if (cupti().node)
+        cupti().node(id, from);
+    return id;
+}
+
+static void queue(CUstream_st *s, Work work, bool kernel = false)
+{
+    bool captured = s && s->graph;
+    if (kernel && !captured)
+        tell_launch(0, s);
     if (!s) {
         while (run_one()) {
         }
         work();
     } else if (s->graph) {
-        s->graph->nodes.push_back(Node{ work, s->tails });
+        s->graph->nodes.push_back(Node{ work, s->tails, kernel ? tell_node(0) : 0 });
         s->tails = { s->graph->nodes.size() - 1 };
     } else {
         s->items.push_back(Item{ work, NULL, 0 });
@@ -126,8 +175,10 @@ void on_cpu_enqueue(void *stream, Work work)
     LOCKED;
     if (fail_in > 0 && --fail_in == 0)
         result(cudaErrorLaunchFailure);
+    else if (spoils && stream && ((CUstream_st *)stream)->graph)
+        result(cudaErrorStreamCaptureUnsupported), spoils = false, spoiled = true;
     else
-        queue((CUstream_st *)stream, work);
+        queue((CUstream_st *)stream, work, true);
 }
 
 void on_cpu_queue(void *stream, void (*run)(const void *work), const void *work, size_t bytes)
@@ -135,13 +186,19 @@ void on_cpu_queue(void *stream, void (*run)(const void *work), const void *work,
     LOCKED;
     std::vector<unsigned char> copy((const unsigned char *)work,
                                     (const unsigned char *)work + bytes);
-    queue((CUstream_st *)stream, [=]() { run(copy.data()); });
+    queue((CUstream_st *)stream, [=]() { run(copy.data()); }, true);
 }
 
 void on_cpu_fail_launch(uint64_t n)
 {
     LOCKED;
     fail_in = n;
+}
+
+void on_cpu_spoil_capture(void)
+{
+    LOCKED;
+    spoils = true;
 }
 
 /* ---- gates ---- */
@@ -340,7 +397,9 @@ const char *cudaGetErrorString(cudaError_t e)
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int)
 {
     LOCKED;
+    static uint32_t streams_n;
     *stream = new CUstream_st();
+    (*stream)->number = ++streams_n;
     streams.push_back(*stream);
     return cudaSuccess;
 }
@@ -533,7 +592,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     *graph = NULL;
     if (!g || !stream->origin)
         return result(cudaErrorInvalidValue);
-    bool joined = is_joined(g, stream->tails);
+    bool joined = !spoiled && is_joined(g, stream->tails);
+    spoiled = false;
     for (CUstream_st *s : streams)
         if (s->graph == g) {
             s->graph = NULL;
@@ -548,10 +608,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
     *exec = new CUgraphExec_st{ graph->nodes };
+    for (Node &node : (*exec)->nodes)
+        node.id = node.id ? tell_node(node.id) : 0;
     return cudaSuccess;
 }
 
-static void run_graph(const CUgraphExec_st *g)
+static void run_graph(const CUgraphExec_st *g, const CUstream_st *s)
 {
     std::vector<bool> done(g->nodes.size());
     for (size_t n = 0; n < g->nodes.size(); n++) {
@@ -564,6 +626,8 @@ static void run_graph(const CUgraphExec_st *g)
                 ready.push_back(i);
         }
         size_t i = ready[random_below(ready.size())];
+        if (g->nodes[i].id)
+            tell_launch(g->nodes[i].id, s);
         g->nodes[i].work();
         done[i] = true;
     }
@@ -573,7 +637,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     LOCKED;
     graphs_n++;
-    queue(stream, [=]() { run_graph(exec); });
+    queue(stream, [=]() { run_graph(exec, stream); });
     return cudaSuccess;
 }
 

@@ -6,6 +6,7 @@
  * many rows of partial sums, 16-bit storage, and attention on tensor cores.  world_run compares
  * (tests/on_cpu/twin.h); inputs are random, and memory that was not written is no zeros.
  */
+#include "exec/cuda_gemm.h"
 #include "tests/unit/kernel_world.h"
 
 /* ---- attention on tensor cores ---- */
@@ -242,6 +243,32 @@ static void products_of_16_bits_and_their_epilogues(void)
     }
 }
 
+/* The heuristic looks at where the bias lies; a bias elsewhere is another product. */
+static void biases_lie_anywhere(void)
+{
+    enum { M = 8, N = 16, K = 8 };
+    static _Alignas(256) float a[M * K], b[N * K], c[M * N], bias[N + 1], ones[K];
+    CudaGemm *g;
+    Err err = { 0 };
+    for (int i = 0; i < N * K; i++)
+        b[i] = 1, a[i % (M * K)] = 1;
+    for (int i = 0; i <= N; i++)
+        bias[i] = (float)i;
+    Product p = { .m = M, .n = N, .k = K, .batch = 1, .turn_b = true, .alpha = 1 };
+    p.a = (Matrix){ { a, NUM_F32 }, K, 0 };
+    p.b = (Matrix){ { b, NUM_F32 }, K, 0 };
+    p.c = (Matrix){ { c, NUM_F32 }, N, 0 };
+    CHECK(cuda_gemm_open(&g, NULL, 0, &err));
+    for (int at = 0; at < 2; at++) {
+        p.bias = (Vec){ bias + at, NUM_F32 };
+        CHECK(cuda_gemm_can(g, &p) && cuda_gemm(g, &p, NULL, &err));
+        CHECK_NEAR(K + 3 + at, c[N + 3], 0);
+    }
+    p.bias = (Vec){ ones, NUM_BF16 }; /* rows have the result's type */
+    CHECK(!cuda_gemm_can(g, &p));
+    cuda_gemm_close(g);
+}
+
 static void weight_gradients_with_and_without_what_was(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -296,6 +323,7 @@ int main(void)
     RUN(tokens_come_often_and_never);
     RUN(losses_of_odd_vocabularies);
     RUN(products_of_16_bits_and_their_epilogues);
+    RUN(biases_lie_anywhere);
     RUN(weight_gradients_with_and_without_what_was);
     RUN(large_tensors_of_16_bits_are_updated);
     return check_report();

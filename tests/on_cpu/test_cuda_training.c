@@ -143,6 +143,15 @@ static void a_played_graph_is_the_step(void)
     }
 }
 
+/* A launch that cannot be captured: that step, and all later ones, go op by op. */
+static void a_spoiled_capture_is_launched_again(void)
+{
+    uint64_t before = on_cpu_graphs();
+    on_cpu_spoil_capture();
+    check_case(&alone[1], &with_graphs);
+    CHECK_U64(before, on_cpu_graphs());
+}
+
 static void no_graph_is_made_when_none_is_wanted(void)
 {
     uint64_t before = on_cpu_graphs();
@@ -327,6 +336,7 @@ int main(void)
     RUN(one_gpu_trains_like_one_process);
     RUN(split_work_is_the_same_work);
     RUN(a_played_graph_is_the_step);
+    RUN(a_spoiled_capture_is_launched_again);
     RUN(no_graph_is_made_when_none_is_wanted);
     RUN(times_follow_the_order_of_tasks);
     RUN(what_is_predicted_is_what_is_allocated);

@@ -20,6 +20,7 @@ typedef struct Hands {
     uint32_t *parts;
     const char *channel;
     int64_t *clock_ns;
+    ViewDiff diff;
     App app;
     uint64_t seed;
 } Hands;
@@ -137,6 +138,10 @@ static void make_timeline(Hands *h, Timeline *t)
         if (steps)
             add_steps(t, &s, r * s.folds_n);
     }
+    if (draw(h, 10) == 0 && t->tracks_n > 0) /* all the time there is */
+        for (int64_t sign = -1; sign <= 1; sign += 2)
+            add_span(h, t, 0, &s, s.no_gpu ? SPAN_HOST : SPAN_COMPUTE, sign * TIMELINE_NS_MAX,
+                     0, 0);
     t->ranks_n = s.ranks_n * s.folds_n;
     timeline_seal(t);
 }
@@ -153,8 +158,9 @@ static void make_links(Hands *h)
     for (uint64_t i = 0; i < t->spans_n; i++)
         if (cover_bit(t->span_class[i]) == COVER_COMM) {
             h->parts[n] = n;
-            h->comms[n++] =
-                (ViewComm){ i, n < 8 ? 0 : NONE_U32, t->dur_ns[i] / 3, t->dur_ns[i] / 2 };
+            h->comms[n] =
+                (ViewComm){ i, n < 7 ? 0 : NONE_U32, t->dur_ns[i] / 3, t->dur_ns[i] / 2 };
+            n++;
         }
     h->match = (ViewMatch){ 0, n < 7 ? n : 7, n ? 0 : NONE_U32, 1, 0 };
     for (uint32_t r = 0; r < d->ranks_n; r++)
@@ -163,6 +169,45 @@ static void make_links(Hands *h)
     d->links = (ViewLinks){ h->comms, n,           &h->match, n > 0,
                             h->parts, &h->channel, 1,         draw(h, 2) ? h->clock_ns : NULL,
                             5 };
+}
+
+/* Spans of streams of ranks that both sides have, paired by their order, some alone. */
+static void pair_rank(Hands *h, ViewDiffRank *k, uint32_t r)
+{
+    uint64_t at[VIEW_SIDES] = { 0, 0 }, cap = h->t[0].spans_n + h->t[1].spans_n + 1;
+    *k = (ViewDiffRank){ .rank = { r, r }, .pairs = mem_zero(cap, sizeof *k->pairs) };
+    for (bool more = true; more;) {
+        ViewPair pair = { { NONE_U64, NONE_U64 } };
+        for (int side = 0; side < VIEW_SIDES; side++) {
+            const Timeline *t = &h->t[side];
+            const ViewRank *rank = &h->data[side].ranks[r];
+            while (at[side] < t->spans_n &&
+                   (t->tracks[t->span_track[at[side]]].rank != rank->rank ||
+                    t->tracks[t->span_track[at[side]]].sort != 0))
+                at[side]++;
+            if (at[side] < t->spans_n)
+                pair.span[side] = at[side]++;
+        }
+        more = pair.span[0] != NONE_U64 || pair.span[1] != NONE_U64;
+        if (pair.span[0] != NONE_U64 && draw(h, 8) == 0)
+            pair.span[1] = NONE_U64;
+        if (more)
+            k->pairs[k->pairs_n++] = pair;
+        k->real_n += pair.span[0] != NONE_U64;
+    }
+    for (int side = 0; side < VIEW_SIDES; side++)
+        k->begin_ns[side] = h->data[side].begin_ns;
+}
+
+static void make_diff(Hands *h)
+{
+    uint64_t n = min_u64(h->data[0].ranks_n, h->data[1].ranks_n);
+    h->diff = (ViewDiff){ .ranks = mem_zero(n + 1, sizeof *h->diff.ranks),
+                          .ranks_n = (uint32_t)n,
+                          .coverage_pct = NAN,
+                          .op_error_pct = NAN };
+    for (uint32_t r = 0; r < n; r++)
+        pair_rank(h, &h->diff.ranks[r], r);
 }
 
 static void open_hands(Hands *h, uint64_t seed)
@@ -177,7 +222,9 @@ static void open_hands(Hands *h, uint64_t seed)
     }
     make_links(h);
     View view;
+    make_diff(h);
     view_open(&view, &h->data[0], draw(h, 2) ? &h->data[1] : NULL);
+    view.diff = view.data[1] && draw(h, 4) ? &h->diff : NULL;
     view.width = 640;
     view.height = 360;
     app_open(&h->app, view);
@@ -191,6 +238,9 @@ static void close_hands(Hands *h)
         view_data_free(&h->data[side]);
         timeline_free(&h->t[side]);
     }
+    for (uint32_t r = 0; r < h->diff.ranks_n; r++)
+        free(h->diff.ranks[r].pairs);
+    free(h->diff.ranks);
     free(h->comms);
     free(h->parts);
     free(h->clock_ns);
@@ -251,7 +301,8 @@ static void check_window(const View *v)
     CHECK(v->to_ns - v->from_ns >= VIEW_NS_MIN);
     int64_t all_ns = max_i64(VIEW_NS_MIN, d->end_ns - d->begin_ns);
     int64_t slack_ns = 1000; /* clocks that differ make it longer */
-    CHECK(v->mode == VIEW_SIM || v->data[1] || v->to_ns - v->from_ns <= 2 * all_ns + slack_ns);
+    CHECK(v->mode == VIEW_SIM || v->data[1] ||
+          (v->to_ns - v->from_ns) / 2 <= all_ns + slack_ns);
     CHECK(!v->has_selection || v->selection.from_ns < v->selection.to_ns);
     CHECK(v->marks_n <= VIEW_MARKS && v->omni_cursor <= strlen(v->omni));
     CHECK(v->scale_pct >= FONT_SCALE_MIN && v->scale_pct <= FONT_SCALE_MAX);

@@ -327,6 +327,62 @@ static void every_action_at_every_size(void)
     close_session(&s);
 }
 
+static void keys_are_rebound_by_presets_and_by_hand(void)
+{
+    Session s;
+    Keys keys;
+    Err err = { 0 };
+    char text[KEY_TEXT];
+    open_session(&s);
+    int64_t all_ns = length_of(&s);
+    const Layout *l = &s.app.scene.layout;
+    Input wheel = { .kind = INPUT_WHEEL,
+                    .dy = 1,
+                    .x = px_floor(l->lanes.x0) + 50,
+                    .y = px_floor(l->lanes.y0) + 20 };
+    app_input(&s.app, &wheel);
+    CHECK_INT(all_ns, length_of(&s)); /* it scrolls */
+    CHECK(keys_load(&keys, "tracy", &err));
+    app_set_keys(&s.app, &keys);
+    app_input(&s.app, &wheel);
+    CHECK(length_of(&s) < all_ns);
+    CHECK(keys_load(&keys, "chrome", &err));
+    app_set_keys(&s.app, &keys);
+    press(&s, 'z', 0);
+    CHECK_INT(all_ns, length_of(&s));
+    uint32_t palette = keys_action(&keys, 'p', MOD_CTRL | MOD_SHIFT);
+    CHECK_STR("command palette", app_actions[palette].name);
+    CHECK_STR("Ctrl+Shift+P", keys_text(&keys, palette, text));
+    CHECK(keys_action(&keys, '?', MOD_SHIFT) == keys_action(&keys, '?', 0));
+    CHECK(keys_action(&keys, 'j', 0) == NONE_U32);
+    close_session(&s);
+}
+
+static void tab_goes_through_the_panes(void)
+{
+    Session s;
+    open_session(&s);
+    press(&s, KEY_TAB, 0);
+    CHECK_INT(VIEW_PANE_RANKS, s.app.view.pane);
+    press(&s, KEY_DOWN, 0);
+    press(&s, KEY_DOWN, 0);
+    press(&s, KEY_ENTER, 0);
+    CHECK(s.app.view.ranks[2].folded && !s.app.view.ranks[1].folded);
+    press(&s, 'p', 0);
+    CHECK(s.app.view.ranks[2].pinned);
+    press(&s, KEY_TAB, 0);
+    CHECK_INT(VIEW_PANE_DRAWER, s.app.view.pane);
+    press(&s, KEY_DOWN, 0);
+    press(&s, KEY_ENTER, 0); /* goes to the second of the top kernels */
+    const SceneTables *t = &s.app.scene.tables;
+    CHECK_INT(t->top[1].name, s.w.t.span_name[s.app.view.picked.span]);
+    press(&s, KEY_ESC, 0);
+    CHECK_INT(VIEW_PANE_LANES, s.app.view.pane);
+    press(&s, KEY_TAB, MOD_SHIFT);
+    CHECK_INT(VIEW_PANE_DRAWER, s.app.view.pane);
+    close_session(&s);
+}
+
 /* Keys are told once each, and names of actions are those of the help. */
 static void no_key_has_two_actions(void)
 {
@@ -348,5 +404,7 @@ int main(void)
     RUN(one_trace_has_nothing_to_compare);
     RUN(every_action_at_every_size);
     RUN(no_key_has_two_actions);
+    RUN(keys_are_rebound_by_presets_and_by_hand);
+    RUN(tab_goes_through_the_panes);
     return check_report();
 }

@@ -192,9 +192,9 @@ static void texts_and_tooltips_are_there_to_read(void)
     draw_text(&w.list, px_box(PX(10), PX(50), PX(200), PX(20)), small, ALIGN_RIGHT, red,
               "a & b");
     const char *svg = write_it(&w, NULL);
-    CHECK(strstr(svg,
-                 "<rect x=\"10\" y=\"10\" width=\"50.25\" height=\"20\" fill=\"#ff0000\" "
-                 "fill-opacity=\".501\"><title>all_gather\n51 MB &lt;bf16&gt;</title></rect>"));
+    CHECK(strstr(svg, "<rect x=\"10\" y=\"10\" width=\"50.25\" height=\"20\" fill=\"#ff0000\" "
+                      "fill-opacity=\".501\" pointer-events=\"all\"><title>all_gather\n51 MB "
+                      "&lt;bf16&gt;</title></rect>"));
     CHECK(strstr(svg, " x=\"210\"") && strstr(svg, " text-anchor=\"end\""));
     CHECK(strstr(svg, ">a &amp; b</text>"));
     world_free(&w);
