@@ -356,8 +356,9 @@ ON_CPU_OBJECTS := $(patsubst %,$(ON_CPU)/%.o,$(wildcard exec/cuda_*.cu exec/back
                       tests/on_cpu/*.cu) $(filter-out tests/on_cpu/test_%.c,$(wildcard \
                       tests/on_cpu/*.c)))
 ON_CPU_CFLAGS = $(ALL_CFLAGS) -fPIC -Itests/on_cpu -DCUDA_ON_CPU -DWORLD_TWIN
-ON_CPU_CXXFLAGS := -std=c++17 -fPIC -I. -Itests/on_cpu $(OPTIMIZE) -g -ffp-contract=off -Wall -Wextra \
-                   -Wno-unknown-pragmas $(WERROR) -DCUDA_ON_CPU -include tests/on_cpu/device.h
+ON_CPU_CXXFLAGS := -std=c++17 -fPIC -I. -Itests/on_cpu $(OPTIMIZE) -g -ffp-contract=off -Wall \
+                   -Wextra -Wno-unknown-pragmas $(WERROR) -DCUDA_ON_CPU \
+                   -include tests/on_cpu/device.h
 
 $(ON_CPU)/%.cu.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -380,7 +381,8 @@ $(TWINS): $(BUILD)/tests/on_cpu/twin_%: $(ON_CPU)/tests/unit/test_%.c.o $(ON_CPU
 	$(call say,ld $@) $(link_on_cpu)
 
 # The plugin itself on the stand-in, for tests/exec/capture.sh.
-$(BUILD)/tests/on_cpu/lockstep-cuda.so: $(ON_CPU_OBJECTS) $(patsubst %,$(ON_CPU)/%.o,$(wildcard exec/cuda_*.c))
+$(BUILD)/tests/on_cpu/lockstep-cuda.so: $(ON_CPU_OBJECTS) \
+                                        $(patsubst %,$(ON_CPU)/%.o,$(wildcard exec/cuda_*.c))
 	@mkdir -p $(@D)
 	$(call say,ld $@) $(CXX) $(ALL_LDFLAGS) -shared -o $@ $^ $(LIBS)
 

@@ -14,8 +14,10 @@
 #include "exec/number.h"
 #include "exec/random.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* This rank's place in a group; { 1, 0 } where there is none. */
 typedef struct Seat {
@@ -430,9 +432,26 @@ static void first_values(const Whole *w, uint64_t key, uint64_t first, uint64_t 
         }
 }
 
-static void init_run(const Whole *w, uint64_t key, Run run, DType dtype, uint8_t *tensor)
+/* Large models take a minute on one processor: blocks of numbers are dealt to threads, and come out
+ * the same whoever makes them. */
+enum { FILL_BLOCK = 1 << 20, FILL_THREADS_MAX = 16 };
+
+typedef struct Filling {
+    const Pieces *x;
+    const Program *p;
+    const WholeList *whole;
+    uint64_t seed;
+    uint8_t *arena;
+    uint64_t mine, of; /* blocks mine, mine + of ... */
+} Filling;
+
+static void init_block(const Whole *w, uint64_t key, Run run, DType dtype, uint8_t *tensor)
 {
     float values[512];
+    if (w->init == INIT_ZERO) { /* all bits 0 in every format */
+        memset(tensor + run.local * dtype_bytes(dtype), 0, run.n * dtype_bytes(dtype));
+        return;
+    }
     for (uint64_t i = 0; i < run.n; i += ARRAY_N(values)) {
         uint64_t n = min_u64(ARRAY_N(values), run.n - i);
         first_values(w, key, run.whole + i, n, values);
@@ -440,17 +459,59 @@ static void init_run(const Whole *w, uint64_t key, Run run, DType dtype, uint8_t
     }
 }
 
+/* This thread's blocks of a run; *block counts all of them. */
+static void init_run(const Filling *f, const Whole *w, Run run, const Resident *r,
+                     uint64_t *block)
+{
+    uint64_t key = random_key(f->seed, w->name, w->layer);
+    for (uint64_t i = 0; i < run.n; i += FILL_BLOCK) {
+        Run part = { run.local + i, run.whole + i, min_u64(FILL_BLOCK, run.n - i) };
+        if ((*block)++ % f->of == f->mine)
+            init_block(w, key, part, r->dtype, f->arena + r->offset);
+    }
+}
+
+static void *fill(void *user)
+{
+    const Filling *f = user;
+    uint64_t block = 0;
+    for (uint32_t i = 0; i < f->x->pieces_n; i++) {
+        const Piece *piece = &f->x->pieces[i];
+        Whole w = f->whole->whole[piece->whole];
+        if (piece->what == PIECE_FIRST_MOMENT || piece->what == PIECE_SECOND_MOMENT)
+            w.init = INIT_ZERO;
+        for (uint32_t k = 0; k < piece->runs_n; k++)
+            init_run(f, &w, f->x->runs[piece->runs_first + k],
+                     &f->p->residents[piece->resident], &block);
+    }
+    return NULL;
+}
+
+static uint64_t fill_threads(const Pieces *x)
+{
+    uint64_t numbers = 0;
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    for (uint32_t i = 0; i < x->runs_n; i++)
+        numbers += x->runs[i].n;
+    uint64_t most = processors > 1 ? min_u64((uint64_t)processors, FILL_THREADS_MAX) : 1;
+    return max_u64(1, min_u64(most, numbers / FILL_BLOCK));
+}
+
 void pieces_init(const Pieces *x, const Program *p, const WholeList *whole, uint64_t seed,
                  uint8_t *arena)
 {
-    for (uint32_t i = 0; i < x->pieces_n; i++) {
-        const Piece *piece = &x->pieces[i];
-        const Resident *r = &p->residents[piece->resident];
-        Whole w = whole->whole[piece->whole];
-        if (piece->what == PIECE_FIRST_MOMENT || piece->what == PIECE_SECOND_MOMENT)
-            w.init = INIT_ZERO;
-        uint64_t key = random_key(seed, w.name, w.layer);
-        for (uint32_t k = 0; k < piece->runs_n; k++)
-            init_run(&w, key, x->runs[piece->runs_first + k], r->dtype, arena + r->offset);
+    pthread_t threads[FILL_THREADS_MAX];
+    bool started[FILL_THREADS_MAX] = { false };
+    Filling parts[FILL_THREADS_MAX];
+    uint64_t n = fill_threads(x);
+    for (uint64_t i = 0; i < n; i++) {
+        parts[i] = (Filling){ x, p, whole, seed, arena, i, n };
+        started[i] = i > 0 && pthread_create(&threads[i], NULL, fill, &parts[i]) == 0;
     }
+    for (uint64_t i = 0; i < n; i++)
+        if (!started[i])
+            fill(&parts[i]);
+    for (uint64_t i = 0; i < n; i++)
+        if (started[i])
+            pthread_join(threads[i], NULL);
 }

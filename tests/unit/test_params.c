@@ -381,6 +381,28 @@ static void each_init_is_what_it_says(void)
     job_close(&j);
 }
 
+/* More than a block: several threads make them. */
+static void many_numbers_are_those_of_one_thread(void)
+{
+    enum { N = (3 << 20) + 5, SKIPPED = 7 };
+    Resident r = { .dtype = DTYPE_F32, .elements = N, .bytes = 4 * (uint64_t)N };
+    Program p = { .residents = &r, .residents_n = 1 };
+    Whole w = { .name = "w", .init = INIT_NORMAL, .init_scale = 1 };
+    WholeList list = { .whole = &w, .n = 1 };
+    Run runs[] = { { 0, 0, N / 2 }, { N / 2, N / 2 + SKIPPED, N - N / 2 } };
+    Piece piece = { .runs_n = 2 };
+    Pieces x = { .pieces = &piece, .pieces_n = 1, .runs = runs, .runs_n = 2 };
+    float *made = mem_zero(N, sizeof *made), *want = mem_zero(N + SKIPPED, sizeof *want);
+    uint64_t wrong = 0;
+    pieces_init(&x, &p, &list, 4, (uint8_t *)made);
+    random_normals(random_key(4, "w", 0), 0, N + SKIPPED, want);
+    for (uint64_t i = 0; i < N; i++)
+        wrong += made[i] != want[i < N / 2 ? i : i + SKIPPED];
+    CHECK_U64(0, wrong);
+    free(made);
+    free(want);
+}
+
 static void a_list_of_another_model_is_refused(void)
 {
     Job j;
@@ -410,6 +432,7 @@ int main(void)
     RUN(seeds_and_layers_differ);
     RUN(numbers_narrow_to_the_nearest);
     RUN(each_init_is_what_it_says);
+    RUN(many_numbers_are_those_of_one_thread);
     RUN(a_list_of_another_model_is_refused);
     return check_report();
 }
