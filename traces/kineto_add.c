@@ -257,6 +257,10 @@ static void close_open(Kineto *k, uint32_t place, uint32_t track, int64_t end_ns
     k->places.place[place].open = open.outer;
     k->open[i].outer = k->open_free;
     k->open_free = i;
+    if (open.span != NONE_U64) {
+        k->t->dur_ns[open.span] = max_i64(0, end_ns - open.start_ns);
+        return;
+    }
     uint64_t span = timeline_span(k->t, (Span){ .track = track,
                                                 .name = open.name,
                                                 .class_ = open.class_,
@@ -274,7 +278,24 @@ static OpenSpan open_of(Kineto *k, const Event *e, int64_t start_ns, SpanClass c
                        .start_ns = start_ns,
                        .offset = e->offset,
                        .correlation = correlation_of(e),
+                       .span = NONE_U64,
                        .class_ = (uint8_t)class_ };
+}
+
+/* GPU work is a span of its stream from the beginning on; its end brings the length. */
+static void add_gpu_begin(Kineto *k, const Event *e, OpenSpan *open)
+{
+    const Name *name = kineto_name(k, &e->name);
+    Cat cat = event_cat(e);
+    int64_t stream = stream_of(e, cat);
+    Span span = {
+        .name = name->id, .start_ns = open->start_ns, .op = NONE_U32, .comm = NONE_U32
+    };
+    open->span = k->t->spans_n;
+    if (stream != STREAM_NONE)
+        add_stream_row(k, e, cat, name, stream, span);
+    else
+        add_streamless_row(k, e, cat, name, span);
 }
 
 static const char *add_begin(Kineto *k, const Event *e)
@@ -283,10 +304,14 @@ static const char *add_begin(Kineto *k, const Event *e)
     const char *problem = read_time(e, &start_ns);
     if (problem)
         return problem;
-    SpanClass class_ = host_class(event_cat(e), kineto_name(k, &e->name));
+    Cat cat = event_cat(e);
     uint32_t place = thread_place(k, e);
-    place_track(k, place);
-    push_open(k, place, open_of(k, e, start_ns, class_));
+    OpenSpan open = open_of(k, e, start_ns, host_class(cat, kineto_name(k, &e->name)));
+    if (is_gpu_cat(cat) || stream_of(e, cat) != STREAM_NONE)
+        add_gpu_begin(k, e, &open);
+    else
+        place_track(k, place);
+    push_open(k, place, open);
     k->latest_ns = max_i64(k->latest_ns, start_ns);
     return NULL;
 }
@@ -310,8 +335,9 @@ static const char *add_end_at(Kineto *k, const Event *e, uint32_t place, uint32_
 
 static const char *add_end(Kineto *k, const Event *e)
 {
-    uint32_t place = thread_place(k, e);
-    return add_end_at(k, e, place, place_track(k, place));
+    uint32_t place = thread_place(k, e), open = k->places.place[place].open;
+    bool known = open != NONE_U32 && k->open[open].span != NONE_U64;
+    return add_end_at(k, e, place, known ? NONE_U32 : place_track(k, place));
 }
 
 /* b, n, e of one id nest in one another; ids of one cat share a track. */

@@ -241,6 +241,7 @@ typedef struct OpenSpan {
     int64_t start_ns;
     uint64_t offset, correlation;
     uint8_t class_;
+    uint64_t span; /* of GPU work, which is there already; NONE_U64: made when it ends */
 } OpenSpan;
 
 typedef struct Kineto {

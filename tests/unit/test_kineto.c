@@ -227,6 +227,36 @@ static void begin_and_end_nest_per_thread(void)
     CHECK_STR("it ends what has not begun", info.damage[0].reason);
 }
 
+/* Kernels that come as pairs are GPU work as whole ones are. */
+static void begin_and_end_of_gpu_work(void)
+{
+#define ON(stream) \
+    "\"cat\":\"kernel\",\"pid\":0,\"tid\":" stream ",\"args\":{\"stream\":" stream "}"
+    CHECK(read_text("[{\"ph\":\"B\",\"name\":\"gemm\",\"ts\":10," ON(
+        "7") "},"
+             "{\"ph\":\"B\",\"name\":\"ncclDevKernel_AllReduce_Sum_f32_RING_LL\","
+             "\"ts\":12," ON(
+                 "20") "},"
+                       "{\"ph\":\"E\",\"ts\":15," ON(
+                           "7") "},"
+                                "{\"ph\":\"E\",\"ts\":17.5," ON(
+                                    "20") "},"
+                                          "{\"ph\":\"B\",\"name\":\"late\",\"ts\":18," ON(
+                                              "7") "}]"));
+#undef ON
+    uint64_t gemm = span_named("gemm");
+    uint64_t reduce = span_named("ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+    CHECK_INT(5000, t.dur_ns[gemm]);
+    CHECK_INT(SPAN_COMPUTE, t.span_class[gemm]);
+    CHECK_INT(5500, t.dur_ns[reduce]);
+    CHECK_INT(SPAN_COMM, t.span_class[reduce]);
+    CHECK_INT(0, t.dur_ns[span_named("late")]); /* never ended: until the last event */
+    CHECK_STR("stream 7", track_name("gemm"));
+    CHECK_U64(3, info.kernels_n);
+    CHECK_U64(1, info.comm_kernels_n);
+    CHECK_U64(0, info.events_skipped);
+}
+
 static void async_events_are_joined_by_id(void)
 {
     CHECK(read_text(
@@ -1094,6 +1124,7 @@ int main(void)
     RUN(rows_with_a_numeric_stream_are_gpu_rows_whatever_their_category);
     RUN(devices_are_told_apart_only_where_there_are_several);
     RUN(begin_and_end_nest_per_thread);
+    RUN(begin_and_end_of_gpu_work);
     RUN(async_events_are_joined_by_id);
     RUN(counters_have_a_track_for_each_number);
     RUN(threads_are_named_wherever_the_names_stand);
