@@ -9,9 +9,11 @@
 #   make tsan           the tests that have threads, under the thread sanitizer
 #   make fuzz           each fuzzer for FUZZ_SECONDS (20) seconds; needs clang
 #   make fuzz-campaign  every reader of traces, RUNS (10^8) inputs in all; make afl: with AFL++
-#   make gpu            compiles what needs CUDA, where nvcc is found
+#   make gpu            compiles what needs CUDA, where nvcc is found; gpu-pack, gpu-report:
+#                       what travels to a machine with a GPU, what comes back (tests/gpu)
 #   make bench          the benchmarks of this program itself (tests/bench/)
 #   make accuracy       predictions beside measurements: tables as Markdown, a plot as SVG
+#   make pictures       the README's pictures of the viewer, into pictures/
 #   make bless          accept what the command-line tests print now (read the diff first)
 #   make check-format   is the source as clang-format would write it?  make format writes it so
 #   make install        into PREFIX (/usr/local), below DESTDIR; make uninstall takes it out
@@ -48,7 +50,10 @@ LIB_M := -lm
 LIB_PTHREAD := -lpthread
 LIB_SQLITE := -lsqlite3
 LIB_DL := -ldl
-LIBS := $(LIB_CJSON) $(LIB_SQLITE) $(LIB_Z) $(LIB_M) $(LIB_PTHREAD) $(LIB_DL)
+LIB_PNG := -lpng
+LIB_FREETYPE := -lfreetype
+LIBS := $(LIB_CJSON) $(LIB_SQLITE) $(LIB_PNG) $(LIB_FREETYPE) $(LIB_Z) $(LIB_M) $(LIB_PTHREAD) \
+        $(LIB_DL)
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow $(WERROR)
 DEFINES := -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE \
@@ -61,7 +66,6 @@ OPTIMIZE := -O1
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 ifeq ($(SAN),thread)
-OPTIMIZE := -O2
 SANITIZE := -fsanitize=thread -fno-omit-frame-pointer
 endif
 # A campaign wants executions: undefined behaviour traps, memory is looked at afterwards.
@@ -77,15 +81,26 @@ endif
 ALL_CFLAGS := -std=c11 $(DEFINES) -I. $(OPTIMIZE) -g -ffp-contract=off $(WARNINGS) $(SANITIZE) \
               $(CFLAGS)
 ALL_LDFLAGS := $(SANITIZE) $(LDFLAGS)
-# The loops of the CPU's kernels are written to be vectorised, which gcc 12 does at -O3.
+# FreeType's headers lie in a folder of their own.
+FREETYPE_CFLAGS := $(or $(shell pkg-config --cflags freetype2 2>/dev/null), \
+                        -I/usr/include/freetype2)
+$(BUILD)/obj/viz/font_file.o: private ALL_CFLAGS += $(FREETYPE_CFLAGS)
+# Loops of the CPU's kernels and of the rasteriser are written to be vectorised, which gcc 12
+# does at -O3.
 ifeq ($(SAN)$(FUZZER),)
-$(BUILD)/obj/exec/kernels%.o $(BUILD)/obj/exec/data.o: private ALL_CFLAGS += -O3
+$(addprefix $(BUILD)/obj/exec/,kernels.o kernels%.o data.o): private ALL_CFLAGS += -O3
+$(BUILD)/obj/viz/rast%.o: private ALL_CFLAGS += -O3
 endif
+# Half of a build's time would go into optimising tests that run for milliseconds.
+$(foreach f,unit property exec,$(BUILD)/obj/tests/$(f)/%.o): private ALL_CFLAGS += -O0
 
 FOLDERS := core core/patterns sim sim/strategy exec profile traces viz
 # Plugins that lockstep loads at run time; they link CUDA, lockstep does not.
 PLUGINS := $(wildcard exec/backend_cuda*.c profile/capture*.c)
-SOURCES := $(sort $(filter-out $(PLUGINS),$(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))))
+# The window of the viewer: its own executable, where SDL2 is.
+WINDOW_SOURCES := $(sort $(wildcard viz/sdl_*.c))
+SOURCES := $(sort $(filter-out $(PLUGINS) $(WINDOW_SOURCES), \
+                               $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 ARCHIVE := $(BUILD)/liblockstep.a
 
@@ -124,27 +139,34 @@ NCCL_H := $(firstword $(wildcard $(NCCL_HOME)/include/nccl.h /usr/include/nccl.h
 NCCL_LIB := $(or $(call lib_in,$(NCCL_HOME),libnccl.so*),$(call lib_in,/usr,libnccl.so*))
 CUDA_LIBS := $(if $(NVCC),$(call lib_in,$(CUBLAS_HOME),libcublasLt.so*) $(NCCL_LIB))
 CUDA_PLUGIN := $(if $(SAN)$(FUZZER),,$(if $(NVCC),$(if $(NCCL_H),$(BUILD)/lockstep-cuda.so)))
+SDL_CFLAGS := $(shell pkg-config --cflags sdl2 2>/dev/null || sdl2-config --cflags 2>/dev/null)
+SDL_LIBS := $(shell pkg-config --libs sdl2 2>/dev/null || sdl2-config --libs 2>/dev/null)
+WINDOW := $(if $(SDL_LIBS),$(if $(WINDOW_SOURCES),$(BUILD)/lockstep-view))
 no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in PATH)
 
 # ---- make, make demo, make install -----------------------------------------------------
 
 .PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers fuzz-campaign \
-        fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean \
-        bench accuracy bless check-format format install uninstall clean FORCE
+        fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean gpu-report \
+        gpu-pack bake-font pictures bench accuracy bless check-format format install uninstall \
+        clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
 all: lockstep
-lockstep: $(BUILD)/lockstep $(CUDA_PLUGIN)
+lockstep: $(BUILD)/lockstep $(CUDA_PLUGIN) $(WINDOW)
 
 ifeq ($(filter-out all lockstep,$(MAKECMDGOALS)),)
-header_found = $(shell echo '\#include <$(1)>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
+header_found = $(shell echo '\#include <$(1)>' | $(CC) $(2) -E - >/dev/null 2>&1 && echo yes)
 found = $(if $(1),$(info ✓ $(2)),$(info ✗ $(2): $(3)))
 how := not found; sh tests/setup.sh installs it
 $(call found,$(shell command -v $(firstword $(CC))),compiler $(CC),$(how))
 $(call found,$(call header_found,cjson/cJSON.h),cJSON,$(how))
 $(call found,$(call header_found,zlib.h),zlib,$(how))
 $(call found,$(call header_found,sqlite3.h),SQLite,$(how))
+$(call found,$(call header_found,png.h),libpng,$(how))
+$(call found,$(call header_found,ft2build.h,$(FREETYPE_CFLAGS)),FreeType,$(how))
+$(call found,$(SDL_LIBS),SDL2,not found; only the window of 'lockstep view' needs it)
 $(call found,$(CUDA_PLUGIN),CUDA$(if $(NVCC), in $(CUDA_HOME)),$(if $(NVCC),no nccl.h in \
     $(NCCL_HOME)/include: NCCL_HOME says where,$(no_nvcc)); only training on GPUs needs it)
 endif
@@ -157,15 +179,15 @@ demo:
 	@$(MAKE) --no-print-directory $(parallel) $(BUILD)/lockstep
 	@LOCKSTEP=$(BUILD)/lockstep sh tests/demo.sh
 
-install: $(BUILD)/lockstep $(CUDA_PLUGIN)
+install: $(BUILD)/lockstep $(CUDA_PLUGIN) $(WINDOW)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/lockstep
 	$(if $(CUDA_PLUGIN),install -D $(CUDA_PLUGIN) $(DESTDIR)$(PREFIX)/lib/lockstep/$(notdir \
 	    $(CUDA_PLUGIN)))
-	install $(BUILD)/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep
+	install $(BUILD)/lockstep $(WINDOW) $(DESTDIR)$(PREFIX)/bin
 	cp -R scenarios $(DESTDIR)$(PREFIX)/share/lockstep/
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/lockstep
+	rm -f $(DESTDIR)$(PREFIX)/bin/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep-view
 	rm -rf $(DESTDIR)$(PREFIX)/share/lockstep $(DESTDIR)$(PREFIX)/lib/lockstep
 
 clean:
@@ -190,8 +212,18 @@ san:
 tsan:
 	@$(MAKE) --no-print-directory $(parallel) SAN=thread threaded
 threaded: $(THREADED)
-	@BUILD=$(BUILD) SECONDS_MAX=300 sh tests/run_tests.sh \
+	@BUILD=$(BUILD) SECONDS_MAX=400 sh tests/run_tests.sh \
 	    $(patsubst $(BUILD)/tests/%,program:%,$(THREADED))
+
+pictures: $(BUILD)/lockstep
+	@LOCKSTEP=$(BUILD)/lockstep sh tests/pictures.sh pictures
+
+# The letters of viz/font_baked.c, from the files of Debian's fonts-inter.
+INTER ?= /usr/share/fonts/opentype/inter
+bake-font: $(BUILD)/tests/bake_font
+	@$(BUILD)/tests/bake_font $(INTER)/Inter-Regular.otf $(INTER)/Inter-SemiBold.otf \
+	    >$(BUILD)/font_baked.c
+	mv $(BUILD)/font_baked.c viz/font_baked.c
 
 bless: $(BUILD)/lockstep $(CLI_RUNNER)
 	@for t in tests/cli/*.test; do \
@@ -251,6 +283,14 @@ gpu:
 	@echo "gpu: skipped, $(no_nvcc)"
 endif
 
+# What run.sh left in DIR becomes files of the tree and a section for the README; what a machine
+# with a GPU may lack, as build-carry/carry.tar.gz.
+gpu-report:
+	@[ -n "$(DIR)" ] || { echo "gpu-report: say DIR=what-run.sh-left" >&2; exit 1; }
+	@python3 tests/gpu/gpu_report.py "$(DIR)"
+gpu-pack:
+	@BUILD=$(BUILD) bash tests/gpu/pack.sh
+
 # ---- rules -----------------------------------------------------------------------------
 
 -include profile/capture.inc
@@ -260,6 +300,11 @@ say = $(if $(V),,@echo "  $(1)" &&)
 $(BUILD)/lockstep: $(BUILD)/obj/lockstep.o $(ARCHIVE)
 	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $^ $(LIBS)
 
+WINDOW_OBJECTS := $(WINDOW_SOURCES:%.c=$(BUILD)/obj/%.o)
+$(WINDOW_OBJECTS): private ALL_CFLAGS += $(SDL_CFLAGS)
+$(BUILD)/lockstep-view: $(WINDOW_OBJECTS) $(ARCHIVE)
+	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -o $@ $^ $(SDL_LIBS) $(LIBS)
+
 $(ARCHIVE): $(OBJECTS) $(BUILD)/sources
 	@rm -f $@
 	$(call say,ar $@) $(AR) rcs $@ $(OBJECTS)
@@ -268,7 +313,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,cc $<) $(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(TESTS) $(BENCHES) $(EXEC_RANKS) $(CLI_RUNNER): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ARCHIVE)
+ORDINARY := $(TESTS) $(BENCHES) $(EXEC_RANKS) $(CLI_RUNNER) $(BUILD)/tests/bake_font
+$(ORDINARY): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(call say,ld $@) $(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -352,5 +398,6 @@ $(BUILD)/cuda-flags: FORCE
 $(BUILD)/sources: FORCE
 	$(call stamp,$(SOURCES))
 
--include $(OBJECTS:.o=.d) $(BUILD)/obj/lockstep.d $(BUILD)/obj/tests/cli_runner.d
+-include $(OBJECTS:.o=.d) $(WINDOW_OBJECTS:.o=.d) $(BUILD)/obj/lockstep.d
+-include $(BUILD)/obj/tests/cli_runner.d $(BUILD)/obj/tests/bake_font.d
 -include $(patsubst $(BUILD)/%,$(BUILD)/obj/%.d,$(TESTS) $(BENCHES) $(EXEC_RANKS) $(FUZZERS))

@@ -11,6 +11,7 @@
 #include "profile/cmd.h"
 #include "sim/cmd.h"
 #include "traces/cmd.h"
+#include "viz/cmd.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,12 +32,12 @@ static const Command commands[] = {
     { "report", cmd_report, "overlap, exposed communication, stragglers of a trace" },
     { "compare", cmd_compare, "a prediction beside a recorded run" },
     { "calibrate", cmd_calibrate, "fit a GPU or cluster file to measurements" },
-    { "bench", NULL, "the micro-benchmarks that calibration needs" },
+    { "bench", cmd_bench, "the micro-benchmarks that calibration needs" },
     { "validate", cmd_validate, "predictions beside published measurements" },
     { "collective", NULL, "how long a collective takes on a cluster, by size" },
     { "cluster", NULL, "who reaches whom, over what, how fast" },
     { "convert", cmd_convert, "read one trace format, write another" },
-    { "view", NULL, "look at traces" },
+    { "view", cmd_view, "look at traces" },
     { "list", cmd_list, "the models, GPUs, clusters, strategies ... built in" },
 };
 

@@ -32,8 +32,8 @@
 #include "core/arena.h"
 #include "core/dtype.h"
 #include "core/err.h"
-#include "core/graph.h"
 #include "core/json.h"
+#include "core/op_kind.h"
 
 /* ---- GPU ---- */
 
@@ -48,6 +48,9 @@ typedef enum GemmLayout {
 } GemmLayout;
 
 extern const char *const gemm_layout_names[GEMM_LAYOUT_N];
+
+struct MatmulShape; /* core/graph.h */
+GemmLayout gemm_layout_of(const struct MatmulShape *s);
 
 typedef struct GemmRow {
     uint64_t m, n, k; /* C[m,n] = A[m,k] B[k,n] */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/graph.h"
 #include "core/machine_parts.h"
 
 const char *const gemm_layout_names[GEMM_LAYOUT_N] = { "any", "TN", "NN", "NT", "NT+" };
@@ -22,6 +23,13 @@ const char *const memory_kernel_names[MEMORY_KERNEL_N] = {
     "copy", "optimizer", "embedding",  "other"
 };
 static const char *const pass_names[] = { "forward", "backward" };
+
+GemmLayout gemm_layout_of(const MatmulShape *s)
+{
+    if (s->transpose_a)
+        return s->accumulate ? GEMM_NT_ACCUMULATE : GEMM_NT;
+    return s->transpose_b ? GEMM_TN : GEMM_NN;
+}
 
 enum { COLUMNS_MAX = 8, ROWS_MAX = 1 << 20 };
 #define DIM_MAX  ((double)((uint64_t)1 << 40))

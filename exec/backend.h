@@ -47,6 +47,7 @@ typedef struct TaskRecord {
     int64_t start_ns;    /* its lane reached it and all it waits for was done */
     int64_t met_ns;      /* transfers: the last one had come; else start_ns */
     int64_t end_ns;
+    int64_t busy_ns; /* kernels on the CPU, where Job.timed: the processor's time; else 0 */
 } TaskRecord;
 
 /* Writes what the host has for a tensor of an OP_H2D task (b) to `out`; called by the lane. */

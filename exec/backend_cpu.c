@@ -37,6 +37,15 @@ static int64_t host_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+static int64_t busy_ns(const Backend *b)
+{
+    struct timespec t;
+    if (!b->job->timed)
+        return 0;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static void sleep_until(int64_t at_ns)
 {
     struct timespec t = { .tv_sec = (time_t)(at_ns / 1000000000),
@@ -153,13 +162,15 @@ static bool run_kernel(Backend *b, uint32_t task, Err *err)
 {
     const Task *t = &b->p->tasks[task];
     TaskRecord *r = &b->records[task];
-    r->start_ns = r->met_ns = start_ns(b, task, 1);
     bool ok = true;
+    int64_t busy = busy_ns(b);
+    r->start_ns = r->met_ns = start_ns(b, task, 1);
     if (t->op->kind == OP_H2D)
         ok = load(b, t, err);
     else if (t->op->kind != OP_RELEASE)
         cpu_kernels[t->op->kind](&b->env[t->lane], b->p, t);
     r->end_ns = kernel_end_ns(b, task, r->start_ns);
+    r->busy_ns = busy_ns(b) - busy;
     return ok;
 }
 

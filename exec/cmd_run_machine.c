@@ -102,10 +102,7 @@ static Peaks peaks_of(const MachineTimes *m)
 
 static const char *layout_name(const MatmulShape *s)
 {
-    GemmLayout layout = s->transpose_b ? GEMM_TN : GEMM_NN;
-    if (s->transpose_a)
-        layout = s->accumulate ? GEMM_NT_ACCUMULATE : GEMM_NT;
-    return gemm_layout_names[layout];
+    return gemm_layout_names[gemm_layout_of(s)];
 }
 
 static void put_time(JsonOut *j, double ns)

@@ -82,8 +82,8 @@ bool kernels_check(const Program *p, Err *err)
     bool multiplies = false;
     for (uint32_t i = 0; i < p->tasks_n; i++) {
         const Op *op = p->tasks[i].op;
-        multiplies = multiplies || op->kind == OP_MATMUL || op->kind == OP_ATTENTION ||
-                     op->fn == FN_SGD;
+        multiplies =
+            multiplies || op->kind == OP_MATMUL || op->kind == OP_ATTENTION || op->fn == FN_SGD;
     }
     return kernels_known(p, "cpu", err) && (!multiplies || gemm_load(err));
 }
@@ -137,7 +137,8 @@ Call call_open(KernelEnv *env, const Program *p, const Task *t, CallWrites write
         bytes += is_narrow(c.b[i].dtype) ? aligned(c.b[i].elements * sizeof(float)) : 0;
     uint8_t *at = bytes ? kernel_scratch(env, bytes) : NULL;
     c.extra = at;
-    at += bytes ? aligned(extra_bytes) : 0;
+    if (bytes)
+        at += aligned(extra_bytes);
     for (uint32_t i = 0; i < c.n; i++) {
         const Buffer *b = &c.b[i];
         if (is_f32(b->dtype))

@@ -79,7 +79,7 @@ static void write_launch(Writer *w, uint32_t name, uint32_t id, const TaskRecord
 static TaskRecord moved_record(const Writer *w, const TaskRecord *r)
 {
     return (TaskRecord){ moved(w, r->launched_ns), moved(w, r->start_ns), moved(w, r->met_ns),
-                         moved(w, r->end_ns) };
+                         moved(w, r->end_ns), r->busy_ns };
 }
 
 /* tasks, launch_ns: by op id. */

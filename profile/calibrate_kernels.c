@@ -11,13 +11,6 @@ typedef struct Interval {
 
 /* ---- spans to samples ---- */
 
-static GemmLayout layout_of(const MatmulShape *s)
-{
-    if (s->transpose_a)
-        return s->accumulate ? GEMM_NT_ACCUMULATE : GEMM_NT;
-    return s->transpose_b ? GEMM_TN : GEMM_NN;
-}
-
 /* False: the tables have no place for such a kernel. */
 static bool gemm_sample(const Op *op, KernelSample *x)
 {
@@ -27,7 +20,7 @@ static bool gemm_sample(const Op *op, KernelSample *x)
     x->key[1] = (double)s->n;
     x->key[2] = (double)s->k;
     x->key[3] = op->dtype;
-    x->key[4] = layout_of(s);
+    x->key[4] = gemm_layout_of(s);
     return s->batch == 1;
 }
 

@@ -20,6 +20,7 @@
 #ifndef LOCKSTEP_PROFILE_CALIBRATE_KERNELS_H
 #define LOCKSTEP_PROFILE_CALIBRATE_KERNELS_H
 
+#include "core/graph.h"
 #include "core/machine.h"
 #include "core/timeline.h"
 #include "profile/calibrate.h"

@@ -2,8 +2,9 @@
  * cmd_calibrate.c - lockstep calibrate INPUT... --into FILE: measurements into a machine's file.
  *
  * What the inputs are, their content says: logs of nccl-tests calibrate a cluster,
- * timelines of ops a GPU.  The file's text is changed where a number was measured
- * and nowhere else, read back as the simulator would, and then replaced at once.
+ * timelines of ops a GPU, what bench measured either.  The file's text is changed where a
+ * number was measured and nowhere else, read back as the simulator would, and then replaced
+ * at once.
  */
 #include "profile/cmd_calibrate.h"
 
@@ -39,13 +40,15 @@ static void print_help(FILE *f)
         f,
         "usage: lockstep calibrate LOG... --into CLUSTER.json\n"
         "       lockstep calibrate TRACE... --scenario SCENARIO --into GPU.json\n"
+        "       lockstep calibrate BENCH.json... --into GPU_OR_CLUSTER.json\n"
         "Fits a machine's file to measurements: the file's \"collectives\" to logs of\n"
         "nccl-tests (the model's numbers, and what each collective took on so many ranks and\n"
         "nodes as a table, which the simulator prefers), a GPU's tables of kernels to\n"
         "timelines with op ids (native traces of `run --trace` or `sim --trace`) of a\n"
-        "scenario.  Only what was measured changes; all else in the file stays as it is.\n\n"
-        "  --into FILE         the cluster's or GPU's file; it must exist, and may be no\n"
-        "                      more than {\"base\": \"dgx-h100\"}\n"
+        "scenario, and either to what `lockstep bench --out` measured.  Only what was\n"
+        "measured changes; all else in the file stays as it is.\n\n"
+        "  --into FILE         the cluster's or GPU's file; it may be no more than\n"
+        "                      {\"base\": \"dgx-h100\"}; bench alone can make a new one\n"
         "  --scenario NAME     what ran: file or built-in name; gives ops their shapes\n"
         "  --set KEY=VALUE     a key of that scenario, as it ran; may be repeated\n"
         "  --dry-run           print what would change, and change nothing\n"
@@ -85,14 +88,18 @@ static bool check_usage(const CalibrateOptions *o, Err *err)
     return true;
 }
 
-/* Whether the file is a log of nccl-tests, by its beginning. */
-static bool is_log(const char *path, bool *log, Err *err)
+typedef enum Input { INPUT_LOG, INPUT_BENCH, INPUT_TRACE, INPUT_N } Input;
+
+/* What the file is, by its beginning. */
+static bool what_is(const char *path, Input *is, Err *err)
 {
     Unpacked u;
     if (!unpack_open(&u, path, UNPACK_BYTES_MAX, err))
         return false;
     size_t n = u.n < LOG_HEAD_BYTES ? (size_t)u.n : LOG_HEAD_BYTES;
-    *log = nccl_log_matches((const char *)u.bytes, n);
+    *is = nccl_log_matches((const char *)u.bytes, n)     ? INPUT_LOG
+          : calibrate_is_bench((const char *)u.bytes, n) ? INPUT_BENCH
+                                                         : INPUT_TRACE;
     unpack_close(&u);
     return true;
 }
@@ -107,29 +114,36 @@ static bool check_twice(const CalibrateOptions *o, Err *err)
     return true;
 }
 
+static bool run_as(const CalibrateOptions *o, Input is, Err *err)
+{
+    if (is != INPUT_TRACE && o->scenario)
+        return err_set(err, "%s need no --scenario",
+                       is == INPUT_LOG ? "logs of nccl-tests" : "measurements of bench");
+    if (is != INPUT_TRACE)
+        return is == INPUT_LOG ? calibrate_cluster(o, err) : calibrate_bench(o, err);
+    if (o->scenario)
+        return calibrate_gpu(o, err);
+    return err_set(err,
+                   "'%s' is no log of nccl-tests and not of lockstep bench; to calibrate a GPU "
+                   "from a trace say which scenario ran: --scenario NAME",
+                   o->inputs[0]);
+}
+
 static bool run(const CalibrateOptions *o, Err *err)
 {
-    uint32_t logs_n = 0;
+    Input first = INPUT_TRACE;
     if (!check_twice(o, err))
         return false;
     for (uint32_t i = 0; i < o->inputs_n; i++) {
-        bool log;
-        if (!is_log(o->inputs[i], &log, err))
+        Input is;
+        if (!what_is(o->inputs[i], &is, err))
             return false;
-        logs_n += log;
+        first = i == 0 ? is : first;
+        if (is != first)
+            return err_set(err, "logs of nccl-tests calibrate a cluster, traces a GPU, and "
+                                "measurements of bench either: give one kind at a time");
     }
-    if (logs_n > 0 && logs_n < o->inputs_n)
-        return err_set(err, "logs of nccl-tests calibrate a cluster and traces a GPU: give one "
-                            "kind at a time");
-    if (logs_n > 0 && o->scenario)
-        return err_set(err, "logs of nccl-tests need no --scenario");
-    if (logs_n == 0 && !o->scenario)
-        return err_set(
-            err,
-            "'%s' is no log of nccl-tests; to calibrate a GPU from a trace say which "
-            "scenario ran: --scenario NAME",
-            o->inputs[0]);
-    return logs_n > 0 ? calibrate_cluster(o, err) : calibrate_gpu(o, err);
+    return run_as(o, first, err);
 }
 
 int cmd_calibrate(int argc, char **argv)

@@ -22,6 +22,7 @@ typedef struct Work {
     const CalibrateOptions *o;
     NcclLog log;
     ClusterFit fit;
+    const char *bench; /* what measured, where `lockstep bench` did; else NULL */
     uint32_t skipped_op, skipped_other;
 } Work;
 
@@ -157,7 +158,8 @@ static bool read_machine(const ClusterFit *f, const char *text, Machine *m, Err 
 static bool read_logs(Work *w, Err *err)
 {
     for (uint32_t i = 0; i < w->o->inputs_n; i++)
-        if (!nccl_log_read(&w->log, w->o->inputs[i], err))
+        if (!(w->o->bench ? calibrate_bench_log(&w->log, w->o->inputs[i], &w->bench, err)
+                          : nccl_log_read(&w->log, w->o->inputs[i], err)))
             return false;
     cluster_fit_init(&w->fit, w->o->into, predict_rows, w->log.rows_n);
     take_rows(w);
@@ -173,6 +175,8 @@ static bool read_logs(Work *w, Err *err)
 static const char *sources(Work *w)
 {
     Arena *arena = &w->fit.arena;
+    if (w->bench)
+        return w->bench;
     const char *text = calibrate_base_names(arena, w->o->inputs, w->o->inputs_n), *last = "";
     const char *stamp = "";
     const NcclTest *t = &w->log.tests[0];
@@ -191,6 +195,8 @@ static const char *sources(Work *w)
 static bool show(Work *w, Err *err)
 {
     ClusterFit *f = &w->fit;
+    if (w->o->quiet)
+        return true;
     const char **names = PUSH_ARRAY(&f->arena, const char *, w->o->inputs_n);
     for (uint32_t i = 0; i < w->o->inputs_n; i++)
         names[i] = calibrate_base_name(w->o->inputs[i]);

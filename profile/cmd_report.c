@@ -153,21 +153,38 @@ static size_t folder_bytes(const char *path)
     return slash ? (size_t)(slash - path) : 0;
 }
 
+/* The used file at or after i; files_n when there is none. */
+static size_t used_file(const TraceSet *s, size_t i)
+{
+    while (i < s->files_n && !s->files[i].used)
+        i++;
+    return i;
+}
+
+static size_t used_files(const TraceSet *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->files_n; i++)
+        n += s->files[i].used;
+    return n;
+}
+
 /* What ran, else the file, else the folder that all files are in. */
 static const char *name_of(Input *in)
 {
     const TraceSet *s = &in->set;
-    const char *first = s->files[0].path;
+    size_t first_file = used_file(s, 0), used_n = used_files(s);
+    const char *first = s->files[first_file].path;
     size_t folder_n = folder_bytes(first);
-    if (s->files_n == 1)
+    if (used_n == 1)
         return s->timeline.name ? s->timeline.name : first;
-    for (size_t i = 1; i < s->files_n && folder_n > 0; i++)
+    for (size_t i = used_file(s, first_file + 1); i < s->files_n; i = used_file(s, i + 1))
         if (folder_bytes(s->files[i].path) != folder_n ||
             strncmp(s->files[i].path, first, folder_n) != 0)
             folder_n = 0;
     if (folder_n > 0)
         return arena_printf(&in->set.arena, "%.*s", (int)folder_n, first);
-    return arena_printf(&in->set.arena, "%s and %zu more", first, s->files_n - 1);
+    return arena_printf(&in->set.arena, "%s and %zu more", first, used_n - 1);
 }
 
 static void find_bases(Input *in)
@@ -184,7 +201,7 @@ static void find_bases(Input *in)
 
 static bool input_read(Input *in, const Options *o, Err *err)
 {
-    TraceSetOptions options = { .rules = o->rules, .rules_n = o->rules_n };
+    TraceSetOptions options = { .rules = o->rules, .rules_n = o->rules_n, .lenient = true };
     TraceSet *set = &in->set;
     if (!trace_set_read(set, (const char *const *)o->paths, o->paths_n, &options, err))
         return false;
@@ -192,7 +209,7 @@ static bool input_read(Input *in, const Options *o, Err *err)
     for (uint32_t i = 0; i < set->rules.n && i < TRACE_RULES_MAX; i++)
         in->rules[i] = (TraceRuleCount){ set->rules.rule[i].name, set->rule_kernels_n[i] };
     in->source = (TraceSource){ .name = name_of(in),
-                                .files_n = set->files_n,
+                                .files_n = used_files(set),
                                 .events_read = set->events_read,
                                 .events_skipped = set->events_skipped,
                                 .findings = set->findings,
@@ -248,6 +265,8 @@ static bool report(const Options *o, Err *err)
               (!o->html || write_html(&r, o, err));
     if (ok)
         print(&r, o);
+    if (ok && in.set.events_read == 0)
+        ok = err_set(err, "no event could be read of '%s'", in.source.name);
     trace_report_free(&r);
     input_free(&in);
     return ok;

@@ -20,8 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/out_file.h"
 #include "profile/cmd.h"
+#include "profile/cmd_validate_plot.h"
 #include "profile/fit.h"
 #include "profile/validate.h"
 #include "sim/build.h"
@@ -436,7 +436,7 @@ static void print_help(FILE *f)
         "  --software NAME   runs every scenario as this training stack\n"
         "  --json            prints one JSON object\n"
         "  --markdown        prints the tables as Markdown\n"
-        "  --svg OUT         draws predicted over measured step times\n"
+        "  --svg OUT         draws predicted over measured step times; OUT.png a PNG\n"
         "  --jobs N          scenarios at a time, as many as there are processors\n");
 }
 
@@ -506,15 +506,6 @@ static bool check_software(const Options *o, Err *err)
     return ok;
 }
 
-static bool draw(const Validation *v, const char *path, Err *err)
-{
-    OutFile out;
-    if (!out_file_open(&out, path, err))
-        return false;
-    validate_svg(v, out.file);
-    return out_file_commit(&out, err);
-}
-
 /* Whether it could be written to stdout is for main to see and to say. */
 static void print(const Validation *v, const Options *o)
 {
@@ -549,7 +540,7 @@ static int validate(const Options *o)
     if (!err.set && !has_measurement(&v))
         err_set(&err, "'%.200s' has no \"measured\", there is nothing to compare with",
                 o->names[0]);
-    if (err.set || (o->svg && !draw(&v, o->svg, &err)))
+    if (err.set || (o->svg && !validate_plot(&v, o->svg, &err)))
         fprintf(stderr, "lockstep: %s\n", err.text);
     else
         print(&v, o);

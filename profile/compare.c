@@ -153,6 +153,7 @@ static void add_rank(CompareRank *r, SideRank *const side[COMPARE_SIDES], const 
     for (int k = 0; k < COMPARE_SIDES; k++) {
         int64_t own_ns[CLASS_N] = { 0 };
         int64_t from_ns = side[k]->begin_ns;
+        r->begin_ns[k] = from_ns;
         const Cover *cover = covers_of_rank(&covers[k], side[k]->rank);
         if (cover)
             r->times[k] =
@@ -163,6 +164,22 @@ static void add_rank(CompareRank *r, SideRank *const side[COMPARE_SIDES], const 
         add_ops(r, classes, side[k], k);
     }
     add_errors(r, classes, side[COMPARE_SIM], side[COMPARE_REAL]);
+}
+
+static void keep_pairs(CompareRank *r, const SideRank *sim, const SideRank *real, Arena *arena)
+{
+    r->pairs = PUSH_ARRAY(arena, ComparePair, (size_t)real->ops_n + sim->ops_n + 1);
+    for (uint32_t i = 0; i < real->ops_n; i++) {
+        const SideOp *o = &real->ops[i];
+        uint64_t twin = o->twin == NONE_U32 ? NONE_U64 : sim->ops[o->twin].span;
+        r->pairs[r->pairs_n++] =
+            (ComparePair){ { [COMPARE_SIM] = twin, [COMPARE_REAL] = o->span } };
+    }
+    for (uint32_t i = 0; i < sim->ops_n; i++)
+        if (sim->ops[i].twin == NONE_U32)
+            r->pairs[r->pairs_n++] = (ComparePair){
+                { [COMPARE_SIM] = sim->ops[i].span, [COMPARE_REAL] = NONE_U64 }
+            };
 }
 
 static int by_real_time(const void *x, const void *y)
@@ -232,7 +249,7 @@ static bool has_matches(const Comparison *c, Err *err)
 
 /* A folded rank may stand beside several others: its pairs are made anew each time, and what is
  * asked of them is asked at once. */
-static bool fill(Comparison *c, const Pairs *p, const Side *sides, Err *err)
+static bool fill(Comparison *c, const Pairs *p, const Side *sides, bool pairs, Err *err)
 {
     CompareClass classes[CLASS_N] = { { 0 } };
     Covers covers[COMPARE_SIDES] = { { 0 }, { 0 } };
@@ -243,6 +260,8 @@ static bool fill(Comparison *c, const Pairs *p, const Side *sides, Err *err)
         SideRank *const pair[] = { p->side[COMPARE_SIM][i], p->side[COMPARE_REAL][i] };
         add_rank(&c->ranks[i], pair, covers, sides, classes);
         compare_list_rank(&lists, &c->ranks[i], pair[COMPARE_SIM], pair[COMPARE_REAL]);
+        if (pairs)
+            keep_pairs(&c->ranks[i], pair[COMPARE_SIM], pair[COMPARE_REAL], &c->arena);
     }
     for (int k = 0; k < COMPARE_SIDES; k++) {
         covers_free(&covers[k]);
@@ -271,7 +290,7 @@ bool compare(Comparison *c, const Timeline *sim, const Timeline *real, const Com
         c->step[k] = sides[k].step;
         c->steps_n[k] = sides[k].steps_n;
     }
-    ok = ok && pair_ranks(c, &pairs, sides, err) && fill(c, &pairs, sides, err);
+    ok = ok && pair_ranks(c, &pairs, sides, err) && fill(c, &pairs, sides, o->pairs, err);
     if (!ok)
         compare_free(c);
     return ok;

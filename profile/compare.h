@@ -32,6 +32,7 @@ enum { COMPARE_CLASSES_MAX = 32, COMPARE_POINTS = 64, COMPARE_TEXT_CAP = 160 };
 typedef struct CompareOptions {
     const char *name[COMPARE_SIDES]; /* of the files, for messages */
     int64_t step;                    /* number of a step; -1: the median one */
+    bool pairs;                      /* fill CompareRank.pairs */
 } CompareOptions;
 
 /* Sums over the ranks compared. */
@@ -70,6 +71,11 @@ typedef struct CompareDrift {
     int64_t op_start_ns, op_drift_ns, op_time_ns[COMPARE_SIDES];
 } CompareDrift;
 
+/* One op as it was paired: spans of the two timelines, NONE_U64 where one has no such op. */
+typedef struct ComparePair {
+    uint64_t span[COMPARE_SIDES];
+} ComparePair;
+
 typedef struct CompareRank {
     uint32_t rank, source[COMPARE_SIDES]; /* source: the rank whose tracks were looked at */
     uint32_t ranks_n;                     /* how many ranks this row stands for */
@@ -77,6 +83,9 @@ typedef struct CompareRank {
     Metrics times[COMPARE_SIDES];         /* of the step; span = its length */
     uint64_t ops_n[COMPARE_SIDES], matched_n;
     int64_t time_ns[COMPARE_SIDES], matched_ns[COMPARE_SIDES]; /* of ops */
+    int64_t begin_ns[COMPARE_SIDES]; /* of the step, on the clock of its timeline */
+    ComparePair *pairs;              /* by real start, then those of sim alone; if asked for */
+    uint32_t pairs_n;
 } CompareRank;
 
 typedef struct Comparison {

@@ -49,6 +49,7 @@ OpClass compare_class_of_kernel(const char *name);
 
 typedef struct SideOp {
     int64_t start_ns, dur_ns; /* start: since the step's start */
+    uint64_t span;            /* of the timeline */
     const char *name;         /* of the timeline */
     uint32_t op;              /* op id, or NONE_U32 */
     OpClass class_;

@@ -117,6 +117,7 @@ static SideOp side_op(Cutter *c, uint64_t span, int64_t begin_ns)
     const Comm *comm = timeline_comm_of(t, span);
     SideOp o = { .start_ns = t->start_ns[span] - begin_ns,
                  .dur_ns = t->dur_ns[span],
+                 .span = span,
                  .name = timeline_text(t, name),
                  .op = t->op[span],
                  .twin = NONE_U32 };

@@ -23,15 +23,20 @@ typedef struct Feeds {
 
 static void sift_down(Feeds *f, uint32_t at)
 {
-    Feed x = f->feed[at];
-    for (uint32_t child; (child = 2 * at + 1) < f->n; at = child) {
-        if (child + 1 < f->n && f->feed[child + 1].start_ns < f->feed[child].start_ns)
-            child++;
-        if (f->feed[child].start_ns >= x.start_ns)
+    Feed *feed = f->feed, x = feed[at];
+    uint32_t n = f->n, child = 2 * at + 1;
+    for (; child + 1 < n; child = 2 * at + 1) {
+        child += feed[child + 1].start_ns < feed[child].start_ns;
+        if (feed[child].start_ns >= x.start_ns)
             break;
-        f->feed[at] = f->feed[child];
+        feed[at] = feed[child];
+        at = child;
     }
-    f->feed[at] = x;
+    if (child + 1 == n && feed[child].start_ns < x.start_ns) {
+        feed[at] = feed[child];
+        at = child;
+    }
+    feed[at] = x;
 }
 
 /* Moves the top feed on to its next span of GPU work. */
@@ -126,7 +131,7 @@ static void sum_blocks(Cover *c)
     }
 }
 
-static void build_cover(Cover *c, const Timeline *t)
+void cover_build(Cover *c, const Timeline *t)
 {
     Feeds feeds;
     feeds_open(&feeds, t, c);
@@ -182,7 +187,7 @@ static void find_ranks(Covers *c, const Timeline *t)
             c->rank[c->n++] = c->rank[k];
 }
 
-void covers_build(Covers *c, const Timeline *t)
+void covers_open(Covers *c, const Timeline *t)
 {
     ASSERT(t->sealed);
     *c = (Covers){ 0 };
@@ -198,8 +203,13 @@ void covers_build(Covers *c, const Timeline *t)
         if (t->tracks[k].kind == TRACK_STREAM)
             r->tracks[r->tracks_n++] = k;
     }
+}
+
+void covers_build(Covers *c, const Timeline *t)
+{
+    covers_open(c, t);
     for (uint32_t r = 0; r < c->n; r++)
-        build_cover(&c->rank[r], t);
+        cover_build(&c->rank[r], t);
 }
 
 void covers_free(Covers *c)

@@ -76,6 +76,9 @@ static inline uint8_t cover_bit(uint8_t span_class)
  * 0.2 s for 10 million spans.  covers_free leaves c empty.
  */
 void covers_build(Covers *c, const Timeline *t);
+/* The same in parts, for several threads: which ranks there are, then each one's cover. */
+void covers_open(Covers *c, const Timeline *t);
+void cover_build(Cover *c, const Timeline *t);
 void covers_free(Covers *c);
 const Cover *covers_of_rank(const Covers *c, uint32_t rank); /* NULL: it has no tracks */
 

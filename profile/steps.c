@@ -128,7 +128,7 @@ static void find_marks(const StepWindows *w, RankSteps *r)
         first++;
     if (first == w->n)
         first = 0;
-    r->marks = w->at + first;
+    r->marks = w->n ? w->at + first : NULL;
     while (first + r->marks_n < w->n && r->marks[r->marks_n].rank == r->marks->rank)
         r->marks_n++;
 }

@@ -118,7 +118,5 @@ uint32_t validate_worst(const Validation *v, uint32_t *at, uint32_t max, uint32_
 void validate_print(const Validation *v, FILE *out);    /* for people, 100 columns */
 void validate_markdown(const Validation *v, FILE *out); /* the tables of the README */
 void validate_json(const Validation *v, JsonOut *j);    /* one object, DESIGN 4.2 */
-/* Predicted over measured step time, both logarithmic, one colour and shape a group. */
-void validate_svg(const Validation *v, FILE *out);
 
 #endif

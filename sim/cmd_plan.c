@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/out_file.h"
 #include "sim/cmd.h"
 #include "sim/cmd_options.h"
+#include "sim/cmd_plan_plot.h"
 #include "sim/planner.h"
 #include "sim/pool.h"
 
@@ -50,7 +50,7 @@ static void print_help(FILE *f)
         "  --set KEY=VALUE    changes a scenario key; one that is tried is fixed by it,\n"
         "                     as in parallel.tp=8; repeatable\n"
         "  --json             prints one JSON object\n"
-        "  --plot OUT.svg     draws step time over GPUs\n"
+        "  --plot OUT         draws step time over GPUs, .svg or .png\n"
         "  --jobs N           candidates at a time, as many as there are processors\n");
 }
 
@@ -140,13 +140,8 @@ static bool read_number(double *x, const char *option, const char *text, double 
 
 static bool read_plot(Options *o, const char *path, Err *err)
 {
-    size_t n = strlen(path);
     o->plot = path;
-    return (n > 4 && strcmp(path + n - 4, ".svg") == 0) ||
-           err_set(err,
-                   "--plot writes .svg, other pictures are not in this version yet, "
-                   "not '%.100s'",
-                   path);
+    return plan_plot_check(path, err);
 }
 
 enum {
@@ -242,15 +237,6 @@ static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
 
 /* ---- the command ---- */
 
-static bool draw(const Plan *p, const char *path, Err *err)
-{
-    OutFile out;
-    if (!out_file_open(&out, path, err))
-        return false;
-    plan_svg(p, out.file);
-    return out_file_commit(&out, err);
-}
-
 /* Whether it could be written to stdout is for main to see and to say. */
 static void print(const Plan *p, const Options *o)
 {
@@ -305,7 +291,7 @@ static int plan(const Options *o)
     Plan p = { 0 };
     Err err = { 0 };
     bool ok = check_scenario(o, &err) && plan_run(&p, &o->plan, &err) &&
-              (!o->plot || draw(&p, o->plot, &err));
+              (!o->plot || plan_plot(&p, o->plot, &err));
     if (ok)
         print(&p, o);
     else

@@ -116,13 +116,6 @@ typedef struct Neighbour {
     uint32_t row;
 } Neighbour;
 
-static GemmLayout layout_of(const MatmulShape *s)
-{
-    if (s->transpose_a)
-        return s->accumulate ? GEMM_NT_ACCUMULATE : GEMM_NT;
-    return s->transpose_b ? GEMM_TN : GEMM_NN;
-}
-
 /* First row of the group with m >= the shape's. */
 static uint32_t first_not_below(const Gpu *gpu, const GemmGroup *g, uint64_t m)
 {
@@ -194,7 +187,7 @@ static void find_nearest(const Gpu *gpu, const MatmulShape *s, DType class_,
                          Neighbour kept[NEIGHBOURS])
 {
     double log_m = log2((double)s->m), log_n = log2((double)s->n), log_k = log2((double)s->k);
-    GemmLayout layout = layout_of(s);
+    GemmLayout layout = gemm_layout_of(s);
     for (int i = 0; i < NEIGHBOURS; i++)
         kept[i] = (Neighbour){ limit2, 0 };
     for (uint32_t i = 0; i < gpu->gemm_groups_n; i++) {

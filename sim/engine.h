@@ -120,6 +120,7 @@ typedef struct SimResult {
     /* Of the micro-batches left out: all are counted, or none (0), where no steady state was seen.
      * Then nothing else is filled, and a graph with more of them is needed. */
     uint32_t repeated;
+    bool extrapolated; /* they were counted at an estimated pace: sim/engine_pace.c */
 } SimResult;
 
 bool sim_run(SimResult *result, const Graph *g, const Machine *m, const Software *sw,

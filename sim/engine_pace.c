@@ -1,27 +1,42 @@
 /*
  * engine_pace.c - states that do not come again, at a pace that does.
  *
- *     stage 2 (the slowest)   |B.F.|B.F.|B.F.|B.F.|      each stride as long as the one before
- *     stage 5 (has time)      |B.F..|B..F.|.B.F.|.BF..   wanders within the time it has
+ *     stage 2   |B.F.|B.F.|B.F.|B.F.|      each stride about as long as the one before
+ *     stage 5   |B.F..|B..F.|.B.F.|.BF..   wanders within the time it has
  *
- * Where many transfers share links, ranks that have time to spare may wander for ever, so
- * no state is ever met again (engine_steady.c).  Yet all ranks follow the slowest, whose
- * strides are then equal.  When the last of the strides that the graph has comes up, and
- * the newest few of the slowest rank have been equally long, to a three-thousandth, those
- * of the others as long to a thousandth, and each rank has spent them alike, to a
- * three-hundredth, then those left out last as long as they do on the slowest rank; the
- * others wait that much longer.  Ranks at paces farther apart will meet one day, and then
- * all goes differently: they are not steady.
+ * Where many transfers share links, ranks may wander for ever, or drift past one another,
+ * so no state is ever met again (engine_steady.c).  Yet none can get farther ahead of its
+ * neighbours than the micro-batches under way, so soon all have about the same pace.  When
+ * the last of the strides that the graph has comes up, those left out are taken to last as
+ * long as the mean of the fastest and the slowest of the ranks, now and a moment before;
+ * ranks that were faster wait that much longer, kernels of slower ones are that much faster.
+ *
+ * That is an estimate, and it knows how good it is: half of what lies between the fastest and
+ * the slowest, times the strides left out.  It is used up to a 250th of the step: the design
+ * allows a 200th.  A longer graph leaves out less and has settled more.  What a rank spends its
+ * time on is as in the newest strides; where it drifts past its neighbours that changes, and
+ * above all what it waits for: its group (exposed) or another stage (bubble).
  */
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "sim/engine_steady.h"
 
-enum { PACE_PART = 3000, STRIDE_PART = 1000, SUM_PART = 300 };
+/* Who is idle for less than one part in so many is busy all the time.  An error of the step that
+ * may be, one part in so many.  Strides that are tried as a pace, from the most on: half of them
+ * must go by like the other half. */
+enum { BUSY_PART = 100, ERROR_PART = 250, STRIDES_TRIED = 8 };
 
 /* ---- passes ---- */
+
+static uint32_t lanes_behind(const Steady *s, const Runner *r, uint32_t instance)
+{
+    uint32_t most = 0;
+    for (uint32_t lane = 0; lane < LANE_HOST; lane++)
+        if (!mark_is_parked(s, r, lane) && r->lane[lane].instance + most < instance)
+            most = instance - r->lane[lane].instance;
+    return most;
+}
 
 /* The compute lane of r starts an instance. */
 void steady_pass(Sim *sim, Runner *r, uint32_t instance)
@@ -33,6 +48,7 @@ void steady_pass(Sim *sim, Runner *r, uint32_t instance)
     Pass *pass = &p->passes[p->passes_n++ % PASSES_KEPT];
     pass->at_ns = sim->now_ns;
     pass->instance = instance;
+    pass->behind = lanes_behind(sim->steady, r, instance);
     pass->supply_waits = 0;
     memcpy(&pass->stat, r->stat,
            offsetof(RankStat, collectives) +
@@ -48,29 +64,46 @@ static const Pass *pass_before(const Pace *p, uint32_t back)
     return &p->passes[(p->passes_n - 1 - back) % PASSES_KEPT];
 }
 
+/* Of `strides` strides, of which the last ended `back` passes ago. */
+static int64_t mean_stride(const Pace *p, uint32_t back, uint32_t strides)
+{
+    return (pass_before(p, back)->at_ns - pass_before(p, back + strides)->at_ns) / strides;
+}
+
 static int64_t period_of(const Steady *s, const Pace *p)
 {
-    return (pass_before(p, 0)->at_ns - pass_before(p, s->strides)->at_ns) / s->strides;
+    return mean_stride(p, 0, s->strides);
 }
 
-/* Of the slowest rank; 0 where one has not passed often enough. */
-static int64_t slowest_period(const Steady *s)
+/* ---- is there a pace? ---- */
+
+static bool all_have_passed(const Steady *s, uint32_t times)
 {
-    int64_t most_ns = 0;
-    for (uint32_t i = 0; i < s->sim->runners_n; i++) {
-        if (s->pace[i].passes_n <= s->strides)
-            return 0;
-        most_ns = max_i64(most_ns, period_of(s, &s->pace[i]));
-    }
-    return most_ns;
+    for (uint32_t i = 0; i < s->sim->runners_n; i++)
+        if (s->pace[i].passes_n < times)
+            return false;
+    return true;
 }
 
-/* ---- is the pace steady? ---- */
+typedef struct Range {
+    int64_t least_ns, most_ns;
+} Range;
 
-static bool is_about(int64_t a, int64_t b, int64_t part)
+static void widen(Range *r, int64_t ns)
 {
-    int64_t slack = b / part;
-    return a - b <= slack && b - a <= slack;
+    r->least_ns = min_i64(r->least_ns, ns);
+    r->most_ns = max_i64(r->most_ns, ns);
+}
+
+/* The paces of all ranks; of several strides, that of each half. */
+static Range range_of(const Steady *s)
+{
+    Range r = { NS_MAX, 0 };
+    uint32_t half = s->strides > 1 ? s->strides / 2 : 1;
+    for (uint32_t i = 0; i < s->sim->runners_n; i++)
+        for (uint32_t back = 0; back < s->strides; back += half)
+            widen(&r, mean_stride(&s->pace[i], back, half));
+    return r;
 }
 
 /* Only kernels and hosts that hold up nothing: what a host holds up must be seen exactly. */
@@ -82,83 +115,58 @@ static bool host_keeps_up(const Runner *r, const Pass *then, const Pass *now, in
     return now->supply_waits == then->supply_waits && host_ns <= period_ns;
 }
 
-/* As many transfers of each kind from a to b as in each stride on the mean? */
-static bool same_counts(const RankStat *a, const RankStat *b, const RankStat *first,
-                        const RankStat *now, uint32_t strides)
+/* Transfers that nobody waits for may fall behind ever more; whose lanes are idle at times have
+ * caught up. */
+static bool lanes_keep_up(const Steady *s, const Pace *p)
 {
-    for (uint32_t i = 0; i < now->collectives_n; i++)
-        if ((b->collectives[i].count - a->collectives[i].count) * strides !=
-                now->collectives[i].count - first->collectives[i].count ||
-            (b->collectives[i].bytes - a->collectives[i].bytes) * strides !=
-                now->collectives[i].bytes - first->collectives[i].bytes)
-            return false;
-    return true;
+    uint32_t strides = s->strides > 1 ? s->strides : 2;
+    const Pass *now = pass_before(p, 0), *then = pass_before(p, strides);
+    int64_t passed_ns = now->at_ns - then->at_ns;
+    int64_t comm_ns = now->stat.comm_ns - then->stat.comm_ns;
+    return comm_ns < passed_ns - passed_ns / BUSY_PART || now->behind <= then->behind + 1;
 }
 
-typedef enum Share {
-    SHARE_COMPUTE,
-    SHARE_OVERLAPPED,
-    SHARE_EXPOSED,
-    SHARE_BUBBLE,
-    SHARE_N
-} Share;
-
-static int64_t share_growth(const RankStat *a, const RankStat *b, Share share)
-{
-    switch (share) {
-    case SHARE_COMPUTE:
-        return b->compute_ns - a->compute_ns;
-    case SHARE_OVERLAPPED:
-        return b->overlapped_ns - a->overlapped_ns;
-    case SHARE_EXPOSED:
-        return b->exposed_ns - a->exposed_ns;
-    default:
-        return b->bubble_ns - a->bubble_ns;
-    }
-}
-
-/* Are what a rank does with its time, and how much, about the same in each stride? */
-static bool shares_stay(const Steady *s, const Pace *p, int64_t period_ns)
-{
-    const RankStat *now = &pass_before(p, 0)->stat, *first = &pass_before(p, s->strides)->stat;
-    for (uint32_t k = 0; k < s->strides; k++) {
-        const RankStat *b = &pass_before(p, k)->stat, *a = &pass_before(p, k + 1)->stat;
-        for (Share i = 0; i < SHARE_N; i++) {
-            int64_t off_ns = share_growth(a, b, i) - share_growth(first, now, i) / s->strides;
-            if (off_ns > period_ns / SUM_PART || off_ns < -period_ns / SUM_PART)
-                return false;
-        }
-        if (!same_counts(a, b, first, now, s->strides))
-            return false;
-    }
-    return true;
-}
-
-static bool strides_stay(const Pace *p, uint32_t strides, int64_t period_ns, int64_t part)
-{
-    for (uint32_t k = 0; k < strides; k++)
-        if (!is_about(pass_before(p, k)->at_ns - pass_before(p, k + 1)->at_ns, period_ns, part))
-            return false;
-    return true;
-}
-
-static bool runner_keeps_pace(const Steady *s, const Runner *r, int64_t period_ns)
+static bool runner_repeats(const Steady *s, const Runner *r, int64_t period_ns)
 {
     const Pace *p = &s->pace[r->id];
-    int64_t part = period_of(s, p) == period_ns ? PACE_PART : STRIDE_PART;
-    if (!strides_stay(p, s->strides, period_ns, part) || !shares_stay(s, p, period_ns))
-        return false;
     const Pass *now = pass_before(p, 0), *then = pass_before(p, 1), *before = pass_before(p, 2);
     uint32_t shift = now->instance - then->instance;
     return then->instance - before->instance == shift &&
-           host_keeps_up(r, then, now, period_ns) &&
+           host_keeps_up(r, then, now, period_ns) && lanes_keep_up(s, p) &&
            steady_repeats(s, r->role, before->instance, then->instance, shift,
                           s->sim->options->stride);
 }
 
+static bool is_pace(const Steady *s, int64_t times, Range r)
+{
+    int64_t period_ns = (r.least_ns + r.most_ns) / 2;
+    int64_t step_ns = s->sim->now_ns + times * period_ns;
+    if ((r.most_ns - period_ns) * times > step_ns / ERROR_PART)
+        return false;
+    for (uint32_t i = 0; i < s->sim->runners_n; i++)
+        if (!runner_repeats(s, &s->sim->runners[i], period_ns))
+            return false;
+    return true;
+}
+
+/* Of as many of the newest strides as are a pace; 0: none are. */
+static int64_t find_pace(Steady *s)
+{
+    const SimOptions *o = s->sim->options;
+    int64_t times = o->left_out / o->stride;
+    for (s->strides = STRIDES_TRIED; s->strides > 0; s->strides /= 2) {
+        if (!all_have_passed(s, s->strides > 1 ? s->strides + 1 : 3))
+            continue;
+        Range r = range_of(s);
+        if (is_pace(s, times, r))
+            return (r.least_ns + r.most_ns) / 2;
+    }
+    return 0;
+}
+
 /* ---- the leap ---- */
 
-/* n strides more like those from a to b, and longer by wait_ns in all. */
+/* n strides more like those from a to b, and longer by wait_ns in all, or shorter. */
 typedef struct Growth {
     const RankStat *a, *b;
     int64_t n, strides, wait_ns;
@@ -174,8 +182,11 @@ static void grow_stat(RankStat *s, const Growth *g)
     int64_t overlapped_ns = grown(g, g->a->overlapped_ns, g->b->overlapped_ns);
     int64_t exposed_ns = grown(g, g->a->exposed_ns, g->b->exposed_ns);
     int64_t bubble_ns = grown(g, g->a->bubble_ns, g->b->bubble_ns);
-    *(exposed_ns > bubble_ns ? &exposed_ns : &bubble_ns) += g->wait_ns;
-    s->compute_ns += grown(g, g->a->compute_ns, g->b->compute_ns);
+    int64_t compute_ns = grown(g, g->a->compute_ns, g->b->compute_ns);
+    *(g->wait_ns < 0           ? &compute_ns
+      : exposed_ns > bubble_ns ? &exposed_ns
+                               : &bubble_ns) += g->wait_ns;
+    s->compute_ns += compute_ns;
     s->overlapped_ns += overlapped_ns;
     s->exposed_ns += exposed_ns;
     s->comm_ns += overlapped_ns + exposed_ns;
@@ -184,13 +195,32 @@ static void grow_stat(RankStat *s, const Growth *g)
     for (uint32_t i = 0; i < g->a->collectives_n; i++) {
         const CollectiveStat *x = &g->a->collectives[i], *y = &g->b->collectives[i];
         CollectiveStat *c = &s->collectives[i];
-        uint64_t n = (uint64_t)g->n, strides = (uint64_t)g->strides;
-        c->count += (y->count - x->count) / strides * n;
-        c->bytes += (y->bytes - x->bytes) / strides * n;
         c->time_ns += grown(g, x->time_ns, y->time_ns);
         c->transfer_ns += grown(g, x->transfer_ns, y->transfer_ns);
         c->exposed_ns += grown(g, x->exposed_ns, y->exposed_ns);
-        c->wire_bytes += (y->wire_bytes - x->wire_bytes) * (double)n / (double)strides;
+    }
+}
+
+static void count_op(Sim *sim, Runner *r, const Op *o, uint64_t times)
+{
+    uint32_t size =
+        op_is_p2p(o->kind) ? 2 : sim->classes.groups[r->rc->group[o->u.comm.group]].size;
+    CollectiveStat *c = &r->stat->collectives[account_stat(r, o, size)];
+    c->count += times;
+    c->bytes += times * o->u.comm.bytes;
+    c->wire_bytes += (double)times * account_wire_bytes(o, size);
+}
+
+/* The transfers of a stride are what its program has, whenever they come. */
+static void count_transfers(Sim *sim, Runner *r, const Repeat *stride)
+{
+    for (uint32_t i = stride->first; i < stride->first + stride->n; i++) {
+        const Segment *segment = segment_of(sim, r, i);
+        for (uint32_t k = 0; k < segment->op_n; k++) {
+            const Op *o = graph_ops(sim->g, segment) + k;
+            if (op_is_comm(o->kind))
+                count_op(sim, r, o, stride->times);
+        }
     }
 }
 
@@ -220,6 +250,7 @@ static void leap_runner(Steady *s, Runner *r, Shift *shift)
     grow_stat(r->stat, &growth);
     r->stat->repeat =
         (Repeat){ then->instance, now->instance - then->instance, (uint32_t)shift->times };
+    count_transfers(s->sim, r, &r->stat->repeat);
     shift->host_ns[r->id] =
         r->host_next < r->role->instances_n
             ? shift->ns
@@ -229,12 +260,10 @@ static void leap_runner(Steady *s, Runner *r, Shift *shift)
 bool pace_leap(Steady *s)
 {
     Sim *sim = s->sim;
-    int64_t period_ns = slowest_period(s);
-    if (!sim->slowed_any || period_ns == 0)
+    int64_t period_ns = find_pace(s);
+    if (period_ns == 0)
         return false;
-    for (uint32_t i = 0; i < sim->runners_n; i++)
-        if (!runner_keeps_pace(s, &sim->runners[i], period_ns))
-            return false;
+    sim->result->extrapolated = true;
     Shift shift = { .times = sim->options->left_out / sim->options->stride,
                     .host_ns = PUSH_ARRAY(&sim->arena, int64_t, sim->runners_n) };
     shift.ns = shift.times * period_ns;

@@ -27,8 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Strides that must be alike to be a pace, of several micro-batches or of one each. */
-enum { STRIDES_OF_MANY = 2, STRIDES_OF_ONE = 8, SLACK_PART = 100000 };
+enum { SLACK_PART = 100000 };
 
 /* ---- segments ---- */
 
@@ -390,7 +389,6 @@ bool steady_begin(Sim *sim)
     find_limits(sim->steady);
     find_next(sim->steady);
     sim->steady->pace = mem_zero(sim->runners_n, sizeof(Pace));
-    sim->steady->strides = sim->options->stride > 1 ? STRIDES_OF_MANY : STRIDES_OF_ONE;
     return true;
 }
 

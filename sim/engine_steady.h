@@ -36,6 +36,7 @@ typedef struct Mark {
 typedef struct Pass {
     int64_t at_ns;
     uint32_t instance;
+    uint32_t behind; /* instances that the last of its lanes is behind the compute lane */
     uint64_t supply_waits;
     RankStat stat; /* its sums so far */
 } Pass;
@@ -57,7 +58,7 @@ typedef struct Shift {
 struct Steady {
     Sim *sim;
     Pace *pace;           /* by runner */
-    uint32_t strides;     /* that must be alike to be a pace */
+    uint32_t strides;     /* whose mean is the pace */
     uint32_t *limit;      /* by role: instances before it are as with all micro-batches */
     uint32_t *same;       /* by segment: the first one with the same ops */
     uint32_t *segment_of; /* by op */

@@ -122,9 +122,9 @@ static void keep(PlanCandidate *c, const Report *r)
 
 typedef enum Depth { BOUNDED, COLLAPSED, EXPANDED } Depth;
 
-/* A bound and a step that leapt over micro-batches (sim/engine_pace.c) may be so far apart, and
- * the bound none the less: 1 / 1000. */
-static const double bound_slack = 1e-3;
+/* A step that leapt over micro-batches (sim/engine_pace.c) is off by so much at most, and may be
+ * below a bound of it: 1 / 250. */
+static const double bound_slack = 4e-3;
 
 enum { ROUND = 16 };
 
@@ -163,6 +163,8 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
                 c->expanded_s = report.step_time_s;
             else
                 keep(c, &report);
+            if (t->depth == COLLAPSED)
+                c->extrapolated = result.extrapolated;
             if (kept)
                 *kept = report;
             else

@@ -13,7 +13,7 @@
  *       v left would be behind the ten best of their GPU count even at their bound
  *     candidates --sorted by the objective--> the ten best once more, kernel by kernel
  *       |
- *       +--> planner_why.c: sentences        --> planner_text.c, _json.c, _svg.c
+ *       +--> planner_why.c: sentences        --> planner_text.c, _json.c
  *
  * Model, cluster and GPU files are read once for each GPU count; a candidate is a
  * copy of that Scenario with other degrees, and can be had again with `lockstep sim
@@ -74,6 +74,7 @@ typedef struct PlanCandidate {
     double bound_s;                 /* of a step, of what fits: see sim_bound */
     /* Simulated ones. */
     double step_s, exposed_s, bubble_s, samples_per_s, tokens_per_s, mfu;
+    bool extrapolated; /* their times, from fewer micro-batches: to 1 / 250 of the step */
     double expanded_s; /* 0: not among the ten best */
     double cost_usd;   /* a step; NAN without a price */
 } PlanCandidate;
@@ -145,7 +146,6 @@ bool plan_keeps_order(const Plan *p, char *note);
 
 void plan_text(const Plan *p, bool pareto, FILE *out);
 void plan_json(const Plan *p, JsonOut *j);
-void plan_svg(const Plan *p, FILE *out);
 
 extern const char *const plan_recompute_names[RECOMPUTE_LAYERS]; /* "none", ... */
 

@@ -75,6 +75,7 @@ static void write_results(const Plan *p, const PlanCandidate *c, JsonOut *j)
 {
     json_put_uint(j, "gpus", plan_gpus(c));
     json_put_number(j, "step_time_s", c->step_s);
+    json_put_bool(j, "extrapolated", c->extrapolated);
     json_put_number(j, "samples_per_s", c->samples_per_s);
     json_put_number(j, "tokens_per_s", c->tokens_per_s);
     json_put_number(j, "mfu", c->mfu);

@@ -8,14 +8,6 @@ enum { FITS_STRIDES = 12 };
  * where they do.  One more, and a first, middle and last one that differ. */
 enum { WEIGH_MORE = 3, WEIGH_ROUNDS = 3 };
 
-/* Ranks that gather for each micro-batch run at paces of their own, and where chunks take turns
- * it is long until one of them has caught up with the next. */
-static bool settles_late(const Parallel *p)
-{
-    return p->virtual_stages > 1 &&
-           (p->strategy == STRATEGY_FSDP || p->strategy == STRATEGY_HSDP);
-}
-
 /* What fills the pipeline, and some for waves in it to die away: more where sends of whole
  * activations share the network with another traffic of each micro-batch. */
 static uint32_t enough(const Parallel *p, uint32_t try)
@@ -24,8 +16,8 @@ static uint32_t enough(const Parallel *p, uint32_t try)
     if (p->pp == 1)
         return 6;
     if (p->virtual_stages > 1)
-        return (try == 0 ? 6 : 8) * p->pp;
-    return try == 0 && !shared ? p->pp + 12 : 2 * p->pp + 20;
+        return (6u << try) * p->pp;
+    return (1 + try + shared) * p->pp + 8;
 }
 
 /* Forwards and backwards take turns, so that a micro-batch more is one more turn. */
@@ -35,7 +27,7 @@ static bool takes_turns(const Scenario *s)
     bool alone = p->pp == 1 && p->virtual_stages == 1;
     return (alone || p->schedule == SCHEDULE_1F1B || p->schedule == SCHEDULE_INTERLEAVED) &&
            p->strategy != STRATEGY_DP && p->strategy != STRATEGY_MODEL_PARALLEL &&
-           !settles_late(p) && !(s->machine.jitter > 0);
+           !(s->machine.jitter > 0);
 }
 
 uint32_t shorten_to_weigh(const Scenario *s)
@@ -62,7 +54,7 @@ Shortening shorten(const Scenario *s)
         uint32_t strides = (meant - least) / r.stride;
         uint32_t fits = strides >= 2 * FITS_STRIDES ? FITS_STRIDES : 1;
         uint32_t n = meant - strides / fits * fits * r.stride;
-        uint32_t most = try == 0 ? meant * 2 / 3 : meant / 2;
+        uint32_t most = try == 0 ? meant * 3 / 4 : meant / 2;
         if (n <= most && (r.n == 0 || n > r.micro_batches[r.n - 1]))
             r.micro_batches[r.n++] = n;
     }

@@ -7,8 +7,9 @@
  *
  * A Shortening lists the numbers of micro-batches to try, rising; the last is what is meant.
  * A graph of fewer needs the same memory, and sim_run counts those left out when it has seen
- * the steady state that they are in (SimOptions.left_out); when it has not, the next number is
- * tried.  So what comes out is what a whole graph gives.
+ * the steady state that they are in (SimOptions.left_out), or a pace that it can be sure of to
+ * 1 / 250 of the step; when it has not, the next number is tried.  Only plan shortens: what sim
+ * and validate print is of whole graphs.
  */
 #ifndef LOCKSTEP_SIM_SHORTEN_H
 #define LOCKSTEP_SIM_SHORTEN_H

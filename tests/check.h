@@ -21,6 +21,9 @@
  *
  * CHECK_VERBOSE=1 in the environment names each test before it runs, so that
  * a crash shows where it happened.
+ *
+ * LOCKSTEP_CASES=N in the environment: of many drawn or enumerated cases one in N, where
+ * programs are slow (sanitizers).  Tests ask check_one_in and check_cases.
  */
 #ifndef LOCKSTEP_TESTS_CHECK_H
 #define LOCKSTEP_TESTS_CHECK_H
@@ -60,6 +63,21 @@ static struct {
 
 #define RUN(test)      check_run(test, #test)
 #define check_report() check_report_of(__FILE__)
+
+/* The N of LOCKSTEP_CASES; 1 is all. */
+static inline uint32_t check_one_in(void)
+{
+    const char *text = getenv("LOCKSTEP_CASES");
+    int n = text ? atoi(text) : 1;
+    return n > 1 ? (uint32_t)n : 1;
+}
+
+/* How many of so many cases, the first ones; never none. */
+static inline uint32_t check_cases(uint32_t all)
+{
+    uint32_t n = all / check_one_in();
+    return n > 0 ? n : 1;
+}
 
 /* Counts a failure; true when there is still room to show it. */
 static inline bool check_failed(CheckPlace at)

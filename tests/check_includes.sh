@@ -48,6 +48,8 @@ check_includes()
         home["^(cuda|cublas|cudnn|curand|nccl|cupti|nvtx|nvToolsExt|nvml|nvrtc)"] = \
             "^exec/backend_cuda|^exec/.*[.]cuh?$|^profile/capture|^tests/(gpu|on_cpu)/"
         home["^SDL"] = "^viz/"
+        home["^ft2build|^freetype"] = "^viz/font_file[.]c$"
+        home["^png[.]h"] = "^viz/png[.]c$"
         home["^sqlite3"] = "^traces/nsys[.]c$|^tests/unit/test_nsys[.]c$"
     }
     function folder(path) { return path ~ "/" ? substr(path, 1, index(path, "/") - 1) : "" }
@@ -190,6 +192,9 @@ self_test()
     include bad tests/unit/test_a.c '<cublasLt.h>'
     include good viz/window.c '<SDL2/SDL.h>'
     include bad profile/a.c '<SDL2/SDL.h>'
+    include good viz/png.c '<png.h>'
+    include bad viz/raster.c '<png.h>'
+    include bad viz/font.c '<ft2build.h>'
     include good traces/nsys.c '<sqlite3.h>'
     include bad traces/chrome.c '<sqlite3.h>'
     include good traces/chrome.c '<zlib.h>'

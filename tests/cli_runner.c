@@ -29,7 +29,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { COMMAND_SECONDS_MAX = 60, STATUS_TIMED_OUT = 124 };
+enum { COMMAND_SECONDS_MAX = 300, STATUS_TIMED_OUT = 124 };
 
 typedef struct Lines {
     char **line;

@@ -5,7 +5,8 @@
 #
 #   unit     every program of tests/unit and tests/property, one test per function; and of
 #            tests/on_cpu, where a C++ compiler is
-#   cli      every transcript tests/cli/*.test, one test per command
+#   cli      every transcript tests/cli/*.test, one test per command; *_all.test, which are
+#            long, only where all cases are taken
 #   exec     every script tests/exec/*.sh, which run real jobs: launchers, hosts, faults,
 #            kills.  What a script cannot do here it skips, with a line that says so.
 #   house    tests/check_includes.sh: includes, lengths, header comments
@@ -13,14 +14,16 @@
 #   gpu      does what needs CUDA compile?  (skipped without nvcc)
 #
 # program:FOLDER/NAME is one program, tests/FOLDER/NAME.
-# BUILD is the build folder, CUDA_HOME where CUDA is, SECONDS_MAX (120) a program's limit.
+# LOCKSTEP_CASES=N: one in N of many like cases (tests/check.h).  Builds with
+# clang or a sanitizer take one in four unless told otherwise; gcc's takes all.
+# BUILD is the build folder, CUDA_HOME where CUDA is, SECONDS_MAX (400) a program's limit.
 # Logs stand in $BUILD/test-logs.
 # The last line is "N passed, N failed"; the exit status is 1 when a test failed.
 
 cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build}
 logs=$build/test-logs
-seconds_max=${SECONDS_MAX:-120}
+seconds_max=${SECONDS_MAX:-400}
 exec </dev/null
 
 # What went wrong, in words, when a program ended with status $1.
@@ -95,6 +98,9 @@ list_cli()
 {
     for script in tests/cli/*.test; do
         [ -f "$script" ] || continue
+        case $script in
+        *_all.test) [ "${LOCKSTEP_CASES:-1}" = 1 ] || continue ;;
+        esac
         echo "own cli_$(basename "$script" .test) $build/tests/cli_runner $script"
     done
 }
@@ -135,13 +141,20 @@ list_gpu()
 rm -rf "$logs"
 mkdir -p "$logs"
 export CHECK_VERBOSE=1 BUILD="$build" ROOT="$PWD" LOCKSTEP="$PWD/$build/lockstep"
+case $build in
+*-clang* | *-san* | *-tsan*) export LOCKSTEP_CASES="${LOCKSTEP_CASES:-4}" ;;
+esac
 export UBSAN_OPTIONS=print_stacktrace=1
 for suite; do
     case $suite in
     program:*) echo "own ${suite##*/} $build/tests/${suite#program:}" ;;
     *) "list_$suite" || exit 2 ;;
     esac
-done >"$logs/list"
+done >"$logs/all"
+# The long ones first, so that no core waits for a single one at the end.
+longest=' (exec_(faults|kills|hyper|netns|launchers)|test_(same_loss|torch_golden|virtual|fabric'
+longest="$longest|fold|engine_graphs)|cli_(validate.*|run)) "
+{ grep -E "$longest" "$logs/all"; grep -vE "$longest" "$logs/all"; } >"$logs/list"
 xargs -r -P "$(nproc)" -L 1 sh tests/run_tests.sh --one <"$logs/list"
 
 find "$logs" -name '*.tally' -exec cat {} + |

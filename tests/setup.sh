@@ -1,8 +1,10 @@
 #!/bin/sh
 # setup.sh - sees to it that what lockstep is built and tested with is installed.
 #
-#   sh tests/setup.sh          what the program needs
-#   sh tests/setup.sh test     also what only tests use (their lack is a note, no failure)
+#   sh tests/setup.sh          what the program needs, and what it can use
+#   sh tests/setup.sh test     also what only tests use
+#
+# The lack of what is not needed is a note, no failure.
 #
 # With root, or with sudo that asks no password, missing packages are installed
 # (Debian and its relatives).  Else prints the line to run.  LOCKSTEP_NO_INSTALL=1
@@ -16,18 +18,31 @@ libc6-dev       header stdio.h
 libcjson-dev    header cjson/cJSON.h
 zlib1g-dev      header zlib.h
 libsqlite3-dev  header sqlite3.h
+libpng-dev      header png.h
+libfreetype-dev file /usr/include/freetype2/ft2build.h
 libopenblas0-pthread library libopenblas.so.0
+"
+optional="
+libsdl2-dev       header SDL2/SDL.h
+fonts-inter       file /usr/share/fonts/opentype/inter/Inter-Regular.otf
+fonts-dejavu-core file /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 "
 test_only="
 clang           command clang
 g++             command g++
 libclang-rt-dev fuzzer_runtime
 clang-format    command clang-format
+xvfb            command Xvfb
 "
 
 header()
 {
     echo "#include <$1>" | gcc -E - >/dev/null 2>&1
+}
+
+file()
+{
+    [ -f "$1" ]
 }
 
 # Loaded at run time: is it where the loader looks?
@@ -78,18 +93,19 @@ install_packages()
 }
 
 needed=$(missing "$required")
-wanted=
-[ "$1" = test ] && wanted=$(missing "$test_only")
+[ "$1" = test ] && optional="$optional$test_only"
+wanted=$(missing "$optional")
 [ -z "$needed$wanted" ] && exit 0
 
 # All at once; and if that fails, at least what the program needs.
 # shellcheck disable=SC2086
 install_packages $needed $wanted || { [ -n "$needed" ] && install_packages $needed; }
 needed=$(missing "$required")
-[ -n "$wanted" ] && wanted=$(missing "$test_only")
+[ -n "$wanted" ] && wanted=$(missing "$optional")
 
 if [ -n "$wanted" ]; then
-    echo "setup: some tests are skipped without: $wanted" >&2
+    echo "setup: some tests, or the window of 'lockstep view', or letters beyond Latin are" >&2
+    echo "setup: left out without: $wanted" >&2
 fi
 if [ -n "$needed" ]; then
     echo "setup: lockstep cannot be built without: $needed" >&2

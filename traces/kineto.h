@@ -33,10 +33,12 @@
  *
  * Time: ts x 1000 as an exact integer, plus baseTimeNanoseconds.  So the times of
  * current and of old traces are nanoseconds since 1970; info->wall_clock says so.
+ * A ts beyond TIMELINE_NS_MAX (2043, or scaled by someone) is taken modulo that.
  *
  * COMMUNICATION gets a Comm from the kernel's own args ("Collective name", ...),
  * else from the record_param_comms or "nccl:..." operator that encloses its launch
- * (found by correlation), else from its name.  bytes = larger of in and out
+ * (found by correlation), else from its name.  A kernel whose name no rule knows is
+ * communication when it was launched within such an operator.  bytes = larger of in and out
  * elements x their size, as nccl-tests counts; group = "Process Group Description",
  * else its name; group_id = its name where that is a number, else a hash of it.
  *

@@ -294,11 +294,8 @@ static void fill_in(Comm *to, const Comm *from)
         to->peer = from->peer;
 }
 
-/*
- * The operators of a thread nest; those around at_ns are among the last few that
- * began before it.  Innermost first: it knows the tensors best.
- */
-static bool operators_around(const Kineto *k, uint32_t track, int64_t at_ns, Comm *found)
+/* The first operator, in order, that begins on the track behind at_ns, or beyond the track. */
+static uint64_t operators_until(const Kineto *k, uint32_t track, int64_t at_ns)
 {
     uint64_t low = 0, high = k->collectives_n;
     while (low < high) {
@@ -309,6 +306,16 @@ static bool operators_around(const Kineto *k, uint32_t track, int64_t at_ns, Com
         else
             high = mid;
     }
+    return low;
+}
+
+/*
+ * The operators of a thread nest; those around at_ns are among the last few that
+ * began before it.  Innermost first: it knows the tensors best.
+ */
+static bool operators_around(const Kineto *k, uint32_t track, int64_t at_ns, Comm *found)
+{
+    uint64_t low = operators_until(k, track, at_ns);
     bool any = false;
     *found = comm_of(NONE_U32);
     for (int i = 0; i < OPERATORS_AROUND_MAX && low > 0; i++) {
@@ -372,12 +379,84 @@ static uint64_t *index_bare(Kineto *k, uint64_t *slots_n)
     return slot;
 }
 
-void comm_resolve(Kineto *k, uint64_t first_span)
+/* ---- kernels of unknown names, launched within a collective ---- */
+
+/* A launch within an operator, and what that says. */
+typedef struct Claim {
+    uint64_t correlation;
+    Comm comm;
+} Claim;
+
+static int compare_claims(const void *a_, const void *b_)
+{
+    const Claim *a = a_, *b = b_;
+    return (a->correlation > b->correlation) - (a->correlation < b->correlation);
+}
+
+/* Until when on this track nothing encloses a launch, now that nothing does at at_ns. */
+static int64_t next_operator_ns(const Kineto *k, uint32_t track, int64_t at_ns)
+{
+    uint64_t next = operators_until(k, track, at_ns);
+    return next < k->collectives_n && k->collectives[next].track == track
+               ? k->collectives[next].start_ns
+               : INT64_MAX;
+}
+
+/* The launches within operators that are a collective's, by correlation. */
+static Claim *claim_launches(const Kineto *k, uint64_t first_span, uint64_t *claims_n)
+{
+    const Timeline *t = k->t;
+    Claim *claims = NULL;
+    uint64_t n = 0, cap = 0;
+    uint32_t free_track = NONE_U32; /* there nothing encloses what lies in [from, to) */
+    int64_t free_from = 0, free_to = 0;
+    for (uint64_t i = first_span; i < t->spans_n; i++) {
+        uint32_t track = t->span_track[i];
+        int64_t at_ns = t->start_ns[i];
+        if (t->correlation[i] == NONE_U64 || t->tracks[track].kind != TRACK_HOST ||
+            (track == free_track && at_ns >= free_from && at_ns < free_to))
+            continue;
+        Comm around;
+        if (!operators_around(k, track, at_ns, &around)) {
+            free_track = track;
+            free_from = at_ns;
+            free_to = next_operator_ns(k, track, at_ns);
+        } else if (around.op != NONE_U32) {
+            GROW(claims, n, cap);
+            claims[n++] = (Claim){ t->correlation[i], around };
+        }
+    }
+    if (n > 0)
+        qsort(claims, n, sizeof *claims, compare_claims);
+    *claims_n = n;
+    return claims;
+}
+
+/* Kernels that no rule knows are what the operator around their launch says they are. */
+static void claim_kernels(Kineto *k, uint64_t first_span)
 {
     Timeline *t = k->t;
-    if (k->bare_n == 0 || k->collectives_n == 0)
-        return;
-    qsort(k->collectives, k->collectives_n, sizeof *k->collectives, compare_operators);
+    uint64_t claims_n;
+    Claim *claims = claim_launches(k, first_span, &claims_n);
+    for (uint64_t i = first_span; i < t->spans_n && claims_n > 0; i++) {
+        if (t->span_class[i] != SPAN_COMPUTE || t->correlation[i] == NONE_U64)
+            continue;
+        Claim key = { .correlation = t->correlation[i] };
+        const Claim *c = bsearch(&key, claims, claims_n, sizeof key, compare_claims);
+        if (!c || rules_match(k->rules, t->names.text[t->span_name[i]]) != NONE_U32)
+            continue;
+        bool p2p = comm_op_is_p2p(t->names.text[c->comm.op]);
+        t->span_class[i] = p2p ? SPAN_P2P : SPAN_COMM;
+        t->comm[i] = timeline_comm(t, c->comm);
+        k->info->comm_kernels_n++;
+        k->info->rule_kernels_n[RULE_METADATA]++;
+    }
+    free(claims);
+}
+
+static void tell_bare_kernels(Kineto *k, uint64_t first_span)
+{
+    Timeline *t = k->t;
     uint64_t slots_n;
     uint64_t *slot = index_bare(k, &slots_n);
     for (uint64_t i = first_span; i < t->spans_n; i++) {
@@ -392,4 +471,14 @@ void comm_resolve(Kineto *k, uint64_t first_span)
             tell_kernel(k, k->bare[b].span, &around);
     }
     free(slot);
+}
+
+void comm_resolve(Kineto *k, uint64_t first_span)
+{
+    if (k->collectives_n == 0)
+        return;
+    qsort(k->collectives, k->collectives_n, sizeof *k->collectives, compare_operators);
+    if (k->bare_n > 0)
+        tell_bare_kernels(k, first_span);
+    claim_kernels(k, first_span);
 }

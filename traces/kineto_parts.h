@@ -297,7 +297,10 @@ void comm_read_name(Kineto *k, Name *name);
 void comm_of_name(const Name *name, Comm *comm);
 void comm_note_operator(Kineto *k, const Event *e, const Name *name, uint32_t track,
                         int64_t start_ns, int64_t dur_ns);
-/* Gives bare kernels what the operators around their launches say. */
+/*
+ * Gives bare kernels what the operators around their launches say, and makes kernels whose
+ * names no rule knows communication where they were launched within a collective.
+ */
 void comm_resolve(Kineto *k, uint64_t first_span);
 
 #endif

@@ -64,6 +64,15 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+/* Without the slashes that a shell puts behind it. */
+static const char *folder_name(Arena *arena, const char *given)
+{
+    size_t n = strlen(given);
+    while (n > 1 && given[n - 1] == '/')
+        n--;
+    return arena_printf(arena, "%.*s", (int)n, given);
+}
+
 /* The files in a folder, by name. */
 static bool list_folder(TraceSet *s, Paths *found, const char *folder, Err *err)
 {
@@ -127,7 +136,7 @@ static bool list_files(TraceSet *s, const char *const *given, size_t n, Err *err
     bool ok = n > 0 || err_set(err, "no trace is given");
     for (size_t i = 0; i < n && ok; i++) {
         if (is_folder(given[i]))
-            ok = add_folder(s, &paths, arena_strdup(&s->arena, given[i]), err);
+            ok = add_folder(s, &paths, folder_name(&s->arena, given[i]), err);
         else
             add_path(&paths, (Path){ arena_strdup(&s->arena, given[i]), NULL, NULL });
     }

@@ -6,16 +6,23 @@
 #     tests/gpu/run.sh gemm overlap    these parts (after building)
 #
 # Every part is a process with a time limit.  One that fails or takes too long is noted,
-# its rows so far are kept, and the next one runs.  Left in OUT:
+# its rows so far are kept, and the next one runs.  Left in OUT, never more than 8 files:
 #
 #     measurements.jsonl    a JSON object a line, first key "part"
 #     run.log               what was printed
+#     bench.json            what `lockstep bench --backend cuda` measured
+#     gpu.json, gpu-cluster.json     the files made of it
+#     loop.lstrace, plain.lstrace    a trace of overlapping ranks, and one of a single GPU
+#     rest.tar.gz           all else: recordings, other traces, logs of the parts
 #
-# README.md here says what the parts measure and how a GPU file is made of the rows.
-# Settings of the GPU are only read.
+# What is run is unpacked from CARRY, where pack.sh put it on a machine that has all libraries,
+# or built here.  README.md here says what the parts measure and what comes of the rows; where
+# the log ends, `make gpu-report` goes on.  Settings of the GPU are only read.
 #
-# Environment: OUT (default build/gpu-out), TOTAL_S (default 520, building included),
-# PYTHON (default python3; the torch parts need PyTorch), and those of build.sh.
+# Environment: OUT (default build/gpu-out), TOTAL_S (default 520, building included), CARRY
+# (default build-carry), REBUILD=1 builds although CARRY is there, GPU the file in scenarios/gpus
+# (default by the GPU's name), PYTHON (default python3; the torch parts need PyTorch), and those of
+# build.sh.
 #
 # Exit status 0 all parts ran, 1 something could not, 77 no usable GPU.
 
@@ -32,10 +39,12 @@ python=${PYTHON:-python3}
 here=tests/gpu
 rows=$out/measurements.jsonl
 log=$out/run.log
+carry=${CARRY:-build-carry}
 
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
-all_parts=(device check gemm memory overlap launch copy torch-ops cupti torch-train)
+all_parts=(device strategies bench speed traces check gemm profile nccl overlap memory launch copy
+    torch-ops cupti torch-train)
 verdicts=()
 failed=0
 
@@ -82,47 +91,198 @@ part() {
     return 0
 }
 
-measure() { # NAME LIMIT_S BUDGET_S
-    part "$1" "$2" "$build/gpu/gpu_measure" "$1" --out "$rows" --budget-s "$3" --date "$date"
-}
-
 parts=("$@")
 ((${#parts[@]})) || parts=("${all_parts[@]}")
 for name in "${parts[@]}"; do
     [[ " ${all_parts[*]} " == *" $name "* ]] || die "no part '$name', there are: ${all_parts[*]}"
 done
 
-# ---- build, and look for a GPU ----
+# ---- build, or unpack what was built elsewhere ----
 
-# A newer compiler's new warning must not cost the run.
-BUILD=$build WERROR='' "$BASH" $here/build.sh || exit 1
+make_jobs() { # all cores, but no more than 16
+    local n
+    n=$(nproc 2>/dev/null || echo 4)
+    echo $((n > 16 ? 16 : n))
+}
+
+# NCCL is Python's where the toolkit has none.
+find_nccl() {
+    local root
+    for root in "${NCCL_HOME:-}" "$1" /usr "${wheels[@]}"; do
+        if [ -n "$root" ] && [ -e "$root/include/nccl.h" ]; then
+            echo "$root"
+            return
+        fi
+    done
+    return 1
+}
+
+python_wheels() {
+    command -v "$python" >/dev/null 2>&1 || return 0
+    "$python" -c '
+import glob, site, sysconfig
+for p in dict.fromkeys([sysconfig.get_paths()["purelib"]] + site.getsitepackages()):
+    print(*sorted(glob.glob(p + "/nvidia/*")), sep="\n")' 2>/dev/null | grep .
+}
+
+# The program and its plugins; the measuring programs are build.sh's.
+build_program() {
+    local cuda nccl
+    cuda=${CUDA_HOME:-$(sh tests/find_cuda.sh)}
+    nccl=$(find_nccl "$cuda") || echo "run.sh: no nccl.h: there will be no CUDA plugin"
+    LOCKSTEP_NO_INSTALL=1 make -s -j "$(make_jobs)" BUILD="$build" WERROR= CUDA_HOME="$cuda" \
+        ${nccl:+NCCL_HOME="$nccl"} lockstep
+}
+
+unpack() {
+    mkdir -p "$build/carried" && tar -C "$build/carried" -xzf "$carry/carry.tar.gz" || return 1
+    program=$build/carried/bin
+    # What this machine has itself fits it better.
+    local library
+    for library in "$build"/carried/lib/*; do
+        ldconfig -p 2>/dev/null | grep -q "${library##*/} " && rm -f "$library"
+    done
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$(printf '%s:' "${wheels[@]/%//lib}")
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH}/usr/local/cuda/lib64:/usr/local/cuda/extras/CUPTI/lib64
+    export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$PWD/$build/carried/lib
+    export LOCKSTEP_SHARE=$PWD/scenarios
+    "$program/lockstep" --version >/dev/null
+}
+
+mapfile -t wheels < <(python_wheels)
+program=$build
+how="unpacked from $carry"
+if [ -n "${REBUILD:-}" ] || ! [ -e "$carry/carry.tar.gz" ] || ! unpack; then
+    program=$build
+    how=built
+    # A newer compiler's new warning must not cost the run.
+    BUILD=$build WERROR='' "$BASH" $here/build.sh || exit 1
+fi
 mkdir -p "$out" || die "cannot make '$out'"
+[[ $program == /* ]] || program=$PWD/$program
+out=$(cd "$out" && pwd)
+rows=$out/measurements.jsonl log=$out/run.log
 : >"$rows" || die "cannot write '$rows'"
 : >"$log"
 date=$(date -u +%Y-%m-%d)
-echo "built in $SECONDS s" | tee -a "$log"
+echo "$how in $SECONDS s" | tee -a "$log"
 
-"$build/gpu/gpu_measure" device --out "$rows" --date "$date" 2>&1 | tee -a "$log"
+"$program/gpu/gpu_measure" device --out "$rows" --date "$date" 2>&1 | tee -a "$log"
 rc=${PIPESTATUS[0]}
 ((rc == 77)) && exit 77
 : >"$rows"
 
+if [ "$how" = built ] && command -v make >/dev/null 2>&1; then
+    build_program >>"$log" 2>&1 || tail -n 20 "$log"
+    echo "built the program in $SECONDS s" | tee -a "$log"
+fi
+export LOCKSTEP=$program/lockstep LOCKSTEP_PLUGIN_DIR=$program OUT=$out
+work=$(mktemp -d) || die "cannot make a temporary folder"
+trap 'rm -rf "$work"' EXIT
+
+# H200 before H100: names of files, by what the driver calls the GPU.
+gpu_file() {
+    case $(nvidia-smi --query-gpu=name --format=csv,noheader -i 0 2>/dev/null) in
+    *H200*) echo h200-141gb ;;
+    *H100*) echo h100-80gb ;;
+    *A100*80*) echo a100-80gb ;;
+    *A100*) echo a100-40gb ;;
+    *) echo h100-80gb ;;
+    esac
+}
+export GPU=${GPU:-$(gpu_file)}
+
+# ---- parts of several commands ----
+
+no_plugin() {
+    [ -x "$LOCKSTEP" ] && [ -e "$LOCKSTEP_PLUGIN_DIR/lockstep-cuda.so" ] && return 1
+    echo "there is no $LOCKSTEP with lockstep-cuda.so beside it"
+}
+
+# What the executor's kernels take, and files of it: a copy of the tree's file for the GPU, with
+# this GPU's tables; a cluster of four ranks in a loop on one GPU (functional, not a real link).
+bench_part() {
+    local budget=$1
+    no_plugin && return 77
+    "$LOCKSTEP" bench gemm memory --backend cuda --seconds "$((budget / 2))" \
+        --out "$out/bench.json" || return 1
+    cp "scenarios/gpus/$GPU.json" "$out/gpu.json" &&
+        "$LOCKSTEP" calibrate "$out/bench.json" --into "$out/gpu.json" || return 1
+    "$LOCKSTEP" bench overlap collective --backend cuda --comm loop --ranks 2 --seconds 8 \
+        --out "$work/loop-bench.json" &&
+        "$LOCKSTEP" calibrate "$work/loop-bench.json" --into "$out/gpu-cluster.json" |
+        head -40
+}
+
+# Ranks in a loop on one GPU that transfer while they compute, as the executor recorded it; what a
+# trace says of overlap; the prediction beside it.
+traces_part() {
+    local scenario=$work/loop.json
+    no_plugin && return 77
+    printf '{"name":"gpt2, fsdp on 4 ranks of one GPU","model":"gpt2","cluster":{"base":"dgx-h100",
+        "nodes":1,"gpus_per_node":4,"gpu":"%s"},"training":{"global_batch":16,"micro_batch":4,
+        "seq_len":512,"precision":"bf16","optimizer":"adamw"},
+        "parallel":{"strategy":"fsdp","dp":4}}\n' "$GPU" >"$scenario"
+    "$LOCKSTEP" run "$scenario" --backend cuda --comm loop --steps 4 \
+        --trace "$out/loop.lstrace" || return 1
+    "$LOCKSTEP" report "$out/loop.lstrace" --step 3 || return 1
+    "$LOCKSTEP" run "$scenario" --backend cuda --set parallel.strategy=single \
+        --set parallel.dp=1 --set training.global_batch=4 --steps 4 \
+        --trace "$out/plain.lstrace" || return 1
+    "$LOCKSTEP" sim "$scenario" --set software=lockstep --set parallel.strategy=single \
+        --set parallel.dp=1 --set training.global_batch=4 --trace "$work/sim.lstrace" >/dev/null &&
+        "$LOCKSTEP" compare "$work/sim.lstrace" "$out/plain.lstrace"
+}
+
+nccl_part() {
+    CASE_S=40 "$BASH" $here/nccl_smoke.sh
+}
+
+# profile.sh compiles its own program, so it needs nvcc; the rest it takes from `program`.
+profile_part() {
+    mkdir -p "$work/profile-out"
+    BUILD=$program OUT=$work/profile-out "$BASH" $here/profile.sh
+    local rc=$?
+    [ ! -s "$work/profile-out/measurements.jsonl" ] ||
+        cat "$work/profile-out/measurements.jsonl" >>"$rows"
+    return $rc
+}
+
+# own NAME LIMIT_S FUNCTION...: a function as a part; it sees this shell's variables
+own() {
+    local name=$1 limit_s=$2
+    shift 2
+    export -f no_plugin bench_part traces_part nccl_part profile_part
+    export out work here rows program
+    part "$name" "$limit_s" "$BASH" -c '"$@"' "$name" "$@"
+}
+
 # ---- the parts, the most valuable first ----
 
+measure() { # NAME LIMIT_S BUDGET_S
+    part "$1" "$2" "$program/gpu/gpu_measure" "$1" --out "$rows" --budget-s "$3" --date "$date"
+}
+
 measure device 30 30
-measure check 60 60
-measure gemm 160 135
-measure memory 60 45
-measure overlap 60 45
-measure launch 30 30
-measure copy 45 30
-part torch-ops 75 "$python" $here/torch_ops.py --out "$rows" --budget-s 60
-if [ -x "$build/gpu/gpu_cupti" ]; then
-    part cupti 40 "$build/gpu/gpu_cupti" cupti --out "$rows" --budget-s 30
+part strategies 75 env CASE_S=20 "$BASH" $here/strategies.sh
+own bench 95 bench_part 60
+part speed 130 env CASE_S=30 TORCH_S=80 "$BASH" $here/speed.sh
+own traces 40 traces_part
+measure check 40 40
+measure gemm 70 55
+own profile 75 profile_part
+own nccl 90 nccl_part
+measure overlap 40 30
+measure memory 40 30
+measure launch 20 20
+measure copy 30 20
+part torch-ops 60 "$python" $here/torch_ops.py --out "$rows" --budget-s 45
+if [ -x "$program/gpu/gpu_cupti" ]; then
+    part cupti 40 "$program/gpu/gpu_cupti" cupti --out "$rows" --budget-s 30
 fi
 part torch-train 120 "$python" $here/torch_train.py --out "$rows" --budget-s 105
 
-# ---- the table ----
+# ---- the table, and what goes back ----
 
 {
     echo
@@ -130,4 +290,12 @@ part torch-train 120 "$python" $here/torch_train.py --out "$rows" --budget-s 105
     printf '%s\n' "${verdicts[@]}"
     "$python" $here/make_gpu_file.py --summary "$rows"
 } 2>&1 | tee -a "$log"
+
+tar -C "$work" -czf "$out/rest.tar.gz" . 2>>"$log"
+# A file that is too large to come back would be lost silently.
+for file in "$out"/*; do
+    bytes=$(wc -c <"$file" 2>/dev/null || echo 0)
+    ((bytes <= 16 * 1024 * 1024)) ||
+        echo "TOO LARGE to come back: $file, $bytes bytes" | tee -a "$log"
+done
 exit $failed

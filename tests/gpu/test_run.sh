@@ -32,13 +32,35 @@ one_line() {
     [ "$("$@" 2>&1 | wc -l)" -eq 1 ]
 }
 
-check "the scripts parse" 0 "" "$bash" -n tests/gpu/run.sh tests/gpu/build.sh
+for script in tests/gpu/*.sh; do
+    check "${script##*/} parses" 0 "" "$bash" -n "$script"
+done
 check "without nvcc one sentence and 1" 1 "no nvcc" \
     env -i PATH="$folder" CUDA_HOME="$folder/cuda" "$bash" tests/gpu/run.sh
 check "it is one line" 0 "" \
     one_line env -i PATH="$PATH" CUDA_HOME="$folder/cuda" "$bash" tests/gpu/run.sh
 check "an unknown part is named" 1 "no part 'gem', there are: device" \
     "$bash" tests/gpu/run.sh gem
+
+# The parts of their own, each where it finds nothing to run on.
+for script in strategies speed nccl_smoke; do
+    check "$script without a program is skipped" 77 "$script: " \
+        env LOCKSTEP="$folder/none" OUT="$folder/parts" "$bash" "tests/gpu/$script.sh"
+done
+lockstep=${LOCKSTEP:-${BUILD:-build}/lockstep}
+if [ -x "$lockstep" ]; then
+    lockstep=$(realpath "$lockstep")
+    check "every strategy runs; the CPU is as the CPU" 0 "0 failed" \
+        env ALL_ON_CPU=1 STEPS=2 LOCKSTEP="$lockstep" OUT="$folder" \
+        "$bash" tests/gpu/strategies.sh
+    check "each leaves a row" 0 "17" grep -c '"part":"strategies"' "$folder/measurements.jsonl"
+fi
+check "pack.sh says what is missing" 1 "pack.sh: there is no" \
+    env BUILD="$folder/nothing" "$bash" tests/gpu/pack.sh "$folder/carry"
+mkdir -p "$folder/broken" && echo nonsense >"$folder/broken/carry.tar.gz"
+check "a broken archive is no archive" 1 "no nvcc" \
+    env CARRY="$folder/broken" BUILD="$folder/b" CUDA_HOME="$folder/cuda" \
+    "$bash" tests/gpu/run.sh
 
 # On a machine with nvcc and no GPU; with one, this would measure.
 if [ "$(sh tests/find_cuda.sh)" ] && ! nvidia-smi -L >/dev/null 2>&1; then

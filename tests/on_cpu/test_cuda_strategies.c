@@ -68,7 +68,7 @@ static bool losses_of(const Case *c, const CudaOptions *cuda, double *losses)
     return ok;
 }
 
-static void check_cases(const CudaOptions *cuda, size_t each)
+static void train_cases(const CudaOptions *cuda, size_t each)
 {
     for (size_t i = 0; i < ARRAY_N(cases); i += each) {
         double want[STEPS], got[STEPS];
@@ -83,18 +83,18 @@ static void check_cases(const CudaOptions *cuda, size_t each)
 
 static void a_loop_trains_like_the_cpu(void)
 {
-    check_cases(&(CudaOptions){ .loop = true, .timeout_s = 60 }, 1);
+    train_cases(&(CudaOptions){ .loop = true, .timeout_s = 60 }, 1);
 }
 
 static void a_loop_with_rings_trains_like_the_cpu(void)
 {
-    check_cases(&(CudaOptions){ .loop = true, .rings = true, .timeout_s = 60 }, 3);
+    train_cases(&(CudaOptions){ .loop = true, .rings = true, .timeout_s = 60 }, 3);
 }
 
 static void nccl_trains_like_the_cpu(void)
 {
     setenv("NCCL_HOSTID", "all", 1); /* the ranks share the device here */
-    check_cases(&(CudaOptions){ .timeout_s = 60 }, 1);
+    train_cases(&(CudaOptions){ .timeout_s = 60 }, 1);
 }
 
 int main(void)

@@ -24,6 +24,7 @@ import sys
 
 DATA = "../shared/data"
 OUT = "scenarios/gpus"
+FLAGS = ("--check", "--links")
 DTYPES = {"fp16": "f16", "bf16": "bf16", "fp32": "f32", "fp8": "fp8"}
 
 # ---- data sheets -----------------------------------------------------------------------
@@ -683,7 +684,10 @@ def links():
 
 
 def main():
-    if "--links" in sys.argv:
+    flags = sys.argv[1:]
+    if len(flags) > 1 or (flags and flags[0] not in FLAGS):
+        sys.exit(f"make_gpu_tables.py: {' '.join(flags)}: no flag, or one of {', '.join(FLAGS)}")
+    if "--links" in flags:
         links()
         return
     gemm = read("kernels/gemm.jsonl.gz")
@@ -691,9 +695,9 @@ def main():
     fits = fit_all(gemm)
     for name in SHEETS:
         gpu = gpu_file(name, fits, memory)
-        if "--check" not in sys.argv:
+        if "--check" not in flags:
             write_file(f"{OUT}/{name}.json", gpu)
-    if "--check" not in sys.argv:
+    if "--check" not in flags:
         write_file(f"{OUT}/ideal.json", IDEAL)
 
 

@@ -355,9 +355,9 @@ static void fold_one(uint64_t seed)
 
 static void drawn_graphs_fold(void)
 {
-    for (uint64_t seed = 1; seed <= GRAPHS; seed++)
+    for (uint64_t seed = 1; seed <= check_cases(GRAPHS); seed++)
         fold_one(seed);
-    CHECK(saved_n > GRAPHS);
+    CHECK(saved_n > check_cases(GRAPHS));
 }
 
 /* A share of the step is off by less than 0.5 % of it. */
@@ -392,7 +392,7 @@ static void collapse_one(uint64_t seed)
 
 static void drawn_graphs_collapse(void)
 {
-    for (uint64_t seed = 100001; seed <= 100000 + GRAPHS; seed++)
+    for (uint64_t seed = 100001; seed <= 100000 + check_cases(GRAPHS); seed++)
         collapse_one(seed);
 }
 

@@ -405,7 +405,7 @@ static void damaged_events_are_skipped_and_told(void)
         { X("", "x", "1", "1", "1", "-1", ""), "its dur is negative" },
         { X("", "x", "1", "1", "99999999999999999999", "1", ""),
           "its ts is no number, or out of range" },
-        { X("", "x", "1", "1", "9000000000000000", "1", ""), "its ts is out of range" },
+        { X("", "x", "1", "1", "-9000000000000000", "1", ""), "its ts is out of range" },
         { X("", "x", "1", "1", "1", "1e15", ""), "its dur is out of range" },
         { X("", "x", "1", "1", "true", "1", ""), "its ts is no number, or out of range" },
         { "{\"ph\":\"X\",\"name\":\"x\",,:}", "a key is expected" },
@@ -715,6 +715,42 @@ static void old_traces_take_it_from_the_operator_around_the_launch(void)
         CHECK_STR("f16", timeline_text(&t, c->dtype));
         CHECK_U64(4 * 2048 * 4096 * 2, c->bytes);
     }
+}
+
+static void a_kernel_of_unknown_name_is_what_its_launch_lies_in(void)
+{
+    /* clang-format off */
+    static const char operators[] =
+        X("cuda_runtime", "cudaLaunchKernel", "5", "6", "30", "2", "\"correlation\":9") ","
+        X("user_annotation", "nccl:all_reduce", "5", "6", "25", "20",
+          "\"Input Dims\":[[6144]],\"Input type\":[\"float\"]");
+    static const char other_thread[] =
+        X("cuda_runtime", "cudaLaunchKernel", "5", "7", "30", "2", "\"correlation\":9") ","
+        X("cuda_runtime", "cudaLaunchKernel", "5", "6", "46", "2", "\"correlation\":9") ","
+        X("user_annotation", "nccl:all_reduce", "5", "6", "25", "20",
+          "\"Input Dims\":[[6144]],\"Input type\":[\"float\"]");
+    /* clang-format on */
+    char text[2048];
+    snprintf(text, sizeof text, "%s,%s", operators, KERNEL("mystery(x)", ""));
+    CHECK(read_events(text));
+    const Comm *c = comm_named("mystery(x)");
+    if (!CHECK(c))
+        return;
+    CHECK_STR("all_reduce", timeline_text(&t, c->op));
+    CHECK_STR("comm", class_of("mystery(x)"));
+    CHECK_U64(6144 * 4, c->bytes);
+    CHECK_U64(1, info.comm_kernels_n);
+    CHECK_U64(1, info.rule_kernels_n[RULE_METADATA]);
+
+    snprintf(text, sizeof text, "%s,%s", other_thread, KERNEL("mystery(x)", ""));
+    CHECK(read_events(text));
+    CHECK_STR("compute", class_of("mystery(x)"));
+
+    /* Copies into a bucket are PyTorch's own kernels, wherever they are launched. */
+    snprintf(text, sizeof text, "%s,%s", operators, KERNEL("void at::native::copy(x)", ""));
+    CHECK(read_events(text));
+    CHECK_STR("compute", class_of("void at::native::copy(x)"));
+    CHECK_U64(0, info.comm_kernels_n);
 }
 
 static void a_send_receive_kernel_within_all_to_all_is_one(void)
@@ -1081,6 +1117,7 @@ int main(void)
     RUN(collectives_are_read_from_the_kernels_own_arguments);
     RUN(sends_know_their_peer);
     RUN(old_traces_take_it_from_the_operator_around_the_launch);
+    RUN(a_kernel_of_unknown_name_is_what_its_launch_lies_in);
     RUN(a_send_receive_kernel_within_all_to_all_is_one);
     RUN(kernels_of_every_library_are_recognised_by_name);
     RUN(a_pytorch_kernel_within_a_collective_is_none);

@@ -153,7 +153,6 @@ static void results_do_not_depend_on_threads(void)
             JsonOut j = json_out_file(out, 0);
             plan_json(&p, &j);
             plan_text(&p, true, out);
-            plan_svg(&p, out);
         }
         fclose(out);
         plan_free(&p);
@@ -231,7 +230,8 @@ static void bounds_hold_for_all_that_fit(void)
             /* Weighed: the GPU with the least left; simulated: the one with the most on it. */
             CHECK(b->need_bytes >= a->need_bytes &&
                   (double)b->need_bytes <= 1.05 * (double)a->need_bytes);
-            CHECK(b->bound_s > 0 && b->bound_s <= a->step_s);
+            /* What leapt over micro-batches is off by 1 / 250 at most (sim/engine_pace.c). */
+            CHECK(b->bound_s > 0 && b->bound_s <= (1 + 4e-3) * a->step_s);
             CHECK(b->bound_s >= cases[i].worst * a->step_s);
             CHECK(b->fate == PLAN_TOO_SLOW || a->step_s == b->step_s);
         }

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+#
+# strategies.sh - does a GPU train as the CPU does? every strategy, ranks in a loop on one GPU.
+#
+#     tests/gpu/strategies.sh              after make, from anywhere
+#
+# The same scenario on both backends, the losses of each step side by side.  A loss of step k
+# has seen the gradients and updates of all steps before it, and clipping has seen their norm:
+# gradients that are wrong show in the next loss.  f32 is compared to 1 in 10,000 (tf32 is off
+# by 1 in 1,000 from then on), bf16 to 2 in 100.
+#
+# Environment: BUILD (build), LOCKSTEP, CASE_S (60) a case's limit, STEPS (4), OUT for rows of
+# measurements.jsonl: {"part":"strategies","case":...,"off":...}, ALL_ON_CPU=1 compares the CPU
+# with itself (a test of this file).
+# Exit status 0 all equal, 1 one is not, 77 no GPU or no plugin.
+
+set -u -o pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+lockstep=${LOCKSTEP:-$PWD/${BUILD:-build}/lockstep}
+case_s=${CASE_S:-60}
+steps=${STEPS:-4}
+rows=${OUT:+$OUT/measurements.jsonl}
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT TERM
+passed=0 failed=0
+export LC_ALL=C
+
+losses() {
+    sed -n '/"losses": \[/,/\]/p' "$1" | sed 's/.*\[//; s/\].*//' | tr -d ' \n' | tr ',' '\n'
+}
+
+# largest_difference FILE FILE: relative, "bad" when there are not as many numbers
+largest_difference() {
+    losses "$1" >"$folder/a"
+    losses "$2" >"$folder/b"
+    echo >>"$folder/a"
+    echo >>"$folder/b"
+    paste "$folder/a" "$folder/b" | awk '
+        $1 == "" && $2 == "" { next }
+        $1 !~ /^[-+0-9.eE]+$/ || $2 !~ /^[-+0-9.eE]+$/ { bad = 1 }
+        { d = $1 - $2; d = d < 0 ? -d : d; w = $1 < 0 ? -$1 : $1; n++
+          if (w > 0 && d / w > most) most = d / w }
+        END { print bad || !n ? "bad" : most + 0 }'
+}
+
+cuda=(--backend cuda --comm loop)
+[ -z "${ALL_ON_CPU:-}" ] || cuda=()
+
+# same NAME MODEL PARALLEL PRECISION LIMIT [OPTION...]
+same() {
+    local name=$1 scenario=$folder/scenario.json limit=$5 off
+    printf '{"name":"%s",%s,"parallel":%s}\n' "$name" "${2/PRECISION/$4}" "$3" >"$scenario"
+    shift 5
+    if ! timeout -k 5 "$case_s" "$lockstep" run "$scenario" --steps "$steps" --json \
+        >"$folder/cpu" 2>"$folder/err"; then
+        failed=$((failed + 1))
+        echo "strategies: $name: the CPU cannot: $(tail -n 1 "$folder/err")"
+        return
+    fi
+    if ! timeout -k 5 "$case_s" "$lockstep" run "$scenario" --steps "$steps" --json \
+        "${cuda[@]}" "$@" >"$folder/gpu" 2>"$folder/err"; then
+        failed=$((failed + 1))
+        echo "strategies: $name: $(tail -n 1 "$folder/err")"
+        return
+    fi
+    off=$(largest_difference "$folder/cpu" "$folder/gpu")
+    [ -z "$rows" ] || printf '{"part":"strategies","case":"%s","off":"%s","limit":%s}\n' \
+        "$name" "$off" "$limit" >>"$rows"
+    if [ "$off" != bad ] && awk "BEGIN { exit !($off <= $limit) }"; then
+        passed=$((passed + 1))
+        echo "strategies: $name: losses of $steps steps differ by $off at most"
+    else
+        failed=$((failed + 1))
+        echo "strategies: $name: differ by $off: $(losses "$folder/cpu" | tr '\n' ' ') on the" \
+            "CPU, $(losses "$folder/gpu" | tr '\n' ' ') on the GPU"
+    fi
+}
+
+cluster='"cluster":{"base":"pcie-workstation","nodes":1,"gpus_per_node":8}'
+mlp="\"model\":{\"kind\":\"mlp\",\"widths\":[64,256,256,64],\"activation\":\"relu\"},$cluster,
+\"training\":{\"global_batch\":64,\"micro_batch\":8,\"precision\":\"PRECISION\",\"lr\":0.05,
+\"optimizer\":\"momentum\",\"loss\":\"mse\",\"grad_clip\":0.5}"
+gpt="\"model\":{\"kind\":\"transformer\",\"layers\":4,\"hidden\":128,\"heads\":8,\"vocab\":256,
+\"max_seq\":64,\"activation\":\"gelu\",\"norm\":\"layernorm\",\"positions\":\"learned\",
+\"tied_embeddings\":true},$cluster,\"training\":{\"global_batch\":8,\"micro_batch\":1,
+\"seq_len\":64,\"precision\":\"PRECISION\",\"lr\":0.001,\"optimizer\":\"adamw\",\"grad_clip\":0.5}"
+llama="\"model\":{\"kind\":\"transformer\",\"layers\":2,\"hidden\":256,\"heads\":4,\"kv_heads\":2,
+\"ffn\":512,\"vocab\":512,\"max_seq\":128,\"activation\":\"silu\",\"gated\":true,
+\"norm\":\"rmsnorm\",\"positions\":\"rope\"},$cluster,\"training\":{\"global_batch\":4,
+\"micro_batch\":1,\"seq_len\":128,\"precision\":\"PRECISION\",\"lr\":0.001,
+\"optimizer\":\"adamw\",\"grad_clip\":1}"
+
+if ! [ -x "$lockstep" ]; then
+    echo "strategies: there is no $lockstep: make builds it"
+    exit 77
+fi
+plugins=${LOCKSTEP_PLUGIN_DIR:-$(dirname "$lockstep")}
+if [ -z "${ALL_ON_CPU:-}" ]; then
+    if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
+        echo "strategies: skipped, nvidia-smi shows no GPU"
+        exit 77
+    fi
+    if ! [ -e "$plugins/lockstep-cuda.so" ]; then
+        echo "strategies: skipped, there is no $plugins/lockstep-cuda.so"
+        exit 77
+    fi
+fi
+
+same "one GPU, mlp" "$mlp" '{"strategy":"single"}' f32 1e-4
+same "one GPU, gpt" "$gpt" '{"strategy":"single"}' f32 1e-4
+same "one GPU, llama, bf16" "$llama" '{"strategy":"single"}' bf16 2e-2
+same "ddp 4" "$mlp" '{"strategy":"ddp","dp":4}' f32 1e-4
+same "fsdp 4" "$gpt" '{"strategy":"fsdp","dp":4}' f32 1e-4
+same "tp 2" "$gpt" '{"strategy":"ddp","tp":2}' f32 1e-4
+same "tp 2, sequence parallel" "$gpt" '{"strategy":"ddp","tp":2,"sequence_parallel":true}' f32 1e-4
+same "1f1b 4" "$gpt" '{"strategy":"ddp","pp":4,"schedule":"1f1b"}' f32 1e-4
+same "fsdp 2 x tp 2, bf16" "$llama" '{"strategy":"fsdp","dp":2,"tp":2}' bf16 2e-2
+same "zero1 2" "$mlp" '{"strategy":"zero1","dp":2}' f32 1e-4
+same "zero2 4" "$mlp" '{"strategy":"zero2","dp":4}' f32 1e-4
+same "hsdp 2 x 2" "$mlp" '{"strategy":"hsdp","dp":4,"shard_size":2}' f32 1e-4
+same "dp 2 (DataParallel)" "$mlp" '{"strategy":"dp","dp":2}' f32 1e-4
+same "cp 2" "$gpt" '{"strategy":"ddp","cp":2}' f32 1e-4
+same "gpipe 2 x ddp 2" "$gpt" '{"strategy":"ddp","pp":2,"schedule":"gpipe","dp":2}' f32 1e-4
+same "interleaved 2" "$gpt" \
+    '{"strategy":"ddp","pp":2,"schedule":"interleaved","virtual_stages":2}' f32 1e-4
+same "naive 2" "$gpt" '{"strategy":"ddp","pp":2,"schedule":"naive"}' f32 1e-4
+[ -n "${ALL_ON_CPU:-}" ] ||
+    same "ddp 2, rings" "$mlp" '{"strategy":"ddp","dp":2}' f32 1e-4 --collectives ring
+echo "strategies: $passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,410 @@
+/*
+ * test_app.c - sessions without a window: keys, mouse, typed words, and what they leave.
+ *
+ * The traces are those of a simulated run, made here; pictures are drawn after every event,
+ * as the window does.
+ */
+#include "viz/app.h"
+#include "viz/raster.h"
+
+#include "tests/check.h"
+#include "tests/trace_world.h"
+
+enum { RANKS = 4, STEPS = 3, STEP_NS = 10000 };
+
+typedef struct Session {
+    World w;
+    ViewData data;
+    ViewComm comms[RANKS * STEPS];
+    App app;
+} Session;
+
+static void add_rank(World *w, uint32_t r)
+{
+    uint32_t gpu = world_stream(w, r, 7), net = world_stream(w, r, 20), host = world_host(w, r);
+    uint32_t steps = timeline_track(&w->t, r, TRACK_STEPS, "steps", 0);
+    for (int s = 0; s < STEPS; s++) {
+        int64_t at_ns = s * STEP_NS;
+        char name[32];
+        snprintf(name, sizeof name, "ProfilerStep#%d", s + 5);
+        world_span(w, steps, SPAN_STEP, name, at_ns, at_ns + STEP_NS);
+        world_span(w, host, SPAN_LAUNCH, "launch", at_ns, at_ns + 50);
+        for (int i = 0; i < 20; i++)
+            world_span(w, gpu, SPAN_COMPUTE, i % 2 ? "gemm 1" : "norm", at_ns + 100 + 300 * i,
+                       at_ns + 100 + 300 * i + 250);
+        world_comm(w, net,
+                   (Coll){ .op = "all_reduce", .seq = s, .wait_ns = -1, .ranks_n = RANKS },
+                   at_ns + 5000, at_ns + 8000 + 100 * (int64_t)r);
+    }
+}
+
+static void open_session(Session *s)
+{
+    *s = (Session){ 0 };
+    uint64_t n = 0;
+    for (uint32_t r = 0; r < RANKS; r++)
+        add_rank(&s->w, r);
+    timeline_seal(&s->w.t);
+    view_data_open(&s->data, &s->w.t, "session", 1);
+    for (uint64_t i = 0; i < s->w.t.spans_n; i++)
+        if (s->w.t.span_class[i] == SPAN_COMM)
+            s->comms[n++] = (ViewComm){ i, NONE_U32, -1, s->w.t.dur_ns[i] - 1000 };
+    s->data.links = (ViewLinks){ .comms = s->comms, .comms_n = n };
+    View view;
+    view_open(&view, &s->data, NULL);
+    view.width = 1400;
+    view.height = 800;
+    app_open(&s->app, view);
+    app_draw(&s->app);
+}
+
+static void close_session(Session *s)
+{
+    app_free(&s->app);
+    view_data_free(&s->data);
+    timeline_free(&s->w.t);
+}
+
+static bool press(Session *s, int32_t key, int32_t mods)
+{
+    bool changed = app_input(&s->app, &(Input){ .kind = INPUT_KEY, .key = key, .mods = mods });
+    app_draw(&s->app);
+    return changed;
+}
+
+static void type(Session *s, const char *text)
+{
+    app_input(&s->app, &(Input){ .kind = INPUT_TEXT, .text = text });
+    app_draw(&s->app);
+}
+
+static void mouse(Session *s, InputKind kind, int32_t button, int32_t x, int32_t y,
+                  int32_t mods)
+{
+    app_input(
+        &s->app,
+        &(Input){ .kind = kind, .button = button, .clicks = 1, .x = x, .y = y, .mods = mods });
+    app_draw(&s->app);
+}
+
+static void drag(Session *s, int32_t button, int32_t x0, int32_t x1, int32_t y, int32_t mods)
+{
+    mouse(s, INPUT_DOWN, button, x0, y, mods);
+    mouse(s, INPUT_MOVE, 0, (x0 + x1) / 2, y, mods);
+    mouse(s, INPUT_UP, button, x1, y, mods);
+}
+
+static int64_t length_of(const Session *s)
+{
+    return s->app.view.to_ns - s->app.view.from_ns;
+}
+
+/* ---- sessions ---- */
+
+static void keys_zoom_and_come_back(void)
+{
+    Session s;
+    open_session(&s);
+    int64_t all_ns = length_of(&s);
+    CHECK_INT(STEPS * STEP_NS, all_ns);
+    press(&s, 'w', 0);
+    CHECK_INT(all_ns * 2 / 3, length_of(&s));
+    press(&s, 'd', 0);
+    CHECK(s.app.view.from_ns > all_ns / 6);
+    press(&s, KEY_BACKSPACE, 0);
+    press(&s, KEY_BACKSPACE, 0);
+    CHECK_INT(all_ns, length_of(&s));
+    press(&s, KEY_BACKSPACE, 0);
+    CHECK_STR("nothing to go back to", s.app.view.message);
+    press(&s, KEY_BACKSPACE, MOD_SHIFT);
+    CHECK_INT(all_ns * 2 / 3, length_of(&s));
+    CHECK_STR("", s.app.view.message);
+    press(&s, '0', 0);
+    CHECK_INT(all_ns, length_of(&s));
+    CHECK(!press(&s, 'j', 0)); /* no action: no new picture */
+    close_session(&s);
+}
+
+static void dragging_selects_and_counts(void)
+{
+    Session s;
+    char text[512];
+    open_session(&s);
+    const Layout *l = &s.app.scene.layout;
+    int32_t x0 = px_floor(l->lanes.x0), x1 = px_floor(l->lanes.x1);
+    int32_t third = (x1 - x0) / 3, y = px_floor(l->lanes.y0) + 20;
+    drag(&s, 1, x0 + third, x0 + 2 * third, y, 0);
+    const View *v = &s.app.view;
+    CHECK(v->has_selection);
+    CHECK_INT(layout_ns_at(l, v, PX(x0 + third)), v->selection.from_ns);
+    CHECK_INT(layout_ns_at(l, v, PX(x0 + 2 * third)), v->selection.to_ns);
+    CHECK(v->selected_ranks[0] && !v->selected_ranks[RANKS - 1]);
+    int64_t compute_ns = 0; /* of rank 0, by brute force */
+    for (uint64_t i = 0; i < s.w.t.spans_n; i++)
+        if (s.w.t.span_class[i] == SPAN_COMPUTE && s.w.t.tracks[s.w.t.span_track[i]].rank == 0)
+            compute_ns +=
+                max_i64(0, min_i64(v->selection.to_ns, s.w.t.start_ns[i] + s.w.t.dur_ns[i]) -
+                               max_i64(v->selection.from_ns, s.w.t.start_ns[i]));
+    char expected[64];
+    snprintf(expected, sizeof expected, "\ncompute_ns\t%" PRId64 "\n", compute_ns);
+    CHECK(strstr(app_stats_text(&s.app, text, sizeof text), expected) != NULL);
+    press(&s, 'f', 0); /* goes there */
+    CHECK_INT(v->selection.from_ns, v->from_ns);
+    press(&s, KEY_ESC, 0);
+    CHECK(!v->has_selection);
+    close_session(&s);
+}
+
+static void other_buttons_pan_and_zoom(void)
+{
+    Session s;
+    open_session(&s);
+    press(&s, 'w', MOD_SHIFT);
+    const Layout *l = &s.app.scene.layout;
+    int32_t x0 = px_floor(l->lanes.x0) + 100, y = px_floor(l->lanes.y0) + 30;
+    int64_t from_ns = s.app.view.from_ns, length_ns = length_of(&s);
+    drag(&s, 3, x0, x0 + 200, y, 0);
+    CHECK(s.app.view.from_ns < from_ns);
+    CHECK_INT(length_ns, length_of(&s));
+    drag(&s, 1, x0 + 200, x0, y, MOD_SHIFT);
+    CHECK(s.app.view.from_ns - from_ns <= 2 && from_ns - s.app.view.from_ns <= 2);
+    CHECK(!s.app.view.has_selection);
+    drag(&s, 2, x0, x0 + 200, y, 0);
+    CHECK(length_of(&s) < length_ns / 2);
+    app_input(&s.app,
+              &(Input){ .kind = INPUT_WHEEL, .dy = -1, .x = x0, .y = y, .mods = MOD_CTRL });
+    CHECK(length_of(&s) > 0 && s.app.view.scroll_px == 0);
+    close_session(&s);
+}
+
+static void clicking_picks_what_is_drawn(void)
+{
+    Session s;
+    open_session(&s);
+    const Layout *l = &s.app.scene.layout;
+    for (uint32_t i = 0; i < l->rows_n; i++) {
+        const LayoutRow *row = &l->rows[i];
+        if (row->kind != LAYOUT_ROW || s.data.rows[row->row].kind != VIEW_ROW_STREAM)
+            continue;
+        uint64_t span = lod_span(&s.data.rows[row->row].lod, 1);
+        int64_t at_ns = s.w.t.start_ns[span] + s.w.t.dur_ns[span] / 2;
+        int32_t x = px_floor(layout_x_of(l, &s.app.view, at_ns));
+        int32_t y = px_floor((row->y0 + row->y1) / 2);
+        mouse(&s, INPUT_MOVE, 0, x, y, 0);
+        CHECK_U64(span, s.app.view.hover.span);
+        mouse(&s, INPUT_DOWN, 1, x, y, 0);
+        mouse(&s, INPUT_UP, 1, x, y, 0);
+        CHECK_U64(span, s.app.view.picked.span);
+    }
+    app_input(&s.app, &(Input){ .kind = INPUT_LEAVE });
+    CHECK(s.app.view.hover.row == NONE_U32);
+    close_session(&s);
+}
+
+static void steps_events_and_exposed_ones(void)
+{
+    Session s;
+    open_session(&s);
+    press(&s, 'n', 0);
+    CHECK_INT(STEP_NS, length_of(&s));
+    int64_t from_ns = s.app.view.from_ns;
+    press(&s, 'n', 0);
+    CHECK_INT(from_ns + STEP_NS, s.app.view.from_ns);
+    press(&s, 'n', MOD_SHIFT);
+    CHECK_INT(from_ns, s.app.view.from_ns);
+    press(&s, 'e', 0);
+    CHECK_U64(3300, (uint64_t)s.w.t.dur_ns[s.app.view.picked.span]); /* rank 3 */
+    press(&s, '.', 0);
+    press(&s, ',', 0);
+    CHECK_INT(3300, s.w.t.dur_ns[s.app.view.picked.span]);
+    press(&s, KEY_UP, 0);
+    CHECK_INT(SPAN_COMPUTE, s.w.t.span_class[s.app.view.picked.span]);
+    press(&s, 'r', 0);
+    CHECK_INT(250, s.app.view.selection.to_ns - s.app.view.selection.from_ns);
+    close_session(&s);
+}
+
+static void the_omnibox_searches_filters_and_acts(void)
+{
+    Session s;
+    open_session(&s);
+    press(&s, '/', 0);
+    CHECK(s.app.view.omni_open);
+    type(&s, "gem");
+    CHECK_STR("120 events, 30.00 \xc2\xb5s in all", s.app.view.message);
+    type(&s, "m 9");
+    press(&s, KEY_BACKSPACE, 0);
+    press(&s, KEY_BACKSPACE, 0);
+    press(&s, KEY_ENTER, 0);
+    CHECK(!s.app.view.omni_open);
+    CHECK_STR("gemm 1", timeline_text(&s.w.t, s.w.t.span_name[s.app.view.picked.span]));
+    press(&s, KEY_ENTER, 0);
+    press(&s, ':', 0);
+    type(&s, "dur>x");
+    CHECK(strstr(s.app.view.message, "'x' is not a time") != NULL);
+    press(&s, KEY_ESC, 0);
+    press(&s, ':', 0);
+    type(&s, "class:comm");
+    press(&s, KEY_ENTER, 0);
+    CHECK(s.app.filter.d != NULL);
+    press(&s, '>', 0);
+    type(&s, "light");
+    CHECK_INT(1, (int)s.app.view.offers_n);
+    press(&s, KEY_ENTER, 0);
+    CHECK(s.app.view.theme == theme_light());
+    press(&s, 'p', MOD_CTRL);
+    type(&s, "rank 2");
+    press(&s, KEY_ENTER, 0);
+    CHECK(!s.app.view.omni_open);
+    press(&s, '>', 0);
+    type(&s, "zzz");
+    press(&s, KEY_ENTER, 0);
+    CHECK_STR("there is no such command", s.app.view.message);
+    close_session(&s);
+}
+
+static void ranks_fold_pin_and_sort(void)
+{
+    Session s;
+    open_session(&s);
+    const Layout *l = &s.app.scene.layout;
+    uint32_t rows_n = l->rows_n;
+    press(&s, 'h', 0);
+    CHECK(strstr(s.app.view.message, "move the mouse over a rank") != NULL);
+    mouse(&s, INPUT_MOVE, 0, px_floor(l->lanes.x0) + 50, px_floor(l->rows[0].y0) + 2, 0);
+    press(&s, 'h', 0);
+    CHECK_INT((int)rows_n - 2, (int)l->rows_n);
+    press(&s, 't', 0);
+    press(&s, 'h', 0);
+    CHECK_INT((int)rows_n + 1, (int)l->rows_n); /* its host thread */
+    press(&s, 'p', 0);
+    CHECK(l->rows[0].pinned && l->pinned.y1 > l->pinned.y0);
+    press(&s, 'b', 0); /* by exposed communication: rank 3 has most */
+    CHECK_INT(3, (int)s.app.view.order[0]);
+    press(&s, 'h', MOD_SHIFT);
+    CHECK_INT(RANKS, (int)l->rows_n);
+    close_session(&s);
+}
+
+static void one_trace_has_nothing_to_compare(void)
+{
+    Session s;
+    open_session(&s);
+    press(&s, 'v', 0);
+    CHECK_STR("one trace is open; lockstep view A --compare B shows two", s.app.view.message);
+    press(&s, 'x', 0);
+    CHECK(strstr(s.app.view.message, "--compare B") != NULL);
+    press(&s, 'k', 0);
+    CHECK_STR("the ranks are on one clock, nothing is moved", s.app.view.message);
+    press(&s, ']', 0);
+    CHECK(strstr(s.app.view.message, "pick an event first") != NULL);
+    close_session(&s);
+}
+
+/* Every action, at every size: nothing breaks, and the picture is drawn. */
+static void every_action_at_every_size(void)
+{
+    static const int32_t sizes[][2] = { { 1, 1 }, { 40, 30 }, { 320, 200 }, { 1920, 1080 } };
+    static const uint32_t scales[] = { 75, 100, 300 };
+    Session s;
+    Err err = { 0 };
+    open_session(&s);
+    for (size_t i = 0; i < ARRAY_N(sizes); i++) {
+        app_input(&s.app, &(Input){ .kind = INPUT_SIZE, .x = sizes[i][0], .y = sizes[i][1] });
+        for (size_t a = 0; a < app_actions_n; a++) {
+            if (strcmp(app_actions[a].name, "quit") == 0)
+                continue;
+            s.app.view.scale_pct = scales[a % ARRAY_N(scales)];
+            app_act(&s.app, app_actions[a].name);
+            mouse(&s, INPUT_MOVE, 0, sizes[i][0] / 2, sizes[i][1] / 2, 0);
+            app_draw(&s.app);
+        }
+        Frame f;
+        if (CHECK(frame_init(&f, sizes[i][0], sizes[i][1], &err)))
+            raster_draw(&f, app_draw(&s.app));
+        frame_free(&f);
+    }
+    close_session(&s);
+}
+
+static void keys_are_rebound_by_presets_and_by_hand(void)
+{
+    Session s;
+    Keys keys;
+    Err err = { 0 };
+    char text[KEY_TEXT];
+    open_session(&s);
+    int64_t all_ns = length_of(&s);
+    const Layout *l = &s.app.scene.layout;
+    Input wheel = { .kind = INPUT_WHEEL,
+                    .dy = 1,
+                    .x = px_floor(l->lanes.x0) + 50,
+                    .y = px_floor(l->lanes.y0) + 20 };
+    app_input(&s.app, &wheel);
+    CHECK_INT(all_ns, length_of(&s)); /* it scrolls */
+    CHECK(keys_load(&keys, "tracy", &err));
+    app_set_keys(&s.app, &keys);
+    app_input(&s.app, &wheel);
+    CHECK(length_of(&s) < all_ns);
+    CHECK(keys_load(&keys, "chrome", &err));
+    app_set_keys(&s.app, &keys);
+    press(&s, 'z', 0);
+    CHECK_INT(all_ns, length_of(&s));
+    uint32_t palette = keys_action(&keys, 'p', MOD_CTRL | MOD_SHIFT);
+    CHECK_STR("command palette", app_actions[palette].name);
+    CHECK_STR("Ctrl+Shift+P", keys_text(&keys, palette, text));
+    CHECK(keys_action(&keys, '?', MOD_SHIFT) == keys_action(&keys, '?', 0));
+    CHECK(keys_action(&keys, 'j', 0) == NONE_U32);
+    close_session(&s);
+}
+
+static void tab_goes_through_the_panes(void)
+{
+    Session s;
+    open_session(&s);
+    press(&s, KEY_TAB, 0);
+    CHECK_INT(VIEW_PANE_RANKS, s.app.view.pane);
+    press(&s, KEY_DOWN, 0);
+    press(&s, KEY_DOWN, 0);
+    press(&s, KEY_ENTER, 0);
+    CHECK(s.app.view.ranks[2].folded && !s.app.view.ranks[1].folded);
+    press(&s, 'p', 0);
+    CHECK(s.app.view.ranks[2].pinned);
+    press(&s, KEY_TAB, 0);
+    CHECK_INT(VIEW_PANE_DRAWER, s.app.view.pane);
+    press(&s, KEY_DOWN, 0);
+    press(&s, KEY_ENTER, 0); /* goes to the second of the top kernels */
+    const SceneTables *t = &s.app.scene.tables;
+    CHECK_INT(t->top[1].name, s.w.t.span_name[s.app.view.picked.span]);
+    press(&s, KEY_ESC, 0);
+    CHECK_INT(VIEW_PANE_LANES, s.app.view.pane);
+    press(&s, KEY_TAB, MOD_SHIFT);
+    CHECK_INT(VIEW_PANE_DRAWER, s.app.view.pane);
+    close_session(&s);
+}
+
+/* Keys are told once each, and names of actions are those of the help. */
+static void no_key_has_two_actions(void)
+{
+    for (size_t i = 0; i < app_actions_n; i++)
+        for (size_t k = 0; k < i; k++)
+            CHECK(!app_actions[i].key || app_actions[i].key != app_actions[k].key ||
+                  app_actions[i].mods != app_actions[k].mods);
+}
+
+int main(void)
+{
+    RUN(keys_zoom_and_come_back);
+    RUN(dragging_selects_and_counts);
+    RUN(other_buttons_pan_and_zoom);
+    RUN(clicking_picks_what_is_drawn);
+    RUN(steps_events_and_exposed_ones);
+    RUN(the_omnibox_searches_filters_and_acts);
+    RUN(ranks_fold_pin_and_sort);
+    RUN(one_trace_has_nothing_to_compare);
+    RUN(every_action_at_every_size);
+    RUN(no_key_has_two_actions);
+    RUN(keys_are_rebound_by_presets_and_by_hand);
+    RUN(tab_goes_through_the_panes);
+    return check_report();
+}

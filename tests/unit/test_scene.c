@@ -1,0 +1,328 @@
+/*
+ * test_scene.c - golden frames: small fixed traces drawn whole, compared by the hash of their
+ * pixels, and one as SVG text that a person can read.
+ *
+ * After a change of the drawing look at the pictures (GOLDEN_OUT=FOLDER writes them there),
+ * then put the new hashes here; GOLDEN_OUT writes the SVG as well, to be copied to
+ * tests/golden/scene.svg.
+ */
+#include "viz/picture.h"
+#include "viz/png.h"
+#include "viz/scene.h"
+#include "viz/svg.h"
+
+#include "tests/check.h"
+#include "tests/trace_world.h"
+
+enum { RANKS_MAX = 40 };
+
+typedef struct Film {
+    World w[VIEW_SIDES];
+    ViewData data[VIEW_SIDES];
+    ViewComm comms[RANKS_MAX];
+    ViewMatch match;
+    uint32_t parts[RANKS_MAX];
+    const char *channel;
+    ViewPair pairs[2][16];
+    ViewDiffRank diff_ranks[2];
+    ViewDiffClass classes[2];
+    ViewDiff diff;
+    View view;
+} Film;
+
+/*
+ *     compute  |gemm |norm|gemm  |        |gemm   |norm|         rank r starts 10 r later
+ *     comm          |all_reduce ======= exposed ==|   |p2p|
+ *     copies                                 |c|
+ *     memory   a staircase
+ */
+static void add_rank(World *w, uint32_t r, int64_t slower_pct)
+{
+    static const int64_t kernels[][2] = {
+        { 0, 180 }, { 180, 60 }, { 250, 200 }, { 700, 220 }, { 920, 60 }
+    };
+    int64_t late = 10 * (int64_t)(r % 4), part = 100 + slower_pct;
+    uint32_t gpu = world_stream(w, r, 7), net = world_stream(w, r, 20);
+    uint32_t copy = world_stream(w, r, 24), host = world_host(w, r);
+    uint32_t steps = timeline_track(&w->t, r, TRACK_STEPS, "steps", 0);
+    uint32_t memory = timeline_track(&w->t, r, TRACK_COUNTER, "allocated bytes", 90);
+    world_span(w, steps, SPAN_STEP, "ProfilerStep#3", 0, 1000);
+    world_span(w, host, SPAN_HOST, "forward", 0, 400);
+    for (size_t i = 0; i < ARRAY_N(kernels); i++) {
+        int64_t from = late + kernels[i][0] * part / 100, ns = kernels[i][1] * part / 100;
+        world_span(w, gpu, SPAN_COMPUTE,
+                   i % 3 == 1 ? "void at::layer_norm_kernel<float>(int)"
+                              : "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_tn",
+                   from, from + ns);
+        timeline_point(&w->t, memory, from, 1e9 * (double)(i + 1));
+    }
+    world_comm(w, net,
+               (Coll){ .op = "all_reduce",
+                       .group = "dp",
+                       .seq = 0,
+                       .bytes = 51200000,
+                       .wait_ns = -1,
+                       .ranks_n = 2 },
+               300 + late, 690);
+    world_comm(
+        w, net,
+        (Coll){ .op = "send", .bytes = 4096, .p2p = true, .peer = 1, .seq = 1, .wait_ns = -1 },
+        760 + late, 860 + late);
+    world_span(w, copy, SPAN_MEMORY, "Memcpy DtoH", 600 + late, 640 + late);
+}
+
+static void open_links(Film *f, uint32_t ranks_n)
+{
+    const Timeline *t = &f->w[0].t;
+    uint32_t n = 0;
+    for (uint64_t i = 0; i < t->spans_n && n < RANKS_MAX; i++)
+        if (t->span_class[i] == SPAN_COMM) {
+            f->parts[n] = n;
+            f->comms[n] = (ViewComm){ i, 0, 30 - t->start_ns[i] + 300, 200 };
+            n++;
+        }
+    f->match = (ViewMatch){ 0, n, n - 1, 360, 0 };
+    f->channel = "group 'dp', matched by sequence number";
+    f->data[0].links = (ViewLinks){ .comms = f->comms,
+                                    .comms_n = n,
+                                    .matches = &f->match,
+                                    .matches_n = ranks_n > 1,
+                                    .parts = f->parts,
+                                    .channels = &f->channel,
+                                    .channels_n = 1 };
+}
+
+/* Ops of both sides in the order of time are one another's. */
+static void open_diff(Film *f)
+{
+    for (uint32_t r = 0; r < 2; r++) {
+        ViewDiffRank *k = &f->diff_ranks[r];
+        *k = (ViewDiffRank){ .rank = { r, r }, .pairs = f->pairs[r] };
+        for (int side = 0; side < VIEW_SIDES; side++) {
+            const Timeline *t = &f->w[side].t;
+            uint32_t n = 0;
+            for (uint64_t i = 0; i < t->spans_n && n < 16; i++)
+                if (t->tracks[t->span_track[i]].rank == r && t->span_class[i] == SPAN_COMPUTE)
+                    f->pairs[r][n++].span[side] = i;
+            k->pairs_n = k->real_n = n;
+        }
+    }
+    f->classes[0] = (ViewDiffClass){ "gemm", { 600, 660 }, 10, 80 };
+    f->classes[1] = (ViewDiffClass){ "layer_norm", { 120, 132 }, 10, 20 };
+    f->diff = (ViewDiff){ .ranks = f->diff_ranks,
+                          .ranks_n = 2,
+                          .step = { 3, 3 },
+                          .classes = f->classes,
+                          .classes_n = 2,
+                          .coverage_pct = 97.5,
+                          .op_error_pct = 10 };
+    for (int side = 0; side < VIEW_SIDES; side++) {
+        f->diff.times[side] = metrics_of_rank(f->data[side].ranks[0].cover);
+    }
+    f->view.diff = &f->diff;
+}
+
+static void open_film(Film *f, uint32_t ranks_n, bool both)
+{
+    *f = (Film){ .channel = NULL };
+    for (int side = 0; side < 1 + both; side++) {
+        for (uint32_t r = 0; r < ranks_n; r++)
+            add_rank(&f->w[side], r, side ? 10 : 0);
+        timeline_seal(&f->w[side].t);
+        view_data_open(&f->data[side], &f->w[side].t, side ? "simulated" : "recorded", 1);
+    }
+    if (ranks_n > 0)
+        open_links(f, ranks_n);
+    view_open(&f->view, &f->data[0], both ? &f->data[1] : NULL);
+    if (both)
+        open_diff(f);
+    f->view.width = 640;
+    f->view.height = 360;
+}
+
+static void close_film(Film *f)
+{
+    view_free(&f->view);
+    for (int side = 0; side < VIEW_SIDES; side++) {
+        view_data_free(&f->data[side]);
+        timeline_free(&f->w[side].t);
+    }
+}
+
+/* ---- golden frames ---- */
+
+static void all_of_it(View *v)
+{
+    (void)v;
+}
+
+static void close_by(View *v)
+{
+    v->theme = theme_light();
+    view_show(v, 250, 760);
+    v->picked = view_nowhere;
+}
+
+static void with_drawer(View *v)
+{
+    v->width = 1000;
+    v->height = 620;
+    v->critical = true;
+    v->has_selection = true;
+    v->selection = (ViewWindow){ 300, 700 };
+}
+
+static void pointed_at(View *v)
+{
+    const ViewData *d = v->data[0];
+    for (uint32_t i = 0; i < d->rows_n; i++)
+        if (d->rows[i].kind == VIEW_ROW_STREAM && d->rows[i].lod.n == 2)
+            v->hover = (ViewPlace){ 0, i, lod_span(&d->rows[i].lod, 0) };
+    v->mouse_x = 300;
+    v->mouse_y = 200;
+}
+
+static void split(View *v)
+{
+    v->mode = VIEW_SPLIT;
+}
+
+static void diff(View *v)
+{
+    v->mode = VIEW_DIFF;
+    v->theme = theme_light();
+}
+
+static void large(View *v)
+{
+    v->scale_pct = 200;
+    v->height = 520;
+    v->overlap_shading = true;
+}
+
+static void helped(View *v)
+{
+    v->help = true;
+    v->scale_pct = 75;
+}
+
+static const struct {
+    const char *name;
+    uint32_t ranks_n;
+    bool both;
+    void (*set)(View *v);
+    uint64_t hash;
+} golden[] = {
+    { "all", 2, false, all_of_it, 0x98b238ce3c9c7616 },
+    { "close", 2, false, close_by, 0xd1d634ce3f062aaf },
+    { "drawer", 2, false, with_drawer, 0xea0cf0e09822492e },
+    { "tooltip", 2, false, pointed_at, 0xa0f6650c85764521 },
+    { "split", 2, true, split, 0x54b1670500587b40 },
+    { "diff", 2, true, diff, 0x70e708f5f5d8866d },
+    { "strips", RANKS_MAX, false, all_of_it, 0xfdd823e159ee5035 },
+    { "large", 2, false, large, 0x7cb3f1584b84ec6b },
+    { "help", 1, false, helped, 0xe2dc947ce0b1f380 },
+    { "nothing", 0, false, all_of_it, 0xacd10c6e72e94a5f },
+};
+
+static uint64_t hash_of(const Frame *f)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < (size_t)f->width * (size_t)f->height; i++)
+        hash = mix_u64(hash ^ f->pixels[i]);
+    return hash;
+}
+
+static void save(const DrawList *list, const char *name, const char *kind)
+{
+    char path[512];
+    Err err = { 0 };
+    if (!getenv("GOLDEN_OUT"))
+        return;
+    snprintf(path, sizeof path, "%s/scene_%s.%s", getenv("GOLDEN_OUT"), name, kind);
+    CHECK(picture_write(list, path, &err));
+}
+
+static void shoot(Film *f, const char *name, uint64_t expected)
+{
+    Scene scene;
+    DrawList list = { .font = NULL };
+    Frame frame;
+    Err err = { 0 };
+    scene_open(&scene, f->view.scale_pct);
+    font_set_files(&scene.font, "");
+    scene_draw(&scene, &f->view, &list);
+    if (CHECK(frame_init(&frame, f->view.width, f->view.height, &err))) {
+        raster_draw(&frame, &list);
+        if (!CHECK_U64(expected, hash_of(&frame)))
+            fprintf(stderr, "    { \"%s\", ... 0x%016" PRIx64 " }\n", name, hash_of(&frame));
+        frame_free(&frame);
+    }
+    save(&list, name, "png");
+    draw_free(&list);
+    scene_free(&scene);
+}
+
+static void small_traces_look_as_they_did(void)
+{
+    static Film f;
+    for (size_t i = 0; i < ARRAY_N(golden); i++) {
+        open_film(&f, golden[i].ranks_n, golden[i].both);
+        golden[i].set(&f.view);
+        shoot(&f, golden[i].name, golden[i].hash);
+        close_film(&f);
+    }
+}
+
+/* ---- golden text ---- */
+
+/* The lines where two texts part. */
+static void check_first_difference(const char *expected, const char *got)
+{
+    char lines[2][512];
+    size_t same = 0;
+    while (expected[same] && expected[same] == got[same])
+        same++;
+    while (same > 0 && expected[same - 1] != '\n')
+        same--;
+    snprintf(lines[0], sizeof lines[0], "%.*s", (int)strcspn(expected + same, "\n"),
+             expected + same);
+    snprintf(lines[1], sizeof lines[1], "%.*s", (int)strcspn(got + same, "\n"), got + same);
+    CHECK_STR(lines[0], lines[1]);
+}
+
+static void an_svg_says_what_it_shows(void)
+{
+    static Film f;
+    static char text[1 << 16], golden_text[1 << 16];
+    Scene scene;
+    DrawList list = { .font = NULL };
+    open_film(&f, 1, false);
+    f.view.width = 480;
+    f.view.height = 240;
+    scene_open(&scene, 100);
+    font_set_files(&scene.font, "");
+    scene.still = scene.tips = true;
+    scene_draw(&scene, &f.view, &list);
+    FILE *out = tmpfile(), *in = fopen("tests/golden/scene.svg", "r");
+    svg_write(&list, NULL, out);
+    rewind(out);
+    text[fread(text, 1, sizeof text - 1, out)] = 0;
+    if (in)
+        golden_text[fread(golden_text, 1, sizeof golden_text - 1, in)] = 0;
+    check_first_difference(golden_text, text);
+    save(&list, "svg", "svg");
+    fclose(out);
+    if (in)
+        fclose(in);
+    draw_free(&list);
+    scene_free(&scene);
+    close_film(&f);
+}
+
+int main(void)
+{
+    RUN(small_traces_look_as_they_did);
+    RUN(an_svg_says_what_it_shows);
+    return check_report();
+}

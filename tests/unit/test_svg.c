@@ -1,0 +1,281 @@
+/*
+ * test_svg.c - the document is well-formed whatever it shows, joins what belongs together, and
+ * says what it left out.
+ */
+#include "tests/check.h"
+#include "viz/svg.h"
+
+static const Color red = 0xffff0000;
+static const TextStyle small = { TEXT_SMALL, false };
+
+typedef struct World {
+    Font font;
+    DrawList list;
+    char *svg;
+} World;
+
+static void world_open(World *w)
+{
+    *w = (World){ 0 };
+    font_open(&w->font, 100);
+    draw_begin(&w->list, &w->font, 400, 300, 0xff14171b);
+}
+
+static const char *write_it(World *w, const char *prefix)
+{
+    size_t n;
+    free(w->svg);
+    FILE *out = open_memstream(&w->svg, &n);
+    svg_write(&w->list, prefix, out);
+    fclose(out);
+    return w->svg;
+}
+
+static void world_free(World *w)
+{
+    free(w->svg);
+    draw_free(&w->list);
+    font_free(&w->font);
+}
+
+static uint32_t count(const char *text, const char *part)
+{
+    uint32_t n = 0;
+    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part))
+        n++;
+    return n;
+}
+
+/* ---- is it XML? ---- */
+
+enum { DEPTH_MAX = 16, NAME_CAP = 32 };
+
+typedef struct Xml {
+    char open[DEPTH_MAX][NAME_CAP];
+    uint32_t depth, elements_n;
+} Xml;
+
+/* A tag from behind '<' on; NULL: not well-formed.  Attributes: name="value", once each. */
+static const char *read_tag(Xml *x, const char *at)
+{
+    bool closes = *at == '/';
+    char name[NAME_CAP];
+    size_t n = strcspn(at + closes, " />\n");
+    if (n == 0 || n >= NAME_CAP)
+        return NULL;
+    memcpy(name, at + closes, n);
+    name[n] = 0;
+    at += closes + n;
+    while (*at == ' ' || *at == '\n') {
+        at += strspn(at, " \n");
+        size_t word =
+            strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ:-0123456789");
+        if (word == 0)
+            break;
+        if (closes || at[word] != '=' || at[word + 1] != '"')
+            return NULL;
+        at += word + 2;
+        at += strcspn(at, "\"<");
+        if (*at++ != '"')
+            return NULL;
+    }
+    bool empty = *at == '/';
+    at += empty;
+    if (*at++ != '>' || (closes && (x->depth == 0 || strcmp(x->open[--x->depth], name) != 0)))
+        return NULL;
+    if (!closes && !empty) {
+        if (x->depth == DEPTH_MAX)
+            return NULL;
+        memcpy(x->open[x->depth++], name, n + 1);
+    }
+    x->elements_n += !closes;
+    return at;
+}
+
+static bool is_entity(const char *at)
+{
+    return !strncmp(at, "&lt;", 4) || !strncmp(at, "&gt;", 4) || !strncmp(at, "&amp;", 5);
+}
+
+/* The number of elements, 0 when text is no well-formed document of ours. */
+static uint32_t xml_elements(const char *text)
+{
+    Xml x = { .depth = 0 };
+    size_t n = strlen(text);
+    for (const char *at = text; *at;) {
+        size_t here = (size_t)(at - text), next = here;
+        if (*at == '<') {
+            at = read_tag(&x, at + 1);
+            if (!at)
+                return 0;
+            continue;
+        }
+        bool replaced = strncmp(at, "\xef\xbf\xbd", 3) == 0;
+        if (*at != '\n' && font_next_char(text, n, &next) == 0xfffd && !replaced)
+            return 0;
+        if ((*at == '&' && !is_entity(at)) || (*at != '\n' && x.depth == 0))
+            return 0;
+        at = *at == '\n' ? at + 1 : text + next;
+    }
+    return x.depth == 0 ? x.elements_n : 0;
+}
+
+static void the_checker_knows_xml_from_what_is_none(void)
+{
+    CHECK_INT(2, xml_elements("<a b=\"c\"><d/>x &amp; y</a>\n"));
+    CHECK_INT(0, xml_elements("<a><b></a></b>"));
+    CHECK_INT(0, xml_elements("<a>"));
+    CHECK_INT(0, xml_elements("<a>&</a>"));
+    CHECK_INT(0, xml_elements("<a>\x01</a>"));
+    CHECK_INT(0, xml_elements("<a>\xff</a>"));
+    CHECK_INT(0, xml_elements("<a b=c></a>"));
+}
+
+static void draw_one_of_each(DrawList *d, const char *text)
+{
+    PxBox box = px_box(PX(10), PX(10), PX(200), PX(20));
+    PxPoint points[] = { { PX(10), PX(50) }, { PX(90), PX(80) }, { PX(10), PX(120) } };
+    draw_tip(d, 1, text);
+    draw_rect(d, box, red);
+    draw_round(d, box, PX(4), 0x80ff0000);
+    draw_tip(d, 1, text);
+    draw_hatch(d, box, red, 0x80000000);
+    draw_outline(d, box, PX(1), PX(4), red);
+    draw_chevron(d, box, PX(5), red);
+    draw_line(d, points, 3, PX(1), red);
+    draw_dashes(d, points, 3, PX(1), PX(4), red);
+    draw_polygon(d, points, 3, red);
+    draw_tip(d, 1, text);
+    draw_text(d, box, small, ALIGN_LEFT, red, text);
+    draw_clip_push(d, px_box(PX(15), PX(15), PX(30), PX(30)));
+    draw_text(d, box, small, ALIGN_RIGHT, red, text);
+    draw_text_turned(d, box, small, red, text);
+    draw_clip_pop(d);
+}
+
+static void every_document_is_well_formed(void)
+{
+    static const char *const texts[] = { "plain",        "<&>\"'",      "\x01\x02\x1b[31m",
+                                         "\xff\xfe\xc3", "]]>",         "--><svg>",
+                                         "日本\n\tzwei", "\xed\xa0\x80" };
+    for (size_t i = 0; i < ARRAY_N(texts); i++) {
+        World w;
+        world_open(&w);
+        draw_one_of_each(&w.list, texts[i]);
+        CHECK(xml_elements(write_it(&w, NULL)) > 14);
+        CHECK(xml_elements(write_it(&w, "strip")) > 14);
+        world_free(&w);
+    }
+}
+
+/* Any bytes, as a damaged trace may hold. */
+static void random_bytes_are_repaired(void)
+{
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        World w;
+        char text[64] = "";
+        world_open(&w);
+        for (size_t i = 0; i < sizeof text - 1; i++)
+            text[i] = (char)(1 + mix_u64(seed * 64 + i) % 255);
+        draw_one_of_each(&w.list, text);
+        CHECK(xml_elements(write_it(&w, NULL)) > 8);
+        world_free(&w);
+    }
+}
+
+static void texts_and_tooltips_are_there_to_read(void)
+{
+    World w;
+    world_open(&w);
+    draw_tip(&w.list, 7, "all_gather\n51 MB <bf16>");
+    draw_rect(&w.list, px_box(PX(10), PX(10), PX(50) + 64, PX(20)), 0x80ff0000);
+    draw_text(&w.list, px_box(PX(10), PX(50), PX(200), PX(20)), small, ALIGN_RIGHT, red,
+              "a & b");
+    const char *svg = write_it(&w, NULL);
+    CHECK(strstr(svg, "<rect x=\"10\" y=\"10\" width=\"50.25\" height=\"20\" fill=\"#ff0000\" "
+                      "fill-opacity=\".501\" pointer-events=\"all\"><title>all_gather\n51 MB "
+                      "&lt;bf16&gt;</title></rect>"));
+    CHECK(strstr(svg, " x=\"210\"") && strstr(svg, " text-anchor=\"end\""));
+    CHECK(strstr(svg, ">a &amp; b</text>"));
+    world_free(&w);
+}
+
+static void neighbours_of_one_kind_are_one_box(void)
+{
+    World w;
+    world_open(&w);
+    for (int32_t i = 0; i < 50; i++)
+        draw_rect(&w.list, px_box(PX(i), 0, PX(1), PX(20)), red);
+    CHECK_INT(2, count(write_it(&w, NULL), "<rect"));
+    CHECK(strstr(w.svg, "width=\"50\" height=\"20\""));
+    /* Another colour, height, gap or tooltip ends the box. */
+    draw_rect(&w.list, px_box(PX(50), 0, PX(1), PX(20)), red ^ 1);
+    draw_rect(&w.list, px_box(PX(51), 0, PX(1), PX(19)), red ^ 1);
+    draw_rect(&w.list, px_box(PX(53), 0, PX(1), PX(19)), red ^ 1);
+    draw_tip(&w.list, NONE_U32, "tip");
+    draw_rect(&w.list, px_box(PX(54), 0, PX(1), PX(19)), red ^ 1);
+    CHECK_INT(6, count(write_it(&w, NULL), "<rect"));
+    world_free(&w);
+}
+
+static void boxes_are_cut_to_their_clip_and_only_other_shapes_need_one(void)
+{
+    World w;
+    world_open(&w);
+    draw_clip_push(&w.list, px_box(PX(10), PX(10), PX(20), PX(20)));
+    draw_rect(&w.list, px_box(0, 0, PX(100), PX(100)), red);
+    CHECK_INT(0, count(write_it(&w, NULL), "clip"));
+    CHECK(strstr(w.svg, "<rect x=\"10\" y=\"10\" width=\"20\" height=\"20\""));
+    draw_round(&w.list, px_box(0, 0, PX(100), PX(100)), PX(5), red);
+    draw_round(&w.list, px_box(0, 0, PX(100), PX(100)), PX(5), red);
+    write_it(&w, "p");
+    CHECK_INT(1, count(w.svg, "<clipPath id=\"pc1\""));
+    CHECK_INT(1, count(w.svg, "<g clip-path=\"url(#pc1)\""));
+    world_free(&w);
+}
+
+static void a_hatch_is_one_pattern_for_all_of_its_colours(void)
+{
+    World w;
+    world_open(&w);
+    for (int32_t i = 0; i < 3; i++)
+        draw_hatch(&w.list, px_box(PX(20 * i), 0, PX(10), PX(10)), red,
+                   i == 2 ? 1u << 31 : 1u << 30);
+    write_it(&w, NULL);
+    CHECK_INT(2, count(w.svg, "<pattern"));
+    CHECK_INT(2, count(w.svg, "url(#h0)"));
+    CHECK_INT(1, count(w.svg, "url(#h1)"));
+    world_free(&w);
+}
+
+/* 30,000 boxes: the smallest go, texts stay, and it is said. */
+static void too_many_boxes_are_left_out_and_counted(void)
+{
+    World w;
+    world_open(&w);
+    for (int32_t i = 0; i < 30000; i++)
+        draw_rect(&w.list, px_box(PX(i % 150 * 2), PX(i / 150), PX(1), i % 2 ? 200 : 240), red);
+    draw_text(&w.list, px_box(PX(40), PX(250), PX(200), PX(20)), small, ALIGN_LEFT, red,
+              "stays");
+    write_it(&w, NULL);
+    CHECK(xml_elements(w.svg) > 0);
+    CHECK_INT(SVG_ITEMS_MAX - 1, count(w.svg, "<rect x="));
+    CHECK_INT(15000, count(w.svg, "height=\".94\"") + count(w.svg, "height=\"0.94\""));
+    CHECK(strstr(w.svg, ">stays</text>"));
+    CHECK(
+        strstr(w.svg, ">10001 small shapes are left out of this SVG; a PNG shows all</text>"));
+    world_free(&w);
+}
+
+int main(void)
+{
+    RUN(the_checker_knows_xml_from_what_is_none);
+    RUN(every_document_is_well_formed);
+    RUN(random_bytes_are_repaired);
+    RUN(texts_and_tooltips_are_there_to_read);
+    RUN(neighbours_of_one_kind_are_one_box);
+    RUN(boxes_are_cut_to_their_clip_and_only_other_shapes_need_one);
+    RUN(a_hatch_is_one_pattern_for_all_of_its_colours);
+    RUN(too_many_boxes_are_left_out_and_counted);
+    return check_report();
+}

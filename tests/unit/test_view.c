@@ -1,0 +1,519 @@
+/*
+ * test_view.c - the viewer's state without a window: windows of time, names, filters, links,
+ * numbers, the critical path; each on timelines small enough to know the answer.
+ */
+#include "viz/critical.h"
+#include "viz/filter.h"
+#include "viz/kernels.h"
+#include "viz/links.h"
+#include "viz/names.h"
+
+#include "tests/check.h"
+#include "tests/trace_world.h"
+
+/* ---- texts ---- */
+
+static void times_have_four_digits(void)
+{
+    static const struct {
+        int64_t ns;
+        const char *text;
+    } cases[] = { { 0, "0 ns" },
+                  { 999, "999 ns" },
+                  { 1000, "1.000 \xc2\xb5s" },
+                  { 12345, "12.35 \xc2\xb5s" },
+                  { 999949, "999.9 \xc2\xb5s" },
+                  { 73353000, "73.35 ms" },
+                  { -2500000, "-2.500 ms" },
+                  { 1234000000, "1.234 s" } };
+    char text[32];
+    for (size_t i = 0; i < ARRAY_N(cases); i++)
+        CHECK_STR(cases[i].text, view_time_text(text, sizeof text, cases[i].ns));
+    CHECK_STR("999 B", view_bytes_text(text, sizeof text, 999));
+    CHECK_STR("51.20 MB", view_bytes_text(text, sizeof text, 51200000));
+    CHECK_STR("1.500 GB", view_bytes_text(text, sizeof text, 1500000000));
+}
+
+static void kernels_get_short_names(void)
+{
+    static const char *const cases[][2] = {
+        { "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",
+          "AllReduce f16 RING_LL" },
+        { "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", "SendRecv RING_SIMPLE" },
+        { "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "AllReduce f32 RING_LL" },
+        { "ncclDevKernel_Reduce_Max_u64_TREE_LL128(x)", "Reduce_Max u64 TREE_LL128" },
+        { "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn", "gemm 128x128" },
+        { "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", "gemm 128x256" },
+        { "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1",
+          "gemm 128x128x64" },
+        { "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> "
+          ">(int)",
+          "vectorized_elementwise" },
+        { "void (anonymous namespace)::softmax_warp_forward<float>(float*)",
+          "softmax_warp_forward" },
+        { "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128> >(Flash_fwd_params)",
+          "flash_fwd" },
+        { "mlp.gate_up", "mlp.gate_up" },
+        { "all-gather unit", "all-gather unit" },
+        { "<", "<" },
+    };
+    char text[96];
+    for (size_t i = 0; i < ARRAY_N(cases); i++)
+        CHECK_STR(cases[i][1], name_shorten(cases[i][0], text, sizeof text));
+}
+
+static void names_that_would_be_short_for_several_are_told_apart(void)
+{
+    static const char *const cases[][2] = {
+        { "void at::vectorized_elementwise_kernel<4, at::FillFunctor<float> >(int)",
+          "vectorized_elementwise FillFunctor" },
+        { "void at::vectorized_elementwise_kernel<4, at::CUDAFunctor_add<float> >(int)",
+          "vectorized_elementwise CUDAFunctor_add" },
+        { "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn", "gemm 128x128 tn" },
+        { "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_nn", "gemm 128x128 nn" },
+        { "void upstream::par2d<pdv::{lambda(int)#1}>(int)", "par2d 1" },
+        { "void upstream::par2d<pdv::{lambda(int)#2}>(int)", "par2d 2" },
+        { "void f::g<int>( )", "g int" },
+        { "void f::g<int>()", "g int #2" },
+        { "void f::g<long>()", "g long" },
+        { "void f::alone<long>()", "alone" },
+    };
+    Timeline t = { 0 };
+    Names n;
+    uint32_t id[ARRAY_N(cases)];
+    for (size_t i = 0; i < ARRAY_N(cases); i++)
+        id[i] = intern(&t.names, cases[i][0]);
+    names_open(&n, &t);
+    for (size_t i = 0; i < ARRAY_N(cases); i++)
+        CHECK_STR(cases[i][1], names_short(&n, id[i]));
+    names_free(&n);
+    timeline_free(&t);
+}
+
+static void labels_lose_words_before_letters_and_no_number_its_unit(void)
+{
+    static const char *const cases[] = { "AllReduce f16 67.11 MB RING_LL",
+                                         "AllReduce f16 67.11 MB", "AllReduce f16",
+                                         "AllReduce" };
+    const TextStyle small = { TEXT_SMALL, false };
+    Font font;
+    font_open(&font, 100);
+    font_set_files(&font, "");
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        char text[64];
+        Px width = font_width(&font, small, cases[i], strlen(cases[i]));
+        snprintf(text, sizeof text, "%s", cases[0]);
+        CHECK(names_fit(&font, small, text, width));
+        CHECK_STR(cases[i], text);
+    }
+    char word[] = "AllReduce";
+    CHECK(names_fit(&font, small, word, font_width(&font, small, "AllReduc", 8)));
+    CHECK(!names_fit(&font, small, word, font_width(&font, small, "All", 3)));
+    font_free(&font);
+}
+
+/* ---- two ranks: a step with a collective that rank 1 is late for ---- */
+
+typedef struct Ranks {
+    World w;
+    Covers covers;
+    ViewData data;
+    ViewComm comms[2];
+    ViewMatch match;
+    uint32_t parts[2];
+    const char *channel;
+    View view;
+} Ranks;
+
+/*      0         100       200       300       400
+ * 0    |gemm a   |===== reduce ======|gemm b   |
+ * 1         |gemm a             |red.|gemm b|              (from 50)
+ */
+static void open_ranks(Ranks *k)
+{
+    *k = (Ranks){ .channel = "group 'dp' of 2, matched by sequence number" };
+    uint64_t comm[2];
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t gpu = world_stream(&k->w, r, 7), net = world_stream(&k->w, r, 20);
+        world_span(&k->w, gpu, SPAN_COMPUTE, "gemm a", r ? 50 : 0, r ? 250 : 100);
+        comm[r] = world_comm(&k->w, net,
+                             (Coll){ .op = "all_reduce",
+                                     .group = "dp",
+                                     .seq = 0,
+                                     .bytes = 1000,
+                                     .wait_ns = -1,
+                                     .ranks_n = 2 },
+                             r ? 250 : 100, 300);
+        world_span(&k->w, gpu, SPAN_COMPUTE, "gemm b", 300, r ? 370 : 400);
+    }
+    timeline_seal(&k->w.t);
+    for (uint32_t r = 0; r < 2; r++) {
+        for (uint64_t i = 0; i < k->w.t.spans_n; i++)
+            if (k->w.t.span_class[i] == SPAN_COMM &&
+                k->w.t.tracks[k->w.t.span_track[i]].rank == r)
+                comm[r] = i;
+        k->comms[r] = (ViewComm){ comm[r], 0, r ? 0 : 150, r ? 50 : 200 };
+        k->parts[r] = r;
+    }
+    k->match = (ViewMatch){ .first = 0, .n = 2, .last = 1, .transfer_ns = 50 };
+    view_data_open(&k->data, &k->w.t, "two ranks", 1);
+    k->data.links = (ViewLinks){ .comms = k->comms,
+                                 .comms_n = 2,
+                                 .matches = &k->match,
+                                 .matches_n = 1,
+                                 .parts = k->parts,
+                                 .channels = &k->channel,
+                                 .channels_n = 1 };
+    view_open(&k->view, &k->data, NULL);
+    k->view.width = 1000;
+    k->view.height = 600;
+}
+
+static void close_ranks(Ranks *k)
+{
+    view_free(&k->view);
+    view_data_free(&k->data);
+    timeline_free(&k->w.t);
+}
+
+static ViewPlace place_at(const Ranks *k, uint32_t row, uint64_t i)
+{
+    return (ViewPlace){ 0, row, lod_span(&k->data.rows[row].lod, i) };
+}
+
+static void rows_come_by_rank_and_stream(void)
+{
+    Ranks k;
+    open_ranks(&k);
+    CHECK_INT(4, (int)k.data.rows_n);
+    CHECK_INT(2, (int)k.data.ranks_n);
+    CHECK_U64(2, k.data.rows[0].lod.n);
+    CHECK_U64(1, k.data.rows[1].lod.n);
+    CHECK_INT(0, k.view.from_ns);
+    CHECK_INT(400, k.view.to_ns);
+    close_ranks(&k);
+}
+
+static void numbers_of_a_window(void)
+{
+    Ranks k;
+    open_ranks(&k);
+    ViewStats s = view_stats(&k.data, NULL, 0, 400);
+    CHECK_U64(2, s.ranks_n);
+    CHECK_INT(200 + 270, s.sum.compute_ns);
+    CHECK_INT(200 + 50, s.sum.comm_ns);
+    CHECK_INT(250, s.sum.exposed_comm_ns);
+    CHECK_INT(0 + 50 + 30, s.sum.idle_ns);
+    bool second[] = { false, true };
+    s = view_stats(&k.data, second, 200, 300);
+    CHECK_INT(50, s.sum.compute_ns);
+    CHECK_INT(50, s.sum.exposed_comm_ns);
+    close_ranks(&k);
+}
+
+static void windows_are_remembered(void)
+{
+    Ranks k;
+    open_ranks(&k);
+    View *v = &k.view;
+    view_show(v, 100, 200);
+    view_show(v, 120, 160);
+    view_move(v, 130, 170); /* a step of a drag */
+    CHECK(view_back(v));
+    CHECK_INT(100, v->from_ns);
+    CHECK(view_back(v));
+    CHECK_INT(400, v->to_ns - v->from_ns);
+    CHECK(!view_back(v));
+    CHECK(view_forward(v) && view_forward(v) && !view_forward(v));
+    CHECK_INT(120, v->from_ns);
+    view_back(v);
+    view_show(v, 0, 50); /* forgets what was ahead */
+    CHECK(!view_forward(v));
+    for (int i = 0; i < 3 * VIEW_HISTORY; i++)
+        view_show(v, i, i + 100);
+    int n = 0;
+    while (view_back(v))
+        n++;
+    CHECK_INT(VIEW_HISTORY - 1, n);
+    close_ranks(&k);
+}
+
+static void zooming_keeps_the_place(void)
+{
+    Ranks k;
+    open_ranks(&k);
+    View *v = &k.view;
+    view_zoom(v, 100, 2);
+    CHECK_INT(200, v->to_ns - v->from_ns);
+    CHECK_INT(50, v->from_ns);
+    for (int i = 0; i < 100; i++)
+        view_zoom(v, 100, 3);
+    CHECK_INT(VIEW_NS_MIN, v->to_ns - v->from_ns);
+    CHECK(v->from_ns <= 100 && v->to_ns > 100);
+    for (int i = 0; i < 100; i++)
+        view_zoom(v, 100, 0.3);
+    CHECK_INT(800, v->to_ns - v->from_ns); /* twice the whole */
+    for (int i = 0; i < 100; i++)
+        view_pan(v, 0.7);
+    CHECK(v->from_ns < 400); /* never out of sight */
+    for (int i = 0; i < 100; i++)
+        view_pan(v, -0.7);
+    CHECK(v->to_ns > 0);
+    close_ranks(&k);
+}
+
+static void totals_by_name(void)
+{
+    Ranks k;
+    open_ranks(&k);
+    KernelTotal top[8];
+    KernelSums sums;
+    kernels_open(&sums, &k.data);
+    uint32_t n = kernels_top(&sums, NULL, NULL, 0, 400, top, 8);
+    CHECK_INT(3, (int)n);
+    CHECK_STR("gemm a", timeline_text(&k.w.t, top[0].name));
+    CHECK_INT(300, top[0].total_ns);
+    CHECK_U64(2, top[0].count);
+    CHECK_STR("ncclDevKernel(x)", timeline_text(&k.w.t, top[1].name));
+    CHECK_INT(250, top[1].total_ns);
+    n = kernels_top(&sums, NULL, NULL, 310, 320, top, 8);
+    CHECK_INT(1, (int)n);
+    CHECK_INT(20, top[0].total_ns);
+    kernels_free(&sums);
+    close_ranks(&k);
+}
+
+/* Many spans of few names, windows of all sizes, beside a look at every span. */
+static void totals_by_brute_force(void)
+{
+    World w = { 0 };
+    uint64_t seed = 9;
+    for (uint32_t r = 0; r < 3; r++) {
+        uint32_t gpu = world_stream(&w, r, 7);
+        int64_t at_ns = (int64_t)r * 1000;
+        for (int i = 0; i < 30000; i++) {
+            char name[16];
+            seed = mix_u64(seed);
+            int64_t ns = (int64_t)(seed % 40);
+            snprintf(name, sizeof name, "k%d", (int)((seed >> 8) % 7));
+            world_span(&w, gpu, SPAN_COMPUTE, name, at_ns, at_ns + ns);
+            at_ns += ns + (int64_t)((seed >> 32) % 3);
+        }
+    }
+    timeline_seal(&w.t);
+    ViewData d;
+    KernelSums sums;
+    view_data_open(&d, &w.t, "sums", 1);
+    kernels_open(&sums, &d);
+    for (int i = 0; i < 60; i++) {
+        seed = mix_u64(seed);
+        int64_t from_ns = (int64_t)(seed % 600000), to_ns = from_ns + (1 << (i % 21));
+        int64_t total_ns[7] = { 0 };
+        for (uint64_t s = 0; s < w.t.spans_n; s++) {
+            int64_t a = max_i64(from_ns, w.t.start_ns[s]);
+            int64_t b = min_i64(to_ns, w.t.start_ns[s] + w.t.dur_ns[s]);
+            if (a < b && w.t.tracks[w.t.span_track[s]].rank != 1)
+                total_ns[timeline_text(&w.t, w.t.span_name[s])[1] - '0'] += b - a;
+        }
+        KernelTotal top[8];
+        bool ranks[] = { true, false, true };
+        uint32_t n = kernels_top(&sums, ranks, NULL, from_ns, to_ns, top, 8);
+        int64_t found_ns[7] = { 0 };
+        for (uint32_t k = 0; k < n; k++)
+            found_ns[timeline_text(&w.t, top[k].name)[1] - '0'] = top[k].total_ns;
+        for (int k = 0; k < 7; k++)
+            CHECK_INT(total_ns[k], found_ns[k]);
+    }
+    kernels_free(&sums);
+    view_data_free(&d);
+    timeline_free(&w.t);
+}
+
+static void links_go_round(void)
+{
+    Ranks k;
+    open_ranks(&k);
+    ViewPlace a = place_at(&k, 1, 0), b = view_link_next(&k.view, a, false);
+    CHECK_INT(3, (int)b.row);
+    CHECK_U64(a.span, view_link_next(&k.view, b, false).span);
+    CHECK_U64(a.span, view_link_next(&k.view, b, true).span);
+    CHECK(view_link_next(&k.view, place_at(&k, 0, 0), false).row == NONE_U32);
+    ViewPlace e = view_exposed_next(&k.view, view_nowhere, false);
+    CHECK_U64(a.span, e.span); /* 200 ns */
+    e = view_exposed_next(&k.view, e, false);
+    CHECK_U64(b.span, e.span); /* 50 ns */
+    CHECK_U64(a.span, view_exposed_next(&k.view, e, false).span);
+    CHECK_U64(a.span, view_exposed_next(&k.view, e, true).span);
+    close_ranks(&k);
+}
+
+/* Rank 1's gemm a, the transfer, rank 0's gemm b. */
+static void the_critical_path_changes_rank(void)
+{
+    Ranks k;
+    open_ranks(&k);
+    CriticalPath c;
+    critical_find(&c, &k.view, 0, 400);
+    CHECK_INT(100 + 200, c.ns[PATH_COMPUTE]);
+    CHECK_INT(50, c.ns[PATH_TRANSFER]);
+    CHECK_INT(50, c.ns[PATH_IDLE]); /* before rank 1 began */
+    int64_t sum = 0, at_ns = 400;
+    for (uint32_t i = 0; i < c.n; i++) {
+        CHECK_INT(at_ns, c.pieces[i].to_ns);
+        at_ns = c.pieces[i].from_ns;
+        sum += c.pieces[i].to_ns - c.pieces[i].from_ns;
+    }
+    CHECK_INT(0, at_ns);
+    CHECK_INT(400, sum);
+    critical_free(&c);
+    close_ranks(&k);
+}
+
+/* ---- filters ---- */
+
+static uint64_t matches(const Ranks *k, const char *text)
+{
+    ViewFilter f;
+    Err err = { 0 };
+    if (!CHECK(filter_open(&f, &k->data, text, &err)))
+        return 99;
+    uint64_t n = filter_count(&f).n;
+    filter_free(&f);
+    return n;
+}
+
+static void filters_take_what_they_say(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t n;
+    } cases[] = { { "", 6 },
+                  { "gemm", 4 },
+                  { "GEMM", 4 },
+                  { "gemm -b", 2 },
+                  { "-gemm", 2 },
+                  { "dur>100ns", 2 },
+                  { "dur>=100ns", 4 },
+                  { "dur<0.1us", 2 },
+                  { "rank:1", 3 },
+                  { "rank:0-1", 6 },
+                  { "-rank:1 class:compute", 2 },
+                  { "class:comm", 2 },
+                  { "stream:20", 2 },
+                  { "bytes>999B", 2 },
+                  { "bytes>1000B", 0 },
+                  { "wait>100ns", 1 },
+                  { "exposed>50%", 2 },
+                  { "gemm exposed>50%", 0 } };
+    Ranks k;
+    open_ranks(&k);
+    for (size_t i = 0; i < ARRAY_N(cases); i++)
+        if (!CHECK_U64(cases[i].n, matches(&k, cases[i].text)))
+            fprintf(stderr, "  filter '%s'\n", cases[i].text);
+    close_ranks(&k);
+}
+
+static void wrong_filters_are_told(void)
+{
+    static const char *const cases[][2] = {
+        { "dur>fast", "'fast' is not a time as in 1ms" },
+        { "bytes>x", "'x' is not a size as in 25MiB" },
+        { "exposed>200%", "'200%' is not a percentage" },
+        { "rank:a", "rank: takes a rank or a range" },
+        { "class:gemm", "'gemm' is no class, allowed: compute" },
+        { "a b c d e f g h i j k l m n o p q", "at most 16 terms" },
+        { "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+          "too long" },
+    };
+    Ranks k;
+    open_ranks(&k);
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        ViewFilter f;
+        Err err = { 0 };
+        CHECK(!filter_open(&f, &k.data, cases[i][0], &err));
+        CHECK_ERR_TEXT(&err, cases[i][1]);
+    }
+    close_ranks(&k);
+}
+
+static void searching_goes_by_time(void)
+{
+    Ranks k;
+    open_ranks(&k);
+    ViewFilter f;
+    Err err = { 0 };
+    uint32_t row;
+    uint64_t span;
+    CHECK(filter_open(&f, &k.data, "gemm", &err));
+    int64_t at_ns = -1, starts[] = { 0, 50, 300 };
+    for (int i = 0; i < 3 && CHECK(filter_next(&f, at_ns, false, &row, &span)); i++) {
+        at_ns = k.w.t.start_ns[span];
+        CHECK_INT(starts[i], at_ns);
+    }
+    CHECK(!filter_next(&f, 300, false, &row, &span));
+    CHECK(filter_next(&f, 300, true, &row, &span));
+    CHECK_INT(50, k.w.t.start_ns[span]);
+    filter_free(&f);
+    close_ranks(&k);
+}
+
+/* ---- counters ---- */
+
+static void counters_by_brute_force(void)
+{
+    World w = { 0 };
+    uint64_t seed = 3;
+    uint32_t track = timeline_track(&w.t, 0, TRACK_COUNTER, "allocated bytes", 1);
+    enum { POINTS = 5000 };
+    static int64_t at[POINTS];
+    static double value[POINTS];
+    for (int i = 0; i < POINTS; i++) {
+        seed = mix_u64(seed);
+        at[i] = (i ? at[i - 1] : 100) + (int64_t)(seed % 5);
+        value[i] = (double)((seed >> 20) % 100000);
+        timeline_point(&w.t, track, at[i], value[i]);
+    }
+    timeline_seal(&w.t);
+    ViewData d;
+    view_data_open(&d, &w.t, "counter", 1);
+    for (int i = 0; i < 300; i++) {
+        seed = mix_u64(seed);
+        int64_t from_ns = 90 + (int64_t)(seed % 11000);
+        int64_t to_ns = from_ns + 1 + (int64_t)((seed >> 32) % (1u << (i % 14)));
+        double low = 1e300, high = -1e300, l = 0, h = 0;
+        for (int p = 0; p < POINTS; p++) {
+            int64_t until_ns = p + 1 < POINTS ? at[p + 1] : INT64_MAX;
+            if (at[p] < to_ns && (until_ns > from_ns || at[p] > from_ns)) {
+                low = fmin(low, value[p]);
+                high = fmax(high, value[p]);
+            }
+        }
+        bool any = view_counter_range(&d, &d.rows[0], from_ns, to_ns, &l, &h);
+        CHECK(any == (low <= high));
+        if (any)
+            CHECK(l == low && h == high);
+    }
+    view_data_free(&d);
+    timeline_free(&w.t);
+}
+
+int main(void)
+{
+    RUN(times_have_four_digits);
+    RUN(kernels_get_short_names);
+    RUN(names_that_would_be_short_for_several_are_told_apart);
+    RUN(labels_lose_words_before_letters_and_no_number_its_unit);
+    RUN(rows_come_by_rank_and_stream);
+    RUN(numbers_of_a_window);
+    RUN(windows_are_remembered);
+    RUN(zooming_keeps_the_place);
+    RUN(totals_by_name);
+    RUN(totals_by_brute_force);
+    RUN(links_go_round);
+    RUN(the_critical_path_changes_rank);
+    RUN(filters_take_what_they_say);
+    RUN(wrong_filters_are_told);
+    RUN(searching_goes_by_time);
+    RUN(counters_by_brute_force);
+    return check_report();
+}

@@ -1,0 +1,162 @@
+/*
+ * app.c - takes input, draws.
+ */
+#include "viz/app.h"
+#include "viz/picture.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Actions that have keys, with all of them. */
+static void fill_help(App *a)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < app_actions_n && n < APP_HELP; i++) {
+        char keys[64];
+        if (!keys_all_text(&a->keys, i, keys, sizeof keys)[0])
+            continue;
+        snprintf(a->help_text[n], sizeof a->help_text[0], "%.40s\t%.50s", app_actions[i].name,
+                 keys);
+        a->help[n] = a->help_text[n];
+        n++;
+    }
+    a->view.help_n = n;
+}
+
+void app_set_keys(App *a, const Keys *keys)
+{
+    a->keys = *keys;
+    fill_help(a);
+}
+
+void app_open(App *a, View view)
+{
+    *a = (App){ .view = view };
+    scene_open(&a->scene, view.scale_pct);
+    keys_default(&a->keys);
+    fill_help(a);
+}
+
+void app_free(App *a)
+{
+    filter_free(&a->filter);
+    filter_free(&a->search);
+    scene_free(&a->scene);
+    draw_free(&a->list);
+    view_free(&a->view);
+    *a = (App){ .quit = true };
+}
+
+void app_say(App *a, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(a->view.message, sizeof a->view.message, format, args);
+    va_end(args);
+}
+
+uint32_t app_rank(const App *a)
+{
+    const View *v = &a->view;
+    if (v->pane == VIEW_PANE_RANKS && v->pane_at < v->data[VIEW_REAL_SIDE]->ranks_n)
+        return v->order[v->pane_at];
+    ViewPlace place = v->hover.row != NONE_U32 ? v->hover : v->picked;
+    const LayoutRow *row = v->mouse_x >= 0
+                               ? layout_row_at(&a->scene.layout, PX(v->mouse_x), PX(v->mouse_y))
+                               : NULL;
+    if (row && row->side == VIEW_REAL_SIDE)
+        return row->rank;
+    if (place.row == NONE_U32 || place.side != VIEW_REAL_SIDE)
+        return NONE_U32;
+    return v->data[VIEW_REAL_SIDE]->rows[place.row].rank;
+}
+
+/* Scrolls so that the row of a place is in sight. */
+static void scroll_to(App *a, ViewPlace place)
+{
+    Layout *l = &a->scene.layout;
+    for (uint32_t i = 0; i < l->rows_n; i++) {
+        const LayoutRow *row = &l->rows[i];
+        if (row->side != place.side || row->row != place.row || row->pinned)
+            continue;
+        if (row->y0 < l->scrolled.y0)
+            a->view.scroll_px -= px_ceil(l->scrolled.y0 - row->y0) + 8;
+        else if (row->y1 > l->scrolled.y1)
+            a->view.scroll_px += px_ceil(row->y1 - l->scrolled.y1) + 8;
+        return;
+    }
+}
+
+void app_pick(App *a, ViewPlace place)
+{
+    View *v = &a->view;
+    v->picked = place;
+    if (place.row == NONE_U32)
+        return;
+    const ViewData *d = v->data[place.side];
+    int64_t shift_ns = view_shift_ns(v, place.side, d->rows[place.row].rank);
+    int64_t from_ns = d->t->start_ns[place.span] - shift_ns;
+    int64_t to_ns = from_ns + d->t->dur_ns[place.span];
+    view_reveal(v, from_ns, to_ns);
+    scroll_to(a, place);
+}
+
+static bool resize(App *a, const Input *in)
+{
+    a->view.width = in->x > 0 ? in->x : 1;
+    a->view.height = in->y > 0 ? in->y : 1;
+    return true;
+}
+
+bool app_input(App *a, const Input *in)
+{
+    View *v = &a->view;
+    switch (in->kind) {
+    case INPUT_KEY:
+        v->message[0] = 0;
+        return v->omni_open ? app_omni_key(a, in->key, in->mods)
+                            : app_key(a, in->key, in->mods);
+    case INPUT_TEXT:
+        if (v->omni_open)
+            app_omni_type(a, in->text);
+        return v->omni_open;
+    case INPUT_SIZE:
+        return resize(a, in);
+    default:
+        return app_mouse(a, in);
+    }
+}
+
+const DrawList *app_draw(App *a)
+{
+    a->view.filter = a->filter.d ? &a->filter : NULL;
+    a->view.help_lines = a->help;
+    layout_make(&a->scene.layout, &a->view);
+    app_hover(a); /* what is below the mouse may have moved */
+    scene_draw(&a->scene, &a->view, &a->list);
+    return &a->list;
+}
+
+bool app_save(App *a, const char *path, Err *err)
+{
+    a->scene.tips = picture_is_svg(path);
+    bool ok = picture_write(app_draw(a), path, err);
+    a->scene.tips = false;
+    return ok;
+}
+
+char *app_stats_text(const App *a, char *text, size_t cap)
+{
+    const View *v = &a->view;
+    ViewStats s = view_window_stats(v, view_stats_window(v));
+    int64_t n = (int64_t)(s.ranks_n ? s.ranks_n : 1);
+    snprintf(text, cap,
+             "ranks\t%" PRIu64 "\nwindow_ns\t%" PRId64 "\ncompute_ns\t%" PRId64
+             "\ncomm_ns\t%" PRId64 "\noverlapped_ns\t%" PRId64 "\nexposed_comm_ns\t%" PRId64
+             "\nmemory_ns\t%" PRId64 "\nidle_ns\t%" PRId64 "\n",
+             s.ranks_n, s.sum.span_ns / n, s.sum.compute_ns / n, s.sum.comm_ns / n,
+             s.sum.overlapped_ns / n, s.sum.exposed_comm_ns / n, s.sum.memory_ns / n,
+             s.sum.idle_ns / n);
+    return text;
+}

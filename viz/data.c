@@ -1,0 +1,406 @@
+/*
+ * data.c - ranks, rows and steps of a timeline, built by several threads.
+ */
+#include "viz/data.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/lanes.h"
+
+/* ---- counters: smallest and largest of blocks, 16 wide ---- */
+
+enum { COUNTER_SHIFT = 4, COUNTER_LEVELS = 12 };
+
+static void add_counter_level(ViewCounter *c, uint64_t below_n, const float *low,
+                              const float *high)
+{
+    uint32_t l = c->levels_n++;
+    c->blocks_n[l] = div_up_u64(below_n, 1 << COUNTER_SHIFT);
+    c->low[l] = mem_zero(c->blocks_n[l], sizeof(float));
+    c->high[l] = mem_zero(c->blocks_n[l], sizeof(float));
+    for (uint64_t i = 0; i < below_n; i++) {
+        uint64_t b = i >> COUNTER_SHIFT;
+        bool first = (i & ((1 << COUNTER_SHIFT) - 1)) == 0;
+        c->low[l][b] = first || low[i] < c->low[l][b] ? low[i] : c->low[l][b];
+        c->high[l][b] = first || high[i] > c->high[l][b] ? high[i] : c->high[l][b];
+    }
+}
+
+static void build_counter(ViewCounter *c, const Timeline *t, const Track *track)
+{
+    uint64_t n = track->point_n;
+    float *value = mem_zero(n ? n : 1, sizeof *value);
+    for (uint64_t i = 0; i < n; i++) {
+        double v = t->point_value[track->point_first + i];
+        value[i] = (float)v;
+        c->min = i == 0 || v < c->min ? v : c->min;
+        c->max = i == 0 || v > c->max ? v : c->max;
+    }
+    if (n > 0)
+        add_counter_level(c, n, value, value);
+    while (c->levels_n > 0 && c->blocks_n[c->levels_n - 1] > 1 &&
+           c->levels_n < COUNTER_LEVELS) {
+        uint32_t l = c->levels_n - 1;
+        add_counter_level(c, c->blocks_n[l], c->low[l], c->high[l]);
+    }
+    free(value);
+}
+
+static void free_counter(ViewCounter *c)
+{
+    for (uint32_t l = 0; l < c->levels_n; l++) {
+        free(c->low[l]);
+        free(c->high[l]);
+    }
+}
+
+static uint64_t points_before(const Timeline *t, const Track *track, int64_t at_ns)
+{
+    uint64_t low = track->point_first, high = low + track->point_n;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (t->point_ns[middle] < at_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low - track->point_first;
+}
+
+/* Of points [a, b): single ones up to a block's edge, then blocks of the widest level. */
+static void counter_range(const ViewCounter *c, const double *value, uint64_t a, uint64_t b,
+                          double *low, double *high)
+{
+    while (a < b) {
+        uint32_t level = 0;
+        uint64_t size = 1;
+        while (level < c->levels_n && a % (size << COUNTER_SHIFT) == 0 &&
+               a + (size << COUNTER_SHIFT) <= b) {
+            size <<= COUNTER_SHIFT;
+            level++;
+        }
+        double l = level ? (double)c->low[level - 1][a / size] : value[a];
+        double h = level ? (double)c->high[level - 1][a / size] : value[a];
+        *low = l < *low ? l : *low;
+        *high = h > *high ? h : *high;
+        a += size;
+    }
+}
+
+bool view_counter_range(const ViewData *d, const ViewRow *row, int64_t from_ns, int64_t to_ns,
+                        double *low, double *high)
+{
+    const Track *track = &d->t->tracks[row->track];
+    uint64_t a = points_before(d->t, track, from_ns + 1), b = points_before(d->t, track, to_ns);
+    a -= a > 0; /* the one that holds at from_ns */
+    b = max_u64(b, min_u64(a + 1, track->point_n));
+    if (a >= b || d->t->point_ns[track->point_first + a] >= to_ns)
+        return false;
+    const double *value = d->t->point_value + track->point_first;
+    *low = *high = value[a];
+    counter_range(&row->counter, value, a, b, low, high);
+    return true;
+}
+
+/* ---- rows ---- */
+
+void view_row_ready(ViewData *d, ViewRow *row)
+{
+    if (row->ready)
+        return;
+    row->ready = true;
+    if (row->kind == VIEW_ROW_COUNTER)
+        build_counter(&row->counter, d->t, &d->t->tracks[row->track]);
+    else
+        lod_build_some(&row->lod, d->t, row->track, row->lane,
+                       row->kind == VIEW_ROW_STREAM ? d->ranks[row->rank].cover : NULL,
+                       &(LodChoice){ d->lanes, NULL, NULL });
+}
+
+static uint32_t lanes_of(const ViewData *d, uint32_t track)
+{
+    const Track *k = &d->t->tracks[track];
+    if (k->kind == TRACK_STEPS)
+        return 0;
+    return k->kind == TRACK_COUNTER ? k->point_n > 0
+           : d->lanes               ? d->lanes_n[track]
+                                    : k->lanes_n;
+}
+
+static bool is_note(uint8_t span_class)
+{
+    return span_class == SPAN_NOTE || span_class == SPAN_HOST || span_class == SPAN_STEP ||
+           span_class == SPAN_LAUNCH;
+}
+
+/* Annotations that made kernels change lanes: both are there, and more than one lane. */
+static bool is_mixed(const Timeline *t, const Track *k)
+{
+    bool notes = false, work = false;
+    if (k->kind != TRACK_STREAM || k->lanes_n <= 1)
+        return false;
+    for (uint64_t i = k->span_first; i < k->span_first + k->span_n && !(notes && work); i++) {
+        notes |= is_note(t->span_class[i]);
+        work |= !is_note(t->span_class[i]);
+    }
+    return notes && work;
+}
+
+static uint32_t give_lanes(ViewData *d, const Track *k, bool notes, uint32_t first)
+{
+    const Timeline *t = d->t;
+    Lanes lanes = { 0 };
+    for (uint64_t i = k->span_first; i < k->span_first + k->span_n; i++)
+        if (is_note(t->span_class[i]) == notes)
+            d->lanes[i] = (uint8_t)min_u64(
+                UINT8_MAX, first + lanes_take(&lanes, t->start_ns[i], t->dur_ns[i]));
+    first += lanes.lanes_n;
+    lanes_free(&lanes);
+    return first;
+}
+
+static void part_notes(ViewData *d)
+{
+    const Timeline *t = d->t;
+    for (uint32_t k = 0; k < t->tracks_n; k++) {
+        if (!is_mixed(t, &t->tracks[k]))
+            continue;
+        if (!d->lanes) {
+            d->lanes = mem_zero(t->spans_n + 1, 1);
+            memcpy(d->lanes, t->lane, t->spans_n);
+            d->lanes_n = mem_zero(t->tracks_n + 1, sizeof *d->lanes_n);
+            for (uint32_t i = 0; i < t->tracks_n; i++)
+                d->lanes_n[i] = t->tracks[i].lanes_n;
+        }
+        uint32_t work_n = give_lanes(d, &t->tracks[k], false, 0);
+        d->lanes_n[k] = give_lanes(d, &t->tracks[k], true, work_n);
+    }
+}
+
+static ViewRowKind row_kind(TrackKind kind)
+{
+    return kind == TRACK_STREAM    ? VIEW_ROW_STREAM
+           : kind == TRACK_COUNTER ? VIEW_ROW_COUNTER
+                                   : VIEW_ROW_HOST;
+}
+
+static void add_rows(ViewData *d, uint32_t rank, uint32_t track)
+{
+    const Track *k = &d->t->tracks[track];
+    for (uint32_t lane = 0; lane < min_u64(lanes_of(d, track), UINT8_MAX + 1); lane++)
+        d->rows[d->rows_n++] =
+            (ViewRow){ .kind = row_kind(k->kind), .rank = rank, .track = track, .lane = lane };
+}
+
+static uint32_t count_rows(const ViewData *d)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < d->t->tracks_n; k++)
+        n += lanes_of(d, k);
+    return n;
+}
+
+/* Which rows of streams hold annotations alone: the first span of a lane tells. */
+static void mark_notes(ViewData *d)
+{
+    for (uint32_t i = 0; d->lanes && i < d->rows_n; i++) {
+        ViewRow *row = &d->rows[i];
+        const Track *k = &d->t->tracks[row->track];
+        uint64_t s = k->span_first, end = k->span_first + k->span_n;
+        while (row->kind == VIEW_ROW_STREAM && s < end && d->lanes[s] != row->lane)
+            s++;
+        row->notes = row->kind == VIEW_ROW_STREAM && s < end && is_note(d->t->span_class[s]);
+    }
+}
+
+/* Tracks come by rank, as covers do. */
+static void open_rows(ViewData *d)
+{
+    const Timeline *t = d->t;
+    uint32_t *order = mem_zero(t->tracks_n + 1, sizeof *order), k = 0;
+    timeline_track_order(t, order);
+    part_notes(d);
+    d->rows = mem_zero(count_rows(d) + 1, sizeof *d->rows);
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        ViewRank *rank = &d->ranks[r];
+        rank->row_first = d->rows_n;
+        for (; k < t->tracks_n && t->tracks[order[k]].rank == rank->rank; k++)
+            add_rows(d, r, order[k]);
+        rank->rows_n = d->rows_n - rank->row_first;
+    }
+    free(order);
+    mark_notes(d);
+}
+
+/* ---- threads: covers of all ranks first, rows need them ---- */
+
+typedef struct Build {
+    ViewData *d;
+    void (*one)(ViewData *d, uint32_t i);
+    uint32_t n;
+    atomic_uint next;
+} Build;
+
+static void *build_some(void *user)
+{
+    Build *b = user;
+    for (uint32_t i; (i = atomic_fetch_add(&b->next, 1)) < b->n;)
+        b->one(b->d, i);
+    return NULL;
+}
+
+static void build_all(ViewData *d, void (*one)(ViewData *d, uint32_t i), uint32_t n,
+                      uint32_t jobs)
+{
+    enum { JOBS_MAX = 32 };
+    pthread_t thread[JOBS_MAX];
+    uint32_t started = 0;
+    Build b = { .d = d, .one = one, .n = n };
+    atomic_init(&b.next, 0);
+    while (started + 1 < min_u64(min_u64(jobs, JOBS_MAX), n) &&
+           pthread_create(&thread[started], NULL, build_some, &b) == 0)
+        started++;
+    build_some(&b);
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(thread[i], NULL);
+}
+
+static void build_rank(ViewData *d, uint32_t r)
+{
+    Cover *cover = &d->covers.rank[r];
+    cover_build(cover, d->t);
+    lod_build_strip(&d->ranks[r].strip, cover);
+    d->ranks[r].all = metrics_of_rank(cover);
+}
+
+static void build_row(ViewData *d, uint32_t i)
+{
+    if (d->rows[i].kind != VIEW_ROW_HOST)
+        view_row_ready(d, &d->rows[i]);
+}
+
+/* ---- the whole ---- */
+
+static void open_ranks(ViewData *d)
+{
+    covers_open(&d->covers, d->t);
+    d->ranks_n = d->covers.n;
+    d->ranks = mem_zero(d->ranks_n + 1, sizeof *d->ranks);
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        const Cover *c = &d->covers.rank[r];
+        d->ranks[r] = (ViewRank){ .rank = c->rank, .ranks_n = c->ranks_n, .cover = c };
+    }
+}
+
+void view_data_open(ViewData *d, const Timeline *t, const char *name, uint32_t jobs)
+{
+    ASSERT(t->sealed);
+    long cores = jobs ? (long)jobs : sysconf(_SC_NPROCESSORS_ONLN);
+    jobs = cores > 0 ? (uint32_t)cores : 1;
+    *d = (ViewData){ .t = t, .name = name, .begin_ns = t->begin_ns, .end_ns = t->end_ns };
+    d->end_ns = max_i64(d->end_ns, d->begin_ns + 1);
+    open_ranks(d);
+    open_rows(d);
+    build_all(d, build_rank, d->ranks_n, jobs);
+    build_all(d, build_row, d->rows_n, jobs);
+    step_windows_find(&d->steps, t);
+}
+
+void view_data_free(ViewData *d)
+{
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        lod_free(&d->ranks[r].strip);
+    for (uint32_t i = 0; i < d->rows_n; i++) {
+        lod_free(&d->rows[i].lod);
+        free_counter(&d->rows[i].counter);
+    }
+    free(d->ranks);
+    free(d->rows);
+    free(d->lanes);
+    free(d->lanes_n);
+    step_windows_free(&d->steps);
+    covers_free(&d->covers);
+    *d = (ViewData){ 0 };
+}
+
+bool view_has_gpu_work(const ViewData *d)
+{
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (d->ranks[r].cover->n > 0)
+            return true;
+    return false;
+}
+
+uint64_t view_data_memory_bytes(const ViewData *d)
+{
+    uint64_t bytes = d->rows_n * sizeof *d->rows + d->ranks_n * sizeof *d->ranks;
+    bytes += d->lanes ? d->t->spans_n : 0;
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        const Cover *c = d->ranks[r].cover;
+        bytes += c->cap * (sizeof *c->at_ns + sizeof *c->mask) +
+                 (c->n / COVER_BLOCK + 1) * sizeof *c->before +
+                 lod_memory_bytes(&d->ranks[r].strip);
+    }
+    for (uint32_t i = 0; i < d->rows_n; i++) {
+        bytes += lod_memory_bytes(&d->rows[i].lod);
+        for (uint32_t l = 0; l < d->rows[i].counter.levels_n; l++)
+            bytes += d->rows[i].counter.blocks_n[l] * 2 * sizeof(float);
+    }
+    return bytes;
+}
+
+const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span)
+{
+    uint64_t low = 0, high = l->comms_n;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (l->comms[middle].span < span)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < l->comms_n && l->comms[low].span == span ? &l->comms[low] : NULL;
+}
+
+/* ---- numbers of a window ---- */
+
+/* Sums over ranks of times that nobody's clock has shown end at the largest number. */
+static void add_ns(int64_t *sum, int64_t ns, int64_t times)
+{
+    if (__builtin_mul_overflow(ns, times, &ns) || __builtin_add_overflow(*sum, ns, sum))
+        *sum = INT64_MAX;
+}
+
+static void add_metrics(Metrics *sum, const Metrics *m, int64_t times)
+{
+    add_ns(&sum->span_ns, m->span_ns, times);
+    add_ns(&sum->busy_ns, m->busy_ns, times);
+    add_ns(&sum->idle_ns, m->idle_ns, times);
+    add_ns(&sum->compute_ns, m->compute_ns, times);
+    add_ns(&sum->memory_ns, m->memory_ns, times);
+    add_ns(&sum->comm_ns, m->comm_ns, times);
+    add_ns(&sum->overlapped_ns, m->overlapped_ns, times);
+    add_ns(&sum->exposed_comm_ns, m->exposed_comm_ns, times);
+    add_ns(&sum->exposed_comm_vs_memory_ns, m->exposed_comm_vs_memory_ns, times);
+}
+
+void view_stats_add(ViewStats *s, const ViewRank *rank, const Metrics *m)
+{
+    add_metrics(&s->sum, m, rank->ranks_n);
+    s->ranks_n += rank->ranks_n;
+}
+
+ViewStats view_stats(const ViewData *d, const bool *ranks, int64_t from_ns, int64_t to_ns)
+{
+    ViewStats stats = { 0 };
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (!ranks || ranks[r]) {
+            Metrics m = metrics_of_sum(cover_window(d->ranks[r].cover, from_ns, to_ns));
+            view_stats_add(&stats, &d->ranks[r], &m);
+        }
+    return stats;
+}

@@ -1,0 +1,56 @@
+/*
+ * diff.h - a run and its simulation, op by op, as the viewer shows them.
+ *
+ *     real   |qkv |attn |out|    |ar ==========|      one time axis, step starts aligned
+ *     sim    |qkv|attn|out|      |ar =====|
+ *     error   ____  ____ ___     ______________       above the middle: the simulation is too
+ *             ''''  ''''  '                           slow there, below: too fast
+ *     drift   --___----____                           how late the simulation is by then
+ *
+ * Filled by who pairs the ops (profile/compare.h); plain data here.  Real is side 0, sim
+ * is side 1.  Errors are sim - real.
+ */
+#ifndef LOCKSTEP_VIZ_DIFF_H
+#define LOCKSTEP_VIZ_DIFF_H
+
+#include "viz/data.h"
+
+typedef struct ViewPair {
+    uint64_t span[2]; /* by side; NONE_U64: only the other one has it */
+} ViewPair;
+
+typedef struct ViewDiffRank {
+    uint32_t rank[2];    /* index into ranks of each side */
+    int64_t begin_ns[2]; /* of the step, on the clock of its trace */
+    ViewPair *pairs;     /* by real start; those of sim alone behind them */
+    uint64_t pairs_n, real_n;
+} ViewDiffRank;
+
+typedef struct ViewDiffClass {
+    const char *name;
+    int64_t ns[2];    /* time of its ops */
+    double error_pct; /* NAN unknown */
+    double share_pct; /* of the step's difference; NAN */
+} ViewDiffClass;
+
+typedef struct ViewDiff {
+    ViewDiffRank *ranks;
+    uint32_t ranks_n;
+    int64_t step[2];  /* numbers; -1 */
+    Metrics times[2]; /* means over ranks; span_ns: of the slowest */
+    ViewDiffClass *classes;
+    uint32_t classes_n;
+    double coverage_pct, op_error_pct; /* as compare prints them */
+} ViewDiff;
+
+/* The rank of side 0 with that index; NULL: it is not compared. */
+const ViewDiffRank *view_diff_rank(const ViewDiff *d, uint32_t real_rank);
+/* How much later sim's clock is than real's, where both ranks' steps begin together. */
+int64_t view_diff_shift_ns(const ViewDiffRank *r);
+/* The op that a span of a side is paired with, NONE_U64: none. */
+uint64_t view_diff_twin(const ViewDiffRank *r, uint32_t side, uint64_t span);
+
+/* Of the pairs whose real op lies in [from_ns, to_ns) of the rank's real clock. */
+uint64_t view_diff_first(const ViewDiffRank *r, const Timeline *real, int64_t from_ns);
+
+#endif

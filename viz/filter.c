@@ -1,0 +1,336 @@
+/*
+ * filter.c - reads terms, and holds spans against them.
+ */
+#include "viz/filter.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json.h"
+
+typedef enum TermKind {
+    TERM_WORD,
+    TERM_DUR,
+    TERM_BYTES,
+    TERM_EXPOSED,
+    TERM_WAIT,
+    TERM_RANK,
+    TERM_STREAM,
+    TERM_CLASS
+} TermKind;
+
+enum { OP_MORE, OP_LESS, OP_NOT_LESS, OP_NOT_MORE };
+
+/* ---- reading ---- */
+
+static bool take_time(const char *text, int64_t *ns)
+{
+    static const struct {
+        const char *name;
+        double ns;
+    } units[] = {
+        { "ns", 1 }, { "us", 1e3 }, { "\xc2\xb5s", 1e3 }, { "ms", 1e6 }, { "s", 1e9 }
+    };
+    char *end;
+    double value = strtod(text, &end);
+    for (size_t i = 0; end != text && i < ARRAY_N(units); i++)
+        if (strcmp(end, units[i].name) == 0 && value >= 0 && value * units[i].ns < 1e18) {
+            *ns = (int64_t)(value * units[i].ns + 0.5);
+            return true;
+        }
+    return false;
+}
+
+static bool take_percent(const char *text, int64_t *number)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || (*end && strcmp(end, "%") != 0) || !(value >= 0 && value <= 100))
+        return false;
+    *number = (int64_t)(value * 1000 + 0.5);
+    return true;
+}
+
+static bool take_ranks(FilterTerm *t, const char *text)
+{
+    char *end;
+    if (!isdigit((unsigned char)*text))
+        return false;
+    t->from = t->to = (uint32_t)strtoul(text, &end, 10);
+    if (*end == '-' && isdigit((unsigned char)end[1]))
+        t->to = (uint32_t)strtoul(end + 1, &end, 10);
+    return !*end && t->from <= t->to;
+}
+
+static bool take_compared(FilterTerm *t, const char *value, Err *err)
+{
+    uint64_t bytes = 0;
+
+    bool ok = t->kind == TERM_EXPOSED ? take_percent(value, &t->number)
+              : t->kind == TERM_BYTES ? size_parse(value, &bytes)
+                                      : take_time(value, &t->number);
+    if (t->kind == TERM_BYTES)
+        t->number = (int64_t)min_u64(bytes, INT64_MAX);
+    if (ok)
+        return true;
+    return err_set(err, "'%.40s' is not %s", value,
+                   t->kind == TERM_EXPOSED ? "a percentage from 0% to 100%"
+                   : t->kind == TERM_BYTES ? "a size as in 25MiB"
+                                           : "a time as in 1ms (ns, us, ms, s)");
+}
+
+/* "dur>=1ms": the part behind the name. */
+static bool take_comparison(FilterTerm *t, const char *rest, Err *err)
+{
+    bool equal = rest[1] == '=';
+    t->op = rest[0] == '>' ? (equal ? OP_NOT_LESS : OP_MORE) : equal ? OP_NOT_MORE : OP_LESS;
+    return take_compared(t, rest + 1 + equal, err);
+}
+
+static bool take_colon(FilterTerm *t, const char *value, Err *err)
+{
+    snprintf(t->word, sizeof t->word, "%s", value);
+    if (t->kind == TERM_RANK && !take_ranks(t, value))
+        return err_set(err, "rank: takes a rank or a range as in rank:0-7, not '%.40s'", value);
+    for (int c = 0; t->kind == TERM_CLASS; c++) {
+        if (c == SPAN_CLASS_N)
+            return err_set(err,
+                           "'%.40s' is no class, allowed: compute, comm, p2p, memory, launch, "
+                           "host, sync, step, note",
+                           value);
+        if (strcmp(value, span_class_names[c]) == 0) {
+            t->from = (uint32_t)c;
+            break;
+        }
+    }
+    return true;
+}
+
+static bool take_term(FilterTerm *t, const char *text, Err *err)
+{
+    static const struct {
+        const char *name;
+        TermKind kind;
+        bool compared;
+    } kinds[] = { { "dur", TERM_DUR, true },         { "bytes", TERM_BYTES, true },
+                  { "exposed", TERM_EXPOSED, true }, { "wait", TERM_WAIT, true },
+                  { "rank", TERM_RANK, false },      { "stream", TERM_STREAM, false },
+                  { "class", TERM_CLASS, false } };
+    *t = (FilterTerm){ .kind = TERM_WORD };
+    if (text[0] == '-' && text[1]) {
+        t->negated = true;
+        text++;
+    }
+    for (size_t i = 0; i < ARRAY_N(kinds); i++) {
+        size_t n = strlen(kinds[i].name);
+        if (strncmp(text, kinds[i].name, n) != 0)
+            continue;
+        t->kind = (uint8_t)kinds[i].kind;
+        if (kinds[i].compared && (text[n] == '>' || text[n] == '<'))
+            return take_comparison(t, text + n, err);
+        if (!kinds[i].compared && text[n] == ':')
+            return take_colon(t, text + n + 1, err);
+    }
+    t->kind = TERM_WORD;
+    snprintf(t->word, sizeof t->word, "%s", text);
+    return true;
+}
+
+static bool read_terms(ViewFilter *f, const char *text, Err *err)
+{
+    char word[64];
+    for (;;) {
+        while (*text == ' ')
+            text++;
+        size_t n = strcspn(text, " ");
+        if (n == 0)
+            return true;
+        if (f->terms_n == FILTER_TERMS)
+            return err_set(err, "at most %d terms are allowed", FILTER_TERMS);
+        if (n >= sizeof word)
+            return err_set(err, "'%.20s...' is too long, 63 bytes are allowed", text);
+        memcpy(word, text, n);
+        word[n] = 0;
+        if (!take_term(&f->terms[f->terms_n], word, err))
+            return false;
+        f->terms_n++;
+        text += n;
+    }
+}
+
+/* ---- what can be said of names and tracks once and for all ---- */
+
+static bool has_word(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (; *text; text++) {
+        size_t i = 0;
+        while (i < n && tolower((unsigned char)text[i]) == tolower((unsigned char)word[i]))
+            i++;
+        if (i == n)
+            return true;
+    }
+    return n == 0;
+}
+
+static bool name_holds(const ViewFilter *f, const char *name)
+{
+    for (uint32_t i = 0; i < f->terms_n; i++) {
+        const FilterTerm *t = &f->terms[i];
+        if (t->kind == TERM_WORD && has_word(name, t->word) == t->negated)
+            return false;
+    }
+    return true;
+}
+
+static bool track_holds(const ViewFilter *f, const Track *track)
+{
+    const char *name = timeline_text(f->d->t, track->name);
+    for (uint32_t i = 0; i < f->terms_n; i++) {
+        const FilterTerm *t = &f->terms[i];
+        bool in = track->rank >= t->from && track->rank <= t->to;
+        if (t->kind == TERM_RANK && in == t->negated)
+            return false;
+        if (t->kind == TERM_STREAM && has_word(name, t->word) == t->negated)
+            return false;
+    }
+    return true;
+}
+
+static uint64_t next_number(void)
+{
+    static uint64_t opened;
+    return ++opened;
+}
+
+void filter_open_name(ViewFilter *f, const ViewData *d, uint32_t name)
+{
+    *f = (ViewFilter){ .d = d, .number = next_number() };
+    f->name_ok = mem_zero(d->t->names.n + 1, 1);
+    f->track_ok = mem_zero(d->t->tracks_n + 1, 1);
+    memset(f->track_ok, 1, d->t->tracks_n);
+    f->name_ok[name] = name < d->t->names.n;
+}
+
+bool filter_open(ViewFilter *f, const ViewData *d, const char *text, Err *err)
+{
+    *f = (ViewFilter){ .d = d, .number = next_number() };
+    if (!read_terms(f, text, err)) {
+        *f = (ViewFilter){ .d = NULL };
+        return false;
+    }
+    const Timeline *t = d->t;
+    f->name_ok = mem_zero(t->names.n + 1, 1);
+    f->track_ok = mem_zero(t->tracks_n + 1, 1);
+    for (uint32_t i = 0; i < t->names.n; i++)
+        f->name_ok[i] = name_holds(f, timeline_text(t, i));
+    for (uint32_t k = 0; k < t->tracks_n; k++)
+        f->track_ok[k] = track_holds(f, &t->tracks[k]);
+    return true;
+}
+
+void filter_free(ViewFilter *f)
+{
+    free(f->name_ok);
+    free(f->track_ok);
+    *f = (ViewFilter){ .d = NULL };
+}
+
+/* ---- spans ---- */
+
+static bool compare_holds(const FilterTerm *t, int64_t value)
+{
+    return t->op == OP_MORE       ? value > t->number
+           : t->op == OP_LESS     ? value < t->number
+           : t->op == OP_NOT_LESS ? value >= t->number
+                                  : value <= t->number;
+}
+
+/* Of communication: INT64_MIN where it is not known, which holds nowhere. */
+static int64_t comm_value(const ViewFilter *f, const FilterTerm *t, uint64_t span)
+{
+    const Timeline *tl = f->d->t;
+    const ViewComm *k = view_comm_of(&f->d->links, span);
+    const Comm *c = timeline_comm_of(tl, span);
+    if (t->kind == TERM_BYTES)
+        return c && c->bytes != NONE_U64 ? (int64_t)min_u64(c->bytes, INT64_MAX) : INT64_MIN;
+    if (t->kind == TERM_WAIT)
+        return k && k->wait_ns >= 0 ? k->wait_ns : INT64_MIN;
+    if (!k || tl->dur_ns[span] == 0)
+        return INT64_MIN;
+    return (int64_t)(100000.0 * (double)k->exposed_ns / (double)tl->dur_ns[span]);
+}
+
+bool filter_matches(const ViewFilter *f, uint64_t span)
+{
+    const Timeline *tl = f->d->t;
+    if (tl->span_name[span] >= tl->names.n || !f->name_ok[tl->span_name[span]] ||
+        !f->track_ok[tl->span_track[span]])
+        return false;
+    for (uint32_t i = 0; i < f->terms_n; i++) {
+        const FilterTerm *t = &f->terms[i];
+        bool holds = true;
+        if (t->kind == TERM_DUR)
+            holds = compare_holds(t, tl->dur_ns[span]) != t->negated;
+        else if (t->kind == TERM_CLASS)
+            holds = (tl->span_class[span] == t->from) != t->negated;
+        else if (t->kind == TERM_BYTES || t->kind == TERM_WAIT || t->kind == TERM_EXPOSED) {
+            int64_t value = comm_value(f, t, span);
+            holds = value != INT64_MIN && compare_holds(t, value) != t->negated;
+        }
+        if (!holds)
+            return false;
+    }
+    return true;
+}
+
+FilterCount filter_count(const ViewFilter *f)
+{
+    FilterCount count = { 0, 0 };
+    for (uint32_t i = 0; i < f->d->rows_n; i++) {
+        const ViewRow *row = &f->d->rows[i];
+        if (row->kind != VIEW_ROW_STREAM || !f->track_ok[row->track])
+            continue;
+        for (uint64_t k = 0; k < row->lod.n; k++) {
+            uint64_t span = lod_span(&row->lod, k);
+            if (filter_matches(f, span)) {
+                count.n++;
+                count.ns += f->d->t->dur_ns[span];
+            }
+        }
+    }
+    return count;
+}
+
+/* The nearest match of one row; better: among those so far. */
+static void look_in_row(const ViewFilter *f, uint32_t i, int64_t at_ns, bool back,
+                        uint32_t *row, uint64_t *best)
+{
+    const ViewRow *r = &f->d->rows[i];
+    const Timeline *t = f->d->t;
+    uint64_t k = lod_spans_before(&r->lod, back ? at_ns : at_ns + 1);
+    for (; back ? k > 0 : k < r->lod.n; k += back ? (uint64_t)-1 : 1) {
+        uint64_t span = lod_span(&r->lod, back ? k - 1 : k);
+        int64_t start_ns = t->start_ns[span];
+        if (*best != NONE_U64 &&
+            (back ? start_ns <= t->start_ns[*best] : start_ns >= t->start_ns[*best]))
+            return;
+        if (filter_matches(f, span)) {
+            *best = span;
+            *row = i;
+            return;
+        }
+    }
+}
+
+bool filter_next(const ViewFilter *f, int64_t at_ns, bool back, uint32_t *row, uint64_t *span)
+{
+    *span = NONE_U64;
+    for (uint32_t i = 0; i < f->d->rows_n; i++)
+        if (f->d->rows[i].ready && f->d->rows[i].kind != VIEW_ROW_COUNTER &&
+            f->track_ok[f->d->rows[i].track])
+            look_in_row(f, i, at_ns, back, row, span);
+    return *span != NONE_U64;
+}

@@ -1,0 +1,278 @@
+/*
+ * layout.c - panes and rows; heights that fit the window.
+ */
+#include "viz/layout.h"
+
+#include <stdlib.h>
+
+/* Sizes of the design, pixels at 100 %. */
+enum {
+    TOP = 36,
+    MINIMAP = 46,
+    RULER = 22,
+    LEGEND = 26,
+    NAMES_LOW = 150,
+    NAMES_HIGH = 250,
+    NAMES_PCT = 18, /* of the width */
+    DRAWER = 320,
+    STRIP = 16,
+    ROW = 20,
+    THREAD = 14,
+    ROW_GAP = 3,
+    RANK_GAP = 8,
+    STRIP_LOW = 4,
+    STRIP_HIGH = 22,
+    FIT_LOW = 70,
+    FIT_HIGH = 240, /* percent of a row's height */
+};
+
+Px layout_px(const View *v, int32_t pixels)
+{
+    int32_t n = (pixels * (int32_t)v->scale_pct + 50) / 100;
+    return PX(n < 1 ? 1 : n);
+}
+
+/* ---- panes ---- */
+
+static void place_panes(Layout *l, const View *v)
+{
+    Px width = PX(v->width), height = PX(v->height);
+    Px top = layout_px(v, TOP), legend = layout_px(v, LEGEND), ruler = layout_px(v, RULER);
+    Px names = px_max(layout_px(v, NAMES_LOW), width / 100 * NAMES_PCT / PX_ONE * PX_ONE);
+    names = px_min(px_min(names, layout_px(v, NAMES_HIGH)), width / 3 / PX_ONE * PX_ONE);
+    Px drawer = v->drawer && width > layout_px(v, 900) ? layout_px(v, DRAWER) : 0;
+    Px right = width - drawer, minimap = top + layout_px(v, MINIMAP);
+    l->all = (PxBox){ 0, 0, width, height };
+    l->top = (PxBox){ 0, 0, width, top };
+    l->corner = (PxBox){ 0, top, names, minimap + ruler };
+    l->minimap = (PxBox){ names, top, right, minimap };
+    l->ruler = (PxBox){ names, minimap, right, minimap + ruler };
+    l->names = (PxBox){ 0, minimap + ruler, names, height - legend };
+    l->lanes = (PxBox){ names, minimap + ruler, right, height - legend };
+    l->drawer = (PxBox){ right, top, width, height - legend };
+    l->legend = (PxBox){ 0, height - legend, width, height };
+}
+
+/* ---- rows ---- */
+
+static LayoutRow *add_row(Layout *l, LayoutKind kind, uint32_t side, uint32_t rank,
+                          uint32_t row)
+{
+    GROW(l->rows, l->rows_n, l->rows_cap);
+    l->rows[l->rows_n] =
+        (LayoutRow){ .kind = kind, .side = (uint8_t)side, .rank = rank, .row = row };
+    return &l->rows[l->rows_n++];
+}
+
+static bool is_shown(const View *v, const ViewData *d, uint32_t rank, const ViewRow *row)
+{
+    return row->kind != VIEW_ROW_HOST ||
+           (d == v->data[VIEW_REAL_SIDE] && v->ranks[rank].threads);
+}
+
+static void add_rank_side(Layout *l, const View *v, uint32_t side, uint32_t rank, bool folded)
+{
+    const ViewData *d = v->data[side];
+    add_row(l, LAYOUT_STRIP, side, rank, NONE_U32);
+    for (uint32_t i = 0; !folded && i < d->ranks[rank].rows_n; i++) {
+        uint32_t row = d->ranks[rank].row_first + i;
+        if (is_shown(v, d, rank, &d->rows[row]))
+            add_row(l, LAYOUT_ROW, side, rank, row);
+    }
+}
+
+static void add_rank(Layout *l, const View *v, uint32_t rank, bool pinned)
+{
+    uint32_t first = l->rows_n, sim = view_sim_rank(v, rank);
+    bool folded = l->strips || v->ranks[rank].folded;
+    if (v->mode != VIEW_SIM)
+        add_rank_side(l, v, VIEW_REAL_SIDE, rank, folded);
+    if (v->mode != VIEW_REAL && sim != NONE_U32 && v->mode != VIEW_DIFF)
+        add_rank_side(l, v, VIEW_SIM_SIDE, sim, folded);
+    if (v->mode == VIEW_DIFF && sim != NONE_U32) {
+        add_row(l, LAYOUT_ERROR, VIEW_REAL_SIDE, rank, NONE_U32);
+        add_row(l, LAYOUT_DRIFT, VIEW_REAL_SIDE, rank, NONE_U32);
+    }
+    for (uint32_t i = first; i < l->rows_n; i++) {
+        LayoutRow *row = &l->rows[i];
+        row->pinned = pinned;
+        row->first = i == first;
+        row->shift_ns = row->side == VIEW_SIM_SIDE ? view_sim_shift_ns(v, rank)
+                                                   : view_shift_ns(v, VIEW_REAL_SIDE, rank);
+    }
+}
+
+static void add_ranks(Layout *l, const View *v, bool pinned)
+{
+    const ViewData *d = v->data[VIEW_REAL_SIDE];
+    for (uint32_t i = 0; i < d->ranks_n; i++) {
+        const ViewRankState *s = &v->ranks[v->order[i]];
+        if (s->pinned == pinned && !s->left_out)
+            add_rank(l, v, v->order[i], pinned);
+    }
+}
+
+static void make_ready(Layout *l, View *v)
+{
+    for (uint32_t i = 0; i < l->rows_n; i++)
+        if (l->rows[i].row != NONE_U32) {
+            ViewData *d = v->data[l->rows[i].side];
+            view_row_ready(d, &d->rows[l->rows[i].row]);
+        }
+}
+
+/* ---- heights ---- */
+
+static int32_t natural_height(const View *v, const LayoutRow *row)
+{
+    if (row->kind == LAYOUT_STRIP)
+        return STRIP;
+    const ViewRow *r = row->kind == LAYOUT_ROW ? &v->data[row->side]->rows[row->row] : NULL;
+    if (r && (r->kind == VIEW_ROW_HOST || r->notes))
+        return THREAD;
+    return ROW;
+}
+
+/* Height and the gap behind it, at fit percent. */
+static Px row_height(const Layout *l, const View *v, uint32_t i, int64_t fit, Px *gap)
+{
+    bool last = i + 1 == l->rows_n || l->rows[i + 1].first;
+    if (l->strips) {
+        *gap = fit > STRIP_LOW + 2 ? PX(1) : 0;
+        return layout_px(v, (int32_t)fit);
+    }
+    *gap = layout_px(v, last ? RANK_GAP : ROW_GAP);
+    int32_t height = natural_height(v, &l->rows[i]);
+    return layout_px(v, (int32_t)(height * fit / 100));
+}
+
+static Px total_height(const Layout *l, const View *v, int64_t fit)
+{
+    Px sum = 0, gap;
+    for (uint32_t i = 0; i < l->rows_n; i++)
+        sum += row_height(l, v, i, fit, &gap) + gap;
+    return sum;
+}
+
+/* The largest fit with which all rows are in sight, within limits. */
+static int64_t find_fit(const Layout *l, const View *v)
+{
+    int64_t low = l->strips ? STRIP_LOW : FIT_LOW, high = l->strips ? STRIP_HIGH : FIT_HIGH;
+    Px room = l->lanes.y1 - l->lanes.y0 - layout_px(v, RANK_GAP);
+    while (low < high) {
+        int64_t middle = (low + high + 1) / 2;
+        if (total_height(l, v, middle) <= room)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+static Px place_rows(Layout *l, const View *v, uint32_t first, uint32_t last, Px y, int64_t fit)
+{
+    for (uint32_t i = first; i < last; i++) {
+        Px gap, height = row_height(l, v, i, fit, &gap);
+        l->rows[i].y0 = y;
+        l->rows[i].y1 = y + height;
+        y += height + gap;
+    }
+    return y;
+}
+
+void layout_make(Layout *l, View *v)
+{
+    place_panes(l, v);
+    l->window = (ViewWindow){ v->from_ns, v->to_ns };
+    l->rows_n = 0;
+    l->strips = view_is_strips(v);
+    add_ranks(l, v, true);
+    uint32_t pinned_n = l->rows_n;
+    add_ranks(l, v, false);
+    make_ready(l, v);
+    int64_t fit = find_fit(l, v);
+    Px top = l->lanes.y0 + layout_px(v, 3);
+    Px pinned_end = pinned_n ? place_rows(l, v, 0, pinned_n, top, fit) : l->lanes.y0;
+    l->pinned = (PxBox){ 0, l->lanes.y0, l->lanes.x1, px_min(pinned_end, l->lanes.y1) };
+    l->scrolled = (PxBox){ 0, l->pinned.y1, l->lanes.x1, l->lanes.y1 };
+    Px start = l->scrolled.y0 + layout_px(v, 3);
+    l->content = place_rows(l, v, pinned_n, l->rows_n, start, fit) - l->scrolled.y0;
+    l->scroll_max = px_max(0, l->content - (l->scrolled.y1 - l->scrolled.y0));
+    v->scroll_px = (int32_t)max_i64(0, min_i64(v->scroll_px, l->scroll_max / PX_ONE));
+    place_rows(l, v, pinned_n, l->rows_n, start - PX(v->scroll_px), fit);
+}
+
+void layout_free(Layout *l)
+{
+    free(l->rows);
+    *l = (Layout){ 0 };
+}
+
+/* ---- from places to what is there ---- */
+
+const LayoutRow *layout_row_at(const Layout *l, Px x, Px y)
+{
+    for (uint32_t i = 0; i < l->rows_n; i++) {
+        const LayoutRow *row = &l->rows[i];
+        PxBox pane = row->pinned ? l->pinned : l->scrolled;
+        if (y >= row->y0 && y < row->y1 && px_box_has(pane, x, y))
+            return row;
+    }
+    return NULL;
+}
+
+int64_t layout_ns_at(const Layout *l, const View *v, Px x)
+{
+    double part = (double)(x - l->lanes.x0) / (double)px_max(1, l->lanes.x1 - l->lanes.x0);
+    return view_moved(v->from_ns, part * (double)(v->to_ns - v->from_ns));
+}
+
+Px layout_x_of(const Layout *l, const View *v, int64_t ns)
+{
+    return px_between(l->lanes.x0, l->lanes.x1, ns - v->from_ns, v->to_ns - v->from_ns);
+}
+
+LodWindow layout_window(const Layout *l, const LayoutRow *row)
+{
+    int32_t width = px_floor(l->lanes.x1 - l->lanes.x0);
+    return (LodWindow){ l->window.from_ns + row->shift_ns, l->window.to_ns + row->shift_ns,
+                        width > 0 ? (uint32_t)width : 1 };
+}
+
+/* The longest span of a lane that touches [from_ns, to_ns]; among few. */
+static uint64_t longest_span(const LodRow *lod, int64_t from_ns, int64_t to_ns)
+{
+    enum { LOOK = 256 };
+    uint64_t i = lod_spans_before(lod, from_ns), best = NONE_U64;
+    int64_t best_ns = -1;
+    i -= i > 0;
+    for (uint32_t n = 0; i < lod->n && n < LOOK; i++, n++) {
+        uint64_t span = lod_span(lod, i);
+        int64_t start_ns = lod->t->start_ns[span], ns = lod->t->dur_ns[span];
+        if (start_ns > to_ns)
+            break;
+        if (start_ns + ns >= from_ns && ns > best_ns) {
+            best = span;
+            best_ns = ns;
+        }
+    }
+    return best;
+}
+
+ViewPlace layout_pick(const Layout *l, const View *v, Px x, Px y)
+{
+    const LayoutRow *row = x >= l->lanes.x0 && x < l->lanes.x1 ? layout_row_at(l, x, y) : NULL;
+    if (!row || row->kind != LAYOUT_ROW)
+        return view_nowhere;
+    const ViewRow *view_row = &v->data[row->side]->rows[row->row];
+    if (view_row->kind == VIEW_ROW_COUNTER)
+        return view_nowhere;
+    int64_t at_ns = layout_ns_at(l, v, x) + row->shift_ns;
+    uint64_t i = lod_span_at(&view_row->lod, at_ns), span = NONE_U64;
+    int64_t reach_ns = layout_ns_at(l, v, x + PX(2)) - layout_ns_at(l, v, x);
+    if (i != NONE_U64 && view_row->lod.t->dur_ns[lod_span(&view_row->lod, i)] > reach_ns)
+        span = lod_span(&view_row->lod, i);
+    else
+        span = longest_span(&view_row->lod, at_ns - reach_ns, at_ns + reach_ns);
+    return span == NONE_U64 ? view_nowhere : (ViewPlace){ row->side, row->row, span };
+}

@@ -1,0 +1,67 @@
+/*
+ * layout.h - where everything is: the panes of the picture, and the rows within the lanes.
+ *
+ *     +-- top bar ----------------------------------------------------+
+ *     | corner | minimap                                   |  drawer  |
+ *     |        | ruler                                     |          |
+ *     |--------+-------------------------------------------|          |
+ *     | names  | pinned rows                               |          |
+ *     |        |-------------------------------------------|          |
+ *     |        | rows, scrolled                            |          |
+ *     +-- legend -----------------------------------------------------+
+ *
+ * Rows are as high as the window allows, within limits; beyond that they scroll.  Above 16
+ * ranks each is one strip.  Places are in 1/256 pixel, whole pixels only.
+ */
+#ifndef LOCKSTEP_VIZ_LAYOUT_H
+#define LOCKSTEP_VIZ_LAYOUT_H
+
+#include "viz/view.h"
+
+typedef enum LayoutKind {
+    LAYOUT_STRIP, /* a rank's strip, and its name */
+    LAYOUT_ROW,   /* one of its streams, counters, threads */
+    LAYOUT_ERROR, /* diff: real beside sim, op by op */
+    LAYOUT_DRIFT  /* diff: how late the simulation is by then */
+} LayoutKind;
+
+typedef struct LayoutRow {
+    LayoutKind kind;
+    uint8_t side;
+    bool pinned;
+    bool first;       /* of its rank: the name stands here */
+    uint32_t rank;    /* index into ranks of its side */
+    uint32_t row;     /* index into rows of its side; NONE_U32: strip */
+    int64_t shift_ns; /* time of the rank - time of the view */
+    Px y0, y1;        /* in the picture, scrolled */
+} LayoutRow;
+
+typedef struct Layout {
+    PxBox all, top, corner, minimap, ruler, names, lanes, drawer, legend;
+    PxBox pinned, scrolled; /* parts of names and lanes together */
+    LayoutRow *rows;
+    uint32_t rows_n, rows_cap;
+    ViewWindow window;      /* of the view */
+    Px content, scroll_max; /* height of what scrolls; how far it can */
+    bool strips;
+} Layout;
+
+/* Builds rows that are shown for the first time; cuts v->scroll_px to what is there. */
+void layout_make(Layout *l, View *v);
+void layout_free(Layout *l);
+
+/* Pixels of the design at the view's scale, whole. */
+Px layout_px(const View *v, int32_t pixels);
+
+/* The row at a place; NULL: none. */
+const LayoutRow *layout_row_at(const Layout *l, Px x, Px y);
+/* The moment at x of the lanes, and back. */
+int64_t layout_ns_at(const Layout *l, const View *v, Px x);
+Px layout_x_of(const Layout *l, const View *v, int64_t ns);
+/* What a row's lane shows: the view's window on the clock of its rank, in whole pixels. */
+LodWindow layout_window(const Layout *l, const LayoutRow *row);
+
+/* The span at a place (within two pixels, the longest of them); view_nowhere: none. */
+ViewPlace layout_pick(const Layout *l, const View *v, Px x, Px y);
+
+#endif

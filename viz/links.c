@@ -1,0 +1,123 @@
+/*
+ * links.c - finds the other ends.
+ */
+#include "viz/links.h"
+
+ViewPlace view_place_of(const ViewData *d, uint32_t side, uint64_t span)
+{
+    if (span >= d->t->spans_n)
+        return view_nowhere;
+    uint32_t track = d->t->span_track[span], lane = view_lane_of(d, span);
+    for (uint32_t i = 0; i < d->rows_n; i++)
+        if (d->rows[i].track == track && d->rows[i].lane == lane)
+            return (ViewPlace){ (uint8_t)side, i, span };
+    return view_nowhere;
+}
+
+/* ---- rings ---- */
+
+static uint32_t match_parts(const ViewData *d, ViewPlace place, ViewPlace *to, uint32_t n)
+{
+    const ViewComm *c = view_comm_of(&d->links, place.span);
+    uint32_t used = 0;
+    if (!c || c->match == NONE_U32)
+        return 0;
+    const ViewMatch *m = &d->links.matches[c->match];
+    for (uint32_t i = 0; i < m->n && used < n; i++) {
+        uint64_t span = d->links.comms[d->links.parts[m->first + i]].span;
+        ViewPlace p = span != place.span ? view_place_of(d, place.side, span) : view_nowhere;
+        if (p.row != NONE_U32)
+            to[used++] = p;
+    }
+    return used;
+}
+
+/* Spans of the same rank with the same correlation id. */
+static uint32_t same_correlation(const ViewData *d, ViewPlace place, ViewPlace *to, uint32_t n)
+{
+    const Timeline *t = d->t;
+    uint32_t used = 0;
+    if (!t->correlation || t->correlation[place.span] == NONE_U64)
+        return 0;
+    uint64_t id = t->correlation[place.span];
+    uint32_t rank = t->tracks[t->span_track[place.span]].rank;
+    for (uint32_t k = 0; k < t->tracks_n; k++) {
+        const Track *track = &t->tracks[k];
+        if (track->rank != rank)
+            continue;
+        for (uint64_t i = track->span_first; i < track->span_first + track->span_n; i++)
+            if (t->correlation[i] == id && i != place.span && used < n) {
+                ViewPlace p = view_place_of(d, place.side, i);
+                if (p.row != NONE_U32)
+                    to[used++] = p;
+            }
+    }
+    return used;
+}
+
+uint32_t view_links_of(const View *v, ViewPlace place, ViewPlace *to, uint32_t n)
+{
+    if (place.row == NONE_U32 || place.span == NONE_U64)
+        return 0;
+    const ViewData *d = v->data[place.side];
+    uint32_t used = match_parts(d, place, to, n);
+    return used ? used : same_correlation(d, place, to, n);
+}
+
+ViewPlace view_link_next(const View *v, ViewPlace place, bool back)
+{
+    enum { RING = 1024 };
+    static ViewPlace ring[RING];
+    uint32_t n = view_links_of(v, place, ring, RING), at = 0;
+    if (n == 0)
+        return view_nowhere;
+    while (at < n && ring[at].span < place.span)
+        at++;
+    return back ? ring[(at + n - 1) % n] : ring[at % n];
+}
+
+/* ---- exposed ---- */
+
+/* Longer exposed first, equal ones by span. */
+static bool comes_before(const ViewComm *a, const ViewComm *b)
+{
+    return a->exposed_ns != b->exposed_ns ? a->exposed_ns > b->exposed_ns : a->span < b->span;
+}
+
+ViewPlace view_exposed_next(const View *v, ViewPlace from, bool back)
+{
+    uint32_t side = view_side(v);
+    const ViewData *d = v->data[side];
+    const ViewComm *now =
+        from.row != NONE_U32 && from.side == side ? view_comm_of(&d->links, from.span) : NULL;
+    const ViewComm *best = NULL, *first = NULL;
+    for (uint64_t i = 0; i < d->links.comms_n; i++) {
+        const ViewComm *c = &d->links.comms[i];
+        if (c->exposed_ns <= 0)
+            continue;
+        if (!first || (back ? comes_before(first, c) : comes_before(c, first)))
+            first = c;
+        bool beyond = now && c != now && (back ? comes_before(c, now) : comes_before(now, c));
+        if (beyond && (!best || (back ? comes_before(best, c) : comes_before(c, best))))
+            best = c;
+    }
+    best = best ? best : first;
+    return best ? view_place_of(d, side, best->span) : view_nowhere;
+}
+
+/* ---- the other side ---- */
+
+ViewPlace view_twin(const View *v, ViewPlace place)
+{
+    if (place.row == NONE_U32 || !v->diff)
+        return view_nowhere;
+    uint32_t rank = v->data[place.side]->rows[place.row].rank, other = 1u - place.side;
+    for (uint32_t i = 0; i < v->diff->ranks_n; i++) {
+        const ViewDiffRank *r = &v->diff->ranks[i];
+        uint64_t span =
+            r->rank[place.side] == rank ? view_diff_twin(r, place.side, place.span) : NONE_U64;
+        if (span != NONE_U64)
+            return view_place_of(v->data[other], other, span);
+    }
+    return view_nowhere;
+}

@@ -1,0 +1,83 @@
+/*
+ * scene.h - the state of the viewer as a draw list: the whole picture, each time anew.
+ *
+ *     View + ViewData --layout--> Layout --scene_draw--> DrawList --> pixels or SVG
+ *
+ * The same state gives the same list.  What costs more than a frame may take is kept from
+ * one to the next and made again when what it depends on has changed: the minimap, short
+ * names, the drawer's tables.
+ */
+#ifndef LOCKSTEP_VIZ_SCENE_H
+#define LOCKSTEP_VIZ_SCENE_H
+
+#include "viz/critical.h"
+#include "viz/kernels.h"
+#include "viz/layout.h"
+#include "viz/names.h"
+
+enum { SCENE_TOP_KERNELS = 24, SCENE_TOP_COMMS = 6 };
+
+/* Mean over the ranks of what each pixel of the minimap holds. */
+typedef struct SceneMinimap {
+    const ViewData *data;
+    uint32_t width;
+    uint32_t (*share)[LOD_N];
+} SceneMinimap;
+
+/* Communication of one op, type and size: what of it was exposed. */
+typedef struct CommTotal {
+    uint64_t span; /* one of them */
+    uint64_t count;
+    int64_t exposed_ns, dur_ns;
+    double busbw_bytes_per_ns; /* mean of those that have one, by time; 0: none has */
+    int64_t busbw_ns;
+} CommTotal;
+
+/* The drawer's tables, of one window and choice of ranks. */
+typedef struct SceneTables {
+    const ViewData *data;
+    ViewWindow window;
+    uint64_t ranks_hash; /* which, and their clocks */
+    KernelTotal top[SCENE_TOP_KERNELS];
+    uint32_t top_n;
+    CommTotal comms[SCENE_TOP_COMMS];
+    uint32_t comms_n;
+    bool comms_left_out; /* more are in the window than are looked at */
+} SceneTables;
+
+/* The critical path of the step in sight. */
+typedef struct ScenePath {
+    const ViewData *data;
+    ViewWindow window;
+    CriticalPath path;
+} ScenePath;
+
+/* Rows of what the filter wants, beside ViewData.rows; built when first shown. */
+typedef struct SceneKept {
+    uint64_t number; /* of the filter */
+    LodRow *rows;
+    bool *ready;
+    uint32_t rows_n;
+} SceneKept;
+
+typedef struct Scene {
+    Font font;
+    Layout layout;
+    Names names[VIEW_SIDES]; /* beside View.data */
+    SceneMinimap minimap;
+    SceneTables tables;
+    KernelSums sums[VIEW_SIDES];
+    bool hurry; /* the first picture: what takes long is left for the next */
+    ScenePath path;
+    SceneKept kept;
+    bool still; /* --render: no mouse, no hints on keys that a picture does not have */
+    bool tips;  /* pieces are items of their own, with their tooltips: for SVG */
+} Scene;
+
+void scene_open(Scene *s, uint32_t scale_pct);
+void scene_free(Scene *s);
+
+/* Empties d first.  Follows changes of the view's scale and data. */
+void scene_draw(Scene *s, View *v, DrawList *d);
+
+#endif

@@ -1,0 +1,247 @@
+/*
+ * scene_diff.c - where the simulation parts from reality: error strip, drift line, tables.
+ *
+ * The error strip is as wide as real time; above its middle the simulation is too slow,
+ * below too fast, by up to ERROR_FULL_PCT.  Ops without a twin are hatched.  Pixels with many
+ * ops show the error of their sum.
+ */
+#include "viz/scene_diff.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ERROR_FULL_PCT = 50 };
+
+typedef struct ErrorLane {
+    ScenePen *p;
+    PxBox box;
+    LodWindow window; /* on the real clock */
+    const ViewDiffRank *r;
+    const Timeline *t[2];
+    /* Ops smaller than a pixel, summed up. */
+    uint32_t x;
+    int64_t real_ns, off_ns, alone_ns;
+} ErrorLane;
+
+static int64_t end_of(const Timeline *t, uint64_t span)
+{
+    return t->start_ns[span] + t->dur_ns[span];
+}
+
+static void draw_error(ErrorLane *e, Px x0, Px x1, int64_t real_ns, int64_t off_ns)
+{
+    double part = real_ns > 0  ? (double)off_ns / (double)real_ns * 100 / ERROR_FULL_PCT
+                  : off_ns > 0 ? 1
+                               : 0;
+    part = part > 1 ? 1 : part < -1 ? -1 : part;
+    Px middle = (e->box.y0 + e->box.y1) / 2 / PX_ONE * PX_ONE;
+    Px height = (Px)(fabs(part) * (double)(e->box.y1 - middle));
+    PxBox box = { x0, middle, x1, middle + px_max(height, PX_ONE / 2) };
+    if (part > 0)
+        box = (PxBox){ x0, middle - px_max(height, PX_ONE / 2), x1, middle };
+    draw_rect(e->p->d, box, scene_color(e->p, part > 0 ? THEME_TOO_SLOW : THEME_TOO_FAST));
+}
+
+static void draw_alone(ErrorLane *e, Px x0, Px x1)
+{
+    Px middle = (e->box.y0 + e->box.y1) / 2, half = (e->box.y1 - e->box.y0) / 6;
+    draw_hatch(e->p->d, (PxBox){ x0, middle - half, x1, middle + half },
+               scene_color(e->p, THEME_LINE), scene_color(e->p, THEME_DIM));
+}
+
+static void flush_pixel(ErrorLane *e)
+{
+    Px x0 = e->box.x0 + PX((int32_t)e->x);
+    if (e->real_ns > 0 || e->off_ns != 0)
+        draw_error(e, x0, x0 + PX(1), e->real_ns, e->off_ns);
+    else if (e->alone_ns > 0)
+        draw_alone(e, x0, x0 + PX(1));
+    e->real_ns = e->off_ns = e->alone_ns = 0;
+}
+
+static Px lane_x(const ErrorLane *e, int64_t ns)
+{
+    return px_between(e->box.x0, e->box.x1, ns - e->window.from_ns,
+                      e->window.to_ns - e->window.from_ns);
+}
+
+static void put_pair(ErrorLane *e, const ViewPair *pair)
+{
+    const Timeline *real = e->t[0];
+    int64_t start_ns = real->start_ns[pair->span[0]], real_ns = real->dur_ns[pair->span[0]];
+    bool alone = pair->span[1] == NONE_U64;
+    int64_t off_ns = alone ? 0 : e->t[1]->dur_ns[pair->span[1]] - real_ns;
+    Px x0 = px_max(e->box.x0, lane_x(e, start_ns));
+    Px x1 = px_min(e->box.x1, lane_x(e, start_ns + real_ns));
+    if (x1 - x0 >= PX(1)) {
+        flush_pixel(e);
+        if (alone)
+            draw_alone(e, x0, x1);
+        else
+            draw_error(e, x0, x1 - (x1 - x0 > PX(3) ? PX_ONE / 2 : 0), real_ns, off_ns);
+        return;
+    }
+    uint32_t x = lod_pixel_of(&e->window, max_i64(start_ns, e->window.from_ns));
+    if (x != e->x)
+        flush_pixel(e);
+    e->x = x;
+    e->real_ns += alone ? 0 : real_ns;
+    e->off_ns += off_ns;
+    e->alone_ns += alone ? real_ns : 0;
+}
+
+static bool open_lane(ErrorLane *e, ScenePen *p, const LayoutRow *row)
+{
+    *e = (ErrorLane){ .p = p,
+                      .box = { p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },
+                      .window = layout_window(p->l, row),
+                      .r = p->v->diff ? view_diff_rank(p->v->diff, row->rank) : NULL,
+                      .t = { p->v->data[0]->t, p->v->data[1] ? p->v->data[1]->t : NULL } };
+    return e->r != NULL;
+}
+
+/* First pair that may touch the window: ops are short, those of other streams overlap. */
+static uint64_t first_pair(const ErrorLane *e)
+{
+    uint64_t i = view_diff_first(e->r, e->t[0], e->window.from_ns);
+    while (i > 0 && end_of(e->t[0], e->r->pairs[i - 1].span[0]) > e->window.from_ns)
+        i--;
+    return i;
+}
+
+void scene_error(ScenePen *p, const LayoutRow *row)
+{
+    ErrorLane e;
+    if (!open_lane(&e, p, row))
+        return;
+    Px middle = (row->y0 + row->y1) / 2 / PX_ONE * PX_ONE;
+    draw_rect(p->d, (PxBox){ e.box.x0, middle, e.box.x1, middle + PX(1) },
+              scene_color(p, THEME_LINE));
+    for (uint64_t i = first_pair(&e); i < e.r->real_n; i++) {
+        if (e.t[0]->start_ns[e.r->pairs[i].span[0]] >= e.window.to_ns)
+            break;
+        put_pair(&e, &e.r->pairs[i]);
+    }
+    flush_pixel(&e);
+}
+
+/* ---- drift ---- */
+
+static int64_t drift_of(const ErrorLane *e, const ViewPair *pair)
+{
+    return (end_of(e->t[1], pair->span[1]) - e->r->begin_ns[1]) -
+           (end_of(e->t[0], pair->span[0]) - e->r->begin_ns[0]);
+}
+
+/* The largest of the whole step, so that the scale stays when one zooms. */
+int64_t scene_drift_max_ns(const View *v, const ViewDiffRank *r)
+{
+    ErrorLane e = { .r = r, .t = { v->data[0]->t, v->data[1]->t } };
+    int64_t largest = 0;
+    for (uint64_t i = 0; i < r->real_n; i++)
+        if (r->pairs[i].span[1] != NONE_U64) {
+            int64_t ns = drift_of(&e, &r->pairs[i]);
+            largest = max_i64(largest, ns < 0 ? -ns : ns);
+        }
+    return largest;
+}
+
+void scene_drift(ScenePen *p, const LayoutRow *row)
+{
+    enum { POINTS = 4096 };
+    static PxPoint line[POINTS];
+    ErrorLane e;
+    uint32_t n = 0;
+    if (!open_lane(&e, p, row))
+        return;
+    int64_t largest = max_i64(1, scene_drift_max_ns(p->v, e.r));
+    Px middle = (row->y0 + row->y1) / 2, half = (row->y1 - row->y0) / 2 - PX(1);
+    draw_rect(p->d, (PxBox){ e.box.x0, middle, e.box.x1, middle + PX(1) },
+              scene_color(p, THEME_LINE));
+    Px last = INT32_MIN;
+    for (uint64_t i = first_pair(&e); i < e.r->real_n && n < POINTS; i++) {
+        const ViewPair *pair = &e.r->pairs[i];
+        if (pair->span[1] == NONE_U64)
+            continue;
+        Px x = lane_x(&e, end_of(e.t[0], pair->span[0]));
+        Px y = middle - (Px)((double)half * (double)drift_of(&e, pair) / (double)largest);
+        if (n > 0 && (int64_t)x - last < PX(1))
+            continue;
+        last = x;
+        line[n++] = (PxPoint){ x, y };
+        if (x > e.box.x1)
+            break;
+    }
+    if (n >= 2)
+        draw_line(p->d, line, n, draw_px(p->d, 2), scene_color(p, THEME_TOO_SLOW));
+}
+
+/* ---- tables of the drawer ---- */
+
+typedef struct Columns {
+    ScenePen *p;
+    PxBox box;
+    Px *y;
+} Columns;
+
+static void put_cells(Columns *c, TextStyle style, ThemeColor color, const char *name,
+                      const char *const cells[3])
+{
+    DrawList *d = c->p->d;
+    PxBox line = { c->box.x0, *c->y, c->box.x1, *c->y + draw_px(d, 17) };
+    Px width = draw_px(d, 66);
+    *c->y = line.y1;
+    for (int i = 3; i-- > 0; line.x1 -= width)
+        draw_text(d, (PxBox){ line.x1 - width + draw_px(d, 4), line.y0, line.x1, line.y1 },
+                  style, ALIGN_RIGHT, scene_color(c->p, color), cells[i]);
+    draw_text(d, line, style, ALIGN_LEFT, scene_color(c->p, color), name);
+}
+
+static void put_row(Columns *c, const char *name, int64_t real_ns, int64_t sim_ns)
+{
+    char real[32], sim[32], error[32];
+    view_time_text(real, sizeof real, real_ns);
+    view_time_text(sim, sizeof sim, sim_ns);
+    if (real_ns > 0)
+        snprintf(error, sizeof error, "%+.1f %%", 100 * ((double)sim_ns / (double)real_ns - 1));
+    else
+        snprintf(error, sizeof error, "-");
+    put_cells(c, scene_small(), THEME_TEXT, name, (const char *const[]){ real, sim, error });
+}
+
+static void put_class(Columns *c, const ViewDiffClass *k)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s", k->name);
+    if (!isnan(k->share_pct))
+        snprintf(name, sizeof name, "%s  (%+.0f %%)", k->name, k->share_pct);
+    put_row(c, name, k->ns[0], k->ns[1]);
+}
+
+void scene_diff_tables(ScenePen *p, PxBox box, Px *y)
+{
+    const ViewDiff *f = p->v->diff;
+    Columns c = { p, box, y };
+    char text[96];
+    PxBox title = { box.x0, *y + draw_px(p->d, 8), box.x1, *y + draw_px(p->d, 30) };
+    *y = title.y1;
+    draw_text(p->d, title, scene_bold(), ALIGN_LEFT, scene_color(p, THEME_TEXT),
+              "Real and sim");
+    put_cells(&c, scene_small(), THEME_DIM, "step, all ranks",
+              (const char *const[]){ "real", "sim", "error" });
+    put_row(&c, "step time", f->times[0].span_ns, f->times[1].span_ns);
+    put_row(&c, "compute", f->times[0].compute_ns, f->times[1].compute_ns);
+    put_row(&c, "communication", f->times[0].comm_ns, f->times[1].comm_ns);
+    put_row(&c, "  exposed", f->times[0].exposed_comm_ns, f->times[1].exposed_comm_ns);
+    put_row(&c, "idle", f->times[0].idle_ns, f->times[1].idle_ns);
+    snprintf(text, sizeof text, "error of ops %.1f %%, on %.0f %% of real time",
+             f->op_error_pct, f->coverage_pct);
+    PxBox note = { box.x0, *y, box.x1, *y + draw_px(p->d, 18) };
+    *y = note.y1 + draw_px(p->d, 8);
+    draw_text(p->d, note, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
+    put_cells(&c, scene_small(), THEME_DIM, "class (share)",
+              (const char *const[]){ "real", "sim", "error" });
+    for (uint32_t i = 0; i < f->classes_n && *y + draw_px(p->d, 17) < box.y1; i++)
+        put_class(&c, &f->classes[i]);
+}

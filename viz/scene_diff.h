@@ -1,0 +1,16 @@
+/*
+ * scene_diff.h - rows and tables of the views that compare.
+ */
+#ifndef LOCKSTEP_VIZ_SCENE_DIFF_H
+#define LOCKSTEP_VIZ_SCENE_DIFF_H
+
+#include "viz/diff.h"
+#include "viz/scene_parts.h"
+
+void scene_error(ScenePen *p, const LayoutRow *row);
+void scene_drift(ScenePen *p, const LayoutRow *row);
+int64_t scene_drift_max_ns(const View *v, const ViewDiffRank *r);
+/* In the box from *y on, which moves behind them. */
+void scene_diff_tables(ScenePen *p, PxBox box, Px *y);
+
+#endif

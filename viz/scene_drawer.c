@@ -1,0 +1,323 @@
+/*
+ * scene_drawer.c - the drawer on the right: numbers of the selection or the window, top
+ * kernels, stragglers.  Every number comes from exact sums.
+ */
+#include "viz/scene_diff.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Drawer {
+    ScenePen *p;
+    PxBox box; /* padded */
+    Px y;
+    Metrics *m; /* by rank of the side shown; of those that count */
+} Drawer;
+
+static PxBox take_line(Drawer *w, int32_t pixels)
+{
+    PxBox line = { w->box.x0, w->y, w->box.x1, w->y + draw_px(w->p->d, pixels) };
+    w->y = line.y1;
+    return line;
+}
+
+static bool has_room(const Drawer *w, int32_t pixels)
+{
+    return w->y + draw_px(w->p->d, pixels) <= w->box.y1;
+}
+
+static void put_title(Drawer *w, const char *text)
+{
+    w->y += draw_px(w->p->d, 10);
+    draw_text(w->p->d, take_line(w, 22), scene_bold(), ALIGN_LEFT,
+              scene_color(w->p, THEME_TEXT), text);
+}
+
+static void put_note(Drawer *w, const char *text)
+{
+    draw_text(w->p->d, take_line(w, 16), scene_small(), ALIGN_LEFT,
+              scene_color(w->p, THEME_DIM), text);
+}
+
+/* Name, time, share of the window; and a bar below. */
+static void put_value(Drawer *w, const char *name, int64_t ns, int64_t of_ns, TimeClass class_)
+{
+    ScenePen *p = w->p;
+    char text[48];
+    double part = of_ns > 0 ? (double)ns / (double)of_ns : 0;
+    PxBox line = take_line(w, 18), bar = line;
+    draw_text(p->d, line, scene_body(), ALIGN_LEFT, scene_color(p, THEME_TEXT), name);
+    snprintf(text, sizeof text, "%.1f%%", 100 * part);
+    draw_text(p->d, line, scene_body(), ALIGN_RIGHT, scene_color(p, THEME_TEXT), text);
+    line.x1 -= draw_px(p->d, 56);
+    draw_text(p->d, line, scene_body(), ALIGN_RIGHT, scene_color(p, THEME_TEXT),
+              view_time_text(text, sizeof text, ns));
+    bar.y0 = w->y;
+    w->y += draw_px(p->d, 3);
+    bar.y1 = w->y;
+    draw_rect(p->d, bar, color_fade(scene_color(p, THEME_LINE), 120));
+    bar.x1 = bar.x0 + (Px)((double)(bar.x1 - bar.x0) * part);
+    theme_span(p->d, p->theme, class_, bar, 255);
+    w->y += draw_px(p->d, 3);
+}
+
+static void put_numbers(Drawer *w)
+{
+    ScenePen *p = w->p;
+    const ViewData *d = view_data(p->v);
+    ViewWindow window = view_stats_window(p->v);
+    ViewStats stats = { .ranks_n = 0 };
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (view_counts(p->v, r))
+            view_stats_add(&stats, &d->ranks[r], &w->m[r]);
+    int64_t n = (int64_t)(stats.ranks_n ? stats.ranks_n : 1), of_ns = stats.sum.span_ns / n;
+    char text[96], size[32];
+    snprintf(text, sizeof text, "%s (%s)", p->v->has_selection ? "Selection" : "Window",
+             view_time_text(size, sizeof size, window.to_ns - window.from_ns));
+    put_title(w, text);
+    uint32_t counted_n = 0;
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        counted_n += view_counts(p->v, r);
+    snprintf(text, sizeof text, "mean of %" PRIu64 " rank%s%s", stats.ranks_n,
+             stats.ranks_n == 1 ? "" : "s",
+             counted_n == d->ranks_n ? ""
+             : p->v->has_selection   ? ", those selected"
+                                     : ", those shown");
+    put_note(w, text);
+    w->y += draw_px(p->d, 4);
+    put_value(w, "Compute", stats.sum.compute_ns / n, of_ns, TIME_COMPUTE);
+    put_value(w, "Communication", stats.sum.comm_ns / n, of_ns, TIME_OVERLAPPED);
+    put_value(w, "  overlapped", stats.sum.overlapped_ns / n, of_ns, TIME_OVERLAPPED);
+    put_value(w, "  exposed", stats.sum.exposed_comm_ns / n, of_ns, TIME_EXPOSED);
+    put_value(w, "Copies", stats.sum.memory_ns / n, of_ns, TIME_MEMORY);
+    put_value(w, "Idle", stats.sum.idle_ns / n, of_ns, TIME_IDLE);
+    if (stats.sum.comm_ns > 0)
+        snprintf(text, sizeof text, "Overlap  %.1f %%   = overlapped / communication",
+                 metrics_overlap_pct(&stats.sum));
+    else
+        snprintf(text, sizeof text, "No communication in this window");
+    put_note(w, text);
+}
+
+/* ---- between ranks ---- */
+
+static int by_time(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void put_columns(Drawer *w, const char *name, const char *const text[3],
+                        ThemeColor color)
+{
+    ScenePen *p = w->p;
+    PxBox line = take_line(w, 16);
+    draw_text(p->d, line, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), name);
+    for (int i = 3; i-- > 0; line.x1 -= draw_px(p->d, 70))
+        draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, color), text[i]);
+}
+
+/* Of what each rank that is simulated or recorded took: the least, the middle, the most. */
+static void put_spread(Drawer *w)
+{
+    static const char *const names[] = { "compute", "exposed", "idle" };
+    static const char *const heads[] = { "min", "median", "max" };
+    const View *v = w->p->v;
+    const ViewData *d = view_data(v);
+    int64_t *ns[3];
+    uint32_t n = 0;
+    for (int k = 0; k < 3; k++)
+        ns[k] = mem_zero((size_t)d->ranks_n + 1, sizeof *ns[k]);
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (view_counts(v, r)) {
+            ns[0][n] = w->m[r].compute_ns;
+            ns[1][n] = w->m[r].exposed_comm_ns;
+            ns[2][n++] = w->m[r].idle_ns;
+        }
+    if (n > 1 && has_room(w, 110)) {
+        put_title(w, "Between ranks");
+        w->y -= draw_px(w->p->d, 19);
+        put_columns(w, "", heads, THEME_DIM);
+        w->y += draw_px(w->p->d, 3);
+    }
+    for (int k = 0; k < 3; k++) {
+        char text[3][32];
+        qsort(ns[k], n, sizeof *ns[k], by_time);
+        view_time_text(text[0], sizeof text[0], ns[k][0]);
+        view_time_text(text[1], sizeof text[1], ns[k][n / 2]);
+        view_time_text(text[2], sizeof text[2], ns[k][n ? n - 1 : 0]);
+        if (n > 1 && has_room(w, 16))
+            put_columns(w, names[k], (const char *const[]){ text[0], text[1], text[2] },
+                        THEME_TEXT);
+        free(ns[k]);
+    }
+}
+
+/* ---- top kernels ---- */
+
+static TimeClass class_of(uint8_t span_class)
+{
+    return span_class == SPAN_COMM      ? TIME_OVERLAPPED
+           : span_class == SPAN_P2P     ? TIME_P2P
+           : span_class == SPAN_MEMORY  ? TIME_MEMORY
+           : span_class == SPAN_COMPUTE ? TIME_COMPUTE
+                                        : TIME_HOST;
+}
+
+static void put_kernel(Drawer *w, const KernelTotal *k, int64_t largest_ns)
+{
+    ScenePen *p = w->p;
+    char text[64];
+    PxBox line = take_line(w, 16), bar = line;
+    bar.x1 = bar.x0 + (Px)((double)(bar.x1 - bar.x0) * (double)k->total_ns /
+                           (double)max_i64(1, largest_ns));
+    bar = px_box_inset(bar, PX(1));
+    theme_span(p->d, p->theme, class_of(k->span_class), bar, 60);
+    draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM),
+              view_time_text(text, sizeof text, k->total_ns));
+    line.x1 -= draw_px(p->d, 62);
+    snprintf(text, sizeof text, "%" PRIu64, k->count);
+    draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
+    line.x1 -= draw_px(p->d, 48);
+    line.x0 += draw_px(p->d, 4);
+    draw_tip(p->d, NONE_U32, timeline_text(view_data(p->v)->t, k->name));
+    draw_text(p->d, line, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT),
+              names_short(&p->s->names[view_side(p->v)], k->name));
+}
+
+static void put_kernels(Drawer *w, uint32_t most)
+{
+    if (w->p->s->hurry)
+        return;
+    const SceneTables *t = scene_tables(w->p);
+    put_title(w, "Top kernels");
+    for (uint32_t i = 0; i < t->top_n && i < most && has_room(w, 16); i++) {
+        if (w->p->v->pane == VIEW_PANE_DRAWER && w->p->v->pane_at == i)
+            draw_outline(w->p->d,
+                         (PxBox){ w->box.x0 - PX(2), w->y, w->box.x1 + PX(2),
+                                  w->y + draw_px(w->p->d, 16) },
+                         draw_px(w->p->d, 1), 0, scene_color(w->p, THEME_FOCUS));
+        put_kernel(w, &t->top[i], t->top[0].total_ns);
+    }
+    if (t->top_n == 0)
+        put_note(w, "no kernels in this window");
+}
+
+/* ---- what communication was exposed ---- */
+
+static void put_comm(Drawer *w, const CommTotal *k, int64_t largest_ns)
+{
+    ScenePen *p = w->p;
+    char text[160], size[32];
+    PxBox line = take_line(w, 16), bar = line;
+    bar.x1 = bar.x0 + (Px)((double)(bar.x1 - bar.x0) * (double)k->exposed_ns /
+                           (double)max_i64(1, largest_ns));
+    draw_rect(p->d, px_box_inset(bar, PX(1)), color_fade(p->theme->time[TIME_EXPOSED], 60));
+    draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM),
+              view_time_text(text, sizeof text, k->exposed_ns));
+    line.x1 -= draw_px(p->d, 62);
+    text[0] = 0;
+    if (k->busbw_bytes_per_ns > 0)
+        snprintf(text, sizeof text, "%s/s",
+                 view_bytes_text(size, sizeof size, (uint64_t)(k->busbw_bytes_per_ns * 1e9)));
+    draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
+    line.x1 -= draw_px(p->d, 72);
+    line.x0 += draw_px(p->d, 4);
+    names_of_span(&p->s->names[view_side(p->v)], k->span, text, sizeof text);
+    draw_tip(p->d, NONE_U32,
+             timeline_text(view_data(p->v)->t, view_data(p->v)->t->span_name[k->span]));
+    draw_text(p->d, line, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT), text);
+}
+
+static void put_comms(Drawer *w)
+{
+    if (w->p->s->hurry || !has_room(w, 60))
+        return;
+    const SceneTables *t = scene_tables(w->p);
+    if (t->comms_n == 0 && !t->comms_left_out)
+        return;
+    put_title(w, "Most exposed, with bus bandwidth");
+    for (uint32_t i = 0; i < t->comms_n && has_room(w, 16); i++)
+        put_comm(w, &t->comms[i], t->comms[0].exposed_ns);
+    if (t->comms_left_out)
+        put_note(w, "more than 200,000 in the window: zoom in");
+}
+
+/* ---- stragglers: exposed communication per rank ---- */
+
+typedef struct Exposed {
+    int64_t ns;
+    uint32_t rank;
+} Exposed;
+
+static int by_exposed(const void *a, const void *b)
+{
+    const Exposed *x = a, *y = b;
+    if (x->ns != y->ns)
+        return x->ns < y->ns ? 1 : -1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static void put_rank(Drawer *w, const Exposed *e, int64_t largest_ns)
+{
+    ScenePen *p = w->p;
+    char text[48];
+    PxBox line = take_line(w, 16), bar = line;
+    snprintf(text, sizeof text, "rank %" PRIu32, view_data(p->v)->ranks[e->rank].rank);
+    draw_text(p->d, line, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
+    draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM),
+              view_time_text(text, sizeof text, e->ns));
+    bar.x0 += draw_px(p->d, 64);
+    bar.x1 -= draw_px(p->d, 70);
+    bar.x1 = bar.x0 +
+             (Px)((double)(bar.x1 - bar.x0) * (double)e->ns / (double)max_i64(1, largest_ns));
+    bar.y0 += draw_px(p->d, 4);
+    bar.y1 -= draw_px(p->d, 4);
+    theme_span(p->d, p->theme, TIME_EXPOSED, bar, 255);
+}
+
+static void put_stragglers(Drawer *w)
+{
+    const View *v = w->p->v;
+    const ViewData *d = view_data(v);
+    Exposed *e = mem_zero(d->ranks_n + 1, sizeof *e);
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (view_counts(v, r))
+            e[n++] = (Exposed){ w->m[r].exposed_comm_ns, r };
+    qsort(e, n, sizeof *e, by_exposed);
+    if (n > 1 && e[0].ns > 0 && has_room(w, 48)) {
+        put_title(w, "Exposed communication by rank");
+        for (uint32_t r = 0; r < n && has_room(w, 16); r++)
+            put_rank(w, &e[r], e[0].ns);
+    }
+    free(e);
+}
+
+void scene_drawer(ScenePen *p)
+{
+    PxBox box = p->l->drawer;
+    Px pad = draw_px(p->d, 14);
+    draw_rect(p->d, box, scene_color(p, THEME_PANEL));
+    draw_rect(p->d, (PxBox){ box.x0, box.y0, box.x0 + PX(1), box.y1 },
+              scene_color(p, THEME_LINE));
+    draw_clip_push(p->d, box);
+    const ViewData *d = view_data(p->v);
+    Drawer w = { p, { box.x0 + pad, box.y0, box.x1 - pad, box.y1 - pad }, box.y0, NULL };
+    w.m = mem_zero((size_t)d->ranks_n + 1, sizeof *w.m);
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (view_counts(p->v, r))
+            w.m[r] = view_rank_metrics(p->v, r, view_stats_window(p->v));
+    put_numbers(&w);
+    if (p->v->critical)
+        scene_path_table(p, w.box, &w.y);
+    if (p->v->diff && p->v->mode >= VIEW_SPLIT)
+        scene_diff_tables(p, w.box, &w.y);
+    put_spread(&w);
+    put_kernels(&w, 12);
+    put_comms(&w);
+    put_stragglers(&w);
+    free(w.m);
+    draw_clip_pop(p->d);
+}

@@ -1,0 +1,488 @@
+/*
+ * scene_lanes.c - what stands in the lanes: strips, spans, counters; and their labels.
+ *
+ * A column of a lane is as opaque as it is full, but never fainter than FAINTEST: a lone
+ * kernel of a microsecond stays visible.  Its kinds are stacked by their shares.  In a
+ * strip, heights are shares of time: compute from below, exposed communication hatched
+ * from above, overlapped communication as a band at the foot.
+ *
+ *     strip   |##########|     |////|######|       lane   |gemm|gemm|  |AllReduce ==|
+ *             |##======##|     |////|######|
+ */
+#include "viz/scene_lanes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "viz/filter.h"
+
+enum {
+    FAINTEST = 70,
+    DIMMED = 60,
+    NOTES = 110,
+    LEVELS = 16,
+    LABEL_MIN = 30,
+    LABELS_MAX = 400,
+    BAND_PCT = 36
+};
+
+TimeClass scene_class(LodKind kind)
+{
+    static const uint8_t classes[LOD_N] = { TIME_COMPUTE, TIME_OVERLAPPED, TIME_EXPOSED,
+                                            TIME_P2P,     TIME_MEMORY,     TIME_HOST };
+    return (TimeClass)classes[kind];
+}
+
+/* ---- one lane ---- */
+
+typedef struct Lane {
+    ScenePen *p;
+    const LayoutRow *row;
+    LodWindow window;
+    PxBox box;
+    bool is_strip;
+    uint32_t alpha; /* of all; 255, or less below a filter */
+    uint32_t base;  /* of a strip: the item of the compute that goes on; NONE_U32 */
+
+    /* Columns that look alike, as one. */
+    uint32_t run_from, run_to;
+    uint8_t level[LOD_N]; /* shares, in LEVELS steps */
+
+    /* The span whose pieces are being drawn. */
+    uint64_t span;
+    Px span_x0, span_x1;
+    LodKind span_kind;
+    bool span_mixed;
+    uint32_t *labels_n;
+} Lane;
+
+static Px lane_x(const Lane *lane, int64_t ns)
+{
+    return px_between(lane->box.x0, lane->box.x1, ns - lane->window.from_ns,
+                      lane->window.to_ns - lane->window.from_ns);
+}
+
+static void draw_kind(Lane *lane, LodKind kind, PxBox box, uint32_t alpha)
+{
+    alpha = alpha * lane->alpha / 255;
+    if (!px_box_is_empty(box))
+        theme_span(lane->p->d, lane->p->theme, scene_class(kind), box, alpha);
+}
+
+/* ---- strips ---- */
+
+static PxBox band_of(PxBox box)
+{
+    Px height = px_max(PX(2), (box.y1 - box.y0) * BAND_PCT / 100 / PX_ONE * PX_ONE);
+    return (PxBox){ box.x0, px_max(box.y0, box.y1 - height), box.x1, box.y1 };
+}
+
+/* Compute with and without communication stands on one box as long as it goes on. */
+static void draw_strip_base(Lane *lane, PxBox box)
+{
+    DrawList *d = lane->p->d;
+    if (lane->base < d->items_n && !lane->p->s->tips && d->items[lane->base].box.x1 == box.x0) {
+        d->items[lane->base].box.x1 = box.x1;
+        return;
+    }
+    lane->base = d->items_n;
+    draw_kind(lane, LOD_COMPUTE, box, 255);
+    if (d->items_n == lane->base)
+        lane->base = NONE_U32;
+}
+
+static void draw_strip_piece(Lane *lane, LodKind kind, PxBox box)
+{
+    if (kind == LOD_OVERLAPPED || kind == LOD_COMPUTE)
+        draw_strip_base(lane, box);
+    if (kind == LOD_OVERLAPPED)
+        box = band_of(box);
+    if (kind != LOD_COMPUTE)
+        draw_kind(lane, kind, box, 255);
+}
+
+static Px part_of(Px height, uint32_t level)
+{
+    Px part = (Px)((int64_t)height * level / LEVELS / PX_ONE * PX_ONE);
+    return level > 0 ? px_max(part, PX(1)) : 0;
+}
+
+static void draw_strip_run(Lane *lane, PxBox box)
+{
+    const uint8_t *level = lane->level;
+    Px height = box.y1 - box.y0;
+    Px compute = part_of(height, (uint32_t)level[LOD_COMPUTE] + level[LOD_OVERLAPPED]);
+    Px exposed = part_of(height, level[LOD_EXPOSED]);
+    Px memory = part_of(height, level[LOD_MEMORY]);
+    PxBox b = box;
+    b.y0 = box.y1 - compute;
+    draw_kind(lane, LOD_COMPUTE, b, 255);
+    b.y1 = b.y0;
+    b.y0 = px_max(box.y0, b.y1 - memory);
+    draw_kind(lane, LOD_MEMORY, b, 255);
+    b = (PxBox){ box.x0, box.y0, box.x1, box.y0 + exposed };
+    draw_kind(lane, LOD_EXPOSED, b, 255);
+    b = band_of(box);
+    b.y0 = b.y1 - part_of(b.y1 - b.y0, level[LOD_OVERLAPPED]);
+    draw_kind(lane, LOD_OVERLAPPED, b, 255);
+}
+
+/* ---- lanes ---- */
+
+static void draw_lane_run(Lane *lane, PxBox box)
+{
+    uint32_t sum = 0, below = 0, last = 0;
+    for (uint32_t k = 0; k < LOD_N; k++)
+        if (lane->level[k]) {
+            sum += lane->level[k];
+            last = k;
+        }
+    uint32_t alpha = 255 * sum / LEVELS;
+    alpha = alpha < FAINTEST ? FAINTEST : alpha > 255 ? 255 : alpha;
+    Px height = box.y1 - box.y0, y = box.y1;
+    for (uint32_t k = 0; k < LOD_N; k++) {
+        if (!lane->level[k])
+            continue;
+        below += lane->level[k];
+        Px top =
+            k == last ? box.y0 : box.y1 - (Px)((int64_t)height * below / sum / PX_ONE * PX_ONE);
+        draw_kind(lane, (LodKind)k, (PxBox){ box.x0, top, box.x1, y }, alpha);
+        y = top;
+    }
+}
+
+static void end_run(Lane *lane)
+{
+    PxBox box = lane->box;
+    if (lane->run_to == lane->run_from)
+        return;
+    box.x0 = lane->box.x0 + PX((int32_t)lane->run_from);
+    box.x1 = lane->box.x0 + PX((int32_t)lane->run_to);
+    if (lane->is_strip)
+        draw_strip_run(lane, box);
+    else
+        draw_lane_run(lane, box);
+    lane->run_from = lane->run_to;
+}
+
+/* ---- labels ---- */
+
+static void end_span(Lane *lane)
+{
+    ScenePen *p = lane->p;
+    uint64_t span = lane->span;
+    lane->span = NONE_U64;
+    if (span == NONE_U64 || !lane->labels_n ||
+        lane->span_x1 - lane->span_x0 < draw_px(p->d, LABEL_MIN) ||
+        *lane->labels_n >= LABELS_MAX || lane->box.y1 - lane->box.y0 < draw_px(p->d, 11))
+        return;
+    char text[160];
+    Px pad = draw_px(p->d, 4), width = lane->span_x1 - lane->span_x0 - 2 * pad;
+    PxBox box = { lane->span_x0 + pad, lane->box.y0, lane->span_x1 - pad, lane->box.y1 };
+    bool hatched = lane->span_mixed || lane->span_kind == LOD_EXPOSED;
+    names_of_span(&p->s->names[lane->row->side], span, text, sizeof text);
+    if (!hatched && lane->span_kind == LOD_P2P) { /* behind the chevron's notch */
+        box.x0 += (lane->box.y1 - lane->box.y0) / 3;
+        width -= (lane->box.y1 - lane->box.y0) / 3;
+    }
+    if (hatched) /* a chip stands on it, beside which the hatch is still seen */
+        width = width * 4 / 5 - draw_px(p->d, 6);
+    if (!names_fit(p->d->font, scene_small(), text, width))
+        return;
+    box.x1 = box.x0 + width + (hatched ? draw_px(p->d, 6) : 0);
+    if (lane->alpha == NOTES)
+        draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT), text);
+    else
+        theme_label(p->d, p->theme, hatched ? TIME_EXPOSED : scene_class(lane->span_kind), box,
+                    scene_small(), text);
+    ++*lane->labels_n;
+}
+
+/* The part of a collective that was spent waiting for others is dimmed. */
+static void dim_wait(Lane *lane, uint64_t span)
+{
+    ScenePen *p = lane->p;
+    const ViewData *d = p->v->data[lane->row->side];
+    const ViewComm *c = view_comm_of(&d->links, span);
+    int64_t wait_ns = c ? c->wait_ns : timeline_wait_ns(d->t, span);
+    if (wait_ns <= 0)
+        return;
+    Px x0 = lane_x(lane, d->t->start_ns[span]);
+    Px x1 = lane_x(lane, d->t->start_ns[span] + min_i64(wait_ns, d->t->dur_ns[span]));
+    PxBox box = { px_max(x0, lane->box.x0), lane->box.y0, px_min(x1, lane->box.x1),
+                  lane->box.y1 };
+    if (box.x1 - box.x0 >= PX(2))
+        draw_rect(p->d, box, color_fade(scene_color(p, THEME_BACKGROUND), 130));
+}
+
+static void begin_span(Lane *lane, uint64_t span, LodKind kind, Px x0)
+{
+    end_span(lane);
+    lane->span = span;
+    lane->span_kind = kind;
+    lane->span_x0 = x0;
+    lane->span_mixed = false;
+}
+
+/* ---- tooltips of pictures ---- */
+
+static void tip_span(Lane *lane, uint64_t span)
+{
+    const LayoutRow *row = lane->row;
+    char text[1024];
+    if (lane->p->s->tips)
+        draw_tip(lane->p->d, NONE_U32,
+                 scene_tip_text(lane->p->v, (ViewPlace){ row->side, row->row, span }, text,
+                                sizeof text));
+}
+
+static void tip_strip(Lane *lane, LodKind kind, int64_t ns)
+{
+    char text[96], time[32];
+    if (!lane->p->s->tips)
+        return;
+    view_time_text(time, sizeof time, ns);
+    snprintf(text, sizeof text, "%s, %s", time_class_name(scene_class(kind)), time);
+    draw_tip(lane->p->d, NONE_U32, text);
+}
+
+/* ---- what the row hands over ---- */
+
+static void put_piece(void *user, uint64_t span, LodKind kind, int64_t from_ns, int64_t to_ns)
+{
+    Lane *lane = user;
+    end_run(lane);
+    PxBox box = lane->box;
+    box.x0 = px_max(lane->box.x0, lane_x(lane, from_ns));
+    box.x1 = px_min(lane->box.x1, px_max(lane_x(lane, to_ns), box.x0 + PX(1)));
+    if (lane->is_strip) {
+        tip_strip(lane, kind, to_ns - from_ns);
+        draw_strip_piece(lane, kind, box);
+        return;
+    }
+    bool known = span == lane->span;
+    if (!known)
+        begin_span(lane, span, kind, box.x0);
+    lane->span_mixed |= known && kind != lane->span_kind;
+    lane->span_x1 = box.x1;
+    Px edge = box.x1 - box.x0 > PX(3) ? PX_ONE / 2 : 0; /* neighbours stay apart */
+    box.x1 -= edge;
+    tip_span(lane, span);
+    draw_kind(lane, kind, box, 255);
+    if (!known && (kind == LOD_OVERLAPPED || kind == LOD_EXPOSED || kind == LOD_P2P))
+        dim_wait(lane, span);
+}
+
+/* Shares in LEVELS steps, rounded up, together at most LEVELS. */
+static void take_levels(const uint32_t share[LOD_N], uint8_t level[LOD_N])
+{
+    uint32_t sum = 0;
+    for (uint32_t k = 0; k < LOD_N; k++) {
+        level[k] = (uint8_t)((share[k] * LEVELS + LOD_FULL - 1) / LOD_FULL);
+        sum += level[k];
+    }
+    while (sum > LEVELS) {
+        uint32_t largest = 0;
+        for (uint32_t k = 1; k < LOD_N; k++)
+            if (level[k] > level[largest])
+                largest = k;
+        level[largest]--;
+        sum--;
+    }
+}
+
+static void put_column(void *user, uint32_t x, const uint32_t share[LOD_N])
+{
+    Lane *lane = user;
+    uint8_t level[LOD_N];
+    take_levels(share, level);
+    if (lane->run_to != x || memcmp(level, lane->level, sizeof level) != 0) {
+        end_run(lane);
+        lane->run_from = x;
+        memcpy(lane->level, level, sizeof level);
+    }
+    lane->run_to = x + 1;
+}
+
+/* labels_n NULL: no labels, dimmed. */
+static void draw_lane(ScenePen *p, const LayoutRow *row, const LodRow *lod, bool is_strip,
+                      uint32_t *labels_n)
+{
+    const ViewRow *r = row->row != NONE_U32 ? &p->v->data[row->side]->rows[row->row] : NULL;
+    bool notes = r && r->notes;
+    Lane lane = { .p = p,
+                  .alpha = !labels_n && !is_strip ? DIMMED
+                           : notes                ? NOTES
+                                                  : 255,
+                  .row = row,
+                  .window = layout_window(p->l, row),
+                  .box = { p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },
+                  .is_strip = is_strip,
+                  .base = NONE_U32,
+                  .span = NONE_U64,
+                  .labels_n = labels_n };
+    lod_extract(lod, &lane.window, &(LodSink){ &lane, put_piece, put_column });
+    end_run(&lane);
+    end_span(&lane);
+}
+
+void scene_strip(ScenePen *p, const LayoutRow *row)
+{
+    const LodRow *lod = &p->v->data[row->side]->ranks[row->rank].strip;
+    LodWindow w = layout_window(p->l, row);
+    PxBox lanes = p->l->lanes;
+    int64_t window_ns = w.to_ns - w.from_ns;
+    PxBox idle = {
+        px_max(lanes.x0, px_between(lanes.x0, lanes.x1, lod->begin_ns - w.from_ns, window_ns)),
+        row->y0,
+        px_min(lanes.x1, px_between(lanes.x0, lanes.x1, lod->end_ns - w.from_ns, window_ns)),
+        row->y1
+    };
+    draw_rect(p->d, idle, p->theme->time[TIME_IDLE]);
+    draw_lane(p, row, lod, true, NULL);
+}
+
+/* ---- filters: all of a lane dimmed, what is wanted over it ---- */
+
+static bool keep_span(const void *filter, uint64_t span)
+{
+    return filter_matches(filter, span);
+}
+
+static const LodRow *kept_row(ScenePen *p, uint32_t i)
+{
+    SceneKept *k = &p->s->kept;
+    const ViewFilter *f = p->v->filter;
+    const ViewRow *row = &f->d->rows[i];
+    if (k->number != f->number) {
+        scene_forget_kept(k);
+        *k = (SceneKept){ f->number, mem_zero(f->d->rows_n, sizeof *k->rows),
+                          mem_zero(f->d->rows_n, sizeof *k->ready), f->d->rows_n };
+    }
+    if (!k->ready[i])
+        lod_build_some(&k->rows[i], f->d->t, row->track, row->lane, row->lod.cover,
+                       &(LodChoice){ f->d->lanes, keep_span, f });
+    k->ready[i] = true;
+    return &k->rows[i];
+}
+
+void scene_forget_kept(SceneKept *k)
+{
+    for (uint32_t i = 0; i < k->rows_n; i++)
+        lod_free(&k->rows[i]);
+    free(k->rows);
+    free(k->ready);
+    *k = (SceneKept){ 0 };
+}
+
+void scene_spans(ScenePen *p, const LayoutRow *row, uint32_t *labels_n)
+{
+    const ViewData *d = p->v->data[row->side];
+    const ViewFilter *f = p->v->filter;
+    bool filtered = f && f->d == d;
+    draw_lane(p, row, &d->rows[row->row].lod, false, filtered ? NULL : labels_n);
+    if (filtered)
+        draw_lane(p, row, kept_row(p, row->row), false, labels_n);
+}
+
+/* ---- counters: an area below a step line, from 0 to the largest value of all ---- */
+
+typedef enum CounterUnit { UNIT_NUMBER, UNIT_BYTES, UNIT_PERCENT } CounterUnit;
+
+static bool name_has(const char *name, const char *word)
+{
+    size_t n = strlen(word);
+    for (; *name; name++)
+        if (strncasecmp(name, word, n) == 0)
+            return true;
+    return false;
+}
+
+/* Counters have no units in most traces, but names: "nvlink utilization", "allocated bytes". */
+static CounterUnit counter_unit(const ViewData *d, const ViewRow *row)
+{
+    static const char *const percent[] = { "util", "%", "percent", "nvlink", "occupancy" };
+    static const char *const bytes[] = { "bytes", "memory", "allocated", "reserved" };
+    const char *name = timeline_text(d->t, d->t->tracks[row->track].name);
+    for (size_t i = 0; i < ARRAY_N(percent); i++)
+        if (name_has(name, percent[i]) && row->counter.max <= 100)
+            return UNIT_PERCENT;
+    for (size_t i = 0; i < ARRAY_N(bytes); i++)
+        if (name_has(name, bytes[i]))
+            return UNIT_BYTES;
+    return UNIT_NUMBER;
+}
+
+char *scene_counter_text(const ViewData *d, const ViewRow *row, char *text, size_t cap)
+{
+    double max = row->counter.max;
+    switch (counter_unit(d, row)) {
+    case UNIT_PERCENT:
+        snprintf(text, cap, "\xe2\x89\xa4 %.0f %%", max);
+        return text;
+    case UNIT_BYTES:
+        return view_bytes_text(text, cap, max < 1e19 ? (uint64_t)max : UINT64_MAX);
+    default:
+        snprintf(text, cap, "%.4g", max);
+        return text;
+    }
+}
+
+static double counter_top(const ViewData *d, const ViewRow *row)
+{
+    double top = row->counter.max;
+    if (counter_unit(d, row) == UNIT_PERCENT)
+        return 100;
+    for (uint32_t i = 0; i < d->rows_n; i++) /* ranks on one scale, where names are equal */
+        if (d->rows[i].kind == VIEW_ROW_COUNTER && d->rows[i].ready &&
+            d->t->tracks[d->rows[i].track].name == d->t->tracks[row->track].name &&
+            d->rows[i].counter.max > top)
+            top = d->rows[i].counter.max;
+    return top;
+}
+
+/* Pixels with one value are one box. */
+typedef struct CounterRun {
+    uint32_t from, to;
+    Px low, high; /* heights */
+} CounterRun;
+
+static void draw_counter_run(ScenePen *p, const LayoutRow *row, const CounterRun *r)
+{
+    PxBox box = { p->l->lanes.x0 + PX((int32_t)r->from), row->y1 - r->high,
+                  p->l->lanes.x0 + PX((int32_t)r->to), row->y1 };
+    draw_rect(p->d, box, scene_color(p, THEME_AREA));
+    box.y1 = px_max(box.y0 + PX(1), row->y1 - r->low);
+    draw_rect(p->d, box, scene_color(p, THEME_AREA_EDGE));
+}
+
+void scene_counter(ScenePen *p, const LayoutRow *row)
+{
+    const ViewData *d = p->v->data[row->side];
+    const ViewRow *r = &d->rows[row->row];
+    LodWindow w = layout_window(p->l, row);
+    double top = counter_top(d, r), scale = top > 0 ? (double)(row->y1 - row->y0) / top : 0;
+    CounterRun run = { 0 };
+    for (uint32_t x = 0; x < w.width; x++) {
+        double low, high;
+        int64_t from_ns = lod_pixel_ns(&w, x);
+        if (from_ns >= d->end_ns)
+            break;
+        int64_t to_ns = max_i64(from_ns + 1, lod_pixel_ns(&w, x + 1));
+        if (!view_counter_range(d, r, from_ns, to_ns, &low, &high))
+            continue;
+        CounterRun now = { x, x + 1, (Px)(low > 0 ? low * scale : 0),
+                           (Px)(high > 0 ? high * scale : 0) };
+        if (run.to == x && now.low == run.low && now.high == run.high) {
+            run.to = x + 1;
+            continue;
+        }
+        if (run.to > run.from)
+            draw_counter_run(p, row, &run);
+        run = now;
+    }
+    if (run.to > run.from)
+        draw_counter_run(p, row, &run);
+}

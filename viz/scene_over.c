@@ -1,0 +1,311 @@
+/*
+ * scene_over.c - what lies over the rows: links of the event at hand, shading of exposed
+ * communication, the list below the omnibox, the help.
+ */
+#include "viz/links.h"
+#include "viz/scene_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- links: outlines of all parts, and a bracket through them ---- */
+
+static const LayoutRow *row_of(const ScenePen *p, ViewPlace place)
+{
+    for (uint32_t i = 0; i < p->l->rows_n; i++) {
+        const LayoutRow *row = &p->l->rows[i];
+        if (row->kind == LAYOUT_ROW && row->side == place.side && row->row == place.row)
+            return row;
+    }
+    return NULL;
+}
+
+static PxBox place_box(const ScenePen *p, const LayoutRow *row, ViewPlace place)
+{
+    const Timeline *t = p->v->data[place.side]->t;
+    int64_t from_ns = t->start_ns[place.span] - row->shift_ns;
+    PxBox box = { layout_x_of(p->l, p->v, from_ns), row->y0,
+                  layout_x_of(p->l, p->v, from_ns + t->dur_ns[place.span]), row->y1 };
+    box.x1 = px_max(box.x1, box.x0 + PX(2));
+    return box;
+}
+
+/* Ends out of sight get an arrow at the edge they are behind. */
+static void draw_edge_arrow(ScenePen *p, PxBox from, const LayoutRow *row)
+{
+    bool below = row->y0 >= p->l->lanes.y1;
+    if (!below && row->y1 > p->l->scrolled.y0)
+        return;
+    Px x = px_max(p->l->lanes.x0 + PX(8), px_min(from.x0, p->l->lanes.x1 - PX(8)));
+    Px edge = below ? p->l->lanes.y1 - PX(2) : p->l->scrolled.y0 + PX(2);
+    PxPoint line[] = { { x, below ? edge - draw_px(p->d, 18) : edge + draw_px(p->d, 18) },
+                       { x, edge } };
+    draw_arrow(p->d, line, 2, PX(2), scene_color(p, THEME_ARROW));
+}
+
+/* From an event to one it is linked to: down its start, over, into the other's start. */
+static void draw_link(ScenePen *p, PxBox a, PxBox b)
+{
+    Px ay = a.y0 < b.y0 ? a.y1 : a.y0, by = a.y0 < b.y0 ? b.y0 : b.y1;
+    PxPoint line[] = {
+        { a.x0, ay }, { a.x0, (ay + by) / 2 }, { b.x0, (ay + by) / 2 }, { b.x0, by }
+    };
+    draw_arrow(p->d, line, 4, PX(1) + PX_ONE / 2, scene_color(p, THEME_ARROW));
+}
+
+/* When the last one came: a dashed line from the first part to the last. */
+static void draw_bracket(ScenePen *p, ViewPlace place, Px y0, Px y1)
+{
+    const ViewData *d = p->v->data[place.side];
+    const ViewComm *c = view_comm_of(&d->links, place.span);
+    const LayoutRow *row = row_of(p, place);
+    if (!c || c->match == NONE_U32 || c->wait_ns < 0 || !row)
+        return;
+    int64_t at_ns = d->t->start_ns[place.span] + c->wait_ns - row->shift_ns;
+    Px x = px_round(layout_x_of(p->l, p->v, at_ns)) * PX_ONE + PX_ONE / 2;
+    PxPoint line[] = { { x, y0 }, { x, y1 } };
+    draw_dashes(p->d, line, 2, PX(2), draw_px(p->d, 4), scene_color(p, THEME_ARROW));
+}
+
+static bool is_send(const Timeline *t, uint64_t span)
+{
+    const Comm *c = timeline_comm_of(t, span);
+    return c && strstr(timeline_text(t, c->op), "send") != NULL;
+}
+
+static void draw_links(ScenePen *p, ViewPlace place)
+{
+    enum { LINKS = 256 };
+    static ViewPlace to[LINKS];
+    const LayoutRow *row = place.row != NONE_U32 ? row_of(p, place) : NULL;
+    uint32_t n = row ? view_links_of(p->v, place, to, LINKS) : 0;
+    if (n == 0)
+        return;
+    PxBox mine = place_box(p, row, place);
+    Px y0 = mine.y0, y1 = mine.y1;
+    const ViewComm *c = view_comm_of(&p->v->data[place.side]->links, place.span);
+    const Timeline *t = p->v->data[place.side]->t;
+    bool collective = c && c->match != NONE_U32;
+    bool pair = collective && t->span_class[place.span] == SPAN_P2P;
+    for (uint32_t i = 0; i < n; i++) {
+        const LayoutRow *other = row_of(p, to[i]);
+        if (!other)
+            continue;
+        PxBox box = place_box(p, other, to[i]);
+        draw_outline(p->d, px_box_inset(box, -PX(1)), PX(2), 0, scene_color(p, THEME_ARROW));
+        draw_edge_arrow(p, mine, other);
+        if (pair && !is_send(t, place.span))
+            draw_link(p, box, mine);
+        else if (pair || !collective)
+            draw_link(p, mine, box);
+        y0 = px_min(y0, box.y0);
+        y1 = px_max(y1, box.y1);
+    }
+    if (collective && !pair)
+        draw_bracket(p, place, y0, y1);
+}
+
+/* ---- shading: exposed communication over all rows of its rank ---- */
+
+typedef struct Shade {
+    ScenePen *p;
+    PxBox box;
+    LodWindow w;
+} Shade;
+
+static void shade_piece(void *user, uint64_t span, LodKind kind, int64_t from_ns, int64_t to_ns)
+{
+    Shade *s = user;
+    int64_t window_ns = s->w.to_ns - s->w.from_ns;
+    (void)span;
+    if (kind != LOD_EXPOSED)
+        return;
+    PxBox box = s->box;
+    box.x0 = px_between(s->box.x0, s->box.x1, from_ns - s->w.from_ns, window_ns);
+    box.x1 = px_between(s->box.x0, s->box.x1, to_ns - s->w.from_ns, window_ns);
+    draw_rect(s->p->d, box, color_fade(s->p->theme->time[TIME_EXPOSED], 46));
+}
+
+static void shade_column(void *user, uint32_t x, const uint32_t share[LOD_N])
+{
+    Shade *s = user;
+    uint32_t alpha = share[LOD_EXPOSED] * 46 / LOD_FULL;
+    if (alpha == 0)
+        return;
+    PxBox box = { s->box.x0 + PX((int32_t)x), s->box.y0, s->box.x0 + PX((int32_t)x + 1),
+                  s->box.y1 };
+    draw_rect(s->p->d, box, color_fade(s->p->theme->time[TIME_EXPOSED], alpha));
+}
+
+static void draw_shading(ScenePen *p)
+{
+    for (uint32_t i = 0; i < p->l->rows_n; i++) {
+        const LayoutRow *row = &p->l->rows[i];
+        if (row->kind != LAYOUT_STRIP)
+            continue;
+        uint32_t last = i;
+        while (last + 1 < p->l->rows_n && p->l->rows[last + 1].kind == LAYOUT_ROW)
+            last++;
+        Shade s = { p,
+                    { p->l->lanes.x0, row->y1, p->l->lanes.x1, p->l->rows[last].y1 },
+                    layout_window(p->l, row) };
+        lod_extract(&p->v->data[row->side]->ranks[row->rank].strip, &s.w,
+                    &(LodSink){ &s, shade_piece, shade_column });
+    }
+}
+
+void scene_over(ScenePen *p)
+{
+    draw_clip_push(p->d, p->l->lanes);
+    if (p->v->overlap_shading)
+        draw_shading(p);
+    draw_links(p, p->v->hover.row != NONE_U32 ? p->v->hover : p->v->picked);
+    draw_clip_pop(p->d);
+}
+
+/* ---- where the keyboard is ---- */
+
+static void draw_focus(ScenePen *p, PxBox box)
+{
+    draw_outline(p->d, box, draw_px(p->d, 2), draw_px(p->d, 3), scene_color(p, THEME_FOCUS));
+}
+
+void scene_focus(ScenePen *p)
+{
+    const View *v = p->v;
+    const Layout *l = p->l;
+    if (v->pane == VIEW_PANE_DRAWER)
+        draw_focus(p, l->drawer);
+    if (v->pane != VIEW_PANE_RANKS)
+        return;
+    draw_focus(p, l->names);
+    draw_clip_push(p->d, l->names);
+    for (uint32_t i = 0; i < l->rows_n; i++)
+        if (l->rows[i].first && v->pane_at < v->data[0]->ranks_n &&
+            l->rows[i].rank == v->order[v->pane_at])
+            draw_focus(p, (PxBox){ l->names.x0 + draw_px(p->d, 4), l->rows[i].y0 - PX(1),
+                                   l->names.x1 - draw_px(p->d, 4), l->rows[i].y1 + PX(1) });
+    draw_clip_pop(p->d);
+}
+
+/* ---- nothing to show ---- */
+
+void scene_empty(ScenePen *p)
+{
+    const ViewData *d = view_data(p->v);
+    bool nothing = d->t->spans_n == 0 && d->t->points_n == 0;
+    const char *text[2] = { "This trace has no GPU events.",
+                            "Record it with the GPU's activity on, as with torch.profiler's "
+                            "ProfilerActivity.CUDA." };
+    if (view_has_gpu_work(d))
+        return;
+    if (nothing) {
+        text[0] = "This trace has no events.";
+        text[1] = "Was the profiler started, and stopped, around a step?";
+    }
+    Px line = draw_px(p->d, 22), y = p->l->lanes.y1 - 3 * line;
+    if (nothing)
+        y = (p->l->lanes.y0 + p->l->lanes.y1) / 2 - line;
+    for (int i = 0; i < 2; i++, y += line) {
+        PxBox box = { p->l->lanes.x0, y, p->l->lanes.x1, y + line };
+        draw_rect(p->d, box, color_fade(scene_color(p, THEME_BACKGROUND), 200));
+        draw_text(p->d, box, i ? scene_small() : scene_bold(), ALIGN_MIDDLE,
+                  scene_color(p, i ? THEME_DIM : THEME_TEXT), text[i]);
+    }
+}
+
+/* ---- what is above and below ---- */
+
+void scene_scroll(ScenePen *p)
+{
+    const Layout *l = p->l;
+    Px width = draw_px(p->d, 4), room = l->scrolled.y1 - l->scrolled.y0;
+    if (l->scroll_max <= 0 || room <= 4 * width)
+        return;
+    Px length = px_max(4 * width, (Px)((int64_t)room * room / px_max(1, l->content)));
+    Px y = l->scrolled.y0 +
+           (Px)((int64_t)(room - length) * PX(p->v->scroll_px) / px_max(1, l->scroll_max));
+    PxBox bar = { l->lanes.x1 - width - PX(1), y, l->lanes.x1 - PX(1), y + length };
+    draw_round(p->d, bar, width / 2, color_fade(scene_color(p, THEME_TEXT), 130));
+}
+
+/* ---- omnibox' list ---- */
+
+static void draw_panel(ScenePen *p, PxBox box)
+{
+    draw_round(p->d, box, draw_px(p->d, 4), scene_color(p, THEME_RAISED));
+    draw_outline(p->d, box, PX(1), draw_px(p->d, 4), scene_color(p, THEME_EDGE));
+}
+
+/* "name\tkey": the name on the left, the key on the right. */
+static void draw_pair(ScenePen *p, PxBox line, const char *text, ThemeColor color)
+{
+    char name[96];
+    const char *tab = strchr(text, '\t');
+    snprintf(name, sizeof name, "%.*s", tab ? (int)(tab - text) : 95, text);
+    draw_text(p->d, line, scene_body(), ALIGN_LEFT, scene_color(p, color), name);
+    if (tab)
+        draw_text(p->d, line, scene_small(), ALIGN_RIGHT,
+                  scene_color(p, color == THEME_TEXT ? THEME_DIM : color), tab + 1);
+}
+
+void scene_offers(ScenePen *p)
+{
+    const View *v = p->v;
+    if (!v->omni_open || v->offers_n == 0)
+        return;
+    Px line = draw_px(p->d, 22), width = draw_px(p->d, 420), pad = draw_px(p->d, 6);
+    Px x = (p->l->all.x1 - width) / 2;
+    PxBox box = px_box(x, p->l->top.y1 + pad, width, line * (Px)v->offers_n + 2 * pad);
+    draw_panel(p, box);
+    for (uint32_t i = 0; i < v->offers_n; i++) {
+        PxBox row = px_box(box.x0 + pad, box.y0 + pad + line * (Px)i, width - 2 * pad, line);
+        if (i == v->offer_at)
+            draw_round(p->d, row, draw_px(p->d, 3), scene_color(p, THEME_ACCENT));
+        draw_pair(p, px_box_inset(row, draw_px(p->d, 4)), v->offers[i],
+                  i == v->offer_at ? THEME_ON_ACCENT : THEME_TEXT);
+    }
+}
+
+/* ---- help ---- */
+
+static const char *const terms[] = {
+    "compute\tkernels that are not communication",
+    "communication\tcollectives, sends, receives",
+    "overlapped\tcommunication while compute runs",
+    "exposed\tcommunication while no compute runs",
+    "idle\tneither compute, communication nor a copy",
+    "overlap\toverlapped / communication",
+    "dimmed part\tof a collective: waiting for others",
+    "mouse\tdrag selects, Shift+drag or right drag pans",
+    "\tmiddle drag zooms to, wheel scrolls",
+    "\tCtrl+wheel zooms, Shift+wheel pans",
+    "filter\tnccl dur>1ms rank:0-3 stream:comm",
+    "\texposed>50% bytes>1MiB wait>1ms class:p2p -word",
+};
+
+void scene_help(ScenePen *p)
+{
+    const View *v = p->v;
+    if (!v->help)
+        return;
+    uint32_t n = v->help_n + (uint32_t)ARRAY_N(terms);
+    Px line = draw_px(p->d, 19), pad = draw_px(p->d, 16), column = draw_px(p->d, 330);
+    uint32_t columns = (uint32_t)px_max(1, (p->l->all.x1 - 2 * pad) / (column + pad));
+    columns = columns > 3 ? 3 : columns;
+    uint32_t rows = (n + columns - 1) / columns;
+    Px width = (column + pad) * (Px)columns + pad, height = line * (Px)(rows + 2) + 2 * pad;
+    PxBox box = px_box((p->l->all.x1 - width) / 2, px_max(0, (p->l->all.y1 - height) / 2),
+                       width, height);
+    draw_rect(p->d, p->l->all, scene_color(p, THEME_SHADE));
+    draw_panel(p, box);
+    PxBox title = px_box(box.x0 + pad, box.y0 + pad, width, line);
+    draw_text(p->d, title, (TextStyle){ TEXT_TITLE, true }, ALIGN_LEFT,
+              scene_color(p, THEME_TEXT), "Keys and words");
+    for (uint32_t i = 0; i < n; i++) {
+        const char *text = i < v->help_n ? v->help_lines[i] : terms[i - v->help_n];
+        PxBox row = px_box(box.x0 + pad + (column + pad) * (Px)(i / rows),
+                           box.y0 + pad + line * (Px)(i % rows + 2), column, line);
+        draw_pair(p, row, text, THEME_TEXT);
+    }
+}

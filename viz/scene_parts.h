@@ -1,0 +1,65 @@
+/*
+ * scene_parts.h - the parts of the picture, one file each; in the order of drawing.
+ */
+#ifndef LOCKSTEP_VIZ_SCENE_PARTS_H
+#define LOCKSTEP_VIZ_SCENE_PARTS_H
+
+#include "viz/scene.h"
+
+typedef struct ScenePen {
+    Scene *s;
+    View *v;
+    DrawList *d;
+    const Theme *theme;
+    const Layout *l;
+} ScenePen;
+
+void scene_rows(ScenePen *p);    /* names, strips, lanes, counters */
+void scene_minimap(ScenePen *p); /* and what of it the window shows */
+void scene_ruler(ScenePen *p);
+void scene_top(ScenePen *p);
+void scene_drawer(ScenePen *p);
+void scene_legend(ScenePen *p);
+void scene_path(ScenePen *p);   /* the critical path, all else dimmed */
+void scene_over(ScenePen *p);   /* links and shading */
+void scene_empty(ScenePen *p);  /* why there is nothing to see, and what to do */
+void scene_focus(ScenePen *p);  /* the pane that the keyboard is in */
+void scene_scroll(ScenePen *p); /* how much of the rows is in sight */
+const SceneTables *scene_tables(ScenePen *p);
+/* The path's sums in the box from *y on, which moves behind them. */
+void scene_path_table(ScenePen *p, PxBox box, Px *y);
+void scene_tooltip(ScenePen *p); /* of v->hover */
+void scene_offers(ScenePen *p);
+void scene_help(ScenePen *p);
+
+/* All of the side shown, in time of the view. */
+ViewWindow scene_whole(const View *v);
+
+/* What the tooltip of a span says, in lines.  Returns text. */
+char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap);
+
+/* The class a kind of piece is coloured as. */
+TimeClass scene_class(LodKind kind);
+
+/* Labels of the design. */
+static inline TextStyle scene_small(void)
+{
+    return (TextStyle){ TEXT_SMALL, false };
+}
+
+static inline TextStyle scene_body(void)
+{
+    return (TextStyle){ TEXT_BODY, false };
+}
+
+static inline TextStyle scene_bold(void)
+{
+    return (TextStyle){ TEXT_BODY, true };
+}
+
+static inline Color scene_color(const ScenePen *p, ThemeColor color)
+{
+    return p->theme->color[color];
+}
+
+#endif

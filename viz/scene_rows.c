@@ -1,0 +1,224 @@
+/*
+ * scene_rows.c - the rows one after another: names on the left, lanes on the right, and over
+ * them the selection, marks and the mouse's line.
+ */
+#include "viz/scene_diff.h"
+#include "viz/scene_lanes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+/* "Rank 3", "Ranks 8-15"; of folded simulations "Rank 0 x 64". */
+static void rank_title(const ViewRank *r, char *text, size_t cap)
+{
+    if (r->ranks_n > 1)
+        snprintf(text, cap, "Rank %" PRIu32 "  \xc3\x97%" PRIu32, r->rank, r->ranks_n);
+    else
+        snprintf(text, cap, "Rank %" PRIu32, r->rank);
+}
+
+static void draw_rank_name(ScenePen *p, const LayoutRow *row)
+{
+    const ViewData *d = p->v->data[row->side];
+    const ViewRank *r = &d->ranks[row->rank];
+    ViewWindow w = view_stats_window(p->v);
+    Metrics m = metrics_of_sum(
+        cover_window(r->cover, w.from_ns + row->shift_ns, w.to_ns + row->shift_ns));
+    char text[96];
+    Px pad = draw_px(p->d, 10);
+    PxBox box = { pad, row->y0, p->l->names.x1 - pad, row->y1 };
+    rank_title(r, text, sizeof text);
+    if (p->v->mode == VIEW_SPLIT)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "  %s",
+                 row->side == VIEW_SIM_SIDE ? "sim" : "real");
+    bool small = row->y1 - row->y0 < draw_px(p->d, 14);
+    box.x0 += draw_text(p->d, box, small ? scene_small() : scene_bold(), ALIGN_LEFT,
+                        scene_color(p, THEME_TEXT), text);
+    double overlap_pct = metrics_overlap_pct(&m);
+    int64_t span_ns = max_i64(1, m.span_ns);
+    if (m.comm_ns > 0)
+        snprintf(text, sizeof text, "ovl %.0f%%  exp %.0f%%", overlap_pct,
+                 100 * (double)m.exposed_comm_ns / (double)span_ns);
+    else
+        snprintf(text, sizeof text, "busy %.0f%%", 100 * (double)m.busy_ns / (double)span_ns);
+    box.x0 += draw_px(p->d, 8);
+    const char *shorter = strstr(text, "  exp"); /* where only that has room */
+    if (shorter && font_width(p->d->font, scene_small(), text, strlen(text)) > box.x1 - box.x0)
+        memmove(text, shorter + 2, strlen(shorter + 2) + 1);
+    draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
+}
+
+static void draw_row_name(ScenePen *p, const LayoutRow *row)
+{
+    const ViewData *d = p->v->data[row->side];
+    const ViewRow *r = &d->rows[row->row];
+    char text[128];
+    snprintf(text, sizeof text, "%s", timeline_text(d->t, d->t->tracks[r->track].name));
+    bool again = r->lane > 0 && r->notes == d->rows[row->row - 1].notes;
+    if (again)
+        snprintf(text, sizeof text, "\xc2\xb7");
+    else if (r->notes && r->lane > 0)
+        snprintf(text, sizeof text, "  annotations");
+    PxBox box = { draw_px(p->d, 26), row->y0, p->l->names.x1 - draw_px(p->d, 10), row->y1 };
+    if (r->kind == VIEW_ROW_COUNTER && r->counter.max > 0) {
+        char size[32];
+        scene_counter_text(d, r, size, sizeof size);
+        draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), size);
+        box.x1 -= font_width(p->d->font, scene_small(), size, strlen(size)) + draw_px(p->d, 6);
+    }
+    draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
+}
+
+static void draw_diff_name(ScenePen *p, const LayoutRow *row)
+{
+    const ViewDiffRank *r = p->v->diff ? view_diff_rank(p->v->diff, row->rank) : NULL;
+    PxBox box = { draw_px(p->d, 26), row->y0, p->l->names.x1 - draw_px(p->d, 10), row->y1 };
+    bool drift = row->kind == LAYOUT_DRIFT;
+    char text[48] = "\xc2\xb1"
+                    "50 %",
+         size[32];
+    if (!r)
+        return;
+    if (drift)
+        snprintf(text, sizeof text, "\xc2\xb1%s",
+                 view_time_text(size, sizeof size, scene_drift_max_ns(p->v, r)));
+    draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM),
+              drift ? "sim is late by" : "error of sim");
+    draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
+}
+
+/* In strips that are too thin for a name, every so many get one. */
+static bool has_name(const ScenePen *p, uint32_t i)
+{
+    const LayoutRow *row = &p->l->rows[i];
+    Px height = row->y1 - row->y0, least = draw_px(p->d, 12);
+    return !p->l->strips || height >= least ||
+           i % (uint32_t)((least + height - 1) / px_max(height, 1)) == 0;
+}
+
+static void draw_name(ScenePen *p, uint32_t i)
+{
+    LayoutRow row = p->l->rows[i];
+    Px least = draw_px(p->d, 12);
+    if (!has_name(p, i))
+        return;
+    if (row.y1 - row.y0 < least)
+        row.y1 = row.y0 + least;
+    if (row.kind == LAYOUT_STRIP)
+        draw_rank_name(p, &row);
+    else if (row.kind == LAYOUT_ROW)
+        draw_row_name(p, &row);
+    else
+        draw_diff_name(p, &row);
+}
+
+/* ---- lanes ---- */
+
+static void draw_row(ScenePen *p, const LayoutRow *row, uint32_t *labels_n)
+{
+    if (row->kind == LAYOUT_STRIP)
+        scene_strip(p, row);
+    else if (row->kind == LAYOUT_ROW &&
+             p->v->data[row->side]->rows[row->row].kind == VIEW_ROW_COUNTER)
+        scene_counter(p, row);
+    else if (row->kind == LAYOUT_ROW)
+        scene_spans(p, row, labels_n);
+    else if (row->kind == LAYOUT_ERROR)
+        scene_error(p, row);
+    else
+        scene_drift(p, row);
+}
+
+static void draw_pane(ScenePen *p, PxBox pane, bool pinned, uint32_t *labels_n)
+{
+    PxBox lanes = px_box_cut(pane, p->l->lanes), names = px_box_cut(pane, p->l->names);
+    for (uint32_t i = 0; i < p->l->rows_n; i++) {
+        const LayoutRow *row = &p->l->rows[i];
+        if (row->pinned != pinned || row->y1 <= pane.y0 || row->y0 >= pane.y1)
+            continue;
+        draw_clip_push(p->d, names);
+        if (row->first && i > 0 && !p->l->strips)
+            draw_rect(p->d,
+                      (PxBox){ pane.x0, row->y0 - draw_px(p->d, 4), pane.x1,
+                               row->y0 - draw_px(p->d, 4) + PX(1) },
+                      scene_color(p, THEME_LINE));
+        draw_name(p, i);
+        draw_clip_pop(p->d);
+        draw_clip_push(p->d, lanes);
+        if (row->first && i > 0 && !p->l->strips)
+            draw_rect(p->d,
+                      (PxBox){ lanes.x0, row->y0 - draw_px(p->d, 4), lanes.x1,
+                               row->y0 - draw_px(p->d, 4) + PX(1) },
+                      scene_color(p, THEME_LINE));
+        draw_row(p, row, labels_n);
+        draw_clip_pop(p->d);
+    }
+}
+
+/* ---- over the lanes ---- */
+
+static void draw_selection(ScenePen *p)
+{
+    const View *v = p->v;
+    PxBox box = p->l->lanes;
+    if (!v->has_selection)
+        return;
+    box.x0 = px_max(box.x0, layout_x_of(p->l, v, v->selection.from_ns));
+    box.x1 = px_min(p->l->lanes.x1, layout_x_of(p->l, v, v->selection.to_ns));
+    if (px_box_is_empty(box))
+        return;
+    draw_rect(p->d, box, scene_color(p, THEME_SELECTION));
+    draw_outline(p->d, box, PX(1), 0, scene_color(p, THEME_FOCUS));
+}
+
+static void draw_time_line(ScenePen *p, int64_t ns, Color color)
+{
+    Px x = px_round(layout_x_of(p->l, p->v, ns)) * PX_ONE;
+    PxBox box = { x, p->l->ruler.y0, x + PX(1), p->l->lanes.y1 };
+    if (ns >= p->v->from_ns && ns < p->v->to_ns)
+        draw_rect(p->d, box, color);
+}
+
+static void outline_place(ScenePen *p, ViewPlace place, Color color)
+{
+    for (uint32_t i = 0; place.row != NONE_U32 && i < p->l->rows_n; i++) {
+        const LayoutRow *row = &p->l->rows[i];
+        if (row->kind != LAYOUT_ROW || row->side != place.side || row->row != place.row)
+            continue;
+        const Timeline *t = p->v->data[place.side]->t;
+        int64_t from_ns = t->start_ns[place.span] - row->shift_ns;
+        PxBox box = { layout_x_of(p->l, p->v, from_ns), row->y0,
+                      layout_x_of(p->l, p->v, from_ns + t->dur_ns[place.span]), row->y1 };
+        box.x1 = px_max(box.x1, box.x0 + PX(2));
+        draw_clip_push(p->d, row->pinned ? p->l->pinned : p->l->scrolled);
+        draw_clip_push(p->d, p->l->lanes);
+        draw_outline(p->d, px_box_inset(box, -PX(1)), PX(2), 0, color);
+        draw_clip_pop(p->d);
+        draw_clip_pop(p->d);
+    }
+}
+
+void scene_rows(ScenePen *p)
+{
+    const View *v = p->v;
+    uint32_t labels_n = 0;
+    draw_rect(p->d, p->l->names, scene_color(p, THEME_PANEL));
+    draw_pane(p, p->l->scrolled, false, &labels_n);
+    draw_pane(p, p->l->pinned, true, &labels_n);
+    if (p->l->pinned.y1 > p->l->pinned.y0)
+        draw_rect(p->d, (PxBox){ 0, p->l->pinned.y1 - PX(1), p->l->lanes.x1, p->l->pinned.y1 },
+                  scene_color(p, THEME_FOCUS));
+    draw_clip_push(p->d,
+                   (PxBox){ p->l->lanes.x0, p->l->ruler.y0, p->l->lanes.x1, p->l->lanes.y1 });
+    draw_selection(p);
+    for (uint32_t i = 0; i < v->marks_n; i++)
+        draw_time_line(p, v->marks_ns[i], scene_color(p, THEME_FOCUS));
+    if (v->mouse_x >= 0 && px_box_has(p->l->lanes, PX(v->mouse_x), PX(v->mouse_y)))
+        draw_time_line(p, layout_ns_at(p->l, v, PX(v->mouse_x)),
+                       color_fade(scene_color(p, THEME_TEXT), 90));
+    draw_clip_pop(p->d);
+    outline_place(p, v->picked, scene_color(p, THEME_FOCUS));
+    outline_place(p, v->hover, scene_color(p, THEME_TEXT));
+}

@@ -1,0 +1,179 @@
+/*
+ * scene_tables.c - what the drawer's tables hold: top kernels, and the communication that was
+ * exposed most, of the ranks that count; made anew when window or ranks change.
+ */
+#include "viz/scene_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { COMMS_LOOKED_AT = 200000 };
+
+static uint64_t ranks_hash(const View *v)
+{
+    uint64_t hash = 0;
+    for (uint32_t r = 0; r < view_data(v)->ranks_n; r++)
+        hash =
+            mix_u64(hash + view_counts(v, r) + (uint64_t)view_shift_ns(v, view_side(v), r) * 2);
+    return hash;
+}
+
+/* ---- exposed communication ---- */
+
+static bool is_same(const Timeline *t, uint64_t a, uint64_t b)
+{
+    const Comm *x = timeline_comm_of(t, a), *y = timeline_comm_of(t, b);
+    if (t->span_name[a] != t->span_name[b] || !x != !y)
+        return false;
+    return !x || (x->op == y->op && x->bytes == y->bytes && x->dtype == y->dtype);
+}
+
+static uint64_t hash_of(const Timeline *t, uint64_t span)
+{
+    const Comm *c = timeline_comm_of(t, span);
+    return mix_u64(t->span_name[span] + (c ? mix_u64(c->bytes + c->op) : 0));
+}
+
+typedef struct CommTable {
+    CommTotal *total;
+    uint32_t n, cap;
+    uint32_t *slot; /* by hash: index into total, plus one */
+    uint32_t slots_n;
+} CommTable;
+
+static void grow_slots(CommTable *c, const Timeline *t)
+{
+    c->slots_n = c->slots_n ? 4 * c->slots_n : 256;
+    free(c->slot);
+    c->slot = mem_zero(c->slots_n, sizeof *c->slot);
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint64_t s = hash_of(t, c->total[i].span) & (c->slots_n - 1);
+        while (c->slot[s])
+            s = (s + 1) & (c->slots_n - 1);
+        c->slot[s] = i + 1;
+    }
+}
+
+static CommTotal *total_of(CommTable *c, const Timeline *t, uint64_t span)
+{
+    if (2 * c->n >= c->slots_n)
+        grow_slots(c, t);
+    uint64_t s = hash_of(t, span) & (c->slots_n - 1);
+    for (; c->slot[s]; s = (s + 1) & (c->slots_n - 1))
+        if (is_same(t, c->total[c->slot[s] - 1].span, span))
+            return &c->total[c->slot[s] - 1];
+    GROW(c->total, c->n, c->cap);
+    c->total[c->n] = (CommTotal){ .span = span };
+    c->slot[s] = ++c->n;
+    return &c->total[c->n - 1];
+}
+
+static void add_comm(CommTable *c, const Timeline *t, const ViewComm *k, int64_t times)
+{
+    CommTotal *total = total_of(c, t, k->span);
+    double busbw = timeline_busbw_bytes_per_ns(t, k->span);
+    total->count += (uint64_t)times;
+    total->exposed_ns += times * k->exposed_ns;
+    total->dur_ns += times * t->dur_ns[k->span];
+    if (busbw > 0) {
+        total->busbw_bytes_per_ns += busbw * (double)t->dur_ns[k->span];
+        total->busbw_ns += t->dur_ns[k->span];
+    }
+}
+
+static int by_exposed(const void *a, const void *b)
+{
+    const CommTotal *x = a, *y = b;
+    if (x->exposed_ns != y->exposed_ns)
+        return x->exposed_ns < y->exposed_ns ? 1 : -1;
+    return (x->span > y->span) - (x->span < y->span);
+}
+
+static uint64_t comm_from(const ViewLinks *l, uint64_t span)
+{
+    uint64_t low = 0, high = l->comms_n;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (l->comms[middle].span < span)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Those of a track that begin in the window, of rank r: comms are in the order of spans. */
+static bool add_track(CommTable *c, const View *v, uint32_t track, uint32_t r, ViewWindow w,
+                      uint64_t *looked_at)
+{
+    const ViewData *d = view_data(v);
+    const Track *k = &d->t->tracks[track];
+    int64_t shift_ns = view_shift_ns(v, view_side(v), r);
+    uint64_t i = comm_from(&d->links, track_span_from(d->t, k, w.from_ns + shift_ns));
+    uint64_t end = comm_from(&d->links, track_span_from(d->t, k, w.to_ns + shift_ns));
+    *looked_at += end - i;
+    for (; i < end && *looked_at <= COMMS_LOOKED_AT; i++)
+        add_comm(c, d->t, &d->links.comms[i], d->ranks[r].ranks_n);
+    return *looked_at <= COMMS_LOOKED_AT;
+}
+
+static void make_comms(SceneTables *t, const View *v, ViewWindow w)
+{
+    const ViewData *d = view_data(v);
+    CommTable c = { .n = 0 };
+    uint64_t looked_at = 0;
+    bool all = true;
+    for (uint32_t i = 0; i < d->rows_n && d->links.comms_n > 0 && all; i++) {
+        const ViewRow *row = &d->rows[i];
+        if (row->kind == VIEW_ROW_STREAM && row->lane == 0 && view_counts(v, row->rank))
+            all = add_track(&c, v, row->track, row->rank, w, &looked_at);
+    }
+    if (c.n > 0)
+        qsort(c.total, c.n, sizeof *c.total, by_exposed);
+    while (all && t->comms_n < c.n && t->comms_n < SCENE_TOP_COMMS &&
+           c.total[t->comms_n].exposed_ns > 0) {
+        CommTotal *k = &t->comms[t->comms_n];
+        *k = c.total[t->comms_n++];
+        k->busbw_bytes_per_ns /= (double)max_i64(1, k->busbw_ns);
+    }
+    t->comms_left_out = !all;
+    free(c.total);
+    free(c.slot);
+}
+
+/* ---- both ---- */
+
+static void make_kernels(ScenePen *p, SceneTables *t, ViewWindow w)
+{
+    const View *v = p->v;
+    const ViewData *d = view_data(v);
+    KernelSums *sums = &p->s->sums[view_side(v)];
+    bool *ranks = mem_zero((size_t)d->ranks_n + 1, sizeof *ranks);
+    int64_t *shift_ns = mem_zero((size_t)d->ranks_n + 1, sizeof *shift_ns);
+    if (sums->data != d) {
+        kernels_free(sums);
+        kernels_open(sums, d);
+    }
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        ranks[r] = view_counts(v, r);
+        shift_ns[r] = view_shift_ns(v, view_side(v), r);
+    }
+    t->top_n =
+        kernels_top(sums, ranks, shift_ns, w.from_ns, w.to_ns, t->top, SCENE_TOP_KERNELS);
+    free(ranks);
+    free(shift_ns);
+}
+
+const SceneTables *scene_tables(ScenePen *p)
+{
+    SceneTables *t = &p->s->tables;
+    ViewWindow w = view_stats_window(p->v);
+    uint64_t hash = ranks_hash(p->v);
+    if (t->data == view_data(p->v) && memcmp(&t->window, &w, sizeof w) == 0 &&
+        t->ranks_hash == hash)
+        return t;
+    *t = (SceneTables){ .data = view_data(p->v), .window = w, .ranks_hash = hash };
+    make_kernels(p, t, w);
+    make_comms(t, p->v, w);
+    return t;
+}

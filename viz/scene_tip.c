@@ -1,0 +1,148 @@
+/*
+ * scene_tip.c - the tooltip: all that is known of the span below the mouse.
+ */
+#include "viz/scene_parts.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TIP_LINES = 14, TIP_TEXT = 200 };
+
+typedef struct Tip {
+    char line[TIP_LINES][TIP_TEXT];
+    uint32_t n;
+} Tip;
+
+static void say(Tip *tip, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void say(Tip *tip, const char *format, ...)
+{
+    va_list args;
+    if (tip->n == TIP_LINES)
+        return;
+    va_start(args, format);
+    vsnprintf(tip->line[tip->n++], TIP_TEXT, format, args);
+    va_end(args);
+}
+
+/* A name in pieces of what fits a line. */
+static void say_name(Tip *tip, const char *name)
+{
+    enum { WIDE = 96, MOST = 3 };
+    size_t n = strlen(name), at = 0;
+    for (int i = 0; i < MOST && (at < n || i == 0); i++, at += WIDE)
+        say(tip, "%.*s%s", WIDE, name + at,
+            i + 1 == MOST && at + WIDE < n ? "\xe2\x80\xa6" : "");
+}
+
+static void say_when(Tip *tip, const View *v, ViewPlace place)
+{
+    const ViewData *d = v->data[place.side];
+    const ViewRow *row = &d->rows[place.row];
+    int64_t start_ns = d->t->start_ns[place.span], dur_ns = d->t->dur_ns[place.span];
+    char a[32], b[32];
+    view_time_text(a, sizeof a, dur_ns);
+    view_time_text(b, sizeof b, start_ns - d->begin_ns);
+    say(tip, "%s, from %s of the trace", a, b);
+    for (uint32_t i = 0; i < d->steps.n; i++) {
+        const StepWindow *s = &d->steps.at[i];
+        if (s->rank == d->ranks[row->rank].rank && start_ns >= s->from_ns &&
+            start_ns < s->to_ns) {
+            view_time_text(b, sizeof b, start_ns - s->from_ns);
+            say(tip, "step %" PRId64 ": %s after its start, %.2f %% of it", s->step, b,
+                100 * (double)dur_ns / (double)max_i64(1, s->to_ns - s->from_ns));
+            return;
+        }
+    }
+}
+
+static void say_comm(Tip *tip, const View *v, ViewPlace place)
+{
+    const ViewData *d = v->data[place.side];
+    const Comm *c = timeline_comm_of(d->t, place.span);
+    const ViewComm *k = view_comm_of(&d->links, place.span);
+    char a[32], b[32];
+    if (c && c->bytes != NONE_U64)
+        say(tip, "%s %s%s%s%s%s", timeline_text(d->t, c->op),
+            view_bytes_text(a, sizeof a, c->bytes), c->dtype != NONE_U32 ? " " : "",
+            timeline_text(d->t, c->dtype), c->algorithm != NONE_U32 ? ", " : "",
+            timeline_text(d->t, c->algorithm));
+    if (c && c->group != NONE_U32)
+        say(tip, "group '%s' of %" PRIu32 "%s", timeline_text(d->t, c->group), c->ranks_n,
+            c->seq == NONE_U32 ? "" : ", numbered");
+    if (c && c->peer != NONE_U32)
+        say(tip, "with rank %" PRIu32, c->peer);
+    double busbw = timeline_busbw_bytes_per_ns(d->t, place.span);
+    if (busbw > 0)
+        say(tip, "busbw %.1f GB/s", busbw);
+    if (!k)
+        return;
+    if (k->wait_ns >= 0)
+        say(tip, "waited %s, transferred %s", view_time_text(a, sizeof a, k->wait_ns),
+            view_time_text(b, sizeof b, d->t->dur_ns[place.span] - k->wait_ns));
+    say(tip, "exposed %s of it", view_time_text(a, sizeof a, k->exposed_ns));
+    if (k->match != NONE_U32) {
+        const ViewMatch *m = &d->links.matches[k->match];
+        if (m->last != NONE_U32) {
+            uint64_t last = d->links.comms[d->links.parts[m->first + m->last]].span;
+            say(tip, "last to arrive: rank %" PRIu32,
+                d->t->tracks[d->t->span_track[last]].rank);
+        }
+        say(tip, "%s", d->links.channels[m->channel]);
+    }
+}
+
+static void fill_tip(Tip *tip, const View *v, ViewPlace place)
+{
+    const ViewData *d = v->data[place.side];
+    const ViewRow *row = &d->rows[place.row];
+    uint8_t class_ = d->t->span_class[place.span];
+    say_name(tip, timeline_text(d->t, d->t->span_name[place.span]));
+    say(tip, "%s on rank %" PRIu32 ", %s", span_class_names[class_ < SPAN_CLASS_N ? class_ : 0],
+        d->ranks[row->rank].rank, timeline_text(d->t, d->t->tracks[row->track].name));
+    say_when(tip, v, place);
+    if (d->t->op[place.span] != NONE_U32)
+        say(tip, "op %" PRIu32, d->t->op[place.span]);
+    if (cover_bit(class_) == COVER_COMM)
+        say_comm(tip, v, place);
+}
+
+char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap)
+{
+    Tip tip = { .n = 0 };
+    size_t used = 0;
+    fill_tip(&tip, v, place);
+    text[0] = 0;
+    for (uint32_t i = 0; i < tip.n && used < cap; i++)
+        used += (size_t)snprintf(text + used, cap - used, "%s%s", i ? "\n" : "", tip.line[i]);
+    return text;
+}
+
+void scene_tooltip(ScenePen *p)
+{
+    const View *v = p->v;
+    if (v->hover.row == NONE_U32 || v->mouse_x < 0 || v->omni_open)
+        return;
+    Tip tip = { .n = 0 };
+    fill_tip(&tip, v, v->hover);
+    Px line = draw_px(p->d, 17), pad = draw_px(p->d, 8), width = 0;
+    for (uint32_t i = 0; i < tip.n; i++)
+        width = px_max(width, font_width(p->d->font, i ? scene_small() : scene_bold(),
+                                         tip.line[i], strlen(tip.line[i])));
+    width += 2 * pad;
+    Px height = line * (Px)tip.n + 2 * pad;
+    Px x = px_min(PX(v->mouse_x) + draw_px(p->d, 14), p->l->all.x1 - width);
+    Px y = PX(v->mouse_y) + draw_px(p->d, 18);
+    if (y + height > p->l->legend.y0)
+        y = PX(v->mouse_y) - height - draw_px(p->d, 8);
+    PxBox box = px_box(px_max(x, 0), px_max(y, 0), width, height);
+    draw_round(p->d, box, draw_px(p->d, 4), scene_color(p, THEME_RAISED));
+    draw_outline(p->d, box, PX(1), draw_px(p->d, 4), scene_color(p, THEME_EDGE));
+    for (uint32_t i = 0; i < tip.n; i++) {
+        PxBox row =
+            px_box(box.x0 + pad, box.y0 + pad + line * (Px)i, width - 2 * pad + PX(2), line);
+        draw_text(p->d, row, i ? scene_small() : scene_bold(), ALIGN_LEFT,
+                  scene_color(p, i ? THEME_DIM : THEME_TEXT), tip.line[i]);
+    }
+}

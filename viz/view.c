@@ -1,0 +1,367 @@
+/*
+ * view.c - moves the window, orders the ranks, writes times and sizes.
+ */
+#include "viz/view.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const view_mode_names[VIEW_MODES_N] = { "real", "sim", "split", "diff" };
+
+enum { STRIPS_FROM = 17 }; /* ranks */
+
+/* ---- life ---- */
+
+/* Host threads are folded, but where a rank is alone with few of them, or has nothing else. */
+static bool shows_threads(const ViewData *d, uint32_t rank)
+{
+    enum { FEW_ROWS = 40, FEW_SPANS = 200000 };
+    const ViewRank *r = &d->ranks[rank];
+    uint64_t rows_n = 0, spans_n = 0;
+    for (uint32_t i = r->row_first; i < r->row_first + r->rows_n; i++) {
+        const ViewRow *row = &d->rows[i];
+        rows_n += row->kind == VIEW_ROW_HOST;
+        if (row->kind == VIEW_ROW_HOST && row->lane == 0)
+            spans_n += d->t->tracks[row->track].span_n;
+    }
+    return r->cover->n == 0 || (d->ranks_n == 1 && rows_n <= FEW_ROWS && spans_n <= FEW_SPANS);
+}
+
+void view_open(View *v, ViewData *data, ViewData *other)
+{
+    *v = (View){ .data = { data, other },
+                 .hover = view_nowhere,
+                 .picked = view_nowhere,
+                 .align_clocks = true,
+                 .theme = theme_dark(),
+                 .scale_pct = 100,
+                 .drawer = true,
+                 .mouse_x = -1,
+                 .mouse_y = -1 };
+    v->ranks = mem_zero(data->ranks_n + 1, sizeof *v->ranks);
+    v->order = mem_zero(data->ranks_n + 1, sizeof *v->order);
+    v->selected_ranks = mem_zero(data->ranks_n + 1, sizeof *v->selected_ranks);
+    for (uint32_t r = 0; r < data->ranks_n; r++) {
+        v->selected_ranks[r] = true;
+        v->ranks[r].threads = shows_threads(data, r);
+    }
+    view_sort(v, VIEW_BY_RANK);
+    view_fit(v);
+}
+
+void view_free(View *v)
+{
+    free(v->ranks);
+    free(v->order);
+    free(v->selected_ranks);
+    *v = (View){ 0 };
+}
+
+uint32_t view_side(const View *v)
+{
+    return v->mode == VIEW_SIM && v->data[VIEW_SIM_SIDE] ? VIEW_SIM_SIDE : VIEW_REAL_SIDE;
+}
+
+int64_t view_shift_ns(const View *v, uint32_t side, uint32_t rank)
+{
+    const int64_t *clock = v->data[VIEW_REAL_SIDE]->links.clock_offset_ns;
+    if (side == VIEW_REAL_SIDE)
+        return clock && v->align_clocks ? clock[rank] : 0;
+    for (uint32_t i = 0; v->diff && i < v->diff->ranks_n; i++)
+        if (v->diff->ranks[i].rank[VIEW_SIM_SIDE] == rank)
+            return view_sim_shift_ns(v, v->diff->ranks[i].rank[VIEW_REAL_SIDE]);
+    return v->data[VIEW_SIM_SIDE]->begin_ns - v->data[VIEW_REAL_SIDE]->begin_ns;
+}
+
+/* By number; in a folded simulation the last one at or below it. */
+uint32_t view_sim_rank(const View *v, uint32_t rank)
+{
+    const ViewData *sim = v->data[VIEW_SIM_SIDE];
+    uint32_t number = v->data[VIEW_REAL_SIDE]->ranks[rank].rank, best = NONE_U32;
+    const ViewDiffRank *pair = v->diff ? view_diff_rank(v->diff, rank) : NULL;
+    if (pair)
+        return pair->rank[VIEW_SIM_SIDE];
+    for (uint32_t r = 0; sim && r < sim->ranks_n; r++)
+        if (sim->ranks[r].rank == number ||
+            (sim->ranks[r].rank < number && sim->ranks[r].ranks_n > 1))
+            best = r;
+    return best;
+}
+
+int64_t view_sim_shift_ns(const View *v, uint32_t rank)
+{
+    const ViewDiffRank *pair = v->diff ? view_diff_rank(v->diff, rank) : NULL;
+    int64_t real_ns = view_shift_ns(v, VIEW_REAL_SIDE, rank);
+    if (pair)
+        return real_ns + view_diff_shift_ns(pair);
+    return real_ns + v->data[VIEW_SIM_SIDE]->begin_ns - v->data[VIEW_REAL_SIDE]->begin_ns;
+}
+
+/* ---- the window ---- */
+
+/* Everything, in the time of the view. */
+static ViewWindow whole_window(const View *v)
+{
+    const ViewData *d = view_data(v);
+    uint32_t side = view_side(v);
+    ViewWindow w = { INT64_MAX, INT64_MIN };
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        int64_t shift_ns = view_shift_ns(v, side, r);
+        w.from_ns = min_i64(w.from_ns, d->begin_ns - shift_ns);
+        w.to_ns = max_i64(w.to_ns, d->end_ns - shift_ns);
+    }
+    return d->ranks_n ? w : (ViewWindow){ d->begin_ns, d->end_ns };
+}
+
+/* At least VIEW_NS_MIN long, at most twice the whole, and some of the whole in sight. */
+static void set_window(View *v, int64_t from_ns, int64_t to_ns)
+{
+    ViewWindow all = whole_window(v);
+    int64_t all_ns = max_i64(VIEW_NS_MIN, all.to_ns - all.from_ns);
+    int64_t most_ns =
+        all_ns < TIMELINE_NS_MAX / 2 ? 2 * all_ns : max_i64(all_ns, TIMELINE_NS_MAX);
+    int64_t length_ns = min_i64(max_i64(VIEW_NS_MIN, to_ns - from_ns), most_ns);
+    int64_t slack_ns = length_ns - length_ns / 8;
+    from_ns = max_i64(from_ns, all.from_ns - slack_ns);
+    from_ns = min_i64(from_ns, all.to_ns - length_ns / 8);
+    from_ns = max_i64(-VIEW_NS_MAX, min_i64(from_ns, VIEW_NS_MAX - length_ns));
+    v->from_ns = from_ns;
+    v->to_ns = from_ns + length_ns;
+}
+
+int64_t view_moved(int64_t ns, double by_ns)
+{
+    double to = (double)ns + by_ns;
+    if (!(to > -(double)VIEW_NS_MAX))
+        return -VIEW_NS_MAX;
+    if (to >= (double)VIEW_NS_MAX)
+        return VIEW_NS_MAX;
+    return max_i64(-VIEW_NS_MAX, min_i64(VIEW_NS_MAX, ns + (int64_t)by_ns));
+}
+
+void view_move(View *v, int64_t from_ns, int64_t to_ns)
+{
+    set_window(v, from_ns, to_ns);
+}
+
+void view_show(View *v, int64_t from_ns, int64_t to_ns)
+{
+    set_window(v, from_ns, to_ns);
+    ViewWindow now = { v->from_ns, v->to_ns };
+    if (v->history_n > 0 && memcmp(&v->history[v->history_at], &now, sizeof now) == 0)
+        return;
+    if (v->history_n > 0 && v->history_at + 1 == VIEW_HISTORY) {
+        memmove(v->history, v->history + 1, (VIEW_HISTORY - 1) * sizeof now);
+        v->history_at--;
+    }
+    v->history_at += v->history_n > 0;
+    v->history[v->history_at] = now;
+    v->history_n = v->history_at + 1;
+}
+
+static bool go_history(View *v, uint32_t at)
+{
+    if (at >= v->history_n)
+        return false;
+    v->history_at = at;
+    set_window(v, v->history[at].from_ns, v->history[at].to_ns);
+    return true;
+}
+
+bool view_back(View *v)
+{
+    return v->history_at > 0 && go_history(v, v->history_at - 1);
+}
+
+bool view_forward(View *v)
+{
+    return go_history(v, v->history_at + 1);
+}
+
+void view_fit(View *v)
+{
+    ViewWindow all = whole_window(v);
+    view_show(v, all.from_ns, all.to_ns);
+}
+
+void view_zoom(View *v, int64_t at_ns, double factor)
+{
+    int64_t length_ns = v->to_ns - v->from_ns;
+    double wanted = (double)length_ns / factor;
+    if (wanted < VIEW_NS_MIN)
+        wanted = VIEW_NS_MIN;
+    if (wanted > (double)TIMELINE_NS_MAX)
+        wanted = (double)TIMELINE_NS_MAX;
+    double left = (double)(at_ns - v->from_ns) / (double)length_ns;
+    int64_t from_ns = view_moved(at_ns, -left * wanted);
+    view_move(v, from_ns, from_ns + (int64_t)wanted);
+}
+
+void view_pan(View *v, double windows)
+{
+    int64_t length_ns = v->to_ns - v->from_ns;
+    int64_t from_ns = view_moved(v->from_ns, (double)length_ns * windows);
+    view_move(v, from_ns, from_ns + length_ns);
+}
+
+void view_reveal(View *v, int64_t from_ns, int64_t to_ns)
+{
+    ViewWindow all = whole_window(v);
+    int64_t length_ns = v->to_ns - v->from_ns, room_ns = (to_ns - from_ns) / 4;
+    if (from_ns >= v->from_ns && to_ns <= v->to_ns)
+        return;
+    length_ns = max_i64(length_ns, to_ns - from_ns + 2 * room_ns);
+    room_ns = max_i64(room_ns, min_i64(length_ns / 8, (length_ns - (to_ns - from_ns)) / 2));
+    int64_t begin_ns = from_ns < v->from_ns ? from_ns - room_ns : to_ns + room_ns - length_ns;
+    begin_ns = min_i64(begin_ns, max_i64(all.to_ns - length_ns, all.from_ns));
+    begin_ns = max_i64(begin_ns, all.from_ns);
+    view_show(v, begin_ns, begin_ns + length_ns);
+}
+
+void view_show_span(View *v, ViewPlace place, double margin)
+{
+    const ViewData *d = v->data[place.side];
+    if (place.row == NONE_U32)
+        return;
+    int64_t shift_ns = view_shift_ns(v, place.side, d->rows[place.row].rank);
+    int64_t from_ns = d->t->start_ns[place.span] - shift_ns, ns = d->t->dur_ns[place.span];
+    int64_t room_ns = (int64_t)((double)max_i64(ns, 1) * margin) + VIEW_NS_MIN / 2;
+    view_show(v, from_ns - room_ns, from_ns + ns + room_ns);
+}
+
+bool view_show_step(View *v, int64_t step)
+{
+    const ViewData *d = view_data(v);
+    int64_t from_ns = INT64_MAX, to_ns = INT64_MIN;
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        const StepWindow *s = step_window_of(&d->steps, d->ranks[r].rank, step);
+        int64_t shift_ns = view_shift_ns(v, view_side(v), r);
+        if (!s || (view_side(v) == VIEW_REAL_SIDE && v->ranks[r].left_out))
+            continue;
+        from_ns = min_i64(from_ns, s->from_ns - shift_ns);
+        to_ns = max_i64(to_ns, s->to_ns - shift_ns);
+    }
+    if (from_ns >= to_ns)
+        return false;
+    view_show(v, from_ns, to_ns);
+    return true;
+}
+
+ViewWindow view_stats_window(const View *v)
+{
+    return v->has_selection ? v->selection : (ViewWindow){ v->from_ns, v->to_ns };
+}
+
+bool view_counts(const View *v, uint32_t rank)
+{
+    if (view_side(v) != VIEW_REAL_SIDE)
+        return true;
+    return v->has_selection ? v->selected_ranks[rank] : !v->ranks[rank].left_out;
+}
+
+Metrics view_rank_metrics(const View *v, uint32_t rank, ViewWindow w)
+{
+    int64_t shift_ns = view_shift_ns(v, view_side(v), rank);
+    return metrics_of_sum(cover_window(view_data(v)->ranks[rank].cover, w.from_ns + shift_ns,
+                                       w.to_ns + shift_ns));
+}
+
+ViewStats view_window_stats(const View *v, ViewWindow w)
+{
+    ViewStats s = { 0 };
+    const ViewData *d = view_data(v);
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (view_counts(v, r)) {
+            Metrics m = view_rank_metrics(v, r, w);
+            view_stats_add(&s, &d->ranks[r], &m);
+        }
+    return s;
+}
+
+/* ---- ranks ---- */
+
+typedef struct SortKey {
+    int64_t value; /* largest first */
+    uint32_t rank;
+} SortKey;
+
+static int by_value(const void *a, const void *b)
+{
+    const SortKey *x = a, *y = b;
+    if (x->value != y->value)
+        return x->value < y->value ? 1 : -1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static int64_t longest_step_ns(const ViewData *d, uint32_t rank)
+{
+    int64_t ns = 0;
+    for (uint32_t i = 0; i < d->steps.n; i++)
+        if (d->steps.at[i].rank == rank)
+            ns = max_i64(ns, d->steps.at[i].to_ns - d->steps.at[i].from_ns);
+    return ns;
+}
+
+void view_sort(View *v, ViewSort sort)
+{
+    const ViewData *d = v->data[VIEW_REAL_SIDE];
+    SortKey *key = mem_zero(d->ranks_n + 1, sizeof *key);
+    v->sort = sort;
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        key[r].rank = r;
+        key[r].value = sort == VIEW_BY_EXPOSED ? d->ranks[r].all.exposed_comm_ns
+                       : sort == VIEW_BY_STEP  ? longest_step_ns(d, d->ranks[r].rank)
+                                               : 0;
+    }
+    qsort(key, d->ranks_n, sizeof *key, by_value);
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        v->order[r] = key[r].rank;
+    free(key);
+}
+
+bool view_is_strips(const View *v)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < v->data[VIEW_REAL_SIDE]->ranks_n; r++)
+        n += !v->ranks[r].left_out;
+    return n >= STRIPS_FROM;
+}
+
+/* ---- texts ---- */
+
+/* Four digits, no zeros behind the point but in "12.50 ms". */
+static char *unit_text(char *text, size_t cap, double value, const char *unit)
+{
+    double size = value < 0 ? -value : value;
+    int digits = size < 9.9995 ? 3 : size < 99.995 ? 2 : size < 999.95 ? 1 : 0;
+    snprintf(text, cap, "%.*f %s", digits, value, unit);
+    return text;
+}
+
+char *view_time_text(char *text, size_t cap, int64_t ns)
+{
+    int64_t size = ns < 0 ? -ns : ns;
+    if (size < 1000)
+        snprintf(text, cap, "%" PRId64 " ns", ns);
+    else if (size < 1000000)
+        unit_text(text, cap, (double)ns / 1e3, "\xc2\xb5s");
+    else if (size < 1000000000)
+        unit_text(text, cap, (double)ns / 1e6, "ms");
+    else
+        unit_text(text, cap, (double)ns / 1e9, "s");
+    return text;
+}
+
+char *view_bytes_text(char *text, size_t cap, uint64_t bytes)
+{
+    if (bytes < 1000)
+        snprintf(text, cap, "%" PRIu64 " B", bytes);
+    else if (bytes < 1000000)
+        unit_text(text, cap, (double)bytes / 1e3, "kB");
+    else if (bytes < 1000000000)
+        unit_text(text, cap, (double)bytes / 1e6, "MB");
+    else
+        unit_text(text, cap, (double)bytes / 1e9, "GB");
+    return text;
+}

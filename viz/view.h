@@ -1,0 +1,165 @@
+/*
+ * view.h - what is being looked at: the state of the viewer, and what changes it.
+ *
+ * One state serves the window, --render and the tests; it knows neither keys (viz/keys.h)
+ * nor pixels of a screen (viz/scene.h draws it).
+ *
+ * SIDES.  Side 0 is the trace that was opened, side 1 the one it is compared with (the
+ * simulation).  Times of the view are those of side 0; a rank of either side is shifted so
+ * that clocks, and the steps that are compared, are aligned: time of the rank = time of the
+ * view + its shift.
+ *
+ * WINDOW.  [from_ns, to_ns) is what the lanes show, at least VIEW_NS_MIN long, at most twice
+ * as long as the trace.  Every change
+ * of it that is meant (not each step of a drag) is remembered: view_back undoes it.
+ */
+#ifndef LOCKSTEP_VIZ_VIEW_H
+#define LOCKSTEP_VIZ_VIEW_H
+
+#include "viz/data.h"
+#include "viz/diff.h"
+#include "viz/theme.h"
+
+enum { VIEW_SIDES = 2, VIEW_REAL_SIDE = 0, VIEW_SIM_SIDE = 1 };
+enum { VIEW_NS_MIN = 20, VIEW_HISTORY = 64, VIEW_MARKS = 32, VIEW_TEXT = 256 };
+
+typedef enum ViewMode { VIEW_REAL, VIEW_SIM, VIEW_SPLIT, VIEW_DIFF, VIEW_MODES_N } ViewMode;
+
+extern const char *const view_mode_names[VIEW_MODES_N]; /* "real", "sim", "split", "diff" */
+
+typedef enum ViewSort { VIEW_BY_RANK, VIEW_BY_EXPOSED, VIEW_BY_STEP, VIEW_SORTS_N } ViewSort;
+
+/* A span as it is shown. */
+typedef struct ViewPlace {
+    uint8_t side;
+    uint32_t row;  /* index into ViewData.rows; NONE_U32: nothing */
+    uint64_t span; /* index into the timeline */
+} ViewPlace;
+
+static const ViewPlace view_nowhere = { 0, NONE_U32, NONE_U64 };
+
+typedef struct ViewRankState {
+    bool pinned;
+    bool folded;   /* its strip only */
+    bool threads;  /* its host threads are shown; at first where there is little else */
+    bool left_out; /* not among the ranks that were asked for */
+} ViewRankState;
+
+typedef struct ViewWindow {
+    int64_t from_ns, to_ns;
+} ViewWindow;
+
+/* What is searched or filtered; viz/filter.h. */
+typedef struct ViewFilter ViewFilter;
+
+/* What arrows and Enter act in. */
+typedef enum ViewPane {
+    VIEW_PANE_LANES,
+    VIEW_PANE_RANKS,
+    VIEW_PANE_DRAWER,
+    VIEW_PANES_N
+} ViewPane;
+
+typedef struct View {
+    ViewData *data[VIEW_SIDES]; /* [1] NULL: nothing to compare with */
+    const ViewDiff *diff;       /* NULL without */
+    ViewMode mode;
+    ViewSort sort;
+    ViewRankState *ranks; /* beside data[0]->ranks */
+    uint32_t *order;      /* indices of ranks as they are shown */
+
+    int64_t from_ns, to_ns;
+    ViewWindow history[VIEW_HISTORY];
+    uint32_t history_n, history_at; /* at: where we are */
+
+    bool has_selection; /* of time, over the ranks with selected_rank */
+    ViewWindow selection;
+    bool *selected_ranks; /* beside data[0]->ranks */
+    int64_t marks_ns[VIEW_MARKS];
+    uint32_t marks_n;
+
+    ViewPlace hover, picked;
+    const ViewFilter *filter; /* what does not match is dimmed; NULL: everything matches */
+    bool critical;            /* the critical path is shown */
+    bool overlap_shading;     /* exposed communication is shaded over all streams of a rank */
+    bool align_clocks;
+
+    const Theme *theme;
+    uint32_t scale_pct;
+    int32_t width, height; /* pixels */
+    int32_t scroll_px;     /* of the rows, downwards */
+    bool drawer, help;
+    const char *const *help_lines; /* "what\tkey" */
+    uint32_t help_n;
+    int32_t mouse_x, mouse_y; /* -1: not over the picture */
+
+    ViewPane pane;
+    uint32_t pane_at; /* which rank (as ordered), or which of the top kernels */
+
+    /* The omnibox: what is typed, and what is offered (palette, rows, search). */
+    bool omni_open;
+    char omni[VIEW_TEXT];
+    uint32_t omni_cursor; /* bytes */
+    const char *const *offers;
+    uint32_t offers_n, offer_at;
+    char message[VIEW_TEXT]; /* said in the legend's place until the next action */
+} View;
+
+/* other: NULL, or what data is compared with.  Borrowed.  The window is everything. */
+void view_open(View *v, ViewData *data, ViewData *other);
+void view_free(View *v);
+
+/* The side whose ranks, statistics and minimap are shown: sim in mode sim, else 0. */
+uint32_t view_side(const View *v);
+static inline const ViewData *view_data(const View *v)
+{
+    return v->data[view_side(v)];
+}
+
+/* Time of a rank of a side - time of the view. */
+int64_t view_shift_ns(const View *v, uint32_t side, uint32_t rank);
+/* The rank of sim that a rank of real is compared with, NONE_U32: none; and its shift then,
+ * which differs between ranks that one simulated rank stands for. */
+uint32_t view_sim_rank(const View *v, uint32_t rank);
+int64_t view_sim_shift_ns(const View *v, uint32_t rank);
+
+/* ---- the window ---- */
+
+/* Times of the view stay within this, so that no sum of two overflows. */
+#define VIEW_NS_MAX (TIMELINE_NS_MAX * 3 / 2)
+/* ns + by, within those limits. */
+int64_t view_moved(int64_t ns, double by_ns);
+
+void view_show(View *v, int64_t from_ns, int64_t to_ns); /* remembered */
+void view_move(View *v, int64_t from_ns, int64_t to_ns); /* a step of a drag: not remembered */
+void view_fit(View *v);                                  /* everything */
+void view_zoom(View *v, int64_t at_ns, double factor);   /* > 1: closer; at_ns stays in place */
+void view_pan(View *v, double windows);                  /* by that many windows, right > 0 */
+bool view_back(View *v);                                 /* false: nothing to go back to */
+bool view_forward(View *v);
+/* As little as brings [from_ns, to_ns) into sight with some room; zooms out where it must. */
+void view_reveal(View *v, int64_t from_ns, int64_t to_ns);
+/* Makes room about a span and goes there. */
+void view_show_span(View *v, ViewPlace place, double margin);
+/* The n-th step of the trace (index of ViewData.steps of its first rank); false: none such. */
+bool view_show_step(View *v, int64_t step);
+
+/* ---- ranks ---- */
+
+void view_sort(View *v, ViewSort sort);
+bool view_is_strips(const View *v); /* more than 16 ranks shown: one row each */
+
+/* The statistics' window: the selection, else what is shown. */
+ViewWindow view_stats_window(const View *v);
+/* Does a rank of the side shown count in them: is it selected, or else shown? */
+bool view_counts(const View *v, uint32_t rank);
+/* Numbers of a rank in a window of the view; and summed over the ranks that count. */
+Metrics view_rank_metrics(const View *v, uint32_t rank, ViewWindow w);
+ViewStats view_window_stats(const View *v, ViewWindow w);
+
+/* "73.353 ms", "1.25 us", "12 ns", "2.31 s": four digits that matter. */
+char *view_time_text(char *text, size_t cap, int64_t ns);
+/* "51.2 MB", "1.2 GB", "512 B"; of 1000. */
+char *view_bytes_text(char *text, size_t cap, uint64_t bytes);
+
+#endif
