@@ -109,16 +109,17 @@ static bool use_gpu(const RunTraining *t, RankSetup *setup, CudaOptions *cuda,
 {
     const CudaPlugin *plugin;
     Err why = { 0 };
-    const CaptureApi *capture = t->o->trace ? collect_start(place, &why) : NULL;
     if (!cuda_rank(&plugin, cuda, t->o, place, err))
         return false;
+    /* CUDA has read its environment, and has no context yet. */
+    const CaptureApi *capture = t->o->trace ? collect_start(place, &why) : NULL;
     if (why.set && t->shows)
         fprintf(stderr, "lockstep: times of the trace are those of CUDA's events: %s\n",
                 why.text);
     setup->backend = plugin->backend;
     setup->cuda = cuda;
     setup->collected = capture != NULL;
-    setup->ended = collect_end;
+    setup->ended = t->o->trace ? collect_end : NULL;
     cuda->capture = capture;
     if (t->shows)
         run_live_predicted(&t->live, &t->plan);
@@ -140,7 +141,7 @@ static int run_rank(const RankPlace *place, void *user)
     run_live_open(&t->live, t->o->steps, place->copy);
     bool ok = (!t->o->cuda || use_gpu(t, &setup, &cuda, place, &err)) &&
               rank_run(&result, &setup, place, &err);
-    if (t->o->cuda && t->o->trace)
+    if (setup.ended)
         collect_close();
     if (t->shows)
         run_live_close(&t->live);

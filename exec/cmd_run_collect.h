@@ -3,7 +3,7 @@
  *
  *     process of a rank, or of all (loop)     rank 0
  *     -----------------------------------     ------
- *     collect_start    before CUDA starts
+ *     collect_start    before CUDA makes a context
  *     push_op, pop_op  by the backend
  *     collect_end      behind the last step: recordings --fabric--> one timeline: what ran on
  *                      each GPU, kernel by kernel, with the ops they belong to
