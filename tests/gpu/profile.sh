@@ -167,7 +167,7 @@ torch.cuda.synchronize()
 dist.destroy_process_group()
 END
     rm -rf "$work/torch"
-    timeout 120 "$lockstep" profile --out "$work/torch" -- "$python" -m torch.distributed.run \
+    timeout 30 "$lockstep" profile --out "$work/torch" -- "$python" -m torch.distributed.run \
         --standalone --nproc-per-node 1 "$work/train.py" >"$log" 2>&1
     rc=$?
     if [ $rc = 0 ] && [ "$(column "$log" 3)" -gt 20 ]; then
@@ -187,7 +187,7 @@ export NCCL_MNNVL_ENABLE=0 NCCL_NVLS_ENABLE=0 NCCL_CUMEM_ENABLE=0 NCCL_RAS_ENABL
 exec "$@"
 END
     rm -rf "$work/nccl"
-    timeout 120 "$lockstep" profile --out "$work/nccl" -- "$python" -m torch.distributed.run \
+    timeout 30 "$lockstep" profile --out "$work/nccl" -- "$python" -m torch.distributed.run \
         --standalone --no-python --nproc-per-node 2 bash "$work/pair.sh" "$python" \
         "$work/train.py" >"$log" 2>&1
     rc=$?

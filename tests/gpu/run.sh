@@ -146,7 +146,13 @@ unpack() {
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH}/usr/local/cuda/lib64:/usr/local/cuda/extras/CUPTI/lib64
     export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$PWD/$build/carried/lib
     export LOCKSTEP_SHARE=$PWD/scenarios
-    "$program/lockstep" --version >/dev/null
+    "$program/lockstep" --version >/dev/null || return 1
+    # A plugin whose libraries are not found here is built again with what is here.
+    local plugin
+    for plugin in "$program"/lockstep-*.so; do
+        [ -e "$plugin" ] && ldd "$plugin" 2>/dev/null | grep 'not found' && return 1
+    done
+    return 0
 }
 
 mapfile -t wheels < <(python_wheels)
@@ -210,8 +216,9 @@ bench_part() {
         "$LOCKSTEP" calibrate "$out/bench.json" --into "$out/gpu.json" || return 1
     "$LOCKSTEP" bench overlap collective --backend cuda --comm loop --ranks 2 --seconds 8 \
         --out "$work/loop-bench.json" &&
-        "$LOCKSTEP" calibrate "$work/loop-bench.json" --into "$out/gpu-cluster.json" |
-        head -40
+        "$LOCKSTEP" calibrate "$work/loop-bench.json" --into "$out/gpu-cluster.json" \
+            >"$work/calibrate.txt" || return 1
+    head -40 "$work/calibrate.txt"
 }
 
 # Ranks in a loop on one GPU that transfer while they compute, as the executor recorded it; what a
@@ -264,9 +271,9 @@ measure() { # NAME LIMIT_S BUDGET_S
 }
 
 measure device 30 30
-part strategies 75 env CASE_S=20 "$BASH" $here/strategies.sh
+part strategies 110 env CASE_S=20 "$BASH" $here/strategies.sh
 own bench 95 bench_part 60
-part speed 130 env CASE_S=30 TORCH_S=80 "$BASH" $here/speed.sh
+part speed 145 env CASE_S=45 TORCH_S=80 "$BASH" $here/speed.sh
 own traces 40 traces_part
 measure check 40 40
 measure gemm 70 55
