@@ -93,6 +93,7 @@ $(BUILD)/obj/viz/rast%.o: private ALL_CFLAGS += -O3
 endif
 # Half of a build's time would go into optimising tests that run for milliseconds.
 $(foreach f,unit property exec,$(BUILD)/obj/tests/$(f)/%.o): private ALL_CFLAGS += -O0
+$(BUILD)/obj/tests/unit/test_fabric.o: private ALL_CFLAGS += -O1
 
 FOLDERS := core core/patterns sim sim/strategy exec profile traces viz
 # Plugins that lockstep loads at run time; they link CUDA, lockstep does not.

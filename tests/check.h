@@ -23,7 +23,7 @@
  * a crash shows where it happened.
  *
  * LOCKSTEP_CASES=N in the environment: of many drawn or enumerated cases one in N, where
- * programs are slow (sanitizers).  Tests ask check_one_in and check_cases.
+ * programs are slow (sanitizers).  Tests ask check_one_in, check_cases, check_takes.
  */
 #ifndef LOCKSTEP_TESTS_CHECK_H
 #define LOCKSTEP_TESTS_CHECK_H
@@ -77,6 +77,12 @@ static inline uint32_t check_cases(uint32_t all)
 {
     uint32_t n = all / check_one_in();
     return n > 0 ? n : 1;
+}
+
+/* Is this one of the seeds taken?  One in N, whatever a test takes from a seed's remainders. */
+static inline bool check_takes(uint64_t seed)
+{
+    return (seed * 0x9e3779b97f4a7c15u >> 32) % check_one_in() == 0;
 }
 
 /* Counts a failure; true when there is still room to show it. */
