@@ -90,7 +90,8 @@ list_unit()
         echo "own $(basename "$source" .c) $build/${source%.c}"
     done
     for program in "$build"/tests/on_cpu/test_* "$build"/tests/on_cpu/twin_*; do
-        [ -x "$program" ] && echo "own on_cpu_$(basename "$program") $program"
+        [ -x "$program" ] || continue
+        echo "own on_cpu_$(basename "$program") $program"
     done
 }
 
