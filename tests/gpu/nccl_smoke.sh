@@ -85,7 +85,7 @@ same_losses() {
 # job NAME WORLD SCENARIO
 job() {
     local name=$1 world=$2 scenario=$3 pid status=0
-    if ! "$lockstep" run "$scenario" --steps "$steps" --json >"$folder/cpu" \
+    if ! timeout 60 "$lockstep" run "$scenario" --steps "$steps" --json >"$folder/cpu" \
         2>"$folder/cpu.err"; then
         fail "$name: the CPU cannot: $(tail -n 1 "$folder/cpu.err")"
         return
@@ -153,6 +153,7 @@ if ! [ -x "$lockstep" ]; then
     exit 77
 fi
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+[ "$gpus" = 0 ] && [ -e /dev/nvidia0 ] && gpus=1
 if [ "$gpus" = 0 ]; then
     echo "nccl_smoke: skipped, nvidia-smi shows no GPU"
     exit 77

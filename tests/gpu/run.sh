@@ -43,8 +43,8 @@ carry=${CARRY:-build-carry}
 
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
-all_parts=(device strategies bench speed traces check gemm profile nccl overlap memory launch copy
-    torch-ops cupti torch-train)
+all_parts=(device strategies bench speed traces check gemm profile sanitize nccl overlap memory
+    launch copy torch-ops cupti torch-train)
 verdicts=()
 failed=0
 
@@ -255,11 +255,31 @@ profile_part() {
     return $rc
 }
 
+# Our kernels under the toolkit's checker: addresses, then races within blocks.
+sanitize_part() {
+    local scenario=$work/tiny.json tool
+    no_plugin && return 77
+    command -v compute-sanitizer >/dev/null 2>&1 || return 77
+    printf '{"name":"tiny","model":{"kind":"transformer","layers":1,"hidden":128,"heads":2,
+        "vocab":257,"max_seq":64},"cluster":{"base":"dgx-h100","nodes":1,"gpus_per_node":8,
+        "gpu":"%s"},"training":{"global_batch":2,"micro_batch":2,"seq_len":64,
+        "precision":"bf16","optimizer":"adamw"},"parallel":{"strategy":"single"}}\n' \
+        "$GPU" >"$scenario"
+    for tool in memcheck racecheck; do
+        timeout 40 compute-sanitizer --tool "$tool" --error-exitcode 9 "$LOCKSTEP" run \
+            "$scenario" --backend cuda --no-cuda-graphs --steps 2 >"$work/$tool.txt" 2>&1 || {
+            echo "sanitize: $tool: $(grep -m 5 '=========' "$work/$tool.txt" | tr '\n' ' ')"
+            return 1
+        }
+        echo "sanitize: $tool: $(grep 'SUMMARY' "$work/$tool.txt" | tail -n 1)"
+    done
+}
+
 # own NAME LIMIT_S FUNCTION...: a function as a part; it sees this shell's variables
 own() {
     local name=$1 limit_s=$2
     shift 2
-    export -f no_plugin bench_part traces_part nccl_part profile_part
+    export -f no_plugin bench_part traces_part nccl_part profile_part sanitize_part
     export out work here rows program
     part "$name" "$limit_s" "$BASH" -c '"$@"' "$name" "$@"
 }
@@ -278,6 +298,7 @@ own traces 40 traces_part
 measure check 40 40
 measure gemm 70 55
 own profile 75 profile_part
+own sanitize 90 sanitize_part
 own nccl 90 nccl_part
 measure overlap 40 30
 measure memory 40 30

@@ -91,13 +91,15 @@ llama="\"model\":{\"kind\":\"transformer\",\"layers\":2,\"hidden\":256,\"heads\"
 \"micro_batch\":1,\"seq_len\":128,\"precision\":\"PRECISION\",\"lr\":0.001,
 \"optimizer\":\"adamw\",\"grad_clip\":1}"
 
+wide=${llama/\"heads\":4,\"kv_heads\":2/\"heads\":2,\"kv_heads\":2}
+
 if ! [ -x "$lockstep" ]; then
     echo "strategies: there is no $lockstep: make builds it"
     exit 77
 fi
 plugins=${LOCKSTEP_PLUGIN_DIR:-$(dirname "$lockstep")}
 if [ -z "${ALL_ON_CPU:-}" ]; then
-    if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
+    if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU' && ! [ -e /dev/nvidia0 ]; then
         echo "strategies: skipped, nvidia-smi shows no GPU"
         exit 77
     fi
@@ -110,6 +112,7 @@ fi
 same "one GPU, mlp" "$mlp" '{"strategy":"single"}' f32 1e-4
 same "one GPU, gpt" "$gpt" '{"strategy":"single"}' f32 1e-4
 same "one GPU, llama, bf16" "$llama" '{"strategy":"single"}' bf16 2e-2
+same "one GPU, head_dim 128, bf16" "$wide" '{"strategy":"single"}' bf16 2e-2
 same "ddp 4" "$mlp" '{"strategy":"ddp","dp":4}' f32 1e-4
 same "fsdp 4" "$gpt" '{"strategy":"fsdp","dp":4}' f32 1e-4
 same "tp 2" "$gpt" '{"strategy":"ddp","tp":2}' f32 1e-4
