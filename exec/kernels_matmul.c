@@ -16,6 +16,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -34,20 +35,26 @@ static Saxpy *saxpy;
 static atomic_bool counting;
 static _Atomic int64_t gemm_ns, axpy_ns;
 
-bool gemm_load(Err *err)
+static void load_blas(void)
 {
-    if (sgemm)
-        return true;
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     void *symbol = library ? dlsym(library, "cblas_sgemm") : NULL;
     void *other = library ? dlsym(library, "cblas_saxpy") : NULL;
     if (!symbol || !other)
-        return err_set(err, "OpenBLAS, which the cpu backend multiplies with, was not found; "
-                            "on Debian install libopenblas0-pthread (or libopenblas0)");
+        return;
     memcpy(&saxpy, &other, sizeof saxpy); /* ISO C has no cast from an object to a function */
     memcpy(&sgemm, &symbol, sizeof sgemm);
-    return true;
+}
+
+/* Ranks may be threads. */
+bool gemm_load(Err *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load_blas);
+    return sgemm ||
+           err_set(err, "OpenBLAS, which the cpu backend multiplies with, was not found; "
+                        "on Debian install libopenblas0-pthread (or libopenblas0)");
 }
 
 /* kernels_check has loaded it, but where a test calls a kernel by itself. */
