@@ -9,7 +9,7 @@
 #include "sim/cmd_options.h"
 #include "traces/set.h"
 
-enum { TOP = 10, TOP_MAX = 100000, RANKS_LISTED_MAX = 1 << 20 };
+enum { TOP = 10, TOP_MAX = 100000 };
 
 typedef struct Options {
     bool json;
@@ -61,37 +61,6 @@ static const struct option long_options[] = {
     { NULL, 0, NULL, 0 },
 };
 
-/* "3" or "4-7" at *text, which moves behind it. */
-static bool take_range(Options *o, const char **text)
-{
-    char *end;
-    if (**text < '0' || **text > '9')
-        return false;
-    uint64_t low = strtoull(*text, &end, 10), high = low;
-    if (*end == '-') {
-        if (end[1] < '0' || end[1] > '9')
-            return false;
-        high = strtoull(end + 1, &end, 10);
-    }
-    if (high < low || high >= TIMELINE_RANKS_MAX || high - low >= RANKS_LISTED_MAX)
-        return false;
-    for (uint64_t rank = low; rank <= high; rank++) {
-        GROW(o->ranks, o->ranks_n, o->ranks_cap);
-        o->ranks[o->ranks_n++] = (uint32_t)rank;
-    }
-    *text = end;
-    return true;
-}
-
-static bool take_ranks(Options *o, const char *list, Err *err)
-{
-    for (const char *at = list;; at++)
-        if (!take_range(o, &at) || (*at && *at != ','))
-            return err_set(err, "--rank takes ranks as in 0,3 or 0-7, not '%.60s'", list);
-        else if (!*at)
-            return true;
-}
-
 static bool take_option(void *user, int option, Err *err)
 {
     Options *o = user;
@@ -103,7 +72,7 @@ static bool take_option(void *user, int option, Err *err)
         o->report.step = (int64_t)n;
         return true;
     case OPT_RANK:
-        return take_ranks(o, optarg, err);
+        return option_ranks(&o->ranks, &o->ranks_n, &o->ranks_cap, "--rank", optarg, err);
     case OPT_TOP:
         if (!option_count(&n, "--top", optarg, 1, TOP_MAX, err))
             return false;

@@ -36,6 +36,39 @@ bool option_count(uint64_t *x, const char *option, const char *text, uint64_t mi
                    option, min, max, text);
 }
 
+/* "3" or "4-7" at *text, which moves behind it. */
+static bool take_range(uint32_t **ranks, uint32_t *n, uint32_t *cap, const char **text)
+{
+    enum { LISTED_MAX = 1 << 20, RANKS_MAX = 1 << 24 };
+    char *end;
+    if (**text < '0' || **text > '9')
+        return false;
+    uint64_t low = strtoull(*text, &end, 10), high = low;
+    if (*end == '-') {
+        if (end[1] < '0' || end[1] > '9')
+            return false;
+        high = strtoull(end + 1, &end, 10);
+    }
+    if (high < low || high >= RANKS_MAX || high - low >= LISTED_MAX)
+        return false;
+    for (uint64_t rank = low; rank <= high; rank++) {
+        GROW(*ranks, *n, *cap);
+        (*ranks)[(*n)++] = (uint32_t)rank;
+    }
+    *text = end;
+    return true;
+}
+
+bool option_ranks(uint32_t **ranks, uint32_t *n, uint32_t *cap, const char *option,
+                  const char *list, Err *err)
+{
+    for (const char *at = list;; at++)
+        if (!take_range(ranks, n, cap, &at) || (*at && *at != ','))
+            return err_set(err, "%s takes ranks as in 0,3 or 0-7, not '%.60s'", option, list);
+        else if (!*at)
+            return true;
+}
+
 bool option_jobs(uint32_t *jobs, const char *text, Err *err)
 {
     uint64_t n;

@@ -26,6 +26,9 @@ bool option_set(SettingList *list, char *text, Err *err);
 /* A whole number from min to max; option is named in the message. */
 bool option_count(uint64_t *x, const char *option, const char *text, uint64_t min, uint64_t max,
                   Err *err);
+/* Ranks as in 0,3 or 0-7, added to a list that the command frees. */
+bool option_ranks(uint32_t **ranks, uint32_t *n, uint32_t *cap, const char *option,
+                  const char *list, Err *err);
 bool option_jobs(uint32_t *jobs, const char *text, Err *err);
 
 /* Takes one option (optarg is set); false with err. */

@@ -8,25 +8,11 @@
  */
 #include "viz/app.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- offers ---- */
-
-static bool offers_word(const char *text, const char *word)
-{
-    size_t n = strlen(word);
-    for (; *text; text++) {
-        size_t i = 0;
-        while (i < n && tolower((unsigned char)text[i]) == tolower((unsigned char)word[i]))
-            i++;
-        if (i == n)
-            return true;
-    }
-    return n == 0;
-}
 
 static void add_offer(App *a, int32_t action, const char *text, const char *key)
 {
@@ -46,7 +32,7 @@ static void offer_actions(App *a, const char *word)
     for (size_t i = 0; i < app_actions_n; i++) {
         const AppAction *k = &app_actions[i];
         bool again = i > 0 && strcmp(app_actions[i - 1].name, k->name) == 0;
-        if (!again && offers_word(k->name, word))
+        if (!again && filter_has_word(k->name, word))
             add_offer(a, (int32_t)i, k->name, keys_text(&a->keys, (uint32_t)i, key));
     }
 }
@@ -57,7 +43,7 @@ static void offer_ranks(App *a, const char *word)
     for (uint32_t r = 0; r < d->ranks_n; r++) {
         char text[32];
         snprintf(text, sizeof text, "rank %" PRIu32, d->ranks[r].rank);
-        if (offers_word(text, word))
+        if (filter_has_word(text, word))
             add_offer(a, -1 - (int32_t)r, text, "");
     }
 }

@@ -7,7 +7,6 @@
 #include "sim/cmd_options.h"
 #include "viz/png.h"
 
-enum { RANKS_LISTED_MAX = 1 << 20 };
 enum {
     OPT_COMPARE = 1,
     OPT_RENDER,
@@ -72,36 +71,6 @@ static void push(const char ***list, uint32_t *n, uint32_t *cap, const char *tex
 {
     GROW(*list, *n, *cap);
     (*list)[(*n)++] = text;
-}
-
-static bool take_range(ViewOptions *o, const char **text)
-{
-    char *end;
-    if (**text < '0' || **text > '9')
-        return false;
-    uint64_t low = strtoull(*text, &end, 10), high = low;
-    if (*end == '-') {
-        if (end[1] < '0' || end[1] > '9')
-            return false;
-        high = strtoull(end + 1, &end, 10);
-    }
-    if (high < low || high >= TIMELINE_RANKS_MAX || high - low >= RANKS_LISTED_MAX)
-        return false;
-    for (uint64_t rank = low; rank <= high; rank++) {
-        GROW(o->ranks, o->ranks_n, o->ranks_cap);
-        o->ranks[o->ranks_n++] = (uint32_t)rank;
-    }
-    *text = end;
-    return true;
-}
-
-static bool take_ranks(ViewOptions *o, const char *list, Err *err)
-{
-    for (const char *at = list;; at++)
-        if (!take_range(o, &at) || (*at && *at != ','))
-            return err_set(err, "--ranks takes ranks as in 0,3 or 0-7, not '%.60s'", list);
-        else if (!*at)
-            return true;
 }
 
 /* "297ms", "1.5s", "20us", "300ns" at *text, which moves behind it. */
@@ -194,7 +163,7 @@ static bool take_option(void *user, int option, Err *err)
         o->render = optarg;
         return picture_name_check(optarg, "--render", err);
     case OPT_RANKS:
-        return take_ranks(o, optarg, err);
+        return option_ranks(&o->ranks, &o->ranks_n, &o->ranks_cap, "--ranks", optarg, err);
     case OPT_WINDOW:
         return take_window(o, optarg, err);
     case OPT_SIZE:

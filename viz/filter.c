@@ -162,7 +162,7 @@ static bool read_terms(ViewFilter *f, const char *text, Err *err)
 
 /* ---- what can be said of names and tracks once and for all ---- */
 
-static bool has_word(const char *text, const char *word)
+bool filter_has_word(const char *text, const char *word)
 {
     size_t n = strlen(word);
     for (; *text; text++) {
@@ -179,7 +179,7 @@ static bool name_holds(const ViewFilter *f, const char *name)
 {
     for (uint32_t i = 0; i < f->terms_n; i++) {
         const FilterTerm *t = &f->terms[i];
-        if (t->kind == TERM_WORD && has_word(name, t->word) == t->negated)
+        if (t->kind == TERM_WORD && filter_has_word(name, t->word) == t->negated)
             return false;
     }
     return true;
@@ -193,7 +193,7 @@ static bool track_holds(const ViewFilter *f, const Track *track)
         bool in = track->rank >= t->from && track->rank <= t->to;
         if (t->kind == TERM_RANK && in == t->negated)
             return false;
-        if (t->kind == TERM_STREAM && has_word(name, t->word) == t->negated)
+        if (t->kind == TERM_STREAM && filter_has_word(name, t->word) == t->negated)
             return false;
     }
     return true;

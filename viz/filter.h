@@ -47,6 +47,8 @@ void filter_open_name(ViewFilter *f, const ViewData *d, uint32_t name);
 void filter_free(ViewFilter *f);
 
 bool filter_matches(const ViewFilter *f, uint64_t span);
+/* Whether text has the word somewhere, whatever the case; the empty word is everywhere. */
+bool filter_has_word(const char *text, const char *word);
 
 /* How many spans of rows of streams match, and the sum of their times. */
 typedef struct FilterCount {
