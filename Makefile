@@ -204,7 +204,7 @@ check:
 	@$(MAKE) --no-print-directory $(parallel) tests
 	@BUILD=$(BUILD) MAKE='$(MAKE)' CUDA_HOME='$(CUDA_HOME)' sh tests/run_tests.sh $(SUITES)
 
-tests: $(BUILD)/lockstep $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS) \
+tests: $(BUILD)/lockstep $(WINDOW) $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS) \
        $(ON_CPU_PLUGIN) $(if $(findstring clang,$(CC)),,$(CUDA_PLUGIN))
 
 san:
