@@ -557,9 +557,22 @@ static void save_svg(App *a)
 {
     snprintf(a->save, sizeof a->save, "lockstep-view.svg");
 }
-static void copy_stats(App *a)
+static void copy_at_hand(App *a)
 {
-    app_stats_text(a, a->copy, sizeof a->copy);
+    app_copy(a, COPY_AT_HAND);
+}
+static void copy_tsv(App *a)
+{
+    app_copy(a, COPY_TSV);
+}
+static void copy_json(App *a)
+{
+    app_copy(a, COPY_JSON);
+}
+static void toggle_hta(App *a)
+{
+    a->view.hta_numbers = !a->view.hta_numbers;
+    a->view.drawer = true;
 }
 static void quit(App *a)
 {
@@ -608,12 +621,12 @@ static void see_rank(App *a, uint32_t rank)
     }
 }
 
-static void search_kernel(App *a)
+void app_search_kernel(App *a, uint32_t i)
 {
     const SceneTables *t = &a->scene.tables;
-    if (a->view.pane_at >= t->top_n || t->data != view_data(&a->view))
+    if (i >= t->top_n || t->data != view_data(&a->view))
         return;
-    app_search_name(a, t->top[a->view.pane_at].name);
+    app_search_name(a, t->top[i].name);
     search_step(a, false);
 }
 
@@ -629,7 +642,7 @@ static bool pane_key(App *a, int32_t key)
         return true;
     }
     if (key == KEY_ENTER && v->pane == VIEW_PANE_DRAWER)
-        search_kernel(a);
+        app_search_kernel(a, v->pane_at);
     else if (key == KEY_ENTER && v->pane_at < ranks_n)
         fold_it(a, &v->ranks[v->order[v->pane_at]]);
     else if (key == KEY_UP || key == KEY_DOWN) {
@@ -706,7 +719,10 @@ const AppAction app_actions[] = {
     { "scroll down", KEY_DOWN, MOD_CTRL, scroll_down },
     { "page up", KEY_PAGE_UP, 0, page_up },
     { "page down", KEY_PAGE_DOWN, 0, page_down },
-    { "copy the numbers", 'c', MOD_CTRL, copy_stats },
+    { "copy the event, else the numbers", 'c', MOD_CTRL, copy_at_hand },
+    { "copy the numbers as TSV", 0, 0, copy_tsv },
+    { "copy the numbers as JSON", 0, 0, copy_json },
+    { "numbers as HTA books them", 0, 0, toggle_hta },
     { "save as PNG", 's', MOD_CTRL, save_png },
     { "save as SVG", 's', MOD_CTRL | MOD_SHIFT, save_svg },
     { "clear", KEY_ESC, 0, clear },

@@ -10,7 +10,7 @@
 
 /* ---- links: outlines of all parts, and a bracket through them ---- */
 
-static const LayoutRow *row_of(const ScenePen *p, ViewPlace place)
+const LayoutRow *scene_row_of(const ScenePen *p, ViewPlace place)
 {
     for (uint32_t i = 0; i < p->l->rows_n; i++) {
         const LayoutRow *row = &p->l->rows[i];
@@ -20,7 +20,7 @@ static const LayoutRow *row_of(const ScenePen *p, ViewPlace place)
     return NULL;
 }
 
-static PxBox place_box(const ScenePen *p, const LayoutRow *row, ViewPlace place)
+PxBox scene_place_box(const ScenePen *p, const LayoutRow *row, ViewPlace place)
 {
     const Timeline *t = p->v->data[place.side]->t;
     int64_t from_ns = t->start_ns[place.span] - row->shift_ns;
@@ -30,17 +30,31 @@ static PxBox place_box(const ScenePen *p, const LayoutRow *row, ViewPlace place)
     return box;
 }
 
-/* Ends out of sight get an arrow at the edge they are behind. */
-static void draw_edge_arrow(ScenePen *p, PxBox from, const LayoutRow *row)
+/* Ends out of sight get an arrow at the edge they are behind; a click on it goes there. */
+static void draw_edge_arrow(ScenePen *p, PxBox from, const LayoutRow *row, ViewPlace to)
 {
     bool below = row->y0 >= p->l->lanes.y1;
     if (!below && row->y1 > p->l->scrolled.y0)
         return;
+    if (p->s->edges_n < SCENE_EDGES && !p->s->still) {
+        draw_tip(p->d, SCENE_ITEM_EDGE + p->s->edges_n, NULL);
+        p->s->edges[p->s->edges_n++] = to;
+    }
     Px x = px_max(p->l->lanes.x0 + PX(8), px_min(from.x0, p->l->lanes.x1 - PX(8)));
     Px edge = below ? p->l->lanes.y1 - PX(2) : p->l->scrolled.y0 + PX(2);
     PxPoint line[] = { { x, below ? edge - draw_px(p->d, 18) : edge + draw_px(p->d, 18) },
                        { x, edge } };
-    draw_arrow(p->d, line, 2, PX(2), scene_color(p, THEME_ARROW));
+    draw_arrow(p->d, line, 2, PX(3), scene_color(p, THEME_ARROW));
+}
+
+/* The same op on the other side, where both are in sight. */
+static void draw_twin(ScenePen *p, ViewPlace place)
+{
+    ViewPlace twin = view_twin(p->v, place);
+    const LayoutRow *row = twin.row != NONE_U32 ? scene_row_of(p, twin) : NULL;
+    if (row)
+        draw_outline(p->d, px_box_inset(scene_place_box(p, row, twin), -PX(1)), PX(2), 0,
+                     scene_color(p, THEME_FOCUS));
 }
 
 /* From an event to one it is linked to: down its start, over, into the other's start. */
@@ -58,7 +72,7 @@ static void draw_bracket(ScenePen *p, ViewPlace place, Px y0, Px y1)
 {
     const ViewData *d = p->v->data[place.side];
     const ViewComm *c = view_comm_of(&d->links, place.span);
-    const LayoutRow *row = row_of(p, place);
+    const LayoutRow *row = scene_row_of(p, place);
     if (!c || c->match == NONE_U32 || c->wait_ns < 0 || !row)
         return;
     int64_t at_ns = d->t->start_ns[place.span] + c->wait_ns - row->shift_ns;
@@ -77,23 +91,23 @@ static void draw_links(ScenePen *p, ViewPlace place)
 {
     enum { LINKS = 256 };
     static ViewPlace to[LINKS];
-    const LayoutRow *row = place.row != NONE_U32 ? row_of(p, place) : NULL;
+    const LayoutRow *row = place.row != NONE_U32 ? scene_row_of(p, place) : NULL;
     uint32_t n = row ? view_links_of(p->v, place, to, LINKS) : 0;
     if (n == 0)
         return;
-    PxBox mine = place_box(p, row, place);
+    PxBox mine = scene_place_box(p, row, place);
     Px y0 = mine.y0, y1 = mine.y1;
     const ViewComm *c = view_comm_of(&p->v->data[place.side]->links, place.span);
     const Timeline *t = p->v->data[place.side]->t;
     bool collective = c && c->match != NONE_U32;
     bool pair = collective && t->span_class[place.span] == SPAN_P2P;
     for (uint32_t i = 0; i < n; i++) {
-        const LayoutRow *other = row_of(p, to[i]);
+        const LayoutRow *other = scene_row_of(p, to[i]);
         if (!other)
             continue;
-        PxBox box = place_box(p, other, to[i]);
+        PxBox box = scene_place_box(p, other, to[i]);
         draw_outline(p->d, px_box_inset(box, -PX(1)), PX(2), 0, scene_color(p, THEME_ARROW));
-        draw_edge_arrow(p, mine, other);
+        draw_edge_arrow(p, mine, other, to[i]);
         if (pair && !is_send(t, place.span))
             draw_link(p, box, mine);
         else if (pair || !collective)
@@ -159,7 +173,10 @@ void scene_over(ScenePen *p)
     draw_clip_push(p->d, p->l->lanes);
     if (p->v->overlap_shading)
         draw_shading(p);
-    draw_links(p, p->v->hover.row != NONE_U32 ? p->v->hover : p->v->picked);
+    ViewPlace at_hand = p->v->hover.row != NONE_U32 ? p->v->hover : p->v->picked;
+    p->s->edges_n = 0;
+    draw_links(p, at_hand);
+    draw_twin(p, at_hand);
     draw_clip_pop(p->d);
 }
 
