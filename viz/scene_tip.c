@@ -274,8 +274,8 @@ void scene_tooltip(ScenePen *p)
         fill_event(&tip, p->s, v, place);
     } else if (kernel != NONE_U32) {
         fill_kernel(&tip, p, kernel);
-        if (v->mouse_x < 0)
-            at = px_box(p->l->drawer.x0, p->l->drawer.y1, 0, 0);
+        if (v->hover_item != SCENE_ITEM_KERNEL + kernel)
+            draw_item_box(p->d, SCENE_ITEM_KERNEL + kernel, &at);
     } else if (v->by_keyboard && place.row != NONE_U32 && picked_box(p, &at)) {
         fill_event(&tip, p->s, v, place);
     }

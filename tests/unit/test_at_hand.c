@@ -129,15 +129,6 @@ static bool says(Session *s, const char *text)
     return false;
 }
 
-static const DrawItem *item_of(Session *s, uint32_t id)
-{
-    const DrawList *d = app_draw(&s->app);
-    for (uint32_t i = 0; i < d->items_n; i++)
-        if (d->items[i].id == id)
-            return &d->items[i];
-    return NULL;
-}
-
 /* The i-th kernel of rank 0, picked by keyboard. */
 static void pick_kernel(Session *s, uint32_t i)
 {
@@ -186,9 +177,8 @@ static void kernels_of_the_drawer_are_told_and_found(void)
 {
     Session s;
     open_session(&s, 2);
-    const DrawItem *item = item_of(&s, SCENE_ITEM_KERNEL);
-    if (CHECK(item != NULL)) {
-        PxBox box = item->box;
+    PxBox box;
+    if (CHECK(draw_item_box(app_draw(&s.app), SCENE_ITEM_KERNEL, &box))) {
         mouse(&s, INPUT_MOVE, box.x0 + PX(2), (box.y0 + box.y1) / 2);
         CHECK(says(&s, "20 times, 11.00 \xc2\xb5s within the window"));
         CHECK(says(&s, "mean 550 ns, median 500 ns, p99 1"));
@@ -269,11 +259,11 @@ static void arrows_at_the_edge_lead_to_what_is_behind_it(void)
     app_input(&s.app, &(Input){ .kind = INPUT_SIZE, .x = 900, .y = 300 });
     app_pick(&s.app, view_place_of(&s.data[0], 0, s.comms[0].span));
     app_draw(&s.app);
-    const DrawItem *item = item_of(&s, SCENE_ITEM_EDGE);
-    if (CHECK(item != NULL)) {
+    PxBox box;
+    if (CHECK(draw_item_box(app_draw(&s.app), SCENE_ITEM_EDGE, &box))) {
         ViewPlace to = s.app.scene.edges[0];
         CHECK(to.span != s.comms[0].span);
-        click(&s, item->box);
+        click(&s, box);
         CHECK(s.app.view.picked.span != s.comms[0].span);
         CHECK_INT(SPAN_COMM, s.w[0].t.span_class[s.app.view.picked.span]);
         CHECK(s.app.view.scroll_px > 0);
