@@ -49,8 +49,7 @@ typedef enum GemmLayout {
 
 extern const char *const gemm_layout_names[GEMM_LAYOUT_N];
 
-struct MatmulShape; /* core/graph.h */
-GemmLayout gemm_layout_of(const struct MatmulShape *s);
+GemmLayout gemm_layout_of(const MatmulShape *s);
 
 typedef struct GemmRow {
     uint64_t m, n, k; /* C[m,n] = A[m,k] B[k,n] */

@@ -32,7 +32,7 @@ typedef struct Changes {
 } Changes;
 
 typedef struct Replay {
-    FromTrace facts; /* its counts; graph and costs are freed */
+    FromTrace facts;
     StepTimes times;
     uint64_t events;
 } Replay;
