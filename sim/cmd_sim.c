@@ -10,9 +10,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/now.h"
 #include "core/out_file.h"
 #include "sim/build.h"
 #include "sim/cmd.h"
@@ -44,13 +44,6 @@ typedef struct Job {
     Report report;
     Err err;
 } Job;
-
-static double wall_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 /* What a job needs while it runs. */
 typedef struct Work {
@@ -101,12 +94,13 @@ static bool simulate(Job *job, Work *w)
                            .seed = o->seed,
                            .progress = progress_part,
                            .user = &job->progress };
-    double start_s = wall_seconds();
+    int64_t start_ns = now_ns();
     if (!build_graph(&w->g, &w->s, &w->sw, &job->err) ||
         !sim_run(&w->result, &w->g, &w->s.machine, &w->sw, &options, &job->err))
         return err_wrap(&job->err, "%s", w->s.file);
     weigh_roles(w, o->trace != NULL);
-    report_fill(&job->report, &w->s, &w->g, &w->result, w->memory, wall_seconds() - start_s);
+    report_fill(&job->report, &w->s, &w->g, &w->result, w->memory,
+                (double)(now_ns() - start_ns) / 1e9);
     if (o->memory)
         report_add_peak(&job->report, &w->g, w->memory);
     return (!o->graph || graph_dump(&w->g, o->graph, &job->err)) &&
