@@ -2,9 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "sim/build.h"
 #include "sim/from_trace.h"
-#include "tests/check.h"
+#include "tests/built.h"
 
 /* ---- from a scenario to its trace, and to its replay ---- */
 
@@ -17,25 +16,14 @@ typedef struct Source {
 static bool source_set(Source *s, const char *scenario, const Setting *set, uint32_t set_n,
                        bool expand_ranks)
 {
-    Scenario in = { 0 };
-    Software sw = { 0 };
-    Arena arena = { 0 };
-    Graph g = { 0 };
+    Built b;
     SimResult r = { 0 };
-    Err err = { 0 };
     *s = (Source){ 0 };
-    SimOptions options = { .timeline = &s->t, .expand_ranks = expand_ranks };
-    bool ok = CHECK(scenario_read(&in, scenario, set, set_n, &err)) &&
-              CHECK(software_read(&sw, &arena, in.software, &err)) &&
-              CHECK(build_graph(&g, &in, &sw, &err)) &&
-              CHECK(sim_run(&r, &g, &in.machine, &sw, &options, &err));
+    bool ok = built_read(&b, scenario, set, set_n) && built_trace(&s->t, &r, &b, expand_ranks);
     s->step_ns = r.step_ns;
-    s->gpus = in.parallel.gpus;
-    timeline_seal(&s->t);
+    s->gpus = b.s.parallel.gpus;
     sim_result_free(&r);
-    graph_free(&g);
-    arena_free(&arena);
-    scenario_free(&in);
+    built_free(&b);
     return ok;
 }
 
