@@ -29,7 +29,7 @@ typedef struct Options {
     int64_t step;              /* of --from-trace; -1: the median one */
     const char *trace, *graph; /* files to write, NULL: none */
     uint64_t seed;
-    uint32_t jobs;
+    uint32_t jobs; /* 0: not given */
     char *const *names;
     uint32_t names_n;
 } Options;
@@ -176,7 +176,7 @@ static void batch_run(Batch *b, const Options *o, Err *err)
 {
     Err reading = { 0 };
     b->options = o;
-    job_list_open(&b->jobs, o->jobs);
+    job_list_open(&b->jobs, o->jobs ? o->jobs : pool_processors());
     scenario_each(o->names, o->names_n, add_job, b, &reading);
     job_list_close(&b->jobs);
     for (uint32_t i = 0; i < b->jobs.n && !err->set; i++)
@@ -364,6 +364,9 @@ static bool check_from_trace(const Options *o, Err *err)
     const char *wrong = o->memory         ? "--memory"
                         : o->explain      ? "--explain"
                         : o->expand_ranks ? "--expand-ranks"
+                        : o->expanded     ? "--expanded"
+                        : o->seed         ? "--seed"
+                        : o->jobs         ? "--jobs"
                         : o->graph        ? "--graph"
                                           : NULL;
     if (wrong)
@@ -417,7 +420,7 @@ static int sim(const Options *o)
 
 int cmd_sim(int argc, char **argv)
 {
-    Options o = { .jobs = pool_processors(), .step = -1 };
+    Options o = { .step = -1 };
     Err err = { 0 };
     bool help = false;
     int status = EXIT_DONE;
