@@ -82,8 +82,8 @@ void links_note(Sim *sim, Flow *f, double left)
     Demand d = demand_of(f);
     for (uint32_t u = 0; u < d.uses_n; u++) {
         uint32_t link = d.uses[u].resource;
-        double part = moved * d.uses[u].crossing / (double)ns /
-                      sim->classes.resources[link].bytes_per_ns;
+        double part =
+            moved * d.uses[u].crossing / (double)ns / sim->classes.resources[link].bytes_per_ns;
         int64_t load = llround(ldexp(part, LOAD_BITS));
         GROW(log->stints, log->stints_n, log->stints_cap);
         log->stints[log->stints_n++] = (Stint){ link, since_ns, sim->now_ns, load };
@@ -174,8 +174,7 @@ static void add_track(Sim *sim, const RankClass *rc, uint32_t link, uint32_t pla
     if (step[0].at_ns > 0)
         timeline_point(t, track, 0, 0);
     for (uint64_t i = 0; i < log->step_n[link]; i++)
-        timeline_point(t, track, step[i].at_ns,
-                       ldexp((double)step[i].load * 100, -LOAD_BITS));
+        timeline_point(t, track, step[i].at_ns, ldexp((double)step[i].load * 100, -LOAD_BITS));
 }
 
 static void record_pair(Sim *sim, const RankClass *rc, uint32_t kind)
@@ -189,7 +188,7 @@ static void record_pair(Sim *sim, const RankClass *rc, uint32_t kind)
         return;
     char text[48];
     if (log->step_n[link[0]] > 0 && same_steps(log, link[0], link[1])) {
-        snprintf(text, sizeof text, "%s %s and %s", name, way[kind], way[kind + 1]);
+        snprintf(text, sizeof text, "%s %s/%s", name, way[kind], way[kind + 1]);
         add_track(sim, rc, link[0], kind, text);
         return;
     }

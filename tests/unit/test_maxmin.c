@@ -95,7 +95,7 @@ static void folded_flows_get_the_shares_of_their_members(void)
     maxmin_space(&space, 1, &arena);
     const Resource link = { .bytes_per_ns = 90 };
     for (uint32_t m = 1; m <= 8; m++) {
-        Use one = { 0, 0.5, 0.5 }, folded = { 0, 0.5 * m, 0.5 };
+        Use one = { 0, 0.5, 0.5, 0.5 }, folded = { 0, 0.5 * m, 0.5, 0.5 * m };
         Demand all[9], two[2];
         double rate[9], rate2[2];
         for (uint32_t i = 0; i < m; i++)
