@@ -76,7 +76,8 @@ static void the_example_of_the_header_holds(void)
     MaxminSpace space;
     maxmin_space(&space, 2, &arena);
     const Resource link[] = { { .bytes_per_ns = 10 }, { .bytes_per_ns = 4 } };
-    const Use a[] = { { 0, 1, 1, 1 }, { 1, 1, 1, 1 } }, b[] = { { 0, 1, 1, 1 } }, c[] = { { 1, 1, 1, 1 } };
+    const Use a[] = { { 0, 1, 1, 1 }, { 1, 1, 1, 1 } }, b[] = { { 0, 1, 1, 1 } },
+              c[] = { { 1, 1, 1, 1 } };
     const Demand flow[] = { { a, 2 }, { b, 1 }, { c, 1 } };
     double rate[3];
     maxmin_rates(rate, flow, 3, link, &space);
