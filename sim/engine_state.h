@@ -183,7 +183,7 @@ typedef struct Flow {
     uint32_t uses_n;
     Use own_uses[RES_RANK_N + 2];
     double left, rate, solo_rate;
-    int64_t since_ns; /* left is of then */
+    int64_t since_ns;  /* left is of then */
     double noted_left; /* when its rate last changed; where links are recorded */
     int64_t noted_ns;
     int64_t start_ns;
