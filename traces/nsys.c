@@ -18,8 +18,9 @@
 #include "traces/unpack.h"
 
 enum { COLUMNS_MAX = 8, STRING_CACHE = 4096, TEXT_MAX = 1 << 20 };
-#define TIMES_MAX    (TIMELINE_NS_MAX / 2) /* so that no duration is out of range */
-#define PROCESS_MASK (~(uint64_t)0xffffff) /* what of a global thread id is the process */
+enum { SCHEMA_MAJOR = 3, SCHEMA_MINOR = 20 }; /* the newest that has been seen */
+#define TIMES_MAX    (TIMELINE_NS_MAX / 2)    /* so that no duration is out of range */
+#define PROCESS_MASK (~(uint64_t)0xffffff)    /* what of a global thread id is the process */
 
 typedef struct Process {
     uint64_t id; /* globalPid */
@@ -389,12 +390,31 @@ static bool gpu_row(Reader *r, sqlite3_stmt *row)
     return true;
 }
 
+/* Newer exports are read as well as they can be, and a note says so. */
+static bool export_row(Reader *r, sqlite3_stmt *row)
+{
+    const char *name = (const char *)sqlite3_column_text(row, 0);
+    const char *value = (const char *)sqlite3_column_text(row, 1);
+    unsigned major = 0, minor = 0;
+    if (!name || !value || strcmp(name, "EXPORT_SCHEMA_VERSION") != 0 ||
+        sscanf(value, "%6u.%6u", &major, &minor) != 2)
+        return true;
+    if (major > SCHEMA_MAJOR || (major == SCHEMA_MAJOR && minor > SCHEMA_MINOR))
+        snprintf(r->info->note, sizeof r->info->note,
+                 "its schema is %u.%u, newer than the newest that is known, %d.%d: what has "
+                 "been renamed since is missing",
+                 major, minor, SCHEMA_MAJOR, SCHEMA_MINOR);
+    return true;
+}
+
 /* ---- tables ---- */
 
 #define GPU_COLUMNS "start", "end", "deviceId", "streamId", "correlationId", "globalPid"
 
 /* Names come before those who bear them. */
 static const Table tables[] = {
+    { "META_DATA_EXPORT", 0, { "name", "value" }, export_row },
+    { "EXPORT_META_DATA", 0, { "name", "value" }, export_row },
     { "PROCESSES", 2, { "globalPid", "name" }, process_row },
     { "ThreadNames", 2, { "globalTid", "nameId" }, thread_row },
     { "TARGET_INFO_GPU", 1, { "name" }, gpu_row },
@@ -480,9 +500,8 @@ static bool read_table(Reader *r, const Table *table)
     ok = prepare(r, table, &s);
     uint64_t rows_n = 0;
     int code = SQLITE_DONE;
+    bool timed = strcmp(table->columns[0], "start") == 0;
     while (ok && (code = sqlite3_step(s)) == SQLITE_ROW) {
-        bool timed =
-            table->row != process_row && table->row != thread_row && table->row != gpu_row;
         if (++rows_n > r->rows_max)
             ok = refuse(r, "its pages point in circles: more rows than the file can hold");
         else if (r->processes_n >= TIMELINE_RANKS_MAX - 1)

@@ -3,7 +3,8 @@
  *
  * Schemas 2.9 (2022) to 3.20 (2025) have been seen; the format is not promised to
  * stay, so nothing is taken for granted but the names of tables and columns: a
- * table that is missing holds no rows, a column that is missing no value.
+ * table that is missing holds no rows, a column that is missing no value.  Of a newer
+ * schema info->note says so.
  *
  *     TABLE                                  BECOMES
  *     CUPTI_ACTIVITY_KIND_KERNEL             span on the stream; communication by rules.h

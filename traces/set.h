@@ -29,6 +29,7 @@
  *                                                kernels, and none is communication
  *                                                files that were cut short
  *                                                files of several documents
+ *                                                a newer format than is known (info.note)
  *
  * With `lenient` the errors of the first column but "no files" become findings,
  * and the files concerned are left out (of duplicates, all but the first).

@@ -185,6 +185,8 @@ static void check_events(TraceSet *s)
                      " events are damaged and were skipped, the first at byte %" PRIu64 ": %s",
                      f->path, info->events_skipped, info->events_read + info->events_skipped,
                      info->damage[0].offset, info->damage[0].reason);
+        if (info->note[0])
+            set_find(s, "'%s': %s", f->path, info->note);
         if (info->cut_short)
             set_find(s, "'%s' is cut short", f->path);
         if (info->documents_n > 1)
