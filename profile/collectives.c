@@ -80,7 +80,6 @@ static CollChannel key_of(const Timeline *t, const Comm *m, uint32_t rank, uint3
         return key;
     }
     key.group = m->group;
-    key.members_n = m->ranks_n;
     if (m->peer == NONE_U32) {
         key.group_id = m->group_id;
         return key;
@@ -88,7 +87,6 @@ static CollChannel key_of(const Timeline *t, const Comm *m, uint32_t rank, uint3
     bool receives = strcmp(timeline_text(t, m->op), "recv") == 0;
     key.from = receives ? m->peer : rank;
     key.to = receives ? rank : m->peer;
-    key.members_n = 2;
     return key;
 }
 
