@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/cuda_names.h"
 #include "traces/unpack.h"
 
 enum { COLUMNS_MAX = 8, STRING_CACHE = 4096, TEXT_MAX = 1 << 20 };
@@ -255,17 +256,10 @@ static bool kernel_row(Reader *r, sqlite3_stmt *row)
     return add_gpu_span(r, row, name, c, comm);
 }
 
-/* CUpti_ActivityMemcpyKind */
 static bool memcpy_row(Reader *r, sqlite3_stmt *row)
 {
-    static const char *const kinds[] = {
-        "Memcpy",      "Memcpy HtoD", "Memcpy DtoH", "Memcpy HtoA", "Memcpy AtoH",
-        "Memcpy AtoA", "Memcpy AtoD", "Memcpy DtoA", "Memcpy DtoD", "Memcpy HtoH",
-        "Memcpy PtoP", "Memcpy HtoD", "Memcpy DtoH", "Memcpy DtoD",
-    };
-    uint64_t kind = number(row, 6);
-    const char *name = kinds[kind < ARRAY_N(kinds) ? kind : 0];
-    return add_gpu_span(r, row, intern(&r->t->names, name), SPAN_MEMORY, NONE_U32);
+    uint32_t name = intern(&r->t->names, cuda_copy_name(number(row, 6)));
+    return add_gpu_span(r, row, name, SPAN_MEMORY, NONE_U32);
 }
 
 static bool memset_row(Reader *r, sqlite3_stmt *row)
@@ -281,15 +275,12 @@ static bool graph_row(Reader *r, sqlite3_stmt *row)
     return add_gpu_span(r, row, intern(&r->t->names, name), SPAN_COMPUTE, NONE_U32);
 }
 
-/* CUpti_ActivitySynchronizationType; the host waits, whatever stream it waits for. */
+/* The host waits, whatever stream it waits for. */
 static bool sync_row(Reader *r, sqlite3_stmt *row)
 {
-    static const char *const kinds[] = { "Sync", "Event Sync", "Stream Wait Event",
-                                         "Stream Sync", "Context Sync" };
-    uint64_t kind = number(row, 6);
-    const char *name = kinds[kind < ARRAY_N(kinds) ? kind : 0];
+    uint32_t name = intern(&r->t->names, cuda_sync_name(number(row, 6)));
     uint32_t track = other_track(r, number(row, 5), TRACK_HOST, "waits");
-    return add_span(r, row, track, intern(&r->t->names, name), SPAN_SYNC, NONE_U32, 4);
+    return add_span(r, row, track, name, SPAN_SYNC, NONE_U32, 4);
 }
 
 /* "cudaLaunchKernel_v7000" -> "cudaLaunchKernel" */
@@ -303,33 +294,11 @@ static uint32_t api_name(Reader *r, uint32_t id)
     return intern_bytes(&r->t->names, text, (size_t)(v - text));
 }
 
-static SpanClass api_class(const char *name)
-{
-    if (strstr(name, "Launch"))
-        return SPAN_LAUNCH;
-    return strstr(name, "Synchronize") || strstr(name, "WaitEvent") ? SPAN_SYNC : SPAN_HOST;
-}
-
 static bool runtime_row(Reader *r, sqlite3_stmt *row)
 {
     uint32_t name = api_name(r, string_column(r, row, 4));
-    SpanClass c = api_class(timeline_text(r->t, name));
+    SpanClass c = cuda_call_class(timeline_text(r->t, name));
     return add_span(r, row, thread_track(r, number(row, 2)), name, c, NONE_U32, 3);
-}
-
-/* "step 12", "ProfilerStep#12": one optimizer step. */
-static bool is_step(const char *name)
-{
-    static const char *const words[] = { "ProfilerStep#", "step", "Step", "iteration" };
-    for (size_t i = 0; i < ARRAY_N(words); i++) {
-        size_t n = strlen(words[i]);
-        if (strncmp(name, words[i], n) != 0)
-            continue;
-        const char *digits = name + n + strspn(name + n, " _#:");
-        if (*digits && digits[strspn(digits, "0123456789")] == '\0')
-            return true;
-    }
-    return false;
 }
 
 /* ENUM_NSYS_EVENT_TYPE: what of NVTX has a time; 70 and 71 come from text files. */
@@ -352,7 +321,7 @@ static bool nvtx_row(Reader *r, sqlite3_stmt *row)
     uint32_t name = is_null(row, 4) ? string_column(r, row, 5) : intern_text_column(r, row, 4);
     if (name == NONE_U32)
         name = intern(&r->t->names, "(no text)");
-    bool step = !mark && !is_null(row, 1) && is_step(timeline_text(r->t, name));
+    bool step = !mark && !is_null(row, 1) && cuda_range_is_step(timeline_text(r->t, name));
     uint32_t track = step ? other_track(r, thread & PROCESS_MASK, TRACK_STEPS, "steps")
                           : thread_track(r, thread);
     if (!mark && is_null(row, 1)) {

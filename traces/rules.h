@@ -69,7 +69,6 @@ KernelComm kernel_comm(const char *kernel);
 
 /* PyTorch's or NCCL's word -> ours: "_allgather_base" -> "all_gather"; NULL when unknown. */
 const char *comm_op_of(const char *word, size_t n);
-bool comm_op_is_p2p(const char *op);
 /* Framework's word for a number format -> ours and its size: "Half" -> "f16", 2. */
 bool comm_dtype_of(const char *word, size_t n, const char **dtype, uint64_t *bytes);
 

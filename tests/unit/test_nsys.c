@@ -2,6 +2,7 @@
  * Nsight Systems exports: both ages of the schema, made here with SQLite itself;
  * damage of every kind; and the totals of real ones where they are at hand.
  */
+#include "core/cuda_names.h"
 #include "tests/check.h"
 #include "traces/nsys.h"
 #include "traces/set.h"
@@ -267,6 +268,21 @@ static void a_schema_newer_than_the_known_ones_is_read_with_a_note(void)
                "renamed since is missing");
 }
 
+/* The words that recordings and exports share (core/cuda_names.h). */
+static void calls_and_ranges_are_told_apart(void)
+{
+    CHECK_INT(SPAN_LAUNCH, cuda_call_class("cuLaunchKernelEx_ptsz"));
+    CHECK_INT(SPAN_HOST, cuda_call_class("cudaLaunchHostFunc"));
+    CHECK_INT(SPAN_SYNC, cuda_call_class("cudaStreamWaitEvent"));
+    CHECK_INT(SPAN_HOST, cuda_call_class("cudaMalloc"));
+    CHECK(cuda_range_is_step("step 12") && cuda_range_is_step("ProfilerStep#12"));
+    CHECK(cuda_range_is_step("iteration: 3") && !cuda_range_is_step("step"));
+    CHECK(!cuda_range_is_step("step 3 of 4") && !cuda_range_is_step("forward 3"));
+    CHECK_STR("Memcpy PtoP", cuda_copy_name(10));
+    CHECK_STR("Memcpy", cuda_copy_name(UINT64_MAX));
+    CHECK_STR("Sync", cuda_sync_name(5));
+}
+
 static void refused(const char *const *sql, size_t n, const char *why)
 {
     Timeline t;
@@ -448,6 +464,7 @@ int main(void)
     RUN(what_is_missing_in_a_row_is_made_up_for);
     RUN(the_new_schema_names_its_tracks);
     RUN(processes_are_ranks);
+    RUN(calls_and_ranges_are_told_apart);
     RUN(a_schema_newer_than_the_known_ones_is_read_with_a_note);
     RUN(other_databases_are_refused_in_a_sentence);
     RUN(damage_gives_a_sentence);
