@@ -30,13 +30,11 @@ const TraceFormat trace_formats[] = {
       .endings = "",
       .summary = "Nsight Systems: nsys export --type sqlite, also as gzip",
       .matches = nsys_matches,
-      .open = nsys_open,
       .read = nsys_read },
     { .name = "chakra",
       .endings = "",
       .summary = "MLCommons Chakra execution traces: .et, or as JSON",
       .matches = chakra_matches,
-      .open = chakra_open,
       .read = chakra_read },
     { .name = "pytorch-et",
       .endings = "",
@@ -52,7 +50,6 @@ const TraceFormat trace_formats[] = {
       .endings = ".json .json.gz ",
       .summary = "Trace Event JSON: Perfetto, chrome://tracing, Kineto's readers",
       .matches = kineto_matches,
-      .open = kineto_open,
       .read = kineto_read,
       .write = chrome_write },
 };
@@ -60,7 +57,7 @@ const size_t trace_formats_n = ARRAY_N(trace_formats);
 
 /* ---- lists for messages ---- */
 
-typedef enum Column { COLUMN_NAMES, COLUMN_ENDINGS, COLUMN_READ } Column;
+typedef enum Column { COLUMN_NAMES, COLUMN_ENDINGS } Column;
 
 typedef struct List {
     char text[256];
@@ -80,11 +77,10 @@ static List list_of(Column column)
     List list = { .n = 0 };
     for (size_t i = 0; i < trace_formats_n; i++) {
         const TraceFormat *f = &trace_formats[i];
-        if (column == COLUMN_NAMES || (column == COLUMN_READ && f->open))
+        if (column == COLUMN_NAMES)
             append(&list, f->name, strlen(f->name));
-        if (column != COLUMN_ENDINGS || !f->write)
-            continue;
-        for (const char *at = f->endings; *at; at = strchr(at, ' ') + 1)
+        for (const char *at = f->endings; *at && column == COLUMN_ENDINGS;
+             at = strchr(at, ' ') + 1)
             append(&list, at, strcspn(at, " "));
     }
     return list;
@@ -180,16 +176,25 @@ const TraceFormat *trace_format_of_file(const char *path, Err *err)
     return NULL;
 }
 
+/* By a reader that wants rules: the built-in ones. */
+static bool read_plainly(const TraceFormat *f, Timeline *t, const char *path, Err *err)
+{
+    Rules rules;
+    TraceInfo ignored;
+    if (!rules_read(&rules, NULL, 0, err))
+        return false;
+    bool ok = f->read(t, &ignored, path, &rules, err);
+    rules_free(&rules);
+    return ok;
+}
+
 static const TraceFormat *open_as_found(Timeline *t, const char *path, Err *err)
 {
     *t = (Timeline){ 0 };
     const TraceFormat *f = trace_format_of_file(path, err);
-    if (f && !f->open) {
-        err_set(err, "cannot read '%s': its format %s is written only, read are: %s", path,
-                f->name, list_of(COLUMN_READ).text);
+    if (!f)
         return NULL;
-    }
-    return f && f->open(t, path, err) ? f : NULL;
+    return (f->open ? f->open(t, path, err) : read_plainly(f, t, path, err)) ? f : NULL;
 }
 
 bool trace_open(Timeline *t, const char *path, Err *err)

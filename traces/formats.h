@@ -17,8 +17,9 @@ typedef struct TraceFormat {
     const char *endings; /* of file names, each followed by a blank: ".json .json.gz " */
     const char *summary;
     bool (*matches)(const uint8_t *head, size_t n);
-    bool (*open)(Timeline *t, const char *path, Err *err); /* NULL: not read */
-    /* Reads all, and says what it was like; NULL: open and verify, nothing more is known. */
+    /* One of the two.  read reads all, and says what it was like; of what is opened nothing more
+     * is known. */
+    bool (*open)(Timeline *t, const char *path, Err *err);
     bool (*read)(Timeline *t, TraceInfo *info, const char *path, const Rules *rules, Err *err);
     bool (*verify)(const Timeline *t, Err *err); /* NULL: open has looked at all */
     bool (*write)(const Timeline *t, const char *path, Err *err); /* NULL: not written */

@@ -649,14 +649,3 @@ bool nsys_read(Timeline *t, TraceInfo *info, const char *path, const Rules *rule
     unpack_close(&u);
     return ok;
 }
-
-bool nsys_open(Timeline *t, const char *path, Err *err)
-{
-    Rules rules;
-    *t = (Timeline){ 0 };
-    if (!rules_read(&rules, NULL, 0, err))
-        return false;
-    bool ok = nsys_read(t, NULL, path, &rules, err);
-    rules_free(&rules);
-    return ok;
-}

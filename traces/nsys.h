@@ -36,7 +36,4 @@ bool nsys_read(Timeline *t, TraceInfo *info, const char *path, const Rules *rule
 bool nsys_read_bytes(Timeline *t, TraceInfo *info, void *bytes, uint64_t n, const char *name,
                      const Rules *rules, Err *err);
 
-/* For the table of formats: with the built-in rules. */
-bool nsys_open(Timeline *t, const char *path, Err *err);
-
 #endif
