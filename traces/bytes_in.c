@@ -164,13 +164,12 @@ static Unpacker *unpacker_start(BytesSource source, bool threaded)
     ASSERT(u);
     memset(u, 0, offsetof(Unpacker, packed));
     u->source = source;
-    u->threaded = threaded;
     ASSERT(inflateInit2(&u->z, 15 + 16) == Z_OK);
     if (!threaded)
         return u;
     ASSERT(pthread_mutex_init(&u->lock, NULL) == 0);
     ASSERT(pthread_cond_init(&u->changed, NULL) == 0);
-    ASSERT(pthread_create(&u->thread, NULL, unpack, u) == 0);
+    u->threaded = pthread_create(&u->thread, NULL, unpack, u) == 0; /* there may be too many */
     return u;
 }
 

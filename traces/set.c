@@ -462,13 +462,3 @@ void trace_set_free(TraceSet *s)
     arena_free(&s->arena);
     *s = (TraceSet){ .files_n = 0 };
 }
-
-const TraceFile *trace_set_file_of_rank(const TraceSet *s, uint32_t rank)
-{
-    for (size_t i = 0; i < s->files_n; i++) {
-        const TraceFile *f = &s->files[i];
-        if (f->used && (f->rank == rank || f->rank_from == TRACE_RANK_MANY))
-            return f;
-    }
-    return NULL;
-}

@@ -99,7 +99,4 @@ bool trace_set_read(TraceSet *s, const char *const *paths, size_t n, const Trace
                     Err *err);
 void trace_set_free(TraceSet *s);
 
-/* File that rank came from, NULL when there is none. */
-const TraceFile *trace_set_file_of_rank(const TraceSet *s, uint32_t rank);
-
 #endif
