@@ -1,14 +1,11 @@
 /* formats.c - the table, and looking things up in it. */
 #include "traces/formats.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
+#include "traces/bytes_in.h"
 #include "traces/chakra.h"
 #include "traces/chrome_write.h"
 #include "traces/kineto.h"
@@ -127,30 +124,11 @@ bool trace_head_has(const uint8_t *head, size_t n, const char *text)
     return false;
 }
 
-/* Opens what has a beginning that can be read again; -1 and err for others. */
-static int open_regular(const char *path, Err *err)
-{
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe may never have a writer */
-    if (fd < 0 || fstat(fd, &info) != 0)
-        err_set(err, "cannot open '%s': %s", path, strerror(errno));
-    else if (S_ISDIR(info.st_mode))
-        err_set(err, "cannot read '%s': it is a directory", path);
-    else if (!S_ISREG(info.st_mode))
-        err_set(err, "cannot read '%s': it is not a regular file", path);
-    else if (info.st_size == 0)
-        err_set(err, "cannot read '%s': it is empty", path);
-    else
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
 /* The first bytes, unpacked when they are gzip; none and err when they cannot be had. */
 static size_t read_head(const char *path, uint8_t *head, Err *err)
 {
-    int fd = open_regular(path, err);
+    uint64_t bytes_n;
+    int fd = bytes_in_open_file(path, &bytes_n, err);
     if (fd < 0)
         return 0;
     gzFile f = gzdopen(fd, "rb"); /* hands plain files through */
