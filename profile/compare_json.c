@@ -87,11 +87,7 @@ static void put_parting(JsonOut *j, const CompareDrift *d)
     json_out_open(j, '{');
     json_put_text(j, "name", d->op_name);
     json_put_text(j, "class", d->op_class);
-    json_out_key(j, "op");
-    if (d->op == NONE_U32)
-        json_out_null(j);
-    else
-        json_out_int(j, d->op);
+    json_put_known(j, "op", d->op == NONE_U32 ? -1 : (int64_t)d->op);
     json_put_int(j, "real_start_ns", d->op_start_ns);
     json_put_int(j, "sim_ns", d->op_time_ns[COMPARE_SIM]);
     json_put_int(j, "real_ns", d->op_time_ns[COMPARE_REAL]);
@@ -139,11 +135,7 @@ static void put_side(JsonOut *j, const Comparison *c, int k)
 {
     json_put_open(j, k == COMPARE_SIM ? "sim" : "real", '{');
     json_put_text(j, "trace", c->name[k]);
-    json_out_key(j, "step");
-    if (c->step[k] < 0)
-        json_out_null(j);
-    else
-        json_out_int(j, c->step[k]);
+    json_put_known(j, "step", c->step[k]);
     json_put_int(j, "steps", c->steps_n[k]);
     json_put_int(j, "ranks_without_counterpart", c->left_out_n[k]);
     json_out_close(j, '}');
