@@ -7,30 +7,20 @@
 
 /* ---- which rank stands beside which ---- */
 
-static uint64_t signature_of(const SideRank *r)
-{
-    uint64_t h = r->ops_n;
-    for (uint32_t i = 0; i < r->ops_n; i++)
-        h += mix_u64(r->ops[i].exact); /* a sum: streams may interleave differently */
-    return h;
-}
-
-/* The rank itself; in a folded timeline the one that stands for it, which is not written down: one
+/* In a folded timeline the rank that stands for one without tracks, which is not written down: one
  * that does the same as `like`, else the last one before it. */
 static SideRank *source_of(const Side *s, uint32_t rank, const SideRank *like)
 {
     SideRank *before = NULL, *same = NULL;
-    bool beyond = s->t->ranks_n && rank >= s->t->ranks_n;
-    uint64_t signature = s->folded && like ? signature_of(like) : 0;
+    if (s->t->ranks_n && rank >= s->t->ranks_n)
+        return NULL;
     for (uint32_t i = 0; i < s->ranks_n; i++) {
         SideRank *r = &s->ranks[i];
-        if (r->rank == rank)
-            return r;
-        if (r->ranks_n < 2 || beyond)
+        if (r->ranks_n < 2)
             continue;
         if (r->rank < rank || !before)
             before = r;
-        if (like && (r->rank < rank || !same) && signature_of(r) == signature)
+        if (like && (r->rank < rank || !same) && r->signature == like->signature)
             same = r;
     }
     return same ? same : before;

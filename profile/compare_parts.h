@@ -63,6 +63,7 @@ typedef struct SideRank {
     int64_t begin_ns, length_ns; /* of the step */
     SideOp *ops;
     uint32_t ops_n;
+    uint64_t signature; /* equal for ranks that do the same */
 } SideRank;
 
 typedef struct Side {
@@ -71,7 +72,6 @@ typedef struct Side {
     int64_t step; /* -1: none is marked */
     uint32_t steps_n, ranks_n;
     SideRank *ranks; /* ascending */
-    bool folded;
 } Side;
 
 /* Picks the step and collects its ops; everything lives in arena. */
