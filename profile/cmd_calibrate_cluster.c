@@ -160,11 +160,23 @@ static bool read_machine(const ClusterFit *f, const char *text, Machine *m, Err 
     return ok;
 }
 
+static bool read_log(Work *w, const char *path, Err *err)
+{
+    uint32_t rows_n = w->log.rows_n;
+    const char *source = NULL;
+    if (!w->o->bench)
+        return nccl_log_read(&w->log, path, err);
+    if (!calibrate_bench_log(&w->log, path, &source, err))
+        return false;
+    if (w->log.rows_n > rows_n)
+        w->bench = w->bench ? arena_printf(&w->log.arena, "%s; %s", w->bench, source) : source;
+    return true;
+}
+
 static bool read_logs(Work *w, Err *err)
 {
     for (uint32_t i = 0; i < w->o->inputs_n; i++)
-        if (!(w->o->bench ? calibrate_bench_log(&w->log, w->o->inputs[i], &w->bench, err)
-                          : nccl_log_read(&w->log, w->o->inputs[i], err)))
+        if (!read_log(w, w->o->inputs[i], err))
             return false;
     cluster_fit_init(&w->fit, w->o->into, predict_rows, w->log.rows_n);
     take_rows(w);
