@@ -44,8 +44,6 @@ static inline bool class_is_comm(OpClass k)
 }
 
 OpClass compare_class_of(const Timeline *t, uint64_t span);
-/* The same by a kernel's name alone. */
-OpClass compare_class_of_kernel(const char *name);
 
 typedef struct SideOp {
     int64_t start_ns, dur_ns; /* start: since the step's start */

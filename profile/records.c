@@ -294,7 +294,7 @@ static void take_trouble(Records *r)
 
 /* ---- opening ---- */
 
-bool records_match(const uint8_t *head, size_t n)
+static bool is_recording(const uint8_t *head, size_t n)
 {
     static const uint8_t magic[8] = RAW_MAGIC;
     return n >= sizeof magic && memcmp(head, magic, sizeof magic) == 0;
@@ -302,7 +302,7 @@ bool records_match(const uint8_t *head, size_t n)
 
 static bool check_head(const RawHead *head, uint64_t n, const char *name, Err *err)
 {
-    if (!records_match(head->magic, (size_t)min_u64(n, sizeof head->magic)))
+    if (!is_recording(head->magic, (size_t)min_u64(n, sizeof head->magic)))
         return err_set(err, "'%s' is no recording of the collector", name);
     if (n < RAW_HEAD_BYTES)
         return err_set(err, "'%s' ends within its head, after %" PRIu64 " bytes", name, n);

@@ -14,14 +14,23 @@
 #include "traces/nsys.h"
 #include "traces/pytorch_et.h"
 
+static bool read_native(Timeline *t, const char *path, Err *err)
+{
+    if (!native_open(t, path, err))
+        return false;
+    bool ok = native_verify(t, err);
+    if (!ok)
+        timeline_free(t);
+    return ok;
+}
+
 /* The first row that matches wins. */
 const TraceFormat trace_formats[] = {
     { .name = "native",
       .endings = ".lstrace ",
       .summary = "columns, opened without reading them",
       .matches = native_matches,
-      .open = native_open,
-      .verify = native_verify,
+      .open = read_native,
       .write = native_write },
     { .name = "nsys",
       .endings = "",
@@ -166,29 +175,13 @@ static bool read_plainly(const TraceFormat *f, Timeline *t, const char *path, Er
     return ok;
 }
 
-static const TraceFormat *open_as_found(Timeline *t, const char *path, Err *err)
+bool trace_read(Timeline *t, const char *path, Err *err)
 {
     *t = (Timeline){ 0 };
     const TraceFormat *f = trace_format_of_file(path, err);
     if (!f)
-        return NULL;
-    return (f->open ? f->open(t, path, err) : read_plainly(f, t, path, err)) ? f : NULL;
-}
-
-bool trace_open(Timeline *t, const char *path, Err *err)
-{
-    return open_as_found(t, path, err) != NULL;
-}
-
-bool trace_read(Timeline *t, const char *path, Err *err)
-{
-    const TraceFormat *f = open_as_found(t, path, err);
-    if (!f)
         return false;
-    if (!f->verify || f->verify(t, err))
-        return true;
-    timeline_free(t);
-    return false;
+    return f->open ? f->open(t, path, err) : read_plainly(f, t, path, err);
 }
 
 bool trace_write(const Timeline *t, const char *path, Err *err)

@@ -197,7 +197,7 @@ static void read_file(const TraceSet *s, TraceFile *f, SetPart *p)
     if (p->format->read) {
         p->ok = p->format->read(&p->t, info, f->path, &s->rules, &p->err);
     } else {
-        p->ok = trace_read(&p->t, f->path, &p->err);
+        p->ok = p->format->open(&p->t, f->path, &p->err);
         if (p->ok)
             describe(&p->t, info);
     }
