@@ -126,16 +126,12 @@ static void give_ranks(Recordings *all)
 bool profile_kernel_words(void *user, const char *kernel, SpanClass *class_, const char **op,
                           const char **dtype)
 {
-    const Rules *rules = user;
-    uint32_t match = rules_match(rules, kernel);
-    if (match == NONE_U32 || rules->rule[match].class_ == SPAN_COMPUTE)
+    uint32_t match;
+    KernelComm said;
+    if (!rules_comm(user, kernel, &match, class_, &said))
         return false;
-    KernelComm said = kernel_comm(kernel);
-    *op = rules->rule[match].op ? rules->rule[match].op : said.op;
+    *op = said.op;
     *dtype = said.dtype;
-    *class_ = rules->rule[match].class_;
-    if (*op && comm_op_is_p2p(*op))
-        *class_ = SPAN_P2P;
     return true;
 }
 

@@ -223,14 +223,12 @@ static uint32_t optional_name(Reader *r, const char *text)
     return text ? intern(&r->t->names, text) : NONE_U32;
 }
 
-static uint32_t comm_of_kernel(Reader *r, const Rule *rule, const char *kernel)
+static uint32_t comm_of_kernel(Reader *r, const KernelComm *said)
 {
-    KernelComm k = kernel_comm(kernel);
-    const char *op = rule->op ? rule->op : k.op;
-    Comm comm = comm_of(intern(&r->t->names, op ? op : "unknown"));
-    comm.dtype = optional_name(r, k.dtype);
-    comm.algorithm = optional_name(r, k.algorithm);
-    comm.protocol = optional_name(r, k.protocol);
+    Comm comm = comm_of(intern(&r->t->names, said->op ? said->op : "unknown"));
+    comm.dtype = optional_name(r, said->dtype);
+    comm.algorithm = optional_name(r, said->algorithm);
+    comm.protocol = optional_name(r, said->protocol);
     return timeline_comm(r->t, comm);
 }
 
@@ -241,16 +239,13 @@ static bool kernel_row(Reader *r, sqlite3_stmt *row)
         name = string_column(r, row, 7);
     if (name == NONE_U32)
         name = intern(&r->t->names, "kernel");
-    const char *text = timeline_text(r->t, name);
-    uint32_t match = rules_match(r->rules, text), comm = NONE_U32;
-    SpanClass c = match == NONE_U32 ? SPAN_COMPUTE : r->rules->rule[match].class_;
-    if (c != SPAN_COMPUTE) {
-        comm = comm_of_kernel(r, &r->rules->rule[match], text);
-        if (comm_op_is_p2p(timeline_text(r->t, r->t->comms[comm].op)))
-            c = SPAN_P2P;
+    uint32_t match, comm = NONE_U32;
+    SpanClass c = SPAN_COMPUTE;
+    KernelComm said;
+    if (rules_comm(r->rules, timeline_text(r->t, name), &match, &c, &said)) {
+        comm = comm_of_kernel(r, &said);
         r->info->comm_kernels_n++;
-        if (match < TRACE_RULES_MAX)
-            r->info->rule_kernels_n[match]++;
+        r->info->rule_kernels_n[match]++;
     }
     r->info->kernels_n++;
     return add_gpu_span(r, row, name, c, comm);
