@@ -221,11 +221,17 @@ static bool make_cluster(Work *w, const char *gpu, Err *err)
     return calibrate_store(w->o, text, err);
 }
 
-/* Made whole, or not at all. */
+/* Made whole, or not at all: then what was there stays. */
 static bool new_cluster(Work *w, const char *gpu, Err *err)
 {
+    Err ignored = { 0 };
     bool was_there = is_there(w->o->into);
+    char *old = was_there ? calibrate_load(w->o->into, &ignored) : NULL;
     bool ok = make_cluster(w, gpu, err) && calibrate_cluster(w->o, err);
+    if (!ok && old)
+        (void)calibrate_store(w->o, old, &ignored); /* takes it over */
+    else
+        free(old);
     if (!ok && !was_there)
         unlink(w->o->into);
     return ok;
