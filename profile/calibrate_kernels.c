@@ -87,19 +87,27 @@ static int compare_intervals(const void *pa, const void *pb)
     return (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
 
+static bool is_transfer(const Timeline *t, uint64_t i)
+{
+    return t->span_class[i] == SPAN_COMM || t->span_class[i] == SPAN_P2P;
+}
+
 /* When a rank transferred, in order and apart; *n of them, on the heap. */
 static Interval *transfers_of(const Timeline *t, uint32_t rank, uint32_t *n)
 {
     Interval *list = NULL;
     uint32_t cap = 0, kept = 0;
     *n = 0;
-    for (uint64_t i = 0; i < t->spans_n; i++) {
-        bool comm = t->span_class[i] == SPAN_COMM || t->span_class[i] == SPAN_P2P;
-        if (!comm || t->tracks[t->span_track[i]].rank != rank)
-            continue;
-        GROW(list, *n, cap);
-        list[(*n)++] = (Interval){ t->start_ns[i] + timeline_wait_ns(t, i),
-                                   t->start_ns[i] + t->dur_ns[i] };
+    for (uint32_t k = 0; k < t->tracks_n; k++) {
+        const Track *track = &t->tracks[k];
+        uint64_t end = track->span_first + track->span_n;
+        for (uint64_t i = track->span_first; i < end && track->rank == rank; i++) {
+            if (!is_transfer(t, i))
+                continue;
+            GROW(list, *n, cap);
+            list[(*n)++] = (Interval){ t->start_ns[i] + timeline_wait_ns(t, i),
+                                       t->start_ns[i] + t->dur_ns[i] };
+        }
     }
     if (*n == 0)
         return NULL;
