@@ -280,7 +280,9 @@ static bool replay(Run *r, const Changes *c, const char *out, Replay *result)
     if (!from_trace_build(f, &r->set.timeline, r->windows, r->windows_n, &o, &r->err))
         return err_wrap(&r->err, "%.200s", r->command->names[0]);
     from_trace_machine(&plain, f->world_n);
-    SimOptions options = { .expanded = true, .timeline = &t, .given = &f->given };
+    SimOptions options = {
+        .expanded = true, .timeline = &t, .links = true, .given = &f->given
+    };
     bool ok =
         sim_run(&s, &f->graph, o.on_machine ? &c->machine : &plain, &sw, &options, &r->err);
     if (ok) {

@@ -91,6 +91,7 @@ static bool simulate(Job *job, Work *w)
     SimOptions options = { .expanded = o->expanded,
                            .expand_ranks = o->expand_ranks,
                            .timeline = o->trace ? &w->timeline : NULL,
+                           .links = true,
                            .seed = o->seed,
                            .progress = progress_part,
                            .user = &job->progress };

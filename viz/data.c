@@ -11,7 +11,7 @@
 
 #include "core/lanes.h"
 
-/* ---- counters: smallest and largest of blocks, 16 wide ---- */
+/* ---- counters: smallest and largest of blocks, 16 wide; sums up to each point ---- */
 
 enum { COUNTER_SHIFT = 4, COUNTER_LEVELS = 12 };
 
@@ -34,9 +34,13 @@ static void build_counter(ViewCounter *c, const Timeline *t, const Track *track)
 {
     uint64_t n = track->point_n;
     float *value = mem_zero(n ? n : 1, sizeof *value);
+    const int64_t *at_ns = t->point_ns + track->point_first;
+    c->area = mem_zero(n ? n : 1, sizeof *c->area);
     for (uint64_t i = 0; i < n; i++) {
         double v = t->point_value[track->point_first + i];
         value[i] = (float)v;
+        if (i + 1 < n)
+            c->area[i + 1] = c->area[i] + v * (double)(at_ns[i + 1] - at_ns[i]);
         c->min = i == 0 || v < c->min ? v : c->min;
         c->max = i == 0 || v > c->max ? v : c->max;
     }
@@ -56,6 +60,7 @@ static void free_counter(ViewCounter *c)
         free(c->low[l]);
         free(c->high[l]);
     }
+    free(c->area);
 }
 
 static uint64_t points_before(const Timeline *t, const Track *track, int64_t at_ns)
@@ -103,6 +108,24 @@ bool view_counter_range(const ViewData *d, const ViewRow *row, int64_t from_ns, 
     const double *value = d->t->point_value + track->point_first;
     *low = *high = value[a];
     counter_range(&row->counter, value, a, b, low, high);
+    return true;
+}
+
+bool view_counter_mean(const ViewData *d, const ViewRow *row, int64_t from_ns, int64_t to_ns,
+                       double *mean)
+{
+    const Track *track = &d->t->tracks[row->track];
+    const int64_t *at_ns = d->t->point_ns + track->point_first;
+    const double *value = d->t->point_value + track->point_first;
+    if (track->point_n == 0 || to_ns <= max_i64(from_ns, at_ns[0]))
+        return false;
+    from_ns = max_i64(from_ns, at_ns[0]);
+    uint64_t a = points_before(d->t, track, from_ns + 1) - 1;
+    uint64_t b = points_before(d->t, track, to_ns) - 1;
+    const double *area = row->counter.area;
+    double sum = area[b] - area[a] + value[b] * (double)(to_ns - at_ns[b]) -
+                 value[a] * (double)(from_ns - at_ns[a]);
+    *mean = a == b ? value[a] : sum / (double)(to_ns - from_ns);
     return true;
 }
 
@@ -349,6 +372,8 @@ uint64_t view_data_memory_bytes(const ViewData *d)
         bytes += lod_memory_bytes(&d->rows[i].lod);
         for (uint32_t l = 0; l < d->rows[i].counter.levels_n; l++)
             bytes += d->rows[i].counter.blocks_n[l] * 2 * sizeof(float);
+        if (d->rows[i].counter.area)
+            bytes += d->t->tracks[d->rows[i].track].point_n * sizeof(double);
     }
     return bytes;
 }
@@ -368,29 +393,9 @@ const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span)
 
 /* ---- numbers of a window ---- */
 
-/* Sums over ranks of times that nobody's clock has shown end at the largest number. */
-static void add_ns(int64_t *sum, int64_t ns, int64_t times)
-{
-    if (__builtin_mul_overflow(ns, times, &ns) || __builtin_add_overflow(*sum, ns, sum))
-        *sum = INT64_MAX;
-}
-
-static void add_metrics(Metrics *sum, const Metrics *m, int64_t times)
-{
-    add_ns(&sum->span_ns, m->span_ns, times);
-    add_ns(&sum->busy_ns, m->busy_ns, times);
-    add_ns(&sum->idle_ns, m->idle_ns, times);
-    add_ns(&sum->compute_ns, m->compute_ns, times);
-    add_ns(&sum->memory_ns, m->memory_ns, times);
-    add_ns(&sum->comm_ns, m->comm_ns, times);
-    add_ns(&sum->overlapped_ns, m->overlapped_ns, times);
-    add_ns(&sum->exposed_comm_ns, m->exposed_comm_ns, times);
-    add_ns(&sum->exposed_comm_vs_memory_ns, m->exposed_comm_vs_memory_ns, times);
-}
-
 void view_stats_add(ViewStats *s, const ViewRank *rank, const Metrics *m)
 {
-    add_metrics(&s->sum, m, rank->ranks_n);
+    metrics_add(&s->sum, m, rank->ranks_n);
     s->ranks_n += rank->ranks_n;
 }
 

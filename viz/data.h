@@ -28,6 +28,7 @@ typedef struct ViewCounter {
     uint32_t levels_n;
     uint64_t blocks_n[12];
     float *low[12], *high[12];
+    double *area; /* by point: of value times ns before it; for means */
 } ViewCounter;
 
 typedef struct ViewRow {
@@ -117,6 +118,9 @@ const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span);
  * holds at from_ns included.  False: it has no value there yet. */
 bool view_counter_range(const ViewData *d, const ViewRow *row, int64_t from_ns, int64_t to_ns,
                         double *low, double *high);
+/* Its mean over time there, over the part in which it has a value. */
+bool view_counter_mean(const ViewData *d, const ViewRow *row, int64_t from_ns, int64_t to_ns,
+                       double *mean);
 
 /* Metrics of a window, summed over ranks, each as often as it stands for ranks. */
 typedef struct ViewStats {

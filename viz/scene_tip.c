@@ -1,7 +1,7 @@
 /*
- * scene_tip.c - the tooltip: all that is known of the span below the mouse.
+ * scene_tip.c - the tooltip: all that is known of the span below the mouse, or a counter's value.
  */
-#include "viz/scene_parts.h"
+#include "viz/scene_counter.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -119,13 +119,42 @@ char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap)
     return text;
 }
 
+/* What a counter has below the mouse: one value, or many within a pixel. */
+static void fill_counter(Tip *tip, const ScenePen *p)
+{
+    const View *v = p->v;
+    Px x = PX(v->mouse_x);
+    const LayoutRow *row = px_box_has(p->l->lanes, x, PX(v->mouse_y))
+                               ? layout_row_at(p->l, x, PX(v->mouse_y))
+                               : NULL;
+    if (!row || row->kind != LAYOUT_ROW)
+        return;
+    const ViewData *d = v->data[row->side];
+    const ViewRow *r = &d->rows[row->row];
+    int64_t from_ns = layout_ns_at(p->l, v, x) + row->shift_ns;
+    int64_t to_ns = max_i64(from_ns + 1, layout_ns_at(p->l, v, x + PX(1)) + row->shift_ns);
+    char text[160];
+    if (r->kind != VIEW_ROW_COUNTER ||
+        !scene_counter_value(d, r, from_ns, to_ns, text, sizeof text))
+        return;
+    say_name(tip, timeline_text(d->t, d->t->tracks[r->track].name));
+    say(tip, "%s", text);
+    view_time_text(text, sizeof text, from_ns - d->begin_ns);
+    say(tip, "rank %" PRIu32 ", %s from the beginning", d->ranks[r->rank].rank, text);
+}
+
 void scene_tooltip(ScenePen *p)
 {
     const View *v = p->v;
-    if (v->hover.row == NONE_U32 || v->mouse_x < 0 || v->omni_open)
-        return;
     Tip tip = { .n = 0 };
-    fill_tip(&tip, v, v->hover);
+    if (v->mouse_x < 0 || v->omni_open)
+        return;
+    if (v->hover.row != NONE_U32)
+        fill_tip(&tip, v, v->hover);
+    else
+        fill_counter(&tip, p);
+    if (tip.n == 0)
+        return;
     Px line = draw_px(p->d, 17), pad = draw_px(p->d, 8), width = 0;
     for (uint32_t i = 0; i < tip.n; i++)
         width = px_max(width, font_width(p->d->font, i ? scene_small() : scene_bold(),

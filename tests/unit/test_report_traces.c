@@ -38,26 +38,33 @@ static void check_span(JsonNode expected, const char *key, int64_t got, bool fra
     CHECK(llabs(expect - got) <= (fractional ? 36 : 0));
 }
 
+/* What every reference has. */
+static void check_times(JsonNode e, const Metrics *m)
+{
+    JsonNode n = json_member(e, "n");
+    check_ns(e, "busy_ns", m->busy_ns);
+    check_ns(e, "compute_ns", m->compute_ns);
+    check_ns(e, "memory_ns", m->memory_ns);
+    check_ns(e, "comm_ns", m->comm_ns);
+    check_ns(e, "overlap_comm_comp_ns", m->overlapped_ns);
+    check_ns(e, "exposed_comm_ns", m->exposed_comm_ns);
+    check_ns(n, "compute", (int64_t)m->compute_kernels);
+    check_ns(n, "comm", (int64_t)m->comm_kernels);
+    check_ns(n, "memory", (int64_t)m->memory_ops);
+}
+
 static void check_rank(JsonNode clean, const Cover *c)
 {
     char rank[16];
     snprintf(rank, sizeof rank, "%u", c->rank);
-    JsonNode e = json_member(clean, rank), n = json_member(e, "n");
+    JsonNode e = json_member(clean, rank);
     Metrics m = metrics_of_rank(c);
     CHECK(json_type(e) == JSON_OBJECT);
     bool fractional = m.busy_ns % 1000 != 0;
     check_span(e, "span_ns", m.span_ns, fractional);
-    check_ns(e, "busy_ns", m.busy_ns);
     check_span(e, "idle_ns", m.idle_ns, fractional);
-    check_ns(e, "compute_ns", m.compute_ns);
-    check_ns(e, "memory_ns", m.memory_ns);
-    check_ns(e, "comm_ns", m.comm_ns);
-    check_ns(e, "overlap_comm_comp_ns", m.overlapped_ns);
-    check_ns(e, "exposed_comm_ns", m.exposed_comm_ns);
     check_ns(e, "exposed_comm_vs_compute_and_memcpy_ns", m.exposed_comm_vs_memory_ns);
-    check_ns(n, "compute", (int64_t)m.compute_kernels);
-    check_ns(n, "comm", (int64_t)m.comm_kernels);
-    check_ns(n, "memory", (int64_t)m.memory_ops);
+    check_times(e, &m);
     JsonNode pct = json_member(e, "overlap_pct_of_comm");
     double got = metrics_overlap_pct(&m);
     CHECK(json_type(pct) == JSON_NUMBER ? fabs(json_value(pct) - got) <= 0.0005001
@@ -88,19 +95,10 @@ static void figures_of_real_traces_are_exact(void)
 static void check_nsys(JsonNode e, const Cover *c)
 {
     Metrics m = metrics_of_rank(c);
-    JsonNode n = json_member(e, "n");
     CHECK(json_type(e) == JSON_OBJECT);
     check_ns(e, "span_ns", m.span_ns);
-    check_ns(e, "busy_ns", m.busy_ns);
     check_ns(e, "idle_ns", m.idle_ns);
-    check_ns(e, "compute_ns", m.compute_ns);
-    check_ns(e, "memory_ns", m.memory_ns);
-    check_ns(e, "comm_ns", m.comm_ns);
-    check_ns(e, "overlap_comm_comp_ns", m.overlapped_ns);
-    check_ns(e, "exposed_comm_ns", m.exposed_comm_ns);
-    check_ns(n, "compute", (int64_t)m.compute_kernels);
-    check_ns(n, "comm", (int64_t)m.comm_kernels);
-    check_ns(n, "memory", (int64_t)m.memory_ops);
+    check_times(e, &m);
     CHECK_INT(JSON_NULL, json_type(json_member(e, "overlap_pct_of_comm")));
     CHECK(isnan(metrics_overlap_pct(&m)));
 }

@@ -7,6 +7,7 @@
 #include "viz/kernels.h"
 #include "viz/links.h"
 #include "viz/names.h"
+#include "viz/scene_counter.h"
 
 #include "tests/check.h"
 #include "tests/trace_world.h"
@@ -480,21 +481,75 @@ static void counters_by_brute_force(void)
         seed = mix_u64(seed);
         int64_t from_ns = 90 + (int64_t)(seed % 11000);
         int64_t to_ns = from_ns + 1 + (int64_t)((seed >> 32) % (1u << (i % 14)));
-        double low = 1e300, high = -1e300, l = 0, h = 0;
+        double low = 1e300, high = -1e300, l = 0, h = 0, sum = 0, mean = 0;
+        int64_t ns = 0;
         for (int p = 0; p < POINTS; p++) {
             int64_t until_ns = p + 1 < POINTS ? at[p + 1] : INT64_MAX;
             if (at[p] < to_ns && (until_ns > from_ns || at[p] > from_ns)) {
                 low = fmin(low, value[p]);
                 high = fmax(high, value[p]);
             }
+            int64_t first_ns = max_i64(at[p], from_ns), last_ns = min_i64(until_ns, to_ns);
+            if (first_ns < last_ns) {
+                sum += value[p] * (double)(last_ns - first_ns);
+                ns += last_ns - first_ns;
+            }
         }
         bool any = view_counter_range(&d, &d.rows[0], from_ns, to_ns, &l, &h);
         CHECK(any == (low <= high));
         if (any)
             CHECK(l == low && h == high);
+        CHECK(view_counter_mean(&d, &d.rows[0], from_ns, to_ns, &mean) == (ns > 0));
+        if (ns > 0)
+            CHECK_NEAR(sum / (double)ns, mean, 1e-6);
     }
     view_data_free(&d);
     timeline_free(&w.t);
+}
+
+static void counters_say_their_values_with_units(void)
+{
+    static const struct {
+        const char *name;
+        double low, high;
+        int64_t from_ns, to_ns;
+        const char *value, *largest, *short_name;
+    } rows[] = {
+        { "NIC out, % of 50 GB/s", 0, 97.25, 10, 20, "97.2 %", "\xe2\x89\xa4 97 % of 50 GB/s",
+          "NIC out" },
+        { "NIC out, % of 50 GB/s", 0, 97.25, 0, 40,
+          "24.3 % on average, from 0 % to 97.2 % "
+          "within this pixel",
+          "\xe2\x89\xa4 97 % of 50 GB/s", "NIC out" },
+        { "PCIe in, % of 25 GB/s", 0, 104, 10, 20, "104 %", "\xe2\x89\xa4 104 % of 25 GB/s",
+          "PCIe in" },
+        { "gpu util", 0, 50, 30, 40, "0 %", "\xe2\x89\xa4 50 %", "gpu util" },
+        { "gpu util", 0, 5000, 10, 20, "5000", "5000", "gpu util" },
+        { "allocated bytes", 1e9, 2e9, 0, 40, "from 1.000 GB to 2.000 GB within this pixel",
+          "2.000 GB", "allocated bytes" },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        World w = { 0 };
+        ViewData d;
+        char text[120];
+        uint32_t track = timeline_track(&w.t, 0, TRACK_COUNTER, rows[i].name, 1);
+        timeline_point(&w.t, track, 0, rows[i].low);
+        timeline_point(&w.t, track, 10, rows[i].high);
+        timeline_point(&w.t, track, 20, rows[i].low);
+        timeline_seal(&w.t);
+        view_data_open(&d, &w.t, "counter", 1);
+        view_row_ready(&d, &d.rows[0]);
+        CHECK(scene_counter_value(&d, &d.rows[0], rows[i].from_ns, rows[i].to_ns, text,
+                                  sizeof text));
+        CHECK_STR(rows[i].value, text);
+        CHECK_STR(rows[i].largest, scene_counter_text(&d, &d.rows[0], true, text, sizeof text));
+        snprintf(text, sizeof text, "%.*s", (int)scene_counter_name(&d, &d.rows[0]),
+                 rows[i].name);
+        CHECK_STR(rows[i].short_name, text);
+        CHECK(!scene_counter_value(&d, &d.rows[0], -9, 0, text, sizeof text));
+        view_data_free(&d);
+        timeline_free(&w.t);
+    }
 }
 
 int main(void)
@@ -515,5 +570,6 @@ int main(void)
     RUN(wrong_filters_are_told);
     RUN(searching_goes_by_time);
     RUN(counters_by_brute_force);
+    RUN(counters_say_their_values_with_units);
     return check_report();
 }
