@@ -259,6 +259,11 @@ typedef struct MeasuredCollective {
     MeasuredPoint *points;
 } MeasuredCollective;
 
+/* What "op" says of a kind: its name, and "send_recv" of OP_SEND. */
+const char *measured_op_word(OpKind op);
+/* OP_KIND_N: nothing that is measured is called so. */
+OpKind measured_op_of(const char *word);
+
 /* Time of one entry; latency_ns is the part of it before data move. */
 double measured_entry_ns(const MeasuredCollective *e, uint64_t bytes);
 

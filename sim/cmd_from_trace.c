@@ -377,11 +377,7 @@ static void put_object(JsonOut *j, const char *key, const StepTimes *t)
 static void put_counts(JsonOut *j, const Run *r, const FromTrace *f)
 {
     json_put_open(j, "trace", '{');
-    json_out_key(j, "step");
-    if (r->step < 0)
-        json_out_null(j);
-    else
-        json_out_int(j, r->step);
+    json_put_known(j, "step", r->step);
     json_put_uint(j, "ranks", r->replay.facts.ranks_n);
     json_put_uint(j, "kernels", r->replay.facts.kernels_n);
     json_put_uint(j, "collectives", r->replay.facts.comms_n);

@@ -6,11 +6,7 @@
 /* NONE_U32 is null. */
 static void put_count(JsonOut *j, const char *key, uint32_t x)
 {
-    json_out_key(j, key);
-    if (x == NONE_U32)
-        json_out_null(j);
-    else
-        json_out_int(j, x);
+    json_put_known(j, key, x == NONE_U32 ? -1 : (int64_t)x);
 }
 
 static void write_rates(JsonOut *j, const ReportRates *r)
