@@ -270,7 +270,7 @@ static bool open_parts(Backend *b, Err *err)
     b->graphs = job->cuda->graphs && asked("LOCKSTEP_CUDA_GRAPH", true) && !job->timed &&
                 !b->synced && !b->lanes && b->p->lane_n[LANE_HOST] == 0 &&
                 (!b->comm || b->comm_type->captures);
-    return true;
+    return graph_agree(b, &b->graphs, err);
 }
 
 static void cuda_close(Backend *b)

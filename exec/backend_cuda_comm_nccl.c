@@ -73,7 +73,9 @@ struct CudaComm {
     uint32_t *comm_of; /* by call; NONE_U32: alone */
     ncclUniqueId id;
     Tickets tickets[LANE_N];
-    cudaStream_t side[SIDES_MAX]; /* 0 stands for the lane's own */
+    cudaStream_t side[LANE_N]
+                     [SIDES_MAX]; /* 0 stands for the lane's own; lanes have sides apart,
+                                             or a transfer would wait for another lane's peer */
     cudaEvent_t fork, join[SIDES_MAX];
     pthread_mutex_t lock; /* the host's calls of NCCL, and tickets */
     pthread_t watchdog;
@@ -386,15 +388,18 @@ static uint32_t side_of(const CudaComm *c, const CommCall *calls, uint32_t i)
     return first;
 }
 
-static cudaError_t make_side(CudaComm *c, uint32_t i)
+static cudaError_t make_side(CudaComm *c, cudaStream_t *side, uint32_t i, cudaStream_t stream)
 {
     cudaError_t result = cudaSuccess;
+    int priority = 0;
     if (!c->fork)
         result = cudaEventCreateWithFlags(&c->fork, cudaEventDisableTiming);
     if (result == cudaSuccess && !c->join[i])
         result = cudaEventCreateWithFlags(&c->join[i], cudaEventDisableTiming);
-    if (result == cudaSuccess && !c->side[i])
-        result = cudaStreamCreateWithFlags(&c->side[i], cudaStreamNonBlocking);
+    if (result == cudaSuccess && !side[i])
+        result = cudaStreamGetPriority(stream, &priority);
+    if (result == cudaSuccess && !side[i])
+        result = cudaStreamCreateWithPriority(&side[i], cudaStreamNonBlocking, priority);
     return result;
 }
 
@@ -403,13 +408,15 @@ static cudaError_t fork_sides(CudaComm *c, const CommCall *calls, uint32_t n,
                               cudaStream_t stream)
 {
     cudaError_t result = cudaSuccess;
+    cudaStream_t *side = c->side[calls[0].lane];
     for (uint32_t i = 1; i < n && result == cudaSuccess; i++)
-        result = make_side(c, i);
+        if (side_of(c, calls, i) == i)
+            result = make_side(c, side, i, stream);
     if (n > 1 && result == cudaSuccess)
         result = cudaEventRecord(c->fork, stream);
     for (uint32_t i = 1; i < n && result == cudaSuccess; i++)
         if (side_of(c, calls, i) == i)
-            result = cudaStreamWaitEvent(c->side[i], c->fork, 0);
+            result = cudaStreamWaitEvent(side[i], c->fork, 0);
     return result;
 }
 
@@ -420,7 +427,7 @@ static cudaError_t join_sides(CudaComm *c, const CommCall *calls, uint32_t n,
     for (uint32_t i = 1; i < n && result == cudaSuccess; i++) {
         if (side_of(c, calls, i) != i)
             continue;
-        result = cudaEventRecord(c->join[i], c->side[i]);
+        result = cudaEventRecord(c->join[i], c->side[calls[0].lane][i]);
         if (result == cudaSuccess)
             result = cudaStreamWaitEvent(stream, c->join[i], 0);
     }
@@ -436,7 +443,8 @@ static bool queue_group(CudaComm *c, const CommCall *calls, uint32_t n, cudaStre
         uint32_t side = side_of(c, calls, i);
         comm = comm_of(c, &calls[i]);
         if (comm)
-            result = queue_call(c, &calls[i], comm, side ? c->side[side] : stream);
+            result =
+                queue_call(c, &calls[i], comm, side ? c->side[calls[0].lane][side] : stream);
         else if (!alone(c, &calls[i], stream, err))
             break;
     }
@@ -856,8 +864,9 @@ static void free_sides(CudaComm *c)
     for (uint32_t i = 0; i < SIDES_MAX; i++) {
         if (c->join[i])
             cudaEventDestroy(c->join[i]);
-        if (c->side[i])
-            cudaStreamDestroy(c->side[i]);
+        for (int lane = 0; lane < LANE_N; lane++)
+            if (c->side[lane][i])
+                cudaStreamDestroy(c->side[lane][i]);
     }
 }
 
@@ -890,14 +899,18 @@ static void nccl_close(CudaComm *c)
 
 /* ---- running ---- */
 
+static bool is_capturing(cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(stream, &status) != cudaSuccess ||
+           status != cudaStreamCaptureStatusNone;
+}
+
 /* A free ticket of the lane, recorded in front of the transfer; NULL: it goes unwatched. */
 static Ticket *take_ticket(CudaComm *c, uint32_t task, cudaStream_t stream)
 {
-    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     Tickets *l = &c->tickets[c->job.program->tasks[task].lane];
-    if (!c->watched || l->n == TICKETS_MAX ||
-        cudaStreamIsCapturing(stream, &status) != cudaSuccess ||
-        status != cudaStreamCaptureStatusNone)
+    if (!c->watched || l->n == TICKETS_MAX || is_capturing(stream))
         return NULL;
     Ticket *t = &l->items[(l->first + l->n) % TICKETS_MAX];
     if (!t->before && (cudaEventCreateWithFlags(&t->before, cudaEventDisableTiming) ||
@@ -930,7 +943,8 @@ static bool nccl_run(CudaComm *c, uint32_t task, cudaStream_t stream, Err *err)
         else
             err_wrap(err, "op %u '%s'", p->tasks[task].id,
                      program_text(p, p->tasks[task].op->name));
-        fail(c, err->text);
+        if (why.set || !is_capturing(stream)) /* a capture may fail: nothing has run */
+            fail(c, err->text);
     }
     return ok;
 }

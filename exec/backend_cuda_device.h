@@ -96,8 +96,10 @@ bool times_end(Backend *b, Err *err);
 int64_t host_clock_ns(void);
 
 /* exec/backend_cuda_graph.c */
+/* *can: of all ranks that transfers join; they capture a step together or not at all. */
+bool graph_agree(const Backend *b, bool *can, Err *err);
 bool graph_begin(Backend *b, Err *err);
-/* Launches what was captured.  *redo: it could not be captured, and has not run. */
+/* Launches what was captured.  *redo: some rank could not capture it, and it has not run. */
 bool graph_end(Backend *b, bool *redo, Err *err);
 void graph_close(Backend *b);
 

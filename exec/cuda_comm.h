@@ -63,7 +63,8 @@ typedef struct CudaCommType {
 
     /* Collective: all ranks of the job call it.  False and a sentence, within timeout_s. */
     bool (*open)(CudaComm **c, const CudaCommJob *job, Err *err);
-    /* Tasks [task, task + program_posted_n), all transfers, on this stream. */
+    /* Tasks [task, task + program_posted_n), all transfers, on this stream.  False: the job has
+     * ended; or, where the stream is being captured and poll finds all well, the capture has. */
     bool (*run)(CudaComm *c, uint32_t task, struct CUstream_st *stream, Err *err);
     /* Now and then while the host waits for the device; since_ns: CLOCK_MONOTONIC when it began
      * to wait.  False: the job has ended, err says why; nothing more will come. */

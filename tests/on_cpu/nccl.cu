@@ -7,6 +7,7 @@
  *     - a kernel ends when all members' kernels run: until then it holds its stream
  *     - kernels of one communicator run in the order of their launches, on whatever streams
  *     - a send ends when it is received
+ *     - nothing can be captured: a graph here runs in one go, and kernels that wait cannot
  *
  * Sums are taken in the order of the ranks (exec/fabric_sum.h).
  */
@@ -391,6 +392,12 @@ ncclResult_t ncclGroupEnd(void)
         return ncclSuccess;
     auto calls = group;
     group.clear();
+    for (auto &x : calls) {
+        cudaStreamCaptureStatus status;
+        if (x.second.first && cudaStreamIsCapturing(x.second.first, &status) == cudaSuccess &&
+            status != cudaStreamCaptureStatusNone)
+            return ncclInvalidUsage;
+    }
     std::vector<ncclComm *> comms;
     std::map<ncclComm *, std::pair<cudaStream_t, std::vector<Call>>> by_comm;
     for (auto &x : calls) {
