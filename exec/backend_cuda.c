@@ -226,7 +226,7 @@ static bool open_comm(Backend *b, Err *err)
     const CudaOptions *o = b->job->cuda;
     if (!calls_make(&b->calls, b->p, err))
         return false;
-    if (b->p->graph->world_n == 1)
+    if (!b->comm_type)
         return true;
     CudaCommJob job = { .program = b->p,
                         .calls = &b->calls,
@@ -237,7 +237,6 @@ static bool open_comm(Backend *b, Err *err)
                         .timeout_s = o->timeout_s,
                         .rings = o->rings,
                         .capture = o->capture };
-    b->comm_type = o->loop ? &cuda_comm_loop : &cuda_comm_nccl;
     return b->comm_type->open(&b->comm, &job, err);
 }
 
@@ -309,6 +308,8 @@ static bool cuda_open(Backend **out, const Job *job, Err *err)
     check_lanes(job->program);
     Backend *b = mem_zero(1, sizeof *b);
     *b = (Backend){ .job = job, .p = job->program };
+    if (b->p->graph->world_n > 1)
+        b->comm_type = job->cuda->loop ? &cuda_comm_loop : &cuda_comm_nccl;
     if (!open_parts(b, err)) {
         cuda_close(b);
         return false;

@@ -18,6 +18,14 @@
  * on one stream run one after another, so sends and receives that are posted together,
  * each on its channel, go on side streams between a fork and a join.
  *
+ * REGISTERED.  NCCL itself registers the buffers of captured calls (NCCL_GRAPH_REGISTER, 1 by
+ * default: src/enqueue.cc), and then moves what lies in them without copies of its own.
+ * It asks for memory of ncclMemAlloc, and that a collective's buffers lie at one offset on all
+ * ranks (user guide, User Buffer Registration).  The arena is such memory where all ranks have
+ * one role, and so one layout.  Stages of a pipeline have not; their tied embeddings, say, are
+ * reduced at offsets of their own: there the arena stays cudaMalloc's, which NCCL registers
+ * only when told to (NCCL_LEGACY_CUDA_REGISTER).
+ *
  * PIECES.  NCCL's all-gather and reduce-scatter want shards of one size.  Where they do
  * not divide (exec/fabric.h cuts the last ones off) each shard is a broadcast from, or
  * a reduction to, its owner, all in one group.
@@ -710,6 +718,24 @@ static bool find_comms(CudaComm *c, Err *err)
     return true;
 }
 
+/* ---- memory ---- */
+
+static void *nccl_allocate(const Program *p)
+{
+    void *memory = NULL;
+    if (p->graph->roles_n != 1)
+        return NULL;
+    if (ncclMemAlloc(&memory, p->arena_bytes) == ncclSuccess)
+        return memory;
+    (void)cudaGetLastError();
+    return NULL;
+}
+
+static void nccl_release(void *memory)
+{
+    ncclMemFree(memory);
+}
+
 /* ---- every connection once ---- */
 
 static bool same_shape(const CommCall *a, const CommCall *b)
@@ -968,6 +994,8 @@ static void nccl_abort(CudaComm *c, const char *why)
 
 const CudaCommType cuda_comm_nccl = { .name = "nccl",
                                       .captures = true,
+                                      .allocate = nccl_allocate,
+                                      .release = nccl_release,
                                       .open = nccl_open,
                                       .run = nccl_run,
                                       .poll = nccl_poll,

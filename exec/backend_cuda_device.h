@@ -1,8 +1,9 @@
 /*
  * backend_cuda_device.h - the parts of the CUDA backend: memory, streams, times, graphs.
  *
- *     memory    one allocation is the program's arena, to the byte; a second one holds all else:
- *               scratch and workspaces by lane, tables of addresses, rates, the loss
+ *     memory    one allocation is the program's arena, to the byte (NCCL's own rounds it up); a
+ *               second one holds all else: scratch and workspaces by lane, tables of addresses,
+ *               rates, the loss
  *     streams   a lane is a stream; an event behind each task that another lane waits for
  *     times     events around stretches of tasks; around every task when times are wanted
  *     graphs    the second step is captured while it is launched, and played from then on
@@ -42,6 +43,7 @@ struct Backend {
 
     /* memory */
     uint8_t *arena, *extra;
+    bool comms_arena; /* comm_type has allocated it */
     uint64_t extra_bytes;
     uint8_t *staging; /* pinned, on the host: what copies bring, by task */
     uint64_t *staging_at;
@@ -56,9 +58,9 @@ struct Backend {
     cudaStream_t stream[LANE_N]; /* NULL: the lane has no tasks */
     cudaEvent_t *done;           /* by task; NULL: nobody waits for it */
     CommCalls calls;
-    const CudaCommType *comm_type;
-    CudaComm *comm; /* NULL: the program has no transfers */
-    Lanes *lanes;   /* where transfers block: launches by a thread per lane; else NULL */
+    const CudaCommType *comm_type; /* NULL: one rank, and so no transfers, */
+    CudaComm *comm;                /* and NULL */
+    Lanes *lanes; /* where transfers block: launches by a thread per lane; else NULL */
 
     /* times */
     cudaEvent_t base; /* at the beginning of the step, when the host's clock was base_ns */

@@ -86,7 +86,7 @@ struct ncclComm {
 static std::mutex host_lock; /* of what hosts wait for */
 static std::condition_variable host_bell;
 static std::map<std::string, Shared *> worlds;
-static uint64_t ids_n, waiting_n;
+static uint64_t ids_n, waiting_n, allocations_n;
 static ncclResult_t broken = ncclSuccess;
 static thread_local int depth;
 static thread_local std::vector<std::pair<ncclComm *, std::pair<cudaStream_t, Call>>> group;
@@ -118,6 +118,26 @@ static void end_kernel(Kernel *k)
     waiting_n -= !k->ended;
     k->ended = true;
     on_cpu_gate_open(k->gate);
+}
+
+/* ---- memory ---- */
+
+uint64_t on_cpu_nccl_allocations(void)
+{
+    LOCKED;
+    return allocations_n;
+}
+
+ncclResult_t ncclMemAlloc(void **at, size_t bytes)
+{
+    LOCKED;
+    allocations_n++;
+    return cudaMalloc(at, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void *at)
+{
+    return cudaFree(at) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 /* ---- communicators ---- */
