@@ -52,9 +52,10 @@ enum {
     TICKETS_MAX = 256,    /* watched at once on a lane; more are not watched */
     LOCK_WAIT_S = 3,      /* for the host to leave NCCL before its communicators go */
     ABORT_WAIT_S = 10,
-    LAST_WAY_OUT_S = 20,  /* after an abort, for the process to end by itself */
-    PATIENCE = 10,        /* time-outs for a rank that lives, as the fabric says, and is slow */
-    SIDES_MAX = 64,       /* channels posted together */
+    LAST_WAY_OUT_S = 20, /* after an abort, for the process to end by itself */
+    PATIENCE = 10,       /* time-outs for a rank that lives, as the fabric says, and is slow */
+    HOST_PATIENCE = 5, /* for a call of NCCL: this is said before what it holds up elsewhere */
+    SIDES_MAX = 64,    /* channels posted together */
     CHANNEL_CTAS_MAX = 8, /* a receive that waits for its sender holds so many SMs */
     PEERS_TEXT = 120
 };
@@ -88,6 +89,7 @@ struct CudaComm {
     pthread_mutex_t lock; /* the host's calls of NCCL, and tickets */
     pthread_t watchdog;
     bool watched;
+    int64_t inside_ns; /* the watchdog's: since when every look finds the host in NCCL; 0 */
     _Atomic bool closing, failed, aborted;
     pthread_mutex_t why_lock;
     Err why;
@@ -550,12 +552,25 @@ static bool look_at_comm(CudaComm *c, ncclComm_t comm, const char *name, Err *er
                    more ? more : "");
 }
 
+/* The host is in NCCL.  It comes back at once, but when it captures: then NCCL registers buffers,
+ * and for that meets the host's other ranks. */
+static bool look_at_host(CudaComm *c, Err *err)
+{
+    if (c->inside_ns == 0)
+        c->inside_ns = net_now_ns();
+    double inside_s = (double)(net_now_ns() - c->inside_ns) / 1e9;
+    return inside_s <= HOST_PATIENCE * c->job.timeout_s ||
+           err_set(err, "rank %u: NCCL has not come back from a call for %.0f s", c->rank,
+                   inside_s);
+}
+
 static bool look(CudaComm *c, Err *err)
 {
     if (!is_well(c, err))
         return false;
-    if (pthread_mutex_trylock(&c->lock) != 0) /* the host is in NCCL: next time */
-        return true;
+    if (pthread_mutex_trylock(&c->lock) != 0)
+        return look_at_host(c, err);
+    c->inside_ns = 0;
     bool ok = look_at_comm(c, c->world, "world", err);
     for (uint32_t i = 0; ok && i < c->plan.comms_n; i++)
         ok = look_at_comm(c, c->comms[i], program_text(c->job.program, c->plan.comms[i].name),

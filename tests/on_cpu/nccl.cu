@@ -86,7 +86,7 @@ struct ncclComm {
 static std::mutex host_lock; /* of what hosts wait for */
 static std::condition_variable host_bell;
 static std::map<std::string, Shared *> worlds;
-static uint64_t ids_n, waiting_n, allocations_n;
+static uint64_t ids_n, waiting_n, allocations_n, hold_in;
 static ncclResult_t broken = ncclSuccess;
 static thread_local int depth;
 static thread_local std::vector<std::pair<ncclComm *, std::pair<cudaStream_t, Call>>> group;
@@ -382,6 +382,22 @@ static ncclResult_t connect(const std::vector<ncclComm *> &comms)
     return ncclSuccess;
 }
 
+void on_cpu_nccl_hold(uint64_t n)
+{
+    std::unique_lock<std::mutex> hold(host_lock);
+    hold_in = n;
+}
+
+static ncclResult_t be_held(const std::vector<ncclComm *> &comms)
+{
+    std::unique_lock<std::mutex> hold(host_lock);
+    if (comms.empty() || hold_in == 0 || --hold_in > 0)
+        return ncclSuccess;
+    Shared *s = comms[0]->shared;
+    host_bell.wait(hold, [=]() { return s->aborted; });
+    return ncclRemoteError;
+}
+
 static void launch(ncclComm *c, cudaStream_t stream, const std::vector<Call> &calls)
 {
     LOCKED;
@@ -430,6 +446,8 @@ ncclResult_t ncclGroupEnd(void)
         mine.second.push_back(x.second.second);
     }
     ncclResult_t result = connect(comms);
+    if (result == ncclSuccess)
+        result = be_held(comms);
     for (ncclComm *c : comms)
         if (result == ncclSuccess)
             launch(c, by_comm[c].first, by_comm[c].second);

@@ -83,6 +83,8 @@ ncclResult_t ncclRecv(void *to, size_t n, ncclDataType_t type, int peer, ncclCom
 
 /* What communicators report from now on as having gone wrong beside a call; for tests. */
 void on_cpu_nccl_break(ncclResult_t state);
+/* The n-th group from now on (1: the next) does not come back until it is aborted; 0: none. */
+void on_cpu_nccl_hold(uint64_t n);
 /* Calls of ncclMemAlloc so far. */
 uint64_t on_cpu_nccl_allocations(void);
 /* Kernels that have been queued and not ended. */
