@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "exec/net.h"
+
 enum { POLL_US = 20, POLLS = 50 /* queries of streams for one of the transfers */ };
 
 /* ---- failing ---- */
@@ -347,12 +349,12 @@ static void cuda_write(Backend *b, uint64_t offset, const void *from, uint64_t b
 
 static void cuda_begin_run(Backend *b)
 {
-    b->zero_ns = host_clock_ns();
+    b->zero_ns = net_now_ns();
 }
 
 static int64_t cuda_now_ns(const Backend *b)
 {
-    return host_clock_ns() - b->zero_ns;
+    return net_now_ns() - b->zero_ns;
 }
 
 static const TaskRecord *cuda_records(const Backend *b)
@@ -407,8 +409,7 @@ static bool launch(Backend *b, uint32_t task, Err *err)
         first--;
     if (queue(b, first, task - first + 1, err))
         return true;
-    if (b->mode != STEP_CAPTURE ||
-        (b->comm && !b->comm_type->poll(b->comm, host_clock_ns(), err)))
+    if (b->mode != STEP_CAPTURE || (b->comm && !b->comm_type->poll(b->comm, net_now_ns(), err)))
         return false;
     b->spoiled = true; /* nothing has run: the step is launched again, op by op */
     b->spoiled_by = *err;
@@ -430,7 +431,7 @@ static void cuda_launch_task(Backend *b, uint32_t task, int64_t launched_ns)
 /* Until the event, or all of the stream (event NULL), is reached. */
 static bool wait_until(Backend *b, cudaStream_t stream, cudaEvent_t event, Err *err)
 {
-    int64_t since_ns = host_clock_ns();
+    int64_t since_ns = net_now_ns();
     cudaError_t result;
     for (uint32_t i = 1;; i++) {
         result = event ? cudaEventQuery(event) : cudaStreamQuery(stream);

@@ -95,7 +95,6 @@ void times_close(Backend *b);
 bool times_begin(Backend *b, Err *err);
 /* Records of all tasks; the device is idle again. */
 bool times_end(Backend *b, Err *err);
-int64_t host_clock_ns(void);
 
 /* exec/backend_cuda_graph.c */
 /* *can: of all ranks that transfers join; they capture a step together or not at all. */
