@@ -223,6 +223,15 @@ static bool open_events(Backend *b, Err *err)
            want_event(b, p->guards, p->guards_n, err);
 }
 
+/* Of any rank: they connect together, or not at all. */
+static bool has_transfers(const Graph *g)
+{
+    for (uint32_t i = 0; i < g->ops_n; i++)
+        if (op_is_comm(g->ops[i].kind))
+            return true;
+    return false;
+}
+
 static bool open_comm(Backend *b, Err *err)
 {
     const CudaOptions *o = b->job->cuda;
@@ -310,7 +319,7 @@ static bool cuda_open(Backend **out, const Job *job, Err *err)
     check_lanes(job->program);
     Backend *b = mem_zero(1, sizeof *b);
     *b = (Backend){ .job = job, .p = job->program };
-    if (b->p->graph->world_n > 1)
+    if (b->p->graph->world_n > 1 && has_transfers(b->p->graph))
         b->comm_type = job->cuda->loop ? &cuda_comm_loop : &cuda_comm_nccl;
     if (!open_parts(b, err)) {
         cuda_close(b);

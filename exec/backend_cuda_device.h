@@ -58,7 +58,7 @@ struct Backend {
     cudaStream_t stream[LANE_N]; /* NULL: the lane has no tasks */
     cudaEvent_t *done;           /* by task; NULL: nobody waits for it */
     CommCalls calls;
-    const CudaCommType *comm_type; /* NULL: one rank, and so no transfers, */
+    const CudaCommType *comm_type; /* NULL: there are no transfers, */
     CudaComm *comm;                /* and NULL */
     Lanes *lanes; /* where transfers block: launches by a thread per lane; else NULL */
 
