@@ -6,7 +6,7 @@
  * nanosecond per op, which is where rounding enters.  Collapsed equals op by op
  * within 0.5 %, every share of the step and every collective's; to 1 ns where
  * nothing but tensor parallelism inside a node talks; and where a nanosecond more
- * changes the step itself by more, as a few in ten thousand draws do, within that.
+ * moves the step itself, as it does in a few of ten thousand draws, within that more.
  * And no result is faster than physics.
  */
 #include "tests/random_scenario.h"
@@ -216,7 +216,7 @@ static uint64_t collapse_one(const Draw *d, int64_t slack_ns)
         Gap gap;
         bool same = gap_between(&gap, &collapsed, &expanded);
         if (same && gap.ns > slack && !slack_ns) {
-            slack = sway_of(&x, &expanded, d);
+            slack += sway_of(&x, &expanded, d);
             swaying_n++;
         }
         if (!CHECK(same && gap.ns <= slack))
