@@ -29,19 +29,10 @@ typedef struct Work {
 
 /* ---- rows ---- */
 
-/* OP_KIND_N: the simulator has no such collective. */
-static OpKind kind_of(const char *op)
-{
-    for (int k = OP_ALL_REDUCE; k <= OP_ALL_TO_ALL; k++)
-        if (strcmp(op, op_kind_names[k]) == 0)
-            return (OpKind)k;
-    return strcmp(op, "send_recv") == 0 ? OP_SEND : OP_KIND_N;
-}
-
 static void take_row(Work *w, const NcclRow *r, uint32_t log, uint32_t nth)
 {
     const NcclTest *t = &w->log.tests[r->test];
-    OpKind kind = kind_of(t->op);
+    OpKind kind = measured_op_of(t->op);
     if (kind == OP_KIND_N) {
         w->skipped_op++;
         return;

@@ -6,10 +6,8 @@
 #include "profile/compare_parts.h"
 #include "profile/steps.h"
 #include "profile/trace_report.h"
-#include "sim/build.h"
-#include "sim/engine.h"
 #include "sim/report.h"
-#include "tests/check.h"
+#include "tests/built.h"
 #include "tests/real_traces.h"
 #include "tests/trace_world.h"
 
@@ -344,33 +342,23 @@ typedef struct Simulated {
 
 static bool simulate(Simulated *s, const char *path, const Setting *settings, size_t settings_n)
 {
-    Scenario scenario = { 0 };
-    Software sw = { 0 };
-    Arena arena = { 0 };
-    Graph g = { 0 };
+    Built b;
     SimResult result = { 0 };
-    Err err = { 0 };
-    SimOptions options = { .timeline = &s->t, .expand_ranks = true };
-    bool ok = CHECK(scenario_read(&scenario, path, settings, (uint32_t)settings_n, &err)) &&
-              CHECK(software_read(&sw, &arena, scenario.software, &err)) &&
-              CHECK(build_graph(&g, &scenario, &sw, &err)) &&
-              CHECK(sim_run(&result, &g, &scenario.machine, &sw, &options, &err));
+    bool ok = built_read(&b, path, settings, (uint32_t)settings_n) &&
+              built_trace(&s->t, &result, &b, true);
     if (ok) {
-        timeline_seal(&s->t);
-        RoleMemory *memory = PUSH_ARRAY(&arena, RoleMemory, g.roles_n);
+        RoleMemory *memory = PUSH_ARRAY(&b.arena, RoleMemory, b.g.roles_n);
         Report report = { 0 };
-        for (uint32_t i = 0; i < g.roles_n; i++)
-            memory[i] = memory_of_role(&g, &g.roles[i], NULL);
-        report_fill(&report, &scenario, &g, &result, memory, 0);
+        for (uint32_t i = 0; i < b.g.roles_n; i++)
+            memory[i] = memory_of_role(&b.g, &b.g.roles[i], NULL);
+        report_fill(&report, &b.s, &b.g, &result, memory, 0);
         s->exposed_s = report.times.exposed_comm_s;
         s->comm_s = report.times.comm_s;
         s->overlapped_s = report.times.overlapped_s;
         report_free(&report);
     }
     sim_result_free(&result);
-    graph_free(&g);
-    arena_free(&arena);
-    scenario_free(&scenario);
+    built_free(&b);
     return ok;
 }
 
