@@ -178,6 +178,17 @@ void timeline_free(Timeline *t)
 
 /* ---- reading ---- */
 
+uint32_t timeline_class_set(const Timeline *t, uint64_t first, uint64_t n)
+{
+    const uint8_t *classes = t->span_class;
+    uint32_t set = 0;
+    if (n > 1 && memcmp(&classes[first], &classes[first + 1], n - 1) == 0)
+        n = 1; /* as on most streams: all are of the first one's class */
+    for (uint64_t i = first; i < first + n; i++)
+        set |= (uint32_t)1 << min_u64(classes[i], SPAN_CLASS_N);
+    return set;
+}
+
 double timeline_busbw_factor(const char *op, uint32_t ranks_n)
 {
     double n = ranks_n > 0 ? ranks_n : 1;

@@ -211,6 +211,9 @@ static inline const Comm *timeline_comm_of(const Timeline *t, uint64_t span)
     return t->comm[span] < t->comms_n ? &t->comms[t->comm[span]] : NULL;
 }
 
+/* Which classes n spans from first on have: bit SpanClass of each, SPAN_CLASS_N for unknown. */
+uint32_t timeline_class_set(const Timeline *t, uint64_t first, uint64_t n);
+
 /* Part of the span spent waiting: 0 where unknown, never more than the span. */
 static inline int64_t timeline_wait_ns(const Timeline *t, uint64_t span)
 {

@@ -26,6 +26,16 @@ typedef struct Stretches {
     int64_t last_ns;        /* where the last of those taken ends */
 } Stretches;
 
+/* The bits of all that a track has. */
+static uint8_t bits_of(const Timeline *t, const Track *track)
+{
+    uint32_t set = timeline_class_set(t, track->span_first, track->span_n);
+    uint8_t bits = 0;
+    for (uint32_t k = 0; k < SPAN_CLASS_N; k++)
+        bits |= set >> k & 1 ? cover_bit((uint8_t)k) : 0;
+    return bits;
+}
+
 static uint64_t next_of_class(const Timeline *t, uint64_t i, uint64_t end, uint8_t bit)
 {
     while (i < end && cover_bit(t->span_class[i]) != bit)
@@ -33,7 +43,9 @@ static uint64_t next_of_class(const Timeline *t, uint64_t i, uint64_t end, uint8
     return i;
 }
 
-static void stretches_open(Stretches *s, const Timeline *t, const Cover *c, uint8_t bit)
+/* bits: of each stream, which it has. */
+static void stretches_open(Stretches *s, const Timeline *t, const Cover *c, const uint8_t *bits,
+                           uint8_t bit)
 {
     *s = (Stretches){ .bit = bit, .next_ns = INT64_MAX, .last_ns = INT64_MIN };
     s->from_ns = s->to_ns = INT64_MIN;
@@ -41,9 +53,9 @@ static void stretches_open(Stretches *s, const Timeline *t, const Cover *c, uint
     for (uint32_t k = 0; k < c->tracks_n; k++) {
         const Track *track = &t->tracks[c->tracks[k]];
         uint64_t end = track->span_first + track->span_n;
-        uint64_t i = next_of_class(t, track->span_first, end, bit);
-        if (i == end)
+        if (!(bits[k] & bit))
             continue;
+        uint64_t i = next_of_class(t, track->span_first, end, bit);
         s->feed[s->n++] = (Feed){ t->start_ns[i], i, end };
         s->next_ns = min_i64(s->next_ns, t->start_ns[i]);
     }
@@ -154,8 +166,11 @@ void cover_build(Cover *c, const Timeline *t)
 {
     Stretches s[BITS_N];
     int64_t begin_ns = INT64_MAX;
+    uint8_t *bits = mem_zero(c->tracks_n, 1);
+    for (uint32_t k = 0; k < c->tracks_n; k++)
+        bits[k] = bits_of(t, &t->tracks[c->tracks[k]]);
     for (int b = 0; b < BITS_N; b++) {
-        stretches_open(&s[b], t, c, (uint8_t)(1 << b));
+        stretches_open(&s[b], t, c, bits, (uint8_t)(1 << b));
         begin_ns = min_i64(begin_ns, s[b].next_ns);
     }
     if (begin_ns < INT64_MAX) {
@@ -167,6 +182,7 @@ void cover_build(Cover *c, const Timeline *t)
     c->memory_n = s[2].taken;
     for (int b = 0; b < BITS_N; b++)
         free(s[b].feed);
+    free(bits);
     sum_blocks(c);
 }
 

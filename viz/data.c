@@ -131,23 +131,22 @@ static uint32_t lanes_of(const ViewData *d, uint32_t track)
                                     : k->lanes_n;
 }
 
+enum {
+    NOTE_SET = 1 << SPAN_NOTE | 1 << SPAN_HOST | 1 << SPAN_STEP | 1 << SPAN_LAUNCH,
+};
+
 static bool is_note(uint8_t span_class)
 {
-    return span_class == SPAN_NOTE || span_class == SPAN_HOST || span_class == SPAN_STEP ||
-           span_class == SPAN_LAUNCH;
+    return NOTE_SET >> span_class & 1;
 }
 
 /* Annotations that made kernels change lanes: both are there, and more than one lane. */
 static bool is_mixed(const Timeline *t, const Track *k)
 {
-    bool notes = false, work = false;
     if (k->kind != TRACK_STREAM || k->lanes_n <= 1)
         return false;
-    for (uint64_t i = k->span_first; i < k->span_first + k->span_n && !(notes && work); i++) {
-        notes |= is_note(t->span_class[i]);
-        work |= !is_note(t->span_class[i]);
-    }
-    return notes && work;
+    uint32_t set = timeline_class_set(t, k->span_first, k->span_n);
+    return set & NOTE_SET && set & ~(uint32_t)NOTE_SET;
 }
 
 static uint32_t give_lanes(ViewData *d, const Track *k, bool notes, uint32_t first)
