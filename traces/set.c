@@ -1,7 +1,7 @@
 /*
  * set.c - files read side by side, then joined rank by rank.
  *
- * Threads take the next file from a counter and share nothing else; all that
+ * Threads read a file each (core/jobs.h) and share nothing else; all that
  * depends on the order of files happens afterwards, on one thread.  A single file
  * is not copied; of several, each is let go of as soon as it has been joined.
  */
@@ -9,14 +9,13 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "core/jobs.h"
 #include "traces/set_parts.h"
 
 const char *const trace_rank_from_texts[] = { "the file", "its name", "the order of files",
@@ -214,40 +213,18 @@ static void read_file(const TraceSet *s, TraceFile *f, SetPart *p)
 typedef struct Work {
     const TraceSet *s;
     SetPart *parts;
-    pthread_mutex_t lock;
-    size_t next;
 } Work;
 
-static void *read_files(void *work_)
+static void read_one(void *work, uint32_t i)
 {
-    Work *w = work_;
-    for (;;) {
-        pthread_mutex_lock(&w->lock);
-        size_t i = w->next++;
-        pthread_mutex_unlock(&w->lock);
-        if (i >= w->s->files_n)
-            return NULL;
-        read_file(w->s, &w->s->files[i], &w->parts[i]);
-    }
+    const Work *w = work;
+    read_file(w->s, &w->s->files[i], &w->parts[i]);
 }
 
 static void read_all(TraceSet *s, SetPart *parts, uint32_t jobs)
 {
-    enum { JOBS_MAX = 64 };
     Work w = { .s = s, .parts = parts };
-    pthread_t thread[JOBS_MAX];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t n = jobs ? jobs : (size_t)(cores > 0 ? cores : 1);
-    n = n > s->files_n ? s->files_n : n;
-    n = n > JOBS_MAX ? JOBS_MAX : n;
-    ASSERT(pthread_mutex_init(&w.lock, NULL) == 0);
-    size_t started = 0;
-    while (started + 1 < n && pthread_create(&thread[started], NULL, read_files, &w) == 0)
-        started++;
-    read_files(&w);
-    for (size_t i = 0; i < started; i++)
-        pthread_join(thread[i], NULL);
-    pthread_mutex_destroy(&w.lock);
+    jobs_run(read_one, &w, (uint32_t)s->files_n, jobs ? jobs : jobs_processors());
 }
 
 /* Marks what is used; false at the first file that could not be read, unless lenient. */

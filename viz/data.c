@@ -3,12 +3,10 @@
  */
 #include "viz/data.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "core/jobs.h"
 #include "core/lanes.h"
 
 /* ---- counters: smallest and largest of blocks, 16 wide ---- */
@@ -235,49 +233,20 @@ static void open_rows(ViewData *d)
     mark_notes(d);
 }
 
-/* ---- threads: covers of all ranks first, rows need them ---- */
+/* ---- by several threads: covers of all ranks first, rows need them ---- */
 
-typedef struct Build {
-    ViewData *d;
-    void (*one)(ViewData *d, uint32_t i);
-    uint32_t n;
-    atomic_uint next;
-} Build;
-
-static void *build_some(void *user)
+static void build_rank(void *data, uint32_t r)
 {
-    Build *b = user;
-    for (uint32_t i; (i = atomic_fetch_add(&b->next, 1)) < b->n;)
-        b->one(b->d, i);
-    return NULL;
-}
-
-static void build_all(ViewData *d, void (*one)(ViewData *d, uint32_t i), uint32_t n,
-                      uint32_t jobs)
-{
-    enum { JOBS_MAX = 32 };
-    pthread_t thread[JOBS_MAX];
-    uint32_t started = 0;
-    Build b = { .d = d, .one = one, .n = n };
-    atomic_init(&b.next, 0);
-    while (started + 1 < min_u64(min_u64(jobs, JOBS_MAX), n) &&
-           pthread_create(&thread[started], NULL, build_some, &b) == 0)
-        started++;
-    build_some(&b);
-    for (uint32_t i = 0; i < started; i++)
-        pthread_join(thread[i], NULL);
-}
-
-static void build_rank(ViewData *d, uint32_t r)
-{
+    ViewData *d = data;
     Cover *cover = &d->covers.rank[r];
     cover_build(cover, d->t);
     lod_build_strip(&d->ranks[r].strip, cover);
     d->ranks[r].all = metrics_of_rank(cover);
 }
 
-static void build_row(ViewData *d, uint32_t i)
+static void build_row(void *data, uint32_t i)
 {
+    ViewData *d = data;
     if (d->rows[i].kind != VIEW_ROW_HOST)
         view_row_ready(d, &d->rows[i]);
 }
@@ -298,14 +267,13 @@ static void open_ranks(ViewData *d)
 void view_data_open(ViewData *d, const Timeline *t, const char *name, uint32_t jobs)
 {
     ASSERT(t->sealed);
-    long cores = jobs ? (long)jobs : sysconf(_SC_NPROCESSORS_ONLN);
-    jobs = cores > 0 ? (uint32_t)cores : 1;
+    jobs = jobs ? jobs : jobs_processors();
     *d = (ViewData){ .t = t, .name = name, .begin_ns = t->begin_ns, .end_ns = t->end_ns };
     d->end_ns = max_i64(d->end_ns, d->begin_ns + 1);
     open_ranks(d);
     open_rows(d);
-    build_all(d, build_rank, d->ranks_n, jobs);
-    build_all(d, build_row, d->rows_n, jobs);
+    jobs_run(build_rank, d, d->ranks_n, jobs);
+    jobs_run(build_row, d, d->rows_n, jobs);
     step_windows_find(&d->steps, t);
 }
 
