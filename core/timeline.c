@@ -201,14 +201,18 @@ double timeline_busbw_factor(const char *op, uint32_t ranks_n)
     return 1;
 }
 
-double timeline_busbw_bytes_per_ns(const Timeline *t, uint64_t span)
+double timeline_busbw_over(const Timeline *t, uint64_t span, int64_t transfer_ns)
 {
     const Comm *c = timeline_comm_of(t, span);
-    int64_t transfer_ns = t->dur_ns[span] - timeline_wait_ns(t, span);
     if (!c || c->bytes == NONE_U64 || c->ranks_n == 0 || transfer_ns <= 0)
         return 0;
     return (double)c->bytes * timeline_busbw_factor(timeline_text(t, c->op), c->ranks_n) /
            (double)transfer_ns;
+}
+
+double timeline_busbw_bytes_per_ns(const Timeline *t, uint64_t span)
+{
+    return timeline_busbw_over(t, span, t->dur_ns[span] - timeline_wait_ns(t, span));
 }
 
 typedef struct Place {

@@ -320,7 +320,7 @@ uint64_t view_data_memory_bytes(const ViewData *d)
     return bytes;
 }
 
-const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span)
+uint64_t view_comms_before(const ViewLinks *l, uint64_t span)
 {
     uint64_t low = 0, high = l->comms_n;
     while (low < high) {
@@ -330,7 +330,23 @@ const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span)
         else
             high = middle;
     }
-    return low < l->comms_n && l->comms[low].span == span ? &l->comms[low] : NULL;
+    return low;
+}
+
+const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span)
+{
+    uint64_t i = view_comms_before(l, span);
+    return i < l->comms_n && l->comms[i].span == span ? &l->comms[i] : NULL;
+}
+
+int64_t view_transfer_ns(const ViewData *d, uint64_t span)
+{
+    const ViewComm *k = view_comm_of(&d->links, span);
+    const Comm *c = timeline_comm_of(d->t, span);
+    if (k && k->match != NONE_U32)
+        return d->links.matches[k->match].transfer_ns;
+    int64_t wait_ns = k ? k->wait_ns : c ? c->wait_ns : -1;
+    return wait_ns >= 0 ? d->t->dur_ns[span] - min_i64(wait_ns, d->t->dur_ns[span]) : -1;
 }
 
 /* ---- numbers of a window ---- */

@@ -112,6 +112,12 @@ void view_row_ready(ViewData *d, ViewRow *row);
 
 /* What is known of a communication span; NULL where nothing is. */
 const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span);
+/* How many of them are of spans before that one. */
+uint64_t view_comms_before(const ViewLinks *l, uint64_t span);
+
+/* How long a communication span transferred, without its wait for others: as its match says
+ * (profile/collectives.h), else the trace; -1 unknown. */
+int64_t view_transfer_ns(const ViewData *d, uint64_t span);
 
 /* Smallest and largest value that a counter's points take in [from_ns, to_ns), the one that
  * holds at from_ns included.  False: it has no value there yet. */

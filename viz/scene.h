@@ -24,13 +24,12 @@ typedef struct SceneMinimap {
     uint32_t (*share)[LOD_N];
 } SceneMinimap;
 
-/* Communication of one op, type and size: what of it was exposed. */
+/* Communication of one op, type, size and number of ranks: what of it was exposed. */
 typedef struct CommTotal {
-    uint64_t span; /* one of them */
-    uint64_t count;
-    int64_t exposed_ns, dur_ns;
-    double busbw_bytes_per_ns; /* mean of those that have one, by time; 0: none has */
-    int64_t busbw_ns;
+    uint64_t span;   /* one of them */
+    uint32_t number; /* among those found */
+    int64_t exposed_ns;
+    int64_t transfer_ns; /* the median of those known, as the report's; -1 none is */
 } CommTotal;
 
 /* The drawer's tables, of one window and choice of ranks. */

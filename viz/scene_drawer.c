@@ -218,9 +218,10 @@ static void put_comm(Drawer *w, const CommTotal *k, int64_t largest_ns)
               view_time_text(text, sizeof text, k->exposed_ns));
     line.x1 -= draw_px(p->d, 62);
     text[0] = 0;
-    if (k->busbw_bytes_per_ns > 0)
+    double busbw = timeline_busbw_over(view_data(p->v)->t, k->span, k->transfer_ns);
+    if (busbw > 0)
         snprintf(text, sizeof text, "%s/s",
-                 view_bytes_text(size, sizeof size, (uint64_t)(k->busbw_bytes_per_ns * 1e9)));
+                 view_bytes_text(size, sizeof size, (uint64_t)(busbw * 1e9)));
     draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
     line.x1 -= draw_px(p->d, 72);
     line.x0 += draw_px(p->d, 4);
@@ -237,7 +238,7 @@ static void put_comms(Drawer *w)
     const SceneTables *t = scene_tables(w->p);
     if (t->comms_n == 0 && !t->comms_left_out)
         return;
-    put_title(w, "Most exposed, with bus bandwidth");
+    put_title(w, "Most exposed, busbw of the transfer");
     for (uint32_t i = 0; i < t->comms_n && has_room(w, 16); i++)
         put_comm(w, &t->comms[i], t->comms[0].exposed_ns);
     if (t->comms_left_out)

@@ -57,6 +57,18 @@ static void say_when(Tip *tip, const View *v, ViewPlace place)
     }
 }
 
+/* Of the transfer, as the report's; where the wait is unknown the kernel's time bounds it. */
+static void say_busbw(Tip *tip, const ViewData *d, uint64_t span)
+{
+    int64_t transfer_ns = view_transfer_ns(d, span);
+    double busbw = timeline_busbw_over(d->t, span, transfer_ns);
+    if (busbw > 0)
+        say(tip, "busbw %.1f GB/s of the transfer", busbw);
+    else if (transfer_ns < 0 && timeline_busbw_over(d->t, span, d->t->dur_ns[span]) > 0)
+        say(tip, "busbw at least %.1f GB/s, over the whole kernel: its wait is unknown",
+            timeline_busbw_over(d->t, span, d->t->dur_ns[span]));
+}
+
 static void say_comm(Tip *tip, const View *v, ViewPlace place)
 {
     const ViewData *d = v->data[place.side];
@@ -73,9 +85,7 @@ static void say_comm(Tip *tip, const View *v, ViewPlace place)
             c->seq == NONE_U32 ? "" : ", numbered");
     if (c && c->peer != NONE_U32)
         say(tip, "with rank %" PRIu32, c->peer);
-    double busbw = timeline_busbw_bytes_per_ns(d->t, place.span);
-    if (busbw > 0)
-        say(tip, "busbw %.1f GB/s", busbw);
+    say_busbw(tip, d, place.span);
     if (!k)
         return;
     if (k->wait_ns >= 0)
