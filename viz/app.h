@@ -101,6 +101,10 @@ bool app_omni_key(App *a, int32_t key, int32_t mods);
 void app_omni_type(App *a, const char *text);
 
 void app_say(App *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The row that a rank of side 0 begins with; NULL: none. */
+const LayoutRow *app_first_row(const App *a, uint32_t rank);
+/* Scrolls so that a row (NULL: none) is in sight. */
+void app_scroll_to(App *a, const LayoutRow *row);
 /* Picks a span and brings it into sight, if it is not. */
 void app_pick(App *a, ViewPlace place);
 /* What the next match is, from now on: an interned name of the side shown. */

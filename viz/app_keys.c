@@ -473,17 +473,13 @@ static void step_row(App *a, int by)
 {
     View *v = &a->view;
     const Layout *l = &a->scene.layout;
-    uint32_t at = NONE_U32;
-    for (uint32_t i = 0; i < l->rows_n; i++)
-        if (l->rows[i].kind == LAYOUT_ROW && l->rows[i].row == v->picked.row &&
-            l->rows[i].side == v->picked.side)
-            at = i;
-    if (at == NONE_U32) {
+    const LayoutRow *from = layout_row_of(l, v->picked);
+    if (!from) {
         step_event(a, 1);
         return;
     }
-    int64_t at_ns = v->data[v->picked.side]->t->start_ns[v->picked.span] - l->rows[at].shift_ns;
-    for (int64_t i = (int64_t)at + by; i >= 0 && i < (int64_t)l->rows_n; i += by) {
+    int64_t at_ns = v->data[v->picked.side]->t->start_ns[v->picked.span] - from->shift_ns;
+    for (int64_t i = from - l->rows + by; i >= 0 && i < (int64_t)l->rows_n; i += by) {
         const LayoutRow *row = &l->rows[i];
         const ViewRow *r = row->kind == LAYOUT_ROW ? &v->data[row->side]->rows[row->row] : NULL;
         if (!r || r->kind == VIEW_ROW_COUNTER || r->lod.n == 0)
@@ -592,22 +588,6 @@ static void previous_pane(App *a)
     step_pane(a, -1);
 }
 
-/* Brings the chosen rank into sight. */
-static void see_rank(App *a, uint32_t rank)
-{
-    Layout *l = &a->scene.layout;
-    for (uint32_t i = 0; i < l->rows_n; i++) {
-        const LayoutRow *row = &l->rows[i];
-        if (!row->first || row->rank != rank || row->pinned)
-            continue;
-        if (row->y0 < l->scrolled.y0)
-            a->view.scroll_px -= px_ceil(l->scrolled.y0 - row->y0) + 4;
-        else if (row->y1 > l->scrolled.y1)
-            a->view.scroll_px += px_ceil(row->y1 - l->scrolled.y1) + 4;
-        return;
-    }
-}
-
 static void search_kernel(App *a)
 {
     const SceneTables *t = &a->scene.tables;
@@ -636,7 +616,7 @@ static bool pane_key(App *a, int32_t key)
         v->pane_at += key == KEY_DOWN ? v->pane_at + 1 < n : 0;
         v->pane_at -= key == KEY_UP ? v->pane_at > 0 : 0;
         if (v->pane == VIEW_PANE_RANKS && v->pane_at < ranks_n)
-            see_rank(a, v->order[v->pane_at]);
+            app_scroll_to(a, app_first_row(a, v->order[v->pane_at]));
     } else {
         return false;
     }

@@ -376,14 +376,3 @@ void view_stats_add(ViewStats *s, const ViewRank *rank, const Metrics *m)
     add_metrics(&s->sum, m, rank->ranks_n);
     s->ranks_n += rank->ranks_n;
 }
-
-ViewStats view_stats(const ViewData *d, const bool *ranks, int64_t from_ns, int64_t to_ns)
-{
-    ViewStats stats = { 0 };
-    for (uint32_t r = 0; r < d->ranks_n; r++)
-        if (!ranks || ranks[r]) {
-            Metrics m = metrics_of_sum(cover_window(d->ranks[r].cover, from_ns, to_ns));
-            view_stats_add(&stats, &d->ranks[r], &m);
-        }
-    return stats;
-}

@@ -132,7 +132,5 @@ typedef struct ViewStats {
 
 /* Adds a rank's numbers, as often as it stands for ranks. */
 void view_stats_add(ViewStats *s, const ViewRank *rank, const Metrics *m);
-/* ranks: beside ViewData.ranks, which; NULL: all. */
-ViewStats view_stats(const ViewData *d, const bool *ranks, int64_t from_ns, int64_t to_ns);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "viz/view.h"
 
 typedef enum TermKind {
     TERM_WORD,
@@ -27,20 +28,7 @@ enum { OP_MORE, OP_LESS, OP_NOT_LESS, OP_NOT_MORE };
 
 static bool take_time(const char *text, int64_t *ns)
 {
-    static const struct {
-        const char *name;
-        double ns;
-    } units[] = {
-        { "ns", 1 }, { "us", 1e3 }, { "\xc2\xb5s", 1e3 }, { "ms", 1e6 }, { "s", 1e9 }
-    };
-    char *end;
-    double value = strtod(text, &end);
-    for (size_t i = 0; end != text && i < ARRAY_N(units); i++)
-        if (strcmp(end, units[i].name) == 0 && value >= 0 && value * units[i].ns < 1e18) {
-            *ns = (int64_t)(value * units[i].ns + 0.5);
-            return true;
-        }
-    return false;
+    return view_time_parse(&text, ns) && !*text;
 }
 
 static bool take_percent(const char *text, int64_t *number)
@@ -67,7 +55,6 @@ static bool take_ranks(FilterTerm *t, const char *text)
 static bool take_compared(FilterTerm *t, const char *value, Err *err)
 {
     uint64_t bytes = 0;
-
     bool ok = t->kind == TERM_EXPOSED ? take_percent(value, &t->number)
               : t->kind == TERM_BYTES ? size_parse(value, &bytes)
                                       : take_time(value, &t->number);

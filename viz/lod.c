@@ -112,18 +112,6 @@ static inline void fill_piece(Fill *f, int64_t from_ns, int64_t to_ns, LodKind k
         f->ns[slot] += b - a;
 }
 
-/* The cover's moment that holds at at_ns, which mostly follows the last one asked for. */
-static uint64_t seek_moment(Fill *f, int64_t at_ns)
-{
-    const Cover *c = f->row->cover;
-    for (int n = 0; n < 8 && f->moment + 1 < c->n && c->at_ns[f->moment + 1] <= at_ns; n++)
-        f->moment++;
-    if (c->at_ns[f->moment] > at_ns ||
-        (f->moment + 1 < c->n && c->at_ns[f->moment + 1] <= at_ns))
-        f->moment = lod_moment_at(c, at_ns);
-    return f->moment;
-}
-
 static void fill_cut(Fill *f, int64_t from_ns, int64_t to_ns, LodKind kind)
 {
     const Cover *c = f->row->cover;
@@ -131,7 +119,7 @@ static void fill_cut(Fill *f, int64_t from_ns, int64_t to_ns, LodKind kind)
         fill_piece(f, from_ns, to_ns, LOD_EXPOSED);
         return;
     }
-    uint64_t i = seek_moment(f, from_ns);
+    uint64_t i = lod_moment_at(c, f->moment, from_ns);
     for (int64_t a = from_ns, b = a;; a = b, i++) {
         b = i + 1 < c->n ? min_i64(to_ns, c->at_ns[i + 1]) : to_ns;
         fill_piece(f, a, b, c->mask[i] & COVER_COMPUTE ? kind : LOD_EXPOSED);

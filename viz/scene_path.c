@@ -41,13 +41,11 @@ static const CriticalPath *find_path(ScenePen *p)
 /* The row of a piece; of idle ones the rank's strip. */
 static const LayoutRow *row_of(const ScenePen *p, const PathPiece *k)
 {
+    if (k->place.row != NONE_U32 && !p->l->strips)
+        return layout_row_of(p->l, k->place);
     for (uint32_t i = 0; i < p->l->rows_n; i++) {
         const LayoutRow *row = &p->l->rows[i];
-        if (row->side != view_side(p->v) || row->rank != k->rank)
-            continue;
-        if (row->kind == LAYOUT_STRIP && (k->place.row == NONE_U32 || p->l->strips))
-            return row;
-        if (row->kind == LAYOUT_ROW && row->row == k->place.row)
+        if (row->kind == LAYOUT_STRIP && row->side == view_side(p->v) && row->rank == k->rank)
             return row;
     }
     return NULL;

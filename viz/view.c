@@ -260,22 +260,20 @@ bool view_counts(const View *v, uint32_t rank)
     return v->has_selection ? v->selected_ranks[rank] : !v->ranks[rank].left_out;
 }
 
-Metrics view_rank_metrics(const View *v, uint32_t rank, ViewWindow w)
-{
-    int64_t shift_ns = view_shift_ns(v, view_side(v), rank);
-    return metrics_of_sum(cover_window(view_data(v)->ranks[rank].cover, w.from_ns + shift_ns,
-                                       w.to_ns + shift_ns));
-}
-
-ViewStats view_window_stats(const View *v, ViewWindow w)
+ViewStats view_window_stats(const View *v, ViewWindow w, Metrics *of_rank)
 {
     ViewStats s = { 0 };
     const ViewData *d = view_data(v);
-    for (uint32_t r = 0; r < d->ranks_n; r++)
-        if (view_counts(v, r)) {
-            Metrics m = view_rank_metrics(v, r, w);
-            view_stats_add(&s, &d->ranks[r], &m);
-        }
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        if (!view_counts(v, r))
+            continue;
+        int64_t shift_ns = view_shift_ns(v, view_side(v), r);
+        Metrics m = metrics_of_sum(
+            cover_window(d->ranks[r].cover, w.from_ns + shift_ns, w.to_ns + shift_ns));
+        view_stats_add(&s, &d->ranks[r], &m);
+        if (of_rank)
+            of_rank[r] = m;
+    }
     return s;
 }
 
@@ -351,6 +349,27 @@ char *view_time_text(char *text, size_t cap, int64_t ns)
     else
         unit_text(text, cap, (double)ns / 1e9, "s");
     return text;
+}
+
+bool view_time_parse(const char **text, int64_t *ns)
+{
+    static const struct {
+        const char *name;
+        double ns;
+    } units[] = {
+        { "ns", 1 }, { "us", 1e3 }, { "\xc2\xb5s", 1e3 }, { "ms", 1e6 }, { "s", 1e9 }
+    };
+    char *end;
+    double value = strtod(*text, &end);
+    for (size_t i = 0; end != *text && i < ARRAY_N(units); i++) {
+        size_t n = strlen(units[i].name);
+        if (strncmp(end, units[i].name, n) == 0 && value >= 0 && value * units[i].ns < 1e18) {
+            *ns = (int64_t)(value * units[i].ns + 0.5);
+            *text = end + n;
+            return true;
+        }
+    }
+    return false;
 }
 
 char *view_bytes_text(char *text, size_t cap, uint64_t bytes)

@@ -153,12 +153,14 @@ bool view_is_strips(const View *v); /* more than 16 ranks shown: one row each */
 ViewWindow view_stats_window(const View *v);
 /* Does a rank of the side shown count in them: is it selected, or else shown? */
 bool view_counts(const View *v, uint32_t rank);
-/* Numbers of a rank in a window of the view; and summed over the ranks that count. */
-Metrics view_rank_metrics(const View *v, uint32_t rank, ViewWindow w);
-ViewStats view_window_stats(const View *v, ViewWindow w);
+/* Numbers of a window of the view, summed over the ranks that count.  of_rank: NULL, or by rank
+ * of the side shown where those of each go; of ranks that do not count nothing is written. */
+ViewStats view_window_stats(const View *v, ViewWindow w, Metrics *of_rank);
 
 /* "73.353 ms", "1.25 us", "12 ns", "2.31 s": four digits that matter. */
 char *view_time_text(char *text, size_t cap, int64_t ns);
+/* "297ms", "1.5s", "20us", "300ns" at *text, which moves behind it; below 1e18 ns. */
+bool view_time_parse(const char **text, int64_t *ns);
 /* "51.2 MB", "1.2 GB", "512 B"; of 1000. */
 char *view_bytes_text(char *text, size_t cap, uint64_t bytes);
 

@@ -198,14 +198,18 @@ static void numbers_of_a_window(void)
 {
     Ranks k;
     open_ranks(&k);
-    ViewStats s = view_stats(&k.data, NULL, 0, 400);
+    Metrics of_rank[2];
+    ViewStats s = view_window_stats(&k.view, (ViewWindow){ 0, 400 }, of_rank);
     CHECK_U64(2, s.ranks_n);
     CHECK_INT(200 + 270, s.sum.compute_ns);
     CHECK_INT(200 + 50, s.sum.comm_ns);
     CHECK_INT(250, s.sum.exposed_comm_ns);
     CHECK_INT(0 + 50 + 30, s.sum.idle_ns);
-    bool second[] = { false, true };
-    s = view_stats(&k.data, second, 200, 300);
+    CHECK_INT(270, of_rank[1].compute_ns);
+    k.view.has_selection = true;
+    k.view.selected_ranks[0] = false;
+    s = view_window_stats(&k.view, (ViewWindow){ 200, 300 }, NULL);
+    CHECK_U64(1, s.ranks_n);
     CHECK_INT(50, s.sum.compute_ns);
     CHECK_INT(50, s.sum.exposed_comm_ns);
     close_ranks(&k);
