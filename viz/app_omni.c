@@ -142,7 +142,7 @@ static void take_offer(App *a)
     int32_t action = a->offer_action[a->view.offer_at];
     app_omni_close(a);
     if (action >= 0)
-        app_actions[action].act(a);
+        app_do(a, (uint32_t)action);
     else
         go_to_rank(a, (uint32_t)(-1 - action));
 }
