@@ -20,6 +20,7 @@ enum { SCENE_TOP_KERNELS = 24, SCENE_TOP_COMMS = 6 };
 /* Mean over the ranks of what each pixel of the minimap holds. */
 typedef struct SceneMinimap {
     const ViewData *data;
+    const int64_t *clock_ns; /* view_clock_ns */
     uint32_t width;
     uint32_t (*share)[LOD_N];
 } SceneMinimap;
@@ -47,6 +48,7 @@ typedef struct SceneTables {
 /* The critical path of the step in sight. */
 typedef struct ScenePath {
     const ViewData *data;
+    const int64_t *clock_ns; /* view_clock_ns */
     ViewWindow window;
     CriticalPath path;
 } ScenePath;

@@ -30,9 +30,10 @@ static const CriticalPath *find_path(ScenePen *p)
     ScenePath *k = &p->s->path;
     ViewWindow w = path_window(p->v);
     const ViewData *d = view_data(p->v);
-    if (k->data != d || memcmp(&k->window, &w, sizeof w) != 0) {
+    if (k->data != d || k->clock_ns != view_clock_ns(p->v) ||
+        memcmp(&k->window, &w, sizeof w) != 0) {
         critical_free(&k->path);
-        *k = (ScenePath){ .data = d, .window = w };
+        *k = (ScenePath){ .data = d, .clock_ns = view_clock_ns(p->v), .window = w };
         critical_find(&k->path, p->v, w.from_ns, w.to_ns);
     }
     return &k->path;

@@ -63,11 +63,37 @@ uint32_t view_side(const View *v)
     return v->mode == VIEW_SIM && v->data[VIEW_SIM_SIDE] ? VIEW_SIM_SIDE : VIEW_REAL_SIDE;
 }
 
+const int64_t *view_clock_ns(const View *v)
+{
+    return v->align_clocks ? v->data[VIEW_REAL_SIDE]->links.clock_offset_ns : NULL;
+}
+
+char *view_clocks_text(const View *v, char *text, size_t cap)
+{
+    const ViewData *d = v->data[VIEW_REAL_SIDE];
+    const ViewLinks *l = &d->links;
+    int64_t most_ns = 0;
+    char most[32], rest[32];
+    text[0] = 0;
+    for (uint32_t r = 0; l->clock_offset_ns && r < d->ranks_n; r++)
+        most_ns = max_i64(most_ns, l->clock_offset_ns[r] < 0 ? -l->clock_offset_ns[r]
+                                                             : l->clock_offset_ns[r]);
+    if (most_ns == 0 || view_side(v) != VIEW_REAL_SIDE)
+        return text;
+    view_time_text(most, sizeof most, most_ns);
+    if (view_clock_ns(v))
+        snprintf(text, cap, "clocks aligned by up to %s, residual %s", most,
+                 view_time_text(rest, sizeof rest, l->clock_residual_ns));
+    else
+        snprintf(text, cap, "clocks as recorded, up to %s apart", most);
+    return text;
+}
+
 int64_t view_shift_ns(const View *v, uint32_t side, uint32_t rank)
 {
-    const int64_t *clock = v->data[VIEW_REAL_SIDE]->links.clock_offset_ns;
+    const int64_t *clock = view_clock_ns(v);
     if (side == VIEW_REAL_SIDE)
-        return clock && v->align_clocks ? clock[rank] : 0;
+        return clock ? clock[rank] : 0;
     for (uint32_t i = 0; v->diff && i < v->diff->ranks_n; i++)
         if (v->diff->ranks[i].rank[VIEW_SIM_SIDE] == rank)
             return view_sim_shift_ns(v, v->diff->ranks[i].rank[VIEW_REAL_SIDE]);

@@ -116,6 +116,10 @@ static inline const ViewData *view_data(const View *v)
     return v->data[view_side(v)];
 }
 
+/* By how much the clocks of side 0's ranks are moved now, by rank; NULL: not at all. */
+const int64_t *view_clock_ns(const View *v);
+/* What is said of clocks that differ, aligned or not; "" where they do not. */
+char *view_clocks_text(const View *v, char *text, size_t cap);
 /* Time of a rank of a side - time of the view. */
 int64_t view_shift_ns(const View *v, uint32_t side, uint32_t rank);
 /* The rank of sim that a rank of real is compared with, NONE_U32: none; and its shift then,

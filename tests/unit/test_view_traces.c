@@ -23,8 +23,9 @@ typedef struct Opened {
     DrawList list;
 } Opened;
 
-/* Two ranks: the second comes LATE_NS later, a few us before both end together. */
-static void write_traces(const char *path)
+/* Two ranks: the second comes LATE_NS later, a few us before both end together; its clock is
+ * ahead by ahead_ns. */
+static void write_traces(const char *path, int64_t ahead_ns)
 {
     World w = { 0 };
     Err err = { 0 };
@@ -34,9 +35,9 @@ static void write_traces(const char *path)
     for (uint32_t r = 0; r < 2; r++) {
         uint32_t stream = world_stream(&w, r, 20);
         for (int i = 0; i < COLLS; i++) {
-            int64_t at_ns = (int64_t)i * EVERY_NS;
+            int64_t at_ns = (int64_t)i * EVERY_NS + r * ahead_ns;
             coll.seq = i;
-            world_comm(&w, stream, coll, at_ns + (int64_t)r * LATE_NS,
+            world_comm(&w, stream, coll, at_ns + r * (int64_t)LATE_NS,
                        at_ns + LATE_NS + 10000 + 100 * i);
         }
     }
@@ -46,7 +47,7 @@ static void write_traces(const char *path)
 }
 
 /* linked: the second half, which the first picture does not wait for, is there. */
-static void open_traces(Opened *o, bool linked)
+static void open_traces(Opened *o, bool linked, int64_t ahead_ns)
 {
     char path[64];
     const char *paths = path;
@@ -56,7 +57,7 @@ static void open_traces(Opened *o, bool linked)
     options.height = 900;
     *o = (Opened){ .traces = NULL };
     snprintf(path, sizeof path, "%s/test_view_traces.%d.lstrace", P_tmpdir, (int)getpid());
-    write_traces(path);
+    write_traces(path, ahead_ns);
     o->traces = view_traces_open(&options, &err);
     CHECK_STR("", err.text);
     if (linked)
@@ -90,7 +91,7 @@ static void bus_bandwidth_is_that_of_the_transfer(void)
 {
     Opened o;
     Collectives report;
-    open_traces(&o, true);
+    open_traces(&o, true, 0);
     const ViewData *d = o.view.data[0];
     collectives_find(&report, d->t, &d->covers, NULL);
     const SceneTables *tables = &o.scene.tables;
@@ -111,9 +112,51 @@ static void bus_bandwidth_is_that_of_the_transfer(void)
 static void an_unknown_wait_bounds_the_bandwidth(void)
 {
     Opened o;
-    open_traces(&o, false);
+    open_traces(&o, false, 0);
     CHECK(strstr(tip_of(&o, 0), "\nbusbw at least 24.4 GB/s, over the whole kernel: its wait "
                                 "is unknown") != NULL);
+    close_traces(&o);
+}
+
+static bool says(const DrawList *d, const char *text)
+{
+    for (uint32_t i = 0; i < d->items_n; i++)
+        if (d->items[i].kind == DRAW_TEXT && d->items[i].n == strlen(text) &&
+            memcmp(d->chars + d->items[i].first, text, d->items[i].n) == 0)
+            return true;
+    return false;
+}
+
+static uint64_t minimap_sum(const Scene *s)
+{
+    uint64_t sum = 0;
+    for (uint32_t x = 0; x < s->minimap.width; x++)
+        sum = mix_u64(sum + s->minimap.share[x][LOD_EXPOSED]);
+    return sum;
+}
+
+/* Moved clocks are never silent, and all that is kept from frame to frame follows them. */
+static void clocks_that_differ_are_told(void)
+{
+    Opened o;
+    char text[128];
+    open_traces(&o, true, 0);
+    CHECK_STR("", view_clocks_text(&o.view, text, sizeof text));
+    close_traces(&o);
+
+    open_traces(&o, true, 1234500);
+    CHECK(says(&o.list, "clocks aligned by up to 1.234 ms, residual 0 ns   K"));
+    uint64_t aligned = minimap_sum(&o.scene);
+    CHECK_INT(1234500, view_shift_ns(&o.view, 0, 1));
+    o.view.align_clocks = false;
+    scene_draw(&o.scene, &o.view, &o.list);
+    CHECK(says(&o.list, "clocks as recorded, up to 1.234 ms apart   K"));
+    CHECK(minimap_sum(&o.scene) != aligned);
+    o.view.align_clocks = true;
+    o.scene.still = true; /* a picture has no keys */
+    scene_draw(&o.scene, &o.view, &o.list);
+    CHECK(says(&o.list, "clocks aligned by up to 1.234 ms, residual 0 ns"));
+    CHECK_U64(aligned, minimap_sum(&o.scene));
     close_traces(&o);
 }
 
@@ -121,5 +164,6 @@ int main(void)
 {
     RUN(bus_bandwidth_is_that_of_the_transfer);
     RUN(an_unknown_wait_bounds_the_bandwidth);
+    RUN(clocks_that_differ_are_told);
     return check_report();
 }
