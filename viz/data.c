@@ -260,7 +260,11 @@ static void open_ranks(ViewData *d)
     d->ranks = mem_zero(d->ranks_n + 1, sizeof *d->ranks);
     for (uint32_t r = 0; r < d->ranks_n; r++) {
         const Cover *c = &d->covers.rank[r];
-        d->ranks[r] = (ViewRank){ .rank = c->rank, .ranks_n = c->ranks_n, .cover = c };
+        d->ranks[r] = (ViewRank){ .rank = c->rank,
+                                  .ranks_n = c->ranks_n,
+                                  .cover = c,
+                                  .begin_ns = d->begin_ns,
+                                  .end_ns = d->end_ns };
     }
 }
 
@@ -292,6 +296,33 @@ void view_data_free(ViewData *d)
     step_windows_free(&d->steps);
     covers_free(&d->covers);
     *d = (ViewData){ 0 };
+}
+
+static void track_bounds(const Timeline *t, const Track *k, int64_t *begin_ns, int64_t *end_ns)
+{
+    uint64_t spans_end = k->span_first + k->span_n, points_end = k->point_first + k->point_n;
+    for (uint64_t i = k->span_first; i < spans_end; i++) {
+        *begin_ns = min_i64(*begin_ns, t->start_ns[i]);
+        *end_ns = max_i64(*end_ns, t->start_ns[i] + t->dur_ns[i]);
+    }
+    for (uint64_t i = k->point_first; i < points_end; i++) {
+        *begin_ns = min_i64(*begin_ns, t->point_ns[i]);
+        *end_ns = max_i64(*end_ns, t->point_ns[i]);
+    }
+}
+
+void view_data_bounds(ViewData *d)
+{
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        int64_t begin_ns = INT64_MAX, end_ns = INT64_MIN;
+        for (uint32_t k = 0; k < d->t->tracks_n; k++)
+            if (d->t->tracks[k].rank == d->ranks[r].rank)
+                track_bounds(d->t, &d->t->tracks[k], &begin_ns, &end_ns);
+        if (begin_ns >= end_ns)
+            continue; /* nothing ran */
+        d->ranks[r].begin_ns = begin_ns;
+        d->ranks[r].end_ns = end_ns;
+    }
 }
 
 bool view_has_gpu_work(const ViewData *d)

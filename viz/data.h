@@ -43,6 +43,8 @@ typedef struct ViewRow {
 typedef struct ViewRank {
     uint32_t rank, ranks_n; /* ranks it stands for (folded simulation), else 1 */
     const Cover *cover;
+    int64_t begin_ns,
+        end_ns;  /* of what it shows: the trace's, unless view_data_bounds has looked */
     Metrics all; /* of its whole GPU work */
     LodRow strip;
     uint32_t row_first, rows_n; /* in the order of timeline_track_order, lanes together */
@@ -97,6 +99,10 @@ typedef struct ViewData {
 void view_data_open(ViewData *d, const Timeline *t, const char *name, uint32_t jobs);
 void view_data_free(ViewData *d);
 uint64_t view_data_memory_bytes(const ViewData *d); /* without the timeline's */
+
+/* Finds when each rank begins and ends, which matters where their clocks differ: begin and end of
+ * the trace are then those of the clocks, not of what ran. */
+void view_data_bounds(ViewData *d);
 
 /* Is there any GPU work at all? */
 bool view_has_gpu_work(const ViewData *d);

@@ -39,20 +39,13 @@ static void gather_column(void *user, uint32_t x, const uint32_t share[LOD_N])
         g->sum[x][k] += (double)share[k] * (double)g->ranks_n;
 }
 
-ViewWindow scene_whole(const View *v)
-{
-    const ViewData *d = view_data(v);
-    int64_t shift_ns = d->ranks_n ? view_shift_ns(v, view_side(v), 0) : 0;
-    return (ViewWindow){ d->begin_ns - shift_ns, d->end_ns - shift_ns };
-}
-
 static void make_minimap(ScenePen *p, uint32_t width)
 {
     SceneMinimap *m = &p->s->minimap;
     const ViewData *d = view_data(p->v);
     if (m->data == d && m->clock_ns == view_clock_ns(p->v) && m->width == width)
         return;
-    ViewWindow whole = scene_whole(p->v);
+    ViewWindow whole = view_whole(p->v);
     Gather g = { .sum = mem_zero(width, sizeof *g.sum) };
     double ranks_n = 0;
     for (uint32_t r = 0; r < d->ranks_n; r++) {
@@ -87,7 +80,7 @@ static void draw_minimap_column(ScenePen *p, uint32_t x, Px y0, Px y1)
 
 static void draw_minimap_window(ScenePen *p)
 {
-    ViewWindow whole = scene_whole(p->v);
+    ViewWindow whole = view_whole(p->v);
     PxBox map = p->l->minimap;
     int64_t whole_ns = whole.to_ns - whole.from_ns;
     Px x0 = px_between(map.x0, map.x1, p->v->from_ns - whole.from_ns, whole_ns);

@@ -43,7 +43,10 @@ static void say_when(Tip *tip, const View *v, ViewPlace place)
     int64_t start_ns = d->t->start_ns[place.span], dur_ns = d->t->dur_ns[place.span];
     char a[32], b[32];
     view_time_text(a, sizeof a, dur_ns);
-    view_time_text(b, sizeof b, start_ns - d->begin_ns);
+    int64_t from_ns = d->begin_ns;
+    if (place.side == VIEW_REAL_SIDE && view_side(v) == VIEW_REAL_SIDE) /* as the ruler */
+        from_ns = view_whole(v).from_ns + view_shift_ns(v, place.side, row->rank);
+    view_time_text(b, sizeof b, start_ns - from_ns);
     say(tip, "%s, from %s of the trace", a, b);
     for (uint32_t i = 0; i < d->steps.n; i++) {
         const StepWindow *s = &d->steps.at[i];

@@ -126,16 +126,15 @@ int64_t view_sim_shift_ns(const View *v, uint32_t rank)
 
 /* ---- the window ---- */
 
-/* Everything, in the time of the view. */
-static ViewWindow whole_window(const View *v)
+ViewWindow view_whole(const View *v)
 {
     const ViewData *d = view_data(v);
     uint32_t side = view_side(v);
     ViewWindow w = { INT64_MAX, INT64_MIN };
     for (uint32_t r = 0; r < d->ranks_n; r++) {
         int64_t shift_ns = view_shift_ns(v, side, r);
-        w.from_ns = min_i64(w.from_ns, d->begin_ns - shift_ns);
-        w.to_ns = max_i64(w.to_ns, d->end_ns - shift_ns);
+        w.from_ns = min_i64(w.from_ns, d->ranks[r].begin_ns - shift_ns);
+        w.to_ns = max_i64(w.to_ns, d->ranks[r].end_ns - shift_ns);
     }
     return d->ranks_n ? w : (ViewWindow){ d->begin_ns, d->end_ns };
 }
@@ -143,7 +142,7 @@ static ViewWindow whole_window(const View *v)
 /* At least VIEW_NS_MIN long, at most twice the whole, and some of the whole in sight. */
 static void set_window(View *v, int64_t from_ns, int64_t to_ns)
 {
-    ViewWindow all = whole_window(v);
+    ViewWindow all = view_whole(v);
     int64_t all_ns = max_i64(VIEW_NS_MIN, all.to_ns - all.from_ns);
     int64_t most_ns =
         all_ns < TIMELINE_NS_MAX / 2 ? 2 * all_ns : max_i64(all_ns, TIMELINE_NS_MAX);
@@ -207,7 +206,7 @@ bool view_forward(View *v)
 
 void view_fit(View *v)
 {
-    ViewWindow all = whole_window(v);
+    ViewWindow all = view_whole(v);
     view_show(v, all.from_ns, all.to_ns);
 }
 
@@ -233,7 +232,7 @@ void view_pan(View *v, double windows)
 
 void view_reveal(View *v, int64_t from_ns, int64_t to_ns)
 {
-    ViewWindow all = whole_window(v);
+    ViewWindow all = view_whole(v);
     int64_t length_ns = v->to_ns - v->from_ns, room_ns = (to_ns - from_ns) / 4;
     if (from_ns >= v->from_ns && to_ns <= v->to_ns)
         return;

@@ -137,9 +137,10 @@ int64_t view_moved(int64_t ns, double by_ns);
 void view_show(View *v, int64_t from_ns, int64_t to_ns); /* remembered */
 void view_move(View *v, int64_t from_ns, int64_t to_ns); /* a step of a drag: not remembered */
 void view_fit(View *v);                                  /* everything */
-void view_zoom(View *v, int64_t at_ns, double factor);   /* > 1: closer; at_ns stays in place */
-void view_pan(View *v, double windows);                  /* by that many windows, right > 0 */
-bool view_back(View *v);                                 /* false: nothing to go back to */
+ViewWindow view_whole(const View *v); /* of the side shown: what view_fit shows */
+void view_zoom(View *v, int64_t at_ns, double factor); /* > 1: closer; at_ns stays in place */
+void view_pan(View *v, double windows);                /* by that many windows, right > 0 */
+bool view_back(View *v);                               /* false: nothing to go back to */
 bool view_forward(View *v);
 /* As little as brings [from_ns, to_ns) into sight with some room; zooms out where it must. */
 void view_reveal(View *v, int64_t from_ns, int64_t to_ns);

@@ -148,6 +148,10 @@ static void clocks_that_differ_are_told(void)
     CHECK(says(&o.list, "clocks aligned by up to 1.234 ms, residual 0 ns   K"));
     uint64_t aligned = minimap_sum(&o.scene);
     CHECK_INT(1234500, view_shift_ns(&o.view, 0, 1));
+    ViewWindow whole = view_whole(&o.view); /* what ran, not what the clocks say */
+    CHECK_INT((COLLS - 1) * EVERY_NS + LATE_NS + 10000 + 100 * (COLLS - 1),
+              whole.to_ns - whole.from_ns);
+    CHECK(strstr(tip_of(&o, COLLS), "from 70.00 \xc2\xb5s of the trace") != NULL);
     o.view.align_clocks = false;
     scene_draw(&o.scene, &o.view, &o.list);
     CHECK(says(&o.list, "clocks as recorded, up to 1.234 ms apart   K"));
