@@ -283,8 +283,10 @@ void view_data_open(ViewData *d, const Timeline *t, const char *name, uint32_t j
 
 void view_data_free(ViewData *d)
 {
-    for (uint32_t r = 0; r < d->ranks_n; r++)
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
         lod_free(&d->ranks[r].strip);
+        free(d->ranks[r].ties);
+    }
     for (uint32_t i = 0; i < d->rows_n; i++) {
         lod_free(&d->rows[i].lod);
         free_counter(&d->rows[i].counter);
@@ -341,7 +343,7 @@ uint64_t view_data_memory_bytes(const ViewData *d)
         const Cover *c = d->ranks[r].cover;
         bytes += c->cap * (sizeof *c->at_ns + sizeof *c->mask) +
                  (c->n / COVER_BLOCK + 1) * sizeof *c->before +
-                 lod_memory_bytes(&d->ranks[r].strip);
+                 lod_memory_bytes(&d->ranks[r].strip) + d->ranks[r].ties_n * sizeof(ViewTie);
     }
     for (uint32_t i = 0; i < d->rows_n; i++) {
         bytes += lod_memory_bytes(&d->rows[i].lod);
@@ -378,6 +380,58 @@ int64_t view_transfer_ns(const ViewData *d, uint64_t span)
         return d->links.matches[k->match].transfer_ns;
     int64_t wait_ns = k ? k->wait_ns : c ? c->wait_ns : -1;
     return wait_ns >= 0 ? d->t->dur_ns[span] - min_i64(wait_ns, d->t->dur_ns[span]) : -1;
+}
+
+static int by_correlation(const void *a, const void *b)
+{
+    const ViewTie *x = a, *y = b;
+    if (x->correlation != y->correlation)
+        return x->correlation < y->correlation ? -1 : 1;
+    return (x->span > y->span) - (x->span < y->span);
+}
+
+/* A rank whose spans have no ids gets room for one, so that they are not looked at again. */
+static void find_ties(ViewRank *rank, const Timeline *t)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 1)
+            rank->ties = mem_zero(rank->ties_n + 1, sizeof *rank->ties);
+        rank->ties_n = 0;
+        for (uint32_t k = 0; k < t->tracks_n; k++) {
+            const Track *track = &t->tracks[k];
+            uint64_t end = track->span_first + track->span_n;
+            for (uint64_t i = track->span_first; track->rank == rank->rank && i < end; i++) {
+                if (t->correlation[i] == NONE_U64)
+                    continue;
+                if (pass == 1)
+                    rank->ties[rank->ties_n] = (ViewTie){ t->correlation[i], i };
+                rank->ties_n++;
+            }
+        }
+    }
+    qsort(rank->ties, rank->ties_n, sizeof *rank->ties, by_correlation);
+}
+
+const ViewTie *view_ties(ViewData *d, uint32_t rank, uint64_t correlation, uint64_t *n)
+{
+    ViewRank *r = &d->ranks[rank];
+    uint64_t low = 0, end;
+    *n = 0;
+    if (!d->t->correlation || correlation == NONE_U64)
+        return NULL;
+    if (!r->ties)
+        find_ties(r, d->t);
+    for (uint64_t high = r->ties_n; low < high;) {
+        uint64_t middle = low + (high - low) / 2;
+        if (r->ties[middle].correlation < correlation)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (end = low; end < r->ties_n && r->ties[end].correlation == correlation;)
+        end++;
+    *n = end - low;
+    return &r->ties[low];
 }
 
 /* ---- numbers of a window ---- */

@@ -40,6 +40,11 @@ typedef struct ViewRow {
     ViewCounter counter; /* of counters */
 } ViewRow;
 
+/* A span with a correlation id. */
+typedef struct ViewTie {
+    uint64_t correlation, span;
+} ViewTie;
+
 typedef struct ViewRank {
     uint32_t rank, ranks_n; /* ranks it stands for (folded simulation), else 1 */
     const Cover *cover;
@@ -48,6 +53,8 @@ typedef struct ViewRank {
     Metrics all; /* of its whole GPU work */
     LodRow strip;
     uint32_t row_first, rows_n; /* in the order of timeline_track_order, lanes together */
+    ViewTie *ties;              /* by id, then span; found when first asked for (view_ties) */
+    uint64_t ties_n;
 } ViewRank;
 
 /* One kernel that communicates, as matched across ranks (profile/collectives.h). */
@@ -124,6 +131,9 @@ uint64_t view_comms_before(const ViewLinks *l, uint64_t span);
 /* How long a communication span transferred, without its wait for others: as its match says
  * (profile/collectives.h), else the trace; -1 unknown. */
 int64_t view_transfer_ns(const ViewData *d, uint64_t span);
+
+/* The spans of a rank that have this correlation id: *n of them, by span. */
+const ViewTie *view_ties(ViewData *d, uint32_t rank, uint64_t correlation, uint64_t *n);
 
 /* Smallest and largest value that a counter's points take in [from_ns, to_ns), the one that
  * holds at from_ns included.  False: it has no value there yet. */
