@@ -310,6 +310,13 @@ static bool choose_window(View *v, const ViewOptions *o, Err *err)
     return true;
 }
 
+void view_note_letters(Scene *s)
+{
+    Err err = { 0 };
+    if (!font_complain(&s->font, &err))
+        fprintf(stderr, "lockstep: note: %s\n", err.text);
+}
+
 bool view_start(View *v, ViewTraces *t, const ViewOptions *o, Err *err)
 {
     view_open(v, &t->side[0].data, t->sides_n > 1 ? &t->side[1].data : NULL);

@@ -194,7 +194,9 @@ static void fulfil(Window *w)
 bool window_frame(Window *w, Err *err)
 {
     fulfil(w);
-    return show(w, err);
+    bool ok = show(w, err);
+    view_note_letters(&w->app.scene);
+    return ok;
 }
 
 static bool run(Window *w, Err *err)
