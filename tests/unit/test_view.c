@@ -55,6 +55,7 @@ static void kernels_get_short_names(void)
           "flash_fwd" },
         { "mlp.gate_up", "mlp.gate_up" },
         { "all-gather unit", "all-gather unit" },
+        { "forward: layer 3", "forward: layer 3" },
         { "<", "<" },
     };
     char text[96];
@@ -373,6 +374,42 @@ static void the_critical_path_changes_rank(void)
     close_ranks(&k);
 }
 
+/* Two collectives that two ranks took in different orders, each waiting for the other all the
+ * time: the walk back ends all the same. */
+static void contradicting_matches_end_the_critical_path(void)
+{
+    World w = { 0 };
+    ViewData data;
+    View view;
+    CriticalPath c;
+    ViewComm comms[4];
+    Coll coll = { .op = "all_reduce", .wait_ns = -1, .ranks_n = 2 };
+    static const int64_t starts[2][2] = { { 50, 100 }, { 40, 100 } }, ends[2] = { 160, 150 };
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t net = world_stream(&w, r, 20);
+        world_comm(&w, net, coll, starts[r][0], 100);
+        world_comm(&w, net, coll, starts[r][1], ends[r]);
+    }
+    timeline_seal(&w.t);
+    for (uint64_t i = 0; i < 4; i++) /* the first of either rank only waits */
+        comms[i] = (ViewComm){ i, i == 1 || i == 2 ? 0 : 1, i % 2 ? 0 : w.t.dur_ns[i], 0 };
+    static const uint32_t parts[] = { 1, 2, 0, 3 };
+    static const ViewMatch matches_[] = { { .first = 0, .n = 2, .last = 0 },
+                                          { .first = 2, .n = 2, .last = 1 } };
+    view_data_open(&data, &w.t, "in a circle", 1);
+    data.links = (ViewLinks){
+        .comms = comms, .comms_n = 4, .matches = matches_, .matches_n = 2, .parts = parts
+    };
+    view_open(&view, &data, NULL);
+    critical_find(&c, &view, 0, 160);
+    CHECK_INT(60, c.ns[PATH_TRANSFER]);
+    CHECK_INT(100, c.ns[PATH_IDLE]); /* what nobody can explain */
+    critical_free(&c);
+    view_free(&view);
+    view_data_free(&data);
+    world_free(&w);
+}
+
 /* ---- filters ---- */
 
 static uint64_t matches(const Ranks *k, const char *text)
@@ -520,6 +557,7 @@ int main(void)
     RUN(totals_by_brute_force);
     RUN(links_go_round);
     RUN(the_critical_path_changes_rank);
+    RUN(contradicting_matches_end_the_critical_path);
     RUN(filters_take_what_they_say);
     RUN(wrong_filters_are_told);
     RUN(searching_goes_by_time);
