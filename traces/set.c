@@ -159,10 +159,17 @@ static void describe(const Timeline *t, TraceInfo *info)
 {
     info->events_read = t->spans_n + t->points_n;
     info->world_size = t->ranks_n > 1 ? t->ranks_n : 0;
-    for (uint64_t i = 0; i < t->spans_n; i++) {
-        bool comm = t->span_class[i] == SPAN_COMM || t->span_class[i] == SPAN_P2P;
-        info->comm_kernels_n += comm;
-        info->kernels_n += comm || t->span_class[i] == SPAN_COMPUTE;
+    for (uint32_t k = 0; k < t->tracks_n; k++) {
+        const Track *track = &t->tracks[k];
+        uint64_t first = track->span_first, n = track->span_n;
+        uint32_t set = timeline_class_set(t, first, n);
+        uint64_t step = set & (set - 1) ? 1 : max_u64(1, n); /* of one class: all at once */
+        for (uint64_t i = first; i < first + n; i += step) {
+            uint8_t class_ = t->span_class[i];
+            bool comm = class_ == SPAN_COMM || class_ == SPAN_P2P;
+            info->comm_kernels_n += comm ? step : 0;
+            info->kernels_n += comm || class_ == SPAN_COMPUTE ? step : 0;
+        }
     }
     info->rule_kernels_n[RULE_METADATA] = info->comm_kernels_n;
 }
