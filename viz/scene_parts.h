@@ -32,9 +32,6 @@ void scene_tooltip(ScenePen *p); /* of v->hover */
 void scene_offers(ScenePen *p);
 void scene_help(ScenePen *p);
 
-/* All of the side shown, in time of the view. */
-ViewWindow scene_whole(const View *v);
-
 /* What the tooltip of a span says, in lines.  Returns text. */
 char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap);
 

@@ -200,13 +200,9 @@ static void outline_place(ScenePen *p, ViewPlace place, Color color)
 {
     for (uint32_t i = 0; place.row != NONE_U32 && i < p->l->rows_n; i++) {
         const LayoutRow *row = &p->l->rows[i];
-        if (row->kind != LAYOUT_ROW || row->side != place.side || row->row != place.row)
+        if (!layout_shows(row, place))
             continue;
-        const Timeline *t = p->v->data[place.side]->t;
-        int64_t from_ns = t->start_ns[place.span] - row->shift_ns;
-        PxBox box = { layout_x_of(p->l, p->v, from_ns), row->y0,
-                      layout_x_of(p->l, p->v, from_ns + t->dur_ns[place.span]), row->y1 };
-        box.x1 = px_max(box.x1, box.x0 + PX(2));
+        PxBox box = layout_span_box(p->l, p->v, row, place);
         draw_clip_push(p->d, row->pinned ? p->l->pinned : p->l->scrolled);
         draw_clip_push(p->d, p->l->lanes);
         draw_outline(p->d, px_box_inset(box, -PX(1)), PX(2), 0, color);

@@ -43,7 +43,10 @@ static void say_when(Tip *tip, const View *v, ViewPlace place)
     int64_t start_ns = d->t->start_ns[place.span], dur_ns = d->t->dur_ns[place.span];
     char a[32], b[32];
     view_time_text(a, sizeof a, dur_ns);
-    view_time_text(b, sizeof b, start_ns - d->begin_ns);
+    int64_t from_ns = d->begin_ns;
+    if (place.side == VIEW_REAL_SIDE && view_side(v) == VIEW_REAL_SIDE) /* as the ruler */
+        from_ns = view_whole(v).from_ns + view_shift_ns(v, place.side, row->rank);
+    view_time_text(b, sizeof b, start_ns - from_ns);
     say(tip, "%s, from %s of the trace", a, b);
     for (uint32_t i = 0; i < d->steps.n; i++) {
         const StepWindow *s = &d->steps.at[i];
@@ -55,6 +58,18 @@ static void say_when(Tip *tip, const View *v, ViewPlace place)
             return;
         }
     }
+}
+
+/* Of the transfer, as the report's; where the wait is unknown the kernel's time bounds it. */
+static void say_busbw(Tip *tip, const ViewData *d, uint64_t span)
+{
+    int64_t transfer_ns = view_transfer_ns(d, span);
+    double busbw = timeline_busbw_over(d->t, span, transfer_ns);
+    if (busbw > 0)
+        say(tip, "busbw %.1f GB/s of the transfer", busbw);
+    else if (transfer_ns < 0 && timeline_busbw_over(d->t, span, d->t->dur_ns[span]) > 0)
+        say(tip, "busbw at least %.1f GB/s, over the whole kernel: its wait is unknown",
+            timeline_busbw_over(d->t, span, d->t->dur_ns[span]));
 }
 
 static void say_comm(Tip *tip, const View *v, ViewPlace place)
@@ -73,9 +88,7 @@ static void say_comm(Tip *tip, const View *v, ViewPlace place)
             c->seq == NONE_U32 ? "" : ", numbered");
     if (c && c->peer != NONE_U32)
         say(tip, "with rank %" PRIu32, c->peer);
-    double busbw = timeline_busbw_bytes_per_ns(d->t, place.span);
-    if (busbw > 0)
-        say(tip, "busbw %.1f GB/s", busbw);
+    say_busbw(tip, d, place.span);
     if (!k)
         return;
     if (k->wait_ns >= 0)
