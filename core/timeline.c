@@ -109,6 +109,11 @@ Comm comm_of(uint32_t op)
                    .wait_ns = -1 };
 }
 
+bool comm_op_is_p2p(const char *op)
+{
+    return strcmp(op, "send") == 0 || strcmp(op, "recv") == 0 || strcmp(op, "send_recv") == 0;
+}
+
 uint32_t timeline_comm(Timeline *t, Comm comm)
 {
     ASSERT(!t->sealed && t->comms_n < NONE_U32 / 2);
@@ -178,6 +183,17 @@ void timeline_free(Timeline *t)
 
 /* ---- reading ---- */
 
+uint32_t timeline_class_set(const Timeline *t, uint64_t first, uint64_t n)
+{
+    const uint8_t *classes = t->span_class;
+    uint32_t set = 0;
+    if (n > 1 && memcmp(&classes[first], &classes[first + 1], n - 1) == 0)
+        n = 1; /* as on most streams: all are of the first one's class */
+    for (uint64_t i = first; i < first + n; i++)
+        set |= (uint32_t)1 << min_u64(classes[i], SPAN_CLASS_N);
+    return set;
+}
+
 double timeline_busbw_factor(const char *op, uint32_t ranks_n)
 {
     double n = ranks_n > 0 ? ranks_n : 1;
@@ -190,14 +206,18 @@ double timeline_busbw_factor(const char *op, uint32_t ranks_n)
     return 1;
 }
 
-double timeline_busbw_bytes_per_ns(const Timeline *t, uint64_t span)
+double timeline_busbw_over(const Timeline *t, uint64_t span, int64_t transfer_ns)
 {
     const Comm *c = timeline_comm_of(t, span);
-    int64_t transfer_ns = t->dur_ns[span] - timeline_wait_ns(t, span);
     if (!c || c->bytes == NONE_U64 || c->ranks_n == 0 || transfer_ns <= 0)
         return 0;
     return (double)c->bytes * timeline_busbw_factor(timeline_text(t, c->op), c->ranks_n) /
            (double)transfer_ns;
+}
+
+double timeline_busbw_bytes_per_ns(const Timeline *t, uint64_t span)
+{
+    return timeline_busbw_over(t, span, t->dur_ns[span] - timeline_wait_ns(t, span));
 }
 
 typedef struct Place {

@@ -96,6 +96,7 @@ typedef struct Comm {
 
 /* Everything unknown but op. */
 Comm comm_of(uint32_t op);
+bool comm_op_is_p2p(const char *op); /* "send", "recv" or "send_recv" */
 
 typedef struct Timeline {
     Interner names;
@@ -211,6 +212,9 @@ static inline const Comm *timeline_comm_of(const Timeline *t, uint64_t span)
     return t->comm[span] < t->comms_n ? &t->comms[t->comm[span]] : NULL;
 }
 
+/* Which classes n spans from first on have: bit SpanClass of each, SPAN_CLASS_N for unknown. */
+uint32_t timeline_class_set(const Timeline *t, uint64_t first, uint64_t n);
+
 /* Part of the span spent waiting: 0 where unknown, never more than the span. */
 static inline int64_t timeline_wait_ns(const Timeline *t, uint64_t span)
 {
@@ -225,9 +229,12 @@ static inline int64_t timeline_wait_ns(const Timeline *t, uint64_t span)
 double timeline_busbw_factor(const char *op, uint32_t ranks_n);
 
 /*
- * Bus bandwidth of the transferring part in bytes/ns (= GB/s), as nccl-tests
- * defines it; 0 where bytes, members or time are unknown.
+ * Bus bandwidth in bytes/ns (= GB/s) of a collective that was transferred in transfer_ns, as
+ * nccl-tests defines it; 0 where bytes, members or time are unknown.
  */
+double timeline_busbw_over(const Timeline *t, uint64_t span, int64_t transfer_ns);
+
+/* The same over the span without what the trace itself calls its wait. */
 double timeline_busbw_bytes_per_ns(const Timeline *t, uint64_t span);
 
 /*

@@ -5,6 +5,9 @@
 #include "core/timeline.h"
 
 #include <math.h>
+#include <stdlib.h>
+
+#include "core/jobs.h"
 
 static bool is_name(const Timeline *t, uint32_t id, bool optional)
 {
@@ -132,13 +135,35 @@ static bool check_points(const Timeline *t, uint32_t k, Err *err)
     return true;
 }
 
+/* Each track is looked at by one thread. */
+typedef struct Check {
+    const Timeline *t;
+    bool *bad; /* by track */
+} Check;
+
+static bool check_one(const Timeline *t, uint32_t k, Err *err)
+{
+    return check_track_spans(t, k, err) && check_points(t, k, err);
+}
+
+static void look_at(void *check, uint32_t k)
+{
+    const Check *c = check;
+    Err ignored = { 0 };
+    c->bad[k] = !check_one(c->t, k, &ignored);
+}
+
 bool timeline_check(const Timeline *t, Err *err)
 {
+    enum { SPANS_FEW = 100000 }; /* that no thread is started for */
     ASSERT(t->sealed);
     if (!timeline_check_tracks(t, err) || !check_comms(t, err))
         return false;
-    for (uint32_t k = 0; k < t->tracks_n; k++)
-        if (!check_track_spans(t, k, err) || !check_points(t, k, err))
-            return false;
-    return true;
+    Check c = { t, mem_zero(t->tracks_n, sizeof *c.bad) };
+    uint32_t k = 0;
+    jobs_run(look_at, &c, t->tracks_n, t->spans_n < SPANS_FEW ? 1 : jobs_processors());
+    while (k < t->tracks_n && !c.bad[k])
+        k++;
+    free(c.bad);
+    return k == t->tracks_n || check_one(t, k, err); /* the first bad one says why */
 }

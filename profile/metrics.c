@@ -1,6 +1,6 @@
 /*
- * metrics.c - the streams of a rank are merged by start; a sweep over them keeps,
- * for each class, when the last of its spans that have begun will end.
+ * metrics.c - of each class the stretches that its spans cover on all streams of a rank, one
+ * after another; a sweep lays the three classes over one another.
  */
 #include "profile/metrics.h"
 
@@ -8,77 +8,98 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the next span of several streams ---- */
+/* ---- the next stretch of a class: what its spans cover without a gap ---- */
 
+/* Spans of one class on one stream. */
 typedef struct Feed {
-    int64_t start_ns; /* of span i */
+    int64_t start_ns; /* of span i; INT64_MAX behind the last */
     uint64_t i, end;
 } Feed;
 
-/* A heap, earliest start on top. */
-typedef struct Feeds {
+typedef struct Stretches {
+    uint8_t bit;
     Feed *feed;
     uint32_t n;
-} Feeds;
+    uint64_t taken;         /* spans so far */
+    int64_t from_ns, to_ns; /* the stretch at hand; INT64_MAX: there is none any more */
+    int64_t next_ns;        /* the first start of what was not taken, or INT64_MAX */
+    int64_t last_ns;        /* where the last of those taken ends */
+} Stretches;
 
-static void sift_down(Feeds *f, uint32_t at)
+/* The bits of all that a track has. */
+static uint8_t bits_of(const Timeline *t, const Track *track)
 {
-    Feed *feed = f->feed, x = feed[at];
-    uint32_t n = f->n, child = 2 * at + 1;
-    for (; child + 1 < n; child = 2 * at + 1) {
-        child += feed[child + 1].start_ns < feed[child].start_ns;
-        if (feed[child].start_ns >= x.start_ns)
-            break;
-        feed[at] = feed[child];
-        at = child;
-    }
-    if (child + 1 == n && feed[child].start_ns < x.start_ns) {
-        feed[at] = feed[child];
-        at = child;
-    }
-    feed[at] = x;
+    uint32_t set = timeline_class_set(t, track->span_first, track->span_n);
+    uint8_t bits = 0;
+    for (uint32_t k = 0; k < SPAN_CLASS_N; k++)
+        bits |= set >> k & 1 ? cover_bit((uint8_t)k) : 0;
+    return bits;
 }
 
-/* Moves the top feed on to its next span of GPU work. */
-static void advance_top(Feeds *f, const Timeline *t)
+static uint64_t next_of_class(const Timeline *t, uint64_t i, uint64_t end, uint8_t bit)
 {
-    Feed *top = &f->feed[0];
-    do
-        top->i++;
-    while (top->i < top->end && !cover_bit(t->span_class[top->i]));
-    if (top->i < top->end)
-        top->start_ns = t->start_ns[top->i];
-    else
-        *top = f->feed[--f->n];
-    if (f->n > 0)
-        sift_down(f, 0);
+    while (i < end && cover_bit(t->span_class[i]) != bit)
+        i++;
+    return i;
 }
 
-static void feeds_open(Feeds *f, const Timeline *t, const Cover *c)
+/* bits: of each stream, which it has. */
+static void stretches_open(Stretches *s, const Timeline *t, const Cover *c, const uint8_t *bits,
+                           uint8_t bit)
 {
-    f->feed = mem_zero(c->tracks_n, sizeof *f->feed);
-    f->n = 0;
+    *s = (Stretches){ .bit = bit, .next_ns = INT64_MAX, .last_ns = INT64_MIN };
+    s->from_ns = s->to_ns = INT64_MIN;
+    s->feed = mem_zero(c->tracks_n, sizeof *s->feed);
     for (uint32_t k = 0; k < c->tracks_n; k++) {
         const Track *track = &t->tracks[c->tracks[k]];
-        uint64_t i = track->span_first, end = i + track->span_n;
-        while (i < end && !cover_bit(t->span_class[i]))
-            i++;
-        if (i < end)
-            f->feed[f->n++] = (Feed){ t->start_ns[i], i, end };
+        uint64_t end = track->span_first + track->span_n;
+        if (!(bits[k] & bit))
+            continue;
+        uint64_t i = next_of_class(t, track->span_first, end, bit);
+        s->feed[s->n++] = (Feed){ t->start_ns[i], i, end };
+        s->next_ns = min_i64(s->next_ns, t->start_ns[i]);
     }
-    for (uint32_t at = f->n / 2; at-- > 0;)
-        sift_down(f, at);
+}
+
+/* All of a stream that starts before to_ns, which grows with it; returned. */
+static int64_t take_spans(Stretches *s, Feed *f, const Timeline *t, int64_t to_ns)
+{
+    uint64_t i = f->i, end = f->end, taken = 0;
+    int64_t start_ns = f->start_ns;
+    while (start_ns <= to_ns) {
+        to_ns = max_i64(to_ns, start_ns + t->dur_ns[i]);
+        i = next_of_class(t, i + 1, end, s->bit);
+        start_ns = i < end ? t->start_ns[i] : INT64_MAX;
+        taken++;
+    }
+    f->i = i;
+    f->start_ns = start_ns;
+    s->taken += taken;
+    return to_ns;
+}
+
+/* Streams one after another for as long as any has a span that begins in the stretch: where
+ * they overlap, the order of their spans does not matter. */
+static void next_stretch(Stretches *s, const Timeline *t)
+{
+    do {
+        s->from_ns = s->to_ns = s->next_ns;
+        while (s->next_ns <= s->to_ns && s->next_ns < INT64_MAX) {
+            s->next_ns = INT64_MAX;
+            for (uint32_t k = 0; k < s->n; k++) {
+                s->to_ns = take_spans(s, &s->feed[k], t, s->to_ns);
+                s->next_ns = min_i64(s->next_ns, s->feed[k].start_ns);
+            }
+            s->last_ns = max_i64(s->last_ns, s->to_ns);
+        }
+    } while (s->to_ns == s->from_ns && s->next_ns < INT64_MAX); /* spans of no length */
+    if (s->to_ns == s->from_ns)
+        s->from_ns = s->to_ns = INT64_MAX;
 }
 
 /* ---- the sweep ---- */
 
 enum { BITS_N = 3 };
-
-typedef struct Sweep {
-    Cover *cover;
-    int64_t now_ns;
-    int64_t end_ns[BITS_N]; /* of what has begun, by class */
-} Sweep;
 
 static void add_moment(Cover *c, int64_t at_ns, uint8_t mask)
 {
@@ -97,26 +118,36 @@ static void put_moment(Cover *c, int64_t at_ns, uint8_t mask)
         add_moment(c, at_ns, mask);
 }
 
-static void sweep_to(Sweep *s, int64_t to_ns)
+/* What runs at now_ns, and in *next_ns when that changes; INT64_MAX: never again. */
+static uint8_t mask_at(Stretches s[BITS_N], const Timeline *t, int64_t now_ns, int64_t *next_ns)
 {
-    while (s->now_ns < to_ns) {
-        int64_t next_ns = to_ns;
-        uint8_t mask = 0;
-        for (int b = 0; b < BITS_N; b++)
-            if (s->end_ns[b] > s->now_ns) {
-                mask |= (uint8_t)(1 << b);
-                next_ns = min_i64(next_ns, s->end_ns[b]);
-            }
-        put_moment(s->cover, s->now_ns, mask);
-        s->now_ns = next_ns;
+    uint8_t mask = 0;
+    *next_ns = INT64_MAX;
+    for (int b = 0; b < BITS_N; b++) {
+        if (s[b].to_ns <= now_ns)
+            next_stretch(&s[b], t);
+        bool runs = s[b].from_ns <= now_ns;
+        mask |= (uint8_t)(runs << b);
+        *next_ns = min_i64(*next_ns, runs ? s[b].to_ns : s[b].from_ns);
     }
+    return mask;
 }
 
-static void count_kernel(Cover *c, uint8_t bit)
+static void sweep(Cover *c, const Timeline *t, Stretches s[BITS_N])
 {
-    c->compute_n += bit == COVER_COMPUTE;
-    c->comm_n += bit == COVER_COMM;
-    c->memory_n += bit == COVER_MEMORY;
+    int64_t now_ns = c->begin_ns, next_ns;
+    for (;; now_ns = next_ns) {
+        uint8_t mask = mask_at(s, t, now_ns, &next_ns);
+        if (next_ns == INT64_MAX)
+            break;
+        put_moment(c, now_ns, mask);
+    }
+    c->end_ns = c->begin_ns;
+    for (int b = 0; b < BITS_N; b++)
+        c->end_ns = max_i64(c->end_ns, s[b].last_ns);
+    if (now_ns < c->end_ns) /* up to one of no length */
+        put_moment(c, now_ns, 0);
+    add_moment(c, c->end_ns, 0);
 }
 
 static void sum_blocks(Cover *c)
@@ -133,27 +164,25 @@ static void sum_blocks(Cover *c)
 
 void cover_build(Cover *c, const Timeline *t)
 {
-    Feeds feeds;
-    feeds_open(&feeds, t, c);
-    if (feeds.n > 0) {
-        c->begin_ns = c->end_ns = feeds.feed[0].start_ns;
-        Sweep s = { .cover = c, .now_ns = c->begin_ns };
-        for (int b = 0; b < BITS_N; b++)
-            s.end_ns[b] = c->begin_ns;
-        for (; feeds.n > 0; advance_top(&feeds, t)) {
-            uint64_t i = feeds.feed[0].i;
-            uint8_t bit = cover_bit(t->span_class[i]);
-            int64_t start_ns = t->start_ns[i], end_ns = start_ns + t->dur_ns[i];
-            int64_t *class_end_ns = &s.end_ns[bit >> 1]; /* 1, 2, 4 -> 0, 1, 2 */
-            sweep_to(&s, start_ns);
-            *class_end_ns = max_i64(*class_end_ns, end_ns);
-            c->end_ns = max_i64(c->end_ns, end_ns);
-            count_kernel(c, bit);
-        }
-        sweep_to(&s, c->end_ns);
-        add_moment(c, c->end_ns, 0);
+    Stretches s[BITS_N];
+    int64_t begin_ns = INT64_MAX;
+    uint8_t *bits = mem_zero(c->tracks_n, 1);
+    for (uint32_t k = 0; k < c->tracks_n; k++)
+        bits[k] = bits_of(t, &t->tracks[c->tracks[k]]);
+    for (int b = 0; b < BITS_N; b++) {
+        stretches_open(&s[b], t, c, bits, (uint8_t)(1 << b));
+        begin_ns = min_i64(begin_ns, s[b].next_ns);
     }
-    free(feeds.feed);
+    if (begin_ns < INT64_MAX) {
+        c->begin_ns = begin_ns;
+        sweep(c, t, s);
+    }
+    c->compute_n = s[0].taken; /* COVER_COMPUTE, COVER_COMM, COVER_MEMORY: bits 0, 1, 2 */
+    c->comm_n = s[1].taken;
+    c->memory_n = s[2].taken;
+    for (int b = 0; b < BITS_N; b++)
+        free(s[b].feed);
+    free(bits);
     sum_blocks(c);
 }
 
@@ -337,6 +366,34 @@ Metrics metrics_of_window(const Cover *c, const Timeline *t, int64_t from_ns, in
     return m;
 }
 
+/* Where the times are; NULL behind the last one. */
+static int64_t *time_of(Metrics *m, size_t k)
+{
+    int64_t *const times[] = {
+        &m->span_ns,       &m->busy_ns,         &m->idle_ns,
+        &m->compute_ns,    &m->memory_ns,       &m->comm_ns,
+        &m->overlapped_ns, &m->exposed_comm_ns, &m->exposed_comm_vs_memory_ns
+    };
+    return k < ARRAY_N(times) ? times[k] : NULL;
+}
+
+void metrics_add(Metrics *to, const Metrics *m, int64_t times)
+{
+    Metrics more = *m;
+    for (size_t k = 0; time_of(to, k); k++) {
+        int64_t *sum = time_of(to, k), ns;
+        if (__builtin_mul_overflow(*time_of(&more, k), times, &ns) ||
+            __builtin_add_overflow(*sum, ns, sum))
+            *sum = INT64_MAX;
+    }
+}
+
+void metrics_divide(Metrics *m, int64_t n)
+{
+    for (size_t k = 0; time_of(m, k); k++)
+        *time_of(m, k) /= n;
+}
+
 double metrics_overlap_pct(const Metrics *m)
 {
     return m->comm_ns ? 100 * (double)m->overlapped_ns / (double)m->comm_ns : NAN;
@@ -358,9 +415,11 @@ static int64_t number_of_step(const char *name, int64_t otherwise)
 static void take_steps(StepWindows *w, const Timeline *t, const Track *track)
 {
     int64_t index = 0;
-    for (uint64_t i = track->span_first; i < track->span_first + track->span_n; i++) {
-        if (t->span_class[i] != SPAN_STEP)
-            continue;
+    for (uint64_t i = track->span_first, end = i + track->span_n; i < end; i++) {
+        const uint8_t *mark = memchr(t->span_class + i, SPAN_STEP, end - i);
+        if (!mark)
+            break;
+        i = (uint64_t)(mark - t->span_class);
         GROW(w->at, w->n, w->cap);
         w->at[w->n++] = (StepWindow){
             .rank = track->rank,

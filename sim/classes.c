@@ -540,6 +540,7 @@ static void add_use(Use *uses, uint32_t *n, Use use)
     for (uint32_t u = 0; u < *n; u++)
         if (uses[u].resource == use.resource) {
             uses[u].coefficient += use.coefficient;
+            uses[u].crossing += use.crossing;
             return;
         }
     uses[(*n)++] = use;
@@ -554,15 +555,19 @@ static double sharers(const Shape *s, ResourceKind kind)
 static Use ring_use(const Fold *f, const GroupClass *gc, const Shape *s, const RankClass *r,
                     ResourceKind kind)
 {
-    double part = ring_part(s, kind) / efficiency(f->m, gc->type, kind, gc->size);
-    return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind) };
+    double crossing = ring_part(s, kind);
+    double part = crossing / efficiency(f->m, gc->type, kind, gc->size);
+    return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind),
+                  crossing * r->share[kind] };
 }
 
 static Use pair_use(const Fold *f, const GroupClass *gc, const Shape *s, const RankClass *r,
                     ResourceKind kind)
 {
-    double part = pair_part(s, kind) / p2p_efficiency(f->m, gc->type, kind, s->on_node);
-    return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind) };
+    double crossing = pair_part(s, kind);
+    double part = crossing / p2p_efficiency(f->m, gc->type, kind, s->on_node);
+    return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind),
+                  crossing * r->share[kind] };
 }
 
 static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec)
@@ -577,9 +582,9 @@ static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec)
         uint32_t a = group_index(spec, l->rank_a), b = group_index(spec, l->rank_b);
         uint32_t link = f->c->resources_n - f->m->slow_links_n + k;
         double part = 1.0 / (gc->size - 1);
-        add_use(gc->pair_uses, &gc->pair_uses_n, (Use){ link, part, part });
+        add_use(gc->pair_uses, &gc->pair_uses_n, (Use){ link, part, part, part });
         if ((a + 1) % gc->size == b || (b + 1) % gc->size == a)
-            add_use(gc->uses, &gc->uses_n, (Use){ link, 1, 1 });
+            add_use(gc->uses, &gc->uses_n, (Use){ link, 1, 1, 1 });
     }
 }
 
@@ -712,7 +717,7 @@ static Use p2p_use(const Classes *c, const RankClass *r, ResourceKind kind, doub
     ASSERT(r->resource[kind] != NONE_U32);
     double own =
         coefficient / p2p_efficiency(c->machine, r->place.type, kind, r->place.type->gpus_n);
-    return (Use){ r->resource[kind], own * r->share[kind], own };
+    return (Use){ r->resource[kind], own * r->share[kind], own, r->share[kind] };
 }
 
 uint32_t classes_p2p_uses(const Classes *c, uint32_t a, uint32_t peer_rank, Use *uses)
@@ -744,6 +749,6 @@ uint32_t classes_p2p_uses(const Classes *c, uint32_t a, uint32_t peer_rank, Use 
             slowest = k;
     }
     if (slowest != NONE_U32)
-        uses[n++] = (Use){ c->resources_n - m->slow_links_n + slowest, 1, 1 };
+        uses[n++] = (Use){ c->resources_n - m->slow_links_n + slowest, 1, 1, 1 };
     return n;
 }

@@ -54,6 +54,7 @@ typedef struct Use {
     uint32_t resource;
     double coefficient; /* of all groups (or pairs) of the class on one such link */
     double own;         /* of a single one: what NCCL sees when it chooses an algorithm */
+    double crossing; /* bytes that cross it, of all of them: coefficient without efficiency */
 } Use;
 
 typedef struct RankClass {

@@ -368,6 +368,7 @@ bool sim_run(SimResult *result, const Graph *g, const Machine *m, const Software
     if (whole && ok) {
         account_close(&sim);
         record_steps(&sim);
+        links_record(&sim);
     }
     sim_teardown(&sim);
     if (!ok)

@@ -40,11 +40,6 @@ const CommCost *comm_cost_of(Sim *sim, uint32_t op, uint32_t group)
 
 /* ---- sharing ---- */
 
-static Demand demand_of(const Flow *f)
-{
-    return (Demand){ f->group == NONE_U32 ? f->own_uses : f->uses, f->uses_n };
-}
-
 static void link_add(Sim *sim, uint32_t flow)
 {
     Demand d = demand_of(&sim->flows[flow]);
@@ -110,6 +105,8 @@ static void set_rate(Sim *sim, uint32_t flow, double rate)
     f->since_ns = sim->now_ns;
     if (rate == f->rate)
         return;
+    if (sim->links)
+        links_note(sim, f, f->left);
     f->rate = rate;
     evq_push(&sim->events, sim->now_ns + ns_up(f->left / rate), EVENT_FLOW_END, flow,
              ++f->version);
@@ -260,6 +257,8 @@ static void flow_end(Sim *sim, uint32_t flow)
     sim->flows[flow].version++;
     links_release(sim, demand_of(&f));
     if (f.moving) {
+        if (sim->links)
+            links_note(sim, &f, 0);
         link_remove(sim, flow);
         share(sim, demand_of(&sim->flows[flow]));
     }

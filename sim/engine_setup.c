@@ -402,6 +402,7 @@ bool sim_setup(Sim *sim)
     setup_hosts(sim);
     if (sim->timeline)
         sim->timeline->ranks_n = sim->g->world_n;
+    links_begin(sim);
     return true;
 }
 
@@ -417,6 +418,7 @@ void sim_teardown(Sim *sim)
         free(sim->hosts[i].anchors);
     for (uint32_t i = 0; sim->on_link && i < sim->classes.resources_n; i++)
         free(sim->on_link[i]);
+    links_end(sim);
     steady_end(sim);
     free(sim->flows);
     free(sim->free_flows);

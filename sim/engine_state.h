@@ -183,12 +183,19 @@ typedef struct Flow {
     uint32_t uses_n;
     Use own_uses[RES_RANK_N + 2];
     double left, rate, solo_rate;
-    int64_t since_ns; /* left is of then */
+    int64_t since_ns;  /* left is of then */
+    double noted_left; /* when its rate last changed; where links are recorded */
+    int64_t noted_ns;
     int64_t start_ns;
     uint32_t op, to_op; /* graph ops; to_op: the receive */
     CommCost cost;
     Path path; /* to the start of the transfer: that of who came last */
 } Flow;
+
+static inline Demand demand_of(const Flow *f)
+{
+    return (Demand){ f->group == NONE_U32 ? f->own_uses : f->uses, f->uses_n };
+}
 
 typedef struct Meeting {
     uint32_t arrived_n;
@@ -200,6 +207,7 @@ typedef struct Todo {
 } Todo;
 
 typedef struct Steady Steady;
+typedef struct LinkLog LinkLog;
 
 typedef struct Sim {
     const Graph *g;
@@ -207,6 +215,7 @@ typedef struct Sim {
     const Software *sw;
     const SimOptions *options;
     Timeline *timeline;
+    LinkLog *links; /* NULL: not asked for */
     Arena arena;
     Classes classes;
     SimResult *result;
@@ -357,6 +366,13 @@ void steady_pass(Sim *sim, Runner *r, uint32_t instance);
 void record_tracks(Sim *sim, Runner *r);
 void record_steps(Sim *sim); /* once the result is known */
 void record_op(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t op);
+
+/* ---- engine_links.c ---- */
+void links_begin(Sim *sim);
+/* The flow has left bytes to move, and its rate changes, or it ends. */
+void links_note(Sim *sim, Flow *f, double left);
+void links_record(Sim *sim); /* the tracks, behind those of all ranks */
+void links_end(Sim *sim);
 
 /* ---- engine_stuck.c ---- */
 bool report_stuck(Sim *sim);

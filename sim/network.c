@@ -77,14 +77,20 @@ static Choice choice_begin(const Demand *flow, const Resource *resource, double 
                      .solo_rate = maxmin_solo(flow, resource) };
 }
 
-static void offer(Choice *c, Algorithm a, Protocol p, int64_t latency_ns, double traffic)
+static void offer(Choice *c, Algorithm a, Protocol p, int64_t latency_ns, double payload,
+                  double traffic)
 {
     double ns = (double)latency_ns + traffic / c->own_rate;
     if (ns >= c->best_ns)
         return;
     c->best_ns = ns;
     c->best = (CommCost){
-        a, p, ns_up((double)latency_ns * c->scale), traffic * c->scale, c->solo_rate, 0
+        .algorithm = a,
+        .protocol = p,
+        .latency_ns = ns_up((double)latency_ns * c->scale),
+        .traffic_bytes = traffic * c->scale,
+        .payload_bytes = payload,
+        .solo_rate = c->solo_rate,
     };
 }
 
@@ -114,12 +120,12 @@ static void measured(Choice *c, const Machine *m, OpKind kind, uint32_t ranks, u
 
 static void offer_pairs(Choice *c, const Machine *m, const GroupClass *g, uint64_t bytes)
 {
-    double traffic = ring_traffic(OP_ALL_TO_ALL, g->size, bytes);
+    double payload = ring_traffic(OP_ALL_TO_ALL, g->size, bytes);
     double ll_max = ll_max_bytes_per_ns(g->type->gpu, g->nodes_n);
     for (Protocol p = 0; p < PROTOCOL_N; p++)
         if (sends_know(m, p))
-            offer(c, ALGORITHM_RING, p, pairs_latency(m, g, p),
-                  traffic * ring_inflation(p, c->own_rate, ll_max));
+            offer(c, ALGORITHM_RING, p, pairs_latency(m, g, p), payload,
+                  payload * ring_inflation(p, c->own_rate, ll_max));
 }
 
 static void offer_rings(Choice *c, const Machine *m, const GroupClass *g, OpKind kind,
@@ -128,22 +134,22 @@ static void offer_rings(Choice *c, const Machine *m, const GroupClass *g, OpKind
     double ring = ring_traffic(kind, g->size, bytes);
     if (m->ideal_collectives) {
         offer(c, ALGORITHM_RING, PROTOCOL_SIMPLE, ring_latency(m, g, kind, PROTOCOL_SIMPLE),
-              ring);
+              ring, ring);
         return;
     }
-    double ll_max = ll_max_bytes_per_ns(g->type->gpu, g->nodes_n);
+    double ll_max = ll_max_bytes_per_ns(g->type->gpu, g->nodes_n), s = (double)bytes;
     for (Protocol p = 0; p < PROTOCOL_N; p++) {
-        offer(c, ALGORITHM_RING, p, ring_latency(m, g, kind, p),
+        offer(c, ALGORITHM_RING, p, ring_latency(m, g, kind, p), ring,
               ring * ring_inflation(p, c->own_rate, ll_max));
         if (kind == OP_ALL_REDUCE && g->nodes_n > 1)
-            offer(c, ALGORITHM_TREE, p, tree_latency(m, g, p),
-                  2 * (double)bytes * tree_inflation(p, g->nodes_n));
+            offer(c, ALGORITHM_TREE, p, tree_latency(m, g, p), 2 * s,
+                  2 * s * tree_inflation(p, g->nodes_n));
     }
     const IntraNode *in = &g->type->intra;
     if (kind == OP_ALL_REDUCE && g->nodes_n == 1 && in->nvls && g->size > 2)
         /* The links count ring efficiency; NVLS has its own. */
-        offer(c, ALGORITHM_NVLS, PROTOCOL_SIMPLE, in->nvls_ns,
-              (double)bytes / in->nvls_efficiency * rank_curve_at(&in->efficiency, g->size));
+        offer(c, ALGORITHM_NVLS, PROTOCOL_SIMPLE, in->nvls_ns, s,
+              s / in->nvls_efficiency * rank_curve_at(&in->efficiency, g->size));
 }
 
 CommCost collective_cost(const Machine *m, const GroupClass *g, const Resource *resource,
@@ -194,7 +200,7 @@ CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node, const 
         if (!sends_know(m, p))
             continue;
         int64_t hop = same_node ? type->intra.hop_ns[p] : m->inter.hop_ns[p];
-        offer(&c, ALGORITHM_RING, p, m->p2p_base_ns[p] + hop,
+        offer(&c, ALGORITHM_RING, p, m->p2p_base_ns[p] + hop, (double)bytes,
               (double)bytes * fmax(limit, ring_inflation(p, c.own_rate, ll_max)));
     }
     measured(&c, m, OP_SEND, 2, same_node ? 1 : 2, bytes);

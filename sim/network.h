@@ -59,6 +59,7 @@ typedef struct CommCost {
     Protocol protocol;
     int64_t latency_ns;
     double traffic_bytes; /* to move at the flow's rate */
+    double payload_bytes; /* of it data that each rank passes on: no flags, no inefficiency */
     double solo_rate;     /* bytes/ns with all links to itself */
     int64_t solo_ns;      /* latency + traffic / solo_rate, rounded up */
 } CommCost;

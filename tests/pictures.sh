@@ -37,7 +37,7 @@ simulate fsdp llama3-8b-fsdp --expand-ranks
 draw fsdp "$work/fsdp.lstrace" --ranks 0-3
 simulate pipeline gpt3-175b-pp --set training.global_batch=16
 draw pipeline "$work/pipeline.lstrace"
-draw pipeline-close "$work/pipeline.lstrace" --window 1.75s+120ms --ranks 8-31 --theme light
+draw pipeline-close "$work/pipeline.lstrace" --window 1.75s+120ms --ranks 8-23 --theme light
 
 # A small network trained for real by two processes, beside what was predicted.  Where `run`
 # does not write its prediction, a machine is made up on which processes can keep pace.

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/jobs.h"
 #include "core/out_file.h"
 
 enum {
@@ -530,18 +531,35 @@ static uint64_t section_checksum(const uint8_t *bytes, const Section *s)
     return native_checksum(bytes + s->offset, s->n * s->element_bytes, SEED_SECTION);
 }
 
+/* By several threads: the sections of a mapping, and which of them are damaged. */
+typedef struct Verify {
+    const Mapping *m;
+    bool *bad;
+} Verify;
+
+static void verify_section(void *verify, uint32_t i)
+{
+    const Verify *v = verify;
+    const Section *s = &v->m->table[i];
+    v->bad[i] = section_checksum(v->m->bytes, s) != s->checksum;
+}
+
 bool native_verify(const Timeline *t, Err *err)
 {
+    enum { BYTES_FEW = 4 << 20 }; /* that no thread is started for */
     ASSERT(t->backing && t->backing_free == mapping_free);
     const Mapping *m = t->backing;
-    for (uint32_t i = 0; i < m->head.sections_n; i++) {
-        const Section *s = &m->table[i];
-        if (section_checksum(m->bytes, s) != s->checksum)
-            return err_set(err,
-                           "cannot read '%s': it is damaged: the checksum of section %s does "
-                           "not match",
-                           m->path, kind_name(s->kind));
-    }
+    uint32_t n = m->head.sections_n, i = 0;
+    Verify v = { m, mem_zero(n, sizeof *v.bad) };
+    jobs_run(verify_section, &v, n, m->size < BYTES_FEW ? 1 : jobs_processors());
+    while (i < n && !v.bad[i])
+        i++;
+    free(v.bad);
+    if (i < n)
+        return err_set(err,
+                       "cannot read '%s': it is damaged: the checksum of section %s does not "
+                       "match",
+                       m->path, kind_name(m->table[i].kind));
     return timeline_check(t, err) || err_wrap(err, "cannot read '%s': it is damaged", m->path);
 }
 

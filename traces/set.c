@@ -1,7 +1,7 @@
 /*
  * set.c - files read side by side, then joined rank by rank.
  *
- * Threads take the next file from a counter and share nothing else; all that
+ * Threads read a file each (core/jobs.h) and share nothing else; all that
  * depends on the order of files happens afterwards, on one thread.  A single file
  * is not copied; of several, each is let go of as soon as it has been joined.
  */
@@ -9,14 +9,13 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "core/jobs.h"
 #include "traces/set_parts.h"
 
 const char *const trace_rank_from_texts[] = { "the file", "its name", "the order of files",
@@ -160,10 +159,17 @@ static void describe(const Timeline *t, TraceInfo *info)
 {
     info->events_read = t->spans_n + t->points_n;
     info->world_size = t->ranks_n > 1 ? t->ranks_n : 0;
-    for (uint64_t i = 0; i < t->spans_n; i++) {
-        bool comm = t->span_class[i] == SPAN_COMM || t->span_class[i] == SPAN_P2P;
-        info->comm_kernels_n += comm;
-        info->kernels_n += comm || t->span_class[i] == SPAN_COMPUTE;
+    for (uint32_t k = 0; k < t->tracks_n; k++) {
+        const Track *track = &t->tracks[k];
+        uint64_t first = track->span_first, n = track->span_n;
+        uint32_t set = timeline_class_set(t, first, n);
+        uint64_t step = set & (set - 1) ? 1 : max_u64(1, n); /* of one class: all at once */
+        for (uint64_t i = first; i < first + n; i += step) {
+            uint8_t class_ = t->span_class[i];
+            bool comm = class_ == SPAN_COMM || class_ == SPAN_P2P;
+            info->comm_kernels_n += comm ? step : 0;
+            info->kernels_n += comm || class_ == SPAN_COMPUTE ? step : 0;
+        }
     }
     info->rule_kernels_n[RULE_METADATA] = info->comm_kernels_n;
 }
@@ -197,7 +203,7 @@ static void read_file(const TraceSet *s, TraceFile *f, SetPart *p)
     if (p->format->read) {
         p->ok = p->format->read(&p->t, info, f->path, &s->rules, &p->err);
     } else {
-        p->ok = trace_read(&p->t, f->path, &p->err);
+        p->ok = p->format->open(&p->t, f->path, &p->err);
         if (p->ok)
             describe(&p->t, info);
     }
@@ -214,40 +220,18 @@ static void read_file(const TraceSet *s, TraceFile *f, SetPart *p)
 typedef struct Work {
     const TraceSet *s;
     SetPart *parts;
-    pthread_mutex_t lock;
-    size_t next;
 } Work;
 
-static void *read_files(void *work_)
+static void read_one(void *work, uint32_t i)
 {
-    Work *w = work_;
-    for (;;) {
-        pthread_mutex_lock(&w->lock);
-        size_t i = w->next++;
-        pthread_mutex_unlock(&w->lock);
-        if (i >= w->s->files_n)
-            return NULL;
-        read_file(w->s, &w->s->files[i], &w->parts[i]);
-    }
+    const Work *w = work;
+    read_file(w->s, &w->s->files[i], &w->parts[i]);
 }
 
 static void read_all(TraceSet *s, SetPart *parts, uint32_t jobs)
 {
-    enum { JOBS_MAX = 64 };
     Work w = { .s = s, .parts = parts };
-    pthread_t thread[JOBS_MAX];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t n = jobs ? jobs : (size_t)(cores > 0 ? cores : 1);
-    n = n > s->files_n ? s->files_n : n;
-    n = n > JOBS_MAX ? JOBS_MAX : n;
-    ASSERT(pthread_mutex_init(&w.lock, NULL) == 0);
-    size_t started = 0;
-    while (started + 1 < n && pthread_create(&thread[started], NULL, read_files, &w) == 0)
-        started++;
-    read_files(&w);
-    for (size_t i = 0; i < started; i++)
-        pthread_join(thread[i], NULL);
-    pthread_mutex_destroy(&w.lock);
+    jobs_run(read_one, &w, (uint32_t)s->files_n, jobs ? jobs : jobs_processors());
 }
 
 /* Marks what is used; false at the first file that could not be read, unless lenient. */
@@ -461,14 +445,4 @@ void trace_set_free(TraceSet *s)
     free(s->findings);
     arena_free(&s->arena);
     *s = (TraceSet){ .files_n = 0 };
-}
-
-const TraceFile *trace_set_file_of_rank(const TraceSet *s, uint32_t rank)
-{
-    for (size_t i = 0; i < s->files_n; i++) {
-        const TraceFile *f = &s->files[i];
-        if (f->used && (f->rank == rank || f->rank_from == TRACE_RANK_MANY))
-            return f;
-    }
-    return NULL;
 }

@@ -74,20 +74,25 @@ uint32_t app_rank(const App *a)
     return v->data[VIEW_REAL_SIDE]->rows[place.row].rank;
 }
 
-/* Scrolls so that the row of a place is in sight. */
-static void scroll_to(App *a, ViewPlace place)
+const LayoutRow *app_first_row(const App *a, uint32_t rank)
 {
-    Layout *l = &a->scene.layout;
-    for (uint32_t i = 0; i < l->rows_n; i++) {
-        const LayoutRow *row = &l->rows[i];
-        if (row->side != place.side || row->row != place.row || row->pinned)
-            continue;
-        if (row->y0 < l->scrolled.y0)
-            a->view.scroll_px -= px_ceil(l->scrolled.y0 - row->y0) + 8;
-        else if (row->y1 > l->scrolled.y1)
-            a->view.scroll_px += px_ceil(row->y1 - l->scrolled.y1) + 8;
+    const Layout *l = &a->scene.layout;
+    for (uint32_t i = 0; i < l->rows_n; i++)
+        if (l->rows[i].first && l->rows[i].rank == rank)
+            return &l->rows[i];
+    return NULL;
+}
+
+void app_scroll_to(App *a, const LayoutRow *row)
+{
+    enum { ROOM = 8 };
+    PxBox pane = a->scene.layout.scrolled;
+    if (!row || row->pinned)
         return;
-    }
+    if (row->y0 < pane.y0)
+        a->view.scroll_px -= px_ceil(pane.y0 - row->y0) + ROOM;
+    else if (row->y1 > pane.y1)
+        a->view.scroll_px += px_ceil(row->y1 - pane.y1) + ROOM;
 }
 
 void app_pick(App *a, ViewPlace place)
@@ -102,7 +107,7 @@ void app_pick(App *a, ViewPlace place)
     int64_t from_ns = d->t->start_ns[place.span] - shift_ns;
     int64_t to_ns = from_ns + d->t->dur_ns[place.span];
     view_reveal(v, from_ns, to_ns);
-    scroll_to(a, place);
+    app_scroll_to(a, layout_row_of(&a->scene.layout, place));
 }
 
 static bool resize(App *a, const Input *in)

@@ -88,14 +88,17 @@ void app_copy(App *a, AppCopy what);
 /* ---- for app*.c ---- */
 
 typedef struct AppAction {
-    const char *name;  /* as the palette shows it */
-    int32_t key, mods; /* by default; viz/keys.h */
-    void (*act)(App *a);
+    const char *name;    /* as the palette shows it */
+    int32_t key, mods;   /* by default; viz/keys.h */
+    void (*act)(App *a); /* or, where there are several of a kind: by(a, n) */
+    void (*by)(App *a, int32_t n);
+    int32_t n;
 } AppAction;
 
 extern const AppAction app_actions[];
 extern const size_t app_actions_n;
 
+void app_do(App *a, uint32_t action); /* index into app_actions */
 bool app_key(App *a, int32_t key, int32_t mods);
 bool app_mouse(App *a, const Input *in);
 void app_hover(App *a); /* what the mouse is over now */
@@ -106,6 +109,10 @@ bool app_omni_key(App *a, int32_t key, int32_t mods);
 void app_omni_type(App *a, const char *text);
 
 void app_say(App *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The row that a rank of side 0 begins with; NULL: none. */
+const LayoutRow *app_first_row(const App *a, uint32_t rank);
+/* Scrolls so that a row (NULL: none) is in sight. */
+void app_scroll_to(App *a, const LayoutRow *row);
 /* Picks a span and brings it into sight, if it is not. */
 void app_pick(App *a, ViewPlace place);
 /* What the next match is, from now on: an interned name of the side shown. */

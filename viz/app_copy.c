@@ -21,7 +21,7 @@ typedef struct Number {
 /* Means over the ranks that count. */
 static void numbers_of(const View *v, Number at[NUMBERS_N])
 {
-    ViewStats s = view_window_stats(v, view_stats_window(v));
+    ViewStats s = view_window_stats(v, view_stats_window(v), NULL);
     int64_t n = (int64_t)(s.ranks_n ? s.ranks_n : 1);
     const Number all[NUMBERS_N] = { { "ranks", (int64_t)s.ranks_n },
                                     { "window_ns", s.sum.span_ns / n },
@@ -49,6 +49,12 @@ char *app_stats_text(const App *a, char *text, size_t cap)
 
 /* ---- with the tables ---- */
 
+/* In bytes/ns, which is GB/s; 0 unknown. */
+static double busbw_of(const Timeline *t, const CommTotal *c)
+{
+    return timeline_busbw_over(t, c->span, c->transfer_ns);
+}
+
 static void write_tsv(App *a, FILE *out)
 {
     const SceneTables *t = scene_tables(&a->scene, &a->view);
@@ -59,11 +65,11 @@ static void write_tsv(App *a, FILE *out)
     for (uint32_t i = 0; i < t->top_n; i++)
         fprintf(out, "%s\t%s\t%" PRIu64 "\t%" PRId64 "\n", timeline_text(k, t->top[i].name),
                 span_class_names[t->top[i].span_class], t->top[i].count, t->top[i].total_ns);
-    fputs("\nexposed communication\tcount\texposed_ns\ttotal_ns\tbusbw_GBps\n", out);
+    fputs("\nexposed communication\texposed_ns\ttransfer_ns\tbusbw_GBps\n", out);
     for (uint32_t i = 0; i < t->comms_n; i++)
-        fprintf(out, "%s\t%" PRIu64 "\t%" PRId64 "\t%" PRId64 "\t%.4g\n",
-                timeline_text(k, k->span_name[t->comms[i].span]), t->comms[i].count,
-                t->comms[i].exposed_ns, t->comms[i].dur_ns, t->comms[i].busbw_bytes_per_ns);
+        fprintf(out, "%s\t%" PRId64 "\t%" PRId64 "\t%.4g\n",
+                timeline_text(k, k->span_name[t->comms[i].span]), t->comms[i].exposed_ns,
+                t->comms[i].transfer_ns, busbw_of(k, &t->comms[i]));
 }
 
 static void put_kernels(JsonOut *j, const SceneTables *t, const Timeline *k)
@@ -87,11 +93,11 @@ static void put_exposed(JsonOut *j, const SceneTables *t, const Timeline *k)
         const CommTotal *c = &t->comms[i];
         json_out_open(j, '{');
         json_put_text(j, "name", timeline_text(k, k->span_name[c->span]));
-        json_put_uint(j, "count", c->count);
         json_put_int(j, "exposed_ns", c->exposed_ns);
-        json_put_int(j, "total_ns", c->dur_ns);
-        if (c->busbw_bytes_per_ns > 0)
-            json_put_number(j, "busbw_GBps", c->busbw_bytes_per_ns);
+        if (c->transfer_ns >= 0)
+            json_put_int(j, "transfer_ns", c->transfer_ns);
+        if (busbw_of(k, c) > 0)
+            json_put_number(j, "busbw_GBps", busbw_of(k, c));
         json_out_close(j, '}');
     }
     json_out_close(j, ']');

@@ -25,50 +25,20 @@ static int64_t cursor_ns(const App *a)
 
 /* ---- the window ---- */
 
-static void zoom_by(App *a, double factor)
+/* 150: one and a half times as close; -150: as far. */
+static void zoom(App *a, int32_t pct)
 {
-    view_zoom(&a->view, cursor_ns(a), factor);
+    view_zoom(&a->view, cursor_ns(a), pct > 0 ? pct / 100.0 : -100.0 / pct);
     view_show(&a->view, a->view.from_ns, a->view.to_ns);
 }
 
-static void pan_by(App *a, double windows)
+/* By a part of the window. */
+static void pan(App *a, int32_t pct)
 {
-    view_pan(&a->view, windows);
+    view_pan(&a->view, pct / 100.0);
     view_show(&a->view, a->view.from_ns, a->view.to_ns);
 }
 
-static void zoom_in(App *a)
-{
-    zoom_by(a, 1.5);
-}
-static void zoom_out(App *a)
-{
-    zoom_by(a, 1 / 1.5);
-}
-static void zoom_in_fast(App *a)
-{
-    zoom_by(a, 5);
-}
-static void zoom_out_fast(App *a)
-{
-    zoom_by(a, 0.2);
-}
-static void pan_left(App *a)
-{
-    pan_by(a, -0.2);
-}
-static void pan_right(App *a)
-{
-    pan_by(a, 0.2);
-}
-static void pan_left_fast(App *a)
-{
-    pan_by(a, -0.9);
-}
-static void pan_right_fast(App *a)
-{
-    pan_by(a, 0.9);
-}
 static void fit_all(App *a)
 {
     view_fit(&a->view);
@@ -101,7 +71,7 @@ static void focus(App *a)
 /* ---- events ---- */
 
 /* The next span of the picked one's lane; without one, the first in the window. */
-static void step_event(App *a, int by)
+static void step_event(App *a, int32_t by)
 {
     View *v = &a->view;
     ViewPlace p = v->picked;
@@ -133,19 +103,10 @@ static void step_event(App *a, int by)
     }
 }
 
-static void next_event(App *a)
-{
-    step_event(a, 1);
-}
-static void previous_event(App *a)
-{
-    step_event(a, -1);
-}
-
-static void step_link(App *a, bool back_)
+static void step_link(App *a, int32_t by)
 {
     View *v = &a->view;
-    ViewPlace to = view_link_next(v, v->picked, back_);
+    ViewPlace to = view_link_next(v, v->picked, by < 0);
     if (to.row == NONE_U32)
         app_say(a, v->picked.row == NONE_U32 ? "pick an event first: click it, or press ."
                                              : "that event is linked to nothing");
@@ -153,19 +114,10 @@ static void step_link(App *a, bool back_)
         app_pick(a, to);
 }
 
-static void next_link(App *a)
-{
-    step_link(a, false);
-}
-static void previous_link(App *a)
-{
-    step_link(a, true);
-}
-
-static void step_exposed(App *a, bool back_)
+static void step_exposed(App *a, int32_t by)
 {
     View *v = &a->view;
-    ViewPlace to = view_exposed_next(v, v->picked, back_);
+    ViewPlace to = view_exposed_next(v, v->picked, by < 0);
     char text[32];
     if (to.row == NONE_U32) {
         app_say(a, "no communication is exposed");
@@ -176,15 +128,6 @@ static void step_exposed(App *a, bool back_)
     app_say(a, "exposed %s, rank %" PRIu32,
             view_time_text(text, sizeof text, view_comm_of(&d->links, to.span)->exposed_ns),
             d->ranks[d->rows[to.row].rank].rank);
-}
-
-static void next_exposed(App *a)
-{
-    step_exposed(a, false);
-}
-static void previous_exposed(App *a)
-{
-    step_exposed(a, true);
 }
 
 /* ---- steps ---- */
@@ -199,7 +142,7 @@ static int64_t step_from_ns(const View *v, const StepWindow *any, int by)
     return v->from_ns + length_ns / 3;
 }
 
-static void step_step(App *a, int by)
+static void step_step(App *a, int32_t by)
 {
     View *v = &a->view;
     const ViewData *d = view_data(v);
@@ -222,46 +165,20 @@ static void step_step(App *a, int by)
                 by > 0 ? "after this one" : "before this one");
 }
 
-static void next_step(App *a)
-{
-    step_step(a, 1);
-}
-static void previous_step(App *a)
-{
-    step_step(a, -1);
-}
-
 /* ---- views ---- */
 
-static void set_mode(App *a, ViewMode mode)
+static void set_mode(App *a, int32_t mode)
 {
     View *v = &a->view;
     if (mode != VIEW_REAL && !v->data[VIEW_SIM_SIDE])
         app_say(a, "one trace is open; lockstep view A --compare B shows two");
     else
-        v->mode = mode;
+        v->mode = (ViewMode)mode;
 }
 
 static void next_mode(App *a)
 {
-    set_mode(a, (ViewMode)((a->view.mode + 1) % VIEW_MODES_N));
-}
-
-static void mode_real(App *a)
-{
-    set_mode(a, VIEW_REAL);
-}
-static void mode_sim(App *a)
-{
-    set_mode(a, VIEW_SIM);
-}
-static void mode_split(App *a)
-{
-    set_mode(a, VIEW_SPLIT);
-}
-static void mode_diff(App *a)
-{
-    set_mode(a, VIEW_DIFF);
+    set_mode(a, (int32_t)((a->view.mode + 1) % VIEW_MODES_N));
 }
 
 static void jump_to_twin(App *a)
@@ -285,17 +202,13 @@ static void toggle_path(App *a)
             v->critical ? "critical path: what is not on it is dimmed" : "critical path off");
 }
 
-static void toggle_overlap(App *a)
+enum { TOGGLE_OVERLAP, TOGGLE_DRAWER, TOGGLE_HELP };
+
+static void toggle(App *a, int32_t what)
 {
-    a->view.overlap_shading = !a->view.overlap_shading;
-}
-static void toggle_drawer(App *a)
-{
-    a->view.drawer = !a->view.drawer;
-}
-static void toggle_help(App *a)
-{
-    a->view.help = !a->view.help;
+    View *v = &a->view;
+    bool *const shown[] = { &v->overlap_shading, &v->drawer, &v->help };
+    *shown[what] = !*shown[what];
 }
 
 static void toggle_theme(App *a)
@@ -323,49 +236,20 @@ static void scale_by(App *a, int32_t by)
     app_say(a, "scale %d %%", pct);
 }
 
-static void scale_up(App *a)
-{
-    scale_by(a, 25);
-}
-static void scale_down(App *a)
-{
-    scale_by(a, -25);
-}
-
 /* ---- ranks ---- */
 
-static void with_rank(App *a, void (*act)(App *a, ViewRankState *s))
+enum { RANK_PINNED, RANK_FOLDED, RANK_THREADS };
+
+static void toggle_rank(App *a, int32_t what)
 {
     uint32_t rank = app_rank(a);
-    if (rank == NONE_U32)
+    if (rank == NONE_U32) {
         app_say(a, "move the mouse over a rank first, or pick one of its events");
-    else
-        act(a, &a->view.ranks[rank]);
-}
-
-static void pin_it(App *a, ViewRankState *s)
-{
-    (void)a, s->pinned = !s->pinned;
-}
-static void fold_it(App *a, ViewRankState *s)
-{
-    (void)a, s->folded = !s->folded;
-}
-static void threads_it(App *a, ViewRankState *s)
-{
-    (void)a, s->threads = !s->threads;
-}
-static void pin(App *a)
-{
-    with_rank(a, pin_it);
-}
-static void fold(App *a)
-{
-    with_rank(a, fold_it);
-}
-static void threads(App *a)
-{
-    with_rank(a, threads_it);
+        return;
+    }
+    ViewRankState *s = &a->view.ranks[rank];
+    bool *const state[] = { &s->pinned, &s->folded, &s->threads };
+    *state[what] = !*state[what];
 }
 
 static void fold_all(App *a)
@@ -451,39 +335,24 @@ static void scroll_by(App *a, int32_t px)
 {
     a->view.scroll_px += px;
 }
-static void scroll_up(App *a)
+/* By two thirds of the height. */
+static void page(App *a, int32_t by)
 {
-    scroll_by(a, -60);
-}
-static void scroll_down(App *a)
-{
-    scroll_by(a, 60);
-}
-static void page_up(App *a)
-{
-    scroll_by(a, -a->view.height * 2 / 3);
-}
-static void page_down(App *a)
-{
-    scroll_by(a, a->view.height * 2 / 3);
+    scroll_by(a, by * a->view.height * 2 / 3);
 }
 
 /* The picked event moves to the row above or below, at the same time. */
-static void step_row(App *a, int by)
+static void step_row(App *a, int32_t by)
 {
     View *v = &a->view;
     const Layout *l = &a->scene.layout;
-    uint32_t at = NONE_U32;
-    for (uint32_t i = 0; i < l->rows_n; i++)
-        if (l->rows[i].kind == LAYOUT_ROW && l->rows[i].row == v->picked.row &&
-            l->rows[i].side == v->picked.side)
-            at = i;
-    if (at == NONE_U32) {
+    const LayoutRow *from = layout_row_of(l, v->picked);
+    if (!from) {
         step_event(a, 1);
         return;
     }
-    int64_t at_ns = v->data[v->picked.side]->t->start_ns[v->picked.span] - l->rows[at].shift_ns;
-    for (int64_t i = (int64_t)at + by; i >= 0 && i < (int64_t)l->rows_n; i += by) {
+    int64_t at_ns = v->data[v->picked.side]->t->start_ns[v->picked.span] - from->shift_ns;
+    for (int64_t i = from - l->rows + by; i >= 0 && i < (int64_t)l->rows_n; i += by) {
         const LayoutRow *row = &l->rows[i];
         const ViewRow *r = row->kind == LAYOUT_ROW ? &v->data[row->side]->rows[row->row] : NULL;
         if (!r || r->kind == VIEW_ROW_COUNTER || r->lod.n == 0)
@@ -494,86 +363,52 @@ static void step_row(App *a, int by)
     }
 }
 
-static void row_up(App *a)
-{
-    step_row(a, -1);
-}
-static void row_down(App *a)
-{
-    step_row(a, 1);
-}
-
 /* ---- omnibox, files ---- */
 
-static void search(App *a)
+static void open_omni(App *a, int32_t sign)
 {
-    app_omni_open(a, "/");
-}
-static void palette(App *a)
-{
-    app_omni_open(a, ">");
-}
-static void filter(App *a)
-{
-    app_omni_open(a, ":");
-}
-static void find_rank(App *a)
-{
-    app_omni_open(a, "@");
+    app_omni_open(a, (const char[]){ (char)sign, 0 });
 }
 
-static void search_step(App *a, bool back_)
+static void search_step(App *a, int32_t by)
 {
     View *v = &a->view;
     uint32_t row;
     uint64_t span;
     const ViewData *d = view_data(v);
     if (!a->search.d) {
-        search(a);
+        open_omni(a, '/');
         return;
     }
     int64_t at_ns = v->picked.row != NONE_U32 && v->picked.side == view_side(v)
                         ? d->t->start_ns[v->picked.span]
                         : v->from_ns + view_shift_ns(v, view_side(v), 0) - 1;
-    if (filter_next(&a->search, at_ns, back_, &row, &span))
+    if (filter_next(&a->search, at_ns, by < 0, &row, &span))
         app_pick(a, (ViewPlace){ (uint8_t)view_side(v), row, span });
     else
-        app_say(a, "no match %s here", back_ ? "before" : "after");
+        app_say(a, "no match %s here", by < 0 ? "before" : "after");
 }
 
-static void search_next(App *a)
-{
-    search_step(a, false);
-}
-static void search_back(App *a)
-{
-    search_step(a, true);
-}
 static void save_png(App *a)
 {
     snprintf(a->save, sizeof a->save, "lockstep-view.png");
 }
+
 static void save_svg(App *a)
 {
     snprintf(a->save, sizeof a->save, "lockstep-view.svg");
 }
-static void copy_at_hand(App *a)
+static void copy_as(App *a, int32_t what)
 {
-    app_copy(a, COPY_AT_HAND);
+    app_copy(a, (AppCopy)what);
 }
-static void copy_tsv(App *a)
-{
-    app_copy(a, COPY_TSV);
-}
-static void copy_json(App *a)
-{
-    app_copy(a, COPY_JSON);
-}
+
 static void toggle_hta(App *a)
 {
     a->view.hta_numbers = !a->view.hta_numbers;
     a->view.drawer = true;
 }
+
 static void quit(App *a)
 {
     a->quit = true;
@@ -581,7 +416,7 @@ static void quit(App *a)
 
 /* ---- panes: Tab goes from one to the next, arrows and Enter act within ---- */
 
-static void step_pane(App *a, int by)
+static void step_pane(App *a, int32_t by)
 {
     View *v = &a->view;
     int pane = (int)v->pane;
@@ -596,38 +431,13 @@ static void step_pane(App *a, int by)
                                        : "lanes: arrows go from event to event");
 }
 
-static void next_pane(App *a)
-{
-    step_pane(a, 1);
-}
-static void previous_pane(App *a)
-{
-    step_pane(a, -1);
-}
-
-/* Brings the chosen rank into sight. */
-static void see_rank(App *a, uint32_t rank)
-{
-    Layout *l = &a->scene.layout;
-    for (uint32_t i = 0; i < l->rows_n; i++) {
-        const LayoutRow *row = &l->rows[i];
-        if (!row->first || row->rank != rank || row->pinned)
-            continue;
-        if (row->y0 < l->scrolled.y0)
-            a->view.scroll_px -= px_ceil(l->scrolled.y0 - row->y0) + 4;
-        else if (row->y1 > l->scrolled.y1)
-            a->view.scroll_px += px_ceil(row->y1 - l->scrolled.y1) + 4;
-        return;
-    }
-}
-
 void app_search_kernel(App *a, uint32_t i)
 {
     const SceneTables *t = &a->scene.tables;
     if (i >= t->top_n || t->data != view_data(&a->view))
         return;
     app_search_name(a, t->top[i].name);
-    search_step(a, false);
+    search_step(a, 1);
 }
 
 static bool pane_key(App *a, int32_t key)
@@ -644,12 +454,12 @@ static bool pane_key(App *a, int32_t key)
     if (key == KEY_ENTER && v->pane == VIEW_PANE_DRAWER)
         app_search_kernel(a, v->pane_at);
     else if (key == KEY_ENTER && v->pane_at < ranks_n)
-        fold_it(a, &v->ranks[v->order[v->pane_at]]);
+        v->ranks[v->order[v->pane_at]].folded ^= true;
     else if (key == KEY_UP || key == KEY_DOWN) {
         v->pane_at += key == KEY_DOWN ? v->pane_at + 1 < n : 0;
         v->pane_at -= key == KEY_UP ? v->pane_at > 0 : 0;
         if (v->pane == VIEW_PANE_RANKS && v->pane_at < ranks_n)
-            see_rank(a, v->order[v->pane_at]);
+            app_scroll_to(a, app_first_row(a, v->order[v->pane_at]));
     } else {
         return false;
     }
@@ -658,81 +468,90 @@ static bool pane_key(App *a, int32_t key)
 
 /* flat table */
 const AppAction app_actions[] = {
-    { "zoom in", 'w', 0, zoom_in },
-    { "zoom out", 's', 0, zoom_out },
-    { "zoom in fast", 'w', MOD_SHIFT, zoom_in_fast },
-    { "zoom out fast", 's', MOD_SHIFT, zoom_out_fast },
-    { "pan left", 'a', 0, pan_left },
-    { "pan right", 'd', 0, pan_right },
-    { "pan left fast", 'a', MOD_SHIFT, pan_left_fast },
-    { "pan right fast", 'd', MOD_SHIFT, pan_right_fast },
-    { "fit everything", '0', 0, fit_all },
-    { "fit everything", KEY_HOME, 0, fit_all },
-    { "zoom to event or selection", 'f', 0, focus },
-    { "view history back", KEY_BACKSPACE, 0, back },
-    { "view history forward", KEY_BACKSPACE, MOD_SHIFT, forward },
-    { "next event in lane", '.', 0, next_event },
-    { "next event in lane", KEY_RIGHT, 0, next_event },
-    { "previous event in lane", ',', 0, previous_event },
-    { "previous event in lane", KEY_LEFT, 0, previous_event },
-    { "event in the row above", KEY_UP, 0, row_up },
-    { "event in the row below", KEY_DOWN, 0, row_down },
-    { "next linked event", ']', 0, next_link },
-    { "previous linked event", '[', 0, previous_link },
-    { "next longest exposed communication", 'e', 0, next_exposed },
-    { "previous longest exposed communication", 'e', MOD_SHIFT, previous_exposed },
-    { "next step", 'n', 0, next_step },
-    { "previous step", 'n', MOD_SHIFT, previous_step },
-    { "next view: real, sim, split, diff", 'v', 0, next_mode },
-    { "view real", 0, 0, mode_real },
-    { "view sim", 0, 0, mode_sim },
-    { "view split", 0, 0, mode_split },
-    { "view diff", 0, 0, mode_diff },
-    { "jump to matched op", 'x', 0, jump_to_twin },
-    { "critical path", 'c', 0, toggle_path },
-    { "overlap shading", 'o', 0, toggle_overlap },
-    { "mark this moment", 'm', 0, one_mark },
-    { "mark this moment, keep others", 'm', MOD_SHIFT, add_mark },
-    { "select the event's time", 'r', 0, select_event },
-    { "select the window", 'a', MOD_CTRL, select_window },
-    { "pin the rank", 'p', 0, pin },
-    { "find a rank", 'p', MOD_CTRL, find_rank },
-    { "fold the rank", 'h', 0, fold },
-    { "fold all ranks", 'h', MOD_SHIFT, fold_all },
-    { "host threads of the rank", 't', 0, threads },
-    { "sort ranks", 'b', 0, sort_next },
-    { "align clocks", 'k', 0, toggle_clocks },
-    { "search", '/', 0, search },
-    { "search", 'f', MOD_CTRL, search },
-    { "next match", KEY_ENTER, 0, search_next },
-    { "previous match", KEY_ENTER, MOD_SHIFT, search_back },
-    { "filter", ':', 0, filter },
-    { "command palette", 'p', MOD_CTRL | MOD_SHIFT, palette },
-    { "command palette", '>', 0, palette },
-    { "command palette", KEY_F1, 0, palette },
-    { "drawer", 'q', 0, toggle_drawer },
-    { "light or dark", 'l', 0, toggle_theme },
-    { "larger", '+', MOD_CTRL, scale_up },
-    { "larger", '=', MOD_CTRL, scale_up },
-    { "smaller", '-', MOD_CTRL, scale_down },
-    { "scroll up", KEY_UP, MOD_CTRL, scroll_up },
-    { "scroll down", KEY_DOWN, MOD_CTRL, scroll_down },
-    { "page up", KEY_PAGE_UP, 0, page_up },
-    { "page down", KEY_PAGE_DOWN, 0, page_down },
-    { "copy the event, else the numbers", 'c', MOD_CTRL, copy_at_hand },
-    { "copy the numbers as TSV", 0, 0, copy_tsv },
-    { "copy the numbers as JSON", 0, 0, copy_json },
-    { "numbers as HTA books them", 0, 0, toggle_hta },
-    { "save as PNG", 's', MOD_CTRL, save_png },
-    { "save as SVG", 's', MOD_CTRL | MOD_SHIFT, save_svg },
-    { "clear", KEY_ESC, 0, clear },
-    { "next pane", KEY_TAB, 0, next_pane },
-    { "previous pane", KEY_TAB, MOD_SHIFT, previous_pane },
-    { "help", '?', 0, toggle_help },
-    { "quit", 'q', MOD_CTRL, quit },
+    { "zoom in", 'w', 0, .by = zoom, .n = 150 },
+    { "zoom out", 's', 0, .by = zoom, .n = -150 },
+    { "zoom in fast", 'w', MOD_SHIFT, .by = zoom, .n = 500 },
+    { "zoom out fast", 's', MOD_SHIFT, .by = zoom, .n = -500 },
+    { "pan left", 'a', 0, .by = pan, .n = -20 },
+    { "pan right", 'd', 0, .by = pan, .n = 20 },
+    { "pan left fast", 'a', MOD_SHIFT, .by = pan, .n = -90 },
+    { "pan right fast", 'd', MOD_SHIFT, .by = pan, .n = 90 },
+    { "fit everything", '0', 0, .act = fit_all },
+    { "fit everything", KEY_HOME, 0, .act = fit_all },
+    { "zoom to event or selection", 'f', 0, .act = focus },
+    { "view history back", KEY_BACKSPACE, 0, .act = back },
+    { "view history forward", KEY_BACKSPACE, MOD_SHIFT, .act = forward },
+    { "next event in lane", '.', 0, .by = step_event, .n = 1 },
+    { "next event in lane", KEY_RIGHT, 0, .by = step_event, .n = 1 },
+    { "previous event in lane", ',', 0, .by = step_event, .n = -1 },
+    { "previous event in lane", KEY_LEFT, 0, .by = step_event, .n = -1 },
+    { "event in the row above", KEY_UP, 0, .by = step_row, .n = -1 },
+    { "event in the row below", KEY_DOWN, 0, .by = step_row, .n = 1 },
+    { "next linked event", ']', 0, .by = step_link, .n = 1 },
+    { "previous linked event", '[', 0, .by = step_link, .n = -1 },
+    { "next longest exposed communication", 'e', 0, .by = step_exposed, .n = 1 },
+    { "previous longest exposed communication", 'e', MOD_SHIFT, .by = step_exposed, .n = -1 },
+    { "next step", 'n', 0, .by = step_step, .n = 1 },
+    { "previous step", 'n', MOD_SHIFT, .by = step_step, .n = -1 },
+    { "next view: real, sim, split, diff", 'v', 0, .act = next_mode },
+    { "view real", 0, 0, .by = set_mode, .n = VIEW_REAL },
+    { "view sim", 0, 0, .by = set_mode, .n = VIEW_SIM },
+    { "view split", 0, 0, .by = set_mode, .n = VIEW_SPLIT },
+    { "view diff", 0, 0, .by = set_mode, .n = VIEW_DIFF },
+    { "jump to matched op", 'x', 0, .act = jump_to_twin },
+    { "critical path", 'c', 0, .act = toggle_path },
+    { "overlap shading", 'o', 0, .by = toggle, .n = TOGGLE_OVERLAP },
+    { "mark this moment", 'm', 0, .act = one_mark },
+    { "mark this moment, keep others", 'm', MOD_SHIFT, .act = add_mark },
+    { "select the event's time", 'r', 0, .act = select_event },
+    { "select the window", 'a', MOD_CTRL, .act = select_window },
+    { "pin the rank", 'p', 0, .by = toggle_rank, .n = RANK_PINNED },
+    { "find a rank", 'p', MOD_CTRL, .by = open_omni, .n = '@' },
+    { "fold the rank", 'h', 0, .by = toggle_rank, .n = RANK_FOLDED },
+    { "fold all ranks", 'h', MOD_SHIFT, .act = fold_all },
+    { "host threads of the rank", 't', 0, .by = toggle_rank, .n = RANK_THREADS },
+    { "sort ranks", 'b', 0, .act = sort_next },
+    { "align clocks", 'k', 0, .act = toggle_clocks },
+    { "search", '/', 0, .by = open_omni, .n = '/' },
+    { "search", 'f', MOD_CTRL, .by = open_omni, .n = '/' },
+    { "next match", KEY_ENTER, 0, .by = search_step, .n = 1 },
+    { "previous match", KEY_ENTER, MOD_SHIFT, .by = search_step, .n = -1 },
+    { "filter", ':', 0, .by = open_omni, .n = ':' },
+    { "command palette", 'p', MOD_CTRL | MOD_SHIFT, .by = open_omni, .n = '>' },
+    { "command palette", '>', 0, .by = open_omni, .n = '>' },
+    { "command palette", KEY_F1, 0, .by = open_omni, .n = '>' },
+    { "drawer", 'q', 0, .by = toggle, .n = TOGGLE_DRAWER },
+    { "light or dark", 'l', 0, .act = toggle_theme },
+    { "larger", '+', MOD_CTRL, .by = scale_by, .n = 25 },
+    { "larger", '=', MOD_CTRL, .by = scale_by, .n = 25 },
+    { "smaller", '-', MOD_CTRL, .by = scale_by, .n = -25 },
+    { "scroll up", KEY_UP, MOD_CTRL, .by = scroll_by, .n = -60 },
+    { "scroll down", KEY_DOWN, MOD_CTRL, .by = scroll_by, .n = 60 },
+    { "page up", KEY_PAGE_UP, 0, .by = page, .n = -1 },
+    { "page down", KEY_PAGE_DOWN, 0, .by = page, .n = 1 },
+    { "copy the event, else the numbers", 'c', MOD_CTRL, .by = copy_as, .n = COPY_AT_HAND },
+    { "copy the numbers as TSV", 0, 0, .by = copy_as, .n = COPY_TSV },
+    { "copy the numbers as JSON", 0, 0, .by = copy_as, .n = COPY_JSON },
+    { "numbers as HTA books them", 0, 0, .act = toggle_hta },
+    { "save as PNG", 's', MOD_CTRL, .act = save_png },
+    { "save as SVG", 's', MOD_CTRL | MOD_SHIFT, .act = save_svg },
+    { "clear", KEY_ESC, 0, .act = clear },
+    { "next pane", KEY_TAB, 0, .by = step_pane, .n = 1 },
+    { "previous pane", KEY_TAB, MOD_SHIFT, .by = step_pane, .n = -1 },
+    { "help", '?', 0, .by = toggle, .n = TOGGLE_HELP },
+    { "quit", 'q', MOD_CTRL, .act = quit },
 };
 
 const size_t app_actions_n = ARRAY_N(app_actions);
+
+void app_do(App *a, uint32_t action)
+{
+    const AppAction *k = &app_actions[action];
+    if (k->by)
+        k->by(a, k->n);
+    else
+        k->act(a);
+}
 
 bool app_key(App *a, int32_t key, int32_t mods)
 {
@@ -741,16 +560,14 @@ bool app_key(App *a, int32_t key, int32_t mods)
     uint32_t action = keys_action(&a->keys, key, mods);
     if (action == NONE_U32)
         return false;
-    app_actions[action].act(a);
+    app_do(a, action);
     return true;
 }
 
 bool app_act(App *a, const char *name)
 {
-    for (size_t i = 0; i < app_actions_n; i++)
-        if (strcmp(app_actions[i].name, name) == 0) {
-            app_actions[i].act(a);
-            return true;
-        }
-    return false;
+    uint32_t action = keys_action_named(name);
+    if (action != NONE_U32)
+        app_do(a, action);
+    return action != NONE_U32;
 }

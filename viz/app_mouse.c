@@ -32,11 +32,9 @@ static void move_minimap(App *a, const Input *in)
 {
     View *v = &a->view;
     PxBox map = a->scene.layout.minimap;
-    const ViewData *d = view_data(v);
-    int64_t shift_ns = d->ranks_n ? view_shift_ns(v, view_side(v), 0) : 0;
+    ViewWindow whole = view_whole(v);
     double part = (double)(PX(in->x) - map.x0) / (double)px_max(1, map.x1 - map.x0);
-    int64_t at_ns =
-        view_moved(d->begin_ns - shift_ns, part * (double)(d->end_ns - d->begin_ns));
+    int64_t at_ns = view_moved(whole.from_ns, part * (double)(whole.to_ns - whole.from_ns));
     int64_t half_ns = (v->to_ns - v->from_ns) / 2;
     view_move(v, at_ns - half_ns, at_ns - half_ns + (v->to_ns - v->from_ns));
 }

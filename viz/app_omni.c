@@ -132,12 +132,9 @@ void app_search_name(App *a, uint32_t name)
 
 static void go_to_rank(App *a, uint32_t rank)
 {
-    Layout *l = &a->scene.layout;
-    for (uint32_t i = 0; i < l->rows_n; i++)
-        if (l->rows[i].rank == rank && l->rows[i].first && !l->rows[i].pinned) {
-            a->view.scroll_px += px_floor(l->rows[i].y0 - l->scrolled.y0) - 4;
-            return;
-        }
+    const LayoutRow *row = app_first_row(a, rank);
+    if (row && !row->pinned)
+        a->view.scroll_px += px_floor(row->y0 - a->scene.layout.scrolled.y0) - 4;
 }
 
 static void take_offer(App *a)
@@ -145,7 +142,7 @@ static void take_offer(App *a)
     int32_t action = a->offer_action[a->view.offer_at];
     app_omni_close(a);
     if (action >= 0)
-        app_actions[action].act(a);
+        app_do(a, (uint32_t)action);
     else
         go_to_rank(a, (uint32_t)(-1 - action));
 }

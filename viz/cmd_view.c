@@ -41,6 +41,7 @@ static bool render(const ViewOptions *o, Err *err)
         scene.still = true;
         scene.tips = picture_is_svg(o->render);
         scene_draw(&scene, &view, &list);
+        view_note_letters(&scene);
         ok = picture_write(&list, o->render, err);
         draw_free(&list);
         scene_free(&scene);

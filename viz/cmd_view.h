@@ -46,6 +46,9 @@ void view_traces_free(ViewTraces *t); /* NULL is fine */
 void view_traces_link(ViewTraces *t, const ViewOptions *o);
 uint32_t view_traces_sides(const ViewTraces *t);
 
+/* Says on stderr, once, that the machine's fonts lack a character that was drawn. */
+void view_note_letters(Scene *s);
+
 /* The view the options ask for. */
 bool view_start(View *v, ViewTraces *t, const ViewOptions *o, Err *err);
 

@@ -94,6 +94,7 @@ static void link_clocks(ViewSide *s)
     s->clock_ns = mem_zero(c->ranks_n + 1, sizeof *s->clock_ns);
     for (uint32_t r = 0; r < c->ranks_n; r++)
         s->clock_ns[r] = c->ranks[r].is_aligned ? c->ranks[r].offset_ns : 0;
+    view_data_bounds(&s->data);
 }
 
 /* ---- one side ---- */
@@ -309,11 +310,20 @@ static bool choose_window(View *v, const ViewOptions *o, Err *err)
     return true;
 }
 
+void view_note_letters(Scene *s)
+{
+    Err err = { 0 };
+    if (!font_complain(&s->font, &err))
+        fprintf(stderr, "lockstep: note: %s\n", err.text);
+}
+
 bool view_start(View *v, ViewTraces *t, const ViewOptions *o, Err *err)
 {
     view_open(v, &t->side[0].data, t->sides_n > 1 ? &t->side[1].data : NULL);
     v->diff = t->has_diff ? &t->diff : NULL;
     v->mode = o->mode;
+    v->history_n = 0;
+    view_fit(v); /* everything of the side that is shown now, which need not be side 0 */
     v->width = (int32_t)o->width;
     v->height = (int32_t)o->height;
     v->scale_pct = o->scale_pct;

@@ -73,34 +73,12 @@ static void push(const char ***list, uint32_t *n, uint32_t *cap, const char *tex
     (*list)[(*n)++] = text;
 }
 
-/* "297ms", "1.5s", "20us", "300ns" at *text, which moves behind it. */
-static bool take_time(const char **text, int64_t *ns)
-{
-    static const struct {
-        const char *name;
-        double ns;
-    } units[] = { { "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 } };
-    char *end;
-    double value = strtod(*text, &end);
-    if (end == *text || !(value >= 0) || value > 1e15)
-        return false;
-    for (size_t i = 0; i < ARRAY_N(units); i++) {
-        size_t n = strlen(units[i].name);
-        if (strncmp(end, units[i].name, n) == 0 && value * units[i].ns < 1e18) {
-            *ns = (int64_t)(value * units[i].ns + 0.5);
-            *text = end + n;
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool take_window(ViewOptions *o, const char *text, Err *err)
 {
     const char *at = text;
     int64_t from_ns, length_ns;
-    bool ok = take_time(&at, &from_ns) && *at++ == '+' && take_time(&at, &length_ns) && !*at &&
-              length_ns > 0;
+    bool ok = view_time_parse(&at, &from_ns) && *at++ == '+' &&
+              view_time_parse(&at, &length_ns) && !*at && length_ns > 0;
     if (!ok)
         return err_set(
             err, "--window takes START+LEN as in 297ms+9ms (ns, us, ms, s), not '%.60s'", text);

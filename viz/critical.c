@@ -10,8 +10,9 @@
 const char *const path_kind_names[PATH_KINDS_N] = { "compute", "transfer", "copies", "launch",
                                                     "idle" };
 
-/* A launch later than this before its kernel did not hold it up. */
-enum { PIECES_MAX = 1 << 20, ROWS_PER_RANK = 64 };
+/* STUCK: events in a row that do not bring the walk back in time.  Matches that contradict one
+ * another, as of clocks that were moved, would lead it in a circle. */
+enum { PIECES_MAX = 1 << 20, STUCK = 4096 };
 
 typedef struct Walk {
     CriticalPath *c;
@@ -179,10 +180,14 @@ void critical_find(CriticalPath *c, const View *v, int64_t from_ns, int64_t to_n
                   at_ns);
         at_ns = end_of(&w, p);
     }
-    while (p.row != NONE_U32 && at_ns > from_ns && c->n < PIECES_MAX) {
+    for (uint32_t stuck = 0;
+         p.row != NONE_U32 && at_ns > from_ns && c->n < PIECES_MAX && stuck < STUCK; stuck++) {
+        int64_t before_ns = at_ns;
         at_ns = add_event(&w, &p, inferred, at_ns);
         if (at_ns > from_ns)
             p = find_cause(&w, p, &at_ns, &inferred);
+        if (at_ns < before_ns)
+            stuck = 0;
     }
     if (at_ns > from_ns)
         add_piece(&w, PATH_IDLE, false, 0, view_nowhere, from_ns, at_ns);

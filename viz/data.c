@@ -3,15 +3,13 @@
  */
 #include "viz/data.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "core/jobs.h"
 #include "core/lanes.h"
 
-/* ---- counters: smallest and largest of blocks, 16 wide ---- */
+/* ---- counters: smallest and largest of blocks, 16 wide; sums up to each point ---- */
 
 enum { COUNTER_SHIFT = 4, COUNTER_LEVELS = 12 };
 
@@ -34,9 +32,13 @@ static void build_counter(ViewCounter *c, const Timeline *t, const Track *track)
 {
     uint64_t n = track->point_n;
     float *value = mem_zero(n ? n : 1, sizeof *value);
+    const int64_t *at_ns = t->point_ns + track->point_first;
+    c->area = mem_zero(n ? n : 1, sizeof *c->area);
     for (uint64_t i = 0; i < n; i++) {
         double v = t->point_value[track->point_first + i];
         value[i] = (float)v;
+        if (i + 1 < n)
+            c->area[i + 1] = c->area[i] + v * (double)(at_ns[i + 1] - at_ns[i]);
         c->min = i == 0 || v < c->min ? v : c->min;
         c->max = i == 0 || v > c->max ? v : c->max;
     }
@@ -56,6 +58,7 @@ static void free_counter(ViewCounter *c)
         free(c->low[l]);
         free(c->high[l]);
     }
+    free(c->area);
 }
 
 static uint64_t points_before(const Timeline *t, const Track *track, int64_t at_ns)
@@ -106,6 +109,24 @@ bool view_counter_range(const ViewData *d, const ViewRow *row, int64_t from_ns, 
     return true;
 }
 
+bool view_counter_mean(const ViewData *d, const ViewRow *row, int64_t from_ns, int64_t to_ns,
+                       double *mean)
+{
+    const Track *track = &d->t->tracks[row->track];
+    const int64_t *at_ns = d->t->point_ns + track->point_first;
+    const double *value = d->t->point_value + track->point_first;
+    if (track->point_n == 0 || to_ns <= max_i64(from_ns, at_ns[0]))
+        return false;
+    from_ns = max_i64(from_ns, at_ns[0]);
+    uint64_t a = points_before(d->t, track, from_ns + 1) - 1;
+    uint64_t b = points_before(d->t, track, to_ns) - 1;
+    const double *area = row->counter.area;
+    double sum = area[b] - area[a] + value[b] * (double)(to_ns - at_ns[b]) -
+                 value[a] * (double)(from_ns - at_ns[a]);
+    *mean = a == b ? value[a] : sum / (double)(to_ns - from_ns);
+    return true;
+}
+
 /* ---- rows ---- */
 
 void view_row_ready(ViewData *d, ViewRow *row)
@@ -131,23 +152,22 @@ static uint32_t lanes_of(const ViewData *d, uint32_t track)
                                     : k->lanes_n;
 }
 
+enum {
+    NOTE_SET = 1 << SPAN_NOTE | 1 << SPAN_HOST | 1 << SPAN_STEP | 1 << SPAN_LAUNCH,
+};
+
 static bool is_note(uint8_t span_class)
 {
-    return span_class == SPAN_NOTE || span_class == SPAN_HOST || span_class == SPAN_STEP ||
-           span_class == SPAN_LAUNCH;
+    return NOTE_SET >> span_class & 1;
 }
 
 /* Annotations that made kernels change lanes: both are there, and more than one lane. */
 static bool is_mixed(const Timeline *t, const Track *k)
 {
-    bool notes = false, work = false;
     if (k->kind != TRACK_STREAM || k->lanes_n <= 1)
         return false;
-    for (uint64_t i = k->span_first; i < k->span_first + k->span_n && !(notes && work); i++) {
-        notes |= is_note(t->span_class[i]);
-        work |= !is_note(t->span_class[i]);
-    }
-    return notes && work;
+    uint32_t set = timeline_class_set(t, k->span_first, k->span_n);
+    return set & NOTE_SET && set & ~(uint32_t)NOTE_SET;
 }
 
 static uint32_t give_lanes(ViewData *d, const Track *k, bool notes, uint32_t first)
@@ -236,49 +256,20 @@ static void open_rows(ViewData *d)
     mark_notes(d);
 }
 
-/* ---- threads: covers of all ranks first, rows need them ---- */
+/* ---- by several threads: covers of all ranks first, rows need them ---- */
 
-typedef struct Build {
-    ViewData *d;
-    void (*one)(ViewData *d, uint32_t i);
-    uint32_t n;
-    atomic_uint next;
-} Build;
-
-static void *build_some(void *user)
+static void build_rank(void *data, uint32_t r)
 {
-    Build *b = user;
-    for (uint32_t i; (i = atomic_fetch_add(&b->next, 1)) < b->n;)
-        b->one(b->d, i);
-    return NULL;
-}
-
-static void build_all(ViewData *d, void (*one)(ViewData *d, uint32_t i), uint32_t n,
-                      uint32_t jobs)
-{
-    enum { JOBS_MAX = 32 };
-    pthread_t thread[JOBS_MAX];
-    uint32_t started = 0;
-    Build b = { .d = d, .one = one, .n = n };
-    atomic_init(&b.next, 0);
-    while (started + 1 < min_u64(min_u64(jobs, JOBS_MAX), n) &&
-           pthread_create(&thread[started], NULL, build_some, &b) == 0)
-        started++;
-    build_some(&b);
-    for (uint32_t i = 0; i < started; i++)
-        pthread_join(thread[i], NULL);
-}
-
-static void build_rank(ViewData *d, uint32_t r)
-{
+    ViewData *d = data;
     Cover *cover = &d->covers.rank[r];
     cover_build(cover, d->t);
     lod_build_strip(&d->ranks[r].strip, cover);
     d->ranks[r].all = metrics_of_rank(cover);
 }
 
-static void build_row(ViewData *d, uint32_t i)
+static void build_row(void *data, uint32_t i)
 {
+    ViewData *d = data;
     if (d->rows[i].kind != VIEW_ROW_HOST)
         view_row_ready(d, &d->rows[i]);
 }
@@ -292,28 +283,33 @@ static void open_ranks(ViewData *d)
     d->ranks = mem_zero(d->ranks_n + 1, sizeof *d->ranks);
     for (uint32_t r = 0; r < d->ranks_n; r++) {
         const Cover *c = &d->covers.rank[r];
-        d->ranks[r] = (ViewRank){ .rank = c->rank, .ranks_n = c->ranks_n, .cover = c };
+        d->ranks[r] = (ViewRank){ .rank = c->rank,
+                                  .ranks_n = c->ranks_n,
+                                  .cover = c,
+                                  .begin_ns = d->begin_ns,
+                                  .end_ns = d->end_ns };
     }
 }
 
 void view_data_open(ViewData *d, const Timeline *t, const char *name, uint32_t jobs)
 {
     ASSERT(t->sealed);
-    long cores = jobs ? (long)jobs : sysconf(_SC_NPROCESSORS_ONLN);
-    jobs = cores > 0 ? (uint32_t)cores : 1;
+    jobs = jobs ? jobs : jobs_processors();
     *d = (ViewData){ .t = t, .name = name, .begin_ns = t->begin_ns, .end_ns = t->end_ns };
     d->end_ns = max_i64(d->end_ns, d->begin_ns + 1);
     open_ranks(d);
     open_rows(d);
-    build_all(d, build_rank, d->ranks_n, jobs);
-    build_all(d, build_row, d->rows_n, jobs);
+    jobs_run(build_rank, d, d->ranks_n, jobs);
+    jobs_run(build_row, d, d->rows_n, jobs);
     step_windows_find(&d->steps, t);
 }
 
 void view_data_free(ViewData *d)
 {
-    for (uint32_t r = 0; r < d->ranks_n; r++)
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
         lod_free(&d->ranks[r].strip);
+        free(d->ranks[r].ties);
+    }
     for (uint32_t i = 0; i < d->rows_n; i++) {
         lod_free(&d->rows[i].lod);
         free_counter(&d->rows[i].counter);
@@ -325,6 +321,33 @@ void view_data_free(ViewData *d)
     step_windows_free(&d->steps);
     covers_free(&d->covers);
     *d = (ViewData){ 0 };
+}
+
+static void track_bounds(const Timeline *t, const Track *k, int64_t *begin_ns, int64_t *end_ns)
+{
+    uint64_t spans_end = k->span_first + k->span_n, points_end = k->point_first + k->point_n;
+    for (uint64_t i = k->span_first; i < spans_end; i++) {
+        *begin_ns = min_i64(*begin_ns, t->start_ns[i]);
+        *end_ns = max_i64(*end_ns, t->start_ns[i] + t->dur_ns[i]);
+    }
+    for (uint64_t i = k->point_first; i < points_end; i++) {
+        *begin_ns = min_i64(*begin_ns, t->point_ns[i]);
+        *end_ns = max_i64(*end_ns, t->point_ns[i]);
+    }
+}
+
+void view_data_bounds(ViewData *d)
+{
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        int64_t begin_ns = INT64_MAX, end_ns = INT64_MIN;
+        for (uint32_t k = 0; k < d->t->tracks_n; k++)
+            if (d->t->tracks[k].rank == d->ranks[r].rank)
+                track_bounds(d->t, &d->t->tracks[k], &begin_ns, &end_ns);
+        if (begin_ns >= end_ns)
+            continue; /* nothing ran */
+        d->ranks[r].begin_ns = begin_ns;
+        d->ranks[r].end_ns = end_ns;
+    }
 }
 
 bool view_has_gpu_work(const ViewData *d)
@@ -343,17 +366,19 @@ uint64_t view_data_memory_bytes(const ViewData *d)
         const Cover *c = d->ranks[r].cover;
         bytes += c->cap * (sizeof *c->at_ns + sizeof *c->mask) +
                  (c->n / COVER_BLOCK + 1) * sizeof *c->before +
-                 lod_memory_bytes(&d->ranks[r].strip);
+                 lod_memory_bytes(&d->ranks[r].strip) + d->ranks[r].ties_n * sizeof(ViewTie);
     }
     for (uint32_t i = 0; i < d->rows_n; i++) {
         bytes += lod_memory_bytes(&d->rows[i].lod);
         for (uint32_t l = 0; l < d->rows[i].counter.levels_n; l++)
             bytes += d->rows[i].counter.blocks_n[l] * 2 * sizeof(float);
+        if (d->rows[i].counter.area)
+            bytes += d->t->tracks[d->rows[i].track].point_n * sizeof(double);
     }
     return bytes;
 }
 
-const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span)
+uint64_t view_comms_before(const ViewLinks *l, uint64_t span)
 {
     uint64_t low = 0, high = l->comms_n;
     while (low < high) {
@@ -363,44 +388,81 @@ const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span)
         else
             high = middle;
     }
-    return low < l->comms_n && l->comms[low].span == span ? &l->comms[low] : NULL;
+    return low;
+}
+
+const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span)
+{
+    uint64_t i = view_comms_before(l, span);
+    return i < l->comms_n && l->comms[i].span == span ? &l->comms[i] : NULL;
+}
+
+int64_t view_transfer_ns(const ViewData *d, uint64_t span)
+{
+    const ViewComm *k = view_comm_of(&d->links, span);
+    const Comm *c = timeline_comm_of(d->t, span);
+    if (k && k->match != NONE_U32)
+        return d->links.matches[k->match].transfer_ns;
+    int64_t wait_ns = k ? k->wait_ns : c ? c->wait_ns : -1;
+    return wait_ns >= 0 ? d->t->dur_ns[span] - min_i64(wait_ns, d->t->dur_ns[span]) : -1;
+}
+
+static int by_correlation(const void *a, const void *b)
+{
+    const ViewTie *x = a, *y = b;
+    if (x->correlation != y->correlation)
+        return x->correlation < y->correlation ? -1 : 1;
+    return (x->span > y->span) - (x->span < y->span);
+}
+
+/* A rank whose spans have no ids gets room for one, so that they are not looked at again. */
+static void find_ties(ViewRank *rank, const Timeline *t)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 1)
+            rank->ties = mem_zero(rank->ties_n + 1, sizeof *rank->ties);
+        rank->ties_n = 0;
+        for (uint32_t k = 0; k < t->tracks_n; k++) {
+            const Track *track = &t->tracks[k];
+            uint64_t end = track->span_first + track->span_n;
+            for (uint64_t i = track->span_first; track->rank == rank->rank && i < end; i++) {
+                if (t->correlation[i] == NONE_U64)
+                    continue;
+                if (pass == 1)
+                    rank->ties[rank->ties_n] = (ViewTie){ t->correlation[i], i };
+                rank->ties_n++;
+            }
+        }
+    }
+    qsort(rank->ties, rank->ties_n, sizeof *rank->ties, by_correlation);
+}
+
+const ViewTie *view_ties(ViewData *d, uint32_t rank, uint64_t correlation, uint64_t *n)
+{
+    ViewRank *r = &d->ranks[rank];
+    uint64_t low = 0, end;
+    *n = 0;
+    if (!d->t->correlation || correlation == NONE_U64)
+        return NULL;
+    if (!r->ties)
+        find_ties(r, d->t);
+    for (uint64_t high = r->ties_n; low < high;) {
+        uint64_t middle = low + (high - low) / 2;
+        if (r->ties[middle].correlation < correlation)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (end = low; end < r->ties_n && r->ties[end].correlation == correlation;)
+        end++;
+    *n = end - low;
+    return &r->ties[low];
 }
 
 /* ---- numbers of a window ---- */
 
-/* Sums over ranks of times that nobody's clock has shown end at the largest number. */
-static void add_ns(int64_t *sum, int64_t ns, int64_t times)
-{
-    if (__builtin_mul_overflow(ns, times, &ns) || __builtin_add_overflow(*sum, ns, sum))
-        *sum = INT64_MAX;
-}
-
-static void add_metrics(Metrics *sum, const Metrics *m, int64_t times)
-{
-    add_ns(&sum->span_ns, m->span_ns, times);
-    add_ns(&sum->busy_ns, m->busy_ns, times);
-    add_ns(&sum->idle_ns, m->idle_ns, times);
-    add_ns(&sum->compute_ns, m->compute_ns, times);
-    add_ns(&sum->memory_ns, m->memory_ns, times);
-    add_ns(&sum->comm_ns, m->comm_ns, times);
-    add_ns(&sum->overlapped_ns, m->overlapped_ns, times);
-    add_ns(&sum->exposed_comm_ns, m->exposed_comm_ns, times);
-    add_ns(&sum->exposed_comm_vs_memory_ns, m->exposed_comm_vs_memory_ns, times);
-}
-
 void view_stats_add(ViewStats *s, const ViewRank *rank, const Metrics *m)
 {
-    add_metrics(&s->sum, m, rank->ranks_n);
+    metrics_add(&s->sum, m, rank->ranks_n);
     s->ranks_n += rank->ranks_n;
-}
-
-ViewStats view_stats(const ViewData *d, const bool *ranks, int64_t from_ns, int64_t to_ns)
-{
-    ViewStats stats = { 0 };
-    for (uint32_t r = 0; r < d->ranks_n; r++)
-        if (!ranks || ranks[r]) {
-            Metrics m = metrics_of_sum(cover_window(d->ranks[r].cover, from_ns, to_ns));
-            view_stats_add(&stats, &d->ranks[r], &m);
-        }
-    return stats;
 }

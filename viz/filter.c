@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "viz/view.h"
 
 typedef enum TermKind {
     TERM_WORD,
@@ -27,20 +28,7 @@ enum { OP_MORE, OP_LESS, OP_NOT_LESS, OP_NOT_MORE };
 
 static bool take_time(const char *text, int64_t *ns)
 {
-    static const struct {
-        const char *name;
-        double ns;
-    } units[] = {
-        { "ns", 1 }, { "us", 1e3 }, { "\xc2\xb5s", 1e3 }, { "ms", 1e6 }, { "s", 1e9 }
-    };
-    char *end;
-    double value = strtod(text, &end);
-    for (size_t i = 0; end != text && i < ARRAY_N(units); i++)
-        if (strcmp(end, units[i].name) == 0 && value >= 0 && value * units[i].ns < 1e18) {
-            *ns = (int64_t)(value * units[i].ns + 0.5);
-            return true;
-        }
-    return false;
+    return view_time_parse(&text, ns) && !*text;
 }
 
 static bool take_percent(const char *text, int64_t *number)
@@ -53,21 +41,26 @@ static bool take_percent(const char *text, int64_t *number)
     return true;
 }
 
-static bool take_ranks(FilterTerm *t, const char *text)
+/* Is the rank in "0,3" or "0-7"?  *ok false: it is no such list. */
+static bool list_has(const char *list, uint64_t rank, bool *ok)
 {
-    char *end;
-    if (!isdigit((unsigned char)*text))
-        return false;
-    t->from = t->to = (uint32_t)strtoul(text, &end, 10);
-    if (*end == '-' && isdigit((unsigned char)end[1]))
-        t->to = (uint32_t)strtoul(end + 1, &end, 10);
-    return !*end && t->from <= t->to;
+    bool has = false;
+    for (const char *at = list;; at++) {
+        char *end = NULL;
+        uint64_t from = isdigit((unsigned char)*at) ? strtoull(at, &end, 10) : 0, to = from;
+        if (end && *end == '-' && isdigit((unsigned char)end[1]))
+            to = strtoull(end + 1, &end, 10);
+        *ok = end && from <= to && (!*end || *end == ',');
+        has |= rank >= from && rank <= to;
+        if (!*ok || !*end)
+            return *ok && has;
+        at = end;
+    }
 }
 
 static bool take_compared(FilterTerm *t, const char *value, Err *err)
 {
     uint64_t bytes = 0;
-
     bool ok = t->kind == TERM_EXPOSED ? take_percent(value, &t->number)
               : t->kind == TERM_BYTES ? size_parse(value, &bytes)
                                       : take_time(value, &t->number);
@@ -92,8 +85,11 @@ static bool take_comparison(FilterTerm *t, const char *rest, Err *err)
 static bool take_colon(FilterTerm *t, const char *value, Err *err)
 {
     snprintf(t->word, sizeof t->word, "%s", value);
-    if (t->kind == TERM_RANK && !take_ranks(t, value))
-        return err_set(err, "rank: takes a rank or a range as in rank:0-7, not '%.40s'", value);
+    bool ok = true;
+    if (t->kind == TERM_RANK)
+        list_has(value, 0, &ok);
+    if (!ok)
+        return err_set(err, "rank: takes ranks as in rank:0,3 or rank:0-7, not '%.40s'", value);
     for (int c = 0; t->kind == TERM_CLASS; c++) {
         if (c == SPAN_CLASS_N)
             return err_set(err,
@@ -101,7 +97,7 @@ static bool take_colon(FilterTerm *t, const char *value, Err *err)
                            "host, sync, step, note",
                            value);
         if (strcmp(value, span_class_names[c]) == 0) {
-            t->from = (uint32_t)c;
+            t->span_class = (uint8_t)c;
             break;
         }
     }
@@ -190,8 +186,8 @@ static bool track_holds(const ViewFilter *f, const Track *track)
     const char *name = timeline_text(f->d->t, track->name);
     for (uint32_t i = 0; i < f->terms_n; i++) {
         const FilterTerm *t = &f->terms[i];
-        bool in = track->rank >= t->from && track->rank <= t->to;
-        if (t->kind == TERM_RANK && in == t->negated)
+        bool ok;
+        if (t->kind == TERM_RANK && list_has(t->word, track->rank, &ok) == t->negated)
             return false;
         if (t->kind == TERM_STREAM && filter_has_word(name, t->word) == t->negated)
             return false;
@@ -275,7 +271,7 @@ bool filter_matches(const ViewFilter *f, uint64_t span)
         if (t->kind == TERM_DUR)
             holds = compare_holds(t, tl->dur_ns[span]) != t->negated;
         else if (t->kind == TERM_CLASS)
-            holds = (tl->span_class[span] == t->from) != t->negated;
+            holds = (tl->span_class[span] == t->span_class) != t->negated;
         else if (t->kind == TERM_BYTES || t->kind == TERM_WAIT || t->kind == TERM_EXPOSED) {
             int64_t value = comm_value(f, t, span);
             holds = value != INT64_MIN && compare_holds(t, value) != t->negated;

@@ -10,7 +10,7 @@
  *     wait>TIME     of collectives that were matched across ranks
  *     rank:LIST     0,3 or 0-7
  *     stream:WORD   the row's name has it
- *     class:WORD    compute, comm, p2p, memory, launch, host, sync, note
+ *     class:WORD    compute, comm, p2p, memory, launch, host, sync, step, note
  *
  * Names are looked at once when the filter is made, not at every span.
  */
@@ -27,7 +27,7 @@ typedef struct FilterTerm {
     uint8_t op;   /* > < >= <= */
     bool negated;
     int64_t number; /* ns, bytes, or 1/1000 percent */
-    uint32_t from, to;
+    uint8_t span_class;
     char word[64];
 } FilterTerm;
 

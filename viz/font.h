@@ -4,7 +4,7 @@
  * The letters people need (ASCII and the signs of font_baked.h) are outlines of the font
  * Inter baked into the program; other characters are looked up in the font files of the
  * machine (Inter, then DejaVu Sans).  Either way outlines become pixels by the polygons of
- * viz/cover.h, so no version of a font library can change a picture, at any size.
+ * viz/fill.h, so no version of a font library can change a picture, at any size.
  *
  * How letters are fitted to pixels:
  *

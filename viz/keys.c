@@ -50,8 +50,7 @@ static bool bind(Keys *k, int32_t key, int32_t mods, uint32_t action)
     return true;
 }
 
-/* Actions with several keys stand several times in the table; the first is the action. */
-static uint32_t action_named(const char *name)
+uint32_t keys_action_named(const char *name)
 {
     for (uint32_t i = 0; i < app_actions_n; i++)
         if (strcmp(app_actions[i].name, name) == 0)
@@ -64,7 +63,8 @@ void keys_default(Keys *k)
     *k = (Keys){ .n = 0 };
     for (uint32_t i = 0; i < app_actions_n; i++)
         if (app_actions[i].key)
-            bind(k, app_actions[i].key, app_actions[i].mods, action_named(app_actions[i].name));
+            bind(k, app_actions[i].key, app_actions[i].mods,
+                 keys_action_named(app_actions[i].name));
 }
 
 uint32_t keys_action(const Keys *k, int32_t key, int32_t mods)
@@ -150,7 +150,7 @@ static bool take_line(Keys *k, const char *key_text, const char *name, Err *err)
         unbind(k, key, mods);
         return true;
     }
-    uint32_t action = action_named(name);
+    uint32_t action = keys_action_named(name);
     if (action == NONE_U32)
         return err_set(err, "there is no action '%.60s'; the palette (Ctrl+Shift+P) lists them",
                        name);

@@ -54,6 +54,9 @@ void keys_default(Keys *k);
  * line of the file. */
 bool keys_load(Keys *k, const char *what, Err *err);
 
+/* The action of a name; of those with several keys, which stand several times in the table, the
+ * first.  NONE_U32: none. */
+uint32_t keys_action_named(const char *name);
 /* The action of a key, NONE_U32: none. */
 uint32_t keys_action(const Keys *k, int32_t key, int32_t mods);
 /* The first key of an action, as people write it: "Ctrl+Shift+P"; "": it has none. */

@@ -221,6 +221,14 @@ const LayoutRow *layout_row_at(const Layout *l, Px x, Px y)
     return NULL;
 }
 
+const LayoutRow *layout_row_of(const Layout *l, ViewPlace place)
+{
+    for (uint32_t i = 0; i < l->rows_n; i++)
+        if (layout_shows(&l->rows[i], place))
+            return &l->rows[i];
+    return NULL;
+}
+
 int64_t layout_ns_at(const Layout *l, const View *v, Px x)
 {
     double part = (double)(x - l->lanes.x0) / (double)px_max(1, l->lanes.x1 - l->lanes.x0);
@@ -230,6 +238,16 @@ int64_t layout_ns_at(const Layout *l, const View *v, Px x)
 Px layout_x_of(const Layout *l, const View *v, int64_t ns)
 {
     return px_between(l->lanes.x0, l->lanes.x1, ns - v->from_ns, v->to_ns - v->from_ns);
+}
+
+PxBox layout_span_box(const Layout *l, const View *v, const LayoutRow *row, ViewPlace place)
+{
+    const Timeline *t = v->data[place.side]->t;
+    int64_t from_ns = t->start_ns[place.span] - row->shift_ns;
+    PxBox box = { layout_x_of(l, v, from_ns), row->y0,
+                  layout_x_of(l, v, from_ns + t->dur_ns[place.span]), row->y1 };
+    box.x1 = px_max(box.x1, box.x0 + PX(2));
+    return box;
 }
 
 LodWindow layout_window(const Layout *l, const LayoutRow *row)

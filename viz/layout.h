@@ -55,9 +55,18 @@ Px layout_px(const View *v, int32_t pixels);
 
 /* The row at a place; NULL: none. */
 const LayoutRow *layout_row_at(const Layout *l, Px x, Px y);
+/* Does a row show the row of a span?  Of a folded simulation several do. */
+static inline bool layout_shows(const LayoutRow *row, ViewPlace place)
+{
+    return row->kind == LAYOUT_ROW && row->side == place.side && row->row == place.row;
+}
+/* The first that does; NULL: none. */
+const LayoutRow *layout_row_of(const Layout *l, ViewPlace place);
 /* The moment at x of the lanes, and back. */
 int64_t layout_ns_at(const Layout *l, const View *v, Px x);
 Px layout_x_of(const Layout *l, const View *v, int64_t ns);
+/* Where a span stands in a row that shows it; at least two pixels wide. */
+PxBox layout_span_box(const Layout *l, const View *v, const LayoutRow *row, ViewPlace place);
 /* What a row's lane shows: the view's window on the clock of its rank, in whole pixels. */
 LodWindow layout_window(const Layout *l, const LayoutRow *row);
 

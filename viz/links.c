@@ -33,24 +33,19 @@ static uint32_t match_parts(const ViewData *d, ViewPlace place, ViewPlace *to, u
 }
 
 /* Spans of the same rank with the same correlation id. */
-static uint32_t same_correlation(const ViewData *d, ViewPlace place, ViewPlace *to, uint32_t n)
+static uint32_t same_correlation(ViewData *d, ViewPlace place, ViewPlace *to, uint32_t n)
 {
-    const Timeline *t = d->t;
+    uint64_t ties_n;
     uint32_t used = 0;
-    if (!t->correlation || t->correlation[place.span] == NONE_U64)
+    if (!d->t->correlation)
         return 0;
-    uint64_t id = t->correlation[place.span];
-    uint32_t rank = t->tracks[t->span_track[place.span]].rank;
-    for (uint32_t k = 0; k < t->tracks_n; k++) {
-        const Track *track = &t->tracks[k];
-        if (track->rank != rank)
-            continue;
-        for (uint64_t i = track->span_first; i < track->span_first + track->span_n; i++)
-            if (t->correlation[i] == id && i != place.span && used < n) {
-                ViewPlace p = view_place_of(d, place.side, i);
-                if (p.row != NONE_U32)
-                    to[used++] = p;
-            }
+    const ViewTie *ties =
+        view_ties(d, d->rows[place.row].rank, d->t->correlation[place.span], &ties_n);
+    for (uint64_t i = 0; i < ties_n && used < n; i++) {
+        ViewPlace p = ties[i].span != place.span ? view_place_of(d, place.side, ties[i].span)
+                                                 : view_nowhere;
+        if (p.row != NONE_U32)
+            to[used++] = p;
     }
     return used;
 }
@@ -59,7 +54,7 @@ uint32_t view_links_of(const View *v, ViewPlace place, ViewPlace *to, uint32_t n
 {
     if (place.row == NONE_U32 || place.span == NONE_U64)
         return 0;
-    const ViewData *d = v->data[place.side];
+    ViewData *d = v->data[place.side];
     uint32_t used = match_parts(d, place, to, n);
     return used ? used : same_correlation(d, place, to, n);
 }

@@ -39,6 +39,7 @@ void lod_add_span(const LodRow *row, uint64_t span, int64_t from_ns, int64_t to_
 typedef struct Fill {
     LodRow *row;
     uint64_t bin;
+    int64_t edge_ns;    /* where it ends */
     int64_t ns[LOD_N];  /* of the bin, by slot */
     int64_t sum[LOD_N]; /* of all, by slot */
     uint64_t moment;    /* of the cover, where the last piece was */
@@ -67,43 +68,48 @@ static void flush_bin(Fill *f)
     }
 }
 
-static void fill_to(Fill *f, uint64_t bin)
+static void open_bin(Fill *f, uint64_t bin)
 {
-    if (bin != f->bin) {
-        flush_bin(f);
-        f->bin = bin;
-    }
+    f->bin = bin;
+    f->edge_ns = f->row->begin_ns + (int64_t)((bin + 1) << f->row->shift);
 }
 
-/* A piece that touches what was filled before (of the last lane) is shortened. */
-static void fill_piece(Fill *f, int64_t from_ns, int64_t to_ns, LodKind kind)
+static Fill fill_open(LodRow *row)
 {
-    LodRow *row = f->row;
-    uint32_t slot = row->slot[kind];
-    f->sum[slot] += to_ns - from_ns;
-    int64_t a = max_i64(from_ns, f->done_ns);
-    int64_t b = max_i64(to_ns, from_ns + 1); /* what is there can be seen */
+    Fill f = { .row = row, .done_ns = row->begin_ns };
+    open_bin(&f, 0);
+    return f;
+}
+
+/* Of a piece that reaches over the running bin. */
+static void fill_bins(Fill *f, uint32_t slot, int64_t a, int64_t b)
+{
+    const LodRow *row = f->row;
     for (int64_t end; a < b; a = end) {
         uint64_t bin = (uint64_t)(a - row->begin_ns) >> row->shift;
         if (bin >= row->level[0].bins_n)
             break;
-        end = min_i64(b, row->begin_ns + (int64_t)((bin + 1) << row->shift));
-        fill_to(f, bin);
+        if (bin != f->bin) {
+            flush_bin(f);
+            open_bin(f, bin);
+        }
+        end = min_i64(b, f->edge_ns);
         f->ns[slot] += end - a;
     }
-    f->done_ns = max_i64(f->done_ns, to_ns);
 }
 
-/* The cover's moment that holds at at_ns, which mostly follows the last one asked for. */
-static uint64_t seek_moment(Fill *f, int64_t at_ns)
+/* A piece that touches what was filled before (of the last lane) is shortened. */
+static inline void fill_piece(Fill *f, int64_t from_ns, int64_t to_ns, LodKind kind)
 {
-    const Cover *c = f->row->cover;
-    for (int n = 0; n < 8 && f->moment + 1 < c->n && c->at_ns[f->moment + 1] <= at_ns; n++)
-        f->moment++;
-    if (c->at_ns[f->moment] > at_ns ||
-        (f->moment + 1 < c->n && c->at_ns[f->moment + 1] <= at_ns))
-        f->moment = lod_moment_at(c, at_ns);
-    return f->moment;
+    uint32_t slot = f->row->slot[kind];
+    f->sum[slot] += to_ns - from_ns;
+    int64_t a = max_i64(from_ns, f->done_ns);
+    int64_t b = max_i64(to_ns, from_ns + 1); /* what is there can be seen */
+    f->done_ns = max_i64(f->done_ns, to_ns);
+    if (b > f->edge_ns)
+        fill_bins(f, slot, a, b);
+    else if (a < b)
+        f->ns[slot] += b - a;
 }
 
 static void fill_cut(Fill *f, int64_t from_ns, int64_t to_ns, LodKind kind)
@@ -113,7 +119,7 @@ static void fill_cut(Fill *f, int64_t from_ns, int64_t to_ns, LodKind kind)
         fill_piece(f, from_ns, to_ns, LOD_EXPOSED);
         return;
     }
-    uint64_t i = seek_moment(f, from_ns);
+    uint64_t i = lod_moment_at(c, f->moment, from_ns);
     for (int64_t a = from_ns, b = a;; a = b, i++) {
         b = i + 1 < c->n ? min_i64(to_ns, c->at_ns[i + 1]) : to_ns;
         fill_piece(f, a, b, c->mask[i] & COVER_COMPUTE ? kind : LOD_EXPOSED);
@@ -203,15 +209,24 @@ static void see_end(LodRow *row)
     }
 }
 
+static uint32_t class_set(const LodRow *row)
+{
+    uint32_t set = 0;
+    if (!row->index)
+        return timeline_class_set(row->t, row->first, row->n);
+    for (uint64_t i = 0; i < row->n; i++)
+        set |= (uint32_t)1 << row->t->span_class[row->index[i]];
+    return set;
+}
+
 static void see_spans(LodRow *row)
 {
-    bool classes[UINT8_MAX + 1] = { false }, seen[LOD_N] = { false };
+    bool seen[LOD_N] = { false };
+    uint32_t set = class_set(row);
     row->begin_ns = row->t->start_ns[lod_span(row, 0)];
     see_end(row);
-    for (uint64_t i = 0; i < row->n; i++)
-        classes[row->t->span_class[lod_span(row, i)]] = true;
     for (uint32_t c = 0; c < SPAN_CLASS_N; c++)
-        if (classes[c]) {
+        if (set >> c & 1) {
             has_kind(row, seen, lod_class_kind((uint8_t)c));
             if (row->cover && cover_bit((uint8_t)c) == COVER_COMM)
                 has_kind(row, seen, LOD_EXPOSED);
@@ -250,7 +265,7 @@ void lod_build_some(LodRow *row, const Timeline *t, uint32_t track, uint32_t lan
     see_spans(row);
     row->before = mem_zero((row->n / LOD_BLOCK + 1) * row->kinds_n, sizeof *row->before);
     open_pyramid(row, row->n);
-    Fill f = { .row = row, .done_ns = row->begin_ns };
+    Fill f = fill_open(row);
     for (uint64_t i = 0; i < row->n; i++)
         fill_span(&f, i);
     flush_bin(&f);
@@ -269,7 +284,7 @@ void lod_build_strip(LodRow *row, const Cover *cover)
         if (cover->mask[i])
             has_kind(row, seen, lod_mask_kind(cover->mask[i]));
     open_pyramid(row, cover->n);
-    Fill f = { .row = row, .done_ns = row->begin_ns };
+    Fill f = fill_open(row);
     for (uint64_t i = 0; i + 1 < cover->n; i++)
         if (cover->mask[i])
             fill_piece(&f, cover->at_ns[i], cover->at_ns[i + 1], lod_mask_kind(cover->mask[i]));

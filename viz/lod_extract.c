@@ -61,8 +61,18 @@ uint64_t lod_span_at(const LodRow *row, int64_t at_ns)
     return runs ? ahead : NONE_U64;
 }
 
-uint64_t lod_moment_at(const Cover *c, int64_t at_ns)
+static bool holds_at(const Cover *c, uint64_t moment, int64_t at_ns)
 {
+    return c->at_ns[moment] <= at_ns && (moment + 1 >= c->n || at_ns < c->at_ns[moment + 1]);
+}
+
+uint64_t lod_moment_at(const Cover *c, uint64_t last, int64_t at_ns)
+{
+    enum { NEAR = 8 };
+    for (int n = 0; n < NEAR && last + 1 < c->n && c->at_ns[last + 1] <= at_ns; n++)
+        last++;
+    if (holds_at(c, last, at_ns))
+        return last;
     uint64_t low = 0, high = c->n;
     while (low + 1 < high) {
         uint64_t middle = low + (high - low) / 2;
@@ -246,26 +256,13 @@ static bool is_crowded(const Draw *d, int64_t at_ns)
 
 /* ---- walking ---- */
 
-/* The cover's moment that holds at at_ns, which mostly follows the last one asked for. */
-static uint64_t seek_moment(Draw *d, int64_t at_ns)
-{
-    const Cover *c = d->row->cover;
-    for (int n = 0; n < 8 && d->moment + 1 < c->n && c->at_ns[d->moment + 1] <= at_ns; n++)
-        d->moment++;
-    bool here = c->at_ns[d->moment] <= at_ns &&
-                (d->moment + 1 >= c->n || at_ns < c->at_ns[d->moment + 1]);
-    if (!here)
-        d->moment = lod_moment_at(c, at_ns);
-    return d->moment;
-}
-
 /* Moments of a cover in [from_ns, to_ns); of a span: what of it is exposed. */
 static void walk_cover(Draw *d, uint64_t span, LodKind kind, int64_t from_ns, int64_t to_ns)
 {
     const Cover *c = d->row->cover;
     int64_t a = from_ns;
     while (a < to_ns) {
-        uint64_t i = seek_moment(d, a);
+        uint64_t i = d->moment = lod_moment_at(c, d->moment, a);
         for (uint32_t n = 0; a < to_ns && n <= LOD_BLOCK; i++, n++) {
             int64_t b = i + 1 < c->n ? min_i64(to_ns, c->at_ns[i + 1]) : to_ns;
             LodKind k = span == NONE_U64             ? lod_mask_kind(c->mask[i])

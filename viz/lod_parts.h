@@ -42,7 +42,8 @@ void lod_add_span(const LodRow *row, uint64_t span, int64_t from_ns, int64_t to_
  * on, the others have no length (core/timeline.h: longest first). */
 uint64_t lod_span_ahead(const LodRow *row, uint64_t i);
 
-/* The moment of a cover that holds at at_ns, which is not before the first. */
-uint64_t lod_moment_at(const Cover *c, int64_t at_ns);
+/* The moment of a cover that holds at at_ns, which is not before the first: mostly it follows
+ * the one that was asked for last. */
+uint64_t lod_moment_at(const Cover *c, uint64_t last, int64_t at_ns);
 
 #endif

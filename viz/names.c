@@ -185,9 +185,7 @@ static void plain_name(const char *name, char *text, size_t cap)
     size_t end = name_end(name), begin = end;
     while (begin > 0 && is_word(name[begin - 1]))
         begin--;
-    if (begin == end || !strchr(name, ':')) /* no namespaces: people's own names stay whole */
-        begin = has(name, "::") ? begin : 0;
-    if (begin == end)
+    if (begin == end || !has(name, "::")) /* no namespaces: people's own names stay whole */
         begin = 0;
     size_t n = without_end(name + begin, end - begin);
     snprintf(text, cap, "%.*s", (int)(n < cap ? n : cap - 1), name + begin);

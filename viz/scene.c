@@ -39,20 +39,13 @@ static void gather_column(void *user, uint32_t x, const uint32_t share[LOD_N])
         g->sum[x][k] += (double)share[k] * (double)g->ranks_n;
 }
 
-ViewWindow scene_whole(const View *v)
-{
-    const ViewData *d = view_data(v);
-    int64_t shift_ns = d->ranks_n ? view_shift_ns(v, view_side(v), 0) : 0;
-    return (ViewWindow){ d->begin_ns - shift_ns, d->end_ns - shift_ns };
-}
-
 static void make_minimap(ScenePen *p, uint32_t width)
 {
     SceneMinimap *m = &p->s->minimap;
     const ViewData *d = view_data(p->v);
-    if (m->data == d && m->width == width)
+    if (m->data == d && m->clock_ns == view_clock_ns(p->v) && m->width == width)
         return;
-    ViewWindow whole = scene_whole(p->v);
+    ViewWindow whole = view_whole(p->v);
     Gather g = { .sum = mem_zero(width, sizeof *g.sum) };
     double ranks_n = 0;
     for (uint32_t r = 0; r < d->ranks_n; r++) {
@@ -63,7 +56,7 @@ static void make_minimap(ScenePen *p, uint32_t width)
         lod_extract(&d->ranks[r].strip, &g.w, &(LodSink){ &g, gather_piece, gather_column });
     }
     free(m->share);
-    *m = (SceneMinimap){ d, width, mem_zero(width, sizeof *m->share) };
+    *m = (SceneMinimap){ d, view_clock_ns(p->v), width, mem_zero(width, sizeof *m->share) };
     for (uint32_t x = 0; x < width && ranks_n > 0; x++)
         for (int k = 0; k < LOD_N; k++)
             m->share[x][k] = (uint32_t)(g.sum[x][k] / ranks_n);
@@ -87,7 +80,7 @@ static void draw_minimap_column(ScenePen *p, uint32_t x, Px y0, Px y1)
 
 static void draw_minimap_window(ScenePen *p)
 {
-    ViewWindow whole = scene_whole(p->v);
+    ViewWindow whole = view_whole(p->v);
     PxBox map = p->l->minimap;
     int64_t whole_ns = whole.to_ns - whole.from_ns;
     Px x0 = px_between(map.x0, map.x1, p->v->from_ns - whole.from_ns, whole_ns);
@@ -218,6 +211,20 @@ void scene_top(ScenePen *p)
 
 /* ---- legend ---- */
 
+/* On the right, never silent: clocks that differ.  The bar ends where it begins. */
+static void draw_clocks(ScenePen *p, PxBox *bar)
+{
+    char text[128];
+    if (!view_clocks_text(p->v, text, sizeof text)[0])
+        return;
+    if (!p->s->still)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "   K");
+    PxBox box = { bar->x0, bar->y0, bar->x1 - draw_px(p->d, 10), bar->y1 };
+    bar->x1 =
+        box.x1 - draw_px(p->d, 16) -
+        draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_TEXT), text);
+}
+
 void scene_legend(ScenePen *p)
 {
     static const TimeClass shown[] = { TIME_COMPUTE, TIME_OVERLAPPED, TIME_EXPOSED, TIME_P2P,
@@ -225,6 +232,7 @@ void scene_legend(ScenePen *p)
     PxBox bar = p->l->legend;
     Px x = draw_px(p->d, 12), side = draw_px(p->d, 14);
     draw_rect(p->d, bar, scene_color(p, THEME_PANEL));
+    draw_clocks(p, &bar);
     for (size_t i = 0; i < ARRAY_N(shown); i++) {
         const char *name = time_class_name(shown[i]);
         Px y = (bar.y0 + bar.y1 - side) / 2 / PX_ONE * PX_ONE, x0 = x + side + draw_px(p->d, 6);

@@ -30,17 +30,17 @@ enum {
 /* Mean over the ranks of what each pixel of the minimap holds. */
 typedef struct SceneMinimap {
     const ViewData *data;
+    const int64_t *clock_ns; /* view_clock_ns */
     uint32_t width;
     uint32_t (*share)[LOD_N];
 } SceneMinimap;
 
-/* Communication of one op, type and size: what of it was exposed. */
+/* Communication of one op, type, size and number of ranks: what of it was exposed. */
 typedef struct CommTotal {
-    uint64_t span; /* one of them */
-    uint64_t count;
-    int64_t exposed_ns, dur_ns;
-    double busbw_bytes_per_ns; /* mean of those that have one, by time; 0: none has */
-    int64_t busbw_ns;
+    uint64_t span;   /* one of them */
+    uint32_t number; /* among those found */
+    int64_t exposed_ns;
+    int64_t transfer_ns; /* the median of those known, as the report's; -1 none is */
 } CommTotal;
 
 /* The drawer's tables, of one window and choice of ranks. */
@@ -58,6 +58,7 @@ typedef struct SceneTables {
 /* The critical path of the step in sight. */
 typedef struct ScenePath {
     const ViewData *data;
+    const int64_t *clock_ns; /* view_clock_ns */
     ViewWindow window;
     CriticalPath path;
 } ScenePath;

@@ -13,6 +13,7 @@ typedef struct Drawer {
     PxBox box; /* padded */
     Px y;
     Metrics *m; /* by rank of the side shown; of those that count */
+    ViewStats stats;
 } Drawer;
 
 static PxBox take_line(Drawer *w, int32_t pixels)
@@ -78,10 +79,7 @@ static void put_numbers(Drawer *w)
     ScenePen *p = w->p;
     const ViewData *d = view_data(p->v);
     ViewWindow window = view_stats_window(p->v);
-    ViewStats stats = { .ranks_n = 0 };
-    for (uint32_t r = 0; r < d->ranks_n; r++)
-        if (view_counts(p->v, r))
-            view_stats_add(&stats, &d->ranks[r], &w->m[r]);
+    ViewStats stats = w->stats;
     int64_t n = (int64_t)(stats.ranks_n ? stats.ranks_n : 1), of_ns = stats.sum.span_ns / n;
     char text[96], size[32];
     snprintf(text, sizeof text, "%s (%s)", p->v->has_selection ? "Selection" : "Window",
@@ -242,9 +240,10 @@ static void put_comm(Drawer *w, const CommTotal *k, int64_t largest_ns)
               view_time_text(text, sizeof text, k->exposed_ns));
     line.x1 -= draw_px(p->d, 62);
     text[0] = 0;
-    if (k->busbw_bytes_per_ns > 0)
+    double busbw = timeline_busbw_over(view_data(p->v)->t, k->span, k->transfer_ns);
+    if (busbw > 0)
         snprintf(text, sizeof text, "%s/s",
-                 view_bytes_text(size, sizeof size, (uint64_t)(k->busbw_bytes_per_ns * 1e9)));
+                 view_bytes_text(size, sizeof size, (uint64_t)(busbw * 1e9)));
     draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
     line.x1 -= draw_px(p->d, 72);
     line.x0 += draw_px(p->d, 4);
@@ -261,7 +260,7 @@ static void put_comms(Drawer *w)
     const SceneTables *t = scene_tables(w->p->s, w->p->v);
     if (t->comms_n == 0 && !t->comms_left_out)
         return;
-    put_title(w, "Most exposed, with bus bandwidth");
+    put_title(w, "Most exposed, busbw of the transfer");
     for (uint32_t i = 0; i < t->comms_n && has_room(w, 16); i++)
         put_comm(w, &t->comms[i], t->comms[0].exposed_ns);
     if (t->comms_left_out)
@@ -328,11 +327,11 @@ void scene_drawer(ScenePen *p)
               scene_color(p, THEME_LINE));
     draw_clip_push(p->d, box);
     const ViewData *d = view_data(p->v);
-    Drawer w = { p, { box.x0 + pad, box.y0, box.x1 - pad, box.y1 - pad }, box.y0, NULL };
+    Drawer w = {
+        p, { box.x0 + pad, box.y0, box.x1 - pad, box.y1 - pad }, box.y0, NULL, { .ranks_n = 0 }
+    };
     w.m = mem_zero((size_t)d->ranks_n + 1, sizeof *w.m);
-    for (uint32_t r = 0; r < d->ranks_n; r++)
-        if (view_counts(p->v, r))
-            w.m[r] = view_rank_metrics(p->v, r, view_stats_window(p->v));
+    w.stats = view_window_stats(p->v, view_stats_window(p->v), w.m);
     put_numbers(&w);
     if (p->v->critical)
         scene_path_table(p, w.box, &w.y);

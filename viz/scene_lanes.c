@@ -1,5 +1,5 @@
 /*
- * scene_lanes.c - what stands in the lanes: strips, spans, counters; and their labels.
+ * scene_lanes.c - what stands in the lanes: strips and spans; and their labels.
  *
  * A column of a lane is as opaque as it is full, but never fainter than FAINTEST: a lone
  * kernel of a microsecond stays visible.  Its kinds are stacked by their shares.  In a
@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "viz/filter.h"
 
@@ -385,104 +384,4 @@ void scene_spans(ScenePen *p, const LayoutRow *row, uint32_t *labels_n)
     draw_lane(p, row, &d->rows[row->row].lod, false, filtered ? NULL : labels_n);
     if (filtered)
         draw_lane(p, row, kept_row(p, row->row), false, labels_n);
-}
-
-/* ---- counters: an area below a step line, from 0 to the largest value of all ---- */
-
-typedef enum CounterUnit { UNIT_NUMBER, UNIT_BYTES, UNIT_PERCENT } CounterUnit;
-
-static bool name_has(const char *name, const char *word)
-{
-    size_t n = strlen(word);
-    for (; *name; name++)
-        if (strncasecmp(name, word, n) == 0)
-            return true;
-    return false;
-}
-
-/* Counters have no units in most traces, but names: "nvlink utilization", "allocated bytes". */
-static CounterUnit counter_unit(const ViewData *d, const ViewRow *row)
-{
-    static const char *const percent[] = { "util", "%", "percent", "nvlink", "occupancy" };
-    static const char *const bytes[] = { "bytes", "memory", "allocated", "reserved" };
-    const char *name = timeline_text(d->t, d->t->tracks[row->track].name);
-    for (size_t i = 0; i < ARRAY_N(percent); i++)
-        if (name_has(name, percent[i]) && row->counter.max <= 100)
-            return UNIT_PERCENT;
-    for (size_t i = 0; i < ARRAY_N(bytes); i++)
-        if (name_has(name, bytes[i]))
-            return UNIT_BYTES;
-    return UNIT_NUMBER;
-}
-
-char *scene_counter_text(const ViewData *d, const ViewRow *row, char *text, size_t cap)
-{
-    double max = row->counter.max;
-    switch (counter_unit(d, row)) {
-    case UNIT_PERCENT:
-        snprintf(text, cap, "\xe2\x89\xa4 %.0f %%", max);
-        return text;
-    case UNIT_BYTES:
-        return view_bytes_text(text, cap, max < 1e19 ? (uint64_t)max : UINT64_MAX);
-    default:
-        snprintf(text, cap, "%.4g", max);
-        return text;
-    }
-}
-
-static double counter_top(const ViewData *d, const ViewRow *row)
-{
-    double top = row->counter.max;
-    if (counter_unit(d, row) == UNIT_PERCENT)
-        return 100;
-    for (uint32_t i = 0; i < d->rows_n; i++) /* ranks on one scale, where names are equal */
-        if (d->rows[i].kind == VIEW_ROW_COUNTER && d->rows[i].ready &&
-            d->t->tracks[d->rows[i].track].name == d->t->tracks[row->track].name &&
-            d->rows[i].counter.max > top)
-            top = d->rows[i].counter.max;
-    return top;
-}
-
-/* Pixels with one value are one box. */
-typedef struct CounterRun {
-    uint32_t from, to;
-    Px low, high; /* heights */
-} CounterRun;
-
-static void draw_counter_run(ScenePen *p, const LayoutRow *row, const CounterRun *r)
-{
-    PxBox box = { p->l->lanes.x0 + PX((int32_t)r->from), row->y1 - r->high,
-                  p->l->lanes.x0 + PX((int32_t)r->to), row->y1 };
-    draw_rect(p->d, box, scene_color(p, THEME_AREA));
-    box.y1 = px_max(box.y0 + PX(1), row->y1 - r->low);
-    draw_rect(p->d, box, scene_color(p, THEME_AREA_EDGE));
-}
-
-void scene_counter(ScenePen *p, const LayoutRow *row)
-{
-    const ViewData *d = p->v->data[row->side];
-    const ViewRow *r = &d->rows[row->row];
-    LodWindow w = layout_window(p->l, row);
-    double top = counter_top(d, r), scale = top > 0 ? (double)(row->y1 - row->y0) / top : 0;
-    CounterRun run = { 0 };
-    for (uint32_t x = 0; x < w.width; x++) {
-        double low, high;
-        int64_t from_ns = lod_pixel_ns(&w, x);
-        if (from_ns >= d->end_ns)
-            break;
-        int64_t to_ns = max_i64(from_ns + 1, lod_pixel_ns(&w, x + 1));
-        if (!view_counter_range(d, r, from_ns, to_ns, &low, &high))
-            continue;
-        CounterRun now = { x, x + 1, (Px)(low > 0 ? low * scale : 0),
-                           (Px)(high > 0 ? high * scale : 0) };
-        if (run.to == x && now.low == run.low && now.high == run.high) {
-            run.to = x + 1;
-            continue;
-        }
-        if (run.to > run.from)
-            draw_counter_run(p, row, &run);
-        run = now;
-    }
-    if (run.to > run.from)
-        draw_counter_run(p, row, &run);
 }

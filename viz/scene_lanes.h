@@ -10,9 +10,5 @@ void scene_strip(ScenePen *p, const LayoutRow *row);
 /* labels_n: labels drawn so far in this picture; there is a limit. */
 void scene_spans(ScenePen *p, const LayoutRow *row, uint32_t *labels_n);
 void scene_forget_kept(SceneKept *k);
-/* Counters named so (bytes, utilisation) have units; utilisation reaches from 0 to 100 %. */
-void scene_counter(ScenePen *p, const LayoutRow *row);
-/* The largest value of a counter, with its unit. */
-char *scene_counter_text(const ViewData *d, const ViewRow *row, char *text, size_t cap);
 
 #endif

@@ -10,26 +10,6 @@
 
 /* ---- links: outlines of all parts, and a bracket through them ---- */
 
-const LayoutRow *scene_row_of(const ScenePen *p, ViewPlace place)
-{
-    for (uint32_t i = 0; i < p->l->rows_n; i++) {
-        const LayoutRow *row = &p->l->rows[i];
-        if (row->kind == LAYOUT_ROW && row->side == place.side && row->row == place.row)
-            return row;
-    }
-    return NULL;
-}
-
-PxBox scene_place_box(const ScenePen *p, const LayoutRow *row, ViewPlace place)
-{
-    const Timeline *t = p->v->data[place.side]->t;
-    int64_t from_ns = t->start_ns[place.span] - row->shift_ns;
-    PxBox box = { layout_x_of(p->l, p->v, from_ns), row->y0,
-                  layout_x_of(p->l, p->v, from_ns + t->dur_ns[place.span]), row->y1 };
-    box.x1 = px_max(box.x1, box.x0 + PX(2));
-    return box;
-}
-
 /* Ends out of sight get an arrow at the edge they are behind; a click on it goes there. */
 static void draw_edge_arrow(ScenePen *p, PxBox from, const LayoutRow *row, ViewPlace to)
 {
@@ -51,10 +31,10 @@ static void draw_edge_arrow(ScenePen *p, PxBox from, const LayoutRow *row, ViewP
 static void draw_twin(ScenePen *p, ViewPlace place)
 {
     ViewPlace twin = view_twin(p->v, place);
-    const LayoutRow *row = twin.row != NONE_U32 ? scene_row_of(p, twin) : NULL;
+    const LayoutRow *row = twin.row != NONE_U32 ? layout_row_of(p->l, twin) : NULL;
     if (row)
-        draw_outline(p->d, px_box_inset(scene_place_box(p, row, twin), -PX(1)), PX(2), 0,
-                     scene_color(p, THEME_FOCUS));
+        draw_outline(p->d, px_box_inset(layout_span_box(p->l, p->v, row, twin), -PX(1)), PX(2),
+                     0, scene_color(p, THEME_FOCUS));
 }
 
 /* From an event to one it is linked to: down its start, over, into the other's start. */
@@ -72,7 +52,7 @@ static void draw_bracket(ScenePen *p, ViewPlace place, Px y0, Px y1)
 {
     const ViewData *d = p->v->data[place.side];
     const ViewComm *c = view_comm_of(&d->links, place.span);
-    const LayoutRow *row = scene_row_of(p, place);
+    const LayoutRow *row = layout_row_of(p->l, place);
     if (!c || c->match == NONE_U32 || c->wait_ns < 0 || !row)
         return;
     int64_t at_ns = d->t->start_ns[place.span] + c->wait_ns - row->shift_ns;
@@ -91,21 +71,21 @@ static void draw_links(ScenePen *p, ViewPlace place)
 {
     enum { LINKS = 256 };
     static ViewPlace to[LINKS];
-    const LayoutRow *row = place.row != NONE_U32 ? scene_row_of(p, place) : NULL;
+    const LayoutRow *row = place.row != NONE_U32 ? layout_row_of(p->l, place) : NULL;
     uint32_t n = row ? view_links_of(p->v, place, to, LINKS) : 0;
     if (n == 0)
         return;
-    PxBox mine = scene_place_box(p, row, place);
+    PxBox mine = layout_span_box(p->l, p->v, row, place);
     Px y0 = mine.y0, y1 = mine.y1;
     const ViewComm *c = view_comm_of(&p->v->data[place.side]->links, place.span);
     const Timeline *t = p->v->data[place.side]->t;
     bool collective = c && c->match != NONE_U32;
     bool pair = collective && t->span_class[place.span] == SPAN_P2P;
     for (uint32_t i = 0; i < n; i++) {
-        const LayoutRow *other = scene_row_of(p, to[i]);
+        const LayoutRow *other = layout_row_of(p->l, to[i]);
         if (!other)
             continue;
-        PxBox box = scene_place_box(p, other, to[i]);
+        PxBox box = layout_span_box(p->l, p->v, other, to[i]);
         draw_outline(p->d, px_box_inset(box, -PX(1)), PX(2), 0, scene_color(p, THEME_ARROW));
         draw_edge_arrow(p, mine, other, to[i]);
         if (pair && !is_send(t, place.span))

@@ -31,15 +31,8 @@ void scene_tooltip(ScenePen *p); /* of what the mouse, or the keyboard, is at */
 void scene_offers(ScenePen *p);
 void scene_help(ScenePen *p);
 
-/* All of the side shown, in time of the view. */
-ViewWindow scene_whole(const View *v);
-
 /* What the tooltip of a span says, in lines; without its launch.  Returns text. */
 char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap);
-
-/* The row of the lanes that shows a place, NULL: none; and where the place lies on it. */
-const LayoutRow *scene_row_of(const ScenePen *p, ViewPlace place);
-PxBox scene_place_box(const ScenePen *p, const LayoutRow *row, ViewPlace place);
 
 /* The class a kind of piece is coloured as. */
 TimeClass scene_class(LodKind kind);

@@ -30,9 +30,10 @@ static const CriticalPath *find_path(ScenePen *p)
     ScenePath *k = &p->s->path;
     ViewWindow w = path_window(p->v);
     const ViewData *d = view_data(p->v);
-    if (k->data != d || memcmp(&k->window, &w, sizeof w) != 0) {
+    if (k->data != d || k->clock_ns != view_clock_ns(p->v) ||
+        memcmp(&k->window, &w, sizeof w) != 0) {
         critical_free(&k->path);
-        *k = (ScenePath){ .data = d, .window = w };
+        *k = (ScenePath){ .data = d, .clock_ns = view_clock_ns(p->v), .window = w };
         critical_find(&k->path, p->v, w.from_ns, w.to_ns);
     }
     return &k->path;
@@ -41,13 +42,11 @@ static const CriticalPath *find_path(ScenePen *p)
 /* The row of a piece; of idle ones the rank's strip. */
 static const LayoutRow *row_of(const ScenePen *p, const PathPiece *k)
 {
+    if (k->place.row != NONE_U32 && !p->l->strips)
+        return layout_row_of(p->l, k->place);
     for (uint32_t i = 0; i < p->l->rows_n; i++) {
         const LayoutRow *row = &p->l->rows[i];
-        if (row->side != view_side(p->v) || row->rank != k->rank)
-            continue;
-        if (row->kind == LAYOUT_STRIP && (k->place.row == NONE_U32 || p->l->strips))
-            return row;
-        if (row->kind == LAYOUT_ROW && row->row == k->place.row)
+        if (row->kind == LAYOUT_STRIP && row->side == view_side(p->v) && row->rank == k->rank)
             return row;
     }
     return NULL;

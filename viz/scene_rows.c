@@ -2,6 +2,7 @@
  * scene_rows.c - the rows one after another: names on the left, lanes on the right, and over
  * them the selection, marks and the mouse's line.
  */
+#include "viz/scene_counter.h"
 #include "viz/scene_diff.h"
 #include "viz/scene_lanes.h"
 
@@ -50,24 +51,38 @@ static void draw_rank_name(ScenePen *p, const LayoutRow *row)
     draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
 }
 
+/* The largest value, at the right; of what, where there is room beside the name. */
+static void draw_counter_size(ScenePen *p, const ViewRow *r, const ViewData *d,
+                              const char *name, PxBox *box)
+{
+    char size[64];
+    Px gap = draw_px(p->d, 6);
+    scene_counter_text(d, r, true, size, sizeof size);
+    Px width = font_width(p->d->font, scene_small(), size, strlen(size)) + gap;
+    if (width + font_width(p->d->font, scene_small(), name, strlen(name)) > box->x1 - box->x0) {
+        scene_counter_text(d, r, false, size, sizeof size);
+        width = font_width(p->d->font, scene_small(), size, strlen(size)) + gap;
+    }
+    draw_text(p->d, *box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), size);
+    box->x1 -= width;
+}
+
 static void draw_row_name(ScenePen *p, const LayoutRow *row)
 {
     const ViewData *d = p->v->data[row->side];
     const ViewRow *r = &d->rows[row->row];
     char text[128];
     snprintf(text, sizeof text, "%s", timeline_text(d->t, d->t->tracks[r->track].name));
+    if (r->kind == VIEW_ROW_COUNTER)
+        text[scene_counter_name(d, r)] = 0;
     bool again = r->lane > 0 && r->notes == d->rows[row->row - 1].notes;
     if (again)
         snprintf(text, sizeof text, "\xc2\xb7");
     else if (r->notes && r->lane > 0)
         snprintf(text, sizeof text, "  annotations");
     PxBox box = { draw_px(p->d, 26), row->y0, p->l->names.x1 - draw_px(p->d, 10), row->y1 };
-    if (r->kind == VIEW_ROW_COUNTER && r->counter.max > 0) {
-        char size[32];
-        scene_counter_text(d, r, size, sizeof size);
-        draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), size);
-        box.x1 -= font_width(p->d->font, scene_small(), size, strlen(size)) + draw_px(p->d, 6);
-    }
+    if (r->kind == VIEW_ROW_COUNTER && r->counter.max > 0)
+        draw_counter_size(p, r, d, text, &box);
     draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
 }
 
@@ -185,13 +200,9 @@ static void outline_place(ScenePen *p, ViewPlace place, Color color)
 {
     for (uint32_t i = 0; place.row != NONE_U32 && i < p->l->rows_n; i++) {
         const LayoutRow *row = &p->l->rows[i];
-        if (row->kind != LAYOUT_ROW || row->side != place.side || row->row != place.row)
+        if (!layout_shows(row, place))
             continue;
-        const Timeline *t = p->v->data[place.side]->t;
-        int64_t from_ns = t->start_ns[place.span] - row->shift_ns;
-        PxBox box = { layout_x_of(p->l, p->v, from_ns), row->y0,
-                      layout_x_of(p->l, p->v, from_ns + t->dur_ns[place.span]), row->y1 };
-        box.x1 = px_max(box.x1, box.x0 + PX(2));
+        PxBox box = layout_span_box(p->l, p->v, row, place);
         draw_clip_push(p->d, row->pinned ? p->l->pinned : p->l->scrolled);
         draw_clip_push(p->d, p->l->lanes);
         draw_outline(p->d, px_box_inset(box, -PX(1)), PX(2), 0, color);

@@ -164,7 +164,7 @@ static void draw_corner(ScenePen *p, int64_t base_ns)
 void scene_ruler(ScenePen *p)
 {
     PxBox ruler = p->l->ruler, corner = p->l->corner;
-    int64_t begin_ns = scene_whole(p->v).from_ns, base_ns = label_base_ns(p->v, begin_ns);
+    int64_t begin_ns = view_whole(p->v).from_ns, base_ns = label_base_ns(p->v, begin_ns);
     Chips chips = { .n = 0 };
     draw_rect(p->d, corner, scene_color(p, THEME_PANEL));
     draw_rect(p->d, ruler, scene_color(p, THEME_PANEL));

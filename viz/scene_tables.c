@@ -25,7 +25,8 @@ static bool is_same(const Timeline *t, uint64_t a, uint64_t b)
     const Comm *x = timeline_comm_of(t, a), *y = timeline_comm_of(t, b);
     if (t->span_name[a] != t->span_name[b] || !x != !y)
         return false;
-    return !x || (x->op == y->op && x->bytes == y->bytes && x->dtype == y->dtype);
+    return !x || (x->op == y->op && x->bytes == y->bytes && x->dtype == y->dtype &&
+                  x->ranks_n == y->ranks_n);
 }
 
 static uint64_t hash_of(const Timeline *t, uint64_t span)
@@ -34,9 +35,16 @@ static uint64_t hash_of(const Timeline *t, uint64_t span)
     return mix_u64(t->span_name[span] + (c ? mix_u64(c->bytes + c->op) : 0));
 }
 
+typedef struct Transfer {
+    uint32_t number; /* of its total */
+    int64_t ns;
+} Transfer;
+
 typedef struct CommTable {
     CommTotal *total;
     uint32_t n, cap;
+    Transfer *transfer; /* those known */
+    uint32_t transfers_n, transfers_cap;
     uint32_t *slot; /* by hash: index into total, plus one */
     uint32_t slots_n;
 } CommTable;
@@ -63,22 +71,20 @@ static CommTotal *total_of(CommTable *c, const Timeline *t, uint64_t span)
         if (is_same(t, c->total[c->slot[s] - 1].span, span))
             return &c->total[c->slot[s] - 1];
     GROW(c->total, c->n, c->cap);
-    c->total[c->n] = (CommTotal){ .span = span };
+    c->total[c->n] = (CommTotal){ .span = span, .number = c->n, .transfer_ns = -1 };
     c->slot[s] = ++c->n;
     return &c->total[c->n - 1];
 }
 
-static void add_comm(CommTable *c, const Timeline *t, const ViewComm *k, int64_t times)
+static void add_comm(CommTable *c, const ViewData *d, const ViewComm *k, int64_t times)
 {
-    CommTotal *total = total_of(c, t, k->span);
-    double busbw = timeline_busbw_bytes_per_ns(t, k->span);
-    total->count += (uint64_t)times;
+    CommTotal *total = total_of(c, d->t, k->span);
+    int64_t transfer_ns = view_transfer_ns(d, k->span);
     total->exposed_ns += times * k->exposed_ns;
-    total->dur_ns += times * t->dur_ns[k->span];
-    if (busbw > 0) {
-        total->busbw_bytes_per_ns += busbw * (double)t->dur_ns[k->span];
-        total->busbw_ns += t->dur_ns[k->span];
-    }
+    if (transfer_ns < 0)
+        return;
+    GROW(c->transfer, c->transfers_n, c->transfers_cap);
+    c->transfer[c->transfers_n++] = (Transfer){ total->number, transfer_ns };
 }
 
 static int by_exposed(const void *a, const void *b)
@@ -89,19 +95,6 @@ static int by_exposed(const void *a, const void *b)
     return (x->span > y->span) - (x->span < y->span);
 }
 
-static uint64_t comm_from(const ViewLinks *l, uint64_t span)
-{
-    uint64_t low = 0, high = l->comms_n;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (l->comms[middle].span < span)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Those of a track that begin in the window, of rank r: comms are in the order of spans. */
 static bool add_track(CommTable *c, const View *v, uint32_t track, uint32_t r, ViewWindow w,
                       uint64_t *looked_at)
@@ -109,12 +102,31 @@ static bool add_track(CommTable *c, const View *v, uint32_t track, uint32_t r, V
     const ViewData *d = view_data(v);
     const Track *k = &d->t->tracks[track];
     int64_t shift_ns = view_shift_ns(v, view_side(v), r);
-    uint64_t i = comm_from(&d->links, track_span_from(d->t, k, w.from_ns + shift_ns));
-    uint64_t end = comm_from(&d->links, track_span_from(d->t, k, w.to_ns + shift_ns));
+    uint64_t i = view_comms_before(&d->links, track_span_from(d->t, k, w.from_ns + shift_ns));
+    uint64_t end = view_comms_before(&d->links, track_span_from(d->t, k, w.to_ns + shift_ns));
     *looked_at += end - i;
     for (; i < end && *looked_at <= COMMS_LOOKED_AT; i++)
-        add_comm(c, d->t, &d->links.comms[i], d->ranks[r].ranks_n);
+        add_comm(c, d, &d->links.comms[i], d->ranks[r].ranks_n);
     return *looked_at <= COMMS_LOOKED_AT;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int64_t median_transfer_ns(const CommTable *c, uint32_t number)
+{
+    int64_t *ns = mem_zero((size_t)c->transfers_n + 1, sizeof *ns);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->transfers_n; i++)
+        if (c->transfer[i].number == number)
+            ns[n++] = c->transfer[i].ns;
+    qsort(ns, n, sizeof *ns, by_time);
+    int64_t median_ns = n ? ns[n / 2] : -1;
+    free(ns);
+    return median_ns;
 }
 
 static void make_comms(SceneTables *t, const View *v, ViewWindow w)
@@ -134,10 +146,11 @@ static void make_comms(SceneTables *t, const View *v, ViewWindow w)
            c.total[t->comms_n].exposed_ns > 0) {
         CommTotal *k = &t->comms[t->comms_n];
         *k = c.total[t->comms_n++];
-        k->busbw_bytes_per_ns /= (double)max_i64(1, k->busbw_ns);
+        k->transfer_ns = median_transfer_ns(&c, k->number);
     }
     t->comms_left_out = !all;
     free(c.total);
+    free(c.transfer);
     free(c.slot);
 }
 

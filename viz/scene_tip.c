@@ -1,8 +1,8 @@
 /*
- * scene_tip.c - the tooltip: all that is known of the span, or the kernel of the drawer, that
- * the mouse or the keyboard is at.
+ * scene_tip.c - the tooltip: all that is known of the span, the counter or the kernel of the
+ * drawer that the mouse or the keyboard is at.
  */
-#include "viz/scene_parts.h"
+#include "viz/scene_counter.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,7 +44,10 @@ static void say_when(Tip *tip, const View *v, ViewPlace place)
     int64_t start_ns = d->t->start_ns[place.span], dur_ns = d->t->dur_ns[place.span];
     char a[32], b[32];
     view_time_text(a, sizeof a, dur_ns);
-    view_time_text(b, sizeof b, start_ns - d->begin_ns);
+    int64_t from_ns = d->begin_ns;
+    if (place.side == VIEW_REAL_SIDE && view_side(v) == VIEW_REAL_SIDE) /* as the ruler */
+        from_ns = view_whole(v).from_ns + view_shift_ns(v, place.side, row->rank);
+    view_time_text(b, sizeof b, start_ns - from_ns);
     say(tip, "%s, from %s of the trace", a, b);
     for (uint32_t i = 0; i < d->steps.n; i++) {
         const StepWindow *s = &d->steps.at[i];
@@ -56,6 +59,18 @@ static void say_when(Tip *tip, const View *v, ViewPlace place)
             return;
         }
     }
+}
+
+/* Of the transfer, as the report's; where the wait is unknown the kernel's time bounds it. */
+static void say_busbw(Tip *tip, const ViewData *d, uint64_t span)
+{
+    int64_t transfer_ns = view_transfer_ns(d, span);
+    double busbw = timeline_busbw_over(d->t, span, transfer_ns);
+    if (busbw > 0)
+        say(tip, "busbw %.1f GB/s of the transfer", busbw);
+    else if (transfer_ns < 0 && timeline_busbw_over(d->t, span, d->t->dur_ns[span]) > 0)
+        say(tip, "busbw at least %.1f GB/s, over the whole kernel: its wait is unknown",
+            timeline_busbw_over(d->t, span, d->t->dur_ns[span]));
 }
 
 static void say_comm(Tip *tip, const View *v, ViewPlace place)
@@ -74,9 +89,7 @@ static void say_comm(Tip *tip, const View *v, ViewPlace place)
             c->seq == NONE_U32 ? "" : ", numbered");
     if (c && c->peer != NONE_U32)
         say(tip, "with rank %" PRIu32, c->peer);
-    double busbw = timeline_busbw_bytes_per_ns(d->t, place.span);
-    if (busbw > 0)
-        say(tip, "busbw %.1f GB/s", busbw);
+    say_busbw(tip, d, place.span);
     if (!k)
         return;
     if (k->wait_ns >= 0)
@@ -237,10 +250,10 @@ static PxBox mouse_box(const ScenePen *p)
 /* The picked event in the lanes; false: it is out of sight. */
 static bool picked_box(const ScenePen *p, PxBox *box)
 {
-    const LayoutRow *row = scene_row_of(p, p->v->picked);
+    const LayoutRow *row = layout_row_of(p->l, p->v->picked);
     if (!row)
         return false;
-    *box = scene_place_box(p, row, p->v->picked);
+    *box = layout_span_box(p->l, p->v, row, p->v->picked);
     Px gap = draw_px(p->d, 6);
     box->y0 -= gap;
     box->y1 += gap;
@@ -261,6 +274,30 @@ static uint32_t kernel_at_hand(ScenePen *p)
     return i < scene_tables(p->s, p->v)->top_n ? i : NONE_U32;
 }
 
+/* What a counter has below the mouse: one value, or many within a pixel. */
+static void fill_counter(Tip *tip, const ScenePen *p)
+{
+    const View *v = p->v;
+    Px x = PX(v->mouse_x);
+    const LayoutRow *row = px_box_has(p->l->lanes, x, PX(v->mouse_y))
+                               ? layout_row_at(p->l, x, PX(v->mouse_y))
+                               : NULL;
+    if (!row || row->kind != LAYOUT_ROW)
+        return;
+    const ViewData *d = v->data[row->side];
+    const ViewRow *r = &d->rows[row->row];
+    int64_t from_ns = layout_ns_at(p->l, v, x) + row->shift_ns;
+    int64_t to_ns = max_i64(from_ns + 1, layout_ns_at(p->l, v, x + PX(1)) + row->shift_ns);
+    char text[160];
+    if (r->kind != VIEW_ROW_COUNTER ||
+        !scene_counter_value(d, r, from_ns, to_ns, text, sizeof text))
+        return;
+    say_name(tip, timeline_text(d->t, d->t->tracks[r->track].name));
+    say(tip, "%s", text);
+    view_time_text(text, sizeof text, from_ns - d->begin_ns);
+    say(tip, "rank %" PRIu32 ", %s from the beginning", d->ranks[r->rank].rank, text);
+}
+
 void scene_tooltip(ScenePen *p)
 {
     const View *v = p->v;
@@ -278,6 +315,8 @@ void scene_tooltip(ScenePen *p)
             draw_item_box(p->d, SCENE_ITEM_KERNEL + kernel, &at);
     } else if (v->by_keyboard && place.row != NONE_U32 && picked_box(p, &at)) {
         fill_event(&tip, p->s, v, place);
+    } else if (v->mouse_x >= 0 && v->hover.row == NONE_U32) {
+        fill_counter(&tip, p);
     }
     if (tip.n > 0)
         put_tip(p, &tip, at);

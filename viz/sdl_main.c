@@ -195,7 +195,9 @@ static void fulfil(Window *w)
 bool window_frame(Window *w, Err *err)
 {
     fulfil(w);
-    return show(w, err);
+    bool ok = show(w, err);
+    view_note_letters(&w->app.scene);
+    return ok;
 }
 
 static bool run(Window *w, Err *err)
@@ -279,11 +281,18 @@ static const char *take_script(int *argc, char **argv)
 /* At once; then what takes longer, while people look. */
 static bool first_picture(Window *w, ViewTraces *t, const ViewOptions *o, Err *err)
 {
+    View *v = &w->app.view;
+    ViewWindow whole = view_whole(v);
+    bool all = v->from_ns == whole.from_ns && v->to_ns == whole.to_ns;
     w->app.scene.hurry = true;
     bool ok = window_frame(w, err);
     w->app.scene.hurry = false;
     if (view_traces_sides(t) == 1)
         view_traces_link(t, o);
+    if (all && v->history_at == 0) { /* clocks that were found to differ have moved it */
+        v->history_n = 0;
+        view_fit(v);
+    }
     w->app.scene.path.data = NULL; /* both were made without links */
     w->app.scene.tables.data = NULL;
     return ok;

@@ -201,8 +201,10 @@ static bool play_frame(Script *s, Err *err)
     SDL_Surface *copy =
         surface ? SDL_ConvertSurfaceFormat(surface, SDL_PIXELFORMAT_ARGB8888, 0) : NULL;
     Frame frame = { .pixels = NULL };
-    if (!copy || !frame_init(&frame, copy->w, copy->h, err))
+    if (!copy || !frame_init(&frame, copy->w, copy->h, err)) {
+        SDL_FreeSurface(copy); /* NULL is fine */
         return err_set(err, "the window cannot be read: %s", SDL_GetError());
+    }
     for (int y = 0; y < copy->h; y++)
         for (int x = 0; x < copy->w; x++)
             frame.pixels[y * copy->w + x] =

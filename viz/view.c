@@ -64,11 +64,37 @@ uint32_t view_side(const View *v)
     return v->mode == VIEW_SIM && v->data[VIEW_SIM_SIDE] ? VIEW_SIM_SIDE : VIEW_REAL_SIDE;
 }
 
+const int64_t *view_clock_ns(const View *v)
+{
+    return v->align_clocks ? v->data[VIEW_REAL_SIDE]->links.clock_offset_ns : NULL;
+}
+
+char *view_clocks_text(const View *v, char *text, size_t cap)
+{
+    const ViewData *d = v->data[VIEW_REAL_SIDE];
+    const ViewLinks *l = &d->links;
+    int64_t most_ns = 0;
+    char most[32], rest[32];
+    text[0] = 0;
+    for (uint32_t r = 0; l->clock_offset_ns && r < d->ranks_n; r++)
+        most_ns = max_i64(most_ns, l->clock_offset_ns[r] < 0 ? -l->clock_offset_ns[r]
+                                                             : l->clock_offset_ns[r]);
+    if (most_ns == 0 || view_side(v) != VIEW_REAL_SIDE)
+        return text;
+    view_time_text(most, sizeof most, most_ns);
+    if (view_clock_ns(v))
+        snprintf(text, cap, "clocks aligned by up to %s, residual %s", most,
+                 view_time_text(rest, sizeof rest, l->clock_residual_ns));
+    else
+        snprintf(text, cap, "clocks as recorded, up to %s apart", most);
+    return text;
+}
+
 int64_t view_shift_ns(const View *v, uint32_t side, uint32_t rank)
 {
-    const int64_t *clock = v->data[VIEW_REAL_SIDE]->links.clock_offset_ns;
+    const int64_t *clock = view_clock_ns(v);
     if (side == VIEW_REAL_SIDE)
-        return clock && v->align_clocks ? clock[rank] : 0;
+        return clock ? clock[rank] : 0;
     for (uint32_t i = 0; v->diff && i < v->diff->ranks_n; i++)
         if (v->diff->ranks[i].rank[VIEW_SIM_SIDE] == rank)
             return view_sim_shift_ns(v, v->diff->ranks[i].rank[VIEW_REAL_SIDE]);
@@ -101,16 +127,15 @@ int64_t view_sim_shift_ns(const View *v, uint32_t rank)
 
 /* ---- the window ---- */
 
-/* Everything, in the time of the view. */
-static ViewWindow whole_window(const View *v)
+ViewWindow view_whole(const View *v)
 {
     const ViewData *d = view_data(v);
     uint32_t side = view_side(v);
     ViewWindow w = { INT64_MAX, INT64_MIN };
     for (uint32_t r = 0; r < d->ranks_n; r++) {
         int64_t shift_ns = view_shift_ns(v, side, r);
-        w.from_ns = min_i64(w.from_ns, d->begin_ns - shift_ns);
-        w.to_ns = max_i64(w.to_ns, d->end_ns - shift_ns);
+        w.from_ns = min_i64(w.from_ns, d->ranks[r].begin_ns - shift_ns);
+        w.to_ns = max_i64(w.to_ns, d->ranks[r].end_ns - shift_ns);
     }
     return d->ranks_n ? w : (ViewWindow){ d->begin_ns, d->end_ns };
 }
@@ -118,7 +143,7 @@ static ViewWindow whole_window(const View *v)
 /* At least VIEW_NS_MIN long, at most twice the whole, and some of the whole in sight. */
 static void set_window(View *v, int64_t from_ns, int64_t to_ns)
 {
-    ViewWindow all = whole_window(v);
+    ViewWindow all = view_whole(v);
     int64_t all_ns = max_i64(VIEW_NS_MIN, all.to_ns - all.from_ns);
     int64_t most_ns =
         all_ns < TIMELINE_NS_MAX / 2 ? 2 * all_ns : max_i64(all_ns, TIMELINE_NS_MAX);
@@ -182,7 +207,7 @@ bool view_forward(View *v)
 
 void view_fit(View *v)
 {
-    ViewWindow all = whole_window(v);
+    ViewWindow all = view_whole(v);
     view_show(v, all.from_ns, all.to_ns);
 }
 
@@ -208,7 +233,7 @@ void view_pan(View *v, double windows)
 
 void view_reveal(View *v, int64_t from_ns, int64_t to_ns)
 {
-    ViewWindow all = whole_window(v);
+    ViewWindow all = view_whole(v);
     int64_t length_ns = v->to_ns - v->from_ns, room_ns = (to_ns - from_ns) / 4;
     if (from_ns >= v->from_ns && to_ns <= v->to_ns)
         return;
@@ -261,22 +286,20 @@ bool view_counts(const View *v, uint32_t rank)
     return v->has_selection ? v->selected_ranks[rank] : !v->ranks[rank].left_out;
 }
 
-Metrics view_rank_metrics(const View *v, uint32_t rank, ViewWindow w)
-{
-    int64_t shift_ns = view_shift_ns(v, view_side(v), rank);
-    return metrics_of_sum(cover_window(view_data(v)->ranks[rank].cover, w.from_ns + shift_ns,
-                                       w.to_ns + shift_ns));
-}
-
-ViewStats view_window_stats(const View *v, ViewWindow w)
+ViewStats view_window_stats(const View *v, ViewWindow w, Metrics *of_rank)
 {
     ViewStats s = { 0 };
     const ViewData *d = view_data(v);
-    for (uint32_t r = 0; r < d->ranks_n; r++)
-        if (view_counts(v, r)) {
-            Metrics m = view_rank_metrics(v, r, w);
-            view_stats_add(&s, &d->ranks[r], &m);
-        }
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        if (!view_counts(v, r))
+            continue;
+        int64_t shift_ns = view_shift_ns(v, view_side(v), r);
+        Metrics m = metrics_of_sum(
+            cover_window(d->ranks[r].cover, w.from_ns + shift_ns, w.to_ns + shift_ns));
+        view_stats_add(&s, &d->ranks[r], &m);
+        if (of_rank)
+            of_rank[r] = m;
+    }
     return s;
 }
 
@@ -352,6 +375,27 @@ char *view_time_text(char *text, size_t cap, int64_t ns)
     else
         unit_text(text, cap, (double)ns / 1e9, "s");
     return text;
+}
+
+bool view_time_parse(const char **text, int64_t *ns)
+{
+    static const struct {
+        const char *name;
+        double ns;
+    } units[] = {
+        { "ns", 1 }, { "us", 1e3 }, { "\xc2\xb5s", 1e3 }, { "ms", 1e6 }, { "s", 1e9 }
+    };
+    char *end;
+    double value = strtod(*text, &end);
+    for (size_t i = 0; end != *text && i < ARRAY_N(units); i++) {
+        size_t n = strlen(units[i].name);
+        if (strncmp(end, units[i].name, n) == 0 && value >= 0 && value * units[i].ns < 1e18) {
+            *ns = (int64_t)(value * units[i].ns + 0.5);
+            *text = end + n;
+            return true;
+        }
+    }
+    return false;
 }
 
 char *view_bytes_text(char *text, size_t cap, uint64_t bytes)

@@ -119,6 +119,10 @@ static inline const ViewData *view_data(const View *v)
     return v->data[view_side(v)];
 }
 
+/* By how much the clocks of side 0's ranks are moved now, by rank; NULL: not at all. */
+const int64_t *view_clock_ns(const View *v);
+/* What is said of clocks that differ, aligned or not; "" where they do not. */
+char *view_clocks_text(const View *v, char *text, size_t cap);
 /* Time of a rank of a side - time of the view. */
 int64_t view_shift_ns(const View *v, uint32_t side, uint32_t rank);
 /* The rank of sim that a rank of real is compared with, NONE_U32: none; and its shift then,
@@ -136,9 +140,10 @@ int64_t view_moved(int64_t ns, double by_ns);
 void view_show(View *v, int64_t from_ns, int64_t to_ns); /* remembered */
 void view_move(View *v, int64_t from_ns, int64_t to_ns); /* a step of a drag: not remembered */
 void view_fit(View *v);                                  /* everything */
-void view_zoom(View *v, int64_t at_ns, double factor);   /* > 1: closer; at_ns stays in place */
-void view_pan(View *v, double windows);                  /* by that many windows, right > 0 */
-bool view_back(View *v);                                 /* false: nothing to go back to */
+ViewWindow view_whole(const View *v); /* of the side shown: what view_fit shows */
+void view_zoom(View *v, int64_t at_ns, double factor); /* > 1: closer; at_ns stays in place */
+void view_pan(View *v, double windows);                /* by that many windows, right > 0 */
+bool view_back(View *v);                               /* false: nothing to go back to */
 bool view_forward(View *v);
 /* As little as brings [from_ns, to_ns) into sight with some room; zooms out where it must. */
 void view_reveal(View *v, int64_t from_ns, int64_t to_ns);
@@ -156,12 +161,14 @@ bool view_is_strips(const View *v); /* more than 16 ranks shown: one row each */
 ViewWindow view_stats_window(const View *v);
 /* Does a rank of the side shown count in them: is it selected, or else shown? */
 bool view_counts(const View *v, uint32_t rank);
-/* Numbers of a rank in a window of the view; and summed over the ranks that count. */
-Metrics view_rank_metrics(const View *v, uint32_t rank, ViewWindow w);
-ViewStats view_window_stats(const View *v, ViewWindow w);
+/* Numbers of a window of the view, summed over the ranks that count.  of_rank: NULL, or by rank
+ * of the side shown where those of each go; of ranks that do not count nothing is written. */
+ViewStats view_window_stats(const View *v, ViewWindow w, Metrics *of_rank);
 
 /* "73.353 ms", "1.25 us", "12 ns", "2.31 s": four digits that matter. */
 char *view_time_text(char *text, size_t cap, int64_t ns);
+/* "297ms", "1.5s", "20us", "300ns" at *text, which moves behind it; below 1e18 ns. */
+bool view_time_parse(const char **text, int64_t *ns);
 /* "51.2 MB", "1.2 GB", "512 B"; of 1000. */
 char *view_bytes_text(char *text, size_t cap, uint64_t bytes);
 

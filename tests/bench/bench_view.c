@@ -3,7 +3,8 @@
  *
  *     bench_view [EVENTS]      10 million when not said
  *
- *     from a native trace to its first picture    0.3 s of the wall, on all cores
+ *     from a native trace, all of it verified, to its first picture
+ *                                                 0.3 s of the wall, on all cores
  *     a whole frame, 1920x1080, at every zoom      12 ms of one core: layout, rows, pixels
  *     the numbers of a selection, 8 ranks          0.1 ms
  *     a PNG of it                                  50 ms
@@ -12,6 +13,7 @@
  * A limit that is missed makes the exit status 1.  (Extraction alone: bench_lod.)
  */
 #include "traces/native.h"
+#include "traces/set.h"
 #include "viz/png.h"
 #include "viz/scene.h"
 
@@ -89,7 +91,7 @@ static bool write_trace(const char *path, uint64_t events, Err *err)
 /* ---- what is measured ---- */
 
 typedef struct Bench {
-    Timeline t;
+    TraceSet set;
     ViewData data;
     View view;
     Scene scene;
@@ -111,10 +113,11 @@ static bool first_picture(Bench *b, const char *path, double *ms, Err *err)
 {
     double begin = clock_ms(CLOCK_MONOTONIC);
     phase(NULL);
-    if (!native_open(&b->t, path, err) || !frame_init(&b->frame, WIDTH, HEIGHT, err))
+    if (!trace_set_read(&b->set, &path, 1, &(TraceSetOptions){ .jobs = 0 }, err) ||
+        !frame_init(&b->frame, WIDTH, HEIGHT, err))
         return false;
     phase("file mapped, checked");
-    view_data_open(&b->data, &b->t, path, 0);
+    view_data_open(&b->data, &b->set.timeline, path, 0);
     phase("covers, strips, rows");
     view_open(&b->view, &b->data, NULL);
     b->view.width = WIDTH;
@@ -166,7 +169,8 @@ static void statistics(Bench *b)
     double begin = cpu_ms();
     for (int i = 0; i < TIMES; i++) {
         int64_t from_ns = (int64_t)(mix_u64((uint64_t)i) % (uint64_t)length_ns) / 2;
-        sum += view_stats(&b->data, NULL, from_ns, from_ns + length_ns / 3).sum.exposed_comm_ns;
+        ViewWindow w = { from_ns, from_ns + length_ns / 3 };
+        sum += view_window_stats(&b->view, w, NULL).sum.exposed_comm_ns;
     }
     limit("numbers of a selection of 8 ranks", (cpu_ms() - begin) / TIMES, "ms", 0.1);
     if (sum == 42)
@@ -201,7 +205,7 @@ static bool measure(Bench *b, const char *path, uint64_t events, Err *err)
     limit("from a native trace to its first picture", ms / 1e3, "s", 0.3);
     zooms(b);
     statistics(b);
-    double bytes = (double)view_data_memory_bytes(&b->data) / (double)b->t.spans_n;
+    double bytes = (double)view_data_memory_bytes(&b->data) / (double)b->set.timeline.spans_n;
     printf("    of the viewer's own %.1f bytes an event, the columns mapped from the file 34\n",
            bytes);
     limit("memory an event, mapped columns included", bytes + 34, "bytes", 60);

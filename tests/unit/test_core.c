@@ -2,6 +2,7 @@
 #include "core/arena.h"
 #include "core/base.h"
 #include "core/err.h"
+#include "core/jobs.h"
 #include "tests/check.h"
 
 /* ---- base ----------------------------------------------------------------------------- */
@@ -206,6 +207,30 @@ static void arena_printf_makes_room_for_any_text(void)
     arena_free(&arena);
 }
 
+/* ---- jobs ---- */
+
+enum { JOBS_N = 1000 };
+
+static void count_job(void *user, uint32_t i)
+{
+    uint32_t *done = user; /* each its own place */
+    done[i]++;
+}
+
+static void every_job_is_done_once_by_any_number_of_threads(void)
+{
+    static const uint32_t threads[] = { 0, 1, 2, 7, JOBS_MAX, UINT32_MAX };
+    for (size_t k = 0; k < ARRAY_N(threads); k++)
+        for (uint32_t n = 0; n <= JOBS_N; n += JOBS_N / 2) {
+            uint32_t done[JOBS_N] = { 0 }, once = 0;
+            jobs_run(count_job, done, n, threads[k]);
+            for (uint32_t i = 0; i < JOBS_N; i++)
+                once += done[i] == (i < n);
+            CHECK_INT(JOBS_N, once);
+        }
+    CHECK(jobs_processors() >= 1);
+}
+
 int main(void)
 {
     RUN(grow_keeps_what_is_there);
@@ -221,6 +246,7 @@ int main(void)
     RUN(a_text_that_just_fits_is_not_cut);
     RUN(control_bytes_are_shown_as_question_marks);
 
+    RUN(every_job_is_done_once_by_any_number_of_threads);
     RUN(pushed_memory_is_aligned_and_zero);
     RUN(blocks_never_move);
     RUN(a_reset_arena_gives_the_same_memory_cleared);

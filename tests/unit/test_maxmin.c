@@ -27,7 +27,7 @@ static void random_net(Net *n, uint64_t seed)
         uint32_t first = (uint32_t)draw(&seed, LINKS);
         for (uint32_t u = 0; u < uses_n; u++)
             n->use[f][u] =
-                (Use){ (first + 3 * u) % LINKS, 0.25 * (double)(1 + draw(&seed, 8)), 1 };
+                (Use){ (first + 3 * u) % LINKS, 0.25 * (double)(1 + draw(&seed, 8)), 1, 1 };
         n->flow[f] = (Demand){ n->use[f], uses_n };
     }
 }
@@ -76,7 +76,8 @@ static void the_example_of_the_header_holds(void)
     MaxminSpace space;
     maxmin_space(&space, 2, &arena);
     const Resource link[] = { { .bytes_per_ns = 10 }, { .bytes_per_ns = 4 } };
-    const Use a[] = { { 0, 1, 1 }, { 1, 1, 1 } }, b[] = { { 0, 1, 1 } }, c[] = { { 1, 1, 1 } };
+    const Use a[] = { { 0, 1, 1, 1 }, { 1, 1, 1, 1 } }, b[] = { { 0, 1, 1, 1 } },
+              c[] = { { 1, 1, 1, 1 } };
     const Demand flow[] = { { a, 2 }, { b, 1 }, { c, 1 } };
     double rate[3];
     maxmin_rates(rate, flow, 3, link, &space);
@@ -95,12 +96,12 @@ static void folded_flows_get_the_shares_of_their_members(void)
     maxmin_space(&space, 1, &arena);
     const Resource link = { .bytes_per_ns = 90 };
     for (uint32_t m = 1; m <= 8; m++) {
-        Use one = { 0, 0.5, 0.5 }, folded = { 0, 0.5 * m, 0.5 };
+        Use one = { 0, 0.5, 0.5, 0.5 }, folded = { 0, 0.5 * m, 0.5, 0.5 * m };
         Demand all[9], two[2];
         double rate[9], rate2[2];
         for (uint32_t i = 0; i < m; i++)
             all[i] = (Demand){ &one, 1 };
-        all[m] = (Demand){ &(Use){ 0, 1, 1 }, 1 };
+        all[m] = (Demand){ &(Use){ 0, 1, 1, 1 }, 1 };
         two[0] = (Demand){ &folded, 1 };
         two[1] = all[m];
         maxmin_rates(rate, all, m + 1, &link, &space);

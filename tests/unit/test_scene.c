@@ -71,6 +71,24 @@ static void add_rank(World *w, uint32_t r, int64_t slower_pct)
     world_span(w, copy, SPAN_MEMORY, "Memcpy DtoH", 600 + late, 640 + late);
 }
 
+/* A port that is busy one ns in two, then all the time; and a NIC, for the send. */
+static void add_counters(World *w, uint32_t r)
+{
+    int64_t late = 10 * (int64_t)(r % 4);
+    uint32_t k = timeline_track(&w->t, r, TRACK_COUNTER, "NVLink out/in, % of 450 GB/s", 91);
+    timeline_point(&w->t, k, 0, 0);
+    for (int64_t at = 330 + late; at < 530 + late; at += 2) {
+        timeline_point(&w->t, k, at, 80);
+        timeline_point(&w->t, k, at + 1, 0);
+    }
+    timeline_point(&w->t, k, 530 + late, 80);
+    timeline_point(&w->t, k, 690, 0);
+    k = timeline_track(&w->t, r, TRACK_COUNTER, "NIC out, % of 50 GB/s", 92);
+    timeline_point(&w->t, k, 0, 0);
+    timeline_point(&w->t, k, 790, 100.0000001);
+    timeline_point(&w->t, k, 860, 0);
+}
+
 static void open_links(Film *f, uint32_t ranks_n)
 {
     const Timeline *t = &f->w[0].t;
@@ -122,12 +140,15 @@ static void open_diff(Film *f)
     f->view.diff = &f->diff;
 }
 
-static void open_film(Film *f, uint32_t ranks_n, bool both)
+static void open_film(Film *f, uint32_t ranks_n, bool both, bool counters)
 {
     *f = (Film){ .channel = NULL };
     for (int side = 0; side < 1 + both; side++) {
-        for (uint32_t r = 0; r < ranks_n; r++)
+        for (uint32_t r = 0; r < ranks_n; r++) {
             add_rank(&f->w[side], r, side ? 10 : 0);
+            if (counters)
+                add_counters(&f->w[side], r);
+        }
         timeline_seal(&f->w[side].t);
         view_data_open(&f->data[side], &f->w[side].t, side ? "simulated" : "recorded", 1);
     }
@@ -206,23 +227,39 @@ static void helped(View *v)
     v->scale_pct = 75;
 }
 
+static void over_a_link(View *v)
+{
+    v->mouse_x = 360;
+    v->mouse_y = 250;
+}
+
+static void near_a_link(View *v)
+{
+    v->theme = theme_light();
+    view_show(v, 510, 560);
+}
+
 static const struct {
     const char *name;
     uint32_t ranks_n;
-    bool both;
+    bool both, counters;
     void (*set)(View *v);
     uint64_t hash;
 } golden[] = {
-    { "all", 2, false, all_of_it, 0x98b238ce3c9c7616 },
-    { "close", 2, false, close_by, 0xd1d634ce3f062aaf },
-    { "drawer", 2, false, with_drawer, 0xea0cf0e09822492e },
-    { "tooltip", 2, false, pointed_at, 0xa0f6650c85764521 },
-    { "split", 2, true, split, 0x54b1670500587b40 },
-    { "diff", 2, true, diff, 0x70e708f5f5d8866d },
-    { "strips", RANKS_MAX, false, all_of_it, 0xfdd823e159ee5035 },
-    { "large", 2, false, large, 0x7cb3f1584b84ec6b },
-    { "help", 1, false, helped, 0xe2dc947ce0b1f380 },
-    { "nothing", 0, false, all_of_it, 0xacd10c6e72e94a5f },
+    { "all", 2, false, false, all_of_it, 0x98b238ce3c9c7616 },
+    { "close", 2, false, false, close_by, 0xd1d634ce3f062aaf },
+    { "drawer", 2, false, false, with_drawer, 0xea0cf0e09822492e },
+    { "tooltip", 2, false, false, pointed_at, 0xa0f6650c85764521 },
+    { "split", 2, true, false, split, 0x54b1670500587b40 },
+    { "diff", 2, true, false, diff, 0x70e708f5f5d8866d },
+    { "strips", RANKS_MAX, false, false, all_of_it, 0xfdd823e159ee5035 },
+    { "large", 2, false, false, large, 0x7cb3f1584b84ec6b },
+    { "help", 1, false, false, helped, 0xe2dc947ce0b1f380 },
+    { "nothing", 0, false, false, all_of_it, 0xacd10c6e72e94a5f },
+    { "links", 1, false, true, over_a_link, 0x52c7d275a55b56ce },
+    { "near", 1, false, true, near_a_link, 0xdb53bb7755dac9a7 },
+    /* Counters are no part of strips: the picture of those without. */
+    { "strips", RANKS_MAX, false, true, all_of_it, 0xfdd823e159ee5035 },
 };
 
 static uint64_t hash_of(const Frame *f)
@@ -267,7 +304,7 @@ static void small_traces_look_as_they_did(void)
 {
     static Film f;
     for (size_t i = 0; i < ARRAY_N(golden); i++) {
-        open_film(&f, golden[i].ranks_n, golden[i].both);
+        open_film(&f, golden[i].ranks_n, golden[i].both, golden[i].counters);
         golden[i].set(&f.view);
         shoot(&f, golden[i].name, golden[i].hash);
         close_film(&f);
@@ -297,7 +334,7 @@ static void an_svg_says_what_it_shows(void)
     static char text[1 << 16], golden_text[1 << 16];
     Scene scene;
     DrawList list = { .font = NULL };
-    open_film(&f, 1, false);
+    open_film(&f, 1, false, false);
     f.view.width = 480;
     f.view.height = 240;
     scene_open(&scene, 100);

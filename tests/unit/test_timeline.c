@@ -527,6 +527,31 @@ static void every_broken_rule_is_named(void)
     CHECK_REFUSED("point 1 is out of order", t.point_ns[0] = 6);
 }
 
+/* Large ones are checked by several threads; the first mistake is named all the same. */
+static void of_many_mistakes_the_first_is_named(void)
+{
+    enum { STREAMS = 8, SPANS = 20000 };
+    Timeline t = { 0 };
+    Err err = { 0 };
+    for (uint32_t k = 0; k < STREAMS; k++) {
+        uint32_t track = timeline_track(&t, 0, TRACK_STREAM, "s", k);
+        for (int i = 0; i < SPANS; i++)
+            timeline_span(&t, (Span){ .track = track,
+                                      .name = intern(&t.names, "kernel"),
+                                      .start_ns = 10 * i,
+                                      .dur_ns = 5,
+                                      .op = NONE_U32,
+                                      .comm = NONE_U32 });
+    }
+    timeline_seal(&t);
+    CHECK(timeline_check(&t, &err));
+    for (uint32_t k = 3; k < STREAMS; k++)
+        t.dur_ns[t.tracks[k].span_first + 1] = -1;
+    CHECK(!timeline_check(&t, &err));
+    CHECK_ERR_TEXT(&err, "span 60001 has times out of range");
+    timeline_free(&t);
+}
+
 int main(void)
 {
     RUN(sealing_sorts_by_track_start_length_and_insertion);
@@ -547,5 +572,6 @@ int main(void)
     RUN(tracks_stand_in_the_order_people_want);
     RUN(a_name_that_does_not_exist_reads_as_nothing);
     RUN(every_broken_rule_is_named);
+    RUN(of_many_mistakes_the_first_is_named);
     return check_report();
 }
