@@ -3,9 +3,9 @@
  * recorded ones against reference figures, altered copies against the originals.
  */
 #include "core/json.h"
+#include "profile/cmd_report_html.h"
 #include "profile/compare_parts.h"
 #include "profile/steps.h"
-#include "profile/trace_report.h"
 #include "sim/build.h"
 #include "sim/engine.h"
 #include "sim/report.h"
@@ -435,7 +435,7 @@ static void print_all(const Timeline *t, const char *expect)
         return;
     FILE *f = open_memstream(&text, &n);
     trace_report_text(&r, f);
-    trace_report_html(&r, f);
+    report_page(&r, f);
     JsonOut j = json_out_file(f, 0);
     trace_report_json(&r, &j);
     Err err = { 0 };
