@@ -100,7 +100,7 @@ static const char style[] =
     "td.name{text-align:left;max-width:460px;overflow:hidden;text-overflow:ellipsis}\n"
     "tr.mean td{font-weight:600;border-top:2px solid var(--line)}\n"
     ".key{display:flex;flex-wrap:wrap;gap:18px;margin:10px 0;color:var(--dim)}\n"
-    ".key svg{vertical-align:-2px;margin-right:6px}\n"
+    ".key svg{vertical-align:-2px;margin-right:3px}\n"
     "svg{display:block}.key svg{display:inline}\n"
     ".strip{display:grid;grid-template-columns:76px 1fr 92px;gap:10px;align-items:center;"
     "margin:3px 0}\n"

@@ -116,7 +116,8 @@ void strip_levels(const uint32_t share[LOD_N], uint8_t level[LOD_N])
 {
     uint32_t sum = 0;
     for (uint32_t k = 0; k < LOD_N; k++) {
-        level[k] = (uint8_t)((share[k] * STRIP_LEVELS + LOD_FULL - 1) / LOD_FULL);
+        uint32_t nearest = (share[k] * STRIP_LEVELS + LOD_FULL / 2) / LOD_FULL;
+        level[k] = (uint8_t)(nearest || share[k] == 0 ? nearest : 1);
         sum += level[k];
     }
     while (sum > STRIP_LEVELS) {

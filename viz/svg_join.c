@@ -37,10 +37,19 @@ static SvgGroup *find_group(SvgJoin *j, const DrawItem *item, PxBox box)
     return NULL;
 }
 
+static bool goes_on(PxBox a, PxBox b)
+{
+    return a.x1 == b.x0 && a.y0 == b.y0 && a.y1 == b.y1;
+}
+
 void svg_join_add(SvgJoin *j, const DrawItem *item, PxBox box)
 {
     SvgGroup *g = find_group(j, item, box);
     uint32_t at = j->boxes_n;
+    if (g && goes_on(j->boxes[g->last].box, box)) {
+        j->boxes[g->last].box.x1 = box.x1;
+        return;
+    }
     GROW(j->boxes, j->boxes_n, j->boxes_cap);
     j->boxes[j->boxes_n++] = (SvgBox){ box, NONE_U32 };
     if (g) {

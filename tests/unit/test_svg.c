@@ -321,6 +321,7 @@ static void boxes_of_a_page_are_paths_where_the_picture_stays(void)
         draw_rect(&w.list, px_box(PX(2 * i), PX(10), PX(2), PX(10)), 0xff0000ff);
     }
     CHECK_INT(2, count(write_on(&w, &page), "<path"));
+    CHECK(strstr(w.svg, "<path d=\"M0 10h100v10h-100z\" fill=\"#0000ff\"/>"));
     draw_rect(&w.list, px_box(PX(99), 0, PX(4), PX(20)), red);
     CHECK_INT(3, count(write_on(&w, &page), "<path"));
     CHECK(strstr(w.svg, "<path d=\"M99 0h4v20h-4z\" fill=\"#ff0000\"/>\n</svg>"));
