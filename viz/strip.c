@@ -217,22 +217,18 @@ void strip_draw(const Strip *s, const LodRow *row)
 
 void strip_axis(DrawList *d, const Theme *theme, PxBox box, int64_t length_ns)
 {
-    Px width = box.x1 - box.x0, half = draw_px(d, TICK_ROOM / 2), tick = draw_px(d, TICK);
-    int64_t room = max_i64(1, width / draw_px(d, TICK_ROOM));
+    Px one = PX(1), tick = draw_px(d, TICK);
+    int64_t room = max_i64(1, (box.x1 - box.x0) / draw_px(d, TICK_ROOM));
     int64_t step_ns = scene_tick_ns(max_i64(1, length_ns / room));
     for (int64_t ns = 0; ns <= length_ns; ns += step_ns) {
         char text[48];
-        Px x = px_min(px_between(box.x0, box.x1, ns, length_ns), box.x1 - PX(1));
-        PxBox label = { x - half, box.y0 + tick, x + half, box.y1 };
-        bool first = ns == 0, last = label.x1 > box.x1;
-        label.x0 = first ? box.x0 : label.x0;
-        label.x1 = px_min(label.x1, box.x1);
-        draw_rect(d, (PxBox){ x, box.y0, x + PX(1), box.y0 + tick }, theme->color[THEME_DIM]);
+        Px x = px_min(px_between(box.x0, box.x1, ns, length_ns), box.x1 - one);
+        draw_rect(d, (PxBox){ x, box.y0, x + one, box.y0 + tick }, theme->color[THEME_DIM]);
         scene_tick_text(text, sizeof text, "", ns, step_ns);
-        draw_text(d, label, scene_small(),
-                  first  ? ALIGN_LEFT
-                  : last ? ALIGN_RIGHT
-                         : ALIGN_MIDDLE,
-                  theme->color[THEME_DIM], text);
+        /* Below the tick's middle, but within the box. */
+        Px width = font_width(d->font, scene_small(), text, strlen(text)) + one;
+        Px x0 = px_max(box.x0, px_min(x - width / 2, box.x1 - width));
+        draw_text(d, (PxBox){ x0, box.y0 + tick, x0 + width, box.y1 }, scene_small(),
+                  ALIGN_MIDDLE, theme->color[THEME_DIM], text);
     }
 }
