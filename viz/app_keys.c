@@ -386,6 +386,44 @@ static void sort_next(App *a)
     app_say(a, "ranks by %s", names[a->view.sort]);
 }
 
+/* ---- groups of ranks ---- */
+
+static void group_next(App *a)
+{
+    View *v = &a->view;
+    uint32_t kind = view_group_next(v);
+    if (v->groups.kinds_n == 0) {
+        app_say(a, "the communication of this trace names no process groups");
+        return;
+    }
+    v->pane_at = 0;
+    if (kind == 0) {
+        app_say(a, "ranks are not grouped");
+        return;
+    }
+    const RankGroupKind *k = &v->groups.kinds[kind - 1];
+    app_say(a, "ranks by group '%s': %" PRIu32 " group%s",
+            timeline_text(v->data[VIEW_REAL_SIDE]->t, k->name), k->groups_n,
+            k->groups_n == 1 ? "" : "s");
+}
+
+/* All open ones are closed; when none is, all are opened. */
+static void close_groups(App *a)
+{
+    View *v = &a->view;
+    ViewItems items = view_items(v);
+    bool any_open = false;
+    if (!v->grouped_by) {
+        app_say(a, "ranks are not grouped; G groups them");
+        return;
+    }
+    for (ViewItem item; view_items_next(&items, &item);)
+        any_open |= item.group != NONE_U32 && !v->closed[item.group];
+    for (uint32_t r = 0; r <= v->data[VIEW_REAL_SIDE]->ranks_n; r++)
+        v->closed[r] = any_open;
+    v->pane_at = 0;
+}
+
 /* ---- selection, marks, rows by keyboard ---- */
 
 /* Of all ranks that are shown. */
@@ -578,7 +616,7 @@ static void step_pane(App *a, int by)
     v->pane = (ViewPane)pane;
     v->pane_at = 0;
     app_say(a, "%s",
-            pane == VIEW_PANE_RANKS    ? "ranks: up and down choose, Enter folds, P pins"
+            pane == VIEW_PANE_RANKS ? "ranks: up and down choose, Enter folds, P pins, G groups"
             : pane == VIEW_PANE_DRAWER ? "top kernels: up and down choose, Enter searches"
                                        : "lanes: arrows go from event to event");
 }
@@ -592,13 +630,13 @@ static void previous_pane(App *a)
     step_pane(a, -1);
 }
 
-/* Brings the chosen rank into sight. */
-static void see_rank(App *a, uint32_t rank)
+/* Brings the chosen rank or group into sight. */
+static void see_item(App *a, ViewItem item)
 {
     Layout *l = &a->scene.layout;
     for (uint32_t i = 0; i < l->rows_n; i++) {
         const LayoutRow *row = &l->rows[i];
-        if (!row->first || row->rank != rank || row->pinned)
+        if (!layout_is_item(row, item) || row->pinned)
             continue;
         if (row->y0 < l->scrolled.y0)
             a->view.scroll_px -= px_ceil(l->scrolled.y0 - row->y0) + 4;
@@ -617,11 +655,28 @@ static void search_kernel(App *a)
     search_step(a, false);
 }
 
+static uint32_t items_n(const View *v)
+{
+    ViewItems items = view_items(v);
+    uint32_t n = 0;
+    for (ViewItem item; view_items_next(&items, &item);)
+        n++;
+    return n;
+}
+
+/* Enter on a rank or on a group's heading. */
+static void fold_item(View *v, ViewItem item)
+{
+    if (item.group != NONE_U32)
+        v->closed[item.group] = !v->closed[item.group];
+    else if (item.rank != NONE_U32)
+        v->ranks[item.rank].folded = !v->ranks[item.rank].folded;
+}
+
 static bool pane_key(App *a, int32_t key)
 {
     View *v = &a->view;
-    uint32_t ranks_n = v->data[VIEW_REAL_SIDE]->ranks_n;
-    uint32_t n = v->pane == VIEW_PANE_RANKS ? ranks_n : a->scene.tables.top_n;
+    uint32_t n = v->pane == VIEW_PANE_RANKS ? items_n(v) : a->scene.tables.top_n;
     if (v->pane == VIEW_PANE_LANES)
         return false;
     if (key == KEY_ESC) {
@@ -630,13 +685,13 @@ static bool pane_key(App *a, int32_t key)
     }
     if (key == KEY_ENTER && v->pane == VIEW_PANE_DRAWER)
         search_kernel(a);
-    else if (key == KEY_ENTER && v->pane_at < ranks_n)
-        fold_it(a, &v->ranks[v->order[v->pane_at]]);
+    else if (key == KEY_ENTER)
+        fold_item(v, view_item(v, v->pane_at));
     else if (key == KEY_UP || key == KEY_DOWN) {
         v->pane_at += key == KEY_DOWN ? v->pane_at + 1 < n : 0;
         v->pane_at -= key == KEY_UP ? v->pane_at > 0 : 0;
-        if (v->pane == VIEW_PANE_RANKS && v->pane_at < ranks_n)
-            see_rank(a, v->order[v->pane_at]);
+        if (v->pane == VIEW_PANE_RANKS)
+            see_item(a, view_item(v, v->pane_at));
     } else {
         return false;
     }
@@ -688,6 +743,8 @@ const AppAction app_actions[] = {
     { "fold all ranks", 'h', MOD_SHIFT, fold_all },
     { "host threads of the rank", 't', 0, threads },
     { "sort ranks", 'b', 0, sort_next },
+    { "group ranks: dp, tp, pp ...", 'g', 0, group_next },
+    { "close or open all groups", 'g', MOD_SHIFT, close_groups },
     { "align clocks", 'k', 0, toggle_clocks },
     { "search", '/', 0, search },
     { "search", 'f', MOD_CTRL, search },

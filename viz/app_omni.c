@@ -133,6 +133,7 @@ void app_search_name(App *a, uint32_t name)
 static void go_to_rank(App *a, uint32_t rank)
 {
     Layout *l = &a->scene.layout;
+    app_unhide(a, rank);
     for (uint32_t i = 0; i < l->rows_n; i++)
         if (l->rows[i].rank == rank && l->rows[i].first && !l->rows[i].pinned) {
             a->view.scroll_px += px_floor(l->rows[i].y0 - l->scrolled.y0) - 4;

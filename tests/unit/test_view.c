@@ -5,6 +5,7 @@
 #include "viz/critical.h"
 #include "viz/filter.h"
 #include "viz/kernels.h"
+#include "viz/layout.h"
 #include "viz/links.h"
 #include "viz/names.h"
 
@@ -497,6 +498,130 @@ static void counters_by_brute_force(void)
     timeline_free(&w.t);
 }
 
+/* ---- groups of ranks ---- */
+
+/* Four ranks, tp pairs and dp pairs across them; rank 7 only says that it is in a "pg", as
+ * ranks 2 and 3 do, without numbers; 3 was matched with 7. */
+typedef struct Grid {
+    World w;
+    ViewData data;
+    ViewComm comms[2];
+    ViewMatch match;
+    uint32_t parts[2];
+    View view;
+} Grid;
+
+static void add_comm(Grid *g, uint32_t track, const char *group, uint32_t id, int64_t from_ns,
+                     int64_t ns)
+{
+    world_comm(
+        &g->w, track,
+        (Coll){ .op = "all_reduce", .group = group, .group_id = id, .seq = -1, .wait_ns = -1 },
+        from_ns, from_ns + ns);
+}
+
+static void open_grid(Grid *g)
+{
+    static const uint32_t ranks[] = { 0, 1, 2, 3, 7 };
+    *g = (Grid){ .parts = { 0, 1 }, .match = { .n = 2, .last = NONE_U32 } };
+    for (uint32_t i = 0; i < ARRAY_N(ranks); i++) {
+        uint32_t r = ranks[i], net = world_stream(&g->w, r, 20);
+        if (r < 4) {
+            add_comm(g, net, "tp", r / 2 * 2, 0, 10 * (r == 2 ? 9 : 1 + r));
+            add_comm(g, net, "dp", r % 2, 100, 10);
+        }
+        if (r >= 2)
+            add_comm(g, net, "pg", NONE_U32, 200, 1);
+    }
+    timeline_seal(&g->w.t);
+    for (uint64_t i = 0, n = 0; i < g->w.t.spans_n; i++)
+        if (g->w.t.start_ns[i] == 200 && g->w.t.tracks[g->w.t.span_track[i]].rank != 2)
+            g->comms[n++] = (ViewComm){ i, 0, -1, 1 };
+    view_data_open(&g->data, &g->w.t, "grid", 1);
+    g->data.links = (ViewLinks){
+        .comms = g->comms, .comms_n = 2, .matches = &g->match, .matches_n = 1, .parts = g->parts
+    };
+    view_open(&g->view, &g->data, NULL);
+    g->view.width = 1000;
+    g->view.height = 600;
+}
+
+static void close_grid(Grid *g)
+{
+    view_free(&g->view);
+    view_data_free(&g->data);
+    timeline_free(&g->w.t);
+}
+
+/* "[0-1] 0 1 [2-3] 2 3": the list as it is shown. */
+static char *list_text(const View *v, char *text, size_t cap)
+{
+    ViewItems items = view_items(v);
+    size_t n = 0;
+    text[0] = 0;
+    for (ViewItem item; view_items_next(&items, &item) && n < cap;) {
+        char ranks[64];
+        if (item.group != NONE_U32)
+            n += (size_t)snprintf(text + n, cap - n, "%s[%s]", n ? " " : "",
+                                  view_group_text(v, item.group, ranks, sizeof ranks));
+        else
+            n += (size_t)snprintf(text + n, cap - n, "%s%u", n ? " " : "",
+                                  (unsigned)v->data[0]->ranks[item.rank].rank);
+    }
+    return text;
+}
+
+static void ranks_stand_below_headings_of_their_groups(void)
+{
+    Grid g;
+    char text[256];
+    open_grid(&g);
+    View *v = &g.view;
+    CHECK_STR("0 1 2 3 7", list_text(v, text, sizeof text));
+    CHECK_INT(1, (int)view_group_next(v)); /* kinds by name: dp, pg, tp */
+    CHECK_INT(3, (int)v->groups.kinds_n);
+    CHECK_STR("[0, 2] 0 2 [1, 3] 1 3 [7] 7", list_text(v, text, sizeof text));
+    CHECK_INT(2, (int)v->groups.kinds[0].groups_n);
+    CHECK_INT(2, (int)view_group_next(v)); /* 3 and 7 were matched, 2 is alone, 0 and 1 out */
+    CHECK_STR("[0-1] 0 1 [2] 2 [3, 7] 3 7", list_text(v, text, sizeof text));
+    CHECK_INT(2, (int)v->groups.kinds[1].groups_n);
+    CHECK_INT(3, (int)view_group_next(v));
+    CHECK_STR("[0-1] 0 1 [2-3] 2 3 [7] 7", list_text(v, text, sizeof text));
+    CHECK_INT(0, (int)view_group_next(v));
+    CHECK_STR("0 1 2 3 7", list_text(v, text, sizeof text));
+    close_grid(&g);
+}
+
+/* The group with the worst rank comes first, and in it the worst rank. */
+static void groups_are_sorted_and_closed_and_pinned_ranks_stay(void)
+{
+    Grid g;
+    char text[256];
+    open_grid(&g);
+    View *v = &g.view;
+    view_sort(v, VIEW_BY_EXPOSED);
+    CHECK_STR("2 3 1 0 7", list_text(v, text, sizeof text));
+    view_group(v, 3);
+    CHECK_STR("[2-3] 2 3 [0-1] 1 0 [7] 7", list_text(v, text, sizeof text));
+    view_sort(v, VIEW_BY_RANK);
+    v->closed[2] = true; /* the group that begins with the third rank */
+    CHECK_STR("[0-1] 0 1 [2-3] [7] 7", list_text(v, text, sizeof text));
+    v->ranks[3].pinned = true;
+    CHECK_STR("[0-1] 0 1 [2-3] 3 [7] 7", list_text(v, text, sizeof text));
+    CHECK(view_is_hidden(v, 2) && !view_is_hidden(v, 3));
+    v->ranks[2].pinned = v->ranks[0].left_out = true; /* no heading without a rank below it */
+    CHECK_STR("[0-1] 1 2 3 [7] 7", list_text(v, text, sizeof text));
+    Layout l = { .rows = NULL };
+    layout_make(&l, v);
+    CHECK(l.rows[0].pinned && l.rows[0].rank == 2 && l.rows[0].kind == LAYOUT_STRIP);
+    uint32_t headings_n = 0;
+    for (uint32_t i = 0; i < l.rows_n; i++)
+        headings_n += l.rows[i].kind == LAYOUT_GROUP && !l.rows[i].pinned;
+    CHECK_INT(2, (int)headings_n);
+    layout_free(&l);
+    close_grid(&g);
+}
+
 int main(void)
 {
     RUN(times_have_four_digits);
@@ -515,5 +640,7 @@ int main(void)
     RUN(wrong_filters_are_told);
     RUN(searching_goes_by_time);
     RUN(counters_by_brute_force);
+    RUN(ranks_stand_below_headings_of_their_groups);
+    RUN(groups_are_sorted_and_closed_and_pinned_ranks_stay);
     return check_report();
 }
