@@ -353,7 +353,7 @@ static void what_is_looked_for_opens_its_group(void)
     type(&s, "class:comm");
     press(&s, KEY_ENTER, 0);
     CHECK_INT(2, (int)l->rows_n);
-    press(&s, '@', 0);
+    press(&s, 'p', MOD_CTRL);
     type(&s, "3");
     press(&s, KEY_ENTER, 0);
     CHECK(v->closed[0] && !v->closed[2]);
