@@ -347,7 +347,7 @@ static void every_wrong_field_is_named(void)
 {
     Bytes b = small_file();
     check_refused(0, 'x', 1, "it is not a native trace");
-    check_refused(8, 2, 4, "it has version 2 of the native format, 1 allowed");
+    check_refused(8, 3, 4, "it has version 3 of the native format, 1 to 2 allowed");
     check_refused(12, 0x04030201, 4, "machine of the other byte order");
     check_refused(16, b.n + 1, 8, "it is cut short");
     check_refused(16, b.n - 1, 8, "1 bytes follow its end");

@@ -520,7 +520,7 @@ static void every_broken_rule_is_named(void)
     CHECK_REFUSED("1 points are on no track", t.tracks[4].point_n = 1);
     CHECK_REFUSED("communication 0 has a name that does not exist", t.comms[0].dtype = 4);
     CHECK_REFUSED("communication 0 has values out of range", t.comms[0].wait_ns = -2);
-    CHECK_REFUSED("communication 0 has values out of range", t.comms[0].zero = 1);
+    CHECK_REFUSED("communication 0 has launch 0 of 0", t.comms[0].launch = 1);
     CHECK_REFUSED("point 1 has track 3, not 4", t.point_track[1] = 3);
     CHECK_REFUSED("point 1 has values out of range", t.point_value[1] = (double)INFINITY);
     CHECK_REFUSED("point 1 has values out of range", t.point_ns[1] = 21);
