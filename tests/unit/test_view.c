@@ -8,6 +8,7 @@
 #include "viz/layout.h"
 #include "viz/links.h"
 #include "viz/names.h"
+#include "viz/scene_parts.h"
 
 #include "tests/check.h"
 #include "tests/trace_world.h"
@@ -498,6 +499,41 @@ static void counters_by_brute_force(void)
     timeline_free(&w.t);
 }
 
+/* ---- tooltips ---- */
+
+static void tooltips_say_how_a_kernel_was_launched(void)
+{
+    World w = { 0 };
+    uint32_t gpu = world_stream(&w, 0, 7);
+    const KernelLaunch all = { { 24, 2, 1 }, { 544, 1, 1 }, 96, 88016, 37 };
+    const KernelLaunch few = { { 1, 1, 1 }, { 32, 1, 1 }, NONE_U32, NONE_U32, NONE_U32 };
+    const KernelLaunch *launches[] = { &all, &few };
+    static const char *const said[] = { "\ngrid 24 \xc3\x97 2 \xc3\x97 1, block 544 \xc3\x97 1 "
+                                        "\xc3\x97 1\n96 registers a thread, 88.02 kB shared a "
+                                        "block\nestimated occupancy 37 %",
+                                        "\ngrid 1 \xc3\x97 1 \xc3\x97 1, block 32 \xc3\x97 1 "
+                                        "\xc3\x97 1" };
+    for (uint32_t i = 0; i < 3; i++) {
+        uint64_t span = world_span(&w, gpu, SPAN_COMPUTE, "k", 100 * i, 100 * i + 50);
+        if (i < 2)
+            timeline_set_launch(&w.t, span, timeline_launch(&w.t, launches[i]));
+    }
+    timeline_seal(&w.t);
+    ViewData data;
+    View view;
+    view_data_open(&data, &w.t, "launches", 1);
+    view_open(&view, &data, NULL);
+    for (uint64_t i = 0; i < 3; i++) {
+        char text[1024];
+        scene_tip_text(&view, (ViewPlace){ 0, 0, i }, text, sizeof text);
+        const char *grid = strstr(text, "\ngrid");
+        CHECK_STR(i < 2 ? said[i] : NULL, grid);
+    }
+    view_free(&view);
+    view_data_free(&data);
+    world_free(&w);
+}
+
 /* ---- groups of ranks ---- */
 
 /* Four ranks, tp pairs and dp pairs across them; rank 7 only says that it is in a "pg", as
@@ -640,6 +676,7 @@ int main(void)
     RUN(wrong_filters_are_told);
     RUN(searching_goes_by_time);
     RUN(counters_by_brute_force);
+    RUN(tooltips_say_how_a_kernel_was_launched);
     RUN(ranks_stand_below_headings_of_their_groups);
     RUN(groups_are_sorted_and_closed_and_pinned_ranks_stay);
     return check_report();
