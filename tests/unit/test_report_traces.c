@@ -277,6 +277,7 @@ static void copy(Timeline *to, const Timeline *from, Change change)
             c.group = m->group == NONE_U32 ? NONE_U32
                                            : intern(&to->names, timeline_text(from, m->group));
             c.dtype = c.algorithm = c.protocol = NONE_U32;
+            c.launch = 0;
             comm = timeline_comm(to, c);
         }
         start_ns += change == CHANGE_SHIFT && rank == SHIFTED ? SECOND : 0;
