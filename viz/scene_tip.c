@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TIP_LINES = 14, TIP_TEXT = 200 };
+enum { TIP_LINES = 17, TIP_TEXT = 200 };
 
 typedef struct Tip {
     char line[TIP_LINES][TIP_TEXT];
@@ -106,6 +106,29 @@ static void say_comm(Tip *tip, const View *v, ViewPlace place)
     }
 }
 
+/* "grid 24 x 1 x 1, block 544 x 1 x 1" and what they take. */
+static void say_launch(Tip *tip, const KernelLaunch *l)
+{
+    char a[32], text[TIP_TEXT] = "";
+    size_t n = 0;
+    if (!l)
+        return;
+    say(tip,
+        "grid %" PRIu32 " \xc3\x97 %" PRIu32 " \xc3\x97 %" PRIu32 ", block %" PRIu32
+        " \xc3\x97 %" PRIu32 " \xc3\x97 %" PRIu32,
+        l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2]);
+    if (l->registers_n != NONE_U32)
+        n += (size_t)snprintf(text, sizeof text, "%" PRIu32 " registers a thread",
+                              l->registers_n);
+    if (l->shared_bytes != NONE_U32)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s shared a block", n ? ", " : "",
+                              view_bytes_text(a, sizeof a, l->shared_bytes));
+    if (n > 0)
+        say(tip, "%s", text);
+    if (l->occupancy_pct != NONE_U32)
+        say(tip, "estimated occupancy %" PRIu32 " %%", l->occupancy_pct);
+}
+
 static void fill_tip(Tip *tip, const View *v, ViewPlace place)
 {
     const ViewData *d = v->data[place.side];
@@ -119,6 +142,7 @@ static void fill_tip(Tip *tip, const View *v, ViewPlace place)
         say(tip, "op %" PRIu32, d->t->op[place.span]);
     if (cover_bit(class_) == COVER_COMM)
         say_comm(tip, v, place);
+    say_launch(tip, timeline_launch_of(d->t, place.span));
 }
 
 char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap)

@@ -342,7 +342,7 @@ static void an_svg_says_what_it_shows(void)
     scene.still = scene.tips = true;
     scene_draw(&scene, &f.view, &list);
     FILE *out = tmpfile(), *in = fopen("tests/golden/scene.svg", "r");
-    svg_write(&list, NULL, out);
+    svg_write(&list, out);
     rewind(out);
     text[fread(text, 1, sizeof text - 1, out)] = 0;
     if (in)
