@@ -98,8 +98,8 @@ $(foreach f,unit property exec,$(BUILD)/obj/tests/$(f)/%.o): private ALL_CFLAGS 
 $(BUILD)/obj/tests/unit/test_fabric.o: private ALL_CFLAGS += -O1
 
 # Tests that have threads need none of the last two: make tsan does not compile them.
-FOLDERS := core core/patterns sim sim/strategy exec traces $(if $(filter threaded,$(MAKECMDGOALS)),,\
-               profile viz)
+FOLDERS := core core/patterns sim sim/strategy exec traces \
+           $(if $(filter threaded,$(MAKECMDGOALS)),,profile viz)
 # Plugins that lockstep loads at run time; they link CUDA, lockstep does not.
 PLUGINS := $(wildcard exec/backend_cuda*.c profile/capture*.c)
 # The window of the viewer: its own executable, where SDL2 is.
