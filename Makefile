@@ -94,7 +94,8 @@ $(addprefix $(BUILD)/obj/exec/,kernels.o kernels%.o data.o): private ALL_CFLAGS 
 $(BUILD)/obj/viz/rast%.o: private ALL_CFLAGS += -O3
 endif
 # Half of a build's time would go into optimising tests that run for milliseconds.
-$(foreach f,unit property exec,$(BUILD)/obj/tests/$(f)/%.o): private ALL_CFLAGS += -O0
+$(foreach f,unit property exec,$(BUILD)/obj/tests/$(f)/%.o): private ALL_CFLAGS += -O0 \
+    $(if $(COUNTING),-fno-sanitize=fuzzer-no-link)
 $(BUILD)/obj/tests/unit/test_fabric.o: private ALL_CFLAGS += -O1
 
 # Tests that have threads need none of the last two: make tsan does not compile them.
