@@ -247,6 +247,8 @@ static void no_schedule_deadlocks_or_races(void)
                                                turns > 1 ? 2 * pp : pp / 2 + 1,
                                                turns > 1 ? 3 * pp : 2 * pp + 1 };
                         Fixture f;
+                        if (!check_takes((((pp * 8 + turns) * 8 + k) * 8 + how) * 8 + l))
+                            continue;
                         open_pipeline(&f, pp, turns, m[k]);
                         f.sw.overlap[DIM_PP] = how & 1;
                         f.sw.p2p_waits_for_send = how & 2;
