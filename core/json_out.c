@@ -166,6 +166,15 @@ void json_put_int(JsonOut *j, const char *key, int64_t x)
     json_out_int(j, x);
 }
 
+void json_put_known(JsonOut *j, const char *key, int64_t x)
+{
+    json_out_key(j, key);
+    if (x < 0)
+        json_out_null(j);
+    else
+        json_out_int(j, x);
+}
+
 void json_put_uint(JsonOut *j, const char *key, uint64_t x)
 {
     json_put_int(j, key, (int64_t)min_u64(x, INT64_MAX));

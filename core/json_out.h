@@ -42,6 +42,7 @@ void json_put_open(JsonOut *j, const char *key, char bracket);
 void json_put_text(JsonOut *j, const char *key, const char *text);
 void json_put_number(JsonOut *j, const char *key, double x);
 void json_put_int(JsonOut *j, const char *key, int64_t x);
+void json_put_known(JsonOut *j, const char *key, int64_t x); /* below 0: null, not known */
 void json_put_uint(JsonOut *j, const char *key, uint64_t x); /* above INT64_MAX: INT64_MAX */
 void json_put_bool(JsonOut *j, const char *key, bool x);
 /* Ends the document with a newline.  False if writing failed (disk full). */

@@ -49,8 +49,7 @@ typedef enum GemmLayout {
 
 extern const char *const gemm_layout_names[GEMM_LAYOUT_N];
 
-struct MatmulShape; /* core/graph.h */
-GemmLayout gemm_layout_of(const struct MatmulShape *s);
+GemmLayout gemm_layout_of(const MatmulShape *s);
 
 typedef struct GemmRow {
     uint64_t m, n, k; /* C[m,n] = A[m,k] B[k,n] */
@@ -259,6 +258,11 @@ typedef struct MeasuredCollective {
     uint32_t points_n;
     MeasuredPoint *points;
 } MeasuredCollective;
+
+/* What "op" says of a kind: its name, and "send_recv" of OP_SEND. */
+const char *measured_op_word(OpKind op);
+/* OP_KIND_N: nothing that is measured is called so. */
+OpKind measured_op_of(const char *word);
 
 /* Time of one entry; latency_ns is the part of it before data move. */
 double measured_entry_ns(const MeasuredCollective *e, uint64_t bytes);

@@ -20,6 +20,22 @@ static const OpKind op_of_word[] = { OP_ALL_REDUCE, OP_ALL_GATHER, OP_REDUCE_SCA
                                      OP_BROADCAST,  OP_REDUCE,     OP_ALL_TO_ALL,
                                      OP_SEND };
 
+const char *measured_op_word(OpKind op)
+{
+    for (size_t i = 0; i < ARRAY_N(op_words); i++)
+        if (op_of_word[i] == op)
+            return op_words[i];
+    return op_kind_names[op];
+}
+
+OpKind measured_op_of(const char *word)
+{
+    for (size_t i = 0; i < ARRAY_N(op_words); i++)
+        if (strcmp(word, op_words[i]) == 0)
+            return op_of_word[i];
+    return OP_KIND_N;
+}
+
 /* ---- reading ---- */
 
 static bool read_points(const MachineReader *r, MeasuredCollective *e, JsonNode list)

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph.h"
 #include "core/machine_parts.h"
 
 const char *const gemm_layout_names[GEMM_LAYOUT_N] = { "any", "TN", "NN", "NT", "NT+" };

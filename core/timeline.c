@@ -109,6 +109,11 @@ Comm comm_of(uint32_t op)
                    .wait_ns = -1 };
 }
 
+bool comm_op_is_p2p(const char *op)
+{
+    return strcmp(op, "send") == 0 || strcmp(op, "recv") == 0 || strcmp(op, "send_recv") == 0;
+}
+
 uint32_t timeline_comm(Timeline *t, Comm comm)
 {
     ASSERT(!t->sealed && t->comms_n < NONE_U32 / 2);

@@ -96,6 +96,7 @@ typedef struct Comm {
 
 /* Everything unknown but op. */
 Comm comm_of(uint32_t op);
+bool comm_op_is_p2p(const char *op); /* "send", "recv" or "send_recv" */
 
 typedef struct Timeline {
     Interner names;

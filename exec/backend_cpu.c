@@ -13,6 +13,7 @@
 
 #include "exec/calls.h"
 #include "exec/lanes.h"
+#include "exec/net.h"
 
 const char *const run_clock_names[RUN_CLOCK_N] = { "wall", "virtual", "paced" };
 
@@ -29,13 +30,6 @@ struct Backend {
 };
 
 /* ---- time ---- */
-
-static int64_t host_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static int64_t busy_ns(const Backend *b)
 {
@@ -74,7 +68,7 @@ static int64_t waits_end_ns(const Backend *b, uint32_t task)
 static int64_t start_ns(const Backend *b, uint32_t first, uint32_t n)
 {
     if (b->job->clock != RUN_VIRTUAL)
-        return host_ns() - b->zero_ns;
+        return net_now_ns() - b->zero_ns;
     int64_t ns = max_i64(b->free_ns[b->p->tasks[first].lane], b->records[first].launched_ns);
     for (uint32_t i = 0; i < n; i++)
         ns = max_i64(ns, waits_end_ns(b, first + i));
@@ -88,7 +82,7 @@ static int64_t kernel_end_ns(const Backend *b, uint32_t task, int64_t start)
         return start + run_ns(b, task);
     if (b->job->clock == RUN_PACED)
         sleep_until(b->zero_ns + start + run_ns(b, task));
-    return host_ns() - b->zero_ns;
+    return net_now_ns() - b->zero_ns;
 }
 
 /* ---- transfers ---- */
@@ -122,7 +116,7 @@ static int64_t end_transfers(Backend *b, uint32_t first, uint32_t n, int64_t *me
         return end;
     if (b->job->clock == RUN_PACED)
         sleep_until(b->zero_ns + end);
-    return host_ns() - b->zero_ns;
+    return net_now_ns() - b->zero_ns;
 }
 
 static bool run_transfers(Backend *b, uint32_t first, uint32_t n, Err *err)
@@ -237,7 +231,7 @@ static void cpu_write(Backend *b, uint64_t offset, const void *from, uint64_t by
 
 static void cpu_begin_run(Backend *b)
 {
-    b->zero_ns = host_ns();
+    b->zero_ns = net_now_ns();
 }
 
 static void cpu_begin(Backend *b, uint64_t step, int64_t from_ns)
@@ -252,7 +246,7 @@ static void cpu_begin(Backend *b, uint64_t step, int64_t from_ns)
 
 static int64_t cpu_now_ns(const Backend *b)
 {
-    return host_ns() - b->zero_ns;
+    return net_now_ns() - b->zero_ns;
 }
 
 static void cpu_launch(Backend *b, uint32_t task, int64_t launched_ns)

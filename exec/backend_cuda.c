@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "exec/net.h"
+
 enum { POLL_US = 20, POLLS = 50 /* queries of streams for one of the transfers */ };
 
 /* ---- failing ---- */
@@ -221,12 +223,21 @@ static bool open_events(Backend *b, Err *err)
            want_event(b, p->guards, p->guards_n, err);
 }
 
+/* Of any rank: they connect together, or not at all. */
+static bool has_transfers(const Graph *g)
+{
+    for (uint32_t i = 0; i < g->ops_n; i++)
+        if (op_is_comm(g->ops[i].kind))
+            return true;
+    return false;
+}
+
 static bool open_comm(Backend *b, Err *err)
 {
     const CudaOptions *o = b->job->cuda;
     if (!calls_make(&b->calls, b->p, err))
         return false;
-    if (b->p->graph->world_n == 1)
+    if (!b->comm_type)
         return true;
     CudaCommJob job = { .program = b->p,
                         .calls = &b->calls,
@@ -237,7 +248,6 @@ static bool open_comm(Backend *b, Err *err)
                         .timeout_s = o->timeout_s,
                         .rings = o->rings,
                         .capture = o->capture };
-    b->comm_type = o->loop ? &cuda_comm_loop : &cuda_comm_nccl;
     return b->comm_type->open(&b->comm, &job, err);
 }
 
@@ -270,7 +280,7 @@ static bool open_parts(Backend *b, Err *err)
     b->graphs = job->cuda->graphs && asked("LOCKSTEP_CUDA_GRAPH", true) && !job->timed &&
                 !b->synced && !b->lanes && b->p->lane_n[LANE_HOST] == 0 &&
                 (!b->comm || b->comm_type->captures);
-    return true;
+    return graph_agree(b, &b->graphs, err);
 }
 
 static void cuda_close(Backend *b)
@@ -309,6 +319,8 @@ static bool cuda_open(Backend **out, const Job *job, Err *err)
     check_lanes(job->program);
     Backend *b = mem_zero(1, sizeof *b);
     *b = (Backend){ .job = job, .p = job->program };
+    if (b->p->graph->world_n > 1 && has_transfers(b->p->graph))
+        b->comm_type = job->cuda->loop ? &cuda_comm_loop : &cuda_comm_nccl;
     if (!open_parts(b, err)) {
         cuda_close(b);
         return false;
@@ -346,12 +358,12 @@ static void cuda_write(Backend *b, uint64_t offset, const void *from, uint64_t b
 
 static void cuda_begin_run(Backend *b)
 {
-    b->zero_ns = host_clock_ns();
+    b->zero_ns = net_now_ns();
 }
 
 static int64_t cuda_now_ns(const Backend *b)
 {
-    return host_clock_ns() - b->zero_ns;
+    return net_now_ns() - b->zero_ns;
 }
 
 static const TaskRecord *cuda_records(const Backend *b)
@@ -406,8 +418,7 @@ static bool launch(Backend *b, uint32_t task, Err *err)
         first--;
     if (queue(b, first, task - first + 1, err))
         return true;
-    if (b->mode != STEP_CAPTURE ||
-        (b->comm && !b->comm_type->poll(b->comm, host_clock_ns(), err)))
+    if (b->mode != STEP_CAPTURE || (b->comm && !b->comm_type->poll(b->comm, net_now_ns(), err)))
         return false;
     b->spoiled = true; /* nothing has run: the step is launched again, op by op */
     b->spoiled_by = *err;
@@ -429,7 +440,7 @@ static void cuda_launch_task(Backend *b, uint32_t task, int64_t launched_ns)
 /* Until the event, or all of the stream (event NULL), is reached. */
 static bool wait_until(Backend *b, cudaStream_t stream, cudaEvent_t event, Err *err)
 {
-    int64_t since_ns = host_clock_ns();
+    int64_t since_ns = net_now_ns();
     cudaError_t result;
     for (uint32_t i = 1;; i++) {
         result = event ? cudaEventQuery(event) : cudaStreamQuery(stream);

@@ -162,7 +162,7 @@ static bool share(CudaComm *c, Err *err)
     uint32_t n = c->job.program->graph->world_n;
     Told mine = { getpid(), c->rank == 0 ? make_shared(&c->job) : NULL };
     Told *all = mem_zero(n, sizeof *all);
-    bool ok = fabric_share(c->job.fabric, &mine, all, sizeof mine, err);
+    bool told = fabric_share(c->job.fabric, &mine, all, sizeof mine, err), ok = told;
     for (uint32_t i = 1; ok && i < n; i++)
         if (all[i].pid != all[0].pid)
             ok = err_set(err,
@@ -171,7 +171,7 @@ static bool share(CudaComm *c, Err *err)
                          i);
     if (ok)
         c->shared = all[0].shared;
-    else if (mine.shared)
+    else if (mine.shared && told) /* else others may have been told, and use it */
         free_shared(mine.shared);
     free(all);
     return ok;

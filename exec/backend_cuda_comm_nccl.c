@@ -4,9 +4,9 @@
  *     open    id from rank 0 over the fabric -> world -> ncclCommSplit, call by call
  *             (exec/cuda_comm_split.h) -> each kind of transfer once, so that all
  *             connections are made in an order that cannot block
- *     run     ncclGroupStart, one NCCL call per piece, ncclGroupEnd
+ *     run     ncclGroupStart, one NCCL call per piece, ncclGroupEnd (.._nccl_queue.c)
  *     watch   a thread: has the fabric lost a rank, has NCCL an error, does a transfer
- *             that has begun not end?  Then all communicators are aborted
+ *             that has begun not end?  Then all communicators are aborted (.._nccl_watch.c)
  *
  * HANGING.  Communicators are blocking ones: with non-blocking ones NCCL 2.28 starts a
  * thread for every group that is launched.  So what may wait for a peer for ever while
@@ -14,93 +14,42 @@
  * that with a time-out and an eye on the fabric; a helper that does not come back is left
  * behind, the process is about to end.  While training, ncclCommAbort ends what waits.
  *
- * POSTED TOGETHER.  A group of NCCL launches one kernel for each communicator.  Kernels
- * on one stream run one after another, so sends and receives that are posted together,
- * each on its channel, go on side streams between a fork and a join.
- *
- * PIECES.  NCCL's all-gather and reduce-scatter want shards of one size.  Where they do
- * not divide (exec/fabric.h cuts the last ones off) each shard is a broadcast from, or
- * a reduction to, its owner, all in one group.
+ * REGISTERED.  NCCL itself registers the buffers of captured calls (NCCL_GRAPH_REGISTER, 1 by
+ * default: src/enqueue.cc), and then moves what lies in them without copies of its own.
+ * It asks for memory of ncclMemAlloc, and that a collective's buffers lie at one offset on all
+ * ranks (user guide, User Buffer Registration).  The arena is such memory where all ranks have
+ * one role, and so one layout.  Stages of a pipeline have not; their tied embeddings, say, are
+ * reduced at offsets of their own: there the arena stays cudaMalloc's, which NCCL registers
+ * only when told to (NCCL_LEGACY_CUDA_REGISTER).
  */
-#include "exec/cuda_comm.h"
+#include "exec/backend_cuda_comm_nccl.h"
 
-#include <cuda_runtime_api.h>
-#include <errno.h>
-#include <nccl.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "core/patterns/ring.h"
-#include "exec/cuda_comm_split.h"
 #include "exec/net.h"
 
-enum {
-    WATCH_NS = 100000000, /* between two looks */
-    TICKETS_MAX = 256,    /* watched at once on a lane; more are not watched */
-    LOCK_WAIT_S = 3,      /* for the host to leave NCCL before its communicators go */
-    ABORT_WAIT_S = 10,
-    LAST_WAY_OUT_S = 20,  /* after an abort, for the process to end by itself */
-    PATIENCE = 10,        /* time-outs for a rank that lives, as the fabric says, and is slow */
-    SIDES_MAX = 64,       /* channels posted together */
-    CHANNEL_CTAS_MAX = 8, /* a receive that waits for its sender holds so many SMs */
-    PEERS_TEXT = 120
-};
-
-/* A transfer on its way; the events are on its stream. */
-typedef struct Ticket {
-    uint32_t task;
-    cudaEvent_t before, behind;
-    int64_t begun_ns; /* when the watchdog saw that it had begun; 0 */
-} Ticket;
-
-/* Of one lane, oldest first. */
-typedef struct Tickets {
-    uint32_t first, n;
-    Ticket items[TICKETS_MAX];
-} Tickets;
-
-struct CudaComm {
-    CudaCommJob job;
-    uint32_t rank, world_n;
-    SplitPlan plan;
-    ncclComm_t world,
-        *comms;        /* by communicator of the plan; NULL where this rank is not in it */
-    uint32_t *comm_of; /* by call; NONE_U32: alone */
-    ncclUniqueId id;
-    Tickets tickets[LANE_N];
-    cudaStream_t side[SIDES_MAX]; /* 0 stands for the lane's own */
-    cudaEvent_t fork, join[SIDES_MAX];
-    pthread_mutex_t lock; /* the host's calls of NCCL, and tickets */
-    pthread_t watchdog;
-    bool watched;
-    _Atomic bool closing, failed, aborted;
-    pthread_mutex_t why_lock;
-    Err why;
-};
+enum { CHANNEL_CTAS_MAX = 8 /* a receive that waits for its sender holds so many SMs */ };
 
 /* ---- saying what failed ---- */
 
-static bool nccl_failed(const CudaComm *c, ncclResult_t result, ncclComm_t comm,
-                        const char *doing, Err *err)
+bool nccl_failed(const CudaComm *c, ncclResult_t result, ncclComm_t comm, const char *doing,
+                 Err *err)
 {
     const char *more = ncclGetLastError(comm);
     return err_set(err, "rank %u: NCCL cannot %s: %s%s%.300s", c->rank, doing,
                    ncclGetErrorString(result), more && *more ? ": " : "", more ? more : "");
 }
 
-static bool cuda_failed(const CudaComm *c, cudaError_t result, const char *doing, Err *err)
+bool nccl_cuda_failed(const CudaComm *c, cudaError_t result, const char *doing, Err *err)
 {
     return err_set(err, "rank %u: CUDA cannot %s: %s", c->rank, doing,
                    cudaGetErrorString(result));
 }
 
 /* The first sentence wins, here and in the job. */
-static void fail(CudaComm *c, const char *why)
+void nccl_fail(CudaComm *c, const char *why)
 {
     pthread_mutex_lock(&c->why_lock);
     err_set(&c->why, "%s", why);
@@ -109,7 +58,7 @@ static void fail(CudaComm *c, const char *why)
     fabric_abort(c->job.fabric, why);
 }
 
-static bool is_well(CudaComm *c, Err *err)
+bool nccl_is_well(CudaComm *c, Err *err)
 {
     const char *why = fabric_failure(c->job.fabric);
     if (!why && !atomic_load(&c->failed))
@@ -148,7 +97,7 @@ static void *helper_main(void *user)
     Err err = { 0 };
     cudaError_t device = cudaSetDevice(h->c->job.device);
     bool ok = device == cudaSuccess ? h->errand(h->c, &err)
-                                    : cuda_failed(h->c, device, "use its device", &err);
+                                    : nccl_cuda_failed(h->c, device, "use its device", &err);
     pthread_mutex_lock(&h->lock);
     h->done = true;
     h->ok = ok;
@@ -190,7 +139,7 @@ static bool with_helper(CudaComm *c, Errand *errand, const char *doing, Err *err
     while (!h->done && waits) {
         struct timespec until = soon();
         pthread_cond_timedwait(&h->bell, &h->lock, &until);
-        waits = h->done || is_well(c, err);
+        waits = h->done || nccl_is_well(c, err);
         if (waits && !h->done && (double)(net_now_ns() - since_ns) > c->job.timeout_s * 1e9)
             waits = err_set(err, "rank %u: NCCL did not %s within %.0f s", c->rank, doing,
                             c->job.timeout_s);
@@ -205,416 +154,6 @@ static bool with_helper(CudaComm *c, Errand *errand, const char *doing, Err *err
     return ok;
 }
 
-/* ---- one NCCL call per piece ---- */
-
-static ncclDataType_t type_of(DType t)
-{
-    static const ncclDataType_t types[DTYPE_N] = {
-        [DTYPE_F32] = ncclFloat32,   [DTYPE_TF32] = ncclFloat32, [DTYPE_F16] = ncclFloat16,
-        [DTYPE_BF16] = ncclBfloat16, [DTYPE_FP8] = ncclInt8,     [DTYPE_I32] = ncclInt32,
-        [DTYPE_I64] = ncclInt64,
-    };
-    return types[t];
-}
-
-/* One piece of a collective, with addresses. */
-typedef struct Piece {
-    const CommCall *call;
-    uint8_t *in, *out; /* out: NULL where the call has none */
-    uint64_t elements; /* of the whole piece */
-    uint64_t size;     /* of an element */
-    ncclDataType_t type;
-    ncclComm_t comm;
-    cudaStream_t stream;
-} Piece;
-
-static Piece piece_of(const CudaComm *c, const CommCall *call, uint32_t k, ncclComm_t comm,
-                      cudaStream_t stream)
-{
-    uint8_t *arena = c->job.arena;
-    bool out = call->out_n > 0;
-    const Part *in = &call->in[k];
-    const Part *whole = out && call->kind == OP_ALL_GATHER ? &call->out[k] : in;
-    return (Piece){ .call = call,
-                    .in = arena + in->offset,
-                    .out = out ? arena + call->out[k].offset : NULL,
-                    .elements = whole->elements,
-                    .size = dtype_bytes(in->dtype),
-                    .type = type_of(in->dtype),
-                    .comm = comm,
-                    .stream = stream };
-}
-
-static Span shard(const Piece *p, uint32_t member)
-{
-    return ring_block(p->elements, member, p->call->members_n);
-}
-
-static ncclResult_t all_gather(const Piece *p)
-{
-    uint32_t n = p->call->members_n, self = p->call->self;
-    uint8_t *whole = p->out ? p->out : p->in;
-    Span own = shard(p, self);
-    const uint8_t *mine = p->out ? p->in : p->in + own.first * p->size;
-    if (p->elements % n == 0)
-        return ncclAllGather(mine, whole, own.n, p->type, p->comm, p->stream);
-    ncclResult_t result = ncclSuccess;
-    for (uint32_t i = 0; i < n && result == ncclSuccess; i++) {
-        Span s = shard(p, i);
-        uint8_t *to = whole + s.first * p->size;
-        if (s.n > 0)
-            result = ncclBroadcast(i == self ? mine : to, to, s.n, p->type, (int)i, p->comm,
-                                   p->stream);
-    }
-    return result;
-}
-
-static ncclResult_t reduce_scatter(const Piece *p)
-{
-    uint32_t n = p->call->members_n, self = p->call->self;
-    Span own = shard(p, self);
-    uint8_t *mine = p->out ? p->out : p->in + own.first * p->size;
-    if (p->elements % n == 0)
-        return ncclReduceScatter(p->in, mine, own.n, p->type, ncclSum, p->comm, p->stream);
-    ncclResult_t result = ncclSuccess;
-    for (uint32_t i = 0; i < n && result == ncclSuccess; i++) {
-        Span s = shard(p, i);
-        uint8_t *from = p->in + s.first * p->size;
-        if (s.n > 0)
-            result = ncclReduce(from, i == self ? mine : from, s.n, p->type, ncclSum, (int)i,
-                                p->comm, p->stream);
-    }
-    return result;
-}
-
-static ncclResult_t all_to_all(const Piece *p)
-{
-    uint32_t n = p->call->members_n;
-    uint64_t each = p->elements / n;
-    ncclResult_t result = ncclSuccess;
-    for (uint32_t i = 0; i < n && each > 0 && result == ncclSuccess; i++) {
-        uint64_t at = i * each * p->size;
-        result = ncclSend(p->in + at, each, p->type, (int)i, p->comm, p->stream);
-        if (result == ncclSuccess)
-            result = ncclRecv(p->out + at, each, p->type, (int)i, p->comm, p->stream);
-    }
-    return result;
-}
-
-static ncclResult_t collective(const Piece *p)
-{
-    int root = (int)p->call->peer;
-    if (p->elements == 0)
-        return ncclSuccess;
-    switch (p->call->kind) {
-    case OP_ALL_REDUCE:
-        return ncclAllReduce(p->in, p->in, p->elements, p->type,
-                             p->call->maximum ? ncclMax : ncclSum, p->comm, p->stream);
-    case OP_ALL_GATHER:
-        return all_gather(p);
-    case OP_REDUCE_SCATTER:
-        return reduce_scatter(p);
-    case OP_BROADCAST:
-        return ncclBroadcast(p->in, p->in, p->elements, p->type, root, p->comm, p->stream);
-    case OP_REDUCE:
-        return ncclReduce(p->in, p->in, p->elements, p->type, ncclSum, root, p->comm,
-                          p->stream);
-    case OP_ALL_TO_ALL:
-        return all_to_all(p);
-    default:
-        return ncclInvalidUsage;
-    }
-}
-
-/* The sender is rank 0 of its channel.  As bytes: both ends cut alike (tests/unit). */
-static ncclResult_t message(const CudaComm *c, const CommCall *call, const Part *part,
-                            ncclComm_t comm, cudaStream_t stream)
-{
-    uint8_t *at = (uint8_t *)c->job.arena + part->offset;
-    uint64_t bytes = part->elements * dtype_bytes(part->dtype);
-    if (bytes == 0)
-        return ncclSuccess;
-    return call->kind == OP_SEND ? ncclSend(at, bytes, ncclInt8, 1, comm, stream)
-                                 : ncclRecv(at, bytes, ncclInt8, 0, comm, stream);
-}
-
-/* A group of one rank: what would be gathered or scattered is copied. */
-static bool alone(const CudaComm *c, const CommCall *call, cudaStream_t stream, Err *err)
-{
-    uint8_t *arena = c->job.arena;
-    for (uint32_t k = 0; k < call->out_n; k++) {
-        const Part *from = &call->in[k], *to = &call->out[k];
-        uint64_t bytes = min_u64(from->elements, to->elements) * dtype_bytes(from->dtype);
-        if (from->offset == to->offset || bytes == 0)
-            continue;
-        cudaError_t result = cudaMemcpyAsync(arena + to->offset, arena + from->offset, bytes,
-                                             cudaMemcpyDeviceToDevice, stream);
-        if (result != cudaSuccess)
-            return cuda_failed(c, result, "copy within its device", err);
-    }
-    return true;
-}
-
-/* Within a group. */
-static ncclResult_t queue_call(const CudaComm *c, const CommCall *call, ncclComm_t comm,
-                               cudaStream_t stream)
-{
-    ncclResult_t result = ncclSuccess;
-    for (uint32_t k = 0; k < call->in_n && result == ncclSuccess; k++) {
-        if (op_is_p2p(call->kind)) {
-            result = message(c, call, &call->in[k], comm, stream);
-        } else {
-            Piece p = piece_of(c, call, k, comm, stream);
-            result = collective(&p);
-        }
-    }
-    return result;
-}
-
-static ncclComm_t comm_of(const CudaComm *c, const CommCall *call)
-{
-    uint32_t comm = c->comm_of[call - c->job.calls->calls];
-    return comm == NONE_U32 ? NULL : c->comms[comm];
-}
-
-/* Which stream each call goes on: calls of one channel share one. */
-static uint32_t side_of(const CudaComm *c, const CommCall *calls, uint32_t i)
-{
-    uint32_t first = 0;
-    while (comm_of(c, &calls[first]) != comm_of(c, &calls[i]))
-        first++;
-    return first;
-}
-
-static cudaError_t make_side(CudaComm *c, uint32_t i)
-{
-    cudaError_t result = cudaSuccess;
-    if (!c->fork)
-        result = cudaEventCreateWithFlags(&c->fork, cudaEventDisableTiming);
-    if (result == cudaSuccess && !c->join[i])
-        result = cudaEventCreateWithFlags(&c->join[i], cudaEventDisableTiming);
-    if (result == cudaSuccess && !c->side[i])
-        result = cudaStreamCreateWithFlags(&c->side[i], cudaStreamNonBlocking);
-    return result;
-}
-
-/* Side streams begin where the lane is; behind the group the lane waits for them. */
-static cudaError_t fork_sides(CudaComm *c, const CommCall *calls, uint32_t n,
-                              cudaStream_t stream)
-{
-    cudaError_t result = cudaSuccess;
-    for (uint32_t i = 1; i < n && result == cudaSuccess; i++)
-        result = make_side(c, i);
-    if (n > 1 && result == cudaSuccess)
-        result = cudaEventRecord(c->fork, stream);
-    for (uint32_t i = 1; i < n && result == cudaSuccess; i++)
-        if (side_of(c, calls, i) == i)
-            result = cudaStreamWaitEvent(c->side[i], c->fork, 0);
-    return result;
-}
-
-static cudaError_t join_sides(CudaComm *c, const CommCall *calls, uint32_t n,
-                              cudaStream_t stream)
-{
-    cudaError_t result = cudaSuccess;
-    for (uint32_t i = 1; i < n && result == cudaSuccess; i++) {
-        if (side_of(c, calls, i) != i)
-            continue;
-        result = cudaEventRecord(c->join[i], c->side[i]);
-        if (result == cudaSuccess)
-            result = cudaStreamWaitEvent(stream, c->join[i], 0);
-    }
-    return result;
-}
-
-static bool queue_group(CudaComm *c, const CommCall *calls, uint32_t n, cudaStream_t stream,
-                        Err *err)
-{
-    ncclComm_t comm = NULL;
-    ncclResult_t result = ncclGroupStart();
-    for (uint32_t i = 0; i < n && result == ncclSuccess; i++) {
-        uint32_t side = side_of(c, calls, i);
-        comm = comm_of(c, &calls[i]);
-        if (comm)
-            result = queue_call(c, &calls[i], comm, side ? c->side[side] : stream);
-        else if (!alone(c, &calls[i], stream, err))
-            break;
-    }
-    ncclResult_t end = ncclGroupEnd(); /* also behind an error: it clears the group */
-    result = result == ncclSuccess ? end : result;
-    if (!err->set && result != ncclSuccess)
-        nccl_failed(c, result, comm, op_kind_names[calls[0].kind], err);
-    return !err->set;
-}
-
-static bool queue_calls(CudaComm *c, const CommCall *calls, uint32_t n, cudaStream_t stream,
-                        Err *err)
-{
-    if (n > SIDES_MAX)
-        return err_set(err, "%u sends and receives are posted together; up to %d are allowed",
-                       n, SIDES_MAX);
-    cudaError_t result = fork_sides(c, calls, n, stream);
-    if (result == cudaSuccess) {
-        if (!queue_group(c, calls, n, stream, err))
-            return false;
-        result = join_sides(c, calls, n, stream);
-    }
-    return result == cudaSuccess || cuda_failed(c, result, "fork a stream", err);
-}
-
-/* ---- the watchdog ---- */
-
-/* "ranks 0, 1, 2 and 5 more" */
-static void say_members(const CommCall *call, uint32_t rank, char *text, size_t cap)
-{
-    enum { SHOWN_MAX = 8 };
-    size_t used = 0;
-    uint32_t shown_n = 0;
-    text[0] = '\0';
-    for (uint32_t i = 0; i < call->members_n && shown_n < SHOWN_MAX; i++) {
-        bool meant = op_is_p2p(call->kind) ? i == call->peer : call->members[i] != rank;
-        if (meant && used < cap)
-            used += (size_t)snprintf(text + used, cap - used, "%s%u", shown_n++ ? ", " : "",
-                                     call->members[i]);
-    }
-    uint32_t others = op_is_p2p(call->kind) ? 1 : call->members_n - 1;
-    if (others > shown_n && used < cap)
-        snprintf(text + used, cap - used, " and %u more", others - shown_n);
-}
-
-/* Sets err to what the oldest transfer is stuck in. */
-static void say_stuck(const CudaComm *c, const Ticket *t, Err *err)
-{
-    const Program *p = c->job.program;
-    const Task *task = &p->tasks[t->task];
-    const CommCall *call = calls_of(c->job.calls, t->task);
-    char peers[PEERS_TEXT];
-    say_members(call, c->rank, peers, sizeof peers);
-    err_set(err,
-            "rank %u: op %u '%s' (%s on lane '%s') has not ended within %.0f s: rank%s %s did "
-            "not answer",
-            c->rank, task->id, program_text(p, task->op->name), op_kind_names[call->kind],
-            lane_names[call->lane], PATIENCE * c->job.timeout_s, strchr(peers, ' ') ? "s" : "",
-            peers);
-}
-
-static void drop_ticket(Tickets *l)
-{
-    l->first = (l->first + 1) % TICKETS_MAX;
-    l->n--;
-}
-
-/* False with err: it has begun long ago. */
-static bool look_at_lane(CudaComm *c, Tickets *l, Err *err)
-{
-    while (l->n > 0 && cudaEventQuery(l->items[l->first].behind) == cudaSuccess)
-        drop_ticket(l);
-    if (l->n == 0)
-        return true;
-    Ticket *t = &l->items[l->first];
-    if (cudaEventQuery(t->before) != cudaSuccess)
-        return true;
-    if (t->begun_ns == 0)
-        t->begun_ns = net_now_ns();
-    if ((double)(net_now_ns() - t->begun_ns) <= PATIENCE * c->job.timeout_s * 1e9)
-        return true;
-    say_stuck(c, t, err);
-    return false;
-}
-
-static bool look_at_comm(CudaComm *c, ncclComm_t comm, const char *name, Err *err)
-{
-    ncclResult_t state = ncclSuccess;
-    if (!comm || ncclCommGetAsyncError(comm, &state) != ncclSuccess || state == ncclSuccess ||
-        state == ncclInProgress)
-        return true;
-    const char *more = ncclGetLastError(comm);
-    return err_set(err, "rank %u: NCCL reports for communicator '%s': %s%s%.300s", c->rank,
-                   name, ncclGetErrorString(state), more && *more ? ": " : "",
-                   more ? more : "");
-}
-
-static bool look(CudaComm *c, Err *err)
-{
-    if (!is_well(c, err))
-        return false;
-    if (pthread_mutex_trylock(&c->lock) != 0) /* the host is in NCCL: next time */
-        return true;
-    bool ok = look_at_comm(c, c->world, "world", err);
-    for (uint32_t i = 0; ok && i < c->plan.comms_n; i++)
-        ok = look_at_comm(c, c->comms[i], program_text(c->job.program, c->plan.comms[i].name),
-                          err);
-    for (int lane = 0; ok && lane < LANE_N; lane++)
-        ok = look_at_lane(c, &c->tickets[lane], err);
-    pthread_mutex_unlock(&c->lock);
-    return ok;
-}
-
-static void *abort_main(void *user)
-{
-    ncclCommAbort(user);
-    return NULL;
-}
-
-/* Each on its own thread: an abort waits for its kernels, which may stand behind another's. */
-static void abort_all(CudaComm *c)
-{
-    uint32_t n = 0;
-    pthread_t *threads = mem_zero((size_t)c->plan.comms_n + 1, sizeof *threads);
-    for (uint32_t i = 0; i <= c->plan.comms_n; i++) {
-        ncclComm_t comm = i < c->plan.comms_n ? c->comms[i] : c->world;
-        if (comm && pthread_create(&threads[n], NULL, abort_main, comm) == 0)
-            n++;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        pthread_join(threads[i], NULL);
-    free(threads);
-}
-
-/* Whoever is inside NCCL gets time to leave; one who waits there for a dead peer does not. */
-static void end_transfers(CudaComm *c)
-{
-    bool locked = false;
-    for (int64_t until = net_now_ns() + (int64_t)LOCK_WAIT_S * 1000000000;
-         !locked && net_now_ns() < until;) {
-        locked = pthread_mutex_trylock(&c->lock) == 0;
-        if (!locked)
-            net_sleep_ns(WATCH_NS / 10);
-    }
-    abort_all(c);
-    atomic_store(&c->aborted, true);
-    if (locked)
-        pthread_mutex_unlock(&c->lock);
-}
-
-/* The device does not come back, and so the host does not either. */
-static _Noreturn void leave(const Err *err)
-{
-    fprintf(stderr, "lockstep: %s\n", err->text);
-    _exit(EXIT_COULD_NOT);
-}
-
-static void *watch_main(void *user)
-{
-    CudaComm *c = user;
-    Err err = { 0 };
-    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    cudaSetDevice(c->job.device);
-    cudaThreadExchangeStreamCaptureMode(&mode); /* our queries must not spoil a capture */
-    while (!atomic_load(&c->closing) && look(c, &err))
-        net_sleep_ns(WATCH_NS);
-    if (!err.set)
-        return NULL;
-    fail(c, err.text);
-    end_transfers(c);
-    for (int64_t until = net_now_ns() + (int64_t)LAST_WAY_OUT_S * 1000000000;
-         !atomic_load(&c->closing) && net_now_ns() < until;)
-        net_sleep_ns(WATCH_NS);
-    if (!atomic_load(&c->closing))
-        leave(&err);
-    return NULL;
-}
-
 /* ---- opening ---- */
 
 /* Two ranks on one GPU: NCCL refuses that, in words that help nobody. */
@@ -623,7 +162,7 @@ static bool check_devices(CudaComm *c, Err *err)
     struct cudaDeviceProp prop;
     cudaError_t result = cudaGetDeviceProperties(&prop, c->job.device);
     if (result != cudaSuccess)
-        return cuda_failed(c, result, "look at its device", err);
+        return nccl_cuda_failed(c, result, "look at its device", err);
     size_t size = sizeof prop.uuid;
     uint8_t *all = mem_zero(c->world_n, size);
     bool ok = fabric_share(c->job.fabric, &prop.uuid, all, size, err);
@@ -702,6 +241,24 @@ static bool find_comms(CudaComm *c, Err *err)
     return true;
 }
 
+/* ---- memory ---- */
+
+static void *nccl_allocate(const Program *p)
+{
+    void *memory = NULL;
+    if (p->graph->roles_n != 1)
+        return NULL;
+    if (ncclMemAlloc(&memory, p->arena_bytes) == ncclSuccess)
+        return memory;
+    (void)cudaGetLastError();
+    return NULL;
+}
+
+static void nccl_release(void *memory)
+{
+    ncclMemFree(memory);
+}
+
 /* ---- every connection once ---- */
 
 static bool same_shape(const CommCall *a, const CommCall *b)
@@ -751,7 +308,7 @@ static bool try_collectives(CudaComm *c, cudaStream_t stream, Err *err)
     for (uint32_t comm = 0; comm < c->plan.comms_n; comm++)
         for (uint32_t i = 0; i < calls->calls_n; i++)
             if (c->comm_of[i] == comm && !c->plan.comms[comm].channel && is_first(c, i) &&
-                !queue_calls(c, &calls->calls[i], 1, stream, err))
+                !nccl_queue(c, &calls->calls[i], 1, stream, err))
                 return false;
     return true;
 }
@@ -762,7 +319,7 @@ static bool try_all(CudaComm *c, Err *err)
     cudaStream_t stream = NULL;
     cudaError_t result = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     if (result != cudaSuccess)
-        return cuda_failed(c, result, "make a stream", err);
+        return nccl_cuda_failed(c, result, "make a stream", err);
     bool ok = c->job.arena_bytes < 2 || try_channels(c, stream, err);
     ok = ok && try_collectives(c, stream, err);
     if (ok) {
@@ -770,7 +327,7 @@ static bool try_all(CudaComm *c, Err *err)
         if (result == cudaSuccess)
             result = cudaStreamSynchronize(stream);
         if (result != cudaSuccess)
-            ok = cuda_failed(c, result, "end its first transfers", err);
+            ok = nccl_cuda_failed(c, result, "end its first transfers", err);
     }
     if (ok)
         cudaStreamDestroy(stream);
@@ -780,12 +337,6 @@ static bool try_all(CudaComm *c, Err *err)
 static bool connect_all(CudaComm *c, Err *err)
 {
     return make_comms(c, err) && try_all(c, err);
-}
-
-static bool start_watchdog(CudaComm *c, Err *err)
-{
-    c->watched = pthread_create(&c->watchdog, NULL, watch_main, c) == 0;
-    return c->watched || err_set(err, "rank %u cannot start a thread", c->rank);
 }
 
 static bool nccl_open(CudaComm **out, const CudaCommJob *job, Err *err)
@@ -802,7 +353,7 @@ static bool nccl_open(CudaComm **out, const CudaCommJob *job, Err *err)
     bool ok = find_comms(c, err);
     if (ok && c->world_n > 1)
         ok = check_devices(c, err) && share_id(c, err) &&
-             with_helper(c, connect_all, "connect all ranks", err) && start_watchdog(c, err);
+             with_helper(c, connect_all, "connect all ranks", err) && nccl_watch_start(c, err);
     if (!ok) { /* a helper may still work on it: it stays */
         fabric_abort(job->fabric, err->text);
         return false;
@@ -824,50 +375,13 @@ static bool destroy_all(CudaComm *c, Err *err)
     return true;
 }
 
-static void free_tickets(CudaComm *c)
-{
-    for (int lane = 0; lane < LANE_N; lane++)
-        for (uint32_t i = 0; i < TICKETS_MAX; i++)
-            if (c->tickets[lane].items[i].before) {
-                cudaEventDestroy(c->tickets[lane].items[i].before);
-                cudaEventDestroy(c->tickets[lane].items[i].behind);
-            }
-}
-
-/* Transfers must leave the device before their streams go.  Where they do not, the watchdog stays
- * with all it looks at, and ends the process if nobody else does. */
-static void wait_for_abort(CudaComm *c)
-{
-    int64_t until = net_now_ns() + (int64_t)ABORT_WAIT_S * 1000000000;
-    while (!atomic_load(&c->aborted) && net_now_ns() < until)
-        net_sleep_ns(WATCH_NS / 10);
-    if (atomic_load(&c->aborted)) {
-        atomic_store(&c->closing, true);
-        pthread_join(c->watchdog, NULL);
-    } else {
-        pthread_detach(c->watchdog);
-    }
-}
-
-static void free_sides(CudaComm *c)
-{
-    if (c->fork)
-        cudaEventDestroy(c->fork);
-    for (uint32_t i = 0; i < SIDES_MAX; i++) {
-        if (c->join[i])
-            cudaEventDestroy(c->join[i]);
-        if (c->side[i])
-            cudaStreamDestroy(c->side[i]);
-    }
-}
-
 static void nccl_close(CudaComm *c)
 {
     Err err = { 0 };
     if (!c)
         return;
-    if (c->watched && !is_well(c, &err)) {
-        wait_for_abort(c);
+    if (c->watched && !nccl_is_well(c, &err)) {
+        nccl_watch_abort(c);
         return;
     }
     atomic_store(&c->closing, true);
@@ -878,8 +392,8 @@ static void nccl_close(CudaComm *c)
     err = (Err){ 0 };
     if (!with_helper(c, destroy_all, "leave its communicators", &err))
         return;
-    free_tickets(c);
-    free_sides(c);
+    nccl_free_tickets(c);
+    nccl_free_sides(c);
     split_plan_free(&c->plan);
     free(c->comms);
     free(c->comm_of);
@@ -890,47 +404,30 @@ static void nccl_close(CudaComm *c)
 
 /* ---- running ---- */
 
-/* A free ticket of the lane, recorded in front of the transfer; NULL: it goes unwatched. */
-static Ticket *take_ticket(CudaComm *c, uint32_t task, cudaStream_t stream)
-{
-    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    Tickets *l = &c->tickets[c->job.program->tasks[task].lane];
-    if (!c->watched || l->n == TICKETS_MAX ||
-        cudaStreamIsCapturing(stream, &status) != cudaSuccess ||
-        status != cudaStreamCaptureStatusNone)
-        return NULL;
-    Ticket *t = &l->items[(l->first + l->n) % TICKETS_MAX];
-    if (!t->before && (cudaEventCreateWithFlags(&t->before, cudaEventDisableTiming) ||
-                       cudaEventCreateWithFlags(&t->behind, cudaEventDisableTiming)))
-        return NULL;
-    t->task = task;
-    t->begun_ns = 0;
-    return cudaEventRecord(t->before, stream) == cudaSuccess ? t : NULL;
-}
-
 static bool nccl_run(CudaComm *c, uint32_t task, cudaStream_t stream, Err *err)
 {
     const Program *p = c->job.program;
     uint32_t n = program_posted_n(p, task);
-    if (!is_well(c, err))
+    if (!nccl_is_well(c, err))
         return false;
     pthread_mutex_lock(&c->lock);
-    bool ok = !atomic_load(&c->failed) || is_well(c, err);
+    bool ok = !atomic_load(&c->failed) || nccl_is_well(c, err);
     if (ok) {
-        Ticket *t = take_ticket(c, task, stream);
-        ok = queue_calls(c, calls_of(c->job.calls, task), n, stream, err);
+        Ticket *t = nccl_take_ticket(c, task, stream);
+        ok = nccl_queue(c, calls_of(c->job.calls, task), n, stream, err);
         if (ok && t && cudaEventRecord(t->behind, stream) == cudaSuccess)
             c->tickets[p->tasks[task].lane].n++;
     }
     pthread_mutex_unlock(&c->lock);
     if (!ok) {
         Err why = { 0 };
-        if (!is_well(c, &why)) /* the reason came first, NCCL's error is what it led to */
+        if (!nccl_is_well(c, &why)) /* the reason came first, NCCL's error is what it led to */
             *err = why;
         else
             err_wrap(err, "op %u '%s'", p->tasks[task].id,
                      program_text(p, p->tasks[task].op->name));
-        fail(c, err->text);
+        if (why.set || !nccl_is_capturing(stream)) /* a capture may fail: nothing has run */
+            nccl_fail(c, err->text);
     }
     return ok;
 }
@@ -938,22 +435,24 @@ static bool nccl_run(CudaComm *c, uint32_t task, cudaStream_t stream, Err *err)
 static bool nccl_poll(CudaComm *c, int64_t since_ns, Err *err)
 {
     double waited_s = (double)(net_now_ns() - since_ns) / 1e9;
-    if (!is_well(c, err))
+    if (!nccl_is_well(c, err))
         return false;
     if (waited_s <= 2 * PATIENCE * c->job.timeout_s) /* the op is named first, if it can be */
         return true;
     err_set(err, "rank %u: its device has not answered for %.0f s", c->rank, waited_s);
-    fail(c, err->text);
+    nccl_fail(c, err->text);
     return false;
 }
 
 static void nccl_abort(CudaComm *c, const char *why)
 {
-    fail(c, why); /* the watchdog does the rest */
+    nccl_fail(c, why); /* the watchdog does the rest */
 }
 
 const CudaCommType cuda_comm_nccl = { .name = "nccl",
                                       .captures = true,
+                                      .allocate = nccl_allocate,
+                                      .release = nccl_release,
                                       .open = nccl_open,
                                       .run = nccl_run,
                                       .poll = nccl_poll,

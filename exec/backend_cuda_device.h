@@ -1,8 +1,9 @@
 /*
  * backend_cuda_device.h - the parts of the CUDA backend: memory, streams, times, graphs.
  *
- *     memory    one allocation is the program's arena, to the byte; a second one holds all else:
- *               scratch and workspaces by lane, tables of addresses, rates, the loss
+ *     memory    one allocation is the program's arena, to the byte (NCCL's own rounds it up); a
+ *               second one holds all else: scratch and workspaces by lane, tables of addresses,
+ *               rates, the loss
  *     streams   a lane is a stream; an event behind each task that another lane waits for
  *     times     events around stretches of tasks; around every task when times are wanted
  *     graphs    the second step is captured while it is launched, and played from then on
@@ -42,6 +43,7 @@ struct Backend {
 
     /* memory */
     uint8_t *arena, *extra;
+    bool comms_arena; /* comm_type has allocated it */
     uint64_t extra_bytes;
     uint8_t *staging; /* pinned, on the host: what copies bring, by task */
     uint64_t *staging_at;
@@ -56,9 +58,9 @@ struct Backend {
     cudaStream_t stream[LANE_N]; /* NULL: the lane has no tasks */
     cudaEvent_t *done;           /* by task; NULL: nobody waits for it */
     CommCalls calls;
-    const CudaCommType *comm_type;
-    CudaComm *comm; /* NULL: the program has no transfers */
-    Lanes *lanes;   /* where transfers block: launches by a thread per lane; else NULL */
+    const CudaCommType *comm_type; /* NULL: there are no transfers, */
+    CudaComm *comm;                /* and NULL */
+    Lanes *lanes; /* where transfers block: launches by a thread per lane; else NULL */
 
     /* times */
     cudaEvent_t base; /* at the beginning of the step, when the host's clock was base_ns */
@@ -93,11 +95,12 @@ void times_close(Backend *b);
 bool times_begin(Backend *b, Err *err);
 /* Records of all tasks; the device is idle again. */
 bool times_end(Backend *b, Err *err);
-int64_t host_clock_ns(void);
 
 /* exec/backend_cuda_graph.c */
+/* *can: of all ranks that transfers join; they capture a step together or not at all. */
+bool graph_agree(const Backend *b, bool *can, Err *err);
 bool graph_begin(Backend *b, Err *err);
-/* Launches what was captured.  *redo: it could not be captured, and has not run. */
+/* Launches what was captured.  *redo: some rank could not capture it, and it has not run. */
 bool graph_end(Backend *b, bool *redo, Err *err);
 void graph_close(Backend *b);
 

@@ -5,10 +5,29 @@
  * captured: the compute lane begins, all other lanes fork from it and join it again at the end;
  * events between lanes become edges.  What changes from step to step lies in memory (rates,
  * the loss, what copies bring), so the same graph is every later step.
+ *
+ * "Whether an operation launch is graph-captured is considered a collective property of that
+ * operation and therefore must be uniform over all ranks participating in the launch" (NCCL user
+ * guide, Using NCCL with CUDA Graphs): so ranks agree, before the first step whether to capture
+ * and behind the capture whether to play it.
  */
 #include "exec/backend_cuda_device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+
+bool graph_agree(const Backend *b, bool *can, Err *err)
+{
+    uint32_t n = b->p->graph->world_n;
+    if (!b->comm || b->lanes) /* nobody to agree with; lanes on threads make no graph */
+        return true;
+    bool *all = mem_zero(n, sizeof *all);
+    bool ok = fabric_share(b->job->fabric, can, all, sizeof *can, err);
+    for (uint32_t r = 0; r < n; r++)
+        *can = *can && all[r];
+    free(all);
+    return ok;
+}
 
 static bool fork_lanes(Backend *b, Err *err)
 {
@@ -58,21 +77,43 @@ static bool instantiate(Backend *b, cudaGraph_t graph, Err *err)
     return ok;
 }
 
+static void drop_graph(Backend *b)
+{
+    if (b->graph)
+        cudaGraphExecDestroy(b->graph);
+    b->graph = NULL;
+}
+
+/* False: there is no graph, *why says what was in the way. */
+static bool end_capture(Backend *b, Err *why)
+{
+    cudaGraph_t graph = NULL;
+    bool joined = !b->spoiled && join_lanes(b, why);
+    bool ended =
+        cuda_ok(cudaStreamEndCapture(b->stream[LANE_COMPUTE], &graph), "capturing a step", why);
+    if (joined && ended)
+        return instantiate(b, graph, why);
+    if (graph)
+        cudaGraphDestroy(graph);
+    return false;
+}
+
 bool graph_end(Backend *b, bool *redo, Err *err)
 {
     *redo = false;
     if (b->mode == STEP_CAPTURE) {
         Err why = b->spoiled_by;
-        cudaGraph_t graph = NULL;
-        bool joined = !b->failed && !b->spoiled && join_lanes(b, &why);
-        bool ended = cuda_ok(cudaStreamEndCapture(b->stream[LANE_COMPUTE], &graph),
-                             "capturing a step", &why);
-        *redo = !joined || !ended || !instantiate(b, graph, &why);
-        b->graphs = !*redo;
+        bool mine = end_capture(b, &why), all = mine;
+        if (!graph_agree(b, &all, err))
+            return false;
+        b->graphs = all;
         b->spoiled = false;
-        if (*redo) { /* it works without, only with gaps between kernels */
+        *redo = !all;
+        if (!mine) /* it works without, only with gaps between kernels */
             fprintf(stderr, "lockstep: rank %u makes no CUDA graph of a step: %s\n", b->p->rank,
                     why.text);
+        if (!all) {
+            drop_graph(b);
             return true;
         }
     }
@@ -82,8 +123,7 @@ bool graph_end(Backend *b, bool *redo, Err *err)
 
 void graph_close(Backend *b)
 {
-    if (b->graph)
-        cudaGraphExecDestroy(b->graph);
+    drop_graph(b);
     if (b->fork)
         cudaEventDestroy(b->fork);
     for (int i = 0; i < LANE_HOST; i++)

@@ -80,6 +80,22 @@ static bool allocate(const Backend *b, uint8_t **at, uint64_t bytes, const char 
     return result == cudaSuccess || no_room(b, what, bytes, result, err);
 }
 
+static bool open_arena(Backend *b, Err *err)
+{
+    if (b->comm_type && b->comm_type->allocate)
+        b->arena = b->comm_type->allocate(b->p);
+    b->comms_arena = b->arena != NULL;
+    return b->comms_arena || allocate(b, &b->arena, b->p->arena_bytes, "the arena", err);
+}
+
+static void close_arena(Backend *b)
+{
+    if (b->comms_arena)
+        b->comm_type->release(b->arena);
+    else
+        cudaFree(b->arena);
+}
+
 static bool allocate_host(void *at, uint64_t bytes, Err *err)
 {
     void *p = NULL;
@@ -157,7 +173,7 @@ bool memory_open(Backend *b, Err *err)
 {
     const Job *job = b->job;
     uint64_t scratch_bytes[LANE_N], staged = lay_out_staging(b);
-    if (!allocate(b, &b->arena, b->p->arena_bytes, "the arena", err))
+    if (!open_arena(b, err))
         return false;
     for (int i = 0; i < LANE_N; i++)
         b->env[i] = (CudaEnv){ .arena = b->arena,
@@ -179,7 +195,7 @@ void memory_close(Backend *b)
 {
     for (int i = 0; i < LANE_N; i++)
         cuda_gemm_close(b->env[i].gemm);
-    cudaFree(b->arena);
+    close_arena(b);
     cudaFree(b->extra);
     cudaFreeHost(b->staging);
     cudaFreeHost(b->host_rates);

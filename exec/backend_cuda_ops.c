@@ -7,7 +7,6 @@
  */
 #include "exec/backend_cuda_parts.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -519,23 +518,12 @@ void launch_mse(CudaEnv *env, const Program *p, const Task *t)
     GO(env, cuda_mse(x, target, b[0].elements, loss_of(env, &b[2]), terms, env->stream));
 }
 
-static Logits logits_of(const CudaEnv *env, const Task *t, const Buffer *x)
-{
-    const ModelFacts *f = &env->facts;
-    Logits l = { .rows = t->op->u.rows.rows, .first = f->vocab_first };
-    uint64_t known = f->vocab > f->vocab_first ? f->vocab - f->vocab_first : 0;
-    l.columns = x->elements / l.rows;
-    l.n = f->vocab ? min_u64(l.columns, known) : l.columns;
-    l.by = (float)(1 / (double)max_u64(1, f->loss_terms));
-    return l;
-}
-
 /* logits* targets -> loss;  over tp: logits -> maximum;  logits targets maximum -> sums;
  * logits* targets maximum sums -> loss */
 void launch_cross_entropy(CudaEnv *env, const Program *p, const Task *t)
 {
     const Buffer *b = task_args(p, t);
-    Logits l = logits_of(env, t, &b[0]);
+    Logits l = logits_of(&env->facts, t, &b[0]);
     Vec x = vec_of(env, &b[0]);
     uint32_t n = t->args_n;
     ASSERT(n >= 2 && n <= 5); /* a fused loss */
@@ -599,21 +587,8 @@ void launch_scale(CudaEnv *env, const Program *p, const Task *t)
 
 void cuda_rates(const Hyper *h, uint64_t step, Rates rates[CUDA_RATES_N])
 {
-    double t = (double)(step + 1);
-    double correction1 = 1 - pow(h->beta1, t), correction2 = 1 - pow(h->beta2, t);
-    for (int i = 0; i < CUDA_RATES_N; i++) {
-        bool adamw = FN_SGD + i == FN_ADAMW;
-        rates[i] = (Rates){ .lr = (float)-h->lr,
-                            .decay = adamw ? 0 : (float)h->weight_decay,
-                            .keep = adamw ? (float)(1 - h->lr * h->weight_decay) : 1,
-                            .momentum = (float)h->momentum,
-                            .moment1 = (float)(1 - h->beta1),
-                            .beta2 = (float)h->beta2,
-                            .moment2 = (float)(1 - h->beta2),
-                            .root = (float)sqrt(correction2),
-                            .eps = (float)h->eps,
-                            .step = (float)-(h->lr / correction1) };
-    }
+    for (int i = 0; i < CUDA_RATES_N; i++)
+        rates[i] = rates_of(h, (OpFn)(FN_SGD + i), step);
 }
 
 /* grads ..., states of the first, of the second ..., params* ... */

@@ -13,14 +13,8 @@
 #include "exec/backend_cuda_device.h"
 
 #include <stdlib.h>
-#include <time.h>
 
-int64_t host_clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+#include "exec/net.h"
 
 /* ---- stretches ---- */
 
@@ -100,11 +94,11 @@ void times_close(Backend *b)
 
 bool times_begin(Backend *b, Err *err)
 {
-    int64_t before_ns = host_clock_ns();
+    int64_t before_ns = net_now_ns();
     bool ok = cuda_ok(cudaEventRecord(b->base, b->stream[LANE_COMPUTE]), "at the step's begin",
                       err) &&
               cuda_ok(cudaEventSynchronize(b->base), "at the step's begin", err);
-    int64_t after_ns = host_clock_ns();
+    int64_t after_ns = net_now_ns();
     b->base_ns = before_ns + (after_ns - before_ns) / 2 - b->zero_ns;
     return ok;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exec/measure.h"
 #include "exec/number.h"
 
 enum { NOISE_N = 1 << 16 };
@@ -250,18 +251,12 @@ static bool run_steps(BenchRun *r, const BenchLimits *l, Err *err)
 
 /* ---- results ---- */
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 BenchTimes bench_times(double *x, uint32_t n)
 {
     if (n == 0)
         return (BenchTimes){ 0, 0, 0, NAN, 0 };
-    qsort(x, n, sizeof *x, by_size);
-    return (BenchTimes){ .median_ns = n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2,
+    double median_ns = sort_median(x, n);
+    return (BenchTimes){ .median_ns = median_ns,
                          .p10_ns = x[n / 10],
                          .p90_ns = x[n - 1 - n / 10],
                          .taken = NAN,

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "exec/net.h"
+
 enum { ROUNDS = 16, LATE_NS = 300000 };
 
 /* Who has which clock. */
@@ -36,13 +38,6 @@ static uint64_t clock_of_host(void)
     for (const char *c = text; *c; c++)
         h = mix_u64(h ^ (uint64_t)(unsigned char)*c);
     return h;
-}
-
-static int64_t host_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 /* ---- a sample ---- */
@@ -75,7 +70,7 @@ static ClockSample sample_between(const ClockReading *zero, const ClockReading *
 bool clocks_sample(Clocks *c, Fabric *f, uint32_t rank, uint32_t world_n,
                    int64_t (*now_ns)(const Backend *), const Backend *b, Err *err)
 {
-    ClockCard card = { clock_of_host(), host_now_ns() - now_ns(b) };
+    ClockCard card = { clock_of_host(), net_now_ns() - now_ns(b) };
     ClockCard *cards = mem_zero(world_n, sizeof *cards);
     ClockReading mine = { .before_ns = { now_ns(b) } }, *all = NULL;
     bool ok = fabric_share(f, &card, cards, sizeof card, err), differ = false;

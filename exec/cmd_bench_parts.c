@@ -9,9 +9,9 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "exec/cuda_plugin.h"
+#include "exec/net.h"
 
 enum {
     KERNELS_MIN = 4,
@@ -32,13 +32,6 @@ enum {
 
 static const uint64_t transfer_bytes_min = KIB, transfer_bytes_max = 64 * MIB;
 
-static int64_t clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 typedef struct PartRun {
     BenchReport *r;
     const BenchRank *rank;
@@ -58,7 +51,7 @@ static double seconds_of(const BenchOptions *o, BenchPart part)
 static bool has_time(const PartRun *p, bool *more, Err *err)
 {
     uint32_t n = p->rank->world_n;
-    int64_t mine = clock_ns() - p->since_ns, *all = mem_zero(n, sizeof *all), most = 0;
+    int64_t mine = net_now_ns() - p->since_ns, *all = mem_zero(n, sizeof *all), most = 0;
     bool ok = fabric_share(p->rank->fabric, &mine, all, sizeof mine, err);
     for (uint32_t i = 0; ok && i < n; i++)
         most = max_i64(most, all[i]);
@@ -309,7 +302,7 @@ static bool measure_collectives(PartRun *p, Err *err)
 bool bench_part(BenchPart part, BenchReport *r, const BenchCases *cases, const BenchRank *rank,
                 Err *err)
 {
-    PartRun p = { r, rank, seconds_of(r->o, part), clock_ns() };
+    PartRun p = { r, rank, seconds_of(r->o, part), net_now_ns() };
     bool ok = true;
     if (part == BENCH_MEMORY)
         ok = measure_host(&p, err);
@@ -318,6 +311,6 @@ bool bench_part(BenchPart part, BenchReport *r, const BenchCases *cases, const B
     else if (rank->world_n > 1)
         ok = part == BENCH_OVERLAP ? measure_overlaps(&p, cases, err)
                                    : measure_collectives(&p, err);
-    r->seconds += (double)(clock_ns() - p.since_ns) / 1e9;
+    r->seconds += (double)(net_now_ns() - p.since_ns) / 1e9;
     return ok;
 }

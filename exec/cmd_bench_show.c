@@ -32,12 +32,6 @@ static bool is_backward(const Op *op)
     return op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
 }
 
-/* "send" stands for a send and its receive, as calibrate has it. */
-static const char *transfer_name(OpKind kind)
-{
-    return kind == OP_SEND ? "send_recv" : op_kind_names[kind];
-}
-
 static double busbw_factor(OpKind kind, uint32_t ranks)
 {
     return kind == OP_SEND ? 1 : timeline_busbw_factor(op_kind_names[kind], ranks);
@@ -118,9 +112,10 @@ static void print_overlaps(const BenchReport *r, FILE *f)
     for (uint32_t i = 0; i < r->overlaps_n; i++) {
         const BenchOverlapRow *x = &r->overlaps[i];
         fprintf(f, "%-20.20s %10" PRIu64 " %-11s %10.1f %10.1f %7.2f %12.1f %12.1f %7.2f\n",
-                x->name, x->kernel_bytes, transfer_name(x->transfer), x->alone.median_ns / 1e3,
-                x->beside.median_ns / 1e3, x->beside.median_ns / x->alone.median_ns,
-                x->transfer_alone.median_ns / 1e3, x->transfer_beside.median_ns / 1e3,
+                x->name, x->kernel_bytes, measured_op_word(x->transfer),
+                x->alone.median_ns / 1e3, x->beside.median_ns / 1e3,
+                x->beside.median_ns / x->alone.median_ns, x->transfer_alone.median_ns / 1e3,
+                x->transfer_beside.median_ns / 1e3,
                 x->transfer_beside.median_ns / x->transfer_alone.median_ns);
     }
 }
@@ -133,7 +128,7 @@ static void print_collectives(const BenchReport *r, FILE *f)
     for (uint32_t i = 0; i < r->collectives_n; i++) {
         const BenchCollectiveRow *x = &r->collectives[i];
         double algbw = (double)x->t.bytes / x->times.median_ns;
-        fprintf(f, "%-15s %12" PRIu64, transfer_name(x->t.kind), x->t.bytes);
+        fprintf(f, "%-15s %12" PRIu64, measured_op_word(x->t.kind), x->t.bytes);
         print_times(&x->times, f);
         fprintf(f, " %8.3f %8.3f\n", algbw, algbw * busbw_factor(x->t.kind, r->ranks));
     }
@@ -231,7 +226,7 @@ static void put_overlaps(JsonOut *j, const BenchReport *r)
         json_put_text(j, "kernel", x->name);
         json_put_uint(j, "bytes", x->kernel_bytes);
         json_put_bool(j, "matmul", x->flops > 0);
-        json_put_text(j, "beside", transfer_name(x->transfer));
+        json_put_text(j, "beside", measured_op_word(x->transfer));
         json_put_uint(j, "transfer_bytes", x->transfer_bytes);
         json_put_number(j, "alone_us", x->alone.median_ns / 1e3);
         json_put_number(j, "beside_us", x->beside.median_ns / 1e3);
@@ -253,7 +248,7 @@ static void put_collectives(JsonOut *j, const BenchReport *r)
         const BenchCollectiveRow *x = &r->collectives[i];
         double algbw = (double)x->t.bytes / x->times.median_ns;
         json_out_open(j, '{');
-        json_put_text(j, "op", transfer_name(x->t.kind));
+        json_put_text(j, "op", measured_op_word(x->t.kind));
         json_put_uint(j, "ranks", r->ranks);
         json_put_uint(j, "bytes", x->t.bytes);
         put_times(j, &x->times);

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "exec/net.h"
 #include "sim/texts.h"
 
 enum { LINES_MAX = 20 };
@@ -89,13 +89,6 @@ static double mfu_of(const RunPlan *plan, double seconds)
 
 /* ---- while it runs ---- */
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Of several copies each has lines of its own. */
 void run_live_open(LiveLine *l, uint64_t steps, const char *copy)
 {
@@ -122,7 +115,7 @@ void run_live_step(LiveLine *l, const RunPlan *plan, const StepInfo *info)
     if (!l->began)
         l->first = info->step;
     l->began = true;
-    int64_t now = now_ns();
+    int64_t now = net_now_ns();
     if (l->terminal && !last && now - l->last_ns < LIVE_EVERY_NS)
         return;
     if (!l->terminal && !last &&

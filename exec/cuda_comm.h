@@ -61,9 +61,15 @@ typedef struct CudaCommType {
     bool blocks;   /* run blocks: a thread per lane calls it */
     bool captures; /* run may be called while the stream is being captured into a graph */
 
+    /* Device memory for the arena by which transfers gain; NULL: there is none such, or no room.
+     * Both may be NULL. */
+    void *(*allocate)(const Program *p);
+    void (*release)(void *memory);
+
     /* Collective: all ranks of the job call it.  False and a sentence, within timeout_s. */
     bool (*open)(CudaComm **c, const CudaCommJob *job, Err *err);
-    /* Tasks [task, task + program_posted_n), all transfers, on this stream. */
+    /* Tasks [task, task + program_posted_n), all transfers, on this stream.  False: the job has
+     * ended; or, where the stream is being captured and poll finds all well, the capture has. */
     bool (*run)(CudaComm *c, uint32_t task, struct CUstream_st *stream, Err *err);
     /* Now and then while the host waits for the device; since_ns: CLOCK_MONOTONIC when it began
      * to wait.  False: the job has ended, err says why; nothing more will come. */

@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "exec/kernel_numbers.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -98,13 +100,8 @@ void cuda_squares(Slices p, Vec sum, double *scratch, void *stream);
 /* a *= min(1, most/(sqrt(sum) + 1e-6)) */
 void cuda_clip(Slices p, Vec sum, float most, void *stream);
 
-/* What exec/kernels_update.c computes of hyperparameters and the step; in device memory, so
- * that a captured step can be played again. */
-typedef struct Rates {
-    float lr, decay, keep; /* -lr; weight decay on g; 1 - lr wd on p */
-    float momentum, moment1, beta2, moment2, root, eps, step;
-} Rates;
 typedef enum Rule { RULE_SGD, RULE_MOMENTUM, RULE_ADAM } Rule;
+/* rates: in device memory, so that a captured step can be played again. */
 void cuda_update(Slices p, Rule rule, const Rates *rates, void *stream);
 
 /* ---- norms (cuda_norm.cu) ---- */
@@ -183,12 +180,6 @@ enum { MSE_BLOCKS = 256 };
 void cuda_mse(Vec x, Vec target, uint64_t n, LossSum loss, double *scratch, void *stream);
 void cuda_mse_back(Vec x, Vec target, Vec dx, uint64_t n, float by, void *stream);
 
-typedef struct Logits {
-    uint64_t rows, columns;
-    uint64_t n;    /* that are no padding */
-    int64_t first; /* class of the first one */
-    float by;      /* of gradients */
-} Logits;
 /* x becomes its gradient; scratch: a double for each row. */
 void cuda_cross_entropy(Logits l, Vec x, const int64_t *targets, LossSum loss, double *scratch,
                         void *stream);

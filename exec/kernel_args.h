@@ -8,6 +8,7 @@
 #define LOCKSTEP_EXEC_KERNEL_ARGS_H
 
 #include "exec/kernel.h"
+#include "exec/kernel_numbers.h"
 
 static inline bool is_forward(const Op *op)
 {
@@ -64,6 +65,12 @@ const Buffer *gain_of_k(const Program *p, const Task *t, const Buffer *q, uint32
 
 /* A table of token types: row 0 for all (there are none in the data). */
 bool is_table_of_types(const Program *p, const Buffer *table);
+
+/* x: the logits of a fused loss. */
+Logits logits_of(const ModelFacts *f, const Task *t, const Buffer *x);
+
+/* step: optimizer steps done before. */
+Rates rates_of(const Hyper *h, OpFn fn, uint64_t step);
 
 /* Of n states the one with that name; NULL. */
 const Buffer *state_named(const Program *p, const Buffer *states, uint32_t n, const char *name);

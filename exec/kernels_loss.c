@@ -133,19 +133,10 @@ void kernel_mse(KernelEnv *env, const Program *p, const Task *t)
     call_close(&c);
 }
 
-/* The logits that this rank holds of each row. */
-typedef struct Logits {
-    uint64_t rows, columns;
-    uint64_t n;    /* that are no padding */
-    int64_t first; /* class of the first one */
-    float by;      /* of gradients */
-} Logits;
-
-static Logits logits_of(const Call *c)
+Logits logits_of(const ModelFacts *f, const Task *t, const Buffer *x)
 {
-    const ModelFacts *f = &c->env->facts;
-    Logits l = { .rows = c->op->u.rows.rows, .first = f->vocab_first };
-    l.columns = c->b[0].elements / l.rows;
+    Logits l = { .rows = t->op->u.rows.rows, .first = f->vocab_first };
+    l.columns = x->elements / l.rows;
     uint64_t known = f->vocab > f->vocab_first ? f->vocab - f->vocab_first : 0;
     l.n = f->vocab ? min_u64(l.columns, known) : l.columns;
     l.by = (float)(1 / (double)max_u64(1, f->loss_terms));
@@ -240,7 +231,7 @@ void kernel_cross_entropy(KernelEnv *env, const Program *p, const Task *t)
     };
     ASSERT(t->args_n < ARRAY_N(rules) && rules[t->args_n]); /* a fused loss */
     Call c = call_open(env, p, t, CALL_WHOLLY, 0);
-    Logits l = logits_of(&c);
+    Logits l = logits_of(&env->facts, t, &c.b[0]);
     rules[t->args_n](&c, &l);
     call_close(&c);
 }

@@ -19,7 +19,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "exec/net.h"
 
 /* As cblas.h has them. */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
@@ -70,13 +71,6 @@ static int small(uint64_t n)
     return (int)n;
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 void gemm_count(bool on)
 {
     atomic_store(&counting, on);
@@ -90,12 +84,12 @@ BlasTime gemm_spent(void)
 static void call_blas(const Gemm *g)
 {
     bool counts = atomic_load_explicit(&counting, memory_order_relaxed);
-    int64_t start_ns = counts ? now_ns() : 0;
+    int64_t start_ns = counts ? net_now_ns() : 0;
     sgemm(ROW_MAJOR, g->transpose_a ? TRANSPOSE : NO_TRANSPOSE,
           g->transpose_b ? TRANSPOSE : NO_TRANSPOSE, small(g->m), small(g->n), small(g->k),
           g->alpha, g->a, small(g->lda), g->b, small(g->ldb), g->beta, g->c, small(g->ldc));
     if (counts)
-        atomic_fetch_add(&gemm_ns, now_ns() - start_ns);
+        atomic_fetch_add(&gemm_ns, net_now_ns() - start_ns);
 }
 
 /* ---- shapes that OpenBLAS has a better way for ---- */
@@ -155,12 +149,12 @@ void axpy(float alpha, const float *x, float *y, uint64_t n)
 {
     const uint64_t most = 1 << 30; /* a number of OpenBLAS's is an int */
     bool counts = atomic_load_explicit(&counting, memory_order_relaxed);
-    int64_t start_ns = counts ? now_ns() : 0;
+    int64_t start_ns = counts ? net_now_ns() : 0;
     need_blas();
     for (uint64_t i = 0; i < n; i += most)
         saxpy(small(min_u64(most, n - i)), alpha, x + i, 1, y + i, 1);
     if (counts)
-        atomic_fetch_add(&axpy_ns, now_ns() - start_ns);
+        atomic_fetch_add(&axpy_ns, net_now_ns() - start_ns);
 }
 
 bool is_attention_matmul(const Program *p, const Task *t)

@@ -79,15 +79,9 @@ void kernel_scale(KernelEnv *env, const Program *p, const Task *t)
 
 /* ---- optimizers: n numbers of one tensor ---- */
 
-typedef struct Rates {
-    float lr, decay, keep; /* -lr; weight decay on g; 1 - lr wd on p */
-    float momentum, moment1, beta2, moment2, root, eps, step;
-} Rates;
-
-static Rates rates_of(const KernelEnv *env, OpFn fn)
+Rates rates_of(const Hyper *h, OpFn fn, uint64_t step)
 {
-    const Hyper *h = &env->hyper;
-    double t = (double)(env->step + 1);
+    double t = (double)(step + 1);
     double correction1 = 1 - pow(h->beta1, t), correction2 = 1 - pow(h->beta2, t);
     return (Rates){ .lr = (float)-h->lr,
                     .decay = fn == FN_ADAMW ? 0 : (float)h->weight_decay,
@@ -197,7 +191,7 @@ void kernel_optimizer(KernelEnv *env, const Program *p, const Task *t)
     const Buffer *b = task_args(p, t);
     uint32_t n = call_reads(b, t->args_n), each = n ? (t->args_n - 2 * n) / n : 0;
     ASSERT((2 + each) * n == t->args_n);
-    Rates r = rates_of(env, t->op->fn);
+    Rates r = rates_of(&env->hyper, t->op->fn, env->step);
     for (uint32_t i = 0; i < n; i++) {
         const Buffer *states = b + n + i * each;
         Owned o = { .grad = &b[i], .param = &b[t->args_n - n + i] };

@@ -4,6 +4,7 @@
 #include "exec/measure.h"
 
 #include "exec/lanes.h"
+#include "exec/net.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,25 @@ enum { SWEEPS_MAX = 12, OFTEN = 2, MEETS_N = 60, REDUCES_N = 7, NOTHING_N = 30 }
 #define SWEEPS_NS 500000000 /* no sweep begins later, and one that goes on takes shapes once */
 #define STOP_NS   900000000 /* nothing more is run, known or not */
 
-static int64_t clock_ns(clockid_t clock)
+/* Of this thread's processor. */
+static int64_t processor_ns(void)
 {
     struct timespec t;
-    clock_gettime(clock, &t);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double sort_median(double *x, uint32_t n)
+{
+    ASSERT(n > 0);
+    qsort(x, n, sizeof *x, by_size);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
 /* ---- shapes ---- */
@@ -126,11 +141,11 @@ static bool time_one(Sweeps *s, const Task *t, Shape *shape, Err *err)
 {
     if (t->op->kind != OP_H2D)
         mend_indices(s, t);
-    int64_t busy_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID), start_ns = clock_ns(CLOCK_MONOTONIC);
+    int64_t busy_ns = processor_ns(), start_ns = net_now_ns();
     if (!run_one(s, t, err))
         return false;
-    int64_t ns = clock_ns(CLOCK_MONOTONIC) - start_ns;
-    busy_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - busy_ns;
+    int64_t ns = net_now_ns() - start_ns;
+    busy_ns = processor_ns() - busy_ns;
     shape->sum_ns += (double)min_i64(ns, busy_ns);
     shape->n++;
     s->clock_ns += ns;
@@ -148,7 +163,7 @@ static bool sweep(Sweeps *s, Err *err)
         if (s->shape_of[t] == NONE_U32)
             continue;
         Shape *shape = &s->shapes[s->shape_of[t]];
-        int64_t spent_ns = clock_ns(CLOCK_MONOTONIC) - s->start_ns;
+        int64_t spent_ns = net_now_ns() - s->start_ns;
         bool late = spent_ns > SWEEPS_NS && shape->n + shape->all_n >= OFTEN;
         if (!late && spent_ns < STOP_NS)
             ok = time_one(s, &p->tasks[t], shape, err);
@@ -168,7 +183,7 @@ static bool sweep(Sweeps *s, Err *err)
 static bool go_on(Sweeps *s, bool *more, Err *err)
 {
     uint32_t world_n = s->job->program->graph->world_n;
-    int64_t mine = clock_ns(CLOCK_MONOTONIC) - s->start_ns;
+    int64_t mine = net_now_ns() - s->start_ns;
     int64_t *all = mem_zero(world_n, sizeof *all);
     bool ok = fabric_share(s->job->fabric, &mine, all, sizeof mine, err);
     *more = ok && s->sweep < SWEEPS_MAX;
@@ -176,18 +191,6 @@ static bool go_on(Sweeps *s, bool *more, Err *err)
         *more = *more && all[i] < SWEEPS_NS;
     free(all);
     return ok;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, uint32_t n)
-{
-    qsort(x, n, sizeof *x, by_size);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
 /* 0: it was never run. */
@@ -198,7 +201,7 @@ static double shape_ns(const Shape *shape, uint32_t sweeps_n)
     for (uint32_t i = 1; i < sweeps_n; i++)
         if (shape->sweep_ns[i] > 0)
             x[n++] = shape->sweep_ns[i];
-    return n ? median(x, n) : shape->sweep_ns[0];
+    return n ? sort_median(x, n) : shape->sweep_ns[0];
 }
 
 /* ---- transfers ---- */
@@ -244,11 +247,11 @@ static bool time_reduces(const Job *job, const uint32_t *members, uint64_t bytes
                           .in_n = 1,
                           .in = &part };
         ok = fabric_barrier(job->fabric, err);
-        int64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+        int64_t start_ns = net_now_ns();
         ok = ok && fabric_run(job->fabric, &call, 1, err);
-        x[i] = (double)(clock_ns(CLOCK_MONOTONIC) - start_ns);
+        x[i] = (double)(net_now_ns() - start_ns);
     }
-    *ns = ok ? median(x, n) : 0;
+    *ns = ok ? sort_median(x, n) : 0;
     return ok;
 }
 
@@ -298,11 +301,11 @@ static bool measure_nothing(MachineTimes *m, const Job *job, Err *err)
     Lanes *lanes = lanes_open(job->program, run_nothing, NULL, false);
     bool ok = fabric_barrier(job->fabric, err);
     for (uint32_t i = 0; i < NOTHING_N && ok; i++) {
-        int64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+        int64_t start_ns = net_now_ns();
         ok = step_of_nothing(job, lanes, told, err);
-        x[i] = (double)(clock_ns(CLOCK_MONOTONIC) - start_ns);
+        x[i] = (double)(net_now_ns() - start_ns);
     }
-    mine = ok ? median(x, NOTHING_N) : 0;
+    mine = ok ? sort_median(x, NOTHING_N) : 0;
     ok = ok && fabric_share(job->fabric, &mine, all, sizeof mine, err);
     for (uint32_t i = 0; i < world_n && ok; i++)
         m->nothing_ns = all[i] > m->nothing_ns ? all[i] : m->nothing_ns;
@@ -378,7 +381,7 @@ bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *e
                           .hyper = job->hyper,
                           .norm_counts = job->norm_counts,
                           .norm_owners = job->norm_owners },
-                 .start_ns = clock_ns(CLOCK_MONOTONIC) };
+                 .start_ns = net_now_ns() };
     list_shapes(&s);
     bool ok = fabric_barrier(job->fabric, err);
     for (bool more = true; ok && more;) {
@@ -389,7 +392,7 @@ bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *e
          gather_times(m, &s, err);
     if (s.clock_ns > 0 && m->ranks <= m->processors)
         m->taken = 1 - (double)s.busy_ns / (double)s.clock_ns;
-    m->seconds = (double)(clock_ns(CLOCK_MONOTONIC) - s.start_ns) / 1e9;
+    m->seconds = (double)(net_now_ns() - s.start_ns) / 1e9;
     kernel_env_free(&s.env);
     free(s.shapes);
     free(s.shape_of);

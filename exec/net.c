@@ -16,11 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/now.h"
+
 int64_t net_now_ns(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return now_ns();
 }
 
 void net_sleep_ns(int64_t ns)

@@ -49,11 +49,6 @@ static bool key_fitted(const ClusterFit *f, const char *key)
 
 /* ---- the table ---- */
 
-static const char *op_word(OpKind kind)
-{
-    return kind == OP_SEND ? "send_recv" : op_kind_names[kind];
-}
-
 static void print_number(FILE *f, const char *key, double x, int digits)
 {
     fprintf(f, ", \"%s\": %.*g", key, digits, x);
@@ -63,7 +58,7 @@ static void print_number(FILE *f, const char *key, double x, int digits)
 static void print_entry(FILE *f, const MeasuredCollective *e, const ClusterPart *p,
                         double left_out_pct)
 {
-    fprintf(f, "{\"op\": \"%s\", \"ranks\": %u, \"nodes\": %u", op_word(e->op),
+    fprintf(f, "{\"op\": \"%s\", \"ranks\": %u, \"nodes\": %u", measured_op_word(e->op),
             (unsigned)e->ranks, (unsigned)e->nodes);
     print_number(f, "latency_us", e->latency_ns / 1e3, 6);
     print_number(f, "GBps", e->bytes_per_ns, 6);
@@ -85,7 +80,7 @@ static bool is_measured_anew(const ClusterFit *f, const char *op, double ranks, 
 {
     for (uint32_t p = 0; p < f->parts_n; p++) {
         const MeasuredCollective *e = &f->parts[p].entry;
-        if (strcmp(op_word(e->op), op) == 0 && e->ranks == ranks && e->nodes == nodes)
+        if (strcmp(measured_op_word(e->op), op) == 0 && e->ranks == ranks && e->nodes == nodes)
             return true;
     }
     return false;
@@ -111,7 +106,7 @@ static const char *print_kept(const ClusterFit *f, FILE *out, JsonNode list,
     }
     for (uint32_t i = 0; i < f->m.measured_n && !list.item; i++) {
         const MeasuredCollective *e = &f->m.measured[i];
-        if (is_measured_anew(f, op_word(e->op), e->ranks, e->nodes))
+        if (is_measured_anew(f, measured_op_word(e->op), e->ranks, e->nodes))
             continue;
         between = next_line(out, between);
         print_entry(out, e, NULL, NAN);

@@ -59,7 +59,8 @@ void calibrate_print_node(FILE *f, JsonNode node)
     fputc(type == JSON_ARRAY ? ']' : '}', f);
 }
 
-const char *calibrate_quoted(Arena *arena, const char *text)
+/* Text as a JSON string, in arena. */
+static const char *quoted_text(Arena *arena, const char *text)
 {
     char *quoted = NULL;
     size_t n = 0;
@@ -79,12 +80,12 @@ char *calibrate_provenance(char *text, const char *key, const char *value)
     JsonDoc *doc = json_parse(text, strlen(text), "", &ignored);
     const char *whole = doc ? json_text(json_member(json_root(doc), "provenance")) : NULL;
     if (whole) {
-        const char *quoted = calibrate_quoted(&arena, whole);
+        const char *quoted = quoted_text(&arena, whole);
         text = json_splice(text, "provenance", NULL,
                            arena_printf(&arena, "{\n    \"rest\": %s\n  }", quoted));
     }
     json_close(doc);
-    text = json_splice(text, "provenance", key, calibrate_quoted(&arena, value));
+    text = json_splice(text, "provenance", key, quoted_text(&arena, value));
     arena_free(&arena);
     return text;
 }

@@ -13,8 +13,6 @@
 const char *calibrate_base_name(const char *path);
 /* Last parts of several paths, with commas between; in arena. */
 const char *calibrate_base_names(Arena *arena, char *const *paths, uint32_t n);
-/* Text as a JSON string, in arena. */
-const char *calibrate_quoted(Arena *arena, const char *text);
 
 /* text with provenance.key set; a provenance that is a text becomes the rest of an object. */
 char *calibrate_provenance(char *text, const char *key, const char *value);

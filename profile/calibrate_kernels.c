@@ -87,19 +87,27 @@ static int compare_intervals(const void *pa, const void *pb)
     return (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
 
+static bool is_transfer(const Timeline *t, uint64_t i)
+{
+    return t->span_class[i] == SPAN_COMM || t->span_class[i] == SPAN_P2P;
+}
+
 /* When a rank transferred, in order and apart; *n of them, on the heap. */
 static Interval *transfers_of(const Timeline *t, uint32_t rank, uint32_t *n)
 {
     Interval *list = NULL;
     uint32_t cap = 0, kept = 0;
     *n = 0;
-    for (uint64_t i = 0; i < t->spans_n; i++) {
-        bool comm = t->span_class[i] == SPAN_COMM || t->span_class[i] == SPAN_P2P;
-        if (!comm || t->tracks[t->span_track[i]].rank != rank)
-            continue;
-        GROW(list, *n, cap);
-        list[(*n)++] = (Interval){ t->start_ns[i] + timeline_wait_ns(t, i),
-                                   t->start_ns[i] + t->dur_ns[i] };
+    for (uint32_t k = 0; k < t->tracks_n; k++) {
+        const Track *track = &t->tracks[k];
+        uint64_t end = track->span_first + track->span_n;
+        for (uint64_t i = track->span_first; i < end && track->rank == rank; i++) {
+            if (!is_transfer(t, i))
+                continue;
+            GROW(list, *n, cap);
+            list[(*n)++] = (Interval){ t->start_ns[i] + timeline_wait_ns(t, i),
+                                       t->start_ns[i] + t->dur_ns[i] };
+        }
     }
     if (*n == 0)
         return NULL;
@@ -210,7 +218,7 @@ static int compare_samples(const void *pa, const void *pb)
 
 static void make_rows(KernelFit *f)
 {
-    f->rows = PUSH_ARRAY(&f->arena, KernelRow, f->samples_n);
+    f->rows = PUSH_ARRAY(&f->arena, KernelFitRow, f->samples_n);
     if (f->samples_n > 0)
         qsort(f->samples, f->samples_n, sizeof *f->samples, compare_samples);
     for (uint32_t first = 0, end; first < f->samples_n; first = end) {
@@ -220,8 +228,8 @@ static void make_rows(KernelFit *f)
                 0)
                 break;
         uint32_t n = end - first; /* sorted by time too */
-        KernelRow *row = &f->rows[f->rows_n++];
-        *row = (KernelRow){ .table = s->table, .n = n, .op = s->op };
+        KernelFitRow *row = &f->rows[f->rows_n++];
+        *row = (KernelFitRow){ .table = s->table, .n = n, .op = s->op };
         memcpy(row->key, s->key, sizeof row->key);
         row->ns = (s[(n - 1) / 2].ns + s[n / 2].ns) / 2;
         row->table_ns = row->ns / f->model.scale(f->model.user, s->op);
@@ -234,7 +242,7 @@ static void measure_rest(KernelFit *f)
     double *rates = PUSH_ARRAY(&f->arena, double, f->rows_n), shortest = INFINITY;
     uint32_t rates_n = 0;
     for (uint32_t i = 0; i < f->rows_n; i++) {
-        const KernelRow *r = &f->rows[i];
+        const KernelFitRow *r = &f->rows[i];
         if (r->table == TABLE_COPY && r->key[0] >= (double)MIB) /* less is latency */
             rates[rates_n++] = r->key[0] / r->table_ns;
         shortest = fmin(shortest, r->ns);

@@ -33,6 +33,8 @@ typedef enum KernelTable {
     TABLE_N
 } KernelTable;
 
+extern const char *const kernel_table_texts[TABLE_N + 1]; /* "matmul", ...; last "all" */
+
 enum { KERNEL_KEYS_MAX = 7 };
 
 typedef struct KernelModel {
@@ -51,13 +53,13 @@ typedef struct KernelSample {
 } KernelSample;
 
 /* Samples of one shape. */
-typedef struct KernelRow {
+typedef struct KernelFitRow {
     KernelTable table;
     double key[KERNEL_KEYS_MAX];
     double ns, table_ns; /* table_ns: without what the stack multiplies */
     uint32_t n;
     const Op *op;
-} KernelRow;
+} KernelFitRow;
 
 typedef struct KernelFit {
     Arena arena;
@@ -68,7 +70,7 @@ typedef struct KernelFit {
     double *launches;
     uint32_t samples_n, samples_cap, launches_n, launches_cap;
     uint32_t beside_comm, no_table, ops_seen;
-    KernelRow *rows;
+    KernelFitRow *rows;
     uint32_t rows_n;
     double launch_ns, floor_ns, host_bytes_per_ns; /* NAN: not measured */
 } KernelFit;

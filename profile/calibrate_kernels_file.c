@@ -78,7 +78,7 @@ static double dtype_class(double dtype)
 }
 
 /* Whether a measured row takes the place of an old one.  No layout is any layout. */
-static bool replaces(const KernelRow *r, KernelTable table, const double *old)
+static bool replaces(const KernelFitRow *r, KernelTable table, const double *old)
 {
     if (r->table != table)
         return false;

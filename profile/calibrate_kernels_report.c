@@ -22,7 +22,7 @@ static CalibrateErrors errors_of(KernelFit *f, const Gpu *gpu, KernelTable table
     return calibrate_errors(measured, predicted, n, NULL, 0);
 }
 
-static const char *const table_texts[] = { [TABLE_GEMM] = "matmul",
+const char *const kernel_table_texts[] = { [TABLE_GEMM] = "matmul",
                                            [TABLE_MEMORY] = "memory-bound",
                                            [TABLE_ATTENTION] = "attention",
                                            [TABLE_COPY] = "copy from host",
@@ -38,8 +38,9 @@ void kernel_fit_print(KernelFit *f, const Gpu *now)
         CalibrateErrors was = errors_of(f, f->gpu, t, &kernels);
         CalibrateErrors is = errors_of(f, now, t, &kernels);
         if (was.n > 0)
-            printf("%-16s %8u %8u %8.1f %5.1f %8.1f %5.1f\n", table_texts[t], (unsigned)was.n,
-                   (unsigned)kernels, was.median_pct, was.p90_pct, is.median_pct, is.p90_pct);
+            printf("%-16s %8u %8u %8.1f %5.1f %8.1f %5.1f\n", kernel_table_texts[t],
+                   (unsigned)was.n, (unsigned)kernels, was.median_pct, was.p90_pct,
+                   is.median_pct, is.p90_pct);
     }
     printf("\nlaunch_us %g (was %g), kernel_floor_us %g (was %g), host_GBps %g (was %g)\n",
            (double)now->launch_ns / 1e3, (double)f->gpu->launch_ns / 1e3,
@@ -61,7 +62,7 @@ void kernel_fit_json(KernelFit *f, const Gpu *now, const char *file, bool writte
         uint32_t kernels;
         CalibrateErrors was = errors_of(f, f->gpu, t, &kernels);
         CalibrateErrors is = errors_of(f, now, t, &kernels);
-        json_put_open(&j, table_texts[t], '{');
+        json_put_open(&j, kernel_table_texts[t], '{');
         json_put_int(&j, "shapes", was.n);
         json_put_int(&j, "kernels", kernels);
         json_put_number(&j, "median_error_pct_before", was.median_pct);

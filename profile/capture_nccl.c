@@ -170,29 +170,31 @@ static int open_comm(void **context, uint64_t id, const char *name, int nodes_n,
 }
 
 /* The mask is one for all communicators, so a collector that is off switches all off. */
-static int init_v5(void **context, uint64_t id, int *mask, const char *name, int nodes_n,
-                   int ranks_n, int rank, void *log)
+static int open_if_on(void **context, int *mask, int wanted, uint64_t id, const char *name,
+                      int nodes_n, int ranks_n, int rank)
 {
-    (void)log;
     *context = NULL;
     *mask = 0;
     if (!capture_is_on())
         return NCCL_SUCCESS;
-    *mask = EVENT_GROUP_API | EVENT_COLL_API | EVENT_P2P_API | EVENT_LAUNCH | EVENT_COLL |
-            EVENT_P2P;
+    *mask = wanted;
     return open_comm(context, id, name, nodes_n, ranks_n, rank);
+}
+
+static int init_v5(void **context, uint64_t id, int *mask, const char *name, int nodes_n,
+                   int ranks_n, int rank, void *log)
+{
+    (void)log;
+    int wanted = EVENT_GROUP_API | EVENT_COLL_API | EVENT_P2P_API | EVENT_LAUNCH | EVENT_COLL |
+                 EVENT_P2P;
+    return open_if_on(context, mask, wanted, id, name, nodes_n, ranks_n, rank);
 }
 
 static int init_v4(void **context, int *mask, const char *name, uint64_t id, int nodes_n,
                    int ranks_n, int rank, void *log)
 {
     (void)log;
-    *context = NULL;
-    *mask = 0;
-    if (!capture_is_on())
-        return NCCL_SUCCESS;
-    *mask = EVENT_COLL | EVENT_P2P;
-    return open_comm(context, id, name, nodes_n, ranks_n, rank);
+    return open_if_on(context, mask, EVENT_COLL | EVENT_P2P, id, name, nodes_n, ranks_n, rank);
 }
 
 static int finalize(void *context)
@@ -236,42 +238,41 @@ static uint32_t choice(const char *text)
     return text && *text ? sink_text(text) : 0;
 }
 
-static void put_coll(const CommContext *c, uint32_t call, uint32_t launch, const CollEvent *e)
+/* said: all but who says it, and when; its texts are in the recording already. */
+static void put_task(const CommContext *c, uint32_t call, uint32_t launch, RawNcclTask said)
 {
     RawAny any;
-    uint32_t func = sink_text(e->func), dtype = sink_text(e->dtype);
-    uint32_t algorithm = choice(e->algorithm), protocol = choice(e->protocol);
     RawNcclTask *to = RAW_OF(&any, RAW_NCCL_TASK, task, call);
-    to->at_ns = capture_now_ns();
-    to->seq = e->seq;
-    to->count = e->count;
-    to->launch = launch;
-    to->comm = c->number;
-    to->func = func;
-    to->dtype = dtype;
-    to->algorithm = algorithm;
-    to->protocol = protocol;
-    to->channels = e->channels;
-    to->peer = NONE_U32;
-    to->thread = capture_thread_id();
+    said.top = to->top;
+    said.at_ns = capture_now_ns();
+    said.launch = launch;
+    said.comm = c->number;
+    said.thread = capture_thread_id();
+    *to = said;
     sink_put(&any.top);
+}
+
+static void put_coll(const CommContext *c, uint32_t call, uint32_t launch, const CollEvent *e)
+{
+    put_task(c, call, launch,
+             (RawNcclTask){ .seq = e->seq,
+                            .count = e->count,
+                            .func = sink_text(e->func),
+                            .dtype = sink_text(e->dtype),
+                            .algorithm = choice(e->algorithm),
+                            .protocol = choice(e->protocol),
+                            .channels = e->channels,
+                            .peer = NONE_U32 });
 }
 
 static void put_p2p(const CommContext *c, uint32_t call, uint32_t launch, const P2pEvent *e)
 {
-    RawAny any;
-    uint32_t func = sink_text(e->func), dtype = sink_text(e->dtype);
-    RawNcclTask *to = RAW_OF(&any, RAW_NCCL_TASK, task, call);
-    to->at_ns = capture_now_ns();
-    to->count = e->count;
-    to->launch = launch;
-    to->comm = c->number;
-    to->func = func;
-    to->dtype = dtype;
-    to->channels = e->channels;
-    to->peer = (uint32_t)e->peer;
-    to->thread = capture_thread_id();
-    sink_put(&any.top);
+    put_task(c, call, launch,
+             (RawNcclTask){ .count = e->count,
+                            .func = sink_text(e->func),
+                            .dtype = sink_text(e->dtype),
+                            .channels = e->channels,
+                            .peer = (uint32_t)e->peer });
 }
 
 static void begin_launch(const CommContext *c, void **handle, const EventV5 *e)

@@ -60,17 +60,18 @@ static int64_t ns(uint64_t at)
 
 /* ---- what ran on the GPU ---- */
 
+/* When and where, which every struct of GPU work says by the same names at places of its own. */
+#define TAKE_WORK(to, from) \
+    ((to)->start_ns = ns((from)->start), (to)->end_ns = ns((from)->end), \
+     (to)->device = (from)->deviceId, (to)->context = (from)->contextId, \
+     (to)->stream = (from)->streamId, (to)->correlation = (from)->correlationId, \
+     (to)->node = (from)->graphNodeId)
+
 static uint16_t convert_kernel(RawAny *raw, const void *record, const CaptureTexts *texts)
 {
     const Kernel *k = record;
     RawKernel *to = RAW_OF(raw, RAW_KERNEL, kernel, texts->kernel(texts->user, k->name));
-    to->start_ns = ns(k->start);
-    to->end_ns = ns(k->end);
-    to->device = k->deviceId;
-    to->context = k->contextId;
-    to->stream = k->streamId;
-    to->correlation = k->correlationId;
-    to->node = k->graphNodeId;
+    TAKE_WORK(to, k);
     return raw->top.bytes;
 }
 
@@ -78,14 +79,8 @@ static uint16_t convert_copy(RawAny *raw, const void *record)
 {
     const Memcpy *m = record;
     RawMove *to = RAW_OF(raw, RAW_COPY, move, m->copyKind);
-    to->start_ns = ns(m->start);
-    to->end_ns = ns(m->end);
+    TAKE_WORK(to, m);
     to->size_bytes = m->bytes;
-    to->device = m->deviceId;
-    to->context = m->contextId;
-    to->stream = m->streamId;
-    to->correlation = m->correlationId;
-    to->node = m->graphNodeId;
     return raw->top.bytes;
 }
 
@@ -93,14 +88,8 @@ static uint16_t convert_peer_copy(RawAny *raw, const void *record)
 {
     const MemcpyPeer *m = record;
     RawMove *to = RAW_OF(raw, RAW_COPY, move, CUPTI_ACTIVITY_MEMCPY_KIND_PTOP);
-    to->start_ns = ns(m->start);
-    to->end_ns = ns(m->end);
+    TAKE_WORK(to, m);
     to->size_bytes = m->bytes;
-    to->device = m->deviceId;
-    to->context = m->contextId;
-    to->stream = m->streamId;
-    to->correlation = m->correlationId;
-    to->node = m->graphNodeId;
     return raw->top.bytes;
 }
 
@@ -108,14 +97,8 @@ static uint16_t convert_set(RawAny *raw, const void *record)
 {
     const Memset *m = record;
     RawMove *to = RAW_OF(raw, RAW_SET, move, 0);
-    to->start_ns = ns(m->start);
-    to->end_ns = ns(m->end);
+    TAKE_WORK(to, m);
     to->size_bytes = m->bytes;
-    to->device = m->deviceId;
-    to->context = m->contextId;
-    to->stream = m->streamId;
-    to->correlation = m->correlationId;
-    to->node = m->graphNodeId;
     return raw->top.bytes;
 }
 

@@ -68,7 +68,7 @@ static const Gpu *read_gpu(Work *w, const char *text, Err *err)
 static bool predict_fold(Work *w, const char *text, uint32_t fold, Err *err)
 {
     KernelFit some = w->fit;
-    some.rows = PUSH_ARRAY(&w->arena, KernelRow, w->fit.rows_n);
+    some.rows = PUSH_ARRAY(&w->arena, KernelFitRow, w->fit.rows_n);
     some.rows_n = 0;
     for (uint32_t i = 0; i < w->fit.rows_n; i++)
         if (i % FOLDS != fold)
@@ -110,13 +110,13 @@ static CalibrateErrors left_out_errors(Work *w, KernelTable table)
 
 static void print_left_out(Work *w)
 {
-    static const char *const names[] = { "matmul", "memory-bound", "attention" };
     printf("\n%-16s %8s %14s\n", "shapes left out", "shapes", "error in %");
     printf("%-16s %8s %8s %5s\n", "", "", "median", "p90");
     for (KernelTable t = 0; t < TABLE_COPY; t++) {
         CalibrateErrors e = left_out_errors(w, t);
         if (e.n > 0)
-            printf("%-16s %8u %8.1f %5.1f\n", names[t], (unsigned)e.n, e.median_pct, e.p90_pct);
+            printf("%-16s %8u %8.1f %5.1f\n", kernel_table_texts[t], (unsigned)e.n,
+                   e.median_pct, e.p90_pct);
     }
 }
 
@@ -221,11 +221,17 @@ static bool make_cluster(Work *w, const char *gpu, Err *err)
     return calibrate_store(w->o, text, err);
 }
 
-/* Made whole, or not at all. */
+/* Made whole, or not at all: then what was there stays. */
 static bool new_cluster(Work *w, const char *gpu, Err *err)
 {
+    Err ignored = { 0 };
     bool was_there = is_there(w->o->into);
+    char *old = was_there ? calibrate_load(w->o->into, &ignored) : NULL;
     bool ok = make_cluster(w, gpu, err) && calibrate_cluster(w->o, err);
+    if (!ok && old)
+        (void)calibrate_store(w->o, old, &ignored); /* takes it over */
+    else
+        free(old);
     if (!ok && !was_there)
         unlink(w->o->into);
     return ok;

@@ -22,25 +22,17 @@ typedef struct Work {
     const CalibrateOptions *o;
     NcclLog log;
     ClusterFit fit;
-    const char *bench; /* what measured, where `lockstep bench` did; else NULL */
+    const char **log_names; /* of those with rows */
+    const char *bench;      /* what measured, where `lockstep bench` did; else NULL */
     uint32_t skipped_op, skipped_other;
 } Work;
 
 /* ---- rows ---- */
 
-/* OP_KIND_N: the simulator has no such collective. */
-static OpKind kind_of(const char *op)
-{
-    for (int k = OP_ALL_REDUCE; k <= OP_ALL_TO_ALL; k++)
-        if (strcmp(op, op_kind_names[k]) == 0)
-            return (OpKind)k;
-    return strcmp(op, "send_recv") == 0 ? OP_SEND : OP_KIND_N;
-}
-
 static void take_row(Work *w, const NcclRow *r, uint32_t log, uint32_t nth)
 {
     const NcclTest *t = &w->log.tests[r->test];
-    OpKind kind = kind_of(t->op);
+    OpKind kind = measured_op_of(t->op);
     if (kind == OP_KIND_N) {
         w->skipped_op++;
         return;
@@ -57,11 +49,15 @@ static void take_row(Work *w, const NcclRow *r, uint32_t log, uint32_t nth)
 static void take_rows(Work *w)
 {
     uint32_t log = 0, nth = 0;
+    w->log_names = PUSH_ARRAY(&w->fit.arena, const char *, w->o->inputs_n);
     for (uint32_t i = 0; i < w->log.rows_n; i++) {
         const NcclRow *r = &w->log.rows[i];
+        const char *file = w->log.tests[r->test].file;
         bool new_test = i == 0 || r->test != r[-1].test;
-        if (new_test && i > 0 && w->log.tests[r->test].file != w->log.tests[r[-1].test].file)
+        if (new_test && i > 0 && file != w->log.tests[r[-1].test].file)
             log++;
+        if (new_test)
+            w->log_names[log] = calibrate_base_name(file);
         nth = new_test ? 0 : nth;
         if (!r->in_place)
             take_row(w, r, log, nth++);
@@ -155,11 +151,23 @@ static bool read_machine(const ClusterFit *f, const char *text, Machine *m, Err 
     return ok;
 }
 
+static bool read_log(Work *w, const char *path, Err *err)
+{
+    uint32_t rows_n = w->log.rows_n;
+    const char *source = NULL;
+    if (!w->o->bench)
+        return nccl_log_read(&w->log, path, err);
+    if (!calibrate_bench_log(&w->log, path, &source, err))
+        return false;
+    if (w->log.rows_n > rows_n)
+        w->bench = w->bench ? arena_printf(&w->log.arena, "%s; %s", w->bench, source) : source;
+    return true;
+}
+
 static bool read_logs(Work *w, Err *err)
 {
     for (uint32_t i = 0; i < w->o->inputs_n; i++)
-        if (!(w->o->bench ? calibrate_bench_log(&w->log, w->o->inputs[i], &w->bench, err)
-                          : nccl_log_read(&w->log, w->o->inputs[i], err)))
+        if (!read_log(w, w->o->inputs[i], err))
             return false;
     cluster_fit_init(&w->fit, w->o->into, predict_rows, w->log.rows_n);
     take_rows(w);
@@ -197,17 +205,14 @@ static bool show(Work *w, Err *err)
     ClusterFit *f = &w->fit;
     if (w->o->quiet)
         return true;
-    const char **names = PUSH_ARRAY(&f->arena, const char *, w->o->inputs_n);
-    for (uint32_t i = 0; i < w->o->inputs_n; i++)
-        names[i] = calibrate_base_name(w->o->inputs[i]);
     uint64_t skipped = (uint64_t)w->skipped_op + w->skipped_other;
     if (w->o->json) {
-        cluster_fit_json(f, names, !w->o->dry_run, skipped, err);
+        cluster_fit_json(f, w->log_names, !w->o->dry_run, skipped, err);
         return !err->set;
     }
     printf("%s %s on %s\n\n", w->o->dry_run ? "would calibrate" : "calibrated", w->o->into,
            sources(w));
-    cluster_fit_print(f, names);
+    cluster_fit_print(f, w->log_names);
     if (skipped > 0)
         printf("\nnot used: %u rows of collectives that are not simulated, %u of uneven nodes, "
                "one rank or no time\n",

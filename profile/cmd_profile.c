@@ -5,7 +5,6 @@
  * names it (profile/capture.h), in every process that uses a GPU.  What is recorded survives
  * the program, also one that crashes; at the end it becomes traces.
  */
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <getopt.h>
@@ -112,16 +111,6 @@ static bool check_alone(const ProfileRun *run, Err *err)
         other);
 }
 
-static bool make_folder(const char *path, Err *err)
-{
-    if (mkdir(path, 0777) == 0)
-        return true;
-    struct stat st;
-    if (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return true;
-    return err_set(err, "cannot make the folder '%s': %s", path, strerror(errno));
-}
-
 /* An earlier run's traces would be mixed with this one's; ranks of one job share the folder. */
 static bool check_out(const ProfileRun *run, Arena *arena, Err *err)
 {
@@ -130,7 +119,7 @@ static bool check_out(const ProfileRun *run, Arena *arena, Err *err)
         if (access(arena_printf(arena, "%s/%s", run->out, made[i]), F_OK) == 0)
             return err_set(err, "'%s' holds a recording already (%s); give another --out",
                            run->out, made[i]);
-    return make_folder(run->out, err);
+    return profile_make_folder(run->out, err);
 }
 
 static bool make_raw(ProfileRun *run, Arena *arena, Err *err)
@@ -139,7 +128,7 @@ static bool make_raw(ProfileRun *run, Arena *arena, Err *err)
     gethostname(host, sizeof host - 1);
     host[strcspn(host, "/.")] = '\0';
     const char *raw = arena_printf(arena, "%s/raw-%s-%d", run->out, host, (int)getpid());
-    if (!make_folder(raw, err))
+    if (!profile_make_folder(raw, err))
         return false;
     char *absolute = realpath(raw, NULL);
     if (!absolute)

@@ -43,8 +43,12 @@ typedef struct ProfileResult {
 
 /*
  * Makes traces of what lies in run->raw, says on stdout what there is, on stderr what is odd,
- * and takes the recordings away.  No recordings is no error.
+ * and takes the recordings away.  No recordings is no error; where nothing ran on a GPU no
+ * trace is left.
  */
 bool profile_merge(const ProfileRun *run, ProfileResult *result, Arena *arena, Err *err);
+
+/* One that is there already will do. */
+bool profile_make_folder(const char *path, Err *err);
 
 #endif

@@ -126,16 +126,12 @@ static void give_ranks(Recordings *all)
 bool profile_kernel_words(void *user, const char *kernel, SpanClass *class_, const char **op,
                           const char **dtype)
 {
-    const Rules *rules = user;
-    uint32_t match = rules_match(rules, kernel);
-    if (match == NONE_U32 || rules->rule[match].class_ == SPAN_COMPUTE)
+    uint32_t match;
+    KernelComm said;
+    if (!rules_comm(user, kernel, &match, class_, &said))
         return false;
-    KernelComm said = kernel_comm(kernel);
-    *op = rules->rule[match].op ? rules->rule[match].op : said.op;
+    *op = said.op;
     *dtype = said.dtype;
-    *class_ = rules->rule[match].class_;
-    if (*op && comm_op_is_p2p(*op))
-        *class_ = SPAN_P2P;
     return true;
 }
 
@@ -170,23 +166,38 @@ static bool write_trace(Recordings *all, uint32_t first, uint32_t n, bool collec
     return ok;
 }
 
-static bool make_folder(const char *path, Err *err)
+bool profile_make_folder(const char *path, Err *err)
 {
-    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+    if (mkdir(path, 0777) == 0)
+        return true;
+    struct stat st;
+    if (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return true;
     return err_set(err, "cannot make the folder '%s': %s", path, strerror(errno));
 }
 
+static const char *path_of_all(const Recordings *all, const char *out)
+{
+    return arena_printf(all->arena, "%s/trace.lstrace", out);
+}
+
+static const char *folder_of_ranks(const Recordings *all, const char *out)
+{
+    return arena_printf(all->arena, "%s/ranks", out);
+}
+
+static const char *path_of_rank(const Recordings *all, const char *out, uint32_t rank)
+{
+    return arena_printf(all->arena, "%s/ranks/rank%" PRIu32 ".lstrace", out, rank);
+}
+
 static bool write_ranks(Recordings *all, const char *out, bool collect, Err *err)
 {
-    const char *folder = arena_printf(all->arena, "%s/ranks", out);
-    bool ok = make_folder(folder, err);
+    bool ok = profile_make_folder(folder_of_ranks(all, out), err);
     for (uint32_t i = 0, n; i < all->n && ok; i += n) {
         for (n = 1; i + n < all->n && all->file[i + n].rank == all->file[i].rank;)
             n++;
-        const char *path =
-            arena_printf(all->arena, "%s/rank%" PRIu32 ".lstrace", folder, all->file[i].rank);
-        ok = write_trace(all, i, n, collect, path, err);
+        ok = write_trace(all, i, n, collect, path_of_rank(all, out, all->file[i].rank), err);
     }
     return ok;
 }
@@ -255,19 +266,21 @@ static void remove_raw(const ProfileRun *run, const Recordings *all)
 
 static bool make_traces(const ProfileRun *run, Recordings *all, Err *err)
 {
-    const char *path = arena_printf(all->arena, "%s/trace.lstrace", run->out);
     if (run->launched)
         return write_ranks(all, run->out, true, err);
-    return write_trace(all, 0, all->n, true, path, err) &&
+    return write_trace(all, 0, all->n, true, path_of_all(all, run->out), err) &&
            (all->ranks_n == 1 || write_ranks(all, run->out, false, err));
 }
 
-static bool read_nothing(const Recordings *all)
+/* Traces without anything in them would only be in the way of the next try. */
+static void remove_traces(const ProfileRun *run, const Recordings *all)
 {
     for (uint32_t i = 0; i < all->n; i++)
-        if (gpu_spans(&all->file[i].info) > 0)
-            return false;
-    return true;
+        unlink(path_of_rank(all, run->out, all->file[i].rank));
+    if (run->launched)
+        return; /* the folder is other ranks' too */
+    unlink(path_of_all(all, run->out));
+    rmdir(folder_of_ranks(all, run->out));
 }
 
 bool profile_merge(const ProfileRun *run, ProfileResult *result, Arena *arena, Err *err)
@@ -288,9 +301,11 @@ bool profile_merge(const ProfileRun *run, ProfileResult *result, Arena *arena, E
     result->ranks_n = all.ranks_n;
     if (ok && all.n > 0)
         print_findings(&all);
-    if (ok && all.n > 0 && !read_nothing(&all)) {
+    if (ok && all.n > 0 && result->gpu_spans_n > 0) {
         print_report(&all);
         print_next(run, &all);
+    } else if (ok) {
+        remove_traces(run, &all);
     }
     if (ok && !run->keep)
         remove_raw(run, &all);

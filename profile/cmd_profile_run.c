@@ -15,16 +15,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "profile/capture.h"
 #include "profile/cmd_profile.h"
-
-#define DIR_VARIABLE "LOCKSTEP_CAPTURE_DIR" /* CAPTURE_DIR_VARIABLE of profile/capture.h */
 
 static const int passed_on[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 };
 
 /* A program's own choice of a NCCL profiler or of NVTX's tool stands. */
 static void set_environment(const ProfileRun *run)
 {
-    setenv(DIR_VARIABLE, run->raw, 1);
+    setenv(CAPTURE_DIR_VARIABLE, run->raw, 1);
     setenv("CUDA_INJECTION64_PATH", run->plugin, 1);
     setenv("NVTX_INJECTION64_PATH", run->plugin, 0);
     setenv("NCCL_PROFILER_PLUGIN", run->plugin, 0);

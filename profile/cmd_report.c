@@ -40,7 +40,12 @@ static void print_help(FILE *f)
         "  --json              prints one JSON object\n"
         "  --html OUT          writes a page with pictures: one file, needs no network\n"
         "  --hta-compatible    figures as Holistic Trace Analysis rounds and cuts them\n"
-        "  --hta-include-last  the same with the last step, which it drops otherwise\n",
+        "  --hta-include-last  the same with the last step, which it drops otherwise\n"
+        "\n"
+        "Waiting (wait_ns in --json) is what a kernel takes beyond the shortest one of its\n"
+        "collective, as Kineto's \"Synchronizing\"; or what the trace itself says.  For "
+        "ranks,\n"
+        "before_last_arrival_ns is the time until the last rank began, on aligned clocks.\n",
         TOP);
 }
 

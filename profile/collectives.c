@@ -80,7 +80,6 @@ static CollChannel key_of(const Timeline *t, const Comm *m, uint32_t rank, uint3
         return key;
     }
     key.group = m->group;
-    key.members_n = m->ranks_n;
     if (m->peer == NONE_U32) {
         key.group_id = m->group_id;
         return key;
@@ -88,7 +87,6 @@ static CollChannel key_of(const Timeline *t, const Comm *m, uint32_t rank, uint3
     bool receives = strcmp(timeline_text(t, m->op), "recv") == 0;
     key.from = receives ? m->peer : rank;
     key.to = receives ? rank : m->peer;
-    key.members_n = 2;
     return key;
 }
 
@@ -458,7 +456,8 @@ static void match_channel(Collectives *c, uint32_t channel, Runs *r, const Timel
     }
 }
 
-void collectives_match(Collectives *c, const Timeline *t, const Covers *covers)
+/* Fills channels, parts, matches and the unmatched. */
+static void match_all(Collectives *c, const Timeline *t, const Covers *covers)
 {
     Gather g = { .channel = NULL };
     Runs runs = { .n = 0 };
@@ -481,7 +480,7 @@ void collectives_find(Collectives *c, const Timeline *t, const Covers *covers,
     static const Selection all = { .ranks = NULL };
     *c = (Collectives){ .ranks_n = covers->n };
     c->ranks = mem_zero(covers->n, sizeof *c->ranks);
-    collectives_match(c, t, covers);
+    match_all(c, t, covers);
     collectives_clocks(c, t);
     collectives_sum(c, t, covers, selection ? selection : &all);
 }

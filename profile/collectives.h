@@ -56,7 +56,6 @@ typedef struct CollChannel {
     uint32_t group, group_id; /* as in Comm; group NONE_U32: by stream */
     uint32_t from, to;        /* ranks of a pair; NONE_U32 for groups and streams */
     uint32_t stream;          /* k-th that communicates, from 0 */
-    uint32_t members_n;       /* as the trace says; 0 unknown */
     uint32_t ranks_n;         /* that have kernels here */
     MatchBy by;
     const char *refusal; /* a sentence, or NULL */
@@ -148,7 +147,7 @@ static inline int64_t collectives_aligned_ns(const Collectives *c, uint32_t rank
                                                          : at_ns;
 }
 
-/* "group 'dp' of 8", "rank 0 to rank 3", "stream 2 of those that communicate" */
+/* "group 'dp'", "rank 0 to rank 3", "stream 2 of those that communicate" */
 char *collectives_channel_text(char *text, size_t cap, const Timeline *t, const CollChannel *c);
 
 #endif

@@ -9,8 +9,6 @@ static inline int64_t part_end_ns(const Timeline *t, const CollPart *p)
     return t->start_ns[p->span] + t->dur_ns[p->span];
 }
 
-/* Fills channels, parts, matches and the unmatched. */
-void collectives_match(Collectives *c, const Timeline *t, const Covers *covers);
 /* Fills clocks and the ranks' offsets. */
 void collectives_clocks(Collectives *c, const Timeline *t);
 /* Fills what remains: waits, rows, sums of ranks. */

@@ -78,19 +78,6 @@ static void find_exposed(Collectives *c, const Timeline *t, const Covers *covers
 
 /* ---- ranks ---- */
 
-static void add_metrics(Metrics *to, const Metrics *m)
-{
-    to->span_ns += m->span_ns;
-    to->busy_ns += m->busy_ns;
-    to->idle_ns += m->idle_ns;
-    to->compute_ns += m->compute_ns;
-    to->comm_ns += m->comm_ns;
-    to->memory_ns += m->memory_ns;
-    to->overlapped_ns += m->overlapped_ns;
-    to->exposed_comm_ns += m->exposed_comm_ns;
-    to->exposed_comm_vs_memory_ns += m->exposed_comm_vs_memory_ns;
-}
-
 /* What the last one did in the time before, as long as the others waited on average. */
 static void blame(Collectives *c, const Timeline *t, const Covers *covers, const CollMatch *m)
 {
@@ -101,7 +88,7 @@ static void blame(Collectives *c, const Timeline *t, const Covers *covers, const
         metrics_of_sum(cover_window(&covers->rank[p->rank], start_ns - m->waited_ns, start_ns));
     r->last_n++;
     r->waited_ns += m->waited_ns;
-    add_metrics(&r->late, &late);
+    metrics_add(&r->late, &late, 1);
 }
 
 static void sum_early(Collectives *c, const Timeline *t, const CollMatch *m)

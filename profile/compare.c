@@ -7,30 +7,20 @@
 
 /* ---- which rank stands beside which ---- */
 
-static uint64_t signature_of(const SideRank *r)
-{
-    uint64_t h = r->ops_n;
-    for (uint32_t i = 0; i < r->ops_n; i++)
-        h += mix_u64(r->ops[i].exact); /* a sum: streams may interleave differently */
-    return h;
-}
-
-/* The rank itself; in a folded timeline the one that stands for it, which is not written down: one
+/* In a folded timeline the rank that stands for one without tracks, which is not written down: one
  * that does the same as `like`, else the last one before it. */
 static SideRank *source_of(const Side *s, uint32_t rank, const SideRank *like)
 {
     SideRank *before = NULL, *same = NULL;
-    bool beyond = s->t->ranks_n && rank >= s->t->ranks_n;
-    uint64_t signature = s->folded && like ? signature_of(like) : 0;
+    if (s->t->ranks_n && rank >= s->t->ranks_n)
+        return NULL;
     for (uint32_t i = 0; i < s->ranks_n; i++) {
         SideRank *r = &s->ranks[i];
-        if (r->rank == rank)
-            return r;
-        if (r->ranks_n < 2 || beyond)
+        if (r->ranks_n < 2)
             continue;
         if (r->rank < rank || !before)
             before = r;
-        if (like && (r->rank < rank || !same) && signature_of(r) == signature)
+        if (like && (r->rank < rank || !same) && r->signature == like->signature)
             same = r;
     }
     return same ? same : before;
@@ -202,24 +192,34 @@ static void keep_classes(Comparison *c, CompareClass *classes)
     c->classes[c->classes_n++] = classes[CLASS_IDLE];
 }
 
-/* Where each field of Metrics is that is averaged. */
-static int64_t *field_of(Metrics *m, int k)
+const char *const compare_quantity_names[COMPARE_QUANTITIES_N] = {
+    "step_time", "compute", "comm", "overlapped", "exposed_comm", "memory", "idle"
+};
+
+static int64_t *quantity_of(Metrics *m, int k)
 {
-    int64_t *const fields[] = { &m->span_ns,       &m->busy_ns,        &m->idle_ns,
-                                &m->compute_ns,    &m->memory_ns,      &m->comm_ns,
-                                &m->overlapped_ns, &m->exposed_comm_ns };
-    return k < (int)ARRAY_N(fields) ? fields[k] : NULL;
+    int64_t *const fields[COMPARE_QUANTITIES_N] = { &m->span_ns,         &m->compute_ns,
+                                                    &m->comm_ns,         &m->overlapped_ns,
+                                                    &m->exposed_comm_ns, &m->memory_ns,
+                                                    &m->idle_ns };
+    return fields[k];
+}
+
+int64_t compare_quantity(const Metrics *m, int k)
+{
+    Metrics copy = *m;
+    return *quantity_of(&copy, k);
 }
 
 static void average(Comparison *c, int side)
 {
-    for (int k = 0; field_of(&c->times[side], k); k++) {
+    for (int k = 0; k < COMPARE_QUANTITIES_N; k++) {
         double sum = 0, n = 0;
         for (uint32_t i = 0; i < c->ranks_n; i++) {
-            sum += (double)*field_of(&c->ranks[i].times[side], k) * c->ranks[i].ranks_n;
+            sum += (double)compare_quantity(&c->ranks[i].times[side], k) * c->ranks[i].ranks_n;
             n += c->ranks[i].ranks_n;
         }
-        *field_of(&c->times[side], k) = llround(sum / n);
+        *quantity_of(&c->times[side], k) = llround(sum / n);
     }
     c->times[side].span_ns = 0;
     for (uint32_t i = 0; i < c->ranks_n; i++)
@@ -311,11 +311,23 @@ double compare_error_pct(int64_t sim, int64_t real)
     return 100 * ((double)sim / (double)real - 1);
 }
 
-double compare_class_error_pct(const CompareClass *k)
+const int64_t *compare_class_ns(const CompareClass *k)
 {
     bool idle = k->ops_n[COMPARE_SIM] + k->ops_n[COMPARE_REAL] == 0;
-    const int64_t *ns = idle ? k->own_ns : k->time_ns;
+    return idle ? k->own_ns : k->time_ns;
+}
+
+double compare_class_error_pct(const CompareClass *k)
+{
+    const int64_t *ns = compare_class_ns(k);
     return compare_error_pct(ns[COMPARE_SIM], ns[COMPARE_REAL]);
+}
+
+double compare_overlap_points(const Metrics times[COMPARE_SIDES])
+{
+    double sim = metrics_overlap_pct(&times[COMPARE_SIM]);
+    double real = metrics_overlap_pct(&times[COMPARE_REAL]);
+    return isnan(sim) && isnan(real) ? 0 : sim - real;
 }
 
 double compare_coverage_pct(const Comparison *c)

@@ -103,6 +103,11 @@ typedef struct Comparison {
     CompareDrift drift;
 } Comparison;
 
+/* What is compared of a step's times, in the order of --json: the quantities of --fail-if. */
+enum { COMPARE_QUANTITIES_N = 7 };
+extern const char *const compare_quantity_names[COMPARE_QUANTITIES_N]; /* "step_time", ... */
+int64_t compare_quantity(const Metrics *m, int k);
+
 /* Both timelines sealed.  On failure c is empty. */
 bool compare(Comparison *c, const Timeline *sim, const Timeline *real, const CompareOptions *o,
              Err *err);
@@ -113,6 +118,10 @@ double compare_coverage_pct(const Comparison *c); /* % of real op time that is p
 /* sum of |sim - real| over pairs, in % of their real time. */
 double compare_op_error_pct(const Comparison *c);
 double compare_class_error_pct(const CompareClass *k);
+/* By side, what its error is of: sums over ops, of "idle" the step's instants. */
+const int64_t *compare_class_ns(const CompareClass *k);
+/* Overlap of sim - real in percent points: 0 where neither communicates, NAN where one does. */
+double compare_overlap_points(const Metrics times[COMPARE_SIDES]);
 /* % of the step's difference, over all ranks, that a class is responsible for. */
 double compare_share_pct(const Comparison *c, const CompareClass *k);
 

@@ -106,7 +106,7 @@ static bool has_word(const char *name, size_t n, const char *pattern)
     return false;
 }
 
-OpClass compare_class_of_kernel(const char *name)
+static OpClass class_of_kernel(const char *name)
 {
     char lower[256]; /* what matters of a kernel's name stands at its beginning */
     size_t n = 0;
@@ -138,6 +138,6 @@ OpClass compare_class_of(const Timeline *t, uint64_t span)
     case SPAN_MEMORY:
         return CLASS_MEMORY;
     default:
-        return compare_class_of_kernel(timeline_text(t, t->span_name[span]));
+        return class_of_kernel(timeline_text(t, t->span_name[span]));
     }
 }

@@ -15,56 +15,6 @@
 
 /* ---- quantities: sim, real, error ---- */
 
-typedef struct Quantity {
-    const char *name;
-    int64_t (*of)(const Metrics *m);
-} Quantity;
-
-static int64_t span_of(const Metrics *m)
-{
-    return m->span_ns;
-}
-
-static int64_t compute_of(const Metrics *m)
-{
-    return m->compute_ns;
-}
-
-static int64_t comm_of_metrics(const Metrics *m)
-{
-    return m->comm_ns;
-}
-
-static int64_t overlapped_of(const Metrics *m)
-{
-    return m->overlapped_ns;
-}
-
-static int64_t exposed_of(const Metrics *m)
-{
-    return m->exposed_comm_ns;
-}
-
-static int64_t memory_of(const Metrics *m)
-{
-    return m->memory_ns;
-}
-
-static int64_t idle_of(const Metrics *m)
-{
-    return m->idle_ns;
-}
-
-static const Quantity quantities[] = {
-    { "step_time", span_of },
-    { "compute", compute_of },
-    { "comm", comm_of_metrics },
-    { "overlapped", overlapped_of },
-    { "exposed_comm", exposed_of },
-    { "memory", memory_of },
-    { "idle", idle_of },
-};
-
 static const char *const parts[] = { "sim_ns", "real_ns", "error_pct", "abs_error_pct" };
 static const char *const single[] = { "coverage_pct",         "op_error_pct",
                                       "overlap.sim_pct",      "overlap.real_pct",
@@ -86,13 +36,14 @@ static bool part_of(const char *part, int64_t sim, int64_t real, double *value)
 
 static bool quantity_value(const Comparison *c, const char *metric, double *value)
 {
-    for (size_t i = 0; i < ARRAY_N(quantities); i++) {
-        size_t n = strlen(quantities[i].name);
-        if (strncmp(metric, quantities[i].name, n) != 0 || (metric[n] && metric[n] != '.'))
+    for (int k = 0; k < COMPARE_QUANTITIES_N; k++) {
+        const char *name = compare_quantity_names[k];
+        size_t n = strlen(name);
+        if (strncmp(metric, name, n) != 0 || (metric[n] && metric[n] != '.'))
             continue;
         return part_of(metric[n] ? metric + n + 1 : "abs_error_pct",
-                       quantities[i].of(&c->times[COMPARE_SIM]),
-                       quantities[i].of(&c->times[COMPARE_REAL]), value);
+                       compare_quantity(&c->times[COMPARE_SIM], k),
+                       compare_quantity(&c->times[COMPARE_REAL], k), value);
     }
     return false;
 }
@@ -110,8 +61,7 @@ static bool class_value(const Comparison *c, const char *metric, double *value)
         if (strncmp(k->name, name, n) != 0 || k->name[n])
             continue;
         *value = compare_share_pct(c, k);
-        bool idle = i + 1 == c->classes_n;
-        const int64_t *ns = idle ? k->own_ns : k->time_ns;
+        const int64_t *ns = compare_class_ns(k);
         return strcmp(part, "share_pct") == 0 ||
                part_of(part, ns[COMPARE_SIM], ns[COMPARE_REAL], value);
     }
@@ -120,13 +70,11 @@ static bool class_value(const Comparison *c, const char *metric, double *value)
 
 static bool single_value(const Comparison *c, const char *metric, double *value)
 {
-    double sim = metrics_overlap_pct(&c->times[COMPARE_SIM]);
-    double real = metrics_overlap_pct(&c->times[COMPARE_REAL]);
     const double values[] = { compare_coverage_pct(c),
                               compare_op_error_pct(c),
-                              sim,
-                              real,
-                              isnan(sim) && isnan(real) ? 0 : sim - real,
+                              metrics_overlap_pct(&c->times[COMPARE_SIM]),
+                              metrics_overlap_pct(&c->times[COMPARE_REAL]),
+                              compare_overlap_points(c->times),
                               (double)c->drift.end_ns,
                               (double)c->drift.largest_ns };
     for (size_t i = 0; i < ARRAY_N(single); i++)
@@ -140,8 +88,8 @@ static bool single_value(const Comparison *c, const char *metric, double *value)
 void compare_metrics(FILE *out)
 {
     fprintf(out, "  ");
-    for (size_t i = 0; i < ARRAY_N(quantities); i++)
-        fprintf(out, "%s%s", i ? ", " : "", quantities[i].name);
+    for (int k = 0; k < COMPARE_QUANTITIES_N; k++)
+        fprintf(out, "%s%s", k ? ", " : "", compare_quantity_names[k]);
     fprintf(out, " or classes.CLASS,\n  followed by ");
     for (size_t i = 0; i < ARRAY_N(parts); i++)
         fprintf(out, ".%s, ", parts[i]);

@@ -17,26 +17,22 @@ static void put_quantity(JsonOut *j, const char *key, int64_t sim, int64_t real)
     json_out_close(j, '}');
 }
 
-static void put_times(JsonOut *j, const Metrics *s, const Metrics *r)
+static void put_times(JsonOut *j, const Metrics times[COMPARE_SIDES])
 {
-    double sim = metrics_overlap_pct(s), real = metrics_overlap_pct(r);
-    put_quantity(j, "step_time", s->span_ns, r->span_ns);
-    put_quantity(j, "compute", s->compute_ns, r->compute_ns);
-    put_quantity(j, "comm", s->comm_ns, r->comm_ns);
-    put_quantity(j, "overlapped", s->overlapped_ns, r->overlapped_ns);
-    put_quantity(j, "exposed_comm", s->exposed_comm_ns, r->exposed_comm_ns);
-    put_quantity(j, "memory", s->memory_ns, r->memory_ns);
-    put_quantity(j, "idle", s->idle_ns, r->idle_ns);
+    const Metrics *sim = &times[COMPARE_SIM], *real = &times[COMPARE_REAL];
+    for (int k = 0; k < COMPARE_QUANTITIES_N; k++)
+        put_quantity(j, compare_quantity_names[k], compare_quantity(sim, k),
+                     compare_quantity(real, k));
     json_put_open(j, "overlap", '{');
-    json_put_number(j, "sim_pct", sim);
-    json_put_number(j, "real_pct", real);
-    json_put_number(j, "error_points", isnan(sim) && isnan(real) ? 0 : sim - real);
+    json_put_number(j, "sim_pct", metrics_overlap_pct(sim));
+    json_put_number(j, "real_pct", metrics_overlap_pct(real));
+    json_put_number(j, "error_points", compare_overlap_points(times));
     json_out_close(j, '}');
 }
 
-static void put_class(JsonOut *j, const Comparison *c, const CompareClass *k, bool idle)
+static void put_class(JsonOut *j, const Comparison *c, const CompareClass *k)
 {
-    const int64_t *ns = idle ? k->own_ns : k->time_ns;
+    const int64_t *ns = compare_class_ns(k);
     double real = (double)k->matched_ns[COMPARE_REAL];
     json_out_open(j, '{');
     json_put_text(j, "class", k->name);
@@ -91,11 +87,7 @@ static void put_parting(JsonOut *j, const CompareDrift *d)
     json_out_open(j, '{');
     json_put_text(j, "name", d->op_name);
     json_put_text(j, "class", d->op_class);
-    json_out_key(j, "op");
-    if (d->op == NONE_U32)
-        json_out_null(j);
-    else
-        json_out_int(j, d->op);
+    json_put_known(j, "op", d->op == NONE_U32 ? -1 : (int64_t)d->op);
     json_put_int(j, "real_start_ns", d->op_start_ns);
     json_put_int(j, "sim_ns", d->op_time_ns[COMPARE_SIM]);
     json_put_int(j, "real_ns", d->op_time_ns[COMPARE_REAL]);
@@ -135,7 +127,7 @@ static void put_rank(JsonOut *j, const CompareRank *r)
     json_put_int(j, "sim_ops", (int64_t)r->ops_n[COMPARE_SIM]);
     json_put_int(j, "real_ops", (int64_t)r->ops_n[COMPARE_REAL]);
     json_put_int(j, "matched_ops", (int64_t)r->matched_n);
-    put_times(j, &r->times[COMPARE_SIM], &r->times[COMPARE_REAL]);
+    put_times(j, r->times);
     json_out_close(j, '}');
 }
 
@@ -143,11 +135,7 @@ static void put_side(JsonOut *j, const Comparison *c, int k)
 {
     json_put_open(j, k == COMPARE_SIM ? "sim" : "real", '{');
     json_put_text(j, "trace", c->name[k]);
-    json_out_key(j, "step");
-    if (c->step[k] < 0)
-        json_out_null(j);
-    else
-        json_out_int(j, c->step[k]);
+    json_put_known(j, "step", c->step[k]);
     json_put_int(j, "steps", c->steps_n[k]);
     json_put_int(j, "ranks_without_counterpart", c->left_out_n[k]);
     json_out_close(j, '}');
@@ -158,12 +146,12 @@ void compare_json(const Comparison *c, uint32_t top, JsonOut *j)
     json_out_open(j, '{');
     put_side(j, c, COMPARE_SIM);
     put_side(j, c, COMPARE_REAL);
-    put_times(j, &c->times[COMPARE_SIM], &c->times[COMPARE_REAL]);
+    put_times(j, c->times);
     json_put_number(j, "coverage_pct", compare_coverage_pct(c));
     json_put_number(j, "op_error_pct", compare_op_error_pct(c));
     json_put_open(j, "classes", '[');
     for (uint32_t i = 0; i < c->classes_n; i++)
-        put_class(j, c, &c->classes[i], i + 1 == c->classes_n);
+        put_class(j, c, &c->classes[i]);
     json_out_close(j, ']');
     put_drift(j, &c->drift);
     put_ops(j, "ops", c->ops, c->ops_n, top);

@@ -44,8 +44,6 @@ static inline bool class_is_comm(OpClass k)
 }
 
 OpClass compare_class_of(const Timeline *t, uint64_t span);
-/* The same by a kernel's name alone. */
-OpClass compare_class_of_kernel(const char *name);
 
 typedef struct SideOp {
     int64_t start_ns, dur_ns; /* start: since the step's start */
@@ -63,6 +61,7 @@ typedef struct SideRank {
     int64_t begin_ns, length_ns; /* of the step */
     SideOp *ops;
     uint32_t ops_n;
+    uint64_t signature; /* equal for ranks that do the same */
 } SideRank;
 
 typedef struct Side {
@@ -71,7 +70,6 @@ typedef struct Side {
     int64_t step; /* -1: none is marked */
     uint32_t steps_n, ranks_n;
     SideRank *ranks; /* ascending */
-    bool folded;
 } Side;
 
 /* Picks the step and collects its ops; everything lives in arena. */

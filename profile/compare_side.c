@@ -158,6 +158,9 @@ static void take_ops(Cutter *c, const RankSteps *w, uint32_t k, SideRank *r, Are
         if (w->ops[i].step == k)
             r->ops[n++] = side_op(c, w->ops[i].span, r->begin_ns);
     qsort(r->ops, n, sizeof *r->ops, compare_ops);
+    r->signature = n;
+    for (uint32_t i = 0; i < n; i++) /* a sum: streams may interleave differently */
+        r->signature += mix_u64(r->ops[i].exact);
 }
 
 static void take_ranks(Side *s, Cutter *c, Arena *arena)
@@ -175,7 +178,6 @@ static void take_ranks(Side *s, Cutter *c, Arena *arena)
                          .length_ns = w->end_ns[k] - w->begin_ns[k] };
         take_ops(c, w, k, r, arena);
         s->ranks_n += r->ops_n > 0;
-        s->folded |= r->ops_n > 0 && r->ranks_n > 1;
     }
 }
 

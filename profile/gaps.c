@@ -5,77 +5,10 @@
 #include "profile/gaps.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "profile/launches.h"
 
 const char *const gap_kind_names[GAP_KIND_N] = { "launch", "sync", "other", "unknown" };
-
-/* ---- launches by id ---- */
-
-/* When the launch with an id began.  Ids are dense in most traces: then a plain array. */
-typedef struct Launches {
-    uint64_t low, n; /* ids from low on */
-    int64_t *dense_ns;
-    uint64_t *key; /* otherwise open addressing, NONE_U64 free */
-    int64_t *ns;
-    uint64_t slots_n;
-} Launches;
-
-static const int64_t no_launch = INT64_MIN;
-
-static void launches_open(Launches *l, uint64_t low, uint64_t high, uint64_t count)
-{
-    *l = (Launches){ .low = low };
-    if (count == 0)
-        return;
-    if (high - low < 8 * count + 1024) {
-        l->n = high - low + 1;
-        l->dense_ns = mem_resize(NULL, l->n, sizeof *l->dense_ns);
-        for (uint64_t i = 0; i < l->n; i++)
-            l->dense_ns[i] = no_launch;
-        return;
-    }
-    for (l->slots_n = 64; l->slots_n < 2 * count;)
-        l->slots_n *= 2;
-    l->key = mem_resize(NULL, l->slots_n, sizeof *l->key);
-    l->ns = mem_resize(NULL, l->slots_n, sizeof *l->ns);
-    memset(l->key, 0xff, l->slots_n * sizeof *l->key);
-}
-
-static void launches_free(Launches *l)
-{
-    free(l->dense_ns);
-    free(l->key);
-    free(l->ns);
-}
-
-static uint64_t launch_slot(const Launches *l, uint64_t id)
-{
-    uint64_t at = mix_u64(id) & (l->slots_n - 1);
-    while (l->key[at] != NONE_U64 && l->key[at] != id)
-        at = (at + 1) & (l->slots_n - 1);
-    return at;
-}
-
-static void launches_put(Launches *l, uint64_t id, int64_t start_ns)
-{
-    if (l->dense_ns) {
-        l->dense_ns[id - l->low] = start_ns;
-    } else {
-        uint64_t at = launch_slot(l, id);
-        l->key[at] = id;
-        l->ns[at] = start_ns;
-    }
-}
-
-static int64_t launches_get(const Launches *l, uint64_t id)
-{
-    if (l->dense_ns)
-        return id >= l->low && id - l->low < l->n ? l->dense_ns[id - l->low] : no_launch;
-    if (!l->key || id == NONE_U64)
-        return no_launch;
-    uint64_t at = launch_slot(l, id);
-    return l->key[at] == id ? l->ns[at] : no_launch;
-}
 
 /* ---- one rank ---- */
 
@@ -132,7 +65,7 @@ static void take_launches(Walk *w, int64_t to_ns)
         uint64_t end = end_of(&w->t->tracks[w->hosts[h]]), *at = &w->launch_at[h];
         for (; *at < end && w->t->start_ns[*at] < to_ns; ++*at)
             if (is_launch(w, *at))
-                launches_put(&w->launches, id_of(w, *at), w->t->start_ns[*at]);
+                *launches_at(&w->launches, id_of(w, *at)) = w->t->start_ns[*at];
     }
 }
 
@@ -172,7 +105,7 @@ static GapKind kind_of(Walk *w, const Gap *gap)
     int64_t end_ns = gap->at_ns + gap->dur_ns;
     take_launches(w, w->by_op ? end_ns + 1 : INT64_MAX);
     int64_t launch_ns = launches_get(&w->launches, id_of(w, gap->next));
-    if (launch_ns == no_launch)
+    if (launch_ns == LAUNCH_UNKNOWN)
         return GAP_UNKNOWN;
     if (launch_ns <= gap->at_ns)
         return GAP_OTHER;
@@ -261,7 +194,7 @@ static void find_gaps(Gaps *g, const Timeline *t, const Covers *covers, const Se
         return;
     Walk w = { .t = t, .cover = &covers->rank[rank], .selection = s, .rank = rank };
     walk_open(&w);
-    g->ranks[rank].has_launches = w.launches.dense_ns || w.launches.key;
+    g->ranks[rank].has_launches = launches_any(&w.launches);
     walk_gaps(g, &w);
     launches_free(&w.launches);
     free(w.hosts);

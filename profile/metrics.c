@@ -337,6 +337,34 @@ Metrics metrics_of_window(const Cover *c, const Timeline *t, int64_t from_ns, in
     return m;
 }
 
+/* Where the times are; NULL behind the last one. */
+static int64_t *time_of(Metrics *m, size_t k)
+{
+    int64_t *const times[] = {
+        &m->span_ns,       &m->busy_ns,         &m->idle_ns,
+        &m->compute_ns,    &m->memory_ns,       &m->comm_ns,
+        &m->overlapped_ns, &m->exposed_comm_ns, &m->exposed_comm_vs_memory_ns
+    };
+    return k < ARRAY_N(times) ? times[k] : NULL;
+}
+
+void metrics_add(Metrics *to, const Metrics *m, int64_t times)
+{
+    Metrics more = *m;
+    for (size_t k = 0; time_of(to, k); k++) {
+        int64_t *sum = time_of(to, k), ns;
+        if (__builtin_mul_overflow(*time_of(&more, k), times, &ns) ||
+            __builtin_add_overflow(*sum, ns, sum))
+            *sum = INT64_MAX;
+    }
+}
+
+void metrics_divide(Metrics *m, int64_t n)
+{
+    for (size_t k = 0; time_of(m, k); k++)
+        *time_of(m, k) /= n;
+}
+
 double metrics_overlap_pct(const Metrics *m)
 {
     return m->comm_ns ? 100 * (double)m->overlapped_ns / (double)m->comm_ns : NAN;

@@ -99,6 +99,11 @@ Metrics metrics_of_rank(const Cover *cover); /* span = its GPU work */
 /* span = the window; kernels are counted where they start. */
 Metrics metrics_of_window(const Cover *cover, const Timeline *t, int64_t from_ns,
                           int64_t to_ns);
+/* Adds the times of m, so many times, without the counts; what would be more than an int64 holds
+ * (sums over ranks whose clocks make no sense) is INT64_MAX. */
+void metrics_add(Metrics *to, const Metrics *m, int64_t times);
+/* Divides the times by n > 0. */
+void metrics_divide(Metrics *m, int64_t n);
 /* 100 * overlapped / comm; NaN without communication. */
 double metrics_overlap_pct(const Metrics *m);
 

@@ -170,11 +170,6 @@ static void keep_end(Records *r, int64_t end_ns)
         r->end_ns = max_i64(r->end_ns, end_ns);
 }
 
-static uint64_t group_key(uint32_t group, uint32_t comm)
-{
-    return (uint64_t)group << 32 | comm;
-}
-
 static void keep_task(Records *r, const RawNcclTask *task, uint64_t at)
 {
     if (task->launch != 0)
@@ -260,12 +255,8 @@ static void first_walk(Records *r)
                      r->name, at);
     r->n = at;
 
-    Join *const joins[] = { &r->ops,     &r->launches,       &r->node_ops,    &r->node_launches,
-                            &r->clones,  &r->calls,          &r->mark_ends,   &r->threads,
-                            &r->devices, &r->comms,          &r->nccl_calls,  &r->nccl_launches,
-                            &r->tasks,   &r->group_launches, &r->group_calls, &r->loose_tasks };
-    for (size_t i = 0; i < ARRAY_N(joins); i++)
-        join_sort(joins[i]);
+    for (size_t i = 0; i < ARRAY_N(r->joins); i++)
+        join_sort(&r->joins[i]);
     r->interned = mem_zero(r->texts_cap + 1, sizeof *r->interned);
     r->said = mem_zero(r->texts_cap + 1, sizeof *r->said);
 }
@@ -303,7 +294,7 @@ static void take_trouble(Records *r)
 
 /* ---- opening ---- */
 
-bool records_match(const uint8_t *head, size_t n)
+static bool is_recording(const uint8_t *head, size_t n)
 {
     static const uint8_t magic[8] = RAW_MAGIC;
     return n >= sizeof magic && memcmp(head, magic, sizeof magic) == 0;
@@ -311,7 +302,7 @@ bool records_match(const uint8_t *head, size_t n)
 
 static bool check_head(const RawHead *head, uint64_t n, const char *name, Err *err)
 {
-    if (!records_match(head->magic, (size_t)min_u64(n, sizeof head->magic)))
+    if (!is_recording(head->magic, (size_t)min_u64(n, sizeof head->magic)))
         return err_set(err, "'%s' is no recording of the collector", name);
     if (n < RAW_HEAD_BYTES)
         return err_set(err, "'%s' ends within its head, after %" PRIu64 " bytes", name, n);
@@ -333,14 +324,8 @@ static void take_head(RecordsInfo *info, const void *bytes)
 
 static void release(Records *r)
 {
-    Join *const joins[] = { &r->ops,           &r->launches,       &r->node_ops,
-                            &r->node_launches, &r->clones,         &r->calls,
-                            &r->mark_ends,     &r->threads,        &r->devices,
-                            &r->comms,         &r->nccl_calls,     &r->nccl_launches,
-                            &r->tasks,         &r->group_launches, &r->group_calls,
-                            &r->loose_tasks,   &r->launch_seqs };
-    for (size_t i = 0; i < ARRAY_N(joins); i++)
-        free(joins[i]->row);
+    for (size_t i = 0; i < ARRAY_N(r->joins); i++)
+        free(r->joins[i].row);
     free(r->text);
     free(r->interned);
     free(r->said);

@@ -84,9 +84,6 @@ typedef struct RecordsInfo {
     uint32_t findings_n;
 } RecordsInfo;
 
-/* The first 8 bytes decide. */
-bool records_match(const uint8_t *head, size_t n);
-
 /*
  * Adds a recording to t, which is not sealed; several may be added to one.  If t is empty it
  * gets its correlation column first.  info may not be NULL.

@@ -12,8 +12,9 @@ void records_clock_settle(Records *r)
 {
     RecordsInfo *info = r->info;
     if (r->clocks_n == 0) {
-        records_find(info, "'%.100s' says nothing about clocks: its times are CUPTI's own",
-                     r->name);
+        if (r->end_ns > 0) /* it has times at all */
+            records_find(info, "'%.100s' says nothing about clocks: its times are CUPTI's own",
+                         r->name);
         return;
     }
     int64_t cupti_ns = r->last.cupti_ns - r->first.cupti_ns;

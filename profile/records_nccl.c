@@ -107,6 +107,11 @@ static uint32_t group_id_of(uint64_t id)
 
 /* ---- what one call is ---- */
 
+static bool is_p2p(const Records *r, const Comm *comm)
+{
+    return comm_op_is_p2p(timeline_text(r->t, comm->op));
+}
+
 /* Op, type, bytes as nccl-tests counts them; the group's size is known. */
 static void take_call(Records *r, Comm *c, uint32_t func, uint32_t dtype, uint64_t count)
 {
@@ -144,7 +149,7 @@ static Comm comm_of_call(Records *r, const RawNcclCall *call)
     Comm c = comm_of(NONE_U32);
     take_group(r, &c, call->comm);
     take_call(r, &c, call->func, call->dtype, call->count);
-    if (records_is_p2p(r, &c))
+    if (is_p2p(r, &c))
         c.peer = call->root;
     return c;
 }
@@ -166,12 +171,6 @@ static Comm comm_of_task(Records *r, const RawNcclTask *task)
     if (task->peer != NONE_U32)
         c.peer = task->peer;
     return c;
-}
-
-bool records_is_p2p(const Records *r, const Comm *comm)
-{
-    const char *op = timeline_text(r->t, comm->op);
-    return strcmp(op, "send") == 0 || strcmp(op, "recv") == 0 || strcmp(op, "send_recv") == 0;
 }
 
 /* ---- several calls in one kernel ---- */
@@ -202,7 +201,7 @@ static void join_comm(Records *r, Comm *to, const Comm *more, uint32_t n)
         add_bytes(to, more);
         return;
     }
-    if (records_is_p2p(r, to) && records_is_p2p(r, more)) {
+    if (is_p2p(r, to) && is_p2p(r, more)) {
         /* What goes out is what comes in, as nccl-tests' sendrecv counts. */
         bool sends = strcmp(timeline_text(r->t, more->op), "send") == 0;
         bool sent = strcmp(timeline_text(r->t, to->op), "recv") != 0;
@@ -227,8 +226,7 @@ static void place_replayed(Records *r)
         const RawNcclTask *task = &record_at(r, row.value)->task;
         if (row.key == 0) {
             const RawAny *call = record_of(r, &r->nccl_calls, task->top.a);
-            uint64_t group =
-                call ? (uint64_t)call->nccl_call.group << 32 | call->nccl_call.comm : 0;
+            uint64_t group = call ? group_key(call->nccl_call.group, call->nccl_call.comm) : 0;
             const JoinRow *launch = call ? join_nearest(&r->group_launches, group, 0) : NULL;
             if (!launch)
                 continue;
@@ -271,8 +269,7 @@ static bool is_collective(const Records *r, uint64_t number, const RawNcclLaunch
     const JoinRow *task = join_nearest(&r->tasks, number, 0);
     if (task)
         return record_at(r, task->value)->task.peer == NONE_U32;
-    const RawAny *call =
-        record_of(r, &r->group_calls, (uint64_t)launch->group << 32 | launch->comm);
+    const RawAny *call = record_of(r, &r->group_calls, group_key(launch->group, launch->comm));
     const char *func = call ? records_text(r, call->nccl_call.func) : "Send";
     return strcmp(func, "Send") != 0 && strcmp(func, "Recv") != 0;
 }
@@ -317,7 +314,7 @@ static uint32_t join_tasks(Records *r, uint32_t launch, Comm *comm)
 
 static uint32_t join_calls(Records *r, const RawNcclLaunch *launch, Comm *comm)
 {
-    uint64_t key = (uint64_t)launch->group << 32 | launch->comm;
+    uint64_t key = group_key(launch->group, launch->comm);
     uint32_t n = 0;
     for (const JoinRow *row = join_nearest(&r->group_calls, key, 0); row && launch->group != 0;
          row = join_next(&r->group_calls, key, row->order)) {
@@ -383,7 +380,7 @@ void records_nccl_loose(Records *r)
         join_comm(r, comm, &more, said_n++);
         if (task->peer == NONE_U32 && said_n == 1)
             comm->seq = next_seq(r, task->comm);
-        t->span_class[k->span] = records_is_p2p(r, comm) ? SPAN_P2P : SPAN_COMM;
+        t->span_class[k->span] = is_p2p(r, comm) ? SPAN_P2P : SPAN_COMM;
         last = k;
     }
 }

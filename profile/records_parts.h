@@ -10,6 +10,8 @@
 
 #include "profile/records.h"
 
+enum { JOINS_N = 17 };
+
 /* Things found by a key, of which the one nearest in the file is meant. */
 typedef struct JoinRow {
     uint64_t key, order, value; /* order: byte of the file */
@@ -26,6 +28,11 @@ void join_sort(Join *j);
 const JoinRow *join_nearest(const Join *j, uint64_t key, uint64_t order);
 /* The first row with this key behind order; NULL. */
 const JoinRow *join_next(const Join *j, uint64_t key, uint64_t order);
+
+static inline uint64_t group_key(uint32_t group, uint32_t comm)
+{
+    return (uint64_t)group << 32 | comm;
+}
 
 /* Which rank a stream or a thread is of. */
 typedef struct Owner {
@@ -68,20 +75,25 @@ typedef struct Records {
     uint32_t clocks_n;
     int64_t end_ns; /* latest time in the file, CUPTI's clock */
 
-    Join ops, launches;           /* correlation -> label's id */
-    Join node_ops, node_launches; /* node -> label's id */
-    Join clones;                  /* node -> the one it is a copy of */
-    Join calls;                   /* correlation -> byte of the RawCall */
-    Join mark_ends;               /* id -> time */
-    Join threads, devices;        /* number -> text */
-    Join comms, nccl_calls;       /* number -> byte */
-    Join nccl_launches;           /* number -> byte */
-    Join group_launches;          /* group, comm -> number of a launch */
-    Join group_calls;             /* group, comm -> byte of the RawNcclCall */
-    Join tasks;                   /* launch -> byte of the RawNcclTask */
-    Join loose_tasks;             /* thread -> byte */
+    union {
+        struct {
+            Join ops, launches;           /* correlation -> label's id */
+            Join node_ops, node_launches; /* node -> label's id */
+            Join clones;                  /* node -> the one it is a copy of */
+            Join calls;                   /* correlation -> byte of the RawCall */
+            Join mark_ends;               /* id -> time */
+            Join threads, devices;        /* number -> text */
+            Join comms, nccl_calls;       /* number -> byte */
+            Join nccl_launches;           /* number -> byte */
+            Join group_launches;          /* group, comm -> number of a launch */
+            Join group_calls;             /* group, comm -> byte of the RawNcclCall */
+            Join tasks;                   /* launch -> byte of the RawNcclTask */
+            Join loose_tasks;             /* thread -> byte */
+            Join launch_seqs;             /* launch -> its number on its communicator */
+        };
+        Join joins[JOINS_N]; /* the same */
+    };
 
-    Join launch_seqs; /* launch -> its number on its communicator */
     CommCounter *counter;
     uint32_t counters_n, counters_cap, counter_last;
 
@@ -91,6 +103,9 @@ typedef struct Records {
     BareKernel *bare;
     uint64_t bare_n, bare_cap;
 } Records;
+
+_Static_assert(offsetof(Records, counter) - offsetof(Records, joins) == JOINS_N * sizeof(Join),
+               "joins are all there");
 
 void records_find(RecordsInfo *info, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -114,6 +129,5 @@ void records_nccl_settle(Records *r);
 bool records_nccl_comm(Records *r, uint32_t launch, Comm *comm);
 /* NCCL's words that name no launch, to the kernels that have none. */
 void records_nccl_loose(Records *r);
-bool records_is_p2p(const Records *r, const Comm *comm);
 
 #endif

@@ -2,9 +2,8 @@
  * records_spans.c - the second walk: every record that has a time becomes a span.
  */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "core/cuda_names.h"
 #include "profile/records_parts.h"
 
 enum { CLONES_DEEP_MAX = 8 };
@@ -193,7 +192,7 @@ static bool kernel_comm_of(Records *r, const RawKernel *k, uint64_t at, Comm *co
         r->info->nccl_n++;
         if (k->node != 0)
             comm->seq = NONE_U32; /* each launch of the graph would have the same */
-        *class_ = records_is_p2p(r, comm) ? SPAN_P2P : SPAN_COMM;
+        *class_ = comm_op_is_p2p(timeline_text(r->t, comm->op)) ? SPAN_P2P : SPAN_COMM;
         return true;
     }
     const Said *said = ask_name(r, k->top.a);
@@ -233,17 +232,6 @@ static void kernel_span(Records *r, const RawKernel *k, uint64_t at)
     r->info->kernels_n++;
 }
 
-/* CUpti_ActivityMemcpyKind */
-static const char *copy_name(uint32_t kind)
-{
-    static const char *const names[] = {
-        "Memcpy",      "Memcpy HtoD", "Memcpy DtoH", "Memcpy HtoA",
-        "Memcpy AtoH", "Memcpy AtoA", "Memcpy AtoD", "Memcpy DtoA",
-        "Memcpy DtoD", "Memcpy HtoH", "Memcpy PtoP",
-    };
-    return names[kind < ARRAY_N(names) ? kind : 0];
-}
-
 static void move_span(Records *r, const RawMove *m, uint64_t at)
 {
     Timed x = { m->start_ns, m->end_ns, m->correlation };
@@ -252,7 +240,7 @@ static void move_span(Records *r, const RawMove *m, uint64_t at)
         return;
     }
     const JoinRow *label = label_of(r, &r->ops, &r->node_ops, m->correlation, m->node, at);
-    const char *name = m->top.kind == RAW_SET ? "Memset" : copy_name(m->top.a);
+    const char *name = m->top.kind == RAW_SET ? "Memset" : cuda_copy_name(m->top.a);
     uint32_t track = stream_track(r, owner_of(r, m->device, m->context, m->stream));
     add_span(r, track, intern(&r->t->names, name), SPAN_MEMORY, &x, op_of_label(r, label));
     note_gpu_time(r, &x);
@@ -261,18 +249,6 @@ static void move_span(Records *r, const RawMove *m, uint64_t at)
 
 /* ---- the host ---- */
 
-static bool has_part(const char *name, const char *part)
-{
-    return strstr(name, part) != NULL;
-}
-
-static SpanClass call_class(const char *name)
-{
-    if (has_part(name, "Launch") && !has_part(name, "HostFunc"))
-        return SPAN_LAUNCH;
-    return has_part(name, "Synchronize") || has_part(name, "WaitEvent") ? SPAN_SYNC : SPAN_HOST;
-}
-
 static void call_span(Records *r, const RawCall *c, uint64_t at)
 {
     Timed x = { c->start_ns, c->end_ns, c->correlation };
@@ -280,22 +256,19 @@ static void call_span(Records *r, const RawCall *c, uint64_t at)
         return;
     const JoinRow *label = join_nearest(&r->ops, c->correlation, at);
     uint32_t op = label ? (uint32_t)label->value : NONE_U32;
-    SpanClass class_ = call_class(records_text(r, c->top.a));
+    SpanClass class_ = cuda_call_class(records_text(r, c->top.a));
     add_span(r, thread_track(r, c->thread), records_name(r, c->top.a), class_, &x, op);
     r->info->calls_n++;
 }
 
-/* CUpti_ActivitySynchronizationType */
 static void sync_span(Records *r, const RawSync *s)
 {
-    static const char *const kinds[] = { "Sync", "Event Sync", "Stream Wait Event",
-                                         "Stream Sync", "Context Sync" };
     Timed x = { s->start_ns, s->end_ns, s->correlation };
     if (r->o->gpu_only || !settle_times(r, &x))
         return;
-    const char *name = kinds[s->top.a < ARRAY_N(kinds) ? s->top.a : 0];
     uint32_t track = one_track(r, &r->waits_track, TRACK_HOST, "waits");
-    add_span(r, track, intern(&r->t->names, name), SPAN_SYNC, &x, NONE_U32);
+    uint32_t name = intern(&r->t->names, cuda_sync_name(s->top.a));
+    add_span(r, track, name, SPAN_SYNC, &x, NONE_U32);
 }
 
 /* CUpti_ActivityOverheadKind */
@@ -331,21 +304,6 @@ static void cost_span(Records *r, const RawCost *c)
 
 /* ---- NVTX ---- */
 
-/* "step 12", "ProfilerStep#12": one optimizer step; as traces/nsys.c has it. */
-static bool is_step(const char *name)
-{
-    static const char *const words[] = { "ProfilerStep", "step", "Step", "iteration" };
-    for (size_t i = 0; i < ARRAY_N(words); i++) {
-        size_t n = strlen(words[i]);
-        if (strncmp(name, words[i], n) != 0)
-            continue;
-        const char *digits = name + n + strspn(name + n, " _#:");
-        if (*digits && digits[strspn(digits, "0123456789")] == '\0')
-            return true;
-    }
-    return false;
-}
-
 /* A range that nobody ended lasts until the last thing recorded. */
 static int64_t mark_end(const Records *r, const RawMark *m, uint64_t at)
 {
@@ -361,7 +319,7 @@ static void mark_span(Records *r, const RawMark *m, uint64_t at)
     if (r->o->gpu_only || !(m->flags & (RAW_MARK_POINT | RAW_MARK_START)) ||
         !settle_times(r, &x))
         return;
-    bool step = (m->flags & RAW_MARK_START) && is_step(records_text(r, m->top.a));
+    bool step = (m->flags & RAW_MARK_START) && cuda_range_is_step(records_text(r, m->top.a));
     uint32_t track =
         step ? one_track(r, &r->steps_track, TRACK_STEPS, "steps") : thread_track(r, m->thread);
     add_span(r, track, records_name(r, m->top.a), step ? SPAN_STEP : SPAN_NOTE, &x, NONE_U32);

@@ -3,94 +3,59 @@
 
 #include <stdlib.h>
 
+#include "profile/launches.h"
+
 /* ---- launches ---- */
 
-typedef struct Launch {
-    uint64_t correlation;
-    int64_t at_ns;
-} Launch;
+typedef struct Ids {
+    uint64_t low, high, n;
+} Ids;
 
-/* Of one rank: by correlation id directly where the ids are close together, else sorted. */
-typedef struct Launches {
-    Launch *at;
-    uint64_t n, cap;
-    uint64_t low;
-    int64_t *dense_ns; /* INT64_MIN: none; by id - low */
-    uint64_t dense_n;
-} Launches;
-
-static int compare_launches(const void *x, const void *y)
+/* Of the host's calls on a track: which ids they have, or when those were first called. */
+static void count_calls(Ids *ids, const Timeline *t, const Track *track)
 {
-    const Launch *p = x, *q = y;
-    if (p->correlation != q->correlation)
-        return p->correlation < q->correlation ? -1 : 1;
-    return (p->at_ns > q->at_ns) - (p->at_ns < q->at_ns);
+    for (uint64_t i = track->span_first; i < track->span_first + track->span_n; i++) {
+        if (t->correlation[i] == NONE_U64)
+            continue;
+        ids->low = min_u64(ids->low, t->correlation[i]);
+        ids->high = max_u64(ids->high, t->correlation[i]);
+        ids->n++;
+    }
 }
 
-/* The first call with an id launched it. */
-static void make_dense(Launches *l)
+static void take_calls(Launches *l, const Timeline *t, const Track *track)
 {
-    l->dense_ns = mem_zero(l->dense_n, sizeof *l->dense_ns);
-    for (uint64_t i = 0; i < l->dense_n; i++)
-        l->dense_ns[i] = INT64_MIN;
-    for (uint64_t i = 0; i < l->n; i++) {
-        int64_t *at = &l->dense_ns[l->at[i].correlation - l->low];
-        *at = *at == INT64_MIN ? l->at[i].at_ns : min_i64(*at, l->at[i].at_ns);
+    for (uint64_t i = track->span_first; i < track->span_first + track->span_n; i++) {
+        if (t->correlation[i] == NONE_U64)
+            continue;
+        int64_t *at_ns = launches_at(l, t->correlation[i]);
+        bool first = *at_ns == LAUNCH_UNKNOWN;
+        *at_ns = first ? t->start_ns[i] : min_i64(*at_ns, t->start_ns[i]);
     }
+}
+
+static bool is_host_of(const Track *track, uint32_t rank)
+{
+    return track->kind == TRACK_HOST && track->rank == rank;
 }
 
 static void open_launches(Launches *l, const Timeline *t, uint32_t rank)
 {
-    uint64_t high = 0;
-    *l = (Launches){ .low = NONE_U64 };
-    for (uint32_t k = 0; k < t->tracks_n && t->correlation; k++) {
-        const Track *track = &t->tracks[k];
-        if (track->kind != TRACK_HOST || track->rank != rank)
-            continue;
-        for (uint64_t i = track->span_first; i < track->span_first + track->span_n; i++) {
-            if (t->correlation[i] == NONE_U64)
-                continue;
-            GROW(l->at, l->n, l->cap);
-            l->at[l->n++] = (Launch){ t->correlation[i], t->start_ns[i] };
-            l->low = min_u64(l->low, t->correlation[i]);
-            high = max_u64(high, t->correlation[i]);
-        }
-    }
-    if (l->n == 0)
-        return;
-    if (high - l->low < 4 * l->n) {
-        l->dense_n = high - l->low + 1;
-        make_dense(l);
-    } else {
-        qsort(l->at, l->n, sizeof *l->at, compare_launches);
-    }
-}
-
-static void close_launches(Launches *l)
-{
-    free(l->at);
-    free(l->dense_ns);
+    Ids ids = { .low = NONE_U64 };
+    for (uint32_t k = 0; k < t->tracks_n && t->correlation; k++)
+        if (is_host_of(&t->tracks[k], rank))
+            count_calls(&ids, t, &t->tracks[k]);
+    launches_open(l, ids.low, ids.high, ids.n);
+    for (uint32_t k = 0; k < t->tracks_n && ids.n > 0; k++)
+        if (is_host_of(&t->tracks[k], rank))
+            take_calls(l, t, &t->tracks[k]);
 }
 
 /* When the span was launched; its start where nobody says. */
 static int64_t launched_at(const Launches *l, const Timeline *t, uint64_t span)
 {
-    uint64_t id = t->correlation ? t->correlation[span] : NONE_U64, low = 0, high = l->n;
-    if (id == NONE_U64 || l->n == 0)
-        return t->start_ns[span];
-    if (l->dense_ns) {
-        bool known =
-            id >= l->low && id - l->low < l->dense_n && l->dense_ns[id - l->low] != INT64_MIN;
-        return known ? l->dense_ns[id - l->low] : t->start_ns[span];
-    }
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (l->at[middle].correlation < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < l->n && l->at[low].correlation == id ? l->at[low].at_ns : t->start_ns[span];
+    int64_t at_ns = launches_get(l, t->correlation ? t->correlation[span] : NONE_U64);
+    return at_ns == LAUNCH_UNKNOWN ? t->start_ns[span] : at_ns;
 }
 
 /* ---- ops ---- */
@@ -193,7 +158,7 @@ static void find_windows(const Timeline *t, RankSteps *r)
         last[k] = max_i64(last[k], start + t->dur_ns[span]);
     }
     set_windows(r, n, first, last);
-    close_launches(&l);
+    launches_free(&l);
     free(first);
     free(last);
 }

@@ -41,7 +41,7 @@ typedef struct GpuSteps {
     uint32_t ranks_n, ranks_cap;
 } GpuSteps;
 
-/* t must be sealed.  O(n), and n log n where correlation ids are far apart. */
+/* t must be sealed.  O(n). */
 void gpu_steps_find(GpuSteps *s, const Timeline *t);
 void gpu_steps_free(GpuSteps *s);
 

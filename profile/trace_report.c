@@ -145,8 +145,6 @@ static bool choose_windows(TraceReport *r, Err *err)
 
 static void measure_ranks(TraceReport *r)
 {
-    CoverSum none = { { 0 } };
-    r->mean = metrics_of_sum(none);
     for (uint32_t i = 0; i < r->covers.n; i++) {
         const Cover *c = &r->covers.rank[i];
         Metrics *m = &r->metrics[i];
@@ -158,24 +156,9 @@ static void measure_ranks(TraceReport *r)
         r->busy_n += c->n > 0;
         r->kernels_n += m->compute_kernels + m->comm_kernels;
         r->comm_n += m->comm_kernels;
-        r->mean.span_ns += m->span_ns;
-        r->mean.busy_ns += m->busy_ns;
-        r->mean.idle_ns += m->idle_ns;
-        r->mean.compute_ns += m->compute_ns;
-        r->mean.memory_ns += m->memory_ns;
-        r->mean.comm_ns += m->comm_ns;
-        r->mean.overlapped_ns += m->overlapped_ns;
-        r->mean.exposed_comm_ns += m->exposed_comm_ns;
-        r->mean.exposed_comm_vs_memory_ns += m->exposed_comm_vs_memory_ns;
+        metrics_add(&r->mean, m, 1);
     }
-    int64_t n = max_i64(r->busy_n, 1);
-    int64_t *const sums[] = {
-        &r->mean.span_ns,       &r->mean.busy_ns,         &r->mean.idle_ns,
-        &r->mean.compute_ns,    &r->mean.memory_ns,       &r->mean.comm_ns,
-        &r->mean.overlapped_ns, &r->mean.exposed_comm_ns, &r->mean.exposed_comm_vs_memory_ns
-    };
-    for (size_t i = 0; i < ARRAY_N(sums); i++)
-        *sums[i] /= n;
+    metrics_divide(&r->mean, max_i64(r->busy_n, 1));
 }
 
 static void measure_hta(TraceReport *r)

@@ -3,16 +3,6 @@
 
 #include <stdlib.h>
 
-/* Unknown times are negative. */
-static void put_known(JsonOut *j, const char *key, int64_t x)
-{
-    json_out_key(j, key);
-    if (x < 0)
-        json_out_null(j);
-    else
-        json_out_int(j, x);
-}
-
 static void put_metrics(JsonOut *j, const Metrics *m)
 {
     json_put_int(j, "span_ns", m->span_ns);
@@ -89,17 +79,17 @@ static void put_collectives(const TraceReport *r, JsonOut *j)
         json_out_open(j, '{');
         json_put_text(j, "name", c->name);
         json_put_text(j, "group", c->group);
-        put_known(j, "bytes", c->bytes == NONE_U64 ? -1 : (int64_t)c->bytes);
+        json_put_known(j, "bytes", c->bytes == NONE_U64 ? -1 : (int64_t)c->bytes);
         json_put_uint(j, "count", c->count);
         json_put_int(j, "total_ns", c->total_ns);
-        put_known(j, "wait_ns", c->wait_ns);
-        put_known(j, "transfer_ns", c->transfer_ns);
+        json_put_known(j, "wait_ns", c->wait_ns);
+        json_put_known(j, "transfer_ns", c->transfer_ns);
         json_put_int(j, "exposed_ns", c->exposed_ns);
         json_put_number(j, "algbw_GBps", c->algbw_GBps);
         json_put_number(j, "busbw_GBps", c->busbw_GBps);
         json_put_int(j, "ranks", c->ranks_n);
         json_put_bool(j, "matched", c->matched);
-        put_known(j, "transfer_median_ns", c->transfer_median_ns);
+        json_put_known(j, "transfer_median_ns", c->transfer_median_ns);
         json_out_close(j, '}');
     }
     json_out_close(j, ']');
@@ -221,8 +211,8 @@ static void put_clock(const TraceReport *r, JsonOut *j)
         json_out_close(j, '}');
     }
     json_out_close(j, ']');
-    put_known(j, "residual_ns", c->clocks_compared ? c->residual_ns : -1);
-    put_known(j, "residual_max_ns", c->clocks_compared ? c->residual_max_ns : -1);
+    json_put_known(j, "residual_ns", c->clocks_compared ? c->residual_ns : -1);
+    json_put_known(j, "residual_max_ns", c->clocks_compared ? c->residual_max_ns : -1);
     json_put_bool(j, "applied", c->clocks_differ);
     json_out_close(j, '}');
 }

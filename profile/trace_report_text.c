@@ -189,12 +189,11 @@ static void print_ranks(Words *w)
     }
 }
 
-/* A step of the rank in the middle by its span; NULL for a step met before. */
+/* Those of the first rank shown that has GPU work. */
 static void print_steps(Words *w)
 {
     const TraceReport *r = w->r;
-    uint32_t n = 0;
-    uint32_t first = 0;
+    uint32_t n = 0, first = 0;
     while (first < r->covers.n && (!r->shown[first] || r->covers.rank[first].n == 0))
         first++;
     if (first == r->covers.n || r->options.step >= 0)
@@ -204,9 +203,7 @@ static void print_steps(Words *w)
         n += r->steps.at[i].rank == c->rank;
     if (n < 2)
         return;
-    char head[32];
-    snprintf(head, sizeof head, "step");
-    print_metric_heads(w, head);
+    print_metric_heads(w, "step");
     uint32_t shown = 0;
     for (uint32_t i = 0; i < r->steps.n; i++) {
         const StepWindow *s = &r->steps.at[i];
@@ -267,7 +264,8 @@ static void print_matching(Words *w)
             fprintf(w->out, "%s%s by %s", between, COUNT(matches_n[by]), match_by_texts[by]);
             between = ", ";
         }
-    fprintf(w->out, "\n");
+    fprintf(w->out,
+            "\nwaiting: longer than the shortest kernel of the match, or as the trace says\n");
 }
 
 static void print_stragglers(Words *w)

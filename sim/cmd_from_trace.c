@@ -8,9 +8,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/json_out.h"
+#include "core/now.h"
 #include "core/share.h"
 #include "profile/metrics.h"
 #include "sim/from_trace.h"
@@ -32,7 +32,7 @@ typedef struct Changes {
 } Changes;
 
 typedef struct Replay {
-    FromTrace facts; /* its counts; graph and costs are freed */
+    FromTrace facts;
     StepTimes times;
     uint64_t events;
 } Replay;
@@ -377,11 +377,7 @@ static void put_object(JsonOut *j, const char *key, const StepTimes *t)
 static void put_counts(JsonOut *j, const Run *r, const FromTrace *f)
 {
     json_put_open(j, "trace", '{');
-    json_out_key(j, "step");
-    if (r->step < 0)
-        json_out_null(j);
-    else
-        json_out_int(j, r->step);
+    json_put_known(j, "step", r->step);
     json_put_uint(j, "ranks", r->replay.facts.ranks_n);
     json_put_uint(j, "kernels", r->replay.facts.kernels_n);
     json_put_uint(j, "collectives", r->replay.facts.comms_n);
@@ -423,13 +419,6 @@ static void print_json(const Run *r)
 
 /* ---- the whole ---- */
 
-static double wall_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static bool read_traces(Run *r)
 {
     const FromTraceCommand *c = r->command;
@@ -443,13 +432,13 @@ static bool read_traces(Run *r)
 static bool run(Run *r)
 {
     const char *out = r->command->trace;
-    double start_s = wall_seconds();
+    int64_t start_ns = now_ns();
     if (!read_changes(r) || !read_traces(r) || !find_windows(r) ||
         !replay(r, NULL, r->changes.any ? NULL : out, &r->replay))
         return false;
     r->recorded = recorded_times(r, r->replay.facts.measured_ns);
     bool ok = !r->changes.any || replay(r, &r->changes, out, &r->what_if);
-    r->wall_s = wall_seconds() - start_s;
+    r->wall_s = (double)(now_ns() - start_ns) / 1e9;
     return ok;
 }
 

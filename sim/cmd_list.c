@@ -329,12 +329,10 @@ static bool print_json(const Rows *rows, const char *word, Err *err)
         const Row *row = &rows->row[i];
         json_out_open(&j, '{');
         json_put_text(&j, "name", row->name);
-        for (uint32_t n = 0; n < row->numbers_n; n++) {
+        for (uint32_t n = 0; n < row->numbers_n; n++)
             json_put_number(&j, row->numbers[n].key, row->numbers[n].value);
-        }
-        if (row->can != CAN_NOT_SAID) {
+        if (row->can != CAN_NOT_SAID)
             json_put_bool(&j, "simulated", row->can == CAN);
-        }
         json_put_text(&j, "about", row->about);
         json_out_close(&j, '}');
     }

@@ -10,9 +10,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/now.h"
 #include "core/out_file.h"
 #include "sim/build.h"
 #include "sim/cmd.h"
@@ -29,7 +29,7 @@ typedef struct Options {
     int64_t step;              /* of --from-trace; -1: the median one */
     const char *trace, *graph; /* files to write, NULL: none */
     uint64_t seed;
-    uint32_t jobs;
+    uint32_t jobs; /* 0: not given */
     char *const *names;
     uint32_t names_n;
 } Options;
@@ -44,13 +44,6 @@ typedef struct Job {
     Report report;
     Err err;
 } Job;
-
-static double wall_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 /* What a job needs while it runs. */
 typedef struct Work {
@@ -102,12 +95,13 @@ static bool simulate(Job *job, Work *w)
                            .seed = o->seed,
                            .progress = progress_part,
                            .user = &job->progress };
-    double start_s = wall_seconds();
+    int64_t start_ns = now_ns();
     if (!build_graph(&w->g, &w->s, &w->sw, &job->err) ||
         !sim_run(&w->result, &w->g, &w->s.machine, &w->sw, &options, &job->err))
         return err_wrap(&job->err, "%s", w->s.file);
     weigh_roles(w, o->trace != NULL);
-    report_fill(&job->report, &w->s, &w->g, &w->result, w->memory, wall_seconds() - start_s);
+    report_fill(&job->report, &w->s, &w->g, &w->result, w->memory,
+                (double)(now_ns() - start_ns) / 1e9);
     if (o->memory)
         report_add_peak(&job->report, &w->g, w->memory);
     return (!o->graph || graph_dump(&w->g, o->graph, &job->err)) &&
@@ -183,7 +177,7 @@ static void batch_run(Batch *b, const Options *o, Err *err)
 {
     Err reading = { 0 };
     b->options = o;
-    job_list_open(&b->jobs, o->jobs);
+    job_list_open(&b->jobs, o->jobs ? o->jobs : pool_processors());
     scenario_each(o->names, o->names_n, add_job, b, &reading);
     job_list_close(&b->jobs);
     for (uint32_t i = 0; i < b->jobs.n && !err->set; i++)
@@ -371,6 +365,9 @@ static bool check_from_trace(const Options *o, Err *err)
     const char *wrong = o->memory         ? "--memory"
                         : o->explain      ? "--explain"
                         : o->expand_ranks ? "--expand-ranks"
+                        : o->expanded     ? "--expanded"
+                        : o->seed         ? "--seed"
+                        : o->jobs         ? "--jobs"
                         : o->graph        ? "--graph"
                                           : NULL;
     if (wrong)
@@ -424,7 +421,7 @@ static int sim(const Options *o)
 
 int cmd_sim(int argc, char **argv)
 {
-    Options o = { .jobs = pool_processors(), .step = -1 };
+    Options o = { .step = -1 };
     Err err = { 0 };
     bool help = false;
     int status = EXIT_DONE;

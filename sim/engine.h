@@ -40,6 +40,10 @@ typedef struct GivenCosts {
         *comm_ns; /* of a collective or a send, from its last arrival on; -1: as modelled */
 } GivenCosts;
 
+/* Where only the pace of the micro-batches left out is known (SimResult.extrapolated), the step is
+ * off by one part in so many at most. */
+enum { SIM_PACE_PART = 250 };
+
 typedef struct SimOptions {
     bool expanded;           /* every op an event */
     bool expand_ranks;       /* every rank a class; refused above SIM_OPS_MAX op instances */

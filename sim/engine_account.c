@@ -79,7 +79,28 @@ static int64_t grown(const int64_t *sum, const MacroPlace *before, const MacroPl
     return ns_round(macro_sum(after, sum)) - ns_round(macro_sum(before, sum));
 }
 
-static void advance_macro(Runner *r, int64_t dt)
+/* Kernels of other lanes ran while the macro got from one position to another: what of it was only
+ * transfers is not exposed, as book_inner takes it to be. */
+static void cover(const Sim *sim, Runner *r, double from, double to)
+{
+    const Macro *m = r->running_macro;
+    uint32_t instance = r->lane[LANE_COMPUTE].instance;
+    for (uint32_t i = 0; i < m->comms_n; i++) {
+        const MacroComm *c = &m->comms[i];
+        double begin = fmax(from, (double)c->start_ns), end = fmin(to, (double)c->end_ns);
+        if (begin >= end)
+            continue;
+        uint32_t part = m->parts_n > 0 ? chain_part_at(m, begin) : 0;
+        const Op *o = graph_ops(sim->g, segment_of(sim, r, instance + part)) + c->op;
+        uint32_t size = sim->classes.groups[r->rc->group[o->u.comm.group]].size;
+        double computes = macro_map(m, m->alone_at, m->compute_at, end) -
+                          macro_map(m, m->alone_at, m->compute_at, begin);
+        r->stat->collectives[account_stat(r, o, size)].exposed_ns -=
+            llround(end - begin - computes);
+    }
+}
+
+static void advance_macro(const Sim *sim, Runner *r, int64_t dt)
 {
     const Macro *m = r->running_macro;
     double before = r->position;
@@ -104,6 +125,10 @@ static void advance_macro(Runner *r, int64_t dt)
     int64_t only_comm = (int64_t)(r->position - before) - grown(m->compute_at, &a, &b);
     only_comm = max_i64(0, min_i64(only_comm, dt));
     int64_t own = max_i64(only_comm, min_i64(grown(m->comm_at, &a, &b), dt));
+    if (r->compute_n > 1 && only_comm > 0) { /* more than the macro itself */
+        cover(sim, r, before, r->position);
+        only_comm = 0;
+    }
     book(r, dt, dt - only_comm, own);
 }
 
@@ -126,7 +151,7 @@ void account(Sim *sim, Runner *r)
         return;
     r->accounted_ns = sim->now_ns;
     if (r->running_macro) {
-        advance_macro(r, dt);
+        advance_macro(sim, r, dt);
         return;
     }
     advance_compute(sim, r, dt);

@@ -22,10 +22,9 @@
 
 #include "sim/engine_steady.h"
 
-/* Who is idle for less than one part in so many is busy all the time.  An error of the step that
- * may be, one part in so many.  Strides that are tried as a pace, from the most on: half of them
- * must go by like the other half. */
-enum { BUSY_PART = 100, ERROR_PART = 250, STRIDES_TRIED = 8 };
+/* Who is idle for less than one part in so many is busy all the time.  Strides that are tried as a
+ * pace, from the most on: half of them must go by like the other half. */
+enum { BUSY_PART = 100, STRIDES_TRIED = 8 };
 
 /* ---- passes ---- */
 
@@ -141,7 +140,7 @@ static bool is_pace(const Steady *s, int64_t times, Range r)
 {
     int64_t period_ns = (r.least_ns + r.most_ns) / 2;
     int64_t step_ns = s->sim->now_ns + times * period_ns;
-    if ((r.most_ns - period_ns) * times > step_ns / ERROR_PART)
+    if ((r.most_ns - period_ns) * times > step_ns / SIM_PACE_PART)
         return false;
     for (uint32_t i = 0; i < s->sim->runners_n; i++)
         if (!runner_repeats(s, &s->sim->runners[i], period_ns))

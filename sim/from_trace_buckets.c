@@ -19,6 +19,8 @@
 
 #include "sim/from_trace_parts.h"
 
+enum { CUTS_MAX = 1 << 16 };
+
 typedef struct Bucket {
     uint32_t item;
     uint32_t ready;     /* place in order of the last op of the main stream before it */
@@ -205,9 +207,14 @@ static uint64_t first_bytes(const Rebucket *r, const FromTraceOptions *o)
     return min_u64(r->buckets[0].end_bytes, o->bucket_bytes);
 }
 
-static void cut(Rebucket *r, const FromTraceOptions *o)
+static bool cut(Rebucket *r, const FromTraceOptions *o, Err *err)
 {
     uint64_t total = r->buckets[r->n - 1].end_bytes, done = 0;
+    if (total / o->bucket_bytes >= CUTS_MAX)
+        return err_set(err,
+                       "buckets of %" PRIu64 " bytes are more than %d for the %" PRIu64
+                       " bytes of gradients of rank %" PRIu32,
+                       o->bucket_bytes, CUTS_MAX, total, r->p->rank);
     while (done < total) {
         uint64_t want = r->cuts_n == 0 ? first_bytes(r, o) : o->bucket_bytes;
         uint64_t end = whole_tensors(r, done + min_u64(want, total - done));
@@ -217,6 +224,7 @@ static void cut(Rebucket *r, const FromTraceOptions *o)
         GROW(r->cuts, r->cuts_n, r->cuts_cap);
         r->cuts[r->cuts_n++] = c;
     }
+    return true;
 }
 
 /* ---- putting them in ---- */
@@ -275,19 +283,18 @@ bool from_trace_rebucket(RankProgram *p, const Timeline *t, const FromTraceOptio
 {
     Rebucket r = { .p = p, .t = t };
     find_buckets(&r);
-    bool ok = r.n > 0;
+    bool ok = r.n > 0 || err_set(err,
+                                 "rank %" PRIu32
+                                 " has no all-reduce of known size beside its main stream: "
+                                 "there are no buckets to change",
+                                 p->rank);
     if (ok) {
         fit(&r);
         find_usual(&r);
-        cut(&r, o);
-        put_in(&r);
-    } else {
-        err_set(err,
-                "rank %" PRIu32
-                " has no all-reduce of known size beside its main stream: there "
-                "are no buckets to change",
-                p->rank);
+        ok = cut(&r, o, err);
     }
+    if (ok)
+        put_in(&r);
     *before = r.n;
     *after = r.cuts_n;
     free(r.buckets);

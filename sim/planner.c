@@ -122,9 +122,8 @@ static void keep(PlanCandidate *c, const Report *r)
 
 typedef enum Depth { BOUNDED, COLLAPSED, EXPANDED } Depth;
 
-/* A step that leapt over micro-batches (sim/engine_pace.c) is off by so much at most, and may be
- * below a bound of it: 1 / 250. */
-static const double bound_slack = 4e-3;
+/* A step that leapt over micro-batches is off by so much at most: it may be below a bound of it. */
+static const double bound_slack = 1.0 / SIM_PACE_PART;
 
 enum { ROUND = 16 };
 
@@ -159,12 +158,12 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
         t->unsteady = result.repeated != t->left_out;
         if (!t->unsteady) {
             report_fill(&report, &t->s, g, &result, memory, 0);
-            if (t->depth == EXPANDED)
+            if (t->depth == EXPANDED) {
                 c->expanded_s = report.step_time_s;
-            else
+            } else {
                 keep(c, &report);
-            if (t->depth == COLLAPSED)
                 c->extrapolated = result.extrapolated;
+            }
             if (kept)
                 *kept = report;
             else
@@ -175,8 +174,8 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
     free(memory);
 }
 
-/* Fills c by how deep it is asked for; *kept (may be NULL) is the report of a simulated one,
- * for which nothing is left out. */
+/* Fills c by how deep it is asked for, with err as PLAN_REFUSED; *kept (may be NULL) is the report
+ * of a simulated one, for which nothing is left out. */
 static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *kept, Err *err)
 {
     Try t = { .s = plan_scenario(p, c), .depth = depth };
@@ -196,16 +195,16 @@ static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *
             try_graph(p, c, &t, kept, &g, err);
         graph_free(&g);
         if (!t.unsteady)
-            return;
+            break;
     }
+    if (err->set)
+        c->fate = PLAN_REFUSED;
 }
 
 void plan_simulate(const Plan *p, PlanCandidate *c)
 {
-    Err err = { 0 };
-    try_candidate(p, c, COLLAPSED, NULL, &err);
-    if (err.set)
-        c->fate = PLAN_REFUSED;
+    Err ignored = { 0 };
+    try_candidate(p, c, COLLAPSED, NULL, &ignored);
 }
 
 /* ---- all of them ---- */
@@ -262,7 +261,6 @@ static void run_split(Task *t)
             c->need_bytes = max_u64(c->need_bytes, smaller->need_bytes);
         } else {
             try_candidate(t->plan, c, t->depth, NULL, &err);
-            c->fate = err.set ? PLAN_REFUSED : c->fate;
             fits = c->fate == PLAN_SIMULATED || c->fate == PLAN_TOO_SLOW;
         }
         if (err.set && !t->err.set)
@@ -273,13 +271,10 @@ static void run_split(Task *t)
 static void run_task(void *user)
 {
     Task *t = user;
-    PlanCandidate *c = &t->plan->candidates[t->first];
     if (t->n > 0)
         run_split(t);
     else
-        try_candidate(t->plan, c, t->depth, NULL, &t->err);
-    if (t->err.set && t->n == 0)
-        c->fate = PLAN_REFUSED;
+        try_candidate(t->plan, &t->plan->candidates[t->first], t->depth, NULL, &t->err);
     progress_end(&t->progress);
 }
 

@@ -102,14 +102,10 @@ static void write_candidate(const Plan *p, const PlanCandidate *c, JsonOut *j)
 
 static void write_report_memory(const ReportMemory *m, JsonOut *j)
 {
-    static const char *const keys[TENSOR_CLASS_N] = { "params_bytes", "grads_bytes",
-                                                      "optimizer_bytes", "activations_bytes",
-                                                      "buffers_bytes" };
     json_put_open(j, "memory", '{');
     json_put_uint(j, "peak_bytes", m->peak_bytes);
     json_put_uint(j, "reserved_bytes", m->reserved_bytes);
-    for (int c = 0; c < TENSOR_CLASS_N; c++)
-        json_put_uint(j, keys[c], m->of_class[c]);
+    report_classes_json(m->of_class, j);
     json_put_uint(j, "gpu_bytes", m->gpu_bytes);
     json_out_close(j, '}');
 }

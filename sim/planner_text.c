@@ -16,19 +16,24 @@ static const char *const fate_texts[PLAN_FATE_N] = {
     [PLAN_REFUSED] = "cannot be simulated",
 };
 
-/* A word as a shell reads it. */
-static void quote(const char *text, FILE *out)
+/* A word as a shell reads it; how many characters it has there. */
+static uint32_t quote(const char *text, FILE *out)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-+=.,:/@%";
     if (text[strspn(text, plain)] == '\0' && *text) {
         fputs(text, out);
-        return;
+        return (uint32_t)strlen(text);
+    }
+    uint32_t n = 2;
+    fputc('\'', out);
+    for (; *text; text++) {
+        const char *as = *text == '\'' ? "'\\''" : (char[]){ *text, '\0' };
+        fputs(as, out);
+        n += (uint32_t)strlen(as);
     }
     fputc('\'', out);
-    for (; *text; text++)
-        fputs(*text == '\'' ? "'\\''" : (char[]){ *text, '\0' }, out);
-    fputc('\'', out);
+    return n;
 }
 
 static void print_setting(const char *setting, uint32_t *at, FILE *out)
@@ -39,17 +44,16 @@ static void print_setting(const char *setting, uint32_t *at, FILE *out)
         *at = 3;
     }
     fputs(" --set ", out);
-    quote(setting, out);
-    *at += width;
+    *at += quote(setting, out) + 7;
 }
 
 static void print_command(const Plan *p, const PlanCandidate *c, FILE *out)
 {
-    char settings[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP], name[TEXT_CAP];
-    uint32_t n = plan_settings(settings, p, c), at = 0;
+    char settings[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP];
+    uint32_t n = plan_settings(settings, p, c);
     const Setting *other;
-    at = (uint32_t)fprintf(out, "  lockstep sim %s",
-                           text_name(name, p->options->scenario, TEXT_WIDTH_MAX));
+    uint32_t at = (uint32_t)fprintf(out, "  lockstep sim ");
+    at += quote(p->options->scenario, out);
     for (uint32_t i = 0; (other = plan_other_setting(p, settings, n, i)); i++) {
         Arena text = { 0 };
         print_setting(arena_printf(&text, "%s=%s", other->key, other->value), &at, out);

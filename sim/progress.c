@@ -3,20 +3,14 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "core/now.h"
 
 enum { BAR = 40 };
 
 #define AFTER_NS ((int64_t)2000000000)
 #define EVERY_NS ((int64_t)100000000)
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 void progress_open_on(Progress *p, int fd, int64_t after_ns, int64_t every_ns)
 {

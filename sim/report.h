@@ -124,6 +124,8 @@ void report_memory_text(const Report *r, FILE *out); /* needs report_add_peak */
 enum { COMPARE_WIDTH = 100 };
 void report_compare(const Report **reports, uint32_t n, FILE *out);
 void report_json(const Report *r, JsonOut *j); /* one object */
+/* params_bytes, grads_bytes ... of TENSOR_CLASS_N, members of an open object. */
+void report_classes_json(const uint64_t *of_class, JsonOut *j);
 /* What a stack fuses, saves and overlaps, each with its source; for sim --explain. */
 bool report_software_text(const char *name, FILE *out, Err *err);
 

@@ -6,11 +6,7 @@
 /* NONE_U32 is null. */
 static void put_count(JsonOut *j, const char *key, uint32_t x)
 {
-    json_out_key(j, key);
-    if (x == NONE_U32)
-        json_out_null(j);
-    else
-        json_out_int(j, x);
+    json_put_known(j, key, x == NONE_U32 ? -1 : (int64_t)x);
 }
 
 static void write_rates(JsonOut *j, const ReportRates *r)
@@ -32,7 +28,7 @@ static void write_times(JsonOut *j, const ReportTimes *t)
     json_put_number(j, "idle_s", t->idle_s);
 }
 
-static void write_classes(JsonOut *j, const uint64_t *of_class)
+void report_classes_json(const uint64_t *of_class, JsonOut *j)
 {
     static const char *const keys[TENSOR_CLASS_N] = { "params_bytes", "grads_bytes",
                                                       "optimizer_bytes", "activations_bytes",
@@ -46,7 +42,7 @@ static void write_memory(JsonOut *j, const ReportMemory *m)
     json_put_open(j, "memory", '{');
     json_put_uint(j, "peak_bytes", m->peak_bytes);
     json_put_uint(j, "reserved_bytes", m->reserved_bytes);
-    write_classes(j, m->of_class);
+    report_classes_json(m->of_class, j);
     json_put_uint(j, "context_bytes", m->extra.context_bytes);
     json_put_uint(j, "comm_buffers_bytes", m->extra.comm_bytes);
     json_put_uint(j, "fragmentation_bytes", m->extra.fragmentation_bytes);
@@ -132,7 +128,7 @@ static void write_layers(JsonOut *j, const MemoryDetail *d)
     for (uint32_t i = 0; i < d->layers_n; i++) {
         json_out_open(j, '{');
         put_count(j, "layer", d->layers[i].layer);
-        write_classes(j, d->layers[i].bytes);
+        report_classes_json(d->layers[i].bytes, j);
         json_out_close(j, '}');
     }
     json_out_close(j, ']');
@@ -163,7 +159,7 @@ static void write_peak(JsonOut *j, const Report *r)
     put_count(j, "layer", p->layer);
     put_count(j, "micro_batch", p->micro_batch);
     json_put_open(j, "resident", '{');
-    write_classes(j, p->resident);
+    report_classes_json(p->resident, j);
     json_out_close(j, '}');
     write_layers(j, &p->detail);
     write_tensors(j, p);

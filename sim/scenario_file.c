@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/nearest.h"
 #include "core/out_file.h"
 #include "core/share.h"
 #include "sim/scenario_parts.h"
+#include "sim/software.h"
 
 enum { PATH_CAP = 4096 };
 
@@ -199,26 +199,9 @@ bool scenario_is_made_of(const Scenario *s, const char *path)
 
 bool scenario_software_exists(const Scenario *s, Err *err)
 {
-    Arena arena = { 0 };
-    const char *const *names;
-    char allowed[700] = "";
-    size_t n = 0;
-    bool found = false;
-    uint32_t names_n = share_names(&names, &arena, "software");
-    for (uint32_t i = 0; i < names_n; i++) {
-        found = found || strcmp(names[i], s->software) == 0;
-        if (n + 60 < sizeof allowed)
-            n += (size_t)snprintf(allowed + n, sizeof allowed - n, "%s%.50s", i ? ", " : "",
-                                  names[i]);
-    }
-    const char *meant = found ? NULL : nearest(s->software, names, names_n);
-    if (!found)
-        json_fail(json_member(json_root(s->doc), "software"), err,
-                  "unknown software '%.100s', %s%.60s%sallowed: %s", s->software,
-                  meant ? "did you mean '" : "", meant ? meant : "", meant ? "'? " : "",
-                  allowed);
-    arena_free(&arena);
-    return found;
+    Err why = { 0 };
+    return software_exists(s->software, &why) ||
+           json_fail(json_member(json_root(s->doc), "software"), err, "%s", why.text);
 }
 
 /* ---- --set ---- */

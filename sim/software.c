@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "core/nearest.h"
 
 #define BUCKET_PARAMETERS_MAX ((uint64_t)1 << 40)
 
@@ -204,13 +205,32 @@ bool software_from(Software *sw, Arena *arena, JsonDoc *doc, Err *err)
            check_sources(sources, err);
 }
 
+bool software_exists(const char *name, Err *err)
+{
+    Arena arena = { 0 };
+    const char *const *names;
+    char allowed[700] = "";
+    size_t n = 0;
+    bool found = false;
+    uint32_t names_n = share_names(&names, &arena, "software");
+    for (uint32_t i = 0; i < names_n; i++) {
+        found = found || strcmp(names[i], name) == 0;
+        if (n + 60 < sizeof allowed)
+            n += (size_t)snprintf(allowed + n, sizeof allowed - n, "%s%.50s", i ? ", " : "",
+                                  names[i]);
+    }
+    const char *meant = found ? NULL : nearest(name, names, names_n);
+    if (!found)
+        err_set(err, "unknown software '%.100s', %s%.60s%sallowed: %s", name,
+                meant ? "did you mean '" : "", meant ? meant : "", meant ? "'? " : "", allowed);
+    arena_free(&arena);
+    return found;
+}
+
 bool software_read(Software *sw, Arena *arena, const char *name, Err *err)
 {
     const char *path = arena_printf(arena, "%s/software/%s.json", share_dir(), name);
-    if (!*name || strchr(name, '/') || access(path, R_OK) != 0)
-        return err_set(
-            err, "unknown software '%.100s', `lockstep list software` shows the names", name);
-    JsonDoc *doc = json_open(path, err);
+    JsonDoc *doc = software_exists(name, err) ? json_open(path, err) : NULL;
     bool ok = doc && software_from(sw, arena, doc, err);
     if (ok && strcmp(sw->name, name) != 0)
         ok = err_set(err, "%s: the name inside is '%.100s'", path, sw->name);

@@ -88,7 +88,9 @@ typedef struct Software {
     double host_scale, compute_scale, comm_scale;
 } Software;
 
-/* Reads share_dir()/software/NAME.json.  Text lives in arena. */
+/* Whether there is share_dir()/software/NAME.json; the message lists those there are. */
+bool software_exists(const char *name, Err *err);
+/* Reads it.  Text lives in arena. */
 bool software_read(Software *sw, Arena *arena, const char *name, Err *err);
 /* The same from a document. */
 bool software_from(Software *sw, Arena *arena, JsonDoc *doc, Err *err);

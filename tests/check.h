@@ -130,6 +130,7 @@ static inline bool check_str(const char *expect, const char *got, CheckPlace at)
 
 static inline bool check_near(double expect, double got, double rel, CheckPlace at)
 {
+    ASSERT(rel < 1); /* else nearly anything would do */
     bool held = got == expect || fabs(got - expect) <= rel * fabs(expect);
     if (!held && check_failed(at))
         fprintf(stderr, "%s is %.17g, not %.17g within a relative %g\n", at.what, got, expect,

@@ -8,9 +8,7 @@
 #ifndef LOCKSTEP_TESTS_RANDOM_SCENARIO_H
 #define LOCKSTEP_TESTS_RANDOM_SCENARIO_H
 
-#include "sim/build.h"
-#include "sim/engine.h"
-#include "tests/check.h"
+#include "tests/built.h"
 
 #include <stdarg.h>
 
@@ -235,39 +233,27 @@ static inline void draw_quiet(Draw *d, uint64_t seed, bool ideal)
 }
 
 /* A drawn scenario with its graph. */
-typedef struct Drawn {
-    Scenario s;
-    Software sw;
-    Arena arena;
-    Graph g;
-} Drawn;
+typedef Built Drawn;
 
 static inline bool drawn_make(Drawn *x, const Draw *d)
 {
-    *x = (Drawn){ 0 };
     Err err = { 0 };
-    JsonDoc *doc = json_parse(d->text, strlen(d->text), "drawn", &err);
-    bool ok = doc && scenario_from(&x->s, doc, NULL, 0, &err) &&
-              software_read(&x->sw, &x->arena, "generic", &err) &&
-              build_graph(&x->g, &x->s, &x->sw, &err);
-    if (!CHECK(ok))
-        fprintf(stderr, "%s\n%s\n", err.text, d->text);
+    bool ok = built_from(x, json_parse(d->text, strlen(d->text), "drawn", &err), &err);
+    if (!ok)
+        fprintf(stderr, "%s\n", d->text);
     return ok;
 }
 
 static inline void drawn_free(Drawn *x)
 {
-    graph_free(&x->g);
-    scenario_free(&x->s);
-    arena_free(&x->arena);
+    built_free(x);
 }
 
 static inline bool drawn_run(SimResult *r, Drawn *x, SimOptions options, const Draw *d)
 {
-    Err err = { 0 };
-    bool ok = sim_run(r, &x->g, &x->s.machine, &x->sw, &options, &err);
-    if (!CHECK(ok))
-        fprintf(stderr, "%s\n%s\n", err.text, d->text);
+    bool ok = built_run(r, x, options);
+    if (!ok)
+        fprintf(stderr, "%s\n", d->text);
     return ok;
 }
 

@@ -45,6 +45,17 @@ static inline bool real_traces_are_here(void)
     return access(REAL_FOLDER "expected.json", R_OK) == 0;
 }
 
+/* The file that a rank came from, NULL when there is none. */
+static inline const TraceFile *file_of_rank(const TraceSet *s, uint32_t rank)
+{
+    for (size_t i = 0; i < s->files_n; i++) {
+        const TraceFile *f = &s->files[i];
+        if (f->used && (f->rank == rank || f->rank_from == TRACE_RANK_MANY))
+            return f;
+    }
+    return NULL;
+}
+
 /* NULL where they are not. */
 static inline JsonDoc *real_expected(Err *err)
 {

@@ -164,13 +164,12 @@ static Unpacker *unpacker_start(BytesSource source, bool threaded)
     ASSERT(u);
     memset(u, 0, offsetof(Unpacker, packed));
     u->source = source;
-    u->threaded = threaded;
     ASSERT(inflateInit2(&u->z, 15 + 16) == Z_OK);
     if (!threaded)
         return u;
     ASSERT(pthread_mutex_init(&u->lock, NULL) == 0);
     ASSERT(pthread_cond_init(&u->changed, NULL) == 0);
-    ASSERT(pthread_create(&u->thread, NULL, unpack, u) == 0);
+    u->threaded = pthread_create(&u->thread, NULL, unpack, u) == 0; /* there may be too many */
     return u;
 }
 
@@ -295,29 +294,37 @@ void bytes_in_fd(BytesIn *b, int fd)
     begin(b, fd, sized ? (uint64_t)info.st_size : UINT64_MAX);
 }
 
-bool bytes_in_open(BytesIn *b, const char *path, Err *err)
+int bytes_in_open_file(const char *path, uint64_t *bytes_n, Err *err)
 {
     struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    *b = (BytesIn){ .source = { .fd = fd } };
-    if (fd < 0 || fstat(fd, &info) != 0) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe may never have a writer */
+    if (fd < 0 || fstat(fd, &info) != 0)
         err_set(err, "cannot open '%s': %s", path, strerror(errno));
-        bytes_in_close(b);
-        return false;
-    }
-    if (S_ISDIR(info.st_mode))
+    else if (S_ISDIR(info.st_mode))
         err_set(err, "cannot read '%s': it is a directory", path);
     else if (!S_ISREG(info.st_mode))
         err_set(err, "cannot read '%s': it is not a regular file", path);
     else if (info.st_size == 0)
         err_set(err, "cannot read '%s': it is empty", path);
     else {
-        begin(b, fd, (uint64_t)info.st_size);
-        b->file_bytes = (uint64_t)info.st_size;
-        return true;
+        *bytes_n = (uint64_t)info.st_size;
+        return fd;
     }
-    bytes_in_close(b);
-    return false;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+bool bytes_in_open(BytesIn *b, const char *path, Err *err)
+{
+    uint64_t bytes_n;
+    int fd = bytes_in_open_file(path, &bytes_n, err);
+    *b = (BytesIn){ .source = { .fd = fd } };
+    if (fd < 0)
+        return false;
+    begin(b, fd, bytes_n);
+    b->file_bytes = bytes_n;
+    return true;
 }
 
 void bytes_in_close(BytesIn *b)

@@ -32,7 +32,11 @@ typedef struct BytesIn {
     uint64_t file_bytes;       /* as it lies on disk, packed or not */
 } BytesIn;
 
-/* False and err when path cannot be opened or is a directory or empty. */
+/* A file descriptor of what can be read again from its beginning, and how long it is; -1 and err
+ * for others: what cannot be opened, a directory, a pipe, what is empty. */
+int bytes_in_open_file(const char *path, uint64_t *bytes_n, Err *err);
+
+/* False and err where there is no such file. */
 bool bytes_in_open(BytesIn *b, const char *path, Err *err);
 
 /* The same for what is open already, a pipe too; takes fd over.  b must stay where it is. */

@@ -352,14 +352,3 @@ bool chakra_read(Timeline *t, TraceInfo *info, const char *path, const Rules *ru
     unpack_close(&u);
     return ok;
 }
-
-bool chakra_open(Timeline *t, const char *path, Err *err)
-{
-    Rules rules;
-    *t = (Timeline){ 0 };
-    if (!rules_read(&rules, NULL, 0, err))
-        return false;
-    bool ok = chakra_read(t, NULL, path, &rules, err);
-    rules_free(&rules);
-    return ok;
-}

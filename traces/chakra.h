@@ -40,7 +40,4 @@ bool chakra_read(Timeline *t, TraceInfo *info, const char *path, const Rules *ru
 bool chakra_read_bytes(Timeline *t, TraceInfo *info, const void *bytes, uint64_t n,
                        const char *name, const Rules *rules, Err *err);
 
-/* For the table of formats: with the built-in rules. */
-bool chakra_open(Timeline *t, const char *path, Err *err);
-
 #endif

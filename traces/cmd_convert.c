@@ -27,8 +27,8 @@ static void print_help(FILE *f)
            "  format     read  write  endings           what\n");
     for (size_t i = 0; i < trace_formats_n; i++) {
         const TraceFormat *t = &trace_formats[i];
-        fprintf(f, "  %-10s %-5s %-6s %-17s %s\n", t->name, t->open ? "yes" : "no",
-                t->write ? "yes" : "no", t->endings, t->summary);
+        fprintf(f, "  %-10s yes   %-6s %-17s %s\n", t->name, t->write ? "yes" : "no",
+                t->endings, t->summary);
     }
 }
 

@@ -1,14 +1,11 @@
 /* formats.c - the table, and looking things up in it. */
 #include "traces/formats.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
+#include "traces/bytes_in.h"
 #include "traces/chakra.h"
 #include "traces/chrome_write.h"
 #include "traces/kineto.h"
@@ -17,26 +14,33 @@
 #include "traces/nsys.h"
 #include "traces/pytorch_et.h"
 
+static bool read_native(Timeline *t, const char *path, Err *err)
+{
+    if (!native_open(t, path, err))
+        return false;
+    bool ok = native_verify(t, err);
+    if (!ok)
+        timeline_free(t);
+    return ok;
+}
+
 /* The first row that matches wins. */
 const TraceFormat trace_formats[] = {
     { .name = "native",
       .endings = ".lstrace ",
       .summary = "columns, opened without reading them",
       .matches = native_matches,
-      .open = native_open,
-      .verify = native_verify,
+      .open = read_native,
       .write = native_write },
     { .name = "nsys",
       .endings = "",
       .summary = "Nsight Systems: nsys export --type sqlite, also as gzip",
       .matches = nsys_matches,
-      .open = nsys_open,
       .read = nsys_read },
     { .name = "chakra",
       .endings = "",
       .summary = "MLCommons Chakra execution traces: .et, or as JSON",
       .matches = chakra_matches,
-      .open = chakra_open,
       .read = chakra_read },
     { .name = "pytorch-et",
       .endings = "",
@@ -52,7 +56,6 @@ const TraceFormat trace_formats[] = {
       .endings = ".json .json.gz ",
       .summary = "Trace Event JSON: Perfetto, chrome://tracing, Kineto's readers",
       .matches = kineto_matches,
-      .open = kineto_open,
       .read = kineto_read,
       .write = chrome_write },
 };
@@ -60,7 +63,7 @@ const size_t trace_formats_n = ARRAY_N(trace_formats);
 
 /* ---- lists for messages ---- */
 
-typedef enum Column { COLUMN_NAMES, COLUMN_ENDINGS, COLUMN_READ } Column;
+typedef enum Column { COLUMN_NAMES, COLUMN_ENDINGS } Column;
 
 typedef struct List {
     char text[256];
@@ -80,11 +83,10 @@ static List list_of(Column column)
     List list = { .n = 0 };
     for (size_t i = 0; i < trace_formats_n; i++) {
         const TraceFormat *f = &trace_formats[i];
-        if (column == COLUMN_NAMES || (column == COLUMN_READ && f->open))
+        if (column == COLUMN_NAMES)
             append(&list, f->name, strlen(f->name));
-        if (column != COLUMN_ENDINGS || !f->write)
-            continue;
-        for (const char *at = f->endings; *at; at = strchr(at, ' ') + 1)
+        for (const char *at = f->endings; *at && column == COLUMN_ENDINGS;
+             at = strchr(at, ' ') + 1)
             append(&list, at, strcspn(at, " "));
     }
     return list;
@@ -131,30 +133,11 @@ bool trace_head_has(const uint8_t *head, size_t n, const char *text)
     return false;
 }
 
-/* Opens what has a beginning that can be read again; -1 and err for others. */
-static int open_regular(const char *path, Err *err)
-{
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe may never have a writer */
-    if (fd < 0 || fstat(fd, &info) != 0)
-        err_set(err, "cannot open '%s': %s", path, strerror(errno));
-    else if (S_ISDIR(info.st_mode))
-        err_set(err, "cannot read '%s': it is a directory", path);
-    else if (!S_ISREG(info.st_mode))
-        err_set(err, "cannot read '%s': it is not a regular file", path);
-    else if (info.st_size == 0)
-        err_set(err, "cannot read '%s': it is empty", path);
-    else
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
 /* The first bytes, unpacked when they are gzip; none and err when they cannot be had. */
 static size_t read_head(const char *path, uint8_t *head, Err *err)
 {
-    int fd = open_regular(path, err);
+    uint64_t bytes_n;
+    int fd = bytes_in_open_file(path, &bytes_n, err);
     if (fd < 0)
         return 0;
     gzFile f = gzdopen(fd, "rb"); /* hands plain files through */
@@ -180,32 +163,25 @@ const TraceFormat *trace_format_of_file(const char *path, Err *err)
     return NULL;
 }
 
-static const TraceFormat *open_as_found(Timeline *t, const char *path, Err *err)
+/* By a reader that wants rules: the built-in ones. */
+static bool read_plainly(const TraceFormat *f, Timeline *t, const char *path, Err *err)
 {
-    *t = (Timeline){ 0 };
-    const TraceFormat *f = trace_format_of_file(path, err);
-    if (f && !f->open) {
-        err_set(err, "cannot read '%s': its format %s is written only, read are: %s", path,
-                f->name, list_of(COLUMN_READ).text);
-        return NULL;
-    }
-    return f && f->open(t, path, err) ? f : NULL;
-}
-
-bool trace_open(Timeline *t, const char *path, Err *err)
-{
-    return open_as_found(t, path, err) != NULL;
+    Rules rules;
+    TraceInfo ignored;
+    if (!rules_read(&rules, NULL, 0, err))
+        return false;
+    bool ok = f->read(t, &ignored, path, &rules, err);
+    rules_free(&rules);
+    return ok;
 }
 
 bool trace_read(Timeline *t, const char *path, Err *err)
 {
-    const TraceFormat *f = open_as_found(t, path, err);
+    *t = (Timeline){ 0 };
+    const TraceFormat *f = trace_format_of_file(path, err);
     if (!f)
         return false;
-    if (!f->verify || f->verify(t, err))
-        return true;
-    timeline_free(t);
-    return false;
+    return f->open ? f->open(t, path, err) : read_plainly(f, t, path, err);
 }
 
 bool trace_write(const Timeline *t, const char *path, Err *err)

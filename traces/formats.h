@@ -17,10 +17,10 @@ typedef struct TraceFormat {
     const char *endings; /* of file names, each followed by a blank: ".json .json.gz " */
     const char *summary;
     bool (*matches)(const uint8_t *head, size_t n);
-    bool (*open)(Timeline *t, const char *path, Err *err); /* NULL: not read */
-    /* Reads all, and says what it was like; NULL: open and verify, nothing more is known. */
+    /* One of the two, which looks at all of the file.  read says what it was like; of what is
+     * opened nothing more is known. */
+    bool (*open)(Timeline *t, const char *path, Err *err);
     bool (*read)(Timeline *t, TraceInfo *info, const char *path, const Rules *rules, Err *err);
-    bool (*verify)(const Timeline *t, Err *err); /* NULL: open has looked at all */
     bool (*write)(const Timeline *t, const char *path, Err *err); /* NULL: not written */
 } TraceFormat;
 
@@ -38,8 +38,6 @@ bool trace_head_has(const uint8_t *head, size_t n, const char *text);
 
 /* Reads all of a trace; t is sealed and may be indexed without looking (timeline_check). */
 bool trace_read(Timeline *t, const char *path, Err *err);
-/* Same without looking at more than the beginning, where the format allows: native.h. */
-bool trace_open(Timeline *t, const char *path, Err *err);
 /* In the format that path's ending says.  t must be sealed. */
 bool trace_write(const Timeline *t, const char *path, Err *err);
 

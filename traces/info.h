@@ -9,7 +9,12 @@
 
 #include "core/timeline.h"
 
-enum { TRACE_DAMAGE_KEPT = 8, TRACE_RULES_MAX = 128, TRACE_DEVICE_BYTES = 64 };
+enum {
+    TRACE_DAMAGE_KEPT = 8,
+    TRACE_RULES_MAX = 128,
+    TRACE_DEVICE_BYTES = 64,
+    TRACE_NOTE_BYTES = 160
+};
 
 /* An event that could not be read. */
 typedef struct TraceDamage {
@@ -35,6 +40,7 @@ typedef struct TraceInfo {
     uint64_t rule_kernels_n[TRACE_RULES_MAX];
 
     char device[TRACE_DEVICE_BYTES]; /* "NVIDIA A100-SXM4-80GB"; "" unknown */
+    char note[TRACE_NOTE_BYTES];     /* what a user should know of the file; "" nothing */
 } TraceInfo;
 
 static inline void trace_info_clear(TraceInfo *info)

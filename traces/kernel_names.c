@@ -136,11 +136,6 @@ const char *comm_op_of(const char *word, size_t n)
     return find_word(ops, ARRAY_N(ops), plain, plain_n);
 }
 
-bool comm_op_is_p2p(const char *op)
-{
-    return strcmp(op, "send") == 0 || strcmp(op, "recv") == 0 || strcmp(op, "send_recv") == 0;
-}
-
 bool comm_dtype_of(const char *word, size_t n, const char **dtype, uint64_t *bytes)
 {
     for (size_t i = 0; i < ARRAY_N(dtypes); i++) {

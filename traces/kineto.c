@@ -585,18 +585,6 @@ bool kineto_read_bytes(Timeline *t, TraceInfo *info, const void *bytes, size_t n
     return bytes_in_memory(&r.in, bytes, n, name, err) && read_open(&r, name, err);
 }
 
-bool kineto_open(Timeline *t, const char *path, Err *err)
-{
-    Rules rules;
-    TraceInfo info;
-    *t = (Timeline){ 0 };
-    if (!rules_read(&rules, NULL, 0, err))
-        return false;
-    bool ok = kineto_read(t, &info, path, &rules, err);
-    rules_free(&rules);
-    return ok;
-}
-
 bool kineto_matches(const uint8_t *head, size_t n)
 {
     size_t i = n >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;

@@ -67,7 +67,4 @@ bool kineto_matches(const uint8_t *head, size_t n);
  */
 bool kineto_read(Timeline *t, TraceInfo *info, const char *path, const Rules *rules, Err *err);
 
-/* Same with the built-in rules: for traces/formats.c. */
-bool kineto_open(Timeline *t, const char *path, Err *err);
-
 #endif

@@ -4,6 +4,7 @@
  *     kineto.c         the document: window, top level, damaged events
  *     kineto_event.c   one event's members
  *     kineto_add.c     an event becomes spans, points, names
+ *     kineto_own.c     names of processes and threads; what chrome_write added to them
  *     kineto_tracks.c  which track (pid, tid) or (device, stream) is
  *     kineto_names.c   each distinct name once: interned and classified
  *     kineto_comm.c    what is known about a communication kernel
@@ -284,7 +285,6 @@ void places_name_tracks(Kineto *k);
 /* Tracks that chrome_write has not described get the rank of their process. */
 void places_give_ranks(Kineto *k);
 
-/* What e's arguments say; false when they do not speak of communication. */
 /* An event on a track that chrome_write has described. */
 const char *kineto_add_declared(Kineto *k, const Event *e, uint32_t place);
 /* thread_name, process_name, process_labels ... */
@@ -292,6 +292,7 @@ void kineto_add_names(Kineto *k, const Event *e);
 /* Span of this class, with the event's correlation and offset; its number. */
 uint64_t kineto_span(Kineto *k, const Event *e, Span span);
 
+/* What e's arguments say; false when they do not speak of communication. */
 bool comm_of_args(Kineto *k, const Event *e, Comm *comm);
 /* Fills what a kernel's name says; then it can be had for each of its kernels. */
 void comm_read_name(Kineto *k, Name *name);

@@ -15,11 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/cuda_names.h"
 #include "traces/unpack.h"
 
 enum { COLUMNS_MAX = 8, STRING_CACHE = 4096, TEXT_MAX = 1 << 20 };
-#define TIMES_MAX    (TIMELINE_NS_MAX / 2) /* so that no duration is out of range */
-#define PROCESS_MASK (~(uint64_t)0xffffff) /* what of a global thread id is the process */
+enum { SCHEMA_MAJOR = 3, SCHEMA_MINOR = 20 }; /* the newest that has been seen */
+#define TIMES_MAX    (TIMELINE_NS_MAX / 2)    /* so that no duration is out of range */
+#define PROCESS_MASK (~(uint64_t)0xffffff)    /* what of a global thread id is the process */
 
 typedef struct Process {
     uint64_t id; /* globalPid */
@@ -221,14 +223,12 @@ static uint32_t optional_name(Reader *r, const char *text)
     return text ? intern(&r->t->names, text) : NONE_U32;
 }
 
-static uint32_t comm_of_kernel(Reader *r, const Rule *rule, const char *kernel)
+static uint32_t comm_of_kernel(Reader *r, const KernelComm *said)
 {
-    KernelComm k = kernel_comm(kernel);
-    const char *op = rule->op ? rule->op : k.op;
-    Comm comm = comm_of(intern(&r->t->names, op ? op : "unknown"));
-    comm.dtype = optional_name(r, k.dtype);
-    comm.algorithm = optional_name(r, k.algorithm);
-    comm.protocol = optional_name(r, k.protocol);
+    Comm comm = comm_of(intern(&r->t->names, said->op ? said->op : "unknown"));
+    comm.dtype = optional_name(r, said->dtype);
+    comm.algorithm = optional_name(r, said->algorithm);
+    comm.protocol = optional_name(r, said->protocol);
     return timeline_comm(r->t, comm);
 }
 
@@ -239,32 +239,22 @@ static bool kernel_row(Reader *r, sqlite3_stmt *row)
         name = string_column(r, row, 7);
     if (name == NONE_U32)
         name = intern(&r->t->names, "kernel");
-    const char *text = timeline_text(r->t, name);
-    uint32_t match = rules_match(r->rules, text), comm = NONE_U32;
-    SpanClass c = match == NONE_U32 ? SPAN_COMPUTE : r->rules->rule[match].class_;
-    if (c != SPAN_COMPUTE) {
-        comm = comm_of_kernel(r, &r->rules->rule[match], text);
-        if (comm_op_is_p2p(timeline_text(r->t, r->t->comms[comm].op)))
-            c = SPAN_P2P;
+    uint32_t match, comm = NONE_U32;
+    SpanClass c = SPAN_COMPUTE;
+    KernelComm said;
+    if (rules_comm(r->rules, timeline_text(r->t, name), &match, &c, &said)) {
+        comm = comm_of_kernel(r, &said);
         r->info->comm_kernels_n++;
-        if (match < TRACE_RULES_MAX)
-            r->info->rule_kernels_n[match]++;
+        r->info->rule_kernels_n[match]++;
     }
     r->info->kernels_n++;
     return add_gpu_span(r, row, name, c, comm);
 }
 
-/* CUpti_ActivityMemcpyKind */
 static bool memcpy_row(Reader *r, sqlite3_stmt *row)
 {
-    static const char *const kinds[] = {
-        "Memcpy",      "Memcpy HtoD", "Memcpy DtoH", "Memcpy HtoA", "Memcpy AtoH",
-        "Memcpy AtoA", "Memcpy AtoD", "Memcpy DtoA", "Memcpy DtoD", "Memcpy HtoH",
-        "Memcpy PtoP", "Memcpy HtoD", "Memcpy DtoH", "Memcpy DtoD",
-    };
-    uint64_t kind = number(row, 6);
-    const char *name = kinds[kind < ARRAY_N(kinds) ? kind : 0];
-    return add_gpu_span(r, row, intern(&r->t->names, name), SPAN_MEMORY, NONE_U32);
+    uint32_t name = intern(&r->t->names, cuda_copy_name(number(row, 6)));
+    return add_gpu_span(r, row, name, SPAN_MEMORY, NONE_U32);
 }
 
 static bool memset_row(Reader *r, sqlite3_stmt *row)
@@ -280,15 +270,12 @@ static bool graph_row(Reader *r, sqlite3_stmt *row)
     return add_gpu_span(r, row, intern(&r->t->names, name), SPAN_COMPUTE, NONE_U32);
 }
 
-/* CUpti_ActivitySynchronizationType; the host waits, whatever stream it waits for. */
+/* The host waits, whatever stream it waits for. */
 static bool sync_row(Reader *r, sqlite3_stmt *row)
 {
-    static const char *const kinds[] = { "Sync", "Event Sync", "Stream Wait Event",
-                                         "Stream Sync", "Context Sync" };
-    uint64_t kind = number(row, 6);
-    const char *name = kinds[kind < ARRAY_N(kinds) ? kind : 0];
+    uint32_t name = intern(&r->t->names, cuda_sync_name(number(row, 6)));
     uint32_t track = other_track(r, number(row, 5), TRACK_HOST, "waits");
-    return add_span(r, row, track, intern(&r->t->names, name), SPAN_SYNC, NONE_U32, 4);
+    return add_span(r, row, track, name, SPAN_SYNC, NONE_U32, 4);
 }
 
 /* "cudaLaunchKernel_v7000" -> "cudaLaunchKernel" */
@@ -302,33 +289,11 @@ static uint32_t api_name(Reader *r, uint32_t id)
     return intern_bytes(&r->t->names, text, (size_t)(v - text));
 }
 
-static SpanClass api_class(const char *name)
-{
-    if (strstr(name, "Launch"))
-        return SPAN_LAUNCH;
-    return strstr(name, "Synchronize") || strstr(name, "WaitEvent") ? SPAN_SYNC : SPAN_HOST;
-}
-
 static bool runtime_row(Reader *r, sqlite3_stmt *row)
 {
     uint32_t name = api_name(r, string_column(r, row, 4));
-    SpanClass c = api_class(timeline_text(r->t, name));
+    SpanClass c = cuda_call_class(timeline_text(r->t, name));
     return add_span(r, row, thread_track(r, number(row, 2)), name, c, NONE_U32, 3);
-}
-
-/* "step 12", "ProfilerStep#12": one optimizer step. */
-static bool is_step(const char *name)
-{
-    static const char *const words[] = { "ProfilerStep#", "step", "Step", "iteration" };
-    for (size_t i = 0; i < ARRAY_N(words); i++) {
-        size_t n = strlen(words[i]);
-        if (strncmp(name, words[i], n) != 0)
-            continue;
-        const char *digits = name + n + strspn(name + n, " _#:");
-        if (*digits && digits[strspn(digits, "0123456789")] == '\0')
-            return true;
-    }
-    return false;
 }
 
 /* ENUM_NSYS_EVENT_TYPE: what of NVTX has a time; 70 and 71 come from text files. */
@@ -351,7 +316,7 @@ static bool nvtx_row(Reader *r, sqlite3_stmt *row)
     uint32_t name = is_null(row, 4) ? string_column(r, row, 5) : intern_text_column(r, row, 4);
     if (name == NONE_U32)
         name = intern(&r->t->names, "(no text)");
-    bool step = !mark && !is_null(row, 1) && is_step(timeline_text(r->t, name));
+    bool step = !mark && !is_null(row, 1) && cuda_range_is_step(timeline_text(r->t, name));
     uint32_t track = step ? other_track(r, thread & PROCESS_MASK, TRACK_STEPS, "steps")
                           : thread_track(r, thread);
     if (!mark && is_null(row, 1)) {
@@ -389,12 +354,31 @@ static bool gpu_row(Reader *r, sqlite3_stmt *row)
     return true;
 }
 
+/* Newer exports are read as well as they can be, and a note says so. */
+static bool export_row(Reader *r, sqlite3_stmt *row)
+{
+    const char *name = (const char *)sqlite3_column_text(row, 0);
+    const char *value = (const char *)sqlite3_column_text(row, 1);
+    unsigned major = 0, minor = 0;
+    if (!name || !value || strcmp(name, "EXPORT_SCHEMA_VERSION") != 0 ||
+        sscanf(value, "%6u.%6u", &major, &minor) != 2)
+        return true;
+    if (major > SCHEMA_MAJOR || (major == SCHEMA_MAJOR && minor > SCHEMA_MINOR))
+        snprintf(r->info->note, sizeof r->info->note,
+                 "its schema is %u.%u, newer than the newest that is known, %d.%d: what has "
+                 "been renamed since is missing",
+                 major, minor, SCHEMA_MAJOR, SCHEMA_MINOR);
+    return true;
+}
+
 /* ---- tables ---- */
 
 #define GPU_COLUMNS "start", "end", "deviceId", "streamId", "correlationId", "globalPid"
 
 /* Names come before those who bear them. */
 static const Table tables[] = {
+    { "META_DATA_EXPORT", 0, { "name", "value" }, export_row },
+    { "EXPORT_META_DATA", 0, { "name", "value" }, export_row },
     { "PROCESSES", 2, { "globalPid", "name" }, process_row },
     { "ThreadNames", 2, { "globalTid", "nameId" }, thread_row },
     { "TARGET_INFO_GPU", 1, { "name" }, gpu_row },
@@ -480,9 +464,8 @@ static bool read_table(Reader *r, const Table *table)
     ok = prepare(r, table, &s);
     uint64_t rows_n = 0;
     int code = SQLITE_DONE;
+    bool timed = strcmp(table->columns[0], "start") == 0;
     while (ok && (code = sqlite3_step(s)) == SQLITE_ROW) {
-        bool timed =
-            table->row != process_row && table->row != thread_row && table->row != gpu_row;
         if (++rows_n > r->rows_max)
             ok = refuse(r, "its pages point in circles: more rows than the file can hold");
         else if (r->processes_n >= TIMELINE_RANKS_MAX - 1)
@@ -659,16 +642,5 @@ bool nsys_read(Timeline *t, TraceInfo *info, const char *path, const Rules *rule
         return false;
     bool ok = nsys_read_bytes(t, info, u.bytes, u.n, path, rules, err);
     unpack_close(&u);
-    return ok;
-}
-
-bool nsys_open(Timeline *t, const char *path, Err *err)
-{
-    Rules rules;
-    *t = (Timeline){ 0 };
-    if (!rules_read(&rules, NULL, 0, err))
-        return false;
-    bool ok = nsys_read(t, NULL, path, &rules, err);
-    rules_free(&rules);
     return ok;
 }

@@ -3,7 +3,8 @@
  *
  * Schemas 2.9 (2022) to 3.20 (2025) have been seen; the format is not promised to
  * stay, so nothing is taken for granted but the names of tables and columns: a
- * table that is missing holds no rows, a column that is missing no value.
+ * table that is missing holds no rows, a column that is missing no value.  Of a newer
+ * schema info->note says so.
  *
  *     TABLE                                  BECOMES
  *     CUPTI_ACTIVITY_KIND_KERNEL             span on the stream; communication by rules.h
@@ -34,8 +35,5 @@ bool nsys_read(Timeline *t, TraceInfo *info, const char *path, const Rules *rule
 /* Same for a database in memory, which is changed: a journal mode in it is switched off. */
 bool nsys_read_bytes(Timeline *t, TraceInfo *info, void *bytes, uint64_t n, const char *name,
                      const Rules *rules, Err *err);
-
-/* For the table of formats: with the built-in rules. */
-bool nsys_open(Timeline *t, const char *path, Err *err);
 
 #endif

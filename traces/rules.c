@@ -143,3 +143,16 @@ uint32_t rules_match(const Rules *r, const char *kernel)
     }
     return NONE_U32;
 }
+
+bool rules_comm(const Rules *r, const char *kernel, uint32_t *match, SpanClass *class_,
+                KernelComm *said)
+{
+    *match = rules_match(r, kernel);
+    if (*match == NONE_U32 || r->rule[*match].class_ == SPAN_COMPUTE)
+        return false;
+    const Rule *rule = &r->rule[*match];
+    *said = kernel_comm(kernel);
+    said->op = rule->op ? rule->op : said->op;
+    *class_ = said->op && comm_op_is_p2p(said->op) ? SPAN_P2P : rule->class_;
+    return true;
+}

@@ -67,9 +67,15 @@ typedef struct KernelComm {
 
 KernelComm kernel_comm(const char *kernel);
 
+/*
+ * Whether a rule makes a kernel of this name communication; then *match is that rule, *class_
+ * what it says, p2p where the op is one, and said->op the rule's, else the name's (NULL: neither).
+ */
+bool rules_comm(const Rules *r, const char *kernel, uint32_t *match, SpanClass *class_,
+                KernelComm *said);
+
 /* PyTorch's or NCCL's word -> ours: "_allgather_base" -> "all_gather"; NULL when unknown. */
 const char *comm_op_of(const char *word, size_t n);
-bool comm_op_is_p2p(const char *op);
 /* Framework's word for a number format -> ours and its size: "Half" -> "f16", 2. */
 bool comm_dtype_of(const char *word, size_t n, const char **dtype, uint64_t *bytes);
 

@@ -197,7 +197,7 @@ static void read_file(const TraceSet *s, TraceFile *f, SetPart *p)
     if (p->format->read) {
         p->ok = p->format->read(&p->t, info, f->path, &s->rules, &p->err);
     } else {
-        p->ok = trace_read(&p->t, f->path, &p->err);
+        p->ok = p->format->open(&p->t, f->path, &p->err);
         if (p->ok)
             describe(&p->t, info);
     }
@@ -461,14 +461,4 @@ void trace_set_free(TraceSet *s)
     free(s->findings);
     arena_free(&s->arena);
     *s = (TraceSet){ .files_n = 0 };
-}
-
-const TraceFile *trace_set_file_of_rank(const TraceSet *s, uint32_t rank)
-{
-    for (size_t i = 0; i < s->files_n; i++) {
-        const TraceFile *f = &s->files[i];
-        if (f->used && (f->rank == rank || f->rank_from == TRACE_RANK_MANY))
-            return f;
-    }
-    return NULL;
 }

@@ -29,6 +29,7 @@
  *                                                kernels, and none is communication
  *                                                files that were cut short
  *                                                files of several documents
+ *                                                a newer format than is known (info.note)
  *
  * With `lenient` the errors of the first column but "no files" become findings,
  * and the files concerned are left out (of duplicates, all but the first).
@@ -97,8 +98,5 @@ typedef struct TraceSet {
 bool trace_set_read(TraceSet *s, const char *const *paths, size_t n, const TraceSetOptions *o,
                     Err *err);
 void trace_set_free(TraceSet *s);
-
-/* File that rank came from, NULL when there is none. */
-const TraceFile *trace_set_file_of_rank(const TraceSet *s, uint32_t rank);
 
 #endif

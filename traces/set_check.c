@@ -38,12 +38,21 @@ bool set_check_worlds(TraceSet *s, bool lenient, Err *err)
     return true;
 }
 
-static bool rank_is_there(const TraceSet *s, uint32_t rank)
+/* By rank, of world many: whether the set has it. */
+static bool *ranks_there(const TraceSet *s, uint32_t world)
 {
+    bool *there = mem_zero(world, sizeof *there);
     for (uint32_t k = 0; k < s->timeline.tracks_n; k++)
-        if (s->timeline.tracks[k].rank == rank)
-            return true;
-    return trace_set_file_of_rank(s, rank) != NULL;
+        if (s->timeline.tracks[k].rank < world)
+            there[s->timeline.tracks[k].rank] = true;
+    for (size_t i = 0; i < s->files_n; i++) {
+        const TraceFile *f = &s->files[i];
+        if (f->used && f->rank_from == TRACE_RANK_MANY)
+            memset(there, true, world); /* it knows itself */
+        else if (f->used && f->rank < world)
+            there[f->rank] = true;
+    }
+    return there;
 }
 
 /* "6 of 8 ranks are missing: 1, 2, 3, 4, 5, 7". */
@@ -55,13 +64,15 @@ static void check_missing(TraceSet *s)
     char list[128] = "";
     size_t list_n = 0;
     uint32_t missing_n = 0, world = s->world_size;
+    bool *there = ranks_there(s, world);
     for (uint32_t rank = 0; rank < world; rank++) {
-        if (rank_is_there(s, rank))
+        if (there[rank])
             continue;
         if (missing_n++ < RANKS_SHOWN_MAX)
             list_n += (size_t)snprintf(list + list_n, sizeof list - list_n, "%s%" PRIu32,
                                        list_n ? ", " : "", rank);
     }
+    free(there);
     if (missing_n > 0)
         set_find(s, "%" PRIu32 " of %" PRIu32 " ranks are missing: %s%s", missing_n, world,
                  list, missing_n > RANKS_SHOWN_MAX ? ", ..." : "");
@@ -185,6 +196,8 @@ static void check_events(TraceSet *s)
                      " events are damaged and were skipped, the first at byte %" PRIu64 ": %s",
                      f->path, info->events_skipped, info->events_read + info->events_skipped,
                      info->damage[0].offset, info->damage[0].reason);
+        if (info->note[0])
+            set_find(s, "'%s': %s", f->path, info->note);
         if (info->cut_short)
             set_find(s, "'%s' is cut short", f->path);
         if (info->documents_n > 1)

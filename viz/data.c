@@ -393,29 +393,9 @@ const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span)
 
 /* ---- numbers of a window ---- */
 
-/* Sums over ranks of times that nobody's clock has shown end at the largest number. */
-static void add_ns(int64_t *sum, int64_t ns, int64_t times)
-{
-    if (__builtin_mul_overflow(ns, times, &ns) || __builtin_add_overflow(*sum, ns, sum))
-        *sum = INT64_MAX;
-}
-
-static void add_metrics(Metrics *sum, const Metrics *m, int64_t times)
-{
-    add_ns(&sum->span_ns, m->span_ns, times);
-    add_ns(&sum->busy_ns, m->busy_ns, times);
-    add_ns(&sum->idle_ns, m->idle_ns, times);
-    add_ns(&sum->compute_ns, m->compute_ns, times);
-    add_ns(&sum->memory_ns, m->memory_ns, times);
-    add_ns(&sum->comm_ns, m->comm_ns, times);
-    add_ns(&sum->overlapped_ns, m->overlapped_ns, times);
-    add_ns(&sum->exposed_comm_ns, m->exposed_comm_ns, times);
-    add_ns(&sum->exposed_comm_vs_memory_ns, m->exposed_comm_vs_memory_ns, times);
-}
-
 void view_stats_add(ViewStats *s, const ViewRank *rank, const Metrics *m)
 {
-    add_metrics(&s->sum, m, rank->ranks_n);
+    metrics_add(&s->sum, m, rank->ranks_n);
     s->ranks_n += rank->ranks_n;
 }
 

@@ -139,6 +139,7 @@ FAKE_OTHER="Nsight Systems" profile 5
 expect status "$status" 1
 said "another tool is attached to CUPTI: Nsight Systems, and it serves one at a time"
 said "nothing was recorded:"
+expect "what is left" "$(ls -d "$folder/p" 2>/dev/null)" ""
 
 begin "dropped records are counted"
 FAKE_NO_BUFFERS=1 profile 5

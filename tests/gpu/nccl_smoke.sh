@@ -65,22 +65,7 @@ start() {
     done
 }
 
-losses() {
-    sed -n '/"losses": \[/,/\]/p' "$1" | sed 's/.*\[//; s/\].*//' | tr -d ' \n' | tr ',' '\n'
-}
-
-# same_losses FILE FILE: as many, and equal to 1 in 1000
-same_losses() {
-    losses "$1" >"$folder/a"
-    losses "$2" >"$folder/b"
-    echo >>"$folder/a"
-    echo >>"$folder/b"
-    paste "$folder/a" "$folder/b" | awk '
-        $1 == "" && $2 == "" { next }
-        $1 == "" || $2 == "" { bad = 1 }
-        { d = $1 - $2; d = d < 0 ? -d : d; n++; if (d > 0.001 * ($1 < 0 ? -$1 : $1)) bad = 1 }
-        END { exit bad || !n }'
-}
+. tests/gpu/losses.sh
 
 # job NAME WORLD SCENARIO
 job() {
@@ -98,7 +83,7 @@ job() {
     pids=()
     if [ $status != 0 ]; then
         fail "$name: status $status: $(tail -qn 2 "$folder"/err.* | tr '\n' ' ')"
-    elif ! same_losses "$folder/cpu" "$folder/out.0"; then
+    elif ! same_losses "$folder/cpu" "$folder/out.0" 1e-3; then
         fail "$name: losses $(losses "$folder/out.0" | tr '\n' ' '), on the CPU $(losses \
             "$folder/cpu" | tr '\n' ' ')"
     else

@@ -266,8 +266,10 @@ sanitize_part() {
         "precision":"bf16","optimizer":"adamw"},"parallel":{"strategy":"single"}}\n' \
         "$GPU" >"$scenario"
     for tool in memcheck racecheck; do
+        # --comm loop: in the process that the checker has started, not in a child of it
         timeout 40 compute-sanitizer --tool "$tool" --error-exitcode 9 "$LOCKSTEP" run \
-            "$scenario" --backend cuda --no-cuda-graphs --steps 2 >"$work/$tool.txt" 2>&1 || {
+            "$scenario" --backend cuda --comm loop --no-cuda-graphs --steps 2 \
+            >"$work/$tool.txt" 2>&1 || {
             echo "sanitize: $tool: $(grep -m 5 '=========' "$work/$tool.txt" | tr '\n' ' ')"
             return 1
         }

@@ -26,23 +26,7 @@ trap 'exit 130' INT TERM
 passed=0 failed=0
 export LC_ALL=C
 
-losses() {
-    sed -n '/"losses": \[/,/\]/p' "$1" | sed 's/.*\[//; s/\].*//' | tr -d ' \n' | tr ',' '\n'
-}
-
-# largest_difference FILE FILE: relative, "bad" when there are not as many numbers
-largest_difference() {
-    losses "$1" >"$folder/a"
-    losses "$2" >"$folder/b"
-    echo >>"$folder/a"
-    echo >>"$folder/b"
-    paste "$folder/a" "$folder/b" | awk '
-        $1 == "" && $2 == "" { next }
-        $1 !~ /^[-+0-9.eE]+$/ || $2 !~ /^[-+0-9.eE]+$/ { bad = 1 }
-        { d = $1 - $2; d = d < 0 ? -d : d; w = $1 < 0 ? -$1 : $1; n++
-          if (w > 0 && d / w > most) most = d / w }
-        END { print bad || !n ? "bad" : most + 0 }'
-}
+. tests/gpu/losses.sh
 
 cuda=(--backend cuda --comm loop)
 [ -z "${ALL_ON_CPU:-}" ] || cuda=()
@@ -67,7 +51,7 @@ same() {
     off=$(largest_difference "$folder/cpu" "$folder/gpu")
     [ -z "$rows" ] || printf '{"part":"strategies","case":"%s","off":"%s","limit":%s}\n' \
         "$name" "$off" "$limit" >>"$rows"
-    if [ "$off" != bad ] && awk "BEGIN { exit !($off <= $limit) }"; then
+    if same_losses "$folder/cpu" "$folder/gpu" "$limit"; then
         passed=$((passed + 1))
         echo "strategies: $name: losses of $steps steps differ by $off at most"
     else

@@ -7,6 +7,7 @@
  *     - a kernel ends when all members' kernels run: until then it holds its stream
  *     - kernels of one communicator run in the order of their launches, on whatever streams
  *     - a send ends when it is received
+ *     - nothing can be captured: a graph here runs in one go, and kernels that wait cannot
  *
  * Sums are taken in the order of the ranks (exec/fabric_sum.h).
  */
@@ -85,7 +86,7 @@ struct ncclComm {
 static std::mutex host_lock; /* of what hosts wait for */
 static std::condition_variable host_bell;
 static std::map<std::string, Shared *> worlds;
-static uint64_t ids_n, waiting_n;
+static uint64_t ids_n, waiting_n, allocations_n, hold_in;
 static ncclResult_t broken = ncclSuccess;
 static thread_local int depth;
 static thread_local std::vector<std::pair<ncclComm *, std::pair<cudaStream_t, Call>>> group;
@@ -117,6 +118,26 @@ static void end_kernel(Kernel *k)
     waiting_n -= !k->ended;
     k->ended = true;
     on_cpu_gate_open(k->gate);
+}
+
+/* ---- memory ---- */
+
+uint64_t on_cpu_nccl_allocations(void)
+{
+    LOCKED;
+    return allocations_n;
+}
+
+ncclResult_t ncclMemAlloc(void **at, size_t bytes)
+{
+    LOCKED;
+    allocations_n++;
+    return cudaMalloc(at, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void *at)
+{
+    return cudaFree(at) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 /* ---- communicators ---- */
@@ -361,6 +382,22 @@ static ncclResult_t connect(const std::vector<ncclComm *> &comms)
     return ncclSuccess;
 }
 
+void on_cpu_nccl_hold(uint64_t n)
+{
+    std::unique_lock<std::mutex> hold(host_lock);
+    hold_in = n;
+}
+
+static ncclResult_t be_held(const std::vector<ncclComm *> &comms)
+{
+    std::unique_lock<std::mutex> hold(host_lock);
+    if (comms.empty() || hold_in == 0 || --hold_in > 0)
+        return ncclSuccess;
+    Shared *s = comms[0]->shared;
+    host_bell.wait(hold, [=]() { return s->aborted; });
+    return ncclRemoteError;
+}
+
 static void launch(ncclComm *c, cudaStream_t stream, const std::vector<Call> &calls)
 {
     LOCKED;
@@ -391,6 +428,12 @@ ncclResult_t ncclGroupEnd(void)
         return ncclSuccess;
     auto calls = group;
     group.clear();
+    for (auto &x : calls) {
+        cudaStreamCaptureStatus status;
+        if (x.second.first && cudaStreamIsCapturing(x.second.first, &status) == cudaSuccess &&
+            status != cudaStreamCaptureStatusNone)
+            return ncclInvalidUsage;
+    }
     std::vector<ncclComm *> comms;
     std::map<ncclComm *, std::pair<cudaStream_t, std::vector<Call>>> by_comm;
     for (auto &x : calls) {
@@ -403,6 +446,8 @@ ncclResult_t ncclGroupEnd(void)
         mine.second.push_back(x.second.second);
     }
     ncclResult_t result = connect(comms);
+    if (result == ncclSuccess)
+        result = be_held(comms);
     for (ncclComm *c : comms)
         if (result == ncclSuccess)
             launch(c, by_comm[c].first, by_comm[c].second);

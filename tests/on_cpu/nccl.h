@@ -54,6 +54,8 @@ typedef struct ncclConfig_t {
 
 const char *ncclGetErrorString(ncclResult_t result);
 const char *ncclGetLastError(ncclComm_t comm);
+ncclResult_t ncclMemAlloc(void **at, size_t bytes);
+ncclResult_t ncclMemFree(void *at);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config);
@@ -81,6 +83,10 @@ ncclResult_t ncclRecv(void *to, size_t n, ncclDataType_t type, int peer, ncclCom
 
 /* What communicators report from now on as having gone wrong beside a call; for tests. */
 void on_cpu_nccl_break(ncclResult_t state);
+/* The n-th group from now on (1: the next) does not come back until it is aborted; 0: none. */
+void on_cpu_nccl_hold(uint64_t n);
+/* Calls of ncclMemAlloc so far. */
+uint64_t on_cpu_nccl_allocations(void);
 /* Kernels that have been queued and not ended. */
 uint64_t on_cpu_nccl_waiting(void);
 

@@ -54,6 +54,7 @@ struct CUstream_st {
     std::set<size_t> tails;
     bool origin;
     uint32_t number; /* as CUPTI tells it */
+    int priority;
 };
 
 static std::recursive_mutex lock;
@@ -394,11 +395,12 @@ const char *cudaGetErrorString(cudaError_t e)
 
 /* ---- streams and events ---- */
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int)
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int priority)
 {
     LOCKED;
     static uint32_t streams_n;
     *stream = new CUstream_st();
+    (*stream)->priority = priority;
     (*stream)->number = ++streams_n;
     streams.push_back(*stream);
     return cudaSuccess;
@@ -407,6 +409,12 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int)
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
     return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
+{
+    *priority = stream->priority;
+    return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)

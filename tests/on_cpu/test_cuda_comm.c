@@ -339,6 +339,15 @@ static void an_error_of_nccl_ends_everybody(void)
     on_cpu_nccl_break(ncclSuccess);
 }
 
+/* While they connect two ranks make few groups, and dozens in their steps. */
+static void a_call_that_does_not_come_back_ends_everybody(void)
+{
+    on_cpu_nccl_hold(16);
+    check_fault(&cuda_comm_nccl, "strategy=fsdp dp=2", NONE_U32, 0.2,
+                ": NCCL has not come back from a call for 1 s");
+    on_cpu_nccl_hold(0);
+}
+
 static void a_launch_that_fails_ends_everybody(void)
 {
     on_cpu_fail_launch(3);
@@ -354,6 +363,7 @@ int main(void)
     RUN(ranks_that_share_a_gpu_are_told_what_to_do);
     RUN(a_silent_peer_is_named_with_the_op);
     RUN(an_error_of_nccl_ends_everybody);
+    RUN(a_call_that_does_not_come_back_ends_everybody);
     RUN(a_launch_that_fails_ends_everybody);
     return check_report();
 }

@@ -5,11 +5,13 @@
  * The whole backend runs, with as many ranks as the split has: kernels, streams, transfers.
  * The reference is the CPU backend with the same split.
  */
+#include <nccl.h>
+
 #include "exec/cuda_plugin.h"
 #include "tests/exec_world.h"
 #include "tests/on_cpu/on_cpu.h"
 
-enum { STEPS = 2 };
+enum { STEPS = 3 };
 
 #define CLUSTER "\"cluster\":{\"base\":\"pcie-workstation\",\"nodes\":1,\"gpus_per_node\":8},"
 
@@ -97,10 +99,33 @@ static void nccl_trains_like_the_cpu(void)
     train_cases(&(CudaOptions){ .timeout_s = 60 }, 1);
 }
 
+/* Replicas lay out their arenas alike, stages of a pipeline do not: what NCCL may register. */
+static void arenas_of_one_layout_are_nccls(void)
+{
+    uint64_t before = on_cpu_nccl_allocations();
+    double losses[STEPS];
+    CudaOptions nccl = { .timeout_s = 60 };
+    losses_of(&(Case){ "mlp", "{\"strategy\":\"ddp\",\"dp\":2}" }, &nccl, losses);
+    CHECK_U64(before + 2, on_cpu_nccl_allocations());
+    losses_of(&(Case){ "gpt", "{\"strategy\":\"ddp\",\"pp\":2}" }, &nccl, losses);
+    CHECK_U64(before + 2, on_cpu_nccl_allocations());
+}
+
+/* The stand-in for NCCL captures nothing, so the second step is launched again by all ranks: also
+ * by those of a pipeline that would have met their transfers later. */
+static void where_nccl_cannot_be_captured_no_rank_plays_a_graph(void)
+{
+    uint64_t before = on_cpu_graphs();
+    train_cases(&(CudaOptions){ .timeout_s = 60, .graphs = true }, 9);
+    CHECK_U64(before, on_cpu_graphs());
+}
+
 int main(void)
 {
     RUN(a_loop_trains_like_the_cpu);
     RUN(a_loop_with_rings_trains_like_the_cpu);
     RUN(nccl_trains_like_the_cpu);
+    RUN(arenas_of_one_layout_are_nccls);
+    RUN(where_nccl_cannot_be_captured_no_rank_plays_a_graph);
     return check_report();
 }

@@ -5,8 +5,9 @@
  * without stragglers, for every rank and every share of its time: within one
  * nanosecond per op, which is where rounding enters.  Collapsed equals op by op
  * within 0.5 %, every share of the step and every collective's; to 1 ns where
- * nothing but tensor parallelism inside a node talks.  And no result is faster
- * than physics.
+ * nothing but tensor parallelism inside a node talks; and where a nanosecond more
+ * moves the step itself, as it does in a few of ten thousand draws, within that more.
+ * And no result is faster than physics.
  */
 #include "tests/random_scenario.h"
 
@@ -123,35 +124,85 @@ static const CollectiveStat *stat_like(const RankStat *s, const CollectiveStat *
     return NULL;
 }
 
-static bool same_collectives(const RankStat *c, const RankStat *e, int64_t slack)
+/* The time in which two results differ most. */
+typedef struct Gap {
+    int64_t ns;
+    const char *of;
+    uint32_t rank;
+} Gap;
+
+static void widen(Gap *gap, uint32_t rank, const char *of, int64_t a, int64_t b)
 {
-    bool same = CHECK_U64(e->collectives_n, c->collectives_n);
-    for (uint32_t i = 0; same && i < e->collectives_n; i++) {
-        const CollectiveStat *y = &e->collectives[i], *x = stat_like(c, y);
-        same = CHECK(x != NULL) && CHECK_U64(y->count, x->count) &&
-               CHECK_U64(y->bytes, x->bytes) && CHECK(near_ns(x->time_ns, y->time_ns, slack)) &&
-               CHECK(near_ns(x->transfer_ns, y->transfer_ns, slack)) &&
-               CHECK(near_ns(x->exposed_ns, y->exposed_ns, slack));
+    int64_t ns = a > b ? a - b : b - a;
+    if (ns > gap->ns)
+        *gap = (Gap){ ns, of, rank };
+}
+
+static bool widen_by_collectives(Gap *gap, const RankStat *a, const RankStat *b)
+{
+    bool same = CHECK_U64(b->collectives_n, a->collectives_n);
+    for (uint32_t i = 0; same && i < b->collectives_n; i++) {
+        const CollectiveStat *y = &b->collectives[i], *x = stat_like(a, y);
+        same =
+            CHECK(x != NULL) && CHECK_U64(y->count, x->count) && CHECK_U64(y->bytes, x->bytes);
+        if (!same)
+            break;
+        const char *of = op_kind_names[y->kind];
+        widen(gap, b->rank, of, x->time_ns, y->time_ns);
+        widen(gap, b->rank, of, x->transfer_ns, y->transfer_ns);
+        widen(gap, b->rank, of, x->exposed_ns, y->exposed_ns);
     }
     return same;
 }
 
-/* Every number of two results, within the slack. */
-static bool same_results(const SimResult *c, const SimResult *e, int64_t slack)
+/* Over every time of two results; false where they do not even count alike. */
+static bool gap_between(Gap *gap, const SimResult *a, const SimResult *b)
 {
-    bool same = CHECK(near_ns(c->step_ns, e->step_ns, slack));
-    for (uint32_t i = 0; same && i < e->ranks_n; i++) {
-        const RankStat *x = &c->ranks[i], *y = &e->ranks[i];
-        same = CHECK(near_ns(x->end_ns, y->end_ns, slack)) &&
-               CHECK(near_ns(x->compute_ns, y->compute_ns, slack)) &&
-               CHECK(near_ns(x->comm_ns, y->comm_ns, slack)) &&
-               CHECK(near_ns(x->overlapped_ns, y->overlapped_ns, slack)) &&
-               CHECK(near_ns(x->exposed_ns, y->exposed_ns, slack)) &&
-               CHECK(near_ns(x->bubble_ns, y->bubble_ns, slack)) &&
-               CHECK(near_ns(x->idle_ns, y->idle_ns, slack)) && same_collectives(x, y, slack);
+    bool same = CHECK_U64(b->ranks_n, a->ranks_n);
+    *gap = (Gap){ 0 };
+    widen(gap, 0, "step", a->step_ns, b->step_ns);
+    for (uint32_t i = 0; same && i < b->ranks_n; i++) {
+        const RankStat *x = &a->ranks[i], *y = &b->ranks[i];
+        widen(gap, y->rank, "end", x->end_ns, y->end_ns);
+        widen(gap, y->rank, "compute", x->compute_ns, y->compute_ns);
+        widen(gap, y->rank, "comm", x->comm_ns, y->comm_ns);
+        widen(gap, y->rank, "overlapped", x->overlapped_ns, y->overlapped_ns);
+        widen(gap, y->rank, "exposed", x->exposed_ns, y->exposed_ns);
+        widen(gap, y->rank, "bubble", x->bubble_ns, y->bubble_ns);
+        widen(gap, y->rank, "idle", x->idle_ns, y->idle_ns);
+        same = widen_by_collectives(gap, x, y);
     }
     return same;
 }
+
+enum { NUDGES = 8 };
+
+/*
+ * How far the expanded step itself goes when transfers take a nanosecond or a few more.
+ * Where many share links a nanosecond decides who is first, and that decides the rest of
+ * the step; a macro rounds its kernels' times once and not each, so it cannot be closer.
+ */
+static int64_t sway_of(Drawn *x, const SimResult *expanded, const Draw *d)
+{
+    Machine *m = &x->s.machine;
+    Gap most = { 0 };
+    for (int nudge = 1; nudge <= NUDGES; nudge++) {
+        SimResult r;
+        for (Protocol p = 0; p < PROTOCOL_N; p++) {
+            m->collective_base_ns[p]++;
+            m->p2p_base_ns[p]++;
+        }
+        if (!drawn_run(&r, x, (SimOptions){ .expanded = true }, d))
+            break;
+        Gap gap;
+        if (gap_between(&gap, &r, expanded) && gap.ns > most.ns)
+            most = gap;
+        sim_result_free(&r);
+    }
+    return most.ns;
+}
+
+static uint32_t swaying_n;
 
 /* Draws are compared to 0.5 % of the step, or to slack_ns where that is not 0. */
 static uint64_t collapse_one(const Draw *d, int64_t slack_ns)
@@ -161,8 +212,16 @@ static uint64_t collapse_one(const Draw *d, int64_t slack_ns)
     uint64_t saved = 0;
     if (drawn_make(&x, d) && drawn_run(&expanded, &x, (SimOptions){ .expanded = true }, d) &&
         drawn_run(&collapsed, &x, (SimOptions){ 0 }, d)) {
-        if (!same_results(&collapsed, &expanded, slack_ns ? slack_ns : expanded.step_ns / 200))
-            fprintf(stderr, "%s\n", d->text);
+        int64_t slack = slack_ns ? slack_ns : expanded.step_ns / 200;
+        Gap gap;
+        bool same = gap_between(&gap, &collapsed, &expanded);
+        if (same && gap.ns > slack && !slack_ns) {
+            slack += sway_of(&x, &expanded, d);
+            swaying_n++;
+        }
+        if (!CHECK(same && gap.ns <= slack))
+            fprintf(stderr, "rank %u: %s is off by %lld ns, %lld allowed\n%s\n", gap.rank,
+                    gap.of, (long long)gap.ns, (long long)slack, d->text);
         check_bounds(&collapsed, d);
         check_bounds(&expanded, d);
         saved = expanded.events - collapsed.events;
@@ -187,6 +246,28 @@ static void collapsed_equals_expanded_and_nothing_beats_physics(void)
         saved += collapse_one(&d, 0);
     }
     CHECK(saved > 1000 * check_cases(SCENARIOS) / check_one_in());
+    CHECK(swaying_n * 100 < 2 * SCENARIOS);
+}
+
+/* Draws that were farther apart once.  5108: seven GPUs of a node share two ports, and a
+ * nanosecond in one kernel moves the step by 0.8 %.  The others: kernels of other lanes beside
+ * what a macro transfers alone. */
+static void collapsed_equals_expanded_where_it_did_not(void)
+{
+    const struct {
+        uint64_t seed;
+        DrawKind kind;
+    } draws[] = { { 5108, { .odd = true } },
+                  { 12007, { .odd = true } },
+                  { 18562, { .odd = false } },
+                  { 39383, { .ideal = true } } };
+    for (size_t i = 0; i < ARRAY_N(draws); i++) {
+        Draw d;
+        draw_scenario(&d, draws[i].seed, draws[i].kind);
+        swaying_n = 0;
+        collapse_one(&d, 0);
+        CHECK_U64(draws[i].seed == 5108, swaying_n);
+    }
 }
 
 static void collapsed_is_exact_where_only_a_node_talks(void)
@@ -229,6 +310,7 @@ int main(void)
     RUN(folded_equals_expanded_with_stragglers);
     RUN(folded_equals_expanded_on_odd_machines);
     RUN(collapsed_equals_expanded_and_nothing_beats_physics);
+    RUN(collapsed_equals_expanded_where_it_did_not);
     RUN(collapsed_is_exact_where_only_a_node_talks);
     RUN(the_same_scenario_gives_the_same_result);
     return check_report();

@@ -6,9 +6,7 @@
 #include "profile/calibrate.h"
 #include "profile/cmd.h"
 #include "profile/splice.h"
-#include "sim/build.h"
-#include "sim/engine.h"
-#include "tests/check.h"
+#include "tests/built.h"
 #include "traces/native.h"
 
 #include <dirent.h>
@@ -403,27 +401,13 @@ static void measured_collectives_come_back(void)
 
 static bool simulate(const char *scenario, const char *gpu, Timeline *t)
 {
-    Scenario s = { 0 };
-    Software sw = { 0 };
-    Arena arena = { 0 };
-    Graph g = { 0 };
+    Built b;
     SimResult r = { 0 };
-    Err err = { 0 };
-    SimOptions options = { .timeline = t };
-    Setting set = { "cluster.gpu", gpu };
     *t = (Timeline){ 0 };
-    bool ok = CHECK(scenario_read(&s, scenario, &set, 1, &err)) &&
-              CHECK(software_read(&sw, &arena, s.software, &err)) &&
-              CHECK(build_graph(&g, &s, &sw, &err)) &&
-              CHECK(sim_run(&r, &g, &s.machine, &sw, &options, &err));
-    if (ok)
-        timeline_seal(t);
-    else
-        fprintf(stderr, "%s\n", err.text);
+    bool ok = built_read(&b, scenario, &(Setting){ "cluster.gpu", gpu }, 1) &&
+              built_trace(t, &r, &b, false);
     sim_result_free(&r);
-    graph_free(&g);
-    arena_free(&arena);
-    scenario_free(&s);
+    built_free(&b);
     return ok;
 }
 

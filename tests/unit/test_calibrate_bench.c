@@ -326,8 +326,8 @@ static void a_cluster_is_made_beside_the_gpu(void)
         Op norm = norm_of(1 << 24), big = product(1024, 1024, 1024, DTYPE_F32);
         double latency;
         CHECK_U64(2, m.gpus_n);
-        CHECK_NEAR(70e3, machine_measured_ns(&m, OP_ALL_REDUCE, 2, 1, 100000, &latency), 1);
-        CHECK_NEAR(5010e3, machine_measured_ns(&m, OP_SEND, 2, 1, 10000000, &latency), 1);
+        CHECK_NEAR(70e3, machine_measured_ns(&m, OP_ALL_REDUCE, 2, 1, 100000, &latency), 1e-9);
+        CHECK_NEAR(5010e3, machine_measured_ns(&m, OP_SEND, 2, 1, 10000000, &latency), 1e-9);
         OpCost n = op_cost(g, &norm, NULL), b = op_cost(g, &big, NULL);
         CHECK(fabs((double)b.slowed_ns / (double)b.alone_ns - 1.25) < 0.05);
         CHECK((double)n.slowed_ns / (double)n.alone_ns > 1.05);
@@ -338,6 +338,23 @@ static void a_cluster_is_made_beside_the_gpu(void)
 }
 
 /* ---- files that are there ---- */
+
+static void a_cluster_that_cannot_be_made_leaves_the_old_one(void)
+{
+    static const char old[] = "{\"base\": \"pcie-workstation\", \"name\": \"mine\"}";
+    Arena arena = { 0 };
+    Err err = { 0 };
+    write_text(cluster_path, old);
+    write_bench(&(Known){ gpu_of(&arena, law_gpu), DTYPE_F32, false },
+                ",\"collective\":[" ROW_OF("all_reduce", "1000", "20", "0.05") "]");
+    CHECK(!calibrate_bench_new(bench, gpu_path, cluster_path, "known.json", &err));
+    CHECK_ERR_TEXT(&err, "1 rows are too few to calibrate");
+    char *now = calibrate_load(cluster_path, &err);
+    CHECK_STR(old, now ? now : "");
+    free(now);
+    unlink(cluster_path);
+    arena_free(&arena);
+}
 
 static void a_file_that_is_there_keeps_what_was_not_measured(void)
 {
@@ -399,6 +416,7 @@ int main(void)
     RUN(a_gpu_with_tables_comes_back);
     RUN(shapes_that_were_left_out_are_predicted);
     RUN(a_cluster_is_made_beside_the_gpu);
+    RUN(a_cluster_that_cannot_be_made_leaves_the_old_one);
     RUN(a_file_that_is_there_keeps_what_was_not_measured);
     RUN(what_cannot_be_used_is_a_sentence);
     close_folder();

@@ -2,9 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "sim/build.h"
 #include "sim/from_trace.h"
-#include "tests/check.h"
+#include "tests/built.h"
 
 /* ---- from a scenario to its trace, and to its replay ---- */
 
@@ -17,25 +16,14 @@ typedef struct Source {
 static bool source_set(Source *s, const char *scenario, const Setting *set, uint32_t set_n,
                        bool expand_ranks)
 {
-    Scenario in = { 0 };
-    Software sw = { 0 };
-    Arena arena = { 0 };
-    Graph g = { 0 };
+    Built b;
     SimResult r = { 0 };
-    Err err = { 0 };
     *s = (Source){ 0 };
-    SimOptions options = { .timeline = &s->t, .expand_ranks = expand_ranks };
-    bool ok = CHECK(scenario_read(&in, scenario, set, set_n, &err)) &&
-              CHECK(software_read(&sw, &arena, in.software, &err)) &&
-              CHECK(build_graph(&g, &in, &sw, &err)) &&
-              CHECK(sim_run(&r, &g, &in.machine, &sw, &options, &err));
+    bool ok = built_read(&b, scenario, set, set_n) && built_trace(&s->t, &r, &b, expand_ranks);
     s->step_ns = r.step_ns;
-    s->gpus = in.parallel.gpus;
-    timeline_seal(&s->t);
+    s->gpus = b.s.parallel.gpus;
     sim_result_free(&r);
-    graph_free(&g);
-    arena_free(&arena);
-    scenario_free(&in);
+    built_free(&b);
     return ok;
 }
 
@@ -376,6 +364,37 @@ static void ranks_of_different_steps_are_refused(void)
     check_refused(&m, &o, "rank 1 has fewer collectives than rank 0");
 }
 
+/* Ranks 0, 1 and 3 of four communicate. */
+static void groups_that_are_no_dimension_are_refused(void)
+{
+    FromTraceOptions o = { 0 };
+    Made m = made(0);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        uint32_t track = m.stream;
+        if (rank > 0) {
+            track = timeline_track(&m.t, rank, TRACK_STREAM, "stream 7", 7);
+            timeline_track(&m.t, rank, TRACK_STEPS, "steps", 0);
+        }
+        add(&m, track, "a", SPAN_COMPUTE, 10, 10, NONE_U64);
+        if (rank == 2)
+            continue;
+        Comm c = comm_of(intern(&m.t.names, "all_reduce"));
+        c.group = intern(&m.t.names, "three");
+        c.group_id = 0;
+        uint64_t i = timeline_span(&m.t, (Span){ .track = track,
+                                                 .name = intern(&m.t.names, "ncclKernel"),
+                                                 .class_ = SPAN_COMM,
+                                                 .start_ns = 30,
+                                                 .dur_ns = 10,
+                                                 .op = NONE_U32,
+                                                 .comm = timeline_comm(&m.t, c) });
+        m.t.correlation[i] = NONE_U64;
+    }
+    check_refused(&m, &o,
+                  "the ranks of group 'three' in the trace are not evenly spaced: such groups "
+                  "cannot be simulated yet");
+}
+
 int main(void)
 {
     RUN(the_replay_of_a_simulated_step_takes_as_long);
@@ -388,5 +407,6 @@ int main(void)
     RUN(the_host_waits_as_it_did);
     RUN(what_cannot_be_replayed_is_said);
     RUN(ranks_of_different_steps_are_refused);
+    RUN(groups_that_are_no_dimension_are_refused);
     return check_report();
 }

@@ -166,7 +166,7 @@ static void check_hta(const RealTrace *trace, const TraceSet *set, JsonNode expe
     int64_t base_ns[REAL_FILES_MAX] = { 0 };
     covers_build(&covers, &set->timeline);
     for (uint32_t i = 0; i < covers.n && i < REAL_FILES_MAX; i++)
-        base_ns[i] = trace_set_file_of_rank(set, covers.rank[i].rank)->info.base_ns;
+        base_ns[i] = file_of_rank(set, covers.rank[i].rank)->info.base_ns;
     hta_find(&h, &set->timeline, &covers, base_ns, include_last);
     CHECK_INT((int64_t)number_of(expected, "profiler_steps"), h.steps_n);
     for (uint32_t i = 0; i < h.ranks_n; i++) {

@@ -7,8 +7,7 @@
  * A block lasts from its first kernel to the first kernel of the next one, inside a model
  * of several; backward includes what is computed again.
  */
-#include "sim/build.h"
-#include "sim/engine.h"
+#include "tests/built.h"
 #include "tests/data_rows.h"
 
 enum { LAYERS = 4 };
@@ -54,27 +53,19 @@ static Block22 inner_block(const Timeline *t, const Graph *g)
 
 static Block22 predict(const char *text)
 {
-    Scenario s = { 0 };
-    Software sw = { 0 };
-    Arena arena = { 0 };
-    Graph g = { 0 };
+    Built b;
     SimResult r = { 0 };
     Timeline t = { 0 };
     Err err = { 0 };
     Block22 block = { NAN, NAN };
-    JsonDoc *doc = json_parse(text, strlen(text), "row", &err);
-    bool ok = doc && scenario_from(&s, doc, NULL, 0, &err) &&
-              software_read(&sw, &arena, s.software, &err) && build_graph(&g, &s, &sw, &err) &&
-              sim_run(&r, &g, &s.machine, &sw, &(SimOptions){ .timeline = &t }, &err);
-    if (!CHECK(ok))
-        fprintf(stderr, "%s\n%s\n", err.text, text);
+    if (built_from(&b, json_parse(text, strlen(text), "row", &err), &err) &&
+        built_run(&r, &b, (SimOptions){ .timeline = &t }))
+        block = inner_block(&t, &b.g);
     else
-        block = inner_block(&t, &g);
+        fprintf(stderr, "%s\n", text);
     timeline_free(&t);
     sim_result_free(&r);
-    graph_free(&g);
-    arena_free(&arena);
-    scenario_free(&s);
+    built_free(&b);
     return block;
 }
 

@@ -157,7 +157,7 @@ static void eight_h100_take_as_long_as_measured(void)
     for (size_t i = 0; i < ARRAY_N(rows); i++) {
         CommCost c = collective_cost(&m, &x.c.groups[0], x.c.resources, rows[i].kind,
                                      rows[i].mib << 20, 1);
-        CHECK_NEAR(rows[i].us, (double)c.solo_ns / 1e3, 0.06 * rows[i].us);
+        CHECK_NEAR(rows[i].us, (double)c.solo_ns / 1e3, 0.06);
         CHECK_INT(rows[i].kind == OP_ALL_REDUCE ? ALGORITHM_NVLS : ALGORITHM_RING,
                   (int)c.algorithm);
     }
@@ -228,7 +228,7 @@ static void an_all_to_all_across_nodes_takes_what_its_ports_carry(void)
             double port_ns = (double)(n - per_node) * (double)share / WORLD_INTER;
             double switch_ns = (double)(per_node - 1) * (double)share / WORLD_INTRA;
             CHECK_NEAR(3 + fmax(port_ns, switch_ns),
-                       (double)cost(&x, OP_ALL_TO_ALL, n * share).solo_ns, 1.5);
+                       (double)cost(&x, OP_ALL_TO_ALL, n * share).solo_ns, 1e-3);
             group_free(&x);
         }
 }
@@ -251,17 +251,17 @@ static const MeasuredRow h100[] = {
     { OP_ALL_TO_ALL, 10, 2, 16384, 341262, 0.03 },
     { OP_ALL_TO_ALL, 10, 4, 16384, 338186, 0.03 },
     { OP_ALL_TO_ALL, 10, 8, 16384, 336737, 0.03 },
-    { OP_ALL_TO_ALL, 10, 1, 32, 792.6, 0.05 },
-    { OP_ALL_TO_ALL, 10, 2, 32, 811.3, 0.05 },
+    { OP_ALL_TO_ALL, 10, 1, 32, 792.6, 0.09 },
+    { OP_ALL_TO_ALL, 10, 2, 32, 811.3, 0.07 },
     { OP_ALL_TO_ALL, 10, 8, 32, 970.3, 0.05 },
     { OP_ALL_TO_ALL, 10, 8, 64, 1662.1, 0.05 },
     { OP_SEND, 1, 4, 32, 224.0, 0.2 },
     { OP_SEND, 1, 4, 128, 823.3, 0.02 },
-    { OP_SEND, 1, 4, 256, 895.2, 0.06 },
+    { OP_SEND, 1, 4, 256, 895.2, 0.07 },
     { OP_SEND, 1, 8, 32, 420.7, 0.05 },
     { OP_SEND, 1, 8, 64, 818.1, 0.05 },
     { OP_SEND, 1, 8, 128, 824.1, 0.05 },
-    { OP_SEND, 1, 8, 256, 896.3, 0.06 },
+    { OP_SEND, 1, 8, 256, 896.3, 0.07 },
     { OP_SEND, 1, 8, 512, 1509.1, 0.02 },
     { OP_SEND, 1, 8, 16384, 46779.2, 0.02 },
     { OP_SEND, 2, 1, 16384, 392397, 0.06 },
@@ -281,7 +281,7 @@ static void sends_and_all_to_alls_of_h100_take_as_long_as_measured(void)
         Real x;
         real_init(&x, json, r->nodes, r->per_node);
         double us = real_us(&x, r->kind, r->mib << 20);
-        if (!CHECK_NEAR(r->us, us, r->within * r->us))
+        if (!CHECK_NEAR(r->us, us, r->within))
             fprintf(stderr, "    row %zu: %.1f us, measured %.1f\n", i, us, r->us);
         real_free(&x);
     }
@@ -299,7 +299,7 @@ static void copies_are_not_limited_by_channels(void)
     CommCost copy = p2p_cost(&x.m, &x.m.types[0], true, NULL, &d, x.c.resources, bytes, 1);
     CommCost send =
         p2p_cost(&x.m, &x.m.types[0], true, &x.c.groups[0], &d, x.c.resources, bytes, 1);
-    CHECK_NEAR((double)bytes, copy.traffic_bytes, 1);
+    CHECK_NEAR((double)bytes, copy.traffic_bytes, 1e-9);
     CHECK(copy.solo_ns * 4 < send.solo_ns);
     real_free(&x);
 }
@@ -318,7 +318,7 @@ static void a_small_all_to_all_costs_a_message_for_each_far_peer(void)
                  (unsigned)rows[i].nodes);
         Real x;
         real_init(&x, json, rows[i].nodes, 4);
-        CHECK_NEAR(rows[i].us, real_us(&x, OP_ALL_TO_ALL, 4096), rows[i].within * rows[i].us);
+        CHECK_NEAR(rows[i].us, real_us(&x, OP_ALL_TO_ALL, 4096), rows[i].within);
         real_free(&x);
     }
 }
@@ -363,7 +363,7 @@ static void measured_times_stand_for_the_model(void)
         Real x;
         real_init(&x, with_measured, rows[i].nodes, rows[i].per_node);
         double us = real_us(&x, rows[i].kind, rows[i].bytes);
-        if (!CHECK_NEAR(rows[i].us, us, 0.01 + 1e-4 * us))
+        if (!CHECK_NEAR(rows[i].us, us, 1e-4))
             fprintf(stderr, "    row %zu\n", i);
         real_free(&x);
     }

@@ -2,8 +2,10 @@
  * Nsight Systems exports: both ages of the schema, made here with SQLite itself;
  * damage of every kind; and the totals of real ones where they are at hand.
  */
+#include "core/cuda_names.h"
 #include "tests/check.h"
 #include "traces/nsys.h"
+#include "traces/set.h"
 #include "traces/unpack.h"
 
 #include <sqlite3.h>
@@ -225,6 +227,62 @@ static void processes_are_ranks(void)
     timeline_free(&t);
 }
 
+/* The note on a timeline whose export states this schema, found in the set's findings too. */
+static void check_note(const char *table, const char *version, const char *note)
+{
+    char meta[200];
+    snprintf(meta, sizeof meta,
+             "CREATE TABLE %s (name TEXT, value TEXT);"
+             "INSERT INTO %s VALUES ('EXPORT_HOST', '9.9'), ('EXPORT_SCHEMA_VERSION', '%s');",
+             table, table, version);
+    const char *const sql[] = { STRINGS, meta, new_schema[5] };
+    const char *const paths[] = { path };
+    Timeline t;
+    TraceInfo info;
+    TraceSet set;
+    Err err;
+    write_database(sql, ARRAY_N(sql));
+    if (!CHECK(read_path(&t, &info, &err)))
+        return;
+    CHECK_STR(note, info.note);
+    timeline_free(&t);
+    if (!CHECK(trace_set_read(&set, paths, 1, NULL, &err)))
+        return;
+    bool found = false;
+    for (size_t i = 0; i < set.findings_n; i++)
+        found = found || strstr(set.findings[i], "newer than the newest that is known");
+    CHECK_INT(*note != '\0', found);
+    trace_set_free(&set);
+}
+
+static void a_schema_newer_than_the_known_ones_is_read_with_a_note(void)
+{
+    check_note("META_DATA_EXPORT", "3.20.4", "");
+    check_note("META_DATA_EXPORT", "3.9", "");
+    check_note("META_DATA_EXPORT", "odd", "");
+    check_note("META_DATA_EXPORT", "3.21.0",
+               "its schema is 3.21, newer than the newest that is known, 3.20: what has been "
+               "renamed since is missing");
+    check_note("EXPORT_META_DATA", "4.0.1",
+               "its schema is 4.0, newer than the newest that is known, 3.20: what has been "
+               "renamed since is missing");
+}
+
+/* The words that recordings and exports share (core/cuda_names.h). */
+static void calls_and_ranges_are_told_apart(void)
+{
+    CHECK_INT(SPAN_LAUNCH, cuda_call_class("cuLaunchKernelEx_ptsz"));
+    CHECK_INT(SPAN_HOST, cuda_call_class("cudaLaunchHostFunc"));
+    CHECK_INT(SPAN_SYNC, cuda_call_class("cudaStreamWaitEvent"));
+    CHECK_INT(SPAN_HOST, cuda_call_class("cudaMalloc"));
+    CHECK(cuda_range_is_step("step 12") && cuda_range_is_step("ProfilerStep#12"));
+    CHECK(cuda_range_is_step("iteration: 3") && !cuda_range_is_step("step"));
+    CHECK(!cuda_range_is_step("step 3 of 4") && !cuda_range_is_step("forward 3"));
+    CHECK_STR("Memcpy PtoP", cuda_copy_name(10));
+    CHECK_STR("Memcpy", cuda_copy_name(UINT64_MAX));
+    CHECK_STR("Sync", cuda_sync_name(5));
+}
+
 static void refused(const char *const *sql, size_t n, const char *why)
 {
     Timeline t;
@@ -378,7 +436,7 @@ static void real_exports_have_their_known_totals(void)
             printf("test_nsys: %s is not here, skipped\n", files[f].path);
             continue;
         }
-        if (!CHECK(nsys_open(&t, files[f].path, &err)))
+        if (!CHECK(nsys_read(&t, NULL, files[f].path, &rules, &err)))
             continue;
         CHECK(timeline_check(&t, &err));
         Totals sum = { .begin_ns = INT64_MAX, .end_ns = INT64_MIN };
@@ -406,6 +464,8 @@ int main(void)
     RUN(what_is_missing_in_a_row_is_made_up_for);
     RUN(the_new_schema_names_its_tracks);
     RUN(processes_are_ranks);
+    RUN(calls_and_ranges_are_told_apart);
+    RUN(a_schema_newer_than_the_known_ones_is_read_with_a_note);
     RUN(other_databases_are_refused_in_a_sentence);
     RUN(damage_gives_a_sentence);
     RUN(gzip_is_unpacked);

@@ -2,10 +2,9 @@
  * test_planner.c - the search: nothing that could win is left out, and what is
  * printed can be had again.
  */
-#include "sim/build.h"
 #include "sim/planner.h"
 #include "sim/shorten.h"
-#include "tests/check.h"
+#include "tests/built.h"
 
 static const char small_example[] = "scenarios/examples/gpt2-ddp.json";
 
@@ -195,13 +194,6 @@ static void the_best_is_first(void)
     plan_free(&p);
 }
 
-static const Setting *of(const char *key, const char *value)
-{
-    static Setting set;
-    set = (Setting){ key, value };
-    return &set;
-}
-
 /* No step is shorter than its bound, and a few micro-batches weigh what all of them do. */
 static void bounds_hold_for_all_that_fit(void)
 {
@@ -230,8 +222,8 @@ static void bounds_hold_for_all_that_fit(void)
             /* Weighed: the GPU with the least left; simulated: the one with the most on it. */
             CHECK(b->need_bytes >= a->need_bytes &&
                   (double)b->need_bytes <= 1.05 * (double)a->need_bytes);
-            /* What leapt over micro-batches is off by 1 / 250 at most (sim/engine_pace.c). */
-            CHECK(b->bound_s > 0 && b->bound_s <= (1 + 4e-3) * a->step_s);
+            /* What leapt over micro-batches is off by so much at most. */
+            CHECK(b->bound_s > 0 && b->bound_s <= (1 + 1.0 / SIM_PACE_PART) * a->step_s);
             CHECK(b->bound_s >= cases[i].worst * a->step_s);
             CHECK(b->fate == PLAN_TOO_SLOW || a->step_s == b->step_s);
         }
@@ -248,28 +240,21 @@ static void bounds_hold_for_all_that_fit(void)
 /* One stage, one micro-batch, no neighbours: the step is the bound but for its launches. */
 static void a_lone_gpu_is_as_fast_as_its_bound(void)
 {
-    Scenario s = { 0 };
-    Software sw = { 0 };
-    Arena arena = { 0 };
-    Graph g = { 0 };
+    static const Setting alone[] = { { "parallel.dp", "1" },
+                                     { "cluster.nodes", "1" },
+                                     { "cluster.gpus_per_node", "1" } };
+    Built b;
     SimResult r = { 0 };
-    SimOptions options = { 0 };
     Err err = { 0 };
     double ns = 0;
-    CHECK(
-        scenario_read(&s, "scenarios/examples/gpt2-ddp.json", of("parallel.dp", "1"), 1, &err));
-    s.parallel.gpus = 1;
-    for (uint32_t i = 0; i < s.machine.types_n; i++)
-        CHECK(s.machine.types[i].gpu != NULL);
-    CHECK(software_read(&sw, &arena, s.software, &err));
-    CHECK(build_graph(&g, &s, &sw, &err) && sim_run(&r, &g, &s.machine, &sw, &options, &err));
-    CHECK(sim_bound(&ns, &g, &s.machine, &sw, 0, &err));
-    CHECK(ns <= (double)r.step_ns);
-    CHECK_NEAR((double)r.ranks[0].compute_ns, ns, 1e-9);
+    if (built_read(&b, "scenarios/examples/gpt2-ddp.json", alone, ARRAY_N(alone)) &&
+        built_run(&r, &b, (SimOptions){ 0 }) &&
+        CHECK(sim_bound(&ns, &b.g, &b.s.machine, &b.sw, 0, &err))) {
+        CHECK(ns <= (double)r.step_ns);
+        CHECK_NEAR((double)r.ranks[0].compute_ns, ns, 1e-9);
+    }
     sim_result_free(&r);
-    graph_free(&g);
-    arena_free(&arena);
-    scenario_free(&s);
+    built_free(&b);
 }
 
 int main(void)

@@ -6,10 +6,8 @@
 #include "profile/compare_parts.h"
 #include "profile/steps.h"
 #include "profile/trace_report.h"
-#include "sim/build.h"
-#include "sim/engine.h"
 #include "sim/report.h"
-#include "tests/check.h"
+#include "tests/built.h"
 #include "tests/real_traces.h"
 #include "tests/trace_world.h"
 
@@ -40,26 +38,33 @@ static void check_span(JsonNode expected, const char *key, int64_t got, bool fra
     CHECK(llabs(expect - got) <= (fractional ? 36 : 0));
 }
 
+/* What every reference has. */
+static void check_times(JsonNode e, const Metrics *m)
+{
+    JsonNode n = json_member(e, "n");
+    check_ns(e, "busy_ns", m->busy_ns);
+    check_ns(e, "compute_ns", m->compute_ns);
+    check_ns(e, "memory_ns", m->memory_ns);
+    check_ns(e, "comm_ns", m->comm_ns);
+    check_ns(e, "overlap_comm_comp_ns", m->overlapped_ns);
+    check_ns(e, "exposed_comm_ns", m->exposed_comm_ns);
+    check_ns(n, "compute", (int64_t)m->compute_kernels);
+    check_ns(n, "comm", (int64_t)m->comm_kernels);
+    check_ns(n, "memory", (int64_t)m->memory_ops);
+}
+
 static void check_rank(JsonNode clean, const Cover *c)
 {
     char rank[16];
     snprintf(rank, sizeof rank, "%u", c->rank);
-    JsonNode e = json_member(clean, rank), n = json_member(e, "n");
+    JsonNode e = json_member(clean, rank);
     Metrics m = metrics_of_rank(c);
     CHECK(json_type(e) == JSON_OBJECT);
     bool fractional = m.busy_ns % 1000 != 0;
     check_span(e, "span_ns", m.span_ns, fractional);
-    check_ns(e, "busy_ns", m.busy_ns);
     check_span(e, "idle_ns", m.idle_ns, fractional);
-    check_ns(e, "compute_ns", m.compute_ns);
-    check_ns(e, "memory_ns", m.memory_ns);
-    check_ns(e, "comm_ns", m.comm_ns);
-    check_ns(e, "overlap_comm_comp_ns", m.overlapped_ns);
-    check_ns(e, "exposed_comm_ns", m.exposed_comm_ns);
     check_ns(e, "exposed_comm_vs_compute_and_memcpy_ns", m.exposed_comm_vs_memory_ns);
-    check_ns(n, "compute", (int64_t)m.compute_kernels);
-    check_ns(n, "comm", (int64_t)m.comm_kernels);
-    check_ns(n, "memory", (int64_t)m.memory_ops);
+    check_times(e, &m);
     JsonNode pct = json_member(e, "overlap_pct_of_comm");
     double got = metrics_overlap_pct(&m);
     CHECK(json_type(pct) == JSON_NUMBER ? fabs(json_value(pct) - got) <= 0.0005001
@@ -90,19 +95,10 @@ static void figures_of_real_traces_are_exact(void)
 static void check_nsys(JsonNode e, const Cover *c)
 {
     Metrics m = metrics_of_rank(c);
-    JsonNode n = json_member(e, "n");
     CHECK(json_type(e) == JSON_OBJECT);
     check_ns(e, "span_ns", m.span_ns);
-    check_ns(e, "busy_ns", m.busy_ns);
     check_ns(e, "idle_ns", m.idle_ns);
-    check_ns(e, "compute_ns", m.compute_ns);
-    check_ns(e, "memory_ns", m.memory_ns);
-    check_ns(e, "comm_ns", m.comm_ns);
-    check_ns(e, "overlap_comm_comp_ns", m.overlapped_ns);
-    check_ns(e, "exposed_comm_ns", m.exposed_comm_ns);
-    check_ns(n, "compute", (int64_t)m.compute_kernels);
-    check_ns(n, "comm", (int64_t)m.comm_kernels);
-    check_ns(n, "memory", (int64_t)m.memory_ops);
+    check_times(e, &m);
     CHECK_INT(JSON_NULL, json_type(json_member(e, "overlap_pct_of_comm")));
     CHECK(isnan(metrics_overlap_pct(&m)));
 }
@@ -346,33 +342,23 @@ typedef struct Simulated {
 
 static bool simulate(Simulated *s, const char *path, const Setting *settings, size_t settings_n)
 {
-    Scenario scenario = { 0 };
-    Software sw = { 0 };
-    Arena arena = { 0 };
-    Graph g = { 0 };
+    Built b;
     SimResult result = { 0 };
-    Err err = { 0 };
-    SimOptions options = { .timeline = &s->t, .expand_ranks = true };
-    bool ok = CHECK(scenario_read(&scenario, path, settings, (uint32_t)settings_n, &err)) &&
-              CHECK(software_read(&sw, &arena, scenario.software, &err)) &&
-              CHECK(build_graph(&g, &scenario, &sw, &err)) &&
-              CHECK(sim_run(&result, &g, &scenario.machine, &sw, &options, &err));
+    bool ok = built_read(&b, path, settings, (uint32_t)settings_n) &&
+              built_trace(&s->t, &result, &b, true);
     if (ok) {
-        timeline_seal(&s->t);
-        RoleMemory *memory = PUSH_ARRAY(&arena, RoleMemory, g.roles_n);
+        RoleMemory *memory = PUSH_ARRAY(&b.arena, RoleMemory, b.g.roles_n);
         Report report = { 0 };
-        for (uint32_t i = 0; i < g.roles_n; i++)
-            memory[i] = memory_of_role(&g, &g.roles[i], NULL);
-        report_fill(&report, &scenario, &g, &result, memory, 0);
+        for (uint32_t i = 0; i < b.g.roles_n; i++)
+            memory[i] = memory_of_role(&b.g, &b.g.roles[i], NULL);
+        report_fill(&report, &b.s, &b.g, &result, memory, 0);
         s->exposed_s = report.times.exposed_comm_s;
         s->comm_s = report.times.comm_s;
         s->overlapped_s = report.times.overlapped_s;
         report_free(&report);
     }
     sim_result_free(&result);
-    graph_free(&g);
-    arena_free(&arena);
-    scenario_free(&scenario);
+    built_free(&b);
     return ok;
 }
 

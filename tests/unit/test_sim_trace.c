@@ -1,7 +1,5 @@
 /* From scenario to trace file: what Perfetto is given is whole and nests. */
-#include "sim/build.h"
-#include "sim/engine.h"
-#include "tests/check.h"
+#include "tests/built.h"
 #include "tests/chrome_check.h"
 #include "traces/chrome_write.h"
 
@@ -9,26 +7,14 @@
 
 static bool trace_of(const char *scenario, bool expand_ranks, Timeline *t)
 {
-    Scenario s = { 0 };
-    Software sw = { 0 };
-    Arena arena = { 0 };
-    Graph g = { 0 };
+    Built b;
     SimResult r = { 0 };
     Err err = { 0 };
-    SimOptions options = { .timeline = t, .expand_ranks = expand_ranks };
-    bool ok = CHECK(scenario_read(&s, scenario, NULL, 0, &err)) &&
-              CHECK(software_read(&sw, &arena, s.software, &err)) &&
-              CHECK(build_graph(&g, &s, &sw, &err)) &&
-              CHECK(sim_run(&r, &g, &s.machine, &sw, &options, &err));
-    if (ok) {
-        timeline_seal(t);
-        CHECK(timeline_check(t, &err));
-        CHECK_INT(r.step_ns, timeline_end_ns(t));
-    }
+    bool ok = built_read(&b, scenario, NULL, 0) && built_trace(t, &r, &b, expand_ranks);
+    CHECK(!ok || timeline_check(t, &err));
+    CHECK(!ok || r.step_ns == timeline_end_ns(t));
     sim_result_free(&r);
-    graph_free(&g);
-    arena_free(&arena);
-    scenario_free(&s);
+    built_free(&b);
     return ok;
 }
 

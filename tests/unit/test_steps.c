@@ -1,6 +1,7 @@
 /* Steps in GPU time: the host runs ahead, and no work changes its step because of it. */
 #include <stdio.h>
 
+#include "profile/launches.h"
 #include "profile/steps.h"
 
 #include "tests/check.h"
@@ -135,8 +136,28 @@ static void a_trace_without_marks_has_no_windows(void)
     timeline_free(&m.t);
 }
 
+/* Ids close together, and ids far apart, which take another table. */
+static void launches_are_found_by_their_ids(void)
+{
+    static const uint64_t apart[] = { 1, (uint64_t)1 << 40 };
+    for (size_t k = 0; k < ARRAY_N(apart); k++) {
+        Launches l;
+        launches_open(&l, 5, 5 + 99 * apart[k], 100);
+        for (uint64_t i = 0; i < 100; i += 2)
+            *launches_at(&l, 5 + i * apart[k]) = (int64_t)i;
+        for (uint64_t i = 0; i < 100; i++)
+            CHECK_INT(i % 2 ? LAUNCH_UNKNOWN : (int64_t)i, launches_get(&l, 5 + i * apart[k]));
+        CHECK_INT(LAUNCH_UNKNOWN, launches_get(&l, 4));
+        CHECK_INT(LAUNCH_UNKNOWN, launches_get(&l, 6 + 99 * apart[k]));
+        CHECK_INT(LAUNCH_UNKNOWN, launches_get(&l, NONE_U64));
+        launches_free(&l);
+        CHECK(!launches_any(&l) && launches_get(&l, 5) == LAUNCH_UNKNOWN);
+    }
+}
+
 int main(void)
 {
+    RUN(launches_are_found_by_their_ids);
     RUN(ids_close_together_and_far_apart);
     RUN(without_launches_starts_decide);
     RUN(ranks_without_marks_or_work);

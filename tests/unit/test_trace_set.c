@@ -3,6 +3,7 @@
  * does not belong together, and what is said about it.
  */
 #include "tests/check.h"
+#include "tests/real_traces.h"
 #include "traces/native.h"
 #include "traces/set.h"
 #include "traces/set_parts.h"
@@ -110,10 +111,10 @@ static void files_become_ranks_of_one_timeline(void)
     CHECK_U64(4, s.events_read);
     CHECK_U64(2, s.kernels_n);
     CHECK_U64(2, s.comm_kernels_n);
-    CHECK_STR("b.json", strrchr(trace_set_file_of_rank(&s, 1)->path, '/') + 1);
+    CHECK_STR("b.json", strrchr(file_of_rank(&s, 1)->path, '/') + 1);
     CHECK_INT(TRACE_RANK_FILE, s.files[0].rank_from);
     CHECK_STR("chrome", s.files[0].format);
-    CHECK(trace_set_file_of_rank(&s, 7) == NULL);
+    CHECK(file_of_rank(&s, 7) == NULL);
     CHECK_INT((int64_t)DAY_US * 1000, timeline_begin_ns(&s.timeline));
     uint64_t of_rank[2] = { 0, 0 };
     for (uint64_t i = 0; i < s.timeline.spans_n; i++) {
@@ -266,7 +267,7 @@ static void a_native_file_of_many_ranks_stands_alone(void)
     CHECK_INT(3, s.timeline.ranks_n);
     CHECK_INT(TRACE_RANK_MANY, s.files[0].rank_from);
     CHECK_U64(3, s.kernels_n);
-    CHECK(trace_set_file_of_rank(&s, 2) == &s.files[0]);
+    CHECK(file_of_rank(&s, 2) == &s.files[0]);
     CHECK(!read_set(paths, 2, false));
     CHECK_ERR_TEXT(&err, "holds several ranks and cannot be joined with other files");
 }
