@@ -40,7 +40,7 @@ SUITES ?= unit cli exec house format gpu
 # ---- what is built where ---------------------------------------------------------------
 
 SANITIZED := $(if $(SAN),$(if $(filter thread,$(SAN)),-tsan,-san))
-FUZZED := $(if $(FUZZER),-fuzz$(if $(filter fast,$(FUZZER)),-fast))
+FUZZED := $(if $(FUZZER),-fuzz-$(FUZZER))
 VARIANT := $(patsubst -gcc,,-$(notdir $(firstword $(CC))))$(SANITIZED)$(FUZZED)
 BUILD := build$(VARIANT)
 
@@ -73,14 +73,16 @@ ifeq ($(FUZZER),fast)
 OPTIMIZE := -O2
 SANITIZE := -fsanitize=undefined -fsanitize-trap=undefined
 endif
-ifneq ($(FUZZER),)
-SANITIZE += $(if $(findstring afl,$(CC)),,-fsanitize=fuzzer-no-link \
-                $(if $(filter fast,$(FUZZER)),-fno-sanitize-coverage=trace-cmp))
-endif
+# clang's sanitized builds count which code runs, so that tests and fuzzers share them.
+COUNTING := $(if $(filter clang%,$(notdir $(firstword $(CC)))),-fsanitize=fuzzer-no-link)
+SANITIZE += $(if $(filter 1,$(SAN)),$(COUNTING)) \
+            $(if $(FUZZER),$(COUNTING) -fno-sanitize-coverage=trace-cmp)
 # -ffp-contract=off: a fused multiply-add would make numbers depend on the machine.
 ALL_CFLAGS := -std=c11 $(DEFINES) -I. $(OPTIMIZE) -g -ffp-contract=off $(WARNINGS) $(SANITIZE) \
               $(CFLAGS)
-ALL_LDFLAGS := $(SANITIZE) $(LDFLAGS)
+# A sanitizer's run time is large, and over a hundred programs link it.
+ALL_LDFLAGS := $(SANITIZE) $(if $(COUNTING),$(if $(SAN),$(if $(shell command -v ld.lld), \
+                   -fuse-ld=lld))) $(LDFLAGS)
 # FreeType's headers lie in a folder of their own.
 FREETYPE_CFLAGS := $(or $(shell pkg-config --cflags freetype2 2>/dev/null), \
                         -I/usr/include/freetype2)
@@ -92,10 +94,13 @@ $(addprefix $(BUILD)/obj/exec/,kernels.o kernels%.o data.o): private ALL_CFLAGS 
 $(BUILD)/obj/viz/rast%.o: private ALL_CFLAGS += -O3
 endif
 # Half of a build's time would go into optimising tests that run for milliseconds.
-$(foreach f,unit property exec,$(BUILD)/obj/tests/$(f)/%.o): private ALL_CFLAGS += -O0
+$(foreach f,unit property exec,$(BUILD)/obj/tests/$(f)/%.o): private ALL_CFLAGS += -O0 \
+    $(if $(COUNTING),-fno-sanitize=fuzzer-no-link)
 $(BUILD)/obj/tests/unit/test_fabric.o: private ALL_CFLAGS += -O1
 
-FOLDERS := core core/patterns sim sim/strategy exec profile traces viz
+# Tests that have threads need none of the last two: make tsan does not compile them.
+FOLDERS := core core/patterns sim sim/strategy exec traces \
+           $(if $(filter threaded,$(MAKECMDGOALS)),,profile viz)
 # Plugins that lockstep loads at run time; they link CUDA, lockstep does not.
 PLUGINS := $(wildcard exec/backend_cuda*.c profile/capture*.c)
 # The window of the viewer: its own executable, where SDL2 is.
@@ -147,7 +152,7 @@ no_nvcc := no bin/nvcc in $(or $(CUDA_HOME),CUDA_HOME or /usr/local/cuda nor in 
 
 # ---- make, make demo, make install -----------------------------------------------------
 
-.PHONY: all lockstep demo test check tests san tsan threaded fuzz fuzzers fuzz-campaign \
+.PHONY: all lockstep demo test check tests on-cpu san tsan threaded fuzz fuzzers fuzz-campaign \
         fuzz-readers fuzz-replay replay-readers afl afl-readers gpu gpu-clean gpu-report \
         gpu-pack bake-font pictures bench accuracy bless check-format format install uninstall \
         clean FORCE
@@ -204,11 +209,20 @@ check:
 	@$(MAKE) --no-print-directory $(parallel) tests
 	@BUILD=$(BUILD) MAKE='$(MAKE)' CUDA_HOME='$(CUDA_HOME)' sh tests/run_tests.sh $(SUITES)
 
-tests: $(BUILD)/lockstep $(WINDOW) $(CLI_RUNNER) $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS) \
-       $(ON_CPU_PLUGIN) $(if $(findstring clang,$(CC)),,$(CUDA_PLUGIN))
+# nvcc first: one file of it takes as long as fifty others.
+tests: $(if $(findstring clang,$(CC)),,$(CUDA_PLUGIN)) $(BUILD)/lockstep $(WINDOW) $(CLI_RUNNER) \
+       $(EXEC_RANKS) $(TESTS) $(ON_CPU_TESTS) $(TWINS) $(ON_CPU_PLUGIN)
 
+# The program, its window, and the CUDA side on its stand-in, whose tests run.
+on-cpu:
+	@$(MAKE) --no-print-directory $(parallel) $(BUILD)/lockstep $(WINDOW) $(ON_CPU_TESTS) $(TWINS) \
+	    $(ON_CPU_PLUGIN)
+	@BUILD=$(BUILD) sh tests/run_tests.sh on_cpu
+
+# With clang where it is, and nobody asked for another: make fuzz then takes the same objects.
 san:
-	@$(MAKE) --no-print-directory SAN=1 SUITES="unit cli" check
+	@$(MAKE) --no-print-directory SAN=1 SUITES="unit cli" $(if $(filter default \
+	    file,$(origin CC)),$(if $(shell command -v clang),CC=clang)) check
 
 tsan:
 	@$(MAKE) --no-print-directory $(parallel) SAN=thread threaded
@@ -247,7 +261,7 @@ bench: $(BENCHES)
 
 fuzz:
 	@sh tests/setup.sh test
-	@$(MAKE) --no-print-directory $(parallel) CC=clang FUZZER=1 fuzzers
+	@$(MAKE) --no-print-directory $(parallel) CC=clang SAN=1 fuzzers
 fuzzers: $(FUZZERS)
 	@BUILD=$(BUILD) FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_SEED=$(FUZZ_SEED) \
 	    sh tests/run_fuzz.sh $(FUZZERS)
@@ -262,7 +276,7 @@ fuzz-readers: $(READERS)
 	@sh tests/fuzz_campaign.sh $(READERS)
 
 fuzz-replay:
-	@$(MAKE) --no-print-directory $(parallel) CC=clang FUZZER=1 replay-readers
+	@$(MAKE) --no-print-directory $(parallel) CC=clang SAN=1 replay-readers
 replay-readers: $(READERS)
 	@sh tests/fuzz_campaign.sh --replay $(READERS)
 
@@ -271,7 +285,7 @@ AFL_SECONDS ?= 20
 afl:
 	@command -v afl-clang-fast >/dev/null || \
 	    { echo "afl-clang-fast is missing: apt-get install afl++"; exit 1; }
-	@AFL_QUIET=1 $(MAKE) --no-print-directory $(parallel) CC=afl-clang-fast FUZZER=1 afl-readers
+	@AFL_QUIET=1 $(MAKE) --no-print-directory $(parallel) CC=afl-clang-fast SAN=1 afl-readers
 afl-readers: $(READERS)
 	@BUILD=$(BUILD) AFL_SECONDS=$(AFL_SECONDS) sh tests/run_afl.sh $(READERS)
 

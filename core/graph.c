@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const lane_names[LANE_N] = { "compute",  "tp",        "cp",        "ep",
-                                         "reduce",   "replicate", "gather",    "send act",
-                                         "recv act", "send grad", "recv grad", "copy",
-                                         "host" };
+const char *const lane_names[LANE_N] = {
+    "compute",     "tp",          "cp",           "ep",           "reduce",    "replicate",
+    "gather",      "send act",    "recv act",     "send grad",    "recv grad", "copy",
+    "send act up", "recv act up", "send grad up", "recv grad up", "host"
+};
 
 const char *const op_kind_names[OP_KIND_N] = {
     "matmul",    "attention", "softmax",    "norm",          "activation", "add",

@@ -84,7 +84,11 @@ typedef enum Lane {
     LANE_RECV_ACT,
     LANE_SEND_GRAD,
     LANE_RECV_GRAD,
-    LANE_COPY, /* host to device */
+    LANE_COPY,        /* host to device */
+    LANE_SEND_ACT_UP, /* the same four of chunks whose way leads up the stages (zbv) */
+    LANE_RECV_ACT_UP,
+    LANE_SEND_GRAD_UP,
+    LANE_RECV_GRAD_UP,
     LANE_HOST, /* not a stream: the launching thread itself */
     LANE_N
 } Lane;
@@ -210,6 +214,7 @@ typedef enum Slot {
     SLOT_OUT,   /* activation that leaves it */
     SLOT_DOUT,  /* gradient of SLOT_OUT */
     SLOT_DIN,   /* gradient of SLOT_IN */
+    SLOT_HELD,  /* what SEGMENT_WEIGHT reads of the backward it was parted from */
     SLOT_DATA,  /* tokens, targets */
     SLOT_N
 } Slot;

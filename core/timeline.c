@@ -117,7 +117,7 @@ bool comm_op_is_p2p(const char *op)
 uint32_t timeline_comm(Timeline *t, Comm comm)
 {
     ASSERT(!t->sealed && t->comms_n < NONE_U32 / 2);
-    ASSERT(comm.zero == 0 && timeline_ns_in_range(comm.wait_ns));
+    ASSERT(comm.launch <= t->launches_n && timeline_ns_in_range(comm.wait_ns));
     GROW(t->comms, t->comms_n, t->comms_cap);
     t->comms[t->comms_n] = comm;
     return t->comms_n++;
@@ -165,6 +165,7 @@ static void free_columns(Timeline *t)
     free(t->correlation);
     free(t->args_offset);
     free(t->comms);
+    free(t->launches);
     free(t->point_track);
     free(t->point_ns);
     free(t->point_value);
@@ -177,6 +178,7 @@ void timeline_free(Timeline *t)
     else
         free_columns(t);
     free(t->tracks);
+    free(t->launch_slots);
     intern_free(&t->names);
     *t = (Timeline){ 0 };
 }

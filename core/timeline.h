@@ -89,7 +89,7 @@ typedef struct Comm {
     uint32_t ranks_n;             /* members; 0 unknown */
     uint32_t dtype;               /* interned: "bf16", ... (core/dtype.h); or NONE */
     uint32_t algorithm, protocol; /* interned: "ring", "LL128", ...; or NONE */
-    uint32_t zero;                /* always 0: no padding, so equal bytes for equal values */
+    uint32_t launch;              /* of its kernel: number of a KernelLaunch, + 1; 0 unknown */
     uint64_t bytes;               /* as nccl-tests counts them; NONE_U64 unknown */
     int64_t wait_ns; /* first part of the span, spent waiting for others; -1 unknown */
 } Comm;
@@ -97,6 +97,18 @@ typedef struct Comm {
 /* Everything unknown but op. */
 Comm comm_of(uint32_t op);
 bool comm_op_is_p2p(const char *op); /* "send", "recv" or "send_recv" */
+
+/* How a kernel was launched.  Few differ in a trace: each stands once in Timeline.launches,
+ * and the same bytes on disk (native.h). */
+typedef struct KernelLaunch {
+    uint32_t grid[3], block[3]; /* blocks, threads of one */
+    uint32_t registers_n;       /* of a thread; NONE_U32 unknown, as what follows */
+    uint32_t shared_bytes;      /* of a block, static and dynamic */
+    uint32_t occupancy_pct;     /* as the profiler estimates it */
+} KernelLaunch;
+
+enum { TIMELINE_LAUNCHES_MAX = 1 << 20 };
+#define TIMELINE_LAUNCH_FIRST 0x80000000u
 
 typedef struct Timeline {
     Interner names;
@@ -113,7 +125,8 @@ typedef struct Timeline {
     uint32_t *span_name;
     uint32_t *span_track;
     uint32_t *op;   /* op id (core/graph.h), NONE_U32 where unknown */
-    uint32_t *comm; /* index into comms, NONE_U32 for others */
+    uint32_t *comm; /* index into comms; of others NONE_U32, or from TIMELINE_LAUNCH_FIRST on
+                       into launches: read it by timeline_comm_of, timeline_launch_of */
     uint8_t *span_class;
     uint8_t *lane; /* within the track, after timeline_seal; 255 = 255 or more */
 
@@ -123,6 +136,9 @@ typedef struct Timeline {
 
     uint32_t comms_n, comms_cap;
     Comm *comms;
+    uint32_t launches_n, launches_cap;
+    KernelLaunch *launches;
+    uint32_t *launch_slots, launch_slots_n; /* finds equal ones while it is built */
 
     /* Counter points: value of a TRACK_COUNTER from at_ns on. */
     uint64_t points_n, points_cap;
@@ -157,6 +173,12 @@ typedef struct Span {
  */
 uint64_t timeline_span(Timeline *t, Span span);
 uint32_t timeline_comm(Timeline *t, Comm comm);
+/* What a span is found to say later: keeps its launch. */
+void timeline_set_comm(Timeline *t, uint64_t span, Comm comm);
+/* The number of an equal KernelLaunch, or of a new one; NONE_U32 beyond TIMELINE_LAUNCHES_MAX. */
+uint32_t timeline_launch(Timeline *t, const KernelLaunch *launch);
+/* How a span's kernel was launched, also where it has a Comm, which is its own then. */
+void timeline_set_launch(Timeline *t, uint64_t span, uint32_t launch);
 void timeline_point(Timeline *t, uint32_t track, int64_t at_ns, double value);
 /*
  * Room for that many spans, so that columns need not grow; for readers who can guess
@@ -214,6 +236,14 @@ static inline const Comm *timeline_comm_of(const Timeline *t, uint64_t span)
 
 /* Which classes n spans from first on have: bit SpanClass of each, SPAN_CLASS_N for unknown. */
 uint32_t timeline_class_set(const Timeline *t, uint64_t first, uint64_t n);
+
+/* How its kernel was launched, NULL where that is not known. */
+static inline const KernelLaunch *timeline_launch_of(const Timeline *t, uint64_t span)
+{
+    uint32_t c = t->comm[span];
+    uint32_t n = c < t->comms_n ? t->comms[c].launch - 1 : c - TIMELINE_LAUNCH_FIRST;
+    return n < t->launches_n ? &t->launches[n] : NULL;
+}
 
 /* Part of the span spent waiting: 0 where unknown, never more than the span. */
 static inline int64_t timeline_wait_ns(const Timeline *t, uint64_t span)

@@ -71,7 +71,8 @@ static bool check_indices(const Timeline *t, uint64_t i, Err *err)
     if (!is_name(t, t->span_name[i], false))
         return err_set(err, "span %" PRIu64 " has name %u of %u", i, t->span_name[i],
                        t->names.n);
-    if (t->comm[i] >= t->comms_n && t->comm[i] != NONE_U32)
+    bool launch = t->comm[i] - TIMELINE_LAUNCH_FIRST < t->launches_n;
+    if (t->comm[i] >= t->comms_n && t->comm[i] != NONE_U32 && !launch)
         return err_set(err, "span %" PRIu64 " has communication %u of %u", i, t->comm[i],
                        t->comms_n);
     if (t->span_class[i] >= SPAN_CLASS_N)
@@ -113,7 +114,10 @@ static bool check_comms(const Timeline *t, Err *err)
             !is_name(t, c->dtype, true) || !is_name(t, c->algorithm, true) ||
             !is_name(t, c->protocol, true))
             return err_set(err, "communication %u has a name that does not exist", i);
-        if (c->zero != 0 || c->wait_ns < -1 || !timeline_ns_in_range(c->wait_ns))
+        if (c->launch > t->launches_n)
+            return err_set(err, "communication %u has launch %u of %u", i, c->launch - 1,
+                           t->launches_n);
+        if (c->wait_ns < -1 || !timeline_ns_in_range(c->wait_ns))
             return err_set(err, "communication %u has values out of range", i);
     }
     return true;

@@ -221,7 +221,7 @@ static void name_transfers(Making *m)
         const Role *role = rank < g->world_n ? graph_role_of(g, rank) : NULL;
         bool again = last[t->span_track[i]] == op + 1;
         last[t->span_track[i]] = op + 1; /* of none: 0 */
-        if (!role || op >= role->ops_n || t->comm[i] != NONE_U32)
+        if (!role || op >= role->ops_n || timeline_comm_of(t, i))
             continue;
         const Op *o = graph_find_op(g, role, op).o;
         if (!op_is_comm(o->kind))
@@ -231,7 +231,7 @@ static void name_transfers(Making *m)
         Comm c = op_comm(t, g, o, rank, again ? NONE_U32 : numbers[rank][op]);
         c.bytes = again ? NONE_U64 : c.bytes;
         t->span_class[i] = (uint8_t)op_span_class(o);
-        t->comm[i] = timeline_comm(t, c);
+        timeline_set_comm(t, i, c);
     }
     for (uint32_t r = 0; r < g->world_n; r++)
         free(numbers[r]);

@@ -565,6 +565,9 @@ static void open_maker(Maker *m)
     m->model = mem_zero((size_t)role->ops_n + 1, sizeof *m->model);
     m->real = mem_zero((size_t)role->ops_n + 1, sizeof *m->real);
     m->host_task = NONE_U32;
+    /* Also where there are none of them, their addresses are some. */
+    GROW(m->p->waits, 0u, m->waits_cap);
+    GROW(m->p->guards, 0u, m->guards_cap);
 }
 
 static void close_maker(Maker *m)

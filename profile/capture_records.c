@@ -43,6 +43,10 @@ SAME_PLACE(CUpti_ActivityKernel10, CUpti_ActivityKernel9, start);
 SAME_PLACE(CUpti_ActivityKernel10, CUpti_ActivityKernel9, streamId);
 SAME_PLACE(CUpti_ActivityKernel10, CUpti_ActivityKernel9, correlationId);
 SAME_PLACE(CUpti_ActivityKernel10, CUpti_ActivityKernel9, name);
+SAME_PLACE(CUpti_ActivityKernel10, CUpti_ActivityKernel9, gridX);
+SAME_PLACE(CUpti_ActivityKernel10, CUpti_ActivityKernel9, blockZ);
+SAME_PLACE(CUpti_ActivityKernel10, CUpti_ActivityKernel9, registersPerThread);
+SAME_PLACE(CUpti_ActivityKernel10, CUpti_ActivityKernel9, dynamicSharedMemory);
 SAME_PLACE(CUpti_ActivityKernel10, CUpti_ActivityKernel9, graphNodeId);
 SAME_PLACE(CUpti_ActivityMemcpy6, CUpti_ActivityMemcpy5, bytes);
 SAME_PLACE(CUpti_ActivityMemcpy6, CUpti_ActivityMemcpy5, graphNodeId);
@@ -72,6 +76,14 @@ static uint16_t convert_kernel(RawAny *raw, const void *record, const CaptureTex
     const Kernel *k = record;
     RawKernel *to = RAW_OF(raw, RAW_KERNEL, kernel, texts->kernel(texts->user, k->name));
     TAKE_WORK(to, k);
+    to->grid_x = (uint32_t)k->gridX;
+    to->grid_y = (uint16_t)k->gridY;
+    to->grid_z = (uint16_t)k->gridZ;
+    to->block_x = (uint16_t)k->blockX;
+    to->block_y = (uint16_t)k->blockY;
+    to->block_z = (uint16_t)k->blockZ;
+    to->registers_n = k->registersPerThread;
+    to->shared_bytes = (uint32_t)k->staticSharedMemory + (uint32_t)k->dynamicSharedMemory;
     return raw->top.bytes;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/out_file.h"
+#include "profile/cmd_report_html.h"
 #include "profile/trace_report.h"
 #include "sim/cmd_options.h"
 #include "traces/set.h"
@@ -211,7 +212,7 @@ static bool write_html(const TraceReport *r, const Options *o, Err *err)
             return err_set(err, "'%s' is the trace itself, it is not written over", o->html);
     if (!out_file_open(&out, o->html, err))
         return false;
-    trace_report_html(r, out.file);
+    report_page(r, out.file);
     return out_file_commit(&out, err);
 }
 

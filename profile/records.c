@@ -91,7 +91,7 @@ const JoinRow *join_next(const Join *j, uint64_t key, uint64_t order)
 static const uint16_t kind_bytes[RAW_KIND_N] = {
     [RAW_TEXT] = sizeof(RawTop) + 8,
     [RAW_CLOCK] = sizeof(RawClock),
-    [RAW_KERNEL] = sizeof(RawKernel),
+    [RAW_KERNEL] = RAW_KERNEL_BYTES_OLD,
     [RAW_COPY] = sizeof(RawMove),
     [RAW_SET] = sizeof(RawMove),
     [RAW_CALL] = sizeof(RawCall),

@@ -101,7 +101,13 @@ typedef struct RawKernel {
     int64_t start_ns, end_ns;
     uint32_t device, context, stream, correlation;
     uint64_t node; /* of the CUDA graph; 0 none */
+    /* Missing in older files.  Limits of CUDA: 2^31 - 1 blocks in x, 65535 in y and z. */
+    uint32_t grid_x; /* 0: unknown */
+    uint16_t grid_y, grid_z, block_x, block_y, block_z, registers_n;
+    uint32_t shared_bytes, zero;
 } RawKernel;
+
+enum { RAW_KERNEL_BYTES_OLD = 48 };
 
 /* RAW_COPY, RAW_SET. */
 typedef struct RawMove {

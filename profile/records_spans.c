@@ -205,6 +205,18 @@ static bool kernel_comm_of(Records *r, const RawKernel *k, uint64_t at, Comm *co
     return true;
 }
 
+static void set_launch(Records *r, const RawKernel *k, uint64_t span)
+{
+    if (k->top.bytes < sizeof *k || k->grid_x == 0)
+        return;
+    KernelLaunch l = { .grid = { k->grid_x, k->grid_y, k->grid_z },
+                       .block = { k->block_x, k->block_y, k->block_z },
+                       .registers_n = k->registers_n,
+                       .shared_bytes = k->shared_bytes,
+                       .occupancy_pct = NONE_U32 };
+    timeline_set_launch(r->t, span, timeline_launch(r->t, &l));
+}
+
 static void kernel_span(Records *r, const RawKernel *k, uint64_t at)
 {
     Timed x = { k->start_ns, k->end_ns, k->correlation };
@@ -222,12 +234,12 @@ static void kernel_span(Records *r, const RawKernel *k, uint64_t at)
     uint64_t i =
         add_span(r, track, name, talks ? class_ : SPAN_COMPUTE, &x, op_of_label(r, label));
     if (talks) {
-        uint32_t number = timeline_comm(r->t, comm);
-        r->t->comm[i] = number;
+        timeline_set_comm(r->t, i, comm);
         r->info->comm_kernels_n++;
         if (bare)
             remember_bare(r, i, k->correlation, at);
     }
+    set_launch(r, k, i);
     note_gpu_time(r, &x);
     r->info->kernels_n++;
 }

@@ -73,7 +73,39 @@ void trace_report_free(TraceReport *r);
 
 void trace_report_text(const TraceReport *r, FILE *out);
 void trace_report_json(const TraceReport *r, JsonOut *j);
-void trace_report_html(const TraceReport *r, FILE *out);
+
+/* What a rank's time divides into in pictures. */
+typedef enum ReportPart {
+    REPORT_COMPUTE,
+    REPORT_OVERLAPPED, /* communication beside compute */
+    REPORT_EXPOSED,    /* communication without */
+    REPORT_MEMORY,
+    REPORT_IDLE,
+    REPORT_PARTS_N
+} ReportPart;
+
+extern const char *const report_part_names[REPORT_PARTS_N];
+
+/* Aligned time; profile/collectives.h. */
+typedef struct ReportRange {
+    int64_t from_ns, to_ns;
+} ReportRange;
+
+/*
+ * Who draws the page's pictures, as SVG inside of HTML: the command, with the viewer's code.
+ * The page uses colours by the names --back, --card, --line, --text, --dim and --exposed.
+ */
+typedef struct ReportPictures {
+    void *user;
+    void (*colors)(void *user, FILE *out); /* CSS that declares them, light and dark */
+    void (*swatch)(void *user, ReportPart part, FILE *out);
+    void (*bar)(void *user, const int64_t part_ns[REPORT_PARTS_N], FILE *out);
+    /* Of rank covers.rank[i], its window; and the time below all strips of that range. */
+    void (*strip)(void *user, const TraceReport *r, uint32_t i, ReportRange all, FILE *out);
+    void (*axis)(void *user, ReportRange all, FILE *out);
+} ReportPictures;
+
+void trace_report_html(const TraceReport *r, const ReportPictures *pictures, FILE *out);
 /* HTA's figures alone. */
 void trace_report_hta_text(const TraceReport *r, FILE *out);
 

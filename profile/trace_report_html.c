@@ -2,26 +2,24 @@
  * trace_report_html.c - a trace as one page: tables, and for each rank a strip of what
  * its GPU did when.  No script, no network; light and dark as the reader's system is.
  *
- *     strip   a column for each of BINS_N equal times; its height is divided among
- *             exposed communication (top, hatched), overlapped, memory, compute
- *
- *     #   exposed            The hatch says what colour alone would not: the page
- *     =   overlapped         must be readable without colours too.
- *     @   compute
- *
- * Everything from the trace goes through put_text, which escapes it.
+ * Pictures and their colours are drawn by whoever calls (ReportPictures).  Everything from
+ * the trace goes through put_text, which escapes it.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "profile/trace_report.h"
 #include "profile/trace_words.h"
 
-enum { BINS_N = 480, BIN_WIDTH = 2, STRIP_HEIGHT = 26, HINTS_N = 48, STRIPS_MAX = 64 };
+enum { STRIPS_MAX = 64 };
+
+const char *const report_part_names[REPORT_PARTS_N] = { "compute", "overlapped",
+                                                        "exposed communication", "memory",
+                                                        "idle" };
 
 typedef struct Page {
     const TraceReport *r;
+    const ReportPictures *pictures;
     FILE *out;
     WordRing words;
 } Page;
@@ -79,14 +77,6 @@ static void put_text(FILE *out, const char *text)
 /* ---- the page's head ---- */
 
 static const char style[] =
-    ":root{color-scheme:light dark;--back:#fff;--card:#f6f7f9;--text:#1a1d21;--dim:#5c6470;"
-    "--line:#e1e5ea;\n"
-    "--compute:#041c7b;--overlapped:#0a665d;--exposed:#e67452;--stripe:#8e2f10;"
-    "--memory:#b40aed;--idle:#e1e5ea}\n"
-    "@media(prefers-color-scheme:dark){:root{--back:#14171b;--card:#1c2026;--text:#e8eaed;"
-    "--dim:#9aa2ad;--line:#343a42;\n"
-    "--compute:#3c63b5;--overlapped:#66d3b9;--exposed:#e0491f;--stripe:#ffd9cc;"
-    "--memory:#f49efa;--idle:#343a42}}\n"
     "*{box-sizing:border-box}\n"
     "body{margin:0;background:var(--back);color:var(--text);"
     "font:14px/1.45 Inter,system-ui,\"DejaVu Sans\",sans-serif}\n"
@@ -110,18 +100,13 @@ static const char style[] =
     "td.name{text-align:left;max-width:460px;overflow:hidden;text-overflow:ellipsis}\n"
     "tr.mean td{font-weight:600;border-top:2px solid var(--line)}\n"
     ".key{display:flex;flex-wrap:wrap;gap:18px;margin:10px 0;color:var(--dim)}\n"
-    ".key svg{vertical-align:-2px;margin-right:6px}\n"
+    ".key svg{vertical-align:-2px;margin-right:3px}\n"
     "svg{display:block}.key svg{display:inline}\n"
     ".strip{display:grid;grid-template-columns:76px 1fr 92px;gap:10px;align-items:center;"
     "margin:3px 0}\n"
-    ".strip svg{width:100%;height:28px;border-radius:3px}\n"
+    ".strip svg{width:100%}.strip .lane{height:28px;border-radius:3px;background:var(--card)}\n"
     ".strip .l{font-weight:500}.strip .v{text-align:right;font-variant-numeric:tabular-nums}\n"
-    ".c{fill:var(--compute)}.o{fill:var(--overlapped)}.e{fill:url(#hatch)}.m{fill:var(--memory)"
-    "}"
-    ".i{fill:var(--idle)}\n"
-    ".x{fill:var(--exposed)}.s{stroke:var(--stripe);stroke-width:1.4;stroke-opacity:.55}"
-    ".h{fill:transparent}.h:hover{fill:var(--text);fill-opacity:.14}\n"
-    ".a{stroke:var(--dim)}text{fill:var(--dim);font-size:11px}\n"
+    "svg rect[pointer-events]:hover{fill:var(--text);fill-opacity:.14}\n"
     "td .bar{width:180px;height:12px;border-radius:2px}\n"
     "@media print{main{max-width:none}}\n";
 
@@ -131,14 +116,9 @@ static void put_head(Page *p)
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>",
           p->out);
     put_text(p->out, p->r->source.name);
-    fprintf(p->out, " - lockstep report</title>\n<style>\n%s</style></head><body><main>\n",
-            style);
-    fputs(
-        "<svg width=\"0\" height=\"0\" style=\"position:absolute\" aria-hidden=\"true\"><defs>"
-        "<pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
-        "patternTransform=\"rotate(45)\"><rect class=\"x\" width=\"6\" height=\"6\"/>"
-        "<path class=\"s\" d=\"M0 0v6\"/></pattern></defs></svg>\n",
-        p->out);
+    fputs(" - lockstep report</title>\n<style>\n", p->out);
+    p->pictures->colors(p->pictures->user, p->out);
+    fprintf(p->out, "%s</style></head><body><main>\n", style);
 }
 
 static void put_title(Page *p)
@@ -233,34 +213,10 @@ static void put_cards(Page *p)
 
 /* ---- strips ---- */
 
-/* What a column is divided into, from the bottom up. */
-typedef enum Band { BAND_COMPUTE, BAND_MEMORY, BAND_OVERLAPPED, BAND_EXPOSED, BAND_N } Band;
-
-static const char *const band_classes[BAND_N] = { "c", "m", "o", "e" };
-static const char *const band_names[BAND_N] = { "compute", "memory", "overlapped",
-                                                "exposed communication" };
-
-/* Each instant belongs to one band. */
-static void bands_of(int64_t ns[BAND_N], const CoverSum *s)
-{
-    for (int b = 0; b < BAND_N; b++)
-        ns[b] = 0;
-    for (int mask = 1; mask < COVER_MASKS; mask++) {
-        bool comm = mask & COVER_COMM, compute = mask & COVER_COMPUTE;
-        Band band = comm ? (compute ? BAND_OVERLAPPED : BAND_EXPOSED)
-                         : (compute ? BAND_COMPUTE : BAND_MEMORY);
-        ns[band] += s->ns[mask];
-    }
-}
-
-typedef struct Range {
-    int64_t from_ns, to_ns;
-} Range;
-
 /* Of all ranks shown, on aligned clocks. */
-static Range range_of(const TraceReport *r)
+static ReportRange range_of(const TraceReport *r)
 {
-    Range all = { INT64_MAX, INT64_MIN };
+    ReportRange all = { INT64_MAX, INT64_MIN };
     for (uint32_t i = 0; i < r->covers.n; i++) {
         if (!r->shown[i] || r->from_ns[i] >= r->to_ns[i])
             continue;
@@ -271,137 +227,38 @@ static Range range_of(const TraceReport *r)
     return all;
 }
 
-/* Bin b of n of the range, on the rank's own clock, and nothing outside of its window. */
-static CoverSum bin_of(const TraceReport *r, CoverCursor *cursor, uint32_t i, Range all, int b,
-                       int n)
+static void put_strip(Page *p, uint32_t i, ReportRange all)
 {
-    int64_t offset_ns = collectives_aligned_ns(&r->collectives, i, 0);
-    double width = (double)(all.to_ns - all.from_ns) / n;
-    int64_t from_ns = all.from_ns - offset_ns + (int64_t)(width * b);
-    int64_t to_ns = all.from_ns - offset_ns + (int64_t)(width * (b + 1));
-    return cover_next(cursor, max_i64(from_ns, r->from_ns[i]), min_i64(to_ns, r->to_ns[i]));
-}
-
-/* Tenths of a pixel from the bottom up to the top of each band, by bin. */
-static void heights_of(int (*top)[BAND_N], const TraceReport *r, uint32_t i, Range all)
-{
-    CoverCursor cursor = { .cover = &r->covers.rank[i] };
-    double width = (double)(all.to_ns - all.from_ns) / BINS_N;
-    for (int b = 0; b < BINS_N; b++) {
-        CoverSum sum = bin_of(r, &cursor, i, all, b, BINS_N);
-        int64_t ns[BAND_N], below_ns = 0;
-        bands_of(ns, &sum);
-        for (int k = 0; k < BAND_N; k++) {
-            below_ns += ns[k];
-            double part = width > 0 ? (double)below_ns / width : 0;
-            top[b][k] = (int)lround(10.0 * STRIP_HEIGHT * fmin(part, 1));
-        }
-    }
-}
-
-/* Equal columns side by side become one rectangle of the path. */
-static void put_band(FILE *out, int (*top)[BAND_N], int k)
-{
-    fprintf(out, "<path class=\"%s\" d=\"", band_classes[k]);
-    for (int b = 0, end; b < BINS_N; b = end) {
-        int low = k ? top[b][k - 1] : 0, high = top[b][k];
-        for (end = b + 1;
-             end < BINS_N && top[end][k] == high && (k ? top[end][k - 1] : 0) == low;)
-            end++;
-        if (high > low)
-            fprintf(out, "M%d %.4gh%dv%.4gh%dz", b * BIN_WIDTH, STRIP_HEIGHT - high / 10.0,
-                    (end - b) * BIN_WIDTH, (high - low) / 10.0, -(end - b) * BIN_WIDTH);
-    }
-    fputs("\"/>\n", out);
-}
-
-/* Invisible fields that say in numbers what is drawn below them. */
-static void put_hints(Page *p, uint32_t i, Range all)
-{
-    CoverCursor cursor = { .cover = &p->r->covers.rank[i] };
-    for (int h = 0; h < HINTS_N; h++) {
-        CoverSum sum = bin_of(p->r, &cursor, i, all, h, HINTS_N);
-        int64_t ns[BAND_N], all_ns = 0;
-        double width = (double)(all.to_ns - all.from_ns) / HINTS_N;
-        bands_of(ns, &sum);
-        for (int mask = 0; mask < COVER_MASKS; mask++)
-            all_ns += sum.ns[mask];
-        if (all_ns == 0)
-            continue;
-        fprintf(p->out,
-                "<rect class=\"h\" x=\"%d\" width=\"%d\" height=\"%d\"><title>rank "
-                "%" PRIu32 ", from %s on",
-                h * BINS_N * BIN_WIDTH / HINTS_N, BINS_N * BIN_WIDTH / HINTS_N, STRIP_HEIGHT,
-                p->r->covers.rank[i].rank, NS((int64_t)(width * h)));
-        for (int k = 0; k < BAND_N; k++)
-            if (ns[k] > 0)
-                fprintf(p->out, "\n%s %s", band_names[k], SHARE(ns[k], all_ns));
-        fprintf(p->out, "\nidle %s</title></rect>\n", SHARE(sum.ns[0], all_ns));
-    }
-}
-
-static void put_strip(Page *p, uint32_t i, Range all)
-{
-    static const char svg[] = "<svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" "
-                              "role=\"img\" aria-label=\"rank %" PRIu32 " over time\">\n"
-                              "<rect class=\"i\" width=\"%d\" height=\"%d\"/>\n";
-    int(*top)[BAND_N] = mem_zero(BINS_N, sizeof *top);
-    uint32_t rank = p->r->covers.rank[i].rank;
-    heights_of(top, p->r, i, all);
-    fprintf(p->out, "<div class=\"strip\"><span class=\"l\">rank %" PRIu32 "</span>", rank);
-    fprintf(p->out, svg, BINS_N * BIN_WIDTH, STRIP_HEIGHT, rank, BINS_N * BIN_WIDTH,
-            STRIP_HEIGHT);
-    for (int k = 0; k < BAND_N; k++)
-        put_band(p->out, top, k);
-    put_hints(p, i, all);
-    fprintf(p->out, "</svg><span class=\"v\">%s</span></div>\n",
+    fprintf(p->out, "<div class=\"strip\"><span class=\"l\">rank %" PRIu32 "</span>",
+            p->r->covers.rank[i].rank);
+    p->pictures->strip(p->pictures->user, p->r, i, all, p->out);
+    fprintf(p->out, "<span class=\"v\">%s</span></div>\n",
             SHARE(p->r->metrics[i].exposed_comm_ns, p->r->metrics[i].span_ns));
-    free(top);
 }
 
-/* 1, 2 or 5 times a power of ten, so that at least four ticks fit. */
-static int64_t tick_ns(int64_t range_ns)
+static void put_axis(Page *p, ReportRange all)
 {
-    int64_t ten = 1;
-    while (ten <= range_ns / 40)
-        ten *= 10;
-    return range_ns / (5 * ten) >= 4 ? 5 * ten : range_ns / (2 * ten) >= 4 ? 2 * ten : ten;
-}
-
-static void put_axis(Page *p, Range all)
-{
-    int64_t range_ns = all.to_ns - all.from_ns, tick = tick_ns(range_ns);
-    fputs("<div class=\"strip\"><span></span><svg viewBox=\"0 0 960 18\" "
-          "style=\"height:auto\">",
-          p->out);
-    for (int64_t at = 0; at <= range_ns; at += tick) {
-        double x = BINS_N * BIN_WIDTH * (double)at / (double)range_ns;
-        const char *anchor = at == 0 ? "start" : x > 930 ? "end" : "middle";
-        fprintf(p->out,
-                "<path class=\"a\" d=\"M%.1f 0v4\"/><text x=\"%.1f\" y=\"15\" "
-                "text-anchor=\"%s\">%s</text>",
-                fmin(fmax(x, 0.5), 959.5), x, anchor, NS(at));
-    }
-    fputs("</svg><span></span></div>\n", p->out);
+    fputs("<div class=\"strip\"><span></span>", p->out);
+    p->pictures->axis(p->pictures->user, all, p->out);
+    fputs("<span></span></div>\n", p->out);
 }
 
 static void put_key(Page *p)
 {
     fputs("<div class=\"key\">", p->out);
-    for (int k = 0; k < BAND_N; k++)
-        fprintf(p->out,
-                "<span><svg width=\"14\" height=\"14\"><rect class=\"%s\" width=\"14\" "
-                "height=\"14\"/></svg>%s</span>",
-                band_classes[k], band_names[k]);
-    fputs("<span><svg width=\"14\" height=\"14\"><rect class=\"i\" width=\"14\" height=\"14\"/>"
-          "</svg>idle</span></div>\n<div class=\"strip dim\"><span></span><span></span>"
+    for (int k = 0; k < REPORT_PARTS_N; k++) {
+        fputs("<span>", p->out);
+        p->pictures->swatch(p->pictures->user, (ReportPart)k, p->out);
+        fprintf(p->out, "%s</span>", report_part_names[k]);
+    }
+    fputs("</div>\n<div class=\"strip dim\"><span></span><span></span>"
           "<span class=\"v\">exposed</span></div>\n",
           p->out);
 }
 
 static void put_strips(Page *p)
 {
-    Range all = range_of(p->r);
+    ReportRange all = range_of(p->r);
     uint32_t n = 0;
     if (all.from_ns >= all.to_ns)
         return;
@@ -457,21 +314,13 @@ static void put_name(Page *p, const char *name)
 
 static void put_bar(Page *p, const Metrics *m)
 {
-    int64_t ns[] = { m->compute_ns - m->overlapped_ns, m->overlapped_ns, m->exposed_comm_ns,
-                     m->busy_ns - m->compute_ns - m->exposed_comm_ns };
-    static const char *const classes[] = { "c", "o", "e", "m" };
-    double x = 0;
-    fputs("<td><svg class=\"bar\" viewBox=\"0 0 180 12\" preserveAspectRatio=\"none\">"
-          "<rect class=\"i\" width=\"180\" height=\"12\"/>",
-          p->out);
-    for (size_t k = 0; k < ARRAY_N(ns) && m->span_ns > 0; k++) {
-        double width = 180.0 * (double)ns[k] / (double)m->span_ns;
-        if (width > 0)
-            fprintf(p->out, "<rect class=\"%s\" x=\"%.2f\" width=\"%.2f\" height=\"12\"/>",
-                    classes[k], x, width);
-        x += width;
-    }
-    fputs("</svg></td>", p->out);
+    int64_t part_ns[REPORT_PARTS_N] = { m->compute_ns - m->overlapped_ns, m->overlapped_ns,
+                                        m->exposed_comm_ns,
+                                        m->busy_ns - m->compute_ns - m->exposed_comm_ns,
+                                        m->idle_ns };
+    fputs("<td>", p->out);
+    p->pictures->bar(p->pictures->user, part_ns, p->out);
+    fputs("</td>", p->out);
 }
 
 static void put_metrics(Page *p, const Metrics *m)
@@ -664,9 +513,9 @@ static void put_clocks(Page *p)
             NS(c->residual_max_ns));
 }
 
-void trace_report_html(const TraceReport *r, FILE *out)
+void trace_report_html(const TraceReport *r, const ReportPictures *pictures, FILE *out)
 {
-    Page page = { .r = r, .out = out }, *p = &page;
+    Page page = { .r = r, .pictures = pictures, .out = out }, *p = &page;
     put_head(p);
     put_title(p);
     put_cards(p);

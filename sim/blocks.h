@@ -18,6 +18,7 @@
  *     SLOT_DOUT of block i   =  SLOT_DIN of block i+1, one frame per micro-batch:
  *                               backward(i+1), or    backward(i), at its last use;
  *                               the receive          a sender's copy in the send
+ *     SLOT_HELD of block i      backward(i)          weight(i), at its last use
  *     SLOT_DATA                 the input segment    see below
  *     SLOT_GRAD                 GRAD_BORN: backward; otherwise who allocates
  *                               never here           who reduces or updates
@@ -33,7 +34,7 @@
  * dies where it is read last: in backward, but the targets of a fused loss already
  * in forward.  The loss itself is a local of the loss op: who runs the op adds it up.
  *
- * TIED EMBEDDINGS.  On one stage (pp == 1) the head uses the embedding's PARAM,
+ * TIED EMBEDDINGS.  On one stage (pp == 1, zbv) the head uses the embedding's PARAM,
  * GRAD and STATE frames (Block.frame_of).  One layout serves both types: first the
  * params of the embedding, then those of the head; all are Params of the embedding
  * and the head has none.  The head's backward writes the table's gradient, the

@@ -366,8 +366,8 @@ static void make_embedding(Maker *k)
     const Transformer *m = k->m;
     Tape *t = k->t;
     uint32_t table = table_param(k, "tokens.weight", padded_vocab(k->b, m), m->embedding_dim);
-    t->values[table].shared = m->tied_embeddings && !m->headless && k->b->s->parallel.pp > 1;
-    t->values[table].adds = m->tied_embeddings && !m->headless && k->b->s->parallel.pp == 1;
+    t->values[table].shared = m->tied_embeddings && !m->headless && !ends_meet(k->b);
+    t->values[table].adds = m->tied_embeddings && !m->headless && ends_meet(k->b);
     uint32_t x = token_rows(k, table);
     if (m->embedding_dim != m->hidden)
         x = tape_linear(k->b, t, x,
@@ -386,7 +386,7 @@ static uint32_t make_logits(Maker *k, uint32_t x)
 {
     const Transformer *m = k->m;
     Tape *t = k->t;
-    bool borrows = m->tied_embeddings && k->b->s->parallel.pp == 1;
+    bool borrows = m->tied_embeddings && ends_meet(k->b);
     uint64_t vocab = padded_vocab(k->b, m);
     uint32_t w;
     if (borrows) {
@@ -518,7 +518,7 @@ bool plan_transformer(Build *b, ModelPlan *p, Err *err)
     for (uint32_t i = 0; i < m->layers; i++)
         plan_block(b, BLOCK_LAYER, i, layer_type(&k, p, type_of_window, i));
 
-    p->tied = m->tied_embeddings && b->s->parallel.pp == 1;
+    p->tied = m->tied_embeddings && ends_meet(b);
     k.t = &plan_type(b, p, "head", BLOCK_HEAD)->tape;
     if (p->tied)
         k.t->params_n = embedding_params_n; /* its own come after those of the embedding */

@@ -49,7 +49,7 @@ typedef struct Block {
     uint32_t type;  /* blocks of one type share segments, layouts and params */
     uint32_t
         frame_of; /* block whose PARAM, GRAD and STATE frames (Home) it uses: its own index,
-                          but a tied head on the embedding's stage (pp == 1) has no params: block
+                          but a tied head on the embedding's stage (ends_meet) has no params: block
                           0 lists them all, and holds the frames of both (blocks.h) */
 } Block;
 
@@ -64,10 +64,15 @@ typedef struct BlockType {
     uint32_t in_layout, out_layout; /* SLOT_IN, DIN; SLOT_OUT, DOUT.  NONE_U32 at the ends */
     uint32_t forward[VARIANT_N];    /* segments; the same in both where equal */
     uint32_t backward[VARIANT_N][GRAD_MODE_N];
+    /* Weight gradients apart from backward, where the schedule wants that; NONE_U32 where all
+     * are made in backward. */
+    uint32_t weight[VARIANT_N][GRAD_MODE_N];
     uint32_t *ready_op
         [VARIANT_N]
-        [GRAD_MODE_N]; /* by param: op of that backward segment after which its gradient is final */
+        [GRAD_MODE_N]; /* by param: op of the weight segment, else of that backward segment,
+                          after which its gradient is final */
     uint32_t stash_layout[VARIANT_N];
+    uint32_t held_layout[VARIANT_N]; /* from backward to weight; NONE_U32 */
 } BlockType;
 
 typedef enum GroupKind {
@@ -115,6 +120,12 @@ typedef struct Build {
     Variant *variant; /* by block: recomputed or not */
     Home *home;       /* by block */
 } Build;
+
+/* Are the first and the last block on one stage? */
+static inline bool ends_meet(const Build *b)
+{
+    return b->s->parallel.pp == 1 || b->s->parallel.schedule == SCHEDULE_ZBV;
+}
 
 /* The whole way.  g is sealed; the caller frees it also after failure. */
 bool build_graph(Graph *g, const Scenario *s, const Software *sw, Err *err);

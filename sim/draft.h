@@ -68,6 +68,12 @@ void draft_forward(Draft *d, const Tape *t, const DraftPlan *plan);
 void draft_backward(Draft *d, const Tape *t, const DraftPlan *plan);
 void draft_free(Draft *d);
 
+/*
+ * Puts the ops of a backward draft that only make weight gradients behind the others, for
+ * schedules that do them later; returns how many stay in front (draft_split.c).
+ */
+uint32_t draft_split(Draft *d);
+
 /* ---- for the rules (draft.c, draft_back.c) ---- */
 
 uint32_t draft_memory(Draft *d, DraftMemory memory);

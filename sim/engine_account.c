@@ -22,7 +22,8 @@
 
 static bool is_pipeline_lane(uint32_t lane)
 {
-    return lane >= LANE_SEND_ACT && lane <= LANE_RECV_GRAD;
+    return (lane >= LANE_SEND_ACT && lane <= LANE_RECV_GRAD) ||
+           (lane >= LANE_SEND_ACT_UP && lane <= LANE_RECV_GRAD_UP);
 }
 
 /* Idle because another stage has not sent or fetched yet. */

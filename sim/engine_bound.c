@@ -67,6 +67,15 @@ typedef struct Rank {
     double pass_ns; /* of it, the first forward and the last backward of its first chunk */
 } Rank;
 
+/* Where weight gradients are apart, later stages do them beside the last backwards. */
+static bool drains(const Graph *g)
+{
+    for (uint32_t i = 0; i < g->segments_n; i++)
+        if (g->segments[i].kind == SEGMENT_WEIGHT)
+            return false;
+    return true;
+}
+
 static bool passes(const Segment *s, const Instance *in, uint32_t stage, uint32_t last)
 {
     return in->chunk == stage && ((s->kind == SEGMENT_FORWARD && in->micro_batch == 0) ||
@@ -75,7 +84,7 @@ static bool passes(const Segment *s, const Instance *in, uint32_t stage, uint32_
 
 static void count_visits(const Graph *g, const Role *r, uint32_t left_out, Visits *visits)
 {
-    uint32_t n = micro_batches_of(r);
+    uint32_t n = micro_batches_of(r), last = drains(g) ? n - 1 : NONE_U32;
     memset(visits, 0, g->segments_n * sizeof *visits);
     for (uint32_t i = 0; i < r->instances_n; i++) {
         const Instance *in = &r->instances[i];
@@ -83,7 +92,7 @@ static void count_visits(const Graph *g, const Role *r, uint32_t left_out, Visit
         double times = in->micro_batch == n / 2 ? 1 + left_out : 1;
         v->all += times;
         v->work += in->micro_batch == NONE_U32 ? 0 : times;
-        v->pass += passes(&g->segments[in->segment], in, r->stage, n - 1);
+        v->pass += passes(&g->segments[in->segment], in, r->stage, last);
     }
 }
 

@@ -237,10 +237,24 @@ static void try_tensor(Plan *p, PlanCandidate c)
     }
 }
 
+/* Schedules that few stacks have are tried where --set asks for them. */
+static void try_named_schedule(Plan *p, PlanCandidate c)
+{
+    for (uint32_t i = 0; i < p->options->settings_n && c.pp > 1; i++)
+        for (int k = SCHEDULE_ZB_H1; k <= SCHEDULE_ZBV; k++)
+            if (strcmp(p->options->settings[i].key, "parallel.schedule") == 0 &&
+                strcmp(p->options->settings[i].value, schedule_names[k]) == 0) {
+                c.schedule = (Schedule)k;
+                c.virtual_stages = k == SCHEDULE_ZBV ? 2 : 1;
+                try_tensor(p, c);
+            }
+}
+
 static void try_schedules(Plan *p, PlanCandidate c)
 {
     const Model *m = &p->bases[c.base].model;
     uint32_t blocks = scenario_blocks(m), ends = m->kind == MODEL_TRANSFORMER ? 2 : 0;
+    try_named_schedule(p, c);
     c.schedule = SCHEDULE_1F1B;
     c.virtual_stages = 1;
     try_tensor(p, c);

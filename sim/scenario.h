@@ -58,6 +58,12 @@ typedef enum Dim { DIM_TP, DIM_CP, DIM_EP, DIM_DP, DIM_PP, DIM_N } Dim;
 
 extern const char *const strategy_names[STRATEGY_N];
 extern const char *const schedule_names[SCHEDULE_N];
+
+/* Does it do weight gradients apart from the rest of backward? */
+static inline bool schedule_splits(Schedule schedule)
+{
+    return schedule >= SCHEDULE_ZB_H1 && schedule <= SCHEDULE_ZBV;
+}
 extern const char *const optimizer_names[OPTIMIZER_N];
 extern const char *const dim_names[DIM_N]; /* "tp", "cp", ... */
 

@@ -369,6 +369,12 @@ static bool check_schedule(const Check *c)
     uint64_t unit = (uint64_t)p->dp * c->t->micro_batch;
     if (p->pp == 1)
         return check_no_pipeline(c);
+    bool shards = p->strategy == STRATEGY_FSDP || p->strategy == STRATEGY_HSDP;
+    if (shards && schedule_splits(p->schedule))
+        return FAIL(c, parallel, "schedule",
+                    "%s makes weight gradients late, but %s gives parameters and gradients up "
+                    "after each backward; ddp and zero1 are allowed",
+                    schedule_names[p->schedule], strategy_names[p->strategy]);
     if (p->schedule == SCHEDULE_INTERLEAVED && n % p->pp != 0)
         return FAIL(c, training, "global_batch",
                     "gives %" PRIu32

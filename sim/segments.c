@@ -126,15 +126,21 @@ static bool touches(const Draft *d, const DraftOp *op, uint32_t memory)
     return false;
 }
 
-/* The first op after i on the compute lane that touches what op i does; ops_n if there is none. */
-static uint32_t next_user(const Draft *d, uint32_t i)
+/* Ops [begin, end) of a draft: what becomes one segment. */
+typedef struct Part {
+    uint32_t begin, end;
+} Part;
+
+/* The first op after i on the compute lane that touches what op i does; the part's end if there
+ * is none. */
+static uint32_t next_user(const Draft *d, Part part, uint32_t i)
 {
     const DraftOp *comm = &d->ops[i];
-    for (uint32_t j = i + 1; j < d->ops_n; j++)
+    for (uint32_t j = i + 1; j < part.end; j++)
         for (uint32_t a = 0; a < comm->arg_n && d->ops[j].op.lane == LANE_COMPUTE; a++)
             if (touches(d, &d->ops[j], d->args[comm->arg_first + a].memory))
                 return j;
-    return d->ops_n;
+    return part.end;
 }
 
 /*
@@ -143,12 +149,12 @@ static uint32_t next_user(const Draft *d, uint32_t i)
  * that touches its data waits for it.  Where a segment holds no such neighbour the
  * collective moves to the compute lane: segments need no edges for it.
  */
-static void settle_lanes(Draft *d)
+static void settle_lanes(Draft *d, Part part)
 {
     bool computed = false;
-    for (uint32_t i = 0; i < d->ops_n; i++) {
+    for (uint32_t i = part.begin; i < part.end; i++) {
         Op *op = &d->ops[i].op;
-        if (op->lane != LANE_COMPUTE && (!computed || next_user(d, i) == d->ops_n))
+        if (op->lane != LANE_COMPUTE && (!computed || next_user(d, part, i) == part.end))
             op->lane = LANE_COMPUTE;
         computed = computed || op->lane == LANE_COMPUTE;
     }
@@ -159,7 +165,8 @@ static void settle_lanes(Draft *d)
 typedef struct Emit {
     Build *b;
     Draft *d;
-    bool backward;
+    Part part;
+    SegmentKind kind; /* forward, backward or weight */
     GradMode mode;
     uint32_t data;                  /* layout */
     const bool *data_later;         /* by tensor of it: read in backward */
@@ -179,15 +186,21 @@ static void find_lives(Emit *e)
     }
 }
 
+static bool is_forward(const Emit *e)
+{
+    return e->kind == SEGMENT_FORWARD;
+}
+
 static bool is_born(const Emit *e, const DraftMemory *m)
 {
     switch (m->slot) {
     case SLOT_LOCAL:
+    case SLOT_HELD:
     case SLOT_DIN:
         return true;
     case SLOT_STASH:
     case SLOT_OUT:
-        return !e->backward;
+        return is_forward(e);
     default:
         return false;
     }
@@ -197,13 +210,14 @@ static bool is_killed(const Emit *e, const DraftMemory *m)
 {
     switch (m->slot) {
     case SLOT_LOCAL:
+    case SLOT_HELD:
         return true;
     case SLOT_STASH:
     case SLOT_IN:
     case SLOT_DOUT:
-        return e->backward;
+        return !is_forward(e);
     case SLOT_DATA:
-        return e->backward || !e->data_later[m->tensor];
+        return !is_forward(e) || !e->data_later[m->tensor];
     default:
         return false;
     }
@@ -233,8 +247,10 @@ static void emit_arg(const Emit *e, uint32_t a, Op *op)
 static void wait_for_lane(Emit *e, uint32_t i, Lane lane)
 {
     for (uint32_t j = i; j-- > e->waited[lane];)
-        if (e->d->ops[j].op.lane == lane && next_user(e->d, j) <= i) {
-            graph_dep(e->b->g, j); /* the lane is in order: this covers those before it */
+        if (e->d->ops[j].op.lane == lane && next_user(e->d, e->part, j) <= i) {
+            graph_dep(
+                e->b->g,
+                j - e->part.begin); /* the lane is in order: this covers those before it */
             e->waited[lane] = j + 1;
             return;
         }
@@ -251,13 +267,13 @@ static void emit_deps(Emit *e, uint32_t i)
     uint32_t j = i;
     while (ops[--j].op.lane != LANE_COMPUTE)
         ;
-    graph_dep(e->b->g, j);
+    graph_dep(e->b->g, j - e->part.begin);
 }
 
 static void emit_ops(Emit *e)
 {
     Graph *g = e->b->g;
-    for (uint32_t i = 0; i < e->d->ops_n; i++) {
+    for (uint32_t i = e->part.begin; i < e->part.end; i++) {
         const DraftOp *from = &e->d->ops[i];
         Op op = from->op;
         op.name = intern(&g->names, from->name);
@@ -268,28 +284,52 @@ static void emit_ops(Emit *e)
     }
 }
 
-/* Layout of the values of slot (STASH or LOCAL), in order; NONE_U32 when there are none. */
-static uint32_t place(Build *b, Draft *d, const uint32_t *first_arg, Slot slot)
+/* The argument that op i begins with, or would. */
+static uint32_t arg_at(const Draft *d, uint32_t i)
 {
+    return i < d->ops_n ? d->ops[i].arg_first : d->args_n;
+}
+
+/* Layout of the values of slot (LOCAL or HELD) that are first touched in the part, in order;
+ * NONE_U32 when there are none. */
+static uint32_t place(Emit *e, Part part, Slot slot, TensorClass class_)
+{
+    Draft *d = e->d;
     uint32_t layout = NONE_U32;
     for (uint32_t v = 0; v < d->memories_n; v++) {
         DraftMemory *m = &d->memories[v];
-        if (m->slot != slot || first_arg[v] == NONE_U32)
+        uint32_t a = e->first_arg[v];
+        if (m->slot != slot || a == NONE_U32 || a < arg_at(d, part.begin) ||
+            a >= arg_at(d, part.end))
             continue;
         if (layout == NONE_U32)
-            layout = graph_layout(b->g);
-        m->tensor = add_tensor(b->g, m->name, TENSOR_BUFFER, m->dtype, m->rows, m->columns);
+            layout = graph_layout(e->b->g);
+        m->tensor = add_tensor(e->b->g, m->name, class_, m->dtype, m->rows, m->columns);
     }
     return layout;
 }
 
-static uint32_t emit_segment(Emit *e, const BlockType *type, const char *name, uint32_t local,
-                             uint32_t stash)
+/* Temporaries that are made in the first part of a draft and read in the second. */
+static void hold_values(Emit *e, uint32_t second)
 {
-    uint32_t s = graph_segment(
-        e->b->g, e->backward ? SEGMENT_BACKWARD : SEGMENT_FORWARD,
-        arena_printf(&e->b->arena, "%s %s", name, e->backward ? "backward" : "forward"));
-    memset(e->waited, 0, sizeof e->waited);
+    for (uint32_t v = 0; v < e->d->memories_n; v++) {
+        DraftMemory *m = &e->d->memories[v];
+        if (m->slot == SLOT_LOCAL && e->first_arg[v] != NONE_U32 &&
+            e->first_arg[v] < arg_at(e->d, second) && e->last_arg[v] >= arg_at(e->d, second))
+            m->slot = SLOT_HELD;
+    }
+}
+
+static uint32_t emit_segment(Emit *e, const BlockType *type, const char *name, uint32_t local,
+                             uint32_t stash, uint32_t held)
+{
+    static const char *const passes[SEGMENT_KIND_N] = { [SEGMENT_FORWARD] = "forward",
+                                                        [SEGMENT_BACKWARD] = "backward",
+                                                        [SEGMENT_WEIGHT] = "weights" };
+    uint32_t s = graph_segment(e->b->g, e->kind,
+                               arena_printf(&e->b->arena, "%s %s", name, passes[e->kind]));
+    for (int lane = 0; lane < LANE_N; lane++)
+        e->waited[lane] = e->part.begin;
     emit_ops(e);
     Segment *segment = &e->b->g->segments[s];
     uint32_t *layout = segment->layout;
@@ -298,12 +338,13 @@ static uint32_t emit_segment(Emit *e, const BlockType *type, const char *name, u
     layout[SLOT_STASH] = stash;
     layout[SLOT_PARAM] = type->param_layout;
     layout[SLOT_IN] = type->in_layout;
-    layout[e->backward ? SLOT_DOUT : SLOT_OUT] = type->out_layout;
+    layout[is_forward(e) ? SLOT_OUT : SLOT_DOUT] = type->out_layout;
     layout[SLOT_DATA] = e->data;
-    if (e->backward) {
+    layout[SLOT_HELD] = held;
+    if (!is_forward(e))
         layout[SLOT_GRAD] = type->grad_layout;
+    if (e->kind == SEGMENT_BACKWARD)
         layout[SLOT_DIN] = type->in_layout;
-    }
     return s;
 }
 
@@ -343,38 +384,86 @@ static void find_data(Played *p)
 
 static void note_ready_ops(const Emit *e, BlockType *type, uint32_t *ready)
 {
-    for (uint32_t i = 0; i < e->d->ops_n; i++) {
+    for (uint32_t i = e->part.begin; i < e->part.end; i++) {
         const DraftOp *op = &e->d->ops[i];
         for (uint32_t a = 0; a < op->arg_n; a++) {
             const DraftMemory *m = &e->d->memories[e->d->args[op->arg_first + a].memory];
             for (uint32_t p = 0; m->slot == SLOT_GRAD && p < type->params_n; p++)
                 if (type->params[p].tensor == m->tensor)
-                    ready[p] = i;
+                    ready[p] = i - e->part.begin;
         }
     }
+}
+
+static void emit_forward(Emit *e, BlockType *type, const char *name, Variant variant,
+                         const Played *p)
+{
+    settle_lanes(e->d, e->part);
+    uint32_t local = place(e, e->part, SLOT_LOCAL, TENSOR_BUFFER);
+    type->forward[variant] = emit_segment(e, type, name, local, p->stash, NONE_U32);
+}
+
+/* A segment for every way of writing gradients. */
+static void emit_modes(Emit *e, BlockType *type, const char *name, Variant variant,
+                       const Played *p, uint32_t *segments)
+{
+    settle_lanes(e->d, e->part);
+    uint32_t local = place(e, e->part, SLOT_LOCAL, TENSOR_BUFFER);
+    for (e->mode = 0; e->mode < GRAD_MODE_N; e->mode++) {
+        segments[e->mode] =
+            emit_segment(e, type, name, local, p->stash, type->held_layout[variant]);
+        uint32_t *ready = PUSH_ARRAY(&e->b->arena, uint32_t, type->params_n + 1);
+        note_ready_ops(e, type, ready);
+        type->ready_op[variant][e->mode] = ready;
+    }
+}
+
+static void emit_backward(Emit *e, BlockType *type, const char *name, Variant variant,
+                          const Played *p, uint32_t second)
+{
+    uint32_t end = e->part.end;
+    hold_values(e, second);
+    type->held_layout[variant] = place(e, e->part, SLOT_HELD, TENSOR_ACTIVATION);
+    e->part = (Part){ 0, second };
+    emit_modes(e, type, name, variant, p, type->backward[variant]);
+    for (int m = 0; m < GRAD_MODE_N; m++)
+        type->weight[variant][m] = NONE_U32;
+    if (second == end)
+        return;
+    e->part = (Part){ second, end };
+    e->kind = SEGMENT_WEIGHT;
+    emit_modes(e, type, name, variant, p, type->weight[variant]);
+}
+
+/* Where the weight gradients of a backward draft begin; its end where they stay. */
+static uint32_t second_part(const Build *b, Draft *backward)
+{
+    const Parallel *k = &b->s->parallel;
+    uint32_t second =
+        k->pp > 1 && schedule_splits(k->schedule) ? draft_split(backward) : backward->ops_n;
+    return second > 0 ? second : backward->ops_n;
 }
 
 static void emit_pass(Build *b, BlockType *type, const BlockPlan *plan, Variant variant,
                       Played *p, bool backward)
 {
-    Emit e = { .b = b, .backward = backward, .data = p->data, .data_later = p->data_later };
+    Emit e = { .b = b,
+               .kind = backward ? SEGMENT_BACKWARD : SEGMENT_FORWARD,
+               .data = p->data,
+               .data_later = p->data_later };
     e.d = backward ? &p->backward : &p->forward;
+    uint32_t second = backward ? second_part(b, e.d) : 0;
+    e.part.end = e.d->ops_n;
     e.first_arg = mem_zero(e.d->memories_n, sizeof *e.first_arg);
     e.last_arg = mem_zero(e.d->memories_n, sizeof *e.last_arg);
     find_lives(&e);
-    settle_lanes(e.d);
-    uint32_t local = place(b, e.d, e.first_arg, SLOT_LOCAL);
     const char *name = variant == VARIANT_PLAIN
                            ? plan->name
                            : arena_printf(&b->arena, "%s recompute", plan->name);
-    if (!backward)
-        type->forward[variant] = emit_segment(&e, type, name, local, p->stash);
-    for (e.mode = 0; backward && e.mode < GRAD_MODE_N; e.mode++) {
-        type->backward[variant][e.mode] = emit_segment(&e, type, name, local, p->stash);
-        uint32_t *ready = PUSH_ARRAY(&b->arena, uint32_t, type->params_n + 1);
-        note_ready_ops(&e, type, ready);
-        type->ready_op[variant][e.mode] = ready;
-    }
+    if (backward)
+        emit_backward(&e, type, name, variant, p, second);
+    else
+        emit_forward(&e, type, name, variant, p);
     free(e.first_arg);
     free(e.last_arg);
 }
@@ -435,8 +524,10 @@ static void make_type(Build *b, BlockType *type, const BlockPlan *plan)
     }
     type->forward[VARIANT_RECOMPUTE] = type->forward[VARIANT_PLAIN];
     type->stash_layout[VARIANT_RECOMPUTE] = type->stash_layout[VARIANT_PLAIN];
+    type->held_layout[VARIANT_RECOMPUTE] = type->held_layout[VARIANT_PLAIN];
     for (int m = 0; m < GRAD_MODE_N; m++) {
         type->backward[VARIANT_RECOMPUTE][m] = type->backward[VARIANT_PLAIN][m];
+        type->weight[VARIANT_RECOMPUTE][m] = type->weight[VARIANT_PLAIN][m];
         type->ready_op[VARIANT_RECOMPUTE][m] = type->ready_op[VARIANT_PLAIN][m];
     }
 }

@@ -224,7 +224,8 @@ static bool lines_match(char *const *expect, uint32_t expect_n, char *const *got
     for (; expect_n; expect++, expect_n--, got++, got_n--) {
         if (strcmp(*expect, "...") == 0) {
             for (uint32_t skip = 0; skip <= got_n; skip++)
-                if (lines_match(expect + 1, expect_n - 1, got + skip, got_n - skip))
+                if (lines_match(expect + 1, expect_n - 1, skip ? got + skip : got,
+                                got_n - skip))
                     return true;
             return false;
         }

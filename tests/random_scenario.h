@@ -171,6 +171,7 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     static const char *const recompute[] = { "\"none\"", "\"selective\"", "\"full\"",
                                              "{\"layers\":1}" };
     static const char *const schedules[] = { "1f1b", "1f1b", "gpipe", "naive" }; /* pp > 1 */
+    static const char *const splitting[] = { "zb-h1", "zb-1p", "zb-2p", "zbv" };
     *d = (Draw){ .state = mix_u64(seed) };
     uint32_t tp = kind.odd ? odd_tp[draw_below(d, ARRAY_N(odd_tp))] : draw_power(d, 3);
     uint32_t pp = kind.odd ? 1 + draw_below(d, 4) : draw_power(d, 3);
@@ -194,14 +195,23 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     const char *strategy = draw_strategy(d, pp);
     if (hub && dp <= d->node_gpus)
         strategy = "dp";
+    const char *schedule =
+        interleaved ? "interleaved" : draw_word(d, schedules, pp > 1 ? 4 : 3);
+    uint32_t turns = interleaved ? 2 : 1;
+    bool zero_bubble = pp > 1 && strstr(strategy, "sdp") == NULL && seed % 5 == 0;
+    if (zero_bubble) {
+        schedule = splitting[seed / 5 % 4];
+        turns = 1 + (strcmp(schedule, "zbv") == 0);
+    }
     draw_text(d,
               "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
               "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u",
-              strategy, dp, tp, pp, cp, tp > 1 && draw_below(d, 2) ? "true" : "false",
-              interleaved ? "interleaved" : draw_word(d, schedules, pp > 1 ? 4 : 3),
-              interleaved ? 2 : 1);
-    if (draw_below(d, 3) == 0)
-        draw_text(d, ",\"overlap\":%s", draw_below(d, 2) ? "true" : "false");
+              strategy, dp, tp, pp, cp, tp > 1 && draw_below(d, 2) ? "true" : "false", schedule,
+              turns);
+    if (draw_below(d, 3) == 0) {
+        bool overlap = draw_below(d, 2);
+        draw_text(d, ",\"overlap\":%s", overlap || zero_bubble ? "true" : "false");
+    }
     if (kind.odd && draw_below(d, 2))
         draw_order(d);
     draw_sharding(d, dp);

@@ -6,7 +6,7 @@
 # thrown away.  An input that breaks something is kept in $BUILD/crashes; run the fuzzer
 # with that file as its argument to see it again.  FUZZ_SEED=0 is another seed each time.
 
-build=${BUILD:-build-clang-fuzz}
+build=${BUILD:-build-clang-san}
 exec </dev/null
 
 fuzz_one()

@@ -1,10 +1,10 @@
 #!/bin/sh
 # run_tests.sh - runs test suites in parallel and sums them up.  `make test` calls it.
 #
-#   tests/run_tests.sh [SUITE...]     unit cli exec house format gpu; all when none is named
+#   tests/run_tests.sh [SUITE...]     unit on_cpu cli exec house format gpu; all when none is named
 #
-#   unit     every program of tests/unit and tests/property, one test per function; and of
-#            tests/on_cpu, where a C++ compiler is
+#   unit     every program of tests/unit and tests/property, one test per function; and on_cpu
+#   on_cpu   those of tests/on_cpu, where a C++ compiler is: the CUDA side on a stand-in
 #   cli      every transcript tests/cli/*.test, one test per command; *_all.test, which are
 #            long, only where all cases are taken
 #   exec     every script tests/exec/*.sh, which run real jobs: launchers, hosts, faults,
@@ -89,6 +89,11 @@ list_unit()
         [ -f "$source" ] || continue
         echo "own $(basename "$source" .c) $build/${source%.c}"
     done
+    list_on_cpu
+}
+
+list_on_cpu()
+{
     for program in "$build"/tests/on_cpu/test_* "$build"/tests/on_cpu/twin_*; do
         [ -x "$program" ] || continue
         echo "own on_cpu_$(basename "$program") $program"
@@ -152,11 +157,20 @@ for suite; do
     *) "list_$suite" || exit 2 ;;
     esac
 done >"$logs/all"
-# The long ones first, so that no core waits for a single one at the end.
-longest=' (exec_(faults|kills|hyper|netns|launchers)|test_(same_loss|torch_golden|virtual|fabric'
-longest="$longest|fold|engine_graphs)|cli_(validate.*|run)) "
-{ grep -E "$longest" "$logs/all"; grep -vE "$longest" "$logs/all"; } >"$logs/list"
-xargs -r -P "$(nproc)" -L 1 sh tests/run_tests.sh --one <"$logs/list"
+# Two lists, each with as many at once as there are cores: tests that mostly wait (for time-outs,
+# for the dead) take no core from those that compute.  Of these the long ones go first, so that
+# no core waits for a single one at the end.
+waiting=' (exec_(faults|kills|launchers|netns)|test_(fabric_faults|launch|rendezvous)) '
+longest=' (exec_hyper|test_(cuda_loop|same_loss|torch_golden|virtual|fabric|fold|engine_graphs)'
+longest="$longest|on_cpu_test_cuda_(training|strategies|comm)|cli_(validate.*|run)) "
+run_list()
+{
+    xargs -r -P "$(nproc)" -L 1 sh tests/run_tests.sh --one
+}
+grep -E "$waiting" "$logs/all" | run_list &
+grep -vE "$waiting" "$logs/all" >"$logs/list"
+{ grep -E "$longest" "$logs/list"; grep -vE "$longest" "$logs/list"; } | run_list
+wait
 
 find "$logs" -name '*.tally' -exec cat {} + |
     awk '{ passed += $1; failed += $2 }

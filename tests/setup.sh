@@ -31,6 +31,7 @@ test_only="
 clang           command clang
 g++             command g++
 libclang-rt-dev fuzzer_runtime
+lld             command ld.lld
 clang-format    command clang-format
 xvfb            command Xvfb
 "

@@ -200,6 +200,7 @@ static inline void fake_backward(Fixture *f, BlockType *t, Variant v, GradMode m
     uint32_t s = graph_segment(g, SEGMENT_BACKWARD, "backward");
     uint32_t *ready = PUSH_ARRAY(&f->b.arena, uint32_t, t->params_n);
     t->backward[v][m] = s;
+    t->weight[v][m] = t->held_layout[v] = NONE_U32;
     t->ready_op[v][m] = ready;
     uint32_t *layout = g->segments[s].layout;
     layout[SLOT_PARAM] = t->param_layout;

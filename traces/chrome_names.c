@@ -265,3 +265,30 @@ void chrome_put_comm_args(ChromeWriter *w, const Track *track, uint64_t i)
         text_out_thousandths(&w->out, (int64_t)(busbw * 1000 + 0.5));
     }
 }
+
+/* ---- how a kernel was launched ---- */
+
+static void put_three(ChromeWriter *w, const char *key, const uint32_t three[3])
+{
+    chrome_arg(w, key);
+    for (int i = 0; i < 3; i++) {
+        text_out_char(&w->out, i ? ',' : '[');
+        text_out_u64(&w->out, three[i]);
+    }
+    text_out_char(&w->out, ']');
+}
+
+void chrome_put_launch_args(ChromeWriter *w, uint64_t i)
+{
+    const KernelLaunch *l = timeline_launch_of(w->t, i);
+    if (!l)
+        return;
+    if (l->registers_n != NONE_U32)
+        chrome_arg_u64(w, "registers per thread", l->registers_n);
+    if (l->shared_bytes != NONE_U32)
+        chrome_arg_u64(w, "shared memory", l->shared_bytes);
+    put_three(w, "grid", l->grid);
+    put_three(w, "block", l->block);
+    if (l->occupancy_pct != NONE_U32)
+        chrome_arg_u64(w, "est. achieved occupancy %", l->occupancy_pct);
+}

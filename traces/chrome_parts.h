@@ -45,5 +45,6 @@ void chrome_arg_name_if(ChromeWriter *w, const char *key, uint32_t name);
 bool chrome_put_span_name(ChromeWriter *w, const Track *track, uint64_t i);
 const char *chrome_cat(const Timeline *t, const Track *track, uint64_t i);
 void chrome_put_comm_args(ChromeWriter *w, const Track *track, uint64_t i);
+void chrome_put_launch_args(ChromeWriter *w, uint64_t i);
 
 #endif

@@ -289,6 +289,7 @@ static void put_args(ChromeWriter *w, const Rows *r, uint64_t i, bool own_name)
     if (correlation != NONE_U64)
         chrome_arg_u64(w, "correlation", correlation);
     chrome_put_comm_args(w, r->track, i);
+    chrome_put_launch_args(w, i);
 }
 
 static void put_wait(ChromeWriter *w, const Rows *r, uint64_t tid, uint64_t i)

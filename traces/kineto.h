@@ -42,6 +42,9 @@
  * elements x their size, as nccl-tests counts; group = "Process Group Description",
  * else its name; group_id = its name where that is a number, else a hash of it.
  *
+ * A KERNEL'S LAUNCH is what its args say under "grid", "block", "registers per thread",
+ * "shared memory", "est. achieved occupancy %" (timeline_launch_of).
+ *
  * Damaged events are skipped and counted; reading goes on at the next event.  A
  * file that ends in the middle is read up to there.  Documents one after another
  * are one trace; of different ranks, they are an error.

@@ -122,6 +122,7 @@ static void add_kernel(Kineto *k, const Event *e, const Name *name, Span span)
     if (span.class_ != SPAN_COMPUTE)
         span.comm = timeline_comm(k->t, comm);
     uint64_t i = kineto_span(k, e, span);
+    kineto_launch(k, e, i);
     if (span.class_ != SPAN_COMPUTE && !said && k->t->correlation[i] != NONE_U64) {
         GROW(k->bare, k->bare_n, k->bare_cap);
         k->bare[k->bare_n++] = (BareKernel){ i, k->t->correlation[i] };

@@ -447,7 +447,7 @@ static void claim_kernels(Kineto *k, uint64_t first_span)
             continue;
         bool p2p = comm_op_is_p2p(t->names.text[c->comm.op]);
         t->span_class[i] = p2p ? SPAN_P2P : SPAN_COMM;
-        t->comm[i] = timeline_comm(t, c->comm);
+        timeline_set_comm(t, i, c->comm);
         k->info->comm_kernels_n++;
         k->info->rule_kernels_n[RULE_METADATA]++;
     }

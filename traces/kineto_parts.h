@@ -8,6 +8,7 @@
  *     kineto_tracks.c  which track (pid, tid) or (device, stream) is
  *     kineto_names.c   each distinct name once: interned and classified
  *     kineto_comm.c    what is known about a communication kernel
+ *     kineto_launch.c  grid, block and what else a kernel was launched with
  */
 #ifndef LOCKSTEP_TRACES_KINETO_PARTS_H
 #define LOCKSTEP_TRACES_KINETO_PARTS_H
@@ -43,6 +44,12 @@ typedef enum Arg {
     ARG_DST_RANK,
     ARG_INPUT_DIMS,
     ARG_INPUT_TYPE,
+    /* how a kernel was launched */
+    ARG_GRID,
+    ARG_BLOCK,
+    ARG_REGISTERS,
+    ARG_SHARED,
+    ARG_OCCUPANCY,
     /* [memory] */
     ARG_DEVICE_TYPE,
     ARG_DEVICE_ID,
@@ -294,6 +301,8 @@ uint64_t kineto_span(Kineto *k, const Event *e, Span span);
 
 /* What e's arguments say; false when they do not speak of communication. */
 bool comm_of_args(Kineto *k, const Event *e, Comm *comm);
+/* Gives the span of a kernel what e's arguments say of its launch, if they do. */
+void kineto_launch(Kineto *k, const Event *e, uint64_t span);
 /* Fills what a kernel's name says; then it can be had for each of its kernels. */
 void comm_read_name(Kineto *k, Name *name);
 void comm_of_name(const Name *name, Comm *comm);

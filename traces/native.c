@@ -74,6 +74,7 @@ typedef enum Kind {
     KIND_POINT_NS,
     KIND_POINT_VALUE,
     KIND_CORRELATION,
+    KIND_LAUNCHES,
     KIND_N
 } Kind;
 
@@ -99,6 +100,7 @@ static const KindInfo kinds[KIND_N] = {
     [KIND_POINT_NS] = { "point_ns", 8, false },
     [KIND_POINT_VALUE] = { "point_value", 8, false },
     [KIND_CORRELATION] = { "correlation", 8, true },
+    [KIND_LAUNCHES] = { "launches", sizeof(KernelLaunch), true },
 };
 
 /* ---- checksum ---- */
@@ -226,7 +228,7 @@ static void place_sections(Writer *w)
 
 static void prepare(Writer *w, const Timeline *t)
 {
-    w->head = (Head){ .version = NATIVE_VERSION,
+    w->head = (Head){ .version = t->launches_n ? NATIVE_VERSION : NATIVE_VERSION_OLDEST,
                       .byte_order = BYTE_ORDER_MARK,
                       .ranks_n = t->ranks_n,
                       .names_n = t->names.n,
@@ -250,6 +252,8 @@ static void prepare(Writer *w, const Timeline *t)
     add_section(w, KIND_POINT_VALUE, t->point_value, t->points_n);
     if (t->correlation)
         add_section(w, KIND_CORRELATION, t->correlation, t->spans_n);
+    if (t->launches_n)
+        add_section(w, KIND_LAUNCHES, t->launches, t->launches_n);
     place_sections(w);
 }
 
@@ -323,9 +327,9 @@ static bool check_head(Mapping *m, Err *err)
     memcpy(&m->head, m->bytes, sizeof m->head);
     if (m->head.byte_order != BYTE_ORDER_MARK)
         return err_set(err, "it was written on a machine of the other byte order");
-    if (m->head.version != NATIVE_VERSION)
-        return err_set(err, "it has version %u of the native format, %d allowed",
-                       m->head.version, NATIVE_VERSION);
+    if (m->head.version < NATIVE_VERSION_OLDEST || m->head.version > NATIVE_VERSION)
+        return err_set(err, "it has version %u of the native format, %d to %d allowed",
+                       m->head.version, NATIVE_VERSION_OLDEST, NATIVE_VERSION);
     if (m->head.file_bytes > m->size)
         return err_set(err, "it is cut short: %" PRIu64 " of %" PRIu64 " bytes are there",
                        m->size, m->head.file_bytes);
@@ -385,6 +389,9 @@ static bool check_sections(Mapping *m, Err *err)
             return false;
     if (m->section[KIND_TRACKS]->n >= NONE_U32 / 2 || m->section[KIND_COMMS]->n >= NONE_U32 / 2)
         return err_set(err, "it is damaged: it has too many tracks or comms");
+    if (m->section[KIND_LAUNCHES] && m->section[KIND_LAUNCHES]->n > TIMELINE_LAUNCHES_MAX)
+        return err_set(err, "it is damaged: it has %" PRIu64 " launches, 0 to %d allowed",
+                       m->section[KIND_LAUNCHES]->n, TIMELINE_LAUNCHES_MAX);
     return check_count(m, KIND_CORRELATION, KIND_START, err) &&
            check_count(m, KIND_POINT_NS, KIND_POINT_TRACK, err) &&
            check_count(m, KIND_POINT_VALUE, KIND_POINT_TRACK, err);
@@ -449,6 +456,10 @@ static void attach_columns(Timeline *t, const Mapping *m)
     t->correlation = m->section[KIND_CORRELATION] ? column(m, KIND_CORRELATION) : NULL;
     t->comms_n = t->comms_cap = (uint32_t)m->section[KIND_COMMS]->n;
     t->comms = column(m, KIND_COMMS);
+    if (m->section[KIND_LAUNCHES]) {
+        t->launches_n = t->launches_cap = (uint32_t)m->section[KIND_LAUNCHES]->n;
+        t->launches = column(m, KIND_LAUNCHES);
+    }
     t->points_n = t->points_cap = m->section[KIND_POINT_TRACK]->n;
     t->point_track = column(m, KIND_POINT_TRACK);
     t->point_ns = column(m, KIND_POINT_NS);

@@ -38,8 +38,9 @@
  *       16      8   number of elements
  *       24      8   checksum of its bytes
  *
- * SECTIONS.  All are required but `correlation`; none may stand twice; a reader
- * skips kinds it does not know, so a section may be added without a new version.
+ * SECTIONS.  All are required but `correlation` and `launches`; none may stand twice; a
+ * reader skips kinds it does not know, so a section may be added without a new version.
+ * Version 2 has `launches`, and numbers of them in `comm`; a file without is of version 1.
  *
  *     KIND  ELEMENT  NAME         DESCRIPTION
  *       1      1     names        texts, each ended by 00; the n-th has number n
@@ -49,7 +50,8 @@
  *       5      4     span_name    number of a text
  *       6      4     span_track   number of a track
  *       7      4     op           op id, or ffffffff
- *       8      4     comm         number of a communication, or ffffffff
+ *       8      4     comm         number of a communication, or ffffffff, or from
+ *                                 80000000 on (version 2) that of a launch, + 80000000
  *       9      1     span_class   SpanClass of core/timeline.h
  *      10      1     lane         row within the track; 255 stands for more too
  *      11     56     comms        Comm of core/timeline.h
@@ -57,6 +59,7 @@
  *      13      8     point_ns     signed; by track, then time
  *      14      8     point_value  IEEE double, finite
  *      15      8     correlation  optional; launch <-> kernel, or 64 ones
+ *      16     36     launches     optional; KernelLaunch of core/timeline.h
  *
  * A TRACK
  *
@@ -82,7 +85,7 @@
 
 #include "core/timeline.h"
 
-enum { NATIVE_VERSION = 1, NATIVE_SECTIONS_MAX = 64 };
+enum { NATIVE_VERSION = 2, NATIVE_VERSION_OLDEST = 1, NATIVE_SECTIONS_MAX = 64 };
 
 /* The first 8 bytes of a file decide. */
 bool native_matches(const uint8_t *head, size_t n);

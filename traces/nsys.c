@@ -18,7 +18,7 @@
 #include "core/cuda_names.h"
 #include "traces/unpack.h"
 
-enum { COLUMNS_MAX = 8, STRING_CACHE = 4096, TEXT_MAX = 1 << 20 };
+enum { COLUMNS_MAX = 20, STRING_CACHE = 4096, TEXT_MAX = 1 << 20 };
 enum { SCHEMA_MAJOR = 3, SCHEMA_MINOR = 20 }; /* the newest that has been seen */
 #define TIMES_MAX    (TIMELINE_NS_MAX / 2)    /* so that no duration is out of range */
 #define PROCESS_MASK (~(uint64_t)0xffffff)    /* what of a global thread id is the process */
@@ -232,6 +232,31 @@ static uint32_t comm_of_kernel(Reader *r, const KernelComm *said)
     return timeline_comm(r->t, comm);
 }
 
+/* A column from 0 to 4294967294, else NONE_U32. */
+static uint32_t small_number(sqlite3_stmt *row, int column)
+{
+    int64_t x = is_null(row, column) ? -1 : sqlite3_column_int64(row, column);
+    return x >= 0 && x < NONE_U32 ? (uint32_t)x : NONE_U32;
+}
+
+/* Of the span just added: columns gridX ... dynamicSharedMemory from the eighth on. */
+static void set_launch(Reader *r, sqlite3_stmt *row)
+{
+    uint32_t x[9];
+    for (int i = 0; i < 9; i++)
+        x[i] = small_number(row, 8 + i);
+    for (int i = 0; i < 6; i++)
+        if (x[i] == NONE_U32)
+            return;
+    bool shared = x[7] != NONE_U32 && x[8] != NONE_U32 && x[8] < NONE_U32 - x[7];
+    KernelLaunch l = { .grid = { x[0], x[1], x[2] },
+                       .block = { x[3], x[4], x[5] },
+                       .registers_n = x[6],
+                       .shared_bytes = shared ? x[7] + x[8] : NONE_U32,
+                       .occupancy_pct = NONE_U32 };
+    timeline_set_launch(r->t, r->t->spans_n - 1, timeline_launch(r->t, &l));
+}
+
 static bool kernel_row(Reader *r, sqlite3_stmt *row)
 {
     uint32_t name = string_column(r, row, 6);
@@ -248,7 +273,10 @@ static bool kernel_row(Reader *r, sqlite3_stmt *row)
         r->info->rule_kernels_n[match]++;
     }
     r->info->kernels_n++;
-    return add_gpu_span(r, row, name, c, comm);
+    if (!add_gpu_span(r, row, name, c, comm))
+        return false;
+    set_launch(r, row);
+    return true;
 }
 
 static bool memcpy_row(Reader *r, sqlite3_stmt *row)
@@ -384,7 +412,8 @@ static const Table tables[] = {
     { "TARGET_INFO_GPU", 1, { "name" }, gpu_row },
     { "CUPTI_ACTIVITY_KIND_KERNEL",
       4,
-      { GPU_COLUMNS, "demangledName", "shortName" },
+      { GPU_COLUMNS, "demangledName", "shortName", "gridX", "gridY", "gridZ", "blockX",
+        "blockY", "blockZ", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory" },
       kernel_row },
     { "CUPTI_ACTIVITY_KIND_MEMCPY", 4, { GPU_COLUMNS, "copyKind" }, memcpy_row },
     { "CUPTI_ACTIVITY_KIND_MEMSET", 4, { GPU_COLUMNS }, memset_row },

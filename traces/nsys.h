@@ -7,7 +7,8 @@
  * schema info->note says so.
  *
  *     TABLE                                  BECOMES
- *     CUPTI_ACTIVITY_KIND_KERNEL             span on the stream; communication by rules.h
+ *     CUPTI_ACTIVITY_KIND_KERNEL             span on the stream; communication by rules.h;
+ *                                            grid, block, registers, shared memory
  *     ..._MEMCPY, ..._MEMSET                 SPAN_MEMORY on the stream
  *     ..._GRAPH_TRACE                        SPAN_COMPUTE: a CUDA graph traced as a whole
  *     ..._RUNTIME, ..._DRIVER                host span of the calling thread; launch, sync

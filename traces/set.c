@@ -267,6 +267,7 @@ static uint32_t translated(const uint32_t *names, uint32_t names_n, uint32_t id)
 static uint32_t join_comm(Timeline *to, const Comm *c, const uint32_t *names, uint32_t names_n)
 {
     Comm copy = *c;
+    copy.launch = 0; /* is given again */
     copy.op = translated(names, names_n, c->op);
     copy.group = translated(names, names_n, c->group);
     copy.dtype = translated(names, names_n, c->dtype);
@@ -275,18 +276,29 @@ static uint32_t join_comm(Timeline *to, const Comm *c, const uint32_t *names, ui
     return timeline_comm(to, copy);
 }
 
+/* In to: where a span's launch is known, that; else NONE_U32. */
+static uint32_t joined_launch(const Timeline *from, uint64_t span, const uint32_t *launches)
+{
+    const KernelLaunch *l = timeline_launch_of(from, span);
+    return l ? launches[l - from->launches] : NONE_U32;
+}
+
 static void join_spans(Timeline *to, const Timeline *from, const uint32_t *names,
                        uint32_t track_first)
 {
     uint32_t comm_first = to->comms_n;
+    uint32_t *launches = mem_resize(NULL, from->launches_n, sizeof *launches);
+    for (uint32_t i = 0; i < from->launches_n; i++)
+        launches[i] = timeline_launch(to, &from->launches[i]);
     for (uint32_t c = 0; c < from->comms_n; c++)
         join_comm(to, &from->comms[c], names, from->names.n);
     for (uint64_t i = 0; i < from->spans_n; i++) {
-        uint32_t comm = from->comm[i] == NONE_U32 ? NONE_U32 : comm_first + from->comm[i];
+        uint32_t comm = timeline_comm_of(from, i) ? comm_first + from->comm[i] : NONE_U32;
         uint64_t at =
             timeline_span(to, (Span){ track_first + from->span_track[i],
                                       names[from->span_name[i]], from->span_class[i],
                                       from->start_ns[i], from->dur_ns[i], from->op[i], comm });
+        timeline_set_launch(to, at, joined_launch(from, i, launches));
         if (from->correlation)
             to->correlation[at] = from->correlation[i];
         if (from->args_offset)
@@ -295,6 +307,7 @@ static void join_spans(Timeline *to, const Timeline *from, const uint32_t *names
     for (uint64_t i = 0; i < from->points_n; i++)
         timeline_point(to, track_first + from->point_track[i], from->point_ns[i],
                        from->point_value[i]);
+    free(launches);
 }
 
 static void join(Timeline *to, const Timeline *from, uint32_t rank)

@@ -61,8 +61,9 @@ void app_say(App *a, const char *format, ...)
 uint32_t app_rank(const App *a)
 {
     const View *v = &a->view;
-    if (v->pane == VIEW_PANE_RANKS && v->pane_at < v->data[VIEW_REAL_SIDE]->ranks_n)
-        return v->order[v->pane_at];
+    ViewItem item = view_item(v, v->pane_at);
+    if (v->pane == VIEW_PANE_RANKS && (item.rank != NONE_U32 || item.group != NONE_U32))
+        return item.rank;
     ViewPlace place = v->hover.row != NONE_U32 ? v->hover : v->picked;
     const LayoutRow *row = v->mouse_x >= 0
                                ? layout_row_at(&a->scene.layout, PX(v->mouse_x), PX(v->mouse_y))
@@ -95,6 +96,15 @@ void app_scroll_to(App *a, const LayoutRow *row)
         a->view.scroll_px += px_ceil(row->y1 - pane.y1) + ROOM;
 }
 
+void app_unhide(App *a, uint32_t rank)
+{
+    View *v = &a->view;
+    if (!view_is_hidden(v, rank))
+        return;
+    v->closed[view_group_of(v, rank)] = false;
+    layout_make(&a->scene.layout, v);
+}
+
 void app_pick(App *a, ViewPlace place)
 {
     View *v = &a->view;
@@ -107,6 +117,8 @@ void app_pick(App *a, ViewPlace place)
     int64_t from_ns = d->t->start_ns[place.span] - shift_ns;
     int64_t to_ns = from_ns + d->t->dur_ns[place.span];
     view_reveal(v, from_ns, to_ns);
+    if (place.side == VIEW_REAL_SIDE)
+        app_unhide(a, d->rows[place.row].rank);
     app_scroll_to(a, layout_row_of(&a->scene.layout, place));
 }
 

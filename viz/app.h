@@ -108,6 +108,8 @@ void app_omni_close(App *a);
 bool app_omni_key(App *a, int32_t key, int32_t mods);
 void app_omni_type(App *a, const char *text);
 
+/* Opens the group of a rank of side 0 that is to be seen. */
+void app_unhide(App *a, uint32_t rank);
 void app_say(App *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The row that a rank of side 0 begins with; NULL: none. */
 const LayoutRow *app_first_row(const App *a, uint32_t rank);

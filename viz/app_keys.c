@@ -270,6 +270,44 @@ static void sort_next(App *a)
     app_say(a, "ranks by %s", names[a->view.sort]);
 }
 
+/* ---- groups of ranks ---- */
+
+static void group_next(App *a)
+{
+    View *v = &a->view;
+    uint32_t kind = view_group_next(v);
+    if (v->groups.kinds_n == 0) {
+        app_say(a, "the communication of this trace names no process groups");
+        return;
+    }
+    v->pane_at = 0;
+    if (kind == 0) {
+        app_say(a, "ranks are not grouped");
+        return;
+    }
+    const RankGroupKind *k = &v->groups.kinds[kind - 1];
+    app_say(a, "ranks by group '%s': %" PRIu32 " group%s",
+            timeline_text(v->data[VIEW_REAL_SIDE]->t, k->name), k->groups_n,
+            k->groups_n == 1 ? "" : "s");
+}
+
+/* All open ones are closed; when none is, all are opened. */
+static void close_groups(App *a)
+{
+    View *v = &a->view;
+    ViewItems items = view_items(v);
+    bool any_open = false;
+    if (!v->grouped_by) {
+        app_say(a, "ranks are not grouped; G groups them");
+        return;
+    }
+    for (ViewItem item; view_items_next(&items, &item);)
+        any_open |= item.group != NONE_U32 && !v->closed[item.group];
+    for (uint32_t r = 0; r <= v->data[VIEW_REAL_SIDE]->ranks_n; r++)
+        v->closed[r] = any_open;
+    v->pane_at = 0;
+}
+
 /* ---- selection, marks, rows by keyboard ---- */
 
 /* Of all ranks that are shown. */
@@ -426,9 +464,19 @@ static void step_pane(App *a, int32_t by)
     v->pane = (ViewPane)pane;
     v->pane_at = 0;
     app_say(a, "%s",
-            pane == VIEW_PANE_RANKS    ? "ranks: up and down choose, Enter folds, P pins"
+            pane == VIEW_PANE_RANKS ? "ranks: up and down choose, Enter folds, P pins, G groups"
             : pane == VIEW_PANE_DRAWER ? "top kernels: up and down choose, Enter searches"
                                        : "lanes: arrows go from event to event");
+}
+
+/* Brings the chosen rank or group into sight. */
+static void see_item(App *a, ViewItem item)
+{
+    const Layout *l = &a->scene.layout;
+    uint32_t i = 0;
+    while (i < l->rows_n && (!layout_is_item(&l->rows[i], item) || l->rows[i].pinned))
+        i++;
+    app_scroll_to(a, i < l->rows_n ? &l->rows[i] : NULL);
 }
 
 void app_search_kernel(App *a, uint32_t i)
@@ -440,11 +488,28 @@ void app_search_kernel(App *a, uint32_t i)
     search_step(a, 1);
 }
 
+static uint32_t items_n(const View *v)
+{
+    ViewItems items = view_items(v);
+    uint32_t n = 0;
+    for (ViewItem item; view_items_next(&items, &item);)
+        n++;
+    return n;
+}
+
+/* Enter on a rank or on a group's heading. */
+static void fold_item(View *v, ViewItem item)
+{
+    if (item.group != NONE_U32)
+        v->closed[item.group] = !v->closed[item.group];
+    else if (item.rank != NONE_U32)
+        v->ranks[item.rank].folded = !v->ranks[item.rank].folded;
+}
+
 static bool pane_key(App *a, int32_t key)
 {
     View *v = &a->view;
-    uint32_t ranks_n = v->data[VIEW_REAL_SIDE]->ranks_n;
-    uint32_t n = v->pane == VIEW_PANE_RANKS ? ranks_n : a->scene.tables.top_n;
+    uint32_t n = v->pane == VIEW_PANE_RANKS ? items_n(v) : a->scene.tables.top_n;
     if (v->pane == VIEW_PANE_LANES)
         return false;
     if (key == KEY_ESC) {
@@ -453,13 +518,13 @@ static bool pane_key(App *a, int32_t key)
     }
     if (key == KEY_ENTER && v->pane == VIEW_PANE_DRAWER)
         app_search_kernel(a, v->pane_at);
-    else if (key == KEY_ENTER && v->pane_at < ranks_n)
-        v->ranks[v->order[v->pane_at]].folded ^= true;
+    else if (key == KEY_ENTER)
+        fold_item(v, view_item(v, v->pane_at));
     else if (key == KEY_UP || key == KEY_DOWN) {
         v->pane_at += key == KEY_DOWN ? v->pane_at + 1 < n : 0;
         v->pane_at -= key == KEY_UP ? v->pane_at > 0 : 0;
-        if (v->pane == VIEW_PANE_RANKS && v->pane_at < ranks_n)
-            app_scroll_to(a, app_first_row(a, v->order[v->pane_at]));
+        if (v->pane == VIEW_PANE_RANKS)
+            see_item(a, view_item(v, v->pane_at));
     } else {
         return false;
     }
@@ -511,6 +576,8 @@ const AppAction app_actions[] = {
     { "fold all ranks", 'h', MOD_SHIFT, .act = fold_all },
     { "host threads of the rank", 't', 0, .by = toggle_rank, .n = RANK_THREADS },
     { "sort ranks", 'b', 0, .act = sort_next },
+    { "group ranks: dp, tp, pp ...", 'g', 0, .act = group_next },
+    { "close or open all groups", 'g', MOD_SHIFT, .act = close_groups },
     { "align clocks", 'k', 0, .act = toggle_clocks },
     { "search", '/', 0, .by = open_omni, .n = '/' },
     { "search", 'f', MOD_CTRL, .by = open_omni, .n = '/' },

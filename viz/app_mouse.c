@@ -77,7 +77,8 @@ static void select_ranks(App *a, const Input *in)
         v->selected_ranks[r] = false;
     for (uint32_t i = 0; i < l->rows_n; i++) {
         const LayoutRow *row = &l->rows[i];
-        if (row->side != VIEW_REAL_SIDE || row->y1 <= low || row->y0 > high)
+        if (row->side != VIEW_REAL_SIDE || row->y1 <= low || row->y0 > high ||
+            row->kind == LAYOUT_GROUP)
             continue;
         chosen_n += !v->selected_ranks[row->rank];
         v->selected_ranks[row->rank] = true;
@@ -108,7 +109,7 @@ static void drag_to(App *a, const Input *in)
     }
 }
 
-/* A click: picks, or folds a rank whose name was clicked. */
+/* A click: picks, or folds a rank or group whose name was clicked. */
 static void click(App *a, const Input *in)
 {
     View *v = &a->view;
@@ -133,6 +134,8 @@ static bool click_name(App *a, const Input *in)
         return false;
     if (row->kind == LAYOUT_STRIP)
         a->view.ranks[row->rank].folded = !a->view.ranks[row->rank].folded;
+    else if (row->kind == LAYOUT_GROUP)
+        a->view.closed[row->group] = !a->view.closed[row->group];
     return true;
 }
 

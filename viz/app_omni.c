@@ -132,6 +132,7 @@ void app_search_name(App *a, uint32_t name)
 
 static void go_to_rank(App *a, uint32_t rank)
 {
+    app_unhide(a, rank);
     const LayoutRow *row = app_first_row(a, rank);
     if (row && !row->pinned)
         a->view.scroll_px += px_floor(row->y0 - a->scene.layout.scrolled.y0) - 4;

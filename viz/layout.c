@@ -15,6 +15,7 @@ enum {
     NAMES_HIGH = 250,
     NAMES_PCT = 18, /* of the width */
     DRAWER = 320,
+    HEADING = 18,
     STRIP = 16,
     ROW = 20,
     THREAD = 14,
@@ -59,8 +60,9 @@ static LayoutRow *add_row(Layout *l, LayoutKind kind, uint32_t side, uint32_t ra
                           uint32_t row)
 {
     GROW(l->rows, l->rows_n, l->rows_cap);
-    l->rows[l->rows_n] =
-        (LayoutRow){ .kind = kind, .side = (uint8_t)side, .rank = rank, .row = row };
+    l->rows[l->rows_n] = (LayoutRow){
+        .kind = kind, .side = (uint8_t)side, .rank = rank, .group = NONE_U32, .row = row
+    };
     return &l->rows[l->rows_n++];
 }
 
@@ -102,14 +104,21 @@ static void add_rank(Layout *l, const View *v, uint32_t rank, bool pinned)
     }
 }
 
+static void add_heading(Layout *l, uint32_t group)
+{
+    LayoutRow *row = add_row(l, LAYOUT_GROUP, VIEW_REAL_SIDE, NONE_U32, NONE_U32);
+    row->group = group;
+    row->first = true;
+}
+
 static void add_ranks(Layout *l, const View *v, bool pinned)
 {
-    const ViewData *d = v->data[VIEW_REAL_SIDE];
-    for (uint32_t i = 0; i < d->ranks_n; i++) {
-        const ViewRankState *s = &v->ranks[v->order[i]];
-        if (s->pinned == pinned && !s->left_out)
-            add_rank(l, v, v->order[i], pinned);
-    }
+    ViewItems items = view_items(v);
+    for (ViewItem item; view_items_next(&items, &item);)
+        if (item.rank == NONE_U32 && !pinned)
+            add_heading(l, item.group);
+        else if (item.rank != NONE_U32 && v->ranks[item.rank].pinned == pinned)
+            add_rank(l, v, item.rank, pinned);
 }
 
 static void make_ready(Layout *l, View *v)
@@ -137,6 +146,10 @@ static int32_t natural_height(const View *v, const LayoutRow *row)
 static Px row_height(const Layout *l, const View *v, uint32_t i, int64_t fit, Px *gap)
 {
     bool last = i + 1 == l->rows_n || l->rows[i + 1].first;
+    if (l->rows[i].kind == LAYOUT_GROUP) {
+        *gap = layout_px(v, ROW_GAP);
+        return layout_px(v, HEADING);
+    }
     if (l->strips) {
         *gap = fit > STRIP_LOW + 2 ? PX(1) : 0;
         return layout_px(v, (int32_t)fit);

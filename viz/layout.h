@@ -19,6 +19,7 @@
 #include "viz/view.h"
 
 typedef enum LayoutKind {
+    LAYOUT_GROUP, /* the heading of a group of ranks */
     LAYOUT_STRIP, /* a rank's strip, and its name */
     LAYOUT_ROW,   /* one of its streams, counters, threads */
     LAYOUT_ERROR, /* diff: real beside sim, op by op */
@@ -29,8 +30,9 @@ typedef struct LayoutRow {
     LayoutKind kind;
     uint8_t side;
     bool pinned;
-    bool first;       /* of its rank: the name stands here */
-    uint32_t rank;    /* index into ranks of its side */
+    bool first;       /* of its rank: the name stands here; or a heading */
+    uint32_t rank;    /* index into ranks of its side; NONE_U32: a heading */
+    uint32_t group;   /* of a heading: view_group_of; else NONE_U32 */
     uint32_t row;     /* index into rows of its side; NONE_U32: strip */
     int64_t shift_ns; /* time of the rank - time of the view */
     Px y0, y1;        /* in the picture, scrolled */
@@ -52,6 +54,12 @@ void layout_free(Layout *l);
 
 /* Pixels of the design at the view's scale, whole. */
 Px layout_px(const View *v, int32_t pixels);
+
+/* Does a rank's name, or the heading, of that item stand in the row? */
+static inline bool layout_is_item(const LayoutRow *row, ViewItem item)
+{
+    return row->first && row->rank == item.rank && row->group == item.group;
+}
 
 /* The row at a place; NULL: none. */
 const LayoutRow *layout_row_at(const Layout *l, Px x, Px y);

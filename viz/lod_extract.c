@@ -224,6 +224,10 @@ static void move_column(Draw *d, int64_t at_ns)
 static void put_piece(Draw *d, uint64_t span, LodKind kind, int64_t from_ns, int64_t to_ns)
 {
     if (to_ns - from_ns >= d->wide_ns) {
+        if (d->any) { /* what came before it, first */
+            put_column(d);
+            open_column(d, d->x);
+        }
         d->sink->piece(d->sink->user, span, kind, from_ns, to_ns);
         return;
     }

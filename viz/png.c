@@ -100,7 +100,7 @@ static bool write_svg_file(const DrawList *d, const char *path, Err *err)
     OutFile out;
     if (!out_file_open(&out, path, err))
         return false;
-    svg_write(d, NULL, out.file);
+    svg_write(d, out.file);
     return out_file_commit(&out, err);
 }
 

@@ -3,6 +3,7 @@
  * which all is drawn.
  */
 #include "viz/scene_lanes.h"
+#include "viz/strip.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +74,7 @@ static void draw_minimap_column(ScenePen *p, uint32_t x, Px y0, Px y1)
         Px height = (Px)((int64_t)(y1 - y0) * share[stack[i]] / LOD_FULL);
         PxBox box = { p->l->minimap.x0 + PX((int32_t)x), y - height,
                       p->l->minimap.x0 + PX((int32_t)x + 1), y };
-        draw_rect(p->d, box, p->theme->time[scene_class(stack[i])]);
+        draw_rect(p->d, box, p->theme->time[strip_class(stack[i])]);
         y -= height;
     }
 }

@@ -1,13 +1,11 @@
 /*
- * scene_lanes.c - what stands in the lanes: strips and spans; and their labels.
+ * scene_lanes.c - what stands in the lanes: spans, and their labels; strips are drawn by
+ * viz/strip.h.
  *
  * A column of a lane is as opaque as it is full, but never fainter than FAINTEST: a lone
- * kernel of a microsecond stays visible.  Its kinds are stacked by their shares.  In a
- * strip, heights are shares of time: compute from below, exposed communication hatched
- * from above, overlapped communication as a band at the foot.
+ * kernel of a microsecond stays visible.  Its kinds are stacked by their shares.
  *
- *     strip   |##########|     |////|######|       lane   |gemm|gemm|  |AllReduce ==|
- *             |##======##|     |////|######|
+ *     lane   |gemm|gemm|  |AllReduce ==|
  */
 #include "viz/scene_lanes.h"
 
@@ -16,23 +14,9 @@
 #include <string.h>
 
 #include "viz/filter.h"
+#include "viz/strip.h"
 
-enum {
-    FAINTEST = 70,
-    DIMMED = 60,
-    NOTES = 110,
-    LEVELS = 16,
-    LABEL_MIN = 30,
-    LABELS_MAX = 400,
-    BAND_PCT = 36
-};
-
-TimeClass scene_class(LodKind kind)
-{
-    static const uint8_t classes[LOD_N] = { TIME_COMPUTE, TIME_OVERLAPPED, TIME_EXPOSED,
-                                            TIME_P2P,     TIME_MEMORY,     TIME_HOST };
-    return (TimeClass)classes[kind];
-}
+enum { FAINTEST = 70, DIMMED = 60, NOTES = 110, LABEL_MIN = 30, LABELS_MAX = 400 };
 
 /* ---- one lane ---- */
 
@@ -41,13 +25,11 @@ typedef struct Lane {
     const LayoutRow *row;
     LodWindow window;
     PxBox box;
-    bool is_strip;
     uint32_t alpha; /* of all; 255, or less below a filter */
-    uint32_t base;  /* of a strip: the item of the compute that goes on; NONE_U32 */
 
     /* Columns that look alike, as one. */
     uint32_t run_from, run_to;
-    uint8_t level[LOD_N]; /* shares, in LEVELS steps */
+    uint8_t level[LOD_N]; /* shares, in STRIP_LEVELS steps */
 
     /* The span whose pieces are being drawn. */
     uint64_t span;
@@ -67,65 +49,7 @@ static void draw_kind(Lane *lane, LodKind kind, PxBox box, uint32_t alpha)
 {
     alpha = alpha * lane->alpha / 255;
     if (!px_box_is_empty(box))
-        theme_span(lane->p->d, lane->p->theme, scene_class(kind), box, alpha);
-}
-
-/* ---- strips ---- */
-
-static PxBox band_of(PxBox box)
-{
-    Px height = px_max(PX(2), (box.y1 - box.y0) * BAND_PCT / 100 / PX_ONE * PX_ONE);
-    return (PxBox){ box.x0, px_max(box.y0, box.y1 - height), box.x1, box.y1 };
-}
-
-/* Compute with and without communication stands on one box as long as it goes on. */
-static void draw_strip_base(Lane *lane, PxBox box)
-{
-    DrawList *d = lane->p->d;
-    if (lane->base < d->items_n && !lane->p->s->tips && d->items[lane->base].box.x1 == box.x0) {
-        d->items[lane->base].box.x1 = box.x1;
-        return;
-    }
-    lane->base = d->items_n;
-    draw_kind(lane, LOD_COMPUTE, box, 255);
-    if (d->items_n == lane->base)
-        lane->base = NONE_U32;
-}
-
-static void draw_strip_piece(Lane *lane, LodKind kind, PxBox box)
-{
-    if (kind == LOD_OVERLAPPED || kind == LOD_COMPUTE)
-        draw_strip_base(lane, box);
-    if (kind == LOD_OVERLAPPED)
-        box = band_of(box);
-    if (kind != LOD_COMPUTE)
-        draw_kind(lane, kind, box, 255);
-}
-
-static Px part_of(Px height, uint32_t level)
-{
-    Px part = (Px)((int64_t)height * level / LEVELS / PX_ONE * PX_ONE);
-    return level > 0 ? px_max(part, PX(1)) : 0;
-}
-
-static void draw_strip_run(Lane *lane, PxBox box)
-{
-    const uint8_t *level = lane->level;
-    Px height = box.y1 - box.y0;
-    Px compute = part_of(height, (uint32_t)level[LOD_COMPUTE] + level[LOD_OVERLAPPED]);
-    Px exposed = part_of(height, level[LOD_EXPOSED]);
-    Px memory = part_of(height, level[LOD_MEMORY]);
-    PxBox b = box;
-    b.y0 = box.y1 - compute;
-    draw_kind(lane, LOD_COMPUTE, b, 255);
-    b.y1 = b.y0;
-    b.y0 = px_max(box.y0, b.y1 - memory);
-    draw_kind(lane, LOD_MEMORY, b, 255);
-    b = (PxBox){ box.x0, box.y0, box.x1, box.y0 + exposed };
-    draw_kind(lane, LOD_EXPOSED, b, 255);
-    b = band_of(box);
-    b.y0 = b.y1 - part_of(b.y1 - b.y0, level[LOD_OVERLAPPED]);
-    draw_kind(lane, LOD_OVERLAPPED, b, 255);
+        theme_span(lane->p->d, lane->p->theme, strip_class(kind), box, alpha);
 }
 
 /* ---- lanes ---- */
@@ -138,7 +62,7 @@ static void draw_lane_run(Lane *lane, PxBox box)
             sum += lane->level[k];
             last = k;
         }
-    uint32_t alpha = 255 * sum / LEVELS;
+    uint32_t alpha = 255 * sum / STRIP_LEVELS;
     alpha = alpha < FAINTEST ? FAINTEST : alpha > 255 ? 255 : alpha;
     Px height = box.y1 - box.y0, y = box.y1;
     for (uint32_t k = 0; k < LOD_N; k++) {
@@ -159,10 +83,7 @@ static void end_run(Lane *lane)
         return;
     box.x0 = lane->box.x0 + PX((int32_t)lane->run_from);
     box.x1 = lane->box.x0 + PX((int32_t)lane->run_to);
-    if (lane->is_strip)
-        draw_strip_run(lane, box);
-    else
-        draw_lane_run(lane, box);
+    draw_lane_run(lane, box);
     lane->run_from = lane->run_to;
 }
 
@@ -194,7 +115,7 @@ static void end_span(Lane *lane)
     if (lane->alpha == NOTES)
         draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT), text);
     else
-        theme_label(p->d, p->theme, hatched ? TIME_EXPOSED : scene_class(lane->span_kind), box,
+        theme_label(p->d, p->theme, hatched ? TIME_EXPOSED : strip_class(lane->span_kind), box,
                     scene_small(), text);
     ++*lane->labels_n;
 }
@@ -237,16 +158,6 @@ static void tip_span(Lane *lane, uint64_t span)
                                 sizeof text));
 }
 
-static void tip_strip(Lane *lane, LodKind kind, int64_t ns)
-{
-    char text[96], time[32];
-    if (!lane->p->s->tips)
-        return;
-    view_time_text(time, sizeof time, ns);
-    snprintf(text, sizeof text, "%s, %s", time_class_name(scene_class(kind)), time);
-    draw_tip(lane->p->d, NONE_U32, text);
-}
-
 /* ---- what the row hands over ---- */
 
 static void put_piece(void *user, uint64_t span, LodKind kind, int64_t from_ns, int64_t to_ns)
@@ -256,11 +167,6 @@ static void put_piece(void *user, uint64_t span, LodKind kind, int64_t from_ns, 
     PxBox box = lane->box;
     box.x0 = px_max(lane->box.x0, lane_x(lane, from_ns));
     box.x1 = px_min(lane->box.x1, px_max(lane_x(lane, to_ns), box.x0 + PX(1)));
-    if (lane->is_strip) {
-        tip_strip(lane, kind, to_ns - from_ns);
-        draw_strip_piece(lane, kind, box);
-        return;
-    }
     bool known = span == lane->span;
     if (!known)
         begin_span(lane, span, kind, box.x0);
@@ -274,29 +180,11 @@ static void put_piece(void *user, uint64_t span, LodKind kind, int64_t from_ns, 
         dim_wait(lane, span);
 }
 
-/* Shares in LEVELS steps, rounded up, together at most LEVELS. */
-static void take_levels(const uint32_t share[LOD_N], uint8_t level[LOD_N])
-{
-    uint32_t sum = 0;
-    for (uint32_t k = 0; k < LOD_N; k++) {
-        level[k] = (uint8_t)((share[k] * LEVELS + LOD_FULL - 1) / LOD_FULL);
-        sum += level[k];
-    }
-    while (sum > LEVELS) {
-        uint32_t largest = 0;
-        for (uint32_t k = 1; k < LOD_N; k++)
-            if (level[k] > level[largest])
-                largest = k;
-        level[largest]--;
-        sum--;
-    }
-}
-
 static void put_column(void *user, uint32_t x, const uint32_t share[LOD_N])
 {
     Lane *lane = user;
     uint8_t level[LOD_N];
-    take_levels(share, level);
+    strip_levels(share, level);
     if (lane->run_to != x || memcmp(level, lane->level, sizeof level) != 0) {
         end_run(lane);
         lane->run_from = x;
@@ -306,20 +194,16 @@ static void put_column(void *user, uint32_t x, const uint32_t share[LOD_N])
 }
 
 /* labels_n NULL: no labels, dimmed. */
-static void draw_lane(ScenePen *p, const LayoutRow *row, const LodRow *lod, bool is_strip,
-                      uint32_t *labels_n)
+static void draw_lane(ScenePen *p, const LayoutRow *row, const LodRow *lod, uint32_t *labels_n)
 {
-    const ViewRow *r = row->row != NONE_U32 ? &p->v->data[row->side]->rows[row->row] : NULL;
-    bool notes = r && r->notes;
+    bool notes = p->v->data[row->side]->rows[row->row].notes;
     Lane lane = { .p = p,
-                  .alpha = !labels_n && !is_strip ? DIMMED
-                           : notes                ? NOTES
-                                                  : 255,
+                  .alpha = !labels_n ? DIMMED
+                           : notes   ? NOTES
+                                     : 255,
                   .row = row,
                   .window = layout_window(p->l, row),
                   .box = { p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },
-                  .is_strip = is_strip,
-                  .base = NONE_U32,
                   .span = NONE_U64,
                   .labels_n = labels_n };
     lod_extract(lod, &lane.window, &(LodSink){ &lane, put_piece, put_column });
@@ -329,18 +213,12 @@ static void draw_lane(ScenePen *p, const LayoutRow *row, const LodRow *lod, bool
 
 void scene_strip(ScenePen *p, const LayoutRow *row)
 {
-    const LodRow *lod = &p->v->data[row->side]->ranks[row->rank].strip;
-    LodWindow w = layout_window(p->l, row);
-    PxBox lanes = p->l->lanes;
-    int64_t window_ns = w.to_ns - w.from_ns;
-    PxBox idle = {
-        px_max(lanes.x0, px_between(lanes.x0, lanes.x1, lod->begin_ns - w.from_ns, window_ns)),
-        row->y0,
-        px_min(lanes.x1, px_between(lanes.x0, lanes.x1, lod->end_ns - w.from_ns, window_ns)),
-        row->y1
-    };
-    draw_rect(p->d, idle, p->theme->time[TIME_IDLE]);
-    draw_lane(p, row, lod, true, NULL);
+    Strip strip = { .d = p->d,
+                    .theme = p->theme,
+                    .window = layout_window(p->l, row),
+                    .box = { p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },
+                    .tips = p->s->tips };
+    strip_draw(&strip, &p->v->data[row->side]->ranks[row->rank].strip);
 }
 
 /* ---- filters: all of a lane dimmed, what is wanted over it ---- */
@@ -381,7 +259,7 @@ void scene_spans(ScenePen *p, const LayoutRow *row, uint32_t *labels_n)
     const ViewData *d = p->v->data[row->side];
     const ViewFilter *f = p->v->filter;
     bool filtered = f && f->d == d;
-    draw_lane(p, row, &d->rows[row->row].lod, false, filtered ? NULL : labels_n);
+    draw_lane(p, row, &d->rows[row->row].lod, filtered ? NULL : labels_n);
     if (filtered)
-        draw_lane(p, row, kept_row(p, row->row), false, labels_n);
+        draw_lane(p, row, kept_row(p, row->row), labels_n);
 }

@@ -177,9 +177,9 @@ void scene_focus(ScenePen *p)
         return;
     draw_focus(p, l->names);
     draw_clip_push(p->d, l->names);
+    ViewItem item = view_item(v, v->pane_at);
     for (uint32_t i = 0; i < l->rows_n; i++)
-        if (l->rows[i].first && v->pane_at < v->data[0]->ranks_n &&
-            l->rows[i].rank == v->order[v->pane_at])
+        if (layout_is_item(&l->rows[i], item))
             draw_focus(p, (PxBox){ l->names.x0 + draw_px(p->d, 4), l->rows[i].y0 - PX(1),
                                    l->names.x1 - draw_px(p->d, 4), l->rows[i].y1 + PX(1) });
     draw_clip_pop(p->d);

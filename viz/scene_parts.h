@@ -34,8 +34,10 @@ void scene_help(ScenePen *p);
 /* What the tooltip of a span says, in lines; without its launch.  Returns text. */
 char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap);
 
-/* The class a kind of piece is coloured as. */
-TimeClass scene_class(LodKind kind);
+/* Between ticks: 1, 2, 5 times a power of ten, at least least_ns. */
+int64_t scene_tick_ns(int64_t least_ns);
+/* "12.5 ms": in the unit of the step between ticks, with the digits it needs. */
+void scene_tick_text(char *text, size_t cap, const char *sign, int64_t ns, int64_t step_ns);
 
 /* Labels of the design. */
 static inline TextStyle scene_small(void)

@@ -20,6 +20,28 @@ static void rank_title(const ViewRank *r, char *text, size_t cap)
         snprintf(text, cap, "Rank %" PRIu32, r->rank);
 }
 
+/* "ovl 94%  exp 3%", or without communication "busy 80%". */
+static void stats_text(const Metrics *m, char *text, size_t cap)
+{
+    double span_ns = (double)max_i64(1, m->span_ns);
+    if (m->comm_ns > 0)
+        snprintf(text, cap, "ovl %.0f%%  exp %.0f%%", metrics_overlap_pct(m),
+                 100 * (double)m->exposed_comm_ns / span_ns);
+    else
+        snprintf(text, cap, "busy %.0f%%", 100 * (double)m->busy_ns / span_ns);
+}
+
+/* Right-aligned in the box; where only that has room, the exposed share alone. */
+static void draw_stats(ScenePen *p, PxBox box, const Metrics *m)
+{
+    char text[96];
+    stats_text(m, text, sizeof text);
+    const char *shorter = strstr(text, "  exp");
+    if (shorter && font_width(p->d->font, scene_small(), text, strlen(text)) > box.x1 - box.x0)
+        memmove(text, shorter + 2, strlen(shorter + 2) + 1);
+    draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
+}
+
 static void draw_rank_name(ScenePen *p, const LayoutRow *row)
 {
     const ViewData *d = p->v->data[row->side];
@@ -37,18 +59,55 @@ static void draw_rank_name(ScenePen *p, const LayoutRow *row)
     bool small = row->y1 - row->y0 < draw_px(p->d, 14);
     box.x0 += draw_text(p->d, box, small ? scene_small() : scene_bold(), ALIGN_LEFT,
                         scene_color(p, THEME_TEXT), text);
-    double overlap_pct = metrics_overlap_pct(&m);
-    int64_t span_ns = max_i64(1, m.span_ns);
-    if (m.comm_ns > 0)
-        snprintf(text, sizeof text, "ovl %.0f%%  exp %.0f%%", overlap_pct,
-                 100 * (double)m.exposed_comm_ns / (double)span_ns);
-    else
-        snprintf(text, sizeof text, "busy %.0f%%", 100 * (double)m.busy_ns / (double)span_ns);
     box.x0 += draw_px(p->d, 8);
-    const char *shorter = strstr(text, "  exp"); /* where only that has room */
-    if (shorter && font_width(p->d->font, scene_small(), text, strlen(text)) > box.x1 - box.x0)
-        memmove(text, shorter + 2, strlen(shorter + 2) + 1);
-    draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
+    draw_stats(p, box, &m);
+}
+
+/* Numbers of all ranks of a group together. */
+static Metrics group_metrics(const View *v, uint32_t group)
+{
+    const ViewData *d = v->data[VIEW_REAL_SIDE];
+    ViewWindow w = view_stats_window(v);
+    ViewStats s = { .ranks_n = 0 };
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        if (view_group_of(v, r) != group || v->ranks[r].left_out)
+            continue;
+        int64_t shift_ns = view_shift_ns(v, VIEW_REAL_SIDE, r);
+        Metrics m = metrics_of_sum(
+            cover_window(d->ranks[r].cover, w.from_ns + shift_ns, w.to_ns + shift_ns));
+        view_stats_add(&s, &d->ranks[r], &m);
+    }
+    return s.sum;
+}
+
+/* Points down while the group is open. */
+static void draw_triangle(ScenePen *p, PxBox box, bool closed)
+{
+    Px x = box.x0 + draw_px(p->d, 4), y = (box.y0 + box.y1) / 2, r = draw_px(p->d, 4);
+    PxPoint down[] = { { x - r, y - r / 2 }, { x + r, y - r / 2 }, { x, y + r } };
+    PxPoint right[] = { { x - r / 2, y - r }, { x + r, y }, { x - r / 2, y + r } };
+    draw_polygon(p->d, closed ? right : down, 3, scene_color(p, THEME_DIM));
+}
+
+static void draw_group_name(ScenePen *p, const LayoutRow *row)
+{
+    const View *v = p->v;
+    const ViewData *d = v->data[VIEW_REAL_SIDE];
+    const RankGroupKind *k = &v->groups.kinds[v->grouped_by - 1];
+    bool none = row->group == d->ranks_n;
+    char name[64], ranks[96];
+    Px pad = draw_px(p->d, 10);
+    PxBox box = { pad, row->y0, p->l->names.x1 - pad, row->y1 };
+    Metrics m = group_metrics(v, row->group);
+    snprintf(name, sizeof name, "%s%.50s", none ? "no " : "", timeline_text(d->t, k->name));
+    draw_triangle(p, box, v->closed[row->group]);
+    box.x0 += draw_px(p->d, 14);
+    box.x0 += draw_text(p->d, box, scene_bold(), ALIGN_LEFT, scene_color(p, THEME_TEXT), name) +
+              draw_px(p->d, 8);
+    box.x0 += draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM),
+                        view_group_text(v, row->group, ranks, sizeof ranks)) +
+              draw_px(p->d, 8);
+    draw_stats(p, box, &m);
 }
 
 /* The largest value, at the right; of what, where there is room beside the name. */
@@ -121,7 +180,9 @@ static void draw_name(ScenePen *p, uint32_t i)
         return;
     if (row.y1 - row.y0 < least)
         row.y1 = row.y0 + least;
-    if (row.kind == LAYOUT_STRIP)
+    if (row.kind == LAYOUT_GROUP)
+        draw_group_name(p, &row);
+    else if (row.kind == LAYOUT_STRIP)
         draw_rank_name(p, &row);
     else if (row.kind == LAYOUT_ROW)
         draw_row_name(p, &row);
@@ -133,7 +194,10 @@ static void draw_name(ScenePen *p, uint32_t i)
 
 static void draw_row(ScenePen *p, const LayoutRow *row, uint32_t *labels_n)
 {
-    if (row->kind == LAYOUT_STRIP)
+    if (row->kind == LAYOUT_GROUP)
+        draw_rect(p->d, (PxBox){ p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },
+                  scene_color(p, THEME_PANEL));
+    else if (row->kind == LAYOUT_STRIP)
         scene_strip(p, row);
     else if (row->kind == LAYOUT_ROW &&
              p->v->data[row->side]->rows[row->row].kind == VIEW_ROW_COUNTER)

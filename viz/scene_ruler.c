@@ -21,8 +21,7 @@ typedef struct Chips {
 
 /* ---- numbers ---- */
 
-/* 1, 2, 5 times a power of ten, at least least_ns. */
-static int64_t nice_step(int64_t least_ns)
+int64_t scene_tick_ns(int64_t least_ns)
 {
     static const int64_t of[] = { 1, 2, 5 };
     int64_t ten = 1;
@@ -37,8 +36,7 @@ static const struct {
     const char *name;
 } units[] = { { 1, "ns" }, { 1000, "\xc2\xb5s" }, { 1000000, "ms" }, { 1000000000, "s" } };
 
-/* "12.5 ms": in the unit of the step, with the digits it needs. */
-static void tick_text(char *text, size_t cap, const char *sign, int64_t ns, int64_t step_ns)
+void scene_tick_text(char *text, size_t cap, const char *sign, int64_t ns, int64_t step_ns)
 {
     size_t u = step_ns >= 200000000 ? 3 : step_ns >= 100000 ? 2 : step_ns >= 100 ? 1 : 0;
     int digits = 0;
@@ -127,7 +125,7 @@ static void draw_ticks(ScenePen *p, const Chips *chips, int64_t zero_ns, bool co
     const View *v = p->v;
     PxBox ruler = p->l->ruler;
     int64_t room = max_i64(1, (ruler.x1 - ruler.x0) / draw_px(p->d, TICK_ROOM));
-    int64_t step_ns = nice_step(max_i64(1, (v->to_ns - v->from_ns) / room));
+    int64_t step_ns = scene_tick_ns(max_i64(1, (v->to_ns - v->from_ns) / room));
     for (int64_t i = (v->from_ns - zero_ns) / step_ns - 1; zero_ns + i * step_ns < v->to_ns;
          i++) {
         int64_t ns = zero_ns + i * step_ns;
@@ -137,7 +135,7 @@ static void draw_ticks(ScenePen *p, const Chips *chips, int64_t zero_ns, bool co
         Px x = px_round(layout_x_of(p->l, v, ns)) * PX_ONE, x0 = x + draw_px(p->d, LABEL_GAP);
         draw_rect(p->d, (PxBox){ x, ruler.y1 - draw_px(p->d, 6), x + PX(1), p->l->lanes.y1 },
                   scene_color(p, THEME_LINE));
-        tick_text(text, sizeof text, counted ? "+" : "", ns - zero_ns, step_ns);
+        scene_tick_text(text, sizeof text, counted ? "+" : "", ns - zero_ns, step_ns);
         Px x1 = x0 + font_width(p->d->font, scene_small(), text, strlen(text));
         if (is_free(p, chips, x0, x1))
             draw_text(p->d, (PxBox){ x0, ruler.y0, x1 + PX(2), ruler.y1 }, scene_small(),

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TIP_LINES = 18, TIP_TEXT = 200 };
+enum { TIP_LINES = 22, TIP_TEXT = 200 };
 
 typedef struct Tip {
     char line[TIP_LINES][TIP_TEXT];
@@ -108,7 +108,7 @@ static void say_comm(Tip *tip, const View *v, ViewPlace place)
 }
 
 /* What started it, and how long before. */
-static void say_launch(Tip *tip, const ViewData *d, ViewPlace place, ViewLaunch found)
+static void say_cause(Tip *tip, const ViewData *d, ViewPlace place, ViewLaunch found)
 {
     char delay[32];
     if (found.launch == NONE_U64)
@@ -141,6 +141,29 @@ static void say_twin(Tip *tip, const View *v, ViewPlace place)
         say(tip, "real %s, sim %s", a, b);
 }
 
+/* "grid 24 x 1 x 1, block 544 x 1 x 1" and what they take. */
+static void say_launch(Tip *tip, const KernelLaunch *l)
+{
+    char a[32], text[TIP_TEXT] = "";
+    size_t n = 0;
+    if (!l)
+        return;
+    say(tip,
+        "grid %" PRIu32 " \xc3\x97 %" PRIu32 " \xc3\x97 %" PRIu32 ", block %" PRIu32
+        " \xc3\x97 %" PRIu32 " \xc3\x97 %" PRIu32,
+        l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2]);
+    if (l->registers_n != NONE_U32)
+        n += (size_t)snprintf(text, sizeof text, "%" PRIu32 " registers a thread",
+                              l->registers_n);
+    if (l->shared_bytes != NONE_U32)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s shared a block", n ? ", " : "",
+                              view_bytes_text(a, sizeof a, l->shared_bytes));
+    if (n > 0)
+        say(tip, "%s", text);
+    if (l->occupancy_pct != NONE_U32)
+        say(tip, "estimated occupancy %" PRIu32 " %%", l->occupancy_pct);
+}
+
 /* launch: what started it, NULL where nobody looked. */
 static void fill_tip(Tip *tip, const View *v, ViewPlace place, const ViewLaunch *launch)
 {
@@ -155,8 +178,9 @@ static void fill_tip(Tip *tip, const View *v, ViewPlace place, const ViewLaunch 
         say(tip, "op %" PRIu32, d->t->op[place.span]);
     if (cover_bit(class_) == COVER_COMM)
         say_comm(tip, v, place);
+    say_launch(tip, timeline_launch_of(d->t, place.span));
     if (launch)
-        say_launch(tip, d, place, *launch);
+        say_cause(tip, d, place, *launch);
     say_twin(tip, v, place);
 }
 

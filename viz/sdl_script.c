@@ -254,6 +254,8 @@ static bool find_value(const Script *s, const char *name, int64_t *value)
                    { "drawer", v->drawer },
                    { "filter", a->filter.d != NULL },
                    { "marks", v->marks_n },
+                   { "grouped", v->grouped_by },
+                   { "rows", a->scene.layout.rows_n },
                    { "scroll", v->scroll_px },
                    { "width", v->width },
                    { "height", v->height },

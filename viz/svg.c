@@ -10,20 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "viz/svg_join.h"
 #include "viz/svg_words.h"
-
-/* Fill of a hatch that was written already. */
-typedef struct Pattern {
-    Color color, color2;
-} Pattern;
 
 typedef struct Svg {
     const DrawList *d;
     FILE *out;
-    const char *prefix;
-    bool *clip_known; /* [d->clips_n] its <clipPath> was written */
-    Pattern *patterns;
-    uint32_t patterns_n, patterns_cap;
+    SvgPage *page;
+    bool inside;         /* of a page of HTML */
+    char prefix[16];     /* of the ids of clips */
+    bool *clip_known;    /* [d->clips_n] its <clipPath> was written */
     int64_t smallest;    /* boxes of less area are left out, */
     uint64_t of_it_left; /* and of this area all but so many */
     uint64_t left_out;
@@ -51,26 +47,37 @@ static void end_element(Svg *s, const char *name, uint32_t tip)
 
 /* ---- elements ---- */
 
+/* As svg_color, or the name that the page has for it. */
+static void put_color(Svg *s, const char *kind, Color color)
+{
+    for (uint32_t i = 0; i < s->page->names_n; i++)
+        if (s->page->names[i].color == color) {
+            fprintf(s->out, " %s=\"var(--%s)\"", kind, s->page->names[i].name);
+            return;
+        }
+    svg_color(s->out, kind, color);
+}
+
 /* Writes the pattern when it is new; its number. */
 static uint32_t pattern_of(Svg *s, Color color, Color color2)
 {
+    SvgPage *page = s->page;
     uint32_t i = 0;
-    while (i < s->patterns_n &&
-           (s->patterns[i].color != color || s->patterns[i].color2 != color2))
+    while (i < page->hatches_n &&
+           (page->hatches[i].color != color || page->hatches[i].color2 != color2))
         i++;
-    if (i < s->patterns_n)
+    if (i < page->hatches_n)
         return i;
-    GROW(s->patterns, s->patterns_n, s->patterns_cap);
-    s->patterns[s->patterns_n++] = (Pattern){ color, color2 };
+    GROW(page->hatches, page->hatches_n, page->hatches_cap);
+    page->hatches[page->hatches_n++] = (SvgHatch){ color, color2 };
     Px period = PX(s->d->hatch_px), stripe = period * 3 / 8;
-    fprintf(s->out, "<pattern id=\"%sh%" PRIu32 "\" patternUnits=\"userSpaceOnUse\"", s->prefix,
-            i);
+    fprintf(s->out, "<pattern id=\"h%" PRIu32 "\" patternUnits=\"userSpaceOnUse\"", i);
     svg_attribute(s->out, "width", period);
     svg_attribute(s->out, "height", period);
     fputs("><rect", s->out);
     svg_attribute(s->out, "width", period);
     svg_attribute(s->out, "height", period);
-    svg_color(s->out, "fill", color);
+    put_color(s, "fill", color);
     fputs("/><path d=\"M0 0H", s->out);
     svg_px(s->out, stripe);
     fputs("L0 ", s->out);
@@ -82,7 +89,7 @@ static uint32_t pattern_of(Svg *s, Color color, Color color2)
     fputs("L", s->out);
     svg_px(s->out, stripe);
     fprintf(s->out, " %" PRId32 "H0z\"", s->d->hatch_px);
-    svg_color(s->out, "fill", color2);
+    put_color(s, "fill", color2);
     fputs("/></pattern>\n", s->out);
     return i;
 }
@@ -95,6 +102,30 @@ static void put_box(FILE *out, PxBox b)
     svg_attribute(out, "height", b.y1 - b.y0);
 }
 
+static void put_path_box(FILE *out, PxBox b)
+{
+    fputc('M', out);
+    svg_px(out, b.x0);
+    fputc(' ', out);
+    svg_px(out, b.y0);
+    fputc('h', out);
+    svg_px(out, b.x1 - b.x0);
+    fputc('v', out);
+    svg_px(out, b.y1 - b.y0);
+    fputc('h', out);
+    svg_px(out, b.x0 - b.x1);
+    fputc('z', out);
+}
+
+/* pattern: that of a hatch. */
+static void put_fill(Svg *s, const DrawItem *item, uint32_t pattern)
+{
+    if (item->kind == DRAW_HATCH)
+        fprintf(s->out, " fill=\"url(#h%" PRIu32 ")\"", pattern);
+    else
+        put_color(s, "fill", item->color);
+}
+
 static void put_rect(Svg *s, const DrawItem *item, PxBox box)
 {
     uint32_t pattern = item->kind == DRAW_HATCH ? pattern_of(s, item->color, item->color2) : 0;
@@ -102,10 +133,7 @@ static void put_rect(Svg *s, const DrawItem *item, PxBox box)
     put_box(s->out, box);
     if (item->radius)
         svg_attribute(s->out, "rx", item->radius);
-    if (item->kind == DRAW_HATCH)
-        fprintf(s->out, " fill=\"url(#%sh%" PRIu32 ")\"", s->prefix, pattern);
-    else
-        svg_color(s->out, "fill", item->color);
+    put_fill(s, item, pattern);
     end_element(s, "rect", item->tip);
 }
 
@@ -116,7 +144,7 @@ static void put_outline(Svg *s, const DrawItem *item)
     put_box(s->out, px_box_inset(item->box, item->width / 2));
     if (item->radius)
         svg_attribute(s->out, "rx", px_max(0, item->radius - item->width / 2));
-    svg_color(s->out, "stroke", item->color);
+    put_color(s, "stroke", item->color);
     svg_attribute(s->out, "stroke-width", item->width);
     end_element(s, "rect", item->tip);
 }
@@ -142,7 +170,7 @@ static void put_chevron(Svg *s, const DrawItem *item)
     put_point(s->out, b.x0 + point, b.y1);
     put_point(s->out, b.x0 + notch, middle);
     fputc('"', s->out);
-    svg_color(s->out, "fill", item->color);
+    put_color(s, "fill", item->color);
     end_element(s, "polygon", item->tip);
 }
 
@@ -162,7 +190,7 @@ static void put_points(Svg *s, const DrawItem *item)
         else
             fputs(" stroke-linecap=\"square\"", s->out);
     }
-    svg_color(s->out, line ? "stroke" : "fill", item->color);
+    put_color(s, line ? "stroke" : "fill", item->color);
     end_element(s, name, item->tip);
 }
 
@@ -189,7 +217,7 @@ static void put_letters(Svg *s, const DrawItem *item)
         put_point(s->out, x, y);
         fputs(")\"", s->out);
     }
-    svg_color(s->out, "fill", item->color);
+    put_color(s, "fill", item->color);
     fputs(item->tip != NONE_U32 ? " pointer-events=\"all\">" : ">", s->out);
     svg_text(s->out, s->d->chars + item->first, item->n, false);
     if (item->tip != NONE_U32)
@@ -337,11 +365,33 @@ static void put_item(Svg *s, const DrawItem *item, PxBox box)
     }
 }
 
+/* Boxes that wait, a path for each group; they are cut to their clips, so none is open then. */
+static void put_joined(Svg *s, SvgJoin *join, uint32_t *open)
+{
+    if (join->groups_n > 0 && *open != NONE_U32) {
+        fputs("</g>\n", s->out);
+        *open = NONE_U32;
+    }
+    for (uint32_t i = 0; i < join->groups_n; i++) {
+        const SvgGroup *g = &join->groups[i];
+        uint32_t pattern =
+            g->item->kind == DRAW_HATCH ? pattern_of(s, g->item->color, g->item->color2) : 0;
+        fputs("<path d=\"", s->out);
+        for (uint32_t b = g->first; b != NONE_U32; b = join->boxes[b].next)
+            put_path_box(s->out, join->boxes[b].box);
+        fputc('"', s->out);
+        put_fill(s, g->item, pattern);
+        fputs("/>\n", s->out);
+    }
+    svg_join_clear(join);
+}
+
 /* Neighbours with one clip share a <g>. */
 static void put_items(Svg *s)
 {
     uint32_t open = NONE_U32;
     uint64_t written = 0;
+    SvgJoin join = { .groups = NULL };
     for (uint32_t i = 0; i < s->d->items_n;) {
         const DrawItem *item = &s->d->items[i];
         Run r = run_at(s->d, i);
@@ -350,6 +400,12 @@ static void put_items(Svg *s)
             s->left_out += r.end - r.first;
             continue;
         }
+        written++;
+        if (s->inside && is_plain(item) && item->tip == NONE_U32) {
+            svg_join_add(&join, item, r.box);
+            continue;
+        }
+        put_joined(s, &join, &open);
         uint32_t clip = is_plain(item) || is_within(s->d, item) ? NONE_U32 : item->clip;
         if (clip != open && open != NONE_U32)
             fputs("</g>\n", s->out);
@@ -357,8 +413,9 @@ static void put_items(Svg *s)
             open_clip(s, clip);
         open = clip;
         put_item(s, item, r.box);
-        written++;
     }
+    put_joined(s, &join, &open);
+    svg_join_free(&join);
     if (open != NONE_U32)
         fputs("</g>\n", s->out);
 }
@@ -373,11 +430,21 @@ static void put_notice(Svg *s)
             s->d->height - 6, s->left_out);
 }
 
-void svg_write(const DrawList *d, const char *prefix, FILE *out)
+/* What is between <svg ...> and its end. */
+static void put_picture(Svg *s)
 {
-    Svg s = { .d = d, .out = out, .prefix = prefix ? prefix : "" };
-    s.clip_known = mem_zero(d->clips_n, sizeof *s.clip_known);
-    find_smallest(&s);
+    s->clip_known = mem_zero(s->d->clips_n, sizeof *s->clip_known);
+    find_smallest(s);
+    put_items(s);
+    put_notice(s);
+    fputs("</svg>\n", s->out);
+    free(s->clip_known);
+}
+
+void svg_write(const DrawList *d, FILE *out)
+{
+    SvgPage page = { .names = NULL };
+    Svg s = { .d = d, .out = out, .page = &page };
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%" PRId32 "\" height=\"%" PRId32
             "\" viewBox=\"0 0 %" PRId32 " %" PRId32 "\"\n     font-family=\"Inter, 'DejaVu "
@@ -388,9 +455,21 @@ void svg_write(const DrawList *d, const char *prefix, FILE *out)
     fprintf(out, "<rect width=\"%" PRId32 "\" height=\"%" PRId32 "\"", d->width, d->height);
     svg_color(out, "fill", d->background);
     fputs("/>\n", out);
-    put_items(&s);
-    put_notice(&s);
-    fputs("</svg>\n", out);
-    free(s.clip_known);
-    free(s.patterns);
+    put_picture(&s);
+    svg_page_free(&page);
+}
+
+void svg_write_on(SvgPage *page, const DrawList *d, const char *attributes, FILE *out)
+{
+    Svg s = { .d = d, .out = out, .page = page, .inside = true };
+    snprintf(s.prefix, sizeof s.prefix, "p%" PRIu32, page->pictures_n++);
+    fprintf(out, "<svg viewBox=\"0 0 %" PRId32 " %" PRId32 "\" pointer-events=\"none\"%s%s>\n",
+            d->width, d->height, *attributes ? " " : "", attributes);
+    put_picture(&s);
+}
+
+void svg_page_free(SvgPage *page)
+{
+    free(page->hatches);
+    *page = (SvgPage){ .names = NULL };
 }

@@ -17,10 +17,38 @@
 enum { SVG_ITEMS_MAX = 20000 };
 
 /*
- * Only what has a tooltip takes the mouse, so a label on a box does not hide the box's.
- * A document of its own, or with prefix an <svg> inside HTML, whose ids begin with prefix
- * (letters), so that several share a page.  Writing errors show when the file is closed.
+ * A document of its own.  Only what has a tooltip takes the mouse, so a label on a box does
+ * not hide the box's.  Writing errors show when the file is closed.
  */
-void svg_write(const DrawList *d, const char *prefix, FILE *out);
+void svg_write(const DrawList *d, FILE *out);
+
+/* A colour that a page's style sheet chooses: written as var(--name). */
+typedef struct SvgName {
+    Color color;
+    const char *name;
+} SvgName;
+
+/* Two colours of a hatch. */
+typedef struct SvgHatch {
+    Color color, color2;
+} SvgHatch;
+
+/* An HTML page that pictures are written into: they share ids, hatches and colours. */
+typedef struct SvgPage {
+    const SvgName *names; /* borrowed */
+    uint32_t names_n;
+    /* private */
+    uint32_t pictures_n;
+    SvgHatch *hatches; /* defined by a picture before */
+    uint32_t hatches_n, hatches_cap;
+} SvgPage;
+
+/*
+ * The picture as an <svg> of HTML with these attributes, without the list's background and,
+ * unless attributes say it, without a size.  Boxes without tooltips are joined further: those
+ * of one colour become one path wherever that does not change the picture.
+ */
+void svg_write_on(SvgPage *page, const DrawList *d, const char *attributes, FILE *out);
+void svg_page_free(SvgPage *page);
 
 #endif

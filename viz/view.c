@@ -43,6 +43,7 @@ void view_open(View *v, ViewData *data, ViewData *other)
     v->ranks = mem_zero(data->ranks_n + 1, sizeof *v->ranks);
     v->order = mem_zero(data->ranks_n + 1, sizeof *v->order);
     v->selected_ranks = mem_zero(data->ranks_n + 1, sizeof *v->selected_ranks);
+    v->closed = mem_zero(data->ranks_n + 1, sizeof *v->closed);
     for (uint32_t r = 0; r < data->ranks_n; r++) {
         v->selected_ranks[r] = true;
         v->ranks[r].threads = shows_threads(data, r);
@@ -56,6 +57,8 @@ void view_free(View *v)
     free(v->ranks);
     free(v->order);
     free(v->selected_ranks);
+    free(v->closed);
+    groups_free(&v->groups);
     *v = (View){ 0 };
 }
 
@@ -327,6 +330,23 @@ static int64_t longest_step_ns(const ViewData *d, uint32_t rank)
     return ns;
 }
 
+/* Where its first rank is stands a group; key is [ranks_n + 1] of scratch. */
+static void put_together(View *v, SortKey *key)
+{
+    uint32_t n = v->data[VIEW_REAL_SIDE]->ranks_n;
+    uint32_t *place = mem_zero(n + 1, sizeof *place), *order = mem_zero(n + 1, sizeof *order);
+    for (uint32_t i = n; i-- > 0;)
+        place[view_group_of(v, v->order[i])] = i;
+    for (uint32_t i = 0; i < n; i++)
+        key[i] = (SortKey){ -(int64_t)place[view_group_of(v, v->order[i])], i };
+    qsort(key, n, sizeof *key, by_value);
+    for (uint32_t i = 0; i < n; i++)
+        order[i] = v->order[key[i].rank];
+    memcpy(v->order, order, n * sizeof *order);
+    free(place);
+    free(order);
+}
+
 void view_sort(View *v, ViewSort sort)
 {
     const ViewData *d = v->data[VIEW_REAL_SIDE];
@@ -341,6 +361,8 @@ void view_sort(View *v, ViewSort sort)
     qsort(key, d->ranks_n, sizeof *key, by_value);
     for (uint32_t r = 0; r < d->ranks_n; r++)
         v->order[r] = key[r].rank;
+    if (v->grouped_by)
+        put_together(v, key);
     free(key);
 }
 
@@ -348,7 +370,7 @@ bool view_is_strips(const View *v)
 {
     uint32_t n = 0;
     for (uint32_t r = 0; r < v->data[VIEW_REAL_SIDE]->ranks_n; r++)
-        n += !v->ranks[r].left_out;
+        n += !v->ranks[r].left_out && !view_is_hidden(v, r);
     return n >= STRIPS_FROM;
 }
 

@@ -18,6 +18,7 @@
 
 #include "viz/data.h"
 #include "viz/diff.h"
+#include "viz/groups.h"
 #include "viz/theme.h"
 
 enum { VIEW_SIDES = 2, VIEW_REAL_SIDE = 0, VIEW_SIM_SIDE = 1 };
@@ -66,7 +67,10 @@ typedef struct View {
     ViewMode mode;
     ViewSort sort;
     ViewRankState *ranks; /* beside data[0]->ranks */
-    uint32_t *order;      /* indices of ranks as they are shown */
+    uint32_t *order;      /* indices of ranks as they are shown; groups together */
+    RankGroups groups;    /* found when they are first asked for */
+    uint32_t grouped_by;  /* 0: not; else a kind of groups, + 1 */
+    bool *closed;         /* by the first rank of a group: its heading alone is shown */
 
     int64_t from_ns, to_ns;
     ViewWindow history[VIEW_HISTORY];
@@ -156,6 +160,33 @@ bool view_show_step(View *v, int64_t step);
 
 void view_sort(View *v, ViewSort sort);
 bool view_is_strips(const View *v); /* more than 16 ranks shown: one row each */
+
+/* Orders ranks by that group (0: none), groups and ranks as they are sorted; all open. */
+void view_group(View *v, uint32_t kind);
+/* The kind after the one shown, 0 after the last. */
+uint32_t view_group_next(View *v);
+/* By its first rank, ranks_n: of those that are in none; NONE_U32: ranks are not grouped. */
+uint32_t view_group_of(const View *v, uint32_t rank);
+/* Its group is closed, and it is not pinned. */
+bool view_is_hidden(const View *v, uint32_t rank);
+
+/* What stands in the list of ranks: a rank, or the heading of a group; the other NONE_U32. */
+typedef struct ViewItem {
+    uint32_t rank, group;
+} ViewItem;
+
+/* Ranks that are shown, pinned ones at their places. */
+typedef struct ViewItems {
+    const View *v;
+    uint32_t at, group;
+} ViewItems;
+
+ViewItems view_items(const View *v);
+bool view_items_next(ViewItems *i, ViewItem *item);
+/* The n-th; both NONE_U32: there is none. */
+ViewItem view_item(const View *v, uint32_t n);
+/* "0-3, 8, 10", "0 \xc3\x974" for a folded one: the ranks of a group. */
+char *view_group_text(const View *v, uint32_t group, char *text, size_t cap);
 
 /* The statistics' window: the selection, else what is shown. */
 ViewWindow view_stats_window(const View *v);

@@ -70,7 +70,8 @@ static void find_last_backwards(Buckets *d)
         d->last[i] = NONE_U32;
     for (uint32_t i = 0; i < d->role->instances_n; i++) {
         const Instance *at = &d->role->instances[i];
-        if (g->segments[at->segment].kind == SEGMENT_BACKWARD)
+        SegmentKind kind = g->segments[at->segment].kind;
+        if (kind == SEGMENT_BACKWARD || kind == SEGMENT_WEIGHT)
             d->last[block_of(d->b, at)] = i;
     }
 }

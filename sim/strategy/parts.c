@@ -141,7 +141,7 @@ static bool has_segment(const BlockType *t, uint32_t segment)
         if (t->forward[v] == segment)
             return true;
         for (int m = 0; m < GRAD_MODE_N; m++)
-            if (t->backward[v][m] == segment)
+            if (t->backward[v][m] == segment || t->weight[v][m] == segment)
                 return true;
     }
     return false;
@@ -151,7 +151,7 @@ static bool has_segment(const BlockType *t, uint32_t segment)
 uint32_t block_of(const Build *b, const Instance *i)
 {
     SegmentKind kind = b->g->segments[i->segment].kind;
-    if (kind != SEGMENT_FORWARD && kind != SEGMENT_BACKWARD)
+    if (kind != SEGMENT_FORWARD && kind != SEGMENT_BACKWARD && kind != SEGMENT_WEIGHT)
         return NONE_U32;
     if (i->layer != NONE_U32)
         return i->layer + (b->blocks[0].kind == BLOCK_EMBEDDING);
@@ -163,7 +163,7 @@ const uint32_t *ready_ops(const Build *b, uint32_t block, uint32_t segment)
     const BlockType *t = block_type(b, block);
     Variant v = b->variant[block];
     int m = 0;
-    while (m < GRAD_MODE_N && t->backward[v][m] != segment)
+    while (m < GRAD_MODE_N && t->backward[v][m] != segment && t->weight[v][m] != segment)
         m++;
     ASSERT(m < GRAD_MODE_N);
     return t->ready_op[v][m];

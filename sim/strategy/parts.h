@@ -56,9 +56,10 @@ uint64_t layout_bytes(const Graph *g, uint32_t layout); /* 0 for NONE_U32 */
 const Tensor *layout_tensor(const Graph *g, uint32_t layout, uint32_t tensor);
 
 const BlockType *block_type(const Build *b, uint32_t block);
-/* The block of a forward or backward instance; NONE_U32 for any other instance. */
+/* The block of a forward, backward or weight instance; NONE_U32 for any other instance. */
 uint32_t block_of(const Build *b, const Instance *i);
-/* By param of the block: the op of this backward segment after which its gradient is final. */
+/* By param of the block: the op of this segment, the last that writes gradients of the block,
+ * after which its gradient is final. */
 const uint32_t *ready_ops(const Build *b, uint32_t block, uint32_t segment);
 
 /* The newest op touches every tensor of the layout. */

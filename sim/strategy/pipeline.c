@@ -2,7 +2,7 @@
  * pipeline.c - cuts the blocks into chunks and writes each stage's program.
  *
  *     blocks     E 0 1 2 3 4 5 H                pp 2, 2 chunks a stage
- *     chunks    [E 0][1 2][3 4][5 H]            chunk c is on stage c % pp
+ *     chunks    [E 0][1 2][3 4][5 H]            which stage has which: schedule_stage
  *     stage        0    1    0    1
  *
  * One role per stage.  The order of forwards and backwards comes from
@@ -14,6 +14,9 @@
  *     send act                      [s F1]
  *     recv grad             [r B0]
  *     send grad                                  [s B0]
+ *
+ * Schedules that split backward do its weight gradients as actions of their own, on the compute
+ * lane: they wait for nothing but what their backward left them (SLOT_HELD).
  *
  * DEADLOCK.  Four lanes, one per direction and kind, so the transfers of a pair
  * of stages are four streams in micro-batch order (tags 0 activations, 1
@@ -93,6 +96,11 @@ static bool cut_chunks(const Build *b, uint32_t *begin, uint32_t chunks, Err *er
     return true;
 }
 
+static uint32_t stage_of(const Build *b, uint32_t chunk)
+{
+    return schedule_stage(b->s->parallel.schedule, b->s->parallel.pp, chunk);
+}
+
 static void choose_variants(Build *b, const uint32_t *begin, uint32_t pp, uint32_t chunks)
 {
     const Training *t = &b->s->training;
@@ -104,7 +112,7 @@ static void choose_variants(Build *b, const uint32_t *begin, uint32_t pp, uint32
             b->chunk_of[i] = c;
             bool layer = b->blocks[i].kind == BLOCK_LAYER;
             bool again = t->recompute == RECOMPUTE_LAYERS
-                             ? layer && chosen[c % pp]++ < t->recompute_layers
+                             ? layer && chosen[stage_of(b, c)]++ < t->recompute_layers
                              : layer && t->recompute != RECOMPUTE_NONE;
             b->variant[i] = again ? VARIANT_RECOMPUTE : VARIANT_PLAIN;
         }
@@ -114,7 +122,7 @@ static void choose_variants(Build *b, const uint32_t *begin, uint32_t pp, uint32
 
 /* Frames that wait for the backward of one (micro-batch, block). */
 typedef struct Saved {
-    uint32_t in, din, stash, data;
+    uint32_t in, din, dout, stash, data, held;
 } Saved;
 
 typedef struct Received {
@@ -137,7 +145,7 @@ typedef struct Line {
     uint32_t *own; /* by block: its number among the stage's */
     Saved *saved;  /* [micro-batch * own_n + own] */
     uint32_t actions_n;
-    Action *actions;
+    const Action *actions;
     Received *received; /* by action */
     uint32_t transfers_n, transfers_cap;
     Transfer *transfers;
@@ -164,11 +172,17 @@ static uint32_t new_frame(const Line *l, uint32_t layout, uint32_t block, uint32
                       (Frame){ layout, l->b->blocks[block].layer, micro_batch, false });
 }
 
-/* Do activations go from the stage of chunk - 1 to the stage of chunk? */
+static uint32_t chunk_of(const Line *l, const Action *x)
+{
+    return schedule_chunk(l->b->s->parallel.schedule, l->pp, l->stage, x->turn);
+}
+
+/* Do activations go from the stage of chunk - 1 to another, that of chunk? */
 static bool crosses(const Line *l, uint32_t chunk)
 {
     return l->pp > 1 && chunk > 0 && chunk < l->chunks && l->begin[chunk] > 0 &&
-           l->begin[chunk] < l->b->blocks_n;
+           l->begin[chunk] < l->b->blocks_n &&
+           stage_of(l->b, chunk - 1) != stage_of(l->b, chunk);
 }
 
 /* ---- transfers ---- */
@@ -183,15 +197,19 @@ static uint32_t make_transfer(const Line *l, Lane lane, uint32_t peer, uint32_t 
     static const struct {
         const char *name;
         Slot slot;
+        bool send, grad;
     } what[LANE_N] = {
-        [LANE_SEND_ACT] = { "send act", SLOT_OUT },
-        [LANE_RECV_ACT] = { "recv act", SLOT_IN },
-        [LANE_SEND_GRAD] = { "send grad", SLOT_DIN },
-        [LANE_RECV_GRAD] = { "recv grad", SLOT_DOUT },
+        [LANE_SEND_ACT] = { "send act", SLOT_OUT, true, false },
+        [LANE_RECV_ACT] = { "recv act", SLOT_IN, false, false },
+        [LANE_SEND_GRAD] = { "send grad", SLOT_DIN, true, true },
+        [LANE_RECV_GRAD] = { "recv grad", SLOT_DOUT, false, true },
+        [LANE_SEND_ACT_UP] = { "send act", SLOT_OUT, true, false },
+        [LANE_RECV_ACT_UP] = { "recv act", SLOT_IN, false, false },
+        [LANE_SEND_GRAD_UP] = { "send grad", SLOT_DIN, true, true },
+        [LANE_RECV_GRAD_UP] = { "recv grad", SLOT_DOUT, false, true },
     };
     Graph *g = l->g;
-    bool send = lane == LANE_SEND_ACT || lane == LANE_SEND_GRAD;
-    bool grad = lane == LANE_SEND_GRAD || lane == LANE_RECV_GRAD;
+    bool send = what[lane].send, grad = what[lane].grad;
     uint64_t bytes = boundary_bytes(l, layout) / l->parts;
     uint32_t s = graph_segment(g, send ? SEGMENT_SEND : SEGMENT_RECV, what[lane].name);
     g->segments[s].layout[what[lane].slot] = layout;
@@ -221,34 +239,44 @@ static uint32_t transfer_segment(Line *l, Lane lane, uint32_t peer, uint32_t lay
     return segment;
 }
 
+/* Chunks that lead up the stages have lanes of their own: a stage's two neighbours would wait for
+ * one another in one. */
+static Lane lane_of(const Line *l, const Action *x, Lane lane)
+{
+    bool up = l->b->s->parallel.schedule == SCHEDULE_ZBV && x->turn == 1;
+    return up ? lane + LANE_SEND_ACT_UP - LANE_SEND_ACT : lane;
+}
+
 static void post_receive(Line *l, uint32_t action)
 {
     const Action *x = &l->actions[action];
-    uint32_t chunk = x->turn * l->pp + l->stage, border = chunk + x->backward;
+    bool backward = x->kind == ACTION_BACKWARD;
+    uint32_t chunk = chunk_of(l, x), border = chunk + backward;
     l->received[action] = (Received){ NOWHERE, NONE_U32 };
-    if (!crosses(l, border))
+    if (x->kind == ACTION_WEIGHT || !crosses(l, border))
         return;
     uint32_t layout = block_type(l->b, l->begin[border])->in_layout;
-    uint32_t peer = (x->backward ? chunk + 1 : chunk - 1) % l->pp;
-    Lane lane = x->backward ? LANE_RECV_GRAD : LANE_RECV_ACT;
+    uint32_t peer = stage_of(l->b, backward ? chunk + 1 : chunk - 1);
+    Lane lane = lane_of(l, x, backward ? LANE_RECV_GRAD : LANE_RECV_ACT);
     uint32_t segment = transfer_segment(l, lane, peer, layout);
-    uint32_t frame = new_frame(l, layout, l->begin[border] - x->backward, x->micro_batch);
+    uint32_t frame = new_frame(l, layout, l->begin[border] - backward, x->micro_batch);
     uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, chunk);
-    l->role->instances[i].frame[x->backward ? SLOT_DOUT : SLOT_IN] = frame;
+    l->role->instances[i].frame[backward ? SLOT_DOUT : SLOT_IN] = frame;
     wait_at(l->role, 0, l->compute);
     l->received[action] = (Received){ { i, 0 }, frame };
 }
 
 static void send(Line *l, const Action *x, uint32_t chunk, uint32_t frame, Point made)
 {
-    uint32_t peer = (x->backward ? chunk - 1 : chunk + 1) % l->pp;
-    Lane lane = x->backward ? LANE_SEND_GRAD : LANE_SEND_ACT;
+    bool backward = x->kind == ACTION_BACKWARD;
+    uint32_t peer = stage_of(l->b, backward ? chunk - 1 : chunk + 1);
+    Lane lane = lane_of(l, x, backward ? LANE_SEND_GRAD : LANE_SEND_ACT);
     ASSERT(frame != NONE_U32 && point_is(made));
     uint32_t segment = transfer_segment(l, lane, peer, l->role->frames[frame].layout);
     uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, chunk);
-    l->role->instances[i].frame[x->backward ? SLOT_DIN : SLOT_OUT] = frame;
+    l->role->instances[i].frame[backward ? SLOT_DIN : SLOT_OUT] = frame;
     wait_at(l->role, 0, made);
-    l->sent[x->backward] = (Point){ i, 0 };
+    l->sent[backward] = (Point){ i, 0 };
 }
 
 static void sends_fall_due(Line *l)
@@ -373,16 +401,11 @@ static GradMode grad_mode(const Build *b, uint32_t micro_batch)
     return b->sw->grads_persist && !shards_grads(b) ? GRAD_WRITE : GRAD_BORN;
 }
 
-/* Returns where the gradient of the block's input is made; *din is its frame. */
-static Point backward_block(Line *l, const Action *x, uint32_t block, uint32_t dout,
-                            Point arrived, uint32_t *din)
+/* An instance of backward, or of the weight gradients apart from it, with its frames. */
+static uint32_t *gradients_of(Line *l, const Action *x, uint32_t block, uint32_t segment)
 {
-    const BlockType *t = block_type(l->b, block);
     const Home *home = &l->b->home[block];
     const Saved *saved = saved_of(l, x->micro_batch, block);
-    uint32_t segment = t->backward[l->b->variant[block]][grad_mode(l->b, x->micro_batch)];
-    *din = new_frame(l, l->g->segments[segment].layout[SLOT_DIN], block, x->micro_batch);
-
     uint32_t i = role_instance(l->role, segment, x->micro_batch, l->b->blocks[block].layer,
                                l->b->chunk_of[block]);
     uint32_t *frame = l->role->instances[i].frame;
@@ -391,10 +414,25 @@ static Point backward_block(Line *l, const Action *x, uint32_t block, uint32_t d
     frame[SLOT_STASH] = frame_if(l->g, segment, SLOT_STASH, saved->stash);
     frame[SLOT_IN] = frame_if(l->g, segment, SLOT_IN, saved->in);
     frame[SLOT_DATA] = frame_if(l->g, segment, SLOT_DATA, saved->data);
-    frame[SLOT_DOUT] = frame_if(l->g, segment, SLOT_DOUT, dout);
-    frame[SLOT_DIN] = *din;
+    frame[SLOT_DOUT] = frame_if(l->g, segment, SLOT_DOUT, saved->dout);
+    frame[SLOT_HELD] = frame_if(l->g, segment, SLOT_HELD, saved->held);
+    return frame;
+}
+
+/* Returns where the gradient of the block's input is made; *din is its frame. */
+static Point backward_block(Line *l, const Action *x, uint32_t block, uint32_t dout,
+                            Point arrived, uint32_t *din)
+{
+    const BlockType *t = block_type(l->b, block);
+    Variant v = l->b->variant[block];
+    Saved *saved = saved_of(l, x->micro_batch, block);
+    uint32_t segment = t->backward[v][grad_mode(l->b, x->micro_batch)];
+    saved->dout = dout;
+    saved->held = new_frame(l, t->held_layout[v], block, x->micro_batch);
+    *din = new_frame(l, l->g->segments[segment].layout[SLOT_DIN], block, x->micro_batch);
+    gradients_of(l, x, block, segment)[SLOT_DIN] = *din;
     enter_compute(l, arrived);
-    return last_writer(l->g, l->role, i, SLOT_DIN);
+    return last_writer(l->g, l->role, l->role->instances_n - 1, SLOT_DIN);
 }
 
 /* ---- actions ---- */
@@ -431,10 +469,10 @@ static Received arrive(Line *l, uint32_t action)
     Received in = l->received[action];
     if (l->parts == 1 || !point_is(in.at))
         return in;
-    uint32_t segment = gather_segment(l, x->backward, l->role->frames[in.frame].layout);
-    uint32_t i =
-        role_instance(l->role, segment, x->micro_batch, NONE_U32, x->turn * l->pp + l->stage);
-    l->role->instances[i].frame[x->backward ? SLOT_DOUT : SLOT_IN] = in.frame;
+    bool backward = x->kind == ACTION_BACKWARD;
+    uint32_t segment = gather_segment(l, backward, l->role->frames[in.frame].layout);
+    uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, chunk_of(l, x));
+    l->role->instances[i].frame[backward ? SLOT_DOUT : SLOT_IN] = in.frame;
     enter_compute(l, in.at);
     return (Received){ { i, 0 }, in.frame };
 }
@@ -442,7 +480,7 @@ static Received arrive(Line *l, uint32_t action)
 static void forward_chunk(Line *l, uint32_t action)
 {
     const Action *x = &l->actions[action];
-    uint32_t chunk = x->turn * l->pp + l->stage, end = l->begin[chunk + 1];
+    uint32_t chunk = chunk_of(l, x), end = l->begin[chunk + 1];
     Received in = arrive(l, action);
     Point made = in.at;
     uint32_t frame = in.frame;
@@ -465,7 +503,7 @@ static void forward_chunk(Line *l, uint32_t action)
 static void backward_chunk(Line *l, uint32_t action)
 {
     const Action *x = &l->actions[action];
-    uint32_t chunk = x->turn * l->pp + l->stage, begin = l->begin[chunk];
+    uint32_t chunk = chunk_of(l, x), begin = l->begin[chunk];
     uint32_t end = l->begin[chunk + 1];
     Received in = arrive(l, action);
     Point made = in.at;
@@ -483,6 +521,20 @@ static void backward_chunk(Line *l, uint32_t action)
         sends_fall_due(l);
     if (sends)
         send(l, x, chunk, frame, made);
+}
+
+/* Weight gradients, in the order of backward. */
+static void weight_chunk(Line *l, const Action *x)
+{
+    uint32_t chunk = chunk_of(l, x), begin = l->begin[chunk];
+    for (uint32_t i = l->begin[chunk + 1]; i-- > begin;) {
+        const BlockType *t = block_type(l->b, i);
+        uint32_t segment = t->weight[l->b->variant[i]][grad_mode(l->b, x->micro_batch)];
+        if (segment == NONE_U32)
+            continue;
+        gradients_of(l, x, i, segment);
+        enter_compute(l, NOWHERE);
+    }
 }
 
 static void post_step(Line *l, uint32_t action)
@@ -505,7 +557,7 @@ static void block_host(Line *l, uint32_t action)
         last++;
     if (last == ARRAY_N(blocks))
         return;
-    role_instance(l->role, l->host_wait, x->micro_batch, NONE_U32, x->turn * l->pp + l->stage);
+    role_instance(l->role, l->host_wait, x->micro_batch, NONE_U32, chunk_of(l, x));
     for (uint32_t i = 0; i < ARRAY_N(blocks); i++)
         if (point_is(blocks[i]))
             wait_at(l->role, 0, blocks[i]);
@@ -538,10 +590,12 @@ static void write_actions(Line *l)
             if (l->host_wait != NONE_U32)
                 block_host(l, a);
         }
-        if (l->actions[a].backward)
+        if (l->actions[a].kind == ACTION_FORWARD)
+            forward_chunk(l, a);
+        else if (l->actions[a].kind == ACTION_BACKWARD)
             backward_chunk(l, a);
         else
-            forward_chunk(l, a);
+            weight_chunk(l, &l->actions[a]);
     }
 }
 
@@ -583,12 +637,70 @@ static uint32_t parts_of_boundary(const Build *b)
     return elements % tp == 0 ? tp : 1;
 }
 
-static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t chunks)
+/* A roofline: enough to say which of two orders is shorter. */
+static double segment_ns(const Build *b, uint32_t segment)
+{
+    const Gpu *gpu = b->s->machine.types[0].gpu;
+    const Segment *s = &b->g->segments[segment];
+    double ns = 0;
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = &graph_ops(b->g, s)[i];
+        double flops_ns = op->flops / gpu_peak_flops_per_ns(gpu, op->dtype);
+        double bytes_ns = (double)(op->read_bytes + op->write_bytes) / gpu->memory_bytes_per_ns;
+        ns += flops_ns > bytes_ns ? flops_ns : bytes_ns;
+    }
+    return ns;
+}
+
+static ActionCosts stage_costs(const Build *b, uint32_t stage)
+{
+    double ns[3] = { 0 };
+    ActionCosts out;
+    for (uint32_t i = 0; i < b->blocks_n; i++) {
+        const BlockType *t = block_type(b, i);
+        Variant v = b->variant[i];
+        uint32_t segment[3] = { t->forward[v], t->backward[v][GRAD_ADD],
+                                t->weight[v][GRAD_ADD] };
+        for (int k = 0; k < 3 && stage_of(b, b->chunk_of[i]) == stage; k++)
+            ns[k] += segment[k] != NONE_U32 ? segment_ns(b, segment[k]) : 0;
+    }
+    for (int k = 0; k < 3; k++)
+        out.cost[k] = (uint64_t)ns[k];
+    return out;
+}
+
+/* Orders in which neighbours do not meet step by step: who waited for each transfer at once
+ * would wait for ever. */
+static bool posts_ahead(const Parallel *p)
+{
+    return p->pp > 1 && schedule_splits(p->schedule) && p->schedule != SCHEDULE_ZB_H1;
+}
+
+/* The actions of all stages, one after another. */
+static Action *plan_actions(Build *b, uint32_t turns, uint32_t *each)
 {
     const Parallel *p = &b->s->parallel;
-    uint32_t m = b->s->training.micro_batches, turns = chunks / p->pp;
-    Schedule schedule =
-        p->pp > 1 || turns > 1 ? p->schedule : SCHEDULE_1F1B; /* just accumulation */
+    ActionCosts *costs = PUSH_ARRAY(&b->arena, ActionCosts, p->pp);
+    SchedulePlan plan = { .schedule = p->schedule,
+                          .pp = p->pp,
+                          .turns = turns,
+                          .micro_batches = b->s->training.micro_batches,
+                          .costs = costs };
+    if (p->pp == 1 && turns == 1)
+        plan.schedule = SCHEDULE_1F1B; /* just accumulation */
+    for (uint32_t stage = 0; stage < p->pp && schedule_splits(p->schedule); stage++)
+        costs[stage] = stage_costs(b, stage);
+    *each = schedule_actions_n(&plan);
+    Action *actions = mem_zero((size_t)p->pp * *each, sizeof *actions);
+    schedule_actions(&plan, actions);
+    return actions;
+}
+
+static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t chunks,
+                       const Action *actions, uint32_t actions_n)
+{
+    const Parallel *p = &b->s->parallel;
+    uint32_t m = b->s->training.micro_batches;
     Arena scratch = { 0 };
     Line l = { .b = b,
                .g = b->g,
@@ -597,29 +709,28 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
                .pp = p->pp,
                .chunks = chunks,
                .begin = begin,
-               .ahead = overlaps(b, DIM_PP),
+               .actions = actions,
+               .actions_n = actions_n,
+               .ahead = overlaps(b, DIM_PP) || posts_ahead(p),
                .parts = parts_of_boundary(b),
                .sent = { NOWHERE, NOWHERE },
                .due = { NOWHERE, NOWHERE },
                .compute = NOWHERE,
                .join = NOWHERE };
-    l.waits = !l.ahead || b->sw->p2p_waits_for_send;
+    l.waits = !l.ahead || (b->sw->p2p_waits_for_send && !posts_ahead(p));
     l.host_wait =
         p->pp > 1 && !l.ahead && b->sw->p2p_blocks_host ? host_wait_segment(b) : NONE_U32;
     l.own = PUSH_ARRAY(&scratch, uint32_t, b->blocks_n);
     for (uint32_t i = 0; i < b->blocks_n; i++) {
-        bool mine = b->chunk_of[i] % p->pp == stage;
+        bool mine = stage_of(b, b->chunk_of[i]) == stage;
         l.own[i] = mine ? l.own_n++ : NONE_U32;
         if (mine)
             give_home(b, i, stage);
     }
     l.saved = PUSH_ARRAY(&scratch, Saved, (size_t)m * l.own_n);
     for (size_t i = 0; i < (size_t)m * l.own_n; i++)
-        l.saved[i] = (Saved){ NONE_U32, NONE_U32, NONE_U32, NONE_U32 };
-    l.actions_n = 2 * m * turns;
-    l.actions = PUSH_ARRAY(&scratch, Action, l.actions_n);
+        l.saved[i] = (Saved){ NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32 };
     l.received = PUSH_ARRAY(&scratch, Received, l.actions_n);
-    schedule_actions(l.actions, schedule, p->pp, stage, turns, m);
     write_actions(&l);
     free(l.transfers);
     arena_free(&scratch);
@@ -628,17 +739,22 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
 static bool check_schedule(const Build *b, Err *err)
 {
     const Parallel *p = &b->s->parallel;
-    if (p->pp > 1 && p->schedule > SCHEDULE_INTERLEAVED)
+    if (p->pp > 1 && p->schedule == SCHEDULE_DUALPIPE)
+        return err_set(err, "parallel.schedule 'dualpipe' cannot be simulated yet, allowed: "
+                            "naive, gpipe, 1f1b, interleaved, zb-h1, zb-1p, zb-2p, zbv");
+    if (posts_ahead(p) && p->overlap_set[DIM_PP] && !p->overlap[DIM_PP])
         return err_set(err,
-                       "parallel.schedule '%s' cannot be simulated yet, allowed: naive, gpipe, "
-                       "1f1b, interleaved",
+                       "parallel.overlap.pp false: schedule %s needs transfers beside compute; "
+                       "true is allowed, or schedule 1f1b, interleaved, zb-h1",
                        schedule_names[p->schedule]);
-    if (p->virtual_stages > 1 && p->schedule != SCHEDULE_INTERLEAVED)
+    bool many = p->schedule == SCHEDULE_INTERLEAVED || p->schedule == SCHEDULE_ZBV;
+    if (p->virtual_stages > 1 && !many)
         return err_set(err,
                        "parallel.virtual_stages %" PRIu32 " needs parallel.schedule "
                        "interleaved; 1 is allowed with %s",
                        p->virtual_stages, schedule_names[p->schedule]);
-    if (p->virtual_stages > 1 && b->s->training.micro_batches % p->pp != 0)
+    if (p->schedule == SCHEDULE_INTERLEAVED && p->virtual_stages > 1 &&
+        b->s->training.micro_batches % p->pp != 0)
         return err_set(err,
                        "schedule interleaved needs a multiple of pp = %" PRIu32
                        " micro-batches, not %" PRIu32,
@@ -663,7 +779,10 @@ bool pass_pipeline(Build *b, Err *err)
         snprintf(name, sizeof name, "stage %" PRIu32, stage);
         graph_role(b->g, name, stage);
     }
+    uint32_t each;
+    Action *actions = plan_actions(b, p->virtual_stages, &each);
     for (uint32_t stage = 0; stage < p->pp; stage++)
-        write_role(b, stage, begin, chunks);
+        write_role(b, stage, begin, chunks, actions + (size_t)stage * each, each);
+    free(actions);
     return true;
 }

@@ -19,6 +19,23 @@
  * the chunks in reverse.  gpipe: all forwards, then all backwards.  naive: one
  * micro-batch at a time.
  *
+ * ZERO BUBBLE (Qi et al., ICLR 2024, arXiv 2401.10241; arXiv 2405.15362).  Backward in two:
+ * B makes the gradient that travels on, W those of the weights, which nobody waits for, so it
+ * fills the gaps:
+ *
+ *     zb-h1, pp 4     warm-up as 1f1b; stage s leaves the W of s micro-batches for the end
+ *     stage 0   F0 F1 F2 F3 .. .. .. B0 W0 F4 B1 W1 F5 B2 W2 ...
+ *     stage 3            F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 ...             W5 W6 W7
+ *
+ *     zb-1p, zb-2p    found by the greedy search of schedule_zb.c, so that no stage holds
+ *                     more than pp, or 2 pp, micro-batches between their F and their W
+ *     zbv             two chunks a stage, down the stages and up again: chunk c is on stage c,
+ *                     or on 2 pp - 1 - c; the order is torch's ScheduleZBVZeroBubble
+ *
+ * With F, B and W equally long a step is m (F + B + W) long plus (pp - 1) (F + B - W) under
+ * zb-h1 and zb-1p, (pp - 1) F under zb-2p (the last stage waits for its first forward), and
+ * (pp - 1) F / 2 under zbv, whose chunks are half as long; 1f1b: (pp - 1) (F + B + W).
+ *
  * STEPS.  A schedule that does not overlap its transfers exchanges activations
  * and gradients between steps: whatever a stage sends after step n and receives
  * for step n + 1 is posted together.  1f1b exchanges after each action, the
@@ -26,21 +43,48 @@
  * send_forward_recv_backward and send_forward_backward_recv_forward_backward.
  * Waiting for every send after each action would block the interleaved schedule
  * for good: its stage s + 1 takes an activation two actions later.
+ * Whoever follows zb-1p, zb-2p or zbv posts its receives one action early, as their authors do.
+ * W belongs to the step of the action before it: it transfers nothing.
  */
 #ifndef LOCKSTEP_SIM_STRATEGY_SCHEDULE_H
 #define LOCKSTEP_SIM_STRATEGY_SCHEDULE_H
 
 #include "sim/scenario.h"
 
+typedef enum ActionKind {
+    ACTION_FORWARD,
+    ACTION_BACKWARD, /* without the weight gradients where the schedule splits */
+    ACTION_WEIGHT
+} ActionKind;
+
 typedef struct Action {
-    bool backward;
+    ActionKind kind;
     uint32_t micro_batch;
-    uint32_t turn; /* which of the stage's chunks: chunk = turn * pp + stage */
+    uint32_t turn; /* which of the stage's chunks: schedule_chunk */
     uint32_t step;
 } Action;
 
-/* Fills actions[2 * micro_batches * turns].  interleaved: micro_batches is a multiple of pp. */
-void schedule_actions(Action *actions, Schedule schedule, uint32_t pp, uint32_t stage,
-                      uint32_t turns, uint32_t micro_batches);
+/* Where a chunk lives, and which one a stage has in a turn. */
+uint32_t schedule_stage(Schedule schedule, uint32_t pp, uint32_t chunk);
+uint32_t schedule_chunk(Schedule schedule, uint32_t pp, uint32_t stage, uint32_t turn);
+
+/* How long the actions of a stage take, in any unit; for schedules that are searched for. */
+typedef struct ActionCosts {
+    uint64_t cost[3]; /* by ActionKind */
+} ActionCosts;
+
+typedef struct SchedulePlan {
+    Schedule schedule;
+    uint32_t pp, turns, micro_batches;
+    const ActionCosts *costs; /* by stage; for zb-1p and zb-2p */
+} SchedulePlan;
+
+/* Actions of each stage. */
+uint32_t schedule_actions_n(const SchedulePlan *plan);
+/*
+ * Fills actions[pp * schedule_actions_n], stage by stage.  interleaved: micro_batches is a
+ * multiple of pp; zbv: turns is 2.
+ */
+void schedule_actions(const SchedulePlan *plan, Action *actions);
 
 #endif

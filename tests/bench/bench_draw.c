@@ -79,7 +79,7 @@ static bool measure(Best *best, DrawList *d, Font *font, Frame *frame, const cha
     FILE *svg = fopen("/dev/null", "w");
     if (!svg)
         return err_set(err, "cannot open '/dev/null'");
-    svg_write(d, NULL, svg);
+    svg_write(d, svg);
     fclose(svg);
     lower(&best->list_ms, t1 - t0);
     lower(&best->raster_ms, t2 - t1);

@@ -137,6 +137,26 @@ shot 5
 END
 [ "$(shots diff)" = 5 ] && pass || fail "$(shots diff) different pictures of 5"
 
+begin "ranks by process group, by keyboard"
+play groups "$folder/run.lstrace" <<'END'
+shot 1
+key g
+expect grouped = 1
+expect message = 1
+shot 2
+key Tab
+key Enter
+expect rows = 1
+shot 3
+key Shift+g
+expect rows > 4
+key Shift+g
+expect rows = 1
+key g
+expect grouped = 0
+END
+[ "$(shots groups)" = 3 ] && pass || fail "$(shots groups) different pictures of 3"
+
 begin "the window's size"
 play size "$folder/run.lstrace" <<'END'
 size 900 500

@@ -71,6 +71,10 @@ static void add_span(Hands *h, Timeline *t, uint32_t track, const Shape *s, Span
     c.bytes = draw(h, 3) ? draw(h, 1u << 30) : NONE_U64;
     c.wait_ns = draw(h, 2) ? (int64_t)draw(h, (uint64_t)dur_ns + 1) : -1;
     c.ranks_n = s->ranks_n;
+    if (draw(h, 4)) {
+        c.group = intern(&t->names, draw(h, 3) ? "tp" : "dp");
+        c.group_id = draw(h, 5) ? rank / 2 : NONE_U32;
+    }
     if (class_ == SPAN_P2P)
         c.peer = rank ^ 1;
     bool comm = class_ == SPAN_COMM || class_ == SPAN_P2P;
@@ -488,7 +492,7 @@ static void play(uint64_t seed)
 static void whatever_hands_do_the_numbers_hold(void)
 {
     const char *text = getenv("VIEW_WORLDS"); /* more of them, when wanted */
-    uint64_t worlds = text ? strtoull(text, NULL, 10) : WORLDS;
+    uint64_t worlds = text ? strtoull(text, NULL, 10) : check_cases(WORLDS);
     for (uint64_t seed = 1; seed <= worlds && check_state.test_failures_n == 0; seed++) {
         play(seed * 977);
         if (check_state.test_failures_n > 0)

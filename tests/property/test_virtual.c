@@ -72,6 +72,8 @@ static const Case cases[] = {
     { "gpipe", { P("dp", "1"), P("pp", "2"), P("schedule", "gpipe") } },
     { "1f1b", { P("dp", "1"), P("pp", "2"), P("schedule", "1f1b") } },
     { "1f1b 4", { P("dp", "1"), P("pp", "4"), P("schedule", "1f1b") } },
+    { "zb-1p", { P("dp", "1"), P("pp", "2"), P("schedule", "zb-1p") } },
+    { "zbv", { P("dp", "1"), P("pp", "2"), P("schedule", "zbv") } },
     { "interleaved",
       { P("dp", "1"), P("pp", "2"), P("schedule", "interleaved"), P("virtual_stages", "2") } },
     { "ddp tp pp", { P("dp", "2"), P("tp", "2"), P("pp", "2") } },

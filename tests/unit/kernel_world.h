@@ -98,7 +98,7 @@ static inline void world_set(World *w, uint32_t t, uint64_t i, double x)
     const Buffer *b = &w->tensors[t];
     float value = (float)x;
     uint8_t *at = w->env.arena + b->offset + i * dtype_bytes(b->dtype);
-    int64_t whole = (int64_t)x;
+    int64_t whole = b->dtype == DTYPE_I64 ? (int64_t)x : 0;
     ASSERT(i < b->elements);
     if (b->dtype == DTYPE_I64)
         memcpy(at, &whole, sizeof whole);

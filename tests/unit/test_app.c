@@ -19,7 +19,7 @@ typedef struct Session {
     App app;
 } Session;
 
-static void add_rank(World *w, uint32_t r)
+static void add_rank(World *w, uint32_t r, const char *group)
 {
     uint32_t gpu = world_stream(w, r, 7), net = world_stream(w, r, 20), host = world_host(w, r);
     uint32_t steps = timeline_track(&w->t, r, TRACK_STEPS, "steps", 0);
@@ -33,17 +33,23 @@ static void add_rank(World *w, uint32_t r)
             world_span(w, gpu, SPAN_COMPUTE, i % 2 ? "gemm 1" : "norm", at_ns + 100 + 300 * i,
                        at_ns + 100 + 300 * i + 250);
         world_comm(w, net,
-                   (Coll){ .op = "all_reduce", .seq = s, .wait_ns = -1, .ranks_n = RANKS },
+                   (Coll){ .op = "all_reduce",
+                           .group = group,
+                           .group_id = r / 2,
+                           .seq = s,
+                           .wait_ns = -1,
+                           .ranks_n = RANKS },
                    at_ns + 5000, at_ns + 8000 + 100 * (int64_t)r);
     }
 }
 
-static void open_session(Session *s)
+/* group: of ranks 0 and 1, and of 2 and 3; NULL: not said. */
+static void open_session_of(Session *s, const char *group)
 {
     *s = (Session){ 0 };
     uint64_t n = 0;
     for (uint32_t r = 0; r < RANKS; r++)
-        add_rank(&s->w, r);
+        add_rank(&s->w, r, group);
     timeline_seal(&s->w.t);
     view_data_open(&s->data, &s->w.t, "session", 1);
     for (uint64_t i = 0; i < s->w.t.spans_n; i++)
@@ -56,6 +62,11 @@ static void open_session(Session *s)
     view.height = 800;
     app_open(&s->app, view);
     app_draw(&s->app);
+}
+
+static void open_session(Session *s)
+{
+    open_session_of(s, NULL);
 }
 
 static void close_session(Session *s)
@@ -286,6 +297,88 @@ static void ranks_fold_pin_and_sort(void)
     close_session(&s);
 }
 
+static uint32_t count_rows(const Session *s, LayoutKind kind)
+{
+    const Layout *l = &s->app.scene.layout;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->rows_n; i++)
+        n += l->rows[i].kind == kind;
+    return n;
+}
+
+static void groups_open_and_close_by_keyboard(void)
+{
+    Session s;
+    open_session_of(&s, "tp");
+    View *v = &s.app.view;
+    press(&s, 'g', MOD_SHIFT);
+    CHECK_STR("ranks are not grouped; G groups them", v->message);
+    press(&s, 'g', 0);
+    CHECK_STR("ranks by group 'tp': 2 groups", v->message);
+    CHECK_INT(2, (int)count_rows(&s, LAYOUT_GROUP));
+    CHECK_INT(RANKS, (int)count_rows(&s, LAYOUT_STRIP));
+    press(&s, KEY_TAB, 0); /* heading, 0, 1, heading, 2, 3 */
+    press(&s, KEY_ENTER, 0);
+    CHECK(v->closed[0] && count_rows(&s, LAYOUT_STRIP) == 2);
+    press(&s, 'h', 0);
+    CHECK(strstr(v->message, "move the mouse over a rank") != NULL);
+    press(&s, KEY_DOWN, 0);
+    press(&s, KEY_DOWN, 0); /* the first rank of the second group */
+    press(&s, 'p', 0);
+    CHECK(v->ranks[2].pinned && s.app.scene.layout.rows[0].rank == 2);
+    press(&s, 'b', 0);
+    CHECK_INT(3, (int)v->order[0]);
+    press(&s, 'g', MOD_SHIFT); /* what is pinned stays */
+    CHECK_INT(1, (int)count_rows(&s, LAYOUT_STRIP));
+    CHECK_INT(2, (int)count_rows(&s, LAYOUT_GROUP));
+    press(&s, 'g', MOD_SHIFT);
+    CHECK_INT(RANKS, (int)count_rows(&s, LAYOUT_STRIP));
+    press(&s, 'g', 0);
+    CHECK_STR("ranks are not grouped", v->message);
+    CHECK_INT(0, (int)count_rows(&s, LAYOUT_GROUP));
+    close_session(&s);
+}
+
+/* What is searched for opens its group; a filter leaves groups as they are. */
+static void what_is_looked_for_opens_its_group(void)
+{
+    Session s;
+    open_session_of(&s, "tp");
+    View *v = &s.app.view;
+    const Layout *l = &s.app.scene.layout;
+    press(&s, 'g', 0);
+    press(&s, 'g', MOD_SHIFT);
+    CHECK_INT(2, (int)l->rows_n);
+    press(&s, ':', 0);
+    type(&s, "class:comm");
+    press(&s, KEY_ENTER, 0);
+    CHECK_INT(2, (int)l->rows_n);
+    press(&s, 'p', MOD_CTRL);
+    type(&s, "3");
+    press(&s, KEY_ENTER, 0);
+    CHECK(v->closed[0] && !v->closed[2]);
+    press(&s, '/', 0);
+    type(&s, "gemm rank:1");
+    press(&s, KEY_ENTER, 0);
+    CHECK(!v->closed[0] && v->picked.row != NONE_U32);
+    mouse(&s, INPUT_DOWN, 1, px_floor(l->names.x0) + 20, px_floor(l->rows[0].y0) + 4, 0);
+    CHECK(v->closed[0] && l->rows[0].kind == LAYOUT_GROUP && l->rows[1].group == 2);
+    for (uint32_t r = 0; r < RANKS; r++)
+        v->ranks[r].left_out = true;
+    app_draw(&s.app);
+    CHECK_INT(0, (int)l->rows_n);
+    close_session(&s);
+}
+
+static void without_groups_it_is_said(void)
+{
+    Session s;
+    open_session(&s);
+    press(&s, 'g', 0);
+    CHECK_STR("the communication of this trace names no process groups", s.app.view.message);
+    close_session(&s);
+}
+
 static void one_trace_has_nothing_to_compare(void)
 {
     Session s;
@@ -308,7 +401,7 @@ static void every_action_at_every_size(void)
     static const uint32_t scales[] = { 75, 100, 300 };
     Session s;
     Err err = { 0 };
-    open_session(&s);
+    open_session_of(&s, "dp");
     for (size_t i = 0; i < ARRAY_N(sizes); i++) {
         app_input(&s.app, &(Input){ .kind = INPUT_SIZE, .x = sizes[i][0], .y = sizes[i][1] });
         for (size_t a = 0; a < app_actions_n; a++) {
@@ -401,6 +494,9 @@ int main(void)
     RUN(steps_events_and_exposed_ones);
     RUN(the_omnibox_searches_filters_and_acts);
     RUN(ranks_fold_pin_and_sort);
+    RUN(groups_open_and_close_by_keyboard);
+    RUN(what_is_looked_for_opens_its_group);
+    RUN(without_groups_it_is_said);
     RUN(one_trace_has_nothing_to_compare);
     RUN(every_action_at_every_size);
     RUN(no_key_has_two_actions);

@@ -244,8 +244,12 @@ static void what_cannot_be_built_is_a_sentence(void)
                   "DeepSpeed refuses stage 2 with pipelines");
     check_refused(LLAMA, WITH("model=mixtral-8x7b", "training.seq_len=128"),
                   "mixture of experts");
-    check_refused(GPT2, WITH("parallel.dp=4", "parallel.pp=2", "parallel.schedule=zb-h1"),
-                  "'zb-h1' cannot be simulated yet");
+    check_refused(GPT2, WITH("parallel.dp=4", "parallel.pp=2", "parallel.schedule=dualpipe"),
+                  "'dualpipe' cannot be simulated yet");
+    check_refused(GPT2,
+                  WITH("parallel.dp=2", "parallel.pp=4", "parallel.schedule=zbv",
+                             "parallel.overlap.pp=false"),
+                  "schedule zbv needs transfers beside compute");
 }
 
 int main(void)

@@ -61,6 +61,15 @@ static void add_gpu_records(RawWorld *w, Convert *convert)
                                      .streamId = 13,
                                      .correlationId = 71,
                                      .graphNodeId = 0,
+                                     .gridX = 70000,
+                                     .gridY = 2,
+                                     .gridZ = 3,
+                                     .blockX = 256,
+                                     .blockY = 4,
+                                     .blockZ = 1,
+                                     .registersPerThread = 168,
+                                     .staticSharedMemory = 16,
+                                     .dynamicSharedMemory = 4096,
                                      .name = "gemm" };
     CUpti_ActivityMemcpy5 copy = { .kind = CUPTI_ACTIVITY_KIND_MEMCPY,
                                    .copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_DTOH,
@@ -172,6 +181,10 @@ static void check_spans(Convert *convert)
     CHECK_INT(600, t.dur_ns[i]);
     CHECK_INT(4711, t.op[i]);
     CHECK_U64(71, t.correlation[i]);
+    const KernelLaunch *l = timeline_launch_of(&t, i);
+    CHECK(l && l->grid[0] == 70000 && l->grid[1] == 2 && l->grid[2] == 3);
+    CHECK(l && l->block[0] == 256 && l->block[1] == 4 && l->block[2] == 1);
+    CHECK(l && l->registers_n == 168 && l->shared_bytes == 4112);
     CHECK_STR("GPU 2 stream 13, NVIDIA H100 80GB HBM3",
               timeline_text(&t, t.tracks[t.span_track[i]].name));
     CHECK_INT(100, t.dur_ns[find(&t, "Memcpy DtoH")]);

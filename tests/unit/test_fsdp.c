@@ -350,6 +350,9 @@ static void nothing_races_or_deadlocks(void)
                 for (uint32_t how = 0; how < 128; how++)
                     for (int prefetch = PREFETCH_NONE; prefetch <= PREFETCH_BOTH; prefetch++) {
                         Fixture f;
+                        if (!check_takes((((pp * 8 + turns) * 8 + k) * 128 + how) * 8 +
+                                         (uint32_t)prefetch))
+                            continue;
                         open_fsdp(&f, 3, pp, k * pp);
                         f.s.parallel.tp = how & 64 ? 2 : 1;
                         f.s.parallel.virtual_stages = turns;

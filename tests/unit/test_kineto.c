@@ -702,6 +702,94 @@ static void collectives_are_read_from_the_kernels_own_arguments(void)
     CHECK_U64(1, info.comm_kernels_n);
 }
 
+/* ---- how kernels were launched ---- */
+
+static const KernelLaunch *launch_named(const char *name)
+{
+    uint64_t i = span_named(name);
+    return i == NONE_U64 ? NULL : timeline_launch_of(&t, i);
+}
+
+#define SHAPE ",\"grid\":[24, 2,1],\"block\": [ 544 , 1,1 ],\"registers per thread\":96"
+
+static void kernels_keep_grid_and_block(void)
+{
+    CHECK(read_events(KERNEL(
+        "gemm", SHAPE
+        ",\"shared memory\":88016,\"est. achieved occupancy "
+        "%\":37") "," KERNEL("again", SHAPE
+                             ",\"shared memory\":88016,\"est. achieved occupancy "
+                             "%\":36.6") "," KERNEL("bare",
+                                                    SHAPE) "," KERNEL("ncclDevKernel_AllReduce_"
+                                                                      "Sum_f16_RING_LL(x)",
+                                                                      SHAPE) "," X("cpu_op",
+                                                                                   "no kernel",
+                                                                                   "1", "1",
+                                                                                   "0", "9",
+                                                                                   "\"grid\":["
+                                                                                   "1,1,1],"
+                                                                                   "\"block\":["
+                                                                                   "1,1,1]")));
+    const KernelLaunch *l = launch_named("gemm");
+    if (!CHECK(l))
+        return;
+    CHECK(l->grid[0] == 24 && l->grid[1] == 2 && l->grid[2] == 1);
+    CHECK(l->block[0] == 544 && l->block[1] == 1 && l->block[2] == 1);
+    CHECK(l->registers_n == 96 && l->shared_bytes == 88016 && l->occupancy_pct == 37);
+    CHECK(launch_named("again") == l);
+    l = launch_named("bare");
+    CHECK(l && l->registers_n == 96 && l->shared_bytes == NONE_U32 &&
+          l->occupancy_pct == NONE_U32);
+    CHECK(launch_named("ncclDevKernel_AllReduce_Sum_f16_RING_LL(x)") == l);
+    CHECK(comm_named("ncclDevKernel_AllReduce_Sum_f16_RING_LL(x)") != NULL);
+    CHECK(launch_named("no kernel") == NULL);
+    CHECK_INT(2, (int)t.launches_n);
+}
+
+static void odd_launches_are_none(void)
+{
+    static const char *const grids[] = {
+        "[1,1]",  "[1,1,1,1]",  "[-1,1,1]", "[1.5,1,1]",        "\"[1,1,1]\"",
+        "7",      "null",       "[]",       "[4294967295,1,1]", "[99999999999,1,1]",
+        "[1,,1]", "[\"1\",1,1]"
+    };
+    for (size_t i = 0; i < ARRAY_N(grids); i++) {
+        char text[400];
+        snprintf(text, sizeof text, KERNEL("k", ",\"block\":[1,1,1],\"grid\":%s"), grids[i]);
+        CHECK(read_events(text));
+        CHECK_U64(0, info.events_skipped);
+        CHECK(span_named("k") != NONE_U64 && launch_named("k") == NULL);
+    }
+    CHECK(read_events(KERNEL("k", SHAPE ",\"registers per thread\":-1,\"shared memory\":1e99,"
+                                        "\"est. achieved occupancy %\":\"x\"")));
+    const KernelLaunch *l = launch_named("k");
+    CHECK(l && l->registers_n == NONE_U32 && l->shared_bytes == NONE_U32 &&
+          l->occupancy_pct == NONE_U32);
+}
+
+/* Written and read again, also what is communication. */
+static void launches_come_back_from_our_own_files(void)
+{
+    const char *path = path_of("launches.json");
+    Timeline read;
+    CHECK(read_events(KERNEL(
+        "gemm", SHAPE
+        ",\"shared memory\":0,\"est. achieved occupancy "
+        "%\":9") "," KERNEL("bare",
+                            SHAPE) "," KERNEL("ncclDevKernel_AllReduce_Sum_f16_RING_LL(x)",
+                                              SHAPE)));
+    read = t;
+    t = (Timeline){ 0 };
+    CHECK(chrome_write(&read, path, &err) && read_path(path));
+    CHECK_U64(read.spans_n, t.spans_n);
+    for (uint64_t i = 0; i < read.spans_n; i++) {
+        const KernelLaunch *x = timeline_launch_of(&read, i);
+        const KernelLaunch *y = launch_named(timeline_text(&read, read.span_name[i]));
+        CHECK(x && y && memcmp(x, y, sizeof *x) == 0);
+    }
+    timeline_free(&read);
+}
+
 static void sends_know_their_peer(void)
 {
     CHECK(read_events(KERNEL("ncclDevKernel_SendRecv(x)",
@@ -1146,6 +1234,9 @@ int main(void)
     RUN(gzip_that_breaks_off_is_read_up_to_there);
     RUN(a_gzip_bomb_is_stopped);
     RUN(collectives_are_read_from_the_kernels_own_arguments);
+    RUN(kernels_keep_grid_and_block);
+    RUN(odd_launches_are_none);
+    RUN(launches_come_back_from_our_own_files);
     RUN(sends_know_their_peer);
     RUN(old_traces_take_it_from_the_operator_around_the_launch);
     RUN(a_kernel_of_unknown_name_is_what_its_launch_lies_in);

@@ -24,6 +24,7 @@ static const char *path_of(const char *name)
 /* ---- timelines and files ---- */
 
 static uint64_t random_state;
+static bool random_launches; /* some spans have one */
 
 static uint64_t draw(uint64_t below)
 {
@@ -56,6 +57,10 @@ static void draw_spans(Timeline *t, uint64_t n)
                        comm ? timeline_comm(t, c) : NONE_U32 });
         if (t->correlation)
             t->correlation[i] = draw(1000);
+        if (random_launches && draw(2)) {
+            KernelLaunch l = { { (uint32_t)draw(9), 1, 1 }, { 64, 2, 1 }, 32, 0, NONE_U32 };
+            timeline_set_launch(t, i, timeline_launch(t, &l));
+        }
     }
     for (uint64_t p = draw(40); p > 0; p--)
         timeline_point(t, t->tracks_n - 1, (int64_t)draw(5000), (double)draw(99) / 3);
@@ -66,6 +71,7 @@ static void draw_timeline(Timeline *t, uint64_t seed)
 {
     *t = (Timeline){ 0 };
     random_state = seed;
+    random_launches = seed % 4 == 0;
     if (seed % 2)
         timeline_want(t, true, false);
     if (seed % 3)
@@ -116,6 +122,8 @@ static void check_same_spans(const Timeline *a, const Timeline *b)
         const Comm *x = timeline_comm_of(a, i), *y = timeline_comm_of(b, i);
         CHECK((x == NULL) == (y == NULL));
         CHECK(!x || (x->bytes == y->bytes && same_text(a, x->protocol, b, y->protocol)));
+        const KernelLaunch *k = timeline_launch_of(a, i), *l = timeline_launch_of(b, i);
+        CHECK((k == NULL) == (l == NULL) && (!k || memcmp(k, l, sizeof *k) == 0));
     }
 }
 
@@ -200,6 +208,74 @@ static void writing_what_was_read_gives_equal_bytes(void)
     Bytes b = read_bytes(path_of("small.lstrace"));
     CHECK(a.n == b.n && memcmp(a.at, b.at, a.n) == 0);
     free(a.at);
+    free(b.at);
+}
+
+static Bytes file_of_seed(uint64_t seed)
+{
+    Timeline t;
+    Err err = { 0 };
+    draw_timeline(&t, seed);
+    CHECK(native_write(&t, path_of("launches.lstrace"), &err));
+    timeline_free(&t);
+    return read_bytes(path_of("launches.lstrace"));
+}
+
+/* Old programs read what has no launches, and say that they cannot read what has. */
+static void only_files_with_launches_are_of_the_new_version(void)
+{
+    Bytes old = file_of_seed(5), new = file_of_seed(8);
+    Err err = { 0 };
+    CHECK(old.at[8] == 1 && new.at[8] == 2);
+    CHECK(reads(&old, &err) && reads(&new, &err));
+    new.at[8] = 1; /* a number says less than what is there: as sections of later versions */
+    native_repair_checksums(new.at, new.n);
+    CHECK(reads(&new, &err));
+    free(old.at);
+    free(new.at);
+}
+
+/* The table of launches by another kind's number: its spans point to nothing. */
+static void launches_that_are_not_there_are_noticed(void)
+{
+    Bytes b = file_of_seed(8);
+    uint32_t sections_n, kind;
+    memcpy(&sections_n, b.at + 24, sizeof sections_n);
+    for (uint32_t i = 0; i < sections_n; i++) {
+        memcpy(&kind, b.at + 64 + 32 * i, sizeof kind);
+        if (kind == 16)
+            memset(b.at + 64 + 32 * i, 77, 1);
+    }
+    native_repair_checksums(b.at, b.n);
+    Err err = { 0 };
+    CHECK(!reads(&b, &err));
+    CHECK(strstr(err.text, "has communication 21474836") || strstr(err.text, " of 0"));
+    free(b.at);
+}
+
+static void too_many_launches_are_refused(void)
+{
+    Bytes b = file_of_seed(8);
+    uint64_t n = TIMELINE_LAUNCHES_MAX + 1;
+    size_t bytes = b.n + n * 36 + 64;
+    uint8_t *at = mem_zero(bytes, 1);
+    uint64_t offset = (b.n + 63) / 64 * 64, end = offset + n * 36;
+    uint32_t sections_n, kind;
+    memcpy(at, b.at, b.n);
+    memcpy(&sections_n, at + 24, sizeof sections_n);
+    memcpy(at + 16, &end, sizeof end);
+    for (uint32_t i = 0; i < sections_n; i++) {
+        memcpy(&kind, at + 64 + 32 * i, sizeof kind);
+        if (kind == 16) {
+            memcpy(at + 64 + 32 * i + 8, &offset, sizeof offset);
+            memcpy(at + 64 + 32 * i + 16, &n, sizeof n);
+        }
+    }
+    native_repair_checksums(at, end);
+    Err err = { 0 };
+    CHECK(!reads(&(Bytes){ at, end }, &err));
+    CHECK_ERR_TEXT(&err, "it has 1048577 launches, 0 to 1048576 allowed");
+    free(at);
     free(b.at);
 }
 
@@ -347,7 +423,7 @@ static void every_wrong_field_is_named(void)
 {
     Bytes b = small_file();
     check_refused(0, 'x', 1, "it is not a native trace");
-    check_refused(8, 2, 4, "it has version 2 of the native format, 1 allowed");
+    check_refused(8, 3, 4, "it has version 3 of the native format, 1 to 2 allowed");
     check_refused(12, 0x04030201, 4, "machine of the other byte order");
     check_refused(16, b.n + 1, 8, "it is cut short");
     check_refused(16, b.n - 1, 8, "1 bytes follow its end");
@@ -582,6 +658,9 @@ int main(void)
         return 1;
     RUN(what_is_written_reads_back_equal);
     RUN(writing_what_was_read_gives_equal_bytes);
+    RUN(only_files_with_launches_are_of_the_new_version);
+    RUN(launches_that_are_not_there_are_noticed);
+    RUN(too_many_launches_are_refused);
     RUN(an_empty_timeline_goes_there_and_back);
     RUN(names_found_in_a_file_are_interned);
     RUN(the_checksum_is_what_it_says);

@@ -159,6 +159,37 @@ static void every_table_of_the_old_schema_becomes_spans(void)
     timeline_free(&t);
 }
 
+/* Shared memory is static and dynamic together; a row without a grid has no launch. */
+static void kernels_keep_grid_and_block(void)
+{
+    static const char *const sql[] = {
+        STRINGS,
+        "CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);",
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, "
+        "correlationId, globalPid, demangledName, shortName, registersPerThread, gridX, gridY, "
+        "gridZ, blockX, blockY, blockZ, staticSharedMemory, dynamicSharedMemory);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES"
+        "(100, 150, 0, 7, 11, 16777216, 2, 3, 96, 24, 2, 1, 544, 1, 1, 16, 88000),"
+        "(200, 250, 0, 7, 12, 16777216, 1, 1, NULL, 4, 1, 1, 512, 1, 1, NULL, 0),"
+        "(300, 350, 0, 7, 13, 16777216, 3, 3, 96, -1, 1, 1, 512, 1, 1, 0, 0);",
+    };
+    Timeline t;
+    Err err;
+    write_database(sql, ARRAY_N(sql));
+    if (!CHECK(read_path(&t, NULL, &err)))
+        return;
+    const KernelLaunch *l = timeline_launch_of(&t, span_named(&t, "gemm<128>"));
+    CHECK(l && l->grid[0] == 24 && l->grid[1] == 2 && l->block[0] == 544);
+    CHECK(l && l->registers_n == 96 && l->shared_bytes == 88016 &&
+          l->occupancy_pct == NONE_U32);
+    uint64_t nccl = span_named(&t, "ncclDevKernel_AllReduce_Sum_f16_RING_LL(x)");
+    l = timeline_launch_of(&t, nccl);
+    CHECK(l && l->block[0] == 512 && l->registers_n == NONE_U32 && l->shared_bytes == NONE_U32);
+    CHECK(timeline_comm_of(&t, nccl) != NULL);
+    CHECK(timeline_launch_of(&t, span_named(&t, "gemm")) == NULL);
+    timeline_free(&t);
+}
+
 /* A range that nobody ended lasts until the last event; a kernel without its demangled name has
  * the short one. */
 static void what_is_missing_in_a_row_is_made_up_for(void)
@@ -461,6 +492,7 @@ int main(void)
     if (fd < 0 || close(fd) != 0 || !rules_read(&rules, NULL, 0, &err))
         return 1;
     RUN(every_table_of_the_old_schema_becomes_spans);
+    RUN(kernels_keep_grid_and_block);
     RUN(what_is_missing_in_a_row_is_made_up_for);
     RUN(the_new_schema_names_its_tracks);
     RUN(processes_are_ranks);

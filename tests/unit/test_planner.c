@@ -25,7 +25,7 @@ static void the_bound_is_below_what_graphs_need(void)
         Err err = { 0 };
         PlanOptions o = options_of(scenarios[i], 4);
         CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
-        for (uint32_t k = 0; k < p.n; k += 7) {
+        for (uint32_t k = 0; k < p.n; k += 7 * check_one_in()) {
             Scenario s = plan_scenario(&p, &p.candidates[k]);
             Graph g = { 0 };
             uint64_t fullest = 0;
@@ -43,7 +43,7 @@ static void the_bound_is_below_what_graphs_need(void)
         }
         plan_free(&p);
     }
-    CHECK(compared > 100);
+    CHECK(compared > check_cases(100));
 }
 
 static bool peaks_of(uint64_t *peak, const Plan *p, Scenario *s, uint32_t micro_batches)
@@ -70,7 +70,7 @@ static void few_micro_batches_weigh_what_all_do(void)
     o.settings = &(Setting){ "training.global_batch", "96" };
     o.settings_n = 1;
     CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
-    for (uint32_t k = 0; k < p.n; k += 23) {
+    for (uint32_t k = 0; k < p.n; k += 23 * check_one_in()) {
         Scenario s = plan_scenario(&p, &p.candidates[k]);
         uint32_t few = shorten_to_weigh(&s), all = s.training.micro_batches;
         uint64_t a[96] = { 0 }, b[96] = { 0 };
@@ -82,7 +82,7 @@ static void few_micro_batches_weigh_what_all_do(void)
             fprintf(stderr, "%s\n", plan_label(label, &p.candidates[k]));
         compared++;
     }
-    CHECK(compared > 50);
+    CHECK(compared > check_cases(50));
     plan_free(&p);
 }
 

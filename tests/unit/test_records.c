@@ -42,6 +42,41 @@ static const Track *track_of(const Timeline *t, const char *span)
 
 /* ---- single records ---- */
 
+/* Files from before grid and block were kept have shorter records. */
+static void kernels_know_how_they_were_launched(void)
+{
+    RawWorld w = raw_world();
+    RawAny any;
+    raw_clock(&w, 1000, 1000000);
+    uint32_t new = raw_text(&w, "new"), old = raw_text(&w, "old");
+    RawKernel *k = RAW_OF(&any, RAW_KERNEL, kernel, new);
+    *k = (RawKernel){ .top = k->top,
+                      .start_ns = 2000,
+                      .end_ns = 2500,
+                      .stream = 7,
+                      .grid_x = 70000,
+                      .grid_y = 2,
+                      .grid_z = 1,
+                      .block_x = 256,
+                      .block_y = 1,
+                      .block_z = 1,
+                      .registers_n = 128,
+                      .shared_bytes = 4096 };
+    raw_add(&w, &any.top);
+    k->top.a = old;
+    k->top.bytes = RAW_KERNEL_BYTES_OLD;
+    k->start_ns = 3000;
+    k->end_ns = 3100;
+    raw_add(&w, &any.top);
+    Read r = read_world(&w, NULL);
+    const KernelLaunch *l = timeline_launch_of(&r.t, span_named(&r.t, "new"));
+    CHECK(l && l->grid[0] == 70000 && l->grid[1] == 2 && l->block[0] == 256);
+    CHECK(l && l->registers_n == 128 && l->shared_bytes == 4096);
+    CHECK(timeline_launch_of(&r.t, span_named(&r.t, "old")) == NULL);
+    CHECK_INT(3000 + 999000, r.t.start_ns[span_named(&r.t, "old")]);
+    timeline_free(&r.t);
+}
+
 static void what_ran_on_the_gpu_stands_on_its_stream(void)
 {
     RawWorld w = raw_world();
@@ -767,6 +802,7 @@ static void kinds_that_are_not_known_yet_are_skipped(void)
 
 int main(void)
 {
+    RUN(kernels_know_how_they_were_launched);
     RUN(what_ran_on_the_gpu_stands_on_its_stream);
     RUN(calls_stand_on_their_threads_by_name_launch_or_wait);
     RUN(nvtx_ranges_are_notes_and_numbered_steps_are_steps);

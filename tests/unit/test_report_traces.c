@@ -3,6 +3,7 @@
  * recorded ones against reference figures, altered copies against the originals.
  */
 #include "core/json.h"
+#include "profile/cmd_report_html.h"
 #include "profile/compare_parts.h"
 #include "profile/steps.h"
 #include "profile/trace_report.h"
@@ -10,6 +11,7 @@
 #include "tests/built.h"
 #include "tests/real_traces.h"
 #include "tests/trace_world.h"
+#include "viz/theme.h"
 
 static const TraceReportOptions everything = { .step = -1, .top = 5 };
 
@@ -272,6 +274,7 @@ static void copy(Timeline *to, const Timeline *from, Change change)
             c.group = m->group == NONE_U32 ? NONE_U32
                                            : intern(&to->names, timeline_text(from, m->group));
             c.dtype = c.algorithm = c.protocol = NONE_U32;
+            c.launch = 0;
             comm = timeline_comm(to, c);
         }
         start_ns += change == CHANGE_SHIFT && rank == SHIFTED ? SECOND : 0;
@@ -421,7 +424,7 @@ static void print_all(const Timeline *t, const char *expect)
         return;
     FILE *f = open_memstream(&text, &n);
     trace_report_text(&r, f);
-    trace_report_html(&r, f);
+    report_page(&r, f);
     JsonOut j = json_out_file(f, 0);
     trace_report_json(&r, &j);
     Err err = { 0 };
@@ -458,6 +461,99 @@ static void odd_traces_get_sentences(void)
     world_free(&one);
     world_free(&quiet);
     world_free(&alone);
+}
+
+/* ---- pages ---- */
+
+static char *page_of(const Timeline *t)
+{
+    TraceReport r;
+    char *text = NULL;
+    size_t n = 0;
+    if (!make(&r, t))
+        return NULL;
+    FILE *f = open_memstream(&text, &n);
+    report_page(&r, f);
+    fclose(f);
+    trace_report_free(&r);
+    return text;
+}
+
+static void check_has(const char *page, const char *part)
+{
+    if (!CHECK(strstr(page, part) != NULL))
+        fprintf(stderr, "    '%s' is not in\n%.600s\n", part, strstr(page, "aria-label"));
+}
+
+/* Pixels of 1000 kernels each: half as high as the strip where the GPU is busy half of the
+ * time, and a quarter of it hatched where a quarter is communication. */
+static void strips_of_a_page_are_as_full_as_the_gpu_was(void)
+{
+    enum { PIXELS = 960, EACH = 1000 };
+    World w = { 0 };
+    uint32_t compute = world_stream(&w, 3, 7), comm = world_stream(&w, 3, 20);
+    for (int64_t i = 0; i < PIXELS * EACH; i++) {
+        world_span(&w, compute, SPAN_COMPUTE, "k", 8 * i, 8 * i + 4);
+        if (i >= PIXELS * EACH / 2)
+            world_span(&w, comm, SPAN_COMM, "all_reduce", 8 * i + 4, 8 * i + 6);
+    }
+    timeline_seal(&w.t);
+    char *page = page_of(&w.t);
+    check_has(page, "rank 3 over time\">\n"
+                    "<path d=\"M0 0h960v28h-960z\" fill=\"var(--idle)\"/>\n"
+                    "<path d=\"M0 14h960v14h-960z\" fill=\"var(--compute)\"/>\n");
+    check_has(page, "M481 0h479v7h-479z\" fill=\"url(#h0)\"/>\n");
+    check_has(page, "<title>rank 3, from 0 s on\ncompute 50.0 %\nidle 50.0 %</title>");
+    check_has(page, "\ncompute 50.0 %\nexposed communication 25.0 %\nidle 25.0 %</title>");
+    free(page);
+    world_free(&w);
+}
+
+/* Of a step nothing else is shown, and a rank that is done before the others ends before. */
+static void strips_of_a_page_lie_where_their_rank_worked(void)
+{
+    World w = { 0 };
+    world_span(&w, world_stream(&w, 0, 7), SPAN_COMPUTE, "k", 0, 960);
+    world_span(&w, world_stream(&w, 1, 7), SPAN_COMPUTE, "k", 240, 720);
+    timeline_seal(&w.t);
+    char *page = page_of(&w.t);
+    check_has(page,
+              "rank 0 over time\">\n<path d=\"M0 0h960v28h-960z\" fill=\"var(--idle)\"/>");
+    check_has(page,
+              "rank 1 over time\">\n<path d=\"M240 0h480v28h-480z\" fill=\"var(--idle)\"/>\n"
+              "<path d=\"M240 0h480v28h-480z\" fill=\"var(--compute)\"/>\n");
+    check_has(page, ">0.8 \xc2\xb5s</text>");
+    free(page);
+    world_free(&w);
+}
+
+static void pages_have_the_viewers_colours(void)
+{
+    static const struct {
+        TimeClass class_;
+        const char *name;
+    } shown[] = { { TIME_COMPUTE, "compute" },
+                  { TIME_OVERLAPPED, "overlapped" },
+                  { TIME_EXPOSED, "exposed" },
+                  { TIME_MEMORY, "memory" },
+                  { TIME_IDLE, "idle" } };
+    World w = { 0 };
+    timeline_seal(&w.t);
+    char *page = page_of(&w.t), *dark = strstr(page, "@media(prefers-color-scheme:dark)");
+    if (!CHECK(dark != NULL))
+        return;
+    for (size_t i = 0; i < ARRAY_N(shown); i++) {
+        char light_color[64], dark_color[64];
+        snprintf(light_color, sizeof light_color, "--%s:#%06x", shown[i].name,
+                 (unsigned)(theme_light()->time[shown[i].class_] & 0xffffff));
+        snprintf(dark_color, sizeof dark_color, "--%s:#%06x", shown[i].name,
+                 (unsigned)(theme_dark()->time[shown[i].class_] & 0xffffff));
+        const char *at = strstr(page, light_color);
+        CHECK(at && at < dark);
+        CHECK(strstr(dark, dark_color) != NULL);
+    }
+    free(page);
+    world_free(&w);
 }
 
 /* ---- random ones ---- */
@@ -632,6 +728,9 @@ int main(void)
     RUN(altered_copies_of_a_real_trace_say_the_same);
     RUN(simulated_traces_match_the_simulator);
     RUN(odd_traces_get_sentences);
+    RUN(strips_of_a_page_are_as_full_as_the_gpu_was);
+    RUN(strips_of_a_page_lie_where_their_rank_worked);
+    RUN(pages_have_the_viewers_colours);
     RUN(steps_and_ranks_that_are_not_there_are_errors);
     RUN(steps_add_up);
     RUN(random_traces_keep_their_sums);

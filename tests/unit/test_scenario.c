@@ -549,6 +549,8 @@ static const BadRow bad_batches[] = {
       "parallel.virtual_stages: with pp 1 only 1 is allowed" },
     { GPT, "'pp':2,'schedule':'1f1b','virtual_stages':2", "",
       "parallel.virtual_stages: schedule 1f1b has one chunk per rank, 1 is allowed" },
+    { GPT, "'dp':2,'pp':2,'strategy':'fsdp','schedule':'zb-1p'", "'global_batch':8",
+      "parallel.schedule: zb-1p makes weight gradients late, but fsdp gives" },
     { GPT, "'pp':2,'schedule':'zbv','virtual_stages':3", "",
       "parallel.virtual_stages: schedule zbv runs down and up the stages, 2 is allowed" },
     { GPT, "'pp':2,'schedule':'dualpipe','virtual_stages':3", "",

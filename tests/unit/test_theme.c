@@ -207,29 +207,6 @@ static void what_is_told_by_shape_has_its_shape(void)
     font_free(&f);
 }
 
-/* The strips of `report --html` are drawn by profile/, which knows no viz/: the colours stand
- * there once more, and must be these. */
-static void reports_have_the_same_colours(void)
-{
-    static char css[1 << 16];
-    static const TimeClass shown[] = { TIME_COMPUTE, TIME_OVERLAPPED, TIME_EXPOSED, TIME_MEMORY,
-                                       TIME_IDLE };
-    static const char *const names[] = { "compute", "overlapped", "exposed", "memory", "idle" };
-    const Theme *themes[] = { theme_dark(), theme_light() };
-    FILE *in = fopen("profile/trace_report_html.c", "r");
-    if (!CHECK(in != NULL))
-        return;
-    css[fread(css, 1, sizeof css - 1, in)] = 0;
-    fclose(in);
-    for (size_t t = 0; t < ARRAY_N(themes); t++)
-        for (size_t i = 0; i < ARRAY_N(shown); i++) {
-            char text[64];
-            snprintf(text, sizeof text, "--%s:#%06x", names[i],
-                     (unsigned)(themes[t]->time[shown[i]] & 0xffffff));
-            CHECK(strstr(css, text) != NULL);
-        }
-}
-
 int main(void)
 {
     RUN(the_distance_is_that_of_the_paper);
@@ -237,6 +214,5 @@ int main(void)
     RUN(fills_stand_out_and_texts_can_be_read);
     RUN(themes_have_names_and_others_are_refused);
     RUN(what_is_told_by_shape_has_its_shape);
-    RUN(reports_have_the_same_colours);
     return check_report();
 }

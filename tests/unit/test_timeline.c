@@ -520,7 +520,7 @@ static void every_broken_rule_is_named(void)
     CHECK_REFUSED("1 points are on no track", t.tracks[4].point_n = 1);
     CHECK_REFUSED("communication 0 has a name that does not exist", t.comms[0].dtype = 4);
     CHECK_REFUSED("communication 0 has values out of range", t.comms[0].wait_ns = -2);
-    CHECK_REFUSED("communication 0 has values out of range", t.comms[0].zero = 1);
+    CHECK_REFUSED("communication 0 has launch 0 of 0", t.comms[0].launch = 1);
     CHECK_REFUSED("point 1 has track 3, not 4", t.point_track[1] = 3);
     CHECK_REFUSED("point 1 has values out of range", t.point_value[1] = (double)INFINITY);
     CHECK_REFUSED("point 1 has values out of range", t.point_ns[1] = 21);
@@ -552,6 +552,44 @@ static void of_many_mistakes_the_first_is_named(void)
     timeline_free(&t);
 }
 
+/* ---- how kernels were launched ---- */
+
+static void equal_launches_stand_once_and_stay_with_their_spans(void)
+{
+    enum { N = 3000, WAYS = 701 };
+    Timeline t = { 0 };
+    uint32_t track = timeline_track(&t, 0, TRACK_STREAM, "s", 0);
+    uint32_t name = intern(&t.names, "k"), op = intern(&t.names, "all_reduce");
+    for (uint32_t i = 0; i < N; i++) {
+        KernelLaunch l = { { 1 + i % WAYS, 1, 1 }, { 128, 1, 1 }, 40, NONE_U32, NONE_U32 };
+        uint64_t span = timeline_span(
+            &t, (Span){ track, name, SPAN_COMPUTE, N - (int64_t)i, 1, NONE_U32, NONE_U32 });
+        if (i % 3 == 1) /* known before the launch, or after */
+            timeline_set_comm(&t, span, comm_of(op));
+        if (i % 5)
+            timeline_set_launch(&t, span, timeline_launch(&t, &l));
+        if (i % 3 == 2)
+            timeline_set_comm(&t, span, comm_of(op));
+    }
+    CHECK_INT(WAYS, (int)t.launches_n);
+    timeline_seal(&t);
+    Err err = { 0 };
+    CHECK(timeline_check(&t, &err));
+    for (uint64_t i = 0; i < N; i++) {
+        uint32_t was = (uint32_t)(N - 1 - i);
+        const KernelLaunch *l = timeline_launch_of(&t, i);
+        CHECK((l != NULL) == (was % 5 != 0));
+        CHECK(!l || (l->grid[0] == 1 + was % WAYS && l->registers_n == 40));
+        CHECK((timeline_comm_of(&t, i) != NULL) == (was % 3 != 0));
+    }
+    uint64_t alone = N - 1 - 3;
+    t.comm[alone] = TIMELINE_LAUNCH_FIRST + WAYS;
+    CHECK(timeline_launch_of(&t, alone) == NULL && timeline_comm_of(&t, alone) == NULL);
+    CHECK(!timeline_check(&t, &err));
+    CHECK_ERR_TEXT(&err, "has communication 2147484349 of ");
+    timeline_free(&t);
+}
+
 int main(void)
 {
     RUN(sealing_sorts_by_track_start_length_and_insertion);
@@ -573,5 +611,6 @@ int main(void)
     RUN(a_name_that_does_not_exist_reads_as_nothing);
     RUN(every_broken_rule_is_named);
     RUN(of_many_mistakes_the_first_is_named);
+    RUN(equal_launches_stand_once_and_stay_with_their_spans);
     return check_report();
 }

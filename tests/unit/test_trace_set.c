@@ -403,10 +403,39 @@ static void recorded_ranks_become_one_run(void)
     }
 }
 
+/* Each file has its own numbers for launches; two of three are of the same kind. */
+static void launches_stay_with_their_kernels(void)
+{
+    static const char event[] =
+        "{%s\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s\",\"pid\":0,"
+        "\"tid\":7,\"ts\":1,\"dur\":10,\"args\":{\"device\":0,\"stream\":7,\"grid\":[%d,1,1],"
+        "\"block\":[32,1,1]}}]}";
+    const char *paths[3];
+    for (uint32_t r = 0; r < 3; r++) {
+        char text[512], name[16];
+        snprintf(text, sizeof text, event, head_of(r, 3), r ? NCCL : "gemm", r == 1 ? 5 : 6);
+        snprintf(name, sizeof name, "%u.json", (unsigned)r);
+        paths[r] = write_text(name, text);
+    }
+    if (!CHECK(read_set(paths, 3, false)))
+        return;
+    const Timeline *joined = &s.timeline;
+    CHECK_INT(2, (int)joined->launches_n);
+    CHECK_U64(3, joined->spans_n);
+    for (uint64_t i = 0; i < joined->spans_n; i++) {
+        uint32_t rank = joined->tracks[joined->span_track[i]].rank;
+        const KernelLaunch *l = timeline_launch_of(joined, i);
+        CHECK(l && l->grid[0] == (rank == 1 ? 5 : 6) && l->block[0] == 32);
+        CHECK((timeline_comm_of(joined, i) != NULL) == (rank > 0));
+    }
+    clear_folder();
+}
+
 int main(void)
 {
     ASSERT(mkdtemp(folder));
     RUN(files_become_ranks_of_one_timeline);
+    RUN(launches_stay_with_their_kernels);
     RUN(the_result_does_not_depend_on_threads);
     RUN(one_file_is_a_set_of_one);
     RUN(a_folder_is_its_traces);

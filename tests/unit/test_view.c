@@ -5,9 +5,11 @@
 #include "viz/critical.h"
 #include "viz/filter.h"
 #include "viz/kernels.h"
+#include "viz/layout.h"
 #include "viz/links.h"
 #include "viz/names.h"
 #include "viz/scene_counter.h"
+#include "viz/scene_parts.h"
 
 #include "tests/check.h"
 #include "tests/trace_world.h"
@@ -598,6 +600,165 @@ static void counters_say_their_values_with_units(void)
     }
 }
 
+/* ---- tooltips ---- */
+
+static void tooltips_say_how_a_kernel_was_launched(void)
+{
+    World w = { 0 };
+    uint32_t gpu = world_stream(&w, 0, 7);
+    const KernelLaunch all = { { 24, 2, 1 }, { 544, 1, 1 }, 96, 88016, 37 };
+    const KernelLaunch few = { { 1, 1, 1 }, { 32, 1, 1 }, NONE_U32, NONE_U32, NONE_U32 };
+    const KernelLaunch *launches[] = { &all, &few };
+    static const char *const said[] = { "\ngrid 24 \xc3\x97 2 \xc3\x97 1, block 544 \xc3\x97 1 "
+                                        "\xc3\x97 1\n96 registers a thread, 88.02 kB shared a "
+                                        "block\nestimated occupancy 37 %",
+                                        "\ngrid 1 \xc3\x97 1 \xc3\x97 1, block 32 \xc3\x97 1 "
+                                        "\xc3\x97 1" };
+    for (uint32_t i = 0; i < 3; i++) {
+        uint64_t span = world_span(&w, gpu, SPAN_COMPUTE, "k", 100 * i, 100 * i + 50);
+        if (i < 2)
+            timeline_set_launch(&w.t, span, timeline_launch(&w.t, launches[i]));
+    }
+    timeline_seal(&w.t);
+    ViewData data;
+    View view;
+    view_data_open(&data, &w.t, "launches", 1);
+    view_open(&view, &data, NULL);
+    for (uint64_t i = 0; i < 3; i++) {
+        char text[1024];
+        scene_tip_text(&view, (ViewPlace){ 0, 0, i }, text, sizeof text);
+        const char *grid = strstr(text, "\ngrid");
+        CHECK_STR(i < 2 ? said[i] : NULL, grid);
+    }
+    view_free(&view);
+    view_data_free(&data);
+    world_free(&w);
+}
+
+/* ---- groups of ranks ---- */
+
+/* Four ranks, tp pairs and dp pairs across them; rank 7 only says that it is in a "pg", as
+ * ranks 2 and 3 do, without numbers; 3 was matched with 7. */
+typedef struct Grid {
+    World w;
+    ViewData data;
+    ViewComm comms[2];
+    ViewMatch match;
+    uint32_t parts[2];
+    View view;
+} Grid;
+
+static void add_comm(Grid *g, uint32_t track, const char *group, uint32_t id, int64_t from_ns,
+                     int64_t ns)
+{
+    world_comm(
+        &g->w, track,
+        (Coll){ .op = "all_reduce", .group = group, .group_id = id, .seq = -1, .wait_ns = -1 },
+        from_ns, from_ns + ns);
+}
+
+static void open_grid(Grid *g)
+{
+    static const uint32_t ranks[] = { 0, 1, 2, 3, 7 };
+    *g = (Grid){ .parts = { 0, 1 }, .match = { .n = 2, .last = NONE_U32 } };
+    for (uint32_t i = 0; i < ARRAY_N(ranks); i++) {
+        uint32_t r = ranks[i], net = world_stream(&g->w, r, 20);
+        if (r < 4) {
+            add_comm(g, net, "tp", r / 2 * 2, 0, 10 * (r == 2 ? 9 : 1 + r));
+            add_comm(g, net, "dp", r % 2, 100, 10);
+        }
+        if (r >= 2)
+            add_comm(g, net, "pg", NONE_U32, 200, 1);
+    }
+    timeline_seal(&g->w.t);
+    for (uint64_t i = 0, n = 0; i < g->w.t.spans_n; i++)
+        if (g->w.t.start_ns[i] == 200 && g->w.t.tracks[g->w.t.span_track[i]].rank != 2)
+            g->comms[n++] = (ViewComm){ i, 0, -1, 1 };
+    view_data_open(&g->data, &g->w.t, "grid", 1);
+    g->data.links = (ViewLinks){
+        .comms = g->comms, .comms_n = 2, .matches = &g->match, .matches_n = 1, .parts = g->parts
+    };
+    view_open(&g->view, &g->data, NULL);
+    g->view.width = 1000;
+    g->view.height = 600;
+}
+
+static void close_grid(Grid *g)
+{
+    view_free(&g->view);
+    view_data_free(&g->data);
+    timeline_free(&g->w.t);
+}
+
+/* "[0-1] 0 1 [2-3] 2 3": the list as it is shown. */
+static char *list_text(const View *v, char *text, size_t cap)
+{
+    ViewItems items = view_items(v);
+    size_t n = 0;
+    text[0] = 0;
+    for (ViewItem item; view_items_next(&items, &item) && n < cap;) {
+        char ranks[64];
+        if (item.group != NONE_U32)
+            n += (size_t)snprintf(text + n, cap - n, "%s[%s]", n ? " " : "",
+                                  view_group_text(v, item.group, ranks, sizeof ranks));
+        else
+            n += (size_t)snprintf(text + n, cap - n, "%s%u", n ? " " : "",
+                                  (unsigned)v->data[0]->ranks[item.rank].rank);
+    }
+    return text;
+}
+
+static void ranks_stand_below_headings_of_their_groups(void)
+{
+    Grid g;
+    char text[256];
+    open_grid(&g);
+    View *v = &g.view;
+    CHECK_STR("0 1 2 3 7", list_text(v, text, sizeof text));
+    CHECK_INT(1, (int)view_group_next(v)); /* kinds by name: dp, pg, tp */
+    CHECK_INT(3, (int)v->groups.kinds_n);
+    CHECK_STR("[0, 2] 0 2 [1, 3] 1 3 [7] 7", list_text(v, text, sizeof text));
+    CHECK_INT(2, (int)v->groups.kinds[0].groups_n);
+    CHECK_INT(2, (int)view_group_next(v)); /* 3 and 7 were matched, 2 is alone, 0 and 1 out */
+    CHECK_STR("[0-1] 0 1 [2] 2 [3, 7] 3 7", list_text(v, text, sizeof text));
+    CHECK_INT(2, (int)v->groups.kinds[1].groups_n);
+    CHECK_INT(3, (int)view_group_next(v));
+    CHECK_STR("[0-1] 0 1 [2-3] 2 3 [7] 7", list_text(v, text, sizeof text));
+    CHECK_INT(0, (int)view_group_next(v));
+    CHECK_STR("0 1 2 3 7", list_text(v, text, sizeof text));
+    close_grid(&g);
+}
+
+/* The group with the worst rank comes first, and in it the worst rank. */
+static void groups_are_sorted_and_closed_and_pinned_ranks_stay(void)
+{
+    Grid g;
+    char text[256];
+    open_grid(&g);
+    View *v = &g.view;
+    view_sort(v, VIEW_BY_EXPOSED);
+    CHECK_STR("2 3 1 0 7", list_text(v, text, sizeof text));
+    view_group(v, 3);
+    CHECK_STR("[2-3] 2 3 [0-1] 1 0 [7] 7", list_text(v, text, sizeof text));
+    view_sort(v, VIEW_BY_RANK);
+    v->closed[2] = true; /* the group that begins with the third rank */
+    CHECK_STR("[0-1] 0 1 [2-3] [7] 7", list_text(v, text, sizeof text));
+    v->ranks[3].pinned = true;
+    CHECK_STR("[0-1] 0 1 [2-3] 3 [7] 7", list_text(v, text, sizeof text));
+    CHECK(view_is_hidden(v, 2) && !view_is_hidden(v, 3));
+    v->ranks[2].pinned = v->ranks[0].left_out = true; /* no heading without a rank below it */
+    CHECK_STR("[0-1] 1 2 3 [7] 7", list_text(v, text, sizeof text));
+    Layout l = { .rows = NULL };
+    layout_make(&l, v);
+    CHECK(l.rows[0].pinned && l.rows[0].rank == 2 && l.rows[0].kind == LAYOUT_STRIP);
+    uint32_t headings_n = 0;
+    for (uint32_t i = 0; i < l.rows_n; i++)
+        headings_n += l.rows[i].kind == LAYOUT_GROUP && !l.rows[i].pinned;
+    CHECK_INT(2, (int)headings_n);
+    layout_free(&l);
+    close_grid(&g);
+}
+
 int main(void)
 {
     RUN(times_have_four_digits);
@@ -618,5 +779,8 @@ int main(void)
     RUN(searching_goes_by_time);
     RUN(counters_by_brute_force);
     RUN(counters_say_their_values_with_units);
+    RUN(tooltips_say_how_a_kernel_was_launched);
+    RUN(ranks_stand_below_headings_of_their_groups);
+    RUN(groups_are_sorted_and_closed_and_pinned_ranks_stay);
     return check_report();
 }
