@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Actions that have keys, with all of them. */
@@ -45,6 +46,7 @@ void app_free(App *a)
     scene_free(&a->scene);
     draw_free(&a->list);
     view_free(&a->view);
+    free(a->copy);
     *a = (App){ .quit = true };
 }
 
@@ -107,6 +109,7 @@ void app_pick(App *a, ViewPlace place)
 {
     View *v = &a->view;
     v->picked = place;
+    v->by_keyboard = true;
     if (place.row == NONE_U32)
         return;
     const ViewData *d = v->data[place.side];
@@ -161,19 +164,4 @@ bool app_save(App *a, const char *path, Err *err)
     bool ok = picture_write(app_draw(a), path, err);
     a->scene.tips = false;
     return ok;
-}
-
-char *app_stats_text(const App *a, char *text, size_t cap)
-{
-    const View *v = &a->view;
-    ViewStats s = view_window_stats(v, view_stats_window(v), NULL);
-    int64_t n = (int64_t)(s.ranks_n ? s.ranks_n : 1);
-    snprintf(text, cap,
-             "ranks\t%" PRIu64 "\nwindow_ns\t%" PRId64 "\ncompute_ns\t%" PRId64
-             "\ncomm_ns\t%" PRId64 "\noverlapped_ns\t%" PRId64 "\nexposed_comm_ns\t%" PRId64
-             "\nmemory_ns\t%" PRId64 "\nidle_ns\t%" PRId64 "\n",
-             s.ranks_n, s.sum.span_ns / n, s.sum.compute_ns / n, s.sum.comm_ns / n,
-             s.sum.overlapped_ns / n, s.sum.exposed_comm_ns / n, s.sum.memory_ns / n,
-             s.sum.idle_ns / n);
-    return text;
 }

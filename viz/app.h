@@ -54,7 +54,7 @@ typedef struct App {
     int32_t offer_action[APP_OFFERS]; /* of the palette; -1 - rank index: go to that rank */
     bool quit;
     char save[VIEW_TEXT]; /* a picture is wanted there, by the caller; "" none */
-    char copy[512];       /* for the clipboard, by the caller; "" none */
+    char *copy;           /* for the clipboard, by the caller, who frees it; NULL none */
 } App;
 
 /* The view is moved into the app; its data stays the caller's. */
@@ -77,8 +77,13 @@ bool app_save(App *a, const char *path, Err *err);
 /* By the name of an action ("zoom in", "next exposed"); false: there is none. */
 bool app_act(App *a, const char *name);
 
-/* Numbers of the statistics' window, as the drawer shows them: for tests and copying. */
+/* Numbers of the statistics' window, as the drawer shows them: "name\tvalue" lines. */
 char *app_stats_text(const App *a, char *text, size_t cap);
+
+/* Fills a->copy: the tooltip of the event at hand; numbers, top kernels and most exposed
+ * communication as tables or JSON; or the event if there is one, else the tables. */
+typedef enum AppCopy { COPY_EVENT, COPY_TSV, COPY_JSON, COPY_AT_HAND } AppCopy;
+void app_copy(App *a, AppCopy what);
 
 /* ---- for app*.c ---- */
 
@@ -114,6 +119,8 @@ void app_scroll_to(App *a, const LayoutRow *row);
 void app_pick(App *a, ViewPlace place);
 /* What the next match is, from now on: an interned name of the side shown. */
 void app_search_name(App *a, uint32_t name);
+/* Goes to the next span of the i-th of the drawer's top kernels. */
+void app_search_kernel(App *a, uint32_t i);
 /* The rank the keyboard, the mouse or the picked span is at; NONE_U32. */
 uint32_t app_rank(const App *a);
 

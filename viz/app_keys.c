@@ -436,10 +436,15 @@ static void save_svg(App *a)
 {
     snprintf(a->save, sizeof a->save, "lockstep-view.svg");
 }
-
-static void copy_stats(App *a)
+static void copy_as(App *a, int32_t what)
 {
-    app_stats_text(a, a->copy, sizeof a->copy);
+    app_copy(a, (AppCopy)what);
+}
+
+static void toggle_hta(App *a)
+{
+    a->view.hta_numbers = !a->view.hta_numbers;
+    a->view.drawer = true;
 }
 
 static void quit(App *a)
@@ -474,12 +479,12 @@ static void see_item(App *a, ViewItem item)
     app_scroll_to(a, i < l->rows_n ? &l->rows[i] : NULL);
 }
 
-static void search_kernel(App *a)
+void app_search_kernel(App *a, uint32_t i)
 {
     const SceneTables *t = &a->scene.tables;
-    if (a->view.pane_at >= t->top_n || t->data != view_data(&a->view))
+    if (i >= t->top_n || t->data != view_data(&a->view))
         return;
-    app_search_name(a, t->top[a->view.pane_at].name);
+    app_search_name(a, t->top[i].name);
     search_step(a, 1);
 }
 
@@ -512,7 +517,7 @@ static bool pane_key(App *a, int32_t key)
         return true;
     }
     if (key == KEY_ENTER && v->pane == VIEW_PANE_DRAWER)
-        search_kernel(a);
+        app_search_kernel(a, v->pane_at);
     else if (key == KEY_ENTER)
         fold_item(v, view_item(v, v->pane_at));
     else if (key == KEY_UP || key == KEY_DOWN) {
@@ -591,7 +596,10 @@ const AppAction app_actions[] = {
     { "scroll down", KEY_DOWN, MOD_CTRL, .by = scroll_by, .n = 60 },
     { "page up", KEY_PAGE_UP, 0, .by = page, .n = -1 },
     { "page down", KEY_PAGE_DOWN, 0, .by = page, .n = 1 },
-    { "copy the numbers", 'c', MOD_CTRL, .act = copy_stats },
+    { "copy the event, else the numbers", 'c', MOD_CTRL, .by = copy_as, .n = COPY_AT_HAND },
+    { "copy the numbers as TSV", 0, 0, .by = copy_as, .n = COPY_TSV },
+    { "copy the numbers as JSON", 0, 0, .by = copy_as, .n = COPY_JSON },
+    { "numbers as HTA books them", 0, 0, .act = toggle_hta },
     { "save as PNG", 's', MOD_CTRL, .act = save_png },
     { "save as SVG", 's', MOD_CTRL | MOD_SHIFT, .act = save_svg },
     { "clear", KEY_ESC, 0, .act = clear },

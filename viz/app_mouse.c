@@ -13,7 +13,11 @@ void app_hover(App *a)
     View *v = &a->view;
     const Layout *l = &a->scene.layout;
     v->hover = view_nowhere;
-    if (v->mouse_x >= 0 && a->drag == DRAG_NONE)
+    v->hover_item = NONE_U32;
+    if (v->mouse_x < 0 || a->drag != DRAG_NONE)
+        return;
+    v->hover_item = draw_item_at(&a->list, PX(v->mouse_x), PX(v->mouse_y));
+    if (v->hover_item == NONE_U32)
         v->hover = layout_pick(l, v, PX(v->mouse_x), PX(v->mouse_y));
 }
 
@@ -110,6 +114,11 @@ static void click(App *a, const Input *in)
 {
     View *v = &a->view;
     const Layout *l = &a->scene.layout;
+    uint32_t edge = draw_item_at(&a->list, PX(in->x), PX(in->y)) - SCENE_ITEM_EDGE;
+    if (edge < a->scene.edges_n) {
+        app_pick(a, a->scene.edges[edge]);
+        return;
+    }
     ViewPlace place = layout_pick(l, v, PX(in->x), PX(in->y));
     v->picked = place;
     if (in->clicks >= 2 && place.row != NONE_U32)
@@ -136,13 +145,23 @@ static bool click_top(App *a, const Input *in)
     static const char *const modes[VIEW_MODES_N] = { "view real", "view sim", "view split",
                                                      "view diff" };
     uint32_t id = draw_item_at(&a->list, PX(in->x), PX(in->y));
-    if (id < VIEW_MODES_N)
-        return app_act(a, modes[id]);
-    if (id == VIEW_MODES_N) {
+    if (id < SCENE_ITEM_OMNI)
+        return app_act(a, modes[id - SCENE_ITEM_MODE]);
+    if (id == SCENE_ITEM_OMNI) {
         app_omni_open(a, "/");
         return true;
     }
     return false;
+}
+
+/* A click on one of the top kernels goes to where it runs. */
+static bool click_drawer(App *a, const Input *in)
+{
+    uint32_t i = draw_item_at(&a->list, PX(in->x), PX(in->y)) - SCENE_ITEM_KERNEL;
+    if (i >= a->scene.tables.top_n)
+        return false;
+    app_search_kernel(a, i);
+    return true;
 }
 
 static bool release(App *a, const Input *in)
@@ -175,6 +194,8 @@ static bool down(App *a, const Input *in)
         app_omni_close(a);
     if (over(l->names, in))
         return click_name(a, in);
+    if (over(l->drawer, in))
+        return click_drawer(a, in);
     return press(a, in);
 }
 
@@ -205,12 +226,13 @@ bool app_mouse(App *a, const Input *in)
     ViewPlace before = v->hover;
     if (in->kind == INPUT_LEAVE) {
         v->mouse_x = v->mouse_y = -1;
-        v->hover = view_nowhere;
+        app_hover(a);
         return true;
     }
     bool moved = v->mouse_x != in->x || v->mouse_y != in->y;
     v->mouse_x = in->x;
     v->mouse_y = in->y;
+    v->by_keyboard = false;
     switch (in->kind) {
     case INPUT_DOWN:
         return down(a, in);

@@ -358,3 +358,13 @@ uint32_t draw_item_at(const DrawList *d, Px x, Px y)
     }
     return NONE_U32;
 }
+
+bool draw_item_box(const DrawList *d, uint32_t id, PxBox *box)
+{
+    for (uint32_t i = d->items_n; i-- > 0;)
+        if (d->items[i].id == id) {
+            *box = d->items[i].box;
+            return true;
+        }
+    return false;
+}

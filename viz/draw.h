@@ -125,5 +125,7 @@ void draw_text_turned(DrawList *d, PxBox box, TextStyle style, Color color, cons
 
 /* The topmost item that has an id and whose clipped box holds the place; NONE_U32: none. */
 uint32_t draw_item_at(const DrawList *d, Px x, Px y);
+/* The box of the topmost item of that id; false: there is none. */
+bool draw_item_box(const DrawList *d, uint32_t id, PxBox *box);
 
 #endif

@@ -187,3 +187,80 @@ uint32_t kernels_top(const KernelSums *k, const bool *ranks, const int64_t *shif
     free(s.total);
     return used < n ? used : n;
 }
+
+/* ---- of one name ---- */
+
+typedef struct Duration {
+    int64_t ns;
+    uint64_t times;
+} Duration;
+
+static int by_duration(const void *a, const void *b)
+{
+    const Duration *x = a, *y = b;
+    return (x->ns > y->ns) - (x->ns < y->ns);
+}
+
+typedef struct Durations {
+    Duration *at;
+    uint64_t n, cap;
+} Durations;
+
+static int64_t end_of(const LodRow *lod, uint64_t i)
+{
+    uint64_t span = lod_span(lod, i);
+    return lod->t->start_ns[span] + lod->t->dur_ns[span];
+}
+
+static void collect(Durations *all, const LodRow *lod, uint32_t name, int64_t from_ns,
+                    int64_t to_ns, uint64_t times)
+{
+    const Timeline *t = lod->t;
+    uint64_t last = lod_spans_before(lod, to_ns);
+    uint64_t i = lod->lane >= LANE_LAST ? 0 : lod_spans_before(lod, from_ns);
+    while (i > 0 && end_of(lod, i - 1) >= from_ns)
+        i--;
+    for (; i < last; i++) {
+        uint64_t span = lod_span(lod, i);
+        if (t->span_name[span] != name || end_of(lod, i) < from_ns)
+            continue;
+        GROW(all->at, all->n, all->cap);
+        all->at[all->n++] = (Duration){ t->dur_ns[span], times };
+    }
+}
+
+static int64_t percentile(const Durations *all, uint64_t count, uint32_t pct)
+{
+    uint64_t i = 0, seen = all->at[0].times;
+    while (i + 1 < all->n && (double)seen * 100 < (double)count * pct)
+        seen += all->at[++i].times;
+    return all->at[i].ns;
+}
+
+KernelTimes kernels_times(const KernelSums *k, const bool *ranks, const int64_t *shift_ns,
+                          int64_t from_ns, int64_t to_ns, uint32_t name)
+{
+    const ViewData *d = k->data;
+    Durations all = { .n = 0 };
+    KernelTimes out = { .count = 0 };
+    double sum_ns = 0;
+    for (uint32_t i = 0; i < d->rows_n; i++) {
+        const ViewRow *row = &d->rows[i];
+        int64_t by_ns = shift_ns ? shift_ns[row->rank] : 0;
+        if (row->kind == VIEW_ROW_STREAM && row->lod.n > 0 && (!ranks || ranks[row->rank]))
+            collect(&all, &row->lod, name, from_ns + by_ns, to_ns + by_ns,
+                    d->ranks[row->rank].ranks_n);
+    }
+    for (uint64_t i = 0; i < all.n; i++) {
+        out.count += all.at[i].times;
+        sum_ns += (double)all.at[i].ns * (double)all.at[i].times;
+    }
+    if (all.n > 0) {
+        qsort(all.at, all.n, sizeof *all.at, by_duration);
+        out.mean_ns = (int64_t)(sum_ns / (double)out.count + 0.5);
+        out.p50_ns = percentile(&all, out.count, 50);
+        out.p99_ns = percentile(&all, out.count, 99);
+    }
+    free(all.at);
+    return out;
+}

@@ -44,4 +44,17 @@ void kernels_free(KernelSums *k);
 uint32_t kernels_top(const KernelSums *k, const bool *ranks, const int64_t *shift_ns,
                      int64_t from_ns, int64_t to_ns, KernelTotal *top, uint32_t n);
 
+/*
+ * How long the spans of one name that touch the window took, each as a whole, counted as often
+ * as their rank stands for ranks.  The p-th percentile is the least duration that at least p %
+ * of them do not exceed.  Looks at every span in the window.
+ */
+typedef struct KernelTimes {
+    uint64_t count;
+    int64_t mean_ns, p50_ns, p99_ns;
+} KernelTimes;
+
+KernelTimes kernels_times(const KernelSums *k, const bool *ranks, const int64_t *shift_ns,
+                          int64_t from_ns, int64_t to_ns, uint32_t name);
+
 #endif

@@ -71,6 +71,38 @@ ViewPlace view_link_next(const View *v, ViewPlace place, bool back)
     return back ? ring[(at + n - 1) % n] : ring[at % n];
 }
 
+/* ---- launches ---- */
+
+/* Lanes of a host thread are depths: around a span lies the last one before it that is less
+ * deep, if it has not ended. */
+static uint64_t span_around(const Timeline *t, uint64_t span)
+{
+    const Track *k = &t->tracks[t->span_track[span]];
+    int64_t end_ns = t->start_ns[span] + t->dur_ns[span];
+    for (uint64_t i = span; i-- > k->span_first && t->lane[span] > 0;)
+        if (t->lane[i] < t->lane[span])
+            return t->start_ns[i] + t->dur_ns[i] >= end_ns ? i : NONE_U64;
+    return NONE_U64;
+}
+
+ViewLaunch view_launch_of(const ViewData *d, uint64_t span)
+{
+    const Timeline *t = d->t;
+    if (!t->correlation || t->correlation[span] == NONE_U64 || !cover_bit(t->span_class[span]))
+        return (ViewLaunch){ NONE_U64, NONE_U64 };
+    uint64_t id = t->correlation[span];
+    uint32_t rank = t->tracks[t->span_track[span]].rank;
+    for (uint32_t k = 0; k < t->tracks_n; k++) {
+        const Track *track = &t->tracks[k];
+        if (track->rank != rank || track->kind != TRACK_HOST)
+            continue;
+        for (uint64_t i = track->span_first; i < track->span_first + track->span_n; i++)
+            if (t->correlation[i] == id)
+                return (ViewLaunch){ i, span_around(t, i) };
+    }
+    return (ViewLaunch){ NONE_U64, NONE_U64 };
+}
+
 /* ---- exposed ---- */
 
 /* Longer exposed first, equal ones by span. */

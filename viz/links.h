@@ -22,6 +22,16 @@ ViewPlace view_link_next(const View *v, ViewPlace place, bool back);
  * one's; the longest when nothing is picked.  Over the ranks shown. */
 ViewPlace view_exposed_next(const View *v, ViewPlace from, bool back);
 
+/*
+ * What launched a span of the GPU: the host span with its correlation id, and the innermost
+ * host span around that one (the framework's op).  NONE_U64 each where unknown.  Looks at all
+ * host spans of the rank.
+ */
+typedef struct ViewLaunch {
+    uint64_t launch, within;
+} ViewLaunch;
+ViewLaunch view_launch_of(const ViewData *d, uint64_t span);
+
 /* The op of the other side that a span is paired with. */
 ViewPlace view_twin(const View *v, ViewPlace place);
 

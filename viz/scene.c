@@ -129,7 +129,7 @@ static void draw_chips(ScenePen *p, Px x1)
     for (int m = VIEW_MODES_N; m-- > 0; x1 -= width + gap) {
         PxBox chip = { x1 - width, p->l->top.y0 + pad, x1, p->l->top.y1 - pad };
         bool chosen = v->mode == (ViewMode)m, can = m == VIEW_REAL || v->data[VIEW_SIM_SIDE];
-        draw_tip(p->d, (uint32_t)m, NULL);
+        draw_tip(p->d, SCENE_ITEM_MODE + (uint32_t)m, NULL);
         draw_round(p->d, chip, draw_px(p->d, 3),
                    scene_color(p, chosen ? THEME_ACCENT : THEME_RAISED));
         draw_text(p->d, chip, scene_body(), ALIGN_MIDDLE,
@@ -144,7 +144,7 @@ static void draw_omnibox(ScenePen *p, PxBox box)
 {
     const View *v = p->v;
     Px pad = draw_px(p->d, 8);
-    draw_tip(p->d, VIEW_MODES_N, NULL);
+    draw_tip(p->d, SCENE_ITEM_OMNI, NULL);
     draw_round(p->d, box, draw_px(p->d, 3), scene_color(p, THEME_RAISED));
     if (v->omni_open)
         draw_outline(p->d, box, draw_px(p->d, 2), draw_px(p->d, 3),

@@ -13,9 +13,19 @@
 #include "viz/critical.h"
 #include "viz/kernels.h"
 #include "viz/layout.h"
+#include "viz/links.h"
 #include "viz/names.h"
 
-enum { SCENE_TOP_KERNELS = 24, SCENE_TOP_COMMS = 6 };
+enum { SCENE_TOP_KERNELS = 24, SCENE_TOP_COMMS = 6, SCENE_EDGES = 64 };
+
+/* Ids of what can be clicked or hovered, beside the rows (draw_tip, draw_item_at). */
+enum {
+    SCENE_ITEM_MODE, /* + ViewMode: the chips of the top bar */
+    SCENE_ITEM_OMNI = SCENE_ITEM_MODE + VIEW_MODES_N,
+    SCENE_ITEM_KERNEL,                                       /* + index into SceneTables.top */
+    SCENE_ITEM_EDGE = SCENE_ITEM_KERNEL + SCENE_TOP_KERNELS, /* + index into Scene.edges */
+    SCENE_ITEMS_END = SCENE_ITEM_EDGE + SCENE_EDGES
+};
 
 /* Mean over the ranks of what each pixel of the minimap holds. */
 typedef struct SceneMinimap {
@@ -61,6 +71,22 @@ typedef struct SceneKept {
     uint32_t rows_n;
 } SceneKept;
 
+/* What launched the span at hand. */
+typedef struct SceneLaunch {
+    const ViewData *data; /* NULL: not looked for yet */
+    uint64_t span;
+    ViewLaunch found;
+} SceneLaunch;
+
+/* Of the top kernel at hand: the table's window and ranks. */
+typedef struct SceneTimes {
+    const ViewData *data;
+    ViewWindow window;
+    uint64_t ranks_hash;
+    uint32_t name;
+    KernelTimes times;
+} SceneTimes;
+
 typedef struct Scene {
     Font font;
     Layout layout;
@@ -71,12 +97,23 @@ typedef struct Scene {
     bool hurry; /* the first picture: what takes long is left for the next */
     ScenePath path;
     SceneKept kept;
+    SceneLaunch launch;
+    SceneTimes times;
+    ViewPlace edges[SCENE_EDGES]; /* where the arrows at the edges lead to */
+    uint32_t edges_n;
     bool still; /* --render: no mouse, no hints on keys that a picture does not have */
     bool tips;  /* pieces are items of their own, with their tooltips: for SVG */
 } Scene;
 
 void scene_open(Scene *s, uint32_t scale_pct);
 void scene_free(Scene *s);
+
+/* The drawer's tables of the view as it is; and times of the i-th of its kernels. */
+const SceneTables *scene_tables(Scene *s, const View *v);
+const KernelTimes *scene_kernel_times(Scene *s, const View *v, uint32_t i);
+
+/* The tooltip of the event that mouse or keyboard are at; "" without one.  Returns text. */
+char *scene_event_text(Scene *s, const View *v, char *text, size_t cap);
 
 /* Empties d first.  Follows changes of the view's scale and data. */
 void scene_draw(Scene *s, View *v, DrawList *d);

@@ -63,6 +63,17 @@ static void put_value(Drawer *w, const char *name, int64_t ns, int64_t of_ns, Ti
     w->y += draw_px(p->d, 3);
 }
 
+/* HTA's temporal breakdown: what is neither idle nor below a compute kernel is non-compute. */
+static void put_hta(Drawer *w, const Metrics *sum, int64_t n)
+{
+    int64_t of_ns = sum->span_ns / n, compute_ns = sum->compute_ns / n,
+            idle_ns = sum->idle_ns / n;
+    put_value(w, "Compute", compute_ns, of_ns, TIME_COMPUTE);
+    put_value(w, "Non-compute", of_ns - compute_ns - idle_ns, of_ns, TIME_EXPOSED);
+    put_value(w, "Idle", idle_ns, of_ns, TIME_IDLE);
+    put_note(w, "as HTA books it: overlapped is compute");
+}
+
 static void put_numbers(Drawer *w)
 {
     ScenePen *p = w->p;
@@ -84,6 +95,10 @@ static void put_numbers(Drawer *w)
                                      : ", those shown");
     put_note(w, text);
     w->y += draw_px(p->d, 4);
+    if (p->v->hta_numbers) {
+        put_hta(w, &stats.sum, n);
+        return;
+    }
     put_value(w, "Compute", stats.sum.compute_ns / n, of_ns, TIME_COMPUTE);
     put_value(w, "Communication", stats.sum.comm_ns / n, of_ns, TIME_OVERLAPPED);
     put_value(w, "  overlapped", stats.sum.overlapped_ns / n, of_ns, TIME_OVERLAPPED);
@@ -163,6 +178,14 @@ static TimeClass class_of(uint8_t span_class)
                                         : TIME_HOST;
 }
 
+/* What the mouse finds, in the colour that is there already. */
+static void put_kernel_ground(Drawer *w, uint32_t i)
+{
+    PxBox line = { w->box.x0, w->y, w->box.x1, w->y + draw_px(w->p->d, 16) };
+    draw_tip(w->p->d, SCENE_ITEM_KERNEL + i, NULL);
+    draw_rect(w->p->d, line, scene_color(w->p, THEME_PANEL));
+}
+
 static void put_kernel(Drawer *w, const KernelTotal *k, int64_t largest_ns)
 {
     ScenePen *p = w->p;
@@ -188,9 +211,10 @@ static void put_kernels(Drawer *w, uint32_t most)
 {
     if (w->p->s->hurry)
         return;
-    const SceneTables *t = scene_tables(w->p);
+    const SceneTables *t = scene_tables(w->p->s, w->p->v);
     put_title(w, "Top kernels");
     for (uint32_t i = 0; i < t->top_n && i < most && has_room(w, 16); i++) {
+        put_kernel_ground(w, i);
         if (w->p->v->pane == VIEW_PANE_DRAWER && w->p->v->pane_at == i)
             draw_outline(w->p->d,
                          (PxBox){ w->box.x0 - PX(2), w->y, w->box.x1 + PX(2),
@@ -233,7 +257,7 @@ static void put_comms(Drawer *w)
 {
     if (w->p->s->hurry || !has_room(w, 60))
         return;
-    const SceneTables *t = scene_tables(w->p);
+    const SceneTables *t = scene_tables(w->p->s, w->p->v);
     if (t->comms_n == 0 && !t->comms_left_out)
         return;
     put_title(w, "Most exposed, busbw of the transfer");

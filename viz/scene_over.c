@@ -10,17 +10,31 @@
 
 /* ---- links: outlines of all parts, and a bracket through them ---- */
 
-/* Ends out of sight get an arrow at the edge they are behind. */
-static void draw_edge_arrow(ScenePen *p, PxBox from, const LayoutRow *row)
+/* Ends out of sight get an arrow at the edge they are behind; a click on it goes there. */
+static void draw_edge_arrow(ScenePen *p, PxBox from, const LayoutRow *row, ViewPlace to)
 {
     bool below = row->y0 >= p->l->lanes.y1;
     if (!below && row->y1 > p->l->scrolled.y0)
         return;
+    if (p->s->edges_n < SCENE_EDGES && !p->s->still) {
+        draw_tip(p->d, SCENE_ITEM_EDGE + p->s->edges_n, NULL);
+        p->s->edges[p->s->edges_n++] = to;
+    }
     Px x = px_max(p->l->lanes.x0 + PX(8), px_min(from.x0, p->l->lanes.x1 - PX(8)));
     Px edge = below ? p->l->lanes.y1 - PX(2) : p->l->scrolled.y0 + PX(2);
     PxPoint line[] = { { x, below ? edge - draw_px(p->d, 18) : edge + draw_px(p->d, 18) },
                        { x, edge } };
-    draw_arrow(p->d, line, 2, PX(2), scene_color(p, THEME_ARROW));
+    draw_arrow(p->d, line, 2, PX(3), scene_color(p, THEME_ARROW));
+}
+
+/* The same op on the other side, where both are in sight. */
+static void draw_twin(ScenePen *p, ViewPlace place)
+{
+    ViewPlace twin = view_twin(p->v, place);
+    const LayoutRow *row = twin.row != NONE_U32 ? layout_row_of(p->l, twin) : NULL;
+    if (row)
+        draw_outline(p->d, px_box_inset(layout_span_box(p->l, p->v, row, twin), -PX(1)), PX(2),
+                     0, scene_color(p, THEME_FOCUS));
 }
 
 /* From an event to one it is linked to: down its start, over, into the other's start. */
@@ -73,7 +87,7 @@ static void draw_links(ScenePen *p, ViewPlace place)
             continue;
         PxBox box = layout_span_box(p->l, p->v, other, to[i]);
         draw_outline(p->d, px_box_inset(box, -PX(1)), PX(2), 0, scene_color(p, THEME_ARROW));
-        draw_edge_arrow(p, mine, other);
+        draw_edge_arrow(p, mine, other, to[i]);
         if (pair && !is_send(t, place.span))
             draw_link(p, box, mine);
         else if (pair || !collective)
@@ -139,7 +153,10 @@ void scene_over(ScenePen *p)
     draw_clip_push(p->d, p->l->lanes);
     if (p->v->overlap_shading)
         draw_shading(p);
-    draw_links(p, p->v->hover.row != NONE_U32 ? p->v->hover : p->v->picked);
+    ViewPlace at_hand = p->v->hover.row != NONE_U32 ? p->v->hover : p->v->picked;
+    p->s->edges_n = 0;
+    draw_links(p, at_hand);
+    draw_twin(p, at_hand);
     draw_clip_pop(p->d);
 }
 

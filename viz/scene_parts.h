@@ -25,14 +25,13 @@ void scene_over(ScenePen *p);   /* links and shading */
 void scene_empty(ScenePen *p);  /* why there is nothing to see, and what to do */
 void scene_focus(ScenePen *p);  /* the pane that the keyboard is in */
 void scene_scroll(ScenePen *p); /* how much of the rows is in sight */
-const SceneTables *scene_tables(ScenePen *p);
 /* The path's sums in the box from *y on, which moves behind them. */
 void scene_path_table(ScenePen *p, PxBox box, Px *y);
-void scene_tooltip(ScenePen *p); /* of v->hover */
+void scene_tooltip(ScenePen *p); /* of what the mouse, or the keyboard, is at */
 void scene_offers(ScenePen *p);
 void scene_help(ScenePen *p);
 
-/* What the tooltip of a span says, in lines.  Returns text. */
+/* What the tooltip of a span says, in lines; without its launch.  Returns text. */
 char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap);
 
 /* Between ticks: 1, 2, 5 times a power of ten, at least least_ns. */

@@ -156,37 +156,69 @@ static void make_comms(SceneTables *t, const View *v, ViewWindow w)
 
 /* ---- both ---- */
 
-static void make_kernels(ScenePen *p, SceneTables *t, ViewWindow w)
+/* Which ranks count, and how far their clocks are ahead. */
+typedef struct Counted {
+    bool *ranks;
+    int64_t *shift_ns;
+} Counted;
+
+static Counted counted_ranks(const View *v)
 {
-    const View *v = p->v;
     const ViewData *d = view_data(v);
-    KernelSums *sums = &p->s->sums[view_side(v)];
-    bool *ranks = mem_zero((size_t)d->ranks_n + 1, sizeof *ranks);
-    int64_t *shift_ns = mem_zero((size_t)d->ranks_n + 1, sizeof *shift_ns);
+    Counted c = { mem_zero((size_t)d->ranks_n + 1, sizeof *c.ranks),
+                  mem_zero((size_t)d->ranks_n + 1, sizeof *c.shift_ns) };
+    for (uint32_t r = 0; r < d->ranks_n; r++) {
+        c.ranks[r] = view_counts(v, r);
+        c.shift_ns[r] = view_shift_ns(v, view_side(v), r);
+    }
+    return c;
+}
+
+static void counted_free(Counted *c)
+{
+    free(c->ranks);
+    free(c->shift_ns);
+}
+
+static void make_kernels(Scene *s, const View *v, ViewWindow w)
+{
+    const ViewData *d = view_data(v);
+    KernelSums *sums = &s->sums[view_side(v)];
     if (sums->data != d) {
         kernels_free(sums);
         kernels_open(sums, d);
     }
-    for (uint32_t r = 0; r < d->ranks_n; r++) {
-        ranks[r] = view_counts(v, r);
-        shift_ns[r] = view_shift_ns(v, view_side(v), r);
-    }
-    t->top_n =
-        kernels_top(sums, ranks, shift_ns, w.from_ns, w.to_ns, t->top, SCENE_TOP_KERNELS);
-    free(ranks);
-    free(shift_ns);
+    Counted c = counted_ranks(v);
+    s->tables.top_n = kernels_top(sums, c.ranks, c.shift_ns, w.from_ns, w.to_ns, s->tables.top,
+                                  SCENE_TOP_KERNELS);
+    counted_free(&c);
 }
 
-const SceneTables *scene_tables(ScenePen *p)
+const SceneTables *scene_tables(Scene *s, const View *v)
 {
-    SceneTables *t = &p->s->tables;
-    ViewWindow w = view_stats_window(p->v);
-    uint64_t hash = ranks_hash(p->v);
-    if (t->data == view_data(p->v) && memcmp(&t->window, &w, sizeof w) == 0 &&
+    SceneTables *t = &s->tables;
+    ViewWindow w = view_stats_window(v);
+    uint64_t hash = ranks_hash(v);
+    if (t->data == view_data(v) && memcmp(&t->window, &w, sizeof w) == 0 &&
         t->ranks_hash == hash)
         return t;
-    *t = (SceneTables){ .data = view_data(p->v), .window = w, .ranks_hash = hash };
-    make_kernels(p, t, w);
-    make_comms(t, p->v, w);
+    *t = (SceneTables){ .data = view_data(v), .window = w, .ranks_hash = hash };
+    make_kernels(s, v, w);
+    make_comms(t, v, w);
     return t;
+}
+
+const KernelTimes *scene_kernel_times(Scene *s, const View *v, uint32_t i)
+{
+    const SceneTables *t = scene_tables(s, v);
+    SceneTimes *k = &s->times;
+    if (k->data == t->data && memcmp(&k->window, &t->window, sizeof k->window) == 0 &&
+        k->ranks_hash == t->ranks_hash && k->name == t->top[i].name)
+        return &k->times;
+    Counted c = counted_ranks(v);
+    *k = (SceneTimes){ t->data, t->window, t->ranks_hash, t->top[i].name,
+                       kernels_times(&s->sums[view_side(v)], c.ranks, c.shift_ns,
+                                     t->window.from_ns, t->window.to_ns, t->top[i].name) };
+    counted_free(&c);
+    return &k->times;
 }

@@ -1,5 +1,6 @@
 /*
- * scene_tip.c - the tooltip: all that is known of the span below the mouse, or a counter's value.
+ * scene_tip.c - the tooltip: all that is known of the span, the counter or the kernel of the
+ * drawer that the mouse or the keyboard is at.
  */
 #include "viz/scene_counter.h"
 
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TIP_LINES = 17, TIP_TEXT = 200 };
+enum { TIP_LINES = 22, TIP_TEXT = 200 };
 
 typedef struct Tip {
     char line[TIP_LINES][TIP_TEXT];
@@ -106,6 +107,40 @@ static void say_comm(Tip *tip, const View *v, ViewPlace place)
     }
 }
 
+/* What started it, and how long before. */
+static void say_cause(Tip *tip, const ViewData *d, ViewPlace place, ViewLaunch found)
+{
+    char delay[32];
+    if (found.launch == NONE_U64)
+        return;
+    const Timeline *t = d->t;
+    int64_t delay_ns = t->start_ns[place.span] - t->start_ns[found.launch];
+    say(tip, "launched %s before by %.60s%s%.80s",
+        view_time_text(delay, sizeof delay, delay_ns),
+        timeline_text(t, t->span_name[found.launch]), found.within != NONE_U64 ? " in " : "",
+        found.within != NONE_U64 ? timeline_text(t, t->span_name[found.within]) : "");
+}
+
+/* The same op on the other side, and how far the simulation is off. */
+static void say_twin(Tip *tip, const View *v, ViewPlace place)
+{
+    ViewPlace twin = view_twin(v, place);
+    char a[32], b[32];
+    if (twin.row == NONE_U32)
+        return;
+    ViewPlace real = place.side == VIEW_REAL_SIDE ? place : twin;
+    ViewPlace sim = place.side == VIEW_REAL_SIDE ? twin : place;
+    int64_t real_ns = v->data[VIEW_REAL_SIDE]->t->dur_ns[real.span];
+    int64_t sim_ns = v->data[VIEW_SIM_SIDE]->t->dur_ns[sim.span];
+    view_time_text(a, sizeof a, real_ns);
+    view_time_text(b, sizeof b, sim_ns);
+    if (real_ns > 0)
+        say(tip, "real %s, sim %s: %+.1f %%", a, b,
+            100 * (double)(sim_ns - real_ns) / (double)real_ns);
+    else
+        say(tip, "real %s, sim %s", a, b);
+}
+
 /* "grid 24 x 1 x 1, block 544 x 1 x 1" and what they take. */
 static void say_launch(Tip *tip, const KernelLaunch *l)
 {
@@ -129,7 +164,8 @@ static void say_launch(Tip *tip, const KernelLaunch *l)
         say(tip, "estimated occupancy %" PRIu32 " %%", l->occupancy_pct);
 }
 
-static void fill_tip(Tip *tip, const View *v, ViewPlace place)
+/* launch: what started it, NULL where nobody looked. */
+static void fill_tip(Tip *tip, const View *v, ViewPlace place, const ViewLaunch *launch)
 {
     const ViewData *d = v->data[place.side];
     const ViewRow *row = &d->rows[place.row];
@@ -143,17 +179,123 @@ static void fill_tip(Tip *tip, const View *v, ViewPlace place)
     if (cover_bit(class_) == COVER_COMM)
         say_comm(tip, v, place);
     say_launch(tip, timeline_launch_of(d->t, place.span));
+    if (launch)
+        say_cause(tip, d, place, *launch);
+    say_twin(tip, v, place);
+}
+
+static char *join_lines(const Tip *tip, char *text, size_t cap)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (uint32_t i = 0; i < tip->n && used < cap; i++)
+        used += (size_t)snprintf(text + used, cap - used, "%s%s", i ? "\n" : "", tip->line[i]);
+    return text;
 }
 
 char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap)
 {
     Tip tip = { .n = 0 };
-    size_t used = 0;
-    fill_tip(&tip, v, place);
-    text[0] = 0;
-    for (uint32_t i = 0; i < tip.n && used < cap; i++)
-        used += (size_t)snprintf(text + used, cap - used, "%s%s", i ? "\n" : "", tip.line[i]);
-    return text;
+    fill_tip(&tip, v, place, NULL);
+    return join_lines(&tip, text, cap);
+}
+
+/* ---- of the event at hand ---- */
+
+static void fill_event(Tip *tip, Scene *s, const View *v, ViewPlace place)
+{
+    const ViewData *d = v->data[place.side];
+    if (s->launch.data != d || s->launch.span != place.span)
+        s->launch = (SceneLaunch){ d, place.span, view_launch_of(d, place.span) };
+    fill_tip(tip, v, place, &s->launch.found);
+}
+
+static ViewPlace event_at_hand(const View *v)
+{
+    bool beside = v->by_keyboard && v->picked.row != NONE_U32;
+    return beside || v->hover.row == NONE_U32 ? v->picked : v->hover;
+}
+
+char *scene_event_text(Scene *s, const View *v, char *text, size_t cap)
+{
+    Tip tip = { .n = 0 };
+    ViewPlace place = event_at_hand(v);
+    if (place.row != NONE_U32)
+        fill_event(&tip, s, v, place);
+    return join_lines(&tip, text, cap);
+}
+
+/* ---- of the drawer's top kernels ---- */
+
+static void fill_kernel(Tip *tip, ScenePen *p, uint32_t i)
+{
+    const KernelTotal *k = &scene_tables(p->s, p->v)->top[i];
+    const KernelTimes *times = scene_kernel_times(p->s, p->v, i);
+    char a[32], b[32], c[32];
+    say_name(tip, timeline_text(view_data(p->v)->t, k->name));
+    say(tip, "%" PRIu64 " times, %s within the window", k->count,
+        view_time_text(a, sizeof a, k->total_ns));
+    say(tip, "mean %s, median %s, p99 %s", view_time_text(a, sizeof a, times->mean_ns),
+        view_time_text(b, sizeof b, times->p50_ns), view_time_text(c, sizeof c, times->p99_ns));
+}
+
+/* ---- where it stands ---- */
+
+/* Right below a place, or above it where there is no room. */
+static void put_tip(ScenePen *p, const Tip *tip, PxBox at)
+{
+    Px line = draw_px(p->d, 17), pad = draw_px(p->d, 8), width = 0;
+    for (uint32_t i = 0; i < tip->n; i++)
+        width = px_max(width, font_width(p->d->font, i ? scene_small() : scene_bold(),
+                                         tip->line[i], strlen(tip->line[i])));
+    width += 2 * pad;
+    Px height = line * (Px)tip->n + 2 * pad;
+    Px x = px_min(at.x0, p->l->all.x1 - width), y = at.y1;
+    if (y + height > p->l->legend.y0)
+        y = at.y0 - height;
+    PxBox box = px_box(px_max(x, 0), px_max(y, 0), width, height);
+    draw_round(p->d, box, draw_px(p->d, 4), scene_color(p, THEME_RAISED));
+    draw_outline(p->d, box, PX(1), draw_px(p->d, 4), scene_color(p, THEME_EDGE));
+    for (uint32_t i = 0; i < tip->n; i++) {
+        PxBox row =
+            px_box(box.x0 + pad, box.y0 + pad + line * (Px)i, width - 2 * pad + PX(2), line);
+        draw_text(p->d, row, i ? scene_small() : scene_bold(), ALIGN_LEFT,
+                  scene_color(p, i ? THEME_DIM : THEME_TEXT), tip->line[i]);
+    }
+}
+
+static PxBox mouse_box(const ScenePen *p)
+{
+    const View *v = p->v;
+    return (PxBox){ PX(v->mouse_x) + draw_px(p->d, 14), PX(v->mouse_y) - draw_px(p->d, 8),
+                    PX(v->mouse_x), PX(v->mouse_y) + draw_px(p->d, 18) };
+}
+
+/* The picked event in the lanes; false: it is out of sight. */
+static bool picked_box(const ScenePen *p, PxBox *box)
+{
+    const LayoutRow *row = layout_row_of(p->l, p->v->picked);
+    if (!row)
+        return false;
+    *box = layout_span_box(p->l, p->v, row, p->v->picked);
+    Px gap = draw_px(p->d, 6);
+    box->y0 -= gap;
+    box->y1 += gap;
+    bool shown = box->x1 > p->l->lanes.x0 && box->x0 < p->l->lanes.x1;
+    box->x0 = px_max(box->x0, p->l->lanes.x0);
+    return shown && row->y1 > p->l->lanes.y0 && row->y0 < p->l->lanes.y1;
+}
+
+/* The kernel of the drawer that mouse or keyboard are at; NONE_U32. */
+static uint32_t kernel_at_hand(ScenePen *p)
+{
+    const View *v = p->v;
+    uint32_t i = v->hover_item - SCENE_ITEM_KERNEL;
+    if (p->l->drawer.x1 <= p->l->drawer.x0 || p->s->hurry)
+        return NONE_U32;
+    if (i >= SCENE_TOP_KERNELS)
+        i = v->pane == VIEW_PANE_DRAWER ? v->pane_at : NONE_U32;
+    return i < scene_tables(p->s, p->v)->top_n ? i : NONE_U32;
 }
 
 /* What a counter has below the mouse: one value, or many within a pixel. */
@@ -184,31 +326,22 @@ void scene_tooltip(ScenePen *p)
 {
     const View *v = p->v;
     Tip tip = { .n = 0 };
-    if (v->mouse_x < 0 || v->omni_open)
+    ViewPlace place = event_at_hand(v);
+    PxBox at = mouse_box(p);
+    uint32_t kernel = kernel_at_hand(p);
+    if (v->omni_open)
         return;
-    if (v->hover.row != NONE_U32)
-        fill_tip(&tip, v, v->hover);
-    else
+    if (place.row != NONE_U32 && place.span == v->hover.span && v->mouse_x >= 0) {
+        fill_event(&tip, p->s, v, place);
+    } else if (kernel != NONE_U32) {
+        fill_kernel(&tip, p, kernel);
+        if (v->hover_item != SCENE_ITEM_KERNEL + kernel)
+            draw_item_box(p->d, SCENE_ITEM_KERNEL + kernel, &at);
+    } else if (v->by_keyboard && place.row != NONE_U32 && picked_box(p, &at)) {
+        fill_event(&tip, p->s, v, place);
+    } else if (v->mouse_x >= 0 && v->hover.row == NONE_U32) {
         fill_counter(&tip, p);
-    if (tip.n == 0)
-        return;
-    Px line = draw_px(p->d, 17), pad = draw_px(p->d, 8), width = 0;
-    for (uint32_t i = 0; i < tip.n; i++)
-        width = px_max(width, font_width(p->d->font, i ? scene_small() : scene_bold(),
-                                         tip.line[i], strlen(tip.line[i])));
-    width += 2 * pad;
-    Px height = line * (Px)tip.n + 2 * pad;
-    Px x = px_min(PX(v->mouse_x) + draw_px(p->d, 14), p->l->all.x1 - width);
-    Px y = PX(v->mouse_y) + draw_px(p->d, 18);
-    if (y + height > p->l->legend.y0)
-        y = PX(v->mouse_y) - height - draw_px(p->d, 8);
-    PxBox box = px_box(px_max(x, 0), px_max(y, 0), width, height);
-    draw_round(p->d, box, draw_px(p->d, 4), scene_color(p, THEME_RAISED));
-    draw_outline(p->d, box, PX(1), draw_px(p->d, 4), scene_color(p, THEME_EDGE));
-    for (uint32_t i = 0; i < tip.n; i++) {
-        PxBox row =
-            px_box(box.x0 + pad, box.y0 + pad + line * (Px)i, width - 2 * pad + PX(2), line);
-        draw_text(p->d, row, i ? scene_small() : scene_bold(), ALIGN_LEFT,
-                  scene_color(p, i ? THEME_DIM : THEME_TEXT), tip.line[i]);
     }
+    if (tip.n > 0)
+        put_tip(p, &tip, at);
 }

@@ -184,10 +184,11 @@ static void fulfil(Window *w)
             app_say(a, "%.250s", err.text);
         a->save[0] = 0;
     }
-    if (a->copy[0]) {
-        SDL_SetClipboardText(a->copy);
-        app_say(a, "copied");
-        a->copy[0] = 0;
+    if (a->copy) {
+        bool copied = SDL_SetClipboardText(a->copy) == 0;
+        app_say(a, copied ? "copied" : "the clipboard cannot be used here");
+        free(a->copy);
+        a->copy = NULL;
     }
 }
 

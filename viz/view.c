@@ -33,6 +33,7 @@ void view_open(View *v, ViewData *data, ViewData *other)
     *v = (View){ .data = { data, other },
                  .hover = view_nowhere,
                  .picked = view_nowhere,
+                 .hover_item = NONE_U32,
                  .align_clocks = true,
                  .theme = theme_dark(),
                  .scale_pct = 100,

@@ -83,8 +83,11 @@ typedef struct View {
     uint32_t marks_n;
 
     ViewPlace hover, picked;
+    uint32_t hover_item; /* what else the mouse is over: SCENE_ITEM_*; NONE_U32: nothing */
+    bool by_keyboard;    /* the picked event was not clicked, so its tooltip stands beside it */
     const ViewFilter *filter; /* what does not match is dimmed; NULL: everything matches */
     bool critical;            /* the critical path is shown */
+    bool hta_numbers;         /* the drawer's numbers as HTA's temporal breakdown books them */
     bool overlap_shading;     /* exposed communication is shaded over all streams of a rank */
     bool align_clocks;
 

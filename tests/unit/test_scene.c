@@ -249,7 +249,7 @@ static const struct {
     { "all", 2, false, false, all_of_it, 0x98b238ce3c9c7616 },
     { "close", 2, false, false, close_by, 0xd1d634ce3f062aaf },
     { "drawer", 2, false, false, with_drawer, 0xea0cf0e09822492e },
-    { "tooltip", 2, false, false, pointed_at, 0xa0f6650c85764521 },
+    { "tooltip", 2, false, false, pointed_at, 0xd4f0517ce7e4a21a },
     { "split", 2, true, false, split, 0x54b1670500587b40 },
     { "diff", 2, true, false, diff, 0x70e708f5f5d8866d },
     { "strips", RANKS_MAX, false, false, all_of_it, 0xfdd823e159ee5035 },
