@@ -5,11 +5,12 @@
  *     free stage:   B that has arrived, else F that has arrived and that memory allows (or F
  *                   first), else W if there is one, else it waits
  *
- * zb-h1's own order is among those that are tried.  Habits: which of F and B goes first where both could; whether stage s keeps s W for later, as
- * zb-h1 does; and whether a stage that could do W rather waits for what arrives within no, a
- * half, or a whole W.  That is in the spirit of the heuristic of section 3.1 of Qi et al., which
- * also tries combinations; costs are those of the stages' flops, transfers cost
- * nothing.  Every stage holds at most pp (zb-1p) or 2 pp (zb-2p) micro-batches.
+ * zb-h1's own order is among those that are tried.  Habits: which of F and B goes first where
+ * both could; whether stage s keeps s W for later, as zb-h1 does; and whether a stage that could
+ * do W rather waits for what arrives within no, a half, or a whole W.  That is in the spirit of
+ * the heuristic of section 3.1 of Qi et al., which also tries combinations.  Costs are those of a
+ * roofline, transfers cost nothing.  Every stage holds at most pp (zb-1p) or 2 pp (zb-2p)
+ * micro-batches.
  */
 #include "sim/strategy/schedule_parts.h"
 
