@@ -40,7 +40,6 @@ typedef struct ZeroPart {
 typedef struct Zero {
     Build *b;
     Finish finish;
-    uint32_t ranks_n;
     bool each;   /* zero2: every micro-batch scatters its gradients, none stay */
     bool copies; /* buckets have buffers */
     bool ahead;  /* the gathers stand before the next forward */
