@@ -50,6 +50,9 @@
  * and their gradients scattered; where cp overlaps, lowering lets attention begin
  * with the rank's own keys (a ring), so that only the rest waits.
  *
+ * EXPERTS.  A layer with experts has them in the place of its MLP (blocks_moe.c).  Their
+ * matmuls work on all experts of the rank at once: TapeOp.groups, MatmulShape.batch.
+ *
  * FP8.  Matmuls of layers read their input, and the gradient of their output, cast
  * to fp8, and that cast input is what is saved (Transformer Engine); everything
  * else, and the head, is bf16.
