@@ -20,6 +20,9 @@
  *     sort       only where a rank has several experts: rows come rank by rank
  *     experts    one grouped matmul for all of a rank, of R k tp / (E/ep) rows each
  *
+ * COST.  Permute, sort and weighted sum move each row once, at the speed of a copy (judged; no
+ * measurement).  Rows that do not divide by the experts of a rank are rounded up for the shape.
+ *
  * BALANCED.  Every expert is taken to get equally many tokens, so all ranks do the same.  A
  * router that is not balanced is slower: the fullest rank sets the pace.
  *

@@ -10,6 +10,8 @@
  *                                         |        +- mlp ------- (+) -- biases -- (+) -> out
  *                                         +---------------------------------------+
  *
+ * Layers that are mixtures have their experts in the place of mlp: blocks_moe.c.
+ *
  * A parallel block adds its two branches before anything else, so that tensor
  * parallelism needs one collective for both.
  *

@@ -347,6 +347,19 @@ static void gradients_of_experts_meet_those_of_the_same_experts(void)
             check_volume(WORLD / cp, cp, ep);
 }
 
+/* Each tp rank routes its own rows: a router twice as large has twice as much to sum. */
+static void gradients_of_the_router_are_summed_over_tp(void)
+{
+    Drawn x, y;
+    if (make(&x, (Ask){ .experts = 4, .per_token = K, .dp = 2, .ep = 2, .tp = 2 })) {
+        if (make(&y, (Ask){ .experts = 8, .per_token = K, .dp = 2, .ep = 2, .tp = 2 }))
+            CHECK_U64((uint64_t)L * 4 * H * 2,
+                      moved(&y.g, OP_ALL_REDUCE, "tp") - moved(&x.g, OP_ALL_REDUCE, "tp"));
+        drawn_free(&y);
+    }
+    drawn_free(&x);
+}
+
 /* Every rank's norm counts its own experts. */
 static void clipping_sums_over_ep(void)
 {
@@ -498,6 +511,33 @@ static void experts_are_one_grouped_matmul(void)
         }
 }
 
+static bool is_gate_up(const Graph *g, const Op *op, const void *user)
+{
+    (void)user;
+    return is_name(op, g, "experts.gate_up");
+}
+
+/* Stacks without one matmul for both have a grouped one for gate and one for up. */
+static void gate_and_up_may_be_apart(void)
+{
+    Total t[2] = { 0 };
+    for (int apart = 0; apart < 2; apart++) {
+        Drawn x;
+        if (make(&x, (Ask){ .experts = E,
+                            .per_token = K,
+                            .dp = 2,
+                            .ep = 2,
+                            .software = apart ? "torchtitan-2025" : "generic" })) {
+            CHECK(x.sw.fused_gate_up == !apart);
+            t[apart] = total_of(&x.g, is_gate_up, NULL);
+        }
+        drawn_free(&x);
+    }
+    CHECK_U64(3 * L, t[0].count);
+    CHECK(t[1].count >= 6 * L); /* and sums of what dgrad gives */
+    CHECK_NEAR(t[0].flops, t[1].flops, 1e-12);
+}
+
 /* Rows that do not divide by the experts: the fullest expert counts. */
 static void rows_are_rounded_up(void)
 {
@@ -613,11 +653,13 @@ int main(void)
     RUN(an_all_to_all_takes_what_leaves_over_the_port);
     RUN(tp_gathers_and_scatters_the_routed_rows);
     RUN(gradients_of_experts_meet_those_of_the_same_experts);
+    RUN(gradients_of_the_router_are_summed_over_tp);
     RUN(clipping_sums_over_ep);
     RUN(flops_count_the_experts_that_a_token_visits);
     RUN(one_expert_is_the_dense_block_and_a_router);
     RUN(one_expert_takes_what_its_ops_add);
     RUN(experts_are_one_grouped_matmul);
+    RUN(gate_and_up_may_be_apart);
     RUN(rows_are_rounded_up);
     RUN(every_way_to_train_holds_together);
     RUN(fp8_quantizes_what_experts_read);

@@ -20,7 +20,7 @@ static void the_bound_is_below_what_graphs_need(void)
     static const char *const scenarios[] = { "scenarios/examples/gpt2-ddp.json",
                                              "scenarios/examples/toy-mlp-ddp.json",
                                              "scenarios/examples/llama3-8b-fsdp.json",
-                                             "scenarios/examples/mixtral-8x7b-ep.json" };
+                                             "scenarios/examples/mixtral-ep.json" };
     uint32_t compared = 0;
     for (size_t i = 0; i < ARRAY_N(scenarios); i++) {
         Plan p = { 0 };
@@ -126,7 +126,7 @@ static void check_settings(const char *scenario, uint32_t step)
 static void settings_make_the_candidate_again(void)
 {
     check_settings(small_example, 31);
-    check_settings("scenarios/examples/mixtral-8x7b-ep.json", 97);
+    check_settings("scenarios/examples/mixtral-ep.json", 97);
 }
 
 /* Every divisor of experts and of dp x cp, under the strategies that keep parameters whole; no
@@ -135,7 +135,7 @@ static void experts_are_tried_on_as_many_ranks_as_divide_them(void)
 {
     Plan p = { 0 };
     Err err = { 0 };
-    PlanOptions o = options_of("scenarios/examples/mixtral-8x7b-ep.json", 16);
+    PlanOptions o = options_of("scenarios/examples/mixtral-ep.json", 16);
     bool seen[9] = { false }, tp = false;
     CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
     for (uint32_t k = 0; k < p.n; k++) {
