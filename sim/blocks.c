@@ -79,12 +79,16 @@ uint32_t tape_quantize(Build *b, Tape *t, uint32_t x)
 
 uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec)
 {
+    uint64_t each = spec->groups ? spec->groups : 1;
     uint32_t w = tape_param(t, arena_printf(&b->arena, "%s.weight", spec->name),
-                            param_read_dtype(b->s), spec->columns, t->values[x].columns);
+                            param_read_dtype(b->s), each * spec->columns, t->values[x].columns);
+    t->values[w].expert = spec->groups > 0 && b->s->parallel.ep > 1;
     t->values[w].kv_columns = spec->kv_columns;
     const Training *training = &b->s->training;
     DType precision = spec->quantized ? training->precision : matmul_dtype(training);
     uint32_t y = tape_matmul(t, spec->name, precision, x, w, spec->tp);
+    t->ops[t->ops_n - 1].groups = spec->groups;
+    t->values[y].columns = spec->columns;
     t->values[y].dtype = act_dtype(training);
     t->values[y].kv_columns = spec->kv_columns;
     return spec->bias ? tape_bias(b, t, y, spec->name) : y;
@@ -148,6 +152,25 @@ uint32_t tape_activation(Build *b, Tape *t, uint32_t x, Activation act, bool gat
     }
     tape_op(t, op);
     return op.out;
+}
+
+uint32_t tape_mlp(Build *b, Tape *t, uint32_t x, const MlpSpec *spec)
+{
+    const Transformer *m = &b->s->model.u.transformer;
+    uint32_t up = tape_linear(b, t, tape_quantize(b, t, x),
+                              &(LinearSpec){ .name = spec->up,
+                                             .columns = m->gated ? 2 * spec->ffn : spec->ffn,
+                                             .bias = m->mlp_bias,
+                                             .quantized = true,
+                                             .groups = spec->groups,
+                                             .tp = TP_COLUMN });
+    uint32_t y = tape_activation(b, t, up, m->activation, m->gated);
+    return tape_linear(b, t, tape_quantize(b, t, y),
+                       &(LinearSpec){ .name = spec->down,
+                                      .columns = m->hidden,
+                                      .quantized = true,
+                                      .groups = spec->groups,
+                                      .tp = TP_ROW });
 }
 
 static uint32_t loss_value(Tape *t)

@@ -51,6 +51,9 @@
  * and their gradients scattered; where cp overlaps, lowering lets attention begin
  * with the rank's own keys (a ring), so that only the rest waits.
  *
+ * EXPERTS.  A layer with experts has them in the place of its MLP (blocks_moe.c).  Their
+ * matmuls work on all experts of the rank at once: TapeOp.groups, MatmulShape.batch.
+ *
  * FP8.  Matmuls of layers read their input, and the gradient of their output, cast
  * to fp8, and that cast input is what is saved (Transformer Engine); everything
  * else, and the head, is bf16.
@@ -109,8 +112,10 @@ Fusion fusion_of(const Build *b);
 bool fused_attention(const Build *b); /* training.attention has the last word */
 
 /* Matmuls that some stacks split in parts: sim/lower_expand.c knows them by name. */
-#define NAME_QKV     "attention.qkv"
-#define NAME_GATE_UP "mlp.gate_up"
+#define NAME_QKV             "attention.qkv"
+#define NAME_GATE_UP         "mlp.gate_up"
+#define NAME_EXPERTS_GATE_UP "experts.gate_up"
+#define NAME_SHARED_GATE_UP  "shared_expert.gate_up"
 
 /* ---- ops that several families use (sim/blocks.c) ---- */
 
@@ -119,7 +124,8 @@ typedef struct LinearSpec {
     uint64_t columns; /* of the output */
     uint64_t kv_columns;
     bool bias;
-    bool quantized; /* x has been through tape_quantize */
+    bool quantized;  /* x has been through tape_quantize */
+    uint32_t groups; /* experts, each with weights of its own; 0: plain */
     TapeTp tp;
 } LinearSpec;
 
@@ -135,6 +141,19 @@ uint32_t tape_activation(Build *b, Tape *t, uint32_t x, Activation act, bool gat
 void tape_mse(Build *b, Tape *t, uint32_t prediction, uint32_t target);
 void tape_cross_entropy(Build *b, Tape *t, uint32_t logits, uint32_t target);
 uint32_t tape_batchnorm(Build *b, Tape *t, uint32_t x, const char *name);
+
+/*
+ * A gated or plain MLP up to its second matmul, without that one's bias.  groups: as
+ * LinearSpec has it.
+ */
+typedef struct MlpSpec {
+    const char *up, *down; /* names of its matmuls */
+    uint64_t ffn;
+    uint32_t groups;
+} MlpSpec;
+uint32_t tape_mlp(Build *b, Tape *t, uint32_t x, const MlpSpec *spec);
+/* sim/blocks_moe.c: in the place of the MLP; what it returns lies as x does. */
+uint32_t tape_moe(Build *b, Tape *t, uint32_t x);
 
 /* sim/segments.c: layouts, params and segments of types[0..n-1] from their tapes. */
 void make_segments(Build *b, ModelPlan *p);

@@ -10,6 +10,8 @@
  *                                         |        +- mlp ------- (+) -- biases -- (+) -> out
  *                                         +---------------------------------------+
  *
+ * Layers that are mixtures have their experts in the place of mlp: blocks_moe.c.
+ *
  * A parallel block adds its two branches before anything else, so that tensor
  * parallelism needs one collective for both.
  *
@@ -26,6 +28,7 @@ typedef struct Maker {
     Tape *t;
     uint64_t batch, rows;
     DType act, param;
+    bool moe; /* of the layer at work */
 } Maker;
 
 /* ---- pieces ---- */
@@ -241,22 +244,15 @@ static uint32_t attention(Maker *k, uint32_t x, uint32_t window)
             .name = "attention.out", .columns = m->hidden, .quantized = true, .tp = TP_ROW });
 }
 
-/* Up to the second matmul, without its bias. */
+/* Up to the second matmul, without its bias; or the experts. */
 static uint32_t mlp(Maker *k, uint32_t x)
 {
-    const Transformer *m = k->m;
-    uint64_t ffn = m->ffn;
-    uint32_t up = tape_linear(k->b, k->t, tape_quantize(k->b, k->t, x),
-                              &(LinearSpec){ .name = m->gated ? NAME_GATE_UP : "mlp.up",
-                                             .columns = m->gated ? 2 * ffn : ffn,
-                                             .bias = m->mlp_bias,
-                                             .quantized = true,
-                                             .tp = TP_COLUMN });
-    uint32_t y = tape_activation(k->b, k->t, up, m->activation, m->gated);
-    return tape_linear(
-        k->b, k->t, tape_quantize(k->b, k->t, y),
-        &(LinearSpec){
-            .name = "mlp.down", .columns = m->hidden, .quantized = true, .tp = TP_ROW });
+    if (k->moe)
+        return tape_moe(k->b, k->t, x);
+    return tape_mlp(k->b, k->t, x,
+                    &(MlpSpec){ .up = k->m->gated ? NAME_GATE_UP : "mlp.up",
+                                .down = "mlp.down",
+                                .ffn = k->m->ffn });
 }
 
 static uint32_t out_bias(Maker *k, uint32_t x)
@@ -459,8 +455,10 @@ static void make_head(Maker *k)
 static bool check(const Build *b, const Transformer *m, Err *err)
 {
     uint32_t tp = b->s->parallel.tp;
-    if (m->experts)
-        return err_set(err, "mixture-of-experts models can be counted but not simulated yet");
+    if (m->experts && m->mlp_bias)
+        return err_set(err,
+                       "experts with biases cannot be simulated, Megatron's grouped matmuls "
+                       "have none; model.bias false is allowed");
     if (m->headless)
         return err_set(err, "a model without a head cannot be trained; give it one "
                             "(an architecture such as LlamaForCausalLM)");
@@ -481,14 +479,19 @@ static bool check(const Build *b, const Transformer *m, Err *err)
     return true;
 }
 
-/* Layers differ by their window only. */
-static uint32_t layer_type(Maker *k, ModelPlan *p, uint32_t *type_of_window, uint32_t layer)
+/* Layers differ by their window, and by whether they have experts. */
+enum { LAYER_TYPES = 4 };
+
+static uint32_t layer_type(Maker *k, ModelPlan *p, uint32_t *types, uint32_t layer)
 {
+    static const char *const names[LAYER_TYPES] = { "layer", "windowed layer", "moe layer",
+                                                    "windowed moe layer" };
     uint32_t window = transformer_window(k->m, layer);
-    uint32_t *type = &type_of_window[window ? 1 : 0];
+    k->moe = transformer_is_moe(k->m, layer);
+    uint32_t which = (window ? 1u : 0u) + (k->moe ? 2u : 0u), *type = &types[which];
     if (*type == NONE_U32) {
         *type = p->types_n;
-        BlockPlan *plan = plan_type(k->b, p, window ? "windowed layer" : "layer", BLOCK_LAYER);
+        BlockPlan *plan = plan_type(k->b, p, names[which], BLOCK_LAYER);
         k->t = &plan->tape;
         make_layer(k, window);
     }
@@ -514,9 +517,9 @@ bool plan_transformer(Build *b, ModelPlan *p, Err *err)
     make_embedding(&k);
     uint32_t embedding_params_n = k.t->params_n;
     plan_block(b, BLOCK_EMBEDDING, NONE_U32, 0);
-    uint32_t type_of_window[2] = { NONE_U32, NONE_U32 };
+    uint32_t types[LAYER_TYPES] = { NONE_U32, NONE_U32, NONE_U32, NONE_U32 };
     for (uint32_t i = 0; i < m->layers; i++)
-        plan_block(b, BLOCK_LAYER, i, layer_type(&k, p, type_of_window, i));
+        plan_block(b, BLOCK_LAYER, i, layer_type(&k, p, types, i));
 
     p->tied = m->tied_embeddings && ends_meet(b);
     k.t = &plan_type(b, p, "head", BLOCK_HEAD)->tape;

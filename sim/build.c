@@ -14,16 +14,6 @@ static bool check_supported(const Scenario *s, Err *err)
             ": DeepSpeed refuses stage 2 with pipelines, and so do we; allowed: pp 1, "
             "or zero1, fsdp",
             p->pp);
-    if (p->ep > 1)
-        return err_set(err,
-                       "parallel.ep %" PRIu32 ": expert parallelism cannot be simulated yet, "
-                       "1 is allowed",
-                       p->ep);
-    if (s->model.kind == MODEL_TRANSFORMER && s->model.u.transformer.experts > 0)
-        return err_set(err,
-                       "model '%s' is a mixture of experts, which cannot be simulated yet; "
-                       "dense models are allowed",
-                       s->model.name ? s->model.name : "");
     return true;
 }
 

@@ -29,6 +29,7 @@ typedef struct Param {
     bool tp_partial; /* every tp rank holds it whole and has only part of its gradient (norms
                             under sequence parallelism): all-reduced over tp before use */
     bool shared;     /* tied embedding: also held by the other end of the pipeline */
+    bool expert;     /* of experts that ep shares out: summed over GROUP_EDP, not GROUP_DP */
 } Param;
 
 /* How backward writes weight gradients. */
@@ -81,6 +82,8 @@ typedef enum GroupKind {
     GROUP_CP,
     GROUP_PP,
     GROUP_DP,           /* dp x cp: gradients are reduced over it */
+    GROUP_EP,           /* ranks of dp x cp that share out the experts: all-to-alls */
+    GROUP_EDP,          /* ranks of dp x cp that hold the same experts: their gradients */
     GROUP_DP_SHARD,     /* hsdp: parameters are sharded over it */
     GROUP_DP_REPLICATE, /* hsdp: shards are replicated over it */
     GROUP_EMBEDDING,    /* first and last stage, for tied embeddings */

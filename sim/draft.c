@@ -91,14 +91,15 @@ void draft_matmul_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase
 {
     const TapeValue *x = &t->values[from->in[0]], *y = &t->values[from->out];
     uint64_t k = x->columns * (from->kind == OP_CONV ? from->patch : 1), n = y->columns;
+    uint64_t batch = from->groups ? from->groups : 1, rows = div_up_u64(y->rows, batch);
     if (phase == PHASE_DGRAD)
-        op->u.matmul = (MatmulShape){ .m = y->rows, .n = k, .k = n, .batch = 1 };
+        op->u.matmul = (MatmulShape){ .m = rows, .n = k, .k = n, .batch = batch };
     else if (phase == PHASE_WGRAD)
         op->u.matmul =
-            (MatmulShape){ .m = n, .n = k, .k = y->rows, .batch = 1, .transpose_a = true };
+            (MatmulShape){ .m = n, .n = k, .k = rows, .batch = batch, .transpose_a = true };
     else
         op->u.matmul =
-            (MatmulShape){ .m = y->rows, .n = n, .k = k, .batch = 1, .transpose_b = true };
+            (MatmulShape){ .m = rows, .n = n, .k = k, .batch = batch, .transpose_b = true };
     op->flops = 2.0 * (double)y->rows * (double)n * (double)k;
     op->model_flops = phase == PHASE_RECOMPUTE ? 0 : op->flops;
 }
@@ -146,16 +147,24 @@ static void play_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase)
     }
 }
 
+static Lane comm_lane(const TapeOp *from, const DraftPlan *plan)
+{
+    if (from->over_ep)
+        return plan->async_ep ? LANE_EP : LANE_COMPUTE;
+    if (from->over_cp)
+        return plan->async_cp ? LANE_CP : LANE_COMPUTE;
+    return plan->async_tp ? LANE_TP : LANE_COMPUTE;
+}
+
 Op draft_comm(const TapeOp *from, OpKind kind, OpPhase phase, uint32_t logical, uint64_t bytes,
               const DraftPlan *plan)
 {
     Op op = draft_kernel(from, phase, logical);
     op.kind = kind;
-    op.lane = LANE_COMPUTE;
-    if (from->over_cp ? plan->async_cp : plan->async_tp)
-        op.lane = from->over_cp ? LANE_CP : LANE_TP;
+    op.lane = comm_lane(from, plan);
     op.u.comm = (CommShape){ .bytes = bytes,
-                             .group = from->over_cp   ? plan->cp_group
+                             .group = from->over_ep   ? plan->ep_group
+                                      : from->over_cp ? plan->cp_group
                                       : from->over_kv ? plan->kv_group
                                                       : plan->tp_group };
     return op;
@@ -164,6 +173,8 @@ Op draft_comm(const TapeOp *from, OpKind kind, OpPhase phase, uint32_t logical, 
 const char *draft_comm_name(const TapeOp *from, OpKind kind)
 {
     switch (kind) {
+    case OP_ALL_TO_ALL:
+        return "ep all-to-all";
     case OP_ALL_GATHER:
         return from->over_cp ? "cp all-gather" : "tp all-gather";
     case OP_REDUCE_SCATTER:

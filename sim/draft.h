@@ -56,12 +56,12 @@ typedef struct Draft {
 } Draft;
 
 typedef struct DraftPlan {
-    const Redo *redo;        /* by op of the tape; NULL: nothing is done again */
-    bool redo_all;           /* at once, from front to back, before backward begins */
-    bool async_tp, async_cp; /* collectives run beside the compute lane */
-    bool wgrad_last;         /* weight gradients after the collective of the input's gradient */
-    uint32_t tp_group, cp_group, kv_group; /* Graph.groups */
-    DType grad_dtype;                      /* of parameter gradients */
+    const Redo *redo;                  /* by op of the tape; NULL: nothing is done again */
+    bool redo_all;                     /* at once, from front to back, before backward begins */
+    bool async_tp, async_cp, async_ep; /* collectives run beside the compute lane */
+    bool wgrad_last; /* weight gradients after the collective of the input's gradient */
+    uint32_t tp_group, cp_group, kv_group, ep_group; /* Graph.groups */
+    DType grad_dtype;                                /* of parameter gradients */
 } DraftPlan;
 
 void draft_forward(Draft *d, const Tape *t, const DraftPlan *plan);

@@ -381,10 +381,59 @@ static void back_cast(Back *b, const TapeOp *op)
     contribute(b, op, op->in[0], b->grad[op->out], b->alias[op->out]);
 }
 
+/* Rows in another order, or each of them several times: the gradients of a row are summed. */
+static void back_moved(Back *b, const TapeOp *op)
+{
+    uint32_t x = op->in[0], dx = temp_like(b, x);
+    Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
+    kernel.u.elements = value_elements(&b->t->values[op->out]);
+    draft_op(b->d, op->name, kernel);
+    draft_arg(b->d, b->grad[op->out], ARG_READ);
+    draft_arg(b->d, dx, ARG_WRITE);
+    contribute(b, op, x, dx, false);
+}
+
+/* Of the rows: the token's gradient times the weight.  Of a weight: that gradient times the row. */
+static void back_weighted(Back *b, const TapeOp *op)
+{
+    uint32_t x = op->in[0], weights = op->in[1];
+    need(b, x);
+    need(b, weights);
+    uint32_t dx = temp_like(b, x), dw = temp_like(b, weights);
+    Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
+    kernel.u.elements = value_elements(&b->t->values[x]);
+    draft_op(b->d, op->name, kernel);
+    draft_arg(b->d, b->grad[op->out], ARG_READ);
+    draft_arg(b->d, b->t->values[x].memory, ARG_READ);
+    draft_arg(b->d, b->t->values[weights].memory, ARG_READ);
+    draft_arg(b->d, dx, ARG_WRITE);
+    draft_arg(b->d, dw, ARG_WRITE);
+    contribute(b, op, x, dx, false);
+    contribute(b, op, weights, dw, false);
+}
+
+/* Softmax over the chosen: their weights and places give the gradient of all scores. */
+static void back_softmax(Back *b, const TapeOp *op)
+{
+    uint32_t x = op->in[0], dx = temp_like(b, x);
+    need(b, op->out);
+    need(b, op->aux[0]);
+    draft_op(b->d, op->name, rows_kernel(b, op, x));
+    draft_arg(b->d, b->grad[op->out], ARG_READ);
+    draft_arg(b->d, b->t->values[op->out].memory, ARG_READ);
+    draft_arg(b->d, op->aux[0], ARG_READ);
+    draft_arg(b->d, dx, ARG_WRITE);
+    contribute(b, op, x, dx, false);
+}
+
 /* Some rows of x: their gradient is added to that of x, which has come already. */
 static void back_copy(Back *b, const TapeOp *op)
 {
     uint32_t x = op->in[0];
+    if (!op->slice) {
+        (op->in_n == 2 ? back_weighted : back_moved)(b, op);
+        return;
+    }
     ASSERT(b->grad[x] != NONE_U32 && !b->alias[x]);
     Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
     kernel.kind = OP_ADD;
@@ -536,6 +585,7 @@ static BackRule *const back_rules[OP_KIND_N] = {
     [OP_POOL] = back_pool,
     [OP_SCALE] = back_scale,
     [OP_COPY] = back_copy,
+    [OP_SOFTMAX] = back_softmax,
     [OP_CAST] = back_cast,
 };
 

@@ -241,7 +241,9 @@ bool lower(Build *b, Err *err)
     g->args_n = g->args_cap = g->deps_n = g->deps_cap = 0;
     Lowering l = { .b = b, .fusion = fusion_of(b), .g = g, .old = &old };
     l.name_qkv = intern_find(&g->names, NAME_QKV);
-    l.name_gate_up = intern_find(&g->names, NAME_GATE_UP);
+    l.name_gate_up[0] = intern_find(&g->names, NAME_GATE_UP);
+    l.name_gate_up[1] = intern_find(&g->names, NAME_EXPERTS_GATE_UP);
+    l.name_gate_up[2] = intern_find(&g->names, NAME_SHARED_GATE_UP);
     l.first = mem_zero(old.ops_n, sizeof *l.first);
     l.last = mem_zero(old.ops_n, sizeof *l.last);
     for (uint32_t s = 0; s < old.segments_n; s++)

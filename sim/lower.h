@@ -59,11 +59,17 @@
  *                 dgrad       prediction targets -> dprediction
  *     batchnorm   as norm     x gain shift -> y stats;  dy x stats gain -> dx dgain dshift
  *     pool        forward     x -> y [indices]              dgrad: dy [indices] -> dx
+ *     softmax     forward     scores -> weights chosen      of experts: softmax and top k
+ *                 dgrad       dweights weights chosen -> dscores
  *     copy        forward     x -> y                        first row of each sample
  *                 dgrad       (add) dx* dy                  on those rows
+ *                 both        x -> y;  dy -> dx             rows of tokens to those of experts
+ *                 forward     x weights -> y                each token's rows, weighted and summed
+ *                 dgrad       dy x weights -> dx dweights
  *     (in fp8: y of a norm or activation is what the next matmul reads, a byte each)
  *     fill        -> y        copy  x -> y        cast  x -> y
  *     all_reduce  x*          all_gather  part -> x         reduce_scatter  x -> part
+ *     all_to_all  x -> y
  *     optimizer, grad_norm, scale and the copies around buckets: sim/strategy/
  *
  * What only unfused stacks have (sim/lower_expand.c): softmax between two batched
@@ -94,7 +100,7 @@ typedef struct Lowering {
     const Graph *old; /* ops, args, deps and segments as they were; other arrays are g's */
     const Segment *s; /* of old: the one at work */
     const Op *ops;    /* its ops */
-    uint32_t name_qkv, name_gate_up;
+    uint32_t name_qkv, name_gate_up[3];
 
     /* The group at work: ops [begin, begin + n) of the segment, as kernels. */
     uint32_t begin, n;

@@ -90,6 +90,14 @@ static void accumulate_apart(Lowering *l, const Whole *w)
     add_sum(l, w, dw, temp);
 }
 
+static bool is_gate_up(const Lowering *l, uint32_t name)
+{
+    for (size_t i = 0; i < ARRAY_N(l->name_gate_up); i++)
+        if (l->name_gate_up[i] == name)
+            return true;
+    return false;
+}
+
 /* Columns of the parts of a matmul that some stacks split; 0 when it is none of them. */
 static uint32_t parts_of(const Lowering *l, const Op *op, uint64_t *columns)
 {
@@ -97,7 +105,7 @@ static uint32_t parts_of(const Lowering *l, const Op *op, uint64_t *columns)
         return 0;
     const MatmulShape *s = &op->u.matmul;
     uint64_t all = op->phase == PHASE_DGRAD ? s->k : op->phase == PHASE_WGRAD ? s->m : s->n;
-    if (op->name == l->name_gate_up && !l->b->sw->fused_gate_up) {
+    if (!l->b->sw->fused_gate_up && is_gate_up(l, op->name)) {
         columns[0] = columns[1] = all / 2;
         return 2;
     }

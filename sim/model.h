@@ -122,6 +122,8 @@ bool model_unfold(JsonNode parent, const char *key, const char *share_dir, Err *
 uint64_t model_params(const Model *model);
 /* Those that take part for one token (mixture of experts: only the chosen experts). */
 uint64_t model_active_params(const Model *model);
+/* Those of all experts that tokens are routed to: what ep shares out. */
+uint64_t model_expert_params(const Model *model);
 
 /* A transformer's three kinds of parts; together they are model_params. */
 uint64_t transformer_embedding_params(const Transformer *t);

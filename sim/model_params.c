@@ -183,3 +183,10 @@ uint64_t model_active_params(const Model *model)
         return model_params(model);
     return transformer_params(&model->u.transformer, model->u.transformer.experts_per_token);
 }
+
+uint64_t model_expert_params(const Model *model)
+{
+    if (model->kind != MODEL_TRANSFORMER)
+        return 0;
+    return model_params(model) - transformer_params(&model->u.transformer, 0);
+}

@@ -40,12 +40,16 @@ static double cpu_seconds(void)
 
 /*
  * Parameters over tp x pp are the mean of the stages, so the fullest holds at
- * least as many; what is shared out over dp x cp is divided by all of it.
+ * least as many; what is shared out over dp x cp is divided by all of it, experts
+ * by ep first.
  */
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
 {
     const Training *t = &p->bases[c->base].training;
-    double elements = (double)model_params(&p->bases[c->base].model) / ((double)c->tp * c->pp);
+    const Model *model = &p->bases[c->base].model;
+    double cut = (double)c->tp * c->pp, elements = (double)model_params(model) / cut;
+    double experts = (double)model_expert_params(model) / cut;
+    double held = elements - experts + experts / c->ep;
     bool adam = t->optimizer == OPT_ADAM || t->optimizer == OPT_ADAMW;
     double params = (double)dtype_bytes(t->param_dtype),
            grads = (double)dtype_bytes(t->grad_dtype);
@@ -56,7 +60,7 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     double n = (double)c->dp * c->cp;
     switch (c->strategy) {
     case STRATEGY_ZERO1:
-        return (uint64_t)(elements * (params + (grads + state) / n));
+        return (uint64_t)(held * params + elements * (grads + state) / n);
     case STRATEGY_ZERO2:
         return (uint64_t)(elements * (params + (grads + state) / n));
     case STRATEGY_FSDP:
@@ -65,7 +69,7 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
         return (uint64_t)(elements * (params + grads + state) /
                           ((double)c->shard_size * c->cp));
     default:
-        return (uint64_t)(elements * (params + state));
+        return (uint64_t)(held * (params + state));
     }
 }
 
@@ -232,7 +236,8 @@ static const PlanCandidate *smaller_too_large(const Task *t, const PlanCandidate
 static bool is_same_split(const PlanCandidate *a, const PlanCandidate *b)
 {
     return a->base == b->base && a->strategy == b->strategy && a->dp == b->dp &&
-           a->tp == b->tp && a->pp == b->pp && a->cp == b->cp && a->shard_size == b->shard_size;
+           a->tp == b->tp && a->pp == b->pp && a->cp == b->cp && a->ep == b->ep &&
+           a->shard_size == b->shard_size;
 }
 
 static bool is_same_family(const PlanCandidate *a, const PlanCandidate *b)

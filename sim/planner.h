@@ -1,7 +1,7 @@
 /*
  * planner.h - which split, strategy and batch is best on so many GPUs: try them all.
  *
- *     GPU counts x tp x pp x cp x strategy x micro-batch x schedule x sequence_parallel
+ *     GPU counts x tp x pp x cp x ep x strategy x micro-batch x schedule x sequence_parallel
  *       | planner_space.c: the reader's checks decide what is a candidate at all
  *       v
  *     families that differ in recompute only: none, selective, full
@@ -63,7 +63,7 @@ typedef struct PlanCandidate {
     /* Keys, as in Scenario. */
     uint32_t base; /* Plan.bases */
     Strategy strategy;
-    uint32_t dp, tp, pp, cp, shard_size, micro_batch, virtual_stages;
+    uint32_t dp, tp, pp, cp, ep, shard_size, micro_batch, virtual_stages;
     Recompute recompute;
     Schedule schedule;
     bool sequence_parallel;

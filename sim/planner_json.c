@@ -44,7 +44,7 @@ static void write_keys(const Plan *p, const PlanCandidate *c, JsonOut *j)
     json_put_uint(j, "tp", c->tp);
     json_put_uint(j, "pp", c->pp);
     json_put_uint(j, "cp", c->cp);
-    json_put_uint(j, "ep", 1);
+    json_put_uint(j, "ep", c->ep);
     json_put_text(j, "schedule", schedule_names[c->schedule]);
     json_put_uint(j, "virtual_stages", c->virtual_stages);
     json_put_bool(j, "sequence_parallel", c->sequence_parallel);

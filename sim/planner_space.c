@@ -8,6 +8,7 @@
  *     tp   at most two nodes, so that leaving a node is tried once
  *     pp   at most the model's blocks
  *     cp   pieces of at least CP_TOKENS_MIN tokens
+ *     ep   of models with experts: what divides them and dp x cp
  *     micro-batch   powers of two, up to the replica's batch
  *     virtual stages   2, 4, 8 ... where every chunk has as many blocks
  *     strategy   ddp, zero1, fsdp; zero2 and hsdp (sharding within the node) with pp 1;
@@ -124,6 +125,7 @@ Scenario plan_scenario(const Plan *p, const PlanCandidate *c)
     l->tp = c->tp;
     l->pp = c->pp;
     l->cp = c->cp;
+    l->ep = c->ep;
     l->gpus = plan_gpus(c);
     l->shard_size = c->shard_size;
     l->schedule = c->schedule;
@@ -149,6 +151,7 @@ uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
                    { "parallel.tp", c->tp },
                    { "parallel.pp", c->pp },
                    { "parallel.cp", c->cp },
+                   { "parallel.ep", c->ep },
                    { "parallel.virtual_stages", c->virtual_stages },
                    { "training.micro_batch", c->micro_batch } };
     for (size_t i = 0; i < ARRAY_N(counts); i++)
@@ -156,8 +159,7 @@ uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
                  counts[i].value);
     const struct {
         const char *key, *value;
-    } words[] = { { "parallel.ep", "1" },
-                  { "parallel.strategy", strategy_names[c->strategy] },
+    } words[] = { { "parallel.strategy", strategy_names[c->strategy] },
                   { "parallel.schedule", schedule_names[c->schedule] },
                   { "parallel.stage_layers", "null" },
                   { "parallel.sequence_parallel", c->sequence_parallel ? "true" : "false" },
@@ -304,21 +306,38 @@ static void try_strategies(Plan *p, PlanCandidate c)
         c.shard_size = c.strategy == STRATEGY_HSDP ? shard_of(p, &c) : 1;
         bool shards = c.shard_size > 1 && c.shard_size < c.dp && c.dp % c.shard_size == 0;
         bool alone = c.strategy == STRATEGY_ZERO2 || c.strategy == STRATEGY_HSDP;
-        if ((c.strategy == STRATEGY_HSDP && !shards) || (alone && c.pp > 1))
+        bool whole = c.strategy == STRATEGY_DDP || c.strategy == STRATEGY_ZERO1;
+        if ((c.strategy == STRATEGY_HSDP && !shards) || (alone && c.pp > 1) ||
+            (c.ep > 1 && !whole))
             continue;
         try_batches(p, c);
     }
 }
 
+static uint32_t experts_of(const Model *m)
+{
+    return m->kind == MODEL_TRANSFORMER ? m->u.transformer.experts : 0;
+}
+
 /* A first look at degrees alone spares the loops inside. */
-static void try_degrees(Plan *p, PlanCandidate c)
+static void look_at_degrees(Plan *p, PlanCandidate c)
 {
     const Training *t = &p->bases[c.base].training;
+    c.sequence_parallel =
+        c.tp > 1 && experts_of(&p->bases[c.base].model) > 0; /* they need it */
     c.strategy = plan_gpus(&c) == 1 ? STRATEGY_SINGLE : STRATEGY_DDP;
     c.schedule = SCHEDULE_1F1B;
     c.micro_batch = c.virtual_stages = c.shard_size = 1;
     if (t->global_batch % c.dp == 0 && is_possible(p, &c))
         try_strategies(p, c);
+}
+
+static void try_degrees(Plan *p, PlanCandidate c)
+{
+    uint32_t experts = experts_of(&p->bases[c.base].model), ranks = c.dp * c.cp;
+    for (c.ep = 1; c.ep == 1 || (c.ep <= experts && c.ep <= ranks); c.ep++)
+        if (c.ep == 1 || (experts % c.ep == 0 && ranks % c.ep == 0))
+            look_at_degrees(p, c);
 }
 
 static void try_count(Plan *p, uint32_t base)
@@ -375,6 +394,7 @@ static bool nothing_to_try(const Plan *p, Err *err)
                               .tp = 1,
                               .pp = 1,
                               .cp = 1,
+                              .ep = 1,
                               .shard_size = 1,
                               .micro_batch = 1,
                               .virtual_stages = 1,

@@ -30,7 +30,9 @@ char *plan_label(char *label, const PlanCandidate *c)
     const struct {
         const char *name;
         uint32_t n;
-    } degrees[] = { { "dp", c->dp }, { "tp", c->tp }, { "pp", c->pp }, { "cp", c->cp } };
+    } degrees[] = {
+        { "dp", c->dp }, { "tp", c->tp }, { "pp", c->pp }, { "cp", c->cp }, { "ep", c->ep }
+    };
     char schedule[40];
     size_t at = (size_t)snprintf(label, TEXT_CAP, "%s", strategy_names[c->strategy]);
     bool any = false;
@@ -96,7 +98,8 @@ static bool is_replica(const PlanCandidate *c)
 static bool asks_ddp_alone(const PlanCandidate *c, const PlanCandidate *best)
 {
     (void)best;
-    return is_replica(c) && (c->strategy == STRATEGY_DDP || c->strategy == STRATEGY_SINGLE);
+    return is_replica(c) && c->ep == 1 &&
+           (c->strategy == STRATEGY_DDP || c->strategy == STRATEGY_SINGLE);
 }
 
 static bool asks_sharding_alone(const PlanCandidate *c, const PlanCandidate *best)
@@ -107,7 +110,7 @@ static bool asks_sharding_alone(const PlanCandidate *c, const PlanCandidate *bes
 
 static bool same_degrees(const PlanCandidate *c, const PlanCandidate *best)
 {
-    return c->tp == best->tp && c->pp == best->pp && c->cp == best->cp;
+    return c->tp == best->tp && c->pp == best->pp && c->cp == best->cp && c->ep == best->ep;
 }
 
 static bool asks_less_sharding(const PlanCandidate *c, const PlanCandidate *best)

@@ -164,14 +164,31 @@ static bool check_sequence(const Check *c)
     return true;
 }
 
+/* Megatron refuses experts under tensor parallelism without sequence parallelism, too. */
+static bool check_routing(const Check *c, uint32_t experts)
+{
+    const Parallel *p = c->p;
+    if (experts > 0 && p->tp > 1 && !p->sequence_parallel)
+        return FAIL(c, parallel, "sequence_parallel",
+                    "experts with tp = %" PRIu32 " need it, true is allowed", p->tp);
+    if (p->ep > 1 && p->strategy != STRATEGY_DDP && p->strategy != STRATEGY_ZERO1)
+        return FAIL(c, parallel, "ep",
+                    "%" PRIu32 " with strategy %s cannot be simulated, 1 is allowed; or "
+                    "strategy ddp, zero1",
+                    p->ep, strategy_names[p->strategy]);
+    return true;
+}
+
 static bool check_experts(const Check *c)
 {
     char text[LIST_CAP];
     const Parallel *p = c->p;
-    if (p->ep == 1 || c->s->model.kind != MODEL_TRANSFORMER)
+    if (c->s->model.kind != MODEL_TRANSFORMER)
         return true;
     uint32_t experts = c->s->model.u.transformer.experts;
     uint64_t ranks = (uint64_t)p->dp * p->cp;
+    if (p->ep == 1)
+        return check_routing(c, experts);
     if (experts == 0)
         return FAIL(c, parallel, "ep", "the model has no experts, 1 is allowed");
     if (experts % p->ep != 0)
@@ -182,7 +199,7 @@ static bool check_experts(const Check *c)
         return FAIL(c, parallel, "ep",
                     "%" PRIu32 " does not divide dp x cp = %" PRIu64 ", allowed: %s", p->ep,
                     ranks, divisors(text, ranks));
-    return true;
+    return check_routing(c, experts);
 }
 
 /* ---- what the strategy wants ---- */

@@ -101,7 +101,8 @@ static void own_params(Build *b, BlockType *type, const TapeValue *const *list, 
         type->params[i] = (Param){ .tensor = i,
                                    .elements = value_elements(p),
                                    .tp_partial = p->tp_partial,
-                                   .shared = p->shared };
+                                   .shared = p->shared,
+                                   .expert = p->expert };
         type->elements += value_elements(p);
     }
     type->param_layout = graph_layout(b->g);
@@ -147,14 +148,23 @@ static uint32_t next_user(const Draft *d, Part part, uint32_t i)
  * A collective on a lane of its own starts when the compute op launched before it
  * is done (as NCCL's stream waits for the current one in PyTorch), and the next op
  * that touches its data waits for it.  Where a segment holds no such neighbour the
- * collective moves to the compute lane: segments need no edges for it.
+ * collective moves to the compute lane: segments need no edges for it.  An all-to-all of
+ * experts does so beside a collective of tp too, of which one feeds the other.
  */
+static bool meets_another(const Draft *d, Part part, uint32_t i)
+{
+    bool before = i > part.begin && op_is_comm(d->ops[i - 1].op.kind);
+    bool after = i + 1 < part.end && op_is_comm(d->ops[i + 1].op.kind);
+    return d->ops[i].op.lane == LANE_EP && (before || after);
+}
+
 static void settle_lanes(Draft *d, Part part)
 {
     bool computed = false;
     for (uint32_t i = part.begin; i < part.end; i++) {
         Op *op = &d->ops[i].op;
-        if (op->lane != LANE_COMPUTE && (!computed || next_user(d, part, i) == part.end))
+        bool alone = !computed || next_user(d, part, i) == part.end;
+        if (op->lane != LANE_COMPUTE && (alone || meets_another(d, part, i)))
             op->lane = LANE_COMPUTE;
         computed = computed || op->lane == LANE_COMPUTE;
     }
@@ -262,6 +272,7 @@ static void emit_deps(Emit *e, uint32_t i)
     if (ops[i].op.lane == LANE_COMPUTE) {
         wait_for_lane(e, i, LANE_TP);
         wait_for_lane(e, i, LANE_CP);
+        wait_for_lane(e, i, LANE_EP);
         return;
     }
     uint32_t j = i;
@@ -483,10 +494,12 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
                         .redo_all = again && plan->redo_all,
                         .async_tp = async_tp,
                         .async_cp = habit(b, DIM_CP) && b->sw->cp_ring,
+                        .async_ep = habit(b, DIM_EP),
                         .wgrad_last = async_tp,
                         .tp_group = b->group[GROUP_TP],
                         .cp_group = b->group[GROUP_CP],
                         .kv_group = b->group[GROUP_KV],
+                        .ep_group = b->group[GROUP_EP],
                         .grad_dtype = grad_dtype(b) };
     Played p = { .stash = NONE_U32, .data = data };
     draft_backward(&p.backward, &plan->tape, &draft);

@@ -39,7 +39,9 @@ typedef enum TapeTp {
     TP_FOLLOW,
     TP_COLUMN, /* matmul whose outputs are shared out */
     TP_ROW,    /* matmul whose inputs are shared out: the result is partial */
-    TP_VOCAB   /* embedding whose rows are shared out: the result is partial */
+    TP_VOCAB,  /* embedding whose rows are shared out: the result is partial */
+    TP_GATHER /* follows; under sequence parallelism all ranks' rows of the result are gathered,
+                  and kept for backward: the experts' matmuls need no more */
 } TapeTp;
 
 /* What backward does again of an op, instead of finding it saved. */
@@ -62,6 +64,7 @@ typedef struct TapeValue {
     bool borrowed;       /* VALUE_PARAM: belongs to the block that shares its frame */
     bool adds;       /* VALUE_PARAM: its gradient has been written before, by the borrower */
     bool tp_partial; /* VALUE_PARAM: see Param */
+    bool expert;     /* VALUE_PARAM: see Param */
     Split split;
 } TapeValue;
 
@@ -87,6 +90,8 @@ typedef struct TapeOp {
     bool is_loss;    /* backward begins here */
     bool fused_loss; /* ... and the gradient of the logits already is in their place */
     uint64_t patch;  /* OP_CONV, OP_POOL: elements of the window */
+    uint32_t
+        groups; /* OP_MATMUL: of so many experts, each with its part of the rows; 0: plain */
     TapeTp tp;
 
     /* OP_ATTENTION */
@@ -98,6 +103,7 @@ typedef struct TapeOp {
 
     /* Communication of tensor or context parallelism. */
     bool is_comm, over_cp;
+    bool over_ep; /* all-to-all of tokens between experts */
     bool over_kv; /* among the ranks that repeat a key and value head, of its columns alone */
     OpKind forward, backward; /* collective of each pass; OP_KIND_N: nothing to do */
     bool again;               /* its result is not saved but gathered again in backward */

@@ -33,6 +33,7 @@ typedef struct DrawKind {
     bool ideal;      /* ideal GPU and collectives, else h100-80gb with real costs */
     bool stragglers; /* some ranks slower, some pairs of them with a slow link */
     bool odd;        /* numbers that do not divide, mixed nodes, leaves, every kind of link */
+    bool experts;    /* a mixture of experts, shared out over ep */
 } DrawKind;
 
 __attribute__((format(printf, 2, 3))) static inline void draw_text(Draw *d, const char *format,
@@ -124,12 +125,24 @@ static inline void draw_cluster(Draw *d, uint32_t need, DrawKind kind)
     draw_text(d, "},");
 }
 
-/* All 12 heads and 384 * 2^k columns divide by every tp. */
-static inline void draw_model(Draw *d, uint32_t layers)
+/* As many experts as any divisor of dp x cp divides; now and then on every other layer. */
+static inline void draw_experts(Draw *d, uint32_t ranks, uint32_t layers)
+{
+    uint32_t experts = ranks * (1 + draw_below(d, 3));
+    draw_text(d, "\"experts\":%u,\"experts_per_token\":%u,\"moe_every\":%u,\"bias\":false,",
+              experts, 1 + draw_below(d, experts < 4 ? experts : 4),
+              layers > 1 && draw_below(d, 3) == 0 ? 2 : 1);
+}
+
+/* All 12 heads and 384 * 2^k columns divide by every tp.  ranks: dp x cp; 0: no experts. */
+static inline void draw_model_on(Draw *d, uint32_t layers, uint32_t ranks)
 {
     uint32_t hidden = 384u << draw_below(d, 3);
+    draw_text(d, "\"model\":{");
+    if (ranks > 0)
+        draw_experts(d, ranks, layers);
     draw_text(d,
-              "\"model\":{\"kind\":\"transformer\",\"layers\":%u,\"hidden\":%u,\"heads\":12,"
+              "\"kind\":\"transformer\",\"layers\":%u,\"hidden\":%u,\"heads\":12,"
               "\"ffn\":%u,\"vocab\":%u,\"max_seq\":2048,\"gated\":%s,\"norm\":\"%s\","
               "\"positions\":\"%s\",\"tied_embeddings\":%s},",
               layers, hidden, 4 * hidden, 1000 + draw_below(d, 9000),
@@ -165,6 +178,20 @@ static inline void draw_sharding(Draw *d, uint32_t dp)
     draw_text(d, ",\"shard_size\":%u,\"bucket_bytes\":%u", size, 1u << (19 + draw_below(d, 7)));
 }
 
+static inline void draw_model(Draw *d, uint32_t layers)
+{
+    draw_model_on(d, layers, 0);
+}
+
+/* Divides dp x cp, and cp or dp lies side by side with it or divides by it. */
+static inline uint32_t draw_ep(Draw *d, uint32_t dp, uint32_t cp)
+{
+    uint32_t inner = cp > 1 ? cp : dp, ep = 1 + draw_below(d, inner);
+    while (inner % ep != 0)
+        ep++;
+    return draw_below(d, 4) || ep != inner ? ep : dp * cp;
+}
+
 static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
 {
     static const uint32_t odd_tp[] = { 1, 1, 2, 3, 4, 6 };
@@ -185,7 +212,7 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     uint32_t micro = interleaved ? pp * (1 + draw_below(d, 2)) : 1 + draw_below(d, 4);
     d->gpus = tp * pp * dp * cp;
     draw_text(d, "{\"name\":\"drawn %" PRIu64 "\",", seed);
-    draw_model(d, pp * 2 + draw_below(d, 5));
+    draw_model_on(d, pp * 2 + draw_below(d, 5), kind.experts ? dp * cp : 0);
     draw_cluster(d, d->gpus, kind);
     draw_text(d,
               "\"training\":{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":%u,"
@@ -195,6 +222,9 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     const char *strategy = draw_strategy(d, pp);
     if (hub && dp <= d->node_gpus)
         strategy = "dp";
+    uint32_t ep = kind.experts ? draw_ep(d, dp, cp) : 1;
+    if (ep > 1)
+        strategy = draw_below(d, 2) ? "ddp" : "zero1";
     const char *schedule =
         interleaved ? "interleaved" : draw_word(d, schedules, pp > 1 ? 4 : 3);
     uint32_t turns = interleaved ? 2 : 1;
@@ -206,13 +236,15 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     draw_text(d,
               "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
               "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u",
-              strategy, dp, tp, pp, cp, tp > 1 && draw_below(d, 2) ? "true" : "false", schedule,
-              turns);
+              strategy, dp, tp, pp, cp,
+              tp > 1 && (draw_below(d, 2) || kind.experts) ? "true" : "false", schedule, turns);
+    if (ep > 1)
+        draw_text(d, ",\"ep\":%u", ep);
     if (draw_below(d, 3) == 0) {
         bool overlap = draw_below(d, 2);
         draw_text(d, ",\"overlap\":%s", overlap || zero_bubble ? "true" : "false");
     }
-    if (kind.odd && draw_below(d, 2))
+    if (kind.odd && draw_below(d, 2) && (cp == 1 || !kind.experts))
         draw_order(d);
     draw_sharding(d, dp);
     draw_text(d, "}}");

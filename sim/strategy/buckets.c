@@ -8,13 +8,26 @@
 
 /* ---- what goes where ---- */
 
-static void list_pieces(Buckets *d)
+static uint32_t bucket_group(const Buckets *d, const Bucket *u)
+{
+    return d->b->group[u->experts ? GROUP_EDP : GROUP_DP];
+}
+
+/* Times Owned.elements is a tensor of the bucket. */
+static uint32_t bucket_parts(const Buckets *d, const Bucket *u)
+{
+    return d->shared ? group_ranks(d->b, bucket_group(d, u)) : 1;
+}
+
+static void list_pieces(Buckets *d, bool experts)
 {
     const Build *b = d->b;
     for (uint32_t i = b->blocks_n; i-- > 0;) {
-        uint32_t n = b->home[i].role == d->role_index ? block_type(b, i)->params_n : 0;
+        const BlockType *t = block_type(b, i);
+        uint32_t n = b->home[i].role == d->role_index ? t->params_n : 0;
         for (uint32_t p = n; p-- > 0;)
-            d->pieces[d->pieces_n++] = (Piece){ i, p };
+            if (t->params[p].expert == experts)
+                d->pieces[d->pieces_n++] = (Piece){ i, p };
     }
 }
 
@@ -43,20 +56,21 @@ uint64_t bucket_limit_bytes(const Build *b, bool first)
            dtype_bytes(reduce_dtype(b));
 }
 
-static void cut(Buckets *d, bool small_first)
+/* The pieces from `first` on. */
+static void cut(Buckets *d, uint32_t first, bool experts, bool small_first)
 {
     uint64_t each = dtype_bytes(reduce_dtype(d->b)), bytes = 0;
     uint64_t later = bucket_limit_bytes(d->b, false);
     uint64_t limit = bucket_limit_bytes(d->b, small_first);
-    uint32_t first = 0;
-    for (uint32_t i = 0; i < d->pieces_n; i++) {
+    for (uint32_t i = first; i < d->pieces_n; i++) {
         Piece piece = d->pieces[i];
         bytes += block_type(d->b, piece.block)->params[piece.param].elements * each;
         if (bytes < limit && i + 1 < d->pieces_n)
             continue;
         GROW(d->list, d->list_n, d->list_cap);
-        d->list[d->list_n++] =
-            (Bucket){ .first = first, .n = i + 1 - first, .reduced = NOWHERE };
+        d->list[d->list_n++] = (Bucket){
+            .first = first, .n = i + 1 - first, .experts = experts, .reduced = NOWHERE
+        };
         first = i + 1;
         bytes = 0;
         limit = later;
@@ -82,6 +96,7 @@ static void find_ready(Buckets *d)
     uint32_t at = 0;
     for (uint32_t k = 0; k < d->list_n; k++) {
         Bucket *u = &d->list[k];
+        at = k > 0 && u->experts != u[-1].experts ? 0 : at;
         for (uint32_t i = u->first; i < u->first + u->n; i++) {
             uint32_t last = d->last[d->pieces[i].block];
             ASSERT(last != NONE_U32);
@@ -91,18 +106,40 @@ static void find_ready(Buckets *d)
     }
 }
 
-void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, uint32_t parts,
+/* Both kinds in one list, as they become ready; of one instance the experts last. */
+static void merge_kinds(Buckets *d)
+{
+    uint32_t dense_n = 0, i = 0, n = d->list_n;
+    while (dense_n < n && !d->list[dense_n].experts)
+        dense_n++;
+    if (dense_n == n)
+        return;
+    Bucket *merged = PUSH_ARRAY(&d->scratch, Bucket, n);
+    for (uint32_t x = 0, y = dense_n; i < n; i++) {
+        bool dense = y == n || (x < dense_n && d->list[x].ready_at <= d->list[y].ready_at);
+        merged[i] = d->list[dense ? x++ : y++];
+    }
+    memcpy(d->list, merged, n * sizeof *merged);
+}
+
+void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, bool shared,
                   bool small_first)
 {
     *d = (Buckets){
-        .b = b, .role = &b->g->roles[role], .role_index = role, .owned = owned, .parts = parts
+        .b = b, .role = &b->g->roles[role], .role_index = role, .owned = owned, .shared = shared
     };
     d->pieces = PUSH_ARRAY(&d->scratch, Piece, count_params(b));
     d->last = PUSH_ARRAY(&d->scratch, uint32_t, b->blocks_n);
-    list_pieces(d);
-    cut(d, small_first);
+    list_pieces(d, false);
+    cut(d, 0, false, small_first);
+    if (b->group[GROUP_EDP] != NONE_U32) {
+        uint32_t first = d->pieces_n;
+        list_pieces(d, true);
+        cut(d, first, true, false);
+    }
     find_last_backwards(d);
     find_ready(d);
+    merge_kinds(d);
 }
 
 void buckets_close(Buckets *d)
@@ -140,11 +177,11 @@ Bundle bucket_bundle(Buckets *d, const Bucket *u, const char *name, DType dtype,
                      .pieces = d->pieces + u->first,
                      .pieces_n = u->n,
                      .owned = d->owned,
-                     .parts = d->parts,
+                     .parts = bucket_parts(d, u),
                      .grad_slot = SLOT_GRAD,
                      .dtype = dtype,
                      .stays = stays,
-                     .group = d->b->group[GROUP_DP] };
+                     .group = bucket_group(d, u) };
 }
 
 static uint64_t bucket_elements(const Buckets *d, const Bucket *u)
@@ -152,7 +189,7 @@ static uint64_t bucket_elements(const Buckets *d, const Bucket *u)
     uint64_t n = 0;
     for (uint32_t i = u->first; i < u->first + u->n; i++) {
         Piece p = d->pieces[i];
-        n += d->owned[d->b->blocks[p.block].type].elements[p.param] * d->parts;
+        n += d->owned[d->b->blocks[p.block].type].elements[p.param] * bucket_parts(d, u);
     }
     return n;
 }
@@ -171,7 +208,7 @@ Point bucket_in_place(const Buckets *d, const Bucket *u, InPlace how)
                       .lane = how.lane,
                       .name = intern(&g->names, how.name),
                       .u.comm = { .bytes = bucket_elements(d, u) * dtype_bytes(how.dtype),
-                                  .group = d->b->group[GROUP_DP] } });
+                                  .group = bucket_group(d, u) } });
     uint32_t at = role_instance(d->role, s, NONE_U32, NONE_U32, NONE_U32);
     if (pieces[u->n - 1].block == block) {
         g->segments[s].layout[how.slot] = grads ? t->grad_layout : t->param_layout;

@@ -16,6 +16,10 @@
  * very op: ready_ops), in the last micro-batch.  Without overlap all of them
  * start after the whole backward pass.
  *
+ * EXPERTS that ep shares out have buckets of their own, as Megatron's expert_parallel_buffers:
+ * cut alike from a list of their own, each kind in order, and reduced over GROUP_EDP.  Where no
+ * other rank holds the same experts there are none.
+ *
  * IN PLACE.  Where the stack keeps gradients (or parameters) in its buckets, a
  * collective works on them where they lie.  It then has no arguments but in a
  * bucket within one block, as an op knows one frame per slot.
@@ -27,6 +31,7 @@
 
 typedef struct Bucket {
     uint32_t first, n; /* pieces */
+    bool experts;
     uint32_t
         ready_at; /* old instance after which it may start, never before the bucket before */
     Bundle bundle;
@@ -39,7 +44,7 @@ typedef struct Buckets {
     Role *role;
     uint32_t role_index;
     const Owned *owned; /* by type */
-    uint32_t parts;     /* every tensor is this many times Owned.elements: 1, or ranks */
+    bool shared;        /* of every tensor Owned.elements are one rank's part, else all of it */
     uint32_t pieces_n, list_n, list_cap;
     Piece *pieces; /* gradient-ready order */
     Bucket *list;
@@ -48,14 +53,14 @@ typedef struct Buckets {
 } Buckets;
 
 /* small_first: PyTorch's, the first bucket ends at first_bucket_bytes. */
-void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, uint32_t parts,
+void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, bool shared,
                   bool small_first);
 void buckets_close(Buckets *d);
 
 /* A bundle with the bucket's pieces, not opened yet. */
 Bundle bucket_bundle(Buckets *d, const Bucket *u, const char *name, DType dtype, bool stays);
 
-/* Appends a collective over GROUP_DP on the bucket's tensors in SLOT_GRAD or SLOT_PARAM. */
+/* Appends a collective over the bucket's group on its tensors in SLOT_GRAD or SLOT_PARAM. */
 typedef struct InPlace {
     OpKind kind;
     Lane lane;

@@ -71,7 +71,7 @@ static Point drain(Buckets *d)
 static void ddp_role(Build *b, Finish *f, uint32_t role)
 {
     Buckets d;
-    buckets_open(&d, b, role, f->owned, 1, true);
+    buckets_open(&d, b, role, f->owned, false, true);
     weave_buckets(&d);
     finish_role(f, role, drain(&d));
     buckets_close(&d);

@@ -305,7 +305,9 @@ static void make_norm(Finish *f)
 /* Over every group whose ranks hold different parameters, one after the other. */
 static void make_norm_reduce(Finish *f)
 {
-    const uint32_t groups[] = { f->share == SHARE_NOTHING ? NONE_U32 : share_group(f->b),
+    bool whole =
+        f->share == SHARE_NOTHING; /* but of experts, of which every rank of ep has some */
+    const uint32_t groups[] = { whole ? f->b->group[GROUP_EP] : share_group(f->b),
                                 f->b->group[GROUP_TP], f->b->group[GROUP_PP] };
     Graph *g = f->b->g;
     f->norm_reduce = NONE_U32;
@@ -416,6 +418,7 @@ static uint32_t list_partial(const Finish *f, uint32_t role_index, Piece *pieces
         const BlockType *t = block_type(f->b, i);
         for (uint32_t p = 0; f->b->home[i].role == role_index && p < t->params_n; p++)
             if (t->params[p].tp_partial) {
+                ASSERT(!t->params[p].expert); /* all of them are of ranks_n parts */
                 if (pieces)
                     pieces[n] = (Piece){ i, p };
                 n++;
@@ -540,15 +543,27 @@ static uint32_t *none_by_type(Build *b)
     return a;
 }
 
-/* The layout with a rank's part of every tensor; dtype DTYPE_N: as it is. */
-static uint32_t part_layout(Graph *g, uint32_t whole, uint32_t n, DType dtype)
+/* How many ranks share the update of a parameter. */
+static uint32_t sharing_ranks(const Build *b, const Param *p, Share share)
 {
+    return share == SHARE_NOTHING ? 1 : group_ranks(b, param_group(b, p));
+}
+
+/* The layout with a rank's part of every tensor, as many to each parameter; dtype DTYPE_N: as
+ * it is. */
+static uint32_t part_layout(Build *b, const BlockType *type, uint32_t whole, DType dtype)
+{
+    Graph *g = b->g;
     if (whole == NONE_U32)
         return NONE_U32;
-    uint32_t layout = graph_layout(g);
-    for (uint32_t i = 0; i < g->layouts[whole].tensor_n; i++) {
+    uint32_t layout = graph_layout(g), tensors_n = g->layouts[whole].tensor_n;
+    for (uint32_t i = 0; i < tensors_n; i++) {
         Tensor t = *layout_tensor(g, whole, i);
-        uint64_t elements = div_up_u64(t.bytes / dtype_bytes(t.dtype), n);
+        const Param plain = { 0 }, *p = type->params_n
+                                            ? &type->params[i * type->params_n / tensors_n]
+                                            : &plain;
+        uint64_t elements =
+            div_up_u64(t.bytes / dtype_bytes(t.dtype), sharing_ranks(b, p, SHARE_UPDATE));
         if (dtype != DTYPE_N)
             t.dtype = dtype;
         t.bytes = elements * dtype_bytes(t.dtype);
@@ -559,34 +574,29 @@ static uint32_t part_layout(Graph *g, uint32_t whole, uint32_t n, DType dtype)
     return layout;
 }
 
-static Owned own_type(Build *b, const BlockType *t, Share share, uint32_t n)
+static Owned own_type(Build *b, const BlockType *t, Share share)
 {
     Owned o = { t->param_layout, t->grad_layout, t->state_layout, NULL, 0 };
     if (share == SHARE_ALL)
-        o.param_layout = part_layout(b->g, t->param_layout, n, b->s->training.param_dtype);
+        o.param_layout = part_layout(b, t, t->param_layout, b->s->training.param_dtype);
     if (share >= SHARE_GRADS)
-        o.grad_layout = part_layout(b->g, t->grad_layout, n, reduce_dtype(b));
+        o.grad_layout = part_layout(b, t, t->grad_layout, reduce_dtype(b));
     if (share >= SHARE_UPDATE)
-        o.state_layout = part_layout(b->g, t->state_layout, n, DTYPE_N);
+        o.state_layout = part_layout(b, t, t->state_layout, DTYPE_N);
     o.elements = PUSH_ARRAY(&b->arena, uint64_t, t->params_n);
     for (uint32_t p = 0; p < t->params_n; p++) {
-        o.elements[p] = div_up_u64(t->params[p].elements, n);
+        o.elements[p] =
+            div_up_u64(t->params[p].elements, sharing_ranks(b, &t->params[p], share));
         o.total += o.elements[p];
     }
     return o;
-}
-
-static uint32_t sharing_ranks(const Build *b, Share share)
-{
-    uint32_t group = share == SHARE_NOTHING ? NONE_U32 : share_group(b);
-    return group == NONE_U32 ? 1 : group_size(&b->g->groups[group]);
 }
 
 Owned *owned_by_share(Build *b, Share share)
 {
     Owned *owned = PUSH_ARRAY(&b->arena, Owned, b->types_n);
     for (uint32_t i = 0; i < b->types_n; i++)
-        owned[i] = own_type(b, &b->types[i], share, sharing_ranks(b, share));
+        owned[i] = own_type(b, &b->types[i], share);
     return owned;
 }
 
@@ -611,7 +621,7 @@ void share_homes(Build *b, const Owned *owned, Share share)
 void finish_begin(Finish *f, Build *b, Owned *owned, Share share)
 {
     *f = (Finish){ .b = b, .owned = owned, .share = share };
-    f->ranks_n = sharing_ranks(b, share);
+    f->ranks_n = share == SHARE_NOTHING ? 1 : group_ranks(b, share_group(b));
     f->frees_grads = !b->sw->grads_persist;
     f->squares = none_by_type(b);
     f->scale = none_by_type(b);

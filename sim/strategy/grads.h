@@ -49,7 +49,7 @@ typedef struct Owned {
 typedef struct Finish {
     Build *b;
     Share share;
-    uint32_t ranks_n;                   /* that share; 1: nobody else */
+    uint32_t ranks_n;                   /* that share, but experts; 1: nobody else */
     bool frees_grads;                   /* the optimizer is the last to need them */
     Owned *owned;                       /* by type */
     uint32_t *squares, *scale, *update; /* segments by type, NONE_U32 until first used */

@@ -98,6 +98,16 @@ uint32_t share_group(const Build *b)
     return b->group[hsdp ? GROUP_DP_SHARD : GROUP_DP];
 }
 
+uint32_t param_group(const Build *b, const Param *p)
+{
+    return p->expert ? b->group[GROUP_EDP] : share_group(b);
+}
+
+uint32_t group_ranks(const Build *b, uint32_t group)
+{
+    return group == NONE_U32 ? 1 : group_size(&b->g->groups[group]);
+}
+
 bool uses_fsdp(const Build *b)
 {
     Strategy s = b->s->parallel.strategy;

@@ -28,6 +28,10 @@
  * over a shared-out vocabulary exchanges the maximum and the sums of each row
  * (Megatron-LM's vocab_parallel_cross_entropy).
  *
+ * Experts (blocks_moe.c) find the rows of all ranks gathered already, once, where they came
+ * from (TP_GATHER): their first matmul needs no f, the scatter behind that gather sums what
+ * its input's gradient is.
+ *
  * Parameters that work on a part of the rows or on heads (norms) get a part of
  * their gradient on each rank: Param.tp_partial, summed by who finishes gradients.
  */
@@ -175,10 +179,16 @@ static void note_repeated(Splitter *s, const TapeOp *op)
 
 /* ---- ops ---- */
 
+/* Rows in another order may be terms as well. */
+static bool only_moves(const TapeOp *op)
+{
+    return op->kind == OP_COPY && op->in_n == 1 && !op->slice;
+}
+
 /* Every input as it lies now; terms are summed unless the op is a sum of terms. */
 static void take_inputs(Splitter *s, TapeOp *op)
 {
-    bool terms = op->kind == OP_ADD;
+    bool terms = op->kind == OP_ADD || only_moves(op);
     for (uint32_t j = 0; j < op->in_n; j++)
         terms = terms && split_of(s, s->now[op->in[j]]) == SPLIT_PARTIAL;
     for (uint32_t j = 0; j < op->in_n; j++) {
@@ -240,13 +250,24 @@ static void split_weight(Splitter *s, const TapeOp *op)
 
 static void split_op(Splitter *s, TapeOp *op)
 {
-    if (op->tp == TP_COLUMN)
+    if (op->tp == TP_COLUMN && op->groups == 0)
         op->in[0] = enter(s, op->in[0]);
     else if (op->tp == TP_ROW)
         ASSERT(split_of(s, op->in[0]) == SPLIT_COLUMNS);
     split_weight(s, op);
     settle(s, op->out, op->tp == TP_COLUMN ? SPLIT_COLUMNS : SPLIT_PARTIAL);
     tape_op(s->t, *op);
+}
+
+/* All ranks' rows of the result, to be kept: not gathered again in backward. */
+static void gather_kept(Splitter *s, TapeOp *op)
+{
+    op->tp = TP_FOLLOW;
+    follow(s, op);
+    if (split_of(s, op->out) != SPLIT_ROWS)
+        return;
+    s->now[op->out] = comm(s, op->out, SPLIT_WHOLE, OP_ALL_GATHER, OP_REDUCE_SCATTER);
+    s->t->ops[s->t->ops_n - 1].again = false;
 }
 
 /* ---- the loss over a shared-out vocabulary ---- */
@@ -283,7 +304,9 @@ static void vocabulary_loss(Splitter *s, TapeOp *op)
 static void rewrite(Splitter *s, TapeOp op)
 {
     take_inputs(s, &op);
-    if (op.tp != TP_FOLLOW)
+    if (op.tp == TP_GATHER)
+        gather_kept(s, &op);
+    else if (op.tp != TP_FOLLOW)
         split_op(s, &op);
     else if (op.kind == OP_CROSS_ENTROPY && split_of(s, op.in[0]) == SPLIT_COLUMNS)
         vocabulary_loss(s, &op);

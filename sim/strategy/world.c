@@ -9,8 +9,17 @@
  *     pp 1     4--5      6--7         dp groups {0,2} {1,3} {4,6} {5,7}, stride 2
  *                                     pp groups {0,4} {1,5} {2,6} {3,7}, stride 4
  *
- * Experts live on the ranks of dp x cp, so ep takes no factor of its own.  A
- * group of one rank is none (NONE_U32): passes insert nothing for it.
+ * Experts live on the ranks of dp x cp, so ep takes no factor of its own: those
+ * ranks, in ascending order, are cut into ep groups of neighbours where ep comes
+ * before dp in the order (the usual one, and Megatron's), of ranks as far apart as
+ * can be where it comes after.  Ranks of equal place in their ep groups hold the same
+ * experts: the edp groups.  Ranks of a tp group share out each expert (Megatron's
+ * expert-tensor-parallel-size, by default tp).  dp 4, ep 2, tp 1:
+ *
+ *     ep before dp    ep groups {0,1} {2,3}    edp groups {0,2} {1,3}
+ *     dp before ep    ep groups {0,2} {1,3}    edp groups {0,1} {2,3}
+ *
+ * A group of one rank is none (NONE_U32): passes insert nothing for it.
  *
  * All ranks of one stage run the same program, so role = pp coordinate; ranks
  * that differ in dp do so on like data (Graph.replica).
@@ -57,6 +66,95 @@ static uint32_t make_reduce_group(Build *b, const char *name, GroupDim dp)
         if (order[i].count > 1)
             dims[n++] = order[i];
     return n ? graph_group(b->g, name, dims, n) : NONE_U32;
+}
+
+/* ---- experts ---- */
+
+/* The dimensions of dp x cp, ascending; cp and dp side by side are one where that is needed. */
+static uint32_t reduce_dims(const Build *b, GroupDim dims[2], bool joined)
+{
+    const GroupDim dp = whole(b, DIM_DP), cp = whole(b, DIM_CP);
+    bool dp_inner = dp.stride <= cp.stride;
+    const GroupDim in = dp_inner ? dp : cp, out = dp_inner ? cp : dp;
+    uint32_t n = 0;
+    if (joined && in.stride * in.extent == out.stride) {
+        uint32_t all = in.extent * out.extent;
+        dims[n++] = (GroupDim){ in.stride, all, 1, all };
+        return n;
+    }
+    if (in.count > 1)
+        dims[n++] = in;
+    if (out.count > 1)
+        dims[n++] = out;
+    return n;
+}
+
+/* What one dimension of n gives to `left` ranks that are still to be found; 0: it does not fit. */
+static uint32_t taken(uint32_t n, uint32_t left)
+{
+    return left % n == 0 ? n : n % left == 0 ? left : 0;
+}
+
+static bool ep_is_inner(const Parallel *p)
+{
+    int i = 0;
+    while (p->order[i] != DIM_EP && p->order[i] != DIM_DP)
+        i++;
+    return p->order[i] == DIM_EP;
+}
+
+typedef struct Cut {
+    uint32_t n;
+    GroupDim ep[2], edp[2];
+} Cut;
+
+static bool cut_experts(const Build *b, Cut *cut, bool joined)
+{
+    uint32_t left = b->s->parallel.ep;
+    GroupDim dims[2];
+    cut->n = reduce_dims(b, dims, joined);
+    bool inner = ep_is_inner(&b->s->parallel);
+    for (uint32_t i = 0; i < cut->n; i++) {
+        uint32_t at = inner ? i : cut->n - 1 - i;
+        const GroupDim d = dims[at];
+        uint32_t part = taken(d.extent, left);
+        if (part == 0)
+            return false;
+        uint32_t rest = d.extent / part;
+        cut->ep[at] = (GroupDim){ inner ? d.stride : d.stride * rest, part, 1, part };
+        cut->edp[at] = (GroupDim){ inner ? d.stride * part : d.stride, rest, 1, rest };
+        left /= part;
+    }
+    return left == 1;
+}
+
+static uint32_t group_of_dims(Build *b, const char *name, const GroupDim *from, uint32_t n)
+{
+    GroupDim dims[2];
+    uint32_t dims_n = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (from[i].count > 1)
+            dims[dims_n++] = from[i];
+    return dims_n ? graph_group(b->g, name, dims, dims_n) : NONE_U32;
+}
+
+static bool make_expert_groups(Build *b, Err *err)
+{
+    const Parallel *p = &b->s->parallel;
+    b->group[GROUP_EP] = b->group[GROUP_EDP] = NONE_U32;
+    if (p->ep == 1)
+        return true;
+    Cut cut;
+    bool cp_first = (b->stride[DIM_CP] < b->stride[DIM_DP]) == ep_is_inner(p);
+    if (!cut_experts(b, &cut, false) && !cut_experts(b, &cut, true))
+        return err_set(err,
+                       "parallel.ep %" PRIu32 " takes neither whole groups of cp = %" PRIu32
+                       " nor of dp = %" PRIu32 ", which do not lie side by side in "
+                       "parallel.order; divisors of %" PRIu32 " are allowed",
+                       p->ep, p->cp, p->dp, cp_first ? p->cp : p->dp);
+    b->group[GROUP_EP] = group_of_dims(b, "ep", cut.ep, cut.n);
+    b->group[GROUP_EDP] = group_of_dims(b, "edp", cut.edp, cut.n);
+    return true;
 }
 
 /* hsdp: neighbours in dp, shard_size of them, and their cp share out a copy of the parameters. */
@@ -116,6 +214,8 @@ bool build_world(Build *b, Err *err)
     g->samples = t->global_batch;
     g->tokens = b->s->model.kind == MODEL_TRANSFORMER ? g->samples * t->seq_len : 0;
     make_groups(b);
+    if (!make_expert_groups(b, err))
+        return false;
 
     g->role_stride = b->stride[DIM_PP];
     g->role_extent = p->pp;

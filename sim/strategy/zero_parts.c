@@ -205,7 +205,7 @@ static void start_role(Zero *z, uint32_t role)
 {
     Build *b = z->b;
     Buckets *d = &z->buckets;
-    buckets_open(d, b, role, z->finish.owned, z->ranks_n, false);
+    buckets_open(d, b, role, z->finish.owned, true, false);
     z->next = z->round = 0;
     z->scatters = z->gathers = NULL;
     z->pending.reduced = NOWHERE;
@@ -260,7 +260,6 @@ bool zero_pass(Build *b, Share share, Err *err)
     Owned *owned = owned_by_share(b, share);
     finish_begin(&z.finish, b, owned, share);
     share_homes(b, owned, share);
-    z.ranks_n = z.finish.ranks_n;
     for (uint32_t role = 0; role < b->g->roles_n; role++)
         zero_role(&z, role);
     return true;

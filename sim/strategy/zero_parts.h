@@ -2,7 +2,8 @@
  * zero_parts.h - what ZeRO 1 and 2 share: scattered gradients, gathered parameters.
  *
  * Parameters are whole on every rank, of optimizer state each of the n ranks of
- * dp x cp has one n-th.  Gradients leave backward in buckets (buckets.h) and are
+ * dp x cp has one n-th (of experts that ep shares out: each of the ranks that hold
+ * the same ones).  Gradients leave backward in buckets (buckets.h) and are
  * reduce-scattered: a rank gets the sum of its part, updates its part of the
  * parameters, and an all-gather of the same buckets, the first layers first,
  * brings the others' parts.  Per step Psi parameters are scattered and gathered,
@@ -40,7 +41,6 @@ typedef struct ZeroPart {
 typedef struct Zero {
     Build *b;
     Finish finish;
-    uint32_t ranks_n;
     bool each;   /* zero2: every micro-batch scatters its gradients, none stay */
     bool copies; /* buckets have buffers */
     bool ahead;  /* the gathers stand before the next forward */

@@ -95,6 +95,17 @@ static void folded_equals_expanded_on_odd_machines(void)
     CHECK(classes_saved > check_cases(SCENARIOS) / check_one_in());
 }
 
+static void folded_equals_expanded_with_experts(void)
+{
+    classes_saved = 0;
+    for (uint64_t seed = 4001; seed <= 4000 + SCENARIOS / 2; seed++)
+        fold_one(seed, (DrawKind){ .ideal = seed % 2,
+                                   .stragglers = seed % 5 == 0,
+                                   .odd = seed % 3 == 0,
+                                   .experts = true });
+    CHECK(classes_saved > SCENARIOS / 4 / check_one_in());
+}
+
 static void check_bounds(const SimResult *r, const Draw *d)
 {
     for (uint32_t i = 0; i < r->ranks_n; i++) {
@@ -270,6 +281,20 @@ static void collapsed_equals_expanded_where_it_did_not(void)
     }
 }
 
+static void collapsed_equals_expanded_with_experts(void)
+{
+    uint64_t saved = 0;
+    for (uint64_t seed = 6001; seed <= 6000 + SCENARIOS / 2; seed++) {
+        Draw d;
+        if (!check_takes(seed))
+            continue;
+        draw_scenario(&d, seed,
+                      (DrawKind){ .ideal = seed % 2, .odd = seed % 4 == 0, .experts = true });
+        saved += collapse_one(&d, 0);
+    }
+    CHECK(saved > 100 * check_cases(SCENARIOS) / check_one_in());
+}
+
 static void collapsed_is_exact_where_only_a_node_talks(void)
 {
     uint64_t saved = 0;
@@ -309,6 +334,8 @@ int main(void)
     RUN(folded_equals_expanded_on_uniform_machines);
     RUN(folded_equals_expanded_with_stragglers);
     RUN(folded_equals_expanded_on_odd_machines);
+    RUN(folded_equals_expanded_with_experts);
+    RUN(collapsed_equals_expanded_with_experts);
     RUN(collapsed_equals_expanded_and_nothing_beats_physics);
     RUN(collapsed_equals_expanded_where_it_did_not);
     RUN(collapsed_is_exact_where_only_a_node_talks);

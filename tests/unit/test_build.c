@@ -242,13 +242,17 @@ static void what_cannot_be_built_is_a_sentence(void)
 {
     check_refused(GPT2, WITH("parallel.strategy=zero2", "parallel.dp=4", "parallel.pp=2"),
                   "DeepSpeed refuses stage 2 with pipelines");
-    check_refused(LLAMA, WITH("model=mixtral-8x7b", "training.seq_len=128"),
-                  "mixture of experts");
+    check_refused(LLAMA,
+                  WITH("model=mixtral-8x7b", "parallel.strategy=ddp", "parallel.dp=3",
+                       "parallel.cp=4", "parallel.ep=2", "parallel.order=dp,tp,cp,pp,ep",
+                       "training.global_batch=3", "model.num_local_experts=6", "parallel.ep=6",
+                       "parallel.tp=2", "parallel.sequence_parallel=true", "cluster.nodes=3"),
+                  "parallel.ep 6 takes neither whole groups of cp = 4 nor of dp = 3");
     check_refused(GPT2, WITH("parallel.dp=4", "parallel.pp=2", "parallel.schedule=dualpipe"),
                   "'dualpipe' cannot be simulated yet");
     check_refused(GPT2,
                   WITH("parallel.dp=2", "parallel.pp=4", "parallel.schedule=zbv",
-                             "parallel.overlap.pp=false"),
+                       "parallel.overlap.pp=false"),
                   "schedule zbv needs transfers beside compute");
 }
 

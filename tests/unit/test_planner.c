@@ -18,7 +18,8 @@ static void the_bound_is_below_what_graphs_need(void)
 {
     static const char *const scenarios[] = { "scenarios/examples/gpt2-ddp.json",
                                              "scenarios/examples/toy-mlp-ddp.json",
-                                             "scenarios/examples/llama3-8b-fsdp.json" };
+                                             "scenarios/examples/llama3-8b-fsdp.json",
+                                             "scenarios/examples/mixtral-ep.json" };
     uint32_t compared = 0;
     for (size_t i = 0; i < ARRAY_N(scenarios); i++) {
         Plan p = { 0 };
@@ -87,13 +88,13 @@ static void few_micro_batches_weigh_what_all_do(void)
 }
 
 /* A candidate is a copy of a base with other degrees: reading it anew gives the same. */
-static void settings_make_the_candidate_again(void)
+static void check_settings(const char *scenario, uint32_t step)
 {
     Plan p = { 0 };
     Err err = { 0 };
-    PlanOptions o = options_of(small_example, 8);
+    PlanOptions o = options_of(scenario, 8);
     CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
-    for (uint32_t k = 0; k < p.n; k += 31) {
+    for (uint32_t k = 0; k < p.n; k += step) {
         char text[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP];
         Setting settings[PLAN_SETTINGS_MAX];
         uint32_t n = plan_settings(text, &p, &p.candidates[k]);
@@ -106,6 +107,7 @@ static void settings_make_the_candidate_again(void)
         if (CHECK(scenario_read(&read, o.scenario, settings, n, &err))) {
             const Parallel *a = &read.parallel, *b = &made.parallel;
             CHECK(a->dp == b->dp && a->tp == b->tp && a->pp == b->pp && a->cp == b->cp);
+            CHECK_U64(b->ep, a->ep);
             CHECK(a->strategy == b->strategy && a->schedule == b->schedule);
             CHECK_U64(b->virtual_stages, a->virtual_stages);
             CHECK(a->sequence_parallel == b->sequence_parallel && a->gpus == b->gpus);
@@ -117,6 +119,39 @@ static void settings_make_the_candidate_again(void)
             fprintf(stderr, "%s\n", err.text);
         }
     }
+    plan_free(&p);
+}
+
+static void settings_make_the_candidate_again(void)
+{
+    check_settings(small_example, 31);
+    check_settings("scenarios/examples/mixtral-ep.json", 97);
+}
+
+/* Every divisor of experts and of dp x cp, under the strategies that keep parameters whole; no
+ * split of a layer's matmuls without sequence parallelism. */
+static void experts_are_tried_on_as_many_ranks_as_divide_them(void)
+{
+    Plan p = { 0 };
+    Err err = { 0 };
+    PlanOptions o = options_of("scenarios/examples/mixtral-ep.json", 16);
+    bool seen[9] = { false }, tp = false;
+    CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+    for (uint32_t k = 0; k < p.n; k++) {
+        const PlanCandidate *c = &p.candidates[k];
+        bool whole = c->strategy == STRATEGY_DDP || c->strategy == STRATEGY_ZERO1;
+        CHECK(c->ep <= 8 && 8 % c->ep == 0 && c->dp * c->cp % c->ep == 0);
+        CHECK(c->ep == 1 || whole);
+        CHECK(c->tp == 1 || c->sequence_parallel);
+        seen[c->ep] = true;
+        tp = tp || c->tp > 1;
+    }
+    CHECK(seen[1] && seen[2] && seen[4] && seen[8] && tp);
+    plan_free(&p);
+    o = options_of(small_example, 8);
+    CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+    for (uint32_t k = 0; k < p.n; k++)
+        CHECK_INT(1, p.candidates[k].ep);
     plan_free(&p);
 }
 
@@ -263,6 +298,7 @@ int main(void)
     RUN(the_bound_is_below_what_graphs_need);
     RUN(few_micro_batches_weigh_what_all_do);
     RUN(settings_make_the_candidate_again);
+    RUN(experts_are_tried_on_as_many_ranks_as_divide_them);
     RUN(every_candidate_uses_all_gpus_once);
     RUN(results_do_not_depend_on_threads);
     RUN(the_best_is_first);

@@ -196,7 +196,7 @@ static void the_strategy_follows_the_degrees(void)
     } rows[] = {
         { "", STRATEGY_DDP, 16, 1, 16 },
         { "'dp':1", STRATEGY_SINGLE, 1, 1, 1 },
-        { "'tp':2", STRATEGY_DDP, 1, 1, 2 },
+        { "'tp':2,'sequence_parallel':true", STRATEGY_DDP, 1, 1, 2 },
         { "'strategy':'single'", STRATEGY_SINGLE, 1, 1, 1 },
         { "'strategy':'fsdp'", STRATEGY_FSDP, 16, 1, 16 },
         { "'strategy':'ddp','dp':1", STRATEGY_DDP, 1, 1, 1 },
@@ -204,7 +204,7 @@ static void the_strategy_follows_the_degrees(void)
         { "'strategy':'dp'", STRATEGY_DP, 8, 1, 8 },
         { "'strategy':'model_parallel','pp':4", STRATEGY_MODEL_PARALLEL, 1, 4, 4 },
         { "'strategy':'model_parallel','pp':4,'dp':1", STRATEGY_MODEL_PARALLEL, 1, 4, 4 },
-        { "'strategy':'hsdp','dp':4,'tp':4", STRATEGY_HSDP, 4, 1, 16 },
+        { "'strategy':'hsdp','dp':4,'tp':4,'sequence_parallel':true", STRATEGY_HSDP, 4, 1, 16 },
     };
     for (size_t i = 0; i < ARRAY_N(rows); i++) {
         Scenario s;
@@ -348,6 +348,8 @@ static void generous_where_nothing_is_lost(void)
         { GPT, "'dp':2,'stage_layers':[8]", "" },
         { GPT, "'cp':2", "'seq_len':1000" },
         { MOE, "'dp':4,'cp':2,'ep':8", "" },
+        { MOE, "'dp':4,'cp':2,'ep':8,'tp':2,'sequence_parallel':true,'strategy':'zero1'", "" },
+        { MOE, "'dp':4,'strategy':'fsdp','ep':1", "" },
         { MLP, "'tp':2,'pp':3", "" },
         { MLP, "'dp':1", "'seq_len':1" },
         { GPT, "'dp':2,'overlap':null", "'grad_clip':null" },
@@ -462,6 +464,11 @@ static const BadRow bad_splits[] = {
     { MOE, "'ep':3", "",
       "parallel.ep: 3 does not divide the model's 8 experts, allowed: 1, 2, 4, 8" },
     { MOE, "'dp':2,'ep':4", "", "parallel.ep: 4 does not divide dp x cp = 2, allowed: 1, 2" },
+    { MOE, "'dp':2,'ep':2,'strategy':'fsdp'", "",
+      "parallel.ep: 2 with strategy fsdp cannot be simulated, 1 is allowed; or strategy ddp, "
+      "zero1" },
+    { MOE, "'dp':2,'tp':2", "",
+      "parallel.sequence_parallel: experts with tp = 2 need it, true is allowed" },
     { MLP, "'cp':2", "",
       "parallel.cp: an mlp is split over dp, tp and pp only, here 1 is allowed" },
     { MLP, "'ep':2", "", "parallel.ep: an mlp is split over" },

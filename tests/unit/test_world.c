@@ -47,6 +47,99 @@ static void innermost_dimension_has_stride_one(void)
     fixture_close(&f);
 }
 
+/* ---- experts ---- */
+
+static void check_partition(const Graph *g, uint32_t group, uint32_t size)
+{
+    uint32_t members = 0;
+    if (size == 1) {
+        CHECK_INT(NONE_U32, group);
+        return;
+    }
+    const GroupSpec *s = &g->groups[group];
+    CHECK_INT(size, group_size(s));
+    for (uint32_t r = 0; r < g->world_n; r++) {
+        members += group_has(s, r);
+        CHECK_INT(r, group_member(s, r, group_index(s, r)));
+    }
+    CHECK_INT(g->world_n, members);
+}
+
+/* Two ranks of the same dp x cp group meet in ep or in edp, or in neither; never in both. */
+static void check_cut(const Fixture *f)
+{
+    const Graph *g = &f->g;
+    const uint32_t ep = f->b.group[GROUP_EP], edp = f->b.group[GROUP_EDP];
+    const GroupSpec *all = &g->groups[f->b.group[GROUP_DP]];
+    for (uint32_t r = 0; r < g->world_n && ep != NONE_U32 && edp != NONE_U32; r++)
+        for (uint32_t i = 0; i < group_size(all); i++) {
+            uint32_t o = group_member(all, r, i);
+            bool e = group_base(&g->groups[ep], r) == group_base(&g->groups[ep], o);
+            bool d = group_base(&g->groups[edp], r) == group_base(&g->groups[edp], o);
+            CHECK(o == r || !(e && d));
+        }
+}
+
+static void experts_cut_dp_x_cp_in_two(void)
+{
+    const Dim orders[][DIM_N] = {
+        { DIM_TP, DIM_CP, DIM_EP, DIM_DP, DIM_PP },
+        { DIM_TP, DIM_CP, DIM_DP, DIM_EP, DIM_PP },
+        { DIM_PP, DIM_DP, DIM_EP, DIM_CP, DIM_TP },
+        { DIM_EP, DIM_DP, DIM_TP, DIM_PP, DIM_CP },
+    };
+    static const uint32_t degrees[][3] = { { 8, 1, 4 }, { 4, 2, 2 }, { 4, 2, 4 }, { 4, 2, 8 },
+                                           { 6, 4, 2 }, { 1, 6, 3 }, { 6, 1, 6 } };
+    for (size_t o = 0; o < ARRAY_N(orders); o++)
+        for (size_t i = 0; i < ARRAY_N(degrees); i++) {
+            Fixture f;
+            uint32_t dp = degrees[i][0], cp = degrees[i][1], ep = degrees[i][2];
+            open_degrees(&f, dp, 2, 2, orders[o]);
+            f.s.parallel.cp = cp;
+            f.s.parallel.ep = ep;
+            if (CHECK(build_world(&f.b, &f.err))) {
+                check_partition(&f.g, f.b.group[GROUP_EP], ep);
+                check_partition(&f.g, f.b.group[GROUP_EDP], dp * cp / ep);
+                check_cut(&f);
+            }
+            fixture_close(&f);
+        }
+}
+
+/* dp 4, ep 2: the drawing in world.c. */
+static void the_order_says_whether_experts_are_neighbours(void)
+{
+    const Dim orders[][DIM_N] = { { DIM_TP, DIM_CP, DIM_EP, DIM_DP, DIM_PP },
+                                  { DIM_TP, DIM_CP, DIM_DP, DIM_EP, DIM_PP } };
+    for (uint32_t o = 0; o < 2; o++) {
+        Fixture f;
+        open_degrees(&f, 4, 1, 1, orders[o]);
+        f.s.parallel.ep = 2;
+        CHECK(build_world(&f.b, &f.err));
+        const GroupSpec *ep = &f.g.groups[f.b.group[GROUP_EP]];
+        const GroupSpec *edp = &f.g.groups[f.b.group[GROUP_EDP]];
+        CHECK_INT(o == 0 ? 1 : 2, group_member(ep, 0, 1));
+        CHECK_INT(o == 0 ? 2 : 1, group_member(edp, 0, 1));
+        fixture_close(&f);
+    }
+}
+
+/* cp 2 and dp 3 lie side by side: ep 3 takes ranks 0 to 2 of their six. */
+static void experts_may_cut_across_cp_and_dp(void)
+{
+    Fixture f;
+    open_degrees(&f, 3, 1, 1, NULL);
+    f.s.parallel.cp = 2;
+    f.s.parallel.ep = 3;
+    if (CHECK(build_world(&f.b, &f.err))) {
+        check_partition(&f.g, f.b.group[GROUP_EP], 3);
+        check_partition(&f.g, f.b.group[GROUP_EDP], 2);
+        check_cut(&f);
+        CHECK_INT(2, group_member(&f.g.groups[f.b.group[GROUP_EP]], 0, 2));
+    }
+    fixture_close(&f);
+}
+
 /* Whatever the order, the groups of a dimension partition the ranks. */
 static void every_order_partitions_the_ranks(void)
 {
@@ -114,6 +207,9 @@ int main(void)
 {
     RUN(groups_of_one_do_not_exist);
     RUN(innermost_dimension_has_stride_one);
+    RUN(experts_cut_dp_x_cp_in_two);
+    RUN(the_order_says_whether_experts_are_neighbours);
+    RUN(experts_may_cut_across_cp_and_dp);
     RUN(every_order_partitions_the_ranks);
     RUN(embedding_group_is_first_and_last_stage);
     RUN(gradients_are_reduced_over_dp_and_cp);

@@ -1,0 +1,668 @@
+/*
+ * test_moe.c - mixtures of experts: what is held, sent, computed and reduced, by closed forms.
+ *
+ * Most tests ask the small model below, in bf16 on ideal GPUs: L layers of width H, E experts of
+ * inner width F, of which a token visits K.
+ */
+#include "sim/cost.h"
+#include "sim/memory.h"
+#include "tests/graph_check.h"
+#include "tests/random_scenario.h"
+
+enum { L = 4, H = 256, F = 512, V = 1024, E = 8, K = 2, SEQ = 512, WORLD = 8 };
+
+#define EXPERT_ELEMENTS ((uint64_t)3 * H * F)
+#define ALL_EXPERTS     (L * E * EXPERT_ELEMENTS)
+#define DENSE_ELEMENTS  ((uint64_t)2 * V * H + H + L * (4 * H * H + 2 * H + E * H))
+
+/* What a test asks; 0 stands for 1, NULL for nothing more to say. */
+typedef struct Ask {
+    uint32_t experts, per_token, ep, dp, tp, cp, pp, micro_batches;
+    const char *strategy, *model, *training, *parallel, *gpu, *software;
+} Ask;
+
+static uint32_t at_least_1(uint32_t n)
+{
+    return n ? n : 1;
+}
+
+static void ask_model(Draw *d, const Ask *a)
+{
+    if (a->model && a->model[0] != ',') {
+        draw_text(d, "\"model\":%s,", a->model);
+        return;
+    }
+    draw_text(d,
+              "\"model\":{\"kind\":\"transformer\",\"layers\":%d,\"hidden\":%d,\"heads\":4,"
+              "\"ffn\":%d,\"vocab\":%d,\"max_seq\":4096,\"gated\":true,\"norm\":\"rmsnorm\","
+              "\"positions\":\"rope\",\"tied_embeddings\":false,\"activation\":\"silu\"",
+              L, H, F, V);
+    if (a->experts > 0)
+        draw_text(d, ",\"experts\":%u,\"experts_per_token\":%u", a->experts, a->per_token);
+    draw_text(d, "%s},", a->model ? a->model : "");
+}
+
+static bool make_with(Drawn *x, const Draw *d, const char *software)
+{
+    *x = (Drawn){ 0 };
+    Err err = { 0 };
+    JsonDoc *doc = json_parse(d->text, strlen(d->text), "asked", &err);
+    bool ok = doc && scenario_from(&x->s, doc, NULL, 0, &err) &&
+              software_read(&x->sw, &x->arena, software, &err) &&
+              build_graph(&x->g, &x->s, &x->sw, &err);
+    if (!CHECK(ok))
+        fprintf(stderr, "%s\n%s\n", err.text, d->text);
+    return ok;
+}
+
+static bool make(Drawn *x, Ask a)
+{
+    Draw d = { 0 };
+    uint32_t dp = at_least_1(a.dp), m = at_least_1(a.micro_batches);
+    draw_text(&d, "{\"name\":\"asked\",");
+    ask_model(&d, &a);
+    draw_text(&d,
+              "\"cluster\":{\"name\":\"box\",\"nodes\":4,\"gpus_per_node\":%d,\"gpu\":\"%s\","
+              "\"collectives\":{\"ideal\":true,\"intra_efficiency\":1},\"intra_node\":{"
+              "\"kind\":\"nvswitch\","
+              "\"GBps\":100,\"latency_us\":0},\"inter_node\":{\"kind\":\"fat_tree\","
+              "\"nics_per_node\":8,\"GBps_per_nic\":50,\"latency_us\":0}},",
+              WORLD, a.gpu ? a.gpu : "ideal");
+    draw_text(&d,
+              "\"training\":{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":%d,"
+              "\"precision\":\"bf16\"%s},",
+              dp * m, SEQ, a.training ? a.training : "");
+    draw_text(&d,
+              "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"cp\":%u,\"pp\":%u,"
+              "\"ep\":%u,\"sequence_parallel\":%s%s}}",
+              a.strategy ? a.strategy : "ddp", dp, at_least_1(a.tp), at_least_1(a.cp),
+              at_least_1(a.pp), at_least_1(a.ep), a.tp > 1 ? "true" : "false",
+              a.parallel ? a.parallel : "");
+    return make_with(x, &d, a.software ? a.software : "generic");
+}
+
+/* ---- looking ---- */
+
+typedef bool Wanted(const Graph *g, const Op *op, const void *user);
+
+typedef struct Total {
+    uint64_t count, bytes;
+    double flops, model_flops;
+} Total;
+
+static Total total_of(const Graph *g, Wanted *wanted, const void *user)
+{
+    Total t = { 0 };
+    for (uint32_t r = 0; r < g->roles_n; r++)
+        for (uint32_t i = 0; i < g->roles[r].instances_n; i++) {
+            const Segment *s = &g->segments[g->roles[r].instances[i].segment];
+            for (uint32_t o = 0; o < s->op_n; o++) {
+                const Op *op = &graph_ops(g, s)[o];
+                if (!wanted(g, op, user))
+                    continue;
+                t.count++;
+                t.bytes += op_is_comm(op->kind) ? op->u.comm.bytes : 0;
+                t.flops += op->flops;
+                t.model_flops += op->model_flops;
+            }
+        }
+    return t;
+}
+
+static bool is_kind(const Graph *g, const Op *op, const void *user)
+{
+    (void)g;
+    return op->kind == *(const OpKind *)user;
+}
+
+typedef struct CommOf {
+    OpKind kind;
+    const char *group;
+} CommOf;
+
+static bool is_comm_of(const Graph *g, const Op *op, const void *user)
+{
+    const CommOf *c = user;
+    return op->kind == c->kind &&
+           strcmp(intern_text(&g->names, g->groups[op->u.comm.group].name), c->group) == 0;
+}
+
+static uint64_t moved(const Graph *g, OpKind kind, const char *group)
+{
+    return total_of(g, is_comm_of, &(CommOf){ kind, group }).bytes;
+}
+
+static bool is_any(const Graph *g, const Op *op, const void *user)
+{
+    (void)g;
+    (void)op;
+    (void)user;
+    return true;
+}
+
+static bool is_name(const Op *op, const Graph *g, const char *name)
+{
+    return strcmp(intern_text(&g->names, op->name), name) == 0;
+}
+
+/* ---- what a rank holds ---- */
+
+static void every_published_mixture_is_held_in_full(void)
+{
+    static const char *const models[] = { "\"mixtral-8x7b\"", "\"mixtral-8x22b\"",
+                                          "\"qwen1.5-moe-a2.7b\"", "\"qwen3-30b-a3b\"",
+                                          "\"qwen3-235b-a22b\"" };
+    for (size_t i = 0; i < ARRAY_N(models); i++) {
+        Drawn x;
+        if (make(&x, (Ask){ .model = models[i], .dp = 2 })) {
+            RoleMemory m = memory_of_role(&x.g, &x.g.roles[0], NULL);
+            CHECK_U64(2 * model_params(&x.s.model), m.resident[TENSOR_PARAM]);
+        }
+        drawn_free(&x);
+    }
+}
+
+/* Parameters: dense ones whole, experts over ep.  State over all of dp under zero1. */
+static void experts_are_shared_out_over_ep(void)
+{
+    for (int zero1 = 0; zero1 < 2; zero1++)
+        for (uint32_t ep = 1; ep <= WORLD; ep *= 2) {
+            Drawn x;
+            if (make(&x, (Ask){ .experts = E,
+                                .per_token = K,
+                                .dp = WORLD,
+                                .ep = ep,
+                                .strategy = zero1 ? "zero1" : "ddp" })) {
+                RoleMemory m = memory_of_role(&x.g, &x.g.roles[0], NULL);
+                uint64_t held = DENSE_ELEMENTS + ALL_EXPERTS / ep;
+                uint64_t updated = zero1 ? (DENSE_ELEMENTS + ALL_EXPERTS) / WORLD : held;
+                CHECK_U64(DENSE_ELEMENTS + ALL_EXPERTS, model_params(&x.s.model));
+                CHECK_U64(2 * held, m.resident[TENSOR_PARAM]);
+                CHECK_U64(2 * held, m.resident[TENSOR_GRAD]);
+                CHECK_U64(12 * updated, m.resident[TENSOR_OPTIMIZER]);
+            }
+            drawn_free(&x);
+        }
+}
+
+/* tp cuts each expert; the router and the norms are whole. */
+static void experts_are_shared_out_over_tp_and_ep(void)
+{
+    Drawn x;
+    if (make(&x, (Ask){ .experts = E, .per_token = K, .dp = 4, .ep = 4, .tp = 2 })) {
+        uint64_t whole = H + L * (2 * H + E * H);
+        uint64_t held = whole + (DENSE_ELEMENTS - whole) / 2 + ALL_EXPERTS / 8;
+        RoleMemory m = memory_of_role(&x.g, &x.g.roles[0], NULL);
+        CHECK_U64(2 * held, m.resident[TENSOR_PARAM]);
+    }
+    drawn_free(&x);
+}
+
+/* Of one micro-batch, by layer and token: what the router chose, K rows as the experts read
+ * them, two of gate and up, the activation, and what came back; f32 weights, i64 places. */
+static void routed_rows_are_saved_for_backward(void)
+{
+    Drawn x, y;
+    uint64_t saved[2] = { 0 };
+    bool ok = make(&x, (Ask){ .experts = E, .per_token = 1, .dp = 2, .ep = 2 });
+    if (make(&y, (Ask){ .experts = E, .per_token = 2, .dp = 2, .ep = 2 }) && ok) {
+        for (int i = 0; i < 2; i++) {
+            const Graph *g = i ? &y.g : &x.g;
+            for (uint32_t f = 0; f < g->roles[0].frames_n; f++) {
+                const Layout *l = &g->layouts[g->roles[0].frames[f].layout];
+                for (uint32_t t = 0; t < l->tensor_n; t++) {
+                    const Tensor *tensor = &g->tensors[l->tensor_first + t];
+                    saved[i] += tensor->class_ == TENSOR_ACTIVATION ? tensor->bytes : 0;
+                }
+            }
+        }
+        uint64_t row = 2 * (H + 2 * F + F + H) + 4 + 8;
+        CHECK_U64(L * SEQ * row, saved[1] - saved[0]);
+    }
+    drawn_free(&x);
+    drawn_free(&y);
+}
+
+/* ---- all-to-alls ---- */
+
+/* Two forward, two backward, two more where forward is done again. */
+static void each_layer_sends_its_tokens_there_and_back(void)
+{
+    static const struct {
+        const char *recompute;
+        uint64_t each;
+    } rows[] = { { ",\"recompute\":\"none\"", 4 }, { ",\"recompute\":\"full\"", 6 } };
+    const OpKind kind = OP_ALL_TO_ALL;
+    for (size_t i = 0; i < ARRAY_N(rows); i++)
+        for (uint32_t ep = 1; ep <= WORLD; ep *= 2)
+            for (uint32_t tp = 1; tp <= 2; tp++) {
+                Drawn x;
+                if (make(&x, (Ask){ .experts = E,
+                                    .per_token = K,
+                                    .dp = WORLD,
+                                    .ep = ep,
+                                    .tp = tp,
+                                    .micro_batches = 3,
+                                    .training = rows[i].recompute })) {
+                    uint64_t count = ep > 1 ? 3 * L * rows[i].each : 0;
+                    Total t = total_of(&x.g, is_kind, &kind);
+                    CHECK_U64(count, t.count);
+                    CHECK_U64(count * SEQ / tp * K * H * 2, t.bytes);
+                }
+                drawn_free(&x);
+            }
+}
+
+static void only_layers_with_experts_send(void)
+{
+    const OpKind kind = OP_ALL_TO_ALL;
+    Drawn x;
+    if (make(&x,
+             (Ask){
+                 .experts = E, .per_token = K, .dp = 2, .ep = 2, .model = ",\"moe_every\":2" }))
+        CHECK_U64(4 * L / 2, total_of(&x.g, is_kind, &kind).count);
+    drawn_free(&x);
+}
+
+/* (ep - 1)/ep of the rows leave a rank, at 100 bytes/ns. */
+static void an_all_to_all_takes_what_leaves_over_the_port(void)
+{
+    for (uint32_t ep = 2; ep <= WORLD; ep *= 2) {
+        Drawn x;
+        SimResult r;
+        Draw none = { 0 };
+        if (make(&x, (Ask){ .experts = E,
+                            .per_token = K,
+                            .dp = WORLD,
+                            .ep = ep,
+                            .parallel = ",\"overlap\":false" }) &&
+            drawn_run(&r, &x, (SimOptions){ 0 }, &none)) {
+            const RankStat *s = &r.ranks[0];
+            for (uint32_t i = 0; i < s->collectives_n; i++) {
+                const CollectiveStat *c = &s->collectives[i];
+                if (c->kind != OP_ALL_TO_ALL)
+                    continue;
+                double sent = (double)SEQ * K * H * 2 * (ep - 1) / ep;
+                CHECK_U64(4 * L, c->count);
+                CHECK_NEAR(4 * L * sent, c->wire_bytes, 1e-9);
+                CHECK_NEAR(4 * L * sent / 100, (double)c->transfer_ns, 1e-3);
+                CHECK_INT(c->time_ns, c->exposed_ns); /* in line */
+            }
+            CHECK(s->collectives_n >= 2);
+            sim_result_free(&r);
+        }
+        drawn_free(&x);
+    }
+}
+
+/* The gather of all rows before the experts and the scatter after, forward and backward each:
+ * kept, not gathered again.  Dense blocks gather as ever: 4 of each but the first twice. */
+static void tp_gathers_and_scatters_the_routed_rows(void)
+{
+    Drawn x, y;
+    if (make(&x, (Ask){ .experts = E, .per_token = K, .dp = 2, .ep = 2, .tp = 2 }) &&
+        make(&y, (Ask){ .experts = E, .per_token = 1, .dp = 2, .ep = 2, .tp = 2 })) {
+        uint64_t row = (uint64_t)L * SEQ * H * 2; /* one routed row more for each token */
+        CHECK_U64(2 * row, moved(&x.g, OP_ALL_GATHER, "tp") - moved(&y.g, OP_ALL_GATHER, "tp"));
+        CHECK_U64(2 * row,
+                  moved(&x.g, OP_REDUCE_SCATTER, "tp") - moved(&y.g, OP_REDUCE_SCATTER, "tp"));
+        drawn_free(&y);
+    }
+    drawn_free(&x);
+}
+
+/* ---- gradients ---- */
+
+static void check_volume(uint32_t dp, uint32_t cp, uint32_t ep)
+{
+    Drawn x;
+    uint64_t n = (uint64_t)dp * cp, experts = n == ep ? 0 : ALL_EXPERTS / ep;
+    const char *group = ep > 1 ? "edp" : "dp";
+    uint64_t dense = DENSE_ELEMENTS + (ep > 1 ? 0 : ALL_EXPERTS);
+    Ask a = { .experts = E, .per_token = K, .dp = dp, .cp = cp, .ep = ep, .micro_batches = 2 };
+    if (make(&x, a)) {
+        CHECK_U64(2 * dense, moved(&x.g, OP_ALL_REDUCE, "dp"));
+        CHECK_U64(2 * (ep > 1 ? experts : dense), moved(&x.g, OP_ALL_REDUCE, group));
+    }
+    drawn_free(&x);
+    a.strategy = "zero1";
+    for (int copies = 0; copies < 2; copies++) {
+        a.software = copies ? "megatron-deepspeed-2022" : "generic";
+        if (make(&x, a)) {
+            CHECK_U64(2 * dense, moved(&x.g, OP_ALL_GATHER, "dp"));
+            CHECK_U64(2 * (ep > 1 ? experts : dense), moved(&x.g, OP_ALL_GATHER, group));
+            uint64_t each = x.sw.f32_grads ? 4 : 2;
+            CHECK_U64(each * dense, moved(&x.g, OP_REDUCE_SCATTER, "dp"));
+            CHECK_U64(each * (ep > 1 ? experts : dense), moved(&x.g, OP_REDUCE_SCATTER, group));
+        }
+        drawn_free(&x);
+    }
+}
+
+/* Dense ones over dp x cp, experts over the ranks that hold the same. */
+static void gradients_of_experts_meet_those_of_the_same_experts(void)
+{
+    for (uint32_t cp = 1; cp <= 2; cp++)
+        for (uint32_t ep = 1; ep <= WORLD; ep *= 2)
+            check_volume(WORLD / cp, cp, ep);
+}
+
+/* Each tp rank routes its own rows: a router twice as large has twice as much to sum. */
+static void gradients_of_the_router_are_summed_over_tp(void)
+{
+    Drawn x, y;
+    if (make(&x, (Ask){ .experts = 4, .per_token = K, .dp = 2, .ep = 2, .tp = 2 })) {
+        if (make(&y, (Ask){ .experts = 8, .per_token = K, .dp = 2, .ep = 2, .tp = 2 }))
+            CHECK_U64((uint64_t)L * 4 * H * 2,
+                      moved(&y.g, OP_ALL_REDUCE, "tp") - moved(&x.g, OP_ALL_REDUCE, "tp"));
+        drawn_free(&y);
+    }
+    drawn_free(&x);
+}
+
+/* Every rank's norm counts its own experts. */
+static void clipping_sums_over_ep(void)
+{
+    static const char *const strategies[] = { "ddp", "zero1" };
+    for (size_t i = 0; i < ARRAY_N(strategies); i++) {
+        Drawn x;
+        if (make(&x, (Ask){ .experts = E,
+                            .per_token = K,
+                            .dp = 4,
+                            .ep = 2,
+                            .strategy = strategies[i],
+                            .training = ",\"grad_clip\":1.0" }))
+            CHECK_U64(i == 0 ? 4 : 0, moved(&x.g, OP_ALL_REDUCE, "ep"));
+        drawn_free(&x);
+    }
+}
+
+/* ---- work ---- */
+
+/* A token visits K experts: that many MLPs, and the router, thrice (forward, dgrad, wgrad). */
+static void flops_count_the_experts_that_a_token_visits(void)
+{
+    for (uint32_t ep = 1; ep <= 4; ep *= 2) {
+        Drawn dense, moe;
+        bool ok = make(&dense, (Ask){ .dp = 4 });
+        if (make(&moe, (Ask){ .experts = E, .per_token = K, .dp = 4, .ep = ep }) && ok) {
+            double mlp = 6.0 * SEQ * L * (double)EXPERT_ELEMENTS,
+                   router = 6.0 * SEQ * L * E * H;
+            Total d = total_of(&dense.g, is_any, NULL), m = total_of(&moe.g, is_any, NULL);
+            CHECK_NEAR(d.model_flops + (K - 1) * mlp + router, m.model_flops, 1e-12);
+        }
+        drawn_free(&dense);
+        drawn_free(&moe);
+    }
+}
+
+static int64_t matmuls_ns(const Drawn *x, bool *grouped)
+{
+    int64_t ns = 0;
+    for (uint32_t i = 0; i < x->g.roles[0].instances_n; i++) {
+        const Segment *s = &x->g.segments[x->g.roles[0].instances[i].segment];
+        for (uint32_t o = 0; o < s->op_n; o++) {
+            const Op *op = &graph_ops(&x->g, s)[o];
+            if (op->kind != OP_MATMUL || is_name(op, &x->g, "router"))
+                continue;
+            ns += op_cost(x->s.machine.types[0].gpu, op, &x->sw).alone_ns;
+            *grouped = *grouped || op->u.matmul.batch > 1;
+        }
+    }
+    return ns;
+}
+
+/* One expert that every token visits is the dense MLP: its matmuls are the same, on any GPU. */
+static void one_expert_is_the_dense_block_and_a_router(void)
+{
+    static const char *const gpus[] = { "ideal", "h100-80gb" };
+    for (size_t i = 0; i < ARRAY_N(gpus); i++) {
+        Drawn dense, moe;
+        bool ok = make(&dense, (Ask){ .dp = 4, .gpu = gpus[i] }), grouped = false;
+        if (make(&moe, (Ask){ .experts = 1, .per_token = 1, .dp = 4, .gpu = gpus[i] }) && ok) {
+            CHECK_INT(matmuls_ns(&dense, &grouped), matmuls_ns(&moe, &grouped));
+            CHECK(!grouped);
+        }
+        drawn_free(&dense);
+        drawn_free(&moe);
+    }
+}
+
+static int64_t named_ns(const Drawn *x, const char *name)
+{
+    int64_t ns = 0;
+    const Role *role = &x->g.roles[0];
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Segment *s = &x->g.segments[role->instances[i].segment];
+        for (uint32_t o = 0; o < s->op_n; o++) {
+            const Op *op = &graph_ops(&x->g, s)[o];
+            if (is_name(op, &x->g, name))
+                ns += op_cost(x->s.machine.types[0].gpu, op, &x->sw).alone_ns;
+        }
+    }
+    return ns;
+}
+
+/* On one ideal GPU, where kernels stand one after another: the mixture adds these, one more sum
+ * of gradients to the two of a dense block, and the router's update. */
+static void one_expert_takes_what_its_ops_add(void)
+{
+    static const char *const added[] = { "router", "router.top_k", "experts.permute",
+                                         "experts.weighted_sum" };
+    Drawn dense, moe;
+    SimResult a, b;
+    Draw none = { 0 };
+    bool ok = make(&dense, (Ask){ .experts = 0 }) &&
+              drawn_run(&a, &dense, (SimOptions){ .expanded = true }, &none);
+    if (make(&moe, (Ask){ .experts = 1, .per_token = 1 }) && ok &&
+        drawn_run(&b, &moe, (SimOptions){ .expanded = true }, &none)) {
+        int64_t more = named_ns(&moe, "gradient sum") / 3 + named_ns(&moe, "optimizer") -
+                       named_ns(&dense, "optimizer");
+        for (size_t n = 0; n < ARRAY_N(added); n++)
+            more += named_ns(&moe, added[n]);
+        CHECK_INT(3 * named_ns(&dense, "gradient sum"), 2 * named_ns(&moe, "gradient sum"));
+        CHECK(more > 0);
+        CHECK_INT(more, b.step_ns - a.step_ns);
+        sim_result_free(&a);
+        sim_result_free(&b);
+    }
+    drawn_free(&dense);
+    drawn_free(&moe);
+}
+
+static const Op *find_named(const Drawn *x, const char *name, OpPhase phase)
+{
+    for (uint32_t i = 0; i < x->g.ops_n; i++)
+        if (is_name(&x->g.ops[i], &x->g, name) && x->g.ops[i].phase == phase)
+            return &x->g.ops[i];
+    return NULL;
+}
+
+/* As many matmuls as a rank has experts, of tokens K / E rows each on all ranks: on ideal GPUs
+ * exactly their sum, else no more than one after another and no faster than their flops. */
+static void experts_are_one_grouped_matmul(void)
+{
+    static const char *const gpus[] = { "ideal", "h100-80gb", "a100-80gb" };
+    for (size_t i = 0; i < ARRAY_N(gpus); i++)
+        for (uint32_t ep = 1; ep <= 4; ep *= 2) {
+            Drawn x;
+            Ask a = { .experts = E, .per_token = K, .dp = 4, .ep = ep, .gpu = gpus[i] };
+            const Op *op =
+                make(&x, a) ? find_named(&x, "experts.gate_up", PHASE_FORWARD) : NULL;
+            if (CHECK(op != NULL)) {
+                const Gpu *gpu = x.s.machine.types[0].gpu;
+                Op one = *op;
+                CHECK_U64(E / ep, op->u.matmul.batch);
+                CHECK_U64(SEQ * K * ep / E, op->u.matmul.m);
+                CHECK_U64(2 * F, op->u.matmul.n);
+                CHECK_U64(H, op->u.matmul.k);
+                one.u.matmul.batch = 1;
+                one.flops /= E / ep;
+                one.read_bytes /= E / ep;
+                one.write_bytes /= E / ep;
+                double all = matmul_model_ns(gpu, &op->u.matmul, op->dtype);
+                double each = matmul_model_ns(gpu, &one.u.matmul, op->dtype);
+                CHECK(all <= each * (E / ep) * (1 + 1e-9));
+                CHECK(all >= op_flops_bound_ns(gpu, op) * (1 - 1e-9));
+                if (i == 0)
+                    CHECK_NEAR(each * (E / ep), all, 1e-9);
+            }
+            drawn_free(&x);
+        }
+}
+
+static bool is_gate_up(const Graph *g, const Op *op, const void *user)
+{
+    (void)user;
+    return is_name(op, g, "experts.gate_up");
+}
+
+/* Stacks without one matmul for both have a grouped one for gate and one for up. */
+static void gate_and_up_may_be_apart(void)
+{
+    Total t[2] = { 0 };
+    for (int apart = 0; apart < 2; apart++) {
+        Drawn x;
+        if (make(&x, (Ask){ .experts = E,
+                            .per_token = K,
+                            .dp = 2,
+                            .ep = 2,
+                            .software = apart ? "torchtitan-2025" : "generic" })) {
+            CHECK(x.sw.fused_gate_up == !apart);
+            t[apart] = total_of(&x.g, is_gate_up, NULL);
+        }
+        drawn_free(&x);
+    }
+    CHECK_U64(3 * L, t[0].count);
+    CHECK(t[1].count >= 6 * L); /* and sums of what dgrad gives */
+    CHECK_NEAR(t[0].flops, t[1].flops, 1e-12);
+}
+
+/* Rows that do not divide by the experts: the fullest expert counts. */
+static void rows_are_rounded_up(void)
+{
+    Drawn x;
+    if (make(&x, (Ask){ .experts = 12, .per_token = 1, .dp = 4, .ep = 4 })) {
+        const Op *op = find_named(&x, "experts.down", PHASE_WGRAD);
+        if (CHECK(op != NULL)) {
+            CHECK_U64(div_up_u64(SEQ, 3), op->u.matmul.k);
+            CHECK_NEAR(2.0 * SEQ * F * H, op->flops, 1e-12);
+        }
+    }
+    drawn_free(&x);
+}
+
+/* ---- graphs hold together ---- */
+
+#define QWEN \
+    "{\"model_type\":\"qwen2_moe\",\"hidden_size\":256,\"intermediate_size\":512," \
+    "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":4," \
+    "\"vocab_size\":1000,\"num_experts\":8,\"num_experts_per_tok\":2," \
+    "\"moe_intermediate_size\":128,\"shared_expert_intermediate_size\":256}"
+
+static void check_graph(Ask a)
+{
+    Drawn x;
+    if (make(&x, a)) {
+        check_lives(&x.g);
+        check_runs(&x.g);
+    }
+    drawn_free(&x);
+}
+
+static void every_way_to_train_holds_together(void)
+{
+    static const char *const training[] = { ",\"recompute\":\"none\"",
+                                            ",\"recompute\":\"selective\"",
+                                            ",\"recompute\":\"full\"", ",\"grad_clip\":1" };
+    static const char *const software[] = { "generic", "megatron-core-2025", "torchtitan-2025",
+                                            "pytorch-ddp", "megatron-deepspeed-2022" };
+    static const char *const strategies[] = { "ddp", "zero1", "zero2", "fsdp" };
+    for (uint32_t n = 0; n < 4 * 5 * 4; n++) {
+        uint32_t s = n / 20;
+        Ask a = { .experts = E, .per_token = K, .dp = 4, .micro_batches = 2 };
+        a.training = training[n % 4];
+        a.software = software[n % 5];
+        a.strategy = strategies[s];
+        a.ep = s < 2 ? 1u << n % 3 : 1;
+        a.tp = 1 + n / 2 % 2;
+        a.pp = s == 2 ? 1 : 1 + n / 4 % 2;
+        a.cp = 1 + n / 8 % 2;
+        a.model = n % 3 == 0 ? QWEN : n % 3 == 1 ? ",\"moe_every\":2" : NULL;
+        a.parallel = n % 7 == 0   ? ",\"overlap\":true"
+                     : n % 7 == 1 ? ",\"overlap\":false"
+                                  : NULL;
+        check_graph(a);
+    }
+}
+
+static void fp8_quantizes_what_experts_read(void)
+{
+    Drawn x;
+    Ask a = { .experts = E, .per_token = K, .dp = 2, .ep = 2, .gpu = "h100-80gb" };
+    if (make(&x, a)) {
+        graph_free(&x.g);
+        x.g = (Graph){ 0 };
+        x.s.training.precision = DTYPE_FP8;
+        Err err = { 0 };
+        if (CHECK(build_graph(&x.g, &x.s, &x.sw, &err))) {
+            const Op *op = find_named(&x, "experts.down", PHASE_FORWARD);
+            const Op *router = find_named(&x, "router", PHASE_FORWARD);
+            CHECK(op && op->dtype == DTYPE_FP8);
+            CHECK(router && router->dtype == DTYPE_F32);
+            check_lives(&x.g);
+        }
+    }
+    drawn_free(&x);
+}
+
+/* The shared expert runs while its tokens' rows are on their way, if ep overlaps. */
+static void a_shared_expert_hides_the_dispatch(void)
+{
+    int64_t exposed[2] = { 0 };
+    for (int overlap = 0; overlap < 2; overlap++) {
+        Drawn x;
+        SimResult r;
+        Draw none = { 0 };
+        if (make(&x, (Ask){ .model = QWEN,
+                            .dp = 4,
+                            .ep = 4,
+                            .gpu = "h100-80gb",
+                            .parallel = overlap ? ",\"overlap\":{\"ep\":true}"
+                                                : ",\"overlap\":{\"ep\":false}" }) &&
+            drawn_run(&r, &x, (SimOptions){ 0 }, &none)) {
+            for (uint32_t i = 0; i < r.ranks[0].collectives_n; i++)
+                if (r.ranks[0].collectives[i].kind == OP_ALL_TO_ALL)
+                    exposed[overlap] += r.ranks[0].collectives[i].exposed_ns;
+            sim_result_free(&r);
+        }
+        drawn_free(&x);
+    }
+    CHECK(exposed[0] > 0 && exposed[1] < exposed[0]);
+}
+
+int main(void)
+{
+    setenv("LOCKSTEP_SHARE", "scenarios", 0);
+    RUN(every_published_mixture_is_held_in_full);
+    RUN(experts_are_shared_out_over_ep);
+    RUN(experts_are_shared_out_over_tp_and_ep);
+    RUN(routed_rows_are_saved_for_backward);
+    RUN(each_layer_sends_its_tokens_there_and_back);
+    RUN(only_layers_with_experts_send);
+    RUN(an_all_to_all_takes_what_leaves_over_the_port);
+    RUN(tp_gathers_and_scatters_the_routed_rows);
+    RUN(gradients_of_experts_meet_those_of_the_same_experts);
+    RUN(gradients_of_the_router_are_summed_over_tp);
+    RUN(clipping_sums_over_ep);
+    RUN(flops_count_the_experts_that_a_token_visits);
+    RUN(one_expert_is_the_dense_block_and_a_router);
+    RUN(one_expert_takes_what_its_ops_add);
+    RUN(experts_are_one_grouped_matmul);
+    RUN(gate_and_up_may_be_apart);
+    RUN(rows_are_rounded_up);
+    RUN(every_way_to_train_holds_together);
+    RUN(fp8_quantizes_what_experts_read);
+    RUN(a_shared_expert_hides_the_dispatch);
+    return check_report();
+}
