@@ -113,6 +113,7 @@ uint32_t graph_op(Graph *g, Op op)
     op.dep_first = g->deps_n;
     op.arg_n = op.dep_n = 0;
     g->ops[g->ops_n++] = op;
+    g->segments[g->segments_n - 1].lanes |= 1u << op.lane;
     return g->segments[g->segments_n - 1].op_n++;
 }
 
@@ -168,6 +169,13 @@ uint32_t graph_role(Graph *g, const char *name, uint32_t stage)
     GROW(g->roles, g->roles_n, g->roles_cap);
     g->roles[g->roles_n] = (Role){ .name = intern(&g->names, name), .stage = stage };
     return g->roles_n++;
+}
+
+void role_reserve(Role *role, uint32_t instances_n, uint32_t edges_n, uint32_t frames_n)
+{
+    RESERVE(role->instances, role->instances_n + instances_n, role->instances_cap);
+    RESERVE(role->edges, role->edges_n + edges_n, role->edges_cap);
+    RESERVE(role->frames, role->frames_n + frames_n, role->frames_cap);
 }
 
 uint32_t role_frame(Role *role, Frame frame)
@@ -269,6 +277,31 @@ static void seal_segment(const Graph *g, Segment *s)
     seal_memory(g, s);
 }
 
+static void check_edges(const Graph *g, const Role *role, uint32_t n)
+{
+    const Instance *i = &role->instances[n];
+    const Edge *edge = role->edges + i->edge_first;
+    uint32_t op_n = g->segments[i->segment].op_n;
+    for (uint32_t e = 0; e < i->edge_n; e++) {
+        ASSERT(edge[e].src_instance < n && edge[e].dst_op < op_n);
+        ASSERT(edge[e].src_op <
+               g->segments[role->instances[edge[e].src_instance].segment].op_n);
+        ASSERT(e == 0 || edge[e - 1].dst_op <= edge[e].dst_op);
+    }
+}
+
+static void check_frames(const Graph *g, const Role *role, const Instance *i)
+{
+    const uint32_t *layout = g->segments[i->segment].layout;
+    for (int slot = 0; slot < SLOT_N; slot++) {
+        uint32_t frame = i->frame[slot];
+        if (frame == NONE_U32)
+            continue;
+        ASSERT(frame < role->frames_n);
+        ASSERT(layout[slot] == NONE_U32 || role->frames[frame].layout == layout[slot]);
+    }
+}
+
 static void seal_role(const Graph *g, Role *role)
 {
     uint64_t ops = 0, logical = 0;
@@ -281,19 +314,8 @@ static void seal_role(const Graph *g, Role *role)
         ops += s->op_n;
         logical += s->logical_n;
         ASSERT(ops < NONE_U32 && logical < NONE_U32);
-        for (uint32_t e = 0; e < i->edge_n; e++) {
-            const Edge *edge = &role->edges[i->edge_first + e];
-            ASSERT(edge->src_instance < n && edge->dst_op < s->op_n);
-            ASSERT(edge->src_op <
-                   g->segments[role->instances[edge->src_instance].segment].op_n);
-            ASSERT(e == 0 || edge[-1].dst_op <= edge->dst_op);
-        }
-        for (int slot = 0; slot < SLOT_N; slot++)
-            if (i->frame[slot] != NONE_U32) {
-                ASSERT(i->frame[slot] < role->frames_n);
-                ASSERT(s->layout[slot] == NONE_U32 ||
-                       role->frames[i->frame[slot]].layout == s->layout[slot]);
-            }
+        check_edges(g, role, n);
+        check_frames(g, role, i);
     }
     role->ops_n = ops;
 }
