@@ -68,7 +68,7 @@ Shortening shorten(const Scenario *s)
         uint32_t strides = (meant - least) / r.stride;
         uint32_t fits = strides >= 2 * FITS_STRIDES ? FITS_STRIDES : 1;
         uint32_t n = meant - strides / fits * fits * r.stride;
-        uint32_t most = try == 0 ? meant * 3 / 4 : meant / 2;
+        uint32_t most = try == 0 || p->virtual_stages > 1 ? meant * 3 / 4 : meant / 2;
         if (n <= most && (r.n == 0 || n > r.micro_batches[r.n - 1]))
             r.micro_batches[r.n++] = n;
     }
