@@ -227,14 +227,18 @@ const Tensor *graph_arg_tensor(const Graph *g, const Segment *s, const Arg *a)
 static void seal_memory(const Graph *g, Segment *s)
 {
     int64_t now = 0, peak = 0;
+    memset(s->memory_delta_of, 0, sizeof s->memory_delta_of);
     for (uint32_t i = 0; i < s->op_n; i++) {
         const Op *op = &g->ops[s->op_first + i];
         int64_t freed = 0;
         for (uint32_t a = 0; a < op->arg_n; a++) {
             const Arg *arg = &g->args[op->arg_first + a];
-            int64_t bytes = (int64_t)graph_arg_tensor(g, s, arg)->bytes;
-            now += arg->born ? bytes : 0;
-            freed += arg->dies ? bytes : 0;
+            const Tensor *t = graph_arg_tensor(g, s, arg);
+            int64_t born = arg->born ? (int64_t)t->bytes : 0;
+            int64_t dead = arg->dies ? (int64_t)t->bytes : 0;
+            now += born;
+            freed += dead;
+            s->memory_delta_of[t->class_] += born - dead;
         }
         peak = max_i64(peak, now);
         now -= freed;

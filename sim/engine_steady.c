@@ -152,8 +152,8 @@ static void find_next(Steady *s)
 {
     const Runner *r = &s->sim->runners[0];
     s->micro_batch += s->sim->options->stride;
-    s->next = steady_first_of(r->role, s->next, s->micro_batch);
-    s->next = s->next < steady_limit(s, r) ? s->next : steady_limit(s, r);
+    uint32_t next = steady_first_of(r->role, s->sim->steady_next, s->micro_batch);
+    s->sim->steady_next = next < steady_limit(s, r) ? next : steady_limit(s, r);
 }
 
 /* Two instances that are as many instances and micro-batches apart. */
@@ -463,8 +463,6 @@ bool steady_look(Sim *sim)
     Steady *s = sim->steady;
     const Runner *r = &sim->runners[0];
     uint32_t at = r->lane[LANE_COMPUTE].instance;
-    if (at < s->next)
-        return true;
     if (at >= steady_limit(s, r)) {
         bool leaps = pace_leap(s);
         steady_end(sim);

@@ -62,8 +62,7 @@ struct Steady {
     uint32_t *limit;      /* by role: instances before it are as with all micro-batches */
     uint32_t *same;       /* by segment: the first one with the same ops */
     uint32_t *segment_of; /* by op */
-    uint32_t next;        /* instance of runner 0 at which the next mark is made */
-    uint32_t micro_batch; /* of that instance */
+    uint32_t micro_batch; /* of Sim.steady_next, where the next mark is made */
     uint32_t marks_n;     /* made so far */
     Mark marks[MARKS_KEPT];
 
