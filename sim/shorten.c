@@ -11,7 +11,7 @@ enum { WEIGH_MORE = 3, WEIGH_ROUNDS = 3 };
 /* Rounds of pp micro-batches of chunks that take turns: one fills the pipeline, one settles, one is
  * the pace, one drains it.  Gathers and reductions of each micro-batch settle later, and what is
  * not settled counts as often as it is left out. */
-enum { ROUNDS = 4, ROUNDS_MORE = 2, ROUNDS_MANY = 8 };
+enum { ROUNDS = 4, ROUNDS_MORE = 2, ROUNDS_MANY = 6 };
 
 static uint32_t enough_rounds(const Scenario *s, uint32_t try)
 {
