@@ -55,6 +55,15 @@ void *mem_resize(void *p, size_t n, size_t size);
         } \
     } while (0)
 
+/* Room for n elements, fewer than are there or more. */
+#define RESERVE(array, n, cap) \
+    do { \
+        if ((n) > (cap)) { \
+            (cap) = (n); \
+            (array) = mem_resize((array), (size_t)(cap), sizeof *(array)); \
+        } \
+    } while (0)
+
 static inline int64_t min_i64(int64_t a, int64_t b)
 {
     return a < b ? a : b;

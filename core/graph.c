@@ -114,6 +114,7 @@ uint32_t graph_op(Graph *g, Op op)
     op.dep_first = g->deps_n;
     op.arg_n = op.dep_n = 0;
     g->ops[g->ops_n++] = op;
+    g->segments[g->segments_n - 1].lanes |= 1u << op.lane;
     return g->segments[g->segments_n - 1].op_n++;
 }
 
@@ -171,6 +172,13 @@ uint32_t graph_role(Graph *g, const char *name, uint32_t stage)
     return g->roles_n++;
 }
 
+void role_reserve(Role *role, uint32_t instances_n, uint32_t edges_n, uint32_t frames_n)
+{
+    RESERVE(role->instances, role->instances_n + instances_n, role->instances_cap);
+    RESERVE(role->edges, role->edges_n + edges_n, role->edges_cap);
+    RESERVE(role->frames, role->frames_n + frames_n, role->frames_cap);
+}
+
 uint32_t role_frame(Role *role, Frame frame)
 {
     GROW(role->frames, role->frames_n, role->frames_cap);
@@ -220,14 +228,18 @@ const Tensor *graph_arg_tensor(const Graph *g, const Segment *s, const Arg *a)
 static void seal_memory(const Graph *g, Segment *s)
 {
     int64_t now = 0, peak = 0;
+    memset(s->memory_delta_of, 0, sizeof s->memory_delta_of);
     for (uint32_t i = 0; i < s->op_n; i++) {
         const Op *op = &g->ops[s->op_first + i];
         int64_t freed = 0;
         for (uint32_t a = 0; a < op->arg_n; a++) {
             const Arg *arg = &g->args[op->arg_first + a];
-            int64_t bytes = (int64_t)graph_arg_tensor(g, s, arg)->bytes;
-            now += arg->born ? bytes : 0;
-            freed += arg->dies ? bytes : 0;
+            const Tensor *t = graph_arg_tensor(g, s, arg);
+            int64_t born = arg->born ? (int64_t)t->bytes : 0;
+            int64_t dead = arg->dies ? (int64_t)t->bytes : 0;
+            now += born;
+            freed += dead;
+            s->memory_delta_of[t->class_] += born - dead;
         }
         peak = max_i64(peak, now);
         now -= freed;
@@ -270,6 +282,31 @@ static void seal_segment(const Graph *g, Segment *s)
     seal_memory(g, s);
 }
 
+static void check_edges(const Graph *g, const Role *role, uint32_t n)
+{
+    const Instance *i = &role->instances[n];
+    const Edge *edge = role->edges + i->edge_first;
+    uint32_t op_n = g->segments[i->segment].op_n;
+    for (uint32_t e = 0; e < i->edge_n; e++) {
+        ASSERT(edge[e].src_instance < n && edge[e].dst_op < op_n);
+        ASSERT(edge[e].src_op <
+               g->segments[role->instances[edge[e].src_instance].segment].op_n);
+        ASSERT(e == 0 || edge[e - 1].dst_op <= edge[e].dst_op);
+    }
+}
+
+static void check_frames(const Graph *g, const Role *role, const Instance *i)
+{
+    const uint32_t *layout = g->segments[i->segment].layout;
+    for (int slot = 0; slot < SLOT_N; slot++) {
+        uint32_t frame = i->frame[slot];
+        if (frame == NONE_U32)
+            continue;
+        ASSERT(frame < role->frames_n);
+        ASSERT(layout[slot] == NONE_U32 || role->frames[frame].layout == layout[slot]);
+    }
+}
+
 static void seal_role(const Graph *g, Role *role)
 {
     uint64_t ops = 0, logical = 0;
@@ -282,19 +319,8 @@ static void seal_role(const Graph *g, Role *role)
         ops += s->op_n;
         logical += s->logical_n;
         ASSERT(ops < NONE_U32 && logical < NONE_U32);
-        for (uint32_t e = 0; e < i->edge_n; e++) {
-            const Edge *edge = &role->edges[i->edge_first + e];
-            ASSERT(edge->src_instance < n && edge->dst_op < s->op_n);
-            ASSERT(edge->src_op <
-                   g->segments[role->instances[edge->src_instance].segment].op_n);
-            ASSERT(e == 0 || edge[-1].dst_op <= edge->dst_op);
-        }
-        for (int slot = 0; slot < SLOT_N; slot++)
-            if (i->frame[slot] != NONE_U32) {
-                ASSERT(i->frame[slot] < role->frames_n);
-                ASSERT(s->layout[slot] == NONE_U32 ||
-                       role->frames[i->frame[slot]].layout == s->layout[slot]);
-            }
+        check_edges(g, role, n);
+        check_frames(g, role, i);
     }
     role->ops_n = ops;
 }

@@ -257,11 +257,13 @@ typedef struct Segment {
     uint32_t name;
     uint32_t op_first, op_n; /* Graph.ops */
     uint32_t logical_n;
+    uint32_t lanes;          /* bit per lane that it has ops on, or had when they were added */
     uint32_t layout[SLOT_N]; /* NONE_U32 where the slot is not used */
     /* filled by graph_seal */
-    uint32_t lane_n[LANE_N]; /* ops per lane */
-    int64_t memory_delta;    /* born minus dead over the segment */
-    int64_t memory_peak;     /* highest point above the start, >= 0 */
+    uint32_t lane_n[LANE_N];                 /* ops per lane */
+    int64_t memory_delta;                    /* born minus dead over the segment */
+    int64_t memory_delta_of[TENSOR_CLASS_N]; /* by class of tensors; sums to memory_delta */
+    int64_t memory_peak;                     /* highest point above the start, >= 0 */
 } Segment;
 
 /* Op dst_op of this instance waits for op src_op of an earlier instance of the same role. */
@@ -348,6 +350,8 @@ uint32_t graph_layout(Graph *g); /* then graph_tensor appends to the newest layo
 uint32_t graph_tensor(Graph *g, Tensor tensor); /* index within the layout */
 
 uint32_t graph_role(Graph *g, const char *name, uint32_t stage);
+/* Room for so many more instances, edges and frames, which may come or not. */
+void role_reserve(Role *role, uint32_t instances_n, uint32_t edges_n, uint32_t frames_n);
 uint32_t role_frame(Role *role, Frame frame);
 /* All frames NONE_U32, layer/chunk/micro_batch as given; edges are added to the newest instance. */
 uint32_t role_instance(Role *role, uint32_t segment, uint32_t micro_batch, uint32_t layer,

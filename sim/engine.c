@@ -280,7 +280,7 @@ void lane_complete(Sim *sim, Runner *r, uint32_t lane)
         l->path = l->cause;
         l->path.compute_ns += sim->now_ns - l->start_ns;
     }
-    for (uint32_t i = 0; i < l->group_n; i++)
+    for (uint32_t i = 0; i < l->group_n && sim->timeline; i++)
         record_op(sim, r, lane, l->instance, l->op + i);
     l->busy = false;
     l->done += l->group_n;
@@ -341,7 +341,8 @@ static bool run(Sim *sim)
         sim->now_ns = e.at_ns;
         handle(sim, &e);
         drain_todo(sim);
-        if (sim->steady && !steady_look(sim))
+        if (sim->steady && sim->runners[0].lane[LANE_COMPUTE].instance >= sim->steady_next &&
+            !steady_look(sim))
             return false;
         if (++sim->result->events % PROGRESS_EVERY == 0 && sim->options->progress)
             sim->options->progress(sim->options->user,

@@ -401,13 +401,68 @@ static bool lanes_are_free(const Runner *r, const Macro *m, uint32_t instance)
     return true;
 }
 
+static bool same_cost(const CommCost *a, const CommCost *b)
+{
+    return a->algorithm == b->algorithm && a->protocol == b->protocol &&
+           a->latency_ns == b->latency_ns && a->solo_ns == b->solo_ns &&
+           a->traffic_bytes == b->traffic_bytes && a->solo_rate == b->solo_rate;
+}
+
+/* Does a transfer take the same time of two ranks, and links of the same kinds of their own? */
+static bool same_transfer(Sim *sim, const Runner *a, const Runner *b, uint32_t op)
+{
+    const Op *o = &sim->g->ops[op];
+    uint32_t of_a = 0, of_b = 0;
+    if (!is_inner(sim, a, o, &of_a) || !is_inner(sim, b, o, &of_b) || of_a != of_b)
+        return false;
+    uint32_t x = a->rc->group[o->u.comm.group], y = b->rc->group[o->u.comm.group];
+    return sim->classes.groups[x].size == sim->classes.groups[y].size &&
+           same_cost(comm_cost_of(sim, op, x), comm_cost_of(sim, op, y));
+}
+
+/* The macro of a rank for which the segment takes the same time; NULL: none is known.
+ * Stages have layers of the same types. */
+static const Macro *twin_of(Sim *sim, const Runner *r, uint32_t segment)
+{
+    const Segment *s = &sim->g->segments[segment];
+    const Runner *other = NULL;
+    for (uint32_t i = 0; i < sim->runners_n && !other; i++)
+        if (sim->runners[i].macro[segment] && sim->runners[i].cost == r->cost)
+            other = &sim->runners[i];
+    for (uint32_t i = 0; other && i < s->op_n; i++)
+        if (op_is_comm(graph_ops(sim->g, s)[i].kind) &&
+            !same_transfer(sim, other, r, s->op_first + i))
+            return NULL;
+    return other ? other->macro[segment] : NULL;
+}
+
+/* Its times are shared, what is booked of its transfers is the rank's own. */
+static void macro_copy(Sim *sim, const Runner *r, uint32_t segment, Macro *m, const Macro *twin)
+{
+    const Segment *s = &sim->g->segments[segment];
+    *m = *twin;
+    m->comms = PUSH_ARRAY(&sim->arena, MacroComm, m->comms_n);
+    for (uint32_t i = 0; i < m->comms_n; i++) {
+        const Op *o = graph_ops(sim->g, s) + twin->comms[i].op;
+        m->comms[i] = twin->comms[i];
+        m->comms[i].stat = NONE_U32;
+        m->comms[i].cost =
+            comm_cost_of(sim, s->op_first + twin->comms[i].op, r->rc->group[o->u.comm.group]);
+    }
+}
+
 Macro *macro_of(Sim *sim, Runner *r, uint32_t segment)
 {
     Macro *m = r->macro[segment];
     if (m)
         return m;
     const Segment *s = &sim->g->segments[segment];
+    const Macro *twin = twin_of(sim, r, segment);
     m = r->macro[segment] = PUSH(&sim->arena, Macro);
+    if (twin) {
+        macro_copy(sim, r, segment, m, twin);
+        return m;
+    }
     bool can = can_be_macro(sim, r, s, &m->links) && macro_time(sim, r, segment, m);
     m->state = can ? MACRO_YES : MACRO_NO;
     return m;

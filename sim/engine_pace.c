@@ -28,6 +28,19 @@ enum { BUSY_PART = 100, STRIDES_TRIED = 8 };
 
 /* ---- passes ---- */
 
+/* With the last micro-batch of the first stride: by then, where chunks take turns, the first rank
+ * has gone as far ahead as it does. */
+void pace_begin(Steady *s)
+{
+    Sim *sim = s->sim;
+    s->pace = mem_zero(sim->runners_n, sizeof *s->pace);
+    for (uint32_t i = 0; i < sim->runners_n; i++) {
+        Pace *p = &s->pace[i];
+        p->micro_batch = sim->options->stride - 1;
+        p->next = steady_first_of(sim->runners[i].role, 0, p->micro_batch);
+    }
+}
+
 static uint32_t lanes_behind(const Steady *s, const Runner *r, uint32_t instance)
 {
     uint32_t most = 0;
@@ -125,6 +138,8 @@ static bool lanes_keep_up(const Steady *s, const Pace *p)
     return comm_ns < passed_ns - passed_ns / BUSY_PART || now->behind <= then->behind + 1;
 }
 
+/* The first micro-batch writes gradients where the others add to them: the stride before that of a
+ * pace of one stride may be that of the first. */
 static bool runner_repeats(const Steady *s, const Runner *r, int64_t period_ns)
 {
     const Pace *p = &s->pace[r->id];
@@ -133,7 +148,7 @@ static bool runner_repeats(const Steady *s, const Runner *r, int64_t period_ns)
     return then->instance - before->instance == shift &&
            host_keeps_up(r, then, now, period_ns) && lanes_keep_up(s, p) &&
            steady_repeats(s, r->role, before->instance, then->instance, shift,
-                          s->sim->options->stride);
+                          s->sim->options->stride, s->strides == 1);
 }
 
 static bool is_pace(const Steady *s, int64_t times, Range r)

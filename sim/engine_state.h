@@ -258,8 +258,9 @@ typedef struct Sim {
     EventQueue events;
     uint32_t todo_head, todo_n, todo_cap;
     Todo *todo;
-    bool slowed_any; /* has a transfer slowed a kernel so far? */
-    Steady *steady;  /* NULL: not looking for a steady state, or not any more */
+    bool slowed_any;      /* has a transfer slowed a kernel so far? */
+    Steady *steady;       /* NULL: not looking for a steady state, or not any more */
+    uint32_t steady_next; /* instance of runner 0's compute lane at which it looks next */
     int64_t now_ns;
     uint64_t ops_done, ops_total;
     Err *err;
@@ -357,7 +358,7 @@ void account_links(Sim *sim, const Runner *r, const Segment *s, double *link_ns)
 
 /* ---- engine_steady.c ---- */
 bool steady_begin(Sim *sim); /* false: no steady state can be found */
-bool steady_look(Sim *sim);  /* after an event, while sim->steady; false: it will not come */
+bool steady_look(Sim *sim);  /* at steady_next, while sim->steady; false: it will not come */
 void steady_end(Sim *sim);
 /* engine_pace.c: the compute lane of r starts an instance, while sim->steady. */
 void steady_pass(Sim *sim, Runner *r, uint32_t instance);

@@ -105,20 +105,34 @@ uint32_t steady_first_of(const Role *r, uint32_t from, uint32_t micro_batch)
     return from;
 }
 
-/* Programs of more micro-batches differ from where the last stride of these begins. */
+/* Programs of more micro-batches differ from where the last of these begins with its last chunk:
+ * whole strides take turns in the same way, whatever follows. */
+static uint32_t limit_of(const Role *r)
+{
+    uint32_t last = 0, chunk = 0;
+    for (uint32_t i = 0; i < r->instances_n; i++) {
+        const Instance *in = &r->instances[i];
+        if (!is_of(in, last))
+            continue;
+        if (in->micro_batch > last)
+            chunk = 0;
+        last = in->micro_batch;
+        if (in->chunk != NONE_U32 && in->chunk > chunk)
+            chunk = in->chunk;
+    }
+    uint32_t i = steady_first_of(r, 0, last);
+    while (i < r->instances_n &&
+           !(is_of(&r->instances[i], last) && (r->instances[i].chunk == chunk || chunk == 0)))
+        i++;
+    return i;
+}
+
 static void find_limits(Steady *s)
 {
     const Graph *g = s->sim->g;
     s->limit = PUSH_ARRAY(&s->sim->arena, uint32_t, g->roles_n);
-    for (uint32_t i = 0; i < g->roles_n; i++) {
-        const Role *r = &g->roles[i];
-        uint32_t n = 0;
-        for (uint32_t k = 0; k < r->instances_n; k++)
-            if (is_of(&r->instances[k], n))
-                n = r->instances[k].micro_batch + 1;
-        uint32_t last = n > s->sim->options->stride ? n - s->sim->options->stride : 0;
-        s->limit[i] = steady_first_of(r, 0, last);
-    }
+    for (uint32_t i = 0; i < g->roles_n; i++)
+        s->limit[i] = limit_of(&g->roles[i]);
 }
 
 /* Do the copies of the input wait for nothing, see engine_mark.c? */
@@ -133,34 +147,60 @@ static bool copies_are_free(const Sim *sim, const Role *r)
     return true;
 }
 
-/* Where the next stride of micro-batches begins on runner 0. */
+/* Where the next stride of micro-batches begins on runner 0; at the limit, if not before. */
 static void find_next(Steady *s)
 {
+    const Runner *r = &s->sim->runners[0];
     s->micro_batch += s->sim->options->stride;
-    s->next = steady_first_of(s->sim->runners[0].role, s->next, s->micro_batch);
+    uint32_t next = steady_first_of(r->role, s->sim->steady_next, s->micro_batch);
+    s->sim->steady_next = next < steady_limit(s, r) ? next : steady_limit(s, r);
 }
 
-static bool same_edges(const Role *r, const Instance *a, const Instance *b, uint32_t shift)
+/* Two instances that are as many instances and micro-batches apart. */
+typedef struct Repetition {
+    const Steady *s;
+    const Role *r;
+    uint32_t shift, micro_batches;
+    bool but_first; /* the first micro-batch may have kernels of its own */
+} Repetition;
+
+static bool is_excused(const Repetition *p, uint32_t instance)
+{
+    return p->but_first && p->r->instances[instance].micro_batch == 0;
+}
+
+static bool same_edges(const Repetition *p, const Instance *a, const Instance *b)
 {
     if (a->edge_n != b->edge_n)
         return false;
     for (uint32_t e = 0; e < a->edge_n; e++) {
-        const Edge *x = &r->edges[a->edge_first + e], *y = &r->edges[b->edge_first + e];
-        if (x->dst_op != y->dst_op || x->src_op != y->src_op ||
-            (x->src_instance + shift != y->src_instance && x->src_instance != y->src_instance))
+        const Edge *x = &p->r->edges[a->edge_first + e], *y = &p->r->edges[b->edge_first + e];
+        bool same_src = x->src_op == y->src_op || is_excused(p, x->src_instance);
+        if (x->dst_op != y->dst_op || !same_src ||
+            (x->src_instance + p->shift != y->src_instance &&
+             x->src_instance != y->src_instance))
             return false;
     }
     return true;
 }
 
-bool steady_repeats(const Steady *s, const Role *r, uint32_t from, uint32_t to, uint32_t shift,
-                    uint32_t micro_batches)
+static bool same_segment(const Repetition *p, uint32_t i)
 {
+    uint32_t a = p->r->instances[i].segment, b = p->r->instances[i + p->shift].segment;
+    const Segment *segments = p->s->sim->g->segments;
+    return p->s->same[a] == p->s->same[b] ||
+           (is_excused(p, i) && segments[a].kind == segments[b].kind);
+}
+
+bool steady_repeats(const Steady *s, const Role *r, uint32_t from, uint32_t to, uint32_t shift,
+                    uint32_t micro_batches, bool but_first)
+{
+    Repetition p = { s, r, shift, micro_batches, but_first };
     for (uint32_t i = from; i < to; i++) {
         const Instance *a = &r->instances[i], *b = a + shift;
         uint32_t later = a->micro_batch == NONE_U32 ? NONE_U32 : a->micro_batch + micro_batches;
-        if (s->same[a->segment] != s->same[b->segment] || a->layer != b->layer ||
-            a->chunk != b->chunk || b->micro_batch != later || !same_edges(r, a, b, shift))
+        if (!same_segment(&p, i) || a->layer != b->layer || a->chunk != b->chunk ||
+            b->micro_batch != later || !same_edges(&p, a, b))
             return false;
     }
     return true;
@@ -188,7 +228,7 @@ static bool runner_repeats(const Steady *s, const Runner *r, const Mark *then, c
         if (!free_run && host_ns != period_ns)
             return false;
     }
-    return steady_repeats(s, r->role, a->lowest, b->highest + 1, shift, micro_batches);
+    return steady_repeats(s, r->role, a->lowest, b->highest + 1, shift, micro_batches, false);
 }
 
 static bool is_period(const Steady *s, const Mark *then, const Mark *now,
@@ -387,8 +427,9 @@ bool steady_begin(Sim *sim)
     sim->steady->sim = sim;
     find_same(sim->steady);
     find_limits(sim->steady);
+    sim->steady->micro_batch = sim->options->stride - 1;
     find_next(sim->steady);
-    sim->steady->pace = mem_zero(sim->runners_n, sizeof(Pace));
+    pace_begin(sim->steady);
     return true;
 }
 
@@ -422,8 +463,6 @@ bool steady_look(Sim *sim)
     Steady *s = sim->steady;
     const Runner *r = &sim->runners[0];
     uint32_t at = r->lane[LANE_COMPUTE].instance;
-    if (at < s->next)
-        return true;
     if (at >= steady_limit(s, r)) {
         bool leaps = pace_leap(s);
         steady_end(sim);

@@ -32,7 +32,7 @@ typedef struct Mark {
     CollectiveStat *stats;
 } Mark;
 
-/* A rank class begins another stride of micro-batches. */
+/* A rank class begins the last micro-batch of another stride. */
 typedef struct Pass {
     int64_t at_ns;
     uint32_t instance;
@@ -62,8 +62,7 @@ struct Steady {
     uint32_t *limit;      /* by role: instances before it are as with all micro-batches */
     uint32_t *same;       /* by segment: the first one with the same ops */
     uint32_t *segment_of; /* by op */
-    uint32_t next;        /* instance of runner 0 at which the next mark is made */
-    uint32_t micro_batch; /* of that instance */
+    uint32_t micro_batch; /* of Sim.steady_next, where the next mark is made */
     uint32_t marks_n;     /* made so far */
     Mark marks[MARKS_KEPT];
 
@@ -77,12 +76,14 @@ struct Steady {
 uint32_t steady_limit(const Steady *s, const Runner *r);
 /* The first instance at or behind `from` that is of the micro-batch or a later one. */
 uint32_t steady_first_of(const Role *r, uint32_t from, uint32_t micro_batch);
-/* Do the instances [from, to) come again `shift` instances and some micro-batches later? */
+/* Do the instances [from, to) come again `shift` instances and some micro-batches later?
+ * but_first: those of the first micro-batch may have other kernels. */
 bool steady_repeats(const Steady *s, const Role *r, uint32_t from, uint32_t to, uint32_t shift,
-                    uint32_t micro_batches);
+                    uint32_t micro_batches, bool but_first);
 void steady_shift(Steady *s, const Shift *shift); /* RankStat.repeat is known */
 
 /* engine_pace.c */
+void pace_begin(Steady *s);
 bool pace_leap(Steady *s);
 
 /* engine_mark.c */

@@ -11,11 +11,6 @@
 
 /* ---- sums ---- */
 
-typedef struct ClassDelta {
-    bool filled;
-    int64_t bytes[TENSOR_CLASS_N];
-} ClassDelta;
-
 static const Segment *segment_of(const Graph *g, const Role *role, uint32_t instance)
 {
     return &g->segments[role->instances[instance].segment];
@@ -32,18 +27,6 @@ static void apply_op(int64_t *bytes, const Graph *g, const Segment *s, const Op 
         const Tensor *t = graph_arg_tensor(g, s, arg);
         bytes[t->class_] += births ? (int64_t)t->bytes : -(int64_t)t->bytes;
     }
-}
-
-static const ClassDelta *delta_of(ClassDelta *deltas, const Graph *g, uint32_t segment)
-{
-    ClassDelta *d = &deltas[segment];
-    const Segment *s = &g->segments[segment];
-    for (uint32_t i = 0; !d->filled && i < s->op_n; i++) {
-        apply_op(d->bytes, g, s, graph_ops(g, s) + i, true);
-        apply_op(d->bytes, g, s, graph_ops(g, s) + i, false);
-    }
-    d->filled = true;
-    return d;
 }
 
 static int64_t sum_of(const int64_t *bytes)
@@ -91,13 +74,11 @@ static void compose_peak(RoleMemory *m, int64_t *bytes, const Graph *g, const Ro
 {
     if (m->peak_instance == NONE_U32)
         return;
-    ClassDelta *deltas = mem_zero(g->segments_n, sizeof *deltas);
     for (uint32_t i = 0; i < m->peak_instance; i++) {
-        const ClassDelta *d = delta_of(deltas, g, role->instances[i].segment);
+        const Segment *before = segment_of(g, role, i);
         for (int c = 0; c < TENSOR_CLASS_N; c++)
-            bytes[c] += d->bytes[c];
+            bytes[c] += before->memory_delta_of[c];
     }
-    free(deltas);
     const Segment *s = segment_of(g, role, m->peak_instance);
     for (m->peak_op = 0;; m->peak_op++) {
         ASSERT(m->peak_op < s->op_n);

@@ -8,15 +8,29 @@ enum { FITS_STRIDES = 12 };
  * where they do.  One more, and a first, middle and last one that differ. */
 enum { WEIGH_MORE = 3, WEIGH_ROUNDS = 3 };
 
+/* Rounds of pp micro-batches of chunks that take turns: one fills the pipeline, one settles, one is
+ * the pace, one drains it.  Gathers and reductions of each micro-batch settle later, and what is
+ * not settled counts as often as it is left out. */
+enum { ROUNDS = 4, ROUNDS_MORE = 2, ROUNDS_MANY = 6 };
+
+static uint32_t enough_rounds(const Scenario *s, uint32_t try)
+{
+    const Parallel *p = &s->parallel;
+    bool sharded = p->strategy == STRATEGY_FSDP || p->strategy == STRATEGY_HSDP;
+    bool many = s->training.micro_batches > ROUNDS_MANY * p->pp;
+    return ROUNDS + ROUNDS_MORE * (try + (sharded && many));
+}
+
 /* What fills the pipeline, and some for waves in it to die away: more where sends of whole
  * activations share the network with another traffic of each micro-batch. */
-static uint32_t enough(const Parallel *p, uint32_t try)
+static uint32_t enough(const Scenario *s, uint32_t try)
 {
+    const Parallel *p = &s->parallel;
     bool shared = p->cp > 1 && !p->sequence_parallel;
     if (p->pp == 1)
         return 6;
     if (p->virtual_stages > 1)
-        return (6u << try) * p->pp;
+        return enough_rounds(s, try) * p->pp;
     return (1 + try + shared) * p->pp + 8;
 }
 
@@ -48,13 +62,13 @@ Shortening shorten(const Scenario *s)
     uint32_t meant = s->training.micro_batches;
     Shortening r = { .stride = p->virtual_stages > 1 ? p->pp : 1 };
     for (uint32_t try = 0; try < SHORTENINGS_MAX - 1 && takes_turns(s); try++) {
-        uint32_t least = enough(p, try);
+        uint32_t least = enough(s, try);
         if (least >= meant)
             break;
         uint32_t strides = (meant - least) / r.stride;
         uint32_t fits = strides >= 2 * FITS_STRIDES ? FITS_STRIDES : 1;
         uint32_t n = meant - strides / fits * fits * r.stride;
-        uint32_t most = try == 0 ? meant * 3 / 4 : meant / 2;
+        uint32_t most = try == 0 || p->virtual_stages > 1 ? meant * 3 / 4 : meant / 2;
         if (n <= most && (r.n == 0 || n > r.micro_batches[r.n - 1]))
             r.micro_batches[r.n++] = n;
     }

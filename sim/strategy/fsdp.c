@@ -511,6 +511,9 @@ static void fsdp_role(Fsdp *d, uint32_t role)
     start_role(d, role);
     Instance newest = { .micro_batch = NONE_U32, .chunk = NONE_U32 };
     weave_begin(&d->w, d->b, d->role);
+    /* A use may have a gather, a release, and what reduces and frees gradients. */
+    role_reserve(d->role, d->w.old.instances_n + 4 * d->uses_n,
+                 d->w.old.edges_n + 4 * d->uses_n, 3 * d->uses_n);
     for (uint32_t j = 0; weave_left(&d->w);) {
         if (unit_of(d, weave_next(&d->w)) != NONE_U32) {
             newest = *weave_next(&d->w);

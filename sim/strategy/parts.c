@@ -67,9 +67,11 @@ void wait_at(Role *role, uint32_t dst_op, Point src)
 /* An op can start an instance when it is the first on its lane and waits for none before it. */
 void wait_at_start(const Graph *g, Role *role, Point src)
 {
+    if (!point_is(src))
+        return;
     const Segment *s = segment_of(g, role, role->instances_n - 1);
     uint32_t seen = 0;
-    for (uint32_t i = 0; i < s->op_n && point_is(src); i++) {
+    for (uint32_t i = 0; i < s->op_n && seen != s->lanes; i++) {
         const Op *op = &graph_ops(g, s)[i];
         uint32_t bit = (uint32_t)1 << op->lane;
         if (!(seen & bit) && op->dep_n == 0)

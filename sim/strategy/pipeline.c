@@ -730,6 +730,9 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
     l.saved = PUSH_ARRAY(&scratch, Saved, (size_t)m * l.own_n);
     for (size_t i = 0; i < (size_t)m * l.own_n; i++)
         l.saved[i] = (Saved){ NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32 };
+    /* An action has its blocks, an input, a receive and a send: about so much. */
+    role_reserve(l.role, 2 * m * l.own_n + 3 * l.actions_n, 2 * m * l.own_n + 8 * l.actions_n,
+                 3 * m * l.own_n + 4 * l.actions_n);
     l.received = PUSH_ARRAY(&scratch, Received, l.actions_n);
     write_actions(&l);
     free(l.transfers);

@@ -266,6 +266,16 @@ static void not_all_schedules_take_turns(void)
         CHECK_U64(1, shorten(&x.s).n);
         x.s.parallel.schedule = SCHEDULE_NAIVE;
         CHECK_U64(1, shorten(&x.s).n);
+        /* Chunks that take turns: four rounds of pp; six with gathers, where many are left out. */
+        x.s.parallel.schedule = SCHEDULE_INTERLEAVED;
+        x.s.parallel.virtual_stages = 2;
+        x.s.parallel.strategy = STRATEGY_DDP;
+        x.s.training.micro_batches = 48;
+        CHECK_U64(16, shorten(&x.s).micro_batches[0]);
+        x.s.parallel.strategy = STRATEGY_FSDP;
+        CHECK_U64(24, shorten(&x.s).micro_batches[0]);
+        x.s.training.micro_batches = 24;
+        CHECK_U64(16, shorten(&x.s).micro_batches[0]);
     }
     drawn_free(&x);
 }

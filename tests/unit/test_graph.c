@@ -84,6 +84,10 @@ static void memory_of_a_segment_follows_births_and_deaths(void)
     graph_seal(&g);
     CHECK_INT(130, g.segments[s].memory_peak);
     CHECK_INT(7, g.segments[s].memory_delta);
+    int64_t by_class = 0;
+    for (int c = 0; c < TENSOR_CLASS_N; c++)
+        by_class += g.segments[s].memory_delta_of[c];
+    CHECK_INT(7, by_class);
     CHECK_STR("t",
               intern_text(&g.names, graph_arg_tensor(&g, &g.segments[s], &g.args[0])->name));
     graph_free(&g);
