@@ -285,13 +285,12 @@ static void seal_segment(const Graph *g, Segment *s)
 static void check_edges(const Graph *g, const Role *role, uint32_t n)
 {
     const Instance *i = &role->instances[n];
-    const Edge *edge = role->edges + i->edge_first;
     uint32_t op_n = g->segments[i->segment].op_n;
-    for (uint32_t e = 0; e < i->edge_n; e++) {
-        ASSERT(edge[e].src_instance < n && edge[e].dst_op < op_n);
-        ASSERT(edge[e].src_op <
-               g->segments[role->instances[edge[e].src_instance].segment].op_n);
-        ASSERT(e == 0 || edge[e - 1].dst_op <= edge[e].dst_op);
+    for (uint32_t k = i->edge_first; k < i->edge_first + i->edge_n; k++) {
+        const Edge *edge = &role->edges[k];
+        ASSERT(edge->src_instance < n && edge->dst_op < op_n);
+        ASSERT(edge->src_op < g->segments[role->instances[edge->src_instance].segment].op_n);
+        ASSERT(k == i->edge_first || edge[-1].dst_op <= edge->dst_op);
     }
 }
 

@@ -247,6 +247,7 @@ static void the_clipboard_gets_the_event_or_the_numbers(void)
         snprintf(line, sizeof line, "\nexposed_comm_ns\t%.0f\n",
                  json_number(&o, "exposed_comm_ns", -1, 1e9, JSON_REQUIRED));
         CHECK(strstr(app_stats_text(&s.app, text, sizeof text), line) != NULL);
+        CHECK(!json_end(&o)); /* the other keys were not asked for */
     }
     json_close(doc);
     close_session(&s);
