@@ -18,6 +18,7 @@ typedef struct Draw {
     uint32_t gpus, node_gpus; /* used; on the first node */
 } Draw;
 
+/* Each draw in a statement of its own: compilers order arguments as they like. */
 static inline uint32_t draw_below(Draw *d, uint32_t below)
 {
     d->state = mix_u64(d->state);
@@ -54,8 +55,8 @@ static inline const char *draw_word(Draw *d, const char *const *words, uint32_t 
 
 static inline void draw_stragglers(Draw *d, uint32_t need)
 {
-    draw_text(d, "\"stragglers\":[{\"ranks\":[%u],\"compute\":0.%u}", draw_below(d, need),
-              5 + draw_below(d, 5));
+    uint32_t slow = 5 + draw_below(d, 5), rank = draw_below(d, need);
+    draw_text(d, "\"stragglers\":[{\"ranks\":[%u],\"compute\":0.%u}", rank, slow);
     for (uint32_t n = need > 1 ? draw_below(d, 4) : 0; n > 0; n--) {
         uint32_t a = draw_below(d, need), b = draw_below(d, need - 1);
         draw_text(d, ",{\"link\":[%u,%u],\"GBps\":%u}", a, b < a ? b : b + 1,
@@ -72,12 +73,12 @@ static inline uint32_t draw_node(Draw *d, DrawKind kind, bool other_gpu)
     uint32_t gpus = kind.odd ? 1 + draw_below(d, 8) : 2u << draw_below(d, 3);
     d->node_gpus = d->node_gpus ? d->node_gpus : gpus;
     const char *gpu = other_gpu ? "a100-80gb" : "h100-80gb";
+    uint32_t speed = 20 + draw_below(d, 400);
+    const char *link = kind.odd ? draw_word(d, links, ARRAY_N(links)) : links[0];
     draw_text(d,
               "\"gpus_per_node\":%u,\"gpu\":\"%s\",\"intra_node\":{\"kind\":\"%s\","
               "\"GBps\":%u}",
-              gpus, kind.ideal ? "ideal" : gpu,
-              kind.odd ? draw_word(d, links, ARRAY_N(links)) : links[0],
-              20 + draw_below(d, 400));
+              gpus, kind.ideal ? "ideal" : gpu, link, speed);
     return gpus;
 }
 
@@ -104,12 +105,14 @@ static inline void draw_network(Draw *d, DrawKind kind)
     static const uint32_t odd_nics[] = { 1, 2, 3, 5, 7, 16 };
     static const char *const fabrics[] = { "fat_tree", "rail", "ethernet" };
     uint32_t nics = kind.odd ? odd_nics[draw_below(d, ARRAY_N(odd_nics))] : draw_power(d, 4);
+    uint32_t speed = 5 + draw_below(d, 50);
+    const char *fabric = kind.odd ? draw_word(d, fabrics, ARRAY_N(fabrics)) : fabrics[0];
     draw_text(d, "\"inter_node\":{\"kind\":\"%s\",\"nics_per_node\":%u,\"GBps_per_nic\":%u",
-              kind.odd ? draw_word(d, fabrics, ARRAY_N(fabrics)) : fabrics[0], nics,
-              5 + draw_below(d, 50));
-    if (kind.odd && draw_below(d, 2))
-        draw_text(d, ",\"nodes_per_leaf\":%u,\"oversubscription\":%u.5", 1 + draw_below(d, 4),
-                  1 + draw_below(d, 4));
+              fabric, nics, speed);
+    if (kind.odd && draw_below(d, 2)) {
+        uint32_t over = 1 + draw_below(d, 4), nodes = 1 + draw_below(d, 4);
+        draw_text(d, ",\"nodes_per_leaf\":%u,\"oversubscription\":%u.5", nodes, over);
+    }
     draw_text(d, "}");
 }
 
@@ -129,9 +132,10 @@ static inline void draw_cluster(Draw *d, uint32_t need, DrawKind kind)
 static inline void draw_experts(Draw *d, uint32_t ranks, uint32_t layers)
 {
     uint32_t experts = ranks * (1 + draw_below(d, 3));
+    uint32_t every = layers > 1 && draw_below(d, 3) == 0 ? 2 : 1;
+    uint32_t chosen = 1 + draw_below(d, experts < 4 ? experts : 4);
     draw_text(d, "\"experts\":%u,\"experts_per_token\":%u,\"moe_every\":%u,\"bias\":false,",
-              experts, 1 + draw_below(d, experts < 4 ? experts : 4),
-              layers > 1 && draw_below(d, 3) == 0 ? 2 : 1);
+              experts, chosen, every);
 }
 
 /* All 12 heads and 384 * 2^k columns divide by every tp.  ranks: dp x cp; 0: no experts. */
@@ -141,13 +145,16 @@ static inline void draw_model_on(Draw *d, uint32_t layers, uint32_t ranks)
     draw_text(d, "\"model\":{");
     if (ranks > 0)
         draw_experts(d, ranks, layers);
+    bool tied = draw_below(d, 2), rope = draw_below(d, 2), rms = draw_below(d, 2);
+    bool gated = draw_below(d, 2);
+    uint32_t vocab = 1000 + draw_below(d, 9000);
     draw_text(d,
               "\"kind\":\"transformer\",\"layers\":%u,\"hidden\":%u,\"heads\":12,"
               "\"ffn\":%u,\"vocab\":%u,\"max_seq\":2048,\"gated\":%s,\"norm\":\"%s\","
               "\"positions\":\"%s\",\"tied_embeddings\":%s},",
-              layers, hidden, 4 * hidden, 1000 + draw_below(d, 9000),
-              draw_below(d, 2) ? "true" : "false", draw_below(d, 2) ? "rmsnorm" : "layernorm",
-              draw_below(d, 2) ? "rope" : "learned", draw_below(d, 2) ? "true" : "false");
+              layers, hidden, 4 * hidden, vocab, gated ? "true" : "false",
+              rms ? "rmsnorm" : "layernorm", rope ? "rope" : "learned",
+              tied ? "true" : "false");
 }
 
 static inline void draw_order(Draw *d)
@@ -214,11 +221,12 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     draw_text(d, "{\"name\":\"drawn %" PRIu64 "\",", seed);
     draw_model_on(d, pp * 2 + draw_below(d, 5), kind.experts ? dp * cp : 0);
     draw_cluster(d, d->gpus, kind);
+    const char *again = draw_word(d, recompute, ARRAY_N(recompute));
+    uint32_t tokens = 192u << draw_below(d, 4);
     draw_text(d,
               "\"training\":{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":%u,"
               "\"precision\":\"bf16\",\"recompute\":%s},",
-              dp * micro, 192u << draw_below(d, 4),
-              draw_word(d, recompute, ARRAY_N(recompute)));
+              dp * micro, tokens, again);
     const char *strategy = draw_strategy(d, pp);
     if (hub && dp <= d->node_gpus)
         strategy = "dp";
@@ -264,10 +272,11 @@ static inline void draw_quiet(Draw *d, uint64_t seed, bool ideal)
               "\"GBps\":%u}},",
               tp, ideal ? "ideal" : "h100-80gb", ideal ? "true" : "false",
               20 + draw_below(d, 400));
+    uint32_t tokens = 192u << draw_below(d, 4), batch = 1 + draw_below(d, 4);
     draw_text(d,
               "\"training\":{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":%u,"
               "\"precision\":\"bf16\"},",
-              1 + draw_below(d, 4), 192u << draw_below(d, 4));
+              batch, tokens);
     draw_text(d,
               "\"parallel\":{\"strategy\":\"ddp\",\"dp\":1,\"tp\":%u,"
               "\"sequence_parallel\":%s}}",

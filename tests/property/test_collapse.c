@@ -31,11 +31,11 @@ static void draw_pipeline(Draw *d, uint64_t seed)
               "\"training\":{\"global_batch\":%u,\"micro_batch\":2,\"seq_len\":2048,"
               "\"precision\":\"bf16\",\"recompute\":\"%s\"},",
               pp * 16, draw_below(d, 2) ? "full" : "none");
+    bool sequence = tp > 1 && draw_below(d, 2), zero = !draw_below(d, 2);
     draw_text(d,
               "\"parallel\":{\"strategy\":\"%s\",\"dp\":2,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
               "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u}}",
-              draw_below(d, 2) ? "ddp" : "zero1", tp, pp, cp,
-              tp > 1 && draw_below(d, 2) ? "true" : "false",
+              zero ? "zero1" : "ddp", tp, pp, cp, sequence ? "true" : "false",
               interleaved ? "interleaved" : "1f1b", interleaved ? 2 : 1);
 }
 

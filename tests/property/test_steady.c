@@ -24,11 +24,12 @@ static uint32_t pipelines_n, steady_n, extrapolated_n, tried_n;
 static void draw_parallel(Draw *d, const uint32_t *degree, bool interleaved, bool gathers)
 {
     uint32_t tp = degree[0], pp = degree[1], dp = degree[2], cp = degree[3];
+    bool sequence = tp > 1 && draw_below(d, 2);
+    const char *strategy = gathers ? "fsdp" : draw_strategy(d, pp);
     draw_text(d,
               "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
               "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u",
-              gathers ? "fsdp" : draw_strategy(d, pp), dp, tp, pp, cp,
-              tp > 1 && draw_below(d, 2) ? "true" : "false",
+              strategy, dp, tp, pp, cp, sequence ? "true" : "false",
               interleaved ? "interleaved" : "1f1b", interleaved ? 2 : 1);
     if (draw_below(d, 3) == 0)
         draw_text(d, ",\"overlap\":%s", draw_below(d, 2) ? "true" : "false");
@@ -66,10 +67,12 @@ static void draw_steady(Draw *d, uint64_t seed, SteadyKind kind)
         draw_cluster(
             d, d->gpus,
             (DrawKind){ .ideal = kind.ideal, .stragglers = kind.stragglers, .odd = kind.odd });
+    const char *recompute = draw_below(d, 2) ? "none" : "selective";
+    uint32_t tokens = 192u << draw_below(d, 4);
     draw_text(d,
               "\"training\":{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":%u,"
               "\"precision\":\"bf16\",\"recompute\":\"%s\"},",
-              dp * micro, 192u << draw_below(d, 4), draw_below(d, 2) ? "none" : "selective");
+              dp * micro, tokens, recompute);
     draw_parallel(d, (uint32_t[]){ tp, pp, dp, cp }, interleaved,
                   kind.drifting && draw_below(d, 4) > 0);
 }
