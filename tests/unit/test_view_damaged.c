@@ -49,7 +49,7 @@ static void move(Bytes *b, size_t to, size_t from)
 static void damage(Bytes *b, uint64_t seed)
 {
     uint64_t at = mix_u64(seed) % b->n, length = mix_u64(seed + 1) % (b->n - at) / 8;
-    switch (seed % COPIES) {
+    switch (seed % 4) {
     case 0:
         b->n = at;
         return;
