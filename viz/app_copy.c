@@ -123,7 +123,7 @@ static void write_json(App *a, FILE *out)
 static void write_event(App *a, FILE *out)
 {
     char text[4096];
-    fputs(scene_event_text(&a->scene, &a->view, text, sizeof text), out);
+    fputs(scene_event_text(&a->view, text, sizeof text), out);
 }
 
 void app_copy(App *a, AppCopy what)

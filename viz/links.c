@@ -85,21 +85,16 @@ static uint64_t span_around(const Timeline *t, uint64_t span)
     return NONE_U64;
 }
 
-ViewLaunch view_launch_of(const ViewData *d, uint64_t span)
+ViewLaunch view_launch_of(ViewData *d, ViewPlace place)
 {
     const Timeline *t = d->t;
-    if (!t->correlation || t->correlation[span] == NONE_U64 || !cover_bit(t->span_class[span]))
-        return (ViewLaunch){ NONE_U64, NONE_U64 };
-    uint64_t id = t->correlation[span];
-    uint32_t rank = t->tracks[t->span_track[span]].rank;
-    for (uint32_t k = 0; k < t->tracks_n; k++) {
-        const Track *track = &t->tracks[k];
-        if (track->rank != rank || track->kind != TRACK_HOST)
-            continue;
-        for (uint64_t i = track->span_first; i < track->span_first + track->span_n; i++)
-            if (t->correlation[i] == id)
-                return (ViewLaunch){ i, span_around(t, i) };
-    }
+    uint64_t n = 0;
+    const ViewTie *ties = NULL;
+    if (t->correlation && cover_bit(t->span_class[place.span]))
+        ties = view_ties(d, d->rows[place.row].rank, t->correlation[place.span], &n);
+    for (uint64_t i = 0; i < n; i++)
+        if (t->tracks[t->span_track[ties[i].span]].kind == TRACK_HOST)
+            return (ViewLaunch){ ties[i].span, span_around(t, ties[i].span) };
     return (ViewLaunch){ NONE_U64, NONE_U64 };
 }
 

@@ -24,13 +24,12 @@ ViewPlace view_exposed_next(const View *v, ViewPlace from, bool back);
 
 /*
  * What launched a span of the GPU: the host span with its correlation id, and the innermost
- * host span around that one (the framework's op).  NONE_U64 each where unknown.  Looks at all
- * host spans of the rank.
+ * host span around that one (the framework's op).  NONE_U64 each where unknown.
  */
 typedef struct ViewLaunch {
     uint64_t launch, within;
 } ViewLaunch;
-ViewLaunch view_launch_of(const ViewData *d, uint64_t span);
+ViewLaunch view_launch_of(ViewData *d, ViewPlace place);
 
 /* The op of the other side that a span is paired with. */
 ViewPlace view_twin(const View *v, ViewPlace place);

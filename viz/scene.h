@@ -71,13 +71,6 @@ typedef struct SceneKept {
     uint32_t rows_n;
 } SceneKept;
 
-/* What launched the span at hand. */
-typedef struct SceneLaunch {
-    const ViewData *data; /* NULL: not looked for yet */
-    uint64_t span;
-    ViewLaunch found;
-} SceneLaunch;
-
 /* Of the top kernel at hand: the table's window and ranks. */
 typedef struct SceneTimes {
     const ViewData *data;
@@ -97,7 +90,6 @@ typedef struct Scene {
     bool hurry; /* the first picture: what takes long is left for the next */
     ScenePath path;
     SceneKept kept;
-    SceneLaunch launch;
     SceneTimes times;
     ViewPlace edges[SCENE_EDGES]; /* where the arrows at the edges lead to */
     uint32_t edges_n;
@@ -113,7 +105,7 @@ const SceneTables *scene_tables(Scene *s, const View *v);
 const KernelTimes *scene_kernel_times(Scene *s, const View *v, uint32_t i);
 
 /* The tooltip of the event that mouse or keyboard are at; "" without one.  Returns text. */
-char *scene_event_text(Scene *s, const View *v, char *text, size_t cap);
+char *scene_event_text(const View *v, char *text, size_t cap);
 
 /* Empties d first.  Follows changes of the view's scale and data. */
 void scene_draw(Scene *s, View *v, DrawList *d);

@@ -31,7 +31,7 @@ void scene_tooltip(ScenePen *p); /* of what the mouse, or the keyboard, is at */
 void scene_offers(ScenePen *p);
 void scene_help(ScenePen *p);
 
-/* What the tooltip of a span says, in lines; without its launch.  Returns text. */
+/* What the tooltip of a span says, in lines.  Returns text. */
 char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap);
 
 /* Between ticks: 1, 2, 5 times a power of ten, at least least_ns. */

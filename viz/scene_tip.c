@@ -108,9 +108,10 @@ static void say_comm(Tip *tip, const View *v, ViewPlace place)
 }
 
 /* What started it, and how long before. */
-static void say_cause(Tip *tip, const ViewData *d, ViewPlace place, ViewLaunch found)
+static void say_cause(Tip *tip, ViewData *d, ViewPlace place)
 {
     char delay[32];
+    ViewLaunch found = view_launch_of(d, place);
     if (found.launch == NONE_U64)
         return;
     const Timeline *t = d->t;
@@ -164,10 +165,9 @@ static void say_launch(Tip *tip, const KernelLaunch *l)
         say(tip, "estimated occupancy %" PRIu32 " %%", l->occupancy_pct);
 }
 
-/* launch: what started it, NULL where nobody looked. */
-static void fill_tip(Tip *tip, const View *v, ViewPlace place, const ViewLaunch *launch)
+static void fill_tip(Tip *tip, const View *v, ViewPlace place)
 {
-    const ViewData *d = v->data[place.side];
+    ViewData *d = v->data[place.side];
     const ViewRow *row = &d->rows[place.row];
     uint8_t class_ = d->t->span_class[place.span];
     say_name(tip, timeline_text(d->t, d->t->span_name[place.span]));
@@ -179,8 +179,7 @@ static void fill_tip(Tip *tip, const View *v, ViewPlace place, const ViewLaunch 
     if (cover_bit(class_) == COVER_COMM)
         say_comm(tip, v, place);
     say_launch(tip, timeline_launch_of(d->t, place.span));
-    if (launch)
-        say_cause(tip, d, place, *launch);
+    say_cause(tip, d, place);
     say_twin(tip, v, place);
 }
 
@@ -196,19 +195,11 @@ static char *join_lines(const Tip *tip, char *text, size_t cap)
 char *scene_tip_text(const View *v, ViewPlace place, char *text, size_t cap)
 {
     Tip tip = { .n = 0 };
-    fill_tip(&tip, v, place, NULL);
+    fill_tip(&tip, v, place);
     return join_lines(&tip, text, cap);
 }
 
 /* ---- of the event at hand ---- */
-
-static void fill_event(Tip *tip, Scene *s, const View *v, ViewPlace place)
-{
-    const ViewData *d = v->data[place.side];
-    if (s->launch.data != d || s->launch.span != place.span)
-        s->launch = (SceneLaunch){ d, place.span, view_launch_of(d, place.span) };
-    fill_tip(tip, v, place, &s->launch.found);
-}
 
 static ViewPlace event_at_hand(const View *v)
 {
@@ -216,12 +207,12 @@ static ViewPlace event_at_hand(const View *v)
     return beside || v->hover.row == NONE_U32 ? v->picked : v->hover;
 }
 
-char *scene_event_text(Scene *s, const View *v, char *text, size_t cap)
+char *scene_event_text(const View *v, char *text, size_t cap)
 {
     Tip tip = { .n = 0 };
     ViewPlace place = event_at_hand(v);
     if (place.row != NONE_U32)
-        fill_event(&tip, s, v, place);
+        fill_tip(&tip, v, place);
     return join_lines(&tip, text, cap);
 }
 
@@ -332,13 +323,13 @@ void scene_tooltip(ScenePen *p)
     if (v->omni_open)
         return;
     if (place.row != NONE_U32 && place.span == v->hover.span && v->mouse_x >= 0) {
-        fill_event(&tip, p->s, v, place);
+        fill_tip(&tip, v, place);
     } else if (kernel != NONE_U32) {
         fill_kernel(&tip, p, kernel);
         if (v->hover_item != SCENE_ITEM_KERNEL + kernel)
             draw_item_box(p->d, SCENE_ITEM_KERNEL + kernel, &at);
     } else if (v->by_keyboard && place.row != NONE_U32 && picked_box(p, &at)) {
-        fill_event(&tip, p->s, v, place);
+        fill_tip(&tip, v, place);
     } else if (v->mouse_x >= 0 && v->hover.row == NONE_U32) {
         fill_counter(&tip, p);
     }

@@ -155,21 +155,26 @@ static void what_the_keyboard_picked_is_told(void)
     close_session(&s);
 }
 
+static ViewLaunch launch_of(Session *s, uint64_t span)
+{
+    return view_launch_of(&s->data[0], view_place_of(&s->data[0], 0, span));
+}
+
 static void launches_need_a_correlation(void)
 {
     Session s;
     open_session(&s, 1);
     Timeline *t = &s.w[0].t;
     uint64_t kernel = s.pairs[0].span[0];
-    ViewLaunch found = view_launch_of(&s.data[0], kernel);
+    ViewLaunch found = launch_of(&s, kernel);
     CHECK_STR("cudaLaunchKernel", timeline_text(t, t->span_name[found.launch]));
     CHECK_STR("aten::mm", timeline_text(t, t->span_name[found.within]));
     CHECK_INT(0, t->start_ns[found.within]);
-    CHECK(view_launch_of(&s.data[0], found.launch).launch == NONE_U64); /* of the host */
-    t->correlation[found.launch] = NONE_U64;
-    CHECK(view_launch_of(&s.data[0], kernel).launch == NONE_U64);
+    CHECK(launch_of(&s, found.launch).launch == NONE_U64); /* of the host */
+    t->correlation[kernel] = 12345;                        /* nothing else has that */
+    CHECK(launch_of(&s, kernel).launch == NONE_U64);
     t->correlation[kernel] = NONE_U64;
-    CHECK(view_launch_of(&s.data[0], kernel).launch == NONE_U64);
+    CHECK(launch_of(&s, kernel).launch == NONE_U64);
     close_session(&s);
 }
 

@@ -27,7 +27,7 @@
  *     flops, vocabulary 50257                      +12  +13  +14   -0.5 -0.7 -1.5
  *     predicted time of kernels, 50257             +14  +15  +16   -0.7 -0.9 -1.7
  */
-#include "sim/build.h"
+#include "tests/built.h"
 #include "tests/data_rows.h"
 #include "tests/small_world.h"
 
@@ -40,21 +40,7 @@ typedef struct Profile {
     double part_ns[PART_N], transfer_ns; /* of one micro-batch, mean of the stages */
 } Profile;
 
-typedef struct Case {
-    Scenario s;
-    Software sw;
-    Arena arena;
-    Graph g;
-} Case;
-
-static void case_close(Case *c)
-{
-    graph_free(&c->g);
-    arena_free(&c->arena);
-    scenario_free(&c->s);
-}
-
-static bool case_open(Case *c, JsonNode row, unsigned vocab)
+static bool case_open(Built *c, JsonNode row, unsigned vocab)
 {
     char text[2048];
     unsigned micro_batch = data_count(row, NULL, "micro_batch");
@@ -69,14 +55,7 @@ static bool case_open(Case *c, JsonNode row, unsigned vocab)
              data_count(row, "model", "seq"),
              micro_batch * data_count(row, NULL, "microbatches"), micro_batch, STAGES);
     Err err = { 0 };
-    *c = (Case){ 0 };
-    JsonDoc *doc = json_parse(text, strlen(text), "row", &err);
-    bool ok = doc && scenario_from(&c->s, doc, NULL, 0, &err) &&
-              software_read(&c->sw, &c->arena, c->s.software, &err) &&
-              build_graph(&c->g, &c->s, &c->sw, &err);
-    if (!CHECK(ok))
-        fprintf(stderr, "%s\n%s\n", err.text, text);
-    return ok;
+    return built_from(c, json_parse(text, strlen(text), "row", &err), &err);
 }
 
 static Profile profile_of(JsonNode row)
@@ -106,7 +85,7 @@ static Part part_of(const Segment *s, const Op *op)
 }
 
 /* Flops of each part per micro-batch and stage. */
-static void mean_flops(const Case *c, double mean[PART_N + 1])
+static void mean_flops(const Built *c, double mean[PART_N + 1])
 {
     const Graph *g = &c->g;
     memset(mean, 0, (PART_N + 1) * sizeof *mean);
@@ -132,7 +111,7 @@ static void last(Graph *g, Op *op, double ns)
 }
 
 /* sum_bytes: of the all-reduce at the end, on links of the test's machine. */
-static void give_times(Case *c, const Profile *p, uint64_t sum_bytes)
+static void give_times(Built *c, const Profile *p, uint64_t sum_bytes)
 {
     Graph *g = &c->g;
     double mean[PART_N + 1];
@@ -151,7 +130,7 @@ static void give_times(Case *c, const Profile *p, uint64_t sum_bytes)
 }
 
 /* How long the tied embeddings of both ends are summed on the real machine. */
-static double predicted_sum_ns(const Case *c)
+static double predicted_sum_ns(const Built *c)
 {
     SimResult r = { 0 };
     Err err = { 0 };
@@ -168,7 +147,7 @@ static double predicted_sum_ns(const Case *c)
 
 /* ---- the steps ---- */
 
-static double step_s(Case *c, const Profile *p)
+static double step_s(Built *c, const Profile *p)
 {
     const Training *t = &c->s.training;
     World w;
@@ -188,7 +167,7 @@ static double step_s(Case *c, const Profile *p)
 
 static void check_row(JsonNode row)
 {
-    Case c;
+    Built c;
     if (case_open(&c, row, VOCAB)) {
         Profile p = profile_of(row);
         double measured = data_number(row, "derived", "step_time_s"), got = step_s(&c, &p);
@@ -196,7 +175,7 @@ static void check_row(JsonNode row)
                measured, got, 100 * (got / measured - 1));
         CHECK_NEAR(measured, got, most_off);
     }
-    case_close(&c);
+    built_free(&c);
 }
 
 static void profiled_stages_in_1f1b_take_the_measured_step(void)
@@ -216,11 +195,11 @@ static void check_vocabulary(JsonNode row)
     double published = data_number(row, NULL, "params") * 1e-9;
     double params[2];
     for (int guess = 0; guess < 2; guess++) {
-        Case c;
+        Built c;
         params[guess] = NAN;
         if (case_open(&c, row, guess ? GUESSED_VOCAB : VOCAB))
             params[guess] = published_digits((double)model_params(&c.s.model));
-        case_close(&c);
+        built_free(&c);
     }
     CHECK_NEAR(published, params[0], 1e-9);
     if (published > 2) /* 1.5 B either way */
@@ -235,7 +214,7 @@ static void the_vocabulary_gives_the_published_parameters(void)
 /* Stages that are alike, transfers for nothing: (m + p - 1) (F + B + W), to the end's time. */
 static void check_closed_form(JsonNode row)
 {
-    Case c;
+    Built c;
     if (case_open(&c, row, VOCAB)) {
         Graph *g = &c.g;
         const double work_ns = 1e6;
@@ -259,7 +238,7 @@ static void check_closed_form(JsonNode row)
             CHECK_NEAR((m + STAGES - 1) * 2 * blocks * work_ns, (double)r.step_ns, 1e-4);
         sim_result_free(&r);
     }
-    case_close(&c);
+    built_free(&c);
 }
 
 static void equal_stages_leave_the_textbook_bubble(void)

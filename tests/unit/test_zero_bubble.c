@@ -4,8 +4,8 @@
  * Graphs are those of real models, so the split of backward is that of segments.c; what holds
  * for every graph is asked of them (tests/graph_check.h), and lengths are closed forms.
  */
-#include "sim/build.h"
 #include "sim/strategy/schedule.h"
+#include "tests/built.h"
 #include "tests/graph_check.h"
 
 enum { PP_MAX = 8, M_MAX = 24 };
@@ -71,14 +71,7 @@ static void a_vee_turns_at_the_last_stage(void)
 
 /* ---- graphs ---- */
 
-typedef struct Case {
-    Scenario s;
-    Software sw;
-    Arena arena;
-    Graph g;
-} Case;
-
-static bool open_case(Case *c, Schedule schedule, uint32_t pp, uint32_t m, const char *more)
+static bool open_case(Built *c, Schedule schedule, uint32_t pp, uint32_t m, const char *more)
 {
     char text[1024], shares[256] = "";
     uint32_t chunks = pp * turns_of(schedule);
@@ -94,21 +87,7 @@ static bool open_case(Case *c, Schedule schedule, uint32_t pp, uint32_t m, const
              4 * pp, m % 2 ? "true" : "false", pp, m, pp, schedule_names[schedule], shares,
              more);
     Err err = { 0 };
-    *c = (Case){ 0 };
-    JsonDoc *doc = json_parse(text, strlen(text), "case", &err);
-    bool ok = doc && scenario_from(&c->s, doc, NULL, 0, &err) &&
-              software_read(&c->sw, &c->arena, c->s.software, &err) &&
-              build_graph(&c->g, &c->s, &c->sw, &err);
-    if (!CHECK(ok))
-        fprintf(stderr, "%s\n%s\n", err.text, text);
-    return ok;
-}
-
-static void close_case(Case *c)
-{
-    graph_free(&c->g);
-    arena_free(&c->arena);
-    scenario_free(&c->s);
+    return built_from(c, json_parse(text, strlen(text), "case", &err), &err);
 }
 
 static void nothing_deadlocks_or_is_read_too_late(void)
@@ -119,13 +98,13 @@ static void nothing_deadlocks_or_is_read_too_late(void)
         for (uint32_t pp = 2; pp <= 5; pp++)
             for (uint32_t m = 1; m <= 3 * pp; m += 1 + m / 2)
                 for (size_t i = 0; i < ARRAY_N(more); i++) {
-                    Case c;
+                    Built c;
                     uint32_t failures = check_state.test_failures_n;
                     if (open_case(&c, zero_bubble[k], pp, m, more[i])) {
                         check_lives(&c.g);
                         check_runs(&c.g);
                     }
-                    close_case(&c);
+                    built_free(&c);
                     if (failures != check_state.test_failures_n)
                         fprintf(stderr, "    %s, pp %u, m %u%s\n",
                                 schedule_names[zero_bubble[k]], pp, m, more[i]);
@@ -138,7 +117,7 @@ static void split_backward_does_the_same_work(void)
     double flops[2] = { 0 };
     uint64_t written[2] = { 0 };
     for (int split = 0; split < 2; split++) {
-        Case c;
+        Built c;
         if (open_case(&c, split ? SCHEDULE_ZB_H1 : SCHEDULE_1F1B, 4, 8, ""))
             for (uint32_t r = 0; r < c.g.roles_n; r++)
                 for (uint32_t i = 0; i < c.g.roles[r].instances_n; i++) {
@@ -151,7 +130,7 @@ static void split_backward_does_the_same_work(void)
                         CHECK(s->kind != SEGMENT_WEIGHT || op->phase == PHASE_WGRAD);
                     }
                 }
-        close_case(&c);
+        built_free(&c);
     }
     CHECK_NEAR(flops[0], flops[1], 1e-12);
     CHECK_U64(written[0], written[1]);
@@ -186,12 +165,12 @@ static void bubbles_are_those_of_the_paper(void)
                              { SCHEDULE_ZB_2P, (pp - 1) * f },
                              { SCHEDULE_ZBV, (pp - 1) * f / 2 } };
             for (size_t k = 0; k < ARRAY_N(expected); k++) {
-                Case c;
+                Built c;
                 bool open = open_case(&c, expected[k].schedule, pp, m, "");
                 timed = &c.g;
                 if (open)
                     CHECK_NEAR(work + expected[k].bubble, check_time(&c.g, layer_part), 1e-9);
-                close_case(&c);
+                built_free(&c);
             }
         }
 }
