@@ -13,8 +13,7 @@
 #define LOCKSTEP_TESTS_SPLIT_JOB_H
 
 #include "exec/params.h"
-#include "sim/build.h"
-#include "tests/check.h"
+#include "tests/built.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,13 +32,6 @@
 
 enum { JOB_RANKS_MAX = 16, JOB_SETTINGS_MAX = 16 };
 
-typedef struct Built {
-    Scenario s;
-    Software sw;
-    Arena arena;
-    Graph g;
-} Built;
-
 typedef struct Job {
     Built one, split;
     WholeList whole;
@@ -49,13 +41,6 @@ typedef struct Job {
     uint8_t *memory[JOB_RANKS_MAX];
     Err err;
 } Job;
-
-static inline void build_close(Built *b)
-{
-    graph_free(&b->g);
-    scenario_free(&b->s);
-    arena_free(&b->arena);
-}
 
 static inline bool build_from(Built *b, const char *model, const char *settings, Err *err)
 {
@@ -158,8 +143,8 @@ static inline void job_close(Job *j)
         program_free(&j->program[r]);
     }
     free(j->whole.whole);
-    build_close(&j->one);
-    build_close(&j->split);
+    built_free(&j->one);
+    built_free(&j->split);
 }
 
 /* settings: "dp=4 tp=2 training.optimizer=sgd": keys of parallel, or whole paths. */

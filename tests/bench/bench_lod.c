@@ -4,6 +4,7 @@
  * The limit of issue and specification (viewer.md, section 8): extraction <= 2 ms at
  * every zoom, for all tracks together.
  */
+#include "tests/bench/bench_trace.h"
 #include "viz/lod.h"
 
 #include <stdio.h>
@@ -24,21 +25,7 @@ static void add_track(Timeline *t, uint32_t k, uint64_t *seed)
     bool comm = k % 2;
     uint32_t track = timeline_track(t, k / (TRACKS / RANKS), TRACK_STREAM, "stream", k);
     uint32_t name = intern(&t->names, comm ? "all_reduce" : "gemm");
-    int64_t at_ns = 0;
-    for (uint32_t i = 0; i < EVENTS / TRACKS; i++) {
-        *seed = mix_u64(*seed);
-        int64_t dur_ns = 500 + (int64_t)(*seed % 20000), gap = (int64_t)((*seed >> 32) % 2000);
-        if ((*seed >> 48) % 500 == 0)
-            gap += 1000000; /* bursts */
-        timeline_span(t, (Span){ .track = track,
-                                 .name = name,
-                                 .class_ = comm ? SPAN_COMM : SPAN_COMPUTE,
-                                 .start_ns = at_ns,
-                                 .dur_ns = dur_ns,
-                                 .op = NONE_U32,
-                                 .comm = NONE_U32 });
-        at_ns += dur_ns + gap;
-    }
+    bench_spans(t, track, comm ? SPAN_COMM : SPAN_COMPUTE, EVENTS / TRACKS, name, 1, seed);
 }
 
 typedef struct Count {

@@ -12,6 +12,7 @@
  *
  * A limit that is missed makes the exit status 1.  (Extraction alone: bench_lod.)
  */
+#include "tests/bench/bench_trace.h"
 #include "traces/native.h"
 #include "traces/set.h"
 #include "viz/png.h"
@@ -53,21 +54,7 @@ static void add_track(Timeline *t, uint32_t k, uint64_t n, uint64_t *seed)
     char name[32];
     snprintf(name, sizeof name, "stream %u", k % (TRACKS / RANKS));
     uint32_t track = timeline_track(t, k / (TRACKS / RANKS), TRACK_STREAM, name, k);
-    int64_t at_ns = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        *seed = mix_u64(*seed);
-        int64_t dur_ns = 500 + (int64_t)(*seed % 20000), gap = (int64_t)((*seed >> 32) % 2000);
-        if ((*seed >> 48) % 500 == 0)
-            gap += 1000000; /* bursts */
-        timeline_span(t, (Span){ .track = track,
-                                 .name = (uint32_t)((*seed >> 20) % NAMES_N),
-                                 .class_ = comm ? SPAN_COMM : SPAN_COMPUTE,
-                                 .start_ns = at_ns,
-                                 .dur_ns = dur_ns,
-                                 .op = NONE_U32,
-                                 .comm = NONE_U32 });
-        at_ns += dur_ns + gap;
-    }
+    bench_spans(t, track, comm ? SPAN_COMM : SPAN_COMPUTE, n, 0, NAMES_N, seed);
 }
 
 static bool write_trace(const char *path, uint64_t events, Err *err)
