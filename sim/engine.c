@@ -215,6 +215,7 @@ static void lane_start(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
     if (lane == LANE_COMPUTE && l->at == 0 && sim->steady)
         steady_pass(sim, r, l->instance);
     if (lane == LANE_COMPUTE && ((l->at == 0 && macro_try(sim, r, l->instance)) ||
+                                 stretch_try(sim, r, l->instance, op) ||
                                  (!op_is_comm(o->kind) && run_try(sim, r, l->instance))))
         return;
     l->busy = true;

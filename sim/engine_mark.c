@@ -91,9 +91,10 @@ static void put_compute(const Steady *s, Mark *m, const Runner *r)
     const LaneState *l = &r->lane[LANE_COMPUTE];
     bool runs = l->busy && !op_is_comm(sim->g->ops[l->op].kind);
     put(m, (int64_t)(r->running_macro != NULL) << 2 | r->slowed << 1 | runs);
-    put_pair(m, r->running_macro ? r->running_macro->run_n : 0,
-             r->running_macro ? r->running_macro->parts_n : 0);
-    put_ns(m, r->running_macro ? llround(r->position) : runs ? llround(r->left) : 0);
+    const Macro *macro = r->running_macro;
+    put_pair(m, macro ? macro->run_n : 0, macro ? macro->end_op : 0);
+    put(m, macro ? macro->parts_n : 0);
+    put_ns(m, macro ? llround(r->position) : runs ? llround(r->left) : 0);
     put_ns(m, r->accounted_ns - sim->now_ns);
     put_pair(m, r->compute_n, r->transfer_n);
     put(m, r->comm_lanes);

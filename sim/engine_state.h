@@ -42,8 +42,14 @@ typedef struct MacroComm {
 
 typedef enum MacroState { MACRO_UNKNOWN, MACRO_NO, MACRO_YES } MacroState;
 
-/* A segment as one event: its ops timed once, alone on the GPU.  Between two instants at which an
- * op begins or ends nothing changes: interval i is [alone_at[i], alone_at[i + 1]). */
+/* Ops [first, end) of a segment, by their index in it. */
+typedef struct Stretch {
+    uint32_t segment, first, end;
+} Stretch;
+
+/* A segment, or a stretch of one, as one event: its ops timed once, alone on the GPU.  Between two
+ * instants at which an op begins or ends nothing changes: interval i is [alone_at[i],
+ * alone_at[i + 1]). */
 typedef struct Macro {
     MacroState state;
     bool has_comm;
@@ -51,10 +57,13 @@ typedef struct Macro {
     uint32_t parts_n;     /* a chain (engine_chain.c) of so many instances; 0: of one */
     struct Macro **parts; /* of a chain: their macros, and when each begins (and the end) */
     int64_t *part_at;
-    uint32_t lanes;             /* bit per lane its ops are on */
-    uint32_t links;             /* bit per ResourceKind of its rank that its transfers use */
-    int64_t *start_ns, *end_ns; /* by op of the segment */
-    int64_t *exposed_ns;        /* of a transfer: without compute beside it */
+    uint32_t *begin_at, *end_at; /* of a stretch (engine_stretch.c), by lane: ops of the segment
+                                    before it, and up to its end; NULL: of a whole instance */
+    uint32_t end_op;             /* of a stretch: the op of the segment behind it */
+    uint32_t lanes;              /* bit per lane its ops are on */
+    uint32_t links;              /* bit per ResourceKind of its rank that its transfers use */
+    int64_t *start_ns, *end_ns;  /* by op of the segment */
+    int64_t *exposed_ns;         /* of a transfer: without compute beside it */
     uint32_t intervals_n;
     int64_t *alone_at,
         *slow_at; /* intervals_n + 1; slow_at: with a transfer beside it throughout */
@@ -144,6 +153,7 @@ typedef struct Runner {
     Macro **macro;               /* by segment; NULL: not looked at yet */
     const ChainLink *chain_link; /* by instance */
     Macro **chain;               /* by number; NULL: not made yet */
+    Macro **stretch;             /* by graph op that begins it; NULL: not made yet */
     LaneState lane[LANE_N];
     uint32_t lanes_left; /* not yet at their end */
 
@@ -227,7 +237,8 @@ typedef struct Sim {
     uint32_t chains_n;
     uint32_t *lane_ops;   /* [segment op_first + k]: ops of a segment by lane, in order */
     uint32_t *lane_first; /* [segment * LANE_N + lane]: offset of the lane's ops in the above */
-    bool *waits, *awaited; /* by graph op: for, or by, an op on another lane */
+    bool *waits, *awaited;              /* by graph op: for, or by, an op on another lane */
+    bool *waits_before, *awaited_later; /* and that of another instance */
     uint32_t costs_n;
     CostTable *costs;
     uint32_t runners_n, hosts_n;
@@ -310,9 +321,22 @@ const CommCost *comm_cost_of(Sim *sim, uint32_t op, uint32_t group);
 /* A collective of a broken macro that has run for into_ns already. */
 void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns);
 
+/* ---- engine_timing.c ---- */
+bool macro_is_inner(const Sim *sim, const Runner *r, const Op *o, uint32_t *links);
+/* Times the stretch into m.  False when its timing is not that of a macro: transfers that share a
+ * link, a tail off the compute lane, or a time that does not fit. */
+bool macro_time(Sim *sim, const Runner *r, Stretch of, Macro *m);
+
 /* ---- engine_macro.c ---- */
 Macro *macro_of(Sim *sim, Runner *r, uint32_t segment); /* its state is known */
 bool macro_try(Sim *sim, Runner *r, uint32_t instance);
+/* Do the transfers of a stretch take the same time of two ranks, over links of the same kinds? */
+bool macro_same(Sim *sim, const Runner *a, const Runner *b, Stretch of);
+/* Its times are shared with the twin's, what is booked of its transfers is the rank's own. */
+void macro_copy(Sim *sim, const Runner *r, uint32_t segment, Macro *m, const Macro *twin);
+/* May it begin, as far as lanes and links are concerned? */
+bool macro_has_way(const Sim *sim, const Runner *r, const Macro *m, uint32_t instance);
+void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op); /* graph op: its first */
 void macro_finish(Sim *sim, Runner *r);
 void macro_break(Sim *sim, Runner *r);
 /* The links of d have got a flow of somebody else: macros there may have to give way. */
@@ -340,6 +364,9 @@ void chains_index(Sim *sim);
 /* NULL where there is none, or the host is not far enough ahead. */
 const Macro *chain_of(Sim *sim, Runner *r, uint32_t first);
 uint32_t chain_part_at(const Macro *m, double x);
+
+/* ---- engine_stretch.c ---- */
+bool stretch_try(Sim *sim, Runner *r, uint32_t instance, uint32_t op);
 
 /* ---- engine_run.c ---- */
 void runs_index(Sim *sim);
