@@ -308,16 +308,16 @@ static void handle(Sim *sim, const Event *e)
         sim_wake(sim, &sim->runners[e->a], e->b);
         break;
     case EVENT_COMPUTE:
-        compute_event(sim, &sim->runners[e->a], e->b);
+        compute_event(sim, &sim->runners[e->a]);
         break;
     case EVENT_KERNEL:
         lane_complete(sim, &sim->runners[e->a], e->b);
         break;
     case EVENT_FLOW_DATA:
-        flow_event(sim, e->a, e->b, true);
+        flow_event(sim, e->a, true);
         break;
     default:
-        flow_event(sim, e->a, e->b, false);
+        flow_event(sim, e->a, false);
         break;
     }
 }

@@ -94,6 +94,12 @@ static uint32_t component_of(Sim *sim, Demand d)
     }
 }
 
+/* Sources of events are the runners, then the flows. */
+static void set_event(Sim *sim, uint32_t flow, int64_t at_ns, uint32_t kind)
+{
+    evq_set(&sim->events, sim->runners_n + flow, at_ns, kind, flow);
+}
+
 static void set_rate(Sim *sim, uint32_t flow, double rate)
 {
     Flow *f = &sim->flows[flow];
@@ -108,8 +114,7 @@ static void set_rate(Sim *sim, uint32_t flow, double rate)
     if (sim->links)
         links_note(sim, f, f->left);
     f->rate = rate;
-    evq_push(&sim->events, sim->now_ns + ns_up(f->left / rate), EVENT_FLOW_END, flow,
-             ++f->version);
+    set_event(sim, flow, sim->now_ns + ns_up(f->left / rate), EVENT_FLOW_END);
 }
 
 static void share(Sim *sim, Demand around)
@@ -185,7 +190,7 @@ static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
                        ? (into_ns - (double)f->cost.latency_ns) * f->solo_rate
                        : 0;
     f->left = moved < f->cost.traffic_bytes ? f->cost.traffic_bytes - moved : 0;
-    evq_push(&sim->events, sim->now_ns + latency_ns, EVENT_FLOW_DATA, flow, ++f->version);
+    set_event(sim, flow, sim->now_ns + latency_ns, EVENT_FLOW_DATA);
     if (f->group == NONE_U32) {
         member_begin(sim, &sim->runners[f->from], f->from_lane, f->op, &f->cost);
         member_begin(sim, &sim->runners[f->to], f->to_lane, f->to_op, &f->cost);
@@ -254,7 +259,6 @@ static void flow_end(Sim *sim, uint32_t flow)
 {
     Flow f = sim->flows[flow];
     sim->flows[flow].used = false;
-    sim->flows[flow].version++;
     links_release(sim, demand_of(&f));
     if (f.moving) {
         if (sim->links)
@@ -276,11 +280,9 @@ static void flow_end(Sim *sim, uint32_t flow)
     }
 }
 
-void flow_event(Sim *sim, uint32_t flow, uint32_t version, bool data)
+void flow_event(Sim *sim, uint32_t flow, bool data)
 {
     Flow *f = &sim->flows[flow];
-    if (!f->used || f->version != version)
-        return;
     if (!data || f->left <= 0 || f->uses_n == 0) {
         flow_end(sim, flow);
         return;

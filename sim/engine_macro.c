@@ -435,7 +435,7 @@ void macro_break(Sim *sim, Runner *r)
     r->running_macro = NULL;
     links_release(sim, r, m);
     r->compute_n--;
-    r->lane[LANE_COMPUTE].version++;
+    evq_cancel(&sim->events, r->id);
     if (m->parts_n > 0)
         m = leave_chain(sim, r, m, &x, path);
     uint32_t instance = r->lane[LANE_COMPUTE].instance;

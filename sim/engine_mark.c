@@ -239,19 +239,8 @@ static void put_flows(Steady *s, Mark *m)
 
 bool mark_event_counts(const Steady *s, const Event *e)
 {
-    const Sim *sim = s->sim;
-    switch (e->kind) {
-    case EVENT_LANE:
-    case EVENT_KERNEL:
-        return !mark_is_parked(s, &sim->runners[e->a], e->b);
-    case EVENT_COMPUTE:
-        return e->b == sim->runners[e->a].lane[LANE_COMPUTE].version;
-    case EVENT_FLOW_DATA:
-    case EVENT_FLOW_END:
-        return sim->flows[e->a].used && e->b == sim->flows[e->a].version;
-    default:
-        return true;
-    }
+    return (e->kind != EVENT_LANE && e->kind != EVENT_KERNEL) ||
+           !mark_is_parked(s, &s->sim->runners[e->a], e->b);
 }
 
 static int compare_events(const void *a, const void *b)
@@ -278,10 +267,9 @@ static void put_events(Steady *s, Mark *m)
     for (uint32_t i = 0; i < n; i++) {
         const Event *e = &s->events[i];
         bool flow = e->kind == EVENT_FLOW_DATA || e->kind == EVENT_FLOW_END;
-        bool compute = e->kind == EVENT_COMPUTE;
         put_ns(m, e->at_ns - sim->now_ns);
         put_pair(m, e->kind, flow ? s->number[e->a] : e->a);
-        put(m, flow || compute ? 0 : e->b);
+        put(m, e->b);
     }
 }
 

@@ -94,9 +94,8 @@ typedef struct LaneState {
     uint32_t waiters;             /* bit per lane that waits for this one */
     uint32_t op;                  /* running: graph op */
     uint32_t group_n, group_left; /* ops posted together, and not yet done */
-    uint32_t version;
-    uint32_t transfers_n; /* of the ops posted together, moving now */
-    int64_t start_ns;     /* running since, or posted at */
+    uint32_t transfers_n;         /* of the ops posted together, moving now */
+    int64_t start_ns;             /* running since, or posted at */
     int64_t transfer_start_ns;
     uint32_t stat;         /* CollectiveStat of the newest transfer */
     uint32_t supply_waits; /* times it has waited for its launch, or for a copy of the input */
@@ -184,8 +183,7 @@ typedef struct Runner {
 /* ---- flows ---- */
 
 typedef struct Flow {
-    bool used, moving; /* moving: past its latency */
-    uint32_t version;
+    bool used, moving;                     /* moving: past its latency */
     uint32_t group;                        /* group class; NONE_U32: point to point */
     uint32_t lane;                         /* of the group's members */
     uint32_t from, to, from_lane, to_lane; /* rank classes */
@@ -310,13 +308,13 @@ int64_t cost_jitter(const Sim *sim, const Runner *r, uint32_t instance, uint32_t
 
 /* ---- engine_compute.c ---- */
 void compute_start(Sim *sim, Runner *r, uint32_t op);
-void compute_event(Sim *sim, Runner *r, uint32_t version);
+void compute_event(Sim *sim, Runner *r);
 void compute_resume(Sim *sim, Runner *r);
 void compute_set_speed(Sim *sim, Runner *r); /* transfers beside it began or ended */
 
 /* ---- engine_flow.c ---- */
 void comm_post(Sim *sim, Runner *r, uint32_t lane);
-void flow_event(Sim *sim, uint32_t flow, uint32_t version, bool data);
+void flow_event(Sim *sim, uint32_t flow, bool data);
 const CommCost *comm_cost_of(Sim *sim, uint32_t op, uint32_t group);
 /* A collective of a broken macro that has run for into_ns already. */
 void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns);

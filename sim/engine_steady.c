@@ -262,7 +262,11 @@ static void shift_events(Steady *s, const Shift *shift)
         bool ahead =
             (e.kind == EVENT_LANE || e.kind == EVENT_KERNEL) && !mark_event_counts(s, &e);
         int64_t at_ns = e.at_ns + (ahead ? shift->host_ns[e.a] : shift->ns);
-        evq_push(&sim->events, max_i64(at_ns, sim->now_ns + shift->ns), e.kind, e.a, e.b);
+        at_ns = max_i64(at_ns, sim->now_ns + shift->ns);
+        if (e.source == NONE_U32)
+            evq_push(&sim->events, at_ns, e.kind, e.a, e.b);
+        else
+            evq_set(&sim->events, e.source, at_ns, e.kind, e.a);
     }
     evq_free(&old);
 }
