@@ -51,6 +51,7 @@ typedef struct SimOptions {
     bool expand_ranks;       /* every rank a class; refused above SIM_OPS_MAX op instances */
     Timeline *timeline;      /* filled when given (implies expanded); not sealed */
     bool links;              /* and how busy links are, in percent: see sim/engine_links.c */
+    bool totals;             /* only sums of all transfers: RankStat.collectives stay empty */
     uint64_t seed;           /* of the machine's jitter */
     const GivenCosts *given; /* NULL: all costs are modelled; needs expanded */
     /* Micro-batches that are meant but that the graph lacks, a multiple of stride, which is how

@@ -166,6 +166,8 @@ void account(Sim *sim, Runner *r)
 uint32_t account_stat(Runner *r, const Op *op, uint32_t group_size)
 {
     RankStat *s = r->stat;
+    if (r->totals)
+        return SIM_COLLECTIVES_MAX - 1; /* which nobody reads */
     for (uint32_t i = 0; i < s->collectives_n; i++)
         if (s->collectives[i].kind == op->kind && s->collectives[i].group == op->u.comm.group)
             return i;

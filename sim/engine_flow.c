@@ -239,10 +239,11 @@ static void member_end(Sim *sim, Runner *r, uint32_t lane, const Flow *f, uint32
     account(sim, r);
     LaneState *l = &r->lane[lane];
     const Op *o = &sim->g->ops[op];
-    uint32_t stat = account_stat(r, o, group_size);
-    account_transfer(r, stat, o, &f->cost, account_wire_bytes(o, group_size),
-                     sim->now_ns - (op_is_p2p(o->kind) ? f->start_ns : l->start_ns),
-                     sim->now_ns - f->start_ns);
+    int64_t since_ns = op_is_p2p(o->kind) ? f->start_ns : l->start_ns;
+    if (!r->totals)
+        account_transfer(r, account_stat(r, o, group_size), o, &f->cost,
+                         account_wire_bytes(o, group_size), sim->now_ns - since_ns,
+                         sim->now_ns - f->start_ns);
     r->transfer_n--;
     compute_set_speed(sim, r);
     if (--l->transfers_n == 0)

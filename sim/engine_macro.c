@@ -301,7 +301,7 @@ static void book_comm(Sim *sim, Runner *r, const Segment *s, const Macro *m, Mac
 static void book_inner(Sim *sim, Runner *r, const Macro *m, uint32_t instance, double x)
 {
     const Segment *s = segment_of(sim, r, instance);
-    for (uint32_t i = 0; i < m->comms_n; i++)
+    for (uint32_t i = 0; i < m->comms_n && !r->totals; i++)
         if ((double)m->comms[i].end_ns <= x)
             book_comm(sim, r, s, m, &m->comms[i]);
 }

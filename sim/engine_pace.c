@@ -264,7 +264,8 @@ static void leap_runner(Steady *s, Runner *r, Shift *shift)
     grow_stat(r->stat, &growth);
     r->stat->repeat =
         (Repeat){ then->instance, now->instance - then->instance, (uint32_t)shift->times };
-    count_transfers(s->sim, r, &r->stat->repeat);
+    if (!r->totals)
+        count_transfers(s->sim, r, &r->stat->repeat);
     shift->host_ns[r->id] =
         r->host_next < r->role->instances_n
             ? shift->ns

@@ -215,6 +215,7 @@ static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_us
     r->macro = PUSH_ARRAY(&sim->arena, Macro *, sim->g->segments_n + 1);
     r->lanes_left = LANE_HOST; /* every lane says once that it is at its end */
     r->stat = &sim->result->ranks[class_];
+    r->totals = sim->options->totals;
     *r->stat = (RankStat){
         .rank = rc->rank, .ranks_n = rc->ranks_n, .role = rc->role, .stage = r->role->stage
     };

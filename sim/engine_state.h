@@ -176,6 +176,7 @@ typedef struct Runner {
     uint32_t channels_n, channels_cap;
     Channel *channels;
     RankStat *stat;
+    bool totals;            /* SimOptions.totals */
     uint32_t track[LANE_N]; /* timeline; NONE_U32 */
     uint32_t memory_track;
 } Runner;
