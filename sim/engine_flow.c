@@ -173,6 +173,18 @@ static void links_release(Sim *sim, Demand d)
         sim->held_n[d.uses[u].resource]--;
 }
 
+/* Breaking macros up may make new flows, and move the old. */
+static void make_way(Sim *sim, const Flow *f)
+{
+    Use own[ARRAY_N(f->own_uses)];
+    Demand d = demand_of(f);
+    if (f->group == NONE_U32) {
+        memcpy(own, d.uses, d.uses_n * sizeof *own);
+        d.uses = own;
+    }
+    macro_break_on(sim, d);
+}
+
 static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
 {
     Flow *f = &sim->flows[flow];
@@ -181,9 +193,8 @@ static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
     f->rate = 0;
     f->start_ns = sim->now_ns;
     f->solo_rate = f->cost.solo_rate;
-    Flow asked = *f; /* breaking may make new flows, and move the old */
-    links_hold(sim, demand_of(&asked));
-    macro_break_on(sim, demand_of(&asked));
+    links_hold(sim, demand_of(f));
+    make_way(sim, f);
     f = &sim->flows[flow];
     int64_t latency_ns = max_i64(f->cost.latency_ns - (int64_t)into_ns, 0);
     double moved = into_ns > (double)f->cost.latency_ns
@@ -258,26 +269,26 @@ static void member_end(Sim *sim, Runner *r, uint32_t lane, const Flow *f, uint32
 
 static void flow_end(Sim *sim, uint32_t flow)
 {
-    Flow f = sim->flows[flow];
-    sim->flows[flow].used = false;
-    links_release(sim, demand_of(&f));
-    if (f.moving) {
+    Flow *f = &sim->flows[flow]; /* nothing begins before it is over for all its members */
+    f->used = false;
+    links_release(sim, demand_of(f));
+    if (f->moving) {
         if (sim->links)
-            links_note(sim, &f, 0);
+            links_note(sim, f, 0);
         link_remove(sim, flow);
-        share(sim, demand_of(&sim->flows[flow]));
+        share(sim, demand_of(f));
     }
     GROW(sim->free_flows, sim->free_flows_n, sim->free_flows_cap);
     sim->free_flows[sim->free_flows_n++] = flow;
-    if (f.group == NONE_U32) {
-        member_end(sim, &sim->runners[f.from], f.from_lane, &f, f.op, 2);
-        member_end(sim, &sim->runners[f.to], f.to_lane, &f, f.to_op, 2);
+    if (f->group == NONE_U32) {
+        member_end(sim, &sim->runners[f->from], f->from_lane, f, f->op, 2);
+        member_end(sim, &sim->runners[f->to], f->to_lane, f, f->to_op, 2);
         return;
     }
-    const GroupClass *gc = &sim->classes.groups[f.group];
+    const GroupClass *gc = &sim->classes.groups[f->group];
     for (uint32_t i = 0; i < gc->members_n; i++) {
         Runner *r = &sim->runners[gc->member[i]];
-        member_end(sim, r, f.lane, &f, r->lane[f.lane].op, gc->size);
+        member_end(sim, r, f->lane, f, r->lane[f->lane].op, gc->size);
     }
 }
 
