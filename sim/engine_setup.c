@@ -13,6 +13,33 @@
 
 /* ---- indexes over the graph ---- */
 
+/* Which lanes a segment has ops on, a bit each but for the host's, and on which of them the first
+ * waits for an op of the segment's compute lane. */
+typedef struct SegmentLanes {
+    uint32_t all, follow;
+} SegmentLanes;
+
+static bool waits_for_compute(const Graph *g, const Segment *s, const Op *o)
+{
+    for (uint32_t d = 0; d < o->dep_n; d++)
+        if (graph_ops(g, s)[g->deps[o->dep_first + d]].lane == LANE_COMPUTE)
+            return true;
+    return false;
+}
+
+static SegmentLanes lanes_of(const Graph *g, const Segment *s)
+{
+    SegmentLanes lanes = { 0 };
+    for (uint32_t k = 0; k < s->op_n; k++) {
+        const Op *o = graph_ops(g, s) + k;
+        lanes.all |= 1u << o->lane;
+        if (o->lane_index == 0 && waits_for_compute(g, s, o))
+            lanes.follow |= 1u << o->lane;
+    }
+    lanes.all &= ~(1u << LANE_HOST);
+    return lanes;
+}
+
 static void index_lanes(Sim *sim)
 {
     const Graph *g = sim->g;
@@ -20,37 +47,29 @@ static void index_lanes(Sim *sim)
     sim->lane_first = PUSH_ARRAY(&sim->arena, uint32_t, (size_t)g->segments_n * LANE_N);
     for (uint32_t i = 0; i < g->segments_n; i++) {
         const Segment *s = &g->segments[i];
-        uint32_t at = s->op_first;
-        for (uint32_t lane = 0; lane < LANE_N; lane++) {
-            sim->lane_first[i * LANE_N + lane] = at;
-            at += s->lane_n[lane];
-        }
-        for (uint32_t k = 0; k < s->op_n; k++) {
-            const Op *o = graph_ops(g, s) + k;
-            sim->lane_ops[sim->lane_first[i * LANE_N + o->lane] + o->lane_index] =
-                s->op_first + k;
-        }
+        uint32_t *first = sim->lane_first + (size_t)i * LANE_N, at = s->op_first;
+        for (uint32_t lane = 0; lane < LANE_N; at += s->lane_n[lane++])
+            first[lane] = at;
+        for (uint32_t k = s->op_first; k < s->op_first + s->op_n; k++)
+            sim->lane_ops[first[g->ops[k].lane] + g->ops[k].lane_index] = k;
     }
 }
 
-/* Does the lane's first op in instance i start behind an op of the compute lane that is in
+/* Does the first op on the lane that instance i has ops on wait for one of the compute lane in
  * instance `since` or later? */
 static bool follows_compute(const Sim *sim, const Role *r, uint32_t i, uint32_t lane,
                             uint32_t since)
 {
-    const Graph *g = sim->g;
     const Instance *in = &r->instances[i];
-    const Segment *s = &g->segments[in->segment];
-    uint32_t local = sim->lane_ops[sim->lane_first[in->segment * LANE_N + lane]] - s->op_first;
-    const Op *o = graph_ops(g, s) + local;
-    for (uint32_t d = 0; d < o->dep_n; d++)
-        if (graph_ops(g, s)[g->deps[o->dep_first + d]].lane == LANE_COMPUTE)
-            return true;
+    if (in->edge_n == 0)
+        return false;
+    uint32_t first = sim->lane_ops[sim->lane_first[in->segment * LANE_N + lane]];
+    uint32_t local = first - sim->g->segments[in->segment].op_first;
     for (uint32_t e = 0; e < in->edge_n; e++) {
         const Edge *edge = &r->edges[in->edge_first + e];
-        const Segment *src = &g->segments[r->instances[edge->src_instance].segment];
+        const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
         if (edge->dst_op == local && edge->src_instance >= since &&
-            graph_ops(g, src)[edge->src_op].lane == LANE_COMPUTE)
+            graph_ops(sim->g, src)[edge->src_op].lane == LANE_COMPUTE)
             return true;
     }
     return false;
@@ -58,19 +77,22 @@ static bool follows_compute(const Sim *sim, const Role *r, uint32_t i, uint32_t 
 
 /* Instances whose end says too little: a later one waits for an op in their middle, or goes on
  * behind them on a lane that they leave before the compute lane. */
-static void index_open(Sim *sim, const Role *r, const uint16_t *lanes, bool *open)
+static void index_open(Sim *sim, const Role *r, const SegmentLanes *of_segment, bool *open)
 {
     uint32_t next[LANE_N];
-    memset(next, 0xff, sizeof next);
+    uint32_t come = 0, follow = 0; /* lanes that have ops later; the first waits, see above */
     for (uint32_t i = r->instances_n; i-- > 0;) {
         const Instance *in = &r->instances[i];
-        const uint32_t apart = 1u << LANE_COMPUTE | 1u << LANE_HOST;
-        for (uint32_t left = lanes[i] & ~apart; left; left &= left - 1) {
+        SegmentLanes lanes = of_segment[in->segment];
+        lanes.all &= ~(1u << LANE_COMPUTE);
+        for (uint32_t left = lanes.all & come & ~follow; left && !open[i]; left &= left - 1) {
             uint32_t lane = first_lane(left);
-            if (next[lane] != NONE_U32)
-                open[i] |= !follows_compute(sim, r, next[lane], lane, i);
-            next[lane] = i;
+            open[i] = !follows_compute(sim, r, next[lane], lane, i);
         }
+        for (uint32_t left = lanes.all; left; left &= left - 1)
+            next[first_lane(left)] = i;
+        come |= lanes.all;
+        follow = (follow & ~lanes.all) | lanes.follow;
         for (uint32_t e = 0; e < in->edge_n; e++) {
             const Edge *edge = &r->edges[in->edge_first + e];
             const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
@@ -79,58 +101,54 @@ static void index_open(Sim *sim, const Role *r, const uint16_t *lanes, bool *ope
     }
 }
 
-static void list_lanes(Sim *sim, uint32_t role, const uint16_t *lanes,
-                       const uint32_t *instances_n)
+/* Lists what each lane works on, and counts. */
+static void index_role(Sim *sim, uint32_t role, const SegmentLanes *of_segment,
+                       uint32_t *lane_base)
 {
     const Role *r = &sim->g->roles[role];
-    uint32_t **list = PUSH_ARRAY(&sim->arena, uint32_t *, LANE_N), n[LANE_N] = { 0 };
-    for (uint32_t lane = 0; lane < LANE_N; lane++)
-        list[lane] = PUSH_ARRAY(&sim->arena, uint32_t, instances_n[lane] + 1);
+    uint32_t **list = PUSH_ARRAY(&sim->arena, uint32_t *, LANE_N);
+    uint32_t sum[LANE_N] = { 0 }, n[LANE_N] = { 0 };
     for (uint32_t i = 0; i < r->instances_n; i++)
-        for (uint32_t left = lanes[i]; left; left &= left - 1) {
+        for (uint32_t left = of_segment[r->instances[i].segment].all; left; left &= left - 1)
+            n[first_lane(left)]++;
+    for (uint32_t lane = 0; lane < LANE_N; lane++) {
+        list[lane] = PUSH_ARRAY(&sim->arena, uint32_t, n[lane] + 1);
+        list[lane][n[lane]] = r->instances_n;
+        n[lane] = 0;
+    }
+    for (uint32_t i = 0; i < r->instances_n; i++) {
+        uint32_t segment = r->instances[i].segment;
+        memcpy(lane_base + (size_t)i * LANE_N, sum, sizeof sum);
+        for (uint32_t left = of_segment[segment].all; left; left &= left - 1) {
             uint32_t lane = first_lane(left);
+            sum[lane] += sim->g->segments[segment].lane_n[lane];
             list[lane][n[lane]++] = i;
         }
-    for (uint32_t lane = 0; lane < LANE_N; lane++)
-        list[lane][n[lane]] = r->instances_n;
-    sim->role_on_lane[role] = list;
-}
-
-static void index_role(Sim *sim, uint32_t role, const uint16_t *lanes_of_segment)
-{
-    const Role *r = &sim->g->roles[role];
-    uint32_t *base = PUSH_ARRAY(&sim->arena, uint32_t, (size_t)r->instances_n * LANE_N);
-    uint16_t *lanes = PUSH_ARRAY(&sim->arena, uint16_t, r->instances_n);
-    bool *open = PUSH_ARRAY(&sim->arena, bool, r->instances_n);
-    uint32_t sum[LANE_N] = { 0 }, instances_n[LANE_N] = { 0 };
-    for (uint32_t i = 0; i < r->instances_n; i++) {
-        const uint32_t *lane_n = sim->g->segments[r->instances[i].segment].lane_n;
-        lanes[i] = lanes_of_segment[r->instances[i].segment];
-        memcpy(base + (size_t)i * LANE_N, sum, sizeof sum);
-        for (uint32_t left = lanes[i]; left; left &= left - 1) {
-            uint32_t lane = first_lane(left);
-            sum[lane] += lane_n[lane];
-            instances_n[lane]++;
-        }
     }
-    list_lanes(sim, role, lanes, instances_n);
-    index_open(sim, r, lanes, open);
-    sim->role_lane_base[role] = base;
-    sim->role_open[role] = open;
+    sim->role_on_lane[role] = list;
 }
 
 static void index_roles(Sim *sim)
 {
     const Graph *g = sim->g;
-    uint16_t *lanes = PUSH_ARRAY(&sim->arena, uint16_t, g->segments_n + 1); /* by segment */
+    SegmentLanes *lanes = PUSH_ARRAY(&sim->arena, SegmentLanes, g->segments_n + 1);
+    size_t all = 0;
     sim->role_lane_base = PUSH_ARRAY(&sim->arena, uint32_t *, g->roles_n);
     sim->role_open = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
     sim->role_on_lane = PUSH_ARRAY(&sim->arena, uint32_t **, g->roles_n);
     for (uint32_t i = 0; i < g->segments_n; i++)
-        for (uint32_t lane = 0; lane < LANE_N; lane++)
-            lanes[i] |= (uint16_t)((g->segments[i].lane_n[lane] > 0) << lane);
+        lanes[i] = lanes_of(g, &g->segments[i]);
     for (uint32_t i = 0; i < g->roles_n; i++)
-        index_role(sim, i, lanes);
+        all += g->roles[i].instances_n;
+    sim->lane_base = mem_resize(NULL, all * LANE_N + 1, sizeof *sim->lane_base);
+    all = 0;
+    for (uint32_t i = 0; i < g->roles_n; i++) {
+        sim->role_lane_base[i] = sim->lane_base + all * LANE_N;
+        sim->role_open[i] = PUSH_ARRAY(&sim->arena, bool, g->roles[i].instances_n);
+        index_role(sim, i, lanes, sim->role_lane_base[i]);
+        index_open(sim, &g->roles[i], lanes, sim->role_open[i]);
+        all += g->roles[i].instances_n;
+    }
 }
 
 /* ---- costs ---- */
@@ -426,6 +444,7 @@ void sim_teardown(Sim *sim)
     free(sim->demands);
     free(sim->rates);
     free(sim->todo);
+    free(sim->lane_base);
     evq_free(&sim->events);
     classes_free(&sim->classes);
     arena_free(&sim->arena);

@@ -220,6 +220,7 @@ typedef struct Sim {
     Classes classes;
     SimResult *result;
 
+    uint32_t *lane_base; /* of all roles, one after another */
     uint32_t **role_lane_base;
     uint32_t ***role_on_lane;
     bool **role_open;
