@@ -153,40 +153,38 @@ static void index_roles(Sim *sim)
 
 /* ---- costs ---- */
 
-static int64_t launch_cost(const Sim *sim, const Gpu *gpu, const Op *o)
+static bool is_launched(const Op *o)
 {
-    if (o->kind == OP_RELEASE || o->kind == OP_HOST_WAIT || o->grouped)
-        return 0;
-    return llround((double)gpu->launch_ns * sim->sw->host_scale);
+    return o->kind != OP_RELEASE && o->kind != OP_HOST_WAIT && !o->grouped;
 }
 
-static OpCost cost_of(const Sim *sim, const Gpu *gpu, double speed, const Op *o)
+static OpCost cost_of(const Sim *sim, const CostTable *t, const Op *o)
 {
     if (op_is_comm(o->kind) || o->kind == OP_HOST_WAIT || o->kind == OP_RELEASE)
         return (OpCost){ 0, 0 };
-    OpCost c = op_cost(gpu, o, sim->sw);
-    if (speed == 1 && c.alone_ns <= NS_MAX && c.slowed_ns <= NS_MAX)
+    OpCost c = op_cost(t->gpu, o, sim->sw);
+    if (t->speed == 1 && c.alone_ns <= NS_MAX && c.slowed_ns <= NS_MAX)
         return c;
-    return (OpCost){ ns_up((double)c.alone_ns / speed), ns_up((double)c.slowed_ns / speed) };
+    return (OpCost){ ns_up((double)c.alone_ns / t->speed),
+                     ns_up((double)c.slowed_ns / t->speed) };
 }
 
 static void fill_costs(Sim *sim, CostTable *t, const bool *in_use)
 {
     const Graph *g = sim->g;
+    const GivenCosts *given = sim->options->given;
+    int64_t launch_ns = llround((double)t->gpu->launch_ns * sim->sw->host_scale);
     t->op = PUSH_ARRAY(&sim->arena, OpCost, g->ops_n + 1);
     t->launch_after = PUSH_ARRAY(&sim->arena, int64_t, g->ops_n + 1);
     t->launch_total = PUSH_ARRAY(&sim->arena, int64_t, g->segments_n + 1);
     t->run = PUSH_ARRAY(&sim->arena, Macro *, g->ops_n + 1);
     for (uint32_t i = 0; i < g->segments_n; i++) {
         const Segment *s = &g->segments[i];
-        for (uint32_t k = 0; k < s->op_n && in_use[i]; k++) {
-            const Op *o = graph_ops(g, s) + k;
-            const GivenCosts *given = sim->options->given;
-            t->op[s->op_first + k] =
-                given ? given->op[s->op_first + k] : cost_of(sim, t->gpu, t->speed, o);
-            t->launch_total[i] +=
-                given ? given->launch_ns[s->op_first + k] : launch_cost(sim, t->gpu, o);
-            t->launch_after[s->op_first + k] = t->launch_total[i];
+        for (uint32_t k = s->op_first; k < s->op_first + s->op_n && in_use[i]; k++) {
+            const Op *o = &g->ops[k];
+            t->op[k] = given ? given->op[k] : cost_of(sim, t, o);
+            t->launch_total[i] += given ? given->launch_ns[k] : is_launched(o) ? launch_ns : 0;
+            t->launch_after[k] = t->launch_total[i];
         }
     }
 }
