@@ -241,13 +241,15 @@ typedef struct SegmentSum {
     uint32_t filled_for; /* rank class + 1; 0: nobody */
     uint32_t links;      /* bit per ResourceKind that link_ns has time of */
     bool computes;       /* else there are no flops and bytes */
-    double flops, model_flops, flops_ns, memory_ns;
+    double flops, model_flops, flops_ns, memory_ns, launch_ns;
     double link_ns[RES_RANK_N];
 } SegmentSum;
 
-static void sum_segment(Sim *sim, const Runner *r, const Segment *s, SegmentSum *sum)
+static void sum_segment(Sim *sim, const Runner *r, uint32_t segment, SegmentSum *sum)
 {
-    *sum = (SegmentSum){ .filled_for = r->id + 1 };
+    const Segment *s = &sim->g->segments[segment];
+    *sum = (SegmentSum){ .filled_for = r->id + 1,
+                         .launch_ns = (double)r->cost->launch_total[segment] };
     account_links(sim, r, s, sum->link_ns);
     for (uint32_t k = 0; k < RES_RANK_N; k++)
         sum->links |= (uint32_t)(sum->link_ns[k] > 0) << k;
@@ -273,18 +275,19 @@ static void close_rank(Sim *sim, Runner *r, SegmentSum *sums)
         uint32_t segment = r->role->instances[i].segment;
         SegmentSum *sum = &sums[segment];
         if (sum->filled_for != r->id + 1)
-            sum_segment(sim, r, &sim->g->segments[segment], sum);
+            sum_segment(sim, r, segment, sum);
         double n = repeat_count(&s->repeat, i);
-        s->launch_bound_ns += n * (double)r->cost->launch_total[segment];
+        s->launch_bound_ns += n * sum->launch_ns;
         if (sum->computes) {
             s->flops += n * sum->flops;
             s->model_flops += n * sum->model_flops;
             s->flops_bound_ns += n * sum->flops_ns;
             s->memory_bound_ns += n * sum->memory_ns;
         }
-        for (uint32_t k = 0; sum->links >> k; k++)
-            if (sum->links >> k & 1u)
-                link_ns[k] += n * sum->link_ns[k];
+        for (uint32_t left = sum->links; left; left &= left - 1) {
+            int k = __builtin_ctz(left);
+            link_ns[k] += n * sum->link_ns[k];
+        }
     }
     for (uint32_t k = 0; k < RES_RANK_N; k++)
         s->link_bound_ns = fmax(s->link_bound_ns, link_ns[k]);

@@ -16,25 +16,6 @@
 
 #include <stdlib.h>
 
-/* ---- which instances ---- */
-
-/* Does it wait for another lane?  Notes behind which instances another lane waits. */
-static bool look_at_edges(const Sim *sim, const Role *r, const Instance *in, bool *awaited)
-{
-    if (in->edge_n == 0)
-        return false;
-    const Op *ops = graph_ops(sim->g, &sim->g->segments[in->segment]);
-    bool waits = false;
-    for (uint32_t e = 0; e < in->edge_n; e++) {
-        const Edge *edge = &r->edges[in->edge_first + e];
-        const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
-        bool computes = ops[edge->dst_op].lane == LANE_COMPUTE;
-        awaited[edge->src_instance] |= !computes;
-        waits |= !computes || graph_ops(sim->g, src)[edge->src_op].lane != LANE_COMPUTE;
-    }
-    return waits;
-}
-
 /* ---- numbers ---- */
 
 /* Chains by their ends, as a tree: its roots are single instances, a chain's parent is what is
@@ -64,21 +45,20 @@ static void index_role(Sim *sim, uint32_t role, ChainTree *t)
 {
     const Role *r = &sim->g->roles[role];
     const bool *open = sim->role_open[role];
-    bool *awaited = mem_zero(r->instances_n + 1, sizeof *awaited);
+    const Ties *ties = sim->role_ties[role];
     ChainLink *link = PUSH_ARRAY(&sim->arena, ChainLink, r->instances_n + 1);
     bool next_joins = false; /* the instance behind, if it may follow another in a chain */
     for (uint32_t i = r->instances_n, chain = 0, n = 0; i-- > 0;) {
         const Instance *in = &r->instances[i];
-        bool waits = look_at_edges(sim, r, in, awaited);
-        bool may = !open[i] && sim->g->segments[in->segment].lane_n[LANE_COMPUTE] > 0;
-        bool more = may && next_joins && !awaited[i] && in->micro_batch == in[1].micro_batch;
-        next_joins = may && !waits;
+        bool may = !open[i] && (sim->lanes[in->segment].all & 1u << LANE_COMPUTE);
+        bool more =
+            may && next_joins && !ties[i].awaited && in->micro_batch == in[1].micro_batch;
+        next_joins = may && !ties[i].waits;
         n = more ? n + 1 : 1;
         chain = more ? longer_by(t, chain, in->segment) : in->segment;
         link[i] = (ChainLink){ more ? chain - sim->g->segments_n : 0, n };
     }
     sim->role_chain[role] = link;
-    free(awaited);
 }
 
 void chains_index(Sim *sim)

@@ -13,12 +13,6 @@
 
 /* ---- indexes over the graph ---- */
 
-/* Which lanes a segment has ops on, a bit each but for the host's, and on which of them the first
- * waits for an op of the segment's compute lane. */
-typedef struct SegmentLanes {
-    uint32_t all, follow;
-} SegmentLanes;
-
 static bool waits_for_compute(const Graph *g, const Segment *s, const Op *o)
 {
     for (uint32_t d = 0; d < o->dep_n; d++)
@@ -36,7 +30,6 @@ static SegmentLanes lanes_of(const Graph *g, const Segment *s)
         if (o->lane_index == 0 && waits_for_compute(g, s, o))
             lanes.follow |= 1u << o->lane;
     }
-    lanes.all &= ~(1u << LANE_HOST);
     return lanes;
 }
 
@@ -45,13 +38,19 @@ static void index_lanes(Sim *sim)
     const Graph *g = sim->g;
     sim->lane_ops = PUSH_ARRAY(&sim->arena, uint32_t, g->ops_n + 1);
     sim->lane_first = PUSH_ARRAY(&sim->arena, uint32_t, (size_t)g->segments_n * LANE_N);
+    sim->lanes = PUSH_ARRAY(&sim->arena, SegmentLanes, g->segments_n + 1);
     for (uint32_t i = 0; i < g->segments_n; i++) {
         const Segment *s = &g->segments[i];
         uint32_t *first = sim->lane_first + (size_t)i * LANE_N, at = s->op_first;
-        for (uint32_t lane = 0; lane < LANE_N; at += s->lane_n[lane++])
-            first[lane] = at;
+        SegmentLanes lanes = lanes_of(g, s);
+        for (uint32_t left = lanes.all; left; left &= left - 1) {
+            first[first_lane(left)] = at;
+            at += s->lane_n[first_lane(left)];
+        }
         for (uint32_t k = s->op_first; k < s->op_first + s->op_n; k++)
             sim->lane_ops[first[g->ops[k].lane] + g->ops[k].lane_index] = k;
+        lanes.all &= ~(1u << LANE_HOST);
+        sim->lanes[i] = lanes;
     }
 }
 
@@ -75,15 +74,30 @@ static bool follows_compute(const Sim *sim, const Role *r, uint32_t i, uint32_t 
     return false;
 }
 
-/* Instances whose end says too little: a later one waits for an op in their middle, or goes on
- * behind them on a lane that they leave before the compute lane. */
-static void index_open(Sim *sim, const Role *r, const SegmentLanes *of_segment, bool *open)
+/* Of the edges into instance i. */
+static void index_edges(const Sim *sim, const Role *r, uint32_t i, bool *open, Ties *ties)
 {
-    uint32_t next[LANE_N];
-    uint32_t come = 0, follow = 0; /* lanes that have ops later; the first waits, see above */
+    const Instance *in = &r->instances[i];
+    const Op *ops = graph_ops(sim->g, &sim->g->segments[in->segment]);
+    for (uint32_t e = 0; e < in->edge_n; e++) {
+        const Edge *edge = &r->edges[in->edge_first + e];
+        const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
+        bool computes = ops[edge->dst_op].lane == LANE_COMPUTE;
+        open[edge->src_instance] |= edge->src_op + 1 < src->op_n;
+        ties[edge->src_instance].awaited |= !computes;
+        ties[i].waits |= !computes || graph_ops(sim->g, src)[edge->src_op].lane != LANE_COMPUTE;
+    }
+}
+
+/* Open are instances whose end says too little: a later one waits for an op in their middle, or
+ * goes on behind them on a lane that they leave before the compute lane. */
+static void index_ties(Sim *sim, const Role *r, bool *open, Ties *ties)
+{
+    uint32_t next[LANE_N]; /* instance that the lane goes on with */
+    uint32_t come = 0,
+             follow = 0; /* lanes that go on; whose next op follows compute for sure */
     for (uint32_t i = r->instances_n; i-- > 0;) {
-        const Instance *in = &r->instances[i];
-        SegmentLanes lanes = of_segment[in->segment];
+        SegmentLanes lanes = sim->lanes[r->instances[i].segment];
         lanes.all &= ~(1u << LANE_COMPUTE);
         for (uint32_t left = lanes.all & come & ~follow; left && !open[i]; left &= left - 1) {
             uint32_t lane = first_lane(left);
@@ -93,23 +107,19 @@ static void index_open(Sim *sim, const Role *r, const SegmentLanes *of_segment, 
             next[first_lane(left)] = i;
         come |= lanes.all;
         follow = (follow & ~lanes.all) | lanes.follow;
-        for (uint32_t e = 0; e < in->edge_n; e++) {
-            const Edge *edge = &r->edges[in->edge_first + e];
-            const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
-            open[edge->src_instance] |= edge->src_op + 1 < src->op_n;
-        }
+        if (r->instances[i].edge_n > 0)
+            index_edges(sim, r, i, open, ties);
     }
 }
 
 /* Lists what each lane works on, and counts. */
-static void index_role(Sim *sim, uint32_t role, const SegmentLanes *of_segment,
-                       uint32_t *lane_base)
+static void index_role(Sim *sim, uint32_t role, uint32_t *lane_base)
 {
     const Role *r = &sim->g->roles[role];
     uint32_t **list = PUSH_ARRAY(&sim->arena, uint32_t *, LANE_N);
     uint32_t sum[LANE_N] = { 0 }, n[LANE_N] = { 0 };
     for (uint32_t i = 0; i < r->instances_n; i++)
-        for (uint32_t left = of_segment[r->instances[i].segment].all; left; left &= left - 1)
+        for (uint32_t left = sim->lanes[r->instances[i].segment].all; left; left &= left - 1)
             n[first_lane(left)]++;
     for (uint32_t lane = 0; lane < LANE_N; lane++) {
         list[lane] = PUSH_ARRAY(&sim->arena, uint32_t, n[lane] + 1);
@@ -119,7 +129,7 @@ static void index_role(Sim *sim, uint32_t role, const SegmentLanes *of_segment,
     for (uint32_t i = 0; i < r->instances_n; i++) {
         uint32_t segment = r->instances[i].segment;
         memcpy(lane_base + (size_t)i * LANE_N, sum, sizeof sum);
-        for (uint32_t left = of_segment[segment].all; left; left &= left - 1) {
+        for (uint32_t left = sim->lanes[segment].all; left; left &= left - 1) {
             uint32_t lane = first_lane(left);
             sum[lane] += sim->g->segments[segment].lane_n[lane];
             list[lane][n[lane]++] = i;
@@ -131,23 +141,23 @@ static void index_role(Sim *sim, uint32_t role, const SegmentLanes *of_segment,
 static void index_roles(Sim *sim)
 {
     const Graph *g = sim->g;
-    SegmentLanes *lanes = PUSH_ARRAY(&sim->arena, SegmentLanes, g->segments_n + 1);
     size_t all = 0;
     sim->role_lane_base = PUSH_ARRAY(&sim->arena, uint32_t *, g->roles_n);
     sim->role_open = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
+    sim->role_ties = PUSH_ARRAY(&sim->arena, Ties *, g->roles_n);
     sim->role_on_lane = PUSH_ARRAY(&sim->arena, uint32_t **, g->roles_n);
-    for (uint32_t i = 0; i < g->segments_n; i++)
-        lanes[i] = lanes_of(g, &g->segments[i]);
     for (uint32_t i = 0; i < g->roles_n; i++)
         all += g->roles[i].instances_n;
     sim->lane_base = mem_resize(NULL, all * LANE_N + 1, sizeof *sim->lane_base);
     all = 0;
     for (uint32_t i = 0; i < g->roles_n; i++) {
+        const Role *r = &g->roles[i];
         sim->role_lane_base[i] = sim->lane_base + all * LANE_N;
-        sim->role_open[i] = PUSH_ARRAY(&sim->arena, bool, g->roles[i].instances_n);
-        index_role(sim, i, lanes, sim->role_lane_base[i]);
-        index_open(sim, &g->roles[i], lanes, sim->role_open[i]);
-        all += g->roles[i].instances_n;
+        sim->role_open[i] = PUSH_ARRAY(&sim->arena, bool, r->instances_n);
+        sim->role_ties[i] = PUSH_ARRAY(&sim->arena, Ties, r->instances_n);
+        index_role(sim, i, sim->role_lane_base[i]);
+        index_ties(sim, r, sim->role_open[i], sim->role_ties[i]);
+        all += r->instances_n;
     }
 }
 

@@ -50,40 +50,33 @@ static uint64_t hash_op(const Graph *g, const Op *o, uint64_t h)
     return mix_u64(mix_u64(h ^ u[0]) ^ u[1]);
 }
 
-typedef struct SegmentHash {
-    uint64_t hash;
-    uint32_t segment;
-} SegmentHash;
-
-static int compare_hashes(const void *a, const void *b)
-{
-    const SegmentHash *x = a, *y = b;
-    if (x->hash != y->hash)
-        return x->hash < y->hash ? -1 : 1;
-    return x->segment < y->segment ? -1 : x->segment > y->segment;
-}
-
 /* Some strategies write a segment anew for each micro-batch. */
 static void find_same(Steady *s)
 {
     const Graph *g = s->sim->g;
-    SegmentHash *order = mem_zero(g->segments_n + 1, sizeof *order);
+    uint32_t slots_n = 16;
+    while (slots_n < 2 * g->segments_n)
+        slots_n *= 2;
+    uint32_t *slot = mem_zero(slots_n, sizeof *slot); /* segment + 1, by its hash */
+    uint64_t *hash = mem_zero(g->segments_n + 1, sizeof *hash);
     s->same = PUSH_ARRAY(&s->sim->arena, uint32_t, g->segments_n + 1);
     s->segment_of = PUSH_ARRAY(&s->sim->arena, uint32_t, g->ops_n + 1);
     for (uint32_t i = 0; i < g->segments_n; i++) {
         const Segment *segment = &g->segments[i];
-        order[i] = (SegmentHash){ segment->op_n, i };
+        hash[i] = segment->op_n;
         for (uint32_t k = 0; k < segment->op_n; k++) {
-            order[i].hash = hash_op(g, graph_ops(g, segment) + k, order[i].hash);
+            hash[i] = hash_op(g, graph_ops(g, segment) + k, hash[i]);
             s->segment_of[segment->op_first + k] = i;
         }
+        uint32_t at = (uint32_t)hash[i] & (slots_n - 1);
+        while (slot[at] && hash[slot[at] - 1] != hash[i])
+            at = (at + 1) & (slots_n - 1);
+        if (!slot[at])
+            slot[at] = i + 1;
+        s->same[i] = slot[at] - 1;
     }
-    qsort(order, g->segments_n, sizeof *order, compare_hashes);
-    for (uint32_t i = 0; i < g->segments_n; i++)
-        s->same[order[i].segment] = i > 0 && order[i].hash == order[i - 1].hash
-                                        ? s->same[order[i - 1].segment]
-                                        : order[i].segment;
-    free(order);
+    free(slot);
+    free(hash);
 }
 
 /* ---- programs ---- */
@@ -136,12 +129,13 @@ static void find_limits(Steady *s)
 }
 
 /* Do the copies of the input wait for nothing, see engine_mark.c? */
-static bool copies_are_free(const Sim *sim, const Role *r)
+static bool copies_are_free(const Sim *sim, uint32_t role)
 {
-    for (uint32_t i = 0; i < r->instances_n; i++) {
-        const Instance *in = &r->instances[i];
-        const Segment *s = &sim->g->segments[in->segment];
-        if (s->lane_n[LANE_COPY] > 0 && (s->op_n > 1 || in->edge_n > 0))
+    const Role *r = &sim->g->roles[role];
+    const uint32_t *copies = sim->role_on_lane[role][LANE_COPY];
+    for (; *copies < r->instances_n; copies++) {
+        const Instance *in = &r->instances[*copies];
+        if (sim->g->segments[in->segment].op_n > 1 || in->edge_n > 0)
             return false;
     }
     return true;
@@ -421,7 +415,7 @@ bool steady_begin(Sim *sim)
     if (sim->hosts_n != sim->runners_n || sim->m->jitter > 0)
         return false;
     for (uint32_t i = 0; i < sim->g->roles_n; i++)
-        if (!copies_are_free(sim, &sim->g->roles[i]))
+        if (!copies_are_free(sim, i))
             return false;
     sim->steady = mem_zero(1, sizeof *sim->steady);
     sim->steady->sim = sim;
