@@ -286,6 +286,12 @@ static uint64_t mix2(uint64_t a, uint64_t b)
     return mix_u64(a ^ mix_u64(b));
 }
 
+/* The same where one of them is mixed already. */
+static uint64_t mix_in(uint64_t mixed, uint64_t x)
+{
+    return mix_u64(mixed ^ x);
+}
+
 static uint64_t bits(double x)
 {
     uint64_t u;
@@ -304,7 +310,7 @@ static uint64_t color_peers(const Fold *f, const GroupSpec *spec, uint32_t i)
         Place q = machine_place(f->m, group_member(spec, f->rank[i], p));
         uint32_t leaf = has_leaves(f->m) ? f->m->inter.nodes_per_leaf : 1;
         bool same_leaf = !has_leaves(f->m) || q.node / leaf == f->place[i].node / leaf;
-        h = mix2(h, (uint64_t)(q.node == f->place[i].node) * 2 + same_leaf);
+        h = mix_in(h, (uint64_t)(q.node == f->place[i].node) * 2 + same_leaf);
     }
     return h;
 }
@@ -316,10 +322,12 @@ static void color_specs(Fold *f, const bool *has_p2p)
             const Shape *h = &f->shape[(size_t)s * f->n + i];
             const uint32_t v[] = { h->size,   h->nodes_n,     h->leaves_n, h->on_node,
                                    h->nics_n, h->nic_sharers, h->in_leaf };
+            uint64_t color = f->color[i];
             for (size_t k = 0; k < ARRAY_N(v); k++)
-                f->color[i] = mix2(f->color[i], v[k]);
+                color = mix_in(color, v[k]);
             if (has_p2p[s])
-                f->color[i] = mix2(f->color[i], color_peers(f, &f->g->groups[s], i));
+                color = mix_in(color, color_peers(f, &f->g->groups[s], i));
+            f->color[i] = color;
         }
 }
 

@@ -90,51 +90,65 @@ static void index_edges(const Sim *sim, const Role *r, uint32_t i, bool *open, T
 }
 
 /* Open are instances whose end says too little: a later one waits for an op in their middle, or
- * goes on behind them on a lane that they leave before the compute lane. */
-static void index_ties(Sim *sim, const Role *r, bool *open, Ties *ties)
+ * goes on behind them on a lane that they leave before the compute lane.  instances_n: how many
+ * have ops on each lane. */
+static void index_ties(const Sim *sim, const Role *r, bool *open, Ties *ties,
+                       uint32_t *instances_n)
 {
     uint32_t next[LANE_N]; /* instance that the lane goes on with */
     uint32_t come = 0,
              follow = 0; /* lanes that go on; whose next op follows compute for sure */
     for (uint32_t i = r->instances_n; i-- > 0;) {
-        SegmentLanes lanes = sim->lanes[r->instances[i].segment];
-        lanes.all &= ~(1u << LANE_COMPUTE);
-        for (uint32_t left = lanes.all & come & ~follow; left && !open[i]; left &= left - 1) {
+        const SegmentLanes *lanes = &sim->lanes[r->instances[i].segment];
+        uint32_t may_open = come & ~follow;
+        instances_n[LANE_COMPUTE] += lanes->all >> LANE_COMPUTE & 1u;
+        for (uint32_t left = lanes->all & ~(1u << LANE_COMPUTE); left; left &= left - 1) {
             uint32_t lane = first_lane(left);
-            open[i] = !follows_compute(sim, r, next[lane], lane, i);
+            if (may_open >> lane & 1u && !open[i])
+                open[i] = !follows_compute(sim, r, next[lane], lane, i);
+            next[lane] = i;
+            instances_n[lane]++;
         }
-        for (uint32_t left = lanes.all; left; left &= left - 1)
-            next[first_lane(left)] = i;
-        come |= lanes.all;
-        follow = (follow & ~lanes.all) | lanes.follow;
+        come |= lanes->all;
+        follow = (follow & ~lanes->all) | lanes->follow;
         if (r->instances[i].edge_n > 0)
             index_edges(sim, r, i, open, ties);
     }
 }
 
-/* Lists what each lane works on, and counts. */
-static void index_role(Sim *sim, uint32_t role, uint32_t *lane_base)
+/* Counts the ops before each instance, and lists the instances of each lane. */
+static void count_ops(const Sim *sim, const Role *r, uint32_t *lane_base, uint32_t **list)
 {
-    const Role *r = &sim->g->roles[role];
-    uint32_t **list = PUSH_ARRAY(&sim->arena, uint32_t *, LANE_N);
+    const Segment *segments = sim->g->segments;
+    const SegmentLanes *lanes = sim->lanes;
     uint32_t sum[LANE_N] = { 0 }, n[LANE_N] = { 0 };
-    for (uint32_t i = 0; i < r->instances_n; i++)
-        for (uint32_t left = sim->lanes[r->instances[i].segment].all; left; left &= left - 1)
-            n[first_lane(left)]++;
-    for (uint32_t lane = 0; lane < LANE_N; lane++) {
-        list[lane] = PUSH_ARRAY(&sim->arena, uint32_t, n[lane] + 1);
-        list[lane][n[lane]] = r->instances_n;
-        n[lane] = 0;
-    }
-    for (uint32_t i = 0; i < r->instances_n; i++) {
+    for (uint32_t i = 0; i < r->instances_n; i++, lane_base += LANE_N) {
         uint32_t segment = r->instances[i].segment;
-        memcpy(lane_base + (size_t)i * LANE_N, sum, sizeof sum);
-        for (uint32_t left = sim->lanes[segment].all; left; left &= left - 1) {
+        memcpy(lane_base, sum, sizeof sum);
+        for (uint32_t left = lanes[segment].all; left; left &= left - 1) {
             uint32_t lane = first_lane(left);
-            sum[lane] += sim->g->segments[segment].lane_n[lane];
+            sum[lane] += segments[segment].lane_n[lane];
             list[lane][n[lane]++] = i;
         }
     }
+    for (uint32_t lane = 0; lane < LANE_N; lane++)
+        list[lane][n[lane]] = r->instances_n;
+}
+
+static void index_role(Sim *sim, uint32_t role, uint32_t *lane_base)
+{
+    const Role *r = &sim->g->roles[role];
+    uint32_t instances_n[LANE_N] = { 0 };
+    uint32_t **list = PUSH_ARRAY(&sim->arena, uint32_t *, LANE_N);
+    bool *open = PUSH_ARRAY(&sim->arena, bool, r->instances_n);
+    Ties *ties = PUSH_ARRAY(&sim->arena, Ties, r->instances_n);
+    index_ties(sim, r, open, ties, instances_n);
+    for (uint32_t lane = 0; lane < LANE_N; lane++)
+        list[lane] = PUSH_ARRAY(&sim->arena, uint32_t, instances_n[lane] + 1);
+    count_ops(sim, r, lane_base, list);
+    sim->role_lane_base[role] = lane_base;
+    sim->role_open[role] = open;
+    sim->role_ties[role] = ties;
     sim->role_on_lane[role] = list;
 }
 
@@ -151,13 +165,8 @@ static void index_roles(Sim *sim)
     sim->lane_base = mem_resize(NULL, all * LANE_N + 1, sizeof *sim->lane_base);
     all = 0;
     for (uint32_t i = 0; i < g->roles_n; i++) {
-        const Role *r = &g->roles[i];
-        sim->role_lane_base[i] = sim->lane_base + all * LANE_N;
-        sim->role_open[i] = PUSH_ARRAY(&sim->arena, bool, r->instances_n);
-        sim->role_ties[i] = PUSH_ARRAY(&sim->arena, Ties, r->instances_n);
-        index_role(sim, i, sim->role_lane_base[i]);
-        index_ties(sim, r, sim->role_open[i], sim->role_ties[i]);
-        all += r->instances_n;
+        index_role(sim, i, sim->lane_base + all * LANE_N);
+        all += g->roles[i].instances_n;
     }
 }
 
