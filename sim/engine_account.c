@@ -272,7 +272,7 @@ static void close_rank(Sim *sim, Runner *r, SegmentSum *sums)
     double link_ns[RES_RANK_N] = { 0 };
     RankStat *s = r->stat;
     for (uint32_t i = 0; i < r->role->instances_n; i++) {
-        uint32_t segment = r->role->instances[i].segment;
+        uint32_t segment = sim->same[r->role->instances[i].segment];
         SegmentSum *sum = &sums[segment];
         if (sum->filled_for != r->id + 1)
             sum_segment(sim, r, segment, sum);

@@ -10,7 +10,7 @@
  * waits for nobody on another lane.  A chain is the macro of them all, its running sums
  * are theirs one after another.  When it is broken up, so is the macro it is in.
  *
- * Chains of the same segments have the same number, whatever the micro-batch.
+ * Chains of equal segments have the same number, whatever the micro-batch.
  */
 #include "sim/engine_state.h"
 
@@ -55,7 +55,8 @@ static void index_role(Sim *sim, uint32_t role, ChainTree *t)
             may && next_joins && !ties[i].awaited && in->micro_batch == in[1].micro_batch;
         next_joins = may && !ties[i].waits;
         n = more ? n + 1 : 1;
-        chain = more ? longer_by(t, chain, in->segment) : in->segment;
+        uint32_t segment = sim->same[in->segment];
+        chain = more ? longer_by(t, chain, segment) : segment;
         link[i] = (ChainLink){ more ? chain - sim->g->segments_n : 0, n };
     }
     sim->role_chain[role] = link;

@@ -170,6 +170,55 @@ static void index_roles(Sim *sim)
     }
 }
 
+/* ---- equal segments ---- */
+
+/* What the engine knows of an op. */
+static uint64_t hash_op(const Graph *g, const Op *o, uint64_t h)
+{
+    enum { OWN = 6, ALL = OWN + (sizeof o->u + 7) / 8 };
+    uint64_t word[ALL] = { (uint64_t)o->kind | (uint64_t)o->phase << 8 | (uint64_t)o->fn << 16 |
+                               (uint64_t)o->dtype << 24 | (uint64_t)o->lane << 32 |
+                               (uint64_t)o->grouped << 40,
+                           o->read_bytes, o->write_bytes, o->dep_n };
+    memcpy(&word[4], &o->flops, sizeof o->flops);
+    memcpy(&word[5], &o->model_flops, sizeof o->model_flops);
+    memcpy(&word[OWN], &o->u, sizeof o->u);
+    for (uint32_t i = 0; i < ALL; i++) {
+        h = (h ^ word[i]) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+    }
+    for (uint32_t d = 0; d < o->dep_n; d++)
+        h = mix_u64(h ^ g->deps[o->dep_first + d]);
+    return mix_u64(h);
+}
+
+/* Strategies write a segment anew for each bucket, layer or micro-batch: many are equal, and are
+ * priced and timed once. */
+static void index_same(Sim *sim)
+{
+    const Graph *g = sim->g;
+    uint32_t slots_n = 16;
+    while (slots_n < 2 * g->segments_n)
+        slots_n *= 2;
+    uint32_t *slot = mem_zero(slots_n, sizeof *slot); /* segment + 1, by its hash */
+    uint64_t *hash = mem_zero(g->segments_n + 1, sizeof *hash);
+    sim->same = PUSH_ARRAY(&sim->arena, uint32_t, g->segments_n + 1);
+    for (uint32_t i = 0; i < g->segments_n; i++) {
+        const Segment *s = &g->segments[i];
+        hash[i] = s->op_n;
+        for (uint32_t k = 0; k < s->op_n; k++)
+            hash[i] = hash_op(g, graph_ops(g, s) + k, hash[i]);
+        uint32_t at = (uint32_t)hash[i] & (slots_n - 1);
+        while (slot[at] && hash[slot[at] - 1] != hash[i])
+            at = (at + 1) & (slots_n - 1);
+        if (!slot[at])
+            slot[at] = i + 1;
+        sim->same[i] = slot[at] - 1;
+    }
+    free(slot);
+    free(hash);
+}
+
 /* ---- costs ---- */
 
 static bool is_launched(const Op *o)
@@ -188,23 +237,43 @@ static OpCost cost_of(const Sim *sim, const CostTable *t, const Op *o)
                      ns_up((double)c.slowed_ns / t->speed) };
 }
 
+static void fill_segment(Sim *sim, CostTable *t, uint32_t segment, int64_t launch_ns)
+{
+    const Segment *s = &sim->g->segments[segment];
+    const GivenCosts *given = sim->options->given;
+    for (uint32_t k = s->op_first; k < s->op_first + s->op_n; k++) {
+        const Op *o = &sim->g->ops[k];
+        t->op[k] = given ? given->op[k] : cost_of(sim, t, o);
+        t->launch_total[segment] += given            ? given->launch_ns[k]
+                                    : is_launched(o) ? launch_ns
+                                                     : 0;
+        t->launch_after[k] = t->launch_total[segment];
+    }
+}
+
+static void copy_segment(const Sim *sim, CostTable *t, uint32_t segment, uint32_t from)
+{
+    const Segment *s = &sim->g->segments[segment];
+    uint32_t first = sim->g->segments[from].op_first;
+    memcpy(t->op + s->op_first, t->op + first, s->op_n * sizeof *t->op);
+    memcpy(t->launch_after + s->op_first, t->launch_after + first,
+           s->op_n * sizeof *t->launch_after);
+    t->launch_total[segment] = t->launch_total[from];
+}
+
 static void fill_costs(Sim *sim, CostTable *t, const bool *in_use)
 {
     const Graph *g = sim->g;
-    const GivenCosts *given = sim->options->given;
     int64_t launch_ns = llround((double)t->gpu->launch_ns * sim->sw->host_scale);
     t->op = PUSH_ARRAY(&sim->arena, OpCost, g->ops_n + 1);
     t->launch_after = PUSH_ARRAY(&sim->arena, int64_t, g->ops_n + 1);
     t->launch_total = PUSH_ARRAY(&sim->arena, int64_t, g->segments_n + 1);
     t->run = PUSH_ARRAY(&sim->arena, Macro *, g->ops_n + 1);
     for (uint32_t i = 0; i < g->segments_n; i++) {
-        const Segment *s = &g->segments[i];
-        for (uint32_t k = s->op_first; k < s->op_first + s->op_n && in_use[i]; k++) {
-            const Op *o = &g->ops[k];
-            t->op[k] = given ? given->op[k] : cost_of(sim, t, o);
-            t->launch_total[i] += given ? given->launch_ns[k] : is_launched(o) ? launch_ns : 0;
-            t->launch_after[k] = t->launch_total[i];
-        }
+        if (in_use[i] && (sim->same[i] == i || sim->options->given))
+            fill_segment(sim, t, i, launch_ns);
+        else if (in_use[i])
+            copy_segment(sim, t, i, sim->same[i]);
     }
 }
 
@@ -310,12 +379,16 @@ static void setup_hosts(Sim *sim)
             sim->runners[sim->hosts[i].member[t]].host_turn = t;
 }
 
+/* In programs, or the first that is like one that is. */
 static bool *segments_in_use(Sim *sim)
 {
     bool *in_use = PUSH_ARRAY(&sim->arena, bool, sim->g->segments_n + 1);
     for (uint32_t i = 0; i < sim->g->roles_n; i++)
         for (uint32_t k = 0; k < sim->g->roles[i].instances_n; k++)
             in_use[sim->g->roles[i].instances[k].segment] = true;
+    for (uint32_t i = 0; i < sim->g->segments_n; i++)
+        if (in_use[i])
+            in_use[sim->same[i]] = true;
     return in_use;
 }
 
@@ -413,6 +486,7 @@ bool sim_setup_costs(Sim *sim)
     if (!classes_make(&sim->classes, g, sim->m, expand, sim->err))
         return false;
     index_lanes(sim);
+    index_same(sim);
     const bool *in_use = segments_in_use(sim);
     sim->runners_n = sim->classes.ranks_n;
     sim->runners = PUSH_ARRAY(&sim->arena, Runner, sim->runners_n);

@@ -243,6 +243,7 @@ typedef struct Sim {
         *lane_first;     /* [segment * LANE_N + lane], of lanes it has ops on: where they are in
                              the above */
     SegmentLanes *lanes; /* by segment */
+    uint32_t *same;      /* by segment: the first one with the same ops, which take as long */
     bool *waits, *awaited; /* by graph op: for, or by, an op on another lane */
     uint32_t costs_n;
     CostTable *costs;

@@ -29,56 +29,6 @@
 
 enum { SLACK_PART = 100000 };
 
-/* ---- segments ---- */
-
-/* What the engine knows of an op. */
-static uint64_t hash_op(const Graph *g, const Op *o, uint64_t h)
-{
-    uint64_t u[(sizeof o->u + 7) / 8] = { 0 };
-    double flops[2] = { o->flops, o->model_flops };
-    memcpy(u, &o->u, sizeof o->u);
-    const uint64_t of[] = { o->kind,    o->phase,      o->fn,          o->dtype, o->lane,
-                            o->grouped, o->read_bytes, o->write_bytes, u[0],     u[1],
-                            u[2],       u[3],          o->dep_n };
-    for (size_t i = 0; i < ARRAY_N(of); i++)
-        h = mix_u64(h ^ of[i]);
-    for (size_t i = 4; i < ARRAY_N(u); i++)
-        h = mix_u64(h ^ u[i]);
-    for (uint32_t d = 0; d < o->dep_n; d++)
-        h = mix_u64(h ^ g->deps[o->dep_first + d]);
-    memcpy(u, flops, sizeof flops);
-    return mix_u64(mix_u64(h ^ u[0]) ^ u[1]);
-}
-
-/* Some strategies write a segment anew for each micro-batch. */
-static void find_same(Steady *s)
-{
-    const Graph *g = s->sim->g;
-    uint32_t slots_n = 16;
-    while (slots_n < 2 * g->segments_n)
-        slots_n *= 2;
-    uint32_t *slot = mem_zero(slots_n, sizeof *slot); /* segment + 1, by its hash */
-    uint64_t *hash = mem_zero(g->segments_n + 1, sizeof *hash);
-    s->same = PUSH_ARRAY(&s->sim->arena, uint32_t, g->segments_n + 1);
-    s->segment_of = PUSH_ARRAY(&s->sim->arena, uint32_t, g->ops_n + 1);
-    for (uint32_t i = 0; i < g->segments_n; i++) {
-        const Segment *segment = &g->segments[i];
-        hash[i] = segment->op_n;
-        for (uint32_t k = 0; k < segment->op_n; k++) {
-            hash[i] = hash_op(g, graph_ops(g, segment) + k, hash[i]);
-            s->segment_of[segment->op_first + k] = i;
-        }
-        uint32_t at = (uint32_t)hash[i] & (slots_n - 1);
-        while (slot[at] && hash[slot[at] - 1] != hash[i])
-            at = (at + 1) & (slots_n - 1);
-        if (!slot[at])
-            slot[at] = i + 1;
-        s->same[i] = slot[at] - 1;
-    }
-    free(slot);
-    free(hash);
-}
-
 /* ---- programs ---- */
 
 static bool is_of(const Instance *in, uint32_t micro_batch)
@@ -118,6 +68,15 @@ static uint32_t limit_of(const Role *r)
            !(is_of(&r->instances[i], last) && (r->instances[i].chunk == chunk || chunk == 0)))
         i++;
     return i;
+}
+
+static void find_segments(Steady *s)
+{
+    const Graph *g = s->sim->g;
+    s->segment_of = PUSH_ARRAY(&s->sim->arena, uint32_t, g->ops_n + 1);
+    for (uint32_t i = 0; i < g->segments_n; i++)
+        for (uint32_t k = 0; k < g->segments[i].op_n; k++)
+            s->segment_of[g->segments[i].op_first + k] = i;
 }
 
 static void find_limits(Steady *s)
@@ -182,7 +141,7 @@ static bool same_segment(const Repetition *p, uint32_t i)
 {
     uint32_t a = p->r->instances[i].segment, b = p->r->instances[i + p->shift].segment;
     const Segment *segments = p->s->sim->g->segments;
-    return p->s->same[a] == p->s->same[b] ||
+    return p->s->sim->same[a] == p->s->sim->same[b] ||
            (is_excused(p, i) && segments[a].kind == segments[b].kind);
 }
 
@@ -419,7 +378,7 @@ bool steady_begin(Sim *sim)
             return false;
     sim->steady = mem_zero(1, sizeof *sim->steady);
     sim->steady->sim = sim;
-    find_same(sim->steady);
+    find_segments(sim->steady);
     find_limits(sim->steady);
     sim->steady->micro_batch = sim->options->stride - 1;
     find_next(sim->steady);
