@@ -3,7 +3,8 @@
  *
  * Per role: how many ops each lane has before each instance (so that an op's
  * place in its lane is one addition), and behind which instances somebody may go
- * on before their end.  Per GPU type: the cost of every op in use.
+ * on before their end.  Per segment: the first that is like it.  Per GPU type: the
+ * cost of every op in use.
  */
 #include <math.h>
 #include <stdlib.h>

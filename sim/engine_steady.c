@@ -25,7 +25,6 @@
 #include "sim/engine_steady.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { SLACK_PART = 100000 };
 
