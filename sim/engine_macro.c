@@ -235,6 +235,8 @@ Macro *macro_of(Sim *sim, Runner *r, uint32_t segment)
     Macro *m = r->macro[segment];
     if (m)
         return m;
+    if (sim->same[segment] != segment)
+        return r->macro[segment] = macro_of(sim, r, sim->same[segment]);
     const Segment *s = &sim->g->segments[segment];
     const Macro *twin = twin_of(sim, r, segment);
     m = r->macro[segment] = PUSH(&sim->arena, Macro);

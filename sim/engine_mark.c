@@ -39,7 +39,7 @@ static uint32_t same_op(const Steady *s, uint32_t op)
 {
     const Graph *g = s->sim->g;
     uint32_t segment = s->segment_of[op];
-    return g->segments[s->same[segment]].op_first + (op - g->segments[segment].op_first);
+    return g->segments[s->sim->same[segment]].op_first + (op - g->segments[segment].op_first);
 }
 
 bool mark_is_parked(const Steady *s, const Runner *r, uint32_t lane)

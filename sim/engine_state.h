@@ -74,6 +74,17 @@ typedef struct Macro {
         lag_ns; /* start of the instance's launching + lag <= start: the host is never late */
 } Macro;
 
+/* Which lanes a segment has ops on, a bit each but for the host's, and on which of them the first
+ * waits for an op of the segment's compute lane. */
+typedef struct SegmentLanes {
+    uint32_t all, follow;
+} SegmentLanes;
+
+/* What edges say of an instance: it waits for another lane, another lane waits for it. */
+typedef struct Ties {
+    bool waits, awaited;
+} Ties;
+
 /* The chain that begins with an instance: its number, and of how many instances it is. */
 typedef struct ChainLink {
     uint32_t number, n;
@@ -229,13 +240,19 @@ typedef struct Sim {
     Classes classes;
     SimResult *result;
 
+    uint32_t *lane_base; /* of all roles, one after another */
     uint32_t **role_lane_base;
     uint32_t ***role_on_lane;
     bool **role_open;
+    Ties **role_ties;
     ChainLink **role_chain;
     uint32_t chains_n;
-    uint32_t *lane_ops;   /* [segment op_first + k]: ops of a segment by lane, in order */
-    uint32_t *lane_first; /* [segment * LANE_N + lane]: offset of the lane's ops in the above */
+    uint32_t *lane_ops; /* [segment op_first + k]: ops of a segment by lane, in order */
+    uint32_t
+        *lane_first;     /* [segment * LANE_N + lane], of lanes it has ops on: where they are in
+                             the above */
+    SegmentLanes *lanes; /* by segment */
+    uint32_t *same;      /* by segment: the first one with the same ops, which take as long */
     bool *waits, *awaited;              /* by graph op: for, or by, an op on another lane */
     bool *waits_before, *awaited_later; /* and that of another instance */
     uint32_t costs_n;
