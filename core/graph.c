@@ -106,6 +106,18 @@ uint32_t graph_segment(Graph *g, SegmentKind kind, const char *name)
     return g->segments_n++;
 }
 
+uint32_t graph_segment_like(Graph *g, const Segment *other)
+{
+    GROW(g->segments, g->segments_n, g->segments_cap);
+    Segment *s = &g->segments[g->segments_n];
+    *s = (Segment){ .kind = other->kind,
+                    .name = other->name,
+                    .op_first = g->ops_n,
+                    .logical_n = other->logical_n };
+    memcpy(s->layout, other->layout, sizeof s->layout);
+    return g->segments_n++;
+}
+
 uint32_t graph_op(Graph *g, Op op)
 {
     ASSERT(g->segments_n > 0 && op.kind < OP_KIND_N && op.lane < LANE_N);
@@ -125,6 +137,24 @@ void graph_arg(Graph *g, Slot slot, uint32_t tensor, ArgMode mode, bool born, bo
     Op *op = &g->ops[g->ops_n - 1];
     ASSERT(op->arg_first + op->arg_n + 1 == g->args_n);
     op->arg_n++;
+}
+
+void graph_args(Graph *g, const Arg *args, uint32_t n)
+{
+    if (g->args_n + n > g->args_cap)
+        RESERVE(g->args, 2 * (g->args_n + n), g->args_cap);
+    for (uint32_t i = 0; i < n; i++)
+        g->args[g->args_n++] = args[i];
+    Op *op = &g->ops[g->ops_n - 1];
+    op->arg_n += n;
+    ASSERT(op->arg_first + op->arg_n == g->args_n);
+}
+
+void graph_reserve(Graph *g, uint32_t segments_n, uint32_t ops_n, uint32_t args_n)
+{
+    RESERVE(g->segments, g->segments_n + segments_n, g->segments_cap);
+    RESERVE(g->ops, g->ops_n + ops_n, g->ops_cap);
+    RESERVE(g->args, g->args_n + args_n, g->args_cap);
 }
 
 void graph_dep(Graph *g, uint32_t earlier_op)
@@ -198,6 +228,16 @@ uint32_t role_instance(Role *role, uint32_t segment, uint32_t micro_batch, uint3
                      .edge_first = role->edges_n };
     for (int s = 0; s < SLOT_N; s++)
         i->frame[s] = NONE_U32;
+    return role->instances_n++;
+}
+
+uint32_t role_instance_like(Role *role, const Instance *other)
+{
+    GROW(role->instances, role->instances_n, role->instances_cap);
+    Instance *i = &role->instances[role->instances_n];
+    *i = *other;
+    i->edge_first = role->edges_n;
+    i->edge_n = 0;
     return role->instances_n++;
 }
 
