@@ -45,17 +45,14 @@ static void launch(Buckets *d, const Weave *w, Bucket *u)
 static void weave_buckets(Buckets *d)
 {
     Weave w;
-    uint32_t next = 0;
     weave_begin(&w, d->b, d->role);
     broadcast_buffers(d->b, d->role_index);
-    while (weave_left(&w)) {
-        uint32_t old = w.next;
-        weave_keep(&w);
-        while (next < d->list_n && d->list[next].ready_at == old)
-            launch(d, &w, &d->list[next++]);
+    for (uint32_t k = 0; k < d->list_n; k++) {
+        weave_keep_to(&w, d->list[k].ready_at + 1);
+        launch(d, &w, &d->list[k]);
     }
+    weave_keep_to(&w, w.old.instances_n);
     weave_end(&w);
-    ASSERT(next == d->list_n);
 }
 
 /* Returns what the first reader of a summed gradient waits for. */
@@ -83,6 +80,7 @@ bool pass_ddp(Build *b, Err *err)
         return pass_single(b, err);
     Finish f;
     finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING);
+    buckets_reserve(b, 1);
     for (uint32_t role = 0; role < b->g->roles_n; role++)
         ddp_role(b, &f, role);
     return true;

@@ -107,15 +107,15 @@ static void copy_op(const Bundle *u, const BundleCopy *c, uint32_t piece)
         elements = min_u64(elements, owned_by(u, p.block)->elements[p.param]);
     uint64_t bytes = elements * dtype_bytes(dtype), buffer = elements * dtype_bytes(u->dtype);
     uint32_t tensor = block_type(u->b, p.block)->params[p.param].tensor;
-    const char *name = c->in ? "bucket copy" : "bucket copy back";
+    const Segment *s = &g->segments[g->segments_n - 1];
     graph_op(g, (Op){ .kind = c->add              ? OP_ADD
                               : dtype == u->dtype ? OP_COPY
                                                   : OP_CAST,
                       .phase = PHASE_UPDATE,
                       .dtype = u->dtype,
                       .lane = LANE_COMPUTE,
-                      .name = intern(&g->names, name),
-                      .logical = g->segments[g->segments_n - 1].op_n,
+                      .name = s->name,
+                      .logical = s->op_n,
                       .u.elements = elements,
                       .flops = c->add ? (double)elements : 0,
                       .read_bytes = (c->in ? bytes : buffer) + (c->add ? bytes : 0),
@@ -193,7 +193,7 @@ static uint32_t comm_segment(const Bundle *u, OpKind kind, Lane lane)
                       .phase = PHASE_UPDATE,
                       .dtype = u->dtype,
                       .lane = lane,
-                      .name = intern(&g->names, u->name),
+                      .name = g->segments[s].name,
                       .u.comm = { .bytes = u->bytes, .group = u->group } });
     arg_each(g, SLOT_DATA, u->layout, ARG_UPDATE, false, false);
     if (u->comm)
@@ -275,7 +275,7 @@ static uint32_t one_op_segment(Graph *g, SegmentKind kind, Op op, const char *na
 {
     uint32_t s = graph_segment(g, kind, name);
     op.phase = PHASE_UPDATE;
-    op.name = intern(&g->names, name);
+    op.name = g->segments[s].name;
     graph_op(g, op);
     return s;
 }

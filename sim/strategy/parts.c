@@ -186,7 +186,7 @@ const uint32_t *ready_ops(const Build *b, uint32_t block, uint32_t segment)
 void weave_begin(Weave *w, const Build *b, Role *role)
 {
     *w = (Weave){ .b = b, .role = role, .old = *role };
-    w->now = mem_zero(role->instances_n + 1, sizeof *w->now);
+    w->now = mem_resize(NULL, role->instances_n, sizeof *w->now);
     role->instances_cap = 2 * role->instances_n + 16;
     role->instances = mem_resize(NULL, role->instances_cap, sizeof *role->instances);
     role->edges_cap = 2 * role->edges_n + 16;
@@ -205,18 +205,24 @@ const Instance *weave_next(const Weave *w)
     return &w->old.instances[w->next];
 }
 
+void weave_keep_to(Weave *w, uint32_t end)
+{
+    Role *role = w->role;
+    ASSERT(end <= w->old.instances_n);
+    for (; w->next < end; w->next++) {
+        const Instance *from = &w->old.instances[w->next];
+        w->now[w->next] = role_instance_like(role, from);
+        for (uint32_t e = 0; e < from->edge_n; e++) {
+            Edge edge = w->old.edges[from->edge_first + e];
+            role_edge(role, edge.dst_op, w->now[edge.src_instance], edge.src_op);
+        }
+    }
+}
+
 uint32_t weave_keep(Weave *w)
 {
-    Instance from = *weave_next(w);
-    uint32_t i = role_instance(w->role, from.segment, from.micro_batch, from.layer, from.chunk);
-    for (int s = 0; s < SLOT_N; s++)
-        w->role->instances[i].frame[s] = from.frame[s];
-    for (uint32_t e = 0; e < from.edge_n; e++) {
-        const Edge *edge = &w->old.edges[from.edge_first + e];
-        role_edge(w->role, edge->dst_op, w->now[edge->src_instance], edge->src_op);
-    }
-    w->now[w->next++] = i;
-    return i;
+    weave_keep_to(w, w->next + 1);
+    return w->now[w->next - 1];
 }
 
 void weave_end(Weave *w)

@@ -80,6 +80,8 @@ void weave_begin(Weave *w, const Build *b, Role *role);
 bool weave_left(const Weave *w);
 const Instance *weave_next(const Weave *w);
 uint32_t weave_keep(Weave *w);
+/* Keeps all old instances before `end`, if there are any left: nothing is woven in. */
+void weave_keep_to(Weave *w, uint32_t end);
 void weave_end(Weave *w);
 
 #endif

@@ -179,6 +179,7 @@ static uint32_t gather_for(Zero *z, const Instance *at)
         z->b->g->segments[at->segment].kind != SEGMENT_FORWARD || z->has_run[block])
         return NONE_U32;
     z->has_run[block] = true;
+    z->unrun_n--;
     uint32_t k = lowest_bucket_of(z, block);
     if (k == NONE_U32)
         return NONE_U32;
@@ -215,8 +216,20 @@ static void start_role(Zero *z, uint32_t role)
     z->gathered = PUSH_ARRAY(&d->scratch, Point, d->list_n);
     z->has_run = PUSH_ARRAY(&d->scratch, bool, b->blocks_n);
     z->grads = PUSH_ARRAY(&d->scratch, uint32_t, b->blocks_n);
-    for (uint32_t i = 0; i < b->blocks_n; i++)
+    z->unrun_n = 0;
+    for (uint32_t i = 0; i < b->blocks_n; i++) {
         z->grads[i] = NONE_U32;
+        z->unrun_n += b->home[i].role == role;
+    }
+}
+
+/* The old instance before or after which something may stand; those before it are just kept. */
+static uint32_t next_look(const Zero *z)
+{
+    const Buckets *d = &z->buckets;
+    if (z->each || (z->ahead && z->unrun_n > 0))
+        return z->w.next;
+    return z->next < d->list_n ? d->list[z->next].ready_at : z->w.old.instances_n - 1;
 }
 
 static void weave_role(Zero *z)
@@ -225,6 +238,7 @@ static void weave_role(Zero *z)
     Role *role = z->buckets.role;
     weave_begin(w, z->b, role);
     while (weave_left(w)) {
+        weave_keep_to(w, next_look(z));
         uint32_t old = w->next;
         Instance at = *weave_next(w);
         uint32_t k = gather_for(z, &at);
@@ -260,6 +274,7 @@ bool zero_pass(Build *b, Share share, Err *err)
     Owned *owned = owned_by_share(b, share);
     finish_begin(&z.finish, b, owned, share);
     share_homes(b, owned, share);
+    buckets_reserve(b, 2); /* scattered, gathered */
     for (uint32_t role = 0; role < b->g->roles_n; role++)
         zero_role(&z, role);
     return true;

@@ -58,6 +58,7 @@ typedef struct Zero {
     Bundle *gather;                 /* by bucket */
     Point *gathered;                /* by bucket */
     bool *has_run;                  /* by block: a forward of it stands already */
+    uint32_t unrun_n;               /* blocks of the role of which none does */
 } Zero;
 
 /* share: SHARE_UPDATE or SHARE_GRADS. */
