@@ -12,13 +12,18 @@ static const Segment *segment_of(const Graph *g, const Role *role, uint32_t inst
     return &g->segments[role->instances[instance].segment];
 }
 
-Point last_op(const Graph *g, const Role *role, uint32_t instance, Lane lane)
+uint32_t segment_last_op(const Graph *g, const Segment *s, Lane lane)
 {
-    const Segment *s = segment_of(g, role, instance);
     for (uint32_t i = s->op_n; i-- > 0;)
         if (graph_ops(g, s)[i].lane == lane)
-            return (Point){ instance, i };
-    return NOWHERE;
+            return i;
+    return NONE_U32;
+}
+
+Point last_op(const Graph *g, const Role *role, uint32_t instance, Lane lane)
+{
+    uint32_t op = segment_last_op(g, segment_of(g, role, instance), lane);
+    return op == NONE_U32 ? NOWHERE : (Point){ instance, op };
 }
 
 Point newest_compute(const Graph *g, const Role *role)
@@ -41,13 +46,12 @@ static bool writes(const Graph *g, const Op *op, Slot slot)
     return false;
 }
 
-Point last_writer(const Graph *g, const Role *role, uint32_t instance, Slot slot)
+uint32_t segment_last_writer(const Graph *g, const Segment *s, Slot slot)
 {
-    const Segment *s = segment_of(g, role, instance);
     for (uint32_t i = s->op_n; i-- > 0;)
         if (writes(g, &graph_ops(g, s)[i], slot))
-            return (Point){ instance, i };
-    return last_op(g, role, instance, LANE_COMPUTE);
+            return i;
+    return segment_last_op(g, s, LANE_COMPUTE);
 }
 
 void wait_at(Role *role, uint32_t dst_op, Point src)
@@ -65,10 +69,8 @@ void wait_at(Role *role, uint32_t dst_op, Point src)
 }
 
 /* An op can start an instance when it is the first on its lane and waits for none before it. */
-void wait_at_start(const Graph *g, Role *role, Point src)
+void wait_first(const Graph *g, Role *role, Point src)
 {
-    if (!point_is(src))
-        return;
     const Segment *s = segment_of(g, role, role->instances_n - 1);
     uint32_t seen = 0;
     for (uint32_t i = 0; i < s->op_n && seen != s->lanes; i++) {

@@ -35,13 +35,20 @@ static inline bool point_is(Point p)
 /* The last op of an instance on a lane; NOWHERE when it has none there. */
 Point last_op(const Graph *g, const Role *role, uint32_t instance, Lane lane);
 Point newest_compute(const Graph *g, const Role *role); /* over all instances so far */
-/* The last op of an instance that writes a slot; without one, its last op on compute. */
-Point last_writer(const Graph *g, const Role *role, uint32_t instance, Slot slot);
+/* Ops of a segment: the last on a lane, NONE_U32 when it has none there; the last that writes a
+ * slot, without one the last on compute. */
+uint32_t segment_last_op(const Graph *g, const Segment *s, Lane lane);
+uint32_t segment_last_writer(const Graph *g, const Segment *s, Slot slot);
 
 /* The newest instance's op dst_op waits for src. */
 void wait_at(Role *role, uint32_t dst_op, Point src);
-/* Nothing of the newest instance starts before src. */
-void wait_at_start(const Graph *g, Role *role, Point src);
+/* Nothing of the newest instance starts before src, which is not NOWHERE. */
+void wait_first(const Graph *g, Role *role, Point src);
+static inline void wait_at_start(const Graph *g, Role *role, Point src)
+{
+    if (point_is(src))
+        wait_first(g, role, src);
+}
 
 bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */
 /* In which gradients are summed over the replicas: as the scenario says, else as they are kept. */
