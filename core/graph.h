@@ -341,6 +341,7 @@ typedef struct Graph {
  * graph_op returns the index within the segment; logical and part are as given.
  */
 uint32_t graph_segment(Graph *g, SegmentKind kind, const char *name);
+uint32_t graph_segment_named(Graph *g, SegmentKind kind, uint32_t name); /* Graph.names */
 /* Without ops, but with kind, name, layouts and logical_n of another, which need not be g's. */
 uint32_t graph_segment_like(Graph *g, const Segment *other);
 uint32_t graph_op(Graph *g, Op op); /* arg and dep ranges of op are reset to empty */

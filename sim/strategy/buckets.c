@@ -211,14 +211,27 @@ static uint64_t bucket_elements(const Buckets *d, const Bucket *u)
     return n;
 }
 
-Point bucket_in_place(const Buckets *d, const Bucket *u, InPlace how)
+BucketNames bucket_names(Build *b, const char *name)
+{
+    return (BucketNames){ name, PUSH_ARRAY(&b->arena, uint32_t, count_params(b, NONE_U32)) };
+}
+
+static uint32_t name_of(Buckets *d, const BucketNames *names, uint32_t k)
+{
+    if (names->bucket[k] == 0)
+        names->bucket[k] = intern(&d->b->g->names, bucket_name(d, names->name, k)) + 1;
+    return names->bucket[k] - 1;
+}
+
+Point bucket_in_place(Buckets *d, const Bucket *u, InPlace how)
 {
     Graph *g = d->b->g;
     const Piece *pieces = d->pieces + u->first;
     uint32_t block = pieces[0].block;
     const BlockType *t = block_type(d->b, block);
     bool grads = how.slot == SLOT_GRAD;
-    uint32_t s = graph_segment(g, grads ? SEGMENT_REDUCE : SEGMENT_GATHER, how.name);
+    uint32_t s = graph_segment_named(g, grads ? SEGMENT_REDUCE : SEGMENT_GATHER,
+                                     name_of(d, how.names, (uint32_t)(u - d->list)));
     graph_op(g, (Op){ .kind = how.kind,
                       .phase = PHASE_UPDATE,
                       .dtype = how.dtype,

@@ -893,7 +893,7 @@ static void weave_block(Dp *d, uint32_t block, bool backward)
 static void weave_all(Dp *d)
 {
     for (uint32_t r = 0; r < ROLES_N; r++)
-        weave_begin(&d->w[r], d->b, &d->g->roles[r]);
+        weave_begin(&d->w[r], d->b, &d->g->roles[r], d->g->roles[r].instances_n);
     while (weave_left(&d->w[HUB])) {
         const Instance old = *weave_next(&d->w[HUB]);
         uint32_t block = block_of(d->b, &old);

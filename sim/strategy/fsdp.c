@@ -70,6 +70,7 @@ typedef struct Fsdp {
     uint32_t ranks_n;
     uint32_t replicas; /* hsdp: group over which shards are replicated; NONE_U32 */
     bool ahead;        /* overlap */
+    Starts *starts;    /* by segment of a block */
 
     /* One role. */
     Role *role;
@@ -424,7 +425,6 @@ static When gather_next_when(const Fsdp *d, uint32_t j)
 
 static void bind_use(Fsdp *d, uint32_t i, const Use *use)
 {
-    const Graph *g = d->b->g;
     Instance *at = &d->role->instances[i];
     uint32_t *grads = &d->grads[use->unit];
     at->frame[SLOT_PARAM] = d->live[use->unit];
@@ -434,7 +434,7 @@ static void bind_use(Fsdp *d, uint32_t i, const Use *use)
                                      d->b->blocks[use->unit].layer, at->micro_batch, false });
     if (use->backward)
         at->frame[SLOT_GRAD] = *grads;
-    wait_at_start(g, d->role, d->gathered[use->unit]);
+    wait_starts(d->role, &d->starts[at->segment], d->gathered[use->unit]);
 }
 
 static void weave_use(Fsdp *d, uint32_t j)
@@ -510,10 +510,9 @@ static void fsdp_role(Fsdp *d, uint32_t role)
 {
     start_role(d, role);
     Instance newest = { .micro_batch = NONE_U32, .chunk = NONE_U32 };
-    weave_begin(&d->w, d->b, d->role);
     /* A use may have a gather, a release, and what reduces and frees gradients. */
-    role_reserve(d->role, d->w.old.instances_n + 4 * d->uses_n,
-                 d->w.old.edges_n + 4 * d->uses_n, 3 * d->uses_n);
+    weave_begin(&d->w, d->b, d->role, 4 * d->uses_n);
+    role_reserve(d->role, 0, 0, 3 * d->uses_n);
     for (uint32_t j = 0; weave_left(&d->w);) {
         if (unit_of(d, weave_next(&d->w)) != NONE_U32) {
             newest = *weave_next(&d->w);
@@ -535,6 +534,7 @@ bool pass_fsdp(Build *b, Err *err)
     Fsdp d = { .b = b, .ahead = overlaps(b, DIM_DP) };
     d.ranks_n = group_size(&b->g->groups[share_group(b)]);
     d.replicas = b->group[GROUP_DP_REPLICATE];
+    d.starts = all_starts(b);
     d.types = PUSH_ARRAY(&b->arena, UnitType, b->types_n);
     Owned *owned = owned_by_share(b, SHARE_ALL);
     for (uint32_t i = 0; i < b->types_n; i++) {

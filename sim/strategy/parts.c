@@ -69,17 +69,38 @@ void wait_at(Role *role, uint32_t dst_op, Point src)
 }
 
 /* An op can start an instance when it is the first on its lane and waits for none before it. */
-void wait_first(const Graph *g, Role *role, Point src)
+Starts segment_starts(const Graph *g, const Segment *s)
 {
-    const Segment *s = segment_of(g, role, role->instances_n - 1);
+    Starts starts = { .n = 0 };
     uint32_t seen = 0;
     for (uint32_t i = 0; i < s->op_n && seen != s->lanes; i++) {
         const Op *op = &graph_ops(g, s)[i];
         uint32_t bit = (uint32_t)1 << op->lane;
         if (!(seen & bit) && op->dep_n == 0)
-            wait_at(role, i, src);
+            starts.op[starts.n++] = i;
         seen |= bit;
     }
+    return starts;
+}
+
+Starts *all_starts(Build *b)
+{
+    Starts *all = PUSH_ARRAY(&b->arena, Starts, b->g->segments_n);
+    for (uint32_t s = 0; s < b->g->segments_n; s++)
+        all[s] = segment_starts(b->g, &b->g->segments[s]);
+    return all;
+}
+
+void wait_starts(Role *role, const Starts *starts, Point src)
+{
+    for (uint32_t i = 0; i < starts->n && point_is(src); i++)
+        wait_at(role, starts->op[i], src);
+}
+
+void wait_at_start(const Graph *g, Role *role, Point src)
+{
+    Starts starts = segment_starts(g, segment_of(g, role, role->instances_n - 1));
+    wait_starts(role, &starts, src);
 }
 
 /* ---- looking ---- */
@@ -185,15 +206,14 @@ const uint32_t *ready_ops(const Build *b, uint32_t block, uint32_t segment)
 
 /* ---- weaving ---- */
 
-void weave_begin(Weave *w, const Build *b, Role *role)
+void weave_begin(Weave *w, const Build *b, Role *role, uint32_t more)
 {
     *w = (Weave){ .b = b, .role = role, .old = *role };
     w->now = mem_resize(NULL, role->instances_n, sizeof *w->now);
-    role->instances_cap = 2 * role->instances_n + 16;
-    role->instances = mem_resize(NULL, role->instances_cap, sizeof *role->instances);
-    role->edges_cap = 2 * role->edges_n + 16;
-    role->edges = mem_resize(NULL, role->edges_cap, sizeof *role->edges);
-    role->instances_n = role->edges_n = 0;
+    role->instances = NULL;
+    role->edges = NULL;
+    role->instances_n = role->instances_cap = role->edges_n = role->edges_cap = 0;
+    role_reserve(role, w->old.instances_n + more, w->old.edges_n + more, 0);
 }
 
 bool weave_left(const Weave *w)
@@ -207,6 +227,7 @@ const Instance *weave_next(const Weave *w)
     return &w->old.instances[w->next];
 }
 
+/* An old instance's edges are in order already. */
 void weave_keep_to(Weave *w, uint32_t end)
 {
     Role *role = w->role;
@@ -214,10 +235,13 @@ void weave_keep_to(Weave *w, uint32_t end)
     for (; w->next < end; w->next++) {
         const Instance *from = &w->old.instances[w->next];
         w->now[w->next] = role_instance_like(role, from);
-        for (uint32_t e = 0; e < from->edge_n; e++) {
-            Edge edge = w->old.edges[from->edge_first + e];
-            role_edge(role, edge.dst_op, w->now[edge.src_instance], edge.src_op);
+        for (uint32_t e = from->edge_first; e < from->edge_first + from->edge_n; e++) {
+            Edge edge = w->old.edges[e];
+            edge.src_instance = w->now[edge.src_instance];
+            GROW(role->edges, role->edges_n, role->edges_cap);
+            role->edges[role->edges_n++] = edge;
         }
+        role->instances[role->instances_n - 1].edge_n = from->edge_n;
     }
 }
 

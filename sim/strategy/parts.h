@@ -6,7 +6,7 @@
  *
  * WEAVING.  Passes after pipeline put instances between those already there:
  *
- *     for (weave_begin(&w, b, role); weave_left(&w); ) {
+ *     for (weave_begin(&w, b, role, n); weave_left(&w); ) {
  *         ... role_instance(role, ...)           stands before the next old one
  *         uint32_t i = weave_keep(&w);           copies it, edges and all
  *         wait_at(role, 0, gathered);            more edges for it
@@ -42,13 +42,15 @@ uint32_t segment_last_writer(const Graph *g, const Segment *s, Slot slot);
 
 /* The newest instance's op dst_op waits for src. */
 void wait_at(Role *role, uint32_t dst_op, Point src);
-/* Nothing of the newest instance starts before src, which is not NOWHERE. */
-void wait_first(const Graph *g, Role *role, Point src);
-static inline void wait_at_start(const Graph *g, Role *role, Point src)
-{
-    if (point_is(src))
-        wait_first(g, role, src);
-}
+/* The ops of a segment that nothing in it comes before; by segment, of all that there are. */
+typedef struct Starts {
+    uint32_t n, op[LANE_N];
+} Starts;
+Starts segment_starts(const Graph *g, const Segment *s);
+Starts *all_starts(Build *b); /* in b->arena */
+/* Nothing of the newest instance starts before src; `starts`: those of its segment. */
+void wait_starts(Role *role, const Starts *starts, Point src);
+void wait_at_start(const Graph *g, Role *role, Point src);
 
 bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */
 /* In which gradients are summed over the replicas: as the scenario says, else as they are kept. */
@@ -83,7 +85,8 @@ typedef struct Weave {
     uint32_t *now; /* by old instance: where it stands now */
 } Weave;
 
-void weave_begin(Weave *w, const Build *b, Role *role);
+/* more: about so many instances, and edges, will be woven in or added later. */
+void weave_begin(Weave *w, const Build *b, Role *role, uint32_t more);
 bool weave_left(const Weave *w);
 const Instance *weave_next(const Weave *w);
 uint32_t weave_keep(Weave *w);

@@ -138,6 +138,7 @@ typedef struct Transfer {
 /* What all micro-batches of one segment of a block have in common. */
 typedef struct Run {
     Instance like;    /* with the frames of the block's Home */
+    Starts starts;
     uint32_t made;    /* op that makes what the next block reads */
     bool beside;      /* it is not on the compute lane */
     uint32_t compute; /* last op on the compute lane; NONE_U32 */
@@ -382,6 +383,7 @@ static Run make_run(const Line *l, uint32_t block, uint32_t segment, Slot made_i
     r.like = bare_instance(segment, l->b->blocks[block].layer, l->b->chunk_of[block]);
     r.like.frame[SLOT_PARAM] = frame_if(s, SLOT_PARAM, home->param);
     r.like.frame[SLOT_GRAD] = frame_if(s, SLOT_GRAD, home->grad);
+    r.starts = segment_starts(l->g, s);
     r.made = segment_last_writer(l->g, s, made_in);
     r.compute = segment_last_op(l->g, s, LANE_COMPUTE);
     r.beside = graph_ops(l->g, s)[r.made].lane != LANE_COMPUTE;
@@ -450,13 +452,13 @@ static Point load_input(Line *l, const Action *x, const Run *run, Saved *saved)
 
 /* The newest instance is compute, `last` its last op there: what it has to wait for, and that it is
  * the newest. */
-static void enter_compute(Line *l, Point arrived, uint32_t last)
+static void enter_compute(Line *l, const Starts *starts, Point arrived, uint32_t last)
 {
-    wait_at_start(l->g, l->role, arrived);
-    wait_at_start(l->g, l->role, l->join);
+    wait_starts(l->role, starts, arrived);
+    wait_starts(l->role, starts, l->join);
     l->join = NOWHERE;
     for (int k = 0; k < 2 && l->waits; k++) {
-        wait_at_start(l->g, l->role, l->due[k]);
+        wait_starts(l->role, starts, l->due[k]);
         l->due[k] = NOWHERE;
     }
     if (last != NONE_U32)
@@ -486,7 +488,7 @@ static Point forward_block(Line *l, const Action *x, const Run *run, Saved *save
     saved->stash = new_frame(l, stash, layer, x->micro_batch);
     *out = new_frame(l, s->layout[SLOT_OUT], layer, x->micro_batch);
     add_run(l, run, x->micro_batch, saved)->frame[SLOT_OUT] = *out;
-    enter_compute(l, arrived, run->compute);
+    enter_compute(l, &run->starts, arrived, run->compute);
     if (point_is(input))
         wait_at(l->role, first_user(l->g, run->like.segment, SLOT_DATA), input);
     return (Point){ l->role->instances_n - 1, run->made };
@@ -512,7 +514,7 @@ static Point backward_block(Line *l, const Action *x, const Run *run, Saved *sav
     saved->held = new_frame(l, layout[SLOT_HELD], layer, x->micro_batch);
     saved->din = new_frame(l, layout[SLOT_DIN], layer, x->micro_batch);
     add_gradients(l, run, x->micro_batch, saved)->frame[SLOT_DIN] = saved->din;
-    enter_compute(l, arrived, run->compute);
+    enter_compute(l, &run->starts, arrived, run->compute);
     return (Point){ l->role->instances_n - 1, run->made };
 }
 
@@ -554,7 +556,7 @@ static Received arrive(Line *l, uint32_t action)
     uint32_t segment = gather_segment(l, backward, l->role->frames[in.frame].layout);
     uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, chunk_of(l, x));
     l->role->instances[i].frame[backward ? SLOT_DOUT : SLOT_IN] = in.frame;
-    enter_compute(l, in.at, 0);
+    enter_compute(l, &(Starts){ .n = 1 }, in.at, 0);
     return (Received){ { i, 0 }, in.frame };
 }
 
@@ -617,7 +619,7 @@ static void weight_chunk(Line *l, const Action *x)
         if (run->like.segment == NONE_U32)
             continue;
         add_gradients(l, run, x->micro_batch, saved_of(l, x->micro_batch, i));
-        enter_compute(l, NOWHERE, run->compute);
+        enter_compute(l, &run->starts, NOWHERE, run->compute);
     }
 }
 
