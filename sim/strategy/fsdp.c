@@ -329,7 +329,8 @@ static void gather(Fsdp *d, uint32_t j, Point after)
     const Instance *like = &d->w.old.instances[d->uses[j].instance];
     if (d->live[block] != NONE_U32)
         return;
-    uint32_t i = unit_instance(d, gather_segment(d, block), block, like);
+    uint32_t segment = gather_segment(d, block);
+    uint32_t i = unit_instance(d, segment, block, like);
     Frame frame = { block_type(d->b, block)->param_layout, d->b->blocks[block].layer,
                     like->micro_batch, false };
     d->live[block] = role_frame(d->role, frame);
@@ -338,7 +339,7 @@ static void gather(Fsdp *d, uint32_t j, Point after)
     wait_at(d->role, 0, after);
     if (j >= 2 && d->b->s->parallel.limit_all_gathers)
         wait_at(d->role, 0, d->retired[j - 2]);
-    d->gathered[block] = last_op(d->b->g, d->role, i, LANE_GATHER);
+    d->gathered[block] = (Point){ i, d->b->g->segments[segment].op_n - 1 };
 }
 
 static bool is_released_after(const Fsdp *d, uint32_t j)
@@ -440,23 +441,24 @@ static void bind_use(Fsdp *d, uint32_t i, const Use *use)
 static void weave_use(Fsdp *d, uint32_t j)
 {
     const Use *use = &d->uses[j];
-    Instance like = *weave_next(&d->w);
+    const Instance *like = weave_next(&d->w);
     When when = gather_next_when(d, j);
-    gather(d, j, newest_compute(d->b->g, d->role));
+    if (d->live[use->unit] == NONE_U32)
+        gather(d, j, newest_compute(d->b->g, d->role));
     if (when == BEFORE_USE)
         gather(d, j + 1, NOWHERE);
     bind_use(d, weave_keep(&d->w), use);
     if (when == AFTER_USE)
         gather(d, j + 1, NOWHERE);
-    release(d, j, &like);
+    release(d, j, like);
     if (when == AFTER_RELEASE)
         gather(d, j + 1, NOWHERE);
     if (!use->backward || !use->owner || (sums_whole(d->b) && !use->last))
         return;
-    settle(d, &like);
-    reduce(d, use->unit, &like);
+    settle(d, like);
+    reduce(d, use->unit, like);
     if (!d->ahead)
-        settle(d, &like);
+        settle(d, like);
 }
 
 /* The unit that an instance reads; NONE_U32 when it is no use of one. */
@@ -509,20 +511,17 @@ static void start_role(Fsdp *d, uint32_t role)
 static void fsdp_role(Fsdp *d, uint32_t role)
 {
     start_role(d, role);
-    Instance newest = { .micro_batch = NONE_U32, .chunk = NONE_U32 };
     /* A use may have a gather, a release, and what reduces and frees gradients. */
     weave_begin(&d->w, d->b, d->role, 4 * d->uses_n);
     role_reserve(d->role, 0, 0, 3 * d->uses_n);
-    for (uint32_t j = 0; weave_left(&d->w);) {
-        if (unit_of(d, weave_next(&d->w)) != NONE_U32) {
-            newest = *weave_next(&d->w);
-            weave_use(d, j++);
-        } else {
-            weave_keep(&d->w);
-        }
+    for (uint32_t j = 0; j < d->uses_n; j++) {
+        weave_keep_to(&d->w, d->uses[j].instance);
+        weave_use(d, j);
     }
+    weave_keep_to(&d->w, d->w.old.instances_n);
+    if (d->uses_n > 0)
+        settle(d, &d->w.old.instances[d->uses[d->uses_n - 1].instance]);
     weave_end(&d->w);
-    settle(d, &newest);
     finish_role(&d->finish, role, d->summed);
     arena_free(&d->scratch);
 }

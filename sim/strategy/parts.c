@@ -91,12 +91,6 @@ Starts *all_starts(Build *b)
     return all;
 }
 
-void wait_starts(Role *role, const Starts *starts, Point src)
-{
-    for (uint32_t i = 0; i < starts->n && point_is(src); i++)
-        wait_at(role, starts->op[i], src);
-}
-
 void wait_at_start(const Graph *g, Role *role, Point src)
 {
     Starts starts = segment_starts(g, segment_of(g, role, role->instances_n - 1));

@@ -49,7 +49,11 @@ typedef struct Starts {
 Starts segment_starts(const Graph *g, const Segment *s);
 Starts *all_starts(Build *b); /* in b->arena */
 /* Nothing of the newest instance starts before src; `starts`: those of its segment. */
-void wait_starts(Role *role, const Starts *starts, Point src);
+static inline void wait_starts(Role *role, const Starts *starts, Point src)
+{
+    for (uint32_t i = 0; point_is(src) && i < starts->n; i++)
+        wait_at(role, starts->op[i], src);
+}
 void wait_at_start(const Graph *g, Role *role, Point src);
 
 bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */

@@ -375,7 +375,8 @@ static uint32_t frame_if(const Segment *s, Slot slot, uint32_t frame)
 /* made_in: what the next block reads. */
 static Run make_run(const Line *l, uint32_t block, uint32_t segment, Slot made_in)
 {
-    Run r = { .like.segment = segment };
+    Run r;
+    r.like.segment = segment;
     if (segment == NONE_U32)
         return r;
     const Segment *s = &l->g->segments[segment];
@@ -813,7 +814,7 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
         if (mine)
             give_home(b, i, stage);
     }
-    l.runs = PUSH_ARRAY(&scratch, Run, (size_t)RUNS_N * l.own_n);
+    l.runs = mem_resize(NULL, (size_t)RUNS_N * l.own_n, sizeof *l.runs);
     for (uint32_t i = 0; i < b->blocks_n; i++)
         if (l.own[i] != NONE_U32)
             make_runs(&l, i);
@@ -826,6 +827,7 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
                  3 * m * l.own_n + 4 * l.actions_n);
     l.received = PUSH_ARRAY(&scratch, Received, l.actions_n);
     write_actions(&l);
+    free(l.runs);
     free(l.saved);
     free(l.transfers);
     arena_free(&scratch);
