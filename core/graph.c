@@ -146,8 +146,7 @@ void graph_arg(Graph *g, Slot slot, uint32_t tensor, ArgMode mode, bool born, bo
 
 void graph_args(Graph *g, const Arg *args, uint32_t n)
 {
-    if (g->args_n + n > g->args_cap)
-        RESERVE(g->args, 2 * (g->args_n + n), g->args_cap);
+    RESERVE(g->args, g->args_n + n, g->args_cap);
     for (uint32_t i = 0; i < n; i++)
         g->args[g->args_n++] = args[i];
     Op *op = &g->ops[g->ops_n - 1];

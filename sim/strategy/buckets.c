@@ -159,13 +159,6 @@ void buckets_close(Buckets *d)
     *d = (Buckets){ 0 };
 }
 
-/* A bucket has a tensor at least. */
-void buckets_reserve(Build *b, uint32_t collectives_n)
-{
-    uint32_t n = collectives_n * count_params(b, NONE_U32);
-    graph_reserve(b->g, n, n, n);
-}
-
 /* ---- collectives ---- */
 
 /* "NAME bucket K", without printf: there are thousands in a plan. */

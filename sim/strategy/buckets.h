@@ -57,10 +57,6 @@ void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, bool 
                   bool small_first);
 void buckets_close(Buckets *d);
 
-/* Room in the graph for so many collectives on each bucket of all roles, however many there
- * are. */
-void buckets_reserve(Build *b, uint32_t collectives_n);
-
 /* A bundle with the bucket's pieces, not opened yet. */
 Bundle bucket_bundle(Buckets *d, const Bucket *u, const char *name, DType dtype, bool stays);
 

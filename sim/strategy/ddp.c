@@ -34,8 +34,8 @@ static void launch(Buckets *d, const Weave *w, const BucketNames *names, Bucket 
         u->reduced = bundle_reduce(&u->bundle, newest_compute(d->b->g, d->role));
         return;
     }
-    u->reduced = bucket_in_place(
-        d, u, (InPlace){ OP_ALL_REDUCE, LANE_REDUCE, SLOT_GRAD, dtype, names });
+    u->reduced =
+        bucket_in_place(d, u, (InPlace){ OP_ALL_REDUCE, LANE_REDUCE, SLOT_GRAD, dtype, names });
     if (overlaps(d->b, DIM_DP))
         bucket_wait(d, w, u);
     else
@@ -79,8 +79,7 @@ bool pass_ddp(Build *b, Err *err)
     if (b->group[GROUP_DP] == NONE_U32)
         return pass_single(b, err);
     Finish f;
-    finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING);
-    buckets_reserve(b, 1);
+    finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING, 1);
     BucketNames names = bucket_names(b, "all-reduce");
     for (uint32_t role = 0; role < b->g->roles_n; role++)
         ddp_role(b, &f, &names, role);

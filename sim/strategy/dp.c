@@ -964,7 +964,7 @@ bool pass_dp(Build *b, Err *err)
     weave_all(&d);
     free_phases(&d);
     Finish f;
-    finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING);
+    finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING, 0);
     finish_role(&f, HUB, NOWHERE);
     return true;
 }

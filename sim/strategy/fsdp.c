@@ -541,7 +541,7 @@ bool pass_fsdp(Build *b, Err *err)
         if (b->types[i].elements > 0)
             set_class(b->g, b->types[i].param_layout, TENSOR_BUFFER); /* gathered */
     }
-    finish_begin(&d.finish, b, owned, SHARE_ALL);
+    finish_begin(&d.finish, b, owned, SHARE_ALL, 0);
     share_homes(b, owned, SHARE_ALL);
     for (uint32_t role = 0; role < b->g->roles_n; role++)
         fsdp_role(&d, role);

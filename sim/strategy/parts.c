@@ -222,20 +222,29 @@ const Instance *weave_next(const Weave *w)
 }
 
 /* An old instance's edges are in order already. */
+static void keep_edges(const Weave *w, const Instance *from)
+{
+    Role *role = w->role;
+    RESERVE(role->edges, role->edges_n + from->edge_n, role->edges_cap);
+    const Edge *edge = w->old.edges + from->edge_first, *end = edge + from->edge_n;
+    for (; edge < end; edge++)
+        role->edges[role->edges_n++] =
+            (Edge){ edge->dst_op, w->now[edge->src_instance], edge->src_op };
+}
+
 void weave_keep_to(Weave *w, uint32_t end)
 {
     Role *role = w->role;
     ASSERT(end <= w->old.instances_n);
     for (; w->next < end; w->next++) {
         const Instance *from = &w->old.instances[w->next];
-        w->now[w->next] = role_instance_like(role, from);
-        for (uint32_t e = from->edge_first; e < from->edge_first + from->edge_n; e++) {
-            Edge edge = w->old.edges[e];
-            edge.src_instance = w->now[edge.src_instance];
-            GROW(role->edges, role->edges_n, role->edges_cap);
-            role->edges[role->edges_n++] = edge;
-        }
-        role->instances[role->instances_n - 1].edge_n = from->edge_n;
+        GROW(role->instances, role->instances_n, role->instances_cap);
+        w->now[w->next] = role->instances_n;
+        Instance *to = &role->instances[role->instances_n++];
+        *to = *from;
+        to->edge_first = role->edges_n;
+        if (from->edge_n > 0)
+            keep_edges(w, from);
     }
 }
 

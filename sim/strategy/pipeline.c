@@ -137,7 +137,7 @@ typedef struct Transfer {
 
 /* What all micro-batches of one segment of a block have in common. */
 typedef struct Run {
-    Instance like;    /* with the frames of the block's Home */
+    Instance like; /* with the frames of the block's Home */
     Starts starts;
     uint32_t made;    /* op that makes what the next block reads */
     bool beside;      /* it is not on the compute lane */
@@ -311,7 +311,8 @@ static uint32_t add_transfer(Line *l, Way *w, uint32_t micro_batch, uint32_t fra
     uint32_t i = role_instance_like(l->role, &w->like);
     l->role->instances[i].micro_batch = micro_batch;
     l->role->instances[i].frame[w->slot] = frame;
-    wait_at(l->role, 0, after);
+    if (point_is(after))
+        role_edge(l->role, 0, after.instance, after.op);
     return i;
 }
 

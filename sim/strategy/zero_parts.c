@@ -33,8 +33,7 @@ static Bundle scatter_bundle(Zero *z, const Bucket *u)
     Arena *arena = &z->buckets.scratch;
     if (first->name)
         return *first;
-    *first =
-        bucket_bundle(&z->buckets, u, z->scatter_names.name, reduce_dtype(z->b), false);
+    *first = bucket_bundle(&z->buckets, u, z->scatter_names.name, reduce_dtype(z->b), false);
     first->comm = PUSH(arena, uint32_t);
     bundle_share(first, &z->scatters, arena);
     return *first;
@@ -272,9 +271,8 @@ bool zero_pass(Build *b, Share share, Err *err)
     z.copies = z.each || b->sw->bucket_copies;
     z.ahead = overlaps(b, DIM_DP) && b->sw->overlap_param_gather;
     Owned *owned = owned_by_share(b, share);
-    finish_begin(&z.finish, b, owned, share);
+    finish_begin(&z.finish, b, owned, share, 2); /* scattered, gathered */
     share_homes(b, owned, share);
-    buckets_reserve(b, 2); /* scattered, gathered */
     z.scatter_names = bucket_names(b, "reduce-scatter");
     z.gather_names = bucket_names(b, "all-gather");
     for (uint32_t role = 0; role < b->g->roles_n; role++)

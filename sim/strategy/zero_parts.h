@@ -49,10 +49,10 @@ typedef struct Zero {
     /* One role. */
     Buckets buckets;
     Weave w;
-    uint32_t next;                   /* bucket to be reduced */
-    uint32_t round;                  /* micro-batches whose gradients were scattered before */
-    ZeroPart pending;                /* newest scatter; its part is still to be copied out */
-    Bundle *scatter;                 /* copies; by bucket, as it was first; name NULL: not yet */
+    uint32_t next;    /* bucket to be reduced */
+    uint32_t round;   /* micro-batches whose gradients were scattered before */
+    ZeroPart pending; /* newest scatter; its part is still to be copied out */
+    Bundle *scatter;  /* copies; by bucket, as it was first; name NULL: not yet */
     BundleParts *scatters, *gathers; /* that copy alike */
     uint32_t *grads; /* zero2, by block: frame of its whole gradients; NONE_U32 */
     uint32_t ungathered, undrained; /* buckets below have not been gathered, copied out */
