@@ -471,7 +471,8 @@ static void enter_compute(Line *l, const Starts *starts, Point arrived, uint32_t
 static Instance *add_run(Line *l, const Run *run, uint32_t micro_batch, const Saved *saved)
 {
     const Segment *s = &l->g->segments[run->like.segment];
-    Instance *i = &l->role->instances[role_instance_like(l->role, &run->like)];
+    uint32_t at = role_instance_like(l->role, &run->like);
+    Instance *i = &l->role->instances[at];
     i->micro_batch = micro_batch;
     i->frame[SLOT_STASH] = frame_if(s, SLOT_STASH, saved->stash);
     i->frame[SLOT_IN] = frame_if(s, SLOT_IN, saved->in);
@@ -823,8 +824,10 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
     l.saved = mem_resize(NULL, (size_t)m * l.own_n, sizeof *l.saved);
     for (size_t i = 0; i < (size_t)m * l.own_n; i++)
         l.saved[i] = (Saved){ NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32 };
-    /* An action has its blocks, an input, a receive and a send: about so much. */
-    role_reserve(l.role, 2 * m * l.own_n + 3 * l.actions_n, 2 * m * l.own_n + 8 * l.actions_n,
+    /* An action runs the blocks of a chunk, and has an input, a receive and a send: about so
+     * much. */
+    uint32_t runs_n = l.actions_n / p->virtual_stages * l.own_n;
+    role_reserve(l.role, runs_n + 3 * l.actions_n, runs_n + 8 * l.actions_n,
                  3 * m * l.own_n + 4 * l.actions_n);
     l.received = PUSH_ARRAY(&scratch, Received, l.actions_n);
     write_actions(&l);
