@@ -42,12 +42,12 @@ uint32_t segment_last_writer(const Graph *g, const Segment *s, Slot slot);
 
 /* The newest instance's op dst_op waits for src. */
 void wait_at(Role *role, uint32_t dst_op, Point src);
-/* The ops of a segment that nothing in it comes before; by segment, of all that there are. */
+/* The ops of a segment before which there is none in it: at most one a lane. */
 typedef struct Starts {
     uint32_t n, op[LANE_N];
 } Starts;
 Starts segment_starts(const Graph *g, const Segment *s);
-Starts *all_starts(Build *b); /* in b->arena */
+Starts *all_starts(Build *b); /* by segment, in b->arena */
 /* Nothing of the newest instance starts before src; `starts`: those of its segment. */
 static inline void wait_starts(Role *role, const Starts *starts, Point src)
 {

@@ -376,8 +376,7 @@ static uint32_t frame_if(const Segment *s, Slot slot, uint32_t frame)
 /* made_in: what the next block reads. */
 static Run make_run(const Line *l, uint32_t block, uint32_t segment, Slot made_in)
 {
-    Run r;
-    r.like.segment = segment;
+    Run r = { .like.segment = segment };
     if (segment == NONE_U32)
         return r;
     const Segment *s = &l->g->segments[segment];
@@ -484,12 +483,11 @@ static Instance *add_run(Line *l, const Run *run, uint32_t micro_batch, const Sa
 static Point forward_block(Line *l, const Action *x, const Run *run, Saved *saved,
                            Point arrived, uint32_t *out)
 {
-    const Segment *s = &l->g->segments[run->like.segment];
-    uint32_t stash = s->layout[SLOT_STASH], layer = run->like.layer;
-    Point input = load_input(l, x, run, saved);
-    s = &l->g->segments[run->like.segment]; /* an input may be a new segment */
-    saved->stash = new_frame(l, stash, layer, x->micro_batch);
-    *out = new_frame(l, s->layout[SLOT_OUT], layer, x->micro_batch);
+    Point input = load_input(l, x, run, saved); /* may make a segment */
+    const uint32_t *layout = l->g->segments[run->like.segment].layout;
+    uint32_t layer = run->like.layer;
+    saved->stash = new_frame(l, layout[SLOT_STASH], layer, x->micro_batch);
+    *out = new_frame(l, layout[SLOT_OUT], layer, x->micro_batch);
     add_run(l, run, x->micro_batch, saved)->frame[SLOT_OUT] = *out;
     enter_compute(l, &run->starts, arrived, run->compute);
     if (point_is(input))
