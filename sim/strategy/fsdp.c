@@ -461,16 +461,6 @@ static void weave_use(Fsdp *d, uint32_t j)
         settle(d, like);
 }
 
-/* The unit that an instance reads; NONE_U32 when it is no use of one. */
-static uint32_t unit_of(const Fsdp *d, const Instance *i)
-{
-    uint32_t block = block_of(d->b, i);
-    if (block == NONE_U32)
-        return NONE_U32;
-    uint32_t unit = d->b->blocks[block].frame_of;
-    return block_type(d->b, unit)->elements > 0 ? unit : NONE_U32;
-}
-
 static void list_uses(Fsdp *d)
 {
     uint32_t n = d->role->instances_n;
@@ -480,13 +470,16 @@ static void list_uses(Fsdp *d)
     d->uses_n = 0;
     for (uint32_t i = 0; i < n; i++) {
         const Instance *at = &d->role->instances[i];
-        uint32_t unit = unit_of(d, at);
-        if (unit == NONE_U32)
+        uint32_t block = block_of(d->b, at);
+        if (block == NONE_U32)
+            continue;
+        uint32_t unit = d->b->blocks[block].frame_of;
+        if (block_type(d->b, unit)->elements == 0)
             continue;
         bool backward = d->b->g->segments[at->segment].kind == SEGMENT_BACKWARD;
         d->retired[d->uses_n] = NOWHERE;
         last[unit] = d->uses_n;
-        d->uses[d->uses_n++] = (Use){ i, unit, backward, false, unit == block_of(d->b, at) };
+        d->uses[d->uses_n++] = (Use){ i, unit, backward, false, unit == block };
     }
     for (uint32_t j = 0; j < d->uses_n; j++)
         d->uses[j].last = last[d->uses[j].unit] == j;
