@@ -55,11 +55,11 @@ void *mem_resize(void *p, size_t n, size_t size);
         } \
     } while (0)
 
-/* Room for n elements, fewer than are there or more. */
+/* Room for n elements, fewer than are there or more.  At least doubles, where it grows. */
 #define RESERVE(array, n, cap) \
     do { \
         if ((n) > (cap)) { \
-            (cap) = (n); \
+            (cap) = (n) > 2 * (cap) ? (n) : 2 * (cap); \
             (array) = mem_resize((array), (size_t)(cap), sizeof *(array)); \
         } \
     } while (0)

@@ -98,11 +98,28 @@ uint32_t group_member(const GroupSpec *s, uint32_t rank, uint32_t i)
 
 uint32_t graph_segment(Graph *g, SegmentKind kind, const char *name)
 {
+    return graph_segment_named(g, kind, intern(&g->names, name));
+}
+
+uint32_t graph_segment_named(Graph *g, SegmentKind kind, uint32_t name)
+{
     GROW(g->segments, g->segments_n, g->segments_cap);
     Segment *s = &g->segments[g->segments_n];
-    *s = (Segment){ .kind = kind, .name = intern(&g->names, name), .op_first = g->ops_n };
+    *s = (Segment){ .kind = kind, .name = name, .op_first = g->ops_n };
     for (int i = 0; i < SLOT_N; i++)
         s->layout[i] = NONE_U32;
+    return g->segments_n++;
+}
+
+uint32_t graph_segment_like(Graph *g, const Segment *other)
+{
+    GROW(g->segments, g->segments_n, g->segments_cap);
+    Segment *s = &g->segments[g->segments_n];
+    *s = (Segment){ .kind = other->kind,
+                    .name = other->name,
+                    .op_first = g->ops_n,
+                    .logical_n = other->logical_n };
+    memcpy(s->layout, other->layout, sizeof s->layout);
     return g->segments_n++;
 }
 
@@ -125,6 +142,23 @@ void graph_arg(Graph *g, Slot slot, uint32_t tensor, ArgMode mode, bool born, bo
     Op *op = &g->ops[g->ops_n - 1];
     ASSERT(op->arg_first + op->arg_n + 1 == g->args_n);
     op->arg_n++;
+}
+
+void graph_args(Graph *g, const Arg *args, uint32_t n)
+{
+    RESERVE(g->args, g->args_n + n, g->args_cap);
+    for (uint32_t i = 0; i < n; i++)
+        g->args[g->args_n++] = args[i];
+    Op *op = &g->ops[g->ops_n - 1];
+    op->arg_n += n;
+    ASSERT(op->arg_first + op->arg_n == g->args_n);
+}
+
+void graph_reserve(Graph *g, uint32_t segments_n, uint32_t ops_n, uint32_t args_n)
+{
+    RESERVE(g->segments, g->segments_n + segments_n, g->segments_cap);
+    RESERVE(g->ops, g->ops_n + ops_n, g->ops_cap);
+    RESERVE(g->args, g->args_n + args_n, g->args_cap);
 }
 
 void graph_dep(Graph *g, uint32_t earlier_op)
@@ -198,6 +232,16 @@ uint32_t role_instance(Role *role, uint32_t segment, uint32_t micro_batch, uint3
                      .edge_first = role->edges_n };
     for (int s = 0; s < SLOT_N; s++)
         i->frame[s] = NONE_U32;
+    return role->instances_n++;
+}
+
+uint32_t role_instance_like(Role *role, const Instance *other)
+{
+    GROW(role->instances, role->instances_n, role->instances_cap);
+    Instance *i = &role->instances[role->instances_n];
+    *i = *other;
+    i->edge_first = role->edges_n;
+    i->edge_n = 0;
     return role->instances_n++;
 }
 
@@ -285,12 +329,13 @@ static void seal_segment(const Graph *g, Segment *s)
 static void check_edges(const Graph *g, const Role *role, uint32_t n)
 {
     const Instance *i = &role->instances[n];
-    uint32_t op_n = g->segments[i->segment].op_n;
-    for (uint32_t k = i->edge_first; k < i->edge_first + i->edge_n; k++) {
-        const Edge *edge = &role->edges[k];
+    const Edge *edge = role->edges + i->edge_first, *end = edge + i->edge_n;
+    uint32_t op_n = g->segments[i->segment].op_n, before = 0;
+    for (; edge < end; edge++) {
         ASSERT(edge->src_instance < n && edge->dst_op < op_n);
         ASSERT(edge->src_op < g->segments[role->instances[edge->src_instance].segment].op_n);
-        ASSERT(k == i->edge_first || edge[-1].dst_op <= edge->dst_op);
+        ASSERT(before <= edge->dst_op);
+        before = edge->dst_op;
     }
 }
 
@@ -317,10 +362,11 @@ static void seal_role(const Graph *g, Role *role)
         i->first_logical = (uint32_t)logical;
         ops += s->op_n;
         logical += s->logical_n;
-        ASSERT(ops < NONE_U32 && logical < NONE_U32);
-        check_edges(g, role, n);
+        if (i->edge_n > 0)
+            check_edges(g, role, n);
         check_frames(g, role, i);
     }
+    ASSERT(ops < NONE_U32 && logical < NONE_U32);
     role->ops_n = ops;
 }
 

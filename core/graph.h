@@ -341,9 +341,15 @@ typedef struct Graph {
  * graph_op returns the index within the segment; logical and part are as given.
  */
 uint32_t graph_segment(Graph *g, SegmentKind kind, const char *name);
+uint32_t graph_segment_named(Graph *g, SegmentKind kind, uint32_t name); /* Graph.names */
+/* Without ops, but with kind, name, layouts and logical_n of another, which need not be g's. */
+uint32_t graph_segment_like(Graph *g, const Segment *other);
 uint32_t graph_op(Graph *g, Op op); /* arg and dep ranges of op are reset to empty */
 void graph_arg(Graph *g, Slot slot, uint32_t tensor, ArgMode mode, bool born, bool dies);
+void graph_args(Graph *g, const Arg *args, uint32_t n); /* n at once; args are not g's */
 void graph_dep(Graph *g, uint32_t earlier_op);
+/* Room for so many more segments, ops and args, which may come or not. */
+void graph_reserve(Graph *g, uint32_t segments_n, uint32_t ops_n, uint32_t args_n);
 
 uint32_t graph_group(Graph *g, const char *name, const GroupDim *dims, uint32_t dims_n);
 uint32_t graph_layout(Graph *g); /* then graph_tensor appends to the newest layout */
@@ -356,6 +362,8 @@ uint32_t role_frame(Role *role, Frame frame);
 /* All frames NONE_U32, layer/chunk/micro_batch as given; edges are added to the newest instance. */
 uint32_t role_instance(Role *role, uint32_t segment, uint32_t micro_batch, uint32_t layer,
                        uint32_t chunk);
+/* The same with the frames of another instance too, which need not be of this role. */
+uint32_t role_instance_like(Role *role, const Instance *other);
 void role_edge(Role *role, uint32_t dst_op, uint32_t src_instance, uint32_t src_op);
 
 /*

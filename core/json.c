@@ -170,9 +170,27 @@ static bool check_bytes(const char *name, const char *text, size_t bytes, unsign
     return true;
 }
 
+/* Every value read has a path, so they are not printed but copied together. */
+static const char *join(JsonDoc *doc, const char *a, const char *b, const char *c)
+{
+    size_t a_n = strlen(a), b_n = strlen(b), c_n = strlen(c);
+    char *text = arena_push(&doc->arena, a_n + b_n + c_n + 1, 1);
+    memcpy(text, a, a_n);
+    memcpy(text + a_n, b, b_n);
+    memcpy(text + a_n + b_n, c, c_n);
+    return text;
+}
+
 static const char *join_path(JsonDoc *doc, const char *path, const char *key)
 {
-    return arena_printf(&doc->arena, "%s%s%s", path, *path ? "." : "", key);
+    return join(doc, path, *path ? "." : "", key);
+}
+
+static const char *join_index(JsonDoc *doc, const char *path, size_t i)
+{
+    char index[24];
+    snprintf(index, sizeof index, "[%zu]", i);
+    return join(doc, path, index, "");
 }
 
 /* The way from the root to an item; its text is only made for a message. */
@@ -187,8 +205,7 @@ static const char *trail_path(JsonDoc *doc, const Trail *t)
     if (!t)
         return "";
     const char *path = trail_path(doc, t->up);
-    return t->key ? join_path(doc, path, t->key)
-                  : arena_printf(&doc->arena, "%s[%u]", path, t->i);
+    return t->key ? join_path(doc, path, t->key) : join_index(doc, path, t->i);
 }
 
 static int compare_text(const void *a, const void *b)
@@ -356,7 +373,7 @@ JsonNode json_item(JsonNode node, size_t i)
 {
     ASSERT(json_type(node) == JSON_ARRAY && i < json_items_n(node));
     return (JsonNode){ cJSON_GetArrayItem(node.item, (int)i), node.doc,
-                       arena_printf(&node.doc->arena, "%s[%zu]", node.path, i) };
+                       join_index(node.doc, node.path, i) };
 }
 
 JsonNode json_member(JsonNode node, const char *key)
@@ -369,8 +386,7 @@ JsonNode json_member(JsonNode node, const char *key)
 
 static JsonNode element(const cJSON *item, JsonNode list, size_t i)
 {
-    return (JsonNode){ item, list.doc,
-                       arena_printf(&list.doc->arena, "%s[%zu]", list.path, i) };
+    return (JsonNode){ item, list.doc, join_index(list.doc, list.path, i) };
 }
 
 JsonNode json_first(JsonNode list)

@@ -56,6 +56,7 @@ typedef struct GemmRow {
     DType dtype;
     GemmLayout layout;
     double time_ns;
+    double log_m; /* base 2 */
 } GemmRow;
 
 /* Rows of one (n, k); f16 and bf16 run at one speed and are one class. */

@@ -281,8 +281,9 @@ static void keep_gemm(Gpu *g, Arena *arena, const Rows *rows)
     g->gemm_n = rows->n;
     for (uint32_t i = 0; i < rows->n; i++) {
         const double *x = rows->row[i];
-        g->gemm[i] = (GemmRow){ (uint64_t)x[0],   (uint64_t)x[1],        (uint64_t)x[2],
-                                (DType)(int)x[3], (GemmLayout)(int)x[4], x[5] * 1e3 };
+        g->gemm[i] =
+            (GemmRow){ (uint64_t)x[0],        (uint64_t)x[1], (uint64_t)x[2], (DType)(int)x[3],
+                       (GemmLayout)(int)x[4], x[5] * 1e3,     log2(x[0]) };
     }
     qsort(g->gemm, g->gemm_n, sizeof *g->gemm, compare_gemm);
     g->gemm_groups = PUSH_ARRAY(arena, GemmGroup, rows->n);

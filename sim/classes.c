@@ -286,6 +286,12 @@ static uint64_t mix2(uint64_t a, uint64_t b)
     return mix_u64(a ^ mix_u64(b));
 }
 
+/* The same where one of them is mixed already. */
+static uint64_t mix_in(uint64_t mixed, uint64_t x)
+{
+    return mix_u64(mixed ^ x);
+}
+
 static uint64_t bits(double x)
 {
     uint64_t u;
@@ -293,34 +299,56 @@ static uint64_t bits(double x)
     return u;
 }
 
-/* Sends cross a node or leaf boundary or not, depending on the peer. */
-static uint64_t color_peers(const Fold *f, const GroupSpec *spec, uint32_t i)
+static bool same_leaf(const Machine *m, uint32_t a, uint32_t b)
+{
+    return !has_leaves(m) || a / m->inter.nodes_per_leaf == b / m->inter.nodes_per_leaf;
+}
+
+/* Sends cross a node or leaf boundary or not, depending on the peer.  node: by member. */
+static uint64_t hash_peers(const Fold *f, const uint32_t *node, uint32_t n, uint32_t own)
 {
     uint64_t h = 0;
-    uint32_t n = group_size(spec);
-    if (n > 4096 || !group_has(spec, f->rank[i]))
-        return 0;
-    for (uint32_t p = 0; p < n; p++) {
-        Place q = machine_place(f->m, group_member(spec, f->rank[i], p));
-        uint32_t leaf = has_leaves(f->m) ? f->m->inter.nodes_per_leaf : 1;
-        bool same_leaf = !has_leaves(f->m) || q.node / leaf == f->place[i].node / leaf;
-        h = mix2(h, (uint64_t)(q.node == f->place[i].node) * 2 + same_leaf);
-    }
+    for (uint32_t p = 0; p < n; p++)
+        h = mix_in(h, (uint64_t)(node[p] == own) * 2 + same_leaf(f->m, node[p], own));
     return h;
+}
+
+static void color_peers(Fold *f, uint32_t s)
+{
+    const GroupSpec *spec = &f->g->groups[s];
+    uint32_t n = group_size(spec);
+    if (n > 4096)
+        return;
+    ArenaMark mark = arena_mark(&f->scratch);
+    MemberList l = list_members(f, s);
+    uint32_t *node = PUSH_ARRAY(&f->scratch, uint32_t, n);
+    for (uint32_t b = 0; b < f->n; b++) {
+        uint32_t begin = b ? l.start[b] : 0, end = l.start[b + 1];
+        for (uint32_t p = 0; p < n && begin < end; p++)
+            node[p] = machine_place(f->m, group_member(spec, f->rank[l.member[begin]], p)).node;
+        for (uint32_t k = begin; k < end; k++) {
+            uint32_t i = l.member[k];
+            f->color[i] = mix_in(f->color[i], hash_peers(f, node, n, f->place[i].node));
+        }
+    }
+    arena_reset(&f->scratch, mark);
 }
 
 static void color_specs(Fold *f, const bool *has_p2p)
 {
-    for (uint32_t s = 0; s < f->g->groups_n; s++)
+    for (uint32_t s = 0; s < f->g->groups_n; s++) {
         for (uint32_t i = 0; i < f->n; i++) {
             const Shape *h = &f->shape[(size_t)s * f->n + i];
             const uint32_t v[] = { h->size,   h->nodes_n,     h->leaves_n, h->on_node,
                                    h->nics_n, h->nic_sharers, h->in_leaf };
+            uint64_t color = f->color[i];
             for (size_t k = 0; k < ARRAY_N(v); k++)
-                f->color[i] = mix2(f->color[i], v[k]);
-            if (has_p2p[s])
-                f->color[i] = mix2(f->color[i], color_peers(f, &f->g->groups[s], i));
+                color = mix_in(color, v[k]);
+            f->color[i] = color;
         }
+        if (has_p2p[s])
+            color_peers(f, s);
+    }
 }
 
 /* When its host comes to it: members of a host group are launched in order. */

@@ -133,7 +133,7 @@ static uint32_t first_not_below(const Gpu *gpu, const GemmGroup *g, uint64_t m)
 /* Distance in m and layout; the group's own comes on top. */
 static double row_distance2(const GemmRow *r, double log_m, GemmLayout layout)
 {
-    double d = log2((double)r->m) - log_m;
+    double d = r->log_m - log_m;
     bool other = r->layout != GEMM_ANY && r->layout != layout;
     return d * d + (other ? layout2 : 0);
 }

@@ -215,6 +215,7 @@ static void lane_start(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
     if (lane == LANE_COMPUTE && l->at == 0 && sim->steady)
         steady_pass(sim, r, l->instance);
     if (lane == LANE_COMPUTE && ((l->at == 0 && macro_try(sim, r, l->instance)) ||
+                                 stretch_try(sim, r, l->instance, op) ||
                                  (!op_is_comm(o->kind) && run_try(sim, r, l->instance))))
         return;
     l->busy = true;
@@ -307,16 +308,16 @@ static void handle(Sim *sim, const Event *e)
         sim_wake(sim, &sim->runners[e->a], e->b);
         break;
     case EVENT_COMPUTE:
-        compute_event(sim, &sim->runners[e->a], e->b);
+        compute_event(sim, &sim->runners[e->a]);
         break;
     case EVENT_KERNEL:
         lane_complete(sim, &sim->runners[e->a], e->b);
         break;
     case EVENT_FLOW_DATA:
-        flow_event(sim, e->a, e->b, true);
+        flow_event(sim, e->a, true);
         break;
     default:
-        flow_event(sim, e->a, e->b, false);
+        flow_event(sim, e->a, false);
         break;
     }
 }

@@ -19,7 +19,9 @@
  * timeline.  Collapsed: an instance whose ops follow one another on the compute
  * lane, that is not held up by the launching thread and meets no traffic on its
  * own links is one event (sim/engine_macro.c), with those that follow it if nobody
- * else cares when it ends (sim/engine_chain.c); otherwise it runs op by op.
+ * else cares when it ends (sim/engine_chain.c).  Beside traffic on its links, stretches of it
+ * that keep off them are one event (sim/engine_stretch.c), or kernels that follow one
+ * another (sim/engine_run.c).
  *
  * A graph that cannot finish is reported with the ops and ranks that block each
  * other; the engine never hangs.
@@ -49,6 +51,7 @@ typedef struct SimOptions {
     bool expand_ranks;       /* every rank a class; refused above SIM_OPS_MAX op instances */
     Timeline *timeline;      /* filled when given (implies expanded); not sealed */
     bool links;              /* and how busy links are, in percent: see sim/engine_links.c */
+    bool totals;             /* only sums of all transfers: RankStat.collectives stay empty */
     uint64_t seed;           /* of the machine's jitter */
     const GivenCosts *given; /* NULL: all costs are modelled; needs expanded */
     /* Micro-batches that are meant but that the graph lacks, a multiple of stride, which is how

@@ -166,6 +166,8 @@ void account(Sim *sim, Runner *r)
 uint32_t account_stat(Runner *r, const Op *op, uint32_t group_size)
 {
     RankStat *s = r->stat;
+    if (r->totals)
+        return SIM_COLLECTIVES_MAX - 1; /* which nobody reads */
     for (uint32_t i = 0; i < s->collectives_n; i++)
         if (s->collectives[i].kind == op->kind && s->collectives[i].group == op->u.comm.group)
             return i;
@@ -201,57 +203,63 @@ void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *co
 
 /* ---- bounds ---- */
 
-typedef struct SegmentSum {
-    uint32_t filled_for; /* rank class + 1; 0: nobody */
-    double flops, model_flops, flops_ns, memory_ns;
-    double link_ns[RES_RANK_N];
-} SegmentSum;
-
-static double link_share(Sim *sim, const Runner *r, const Op *o, uint32_t op, uint32_t k)
+/* What a transfer asks of links, and of how many bytes; own holds the uses of a send. */
+static Demand demand_on_links(Sim *sim, const Runner *r, const Op *o, uint32_t op, Use *own,
+                              double *bytes)
 {
-    uint32_t resource = r->rc->resource[k];
-    if (resource == NONE_U32)
-        return 0;
-    Use own[RES_RANK_N + 2];
-    const Use *uses = own;
-    uint32_t n;
-    double bytes = (double)o->u.comm.bytes;
+    const GroupSpec *spec = &sim->g->groups[o->u.comm.group];
+    *bytes = (double)o->u.comm.bytes;
+    if (o->kind == OP_RECV)
+        return (Demand){ 0 }; /* its sender's */
     if (op_is_p2p(o->kind)) {
-        if (o->kind == OP_RECV)
-            return 0;
-        uint32_t peer =
-            group_member(&sim->g->groups[o->u.comm.group], r->rc->rank, o->u.comm.peer);
-        n = classes_p2p_uses(&sim->classes, r->id, peer, own);
-    } else {
-        uint32_t group = r->rc->group[o->u.comm.group];
-        Demand d = collective_demand(&sim->classes.groups[group], o->kind);
-        uses = d.uses;
-        n = d.uses_n;
-        bytes = comm_cost_of(sim, op, group)->traffic_bytes;
+        uint32_t peer = group_member(spec, r->rc->rank, o->u.comm.peer);
+        return (Demand){ own, classes_p2p_uses(&sim->classes, r->id, peer, own) };
     }
-    for (uint32_t u = 0; u < n; u++)
-        if (uses[u].resource == resource)
-            return bytes * uses[u].coefficient / sim->classes.resources[resource].bytes_per_ns;
-    return 0;
+    uint32_t group = r->rc->group[o->u.comm.group];
+    *bytes = comm_cost_of(sim, op, group)->traffic_bytes;
+    return collective_demand(&sim->classes.groups[group], o->kind);
+}
+
+static void add_links(Sim *sim, const Runner *r, const Op *o, uint32_t op, double *link_ns)
+{
+    Use own[RES_RANK_N + 2];
+    double bytes;
+    Demand d = demand_on_links(sim, r, o, op, own, &bytes);
+    for (uint32_t u = 0; u < d.uses_n; u++) {
+        const Resource *link = &sim->classes.resources[d.uses[u].resource];
+        if (link->kind < RES_RANK_N && r->rc->resource[link->kind] == d.uses[u].resource)
+            link_ns[link->kind] += bytes * d.uses[u].coefficient / link->bytes_per_ns;
+    }
 }
 
 void account_links(Sim *sim, const Runner *r, const Segment *s, double *link_ns)
 {
-    for (uint32_t i = 0; i < s->op_n; i++) {
-        const Op *o = graph_ops(sim->g, s) + i;
-        for (uint32_t k = 0; k < RES_RANK_N && op_is_comm(o->kind); k++)
-            link_ns[k] += link_share(sim, r, o, s->op_first + i, k);
-    }
+    for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++)
+        if (op_is_comm(sim->g->ops[i].kind))
+            add_links(sim, r, &sim->g->ops[i], i, link_ns);
 }
 
-static void sum_segment(Sim *sim, const Runner *r, const Segment *s, SegmentSum *sum)
+typedef struct SegmentSum {
+    uint32_t filled_for; /* rank class + 1; 0: nobody */
+    uint32_t links;      /* bit per ResourceKind that link_ns has time of */
+    bool computes;       /* else there are no flops and bytes */
+    double flops, model_flops, flops_ns, memory_ns, launch_ns;
+    double link_ns[RES_RANK_N];
+} SegmentSum;
+
+static void sum_segment(Sim *sim, const Runner *r, uint32_t segment, SegmentSum *sum)
 {
-    *sum = (SegmentSum){ .filled_for = r->id + 1 };
+    const Segment *s = &sim->g->segments[segment];
+    *sum = (SegmentSum){ .filled_for = r->id + 1,
+                         .launch_ns = (double)r->cost->launch_total[segment] };
     account_links(sim, r, s, sum->link_ns);
+    for (uint32_t k = 0; k < RES_RANK_N; k++)
+        sum->links |= (uint32_t)(sum->link_ns[k] > 0) << k;
     for (uint32_t i = 0; i < s->op_n; i++) {
         const Op *o = graph_ops(sim->g, s) + i;
         if (op_is_comm(o->kind))
             continue;
+        sum->computes = true;
         sum->flops += o->flops;
         sum->model_flops += o->model_flops;
         if (o->lane == LANE_COMPUTE) {
@@ -266,18 +274,22 @@ static void close_rank(Sim *sim, Runner *r, SegmentSum *sums)
     double link_ns[RES_RANK_N] = { 0 };
     RankStat *s = r->stat;
     for (uint32_t i = 0; i < r->role->instances_n; i++) {
-        uint32_t segment = r->role->instances[i].segment;
+        uint32_t segment = sim->same[r->role->instances[i].segment];
         SegmentSum *sum = &sums[segment];
         if (sum->filled_for != r->id + 1)
-            sum_segment(sim, r, &sim->g->segments[segment], sum);
+            sum_segment(sim, r, segment, sum);
         double n = repeat_count(&s->repeat, i);
-        s->flops += n * sum->flops;
-        s->model_flops += n * sum->model_flops;
-        s->flops_bound_ns += n * sum->flops_ns;
-        s->memory_bound_ns += n * sum->memory_ns;
-        s->launch_bound_ns += n * (double)r->cost->launch_total[segment];
-        for (uint32_t k = 0; k < RES_RANK_N; k++)
+        s->launch_bound_ns += n * sum->launch_ns;
+        if (sum->computes) {
+            s->flops += n * sum->flops;
+            s->model_flops += n * sum->model_flops;
+            s->flops_bound_ns += n * sum->flops_ns;
+            s->memory_bound_ns += n * sum->memory_ns;
+        }
+        for (uint32_t left = sum->links; left; left &= left - 1) {
+            int k = __builtin_ctz(left);
             link_ns[k] += n * sum->link_ns[k];
+        }
     }
     for (uint32_t k = 0; k < RES_RANK_N; k++)
         s->link_bound_ns = fmax(s->link_bound_ns, link_ns[k]);

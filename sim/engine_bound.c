@@ -17,6 +17,7 @@
 
 /* What a segment, or several, takes of a rank. */
 typedef struct Busy {
+    uint32_t filled_for; /* rank class + 1; 0: nobody */
     double lane_ns[LANE_N];
     double link_ns[RES_RANK_N];
 } Busy;
@@ -37,6 +38,7 @@ static void add_busy(Busy *sum, const Busy *b, double times)
 static void time_segment(Sim *sim, Runner *r, uint32_t segment, Busy *b)
 {
     const Segment *s = &sim->g->segments[segment];
+    *b = (Busy){ .filled_for = r->id + 1 };
     for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++) {
         const Op *o = &sim->g->ops[i];
         uint32_t group = op_is_collective(o->kind) ? r->rc->group[o->u.comm.group] : NONE_U32;
@@ -96,18 +98,20 @@ static void count_visits(const Graph *g, const Role *r, uint32_t left_out, Visit
     }
 }
 
-static Rank time_rank(Sim *sim, Runner *r, uint32_t left_out, Visits *visits)
+/* busy: by segment, as it is with the rank before. */
+static Rank time_rank(Sim *sim, Runner *r, uint32_t left_out, Visits *visits, Busy *busy)
 {
     Rank sum = { 0 };
     count_visits(sim->g, r->role, left_out, visits);
     for (uint32_t i = 0; i < sim->g->segments_n; i++) {
         if (visits[i].all <= 0)
             continue;
-        Busy b = { 0 };
-        time_segment(sim, r, i, &b);
-        add_busy(&sum.all, &b, visits[i].all);
-        sum.work_ns += visits[i].work * b.lane_ns[LANE_COMPUTE];
-        sum.pass_ns += visits[i].pass * b.lane_ns[LANE_COMPUTE];
+        Busy *b = &busy[sim->same[i]];
+        if (b->filled_for != r->id + 1)
+            time_segment(sim, r, sim->same[i], b);
+        add_busy(&sum.all, b, visits[i].all);
+        sum.work_ns += visits[i].work * b->lane_ns[LANE_COMPUTE];
+        sum.pass_ns += visits[i].pass * b->lane_ns[LANE_COMPUTE];
     }
     return sum;
 }
@@ -127,12 +131,13 @@ static double longest_rank(Sim *sim, uint32_t left_out)
 {
     Rank *rank = PUSH_ARRAY(&sim->arena, Rank, sim->runners_n);
     Visits *visits = PUSH_ARRAY(&sim->arena, Visits, sim->g->segments_n + 1);
+    Busy *busy = PUSH_ARRAY(&sim->arena, Busy, sim->g->segments_n + 1);
     double *pass_ns = PUSH_ARRAY(&sim->arena, double, sim->g->roles_n + 1), most_ns = 0;
     for (uint32_t i = 0; i < sim->g->roles_n; i++)
         pass_ns[i] = INFINITY;
     for (uint32_t i = 0; i < sim->runners_n; i++) {
         const Runner *r = &sim->runners[i];
-        rank[i] = time_rank(sim, &sim->runners[i], left_out, visits);
+        rank[i] = time_rank(sim, &sim->runners[i], left_out, visits, busy);
         most_ns = fmax(most_ns, busiest(&rank[i].all));
         if (r->role->stage < sim->g->roles_n)
             pass_ns[r->role->stage] = fmin(pass_ns[r->role->stage], rank[i].pass_ns);

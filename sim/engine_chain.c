@@ -10,112 +10,68 @@
  * waits for nobody on another lane.  A chain is the macro of them all, its running sums
  * are theirs one after another.  When it is broken up, so is the macro it is in.
  *
- * Chains of the same segments have the same number, whatever the micro-batch.
+ * Chains of equal segments have the same number, whatever the micro-batch.
  */
 #include "sim/engine_state.h"
 
 #include <stdlib.h>
 
-/* ---- which instances ---- */
-
-/* Which instances wait for another lane, and behind which another lane waits. */
-typedef struct Apart {
-    bool *waits, *awaited;
-} Apart;
-
-static void find_apart(const Sim *sim, const Role *r, Apart *a)
-{
-    for (uint32_t i = 0; i < r->instances_n; i++) {
-        const Instance *in = &r->instances[i];
-        const Op *ops = graph_ops(sim->g, &sim->g->segments[in->segment]);
-        for (uint32_t e = 0; e < in->edge_n; e++) {
-            const Edge *edge = &r->edges[in->edge_first + e];
-            const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
-            bool computes = ops[edge->dst_op].lane == LANE_COMPUTE;
-            a->awaited[edge->src_instance] |= !computes;
-            a->waits[i] |=
-                !computes || graph_ops(sim->g, src)[edge->src_op].lane != LANE_COMPUTE;
-        }
-    }
-}
-
-static bool joins(const Sim *sim, const Role *r, const bool *open, const bool *waits,
-                  uint32_t i)
-{
-    const Instance *a = &r->instances[i], *b = a + 1;
-    return !open[i] && !open[i + 1] && a->micro_batch == b->micro_batch &&
-           sim->g->segments[a->segment].lane_n[LANE_COMPUTE] > 0 &&
-           sim->g->segments[b->segment].lane_n[LANE_COMPUTE] > 0 && !waits[i + 1];
-}
-
 /* ---- numbers ---- */
 
-/* rest: the number of the chain behind the first instance, or if only one is there its segment. */
-typedef struct ChainName {
-    uint32_t segment, rest;
-    bool pair;
-} ChainName;
+/* Chains by their ends, as a tree: its roots are single instances, a chain's parent is what is
+ * behind its first instance. */
+typedef struct ChainNode {
+    uint32_t segment; /* of its first instance */
+    uint32_t longer;  /* the newest chain that is one instance longer; 0: none */
+    uint32_t other;   /* the one before that of the same parent; 0: none */
+} ChainNode;
 
-typedef struct ChainNames {
-    uint32_t slots_n; /* a power of two */
-    uint32_t *slot;   /* number */
-    ChainName *name;  /* by number, from 1 */
-    uint32_t n;
-} ChainNames;
+typedef struct ChainTree {
+    uint32_t n, cap; /* the first are the roots, by segment */
+    ChainNode *node;
+} ChainTree;
 
-static uint32_t number_of(ChainNames *names, ChainName name)
+static uint32_t longer_by(ChainTree *t, uint32_t chain, uint32_t segment)
 {
-    uint32_t at = (uint32_t)mix_u64((uint64_t)name.segment << 32 | name.rest << 1 | name.pair);
-    for (at &= names->slots_n - 1; names->slot[at]; at = (at + 1) & (names->slots_n - 1)) {
-        const ChainName *known = &names->name[names->slot[at]];
-        if (known->segment == name.segment && known->rest == name.rest &&
-            known->pair == name.pair)
-            return names->slot[at];
-    }
-    names->name[++names->n] = name;
-    return names->slot[at] = names->n;
+    for (uint32_t i = t->node[chain].longer; i > 0; i = t->node[i].other)
+        if (t->node[i].segment == segment)
+            return i;
+    GROW(t->node, t->n, t->cap);
+    t->node[t->n] = (ChainNode){ .segment = segment, .other = t->node[chain].longer };
+    return t->node[chain].longer = t->n++;
 }
 
-static void index_role(Sim *sim, uint32_t role, ChainNames *names)
+static void index_role(Sim *sim, uint32_t role, ChainTree *t)
 {
     const Role *r = &sim->g->roles[role];
     const bool *open = sim->role_open[role];
-    Apart apart = { mem_zero(r->instances_n + 1, sizeof(bool)),
-                    mem_zero(r->instances_n + 1, sizeof(bool)) };
+    const Ties *ties = sim->role_ties[role];
     ChainLink *link = PUSH_ARRAY(&sim->arena, ChainLink, r->instances_n + 1);
-    find_apart(sim, r, &apart);
-    for (uint32_t i = r->instances_n; i-- > 0;) {
+    bool next_joins = false; /* the instance behind, if it may follow another in a chain */
+    for (uint32_t i = r->instances_n, chain = 0, n = 0; i-- > 0;) {
+        const Instance *in = &r->instances[i];
+        bool may = !open[i] && (sim->lanes[in->segment].all & 1u << LANE_COMPUTE);
         bool more =
-            i + 1 < r->instances_n && !apart.awaited[i] && joins(sim, r, open, apart.waits, i);
-        link[i].n = more ? link[i + 1].n + 1 : 1;
-        if (!more)
-            continue;
-        ChainName name = { .segment = r->instances[i].segment, .pair = link[i].n == 2 };
-        name.rest = name.pair ? r->instances[i + 1].segment : link[i + 1].number;
-        link[i].number = number_of(names, name);
+            may && next_joins && !ties[i].awaited && in->micro_batch == in[1].micro_batch;
+        next_joins = may && !ties[i].waits;
+        n = more ? n + 1 : 1;
+        uint32_t segment = sim->same[in->segment];
+        chain = more ? longer_by(t, chain, segment) : segment;
+        link[i] = (ChainLink){ more ? chain - sim->g->segments_n : 0, n };
     }
     sim->role_chain[role] = link;
-    free(apart.waits);
-    free(apart.awaited);
 }
 
 void chains_index(Sim *sim)
 {
     const Graph *g = sim->g;
-    uint64_t all = 0;
-    for (uint32_t i = 0; i < g->roles_n; i++)
-        all += g->roles[i].instances_n;
-    ChainNames names = { .slots_n = 16 };
-    while (names.slots_n < 2 * all)
-        names.slots_n *= 2;
-    names.slot = mem_zero(names.slots_n, sizeof *names.slot);
-    names.name = mem_zero(all + 1, sizeof *names.name);
+    ChainTree t = { .n = g->segments_n, .cap = 2 * g->segments_n };
+    t.node = mem_zero(t.cap, sizeof *t.node);
     sim->role_chain = PUSH_ARRAY(&sim->arena, ChainLink *, g->roles_n + 1);
     for (uint32_t i = 0; i < g->roles_n; i++)
-        index_role(sim, i, &names);
-    sim->chains_n = names.n + 1;
-    free(names.slot);
-    free(names.name);
+        index_role(sim, i, &t);
+    sim->chains_n = t.n - g->segments_n;
+    free(t.node);
 }
 
 /* ---- timing one ---- */

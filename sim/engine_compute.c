@@ -3,8 +3,7 @@
  *
  * `left` is the work still to do in nanoseconds of an undisturbed GPU.  While
  * something is transferring, alone_ns of work take slowed_ns.  account() brings
- * `left` up to now; every change of speed sends the end event anew, and events
- * of an old version are dropped.
+ * `left` up to now; every change of speed sets the end event anew.
  */
 #include "sim/engine_state.h"
 
@@ -32,8 +31,7 @@ static int64_t time_left(const Sim *sim, Runner *r)
 
 void compute_resume(Sim *sim, Runner *r)
 {
-    LaneState *l = &r->lane[LANE_COMPUTE];
-    evq_push(&sim->events, sim->now_ns + time_left(sim, r), EVENT_COMPUTE, r->id, ++l->version);
+    evq_set(&sim->events, r->id, sim->now_ns + time_left(sim, r), EVENT_COMPUTE, r->id);
 }
 
 void compute_start(Sim *sim, Runner *r, uint32_t op)
@@ -49,10 +47,8 @@ void compute_start(Sim *sim, Runner *r, uint32_t op)
         compute_resume(sim, r);
 }
 
-void compute_event(Sim *sim, Runner *r, uint32_t version)
+void compute_event(Sim *sim, Runner *r)
 {
-    if (version != r->lane[LANE_COMPUTE].version)
-        return;
     if (r->running_macro && r->running_macro->run_n > 0)
         run_finish(sim, r);
     else if (r->running_macro && r->guard)

@@ -94,6 +94,12 @@ static uint32_t component_of(Sim *sim, Demand d)
     }
 }
 
+/* Sources of events are the runners, then the flows. */
+static void set_event(Sim *sim, uint32_t flow, int64_t at_ns, uint32_t kind)
+{
+    evq_set(&sim->events, sim->runners_n + flow, at_ns, kind, flow);
+}
+
 static void set_rate(Sim *sim, uint32_t flow, double rate)
 {
     Flow *f = &sim->flows[flow];
@@ -108,8 +114,7 @@ static void set_rate(Sim *sim, uint32_t flow, double rate)
     if (sim->links)
         links_note(sim, f, f->left);
     f->rate = rate;
-    evq_push(&sim->events, sim->now_ns + ns_up(f->left / rate), EVENT_FLOW_END, flow,
-             ++f->version);
+    set_event(sim, flow, sim->now_ns + ns_up(f->left / rate), EVENT_FLOW_END);
 }
 
 static void share(Sim *sim, Demand around)
@@ -168,6 +173,18 @@ static void links_release(Sim *sim, Demand d)
         sim->held_n[d.uses[u].resource]--;
 }
 
+/* Breaking macros up may make new flows, and move the old. */
+static void make_way(Sim *sim, const Flow *f)
+{
+    Use own[ARRAY_N(f->own_uses)];
+    Demand d = demand_of(f);
+    if (f->group == NONE_U32) {
+        memcpy(own, d.uses, d.uses_n * sizeof *own);
+        d.uses = own;
+    }
+    macro_break_on(sim, d);
+}
+
 static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
 {
     Flow *f = &sim->flows[flow];
@@ -176,16 +193,15 @@ static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
     f->rate = 0;
     f->start_ns = sim->now_ns;
     f->solo_rate = f->cost.solo_rate;
-    Flow asked = *f; /* breaking may make new flows, and move the old */
-    links_hold(sim, demand_of(&asked));
-    macro_break_on(sim, demand_of(&asked));
+    links_hold(sim, demand_of(f));
+    make_way(sim, f);
     f = &sim->flows[flow];
     int64_t latency_ns = max_i64(f->cost.latency_ns - (int64_t)into_ns, 0);
     double moved = into_ns > (double)f->cost.latency_ns
                        ? (into_ns - (double)f->cost.latency_ns) * f->solo_rate
                        : 0;
     f->left = moved < f->cost.traffic_bytes ? f->cost.traffic_bytes - moved : 0;
-    evq_push(&sim->events, sim->now_ns + latency_ns, EVENT_FLOW_DATA, flow, ++f->version);
+    set_event(sim, flow, sim->now_ns + latency_ns, EVENT_FLOW_DATA);
     if (f->group == NONE_U32) {
         member_begin(sim, &sim->runners[f->from], f->from_lane, f->op, &f->cost);
         member_begin(sim, &sim->runners[f->to], f->to_lane, f->to_op, &f->cost);
@@ -234,10 +250,11 @@ static void member_end(Sim *sim, Runner *r, uint32_t lane, const Flow *f, uint32
     account(sim, r);
     LaneState *l = &r->lane[lane];
     const Op *o = &sim->g->ops[op];
-    uint32_t stat = account_stat(r, o, group_size);
-    account_transfer(r, stat, o, &f->cost, account_wire_bytes(o, group_size),
-                     sim->now_ns - (op_is_p2p(o->kind) ? f->start_ns : l->start_ns),
-                     sim->now_ns - f->start_ns);
+    int64_t since_ns = op_is_p2p(o->kind) ? f->start_ns : l->start_ns;
+    if (!r->totals)
+        account_transfer(r, account_stat(r, o, group_size), o, &f->cost,
+                         account_wire_bytes(o, group_size), sim->now_ns - since_ns,
+                         sim->now_ns - f->start_ns);
     r->transfer_n--;
     compute_set_speed(sim, r);
     if (--l->transfers_n == 0)
@@ -252,35 +269,32 @@ static void member_end(Sim *sim, Runner *r, uint32_t lane, const Flow *f, uint32
 
 static void flow_end(Sim *sim, uint32_t flow)
 {
-    Flow f = sim->flows[flow];
-    sim->flows[flow].used = false;
-    sim->flows[flow].version++;
-    links_release(sim, demand_of(&f));
-    if (f.moving) {
+    Flow *f = &sim->flows[flow]; /* nothing begins before it is over for all its members */
+    f->used = false;
+    links_release(sim, demand_of(f));
+    if (f->moving) {
         if (sim->links)
-            links_note(sim, &f, 0);
+            links_note(sim, f, 0);
         link_remove(sim, flow);
-        share(sim, demand_of(&sim->flows[flow]));
+        share(sim, demand_of(f));
     }
     GROW(sim->free_flows, sim->free_flows_n, sim->free_flows_cap);
     sim->free_flows[sim->free_flows_n++] = flow;
-    if (f.group == NONE_U32) {
-        member_end(sim, &sim->runners[f.from], f.from_lane, &f, f.op, 2);
-        member_end(sim, &sim->runners[f.to], f.to_lane, &f, f.to_op, 2);
+    if (f->group == NONE_U32) {
+        member_end(sim, &sim->runners[f->from], f->from_lane, f, f->op, 2);
+        member_end(sim, &sim->runners[f->to], f->to_lane, f, f->to_op, 2);
         return;
     }
-    const GroupClass *gc = &sim->classes.groups[f.group];
+    const GroupClass *gc = &sim->classes.groups[f->group];
     for (uint32_t i = 0; i < gc->members_n; i++) {
         Runner *r = &sim->runners[gc->member[i]];
-        member_end(sim, r, f.lane, &f, r->lane[f.lane].op, gc->size);
+        member_end(sim, r, f->lane, f, r->lane[f->lane].op, gc->size);
     }
 }
 
-void flow_event(Sim *sim, uint32_t flow, uint32_t version, bool data)
+void flow_event(Sim *sim, uint32_t flow, bool data)
 {
     Flow *f = &sim->flows[flow];
-    if (!f->used || f->version != version)
-        return;
     if (!data || f->left <= 0 || f->uses_n == 0) {
         flow_end(sim, flow);
         return;

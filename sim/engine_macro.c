@@ -22,7 +22,6 @@
  * their own.
  */
 #include <math.h>
-#include <string.h>
 
 #include "sim/engine_state.h"
 
@@ -62,25 +61,9 @@ double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double 
 
 /* ---- which segments ---- */
 
-/* A collective of ranks that all arrive together, on links that they touch themselves: those are
- * added to *links. */
-static bool is_inner(const Sim *sim, const Runner *r, const Op *o, uint32_t *links)
+static bool can_be_macro(const Sim *sim, const Runner *r, const Segment *s)
 {
-    uint32_t group = op_is_collective(o->kind) ? r->rc->group[o->u.comm.group] : NONE_U32;
-    if (group == NONE_U32 || sim->classes.groups[group].members_n > 1)
-        return false;
-    Demand d = collective_demand(&sim->classes.groups[group], o->kind);
-    for (uint32_t u = 0; u < d.uses_n; u++) {
-        ResourceKind kind = sim->classes.resources[d.uses[u].resource].kind;
-        if (kind >= RES_RANK_N || r->rc->resource[kind] != d.uses[u].resource)
-            return false;
-        *links |= 1u << kind;
-    }
-    return true;
-}
-
-static bool can_be_macro(const Sim *sim, const Runner *r, const Segment *s, uint32_t *links)
-{
+    uint32_t links = 0;
     if (sim->options->expanded || sim->timeline || sim->m->jitter > 0 || s->op_n == 0)
         return false;
     const Op *op = graph_ops(sim->g, s);
@@ -88,7 +71,7 @@ static bool can_be_macro(const Sim *sim, const Runner *r, const Segment *s, uint
     for (uint32_t i = 0; i < s->op_n; i++) {
         if (op[i].lane != LANE_COMPUTE && !op_is_comm(op[i].kind))
             return false;
-        if (op_is_comm(op[i].kind) && !is_inner(sim, r, &op[i], links))
+        if (op_is_comm(op[i].kind) && !macro_is_inner(sim, r, &op[i], &links))
             return false;
         if (op[i].dep_n > 0)
             follows |= 1u << op[i].lane;
@@ -96,216 +79,6 @@ static bool can_be_macro(const Sim *sim, const Runner *r, const Segment *s, uint
             return false;
     }
     return op[0].lane == LANE_COMPUTE;
-}
-
-/* ---- timing a segment ---- */
-
-typedef struct LaneClock {
-    uint32_t at;      /* next op of the lane */
-    uint32_t running; /* op, NONE_U32 */
-    double left;      /* alone-ns */
-    int64_t end_ns;
-} LaneClock;
-
-typedef struct Timing {
-    Sim *sim;
-    const Runner *r;
-    const Segment *s;
-    Macro *m;
-    uint32_t segment;
-    bool *done;
-    uint32_t done_n;
-    LaneClock lane[LANE_N];
-    int64_t now_ns;
-} Timing;
-
-static uint32_t lane_op(const Timing *t, uint32_t lane, uint32_t at)
-{
-    return t->sim->lane_ops[t->sim->lane_first[t->segment * LANE_N + lane] + at] -
-           t->s->op_first;
-}
-
-static bool deps_done(const Timing *t, uint32_t i)
-{
-    const Op *o = graph_ops(t->sim->g, t->s) + i;
-    for (uint32_t d = 0; d < o->dep_n; d++)
-        if (!t->done[t->sim->g->deps[o->dep_first + d]])
-            return false;
-    return true;
-}
-
-static const Op *running_op(const Timing *t, uint32_t lane)
-{
-    uint32_t i = t->lane[lane].running;
-    return i == NONE_U32 ? NULL : graph_ops(t->sim->g, t->s) + i;
-}
-
-static OpCost cost_in_macro(const Timing *t, uint32_t i)
-{
-    uint32_t op = t->s->op_first + i;
-    const Op *o = &t->sim->g->ops[op];
-    if (!op_is_comm(o->kind))
-        return t->r->cost->op[op];
-    int64_t ns = comm_cost_of(t->sim, op, t->r->rc->group[o->u.comm.group])->solo_ns;
-    return (OpCost){ ns, ns };
-}
-
-/* Starts what can start now; ops that take no time are done at once. */
-static void start_ops(Timing *t)
-{
-    for (bool again = true; again;) {
-        again = false;
-        for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
-            LaneClock *c = &t->lane[lane];
-            if (c->running != NONE_U32 || c->at == t->s->lane_n[lane])
-                continue;
-            uint32_t i = lane_op(t, lane, c->at);
-            if (!deps_done(t, i))
-                continue;
-            c->at++;
-            c->left = (double)cost_in_macro(t, i).alone_ns;
-            t->m->start_ns[i] = t->m->end_ns[i] = t->now_ns;
-            again = true;
-            if (c->left > 0) {
-                c->running = i;
-                continue;
-            }
-            t->done[i] = true;
-            t->done_n++;
-        }
-    }
-}
-
-static bool comm_runs(const Timing *t)
-{
-    for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
-        const Op *o = running_op(t, lane);
-        if (o && op_is_comm(o->kind))
-            return true;
-    }
-    return false;
-}
-
-/* Do two transfers share a link now? */
-static bool comms_collide(const Timing *t)
-{
-    uint32_t taken = 0;
-    for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
-        const Op *o = running_op(t, lane);
-        uint32_t links = 0;
-        if (!o || !op_is_comm(o->kind))
-            continue;
-        is_inner(t->sim, t->r, o, &links);
-        if (taken & links)
-            return true;
-        taken |= links;
-    }
-    return false;
-}
-
-/* Slowed time over alone time of a running op. */
-static double stretch(const Timing *t, uint32_t lane)
-{
-    OpCost c = cost_in_macro(t, t->lane[lane].running);
-    return c.alone_ns > 0 ? (double)c.slowed_ns / (double)c.alone_ns : 1;
-}
-
-static void add_interval(Timing *t, int64_t dt, bool compute, bool comm, double slow_ns)
-{
-    Macro *m = t->m;
-    uint32_t i = m->intervals_n++;
-    m->alone_at[i + 1] = m->alone_at[i] + dt;
-    m->slow_at[i + 1] = m->slow_at[i] + llround(slow_ns);
-    m->compute_at[i + 1] = m->compute_at[i] + (compute ? dt : 0);
-    m->comm_at[i + 1] = m->comm_at[i] + (comm ? dt : 0);
-}
-
-/* To the next end of an op.  False when nothing runs. */
-static bool advance(Timing *t)
-{
-    bool comm = comm_runs(t), compute = running_op(t, LANE_COMPUTE) != NULL &&
-                                        !op_is_comm(running_op(t, LANE_COMPUTE)->kind);
-    int64_t next = INT64_MAX;
-    for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
-        LaneClock *c = &t->lane[lane];
-        if (c->running == NONE_U32)
-            continue;
-        c->end_ns = t->now_ns + ns_up(c->left * (comm ? stretch(t, lane) : 1));
-        next = min_i64(next, c->end_ns);
-    }
-    if (next == INT64_MAX)
-        return false;
-    int64_t dt = next - t->now_ns;
-    double slow_ns = (double)dt * (compute && !comm ? stretch(t, LANE_COMPUTE) : 1);
-    add_interval(t, dt, compute, comm, slow_ns);
-    t->now_ns = next;
-    for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
-        LaneClock *c = &t->lane[lane];
-        if (c->running == NONE_U32)
-            continue;
-        const Op *o = running_op(t, lane);
-        t->m->exposed_ns[c->running] += op_is_comm(o->kind) && !compute ? dt : 0;
-        c->left = fmax(0, c->left - (double)dt / (comm ? stretch(t, lane) : 1));
-        t->m->end_ns[c->running] = next;
-        if (c->end_ns > next)
-            continue;
-        t->done[c->running] = true;
-        t->done_n++;
-        c->running = NONE_U32;
-    }
-    return true;
-}
-
-static void macro_alloc(Sim *sim, Macro *m, uint32_t n)
-{
-    m->start_ns = PUSH_ARRAY(&sim->arena, int64_t, n);
-    m->end_ns = PUSH_ARRAY(&sim->arena, int64_t, n);
-    m->exposed_ns = PUSH_ARRAY(&sim->arena, int64_t, n);
-    m->alone_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
-    m->slow_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
-    m->compute_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
-    m->comm_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
-}
-
-/* False when the timing is not that of a macro: transfers that share a link, a tail off the
- * compute lane, or a time that does not fit. */
-static bool macro_time(Sim *sim, const Runner *r, uint32_t segment, Macro *m)
-{
-    const Segment *s = &sim->g->segments[segment];
-    Timing t = { .sim = sim, .r = r, .s = s, .m = m, .segment = segment };
-    t.done = PUSH_ARRAY(&sim->arena, bool, s->op_n);
-    macro_alloc(sim, m, s->op_n);
-    for (uint32_t lane = 0; lane < LANE_N; lane++)
-        t.lane[lane].running = NONE_U32;
-    do {
-        start_ops(&t);
-        if (comms_collide(&t) || m->alone_at[m->intervals_n] > NS_MAX ||
-            m->slow_at[m->intervals_n] > NS_MAX)
-            return false;
-    } while (advance(&t));
-    ASSERT(t.done_n == s->op_n);
-    m->lag_ns = INT64_MIN;
-    m->comms = PUSH_ARRAY(&sim->arena, MacroComm, s->op_n);
-    for (uint32_t i = 0; i < s->op_n; i++) {
-        const Op *o = graph_ops(sim->g, s) + i;
-        m->lanes |= 1u << o->lane;
-        if (op_is_comm(o->kind)) {
-            MacroComm *c = &m->comms[m->comms_n++];
-            m->has_comm = true;
-            uint32_t group = r->rc->group[o->u.comm.group];
-            *c = (MacroComm){ .start_ns = m->start_ns[i],
-                              .end_ns = m->end_ns[i],
-                              .op = i,
-                              .stat = NONE_U32,
-                              .cost = comm_cost_of(sim, s->op_first + i, group) };
-            c->wire_bytes = account_wire_bytes(o, sim->classes.groups[group].size);
-            is_inner(sim, r, o, &c->links);
-        }
-        m->lag_ns = max_i64(m->lag_ns, r->cost->launch_after[s->op_first + i] - m->start_ns[i]);
-    }
-    const Op *last = graph_ops(sim->g, s) + s->op_n - 1;
-    return last->lane == LANE_COMPUTE && m->end_ns[s->op_n - 1] == t.now_ns &&
-           m->alone_at[m->intervals_n] > 0;
 }
 
 /* ---- running one ---- */
@@ -396,7 +169,8 @@ static bool lanes_are_free(const Runner *r, const Macro *m, uint32_t instance)
     for (uint32_t lane = 1; m->lanes >> lane; lane++)
         if ((m->lanes >> lane & 1u) &&
             (r->lane[lane].busy ||
-             r->lane[lane].done != r->lane_base[(size_t)instance * LANE_N + lane]))
+             r->lane[lane].done != r->lane_base[(size_t)instance * LANE_N + lane] +
+                                       (m->begin_at ? m->begin_at[lane] : 0)))
             return false;
     return true;
 }
@@ -413,31 +187,36 @@ static bool same_transfer(Sim *sim, const Runner *a, const Runner *b, uint32_t o
 {
     const Op *o = &sim->g->ops[op];
     uint32_t of_a = 0, of_b = 0;
-    if (!is_inner(sim, a, o, &of_a) || !is_inner(sim, b, o, &of_b) || of_a != of_b)
+    if (!macro_is_inner(sim, a, o, &of_a) || !macro_is_inner(sim, b, o, &of_b) || of_a != of_b)
         return false;
     uint32_t x = a->rc->group[o->u.comm.group], y = b->rc->group[o->u.comm.group];
     return sim->classes.groups[x].size == sim->classes.groups[y].size &&
            same_cost(comm_cost_of(sim, op, x), comm_cost_of(sim, op, y));
 }
 
+bool macro_same(Sim *sim, const Runner *a, const Runner *b, Stretch of)
+{
+    const Segment *s = &sim->g->segments[of.segment];
+    for (uint32_t i = of.first; i < of.end; i++)
+        if (op_is_comm(graph_ops(sim->g, s)[i].kind) &&
+            !same_transfer(sim, a, b, s->op_first + i))
+            return false;
+    return true;
+}
+
 /* The macro of a rank for which the segment takes the same time; NULL: none is known.
  * Stages have layers of the same types. */
 static const Macro *twin_of(Sim *sim, const Runner *r, uint32_t segment)
 {
-    const Segment *s = &sim->g->segments[segment];
     const Runner *other = NULL;
     for (uint32_t i = 0; i < sim->runners_n && !other; i++)
         if (sim->runners[i].macro[segment] && sim->runners[i].cost == r->cost)
             other = &sim->runners[i];
-    for (uint32_t i = 0; other && i < s->op_n; i++)
-        if (op_is_comm(graph_ops(sim->g, s)[i].kind) &&
-            !same_transfer(sim, other, r, s->op_first + i))
-            return NULL;
-    return other ? other->macro[segment] : NULL;
+    Stretch whole = { segment, 0, sim->g->segments[segment].op_n };
+    return other && macro_same(sim, other, r, whole) ? other->macro[segment] : NULL;
 }
 
-/* Its times are shared, what is booked of its transfers is the rank's own. */
-static void macro_copy(Sim *sim, const Runner *r, uint32_t segment, Macro *m, const Macro *twin)
+void macro_copy(Sim *sim, const Runner *r, uint32_t segment, Macro *m, const Macro *twin)
 {
     const Segment *s = &sim->g->segments[segment];
     *m = *twin;
@@ -456,6 +235,8 @@ Macro *macro_of(Sim *sim, Runner *r, uint32_t segment)
     Macro *m = r->macro[segment];
     if (m)
         return m;
+    if (sim->same[segment] != segment)
+        return r->macro[segment] = macro_of(sim, r, sim->same[segment]);
     const Segment *s = &sim->g->segments[segment];
     const Macro *twin = twin_of(sim, r, segment);
     m = r->macro[segment] = PUSH(&sim->arena, Macro);
@@ -463,15 +244,31 @@ Macro *macro_of(Sim *sim, Runner *r, uint32_t segment)
         macro_copy(sim, r, segment, m, twin);
         return m;
     }
-    bool can = can_be_macro(sim, r, s, &m->links) && macro_time(sim, r, segment, m);
+    bool can =
+        can_be_macro(sim, r, s) && macro_time(sim, r, (Stretch){ segment, 0, s->op_n }, m);
     m->state = can ? MACRO_YES : MACRO_NO;
     return m;
 }
 
-/* May it begin, as far as lanes and links are concerned? */
-static bool has_its_way(const Sim *sim, const Runner *r, const Macro *m, uint32_t instance)
+bool macro_has_way(const Sim *sim, const Runner *r, const Macro *m, uint32_t instance)
 {
     return !m->has_comm || (links_are_free(sim, r, m) && lanes_are_free(r, m, instance));
+}
+
+void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op)
+{
+    account(sim, r);
+    links_hold(sim, r, m);
+    for (uint32_t left = m->lanes; left; left &= left - 1)
+        r->lane[first_lane(left)].busy = true;
+    LaneState *l = &r->lane[LANE_COMPUTE];
+    l->op = op;
+    l->start_ns = sim->now_ns;
+    r->running_macro = m;
+    r->position = 0;
+    r->interval = 0;
+    r->compute_n++;
+    compute_resume(sim, r);
 }
 
 bool macro_try(Sim *sim, Runner *r, uint32_t instance)
@@ -483,23 +280,11 @@ bool macro_try(Sim *sim, Runner *r, uint32_t instance)
         r->host_start[instance] + m->lag_ns > sim->now_ns || !edges_done(sim, r, instance))
         return false;
     const Macro *chain = chain_of(sim, r, instance);
-    if (chain && has_its_way(sim, r, chain, instance))
+    if (chain && macro_has_way(sim, r, chain, instance))
         m = chain;
-    else if (!has_its_way(sim, r, m, instance))
+    else if (!macro_has_way(sim, r, m, instance))
         return false;
-    account(sim, r);
-    links_hold(sim, r, m);
-    for (uint32_t lane = 0; m->lanes >> lane; lane++)
-        if (m->lanes >> lane & 1u)
-            r->lane[lane].busy = true;
-    LaneState *l = &r->lane[LANE_COMPUTE];
-    l->op = s->op_first;
-    l->start_ns = sim->now_ns;
-    r->running_macro = m;
-    r->position = 0;
-    r->interval = 0;
-    r->compute_n++;
-    compute_resume(sim, r);
+    macro_begin(sim, r, m, s->op_first);
     return true;
 }
 
@@ -518,7 +303,7 @@ static void book_comm(Sim *sim, Runner *r, const Segment *s, const Macro *m, Mac
 static void book_inner(Sim *sim, Runner *r, const Macro *m, uint32_t instance, double x)
 {
     const Segment *s = segment_of(sim, r, instance);
-    for (uint32_t i = 0; i < m->comms_n; i++)
+    for (uint32_t i = 0; i < m->comms_n && !r->totals; i++)
         if ((double)m->comms[i].end_ns <= x)
             book_comm(sim, r, s, m, &m->comms[i]);
 }
@@ -568,10 +353,9 @@ void macro_finish(Sim *sim, Runner *r)
     r->running_macro = NULL;
     links_release(sim, r, m);
     r->compute_n--;
-    for (uint32_t lane = 0; m->lanes >> lane; lane++) {
-        if (!(m->lanes >> lane & 1u))
-            continue;
-        lane_skip(sim, r, lane, instance, s->lane_n[lane], path);
+    for (uint32_t left = m->lanes; left; left &= left - 1) {
+        uint32_t lane = first_lane(left);
+        lane_skip(sim, r, lane, instance, m->end_at ? m->end_at[lane] : s->lane_n[lane], path);
         lane_wake_after(sim, r, lane);
     }
 }
@@ -653,7 +437,7 @@ void macro_break(Sim *sim, Runner *r)
     r->running_macro = NULL;
     links_release(sim, r, m);
     r->compute_n--;
-    r->lane[LANE_COMPUTE].version++;
+    evq_cancel(&sim->events, r->id);
     if (m->parts_n > 0)
         m = leave_chain(sim, r, m, &x, path);
     uint32_t instance = r->lane[LANE_COMPUTE].instance;

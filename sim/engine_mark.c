@@ -39,7 +39,7 @@ static uint32_t same_op(const Steady *s, uint32_t op)
 {
     const Graph *g = s->sim->g;
     uint32_t segment = s->segment_of[op];
-    return g->segments[s->same[segment]].op_first + (op - g->segments[segment].op_first);
+    return g->segments[s->sim->same[segment]].op_first + (op - g->segments[segment].op_first);
 }
 
 bool mark_is_parked(const Steady *s, const Runner *r, uint32_t lane)
@@ -91,9 +91,10 @@ static void put_compute(const Steady *s, Mark *m, const Runner *r)
     const LaneState *l = &r->lane[LANE_COMPUTE];
     bool runs = l->busy && !op_is_comm(sim->g->ops[l->op].kind);
     put(m, (int64_t)(r->running_macro != NULL) << 2 | r->slowed << 1 | runs);
-    put_pair(m, r->running_macro ? r->running_macro->run_n : 0,
-             r->running_macro ? r->running_macro->parts_n : 0);
-    put_ns(m, r->running_macro ? llround(r->position) : runs ? llround(r->left) : 0);
+    const Macro *macro = r->running_macro;
+    put_pair(m, macro ? macro->run_n : 0, macro ? macro->end_op : 0);
+    put(m, macro ? macro->parts_n : 0);
+    put_ns(m, macro ? llround(r->position) : runs ? llround(r->left) : 0);
     put_ns(m, r->accounted_ns - sim->now_ns);
     put_pair(m, r->compute_n, r->transfer_n);
     put(m, r->comm_lanes);
@@ -238,19 +239,8 @@ static void put_flows(Steady *s, Mark *m)
 
 bool mark_event_counts(const Steady *s, const Event *e)
 {
-    const Sim *sim = s->sim;
-    switch (e->kind) {
-    case EVENT_LANE:
-    case EVENT_KERNEL:
-        return !mark_is_parked(s, &sim->runners[e->a], e->b);
-    case EVENT_COMPUTE:
-        return e->b == sim->runners[e->a].lane[LANE_COMPUTE].version;
-    case EVENT_FLOW_DATA:
-    case EVENT_FLOW_END:
-        return sim->flows[e->a].used && e->b == sim->flows[e->a].version;
-    default:
-        return true;
-    }
+    return (e->kind != EVENT_LANE && e->kind != EVENT_KERNEL) ||
+           !mark_is_parked(s, &s->sim->runners[e->a], e->b);
 }
 
 static int compare_events(const void *a, const void *b)
@@ -277,10 +267,9 @@ static void put_events(Steady *s, Mark *m)
     for (uint32_t i = 0; i < n; i++) {
         const Event *e = &s->events[i];
         bool flow = e->kind == EVENT_FLOW_DATA || e->kind == EVENT_FLOW_END;
-        bool compute = e->kind == EVENT_COMPUTE;
         put_ns(m, e->at_ns - sim->now_ns);
         put_pair(m, e->kind, flow ? s->number[e->a] : e->a);
-        put(m, flow || compute ? 0 : e->b);
+        put(m, e->b);
     }
 }
 

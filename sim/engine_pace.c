@@ -33,9 +33,11 @@ enum { BUSY_PART = 100, STRIDES_TRIED = 8 };
 void pace_begin(Steady *s)
 {
     Sim *sim = s->sim;
-    s->pace = mem_zero(sim->runners_n, sizeof *s->pace);
+    s->pace =
+        mem_resize(NULL, sim->runners_n, sizeof *s->pace); /* a pass is filled as it comes */
     for (uint32_t i = 0; i < sim->runners_n; i++) {
         Pace *p = &s->pace[i];
+        p->passes_n = 0;
         p->micro_batch = sim->options->stride - 1;
         p->next = steady_first_of(sim->runners[i].role, 0, p->micro_batch);
     }
@@ -264,7 +266,8 @@ static void leap_runner(Steady *s, Runner *r, Shift *shift)
     grow_stat(r->stat, &growth);
     r->stat->repeat =
         (Repeat){ then->instance, now->instance - then->instance, (uint32_t)shift->times };
-    count_transfers(s->sim, r, &r->stat->repeat);
+    if (!r->totals)
+        count_transfers(s->sim, r, &r->stat->repeat);
     shift->host_ns[r->id] =
         r->host_next < r->role->instances_n
             ? shift->ns

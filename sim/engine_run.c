@@ -22,6 +22,8 @@ static void note_edge(Sim *sim, const Role *r, const Instance *to, const Edge *e
         return;
     sim->waits[dst->op_first + e->dst_op] = true;
     sim->awaited[src->op_first + e->src_op] = true;
+    sim->waits_before[dst->op_first + e->dst_op] = true;
+    sim->awaited_later[src->op_first + e->src_op] = true;
 }
 
 /* What is so in one instance of a segment is taken to be so in all. */
@@ -30,6 +32,8 @@ void runs_index(Sim *sim)
     const Graph *g = sim->g;
     sim->waits = PUSH_ARRAY(&sim->arena, bool, g->ops_n + 1);
     sim->awaited = PUSH_ARRAY(&sim->arena, bool, g->ops_n + 1);
+    sim->waits_before = PUSH_ARRAY(&sim->arena, bool, g->ops_n + 1);
+    sim->awaited_later = PUSH_ARRAY(&sim->arena, bool, g->ops_n + 1);
     for (uint32_t i = 0; i < g->segments_n; i++) {
         const Segment *s = &g->segments[i];
         for (uint32_t k = s->op_first; k < s->op_first + s->op_n; k++)
@@ -100,15 +104,7 @@ bool run_try(Sim *sim, Runner *r, uint32_t instance)
     }
     if ((*known)->state == MACRO_NO || r->host_start[instance] + (*known)->lag_ns > sim->now_ns)
         return false;
-    account(sim, r);
-    l->busy = true;
-    l->op = op;
-    l->start_ns = sim->now_ns;
-    r->running_macro = *known;
-    r->position = 0;
-    r->interval = 0;
-    r->compute_n++;
-    compute_resume(sim, r);
+    macro_begin(sim, r, *known, op);
     return true;
 }
 

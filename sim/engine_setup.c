@@ -3,7 +3,8 @@
  *
  * Per role: how many ops each lane has before each instance (so that an op's
  * place in its lane is one addition), and behind which instances somebody may go
- * on before their end.  Per GPU type: the cost of every op in use.
+ * on before their end.  Per segment: the first that is like it.  Per GPU type: the
+ * cost of every op in use.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,163 +14,267 @@
 
 /* ---- indexes over the graph ---- */
 
+static bool waits_for_compute(const Graph *g, const Segment *s, const Op *o)
+{
+    for (uint32_t d = 0; d < o->dep_n; d++)
+        if (graph_ops(g, s)[g->deps[o->dep_first + d]].lane == LANE_COMPUTE)
+            return true;
+    return false;
+}
+
+static SegmentLanes lanes_of(const Graph *g, const Segment *s)
+{
+    SegmentLanes lanes = { 0 };
+    for (uint32_t k = 0; k < s->op_n; k++) {
+        const Op *o = graph_ops(g, s) + k;
+        lanes.all |= 1u << o->lane;
+        if (o->lane_index == 0 && waits_for_compute(g, s, o))
+            lanes.follow |= 1u << o->lane;
+    }
+    return lanes;
+}
+
 static void index_lanes(Sim *sim)
 {
     const Graph *g = sim->g;
     sim->lane_ops = PUSH_ARRAY(&sim->arena, uint32_t, g->ops_n + 1);
     sim->lane_first = PUSH_ARRAY(&sim->arena, uint32_t, (size_t)g->segments_n * LANE_N);
+    sim->lanes = PUSH_ARRAY(&sim->arena, SegmentLanes, g->segments_n + 1);
     for (uint32_t i = 0; i < g->segments_n; i++) {
         const Segment *s = &g->segments[i];
-        uint32_t at = s->op_first;
-        for (uint32_t lane = 0; lane < LANE_N; lane++) {
-            sim->lane_first[i * LANE_N + lane] = at;
-            at += s->lane_n[lane];
+        uint32_t *first = sim->lane_first + (size_t)i * LANE_N, at = s->op_first;
+        SegmentLanes lanes = lanes_of(g, s);
+        for (uint32_t left = lanes.all; left; left &= left - 1) {
+            first[first_lane(left)] = at;
+            at += s->lane_n[first_lane(left)];
         }
-        for (uint32_t k = 0; k < s->op_n; k++) {
-            const Op *o = graph_ops(g, s) + k;
-            sim->lane_ops[sim->lane_first[i * LANE_N + o->lane] + o->lane_index] =
-                s->op_first + k;
-        }
+        for (uint32_t k = s->op_first; k < s->op_first + s->op_n; k++)
+            sim->lane_ops[first[g->ops[k].lane] + g->ops[k].lane_index] = k;
+        lanes.all &= ~(1u << LANE_HOST);
+        sim->lanes[i] = lanes;
     }
 }
 
-/* Does the lane's first op in instance i start behind an op of the compute lane that is in
+/* Does the first op on the lane that instance i has ops on wait for one of the compute lane in
  * instance `since` or later? */
 static bool follows_compute(const Sim *sim, const Role *r, uint32_t i, uint32_t lane,
                             uint32_t since)
 {
-    const Graph *g = sim->g;
     const Instance *in = &r->instances[i];
-    const Segment *s = &g->segments[in->segment];
-    uint32_t local = sim->lane_ops[sim->lane_first[in->segment * LANE_N + lane]] - s->op_first;
-    const Op *o = graph_ops(g, s) + local;
-    for (uint32_t d = 0; d < o->dep_n; d++)
-        if (graph_ops(g, s)[g->deps[o->dep_first + d]].lane == LANE_COMPUTE)
-            return true;
+    if (in->edge_n == 0)
+        return false;
+    uint32_t first = sim->lane_ops[sim->lane_first[in->segment * LANE_N + lane]];
+    uint32_t local = first - sim->g->segments[in->segment].op_first;
     for (uint32_t e = 0; e < in->edge_n; e++) {
         const Edge *edge = &r->edges[in->edge_first + e];
-        const Segment *src = &g->segments[r->instances[edge->src_instance].segment];
+        const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
         if (edge->dst_op == local && edge->src_instance >= since &&
-            graph_ops(g, src)[edge->src_op].lane == LANE_COMPUTE)
+            graph_ops(sim->g, src)[edge->src_op].lane == LANE_COMPUTE)
             return true;
     }
     return false;
 }
 
-/* Instances whose end says too little: a later one waits for an op in their middle, or goes on
- * behind them on a lane that they leave before the compute lane. */
-static void index_open(Sim *sim, const Role *r, const uint16_t *lanes, bool *open)
+/* Of the edges into instance i. */
+static void index_edges(const Sim *sim, const Role *r, uint32_t i, bool *open, Ties *ties)
 {
-    uint32_t next[LANE_N];
-    memset(next, 0xff, sizeof next);
-    for (uint32_t i = r->instances_n; i-- > 0;) {
-        const Instance *in = &r->instances[i];
-        const uint32_t apart = 1u << LANE_COMPUTE | 1u << LANE_HOST;
-        for (uint32_t left = lanes[i] & ~apart; left; left &= left - 1) {
-            uint32_t lane = first_lane(left);
-            if (next[lane] != NONE_U32)
-                open[i] |= !follows_compute(sim, r, next[lane], lane, i);
-            next[lane] = i;
-        }
-        for (uint32_t e = 0; e < in->edge_n; e++) {
-            const Edge *edge = &r->edges[in->edge_first + e];
-            const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
-            open[edge->src_instance] |= edge->src_op + 1 < src->op_n;
-        }
+    const Instance *in = &r->instances[i];
+    const Op *ops = graph_ops(sim->g, &sim->g->segments[in->segment]);
+    for (uint32_t e = 0; e < in->edge_n; e++) {
+        const Edge *edge = &r->edges[in->edge_first + e];
+        const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
+        bool computes = ops[edge->dst_op].lane == LANE_COMPUTE;
+        open[edge->src_instance] |= edge->src_op + 1 < src->op_n;
+        ties[edge->src_instance].awaited |= !computes;
+        ties[i].waits |= !computes || graph_ops(sim->g, src)[edge->src_op].lane != LANE_COMPUTE;
     }
 }
 
-static void list_lanes(Sim *sim, uint32_t role, const uint16_t *lanes,
-                       const uint32_t *instances_n)
+/* Open are instances whose end says too little: a later one waits for an op in their middle, or
+ * goes on behind them on a lane that they leave before the compute lane.  instances_n: how many
+ * have ops on each lane. */
+static void index_ties(const Sim *sim, const Role *r, bool *open, Ties *ties,
+                       uint32_t *instances_n)
 {
-    const Role *r = &sim->g->roles[role];
-    uint32_t **list = PUSH_ARRAY(&sim->arena, uint32_t *, LANE_N), n[LANE_N] = { 0 };
-    for (uint32_t lane = 0; lane < LANE_N; lane++)
-        list[lane] = PUSH_ARRAY(&sim->arena, uint32_t, instances_n[lane] + 1);
-    for (uint32_t i = 0; i < r->instances_n; i++)
-        for (uint32_t left = lanes[i]; left; left &= left - 1) {
+    uint32_t next[LANE_N]; /* instance that the lane goes on with */
+    uint32_t come = 0,
+             follow = 0; /* lanes that go on; whose next op follows compute for sure */
+    for (uint32_t i = r->instances_n; i-- > 0;) {
+        const SegmentLanes *lanes = &sim->lanes[r->instances[i].segment];
+        uint32_t may_open = come & ~follow;
+        instances_n[LANE_COMPUTE] += lanes->all >> LANE_COMPUTE & 1u;
+        for (uint32_t left = lanes->all & ~(1u << LANE_COMPUTE); left; left &= left - 1) {
             uint32_t lane = first_lane(left);
-            list[lane][n[lane]++] = i;
-        }
-    for (uint32_t lane = 0; lane < LANE_N; lane++)
-        list[lane][n[lane]] = r->instances_n;
-    sim->role_on_lane[role] = list;
-}
-
-static void index_role(Sim *sim, uint32_t role, const uint16_t *lanes_of_segment)
-{
-    const Role *r = &sim->g->roles[role];
-    uint32_t *base = PUSH_ARRAY(&sim->arena, uint32_t, (size_t)r->instances_n * LANE_N);
-    uint16_t *lanes = PUSH_ARRAY(&sim->arena, uint16_t, r->instances_n);
-    bool *open = PUSH_ARRAY(&sim->arena, bool, r->instances_n);
-    uint32_t sum[LANE_N] = { 0 }, instances_n[LANE_N] = { 0 };
-    for (uint32_t i = 0; i < r->instances_n; i++) {
-        const uint32_t *lane_n = sim->g->segments[r->instances[i].segment].lane_n;
-        lanes[i] = lanes_of_segment[r->instances[i].segment];
-        memcpy(base + (size_t)i * LANE_N, sum, sizeof sum);
-        for (uint32_t left = lanes[i]; left; left &= left - 1) {
-            uint32_t lane = first_lane(left);
-            sum[lane] += lane_n[lane];
+            if (may_open >> lane & 1u && !open[i])
+                open[i] = !follows_compute(sim, r, next[lane], lane, i);
+            next[lane] = i;
             instances_n[lane]++;
         }
+        come |= lanes->all;
+        follow = (follow & ~lanes->all) | lanes->follow;
+        if (r->instances[i].edge_n > 0)
+            index_edges(sim, r, i, open, ties);
     }
-    list_lanes(sim, role, lanes, instances_n);
-    index_open(sim, r, lanes, open);
-    sim->role_lane_base[role] = base;
+}
+
+/* Counts the ops before each instance, and lists the instances of each lane. */
+static void count_ops(const Sim *sim, const Role *r, uint32_t *lane_base, uint32_t **list)
+{
+    const Segment *segments = sim->g->segments;
+    const SegmentLanes *lanes = sim->lanes;
+    uint32_t sum[LANE_N] = { 0 }, n[LANE_N] = { 0 };
+    for (uint32_t i = 0; i < r->instances_n; i++, lane_base += LANE_N) {
+        uint32_t segment = r->instances[i].segment;
+        memcpy(lane_base, sum, sizeof sum);
+        for (uint32_t left = lanes[segment].all; left; left &= left - 1) {
+            uint32_t lane = first_lane(left);
+            sum[lane] += segments[segment].lane_n[lane];
+            list[lane][n[lane]++] = i;
+        }
+    }
+    for (uint32_t lane = 0; lane < LANE_N; lane++)
+        list[lane][n[lane]] = r->instances_n;
+}
+
+static void index_role(Sim *sim, uint32_t role, uint32_t *lane_base)
+{
+    const Role *r = &sim->g->roles[role];
+    uint32_t instances_n[LANE_N] = { 0 };
+    uint32_t **list = PUSH_ARRAY(&sim->arena, uint32_t *, LANE_N);
+    bool *open = PUSH_ARRAY(&sim->arena, bool, r->instances_n);
+    Ties *ties = PUSH_ARRAY(&sim->arena, Ties, r->instances_n);
+    index_ties(sim, r, open, ties, instances_n);
+    for (uint32_t lane = 0; lane < LANE_N; lane++)
+        list[lane] = PUSH_ARRAY(&sim->arena, uint32_t, instances_n[lane] + 1);
+    count_ops(sim, r, lane_base, list);
+    sim->role_lane_base[role] = lane_base;
     sim->role_open[role] = open;
+    sim->role_ties[role] = ties;
+    sim->role_on_lane[role] = list;
 }
 
 static void index_roles(Sim *sim)
 {
     const Graph *g = sim->g;
-    uint16_t *lanes = PUSH_ARRAY(&sim->arena, uint16_t, g->segments_n + 1); /* by segment */
+    size_t all = 0;
     sim->role_lane_base = PUSH_ARRAY(&sim->arena, uint32_t *, g->roles_n);
     sim->role_open = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
+    sim->role_ties = PUSH_ARRAY(&sim->arena, Ties *, g->roles_n);
     sim->role_on_lane = PUSH_ARRAY(&sim->arena, uint32_t **, g->roles_n);
-    for (uint32_t i = 0; i < g->segments_n; i++)
-        for (uint32_t lane = 0; lane < LANE_N; lane++)
-            lanes[i] |= (uint16_t)((g->segments[i].lane_n[lane] > 0) << lane);
     for (uint32_t i = 0; i < g->roles_n; i++)
-        index_role(sim, i, lanes);
+        all += g->roles[i].instances_n;
+    sim->lane_base = mem_resize(NULL, all * LANE_N + 1, sizeof *sim->lane_base);
+    all = 0;
+    for (uint32_t i = 0; i < g->roles_n; i++) {
+        index_role(sim, i, sim->lane_base + all * LANE_N);
+        all += g->roles[i].instances_n;
+    }
+}
+
+/* ---- equal segments ---- */
+
+/* What the engine knows of an op. */
+static uint64_t hash_op(const Graph *g, const Op *o, uint64_t h)
+{
+    enum { OWN = 6, ALL = OWN + (sizeof o->u + 7) / 8 };
+    uint64_t word[ALL] = { (uint64_t)o->kind | (uint64_t)o->phase << 8 | (uint64_t)o->fn << 16 |
+                               (uint64_t)o->dtype << 24 | (uint64_t)o->lane << 32 |
+                               (uint64_t)o->grouped << 40,
+                           o->read_bytes, o->write_bytes, o->dep_n };
+    memcpy(&word[4], &o->flops, sizeof o->flops);
+    memcpy(&word[5], &o->model_flops, sizeof o->model_flops);
+    memcpy(&word[OWN], &o->u, sizeof o->u);
+    for (uint32_t i = 0; i < ALL; i++) {
+        h = (h ^ word[i]) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+    }
+    for (uint32_t d = 0; d < o->dep_n; d++)
+        h = mix_u64(h ^ g->deps[o->dep_first + d]);
+    return mix_u64(h);
+}
+
+/* Strategies write a segment anew for each bucket, layer or micro-batch: many are equal, and are
+ * priced and timed once. */
+static void index_same(Sim *sim)
+{
+    const Graph *g = sim->g;
+    uint32_t slots_n = 16;
+    while (slots_n < 2 * g->segments_n)
+        slots_n *= 2;
+    uint32_t *slot = mem_zero(slots_n, sizeof *slot); /* segment + 1, by its hash */
+    uint64_t *hash = mem_zero(g->segments_n + 1, sizeof *hash);
+    sim->same = PUSH_ARRAY(&sim->arena, uint32_t, g->segments_n + 1);
+    for (uint32_t i = 0; i < g->segments_n; i++) {
+        const Segment *s = &g->segments[i];
+        hash[i] = s->op_n;
+        for (uint32_t k = 0; k < s->op_n; k++)
+            hash[i] = hash_op(g, graph_ops(g, s) + k, hash[i]);
+        uint32_t at = (uint32_t)hash[i] & (slots_n - 1);
+        while (slot[at] && hash[slot[at] - 1] != hash[i])
+            at = (at + 1) & (slots_n - 1);
+        if (!slot[at])
+            slot[at] = i + 1;
+        sim->same[i] = slot[at] - 1;
+    }
+    free(slot);
+    free(hash);
 }
 
 /* ---- costs ---- */
 
-static int64_t launch_cost(const Sim *sim, const Gpu *gpu, const Op *o)
+static bool is_launched(const Op *o)
 {
-    if (o->kind == OP_RELEASE || o->kind == OP_HOST_WAIT || o->grouped)
-        return 0;
-    return llround((double)gpu->launch_ns * sim->sw->host_scale);
+    return o->kind != OP_RELEASE && o->kind != OP_HOST_WAIT && !o->grouped;
 }
 
-static OpCost cost_of(const Sim *sim, const Gpu *gpu, double speed, const Op *o)
+static OpCost cost_of(const Sim *sim, const CostTable *t, const Op *o)
 {
     if (op_is_comm(o->kind) || o->kind == OP_HOST_WAIT || o->kind == OP_RELEASE)
         return (OpCost){ 0, 0 };
-    OpCost c = op_cost(gpu, o, sim->sw);
-    if (speed == 1 && c.alone_ns <= NS_MAX && c.slowed_ns <= NS_MAX)
+    OpCost c = op_cost(t->gpu, o, sim->sw);
+    if (t->speed == 1 && c.alone_ns <= NS_MAX && c.slowed_ns <= NS_MAX)
         return c;
-    return (OpCost){ ns_up((double)c.alone_ns / speed), ns_up((double)c.slowed_ns / speed) };
+    return (OpCost){ ns_up((double)c.alone_ns / t->speed),
+                     ns_up((double)c.slowed_ns / t->speed) };
+}
+
+static void fill_segment(Sim *sim, CostTable *t, uint32_t segment, int64_t launch_ns)
+{
+    const Segment *s = &sim->g->segments[segment];
+    const GivenCosts *given = sim->options->given;
+    for (uint32_t k = s->op_first; k < s->op_first + s->op_n; k++) {
+        const Op *o = &sim->g->ops[k];
+        t->op[k] = given ? given->op[k] : cost_of(sim, t, o);
+        t->launch_total[segment] += given            ? given->launch_ns[k]
+                                    : is_launched(o) ? launch_ns
+                                                     : 0;
+        t->launch_after[k] = t->launch_total[segment];
+    }
+}
+
+static void copy_segment(const Sim *sim, CostTable *t, uint32_t segment, uint32_t from)
+{
+    const Segment *s = &sim->g->segments[segment];
+    uint32_t first = sim->g->segments[from].op_first;
+    memcpy(t->op + s->op_first, t->op + first, s->op_n * sizeof *t->op);
+    memcpy(t->launch_after + s->op_first, t->launch_after + first,
+           s->op_n * sizeof *t->launch_after);
+    t->launch_total[segment] = t->launch_total[from];
 }
 
 static void fill_costs(Sim *sim, CostTable *t, const bool *in_use)
 {
     const Graph *g = sim->g;
+    int64_t launch_ns = llround((double)t->gpu->launch_ns * sim->sw->host_scale);
     t->op = PUSH_ARRAY(&sim->arena, OpCost, g->ops_n + 1);
     t->launch_after = PUSH_ARRAY(&sim->arena, int64_t, g->ops_n + 1);
     t->launch_total = PUSH_ARRAY(&sim->arena, int64_t, g->segments_n + 1);
     t->run = PUSH_ARRAY(&sim->arena, Macro *, g->ops_n + 1);
     for (uint32_t i = 0; i < g->segments_n; i++) {
-        const Segment *s = &g->segments[i];
-        for (uint32_t k = 0; k < s->op_n && in_use[i]; k++) {
-            const Op *o = graph_ops(g, s) + k;
-            const GivenCosts *given = sim->options->given;
-            t->op[s->op_first + k] =
-                given ? given->op[s->op_first + k] : cost_of(sim, t->gpu, t->speed, o);
-            t->launch_total[i] +=
-                given ? given->launch_ns[s->op_first + k] : launch_cost(sim, t->gpu, o);
-            t->launch_after[s->op_first + k] = t->launch_total[i];
-        }
+        if (in_use[i] && (sim->same[i] == i || sim->options->given))
+            fill_segment(sim, t, i, launch_ns);
+        else if (in_use[i])
+            copy_segment(sim, t, i, sim->same[i]);
     }
 }
 
@@ -215,6 +320,7 @@ static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_us
     r->macro = PUSH_ARRAY(&sim->arena, Macro *, sim->g->segments_n + 1);
     r->lanes_left = LANE_HOST; /* every lane says once that it is at its end */
     r->stat = &sim->result->ranks[class_];
+    r->totals = sim->options->totals;
     *r->stat = (RankStat){
         .rank = rc->rank, .ranks_n = rc->ranks_n, .role = rc->role, .stage = r->role->stage
     };
@@ -275,12 +381,16 @@ static void setup_hosts(Sim *sim)
             sim->runners[sim->hosts[i].member[t]].host_turn = t;
 }
 
+/* In programs, or the first that is like one that is. */
 static bool *segments_in_use(Sim *sim)
 {
     bool *in_use = PUSH_ARRAY(&sim->arena, bool, sim->g->segments_n + 1);
     for (uint32_t i = 0; i < sim->g->roles_n; i++)
         for (uint32_t k = 0; k < sim->g->roles[i].instances_n; k++)
             in_use[sim->g->roles[i].instances[k].segment] = true;
+    for (uint32_t i = 0; i < sim->g->segments_n; i++)
+        if (in_use[i])
+            in_use[sim->same[i]] = true;
     return in_use;
 }
 
@@ -378,6 +488,7 @@ bool sim_setup_costs(Sim *sim)
     if (!classes_make(&sim->classes, g, sim->m, expand, sim->err))
         return false;
     index_lanes(sim);
+    index_same(sim);
     const bool *in_use = segments_in_use(sim);
     sim->runners_n = sim->classes.ranks_n;
     sim->runners = PUSH_ARRAY(&sim->arena, Runner, sim->runners_n);
@@ -426,6 +537,7 @@ void sim_teardown(Sim *sim)
     free(sim->demands);
     free(sim->rates);
     free(sim->todo);
+    free(sim->lane_base);
     evq_free(&sim->events);
     classes_free(&sim->classes);
     arena_free(&sim->arena);

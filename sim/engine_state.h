@@ -42,8 +42,14 @@ typedef struct MacroComm {
 
 typedef enum MacroState { MACRO_UNKNOWN, MACRO_NO, MACRO_YES } MacroState;
 
-/* A segment as one event: its ops timed once, alone on the GPU.  Between two instants at which an
- * op begins or ends nothing changes: interval i is [alone_at[i], alone_at[i + 1]). */
+/* Ops [first, end) of a segment, by their index in it. */
+typedef struct Stretch {
+    uint32_t segment, first, end;
+} Stretch;
+
+/* A segment, or a stretch of one, as one event: its ops timed once, alone on the GPU.  Between two
+ * instants at which an op begins or ends nothing changes: interval i is [alone_at[i],
+ * alone_at[i + 1]). */
 typedef struct Macro {
     MacroState state;
     bool has_comm;
@@ -51,10 +57,13 @@ typedef struct Macro {
     uint32_t parts_n;     /* a chain (engine_chain.c) of so many instances; 0: of one */
     struct Macro **parts; /* of a chain: their macros, and when each begins (and the end) */
     int64_t *part_at;
-    uint32_t lanes;             /* bit per lane its ops are on */
-    uint32_t links;             /* bit per ResourceKind of its rank that its transfers use */
-    int64_t *start_ns, *end_ns; /* by op of the segment */
-    int64_t *exposed_ns;        /* of a transfer: without compute beside it */
+    uint32_t *begin_at, *end_at; /* of a stretch (engine_stretch.c), by lane: ops of the segment
+                                    before it, and up to its end; NULL: of a whole instance */
+    uint32_t end_op;             /* of a stretch: the op of the segment behind it */
+    uint32_t lanes;              /* bit per lane its ops are on */
+    uint32_t links;              /* bit per ResourceKind of its rank that its transfers use */
+    int64_t *start_ns, *end_ns;  /* by op of the segment */
+    int64_t *exposed_ns;         /* of a transfer: without compute beside it */
     uint32_t intervals_n;
     int64_t *alone_at,
         *slow_at; /* intervals_n + 1; slow_at: with a transfer beside it throughout */
@@ -64,6 +73,17 @@ typedef struct Macro {
     int64_t
         lag_ns; /* start of the instance's launching + lag <= start: the host is never late */
 } Macro;
+
+/* Which lanes a segment has ops on, a bit each but for the host's, and on which of them the first
+ * waits for an op of the segment's compute lane. */
+typedef struct SegmentLanes {
+    uint32_t all, follow;
+} SegmentLanes;
+
+/* What edges say of an instance: it waits for another lane, another lane waits for it. */
+typedef struct Ties {
+    bool waits, awaited;
+} Ties;
 
 /* The chain that begins with an instance: its number, and of how many instances it is. */
 typedef struct ChainLink {
@@ -85,9 +105,8 @@ typedef struct LaneState {
     uint32_t waiters;             /* bit per lane that waits for this one */
     uint32_t op;                  /* running: graph op */
     uint32_t group_n, group_left; /* ops posted together, and not yet done */
-    uint32_t version;
-    uint32_t transfers_n; /* of the ops posted together, moving now */
-    int64_t start_ns;     /* running since, or posted at */
+    uint32_t transfers_n;         /* of the ops posted together, moving now */
+    int64_t start_ns;             /* running since, or posted at */
     int64_t transfer_start_ns;
     uint32_t stat;         /* CollectiveStat of the newest transfer */
     uint32_t supply_waits; /* times it has waited for its launch, or for a copy of the input */
@@ -144,6 +163,7 @@ typedef struct Runner {
     Macro **macro;               /* by segment; NULL: not looked at yet */
     const ChainLink *chain_link; /* by instance */
     Macro **chain;               /* by number; NULL: not made yet */
+    Macro **stretch;             /* by graph op that begins it; NULL: not made yet */
     LaneState lane[LANE_N];
     uint32_t lanes_left; /* not yet at their end */
 
@@ -167,6 +187,7 @@ typedef struct Runner {
     uint32_t channels_n, channels_cap;
     Channel *channels;
     RankStat *stat;
+    bool totals;            /* SimOptions.totals */
     uint32_t track[LANE_N]; /* timeline; NONE_U32 */
     uint32_t memory_track;
 } Runner;
@@ -174,8 +195,7 @@ typedef struct Runner {
 /* ---- flows ---- */
 
 typedef struct Flow {
-    bool used, moving; /* moving: past its latency */
-    uint32_t version;
+    bool used, moving;                     /* moving: past its latency */
     uint32_t group;                        /* group class; NONE_U32: point to point */
     uint32_t lane;                         /* of the group's members */
     uint32_t from, to, from_lane, to_lane; /* rank classes */
@@ -220,14 +240,21 @@ typedef struct Sim {
     Classes classes;
     SimResult *result;
 
+    uint32_t *lane_base; /* of all roles, one after another */
     uint32_t **role_lane_base;
     uint32_t ***role_on_lane;
     bool **role_open;
+    Ties **role_ties;
     ChainLink **role_chain;
     uint32_t chains_n;
-    uint32_t *lane_ops;   /* [segment op_first + k]: ops of a segment by lane, in order */
-    uint32_t *lane_first; /* [segment * LANE_N + lane]: offset of the lane's ops in the above */
-    bool *waits, *awaited; /* by graph op: for, or by, an op on another lane */
+    uint32_t *lane_ops; /* [segment op_first + k]: ops of a segment by lane, in order */
+    uint32_t
+        *lane_first;     /* [segment * LANE_N + lane], of lanes it has ops on: where they are in
+                             the above */
+    SegmentLanes *lanes; /* by segment */
+    uint32_t *same;      /* by segment: the first one with the same ops, which take as long */
+    bool *waits, *awaited;              /* by graph op: for, or by, an op on another lane */
+    bool *waits_before, *awaited_later; /* and that of another instance */
     uint32_t costs_n;
     CostTable *costs;
     uint32_t runners_n, hosts_n;
@@ -299,20 +326,33 @@ int64_t cost_jitter(const Sim *sim, const Runner *r, uint32_t instance, uint32_t
 
 /* ---- engine_compute.c ---- */
 void compute_start(Sim *sim, Runner *r, uint32_t op);
-void compute_event(Sim *sim, Runner *r, uint32_t version);
+void compute_event(Sim *sim, Runner *r);
 void compute_resume(Sim *sim, Runner *r);
 void compute_set_speed(Sim *sim, Runner *r); /* transfers beside it began or ended */
 
 /* ---- engine_flow.c ---- */
 void comm_post(Sim *sim, Runner *r, uint32_t lane);
-void flow_event(Sim *sim, uint32_t flow, uint32_t version, bool data);
+void flow_event(Sim *sim, uint32_t flow, bool data);
 const CommCost *comm_cost_of(Sim *sim, uint32_t op, uint32_t group);
 /* A collective of a broken macro that has run for into_ns already. */
 void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns);
 
+/* ---- engine_timing.c ---- */
+bool macro_is_inner(const Sim *sim, const Runner *r, const Op *o, uint32_t *links);
+/* Times the stretch into m.  False when its timing is not that of a macro: transfers that share a
+ * link, a tail off the compute lane, or a time that does not fit. */
+bool macro_time(Sim *sim, const Runner *r, Stretch of, Macro *m);
+
 /* ---- engine_macro.c ---- */
 Macro *macro_of(Sim *sim, Runner *r, uint32_t segment); /* its state is known */
 bool macro_try(Sim *sim, Runner *r, uint32_t instance);
+/* Do the transfers of a stretch take the same time of two ranks, over links of the same kinds? */
+bool macro_same(Sim *sim, const Runner *a, const Runner *b, Stretch of);
+/* Its times are shared with the twin's, what is booked of its transfers is the rank's own. */
+void macro_copy(Sim *sim, const Runner *r, uint32_t segment, Macro *m, const Macro *twin);
+/* May it begin, as far as lanes and links are concerned? */
+bool macro_has_way(const Sim *sim, const Runner *r, const Macro *m, uint32_t instance);
+void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op); /* graph op: its first */
 void macro_finish(Sim *sim, Runner *r);
 void macro_break(Sim *sim, Runner *r);
 /* The links of d have got a flow of somebody else: macros there may have to give way. */
@@ -340,6 +380,9 @@ void chains_index(Sim *sim);
 /* NULL where there is none, or the host is not far enough ahead. */
 const Macro *chain_of(Sim *sim, Runner *r, uint32_t first);
 uint32_t chain_part_at(const Macro *m, double x);
+
+/* ---- engine_stretch.c ---- */
+bool stretch_try(Sim *sim, Runner *r, uint32_t instance, uint32_t op);
 
 /* ---- engine_run.c ---- */
 void runs_index(Sim *sim);

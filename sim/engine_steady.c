@@ -25,66 +25,8 @@
 #include "sim/engine_steady.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { SLACK_PART = 100000 };
-
-/* ---- segments ---- */
-
-/* What the engine knows of an op. */
-static uint64_t hash_op(const Graph *g, const Op *o, uint64_t h)
-{
-    uint64_t u[(sizeof o->u + 7) / 8] = { 0 };
-    double flops[2] = { o->flops, o->model_flops };
-    memcpy(u, &o->u, sizeof o->u);
-    const uint64_t of[] = { o->kind,    o->phase,      o->fn,          o->dtype, o->lane,
-                            o->grouped, o->read_bytes, o->write_bytes, u[0],     u[1],
-                            u[2],       u[3],          o->dep_n };
-    for (size_t i = 0; i < ARRAY_N(of); i++)
-        h = mix_u64(h ^ of[i]);
-    for (size_t i = 4; i < ARRAY_N(u); i++)
-        h = mix_u64(h ^ u[i]);
-    for (uint32_t d = 0; d < o->dep_n; d++)
-        h = mix_u64(h ^ g->deps[o->dep_first + d]);
-    memcpy(u, flops, sizeof flops);
-    return mix_u64(mix_u64(h ^ u[0]) ^ u[1]);
-}
-
-typedef struct SegmentHash {
-    uint64_t hash;
-    uint32_t segment;
-} SegmentHash;
-
-static int compare_hashes(const void *a, const void *b)
-{
-    const SegmentHash *x = a, *y = b;
-    if (x->hash != y->hash)
-        return x->hash < y->hash ? -1 : 1;
-    return x->segment < y->segment ? -1 : x->segment > y->segment;
-}
-
-/* Some strategies write a segment anew for each micro-batch. */
-static void find_same(Steady *s)
-{
-    const Graph *g = s->sim->g;
-    SegmentHash *order = mem_zero(g->segments_n + 1, sizeof *order);
-    s->same = PUSH_ARRAY(&s->sim->arena, uint32_t, g->segments_n + 1);
-    s->segment_of = PUSH_ARRAY(&s->sim->arena, uint32_t, g->ops_n + 1);
-    for (uint32_t i = 0; i < g->segments_n; i++) {
-        const Segment *segment = &g->segments[i];
-        order[i] = (SegmentHash){ segment->op_n, i };
-        for (uint32_t k = 0; k < segment->op_n; k++) {
-            order[i].hash = hash_op(g, graph_ops(g, segment) + k, order[i].hash);
-            s->segment_of[segment->op_first + k] = i;
-        }
-    }
-    qsort(order, g->segments_n, sizeof *order, compare_hashes);
-    for (uint32_t i = 0; i < g->segments_n; i++)
-        s->same[order[i].segment] = i > 0 && order[i].hash == order[i - 1].hash
-                                        ? s->same[order[i - 1].segment]
-                                        : order[i].segment;
-    free(order);
-}
 
 /* ---- programs ---- */
 
@@ -127,6 +69,15 @@ static uint32_t limit_of(const Role *r)
     return i;
 }
 
+static void find_segments(Steady *s)
+{
+    const Graph *g = s->sim->g;
+    s->segment_of = PUSH_ARRAY(&s->sim->arena, uint32_t, g->ops_n + 1);
+    for (uint32_t i = 0; i < g->segments_n; i++)
+        for (uint32_t k = 0; k < g->segments[i].op_n; k++)
+            s->segment_of[g->segments[i].op_first + k] = i;
+}
+
 static void find_limits(Steady *s)
 {
     const Graph *g = s->sim->g;
@@ -136,12 +87,13 @@ static void find_limits(Steady *s)
 }
 
 /* Do the copies of the input wait for nothing, see engine_mark.c? */
-static bool copies_are_free(const Sim *sim, const Role *r)
+static bool copies_are_free(const Sim *sim, uint32_t role)
 {
-    for (uint32_t i = 0; i < r->instances_n; i++) {
-        const Instance *in = &r->instances[i];
-        const Segment *s = &sim->g->segments[in->segment];
-        if (s->lane_n[LANE_COPY] > 0 && (s->op_n > 1 || in->edge_n > 0))
+    const Role *r = &sim->g->roles[role];
+    const uint32_t *copies = sim->role_on_lane[role][LANE_COPY];
+    for (; *copies < r->instances_n; copies++) {
+        const Instance *in = &r->instances[*copies];
+        if (sim->g->segments[in->segment].op_n > 1 || in->edge_n > 0)
             return false;
     }
     return true;
@@ -188,7 +140,7 @@ static bool same_segment(const Repetition *p, uint32_t i)
 {
     uint32_t a = p->r->instances[i].segment, b = p->r->instances[i + p->shift].segment;
     const Segment *segments = p->s->sim->g->segments;
-    return p->s->same[a] == p->s->same[b] ||
+    return p->s->sim->same[a] == p->s->sim->same[b] ||
            (is_excused(p, i) && segments[a].kind == segments[b].kind);
 }
 
@@ -262,7 +214,11 @@ static void shift_events(Steady *s, const Shift *shift)
         bool ahead =
             (e.kind == EVENT_LANE || e.kind == EVENT_KERNEL) && !mark_event_counts(s, &e);
         int64_t at_ns = e.at_ns + (ahead ? shift->host_ns[e.a] : shift->ns);
-        evq_push(&sim->events, max_i64(at_ns, sim->now_ns + shift->ns), e.kind, e.a, e.b);
+        at_ns = max_i64(at_ns, sim->now_ns + shift->ns);
+        if (e.source == NONE_U32)
+            evq_push(&sim->events, at_ns, e.kind, e.a, e.b);
+        else
+            evq_set(&sim->events, e.source, at_ns, e.kind, e.a);
     }
     evq_free(&old);
 }
@@ -421,11 +377,11 @@ bool steady_begin(Sim *sim)
     if (sim->hosts_n != sim->runners_n || sim->m->jitter > 0)
         return false;
     for (uint32_t i = 0; i < sim->g->roles_n; i++)
-        if (!copies_are_free(sim, &sim->g->roles[i]))
+        if (!copies_are_free(sim, i))
             return false;
     sim->steady = mem_zero(1, sizeof *sim->steady);
     sim->steady->sim = sim;
-    find_same(sim->steady);
+    find_segments(sim->steady);
     find_limits(sim->steady);
     sim->steady->micro_batch = sim->options->stride - 1;
     find_next(sim->steady);

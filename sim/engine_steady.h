@@ -60,7 +60,6 @@ struct Steady {
     Pace *pace;           /* by runner */
     uint32_t strides;     /* whose mean is the pace */
     uint32_t *limit;      /* by role: instances before it are as with all micro-batches */
-    uint32_t *same;       /* by segment: the first one with the same ops */
     uint32_t *segment_of; /* by op */
     uint32_t micro_batch; /* of Sim.steady_next, where the next mark is made */
     uint32_t marks_n;     /* made so far */

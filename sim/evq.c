@@ -2,10 +2,18 @@
 #include "sim/evq.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static bool earlier(const Event *a, const Event *b)
 {
     return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
+}
+
+static void put(EventQueue *q, uint32_t i, const Event *e)
+{
+    q->heap[i] = *e;
+    if (e->source != NONE_U32)
+        q->place[e->source] = i + 1;
 }
 
 /* Puts e where it belongs, from the free place i on, downwards. */
@@ -16,10 +24,23 @@ static void sift_down(EventQueue *q, uint32_t i, Event e)
             child++;
         if (!earlier(&q->heap[child], &e))
             break;
-        q->heap[i] = q->heap[child];
+        put(q, i, &q->heap[child]);
         i = child;
     }
-    q->heap[i] = e;
+    put(q, i, &e);
+}
+
+/* And upwards, or downwards if it is not before the one above.  Nothing is before what has been
+ * popped, so a free top stays where it is. */
+static void sift(EventQueue *q, uint32_t i, Event e)
+{
+    if (i == 0 || !earlier(&e, &q->heap[(i - 1) / 2])) {
+        sift_down(q, i, e);
+        return;
+    }
+    for (; i > 0 && earlier(&e, &q->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        put(q, i, &q->heap[(i - 1) / 2]);
+    put(q, i, &e);
 }
 
 void evq_settle(EventQueue *q)
@@ -31,19 +52,50 @@ void evq_settle(EventQueue *q)
         sift_down(q, 0, q->heap[q->n]);
 }
 
-void evq_push(EventQueue *q, int64_t at_ns, uint32_t kind, uint32_t a, uint32_t b)
+static void insert(EventQueue *q, Event e)
 {
-    Event e = { at_ns, q->pushed++, kind, a, b };
     if (q->top_is_free) {
         q->top_is_free = false;
         sift_down(q, 0, e);
         return;
     }
     GROW(q->heap, q->n, q->cap);
-    uint32_t i = q->n++;
-    for (; i > 0 && earlier(&e, &q->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        q->heap[i] = q->heap[(i - 1) / 2];
-    q->heap[i] = e;
+    sift(q, q->n++, e);
+}
+
+void evq_push(EventQueue *q, int64_t at_ns, uint32_t kind, uint32_t a, uint32_t b)
+{
+    insert(q, (Event){ at_ns, q->pushed++, kind, a, b, NONE_U32 });
+}
+
+static void make_room(EventQueue *q, uint32_t source)
+{
+    if (source < q->sources_n)
+        return;
+    uint32_t n = 2 * source + 64;
+    q->place = mem_resize(q->place, n, sizeof *q->place);
+    memset(q->place + q->sources_n, 0, (n - q->sources_n) * sizeof *q->place);
+    q->sources_n = n;
+}
+
+void evq_set(EventQueue *q, uint32_t source, int64_t at_ns, uint32_t kind, uint32_t a)
+{
+    Event e = { at_ns, q->pushed++, kind, a, 0, source };
+    make_room(q, source);
+    if (q->place[source])
+        sift(q, q->place[source] - 1, e);
+    else
+        insert(q, e);
+}
+
+void evq_cancel(EventQueue *q, uint32_t source)
+{
+    if (source >= q->sources_n || !q->place[source])
+        return;
+    uint32_t i = q->place[source] - 1;
+    q->place[source] = 0;
+    if (--q->n != i)
+        sift(q, i, q->heap[q->n]);
 }
 
 bool evq_pop(EventQueue *q, Event *event)
@@ -52,6 +104,8 @@ bool evq_pop(EventQueue *q, Event *event)
     if (q->n == 0)
         return false;
     *event = q->heap[0];
+    if (event->source != NONE_U32)
+        q->place[event->source] = 0;
     q->top_is_free = true;
     return true;
 }
@@ -59,5 +113,6 @@ bool evq_pop(EventQueue *q, Event *event)
 void evq_free(EventQueue *q)
 {
     free(q->heap);
+    free(q->place);
     *q = (EventQueue){ 0 };
 }

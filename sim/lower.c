@@ -123,30 +123,26 @@ static void write_kernels(Lowering *l)
     }
 }
 
-/* One op that stays as it is: its args as they are. */
-static void write_copy(Lowering *l)
-{
-    const Op *from = &l->ops[l->begin];
-    graph_op(l->g, *from);
-    for (uint32_t a = 0; a < from->arg_n; a++) {
-        Arg arg = l->old->args[from->arg_first + a];
-        graph_arg(l->g, (Slot)arg.slot, arg.tensor, (ArgMode)arg.mode, arg.born, arg.dies);
-    }
-    write_deps(l, 0);
-}
-
-static void write_group(Lowering *l, bool changed)
+static void write_group(Lowering *l)
 {
     uint32_t first = l->g->segments[l->g->segments_n - 1].op_n;
-    if (changed)
-        write_kernels(l);
-    else
-        write_copy(l);
+    write_kernels(l);
     uint32_t end = l->g->segments[l->g->segments_n - 1].op_n;
     for (uint32_t i = l->begin; i < l->begin + l->n; i++) {
         l->first[l->s->op_first + i] = first;
         l->last[l->s->op_first + i] = end - 1;
     }
+}
+
+/* One op that stays as it is. */
+static void copy_op(Lowering *l, uint32_t op)
+{
+    const Op *from = &l->ops[op];
+    uint32_t at = graph_op(l->g, *from);
+    graph_args(l->g, l->old->args + from->arg_first, from->arg_n);
+    for (uint32_t d = 0; d < from->dep_n; d++)
+        graph_dep(l->g, l->last[l->s->op_first + l->old->deps[from->dep_first + d]]);
+    l->first[l->s->op_first + op] = l->last[l->s->op_first + op] = at;
 }
 
 static void start_group(Lowering *l, uint32_t op)
@@ -162,13 +158,21 @@ static void start_group(Lowering *l, uint32_t op)
     }
 }
 
-static void lower_group(Lowering *l, uint32_t op)
+/* Returns how many ops the group has. */
+static uint32_t lower_group(Lowering *l, uint32_t op)
 {
+    if (!lower_may_merge(&l->ops[op]) && !lower_may_expand(&l->ops[op])) {
+        copy_op(l, op); /* collectives and copies, the most: they are not even looked at */
+        return 1;
+    }
     start_group(l, op);
     while (l->begin + l->n < l->s->op_n && lower_merge(l, &l->ops[l->begin + l->n]))
         l->n++;
-    bool changed = lower_expand(l);
-    write_group(l, changed || l->n > 1);
+    if (lower_expand(l) || l->n > 1)
+        write_group(l);
+    else
+        copy_op(l, op);
+    return l->n;
 }
 
 /* ---- segments and roles ---- */
@@ -196,11 +200,9 @@ static void lower_segment(Lowering *l, uint32_t segment)
     uint32_t local = l->s->layout[SLOT_LOCAL];
     l->locals_n = local == NONE_U32 ? 0 : l->g->layouts[local].tensor_n;
     l->temps_n = 0;
-    uint32_t s = graph_segment(l->g, l->s->kind, intern_text(&l->g->names, l->s->name));
-    memcpy(l->g->segments[s].layout, l->s->layout, sizeof l->s->layout);
-    l->g->segments[s].logical_n = l->s->logical_n;
-    for (uint32_t i = 0; i < l->s->op_n; i += l->n)
-        lower_group(l, i);
+    uint32_t s = graph_segment_like(l->g, l->s);
+    for (uint32_t i = 0; i < l->s->op_n;)
+        i += lower_group(l, i);
     l->g->segments[s].layout[SLOT_LOCAL] = wider_layout(l, local);
 }
 
@@ -244,8 +246,9 @@ bool lower(Build *b, Err *err)
     l.name_gate_up[0] = intern_find(&g->names, NAME_GATE_UP);
     l.name_gate_up[1] = intern_find(&g->names, NAME_EXPERTS_GATE_UP);
     l.name_gate_up[2] = intern_find(&g->names, NAME_SHARED_GATE_UP);
-    l.first = mem_zero(old.ops_n, sizeof *l.first);
-    l.last = mem_zero(old.ops_n, sizeof *l.last);
+    l.first = mem_resize(NULL, old.ops_n, sizeof *l.first);
+    l.last = mem_resize(NULL, old.ops_n, sizeof *l.last);
+    graph_reserve(g, old.segments_n, old.ops_n + old.ops_n / 4, old.args_n + old.args_n / 4);
     for (uint32_t s = 0; s < old.segments_n; s++)
         lower_segment(&l, s);
     for (uint32_t r = 0; r < g->roles_n; r++)

@@ -574,8 +574,7 @@ static bool add_apart(Lowering *l, const Whole *w)
     return true;
 }
 
-/* Most kernels stay whole: they are not even copied. */
-static bool may_expand(const Op *op)
+bool lower_may_expand(const Op *op)
 {
     switch (op->kind) {
     case OP_MATMUL:
@@ -599,7 +598,7 @@ static bool may_expand(const Op *op)
 
 bool lower_expand(Lowering *l)
 {
-    if (!may_expand(&l->kernels[0].op) || l->args_n == 0)
+    if (!lower_may_expand(&l->kernels[0].op) || l->args_n == 0)
         return false;
     bool changed = each_kernel(l, take_apart);
     if (!l->b->sw->wgrad_accumulate)

@@ -320,6 +320,23 @@ static bool attention_rope(Pair *p)
            p->next->kind == OP_ROPE && is_backward(p->next);
 }
 
+bool lower_may_merge(const Op *op)
+{
+    switch (op->kind) {
+    case OP_MATMUL:
+    case OP_ATTENTION:
+    case OP_NORM:
+    case OP_ACTIVATION:
+    case OP_ADD:
+    case OP_BIAS:
+    case OP_ROPE:
+    case OP_SCALE:
+        return true;
+    default:
+        return false;
+    }
+}
+
 bool lower_merge(Lowering *l, const Op *next)
 {
     typedef bool Rule(Pair * p);

@@ -145,6 +145,7 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
     SimResult result = { 0 };
     Report report = { 0 };
     SimOptions options = { .expanded = t->depth == EXPANDED,
+                           .totals = !kept,
                            .left_out = t->left_out,
                            .stride = t->stride };
     RoleMemory *memory = mem_zero(g->roles_n + 1, sizeof *memory);

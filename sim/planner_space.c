@@ -193,19 +193,53 @@ const Setting *plan_other_setting(const Plan *p, char (*settings)[PLAN_SETTING_C
     return NULL;
 }
 
-/* Has the user set one of the keys that are tried to something else? */
-static bool is_wanted(const Plan *p, const PlanCandidate *c)
+/* ---- what the user fixes ---- */
+
+/* Is value what --set says of the key, if it says anything? */
+static bool is_wanted(const Plan *p, const char *key, const char *value)
 {
-    char settings[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP];
-    uint32_t n = plan_settings(settings, p, c);
     for (uint32_t i = 0; i < p->options->settings_n; i++) {
         const Setting *set = &p->options->settings[i];
-        for (uint32_t k = 0; k < n; k++)
-            if (is_of_key(settings[k], set->key) && strcmp(set->key, "cluster.nodes") != 0 &&
-                strcmp(settings[k] + strlen(set->key) + 1, set->value) != 0)
-                return false;
+        if (strcmp(set->key, key) == 0 && strcmp(set->value, value) != 0)
+            return false;
     }
     return true;
+}
+
+/* Texts are made only where the key is set: thousands of candidates are asked about. */
+static bool is_wanted_number(const Plan *p, const char *key, uint32_t value)
+{
+    char text[16];
+    for (uint32_t i = 0; i < p->options->settings_n; i++)
+        if (strcmp(p->options->settings[i].key, key) == 0) {
+            snprintf(text, sizeof text, "%" PRIu32, value);
+            return is_wanted(p, key, text);
+        }
+    return true;
+}
+
+static bool is_wanted_split(const Plan *p, const PlanCandidate *c)
+{
+    return is_wanted_number(p, "parallel.dp", c->dp) &&
+           is_wanted_number(p, "parallel.tp", c->tp) &&
+           is_wanted_number(p, "parallel.pp", c->pp) &&
+           is_wanted_number(p, "parallel.cp", c->cp) &&
+           is_wanted_number(p, "parallel.ep", c->ep) &&
+           is_wanted(p, "parallel.stage_layers", "null");
+}
+
+static bool is_wanted_strategy(const Plan *p, const PlanCandidate *c)
+{
+    return is_wanted(p, "parallel.strategy", strategy_names[c->strategy]) &&
+           (c->strategy != STRATEGY_HSDP ||
+            is_wanted_number(p, "parallel.shard_size", c->shard_size));
+}
+
+static bool is_wanted_schedule(const Plan *p, const PlanCandidate *c)
+{
+    return is_wanted(p, "parallel.schedule", schedule_names[c->schedule]) &&
+           is_wanted_number(p, "parallel.virtual_stages", c->virtual_stages) &&
+           is_wanted(p, "parallel.sequence_parallel", c->sequence_parallel ? "true" : "false");
 }
 
 /* ---- all of them ---- */
@@ -220,11 +254,11 @@ static bool is_possible(const Plan *p, const PlanCandidate *c)
 static void add_family(Plan *p, PlanCandidate *c)
 {
     c->recompute = RECOMPUTE_NONE;
-    if (!is_possible(p, c))
+    if (!is_wanted_schedule(p, c) || !is_possible(p, c))
         return;
     for (int r = 0; r < RECOMPUTE_LAYERS; r++) {
         c->recompute = (Recompute)r;
-        if (!is_wanted(p, c))
+        if (!is_wanted(p, "training.recompute", plan_recompute_names[r]))
             continue;
         GROW(p->candidates, p->n, p->cap);
         p->candidates[p->n++] = *c;
@@ -272,9 +306,11 @@ static void try_batches(Plan *p, PlanCandidate c)
 {
     const Training *t = &p->bases[c.base].training;
     uint32_t of_replica = t->global_batch / c.dp;
+    if (!is_wanted_strategy(p, &c))
+        return;
     for (uint32_t b = 1; b <= MICRO_BATCH_TRIED_MAX && b <= of_replica; b++) {
         bool power = (b & (b - 1)) == 0;
-        if (of_replica % b != 0 || !power)
+        if (of_replica % b != 0 || !power || !is_wanted_number(p, "training.micro_batch", b))
             continue;
         c.micro_batch = b;
         try_schedules(p, c);
@@ -328,7 +364,7 @@ static void look_at_degrees(Plan *p, PlanCandidate c)
     c.strategy = plan_gpus(&c) == 1 ? STRATEGY_SINGLE : STRATEGY_DDP;
     c.schedule = SCHEDULE_1F1B;
     c.micro_batch = c.virtual_stages = c.shard_size = 1;
-    if (t->global_batch % c.dp == 0 && is_possible(p, &c))
+    if (t->global_batch % c.dp == 0 && is_wanted_split(p, &c) && is_possible(p, &c))
         try_strategies(p, c);
 }
 

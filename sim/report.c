@@ -66,7 +66,7 @@ typedef struct Flops {
 } Flops;
 
 /* Recomputation counts as executed; what it repeats counts as the model's formula does. */
-static Flops flops_of_role(const Graph *g, const Role *role, const Repeat *repeat)
+static Flops *flops_of_segments(const Graph *g)
 {
     Flops *of = mem_zero((size_t)g->segments_n + 1, sizeof *of);
     for (uint32_t i = 0; i < g->segments_n; i++)
@@ -75,13 +75,18 @@ static Flops flops_of_role(const Graph *g, const Role *role, const Repeat *repea
             of[i].model += op->model_flops;
             of[i].hardware += op->phase == PHASE_RECOMPUTE ? op->flops : op->model_flops;
         }
+    return of;
+}
+
+static Flops flops_of_role(const Flops *of_segment, const Role *role, const Repeat *repeat)
+{
     Flops sum = { 0 };
     for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Flops *of = &of_segment[role->instances[i].segment];
         double n = repeat_count(repeat, i);
-        sum.model += n * of[role->instances[i].segment].model;
-        sum.hardware += n * of[role->instances[i].segment].hardware;
+        sum.model += n * of->model;
+        sum.hardware += n * of->hardware;
     }
-    free(of);
     return sum;
 }
 
@@ -309,11 +314,14 @@ void report_fill(Report *r, const Scenario *s, const Graph *g, const SimResult *
     *r = (Report){ .events = result->events, .ops = result->ops, .wall_s = wall_s };
     Fill f = { .r = r, .s = s, .g = g, .result = result, .memory = memory };
     f.flops = mem_zero((size_t)g->roles_n + 1, sizeof *f.flops);
+    Flops *of_segment = flops_of_segments(g);
     for (uint32_t i = 0; i < result->ranks_n; i++) {
         const RankStat *stat = &result->ranks[i];
         if (f.flops[stat->role].hardware <= 0)
-            f.flops[stat->role] = flops_of_role(g, &g->roles[stat->role], &stat->repeat);
+            f.flops[stat->role] =
+                flops_of_role(of_segment, &g->roles[stat->role], &stat->repeat);
     }
+    free(of_segment);
     fill_names(&f);
     fill_speed(&f);
     fill_ranks(&f);

@@ -14,12 +14,17 @@ typedef struct Check {
     const Scenario *s;
     const Parallel *p;
     const Training *t;
-    JsonNode parallel, training;
     Err *err;
 } Check;
 
+/* Where a message points to: looked up only for one, as plan asks about thousands of splits. */
+static JsonNode section_of(const Check *c, const char *section)
+{
+    return json_member(json_root(c->s->doc), section);
+}
+
 #define FAIL(c, section, key, ...) \
-    json_fail(json_member((c)->section, (key)), (c)->err, __VA_ARGS__)
+    json_fail(json_member(section_of((c), #section), (key)), (c)->err, __VA_ARGS__)
 
 enum { LIST_CAP = 200 };
 
@@ -275,7 +280,7 @@ static bool check_cluster(const Check *c)
     if (m->types_n == 1 && p->gpus != NONE_U32)
         snprintf(nodes, sizeof nodes, " or \"cluster.nodes\": %" PRIu64,
                  div_up_u64(p->gpus, m->types[0].gpus_n));
-    return json_fail(c->parallel, c->err,
+    return json_fail(section_of(c, "parallel"), c->err,
                      "uses %.12g GPUs (%s) but cluster '%s' has %" PRIu32
                      "; allowed: fewer degrees%s",
                      gpus, degrees(text, p), m->name, m->gpus_n, nodes);
@@ -446,13 +451,7 @@ static bool check_task(const Check *c)
 
 bool scenario_check(const Scenario *s, Err *err)
 {
-    JsonNode root = json_root(s->doc);
-    Check c = { .s = s,
-                .p = &s->parallel,
-                .t = &s->training,
-                .parallel = json_member(root, "parallel"),
-                .training = json_member(root, "training"),
-                .err = err };
+    Check c = { .s = s, .p = &s->parallel, .t = &s->training, .err = err };
     return check_kind(&c) && check_batchnorm(&c) && check_strategy(&c) && check_cluster(&c) &&
            check_tensor_parallel(&c) && check_sequence(&c) && check_experts(&c) &&
            check_virtual_stages(&c) && check_stages(&c) && check_batch(&c) &&

@@ -31,11 +31,12 @@ static void list_pieces(Buckets *d, bool experts)
     }
 }
 
-static uint32_t count_params(const Build *b)
+/* Those of a role; NONE_U32: of all. */
+static uint32_t count_params(const Build *b, uint32_t role)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < b->blocks_n; i++)
-        n += block_type(b, i)->params_n;
+        n += role == NONE_U32 || b->home[i].role == role ? block_type(b, i)->params_n : 0;
     return n;
 }
 
@@ -77,16 +78,25 @@ static void cut(Buckets *d, uint32_t first, bool experts, bool small_first)
     }
 }
 
+/* From the end, until all have been seen. */
 static void find_last_backwards(Buckets *d)
 {
-    const Graph *g = d->b->g;
-    for (uint32_t i = 0; i < d->b->blocks_n; i++)
+    const Build *b = d->b;
+    uint32_t unseen = 0;
+    for (uint32_t i = 0; i < b->blocks_n; i++) {
         d->last[i] = NONE_U32;
-    for (uint32_t i = 0; i < d->role->instances_n; i++) {
+        unseen += b->home[i].role == d->role_index;
+    }
+    for (uint32_t i = d->role->instances_n; i-- > 0 && unseen > 0;) {
         const Instance *at = &d->role->instances[i];
-        SegmentKind kind = g->segments[at->segment].kind;
-        if (kind == SEGMENT_BACKWARD || kind == SEGMENT_WEIGHT)
-            d->last[block_of(d->b, at)] = i;
+        SegmentKind kind = b->g->segments[at->segment].kind;
+        if (kind != SEGMENT_BACKWARD && kind != SEGMENT_WEIGHT)
+            continue;
+        uint32_t *last = &d->last[block_of(b, at)];
+        if (*last == NONE_U32) {
+            *last = i;
+            unseen--;
+        }
     }
 }
 
@@ -128,7 +138,7 @@ void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, bool 
     *d = (Buckets){
         .b = b, .role = &b->g->roles[role], .role_index = role, .owned = owned, .shared = shared
     };
-    d->pieces = PUSH_ARRAY(&d->scratch, Piece, count_params(b));
+    d->pieces = PUSH_ARRAY(&d->scratch, Piece, count_params(b, role));
     d->last = PUSH_ARRAY(&d->scratch, uint32_t, b->blocks_n);
     list_pieces(d, false);
     cut(d, 0, false, small_first);
@@ -194,19 +204,32 @@ static uint64_t bucket_elements(const Buckets *d, const Bucket *u)
     return n;
 }
 
-Point bucket_in_place(const Buckets *d, const Bucket *u, InPlace how)
+BucketNames bucket_names(Build *b, const char *name)
+{
+    return (BucketNames){ name, PUSH_ARRAY(&b->arena, uint32_t, count_params(b, NONE_U32)) };
+}
+
+static uint32_t name_of(Buckets *d, const BucketNames *names, uint32_t k)
+{
+    if (names->bucket[k] == 0)
+        names->bucket[k] = intern(&d->b->g->names, bucket_name(d, names->name, k)) + 1;
+    return names->bucket[k] - 1;
+}
+
+Point bucket_in_place(Buckets *d, const Bucket *u, InPlace how)
 {
     Graph *g = d->b->g;
     const Piece *pieces = d->pieces + u->first;
     uint32_t block = pieces[0].block;
     const BlockType *t = block_type(d->b, block);
     bool grads = how.slot == SLOT_GRAD;
-    uint32_t s = graph_segment(g, grads ? SEGMENT_REDUCE : SEGMENT_GATHER, how.name);
+    uint32_t s = graph_segment_named(g, grads ? SEGMENT_REDUCE : SEGMENT_GATHER,
+                                     name_of(d, how.names, (uint32_t)(u - d->list)));
     graph_op(g, (Op){ .kind = how.kind,
                       .phase = PHASE_UPDATE,
                       .dtype = how.dtype,
                       .lane = how.lane,
-                      .name = intern(&g->names, how.name),
+                      .name = g->segments[s].name,
                       .u.comm = { .bytes = bucket_elements(d, u) * dtype_bytes(how.dtype),
                                   .group = bucket_group(d, u) } });
     uint32_t at = role_instance(d->role, s, NONE_U32, NONE_U32, NONE_U32);

@@ -60,15 +60,22 @@ void buckets_close(Buckets *d);
 /* A bundle with the bucket's pieces, not opened yet. */
 Bundle bucket_bundle(Buckets *d, const Bucket *u, const char *name, DType dtype, bool stays);
 
+/* "NAME bucket K" in Graph.names, for all roles: each has a bucket K. */
+typedef struct BucketNames {
+    const char *name;
+    uint32_t *bucket; /* name + 1, by K; 0: not used yet */
+} BucketNames;
+BucketNames bucket_names(Build *b, const char *name); /* in b->arena */
+
 /* Appends a collective over the bucket's group on its tensors in SLOT_GRAD or SLOT_PARAM. */
 typedef struct InPlace {
     OpKind kind;
     Lane lane;
     Slot slot;
     DType dtype; /* counts the bytes */
-    const char *name;
+    const BucketNames *names;
 } InPlace;
-Point bucket_in_place(const Buckets *d, const Bucket *u, InPlace how);
+Point bucket_in_place(Buckets *d, const Bucket *u, InPlace how);
 
 /* The newest instance waits for the ops that finish the bucket's gradients. */
 void bucket_wait(const Buckets *d, const Weave *w, const Bucket *u);

@@ -24,38 +24,35 @@
 #include "sim/strategy/buckets.h"
 #include "sim/strategy/buffers.h"
 
-static void launch(Buckets *d, const Weave *w, Bucket *u)
+static void launch(Buckets *d, const Weave *w, const BucketNames *names, Bucket *u)
 {
     DType dtype = reduce_dtype(d->b);
-    u->bundle = bucket_bundle(d, u, "all-reduce", dtype, true);
     if (d->b->sw->bucket_copies) {
+        u->bundle = bucket_bundle(d, u, names->name, dtype, true);
         bundle_open(&u->bundle);
         bundle_fill(&u->bundle, NOWHERE);
         u->reduced = bundle_reduce(&u->bundle, newest_compute(d->b->g, d->role));
         return;
     }
-    u->reduced = bucket_in_place(
-        d, u, (InPlace){ OP_ALL_REDUCE, LANE_REDUCE, SLOT_GRAD, dtype, u->bundle.name });
+    u->reduced =
+        bucket_in_place(d, u, (InPlace){ OP_ALL_REDUCE, LANE_REDUCE, SLOT_GRAD, dtype, names });
     if (overlaps(d->b, DIM_DP))
         bucket_wait(d, w, u);
     else
         wait_at(d->role, 0, newest_compute(d->b->g, d->role));
 }
 
-static void weave_buckets(Buckets *d)
+static void weave_buckets(Buckets *d, const BucketNames *names)
 {
     Weave w;
-    uint32_t next = 0;
-    weave_begin(&w, d->b, d->role);
+    weave_begin(&w, d->b, d->role, d->role->instances_n);
     broadcast_buffers(d->b, d->role_index);
-    while (weave_left(&w)) {
-        uint32_t old = w.next;
-        weave_keep(&w);
-        while (next < d->list_n && d->list[next].ready_at == old)
-            launch(d, &w, &d->list[next++]);
+    for (uint32_t k = 0; k < d->list_n; k++) {
+        weave_keep_to(&w, d->list[k].ready_at + 1);
+        launch(d, &w, names, &d->list[k]);
     }
+    weave_keep_to(&w, w.old.instances_n);
     weave_end(&w);
-    ASSERT(next == d->list_n);
 }
 
 /* Returns what the first reader of a summed gradient waits for. */
@@ -68,11 +65,11 @@ static Point drain(Buckets *d)
     return NOWHERE;
 }
 
-static void ddp_role(Build *b, Finish *f, uint32_t role)
+static void ddp_role(Build *b, Finish *f, const BucketNames *names, uint32_t role)
 {
     Buckets d;
     buckets_open(&d, b, role, f->owned, false, true);
-    weave_buckets(&d);
+    weave_buckets(&d, names);
     finish_role(f, role, drain(&d));
     buckets_close(&d);
 }
@@ -82,8 +79,9 @@ bool pass_ddp(Build *b, Err *err)
     if (b->group[GROUP_DP] == NONE_U32)
         return pass_single(b, err);
     Finish f;
-    finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING);
+    finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING, 1);
+    BucketNames names = bucket_names(b, "all-reduce");
     for (uint32_t role = 0; role < b->g->roles_n; role++)
-        ddp_role(b, &f, role);
+        ddp_role(b, &f, &names, role);
     return true;
 }

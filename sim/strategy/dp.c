@@ -893,7 +893,7 @@ static void weave_block(Dp *d, uint32_t block, bool backward)
 static void weave_all(Dp *d)
 {
     for (uint32_t r = 0; r < ROLES_N; r++)
-        weave_begin(&d->w[r], d->b, &d->g->roles[r]);
+        weave_begin(&d->w[r], d->b, &d->g->roles[r], d->g->roles[r].instances_n);
     while (weave_left(&d->w[HUB])) {
         const Instance old = *weave_next(&d->w[HUB]);
         uint32_t block = block_of(d->b, &old);
@@ -964,7 +964,7 @@ bool pass_dp(Build *b, Err *err)
     weave_all(&d);
     free_phases(&d);
     Finish f;
-    finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING);
+    finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING, 0);
     finish_role(&f, HUB, NOWHERE);
     return true;
 }

@@ -70,6 +70,7 @@ typedef struct Fsdp {
     uint32_t ranks_n;
     uint32_t replicas; /* hsdp: group over which shards are replicated; NONE_U32 */
     bool ahead;        /* overlap */
+    Starts *starts;    /* by segment of a block */
 
     /* One role. */
     Role *role;
@@ -328,7 +329,8 @@ static void gather(Fsdp *d, uint32_t j, Point after)
     const Instance *like = &d->w.old.instances[d->uses[j].instance];
     if (d->live[block] != NONE_U32)
         return;
-    uint32_t i = unit_instance(d, gather_segment(d, block), block, like);
+    uint32_t segment = gather_segment(d, block);
+    uint32_t i = unit_instance(d, segment, block, like);
     Frame frame = { block_type(d->b, block)->param_layout, d->b->blocks[block].layer,
                     like->micro_batch, false };
     d->live[block] = role_frame(d->role, frame);
@@ -337,7 +339,7 @@ static void gather(Fsdp *d, uint32_t j, Point after)
     wait_at(d->role, 0, after);
     if (j >= 2 && d->b->s->parallel.limit_all_gathers)
         wait_at(d->role, 0, d->retired[j - 2]);
-    d->gathered[block] = last_op(d->b->g, d->role, i, LANE_GATHER);
+    d->gathered[block] = (Point){ i, d->b->g->segments[segment].op_n - 1 };
 }
 
 static bool is_released_after(const Fsdp *d, uint32_t j)
@@ -424,7 +426,6 @@ static When gather_next_when(const Fsdp *d, uint32_t j)
 
 static void bind_use(Fsdp *d, uint32_t i, const Use *use)
 {
-    const Graph *g = d->b->g;
     Instance *at = &d->role->instances[i];
     uint32_t *grads = &d->grads[use->unit];
     at->frame[SLOT_PARAM] = d->live[use->unit];
@@ -434,39 +435,30 @@ static void bind_use(Fsdp *d, uint32_t i, const Use *use)
                                      d->b->blocks[use->unit].layer, at->micro_batch, false });
     if (use->backward)
         at->frame[SLOT_GRAD] = *grads;
-    wait_at_start(g, d->role, d->gathered[use->unit]);
+    wait_starts(d->role, &d->starts[at->segment], d->gathered[use->unit]);
 }
 
 static void weave_use(Fsdp *d, uint32_t j)
 {
     const Use *use = &d->uses[j];
-    Instance like = *weave_next(&d->w);
+    const Instance *like = weave_next(&d->w);
     When when = gather_next_when(d, j);
-    gather(d, j, newest_compute(d->b->g, d->role));
+    if (d->live[use->unit] == NONE_U32)
+        gather(d, j, newest_compute(d->b->g, d->role));
     if (when == BEFORE_USE)
         gather(d, j + 1, NOWHERE);
     bind_use(d, weave_keep(&d->w), use);
     if (when == AFTER_USE)
         gather(d, j + 1, NOWHERE);
-    release(d, j, &like);
+    release(d, j, like);
     if (when == AFTER_RELEASE)
         gather(d, j + 1, NOWHERE);
     if (!use->backward || !use->owner || (sums_whole(d->b) && !use->last))
         return;
-    settle(d, &like);
-    reduce(d, use->unit, &like);
+    settle(d, like);
+    reduce(d, use->unit, like);
     if (!d->ahead)
-        settle(d, &like);
-}
-
-/* The unit that an instance reads; NONE_U32 when it is no use of one. */
-static uint32_t unit_of(const Fsdp *d, const Instance *i)
-{
-    uint32_t block = block_of(d->b, i);
-    if (block == NONE_U32)
-        return NONE_U32;
-    uint32_t unit = d->b->blocks[block].frame_of;
-    return block_type(d->b, unit)->elements > 0 ? unit : NONE_U32;
+        settle(d, like);
 }
 
 static void list_uses(Fsdp *d)
@@ -478,13 +470,16 @@ static void list_uses(Fsdp *d)
     d->uses_n = 0;
     for (uint32_t i = 0; i < n; i++) {
         const Instance *at = &d->role->instances[i];
-        uint32_t unit = unit_of(d, at);
-        if (unit == NONE_U32)
+        uint32_t block = block_of(d->b, at);
+        if (block == NONE_U32)
+            continue;
+        uint32_t unit = d->b->blocks[block].frame_of;
+        if (block_type(d->b, unit)->elements == 0)
             continue;
         bool backward = d->b->g->segments[at->segment].kind == SEGMENT_BACKWARD;
         d->retired[d->uses_n] = NOWHERE;
         last[unit] = d->uses_n;
-        d->uses[d->uses_n++] = (Use){ i, unit, backward, false, unit == block_of(d->b, at) };
+        d->uses[d->uses_n++] = (Use){ i, unit, backward, false, unit == block };
     }
     for (uint32_t j = 0; j < d->uses_n; j++)
         d->uses[j].last = last[d->uses[j].unit] == j;
@@ -509,21 +504,17 @@ static void start_role(Fsdp *d, uint32_t role)
 static void fsdp_role(Fsdp *d, uint32_t role)
 {
     start_role(d, role);
-    Instance newest = { .micro_batch = NONE_U32, .chunk = NONE_U32 };
-    weave_begin(&d->w, d->b, d->role);
     /* A use may have a gather, a release, and what reduces and frees gradients. */
-    role_reserve(d->role, d->w.old.instances_n + 4 * d->uses_n,
-                 d->w.old.edges_n + 4 * d->uses_n, 3 * d->uses_n);
-    for (uint32_t j = 0; weave_left(&d->w);) {
-        if (unit_of(d, weave_next(&d->w)) != NONE_U32) {
-            newest = *weave_next(&d->w);
-            weave_use(d, j++);
-        } else {
-            weave_keep(&d->w);
-        }
+    weave_begin(&d->w, d->b, d->role, 4 * d->uses_n);
+    role_reserve(d->role, 0, 0, 3 * d->uses_n);
+    for (uint32_t j = 0; j < d->uses_n; j++) {
+        weave_keep_to(&d->w, d->uses[j].instance);
+        weave_use(d, j);
     }
+    weave_keep_to(&d->w, d->w.old.instances_n);
+    if (d->uses_n > 0)
+        settle(d, &d->w.old.instances[d->uses[d->uses_n - 1].instance]);
     weave_end(&d->w);
-    settle(d, &newest);
     finish_role(&d->finish, role, d->summed);
     arena_free(&d->scratch);
 }
@@ -535,6 +526,7 @@ bool pass_fsdp(Build *b, Err *err)
     Fsdp d = { .b = b, .ahead = overlaps(b, DIM_DP) };
     d.ranks_n = group_size(&b->g->groups[share_group(b)]);
     d.replicas = b->group[GROUP_DP_REPLICATE];
+    d.starts = all_starts(b);
     d.types = PUSH_ARRAY(&b->arena, UnitType, b->types_n);
     Owned *owned = owned_by_share(b, SHARE_ALL);
     for (uint32_t i = 0; i < b->types_n; i++) {
@@ -542,7 +534,7 @@ bool pass_fsdp(Build *b, Err *err)
         if (b->types[i].elements > 0)
             set_class(b->g, b->types[i].param_layout, TENSOR_BUFFER); /* gathered */
     }
-    finish_begin(&d.finish, b, owned, SHARE_ALL);
+    finish_begin(&d.finish, b, owned, SHARE_ALL, 0);
     share_homes(b, owned, SHARE_ALL);
     for (uint32_t role = 0; role < b->g->roles_n; role++)
         fsdp_role(&d, role);

@@ -107,15 +107,15 @@ static void copy_op(const Bundle *u, const BundleCopy *c, uint32_t piece)
         elements = min_u64(elements, owned_by(u, p.block)->elements[p.param]);
     uint64_t bytes = elements * dtype_bytes(dtype), buffer = elements * dtype_bytes(u->dtype);
     uint32_t tensor = block_type(u->b, p.block)->params[p.param].tensor;
-    const char *name = c->in ? "bucket copy" : "bucket copy back";
+    const Segment *s = &g->segments[g->segments_n - 1];
     graph_op(g, (Op){ .kind = c->add              ? OP_ADD
                               : dtype == u->dtype ? OP_COPY
                                                   : OP_CAST,
                       .phase = PHASE_UPDATE,
                       .dtype = u->dtype,
                       .lane = LANE_COMPUTE,
-                      .name = intern(&g->names, name),
-                      .logical = g->segments[g->segments_n - 1].op_n,
+                      .name = s->name,
+                      .logical = s->op_n,
                       .u.elements = elements,
                       .flops = c->add ? (double)elements : 0,
                       .read_bytes = (c->in ? bytes : buffer) + (c->add ? bytes : 0),
@@ -193,7 +193,7 @@ static uint32_t comm_segment(const Bundle *u, OpKind kind, Lane lane)
                       .phase = PHASE_UPDATE,
                       .dtype = u->dtype,
                       .lane = lane,
-                      .name = intern(&g->names, u->name),
+                      .name = g->segments[s].name,
                       .u.comm = { .bytes = u->bytes, .group = u->group } });
     arg_each(g, SLOT_DATA, u->layout, ARG_UPDATE, false, false);
     if (u->comm)
@@ -275,7 +275,7 @@ static uint32_t one_op_segment(Graph *g, SegmentKind kind, Op op, const char *na
 {
     uint32_t s = graph_segment(g, kind, name);
     op.phase = PHASE_UPDATE;
-    op.name = intern(&g->names, name);
+    op.name = g->segments[s].name;
     graph_op(g, op);
     return s;
 }
@@ -411,12 +411,15 @@ static void clip(Finish *f, uint32_t role_index, Point after)
 
 /* ---- gradients that are split over tp, and tied embeddings ---- */
 
+/* Those of a role, or NONE_U32: of all. */
 static uint32_t list_partial(const Finish *f, uint32_t role_index, Piece *pieces)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < f->b->blocks_n; i++) {
         const BlockType *t = block_type(f->b, i);
-        for (uint32_t p = 0; f->b->home[i].role == role_index && p < t->params_n; p++)
+        if (role_index != NONE_U32 && f->b->home[i].role != role_index)
+            continue;
+        for (uint32_t p = 0; p < t->params_n; p++)
             if (t->params[p].tp_partial) {
                 ASSERT(!t->params[p].expert); /* all of them are of ranks_n parts */
                 if (pieces)
@@ -618,11 +621,23 @@ void share_homes(Build *b, const Owned *owned, Share share)
     }
 }
 
-void finish_begin(Finish *f, Build *b, Owned *owned, Share share)
+/* Gradients split over tp are copied into their bundle and back. */
+static void make_room(const Finish *f, uint32_t collectives_n)
+{
+    const Build *b = f->b;
+    uint32_t partial_n = b->group[GROUP_TP] == NONE_U32 ? 0 : list_partial(f, NONE_U32, NULL);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < b->blocks_n; i++)
+        n += collectives_n * block_type(b, i)->params_n;
+    graph_reserve(b->g, n + 2 * b->blocks_n, n + 2 * partial_n, n + 4 * partial_n);
+}
+
+void finish_begin(Finish *f, Build *b, Owned *owned, Share share, uint32_t collectives_n)
 {
     *f = (Finish){ .b = b, .owned = owned, .share = share };
     f->ranks_n = share == SHARE_NOTHING ? 1 : group_ranks(b, share_group(b));
     f->frees_grads = !b->sw->grads_persist;
+    make_room(f, collectives_n);
     f->squares = none_by_type(b);
     f->scale = none_by_type(b);
     f->update = none_by_type(b);

@@ -61,7 +61,8 @@ Owned *owned_by_share(Build *b, Share share);
 /* Gives the frames in Home the layouts of what is owned. */
 void share_homes(Build *b, const Owned *owned, Share share);
 
-void finish_begin(Finish *f, Build *b, Owned *owned, Share share);
+/* Makes room in the graph, also for buckets: of each parameter at most so many collectives. */
+void finish_begin(Finish *f, Build *b, Owned *owned, Share share, uint32_t collectives_n);
 /* Appends to the role; the first to read a gradient waits for `reduced` (and all before it on
  * its lane). */
 void finish_role(Finish *f, uint32_t role, Point reduced);

@@ -12,13 +12,18 @@ static const Segment *segment_of(const Graph *g, const Role *role, uint32_t inst
     return &g->segments[role->instances[instance].segment];
 }
 
-Point last_op(const Graph *g, const Role *role, uint32_t instance, Lane lane)
+uint32_t segment_last_op(const Graph *g, const Segment *s, Lane lane)
 {
-    const Segment *s = segment_of(g, role, instance);
     for (uint32_t i = s->op_n; i-- > 0;)
         if (graph_ops(g, s)[i].lane == lane)
-            return (Point){ instance, i };
-    return NOWHERE;
+            return i;
+    return NONE_U32;
+}
+
+Point last_op(const Graph *g, const Role *role, uint32_t instance, Lane lane)
+{
+    uint32_t op = segment_last_op(g, segment_of(g, role, instance), lane);
+    return op == NONE_U32 ? NOWHERE : (Point){ instance, op };
 }
 
 Point newest_compute(const Graph *g, const Role *role)
@@ -41,13 +46,12 @@ static bool writes(const Graph *g, const Op *op, Slot slot)
     return false;
 }
 
-Point last_writer(const Graph *g, const Role *role, uint32_t instance, Slot slot)
+uint32_t segment_last_writer(const Graph *g, const Segment *s, Slot slot)
 {
-    const Segment *s = segment_of(g, role, instance);
     for (uint32_t i = s->op_n; i-- > 0;)
         if (writes(g, &graph_ops(g, s)[i], slot))
-            return (Point){ instance, i };
-    return last_op(g, role, instance, LANE_COMPUTE);
+            return i;
+    return segment_last_op(g, s, LANE_COMPUTE);
 }
 
 void wait_at(Role *role, uint32_t dst_op, Point src)
@@ -65,19 +69,32 @@ void wait_at(Role *role, uint32_t dst_op, Point src)
 }
 
 /* An op can start an instance when it is the first on its lane and waits for none before it. */
-void wait_at_start(const Graph *g, Role *role, Point src)
+Starts segment_starts(const Graph *g, const Segment *s)
 {
-    if (!point_is(src))
-        return;
-    const Segment *s = segment_of(g, role, role->instances_n - 1);
+    Starts starts = { .n = 0 };
     uint32_t seen = 0;
     for (uint32_t i = 0; i < s->op_n && seen != s->lanes; i++) {
         const Op *op = &graph_ops(g, s)[i];
         uint32_t bit = (uint32_t)1 << op->lane;
         if (!(seen & bit) && op->dep_n == 0)
-            wait_at(role, i, src);
+            starts.op[starts.n++] = i;
         seen |= bit;
     }
+    return starts;
+}
+
+Starts *all_starts(Build *b)
+{
+    Starts *all = PUSH_ARRAY(&b->arena, Starts, b->g->segments_n);
+    for (uint32_t s = 0; s < b->g->segments_n; s++)
+        all[s] = segment_starts(b->g, &b->g->segments[s]);
+    return all;
+}
+
+void wait_at_start(const Graph *g, Role *role, Point src)
+{
+    Starts starts = segment_starts(g, segment_of(g, role, role->instances_n - 1));
+    wait_starts(role, &starts, src);
 }
 
 /* ---- looking ---- */
@@ -183,15 +200,14 @@ const uint32_t *ready_ops(const Build *b, uint32_t block, uint32_t segment)
 
 /* ---- weaving ---- */
 
-void weave_begin(Weave *w, const Build *b, Role *role)
+void weave_begin(Weave *w, const Build *b, Role *role, uint32_t more)
 {
     *w = (Weave){ .b = b, .role = role, .old = *role };
-    w->now = mem_zero(role->instances_n + 1, sizeof *w->now);
-    role->instances_cap = 2 * role->instances_n + 16;
-    role->instances = mem_resize(NULL, role->instances_cap, sizeof *role->instances);
-    role->edges_cap = 2 * role->edges_n + 16;
-    role->edges = mem_resize(NULL, role->edges_cap, sizeof *role->edges);
-    role->instances_n = role->edges_n = 0;
+    w->now = mem_resize(NULL, role->instances_n, sizeof *w->now);
+    role->instances = NULL;
+    role->edges = NULL;
+    role->instances_n = role->instances_cap = role->edges_n = role->edges_cap = 0;
+    role_reserve(role, w->old.instances_n + more, w->old.edges_n + more, 0);
 }
 
 bool weave_left(const Weave *w)
@@ -205,18 +221,37 @@ const Instance *weave_next(const Weave *w)
     return &w->old.instances[w->next];
 }
 
+/* An old instance's edges are in order already. */
+static void keep_edges(const Weave *w, const Instance *from)
+{
+    Role *role = w->role;
+    RESERVE(role->edges, role->edges_n + from->edge_n, role->edges_cap);
+    const Edge *edge = w->old.edges + from->edge_first, *end = edge + from->edge_n;
+    for (; edge < end; edge++)
+        role->edges[role->edges_n++] =
+            (Edge){ edge->dst_op, w->now[edge->src_instance], edge->src_op };
+}
+
+void weave_keep_to(Weave *w, uint32_t end)
+{
+    Role *role = w->role;
+    ASSERT(end <= w->old.instances_n);
+    for (; w->next < end; w->next++) {
+        const Instance *from = &w->old.instances[w->next];
+        GROW(role->instances, role->instances_n, role->instances_cap);
+        w->now[w->next] = role->instances_n;
+        Instance *to = &role->instances[role->instances_n++];
+        *to = *from;
+        to->edge_first = role->edges_n;
+        if (from->edge_n > 0)
+            keep_edges(w, from);
+    }
+}
+
 uint32_t weave_keep(Weave *w)
 {
-    Instance from = *weave_next(w);
-    uint32_t i = role_instance(w->role, from.segment, from.micro_batch, from.layer, from.chunk);
-    for (int s = 0; s < SLOT_N; s++)
-        w->role->instances[i].frame[s] = from.frame[s];
-    for (uint32_t e = 0; e < from.edge_n; e++) {
-        const Edge *edge = &w->old.edges[from.edge_first + e];
-        role_edge(w->role, edge->dst_op, w->now[edge->src_instance], edge->src_op);
-    }
-    w->now[w->next++] = i;
-    return i;
+    weave_keep_to(w, w->next + 1);
+    return w->now[w->next - 1];
 }
 
 void weave_end(Weave *w)

@@ -6,7 +6,7 @@
  *
  * WEAVING.  Passes after pipeline put instances between those already there:
  *
- *     for (weave_begin(&w, b, role); weave_left(&w); ) {
+ *     for (weave_begin(&w, b, role, n); weave_left(&w); ) {
  *         ... role_instance(role, ...)           stands before the next old one
  *         uint32_t i = weave_keep(&w);           copies it, edges and all
  *         wait_at(role, 0, gathered);            more edges for it
@@ -35,12 +35,25 @@ static inline bool point_is(Point p)
 /* The last op of an instance on a lane; NOWHERE when it has none there. */
 Point last_op(const Graph *g, const Role *role, uint32_t instance, Lane lane);
 Point newest_compute(const Graph *g, const Role *role); /* over all instances so far */
-/* The last op of an instance that writes a slot; without one, its last op on compute. */
-Point last_writer(const Graph *g, const Role *role, uint32_t instance, Slot slot);
+/* Ops of a segment: the last on a lane, NONE_U32 when it has none there; the last that writes a
+ * slot, without one the last on compute. */
+uint32_t segment_last_op(const Graph *g, const Segment *s, Lane lane);
+uint32_t segment_last_writer(const Graph *g, const Segment *s, Slot slot);
 
 /* The newest instance's op dst_op waits for src. */
 void wait_at(Role *role, uint32_t dst_op, Point src);
-/* Nothing of the newest instance starts before src. */
+/* The ops of a segment before which there is none in it: at most one a lane. */
+typedef struct Starts {
+    uint32_t n, op[LANE_N];
+} Starts;
+Starts segment_starts(const Graph *g, const Segment *s);
+Starts *all_starts(Build *b); /* by segment, in b->arena */
+/* Nothing of the newest instance starts before src; `starts`: those of its segment. */
+static inline void wait_starts(Role *role, const Starts *starts, Point src)
+{
+    for (uint32_t i = 0; point_is(src) && i < starts->n; i++)
+        wait_at(role, starts->op[i], src);
+}
 void wait_at_start(const Graph *g, Role *role, Point src);
 
 bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */
@@ -76,10 +89,13 @@ typedef struct Weave {
     uint32_t *now; /* by old instance: where it stands now */
 } Weave;
 
-void weave_begin(Weave *w, const Build *b, Role *role);
+/* more: about so many instances, and edges, will be woven in or added later. */
+void weave_begin(Weave *w, const Build *b, Role *role, uint32_t more);
 bool weave_left(const Weave *w);
 const Instance *weave_next(const Weave *w);
 uint32_t weave_keep(Weave *w);
+/* Keeps all old instances before `end`, if there are any left: nothing is woven in. */
+void weave_keep_to(Weave *w, uint32_t end);
 void weave_end(Weave *w);
 
 #endif

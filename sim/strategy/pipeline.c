@@ -135,6 +135,27 @@ typedef struct Transfer {
     uint32_t peer, layout, segment;
 } Transfer;
 
+/* What all micro-batches of one segment of a block have in common. */
+typedef struct Run {
+    Instance like; /* with the frames of the block's Home */
+    Starts starts;
+    uint32_t made;    /* op that makes what the next block reads */
+    bool beside;      /* it is not on the compute lane */
+    uint32_t compute; /* last op on the compute lane; NONE_U32 */
+} Run;
+
+/* Of a block: backward and weight gradients are others in micro-batch 0 than later (GradMode). */
+enum { RUN_FORWARD, RUN_BACKWARD, RUN_WEIGHT = RUN_BACKWARD + 2, RUNS_N = RUN_WEIGHT + 2 };
+
+/* How one chunk receives or sends in one direction; all its transfers are alike. */
+typedef struct Way {
+    bool crosses; /* nothing else is set where it does not */
+    uint32_t block, peer, layout;
+    Lane lane;
+    Slot slot;
+    Instance like; /* segment NONE_U32 until the first one */
+} Way;
+
 typedef struct Line {
     Build *b;
     Graph *g;
@@ -142,8 +163,10 @@ typedef struct Line {
     uint32_t stage, pp, chunks;
     const uint32_t *begin; /* by chunk, and one more */
     uint32_t own_n;
-    uint32_t *own; /* by block: its number among the stage's */
+    uint32_t *own; /* by block: its number among the stage's, in order */
     Saved *saved;  /* [micro-batch * own_n + own] */
+    Run *runs;     /* [own * RUNS_N + ...]; segment NONE_U32 where the block has none */
+    Way *in, *out; /* [2 * turn + backward] */
     uint32_t actions_n;
     const Action *actions;
     Received *received; /* by action */
@@ -164,12 +187,24 @@ static Saved *saved_of(const Line *l, uint32_t micro_batch, uint32_t block)
     return &l->saved[(size_t)micro_batch * l->own_n + l->own[block]];
 }
 
-static uint32_t new_frame(const Line *l, uint32_t layout, uint32_t block, uint32_t micro_batch)
+static const Run *run_of(const Line *l, uint32_t block, uint32_t run)
+{
+    return &l->runs[(size_t)l->own[block] * RUNS_N + run];
+}
+
+static Instance bare_instance(uint32_t segment, uint32_t layer, uint32_t chunk)
+{
+    Instance i = { .segment = segment, .layer = layer, .chunk = chunk };
+    for (int s = 0; s < SLOT_N; s++)
+        i.frame[s] = NONE_U32;
+    return i;
+}
+
+static uint32_t new_frame(const Line *l, uint32_t layout, uint32_t layer, uint32_t micro_batch)
 {
     if (layout == NONE_U32)
         return NONE_U32;
-    return role_frame(l->role,
-                      (Frame){ layout, l->b->blocks[block].layer, micro_batch, false });
+    return role_frame(l->role, (Frame){ layout, layer, micro_batch, false });
 }
 
 static uint32_t chunk_of(const Line *l, const Action *x)
@@ -241,42 +276,67 @@ static uint32_t transfer_segment(Line *l, Lane lane, uint32_t peer, uint32_t lay
 
 /* Chunks that lead up the stages have lanes of their own: a stage's two neighbours would wait for
  * one another in one. */
-static Lane lane_of(const Line *l, const Action *x, Lane lane)
+static Lane lane_of(const Line *l, uint32_t turn, Lane lane)
 {
-    bool up = l->b->s->parallel.schedule == SCHEDULE_ZBV && x->turn == 1;
+    bool up = l->b->s->parallel.schedule == SCHEDULE_ZBV && turn == 1;
     return up ? lane + LANE_SEND_ACT_UP - LANE_SEND_ACT : lane;
+}
+
+static void find_way(const Line *l, Way *w, uint32_t turn, bool sends, bool backward)
+{
+    static const struct {
+        Lane lane;
+        Slot slot;
+    } what[2][2] = { { { LANE_RECV_ACT, SLOT_IN }, { LANE_RECV_GRAD, SLOT_DOUT } },
+                     { { LANE_SEND_ACT, SLOT_OUT }, { LANE_SEND_GRAD, SLOT_DIN } } };
+    uint32_t chunk = schedule_chunk(l->b->s->parallel.schedule, l->pp, l->stage, turn);
+    bool ahead = sends != backward; /* to or from the chunk after this one */
+    uint32_t border = chunk + ahead;
+    w->crosses = crosses(l, border);
+    if (!w->crosses)
+        return;
+    w->block = l->begin[border] - ahead;
+    w->layout = block_type(l->b, l->begin[border])->in_layout;
+    w->peer = stage_of(l->b, ahead ? chunk + 1 : chunk - 1);
+    w->lane = lane_of(l, turn, what[sends][backward].lane);
+    w->slot = what[sends][backward].slot;
+    w->like = bare_instance(NONE_U32, NONE_U32, chunk);
+}
+
+/* Appends a transfer; the frame is what is sent or received. */
+static uint32_t add_transfer(Line *l, Way *w, uint32_t micro_batch, uint32_t frame, Point after)
+{
+    if (w->like.segment == NONE_U32)
+        w->like.segment = transfer_segment(l, w->lane, w->peer, w->layout);
+    uint32_t i = role_instance_like(l->role, &w->like);
+    l->role->instances[i].micro_batch = micro_batch;
+    l->role->instances[i].frame[w->slot] = frame;
+    if (point_is(after))
+        role_edge(l->role, 0, after.instance, after.op);
+    return i;
 }
 
 static void post_receive(Line *l, uint32_t action)
 {
     const Action *x = &l->actions[action];
-    bool backward = x->kind == ACTION_BACKWARD;
-    uint32_t chunk = chunk_of(l, x), border = chunk + backward;
     l->received[action] = (Received){ NOWHERE, NONE_U32 };
-    if (x->kind == ACTION_WEIGHT || !crosses(l, border))
+    if (x->kind == ACTION_WEIGHT)
         return;
-    uint32_t layout = block_type(l->b, l->begin[border])->in_layout;
-    uint32_t peer = stage_of(l->b, backward ? chunk + 1 : chunk - 1);
-    Lane lane = lane_of(l, x, backward ? LANE_RECV_GRAD : LANE_RECV_ACT);
-    uint32_t segment = transfer_segment(l, lane, peer, layout);
-    uint32_t frame = new_frame(l, layout, l->begin[border] - backward, x->micro_batch);
-    uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, chunk);
-    l->role->instances[i].frame[backward ? SLOT_DOUT : SLOT_IN] = frame;
-    wait_at(l->role, 0, l->compute);
+    Way *w = &l->in[2 * x->turn + (x->kind == ACTION_BACKWARD)];
+    if (!w->crosses)
+        return;
+    uint32_t frame = new_frame(l, w->layout, l->b->blocks[w->block].layer, x->micro_batch);
+    uint32_t i = add_transfer(l, w, x->micro_batch, frame, l->compute);
     l->received[action] = (Received){ { i, 0 }, frame };
 }
 
-static void send(Line *l, const Action *x, uint32_t chunk, uint32_t frame, Point made)
+static void send(Line *l, const Action *x, uint32_t frame, Point made)
 {
     bool backward = x->kind == ACTION_BACKWARD;
-    uint32_t peer = stage_of(l->b, backward ? chunk - 1 : chunk + 1);
-    Lane lane = lane_of(l, x, backward ? LANE_SEND_GRAD : LANE_SEND_ACT);
     ASSERT(frame != NONE_U32 && point_is(made));
-    uint32_t segment = transfer_segment(l, lane, peer, l->role->frames[frame].layout);
-    uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, chunk);
-    l->role->instances[i].frame[backward ? SLOT_DIN : SLOT_OUT] = frame;
-    wait_at(l->role, 0, made);
-    l->sent[backward] = (Point){ i, 0 };
+    Way *w = &l->out[2 * x->turn + backward];
+    ASSERT(l->role->frames[frame].layout == w->layout);
+    l->sent[backward] = (Point){ add_transfer(l, w, x->micro_batch, frame, made), 0 };
 }
 
 static void sends_fall_due(Line *l)
@@ -288,7 +348,61 @@ static void sends_fall_due(Line *l)
         }
 }
 
+static void find_ways(Line *l, uint32_t turns, Arena *scratch)
+{
+    l->in = PUSH_ARRAY(scratch, Way, (size_t)2 * turns);
+    l->out = PUSH_ARRAY(scratch, Way, (size_t)2 * turns);
+    for (uint32_t k = 0; k < 2 * turns; k++) {
+        find_way(l, &l->in[k], k / 2, false, k % 2 == 1);
+        find_way(l, &l->out[k], k / 2, true, k % 2 == 1);
+    }
+}
+
 /* ---- blocks ---- */
+
+/* Where gradients are sharded every micro-batch has its own, unless they are summed whole. */
+static GradMode grad_mode(const Build *b, uint32_t micro_batch)
+{
+    if (micro_batch > 0 && !(shards_grads(b) && b->s->parallel.pp == 1))
+        return GRAD_ADD;
+    return b->sw->grads_persist && !shards_grads(b) ? GRAD_WRITE : GRAD_BORN;
+}
+
+static uint32_t frame_if(const Segment *s, Slot slot, uint32_t frame)
+{
+    return s->layout[slot] == NONE_U32 ? NONE_U32 : frame;
+}
+
+/* made_in: what the next block reads. */
+static Run make_run(const Line *l, uint32_t block, uint32_t segment, Slot made_in)
+{
+    Run r = { .like.segment = segment };
+    if (segment == NONE_U32)
+        return r;
+    const Segment *s = &l->g->segments[segment];
+    const Home *home = &l->b->home[block];
+    r.like = bare_instance(segment, l->b->blocks[block].layer, l->b->chunk_of[block]);
+    r.like.frame[SLOT_PARAM] = frame_if(s, SLOT_PARAM, home->param);
+    r.like.frame[SLOT_GRAD] = frame_if(s, SLOT_GRAD, home->grad);
+    r.starts = segment_starts(l->g, s);
+    r.made = segment_last_writer(l->g, s, made_in);
+    r.compute = segment_last_op(l->g, s, LANE_COMPUTE);
+    r.beside = graph_ops(l->g, s)[r.made].lane != LANE_COMPUTE;
+    return r;
+}
+
+static void make_runs(const Line *l, uint32_t block)
+{
+    const BlockType *t = block_type(l->b, block);
+    Variant v = l->b->variant[block];
+    Run *runs = &l->runs[(size_t)l->own[block] * RUNS_N];
+    runs[RUN_FORWARD] = make_run(l, block, t->forward[v], SLOT_OUT);
+    for (uint32_t later = 0; later < 2; later++) {
+        GradMode mode = grad_mode(l->b, later);
+        runs[RUN_BACKWARD + later] = make_run(l, block, t->backward[v][mode], SLOT_DIN);
+        runs[RUN_WEIGHT + later] = make_run(l, block, t->weight[v][mode], SLOT_DIN);
+    }
+}
 
 /* First op of a segment that touches a slot. */
 static uint32_t first_user(const Graph *g, uint32_t segment, Slot slot)
@@ -325,114 +439,84 @@ static uint32_t input_segment(Line *l, uint32_t layout)
 }
 
 /* Tokens or targets of a micro-batch, for the blocks that read them. */
-static Point load_input(Line *l, const Action *x, uint32_t block, uint32_t chunk,
-                        uint32_t forward)
+static Point load_input(Line *l, const Action *x, const Run *run, Saved *saved)
 {
-    Saved *saved = saved_of(l, x->micro_batch, block);
-    uint32_t layout = l->g->segments[forward].layout[SLOT_DATA];
-    saved->data = new_frame(l, layout, block, x->micro_batch);
+    uint32_t layout = l->g->segments[run->like.segment].layout[SLOT_DATA];
+    saved->data = new_frame(l, layout, run->like.layer, x->micro_batch);
     if (layout == NONE_U32)
         return NOWHERE;
     uint32_t segment = input_segment(l, layout);
-    uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, chunk);
+    uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, run->like.chunk);
     l->role->instances[i].frame[SLOT_DATA] = saved->data;
     return (Point){ i, 0 };
 }
 
-/* The newest instance is compute: what it has to wait for, and that it is the newest. */
-static void enter_compute(Line *l, Point arrived)
+/* The newest instance is compute, `last` its last op there: what it has to wait for, and that it is
+ * the newest. */
+static void enter_compute(Line *l, const Starts *starts, Point arrived, uint32_t last)
 {
-    wait_at_start(l->g, l->role, arrived);
-    wait_at_start(l->g, l->role, l->join);
+    wait_starts(l->role, starts, arrived);
+    wait_starts(l->role, starts, l->join);
     l->join = NOWHERE;
     for (int k = 0; k < 2 && l->waits; k++) {
-        wait_at_start(l->g, l->role, l->due[k]);
+        wait_starts(l->role, starts, l->due[k]);
         l->due[k] = NOWHERE;
     }
-    Point last = last_op(l->g, l->role, l->role->instances_n - 1, LANE_COMPUTE);
-    if (point_is(last))
-        l->compute = last;
+    if (last != NONE_U32)
+        l->compute = (Point){ l->role->instances_n - 1, last };
 }
 
-/* What the next block on this stage reads may come from another lane. */
-static void join_later(Line *l, Point made)
+/* Appends a run of a micro-batch; it has the frames that are saved. */
+static Instance *add_run(Line *l, const Run *run, uint32_t micro_batch, const Saved *saved)
 {
-    const Segment *s = &l->g->segments[l->role->instances[made.instance].segment];
-    if (graph_ops(l->g, s)[made.op].lane != LANE_COMPUTE)
-        l->join = made;
-}
-
-static uint32_t frame_if(const Graph *g, uint32_t segment, Slot slot, uint32_t frame)
-{
-    return g->segments[segment].layout[slot] == NONE_U32 ? NONE_U32 : frame;
+    const Segment *s = &l->g->segments[run->like.segment];
+    uint32_t at = role_instance_like(l->role, &run->like);
+    Instance *i = &l->role->instances[at];
+    i->micro_batch = micro_batch;
+    i->frame[SLOT_STASH] = frame_if(s, SLOT_STASH, saved->stash);
+    i->frame[SLOT_IN] = frame_if(s, SLOT_IN, saved->in);
+    i->frame[SLOT_DATA] = frame_if(s, SLOT_DATA, saved->data);
+    return i;
 }
 
 /* Returns where the block's output is made; *out is its frame. */
-static Point forward_block(Line *l, const Action *x, uint32_t block, Point arrived,
-                           uint32_t *out)
+static Point forward_block(Line *l, const Action *x, const Run *run, Saved *saved,
+                           Point arrived, uint32_t *out)
 {
-    const BlockType *t = block_type(l->b, block);
-    Variant v = l->b->variant[block];
-    Saved *saved = saved_of(l, x->micro_batch, block);
-    uint32_t segment = t->forward[v], chunk = l->b->chunk_of[block];
-    Point input = load_input(l, x, block, chunk, segment);
-    saved->stash = new_frame(l, t->stash_layout[v], block, x->micro_batch);
-    *out = new_frame(l, l->g->segments[segment].layout[SLOT_OUT], block, x->micro_batch);
-
-    uint32_t i =
-        role_instance(l->role, segment, x->micro_batch, l->b->blocks[block].layer, chunk);
-    uint32_t *frame = l->role->instances[i].frame;
-    frame[SLOT_PARAM] = frame_if(l->g, segment, SLOT_PARAM, l->b->home[block].param);
-    frame[SLOT_STASH] = frame_if(l->g, segment, SLOT_STASH, saved->stash);
-    frame[SLOT_IN] = frame_if(l->g, segment, SLOT_IN, saved->in);
-    frame[SLOT_DATA] = frame_if(l->g, segment, SLOT_DATA, saved->data);
-    frame[SLOT_OUT] = *out;
-    enter_compute(l, arrived);
+    Point input = load_input(l, x, run, saved); /* may make a segment */
+    const uint32_t *layout = l->g->segments[run->like.segment].layout;
+    uint32_t layer = run->like.layer;
+    saved->stash = new_frame(l, layout[SLOT_STASH], layer, x->micro_batch);
+    *out = new_frame(l, layout[SLOT_OUT], layer, x->micro_batch);
+    add_run(l, run, x->micro_batch, saved)->frame[SLOT_OUT] = *out;
+    enter_compute(l, &run->starts, arrived, run->compute);
     if (point_is(input))
-        wait_at(l->role, first_user(l->g, segment, SLOT_DATA), input);
-    return last_writer(l->g, l->role, i, SLOT_OUT);
-}
-
-/* Where gradients are sharded every micro-batch has its own, unless they are summed whole. */
-static GradMode grad_mode(const Build *b, uint32_t micro_batch)
-{
-    if (micro_batch > 0 && !(shards_grads(b) && b->s->parallel.pp == 1))
-        return GRAD_ADD;
-    return b->sw->grads_persist && !shards_grads(b) ? GRAD_WRITE : GRAD_BORN;
+        wait_at(l->role, first_user(l->g, run->like.segment, SLOT_DATA), input);
+    return (Point){ l->role->instances_n - 1, run->made };
 }
 
 /* An instance of backward, or of the weight gradients apart from it, with its frames. */
-static uint32_t *gradients_of(Line *l, const Action *x, uint32_t block, uint32_t segment)
+static Instance *add_gradients(Line *l, const Run *run, uint32_t micro_batch,
+                               const Saved *saved)
 {
-    const Home *home = &l->b->home[block];
-    const Saved *saved = saved_of(l, x->micro_batch, block);
-    uint32_t i = role_instance(l->role, segment, x->micro_batch, l->b->blocks[block].layer,
-                               l->b->chunk_of[block]);
-    uint32_t *frame = l->role->instances[i].frame;
-    frame[SLOT_PARAM] = frame_if(l->g, segment, SLOT_PARAM, home->param);
-    frame[SLOT_GRAD] = frame_if(l->g, segment, SLOT_GRAD, home->grad);
-    frame[SLOT_STASH] = frame_if(l->g, segment, SLOT_STASH, saved->stash);
-    frame[SLOT_IN] = frame_if(l->g, segment, SLOT_IN, saved->in);
-    frame[SLOT_DATA] = frame_if(l->g, segment, SLOT_DATA, saved->data);
-    frame[SLOT_DOUT] = frame_if(l->g, segment, SLOT_DOUT, saved->dout);
-    frame[SLOT_HELD] = frame_if(l->g, segment, SLOT_HELD, saved->held);
-    return frame;
+    const Segment *s = &l->g->segments[run->like.segment];
+    Instance *i = add_run(l, run, micro_batch, saved);
+    i->frame[SLOT_DOUT] = frame_if(s, SLOT_DOUT, saved->dout);
+    i->frame[SLOT_HELD] = frame_if(s, SLOT_HELD, saved->held);
+    return i;
 }
 
-/* Returns where the gradient of the block's input is made; *din is its frame. */
-static Point backward_block(Line *l, const Action *x, uint32_t block, uint32_t dout,
-                            Point arrived, uint32_t *din)
+/* Returns where the gradient of the block's input is made; its frame is saved. */
+static Point backward_block(Line *l, const Action *x, const Run *run, Saved *saved,
+                            Point arrived)
 {
-    const BlockType *t = block_type(l->b, block);
-    Variant v = l->b->variant[block];
-    Saved *saved = saved_of(l, x->micro_batch, block);
-    uint32_t segment = t->backward[v][grad_mode(l->b, x->micro_batch)];
-    saved->dout = dout;
-    saved->held = new_frame(l, t->held_layout[v], block, x->micro_batch);
-    *din = new_frame(l, l->g->segments[segment].layout[SLOT_DIN], block, x->micro_batch);
-    gradients_of(l, x, block, segment)[SLOT_DIN] = *din;
-    enter_compute(l, arrived);
-    return last_writer(l->g, l->role, l->role->instances_n - 1, SLOT_DIN);
+    const uint32_t *layout = l->g->segments[run->like.segment].layout;
+    uint32_t layer = run->like.layer;
+    saved->held = new_frame(l, layout[SLOT_HELD], layer, x->micro_batch);
+    saved->din = new_frame(l, layout[SLOT_DIN], layer, x->micro_batch);
+    add_gradients(l, run, x->micro_batch, saved)->frame[SLOT_DIN] = saved->din;
+    enter_compute(l, &run->starts, arrived, run->compute);
+    return (Point){ l->role->instances_n - 1, run->made };
 }
 
 /* ---- actions ---- */
@@ -473,54 +557,58 @@ static Received arrive(Line *l, uint32_t action)
     uint32_t segment = gather_segment(l, backward, l->role->frames[in.frame].layout);
     uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, chunk_of(l, x));
     l->role->instances[i].frame[backward ? SLOT_DOUT : SLOT_IN] = in.frame;
-    enter_compute(l, in.at);
+    enter_compute(l, &(Starts){ .n = 1 }, in.at, 0);
     return (Received){ { i, 0 }, in.frame };
 }
 
 static void forward_chunk(Line *l, uint32_t action)
 {
     const Action *x = &l->actions[action];
-    uint32_t chunk = chunk_of(l, x), end = l->begin[chunk + 1];
+    uint32_t chunk = chunk_of(l, x), begin = l->begin[chunk], end = l->begin[chunk + 1];
     Received in = arrive(l, action);
     Point made = in.at;
     uint32_t frame = in.frame;
-    bool sends = crosses(l, chunk + 1);
-    for (uint32_t i = l->begin[chunk]; i < end; i++) {
+    bool sends = l->out[2 * x->turn].crosses;
+    for (uint32_t i = begin; i < end; i++) {
+        const Run *run = run_of(l, i, RUN_FORWARD);
+        Saved *saved = saved_of(l, x->micro_batch, i);
         if (frame != NONE_U32)
-            saved_of(l, x->micro_batch, i)->in = frame;
-        made = forward_block(l, x, i, i == l->begin[chunk] ? in.at : NOWHERE, &frame);
-        if (i + 1 < end || !sends)
-            join_later(l, made);
+            saved->in = frame;
+        made = forward_block(l, x, run, saved, i == begin ? in.at : NOWHERE, &frame);
+        if (run->beside && (i + 1 < end || !sends))
+            l->join = made;
     }
     if (l->ahead)
         sends_fall_due(l);
     if (sends)
-        send(l, x, chunk, frame, made);
-    else if (l->begin[chunk] < end && end < l->b->blocks_n)
+        send(l, x, frame, made);
+    else if (begin < end && end < l->b->blocks_n)
         saved_of(l, x->micro_batch, end)->in = frame; /* the next chunk is here too */
 }
 
 static void backward_chunk(Line *l, uint32_t action)
 {
     const Action *x = &l->actions[action];
-    uint32_t chunk = chunk_of(l, x), begin = l->begin[chunk];
-    uint32_t end = l->begin[chunk + 1];
+    uint32_t chunk = chunk_of(l, x), begin = l->begin[chunk], end = l->begin[chunk + 1];
     Received in = arrive(l, action);
     Point made = in.at;
     uint32_t frame = in.frame;
     if (frame == NONE_U32 && begin < end && end < l->b->blocks_n)
         frame = saved_of(l, x->micro_batch, end)->din; /* the next chunk is here too */
-    bool sends = crosses(l, chunk);
+    bool sends = l->out[2 * x->turn + 1].crosses;
     for (uint32_t i = end; i-- > begin;) {
-        made = backward_block(l, x, i, frame, i + 1 == end ? in.at : NOWHERE, &frame);
-        saved_of(l, x->micro_batch, i)->din = frame;
-        if (i > begin || !sends)
-            join_later(l, made);
+        const Run *run = run_of(l, i, RUN_BACKWARD + (x->micro_batch > 0));
+        Saved *saved = saved_of(l, x->micro_batch, i);
+        saved->dout = frame;
+        made = backward_block(l, x, run, saved, i + 1 == end ? in.at : NOWHERE);
+        frame = saved->din;
+        if (run->beside && (i > begin || !sends))
+            l->join = made;
     }
     if (l->ahead)
         sends_fall_due(l);
     if (sends)
-        send(l, x, chunk, frame, made);
+        send(l, x, frame, made);
 }
 
 /* Weight gradients, in the order of backward. */
@@ -528,12 +616,11 @@ static void weight_chunk(Line *l, const Action *x)
 {
     uint32_t chunk = chunk_of(l, x), begin = l->begin[chunk];
     for (uint32_t i = l->begin[chunk + 1]; i-- > begin;) {
-        const BlockType *t = block_type(l->b, i);
-        uint32_t segment = t->weight[l->b->variant[i]][grad_mode(l->b, x->micro_batch)];
-        if (segment == NONE_U32)
+        const Run *run = run_of(l, i, RUN_WEIGHT + (x->micro_batch > 0));
+        if (run->like.segment == NONE_U32)
             continue;
-        gradients_of(l, x, i, segment);
-        enter_compute(l, NOWHERE);
+        add_gradients(l, run, x->micro_batch, saved_of(l, x->micro_batch, i));
+        enter_compute(l, &run->starts, NOWHERE, run->compute);
     }
 }
 
@@ -727,14 +814,23 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
         if (mine)
             give_home(b, i, stage);
     }
-    l.saved = PUSH_ARRAY(&scratch, Saved, (size_t)m * l.own_n);
+    l.runs = mem_resize(NULL, (size_t)RUNS_N * l.own_n, sizeof *l.runs);
+    for (uint32_t i = 0; i < b->blocks_n; i++)
+        if (l.own[i] != NONE_U32)
+            make_runs(&l, i);
+    find_ways(&l, p->virtual_stages, &scratch);
+    l.saved = mem_resize(NULL, (size_t)m * l.own_n, sizeof *l.saved);
     for (size_t i = 0; i < (size_t)m * l.own_n; i++)
         l.saved[i] = (Saved){ NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32 };
-    /* An action has its blocks, an input, a receive and a send: about so much. */
-    role_reserve(l.role, 2 * m * l.own_n + 3 * l.actions_n, 2 * m * l.own_n + 8 * l.actions_n,
+    /* An action runs the blocks of a chunk, and has an input, a receive and a send: about so
+     * much. */
+    uint32_t runs_n = l.actions_n / p->virtual_stages * l.own_n;
+    role_reserve(l.role, runs_n + 3 * l.actions_n, runs_n + 8 * l.actions_n,
                  3 * m * l.own_n + 4 * l.actions_n);
     l.received = PUSH_ARRAY(&scratch, Received, l.actions_n);
     write_actions(&l);
+    free(l.runs);
+    free(l.saved);
     free(l.transfers);
     arena_free(&scratch);
 }

@@ -12,7 +12,7 @@ bool pass_single(Build *b, Err *err)
 {
     (void)err;
     Finish f;
-    finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING);
+    finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING, 0);
     for (uint32_t role = 0; role < b->g->roles_n; role++)
         finish_role(&f, role, NOWHERE);
     return true;

@@ -33,7 +33,7 @@ static Bundle scatter_bundle(Zero *z, const Bucket *u)
     Arena *arena = &z->buckets.scratch;
     if (first->name)
         return *first;
-    *first = bucket_bundle(&z->buckets, u, "reduce-scatter", reduce_dtype(z->b), false);
+    *first = bucket_bundle(&z->buckets, u, z->scatter_names.name, reduce_dtype(z->b), false);
     first->comm = PUSH(arena, uint32_t);
     bundle_share(first, &z->scatters, arena);
     return *first;
@@ -65,10 +65,9 @@ static void scatter(Zero *z, Bucket *u)
         scatter_copies(z, u);
         return;
     }
-    DType dtype = reduce_dtype(b);
-    const char *name = bucket_bundle(&z->buckets, u, "reduce-scatter", dtype, false).name;
-    u->reduced = bucket_in_place(
-        &z->buckets, u, (InPlace){ OP_REDUCE_SCATTER, LANE_REDUCE, SLOT_GRAD, dtype, name });
+    InPlace how = { OP_REDUCE_SCATTER, LANE_REDUCE, SLOT_GRAD, reduce_dtype(b),
+                    &z->scatter_names };
+    u->reduced = bucket_in_place(&z->buckets, u, how);
     if (overlaps(b, DIM_DP))
         bucket_wait(&z->buckets, &z->w, u);
     else
@@ -125,9 +124,9 @@ static void launch_gather(Zero *z, uint32_t k)
     Piece first = d->pieces[u->first];
     const BlockType *t = block_type(z->b, first.block);
     DType dtype = layout_tensor(z->b->g, t->param_layout, t->params[first.param].tensor)->dtype;
-    z->gather[k] = bucket_bundle(d, u, "all-gather", dtype, false);
-    z->gather[k].grad_slot = SLOT_PARAM;
     if (z->copies) {
+        z->gather[k] = bucket_bundle(d, u, z->gather_names.name, dtype, false);
+        z->gather[k].grad_slot = SLOT_PARAM;
         BundleCopy in = { .in = true, .slot = SLOT_PARAM, .part = true };
         bundle_share(&z->gather[k], &z->gathers, &d->scratch);
         bundle_open(&z->gather[k]);
@@ -137,7 +136,7 @@ static void launch_gather(Zero *z, uint32_t k)
         return;
     }
     Point after = newest_compute(z->b->g, d->role);
-    InPlace how = { OP_ALL_GATHER, LANE_GATHER, SLOT_PARAM, dtype, z->gather[k].name };
+    InPlace how = { OP_ALL_GATHER, LANE_GATHER, SLOT_PARAM, dtype, &z->gather_names };
     z->gathered[k] = bucket_in_place(d, u, how);
     wait_at(d->role, 0, after);
 }
@@ -179,6 +178,7 @@ static uint32_t gather_for(Zero *z, const Instance *at)
         z->b->g->segments[at->segment].kind != SEGMENT_FORWARD || z->has_run[block])
         return NONE_U32;
     z->has_run[block] = true;
+    z->unrun_n--;
     uint32_t k = lowest_bucket_of(z, block);
     if (k == NONE_U32)
         return NONE_U32;
@@ -210,21 +210,34 @@ static void start_role(Zero *z, uint32_t role)
     z->scatters = z->gathers = NULL;
     z->pending.reduced = NOWHERE;
     z->ungathered = z->undrained = d->list_n;
-    z->scatter = PUSH_ARRAY(&d->scratch, Bundle, d->list_n);
-    z->gather = PUSH_ARRAY(&d->scratch, Bundle, d->list_n);
+    z->scatter = z->copies ? PUSH_ARRAY(&d->scratch, Bundle, d->list_n) : NULL;
+    z->gather = z->copies ? PUSH_ARRAY(&d->scratch, Bundle, d->list_n) : NULL;
     z->gathered = PUSH_ARRAY(&d->scratch, Point, d->list_n);
     z->has_run = PUSH_ARRAY(&d->scratch, bool, b->blocks_n);
     z->grads = PUSH_ARRAY(&d->scratch, uint32_t, b->blocks_n);
-    for (uint32_t i = 0; i < b->blocks_n; i++)
+    z->unrun_n = 0;
+    for (uint32_t i = 0; i < b->blocks_n; i++) {
         z->grads[i] = NONE_U32;
+        z->unrun_n += b->home[i].role == role;
+    }
+}
+
+/* The old instance before or after which something may stand; those before it are just kept. */
+static uint32_t next_look(const Zero *z)
+{
+    const Buckets *d = &z->buckets;
+    if (z->each || (z->ahead && z->unrun_n > 0))
+        return z->w.next;
+    return z->next < d->list_n ? d->list[z->next].ready_at : z->w.old.instances_n - 1;
 }
 
 static void weave_role(Zero *z)
 {
     Weave *w = &z->w;
     Role *role = z->buckets.role;
-    weave_begin(w, z->b, role);
+    weave_begin(w, z->b, role, role->instances_n);
     while (weave_left(w)) {
+        weave_keep_to(w, next_look(z));
         uint32_t old = w->next;
         Instance at = *weave_next(w);
         uint32_t k = gather_for(z, &at);
@@ -258,8 +271,10 @@ bool zero_pass(Build *b, Share share, Err *err)
     z.copies = z.each || b->sw->bucket_copies;
     z.ahead = overlaps(b, DIM_DP) && b->sw->overlap_param_gather;
     Owned *owned = owned_by_share(b, share);
-    finish_begin(&z.finish, b, owned, share);
+    finish_begin(&z.finish, b, owned, share, 2); /* scattered, gathered */
     share_homes(b, owned, share);
+    z.scatter_names = bucket_names(b, "reduce-scatter");
+    z.gather_names = bucket_names(b, "all-gather");
     for (uint32_t role = 0; role < b->g->roles_n; role++)
         zero_role(&z, role);
     return true;

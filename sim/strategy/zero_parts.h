@@ -44,20 +44,22 @@ typedef struct Zero {
     bool each;   /* zero2: every micro-batch scatters its gradients, none stay */
     bool copies; /* buckets have buffers */
     bool ahead;  /* the gathers stand before the next forward */
+    BucketNames scatter_names, gather_names;
 
     /* One role. */
     Buckets buckets;
     Weave w;
-    uint32_t next;                   /* bucket to be reduced */
-    uint32_t round;                  /* micro-batches whose gradients were scattered before */
-    ZeroPart pending;                /* newest scatter; its part is still to be copied out */
-    Bundle *scatter;                 /* by bucket, as it was first; name NULL: not yet */
+    uint32_t next;    /* bucket to be reduced */
+    uint32_t round;   /* micro-batches whose gradients were scattered before */
+    ZeroPart pending; /* newest scatter; its part is still to be copied out */
+    Bundle *scatter;  /* copies; by bucket, as it was first; name NULL: not yet */
     BundleParts *scatters, *gathers; /* that copy alike */
     uint32_t *grads; /* zero2, by block: frame of its whole gradients; NONE_U32 */
     uint32_t ungathered, undrained; /* buckets below have not been gathered, copied out */
-    Bundle *gather;                 /* by bucket */
+    Bundle *gather;                 /* copies; by bucket */
     Point *gathered;                /* by bucket */
     bool *has_run;                  /* by block: a forward of it stands already */
+    uint32_t unrun_n;               /* blocks of the role of which none does */
 } Zero;
 
 /* share: SHARE_UPDATE or SHARE_GRADS. */

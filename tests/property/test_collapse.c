@@ -52,6 +52,23 @@ static bool near_part(int64_t a, int64_t b, int64_t part)
     return CHECK(a - b <= b / part && b - a <= b / part);
 }
 
+/* What plan does not read is not counted, the rest is the same. */
+static void same_totals(Drawn *x, const SimResult *whole, const Draw *d)
+{
+    SimResult totals;
+    if (!drawn_run(&totals, x, (SimOptions){ .totals = true }, d))
+        return;
+    CHECK_INT(whole->step_ns, totals.step_ns);
+    for (uint32_t i = 0; i < whole->ranks_n; i++) {
+        const RankStat *a = &whole->ranks[i], *b = &totals.ranks[i];
+        CHECK_U64(0, b->collectives_n);
+        CHECK_INT(a->comm_ns, b->comm_ns);
+        CHECK_INT(a->exposed_ns, b->exposed_ns);
+        CHECK_INT(a->bubble_ns, b->bubble_ns);
+    }
+    sim_result_free(&totals);
+}
+
 static void stages_are_as_their_kernels(void)
 {
     uint32_t few_n = 0;
@@ -74,6 +91,7 @@ static void stages_are_as_their_kernels(void)
             if (!same)
                 fprintf(stderr, "%s\n", d.text);
             few_n += whole.events < instances_of(&x.g);
+            same_totals(&x, &whole, &d);
             sim_result_free(&whole);
             sim_result_free(&expanded);
         }

@@ -961,6 +961,47 @@ static void a_lane_goes_on_before_the_end_of_a_block(void)
     }
 }
 
+/* Nodes of two.  The parameters of the next block are gathered over the network, so this block's
+ * own gather there takes twice its 500; it cannot be one event, its parts before and behind the
+ * gather are, with their all-reduces inside the node. */
+static void parts_of_a_block_are_events_beside_other_traffic(void)
+{
+    uint64_t events[2];
+    for (int expanded = 0; expanded < 2; expanded++) {
+        World w;
+        Graph g;
+        world_init(&w, 2, 2, 0);
+        graph_begin(&g, 4, 1);
+        uint32_t tp = graph_group(&g, "tp", &(GroupDim){ 1, 2, 1, 2 }, 1);
+        uint32_t cp = graph_group(&g, "cp", &(GroupDim){ 2, 2, 1, 2 }, 1);
+        add(&g, 0, transfer(&g, OP_ALL_GATHER, LANE_GATHER, cp, 100000)); /* 1,000 alone */
+        uint32_t s = graph_segment(&g, SEGMENT_FORWARD, "block");
+        graph_op(&g, kernel(&g, LANE_COMPUTE, 100));
+        for (uint32_t i = 1; i < 9; i += 2) {
+            graph_op(&g, i == 3
+                             ? transfer(&g, OP_ALL_GATHER, LANE_CP, cp, 50000)   /* 500 alone */
+                             : transfer(&g, OP_ALL_REDUCE, LANE_TP, tp, 20000)); /* 200 */
+            graph_dep(&g, i - 1);
+            graph_op(&g, kernel(&g, LANE_COMPUTE, 100));
+            graph_dep(&g, i);
+        }
+        role_instance(&g.roles[0], s, NONE_U32, NONE_U32, NONE_U32);
+        SimResult r = run(&w, &g, (SimOptions){ .expanded = expanded });
+        events[expanded] = r.events;
+        CHECK_INT(5 * 100 + 3 * 200 + 2 * 500, r.step_ns);
+        CHECK_INT(500, r.ranks[0].compute_ns);
+        for (uint32_t i = 0; i < r.ranks[0].collectives_n; i++) {
+            const CollectiveStat *c = &r.ranks[0].collectives[i];
+            CHECK_U64(c->kind == OP_ALL_REDUCE ? 3 : 2, c->count);
+            if (c->kind == OP_ALL_REDUCE)
+                CHECK_INT(3 * 200, c->exposed_ns);
+        }
+        sim_result_free(&r);
+        graph_free(&g);
+    }
+    CHECK(events[0] + 6 <= events[1]);
+}
+
 int main(void)
 {
     RUN(ops_of_a_lane_run_one_after_another);
@@ -1006,5 +1047,6 @@ int main(void)
     RUN(a_step_of_centuries_is_a_sentence);
     RUN(parts_of_replicas_fold_right);
     RUN(a_lane_goes_on_before_the_end_of_a_block);
+    RUN(parts_of_a_block_are_events_beside_other_traffic);
     return check_report();
 }

@@ -85,10 +85,53 @@ static void pops_and_pushes_may_be_mixed(void)
     evq_free(&q);
 }
 
+/* Each source has the event that was set last, ordered as if inserted then, or none. */
+static void a_source_has_one_event(void)
+{
+    enum { SOURCES = 40 };
+    EventQueue q = { 0 };
+    struct {
+        int64_t at;
+        uint32_t turn; /* in which it was set; 0: none waits */
+    } of[SOURCES] = { { 0 } };
+    int64_t last = 0;
+    uint64_t state = 3;
+    for (uint32_t turn = 1; turn <= 5 * EVENTS; turn++) {
+        state = mix_u64(state);
+        uint32_t s = (uint32_t)(state >> 8) % SOURCES, first = NONE_U32;
+        if (state % 8 < 4) {
+            of[s].at = last + (int64_t)(state >> 32) % 20;
+            of[s].turn = turn;
+            evq_set(&q, s, of[s].at, turn, s);
+        } else if (state % 8 == 4) {
+            of[s].turn = 0;
+            evq_cancel(&q, s);
+        } else {
+            for (uint32_t i = 0; i < SOURCES; i++)
+                if (of[i].turn && (first == NONE_U32 || of[i].at < of[first].at ||
+                                   (of[i].at == of[first].at && of[i].turn < of[first].turn)))
+                    first = i;
+            Event e;
+            if (!CHECK((first != NONE_U32) == evq_pop(&q, &e)))
+                break;
+            if (first == NONE_U32)
+                continue;
+            CHECK_U64(first, e.a);
+            CHECK_U64(first, e.source);
+            CHECK_U64(of[first].turn, e.kind);
+            CHECK_INT(of[first].at, e.at_ns);
+            of[first].turn = 0;
+            last = e.at_ns;
+        }
+    }
+    evq_free(&q);
+}
+
 int main(void)
 {
     RUN(events_come_out_by_time_then_insertion);
     RUN(an_event_may_schedule_another_for_now);
     RUN(pops_and_pushes_may_be_mixed);
+    RUN(a_source_has_one_event);
     return check_report();
 }

@@ -93,6 +93,54 @@ static void memory_of_a_segment_follows_births_and_deaths(void)
     graph_free(&g);
 }
 
+/* A segment and an instance made like others have what those have, but ops and edges. */
+static void likenesses_have_all_but_ops_and_edges(void)
+{
+    Graph g;
+    graph_begin(&g, 1, 1);
+    graph_reserve(&g, 2, 3, 40);
+    uint32_t layout = graph_layout(&g);
+    for (int i = 0; i < 20; i++)
+        graph_tensor(&g, (Tensor){ .class_ = TENSOR_ACTIVATION, .bytes = 1 });
+    uint32_t first = graph_segment(&g, SEGMENT_GATHER, "first");
+    g.segments[first].layout[SLOT_IN] = layout;
+    g.segments[first].logical_n = 5;
+    graph_op(&g, kernel(&g, LANE_COMPUTE, 1));
+    Segment other = g.segments[first];
+    uint32_t second = graph_segment_like(&g, &other);
+    const Segment *s = &g.segments[second];
+    CHECK(s->kind == SEGMENT_GATHER && s->name == other.name && s->logical_n == 5);
+    CHECK(s->op_n == 0 && s->op_first == 1 && s->lanes == 0);
+    for (int slot = 0; slot < SLOT_N; slot++)
+        CHECK_U64(other.layout[slot], s->layout[slot]);
+
+    Arg args[20] = { { 0 } };
+    for (uint32_t i = 0; i < 20; i++)
+        args[i] = (Arg){ SLOT_IN, ARG_READ, false, i % 2 == 0, i };
+    graph_op(&g, kernel(&g, LANE_COMPUTE, 1));
+    graph_args(&g, args, 20);
+    graph_arg(&g, SLOT_IN, 0, ARG_WRITE, true, false);
+    CHECK_U64(21, g.ops[1].arg_n);
+    for (uint32_t i = 0; i < 20; i++)
+        CHECK(memcmp(&g.args[g.ops[1].arg_first + i], &args[i], sizeof *args) == 0);
+
+    Role *role = &g.roles[0];
+    uint32_t frame = role_frame(role, (Frame){ layout, 3, 1, false });
+    role_instance(role, first, 0, 0, 0);
+    uint32_t a = role_instance(role, second, 1, 3, 2);
+    role->instances[a].frame[SLOT_IN] = frame;
+    role_edge(role, 0, 0, 0);
+    Instance from = role->instances[a];
+    uint32_t b = role_instance_like(role, &from);
+    const Instance *like = &role->instances[b];
+    CHECK(like->segment == second && like->micro_batch == 1 && like->layer == 3);
+    CHECK(like->chunk == 2 && like->edge_n == 0 && like->edge_first == role->edges_n);
+    for (int slot = 0; slot < SLOT_N; slot++)
+        CHECK_U64(slot == SLOT_IN ? frame : NONE_U32, like->frame[slot]);
+    graph_seal(&g);
+    graph_free(&g);
+}
+
 static void edges_are_kept_in_the_order_of_their_ops(void)
 {
     Graph g;
@@ -146,6 +194,7 @@ int main(void)
     RUN(a_group_of_first_and_last_stage_has_two_members);
     RUN(op_ids_count_through_the_instances);
     RUN(memory_of_a_segment_follows_births_and_deaths);
+    RUN(likenesses_have_all_but_ops_and_edges);
     RUN(edges_are_kept_in_the_order_of_their_ops);
     RUN(a_dump_names_what_is_in_the_graph);
     return check_report();

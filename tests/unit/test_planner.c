@@ -128,6 +128,70 @@ static void settings_make_the_candidate_again(void)
     check_settings("scenarios/examples/mixtral-ep.json", 97);
 }
 
+static bool has_setting(const Plan *p, const PlanCandidate *c, const char *setting)
+{
+    char text[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP];
+    uint32_t n = plan_settings(text, p, c);
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(text[i], setting) == 0)
+            return true;
+    return false;
+}
+
+static bool same_settings(const Plan *p, const PlanCandidate *a, const Plan *q,
+                          const PlanCandidate *b)
+{
+    char x[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP] = { { 0 } };
+    char y[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP] = { { 0 } };
+    return plan_settings(x, p, a) == plan_settings(y, q, b) && memcmp(x, y, sizeof x) == 0;
+}
+
+/* With --set SETTING exactly those of all are tried that have it, in their order. */
+static void check_fixed(const Plan *all, const char *setting)
+{
+    char key[PLAN_SETTING_CAP];
+    Plan p = { 0 };
+    Err err = { 0 };
+    PlanOptions o = *all->options;
+    snprintf(key, sizeof key, "%s", setting);
+    *strchr(key, '=') = '\0';
+    o.settings = &(Setting){ key, setting + strlen(key) + 1 };
+    o.settings_n = 1;
+    CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+    uint32_t at = 0;
+    for (uint32_t k = 0; k < all->n; k++)
+        if (has_setting(all, &all->candidates[k], setting)) {
+            CHECK(at < p.n && same_settings(all, &all->candidates[k], &p, &p.candidates[at]));
+            at++;
+        }
+    CHECK(at > 0);
+    CHECK_U64(at, p.n);
+    plan_free(&p);
+}
+
+static void a_setting_leaves_those_that_have_it(void)
+{
+    static const char *const settings[] = { "parallel.dp=2",
+                                            "parallel.tp=4",
+                                            "parallel.pp=2",
+                                            "parallel.cp=1",
+                                            "parallel.ep=1",
+                                            "parallel.strategy=zero1",
+                                            "parallel.schedule=interleaved",
+                                            "parallel.virtual_stages=2",
+                                            "parallel.stage_layers=null",
+                                            "parallel.sequence_parallel=true",
+                                            "training.micro_batch=2",
+                                            "training.recompute=selective" };
+    Plan all = { 0 };
+    Err err = { 0 };
+    PlanOptions o = options_of(small_example, 8);
+    CHECK(plan_open(&all, &o, &err) && plan_enumerate(&all, &err));
+    for (size_t i = 0; i < ARRAY_N(settings); i++)
+        check_fixed(&all, settings[i]);
+    plan_free(&all);
+}
+
 /* Every divisor of experts and of dp x cp, under the strategies that keep parameters whole; no
  * split of a layer's matmuls without sequence parallelism. */
 static void experts_are_tried_on_as_many_ranks_as_divide_them(void)
@@ -298,6 +362,7 @@ int main(void)
     RUN(the_bound_is_below_what_graphs_need);
     RUN(few_micro_batches_weigh_what_all_do);
     RUN(settings_make_the_candidate_again);
+    RUN(a_setting_leaves_those_that_have_it);
     RUN(experts_are_tried_on_as_many_ranks_as_divide_them);
     RUN(every_candidate_uses_all_gpus_once);
     RUN(results_do_not_depend_on_threads);

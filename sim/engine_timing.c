@@ -1,0 +1,281 @@
+/*
+ * engine_timing.c - how long the ops of a segment take, alone on their GPU.
+ *
+ *     compute   |ln|qkv|attn|proj|  |ln|up|down|  |wgrad|..|
+ *     tp                         |ar|           |rs|
+ *     interval   0  1   2    3    4  5  6   7   8   9     10
+ *
+ * By the same rules as in engine.c: lanes in order, dependencies, kernels slower beside
+ * the segment's own transfers.  A stretch of it, ops [first, end), is timed as if all
+ * before were done.  What comes out is the body of a macro (engine_macro.c).
+ */
+#include <math.h>
+
+#include "sim/engine_state.h"
+
+/* A collective of ranks that all arrive together, on links that they touch themselves: those are
+ * added to *links. */
+bool macro_is_inner(const Sim *sim, const Runner *r, const Op *o, uint32_t *links)
+{
+    uint32_t group = op_is_collective(o->kind) ? r->rc->group[o->u.comm.group] : NONE_U32;
+    if (group == NONE_U32 || sim->classes.groups[group].members_n > 1)
+        return false;
+    Demand d = collective_demand(&sim->classes.groups[group], o->kind);
+    for (uint32_t u = 0; u < d.uses_n; u++) {
+        ResourceKind kind = sim->classes.resources[d.uses[u].resource].kind;
+        if (kind >= RES_RANK_N || r->rc->resource[kind] != d.uses[u].resource)
+            return false;
+        *links |= 1u << kind;
+    }
+    return true;
+}
+
+typedef struct LaneClock {
+    uint32_t at, end; /* next op of the lane, and behind the last */
+    uint32_t running; /* op, NONE_U32 */
+    double left;      /* alone-ns */
+    int64_t end_ns;
+} LaneClock;
+
+typedef struct Timing {
+    Sim *sim;
+    const Runner *r;
+    const Segment *s;
+    Macro *m;
+    Stretch of;
+    uint32_t lanes; /* bit per lane that it has ops on */
+    bool *done;
+    uint32_t done_n;
+    LaneClock lane[LANE_N];
+    int64_t now_ns;
+} Timing;
+
+static uint32_t lane_op(const Timing *t, uint32_t lane, uint32_t at)
+{
+    return t->sim->lane_ops[t->sim->lane_first[t->of.segment * LANE_N + lane] + at] -
+           t->s->op_first;
+}
+
+static bool deps_done(const Timing *t, uint32_t i)
+{
+    const Op *o = graph_ops(t->sim->g, t->s) + i;
+    for (uint32_t d = 0; d < o->dep_n; d++)
+        if (!t->done[t->sim->g->deps[o->dep_first + d]])
+            return false;
+    return true;
+}
+
+static const Op *running_op(const Timing *t, uint32_t lane)
+{
+    uint32_t i = t->lane[lane].running;
+    return i == NONE_U32 ? NULL : graph_ops(t->sim->g, t->s) + i;
+}
+
+static OpCost cost_in_macro(const Timing *t, uint32_t i)
+{
+    uint32_t op = t->s->op_first + i;
+    const Op *o = &t->sim->g->ops[op];
+    if (!op_is_comm(o->kind))
+        return t->r->cost->op[op];
+    int64_t ns = comm_cost_of(t->sim, op, t->r->rc->group[o->u.comm.group])->solo_ns;
+    return (OpCost){ ns, ns };
+}
+
+/* Starts what can start now; ops that take no time are done at once. */
+static void start_ops(Timing *t)
+{
+    for (bool again = true; again;) {
+        again = false;
+        for (uint32_t left = t->lanes; left; left &= left - 1) {
+            uint32_t lane = first_lane(left);
+            LaneClock *c = &t->lane[lane];
+            if (c->running != NONE_U32 || c->at == c->end)
+                continue;
+            uint32_t i = lane_op(t, lane, c->at);
+            if (!deps_done(t, i))
+                continue;
+            c->at++;
+            c->left = (double)cost_in_macro(t, i).alone_ns;
+            t->m->start_ns[i] = t->m->end_ns[i] = t->now_ns;
+            again = true;
+            if (c->left > 0) {
+                c->running = i;
+                continue;
+            }
+            t->done[i] = true;
+            t->done_n++;
+        }
+    }
+}
+
+static bool comm_runs(const Timing *t)
+{
+    for (uint32_t left = t->lanes; left; left &= left - 1) {
+        const Op *o = running_op(t, first_lane(left));
+        if (o && op_is_comm(o->kind))
+            return true;
+    }
+    return false;
+}
+
+/* Do two transfers share a link now? */
+static bool comms_collide(const Timing *t)
+{
+    uint32_t taken = 0;
+    for (uint32_t left = t->lanes; left; left &= left - 1) {
+        const Op *o = running_op(t, first_lane(left));
+        uint32_t links = 0;
+        if (!o || !op_is_comm(o->kind))
+            continue;
+        macro_is_inner(t->sim, t->r, o, &links);
+        if (taken & links)
+            return true;
+        taken |= links;
+    }
+    return false;
+}
+
+/* Slowed time over alone time of a running op. */
+static double stretch(const Timing *t, uint32_t lane)
+{
+    OpCost c = cost_in_macro(t, t->lane[lane].running);
+    return c.alone_ns > 0 ? (double)c.slowed_ns / (double)c.alone_ns : 1;
+}
+
+static void add_interval(Timing *t, int64_t dt, bool compute, bool comm, double slow_ns)
+{
+    Macro *m = t->m;
+    uint32_t i = m->intervals_n++;
+    m->alone_at[i + 1] = m->alone_at[i] + dt;
+    m->slow_at[i + 1] = m->slow_at[i] + llround(slow_ns);
+    m->compute_at[i + 1] = m->compute_at[i] + (compute ? dt : 0);
+    m->comm_at[i + 1] = m->comm_at[i] + (comm ? dt : 0);
+}
+
+/* To the next end of an op.  False when nothing runs. */
+static bool advance(Timing *t)
+{
+    bool comm = comm_runs(t), compute = running_op(t, LANE_COMPUTE) != NULL &&
+                                        !op_is_comm(running_op(t, LANE_COMPUTE)->kind);
+    int64_t next = INT64_MAX;
+    for (uint32_t left = t->lanes; left; left &= left - 1) {
+        uint32_t lane = first_lane(left);
+        LaneClock *c = &t->lane[lane];
+        if (c->running == NONE_U32)
+            continue;
+        c->end_ns = t->now_ns + ns_up(c->left * (comm ? stretch(t, lane) : 1));
+        next = min_i64(next, c->end_ns);
+    }
+    if (next == INT64_MAX)
+        return false;
+    int64_t dt = next - t->now_ns;
+    double slow_ns = (double)dt * (compute && !comm ? stretch(t, LANE_COMPUTE) : 1);
+    add_interval(t, dt, compute, comm, slow_ns);
+    t->now_ns = next;
+    for (uint32_t left = t->lanes; left; left &= left - 1) {
+        uint32_t lane = first_lane(left);
+        LaneClock *c = &t->lane[lane];
+        if (c->running == NONE_U32)
+            continue;
+        const Op *o = running_op(t, lane);
+        t->m->exposed_ns[c->running] += op_is_comm(o->kind) && !compute ? dt : 0;
+        c->left = fmax(0, c->left - (double)dt / (comm ? stretch(t, lane) : 1));
+        t->m->end_ns[c->running] = next;
+        if (c->end_ns > next)
+            continue;
+        t->done[c->running] = true;
+        t->done_n++;
+        c->running = NONE_U32;
+    }
+    return true;
+}
+
+static void macro_alloc(Sim *sim, Macro *m, uint32_t n)
+{
+    m->start_ns = PUSH_ARRAY(&sim->arena, int64_t, n);
+    m->end_ns = PUSH_ARRAY(&sim->arena, int64_t, n);
+    m->exposed_ns = PUSH_ARRAY(&sim->arena, int64_t, n);
+    m->alone_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
+    m->slow_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
+    m->compute_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
+    m->comm_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
+}
+
+/* Ops before the stretch are done, those behind it never begin. */
+static void open_lanes(Timing *t)
+{
+    for (uint32_t lane = 0; lane < LANE_N; lane++)
+        t->lane[lane].running = NONE_U32;
+    for (uint32_t i = 0; i < t->s->op_n; i++) {
+        uint32_t lane = graph_ops(t->sim->g, t->s)[i].lane;
+        t->done[i] = i < t->of.first;
+        t->lane[lane].at += i < t->of.first;
+        t->lane[lane].end += i < t->of.end;
+        if (i >= t->of.first && i < t->of.end)
+            t->lanes |= 1u << lane;
+        if (i >= t->of.end)
+            t->m->start_ns[i] = t->m->end_ns[i] = INT64_MAX;
+    }
+    t->m->lanes = t->lanes;
+}
+
+static void list_comms(const Timing *t)
+{
+    Sim *sim = t->sim;
+    Macro *m = t->m;
+    m->comms = PUSH_ARRAY(&sim->arena, MacroComm, t->of.end - t->of.first);
+    for (uint32_t i = t->of.first; i < t->of.end; i++) {
+        const Op *o = graph_ops(sim->g, t->s) + i;
+        if (!op_is_comm(o->kind))
+            continue;
+        MacroComm *c = &m->comms[m->comms_n++];
+        uint32_t group = t->r->rc->group[o->u.comm.group];
+        *c = (MacroComm){ .start_ns = m->start_ns[i],
+                          .end_ns = m->end_ns[i],
+                          .op = i,
+                          .stat = NONE_U32,
+                          .cost = comm_cost_of(sim, t->s->op_first + i, group) };
+        c->wire_bytes = account_wire_bytes(o, sim->classes.groups[group].size);
+        macro_is_inner(sim, t->r, o, &c->links);
+        m->links |= c->links;
+    }
+    m->has_comm = m->comms_n > 0;
+}
+
+static void note_extent(const Timing *t, Macro *m)
+{
+    m->lag_ns = INT64_MIN;
+    for (uint32_t i = t->of.first; i < t->of.end; i++)
+        m->lag_ns =
+            max_i64(m->lag_ns, t->r->cost->launch_after[t->s->op_first + i] - m->start_ns[i]);
+    if (t->of.first == 0 && t->of.end == t->s->op_n)
+        return;
+    m->begin_at = PUSH_ARRAY(&t->sim->arena, uint32_t, LANE_N);
+    m->end_at = PUSH_ARRAY(&t->sim->arena, uint32_t, LANE_N);
+    for (uint32_t i = 0; i < t->of.end; i++) {
+        uint32_t lane = graph_ops(t->sim->g, t->s)[i].lane;
+        m->begin_at[lane] += i < t->of.first;
+        m->end_at[lane]++;
+    }
+}
+
+bool macro_time(Sim *sim, const Runner *r, Stretch of, Macro *m)
+{
+    const Segment *s = &sim->g->segments[of.segment];
+    Timing t = { .sim = sim, .r = r, .s = s, .m = m, .of = of };
+    t.done = PUSH_ARRAY(&sim->arena, bool, s->op_n);
+    macro_alloc(sim, m, s->op_n);
+    open_lanes(&t);
+    do {
+        start_ops(&t);
+        if (comms_collide(&t) || m->alone_at[m->intervals_n] > NS_MAX ||
+            m->slow_at[m->intervals_n] > NS_MAX)
+            return false;
+    } while (advance(&t));
+    ASSERT(t.done_n == of.end - of.first);
+    list_comms(&t);
+    note_extent(&t, m);
+    const Op *last = graph_ops(sim->g, s) + of.end - 1;
+    return last->lane == LANE_COMPUTE && m->end_ns[of.end - 1] == t.now_ns &&
+           m->alone_at[m->intervals_n] > 0;
+}
