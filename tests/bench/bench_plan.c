@@ -24,28 +24,56 @@ enum { LIMIT_PER_S = 200 };
 static const double ERROR_MAX = 0.005; /* of a step: DESIGN 1, collapsed */
 
 typedef struct Case {
-    const char *tp, *pp, *strategy; /* NULL: all are tried */
-    bool all;                       /* that fit are simulated */
+    const char *tp, *pp, *cp, *strategy; /* NULL: all are tried */
+    bool all;                            /* that fit are simulated */
 } Case;
 
 static const Case cases[] = {
-    { "8", "1", NULL, true },   { "8", "8", "ddp", true },   { "8", "8", "fsdp", true },
-    { "8", "32", "ddp", true }, { NULL, NULL, NULL, false },
+    { "8", "1", NULL, NULL, true },    { "8", "8", NULL, "ddp", true },
+    { "8", "8", NULL, "fsdp", true },  { "8", "32", NULL, "ddp", true },
+    { NULL, NULL, NULL, NULL, false },
 };
 
-static void print_row(const Case *c, const Plan *p, bool *well)
+static const Case calculon_cases[] = {
+    { "8", "8", "1", "ddp", true },
+    { "8", "8", "1", "zero1", true },
+    { "8", "16", "1", "ddp", true },
+    { "8", "16", "1", "zero1", true },
+};
+
+typedef struct Sum {
+    uint64_t candidates, weighed, simulated;
+    double cpu_s;
+} Sum;
+
+static void print_sum(const Sum *s, bool all, bool *well)
 {
-    uint32_t simulated = p->fates[PLAN_SIMULATED], slow = p->fates[PLAN_TOO_SLOW];
-    uint32_t weighed = simulated + slow + p->fates[PLAN_TOO_LARGE];
-    printf("tp %-3s pp %-3s %-6s %10" PRIu32 " %8" PRIu32 " %10" PRIu32 " %8.2f",
-           c->tp ? c->tp : "all", c->pp ? c->pp : "all", c->strategy ? c->strategy : "all",
-           p->n, weighed, simulated, p->cpu_s);
-    double rate = simulated / p->cpu_s;
-    if (c->all)
+    double rate = (double)s->simulated / s->cpu_s;
+    printf(" %10" PRIu64 " %8" PRIu64 " %10" PRIu64 " %8.2f", s->candidates, s->weighed,
+           s->simulated, s->cpu_s);
+    if (all)
         printf(" %12.0f %8d%s", rate, LIMIT_PER_S,
                rate < LIMIT_PER_S ? "  below its limit" : "");
     printf("\n");
-    *well = *well && (!c->all || rate >= LIMIT_PER_S);
+    *well = *well && (!all || rate >= LIMIT_PER_S);
+}
+
+static void add(Sum *sum, const Plan *p)
+{
+    sum->candidates += p->n;
+    sum->weighed +=
+        p->fates[PLAN_SIMULATED] + p->fates[PLAN_TOO_SLOW] + p->fates[PLAN_TOO_LARGE];
+    sum->simulated += p->fates[PLAN_SIMULATED];
+    sum->cpu_s += p->cpu_s;
+}
+
+static void print_row(const Case *c, const Plan *p, bool *well)
+{
+    Sum sum = { 0 };
+    add(&sum, p);
+    printf("tp %-3s pp %-3s %-6s", c->tp ? c->tp : "all", c->pp ? c->pp : "all",
+           c->strategy ? c->strategy : "all");
+    print_sum(&sum, c->all, well);
 }
 
 /* ---- against whole graphs ---- */
@@ -103,11 +131,13 @@ static bool is_close(const Plan *p)
 
 /* ---- rows ---- */
 
-static bool run_case(const Case *c, bool *well)
+/* sum: of a search, what counts is all its rows together; NULL: the row itself. */
+static bool run_case(const Case *c, Sum *sum, bool *well)
 {
-    const char *const values[] = { c->tp, c->pp, c->strategy };
-    static const char *const keys[] = { "parallel.tp", "parallel.pp", "parallel.strategy" };
-    Setting settings[4] = { { "training.global_batch", "1536" } };
+    const char *const values[] = { c->tp, c->pp, c->cp, c->strategy };
+    static const char *const keys[] = { "parallel.tp", "parallel.pp", "parallel.cp",
+                                        "parallel.strategy" };
+    Setting settings[5] = { { "training.global_batch", "1536" } };
     PlanOptions o = { .scenario = "scenarios/examples/gpt3-175b-pp.json",
                       .counts_n = 1,
                       .counts = { 1024 },
@@ -121,9 +151,11 @@ static bool run_case(const Case *c, bool *well)
     Plan p;
     Err err = { 0 };
     bool ok = plan_run(&p, &o, &err);
-    if (ok)
+    if (ok && sum)
+        add(sum, &p);
+    else if (ok)
         print_row(c, &p, well);
-    if (ok && c->all)
+    if (ok && c->all && !sum)
         *well = is_close(&p) && *well;
     if (!ok)
         fprintf(stderr, "%s\n", err.text);
@@ -138,6 +170,13 @@ int main(void)
     printf("%-20s %10s %8s %10s %8s %12s %8s\n", "gpt3-175b on 1,024", "candidates", "weighed",
            "simulated", "CPU s", "simulated/s", "limit");
     for (size_t i = 0; i < ARRAY_N(cases); i++)
-        ok = run_case(&cases[i], &well) && ok;
+        ok = run_case(&cases[i], NULL, &well) && ok;
+    Sum sum = { 0 };
+    for (size_t i = 0; i < ARRAY_N(calculon_cases); i++)
+        ok = run_case(&calculon_cases[i], &sum, &well) && ok;
+    printf("Calculon's search   ");
+    print_sum(&sum, true, &well);
+    printf("    candidates a second: %.0f, Calculon 203; that fit: %.0f, Calculon 40\n",
+           (double)sum.candidates / sum.cpu_s, (double)sum.simulated / sum.cpu_s);
     return ok && well ? 0 : 1;
 }
