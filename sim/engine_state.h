@@ -324,6 +324,9 @@ void sim_teardown(Sim *sim);
 int64_t cost_jitter(const Sim *sim, const Runner *r, uint32_t instance, uint32_t op,
                     int64_t ns);
 
+/* ---- engine_same.c ---- */
+void segments_same(Sim *sim); /* fills Sim.same */
+
 /* ---- engine_compute.c ---- */
 void compute_start(Sim *sim, Runner *r, uint32_t op);
 void compute_event(Sim *sim, Runner *r);
