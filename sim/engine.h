@@ -42,8 +42,9 @@ typedef struct GivenCosts {
         *comm_ns; /* of a collective or a send, from its last arrival on; -1: as modelled */
 } GivenCosts;
 
-/* Where only the pace of the micro-batches left out is known (SimResult.extrapolated), the step is
- * off by one part in so many at most. */
+/* Where only the pace of the micro-batches left out is known (SimResult.extrapolated), the ranks'
+ * paces leave one part in so many of the step open at most.  How far off steps are in truth:
+ * sim/engine_pace.c. */
 enum { SIM_PACE_PART = 250 };
 
 typedef struct SimOptions {

@@ -11,20 +11,29 @@
  * long as the mean of the fastest and the slowest of the ranks, now and a moment before;
  * ranks that were faster wait that much longer, kernels of slower ones are that much faster.
  *
- * That is an estimate, and it knows how good it is: half of what lies between the fastest and
+ * That is an estimate; how good it is, it reads off half of what lies between the fastest and
  * the slowest, times the strides left out.  It is used up to a 250th of the step: the design
- * allows a 200th.  A longer graph leaves out less and has settled more.  What a rank spends its
- * time on is as in the newest strides; where it drifts past its neighbours that changes, and
- * above all what it waits for: its group (exposed) or another stage (bubble).
+ * allows a 200th.  A longer graph leaves out less and has settled more.  Ranks that drift past
+ * one another may all fall into another pace later, which nothing tells: of 757 drawn steps
+ * counted so (tests/property/test_steady.c with eight times its draws, and as many others) the
+ * median was 0.02 % off, one in a hundred more than 0.42 %, 5 more than a 200th, the worst 0.94 %.
+ * What a rank spends its time on is as in the newest strides; where it drifts past its
+ * neighbours that changes, and above all what it waits for: its group (exposed) or another
+ * stage (bubble).
  */
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim/engine_steady.h"
 
-/* Who is idle for less than one part in so many is busy all the time.  Strides that are tried as a
- * pace, from the most on: half of them must go by like the other half. */
-enum { BUSY_PART = 100, STRIDES_TRIED = 8 };
+/* Who is idle for less than one part in so many is busy all the time. */
+enum { BUSY_PART = 100 };
+/* Strides that are tried as a pace, from the most on: half of them must go by like the other half.
+ * With so many passes there are enough to compare. */
+enum { STRIDES_TRIED = 8, PASSES_ENOUGH = 5 };
+/* Strides that drift make the step longer by less than one part in so many, or are no pace. */
+enum { DRIFT_PART = 100 };
 
 /* ---- passes ---- */
 
@@ -165,12 +174,37 @@ static bool is_pace(const Steady *s, int64_t times, Range r)
     return true;
 }
 
-/* Of as many of the newest strides as are a pace; 0: none are. */
+/* By how much the newest n strides of all ranks were longer than the n before, a stride. */
+static int64_t growth(const Steady *s, uint32_t n)
+{
+    int64_t more_ns = 0;
+    for (uint32_t i = 0; i < s->sim->runners_n; i++)
+        more_ns += mean_stride(&s->pace[i], 0, n) - mean_stride(&s->pace[i], n, n);
+    return more_ns / s->sim->runners_n / n;
+}
+
+/* Do strides get longer all the while, or shorter, so that those left out would be so by much in
+ * all?  What only settles does so ever more slowly. */
+static bool drifts_away(const Steady *s, int64_t times)
+{
+    if (!all_have_passed(s, STRIDES_TRIED + 1))
+        return false;
+    int64_t before_ns = growth(s, STRIDES_TRIED / 2), now_ns = growth(s, STRIDES_TRIED / 4);
+    int64_t least_ns = min_i64(llabs(before_ns), llabs(now_ns));
+    return (before_ns > 0) == (now_ns > 0) &&
+           least_ns * times / 2 * times > s->sim->now_ns / DRIFT_PART;
+}
+
+/* Of as many of the newest strides as are a pace; 0: none are.  One alone is not, where more are
+ * known and are none. */
 static int64_t find_pace(Steady *s)
 {
     const SimOptions *o = s->sim->options;
     int64_t times = o->left_out / o->stride;
-    for (s->strides = STRIDES_TRIED; s->strides > 0; s->strides /= 2) {
+    uint32_t fewest = all_have_passed(s, PASSES_ENOUGH) ? 2 : 1;
+    if (drifts_away(s, times))
+        return 0;
+    for (s->strides = STRIDES_TRIED; s->strides >= fewest; s->strides /= 2) {
         if (!all_have_passed(s, s->strides > 1 ? s->strides + 1 : 3))
             continue;
         Range r = range_of(s);

@@ -126,7 +126,7 @@ static void keep(PlanCandidate *c, const Report *r)
 
 typedef enum Depth { BOUNDED, COLLAPSED, EXPANDED } Depth;
 
-/* A step that leapt over micro-batches is off by so much at most: it may be below a bound of it. */
+/* A step that leapt over micro-batches is off by about so much: it may be below a bound of it. */
 static const double bound_slack = 1.0 / SIM_PACE_PART;
 
 enum { ROUND = 16 };
