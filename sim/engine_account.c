@@ -95,7 +95,7 @@ static void cover(const Sim *sim, Runner *r, double from, double to)
         uint32_t size = sim->classes.groups[r->rc->group[o->u.comm.group]].size;
         double computes = macro_map(m, m->alone_at, m->compute_at, end) -
                           macro_map(m, m->alone_at, m->compute_at, begin);
-        r->stat->collectives[account_stat(r, o, size)].exposed_ns -=
+        r->stat->collectives[account_stat(sim, r, o, size)].exposed_ns -=
             llround(end - begin - computes);
     }
 }
@@ -163,10 +163,10 @@ void account(Sim *sim, Runner *r)
 
 /* ---- per kind of transfer ---- */
 
-uint32_t account_stat(Runner *r, const Op *op, uint32_t group_size)
+uint32_t account_stat(const Sim *sim, Runner *r, const Op *op, uint32_t group_size)
 {
     RankStat *s = r->stat;
-    if (r->totals)
+    if (sim->options->totals)
         return SIM_COLLECTIVES_MAX - 1; /* which nobody reads */
     for (uint32_t i = 0; i < s->collectives_n; i++)
         if (s->collectives[i].kind == op->kind && s->collectives[i].group == op->u.comm.group)

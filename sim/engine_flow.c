@@ -153,7 +153,7 @@ static void member_begin(Sim *sim, Runner *r, uint32_t lane, uint32_t op, const 
     l->algorithm = cost->algorithm;
     l->protocol = cost->protocol;
     if (op_is_p2p(o->kind)) {
-        l->stat = account_stat(r, o, 2);
+        l->stat = account_stat(sim, r, o, 2);
         r->comm_lanes |= 1u << lane;
     }
     r->transfer_n++;
@@ -236,7 +236,7 @@ void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns)
     LaneState *l = &r->lane[lane];
     const Op *o = &sim->g->ops[l->op];
     uint32_t group = r->rc->group[o->u.comm.group];
-    l->stat = account_stat(r, o, sim->classes.groups[group].size);
+    l->stat = account_stat(sim, r, o, sim->classes.groups[group].size);
     r->stat->collectives[l->stat].time_ns += (int64_t)into_ns;
     r->stat->collectives[l->stat].transfer_ns += (int64_t)into_ns;
     r->comm_lanes |= 1u << lane;
@@ -251,8 +251,8 @@ static void member_end(Sim *sim, Runner *r, uint32_t lane, const Flow *f, uint32
     LaneState *l = &r->lane[lane];
     const Op *o = &sim->g->ops[op];
     int64_t since_ns = op_is_p2p(o->kind) ? f->start_ns : l->start_ns;
-    if (!r->totals)
-        account_transfer(r, account_stat(r, o, group_size), o, &f->cost,
+    if (!sim->options->totals)
+        account_transfer(r, account_stat(sim, r, o, group_size), o, &f->cost,
                          account_wire_bytes(o, group_size), sim->now_ns - since_ns,
                          sim->now_ns - f->start_ns);
     r->transfer_n--;
@@ -340,7 +340,7 @@ static void post_collective(Sim *sim, Runner *r, uint32_t lane)
     const GroupClass *gc = &sim->classes.groups[group];
     account(sim, r);
     r->comm_lanes |= 1u << lane;
-    l->stat = account_stat(r, o, gc->size);
+    l->stat = account_stat(sim, r, o, gc->size);
     Meeting *m = &sim->meetings[(size_t)group * LANE_N + lane];
     if (m->arrived_n == 0)
         m->op = l->op;
@@ -441,7 +441,7 @@ static void post_p2p(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
     Channel *mine = channel_of(r, o->kind, peer->id, o->u.comm.tag);
     OpKind other = o->kind == OP_SEND ? OP_RECV : OP_SEND;
     Channel *theirs = channel_of(peer, other, r->id, o->u.comm.tag);
-    r->lane[lane].stat = account_stat(r, o, 2);
+    r->lane[lane].stat = account_stat(sim, r, o, 2);
     Post post = { lane, op };
     if (theirs->posts_n == 0) {
         GROW(mine->posts, mine->posts_n, mine->posts_cap);

@@ -64,7 +64,7 @@ double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double 
 static bool can_be_macro(const Sim *sim, const Runner *r, const Segment *s)
 {
     uint32_t links = 0;
-    if (sim->options->expanded || sim->timeline || sim->m->jitter > 0 || s->op_n == 0)
+    if (!sim_collapses(sim) || s->op_n == 0)
         return false;
     const Op *op = graph_ops(sim->g, s);
     uint32_t follows = 1u << LANE_COMPUTE; /* lanes that have begun behind the compute lane */
@@ -294,7 +294,8 @@ static void book_comm(Sim *sim, Runner *r, const Segment *s, const Macro *m, Mac
 {
     const Op *o = graph_ops(sim->g, s) + c->op;
     if (c->stat == NONE_U32)
-        c->stat = account_stat(r, o, sim->classes.groups[r->rc->group[o->u.comm.group]].size);
+        c->stat =
+            account_stat(sim, r, o, sim->classes.groups[r->rc->group[o->u.comm.group]].size);
     account_transfer(r, c->stat, o, c->cost, c->wire_bytes, c->cost->solo_ns, c->cost->solo_ns);
     r->stat->collectives[c->stat].exposed_ns += m->exposed_ns[c->op];
 }
@@ -303,7 +304,7 @@ static void book_comm(Sim *sim, Runner *r, const Segment *s, const Macro *m, Mac
 static void book_inner(Sim *sim, Runner *r, const Macro *m, uint32_t instance, double x)
 {
     const Segment *s = segment_of(sim, r, instance);
-    for (uint32_t i = 0; i < m->comms_n && !r->totals; i++)
+    for (uint32_t i = 0; i < m->comms_n && !sim->options->totals; i++)
         if ((double)m->comms[i].end_ns <= x)
             book_comm(sim, r, s, m, &m->comms[i]);
 }

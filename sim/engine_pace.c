@@ -255,7 +255,7 @@ static void count_op(Sim *sim, Runner *r, const Op *o, uint64_t times)
 {
     uint32_t size =
         op_is_p2p(o->kind) ? 2 : sim->classes.groups[r->rc->group[o->u.comm.group]].size;
-    CollectiveStat *c = &r->stat->collectives[account_stat(r, o, size)];
+    CollectiveStat *c = &r->stat->collectives[account_stat(sim, r, o, size)];
     c->count += times;
     c->bytes += times * o->u.comm.bytes;
     c->wire_bytes += (double)times * account_wire_bytes(o, size);
@@ -300,7 +300,7 @@ static void leap_runner(Steady *s, Runner *r, Shift *shift)
     grow_stat(r->stat, &growth);
     r->stat->repeat =
         (Repeat){ then->instance, now->instance - then->instance, (uint32_t)shift->times };
-    if (!r->totals)
+    if (!s->sim->options->totals)
         count_transfers(s->sim, r, &r->stat->repeat);
     shift->host_ns[r->id] =
         r->host_next < r->role->instances_n

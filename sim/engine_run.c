@@ -14,19 +14,7 @@
 
 /* ---- where runs may begin and end ---- */
 
-static void note_edge(Sim *sim, const Role *r, const Instance *to, const Edge *e)
-{
-    const Segment *dst = &sim->g->segments[to->segment];
-    const Segment *src = &sim->g->segments[r->instances[e->src_instance].segment];
-    if (graph_ops(sim->g, dst)[e->dst_op].lane == graph_ops(sim->g, src)[e->src_op].lane)
-        return;
-    sim->waits[dst->op_first + e->dst_op] = true;
-    sim->awaited[src->op_first + e->src_op] = true;
-    sim->waits_before[dst->op_first + e->dst_op] = true;
-    sim->awaited_later[src->op_first + e->src_op] = true;
-}
-
-/* What is so in one instance of a segment is taken to be so in all. */
+/* What segments say; what is so in one instance of a segment is taken to be so in all. */
 void runs_index(Sim *sim)
 {
     const Graph *g = sim->g;
@@ -44,12 +32,14 @@ void runs_index(Sim *sim)
                 sim->awaited[on] |= crosses;
             }
     }
-    for (uint32_t i = 0; i < g->roles_n; i++) {
-        const Role *r = &g->roles[i];
-        for (uint32_t k = 0; k < r->instances_n; k++)
-            for (uint32_t e = 0; e < r->instances[k].edge_n; e++)
-                note_edge(sim, r, &r->instances[k], &r->edges[r->instances[k].edge_first + e]);
-    }
+}
+
+void runs_note(Sim *sim, uint32_t dst, uint32_t src)
+{
+    if (sim->g->ops[dst].lane == sim->g->ops[src].lane)
+        return;
+    sim->waits[dst] = sim->waits_before[dst] = true;
+    sim->awaited[src] = sim->awaited_later[src] = true;
 }
 
 /* Ops of the run that begins with the at-th op of the segment's compute lane. */
@@ -95,7 +85,7 @@ bool run_try(Sim *sim, Runner *r, uint32_t instance)
     uint32_t first = sim->lane_first[segment * LANE_N + LANE_COMPUTE];
     uint32_t op = sim->lane_ops[first + l->at];
     Macro **known = &r->cost->run[op];
-    if (sim->options->expanded || sim->timeline || sim->m->jitter > 0)
+    if (!sim_collapses(sim))
         return false;
     if (!*known) {
         uint32_t end = sim->g->segments[segment].lane_n[LANE_COMPUTE];

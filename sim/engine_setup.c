@@ -75,25 +75,25 @@ static bool follows_compute(const Sim *sim, const Role *r, uint32_t i, uint32_t 
 }
 
 /* Of the edges into instance i. */
-static void index_edges(const Sim *sim, const Role *r, uint32_t i, bool *open, Ties *ties)
+static void index_edges(Sim *sim, const Role *r, uint32_t i, bool *open, Ties *ties)
 {
     const Instance *in = &r->instances[i];
-    const Op *ops = graph_ops(sim->g, &sim->g->segments[in->segment]);
+    const Segment *dst = &sim->g->segments[in->segment];
     for (uint32_t e = 0; e < in->edge_n; e++) {
         const Edge *edge = &r->edges[in->edge_first + e];
         const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
-        bool computes = ops[edge->dst_op].lane == LANE_COMPUTE;
+        bool computes = graph_ops(sim->g, dst)[edge->dst_op].lane == LANE_COMPUTE;
         open[edge->src_instance] |= edge->src_op + 1 < src->op_n;
         ties[edge->src_instance].awaited |= !computes;
         ties[i].waits |= !computes || graph_ops(sim->g, src)[edge->src_op].lane != LANE_COMPUTE;
+        runs_note(sim, dst->op_first + edge->dst_op, src->op_first + edge->src_op);
     }
 }
 
 /* Open are instances whose end says too little: a later one waits for an op in their middle, or
  * goes on behind them on a lane that they leave before the compute lane.  instances_n: how many
  * have ops on each lane. */
-static void index_ties(const Sim *sim, const Role *r, bool *open, Ties *ties,
-                       uint32_t *instances_n)
+static void index_ties(Sim *sim, const Role *r, bool *open, Ties *ties, uint32_t *instances_n)
 {
     uint32_t next[LANE_N]; /* instance that the lane goes on with */
     uint32_t come = 0,
@@ -270,7 +270,6 @@ static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_us
     r->macro = PUSH_ARRAY(&sim->arena, Macro *, sim->g->segments_n + 1);
     r->lanes_left = LANE_HOST; /* every lane says once that it is at its end */
     r->stat = &sim->result->ranks[class_];
-    r->totals = sim->options->totals;
     *r->stat = (RankStat){
         .rank = rc->rank, .ranks_n = rc->ranks_n, .role = rc->role, .stage = r->role->stage
     };
@@ -455,8 +454,8 @@ bool sim_setup(Sim *sim)
 {
     if (!sim_setup_costs(sim))
         return false;
-    index_roles(sim);
     runs_index(sim);
+    index_roles(sim);
     chains_index(sim);
     for (uint32_t i = 0; i < sim->runners_n; i++)
         setup_program(sim, &sim->runners[i]);

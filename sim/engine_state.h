@@ -187,7 +187,6 @@ typedef struct Runner {
     uint32_t channels_n, channels_cap;
     Channel *channels;
     RankStat *stat;
-    bool totals;            /* SimOptions.totals */
     uint32_t track[LANE_N]; /* timeline; NONE_U32 */
     uint32_t memory_track;
 } Runner;
@@ -294,6 +293,12 @@ typedef struct Sim {
     bool failed;
 } Sim;
 
+/* May instances, or parts of them, be one event? */
+static inline bool sim_collapses(const Sim *sim)
+{
+    return !sim->options->expanded && !sim->timeline && !(sim->m->jitter > 0);
+}
+
 /* The lowest lane of a set of them, a bit each; not of none. */
 static inline uint32_t first_lane(uint32_t lanes)
 {
@@ -389,12 +394,13 @@ bool stretch_try(Sim *sim, Runner *r, uint32_t instance, uint32_t op);
 
 /* ---- engine_run.c ---- */
 void runs_index(Sim *sim);
+void runs_note(Sim *sim, uint32_t dst, uint32_t src); /* an edge between instances: graph ops */
 bool run_try(Sim *sim, Runner *r, uint32_t instance);
 void run_finish(Sim *sim, Runner *r);
 
 /* ---- engine_account.c ---- */
 void account(Sim *sim, Runner *r);
-uint32_t account_stat(Runner *r, const Op *op, uint32_t group_size);
+uint32_t account_stat(const Sim *sim, Runner *r, const Op *op, uint32_t group_size);
 double account_wire_bytes(const Op *op, uint32_t group_size);
 void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
                       double wire_bytes, int64_t time_ns, int64_t transfer_ns);

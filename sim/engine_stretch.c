@@ -166,7 +166,7 @@ static bool leaves_early(const Sim *sim, const Runner *r, const Macro *m, uint32
 bool stretch_try(Sim *sim, Runner *r, uint32_t instance, uint32_t op)
 {
     uint32_t segment = r->role->instances[instance].segment;
-    if (sim->options->expanded || sim->timeline || sim->m->jitter > 0)
+    if (!sim_collapses(sim))
         return false;
     if (!r->stretch)
         r->stretch = PUSH_ARRAY(&sim->arena, Macro *, sim->g->ops_n + 1);
