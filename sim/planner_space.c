@@ -419,13 +419,71 @@ static uint32_t list_fixed(const PlanOptions *o, char *text, size_t cap)
     return n;
 }
 
+static void enumerate(Plan *p)
+{
+    for (uint32_t i = 0; i < p->bases_n; i++)
+        try_count(p, i);
+}
+
+/* Appends what a candidate has of a key, unless it stands in the list already. */
+static void add_value(char *list, size_t cap, const Plan *p, const PlanCandidate *c,
+                      const char *key)
+{
+    char settings[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP], item[PLAN_SETTING_CAP + 4];
+    uint32_t n = plan_settings(settings, p, c);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!is_of_key(settings[i], key))
+            continue;
+        snprintf(item, sizeof item, " %s,", settings[i] + strlen(key) + 1);
+        if (!strstr(list, item) && strlen(list) + strlen(item) < cap)
+            memcpy(list + strlen(list), item, strlen(item) + 1);
+    }
+}
+
+/* The values " 1, 2, 4" that candidates have of a key, were it not fixed; "" where none are. */
+static void list_values(Plan *p, const char *key, char *list, size_t cap)
+{
+    const PlanOptions *asked = p->options;
+    PlanOptions free = *asked;
+    Setting *rest = PUSH_ARRAY(&p->arena, Setting, asked->settings_n);
+    free.settings = rest;
+    free.settings_n = 0;
+    for (uint32_t i = 0; i < asked->settings_n; i++)
+        if (strcmp(asked->settings[i].key, key) != 0)
+            rest[free.settings_n++] = asked->settings[i];
+    p->options = &free;
+    enumerate(p);
+    list[0] = '\0';
+    for (uint32_t i = 0; i < p->n; i++)
+        add_value(list, cap, p, &p->candidates[i], key);
+    if (list[0])
+        list[strlen(list) - 1] = '\0';
+    p->options = asked;
+    p->n = 0;
+}
+
+/* What --set fixes that no candidate has; of one key alone, what they have instead. */
+static bool nothing_fixed_so(Plan *p, const char *fixed, uint32_t fixed_n, Err *err)
+{
+    char list[200] = "";
+    const PlanOptions *o = p->options;
+    for (uint32_t i = 0; i < o->settings_n && fixed_n == 1; i++)
+        if (is_tried(o->settings[i].key)) {
+            list_values(p, o->settings[i].key, list, sizeof list);
+            break;
+        }
+    return err_set(err, "no candidate has %s%s%s%s", fixed,
+                   o->settings_n > 1 ? ", with whatever else --set fixes" : "",
+                   list[0] ? "; there are" : "", list);
+}
+
 /* Why plain data parallelism is no candidate; the other splits fail alike. */
-static bool nothing_to_try(const Plan *p, Err *err)
+static bool nothing_to_try(Plan *p, Err *err)
 {
     char fixed[400];
-    if (list_fixed(p->options, fixed, sizeof fixed) > 0)
-        return err_set(err, "no candidate has %s%s", fixed,
-                       p->options->settings_n > 1 ? ", with whatever else --set fixes" : "");
+    uint32_t fixed_n = list_fixed(p->options, fixed, sizeof fixed);
+    if (fixed_n > 0)
+        return nothing_fixed_so(p, fixed, fixed_n, err);
     const PlanCandidate c = { .dp = p->gpus[0],
                               .tp = 1,
                               .pp = 1,
@@ -444,7 +502,6 @@ static bool nothing_to_try(const Plan *p, Err *err)
 
 bool plan_enumerate(Plan *p, Err *err)
 {
-    for (uint32_t i = 0; i < p->bases_n; i++)
-        try_count(p, i);
+    enumerate(p);
     return p->n > 0 || nothing_to_try(p, err);
 }
