@@ -45,7 +45,7 @@ static void find_axes(Picture *pic)
         y->low = fmin(y->low, c->step_s);
         y->high = fmax(y->high, c->step_s);
     }
-    x->low /= 1.5;
+    x->low /= 2; /* room for the first label */
     x->high *= 1.5;
     y->low /= 1.2;
     y->high *= 1.2;

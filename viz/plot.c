@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /* Pixels of the design. */
-enum { SIDE = 540, LEFT = 84, TOP = 56, GAP = 24, LEGEND_WIDTH = 200, BOTTOM = 64, ROW = 20 };
+enum { SIDE = 540, LEFT = 108, TOP = 56, GAP = 24, LEGEND_WIDTH = 200, BOTTOM = 64, ROW = 20 };
 
 typedef struct Canvas {
     DrawList *d;
@@ -146,10 +146,11 @@ static void draw_series_line(const Canvas *c, const PlotSeries *s)
     free(points);
 }
 
+/* Where a line that falls leaves room. */
 static void draw_point_label(const Canvas *c, PxPoint at, const char *label)
 {
-    Px wide = draw_px(c->d, 60), below = draw_px(c->d, 6), high = draw_px(c->d, 18);
-    draw_text(c->d, px_box(at.x - wide, at.y + below, 2 * wide, high), small, ALIGN_MIDDLE,
+    Px wide = draw_px(c->d, 120), away = draw_px(c->d, 4), high = draw_px(c->d, 18);
+    draw_text(c->d, px_box(at.x - away - wide, at.y + away, wide, high), small, ALIGN_RIGHT,
               c->t->color[THEME_TEXT], label);
 }
 

@@ -26,7 +26,7 @@ typedef enum PlotMark {
 
 typedef struct PlotPoint {
     double x, y;       /* > 0 */
-    const char *label; /* written below it, NULL: none */
+    const char *label; /* written left of it and below, NULL: none */
     const char *tip;   /* its tooltip in an SVG, NULL: none */
 } PlotPoint;
 
