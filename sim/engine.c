@@ -292,7 +292,7 @@ void lane_complete(Sim *sim, Runner *r, uint32_t lane)
 
 /* ---- the loop ---- */
 
-static void drain_todo(Sim *sim)
+void sim_settle(Sim *sim)
 {
     while (sim->todo_head < sim->todo_n && !sim->failed) {
         Todo t = sim->todo[sim->todo_head++];
@@ -330,7 +330,7 @@ static bool run(Sim *sim)
     for (uint32_t i = 0; i < sim->runners_n; i++)
         for (uint32_t lane = 0; lane < LANE_HOST; lane++)
             sim_wake(sim, &sim->runners[i], lane);
-    drain_todo(sim);
+    sim_settle(sim);
     Event e;
     while (!sim->failed && evq_pop(&sim->events, &e)) {
         ASSERT(e.at_ns >= sim->now_ns);
@@ -341,7 +341,7 @@ static bool run(Sim *sim)
         }
         sim->now_ns = e.at_ns;
         handle(sim, &e);
-        drain_todo(sim);
+        sim_settle(sim);
         if (sim->steady && sim->runners[0].lane[LANE_COMPUTE].instance >= sim->steady_next &&
             !steady_look(sim))
             return false;

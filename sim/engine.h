@@ -45,7 +45,7 @@ typedef struct GivenCosts {
 /* Where only the pace of the micro-batches left out is known (SimResult.extrapolated), the ranks'
  * paces leave one part in so many of the step open at most.  How far off steps are in truth:
  * sim/engine_pace.c. */
-enum { SIM_PACE_PART = 250 };
+enum { SIM_PACE_PART = 500 };
 
 typedef struct SimOptions {
     bool expanded;           /* every op an event */
@@ -56,8 +56,10 @@ typedef struct SimOptions {
     uint64_t seed;           /* of the machine's jitter */
     const GivenCosts *given; /* NULL: all costs are modelled; needs expanded */
     /* Micro-batches that are meant but that the graph lacks, a multiple of stride, which is how
-     * many the schedule repeats: see sim/engine_steady.c.  0: none. */
+     * many the schedule repeats: see sim/engine_steady.c.  0: none.  Its middle is run again and
+     * again, until what is still left out can be leapt over. */
     uint32_t left_out, stride;
+    bool no_leaps; /* all of them are run: the time of the whole graph, to the nanosecond */
     void (*progress)(void *user, double fraction);
     void *user;
 } SimOptions;
@@ -126,8 +128,9 @@ typedef struct SimResult {
     Path path;       /* of the class that ends last */
     uint64_t events,
         ops; /* ops: instances of ops simulated, whether or not as events of their own */
-    /* Of the micro-batches left out: all are counted, or none (0), where no steady state was seen.
-     * Then nothing else is filled, and a graph with more of them is needed. */
+    /* Of the micro-batches left out: all are counted, or none (0), where neither a steady state was
+     * seen nor the ranks could be taken back.  Then nothing else is filled, and a graph with all
+     * of them is needed. */
     uint32_t repeated;
     bool extrapolated; /* they were counted at an estimated pace: sim/engine_pace.c */
 } SimResult;

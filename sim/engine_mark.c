@@ -145,6 +145,10 @@ static void put_place(Steady *s, Mark *m, const Runner *r)
     k->host_done = r->host_next == r->role->instances_n;
     if (!k->host_done && r->host_next > k->highest)
         k->highest = r->host_next;
+    k->host_ns = r->host_start[k->compute];
+    k->compute += s->rewound[r->id];
+    k->lowest += s->rewound[r->id];
+    k->highest += s->rewound[r->id];
 }
 
 static void put_runner(Steady *s, Mark *m, const Runner *r)

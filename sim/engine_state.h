@@ -307,6 +307,7 @@ static inline uint32_t first_lane(uint32_t lanes)
 
 /* ---- engine.c ---- */
 void sim_wake(Sim *sim, Runner *r, uint32_t lane);
+void sim_settle(Sim *sim); /* all that are woken go on as far as they can */
 void lane_complete(Sim *sim, Runner *r, uint32_t lane);
 void lane_wake_after(Sim *sim, Runner *r,
                      uint32_t lane); /* the lane itself and who waits for it */

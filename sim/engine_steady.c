@@ -11,7 +11,8 @@
  * time (engine_mark.c), and each rank's program from t1 on is the same pattern again
  * and again, the micro-batches left out would pass in just that way.  They are: every
  * time is moved by n (t2 - t1), every sum grows by n times its growth, and the run
- * goes on to its end.
+ * goes on to its end.  A graph that ends before any state has come again is run over
+ * from an earlier place (engine_rewind.c), or leaps at a pace (engine_pace.c).
  *
  * Where transfers slow kernels, roundings may keep two states apart for good, or let
  * them come together ever more slowly.  Then a hundred-thousandth of the period is close
@@ -105,7 +106,8 @@ static void find_next(Steady *s)
     const Runner *r = &s->sim->runners[0];
     s->micro_batch += s->sim->options->stride;
     uint32_t next = steady_first_of(r->role, s->sim->steady_next, s->micro_batch);
-    s->sim->steady_next = next < steady_limit(s, r) ? next : steady_limit(s, r);
+    s->early = next > steady_limit(s, r);
+    s->sim->steady_next = s->early ? steady_limit(s, r) : next;
 }
 
 /* Two instances that are as many instances and micro-batches apart. */
@@ -160,27 +162,25 @@ bool steady_repeats(const Steady *s, const Role *r, uint32_t from, uint32_t to, 
 
 /* ---- is it a period? ---- */
 
-static int64_t host_period(const Runner *r, const RunnerMark *a, const RunnerMark *b)
-{
-    return r->host_start[b->compute] - r->host_start[a->compute];
-}
-
 static bool runner_repeats(const Steady *s, const Runner *r, const Mark *then, const Mark *now,
                            uint32_t micro_batches)
 {
     const RunnerMark *a = &then->runners[r->id], *b = &now->runners[r->id];
     uint32_t shift = b->compute - a->compute, limit = steady_limit(s, r);
     int64_t period_ns = now->now_ns - then->now_ns;
-    if (b->compute <= a->compute || b->highest >= limit ||
-        b->highest + shift >= r->role->instances_n)
+    bool in_place = s->rewound[r->id] == 0;
+    if (b->compute <= a->compute ||
+        (in_place && (b->highest >= limit || b->highest + shift >= r->role->instances_n)))
         return false;
     if (b->host_done) {
-        int64_t host_ns = host_period(r, a, b);
+        int64_t host_ns = b->host_ns - a->host_ns;
         bool free_run = b->supply_waits == a->supply_waits && host_ns <= period_ns;
         if (!free_run && host_ns != period_ns)
             return false;
     }
-    return steady_repeats(s, r->role, a->lowest, b->highest + 1, shift, micro_batches, false);
+    return in_place ? steady_repeats(s, r->role, a->lowest, b->highest + 1, shift,
+                                     micro_batches, false)
+                    : rewind_covers(s, r, a->lowest, b->highest, shift, micro_batches);
 }
 
 static bool is_period(const Steady *s, const Mark *then, const Mark *now,
@@ -237,7 +237,7 @@ static void shift_runner(Sim *sim, Runner *r, const Shift *shift)
     if (r->host_next < r->role->instances_n)
         r->host->anchors[r->host->anchors_n - 1].at_ns += shift->ns;
     for (uint32_t i = repeat->first; i < repeat->first + repeat->n; i++)
-        sim->ops_done += (uint64_t)shift->times * segment_of(sim, r, i)->op_n;
+        sim->ops_done += (uint64_t)repeat->times * segment_of(sim, r, i)->op_n;
 }
 
 void steady_shift(Steady *s, const Shift *shift)
@@ -251,7 +251,7 @@ void steady_shift(Steady *s, const Shift *shift)
     for (uint32_t i = 0; i < sim->runners_n; i++)
         shift_runner(sim, &sim->runners[i], shift);
     sim->now_ns += shift->ns;
-    sim->result->repeated = sim->options->left_out;
+    s->left = 0;
 }
 
 static void grow_sums(const Leap *l, Runner *r)
@@ -350,7 +350,7 @@ static void grow_paths(const Leap *l)
 static void leap(Steady *s, const Mark *then, const Mark *now, uint32_t periods)
 {
     Sim *sim = s->sim;
-    int64_t times = sim->options->left_out / (periods * sim->options->stride);
+    int64_t times = s->left / (periods * sim->options->stride);
     Leap l = { .s = s, .then = then, .now = now, .periods = periods };
     l.shift = (Shift){ .times = times,
                        .ns = times * (now->now_ns - then->now_ns),
@@ -359,8 +359,10 @@ static void leap(Steady *s, const Mark *then, const Mark *now, uint32_t periods)
     for (uint32_t i = 0; i < sim->runners_n; i++) {
         Runner *r = &sim->runners[i];
         const RunnerMark *a = &then->runners[i], *b = &now->runners[i];
-        r->stat->repeat = (Repeat){ a->compute, b->compute - a->compute, (uint32_t)times };
-        l.shift.host_ns[i] = b->host_done ? times * host_period(r, a, b) : l.shift.ns;
+        Repeat leapt = { a->compute, b->compute - a->compute, (uint32_t)times };
+        r->stat->repeat =
+            s->rewound[i] > 0 ? rewind_stride(s, r, (uint32_t)times * periods) : leapt;
+        l.shift.host_ns[i] = b->host_done ? times * (b->host_ns - a->host_ns) : l.shift.ns;
         grow_sums(&l, r);
     }
     steady_shift(s, &l.shift);
@@ -381,6 +383,8 @@ bool steady_begin(Sim *sim)
             return false;
     sim->steady = mem_zero(1, sizeof *sim->steady);
     sim->steady->sim = sim;
+    sim->steady->left = sim->options->left_out;
+    sim->steady->rewound = PUSH_ARRAY(&sim->arena, uint32_t, sim->runners_n);
     find_segments(sim->steady);
     find_limits(sim->steady);
     sim->steady->micro_batch = sim->options->stride - 1;
@@ -389,18 +393,27 @@ bool steady_begin(Sim *sim)
     return true;
 }
 
+/* Leaps over whole periods; strides that do not fill one are run, from an earlier place. */
+static bool leap_and_rest(Steady *s, const Mark *then, const Mark *now, uint32_t periods)
+{
+    uint32_t rest = s->left / s->sim->options->stride % periods;
+    if (rest > 0 && rewind_most(s) < rest)
+        return false;
+    if (rest > 0)
+        rewind_by(s, rest);
+    leap(s, then, now, periods);
+    return true;
+}
+
 static bool look_back(Steady *s)
 {
-    const SimOptions *o = s->sim->options;
     uint32_t kept = s->marks_n < MARKS_KEPT ? s->marks_n : MARKS_KEPT;
     const Mark *now = &s->marks[(s->marks_n - 1) % MARKS_KEPT];
     for (uint32_t periods = 1; periods < kept; periods++) {
-        uint32_t micro_batches = periods * o->stride;
         const Mark *then = &s->marks[(s->marks_n - 1 - periods) % MARKS_KEPT];
-        if (o->left_out % micro_batches == 0 && is_period(s, then, now, micro_batches)) {
-            leap(s, then, now, periods);
+        if (is_period(s, then, now, periods * s->sim->options->stride) &&
+            leap_and_rest(s, then, now, periods))
             return true;
-        }
     }
     return false;
 }
@@ -414,22 +427,56 @@ static bool all_have_begun(const Steady *s)
     return true;
 }
 
+static bool look_for_state(Steady *s)
+{
+    if (!all_have_begun(s))
+        return false;
+    mark_make(s, &s->marks[s->marks_n++ % MARKS_KEPT]);
+    return !s->sim->options->no_leaps && look_back(s);
+}
+
+/* At the limit: leaps at a pace, or goes back to an earlier place. */
+static bool look_for_pace(Steady *s)
+{
+    Sim *sim = s->sim;
+    if (!sim->options->no_leaps && pace_leap(s))
+        return true;
+    uint32_t left = s->left / sim->options->stride, most = rewind_most(s);
+    if (most == 0)
+        return false;
+    rewind_by(s, most < left ? most : left);
+    if (s->early)
+        s->micro_batch -= sim->options->stride;
+    return true;
+}
+
+/* All that was left out is counted. */
+static void all_counted(Sim *sim)
+{
+    const SimOptions *o = sim->options;
+    for (uint32_t i = 0; i < sim->runners_n; i++) {
+        Runner *r = &sim->runners[i];
+        if (sim->steady->rewound[i] > 0)
+            r->stat->repeat = rewind_stride(sim->steady, r, o->left_out / o->stride);
+    }
+    sim->result->repeated = o->left_out;
+    steady_end(sim);
+}
+
 bool steady_look(Sim *sim)
 {
     Steady *s = sim->steady;
     const Runner *r = &sim->runners[0];
-    uint32_t at = r->lane[LANE_COMPUTE].instance;
-    if (at >= steady_limit(s, r)) {
-        bool leaps = pace_leap(s);
+    bool at_limit = r->lane[LANE_COMPUTE].instance >= steady_limit(s, r);
+    bool has_mark = !at_limit || !s->early;
+    if (at_limit && !look_for_pace(s)) {
         steady_end(sim);
-        return leaps;
+        return false;
     }
-    find_next(s);
-    if (!all_have_begun(s))
-        return true;
-    mark_make(s, &s->marks[s->marks_n++ % MARKS_KEPT]);
-    if (look_back(s))
-        steady_end(sim);
+    if (s->left > 0 && !(has_mark && look_for_state(s)))
+        find_next(s);
+    if (s->left == 0)
+        all_counted(sim);
     return true;
 }
 

@@ -1,5 +1,9 @@
 /*
- * engine_steady.h - what engine_steady.c and engine_mark.c share; nobody else includes it.
+ * engine_steady.h - what engine_steady.c, engine_mark.c, engine_pace.c and engine_rewind.c share;
+ * nobody else includes it.
+ *
+ * Places are instances of a rank's program as it would be with those that it was taken back
+ * over (engine_rewind.c): place = instance + Steady.rewound, for ever the same.
  */
 #ifndef LOCKSTEP_SIM_ENGINE_STEADY_H
 #define LOCKSTEP_SIM_ENGINE_STEADY_H
@@ -14,9 +18,10 @@ typedef struct RankSums {
 } RankSums;
 
 typedef struct RunnerMark {
-    uint32_t compute;         /* instance at which its compute lane stands */
-    uint32_t lowest, highest; /* instances at which its moving lanes, and its host, stand */
+    uint32_t compute;         /* place of its compute lane */
+    uint32_t lowest, highest; /* places of its moving lanes, and its host */
     bool host_done;           /* has launched everything */
+    int64_t host_ns;          /* when it launches the instance of the compute lane */
     uint64_t supply_waits;    /* of moving lanes, so far */
     RankSums sums;
     uint32_t stat_first; /* Mark.stats */
@@ -34,19 +39,22 @@ typedef struct Mark {
 
 /* A rank class begins the last micro-batch of another stride. */
 typedef struct Pass {
-    int64_t at_ns;
-    uint32_t instance;
+    int64_t at_ns, host_ns; /* host_ns: of its launch */
+    uint32_t place;
     uint32_t behind; /* instances that the last of its lanes is behind the compute lane */
     uint64_t supply_waits;
     RankStat stat; /* its sums so far */
 } Pass;
 
-enum { PASSES_KEPT = 9 };
+/* Of passes longer ago only the time is kept. */
+enum { PASSES_KEPT = 9, TIMES_KEPT = 65 };
 
 typedef struct Pace {
-    uint32_t next, micro_batch; /* instance at which the next pass is, and its micro-batch */
+    uint32_t next, micro_batch; /* instance at which the next pass is, and its micro-batch: as
+                                   the graph has them */
     uint32_t passes_n;
     Pass passes[PASSES_KEPT];
+    int64_t at_ns[TIMES_KEPT];
 } Pace;
 
 /* By how much a leap moves the times of a run. */
@@ -55,13 +63,22 @@ typedef struct Shift {
     int64_t *host_ns; /* by runner: its launches */
 } Shift;
 
+/* Instances [first, end) of a program that are one stride again and again. */
+typedef struct Zone {
+    uint32_t first, end, stride; /* stride: instances; 0: there is no such zone */
+} Zone;
+
 struct Steady {
     Sim *sim;
+    uint32_t left;        /* micro-batches left out, and not counted so far */
     Pace *pace;           /* by runner */
     uint32_t strides;     /* whose mean is the pace */
     uint32_t *limit;      /* by role: instances before it are as with all micro-batches */
+    Zone *zone;           /* by role; NULL: not looked for yet */
+    uint32_t *rewound;    /* by runner: instances that it was taken back */
     uint32_t *segment_of; /* by op */
     uint32_t micro_batch; /* of Sim.steady_next, where the next mark is made */
+    bool early;           /* steady_next is the limit, which that is behind */
     uint32_t marks_n;     /* made so far */
     Mark marks[MARKS_KEPT];
 
@@ -80,6 +97,16 @@ uint32_t steady_first_of(const Role *r, uint32_t from, uint32_t micro_batch);
 bool steady_repeats(const Steady *s, const Role *r, uint32_t from, uint32_t to, uint32_t shift,
                     uint32_t micro_batches, bool but_first);
 void steady_shift(Steady *s, const Shift *shift); /* RankStat.repeat is known */
+
+/* engine_rewind.c */
+uint32_t rewind_most(Steady *s); /* strides that all ranks can be taken back now */
+void rewind_by(Steady *s, uint32_t strides);
+/* Of a rank that was taken back: is all from one place to another in the zone, and shift so many
+ * micro-batches? */
+bool rewind_covers(const Steady *s, const Runner *r, uint32_t from, uint32_t to, uint32_t shift,
+                   uint32_t micro_batches);
+/* Of a rank that was taken back: a stride as the graph has it, so many times. */
+Repeat rewind_stride(const Steady *s, const Runner *r, uint32_t times);
 
 /* engine_pace.c */
 void pace_begin(Steady *s);

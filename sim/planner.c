@@ -126,8 +126,8 @@ static void keep(PlanCandidate *c, const Report *r)
 
 typedef enum Depth { BOUNDED, COLLAPSED, EXPANDED } Depth;
 
-/* A step that leapt over micro-batches is off by about so much: it may be below a bound of it. */
-static const double bound_slack = 1.0 / SIM_PACE_PART;
+/* A step that leapt over micro-batches is off by so much: it may be below a bound of it. */
+static const double bound_slack = 0.005;
 
 enum { ROUND = 16 };
 
@@ -185,13 +185,15 @@ static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *
 {
     Try t = { .s = plan_scenario(p, c), .depth = depth };
     Shortening way = shorten(&t.s);
+    uint32_t meant = t.s.training.micro_batches, n = way.micro_batches;
     if (depth == BOUNDED)
-        way = (Shortening){ .n = 1, .micro_batches = { shorten_to_weigh(&t.s) } };
-    uint32_t meant = t.s.training.micro_batches;
-    for (uint32_t i = kept || depth == EXPANDED ? way.n - 1 : 0; i < way.n; i++) {
+        n = shorten_to_weigh(&t.s);
+    if (depth == EXPANDED || kept)
+        n = meant;
+    for (t.unsteady = true; t.unsteady; n = meant) {
         Graph g = { 0 };
-        t.s.training.micro_batches = way.micro_batches[i];
-        t.left_out = meant - way.micro_batches[i];
+        t.s.training.micro_batches = n;
+        t.left_out = meant - n;
         t.stride = way.stride;
         t.unsteady = false;
         bool built = build_graph(&g, &t.s, &p->sw, err);
@@ -199,8 +201,6 @@ static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *
         if (built)
             try_graph(p, c, &t, kept, &g, err);
         graph_free(&g);
-        if (!t.unsteady)
-            break;
     }
     if (err->set)
         c->fate = PLAN_REFUSED;

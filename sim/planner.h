@@ -74,7 +74,7 @@ typedef struct PlanCandidate {
     double bound_s;                 /* of a step, of what fits: see sim_bound */
     /* Simulated ones. */
     double step_s, exposed_s, bubble_s, samples_per_s, tokens_per_s, mfu;
-    bool extrapolated; /* their times, from fewer micro-batches: to 1 / 250 of the step */
+    bool extrapolated; /* at a pace, see SIM_PACE_PART */
     double expanded_s; /* 0: not among the ten best */
     double cost_usd;   /* a step; NAN without a price */
 } PlanCandidate;

@@ -2,26 +2,22 @@
  * shorten.h - fewer micro-batches than are meant, where the others go by like these.
  *
  *     meant     F F F F F F F F ... F F F F B B B B         768 micro-batches
- *     built     F F F F F F F F B B B B                     60: how it begins, how it ends, and
+ *     built     F F F F F F F F B B B B                     16: how it begins, how it ends, and
  *                                                           enough between for a steady state
  *
- * A Shortening lists the numbers of micro-batches to try, rising; the last is what is meant.
- * A graph of fewer needs the same memory, and sim_run counts those left out when it has seen
- * the steady state that they are in (SimOptions.left_out), or a pace that it can be sure of to
- * 1 / 250 of the step; when it has not, the next number is tried.  Only plan shortens: what sim
- * and validate print is of whole graphs.
+ * A graph of fewer needs the same memory, and sim_run runs its middle again and again until it has
+ * seen the steady state that those left out are in (SimOptions.left_out), or a pace; where it can
+ * do neither, a graph of all that are meant is needed.  Only plan shortens: what sim and validate
+ * print is of whole graphs.
  */
 #ifndef LOCKSTEP_SIM_SHORTEN_H
 #define LOCKSTEP_SIM_SHORTEN_H
 
 #include "sim/scenario.h"
 
-enum { SHORTENINGS_MAX = 3 };
-
 typedef struct Shortening {
-    uint32_t stride; /* micro-batches that the schedule repeats */
-    uint32_t n;
-    uint32_t micro_batches[SHORTENINGS_MAX];
+    uint32_t stride;        /* micro-batches that the schedule repeats */
+    uint32_t micro_batches; /* those that are meant, where fewer would not save a quarter */
 } Shortening;
 
 Shortening shorten(const Scenario *s);

@@ -78,7 +78,7 @@ typedef struct Fsdp {
     Weave w;
     uint32_t uses_n;
     Use *uses;
-    Point *retired;     /* by use: where it was released */
+    Point *retired;     /* by use: where it, or the last before it that was, was released */
     uint32_t *live;     /* by block: frame of the gathered parameters */
     Point *gathered;    /* by block */
     uint32_t *grads;    /* by block: frame of the whole gradients being summed */
@@ -354,6 +354,7 @@ static void release(Fsdp *d, uint32_t j, const Instance *like)
 {
     uint32_t block = d->uses[j].unit;
     UnitType *u = unit_type(d, block);
+    d->retired[j] = j > 0 ? d->retired[j - 1] : NOWHERE; /* what is kept holds nobody up */
     if (!is_released_after(d, j))
         return;
     if (u->release == NONE_U32)

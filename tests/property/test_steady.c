@@ -2,10 +2,11 @@
  * Micro-batches that are left out are counted as if they had been run.
  *
  * Drawn pipelines and accumulations of many micro-batches, with every strategy, schedule and
- * kind of machine: a graph of a few of them with SimOptions.left_out against the whole graph,
- * collapsed and expanded.  The step must be the same to 0.5 % (to 1 ns where only a node talks),
- * counts exactly; where its pace was estimated, what ranks spend it on to 4 % of the step.
- * Whether a steady state was seen is counted: most draws must have one.
+ * kind of machine: a graph of a few of them with SimOptions.left_out against the whole graph.
+ * The step and what ranks spend it on must be the same to 0.5 % (to 1 ns where only a node
+ * talks), counts exactly; where its pace was estimated, the step to 1 %, and to 0.5 % but for one
+ * in fifty, what ranks spend it on to 4 % of the step.  Whether all were counted is counted:
+ * most draws must be.
  */
 #include "sim/memory.h"
 #include "sim/shorten.h"
@@ -17,7 +18,7 @@ typedef struct SteadyKind {
     bool ideal, stragglers, odd, quiet, drifting;
 } SteadyKind;
 
-static uint32_t pipelines_n, steady_n, extrapolated_n, tried_n;
+static uint32_t pipelines_n, steady_n, extrapolated_n, far_n, tried_n;
 
 /* ---- drawing ---- */
 
@@ -156,61 +157,60 @@ static bool same_memory(const Graph *a, const Graph *b)
 
 /* ---- one draw ---- */
 
-/* The number of micro-batches that was enough; 0: none was. */
-static uint32_t compare_shortened(Drawn *x, const Draw *d, const SimResult *whole,
-                                  const SimResult *expanded, int64_t slack_ns)
+static bool same_stats(const SimResult *a, const SimResult *b)
+{
+    bool same = CHECK_U64(b->ops, a->ops);
+    for (uint32_t k = 0; same && k < b->ranks_n; k++)
+        same = same_counts(&a->ranks[k], &b->ranks[k]);
+    return same;
+}
+
+/* Were all micro-batches counted? */
+static bool compare_shortened(Drawn *x, const Draw *d, const SimResult *whole, int64_t slack_ns)
 {
     Shortening way = shorten(&x->s);
-    uint32_t meant = x->s.training.micro_batches;
-    for (uint32_t i = 0; i + 1 < way.n; i++) {
-        Graph g = { 0 };
-        SimResult r;
-        Err err = { 0 };
-        uint32_t left_out = meant - way.micro_batches[i];
-        SimOptions options = { .left_out = left_out, .stride = way.stride };
-        x->s.training.micro_batches = way.micro_batches[i];
-        bool ok = CHECK(build_graph(&g, &x->s, &x->sw, &err)) &&
-                  CHECK(sim_run(&r, &g, &x->s.machine, &x->sw, &options, &err)) &&
-                  CHECK(r.repeated == left_out || r.repeated == 0);
-        x->s.training.micro_batches = meant;
-        bool counted = ok && r.repeated == left_out;
-        extrapolated_n += counted && r.extrapolated;
-        int64_t part = counted && r.extrapolated ? 25 : 200;
-        ok = ok && same_memory(&g, &x->g);
-        for (uint32_t k = 0; ok && counted && k < whole->ranks_n; k++)
-            ok = same_counts(&r.ranks[k], &whole->ranks[k]);
-        ok = ok &&
-             (!counted ||
-              (CHECK_U64(whole->ops, r.ops) &&
-               near_ns(r.step_ns, whole->step_ns, slack_ns ? slack_ns : whole->step_ns / 200) &&
-               near_ns(r.step_ns, expanded->step_ns,
-                       slack_ns ? slack_ns : expanded->step_ns / 200) &&
-               same_times(&r, whole, slack_ns ? slack_ns : whole->step_ns / part) &&
-               same_times(&r, expanded, slack_ns ? slack_ns : expanded->step_ns / part)));
-        if (!ok)
-            fprintf(stderr, "%u of %u: %s\n", way.micro_batches[i], meant, d->text);
-        sim_result_free(&r);
-        graph_free(&g);
-        if (counted || !ok)
-            return way.micro_batches[i];
+    uint32_t meant = x->s.training.micro_batches, left_out = meant - way.micro_batches;
+    if (left_out == 0)
+        return false;
+    Graph g = { 0 };
+    SimResult r = { 0 };
+    Err err = { 0 };
+    SimOptions options = { .left_out = left_out, .stride = way.stride };
+    x->s.training.micro_batches = way.micro_batches;
+    bool ok = CHECK(build_graph(&g, &x->s, &x->sw, &err)) &&
+              CHECK(sim_run(&r, &g, &x->s.machine, &x->sw, &options, &err)) &&
+              CHECK(r.repeated == left_out || r.repeated == 0);
+    x->s.training.micro_batches = meant;
+    bool counted = ok && r.repeated == left_out;
+    extrapolated_n += counted && r.extrapolated;
+    ok = ok && same_memory(&g, &x->g);
+    if (ok && counted) {
+        int64_t step_slack =
+            slack_ns ? slack_ns : whole->step_ns / (r.extrapolated ? 100 : 200);
+        int64_t slack = slack_ns ? slack_ns : whole->step_ns / (r.extrapolated ? 25 : 200);
+        far_n += llabs(r.step_ns - whole->step_ns) > whole->step_ns / 200;
+        ok = same_stats(&r, whole) && near_ns(r.step_ns, whole->step_ns, step_slack) &&
+             same_times(&r, whole, slack);
     }
-    return 0;
+    if (!ok)
+        fprintf(stderr, "%u of %u: %s\n", way.micro_batches, meant, d->text);
+    sim_result_free(&r);
+    graph_free(&g);
+    return counted;
 }
 
 static void steady_one(uint64_t seed, SteadyKind kind, int64_t slack_ns)
 {
     Draw d;
     Drawn x;
-    SimResult whole, expanded;
+    SimResult whole;
     draw_steady(&d, seed, kind);
-    if (drawn_make(&x, &d) && drawn_run(&whole, &x, (SimOptions){ 0 }, &d) &&
-        drawn_run(&expanded, &x, (SimOptions){ .expanded = true }, &d)) {
-        bool found = compare_shortened(&x, &d, &whole, &expanded, slack_ns) > 0;
+    if (drawn_make(&x, &d) && drawn_run(&whole, &x, (SimOptions){ 0 }, &d)) {
+        bool found = compare_shortened(&x, &d, &whole, slack_ns);
         tried_n++;
         steady_n += found;
         pipelines_n += found && x.s.parallel.pp > 1;
         sim_result_free(&whole);
-        sim_result_free(&expanded);
     }
     drawn_free(&x);
 }
@@ -244,13 +244,60 @@ static void left_out_is_exact_where_only_a_node_talks(void)
 
 static void pipelines_that_drift(void)
 {
-    steady_n = tried_n = extrapolated_n = 0;
+    steady_n = tried_n = extrapolated_n = far_n = 0;
     for (uint64_t seed = 3001; seed <= 3000 + check_cases(DRAWS_DRIFTING); seed++)
         steady_one(
             seed,
             (SteadyKind){ .drifting = true, .odd = seed % 2, .stragglers = seed % 5 == 0 }, 0);
+    CHECK(far_n * 50 <= extrapolated_n + 49);
     bool all = check_cases(DRAWS_DRIFTING) == DRAWS_DRIFTING;
     CHECK(extrapolated_n > (all ? tried_n / 4 : 0)); /* of few draws, chance may take more */
+}
+
+/* Taken back again and again, until all micro-batches are run: nothing is leapt over, so nothing
+ * may differ.  (Where a rank's sums are rounded depends on when it is looked at.) */
+static void run_again(uint64_t seed, SteadyKind kind)
+{
+    enum { ROUNDING_NS = 100 };
+    Draw d;
+    Drawn x;
+    SimResult whole, r = { 0 };
+    Graph g = { 0 };
+    Err err = { 0 };
+    draw_steady(&d, seed, kind);
+    if (drawn_make(&x, &d) && drawn_run(&whole, &x, (SimOptions){ 0 }, &d)) {
+        Shortening way = shorten(&x.s);
+        uint32_t left_out = x.s.training.micro_batches - way.micro_batches;
+        SimOptions o = { .left_out = left_out, .stride = way.stride, .no_leaps = true };
+        x.s.training.micro_batches = way.micro_batches;
+        bool ok = CHECK(build_graph(&g, &x.s, &x.sw, &err)) &&
+                  CHECK(sim_run(&r, &g, &x.s.machine, &x.sw, &o, &err));
+        tried_n += left_out > 0;
+        if (ok && left_out > 0 && r.repeated == left_out) {
+            steady_n++;
+            ok = CHECK_INT(whole.step_ns, r.step_ns) && CHECK(!r.extrapolated) &&
+                 same_stats(&r, &whole) && same_times(&r, &whole, ROUNDING_NS);
+        }
+        if (!ok)
+            fprintf(stderr, "%u left out: %s\n", left_out, d.text);
+        sim_result_free(&r);
+        sim_result_free(&whole);
+        graph_free(&g);
+    }
+    drawn_free(&x);
+}
+
+static void strides_run_again_are_those_of_the_whole_graph(void)
+{
+    steady_n = tried_n = 0;
+    for (uint64_t seed = 4001; seed <= 4000 + check_cases(DRAWS); seed++) {
+        run_again(seed, (SteadyKind){ .ideal = seed % 2 });
+        run_again(seed, (SteadyKind){ .drifting = true, .odd = seed % 2 });
+        run_again(seed, (SteadyKind){ .quiet = true });
+    }
+    CHECK(steady_n > tried_n * 4 / 5);
+    for (uint64_t seed = 5001; seed <= 5000 + check_cases(DRAWS); seed++)
+        run_again(seed, (SteadyKind){ .stragglers = true, .odd = true });
 }
 
 /* The newest strides looked like a pace, and the step was 1.1 to 3.1 % off: strides that grow all
@@ -274,21 +321,17 @@ static void not_all_schedules_take_turns(void)
         x.s.parallel.virtual_stages = 1;
         x.s.training.micro_batches = 200;
         x.s.parallel.schedule = SCHEDULE_1F1B;
-        CHECK(shorten(&x.s).n > 1);
+        CHECK_U64(12, shorten(&x.s).micro_batches);
         x.s.parallel.schedule = SCHEDULE_GPIPE;
-        CHECK_U64(1, shorten(&x.s).n);
+        CHECK_U64(200, shorten(&x.s).micro_batches);
         x.s.parallel.schedule = SCHEDULE_NAIVE;
-        CHECK_U64(1, shorten(&x.s).n);
-        /* Chunks that take turns: four rounds of pp; six with gathers, where many are left out. */
+        CHECK_U64(200, shorten(&x.s).micro_batches);
+        /* Chunks that take turns: four rounds of pp, and what is not a whole round. */
         x.s.parallel.schedule = SCHEDULE_INTERLEAVED;
         x.s.parallel.virtual_stages = 2;
-        x.s.parallel.strategy = STRATEGY_DDP;
-        x.s.training.micro_batches = 48;
-        CHECK_U64(16, shorten(&x.s).micro_batches[0]);
-        x.s.parallel.strategy = STRATEGY_FSDP;
-        CHECK_U64(24, shorten(&x.s).micro_batches[0]);
-        x.s.training.micro_batches = 24;
-        CHECK_U64(16, shorten(&x.s).micro_batches[0]);
+        CHECK_U64(16, shorten(&x.s).micro_batches);
+        x.s.training.micro_batches = 20;
+        CHECK_U64(20, shorten(&x.s).micro_batches);
     }
     drawn_free(&x);
 }
@@ -300,6 +343,7 @@ int main(void)
     RUN(left_out_on_odd_machines);
     RUN(left_out_is_exact_where_only_a_node_talks);
     RUN(pipelines_that_drift);
+    RUN(strides_run_again_are_those_of_the_whole_graph);
     RUN(paces_that_are_none);
     RUN(not_all_schedules_take_turns);
     return check_report();

@@ -277,6 +277,31 @@ static void the_limit_holds_gathers_back(void)
     }
 }
 
+/* A stage of one layer and the head, which is kept: between two uses of the layer is none that is
+ * released. */
+static void the_limit_holds_gathers_back_beside_what_is_kept(void)
+{
+    enum { MICRO_BATCHES = 6 };
+    Fixture f;
+    open_fsdp(&f, 4, 2, MICRO_BATCHES);
+    fixture_build(&f, 2);
+    const Role *role = &f.g.roles[1];
+    uint32_t gathers = 0, held = 0;
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Instance *at = &role->instances[i];
+        if (f.g.segments[at->segment].kind != SEGMENT_GATHER || at->layer != 1)
+            continue;
+        bool waits = false;
+        for (uint32_t e = 0; e < at->edge_n; e++)
+            waits |= f.g.segments[source(role, at, e)->segment].kind == SEGMENT_OTHER;
+        gathers++;
+        held += waits;
+    }
+    CHECK_U64(2 * MICRO_BATCHES, gathers);
+    CHECK_U64(gathers - 1, held); /* the first finds nothing to wait for */
+    fixture_close(&f);
+}
+
 static void prefetch_none_exposes_the_backward_gathers(void)
 {
     for (int prefetch = PREFETCH_NONE; prefetch <= PREFETCH_BOTH; prefetch++) {
@@ -386,6 +411,7 @@ int main(void)
     RUN(without_resharding_all_units_live);
     RUN(one_reduce_scatter_is_pending_at_most);
     RUN(the_limit_holds_gathers_back);
+    RUN(the_limit_holds_gathers_back_beside_what_is_kept);
     RUN(prefetch_none_exposes_the_backward_gathers);
     RUN(without_overlap_every_gather_is_exposed);
     RUN(forward_prefetch_launches_before_the_forward);
