@@ -134,8 +134,7 @@ static bool dependencies_done(Sim *sim, Runner *r, uint32_t lane, uint32_t insta
     const Op *o = &g->ops[op];
     for (uint32_t d = 0; d < o->dep_n; d++) {
         const Op *dep = graph_ops(g, s) + g->deps[o->dep_first + d];
-        uint32_t seq = r->lane_base[(size_t)instance * LANE_N + dep->lane] + dep->lane_index;
-        if (dep->lane != lane && !wait_for(r, lane, dep->lane, seq + 1))
+        if (dep->lane != lane && !wait_for(r, lane, dep->lane, op_number(r, instance, dep) + 1))
             return false;
     }
     uint32_t local = op - s->op_first;
@@ -143,10 +142,9 @@ static bool dependencies_done(Sim *sim, Runner *r, uint32_t lane, uint32_t insta
         const Edge *edge = &r->role->edges[in->edge_first + e];
         if (edge->dst_op != local)
             continue;
-        const Op *src = graph_ops(g, segment_of(sim, r, edge->src_instance)) + edge->src_op;
-        uint32_t seq =
-            r->lane_base[(size_t)edge->src_instance * LANE_N + src->lane] + src->lane_index;
-        if (src->lane != lane && !wait_for(r, lane, src->lane, seq + 1))
+        const Op *src = edge_source(sim, r, edge);
+        if (src->lane != lane &&
+            !wait_for(r, lane, src->lane, op_number(r, edge->src_instance, src) + 1))
             return false;
     }
     return true;

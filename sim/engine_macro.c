@@ -154,11 +154,9 @@ static bool edges_done(const Sim *sim, const Runner *r, uint32_t instance)
     const Instance *in = &r->role->instances[instance];
     for (uint32_t e = 0; e < in->edge_n; e++) {
         const Edge *edge = &r->role->edges[in->edge_first + e];
-        const Op *src =
-            graph_ops(sim->g, segment_of(sim, r, edge->src_instance)) + edge->src_op;
-        uint32_t seq =
-            r->lane_base[(size_t)edge->src_instance * LANE_N + src->lane] + src->lane_index;
-        if (edge->dst_op > 0 && r->lane[src->lane].done <= seq)
+        const Op *src = edge_source(sim, r, edge);
+        if (edge->dst_op > 0 &&
+            r->lane[src->lane].done <= op_number(r, edge->src_instance, src))
             return false;
     }
     return true;

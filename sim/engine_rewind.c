@@ -140,7 +140,7 @@ static bool is_done(const Steady *s, const Runner *r, uint32_t instance, const O
     uint32_t done = r->lane[lane].done;
     if (course_of(s, r, lane) != STAYS)
         done -= ops_of_stride(r, zone_of(s, r), lane);
-    return done > r->lane_base[(size_t)instance * LANE_N + lane] + src->lane_index;
+    return done > op_number(r, instance, src);
 }
 
 /* Would a lane that is ahead have begun its next op by now? */
@@ -161,9 +161,8 @@ static bool would_have_begun(const Steady *s, const Runner *r, uint32_t lane)
             return false;
     for (uint32_t e = 0; e < in->edge_n; e++) {
         const Edge *edge = &r->role->edges[in->edge_first + e];
-        const Op *src =
-            graph_ops(sim->g, segment_of(sim, r, edge->src_instance)) + edge->src_op;
-        if (first + edge->dst_op == o && !is_done(s, r, edge->src_instance, src))
+        if (first + edge->dst_op == o &&
+            !is_done(s, r, edge->src_instance, edge_source(sim, r, edge)))
             return false;
     }
     return true;

@@ -316,6 +316,16 @@ static inline const Segment *segment_of(const Sim *sim, const Runner *r, uint32_
 {
     return &sim->g->segments[r->role->instances[instance].segment];
 }
+/* What an edge waits for. */
+static inline const Op *edge_source(const Sim *sim, const Runner *r, const Edge *e)
+{
+    return graph_ops(sim->g, segment_of(sim, r, e->src_instance)) + e->src_op;
+}
+/* Ops of its lane before the op of an instance. */
+static inline uint32_t op_number(const Runner *r, uint32_t instance, const Op *o)
+{
+    return r->lane_base[(size_t)instance * LANE_N + o->lane] + o->lane_index;
+}
 Path path_of_host(const Sim *sim, const Runner *r, uint32_t instance);
 /* The host's launches in order: instance k of member t is number k * members_n + t. */
 static inline uint64_t host_place(const Host *h, uint32_t instance, uint32_t turn)

@@ -148,7 +148,7 @@ rm -rf "$logs"
 mkdir -p "$logs"
 export CHECK_VERBOSE=1 BUILD="$build" ROOT="$PWD" LOCKSTEP="$PWD/$build/lockstep"
 case $build in
-*-clang* | *-san* | *-tsan*) export LOCKSTEP_CASES="${LOCKSTEP_CASES:-4}" ;;
+*-clang* | *-san* | *-tsan*) export LOCKSTEP_CASES="${LOCKSTEP_CASES:-6}" ;;
 esac
 export UBSAN_OPTIONS=print_stacktrace=1
 for suite; do

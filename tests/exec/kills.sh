@@ -2,7 +2,7 @@
 # kills.sh - training is killed at random moments and resumed until it is done: as if
 # nothing had happened.
 #
-#   BUILD=build tests/exec/kills.sh          as many kills as fit into 30 s
+#   BUILD=build tests/exec/kills.sh          as many kills as fit into 15 s
 #   KILLS=200 SEED=7 ... tests/exec/kills.sh      so many, chosen by SEED
 #
 # A snapshot every few steps; each time a rank or the launcher is killed, whatever it is
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/exec/lib.sh
 
 steps=600 last=step-00000600
-kills_max=${KILLS:-100000} seconds_max=30
+kills_max=${KILLS:-100000} seconds_max=15
 [ "$KILLS" ] && seconds_max=100000
 random=${SEED:-$(($(date +%s) % 100000))}
 echo "$script: SEED=$random"
