@@ -71,7 +71,6 @@ void steady_pass(Sim *sim, Runner *r, uint32_t instance)
     account(sim, r);
     p->at_ns[p->passes_n % TIMES_KEPT] = sim->now_ns;
     Pass *pass = &p->passes[p->passes_n++ % PASSES_KEPT];
-    pass->at_ns = sim->now_ns;
     pass->host_ns = r->host_start[instance];
     pass->place = instance + sim->steady->rewound[r->id];
     pass->behind = lanes_behind(sim->steady, r, instance);
@@ -85,16 +84,16 @@ void steady_pass(Sim *sim, Runner *r, uint32_t instance)
     p->next = steady_first_of(r->role, p->next, p->micro_batch);
 }
 
-static const Pass *pass_before(const Pace *p, uint32_t back)
-{
-    return &p->passes[(p->passes_n - 1 - back) % PASSES_KEPT];
-}
-
 /* Of `strides` strides, of which the last ended `back` passes ago. */
-static int64_t mean_stride(const Pace *p, uint32_t back, uint32_t strides)
+static int64_t time_of(const Pace *p, uint32_t back, uint32_t strides)
 {
     uint32_t last = p->passes_n - 1 - back;
-    return (p->at_ns[last % TIMES_KEPT] - p->at_ns[(last - strides) % TIMES_KEPT]) / strides;
+    return p->at_ns[last % TIMES_KEPT] - p->at_ns[(last - strides) % TIMES_KEPT];
+}
+
+static int64_t mean_stride(const Pace *p, uint32_t back, uint32_t strides)
+{
+    return time_of(p, back, strides) / strides;
 }
 
 /* As many of the newest strides as are kept whole. */
@@ -148,7 +147,7 @@ static bool lanes_keep_up(const Pace *p)
 {
     uint32_t strides = strides_kept(p->passes_n - 1);
     const Pass *now = pass_before(p, 0), *then = pass_before(p, strides);
-    int64_t passed_ns = now->at_ns - then->at_ns;
+    int64_t passed_ns = time_of(p, 0, strides);
     int64_t comm_ns = now->stat.comm_ns - then->stat.comm_ns;
     return comm_ns < passed_ns - passed_ns / BUSY_PART || now->behind <= then->behind + 1;
 }
@@ -163,9 +162,7 @@ static bool runner_repeats(const Steady *s, const Runner *r, int64_t period_ns)
     if (then->place - before->place != shift || !host_keeps_up(r, then, now, period_ns) ||
         !lanes_keep_up(p))
         return false;
-    return s->rewound[r->id] > 0 ? rewind_covers(s, r, before->place, now->place, shift, stride)
-                                 : steady_repeats(s, r->role, before->place, then->place, shift,
-                                                  stride, s->strides == 1);
+    return rewind_repeats(s, r, before->place, then->place, shift, stride, s->strides == 1);
 }
 
 static bool is_pace(const Steady *s, int64_t times, Range r)
@@ -308,9 +305,8 @@ static void leap_runner(Steady *s, Runner *r, Shift *shift)
                       .strides = strides,
                       .wait_ns = shift->ns - shift->times * mean_stride(p, 0, strides) };
     grow_stat(r->stat, &growth);
-    r->stat->repeat = s->rewound[r->id] > 0 ? rewind_stride(s, r, (uint32_t)shift->times)
-                                            : (Repeat){ then->place, now->place - then->place,
-                                                        (uint32_t)shift->times };
+    Repeat leapt = { then->place, now->place - then->place, (uint32_t)shift->times };
+    r->stat->repeat = rewind_repeat(s, r, leapt);
     if (!s->sim->options->totals)
         count_transfers(s->sim, r, &r->stat->repeat);
     shift->host_ns[r->id] = r->host_next < r->role->instances_n

@@ -56,8 +56,7 @@ static bool find_zones(Steady *s)
         Zone *z = &s->zone[r->role - sim->g->roles];
         if (p->passes_n < 2)
             return false;
-        uint32_t shift = p->passes[(p->passes_n - 1) % PASSES_KEPT].place -
-                         p->passes[(p->passes_n - 2) % PASSES_KEPT].place;
+        uint32_t shift = pass_before(p, 0)->place - pass_before(p, 1)->place;
         if (z->stride == 0)
             *z = find_zone(s, r->role, steady_limit(s, r), shift);
         if (z->stride == 0 || z->stride != shift)
@@ -72,18 +71,33 @@ static uint32_t ops_of_stride(const Runner *r, const Zone *z, uint32_t lane)
            r->lane_base[(size_t)z->first * LANE_N + lane];
 }
 
-bool rewind_covers(const Steady *s, const Runner *r, uint32_t from, uint32_t to, uint32_t shift,
-                   uint32_t micro_batches)
+bool rewind_repeats(const Steady *s, const Runner *r, uint32_t from, uint32_t to,
+                    uint32_t shift, uint32_t micro_batches, bool but_first)
 {
+    if (s->rewound[r->id] == 0)
+        return steady_repeats(s, r->role, from, to, shift, micro_batches, but_first);
     const Zone *z = zone_of(s, r);
-    return from >= z->first && to < z->end + s->rewound[r->id] &&
+    return from >= z->first && to <= z->end + s->rewound[r->id] &&
            shift == micro_batches / s->sim->options->stride * z->stride;
 }
 
-Repeat rewind_stride(const Steady *s, const Runner *r, uint32_t times)
+Repeat rewind_repeat(const Steady *s, const Runner *r, Repeat of)
 {
+    if (s->rewound[r->id] == 0)
+        return of;
     const Zone *z = zone_of(s, r);
-    return (Repeat){ z->first, z->stride, times };
+    return (Repeat){ z->first, z->stride, of.n / z->stride * of.times };
+}
+
+void rewind_count(Steady *s)
+{
+    const SimOptions *o = s->sim->options;
+    for (uint32_t i = 0; i < s->sim->runners_n; i++) {
+        const Runner *r = &s->sim->runners[i];
+        if (s->rewound[i] > 0)
+            r->stat->repeat = (Repeat){ zone_of(s, r)->first, zone_of(s, r)->stride,
+                                        o->left_out / o->stride };
+    }
 }
 
 /* ---- how far back ---- */

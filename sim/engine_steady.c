@@ -178,9 +178,7 @@ static bool runner_repeats(const Steady *s, const Runner *r, const Mark *then, c
         if (!free_run && host_ns != period_ns)
             return false;
     }
-    return in_place ? steady_repeats(s, r->role, a->lowest, b->highest + 1, shift,
-                                     micro_batches, false)
-                    : rewind_covers(s, r, a->lowest, b->highest, shift, micro_batches);
+    return rewind_repeats(s, r, a->lowest, b->highest + 1, shift, micro_batches, false);
 }
 
 static bool is_period(const Steady *s, const Mark *then, const Mark *now,
@@ -360,8 +358,7 @@ static void leap(Steady *s, const Mark *then, const Mark *now, uint32_t periods)
         Runner *r = &sim->runners[i];
         const RunnerMark *a = &then->runners[i], *b = &now->runners[i];
         Repeat leapt = { a->compute, b->compute - a->compute, (uint32_t)times };
-        r->stat->repeat =
-            s->rewound[i] > 0 ? rewind_stride(s, r, (uint32_t)times * periods) : leapt;
+        r->stat->repeat = rewind_repeat(s, r, leapt);
         l.shift.host_ns[i] = b->host_done ? times * (b->host_ns - a->host_ns) : l.shift.ns;
         grow_sums(&l, r);
     }
@@ -453,13 +450,8 @@ static bool look_for_pace(Steady *s)
 /* All that was left out is counted. */
 static void all_counted(Sim *sim)
 {
-    const SimOptions *o = sim->options;
-    for (uint32_t i = 0; i < sim->runners_n; i++) {
-        Runner *r = &sim->runners[i];
-        if (sim->steady->rewound[i] > 0)
-            r->stat->repeat = rewind_stride(sim->steady, r, o->left_out / o->stride);
-    }
-    sim->result->repeated = o->left_out;
+    rewind_count(sim->steady);
+    sim->result->repeated = sim->options->left_out;
     steady_end(sim);
 }
 

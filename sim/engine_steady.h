@@ -39,7 +39,7 @@ typedef struct Mark {
 
 /* A rank class begins the last micro-batch of another stride. */
 typedef struct Pass {
-    int64_t at_ns, host_ns; /* host_ns: of its launch */
+    int64_t host_ns; /* when the host launched it */
     uint32_t place;
     uint32_t behind; /* instances that the last of its lanes is behind the compute lane */
     uint64_t supply_waits;
@@ -54,8 +54,13 @@ typedef struct Pace {
                                    the graph has them */
     uint32_t passes_n;
     Pass passes[PASSES_KEPT];
-    int64_t at_ns[TIMES_KEPT];
+    int64_t at_ns[TIMES_KEPT]; /* when they were, of more of them */
 } Pace;
+
+static inline const Pass *pass_before(const Pace *p, uint32_t back)
+{
+    return &p->passes[(p->passes_n - 1 - back) % PASSES_KEPT];
+}
 
 /* By how much a leap moves the times of a run. */
 typedef struct Shift {
@@ -78,7 +83,7 @@ struct Steady {
     uint32_t *rewound;    /* by runner: instances that it was taken back */
     uint32_t *segment_of; /* by op */
     uint32_t micro_batch; /* of Sim.steady_next, where the next mark is made */
-    bool early;           /* steady_next is the limit, which that is behind */
+    bool early;           /* that begins behind the limit: steady_next is the limit */
     uint32_t marks_n;     /* made so far */
     Mark marks[MARKS_KEPT];
 
@@ -92,8 +97,8 @@ struct Steady {
 uint32_t steady_limit(const Steady *s, const Runner *r);
 /* The first instance at or behind `from` that is of the micro-batch or a later one. */
 uint32_t steady_first_of(const Role *r, uint32_t from, uint32_t micro_batch);
-/* Do the instances [from, to) come again `shift` instances and some micro-batches later?
- * but_first: those of the first micro-batch may have other kernels. */
+/* Do the instances [from, to) of a program come again `shift` instances and some micro-batches
+ * later?  but_first: those of the first micro-batch may have other kernels. */
 bool steady_repeats(const Steady *s, const Role *r, uint32_t from, uint32_t to, uint32_t shift,
                     uint32_t micro_batches, bool but_first);
 void steady_shift(Steady *s, const Shift *shift); /* RankStat.repeat is known */
@@ -101,12 +106,13 @@ void steady_shift(Steady *s, const Shift *shift); /* RankStat.repeat is known */
 /* engine_rewind.c */
 uint32_t rewind_most(Steady *s); /* strides that all ranks can be taken back now */
 void rewind_by(Steady *s, uint32_t strides);
-/* Of a rank that was taken back: is all from one place to another in the zone, and shift so many
- * micro-batches? */
-bool rewind_covers(const Steady *s, const Runner *r, uint32_t from, uint32_t to, uint32_t shift,
-                   uint32_t micro_batches);
-/* Of a rank that was taken back: a stride as the graph has it, so many times. */
-Repeat rewind_stride(const Steady *s, const Runner *r, uint32_t times);
+/* steady_repeats of the places [from, to) of a rank, wherever it was taken back. */
+bool rewind_repeats(const Steady *s, const Runner *r, uint32_t from, uint32_t to,
+                    uint32_t shift, uint32_t micro_batches, bool but_first);
+/* Instances that stand for more, from a place on, as instances that the graph has. */
+Repeat rewind_repeat(const Steady *s, const Runner *r, Repeat of);
+/* RankStat.repeat of all that was left out, of ranks that were taken back. */
+void rewind_count(Steady *s);
 
 /* engine_pace.c */
 void pace_begin(Steady *s);
