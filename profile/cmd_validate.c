@@ -73,6 +73,17 @@ static double *scalar_of(Software *sw, int i)
     return scalars[i];
 }
 
+/* What scalar i is where nothing was fitted. */
+static double unfitted(const Software *sw, int i)
+{
+    return i == FIT_COMPUTE ? sw->assumed_compute_scale : 1;
+}
+
+static bool is_fitted(Job *job, int i)
+{
+    return *scalar_of(&job->sw, i) != unfitted(&job->sw, i);
+}
+
 /* Simulates the scenario with sw. */
 static bool predict(Job *job, Report *report, const Software *sw, bool shows_progress)
 {
@@ -113,7 +124,7 @@ static double try_scalar(Job *job, int i, double factor)
 static void try_scalars(Job *job)
 {
     for (int i = 0; i < FIT_N; i++)
-        if (*scalar_of(&job->sw, i) != 1) {
+        if (is_fitted(job, i)) {
             job->lower_s[i] = try_scalar(job, i, 1 / FIT_STEP);
             job->higher_s[i] = try_scalar(job, i, FIT_STEP);
         }
@@ -137,7 +148,7 @@ static bool choose_software(Job *job)
     if (!software_read(&job->sw, &job->arena, name, &job->err))
         return false;
     for (int i = 0; i < FIT_N; i++)
-        job->fitted |= *scalar_of(&job->sw, i) != 1;
+        job->fitted |= is_fitted(job, i);
     return true;
 }
 
@@ -292,13 +303,13 @@ static uint32_t fit_rows(FitRow *rows, Interner *ids, const Batch *b)
     return n;
 }
 
-/* Scalars that nothing is left to fit on are 1. */
+/* Scalars that nothing is left to fit on are what they were before any fit. */
 static void fit_job(Job *job, const FitRow *rows, uint32_t rows_n, Interner *ids)
 {
     uint32_t software = intern(ids, job->sw.name), group = intern(ids, job->group);
     if (!fit_scalars(job->factor, rows, rows_n, software, group))
         for (int i = 0; i < FIT_N; i++)
-            job->factor[i] = 1 / *scalar_of(&job->sw, i);
+            job->factor[i] = unfitted(&job->sw, i) / *scalar_of(&job->sw, i);
 }
 
 /* Jobs of one software and group, one after the other in most files, share their factors. */

@@ -37,7 +37,8 @@ static const char *source_of(JsonNode sources, const char *path)
 
 static bool is_fact(const char *path)
 {
-    static const char *const parts[] = { "kernels.", "recompute.", "parallel.", "fitted." };
+    static const char *const parts[] = { "kernels.", "recompute.", "parallel.", "fitted.",
+                                         "assumed." };
     for (size_t i = 0; i < ARRAY_N(parts); i++)
         if (strncmp(path, parts[i], strlen(parts[i])) == 0)
             return true;

@@ -140,14 +140,26 @@ static bool read_parallel(Software *sw, JsonNode node, Err *err)
     return ok && read_overlap(sw, overlap, err);
 }
 
+static bool read_assumed(Software *sw, JsonNode node, Err *err)
+{
+    sw->assumed_compute_scale = 1;
+    if (!node.item)
+        return true;
+    JsonObj o = json_begin(node, err);
+    sw->assumed_compute_scale = json_number(&o, "compute_scale", 0.1, 10, JSON_REQUIRED);
+    json_string(&o, "assumed_from", NULL);
+    return json_end(&o);
+}
+
 static bool read_fitted(Software *sw, JsonNode node, Err *err)
 {
-    sw->host_scale = sw->compute_scale = sw->comm_scale = 1;
+    sw->host_scale = sw->comm_scale = 1;
+    sw->compute_scale = sw->assumed_compute_scale;
     if (!node.item)
         return true;
     JsonObj o = json_begin(node, err);
     sw->host_scale = json_number(&o, "host_scale", 0.1, 30, 1);
-    sw->compute_scale = json_number(&o, "compute_scale", 0.1, 10, 1);
+    sw->compute_scale = json_number(&o, "compute_scale", 0.1, 10, sw->compute_scale);
     sw->comm_scale = json_number(&o, "comm_scale", 0.1, 10, 1);
     json_string(&o, "fitted_on", NULL);
     return json_end(&o);
@@ -196,13 +208,14 @@ bool software_from(Software *sw, Arena *arena, JsonDoc *doc, Err *err)
     JsonNode parallel = required_object(&o, "parallel");
     JsonNode sources = required_object(&o, "sources");
     JsonNode fitted = json_get(&o, "fitted");
+    JsonNode assumed = json_get(&o, "assumed");
     if (!json_end(&o))
         return false;
     sw->name = arena_strdup(arena, name);
     sw->source = arena_strdup(arena, source);
     return read_kernels(sw, kernels, err) && read_recompute(sw, recompute, err) &&
-           read_parallel(sw, parallel, err) && read_fitted(sw, fitted, err) &&
-           check_sources(sources, err);
+           read_parallel(sw, parallel, err) && read_assumed(sw, assumed, err) &&
+           read_fitted(sw, fitted, err) && check_sources(sources, err);
 }
 
 bool software_exists(const char *name, Err *err)

@@ -4,7 +4,9 @@
  * scenarios/software/NAME.json holds facts about one stack: what it fuses,
  * stores, overlaps and launches.  Strategy passes and lowerings look only here,
  * never at the stack's name.  At most three scalars are fitted per stack
- * (host_scale, compute_scale, comm_scale); they depend on nothing else.
+ * (host_scale, compute_scale, comm_scale); they depend on nothing else.  A stack that
+ * nobody has measured yet assumes the compute_scale of the others: their median, which
+ * tests/parity/fit_software.py writes and judges.
  *
  * A file states every fact, and where it is known from:
  *
@@ -13,10 +15,12 @@
  *       "recompute": { "selective": ["norm", "activation"], "stops_early": false },
  *       "parallel":  { "tp_async_backward": true, ..., "overlap": { "tp": true, ... } },
  *       "fitted":    { "host_scale": 1, "compute_scale": 1, "comm_scale": 1, "fitted_on": "..." },
+ *       "assumed":   { "compute_scale": 1, "assumed_from": "..." },
  *       "sources":   { "fused_attention": "...", "rest": "..." } }
  *
  * "sources" names a fact's source by the fact's key; "rest" stands for all that
- * are not named.  "fitted" may be left out: then nothing was fitted.
+ * are not named.  "fitted" may be left out: then nothing was fitted; "assumed"
+ * too: then 1 is; what is fitted counts before what is assumed.
  */
 #ifndef LOCKSTEP_SIM_SOFTWARE_H
 #define LOCKSTEP_SIM_SOFTWARE_H
@@ -84,8 +88,9 @@ typedef struct Software {
     uint64_t bucket_parameters, bucket_parameters_per_rank;
     uint64_t vocab_multiple; /* vocabulary is padded to a multiple of this times tp */
 
-    /* Fitted; 1 where nothing was fitted. */
+    /* Fitted; where nothing was fitted 1, but compute_scale what is assumed. */
     double host_scale, compute_scale, comm_scale;
+    double assumed_compute_scale;
 } Software;
 
 /* Whether there is share_dir()/software/NAME.json; the message lists those there are. */

@@ -17,9 +17,16 @@ so that no group outvotes another, a few rows gone wrong move little, and a scal
 that gains next to nothing stays 1.  After a look at some values of host_scale one
 scalar after the other, or two at once, is moved on a grid that grows finer; one that
 lowers J by less than GAIN is dropped, and the others are moved once more.  Scalars
-are rounded to three digits and written with the groups they were fitted on.  Stacks
-without rows are left alone, but for those that take host_scale from a relative
-(HOST_FROM).  --check prints what would be written.
+are rounded to three digits and written with the groups they were fitted on.
+
+A stack without rows has nothing of its own, but those that take host_scale from a
+relative (HOST_FROM).  It assumes the median compute_scale of the stacks that have rows:
+kernels that are measured one by one come out slower in a program, in seven stacks of
+nine.  What that is worth is printed too: every stack's rows as if it had none, with the
+median of the others and with 1.  generic and lockstep assume nothing: the one is what a
+stack can reach, the other is measured on the user's machine.
+
+--check prints what would be written.
 
 Works on a copy of scenarios/ beside a copy of the program, so that nothing else
 sees half-fitted files.
@@ -41,6 +48,7 @@ LISTS = ("published.jsonl", "vtrain-single-node.jsonl")
 STEPS = (0.32, 0.08, 0.02)
 STARTS = (1.0, 2.0, 4.0, 8.0, 16.0)  # of host_scale: it does nothing until the host is what limits
 # Stacks without host-bound rows take host_scale from one that has some, and their model code.
+PLAIN = ("generic", "lockstep")  # assume nothing
 HOST_FROM = {name: "megatron-deepspeed-2022" for name in ("megatron-lm-2021", "megatron-lm-2022")}
 LOW, HIGH = (0.1, 0.1, 0.1), (30.0, 10.0, 10.0)  # what sim/software.c accepts
 
@@ -177,6 +185,61 @@ def write_fitted(path, name, scalars, rows):
         f.write(text)
 
 
+def fitted_scale(folder, name):
+    """The stack's compute_scale, 1 where none was fitted."""
+    with open(os.path.join(folder, "software", name + ".json"), encoding="utf-8") as f:
+        return json.load(f).get("fitted", {}).get("compute_scale", 1.0)
+
+
+def write_assumed(path, scale, names):
+    """Replaces or adds the line "assumed"; scale None: takes it away."""
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    text = re.sub(r'\n  "assumed": \{.*\},', "", text)
+    if scale is not None:
+        assumed = {"compute_scale": scale,
+                   "assumed_from": "never measured: the median of " + ", ".join(names)
+                                   + "; tests/parity/fit_software.py"}
+        line = ", ".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in assumed.items())
+        text = text.replace('\n  "sources": {', f'\n  "assumed": {{ {line} }},\n  "sources": {{', 1)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def judge_assumed(tree, rows, host, scales):
+    """Every stack as if it had never been measured: with 1, and with the median of the others."""
+    sizes = {}
+    for name in scales:
+        others = statistics.median(s for n, s in scales.items() if n != name)
+        trial = Trial(tree, name, rows[name])
+        for what, scale in (("1", 1.0), ("the median of the others", others)):
+            errors = trial.errors((host(name), three_digits(scale), 1.0))
+            sizes.setdefault(what, []).append([abs(math.expm1(e)) for g in errors.values() for e in g])
+    for what, each in sizes.items():
+        every = sorted(s for stack in each for s in stack)
+        print(f"compute_scale {what}: rows {100 * statistics.median(every):.1f} / "
+              f"{100 * every[int(0.9 * len(every))]:.1f} % median / p90, mean over stacks of their median "
+              f"{100 * statistics.fmean(statistics.median(stack) for stack in each):.1f} %", flush=True)
+
+
+def assume(scenarios, tree, rows, check):
+    """compute_scale of the stacks that have no rows."""
+    def host(name):
+        with open(os.path.join(scenarios, "software", name + ".json"), encoding="utf-8") as f:
+            return json.load(f).get("fitted", {}).get("host_scale", 1.0)
+
+    names = sorted(n[:-5] for n in os.listdir(os.path.join(scenarios, "software")))
+    scales = {n: fitted_scale(scenarios, n) for n in names if n in rows}
+    judge_assumed(tree, rows, host, scales)
+    scale = three_digits(statistics.median(scales.values()))
+    print(f"assumed where there are no rows: compute_scale {scale:g}")
+    if not check:
+        for name in names:
+            plain = name in rows or name in PLAIN
+            path = os.path.join(scenarios, "software", name + ".json")
+            write_assumed(path, None if plain else scale, scales)
+
+
 def show(name, trial, scalars):
     for when, s in (("before", (1.0, 1.0, 1.0)), ("after", scalars)):
         parts = []
@@ -217,6 +280,7 @@ def main():
                 show(name, trial, scalars)
             if not args.check:
                 write_fitted(path, name, scalars, rows.get(name, []))
+        assume(scenarios, tree, rows, args.check)
 
 
 if __name__ == "__main__":

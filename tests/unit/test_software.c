@@ -76,6 +76,26 @@ static void some_facts_may_be_left_out(void)
     arena_free(&arena);
 }
 
+/* A stack that was never measured assumes what others show; its own fit counts before that. */
+static void a_fit_counts_before_what_is_assumed(void)
+{
+    Software sw;
+    Arena arena = { 0 };
+    Err err = { 0 };
+    const char assumed[] = "\"assumed\":{\"compute_scale\":1.5,\"assumed_from\":\"others\"},"
+                           "\"sources\":{";
+    CHECK(read_with(&sw, &arena, "\"sources\":{", assumed, &err));
+    CHECK_NEAR(1.5, sw.compute_scale, 0);
+    CHECK_NEAR(1.5, sw.assumed_compute_scale, 0);
+    CHECK_NEAR(1.25, sw.host_scale, 0);
+    CHECK(read_with(&sw, &arena, "three runs\"},\"sources\":{",
+                    "three runs\",\"compute_scale\":0.9},\"assumed\":{\"compute_scale\":1.5,"
+                    "\"assumed_from\":\"others\"},\"sources\":{",
+                    &err));
+    CHECK_NEAR(0.9, sw.compute_scale, 0);
+    arena_free(&arena);
+}
+
 static void what_is_missing_or_unknown_is_an_error(void)
 {
     static const struct {
@@ -96,6 +116,10 @@ static void what_is_missing_or_unknown_is_an_error(void)
         { "\"a page\"", "\"a page\",\"colour\":\"z\"", "colour" },
         { ",\"fitted_on\":\"three runs\"", "", "fitted_on" },
         { "1.25", "99", "host_scale" },
+        { "\"sources\":{", "\"assumed\":{\"compute_scale\":1.5},\"sources\":{",
+          "assumed.assumed_from: the key is missing" },
+        { "\"sources\":{", "\"assumed\":{\"assumed_from\":\"others\"},\"sources\":{",
+          "assumed.compute_scale: the key is missing" },
         { "\"vocab_multiple\":128", "\"vocab_multiple\":0", "vocab_multiple" },
         { "\"cp_ring\":false", "\"cp_ring\":false,\"bucket_parameters\":-1",
           "bucket_parameters" },
@@ -143,6 +167,7 @@ int main(void)
 {
     RUN(facts_are_read);
     RUN(some_facts_may_be_left_out);
+    RUN(a_fit_counts_before_what_is_assumed);
     RUN(what_is_missing_or_unknown_is_an_error);
     RUN(built_in_stacks_can_be_read);
     RUN(an_unknown_stack_is_named);
