@@ -20,11 +20,12 @@ lowers J by less than GAIN is dropped, and the others are moved once more.  Scal
 are rounded to three digits and written with the groups they were fitted on.
 
 A stack without rows has nothing of its own, but those that take host_scale from a
-relative (HOST_FROM).  It assumes the median compute_scale of the stacks that have rows:
-kernels that are measured one by one come out slower in a program, in seven stacks of
-nine.  What that is worth is printed too: every stack's rows as if it had none, with the
-median of the others and with 1.  generic and lockstep assume nothing: the one is what a
-stack can reach, the other is measured on the user's machine.
+relative (HOST_FROM).  It assumes the median compute_scale of the stacks that were measured:
+kernels that are timed one by one come out slower in most programs.  What that is worth is
+printed too: every stack's rows as if it had none, with the median of the others and with
+1.  One stack was measured block by block instead of in whole steps (BY_BLOCKS): it needs
+no scale, and counts as one that was.  generic and lockstep assume nothing: the one is what
+a stack can reach, the other is measured on the user's machine.
 
 --check prints what would be written.
 
@@ -49,6 +50,7 @@ STEPS = (0.32, 0.08, 0.02)
 STARTS = (1.0, 2.0, 4.0, 8.0, 16.0)  # of host_scale: it does nothing until the host is what limits
 # Stacks without host-bound rows take host_scale from one that has some, and their model code.
 PLAIN = ("generic", "lockstep")  # assume nothing
+BY_BLOCKS = {"megatron-lm-2022": 1.0}  # compute_scale: within 3 %, tests/unit/test_layer_times.c
 HOST_FROM = {name: "megatron-deepspeed-2022" for name in ("megatron-lm-2021", "megatron-lm-2022")}
 LOW, HIGH = (0.1, 0.1, 0.1), (30.0, 10.0, 10.0)  # what sim/software.c accepts
 
@@ -198,7 +200,7 @@ def write_assumed(path, scale, names):
     text = re.sub(r'\n  "assumed": \{.*\},', "", text)
     if scale is not None:
         assumed = {"compute_scale": scale,
-                   "assumed_from": "never measured: the median of " + ", ".join(names)
+                   "assumed_from": "never measured: the median of " + ", ".join(sorted(names))
                                    + "; tests/parity/fit_software.py"}
         line = ", ".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in assumed.items())
         text = text.replace('\n  "sources": {', f'\n  "assumed": {{ {line} }},\n  "sources": {{', 1)
@@ -209,33 +211,34 @@ def write_assumed(path, scale, names):
 def judge_assumed(tree, rows, host, scales):
     """Every stack as if it had never been measured: with 1, and with the median of the others."""
     sizes = {}
-    for name in scales:
+    for name in scales.keys() & rows.keys():
         others = statistics.median(s for n, s in scales.items() if n != name)
         trial = Trial(tree, name, rows[name])
         for what, scale in (("1", 1.0), ("the median of the others", others)):
-            errors = trial.errors((host(name), three_digits(scale), 1.0))
-            sizes.setdefault(what, []).append([abs(math.expm1(e)) for g in errors.values() for e in g])
+            groups = trial.errors((host(name), three_digits(scale), 1.0)).values()
+            sizes.setdefault(what, []).append([abs(math.expm1(e)) for g in groups for e in g])
     for what, each in sizes.items():
         every = sorted(s for stack in each for s in stack)
-        print(f"compute_scale {what}: rows {100 * statistics.median(every):.1f} / "
-              f"{100 * every[int(0.9 * len(every))]:.1f} % median / p90, mean over stacks of their median "
-              f"{100 * statistics.fmean(statistics.median(stack) for stack in each):.1f} %", flush=True)
+        median, p90 = statistics.median(every), every[int(0.9 * len(every))]
+        mean = statistics.fmean(statistics.median(stack) for stack in each)
+        print(f"compute_scale {what}: rows {100 * median:.1f} / {100 * p90:.1f} % median / p90, "
+              f"mean over stacks of their median {100 * mean:.1f} %", flush=True)
 
 
 def assume(scenarios, tree, rows, check):
-    """compute_scale of the stacks that have no rows."""
+    """compute_scale of the stacks that were never measured."""
     def host(name):
         with open(os.path.join(scenarios, "software", name + ".json"), encoding="utf-8") as f:
             return json.load(f).get("fitted", {}).get("host_scale", 1.0)
 
     names = sorted(n[:-5] for n in os.listdir(os.path.join(scenarios, "software")))
-    scales = {n: fitted_scale(scenarios, n) for n in names if n in rows}
+    scales = {n: fitted_scale(scenarios, n) for n in names if n in rows} | BY_BLOCKS
     judge_assumed(tree, rows, host, scales)
     scale = three_digits(statistics.median(scales.values()))
-    print(f"assumed where there are no rows: compute_scale {scale:g}")
+    print(f"assumed where nothing was measured: compute_scale {scale:g}")
     if not check:
         for name in names:
-            plain = name in rows or name in PLAIN
+            plain = name in scales or name in PLAIN
             path = os.path.join(scenarios, "software", name + ".json")
             write_assumed(path, None if plain else scale, scales)
 
