@@ -8,14 +8,15 @@
 #include "exec/cuda_plugin.h"
 
 /* Read by CUDA when it starts; whoever has set it means it.  Streams that share a hardware queue
- * wait for each other: the default is 8 queues, a rank has more lanes.  A kernel that is loaded
- * when it is first launched may wait for all that runs in its context, the transfers of other
- * ranks there among it, and those for this one's (CUDA C++ Programming Guide, "Lazy Loading"). */
-static void prepare_environment(bool shares_context)
+ * wait for each other: the default is 8 queues, a rank has more lanes.
+ *
+ * Kernels stay lazily loaded, also where ranks share a context.  The first launch of one may then
+ * wait for all that runs in its context (CUDA C++ Programming Guide, "Lazy Loading"), but in a
+ * loop nothing that runs waits for what is not yet queued (cuda_comm_loop.h): it is a delay, and
+ * loading all of cuBLASLt's would be a longer one. */
+static void prepare_environment(void)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    if (shares_context)
-        setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
 static bool choose(int *device, const RankPlace *place, bool loop, Err *err)
@@ -23,7 +24,7 @@ static bool choose(int *device, const RankPlace *place, bool loop, Err *err)
     GpuView view = { .visible = getenv("CUDA_VISIBLE_DEVICES"),
                      .host_id = getenv("NCCL_HOSTID"),
                      .loop = loop };
-    prepare_environment(loop);
+    prepare_environment();
     cudaError_t result = cudaGetDeviceCount(&view.devices_n);
     if (result == cudaSuccess && view.devices_n == 0)
         result = cudaErrorNoDevice;

@@ -70,9 +70,12 @@ bool graph_begin(Backend *b, Err *err)
            fork_lanes(b, err);
 }
 
+/* Transfers keep the priority of their streams, which each node has taken over. */
 static bool instantiate(Backend *b, cudaGraph_t graph, Err *err)
 {
-    bool ok = cuda_ok(cudaGraphInstantiate(&b->graph, graph, 0), "making a graph", err);
+    bool ok =
+        cuda_ok(cudaGraphInstantiate(&b->graph, graph, cudaGraphInstantiateFlagUseNodePriority),
+                "making a graph", err);
     cudaGraphDestroy(graph);
     return ok;
 }

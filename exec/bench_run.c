@@ -10,7 +10,9 @@
 #include "exec/measure.h"
 #include "exec/number.h"
 
-enum { NOISE_N = 1 << 16 };
+/* Random numbers; and how much of them, again and again, is written at a time: on a GPU a write
+ * costs by itself too. */
+enum { NOISE_N = 1 << 16, POOL_BYTES = 8 << 20 };
 
 typedef struct Samples {
     double *x;
@@ -60,9 +62,8 @@ static bool is_state(const Resident *x)
 
 static void write_tensor(BenchRun *r, const Resident *x)
 {
-    uint64_t period = NOISE_N * dtype_bytes(x->dtype);
-    for (uint64_t at = 0; at < x->bytes; at += period)
-        r->rank->type->write(r->b, x->offset + at, r->pool, min_u64(period, x->bytes - at));
+    for (uint64_t at = 0; at < x->bytes; at += POOL_BYTES)
+        r->rank->type->write(r->b, x->offset + at, r->pool, min_u64(POOL_BYTES, x->bytes - at));
 }
 
 static void abs_pool(const BenchRun *r, DType dtype)
@@ -72,24 +73,42 @@ static void abs_pool(const BenchRun *r, DType dtype)
         r->pool[i * each + each - 1] &= 0x7f; /* the sign, little-endian */
 }
 
+/* Until there are as many bytes. */
+static void repeat_pool(const BenchRun *r, DType dtype, uint64_t bytes)
+{
+    uint64_t period = NOISE_N * dtype_bytes(dtype);
+    for (uint64_t at = period; at < min_u64(bytes, POOL_BYTES); at += period)
+        memcpy(r->pool + at, r->pool, period);
+}
+
+static bool is_kind(const Resident *x, DType dtype, bool states)
+{
+    return x->dtype == dtype && is_state(x) == states;
+}
+
+static void write_kind(BenchRun *r, DType dtype, bool states)
+{
+    const Resident *all = r->p.residents;
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < r->p.residents_n; i++)
+        if (is_kind(&all[i], dtype, states))
+            largest = max_u64(largest, all[i].bytes);
+    if (largest == 0)
+        return;
+    fill_pool(r, dtype);
+    if (states && dtype <= DTYPE_BF16)
+        abs_pool(r, dtype);
+    repeat_pool(r, dtype, largest);
+    for (uint32_t i = 0; i < r->p.residents_n; i++)
+        if (is_kind(&all[i], dtype, states))
+            write_tensor(r, &all[i]);
+}
+
 static void write_data(BenchRun *r)
 {
-    for (uint32_t d = 0; d < DTYPE_N; d++) {
-        for (int states = 0; states < 2; states++) {
-            bool filled = false;
-            for (uint32_t i = 0; i < r->p.residents_n; i++) {
-                const Resident *x = &r->p.residents[i];
-                if (x->dtype != (DType)d || is_state(x) != (states > 0))
-                    continue;
-                if (!filled)
-                    fill_pool(r, x->dtype);
-                if (!filled && states && x->dtype <= DTYPE_BF16)
-                    abs_pool(r, x->dtype);
-                filled = true;
-                write_tensor(r, x);
-            }
-        }
-    }
+    for (int dtype = 0; dtype < DTYPE_N; dtype++)
+        for (int states = 0; states < 2; states++)
+            write_kind(r, (DType)dtype, states > 0);
 }
 
 /* LoadData: what the host has for a copy to the device. */
@@ -312,7 +331,7 @@ static bool open_run(BenchRun *r, Err *err)
 {
     const BenchKernel *k = r->plan->kernels_n > 0 ? r->plan->kernel : NULL;
     r->changes = changes_inputs(k);
-    r->pool = mem_zero(NOISE_N, sizeof(int64_t));
+    r->pool = mem_zero(1, POOL_BYTES);
     r->job = (Job){ .program = &r->p,
                     .fabric = r->rank->fabric,
                     .facts = k ? k->facts : (ModelFacts){ .loss_terms = 1 },

@@ -25,7 +25,8 @@ export LC_ALL=C
 end() {
     local pid
     for pid in "${pids[@]:-}"; do
-        [ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null
+        # `timeout` leads a group, in which the rank is.
+        [ -z "$pid" ] || kill -KILL -- "-$pid" 2>/dev/null || kill -KILL "$pid" 2>/dev/null
     done
     rm -rf "$folder"
 }
@@ -70,8 +71,8 @@ start() {
 # job NAME WORLD SCENARIO
 job() {
     local name=$1 world=$2 scenario=$3 pid status=0
-    if ! timeout 60 "$lockstep" run "$scenario" --steps "$steps" --json >"$folder/cpu" \
-        2>"$folder/cpu.err"; then
+    if ! timeout --foreground 60 "$lockstep" run "$scenario" --steps "$steps" --json \
+        >"$folder/cpu" 2>"$folder/cpu.err"; then
         fail "$name: the CPU cannot: $(tail -n 1 "$folder/cpu.err")"
         return
     fi

@@ -35,6 +35,11 @@ failed=0
 # What is being recorded must not come from outside.
 unset CUDA_INJECTION64_PATH NVTX_INJECTION64_PATH NCCL_PROFILER_PLUGIN RANK WORLD_SIZE LOCAL_RANK
 
+# limit S COMMAND...: --foreground, or it would be a group of its own that outlives this script's
+limit() {
+    timeout --foreground "$@"
+}
+
 verdict() { # NAME ok|FAILED TEXT
     echo "profile/$1: $2${3:+, $3}" | tee -a "$work/verdicts.txt"
     [ "$2" != FAILED ] || failed=1
@@ -67,7 +72,7 @@ compile() {
 check_plain() {
     local dir=$work/plain log=$work/plain.log rc
     rm -rf "$dir"
-    timeout 60 "$lockstep" profile --keep-raw --out "$dir" -- "$traced" plain >"$log" 2>&1
+    limit 60 "$lockstep" profile --keep-raw --out "$dir" -- "$traced" plain >"$log" 2>&1
     rc=$?
     [ $rc = 77 ] && exit 77
     local kernels copies lost steps
@@ -88,7 +93,7 @@ check_plain() {
 check_crash() {
     local dir=$work/crash log=$work/crash.log rc
     rm -rf "$dir"
-    timeout 60 "$lockstep" profile --out "$dir" -- "$traced" crash >"$log" 2>&1
+    limit 60 "$lockstep" profile --out "$dir" -- "$traced" crash >"$log" 2>&1
     rc=$?
     if [ $rc = 134 ] && [ "$(column "$log" 3)" = "$(expected "$log" kernels)" ]; then
         verdict crash ok "$(column "$log" 3) kernels"
@@ -101,7 +106,7 @@ check_crash() {
 check_api() {
     local log=$work/api.log op n wrong=
     rm -rf "$work/api" && mkdir -p "$work/api"
-    if ! timeout 60 "$traced" api "$plugin" "$work/api/x.lsraw" >"$log" 2>&1 ||
+    if ! limit 60 "$traced" api "$plugin" "$work/api/x.lsraw" >"$log" 2>&1 ||
         ! "$lockstep" profile --merge "$work/api" --out "$work/api-out" >>"$log" 2>&1 ||
         ! "$lockstep" convert "$work/api-out/trace.lstrace" "$work/api.json" 2>>"$log"; then
         verdict api FAILED "see $log"
@@ -130,7 +135,7 @@ check_overhead() {
     for _ in 1 2 3; do
         off+=("$("$traced" steps 100 | awk '/^ns_per_step/ { print $2 }')")
         rm -rf "$work/steps"
-        on+=("$(timeout 60 "$lockstep" profile --out "$work/steps" -- "$traced" steps 100 \
+        on+=("$(limit 60 "$lockstep" profile --out "$work/steps" -- "$traced" steps 100 \
             2>/dev/null | awk '/^ns_per_step/ { print $2 }')")
     done
     a=$(printf '%s\n' "${off[@]}" | sort -n | sed -n 2p)
@@ -167,7 +172,7 @@ torch.cuda.synchronize()
 dist.destroy_process_group()
 END
     rm -rf "$work/torch"
-    timeout 30 "$lockstep" profile --out "$work/torch" -- "$python" -m torch.distributed.run \
+    limit 30 "$lockstep" profile --out "$work/torch" -- "$python" -m torch.distributed.run \
         --standalone --nproc-per-node 1 "$work/train.py" >"$log" 2>&1
     rc=$?
     if [ $rc = 0 ] && [ "$(column "$log" 3)" -gt 20 ]; then
@@ -187,7 +192,7 @@ export NCCL_MNNVL_ENABLE=0 NCCL_NVLS_ENABLE=0 NCCL_CUMEM_ENABLE=0 NCCL_RAS_ENABL
 exec "$@"
 END
     rm -rf "$work/nccl"
-    timeout 30 "$lockstep" profile --out "$work/nccl" -- "$python" -m torch.distributed.run \
+    limit 30 "$lockstep" profile --out "$work/nccl" -- "$python" -m torch.distributed.run \
         --standalone --no-python --nproc-per-node 2 bash "$work/pair.sh" "$python" \
         "$work/train.py" >"$log" 2>&1
     rc=$?

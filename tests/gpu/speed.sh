@@ -6,11 +6,13 @@
 #
 # GPT-2 124M (16 sequences of 1,024) and a Llama shape of 1.1 B (4 of 2,048), bf16, one GPU.  The
 # prediction is for the GPU's file: as it is in the tree, and the one that bench made in this run
-# (OUT/gpu.json), when it is there.  PyTorch comes last (torch_speed.py): compiling takes long.
+# (OUT/gpu.json), when it is there.  PyTorch comes last (torch_speed.py), with what is left of the
+# time: compiling takes long.
 #
 # Environment: BUILD (build), LOCKSTEP, OUT (build/gpu-out) for rows of measurements.jsonl
 # ({"part":"speed",...}), GPU (h100-80gb) the file in the tree, STEPS (15), CASE_S (60) a run's
-# limit, TORCH_S (95) PyTorch's, PYTHON (python3; "" leaves PyTorch out).
+# limit, SPEED_S (140) that of all, PYTHON (python3; "" leaves PyTorch out), SHAPES what is run
+# ("model batch seq" a line), ALL_ON_CPU=1 runs it on the CPU (a test of this file).
 # Exit status 0 all ran, 1 one did not, 77 no GPU or no plugin.
 
 set -u -o pipefail
@@ -21,7 +23,12 @@ rows=$out/measurements.jsonl
 gpu=${GPU:-h100-80gb}
 steps=${STEPS:-15}
 case_s=${CASE_S:-60}
+speed_s=${SPEED_S:-140}
 python=${PYTHON-python3}
+shapes=${SHAPES:-gpt2 16 1024
+tinyllama-1.1b 4 2048}
+cuda=(--backend cuda)
+[ -z "${ALL_ON_CPU:-}" ] || cuda=()
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
@@ -39,25 +46,10 @@ number() {
     tr -d '\n' <"$file" | sed -n "s/^$pattern *\([-+0-9.eE]*\).*/\1/p"
 }
 
-# ours MODEL BATCH SEQ NAME [OPTION...]
-ours() {
-    local model=$1 batch=$2 seq=$3 name=$4 file=$folder/run.json step_s predicted_s
-    shift 4
-    printf '{"name":"%s","model":"%s","cluster":{"base":"dgx-h100","nodes":1,"gpus_per_node":1,
-        "gpu":"%s"},"training":{"global_batch":%s,"micro_batch":%s,"seq_len":%s,
-        "precision":"bf16","optimizer":"adamw","lr":6e-4},"parallel":{"strategy":"single"}}\n' \
-        "$model" "$model" "$gpu" "$batch" "$batch" "$seq" >"$folder/scenario.json"
-    if ! timeout -k 5 "$case_s" "$lockstep" run "$folder/scenario.json" --backend cuda \
-        --steps "$steps" --json "$@" >"$file" 2>"$folder/err"; then
-        failed=1
-        echo "speed: $model, $name: $(tail -n 1 "$folder/err")"
-        return
-    fi
-    step_s=$(number "$file" step_time_s median)
-    predicted_s=$(number "$file" predicted step_time_s)
-    awk -v m="$model" -v n="$name" -v t="$step_s" -v p="$predicted_s" -v b="$batch" -v s="$seq" \
-        -v rows="$rows" 'BEGIN {
-        if (t <= 0) exit 1
+# row MODEL BATCH SEQ NAME STEP_S PREDICTED_S
+row() {
+    awk -v m="$1" -v b="$2" -v s="$3" -v n="$4" -v t="$5" -v p="$6" -v rows="$rows" 'BEGIN {
+        if (t <= 0 || p <= 0) exit 1
         printf "{\"part\":\"speed\",\"model\":\"%s\",\"by\":\"lockstep, %s\",", m, n >>rows
         printf "\"batch\":%d,", b >>rows
         printf "\"seq\":%d,\"step_us\":%.1f,\"tokens_per_s\":%.0f,", s, t * 1e6, b * s / t >>rows
@@ -66,28 +58,64 @@ ours() {
             m, n, t * 1e3, b * s / t, p * 1e3, 100 * (p / t - 1) }' || failed=1
 }
 
-if ! [ -x "$lockstep" ] ||
-    { ! nvidia-smi -L 2>/dev/null | grep -q '^GPU' && ! [ -e /dev/nvidia0 ]; }; then
-    echo "speed: skipped, no GPU or no $lockstep"
+# ours MODEL BATCH SEQ NAME [OPTION...]: step_s is what a step took
+ours() {
+    local model=$1 batch=$2 seq=$3 name=$4 file=$folder/run.json
+    shift 4
+    step_s=
+    printf '{"name":"%s","model":"%s","cluster":{"base":"dgx-h100","nodes":1,"gpus_per_node":1,
+        "gpu":"%s"},"training":{"global_batch":%s,"micro_batch":%s,"seq_len":%s,
+        "precision":"bf16","optimizer":"adamw","lr":6e-4},"parallel":{"strategy":"single"}}\n' \
+        "$model" "$model" "$gpu" "$batch" "$batch" "$seq" >"$folder/scenario.json"
+    # A limit within a limit: --foreground, or it would be a group of its own that outlives this.
+    if ! timeout --foreground -k 5 "$case_s" "$lockstep" run "$folder/scenario.json" "${cuda[@]}" \
+        --steps "$steps" --json "$@" >"$file" 2>"$folder/err"; then
+        failed=1
+        echo "speed: $model, $name: $(tail -n 1 "$folder/err")"
+        return
+    fi
+    step_s=$(number "$file" step_time_s median)
+    row "$model" "$batch" "$seq" "$name" "$step_s" "$(number "$file" predicted step_time_s)"
+}
+
+# again MODEL BATCH SEQ: the last run's time beside what the file made in this run predicts
+again() {
+    [ -n "$step_s" ] && [ -s "$out/gpu.json" ] || return
+    if ! "$lockstep" sim "$folder/scenario.json" --set software=lockstep --json \
+        --set "cluster.gpu=$(cd "$out" && pwd)/gpu.json" >"$folder/sim.json" 2>"$folder/err"; then
+        failed=1
+        echo "speed: $1, by $out/gpu.json: $(tail -n 1 "$folder/err")"
+        return
+    fi
+    row "$@" "predicted by this run's file" "$step_s" "$(number "$folder/sim.json" step_time_s)"
+}
+
+if ! [ -x "$lockstep" ]; then
+    echo "speed: there is no $lockstep: make builds it"
+    exit 77
+fi
+if [ -z "${ALL_ON_CPU:-}" ] && ! nvidia-smi -L 2>/dev/null | grep -q '^GPU' &&
+    ! [ -e /dev/nvidia0 ]; then
+    echo "speed: skipped, nvidia-smi shows no GPU"
     exit 77
 fi
 plugins=${LOCKSTEP_PLUGIN_DIR:-$(dirname "$lockstep")}
-if ! [ -e "$plugins/lockstep-cuda.so" ]; then
+if [ -z "${ALL_ON_CPU:-}" ] && ! [ -e "$plugins/lockstep-cuda.so" ]; then
     echo "speed: skipped, there is no $plugins/lockstep-cuda.so"
     exit 77
 fi
 
-for shape in "gpt2 16 1024" "tinyllama-1.1b 4 2048"; do
-    read -r model batch seq <<<"$shape"
-    ours "$model" "$batch" "$seq" "graphs"
-    ours "$model" "$batch" "$seq" "op by op" --no-cuda-graphs
-    [ -s "$out/gpu.json" ] &&
-        ours "$model" "$batch" "$seq" "predicted by this run's file" \
-            --set "cluster.gpu=$(cd "$out" && pwd)/gpu.json"
-done
-if [ -n "$python" ]; then
-    timeout -k 5 "$((${TORCH_S:-95} + 10))" "$python" tests/gpu/torch_speed.py --out "$rows" \
-        --budget-s "${TORCH_S:-95}"
+op_by_op=1 # of the first only
+while read -r model batch seq; do
+    ours "$model" "$batch" "$seq" "graphs" </dev/null
+    again "$model" "$batch" "$seq"
+    [ -z "$op_by_op" ] || ours "$model" "$batch" "$seq" "op by op" --no-cuda-graphs </dev/null
+    op_by_op=
+done <<<"$shapes"
+left_s=$((speed_s - SECONDS))
+if [ -n "$python" ] && ((left_s > 20)); then
+    timeout --foreground -k 5 "$left_s" "$python" tests/gpu/torch_speed.py --out "$rows" \
+        --budget-s "$((left_s - 10))"
     rc=$?
     ((rc == 0 || rc == 77)) || failed=1
 fi

@@ -28,6 +28,7 @@ export LC_ALL=C
 
 . tests/gpu/losses.sh
 
+# A limit within a limit: --foreground, or it would be a group of its own that outlives this one.
 cuda=(--backend cuda --comm loop)
 [ -z "${ALL_ON_CPU:-}" ] || cuda=()
 
@@ -36,13 +37,13 @@ same() {
     local name=$1 scenario=$folder/scenario.json limit=$5 off
     printf '{"name":"%s",%s,"parallel":%s}\n' "$name" "${2/PRECISION/$4}" "$3" >"$scenario"
     shift 5
-    if ! timeout -k 5 "$case_s" "$lockstep" run "$scenario" --steps "$steps" --json \
+    if ! timeout --foreground -k 5 "$case_s" "$lockstep" run "$scenario" --steps "$steps" --json \
         >"$folder/cpu" 2>"$folder/err"; then
         failed=$((failed + 1))
         echo "strategies: $name: the CPU cannot: $(tail -n 1 "$folder/err")"
         return
     fi
-    if ! timeout -k 5 "$case_s" "$lockstep" run "$scenario" --steps "$steps" --json \
+    if ! timeout --foreground -k 5 "$case_s" "$lockstep" run "$scenario" --steps "$steps" --json \
         "${cuda[@]}" "$@" >"$folder/gpu" 2>"$folder/err"; then
         failed=$((failed + 1))
         echo "strategies: $name: $(tail -n 1 "$folder/err")"
