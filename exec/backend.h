@@ -77,15 +77,17 @@ typedef struct Backend Backend;
 typedef struct BackendType {
     const char *name;
     bool own_memory; /* the program's arena is the backend's, not the fabric's: parameters get
-                        there, and snapshots from there, by write and read */
+                        there, and snapshots from there, by write and read (exec/store.h) */
 
     /* False and a sentence when a task of the program cannot run here. */
     bool (*open)(Backend **b, const Job *job, Err *err);
     void (*close)(Backend *b); /* ends its threads; NULL is fine */
 
-    /* Copies between the program's arena and the host; not while a step runs. */
-    void (*read)(Backend *b, uint64_t offset, void *to, uint64_t bytes);
-    void (*write)(Backend *b, uint64_t offset, const void *from, uint64_t bytes);
+    /* Copies between the program's arena and the host, zeros; from any thread, one at a time, not
+     * while a step runs. */
+    bool (*read)(Backend *b, uint64_t offset, void *to, uint64_t bytes, Err *err);
+    bool (*write)(Backend *b, uint64_t offset, const void *from, uint64_t bytes, Err *err);
+    bool (*clear)(Backend *b, uint64_t offset, uint64_t bytes, Err *err);
 
     /* Time is 0 now; before the first step. */
     void (*begin_run)(Backend *b);

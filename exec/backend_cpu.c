@@ -219,14 +219,25 @@ static bool cpu_open(Backend **out, const Job *job, Err *err)
     return true;
 }
 
-static void cpu_read(Backend *b, uint64_t offset, void *to, uint64_t bytes)
+static bool cpu_read(Backend *b, uint64_t offset, void *to, uint64_t bytes, Err *err)
 {
+    (void)err;
     memcpy(to, b->arena + offset, bytes);
+    return true;
 }
 
-static void cpu_write(Backend *b, uint64_t offset, const void *from, uint64_t bytes)
+static bool cpu_write(Backend *b, uint64_t offset, const void *from, uint64_t bytes, Err *err)
 {
+    (void)err;
     memcpy(b->arena + offset, from, bytes);
+    return true;
+}
+
+static bool cpu_clear(Backend *b, uint64_t offset, uint64_t bytes, Err *err)
+{
+    (void)err;
+    memset(b->arena + offset, 0, bytes);
+    return true;
 }
 
 static void cpu_begin_run(Backend *b)
@@ -290,6 +301,7 @@ const BackendType backend_cpu = { .name = "cpu",
                                   .close = cpu_close,
                                   .read = cpu_read,
                                   .write = cpu_write,
+                                  .clear = cpu_clear,
                                   .begin_run = cpu_begin_run,
                                   .begin = cpu_begin,
                                   .launch = cpu_launch,

@@ -331,29 +331,39 @@ static bool cuda_open(Backend **out, const Job *job, Err *err)
 
 /* ---- between steps ---- */
 
-/* These two have no way to fail but this: the next step says it. */
-static void keep_error(Backend *b, cudaError_t result, const char *doing)
+/* Threads begin with GPU 0. */
+static bool moved(const Backend *b, cudaError_t result, const char *doing, Err *err)
 {
-    Err err = { 0 };
-    if (!cuda_ok(result, doing, &err)) {
-        err_wrap(&err, "rank %u", b->p->rank);
-        fail(b, &err);
-    }
+    return cuda_ok(result, doing, err) || err_wrap(err, "rank %u", b->p->rank);
 }
 
-static void cuda_read(Backend *b, uint64_t offset, void *to, uint64_t bytes)
+static bool cuda_read(Backend *b, uint64_t offset, void *to, uint64_t bytes, Err *err)
 {
-    keep_error(b, cudaMemcpy(to, b->arena + offset, bytes, cudaMemcpyDeviceToHost),
-               "copying from the GPU");
+    cudaError_t result = cudaSetDevice(b->job->cuda->device);
+    if (result == cudaSuccess)
+        result = cudaMemcpy(to, b->arena + offset, bytes, cudaMemcpyDeviceToHost);
+    return moved(b, result, "copying from the GPU", err);
 }
 
 /* A copy from pageable memory returns before all is there, and lanes do not wait for it. */
-static void cuda_write(Backend *b, uint64_t offset, const void *from, uint64_t bytes)
+static bool cuda_write(Backend *b, uint64_t offset, const void *from, uint64_t bytes, Err *err)
 {
-    cudaError_t result = cudaMemcpy(b->arena + offset, from, bytes, cudaMemcpyHostToDevice);
+    cudaError_t result = cudaSetDevice(b->job->cuda->device);
+    if (result == cudaSuccess)
+        result = cudaMemcpy(b->arena + offset, from, bytes, cudaMemcpyHostToDevice);
     if (result == cudaSuccess)
         result = cudaDeviceSynchronize();
-    keep_error(b, result, "copying to the GPU");
+    return moved(b, result, "copying to the GPU", err);
+}
+
+static bool cuda_clear(Backend *b, uint64_t offset, uint64_t bytes, Err *err)
+{
+    cudaError_t result = cudaSetDevice(b->job->cuda->device);
+    if (result == cudaSuccess)
+        result = cudaMemset(b->arena + offset, 0, bytes);
+    if (result == cudaSuccess)
+        result = cudaDeviceSynchronize();
+    return moved(b, result, "clearing its memory", err);
 }
 
 static void cuda_begin_run(Backend *b)
@@ -524,6 +534,7 @@ const BackendType backend_cuda = { .name = "cuda",
                                    .close = cuda_close,
                                    .read = cuda_read,
                                    .write = cuda_write,
+                                   .clear = cuda_clear,
                                    .begin_run = cuda_begin_run,
                                    .begin = cuda_begin,
                                    .launch = cuda_launch_task,

@@ -60,10 +60,13 @@ static bool is_state(const Resident *x)
     return x->class_ == TENSOR_OPTIMIZER;
 }
 
-static void write_tensor(BenchRun *r, const Resident *x)
+static bool write_tensor(BenchRun *r, const Resident *x, Err *err)
 {
-    for (uint64_t at = 0; at < x->bytes; at += POOL_BYTES)
-        r->rank->type->write(r->b, x->offset + at, r->pool, min_u64(POOL_BYTES, x->bytes - at));
+    bool ok = true;
+    for (uint64_t at = 0; ok && at < x->bytes; at += POOL_BYTES)
+        ok = r->rank->type->write(r->b, x->offset + at, r->pool,
+                                  min_u64(POOL_BYTES, x->bytes - at), err);
+    return ok;
 }
 
 static void abs_pool(const BenchRun *r, DType dtype)
@@ -86,29 +89,32 @@ static bool is_kind(const Resident *x, DType dtype, bool states)
     return x->dtype == dtype && is_state(x) == states;
 }
 
-static void write_kind(BenchRun *r, DType dtype, bool states)
+static bool write_kind(BenchRun *r, DType dtype, bool states, Err *err)
 {
     const Resident *all = r->p.residents;
     uint64_t largest = 0;
+    bool ok = true;
     for (uint32_t i = 0; i < r->p.residents_n; i++)
         if (is_kind(&all[i], dtype, states))
             largest = max_u64(largest, all[i].bytes);
     if (largest == 0)
-        return;
+        return true;
     fill_pool(r, dtype);
     if (states && dtype <= DTYPE_BF16)
         abs_pool(r, dtype);
     repeat_pool(r, dtype, largest);
-    for (uint32_t i = 0; i < r->p.residents_n; i++)
-        if (is_kind(&all[i], dtype, states))
-            write_tensor(r, &all[i]);
+    for (uint32_t i = 0; ok && i < r->p.residents_n; i++)
+        ok = !is_kind(&all[i], dtype, states) || write_tensor(r, &all[i], err);
+    return ok;
 }
 
-static void write_data(BenchRun *r)
+static bool write_data(BenchRun *r, Err *err)
 {
+    bool ok = true;
     for (int dtype = 0; dtype < DTYPE_N; dtype++)
-        for (int states = 0; states < 2; states++)
-            write_kind(r, (DType)dtype, states > 0);
+        for (int states = 0; ok && states < 2; states++)
+            ok = write_kind(r, (DType)dtype, states > 0, err);
+    return ok;
 }
 
 /* LoadData: what the host has for a copy to the device. */
@@ -228,8 +234,8 @@ static bool step(BenchRun *r, uint64_t nth, int64_t *launching_ns, Err *err)
 {
     const BackendType *type = r->rank->type;
     double loss;
-    if (r->changes)
-        write_data(r);
+    if (r->changes && !write_data(r, err))
+        return false;
     type->begin(r->b, nth, 0);
     int64_t from_ns = type->now_ns(r->b);
     for (uint32_t t = 0; t < r->p.tasks_n; t++)
@@ -350,8 +356,7 @@ static bool open_run(BenchRun *r, Err *err)
     fill_pool(r, DTYPE_F32);
     if (!r->rank->type->open(&r->b, &r->job, err))
         return false;
-    write_data(r);
-    return true;
+    return write_data(r, err);
 }
 
 bool bench_run(BenchResult *out, const BenchRank *rank, const BenchPlan *plan,

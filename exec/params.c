@@ -434,47 +434,63 @@ static void first_values(const Whole *w, uint64_t key, uint64_t first, uint64_t 
 
 /* Large models take a minute on one processor: blocks of numbers are dealt to threads, and come out
  * the same whoever makes them. */
-enum { FILL_BLOCK = 1 << 20, FILL_THREADS_MAX = 16 };
+enum { FILL_BLOCK = STORE_CHUNK / sizeof(float), FILL_THREADS_MAX = 16 };
 
 typedef struct Filling {
     const Pieces *x;
     const Program *p;
     const WholeList *whole;
     uint64_t seed;
-    uint8_t *arena;
-    uint64_t mine, of; /* blocks mine, mine + of ... */
+    const Store *to;
+    pthread_mutex_t *one; /* puts */
+    uint64_t mine, of;    /* blocks mine, mine + of ... */
+    uint8_t *buffer;
+    bool ok;
+    Err err;
 } Filling;
 
-static void init_block(const Whole *w, uint64_t key, Run run, DType dtype, uint8_t *tensor)
+static void make_values(const Whole *w, uint64_t key, Run run, DType dtype, uint8_t *to)
 {
     float values[512];
-    if (w->init == INIT_ZERO) { /* all bits 0 in every format */
-        memset(tensor + run.local * dtype_bytes(dtype), 0, run.n * dtype_bytes(dtype));
-        return;
-    }
     for (uint64_t i = 0; i < run.n; i += ARRAY_N(values)) {
         uint64_t n = min_u64(ARRAY_N(values), run.n - i);
         first_values(w, key, run.whole + i, n, values);
-        numbers_narrow(dtype, values, n, tensor + (run.local + i) * dtype_bytes(dtype));
+        numbers_narrow(dtype, values, n, to + i * dtype_bytes(dtype));
     }
 }
 
+static void init_block(Filling *f, const Whole *w, uint64_t key, Run run, const Resident *r)
+{
+    uint64_t each = dtype_bytes(r->dtype), at = r->offset + run.local * each;
+    uint8_t *place = store_place(f->to, at, f->buffer);
+    bool zero = w->init == INIT_ZERO; /* all bits 0 in every format */
+    if (!zero)
+        make_values(w, key, run, r->dtype, place);
+    pthread_mutex_t *one = f->to->memory ? NULL : f->one;
+    if (one)
+        pthread_mutex_lock(one);
+    f->ok = zero ? store_clear(f->to, at, run.n * each, &f->err)
+                 : store_put(f->to, at, place, run.n * each, &f->err);
+    if (one)
+        pthread_mutex_unlock(one);
+}
+
 /* This thread's blocks of a run; *block counts all of them. */
-static void init_run(const Filling *f, const Whole *w, Run run, const Resident *r,
-                     uint64_t *block)
+static void init_run(Filling *f, const Whole *w, Run run, const Resident *r, uint64_t *block)
 {
     uint64_t key = random_key(f->seed, w->name, w->layer);
-    for (uint64_t i = 0; i < run.n; i += FILL_BLOCK) {
+    for (uint64_t i = 0; f->ok && i < run.n; i += FILL_BLOCK) {
         Run part = { run.local + i, run.whole + i, min_u64(FILL_BLOCK, run.n - i) };
         if ((*block)++ % f->of == f->mine)
-            init_block(w, key, part, r->dtype, f->arena + r->offset);
+            init_block(f, w, key, part, r);
     }
 }
 
 static void *fill(void *user)
 {
-    const Filling *f = user;
+    Filling *f = user;
     uint64_t block = 0;
+    f->buffer = store_buffer(f->to);
     for (uint32_t i = 0; i < f->x->pieces_n; i++) {
         const Piece *piece = &f->x->pieces[i];
         Whole w = f->whole->whole[piece->whole];
@@ -484,6 +500,7 @@ static void *fill(void *user)
             init_run(f, &w, f->x->runs[piece->runs_first + k],
                      &f->p->residents[piece->resident], &block);
     }
+    free(f->buffer);
     return NULL;
 }
 
@@ -497,21 +514,34 @@ static uint64_t fill_threads(const Pieces *x)
     return max_u64(1, min_u64(most, numbers / FILL_BLOCK));
 }
 
-void pieces_init(const Pieces *x, const Program *p, const WholeList *whole, uint64_t seed,
-                 uint8_t *arena)
+bool pieces_init(const Pieces *x, const Program *p, const WholeList *whole, uint64_t seed,
+                 const Store *to, Err *err)
 {
     pthread_t threads[FILL_THREADS_MAX];
-    bool started[FILL_THREADS_MAX] = { false };
+    bool started[FILL_THREADS_MAX] = { false }, ok = true;
     Filling parts[FILL_THREADS_MAX];
+    pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     uint64_t n = fill_threads(x);
     for (uint64_t i = 0; i < n; i++) {
-        parts[i] = (Filling){ x, p, whole, seed, arena, i, n };
+        parts[i] = (Filling){ .x = x,
+                              .p = p,
+                              .whole = whole,
+                              .seed = seed,
+                              .to = to,
+                              .one = &one,
+                              .mine = i,
+                              .of = n,
+                              .ok = true };
         started[i] = i > 0 && pthread_create(&threads[i], NULL, fill, &parts[i]) == 0;
     }
     for (uint64_t i = 0; i < n; i++)
         if (!started[i])
             fill(&parts[i]);
-    for (uint64_t i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++) {
         if (started[i])
             pthread_join(threads[i], NULL);
+        ok = ok && (parts[i].ok || err_set(err, "%s", parts[i].err.text));
+    }
+    pthread_mutex_destroy(&one);
+    return ok;
 }

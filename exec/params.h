@@ -34,6 +34,7 @@
 #define LOCKSTEP_EXEC_PARAMS_H
 
 #include "exec/program.h"
+#include "exec/store.h"
 
 /* How a parameter is shared out over tensor-parallel ranks. */
 typedef enum Split { SPLIT_NONE, SPLIT_ROWS, SPLIT_COLUMNS } Split;
@@ -93,8 +94,8 @@ typedef struct Pieces {
 bool pieces_make(Pieces *out, const Program *p, const WholeList *whole, Err *err);
 void pieces_free(Pieces *x);
 
-/* Writes first values of parameters and master weights into the arena; moments are zero. */
-void pieces_init(const Pieces *x, const Program *p, const WholeList *whole, uint64_t seed,
-                 uint8_t *arena);
+/* Puts first values of parameters and master weights into the store; moments are zero. */
+bool pieces_init(const Pieces *x, const Program *p, const WholeList *whole, uint64_t seed,
+                 const Store *to, Err *err);
 
 #endif

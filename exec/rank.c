@@ -4,7 +4,6 @@
 #include "exec/rank.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "exec/net.h"
@@ -36,39 +35,28 @@ static SnapshotInfo snapshot_info(const RankRun *r)
     };
 }
 
-/* What lives through the step lies in front. */
-static uint64_t resident_end(const Program *p)
+/* Where the backend has its own memory, the fabric's is of no use. */
+static Store store_of(const RankRun *r)
 {
-    uint64_t end = 0;
-    for (uint32_t i = 0; i < p->residents_n; i++)
-        end = max_u64(end, p->residents[i].offset + p->residents[i].bytes);
-    return end;
-}
-
-/* Where the backend has its own memory, the fabric's is a place on the host for parameters. */
-static void residents_to_backend(RankRun *r)
-{
-    if (r->s->backend->own_memory)
-        r->s->backend->write(r->backend, 0, fabric_arena(r->fabric), resident_end(&r->program));
-}
-
-static void residents_from_backend(RankRun *r)
-{
-    if (r->s->backend->own_memory)
-        r->s->backend->read(r->backend, 0, fabric_arena(r->fabric), resident_end(&r->program));
+    const BackendType *type = r->s->backend;
+    return (Store){ .memory = type->own_memory ? NULL : fabric_arena(r->fabric),
+                    .backend = r->backend,
+                    .read = type->read,
+                    .write = type->write,
+                    .clear = type->clear };
 }
 
 static bool set_parameters(RankRun *r, Err *err)
 {
     const RankSetup *s = r->s;
-    uint8_t *arena = fabric_arena(r->fabric);
-    if (!pieces_make(&r->pieces, &r->program, s->whole, err))
+    Store store = store_of(r);
+    if (!pieces_make(&r->pieces, &r->program, s->whole, err) ||
+        !pieces_init(&r->pieces, &r->program, s->whole, s->seed, &store, err))
         return false;
-    pieces_init(&r->pieces, &r->program, s->whole, s->seed, arena);
     if (!s->resume)
         return true;
     SnapshotInfo info = snapshot_info(r);
-    if (!snapshot_read(s->checkpoint, &info, &r->pieces, &r->program, s->whole, arena,
+    if (!snapshot_read(s->checkpoint, &info, &r->pieces, &r->program, s->whole, &store,
                        r->fabric, err))
         return false;
     r->done_steps = info.step;
@@ -146,8 +134,8 @@ static bool measure(RankRun *r, const RankPlace *place, Err *err)
     bool ok = measure_job(&m, &r->job, place->local_n * (s->beside_n ? s->beside_n : 1), err) &&
               (place->rank > 0 || s->measured(s->user, &m, err));
     machine_times_free(&m);
-    memset(fabric_arena(r->fabric), 0, r->program.arena_bytes);
-    return ok;
+    Store store = store_of(r);
+    return ok && store_clear(&store, 0, r->program.arena_bytes, err);
 }
 
 static bool open_run(RankRun *r, const RankPlace *place, Err *err)
@@ -155,8 +143,7 @@ static bool open_run(RankRun *r, const RankPlace *place, Err *err)
     const RankSetup *s = r->s;
     if (!program_make(&r->program, s->graph, place->rank, err))
         return false;
-    bool own = s->backend->own_memory;
-    uint64_t bytes = own ? resident_end(&r->program) : r->program.arena_bytes;
+    uint64_t bytes = s->backend->own_memory ? 0 : r->program.arena_bytes;
     if (!fabric_open(&r->fabric, place, bytes, err))
         return false;
     fabric_use_rings(r->fabric, s->rings);
@@ -166,8 +153,6 @@ static bool open_run(RankRun *r, const RankPlace *place, Err *err)
         ok = measure(r, place, err) && set_parameters(r, err) &&
              (!s->checkpoint || snapshot_prepare(s->checkpoint, &r->program, r->fabric, err));
     }
-    if (ok)
-        residents_to_backend(r);
     if (!ok) {
         fabric_abort(r->fabric, err->text);
         return false;
@@ -202,9 +187,9 @@ static bool snapshot(RankRun *r, Err *err)
     const RankSetup *s = r->s;
     SnapshotInfo info = snapshot_info(r);
     r->out->snapshots_n++;
-    residents_from_backend(r);
-    return snapshot_write(s->checkpoint, &info, &r->pieces, &r->program, s->whole,
-                          fabric_arena(r->fabric), r->fabric, err);
+    Store store = store_of(r);
+    return snapshot_write(s->checkpoint, &info, &r->pieces, &r->program, s->whole, &store,
+                          r->fabric, err);
 }
 
 static bool after(void *user, const StepInfo *info, Err *err)

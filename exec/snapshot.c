@@ -287,7 +287,7 @@ static bool begin(const char *dir, uint64_t step, Err *err)
 }
 
 static bool write_part(const char *dir, const SnapshotInfo *info, const Pieces *x,
-                       const Program *p, const WholeList *whole, const uint8_t *arena, Err *err)
+                       const Program *p, const WholeList *whole, const Store *from, Err *err)
 {
     Path fresh = path_in(dir, "step-%08" PRIu64 ".tmp", info->step);
     Path path = path_in(fresh.text, "rank-%05" PRIu32 ".part", p->rank);
@@ -299,7 +299,7 @@ static bool write_part(const char *dir, const SnapshotInfo *info, const Pieces *
                        fresh.text);
     SnapHead head = { info->step,        info->seed,  p->rank,
                       p->graph->world_n, info->model, info->text };
-    return snap_write(path.text, &head, x, p, whole, arena, err);
+    return snap_write(path.text, &head, x, p, whole, from, err);
 }
 
 bool snapshot_prepare(const char *dir, const Program *p, Fabric *f, Err *err)
@@ -308,12 +308,12 @@ bool snapshot_prepare(const char *dir, const Program *p, Fabric *f, Err *err)
 }
 
 bool snapshot_write(const char *dir, const SnapshotInfo *info, const Pieces *x,
-                    const Program *p, const WholeList *whole, const uint8_t *arena, Fabric *f,
+                    const Program *p, const WholeList *whole, const Store *from, Fabric *f,
                     Err *err)
 {
     bool first = p->rank == 0, begun = first && begin(dir, info->step, err);
     bool ok = agree(!first || begun, p, f, err);
-    ok = ok && agree(write_part(dir, info, x, p, whole, arena, err), p, f, err);
+    ok = ok && agree(write_part(dir, info, x, p, whole, from, err), p, f, err);
     ok = ok && agree(!first || put_in_place(dir, info->step, err), p, f, err);
     if (!ok && begun)
         remove_parts(path_in(dir, "step-%08" PRIu64 ".tmp", info->step).text);
@@ -378,7 +378,8 @@ typedef struct Loader {
     const Pieces *x;
     const Program *p;
     const WholeList *whole;
-    uint8_t *arena;
+    const Store *to;
+    uint8_t *buffer; /* see store_buffer */
     SnapPart *parts;
     uint32_t parts_n;
     uint64_t *filled; /* elements, by piece */
@@ -408,27 +409,40 @@ static bool suits(const Loader *l, const Piece *piece, const StoredPiece *s, Tas
     return taste == TASTE_SAME ? same && exact : taste == TASTE_OTHER ? both && exact : both;
 }
 
-static void copy_numbers(const Loader *l, const Piece *piece, uint64_t local,
-                         const StoredPiece *s, const uint8_t *numbers, uint64_t from,
-                         uint64_t n)
+static void convert(DType to_type, uint8_t *to, DType from_type, const uint8_t *from,
+                    uint64_t n)
 {
-    const Resident *r = resident_of(l, piece);
-    uint64_t each = dtype_bytes(r->dtype), stored = dtype_bytes(s->dtype);
-    uint8_t *to = l->arena + r->offset + local * each;
-    const uint8_t *at = numbers + from * stored;
-    if (r->dtype == s->dtype || each + stored == 8) { /* tf32 is f32 in memory */
-        memcpy(to, at, n * each);
+    uint64_t each = dtype_bytes(to_type), stored = dtype_bytes(from_type);
+    float wide[512];
+    if (to_type == from_type || each + stored == 8) { /* tf32 is f32 in memory */
+        memcpy(to, from, n * each);
         return;
     }
-    float wide[512];
     for (uint64_t i = 0; i < n; i += ARRAY_N(wide)) {
         uint64_t some = min_u64(ARRAY_N(wide), n - i);
-        numbers_widen(s->dtype, at + i * stored, some, wide);
-        numbers_narrow(r->dtype, wide, some, to + i * each);
+        numbers_widen(from_type, from + i * stored, some, wide);
+        numbers_narrow(to_type, wide, some, to + i * each);
     }
 }
 
-/* Walks both lists of runs, which ascend; numbers NULL: only counts what is common. */
+/* n of the stored numbers, from `whole` of them on, become the resident's from `local` on. */
+static bool copy_numbers(const Loader *l, const Resident *r, Run run, const StoredPiece *s,
+                         const uint8_t *numbers)
+{
+    uint64_t each = dtype_bytes(r->dtype), most = STORE_CHUNK / each;
+    bool ok = true;
+    for (uint64_t i = 0; ok && i < run.n; i += most) {
+        uint64_t n = min_u64(most, run.n - i), at = r->offset + (run.local + i) * each;
+        uint8_t *place = store_place(l->to, at, l->buffer);
+        convert(r->dtype, place, s->dtype, numbers + (run.whole + i) * dtype_bytes(s->dtype),
+                n);
+        ok = store_put(l->to, at, place, n * each, l->err);
+    }
+    return ok;
+}
+
+/* Walks both lists of runs, which ascend; numbers NULL: only counts what is common.  0 with l->err
+ * when the store takes nothing. */
 static uint64_t take_common(const Loader *l, const Piece *piece, const SnapPart *part,
                             const StoredPiece *s, const uint8_t *numbers)
 {
@@ -439,10 +453,11 @@ static uint64_t take_common(const Loader *l, const Piece *piece, const SnapPart 
         uint64_t first = max_u64(mine.whole, its.whole);
         uint64_t mine_end = mine.whole + mine.n, its_end = its.whole + its.n;
         uint64_t end = min_u64(mine_end, its_end);
-        if (first < end && numbers)
-            copy_numbers(l, piece, mine.local + first - mine.whole, s, numbers,
-                         its.local + first - its.whole, end - first);
-        common += first < end ? end - first : 0;
+        Run both = { mine.local + first - mine.whole, its.local + first - its.whole,
+                     first < end ? end - first : 0 };
+        if (numbers && !copy_numbers(l, resident_of(l, piece), both, s, numbers))
+            return 0;
+        common += both.n;
         a += mine_end <= its_end;
         b += its_end <= mine_end;
     }
@@ -480,6 +495,7 @@ static bool take_stored(Loader *l, SnapPart *part, const StoredPiece *s, Taste t
         }
         if (ok)
             l->filled[i] += take_common(l, piece, part, s, numbers);
+        ok = ok && !l->err->set;
     }
     free(numbers);
     return ok;
@@ -565,14 +581,20 @@ static bool load(Loader *l, SnapshotInfo *info, uint64_t step)
 }
 
 bool snapshot_read(const char *dir, SnapshotInfo *info, const Pieces *x, const Program *p,
-                   const WholeList *whole, uint8_t *arena, Fabric *f, Err *err)
+                   const WholeList *whole, const Store *to, Fabric *f, Err *err)
 {
     uint64_t step = 0;
     if (!share_newest(dir, &step, p, f, err))
         return false;
     Path folder = path_in(dir, "step-%08" PRIu64, step);
-    Loader l = {
-        .folder = folder.text, .x = x, .p = p, .whole = whole, .arena = arena, .err = err
-    };
-    return agree(load(&l, info, step), p, f, err);
+    Loader l = { .folder = folder.text,
+                 .x = x,
+                 .p = p,
+                 .whole = whole,
+                 .to = to,
+                 .buffer = store_buffer(to),
+                 .err = err };
+    bool ok = load(&l, info, step);
+    free(l.buffer);
+    return agree(ok, p, f, err);
 }

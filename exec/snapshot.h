@@ -41,13 +41,13 @@ bool snapshot_prepare(const char *dir, const Program *p, Fabric *f, Err *err);
 /* All ranks together.  After a failure, the same sentence on all of them, the directory is as it
  * was. */
 bool snapshot_write(const char *dir, const SnapshotInfo *info, const Pieces *x,
-                    const Program *p, const WholeList *whole, const uint8_t *arena, Fabric *f,
+                    const Program *p, const WholeList *whole, const Store *from, Fabric *f,
                     Err *err);
 
-/* All ranks together: fills the arena from the newest complete snapshot, at any split.
+/* All ranks together: fills the store from the newest complete snapshot, at any split.
  * info->step and seed are set; info->model is what must be found.  After a failure, the same
- * sentence on all ranks, what the arena holds is not to be used. */
+ * sentence on all ranks, what the store holds is not to be used. */
 bool snapshot_read(const char *dir, SnapshotInfo *info, const Pieces *x, const Program *p,
-                   const WholeList *whole, uint8_t *arena, Fabric *f, Err *err);
+                   const WholeList *whole, const Store *to, Fabric *f, Err *err);
 
 #endif

@@ -20,6 +20,7 @@ enum {
     CHECKED_FROM = 16, /* where the head's checksum begins */
     FIXED_BYTES = 68,
     PIECE_BYTES = 44,
+    PIECE_SUM_AT = 40, /* in what the head says of a piece */
     RUN_BYTES = 16,
     CRC_CHUNK = 1 << 30
 };
@@ -100,45 +101,36 @@ typedef struct Source {
     const Pieces *x;
     const Program *p;
     const WholeList *whole;
-    const uint8_t *arena;
+    const Store *from;
+    uint8_t *buffer; /* see store_buffer */
 } Source;
 
-static const uint8_t *run_at(const Source *s, const Piece *piece, uint32_t i, uint64_t *bytes)
-{
-    const Resident *r = &s->p->residents[piece->resident];
-    Run run = s->x->runs[piece->runs_first + i];
-    *bytes = run.n * dtype_bytes(r->dtype);
-    return s->arena + r->offset + run.local * dtype_bytes(r->dtype);
-}
-
-/* Appends what the head says of a piece; returns the bytes of its numbers. */
+/* Appends what the head says of a piece, but for its checksum; returns the bytes of its numbers. */
 static uint64_t add_piece(Bytes *b, const Source *s, const Piece *piece)
 {
     const Whole *w = &s->whole->whole[piece->whole];
-    uint64_t all = 0, bytes;
-    uint32_t sum = 0;
-    for (uint32_t i = 0; i < piece->runs_n; i++) {
-        const uint8_t *at = run_at(s, piece, i, &bytes);
-        sum = checksum(sum, at, bytes);
-        all += bytes;
-    }
+    DType dtype = s->p->residents[piece->resident].dtype;
+    uint64_t numbers = 0;
     add(b, w->layer, 4);
     add(b, piece->what, 4);
-    add(b, format_of(s->p->residents[piece->resident].dtype), 4);
+    add(b, format_of(dtype), 4);
     add(b, strlen(w->name), 4);
     add(b, w->rows, 8);
     add(b, w->columns, 8);
     add(b, piece->runs_n, 8);
-    add(b, sum, 4);
+    add(b, 0, 4);
     add_bytes(b, w->name, strlen(w->name));
     for (uint32_t i = 0; i < piece->runs_n; i++) {
-        add(b, s->x->runs[piece->runs_first + i].whole, 8);
-        add(b, s->x->runs[piece->runs_first + i].n, 8);
+        Run run = s->x->runs[piece->runs_first + i];
+        add(b, run.whole, 8);
+        add(b, run.n, 8);
+        numbers += run.n;
     }
-    return all;
+    return numbers * dtype_bytes(dtype);
 }
 
-static void make_head(Bytes *b, const SnapHead *h, const Source *s)
+/* sums: where in the head the checksums of the owned pieces stand. */
+static void make_head(Bytes *b, const SnapHead *h, const Source *s, size_t *sums)
 {
     const char *text = h->text ? h->text : "";
     uint64_t numbers = 0;
@@ -159,34 +151,68 @@ static void make_head(Bytes *b, const SnapHead *h, const Source *s)
     for (uint32_t i = 0; i < s->x->pieces_n; i++) {
         if (!s->x->pieces[i].owner)
             continue;
+        sums[pieces_n++] = b->n + PIECE_SUM_AT;
         numbers += add_piece(b, s, &s->x->pieces[i]);
-        pieces_n++;
     }
     put(b->data + 16, b->n, 8);
     put(b->data + 24, b->n + numbers, 8);
     put(b->data + 56, pieces_n, 4);
-    put(b->data + 12, checksum(0, b->data + CHECKED_FROM, b->n - CHECKED_FROM), 4);
 }
 
-static bool write_numbers(FILE *f, const Source *s)
+/* Writes a piece's numbers, a chunk at a time. */
+static bool write_piece(FILE *f, const Source *s, const Piece *piece, uint32_t *sum, Err *err)
 {
-    bool ok = true;
-    for (uint32_t i = 0; i < s->x->pieces_n; i++) {
-        const Piece *piece = &s->x->pieces[i];
-        for (uint32_t k = 0; ok && piece->owner && k < piece->runs_n; k++) {
-            uint64_t bytes;
-            const uint8_t *at = run_at(s, piece, k, &bytes);
-            ok = fwrite(at, 1, bytes, f) == bytes;
+    const Resident *r = &s->p->residents[piece->resident];
+    uint64_t each = dtype_bytes(r->dtype), most = STORE_CHUNK / each;
+    for (uint32_t k = 0; k < piece->runs_n; k++) {
+        Run run = s->x->runs[piece->runs_first + k];
+        for (uint64_t i = 0; i < run.n; i += most) {
+            uint64_t bytes = min_u64(most, run.n - i) * each;
+            uint64_t offset = r->offset + (run.local + i) * each;
+            const uint8_t *at = store_get(s->from, offset, bytes, s->buffer, err);
+            if (!at || fwrite(at, 1, bytes, f) != bytes)
+                return false;
+            *sum = checksum(*sum, at, bytes);
         }
+    }
+    return true;
+}
+
+/* The numbers behind the head, their checksums into it. */
+static bool write_numbers(FILE *f, Bytes *head, const size_t *sums, const Source *s, Err *err)
+{
+    uint32_t n = 0;
+    bool ok = fseeko(f, (off_t)head->n, SEEK_SET) == 0;
+    for (uint32_t i = 0; i < s->x->pieces_n; i++) {
+        uint32_t sum = 0;
+        if (!s->x->pieces[i].owner)
+            continue;
+        ok = ok && write_piece(f, s, &s->x->pieces[i], &sum, err);
+        put(head->data + sums[n++], sum, 4);
     }
     return ok;
 }
 
-bool snap_write(const char *path, const SnapHead *head, const Pieces *x, const Program *p,
-                const WholeList *whole, const uint8_t *arena, Err *err)
+/* The head comes last: only then are the checksums known, and without it a file is none. */
+static bool write_file(FILE *f, const SnapHead *head, const Source *s, Err *err)
 {
-    Source s = { x, p, whole, arena };
     Bytes b = { 0 };
+    size_t *sums = mem_zero(s->x->pieces_n + 1, sizeof *sums);
+    make_head(&b, head, s, sums);
+    bool ok = write_numbers(f, &b, sums, s, err);
+    put(b.data + 12, checksum(0, b.data + CHECKED_FROM, b.n - CHECKED_FROM), 4);
+    ok = ok && fseeko(f, 0, SEEK_SET) == 0 && fwrite(b.data, 1, b.n, f) == b.n &&
+         fflush(f) == 0 && fsync(fileno(f)) == 0;
+    int reason = errno;
+    free(sums);
+    free(b.data);
+    errno = reason;
+    return ok;
+}
+
+bool snap_write(const char *path, const SnapHead *head, const Pieces *x, const Program *p,
+                const WholeList *whole, const Store *from, Err *err)
+{
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     FILE *f = file < 0 ? NULL : fdopen(file, "w");
     if (!f) {
@@ -194,11 +220,10 @@ bool snap_write(const char *path, const SnapHead *head, const Pieces *x, const P
             close(file);
         return err_set(err, "cannot create '%s': %s", path, strerror(errno));
     }
-    make_head(&b, head, &s);
-    bool ok = fwrite(b.data, 1, b.n, f) == b.n && write_numbers(f, &s) && fflush(f) == 0 &&
-              fsync(file) == 0;
+    Source s = { x, p, whole, from, store_buffer(from) };
+    bool ok = write_file(f, head, &s, err);
     int reason = errno;
-    free(b.data);
+    free(s.buffer);
     if (fclose(f) != 0 && ok) {
         ok = false;
         reason = errno;

@@ -67,7 +67,7 @@ typedef struct SnapPart {
 
 /* The pieces that the program's rank owns.  The file is new, and on disk when true is returned. */
 bool snap_write(const char *path, const SnapHead *head, const Pieces *x, const Program *p,
-                const WholeList *whole, const uint8_t *arena, Err *err);
+                const WholeList *whole, const Store *from, Err *err);
 
 /* Reads and checks the head; numbers are read when asked for.  snap_close also after failure. */
 bool snap_open(SnapPart *part, const char *path, Err *err);

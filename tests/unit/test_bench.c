@@ -106,8 +106,9 @@ static void law_close(Backend *b)
 
 /* No zeros, no endless numbers; what the optimizer keeps is above 0, tokens are in the
  * vocabulary. */
-static void law_write(Backend *b, uint64_t offset, const void *from, uint64_t bytes)
+static bool law_write(Backend *b, uint64_t offset, const void *from, uint64_t bytes, Err *err)
 {
+    (void)err;
     const Program *p = b->job->program;
     const Resident *x = p->residents;
     while (offset < x->offset || offset >= x->offset + x->bytes)
@@ -125,6 +126,7 @@ static void law_write(Backend *b, uint64_t offset, const void *from, uint64_t by
                                           : fabsf(value) >= 0.5f && fabsf(value) <= 1.5f;
         b->good_data = b->good_data && good && (x->class_ != TENSOR_OPTIMIZER || value > 0);
     }
+    return true;
 }
 
 static void law_begin_run(Backend *b)

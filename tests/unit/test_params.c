@@ -4,6 +4,7 @@
  */
 #include "exec/number.h"
 #include "exec/random.h"
+#include "tests/far_memory.h"
 #include "tests/split_job.h"
 
 /* ---- who holds what ---- */
@@ -108,7 +109,8 @@ static void check_split(const char *model, const char *settings)
     bool sgd = strstr(settings, "optimizer=sgd") != NULL;
     bool momentum = strstr(settings, "optimizer=momentum") != NULL;
     for (uint32_t r = 0; r < j.ranks_n; r++)
-        pieces_init(&j.pieces[r], &j.program[r], &j.whole, 3, j.memory[r]);
+        CHECK(pieces_init(&j.pieces[r], &j.program[r], &j.whole, 3,
+                          &(Store){ .memory = j.memory[r] }, NULL));
     for (uint32_t w = 0; w < j.whole.n; w++) {
         check_cover(&j, w, PIECE_PARAM, true);
         check_cover(&j, w, PIECE_MASTER, master);
@@ -229,9 +231,11 @@ static void shards_one_after_another_are_the_tensor(void)
         return;
     }
     for (uint32_t r = 0; r < 4; r++)
-        pieces_init(&whole.pieces[r], &whole.program[r], &whole.whole, 9, whole.memory[r]);
+        CHECK(pieces_init(&whole.pieces[r], &whole.program[r], &whole.whole, 9,
+                          &(Store){ .memory = whole.memory[r] }, NULL));
     for (uint32_t r = 0; r < 12; r++)
-        pieces_init(&shards.pieces[r], &shards.program[r], &shards.whole, 9, shards.memory[r]);
+        CHECK(pieces_init(&shards.pieces[r], &shards.program[r], &shards.whole, 9,
+                          &(Store){ .memory = shards.memory[r] }, NULL));
     uint32_t compared = 0;
     for (uint32_t tp = 0; tp < 4; tp++)
         for (uint32_t i = 0; i < whole.program[tp].residents_n; i++) {
@@ -368,7 +372,7 @@ static void each_init_is_what_it_says(void)
     weight->init_scale = 0.25;
     bias->init = INIT_ONE;
     const Program *p = &j.program[0];
-    pieces_init(&j.pieces[0], p, &j.whole, 5, j.memory[0]);
+    CHECK(pieces_init(&j.pieces[0], p, &j.whole, 5, &(Store){ .memory = j.memory[0] }, NULL));
     const float *w = (const float *)(j.memory[0] + p->residents[0].offset);
     const float *b = (const float *)(j.memory[0] + p->residents[1].offset);
     uint64_t key = random_key(5, "linear.weight", 0);
@@ -376,7 +380,7 @@ static void each_init_is_what_it_says(void)
         CHECK_NEAR((2 * random_unit(key, i) - 1) * 0.25, (double)w[i], 1e-7);
     CHECK_NEAR(1, (double)b[0], 0);
     bias->init = INIT_ZERO;
-    pieces_init(&j.pieces[0], p, &j.whole, 5, j.memory[0]);
+    CHECK(pieces_init(&j.pieces[0], p, &j.whole, 5, &(Store){ .memory = j.memory[0] }, NULL));
     CHECK_NEAR(0, (double)b[0], 0);
     job_close(&j);
 }
@@ -394,11 +398,22 @@ static void many_numbers_are_those_of_one_thread(void)
     Pieces x = { .pieces = &piece, .pieces_n = 1, .runs = runs, .runs_n = 2 };
     float *made = mem_zero(N, sizeof *made), *want = mem_zero(N + SKIPPED, sizeof *want);
     uint64_t wrong = 0;
-    pieces_init(&x, &p, &list, 4, (uint8_t *)made);
+    FarMemory counts = { .fails_at = UINT32_MAX };
+    Backend behind = { (uint8_t *)made, &counts };
+    Store stores[] = { { .memory = (uint8_t *)made }, far_store(&behind) };
     random_normals(random_key(4, "w", 0), 0, N + SKIPPED, want);
-    for (uint64_t i = 0; i < N; i++)
-        wrong += made[i] != want[i < N / 2 ? i : i + SKIPPED];
-    CHECK_U64(0, wrong);
+    for (size_t s = 0; s < ARRAY_N(stores); s++) {
+        memset(made, 0, N * sizeof *made);
+        CHECK(pieces_init(&x, &p, &list, 4, &stores[s], NULL));
+        for (uint64_t i = 0; i < N; i++)
+            wrong += made[i] != want[i < N / 2 ? i : i + SKIPPED];
+        CHECK_U64(0, wrong);
+    }
+    CHECK_U64(4, counts.calls_n); /* of a chunk at most */
+    Err err = { 0 };
+    counts = (FarMemory){ .fails_at = 2 };
+    CHECK(!pieces_init(&x, &p, &list, 4, &stores[1], &err));
+    CHECK_ERR_TEXT(&err, "the memory is gone");
     free(made);
     free(want);
 }

@@ -6,6 +6,7 @@
 #include "exec/number.h"
 #include "exec/snapshot.h"
 #include "exec/snapshot_part.h"
+#include "tests/far_memory.h"
 #include "tests/split_job.h"
 
 #include <errno.h>
@@ -109,14 +110,19 @@ typedef struct Rank {
     Err err;
 } Rank;
 
+/* Set: ranks keep their tensors in memory that is copied to and from. */
+static FarMemory *far;
+
 static void *run_rank(void *user)
 {
     Rank *r = user;
     Job *j = r->job;
+    Backend behind = { j->memory[r->rank], far };
+    Store store = far ? far_store(&behind) : (Store){ .memory = j->memory[r->rank] };
     r->ok = r->write ? snapshot_write(dir, &r->info, &j->pieces[r->rank], &j->program[r->rank],
-                                      &j->whole, j->memory[r->rank], &r->fabric, &r->err)
+                                      &j->whole, &store, &r->fabric, &r->err)
                      : snapshot_read(dir, &r->info, &j->pieces[r->rank], &j->program[r->rank],
-                                     &j->whole, j->memory[r->rank], &r->fabric, &r->err);
+                                     &j->whole, &store, &r->fabric, &r->err);
     return NULL;
 }
 
@@ -323,7 +329,8 @@ static void the_most_precise_is_taken(void)
                   "strategy=single training.precision=bf16 training.param_dtype=bf16 "
                   "training.master_weights=true training.optimizer=sgd"))
         return;
-    pieces_init(&a.pieces[0], &a.program[0], &a.whole, 5, a.memory[0]);
+    CHECK(pieces_init(&a.pieces[0], &a.program[0], &a.whole, 5,
+                      &(Store){ .memory = a.memory[0] }, NULL));
     SnapshotInfo info = info_of(2);
     CHECK(run_job(&a, true, &info));
     if (job_open(&b, JOB_LINE, "strategy=single training.optimizer=sgd")) {
@@ -331,7 +338,8 @@ static void the_most_precise_is_taken(void)
         uint8_t *read = mem_zero(b.program[0].arena_bytes, 1);
         memcpy(read, b.memory[0], b.program[0].arena_bytes);
         clear_memory(&b);
-        pieces_init(&b.pieces[0], &b.program[0], &b.whole, 5, b.memory[0]);
+        CHECK(pieces_init(&b.pieces[0], &b.program[0], &b.whole, 5,
+                          &(Store){ .memory = b.memory[0] }, NULL));
         CHECK(memcmp(read, b.memory[0], b.program[0].resident_bytes) == 0);
         free(read);
         job_close(&b);
@@ -715,6 +723,51 @@ static void damage_is_named(void)
     job_close(&j);
 }
 
+/* Memory that is copied to and from: the same files, and the same numbers come back. */
+static void far_memory_is_as_good_as_near(void)
+{
+    FarMemory counts = { .fails_at = UINT32_MAX };
+    Job j;
+    if (!open_job(&j, JOB_LINE, "strategy=ddp dp=2"))
+        return;
+    must_write(&j, 1);
+    File near = load_file("step-00000001/rank-00000.part");
+    remove_dir();
+    far = &counts;
+    must_write(&j, 1);
+    File copied = load_file("step-00000001/rank-00000.part");
+    CHECK(near.n == copied.n && memcmp(near.bytes, copied.bytes, near.n) == 0);
+    CHECK(counts.calls_n > 0);
+    clear_memory(&j);
+    SnapshotInfo info = info_of(0);
+    CHECK(run_job(&j, false, &info));
+    CHECK_U64(0, each_number(&j, 1, false));
+    far = NULL;
+    free(near.bytes);
+    free(copied.bytes);
+    job_close(&j);
+}
+
+/* What cannot be copied is a sentence on all ranks, and the last snapshot stays. */
+static void a_copy_that_fails_breaks_nothing(void)
+{
+    FarMemory counts = { .fails_at = 3 };
+    Job j;
+    if (!open_job(&j, JOB_LINE, "strategy=ddp dp=2"))
+        return;
+    must_write(&j, 1);
+    far = &counts;
+    CHECK(!write_step(&j, 2));
+    CHECK_ERR_TEXT(&j.err, "the memory is gone");
+    CHECK(exists("step-00000001") && !exists("step-00000002"));
+    counts.calls_n = 0;
+    SnapshotInfo info = info_of(0);
+    CHECK(!run_job(&j, false, &info));
+    CHECK_ERR_TEXT(&j.err, "the memory is gone");
+    far = NULL;
+    job_close(&j);
+}
+
 int main(void)
 {
     snprintf(dir, sizeof dir, "%s/lockstep-test-snapshot-%ld/deep", P_tmpdir, (long)getpid());
@@ -737,6 +790,8 @@ int main(void)
     RUN(no_other_length_passes);
     RUN(no_head_is_believed);
     RUN(damage_is_named);
+    RUN(far_memory_is_as_good_as_near);
+    RUN(a_copy_that_fails_breaks_nothing);
     remove_dir();
     return check_report();
 }
