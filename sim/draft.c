@@ -101,7 +101,8 @@ void draft_matmul_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase
         op->u.matmul =
             (MatmulShape){ .m = rows, .n = n, .k = k, .batch = batch, .transpose_b = true };
     op->flops = 2.0 * (double)y->rows * (double)n * (double)k;
-    op->model_flops = phase == PHASE_RECOMPUTE ? 0 : op->flops;
+    op->model_flops =
+        phase == PHASE_RECOMPUTE ? 0 : op->flops * (from->own > 0 ? from->own : 1);
 }
 
 /* Two matmuls of head_dim each: scores, and weights times values. */

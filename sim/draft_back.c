@@ -456,12 +456,13 @@ static void attention_flops(Op *op, const TapeOp *from, bool flash)
 static void back_attention(Back *b, const TapeOp *op)
 {
     bool flash = !op->math_attention;
-    for (uint32_t j = 0; j < op->in_n; j++)
-        need(b, op->in[j]);
     if (flash)
         need(b, op->out);
     for (uint32_t j = 0; j < op->aux_n; j++)
         need(b, op->aux[j]);
+    for (uint32_t j = 0; j < op->in_n;
+         j++) /* last: doing it again gives up what was gathered */
+        need(b, op->in[j]);
     Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
     attention_flops(&kernel, op, flash);
     draft_op(b->d, op->name, kernel);

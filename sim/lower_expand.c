@@ -63,31 +63,46 @@ DType part_dtype(const Lowering *l, KernelArg a)
     return lower_tensor(l, a.slot, a.tensor)->dtype;
 }
 
-static void add_sum(Lowering *l, const Whole *w, KernelArg to, KernelArg from)
+/* bytes: of `to` that something is added to; `from` may have another type. */
+static void add_sum(Lowering *l, const Whole *w, KernelArg to, KernelArg from, uint64_t bytes)
 {
-    const Tensor *t = lower_tensor(l, to.slot, to.tensor);
-    uint64_t elements = t->bytes / dtype_bytes(t->dtype);
+    DType dtype = part_dtype(l, to);
+    uint64_t elements = bytes / dtype_bytes(dtype);
     Op *op = part_begin(l, w, OP_ADD, FN_NONE);
-    op->dtype = t->dtype;
+    op->dtype = dtype;
     op->u.elements = elements;
-    part_arg(l, to, ARG_UPDATE);
-    part_arg(l, from, ARG_READ);
+    part_bytes_arg(l, to, ARG_UPDATE, bytes);
+    part_bytes_arg(l, from, ARG_READ, elements * dtype_bytes(part_dtype(l, from)));
 }
 
 /* ---- matmuls ---- */
 
+/* Of a gradient those bytes that the matmul makes: split_outputs shares it out. */
+static uint64_t made_bytes(const Lowering *l, const Whole *w, KernelArg dw)
+{
+    const MatmulShape *s = &w->op.u.matmul;
+    uint64_t all = lower_bytes(l, dw);
+    if (w->op.kind != OP_MATMUL)
+        return all;
+    return min_u64(all, s->m * s->n * max_u64(s->batch, 1) * dtype_bytes(part_dtype(l, dw)));
+}
+
 /* Gradients that the matmul cannot add to: into a temporary, then added. */
 static void accumulate_apart(Lowering *l, const Whole *w)
 {
-    KernelArg dw = w->args[2], temp = part_temp(l, "weight gradient", dw, part_dtype(l, dw));
+    KernelArg dw = w->args[2];
+    const Tensor *t = lower_tensor(l, dw.slot, dw.tensor);
+    uint64_t bytes = made_bytes(l, w, dw), row = max_u64(t->dims[1], 1) * dtype_bytes(t->dtype);
+    KernelArg temp = lower_temp(l, "weight gradient", t->dtype, bytes / row, t->dims[1]);
     Op *op = &lower_kernel(l, w->op)->op;
     op->u.matmul.accumulate = false;
-    op->read_bytes -= lower_bytes(l, dw);
+    ASSERT(op->read_bytes >= bytes);
+    op->read_bytes -= bytes;
     for (uint32_t i = 0; i < w->args_n; i++)
         lower_arg(l, i == 2 ? temp.slot : w->args[i].slot,
                   i == 2 ? temp.tensor : w->args[i].tensor,
                   i == 2 ? ARG_WRITE : w->args[i].mode);
-    add_sum(l, w, dw, temp);
+    add_sum(l, w, dw, temp, bytes);
 }
 
 static bool is_gate_up(const Lowering *l, uint32_t name)
@@ -154,7 +169,7 @@ static void split_inputs(Lowering *l, const Whole *w, uint64_t k, uint64_t all, 
         part_bytes_arg(l, w->args[i], ARG_READ, part(lower_bytes(l, w->args[i]), k, all));
     part_arg(l, to, ARG_WRITE);
     if (!first)
-        add_sum(l, w, dx, to);
+        add_sum(l, w, dx, to, lower_bytes(l, dx));
 }
 
 static bool expand_parts(Lowering *l, const Whole *w)
@@ -198,6 +213,8 @@ static Op *batched(Lowering *l, const Whole *w, const Scores *s, uint64_t m, uin
                    uint64_t k, uint32_t parts)
 {
     Op *op = part_begin(l, w, OP_MATMUL, FN_NONE);
+    if (op->dtype == DTYPE_F32) /* of the tensors: products may be tf32, as others are */
+        op->dtype = matmul_dtype(&l->b->s->training);
     op->u.matmul = (MatmulShape){ .m = m, .n = n, .k = k, .batch = s->heads };
     op->flops = w->op.flops / parts;
     op->model_flops = w->op.model_flops / parts;
@@ -488,7 +505,7 @@ static bool expand_embedding(Lowering *l, const Whole *w)
         fill(l, w, to);
     scatter(l, w, to);
     if (to.slot == SLOT_LOCAL)
-        add_sum(l, w, dtable, to);
+        add_sum(l, w, dtable, to, lower_bytes(l, dtable));
     return true;
 }
 

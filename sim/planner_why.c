@@ -113,14 +113,25 @@ static bool same_degrees(const PlanCandidate *c, const PlanCandidate *best)
     return c->tp == best->tp && c->pp == best->pp && c->cp == best->cp && c->ep == best->ep;
 }
 
+/* hsdp shards what fsdp does, but over fewer ranks. */
+static int compare_sharding(const PlanCandidate *a, const PlanCandidate *b)
+{
+    static const int level[STRATEGY_N] = {
+        [STRATEGY_ZERO1] = 1, [STRATEGY_ZERO2] = 2, [STRATEGY_HSDP] = 3, [STRATEGY_FSDP] = 4
+    };
+    int by_strategy = level[a->strategy] - level[b->strategy];
+    return by_strategy ? by_strategy
+                       : (a->shard_size > b->shard_size) - (a->shard_size < b->shard_size);
+}
+
 static bool asks_less_sharding(const PlanCandidate *c, const PlanCandidate *best)
 {
-    return same_degrees(c, best) && c->strategy < best->strategy;
+    return same_degrees(c, best) && compare_sharding(c, best) < 0;
 }
 
 static bool asks_more_sharding(const PlanCandidate *c, const PlanCandidate *best)
 {
-    return same_degrees(c, best) && c->strategy > best->strategy;
+    return same_degrees(c, best) && compare_sharding(c, best) > 0;
 }
 
 static bool asks_more_tp(const PlanCandidate *c, const PlanCandidate *best)

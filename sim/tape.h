@@ -90,6 +90,7 @@ typedef struct TapeOp {
     bool is_loss;    /* backward begins here */
     bool fused_loss; /* ... and the gradient of the logits already is in their place */
     uint64_t patch;  /* OP_CONV, OP_POOL: elements of the window */
+    double own;      /* matmul: part of its flops that no other rank of tp does too; 0: all */
     uint32_t
         groups; /* OP_MATMUL: of so many experts, each with its part of the rows; 0: plain */
     TapeTp tp;

@@ -13,7 +13,7 @@
  * Where the stack copies gradients into buckets (bucket_copies, PyTorch's
  * gradient_as_bucket_view=False) the copies are ops of the compute lane, per
  * block, and the buckets stay allocated.  Where it does not, gradients and
- * buckets are the same memory.
+ * buckets are the same memory.  Without overlap no copy runs beside a collective.
  *
  * With pipelines all of this happens per stage, over the stage's own blocks.
  *
@@ -30,7 +30,8 @@ static void launch(Buckets *d, const Weave *w, const BucketNames *names, Bucket 
     if (d->b->sw->bucket_copies) {
         u->bundle = bucket_bundle(d, u, names->name, dtype, true);
         bundle_open(&u->bundle);
-        bundle_fill(&u->bundle, NOWHERE);
+        bool alone = !overlaps(d->b, DIM_DP) && u > d->list;
+        bundle_fill(&u->bundle, alone ? u[-1].reduced : NOWHERE);
         u->reduced = bundle_reduce(&u->bundle, newest_compute(d->b->g, d->role));
         return;
     }
@@ -60,8 +61,9 @@ static Point drain(Buckets *d)
 {
     if (!d->b->sw->bucket_copies)
         return d->list_n ? d->list[d->list_n - 1].reduced : NOWHERE;
+    bool alone = !overlaps(d->b, DIM_DP);
     for (uint32_t k = 0; k < d->list_n; k++)
-        bundle_drain(&d->list[k].bundle, d->list[k].reduced);
+        bundle_drain(&d->list[k].bundle, d->list[alone ? d->list_n - 1 : k].reduced);
     return NOWHERE;
 }
 

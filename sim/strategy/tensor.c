@@ -233,6 +233,8 @@ static void follow(Splitter *s, TapeOp *op)
         settle(s, op->aux[j], split);
     if (op->in_place)
         s->t->values[op->out].memory = s->t->values[op->in[0]].memory;
+    if (split == SPLIT_WHOLE) /* every rank does it */
+        op->own = 1 / (double)s->tp;
     tape_op(s->t, *op);
 }
 
@@ -255,7 +257,10 @@ static void split_op(Splitter *s, TapeOp *op)
     else if (op->tp == TP_ROW)
         ASSERT(split_of(s, op->in[0]) == SPLIT_COLUMNS);
     split_weight(s, op);
+    double columns = (double)s->t->values[op->out].columns / (double)s->tp;
     settle(s, op->out, op->tp == TP_COLUMN ? SPLIT_COLUMNS : SPLIT_PARTIAL);
+    if (op->tp == TP_COLUMN) /* less than all of it where ranks repeat key and value heads */
+        op->own = columns / (double)s->t->values[op->out].columns;
     tape_op(s->t, *op);
 }
 

@@ -189,12 +189,14 @@ static uint32_t gather_for(Zero *z, const Instance *at)
     return k;
 }
 
-/* After the update: one after the other, exposed. */
+/* After the update: one after the other, exposed but for the copies of the one before; without
+ * overlap those wait too. */
 static void gather_all(Zero *z)
 {
+    uint32_t behind = overlaps(z->b, DIM_DP) ? 1 : 0;
     for (uint32_t k = z->buckets.list_n; k-- > 0;) {
         gather_from(z, k);
-        drain_from(z, k + 1);
+        drain_from(z, k + behind);
     }
     drain_from(z, 0);
 }

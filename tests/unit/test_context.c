@@ -15,26 +15,34 @@ typedef struct Split {
 
 enum { LAYERS = 3, HEADS = 8, KV_HEADS = 2, HEAD_DIM = 64, SEQ = 960 };
 
-static bool open_split(Split *x, uint32_t cp, bool ring, bool overlap)
+static bool open_split_again(Split *x, uint32_t cp, bool ring, bool overlap,
+                             const char *recompute)
 {
     char text[1024];
-    snprintf(
-        text, sizeof text,
-        "{\"model\":{\"kind\":\"transformer\",\"layers\":%d,\"hidden\":%d,\"heads\":%d,"
-        "\"kv_heads\":%d,\"vocab\":1000,\"max_seq\":4096,\"positions\":\"rope\"},"
-        "\"cluster\":\"dgx-h100\",\"training\":{\"global_batch\":1,\"micro_batch\":1,"
-        "\"seq_len\":%d,\"precision\":\"bf16\"},\"parallel\":{\"strategy\":\"ddp\",\"dp\":1,"
-        "\"cp\":%u,\"overlap\":{\"cp\":%s}}}",
-        LAYERS, HEADS * HEAD_DIM, HEADS, KV_HEADS, SEQ, cp, overlap ? "true" : "false");
+    snprintf(text, sizeof text,
+             "{\"model\":{\"kind\":\"transformer\",\"layers\":%d,\"hidden\":%d,\"heads\":%d,"
+             "\"kv_heads\":%d,\"vocab\":1000,\"max_seq\":4096,\"positions\":\"rope\"},"
+             "\"cluster\":\"dgx-h100\",\"training\":{\"global_batch\":1,\"micro_batch\":1,"
+             "\"seq_len\":%d,\"precision\":\"bf16\",\"recompute\":\"%s\"},\"parallel\":{"
+             "\"strategy\":\"ddp\",\"dp\":1,"
+             "\"cp\":%u,\"overlap\":{\"cp\":%s}}}",
+             LAYERS, HEADS * HEAD_DIM, HEADS, KV_HEADS, SEQ, recompute, cp,
+             overlap ? "true" : "false");
     *x = (Split){ 0 };
     JsonDoc *doc = json_parse(text, strlen(text), "split", &x->err);
     bool ok = doc && scenario_from(&x->s, doc, NULL, 0, &x->err) &&
               software_read(&x->sw, &x->arena, "generic", &x->err);
     x->sw.cp_ring = ring;
+    x->sw.selective_attention = true;
     ok = ok && build_graph(&x->g, &x->s, &x->sw, &x->err);
     if (!CHECK(ok))
         fprintf(stderr, "%s\n", x->err.text);
     return ok;
+}
+
+static bool open_split(Split *x, uint32_t cp, bool ring, bool overlap)
+{
+    return open_split_again(x, cp, ring, overlap, "none");
 }
 
 static void close_split(Split *x)
@@ -92,6 +100,23 @@ static void keys_and_values_move_twice_their_gradients_once(void)
                 CHECK_INT(2 * LAYERS * steps, gathers.ops_n);
                 CHECK_INT(LAYERS * steps, sums.ops_n);
                 CHECK_INT(2 * LAYERS * (ring ? cp : 1), sum_of(&x.g, OP_ATTENTION).ops_n);
+            }
+            close_split(&x);
+        }
+}
+
+/* Attention that is done again has its keys and values gathered for that, and then for backward,
+ * which passes them round as without. */
+static void attention_done_again_gathers_again(void)
+{
+    static const char *const recompute[] = { "selective", "full" };
+    const uint64_t kv = (uint64_t)SEQ * 2 * KV_HEADS * HEAD_DIM * 2;
+    for (size_t i = 0; i < ARRAY_N(recompute); i++)
+        for (int ring = 0; ring < 2; ring++) {
+            Split x;
+            if (open_split_again(&x, 4, ring, true, recompute[i])) {
+                CHECK_U64(3 * LAYERS * kv, sum_of(&x.g, OP_ALL_GATHER).bytes);
+                CHECK_INT(3 * LAYERS * (ring ? 4 : 1), sum_of(&x.g, OP_ATTENTION).ops_n);
             }
             close_split(&x);
         }
@@ -178,6 +203,7 @@ int main(void)
 {
     setenv("LOCKSTEP_SHARE", "scenarios", 0);
     RUN(keys_and_values_move_twice_their_gradients_once);
+    RUN(attention_done_again_gathers_again);
     RUN(every_rank_has_an_equal_share_of_the_work);
     RUN(gradients_are_summed_over_the_ranks_of_a_sequence);
     RUN(a_ring_hides_behind_attention);

@@ -94,6 +94,13 @@ static Software facts_by_bits(uint32_t bits)
 
 /* ---- nothing is lost ---- */
 
+static void check_traffic(const World *w)
+{
+    for (uint32_t i = 0; i < w->g.ops_n; i++)
+        CHECK(w->g.ops[i].read_bytes < (uint64_t)1 << 40 &&
+              w->g.ops[i].write_bytes < (uint64_t)1 << 40);
+}
+
 static void check_lowering(World *w)
 {
     CHECK(world_build(w));
@@ -117,6 +124,7 @@ static void check_lowering(World *w)
         CHECK_NEAR(model[i], sums.model_flops, 1e-12);
         CHECK_INT(delta[i], world_segment(w, i)->memory_delta);
     }
+    check_traffic(w);
     check_lives(w);
     free(flops);
     free(model);
@@ -390,6 +398,50 @@ static void gradients_are_added_by_the_matmul_or_after_it(void)
     world_free(&w);
 }
 
+/* What adding the weight gradients of a layer reads and writes, and how many numbers it adds. */
+static Op weight_sums(World *w)
+{
+    const Segment *s = world_segment(w, plain_backward(w, GRAD_ADD));
+    Op all = { 0 };
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = &graph_ops(&w->g, s)[i];
+        CHECK(op->read_bytes < 1 << 20 && op->write_bytes < 1 << 20);
+        if (op->kind != OP_ADD || op->phase != PHASE_WGRAD)
+            continue;
+        all.read_bytes += op->read_bytes;
+        all.write_bytes += op->write_bytes;
+        all.u.elements += op->u.elements;
+    }
+    return all;
+}
+
+/* Each part makes its own rows of the gradient, and only those are added. */
+static void parts_of_a_gradient_are_added_once(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.wgrad_accumulate = false;
+    CHECK(lowered(&w));
+    Op whole = weight_sums(&w);
+    world_free(&w);
+    w.sw.fused_qkv = w.sw.fused_gate_up = false;
+    CHECK(lowered(&w));
+    Op parts = weight_sums(&w);
+    uint64_t elements =
+        64 * 128 + 64 * 64 + 2 * 64 * 96 + 96 * 64; /* qkv, out, gate_up, down */
+    CHECK_U64(elements, whole.u.elements);
+    CHECK_U64(elements, parts.u.elements);
+    CHECK_U64(4 * elements, parts.read_bytes); /* two of 2 bytes */
+    CHECK_U64(2 * elements, parts.write_bytes);
+    CHECK_U64(whole.read_bytes, parts.read_bytes);
+    const Op *v = find_op(&w, plain_backward(&w, GRAD_ADD), OP_MATMUL, PHASE_WGRAD, 0);
+    CHECK(!v->u.matmul.accumulate);
+    const Tensor *temp = graph_arg_tensor(&w.g, world_segment(&w, plain_backward(&w, GRAD_ADD)),
+                                          &w.g.args[v->arg_first + 2]);
+    CHECK_U64(v->write_bytes, temp->bytes);
+    world_free(&w);
+}
+
 static void table_gradients_are_cleared_then_scattered(void)
 {
     World w;
@@ -597,6 +649,7 @@ int main(void)
     RUN(attention_without_fusion_is_two_matmuls_and_a_softmax);
     RUN(the_loss_by_what_its_stack_fuses);
     RUN(gradients_are_added_by_the_matmul_or_after_it);
+    RUN(parts_of_a_gradient_are_added_once);
     RUN(table_gradients_are_cleared_then_scattered);
     RUN(parts_of_a_split_matmul_add_up);
     RUN(dropout_joins_the_sum);

@@ -37,6 +37,26 @@ static void ranks_together_do_the_flops_of_one(void)
         }
 }
 
+/* Model flops are the model's: what several ranks do alike counts once. */
+static void work_done_by_several_ranks_counts_once(void)
+{
+    for (int i = 0; i <= ZOO_N; i++)
+        for (int sequence = 0; sequence < 2; sequence++) {
+            World one, all;
+            /* The last: 2 key and value heads on 4 ranks. */
+            Transformer m = i < ZOO_N ? splittable(i) : llama_like(3, 64, 4, 2, 96, 128);
+            uint32_t tp = i < ZOO_N ? 2 : 4;
+            split_world(&one, m, 1, false);
+            split_world(&all, m, tp, sequence);
+            CHECK(world_build(&one));
+            CHECK(world_build(&all));
+            CHECK_NEAR(sum_blocks(&one, VARIANT_PLAIN).model_flops,
+                       tp * sum_blocks(&all, VARIANT_PLAIN).model_flops, 1e-12);
+            world_free(&one);
+            world_free(&all);
+        }
+}
+
 static void ranks_together_hold_the_parameters_of_one(void)
 {
     for (int sequence = 0; sequence < 2; sequence++) {
@@ -569,6 +589,7 @@ static void what_does_not_divide_is_named(void)
 int main(void)
 {
     RUN(ranks_together_do_the_flops_of_one);
+    RUN(work_done_by_several_ranks_counts_once);
     RUN(ranks_together_hold_the_parameters_of_one);
     RUN(key_and_value_heads_are_repeated);
     RUN(gradients_of_repeated_heads_are_summed);
