@@ -83,8 +83,8 @@ typedef struct BackendType {
     bool (*open)(Backend **b, const Job *job, Err *err);
     void (*close)(Backend *b); /* ends its threads; NULL is fine */
 
-    /* Copies between the program's arena and the host, zeros; from any thread, one at a time, not
-     * while a step runs. */
+    /* Copy from the program's arena to the host, from the host to it, set it to zero.  From any
+     * thread, one at a time, not while a step runs. */
     bool (*read)(Backend *b, uint64_t offset, void *to, uint64_t bytes, Err *err);
     bool (*write)(Backend *b, uint64_t offset, const void *from, uint64_t bytes, Err *err);
     bool (*clear)(Backend *b, uint64_t offset, uint64_t bytes, Err *err);

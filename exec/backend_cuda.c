@@ -331,7 +331,12 @@ static bool cuda_open(Backend **out, const Job *job, Err *err)
 
 /* ---- between steps ---- */
 
-/* Threads begin with GPU 0. */
+/* Whatever thread copies: each begins with GPU 0. */
+static cudaError_t use_device(const Backend *b)
+{
+    return cudaSetDevice(b->job->cuda->device);
+}
+
 static bool moved(const Backend *b, cudaError_t result, const char *doing, Err *err)
 {
     return cuda_ok(result, doing, err) || err_wrap(err, "rank %u", b->p->rank);
@@ -339,7 +344,7 @@ static bool moved(const Backend *b, cudaError_t result, const char *doing, Err *
 
 static bool cuda_read(Backend *b, uint64_t offset, void *to, uint64_t bytes, Err *err)
 {
-    cudaError_t result = cudaSetDevice(b->job->cuda->device);
+    cudaError_t result = use_device(b);
     if (result == cudaSuccess)
         result = cudaMemcpy(to, b->arena + offset, bytes, cudaMemcpyDeviceToHost);
     return moved(b, result, "copying from the GPU", err);
@@ -348,7 +353,7 @@ static bool cuda_read(Backend *b, uint64_t offset, void *to, uint64_t bytes, Err
 /* A copy from pageable memory returns before all is there, and lanes do not wait for it. */
 static bool cuda_write(Backend *b, uint64_t offset, const void *from, uint64_t bytes, Err *err)
 {
-    cudaError_t result = cudaSetDevice(b->job->cuda->device);
+    cudaError_t result = use_device(b);
     if (result == cudaSuccess)
         result = cudaMemcpy(b->arena + offset, from, bytes, cudaMemcpyHostToDevice);
     if (result == cudaSuccess)
@@ -358,7 +363,7 @@ static bool cuda_write(Backend *b, uint64_t offset, const void *from, uint64_t b
 
 static bool cuda_clear(Backend *b, uint64_t offset, uint64_t bytes, Err *err)
 {
-    cudaError_t result = cudaSetDevice(b->job->cuda->device);
+    cudaError_t result = use_device(b);
     if (result == cudaSuccess)
         result = cudaMemset(b->arena + offset, 0, bytes);
     if (result == cudaSuccess)

@@ -10,9 +10,12 @@
 #include "exec/measure.h"
 #include "exec/number.h"
 
-/* Random numbers; and how much of them, again and again, is written at a time: on a GPU a write
- * costs by itself too. */
-enum { NOISE_N = 1 << 16, POOL_BYTES = 8 << 20 };
+enum {
+    NOISE_N = 1 << 16, /* random numbers */
+    POOL_BYTES =
+        8 << 20 /* of them again and again, written at a time: on a GPU a write costs by
+                            itself too */
+};
 
 typedef struct Samples {
     double *x;

@@ -432,8 +432,41 @@ static void first_values(const Whole *w, uint64_t key, uint64_t first, uint64_t 
         }
 }
 
+Run pieces_stretch(const Pieces *x, const Piece *piece, uint32_t *run)
+{
+    const Run *runs = x->runs + piece->runs_first;
+    Run all = runs[(*run)++];
+    while (*run < piece->runs_n && runs[*run].local == all.local + all.n)
+        all.n += runs[(*run)++].n;
+    return all;
+}
+
 /* Large models take a minute on one processor: blocks of numbers are dealt to threads, and come out
  * the same whoever makes them. */
+/* All bits are 0 then, in every format. */
+static bool is_zero(const Piece *piece, const Whole *w)
+{
+    return w->init == INIT_ZERO || piece->what == PIECE_FIRST_MOMENT ||
+           piece->what == PIECE_SECOND_MOMENT;
+}
+
+static bool clear_zeros(const Pieces *x, const Program *p, const WholeList *whole,
+                        const Store *to, Err *err)
+{
+    bool ok = true;
+    for (uint32_t i = 0; i < x->pieces_n; i++) {
+        const Piece *piece = &x->pieces[i];
+        const Resident *r = &p->residents[piece->resident];
+        uint64_t each = dtype_bytes(r->dtype);
+        for (uint32_t k = 0;
+             ok && is_zero(piece, &whole->whole[piece->whole]) && k < piece->runs_n;) {
+            Run run = pieces_stretch(x, piece, &k);
+            ok = store_clear(to, r->offset + run.local * each, run.n * each, err);
+        }
+    }
+    return ok;
+}
+
 enum { FILL_BLOCK = STORE_CHUNK / sizeof(float), FILL_THREADS_MAX = 16 };
 
 typedef struct Filling {
@@ -441,66 +474,48 @@ typedef struct Filling {
     const Program *p;
     const WholeList *whole;
     uint64_t seed;
-    const Store *to;
-    pthread_mutex_t *one; /* puts */
-    uint64_t mine, of;    /* blocks mine, mine + of ... */
-    uint8_t *buffer;
+    uint64_t mine, of; /* blocks mine, mine + of ... */
+    StoreWriter to;
     bool ok;
     Err err;
 } Filling;
 
-static void make_values(const Whole *w, uint64_t key, Run run, DType dtype, uint8_t *to)
+/* At most a block. */
+static bool make_values(Filling *f, const Whole *w, Run run, const Resident *r)
 {
     float values[512];
-    for (uint64_t i = 0; i < run.n; i += ARRAY_N(values)) {
+    uint64_t key = random_key(f->seed, w->name, w->layer), each = dtype_bytes(r->dtype);
+    uint8_t *to = store_place(&f->to, r->offset + run.local * each, run.n * each, &f->err);
+    for (uint64_t i = 0; to && i < run.n; i += ARRAY_N(values)) {
         uint64_t n = min_u64(ARRAY_N(values), run.n - i);
         first_values(w, key, run.whole + i, n, values);
-        numbers_narrow(dtype, values, n, to + i * dtype_bytes(dtype));
+        numbers_narrow(r->dtype, values, n, to + i * each);
     }
+    return to != NULL;
 }
 
-static void init_block(Filling *f, const Whole *w, uint64_t key, Run run, const Resident *r)
+/* This thread's part of a run; *at counts the numbers of all, block by block. */
+static void fill_run(Filling *f, const Whole *w, Run run, const Resident *r, uint64_t *at)
 {
-    uint64_t each = dtype_bytes(r->dtype), at = r->offset + run.local * each;
-    uint8_t *place = store_place(f->to, at, f->buffer);
-    bool zero = w->init == INIT_ZERO; /* all bits 0 in every format */
-    if (!zero)
-        make_values(w, key, run, r->dtype, place);
-    pthread_mutex_t *one = f->to->memory ? NULL : f->one;
-    if (one)
-        pthread_mutex_lock(one);
-    f->ok = zero ? store_clear(f->to, at, run.n * each, &f->err)
-                 : store_put(f->to, at, place, run.n * each, &f->err);
-    if (one)
-        pthread_mutex_unlock(one);
-}
-
-/* This thread's blocks of a run; *block counts all of them. */
-static void init_run(Filling *f, const Whole *w, Run run, const Resident *r, uint64_t *block)
-{
-    uint64_t key = random_key(f->seed, w->name, w->layer);
-    for (uint64_t i = 0; f->ok && i < run.n; i += FILL_BLOCK) {
-        Run part = { run.local + i, run.whole + i, min_u64(FILL_BLOCK, run.n - i) };
-        if ((*block)++ % f->of == f->mine)
-            init_block(f, w, key, part, r);
+    for (uint64_t i = 0, n; f->ok && i < run.n; i += n, *at += n) {
+        n = min_u64(FILL_BLOCK - *at % FILL_BLOCK, run.n - i);
+        if (*at / FILL_BLOCK % f->of == f->mine)
+            f->ok = make_values(f, w, (Run){ run.local + i, run.whole + i, n }, r);
     }
 }
 
 static void *fill(void *user)
 {
     Filling *f = user;
-    uint64_t block = 0;
-    f->buffer = store_buffer(f->to);
+    uint64_t at = 0;
     for (uint32_t i = 0; i < f->x->pieces_n; i++) {
         const Piece *piece = &f->x->pieces[i];
-        Whole w = f->whole->whole[piece->whole];
-        if (piece->what == PIECE_FIRST_MOMENT || piece->what == PIECE_SECOND_MOMENT)
-            w.init = INIT_ZERO;
-        for (uint32_t k = 0; k < piece->runs_n; k++)
-            init_run(f, &w, f->x->runs[piece->runs_first + k],
-                     &f->p->residents[piece->resident], &block);
+        const Whole *w = &f->whole->whole[piece->whole];
+        for (uint32_t k = 0; !is_zero(piece, w) && k < piece->runs_n; k++)
+            fill_run(f, w, f->x->runs[piece->runs_first + k], &f->p->residents[piece->resident],
+                     &at);
     }
-    free(f->buffer);
+    f->ok = store_flush(&f->to, &f->err) && f->ok;
     return NULL;
 }
 
@@ -518,19 +533,18 @@ bool pieces_init(const Pieces *x, const Program *p, const WholeList *whole, uint
                  const Store *to, Err *err)
 {
     pthread_t threads[FILL_THREADS_MAX];
-    bool started[FILL_THREADS_MAX] = { false }, ok = true;
+    bool started[FILL_THREADS_MAX] = { false }, ok = clear_zeros(x, p, whole, to, err);
     Filling parts[FILL_THREADS_MAX];
-    pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
-    uint64_t n = fill_threads(x);
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    uint64_t n = ok ? fill_threads(x) : 0;
     for (uint64_t i = 0; i < n; i++) {
         parts[i] = (Filling){ .x = x,
                               .p = p,
                               .whole = whole,
                               .seed = seed,
-                              .to = to,
-                              .one = &one,
                               .mine = i,
                               .of = n,
+                              .to = { .store = to, .lock = &lock },
                               .ok = true };
         started[i] = i > 0 && pthread_create(&threads[i], NULL, fill, &parts[i]) == 0;
     }
@@ -542,6 +556,6 @@ bool pieces_init(const Pieces *x, const Program *p, const WholeList *whole, uint
             pthread_join(threads[i], NULL);
         ok = ok && (parts[i].ok || err_set(err, "%s", parts[i].err.text));
     }
-    pthread_mutex_destroy(&one);
+    pthread_mutex_destroy(&lock);
     return ok;
 }

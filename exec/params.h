@@ -94,6 +94,10 @@ typedef struct Pieces {
 bool pieces_make(Pieces *out, const Program *p, const WholeList *whole, Err *err);
 void pieces_free(Pieces *x);
 
+/* The runs of a piece from *run on that follow one another in the resident, as one (its `whole` is
+ * the first one's); *run is the run behind them. */
+Run pieces_stretch(const Pieces *x, const Piece *piece, uint32_t *run);
+
 /* Puts first values of parameters and master weights into the store; moments are zero. */
 bool pieces_init(const Pieces *x, const Program *p, const WholeList *whole, uint64_t seed,
                  const Store *to, Err *err);

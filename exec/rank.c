@@ -130,6 +130,7 @@ static bool measure(RankRun *r, const RankPlace *place, Err *err)
     MachineTimes m;
     if (!s->measured)
         return true;
+    ASSERT(!s->backend->own_memory); /* measure_job works in the fabric's */
     feed_prepare(r->feed, 0, 1);
     bool ok = measure_job(&m, &r->job, place->local_n * (s->beside_n ? s->beside_n : 1), err) &&
               (place->rank > 0 || s->measured(s->user, &m, err));

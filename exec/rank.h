@@ -43,7 +43,7 @@ typedef struct RankSetup {
 
     uint32_t beside_n; /* like jobs on this host at the same time, with this one; 0 as 1 */
     /* Before the first step, on rank 0, with what this machine takes.  NULL: nothing is
-     * measured. */
+     * measured; so it must be where the backend has memory of its own. */
     bool (*measured)(void *user, const MachineTimes *m, Err *err);
     /* Behind each step; may be NULL.  False with err ends the job. */
     bool (*each_step)(void *user, const StepInfo *info, Err *err);

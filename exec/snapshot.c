@@ -378,8 +378,7 @@ typedef struct Loader {
     const Pieces *x;
     const Program *p;
     const WholeList *whole;
-    const Store *to;
-    uint8_t *buffer; /* see store_buffer */
+    StoreWriter to;
     SnapPart *parts;
     uint32_t parts_n;
     uint64_t *filled; /* elements, by piece */
@@ -425,43 +424,41 @@ static void convert(DType to_type, uint8_t *to, DType from_type, const uint8_t *
     }
 }
 
-/* n of the stored numbers, from `whole` of them on, become the resident's from `local` on. */
-static bool copy_numbers(const Loader *l, const Resident *r, Run run, const StoredPiece *s,
-                         const uint8_t *numbers)
+/* n numbers, element `from` of the stored ones first, become those of the resident from `to` on. */
+static bool copy_numbers(Loader *l, const Resident *r, uint64_t to, const StoredPiece *s,
+                         const uint8_t *numbers, uint64_t from, uint64_t n)
 {
     uint64_t each = dtype_bytes(r->dtype), most = STORE_CHUNK / each;
-    bool ok = true;
-    for (uint64_t i = 0; ok && i < run.n; i += most) {
-        uint64_t n = min_u64(most, run.n - i), at = r->offset + (run.local + i) * each;
-        uint8_t *place = store_place(l->to, at, l->buffer);
-        convert(r->dtype, place, s->dtype, numbers + (run.whole + i) * dtype_bytes(s->dtype),
-                n);
-        ok = store_put(l->to, at, place, n * each, l->err);
+    for (uint64_t i = 0; i < n; i += most) {
+        uint64_t some = min_u64(most, n - i), at = r->offset + (to + i) * each;
+        uint8_t *place = store_place(&l->to, at, some * each, l->err);
+        if (!place)
+            return false;
+        convert(r->dtype, place, s->dtype, numbers + (from + i) * dtype_bytes(s->dtype), some);
     }
-    return ok;
+    return true;
 }
 
-/* Walks both lists of runs, which ascend; numbers NULL: only counts what is common.  0 with l->err
- * when the store takes nothing. */
-static uint64_t take_common(const Loader *l, const Piece *piece, const SnapPart *part,
-                            const StoredPiece *s, const uint8_t *numbers)
+/* Walks both lists of runs, which ascend, and counts what is common; numbers NULL: nothing else. */
+static bool take_common(Loader *l, const Piece *piece, const SnapPart *part,
+                        const StoredPiece *s, const uint8_t *numbers, uint64_t *common)
 {
-    uint64_t common = 0;
     uint32_t a = 0, b = 0;
-    while (a < piece->runs_n && b < s->runs_n) {
+    bool ok = true;
+    *common = 0;
+    while (ok && a < piece->runs_n && b < s->runs_n) {
         Run mine = l->x->runs[piece->runs_first + a], its = part->runs[s->runs_first + b];
         uint64_t first = max_u64(mine.whole, its.whole);
         uint64_t mine_end = mine.whole + mine.n, its_end = its.whole + its.n;
         uint64_t end = min_u64(mine_end, its_end);
-        Run both = { mine.local + first - mine.whole, its.local + first - its.whole,
-                     first < end ? end - first : 0 };
-        if (numbers && !copy_numbers(l, resident_of(l, piece), both, s, numbers))
-            return 0;
-        common += both.n;
+        if (first < end && numbers)
+            ok = copy_numbers(l, resident_of(l, piece), mine.local + first - mine.whole, s,
+                              numbers, its.local + first - its.whole, end - first);
+        *common += first < end ? end - first : 0;
         a += mine_end <= its_end;
         b += its_end <= mine_end;
     }
-    return common;
+    return ok;
 }
 
 static uint64_t size_of(const Loader *l, const Piece *piece)
@@ -487,15 +484,15 @@ static bool take_stored(Loader *l, SnapPart *part, const StoredPiece *s, Taste t
                          "'%s' is of another model: '%s' is %" PRIu64 " x %" PRIu64
                          " there, %" PRIu64 " x %" PRIu64 " here",
                          part->path, s->name, s->rows, s->columns, w->rows, w->columns);
-        if (!ok || take_common(l, piece, part, s, NULL) == 0)
+        uint64_t common = 0;
+        if (!ok || !take_common(l, piece, part, s, NULL, &common) || common == 0)
             continue;
         if (!numbers) {
             numbers = mem_zero(s->elements, dtype_bytes(s->dtype));
             ok = snap_numbers(part, s, numbers, l->err);
         }
-        if (ok)
-            l->filled[i] += take_common(l, piece, part, s, numbers);
-        ok = ok && !l->err->set;
+        ok = ok && take_common(l, piece, part, s, numbers, &common);
+        l->filled[i] += ok ? common : 0;
     }
     free(numbers);
     return ok;
@@ -587,14 +584,10 @@ bool snapshot_read(const char *dir, SnapshotInfo *info, const Pieces *x, const P
     if (!share_newest(dir, &step, p, f, err))
         return false;
     Path folder = path_in(dir, "step-%08" PRIu64, step);
-    Loader l = { .folder = folder.text,
-                 .x = x,
-                 .p = p,
-                 .whole = whole,
-                 .to = to,
-                 .buffer = store_buffer(to),
-                 .err = err };
+    Loader l = {
+        .folder = folder.text, .x = x, .p = p, .whole = whole, .to = { .store = to }, .err = err
+    };
     bool ok = load(&l, info, step);
-    free(l.buffer);
+    ok = store_flush(&l.to, err) && ok;
     return agree(ok, p, f, err);
 }

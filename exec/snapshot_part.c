@@ -164,8 +164,8 @@ static bool write_piece(FILE *f, const Source *s, const Piece *piece, uint32_t *
 {
     const Resident *r = &s->p->residents[piece->resident];
     uint64_t each = dtype_bytes(r->dtype), most = STORE_CHUNK / each;
-    for (uint32_t k = 0; k < piece->runs_n; k++) {
-        Run run = s->x->runs[piece->runs_first + k];
+    for (uint32_t k = 0; k < piece->runs_n;) {
+        Run run = pieces_stretch(s->x, piece, &k);
         for (uint64_t i = 0; i < run.n; i += most) {
             uint64_t bytes = min_u64(most, run.n - i) * each;
             uint64_t offset = r->offset + (run.local + i) * each;

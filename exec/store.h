@@ -2,15 +2,18 @@
  * store.h - the memory that tensors live in from step to step: this process' own, or a
  * backend's, to and from which bytes are copied.
  *
- *     first values ----> store_place, store_put ----+
- *     a snapshot that is read ------^               +--> memory, or BackendType.write
- *     a snapshot that is written <-- store_get <----+--- memory, or BackendType.read
+ *     first values --------------> store_place ... store_flush --+
+ *     a snapshot that is read ----------^                        +--> memory, BackendType.write
+ *     a snapshot that is written <-- store_get <-----------------+--- memory, BackendType.read
  *
- * Of a backend's memory only a chunk at a time is on the host, in a buffer of the caller: a GPU
- * may hold more than the host has.  Calls for a backend's memory come one at a time.
+ * Of a backend's memory only a chunk at a time is on the host: a GPU may hold more than the host
+ * has.  A copy costs by itself too, so neighbours are copied together.  Calls for a backend's
+ * memory come one at a time.
  */
 #ifndef LOCKSTEP_EXEC_STORE_H
 #define LOCKSTEP_EXEC_STORE_H
+
+#include <pthread.h>
 
 #include "core/base.h"
 #include "core/err.h"
@@ -29,13 +32,22 @@ typedef struct Store {
 
 /* A buffer of STORE_CHUNK bytes where one is needed, else NULL; free() it. */
 uint8_t *store_buffer(const Store *s);
-
-/* Where bytes for offset are to be written, before they are put: there, or in the buffer. */
-uint8_t *store_place(const Store *s, uint64_t offset, uint8_t *buffer);
-bool store_put(const Store *s, uint64_t offset, const uint8_t *place, uint64_t bytes, Err *err);
-/* The bytes at offset, there or in the buffer; NULL after a failure. */
+/* The bytes at offset, at most STORE_CHUNK, there or in the buffer; NULL after a failure. */
 const uint8_t *store_get(const Store *s, uint64_t offset, uint64_t bytes, uint8_t *buffer,
                          Err *err);
 bool store_clear(const Store *s, uint64_t offset, uint64_t bytes, Err *err);
+
+/* Zeroed but for store and lock.  What has been placed is written when something that does not
+ * follow it is, when the buffer is full, and by store_flush, which also gives up the buffer. */
+typedef struct StoreWriter {
+    const Store *store;
+    pthread_mutex_t *lock; /* held while a backend copies; NULL: nobody else writes */
+    uint8_t *buffer;
+    uint64_t at, n; /* bytes [at, at + n) are in it */
+} StoreWriter;
+
+/* Where the bytes for offset, at most STORE_CHUNK, are to be written now; NULL after a failure. */
+uint8_t *store_place(StoreWriter *w, uint64_t offset, uint64_t bytes, Err *err);
+bool store_flush(StoreWriter *w, Err *err);
 
 #endif

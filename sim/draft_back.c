@@ -460,8 +460,8 @@ static void back_attention(Back *b, const TapeOp *op)
         need(b, op->out);
     for (uint32_t j = 0; j < op->aux_n; j++)
         need(b, op->aux[j]);
-    for (uint32_t j = 0; j < op->in_n;
-         j++) /* last: doing it again gives up what was gathered */
+    /* Inputs last: attention that is done again gives up what was gathered for it. */
+    for (uint32_t j = 0; j < op->in_n; j++)
         need(b, op->in[j]);
     Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
     attention_flops(&kernel, op, flash);

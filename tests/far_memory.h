@@ -5,6 +5,7 @@
 #ifndef LOCKSTEP_TESTS_FAR_MEMORY_H
 #define LOCKSTEP_TESTS_FAR_MEMORY_H
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -18,36 +19,37 @@ typedef struct FarMemory {
 struct Backend {
     uint8_t *memory;
     FarMemory *counts;
+    _Atomic bool busy; /* calls come one at a time */
 };
 
-static inline bool far_call(Backend *b, Err *err)
+/* from NULL: zeros.  Takes its time, so that a second call would be noticed. */
+static inline bool far_copy(Backend *b, uint8_t *to, const void *from, uint64_t bytes, Err *err)
 {
-    return ++b->counts->calls_n < b->counts->fails_at || err_set(err, "the memory is gone");
+    ASSERT(!atomic_exchange(&b->busy, true));
+    bool ok = ++b->counts->calls_n < b->counts->fails_at || err_set(err, "the memory is gone");
+    if (ok && from)
+        memcpy(to, from, bytes);
+    else if (ok)
+        memset(to, 0, bytes);
+    sched_yield();
+    b->busy = false;
+    return ok;
 }
 
 static inline bool far_read(Backend *b, uint64_t offset, void *to, uint64_t bytes, Err *err)
 {
-    if (!far_call(b, err))
-        return false;
-    memcpy(to, b->memory + offset, bytes);
-    return true;
+    return far_copy(b, to, b->memory + offset, bytes, err);
 }
 
 static inline bool far_write(Backend *b, uint64_t offset, const void *from, uint64_t bytes,
                              Err *err)
 {
-    if (!far_call(b, err))
-        return false;
-    memcpy(b->memory + offset, from, bytes);
-    return true;
+    return far_copy(b, b->memory + offset, from, bytes, err);
 }
 
 static inline bool far_clear(Backend *b, uint64_t offset, uint64_t bytes, Err *err)
 {
-    if (!far_call(b, err))
-        return false;
-    memset(b->memory + offset, 0, bytes);
-    return true;
+    return far_copy(b, b->memory + offset, NULL, bytes, err);
 }
 
 static inline Store far_store(Backend *b)

@@ -257,7 +257,7 @@ profile_part() {
 
 # Our kernels under the toolkit's checker: addresses, then races within blocks.
 sanitize_part() {
-    local scenario=$work/tiny.json tool
+    local scenario=$work/tiny.json tool rc
     no_plugin && return 77
     command -v compute-sanitizer >/dev/null 2>&1 || return 77
     printf '{"name":"tiny","model":{"kind":"transformer","layers":1,"hidden":128,"heads":2,
@@ -269,21 +269,17 @@ sanitize_part() {
         # --comm loop: in the process that the checker has started, not in a child of it
         timeout --foreground -k 5 40 compute-sanitizer --tool "$tool" --error-exitcode 9 \
             "$LOCKSTEP" run "$scenario" --backend cuda --comm loop --no-cuda-graphs --steps 2 \
-            >"$work/$tool.txt" 2>&1 || only_races_of_others "$work/$tool.txt" || {
+            >"$work/$tool.txt" 2>&1
+        rc=$?
+        if [ $rc != 0 ] && ! only_races_of_others "$tool" $rc "$work/$tool.txt"; then
             echo "sanitize: $tool: $(grep -m 5 '=========' "$work/$tool.txt" | tr '\n' ' ')"
             return 1
-        }
+        fi
         echo "sanitize: $tool: $(grep 'SUMMARY' "$work/$tool.txt" | tail -n 1)"
     done
 }
 
-# Kernels of cuBLASLt order accesses in ways that racecheck does not know; ours are not to.
-only_races_of_others() {
-    local races=$work/races.txt
-    grep 'Race reported' "$1" >"$races" || return 1
-    ! grep -qEv 'cublas|nvjet|xmma|cutlass|gemm|splitK' "$races" || return 1
-    echo "sanitize: $(wc -l <"$races") races reported, all within cuBLASLt's kernels"
-}
+. $here/races.sh
 
 # own NAME LIMIT_S FUNCTION...: a function as a part; it sees this shell's variables
 own() {

@@ -58,6 +58,19 @@ row() {
             m, n, t * 1e3, b * s / t, p * 1e3, 100 * (p / t - 1) }' || failed=1
 }
 
+# within S COMMAND...: but no longer than what is left of SPEED_S.  --foreground, or it would be a
+# group of its own that outlives this script's.
+within() {
+    local left_s=$((speed_s - SECONDS)) limit_s=$1
+    shift
+    ((limit_s < left_s)) || limit_s=$left_s
+    ((limit_s > 0)) || {
+        echo "no time left" >&2
+        return 124
+    }
+    timeout --foreground -k 5 "$limit_s" "$@"
+}
+
 # ours MODEL BATCH SEQ NAME [OPTION...]: step_s is what a step took
 ours() {
     local model=$1 batch=$2 seq=$3 name=$4 file=$folder/run.json
@@ -67,8 +80,7 @@ ours() {
         "gpu":"%s"},"training":{"global_batch":%s,"micro_batch":%s,"seq_len":%s,
         "precision":"bf16","optimizer":"adamw","lr":6e-4},"parallel":{"strategy":"single"}}\n' \
         "$model" "$model" "$gpu" "$batch" "$batch" "$seq" >"$folder/scenario.json"
-    # A limit within a limit: --foreground, or it would be a group of its own that outlives this.
-    if ! timeout --foreground -k 5 "$case_s" "$lockstep" run "$folder/scenario.json" "${cuda[@]}" \
+    if ! within "$case_s" "$lockstep" run "$folder/scenario.json" "${cuda[@]}" \
         --steps "$steps" --json "$@" >"$file" 2>"$folder/err"; then
         failed=1
         echo "speed: $model, $name: $(tail -n 1 "$folder/err")"
@@ -81,7 +93,7 @@ ours() {
 # again MODEL BATCH SEQ: the last run's time beside what the file made in this run predicts
 again() {
     [ -n "$step_s" ] && [ -s "$out/gpu.json" ] || return
-    if ! "$lockstep" sim "$folder/scenario.json" --set software=lockstep --json \
+    if ! within 20 "$lockstep" sim "$folder/scenario.json" --set software=lockstep --json \
         --set "cluster.gpu=$(cd "$out" && pwd)/gpu.json" >"$folder/sim.json" 2>"$folder/err"; then
         failed=1
         echo "speed: $1, by $out/gpu.json: $(tail -n 1 "$folder/err")"

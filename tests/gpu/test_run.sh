@@ -62,6 +62,24 @@ check "a broken archive is no archive" 1 "no nvcc" \
     env CARRY="$folder/broken" BUILD="$folder/b" CUDA_HOME="$folder/cuda" \
     "$bash" tests/gpu/run.sh
 
+# races NAME STATUS TEXT TOOL RC LINE...: only_races_of_others of a log of these lines
+races() {
+    local name=$1 status=$2 text=$3 tool=$4 rc=$5
+    shift 5
+    printf '========= %s\n' "$@" >"$folder/races.txt"
+    check "$name" "$status" "$text" only_races_of_others "$tool" "$rc" "$folder/races.txt"
+}
+. tests/gpu/races.sh
+theirs='Error: Race reported between Write access at cublasLt::splitKreduce_kernel+0x10'
+mine='Error: Race reported between Write access at norm_kernel(Norm, NormArgs, bool)+0x10'
+summary='RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)'
+races "a race of cuBLASLt's is no failure" 0 "1 races" racecheck 9 "$theirs" "$summary"
+races "one of ours is" 1 "" racecheck 9 "$theirs" "$mine" "$summary"
+races "a run that was cut short is" 1 "" racecheck 124 "$theirs"
+races "and one that ends otherwise" 1 "" racecheck 1 "$theirs" "$summary"
+races "no race, no excuse" 1 "" racecheck 9 "$summary"
+races "memcheck has none" 1 "" memcheck 9 "$theirs" "$summary"
+
 # On a machine with nvcc and no GPU; with one, this would measure.
 if [ "$(sh tests/find_cuda.sh)" ] && ! nvidia-smi -L >/dev/null 2>&1; then
     check "without a GPU a sentence and 77" 77 "no usable GPU" \

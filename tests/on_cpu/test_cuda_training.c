@@ -133,33 +133,39 @@ static void split_work_is_the_same_work(void)
         check_case(&split[i], &without);
 }
 
+static bool train(ExecWorld *w, WorldOptions options, const CudaOptions *cuda)
+{
+    options.cuda = cuda;
+    options.backend = cuda ? &backend_cuda : NULL;
+    bool ok = CHECK(world_run(w, options));
+    if (!ok)
+        fprintf(stderr, "%s\n", w->result->text);
+    return ok;
+}
+
 /* Trains on one, from its snapshot on another; the losses of both. */
-static void train_on_two(const Case *c, const CudaOptions *first, const CudaOptions *second,
+static bool train_on_two(const Case *c, const CudaOptions *first, const CudaOptions *second,
                          double *losses)
 {
-    char folder[128];
+    char folder[128], command[200];
     ExecWorld w;
     Err err = { 0 };
     snprintf(folder, sizeof folder, "%s/lockstep-test-cuda-%ld", P_tmpdir, (long)getpid());
-    WorldOptions options = { .clock = RUN_WALL, .checkpoint = folder, .every = 1 };
-    if (CHECK(world_open(&w, c->text, c->set, settings_n(c), &err))) {
-        options.steps = 1;
-        options.cuda = first;
-        options.backend = first ? &backend_cuda : NULL;
-        CHECK(world_run(&w, options));
+    WorldOptions half = { .clock = RUN_WALL, .checkpoint = folder, .every = 1, .steps = 1 };
+    WorldOptions rest = half;
+    rest.steps = STEPS;
+    rest.resume = true;
+    bool ok =
+        CHECK(world_open(&w, c->text, c->set, settings_n(c), &err)) && train(&w, half, first);
+    if (ok) {
         losses[0] = w.result->losses[0];
-        options.steps = STEPS;
-        options.resume = true;
-        options.cuda = second;
-        options.backend = second ? &backend_cuda : NULL;
-        if (!CHECK(world_run(&w, options)))
-            fprintf(stderr, "%s\n", w.result->text);
+        ok = train(&w, rest, second);
         memcpy(losses + 1, w.result->losses, (STEPS - 1) * sizeof *losses);
     }
     world_close(&w);
-    char command[200];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     CHECK(system(command) == 0);
+    return ok;
 }
 
 /* What is on the GPU is written from there and read to there. */
@@ -167,10 +173,9 @@ static void a_snapshot_goes_from_one_backend_to_the_other(void)
 {
     const Case c = { gpt, F32, { { "parallel.dp", "2" }, { "parallel.strategy", "fsdp" } } };
     double want[STEPS], there[STEPS], back[STEPS];
-    if (!losses_of(&c, NULL, want))
+    if (!losses_of(&c, NULL, want) || !train_on_two(&c, &without, NULL, there) ||
+        !train_on_two(&c, NULL, &without, back))
         return;
-    train_on_two(&c, &without, NULL, there);
-    train_on_two(&c, NULL, &without, back);
     for (int i = 0; i < STEPS; i++) {
         CHECK_NEAR(want[i], there[i], F32);
         CHECK_NEAR(want[i], back[i], F32);

@@ -48,9 +48,9 @@ SCALARS = ("host_scale", "compute_scale", "comm_scale")
 LISTS = ("published.jsonl", "vtrain-single-node.jsonl")
 STEPS = (0.32, 0.08, 0.02)
 STARTS = (1.0, 2.0, 4.0, 8.0, 16.0)  # of host_scale: it does nothing until the host is what limits
-# Stacks without host-bound rows take host_scale from one that has some, and their model code.
 PLAIN = ("generic", "lockstep")  # assume nothing
 BY_BLOCKS = {"megatron-lm-2022": 1.0}  # compute_scale: within 3 %, tests/unit/test_layer_times.c
+# Stacks without host-bound rows take host_scale from one that has some, and their model code.
 HOST_FROM = {name: "megatron-deepspeed-2022" for name in ("megatron-lm-2021", "megatron-lm-2022")}
 LOW, HIGH = (0.1, 0.1, 0.1), (30.0, 10.0, 10.0)  # what sim/software.c accepts
 
@@ -232,7 +232,7 @@ def assume(scenarios, tree, rows, check):
             return json.load(f).get("fitted", {}).get("host_scale", 1.0)
 
     names = sorted(n[:-5] for n in os.listdir(os.path.join(scenarios, "software")))
-    scales = {n: fitted_scale(scenarios, n) for n in names if n in rows} | BY_BLOCKS
+    scales = {n: fitted_scale(scenarios, n) for n in names if n in rows and n not in PLAIN} | BY_BLOCKS
     judge_assumed(tree, rows, host, scales)
     scale = three_digits(statistics.median(scales.values()))
     print(f"assumed where nothing was measured: compute_scale {scale:g}")

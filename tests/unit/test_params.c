@@ -385,6 +385,35 @@ static void each_init_is_what_it_says(void)
     job_close(&j);
 }
 
+/* A weight whose columns are split is a run a row, but one stretch of memory: one copy. */
+static void neighbours_are_copied_together(void)
+{
+    enum { ROWS = 1000, COLUMNS = 3 };
+    static Run runs[ROWS];
+    for (uint32_t i = 0; i < ROWS; i++)
+        runs[i] = (Run){ i * COLUMNS, 2 * i * COLUMNS, COLUMNS };
+    Resident r = { .dtype = DTYPE_BF16,
+                   .elements = ROWS * COLUMNS,
+                   .bytes = 2 * ROWS * COLUMNS };
+    Program p = { .residents = &r, .residents_n = 1 };
+    Whole w = { .name = "w", .init = INIT_NORMAL, .init_scale = 1 };
+    WholeList list = { .whole = &w, .n = 1 };
+    Piece pieces[] = { { .runs_n = ROWS }, { .runs_n = ROWS, .what = PIECE_FIRST_MOMENT } };
+    Pieces x = { .pieces = pieces, .pieces_n = 1, .runs = runs, .runs_n = ROWS };
+    static uint8_t near[2 * ROWS * COLUMNS], far[2 * ROWS * COLUMNS];
+    FarMemory counts = { .fails_at = UINT32_MAX };
+    Backend behind = { .memory = far, .counts = &counts };
+    Store there = far_store(&behind), here = { .memory = near };
+    CHECK(pieces_init(&x, &p, &list, 4, &here, NULL));
+    CHECK(pieces_init(&x, &p, &list, 4, &there, NULL));
+    CHECK_U64(1, counts.calls_n);
+    CHECK(memcmp(near, far, sizeof near) == 0);
+    x.pieces++; /* zeros, where numbers were */
+    CHECK(pieces_init(&x, &p, &list, 4, &there, NULL));
+    CHECK_U64(2, counts.calls_n);
+    CHECK(far[0] == 0 && memcmp(far, far + 1, sizeof far - 1) == 0);
+}
+
 /* More than a block: several threads make them. */
 static void many_numbers_are_those_of_one_thread(void)
 {
@@ -399,7 +428,7 @@ static void many_numbers_are_those_of_one_thread(void)
     float *made = mem_zero(N, sizeof *made), *want = mem_zero(N + SKIPPED, sizeof *want);
     uint64_t wrong = 0;
     FarMemory counts = { .fails_at = UINT32_MAX };
-    Backend behind = { (uint8_t *)made, &counts };
+    Backend behind = { .memory = (uint8_t *)made, .counts = &counts };
     Store stores[] = { { .memory = (uint8_t *)made }, far_store(&behind) };
     random_normals(random_key(4, "w", 0), 0, N + SKIPPED, want);
     for (size_t s = 0; s < ARRAY_N(stores); s++) {
@@ -409,7 +438,7 @@ static void many_numbers_are_those_of_one_thread(void)
             wrong += made[i] != want[i < N / 2 ? i : i + SKIPPED];
         CHECK_U64(0, wrong);
     }
-    CHECK_U64(4, counts.calls_n); /* of a chunk at most */
+    CHECK_U64(4, counts.calls_n); /* of a chunk at most, four threads or one */
     Err err = { 0 };
     counts = (FarMemory){ .fails_at = 2 };
     CHECK(!pieces_init(&x, &p, &list, 4, &stores[1], &err));
@@ -447,6 +476,7 @@ int main(void)
     RUN(seeds_and_layers_differ);
     RUN(numbers_narrow_to_the_nearest);
     RUN(each_init_is_what_it_says);
+    RUN(neighbours_are_copied_together);
     RUN(many_numbers_are_those_of_one_thread);
     RUN(a_list_of_another_model_is_refused);
     return check_report();
