@@ -441,8 +441,6 @@ Run pieces_stretch(const Pieces *x, const Piece *piece, uint32_t *run)
     return all;
 }
 
-/* Large models take a minute on one processor: blocks of numbers are dealt to threads, and come out
- * the same whoever makes them. */
 /* All bits are 0 then, in every format. */
 static bool is_zero(const Piece *piece, const Whole *w)
 {
@@ -450,23 +448,32 @@ static bool is_zero(const Piece *piece, const Whole *w)
            piece->what == PIECE_SECOND_MOMENT;
 }
 
+static bool clear_piece(const Pieces *x, const Piece *piece, const Resident *r, const Store *to,
+                        Err *err)
+{
+    uint64_t each = dtype_bytes(r->dtype);
+    for (uint32_t k = 0; k < piece->runs_n;) {
+        Run run = pieces_stretch(x, piece, &k);
+        if (!store_clear(to, r->offset + run.local * each, run.n * each, err))
+            return false;
+    }
+    return true;
+}
+
 static bool clear_zeros(const Pieces *x, const Program *p, const WholeList *whole,
                         const Store *to, Err *err)
 {
     bool ok = true;
-    for (uint32_t i = 0; i < x->pieces_n; i++) {
+    for (uint32_t i = 0; ok && i < x->pieces_n; i++) {
         const Piece *piece = &x->pieces[i];
-        const Resident *r = &p->residents[piece->resident];
-        uint64_t each = dtype_bytes(r->dtype);
-        for (uint32_t k = 0;
-             ok && is_zero(piece, &whole->whole[piece->whole]) && k < piece->runs_n;) {
-            Run run = pieces_stretch(x, piece, &k);
-            ok = store_clear(to, r->offset + run.local * each, run.n * each, err);
-        }
+        if (is_zero(piece, &whole->whole[piece->whole]))
+            ok = clear_piece(x, piece, &p->residents[piece->resident], to, err);
     }
     return ok;
 }
 
+/* Large models take a minute on one processor: blocks of numbers are dealt to threads, and come out
+ * the same whoever makes them. */
 enum { FILL_BLOCK = STORE_CHUNK / sizeof(float), FILL_THREADS_MAX = 16 };
 
 typedef struct Filling {
@@ -511,7 +518,9 @@ static void *fill(void *user)
     for (uint32_t i = 0; i < f->x->pieces_n; i++) {
         const Piece *piece = &f->x->pieces[i];
         const Whole *w = &f->whole->whole[piece->whole];
-        for (uint32_t k = 0; !is_zero(piece, w) && k < piece->runs_n; k++)
+        if (is_zero(piece, w))
+            continue;
+        for (uint32_t k = 0; k < piece->runs_n; k++)
             fill_run(f, w, f->x->runs[piece->runs_first + k], &f->p->residents[piece->resident],
                      &at);
     }
