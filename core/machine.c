@@ -432,7 +432,9 @@ static void finish_rates(Machine *m)
         double rate = t->gpus_n > 1 ? within : INFINITY;
         if (m->nodes_n > 1)
             rate = fmin(rate, between);
-        ((Gpu *)t->gpu)->comm_bytes_per_ns = isinf(rate) ? 0 : rate; /* ours: finish_type */
+        Gpu *gpu = (Gpu *)t->gpu; /* ours: finish_type */
+        gpu->comm_bytes_per_ns = isinf(rate) ? 0 : rate;
+        gpu->comm_inside_bytes_per_ns = t->gpus_n > 1 ? within : 0;
     }
 }
 

@@ -134,6 +134,7 @@ typedef struct Gpu {
     double comm_sms;           /* SMs that a running collective kernel takes; 0 = none */
     double comm_memory_factor; /* memory bytes moved per byte sent by a collective */
     double comm_bytes_per_ns;  /* what a collective sends per GPU; filled by machine_read */
+    double comm_inside_bytes_per_ns; /* the same where all ranks are in one node */
 
     uint32_t gemm_n, gemm_groups_n, memory_n, attention_n;
     GemmRow *gemm; /* sorted by (class of dtype, n, k, m, layout) */

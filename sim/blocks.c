@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/strategy/parts.h"
+
 DType act_dtype(const Training *t)
 {
     switch (t->precision) {
@@ -23,17 +25,18 @@ DType matmul_dtype(const Training *t)
     return t->precision == DTYPE_FP8 ? act_dtype(t) : t->precision;
 }
 
-/* Sharded parameters are gathered in the number format of the activations. */
-DType param_read_dtype(const Scenario *s)
+/* Sharded parameters are gathered in the number format of the activations; shards of one rank
+ * are none. */
+DType param_read_dtype(const Build *b)
 {
-    Strategy strategy = s->parallel.strategy;
-    bool gathered = strategy == STRATEGY_FSDP || strategy == STRATEGY_HSDP;
-    return gathered ? act_dtype(&s->training) : s->training.param_dtype;
+    const Training *t = &b->s->training;
+    return uses_fsdp(b) ? act_dtype(t) : t->param_dtype;
 }
 
 DType grad_dtype(const Build *b)
 {
-    return b->sw->f32_grads ? DTYPE_F32 : b->s->training.grad_dtype;
+    const Training *t = &b->s->training;
+    return b->sw->f32_grads && !t->grad_dtype_set ? DTYPE_F32 : t->grad_dtype;
 }
 
 Fusion fusion_of(const Build *b)
@@ -50,8 +53,8 @@ Fusion fusion_of(const Build *b)
 
 uint32_t tape_bias(Build *b, Tape *t, uint32_t x, const char *name)
 {
-    uint32_t p = tape_param(t, arena_printf(&b->arena, "%s.bias", name), param_read_dtype(b->s),
-                            1, t->values[x].columns);
+    uint32_t p = tape_param(t, arena_printf(&b->arena, "%s.bias", name), param_read_dtype(b), 1,
+                            t->values[x].columns);
     t->values[p].kv_columns = t->values[x].kv_columns;
     return tape_in_place(t, (TapeOp){ .kind = OP_BIAS,
                                       .name = arena_printf(&b->arena, "%s bias", name),
@@ -81,7 +84,7 @@ uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec)
 {
     uint64_t each = spec->groups ? spec->groups : 1;
     uint32_t w = tape_param(t, arena_printf(&b->arena, "%s.weight", spec->name),
-                            param_read_dtype(b->s), each * spec->columns, t->values[x].columns);
+                            param_read_dtype(b), each * spec->columns, t->values[x].columns);
     t->values[w].expert = spec->groups > 0 && b->s->parallel.ep > 1;
     t->values[w].kv_columns = spec->kv_columns;
     const Training *training = &b->s->training;
@@ -220,7 +223,7 @@ void tape_cross_entropy(Build *b, Tape *t, uint32_t logits, uint32_t target)
 uint32_t tape_batchnorm(Build *b, Tape *t, uint32_t x, const char *name)
 {
     TapeValue v = t->values[x];
-    DType dtype = param_read_dtype(b->s);
+    DType dtype = param_read_dtype(b);
     TapeOp op = { .kind = OP_BATCHNORM,
                   .name = name,
                   .dtype = v.dtype,

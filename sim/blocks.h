@@ -101,7 +101,7 @@ DType act_dtype(const Training *t);
 /* Matmuls outside transformer layers are never in fp8. */
 DType matmul_dtype(const Training *t);
 /* Parameters as kernels read them. */
-DType param_read_dtype(const Scenario *s);
+DType param_read_dtype(const Build *b);
 DType grad_dtype(const Build *b);
 
 /* Facts of the software after training.compile. */

@@ -38,8 +38,8 @@ static uint32_t choose_experts(Build *b, Tape *t, uint32_t x)
 {
     const Transformer *m = &b->s->model.u.transformer;
     uint64_t rows = t->values[x].rows;
-    uint32_t w = tape_param(t, "router.weight", param_read_dtype(b->s), m->experts,
-                            t->values[x].columns);
+    uint32_t w =
+        tape_param(t, "router.weight", param_read_dtype(b), m->experts, t->values[x].columns);
     uint32_t logits = tape_matmul(t, "router", DTYPE_F32, x, w, TP_FOLLOW);
     t->values[logits].dtype = DTYPE_F32;
     TapeOp op = { .kind = OP_SOFTMAX,

@@ -510,7 +510,7 @@ bool plan_transformer(Build *b, ModelPlan *p, Err *err)
                 .batch = training->micro_batch,
                 .rows = b->rows,
                 .act = act_dtype(training),
-                .param = param_read_dtype(b->s) };
+                .param = param_read_dtype(b) };
     b->blocks = PUSH_ARRAY(&b->arena, Block, m->layers + 2);
 
     k.t = &plan_type(b, p, "embedding", BLOCK_EMBEDDING)->tape;

@@ -181,7 +181,7 @@ static OpCost cost_of(const Sim *sim, const CostTable *t, const Op *o)
 {
     if (op_is_comm(o->kind) || o->kind == OP_HOST_WAIT || o->kind == OP_RELEASE)
         return (OpCost){ 0, 0 };
-    OpCost c = op_cost(t->gpu, o, sim->sw);
+    OpCost c = op_cost(t->used, o, sim->sw);
     if (t->speed == 1 && c.alone_ns <= NS_MAX && c.slowed_ns <= NS_MAX)
         return c;
     return (OpCost){ ns_up((double)c.alone_ns / t->speed),
@@ -228,13 +228,25 @@ static void fill_costs(Sim *sim, CostTable *t, const bool *in_use)
     }
 }
 
+/* Nodes that no rank is on do not slow what the others send: ranks fill nodes in order. */
+static const Gpu *gpu_as_used(Sim *sim, const Gpu *gpu)
+{
+    if (gpu->comm_inside_bytes_per_ns == gpu->comm_bytes_per_ns ||
+        machine_place(sim->m, sim->g->world_n - 1).node > 0)
+        return gpu;
+    Gpu *used = PUSH(&sim->arena, Gpu);
+    *used = *gpu;
+    used->comm_bytes_per_ns = gpu->comm_inside_bytes_per_ns;
+    return used;
+}
+
 static CostTable *costs_for(Sim *sim, const Gpu *gpu, double speed, const bool *in_use)
 {
     for (uint32_t i = 0; i < sim->costs_n; i++)
         if (sim->costs[i].gpu == gpu && sim->costs[i].speed == speed)
             return &sim->costs[i];
     CostTable *t = &sim->costs[sim->costs_n++];
-    *t = (CostTable){ .gpu = gpu, .speed = speed };
+    *t = (CostTable){ .gpu = gpu, .used = gpu_as_used(sim, gpu), .speed = speed };
     fill_costs(sim, t, in_use);
     return t;
 }

@@ -19,7 +19,8 @@ enum { EVENT_LANE, EVENT_COMPUTE, EVENT_KERNEL, EVENT_FLOW_DATA, EVENT_FLOW_END 
 /* ---- what a GPU type makes of the graph ---- */
 
 typedef struct CostTable {
-    const Gpu *gpu;
+    const Gpu *gpu;  /* of the machine */
+    const Gpu *used; /* the same, as fast at sending as the ranks' nodes let it be */
     double speed;
     OpCost *op; /* by graph op; compute ops */
     int64_t *

@@ -7,9 +7,8 @@
  *     fused_attention       attention               matmul, softmax, matmul; backward five;
  *                                                   with dropout, of the weights, one more each
  *     fused_gated           gated activation        act(gate), product; backward three
- *     fused_cross_entropy   cross_entropy           [cast], log-softmax, loss; backward as many
  *     wgrad_accumulate      wgrad that adds         matmul into a temporary, add
- *     fused_optimizer       optimizer               one kernel per parameter
+ *     (fused_cross_entropy: sim/lower_loss.c; fused_optimizer: sim/lower_optimizer.c)
  *     (cp_ring: sim/lower_ring.c; parallel.sync_batchnorm: sim/lower_batchnorm.c)
  *     (norm_chain, rope_chain: sim/lower_chain.c)
  *     (always)              embedding backward      fill with zeros, scatter-add
@@ -401,76 +400,6 @@ static bool expand_gated(Lowering *l, const Whole *w)
     return true;
 }
 
-/* ---- the loss ---- */
-
-static void cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to)
-{
-    Op *op = part_begin(l, w, OP_CAST, FN_NONE);
-    const Tensor *t = lower_tensor(l, to.slot, to.tensor);
-    op->dtype = t->dtype;
-    op->u.elements = t->bytes / dtype_bytes(t->dtype);
-    part_arg(l, from, ARG_READ);
-    part_arg(l, to, ARG_WRITE);
-}
-
-/* logits targets [maximum sums] -> loss logs */
-static void loss_forward(Lowering *l, const Whole *w)
-{
-    KernelArg logits = w->args[0], loss = w->args[w->args_n - 2];
-    KernelArg logs = w->args[w->args_n - 1];
-    if (part_dtype(l, logs) != part_dtype(l, logits)) {
-        KernelArg copy = part_temp(l, "f32 logits", logits, part_dtype(l, logs));
-        cast(l, w, logits, copy);
-        logits = copy;
-    }
-    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
-    part_arg(l, logits, ARG_READ);
-    for (uint32_t i = 2; i < w->args_n - 2; i++)
-        part_arg(l, w->args[i], ARG_READ);
-    part_arg(l, logs, ARG_WRITE);
-    uint64_t rows = lower_bytes(l, w->args[1]); /* one number is picked per row */
-    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
-    part_bytes_arg(l, logs, ARG_READ, rows);
-    part_arg(l, w->args[1], ARG_READ);
-    part_arg(l, loss, ARG_WRITE);
-}
-
-/* logs targets [maximum sums] -> dlogits */
-static void loss_backward(Lowering *l, const Whole *w)
-{
-    KernelArg logs = w->args[0], dlogits = w->args[w->args_n - 1];
-    KernelArg dlogs = part_temp(l, "log softmax gradient", logs, part_dtype(l, logs));
-    bool casts = part_dtype(l, logs) != part_dtype(l, dlogits);
-    KernelArg to =
-        casts ? part_temp(l, "f32 logits gradient", logs, part_dtype(l, logs)) : dlogits;
-    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
-    for (uint32_t i = 1; i + 1 < w->args_n; i++)
-        part_arg(l, w->args[i], ARG_READ);
-    part_arg(l, dlogs, ARG_WRITE);
-    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
-    part_arg(l, dlogs, ARG_READ);
-    part_arg(l, logs, ARG_READ);
-    part_arg(l, to, ARG_WRITE);
-    if (casts)
-        cast(l, w, to, dlogits);
-}
-
-/* Statistics of the rows (over tp) and a fused loss are one kernel each. */
-static bool expand_loss(Lowering *l, const Whole *w)
-{
-    if (w->op.kind != OP_CROSS_ENTROPY || l->b->sw->fused_cross_entropy)
-        return false;
-    bool backward = is_backward(&w->op);
-    uint64_t kept = w->args_n >= 4 ? lower_bytes(l, w->args[w->args_n - 1]) : 0;
-    if (!backward && (w->args_n < 4 || kept < lower_bytes(l, w->args[0])))
-        return false;
-    if (backward)
-        loss_backward(l, w);
-    else
-        loss_forward(l, w);
-    return true;
-}
-
 /* ---- embedding backward: dy tokens -> dtable ---- */
 
 static void scatter(Lowering *l, const Whole *w, KernelArg to)
@@ -509,48 +438,13 @@ static bool expand_embedding(Lowering *l, const Whole *w)
     return true;
 }
 
-/* ---- the optimizer ---- */
-
-/* grads, states, params: n of each kind that the layouts hold. */
-static bool expand_optimizer(Lowering *l, const Whole *w)
-{
-    if (w->op.kind != OP_OPTIMIZER || l->b->sw->fused_optimizer)
-        return false;
-    uint32_t n = 0;
-    while (n < w->args_n && w->args[n].slot == w->args[0].slot)
-        n++;
-    uint32_t states = (w->args_n - 2 * n) / (n ? n : 1);
-    if (n <= 1 || w->args_n != (2 + states) * n)
-        return false;
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < n; i++)
-        total += lower_bytes(l, w->args[i]);
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t bytes = lower_bytes(l, w->args[i]);
-        double part_of = (double)bytes / (double)total;
-        Op *op = &lower_kernel(l, w->op)->op;
-        op->u.elements = (uint64_t)((double)w->op.u.elements * part_of + 0.5);
-        op->flops = w->op.flops * part_of;
-        op->read_bytes = (uint64_t)((double)w->op.read_bytes * part_of);
-        op->write_bytes = (uint64_t)((double)w->op.write_bytes * part_of);
-        lower_arg(l, w->args[i].slot, w->args[i].tensor, w->args[i].mode);
-        for (uint32_t k = 0; k < states; k++) {
-            KernelArg a = w->args[n + i * states + k];
-            lower_arg(l, a.slot, a.tensor, a.mode);
-        }
-        KernelArg p = w->args[n + n * states + i];
-        lower_arg(l, p.slot, p.tensor, p.mode);
-    }
-    return true;
-}
-
 /* ---- all of them ---- */
 
 static bool take_apart(Lowering *l, const Whole *w)
 {
     typedef bool Rule(Lowering * l, const Whole *w);
     static Rule *const rules[] = { expand_parts, expand_attention, expand_gated,
-                                   expand_loss,  expand_embedding, expand_optimizer,
+                                   loss_expand,  expand_embedding, optimizer_expand,
                                    expand_chain, ring_expand,      sync_batchnorm };
     for (size_t i = 0; i < ARRAY_N(rules); i++)
         if (rules[i](l, w))

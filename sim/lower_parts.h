@@ -1,5 +1,6 @@
 /*
- * lower_parts.h - what lower_expand.c and lower_chain.c share; nobody else includes it.
+ * lower_parts.h - what lower_expand.c shares with the files of single rules (lower_loss.c ...);
+ * nobody else includes it.
  */
 #ifndef LOCKSTEP_SIM_LOWER_PARTS_H
 #define LOCKSTEP_SIM_LOWER_PARTS_H
@@ -27,7 +28,9 @@ void chain_norm_forward(Lowering *l, const Whole *w, uint32_t gains);
 void chain_norm_backward(Lowering *l, const Whole *w, uint32_t gains);
 void chain_rope(Lowering *l, const Whole *w);
 
-/* sim/lower_batchnorm.c: a rule of take_apart. */
+/* Rules of take_apart, in files of their own: sim/lower_loss.c ... */
+bool loss_expand(Lowering *l, const Whole *w);
+bool optimizer_expand(Lowering *l, const Whole *w);
 bool sync_batchnorm(Lowering *l, const Whole *w);
 
 /* sim/lower_ring.c: a rule of take_apart; and the kernel that kernel k of the group waits for

@@ -41,7 +41,7 @@ static double cpu_seconds(void)
 /*
  * Parameters over tp x pp are the mean of the stages, so the fullest holds at
  * least as many; what is shared out over dp x cp is divided by all of it, experts
- * by ep first.
+ * by ep first.  Shards of gradients are kept as they were summed.
  */
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
 {
@@ -52,7 +52,7 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     double held = elements - experts + experts / c->ep;
     bool adam = t->optimizer == OPT_ADAM || t->optimizer == OPT_ADAMW;
     double params = (double)dtype_bytes(t->param_dtype),
-           grads = (double)dtype_bytes(t->grad_dtype);
+           grads = (double)min_u64(dtype_bytes(t->grad_dtype), dtype_bytes(t->reduce_dtype));
     double state = (adam                           ? 8
                     : t->optimizer == OPT_MOMENTUM ? 4
                                                    : 0) +

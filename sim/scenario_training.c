@@ -81,6 +81,7 @@ static bool read_formats(JsonObj *o, Scenario *s)
     t->precision = (DType)json_word(o, "precision", dtype_names, PRECISIONS_N,
                                     text ? DTYPE_BF16 : DTYPE_F32);
     t->param_dtype = read_stored(o, "param_dtype", stored_as(t->precision));
+    t->grad_dtype_set = json_has(o, "grad_dtype");
     t->grad_dtype = read_stored(o, "grad_dtype", t->param_dtype);
     t->reduce_dtype_set = json_has(o, "reduce_dtype");
     t->reduce_dtype = read_stored(o, "reduce_dtype", t->grad_dtype);

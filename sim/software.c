@@ -81,6 +81,8 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
     };
     JsonObj o = json_begin(node, err);
     read_facts(sw, &o, kernel_facts, ARRAY_N(kernel_facts));
+    sw->foreach_optimizer = json_bool(&o, "foreach_optimizer", false);
+    sw->loss_in_place = json_bool(&o, "loss_in_place", false);
     sw->attention_kernel = (AttentionKernel)json_word(&o, "attention_kernel", attention_kernels,
                                                       ATTENTION_KERNEL_N, ATTENTION_NEWEST);
     return json_end(&o);
@@ -131,6 +133,7 @@ static bool read_parallel(Software *sw, JsonNode node, Err *err)
     read_facts(sw, &o, parallel_facts, ARRAY_N(parallel_facts));
     sw->p2p_scatter_gather = json_bool(&o, "p2p_scatter_gather", false);
     sw->p2p_blocks_host = json_bool(&o, "p2p_blocks_host", false);
+    sw->zero_reduces_last = json_bool(&o, "zero_reduces_last", false);
     sw->vocab_multiple = json_count(&o, "vocab_multiple", 1, 65536, JSON_REQUIRED);
     sw->bucket_parameters = json_count(&o, "bucket_parameters", 0, BUCKET_PARAMETERS_MAX, 0);
     sw->bucket_parameters_per_rank =
@@ -181,6 +184,9 @@ static bool check_sources(JsonNode node, Err *err)
     static const char *const others[] = { "attention_kernel", "selective", "stops_early",
                                           "p2p_blocks_host",  "overlap",   "vocab_multiple" };
     JsonObj o = json_begin(node, err);
+    json_string(&o, "foreach_optimizer", "");
+    json_string(&o, "loss_in_place", "");
+    json_string(&o, "zero_reduces_last", "");
     json_string(&o, "p2p_scatter_gather", "");
     json_string(&o, "bucket_parameters", "");
     json_string(&o, "bucket_parameters_per_rank", "");

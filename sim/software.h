@@ -52,13 +52,17 @@ typedef struct Software {
     bool fused_residual_norm; /* residual add and the norm after it in one kernel */
     bool fused_rope;          /* inside attention, else a kernel of its own */
     bool fused_cross_entropy; /* logits read once and overwritten, no f32 copy of them */
-    bool fused_optimizer;     /* one kernel over all parameters, else one per tensor */
+    bool fused_optimizer;     /* one kernel over all parameters, else the formula's passes */
+    bool foreach_optimizer;   /* passes over a block's parameters, else over each tensor; may be
+                                 left out: false */
     bool norm_chain;          /* rms norm as PyTorch's ops write it: casts, square, mean ... */
     bool rope_chain;          /* rope: cast to f32, rotate, cast back, for q and for k */
     bool dropout;             /* trained with dropout: masks are made and kept */
     bool wgrad_accumulate;    /* weight gradients are accumulated by the matmul (beta = 1) */
     bool f32_grads;           /* gradients are kept, and summed over replicas, in f32 */
     bool f32_logits;          /* unfused loss: reads an f32 copy of the logits */
+    bool loss_in_place;       /* unfused loss: the softmax takes the place of that copy, and the
+                                 gradient that of the softmax; may be left out: false */
     AttentionKernel attention_kernel; /* where attention is fused; may be left out: newest */
 
     /* What recomputation does again: "selective" these, "full" everything. */
@@ -78,6 +82,8 @@ typedef struct Software {
                                   rank, and gathers it there; may be left out: false */
     bool p2p_blocks_host;    /* without overlap: the host waits for transfers before it launches
                                   more; may be left out: false */
+    bool zero_reduces_last;  /* zero1, zero2: gradients are reduced after backward whatever
+                                ddp's are; may be left out: false */
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next
                                   forward, not after the update */
     bool cp_ring; /* context parallelism: keys and values go round a ring, else are gathered */

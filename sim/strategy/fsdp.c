@@ -20,9 +20,10 @@
  * until its backward; with pipelines, where several micro-batches are under way,
  * until its last use.
  * MICRO-BATCHES.  Each gathers and reduce-scatters; sums of shards are added up
- * on the reduce lane.  With pipelines whole gradients are accumulated instead and
- * reduce-scattered once, in the last micro-batch, as torch.distributed.pipelining
- * does (is_last_backward).
+ * on the reduce lane.  After its backward compute waits for the last of them, as
+ * FSDP2's root does (_root_post_backward_final_callback).  With pipelines whole
+ * gradients are accumulated instead and reduce-scattered once, in the last
+ * micro-batch, as torch.distributed.pipelining does (is_last_backward).
  * Without overlap every gather starts after the compute before it, and compute
  * waits for every reduce-scatter at once.
  *
@@ -382,7 +383,8 @@ static void settle(Fsdp *d, const Instance *like)
     p->reduced = NOWHERE;
 }
 
-static void reduce(Fsdp *d, uint32_t block, const Instance *like)
+/* alone: nothing computes until it is done. */
+static void reduce(Fsdp *d, uint32_t block, const Instance *like, bool alone)
 {
     const UnitType *u = unit_type(d, block);
     uint32_t frame = d->grads[block];
@@ -402,7 +404,7 @@ static void reduce(Fsdp *d, uint32_t block, const Instance *like)
     d->reduced_once[block] = true;
     d->grads[block] = NONE_U32;
     d->summed = last_op(d->b->g, d->role, i, sum_lane(d));
-    d->pending = (Pending){ block, frame, d->ahead ? (Point){ i, 0 } : d->summed };
+    d->pending = (Pending){ block, frame, alone ? d->summed : (Point){ i, 0 } };
 }
 
 /* ---- the walk ---- */
@@ -439,6 +441,15 @@ static void bind_use(Fsdp *d, uint32_t i, const Use *use)
     wait_starts(d->role, &d->starts[at->segment], d->gathered[use->unit]);
 }
 
+/* Is use j the last of its micro-batch's backward? */
+static bool ends_micro_batch(const Fsdp *d, uint32_t j)
+{
+    const Instance *old = d->w.old.instances;
+    const Use *use = &d->uses[j];
+    return j + 1 == d->uses_n ||
+           old[use[1].instance].micro_batch != old[use->instance].micro_batch;
+}
+
 static void weave_use(Fsdp *d, uint32_t j)
 {
     const Use *use = &d->uses[j];
@@ -456,9 +467,10 @@ static void weave_use(Fsdp *d, uint32_t j)
         gather(d, j + 1, NOWHERE);
     if (!use->backward || !use->owner || (sums_whole(d->b) && !use->last))
         return;
+    bool alone = !d->ahead || (!sums_whole(d->b) && ends_micro_batch(d, j));
     settle(d, like);
-    reduce(d, use->unit, like);
-    if (!d->ahead)
+    reduce(d, use->unit, like, alone);
+    if (alone)
         settle(d, like);
 }
 

@@ -3,6 +3,8 @@
  */
 #include "sim/strategy/grads.h"
 
+#include "sim/blocks.h"
+
 /* ---- bundles ---- */
 
 static const Owned *owned_by(const Bundle *u, uint32_t block)
@@ -448,7 +450,7 @@ static Point sum_partial(Finish *f, uint32_t role_index, Point after)
                  .owned = f->owned,
                  .parts = f->share == SHARE_UPDATE ? f->ranks_n : 1,
                  .grad_slot = grad_slot(f),
-                 .dtype = b->s->training.grad_dtype,
+                 .dtype = shards_grads(b) ? reduce_dtype(b) : grad_dtype(b),
                  .group = b->group[GROUP_TP] };
     bundle_open(&u);
     bundle_fill(&u, after);

@@ -102,13 +102,16 @@ void wait_at_start(const Graph *g, Role *role, Point src)
 DType reduce_dtype(const Build *b)
 {
     const Training *t = &b->s->training;
-    return b->sw->f32_grads && !t->reduce_dtype_set ? DTYPE_F32 : t->reduce_dtype;
+    bool free = !t->grad_dtype_set && !t->reduce_dtype_set;
+    return b->sw->f32_grads && free ? DTYPE_F32 : t->reduce_dtype;
 }
 
 bool overlaps(const Build *b, Dim d)
 {
     const Parallel *p = &b->s->parallel;
-    return p->overlap_set[d] ? p->overlap[d] : b->sw->overlap[d];
+    bool zero = p->strategy == STRATEGY_ZERO1 || p->strategy == STRATEGY_ZERO2;
+    bool usual = b->sw->overlap[d] && !(d == DIM_DP && zero && b->sw->zero_reduces_last);
+    return p->overlap_set[d] ? p->overlap[d] : usual;
 }
 
 uint32_t share_group(const Build *b)

@@ -289,6 +289,20 @@ static void norm_gradients_are_summed_over_tp(void)
     fixture_close(&f);
 }
 
+/* Megatron's main_grads are f32 beside bf16 parameters. */
+static void f32_gradients_are_summed_over_tp_in_f32(void)
+{
+    Fixture f;
+    open_ddp(&f, 2, 1, 1);
+    f.s.parallel.tp = 4;
+    f.s.training.grad_dtype = DTYPE_BF16;
+    f.sw.f32_grads = true;
+    fixture_build(&f, 3);
+    CHECK_U64(3 * FAKE_NORM * 4,
+              comm_bytes(&f.g, &f.g.roles[0], OP_ALL_REDUCE, f.b.group[GROUP_TP]));
+    fixture_close(&f);
+}
+
 static void tied_embeddings_are_summed_over_the_ends(void)
 {
     Fixture f;
@@ -355,6 +369,7 @@ int main(void)
     RUN(the_optimizer_waits_for_the_last_bucket);
     RUN(nothing_races_or_deadlocks);
     RUN(norm_gradients_are_summed_over_tp);
+    RUN(f32_gradients_are_summed_over_tp_in_f32);
     RUN(tied_embeddings_are_summed_over_the_ends);
     RUN(clipping_sums_one_number_over_tp_and_pp);
     RUN(the_optimizer_updates_every_element_once);

@@ -212,6 +212,23 @@ static void one_reduce_scatter_is_pending_at_most(void)
     fixture_close(&f);
 }
 
+/* FSDP2's root waits at the end of each backward: the next micro-batch finds none of them. */
+static void no_gradients_live_into_the_next_micro_batch(void)
+{
+    Fixture f;
+    open_fsdp(&f, 4, 1, 3);
+    fixture_build(&f, 5);
+    const Role *role = &f.g.roles[0];
+    int32_t grads = 0;
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Segment *s = &f.g.segments[role->instances[i].segment];
+        if (s->kind == SEGMENT_FORWARD)
+            CHECK_INT(0, grads);
+        grads += change(&f.g, s, SLOT_GRAD);
+    }
+    fixture_close(&f);
+}
+
 /* ---- who waits for whom ---- */
 
 static const Instance *source(const Role *role, const Instance *at, uint32_t e)
@@ -410,6 +427,7 @@ int main(void)
     RUN(without_overlap_one_unit_lives);
     RUN(without_resharding_all_units_live);
     RUN(one_reduce_scatter_is_pending_at_most);
+    RUN(no_gradients_live_into_the_next_micro_batch);
     RUN(the_limit_holds_gathers_back);
     RUN(the_limit_holds_gathers_back_beside_what_is_kept);
     RUN(prefetch_none_exposes_the_backward_gathers);

@@ -378,6 +378,45 @@ static void the_loss_by_what_its_stack_fuses(void)
     world_free(&w);
 }
 
+/* Bytes of the ops from `first` on that are about the loss: its statistics, passes and casts. */
+static uint64_t loss_bytes(World *w, uint32_t segment)
+{
+    uint64_t bytes = 0;
+    const Segment *s = world_segment(w, segment);
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = &graph_ops(&w->g, s)[i];
+        if (op->kind == OP_CROSS_ENTROPY || op->kind == OP_CAST || op->kind == OP_SCALE)
+            bytes += op->read_bytes + op->write_bytes;
+    }
+    return bytes;
+}
+
+/* Megatron-LM's: copy 2 + 4, maximum 4, subtract 8, exp 8, sum 4, divide 8; multiply 8, cast 4 + 2.
+ * One f32 tensor is kept, and nothing of its size is made beside it. */
+static void a_loss_in_place_is_one_tensor(void)
+{
+    World w;
+    uint64_t rows = 64, logits = rows * 128;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.fused_cross_entropy = false;
+    w.sw.f32_logits = w.sw.loss_in_place = true;
+    for (uint32_t tp = 1; tp <= 2; tp++) {
+        w.s.parallel.tp = tp;
+        CHECK(lowered(&w));
+        const BlockType *head = world_type(&w, 2);
+        uint32_t forward = head->forward[VARIANT_PLAIN];
+        uint32_t back = head->backward[VARIANT_PLAIN][GRAD_BORN];
+        uint64_t here = logits / tp, per_row = 100 * rows;
+        uint64_t forth = loss_bytes(&w, forward), backward = loss_bytes(&w, back);
+        CHECK(forth >= 38 * here && forth < 38 * here + per_row);
+        CHECK(backward >= 14 * here && backward < 14 * here + per_row);
+        const Layout *made = &w.g.layouts[world_segment(&w, back)->layout[SLOT_LOCAL]];
+        for (uint32_t i = 0; i < made->tensor_n; i++)
+            CHECK(w.g.tensors[made->tensor_first + i].bytes < 4 * here);
+        world_free(&w);
+    }
+}
+
 static void gradients_are_added_by_the_matmul_or_after_it(void)
 {
     World w;
@@ -570,31 +609,54 @@ static uint32_t optimizer_segment(World *w)
     return s;
 }
 
-static void an_unfused_optimizer_has_a_kernel_per_parameter(void)
+/* Passes of torch.optim's AdamW over f32: 80 bytes an element, and 6 for bf16 parameters out of
+ * f32 master weights.  For each parameter, or over all of them. */
+static void an_unfused_optimizer_is_a_chain_of_passes(void)
 {
-    for (int fused = 0; fused < 2; fused++) {
+    static const uint64_t grad_bytes = 2; /* bf16, read by two of them */
+    for (int foreach = 0; foreach < 2; foreach++) {
         World w;
         world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
-        w.sw.fused_optimizer = fused;
+        w.sw.fused_optimizer = false;
+        w.sw.foreach_optimizer = foreach;
         CHECK(world_build(&w));
         uint32_t s = optimizer_segment(&w);
         CHECK(lower(&w.b, &w.err));
         const BlockType *t = world_type(&w, 1);
         const Segment *segment = world_segment(&w, s);
-        CHECK_INT(fused ? 1 : t->params_n, segment->op_n);
-        uint64_t elements = 0, bytes = 0;
+        CHECK_INT(9 * (foreach ? 1 : t->params_n), segment->op_n);
+        uint64_t bytes = 0, elements = 0;
         for (uint32_t i = 0; i < segment->op_n; i++) {
-            elements += graph_ops(&w.g, segment)[i].u.elements;
-            bytes += graph_ops(&w.g, segment)[i].read_bytes;
+            const Op *op = &graph_ops(&w.g, segment)[i];
+            bytes += op->read_bytes + op->write_bytes;
+            elements += op->u.elements;
         }
-        CHECK_U64(t->elements, elements);
-        CHECK_NEAR(100.0 * (double)t->elements, (double)bytes, 1e-6);
-        if (!fused)
-            CHECK_STR("norm1.weight, *first moment, *second moment, *master weights, "
-                      "*norm1.weight",
-                      arguments(&w, s, 0));
+        CHECK_U64(9 * t->elements, elements);
+        CHECK_U64((80 - 2 * (4 - grad_bytes) + 6) * t->elements, bytes);
+        if (!foreach) {
+            CHECK_STR("*master weights", arguments(&w, s, 0));
+            CHECK_STR("norm1.weight, *first moment", arguments(&w, s, 1));
+            CHECK_STR("second moment, >optimizer temporary", arguments(&w, s, 4));
+            CHECK_STR("*master weights, first moment, optimizer temporary",
+                      arguments(&w, s, 7));
+            CHECK_STR("master weights, >norm1.weight", arguments(&w, s, 8));
+        }
         world_free(&w);
     }
+}
+
+static void a_fused_optimizer_is_one_kernel(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.fused_optimizer = true;
+    CHECK(world_build(&w));
+    uint32_t s = optimizer_segment(&w);
+    CHECK(lower(&w.b, &w.err));
+    CHECK_INT(1, world_segment(&w, s)->op_n);
+    CHECK_U64(100 * world_type(&w, 1)->elements,
+              graph_ops(&w.g, world_segment(&w, s))[0].read_bytes);
+    world_free(&w);
 }
 
 /* ---- deps and edges ---- */
@@ -648,6 +710,7 @@ int main(void)
     RUN(relu_leaves_only_its_result);
     RUN(attention_without_fusion_is_two_matmuls_and_a_softmax);
     RUN(the_loss_by_what_its_stack_fuses);
+    RUN(a_loss_in_place_is_one_tensor);
     RUN(gradients_are_added_by_the_matmul_or_after_it);
     RUN(parts_of_a_gradient_are_added_once);
     RUN(table_gradients_are_cleared_then_scattered);
@@ -655,7 +718,8 @@ int main(void)
     RUN(dropout_joins_the_sum);
     RUN(chains_run_kernel_by_kernel);
     RUN(norms_and_activations_write_fp8);
-    RUN(an_unfused_optimizer_has_a_kernel_per_parameter);
+    RUN(an_unfused_optimizer_is_a_chain_of_passes);
+    RUN(a_fused_optimizer_is_one_kernel);
     RUN(edges_and_deps_follow_the_kernels);
     return check_report();
 }

@@ -9,7 +9,7 @@
  */
 #include "sim/build.h"
 #include "sim/memory.h"
-#include "tests/check.h"
+#include "tests/built.h"
 
 enum { P = 1000, G = 500, S = 70, T = 11, U = 13, LAYERS_MAX = 8 };
 
@@ -468,6 +468,26 @@ static void what_is_born_in_a_step_dies_in_it(void)
     }
 }
 
+/* f32 parameters beside bf16 kernels are f32 where nothing is gathered in bf16. */
+static void shards_of_one_rank_are_kept_as_ddp_keeps_parameters(void)
+{
+    static const char *const strategies[] = { "ddp", "fsdp", "hsdp" };
+    uint64_t resident[ARRAY_N(strategies)];
+    for (size_t i = 0; i < ARRAY_N(strategies); i++) {
+        const Setting set[] = { { "parallel.dp", "1" },
+                                { "parallel.tp", "2" },
+                                { "parallel.strategy", strategies[i] },
+                                { "training.global_batch", "12" },
+                                { "training.precision", "bf16" },
+                                { "training.param_dtype", "f32" } };
+        Built b;
+        if (built_read(&b, "gpt2-ddp", set, ARRAY_N(set)))
+            resident[i] = memory_of_role(&b.g, &b.g.roles[0], NULL).resident[TENSOR_PARAM];
+        built_free(&b);
+        CHECK_U64(resident[0], resident[i]);
+    }
+}
+
 int main(void)
 {
     RUN(all_forwards_first_hold_every_stash);
@@ -484,5 +504,6 @@ int main(void)
     RUN(the_highest_point_is_the_peak);
     RUN(a_rank_without_a_compute_lane_has_no_track);
     RUN(what_is_born_in_a_step_dies_in_it);
+    RUN(shards_of_one_rank_are_kept_as_ddp_keeps_parameters);
     return check_report();
 }

@@ -63,16 +63,21 @@ static void some_facts_may_be_left_out(void)
     Arena arena = { 0 };
     Err err = { 0 };
     CHECK(read_text(&sw, &arena, good, &err));
-    CHECK(!sw.p2p_blocks_host && !sw.p2p_scatter_gather);
+    CHECK(!sw.p2p_blocks_host && !sw.p2p_scatter_gather && !sw.zero_reduces_last);
+    CHECK(!sw.foreach_optimizer && !sw.loss_in_place);
     CHECK_U64(0, sw.bucket_parameters);
     CHECK_U64(0, sw.bucket_parameters_per_rank);
     CHECK(read_with(&sw, &arena, "\"cp_ring\":false",
-                    "\"cp_ring\":false,\"p2p_scatter_gather\":true,"
+                    "\"cp_ring\":false,\"p2p_scatter_gather\":true,\"zero_reduces_last\":true,"
                     "\"bucket_parameters\":40000000,\"bucket_parameters_per_rank\":1000000",
                     &err));
-    CHECK(sw.p2p_scatter_gather);
+    CHECK(sw.p2p_scatter_gather && sw.zero_reduces_last);
     CHECK_U64(40000000, sw.bucket_parameters);
     CHECK_U64(1000000, sw.bucket_parameters_per_rank);
+    CHECK(read_with(&sw, &arena, "\"dropout\":true",
+                    "\"dropout\":true,\"foreach_optimizer\":true,\"loss_in_place\":true",
+                    &err));
+    CHECK(sw.foreach_optimizer && sw.loss_in_place);
     arena_free(&arena);
 }
 

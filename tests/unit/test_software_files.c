@@ -136,8 +136,11 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(read_stack(&sw, &arena, "nemo-2025"));
     CHECK(sw.overlap[DIM_TP] && sw.overlap[DIM_DP] && sw.overlap_param_gather);
     CHECK(sw.attention_kernel == ATTENTION_NEWEST);
+    CHECK_U64((uint64_t)1 << 27, sw.bucket_parameters);
+    CHECK(read_stack(&sw, &arena, "megatron-core-2024"));
     CHECK_U64(40000000, sw.bucket_parameters);
     CHECK_U64(1000000, sw.bucket_parameters_per_rank);
+    CHECK(sw.loss_in_place);
     CHECK(read_stack(&sw, &arena, "megatron-deepspeed-2022"));
     CHECK(sw.p2p_scatter_gather && sw.p2p_blocks_host);
     CHECK_U64(500000000, sw.bucket_parameters);
@@ -314,12 +317,12 @@ static uint32_t buckets_n(const char *stack, const char *bucket_bytes)
     return n;
 }
 
-/* 52 M parameters: two of Megatron's buckets of 40 M, one of DeepSpeed's 500 M, and four of
- * PyTorch's 25 MiB in two bytes each. */
+/* 52 M parameters: two of Megatron's buckets of 40 M, one of NeMo's 128 Mi or DeepSpeed's 500 M,
+ * and four of PyTorch's 25 MiB in two bytes each. */
 static void a_scenario_without_bucket_bytes_gets_the_stacks(void)
 {
     CHECK_INT(2, buckets_n("megatron-core-2025", NULL));
-    CHECK_INT(2, buckets_n("nemo-2025", NULL));
+    CHECK_INT(1, buckets_n("nemo-2025", NULL));
     CHECK_INT(1, buckets_n("megatron-deepspeed-2022", NULL));
     CHECK_INT(4, buckets_n("generic", NULL));
     CHECK_INT(4, buckets_n("generic", "25MiB"));

@@ -84,6 +84,13 @@ static void gradients_kept_in_f32_are_summed_in_f32(void)
             fixture_build(&f, 6);
             CHECK_U64((set ? 2 : 4) * padded_params(6, 4), moved(&f, OP_REDUCE_SCATTER));
             fixture_close(&f);
+            open_zero(&f, (Strategy)strategy, 4, 1, 1);
+            f.s.training.grad_dtype = f.s.training.reduce_dtype = DTYPE_BF16;
+            f.s.training.grad_dtype_set = set;
+            f.sw.f32_grads = true;
+            fixture_build(&f, 6);
+            CHECK_U64((set ? 2 : 4) * padded_params(6, 4), moved(&f, OP_REDUCE_SCATTER));
+            fixture_close(&f);
         }
 }
 
@@ -318,17 +325,19 @@ static void scatters_hide_behind_backward(void)
 {
     for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++)
         for (int copies = 0; copies < 2; copies++) {
-            double step[2];
-            for (int overlap = 0; overlap < 2; overlap++) {
+            double step[3];
+            for (int overlap = 0; overlap < 3; overlap++) {
                 Fixture f;
                 open_zero(&f, (Strategy)strategy, 4, 1, 1);
-                f.sw.overlap[DIM_DP] = overlap;
+                f.sw.overlap[DIM_DP] = overlap > 0;
+                f.sw.zero_reduces_last = overlap == 2;
                 f.sw.bucket_copies = copies;
                 fixture_build(&f, 6);
                 step[overlap] = check_time(&f.g, long_compute);
                 fixture_close(&f);
             }
             CHECK(step[1] < step[0] - 2);
+            CHECK_NEAR(step[0], step[2], 0);
         }
 }
 

@@ -1,0 +1,150 @@
+/*
+ * lower_loss.c - the loss of stacks that have no fused kernel for it.
+ *
+ *     plain            forward   [cast logits -> copy,] log-softmax -> logs, pick of the targets
+ *                      backward  two kernels and [a cast] as the forward
+ *     loss_in_place    forward   cast logits -> copy; in it: subtract the maximum, exp, divide
+ *                                by the sum: 26 bytes a logit beside the statistics
+ *                      backward  multiply in place, cast -> dlogits: 14 bytes
+ *
+ * The plain one is PyTorch's cross_entropy.  The other is Megatron-LM's
+ * (mpu/cross_entropy.py, core/tensor_parallel/cross_entropy.py, _VocabParallelCrossEntropy):
+ * one f32 tensor of logits is all that it ever holds.  Over tp the statistics are
+ * ops of their own (sim/strategy/tensor.c); they read that copy, which here is made after them.
+ */
+#include "sim/lower_parts.h"
+
+static bool is_backward(const Op *op)
+{
+    return op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
+}
+
+static void cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to)
+{
+    Op *op = part_begin(l, w, OP_CAST, FN_NONE);
+    const Tensor *t = lower_tensor(l, to.slot, to.tensor);
+    op->dtype = t->dtype;
+    op->u.elements = t->bytes / dtype_bytes(t->dtype);
+    part_arg(l, from, ARG_READ);
+    part_arg(l, to, ARG_WRITE);
+}
+
+/* logits targets [maximum sums] -> loss logs */
+static void loss_forward(Lowering *l, const Whole *w)
+{
+    KernelArg logits = w->args[0], loss = w->args[w->args_n - 2];
+    KernelArg logs = w->args[w->args_n - 1];
+    if (part_dtype(l, logs) != part_dtype(l, logits)) {
+        KernelArg copy = part_temp(l, "f32 logits", logits, part_dtype(l, logs));
+        cast(l, w, logits, copy);
+        logits = copy;
+    }
+    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
+    part_arg(l, logits, ARG_READ);
+    for (uint32_t i = 2; i < w->args_n - 2; i++)
+        part_arg(l, w->args[i], ARG_READ);
+    part_arg(l, logs, ARG_WRITE);
+    uint64_t rows = lower_bytes(l, w->args[1]); /* one number is picked per row */
+    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
+    part_bytes_arg(l, logs, ARG_READ, rows);
+    part_arg(l, w->args[1], ARG_READ);
+    part_arg(l, loss, ARG_WRITE);
+}
+
+/* logs targets [maximum sums] -> dlogits */
+static void loss_backward(Lowering *l, const Whole *w)
+{
+    KernelArg logs = w->args[0], dlogits = w->args[w->args_n - 1];
+    KernelArg dlogs = part_temp(l, "log softmax gradient", logs, part_dtype(l, logs));
+    bool casts = part_dtype(l, logs) != part_dtype(l, dlogits);
+    KernelArg to =
+        casts ? part_temp(l, "f32 logits gradient", logs, part_dtype(l, logs)) : dlogits;
+    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
+    for (uint32_t i = 1; i + 1 < w->args_n; i++)
+        part_arg(l, w->args[i], ARG_READ);
+    part_arg(l, dlogs, ARG_WRITE);
+    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
+    part_arg(l, dlogs, ARG_READ);
+    part_arg(l, logs, ARG_READ);
+    part_arg(l, to, ARG_WRITE);
+    if (casts)
+        cast(l, w, to, dlogits);
+}
+
+/* ---- in place ---- */
+
+/* A pass over all elements. */
+static void pass(Lowering *l, const Whole *w, KernelArg x, ArgMode mode)
+{
+    Op *op = part_begin(l, w, mode == ARG_READ ? OP_CROSS_ENTROPY : OP_SCALE, FN_NONE);
+    op->dtype = part_dtype(l, x);
+    if (mode != ARG_READ)
+        op->u.elements = lower_bytes(l, x) / dtype_bytes(op->dtype);
+    part_arg(l, x, mode);
+}
+
+/* logits targets [maximum sums] -> loss softmax */
+static void in_place_forward(Lowering *l, const Whole *w)
+{
+    KernelArg loss = w->args[w->args_n - 2], softmax = w->args[w->args_n - 1];
+    bool alone = w->args_n == 4; /* no statistics yet */
+    uint64_t rows = lower_bytes(l, w->args[1]);
+    cast(l, w, w->args[0], softmax);
+    if (alone)
+        pass(l, w, softmax, ARG_READ);
+    pass(l, w, softmax, ARG_UPDATE);
+    pass(l, w, softmax, ARG_UPDATE);
+    if (alone)
+        pass(l, w, softmax, ARG_READ);
+    pass(l, w, softmax, ARG_UPDATE);
+    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
+    part_bytes_arg(l, softmax, ARG_READ, rows);
+    for (uint32_t i = 1; i < w->args_n - 2; i++)
+        part_arg(l, w->args[i], ARG_READ);
+    part_arg(l, loss, ARG_WRITE);
+}
+
+/* softmax targets [maximum sums] -> dlogits */
+static void in_place_backward(Lowering *l, const Whole *w)
+{
+    KernelArg softmax = w->args[0], dlogits = w->args[w->args_n - 1];
+    uint64_t rows = lower_bytes(l, w->args[1]);
+    part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE); /* less 1 at the targets */
+    part_bytes_arg(l, softmax, ARG_UPDATE, rows);
+    for (uint32_t i = 1; i + 1 < w->args_n; i++)
+        part_arg(l, w->args[i], ARG_READ);
+    pass(l, w, softmax, ARG_UPDATE);
+    cast(l, w, softmax, dlogits);
+}
+
+/* ---- either ---- */
+
+/* Statistics of the rows (over tp) are one kernel each. */
+static bool statistics(Lowering *l, const Whole *w)
+{
+    Op *op = &lower_kernel(l, w->op)->op;
+    for (uint32_t i = 0; i < w->args_n; i++)
+        lower_arg(l, w->args[i].slot, w->args[i].tensor, w->args[i].mode);
+    if (l->b->sw->f32_logits)
+        op->read_bytes +=
+            lower_bytes(l, w->args[0]) * 4 / dtype_bytes(part_dtype(l, w->args[0])) -
+            lower_bytes(l, w->args[0]);
+    return true;
+}
+
+/* A fused loss is one kernel. */
+bool loss_expand(Lowering *l, const Whole *w)
+{
+    const Software *sw = l->b->sw;
+    if (w->op.kind != OP_CROSS_ENTROPY || sw->fused_cross_entropy)
+        return false;
+    bool backward = is_backward(&w->op), in_place = sw->loss_in_place;
+    uint64_t kept = w->args_n >= 4 ? lower_bytes(l, w->args[w->args_n - 1]) : 0;
+    if (!backward && (w->args_n < 4 || kept < lower_bytes(l, w->args[0])))
+        return in_place && statistics(l, w);
+    if (backward)
+        (in_place ? in_place_backward : loss_backward)(l, w);
+    else
+        (in_place ? in_place_forward : loss_forward)(l, w);
+    return true;
+}
