@@ -59,8 +59,8 @@ typedef struct Job {
     Fabric *fabric;
     ModelFacts facts;
     Hyper hyper;
-    bool (*norm_counts)(const void *owners,
-                        const Buffer *grad); /* as in KernelEnv; may be NULL */
+    uint64_t (*norm_counts)(const void *owners,
+                            const Buffer *grad); /* as in KernelEnv; may be NULL */
     const void *norm_owners;
     RunClock clock;
     const OpTime *times; /* by op id; NULL on wall */

@@ -91,13 +91,12 @@ static int64_t kernel_end_ns(const Backend *b, uint32_t task, int64_t start)
 static void stage(const Backend *b, const Task *t, bool before)
 {
     StagedCopy c;
-    if (!calls_staged(b->p, t, &c) || c.before != before)
-        return;
-    uint8_t *tensor = b->arena + c.tensor_offset, *buffer = b->arena + c.buffer_offset;
-    for (uint64_t i = 0; i < c.rows; i++) {
-        uint8_t *there = tensor + i * c.pitch_bytes, *here = buffer + i * c.row_bytes;
-        memcpy(before ? here : there, before ? there : here, c.row_bytes);
-    }
+    for (uint32_t k = 0; calls_staged(b->p, t, k, &c) && c.before == before; k++)
+        for (uint64_t i = 0; i < c.rows; i++) {
+            uint8_t *there = b->arena + c.tensor_offset + i * c.pitch_bytes;
+            uint8_t *here = b->arena + c.buffer_offset + i * c.buffer_pitch_bytes;
+            memcpy(before ? here : there, before ? there : here, c.row_bytes);
+        }
 }
 
 /* Transfers that are posted together end together: the lane goes on when all are done. */

@@ -118,14 +118,17 @@ static bool copy_loaded(const Backend *b, const Task *t, Err *err)
 static bool stage(Backend *b, const Task *t, bool before, Err *err)
 {
     StagedCopy c;
-    if (!calls_staged(b->p, t, &c) || c.before != before)
-        return true;
-    uint8_t *tensor = b->arena + c.tensor_offset, *buffer = b->arena + c.buffer_offset;
-    return cuda_ok(
-        cudaMemcpy2DAsync(before ? buffer : tensor, before ? c.row_bytes : c.pitch_bytes,
-                          before ? tensor : buffer, before ? c.pitch_bytes : c.row_bytes,
-                          c.row_bytes, c.rows, cudaMemcpyDeviceToDevice, b->stream[t->lane]),
-        "copying columns", err);
+    bool ok = true;
+    for (uint32_t k = 0; ok && calls_staged(b->p, t, k, &c) && c.before == before; k++) {
+        uint8_t *tensor = b->arena + c.tensor_offset, *buffer = b->arena + c.buffer_offset;
+        uint64_t wide = c.pitch_bytes, close = c.buffer_pitch_bytes;
+        ok = cuda_ok(cudaMemcpy2DAsync(before ? buffer : tensor, before ? close : wide,
+                                       before ? tensor : buffer, before ? wide : close,
+                                       c.row_bytes, c.rows, cudaMemcpyDeviceToDevice,
+                                       b->stream[t->lane]),
+                     "copying columns", err);
+    }
+    return ok;
 }
 
 /* A query that found a stream busy is kept as an error until somebody asks. */

@@ -555,7 +555,9 @@ static uint32_t grad_slices(const CudaEnv *env, const Buffer *b, uint32_t n, Sli
     uint32_t rows_n = 0;
     for (uint32_t i = 0; i < n; i++) {
         Part part = own_part(&env->facts, &b[i]);
-        if (!counted || !env->norm_counts || env->norm_counts(env->norm_owners, &b[i]))
+        if (counted && env->norm_counts)
+            part.n = min_u64(part.n, env->norm_counts(env->norm_owners, &b[i]));
+        if (part.n > 0)
             one_slice(rows, &rows_n, vec_at(env, &b[i], part.first), (Vec){ NULL, NUM_F32 },
                       part.n);
     }

@@ -48,10 +48,16 @@ static bool takes_largest(const Program *p, const Task *t)
            strcmp(program_text(p, task_args(p, t)->name), "loss maximum") == 0;
 }
 
-/* The argument of which the staging buffer holds the last columns. */
-static uint32_t staged_arg(const Task *t)
+/* The arguments of which the staging buffer holds the last columns, side by side: all but the one
+ * that is whole. */
+static uint32_t staged_first(const Task *t)
 {
     return t->op->kind == OP_ALL_GATHER ? 0 : 1;
+}
+
+static uint32_t staged_n(const Task *t)
+{
+    return t->staged ? t->args_n - 1 : 0;
 }
 
 /* Of one side: what goes in, or what comes out. */
@@ -59,13 +65,15 @@ static bool add_parts(CommCalls *x, CommCall *c, const Program *p, const Task *t
                       Err *err)
 {
     uint64_t messages = messages_in(p, t);
-    const Buffer *staged = t->staged ? &task_args(p, t)[t->args_n] : NULL;
     const Part *first = &x->parts[x->parts_n];
     uint32_t before = x->parts_n;
     for (uint32_t a = 0; a < t->args_n; a++) {
         const Buffer *b = &task_args(p, t)[a];
-        if (is_result(t->op, b) == results &&
-            !add_part(x, t, staged && a == staged_arg(t) ? staged : b, messages, err))
+        uint32_t column = a - staged_first(t); /* of the staging buffer */
+        bool staged = column < staged_n(t);
+        if (is_result(t->op, b) != results || (staged && column > 0))
+            continue;
+        if (!add_part(x, t, staged ? &task_args(p, t)[t->args_n] : b, messages, err))
             return false;
     }
     *(results ? &c->out : &c->in) = first;
@@ -116,20 +124,21 @@ void calls_free(CommCalls *x)
     *x = (CommCalls){ 0 };
 }
 
-bool calls_staged(const Program *p, const Task *t, StagedCopy *copy)
+bool calls_staged(const Program *p, const Task *t, uint32_t i, StagedCopy *copy)
 {
-    bool before = t->op->kind == OP_ALL_GATHER;
-    if (!t->staged || (!before && t->op->kind != OP_REDUCE_SCATTER))
+    if (i >= staged_n(t))
         return false;
-    const Buffer *tensor = &task_args(p, t)[staged_arg(t)];
+    const Buffer *tensor = &task_args(p, t)[staged_first(t) + i];
     const Buffer *buffer = &task_args(p, t)[t->args_n];
     uint64_t rows = buffer->bytes > tensor->bytes ? 1 : tensor->dims[0];
-    uint64_t pitch = tensor->bytes / rows, row = min_u64(pitch, buffer->bytes / rows);
+    uint64_t pitch = tensor->bytes / rows, buffer_pitch = buffer->bytes / rows;
+    uint64_t row = min_u64(pitch, buffer_pitch / staged_n(t));
     *copy = (StagedCopy){ .tensor_offset = tensor->offset + pitch - row,
-                          .buffer_offset = buffer->offset,
+                          .buffer_offset = buffer->offset + i * row,
                           .rows = rows,
                           .row_bytes = row,
                           .pitch_bytes = pitch,
-                          .before = before };
+                          .buffer_pitch_bytes = buffer_pitch,
+                          .before = t->op->kind == OP_ALL_GATHER };
     return true;
 }

@@ -10,8 +10,8 @@
  *
  * STAGING.  A staged transfer (program.h) works on its staging buffer.  Into it, before
  * an all-gather, and out of it, behind a reduce-scatter, goes the rectangle that
- * calls_staged gives: `rows` times `row_bytes`, `pitch_bytes` apart in the tensor and
- * close together in the buffer.
+ * calls_staged gives for each tensor: `rows` times `row_bytes`, `pitch_bytes` apart in the
+ * tensor and `buffer_pitch_bytes` in the buffer.
  */
 #ifndef LOCKSTEP_EXEC_CALLS_H
 #define LOCKSTEP_EXEC_CALLS_H
@@ -39,11 +39,11 @@ static inline CommCall *calls_of(const CommCalls *x, uint32_t task)
 
 typedef struct StagedCopy {
     uint64_t tensor_offset, buffer_offset; /* in the arena */
-    uint64_t rows, row_bytes, pitch_bytes;
+    uint64_t rows, row_bytes, pitch_bytes, buffer_pitch_bytes;
     bool before; /* tensor to buffer before the transfer; else buffer to tensor behind it */
 } StagedCopy;
 
-/* False: nothing is to be copied for this task. */
-bool calls_staged(const Program *p, const Task *t, StagedCopy *copy);
+/* The i-th rectangle of this task; false: it has no more. */
+bool calls_staged(const Program *p, const Task *t, uint32_t i, StagedCopy *copy);
 
 #endif

@@ -78,6 +78,22 @@ static bool check_ranks(const RunRequest *r, uint32_t ranks, const Parallel *p, 
                    ranks);
 }
 
+/* What costs as much as something else is simulated as that; trained it would be another model. */
+static bool can_train(const Model *m, Err *err)
+{
+    const Transformer *t = &m->u.transformer;
+    if (t->positions == POS_ALIBI)
+        return err_set(err,
+                       "model.positions 'alibi' of '%s': the executor adds no biases to scores "
+                       "yet; learned, rope and none can be run",
+                       m->name);
+    if (t->gated && t->activation != ACT_GELU && t->activation != ACT_SILU)
+        return err_set(
+            err, "model.activation of '%s': the executor has gates with gelu and silu only",
+            m->name);
+    return true;
+}
+
 static bool can_run(const Scenario *s, Err *err)
 {
     if (s->model.kind == MODEL_CONVNET)
@@ -97,7 +113,7 @@ static bool can_run(const Scenario *s, Err *err)
                        " key and value heads of '%s' and train each by itself; up to %" PRIu32
                        " is allowed",
                        s->parallel.tp, t->kv_heads, s->model.name, t->kv_heads);
-    return true;
+    return s->model.kind != MODEL_TRANSFORMER || can_train(&s->model, err);
 }
 
 static void keep_request(Parts *p, const RunRequest *r)
@@ -328,13 +344,17 @@ static uint64_t loss_terms(const RunPlan *x)
     return (uint64_t)x->global_batch * (x->data.labels ? 1 : x->data.outputs);
 }
 
-/* Tensor-parallel ranks share out the rows of a loss over a split vocabulary, and the columns of
- * outputs that are split; they all compute it where the last layer of an mlp sums its outputs. */
-static uint32_t loss_copies(const RunPlan *x)
+/* The last layer of an mlp sums its outputs over tp: each rank has them all. */
+static bool outputs_summed(const Scenario *s)
 {
-    const Scenario *s = &x->parts->s;
-    bool summed = s->model.kind == MODEL_MLP && s->model.u.mlp.widths_n % 2 == 1;
-    return summed ? s->parallel.tp : 1;
+    return s->model.kind == MODEL_MLP && s->model.u.mlp.widths_n % 2 == 1;
+}
+
+/* Tensor-parallel ranks share out the rows of a loss over a split vocabulary, and the columns of
+ * outputs that are split; they all compute it where each has all outputs. */
+static uint32_t loss_copies(const Scenario *s)
+{
+    return outputs_summed(s) ? s->parallel.tp : 1;
 }
 
 static void fill_transformer(const Scenario *s, ModelFacts *f, uint32_t rank)
@@ -362,13 +382,14 @@ ModelFacts run_plan_facts(const RunPlan *x, uint32_t rank)
                      .norm_eps = 1e-5,
                      .batchnorm_momentum = 0.1,
                      .loss_terms = loss_terms(x),
-                     .loss_copies = loss_copies(x),
+                     .loss_copies = loss_copies(s),
                      .batchnorm_ranks = p->sync_batchnorm ? p->dp : 1 };
     if (s->model.kind == MODEL_TRANSFORMER) {
         fill_transformer(s, &f, rank);
     } else {
         f.vocab = x->data.outputs;
-        f.vocab_first = coordinate(p, DIM_TP, rank) * (x->data.outputs / p->tp);
+        if (!outputs_summed(s))
+            f.vocab_first = coordinate(p, DIM_TP, rank) * (f.vocab / p->tp);
     }
     fill_shard(x, &f, rank);
     return f;

@@ -27,7 +27,7 @@ typedef struct CudaEnv {
     uint8_t *arena; /* on the device */
     ModelFacts facts;
     Hyper hyper;
-    bool (*norm_counts)(const void *owners, const Buffer *grad); /* as in KernelEnv */
+    uint64_t (*norm_counts)(const void *owners, const Buffer *grad); /* as in KernelEnv */
     const void *norm_owners;
     const Rates *rates; /* device: cuda_rates, by optimizer */
     double *loss;       /* device: terms are added here */

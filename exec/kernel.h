@@ -72,9 +72,10 @@ typedef struct KernelEnv {
     Hyper hyper;
     uint64_t step; /* optimizer steps done before this one */
     double loss;   /* out: kernels that make a loss add its terms, not yet divided */
-    /* Does this gradient count in the norm here?  The norm is summed over tp and pp, so of what
-     * several ranks hold alike (norm gains, tied tables) one rank counts it.  NULL: all do. */
-    bool (*norm_counts)(const void *owners, const Buffer *grad);
+    /* How many elements of this gradient, from its first on, count in the norm here?  The norm is
+     * summed over tp and pp, so of what several ranks hold alike (norm gains, tied tables) one rank
+     * counts it; what pads a shard is of no parameter.  NULL: all do. */
+    uint64_t (*norm_counts)(const void *owners, const Buffer *grad);
     const void *norm_owners;
     void *scratch; /* grows as kernels ask: kernel_scratch; freed by kernel_env_free */
     uint64_t scratch_bytes;

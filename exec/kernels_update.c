@@ -43,9 +43,12 @@ void kernel_grad_norm(KernelEnv *env, const Program *p, const Task *t)
     uint32_t n = t->args_n - 1;
     float temp;
     double sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (!env->norm_counts || env->norm_counts(env->norm_owners, &b[i]))
-            sum += squares(env, &b[i], own_part(&env->facts, &b[i]));
+    for (uint32_t i = 0; i < n; i++) {
+        Part part = own_part(&env->facts, &b[i]);
+        if (env->norm_counts)
+            part.n = min_u64(part.n, env->norm_counts(env->norm_owners, &b[i]));
+        sum += squares(env, &b[i], part);
+    }
     float *norm = chunk_place(env, &b[n], 0, 1, &temp);
     *norm = (float)((double)*chunk_read(env, &b[n], 0, 1, &temp) + sum);
     chunk_written(env, &b[n], 0, 1, norm);

@@ -254,19 +254,22 @@ static bool begin_view(Maker *m, uint32_t t, Life *life, const Tensor *x, const 
     return true;
 }
 
-/* The argument of which a transfer moves the last columns only, or more than it holds; NULL: it
- * moves all of each.  (A shard may hold a little more than its part, but less than one element for
- * each member.) */
+/* The (first) argument of which a transfer moves the last columns only, or more than it holds;
+ * NULL: it moves all of each.  (A shard may hold a little more than its part, but less than one
+ * element for each member.) */
 static const Tensor *moved_in_part(const Maker *m, const Task *task)
 {
     const Op *op = task->op;
     bool gathers = op->kind == OP_ALL_GATHER;
-    if ((!gathers && op->kind != OP_REDUCE_SCATTER) || op->arg_n != 2 ||
-        arg_of(m, op, 0)->mode != ARG_READ || arg_of(m, op, 1)->mode != ARG_WRITE)
+    uint32_t last = op->arg_n - 1;
+    if ((!gathers && op->kind != OP_REDUCE_SCATTER) || last < 1 || last > 2 ||
+        arg_of(m, op, 0)->mode != ARG_READ || arg_of(m, op, last)->mode != ARG_WRITE)
         return NULL; /* in place, or not one tensor into another */
     const Segment *s = &m->g->segments[task->instance->segment];
     const Tensor *part = graph_arg_tensor(m->g, s, arg_of(m, op, gathers ? 0 : 1));
-    const Tensor *whole = graph_arg_tensor(m->g, s, arg_of(m, op, gathers ? 1 : 0));
+    const Tensor *whole = graph_arg_tensor(m->g, s, arg_of(m, op, gathers ? last : 0));
+    if (last == 2)
+        return part; /* keys and values, of two tensors */
     uint64_t slack = (uint64_t)task->members_n * dtype_bytes(part->dtype);
     uint64_t parts = part->bytes * task->members_n;
     return parts >= whole->bytes + slack || parts < whole->bytes ? part : NULL;

@@ -28,9 +28,10 @@
  *
  * STAGING.  Under context parallelism keys and values are gathered out of q, k and v
  * side by side, and their gradients scattered back there: the last columns of each
- * row.  Such a transfer has a Buffer more, in which they lie row after row; it is in
- * arena_bytes, and no part of peak_bytes.  So has the exchange of SyncBatchNorm, which
- * sends a number more (a count, that nobody reads) than its argument holds.
+ * row; where keys have a norm, of two tensors.  Such a transfer has a Buffer more, in
+ * which they lie row after row; it is in arena_bytes, and no part of peak_bytes.  So has
+ * the exchange of SyncBatchNorm, which sends a number more (a count, that nobody reads)
+ * than its argument holds.
  */
 #ifndef LOCKSTEP_EXEC_PROGRAM_H
 #define LOCKSTEP_EXEC_PROGRAM_H

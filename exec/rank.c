@@ -50,8 +50,7 @@ static bool set_parameters(RankRun *r, Err *err)
 {
     const RankSetup *s = r->s;
     Store store = store_of(r);
-    if (!pieces_make(&r->pieces, &r->program, s->whole, err) ||
-        !pieces_init(&r->pieces, &r->program, s->whole, s->seed, &store, err))
+    if (!pieces_init(&r->pieces, &r->program, s->whole, s->seed, &store, err))
         return false;
     if (!s->resume)
         return true;
@@ -78,7 +77,7 @@ static void rewind_feed(void *user)
 static bool open_backend(RankRun *r, Err *err)
 {
     const RankSetup *s = r->s;
-    r->owners = (NormOwners){ &r->program, s->whole, s->feed.tp_index };
+    r->owners = (NormOwners){ &r->program, s->whole, &r->pieces, s->feed.tp_index };
     r->job = (Job){ .program = &r->program,
                     .fabric = r->fabric,
                     .facts = s->facts,
@@ -142,7 +141,8 @@ static bool measure(RankRun *r, const RankPlace *place, Err *err)
 static bool open_run(RankRun *r, const RankPlace *place, Err *err)
 {
     const RankSetup *s = r->s;
-    if (!program_make(&r->program, s->graph, place->rank, err))
+    if (!program_make(&r->program, s->graph, place->rank, err) ||
+        !pieces_make(&r->pieces, &r->program, s->whole, err))
         return false;
     uint64_t bytes = s->backend->own_memory ? 0 : r->program.arena_bytes;
     if (!fabric_open(&r->fabric, place, bytes, err))

@@ -172,16 +172,30 @@ static bool role_holds(const Graph *g, const Role *role, uint32_t layer, uint32_
     return false;
 }
 
-bool norm_counts(const void *owners, const Buffer *grad)
+/* Elements of the parameter, or of its shard, that this rank holds; none of them is padding. */
+static uint64_t held_here(const NormOwners *o, const Whole *w)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < o->pieces->pieces_n; i++) {
+        const Piece *x = &o->pieces->pieces[i];
+        if (x->what != PIECE_PARAM || &o->whole->whole[x->whole] != w)
+            continue;
+        for (uint32_t k = x->runs_first; k < x->runs_first + x->runs_n; k++)
+            end = max_u64(end, o->pieces->runs[k].local + o->pieces->runs[k].n);
+    }
+    return end;
+}
+
+uint64_t norm_counts(const void *owners, const Buffer *grad)
 {
     const NormOwners *o = owners;
     const Program *p = o->p;
     const Frame *frame = &p->role->frames[grad->frame];
     const Whole *w = find(o->whole, frame->layer, program_text(p, grad->name));
     if (w && w->split == SPLIT_NONE && o->tp_index > 0)
-        return false;
+        return 0;
     for (const Role *r = p->graph->roles; r < p->role; r++)
         if (role_holds(p->graph, r, frame->layer, grad->name))
-            return false;
-    return true;
+            return 0;
+    return w && grad->slot == SLOT_GRAD_SHARD ? held_here(o, w) : grad->elements;
 }

@@ -20,13 +20,15 @@ bool whole_list(WholeList *out, const Graph *one, const Graph *split, const Whol
                 Err *err);
 void whole_free(WholeList *w);
 
-/* Of ranks that hold a gradient alike, which one counts it in the norm: KernelEnv.norm_counts. */
+/* Of ranks that hold a gradient alike, which one counts it in the norm, and how much of it:
+ * KernelEnv.norm_counts. */
 typedef struct NormOwners {
     const Program *p;
     const WholeList *whole;
+    const Pieces *pieces;
     uint32_t tp_index;
 } NormOwners;
 
-bool norm_counts(const void *owners, const Buffer *grad);
+uint64_t norm_counts(const void *owners, const Buffer *grad);
 
 #endif

@@ -30,6 +30,14 @@ static const char *const mlp =
     "\"optimizer\":\"momentum\",\"loss\":\"mse\",\"grad_clip\":0.2},"
     "\"parallel\":{\"strategy\":\"ddp\",\"dp\":1}}";
 
+/* Sizes that do not divide by the ranks: shards end in padding, which has no gradient. */
+static const char *const classes =
+    "{\"name\":\"classes\",\"model\":{\"kind\":\"mlp\",\"widths\":[23,32,32,32,13],"
+    "\"activation\":\"gelu\"}," CLUSTER
+    "\"training\":{\"global_batch\":16,\"micro_batch\":2,\"precision\":\"f32\",\"lr\":0.5,"
+    "\"optimizer\":\"momentum\",\"loss\":\"cross_entropy\",\"grad_clip\":0.2},"
+    "\"parallel\":{\"strategy\":\"ddp\",\"dp\":1}}";
+
 /* Weight and bias, the latter of one number: collectives of two pieces, shards of nothing. */
 static const char *const linear =
     "{\"name\":\"linear\",\"model\":{\"kind\":\"mlp\",\"widths\":[20,1],"
@@ -51,6 +59,16 @@ static const char *const llama =
     "\"heads\":4,\"kv_heads\":2,\"ffn\":48,\"vocab\":64,\"max_seq\":16,\"gated\":true,"
     "\"activation\":\"silu\",\"norm\":\"rmsnorm\",\"positions\":\"rope\","
     "\"tied_embeddings\":false}," CLUSTER
+    "\"training\":{\"global_batch\":8,\"micro_batch\":2,\"seq_len\":16,\"precision\":\"f32\","
+    "\"lr\":1,\"optimizer\":\"sgd\",\"grad_clip\":0.5},"
+    "\"parallel\":{\"strategy\":\"ddp\",\"dp\":1}}";
+
+/* Queries and keys have a norm: they lie apart from values. */
+static const char *const qwen =
+    "{\"name\":\"qwen\",\"model\":{\"model_type\":\"qwen3\",\"num_hidden_layers\":4,"
+    "\"hidden_size\":32,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":8,"
+    "\"intermediate_size\":48,\"vocab_size\":61,\"max_position_embeddings\":16,"
+    "\"hidden_act\":\"silu\",\"tie_word_embeddings\":true}," CLUSTER
     "\"training\":{\"global_batch\":8,\"micro_batch\":2,\"seq_len\":16,\"precision\":\"f32\","
     "\"lr\":1,\"optimizer\":\"sgd\",\"grad_clip\":0.5},"
     "\"parallel\":{\"strategy\":\"ddp\",\"dp\":1}}";
@@ -156,6 +174,7 @@ static const Case transformer_cases[] = {
     { "fsdp 2 cp 2", { P("strategy", "fsdp"), P("dp", "2"), P("cp", "2") } },
     { "tp 2 cp 2", { P("tp", "2"), P("cp", "2") } },
     { "recompute 2", { P("dp", "2"), T("recompute", "full") } },
+    { "cp 2, math", { P("cp", "2"), T("attention", "math"), T("recompute", "full") } },
     { "selective 2", { P("tp", "2"), T("recompute", "selective") } },
 };
 
@@ -187,6 +206,12 @@ static void an_mlp_trains_alike_however_it_is_split(void)
     compare(mlp, "mlp", four_heads, 1);
 }
 
+static void a_classifier_trains_alike_however_it_is_split(void)
+{
+    compare(classes, "classes", cases, ARRAY_N(cases));
+    compare(classes, "classes", four_heads, 1);
+}
+
 static void one_layer_trains_alike_however_it_is_shared_out(void)
 {
     compare(linear, "linear", cases, SHARING_N);
@@ -203,6 +228,11 @@ static void a_llama_trains_alike_however_it_is_split(void)
 {
     compare(llama, "llama", cases, ARRAY_N(cases));
     compare(llama, "llama", transformer_cases, ARRAY_N(transformer_cases));
+}
+
+static void a_qwen_trains_alike_however_it_is_split(void)
+{
+    compare(qwen, "qwen", transformer_cases, ARRAY_N(transformer_cases));
 }
 
 /* ---- resumed ---- */
@@ -351,9 +381,11 @@ int main(void)
     choose_folder();
     RUN(training_learns);
     RUN(an_mlp_trains_alike_however_it_is_split);
+    RUN(a_classifier_trains_alike_however_it_is_split);
     RUN(one_layer_trains_alike_however_it_is_shared_out);
     RUN(a_gpt_trains_alike_however_it_is_split);
     RUN(a_llama_trains_alike_however_it_is_split);
+    RUN(a_qwen_trains_alike_however_it_is_split);
     RUN(an_interrupted_mlp_goes_on_in_any_split);
     RUN(an_interrupted_gpt_goes_on_in_any_split);
     RUN(an_interrupted_llama_goes_on_in_any_split);
