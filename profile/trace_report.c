@@ -1,7 +1,9 @@
 /* trace_report.c - puts the parts together, and says in sentences what they could not tell. */
 #include "profile/trace_report.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +42,41 @@ static void remark_ranks(TraceReport *r)
                "%" PRIu32 " of the ranks stand for several that are alike: sums are of "
                "those in the trace",
                folded);
+}
+
+/* By the names that readers give streams where a process has several: "GPU 1 stream 7". */
+static uint32_t device_of(const Timeline *t, const Track *k)
+{
+    uint32_t device = NONE_U32;
+    bool is_named = k->kind == TRACK_STREAM && k->span_n > 0 &&
+                    sscanf(timeline_text(t, k->name), "GPU %" SCNu32 " stream", &device) == 1;
+    return is_named ? device : NONE_U32;
+}
+
+static bool has_several_devices(const Timeline *t, uint32_t rank)
+{
+    uint32_t first = NONE_U32;
+    for (uint32_t i = 0; i < t->tracks_n; i++) {
+        uint32_t device = t->tracks[i].rank == rank ? device_of(t, &t->tracks[i]) : NONE_U32;
+        if (device != NONE_U32 && first != NONE_U32 && device != first)
+            return true;
+        first = first == NONE_U32 ? device : first;
+    }
+    return false;
+}
+
+static void remark_devices(TraceReport *r)
+{
+    uint32_t n = 0, first = 0;
+    for (uint32_t i = 0; i < r->covers.n; i++)
+        if (r->shown[i] && has_several_devices(r->t, r->covers.rank[i].rank) && n++ == 0)
+            first = r->covers.rank[i].rank;
+    if (n > 0)
+        remark(
+            r,
+            "%" PRIu32 " rank%s several GPUs from one process, rank %" PRIu32 "%s: times are "
+            "unions over them, so what one computes hides what another communicates or idles",
+            n, n == 1 ? " drives" : "s drive", first, n == 1 ? "" : " the first");
 }
 
 static void remark_matching(TraceReport *r)
@@ -199,6 +236,7 @@ bool trace_report_make(TraceReport *r, const Timeline *t, const TraceSource *sou
     for (size_t i = 0; i < source->findings_n; i++)
         remark(r, "%s", source->findings[i]);
     remark_ranks(r);
+    remark_devices(r);
     remark_steps(r);
     remark_matching(r);
     remark_missing(r);

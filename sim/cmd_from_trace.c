@@ -347,6 +347,13 @@ static void print_text(const Run *r)
     if (r->changes.on_machine && r->what_if.facts.unsized_n)
         printf("\n%" PRIu64 " collectives of unknown size keep the time they took\n",
                r->what_if.facts.unsized_n);
+    if (r->changes.any && f->unwaited_n)
+        printf("\none rank only: what of its %" PRIu64
+               " collectives was waiting for others is not known\nand %s; give the traces of "
+               "all ranks\n",
+               f->unwaited_n,
+               r->changes.on_machine ? "left out of what if"
+                                     : "counts as transfer, also in other buckets");
     if (f->pairs_n)
         printf("\n%" PRIu64 " sends met their receives\n", f->pairs_n);
     if (f->alone_n)
@@ -382,6 +389,7 @@ static void put_counts(JsonOut *j, const Run *r, const FromTrace *f)
     json_put_uint(j, "kernels", r->replay.facts.kernels_n);
     json_put_uint(j, "collectives", r->replay.facts.comms_n);
     json_put_uint(j, "collectives_of_unknown_size", r->replay.facts.unsized_n);
+    json_put_uint(j, "collectives_of_unknown_wait", r->replay.facts.unwaited_n);
     json_put_uint(j, "sends_matched", r->replay.facts.pairs_n);
     json_put_uint(j, "sends_and_receives_alone", r->replay.facts.alone_n);
     json_put_uint(j, "host_waits", r->replay.facts.syncs_n);

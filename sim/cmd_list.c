@@ -283,7 +283,7 @@ static void list_formats(Rows *rows)
 {
     for (size_t i = 0; i < trace_formats_n; i++) {
         const TraceFormat *f = &trace_formats[i];
-        const char *can = f->open && f->write ? "read, written" : f->open ? "read" : "written";
+        const char *can = f->write ? "read, written" : "read";
         add_row(rows, f->name, arena_printf(&rows->arena, "%s (%s)", f->summary, can));
     }
 }

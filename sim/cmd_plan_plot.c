@@ -51,24 +51,38 @@ static void find_axes(Picture *pic)
     y->high *= 1.2;
 }
 
+/* 1, 2, 5, 10 ...; over so short an axis that these are hardly in sight, even steps. */
+static void set_times(Picture *pic)
+{
+    PlotAxis *y = &pic->plot.y;
+    PlotTick *times = PUSH_ARRAY(&pic->arena, PlotTick, TICKS_MAX);
+    bool is_short = y->high < 5 * y->low;
+    double step = is_short ? plot_tick_below((y->high - y->low) / 4) : 0;
+    double first = is_short ? ceil(y->low / step) : 0, t = plot_tick_below(y->low);
+    char label[TEXT_CAP];
+    for (uint32_t n = 0; n < TICKS_MAX; n++) {
+        t = is_short ? (first + n) * step : n > 0 ? plot_tick_after(t) : t;
+        if (t >= y->high)
+            break;
+        times[y->ticks_n++] =
+            (PlotTick){ t, arena_strdup(&pic->arena, text_seconds(label, t)) };
+    }
+    y->ticks = times;
+}
+
 static void set_ticks(Picture *pic)
 {
     const Plan *p = pic->p;
-    PlotAxis *x = &pic->plot.x, *y = &pic->plot.y;
+    PlotAxis *x = &pic->plot.x;
     PlotTick *gpus = PUSH_ARRAY(&pic->arena, PlotTick, p->bases_n);
-    PlotTick *times = PUSH_ARRAY(&pic->arena, PlotTick, TICKS_MAX);
     char label[TEXT_CAP];
     for (uint32_t b = 0; b < p->bases_n; b++) {
         text_number(label, p->gpus[b], 0);
         gpus[b] = (PlotTick){ p->gpus[b], arena_strdup(&pic->arena, label) };
     }
-    for (double t = plot_tick_below(y->low); t < y->high && y->ticks_n < TICKS_MAX;
-         t = plot_tick_after(t))
-        times[y->ticks_n++] =
-            (PlotTick){ t, arena_strdup(&pic->arena, text_seconds(label, t)) };
     x->ticks = gpus;
     x->ticks_n = p->bases_n;
-    y->ticks = times;
+    set_times(pic);
 }
 
 static PlotPoint point_of(Picture *pic, const PlanCandidate *c, bool labelled)

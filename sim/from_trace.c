@@ -363,6 +363,8 @@ static bool add_comm(Builder *b, const Item *i, int64_t launch_ns, uint32_t *op)
     *op = add_op(b, o, 0, launch_ns, modelled ? -1 : given_ns);
     b->f->comms_n++;
     b->f->unsized_n += i->bytes == NONE_U64;
+    b->f->unwaited_n +=
+        b->f->world_n > 1 && b->programs_n == 1 && (!i->comm || i->comm->wait_ns < 0);
     b->f->alone_n += is_p2p(b, i);
     return true;
 }

@@ -178,9 +178,10 @@ static void take_classes(ViewDiff *d, Comparison *c)
     d->classes = PUSH_ARRAY(&c->arena, ViewDiffClass, (size_t)c->classes_n + 1);
     for (uint32_t i = 0; i < c->classes_n; i++) {
         const CompareClass *k = &c->classes[i];
+        const int64_t *ns = compare_class_ns(k);
         d->classes[d->classes_n++] =
             (ViewDiffClass){ .name = k->name,
-                             .ns = { k->time_ns[COMPARE_REAL], k->time_ns[COMPARE_SIM] },
+                             .ns = { ns[COMPARE_REAL], ns[COMPARE_SIM] },
                              .error_pct = compare_class_error_pct(k),
                              .share_pct = compare_share_pct(c, k) };
     }

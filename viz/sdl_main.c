@@ -234,6 +234,18 @@ static void choose_renderer(Window *w)
         fprintf(stderr, "lockstep: note: %s; drawn without\n", none.text);
 }
 
+/* Where there is no display SDL falls back on drivers that draw for nobody, and waits for
+ * events that never come.  Who wants one names it. */
+static bool is_for_nobody(const char *driver)
+{
+    static const char *const drivers[] = { "offscreen", "dummy", "evdev" };
+    const char *asked = getenv("SDL_VIDEODRIVER");
+    for (size_t i = 0; driver && !(asked && asked[0]) && i < ARRAY_N(drivers); i++)
+        if (strcmp(driver, drivers[i]) == 0)
+            return true;
+    return false;
+}
+
 static bool open_window(Window *w, Err *err)
 {
     const View *v = &w->app.view;
@@ -242,6 +254,9 @@ static bool open_window(Window *w, Err *err)
     if (SDL_Init(SDL_INIT_VIDEO) != 0)
         return err_set(err, "no window can be opened (%s); --render OUT.png needs none",
                        SDL_GetError());
+    if (is_for_nobody(SDL_GetCurrentVideoDriver()))
+        return err_set(err, "no window can be opened (there is no display); "
+                            "--render OUT.png needs none");
     char title[200];
     snprintf(title, sizeof title, "%s - lockstep", v->data[0]->name);
     w->window = SDL_CreateWindow(title, SDL_WINDOWPOS_UNDEFINED, SDL_WINDOWPOS_UNDEFINED,

@@ -143,10 +143,23 @@ ViewWindow view_whole(const View *v)
     return d->ranks_n ? w : (ViewWindow){ d->begin_ns, d->end_ns };
 }
 
-/* At least VIEW_NS_MIN long, at most twice the whole, and some of the whole in sight. */
+/* The whole; where the simulation stands below it, of both. */
+static ViewWindow reach(const View *v)
+{
+    const ViewData *sim = v->data[VIEW_SIM_SIDE];
+    ViewWindow w = view_whole(v);
+    for (uint32_t r = 0; v->mode == VIEW_SPLIT && sim && r < sim->ranks_n; r++) {
+        int64_t shift_ns = view_shift_ns(v, VIEW_SIM_SIDE, r);
+        w.from_ns = min_i64(w.from_ns, sim->ranks[r].begin_ns - shift_ns);
+        w.to_ns = max_i64(w.to_ns, sim->ranks[r].end_ns - shift_ns);
+    }
+    return w;
+}
+
+/* At least VIEW_NS_MIN long, at most twice what can be reached, and some of that in sight. */
 static void set_window(View *v, int64_t from_ns, int64_t to_ns)
 {
-    ViewWindow all = view_whole(v);
+    ViewWindow all = reach(v);
     int64_t all_ns = max_i64(VIEW_NS_MIN, all.to_ns - all.from_ns);
     int64_t most_ns =
         all_ns < TIMELINE_NS_MAX / 2 ? 2 * all_ns : max_i64(all_ns, TIMELINE_NS_MAX);
@@ -210,7 +223,7 @@ bool view_forward(View *v)
 
 void view_fit(View *v)
 {
-    ViewWindow all = view_whole(v);
+    ViewWindow all = reach(v);
     view_show(v, all.from_ns, all.to_ns);
 }
 

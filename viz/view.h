@@ -10,8 +10,8 @@
  * view + its shift.
  *
  * WINDOW.  [from_ns, to_ns) is what the lanes show, at least VIEW_NS_MIN long, at most twice
- * as long as the trace.  Every change
- * of it that is meant (not each step of a drag) is remembered: view_back undoes it.
+ * as long as the trace, in Split as trace and simulation together.  Every change of it that is
+ * meant (not each step of a drag) is remembered: view_back undoes it.
  */
 #ifndef LOCKSTEP_VIZ_VIEW_H
 #define LOCKSTEP_VIZ_VIEW_H
