@@ -70,6 +70,9 @@ typedef struct MatmulShape {
     uint64_t m, n, k, batch;
     bool transpose_a, transpose_b; /* as stored, row-major */
     bool accumulate;               /* adds to C (gradients of later micro-batches) */
+    /* One of so many that fill the GPU together, and takes that part of what m * of rows take; 0:
+     * alone. */
+    uint32_t of;
 } MatmulShape;
 
 #endif

@@ -25,15 +25,29 @@ double op_memory_bound_ns(const Gpu *gpu, const Op *op)
     return bytes / (op->kind == OP_H2D ? gpu->host_bytes_per_ns : gpu->memory_bytes_per_ns);
 }
 
+/* The matmul that op is, or is a part of. */
+static MatmulShape whole_matmul(const Op *op)
+{
+    MatmulShape s = op->u.matmul;
+    s.m *= s.of ? s.of : 1;
+    return s;
+}
+
+static double matmul_ns(const Gpu *gpu, const Op *op)
+{
+    MatmulShape s = whole_matmul(op);
+    double ns;
+    if (!matmul_table_ns(gpu, &s, op->dtype, &ns))
+        ns = matmul_model_ns(gpu, &s, op->dtype);
+    return ns / (s.of ? s.of : 1);
+}
+
 static double alone_ns(const Gpu *gpu, const Op *op)
 {
-    double ns;
     switch (op->kind) {
     case OP_MATMUL:
     case OP_CONV:
-        if (!matmul_table_ns(gpu, &op->u.matmul, op->dtype, &ns))
-            ns = matmul_model_ns(gpu, &op->u.matmul, op->dtype);
-        return ns;
+        return matmul_ns(gpu, op);
     case OP_ATTENTION:
         return attention_ns(gpu, op, gpu->sms, gpu->memory_bytes_per_ns);
     case OP_H2D:
@@ -50,11 +64,13 @@ static double slowdown(const Gpu *gpu, const Op *op)
     double sms = fmax(gpu->sms - gpu->comm_sms, 1), bandwidth = gpu->memory_bytes_per_ns;
     double taken = gpu->comm_memory_factor * gpu->comm_bytes_per_ns;
     double left = bandwidth * bandwidth / (bandwidth + taken);
+    MatmulShape whole;
     switch (op->kind) {
     case OP_MATMUL:
     case OP_CONV:
-        return matmul_on_ns(gpu, &op->u.matmul, op->dtype, sms, left) /
-               matmul_model_ns(gpu, &op->u.matmul, op->dtype);
+        whole = whole_matmul(op);
+        return matmul_on_ns(gpu, &whole, op->dtype, sms, left) /
+               matmul_model_ns(gpu, &whole, op->dtype);
     case OP_ATTENTION:
         return attention_ns(gpu, op, sms, left) /
                attention_ns(gpu, op, gpu->sms, gpu->memory_bytes_per_ns);

@@ -501,7 +501,7 @@ bool lower_may_expand(const Op *op)
         return true;
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:
-        return op->lane == LANE_CP;
+        return op->lane == LANE_CP || op->lane == LANE_TP;
     default:
         return false;
     }

@@ -1,8 +1,8 @@
 /*
- * lower_ring.c - context parallelism as a ring: attention and transfers step by step.
+ * lower_ring.c - collectives that go round a ring, step by step, beside the kernels that use them.
  *
- * The logical graph gathers the keys and values of the n ranks of cp, and scatters
- * the sums of their gradients.  In a ring (Software.cp_ring, overlap) they pass from
+ * CONTEXT PARALLELISM.  The logical graph gathers the keys and values of the n ranks of cp, and
+ * scatters the sums of their gradients.  In a ring (Software.cp_ring, overlap) they pass from
  * neighbour to neighbour, a rank's share per step; each share is used when it has come,
  * while the next is under way, and its gradient leaves when it was made:
  *
@@ -19,23 +19,77 @@
  *
  * Unfused attention ("math") has no partial softmax and waits for all keys.
  * Transformer Engine's last exchange of gradients is exposed as it is here.
+ *
+ * TENSOR PARALLELISM with sequence parallelism (Software.tp_ring, overlap), as Transformer
+ * Engine's userbuffers do it: a matmul that reads gathered rows begins with its own and goes on
+ * as the others' come (forward, and the gradient of the input of row-parallel layers); in
+ * forward the sums of rows leave as they are made:
+ *
+ *     tp        [x 1][x 2][x 3]                    [y 1][y 2][y 3]
+ *     compute   [own][1  ][2  ][3  ]      [own][1  ][2  ][3  ]
+ *
+ * Its n kernels fill the GPU together, on several streams: an n-th of the whole's time each.
+ * What goes beside the weight gradient (tp_async_backward) stays whole, as there, and so
+ * does a gather that a segment begins with: it is on the compute lane.
  */
 #include "sim/lower_parts.h"
 
-static bool is_ring_step(const Op *op)
-{
-    return op->lane == LANE_CP && (op->kind == OP_ALL_GATHER || op->kind == OP_REDUCE_SCATTER);
-}
+/* ---- which collectives ---- */
 
-/* Does an op of the group wait for a collective of context parallelism? */
-static bool waits_for_ring(const Lowering *l)
+static bool depends_on(const Lowering *l, const Op *op, uint32_t begin, uint32_t end)
 {
-    for (uint32_t i = l->begin; i < l->begin + l->n; i++)
-        for (uint32_t d = 0; d < l->ops[i].dep_n; d++)
-            if (is_ring_step(&l->ops[l->old->deps[l->ops[i].dep_first + d]]))
-                return true;
+    for (uint32_t d = 0; d < op->dep_n; d++) {
+        uint32_t at = l->old->deps[op->dep_first + d];
+        if (at >= begin && at < end)
+            return true;
+    }
     return false;
 }
+
+/* A matmul whose rows may come, or leave, one rank's after the other's. */
+static bool has_rows(const Op *op, bool leave)
+{
+    bool forward = op->phase == PHASE_FORWARD || op->phase == PHASE_RECOMPUTE;
+    return op->kind == OP_MATMUL && op->u.matmul.batch <= 1 &&
+           (forward || (!leave && op->phase == PHASE_DGRAD));
+}
+
+static bool is_tp_ring(const Lowering *l, uint32_t at)
+{
+    const Op *op = &l->ops[at];
+    if (!l->b->sw->tp_ring || op->lane != LANE_TP)
+        return false;
+    if (op->kind == OP_REDUCE_SCATTER)
+        return op->dep_n == 1 && has_rows(&l->ops[l->old->deps[op->dep_first]], true);
+    for (uint32_t i = at + 1; op->kind == OP_ALL_GATHER && i < l->s->op_n; i++)
+        if (depends_on(l, &l->ops[i], at, at + 1))
+            return has_rows(&l->ops[i], false);
+    return false;
+}
+
+/* How many ranks collective `at` of the segment goes round; 0: it stays whole. */
+static uint32_t ring_ranks(const Lowering *l, uint32_t at)
+{
+    const Op *op = &l->ops[at];
+    if (op->kind != OP_ALL_GATHER && op->kind != OP_REDUCE_SCATTER)
+        return 0;
+    const Parallel *p = &l->b->s->parallel;
+    return op->lane == LANE_CP ? p->cp : is_tp_ring(l, at) ? p->tp : 0;
+}
+
+/* Does an op of the group wait for a ring on that lane? */
+static bool waits_for_ring(const Lowering *l, Lane lane)
+{
+    for (uint32_t i = l->begin; i < l->begin + l->n; i++)
+        for (uint32_t d = 0; d < l->ops[i].dep_n; d++) {
+            uint32_t at = l->old->deps[l->ops[i].dep_first + d];
+            if (l->ops[at].lane == lane && ring_ranks(l, at) > 0)
+                return true;
+        }
+    return false;
+}
+
+/* ---- kernels ---- */
 
 /* One kernel on the keys of one rank; later ones add to what the first wrote. */
 static void attention_kernel(Lowering *l, const Whole *w, bool first)
@@ -54,9 +108,33 @@ static void attention_kernel(Lowering *l, const Whole *w, bool first)
     }
 }
 
-static void step_kernel(Lowering *l, const Whole *w, uint64_t k)
+/* One of the kernels of a matmul, on the rows of one rank. */
+static void rows_kernel(Lowering *l, const Whole *w, uint32_t n, bool first)
 {
-    uint64_t steps = l->b->s->parallel.cp - 1, bytes = w->op.u.comm.bytes;
+    Op op = w->op;
+    op.u.matmul.m /= n;
+    op.u.matmul.of = n;
+    op.flops /= n;
+    op.model_flops /= n;
+    op.read_bytes /= n;
+    op.write_bytes /= n;
+    lower_kernel(l, op);
+    for (uint32_t i = 0; i < w->args_n; i++) {
+        KernelArg a = w->args[i];
+        lower_arg(l, a.slot, a.tensor, a.mode == ARG_WRITE && !first ? ARG_UPDATE : a.mode);
+    }
+}
+
+static bool leaves_by_ring(const Lowering *l)
+{
+    uint32_t end = l->begin + l->n;
+    return end < l->s->op_n && l->ops[end].kind == OP_REDUCE_SCATTER && is_tp_ring(l, end) &&
+           depends_on(l, &l->ops[end], l->begin, end);
+}
+
+static void step_kernel(Lowering *l, const Whole *w, uint64_t k, uint64_t steps)
+{
+    uint64_t bytes = w->op.u.comm.bytes;
     Op *op = part_begin(l, w, w->op.kind, w->op.fn);
     op->u.comm.bytes = bytes * (k + 1) / steps - bytes * k / steps;
     for (uint32_t i = 0; i < w->args_n; i++)
@@ -65,29 +143,44 @@ static void step_kernel(Lowering *l, const Whole *w, uint64_t k)
 
 bool ring_expand(Lowering *l, const Whole *w)
 {
-    uint32_t n = l->b->s->parallel.cp;
-    if (is_ring_step(&w->op)) {
-        for (uint32_t k = 0; k + 1 < n; k++)
-            step_kernel(l, w, k);
+    uint32_t n = l->n == 1 ? ring_ranks(l, l->begin) : 0, cp = l->b->s->parallel.cp;
+    for (uint32_t k = 0; k + 1 < n; k++)
+        step_kernel(l, w, k, n - 1);
+    if (n > 0)
         return true;
-    }
-    if (w->op.kind != OP_ATTENTION || !fused_attention(l->b) || !waits_for_ring(l))
-        return false;
+    if (has_rows(&w->op, false) && l->b->sw->tp_ring &&
+        (waits_for_ring(l, LANE_TP) || leaves_by_ring(l)))
+        n = l->b->s->parallel.tp;
     for (uint32_t k = 0; k < n; k++)
+        rows_kernel(l, w, n, k == 0);
+    if (n > 0)
+        return true;
+    if (w->op.kind != OP_ATTENTION || !fused_attention(l->b) || !waits_for_ring(l, LANE_CP))
+        return false;
+    for (uint32_t k = 0; k < cp; k++)
         attention_kernel(l, w, k == 0);
     return true;
+}
+
+/* Kernels of the group at work that go rank by rank; 0: none do. */
+static uint32_t ring_kernels(const Lowering *l)
+{
+    const Op *op = &l->kernels[0].op;
+    if (op->kind == OP_MATMUL)
+        return op->u.matmul.of;
+    return op->kind == OP_ATTENTION && l->kernels_n > 1 ? l->kernels_n : 0;
 }
 
 uint32_t ring_dep(const Lowering *l, uint32_t kernel, uint32_t op)
 {
     uint32_t first = l->first[l->s->op_first + op], last = l->last[l->s->op_first + op];
     const Op *own = &l->kernels[0].op, *other = &l->ops[op];
-    bool keys = own->kind == OP_ATTENTION && l->kernels_n > 1 && is_ring_step(other);
-    bool sums = is_ring_step(own) && own->kind == OP_REDUCE_SCATTER &&
-                other->kind == OP_ATTENTION && fused_attention(l->b) &&
-                last - first == l->kernels_n;
-    if (keys)
-        return kernel > 0 ? first + kernel - 1 : NONE_U32;
+    uint32_t kernels = ring_kernels(l);
+    bool sums = own->kind == OP_REDUCE_SCATTER && last - first == l->kernels_n &&
+                ((other->kind == OP_ATTENTION && fused_attention(l->b)) ||
+                 (other->kind == OP_MATMUL && own->lane == LANE_TP));
+    if (kernels > 0 && ring_ranks(l, op) == kernels)
+        return kernel > 0 && kernel < kernels ? first + kernel - 1 : NONE_U32;
     if (sums)
         return first + kernel + 1;
     return kernel == 0 ? last : NONE_U32;

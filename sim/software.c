@@ -132,6 +132,7 @@ static bool read_parallel(Software *sw, JsonNode node, Err *err)
     JsonObj o = json_begin(node, err);
     read_facts(sw, &o, parallel_facts, ARRAY_N(parallel_facts));
     sw->p2p_scatter_gather = json_bool(&o, "p2p_scatter_gather", false);
+    sw->tp_ring = json_bool(&o, "tp_ring", false);
     sw->p2p_blocks_host = json_bool(&o, "p2p_blocks_host", false);
     sw->zero_reduces_last = json_bool(&o, "zero_reduces_last", false);
     sw->vocab_multiple = json_count(&o, "vocab_multiple", 1, 65536, JSON_REQUIRED);
@@ -187,6 +188,7 @@ static bool check_sources(JsonNode node, Err *err)
     json_string(&o, "foreach_optimizer", "");
     json_string(&o, "loss_in_place", "");
     json_string(&o, "zero_reduces_last", "");
+    json_string(&o, "tp_ring", "");
     json_string(&o, "p2p_scatter_gather", "");
     json_string(&o, "bucket_parameters", "");
     json_string(&o, "bucket_parameters_per_rank", "");

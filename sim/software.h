@@ -74,7 +74,11 @@ typedef struct Software {
         recompute_stops_early; /* full: ops after the last one that backward needs are left out */
 
     /* Parallelism. */
-    bool tp_async_backward;  /* input gradient's collective runs beside the weight gradient */
+    bool tp_async_backward; /* input gradient's collective runs beside the weight gradient */
+    bool
+        tp_ring; /* matmuls over the gathered rows of sequence parallelism, and forward's before
+                     a scatter, go rank by rank beside the exchange, with tp_async_backward and
+                     overlap only; may be left out: false */
     bool grads_persist;      /* gradient memory is allocated for the whole step */
     bool bucket_copies;      /* ddp copies gradients into buckets and back */
     bool p2p_waits_for_send; /* compute waits for sends as well as receives */

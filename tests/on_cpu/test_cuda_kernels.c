@@ -229,7 +229,8 @@ static void products_of_16_bits_and_their_epilogues(void)
         uint32_t pre = world_tensor(&w, "pre", type, 24, 32);
         uint32_t y = world_tensor(&w, "y", type, 24, 32);
         Op op = { .kind = OP_MATMUL, .dtype = type, .fn = fn };
-        op.u.matmul = (MatmulShape){ 24, 32, 16, 1, false, true, false };
+        op.u.matmul =
+            (MatmulShape){ .m = 24, .n = 32, .k = 16, .batch = 1, .transpose_b = true };
         Use biased[] = { READ(x), READ(weight), READ(b), WRITE(pre), WRITE(y) };
         Use plain[] = { READ(x), READ(weight), WRITE(pre), WRITE(y) };
         Use only[] = { READ(x), READ(weight), READ(b), WRITE(y) };

@@ -41,7 +41,8 @@ static void linear_open(Linear *l, Sizes s, DType dtype)
     l->y = world_tensor(&l->w, "y", dtype, s.m, s.n);
     l->ref = (Ref){ linear, &l->s, 3, { l->x, l->weight, l->bias }, s.m * s.n };
     l->op = (Op){ .kind = OP_MATMUL, .dtype = dtype };
-    l->op.u.matmul = (MatmulShape){ s.m, s.n, s.k, 1, false, true, false };
+    l->op.u.matmul =
+        (MatmulShape){ .m = s.m, .n = s.n, .k = s.k, .batch = 1, .transpose_b = true };
 }
 
 static void a_linear_layer_is_its_definition(void)

@@ -1,0 +1,161 @@
+/*
+ * test_tp_ring.c - matmuls that go rank by rank beside the exchange of their rows: the same work,
+ * the same bytes, and who waits for whom.
+ */
+#include "sim/cost.h"
+#include "tests/built.h"
+
+enum { TP = 4 };
+
+static bool open_ring(Built *b, bool ring, bool sequence, const char *overlap)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "{\"model\":{\"kind\":\"transformer\",\"layers\":2,\"hidden\":4096,\"heads\":32,"
+             "\"vocab\":1000,\"max_seq\":4096,\"positions\":\"rope\",\"gated\":true},"
+             "\"cluster\":\"dgx-h100\",\"software\":\"nemo-2025\",\"training\":{"
+             "\"global_batch\":1,\"micro_batch\":1,\"seq_len\":4096},\"parallel\":{"
+             "\"strategy\":\"ddp\",\"dp\":1,\"tp\":%d,\"sequence_parallel\":%s,"
+             "\"overlap\":{\"tp\":%s}}}",
+             TP, sequence ? "true" : "false", overlap);
+    Err err = { 0 };
+    *b = (Built){ 0 };
+    JsonDoc *doc = json_parse(text, strlen(text), "ring", &err);
+    bool ok = doc && scenario_from(&b->s, doc, NULL, 0, &err) &&
+              software_read(&b->sw, &b->arena, "nemo-2025", &err);
+    b->sw.tp_ring = ring;
+    ok = ok && build_graph(&b->g, &b->s, &b->sw, &err);
+    if (!CHECK(ok))
+        fprintf(stderr, "%s\n", err.text);
+    return ok;
+}
+
+typedef struct Work {
+    double flops, model_flops, bytes, moved;
+    uint32_t ops_n;
+} Work;
+
+static Work work_of(const Graph *g)
+{
+    Work w = { 0 };
+    for (uint32_t i = 0; i < g->ops_n; i++) {
+        const Op *op = &g->ops[i];
+        w.flops += op->flops;
+        w.model_flops += op->model_flops;
+        w.bytes += op_is_comm(op->kind) ? 0 : (double)(op->read_bytes + op->write_bytes);
+        w.moved += op_is_comm(op->kind) ? (double)op->u.comm.bytes : 0;
+    }
+    w.ops_n = g->ops_n;
+    return w;
+}
+
+static void the_work_is_the_same(void)
+{
+    Built plain, ring;
+    if (open_ring(&plain, false, true, "true") && open_ring(&ring, true, true, "true")) {
+        Work a = work_of(&plain.g), b = work_of(&ring.g);
+        CHECK_NEAR(a.flops, b.flops, 1e-12);
+        CHECK_NEAR(a.model_flops, b.model_flops, 1e-12);
+        CHECK_NEAR(a.bytes, b.bytes, 1e-6);
+        CHECK_NEAR(a.moved, b.moved, 1e-12);
+        CHECK(b.ops_n > a.ops_n);
+    }
+    built_free(&plain);
+    built_free(&ring);
+}
+
+static const Segment *layer_forward(const Graph *g)
+{
+    for (uint32_t s = 0; s < g->segments_n; s++)
+        if (strcmp(intern_text(&g->names, g->segments[s].name), "layer forward") == 0)
+            return &g->segments[s];
+    ASSERT(false);
+    return NULL;
+}
+
+/* What op `at` waits for, beside its lane: -1 for nothing. */
+static int waits_for(const Graph *g, const Segment *s, uint32_t at)
+{
+    const Op *op = &graph_ops(g, s)[at];
+    return op->dep_n ? (int)g->deps[op->dep_first] : -1;
+}
+
+/* norm1, gather in 3 steps, qkv in 4: the first waits for nobody, the others for a step each.
+ * The sums of the output leave behind the second to the fourth. */
+static void kernels_and_steps_alternate(void)
+{
+    Built b;
+    if (open_ring(&b, true, true, "true")) {
+        const Segment *s = layer_forward(&b.g);
+        const Op *ops = graph_ops(&b.g, s);
+        uint32_t out = 1;
+        for (uint32_t k = 0; k < TP - 1; k++)
+            CHECK_INT(OP_ALL_GATHER, ops[1 + k].kind);
+        CHECK_INT(0, waits_for(&b.g, s, 1));
+        for (uint32_t k = 0; k < TP; k++) {
+            CHECK_INT(OP_MATMUL, ops[TP + k].kind);
+            CHECK_U64(4096 / TP, ops[TP + k].u.matmul.m);
+            CHECK_INT(k ? (int)k : -1, waits_for(&b.g, s, TP + k));
+        }
+        while (ops[out].kind != OP_REDUCE_SCATTER)
+            out++;
+        for (uint32_t k = 0; k < TP - 1; k++) {
+            CHECK_INT(OP_REDUCE_SCATTER, ops[out + k].kind);
+            CHECK_INT((int)(out - TP + k + 1), waits_for(&b.g, s, out + k));
+        }
+        CHECK_INT((int)(out + TP - 2), waits_for(&b.g, s, out + TP - 1));
+    }
+    built_free(&b);
+}
+
+/* Of a whole matmul each kernel takes a part of the time, not that of a smaller one. */
+static void kernels_fill_the_gpu_together(void)
+{
+    Built plain, ring;
+    if (open_ring(&plain, false, true, "true") && open_ring(&ring, true, true, "true")) {
+        const Gpu *gpu = machine_place(&plain.s.machine, 0).type->gpu;
+        const Op *whole = &graph_ops(&plain.g, layer_forward(&plain.g))[2];
+        const Op *part = &graph_ops(&ring.g, layer_forward(&ring.g))[TP];
+        CHECK_NEAR((double)op_cost(gpu, whole, NULL).alone_ns,
+                   TP * (double)op_cost(gpu, part, NULL).alone_ns, 1e-3);
+    }
+    built_free(&plain);
+    built_free(&ring);
+}
+
+/* Ranks that keep all rows exchange sums, and who forbids overlap gets none. */
+static void nothing_goes_round_without_rows_or_overlap(void)
+{
+    for (int how = 0; how < 2; how++) {
+        Built plain, ring;
+        const char *overlap = how ? "false" : "true";
+        if (open_ring(&plain, false, how, overlap) && open_ring(&ring, true, how, overlap))
+            CHECK_INT(plain.g.ops_n, ring.g.ops_n);
+        built_free(&plain);
+        built_free(&ring);
+    }
+}
+
+static void less_is_exposed(void)
+{
+    int64_t step[2];
+    for (int ring = 0; ring < 2; ring++) {
+        Built b;
+        SimResult r = { 0 };
+        if (open_ring(&b, ring, true, "true") && built_run(&r, &b, (SimOptions){ 0 }))
+            step[ring] = r.step_ns;
+        sim_result_free(&r);
+        built_free(&b);
+    }
+    CHECK(step[1] < step[0]);
+}
+
+int main(void)
+{
+    RUN(the_work_is_the_same);
+    RUN(kernels_and_steps_alternate);
+    RUN(kernels_fill_the_gpu_together);
+    RUN(nothing_goes_round_without_rows_or_overlap);
+    RUN(less_is_exposed);
+    return check_report();
+}
