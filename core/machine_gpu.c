@@ -22,6 +22,7 @@ Gpu gpu_blank(void)
               .tdp_w = NAN,
               .launch_ns = -1,
               .kernel_floor_ns = -1,
+              .sustained_scale = NAN,
               .matmul_fill_ns = NAN,
               .matmul_tile_loss = NAN,
               .matmul_wave_rounding = NAN,
@@ -128,6 +129,7 @@ static void take_keys(const MachineReader *r, JsonObj *o, Gpu *g)
     take_us(o, "launch_us", &g->launch_ns);
     take_number(o, "tdp_w", 0, 1e6, &g->tdp_w);
     take_us(o, "kernel_floor_us", &g->kernel_floor_ns);
+    take_number(o, "sustained_scale", 0.1, 10, &g->sustained_scale);
     take_matmul_model(o, g);
     take_efficiency(o, g);
     take_overlap(o, g);
@@ -213,6 +215,7 @@ bool gpu_settle(Gpu *g, JsonNode node, Err *err)
     settle_number(&g->tdp_w, 0, node, "tdp_w");
     settle_us(&g->launch_ns, 4000, node, "launch_us");
     settle_us(&g->kernel_floor_ns, 2000, node, "kernel_floor_us");
+    settle_number(&g->sustained_scale, 1, node, "sustained_scale");
     double fill_us = g->matmul_fill_ns / 1e3;
     settle_number(&fill_us, 4, node, "matmul_model.fill_us");
     g->matmul_fill_ns = fill_us * 1e3;

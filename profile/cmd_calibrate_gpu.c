@@ -33,7 +33,7 @@ static double scale(const void *user, const Op *op)
     const Work *w = user;
     double age =
         op->kind == OP_ATTENTION ? attention_age(w->fit.gpu, op, w->sw.attention_kernel) : 1;
-    return w->sw.compute_scale * age;
+    return w->sw.compute_scale * w->fit.gpu->sustained_scale * age;
 }
 
 static double predict_ns(const void *user, const Gpu *gpu, const Op *op)

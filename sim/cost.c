@@ -93,7 +93,7 @@ OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw)
     if (op->kind == OP_HOST_WAIT || op->kind == OP_RELEASE)
         return (OpCost){ 0 };
     double bound = fmax(op_flops_bound_ns(gpu, op), op_memory_bound_ns(gpu, op));
-    double ns = alone_ns(gpu, op) * (sw ? sw->compute_scale : 1);
+    double ns = alone_ns(gpu, op) * (sw ? sw->compute_scale * gpu->sustained_scale : 1);
     if (op->kind == OP_ATTENTION && sw)
         ns *= attention_age(gpu, op, sw->attention_kernel);
     ns = fmax(ns, fmax(bound, (double)gpu->kernel_floor_ns));

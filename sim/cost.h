@@ -31,7 +31,8 @@ typedef struct OpCost {
     int64_t slowed_ns; /* a collective running all the while; >= alone_ns */
 } OpCost;
 
-/* Of a compute or copy op; communication costs stand in sim/network.h.  sw may be NULL. */
+/* Of a compute or copy op of a step; communication costs stand in sim/network.h.  sw NULL: of a
+ * kernel by itself, neither the stack's compute_scale nor the GPU's sustained_scale in it. */
 OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw);
 
 /* The two lower bounds: flops at peak, bytes at full bandwidth.  Nothing may be faster. */

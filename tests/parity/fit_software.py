@@ -19,6 +19,12 @@ scalar after the other, or two at once, is moved on a grid that grows finer; one
 lowers J by less than GAIN is dropped, and the others are moved once more.  Scalars
 are rounded to three digits and written with the groups they were fitted on.
 
+GPUs that fall to lower clocks under load are slower in every stack: kernels timed one by one do
+not show that, and what a stack adds cannot be told from it by one stack alone.  SUSTAINED
+names GPUs on which several stacks were measured, and the one of them whose kernels come out
+fastest: its compute_scale is the GPUs' (sustained_scale in scenarios/gpus), its own is 1, and the
+others' are what they are slower than that.
+
 A stack without rows has nothing of its own, but those that take host_scale from a
 relative (HOST_FROM).  It assumes the median compute_scale of the stacks that were measured:
 kernels that are timed one by one come out slower in most programs.  What that is worth is
@@ -52,6 +58,8 @@ PLAIN = ("generic", "lockstep")  # assume nothing
 BY_BLOCKS = {"megatron-lm-2022": 1.0}  # compute_scale: within 3 %, tests/unit/test_layer_times.c
 # Stacks without host-bound rows take host_scale from one that has some, and their model code.
 HOST_FROM = {name: "megatron-deepspeed-2022" for name in ("megatron-lm-2021", "megatron-lm-2022")}
+# Of the stacks measured on H100s the one with the least compute_scale; the same chip at 700 W or less.
+SUSTAINED = {"nemo-2025": ("h100-80gb", "h100-96gb-hbm2e", "h200-141gb")}
 LOW, HIGH = (0.1, 0.1, 0.1), (30.0, 10.0, 10.0)  # what sim/software.c accepts
 
 
@@ -187,6 +195,32 @@ def write_fitted(path, name, scalars, rows):
         f.write(text)
 
 
+def write_sustained(folder, gpu, scale, source):
+    path = os.path.join(folder, "gpus", gpu + ".json")
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    text = re.sub(r'("sustained_scale": )[0-9.]+', rf"\g<1>{scale:g}", text)
+    text = re.sub(r'("sustained_scale": )"[^"]*"', lambda m: m.group(1) + json.dumps(source), text)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def settle_gpus(name, scenarios, tree, rows, check):
+    """What slows the fastest stack on some GPUs is theirs."""
+    for gpu in SUSTAINED[name]:
+        write_sustained(os.path.join(tree, "scenarios"), gpu, 1, "a trial")
+    scale = Trial(tree, name, rows[name]).fit(1.0)[1]
+    print(f"{name} on {', '.join(SUSTAINED[name])}: sustained_scale {scale:g}", flush=True)
+    for k, gpu in enumerate(SUSTAINED[name]):
+        source = f"compute_scale of {name}, {len(rows[name])} published steps on H100, the fastest " \
+                 "stack measured there; tests/parity/fit_software.py"
+        if k > 0:
+            source = f"as {SUSTAINED[name][0]}: " + source
+        write_sustained(os.path.join(tree, "scenarios"), gpu, scale, source)
+        if not check:
+            write_sustained(scenarios, gpu, scale, source)
+
+
 def fitted_scale(folder, name):
     """The stack's compute_scale, 1 where none was fitted."""
     with open(os.path.join(folder, "software", name + ".json"), encoding="utf-8") as f:
@@ -270,6 +304,9 @@ def main():
         shutil.copytree(scenarios, os.path.join(tree, "scenarios"))
         os.mkdir(os.path.join(tree, "bin"))
         shutil.copy(args.lockstep, os.path.join(tree, "bin", "lockstep"))
+        for name in SUSTAINED:
+            if not args.names or name in args.names:
+                settle_gpus(name, scenarios, tree, rows, args.check)
         for name in sorted(args.names or {*rows, *HOST_FROM}, key=lambda n: (n in HOST_FROM, n)):
             path = os.path.join(scenarios, "software", name + ".json")
             if not os.path.exists(path):
