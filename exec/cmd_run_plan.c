@@ -82,6 +82,8 @@ static bool check_ranks(const RunRequest *r, uint32_t ranks, const Parallel *p, 
 static bool can_train(const Model *m, Err *err)
 {
     const Transformer *t = &m->u.transformer;
+    if (t->untrained)
+        return err_set(err, "model '%s': the executor has no %s yet", m->name, t->untrained);
     if (t->positions == POS_ALIBI)
         return err_set(err,
                        "model.positions 'alibi' of '%s': the executor adds no biases to scores "
@@ -198,11 +200,26 @@ static uint64_t hash_number(uint64_t h, double x)
     return mix_u64(h ^ bits);
 }
 
-/* Model and optimizer: every parameter by name and shape, and what updates it. */
+/* What is done with the parameters, where their names and shapes do not tell. */
+static uint64_t hash_architecture(uint64_t h, const Model *m)
+{
+    if (m->kind != MODEL_TRANSFORMER)
+        return mix_u64(h ^ m->u.mlp.activation);
+    const Transformer *t = &m->u.transformer;
+    const uint64_t words[] = { t->activation,   t->gated,        t->norm,          t->causal,
+                               t->positions,    t->heads,        t->kv_heads,      t->window,
+                               t->window_first, t->window_every, t->parallel_block };
+    for (size_t i = 0; i < ARRAY_N(words); i++)
+        h = mix_u64(h ^ words[i]);
+    return hash_number(hash_number(h, t->rope_theta), t->norm_eps);
+}
+
+/* Model and optimizer: what it computes, every parameter by name and shape, and what updates it. */
 static uint64_t model_digest(const RunPlan *x)
 {
     const Training *t = &x->parts->s.training;
     uint64_t h = hash_text(t->optimizer, dtype_names[t->param_dtype]);
+    h = hash_architecture(h, &x->parts->s.model);
     for (uint32_t i = 0; i < x->whole.n; i++) {
         const Whole *w = &x->whole.whole[i];
         h = hash_text(h ^ w->layer, w->name);
@@ -372,6 +389,8 @@ static void fill_transformer(const Scenario *s, ModelFacts *f, uint32_t rank)
     f->vocab_first = tp_index * ((t->vocab + p->tp - 1) / p->tp);
     f->causal = t->causal;
     f->window = t->window;
+    f->rope_theta = t->rope_theta > 0 ? t->rope_theta : f->rope_theta;
+    f->norm_eps = t->norm_eps > 0 ? t->norm_eps : f->norm_eps;
 }
 
 ModelFacts run_plan_facts(const RunPlan *x, uint32_t rank)

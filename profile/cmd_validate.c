@@ -532,6 +532,15 @@ static void print(const Validation *v, const Options *o)
     }
 }
 
+/* Rows that cannot run are listed; where none could, nothing was validated. */
+static bool has_prediction(const Validation *v)
+{
+    for (uint32_t i = 0; i < v->rows_n; i++)
+        if (!v->rows[i].skipped)
+            return true;
+    return false;
+}
+
 static bool has_measurement(const Validation *v)
 {
     for (uint32_t i = 0; i < v->rows_n; i++)
@@ -555,6 +564,10 @@ static int validate(const Options *o)
         fprintf(stderr, "lockstep: %s\n", err.text);
     else
         print(&v, o);
+    if (!err.set && !has_prediction(&v)) {
+        err_set(&err, "nothing could be predicted: %s", v.rows[0].skipped);
+        fprintf(stderr, "lockstep: %s\n", err.text);
+    }
     validate_free(&v);
     job_list_free(&b.jobs, release_job);
     return err.set ? EXIT_COULD_NOT : EXIT_DONE;

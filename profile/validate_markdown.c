@@ -3,12 +3,25 @@
 
 #include <stdlib.h>
 
+/* Names come from files; a bar would end the cell. */
+static const char *cell(char out[VALIDATE_TEXT_CAP], const char *name)
+{
+    size_t n = 0;
+    for (; *name && n + 3 < VALIDATE_TEXT_CAP; name++) {
+        if (*name == '|')
+            out[n++] = '\\';
+        out[n++] = *name;
+    }
+    out[n] = '\0';
+    return out;
+}
+
 static void error_line(const Validation *v, FILE *out, const char *name, ValidatePart part)
 {
-    char t[6][VALIDATE_TEXT_CAP];
+    char t[7][VALIDATE_TEXT_CAP];
     ErrorStat s = validate_errors(v, part);
-    fprintf(out, "| %s | %" PRIu32 " | %" PRIu32 " | %s | %s | %s | %s | %s | %s |\n", name,
-            s.rows_n, s.skipped_n, validate_percent(t[0], s.median_pct),
+    fprintf(out, "| %s | %" PRIu32 " | %" PRIu32 " | %s | %s | %s | %s | %s | %s |\n",
+            cell(t[6], name), s.rows_n, s.skipped_n, validate_percent(t[0], s.median_pct),
             validate_percent(t[1], s.p90_pct), validate_percent(t[2], s.max_pct),
             validate_signed(t[3], s.bias_pct), validate_percent(t[4], s.median_left_out_pct),
             validate_percent(t[5], s.p90_left_out_pct));
@@ -16,9 +29,10 @@ static void error_line(const Validation *v, FILE *out, const char *name, Validat
 
 static void fits_line(const Validation *v, FILE *out, const char *name, ValidatePart part)
 {
+    char text[VALIDATE_TEXT_CAP];
     ErrorStat s = validate_errors(v, part);
-    fprintf(out, "| %s | %" PRIu32 " | %" PRIu32 " | %" PRIu32 " |\n", name, s.rows_n,
-            s.skipped_n, s.correct_n);
+    fprintf(out, "| %s | %" PRIu32 " | %" PRIu32 " | %" PRIu32 " |\n", cell(text, name),
+            s.rows_n, s.skipped_n, s.correct_n);
 }
 
 static void print_metric(const Validation *v, FILE *out, uint32_t metric)
@@ -39,9 +53,10 @@ static void print_metric(const Validation *v, FILE *out, uint32_t metric)
 
 static void print_ranks(FILE *out, const char *name, const Ranking *r)
 {
-    char tau[VALIDATE_TEXT_CAP], regret[VALIDATE_TEXT_CAP];
-    fprintf(out, "| %s | %" PRIu32 " | %" PRIu32 " | %s | %s |\n", name, r->sets_n, r->rows_n,
-            validate_fraction(tau, r->kendall_tau), validate_percent(regret, r->regret_pct));
+    char tau[VALIDATE_TEXT_CAP], regret[VALIDATE_TEXT_CAP], text[VALIDATE_TEXT_CAP];
+    fprintf(out, "| %s | %" PRIu32 " | %" PRIu32 " | %s | %s |\n", cell(text, name), r->sets_n,
+            r->rows_n, validate_fraction(tau, r->kendall_tau),
+            validate_percent(regret, r->regret_pct));
 }
 
 static void print_ranking(const Validation *v, FILE *out)
@@ -61,11 +76,12 @@ static void print_worst(const Validation *v, FILE *out)
                  "predicted | error, %% |\n"
                  "|---|---|---|--:|--:|--:|\n");
     for (uint32_t i = 0; i < n; i++) {
-        char name[VALIDATE_TEXT_CAP], t[3][VALIDATE_TEXT_CAP];
+        char name[VALIDATE_TEXT_CAP], t[5][VALIDATE_TEXT_CAP];
         const ValidateRow *row = &v->rows[worst[i]];
         const char *metric = validate_text_of(v, row->metric);
-        fprintf(out, "| %s | %s | `%s` | %s | %s | %s |\n", validate_name(name, row->name, 60),
-                validate_text_of(v, row->software), metric,
+        fprintf(out, "| %s | %s | `%s` | %s | %s | %s |\n",
+                cell(t[3], validate_name(name, row->name, 60)),
+                cell(t[4], validate_text_of(v, row->software)), metric,
                 validate_value(t[0], metric, row->measured),
                 validate_value(t[1], metric, row->predicted),
                 validate_signed(t[2], validate_error_pct(row->measured, row->predicted)));

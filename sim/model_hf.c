@@ -4,7 +4,8 @@
  * A family (model_type) is one row: how it calls its sizes, the defaults that
  * transformers 4.57 takes for missing ones, and a function for what its code
  * fixes and the keys that only it has.  Keys that change neither cost nor
- * memory are ignored; those that would and are not simulated are refused.
+ * memory are ignored, but for those that `run` trains by (read_numerics); those that
+ * would and are not simulated are refused.
  *
  * null is what Python makes of it: "sliding_window": null is no window where
  * leaving the key out means 4096 (Mistral); a null head count is derived.
@@ -407,6 +408,37 @@ static void require_sizes(JsonObj *o, const ShapeKeys *keys)
         json_missing(o, missing);
 }
 
+static bool is_given(JsonObj *o, const char *key)
+{
+    return json_has(o, key) && json_type(json_member(o->node, key)) != JSON_NULL;
+}
+
+/* What changes the numbers but not their cost: `run` does it as the file says, or refuses. */
+static void read_numerics(Transformer *t, JsonObj *o, const Family *family)
+{
+    static const char *const eps[] = { "rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps" };
+    static const char *const parts[] = { "partial_rotary_factor", "rotary_pct" };
+    static const char *const others[] = { "rope_scaling", "attn_logit_softcapping",
+                                          "final_logit_softcapping" };
+    bool neox = family->read == read_gpt_neox;
+    for (size_t i = 0; i < ARRAY_N(eps); i++)
+        if (is_given(o, eps[i]))
+            t->norm_eps = json_number(o, eps[i], 0, 1, 0);
+    const char *theta = neox ? "rotary_emb_base" : "rope_theta";
+    if (is_given(o, theta))
+        t->rope_theta = json_number(o, theta, 1, 1e12, 0);
+    for (size_t i = 0; i < ARRAY_N(parts); i++)
+        if (is_given(o, parts[i]) && json_number(o, parts[i], 0, 1, 1) != 1)
+            t->untrained = parts[i];
+    if (neox && !json_has(o, "rotary_pct"))
+        t->untrained = "rotary_pct 0.25";
+    for (size_t i = 0; i < ARRAY_N(others); i++)
+        if (is_given(o, others[i]))
+            t->untrained = others[i];
+    if (family->read == read_gemma || family->read == read_gemma2)
+        t->untrained = "Gemma's scaled embeddings and (1 + weight) norms";
+}
+
 static void read_transformer(Transformer *t, JsonObj *o, const Family *family)
 {
     *t = (Transformer){ .layers = family->layers,
@@ -424,6 +456,7 @@ static void read_transformer(Transformer *t, JsonObj *o, const Family *family)
     native_override(t, o);
     read_architecture(t, o, family->read == read_bert);
     check_layer_types(t, o);
+    read_numerics(t, o, family);
     shape_check_total(t, o);
     require_sizes(o, &keys);
 }

@@ -26,7 +26,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-uint32_t share_names(const char *const **names, Arena *arena, const char *kind)
+static uint32_t names_ending(const char *const **names, Arena *arena, const char *kind,
+                             const char *end)
 {
     char path[PATH_CAP + 64];
     snprintf(path, sizeof path, "%s/%s", share_dir(), kind);
@@ -34,10 +35,11 @@ uint32_t share_names(const char *const **names, Arena *arena, const char *kind)
     uint32_t n = 0, cap = 0;
     DIR *dir = opendir(path);
     for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
-        if (e->d_name[0] == '.' || !ends_in(e->d_name, ".json"))
+        if (e->d_name[0] == '.' || !ends_in(e->d_name, end))
             continue;
         GROW(list, n, cap);
-        list[n++] = arena_printf(arena, "%.*s", (int)strlen(e->d_name) - 5, e->d_name);
+        list[n++] =
+            arena_printf(arena, "%.*s", (int)(strlen(e->d_name) - strlen(end)), e->d_name);
     }
     if (dir)
         closedir(dir);
@@ -51,17 +53,26 @@ uint32_t share_names(const char *const **names, Arena *arena, const char *kind)
     return n;
 }
 
+uint32_t share_names(const char *const **names, Arena *arena, const char *kind)
+{
+    return names_ending(names, arena, kind, ".json");
+}
+
 /* ---- names ---- */
 
 static bool unknown_name(const char *name, Err *err)
 {
+    static const char *const kinds[][2] = { { "examples", ".json" },
+                                            { "validation", ".jsonl" } };
     Arena arena = { 0 };
     const char *const *names;
-    uint32_t names_n = share_names(&names, &arena, "examples");
     char allowed[700] = "";
     size_t n = 0;
-    for (uint32_t i = 0; i < names_n && n + 60 < sizeof allowed; i++)
-        n += (size_t)snprintf(allowed + n, sizeof allowed - n, ", %.50s", names[i]);
+    for (size_t k = 0; k < ARRAY_N(kinds); k++) {
+        uint32_t names_n = names_ending(&names, &arena, kinds[k][0], kinds[k][1]);
+        for (uint32_t i = 0; i < names_n && n + 60 < sizeof allowed; i++)
+            n += (size_t)snprintf(allowed + n, sizeof allowed - n, ", %.50s", names[i]);
+    }
     arena_free(&arena);
     return err_set(err, "no scenario '%.100s': a .json or .jsonl file is expected%s%s", name,
                    n ? ", or a built-in name: " : "", n ? allowed + 2 : "");

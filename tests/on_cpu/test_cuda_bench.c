@@ -33,18 +33,20 @@ static void hand_matmul(Hand *h, uint64_t m, uint64_t n, uint64_t k)
                                        .slot = slots[i] };
         h->args[i] = (BenchArg){ i, i == 2 ? ARG_WRITE : ARG_READ };
     }
-    h->k = (BenchKernel){ .op = { .kind = OP_MATMUL,
-                                  .dtype = DTYPE_F32,
-                                  .u.matmul = { m, n, k, 1, false, true, false },
-                                  .flops = 2.0 * (double)m * (double)n * (double)k },
-                          .name = "matmul",
-                          .segment = "forward",
-                          .tensors = h->tensors,
-                          .args = h->args,
-                          .tensors_n = 3,
-                          .args_n = 3,
-                          .bytes = 4 * (m * k + n * k + m * n),
-                          .facts = { .loss_terms = 1 } };
+    h->k = (BenchKernel){
+        .op = { .kind = OP_MATMUL,
+                .dtype = DTYPE_F32,
+                .u.matmul = { .m = m, .n = n, .k = k, .batch = 1, .transpose_b = true },
+                .flops = 2.0 * (double)m * (double)n * (double)k },
+        .name = "matmul",
+        .segment = "forward",
+        .tensors = h->tensors,
+        .args = h->args,
+        .tensors_n = 3,
+        .args_n = 3,
+        .bytes = 4 * (m * k + n * k + m * n),
+        .facts = { .loss_terms = 1 }
+    };
 }
 
 static void check_kernel(bool graphs)
