@@ -295,6 +295,23 @@ static bool make_files(const Bench *b, const char *json, Err *err)
     return ok;
 }
 
+/* Minutes of measuring are not for nothing. */
+static bool check_outputs(const Bench *b, Err *err)
+{
+    char gpu[1024], cluster[1024];
+    paths_of(b, gpu, cluster, sizeof gpu);
+    const char *paths[] = { b->o->out, b->o->all ? gpu : NULL, b->o->all ? cluster : NULL };
+    for (size_t i = 0; i < ARRAY_N(paths); i++) {
+        OutFile f;
+        if (!paths[i])
+            continue;
+        if (!out_file_open(&f, paths[i], err))
+            return false;
+        out_file_abandon(&f);
+    }
+    return true;
+}
+
 static bool finish(const Bench *b, Err *err)
 {
     char *json = read_all(b->json), *text = read_all(b->text);
@@ -319,7 +336,8 @@ static int bench(Bench *b, Err *err)
     }
     const bool *part = b->o->part;
     bool kernels = part[BENCH_GEMM] || part[BENCH_MEMORY] || part[BENCH_OVERLAP];
-    if (!bench_device_find(b->o, err) || (kernels && !bench_cases(&b->cases, b->o, err)))
+    if (!check_outputs(b, err) || !bench_device_find(b->o, err) ||
+        (kernels && !bench_cases(&b->cases, b->o, err)))
         return EXIT_COULD_NOT;
     b->json = tmpfile();
     b->text = tmpfile();

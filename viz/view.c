@@ -292,7 +292,11 @@ bool view_show_step(View *v, int64_t step)
 
 ViewWindow view_stats_window(const View *v)
 {
-    return v->has_selection ? v->selection : (ViewWindow){ v->from_ns, v->to_ns };
+    if (v->has_selection)
+        return v->selection;
+    ViewWindow all = view_whole(v);
+    ViewWindow w = { max_i64(v->from_ns, all.from_ns), min_i64(v->to_ns, all.to_ns) };
+    return w.from_ns < w.to_ns ? w : (ViewWindow){ v->from_ns, v->to_ns };
 }
 
 bool view_counts(const View *v, uint32_t rank)

@@ -188,7 +188,8 @@ ViewItem view_item(const View *v, uint32_t n);
 /* "0-3, 8, 10", "0 \xc3\x974" for a folded one: the ranks of a group. */
 char *view_group_text(const View *v, uint32_t group, char *text, size_t cap);
 
-/* The statistics' window: the selection, else what is shown. */
+/* The statistics' window: the selection, else what is shown of the trace: nothing idles before or
+ * behind it. */
 ViewWindow view_stats_window(const View *v);
 /* Does a rank of the side shown count in them: is it selected, or else shown? */
 bool view_counts(const View *v, uint32_t rank);
