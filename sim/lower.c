@@ -161,7 +161,7 @@ static void start_group(Lowering *l, uint32_t op)
 /* Returns how many ops the group has. */
 static uint32_t lower_group(Lowering *l, uint32_t op)
 {
-    if (!lower_may_merge(&l->ops[op]) && !lower_may_expand(&l->ops[op])) {
+    if (!lower_may_merge(&l->ops[op]) && !lower_may_expand(l, &l->ops[op])) {
         copy_op(l, op); /* collectives and copies, the most: they are not even looked at */
         return 1;
     }

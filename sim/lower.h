@@ -125,9 +125,9 @@ KernelArg lower_temp(Lowering *l, const char *name, DType dtype, uint64_t rows,
 const Tensor *lower_tensor(const Lowering *l, Slot slot, uint32_t tensor);
 uint64_t lower_bytes(const Lowering *l, KernelArg a);
 
-/* Can an op of this kind begin a group of several, or become several kernels, in any stack? */
+/* Can an op of this kind begin a group of several, or become several kernels? */
 bool lower_may_merge(const Op *op);
-bool lower_may_expand(const Op *op);
+bool lower_may_expand(const Lowering *l, const Op *op);
 /* Merges op `next` of the segment into the only kernel of the group.  False: they stay apart. */
 bool lower_merge(Lowering *l, const Op *next);
 /* Replaces the only kernel of the group by several, where the stack has no such kernel: true. */

@@ -485,7 +485,7 @@ static bool add_apart(Lowering *l, const Whole *w)
     return true;
 }
 
-bool lower_may_expand(const Op *op)
+bool lower_may_expand(const Lowering *l, const Op *op)
 {
     switch (op->kind) {
     case OP_MATMUL:
@@ -501,7 +501,7 @@ bool lower_may_expand(const Op *op)
         return true;
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:
-        return op->lane == LANE_CP || op->lane == LANE_TP;
+        return op->lane == LANE_CP || (op->lane == LANE_TP && l->b->sw->tp_ring);
     default:
         return false;
     }
@@ -509,7 +509,7 @@ bool lower_may_expand(const Op *op)
 
 bool lower_expand(Lowering *l)
 {
-    if (!lower_may_expand(&l->kernels[0].op) || l->args_n == 0)
+    if (!lower_may_expand(l, &l->kernels[0].op) || l->args_n == 0)
         return false;
     bool changed = each_kernel(l, take_apart);
     if (!l->b->sw->wgrad_accumulate)
