@@ -147,6 +147,8 @@ typedef struct CommShape {
     uint32_t group; /* index into Graph.groups */
     uint32_t peer;  /* index within the group, for p2p and rooted collectives */
     uint32_t tag;   /* separates p2p streams between the same two ranks */
+    uint32_t of;    /* one of so many steps of a ring, which take the time of one collective of
+                     * all their bytes; 0: alone */
 } CommShape;
 
 typedef struct Op {

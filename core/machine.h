@@ -123,9 +123,9 @@ typedef struct Gpu {
     /* Cost model, see sim/cost.h for how each enters. */
     int64_t launch_ns;       /* host time to launch one kernel */
     int64_t kernel_floor_ns; /* no kernel is shorter */
-    double
-        sustained_scale; /* kernels of a step take this times what they take alone: power, and
-                               clocks that fall with it; 1 where nothing is known */
+    /* Kernels of a step take this times what they take alone: power, and clocks that fall with
+     * it; 1 where nothing is known. */
+    double sustained_scale;
     double matmul_efficiency[DTYPE_N]; /* fraction of peak that a full wave of tiles reaches */
     double matmul_fill_ns;             /* before the first and after the last tile's k loop */
     double matmul_tile_loss;           /* columns a tile edge costs: small tiles are slower */

@@ -113,6 +113,7 @@ bool fused_attention(const Build *b); /* training.attention has the last word */
 
 /* Matmuls that some stacks split in parts: sim/lower_expand.c knows them by name. */
 #define NAME_QKV             "attention.qkv"
+#define NAME_HEAD            "head"
 #define NAME_GATE_UP         "mlp.gate_up"
 #define NAME_EXPERTS_GATE_UP "experts.gate_up"
 #define NAME_SHARED_GATE_UP  "shared_expert.gate_up"

@@ -397,7 +397,7 @@ static uint32_t make_logits(Maker *k, uint32_t x)
         w = tape_param(t, name, k->param, vocab, m->embedding_dim);
         t->values[w].shared = m->tied_embeddings;
     }
-    uint32_t y = tape_matmul(t, "head", matmul_dtype(&k->b->s->training), x, w, TP_COLUMN);
+    uint32_t y = tape_matmul(t, NAME_HEAD, matmul_dtype(&k->b->s->training), x, w, TP_COLUMN);
     return m->head_bias ? tape_bias(k->b, t, y, "head") : y;
 }
 

@@ -8,11 +8,25 @@
  * ends, the rates of the flows it is connected to by common links are computed
  * anew; a flow alone on its links costs nothing extra.
  */
+#include <math.h>
 #include <string.h>
 
 #include "sim/engine_state.h"
 
 /* ---- costs ---- */
+
+/* A step of a ring is one hop of all that the whole would take. */
+static CommCost collective_or_step(const Sim *sim, const Op *o, uint32_t group)
+{
+    double of = fmax(o->u.comm.of, 1);
+    CommCost c = collective_cost(sim->m, &sim->classes.groups[group], sim->classes.resources,
+                                 o->kind, o->u.comm.bytes * (uint64_t)of, sim->sw->comm_scale);
+    c.latency_ns = ns_up((double)c.latency_ns / of);
+    c.traffic_bytes /= of;
+    c.payload_bytes /= of;
+    c.solo_ns = ns_up((double)c.solo_ns / of);
+    return c;
+}
 
 const CommCost *comm_cost_of(Sim *sim, uint32_t op, uint32_t group)
 {
@@ -32,8 +46,7 @@ const CommCost *comm_cost_of(Sim *sim, uint32_t op, uint32_t group)
     CommCost *cost = &(*row)[sim->comm_key[op]];
     if (cost->solo_rate <= 0) {
         const Op *o = &sim->g->ops[op];
-        *cost = collective_cost(sim->m, &sim->classes.groups[group], sim->classes.resources,
-                                o->kind, o->u.comm.bytes, sim->sw->comm_scale);
+        *cost = collective_or_step(sim, o, group);
     }
     return cost;
 }

@@ -411,7 +411,8 @@ static void index_collectives(Sim *sim)
         const Op *same = NULL;
         for (at &= slots_n - 1; first[at]; at = (at + 1) & (slots_n - 1)) {
             same = &g->ops[first[at] - 1];
-            if (same->kind == o->kind && same->u.comm.bytes == o->u.comm.bytes)
+            if (same->kind == o->kind && same->u.comm.bytes == o->u.comm.bytes &&
+                same->u.comm.of == o->u.comm.of)
                 break;
         }
         if (!first[at]) {

@@ -72,10 +72,11 @@
  *     all_to_all  x -> y
  *     optimizer, grad_norm, scale and the copies around buckets: sim/strategy/
  *
- * What only unfused stacks have (sim/lower_expand.c): softmax between two batched
- * matmuls, act(gate) and product apart, log-softmax and loss apart, casts of the
- * logits, matmul and sum where gradients are not accumulated, one optimizer kernel
- * per tensor.
+ * What only unfused stacks have (sim/lower_expand.c and the files of single rules it names):
+ * softmax between two batched matmuls, act(gate) and product apart, log-softmax and loss
+ * apart or in place, casts of the logits, matmul and sum where gradients are not
+ * accumulated, an optimizer's passes.  In rings attention and matmuls are several kernels,
+ * of which the later ones update what the first wrote (sim/lower_ring.c).
  */
 #ifndef LOCKSTEP_SIM_LOWER_H
 #define LOCKSTEP_SIM_LOWER_H
@@ -100,7 +101,7 @@ typedef struct Lowering {
     const Graph *old; /* ops, args, deps and segments as they were; other arrays are g's */
     const Segment *s; /* of old: the one at work */
     const Op *ops;    /* its ops */
-    uint32_t name_qkv, name_gate_up[3];
+    uint32_t name_qkv, name_gate_up[3], name_head;
 
     /* The group at work: ops [begin, begin + n) of the segment, as kernels. */
     uint32_t begin, n;

@@ -4,7 +4,7 @@
  *     plain            forward   [cast logits -> copy,] log-softmax -> logs, pick of the targets
  *                      backward  two kernels and [a cast] as the forward
  *     loss_in_place    forward   cast logits -> copy; in it: subtract the maximum, exp, divide
- *                                by the sum: 26 bytes a logit beside the statistics
+ *                                by the sum: 30 bytes a logit beside the statistics
  *                      backward  multiply in place, cast -> dlogits: 14 bytes
  *
  * The plain one is PyTorch's cross_entropy.  The other is Megatron-LM's

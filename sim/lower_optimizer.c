@@ -10,7 +10,8 @@
  * (torch/optim/adam.py, adamw.py, sgd.py: _single_tensor_* and _multi_tensor_*; a fused AdamW
  * moves 28.)  Each is a kernel, for every parameter tensor or, foreach_optimizer, over all of
  * a block.  Master weights take the place of p, and are copied to it.  Decay in Adam and SGD,
- * which add it to g, is left out, as is a second pass for m before lerp (PyTorch 2.0).
+ * which add it to g, is left out, as is a second pass for m before lerp (PyTorch 2.0), and
+ * foreach's memory: it holds t for all parameters at once, here one block's is alive.
  */
 #include "sim/lower_parts.h"
 

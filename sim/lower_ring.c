@@ -46,11 +46,12 @@ static bool depends_on(const Lowering *l, const Op *op, uint32_t begin, uint32_t
     return false;
 }
 
-/* A matmul whose rows may come, or leave, one rank's after the other's. */
-static bool has_rows(const Op *op, bool leave)
+/* A matmul whose rows may come, or leave, one rank's after the other's; the head's gather, in
+ * Megatron a plain ColumnParallelLinear, is waited for. */
+static bool has_rows(const Lowering *l, const Op *op, bool leave)
 {
     bool forward = op->phase == PHASE_FORWARD || op->phase == PHASE_RECOMPUTE;
-    return op->kind == OP_MATMUL && op->u.matmul.batch <= 1 &&
+    return op->kind == OP_MATMUL && op->u.matmul.batch <= 1 && op->name != l->name_head &&
            (forward || (!leave && op->phase == PHASE_DGRAD));
 }
 
@@ -60,10 +61,10 @@ static bool is_tp_ring(const Lowering *l, uint32_t at)
     if (!l->b->sw->tp_ring || op->lane != LANE_TP)
         return false;
     if (op->kind == OP_REDUCE_SCATTER)
-        return op->dep_n == 1 && has_rows(&l->ops[l->old->deps[op->dep_first]], true);
+        return op->dep_n == 1 && has_rows(l, &l->ops[l->old->deps[op->dep_first]], true);
     for (uint32_t i = at + 1; op->kind == OP_ALL_GATHER && i < l->s->op_n; i++)
         if (depends_on(l, &l->ops[i], at, at + 1))
-            return has_rows(&l->ops[i], false);
+            return has_rows(l, &l->ops[i], false);
     return false;
 }
 
@@ -137,6 +138,7 @@ static void step_kernel(Lowering *l, const Whole *w, uint64_t k, uint64_t steps)
     uint64_t bytes = w->op.u.comm.bytes;
     Op *op = part_begin(l, w, w->op.kind, w->op.fn);
     op->u.comm.bytes = bytes * (k + 1) / steps - bytes * k / steps;
+    op->u.comm.of = (uint32_t)steps;
     for (uint32_t i = 0; i < w->args_n; i++)
         lower_arg(l, w->args[i].slot, w->args[i].tensor, w->args[i].mode);
 }
@@ -148,7 +150,7 @@ bool ring_expand(Lowering *l, const Whole *w)
         step_kernel(l, w, k, n - 1);
     if (n > 0)
         return true;
-    if (has_rows(&w->op, false) && l->b->sw->tp_ring &&
+    if (has_rows(l, &w->op, false) && l->b->sw->tp_ring &&
         (waits_for_ring(l, LANE_TP) || leaves_by_ring(l)))
         n = l->b->s->parallel.tp;
     for (uint32_t k = 0; k < n; k++)

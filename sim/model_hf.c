@@ -418,9 +418,13 @@ static void read_numerics(Transformer *t, JsonObj *o, const Family *family)
 {
     static const char *const eps[] = { "rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps" };
     static const char *const parts[] = { "partial_rotary_factor", "rotary_pct" };
-    static const char *const others[] = { "rope_scaling", "attn_logit_softcapping",
-                                          "final_logit_softcapping" };
-    bool neox = family->read == read_gpt_neox;
+    static const char *const others[] = { "rope_scaling", "rope_parameters",
+                                          "attn_logit_softcapping", "final_logit_softcapping" };
+    bool neox = family->read == read_gpt_neox, rms = t->norm == NORM_RMSNORM;
+    t->norm_eps = family->read == read_bert          ? 1e-12
+                  : rms && family->read != read_phi3 ? 1e-6
+                                                     : 1e-5;
+    t->rope_theta = family->read == read_mixtral ? 1e6 : 10000;
     for (size_t i = 0; i < ARRAY_N(eps); i++)
         if (is_given(o, eps[i]))
             t->norm_eps = json_number(o, eps[i], 0, 1, 0);

@@ -184,14 +184,13 @@ static bool check_sources(JsonNode node, Err *err)
 {
     static const char *const others[] = { "attention_kernel", "selective", "stops_early",
                                           "p2p_blocks_host",  "overlap",   "vocab_multiple" };
+    static const char *const optional[] = { "foreach_optimizer",         "loss_in_place",
+                                            "zero_reduces_last",         "tp_ring",
+                                            "p2p_scatter_gather",        "bucket_parameters",
+                                            "bucket_parameters_per_rank" };
     JsonObj o = json_begin(node, err);
-    json_string(&o, "foreach_optimizer", "");
-    json_string(&o, "loss_in_place", "");
-    json_string(&o, "zero_reduces_last", "");
-    json_string(&o, "tp_ring", "");
-    json_string(&o, "p2p_scatter_gather", "");
-    json_string(&o, "bucket_parameters", "");
-    json_string(&o, "bucket_parameters_per_rank", "");
+    for (size_t i = 0; i < ARRAY_N(optional); i++)
+        json_string(&o, optional[i], "");
     bool rest = *json_string(&o, "rest", "") != '\0';
     for (size_t i = 0; i < ARRAY_N(kernel_facts); i++)
         check_source(&o, kernel_facts[i].key, rest);

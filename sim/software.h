@@ -75,10 +75,10 @@ typedef struct Software {
 
     /* Parallelism. */
     bool tp_async_backward; /* input gradient's collective runs beside the weight gradient */
-    bool
-        tp_ring; /* matmuls over the gathered rows of sequence parallelism, and forward's before
-                     a scatter, go rank by rank beside the exchange, with tp_async_backward and
-                     overlap only; may be left out: false */
+    /* Matmuls over the gathered rows of sequence parallelism, and forward's before a scatter, go
+     * rank by rank beside the exchange; with tp_async_backward and overlap only; may be left out:
+     * false. */
+    bool tp_ring;
     bool grads_persist;      /* gradient memory is allocated for the whole step */
     bool bucket_copies;      /* ddp copies gradients into buckets and back */
     bool p2p_waits_for_send; /* compute waits for sends as well as receives */

@@ -184,7 +184,9 @@ typedef struct Message {
 static void send_or_receive(Dp *d, OpKind kind, const Message *m, uint32_t peer)
 {
     Op op = work(d, kind, m->name, m->phase, m->dtype, 0);
-    op.u.comm = (CommShape){ m->bytes, d->b->group[GROUP_DP], peer, m->tag };
+    op.u.comm = (CommShape){
+        .bytes = m->bytes, .group = d->b->group[GROUP_DP], .peer = peer, .tag = m->tag
+    };
     op.read_bytes = kind == OP_SEND ? m->bytes : 0;
     op.write_bytes = kind == OP_SEND ? 0 : m->bytes;
     graph_op(d->g, op);

@@ -409,14 +409,25 @@ static void reduce(Fsdp *d, uint32_t block, const Instance *like, bool alone)
 
 /* ---- the walk ---- */
 
+/* Is use j the last of its micro-batch's backward? */
+static bool ends_micro_batch(const Fsdp *d, uint32_t j)
+{
+    const Instance *old = d->w.old.instances;
+    const Use *use = &d->uses[j];
+    if (sums_whole(d->b))
+        return false; /* several are under way */
+    return j + 1 == d->uses_n ||
+           old[use[1].instance].micro_batch != old[use->instance].micro_batch;
+}
+
 /* Is the gather for use j + 1 launched before use j is (explicitly), or after it? */
 typedef enum When { BEFORE_USE, AFTER_USE, AFTER_RELEASE, ON_DEMAND } When;
 
 static When gather_next_when(const Fsdp *d, uint32_t j)
 {
     Prefetch prefetch = d->b->s->parallel.prefetch;
-    if (!d->ahead || j + 1 == d->uses_n)
-        return ON_DEMAND;
+    if (!d->ahead || j + 1 == d->uses_n || ends_micro_batch(d, j))
+        return ON_DEMAND; /* the root's forward gathers after what is computed */
     const Use *use = &d->uses[j], *next = &d->uses[j + 1];
     if (next->unit == use->unit)
         return AFTER_RELEASE;
@@ -441,15 +452,6 @@ static void bind_use(Fsdp *d, uint32_t i, const Use *use)
     wait_starts(d->role, &d->starts[at->segment], d->gathered[use->unit]);
 }
 
-/* Is use j the last of its micro-batch's backward? */
-static bool ends_micro_batch(const Fsdp *d, uint32_t j)
-{
-    const Instance *old = d->w.old.instances;
-    const Use *use = &d->uses[j];
-    return j + 1 == d->uses_n ||
-           old[use[1].instance].micro_batch != old[use->instance].micro_batch;
-}
-
 static void weave_use(Fsdp *d, uint32_t j)
 {
     const Use *use = &d->uses[j];
@@ -467,7 +469,7 @@ static void weave_use(Fsdp *d, uint32_t j)
         gather(d, j + 1, NOWHERE);
     if (!use->backward || !use->owner || (sums_whole(d->b) && !use->last))
         return;
-    bool alone = !d->ahead || (!sums_whole(d->b) && ends_micro_batch(d, j));
+    bool alone = !d->ahead || ends_micro_batch(d, j);
     settle(d, like);
     reduce(d, use->unit, like, alone);
     if (alone)

@@ -58,8 +58,8 @@ PLAIN = ("generic", "lockstep")  # assume nothing
 BY_BLOCKS = {"megatron-lm-2022": 1.0}  # compute_scale: within 3 %, tests/unit/test_layer_times.c
 # Stacks without host-bound rows take host_scale from one that has some, and their model code.
 HOST_FROM = {name: "megatron-deepspeed-2022" for name in ("megatron-lm-2021", "megatron-lm-2022")}
-# Of the stacks measured on H100s the one with the least compute_scale; the same chip at 700 W or less.
-SUSTAINED = {"nemo-2025": ("h100-80gb", "h100-96gb-hbm2e", "h200-141gb")}
+# Of the stacks measured on H100s the one with the least compute_scale; GPUs of the same chip.
+SUSTAINED = {"nemo-2025": ("h100-80gb", "h100-96gb-hbm2e", "h200-141gb", "gh200")}
 LOW, HIGH = (0.1, 0.1, 0.1), (30.0, 10.0, 10.0)  # what sim/software.c accepts
 
 
@@ -199,8 +199,10 @@ def write_sustained(folder, gpu, scale, source):
     path = os.path.join(folder, "gpus", gpu + ".json")
     with open(path, encoding="utf-8") as f:
         text = f.read()
-    text = re.sub(r'("sustained_scale": )[0-9.]+', rf"\g<1>{scale:g}", text)
-    text = re.sub(r'("sustained_scale": )"[^"]*"', lambda m: m.group(1) + json.dumps(source), text)
+    text, n = re.subn(r'("sustained_scale": )[0-9.]+', rf"\g<1>{scale:g}", text)
+    text, m = re.subn(r'("sustained_scale": )"[^"]*"', lambda m: m.group(1) + json.dumps(source), text)
+    if (n, m) != (1, 1):
+        sys.exit(f"{path}: sustained_scale, and its source, are expected once")
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
 
@@ -210,6 +212,8 @@ def settle_gpus(name, scenarios, tree, rows, check):
     for gpu in SUSTAINED[name]:
         write_sustained(os.path.join(tree, "scenarios"), gpu, 1, "a trial")
     scale = Trial(tree, name, rows[name]).fit(1.0)[1]
+    if scale < 1:
+        sys.exit(f"{name} is faster than kernels timed alone: {scale:g}")
     print(f"{name} on {', '.join(SUSTAINED[name])}: sustained_scale {scale:g}", flush=True)
     for k, gpu in enumerate(SUSTAINED[name]):
         source = f"compute_scale of {name}, {len(rows[name])} published steps on H100, the fastest " \
@@ -305,7 +309,7 @@ def main():
         os.mkdir(os.path.join(tree, "bin"))
         shutil.copy(args.lockstep, os.path.join(tree, "bin", "lockstep"))
         for name in SUSTAINED:
-            if not args.names or name in args.names:
+            if not args.names:  # it moves every stack on these GPUs
                 settle_gpus(name, scenarios, tree, rows, args.check)
         for name in sorted(args.names or {*rows, *HOST_FROM}, key=lambda n: (n in HOST_FROM, n)):
             path = os.path.join(scenarios, "software", name + ".json")

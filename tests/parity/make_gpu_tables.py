@@ -586,13 +586,16 @@ def keep_sustained(path, gpu):
         return gpu
     with open(path, encoding="utf-8") as f:
         old = json.load(f)
-    kept = {}
-    for key, value in gpu.items():
-        kept[key] = dict(value) if key == "provenance" else value
-        if key == "kernel_floor_us" and "sustained_scale" in old:
-            kept["sustained_scale"] = old["sustained_scale"]
-    if "sustained_scale" in kept:
-        kept["provenance"]["sustained_scale"] = old["provenance"]["sustained_scale"]
+    if "sustained_scale" not in old:
+        return gpu
+
+    def with_scale(x, scale):
+        pairs = [(k, v) for k, v in x.items()]
+        at = 1 + [k for k, _ in pairs].index("kernel_floor_us")
+        return dict(pairs[:at] + [("sustained_scale", scale)] + pairs[at:])
+
+    kept = with_scale(gpu, old["sustained_scale"])
+    kept["provenance"] = with_scale(gpu["provenance"], old["provenance"]["sustained_scale"])
     return kept
 
 

@@ -212,18 +212,23 @@ static void one_reduce_scatter_is_pending_at_most(void)
     fixture_close(&f);
 }
 
-/* FSDP2's root waits at the end of each backward: the next micro-batch finds none of them. */
+/* FSDP2's root waits at the end of each backward: the next micro-batch finds none of them, its
+ * first gather neither. */
 static void no_gradients_live_into_the_next_micro_batch(void)
 {
     Fixture f;
     open_fsdp(&f, 4, 1, 3);
     fixture_build(&f, 5);
     const Role *role = &f.g.roles[0];
-    int32_t grads = 0;
+    int32_t grads = 0, at_gather = 0;
     for (uint32_t i = 0; i < role->instances_n; i++) {
         const Segment *s = &f.g.segments[role->instances[i].segment];
-        if (s->kind == SEGMENT_FORWARD)
+        if (s->kind == SEGMENT_FORWARD) {
             CHECK_INT(0, grads);
+            CHECK_INT(0, at_gather);
+        }
+        if (s->kind == SEGMENT_GATHER)
+            at_gather = grads;
         grads += change(&f.g, s, SLOT_GRAD);
     }
     fixture_close(&f);
