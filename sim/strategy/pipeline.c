@@ -253,7 +253,10 @@ static uint32_t make_transfer(const Line *l, Lane lane, uint32_t peer, uint32_t 
                       .dtype = layout_tensor(g, layout, 0)->dtype,
                       .lane = lane,
                       .name = intern(&g->names, what[lane].name),
-                      .u.comm = { bytes, l->b->group[GROUP_PP], peer, grad },
+                      .u.comm = { .bytes = bytes,
+                                  .group = l->b->group[GROUP_PP],
+                                  .peer = peer,
+                                  .tag = grad },
                       .read_bytes = send ? bytes : 0,
                       .write_bytes = send ? 0 : bytes });
     arg_each(g, what[lane].slot, layout, send ? ARG_READ : ARG_WRITE, !send, send);
