@@ -176,6 +176,11 @@ typedef struct Op {
     uint32_t lane_index;       /* n-th op of its segment on its lane; filled by graph_seal */
 } Op;
 
+static inline bool op_is_backward(const Op *op)
+{
+    return op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
+}
+
 /* ---- tensors ---- */
 
 typedef enum TensorClass {

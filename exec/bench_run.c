@@ -10,12 +10,9 @@
 #include "exec/measure.h"
 #include "exec/number.h"
 
-enum {
-    NOISE_N = 1 << 16, /* random numbers */
-    POOL_BYTES =
-        8 << 20 /* of them again and again, written at a time: on a GPU a write costs by
-                            itself too */
-};
+enum { NOISE_N = 1 << 16 }; /* random numbers */
+/* Of them again and again, written at a time: on a GPU a write costs by itself too. */
+enum { POOL_BYTES = 8 << 20 };
 
 typedef struct Samples {
     double *x;

@@ -27,11 +27,6 @@ static double moved_bytes(const BenchCase *c)
     return (double)c->kernel.op.read_bytes + (double)c->kernel.op.write_bytes;
 }
 
-static bool is_backward(const Op *op)
-{
-    return op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
-}
-
 static double busbw_factor(OpKind kind, uint32_t ranks)
 {
     return kind == OP_SEND ? 1 : timeline_busbw_factor(op_kind_names[kind], ranks);
@@ -177,7 +172,7 @@ static void put_gemm(JsonOut *j, const BenchCase *c)
 static void put_attention(JsonOut *j, const BenchCase *c)
 {
     const AttentionShape *a = &c->kernel.op.u.attention;
-    json_put_text(j, "op", is_backward(&c->kernel.op) ? "backward" : "forward");
+    json_put_text(j, "op", op_is_backward(&c->kernel.op) ? "backward" : "forward");
     json_put_uint(j, "batch", a->batch);
     json_put_uint(j, "seq", a->seq_q);
     json_put_uint(j, "heads", a->heads);

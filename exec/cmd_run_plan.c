@@ -82,8 +82,9 @@ static bool check_ranks(const RunRequest *r, uint32_t ranks, const Parallel *p, 
 static bool can_train(const Model *m, Err *err)
 {
     const Transformer *t = &m->u.transformer;
-    if (t->untrained)
-        return err_set(err, "model '%s': the executor has no %s yet", m->name, t->untrained);
+    if (t->other_numerics)
+        return err_set(err, "model '%s': the executor has no %s yet", m->name,
+                       t->other_numerics);
     if (t->positions == POS_ALIBI)
         return err_set(err,
                        "model.positions 'alibi' of '%s': the executor adds no biases to scores "

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/strategy/parts.h"
-
 DType act_dtype(const Training *t)
 {
     switch (t->precision) {

@@ -39,6 +39,26 @@ static bool pass_data(Build *b, Err *err)
     }
 }
 
+bool overlaps(const Build *b, Dim d)
+{
+    const Parallel *p = &b->s->parallel;
+    bool zero = p->strategy == STRATEGY_ZERO1 || p->strategy == STRATEGY_ZERO2;
+    bool usual = b->sw->overlap[d] && !(d == DIM_DP && zero && b->sw->zero_reduces_last);
+    return p->overlap_set[d] ? p->overlap[d] : usual;
+}
+
+uint32_t share_group(const Build *b)
+{
+    bool hsdp = b->s->parallel.strategy == STRATEGY_HSDP;
+    return b->group[hsdp ? GROUP_DP_SHARD : GROUP_DP];
+}
+
+bool uses_fsdp(const Build *b)
+{
+    Strategy s = b->s->parallel.strategy;
+    return (s == STRATEGY_FSDP || s == STRATEGY_HSDP) && share_group(b) != NONE_U32;
+}
+
 bool build_graph(Graph *g, const Scenario *s, const Software *sw, Err *err)
 {
     Build b = { .s = s, .sw = sw, .g = g };

@@ -130,6 +130,12 @@ static inline bool ends_meet(const Build *b)
     return b->s->parallel.pp == 1 || b->s->parallel.schedule == SCHEDULE_ZBV;
 }
 
+bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */
+/* The group over which parameters, gradients or state are shared out: GROUP_DP, or hsdp's
+ * GROUP_DP_SHARD. */
+uint32_t share_group(const Build *b);
+bool uses_fsdp(const Build *b); /* parameters are really sharded (fsdp, hsdp) */
+
 /* The whole way.  g is sealed; the caller frees it also after failure. */
 bool build_graph(Graph *g, const Scenario *s, const Software *sw, Err *err);
 

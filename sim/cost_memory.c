@@ -12,7 +12,7 @@
 
 MemoryKernel memory_kernel_of(const Op *op)
 {
-    bool backward = op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
+    bool backward = op_is_backward(op);
     switch (op->kind) {
     case OP_NORM:
     case OP_BATCHNORM:

@@ -23,11 +23,6 @@
 
 enum { PARTS_MAX = 3 };
 
-static bool is_backward(const Op *op)
-{
-    return op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
-}
-
 void part_bytes_arg(Lowering *l, KernelArg a, ArgMode mode, uint64_t bytes)
 {
     lower_arg(l, a.slot, a.tensor, mode);
@@ -315,7 +310,7 @@ static bool expand_attention(Lowering *l, const Whole *w)
     if (w->op.kind != OP_ATTENTION || fused_attention(l->b))
         return false;
     uint32_t aux = l->b->sw->dropout ? 3 : 1;
-    if (is_backward(&w->op))
+    if (op_is_backward(&w->op))
         math_backward(l, w, aux);
     else
         math_forward(l, w, aux);
@@ -333,7 +328,7 @@ static bool expand_chain(Lowering *l, const Whole *w)
     if (w->op.kind != OP_NORM || w->op.fn != FN_RMSNORM || !l->fusion.norm_chain)
         return false;
     /* x gains -> y stats x32 [normed];  dy stats x32 [normed gain] -> dx gains */
-    bool backward = is_backward(&w->op);
+    bool backward = op_is_backward(&w->op);
     uint32_t gains = 0;
     for (uint32_t i = 0; i < w->args_n; i++)
         gains += w->args[i].slot == (backward ? SLOT_GRAD : SLOT_PARAM);
@@ -393,7 +388,7 @@ static bool expand_gated(Lowering *l, const Whole *w)
     bool gated = w->op.fn == FN_GATED_GELU || w->op.fn == FN_GATED_SILU;
     if (w->op.kind != OP_ACTIVATION || !gated || l->fusion.gated)
         return false;
-    if (is_backward(&w->op))
+    if (op_is_backward(&w->op))
         gated_backward(l, w);
     else
         gated_forward(l, w);
@@ -423,7 +418,7 @@ static void fill(Lowering *l, const Whole *w, KernelArg to)
 
 static bool expand_embedding(Lowering *l, const Whole *w)
 {
-    if (w->op.kind != OP_EMBEDDING || !is_backward(&w->op) || w->args_n != 3)
+    if (w->op.kind != OP_EMBEDDING || !op_is_backward(&w->op) || w->args_n != 3)
         return false;
     KernelArg dtable = w->args[2];
     bool adds = dtable.mode == ARG_UPDATE;

@@ -14,11 +14,6 @@
  */
 #include "sim/lower_parts.h"
 
-static bool is_backward(const Op *op)
-{
-    return op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
-}
-
 static void cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to)
 {
     Op *op = part_begin(l, w, OP_CAST, FN_NONE);
@@ -138,7 +133,7 @@ bool loss_expand(Lowering *l, const Whole *w)
     const Software *sw = l->b->sw;
     if (w->op.kind != OP_CROSS_ENTROPY || sw->fused_cross_entropy)
         return false;
-    bool backward = is_backward(&w->op), in_place = sw->loss_in_place;
+    bool backward = op_is_backward(&w->op), in_place = sw->loss_in_place;
     uint64_t kept = w->args_n >= 4 ? lower_bytes(l, w->args[w->args_n - 1]) : 0;
     if (!backward && (w->args_n < 4 || kept < lower_bytes(l, w->args[0])))
         return in_place && statistics(l, w);

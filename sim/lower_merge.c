@@ -42,11 +42,6 @@ static bool same(KernelArg a, KernelArg b)
     return a.slot == b.slot && a.tensor == b.tensor;
 }
 
-static bool is_backward(const Op *op)
-{
-    return op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
-}
-
 /* New args for the merged kernel; what it had stands in the way no longer. */
 static void set_args(Pair *p, const KernelArg *args, uint32_t n)
 {
@@ -88,7 +83,7 @@ static void add_work(Pair *p, uint32_t i, bool gone)
 static bool matmul_bias(Pair *p)
 {
     if (!p->l->b->sw->fused_bias || p->k->op.kind != OP_MATMUL || p->next->kind != OP_BIAS ||
-        p->k->op.fn != FN_NONE || is_backward(p->next))
+        p->k->op.fn != FN_NONE || op_is_backward(p->next))
         return false;
     KernelArg y = arg_of(p, 2);
     if (p->k->arg_n != 3 || !same(y, next_arg(p, 0)))
@@ -106,7 +101,7 @@ static bool matmul_activation(Pair *p)
     Op *op = &p->k->op;
     bool gelu = p->next->fn == FN_GELU, relu = p->next->fn == FN_RELU;
     if (!p->l->b->sw->fused_bias || op->kind != OP_MATMUL || p->next->kind != OP_ACTIVATION ||
-        is_backward(p->next) || !(gelu || relu) || !(op->fn == FN_NONE || op->fn == FN_BIAS))
+        op_is_backward(p->next) || !(gelu || relu) || !(op->fn == FN_NONE || op->fn == FN_BIAS))
         return false;
     uint32_t last = p->k->arg_n - 1;
     KernelArg pre = arg_of(p, last);
@@ -132,7 +127,7 @@ static bool cast_result(Pair *p)
 {
     bool makes = p->k->op.kind == OP_NORM || p->k->op.kind == OP_ACTIVATION;
     if (!p->l->fusion.elementwise || p->l->fusion.norm_chain || !makes ||
-        is_backward(&p->k->op) || p->next->kind != OP_CAST || !stays_inside(p, 0))
+        op_is_backward(&p->k->op) || p->next->kind != OP_CAST || !stays_inside(p, 0))
         return false;
     KernelArg args[12];
     uint32_t n = p->k->arg_n;
@@ -179,7 +174,7 @@ static void become_next(Pair *p)
 /* x b -> y.  The sum x + b is not written back: backward adds b again, as Megatron's bias_gelu. */
 static bool bias_activation(Pair *p)
 {
-    if (!p->l->fusion.elementwise || p->k->op.kind != OP_BIAS || is_backward(&p->k->op) ||
+    if (!p->l->fusion.elementwise || p->k->op.kind != OP_BIAS || op_is_backward(&p->k->op) ||
         p->next->kind != OP_ACTIVATION || !same(arg_of(p, 0), next_arg(p, 0)))
         return false;
     KernelArg args[4] = { next_arg(p, 0), arg_of(p, 1) };
@@ -195,7 +190,7 @@ static bool bias_activation(Pair *p)
 /* r* b, then x r -> y: the biased r is not written back. */
 static bool bias_add(Pair *p)
 {
-    if (!p->l->fusion.elementwise || p->k->op.kind != OP_BIAS || is_backward(&p->k->op) ||
+    if (!p->l->fusion.elementwise || p->k->op.kind != OP_BIAS || op_is_backward(&p->k->op) ||
         p->next->kind != OP_ADD || p->next->arg_n != 3 || !p->args[1].dies ||
         !same(arg_of(p, 0), next_arg(p, 1)))
         return false;
@@ -210,7 +205,7 @@ static bool bias_add(Pair *p)
 /* y* b, then y* -> mask: dropout takes the bias along. */
 static bool bias_dropout(Pair *p)
 {
-    if (!p->l->fusion.elementwise || p->k->op.kind != OP_BIAS || is_backward(&p->k->op) ||
+    if (!p->l->fusion.elementwise || p->k->op.kind != OP_BIAS || op_is_backward(&p->k->op) ||
         p->next->kind != OP_SCALE || p->next->arg_n != 2 || !same(arg_of(p, 0), next_arg(p, 0)))
         return false;
     KernelArg args[] = { arg_of(p, 0), arg_of(p, 1), next_arg(p, 1) };
@@ -223,7 +218,7 @@ static bool bias_dropout(Pair *p)
 /* r* [b] -> mask, then x r -> y: Megatron's bias_dropout_add. */
 static bool dropout_add(Pair *p)
 {
-    if (!p->l->fusion.elementwise || p->k->op.kind != OP_SCALE || is_backward(&p->k->op) ||
+    if (!p->l->fusion.elementwise || p->k->op.kind != OP_SCALE || op_is_backward(&p->k->op) ||
         p->next->kind != OP_ADD || p->next->arg_n != 3 || !p->args[1].dies ||
         !same(arg_of(p, 0), next_arg(p, 1)))
         return false;
@@ -254,7 +249,7 @@ static bool add_norm(Pair *p)
 {
     uint32_t out = p->k->arg_n - 1;
     if (!fuses_norm(p) || p->k->op.kind != OP_ADD || p->next->kind != OP_NORM ||
-        is_backward(p->next) || !same(arg_of(p, out), next_arg(p, 0)))
+        op_is_backward(p->next) || !same(arg_of(p, out), next_arg(p, 0)))
         return false;
     KernelArg args[10];
     uint32_t n = 0;
@@ -303,7 +298,7 @@ static bool norm_sum(Pair *p)
 static bool rope_attention(Pair *p)
 {
     if (!p->l->b->sw->fused_rope || p->k->op.kind != OP_ROPE || p->next->kind != OP_ATTENTION ||
-        is_backward(p->next))
+        op_is_backward(p->next))
         return false;
     KernelArg args[6];
     ASSERT(p->next->arg_n <= ARRAY_N(args));
@@ -317,7 +312,7 @@ static bool rope_attention(Pair *p)
 static bool attention_rope(Pair *p)
 {
     return p->l->b->sw->fused_rope && p->k->op.kind == OP_ATTENTION &&
-           p->next->kind == OP_ROPE && is_backward(p->next);
+           p->next->kind == OP_ROPE && op_is_backward(p->next);
 }
 
 bool lower_may_merge(const Op *op)

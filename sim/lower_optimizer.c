@@ -113,8 +113,8 @@ static void play_update(Lowering *l, Update *u, uint64_t bytes, uint64_t all_byt
     Formula f = formula_of(op->fn);
     double part = (double)bytes / (double)all_bytes;
     u->elements = (uint64_t)((double)op->u.elements * part + 0.5);
-    u->temp = f.moments_n == 2 ? lower_temp(l, "optimizer temporary", DTYPE_F32, u->elements, 1)
-                               : operand(u, WEIGHT, u->begin);
+    if (f.moments_n == 2)
+        u->temp = lower_temp(l, "optimizer temporary", DTYPE_F32, u->elements, 1);
     double flops = op->flops * part / f.passes_n;
     for (uint32_t i = 0; i < f.passes_n; i++)
         play_pass(l, u, &f.passes[i], flops);

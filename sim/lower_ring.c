@@ -12,7 +12,8 @@
  *
  * Program order keeps the collectives whole; they only become n - 1 steps, each an
  * all-gather (reduce-scatter) of a (n - 1)-th of the bytes: what a rank sends in it is
- * just what it hands to its neighbour, as roles know no neighbours.  Attention becomes n
+ * just what it hands to its neighbour, as roles know no neighbours; together they take the
+ * whole's time.  Attention becomes n
  * kernels, of which kernel k waits for step k - 1, and of the gradients step k
  * waits for kernel k + 1.  The ranks' chunks of the sequence are head and tail in
  * pairs (zigzag), so that under a causal mask all kernels have the same work.

@@ -57,9 +57,9 @@ typedef struct Transformer {
     uint32_t shared_expert_ffn; /* width of a shared expert, 0 = none (Qwen 2 MoE) */
     uint32_t dense_first;       /* first layers that stay dense */
 
-    /* What only training asks for: it costs the same. */
+    /* What changes the numbers and not their cost. */
     double rope_theta, norm_eps; /* 0: nothing said */
-    const char *untrained;       /* a part of it that `run` has not; NULL: none */
+    const char *other_numerics;  /* more of the kind: "rope_scaling"; NULL: nothing */
 } Transformer;
 
 enum { MLP_WIDTHS_MAX = 64, CONVNET_STAGES_MAX = 8 };

@@ -413,7 +413,7 @@ static bool is_given(JsonObj *o, const char *key)
     return json_has(o, key) && json_type(json_member(o->node, key)) != JSON_NULL;
 }
 
-/* What changes the numbers but not their cost: `run` does it as the file says, or refuses. */
+/* What changes the numbers but not their cost: `run` trains by it, or refuses. */
 static void read_numerics(Transformer *t, JsonObj *o, const Family *family)
 {
     static const char *const eps[] = { "rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps" };
@@ -433,14 +433,14 @@ static void read_numerics(Transformer *t, JsonObj *o, const Family *family)
         t->rope_theta = json_number(o, theta, 1, 1e12, 0);
     for (size_t i = 0; i < ARRAY_N(parts); i++)
         if (is_given(o, parts[i]) && json_number(o, parts[i], 0, 1, 1) != 1)
-            t->untrained = parts[i];
+            t->other_numerics = parts[i];
     if (neox && !json_has(o, "rotary_pct"))
-        t->untrained = "rotary_pct 0.25";
+        t->other_numerics = "rotary_pct 0.25";
     for (size_t i = 0; i < ARRAY_N(others); i++)
         if (is_given(o, others[i]))
-            t->untrained = others[i];
+            t->other_numerics = others[i];
     if (family->read == read_gemma || family->read == read_gemma2)
-        t->untrained = "Gemma's scaled embeddings and (1 + weight) norms";
+        t->other_numerics = "Gemma's scaled embeddings and (1 + weight) norms";
 }
 
 static void read_transformer(Transformer *t, JsonObj *o, const Family *family)

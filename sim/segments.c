@@ -479,22 +479,16 @@ static void emit_pass(Build *b, BlockType *type, const BlockPlan *plan, Variant 
     free(e.last_arg);
 }
 
-static bool habit(const Build *b, Dim d)
-{
-    const Parallel *p = &b->s->parallel;
-    return p->overlap_set[d] ? p->overlap[d] : b->sw->overlap[d];
-}
-
 static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Variant variant,
                          uint32_t data)
 {
     bool again = variant == VARIANT_RECOMPUTE;
-    bool async_tp = b->s->parallel.tp > 1 && habit(b, DIM_TP) && b->sw->tp_async_backward;
+    bool async_tp = b->s->parallel.tp > 1 && overlaps(b, DIM_TP) && b->sw->tp_async_backward;
     DraftPlan draft = { .redo = again ? plan->redo : NULL,
                         .redo_all = again && plan->redo_all,
                         .async_tp = async_tp,
-                        .async_cp = habit(b, DIM_CP) && b->sw->cp_ring,
-                        .async_ep = habit(b, DIM_EP),
+                        .async_cp = overlaps(b, DIM_CP) && b->sw->cp_ring,
+                        .async_ep = overlaps(b, DIM_EP),
                         .wgrad_last = async_tp,
                         .tp_group = b->group[GROUP_TP],
                         .cp_group = b->group[GROUP_CP],

@@ -106,20 +106,6 @@ DType reduce_dtype(const Build *b)
     return b->sw->f32_grads && free ? DTYPE_F32 : t->reduce_dtype;
 }
 
-bool overlaps(const Build *b, Dim d)
-{
-    const Parallel *p = &b->s->parallel;
-    bool zero = p->strategy == STRATEGY_ZERO1 || p->strategy == STRATEGY_ZERO2;
-    bool usual = b->sw->overlap[d] && !(d == DIM_DP && zero && b->sw->zero_reduces_last);
-    return p->overlap_set[d] ? p->overlap[d] : usual;
-}
-
-uint32_t share_group(const Build *b)
-{
-    bool hsdp = b->s->parallel.strategy == STRATEGY_HSDP;
-    return b->group[hsdp ? GROUP_DP_SHARD : GROUP_DP];
-}
-
 uint32_t param_group(const Build *b, const Param *p)
 {
     return p->expert ? b->group[GROUP_EDP] : share_group(b);
@@ -128,12 +114,6 @@ uint32_t param_group(const Build *b, const Param *p)
 uint32_t group_ranks(const Build *b, uint32_t group)
 {
     return group == NONE_U32 ? 1 : group_size(&b->g->groups[group]);
-}
-
-bool uses_fsdp(const Build *b)
-{
-    Strategy s = b->s->parallel.strategy;
-    return (s == STRATEGY_FSDP || s == STRATEGY_HSDP) && share_group(b) != NONE_U32;
 }
 
 bool shards_grads(const Build *b)

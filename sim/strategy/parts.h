@@ -56,16 +56,11 @@ static inline void wait_starts(Role *role, const Starts *starts, Point src)
 }
 void wait_at_start(const Graph *g, Role *role, Point src);
 
-bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */
 /* In which gradients are summed over the replicas: as the scenario says, else as they are kept. */
 DType reduce_dtype(const Build *b);
-/* The group over which parameters, gradients or state are shared out: GROUP_DP, or hsdp's
- * GROUP_DP_SHARD. */
-uint32_t share_group(const Build *b);
-/* The same of one parameter: experts that ep shares out have ranks of their own (GROUP_EDP). */
+/* share_group of one parameter: experts that ep shares out have ranks of their own (GROUP_EDP). */
 uint32_t param_group(const Build *b, const Param *p);
 uint32_t group_ranks(const Build *b, uint32_t group); /* 1 for NONE_U32 */
-bool uses_fsdp(const Build *b);    /* parameters are really sharded (fsdp, hsdp) */
 bool shards_grads(const Build *b); /* whole gradients do not stay (fsdp, hsdp, zero2) */
 
 uint64_t layout_bytes(const Graph *g, uint32_t layout); /* 0 for NONE_U32 */
