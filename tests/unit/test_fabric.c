@@ -307,7 +307,7 @@ static void run_all_cases(Fabric *f, const RankPlace *place, bool rings)
     Case c;
     for (uint32_t number = 0; make_case(&c, number, rings); number++)
         for (uint32_t which = 0; which < 5; which++) {
-            if (!place_case(&c, place, which))
+            if (!check_takes(number * 5 + which) || !place_case(&c, place, which))
                 continue;
             for (uint32_t k = 0; c.kind == OP_ALL_TO_ALL && k < c.pieces_n; k++)
                 c.elements[k] -= c.elements[k] % c.members_n;

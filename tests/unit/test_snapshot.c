@@ -268,6 +268,8 @@ static void any_split_reads_what_any_split_wrote(void)
         must_write(&jobs[w], w + 1);
         for (size_t r = 0; r < ARRAY_N(splits); r++) {
             uint32_t failed = check_state.test_failures_n;
+            if (!check_takes(w * ARRAY_N(splits) + r))
+                continue;
             must_read(&jobs[r], w + 1);
             if (check_state.test_failures_n != failed)
                 fprintf(stderr, "    %s to %s\n", splits[w], splits[r]);
@@ -310,6 +312,8 @@ static void number_formats_may_differ(void)
     for (size_t w = 0; w < ARRAY_N(splits); w++)
         for (size_t r = 0; r < ARRAY_N(splits); r++) {
             Job a, b;
+            if (!check_takes(w * ARRAY_N(splits) + r))
+                continue;
             if (!open_job(&a, JOB_GPT, splits[w]))
                 return;
             must_write(&a, 4);
