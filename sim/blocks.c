@@ -258,17 +258,67 @@ void plan_block(Build *b, BlockKind kind, uint32_t layer, uint32_t type)
     b->blocks_n++;
 }
 
-/* matmul: how many matmuls of the block came before. */
-static Redo redo_of(const Training *t, const TapeOp *op, const Software *sw, uint32_t matmul)
+static bool is_named(const TapeOp *op, const char *name)
 {
-    if (t->recompute != RECOMPUTE_SELECTIVE)
+    return strcmp(op->name, name) == 0;
+}
+
+/* Gate and up, each a matmul of its own, whose results no bias is added to. */
+static bool is_pair(const Build *b, const TapeOp *op)
+{
+    const Transformer *m = &b->s->model.u.transformer;
+    bool gated = is_named(op, NAME_GATE_UP) || is_named(op, NAME_SHARED_GATE_UP) ||
+                 is_named(op, NAME_EXPERTS_GATE_UP);
+    return gated && !b->sw->fused_gate_up && !m->mlp_bias;
+}
+
+/* The stack's matmuls that a matmul of the tape stands for. */
+static uint32_t matmuls_in(const Build *b, const TapeOp *op)
+{
+    if (op->kind != OP_MATMUL || op->is_comm)
+        return 0;
+    return is_pair(b, op) ? 2 : is_named(op, NAME_QKV) && !b->sw->fused_qkv ? 3 : 1;
+}
+
+/*
+ * torchtitan's policy: of the matmuls, counted as they come, every second one is done again.  Of
+ * gate and up that is one; q, k and v go all the way of q.  What eager mode has kept it keeps,
+ * needed or not; compiled, nothing unneeded is.
+ */
+static Redo redo_matmul(const Build *b, const TapeOp *op, uint32_t matmul)
+{
+    if (is_pair(b, op))
+        return REDO_PART;
+    if (matmul % 2 == 1)
         return REDO_ALL;
+    return b->s->training.compiled ? REDO_NOTHING : REDO_KEEP;
+}
+
+/* matmul: how many matmuls of the block came before. */
+static Redo redo_of(const Build *b, const TapeOp *op, uint32_t matmul)
+{
+    const Software *sw = b->sw;
+    if (b->s->training.recompute != RECOMPUTE_SELECTIVE)
+        return REDO_ALL;
+    if (op->is_comm)
+        return REDO_NOTHING;
+    if (sw->selective_all_but_qkv)
+        return is_named(op, NAME_QKV) ? REDO_NOTHING : REDO_ALL;
     if (op->kind == OP_ATTENTION)
         return sw->selective_attention ? REDO_AUX : REDO_NOTHING;
-    bool again = sw->selective_op && (op->kind != OP_MATMUL || matmul % 2 == 1);
-    again = again || (op->kind == OP_NORM && sw->selective_norm);
-    again = again || (op->kind == OP_ACTIVATION && sw->selective_activation);
-    return again && !op->is_comm ? REDO_ALL : REDO_NOTHING;
+    if (op->kind == OP_MATMUL)
+        return sw->selective_op ? redo_matmul(b, op, matmul) : REDO_NOTHING;
+    bool again = sw->selective_op || (op->kind == OP_NORM && sw->selective_norm) ||
+                 (op->kind == OP_ACTIVATION && sw->selective_activation);
+    return again ? REDO_ALL : REDO_NOTHING;
+}
+
+/* The second half of the columns, up, is made again. */
+static void share_out(Build *b, TapeValue *y, const char *name)
+{
+    size_t stem = strlen(name) - strlen("gate_up");
+    y->again_columns = y->columns / 2;
+    y->again_name = arena_printf(&b->arena, "%.*sup", (int)stem, name);
 }
 
 static void choose_redo(Build *b, BlockPlan *plan)
@@ -281,8 +331,10 @@ static void choose_redo(Build *b, BlockPlan *plan)
     uint32_t matmuls = 0;
     for (uint32_t i = 0; i < plan->tape.ops_n; i++) {
         const TapeOp *op = &plan->tape.ops[i];
-        plan->redo[i] = redo_of(t, op, b->sw, matmuls);
-        matmuls += op->kind == OP_MATMUL && !op->is_comm;
+        plan->redo[i] = redo_of(b, op, matmuls);
+        if (plan->redo[i] == REDO_PART)
+            share_out(b, &plan->tape.values[op->out], op->name);
+        matmuls += matmuls_in(b, op);
     }
 }
 

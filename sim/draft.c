@@ -29,21 +29,33 @@ void draft_op(Draft *d, const char *name, Op op)
     d->ops[d->ops_n++] = (DraftOp){ .op = op, .name = name, .arg_first = d->args_n };
 }
 
-static uint64_t memory_bytes(const DraftMemory *m)
+uint64_t draft_bytes(const Draft *d, uint32_t memory)
 {
-    return m->rows * m->columns * dtype_bytes(m->dtype);
+    const DraftMemory *m = &d->memories[memory];
+    uint64_t columns = m->columns + (m->rest ? d->memories[m->rest].columns : 0);
+    return m->rows * columns * dtype_bytes(m->dtype);
 }
 
-void draft_arg_part(Draft *d, uint32_t memory, ArgMode mode, uint64_t bytes)
+static void one_arg(Draft *d, uint32_t memory, ArgMode mode, uint64_t bytes)
 {
     GROW(d->args, d->args_n, d->args_cap);
     d->args[d->args_n++] = (DraftArg){ memory, mode, bytes };
     d->ops[d->ops_n - 1].arg_n++;
 }
 
+void draft_arg_part(Draft *d, uint32_t memory, ArgMode mode, uint64_t bytes)
+{
+    uint32_t rest = d->memories[memory].rest;
+    uint64_t of_rest = rest ? draft_bytes(d, rest) : 0;
+    ASSERT(!rest || bytes == draft_bytes(d, memory)); /* never some of the columns */
+    one_arg(d, memory, mode, bytes - of_rest);
+    if (rest)
+        one_arg(d, rest, mode, of_rest);
+}
+
 void draft_arg(Draft *d, uint32_t memory, ArgMode mode)
 {
-    draft_arg_part(d, memory, mode, memory_bytes(&d->memories[memory]));
+    draft_arg_part(d, memory, mode, draft_bytes(d, memory));
 }
 
 static Slot slot_of(const Tape *t, uint32_t value)
@@ -61,7 +73,17 @@ static Slot slot_of(const Tape *t, uint32_t value)
     return t->out != NONE_U32 && t->values[t->out].memory == value ? SLOT_OUT : SLOT_LOCAL;
 }
 
-void draft_start(Draft *d, const Tape *t)
+static void start_rest(Draft *d, const TapeValue *value, uint32_t v)
+{
+    uint32_t rest = draft_memory(d, (DraftMemory){ .name = value->again_name,
+                                                   .dtype = value->dtype,
+                                                   .rows = value->rows,
+                                                   .columns = value->again_columns });
+    d->memories[v].rest = rest;
+    d->memories[v].columns -= value->again_columns;
+}
+
+void draft_start(Draft *d, const Tape *t, const DraftPlan *plan)
 {
     for (uint32_t v = 0; v < t->values_n; v++) {
         const TapeValue *value = &t->values[v];
@@ -72,6 +94,9 @@ void draft_start(Draft *d, const Tape *t)
                                        .slot = slot_of(t, v),
                                        .tensor = value->tensor });
     }
+    for (uint32_t v = 0; plan->redo && v < t->values_n; v++)
+        if (t->values[v].again_columns)
+            start_rest(d, &t->values[v], v);
 }
 
 /* ---- shapes and flops ---- */
@@ -238,9 +263,30 @@ static void play_inputs(Draft *d, const Tape *t, const TapeOp *op)
     }
 }
 
+/* REDO_PART: x times those rows of the weight that give the columns that were not saved. */
+static void play_rest(Draft *d, const Tape *t, uint32_t i)
+{
+    const TapeOp *op = &t->ops[i];
+    const TapeValue *x = &t->values[op->in[0]], *y = &t->values[op->out];
+    Op kernel = draft_kernel(op, PHASE_RECOMPUTE, i);
+    draft_matmul_shape(&kernel, t, op, PHASE_RECOMPUTE);
+    double part = (double)y->again_columns / (double)y->columns;
+    kernel.u.matmul.n = y->again_columns;
+    kernel.flops *= part;
+    uint64_t weights = value_bytes(&t->values[op->param[0]]);
+    draft_op(d, y->again_name, kernel);
+    draft_arg(d, x->memory, ARG_READ);
+    draft_arg_part(d, op->param[0], ARG_READ, (uint64_t)((double)weights * part));
+    draft_arg(d, d->memories[y->memory].rest, ARG_WRITE);
+}
+
 void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftPlan *plan)
 {
     const TapeOp *op = &t->ops[i];
+    if (phase == PHASE_RECOMPUTE && plan->redo && plan->redo[i] == REDO_PART) {
+        play_rest(d, t, i);
+        return;
+    }
     if (op->is_comm && op->forward != OP_KIND_N)
         play_comm(d, t, i, phase, plan);
     if (op->is_comm || op->idle)
@@ -257,7 +303,7 @@ void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftP
 
 void draft_forward(Draft *d, const Tape *t, const DraftPlan *plan)
 {
-    draft_start(d, t);
+    draft_start(d, t, plan);
     d->logical_n = t->ops_n;
     for (uint32_t i = 0; i < t->ops_n; i++)
         draft_play(d, t, i, PHASE_FORWARD, plan);

@@ -32,6 +32,8 @@ typedef struct DraftMemory {
     Slot slot;       /* SLOT_LOCAL until sim/segments.c knows better */
     uint32_t tensor; /* in the slot's layout */
     bool adds;       /* SLOT_GRAD: written before, whatever the GradMode */
+    uint32_t rest; /* memory of the columns that are made again (REDO_PART), which follows this
+                        one as an argument; 0: none */
 } DraftMemory;
 
 typedef struct DraftArg {
@@ -80,9 +82,10 @@ uint32_t draft_memory(Draft *d, DraftMemory memory);
 /* Appends an op; draft_arg then appends to it. */
 void draft_op(Draft *d, const char *name, Op op);
 void draft_arg(Draft *d, uint32_t memory, ArgMode mode);
+uint64_t draft_bytes(const Draft *d, uint32_t memory); /* with what is made again of it */
 void draft_arg_part(Draft *d, uint32_t memory, ArgMode mode, uint64_t bytes);
-/* One memory per value of the tape. */
-void draft_start(Draft *d, const Tape *t);
+/* One memory per value of the tape; behind them, of the columns that are made again. */
+void draft_start(Draft *d, const Tape *t, const DraftPlan *plan);
 /* Op i of the tape as forward does it. */
 void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftPlan *plan);
 /* Op of a tape without its shape. */

@@ -99,8 +99,8 @@ static bool comes_again(const Back *b, uint32_t memory)
     for (uint32_t i = 0; i < b->t->ops_n; i++) {
         const TapeOp *op = &b->t->ops[i];
         Redo redo = redo_of(b, i);
-        if (writes(b->t, op, memory) &&
-            (redo == REDO_NOTHING || (redo == REDO_AUX && !is_aux(op, memory))))
+        if (writes(b->t, op, memory) && redo != REDO_ALL &&
+            !(redo == REDO_AUX && is_aux(op, memory)))
             return false;
     }
     return true;
@@ -114,7 +114,8 @@ static void need_before(Back *b, uint32_t value, uint32_t end)
         return;
     if (!comes_again(b, memory)) {
         b->d->saved[memory] = true;
-        return;
+        if (!b->d->memories[memory].rest)
+            return;
     }
     for (uint32_t i = 0; i < end; i++)
         if (writes(b->t, &b->t->ops[i], memory))
@@ -201,8 +202,7 @@ static void release_held(Back *b)
 
 static DraftArg whole(const Draft *d, uint32_t memory, ArgMode mode)
 {
-    const DraftMemory *m = &d->memories[memory];
-    return (DraftArg){ memory, mode, m->rows * m->columns * dtype_bytes(m->dtype) };
+    return (DraftArg){ memory, mode, draft_bytes(d, memory) };
 }
 
 static HeldOp *hold(Back *b, uint32_t at, const TapeOp *op, Op kernel)
@@ -649,6 +649,32 @@ static bool is_read(const Draft *d, uint32_t memory)
     return false;
 }
 
+/* Of what was saved for nothing, and of an input that nobody reads, the lives end here. */
+static void release(Back *b, uint32_t *ops_n, uint32_t memory)
+{
+    if ((*ops_n)++ == 0)
+        draft_op(
+            b->d, "release",
+            (Op){ .kind = OP_RELEASE, .phase = PHASE_DGRAD, .logical = b->d->logical_n - 1 });
+    draft_arg_part(b->d, memory, ARG_READ, 0);
+}
+
+static void release_unread(Back *b)
+{
+    const Tape *t = b->t;
+    uint32_t n = 0;
+    if (!is_read(b->d, t->in))
+        release(b, &n, t->in);
+    for (uint32_t i = 0; i < t->ops_n; i++) {
+        uint32_t memory = redo_of(b, i) == REDO_KEEP ? t->values[t->ops[i].out].memory : t->in;
+        bool leaves = t->out != NONE_U32 && memory == t->values[t->out].memory;
+        if (memory == t->in || leaves || is_read(b->d, memory))
+            continue;
+        b->d->saved[memory] = true;
+        release(b, &n, memory);
+    }
+}
+
 /* The gradient of the block's input is what the block before reads; the input itself dies here. */
 static void finish(Back *b)
 {
@@ -660,18 +686,13 @@ static void finish(Back *b)
     if (b->d->memories[din].slot != SLOT_LOCAL) /* handed on unchanged */
         din = copy_gradient(b, din);
     b->d->memories[din].slot = SLOT_DIN;
-    if (!is_read(b->d, t->in)) {
-        draft_op(
-            b->d, "release",
-            (Op){ .kind = OP_RELEASE, .phase = PHASE_DGRAD, .logical = b->d->logical_n - 1 });
-        draft_arg_part(b->d, t->in, ARG_READ, 0);
-    }
+    release_unread(b);
 }
 
 static void start(Back *b)
 {
     const Tape *t = b->t;
-    draft_start(b->d, t);
+    draft_start(b->d, t, b->plan);
     for (uint32_t m = 0; m < b->d->memories_n; m++)
         if (b->d->memories[m].slot == SLOT_OUT) /* when computed again, nobody reads it */
             b->d->memories[m].slot = SLOT_LOCAL;
@@ -687,7 +708,7 @@ static void start(Back *b)
         b->alias[t->out] = true; /* not to be overwritten: others may read it */
     }
     for (uint32_t i = 0; b->plan->redo_all && i < t->ops_n; i++)
-        if (redo_of(b, i) != REDO_NOTHING)
+        if (redo_of(b, i) == REDO_ALL)
             redo(b, i);
 }
 

@@ -40,7 +40,7 @@
  *                 forward     x r [b] [gain [shift]] -> s y stats      fn add_...: s = x + r (+ b)
  *                 dgrad       dy x stats [gain] ds -> dx [dgain [dshift]]   dx += ds
  *     activation  forward     x -> y                        gated: x is gate and up side by side
- *                  + bias     x b -> y
+ *                  + bias     x b -> y                      or, where up is done again, both
  *                 dgrad       dy x -> dx                    relu: dy y -> dx
  *     activation  in place    x* -> (nothing more)          relu of boundaries
  *     add         forward     x r [b] -> y [mask]           b: a bias row; mask: dropout of r + b

@@ -339,34 +339,38 @@ static bool expand_chain(Lowering *l, const Whole *w)
     return true;
 }
 
-/* ---- gated activations: x is gate and up, each half of it ---- */
+/* ---- gated activations: x is gate and up, each half of it, or two arguments ---- */
 
 static OpFn gate_fn(OpFn fn)
 {
     return fn == FN_GATED_SILU ? FN_SILU : FN_GELU;
 }
 
-/* x [b] -> y act(gate) */
+/* x [b] -> y act(gate);  gate up -> y act(gate) */
 static void gated_forward(Lowering *l, const Whole *w)
 {
-    KernelArg x = w->args[0], y = w->args[w->args_n - 2], gate = w->args[w->args_n - 1];
-    uint64_t half = lower_bytes(l, x) / 2;
+    bool apart = w->args_n == 4 && w->args[1].slot != SLOT_PARAM;
+    KernelArg x = w->args[0], up = w->args[apart ? 1 : 0];
+    KernelArg y = w->args[w->args_n - 2], gate = w->args[w->args_n - 1];
+    uint64_t half = lower_bytes(l, x) / (apart ? 1 : 2);
     part_begin(l, w, OP_ACTIVATION, gate_fn(w->op.fn));
     part_bytes_arg(l, x, ARG_READ, half);
-    if (w->args_n == 4)
+    if (w->args_n == 4 && !apart)
         part_arg(l, w->args[1], ARG_READ);
     part_arg(l, gate, ARG_WRITE);
     part_begin(l, w, OP_ACTIVATION, FN_NONE);
     part_arg(l, gate, ARG_READ);
-    part_bytes_arg(l, x, ARG_READ, half);
+    part_bytes_arg(l, up, ARG_READ, half);
     part_arg(l, y, ARG_WRITE);
 }
 
-/* dy x act(gate) -> dx */
+/* dy x act(gate) -> dx;  dy gate up act(gate) -> dx */
 static void gated_backward(Lowering *l, const Whole *w)
 {
-    KernelArg dy = w->args[0], x = w->args[1], gate = w->args[2], dx = w->args[3];
-    uint64_t half = lower_bytes(l, x) / 2;
+    bool apart = w->args_n == 5;
+    KernelArg dy = w->args[0], x = w->args[1], up = w->args[apart ? 2 : 1];
+    KernelArg gate = w->args[w->args_n - 2], dx = w->args[w->args_n - 1];
+    uint64_t half = lower_bytes(l, x) / (apart ? 1 : 2);
     KernelArg dgate = part_temp(l, "gate gradient", dy, part_dtype(l, dy));
     part_begin(l, w, OP_ACTIVATION, FN_NONE);
     part_arg(l, dy, ARG_READ);
@@ -374,7 +378,7 @@ static void gated_backward(Lowering *l, const Whole *w)
     part_bytes_arg(l, dx, ARG_WRITE, half);
     part_begin(l, w, OP_ACTIVATION, FN_NONE);
     part_arg(l, dy, ARG_READ);
-    part_bytes_arg(l, x, ARG_READ, half);
+    part_bytes_arg(l, up, ARG_READ, half);
     part_arg(l, dgate, ARG_WRITE);
     part_begin(l, w, OP_ACTIVATION, gate_fn(w->op.fn));
     part_arg(l, dgate, ARG_READ);

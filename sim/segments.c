@@ -379,7 +379,9 @@ static void place_stash(Build *b, const Tape *t, Played *p)
             p->stash = graph_layout(b->g);
         uint32_t i =
             add_tensor(b->g, f->name, TENSOR_ACTIVATION, f->dtype, f->rows, f->columns);
-        *f = *w = (DraftMemory){ f->name, f->dtype, f->rows, f->columns, SLOT_STASH, i, false };
+        f->slot = SLOT_STASH;
+        f->tensor = i;
+        *w = *f;
     }
 }
 

@@ -43,7 +43,10 @@ static const Fact selective_facts[] = {
     { "norm", offsetof(Software, selective_norm) },
     { "activation", offsetof(Software, selective_activation) },
     { "op", offsetof(Software, selective_op) },
+    { "all_but_qkv", offsetof(Software, selective_all_but_qkv) },
 };
+
+#define SELECTIVE_WORDS "attention, norm, activation, op, all_but_qkv"
 
 static bool *fact_at(Software *sw, const Fact *fact)
 {
@@ -91,7 +94,7 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
 static bool read_selective(Software *sw, JsonNode list, Err *err)
 {
     if (json_type(list) != JSON_ARRAY)
-        return json_fail(list, err, "a list is expected of: attention, norm, activation, op");
+        return json_fail(list, err, "a list is expected of: " SELECTIVE_WORDS);
     uint32_t i = 0;
     for (JsonNode n = json_first(list); n.item; n = json_next(n, list, ++i)) {
         const char *word = json_text(n);
@@ -100,8 +103,7 @@ static bool read_selective(Software *sw, JsonNode list, Err *err)
                (!word || strcmp(selective_facts[f].key, word) != 0))
             f++;
         if (f == ARRAY_N(selective_facts))
-            return json_fail(n, err,
-                             "unknown word '%.100s', allowed: attention, norm, activation, op",
+            return json_fail(n, err, "unknown word '%.100s', allowed: " SELECTIVE_WORDS,
                              word ? word : "");
         *fact_at(sw, &selective_facts[f]) = true;
     }

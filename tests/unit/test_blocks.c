@@ -428,6 +428,88 @@ static void all_but_attention_and_every_second_matmul_can_be_done_again(void)
     world_free(&w);
 }
 
+static uint64_t flops_of_matmul(uint64_t rows, uint64_t n, uint64_t k)
+{
+    return 2 * rows * n * k;
+}
+
+/*
+ * Where gate and up are matmuls of their own, so are q, k and v, up is the sixth: gate is kept and
+ * up done again.  down is the seventh: nobody reads it, and eager mode keeps it all the same.
+ */
+static void of_gate_and_up_one_is_done_again(void)
+{
+    for (int compiled = 0; compiled < 2; compiled++) {
+        World w;
+        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+        w.s.training.recompute = RECOMPUTE_SELECTIVE;
+        w.s.training.compiled = compiled;
+        w.sw.fused_qkv = w.sw.fused_gate_up = false;
+        w.sw.selective_op = w.sw.fused_gated = true;
+        w.s.model.u.transformer.positions = POS_NONE;
+        CHECK(world_build(&w));
+        const BlockType *t = world_type(&w, 1);
+        uint32_t backward = t->backward[VARIANT_RECOMPUTE][GRAD_BORN];
+        const Op *out = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 0);
+        const Op *up = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 1);
+        CHECK(out && name_is(&w, out, "attention.out"));
+        CHECK(up && name_is(&w, up, "mlp.up"));
+        CHECK(find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 2) == NULL);
+        uint64_t rows = 2 * 32, down = compiled ? 0 : 64;
+        CHECK_U64(96, up->u.matmul.n);
+        CHECK_NEAR((double)flops_of_matmul(rows, 96, 64), up->flops, 1e-12);
+        CHECK_U64(2 * (rows * 64 + 96 * 64), up->read_bytes);
+        CHECK_U64(2 * rows * 96, up->write_bytes);
+        uint64_t columns = (64 + 2 * 32) + 64 + 96 + down;
+        CHECK_U64(2 * rows * columns + 4 * rows * 4,
+                  layout_sum(&w, t->stash_layout[VARIANT_RECOMPUTE]));
+        Sums plain = sum_block(&w, 1, VARIANT_PLAIN),
+             again = sum_block(&w, 1, VARIANT_RECOMPUTE);
+        CHECK_NEAR(plain.flops + out->flops + up->flops, again.flops, 1e-12);
+        CHECK_NEAR(plain.model_flops, again.model_flops, 1e-12);
+        world_free(&w);
+    }
+}
+
+/* A bias is added to both in place: then both are kept whole, or done again. */
+static void gate_and_up_with_a_bias_go_together(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.s.model.u.transformer.mlp_bias = true;
+    w.s.training.recompute = RECOMPUTE_SELECTIVE;
+    w.sw.fused_gate_up = false;
+    w.sw.selective_op = true;
+    CHECK(world_build(&w));
+    const BlockType *t = world_type(&w, 1);
+    uint32_t backward = t->backward[VARIANT_RECOMPUTE][GRAD_BORN];
+    for (uint32_t i = 0; i < 3; i++) {
+        const Op *again = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, i);
+        CHECK(!again || !name_is(&w, again, "mlp.up"));
+    }
+    world_free(&w);
+}
+
+/* MaxText's save_qkv_proj: q, k and v stay, after rope, in place. */
+static void all_but_the_projections_can_be_done_again(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.s.training.recompute = RECOMPUTE_SELECTIVE;
+    w.sw.selective_all_but_qkv = true;
+    CHECK(world_build(&w));
+    const BlockType *t = world_type(&w, 1);
+    uint32_t backward = t->backward[VARIANT_RECOMPUTE][GRAD_BORN];
+    const Op *out = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 0);
+    const Op *up = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 1);
+    CHECK(out && name_is(&w, out, "attention.out"));
+    CHECK(up && name_is(&w, up, "mlp.gate_up"));
+    CHECK(find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 2) == NULL);
+    CHECK(find_op(&w, backward, OP_ATTENTION, PHASE_RECOMPUTE, 0) != NULL);
+    CHECK_U64(2 * 2 * 32 * (64 + 2 * 32), layout_sum(&w, t->stash_layout[VARIANT_RECOMPUTE]));
+    world_free(&w);
+}
+
 /* ---- lives, lanes, ids ---- */
 
 static void everything_born_dies_once(void)
@@ -443,6 +525,9 @@ static void everything_born_dies_once(void)
         w.sw.recompute_stops_early = w.sw.fused_cross_entropy = bits & 2;
         w.sw.selective_norm = w.sw.selective_attention = w.sw.fused_gated = bits & 4;
         w.sw.selective_activation = w.sw.selective_op = bits & 8;
+        w.sw.fused_qkv = w.sw.fused_gate_up = bits & 1;
+        w.sw.selective_all_but_qkv = bits == 6;
+        w.s.training.compiled = bits & 2;
         w.sw.dropout = bits & 1;
         w.sw.norm_chain = bits & 2;
         w.s.training.precision = bits & 4 ? DTYPE_FP8 : DTYPE_BF16;
@@ -647,6 +732,9 @@ int main(void)
     RUN(selective_recomputation_keeps_the_inputs_of_what_is_cheap);
     RUN(selective_recomputation_of_attention_keeps_no_scores);
     RUN(all_but_attention_and_every_second_matmul_can_be_done_again);
+    RUN(of_gate_and_up_one_is_done_again);
+    RUN(gate_and_up_with_a_bias_go_together);
+    RUN(all_but_the_projections_can_be_done_again);
     RUN(everything_born_dies_once);
     RUN(a_second_task_adds_its_matmuls);
     RUN(networks_that_are_no_transformers_live_alike);

@@ -254,6 +254,50 @@ static void a_llama_layer_by_what_its_stack_fuses(void)
     world_free(&w);
 }
 
+typedef struct Traffic {
+    uint64_t read_bytes, write_bytes;
+} Traffic;
+
+/* But for what is done again. */
+static Traffic traffic_of(const World *w, uint32_t segment)
+{
+    const Segment *s = world_segment(w, segment);
+    Traffic sum = { 0 };
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = &graph_ops(&w->g, s)[i];
+        if (op->phase == PHASE_RECOMPUTE)
+            continue;
+        sum.read_bytes += op->read_bytes;
+        sum.write_bytes += op->write_bytes;
+    }
+    return sum;
+}
+
+/* Where up is done again and gate is not, each is an argument of its own; nothing else moves. */
+static void gate_and_up_may_be_two_arguments(void)
+{
+    for (int compiled = 0; compiled < 2; compiled++) {
+        World w;
+        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+        w.s.training.recompute = RECOMPUTE_SELECTIVE;
+        w.s.training.compiled = compiled;
+        w.sw.fused_qkv = w.sw.fused_gate_up = w.sw.fused_gated = false;
+        w.sw.selective_op = true;
+        CHECK(lowered(&w));
+        const BlockType *t = world_type(&w, 1);
+        for (int back = 0; back < 2; back++) {
+            uint32_t s[VARIANT_N];
+            for (int v = 0; v < VARIANT_N; v++)
+                s[v] = back ? t->backward[v][GRAD_BORN] : t->forward[v];
+            Traffic plain = traffic_of(&w, s[VARIANT_PLAIN]);
+            Traffic again = traffic_of(&w, s[VARIANT_RECOMPUTE]);
+            CHECK_U64(plain.read_bytes, again.read_bytes);
+            CHECK_U64(plain.write_bytes, again.write_bytes);
+        }
+        world_free(&w);
+    }
+}
+
 /* The table of lower.h, for the executor. */
 static void arguments_stand_as_the_table_says(void)
 {
@@ -705,6 +749,7 @@ int main(void)
     RUN(kernels_keep_the_ids_of_their_ops);
     RUN(a_gpt_layer_by_what_its_stack_fuses);
     RUN(a_llama_layer_by_what_its_stack_fuses);
+    RUN(gate_and_up_may_be_two_arguments);
     RUN(arguments_stand_as_the_table_says);
     RUN(merged_kernels_move_what_leaves_the_chip);
     RUN(relu_leaves_only_its_result);

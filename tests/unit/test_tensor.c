@@ -431,6 +431,7 @@ static void everything_born_dies_once_on_every_rank(void)
         w.s.training.precision = bits & 2 ? DTYPE_FP8 : DTYPE_BF16;
         w.sw.fused_cross_entropy = w.sw.selective_norm = bits & 4;
         w.sw.selective_op = !(bits & 4);
+        w.sw.fused_gate_up = bits & 1;
         CHECK(world_build(&w));
         graph_seal(&w.g);
         check_lives(&w);
