@@ -58,7 +58,8 @@ typedef struct Job {
     uint32_t cells_n;
     const char *ranked_with; /* what a set of the ranking has in common */
     bool unknown_software, fitted;
-    Scenario s; /* kept between the passes when fitted */
+    uint64_t reserved_bytes, gpu_bytes; /* predicted; of the fullest rank */
+    Scenario s;                         /* kept between the passes when fitted */
     Software sw;
     double lower_s[FIT_N], higher_s[FIT_N]; /* of the trials; 0: not fitted */
     double factor[FIT_N];                   /* of the second pass */
@@ -186,6 +187,8 @@ static void run_first(Job *job)
             report_value(&report, job->cells[i].metric, &job->cells[i].predicted);
             job->cells[i].left_out = job->cells[i].predicted;
         }
+        job->reserved_bytes = report_memory(&report)->reserved_bytes;
+        job->gpu_bytes = report_memory(&report)->gpu_bytes;
         if (job->fitted)
             try_scalars(job);
     }
@@ -416,6 +419,22 @@ static void add_predicted(Validation *v, const Job *job)
     }
 }
 
+static bool is_overfull(const Job *job)
+{
+    bool ran = false;
+    for (uint32_t i = 0; i < job->cells_n; i++)
+        ran = ran || job->cells[i].measured > 0; /* "fits": 0 was seen not to */
+    return ran && !job->err.set && job->reserved_bytes > job->gpu_bytes;
+}
+
+static void note_overfull(Validation *v, const Job *job)
+{
+    validate_add_overfull(v, (Overfull){ .name = arena_strdup(&v->arena, job->name),
+                                         .file = arena_strdup(&v->arena, job->file),
+                                         .reserved_bytes = job->reserved_bytes,
+                                         .gpu_bytes = job->gpu_bytes });
+}
+
 static void collect(Validation *v, const Batch *b)
 {
     for (uint32_t i = 0; i < b->jobs.n; i++) {
@@ -426,6 +445,8 @@ static void collect(Validation *v, const Batch *b)
             add_predicted(v, job);
         if (job->unknown_software)
             validate_add_unknown(v, job->software);
+        if (is_overfull(job))
+            note_overfull(v, job);
         v->fitted_n += is_left_out(job);
         v->scenarios_n++;
     }

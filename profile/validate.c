@@ -27,8 +27,15 @@ void validate_add_unknown(Validation *v, const char *software)
     v->unknown[i].scenarios_n++;
 }
 
+void validate_add_overfull(Validation *v, Overfull overfull)
+{
+    GROW(v->overfull, v->overfull_n, v->overfull_cap);
+    v->overfull[v->overfull_n++] = overfull;
+}
+
 void validate_free(Validation *v)
 {
+    free(v->overfull);
     arena_free(&v->arena);
     intern_free(&v->names);
     free(v->rows);

@@ -43,6 +43,12 @@ typedef struct UnknownSoftware {
     uint32_t software, scenarios_n;
 } UnknownSoftware;
 
+/* A scenario that was measured, so it ran, and is predicted not to fit. */
+typedef struct Overfull {
+    const char *name, *file;
+    uint64_t reserved_bytes, gpu_bytes;
+} Overfull;
+
 /* Validation v = { 0 } is empty. */
 typedef struct Validation {
     Arena arena; /* texts of rows */
@@ -52,11 +58,14 @@ typedef struct Validation {
     uint32_t scenarios_n;
     UnknownSoftware *unknown; /* stacks without a file: their scenarios ran as generic */
     uint32_t unknown_n, unknown_cap;
+    Overfull *overfull;
+    uint32_t overfull_n, overfull_cap;
     uint32_t fitted_n; /* scenarios whose stack has fitted scalars: left_out means something */
 } Validation;
 
 ValidateRow *validate_add(Validation *v); /* a row of zeroes; valid until the next add */
 void validate_add_unknown(Validation *v, const char *software);
+void validate_add_overfull(Validation *v, Overfull overfull); /* texts are the caller's */
 void validate_free(Validation *v);
 
 /* ---- statistics ---- */

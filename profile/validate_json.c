@@ -149,6 +149,21 @@ static void put_unknown(const Validation *v, JsonOut *j)
     json_out_close(j, '}');
 }
 
+static void put_overfull(const Validation *v, JsonOut *j)
+{
+    json_put_open(j, "overfull", '[');
+    for (uint32_t i = 0; i < v->overfull_n; i++) {
+        const Overfull *x = &v->overfull[i];
+        json_out_open(j, '{');
+        json_put_text(j, "name", x->name);
+        json_put_uint(j, "reserved_bytes", x->reserved_bytes);
+        json_put_uint(j, "gpu_bytes", x->gpu_bytes);
+        json_put_text(j, "file", x->file);
+        json_out_close(j, '}');
+    }
+    json_out_close(j, ']');
+}
+
 void validate_json(const Validation *v, JsonOut *j)
 {
     json_out_open(j, '{');
@@ -162,5 +177,6 @@ void validate_json(const Validation *v, JsonOut *j)
     put_unknown(v, j);
     json_put_number(j, "scenarios", v->scenarios_n);
     json_put_number(j, "fitted_scenarios", v->fitted_n);
+    put_overfull(v, j);
     json_out_close(j, '}');
 }

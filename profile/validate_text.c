@@ -172,6 +172,25 @@ static void print_unknown(const Validation *v, FILE *out)
     }
 }
 
+static void print_overfull(const Validation *v, FILE *out)
+{
+    if (v->overfull_n == 0)
+        return;
+    fprintf(out,
+            "\nthey ran, and are predicted not to fit, %" PRIu32 " of %" PRIu32 " scenarios:\n",
+            v->overfull_n, v->scenarios_n);
+    for (uint32_t i = 0; i < v->overfull_n && i < VALIDATE_WORST; i++) {
+        char t[3][VALIDATE_TEXT_CAP];
+        const char *bytes = "memory.reserved_bytes";
+        const Overfull *x = &v->overfull[i];
+        fprintf(out, "  %-*s %s of %s\n", ROW_NAME, validate_name(t[0], x->name, ROW_NAME),
+                validate_value(t[1], bytes, (double)x->reserved_bytes),
+                validate_value(t[2], bytes, (double)x->gpu_bytes));
+    }
+    if (v->overfull_n > VALIDATE_WORST)
+        fprintf(out, "  and %" PRIu32 " more\n", v->overfull_n - VALIDATE_WORST);
+}
+
 static void print_fitted(const Validation *v, FILE *out)
 {
     if (v->fitted_n == 0)
@@ -199,6 +218,7 @@ void validate_print(const Validation *v, FILE *out)
     print_rows(v, out);
     print_unknown(v, out);
     print_skipped(v, out);
+    print_overfull(v, out);
     print_fitted(v, out);
     free(metrics);
 }
