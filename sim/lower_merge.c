@@ -122,12 +122,14 @@ static bool matmul_activation(Pair *p)
     return true;
 }
 
-/* A norm or an activation whose result is wanted in fp8 alone writes fp8. */
+/* A norm or an activation whose result is wanted in fp8 alone writes fp8, where its scale is known
+ * before it is. */
 static bool cast_result(Pair *p)
 {
     bool makes = p->k->op.kind == OP_NORM || p->k->op.kind == OP_ACTIVATION;
     if (!p->l->fusion.elementwise || p->l->fusion.norm_chain || !makes ||
-        op_is_backward(&p->k->op) || p->next->kind != OP_CAST || !stays_inside(p, 0))
+        p->l->b->sw->fp8_dynamic || op_is_backward(&p->k->op) || p->next->kind != OP_CAST ||
+        !stays_inside(p, 0))
         return false;
     KernelArg args[12];
     uint32_t n = p->k->arg_n;

@@ -86,6 +86,7 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
     read_facts(sw, &o, kernel_facts, ARRAY_N(kernel_facts));
     sw->foreach_optimizer = json_bool(&o, "foreach_optimizer", false);
     sw->loss_in_place = json_bool(&o, "loss_in_place", false);
+    sw->fp8_dynamic = json_bool(&o, "fp8_dynamic", false);
     sw->attention_kernel = (AttentionKernel)json_word(&o, "attention_kernel", attention_kernels,
                                                       ATTENTION_KERNEL_N, ATTENTION_NEWEST);
     return json_end(&o);
@@ -186,10 +187,10 @@ static bool check_sources(JsonNode node, Err *err)
 {
     static const char *const others[] = { "attention_kernel", "selective", "stops_early",
                                           "p2p_blocks_host",  "overlap",   "vocab_multiple" };
-    static const char *const optional[] = { "foreach_optimizer",         "loss_in_place",
-                                            "zero_reduces_last",         "tp_ring",
-                                            "p2p_scatter_gather",        "bucket_parameters",
-                                            "bucket_parameters_per_rank" };
+    static const char *const optional[] = { "foreach_optimizer", "loss_in_place",
+                                            "fp8_dynamic",       "zero_reduces_last",
+                                            "tp_ring",           "p2p_scatter_gather",
+                                            "bucket_parameters", "bucket_parameters_per_rank" };
     JsonObj o = json_begin(node, err);
     for (size_t i = 0; i < ARRAY_N(optional); i++)
         json_string(&o, optional[i], "");

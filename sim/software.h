@@ -63,6 +63,9 @@ typedef struct Software {
     bool f32_logits;          /* unfused loss: reads an f32 copy of the logits */
     bool loss_in_place;       /* unfused loss: the softmax takes the place of that copy, and the
                                  gradient that of the softmax; may be left out: false */
+    /* fp8: scaled by what the tensor at hand holds, so that it is read before it is cast, and so
+     * are weights; may be left out: false, scaled by what earlier steps saw. */
+    bool fp8_dynamic;
     AttentionKernel attention_kernel; /* where attention is fused; may be left out: newest */
 
     /* What recomputation does again: "selective" these, "full" everything. */

@@ -87,6 +87,7 @@ static Software facts_by_bits(uint32_t bits)
                        .selective_norm = bits & 2,
                        .selective_op = bits & 4,
                        .recompute_stops_early = bits & 8,
+                       .fp8_dynamic = bits & 2097152,
                        .tp_async_backward = bits & 16,
                        .vocab_multiple = 1,
                        .overlap = { true, true } };
@@ -629,6 +630,46 @@ static void norms_and_activations_write_fp8(void)
     world_free(&w);
 }
 
+/* torchao's dynamic scaling: nothing is cast by the kernel that makes it, and weights are cast. */
+static void fp8_may_be_scaled_by_what_is_cast(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.s.training.precision = DTYPE_FP8;
+    w.s.training.compiled = true;
+    w.sw.fp8_dynamic = true;
+    CHECK(lowered(&w));
+    uint32_t f = plain_forward(&w), b = plain_backward(&w, GRAD_BORN);
+    CHECK_STR(
+        "norm cast cast matmul rope attention cast cast matmul norm+add_rmsnorm cast cast "
+        "matmul activation cast cast matmul add",
+        kernels(&w, f));
+    const Op *ops = graph_ops(&w.g, world_segment(&w, f));
+    uint64_t rows = 64, weights = 64 * (64 + 2 * 32);
+    CHECK_STR("norm1, >fp8 input", arguments(&w, f, 1));
+    CHECK_U64(2 * rows * 64, ops[1].read_bytes);
+    CHECK_STR("attention.qkv.weight, >weight in fp8", arguments(&w, f, 2));
+    CHECK_U64(2 * 2 * weights, ops[2].read_bytes);
+    CHECK_U64(weights, ops[2].write_bytes);
+    CHECK_STR("fp8 input, weight in fp8, >attention.qkv", arguments(&w, f, 3));
+    CHECK_U64(rows * 64 + weights, ops[3].read_bytes);
+    CHECK_STR("boundary, >gradient in fp8", arguments(&w, b, 0));
+    CHECK_STR("mlp.down.weight, >weight in fp8", arguments(&w, b, 1));
+    CHECK_U64(2 * 96 * 64, graph_ops(&w.g, world_segment(&w, b))[1].read_bytes);
+    CHECK_STR("gradient in fp8, weight in fp8, >gradient", arguments(&w, b, 2));
+    world_free(&w);
+
+    w.s.training.compiled = false; /* each is read once more for its scale, in backward too */
+    CHECK(lowered(&w));
+    f = plain_forward(&w);
+    CHECK_STR("norm1, >fp8 scale", arguments(&w, f, 1));
+    CHECK_STR("norm1, fp8 scale, >fp8 input", arguments(&w, f, 2));
+    b = plain_backward(&w, GRAD_BORN);
+    CHECK_STR("mlp.down.weight, >weight in fp8", arguments(&w, b, 2));
+    CHECK_U64(2 * 2 * 96 * 64, graph_ops(&w.g, world_segment(&w, b))[2].read_bytes);
+    world_free(&w);
+}
+
 /* ---- optimizer ---- */
 
 /* One segment that updates everything of a layer, as sim/strategy/grads.c writes it. */
@@ -763,6 +804,7 @@ int main(void)
     RUN(dropout_joins_the_sum);
     RUN(chains_run_kernel_by_kernel);
     RUN(norms_and_activations_write_fp8);
+    RUN(fp8_may_be_scaled_by_what_is_cast);
     RUN(an_unfused_optimizer_is_a_chain_of_passes);
     RUN(a_fused_optimizer_is_one_kernel);
     RUN(edges_and_deps_follow_the_kernels);

@@ -64,7 +64,7 @@ static void some_facts_may_be_left_out(void)
     Err err = { 0 };
     CHECK(read_text(&sw, &arena, good, &err));
     CHECK(!sw.p2p_blocks_host && !sw.p2p_scatter_gather && !sw.zero_reduces_last);
-    CHECK(!sw.foreach_optimizer && !sw.loss_in_place);
+    CHECK(!sw.foreach_optimizer && !sw.loss_in_place && !sw.fp8_dynamic);
     CHECK_U64(0, sw.bucket_parameters);
     CHECK_U64(0, sw.bucket_parameters_per_rank);
     CHECK(read_with(&sw, &arena, "\"cp_ring\":false",
@@ -75,9 +75,10 @@ static void some_facts_may_be_left_out(void)
     CHECK_U64(40000000, sw.bucket_parameters);
     CHECK_U64(1000000, sw.bucket_parameters_per_rank);
     CHECK(read_with(&sw, &arena, "\"dropout\":true",
-                    "\"dropout\":true,\"foreach_optimizer\":true,\"loss_in_place\":true",
+                    "\"dropout\":true,\"foreach_optimizer\":true,\"loss_in_place\":true,"
+                    "\"fp8_dynamic\":true",
                     &err));
-    CHECK(sw.foreach_optimizer && sw.loss_in_place);
+    CHECK(sw.foreach_optimizer && sw.loss_in_place && sw.fp8_dynamic);
     arena_free(&arena);
 }
 
