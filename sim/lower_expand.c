@@ -7,11 +7,10 @@
  *     fused_attention       attention               matmul, softmax, matmul; backward five;
  *                                                   with dropout, of the weights, one more each
  *     fused_gated           gated activation        act(gate), product; backward three
- *     (fp8_dynamic)         cast, matmul in fp8     largest number, cast; cast of the weight, matmul
  *     wgrad_accumulate      wgrad that adds         matmul into a temporary, add
  *     (fused_cross_entropy: sim/lower_loss.c; fused_optimizer: sim/lower_optimizer.c)
  *     (cp_ring: sim/lower_ring.c; parallel.sync_batchnorm: sim/lower_batchnorm.c)
- *     (norm_chain, rope_chain: sim/lower_chain.c)
+ *     (norm_chain, rope_chain: sim/lower_chain.c; fp8_dynamic: sim/lower_fp8.c)
  *     (always)              embedding backward      fill with zeros, scatter-add
  *
  * The flops of the parts add up to those of the op; so does the traffic of what
@@ -180,55 +179,6 @@ static bool expand_parts(Lowering *l, const Whole *w)
             split_outputs(l, w, columns[i], all);
     }
     return n > 0;
-}
-
-/* ---- fp8 scaled by what is cast: its largest number is sought first ---- */
-
-/* Before x is cast; compiled, the kernel that made it has sought it. */
-static bool scale_cast(Lowering *l, const Whole *w)
-{
-    if (w->op.kind != OP_CAST || w->op.dtype != DTYPE_FP8 || l->b->s->training.compiled)
-        return false;
-    KernelArg scale = lower_temp(l, "fp8 scale", DTYPE_F32, 1, 1);
-    Op *op = part_begin(l, w, OP_CAST, FN_NONE);
-    op->u.elements = w->op.u.elements;
-    part_arg(l, w->args[0], ARG_READ);
-    part_arg(l, scale, ARG_WRITE);
-    op = part_begin(l, w, OP_CAST, FN_NONE);
-    op->u.elements = w->op.u.elements;
-    part_arg(l, w->args[0], ARG_READ);
-    part_arg(l, scale, ARG_READ);
-    part_arg(l, w->args[1], ARG_WRITE);
-    return true;
-}
-
-/* A weight is read to find its scale and again to be cast; compiled, backward has kept the scale. */
-static bool cast_weight(Lowering *l, const Whole *w)
-{
-    const MatmulShape *s = &w->op.u.matmul;
-    if (w->op.kind != OP_MATMUL || w->op.dtype != DTYPE_FP8 || w->op.phase == PHASE_WGRAD)
-        return false;
-    uint64_t elements = s->n * s->k * max_u64(s->batch, 1);
-    uint64_t wide = elements * dtype_bytes(part_dtype(l, w->args[1]));
-    bool knows = l->b->s->training.compiled && w->op.phase != PHASE_FORWARD;
-    KernelArg weight =
-        lower_temp(l, "weight in fp8", DTYPE_FP8, s->n * max_u64(s->batch, 1), s->k);
-    Op *op = part_begin(l, w, OP_CAST, FN_NONE);
-    op->u.elements = elements;
-    part_bytes_arg(l, w->args[1], ARG_READ, (knows ? 1 : 2) * wide);
-    part_arg(l, weight, ARG_WRITE);
-    op = &lower_kernel(l, w->op)->op;
-    ASSERT(op->read_bytes >= wide);
-    op->read_bytes = op->read_bytes - wide + elements;
-    for (uint32_t i = 0; i < w->args_n; i++)
-        lower_arg(l, i == 1 ? weight.slot : w->args[i].slot,
-                  i == 1 ? weight.tensor : w->args[i].tensor, w->args[i].mode);
-    return true;
-}
-
-static bool scale_apart(Lowering *l, const Whole *w)
-{
-    return scale_cast(l, w) || cast_weight(l, w);
 }
 
 static bool adds_apart(const Lowering *l, const Op *op)
@@ -562,7 +512,7 @@ bool lower_expand(Lowering *l)
 {
     if (!lower_may_expand(l, &l->kernels[0].op) || l->args_n == 0)
         return false;
-    bool changed = l->b->sw->fp8_dynamic && each_kernel(l, scale_apart);
+    bool changed = l->b->sw->fp8_dynamic && each_kernel(l, fp8_expand);
     changed = each_kernel(l, take_apart) || changed;
     if (!l->b->sw->wgrad_accumulate)
         changed = each_kernel(l, add_apart) || changed;

@@ -32,6 +32,8 @@ void chain_rope(Lowering *l, const Whole *w);
 bool loss_expand(Lowering *l, const Whole *w);
 bool optimizer_expand(Lowering *l, const Whole *w);
 bool sync_batchnorm(Lowering *l, const Whole *w);
+/* sim/lower_fp8.c: before them, on every kernel. */
+bool fp8_expand(Lowering *l, const Whole *w);
 
 /* sim/lower_ring.c: a rule of take_apart; and the kernel that kernel k of the group waits for
  * on account of op, NONE_U32 for none. */
