@@ -85,6 +85,8 @@ typedef struct Software {
     bool tp_ring;
     bool grads_persist;      /* gradient memory is allocated for the whole step */
     bool bucket_copies;      /* ddp copies gradients into buckets and back */
+    bool gather_copies;      /* fsdp copies parameters out of what it gathered, which else they
+                                are views of; may be left out: false */
     bool p2p_waits_for_send; /* compute waits for sends as well as receives */
     bool p2p_scatter_gather; /* a pipeline sends 1/tp of an activation from each tensor-parallel
                                   rank, and gathers it there; may be left out: false */

@@ -38,6 +38,9 @@
  * Shards are kept as training.param_dtype; what is gathered is cast first where the
  * kernels read another format.
  * With bytes counted so, a step moves 3 (n - 1)/n times the parameters per rank.
+ *
+ * COPIES.  Where the software says so (gather_copies, as FSDP2 does), what is gathered is one
+ * buffer, out of which compute copies the parameters before their first use; then it is freed.
  */
 #include "sim/strategy/grads.h"
 
@@ -45,8 +48,9 @@
 
 /* Segments on units of one type; NONE_U32 until first used. */
 typedef struct UnitType {
-    uint32_t gather, release, copy_in, reduce, reduce_more, retire;
+    uint32_t gather, copy_out, release, copy_in, reduce, reduce_more, retire;
     uint32_t cast_layout;  /* shards as they are gathered; NONE_U32: as they are kept */
+    uint32_t flat_layout;  /* what is gathered; NONE_U32: the parameters themselves */
     uint32_t input_layout; /* what is reduce-scattered: gradients, or a copy in reduce_dtype */
     bool copies;
 } UnitType;
@@ -81,6 +85,7 @@ typedef struct Fsdp {
     Use *uses;
     Point *retired;     /* by use: where it, or the last before it that was, was released */
     uint32_t *live;     /* by block: frame of the gathered parameters */
+    uint32_t *flat;     /* by block: that of the buffer they are still in; NONE_U32: in none */
     Point *gathered;    /* by block */
     uint32_t *grads;    /* by block: frame of the whole gradients being summed */
     bool *reduced_once; /* by block */
@@ -140,8 +145,8 @@ static uint32_t copy_layout(Graph *g, uint32_t from, DType dtype)
 
 static UnitType start_type(Build *b, const BlockType *t, const Owned *o)
 {
-    UnitType u = { NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32,
-                   NONE_U32, NONE_U32, NONE_U32, false };
+    UnitType u = { NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32,
+                   NONE_U32, NONE_U32, NONE_U32, NONE_U32, false };
     if (t->elements == 0)
         return u;
     DType read = layout_tensor(b->g, t->param_layout, 0)->dtype;
@@ -151,6 +156,17 @@ static UnitType start_type(Build *b, const BlockType *t, const Owned *o)
     u.input_layout =
         u.copies ? copy_layout(b->g, t->grad_layout, reduce_dtype(b)) : t->grad_layout;
     return u;
+}
+
+static void add_flat(Fsdp *d, UnitType *u, const Owned *o)
+{
+    Graph *g = d->b->g;
+    uint32_t from = u->cast_layout != NONE_U32 ? u->cast_layout : o->param_layout;
+    u->flat_layout = graph_layout(g);
+    graph_tensor(g, (Tensor){ .name = intern(&g->names, "gathered unit"),
+                              .class_ = TENSOR_BUFFER,
+                              .dtype = layout_tensor(g, from, 0)->dtype,
+                              .bytes = layout_bytes(g, from) * d->ranks_n });
 }
 
 /* ---- segments ---- */
@@ -168,6 +184,16 @@ static uint32_t start_segment(Graph *g, SegmentKind kind, const char *name, Op o
     return s;
 }
 
+static Slot gathered_slot(const UnitType *u)
+{
+    return u->flat_layout != NONE_U32 ? SLOT_DATA : SLOT_PARAM;
+}
+
+static uint32_t gathered_layout(const UnitType *u, uint32_t params)
+{
+    return u->flat_layout != NONE_U32 ? u->flat_layout : params;
+}
+
 static uint32_t gather_segment(Fsdp *d, uint32_t block)
 {
     UnitType *u = unit_type(d, block);
@@ -181,7 +207,7 @@ static uint32_t gather_segment(Fsdp *d, uint32_t block)
     u->gather = graph_segment(g, SEGMENT_GATHER, "all-gather unit");
     uint32_t *layout = g->segments[u->gather].layout;
     layout[SLOT_SHARD] = o->param_layout;
-    layout[SLOT_PARAM] = whole;
+    layout[gathered_slot(u)] = gathered_layout(u, whole);
     layout[SLOT_LOCAL] = u->cast_layout;
     Op op = { .phase = PHASE_FORWARD,
               .dtype = layout_tensor(g, whole, 0)->dtype,
@@ -204,8 +230,31 @@ static uint32_t gather_segment(Fsdp *d, uint32_t block)
         (CommShape){ .bytes = layout_bytes(g, from) * d->ranks_n, .group = share_group(d->b) };
     graph_op(g, op);
     arg_each(g, casts ? SLOT_LOCAL : SLOT_SHARD, from, ARG_READ, false, casts);
-    arg_each(g, SLOT_PARAM, whole, ARG_WRITE, true, false);
+    arg_each(g, gathered_slot(u), gathered_layout(u, whole), ARG_WRITE, true, false);
     return u->gather;
+}
+
+static uint32_t copy_out_segment(Fsdp *d, uint32_t block)
+{
+    UnitType *u = unit_type(d, block);
+    if (u->copy_out != NONE_U32)
+        return u->copy_out;
+    Graph *g = d->b->g;
+    const BlockType *t = block_type(d->b, block);
+    uint64_t bytes = layout_bytes(g, t->param_layout);
+    Op op = { .kind = OP_COPY,
+              .phase = PHASE_FORWARD,
+              .dtype = layout_tensor(g, t->param_layout, 0)->dtype,
+              .lane = LANE_COMPUTE,
+              .u.elements = t->elements,
+              .read_bytes = bytes,
+              .write_bytes = bytes };
+    u->copy_out = start_segment(g, SEGMENT_GATHER, "all-gather copy-out", op);
+    g->segments[u->copy_out].layout[SLOT_DATA] = u->flat_layout;
+    g->segments[u->copy_out].layout[SLOT_PARAM] = t->param_layout;
+    arg_each(g, SLOT_DATA, u->flat_layout, ARG_READ, false, true);
+    arg_each(g, SLOT_PARAM, t->param_layout, ARG_WRITE, true, false);
+    return u->copy_out;
 }
 
 /* An op that does nothing but free a slot's tensors. */
@@ -336,11 +385,30 @@ static void gather(Fsdp *d, uint32_t j, Point after)
                     like->micro_batch, false };
     d->live[block] = role_frame(d->role, frame);
     d->role->instances[i].frame[SLOT_SHARD] = d->b->home[block].param;
-    d->role->instances[i].frame[SLOT_PARAM] = d->live[block];
+    const UnitType *u = unit_type(d, block);
+    uint32_t gathered = d->live[block];
+    if (u->flat_layout != NONE_U32) {
+        frame.layout = u->flat_layout;
+        gathered = d->flat[block] = role_frame(d->role, frame);
+    }
+    d->role->instances[i].frame[gathered_slot(u)] = gathered;
     wait_at(d->role, 0, after);
     if (j >= 2 && d->b->s->parallel.limit_all_gathers)
         wait_at(d->role, 0, d->retired[j - 2]);
     d->gathered[block] = (Point){ i, d->b->g->segments[segment].op_n - 1 };
+}
+
+/* Before the first use of what was gathered into a buffer. */
+static void copy_out(Fsdp *d, uint32_t block, const Instance *like)
+{
+    if (d->flat[block] == NONE_U32)
+        return;
+    uint32_t i = unit_instance(d, copy_out_segment(d, block), block, like);
+    d->role->instances[i].frame[SLOT_DATA] = d->flat[block];
+    d->role->instances[i].frame[SLOT_PARAM] = d->live[block];
+    wait_at(d->role, 0, d->gathered[block]);
+    d->gathered[block] = (Point){ i, 0 };
+    d->flat[block] = NONE_U32;
 }
 
 static bool is_released_after(const Fsdp *d, uint32_t j)
@@ -461,6 +529,7 @@ static void weave_use(Fsdp *d, uint32_t j)
         gather(d, j, newest_compute(d->b->g, d->role));
     if (when == BEFORE_USE)
         gather(d, j + 1, NOWHERE);
+    copy_out(d, use->unit, like);
     bind_use(d, weave_keep(&d->w), use);
     if (when == AFTER_USE)
         gather(d, j + 1, NOWHERE);
@@ -505,11 +574,12 @@ static void start_role(Fsdp *d, uint32_t role)
     uint32_t n = d->b->blocks_n;
     d->role = &d->b->g->roles[role];
     d->live = PUSH_ARRAY(&d->scratch, uint32_t, n);
+    d->flat = PUSH_ARRAY(&d->scratch, uint32_t, n);
     d->grads = PUSH_ARRAY(&d->scratch, uint32_t, n);
     d->gathered = PUSH_ARRAY(&d->scratch, Point, n);
     d->reduced_once = PUSH_ARRAY(&d->scratch, bool, n);
     for (uint32_t i = 0; i < n; i++) {
-        d->live[i] = d->grads[i] = NONE_U32;
+        d->live[i] = d->flat[i] = d->grads[i] = NONE_U32;
         d->gathered[i] = NOWHERE;
     }
     d->pending.reduced = d->summed = NOWHERE;
@@ -519,9 +589,9 @@ static void start_role(Fsdp *d, uint32_t role)
 static void fsdp_role(Fsdp *d, uint32_t role)
 {
     start_role(d, role);
-    /* A use may have a gather, a release, and what reduces and frees gradients. */
-    weave_begin(&d->w, d->b, d->role, 4 * d->uses_n);
-    role_reserve(d->role, 0, 0, 3 * d->uses_n);
+    /* A use may have a gather, a copy of it, a release, and what reduces and frees gradients. */
+    weave_begin(&d->w, d->b, d->role, 5 * d->uses_n);
+    role_reserve(d->role, 0, 0, 4 * d->uses_n);
     for (uint32_t j = 0; j < d->uses_n; j++) {
         weave_keep_to(&d->w, d->uses[j].instance);
         weave_use(d, j);
@@ -546,8 +616,11 @@ bool pass_fsdp(Build *b, Err *err)
     Owned *owned = owned_by_share(b, SHARE_ALL);
     for (uint32_t i = 0; i < b->types_n; i++) {
         d.types[i] = start_type(b, &b->types[i], &owned[i]);
-        if (b->types[i].elements > 0)
-            set_class(b->g, b->types[i].param_layout, TENSOR_BUFFER); /* gathered */
+        if (b->types[i].elements == 0)
+            continue;
+        set_class(b->g, b->types[i].param_layout, TENSOR_BUFFER); /* gathered */
+        if (b->sw->gather_copies)
+            add_flat(&d, &d.types[i], &owned[i]);
     }
     finish_begin(&d.finish, b, owned, SHARE_ALL, 0);
     share_homes(b, owned, SHARE_ALL);

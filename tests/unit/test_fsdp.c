@@ -182,6 +182,39 @@ static void two_units_live_at_most(void)
         }
 }
 
+/* FSDP2: what is gathered lies in a buffer until its first use, which copies it out. */
+static void what_is_gathered_may_be_copied_out(void)
+{
+    Fixture f;
+    open_fsdp(&f, 4, 1, 2);
+    f.sw.gather_copies = true;
+    fixture_build(&f, 6);
+    uint64_t bytes = 2 * 4 * (2 * 6 * padded_layer(4) + padded_ends(4));
+    CHECK_U64(bytes, moved(&f, OP_ALL_GATHER));
+    const Role *role = &f.g.roles[0];
+    uint64_t copied = 0;
+    uint32_t gathers_n = 0, copies_n = 0;
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Segment *s = &f.g.segments[role->instances[i].segment];
+        const Op *op = &graph_ops(&f.g, s)[s->op_n - 1];
+        gathers_n += op->kind == OP_ALL_GATHER;
+        if (s->kind != SEGMENT_GATHER || op->kind != OP_COPY)
+            continue;
+        copies_n++;
+        CHECK_INT(LANE_COMPUTE, op->lane);
+        CHECK_U64(op->read_bytes, op->write_bytes);
+        copied += op->write_bytes;
+        const Segment *use = &f.g.segments[role->instances[i + 1].segment];
+        CHECK(use->kind == SEGMENT_FORWARD || use->kind == SEGMENT_BACKWARD);
+    }
+    CHECK_INT(gathers_n, copies_n);
+    uint64_t ends = FAKE_EMBEDDING + FAKE_HEAD;
+    CHECK_U64(2 * 4 * (2 * 6 * FAKE_LAYER + ends), copied);
+    CHECK_INT(1, most_live(&f).units); /* the next one is still in its buffer */
+    check_lives(&f.g);
+    fixture_close(&f);
+}
+
 static void without_overlap_one_unit_lives(void)
 {
     Fixture f;
@@ -382,10 +415,10 @@ static void check_fsdp(Fixture *f, uint32_t layers)
     if (failures != check_state.test_failures_n)
         fprintf(stderr,
                 "    with pp %u x %u, m %u, reshard %d, prefetch %d, limit %d, overlap %d, "
-                "persist %d, reduce %s\n",
+                "persist %d, copies %d, reduce %s\n",
                 p->pp, p->virtual_stages, f->s.training.micro_batches, p->reshard_after_forward,
                 p->prefetch, p->limit_all_gathers, f->sw.overlap[DIM_DP], f->sw.grads_persist,
-                f->s.training.reduce_dtype == DTYPE_F32 ? "f32" : "bf16");
+                f->sw.gather_copies, f->s.training.reduce_dtype == DTYPE_F32 ? "f32" : "bf16");
     fixture_close(f);
 }
 
@@ -394,10 +427,10 @@ static void nothing_races_or_deadlocks(void)
     for (uint32_t pp = 1; pp <= 3; pp++)
         for (uint32_t turns = 1; turns <= 2; turns++)
             for (uint32_t k = 1; k <= 2; k++)
-                for (uint32_t how = 0; how < 128; how++)
+                for (uint32_t how = 0; how < 256; how++)
                     for (int prefetch = PREFETCH_NONE; prefetch <= PREFETCH_BOTH; prefetch++) {
                         Fixture f;
-                        if (!check_takes((((pp * 8 + turns) * 8 + k) * 128 + how) * 8 +
+                        if (!check_takes((((pp * 8 + turns) * 8 + k) * 256 + how) * 8 +
                                          (uint32_t)prefetch))
                             continue;
                         open_fsdp(&f, 3, pp, k * pp);
@@ -411,6 +444,7 @@ static void nothing_races_or_deadlocks(void)
                         f.sw.overlap[DIM_DP] = how & 4;
                         f.sw.overlap[DIM_PP] = how & 8;
                         f.sw.grads_persist = how & 16;
+                        f.sw.gather_copies = how & 128;
                         f.s.training.reduce_dtype = how & 32 ? DTYPE_BF16 : DTYPE_F32;
                         f.s.training.grad_clip = 1;
                         f.tied = pp > 1;
@@ -429,6 +463,7 @@ int main(void)
     RUN(one_rank_is_not_sharded);
     RUN(every_shard_is_an_equal_part);
     RUN(two_units_live_at_most);
+    RUN(what_is_gathered_may_be_copied_out);
     RUN(without_overlap_one_unit_lives);
     RUN(without_resharding_all_units_live);
     RUN(one_reduce_scatter_is_pending_at_most);
