@@ -132,7 +132,7 @@ static void put_memory(JsonOut *j, const Op *op, double ns)
 static void put_attention(JsonOut *j, const Op *op, double ns)
 {
     const AttentionShape *a = &op->u.attention;
-    bool backward = op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
+    bool backward = op_is_backward(op);
     double flops = (backward ? 10.0 : 4.0) * (double)a->batch * (double)a->heads *
                    (double)a->seq_k * (double)a->seq_k * (double)a->head_dim *
                    (a->causal ? 0.5 : 1);

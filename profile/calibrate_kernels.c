@@ -28,7 +28,7 @@ static bool attention_sample(const Op *op, KernelSample *x)
 {
     const AttentionShape *a = &op->u.attention;
     x->table = TABLE_ATTENTION;
-    x->key[0] = op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
+    x->key[0] = op_is_backward(op);
     x->key[1] = (double)a->batch;
     x->key[2] = (double)a->seq_q;
     x->key[3] = (double)a->heads;

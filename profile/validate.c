@@ -27,10 +27,18 @@ void validate_add_unknown(Validation *v, const char *software)
     v->unknown[i].scenarios_n++;
 }
 
+static bool needs_more(const Overfull *a, const Overfull *b)
+{
+    return a->reserved_bytes - a->gpu_bytes > b->reserved_bytes - b->gpu_bytes;
+}
+
 void validate_add_overfull(Validation *v, Overfull overfull)
 {
     GROW(v->overfull, v->overfull_n, v->overfull_cap);
-    v->overfull[v->overfull_n++] = overfull;
+    uint32_t at = v->overfull_n++;
+    for (; at > 0 && needs_more(&overfull, &v->overfull[at - 1]); at--)
+        v->overfull[at] = v->overfull[at - 1];
+    v->overfull[at] = overfull;
 }
 
 void validate_free(Validation *v)

@@ -58,7 +58,7 @@ typedef struct Validation {
     uint32_t scenarios_n;
     UnknownSoftware *unknown; /* stacks without a file: their scenarios ran as generic */
     uint32_t unknown_n, unknown_cap;
-    Overfull *overfull;
+    Overfull *overfull; /* what lacks most first */
     uint32_t overfull_n, overfull_cap;
     uint32_t fitted_n; /* scenarios whose stack has fitted scalars: left_out means something */
 } Validation;

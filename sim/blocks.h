@@ -77,7 +77,8 @@ typedef struct BlockPlan {
     const char *name; /* "layer"; segments are "layer forward", ... */
     BlockKind kind;
     Tape tape;
-    Redo *redo; /* by op of the tape, VARIANT_RECOMPUTE; NULL: as plain */
+    Redo *redo;      /* by op of the tape, VARIANT_RECOMPUTE; NULL: as plain */
+    RedoPart *parts; /* by value of the tape, beside redo: of REDO_PART's results */
     bool redo_all;
 } BlockPlan;
 
@@ -113,6 +114,7 @@ bool fused_attention(const Build *b); /* training.attention has the last word */
 
 /* Matmuls that some stacks split in parts: sim/lower_expand.c knows them by name. */
 #define NAME_QKV             "attention.qkv"
+#define NAME_QK_NORM         "attention.qk_norm"
 #define NAME_HEAD            "head"
 #define NAME_GATE_UP         "mlp.gate_up"
 #define NAME_EXPERTS_GATE_UP "experts.gate_up"
@@ -157,6 +159,7 @@ uint32_t tape_mlp(Build *b, Tape *t, uint32_t x, const MlpSpec *spec);
 uint32_t tape_moe(Build *b, Tape *t, uint32_t x);
 
 /* sim/segments.c: layouts, params and segments of types[0..n-1] from their tapes. */
+void choose_redo(Build *b, BlockPlan *plan); /* sim/blocks_redo.c; tp has split the tape */
 void make_segments(Build *b, ModelPlan *p);
 /* The layout with this one tensor, shared by all that ask for the same. */
 uint32_t boundary_layout(Build *b, DType dtype, uint64_t rows, uint64_t columns);

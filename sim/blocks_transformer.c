@@ -101,7 +101,7 @@ static uint32_t qk_norm(Maker *k, uint32_t qkv)
     TapeOp second = norm_op(k, qkv, m->head_dim, "attention.k_norm");
     for (uint32_t i = 0; i < second.param_n; i++)
         op.param[op.param_n++] = second.param[i];
-    op.name = "attention.qk_norm";
+    op.name = NAME_QK_NORM;
     op.slice = true;
     return make_norm(k, op,
                      (Normed){ .columns = q + kv,

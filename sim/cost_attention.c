@@ -111,7 +111,7 @@ static double correction(const Gpu *gpu, const AttentionShape *a, bool backward)
 double attention_ns(const Gpu *gpu, const Op *op, double sms, double bandwidth)
 {
     const AttentionShape *a = &op->u.attention;
-    bool backward = op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
+    bool backward = op_is_backward(op);
     double compute = model_ns(gpu, a, backward, op->dtype, op->flops, sms);
     if (gpu->attention_n > 0)
         compute *= correction(gpu, a, backward);
@@ -123,7 +123,7 @@ double attention_ns(const Gpu *gpu, const Op *op, double sms, double bandwidth)
 double attention_age(const Gpu *gpu, const Op *op, AttentionKernel kernel)
 {
     bool has_newer = gpu->generation == GPU_HOPPER || gpu->generation == GPU_BLACKWELL;
-    bool backward = op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;
+    bool backward = op_is_backward(op);
     double age = 1;
     if (kernel != ATTENTION_NEWEST && has_newer)
         age *= FLASH2_ON_HOPPER;

@@ -73,14 +73,17 @@ static Slot slot_of(const Tape *t, uint32_t value)
     return t->out != NONE_U32 && t->values[t->out].memory == value ? SLOT_OUT : SLOT_LOCAL;
 }
 
-static void start_rest(Draft *d, const TapeValue *value, uint32_t v)
+static void start_rest(Draft *d, const RedoPart *part, uint32_t v)
 {
-    uint32_t rest = draft_memory(d, (DraftMemory){ .name = value->again_name,
-                                                   .dtype = value->dtype,
-                                                   .rows = value->rows,
-                                                   .columns = value->again_columns });
-    d->memories[v].rest = rest;
-    d->memories[v].columns -= value->again_columns;
+    DraftMemory rest = d->memories[v];
+    rest.name = part->name;
+    rest.columns = part->columns;
+    uint32_t i = draft_memory(d, rest);
+    DraftMemory *kept = &d->memories[v];
+    ASSERT(part->columns < kept->columns);
+    kept->name = part->kept_name;
+    kept->columns -= part->columns;
+    kept->rest = i;
 }
 
 void draft_start(Draft *d, const Tape *t, const DraftPlan *plan)
@@ -94,9 +97,9 @@ void draft_start(Draft *d, const Tape *t, const DraftPlan *plan)
                                        .slot = slot_of(t, v),
                                        .tensor = value->tensor });
     }
-    for (uint32_t v = 0; plan->redo && v < t->values_n; v++)
-        if (t->values[v].again_columns)
-            start_rest(d, &t->values[v], v);
+    for (uint32_t v = 0; plan->parts && v < t->values_n; v++)
+        if (plan->parts[v].columns)
+            start_rest(d, &plan->parts[v], v);
 }
 
 /* ---- shapes and flops ---- */
@@ -264,19 +267,19 @@ static void play_inputs(Draft *d, const Tape *t, const TapeOp *op)
 }
 
 /* REDO_PART: x times those rows of the weight that give the columns that were not saved. */
-static void play_rest(Draft *d, const Tape *t, uint32_t i)
+static void play_rest(Draft *d, const Tape *t, uint32_t i, const RedoPart *part)
 {
     const TapeOp *op = &t->ops[i];
     const TapeValue *x = &t->values[op->in[0]], *y = &t->values[op->out];
     Op kernel = draft_kernel(op, PHASE_RECOMPUTE, i);
     draft_matmul_shape(&kernel, t, op, PHASE_RECOMPUTE);
-    double part = (double)y->again_columns / (double)y->columns;
-    kernel.u.matmul.n = y->again_columns;
-    kernel.flops *= part;
+    double share = (double)part->columns / (double)y->columns;
+    kernel.u.matmul.n = part->columns;
+    kernel.flops *= share;
     uint64_t weights = value_bytes(&t->values[op->param[0]]);
-    draft_op(d, y->again_name, kernel);
+    draft_op(d, part->name, kernel);
     draft_arg(d, x->memory, ARG_READ);
-    draft_arg_part(d, op->param[0], ARG_READ, (uint64_t)((double)weights * part));
+    draft_arg_part(d, op->param[0], ARG_READ, (uint64_t)((double)weights * share));
     draft_arg(d, d->memories[y->memory].rest, ARG_WRITE);
 }
 
@@ -284,7 +287,7 @@ void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftP
 {
     const TapeOp *op = &t->ops[i];
     if (phase == PHASE_RECOMPUTE && plan->redo && plan->redo[i] == REDO_PART) {
-        play_rest(d, t, i);
+        play_rest(d, t, i, &plan->parts[op->out]);
         return;
     }
     if (op->is_comm && op->forward != OP_KIND_N)

@@ -24,7 +24,8 @@
 
 #include "sim/tape.h"
 
-/* Memory of a segment: values of the tape first (by their `memory`), then gradients. */
+/* Memory of a segment: values of the tape first (by their `memory`), then what is made again of
+ * them (RedoPart), then gradients. */
 typedef struct DraftMemory {
     const char *name;
     DType dtype;
@@ -32,8 +33,9 @@ typedef struct DraftMemory {
     Slot slot;       /* SLOT_LOCAL until sim/segments.c knows better */
     uint32_t tensor; /* in the slot's layout */
     bool adds;       /* SLOT_GRAD: written before, whatever the GradMode */
-    uint32_t rest; /* memory of the columns that are made again (REDO_PART), which follows this
-                        one as an argument; 0: none */
+    /* Memory of its columns that are made again, which as an argument follows this one, of the
+     * others; 0: none. */
+    uint32_t rest;
 } DraftMemory;
 
 typedef struct DraftArg {
@@ -54,11 +56,12 @@ typedef struct Draft {
     DraftOp *ops;
     DraftArg *args;
     uint32_t logical_n;
-    bool *saved; /* backward, by value: read here, made in forward */
+    bool *saved; /* backward, by value: made in forward, and read here or kept till here */
 } Draft;
 
 typedef struct DraftPlan {
     const Redo *redo;                  /* by op of the tape; NULL: nothing is done again */
+    const RedoPart *parts;             /* by value of the tape, beside redo */
     bool redo_all;                     /* at once, from front to back, before backward begins */
     bool async_tp, async_cp, async_ep; /* collectives run beside the compute lane */
     bool wgrad_last; /* weight gradients after the collective of the input's gradient */

@@ -72,7 +72,8 @@ static void redo(Back *b, uint32_t i)
     for (uint32_t j = 0; j < op->in_n; j++)
         need_before(b, op->in[j], i); /* ops in place that follow come later again */
     draft_play(b->d, b->t, i, PHASE_RECOMPUTE, b->plan);
-    give_up_gathered(b, op);
+    if (redo_of(b, i) != REDO_PART) /* torch keeps its input for the weight's gradient */
+        give_up_gathered(b, op);
 }
 
 static bool plays(const TapeOp *op)
@@ -106,19 +107,24 @@ static bool comes_again(const Back *b, uint32_t memory)
     return true;
 }
 
+/* Of a value that is saved: columns that are not, or rope, which torch writes beside what it keeps
+ * of a matmul (here both are one memory). */
+static bool is_done_on_top(const Back *b, uint32_t op)
+{
+    Redo redo = redo_of(b, op);
+    return redo == REDO_PART || (redo == REDO_ALL && b->t->ops[op].kind == OP_ROPE);
+}
+
 /* Makes the memory of a value readable as op `end` found it: played again, or saved. */
 static void need_before(Back *b, uint32_t value, uint32_t end)
 {
     uint32_t memory = b->t->values[value].memory;
     if (b->t->values[memory].home != VALUE_MADE)
         return;
-    if (!comes_again(b, memory)) {
-        b->d->saved[memory] = true;
-        if (!b->d->memories[memory].rest)
-            return;
-    }
+    bool again = comes_again(b, memory);
+    b->d->saved[memory] = b->d->saved[memory] || !again;
     for (uint32_t i = 0; i < end; i++)
-        if (writes(b->t, &b->t->ops[i], memory))
+        if (writes(b->t, &b->t->ops[i], memory) && (again || is_done_on_top(b, i)))
             redo(b, i);
 }
 
@@ -649,16 +655,17 @@ static bool is_read(const Draft *d, uint32_t memory)
     return false;
 }
 
-/* Of what was saved for nothing, and of an input that nobody reads, the lives end here. */
-static void release(Back *b, uint32_t *ops_n, uint32_t memory)
+/* One op ends the lives of all that it is called with. */
+static void release(Back *b, uint32_t *released_n, uint32_t memory)
 {
-    if ((*ops_n)++ == 0)
+    if ((*released_n)++ == 0)
         draft_op(
             b->d, "release",
             (Op){ .kind = OP_RELEASE, .phase = PHASE_DGRAD, .logical = b->d->logical_n - 1 });
     draft_arg_part(b->d, memory, ARG_READ, 0);
 }
 
+/* An input that nobody reads, and what was kept for nothing. */
 static void release_unread(Back *b)
 {
     const Tape *t = b->t;
@@ -666,9 +673,11 @@ static void release_unread(Back *b)
     if (!is_read(b->d, t->in))
         release(b, &n, t->in);
     for (uint32_t i = 0; i < t->ops_n; i++) {
-        uint32_t memory = redo_of(b, i) == REDO_KEEP ? t->values[t->ops[i].out].memory : t->in;
+        if (redo_of(b, i) != REDO_KEEP)
+            continue;
+        uint32_t memory = t->values[t->ops[i].out].memory;
         bool leaves = t->out != NONE_U32 && memory == t->values[t->out].memory;
-        if (memory == t->in || leaves || is_read(b->d, memory))
+        if (t->values[memory].home != VALUE_MADE || leaves || is_read(b->d, memory))
             continue;
         b->d->saved[memory] = true;
         release(b, &n, memory);

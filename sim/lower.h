@@ -40,8 +40,10 @@
  *                 forward     x r [b] [gain [shift]] -> s y stats      fn add_...: s = x + r (+ b)
  *                 dgrad       dy x stats [gain] ds -> dx [dgain [dshift]]   dx += ds
  *     activation  forward     x -> y                        gated: x is gate and up side by side
- *                  + bias     x b -> y                      or, where up is done again, both
+ *                  + bias     x b -> y
  *                 dgrad       dy x -> dx                    relu: dy y -> dx
+ *     (where up is done again and gate is kept: matmul x w -> gate up, activation gate up -> y and
+ *     dy gate up -> dx)
  *     activation  in place    x* -> (nothing more)          relu of boundaries
  *     add         forward     x r [b] -> y [mask]           b: a bias row; mask: dropout of r + b
  *                 dgrad       dx* dx2                       sum of two gradients

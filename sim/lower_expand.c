@@ -131,8 +131,15 @@ static uint64_t part(uint64_t bytes, uint64_t columns, uint64_t all)
     return (uint64_t)((double)bytes * (double)columns / (double)all);
 }
 
+/* x w -> gate up */
+static bool has_two_results(const Whole *w)
+{
+    return w->op.phase == PHASE_FORWARD && w->args_n == 4 && w->args[2].mode == ARG_WRITE &&
+           w->args[3].mode == ARG_WRITE;
+}
+
 /* Forward: C in columns.  wgrad: C in rows.  Each part reads the other operand whole. */
-static void split_outputs(Lowering *l, const Whole *w, uint64_t n, uint64_t all)
+static void split_outputs(Lowering *l, const Whole *w, uint32_t k, uint64_t n, uint64_t all)
 {
     bool wgrad = w->op.phase == PHASE_WGRAD;
     uint32_t whole = wgrad ? 1 : 0; /* the argument that every part reads whole */
@@ -141,11 +148,14 @@ static void split_outputs(Lowering *l, const Whole *w, uint64_t n, uint64_t all)
     op->flops = w->op.flops * (double)n / (double)all;
     op->model_flops = w->op.model_flops * (double)n / (double)all;
     op->read_bytes = op->write_bytes = 0;
-    for (uint32_t i = 0; i < w->args_n; i++) {
+    bool two = has_two_results(w);
+    for (uint32_t i = 0; i < (two ? 2 : w->args_n); i++) {
         uint64_t bytes = lower_bytes(l, w->args[i]);
         part_bytes_arg(l, w->args[i], w->args[i].mode,
                        i == whole ? bytes : part(bytes, n, all));
     }
+    if (two)
+        part_arg(l, w->args[2 + k], ARG_WRITE);
 }
 
 /* dx is a sum over the columns: the parts after the first are added. */
@@ -176,7 +186,7 @@ static bool expand_parts(Lowering *l, const Whole *w)
         if (w->op.phase == PHASE_DGRAD)
             split_inputs(l, w, columns[i], all, i == 0);
         else
-            split_outputs(l, w, columns[i], all);
+            split_outputs(l, w, i, columns[i], all);
     }
     return n > 0;
 }

@@ -1,8 +1,8 @@
 /*
  * segments.c - from played tapes to segments: every value gets a slot and a life.
  *
- * For each variant the backward pass is drafted first, because what it reads of
- * the forward pass is exactly what forward must save:
+ * For each variant the backward pass is drafted first, because it says what of the
+ * forward pass must be saved: what it reads, and what a stack keeps without need:
  *
  *     draft backward --saved--> layout of SLOT_STASH --> forward, backward x GradMode
  *
@@ -487,6 +487,7 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
     bool again = variant == VARIANT_RECOMPUTE;
     bool async_tp = b->s->parallel.tp > 1 && overlaps(b, DIM_TP) && b->sw->tp_async_backward;
     DraftPlan draft = { .redo = again ? plan->redo : NULL,
+                        .parts = again ? plan->parts : NULL,
                         .redo_all = again && plan->redo_all,
                         .async_tp = async_tp,
                         .async_cp = overlaps(b, DIM_CP) && b->sw->cp_ring,

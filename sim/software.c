@@ -108,6 +108,9 @@ static bool read_selective(Software *sw, JsonNode list, Err *err)
                              word ? word : "");
         *fact_at(sw, &selective_facts[f]) = true;
     }
+    if (sw->selective_all_but_qkv && i > 1)
+        return json_fail(list, err,
+                         "'all_but_qkv' says it all, no other word is allowed beside it");
     return true;
 }
 

@@ -73,7 +73,7 @@ typedef struct Software {
     bool selective_norm;       /* norms */
     bool selective_activation; /* the activation function between the MLP's matmuls */
     bool selective_op; /* all but attention, collectives and the first, third ... matmul */
-    bool selective_all_but_qkv; /* all but q, k and v as projected, and collectives */
+    bool selective_all_but_qkv; /* all but q, k and v as attention reads them */
     bool
         recompute_stops_early; /* full: ops after the last one that backward needs are left out */
 

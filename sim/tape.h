@@ -49,9 +49,15 @@ typedef enum Redo {
     REDO_NOTHING,
     REDO_ALL,
     REDO_AUX,  /* only what no other op reads: the result itself is saved */
-    REDO_PART, /* matmul: some columns (TapeValue.again_columns); the others are saved */
+    REDO_PART, /* matmul: some columns (RedoPart); the others are saved */
     REDO_KEEP  /* nothing; the result is saved even where nobody reads it */
 } Redo;
+
+/* Of a value's columns, those that backward makes again where the others are saved. */
+typedef struct RedoPart {
+    uint64_t columns;             /* 0: none, it is one piece */
+    const char *kept_name, *name; /* the others; the value and the kernel that makes it again */
+} RedoPart;
 
 typedef struct TapeValue {
     const char *name;
@@ -59,15 +65,11 @@ typedef struct TapeValue {
     DType dtype;
     uint64_t rows, columns;
     uint64_t kv_columns; /* of the columns, those of key and value heads (grouped queries) */
-    uint64_t
-        again_columns; /* of the columns, those that backward makes again where the others are
-                               saved, REDO_PART; 0: none */
-    const char *again_name; /* the kernel that does */
-    uint32_t memory;        /* value whose memory this is: itself, or the one overwritten */
-    uint32_t tensor; /* VALUE_DATA: in the data layout.  VALUE_PARAM: in the param layout */
-    bool table;      /* VALUE_PARAM: an embedding; only the rows looked up are read */
-    bool shared;     /* VALUE_PARAM: tied embedding, see Param */
-    bool borrowed;   /* VALUE_PARAM: belongs to the block that shares its frame */
+    uint32_t memory;     /* value whose memory this is: itself, or the one overwritten */
+    uint32_t tensor;     /* VALUE_DATA: in the data layout.  VALUE_PARAM: in the param layout */
+    bool table;          /* VALUE_PARAM: an embedding; only the rows looked up are read */
+    bool shared;         /* VALUE_PARAM: tied embedding, see Param */
+    bool borrowed;       /* VALUE_PARAM: belongs to the block that shares its frame */
     bool adds;       /* VALUE_PARAM: its gradient has been written before, by the borrower */
     bool tp_partial; /* VALUE_PARAM: see Param */
     bool expert;     /* VALUE_PARAM: see Param */

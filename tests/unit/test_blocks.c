@@ -471,23 +471,44 @@ static void of_gate_and_up_one_is_done_again(void)
     }
 }
 
-/* A bias is added to both in place: then both are kept whole, or done again. */
+/* A bias is added to both in place, so that they go one way: of q k v, out, gate up, down, out
+ * alone is done again, and down, the seventh, kept. */
 static void gate_and_up_with_a_bias_go_together(void)
 {
     World w;
     world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
     w.s.model.u.transformer.mlp_bias = true;
+    w.s.model.u.transformer.positions = POS_NONE;
     w.s.training.recompute = RECOMPUTE_SELECTIVE;
-    w.sw.fused_gate_up = false;
-    w.sw.selective_op = true;
+    w.sw.fused_qkv = w.sw.fused_gate_up = false;
+    w.sw.selective_op = w.sw.fused_gated = true;
     CHECK(world_build(&w));
     const BlockType *t = world_type(&w, 1);
     uint32_t backward = t->backward[VARIANT_RECOMPUTE][GRAD_BORN];
-    for (uint32_t i = 0; i < 3; i++) {
-        const Op *again = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, i);
-        CHECK(!again || !name_is(&w, again, "mlp.up"));
-    }
+    const Op *out = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 0);
+    CHECK(out && name_is(&w, out, "attention.out"));
+    CHECK(find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 1) == NULL);
+    uint64_t rows = 2 * 32, columns = (64 + 2 * 32) + 64 + 2 * 96 + 64;
+    CHECK_U64(2 * rows * columns + 4 * rows * 4,
+              layout_sum(&w, t->stash_layout[VARIANT_RECOMPUTE]));
     world_free(&w);
+}
+
+/* torch keeps the matmul's result as it was before rope, which is done again. */
+static void rope_is_done_again_on_what_is_kept(void)
+{
+    for (int compiled = 0; compiled < 2; compiled++) {
+        World w;
+        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+        w.s.training.recompute = RECOMPUTE_SELECTIVE;
+        w.s.training.compiled = compiled;
+        w.sw.selective_op = true;
+        CHECK(world_build(&w));
+        uint32_t backward = world_type(&w, 1)->backward[VARIANT_RECOMPUTE][GRAD_BORN];
+        CHECK(find_op(&w, backward, OP_ROPE, PHASE_RECOMPUTE, 0) != NULL);
+        CHECK(find_op(&w, backward, OP_ROPE, PHASE_RECOMPUTE, 1) == NULL);
+        world_free(&w);
+    }
 }
 
 /* MaxText's save_qkv_proj: q, k and v stay, after rope, in place. */
@@ -506,6 +527,7 @@ static void all_but_the_projections_can_be_done_again(void)
     CHECK(up && name_is(&w, up, "mlp.gate_up"));
     CHECK(find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 2) == NULL);
     CHECK(find_op(&w, backward, OP_ATTENTION, PHASE_RECOMPUTE, 0) != NULL);
+    CHECK(find_op(&w, backward, OP_ROPE, PHASE_RECOMPUTE, 0) == NULL);
     CHECK_U64(2 * 2 * 32 * (64 + 2 * 32), layout_sum(&w, t->stash_layout[VARIANT_RECOMPUTE]));
     world_free(&w);
 }
@@ -734,6 +756,7 @@ int main(void)
     RUN(all_but_attention_and_every_second_matmul_can_be_done_again);
     RUN(of_gate_and_up_one_is_done_again);
     RUN(gate_and_up_with_a_bias_go_together);
+    RUN(rope_is_done_again_on_what_is_kept);
     RUN(all_but_the_projections_can_be_done_again);
     RUN(everything_born_dies_once);
     RUN(a_second_task_adds_its_matmuls);

@@ -417,6 +417,28 @@ static void no_collective_outlives_its_segment(void)
 
 /* ---- lives ---- */
 
+/* What was gathered for gate and up is gathered once again, for up and for the gradients. */
+static void up_alone_gathers_its_input_once_again(void)
+{
+    for (int part = 0; part < 2; part++) {
+        World w;
+        split_world(&w, llama_like(1, 64, 4, 2, 96, 128), 2, true);
+        w.s.training.recompute = RECOMPUTE_SELECTIVE;
+        w.sw.fused_qkv = w.sw.fused_gate_up = !part;
+        w.sw.selective_op = w.sw.fused_gated = true;
+        CHECK(world_build(&w));
+        const BlockType *t = world_type(&w, 1);
+        const Segment *s = world_segment(&w, t->backward[VARIANT_RECOMPUTE][GRAD_BORN]);
+        uint32_t gathers_n = 0;
+        for (uint32_t i = 0; i < s->op_n; i++) {
+            const Op *op = &graph_ops(&w.g, s)[i];
+            gathers_n += op->kind == OP_ALL_GATHER && op->phase == PHASE_RECOMPUTE;
+        }
+        CHECK_INT(2, gathers_n); /* norm1's and norm2's rows */
+        world_free(&w);
+    }
+}
+
 static void everything_born_dies_once_on_every_rank(void)
 {
     static const Recompute recompute[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE,
@@ -608,6 +630,7 @@ int main(void)
     RUN(the_gradient_of_the_input_travels_beside_the_weight_gradient);
     RUN(blocking_collectives_stand_on_the_compute_lane);
     RUN(no_collective_outlives_its_segment);
+    RUN(up_alone_gathers_its_input_once_again);
     RUN(everything_born_dies_once_on_every_rank);
     RUN(layers_of_an_mlp_alternate);
     RUN(ranks_of_cp_share_out_the_work);

@@ -1,0 +1,109 @@
+/*
+ * blocks_redo.c - what backward makes again of a block, by the scenario and the stack's habits.
+ *
+ *     full           everything, or everything that backward needs (stops_early)
+ *     selective      attention, norm, activation    of these kinds
+ *                    op            all but attention and every second matmul (torchtitan)
+ *                    all_but_qkv   all but q, k and v, as attention reads them (MaxText)
+ *
+ * What makes values alike out of them stands in sim/draft_back.c.
+ */
+#include <string.h>
+
+#include "sim/blocks.h"
+
+static bool is_named(const TapeOp *op, const char *name)
+{
+    return strcmp(op->name, name) == 0;
+}
+
+/* Gate and up, each a matmul of its own. */
+static bool is_pair(const Build *b, const TapeOp *op)
+{
+    bool gated = is_named(op, NAME_GATE_UP) || is_named(op, NAME_SHARED_GATE_UP) ||
+                 is_named(op, NAME_EXPERTS_GATE_UP);
+    return gated && !b->sw->fused_gate_up;
+}
+
+/* The stack's matmuls that a matmul of the tape stands for. */
+static uint32_t matmuls_in(const Build *b, const TapeOp *op)
+{
+    if (op->kind != OP_MATMUL || op->is_comm)
+        return 0;
+    return is_pair(b, op) ? 2 : is_named(op, NAME_QKV) && !b->sw->fused_qkv ? 3 : 1;
+}
+
+/*
+ * torchtitan's policy counts calls of aten.mm as they come and makes every second one again.  Of
+ * gate and up that is one (both go one way where a bias is added to them in place), q, k and v go
+ * the way of q.  Matmuls with a bias and those of experts are other ops in torch, which it
+ * neither counts nor keeps; here they are matmuls like any.
+ */
+static Redo redo_matmul(const Build *b, const TapeOp *op, uint32_t matmul)
+{
+    if (is_pair(b, op) && !b->s->model.u.transformer.mlp_bias)
+        return REDO_PART;
+    if (matmul % 2 == 1)
+        return REDO_ALL;
+    return b->s->training.compiled ? REDO_NOTHING : REDO_KEEP;
+}
+
+/* What eager mode has kept it keeps, needed or not; compiled, nothing unneeded is. */
+static Redo redo_comm(const Build *b, const TapeOp *op)
+{
+    bool listed = b->sw->selective_op && op->forward == OP_REDUCE_SCATTER;
+    return listed && !b->s->training.compiled ? REDO_KEEP : REDO_NOTHING;
+}
+
+/* What stands between the projections and attention: query_proj and key_proj are named there. */
+static bool is_projection(const TapeOp *op)
+{
+    return is_named(op, NAME_QKV) || op->kind == OP_ROPE || is_named(op, NAME_QK_NORM);
+}
+
+/* matmul: how many matmuls of the block came before. */
+static Redo redo_of(const Build *b, const TapeOp *op, uint32_t matmul)
+{
+    const Software *sw = b->sw;
+    if (b->s->training.recompute != RECOMPUTE_SELECTIVE)
+        return REDO_ALL;
+    if (sw->selective_all_but_qkv)
+        return is_projection(op) ? REDO_NOTHING : REDO_ALL;
+    if (op->is_comm)
+        return redo_comm(b, op);
+    if (op->kind == OP_ATTENTION)
+        return sw->selective_attention ? REDO_AUX : REDO_NOTHING;
+    if (op->kind == OP_MATMUL)
+        return sw->selective_op ? redo_matmul(b, op, matmul) : REDO_NOTHING;
+    bool again = sw->selective_op || (op->kind == OP_NORM && sw->selective_norm) ||
+                 (op->kind == OP_ACTIVATION && sw->selective_activation);
+    return again ? REDO_ALL : REDO_NOTHING;
+}
+
+/* gate_up: gate is kept, up made again. */
+static RedoPart second_half(Build *b, const TapeOp *op, const TapeValue *y)
+{
+    int stem = (int)(strlen(op->name) - strlen("gate_up"));
+    return (RedoPart){ .columns = y->columns / 2,
+                       .kept_name = arena_printf(&b->arena, "%.*sgate", stem, op->name),
+                       .name = arena_printf(&b->arena, "%.*sup", stem, op->name) };
+}
+
+void choose_redo(Build *b, BlockPlan *plan)
+{
+    const Tape *t = &plan->tape;
+    Recompute recompute = b->s->training.recompute;
+    if (plan->kind != BLOCK_LAYER || t->has_loss || recompute == RECOMPUTE_NONE)
+        return;
+    plan->redo_all = recompute != RECOMPUTE_SELECTIVE && !b->sw->recompute_stops_early;
+    plan->redo = PUSH_ARRAY(&b->arena, Redo, t->ops_n);
+    plan->parts = PUSH_ARRAY(&b->arena, RedoPart, t->values_n);
+    uint32_t matmuls = 0;
+    for (uint32_t i = 0; i < t->ops_n; i++) {
+        const TapeOp *op = &t->ops[i];
+        plan->redo[i] = redo_of(b, op, matmuls);
+        if (plan->redo[i] == REDO_PART)
+            plan->parts[op->out] = second_half(b, op, &t->values[op->out]);
+        matmuls += matmuls_in(b, op);
+    }
+}
