@@ -74,7 +74,8 @@ static void train_cases(const CudaOptions *cuda, size_t each)
 {
     for (size_t i = 0; i < ARRAY_N(cases); i += each) {
         double want[STEPS], got[STEPS];
-        if (!losses_of(&cases[i], NULL, want) || !losses_of(&cases[i], cuda, got))
+        if (!check_takes(i) || !losses_of(&cases[i], NULL, want) ||
+            !losses_of(&cases[i], cuda, got))
             continue;
         for (int s = 0; s < STEPS; s++)
             if (!CHECK_NEAR(want[s], got[s], 1e-5))

@@ -105,7 +105,8 @@ static const Case alone[] = {
 static void one_gpu_trains_like_one_process(void)
 {
     for (size_t i = 0; i < ARRAY_N(alone); i++)
-        check_case(&alone[i], &without);
+        if (check_takes(i))
+            check_case(&alone[i], &without);
 }
 
 /* Ranks are threads that share the device: their lanes' transfers and kernels meet in any order. */
@@ -130,7 +131,8 @@ static const Case split[] = {
 static void split_work_is_the_same_work(void)
 {
     for (size_t i = 0; i < ARRAY_N(split); i++)
-        check_case(&split[i], &without);
+        if (check_takes(i))
+            check_case(&split[i], &without);
 }
 
 static bool train(ExecWorld *w, WorldOptions options, const CudaOptions *cuda)
