@@ -15,7 +15,7 @@
 #
 # program:FOLDER/NAME is one program, tests/FOLDER/NAME.
 # LOCKSTEP_CASES=N: one in N of many like cases (tests/check.h).  Builds with
-# clang or a sanitizer take one in four unless told otherwise; gcc's takes all.
+# clang or a sanitizer take one in eight unless told otherwise; gcc's takes all.
 # BUILD is the build folder, CUDA_HOME where CUDA is, SECONDS_MAX (400) a program's limit.
 # Logs stand in $BUILD/test-logs.
 # The last line is "N passed, N failed"; the exit status is 1 when a test failed.
@@ -148,7 +148,7 @@ rm -rf "$logs"
 mkdir -p "$logs"
 export CHECK_VERBOSE=1 BUILD="$build" ROOT="$PWD" LOCKSTEP="$PWD/$build/lockstep"
 case $build in
-*-clang* | *-san* | *-tsan*) export LOCKSTEP_CASES="${LOCKSTEP_CASES:-6}" ;;
+*-clang* | *-san* | *-tsan*) export LOCKSTEP_CASES="${LOCKSTEP_CASES:-8}" ;;
 esac
 export UBSAN_OPTIONS=print_stacktrace=1
 for suite; do
