@@ -142,6 +142,7 @@ static bool read_parallel(Software *sw, JsonNode node, Err *err)
     sw->p2p_blocks_host = json_bool(&o, "p2p_blocks_host", false);
     sw->zero_reduces_last = json_bool(&o, "zero_reduces_last", false);
     sw->gather_copies = json_bool(&o, "gather_copies", false);
+    sw->f32_reduce = json_bool(&o, "f32_reduce", false);
     sw->vocab_multiple = json_count(&o, "vocab_multiple", 1, 65536, JSON_REQUIRED);
     sw->bucket_parameters = json_count(&o, "bucket_parameters", 0, BUCKET_PARAMETERS_MAX, 0);
     sw->bucket_parameters_per_rank =
@@ -191,11 +192,11 @@ static bool check_sources(JsonNode node, Err *err)
 {
     static const char *const others[] = { "attention_kernel", "selective", "stops_early",
                                           "p2p_blocks_host",  "overlap",   "vocab_multiple" };
-    static const char *const optional[] = {
-        "foreach_optimizer",  "loss_in_place",     "fp8_dynamic",
-        "gather_copies",      "zero_reduces_last", "tp_ring",
-        "p2p_scatter_gather", "bucket_parameters", "bucket_parameters_per_rank"
-    };
+    static const char *const optional[] = { "foreach_optimizer", "loss_in_place",
+                                            "fp8_dynamic",       "gather_copies",
+                                            "f32_reduce",        "zero_reduces_last",
+                                            "tp_ring",           "p2p_scatter_gather",
+                                            "bucket_parameters", "bucket_parameters_per_rank" };
     JsonObj o = json_begin(node, err);
     for (size_t i = 0; i < ARRAY_N(optional); i++)
         json_string(&o, optional[i], "");

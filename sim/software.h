@@ -83,7 +83,10 @@ typedef struct Software {
      * rank by rank beside the exchange; with tp_async_backward and overlap only; may be left out:
      * false. */
     bool tp_ring;
-    bool grads_persist;      /* gradient memory is allocated for the whole step */
+    bool grads_persist; /* gradient memory is allocated for the whole step */
+    bool
+        f32_reduce; /* gradients are summed over replicas in f32 whatever they are kept in; may be
+                        left out: false */
     bool bucket_copies;      /* ddp copies gradients into buckets and back */
     bool gather_copies;      /* fsdp copies parameters out of what it gathered, which else they
                                 are views of; may be left out: false */

@@ -87,6 +87,22 @@ static void number_formats_scale_the_volume(void)
     fixture_close(&f);
 }
 
+/* Where the stack sums in f32 and the scenario says nothing else. */
+static void stacks_may_reduce_in_f32(void)
+{
+    for (int said = 0; said < 2; said++) {
+        Fixture f;
+        open_fsdp(&f, 4, 1, 1);
+        f.s.training.reduce_dtype = DTYPE_BF16;
+        f.s.training.reduce_dtype_set = said;
+        f.sw.f32_reduce = true;
+        fixture_build(&f, 6);
+        CHECK_U64((said ? 2 : 4) * (6 * padded_layer(4) + padded_ends(4)),
+                  moved(&f, OP_REDUCE_SCATTER));
+        fixture_close(&f);
+    }
+}
+
 /* Kept in f32, read in the format of the layout: gathered in the latter, after a cast. */
 static void shards_are_cast_before_they_are_gathered(void)
 {
@@ -459,6 +475,7 @@ int main(void)
     RUN(without_resharding_parameters_are_gathered_once);
     RUN(with_a_pipeline_gradients_are_scattered_once);
     RUN(number_formats_scale_the_volume);
+    RUN(stacks_may_reduce_in_f32);
     RUN(shards_are_cast_before_they_are_gathered);
     RUN(one_rank_is_not_sharded);
     RUN(every_shard_is_an_equal_part);

@@ -131,7 +131,7 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(read_stack(&sw, &arena, "torchtitan-2025"));
     CHECK(sw.selective_op && sw.selective_norm && sw.selective_activation && sw.norm_chain);
     CHECK(sw.recompute_stops_early && sw.attention_kernel == ATTENTION_FLASH2);
-    CHECK(sw.fp8_dynamic && sw.gather_copies);
+    CHECK(sw.fp8_dynamic && sw.gather_copies && sw.f32_reduce);
     CHECK(read_stack(&sw, &arena, "maxtext-2025"));
     CHECK(sw.selective_all_but_qkv && !sw.fp8_dynamic);
     CHECK(read_stack(&sw, &arena, "llm-foundry-2023"));
