@@ -4,7 +4,8 @@
  *     full           everything, or everything that backward needs (stops_early)
  *     selective      attention, norm, activation    of these kinds
  *                    op            all but attention and every second matmul (torchtitan)
- *                    all_but_qkv   all but q, k and v, as attention reads them (MaxText)
+ *                    all_but_qkv   all but q, k and v as attention reads them, and as they are
+ *                                  projected where q and k are normed between (MaxText)
  *
  * What makes values alike out of them stands in sim/draft_back.c.
  */
@@ -48,9 +49,12 @@ static Redo redo_matmul(const Build *b, const TapeOp *op, uint32_t matmul)
     return b->s->training.compiled ? REDO_NOTHING : REDO_KEEP;
 }
 
-/* What eager mode has kept it keeps, needed or not; compiled, nothing unneeded is. */
+/* What eager mode has kept it keeps, needed or not; compiled, nothing unneeded is.  What is not on
+ * torchtitan's list, all-gathers, is done again. */
 static Redo redo_comm(const Build *b, const TapeOp *op)
 {
+    if (b->sw->selective_op && op->forward == OP_ALL_GATHER)
+        return REDO_ALL;
     bool listed = b->sw->selective_op && op->forward == OP_REDUCE_SCATTER;
     return listed && !b->s->training.compiled ? REDO_KEEP : REDO_NOTHING;
 }

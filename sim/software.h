@@ -72,7 +72,7 @@ typedef struct Software {
     bool selective_attention;  /* the attention kernel, or scores and softmax */
     bool selective_norm;       /* norms */
     bool selective_activation; /* the activation function between the MLP's matmuls */
-    bool selective_op; /* all but attention, collectives and the first, third ... matmul */
+    bool selective_op; /* all but attention, sums over ranks and the first, third ... matmul */
     bool selective_all_but_qkv; /* all but q, k and v as attention reads them */
     bool
         recompute_stops_early; /* full: ops after the last one that backward needs are left out */
