@@ -37,6 +37,18 @@ static const Fact parallel_facts[] = {
     FACT(p2p_waits_for_send), FACT(overlap_param_gather), FACT(cp_ring),
 };
 
+/* May be left out: false. */
+static const Fact kernel_options[] = {
+    FACT(foreach_optimizer),
+    FACT(loss_in_place),
+    FACT(fp8_dynamic),
+};
+
+static const Fact parallel_options[] = {
+    FACT(p2p_scatter_gather), FACT(tp_ring),       FACT(p2p_blocks_host),
+    FACT(zero_reduces_last),  FACT(gather_copies), FACT(f32_reduce),
+};
+
 /* Words of recompute.selective. */
 static const Fact selective_facts[] = {
     { "attention", offsetof(Software, selective_attention) },
@@ -75,6 +87,12 @@ static bool read_facts(Software *sw, JsonObj *o, const Fact *facts, size_t n)
     return o->ok;
 }
 
+static void read_options(Software *sw, JsonObj *o, const Fact *facts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        *fact_at(sw, &facts[i]) = json_bool(o, facts[i].key, false);
+}
+
 static bool read_kernels(Software *sw, JsonNode node, Err *err)
 {
     static const char *const attention_kernels[ATTENTION_KERNEL_N] = {
@@ -84,9 +102,7 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
     };
     JsonObj o = json_begin(node, err);
     read_facts(sw, &o, kernel_facts, ARRAY_N(kernel_facts));
-    sw->foreach_optimizer = json_bool(&o, "foreach_optimizer", false);
-    sw->loss_in_place = json_bool(&o, "loss_in_place", false);
-    sw->fp8_dynamic = json_bool(&o, "fp8_dynamic", false);
+    read_options(sw, &o, kernel_options, ARRAY_N(kernel_options));
     sw->attention_kernel = (AttentionKernel)json_word(&o, "attention_kernel", attention_kernels,
                                                       ATTENTION_KERNEL_N, ATTENTION_NEWEST);
     return json_end(&o);
@@ -137,12 +153,7 @@ static bool read_parallel(Software *sw, JsonNode node, Err *err)
 {
     JsonObj o = json_begin(node, err);
     read_facts(sw, &o, parallel_facts, ARRAY_N(parallel_facts));
-    sw->p2p_scatter_gather = json_bool(&o, "p2p_scatter_gather", false);
-    sw->tp_ring = json_bool(&o, "tp_ring", false);
-    sw->p2p_blocks_host = json_bool(&o, "p2p_blocks_host", false);
-    sw->zero_reduces_last = json_bool(&o, "zero_reduces_last", false);
-    sw->gather_copies = json_bool(&o, "gather_copies", false);
-    sw->f32_reduce = json_bool(&o, "f32_reduce", false);
+    read_options(sw, &o, parallel_options, ARRAY_N(parallel_options));
     sw->vocab_multiple = json_count(&o, "vocab_multiple", 1, 65536, JSON_REQUIRED);
     sw->bucket_parameters = json_count(&o, "bucket_parameters", 0, BUCKET_PARAMETERS_MAX, 0);
     sw->bucket_parameters_per_rank =
@@ -188,19 +199,24 @@ static bool check_source(JsonObj *o, const char *key, bool rest)
     return o->ok;
 }
 
-static bool check_sources(JsonNode node, Err *err)
+/* What is left out needs no source. */
+static void check_options(Software *sw, JsonObj *o, const Fact *facts, size_t n, bool rest)
+{
+    for (size_t i = 0; i < n; i++)
+        check_source(o, facts[i].key, rest || !*fact_at(sw, &facts[i]));
+}
+
+static bool check_sources(Software *sw, JsonNode node, Err *err)
 {
     static const char *const others[] = { "attention_kernel", "selective", "stops_early",
-                                          "p2p_blocks_host",  "overlap",   "vocab_multiple" };
-    static const char *const optional[] = { "foreach_optimizer", "loss_in_place",
-                                            "fp8_dynamic",       "gather_copies",
-                                            "f32_reduce",        "zero_reduces_last",
-                                            "tp_ring",           "p2p_scatter_gather",
-                                            "bucket_parameters", "bucket_parameters_per_rank" };
+                                          "overlap", "vocab_multiple" };
+    static const char *const optional[] = { "bucket_parameters", "bucket_parameters_per_rank" };
     JsonObj o = json_begin(node, err);
     for (size_t i = 0; i < ARRAY_N(optional); i++)
         json_string(&o, optional[i], "");
     bool rest = *json_string(&o, "rest", "") != '\0';
+    check_options(sw, &o, kernel_options, ARRAY_N(kernel_options), rest);
+    check_options(sw, &o, parallel_options, ARRAY_N(parallel_options), rest);
     for (size_t i = 0; i < ARRAY_N(kernel_facts); i++)
         check_source(&o, kernel_facts[i].key, rest);
     for (size_t i = 0; i < ARRAY_N(parallel_facts); i++)
@@ -231,7 +247,7 @@ bool software_from(Software *sw, Arena *arena, JsonDoc *doc, Err *err)
     sw->source = arena_strdup(arena, source);
     return read_kernels(sw, kernels, err) && read_recompute(sw, recompute, err) &&
            read_parallel(sw, parallel, err) && read_assumed(sw, assumed, err) &&
-           read_fitted(sw, fitted, err) && check_sources(sources, err);
+           read_fitted(sw, fitted, err) && check_sources(sw, sources, err);
 }
 
 bool software_exists(const char *name, Err *err)

@@ -28,14 +28,17 @@ static bool read_text(Software *sw, Arena *arena, const char *text, Err *err)
     return ok;
 }
 
-/* Reads `good` with the first `from` replaced by `to`. */
+/* The text with the first `from` replaced by `to`. */
+static const char *replaced(Arena *arena, const char *text, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    CHECK(at != NULL);
+    return arena_printf(arena, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+}
+
 static bool read_with(Software *sw, Arena *arena, const char *from, const char *to, Err *err)
 {
-    const char *at = strstr(good, from);
-    CHECK(at != NULL);
-    const char *text =
-        arena_printf(arena, "%.*s%s%s", (int)(at - good), good, to, at + strlen(from));
-    return read_text(sw, arena, text, err);
+    return read_text(sw, arena, replaced(arena, good, from, to), err);
 }
 
 static void facts_are_read(void)
@@ -53,6 +56,22 @@ static void facts_are_read(void)
     CHECK_U64(128, sw.vocab_multiple);
     CHECK_NEAR(1.25, sw.host_scale, 0);
     CHECK_NEAR(1, sw.compute_scale, 0);
+    arena_free(&arena);
+}
+
+/* Of what may be left out only what is there has a source. */
+static void an_option_that_is_set_has_a_source(void)
+{
+    Arena arena = { 0 };
+    const char *text = replaced(&arena, good, "\"rest\":\"a book\"", "\"overlap\":\"z\"");
+    for (int set = 0; set < 2; set++) {
+        Software sw;
+        Err err = { 0 };
+        const char *facts = set ? "\"f32_reduce\":true,\"cp_ring\"" : "\"cp_ring\"";
+        CHECK(!read_text(&sw, &arena, replaced(&arena, text, "\"cp_ring\"", facts), &err));
+        CHECK_ERR_TEXT(&err, set ? "sources: no source for 'f32_reduce'"
+                                 : "sources: no source for 'fused_attention'");
+    }
     arena_free(&arena);
 }
 
@@ -177,6 +196,7 @@ static void an_unknown_stack_is_named(void)
 int main(void)
 {
     RUN(facts_are_read);
+    RUN(an_option_that_is_set_has_a_source);
     RUN(some_facts_may_be_left_out);
     RUN(a_fit_counts_before_what_is_assumed);
     RUN(what_is_missing_or_unknown_is_an_error);
