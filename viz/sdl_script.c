@@ -205,11 +205,11 @@ static bool play_frame(Script *s, Err *err)
         SDL_FreeSurface(copy); /* NULL is fine */
         return err_set(err, "the window cannot be read: %s", SDL_GetError());
     }
-    for (int y = 0; y < copy->h; y++)
+    for (int y = 0; y < copy->h; y++) {
+        const void *line = (const char *)copy->pixels + y * copy->pitch;
         for (int x = 0; x < copy->w; x++)
-            frame.pixels[y * copy->w + x] =
-                0xff000000 |
-                ((const uint32_t *)((const char *)copy->pixels + y * copy->pitch))[x];
+            frame.pixels[y * copy->w + x] = 0xff000000 | ((const uint32_t *)line)[x];
+    }
     bool ok = frame_write_png(&frame, s->words[1], err);
     frame_free(&frame);
     SDL_FreeSurface(copy);

@@ -9,6 +9,11 @@
 
 /* ---- who holds what ---- */
 
+static const void *contents(const Job *j, uint32_t rank, const Resident *r)
+{
+    return j->memory[rank] + r->offset;
+}
+
 /* What all ranks hold of one parameter and kind. */
 typedef struct Cover {
     uint8_t *held, *owned; /* by element: is it; by how many ranks */
@@ -26,7 +31,7 @@ static void cover_piece(const Job *j, uint32_t rank, const Piece *piece, Cover *
     const Whole *w = &j->whole.whole[piece->whole];
     const Resident *r = &j->program[rank].residents[piece->resident];
     const Pieces *x = &j->pieces[rank];
-    const float *memory = (const float *)(j->memory[rank] + r->offset);
+    const float *memory = contents(j, rank, r);
     uint64_t local = 0, whole = 0;
     CHECK(piece->runs_n > 0);
     for (uint32_t k = 0; k < piece->runs_n; k++) {
@@ -91,9 +96,8 @@ static void check_padding(const Job *j, uint32_t rank)
                 covered += j->pieces[rank].runs[piece->runs_first + n].n;
         }
         for (uint64_t e = 0; weight && e < r->elements; e++)
-            nonzero += r->dtype == DTYPE_F32
-                           ? ((const uint32_t *)(j->memory[rank] + r->offset))[e] != 0
-                           : ((const uint16_t *)(j->memory[rank] + r->offset))[e] != 0;
+            nonzero += r->dtype == DTYPE_F32 ? ((const uint32_t *)contents(j, rank, r))[e] != 0
+                                             : ((const uint16_t *)contents(j, rank, r))[e] != 0;
         if (weight)
             CHECK_U64(covered, nonzero);
     }
@@ -246,8 +250,8 @@ static void shards_one_after_another_are_the_tensor(void)
                 uint64_t each = div_up_u64(a->elements, 3);
                 uint32_t rank = tp + 4 * (uint32_t)(e / each);
                 const Resident *b = &shards.program[rank].residents[i];
-                const uint32_t *x = (const uint32_t *)(whole.memory[tp] + a->offset);
-                const uint32_t *y = (const uint32_t *)(shards.memory[rank] + b->offset);
+                const uint32_t *x = contents(&whole, tp, a);
+                const uint32_t *y = contents(&shards, rank, b);
                 if (!CHECK(b->class_ == TENSOR_PARAM && b->elements == each) ||
                     !CHECK(x[e] == y[e % each]))
                     break;
@@ -373,8 +377,8 @@ static void each_init_is_what_it_says(void)
     bias->init = INIT_ONE;
     const Program *p = &j.program[0];
     CHECK(pieces_init(&j.pieces[0], p, &j.whole, 5, &(Store){ .memory = j.memory[0] }, NULL));
-    const float *w = (const float *)(j.memory[0] + p->residents[0].offset);
-    const float *b = (const float *)(j.memory[0] + p->residents[1].offset);
+    const float *w = contents(&j, 0, &p->residents[0]);
+    const float *b = contents(&j, 0, &p->residents[1]);
     uint64_t key = random_key(5, "linear.weight", 0);
     for (uint64_t i = 0; i < 20; i++)
         CHECK_NEAR((2 * random_unit(key, i) - 1) * 0.25, (double)w[i], 1e-7);
