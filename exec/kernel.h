@@ -94,6 +94,9 @@ bool kernels_known(const Program *p, const char *backend, Err *err);
  * variable. */
 bool kernels_check(const Program *p, Err *err);
 
+/* Loads OpenBLAS; what kernels_check does of it. */
+bool gemm_load(Err *err);
+
 /* How long this process has been inside OpenBLAS, all threads together, while that was counted:
  * in sgemm, all matmuls; in saxpy, the update of plain SGD. */
 typedef struct BlasTime {

@@ -81,8 +81,6 @@ typedef struct Gemm {
 void gemm(const Gemm *g);
 /* y += alpha x */
 void axpy(float alpha, const float *x, float *y, uint64_t n);
-/* Loads OpenBLAS. */
-bool gemm_load(Err *err);
 
 void attention_matmul(KernelEnv *env, const Program *p, const Task *t);
 

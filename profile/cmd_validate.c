@@ -58,8 +58,8 @@ typedef struct Job {
     uint32_t cells_n;
     const char *ranked_with; /* what a set of the ranking has in common */
     bool unknown_software, fitted;
-    uint64_t reserved_bytes, gpu_bytes; /* predicted, where there is least left */
-    Scenario s;                         /* kept between the passes when fitted */
+    ReportMemory memory; /* predicted, of the fullest GPU */
+    Scenario s;          /* kept between the passes when fitted */
     Software sw;
     double lower_s[FIT_N], higher_s[FIT_N]; /* of the trials; 0: not fitted */
     double factor[FIT_N];                   /* of the second pass */
@@ -177,23 +177,6 @@ static void take_measured(Job *job)
             (Cell){ .metric = s->measured[i].metric, .measured = s->measured[i].value };
 }
 
-static double left_of(uint64_t reserved_bytes, uint64_t gpu_bytes)
-{
-    return (double)gpu_bytes - (double)reserved_bytes;
-}
-
-static void find_fullest(Job *job, const Report *r)
-{
-    for (uint32_t i = 0; i < r->ranks_n; i++) {
-        const ReportMemory *m = &r->ranks[i].memory;
-        if (i == 0 || left_of(m->reserved_bytes, m->gpu_bytes) <
-                          left_of(job->reserved_bytes, job->gpu_bytes)) {
-            job->reserved_bytes = m->reserved_bytes;
-            job->gpu_bytes = m->gpu_bytes;
-        }
-    }
-}
-
 static void run_first(Job *job)
 {
     Report report = { 0 };
@@ -204,7 +187,7 @@ static void run_first(Job *job)
             report_value(&report, job->cells[i].metric, &job->cells[i].predicted);
             job->cells[i].left_out = job->cells[i].predicted;
         }
-        find_fullest(job, &report);
+        job->memory = *report_fullest(&report);
         if (job->fitted)
             try_scalars(job);
     }
@@ -441,15 +424,15 @@ static bool is_overfull(const Job *job)
     for (uint32_t i = 0; i < job->cells_n; i++)
         if (strcmp(job->cells[i].metric, "fits") == 0 && job->cells[i].measured == 0)
             ran = false; /* and was seen not to fit, whatever else was seen */
-    return ran && job->reserved_bytes > job->gpu_bytes;
+    return ran && !job->memory.fits;
 }
 
 static void note_overfull(Validation *v, const Job *job)
 {
     validate_add_overfull(v, (Overfull){ .name = arena_strdup(&v->arena, job->name),
                                          .file = arena_strdup(&v->arena, job->file),
-                                         .reserved_bytes = job->reserved_bytes,
-                                         .gpu_bytes = job->gpu_bytes });
+                                         .reserved_bytes = job->memory.reserved_bytes,
+                                         .gpu_bytes = job->memory.gpu_bytes });
 }
 
 static void collect(Validation *v, const Batch *b)

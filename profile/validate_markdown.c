@@ -104,13 +104,10 @@ static void print_notes(const Validation *v, FILE *out)
         fprintf(out, "- `%s` has no file: %" PRIu32 " ran as `generic`\n",
                 validate_text_of(v, v->unknown[i].software), v->unknown[i].scenarios_n);
     for (uint32_t i = 0; i < v->overfull_n; i++) {
-        char t[3][VALIDATE_TEXT_CAP], name[VALIDATE_TEXT_CAP];
-        const char *bytes = "memory.reserved_bytes";
+        char text[VALIDATE_TEXT_CAP], name[VALIDATE_TEXT_CAP], need[VALIDATE_TEXT_CAP];
         const Overfull *x = &v->overfull[i];
-        fprintf(out, "- %s ran, and is predicted not to fit: %s of %s\n",
-                cell(t[0], validate_name(name, x->name, 60)),
-                validate_value(t[1], bytes, (double)x->reserved_bytes),
-                validate_value(t[2], bytes, (double)x->gpu_bytes));
+        fprintf(out, "- %s ran, and is predicted not to fit: %s\n",
+                cell(text, validate_name(name, x->name, 60)), validate_need(need, x));
     }
     if (v->fitted_n == 0)
         fprintf(out, "- nothing is fitted, so \"source left out\" equals the plain figure\n");

@@ -44,6 +44,16 @@ char *validate_value(char *text, const char *metric, double x)
                    x);
 }
 
+char *validate_need(char *text, const Overfull *x)
+{
+    char need[VALIDATE_TEXT_CAP], has[VALIDATE_TEXT_CAP];
+    const char *metric = "memory.reserved_bytes";
+    snprintf(text, VALIDATE_TEXT_CAP, "%.40s of %.40s",
+             validate_value(need, metric, (double)x->reserved_bytes),
+             validate_value(has, metric, (double)x->gpu_bytes));
+    return text;
+}
+
 char *validate_name(char *text, const char *name, uint32_t width)
 {
     size_t n = strlen(name), shown = n <= width ? n : width - 3;

@@ -22,6 +22,7 @@ char *validate_percent(char *text, double percent);             /* "7.4", "1234"
 char *validate_signed(char *text, double percent);              /* "+7.4" */
 char *validate_fraction(char *text, double x);                  /* "0.75" */
 char *validate_value(char *text, const char *metric, double x); /* by the metric's unit */
+char *validate_need(char *text, const Overfull *x);             /* "82.23 GiB of 79.33 GiB" */
 /* At most width bytes of a name from outside: longer ones end in "...", control bytes are '?'. */
 char *validate_name(char *text, const char *name, uint32_t width);
 /* The group's name, or "(no group)". */

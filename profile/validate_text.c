@@ -180,12 +180,10 @@ static void print_overfull(const Validation *v, FILE *out)
             "\nthey ran, and are predicted not to fit, %" PRIu32 " of %" PRIu32 " scenarios:\n",
             v->overfull_n, v->scenarios_n);
     for (uint32_t i = 0; i < v->overfull_n && i < VALIDATE_WORST; i++) {
-        char t[3][VALIDATE_TEXT_CAP];
-        const char *bytes = "memory.reserved_bytes";
+        char name[VALIDATE_TEXT_CAP], need[VALIDATE_TEXT_CAP];
         const Overfull *x = &v->overfull[i];
-        fprintf(out, "  %-*s %s of %s\n", ROW_NAME, validate_name(t[0], x->name, ROW_NAME),
-                validate_value(t[1], bytes, (double)x->reserved_bytes),
-                validate_value(t[2], bytes, (double)x->gpu_bytes));
+        fprintf(out, "  %-*s %s\n", ROW_NAME, validate_name(name, x->name, ROW_NAME),
+                validate_need(need, x));
     }
     if (v->overfull_n > VALIDATE_WORST)
         fprintf(out, "  and %" PRIu32 " more\n", v->overfull_n - VALIDATE_WORST);

@@ -258,6 +258,18 @@ void plan_block(Build *b, BlockKind kind, uint32_t layer, uint32_t type)
     b->blocks_n++;
 }
 
+uint32_t matmul_parts(const Software *sw, const char *name)
+{
+    static const char *const pairs[] = { NAME_GATE_UP, NAME_EXPERTS_GATE_UP,
+                                         NAME_SHARED_GATE_UP };
+    if (strcmp(name, NAME_QKV) == 0)
+        return sw->fused_qkv ? 1 : 3;
+    for (size_t i = 0; i < ARRAY_N(pairs); i++)
+        if (strcmp(name, pairs[i]) == 0)
+            return sw->fused_gate_up ? 1 : 2;
+    return 1;
+}
+
 /* ---- all of it ---- */
 
 static bool plan_model(Build *b, ModelPlan *p, Err *err)

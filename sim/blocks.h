@@ -112,13 +112,16 @@ typedef struct Fusion {
 Fusion fusion_of(const Build *b);
 bool fused_attention(const Build *b); /* training.attention has the last word */
 
-/* Matmuls that some stacks split in parts: sim/lower_expand.c knows them by name. */
+/* Ops that others know by name. */
 #define NAME_QKV             "attention.qkv"
 #define NAME_QK_NORM         "attention.qk_norm"
 #define NAME_HEAD            "head"
 #define NAME_GATE_UP         "mlp.gate_up"
 #define NAME_EXPERTS_GATE_UP "experts.gate_up"
 #define NAME_SHARED_GATE_UP  "shared_expert.gate_up"
+
+/* As how many matmuls the stack does the transformer's of this name: q, k and v; gate and up. */
+uint32_t matmul_parts(const Software *sw, const char *name);
 
 /* ---- ops that several families use (sim/blocks.c) ---- */
 
@@ -158,8 +161,9 @@ uint32_t tape_mlp(Build *b, Tape *t, uint32_t x, const MlpSpec *spec);
 /* sim/blocks_moe.c: in the place of the MLP; what it returns lies as x does. */
 uint32_t tape_moe(Build *b, Tape *t, uint32_t x);
 
+/* sim/blocks_redo.c: plan's redo and parts, of a tape that tp has split. */
+void choose_redo(Build *b, BlockPlan *plan);
 /* sim/segments.c: layouts, params and segments of types[0..n-1] from their tapes. */
-void choose_redo(Build *b, BlockPlan *plan); /* sim/blocks_redo.c; tp has split the tape */
 void make_segments(Build *b, ModelPlan *p);
 /* The layout with this one tensor, shared by all that ask for the same. */
 uint32_t boundary_layout(Build *b, DType dtype, uint64_t rows, uint64_t columns);

@@ -18,22 +18,6 @@ static bool is_named(const TapeOp *op, const char *name)
     return strcmp(op->name, name) == 0;
 }
 
-/* Gate and up, each a matmul of its own. */
-static bool is_pair(const Build *b, const TapeOp *op)
-{
-    bool gated = is_named(op, NAME_GATE_UP) || is_named(op, NAME_SHARED_GATE_UP) ||
-                 is_named(op, NAME_EXPERTS_GATE_UP);
-    return gated && !b->sw->fused_gate_up;
-}
-
-/* The stack's matmuls that a matmul of the tape stands for. */
-static uint32_t matmuls_in(const Build *b, const TapeOp *op)
-{
-    if (op->kind != OP_MATMUL || op->is_comm)
-        return 0;
-    return is_pair(b, op) ? 2 : is_named(op, NAME_QKV) && !b->sw->fused_qkv ? 3 : 1;
-}
-
 /*
  * torchtitan's policy counts calls of aten.mm as they come and makes every second one again.  Of
  * gate and up that is one (both go one way where a bias is added to them in place), q, k and v go
@@ -42,7 +26,7 @@ static uint32_t matmuls_in(const Build *b, const TapeOp *op)
  */
 static Redo redo_matmul(const Build *b, const TapeOp *op, uint32_t matmul)
 {
-    if (is_pair(b, op) && !b->s->model.u.transformer.mlp_bias)
+    if (matmul_parts(b->sw, op->name) == 2 && !b->s->model.u.transformer.mlp_bias)
         return REDO_PART;
     if (matmul % 2 == 1)
         return REDO_ALL;
@@ -108,6 +92,7 @@ void choose_redo(Build *b, BlockPlan *plan)
         plan->redo[i] = redo_of(b, op, matmuls);
         if (plan->redo[i] == REDO_PART)
             plan->parts[op->out] = second_half(b, op, &t->values[op->out]);
-        matmuls += matmuls_in(b, op);
+        if (op->kind == OP_MATMUL && !op->is_comm)
+            matmuls += matmul_parts(b->sw, op->name);
     }
 }

@@ -242,11 +242,7 @@ bool lower(Build *b, Err *err)
     g->segments_n = g->segments_cap = g->ops_n = g->ops_cap = 0;
     g->args_n = g->args_cap = g->deps_n = g->deps_cap = 0;
     Lowering l = { .b = b, .fusion = fusion_of(b), .g = g, .old = &old };
-    l.name_qkv = intern_find(&g->names, NAME_QKV);
     l.name_head = intern_find(&g->names, NAME_HEAD);
-    l.name_gate_up[0] = intern_find(&g->names, NAME_GATE_UP);
-    l.name_gate_up[1] = intern_find(&g->names, NAME_EXPERTS_GATE_UP);
-    l.name_gate_up[2] = intern_find(&g->names, NAME_SHARED_GATE_UP);
     l.first = mem_resize(NULL, old.ops_n, sizeof *l.first);
     l.last = mem_resize(NULL, old.ops_n, sizeof *l.last);
     graph_reserve(g, old.segments_n, old.ops_n + old.ops_n / 4, old.args_n + old.args_n / 4);

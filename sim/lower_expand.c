@@ -46,6 +46,14 @@ Op *part_begin(Lowering *l, const Whole *w, OpKind kind, OpFn fn)
     return &lower_kernel(l, op)->op;
 }
 
+void part_args_but(Lowering *l, const Whole *w, uint32_t i, KernelArg other)
+{
+    for (uint32_t k = 0; k < w->args_n; k++) {
+        KernelArg a = k == i ? other : w->args[k];
+        lower_arg(l, a.slot, a.tensor, a.mode);
+    }
+}
+
 KernelArg part_temp(Lowering *l, const char *name, KernelArg like, DType dtype)
 {
     const Tensor *t = lower_tensor(l, like.slot, like.tensor);
@@ -92,38 +100,24 @@ static void accumulate_apart(Lowering *l, const Whole *w)
     op->u.matmul.accumulate = false;
     ASSERT(op->read_bytes >= bytes);
     op->read_bytes -= bytes;
-    for (uint32_t i = 0; i < w->args_n; i++)
-        lower_arg(l, i == 2 ? temp.slot : w->args[i].slot,
-                  i == 2 ? temp.tensor : w->args[i].tensor,
-                  i == 2 ? ARG_WRITE : w->args[i].mode);
+    temp.mode = ARG_WRITE;
+    part_args_but(l, w, 2, temp);
     add_sum(l, w, dw, temp, bytes);
 }
 
-static bool is_gate_up(const Lowering *l, uint32_t name)
-{
-    for (size_t i = 0; i < ARRAY_N(l->name_gate_up); i++)
-        if (l->name_gate_up[i] == name)
-            return true;
-    return false;
-}
-
-/* Columns of the parts of a matmul that some stacks split; 0 when it is none of them. */
+/* Columns of the parts of a matmul that the stack splits; 0 when it is whole. */
 static uint32_t parts_of(const Lowering *l, const Op *op, uint64_t *columns)
 {
     if (op->kind != OP_MATMUL || l->b->s->model.kind != MODEL_TRANSFORMER)
         return 0;
     const MatmulShape *s = &op->u.matmul;
     uint64_t all = op->phase == PHASE_DGRAD ? s->k : op->phase == PHASE_WGRAD ? s->m : s->n;
-    if (!l->b->sw->fused_gate_up && is_gate_up(l, op->name)) {
-        columns[0] = columns[1] = all / 2;
-        return 2;
-    }
-    if (op->name != l->name_qkv || l->b->sw->fused_qkv)
-        return 0;
+    uint32_t n = matmul_parts(l->b->sw, intern_text(&l->g->names, op->name));
     const Transformer *m = &l->b->s->model.u.transformer;
-    columns[0] = (uint64_t)m->heads / l->b->s->parallel.tp * m->head_dim;
-    columns[1] = columns[2] = (all - columns[0]) / 2;
-    return 3;
+    columns[0] = n == 3 ? (uint64_t)m->heads / l->b->s->parallel.tp * m->head_dim : all / n;
+    for (uint32_t i = 1; i < n; i++)
+        columns[i] = (all - columns[0]) / (n - 1);
+    return n > 1 ? n : 0;
 }
 
 static uint64_t part(uint64_t bytes, uint64_t columns, uint64_t all)
@@ -509,7 +503,7 @@ bool lower_may_expand(const Lowering *l, const Op *op)
     case OP_BATCHNORM:
         return true;
     case OP_CAST:
-        return l->b->sw->fp8_dynamic;
+        return fp8_is_dynamic(l);
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:
         return op->lane == LANE_CP || (op->lane == LANE_TP && l->b->sw->tp_ring);
@@ -522,7 +516,7 @@ bool lower_expand(Lowering *l)
 {
     if (!lower_may_expand(l, &l->kernels[0].op) || l->args_n == 0)
         return false;
-    bool changed = l->b->sw->fp8_dynamic && each_kernel(l, fp8_expand);
+    bool changed = fp8_is_dynamic(l) && each_kernel(l, fp8_expand);
     changed = each_kernel(l, take_apart) || changed;
     if (!l->b->sw->wgrad_accumulate)
         changed = each_kernel(l, add_apart) || changed;

@@ -11,6 +11,11 @@
  */
 #include "sim/lower_parts.h"
 
+bool fp8_is_dynamic(const Lowering *l)
+{
+    return l->b->sw->fp8_dynamic && l->b->s->training.precision == DTYPE_FP8;
+}
+
 /* Before x is cast; compiled, the kernel that made it has sought it. */
 static bool scale_cast(Lowering *l, const Whole *w)
 {
@@ -47,9 +52,8 @@ static bool cast_weight(Lowering *l, const Whole *w)
     op = &lower_kernel(l, w->op)->op;
     ASSERT(op->read_bytes >= wide);
     op->read_bytes = op->read_bytes - wide + elements;
-    for (uint32_t i = 0; i < w->args_n; i++)
-        lower_arg(l, i == 1 ? weight.slot : w->args[i].slot,
-                  i == 1 ? weight.tensor : w->args[i].tensor, w->args[i].mode);
+    weight.mode = ARG_READ;
+    part_args_but(l, w, 1, weight);
     return true;
 }
 

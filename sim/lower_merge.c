@@ -17,7 +17,7 @@
  * A merged kernel moves what its ops moved, less what now stays on the chip: the
  * values that pass from one to the other.
  */
-#include "sim/lower.h"
+#include "sim/lower_parts.h"
 
 typedef struct Pair {
     Lowering *l;
@@ -128,7 +128,7 @@ static bool cast_result(Pair *p)
 {
     bool makes = p->k->op.kind == OP_NORM || p->k->op.kind == OP_ACTIVATION;
     if (!p->l->fusion.elementwise || p->l->fusion.norm_chain || !makes ||
-        p->l->b->sw->fp8_dynamic || op_is_backward(&p->k->op) || p->next->kind != OP_CAST ||
+        fp8_is_dynamic(p->l) || op_is_backward(&p->k->op) || p->next->kind != OP_CAST ||
         !stays_inside(p, 0))
         return false;
     KernelArg args[12];

@@ -19,6 +19,8 @@ Op *part_begin(Lowering *l, const Whole *w, OpKind kind, OpFn fn);
 /* Appends an argument to the newest kernel, and its traffic: all of it, or so many bytes. */
 void part_arg(Lowering *l, KernelArg a, ArgMode mode);
 void part_bytes_arg(Lowering *l, KernelArg a, ArgMode mode, uint64_t bytes);
+/* Appends all arguments of w but for number i, in place of which is another; no traffic. */
+void part_args_but(Lowering *l, const Whole *w, uint32_t i, KernelArg other);
 /* A temporary of the shape of another value. */
 KernelArg part_temp(Lowering *l, const char *name, KernelArg like, DType dtype);
 DType part_dtype(const Lowering *l, KernelArg a);
@@ -32,7 +34,8 @@ void chain_rope(Lowering *l, const Whole *w);
 bool loss_expand(Lowering *l, const Whole *w);
 bool optimizer_expand(Lowering *l, const Whole *w);
 bool sync_batchnorm(Lowering *l, const Whole *w);
-/* sim/lower_fp8.c: before them, on every kernel. */
+/* sim/lower_fp8.c: before them, on every kernel, where the stack so scales. */
+bool fp8_is_dynamic(const Lowering *l);
 bool fp8_expand(Lowering *l, const Whole *w);
 
 /* sim/lower_ring.c: a rule of take_apart; and the kernel that kernel k of the group waits for

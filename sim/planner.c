@@ -111,7 +111,7 @@ static uint64_t largest_gpu(const Machine *m)
 
 static void keep(PlanCandidate *c, const Report *r)
 {
-    const ReportMemory *memory = report_memory(r);
+    const ReportMemory *memory = report_fullest(r);
     c->fate = r->fits ? PLAN_SIMULATED : PLAN_TOO_LARGE;
     c->need_bytes = memory->reserved_bytes;
     c->gpu_bytes = memory->gpu_bytes;

@@ -259,6 +259,11 @@ static void fill_names(const Fill *f)
     r->has_tokens = s->model.kind == MODEL_TRANSFORMER;
 }
 
+static double part_reserved(const ReportMemory *m)
+{
+    return (double)m->reserved_bytes / (double)m->gpu_bytes;
+}
+
 static void fill_ranks(const Fill *f)
 {
     Report *r = f->r;
@@ -272,6 +277,8 @@ static void fill_ranks(const Fill *f)
         r->fits = r->fits && k->memory.fits;
         if (k->memory.peak_bytes > r->ranks[r->peak_rank].memory.peak_bytes)
             r->peak_rank = i;
+        if (part_reserved(&k->memory) > part_reserved(report_fullest(r)))
+            r->full_rank = i;
         if (k->times.exposed_comm_s > r->ranks[r->comm_rank].times.exposed_comm_s)
             r->comm_rank = i;
     }

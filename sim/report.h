@@ -94,6 +94,7 @@ typedef struct Report {
     uint32_t ranks_n;
     ReportRank *ranks;             /* by class, ascending rank */
     uint32_t peak_rank, comm_rank; /* indices into ranks: memory, collectives */
+    uint32_t full_rank;            /* whose GPU has least left, as a part of it */
     bool fits;                     /* every rank */
     ReportPeak *peak;              /* NULL unless report_add_peak */
     uint64_t events, ops;
@@ -110,6 +111,12 @@ void report_free(Report *r);
 static inline const ReportMemory *report_memory(const Report *r)
 {
     return &r->ranks[r->peak_rank].memory;
+}
+
+/* What decides whether it fits. */
+static inline const ReportMemory *report_fullest(const Report *r)
+{
+    return &r->ranks[r->full_rank].memory;
 }
 
 /* The value of a report key ("mfu", "memory.peak_bytes"; fits: 0 or 1); false: unknown key. */

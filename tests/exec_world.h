@@ -15,7 +15,6 @@
 #include "exec/launch.h"
 #include "exec/rank.h"
 
-#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -193,15 +192,6 @@ static inline int world_rank(const RankPlace *place, void *user)
     return ok ? 0 : 1;
 }
 
-/* Once here: ranks inherit it, and need not link it each for itself.  Without one they say so. */
-static inline void world_load_blas(void)
-{
-    static void *library;
-    setenv("OPENBLAS_NUM_THREADS", "1", 1); /* as ranks do */
-    if (!library)
-        library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
-}
-
 static inline bool world_run(ExecWorld *w, WorldOptions options)
 {
     Err err = { 0 };
@@ -216,7 +206,7 @@ static inline bool world_run(ExecWorld *w, WorldOptions options)
                         .timeout_s = 60,
                         .digest = w->plan.digest };
     fflush(stdout);
-    world_load_blas();
+    gemm_load(&err); /* once here: ranks inherit it; without one they say so */
     uint32_t world = w->plan.graph.world_n;
     int status = options.cuda ? launch_threads(world, world_rank, w, &place)
                               : launch_ranks(world, world_rank, w, &place, NULL);

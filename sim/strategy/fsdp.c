@@ -234,6 +234,16 @@ static uint32_t gather_segment(Fsdp *d, uint32_t block)
     return u->gather;
 }
 
+/* The newest op of the newest segment: what is in one slot dies, what is in the other is born. */
+static void args_move(Graph *g, Slot from, uint32_t from_layout, Slot to, uint32_t to_layout)
+{
+    uint32_t *layout = g->segments[g->segments_n - 1].layout;
+    layout[from] = from_layout;
+    layout[to] = to_layout;
+    arg_each(g, from, from_layout, ARG_READ, false, true);
+    arg_each(g, to, to_layout, ARG_WRITE, true, false);
+}
+
 static uint32_t copy_out_segment(Fsdp *d, uint32_t block)
 {
     UnitType *u = unit_type(d, block);
@@ -250,10 +260,7 @@ static uint32_t copy_out_segment(Fsdp *d, uint32_t block)
               .read_bytes = bytes,
               .write_bytes = bytes };
     u->copy_out = start_segment(g, SEGMENT_GATHER, "all-gather copy-out", op);
-    g->segments[u->copy_out].layout[SLOT_DATA] = u->flat_layout;
-    g->segments[u->copy_out].layout[SLOT_PARAM] = t->param_layout;
-    arg_each(g, SLOT_DATA, u->flat_layout, ARG_READ, false, true);
-    arg_each(g, SLOT_PARAM, t->param_layout, ARG_WRITE, true, false);
+    args_move(g, SLOT_DATA, u->flat_layout, SLOT_PARAM, t->param_layout);
     return u->copy_out;
 }
 
@@ -282,10 +289,7 @@ static uint32_t copy_in_segment(Fsdp *d, uint32_t block)
               .read_bytes = layout_bytes(g, t->grad_layout),
               .write_bytes = layout_bytes(g, u->input_layout) };
     u->copy_in = start_segment(g, SEGMENT_REDUCE, "reduce-scatter copy-in", op);
-    g->segments[u->copy_in].layout[SLOT_GRAD] = t->grad_layout;
-    g->segments[u->copy_in].layout[SLOT_DATA] = u->input_layout;
-    arg_each(g, SLOT_GRAD, t->grad_layout, ARG_READ, false, true);
-    arg_each(g, SLOT_DATA, u->input_layout, ARG_WRITE, true, false);
+    args_move(g, SLOT_GRAD, t->grad_layout, SLOT_DATA, u->input_layout);
     return u->copy_in;
 }
 

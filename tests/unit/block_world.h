@@ -179,6 +179,13 @@ static inline void world_transformer(World *w, Transformer m)
     w->s.model = (Model){ .kind = MODEL_TRANSFORMER, .u.transformer = m };
 }
 
+/* A Llama with grouped queries, to be recomputed as the software says. */
+static inline void world_selective(World *w)
+{
+    world_transformer(w, llama_like(1, 64, 4, 2, 96, 128));
+    w->s.training.recompute = RECOMPUTE_SELECTIVE;
+}
+
 static inline void world_mlp(World *w, Mlp m)
 {
     world_init(w);
@@ -319,6 +326,19 @@ static inline const Op *find_op(const World *w, uint32_t segment, OpKind kind, O
             return op;
     }
     return NULL;
+}
+
+/* The matmuls that the backward of a block does again: "attention.out mlp.up". */
+static inline const char *world_redone(const World *w, uint32_t block)
+{
+    static char text[256];
+    uint32_t backward = world_type(w, block)->backward[VARIANT_RECOMPUTE][GRAD_BORN];
+    const Op *op;
+    *text = '\0';
+    for (uint32_t n = 0; (op = find_op(w, backward, OP_MATMUL, PHASE_RECOMPUTE, n)); n++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", n > 0 ? " " : "",
+                 intern_text(&w->g.names, op->name));
+    return text;
 }
 
 /* ---- lives ---- */

@@ -412,16 +412,12 @@ static void selective_recomputation_of_attention_keeps_no_scores(void)
 static void all_but_attention_and_every_second_matmul_can_be_done_again(void)
 {
     World w;
-    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
-    w.s.training.recompute = RECOMPUTE_SELECTIVE;
+    world_selective(&w);
     w.sw.selective_op = true;
     w.s.model.u.transformer.positions = POS_NONE;
     CHECK(world_build(&w));
     const BlockType *t = world_type(&w, 1);
-    uint32_t backward = t->backward[VARIANT_RECOMPUTE][GRAD_BORN];
-    const Op *again = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 0);
-    CHECK(again && name_is(&w, again, "attention.out"));
-    CHECK(find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 1) == NULL);
+    CHECK_STR("attention.out", world_redone(&w, 1));
     uint64_t rows = 2 * 32, columns = (64 + 2 * 32) + 64 + 2 * 96;
     CHECK_U64(2 * rows * columns + 4 * rows * 4,
               layout_sum(&w, t->stash_layout[VARIANT_RECOMPUTE]));
@@ -441,8 +437,7 @@ static void of_gate_and_up_one_is_done_again(void)
 {
     for (int compiled = 0; compiled < 2; compiled++) {
         World w;
-        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
-        w.s.training.recompute = RECOMPUTE_SELECTIVE;
+        world_selective(&w);
         w.s.training.compiled = compiled;
         w.sw.fused_qkv = w.sw.fused_gate_up = false;
         w.sw.selective_op = w.sw.fused_gated = true;
@@ -452,9 +447,7 @@ static void of_gate_and_up_one_is_done_again(void)
         uint32_t backward = t->backward[VARIANT_RECOMPUTE][GRAD_BORN];
         const Op *out = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 0);
         const Op *up = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 1);
-        CHECK(out && name_is(&w, out, "attention.out"));
-        CHECK(up && name_is(&w, up, "mlp.up"));
-        CHECK(find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 2) == NULL);
+        CHECK_STR("attention.out mlp.up", world_redone(&w, 1));
         uint64_t rows = 2 * 32, down = compiled ? 0 : 64;
         CHECK_U64(96, up->u.matmul.n);
         CHECK_NEAR((double)flops_of_matmul(rows, 96, 64), up->flops, 1e-12);
@@ -476,18 +469,14 @@ static void of_gate_and_up_one_is_done_again(void)
 static void gate_and_up_with_a_bias_go_together(void)
 {
     World w;
-    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    world_selective(&w);
     w.s.model.u.transformer.mlp_bias = true;
     w.s.model.u.transformer.positions = POS_NONE;
-    w.s.training.recompute = RECOMPUTE_SELECTIVE;
     w.sw.fused_qkv = w.sw.fused_gate_up = false;
     w.sw.selective_op = w.sw.fused_gated = true;
     CHECK(world_build(&w));
     const BlockType *t = world_type(&w, 1);
-    uint32_t backward = t->backward[VARIANT_RECOMPUTE][GRAD_BORN];
-    const Op *out = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 0);
-    CHECK(out && name_is(&w, out, "attention.out"));
-    CHECK(find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 1) == NULL);
+    CHECK_STR("attention.out", world_redone(&w, 1));
     uint64_t rows = 2 * 32, columns = (64 + 2 * 32) + 64 + 2 * 96 + 64;
     CHECK_U64(2 * rows * columns + 4 * rows * 4,
               layout_sum(&w, t->stash_layout[VARIANT_RECOMPUTE]));
@@ -499,8 +488,7 @@ static void rope_is_done_again_on_what_is_kept(void)
 {
     for (int compiled = 0; compiled < 2; compiled++) {
         World w;
-        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
-        w.s.training.recompute = RECOMPUTE_SELECTIVE;
+        world_selective(&w);
         w.s.training.compiled = compiled;
         w.sw.selective_op = true;
         CHECK(world_build(&w));
@@ -515,17 +503,12 @@ static void rope_is_done_again_on_what_is_kept(void)
 static void all_but_the_projections_can_be_done_again(void)
 {
     World w;
-    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
-    w.s.training.recompute = RECOMPUTE_SELECTIVE;
+    world_selective(&w);
     w.sw.selective_all_but_qkv = true;
     CHECK(world_build(&w));
     const BlockType *t = world_type(&w, 1);
     uint32_t backward = t->backward[VARIANT_RECOMPUTE][GRAD_BORN];
-    const Op *out = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 0);
-    const Op *up = find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 1);
-    CHECK(out && name_is(&w, out, "attention.out"));
-    CHECK(up && name_is(&w, up, "mlp.gate_up"));
-    CHECK(find_op(&w, backward, OP_MATMUL, PHASE_RECOMPUTE, 2) == NULL);
+    CHECK_STR("attention.out mlp.gate_up", world_redone(&w, 1));
     CHECK(find_op(&w, backward, OP_ATTENTION, PHASE_RECOMPUTE, 0) != NULL);
     CHECK(find_op(&w, backward, OP_ROPE, PHASE_RECOMPUTE, 0) == NULL);
     CHECK_U64(2 * 2 * 32 * (64 + 2 * 32), layout_sum(&w, t->stash_layout[VARIANT_RECOMPUTE]));

@@ -279,8 +279,7 @@ static void gate_and_up_may_be_two_arguments(void)
 {
     for (int compiled = 0; compiled < 2; compiled++) {
         World w;
-        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
-        w.s.training.recompute = RECOMPUTE_SELECTIVE;
+        world_selective(&w);
         w.s.training.compiled = compiled;
         w.sw.fused_qkv = w.sw.fused_gate_up = w.sw.fused_gated = false;
         w.sw.selective_op = true;

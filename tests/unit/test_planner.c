@@ -323,7 +323,7 @@ static void bounds_hold_for_all_that_fit(void)
                   (a->fate == PLAN_SIMULATED && b->fate == PLAN_TOO_SLOW));
             if (a->fate != PLAN_SIMULATED)
                 continue;
-            /* Weighed: the GPU with the least left; simulated: the one with the most on it. */
+            /* Of the GPU with the least left, weighed or simulated. */
             CHECK(b->need_bytes >= a->need_bytes &&
                   (double)b->need_bytes <= 1.05 * (double)a->need_bytes);
             /* What leapt over micro-batches is off by so much at most. */
