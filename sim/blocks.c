@@ -6,35 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-DType act_dtype(const Training *t)
-{
-    switch (t->precision) {
-    case DTYPE_TF32:
-        return DTYPE_F32;
-    case DTYPE_FP8:
-        return DTYPE_BF16;
-    default:
-        return t->precision;
-    }
-}
-
 DType matmul_dtype(const Training *t)
 {
     return t->precision == DTYPE_FP8 ? act_dtype(t) : t->precision;
 }
 
-/* Sharded parameters are gathered in the number format of the activations; shards of one rank
- * are none. */
 DType param_read_dtype(const Build *b)
 {
-    const Training *t = &b->s->training;
-    return uses_fsdp(b) ? act_dtype(t) : t->param_dtype;
-}
-
-DType grad_dtype(const Build *b)
-{
-    const Training *t = &b->s->training;
-    return b->sw->f32_grads && !t->grad_dtype_set ? DTYPE_F32 : t->grad_dtype;
+    return build_formats(b).read;
 }
 
 Fusion fusion_of(const Build *b)
@@ -61,6 +40,22 @@ uint32_t tape_bias(Build *b, Tape *t, uint32_t x, const char *name)
                                       .in = { x },
                                       .param_n = 1,
                                       .param = { p } });
+}
+
+uint32_t tape_narrow(Build *b, Tape *t, uint32_t x)
+{
+    TapeValue v = t->values[x];
+    DType act = act_dtype(&b->s->training);
+    if (v.dtype == act)
+        return x;
+    uint32_t y = tape_made(t, "autocast input", act, v.rows, v.columns);
+    tape_op(t, (TapeOp){ .kind = OP_CAST,
+                         .name = "autocast",
+                         .dtype = act,
+                         .in_n = 1,
+                         .in = { x },
+                         .out = y });
+    return y;
 }
 
 uint32_t tape_quantize(Build *b, Tape *t, uint32_t x)
@@ -307,6 +302,8 @@ bool build_blocks(Build *b, Err *err)
     ok = ok && plan_model(b, &plan, err);
     for (uint32_t i = 0; ok && i < plan.types_n; i++)
         ok = tensor_split(b, &plan.types[i].tape, err);
+    for (uint32_t i = 0; ok && i < plan.types_n && build_formats(b).casts; i++)
+        tape_cast_weights(&plan.types[i].tape, act_dtype(&b->s->training));
     for (uint32_t i = 0; ok && i < plan.types_n; i++)
         choose_redo(b, &plan.types[i]);
     if (ok) {

@@ -97,13 +97,10 @@ bool plan_convnet(Build *b, ModelPlan *p, Err *err);
 BlockPlan *plan_type(Build *b, ModelPlan *p, const char *name, BlockKind kind);
 void plan_block(Build *b, BlockKind kind, uint32_t layer, uint32_t type);
 
-/* Values as they lie in memory: f32 for f32 and tf32, bf16 for fp8. */
-DType act_dtype(const Training *t);
 /* Matmuls outside transformer layers are never in fp8. */
 DType matmul_dtype(const Training *t);
 /* Parameters as kernels read them. */
 DType param_read_dtype(const Build *b);
-DType grad_dtype(const Build *b);
 
 /* Facts of the software after training.compile. */
 typedef struct Fusion {
@@ -136,6 +133,8 @@ typedef struct LinearSpec {
 } LinearSpec;
 
 uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec);
+/* x as matmuls read it: under torch.autocast a cast of what is in f32. */
+uint32_t tape_narrow(Build *b, Tape *t, uint32_t x);
 /* x in fp8 for the matmul that follows, where training.precision says so: that is what is
  * saved, as in Transformer Engine. */
 uint32_t tape_quantize(Build *b, Tape *t, uint32_t x);

@@ -27,7 +27,7 @@ typedef struct Maker {
     const Transformer *m;
     Tape *t;
     uint64_t batch, rows;
-    DType act, param;
+    DType act, param, stream;
     bool moe; /* of the layer at work */
 } Maker;
 
@@ -40,7 +40,7 @@ static TapeOp norm_op(Maker *k, uint32_t x, uint64_t width, const char *name)
     TapeOp op = { .kind = OP_NORM,
                   .fn = rms ? FN_RMSNORM : FN_LAYERNORM,
                   .name = name,
-                  .dtype = k->act,
+                  .dtype = t->values[x].dtype,
                   .in_n = 1,
                   .in = { x },
                   .chain = rms && fusion_of(k->b).norm_chain };
@@ -68,18 +68,19 @@ static void add_aux(Maker *k, TapeOp *op, const char *name, DType dtype, uint64_
 }
 
 /*
- * Statistics per vector: mean and 1/deviation, or 1/rms alone; in f32.  A chain
- * also keeps its input in f32, and the normed values that the gain multiplies.
+ * Statistics per vector: mean and 1/deviation, or 1/rms alone; in f32.  A chain also keeps its
+ * input in f32, which it may be already, and the normed values that the gain multiplies.
  */
 static uint32_t make_norm(Maker *k, TapeOp op, Normed n)
 {
     uint64_t each = k->m->norm == NORM_RMSNORM ? 1 : 2;
+    DType dtype = k->t->values[op.in[0]].dtype;
     add_aux(k, &op, "norm statistics", DTYPE_F32, each * n.vectors, each * n.kv_vectors);
-    if (op.chain)
+    if (op.chain && dtype != DTYPE_F32)
         add_aux(k, &op, "norm input", DTYPE_F32, n.columns, n.kv_columns);
     if (op.chain && op.param_n)
-        add_aux(k, &op, "normed", k->act, n.columns, n.kv_columns);
-    op.out = tape_made(k->t, op.name, k->act, k->t->values[op.in[0]].rows, n.columns);
+        add_aux(k, &op, "normed", dtype, n.columns, n.kv_columns);
+    op.out = tape_made(k->t, op.name, dtype, k->t->values[op.in[0]].rows, n.columns);
     k->t->values[op.out].kv_columns = n.kv_columns;
     tape_op(k->t, op);
     return op.out;
@@ -218,6 +219,7 @@ static uint32_t attention(Maker *k, uint32_t x, uint32_t window)
 {
     const Transformer *m = k->m;
     uint64_t kv = 2 * (uint64_t)m->kv_heads * m->head_dim;
+    x = tape_narrow(k->b, k->t, x);
     uint32_t qkv = tape_linear(k->b, k->t, tape_quantize(k->b, k->t, x),
                                &(LinearSpec){ .name = NAME_QKV,
                                               .columns = (uint64_t)m->heads * m->head_dim + kv,
@@ -247,6 +249,7 @@ static uint32_t attention(Maker *k, uint32_t x, uint32_t window)
 /* Up to the second matmul, without its bias; or the experts. */
 static uint32_t mlp(Maker *k, uint32_t x)
 {
+    x = tape_narrow(k->b, k->t, x);
     if (k->moe)
         return tape_moe(k->b, k->t, x);
     return tape_mlp(k->b, k->t, x,
@@ -297,7 +300,7 @@ static uint32_t parallel_layer(Maker *k, uint32_t x, uint32_t window)
 
 static uint32_t boundary_input(Maker *k)
 {
-    uint32_t x = tape_input(k->t, k->act, k->rows, k->m->hidden);
+    uint32_t x = tape_input(k->t, k->stream, k->rows, k->m->hidden);
     k->t->values[x].split = k->b->s->parallel.sequence_parallel ? SPLIT_ROWS : SPLIT_WHOLE;
     return x;
 }
@@ -330,10 +333,10 @@ static uint32_t token_rows(Maker *k, uint32_t table)
 {
     Tape *t = k->t;
     uint32_t tokens = tape_data(t, "tokens", DTYPE_I64, k->rows, 1);
-    uint32_t x = tape_made(t, "embedding", k->act, k->rows, t->values[table].columns);
+    uint32_t x = tape_made(t, "embedding", k->stream, k->rows, t->values[table].columns);
     tape_op(t, (TapeOp){ .kind = OP_EMBEDDING,
                          .name = "embedding",
-                         .dtype = k->act,
+                         .dtype = k->stream,
                          .in_n = 1,
                          .in = { tokens },
                          .param_n = 1,
@@ -348,9 +351,10 @@ static uint32_t add_rows(Maker *k, uint32_t x, const char *name, uint64_t rows)
 {
     uint32_t p = table_param(k, arena_printf(k->t->arena, "%s.weight", name), rows,
                              k->t->values[x].columns);
+    DType t_dtype = k->t->values[x].dtype;
     return tape_in_place(k->t, (TapeOp){ .kind = OP_EMBEDDING,
                                          .name = name,
-                                         .dtype = k->act,
+                                         .dtype = t_dtype,
                                          .in_n = 1,
                                          .in = { x },
                                          .param_n = 1,
@@ -397,6 +401,7 @@ static uint32_t make_logits(Maker *k, uint32_t x)
         w = tape_param(t, name, k->param, vocab, m->embedding_dim);
         t->values[w].shared = m->tied_embeddings;
     }
+    x = tape_narrow(k->b, t, x);
     uint32_t y = tape_matmul(t, NAME_HEAD, matmul_dtype(&k->b->s->training), x, w, TP_COLUMN);
     return m->head_bias ? tape_bias(k->b, t, y, "head") : y;
 }
@@ -405,7 +410,7 @@ static uint32_t head_transform(Maker *k, uint32_t x)
 {
     const Transformer *m = k->m;
     x = tape_linear(
-        k->b, k->t, x,
+        k->b, k->t, tape_narrow(k->b, k->t, x),
         &(LinearSpec){ .name = "head.transform", .columns = m->hidden, .bias = true });
     x = tape_activation(k->b, k->t, x, m->activation, false);
     return norm(k, x, "head.norm");
@@ -415,17 +420,17 @@ static uint32_t head_transform(Maker *k, uint32_t x)
 static void next_sentence(Maker *k, uint32_t x)
 {
     Tape *t = k->t;
-    uint32_t first = tape_made(t, "first tokens", k->act, k->batch, k->m->hidden);
+    uint32_t first = tape_made(t, "first tokens", t->values[x].dtype, k->batch, k->m->hidden);
     tape_op(t, (TapeOp){ .kind = OP_COPY,
                          .name = "first tokens",
-                         .dtype = k->act,
+                         .dtype = t->values[x].dtype,
                          .in_n = 1,
                          .in = { x },
                          .slice = true,
                          .out = first });
     LinearSpec dense = { .name = "pooler", .columns = k->m->hidden, .bias = true };
     LinearSpec classes = { .name = "next_sentence", .columns = 2, .bias = true };
-    uint32_t y = tape_linear(k->b, t, first, &dense);
+    uint32_t y = tape_linear(k->b, t, tape_narrow(k->b, t, first), &dense);
     y = tape_activation(k->b, t, y, ACT_GELU, false); /* tanh moves the same bytes */
     y = tape_linear(k->b, t, y, &classes);
     uint32_t labels = tape_data(t, "next sentence labels", DTYPE_I64, k->batch, 1);
@@ -440,7 +445,7 @@ static void make_head(Maker *k)
     if (m->final_norm)
         x = norm(k, x, "final_norm");
     if (m->embedding_dim != m->hidden)
-        x = tape_linear(k->b, t, x,
+        x = tape_linear(k->b, t, tape_narrow(k->b, t, x),
                         &(LinearSpec){ .name = "head.project", .columns = m->embedding_dim });
     if (m->next_sentence)
         next_sentence(k, x);
@@ -498,6 +503,14 @@ static uint32_t layer_type(Maker *k, ModelPlan *p, uint32_t *types, uint32_t lay
     return *type;
 }
 
+/* What is projected from a narrow embedding is in 16 bits, and so, here, is all that follows. */
+static DType stream_dtype(const Build *b)
+{
+    const Transformer *m = &b->s->model.u.transformer;
+    bool projected = m->embedding_dim != m->hidden;
+    return projected ? act_dtype(&b->s->training) : build_formats(b).stream;
+}
+
 bool plan_transformer(Build *b, ModelPlan *p, Err *err)
 {
     const Transformer *m = &b->s->model.u.transformer;
@@ -510,7 +523,8 @@ bool plan_transformer(Build *b, ModelPlan *p, Err *err)
                 .batch = training->micro_batch,
                 .rows = b->rows,
                 .act = act_dtype(training),
-                .param = param_read_dtype(b) };
+                .param = param_read_dtype(b),
+                .stream = stream_dtype(b) };
     b->blocks = PUSH_ARRAY(&b->arena, Block, m->layers + 2);
 
     k.t = &plan_type(b, p, "embedding", BLOCK_EMBEDDING)->tape;

@@ -59,6 +59,11 @@ bool uses_fsdp(const Build *b)
     return (s == STRATEGY_FSDP || s == STRATEGY_HSDP) && share_group(b) != NONE_U32;
 }
 
+Formats build_formats(const Build *b)
+{
+    return formats_of(&b->s->training, b->sw, uses_fsdp(b));
+}
+
 bool build_graph(Graph *g, const Scenario *s, const Software *sw, Err *err)
 {
     Build b = { .s = s, .sw = sw, .g = g };

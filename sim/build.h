@@ -17,8 +17,7 @@
 #define LOCKSTEP_SIM_BUILD_H
 
 #include "core/graph.h"
-#include "sim/scenario.h"
-#include "sim/software.h"
+#include "sim/formats.h"
 
 typedef enum BlockKind { BLOCK_EMBEDDING, BLOCK_LAYER, BLOCK_HEAD } BlockKind;
 
@@ -135,6 +134,7 @@ bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's h
  * GROUP_DP_SHARD. */
 uint32_t share_group(const Build *b);
 bool uses_fsdp(const Build *b); /* parameters are really sharded (fsdp, hsdp) */
+Formats build_formats(const Build *b);
 
 /* The whole way.  g is sealed; the caller frees it also after failure. */
 bool build_graph(Graph *g, const Scenario *s, const Software *sw, Err *err);

@@ -23,7 +23,9 @@
  *     FlashAttention-2 from Hopper on   1.6    16k keys, head_dim 128: 0.38 forward and 0.33
  *                                              backward of the peak, cuDNN 0.61 and 0.53
  *                                              (arXiv 2407.08608)
- *     FlashAttention in Triton          1.4    forward, against FlashAttention-2, "1.3 to 1.5
+ *     FlashAttention, the first         2      "around 2x speedup compared to FlashAttention"
+ *                                              (arXiv 2307.08691, abstract, A100)
+ *     the same in Triton                1.4    forward, against FlashAttention-2, "1.3 to 1.5
  *                                              times faster"
  *                                       2      backward (arXiv 2307.08691, section 4.1, A100)
  */
@@ -34,7 +36,8 @@
 enum { BLOCK_QUERIES = 128, SHORT_FORWARD = 160, SHORT_BACKWARD = 256 };
 enum { NARROW = 40, FULL_HEAD = 128 };
 static const double TAIL = 1.5;
-static const double FLASH2_ON_HOPPER = 1.6, TRITON_FORWARD = 1.4, TRITON_BACKWARD = 2;
+static const double FLASH2_ON_HOPPER = 1.6, FLASH1 = 2, TRITON_FORWARD = 1.4,
+                    TRITON_BACKWARD = 2;
 
 static double shape_efficiency(const AttentionShape *a, bool backward)
 {
@@ -127,6 +130,8 @@ double attention_age(const Gpu *gpu, const Op *op, AttentionKernel kernel)
     double age = 1;
     if (kernel != ATTENTION_NEWEST && has_newer)
         age *= FLASH2_ON_HOPPER;
+    if (kernel == ATTENTION_FLASH1)
+        age *= FLASH1;
     if (kernel == ATTENTION_TRITON)
         age *= backward ? TRITON_BACKWARD : TRITON_FORWARD;
     return age;

@@ -250,6 +250,27 @@ uint64_t draft_touched(const Tape *t, const TapeOp *op, uint32_t j)
     return all;
 }
 
+void draft_cast(Draft *d, const Tape *t, uint32_t i, OpPhase phase, uint32_t logical)
+{
+    const TapeOp *op = &t->ops[i];
+    if (!op->cast)
+        return;
+    const TapeValue *to = &t->values[op->cast];
+    Op kernel = draft_kernel(op, phase, logical);
+    kernel.kind = OP_CAST;
+    kernel.fn = FN_NONE;
+    kernel.dtype = to->dtype;
+    kernel.u.elements = value_elements(to);
+    draft_op(d, to->name, kernel);
+    draft_arg(d, op->param[0], ARG_READ);
+    draft_arg(d, op->cast, ARG_WRITE);
+}
+
+uint32_t draft_weight(const TapeOp *op)
+{
+    return op->cast ? op->cast : op->param[0];
+}
+
 static void play_inputs(Draft *d, const Tape *t, const TapeOp *op)
 {
     for (uint32_t j = 0; j < op->in_n; j++) {
@@ -262,7 +283,7 @@ static void play_inputs(Draft *d, const Tape *t, const TapeOp *op)
         if (p->table)
             draft_arg_part(d, op->param[j], ARG_READ, value_bytes(&t->values[op->out]));
         else
-            draft_arg(d, op->param[j], ARG_READ);
+            draft_arg(d, j == 0 ? draft_weight(op) : op->param[j], ARG_READ);
     }
 }
 
@@ -276,10 +297,10 @@ static void play_rest(Draft *d, const Tape *t, uint32_t i, const RedoPart *part)
     double share = (double)part->columns / (double)y->columns;
     kernel.u.matmul.n = part->columns;
     kernel.flops *= share;
-    uint64_t weights = value_bytes(&t->values[op->param[0]]);
+    uint64_t weights = value_bytes(&t->values[draft_weight(op)]);
     draft_op(d, part->name, kernel);
     draft_arg(d, x->memory, ARG_READ);
-    draft_arg_part(d, op->param[0], ARG_READ, (uint64_t)((double)weights * share));
+    draft_arg_part(d, draft_weight(op), ARG_READ, (uint64_t)((double)weights * share));
     draft_arg(d, d->memories[y->memory].rest, ARG_WRITE);
 }
 
@@ -307,7 +328,9 @@ void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftP
 void draft_forward(Draft *d, const Tape *t, const DraftPlan *plan)
 {
     draft_start(d, t, plan);
-    d->logical_n = t->ops_n;
-    for (uint32_t i = 0; i < t->ops_n; i++)
+    d->logical_n = (plan->cast_grads == DTYPE_N ? 1 : 2) * t->ops_n;
+    for (uint32_t i = 0; i < t->ops_n; i++) {
+        draft_cast(d, t, i, PHASE_FORWARD, t->ops_n + i);
         draft_play(d, t, i, PHASE_FORWARD, plan);
+    }
 }

@@ -14,7 +14,8 @@
  *
  * LOGICAL IDS.  With T ops on the tape: op i of the tape is logical op i of the
  * forward segment, and of the backward segment where it is done again; its
- * gradients are T + 4 i + {0 input, 1 parameters, 2 sum with an earlier gradient, 3 cast}.
+ * gradients are T + 4 i + {0 input, 1 parameters, 2 sum with an earlier gradient, 3 cast}.  The
+ * cast of its weight (TapeOp.cast) is T + i, in backward 5 T + i.
  *
  * ORDER OF ARGS: as the table in sim/lower.h lists them.  What is
  * overwritten in place comes where the input would stand, and is ARG_UPDATE.
@@ -64,7 +65,10 @@ typedef struct DraftPlan {
     const RedoPart *parts;             /* by value of the tape, beside redo */
     bool redo_all;                     /* at once, from front to back, before backward begins */
     bool async_tp, async_cp, async_ep; /* collectives run beside the compute lane */
-    bool wgrad_last; /* weight gradients after the collective of the input's gradient */
+    DType
+        cast_grads; /* weight gradients are made in it where grad_dtype is wider; DTYPE_N: no */
+    bool fuses_casts; /* who reads a value reads it in any format */
+    bool wgrad_last;  /* weight gradients after the collective of the input's gradient */
     uint32_t tp_group, cp_group, kv_group, ep_group; /* Graph.groups */
     DType grad_dtype;                                /* of parameter gradients */
 } DraftPlan;
@@ -91,6 +95,10 @@ void draft_arg_part(Draft *d, uint32_t memory, ArgMode mode, uint64_t bytes);
 void draft_start(Draft *d, const Tape *t, const DraftPlan *plan);
 /* Op i of the tape as forward does it. */
 void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftPlan *plan);
+/* The cast of op i's weight, where it has one; in backward apart from the op. */
+void draft_cast(Draft *d, const Tape *t, uint32_t i, OpPhase phase, uint32_t logical);
+/* Memory in which it finds its weight. */
+uint32_t draft_weight(const TapeOp *op);
 /* Op of a tape without its shape. */
 Op draft_kernel(const TapeOp *from, OpPhase phase, uint32_t logical);
 /* Shape and flops of a matmul or convolution, in its three phases. */

@@ -16,7 +16,7 @@
 
 #include <stdlib.h>
 
-enum { HELD_MAX = 8, GRAD_KINDS = 4 };
+enum { HELD_MAX = 12, GRAD_KINDS = 4 };
 
 typedef struct HeldOp {
     const char *name;
@@ -30,6 +30,7 @@ typedef struct Back {
     Draft *d;
     const DraftPlan *plan;
     bool *redone;     /* by op */
+    bool *recast;     /* by op: its weight */
     uint32_t *grad;   /* by value: memory, or NONE_U32 */
     bool *alias;      /* by value: its gradient is another value's as well */
     bool *wants_grad; /* by value */
@@ -71,9 +72,19 @@ static void redo(Back *b, uint32_t i)
     b->redone[i] = true;
     for (uint32_t j = 0; j < op->in_n; j++)
         need_before(b, op->in[j], i); /* ops in place that follow come later again */
+    if (op->cast)
+        need_before(b, op->cast, i + 1);
     draft_play(b->d, b->t, i, PHASE_RECOMPUTE, b->plan);
     if (redo_of(b, i) != REDO_PART) /* torch keeps its input for the weight's gradient */
         give_up_gathered(b, op);
+}
+
+/* The cast alone: early stopping never comes to the matmul of the last one. */
+static void recast(Back *b, uint32_t i)
+{
+    if (!b->recast[i])
+        draft_cast(b->d, b->t, i, PHASE_RECOMPUTE, (1 + GRAD_KINDS) * b->t->ops_n + i);
+    b->recast[i] = true;
 }
 
 static bool plays(const TapeOp *op)
@@ -100,6 +111,8 @@ static bool comes_again(const Back *b, uint32_t memory)
     for (uint32_t i = 0; i < b->t->ops_n; i++) {
         const TapeOp *op = &b->t->ops[i];
         Redo redo = redo_of(b, i);
+        if (op->cast == memory && redo != REDO_ALL)
+            return false;
         if (writes(b->t, op, memory) && redo != REDO_ALL &&
             !(redo == REDO_AUX && is_aux(op, memory)))
             return false;
@@ -123,6 +136,9 @@ static void need_before(Back *b, uint32_t value, uint32_t end)
         return;
     bool again = comes_again(b, memory);
     b->d->saved[memory] = b->d->saved[memory] || !again;
+    for (uint32_t i = 0; i < end && again; i++)
+        if (b->t->ops[i].cast == memory)
+            recast(b, i);
     for (uint32_t i = 0; i < end; i++)
         if (writes(b->t, &b->t->ops[i], memory) && (again || is_done_on_top(b, i)))
             redo(b, i);
@@ -180,10 +196,36 @@ static void sum_gradients(Back *b, const TapeOp *op, uint32_t value, uint32_t me
     b->alias[value] = false;
 }
 
+/*
+ * torch.autocast: the gradient of a value has its format.  A compiler leaves that to who reads it
+ * but where a 16-bit one is wanted: matmuls read those.
+ */
+static uint32_t in_format_of(Back *b, const TapeOp *op, uint32_t value, uint32_t memory,
+                             bool *alias)
+{
+    const TapeValue *v = &b->t->values[value];
+    DType has = b->d->memories[memory].dtype;
+    bool fuses = b->plan->fuses_casts && v->dtype == DTYPE_F32;
+    if (b->plan->cast_grads == DTYPE_N || has == v->dtype || fuses)
+        return memory;
+    Op cast = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 3));
+    cast.kind = OP_CAST;
+    cast.fn = FN_NONE;
+    cast.dtype = v->dtype;
+    cast.u.elements = value_elements(v);
+    uint32_t to = temp_like(b, value);
+    draft_op(b->d, "gradient cast", cast);
+    draft_arg(b->d, memory, ARG_READ);
+    draft_arg(b->d, to, ARG_WRITE);
+    *alias = false;
+    return to;
+}
+
 static void contribute(Back *b, const TapeOp *op, uint32_t value, uint32_t memory, bool alias)
 {
     if (!b->wants_grad[value])
         return;
+    memory = in_format_of(b, op, value, memory, &alias);
     if (b->grad[value] != NONE_U32) {
         sum_gradients(b, op, value, memory, alias);
         return;
@@ -241,10 +283,32 @@ static uint32_t quantized(Back *b, const TapeOp *op, uint32_t dy)
     return dy8;
 }
 
+/* torch.autocast: the weight's gradient is made in 16 bits, then cast. */
+static void hold_cast(Back *b, const TapeOp *op, HeldOp *wgrad)
+{
+    const TapeValue *w = &b->t->values[op->param[0]];
+    uint32_t grad = wgrad->args[2].memory;
+    uint32_t temp = draft_memory(b->d, (DraftMemory){ .name = "weight gradient",
+                                                      .dtype = b->plan->cast_grads,
+                                                      .rows = w->rows,
+                                                      .columns = w->columns });
+    wgrad->args[2] = whole(b->d, temp, ARG_WRITE);
+    Op cast = draft_kernel(op, PHASE_WGRAD, logical_of(b, op, 3));
+    cast.kind = OP_CAST;
+    cast.dtype = b->plan->grad_dtype;
+    cast.u.elements = value_elements(w);
+    HeldOp *held = hold(b, 1, op, cast);
+    held->args_n = 2;
+    held->args[0] = whole(b->d, temp, ARG_READ);
+    held->args[1] = whole(b->d, grad, ARG_WRITE);
+}
+
 static void back_matmul(Back *b, const TapeOp *op)
 {
     uint32_t x = op->in[0], w = op->param[0];
     need(b, x);
+    if (op->cast && b->wants_grad[x])
+        need(b, op->cast);
     uint32_t dy = quantized(b, op, b->grad[op->out]);
     if (b->wants_grad[x]) {
         Op dgrad = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
@@ -252,7 +316,7 @@ static void back_matmul(Back *b, const TapeOp *op)
         uint32_t dx = temp_like(b, x);
         draft_op(b->d, op->name, dgrad);
         draft_arg(b->d, dy, ARG_READ);
-        draft_arg(b->d, w, ARG_READ);
+        draft_arg(b->d, draft_weight(op), ARG_READ);
         draft_arg(b->d, dx, ARG_WRITE);
         contribute(b, op, x, dx, false);
     }
@@ -263,6 +327,8 @@ static void back_matmul(Back *b, const TapeOp *op)
     held->args[0] = whole(b->d, dy, ARG_READ);
     held->args[1] = whole(b->d, b->t->values[x].memory, ARG_READ);
     held->args[2] = whole(b->d, param_grad(b, w), ARG_WRITE);
+    if (op->cast)
+        hold_cast(b, op, held);
     if (!b->plan->wgrad_last)
         release_held(b);
 }
@@ -303,12 +369,13 @@ static uint32_t gradient_of(Back *b, const TapeOp *op, uint32_t x, bool *beside)
 
 /*
  * Norm and batch norm: the gradients of gain and shift come out of the same kernel.
- * A chain reads the f32 copy of x, not x.
+ * A chain reads the f32 copy of x, not x, which is none where x is f32.
  */
 static void back_norm(Back *b, const TapeOp *op)
 {
     uint32_t x = op->in[0], y = op->out;
-    if (!op->chain)
+    bool reads = !op->chain || b->t->values[x].dtype == DTYPE_F32;
+    if (reads)
         need(b, x);
     for (uint32_t j = 0; j < op->aux_n; j++)
         need(b, op->aux[j]);
@@ -317,7 +384,7 @@ static void back_norm(Back *b, const TapeOp *op)
     uint32_t dx = gradient_of(b, op, x, &beside);
     draft_op(b->d, op->name, rows_kernel(b, op, y));
     draft_arg(b->d, b->grad[y], ARG_READ);
-    if (!op->chain)
+    if (reads)
         draft_arg_part(b->d, b->t->values[x].memory, ARG_READ, bytes);
     for (uint32_t j = 0; j < op->aux_n; j++)
         draft_arg(b->d, op->aux[j], ARG_READ);
@@ -705,7 +772,8 @@ static void start(Back *b)
     for (uint32_t m = 0; m < b->d->memories_n; m++)
         if (b->d->memories[m].slot == SLOT_OUT) /* when computed again, nobody reads it */
             b->d->memories[m].slot = SLOT_LOCAL;
-    b->d->logical_n = t->ops_n + GRAD_KINDS * t->ops_n + 2; /* the last: copy, release */
+    uint32_t each = 1 + GRAD_KINDS + (b->plan->cast_grads == DTYPE_N ? 0 : 1);
+    b->d->logical_n = each * t->ops_n + 2; /* the last: copy, release */
     b->d->saved = mem_zero(t->values_n, sizeof *b->d->saved);
     for (uint32_t v = 0; v < t->values_n; v++)
         b->grad[v] = NONE_U32;
@@ -725,6 +793,7 @@ void draft_backward(Draft *d, const Tape *t, const DraftPlan *plan)
 {
     Back b = { .t = t, .d = d, .plan = plan };
     b.redone = mem_zero(t->ops_n, sizeof *b.redone);
+    b.recast = mem_zero(t->ops_n, sizeof *b.recast);
     b.grad = mem_zero(t->values_n, sizeof *b.grad);
     b.alias = mem_zero(t->values_n, sizeof *b.alias);
     b.wants_grad = mem_zero(t->values_n, sizeof *b.wants_grad);
@@ -734,6 +803,7 @@ void draft_backward(Draft *d, const Tape *t, const DraftPlan *plan)
     release_held(&b);
     finish(&b);
     free(b.redone);
+    free(b.recast);
     free(b.grad);
     free(b.alias);
     free(b.wants_grad);

@@ -12,6 +12,8 @@
  * cast to f32, complex product, cast back, for q and for k (torchtitan's and
  * Meta's apply_rotary_emb).
  *
+ * Where x is f32 already nothing is cast: dy x stats [normed gain] come in this order then.
+ *
  * training.compile fuses the chains: then the op stays one kernel.
  */
 #include "sim/lower_parts.h"
@@ -59,22 +61,26 @@ static void reduce(Lowering *l, const Whole *w, KernelArg x, KernelArg y)
 void chain_norm_forward(Lowering *l, const Whole *w, uint32_t gains)
 {
     const KernelArg *out = w->args + 1 + gains;
-    KernelArg x = w->args[0], y = out[0], r = out[1], x32 = out[2];
-    KernelArg normed = gains ? out[3] : y;
+    KernelArg x = w->args[0], y = out[0], r = out[1];
+    bool wide = part_dtype(l, x) == DTYPE_F32;
+    KernelArg x32 = wide ? x : out[2], normed = gains ? out[wide ? 2 : 3] : y;
     uint64_t n = lower_bytes(l, x32) / dtype_bytes(DTYPE_F32);
     KernelArg square = part_temp(l, "squares", x32, DTYPE_F32);
-    elementwise(l, w, OP_CAST, x, NULL, x32, n);
+    if (!wide)
+        elementwise(l, w, OP_CAST, x, NULL, x32, n);
     elementwise(l, w, OP_SCALE, x32, NULL, square, n);
     reduce(l, w, square, r);
     on_rows(l, w, r, 2);
-    KernelArg product = part_temp(l, "normed in f32", x32, DTYPE_F32);
+    KernelArg product = wide ? normed : part_temp(l, "normed in f32", x32, DTYPE_F32);
     elementwise(l, w, OP_SCALE, x32, &r, product, n);
-    elementwise(l, w, OP_CAST, product, NULL, normed, n);
+    if (!wide)
+        elementwise(l, w, OP_CAST, product, NULL, normed, n);
     for (uint32_t i = 0; i < gains; i++) /* q and k have one each, for their columns */
         elementwise(l, w, OP_SCALE, normed, &w->args[1 + i], y, n / gains);
 }
 
-/* dy stats x32 [normed gain ...] -> dx [dgain ...]; returns the gradient of normed */
+/* dy stats x32 [normed gain ...] -> dx [dgain ...], or dy x stats ...; returns the gradient of
+ * normed */
 static KernelArg gain_backward(Lowering *l, const Whole *w, uint32_t gains, uint64_t n)
 {
     KernelArg dy = w->args[0], normed = w->args[3];
@@ -91,14 +97,17 @@ static KernelArg gain_backward(Lowering *l, const Whole *w, uint32_t gains, uint
 
 void chain_norm_backward(Lowering *l, const Whole *w, uint32_t gains)
 {
-    KernelArg r = w->args[1], x32 = w->args[2], dx = w->args[w->args_n - gains - 1];
+    KernelArg dx = w->args[w->args_n - gains - 1];
+    bool wide = part_dtype(l, dx) == DTYPE_F32;
+    KernelArg r = w->args[wide ? 2 : 1], x32 = w->args[wide ? 1 : 2];
     uint64_t n = lower_bytes(l, x32) / dtype_bytes(DTYPE_F32);
     KernelArg dnormed = gains ? gain_backward(l, w, gains, n) : w->args[0];
-    KernelArg d32 = part_temp(l, "normed gradient in f32", x32, DTYPE_F32);
-    KernelArg direct = part_temp(l, "direct gradient", x32, DTYPE_F32);
+    KernelArg d32 = wide ? dnormed : part_temp(l, "normed gradient in f32", x32, DTYPE_F32);
+    KernelArg direct = wide ? dx : part_temp(l, "direct gradient", x32, DTYPE_F32);
     KernelArg products = part_temp(l, "mean products", x32, DTYPE_F32);
     KernelArg dr = part_temp(l, "row gradient", r, DTYPE_F32);
-    elementwise(l, w, OP_CAST, dnormed, NULL, d32, n);
+    if (!wide)
+        elementwise(l, w, OP_CAST, dnormed, NULL, d32, n);
     elementwise(l, w, OP_SCALE, d32, &r, direct, n);
     elementwise(l, w, OP_SCALE, d32, &x32, products, n);
     reduce(l, w, products, dr);
@@ -107,7 +116,8 @@ void chain_norm_backward(Lowering *l, const Whole *w, uint32_t gains)
     elementwise(l, w, OP_SCALE, x32, &dr, through, n);
     direct.mode = ARG_UPDATE;
     elementwise(l, w, OP_ADD, through, NULL, direct, n);
-    elementwise(l, w, OP_CAST, direct, NULL, dx, n);
+    if (!wide)
+        elementwise(l, w, OP_CAST, direct, NULL, dx, n);
 }
 
 static void rotate(Lowering *l, const Whole *w, KernelArg x, uint64_t elements)

@@ -8,6 +8,7 @@
  *                                                   with dropout, of the weights, one more each
  *     fused_gated           gated activation        act(gate), product; backward three
  *     wgrad_accumulate      wgrad that adds         matmul into a temporary, add
+ *                           (f32_params)            ..., cast into another, add
  *     (fused_cross_entropy: sim/lower_loss.c; fused_optimizer: sim/lower_optimizer.c)
  *     (cp_ring: sim/lower_ring.c; parallel.sync_batchnorm: sim/lower_batchnorm.c)
  *     (norm_chain, rope_chain: sim/lower_chain.c; fp8_dynamic: sim/lower_fp8.c)
@@ -185,10 +186,15 @@ static bool expand_parts(Lowering *l, const Whole *w)
     return n > 0;
 }
 
-static bool adds_apart(const Lowering *l, const Op *op)
+/* torch.autocast: the gradient made in 16 bits is cast, then added. */
+static void accumulate_cast(Lowering *l, const Whole *w)
 {
-    return (op->kind == OP_MATMUL || op->kind == OP_CONV) && op->phase == PHASE_WGRAD &&
-           op->u.matmul.accumulate && !l->b->sw->wgrad_accumulate;
+    KernelArg from = w->args[0], dw = w->args[1];
+    KernelArg temp = part_temp(l, "weight gradient in f32", dw, part_dtype(l, dw));
+    part_begin(l, w, OP_CAST, FN_NONE)->u.elements = w->op.u.elements;
+    part_arg(l, from, ARG_READ);
+    part_arg(l, temp, ARG_WRITE);
+    add_sum(l, w, dw, temp, lower_bytes(l, dw));
 }
 
 /* ---- attention with its scores in memory ---- */
@@ -482,9 +488,15 @@ static bool each_kernel(Lowering *l, bool (*f)(Lowering *l, const Whole *w))
 
 static bool add_apart(Lowering *l, const Whole *w)
 {
-    if (!adds_apart(l, &w->op))
+    const Op *op = &w->op;
+    if (op->phase != PHASE_WGRAD)
         return false;
-    accumulate_apart(l, w);
+    if ((op->kind == OP_MATMUL || op->kind == OP_CONV) && op->u.matmul.accumulate)
+        accumulate_apart(l, w);
+    else if (op->kind == OP_CAST && w->args[1].mode == ARG_UPDATE)
+        accumulate_cast(l, w);
+    else
+        return false;
     return true;
 }
 
@@ -503,7 +515,7 @@ bool lower_may_expand(const Lowering *l, const Op *op)
     case OP_BATCHNORM:
         return true;
     case OP_CAST:
-        return fp8_is_dynamic(l);
+        return fp8_is_dynamic(l) || build_formats(l->b).casts;
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:
         return op->lane == LANE_CP || (op->lane == LANE_TP && l->b->sw->tp_ring);

@@ -5,12 +5,14 @@
  *     fused_bias            matmul, bias                   matmul, fn bias
  *                           ... , gelu or relu             matmul, fn bias_gelu ...
  *                           wgrad, bias gradient           matmul, fn bias
+ *     addmm                 matmul, bias                   matmul, fn bias
  *     fused_elementwise     bias, activation               activation with a bias
  *                           bias, residual add             add with a bias
  *                           [bias,] dropout, residual add  add with a bias and a mask
- *                           norm or activation, cast       the same, result in fp8
+ *                           norm or activation, cast       the same, result in fp8 or 16 bits
  *     fused_residual_norm   add (with a bias), norm        norm, fn add_layernorm ...
  *                           norm backward, gradient sum    norm, fn add_layernorm ...
+ *                           norm or sum, cast              the same, two results
  *     fused_rope            rope, attention                attention
  *                           attention backward, rope       attention
  *
@@ -82,8 +84,9 @@ static void add_work(Pair *p, uint32_t i, bool gone)
 
 static bool matmul_bias(Pair *p)
 {
-    if (!p->l->b->sw->fused_bias || p->k->op.kind != OP_MATMUL || p->next->kind != OP_BIAS ||
-        p->k->op.fn != FN_NONE || op_is_backward(p->next))
+    const Software *sw = p->l->b->sw;
+    if (!(sw->fused_bias || sw->addmm) || p->k->op.kind != OP_MATMUL ||
+        p->next->kind != OP_BIAS || p->k->op.fn != FN_NONE || op_is_backward(p->next))
         return false;
     KernelArg y = arg_of(p, 2);
     if (p->k->arg_n != 3 || !same(y, next_arg(p, 0)))
@@ -123,7 +126,7 @@ static bool matmul_activation(Pair *p)
 }
 
 /* A norm or an activation whose result is wanted in fp8 alone writes fp8, where its scale is known
- * before it is. */
+ * before it is; so with the 16 bits of torch.autocast. */
 static bool cast_result(Pair *p)
 {
     bool makes = p->k->op.kind == OP_NORM || p->k->op.kind == OP_ACTIVATION;
@@ -296,6 +299,28 @@ static bool norm_sum(Pair *p)
     return true;
 }
 
+/* torch.autocast: what is wanted in 16 bits too is written so as well. */
+static bool cast_beside(Pair *p)
+{
+    bool makes = p->k->op.kind == OP_NORM || p->k->op.kind == OP_ADD;
+    if (!fuses_norm(p) || !makes || p->next->kind != OP_CAST || p->next->dtype == DTYPE_FP8)
+        return false;
+    KernelArg args[12];
+    uint32_t n = p->k->arg_n;
+    bool found = false;
+    ASSERT(n < ARRAY_N(args));
+    for (uint32_t i = 0; i < n; i++) {
+        args[i] = arg_of(p, i);
+        found = found || (args[i].mode != ARG_READ && same(args[i], next_arg(p, 0)));
+    }
+    if (!found)
+        return false;
+    args[n] = next_arg(p, 1);
+    add_work(p, 0, false);
+    set_args(p, args, n + 1);
+    return true;
+}
+
 /* The rotation happens on the way in, and backward on the way out: no traffic of its own. */
 static bool rope_attention(Pair *p)
 {
@@ -338,9 +363,9 @@ bool lower_merge(Lowering *l, const Op *next)
 {
     typedef bool Rule(Pair * p);
     static Rule *const rules[] = {
-        matmul_bias, matmul_activation, wgrad_bias,     bias_activation,
-        bias_add,    bias_dropout,      dropout_add,    add_norm,
-        norm_sum,    rope_attention,    attention_rope, cast_result,
+        matmul_bias,    matmul_activation, wgrad_bias,  bias_activation, bias_add,
+        bias_dropout,   dropout_add,       add_norm,    norm_sum,        rope_attention,
+        attention_rope, cast_result,       cast_beside,
     };
     Pair p = { l, &l->kernels[0], next, l->old->args + next->arg_first };
     if (next->lane != p.k->op.lane)

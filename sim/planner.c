@@ -46,17 +46,16 @@ static double cpu_seconds(void)
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
 {
     const Training *t = &p->bases[c->base].training;
+    bool fsdp = c->strategy == STRATEGY_FSDP || c->strategy == STRATEGY_HSDP;
+    Formats f = formats_of(t, &p->sw, fsdp);
     const Model *model = &p->bases[c->base].model;
     double cut = (double)c->tp * c->pp, elements = (double)model_params(model) / cut;
     double experts = (double)model_expert_params(model) / cut;
     double held = elements - experts + experts / c->ep;
     bool adam = t->optimizer == OPT_ADAM || t->optimizer == OPT_ADAMW;
-    double params = (double)dtype_bytes(t->param_dtype),
-           grads = (double)min_u64(dtype_bytes(t->grad_dtype), dtype_bytes(t->reduce_dtype));
-    double state = (adam                           ? 8
-                    : t->optimizer == OPT_MOMENTUM ? 4
-                                                   : 0) +
-                   (t->master_weights ? 4 : 0);
+    double params = (double)dtype_bytes(f.param),
+           grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(fsdp ? f.shard : f.reduce));
+    double state = (adam ? 8 : t->optimizer == OPT_MOMENTUM ? 4 : 0) + (f.masters ? 4 : 0);
     double n = (double)c->dp * c->cp;
     switch (c->strategy) {
     case STRATEGY_ZERO1:

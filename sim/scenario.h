@@ -72,9 +72,9 @@ typedef struct Training {
     uint32_t micro_batches; /* per replica and step: global_batch / (dp * micro_batch) */
     DType precision;        /* of matmuls */
     DType param_dtype, grad_dtype, reduce_dtype;
-    /* Given by the user; else f32 where the software's gradients are. */
-    bool grad_dtype_set, reduce_dtype_set;
     bool master_weights; /* an f32 copy beside param_dtype */
+    /* Given by the user; else the software may say more: sim/formats.h. */
+    bool param_dtype_set, grad_dtype_set, reduce_dtype_set, master_weights_set;
     Optimizer optimizer;
     Recompute recompute;
     uint32_t recompute_layers; /* per stage, for RECOMPUTE_LAYERS */

@@ -74,6 +74,31 @@ static void explain_buckets(JsonLogRow *rows, size_t n, char text[2][32], const 
             }
 }
 
+/* Number formats that the software chooses where the scenario is silent: sim/formats.h. */
+static void explain_formats(JsonLogRow *rows, size_t n, const Scenario *s, const Software *sw)
+{
+    const Parallel *p = &s->parallel;
+    bool fsdp = (p->strategy == STRATEGY_FSDP && p->dp * p->cp > 1) ||
+                (p->strategy == STRATEGY_HSDP && p->shard_size * p->cp > 1);
+    Formats f = formats_of(&s->training, sw, fsdp);
+    const struct {
+        const char *key, *value;
+    } chosen[] = { { "training.param_dtype", dtype_names[f.param] },
+                   { "training.grad_dtype", dtype_names[f.grad] },
+                   { "training.reduce_dtype", dtype_names[f.reduce] },
+                   { "training.master_weights", f.masters ? "true" : "false" } };
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < ARRAY_N(chosen); k++)
+            if (strcmp(rows[i].path, chosen[k].key) == 0 &&
+                strcmp(rows[i].value, chosen[k].value) != 0) {
+                rows[i].value = chosen[k].value;
+                rows[i].origin = k == 0 || k == 3           ? "software: kernels.f32_params"
+                                 : sw->f32_grads            ? "software: kernels.f32_grads"
+                                 : k == 2 && sw->f32_reduce ? "software: parallel.f32_reduce"
+                                                            : "software: kernels.f32_params";
+            }
+}
+
 void scenario_explain(const Scenario *s, const Software *sw, FILE *out)
 {
     size_t n;
@@ -83,6 +108,7 @@ void scenario_explain(const Scenario *s, const Software *sw, FILE *out)
     if (n > 0)
         memcpy(rows, log, n * sizeof *rows);
     explain_buckets(rows, n, buckets, &(Build){ .s = s, .sw = sw });
+    explain_formats(rows, n, s, sw);
     JsonLogRow derived[DERIVED_N];
     char text[DERIVED_N][32];
     derive(derived, text, s);

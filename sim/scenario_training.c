@@ -80,6 +80,7 @@ static bool read_formats(JsonObj *o, Scenario *s)
     bool text = s->model.kind == MODEL_TRANSFORMER;
     t->precision = (DType)json_word(o, "precision", dtype_names, PRECISIONS_N,
                                     text ? DTYPE_BF16 : DTYPE_F32);
+    t->param_dtype_set = json_has(o, "param_dtype");
     t->param_dtype = read_stored(o, "param_dtype", stored_as(t->precision));
     t->grad_dtype_set = json_has(o, "grad_dtype");
     t->grad_dtype = read_stored(o, "grad_dtype", t->param_dtype);
@@ -111,6 +112,7 @@ static bool read_optimizer(JsonObj *o, Training *t)
     t->optimizer =
         (Optimizer)json_word(o, "optimizer", optimizer_names, OPTIMIZER_N, OPT_ADAMW);
     bool adam = t->optimizer == OPT_ADAM || t->optimizer == OPT_ADAMW;
+    t->master_weights_set = json_has(o, "master_weights");
     t->master_weights =
         json_bool(o, "master_weights", adam && dtype_bytes(t->param_dtype) == 2);
     t->lr = json_number(o, "lr", 0, 1e6, 1e-3);

@@ -84,16 +84,15 @@ static void add_state(Build *b, const TapeValue *p)
     static const uint32_t moments_n[OPTIMIZER_N] = {
         [OPT_SGD] = 0, [OPT_MOMENTUM] = 1, [OPT_ADAM] = 2, [OPT_ADAMW] = 2
     };
-    const Training *t = &b->s->training;
-    for (uint32_t i = 0; i < moments_n[t->optimizer]; i++)
+    for (uint32_t i = 0; i < moments_n[b->s->training.optimizer]; i++)
         add_tensor(b->g, names[i], TENSOR_OPTIMIZER, DTYPE_F32, p->rows, p->columns);
-    if (t->master_weights)
+    if (build_formats(b).masters)
         add_tensor(b->g, "master weights", TENSOR_OPTIMIZER, DTYPE_F32, p->rows, p->columns);
 }
 
 static void own_params(Build *b, BlockType *type, const TapeValue *const *list, uint32_t n)
 {
-    DType grad = grad_dtype(b);
+    DType grad = build_formats(b).grad;
     type->params = PUSH_ARRAY(&b->arena, Param, n + 1);
     type->params_n = n;
     for (uint32_t i = 0; i < n; i++) {
@@ -485,6 +484,7 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
                          uint32_t data)
 {
     bool again = variant == VARIANT_RECOMPUTE;
+    Formats formats = build_formats(b);
     bool async_tp = b->s->parallel.tp > 1 && overlaps(b, DIM_TP) && b->sw->tp_async_backward;
     DraftPlan draft = { .redo = again ? plan->redo : NULL,
                         .parts = again ? plan->parts : NULL,
@@ -497,7 +497,9 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
                         .cp_group = b->group[GROUP_CP],
                         .kv_group = b->group[GROUP_KV],
                         .ep_group = b->group[GROUP_EP],
-                        .grad_dtype = grad_dtype(b) };
+                        .grad_dtype = formats.grad,
+                        .cast_grads = formats.casts ? act_dtype(&b->s->training) : DTYPE_N,
+                        .fuses_casts = fusion_of(b).residual_norm };
     Played p = { .stash = NONE_U32, .data = data };
     draft_backward(&p.backward, &plan->tape, &draft);
     draft_forward(&p.forward, &plan->tape, &draft);

@@ -39,9 +39,8 @@ static const Fact parallel_facts[] = {
 
 /* May be left out: false. */
 static const Fact kernel_options[] = {
-    FACT(foreach_optimizer),
-    FACT(loss_in_place),
-    FACT(fp8_dynamic),
+    FACT(addmm),       FACT(foreach_optimizer), FACT(loss_in_place),
+    FACT(fp8_dynamic), FACT(f32_params),        FACT(f32_stream),
 };
 
 static const Fact parallel_options[] = {
@@ -98,6 +97,7 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
     static const char *const attention_kernels[ATTENTION_KERNEL_N] = {
         [ATTENTION_NEWEST] = "newest",
         [ATTENTION_FLASH2] = "flash2",
+        [ATTENTION_FLASH1] = "flash1",
         [ATTENTION_TRITON] = "triton",
     };
     JsonObj o = json_begin(node, err);

@@ -33,7 +33,8 @@
 typedef enum AttentionKernel {
     ATTENTION_NEWEST, /* FlashAttention-2 up to Ampere, cuDNN or FlashAttention-3 from Hopper on */
     ATTENTION_FLASH2, /* FlashAttention-2 everywhere */
-    ATTENTION_TRITON, /* the first FlashAttention, written in Triton */
+    ATTENTION_FLASH1, /* the first FlashAttention: PyTorch 2.0 and 2.1 */
+    ATTENTION_TRITON, /* the same, written in Triton */
     ATTENTION_KERNEL_N
 } AttentionKernel;
 
@@ -48,6 +49,7 @@ typedef struct Software {
     bool fused_gate_up;   /* gate and up as one matmul, else two */
     bool fused_gated;     /* act(gate) * up as one kernel; else act(gate) is saved too */
     bool fused_bias; /* bias, gelu and relu as matmul epilogues, else kernels of their own */
+    bool addmm;      /* a bias by itself as the matmul's epilogue; may be left out: false */
     bool fused_elementwise;   /* a bias in one kernel with the activation or sum after it */
     bool fused_residual_norm; /* residual add and the norm after it in one kernel */
     bool fused_rope;          /* inside attention, else a kernel of its own */
@@ -59,9 +61,14 @@ typedef struct Software {
     bool rope_chain;          /* rope: cast to f32, rotate, cast back, for q and for k */
     bool dropout;             /* trained with dropout: masks are made and kept */
     bool wgrad_accumulate;    /* weight gradients are accumulated by the matmul (beta = 1) */
-    bool f32_grads;           /* gradients are kept, and summed over replicas, in f32 */
-    bool f32_logits;          /* unfused loss: reads an f32 copy of the logits */
-    bool loss_in_place;       /* unfused loss: the softmax takes the place of that copy, and the
+    bool
+        f32_params; /* parameters are kept in f32, without master weights: sim/formats.h; may be
+                        left out: false */
+    bool f32_stream; /* torch.autocast: with them, norms and sums of layers are f32; may be left
+                        out: false */
+    bool f32_grads;  /* gradients are kept, and summed over replicas, in f32 */
+    bool f32_logits; /* unfused loss: reads an f32 copy of the logits */
+    bool loss_in_place; /* unfused loss: the softmax takes the place of that copy, and the
                                  gradient that of the softmax; may be left out: false */
     /* fp8: scaled by what the tensor at hand holds, so that it is read before it is cast, and so
      * are weights; may be left out: false, scaled by what earlier steps saw. */

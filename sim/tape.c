@@ -100,3 +100,21 @@ uint32_t tape_in_place(Tape *t, TapeOp op)
     tape_op(t, op);
     return y;
 }
+
+static bool reads_wide(const Tape *t, const TapeOp *op, DType dtype)
+{
+    bool multiplies = (op->kind == OP_MATMUL || op->kind == OP_CONV) && !op->is_comm;
+    return multiplies && op->dtype == dtype && t->values[op->param[0]].dtype == DTYPE_F32;
+}
+
+void tape_cast_weights(Tape *t, DType dtype)
+{
+    for (uint32_t i = 0; i < t->ops_n; i++) {
+        TapeOp *op = &t->ops[i];
+        if (!reads_wide(t, op, dtype))
+            continue;
+        const TapeValue *w = &t->values[op->param[0]];
+        const char *name = arena_printf(t->arena, "%s in %s", w->name, dtype_names[dtype]);
+        op->cast = tape_made(t, name, dtype, w->rows, w->columns);
+    }
+}

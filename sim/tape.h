@@ -90,6 +90,8 @@ typedef struct TapeOp {
     uint32_t in[TAPE_IN_MAX];
     uint32_t param[TAPE_PARAM_MAX]; /* weight or table; norm: gain, shift */
     uint32_t out;
+    uint32_t
+        cast; /* matmul, convolution: a 16-bit copy of param[0], read in its place; 0: none */
     uint32_t aux[TAPE_AUX_MAX]; /* also written, for backward: statistics, softmax, indices */
     bool in_place;              /* out has the memory of in[0] */
     bool idle;                  /* keeps its number but does nothing; in_place */
@@ -137,6 +139,8 @@ uint32_t tape_made(Tape *t, const char *name, DType dtype, uint64_t rows, uint64
 uint32_t tape_input(Tape *t, DType dtype, uint64_t rows, uint64_t columns);
 uint32_t tape_data(Tape *t, const char *name, DType dtype, uint64_t rows, uint64_t columns);
 uint32_t tape_param(Tape *t, const char *name, DType dtype, uint64_t rows, uint64_t columns);
+/* Matmuls and convolutions in dtype read casts of f32 weights from now on. */
+void tape_cast_weights(Tape *t, DType dtype);
 
 uint64_t value_elements(const TapeValue *v);
 uint64_t value_bytes(const TapeValue *v);

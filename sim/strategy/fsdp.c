@@ -35,8 +35,8 @@
  * SHARDS.  Of every parameter each of n ranks holds ceil(elements / n), the last
  * parts padded.  An all-gather reads the shards of all parameters of the unit and
  * bears the parameters; a parameter is the concatenation of the ranks' shards of it.
- * Shards are kept as training.param_dtype; what is gathered is cast first where the
- * kernels read another format.
+ * What is gathered is cast first where shards are kept in another format than kernels read, and
+ * what was scattered where they keep it in another than it was summed in (sim/formats.h).
  * With bytes counted so, a step moves 3 (n - 1)/n times the parameters per rank.
  *
  * COPIES.  Where the software says so (gather_copies, as FSDP2 does), what is gathered is one
@@ -150,7 +150,7 @@ static UnitType start_type(Build *b, const BlockType *t, const Owned *o)
     if (t->elements == 0)
         return u;
     DType read = layout_tensor(b->g, t->param_layout, 0)->dtype;
-    if (read != b->s->training.param_dtype)
+    if (read != build_formats(b).param)
         u.cast_layout = copy_layout(b->g, o->param_layout, read);
     u.copies = needs_copy(b, t);
     u.input_layout =
@@ -316,45 +316,71 @@ static void reduce_replicas(const Fsdp *d, Slot slot, uint32_t layout)
     graph_dep(g, 0);
 }
 
+/* The sum goes into the gradient's shard: as it is, or through a copy that is then added (more) or
+ * cast. */
+typedef struct Scatter {
+    Slot slot;
+    uint32_t layout;
+    bool more, casts;
+} Scatter;
+
+static Scatter scatter_of(Fsdp *d, const Owned *o, bool more)
+{
+    Scatter s = { SLOT_GRAD_SHARD, o->grad_layout, more, false };
+    Formats f = build_formats(d->b);
+    s.casts = f.shard != f.reduce;
+    if (more || s.casts)
+        s.slot = SLOT_LOCAL;
+    if (s.casts)
+        s.layout = copy_layout(d->b->g, o->grad_layout, f.reduce);
+    return s;
+}
+
+static void keep_sum(const Fsdp *d, const Owned *o, const Scatter *how)
+{
+    Graph *g = d->b->g;
+    uint64_t from = layout_bytes(g, how->layout), to = layout_bytes(g, o->grad_layout);
+    graph_op(g, (Op){ .kind = how->more ? OP_ADD : OP_CAST,
+                      .phase = PHASE_UPDATE,
+                      .dtype = build_formats(d->b).shard,
+                      .lane = sum_lane(d),
+                      .name = intern(&g->names, how->more ? "add gradient shards"
+                                                          : "cast gradient shards"),
+                      .logical = d->replicas == NONE_U32 ? 1 : 2,
+                      .u.elements = o->total,
+                      .flops = how->more ? (double)o->total : 0,
+                      .read_bytes = from + (how->more ? to : 0),
+                      .write_bytes = to });
+    bool born = !how->more && !d->b->sw->grads_persist;
+    arg_each(g, SLOT_GRAD_SHARD, o->grad_layout, how->more ? ARG_UPDATE : ARG_WRITE, born,
+             false);
+    arg_each(g, SLOT_LOCAL, how->layout, ARG_READ, false, true);
+}
+
 /* The first of a step writes the gradient's shard; later ones (more) add to it. */
 static uint32_t make_reduce(Fsdp *d, uint32_t block, bool more)
 {
     Graph *g = d->b->g;
     const UnitType *u = unit_type(d, block);
     const Owned *o = shards_of(d, block);
-    DType dtype = reduce_dtype(d->b);
-    uint64_t bytes = layout_bytes(g, o->grad_layout);
+    Scatter how = scatter_of(d, o, more);
     Op op = { .kind = OP_REDUCE_SCATTER,
               .phase = PHASE_UPDATE,
-              .dtype = dtype,
+              .dtype = reduce_dtype(d->b),
               .lane = LANE_REDUCE,
-              .u.comm = { .bytes = bytes * d->ranks_n, .group = share_group(d->b) } };
+              .u.comm = { .bytes = layout_bytes(g, how.layout) * d->ranks_n,
+                          .group = share_group(d->b) } };
     uint32_t s = start_segment(g, SEGMENT_REDUCE, "reduce-scatter unit", op);
     uint32_t *layout = g->segments[s].layout;
     layout[input_slot(u)] = u->input_layout;
     layout[SLOT_GRAD_SHARD] = o->grad_layout;
+    layout[how.slot] = how.layout;
     arg_each(g, input_slot(u), u->input_layout, ARG_READ, false, false);
-    if (!more) {
-        arg_each(g, SLOT_GRAD_SHARD, o->grad_layout, ARG_WRITE, !d->b->sw->grads_persist,
-                 false);
-        reduce_replicas(d, SLOT_GRAD_SHARD, o->grad_layout);
-        return s;
-    }
-    layout[SLOT_LOCAL] = o->grad_layout;
-    arg_each(g, SLOT_LOCAL, o->grad_layout, ARG_WRITE, true, false);
-    reduce_replicas(d, SLOT_LOCAL, o->grad_layout);
-    graph_op(g, (Op){ .kind = OP_ADD,
-                      .phase = PHASE_UPDATE,
-                      .dtype = dtype,
-                      .lane = sum_lane(d),
-                      .name = intern(&g->names, "add gradient shards"),
-                      .logical = d->replicas == NONE_U32 ? 1 : 2,
-                      .u.elements = o->total,
-                      .flops = (double)o->total,
-                      .read_bytes = 2 * bytes,
-                      .write_bytes = bytes });
-    arg_each(g, SLOT_GRAD_SHARD, o->grad_layout, ARG_UPDATE, false, false);
-    arg_each(g, SLOT_LOCAL, o->grad_layout, ARG_READ, false, true);
+    bool born = how.slot == SLOT_LOCAL || !d->b->sw->grads_persist;
+    arg_each(g, how.slot, how.layout, ARG_WRITE, born, false);
+    reduce_replicas(d, how.slot, how.layout);
+    if (how.slot == SLOT_LOCAL)
+        keep_sum(d, o, &how);
     return s;
 }
 

@@ -450,7 +450,7 @@ static Point sum_partial(Finish *f, uint32_t role_index, Point after)
                  .owned = f->owned,
                  .parts = f->share == SHARE_UPDATE ? f->ranks_n : 1,
                  .grad_slot = grad_slot(f),
-                 .dtype = shards_grads(b) ? reduce_dtype(b) : grad_dtype(b),
+                 .dtype = shards_grads(b) ? build_formats(b).shard : build_formats(b).grad,
                  .group = b->group[GROUP_TP] };
     bundle_open(&u);
     bundle_fill(&u, after);
@@ -514,17 +514,17 @@ static uint32_t update_segment(Finish *f, uint32_t type)
     if (f->update[type] != NONE_U32)
         return f->update[type];
     Graph *g = f->b->g;
-    const Training *t = &f->b->s->training;
+    Optimizer optimizer = f->b->s->training.optimizer;
     const Owned *o = &f->owned[type];
     uint64_t params = param_bytes(f, type), state = layout_bytes(g, o->state_layout);
-    uint64_t from = state + grad_bytes(f, type) + (t->master_weights ? 0 : params);
+    uint64_t from = state + grad_bytes(f, type) + (build_formats(f->b).masters ? 0 : params);
     uint32_t s = one_op_segment(g, SEGMENT_OPTIMIZER,
                                 (Op){ .kind = OP_OPTIMIZER,
-                                      .fn = fns[t->optimizer],
+                                      .fn = fns[optimizer],
                                       .dtype = DTYPE_F32,
                                       .lane = LANE_COMPUTE,
                                       .u.elements = o->total,
-                                      .flops = optimizer_flops(t->optimizer) * (double)o->total,
+                                      .flops = optimizer_flops(optimizer) * (double)o->total,
                                       .read_bytes = from,
                                       .write_bytes = params + state },
                                 "optimizer");
@@ -582,10 +582,11 @@ static uint32_t part_layout(Build *b, const BlockType *type, uint32_t whole, DTy
 static Owned own_type(Build *b, const BlockType *t, Share share)
 {
     Owned o = { t->param_layout, t->grad_layout, t->state_layout, NULL, 0 };
+    Formats formats = build_formats(b);
     if (share == SHARE_ALL)
-        o.param_layout = part_layout(b, t, t->param_layout, b->s->training.param_dtype);
+        o.param_layout = part_layout(b, t, t->param_layout, formats.param);
     if (share >= SHARE_GRADS)
-        o.grad_layout = part_layout(b, t, t->grad_layout, reduce_dtype(b));
+        o.grad_layout = part_layout(b, t, t->grad_layout, formats.shard);
     if (share >= SHARE_UPDATE)
         o.state_layout = part_layout(b, t, t->state_layout, DTYPE_N);
     o.elements = PUSH_ARRAY(&b->arena, uint64_t, t->params_n);

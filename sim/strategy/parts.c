@@ -101,9 +101,7 @@ void wait_at_start(const Graph *g, Role *role, Point src)
 
 DType reduce_dtype(const Build *b)
 {
-    const Training *t = &b->s->training;
-    bool free = !t->grad_dtype_set && !t->reduce_dtype_set;
-    return (b->sw->f32_grads || b->sw->f32_reduce) && free ? DTYPE_F32 : t->reduce_dtype;
+    return build_formats(b).reduce;
 }
 
 uint32_t param_group(const Build *b, const Param *p)

@@ -365,6 +365,52 @@ static void full_recomputation_keeps_nothing_and_repeats_forward(void)
     }
 }
 
+/* torch.autocast on GPT-2, s tokens of width h: kept are f32 residuals (the block's input is the
+ * boundary), casts of what norms gave and of the weights, and what matmuls gave, in bf16. */
+static void autocast_keeps_casts_and_f32_residuals(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(2, 256, 8, 512));
+    w.sw.f32_params = w.sw.f32_stream = true;
+    w.s.training.recompute = RECOMPUTE_FULL;
+    CHECK(world_build(&w));
+    const BlockType *t = world_type(&w, 1);
+    uint64_t s = 2 * 32, h = 256, weights = 12 * h * h;
+    uint64_t norms = 2 * (2 * s * h + 2 * 4 * s) + 4 * s * h; /* casts, statistics, residual */
+    uint64_t attention = 2 * s * (3 * h + h) + 4 * s * 8, mlp = 2 * s * (4 * h + 4 * h);
+    CHECK_U64(norms + attention + mlp + 2 * weights,
+              layout_sum(&w, t->stash_layout[VARIANT_PLAIN]));
+    CHECK_INT(NONE_U32, t->stash_layout[VARIANT_RECOMPUTE]);
+    CHECK_U64(4 * s * h, layout_sum(&w, t->in_layout));
+    CHECK_U64(4 * t->elements, layout_sum(&w, t->param_layout));
+    CHECK_U64(4 * t->elements, layout_sum(&w, t->grad_layout));
+    CHECK_U64(8 * t->elements, layout_sum(&w, t->state_layout)); /* no master weights */
+    world_free(&w);
+}
+
+/* Checkpointing casts all weights again; stopping early it does so without the last matmul. */
+static void weights_are_cast_again(void)
+{
+    for (int early = 0; early < 2; early++) {
+        World w;
+        world_transformer(&w, gpt_like(2, 256, 8, 512));
+        w.sw.f32_params = w.sw.f32_stream = true;
+        w.s.training.recompute = RECOMPUTE_FULL;
+        w.sw.recompute_stops_early = early;
+        CHECK(world_build(&w));
+        uint32_t backward = world_type(&w, 1)->backward[VARIANT_RECOMPUTE][GRAD_BORN];
+        uint32_t casts = 0;
+        const Op *op;
+        for (uint32_t n = 0; (op = find_op(&w, backward, OP_CAST, PHASE_RECOMPUTE, n)); n++)
+            casts += !name_is(&w, op, "autocast");
+        CHECK_INT(4, casts);
+        CHECK_STR(early ? "attention.qkv attention.out mlp.up"
+                        : "attention.qkv attention.out mlp.up mlp.down",
+                  world_redone(&w, 1));
+        world_free(&w);
+    }
+}
+
 /* Norms and activation again: their outputs and statistics are not kept. */
 static void selective_recomputation_keeps_the_inputs_of_what_is_cheap(void)
 {
@@ -536,6 +582,7 @@ static void everything_born_dies_once(void)
         w.sw.dropout = bits & 1;
         w.sw.norm_chain = bits & 2;
         w.s.training.precision = bits & 4 ? DTYPE_FP8 : DTYPE_BF16;
+        w.sw.f32_params = w.sw.f32_stream = bits & 1;
         w.s.parallel.pp = bits & 8 ? 2 : 1;
         CHECK(world_build(&w));
         graph_seal(&w.g);
@@ -734,6 +781,8 @@ int main(void)
     RUN(f32_training_keeps_four_bytes_each);
     RUN(fp8_keeps_the_inputs_of_matmuls_in_a_byte);
     RUN(full_recomputation_keeps_nothing_and_repeats_forward);
+    RUN(autocast_keeps_casts_and_f32_residuals);
+    RUN(weights_are_cast_again);
     RUN(selective_recomputation_keeps_the_inputs_of_what_is_cheap);
     RUN(selective_recomputation_of_attention_keeps_no_scores);
     RUN(all_but_attention_and_every_second_matmul_can_be_done_again);

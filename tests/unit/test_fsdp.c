@@ -121,6 +121,28 @@ static void shards_are_cast_before_they_are_gathered(void)
     fixture_close(&f);
 }
 
+/* Shards in f32 of parameters and gradients; what is gathered and scattered is bf16. */
+static void stacks_may_keep_f32_shards(void)
+{
+    for (uint32_t m = 1; m <= 2; m++) {
+        Fixture f;
+        open_fsdp(&f, 4, 1, m);
+        f.s.training.precision = f.s.training.param_dtype = DTYPE_BF16;
+        f.s.training.grad_dtype = f.s.training.reduce_dtype = DTYPE_BF16;
+        f.sw.f32_params = true;
+        fixture_build(&f, 6);
+        CHECK_U64(m * 2 * (2 * 6 * padded_layer(4) + padded_ends(4)), moved(&f, OP_ALL_GATHER));
+        CHECK_U64(m * 2 * (6 * padded_layer(4) + padded_ends(4)), moved(&f, OP_REDUCE_SCATTER));
+        check_lives(&f.g);
+        const uint32_t kept[] = { f.b.home[1].param, f.b.home[1].grad };
+        for (size_t i = 0; i < ARRAY_N(kept); i++) {
+            const Layout *l = &f.g.layouts[f.g.roles[0].frames[kept[i]].layout];
+            CHECK_U64(4 * FAKE_UP / 4, f.g.tensors[l->tensor_first + 1].bytes);
+        }
+        fixture_close(&f);
+    }
+}
+
 static void one_rank_is_not_sharded(void)
 {
     Fixture f;
@@ -431,10 +453,11 @@ static void check_fsdp(Fixture *f, uint32_t layers)
     if (failures != check_state.test_failures_n)
         fprintf(stderr,
                 "    with pp %u x %u, m %u, reshard %d, prefetch %d, limit %d, overlap %d, "
-                "persist %d, copies %d, reduce %s\n",
+                "persist %d, copies %d, reduce %s, f32 shards %d\n",
                 p->pp, p->virtual_stages, f->s.training.micro_batches, p->reshard_after_forward,
                 p->prefetch, p->limit_all_gathers, f->sw.overlap[DIM_DP], f->sw.grads_persist,
-                f->sw.gather_copies, f->s.training.reduce_dtype == DTYPE_F32 ? "f32" : "bf16");
+                f->sw.gather_copies, f->s.training.reduce_dtype == DTYPE_F32 ? "f32" : "bf16",
+                f->sw.f32_params);
     fixture_close(f);
 }
 
@@ -443,10 +466,10 @@ static void nothing_races_or_deadlocks(void)
     for (uint32_t pp = 1; pp <= 3; pp++)
         for (uint32_t turns = 1; turns <= 2; turns++)
             for (uint32_t k = 1; k <= 2; k++)
-                for (uint32_t how = 0; how < 256; how++)
+                for (uint32_t how = 0; how < 512; how++)
                     for (int prefetch = PREFETCH_NONE; prefetch <= PREFETCH_BOTH; prefetch++) {
                         Fixture f;
-                        if (!check_takes((((pp * 8 + turns) * 8 + k) * 256 + how) * 8 +
+                        if (!check_takes((((pp * 8 + turns) * 8 + k) * 512 + how) * 8 +
                                          (uint32_t)prefetch))
                             continue;
                         open_fsdp(&f, 3, pp, k * pp);
@@ -462,6 +485,10 @@ static void nothing_races_or_deadlocks(void)
                         f.sw.grads_persist = how & 16;
                         f.sw.gather_copies = how & 128;
                         f.s.training.reduce_dtype = how & 32 ? DTYPE_BF16 : DTYPE_F32;
+                        if (how & 256) {
+                            f.s.training.precision = DTYPE_BF16;
+                            f.sw.f32_params = true;
+                        }
                         f.s.training.grad_clip = 1;
                         f.tied = pp > 1;
                         f.borrows = pp == 1;
@@ -477,6 +504,7 @@ int main(void)
     RUN(number_formats_scale_the_volume);
     RUN(stacks_may_reduce_in_f32);
     RUN(shards_are_cast_before_they_are_gathered);
+    RUN(stacks_may_keep_f32_shards);
     RUN(one_rank_is_not_sharded);
     RUN(every_shard_is_an_equal_part);
     RUN(two_units_live_at_most);

@@ -88,6 +88,9 @@ static Software facts_by_bits(uint32_t bits)
                        .selective_op = bits & 4,
                        .recompute_stops_early = bits & 8,
                        .fp8_dynamic = bits & 2097152,
+                       .f32_params = bits & 4194304,
+                       .f32_stream = bits & 8388608,
+                       .addmm = bits & 16777216,
                        .tp_async_backward = bits & 16,
                        .vocab_multiple = 1,
                        .overlap = { true, true } };
@@ -611,6 +614,107 @@ static void chains_run_kernel_by_kernel(void)
     world_free(&w);
 }
 
+/* torch.autocast, eager: what is f32 is cast for matmuls, and so are weights; a weight's gradient
+ * comes in bf16, is cast and added. */
+static void autocast_casts_kernel_by_kernel(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(1, 64, 4, 96));
+    w.sw.f32_params = w.sw.f32_stream = w.sw.addmm = true;
+    w.sw.fused_elementwise = w.sw.wgrad_accumulate = false;
+    CHECK(lowered(&w));
+    uint32_t f = plain_forward(&w), b = plain_backward(&w, GRAD_ADD);
+    CHECK_STR("norm cast cast matmul+bias attention cast matmul+bias add "
+              "norm cast cast matmul+bias activation cast matmul+bias add",
+              kernels(&w, f));
+    const Op *ops = graph_ops(&w.g, world_segment(&w, f));
+    uint64_t n = 64 * 64, weights = 64 * 3 * 64;
+    CHECK_STR("boundary, norm1.weight, norm1.bias, >norm1, >norm statistics",
+              arguments(&w, f, 0));
+    CHECK_U64(4 * (n + 2 * 64), ops[0].read_bytes);
+    CHECK_U64(4 * (n + 2 * 64), ops[0].write_bytes);
+    CHECK_STR("norm1, >autocast input", arguments(&w, f, 1));
+    CHECK_U64(4 * n, ops[1].read_bytes);
+    CHECK_U64(2 * n, ops[1].write_bytes);
+    CHECK_STR("attention.qkv.weight, >attention.qkv.weight in bf16", arguments(&w, f, 2));
+    CHECK_U64(4 * weights, ops[2].read_bytes);
+    CHECK_U64(2 * weights, ops[2].write_bytes);
+    CHECK_STR("autocast input, attention.qkv.weight in bf16, attention.qkv.bias, "
+              ">attention.qkv",
+              arguments(&w, f, 3));
+    CHECK_STR("boundary, attention.out, >residual", arguments(&w, f, 7));
+    CHECK_U64((4 + 2) * n, ops[7].read_bytes);
+    CHECK_U64(4 * n, ops[7].write_bytes);
+
+    CHECK_STR(
+        "cast matmul matmul cast add bias activation matmul matmul cast add bias cast norm "
+        "add cast matmul matmul cast add bias attention matmul matmul cast add bias cast "
+        "norm add",
+        kernels(&w, b));
+    ops = graph_ops(&w.g, world_segment(&w, b));
+    uint64_t down = 64 * 256;
+    CHECK_STR("boundary, >gradient", arguments(&w, b, 0));
+    CHECK_STR("gradient, mlp.down.weight in bf16, >gradient", arguments(&w, b, 1));
+    CHECK_STR("gradient, activation, >weight gradient", arguments(&w, b, 2));
+    CHECK_U64(2 * down, ops[2].write_bytes);
+    CHECK_STR("weight gradient, >weight gradient in f32", arguments(&w, b, 3));
+    CHECK_U64(2 * down, ops[3].read_bytes);
+    CHECK_U64(4 * down, ops[3].write_bytes);
+    CHECK_STR("*mlp.down.weight, weight gradient in f32", arguments(&w, b, 4));
+    CHECK_U64(8 * down, ops[4].read_bytes);
+    world_free(&w);
+}
+
+/* Compiled: norms read f32 and write bf16, and backward leaves the branch a bf16 copy. */
+static void compilers_fuse_the_casts_of_autocast(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(1, 64, 4, 96));
+    w.sw.f32_params = w.sw.f32_stream = w.sw.addmm = true;
+    w.s.training.compiled = true;
+    CHECK(lowered(&w));
+    uint32_t f = plain_forward(&w), b = plain_backward(&w, GRAD_BORN);
+    CHECK_STR("norm cast matmul+bias attention cast matmul+bias norm+add_layernorm cast "
+              "matmul+bias activation cast matmul+bias add",
+              kernels(&w, f));
+    CHECK_STR("boundary, norm1.weight, norm1.bias, >autocast input, >norm statistics",
+              arguments(&w, f, 0));
+    CHECK_STR("boundary, attention.out, norm2.weight, norm2.bias, >residual, >autocast input, "
+              ">norm statistics",
+              arguments(&w, f, 6));
+    const Op *ops = graph_ops(&w.g, world_segment(&w, b));
+    uint32_t norm = 0;
+    while (ops[norm].kind != OP_NORM)
+        norm++;
+    CHECK_STR("gradient, residual, norm statistics, norm2.weight, boundary, >gradient, "
+              ">norm2.weight, >norm2.bias, >gradient",
+              arguments(&w, b, norm));
+    uint64_t n = 64 * 64;
+    CHECK_U64((2 + 4 + 4) * n + 4 * (2 * 64 + 64), ops[norm].read_bytes);
+    CHECK_U64((4 + 2) * n + 4 * 2 * 64, ops[norm].write_bytes);
+    world_free(&w);
+}
+
+/* Hugging Face's RMSNorm on an f32 stream: nothing is f32 that was not, so it casts nothing. */
+static void chains_of_f32_cast_nothing(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.f32_params = w.sw.f32_stream = w.sw.norm_chain = true;
+    CHECK(lowered(&w));
+    CHECK_STR("scale norm scale scale scale scale cast cast matmul rope attention cast matmul "
+              "add scale norm scale scale scale scale cast cast matmul activation cast matmul "
+              "add",
+              kernels(&w, plain_forward(&w)));
+    CHECK_STR("normed, norm1.weight, >norm1", arguments(&w, plain_forward(&w), 5));
+    CHECK_STR("cast matmul matmul cast activation matmul matmul cast cast scale scale norm "
+              "scale scale norm scale scale scale scale add add cast matmul matmul cast "
+              "attention rope matmul matmul cast cast scale scale norm scale scale norm scale "
+              "scale scale scale add add",
+              kernels(&w, plain_backward(&w, GRAD_BORN)));
+    world_free(&w);
+}
+
 static void norms_and_activations_write_fp8(void)
 {
     World w;
@@ -802,6 +906,9 @@ int main(void)
     RUN(parts_of_a_split_matmul_add_up);
     RUN(dropout_joins_the_sum);
     RUN(chains_run_kernel_by_kernel);
+    RUN(autocast_casts_kernel_by_kernel);
+    RUN(compilers_fuse_the_casts_of_autocast);
+    RUN(chains_of_f32_cast_nothing);
     RUN(norms_and_activations_write_fp8);
     RUN(fp8_may_be_scaled_by_what_is_cast);
     RUN(an_unfused_optimizer_is_a_chain_of_passes);

@@ -132,6 +132,11 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(sw.selective_op && sw.selective_norm && sw.selective_activation && sw.norm_chain);
     CHECK(sw.recompute_stops_early && sw.attention_kernel == ATTENTION_FLASH2);
     CHECK(sw.fp8_dynamic && sw.gather_copies && sw.f32_reduce);
+    CHECK(sw.f32_params && !sw.f32_stream && sw.addmm);
+    CHECK(read_stack(&sw, &arena, "pytorch-ddp"));
+    CHECK(sw.f32_params && sw.f32_stream && sw.addmm && !sw.fused_elementwise);
+    CHECK(read_stack(&sw, &arena, "nanogpt-2023"));
+    CHECK(sw.f32_params && sw.f32_stream && sw.attention_kernel == ATTENTION_FLASH1);
     CHECK(read_stack(&sw, &arena, "maxtext-2025"));
     CHECK(sw.selective_all_but_qkv && !sw.fp8_dynamic);
     CHECK(read_stack(&sw, &arena, "llm-foundry-2023"));
@@ -181,8 +186,10 @@ static void older_attention_kernels_take_longer(void)
     } cases[] = {
         { "\"a100-80gb\"", ATTENTION_NEWEST, 1, 1 },
         { "\"a100-80gb\"", ATTENTION_FLASH2, 1, 1 },
+        { "\"a100-80gb\"", ATTENTION_FLASH1, 2, 2 },
         { "\"a100-80gb\"", ATTENTION_TRITON, 1.4, 2 },
         { "\"h100-80gb\"", ATTENTION_FLASH2, 1.6, 1.6 },
+        { "\"h100-80gb\"", ATTENTION_FLASH1, 1.6 * 2, 1.6 * 2 },
         { "\"h100-80gb\"", ATTENTION_TRITON, 1.6 * 1.4, 1.6 * 2 },
         { "\"b200-180gb\"", ATTENTION_FLASH2, 1.6, 1.6 },
     };

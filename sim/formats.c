@@ -1,0 +1,54 @@
+/* formats.c - number formats of parameters and gradients; see formats.h. */
+#include "sim/formats.h"
+
+DType act_dtype(const Training *t)
+{
+    switch (t->precision) {
+    case DTYPE_TF32:
+        return DTYPE_F32;
+    case DTYPE_FP8:
+        return DTYPE_BF16;
+    default:
+        return t->precision;
+    }
+}
+
+static bool keeps_f32(const Training *t, const Software *sw, bool fsdp)
+{
+    bool narrow = t->param_dtype_set && t->param_dtype != DTYPE_F32;
+    bool masters = t->master_weights_set && t->master_weights;
+    return sw->f32_params && !narrow && !masters && dtype_bytes(act_dtype(t)) == 2 &&
+           (fsdp || t->precision != DTYPE_FP8);
+}
+
+static DType grad_of(const Training *t, const Software *sw, bool wide, bool fsdp)
+{
+    if (t->grad_dtype_set)
+        return t->grad_dtype;
+    if (sw->f32_grads || (wide && !fsdp))
+        return DTYPE_F32;
+    return wide ? act_dtype(t) : t->grad_dtype;
+}
+
+static DType reduce_of(const Training *t, const Software *sw, bool wide, DType grad)
+{
+    if (t->grad_dtype_set || t->reduce_dtype_set)
+        return t->reduce_dtype;
+    if (sw->f32_grads || sw->f32_reduce)
+        return DTYPE_F32;
+    return wide ? grad : t->reduce_dtype;
+}
+
+Formats formats_of(const Training *t, const Software *sw, bool fsdp)
+{
+    bool wide = keeps_f32(t, sw, fsdp);
+    Formats f = { .param = wide ? DTYPE_F32 : t->param_dtype,
+                  .grad = grad_of(t, sw, wide, fsdp),
+                  .masters = t->master_weights && !wide,
+                  .casts = wide && !fsdp };
+    f.read = fsdp ? act_dtype(t) : f.param;
+    f.reduce = reduce_of(t, sw, wide, f.grad);
+    f.shard = wide && fsdp ? DTYPE_F32 : f.reduce;
+    f.stream = f.casts && sw->f32_stream ? DTYPE_F32 : act_dtype(t);
+    return f;
+}
