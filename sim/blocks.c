@@ -190,7 +190,8 @@ void tape_mse(Build *b, Tape *t, uint32_t prediction, uint32_t target)
 }
 
 /*
- * Fused: one pass over the logits leaves their gradient in place.  Unfused: the
+ * Fused: one pass over the logits leaves their gradient in place, or (keeps_logits) one in backward
+ * beside them.  Unfused: the
  * logarithm of the softmax is a tensor of its own, in f32 when the logits are
  * copied to f32 first.
  */
@@ -203,9 +204,9 @@ void tape_cross_entropy(Build *b, Tape *t, uint32_t logits, uint32_t target)
                   .in_n = 2,
                   .in = { logits, target },
                   .is_loss = true,
-                  .fused_loss = b->sw->fused_cross_entropy };
+                  .fused_loss = b->sw->fused_cross_entropy && !b->sw->keeps_logits };
     op.out = loss_value(t);
-    if (!op.fused_loss) {
+    if (!b->sw->fused_cross_entropy) {
         DType kept = b->sw->f32_logits ? DTYPE_F32 : v.dtype;
         op.aux[0] = tape_made(t, "log softmax", kept, v.rows, v.columns);
         op.aux_n = 1;

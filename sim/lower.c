@@ -243,6 +243,7 @@ bool lower(Build *b, Err *err)
     g->args_n = g->args_cap = g->deps_n = g->deps_cap = 0;
     Lowering l = { .b = b, .fusion = fusion_of(b), .g = g, .old = &old };
     l.name_head = intern_find(&g->names, NAME_HEAD);
+    l.name_metrics = intern(&g->names, "metrics");
     l.first = mem_resize(NULL, old.ops_n, sizeof *l.first);
     l.last = mem_resize(NULL, old.ops_n, sizeof *l.last);
     graph_reserve(g, old.segments_n, old.ops_n + old.ops_n / 4, old.args_n + old.args_n / 4);

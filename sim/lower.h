@@ -103,7 +103,7 @@ typedef struct Lowering {
     const Graph *old; /* ops, args, deps and segments as they were; other arrays are g's */
     const Segment *s; /* of old: the one at work */
     const Op *ops;    /* its ops */
-    uint32_t name_head;
+    uint32_t name_head, name_metrics;
 
     /* The group at work: ops [begin, begin + n) of the segment, as kernels. */
     uint32_t begin, n;

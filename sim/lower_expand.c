@@ -12,7 +12,8 @@
  *     (fused_cross_entropy: sim/lower_loss.c; fused_optimizer: sim/lower_optimizer.c)
  *     (cp_ring: sim/lower_ring.c; parallel.sync_batchnorm: sim/lower_batchnorm.c)
  *     (norm_chain, rope_chain: sim/lower_chain.c; fp8_dynamic: sim/lower_fp8.c)
- *     (always)              embedding backward      fill with zeros, scatter-add
+ *     (always)              embedding backward      fill with zeros, scatter-add;
+ *                                                   metric_losses: those too (sim/lower_loss.c)
  *
  * The flops of the parts add up to those of the op; so does the traffic of what
  * they share out, and each part reads its own operands.
@@ -444,6 +445,7 @@ static bool expand_embedding(Lowering *l, const Whole *w)
     scatter(l, w, to);
     if (to.slot == SLOT_LOCAL)
         add_sum(l, w, dtable, to, lower_bytes(l, dtable));
+    metric_losses(l, w, lower_tensor(l, dtable.slot, dtable.tensor)->dims[0]);
     return true;
 }
 

@@ -7,6 +7,8 @@
  *                                by the sum: 30 bytes a logit beside the statistics
  *                      backward  multiply in place, cast -> dlogits: 14 bytes
  *
+ *     metric_losses    the plain forward once more, so many times, after each backward
+ *
  * The plain one is PyTorch's cross_entropy.  The other is Megatron-LM's
  * (mpu/cross_entropy.py, core/tensor_parallel/cross_entropy.py, _VocabParallelCrossEntropy):
  * one f32 tensor of logits is all that it ever holds.  Over tp the statistics are
@@ -110,6 +112,37 @@ static void in_place_backward(Lowering *l, const Whole *w)
         part_arg(l, w->args[i], ARG_READ);
     pass(l, w, softmax, ARG_UPDATE);
     cast(l, w, softmax, dlogits);
+}
+
+/* ---- for metrics ---- */
+
+/*
+ * PyTorch's cross_entropy of logits that have outlived the backward pass; without gradients.  Here
+ * the logits come to life once more: that they were held meanwhile is left out.  With pipelines
+ * these kernels run on the first stage, not on the last (the only stack with them, Composer, has no
+ * pipelines).
+ */
+void metric_losses(Lowering *l, const Whole *w, uint64_t vocab)
+{
+    uint64_t rows = w->op.u.rows.rows;
+    DType act = act_dtype(&l->b->s->training);
+    Whole m = *w;
+    m.op.name = l->name_metrics;
+    if (l->b->sw->metric_losses == 0)
+        return;
+    KernelArg logits = lower_temp(l, "logits", act, rows, vocab), wide = logits;
+    if (act != DTYPE_F32)
+        wide = lower_temp(l, "f32 logits", DTYPE_F32, rows, vocab);
+    KernelArg logs = lower_temp(l, "log softmax", DTYPE_F32, rows, vocab);
+    for (uint32_t i = 0; i < l->b->sw->metric_losses; i++) {
+        if (act != DTYPE_F32)
+            cast(l, &m, logits, wide);
+        part_begin(l, &m, OP_CROSS_ENTROPY, FN_NONE)->u.rows = (RowsShape){ rows, vocab };
+        part_arg(l, wide, ARG_READ);
+        part_arg(l, logs, ARG_WRITE);
+        part_begin(l, &m, OP_CROSS_ENTROPY, FN_NONE)->u.rows = (RowsShape){ rows, 1 };
+        part_bytes_arg(l, logs, ARG_READ, rows * dtype_bytes(DTYPE_F32));
+    }
 }
 
 /* ---- either ---- */

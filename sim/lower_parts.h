@@ -32,6 +32,8 @@ void chain_rope(Lowering *l, const Whole *w);
 
 /* Rules of take_apart, in files of their own: sim/lower_loss.c ... */
 bool loss_expand(Lowering *l, const Whole *w);
+/* After a micro-batch's backward, of which w is the last op: losses for metrics (metric_losses). */
+void metric_losses(Lowering *l, const Whole *w, uint64_t vocab);
 bool optimizer_expand(Lowering *l, const Whole *w);
 bool sync_batchnorm(Lowering *l, const Whole *w);
 /* sim/lower_fp8.c: before them, on every kernel, where the stack so scales. */

@@ -9,6 +9,8 @@
 
 #include "core/nearest.h"
 
+enum { METRIC_LOSSES_MAX = 8 };
+
 #define BUCKET_PARAMETERS_MAX ((uint64_t)1 << 40)
 
 typedef struct Fact {
@@ -39,7 +41,7 @@ static const Fact parallel_facts[] = {
 
 /* May be left out: false. */
 static const Fact kernel_options[] = {
-    FACT(addmm),       FACT(foreach_optimizer), FACT(loss_in_place),
+    FACT(addmm),       FACT(foreach_optimizer), FACT(keeps_logits), FACT(loss_in_place),
     FACT(fp8_dynamic), FACT(f32_params),        FACT(f32_stream),
 };
 
@@ -103,6 +105,7 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
     JsonObj o = json_begin(node, err);
     read_facts(sw, &o, kernel_facts, ARRAY_N(kernel_facts));
     read_options(sw, &o, kernel_options, ARRAY_N(kernel_options));
+    sw->metric_losses = (uint32_t)json_count(&o, "metric_losses", 0, METRIC_LOSSES_MAX, 0);
     sw->attention_kernel = (AttentionKernel)json_word(&o, "attention_kernel", attention_kernels,
                                                       ATTENTION_KERNEL_N, ATTENTION_NEWEST);
     return json_end(&o);
@@ -210,7 +213,8 @@ static bool check_sources(Software *sw, JsonNode node, Err *err)
 {
     static const char *const others[] = { "attention_kernel", "selective", "stops_early",
                                           "overlap", "vocab_multiple" };
-    static const char *const optional[] = { "bucket_parameters", "bucket_parameters_per_rank" };
+    static const char *const optional[] = { "metric_losses", "bucket_parameters",
+                                            "bucket_parameters_per_rank" };
     JsonObj o = json_begin(node, err);
     for (size_t i = 0; i < ARRAY_N(optional); i++)
         json_string(&o, optional[i], "");

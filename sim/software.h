@@ -68,7 +68,11 @@ typedef struct Software {
                         out: false */
     bool f32_grads;  /* gradients are kept, and summed over replicas, in f32 */
     bool f32_logits; /* unfused loss: reads an f32 copy of the logits */
-    bool loss_in_place; /* unfused loss: the softmax takes the place of that copy, and the
+    bool
+        keeps_logits; /* fused loss: the gradient lies beside the logits; may be left out: false */
+    uint32_t metric_losses; /* cross entropies of each micro-batch beside its loss, for metrics;
+                               may be left out: 0 */
+    bool loss_in_place;     /* unfused loss: the softmax takes the place of that copy, and the
                                  gradient that of the softmax; may be left out: false */
     /* fp8: scaled by what the tensor at hand holds, so that it is read before it is cast, and so
      * are weights; may be left out: false, scaled by what earlier steps saw. */

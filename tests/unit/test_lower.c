@@ -91,6 +91,8 @@ static Software facts_by_bits(uint32_t bits)
                        .f32_params = bits & 4194304,
                        .f32_stream = bits & 8388608,
                        .addmm = bits & 16777216,
+                       .keeps_logits = bits & 33554432,
+                       .metric_losses = bits >> 26 & 3,
                        .tp_async_backward = bits & 16,
                        .vocab_multiple = 1,
                        .overlap = { true, true } };
@@ -715,6 +717,46 @@ static void chains_of_f32_cast_nothing(void)
     world_free(&w);
 }
 
+/* flash_attn's cross entropy: a kernel forward, one backward, which writes beside the logits. */
+static void a_fused_loss_may_keep_the_logits(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.keeps_logits = true;
+    CHECK(lowered(&w));
+    const BlockType *t = world_type(&w, 2);
+    uint64_t logits = 2 * 64 * 128;
+    uint32_t f = t->forward[VARIANT_PLAIN], b = t->backward[VARIANT_PLAIN][GRAD_BORN];
+    CHECK_STR("norm matmul cross_entropy", kernels(&w, f));
+    CHECK_STR("head, targets, >loss", arguments(&w, f, 2));
+    CHECK_STR("cross_entropy matmul matmul norm", kernels(&w, b));
+    CHECK_STR("head, targets, >gradient", arguments(&w, b, 0));
+    CHECK_U64(logits, graph_ops(&w.g, world_segment(&w, b))[0].write_bytes);
+    world_free(&w);
+}
+
+/* Composer's train metrics: cross entropy of the logits again, in f32: 14 bytes a logit each. */
+static void metrics_are_losses_after_backward(void)
+{
+    for (uint32_t n = 0; n < 3; n++) {
+        World w;
+        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+        w.sw.metric_losses = n;
+        CHECK(lowered(&w));
+        uint32_t b = world_type(&w, 0)->backward[VARIANT_PLAIN][GRAD_BORN];
+        const Segment *s = world_segment(&w, b);
+        uint64_t bytes = 0, rows = 64, vocab = 128;
+        CHECK_INT(2 + 3 * n, s->op_n); /* fill, scatter */
+        for (uint32_t i = 2; i < s->op_n; i++) {
+            const Op *op = &graph_ops(&w.g, s)[i];
+            CHECK(name_is(&w, op, "metrics"));
+            bytes += op->read_bytes + op->write_bytes;
+        }
+        CHECK_U64(n * (14 * rows * vocab + 4 * rows), bytes);
+        world_free(&w);
+    }
+}
+
 static void norms_and_activations_write_fp8(void)
 {
     World w;
@@ -909,6 +951,8 @@ int main(void)
     RUN(autocast_casts_kernel_by_kernel);
     RUN(compilers_fuse_the_casts_of_autocast);
     RUN(chains_of_f32_cast_nothing);
+    RUN(a_fused_loss_may_keep_the_logits);
+    RUN(metrics_are_losses_after_backward);
     RUN(norms_and_activations_write_fp8);
     RUN(fp8_may_be_scaled_by_what_is_cast);
     RUN(an_unfused_optimizer_is_a_chain_of_passes);

@@ -153,6 +153,8 @@ static void what_is_missing_or_unknown_is_an_error(void)
         { "\"vocab_multiple\":128", "\"vocab_multiple\":0", "vocab_multiple" },
         { "\"cp_ring\":false", "\"cp_ring\":false,\"bucket_parameters\":-1",
           "bucket_parameters" },
+        { "\"dropout\":true", "\"dropout\":true,\"metric_losses\":9",
+          "kernels.metric_losses: 9 is out of range, 0 to 8 allowed" },
         { "\"parallel\":{", "\"parallels\":{", "'parallel' is missing, an object is expected" },
     };
     for (size_t i = 0; i < ARRAY_N(cases); i++) {
