@@ -40,8 +40,12 @@ static uint32_t choose_experts(Build *b, Tape *t, uint32_t x)
     uint64_t rows = t->values[x].rows;
     uint32_t w =
         tape_param(t, "router.weight", param_read_dtype(b), m->experts, t->values[x].columns);
-    uint32_t logits = tape_matmul(t, "router", DTYPE_F32, x, w, TP_FOLLOW);
-    t->values[logits].dtype = DTYPE_F32;
+    /* Megatron's router works in f32; torch.autocast takes it for any other matmul. */
+    bool f32 = !build_formats(b).casts;
+    uint32_t logits =
+        tape_matmul(t, "router", f32 ? DTYPE_F32 : t->values[x].dtype, x, w, TP_FOLLOW);
+    if (f32)
+        t->values[logits].dtype = DTYPE_F32;
     TapeOp op = { .kind = OP_SOFTMAX,
                   .name = "router.top_k",
                   .dtype = DTYPE_F32,

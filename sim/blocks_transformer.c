@@ -351,10 +351,9 @@ static uint32_t add_rows(Maker *k, uint32_t x, const char *name, uint64_t rows)
 {
     uint32_t p = table_param(k, arena_printf(k->t->arena, "%s.weight", name), rows,
                              k->t->values[x].columns);
-    DType t_dtype = k->t->values[x].dtype;
     return tape_in_place(k->t, (TapeOp){ .kind = OP_EMBEDDING,
                                          .name = name,
-                                         .dtype = t_dtype,
+                                         .dtype = k->t->values[x].dtype,
                                          .in_n = 1,
                                          .in = { x },
                                          .param_n = 1,

@@ -55,13 +55,12 @@ uint32_t share_group(const Build *b)
 
 bool uses_fsdp(const Build *b)
 {
-    Strategy s = b->s->parallel.strategy;
-    return (s == STRATEGY_FSDP || s == STRATEGY_HSDP) && share_group(b) != NONE_U32;
+    return shards_params(&b->s->parallel);
 }
 
 Formats build_formats(const Build *b)
 {
-    return formats_of(&b->s->training, b->sw, uses_fsdp(b));
+    return formats_of(&b->s->training, &b->s->parallel, b->sw);
 }
 
 bool build_graph(Graph *g, const Scenario *s, const Software *sw, Err *err)

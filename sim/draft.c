@@ -328,7 +328,7 @@ void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftP
 void draft_forward(Draft *d, const Tape *t, const DraftPlan *plan)
 {
     draft_start(d, t, plan);
-    d->logical_n = (plan->cast_grads == DTYPE_N ? 1 : 2) * t->ops_n;
+    d->logical_n = (plan->casts ? 2 : 1) * t->ops_n;
     for (uint32_t i = 0; i < t->ops_n; i++) {
         draft_cast(d, t, i, PHASE_FORWARD, t->ops_n + i);
         draft_play(d, t, i, PHASE_FORWARD, plan);

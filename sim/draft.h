@@ -65,12 +65,13 @@ typedef struct DraftPlan {
     const RedoPart *parts;             /* by value of the tape, beside redo */
     bool redo_all;                     /* at once, from front to back, before backward begins */
     bool async_tp, async_cp, async_ep; /* collectives run beside the compute lane */
-    DType
-        cast_grads; /* weight gradients are made in it where grad_dtype is wider; DTYPE_N: no */
-    bool fuses_casts; /* who reads a value reads it in any format */
+    bool casts;       /* TapeOp.cast may be there; a gradient has the format of its value */
+    bool recasts;     /* weights are cast again in backward, not kept */
+    bool fuses_casts; /* who reads an f32 gradient reads a 16-bit one as well */
     bool wgrad_last;  /* weight gradients after the collective of the input's gradient */
     uint32_t tp_group, cp_group, kv_group, ep_group; /* Graph.groups */
-    DType grad_dtype;                                /* of parameter gradients */
+    DType
+        grad_dtype; /* of parameter gradients; with casts, matmuls make them as they are read */
 } DraftPlan;
 
 void draft_forward(Draft *d, const Tape *t, const DraftPlan *plan);

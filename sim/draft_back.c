@@ -111,8 +111,8 @@ static bool comes_again(const Back *b, uint32_t memory)
     for (uint32_t i = 0; i < b->t->ops_n; i++) {
         const TapeOp *op = &b->t->ops[i];
         Redo redo = redo_of(b, i);
-        if (op->cast == memory && redo != REDO_ALL)
-            return false;
+        if (op->cast == memory)
+            return b->plan->recasts || redo == REDO_ALL;
         if (writes(b->t, op, memory) && redo != REDO_ALL &&
             !(redo == REDO_AUX && is_aux(op, memory)))
             return false;
@@ -152,14 +152,18 @@ static void need(Back *b, uint32_t value)
 /* ---- gradients ---- */
 
 /* Gradients of what was cast to fp8 for a matmul are not themselves in fp8. */
+static DType temp_dtype(const TapeValue *v)
+{
+    return v->dtype == DTYPE_FP8 ? DTYPE_BF16 : v->dtype;
+}
+
 static uint32_t temp_like(Back *b, uint32_t value)
 {
     const TapeValue *v = &b->t->values[value];
-    return draft_memory(b->d,
-                        (DraftMemory){ .name = "gradient",
-                                       .dtype = v->dtype == DTYPE_FP8 ? DTYPE_BF16 : v->dtype,
-                                       .rows = v->rows,
-                                       .columns = v->columns });
+    return draft_memory(b->d, (DraftMemory){ .name = "gradient",
+                                             .dtype = temp_dtype(v),
+                                             .rows = v->rows,
+                                             .columns = v->columns });
 }
 
 static uint32_t param_grad(Back *b, uint32_t param)
@@ -197,16 +201,16 @@ static void sum_gradients(Back *b, const TapeOp *op, uint32_t value, uint32_t me
 }
 
 /*
- * torch.autocast: the gradient of a value has its format.  A compiler leaves that to who reads it
- * but where a 16-bit one is wanted: matmuls read those.
+ * torch.autocast: the gradient of a value has its format.  A compiler leaves the cast to who reads
+ * the gradient, but where matmuls do, which read 16 bits, or where it is to be added to.
  */
 static uint32_t in_format_of(Back *b, const TapeOp *op, uint32_t value, uint32_t memory,
                              bool *alias)
 {
     const TapeValue *v = &b->t->values[value];
     DType has = b->d->memories[memory].dtype;
-    bool fuses = b->plan->fuses_casts && v->dtype == DTYPE_F32;
-    if (b->plan->cast_grads == DTYPE_N || has == v->dtype || fuses)
+    bool fuses = b->plan->fuses_casts && v->dtype == DTYPE_F32 && b->grad[value] == NONE_U32;
+    if (!b->plan->casts || has == v->dtype || fuses)
         return memory;
     Op cast = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 3));
     cast.kind = OP_CAST;
@@ -286,10 +290,10 @@ static uint32_t quantized(Back *b, const TapeOp *op, uint32_t dy)
 /* torch.autocast: the weight's gradient is made in 16 bits, then cast. */
 static void hold_cast(Back *b, const TapeOp *op, HeldOp *wgrad)
 {
-    const TapeValue *w = &b->t->values[op->param[0]];
+    const TapeValue *w = &b->t->values[op->cast];
     uint32_t grad = wgrad->args[2].memory;
     uint32_t temp = draft_memory(b->d, (DraftMemory){ .name = "weight gradient",
-                                                      .dtype = b->plan->cast_grads,
+                                                      .dtype = w->dtype,
                                                       .rows = w->rows,
                                                       .columns = w->columns });
     wgrad->args[2] = whole(b->d, temp, ARG_WRITE);
@@ -327,7 +331,7 @@ static void back_matmul(Back *b, const TapeOp *op)
     held->args[0] = whole(b->d, dy, ARG_READ);
     held->args[1] = whole(b->d, b->t->values[x].memory, ARG_READ);
     held->args[2] = whole(b->d, param_grad(b, w), ARG_WRITE);
-    if (op->cast)
+    if (op->cast && b->plan->grad_dtype != b->t->values[op->cast].dtype)
         hold_cast(b, op, held);
     if (!b->plan->wgrad_last)
         release_held(b);
@@ -512,7 +516,8 @@ static void back_copy(Back *b, const TapeOp *op)
     kernel.kind = OP_ADD;
     kernel.u.elements = value_elements(&b->t->values[op->out]);
     draft_op(b->d, op->name, kernel);
-    draft_arg_part(b->d, b->grad[x], ARG_UPDATE, value_bytes(&b->t->values[op->out]));
+    uint64_t to = dtype_bytes(b->d->memories[b->grad[x]].dtype);
+    draft_arg_part(b->d, b->grad[x], ARG_UPDATE, to * value_elements(&b->t->values[op->out]));
     draft_arg(b->d, b->grad[op->out], ARG_READ);
 }
 
@@ -703,8 +708,9 @@ static uint32_t copy_gradient(Back *b, uint32_t from)
 {
     const TapeValue *in = &b->t->values[b->t->in];
     uint32_t copy = temp_like(b, b->t->in);
+    bool casts = b->d->memories[from].dtype != b->d->memories[copy].dtype;
     draft_op(b->d, "gradient copy",
-             (Op){ .kind = OP_COPY,
+             (Op){ .kind = casts ? OP_CAST : OP_COPY,
                    .phase = PHASE_DGRAD,
                    .dtype = in->dtype,
                    .logical = b->d->logical_n - 2,
@@ -759,7 +765,8 @@ static void finish(Back *b)
         return;
     uint32_t din = b->grad[t->in];
     ASSERT(din != NONE_U32);
-    if (b->d->memories[din].slot != SLOT_LOCAL) /* handed on unchanged */
+    bool handed_on = b->d->memories[din].slot != SLOT_LOCAL; /* unchanged */
+    if (handed_on || b->d->memories[din].dtype != temp_dtype(&t->values[t->in]))
         din = copy_gradient(b, din);
     b->d->memories[din].slot = SLOT_DIN;
     release_unread(b);
@@ -772,7 +779,7 @@ static void start(Back *b)
     for (uint32_t m = 0; m < b->d->memories_n; m++)
         if (b->d->memories[m].slot == SLOT_OUT) /* when computed again, nobody reads it */
             b->d->memories[m].slot = SLOT_LOCAL;
-    uint32_t each = 1 + GRAD_KINDS + (b->plan->cast_grads == DTYPE_N ? 0 : 1);
+    uint32_t each = 1 + GRAD_KINDS + (b->plan->casts ? 1 : 0);
     b->d->logical_n = each * t->ops_n + 2; /* the last: copy, release */
     b->d->saved = mem_zero(t->values_n, sizeof *b->d->saved);
     for (uint32_t v = 0; v < t->values_n; v++)

@@ -13,12 +13,18 @@ DType act_dtype(const Training *t)
     }
 }
 
+bool shards_params(const Parallel *p)
+{
+    return (p->strategy == STRATEGY_FSDP && p->dp * p->cp > 1) ||
+           (p->strategy == STRATEGY_HSDP && p->shard_size * p->cp > 1);
+}
+
 static bool keeps_f32(const Training *t, const Software *sw, bool fsdp)
 {
     bool narrow = t->param_dtype_set && t->param_dtype != DTYPE_F32;
     bool masters = t->master_weights_set && t->master_weights;
     return sw->f32_params && !narrow && !masters && dtype_bytes(act_dtype(t)) == 2 &&
-           (fsdp || t->precision != DTYPE_FP8);
+           (fsdp || (sw->f32_stream && t->precision != DTYPE_FP8));
 }
 
 static DType grad_of(const Training *t, const Software *sw, bool wide, bool fsdp)
@@ -39,16 +45,18 @@ static DType reduce_of(const Training *t, const Software *sw, bool wide, DType g
     return wide ? grad : t->reduce_dtype;
 }
 
-Formats formats_of(const Training *t, const Software *sw, bool fsdp)
+Formats formats_of(const Training *t, const Parallel *p, const Software *sw)
 {
-    bool wide = keeps_f32(t, sw, fsdp);
+    bool fsdp = shards_params(p), wide = keeps_f32(t, sw, fsdp);
     Formats f = { .param = wide ? DTYPE_F32 : t->param_dtype,
                   .grad = grad_of(t, sw, wide, fsdp),
                   .masters = t->master_weights && !wide,
                   .casts = wide && !fsdp };
     f.read = fsdp ? act_dtype(t) : f.param;
     f.reduce = reduce_of(t, sw, wide, f.grad);
+    if (wide && fsdp && p->pp > 1 && !t->grad_dtype_set)
+        f.grad = f.reduce;
     f.shard = wide && fsdp ? DTYPE_F32 : f.reduce;
-    f.stream = f.casts && sw->f32_stream ? DTYPE_F32 : act_dtype(t);
+    f.stream = f.casts ? DTYPE_F32 : act_dtype(t);
     return f;
 }

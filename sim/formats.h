@@ -3,16 +3,26 @@
  *
  * training says so; where it is silent, the software:
  *
- *                    nobody says more   f32_params, fsdp   f32_params, else   f32_grads  f32_reduce
- *     kept           param_dtype        f32                f32
- *     read           kept; fsdp: act    act                a cast to act
- *     made           grad_dtype         act                f32                f32
- *     reduced        reduce_dtype       as made            as made            f32        f32
- *     shard of it    as reduced         f32                as reduced
- *     masters        master_weights     none               none
+ *               nobody says more    f32_params, fsdp    f32_stream, else    f32_grads   f32_reduce
+ *     param     param_dtype         f32                 f32
+ *     read      param; fsdp: act    act                 f32, cast for matmuls
+ *     grad      grad_dtype          act                 f32                 f32
+ *     reduce    reduce_dtype        as grad             as grad             f32         f32
+ *     shard     as reduce           f32                 as reduce
+ *     masters   master_weights      none                none
  *
- * act: the format of activations.  f32_params stands aside where training.param_dtype or
- * training.master_weights say otherwise, and for matmuls in f32, tf32 or (but under fsdp) fp8.
+ * act is the format of activations.  Under fsdp with a pipeline, gradients are summed before they
+ * are scattered, in the format of reduce (FSDP2: to_accumulated_grad_if_needed).
+ *
+ * f32_params means nothing where training.param_dtype or training.master_weights says otherwise,
+ * in f32 and tf32, and in fp8 but for what fsdp gathers.  Without f32_stream it is of fsdp alone:
+ * XLA, elsewhere, casts weights once a step, which is what 16-bit ones beside masters are.
+ *
+ * TORCH.AUTOCAST (f32_stream) also keeps in f32 what transformer layers add up and norm.  Left
+ * out: the softmax of unfused attention, which it does in f32; a cast for each of q, k, v, of gate
+ * and up where these are matmuls of their own (here one serves them all); that it holds the casts
+ * of weights until forward ends, also under checkpointing, and over all micro-batches of a
+ * pipeline; f32 features and images, and losses by mse.
  */
 #ifndef LOCKSTEP_SIM_FORMATS_H
 #define LOCKSTEP_SIM_FORMATS_H
@@ -22,19 +32,21 @@
 
 typedef struct Formats {
     DType param;  /* as kept: whole, or in shards */
-    DType read;   /* as blocks find them: fsdp casts what it gathers */
+    DType read;   /* as blocks find them */
     DType grad;   /* as backward leaves them */
     DType reduce; /* as they are summed over replicas */
-    DType shard;  /* as fsdp and zero2 keep what is left of the sum */
-    DType stream; /* what transformer layers add to and hand on: f32 under torch.autocast */
+    DType shard;  /* of fsdp: as it keeps its part of the sum */
+    DType stream; /* what transformer layers add up and hand on */
     bool masters; /* f32 weights beside them */
-    bool casts;   /* matmuls read casts of f32 weights */
+    bool casts;   /* matmuls read 16-bit casts of f32 weights */
 } Formats;
 
 /* Values as they lie in memory: f32 for f32 and tf32, bf16 for fp8. */
 DType act_dtype(const Training *t);
 
-/* fsdp: parameters are really sharded (uses_fsdp in sim/build.h). */
-Formats formats_of(const Training *t, const Software *sw, bool fsdp);
+/* Parameters are really sharded: fsdp or hsdp, over more than one rank. */
+bool shards_params(const Parallel *p);
+
+Formats formats_of(const Training *t, const Parallel *p, const Software *sw);
 
 #endif

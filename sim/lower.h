@@ -69,7 +69,7 @@
  *                 forward     x weights -> y                each token's rows, weighted and summed
  *                 dgrad       dy x weights -> dx dweights
  *     (in fp8: y of a norm or activation is what the next matmul reads, a byte each)
- *     fill        -> y        copy  x -> y        cast  x -> y
+ *     fill        -> y        copy  x -> y        cast  x -> y; of a weight's gradient x -> y*
  *     all_reduce  x*          all_gather  part -> x         reduce_scatter  x -> part
  *     all_to_all  x -> y
  *     optimizer, grad_norm, scale and the copies around buckets: sim/strategy/

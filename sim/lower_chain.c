@@ -64,14 +64,14 @@ void chain_norm_forward(Lowering *l, const Whole *w, uint32_t gains)
     KernelArg x = w->args[0], y = out[0], r = out[1];
     bool wide = part_dtype(l, x) == DTYPE_F32;
     KernelArg x32 = wide ? x : out[2], normed = gains ? out[wide ? 2 : 3] : y;
-    uint64_t n = lower_bytes(l, x32) / dtype_bytes(DTYPE_F32);
-    KernelArg square = part_temp(l, "squares", x32, DTYPE_F32);
+    uint64_t n = lower_bytes(l, y) / dtype_bytes(part_dtype(l, y)); /* x may have v beside */
+    KernelArg square = part_temp(l, "squares", y, DTYPE_F32);
     if (!wide)
         elementwise(l, w, OP_CAST, x, NULL, x32, n);
     elementwise(l, w, OP_SCALE, x32, NULL, square, n);
     reduce(l, w, square, r);
     on_rows(l, w, r, 2);
-    KernelArg product = wide ? normed : part_temp(l, "normed in f32", x32, DTYPE_F32);
+    KernelArg product = wide ? normed : part_temp(l, "normed in f32", y, DTYPE_F32);
     elementwise(l, w, OP_SCALE, x32, &r, product, n);
     if (!wide)
         elementwise(l, w, OP_CAST, product, NULL, normed, n);
@@ -100,11 +100,12 @@ void chain_norm_backward(Lowering *l, const Whole *w, uint32_t gains)
     KernelArg dx = w->args[w->args_n - gains - 1];
     bool wide = part_dtype(l, dx) == DTYPE_F32;
     KernelArg r = w->args[wide ? 2 : 1], x32 = w->args[wide ? 1 : 2];
-    uint64_t n = lower_bytes(l, x32) / dtype_bytes(DTYPE_F32);
-    KernelArg dnormed = gains ? gain_backward(l, w, gains, n) : w->args[0];
-    KernelArg d32 = wide ? dnormed : part_temp(l, "normed gradient in f32", x32, DTYPE_F32);
-    KernelArg direct = wide ? dx : part_temp(l, "direct gradient", x32, DTYPE_F32);
-    KernelArg products = part_temp(l, "mean products", x32, DTYPE_F32);
+    KernelArg dy = w->args[0];
+    uint64_t n = lower_bytes(l, dy) / dtype_bytes(part_dtype(l, dy));
+    KernelArg dnormed = gains ? gain_backward(l, w, gains, n) : dy;
+    KernelArg d32 = wide ? dnormed : part_temp(l, "normed gradient in f32", dy, DTYPE_F32);
+    KernelArg direct = wide ? dx : part_temp(l, "direct gradient", dy, DTYPE_F32);
+    KernelArg products = part_temp(l, "mean products", dy, DTYPE_F32);
     KernelArg dr = part_temp(l, "row gradient", r, DTYPE_F32);
     if (!wide)
         elementwise(l, w, OP_CAST, dnormed, NULL, d32, n);
@@ -112,7 +113,7 @@ void chain_norm_backward(Lowering *l, const Whole *w, uint32_t gains)
     elementwise(l, w, OP_SCALE, d32, &x32, products, n);
     reduce(l, w, products, dr);
     on_rows(l, w, dr, 3);
-    KernelArg through = part_temp(l, "gradient through the mean", x32, DTYPE_F32);
+    KernelArg through = part_temp(l, "gradient through the mean", dy, DTYPE_F32);
     elementwise(l, w, OP_SCALE, x32, &dr, through, n);
     direct.mode = ARG_UPDATE;
     elementwise(l, w, OP_ADD, through, NULL, direct, n);
@@ -122,10 +123,14 @@ void chain_norm_backward(Lowering *l, const Whole *w, uint32_t gains)
 
 static void rotate(Lowering *l, const Whole *w, KernelArg x, uint64_t elements)
 {
-    KernelArg wide = lower_temp(l, "f32 heads", DTYPE_F32, 1, elements);
-    KernelArg turned = lower_temp(l, "rotated heads", DTYPE_F32, 1, elements);
     KernelArg to = x;
     to.mode = ARG_WRITE;
+    if (part_dtype(l, x) == DTYPE_F32) {
+        elementwise(l, w, OP_ROPE, x, NULL, to, elements);
+        return;
+    }
+    KernelArg wide = lower_temp(l, "f32 heads", DTYPE_F32, 1, elements);
+    KernelArg turned = lower_temp(l, "rotated heads", DTYPE_F32, 1, elements);
     elementwise(l, w, OP_CAST, x, NULL, wide, elements);
     elementwise(l, w, OP_ROPE, wide, NULL, turned, elements);
     elementwise(l, w, OP_CAST, turned, NULL, to, elements);

@@ -11,7 +11,8 @@
  *                           (f32_params)            ..., cast into another, add
  *     (fused_cross_entropy: sim/lower_loss.c; fused_optimizer: sim/lower_optimizer.c)
  *     (cp_ring: sim/lower_ring.c; parallel.sync_batchnorm: sim/lower_batchnorm.c)
- *     (norm_chain, rope_chain: sim/lower_chain.c; fp8_dynamic: sim/lower_fp8.c)
+ *     (norm_chain, rope_chain: sim/lower_chain.c; fp8_dynamic: sim/lower_fp8.c; f32_params in
+ *     eager mode: sim/lower_autocast.c)
  *     (always)              embedding backward      fill with zeros, scatter-add;
  *                                                   metric_losses: those too (sim/lower_loss.c)
  *
@@ -191,7 +192,7 @@ static bool expand_parts(Lowering *l, const Whole *w)
 static void accumulate_cast(Lowering *l, const Whole *w)
 {
     KernelArg from = w->args[0], dw = w->args[1];
-    KernelArg temp = part_temp(l, "weight gradient in f32", dw, part_dtype(l, dw));
+    KernelArg temp = part_temp(l, "gradient in f32", dw, part_dtype(l, dw));
     part_begin(l, w, OP_CAST, FN_NONE)->u.elements = w->op.u.elements;
     part_arg(l, from, ARG_READ);
     part_arg(l, temp, ARG_WRITE);
@@ -518,6 +519,8 @@ bool lower_may_expand(const Lowering *l, const Op *op)
         return true;
     case OP_CAST:
         return fp8_is_dynamic(l) || build_formats(l->b).casts;
+    case OP_BIAS:
+        return build_formats(l->b).casts;
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:
         return op->lane == LANE_CP || (op->lane == LANE_TP && l->b->sw->tp_ring);
@@ -531,6 +534,8 @@ bool lower_expand(Lowering *l)
     if (!lower_may_expand(l, &l->kernels[0].op) || l->args_n == 0)
         return false;
     bool changed = fp8_is_dynamic(l) && each_kernel(l, fp8_expand);
+    bool casts = build_formats(l->b).casts && !l->fusion.residual_norm;
+    changed = (casts && each_kernel(l, autocast_expand)) || changed;
     changed = each_kernel(l, take_apart) || changed;
     if (!l->b->sw->wgrad_accumulate)
         changed = each_kernel(l, add_apart) || changed;

@@ -36,6 +36,8 @@ bool loss_expand(Lowering *l, const Whole *w);
 void metric_losses(Lowering *l, const Whole *w, uint64_t vocab);
 bool optimizer_expand(Lowering *l, const Whole *w);
 bool sync_batchnorm(Lowering *l, const Whole *w);
+/* sim/lower_autocast.c: before them, where weights are cast by kernels of their own. */
+bool autocast_expand(Lowering *l, const Whole *w);
 /* sim/lower_fp8.c: before them, on every kernel, where the stack so scales. */
 bool fp8_is_dynamic(const Lowering *l);
 bool fp8_expand(Lowering *l, const Whole *w);

@@ -41,20 +41,25 @@ static double cpu_seconds(void)
 /*
  * Parameters over tp x pp are the mean of the stages, so the fullest holds at
  * least as many; what is shared out over dp x cp is divided by all of it, experts
- * by ep first.  Shards of gradients are kept as they were summed.
+ * by ep first.
  */
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
 {
     const Training *t = &p->bases[c->base].training;
-    bool fsdp = c->strategy == STRATEGY_FSDP || c->strategy == STRATEGY_HSDP;
-    Formats f = formats_of(t, &p->sw, fsdp);
+    Parallel parallel = { .strategy = c->strategy,
+                          .dp = c->dp,
+                          .cp = c->cp,
+                          .pp = c->pp,
+                          .shard_size = c->shard_size };
+    Formats f = formats_of(t, &parallel, &p->sw);
     const Model *model = &p->bases[c->base].model;
     double cut = (double)c->tp * c->pp, elements = (double)model_params(model) / cut;
     double experts = (double)model_expert_params(model) / cut;
     double held = elements - experts + experts / c->ep;
     bool adam = t->optimizer == OPT_ADAM || t->optimizer == OPT_ADAMW;
     double params = (double)dtype_bytes(f.param),
-           grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(fsdp ? f.shard : f.reduce));
+           grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(f.reduce)),
+           shard = shards_params(&parallel) ? (double)dtype_bytes(f.shard) : grads;
     double state = (adam ? 8 : t->optimizer == OPT_MOMENTUM ? 4 : 0) + (f.masters ? 4 : 0);
     double n = (double)c->dp * c->cp;
     switch (c->strategy) {
@@ -63,9 +68,9 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     case STRATEGY_ZERO2:
         return (uint64_t)(elements * (params + (grads + state) / n));
     case STRATEGY_FSDP:
-        return (uint64_t)(elements * (params + grads + state) / n);
+        return (uint64_t)(elements * (params + shard + state) / n);
     case STRATEGY_HSDP:
-        return (uint64_t)(elements * (params + grads + state) /
+        return (uint64_t)(elements * (params + shard + state) /
                           ((double)c->shard_size * c->cp));
     default:
         return (uint64_t)(held * (params + state));

@@ -77,10 +77,7 @@ static void explain_buckets(JsonLogRow *rows, size_t n, char text[2][32], const 
 /* Number formats that the software chooses where the scenario is silent: sim/formats.h. */
 static void explain_formats(JsonLogRow *rows, size_t n, const Scenario *s, const Software *sw)
 {
-    const Parallel *p = &s->parallel;
-    bool fsdp = (p->strategy == STRATEGY_FSDP && p->dp * p->cp > 1) ||
-                (p->strategy == STRATEGY_HSDP && p->shard_size * p->cp > 1);
-    Formats f = formats_of(&s->training, sw, fsdp);
+    Formats f = formats_of(&s->training, &s->parallel, sw);
     const struct {
         const char *key, *value;
     } chosen[] = { { "training.param_dtype", dtype_names[f.param] },

@@ -94,6 +94,15 @@ static void read_options(Software *sw, JsonObj *o, const Fact *facts, size_t n)
         *fact_at(sw, &facts[i]) = json_bool(o, facts[i].key, false);
 }
 
+/* A fact that says something of another's way of doing things. */
+static bool check_pair(bool fact, bool other, JsonNode node, const char *name,
+                       const char *needed, Err *err)
+{
+    if (!fact || other)
+        return true;
+    return json_fail(json_member(node, name), err, "true is allowed only where %s is", needed);
+}
+
 static bool read_kernels(Software *sw, JsonNode node, Err *err)
 {
     static const char *const attention_kernels[ATTENTION_KERNEL_N] = {
@@ -108,7 +117,10 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
     sw->metric_losses = (uint32_t)json_count(&o, "metric_losses", 0, METRIC_LOSSES_MAX, 0);
     sw->attention_kernel = (AttentionKernel)json_word(&o, "attention_kernel", attention_kernels,
                                                       ATTENTION_KERNEL_N, ATTENTION_NEWEST);
-    return json_end(&o);
+    return json_end(&o) &&
+           check_pair(sw->f32_stream, sw->f32_params, node, "f32_stream", "f32_params", err) &&
+           check_pair(sw->keeps_logits, sw->fused_cross_entropy, node, "keeps_logits",
+                      "fused_cross_entropy", err);
 }
 
 static bool read_selective(Software *sw, JsonNode list, Err *err)

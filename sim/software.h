@@ -61,15 +61,15 @@ typedef struct Software {
     bool rope_chain;          /* rope: cast to f32, rotate, cast back, for q and for k */
     bool dropout;             /* trained with dropout: masks are made and kept */
     bool wgrad_accumulate;    /* weight gradients are accumulated by the matmul (beta = 1) */
-    bool
-        f32_params; /* parameters are kept in f32, without master weights: sim/formats.h; may be
-                        left out: false */
-    bool f32_stream; /* torch.autocast: with them, norms and sums of layers are f32; may be left
-                        out: false */
+    /* fsdp keeps shards in f32, without master weights: sim/formats.h; may be left out: false. */
+    bool f32_params;
+    /* Elsewhere too: torch.autocast, and what layers add up and norm is f32; may be left out:
+     * false. */
+    bool f32_stream;
     bool f32_grads;  /* gradients are kept, and summed over replicas, in f32 */
     bool f32_logits; /* unfused loss: reads an f32 copy of the logits */
-    bool
-        keeps_logits; /* fused loss: the gradient lies beside the logits; may be left out: false */
+    /* Fused loss: the gradient lies beside the logits; may be left out: false. */
+    bool keeps_logits;
     uint32_t metric_losses; /* cross entropies of each micro-batch beside its loss, for metrics;
                                may be left out: 0 */
     bool loss_in_place;     /* unfused loss: the softmax takes the place of that copy, and the

@@ -90,8 +90,8 @@ typedef struct TapeOp {
     uint32_t in[TAPE_IN_MAX];
     uint32_t param[TAPE_PARAM_MAX]; /* weight or table; norm: gain, shift */
     uint32_t out;
-    uint32_t
-        cast; /* matmul, convolution: a 16-bit copy of param[0], read in its place; 0: none */
+    /* Matmul, convolution: a 16-bit copy of param[0], read in its place; 0: none. */
+    uint32_t cast;
     uint32_t aux[TAPE_AUX_MAX]; /* also written, for backward: statistics, softmax, indices */
     bool in_place;              /* out has the memory of in[0] */
     bool idle;                  /* keeps its number but does nothing; in_place */

@@ -299,8 +299,41 @@ static Lane sum_lane(const Fsdp *d)
     return d->replicas == NONE_U32 ? LANE_REDUCE : LANE_REPLICATE;
 }
 
+/*
+ * What was scattered, in the format of the sum, on its way into the gradient's shard:
+ *
+ *     first of a step    -> GRAD_SHARD               casts    -> LOCAL, cast -> GRAD_SHARD
+ *     later ones         -> LOCAL, added             casts    -> LOCAL, cast -> LOCAL, added
+ */
+typedef struct Scatter {
+    Slot slot;
+    uint32_t layout, n; /* where it is scattered to; its first n tensors */
+    uint64_t bytes;
+    bool more, casts;
+} Scatter;
+
+static Scatter scatter_of(Fsdp *d, const Owned *o, bool more)
+{
+    Graph *g = d->b->g;
+    Formats f = build_formats(d->b);
+    Scatter s = { .slot = SLOT_GRAD_SHARD, .layout = o->grad_layout, .more = more };
+    s.n = g->layouts[o->grad_layout].tensor_n;
+    s.casts = f.shard != f.reduce;
+    if (more || s.casts)
+        s.slot = SLOT_LOCAL;
+    if (s.casts)
+        s.layout = copy_layout(g, o->grad_layout, f.reduce);
+    s.bytes = layout_bytes(g, s.layout);
+    for (uint32_t i = 0; more && s.casts && i < s.n; i++) {
+        Tensor t = *layout_tensor(g, o->grad_layout, i);
+        t.class_ = TENSOR_BUFFER;
+        graph_tensor(g, t);
+    }
+    return s;
+}
+
 /* hsdp: what op 0 of the segment scattered is summed over the replicas. */
-static void reduce_replicas(const Fsdp *d, Slot slot, uint32_t layout)
+static void reduce_replicas(const Fsdp *d, const Scatter *how)
 {
     Graph *g = d->b->g;
     if (d->replicas == NONE_U32)
@@ -311,50 +344,55 @@ static void reduce_replicas(const Fsdp *d, Slot slot, uint32_t layout)
                       .lane = LANE_REPLICATE,
                       .name = intern(&g->names, "all-reduce gradient shards"),
                       .logical = 1,
-                      .u.comm = { .bytes = layout_bytes(g, layout), .group = d->replicas } });
-    arg_each(g, slot, layout, ARG_UPDATE, false, false);
+                      .u.comm = { .bytes = how->bytes, .group = d->replicas } });
+    for (uint32_t i = 0; i < how->n; i++)
+        graph_arg(g, how->slot, i, ARG_UPDATE, false, false);
     graph_dep(g, 0);
 }
 
-/* The sum goes into the gradient's shard: as it is, or through a copy that is then added (more) or
- * cast. */
-typedef struct Scatter {
-    Slot slot;
-    uint32_t layout;
-    bool more, casts;
-} Scatter;
-
-static Scatter scatter_of(Fsdp *d, const Owned *o, bool more)
+/* Arguments of the newest op: tensors first .. first + n - 1 of LOCAL. */
+static void local_args(Graph *g, uint32_t first, uint32_t n, ArgMode mode, bool born, bool dies)
 {
-    Scatter s = { SLOT_GRAD_SHARD, o->grad_layout, more, false };
-    Formats f = build_formats(d->b);
-    s.casts = f.shard != f.reduce;
-    if (more || s.casts)
-        s.slot = SLOT_LOCAL;
-    if (s.casts)
-        s.layout = copy_layout(d->b->g, o->grad_layout, f.reduce);
-    return s;
+    for (uint32_t i = first; i < first + n; i++)
+        graph_arg(g, SLOT_LOCAL, i, mode, born, dies);
 }
 
-static void keep_sum(const Fsdp *d, const Owned *o, const Scatter *how)
+static void shard_op(const Fsdp *d, const Owned *o, OpKind kind, const char *name,
+                     uint64_t from)
 {
     Graph *g = d->b->g;
-    uint64_t from = layout_bytes(g, how->layout), to = layout_bytes(g, o->grad_layout);
-    graph_op(g, (Op){ .kind = how->more ? OP_ADD : OP_CAST,
+    const Segment *s = &g->segments[g->segments_n - 1];
+    uint64_t to = layout_bytes(g, o->grad_layout);
+    graph_op(g, (Op){ .kind = kind,
                       .phase = PHASE_UPDATE,
                       .dtype = build_formats(d->b).shard,
                       .lane = sum_lane(d),
-                      .name = intern(&g->names, how->more ? "add gradient shards"
-                                                          : "cast gradient shards"),
-                      .logical = d->replicas == NONE_U32 ? 1 : 2,
+                      .name = intern(&g->names, name),
+                      .logical = s->op_n,
                       .u.elements = o->total,
-                      .flops = how->more ? (double)o->total : 0,
-                      .read_bytes = from + (how->more ? to : 0),
+                      .flops = kind == OP_ADD ? (double)o->total : 0,
+                      .read_bytes = from + (kind == OP_ADD ? to : 0),
                       .write_bytes = to });
-    bool born = !how->more && !d->b->sw->grads_persist;
-    arg_each(g, SLOT_GRAD_SHARD, o->grad_layout, how->more ? ARG_UPDATE : ARG_WRITE, born,
-             false);
-    arg_each(g, SLOT_LOCAL, how->layout, ARG_READ, false, true);
+}
+
+static void cast_sum(const Fsdp *d, const Owned *o, const Scatter *how)
+{
+    Graph *g = d->b->g;
+    shard_op(d, o, OP_CAST, "cast gradient shards", how->bytes);
+    local_args(g, 0, how->n, ARG_READ, false, true);
+    if (how->more)
+        local_args(g, how->n, how->n, ARG_WRITE, true, false);
+    else
+        arg_each(g, SLOT_GRAD_SHARD, o->grad_layout, ARG_WRITE, !d->b->sw->grads_persist,
+                 false);
+}
+
+static void add_sum(const Fsdp *d, const Owned *o, const Scatter *how)
+{
+    Graph *g = d->b->g;
+    shard_op(d, o, OP_ADD, "add gradient shards", layout_bytes(g, o->grad_layout));
+    arg_each(g, SLOT_GRAD_SHARD, o->grad_layout, ARG_UPDATE, false, false);
+    local_args(g, how->casts ? how->n : 0, how->n, ARG_READ, false, true);
 }
 
 /* The first of a step writes the gradient's shard; later ones (more) add to it. */
@@ -368,8 +406,7 @@ static uint32_t make_reduce(Fsdp *d, uint32_t block, bool more)
               .phase = PHASE_UPDATE,
               .dtype = reduce_dtype(d->b),
               .lane = LANE_REDUCE,
-              .u.comm = { .bytes = layout_bytes(g, how.layout) * d->ranks_n,
-                          .group = share_group(d->b) } };
+              .u.comm = { .bytes = how.bytes * d->ranks_n, .group = share_group(d->b) } };
     uint32_t s = start_segment(g, SEGMENT_REDUCE, "reduce-scatter unit", op);
     uint32_t *layout = g->segments[s].layout;
     layout[input_slot(u)] = u->input_layout;
@@ -377,10 +414,13 @@ static uint32_t make_reduce(Fsdp *d, uint32_t block, bool more)
     layout[how.slot] = how.layout;
     arg_each(g, input_slot(u), u->input_layout, ARG_READ, false, false);
     bool born = how.slot == SLOT_LOCAL || !d->b->sw->grads_persist;
-    arg_each(g, how.slot, how.layout, ARG_WRITE, born, false);
-    reduce_replicas(d, how.slot, how.layout);
-    if (how.slot == SLOT_LOCAL)
-        keep_sum(d, o, &how);
+    for (uint32_t i = 0; i < how.n; i++)
+        graph_arg(g, how.slot, i, ARG_WRITE, born, false);
+    reduce_replicas(d, &how);
+    if (how.casts)
+        cast_sum(d, o, &how);
+    if (more)
+        add_sum(d, o, &how);
     return s;
 }
 

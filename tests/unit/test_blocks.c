@@ -388,6 +388,24 @@ static void autocast_keeps_casts_and_f32_residuals(void)
     world_free(&w);
 }
 
+/* With a pipeline, where several micro-batches are under way, weights are cast again. */
+static void casts_are_kept_for_one_backward_alone(void)
+{
+    for (uint32_t pp = 1; pp < 3; pp++) {
+        World w;
+        world_transformer(&w, gpt_like(2, 256, 8, 512));
+        w.sw.f32_params = w.sw.f32_stream = true;
+        w.s.parallel.pp = pp;
+        CHECK(world_build(&w));
+        const BlockType *t = world_type(&w, 1);
+        uint32_t backward = t->backward[VARIANT_PLAIN][GRAD_BORN];
+        CHECK_INT(pp == 1, find_op(&w, backward, OP_CAST, PHASE_RECOMPUTE, 0) == NULL);
+        uint64_t weights = 2 * 12 * 256 * 256;
+        CHECK_INT(pp == 1, layout_sum(&w, t->stash_layout[VARIANT_PLAIN]) > weights);
+        world_free(&w);
+    }
+}
+
 /* Checkpointing casts all weights again; stopping early it does so without the last matmul. */
 static void weights_are_cast_again(void)
 {
@@ -582,7 +600,7 @@ static void everything_born_dies_once(void)
         w.sw.dropout = bits & 1;
         w.sw.norm_chain = bits & 2;
         w.s.training.precision = bits & 4 ? DTYPE_FP8 : DTYPE_BF16;
-        w.sw.f32_params = w.sw.f32_stream = bits & 1;
+        w.sw.f32_params = w.sw.f32_stream = bits & 2;
         w.s.parallel.pp = bits & 8 ? 2 : 1;
         CHECK(world_build(&w));
         graph_seal(&w.g);
@@ -782,6 +800,7 @@ int main(void)
     RUN(fp8_keeps_the_inputs_of_matmuls_in_a_byte);
     RUN(full_recomputation_keeps_nothing_and_repeats_forward);
     RUN(autocast_keeps_casts_and_f32_residuals);
+    RUN(casts_are_kept_for_one_backward_alone);
     RUN(weights_are_cast_again);
     RUN(selective_recomputation_keeps_the_inputs_of_what_is_cheap);
     RUN(selective_recomputation_of_attention_keeps_no_scores);

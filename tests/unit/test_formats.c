@@ -2,7 +2,8 @@
  * test_formats.c - number formats, by what the scenario and the software say.
  */
 #include "sim/formats.h"
-#include "tests/check.h"
+#include "tests/built.h"
+#include "tests/graph_check.h"
 
 #include <string.h>
 
@@ -20,7 +21,8 @@ static Training silent(void)
 static const char *formats(const Training *t, const Software *sw, bool fsdp)
 {
     static char text[128];
-    Formats f = formats_of(t, sw, fsdp);
+    Parallel p = { .strategy = fsdp ? STRATEGY_FSDP : STRATEGY_DDP, .dp = 2, .cp = 1, .pp = 1 };
+    Formats f = formats_of(t, &p, sw);
     snprintf(text, sizeof text, "%s %s %s %s %s %s%s%s", dtype_names[f.param],
              dtype_names[f.read], dtype_names[f.grad], dtype_names[f.reduce],
              dtype_names[f.shard], dtype_names[f.stream], f.masters ? ", masters" : "",
@@ -45,7 +47,7 @@ static void the_software_speaks_where_the_scenario_is_silent(void)
         { &reduce, true, "bf16 bf16 bf16 f32 f32 bf16, masters" },
         { &params, true, "f32 bf16 bf16 bf16 f32 bf16" },
         { &titan, true, "f32 bf16 bf16 f32 f32 bf16" },
-        { &params, false, "f32 f32 f32 f32 f32 bf16, casts" },
+        { &params, false, "bf16 bf16 bf16 bf16 bf16 bf16, masters" },
         { &autocast, false, "f32 f32 f32 f32 f32 f32, casts" },
         { &autocast, true, "f32 bf16 bf16 bf16 f32 bf16" },
     };
@@ -58,6 +60,7 @@ static void the_software_speaks_where_the_scenario_is_silent(void)
 static void what_the_scenario_says_counts(void)
 {
     const Software params = { .f32_params = true },
+                   autocast = { .f32_params = true, .f32_stream = true },
                    titan = { .f32_params = true, .f32_reduce = true };
     Training t = silent();
     t.param_dtype_set = true;
@@ -67,7 +70,7 @@ static void what_the_scenario_says_counts(void)
     t.param_dtype = t.grad_dtype = t.reduce_dtype = DTYPE_F32;
     t.master_weights = false;
     CHECK_STR("f32 bf16 bf16 bf16 f32 bf16", formats(&t, &params, true));
-    CHECK_STR("f32 f32 f32 f32 f32 bf16, casts", formats(&t, &params, false));
+    CHECK_STR("f32 f32 f32 f32 f32 f32, casts", formats(&t, &autocast, false));
     t = silent();
     t.master_weights_set = true;
     CHECK_STR("bf16 bf16 bf16 bf16 bf16 bf16, masters", formats(&t, &params, true));
@@ -97,10 +100,78 @@ static void only_16_bits_are_cast_to(void)
     CHECK_STR("f32 f32 f32 f32 f32 f32", formats(&t, &params, true));
 }
 
+static void only_more_than_one_rank_shards(void)
+{
+    const struct {
+        Parallel parallel;
+        bool shards;
+    } cases[] = {
+        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1 }, false },
+        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 2 }, true },
+        { { .strategy = STRATEGY_HSDP, .dp = 4, .cp = 1, .shard_size = 1 }, false },
+        { { .strategy = STRATEGY_HSDP, .dp = 4, .cp = 1, .shard_size = 2 }, true },
+        { { .strategy = STRATEGY_ZERO2, .dp = 4, .cp = 1 }, false },
+    };
+    for (size_t i = 0; i < ARRAY_N(cases); i++)
+        CHECK_INT(cases[i].shards, shards_params(&cases[i].parallel));
+}
+
+/* FSDP2 sums the micro-batches of a pipeline in the format that it reduces in. */
+static void with_a_pipeline_fsdp_sums_as_it_reduces(void)
+{
+    const Software titan = { .f32_params = true, .f32_reduce = true };
+    Training t = silent();
+    Parallel p = { .strategy = STRATEGY_FSDP, .dp = 2, .cp = 1, .pp = 2 };
+    CHECK_INT(DTYPE_F32, formats_of(&t, &p, &titan).grad);
+    p.pp = 1;
+    CHECK_INT(DTYPE_BF16, formats_of(&t, &p, &titan).grad);
+}
+
+/* Whatever the stack keeps in f32: what is born dies, and all of it runs. */
+static void every_strategy_takes_every_format(void)
+{
+    static const char *const softwares[] = { "pytorch-ddp", "torchtitan-2025", "maxtext-2025" };
+    static const struct {
+        const char *strategy, *dp, *pp, *schedule, *recompute;
+    } cases[] = {
+        { "dp", "4", "1", "1f1b", "none" },        { "ddp", "4", "1", "1f1b", "full" },
+        { "zero1", "4", "1", "1f1b", "none" },     { "zero2", "4", "1", "1f1b", "selective" },
+        { "fsdp", "4", "1", "1f1b", "selective" }, { "hsdp", "4", "1", "1f1b", "none" },
+        { "ddp", "2", "2", "zb-h1", "none" },      { "fsdp", "2", "2", "1f1b", "none" },
+        { "zero1", "2", "2", "zbv", "full" },
+    };
+    for (size_t k = 0; k < ARRAY_N(softwares) * ARRAY_N(cases); k++) {
+        size_t i = k % ARRAY_N(cases);
+        const Setting settings[] = { { "software", softwares[k / ARRAY_N(cases)] },
+                                     { "cluster", "dgx-a100" },
+                                     { "model.layers", "4" },
+                                     { "parallel.strategy", cases[i].strategy },
+                                     { "parallel.dp", cases[i].dp },
+                                     { "parallel.pp", cases[i].pp },
+                                     { "parallel.schedule", cases[i].schedule },
+                                     { "parallel.shard_size", "2" },
+                                     { "training.global_batch", "16" },
+                                     { "training.micro_batch", "1" },
+                                     { "training.recompute", cases[i].recompute } };
+        Built b;
+        if (!built_read(&b, "scenarios/examples/gpt2-ddp.json", settings, ARRAY_N(settings)))
+            continue;
+        check_lives(&b.g);
+        SimResult r;
+        if (CHECK(built_run(&r, &b, (SimOptions){ .expanded = true })))
+            CHECK(r.step_ns > 0);
+        sim_result_free(&r);
+        built_free(&b);
+    }
+}
+
 int main(void)
 {
     RUN(the_software_speaks_where_the_scenario_is_silent);
     RUN(what_the_scenario_says_counts);
     RUN(only_16_bits_are_cast_to);
+    RUN(only_more_than_one_rank_shards);
+    RUN(with_a_pipeline_fsdp_sums_as_it_reduces);
+    RUN(every_strategy_takes_every_format);
     return check_report();
 }

@@ -100,11 +100,40 @@ static Software facts_by_bits(uint32_t bits)
 
 /* ---- nothing is lost ---- */
 
-static void check_traffic(const World *w)
+/* No kernel moves more than its arguments hold: but rows of a small table, logits of which a copy
+ * in f32 is meant, and what is read once for its scale and once to be cast. */
+static void check_traffic(const World *w, const Segment *s, const Op *op)
 {
-    for (uint32_t i = 0; i < w->g.ops_n; i++)
-        CHECK(w->g.ops[i].read_bytes < (uint64_t)1 << 40 &&
-              w->g.ops[i].write_bytes < (uint64_t)1 << 40);
+    uint64_t read = 0, written = 0;
+    for (uint32_t a = 0; a < op->arg_n; a++) {
+        uint64_t bytes = arg_tensor(w, s, op, a)->bytes;
+        ArgMode mode = w->g.args[op->arg_first + a].mode;
+        read += mode != ARG_WRITE ? bytes : 0;
+        written += mode != ARG_READ ? bytes : 0;
+    }
+    if (op->kind == OP_CAST && w->sw.fp8_dynamic)
+        read *= 2;
+    if (op->kind != OP_EMBEDDING && op->kind != OP_CROSS_ENTROPY &&
+        !CHECK(op->read_bytes <= read && op->write_bytes <= written))
+        fprintf(stderr, "    '%s', %s\n", intern_text(&w->g.names, op->name),
+                op_kind_names[op->kind]);
+}
+
+/* Somebody leaves the block before a whole gradient. */
+static void check_handed_on(const World *w, const Segment *s)
+{
+    bool whole = s->layout[SLOT_DIN] == NONE_U32 || s->kind != SEGMENT_BACKWARD;
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = &graph_ops(&w->g, s)[i];
+        for (uint32_t a = 0; a < op->arg_n; a++) {
+            const Arg *arg = &w->g.args[op->arg_first + a];
+            whole =
+                whole ||
+                (arg->slot == SLOT_DIN && arg->mode != ARG_READ &&
+                 (op_is_comm(op->kind) || op->write_bytes >= arg_tensor(w, s, op, a)->bytes));
+        }
+    }
+    CHECK(whole);
 }
 
 static void check_lowering(World *w)
@@ -130,7 +159,11 @@ static void check_lowering(World *w)
         CHECK_NEAR(model[i], sums.model_flops, 1e-12);
         CHECK_INT(delta[i], world_segment(w, i)->memory_delta);
     }
-    check_traffic(w);
+    for (uint32_t i = 0; i < n; i++)
+        check_handed_on(w, world_segment(w, i));
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < world_segment(w, i)->op_n; k++)
+            check_traffic(w, world_segment(w, i), &graph_ops(&w->g, world_segment(w, i))[k]);
     check_lives(w);
     free(flops);
     free(model);
@@ -166,31 +199,45 @@ static void lowering_keeps_flops_and_memory(void)
     }
 }
 
-/* A kernel has the logical id of an op that was there; no two kernels have the same id and part. */
+static void check_ids(const World *before, const World *after, uint32_t segment)
+{
+    const Segment *x = world_segment(before, segment), *y = world_segment(after, segment);
+    const Op *from = graph_ops(&before->g, x), *to = graph_ops(&after->g, y);
+    CHECK_INT(x->logical_n, y->logical_n);
+    for (uint32_t i = 0; i < x->op_n; i++)
+        for (uint32_t j = 0; j <= i; j++)
+            CHECK(from[i].logical < x->logical_n &&
+                  (i == j || from[i].logical != from[j].logical));
+    for (uint32_t i = 0; i < y->op_n; i++) {
+        bool found = false;
+        for (uint32_t j = 0; j < x->op_n; j++)
+            found = found || from[j].logical == to[i].logical;
+        CHECK(found);
+        for (uint32_t j = 0; j < i; j++)
+            CHECK(to[j].logical != to[i].logical || to[j].part != to[i].part);
+    }
+}
+
+/* A kernel has the logical id of an op that was there; no two ops have the same, and no two kernels
+ * the same id and part. */
 static void kernels_keep_the_ids_of_their_ops(void)
 {
-    World before, after;
-    world_transformer(&before, zoo(ZOO_GPT2));
-    world_transformer(&after, zoo(ZOO_GPT2));
-    CHECK(world_build(&before));
-    CHECK(lowered(&after));
-    for (uint32_t s = 0; s < before.g.segments_n; s++) {
-        const Segment *x = world_segment(&before, s), *y = world_segment(&after, s);
-        CHECK_INT(x->logical_n, y->logical_n);
-        for (uint32_t i = 0; i < y->op_n; i++) {
-            const Op *op = &graph_ops(&after.g, y)[i];
-            bool found = false;
-            for (uint32_t j = 0; j < x->op_n; j++)
-                found = found || graph_ops(&before.g, x)[j].logical == op->logical;
-            CHECK(found);
-            for (uint32_t j = 0; j < i; j++) {
-                const Op *other = &graph_ops(&after.g, y)[j];
-                CHECK(other->logical != op->logical || other->part != op->part);
-            }
+    for (uint32_t i = 0; i < 8; i++) {
+        World before, after;
+        for (int k = 0; k < 2; k++) {
+            World *w = k ? &after : &before;
+            world_transformer(w, zoo(i & 1 ? ZOO_GPT2 : ZOO_LLAMA));
+            w->sw.f32_params = w->sw.f32_stream = i & 2;
+            w->s.training.recompute = i & 4 ? RECOMPUTE_FULL : RECOMPUTE_NONE;
+            w->sw.recompute_stops_early = i & 1;
         }
+        CHECK(world_build(&before));
+        CHECK(lowered(&after));
+        for (uint32_t s = 0; s < before.g.segments_n; s++)
+            check_ids(&before, &after, s);
+        world_free(&before);
+        world_free(&after);
     }
-    world_free(&before);
-    world_free(&after);
 }
 
 /* ---- counted by hand ---- */
@@ -626,8 +673,8 @@ static void autocast_casts_kernel_by_kernel(void)
     w.sw.fused_elementwise = w.sw.wgrad_accumulate = false;
     CHECK(lowered(&w));
     uint32_t f = plain_forward(&w), b = plain_backward(&w, GRAD_ADD);
-    CHECK_STR("norm cast cast matmul+bias attention cast matmul+bias add "
-              "norm cast cast matmul+bias activation cast matmul+bias add",
+    CHECK_STR("norm cast cast cast matmul+bias attention cast cast matmul+bias add "
+              "norm cast cast cast matmul+bias activation cast cast matmul+bias add",
               kernels(&w, f));
     const Op *ops = graph_ops(&w.g, world_segment(&w, f));
     uint64_t n = 64 * 64, weights = 64 * 3 * 64;
@@ -641,17 +688,18 @@ static void autocast_casts_kernel_by_kernel(void)
     CHECK_STR("attention.qkv.weight, >attention.qkv.weight in bf16", arguments(&w, f, 2));
     CHECK_U64(4 * weights, ops[2].read_bytes);
     CHECK_U64(2 * weights, ops[2].write_bytes);
-    CHECK_STR("autocast input, attention.qkv.weight in bf16, attention.qkv.bias, "
-              ">attention.qkv",
-              arguments(&w, f, 3));
-    CHECK_STR("boundary, attention.out, >residual", arguments(&w, f, 7));
-    CHECK_U64((4 + 2) * n, ops[7].read_bytes);
-    CHECK_U64(4 * n, ops[7].write_bytes);
+    CHECK_STR("attention.qkv.bias, >bias in 16 bits", arguments(&w, f, 3));
+    CHECK_STR("autocast input, attention.qkv.weight in bf16, bias in 16 bits, >attention.qkv",
+              arguments(&w, f, 4));
+    CHECK_U64(2 * (n + weights + 3 * 64), ops[4].read_bytes);
+    CHECK_STR("boundary, attention.out, >residual", arguments(&w, f, 9));
+    CHECK_U64((4 + 2) * n, ops[9].read_bytes);
+    CHECK_U64(4 * n, ops[9].write_bytes);
 
     CHECK_STR(
-        "cast matmul matmul cast add bias activation matmul matmul cast add bias cast norm "
-        "add cast matmul matmul cast add bias attention matmul matmul cast add bias cast "
-        "norm add",
+        "cast matmul matmul cast add bias cast add activation matmul matmul cast add bias "
+        "cast add cast norm add cast matmul matmul cast add bias cast add attention matmul "
+        "matmul cast add bias cast add cast norm add",
         kernels(&w, b));
     ops = graph_ops(&w.g, world_segment(&w, b));
     uint64_t down = 64 * 256;
@@ -659,11 +707,14 @@ static void autocast_casts_kernel_by_kernel(void)
     CHECK_STR("gradient, mlp.down.weight in bf16, >gradient", arguments(&w, b, 1));
     CHECK_STR("gradient, activation, >weight gradient", arguments(&w, b, 2));
     CHECK_U64(2 * down, ops[2].write_bytes);
-    CHECK_STR("weight gradient, >weight gradient in f32", arguments(&w, b, 3));
+    CHECK_STR("weight gradient, >gradient in f32", arguments(&w, b, 3));
     CHECK_U64(2 * down, ops[3].read_bytes);
     CHECK_U64(4 * down, ops[3].write_bytes);
-    CHECK_STR("*mlp.down.weight, weight gradient in f32", arguments(&w, b, 4));
+    CHECK_STR("*mlp.down.weight, gradient in f32", arguments(&w, b, 4));
     CHECK_U64(8 * down, ops[4].read_bytes);
+    CHECK_STR("gradient, >bias gradient", arguments(&w, b, 5));
+    CHECK_STR("bias gradient, >gradient in f32", arguments(&w, b, 6));
+    CHECK_STR("*mlp.down.bias, gradient in f32", arguments(&w, b, 7));
     world_free(&w);
 }
 

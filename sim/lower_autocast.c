@@ -1,0 +1,65 @@
+/*
+ * lower_autocast.c - torch.autocast in eager mode: casts of biases, and of what becomes of them.
+ *
+ *     bias, or a matmul with one    cast b -> b in 16 bits, then as before
+ *     bias gradient                 dy -> db in 16 bits, cast -> db
+ *
+ * Weights have their casts in the graph (TapeOp.cast): those are large, and may be kept.
+ */
+#include "sim/lower_parts.h"
+
+static bool is_wide(const Lowering *l, const Whole *w, uint32_t i, Slot slot)
+{
+    return w->args[i].slot == slot && part_dtype(l, w->args[i]) == DTYPE_F32;
+}
+
+static KernelArg narrow_temp(Lowering *l, const char *name, KernelArg like)
+{
+    return part_temp(l, name, like, act_dtype(&l->b->s->training));
+}
+
+static Op *cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to, ArgMode mode)
+{
+    Op *op = part_begin(l, w, OP_CAST, FN_NONE);
+    op->dtype = part_dtype(l, to);
+    op->u.elements = lower_bytes(l, from) / dtype_bytes(part_dtype(l, from));
+    part_arg(l, from, ARG_READ);
+    part_arg(l, to, mode);
+    return op;
+}
+
+/* i: the bias among the arguments. */
+static bool narrow_bias(Lowering *l, const Whole *w, uint32_t i)
+{
+    if (i >= w->args_n || !is_wide(l, w, i, SLOT_PARAM))
+        return false;
+    KernelArg temp = narrow_temp(l, "bias in 16 bits", w->args[i]);
+    temp.mode = ARG_READ;
+    cast(l, w, w->args[i], temp, ARG_WRITE);
+    Op *op = &lower_kernel(l, w->op)->op;
+    op->read_bytes -= lower_bytes(l, w->args[i]) - lower_bytes(l, temp);
+    part_args_but(l, w, i, temp);
+    return true;
+}
+
+static bool widen_gradient(Lowering *l, const Whole *w)
+{
+    if (!is_wide(l, w, 1, SLOT_GRAD))
+        return false;
+    KernelArg db = w->args[1], temp = narrow_temp(l, "bias gradient", db);
+    part_begin(l, w, OP_BIAS, FN_NONE);
+    part_arg(l, w->args[0], ARG_READ);
+    part_arg(l, temp, ARG_WRITE);
+    cast(l, w, temp, db, db.mode);
+    return true;
+}
+
+bool autocast_expand(Lowering *l, const Whole *w)
+{
+    const Op *op = &w->op;
+    if (op->kind == OP_MATMUL && op->fn == FN_BIAS && !op_is_backward(op))
+        return narrow_bias(l, w, 2);
+    if (op->kind != OP_BIAS)
+        return false;
+    return op->phase == PHASE_WGRAD ? widen_gradient(l, w) : narrow_bias(l, w, 1);
+}
