@@ -227,9 +227,12 @@ typedef struct Task {
 } Task;
 
 /* One that differs in having a smaller micro-batch and does not fit: fewer samples of a larger
- * micro-batch are never under way. */
+ * micro-batch are never under way.  But where one micro-batch is the whole batch, nothing is added
+ * to a gradient: that needs less. */
 static const PlanCandidate *smaller_too_large(const Task *t, const PlanCandidate *c)
 {
+    if (t->plan->bases[c->base].training.global_batch == c->dp * c->micro_batch)
+        return NULL;
     for (const PlanCandidate *a = &t->plan->candidates[t->first]; a < c; a++)
         if (a->fate == PLAN_TOO_LARGE && a->recompute == c->recompute &&
             a->schedule == c->schedule && a->virtual_stages == c->virtual_stages &&

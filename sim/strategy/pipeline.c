@@ -128,6 +128,7 @@ typedef struct Saved {
 typedef struct Received {
     Point at;
     uint32_t frame;
+    bool afar; /* `at` is a transfer: to be waited for */
 } Received;
 
 typedef struct Transfer {
@@ -170,6 +171,8 @@ typedef struct Line {
     uint32_t actions_n;
     const Action *actions;
     Received *received; /* by action */
+    Received *handed;   /* [(2 * turn + backward) * micro-batches + micro-batch]: from the chunk
+                           before on this very stage */
     uint32_t transfers_n, transfers_cap;
     Transfer *transfers;
     bool ahead, waits; /* receives are posted early; compute waits for sends */
@@ -322,7 +325,7 @@ static uint32_t add_transfer(Line *l, Way *w, uint32_t micro_batch, uint32_t fra
 static void post_receive(Line *l, uint32_t action)
 {
     const Action *x = &l->actions[action];
-    l->received[action] = (Received){ NOWHERE, NONE_U32 };
+    l->received[action] = (Received){ NOWHERE, NONE_U32, false };
     if (x->kind == ACTION_WEIGHT)
         return;
     Way *w = &l->in[2 * x->turn + (x->kind == ACTION_BACKWARD)];
@@ -330,7 +333,7 @@ static void post_receive(Line *l, uint32_t action)
         return;
     uint32_t frame = new_frame(l, w->layout, l->b->blocks[w->block].layer, x->micro_batch);
     uint32_t i = add_transfer(l, w, x->micro_batch, frame, l->compute);
-    l->received[action] = (Received){ { i, 0 }, frame };
+    l->received[action] = (Received){ { i, 0 }, frame, true };
 }
 
 static void send(Line *l, const Action *x, uint32_t frame, Point made)
@@ -561,14 +564,33 @@ static Received arrive(Line *l, uint32_t action)
     uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, chunk_of(l, x));
     l->role->instances[i].frame[backward ? SLOT_DOUT : SLOT_IN] = in.frame;
     enter_compute(l, &(Starts){ .n = 1 }, in.at, 0);
-    return (Received){ { i, 0 }, in.frame };
+    return (Received){ { i, 0 }, in.frame, true };
+}
+
+/* What a chunk of the stage hands on to another in a micro-batch. */
+static Received *handed_to(const Line *l, uint32_t turn, const Action *x)
+{
+    uint32_t way = 2 * turn + (x->kind == ACTION_BACKWARD);
+    return &l->handed[(size_t)way * l->b->s->training.micro_batches + x->micro_batch];
+}
+
+/* What a chunk begins with, and in *arrived what that has to be waited for. */
+static Received take(Line *l, uint32_t action, Point *arrived)
+{
+    const Action *x = &l->actions[action];
+    Received in = arrive(l, action);
+    if (!point_is(in.at))
+        in = *handed_to(l, x->turn, x);
+    *arrived = in.afar ? in.at : NOWHERE;
+    return in;
 }
 
 static void forward_chunk(Line *l, uint32_t action)
 {
     const Action *x = &l->actions[action];
     uint32_t chunk = chunk_of(l, x), begin = l->begin[chunk], end = l->begin[chunk + 1];
-    Received in = arrive(l, action);
+    Point arrived;
+    Received in = take(l, action, &arrived);
     Point made = in.at;
     uint32_t frame = in.frame;
     bool sends = l->out[2 * x->turn].crosses;
@@ -577,7 +599,7 @@ static void forward_chunk(Line *l, uint32_t action)
         Saved *saved = saved_of(l, x->micro_batch, i);
         if (frame != NONE_U32)
             saved->in = frame;
-        made = forward_block(l, x, run, saved, i == begin ? in.at : NOWHERE, &frame);
+        made = forward_block(l, x, run, saved, i == begin ? arrived : NOWHERE, &frame);
         if (run->beside && (i + 1 < end || !sends))
             l->join = made;
     }
@@ -585,25 +607,24 @@ static void forward_chunk(Line *l, uint32_t action)
         sends_fall_due(l);
     if (sends)
         send(l, x, frame, made);
-    else if (begin < end && end < l->b->blocks_n)
-        saved_of(l, x->micro_batch, end)->in = frame; /* the next chunk is here too */
+    else if (chunk + 1 < l->chunks && stage_of(l->b, chunk + 1) == l->stage)
+        *handed_to(l, x->turn + 1, x) = (Received){ made, frame, begin == end && in.afar };
 }
 
 static void backward_chunk(Line *l, uint32_t action)
 {
     const Action *x = &l->actions[action];
     uint32_t chunk = chunk_of(l, x), begin = l->begin[chunk], end = l->begin[chunk + 1];
-    Received in = arrive(l, action);
+    Point arrived;
+    Received in = take(l, action, &arrived);
     Point made = in.at;
     uint32_t frame = in.frame;
-    if (frame == NONE_U32 && begin < end && end < l->b->blocks_n)
-        frame = saved_of(l, x->micro_batch, end)->din; /* the next chunk is here too */
     bool sends = l->out[2 * x->turn + 1].crosses;
     for (uint32_t i = end; i-- > begin;) {
         const Run *run = run_of(l, i, RUN_BACKWARD + (x->micro_batch > 0));
         Saved *saved = saved_of(l, x->micro_batch, i);
         saved->dout = frame;
-        made = backward_block(l, x, run, saved, i + 1 == end ? in.at : NOWHERE);
+        made = backward_block(l, x, run, saved, i + 1 == end ? arrived : NOWHERE);
         frame = saved->din;
         if (run->beside && (i > begin || !sends))
             l->join = made;
@@ -612,6 +633,8 @@ static void backward_chunk(Line *l, uint32_t action)
         sends_fall_due(l);
     if (sends)
         send(l, x, frame, made);
+    else if (chunk > 0 && stage_of(l->b, chunk - 1) == l->stage)
+        *handed_to(l, x->turn - 1, x) = (Received){ made, frame, begin == end && in.afar };
 }
 
 /* Weight gradients, in the order of backward. */
@@ -831,9 +854,14 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
     role_reserve(l.role, runs_n + 3 * l.actions_n, runs_n + 8 * l.actions_n,
                  3 * m * l.own_n + 4 * l.actions_n);
     l.received = PUSH_ARRAY(&scratch, Received, l.actions_n);
+    size_t handed_n = (size_t)2 * p->virtual_stages * m;
+    l.handed = mem_resize(NULL, handed_n, sizeof *l.handed);
+    for (size_t i = 0; i < handed_n; i++)
+        l.handed[i] = (Received){ NOWHERE, NONE_U32, false };
     write_actions(&l);
     free(l.runs);
     free(l.saved);
+    free(l.handed);
     free(l.transfers);
     arena_free(&scratch);
 }

@@ -55,6 +55,32 @@ static void the_bound_is_below_what_graphs_need(void)
     CHECK(compared > check_cases(100));
 }
 
+/* A micro-batch that is the whole batch has no second gradient to add: it may fit where smaller
+ * ones do not. */
+static void one_micro_batch_is_weighed_by_itself(void)
+{
+    static const Setting settings[] = { { "model", "llama3.2-1b" },
+                                        { "software", "pytorch-fsdp-2022" },
+                                        { "training.global_batch", "32" },
+                                        { "training.seq_len", "1024" },
+                                        { "training.recompute", "full" },
+                                        { "parallel.strategy", "ddp" },
+                                        { "parallel.dp", "8" },
+                                        { "cluster.gpu.memory_bytes", "22.3GB" },
+                                        { "cluster.gpu.memory_GB", "22.3" } };
+    Plan p;
+    Err err = { 0 };
+    PlanOptions o = options_of("scenarios/examples/llama3-8b-fsdp.json", 8);
+    o.settings = settings;
+    o.settings_n = ARRAY_N(settings);
+    o.all = true;
+    if (!CHECK(plan_run(&p, &o, &err)))
+        return;
+    CHECK_U64(2, p.fates[PLAN_SIMULATED]); /* 1 and 4 */
+    CHECK_U64(1, p.fates[PLAN_TOO_LARGE]);
+    plan_free(&p);
+}
+
 static bool peaks_of(uint64_t *peak, const Plan *p, Scenario *s, uint32_t micro_batches)
 {
     Graph g = { 0 };
@@ -368,6 +394,7 @@ int main(void)
 {
     setenv("LOCKSTEP_SHARE", "scenarios", 0);
     RUN(the_bound_is_below_what_graphs_need);
+    RUN(one_micro_batch_is_weighed_by_itself);
     RUN(few_micro_batches_weigh_what_all_do);
     RUN(settings_make_the_candidate_again);
     RUN(a_setting_leaves_those_that_have_it);

@@ -175,6 +175,47 @@ static void bubbles_are_those_of_the_paper(void)
         }
 }
 
+/* Chunks without a layer pass on what they get, to another stage or to the next chunk on theirs. */
+static void chunks_may_be_empty(void)
+{
+    static const char *const schedules[] = { "1f1b", "interleaved", "zb-h1", "zb-2p", "zbv" };
+    uint32_t seed = 1;
+    for (uint32_t k = 0; k < 20 * ARRAY_N(schedules); k++) {
+        const char *schedule = schedules[k % ARRAY_N(schedules)];
+        bool two = strcmp(schedule, "zbv") == 0 || strcmp(schedule, "interleaved") == 0;
+        uint32_t chunks = two ? 8 : 4, layers[8] = { 0 };
+        for (uint32_t layer = 0; layer < 6; layer++)
+            layers[(seed = seed * 1103515245 + 12345) / 65536 % chunks]++;
+        char list[64] = "[", *at = list + 1;
+        for (uint32_t c = 0; c < chunks; c++)
+            at += snprintf(at, sizeof list - (size_t)(at - list), "%s%u", c ? "," : "",
+                           layers[c]);
+        snprintf(at, sizeof list - (size_t)(at - list), "]");
+        const Setting settings[] = { { "model.layers", "6" },
+                                     { "cluster", "dgx-a100" },
+                                     { "parallel.dp", "2" },
+                                     { "parallel.pp", "4" },
+                                     { "parallel.virtual_stages", two ? "2" : "1" },
+                                     { "parallel.schedule", schedule },
+                                     { "parallel.stage_layers", list },
+                                     { "training.micro_batch", "1" },
+                                     { "training.global_batch", "8" } };
+        Built b;
+        if (!built_read(&b, "scenarios/examples/gpt2-ddp.json", settings, ARRAY_N(settings)))
+            continue;
+        uint32_t failures = check_state.test_failures_n;
+        check_lives(&b.g);
+        check_runs(&b.g);
+        SimResult r;
+        if (CHECK(built_run(&r, &b, (SimOptions){ .expanded = true })))
+            CHECK(r.step_ns > 0);
+        if (failures != check_state.test_failures_n)
+            fprintf(stderr, "    %s %s\n", schedule, list);
+        sim_result_free(&r);
+        built_free(&b);
+    }
+}
+
 int main(void)
 {
     setenv("LOCKSTEP_SHARE", "scenarios", 0);
@@ -183,5 +224,6 @@ int main(void)
     RUN(nothing_deadlocks_or_is_read_too_late);
     RUN(split_backward_does_the_same_work);
     RUN(bubbles_are_those_of_the_paper);
+    RUN(chunks_may_be_empty);
     return check_report();
 }
