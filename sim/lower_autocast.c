@@ -18,16 +18,6 @@ static KernelArg narrow_temp(Lowering *l, const char *name, KernelArg like)
     return part_temp(l, name, like, act_dtype(&l->b->s->training));
 }
 
-static Op *cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to, ArgMode mode)
-{
-    Op *op = part_begin(l, w, OP_CAST, FN_NONE);
-    op->dtype = part_dtype(l, to);
-    op->u.elements = lower_bytes(l, from) / dtype_bytes(part_dtype(l, from));
-    part_arg(l, from, ARG_READ);
-    part_arg(l, to, mode);
-    return op;
-}
-
 /* i: the bias among the arguments. */
 static bool narrow_bias(Lowering *l, const Whole *w, uint32_t i)
 {
@@ -35,7 +25,7 @@ static bool narrow_bias(Lowering *l, const Whole *w, uint32_t i)
         return false;
     KernelArg temp = narrow_temp(l, "bias in 16 bits", w->args[i]);
     temp.mode = ARG_READ;
-    cast(l, w, w->args[i], temp, ARG_WRITE);
+    part_cast(l, w, w->args[i], temp, ARG_WRITE);
     Op *op = &lower_kernel(l, w->op)->op;
     op->read_bytes -= lower_bytes(l, w->args[i]) - lower_bytes(l, temp);
     part_args_but(l, w, i, temp);
@@ -50,7 +40,7 @@ static bool widen_gradient(Lowering *l, const Whole *w)
     part_begin(l, w, OP_BIAS, FN_NONE);
     part_arg(l, w->args[0], ARG_READ);
     part_arg(l, temp, ARG_WRITE);
-    cast(l, w, temp, db, db.mode);
+    part_cast(l, w, temp, db, db.mode);
     return true;
 }
 

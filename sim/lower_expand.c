@@ -57,6 +57,15 @@ void part_args_but(Lowering *l, const Whole *w, uint32_t i, KernelArg other)
     }
 }
 
+void part_cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to, ArgMode mode)
+{
+    Op *op = part_begin(l, w, OP_CAST, FN_NONE);
+    op->dtype = part_dtype(l, to);
+    op->u.elements = lower_bytes(l, from) / dtype_bytes(part_dtype(l, from));
+    part_arg(l, from, ARG_READ);
+    part_arg(l, to, mode);
+}
+
 KernelArg part_temp(Lowering *l, const char *name, KernelArg like, DType dtype)
 {
     const Tensor *t = lower_tensor(l, like.slot, like.tensor);
@@ -193,9 +202,7 @@ static void accumulate_cast(Lowering *l, const Whole *w)
 {
     KernelArg from = w->args[0], dw = w->args[1];
     KernelArg temp = part_temp(l, "gradient in f32", dw, part_dtype(l, dw));
-    part_begin(l, w, OP_CAST, FN_NONE)->u.elements = w->op.u.elements;
-    part_arg(l, from, ARG_READ);
-    part_arg(l, temp, ARG_WRITE);
+    part_cast(l, w, from, temp, ARG_WRITE);
     add_sum(l, w, dw, temp, lower_bytes(l, dw));
 }
 

@@ -16,16 +16,6 @@
  */
 #include "sim/lower_parts.h"
 
-static void cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to)
-{
-    Op *op = part_begin(l, w, OP_CAST, FN_NONE);
-    const Tensor *t = lower_tensor(l, to.slot, to.tensor);
-    op->dtype = t->dtype;
-    op->u.elements = t->bytes / dtype_bytes(t->dtype);
-    part_arg(l, from, ARG_READ);
-    part_arg(l, to, ARG_WRITE);
-}
-
 /* logits targets [maximum sums] -> loss logs */
 static void loss_forward(Lowering *l, const Whole *w)
 {
@@ -33,7 +23,7 @@ static void loss_forward(Lowering *l, const Whole *w)
     KernelArg logs = w->args[w->args_n - 1];
     if (part_dtype(l, logs) != part_dtype(l, logits)) {
         KernelArg copy = part_temp(l, "f32 logits", logits, part_dtype(l, logs));
-        cast(l, w, logits, copy);
+        part_cast(l, w, logits, copy, ARG_WRITE);
         logits = copy;
     }
     part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
@@ -65,7 +55,7 @@ static void loss_backward(Lowering *l, const Whole *w)
     part_arg(l, logs, ARG_READ);
     part_arg(l, to, ARG_WRITE);
     if (casts)
-        cast(l, w, to, dlogits);
+        part_cast(l, w, to, dlogits, ARG_WRITE);
 }
 
 /* ---- in place ---- */
@@ -86,7 +76,7 @@ static void in_place_forward(Lowering *l, const Whole *w)
     KernelArg loss = w->args[w->args_n - 2], softmax = w->args[w->args_n - 1];
     bool alone = w->args_n == 4; /* no statistics yet */
     uint64_t rows = lower_bytes(l, w->args[1]);
-    cast(l, w, w->args[0], softmax);
+    part_cast(l, w, w->args[0], softmax, ARG_WRITE);
     if (alone)
         pass(l, w, softmax, ARG_READ);
     pass(l, w, softmax, ARG_UPDATE);
@@ -111,7 +101,7 @@ static void in_place_backward(Lowering *l, const Whole *w)
     for (uint32_t i = 1; i + 1 < w->args_n; i++)
         part_arg(l, w->args[i], ARG_READ);
     pass(l, w, softmax, ARG_UPDATE);
-    cast(l, w, softmax, dlogits);
+    part_cast(l, w, softmax, dlogits, ARG_WRITE);
 }
 
 /* ---- for metrics ---- */
@@ -136,7 +126,7 @@ void metric_losses(Lowering *l, const Whole *w, uint64_t vocab)
     KernelArg logs = lower_temp(l, "log softmax", DTYPE_F32, rows, vocab);
     for (uint32_t i = 0; i < l->b->sw->metric_losses; i++) {
         if (act != DTYPE_F32)
-            cast(l, &m, logits, wide);
+            part_cast(l, &m, logits, wide, ARG_WRITE);
         part_begin(l, &m, OP_CROSS_ENTROPY, FN_NONE)->u.rows = (RowsShape){ rows, vocab };
         part_arg(l, wide, ARG_READ);
         part_arg(l, logs, ARG_WRITE);

@@ -21,6 +21,8 @@ void part_arg(Lowering *l, KernelArg a, ArgMode mode);
 void part_bytes_arg(Lowering *l, KernelArg a, ArgMode mode, uint64_t bytes);
 /* Appends all arguments of w but for number i, in place of which is another; no traffic. */
 void part_args_but(Lowering *l, const Whole *w, uint32_t i, KernelArg other);
+/* A kernel that casts all of `from`; mode: whether `to` is written or added to. */
+void part_cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to, ArgMode mode);
 /* A temporary of the shape of another value. */
 KernelArg part_temp(Lowering *l, const char *name, KernelArg like, DType dtype);
 DType part_dtype(const Lowering *l, KernelArg a);
