@@ -42,35 +42,27 @@ uint32_t tape_bias(Build *b, Tape *t, uint32_t x, const char *name)
                                       .param = { p } });
 }
 
-uint32_t tape_narrow(Build *b, Tape *t, uint32_t x)
+static uint32_t tape_cast(Tape *t, uint32_t x, const char *op, const char *made, DType dtype)
 {
     TapeValue v = t->values[x];
-    DType act = act_dtype(&b->s->training);
-    if (v.dtype == act)
-        return x;
-    uint32_t y = tape_made(t, "autocast input", act, v.rows, v.columns);
-    tape_op(t, (TapeOp){ .kind = OP_CAST,
-                         .name = "autocast",
-                         .dtype = act,
-                         .in_n = 1,
-                         .in = { x },
-                         .out = y });
+    uint32_t y = tape_made(t, made, dtype, v.rows, v.columns);
+    tape_op(
+        t, (TapeOp){
+               .kind = OP_CAST, .name = op, .dtype = dtype, .in_n = 1, .in = { x }, .out = y });
     return y;
+}
+
+uint32_t tape_narrow(Build *b, Tape *t, uint32_t x)
+{
+    DType act = act_dtype(&b->s->training);
+    bool narrow = t->values[x].dtype == act;
+    return narrow ? x : tape_cast(t, x, "autocast", "autocast input", act);
 }
 
 uint32_t tape_quantize(Build *b, Tape *t, uint32_t x)
 {
-    if (b->s->training.precision != DTYPE_FP8)
-        return x;
-    TapeValue v = t->values[x];
-    uint32_t y = tape_made(t, "fp8 input", DTYPE_FP8, v.rows, v.columns);
-    tape_op(t, (TapeOp){ .kind = OP_CAST,
-                         .name = "quantize",
-                         .dtype = DTYPE_FP8,
-                         .in_n = 1,
-                         .in = { x },
-                         .out = y });
-    return y;
+    bool fp8 = b->s->training.precision == DTYPE_FP8;
+    return fp8 ? tape_cast(t, x, "quantize", "fp8 input", DTYPE_FP8) : x;
 }
 
 uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec)

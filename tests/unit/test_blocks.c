@@ -365,13 +365,18 @@ static void full_recomputation_keeps_nothing_and_repeats_forward(void)
     }
 }
 
+static void open_autocast(World *w)
+{
+    world_transformer(w, gpt_like(2, 256, 8, 512));
+    w->sw.f32_params = w->sw.f32_stream = true;
+}
+
 /* torch.autocast on GPT-2, s tokens of width h: kept are f32 residuals (the block's input is the
  * boundary), casts of what norms gave and of the weights, and what matmuls gave, in bf16. */
 static void autocast_keeps_casts_and_f32_residuals(void)
 {
     World w;
-    world_transformer(&w, gpt_like(2, 256, 8, 512));
-    w.sw.f32_params = w.sw.f32_stream = true;
+    open_autocast(&w);
     w.s.training.recompute = RECOMPUTE_FULL;
     CHECK(world_build(&w));
     const BlockType *t = world_type(&w, 1);
@@ -393,8 +398,7 @@ static void casts_are_kept_for_one_backward_alone(void)
 {
     for (uint32_t pp = 1; pp < 3; pp++) {
         World w;
-        world_transformer(&w, gpt_like(2, 256, 8, 512));
-        w.sw.f32_params = w.sw.f32_stream = true;
+        open_autocast(&w);
         w.s.parallel.pp = pp;
         CHECK(world_build(&w));
         const BlockType *t = world_type(&w, 1);
@@ -411,8 +415,7 @@ static void weights_are_cast_again(void)
 {
     for (int early = 0; early < 2; early++) {
         World w;
-        world_transformer(&w, gpt_like(2, 256, 8, 512));
-        w.sw.f32_params = w.sw.f32_stream = true;
+        open_autocast(&w);
         w.s.training.recompute = RECOMPUTE_FULL;
         w.sw.recompute_stops_early = early;
         CHECK(world_build(&w));
