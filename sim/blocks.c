@@ -19,11 +19,13 @@ DType param_read_dtype(const Build *b)
 Fusion fusion_of(const Build *b)
 {
     bool compiled = b->s->training.compiled;
-    return (Fusion){ .gated = compiled || b->sw->fused_gated,
-                     .elementwise = compiled || b->sw->fused_elementwise,
-                     .residual_norm = compiled || b->sw->fused_residual_norm,
-                     .norm_chain = !compiled && b->sw->norm_chain,
-                     .rope_chain = !compiled && b->sw->rope_chain };
+    Fusion f = { .gated = compiled || b->sw->fused_gated,
+                 .elementwise = compiled || b->sw->fused_elementwise,
+                 .residual_norm = compiled || b->sw->fused_residual_norm,
+                 .norm_chain = !compiled && b->sw->norm_chain,
+                 .rope_chain = !compiled && b->sw->rope_chain };
+    f.norms = f.residual_norm && !f.norm_chain;
+    return f;
 }
 
 /* ---- ops that several models use ---- */
@@ -182,10 +184,9 @@ void tape_mse(Build *b, Tape *t, uint32_t prediction, uint32_t target)
 }
 
 /*
- * Fused: one pass over the logits leaves their gradient in place, or (keeps_logits) one in backward
- * beside them.  Unfused: the
- * logarithm of the softmax is a tensor of its own, in f32 when the logits are
- * copied to f32 first.
+ * Fused: one pass over the logits leaves their gradient in place, or (keeps_logits) one in
+ * backward leaves it beside them.  Unfused: the logarithm of the softmax is a tensor of its own,
+ * in f32 when the logits are copied to f32 first.
  */
 void tape_cross_entropy(Build *b, Tape *t, uint32_t logits, uint32_t target)
 {

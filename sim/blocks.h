@@ -105,6 +105,7 @@ DType param_read_dtype(const Build *b);
 /* Facts of the software after training.compile. */
 typedef struct Fusion {
     bool gated, elementwise, residual_norm, norm_chain, rope_chain;
+    bool norms; /* with the sums, and the casts of torch.autocast, beside them */
 } Fusion;
 Fusion fusion_of(const Build *b);
 bool fused_attention(const Build *b); /* training.attention has the last word */

@@ -70,8 +70,8 @@ typedef struct DraftPlan {
     bool fuses_casts; /* who reads an f32 gradient reads a 16-bit one as well */
     bool wgrad_last;  /* weight gradients after the collective of the input's gradient */
     uint32_t tp_group, cp_group, kv_group, ep_group; /* Graph.groups */
-    DType
-        grad_dtype; /* of parameter gradients; with casts, matmuls make them as they are read */
+    /* Of parameter gradients: as they are left, and as matmuls make them. */
+    DType grad_dtype, made_dtype;
 } DraftPlan;
 
 void draft_forward(Draft *d, const Tape *t, const DraftPlan *plan);

@@ -287,13 +287,13 @@ static uint32_t quantized(Back *b, const TapeOp *op, uint32_t dy)
     return dy8;
 }
 
-/* torch.autocast: the weight's gradient is made in 16 bits, then cast. */
+/* The weight's gradient is made in 16 bits, then cast. */
 static void hold_cast(Back *b, const TapeOp *op, HeldOp *wgrad)
 {
-    const TapeValue *w = &b->t->values[op->cast];
+    const TapeValue *w = &b->t->values[op->param[0]];
     uint32_t grad = wgrad->args[2].memory;
     uint32_t temp = draft_memory(b->d, (DraftMemory){ .name = "weight gradient",
-                                                      .dtype = w->dtype,
+                                                      .dtype = b->plan->made_dtype,
                                                       .rows = w->rows,
                                                       .columns = w->columns });
     wgrad->args[2] = whole(b->d, temp, ARG_WRITE);
@@ -331,7 +331,7 @@ static void back_matmul(Back *b, const TapeOp *op)
     held->args[0] = whole(b->d, dy, ARG_READ);
     held->args[1] = whole(b->d, b->t->values[x].memory, ARG_READ);
     held->args[2] = whole(b->d, param_grad(b, w), ARG_WRITE);
-    if (op->cast && b->plan->grad_dtype != b->t->values[op->cast].dtype)
+    if (b->plan->made_dtype != b->plan->grad_dtype && op->dtype != DTYPE_F32)
         hold_cast(b, op, held);
     if (!b->plan->wgrad_last)
         release_held(b);

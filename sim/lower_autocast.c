@@ -47,7 +47,8 @@ static bool widen_gradient(Lowering *l, const Whole *w)
 bool autocast_expand(Lowering *l, const Whole *w)
 {
     const Op *op = &w->op;
-    if (op->kind == OP_MATMUL && op->fn == FN_BIAS && !op_is_backward(op))
+    bool biased = op->fn == FN_BIAS || op->fn == FN_BIAS_GELU || op->fn == FN_BIAS_RELU;
+    if (op->kind == OP_MATMUL && biased && !op_is_backward(op))
         return narrow_bias(l, w, 2);
     if (op->kind != OP_BIAS)
         return false;

@@ -525,7 +525,7 @@ bool lower_may_expand(const Lowering *l, const Op *op)
     case OP_BATCHNORM:
         return true;
     case OP_CAST:
-        return fp8_is_dynamic(l) || build_formats(l->b).casts;
+        return fp8_is_dynamic(l) || op->phase == PHASE_WGRAD;
     case OP_BIAS:
         return build_formats(l->b).casts;
     case OP_ALL_GATHER:
@@ -541,7 +541,7 @@ bool lower_expand(Lowering *l)
     if (!lower_may_expand(l, &l->kernels[0].op) || l->args_n == 0)
         return false;
     bool changed = fp8_is_dynamic(l) && each_kernel(l, fp8_expand);
-    bool casts = build_formats(l->b).casts && !l->fusion.residual_norm;
+    bool casts = build_formats(l->b).casts && !l->fusion.norms;
     changed = (casts && each_kernel(l, autocast_expand)) || changed;
     changed = each_kernel(l, take_apart) || changed;
     if (!l->b->sw->wgrad_accumulate)

@@ -114,12 +114,13 @@ static void in_place_backward(Lowering *l, const Whole *w)
  */
 void metric_losses(Lowering *l, const Whole *w, uint64_t vocab)
 {
+    if (l->b->sw->metric_losses == 0)
+        return;
     uint64_t rows = w->op.u.rows.rows;
     DType act = act_dtype(&l->b->s->training);
     Whole m = *w;
     m.op.name = l->name_metrics;
-    if (l->b->sw->metric_losses == 0)
-        return;
+    m.op.dtype = DTYPE_F32;
     KernelArg logits = lower_temp(l, "logits", act, rows, vocab), wide = logits;
     if (act != DTYPE_F32)
         wide = lower_temp(l, "f32 logits", DTYPE_F32, rows, vocab);
@@ -127,10 +128,12 @@ void metric_losses(Lowering *l, const Whole *w, uint64_t vocab)
     for (uint32_t i = 0; i < l->b->sw->metric_losses; i++) {
         if (act != DTYPE_F32)
             part_cast(l, &m, logits, wide, ARG_WRITE);
-        part_begin(l, &m, OP_CROSS_ENTROPY, FN_NONE)->u.rows = (RowsShape){ rows, vocab };
+        m.op.u.rows.columns = vocab;
+        part_begin(l, &m, OP_CROSS_ENTROPY, FN_NONE);
         part_arg(l, wide, ARG_READ);
         part_arg(l, logs, ARG_WRITE);
-        part_begin(l, &m, OP_CROSS_ENTROPY, FN_NONE)->u.rows = (RowsShape){ rows, 1 };
+        m.op.u.rows.columns = 1; /* one number is picked per row */
+        part_begin(l, &m, OP_CROSS_ENTROPY, FN_NONE);
         part_bytes_arg(l, logs, ARG_READ, rows * dtype_bytes(DTYPE_F32));
     }
 }

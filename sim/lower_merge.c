@@ -244,16 +244,11 @@ static OpFn add_norm_fn(OpFn fn)
     return fn == FN_RMSNORM ? FN_ADD_RMSNORM : FN_ADD_LAYERNORM;
 }
 
-static bool fuses_norm(const Pair *p)
-{
-    return p->l->fusion.residual_norm && !p->l->fusion.norm_chain;
-}
-
 /* x r [b] -> s, then s [gain [shift]] -> y stats. */
 static bool add_norm(Pair *p)
 {
     uint32_t out = p->k->arg_n - 1;
-    if (!fuses_norm(p) || p->k->op.kind != OP_ADD || p->next->kind != OP_NORM ||
+    if (!p->l->fusion.norms || p->k->op.kind != OP_ADD || p->next->kind != OP_NORM ||
         op_is_backward(p->next) || !same(arg_of(p, out), next_arg(p, 0)))
         return false;
     KernelArg args[10];
@@ -280,7 +275,7 @@ static bool add_norm(Pair *p)
 static bool norm_sum(Pair *p)
 {
     Op *op = &p->k->op;
-    if (!fuses_norm(p) || op->kind != OP_NORM || op->phase != PHASE_DGRAD ||
+    if (!p->l->fusion.norms || op->kind != OP_NORM || op->phase != PHASE_DGRAD ||
         p->next->kind != OP_ADD || p->next->arg_n != 2 || p->args[0].mode != ARG_UPDATE)
         return false;
     KernelArg args[12];
@@ -303,7 +298,8 @@ static bool norm_sum(Pair *p)
 static bool cast_beside(Pair *p)
 {
     bool makes = p->k->op.kind == OP_NORM || p->k->op.kind == OP_ADD;
-    if (!fuses_norm(p) || !makes || p->next->kind != OP_CAST || p->next->dtype == DTYPE_FP8)
+    if (!p->l->fusion.norms || !makes || p->next->kind != OP_CAST ||
+        p->next->dtype == DTYPE_FP8)
         return false;
     KernelArg args[12];
     uint32_t n = p->k->arg_n;

@@ -41,7 +41,7 @@ static double cpu_seconds(void)
 /*
  * Parameters over tp x pp are the mean of the stages, so the fullest holds at
  * least as many; what is shared out over dp x cp is divided by all of it, experts
- * by ep first.
+ * by ep first.  Shards of gradients are kept as they were summed, or as fsdp casts them.
  */
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
 {
@@ -58,8 +58,8 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     double held = elements - experts + experts / c->ep;
     bool adam = t->optimizer == OPT_ADAM || t->optimizer == OPT_ADAMW;
     double params = (double)dtype_bytes(f.param),
-           grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(f.reduce)),
-           shard = shards_params(&parallel) ? (double)dtype_bytes(f.shard) : grads;
+           grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(f.reduce));
+    double shard = shards_params(&parallel) ? (double)dtype_bytes(f.shard) : grads;
     double state = (adam ? 8 : t->optimizer == OPT_MOMENTUM ? 4 : 0) + (f.masters ? 4 : 0);
     double n = (double)c->dp * c->cp;
     switch (c->strategy) {

@@ -480,13 +480,6 @@ static void emit_pass(Build *b, BlockType *type, const BlockPlan *plan, Variant 
     free(e.last_arg);
 }
 
-/* Norms, sums and casts are one kernel where norms and sums are: TorchInductor. */
-static bool fuses_casts(const Build *b)
-{
-    Fusion f = fusion_of(b);
-    return f.residual_norm && !f.norm_chain;
-}
-
 static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Variant variant,
                          uint32_t data)
 {
@@ -505,9 +498,10 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
                         .kv_group = b->group[GROUP_KV],
                         .ep_group = b->group[GROUP_EP],
                         .grad_dtype = formats.grad,
+                        .made_dtype = formats.made,
                         .casts = formats.casts,
                         .recasts = b->s->parallel.pp > 1,
-                        .fuses_casts = fuses_casts(b) };
+                        .fuses_casts = fusion_of(b).norms };
     Played p = { .stash = NONE_U32, .data = data };
     draft_backward(&p.backward, &plan->tape, &draft);
     draft_forward(&p.forward, &plan->tape, &draft);

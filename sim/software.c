@@ -9,8 +9,7 @@
 
 #include "core/nearest.h"
 
-enum { METRIC_LOSSES_MAX = 8 };
-
+enum { METRIC_LOSSES_MAX = 8 }; /* Composer has two */
 #define BUCKET_PARAMETERS_MAX ((uint64_t)1 << 40)
 
 typedef struct Fact {

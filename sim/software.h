@@ -70,10 +70,12 @@ typedef struct Software {
     bool f32_logits; /* unfused loss: reads an f32 copy of the logits */
     /* Fused loss: the gradient lies beside the logits; may be left out: false. */
     bool keeps_logits;
-    uint32_t metric_losses; /* cross entropies of each micro-batch beside its loss, for metrics;
-                               may be left out: 0 */
-    bool loss_in_place;     /* unfused loss: the softmax takes the place of that copy, and the
-                                 gradient that of the softmax; may be left out: false */
+    /* Cross entropies of all tokens of each micro-batch beside its loss, for metrics; of models
+     * with tokens; may be left out: 0. */
+    uint32_t metric_losses;
+    /* Unfused loss: the softmax takes the place of that copy, and the gradient that of the softmax;
+     * may be left out: false. */
+    bool loss_in_place;
     /* fp8: scaled by what the tensor at hand holds, so that it is read before it is cast, and so
      * are weights; may be left out: false, scaled by what earlier steps saw. */
     bool fp8_dynamic;

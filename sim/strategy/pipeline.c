@@ -128,7 +128,7 @@ typedef struct Saved {
 typedef struct Received {
     Point at;
     uint32_t frame;
-    bool afar; /* `at` is a transfer: to be waited for */
+    bool afar; /* from another stage: to be waited for */
 } Received;
 
 typedef struct Transfer {
@@ -171,8 +171,9 @@ typedef struct Line {
     uint32_t actions_n;
     const Action *actions;
     Received *received; /* by action */
-    Received *handed;   /* [(2 * turn + backward) * micro-batches + micro-batch]: from the chunk
-                           before on this very stage */
+    /* [(2 * turn + backward) * micro-batches + micro-batch]: from the stage's own chunk before,
+     * in backward after, this one. */
+    Received *handed;
     uint32_t transfers_n, transfers_cap;
     Transfer *transfers;
     bool ahead, waits; /* receives are posted early; compute waits for sends */
@@ -855,13 +856,12 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
                  3 * m * l.own_n + 4 * l.actions_n);
     l.received = PUSH_ARRAY(&scratch, Received, l.actions_n);
     size_t handed_n = (size_t)2 * p->virtual_stages * m;
-    l.handed = mem_resize(NULL, handed_n, sizeof *l.handed);
+    l.handed = PUSH_ARRAY(&scratch, Received, handed_n);
     for (size_t i = 0; i < handed_n; i++)
         l.handed[i] = (Received){ NOWHERE, NONE_U32, false };
     write_actions(&l);
     free(l.runs);
     free(l.saved);
-    free(l.handed);
     free(l.transfers);
     arena_free(&scratch);
 }

@@ -588,11 +588,11 @@ static void everything_born_dies_once(void)
 {
     static const Recompute recompute[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE,
                                            RECOMPUTE_FULL };
-    for (int i = 0; i < 3 * 16 * ZOO_N; i++) {
+    for (int i = 0; i < 3 * 64 * ZOO_N; i++) {
         World w;
         world_transformer(&w, zoo(i % ZOO_N));
-        int bits = i / ZOO_N % 16;
-        w.s.training.recompute = recompute[i / ZOO_N / 16];
+        int bits = i / ZOO_N % 64;
+        w.s.training.recompute = recompute[i / ZOO_N / 64];
         w.s.training.attention = bits & 1 ? ATTENTION_MATH : ATTENTION_FLASH;
         w.sw.recompute_stops_early = w.sw.fused_cross_entropy = bits & 2;
         w.sw.selective_norm = w.sw.selective_attention = w.sw.fused_gated = bits & 4;
@@ -601,9 +601,9 @@ static void everything_born_dies_once(void)
         w.sw.selective_all_but_qkv = bits == 6;
         w.s.training.compiled = bits & 2;
         w.sw.dropout = bits & 1;
-        w.sw.norm_chain = bits & 2;
+        w.sw.norm_chain = bits & 32;
         w.s.training.precision = bits & 4 ? DTYPE_FP8 : DTYPE_BF16;
-        w.sw.f32_params = w.sw.f32_stream = bits & 2;
+        w.sw.f32_params = w.sw.f32_stream = bits & 16;
         w.s.parallel.pp = bits & 8 ? 2 : 1;
         CHECK(world_build(&w));
         graph_seal(&w.g);

@@ -119,11 +119,17 @@ static void only_more_than_one_rank_shards(void)
 /* FSDP2 sums the micro-batches of a pipeline in the format that it reduces in. */
 static void with_a_pipeline_fsdp_sums_as_it_reduces(void)
 {
-    const Software titan = { .f32_params = true, .f32_reduce = true };
+    const Software titan = { .f32_params = true, .f32_reduce = true },
+                   reduces = { .f32_reduce = true };
     Training t = silent();
     Parallel p = { .strategy = STRATEGY_FSDP, .dp = 2, .cp = 1, .pp = 2 };
     CHECK_INT(DTYPE_F32, formats_of(&t, &p, &titan).grad);
+    CHECK_INT(DTYPE_BF16, formats_of(&t, &p, &titan).made);
+    CHECK_INT(DTYPE_BF16, formats_of(&t, &p, &reduces).grad);
     p.pp = 1;
+    CHECK_INT(DTYPE_BF16, formats_of(&t, &p, &titan).grad);
+    p.pp = 2;
+    t.grad_dtype_set = true;
     CHECK_INT(DTYPE_BF16, formats_of(&t, &p, &titan).grad);
 }
 
