@@ -11,11 +11,6 @@ DType matmul_dtype(const Training *t)
     return t->precision == DTYPE_FP8 ? act_dtype(t) : t->precision;
 }
 
-DType param_read_dtype(const Build *b)
-{
-    return build_formats(b).read;
-}
-
 Fusion fusion_of(const Build *b)
 {
     bool compiled = b->s->training.compiled;
@@ -32,8 +27,8 @@ Fusion fusion_of(const Build *b)
 
 uint32_t tape_bias(Build *b, Tape *t, uint32_t x, const char *name)
 {
-    uint32_t p = tape_param(t, arena_printf(&b->arena, "%s.bias", name), param_read_dtype(b), 1,
-                            t->values[x].columns);
+    uint32_t p = tape_param(t, arena_printf(&b->arena, "%s.bias", name), build_formats(b).read,
+                            1, t->values[x].columns);
     t->values[p].kv_columns = t->values[x].kv_columns;
     return tape_in_place(t, (TapeOp){ .kind = OP_BIAS,
                                       .name = arena_printf(&b->arena, "%s bias", name),
@@ -71,7 +66,7 @@ uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec)
 {
     uint64_t each = spec->groups ? spec->groups : 1;
     uint32_t w = tape_param(t, arena_printf(&b->arena, "%s.weight", spec->name),
-                            param_read_dtype(b), each * spec->columns, t->values[x].columns);
+                            build_formats(b).read, each * spec->columns, t->values[x].columns);
     t->values[w].expert = spec->groups > 0 && b->s->parallel.ep > 1;
     t->values[w].kv_columns = spec->kv_columns;
     const Training *training = &b->s->training;
@@ -210,7 +205,7 @@ void tape_cross_entropy(Build *b, Tape *t, uint32_t logits, uint32_t target)
 uint32_t tape_batchnorm(Build *b, Tape *t, uint32_t x, const char *name)
 {
     TapeValue v = t->values[x];
-    DType dtype = param_read_dtype(b);
+    DType dtype = build_formats(b).read;
     TapeOp op = { .kind = OP_BATCHNORM,
                   .name = name,
                   .dtype = v.dtype,
@@ -296,7 +291,8 @@ bool build_blocks(Build *b, Err *err)
     ok = ok && plan_model(b, &plan, err);
     for (uint32_t i = 0; ok && i < plan.types_n; i++)
         ok = tensor_split(b, &plan.types[i].tape, err);
-    for (uint32_t i = 0; ok && i < plan.types_n && build_formats(b).casts; i++)
+    bool casts = build_formats(b).casts;
+    for (uint32_t i = 0; ok && casts && i < plan.types_n; i++)
         tape_cast_weights(&plan.types[i].tape, act_dtype(&b->s->training));
     for (uint32_t i = 0; ok && i < plan.types_n; i++)
         choose_redo(b, &plan.types[i]);

@@ -99,8 +99,6 @@ void plan_block(Build *b, BlockKind kind, uint32_t layer, uint32_t type);
 
 /* Matmuls outside transformer layers are never in fp8. */
 DType matmul_dtype(const Training *t);
-/* Parameters as kernels read them. */
-DType param_read_dtype(const Build *b);
 
 /* Facts of the software after training.compile. */
 typedef struct Fusion {

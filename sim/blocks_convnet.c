@@ -25,7 +25,7 @@ static uint32_t conv(Maker *k, uint32_t x, const char *name, uint64_t channels, 
     TapeValue in = t->values[x];
     uint64_t side = div_up_u64(k->side, stride); /* padded: half of odd sizes rounds up */
     uint32_t w = tape_param(t, arena_printf(&k->b->arena, "%s.weight", name),
-                            param_read_dtype(k->b), channels, in.columns * kernel * kernel);
+                            build_formats(k->b).read, channels, in.columns * kernel * kernel);
     uint32_t y = tape_made(t, name, in.dtype, k->batch * side * side, channels);
     tape_op(t, (TapeOp){ .kind = OP_CONV,
                          .name = name,

@@ -39,7 +39,7 @@ static uint32_t choose_experts(Build *b, Tape *t, uint32_t x)
     const Transformer *m = &b->s->model.u.transformer;
     uint64_t rows = t->values[x].rows;
     uint32_t w =
-        tape_param(t, "router.weight", param_read_dtype(b), m->experts, t->values[x].columns);
+        tape_param(t, "router.weight", build_formats(b).read, m->experts, t->values[x].columns);
     /* Megatron's router works in f32; torch.autocast takes it for any other matmul. */
     bool f32 = !build_formats(b).casts;
     uint32_t logits =

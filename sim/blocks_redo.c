@@ -92,7 +92,7 @@ void choose_redo(Build *b, BlockPlan *plan)
         plan->redo[i] = redo_of(b, op, matmuls);
         if (plan->redo[i] == REDO_PART)
             plan->parts[op->out] = second_half(b, op, &t->values[op->out]);
-        if (op->kind == OP_MATMUL && !op->is_comm)
+        if (op->kind == OP_MATMUL)
             matmuls += matmul_parts(b->sw, op->name);
     }
 }

@@ -522,7 +522,7 @@ bool plan_transformer(Build *b, ModelPlan *p, Err *err)
                 .batch = training->micro_batch,
                 .rows = b->rows,
                 .act = act_dtype(training),
-                .param = param_read_dtype(b),
+                .param = build_formats(b).read,
                 .stream = stream_dtype(b) };
     b->blocks = PUSH_ARRAY(&b->arena, Block, m->layers + 2);
 

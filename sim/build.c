@@ -53,11 +53,6 @@ uint32_t share_group(const Build *b)
     return b->group[hsdp ? GROUP_DP_SHARD : GROUP_DP];
 }
 
-bool uses_fsdp(const Build *b)
-{
-    return shards_params(&b->s->parallel);
-}
-
 Formats build_formats(const Build *b)
 {
     return formats_of(&b->s->training, &b->s->parallel, b->sw);

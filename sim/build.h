@@ -133,7 +133,6 @@ bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's h
 /* The group over which parameters, gradients or state are shared out: GROUP_DP, or hsdp's
  * GROUP_DP_SHARD. */
 uint32_t share_group(const Build *b);
-bool uses_fsdp(const Build *b); /* parameters are really sharded (fsdp, hsdp) */
 Formats build_formats(const Build *b);
 
 /* The whole way.  g is sealed; the caller frees it also after failure. */

@@ -47,6 +47,7 @@ static uint32_t logical_of(const Back *b, const TapeOp *op, uint32_t kind)
 /* ---- what backward reads of forward ---- */
 
 static void need_before(Back *b, uint32_t value, uint32_t end);
+static void need_cast(Back *b, const TapeOp *op);
 
 static Redo redo_of(const Back *b, uint32_t op)
 {
@@ -73,18 +74,10 @@ static void redo(Back *b, uint32_t i)
     for (uint32_t j = 0; j < op->in_n; j++)
         need_before(b, op->in[j], i); /* ops in place that follow come later again */
     if (op->cast)
-        need_before(b, op->cast, i + 1);
+        need_cast(b, op);
     draft_play(b->d, b->t, i, PHASE_RECOMPUTE, b->plan);
     if (redo_of(b, i) != REDO_PART) /* torch keeps its input for the weight's gradient */
         give_up_gathered(b, op);
-}
-
-/* The cast alone: early stopping never comes to the matmul of the last one. */
-static void recast(Back *b, uint32_t i)
-{
-    if (!b->recast[i])
-        draft_cast(b->d, b->t, i, PHASE_RECOMPUTE, (1 + GRAD_KINDS) * b->t->ops_n + i);
-    b->recast[i] = true;
 }
 
 static bool plays(const TapeOp *op)
@@ -111,8 +104,6 @@ static bool comes_again(const Back *b, uint32_t memory)
     for (uint32_t i = 0; i < b->t->ops_n; i++) {
         const TapeOp *op = &b->t->ops[i];
         Redo redo = redo_of(b, i);
-        if (op->cast == memory)
-            return b->plan->recasts || redo == REDO_ALL;
         if (writes(b->t, op, memory) && redo != REDO_ALL &&
             !(redo == REDO_AUX && is_aux(op, memory)))
             return false;
@@ -136,9 +127,6 @@ static void need_before(Back *b, uint32_t value, uint32_t end)
         return;
     bool again = comes_again(b, memory);
     b->d->saved[memory] = b->d->saved[memory] || !again;
-    for (uint32_t i = 0; i < end && again; i++)
-        if (b->t->ops[i].cast == memory)
-            recast(b, i);
     for (uint32_t i = 0; i < end; i++)
         if (writes(b->t, &b->t->ops[i], memory) && (again || is_done_on_top(b, i)))
             redo(b, i);
@@ -147,6 +135,18 @@ static void need_before(Back *b, uint32_t value, uint32_t end)
 static void need(Back *b, uint32_t value)
 {
     need_before(b, value, b->t->ops_n);
+}
+
+/* The weight as op reads it: cast again, without the op (which early stopping may never come to),
+ * or saved. */
+static void need_cast(Back *b, const TapeOp *op)
+{
+    uint32_t i = (uint32_t)(op - b->t->ops);
+    if (!b->plan->recasts && redo_of(b, i) != REDO_ALL)
+        b->d->saved[op->cast] = true;
+    else if (!b->recast[i])
+        draft_cast(b->d, b->t, i, PHASE_RECOMPUTE, (1 + GRAD_KINDS) * b->t->ops_n + i);
+    b->recast[i] = true;
 }
 
 /* ---- gradients ---- */
@@ -200,6 +200,21 @@ static void sum_gradients(Back *b, const TapeOp *op, uint32_t value, uint32_t me
     b->alias[value] = false;
 }
 
+/* A kernel that casts the gradient `from` into `to`. */
+static void cast_gradient(Back *b, const TapeOp *op, const char *name, uint32_t from,
+                          uint32_t to)
+{
+    const DraftMemory *m = &b->d->memories[to];
+    Op cast = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 3));
+    cast.kind = OP_CAST;
+    cast.fn = FN_NONE;
+    cast.dtype = m->dtype;
+    cast.u.elements = m->rows * m->columns;
+    draft_op(b->d, name, cast);
+    draft_arg(b->d, from, ARG_READ);
+    draft_arg(b->d, to, ARG_WRITE);
+}
+
 /*
  * torch.autocast: the gradient of a value has its format.  A compiler leaves the cast to who reads
  * the gradient, but where matmuls do, which read 16 bits, or where it is to be added to.
@@ -212,15 +227,8 @@ static uint32_t in_format_of(Back *b, const TapeOp *op, uint32_t value, uint32_t
     bool fuses = b->plan->fuses_casts && v->dtype == DTYPE_F32 && b->grad[value] == NONE_U32;
     if (!b->plan->casts || has == v->dtype || fuses)
         return memory;
-    Op cast = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 3));
-    cast.kind = OP_CAST;
-    cast.fn = FN_NONE;
-    cast.dtype = v->dtype;
-    cast.u.elements = value_elements(v);
     uint32_t to = temp_like(b, value);
-    draft_op(b->d, "gradient cast", cast);
-    draft_arg(b->d, memory, ARG_READ);
-    draft_arg(b->d, to, ARG_WRITE);
+    cast_gradient(b, op, "gradient cast", memory, to);
     *alias = false;
     return to;
 }
@@ -278,12 +286,7 @@ static uint32_t quantized(Back *b, const TapeOp *op, uint32_t dy)
                                                      .dtype = DTYPE_FP8,
                                                      .rows = y->rows,
                                                      .columns = y->columns });
-    Op cast = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 3));
-    cast.kind = OP_CAST;
-    cast.u.elements = value_elements(y);
-    draft_op(b->d, op->name, cast);
-    draft_arg(b->d, dy, ARG_READ);
-    draft_arg(b->d, dy8, ARG_WRITE);
+    cast_gradient(b, op, op->name, dy, dy8);
     return dy8;
 }
 
@@ -312,7 +315,7 @@ static void back_matmul(Back *b, const TapeOp *op)
     uint32_t x = op->in[0], w = op->param[0];
     need(b, x);
     if (op->cast && b->wants_grad[x])
-        need(b, op->cast);
+        need_cast(b, op);
     uint32_t dy = quantized(b, op, b->grad[op->out]);
     if (b->wants_grad[x]) {
         Op dgrad = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));

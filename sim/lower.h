@@ -103,6 +103,7 @@ typedef struct Lowering {
     const Graph *old; /* ops, args, deps and segments as they were; other arrays are g's */
     const Segment *s; /* of old: the one at work */
     const Op *ops;    /* its ops */
+    bool casts;       /* Formats.casts, by kernels of their own */
     uint32_t name_head, name_metrics;
 
     /* The group at work: ops [begin, begin + n) of the segment, as kernels. */

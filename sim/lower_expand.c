@@ -197,7 +197,7 @@ static bool expand_parts(Lowering *l, const Whole *w)
     return n > 0;
 }
 
-/* torch.autocast: the gradient made in 16 bits is cast, then added. */
+/* A gradient made in 16 bits is cast, then added. */
 static void accumulate_cast(Lowering *l, const Whole *w)
 {
     KernelArg from = w->args[0], dw = w->args[1];
@@ -527,7 +527,7 @@ bool lower_may_expand(const Lowering *l, const Op *op)
     case OP_CAST:
         return fp8_is_dynamic(l) || op->phase == PHASE_WGRAD;
     case OP_BIAS:
-        return build_formats(l->b).casts;
+        return l->casts;
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:
         return op->lane == LANE_CP || (op->lane == LANE_TP && l->b->sw->tp_ring);
@@ -541,8 +541,7 @@ bool lower_expand(Lowering *l)
     if (!lower_may_expand(l, &l->kernels[0].op) || l->args_n == 0)
         return false;
     bool changed = fp8_is_dynamic(l) && each_kernel(l, fp8_expand);
-    bool casts = build_formats(l->b).casts && !l->fusion.norms;
-    changed = (casts && each_kernel(l, autocast_expand)) || changed;
+    changed = (l->casts && each_kernel(l, autocast_expand)) || changed;
     changed = each_kernel(l, take_apart) || changed;
     if (!l->b->sw->wgrad_accumulate)
         changed = each_kernel(l, add_apart) || changed;

@@ -16,16 +16,21 @@
  */
 #include "sim/lower_parts.h"
 
+/* The logits, or a copy of them in another format. */
+static KernelArg logits_in(Lowering *l, const Whole *w, KernelArg logits, DType dtype)
+{
+    if (part_dtype(l, logits) == dtype)
+        return logits;
+    KernelArg copy = part_temp(l, "f32 logits", logits, dtype);
+    part_cast(l, w, logits, copy, ARG_WRITE);
+    return copy;
+}
+
 /* logits targets [maximum sums] -> loss logs */
 static void loss_forward(Lowering *l, const Whole *w)
 {
-    KernelArg logits = w->args[0], loss = w->args[w->args_n - 2];
-    KernelArg logs = w->args[w->args_n - 1];
-    if (part_dtype(l, logs) != part_dtype(l, logits)) {
-        KernelArg copy = part_temp(l, "f32 logits", logits, part_dtype(l, logs));
-        part_cast(l, w, logits, copy, ARG_WRITE);
-        logits = copy;
-    }
+    KernelArg loss = w->args[w->args_n - 2], logs = w->args[w->args_n - 1];
+    KernelArg logits = logits_in(l, w, w->args[0], part_dtype(l, logs));
     part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
     part_arg(l, logits, ARG_READ);
     for (uint32_t i = 2; i < w->args_n - 2; i++)
@@ -117,20 +122,16 @@ void metric_losses(Lowering *l, const Whole *w, uint64_t vocab)
     if (l->b->sw->metric_losses == 0)
         return;
     uint64_t rows = w->op.u.rows.rows;
-    DType act = act_dtype(&l->b->s->training);
     Whole m = *w;
     m.op.name = l->name_metrics;
     m.op.dtype = DTYPE_F32;
-    KernelArg logits = lower_temp(l, "logits", act, rows, vocab), wide = logits;
-    if (act != DTYPE_F32)
-        wide = lower_temp(l, "f32 logits", DTYPE_F32, rows, vocab);
-    KernelArg logs = lower_temp(l, "log softmax", DTYPE_F32, rows, vocab);
+    KernelArg kept = lower_temp(l, "logits", act_dtype(&l->b->s->training), rows, vocab);
     for (uint32_t i = 0; i < l->b->sw->metric_losses; i++) {
-        if (act != DTYPE_F32)
-            part_cast(l, &m, logits, wide, ARG_WRITE);
+        KernelArg logits = logits_in(l, &m, kept, DTYPE_F32);
+        KernelArg logs = lower_temp(l, "log softmax", DTYPE_F32, rows, vocab);
         m.op.u.rows.columns = vocab;
         part_begin(l, &m, OP_CROSS_ENTROPY, FN_NONE);
-        part_arg(l, wide, ARG_READ);
+        part_arg(l, logits, ARG_READ);
         part_arg(l, logs, ARG_WRITE);
         m.op.u.rows.columns = 1; /* one number is picked per row */
         part_begin(l, &m, OP_CROSS_ENTROPY, FN_NONE);

@@ -78,22 +78,21 @@ static void explain_buckets(JsonLogRow *rows, size_t n, char text[2][32], const 
 static void explain_formats(JsonLogRow *rows, size_t n, const Scenario *s, const Software *sw)
 {
     Formats f = formats_of(&s->training, &s->parallel, sw);
-    const struct {
-        const char *key, *value;
-    } chosen[] = { { "training.param_dtype", dtype_names[f.param] },
-                   { "training.grad_dtype", dtype_names[f.grad] },
-                   { "training.reduce_dtype", dtype_names[f.reduce] },
-                   { "training.master_weights", f.masters ? "true" : "false" } };
+    const char *params = "software: kernels.f32_params";
+    const char *grads = sw->f32_grads ? "software: kernels.f32_grads" : params;
+    const char *sums =
+        !sw->f32_grads && sw->f32_reduce ? "software: parallel.f32_reduce" : grads;
+    const JsonLogRow chosen[] = {
+        { "training.param_dtype", dtype_names[f.param], params },
+        { "training.grad_dtype", dtype_names[f.grad], grads },
+        { "training.reduce_dtype", dtype_names[f.reduce], sums },
+        { "training.master_weights", f.masters ? "true" : "false", params },
+    };
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < ARRAY_N(chosen); k++)
-            if (strcmp(rows[i].path, chosen[k].key) == 0 &&
-                strcmp(rows[i].value, chosen[k].value) != 0) {
-                rows[i].value = chosen[k].value;
-                rows[i].origin = k == 0 || k == 3           ? "software: kernels.f32_params"
-                                 : sw->f32_grads            ? "software: kernels.f32_grads"
-                                 : k == 2 && sw->f32_reduce ? "software: parallel.f32_reduce"
-                                                            : "software: kernels.f32_params";
-            }
+            if (strcmp(rows[i].path, chosen[k].path) == 0 &&
+                strcmp(rows[i].value, chosen[k].value) != 0)
+                rows[i] = chosen[k];
 }
 
 void scenario_explain(const Scenario *s, const Software *sw, FILE *out)

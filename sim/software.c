@@ -224,12 +224,11 @@ static bool check_sources(Software *sw, JsonNode node, Err *err)
 {
     static const char *const others[] = { "attention_kernel", "selective", "stops_early",
                                           "overlap", "vocab_multiple" };
-    static const char *const optional[] = { "metric_losses", "bucket_parameters",
-                                            "bucket_parameters_per_rank" };
     JsonObj o = json_begin(node, err);
-    for (size_t i = 0; i < ARRAY_N(optional); i++)
-        json_string(&o, optional[i], "");
     bool rest = *json_string(&o, "rest", "") != '\0';
+    check_source(&o, "metric_losses", rest || sw->metric_losses == 0);
+    check_source(&o, "bucket_parameters", rest || sw->bucket_parameters == 0);
+    check_source(&o, "bucket_parameters_per_rank", rest || sw->bucket_parameters_per_rank == 0);
     check_options(sw, &o, kernel_options, ARRAY_N(kernel_options), rest);
     check_options(sw, &o, parallel_options, ARRAY_N(parallel_options), rest);
     for (size_t i = 0; i < ARRAY_N(kernel_facts); i++)

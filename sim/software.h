@@ -97,9 +97,9 @@ typedef struct Software {
      * false. */
     bool tp_ring;
     bool grads_persist; /* gradient memory is allocated for the whole step */
-    bool
-        f32_reduce; /* gradients are summed over replicas in f32 whatever they are kept in; may be
-                        left out: false */
+    /* Gradients are summed over replicas in f32 whatever they are kept in; may be left out:
+     * false. */
+    bool f32_reduce;
     bool bucket_copies;      /* ddp copies gradients into buckets and back */
     bool gather_copies;      /* fsdp copies parameters out of what it gathered, which else they
                                 are views of; may be left out: false */

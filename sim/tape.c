@@ -103,7 +103,7 @@ uint32_t tape_in_place(Tape *t, TapeOp op)
 
 static bool reads_wide(const Tape *t, const TapeOp *op, DType dtype)
 {
-    bool multiplies = (op->kind == OP_MATMUL || op->kind == OP_CONV) && !op->is_comm;
+    bool multiplies = op->kind == OP_MATMUL || op->kind == OP_CONV;
     return multiplies && op->dtype == dtype && t->values[op->param[0]].dtype == DTYPE_F32;
 }
 

@@ -54,13 +54,13 @@ uint64_t bucket_limit_bytes(const Build *b, bool first)
         return first ? p->first_bucket_bytes : p->bucket_bytes;
     uint64_t ranks = (uint64_t)p->dp * p->cp;
     return max_u64(b->sw->bucket_parameters, b->sw->bucket_parameters_per_rank * ranks) *
-           dtype_bytes(reduce_dtype(b));
+           dtype_bytes(build_formats(b).reduce);
 }
 
 /* The pieces from `first` on. */
 static void cut(Buckets *d, uint32_t first, bool experts, bool small_first)
 {
-    uint64_t each = dtype_bytes(reduce_dtype(d->b)), bytes = 0;
+    uint64_t each = dtype_bytes(build_formats(d->b).reduce), bytes = 0;
     uint64_t later = bucket_limit_bytes(d->b, false);
     uint64_t limit = bucket_limit_bytes(d->b, small_first);
     for (uint32_t i = first; i < d->pieces_n; i++) {

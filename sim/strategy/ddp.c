@@ -26,7 +26,7 @@
 
 static void launch(Buckets *d, const Weave *w, const BucketNames *names, Bucket *u)
 {
-    DType dtype = reduce_dtype(d->b);
+    DType dtype = build_formats(d->b).reduce;
     if (d->b->sw->bucket_copies) {
         u->bundle = bucket_bundle(d, u, names->name, dtype, true);
         bundle_open(&u->bundle);

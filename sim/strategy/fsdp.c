@@ -124,7 +124,7 @@ static void set_class(Graph *g, uint32_t layout, TensorClass class_)
 static bool needs_copy(const Build *b, const BlockType *t)
 {
     for (uint32_t i = 0; i < b->g->layouts[t->grad_layout].tensor_n; i++)
-        if (layout_tensor(b->g, t->grad_layout, i)->dtype != reduce_dtype(b))
+        if (layout_tensor(b->g, t->grad_layout, i)->dtype != build_formats(b).reduce)
             return true;
     return false;
 }
@@ -154,7 +154,7 @@ static UnitType start_type(Build *b, const BlockType *t, const Owned *o)
         u.cast_layout = copy_layout(b->g, o->param_layout, read);
     u.copies = needs_copy(b, t);
     u.input_layout =
-        u.copies ? copy_layout(b->g, t->grad_layout, reduce_dtype(b)) : t->grad_layout;
+        u.copies ? copy_layout(b->g, t->grad_layout, build_formats(b).reduce) : t->grad_layout;
     return u;
 }
 
@@ -283,7 +283,7 @@ static uint32_t copy_in_segment(Fsdp *d, uint32_t block)
     const BlockType *t = block_type(d->b, block);
     Op op = { .kind = OP_CAST,
               .phase = PHASE_UPDATE,
-              .dtype = reduce_dtype(d->b),
+              .dtype = build_formats(d->b).reduce,
               .lane = LANE_COMPUTE,
               .u.elements = t->elements,
               .read_bytes = layout_bytes(g, t->grad_layout),
@@ -340,7 +340,7 @@ static void reduce_replicas(const Fsdp *d, const Scatter *how)
         return;
     graph_op(g, (Op){ .kind = OP_ALL_REDUCE,
                       .phase = PHASE_UPDATE,
-                      .dtype = reduce_dtype(d->b),
+                      .dtype = build_formats(d->b).reduce,
                       .lane = LANE_REPLICATE,
                       .name = intern(&g->names, "all-reduce gradient shards"),
                       .logical = 1,
@@ -404,7 +404,7 @@ static uint32_t make_reduce(Fsdp *d, uint32_t block, bool more)
     Scatter how = scatter_of(d, o, more);
     Op op = { .kind = OP_REDUCE_SCATTER,
               .phase = PHASE_UPDATE,
-              .dtype = reduce_dtype(d->b),
+              .dtype = build_formats(d->b).reduce,
               .lane = LANE_REDUCE,
               .u.comm = { .bytes = how.bytes * d->ranks_n, .group = share_group(d->b) } };
     uint32_t s = start_segment(g, SEGMENT_REDUCE, "reduce-scatter unit", op);
@@ -676,7 +676,7 @@ static void fsdp_role(Fsdp *d, uint32_t role)
 
 bool pass_fsdp(Build *b, Err *err)
 {
-    if (!uses_fsdp(b))
+    if (!shards_params(&b->s->parallel))
         return pass_single(b, err);
     Fsdp d = { .b = b, .ahead = overlaps(b, DIM_DP) };
     d.ranks_n = group_size(&b->g->groups[share_group(b)]);

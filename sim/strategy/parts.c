@@ -99,11 +99,6 @@ void wait_at_start(const Graph *g, Role *role, Point src)
 
 /* ---- looking ---- */
 
-DType reduce_dtype(const Build *b)
-{
-    return build_formats(b).reduce;
-}
-
 uint32_t param_group(const Build *b, const Param *p)
 {
     return p->expert ? b->group[GROUP_EDP] : share_group(b);
@@ -117,7 +112,7 @@ uint32_t group_ranks(const Build *b, uint32_t group)
 bool shards_grads(const Build *b)
 {
     bool zero2 = b->s->parallel.strategy == STRATEGY_ZERO2 && share_group(b) != NONE_U32;
-    return zero2 || uses_fsdp(b);
+    return zero2 || shards_params(&b->s->parallel);
 }
 
 const Tensor *layout_tensor(const Graph *g, uint32_t layout, uint32_t tensor)

@@ -56,8 +56,6 @@ static inline void wait_starts(Role *role, const Starts *starts, Point src)
 }
 void wait_at_start(const Graph *g, Role *role, Point src);
 
-/* In which gradients are summed over the replicas: as the scenario says, else as they are kept. */
-DType reduce_dtype(const Build *b);
 /* share_group of one parameter: experts that ep shares out have ranks of their own (GROUP_EDP). */
 uint32_t param_group(const Build *b, const Param *p);
 uint32_t group_ranks(const Build *b, uint32_t group); /* 1 for NONE_U32 */

@@ -33,7 +33,8 @@ static Bundle scatter_bundle(Zero *z, const Bucket *u)
     Arena *arena = &z->buckets.scratch;
     if (first->name)
         return *first;
-    *first = bucket_bundle(&z->buckets, u, z->scatter_names.name, reduce_dtype(z->b), false);
+    *first =
+        bucket_bundle(&z->buckets, u, z->scatter_names.name, build_formats(z->b).reduce, false);
     first->comm = PUSH(arena, uint32_t);
     bundle_share(first, &z->scatters, arena);
     return *first;
@@ -65,7 +66,7 @@ static void scatter(Zero *z, Bucket *u)
         scatter_copies(z, u);
         return;
     }
-    InPlace how = { OP_REDUCE_SCATTER, LANE_REDUCE, SLOT_GRAD, reduce_dtype(b),
+    InPlace how = { OP_REDUCE_SCATTER, LANE_REDUCE, SLOT_GRAD, build_formats(b).reduce,
                     &z->scatter_names };
     u->reduced = bucket_in_place(&z->buckets, u, how);
     if (overlaps(b, DIM_DP))

@@ -62,15 +62,19 @@ static void facts_are_read(void)
 /* Of what may be left out only what is there has a source. */
 static void an_option_that_is_set_has_a_source(void)
 {
+    static const char *const cases[][3] = {
+        { "\"cp_ring\"", "\"cp_ring\"", "fused_attention" },
+        { "\"cp_ring\"", "\"f32_reduce\":true,\"cp_ring\"", "f32_reduce" },
+        { "\"cp_ring\"", "\"bucket_parameters\":7,\"cp_ring\"", "bucket_parameters" },
+        { "\"dropout\"", "\"metric_losses\":2,\"dropout\"", "metric_losses" },
+    };
     Arena arena = { 0 };
     const char *text = replaced(&arena, good, "\"rest\":\"a book\"", "\"overlap\":\"z\"");
-    for (int set = 0; set < 2; set++) {
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
         Software sw;
         Err err = { 0 };
-        const char *facts = set ? "\"f32_reduce\":true,\"cp_ring\"" : "\"cp_ring\"";
-        CHECK(!read_text(&sw, &arena, replaced(&arena, text, "\"cp_ring\"", facts), &err));
-        CHECK_ERR_TEXT(&err, set ? "sources: no source for 'f32_reduce'"
-                                 : "sources: no source for 'fused_attention'");
+        CHECK(!read_text(&sw, &arena, replaced(&arena, text, cases[i][0], cases[i][1]), &err));
+        CHECK_ERR_TEXT(&err, arena_printf(&arena, "sources: no source for '%s'", cases[i][2]));
     }
     arena_free(&arena);
 }
