@@ -66,7 +66,7 @@ typedef struct DraftPlan {
     bool redo_all;                     /* at once, from front to back, before backward begins */
     bool async_tp, async_cp, async_ep; /* collectives run beside the compute lane */
     bool casts;       /* TapeOp.cast may be there; a gradient has the format of its value */
-    bool recasts;     /* weights are cast again in backward, not kept */
+    bool recasts;     /* weights are cast again in backward, not kept in every stash */
     bool fuses_casts; /* who reads an f32 gradient reads a 16-bit one as well */
     bool wgrad_last;  /* weight gradients after the collective of the input's gradient */
     uint32_t tp_group, cp_group, kv_group, ep_group; /* Graph.groups */
