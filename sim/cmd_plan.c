@@ -196,6 +196,7 @@ static bool take_option(void *user, int option, Err *err)
     case OPT_SET:
         return option_set(&o->set, optarg, err);
     case OPT_JSON:
+        p->weighs_all = true;
         return o->json = true;
     case OPT_PLOT:
         return read_plot(o, optarg, err);

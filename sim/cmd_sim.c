@@ -78,13 +78,6 @@ static bool write_trace(Job *job, Work *w)
     return trace_write(t, job->options->trace, &job->err);
 }
 
-static void weigh_roles(Work *w, bool with_track)
-{
-    w->memory = PUSH_ARRAY(&w->arena, RoleMemory, w->g.roles_n);
-    for (uint32_t i = 0; i < w->g.roles_n; i++)
-        w->memory[i] = memory_of_role(&w->g, &w->g.roles[i], with_track ? &w->arena : NULL);
-}
-
 static bool simulate(Job *job, Work *w)
 {
     const Options *o = job->options;
@@ -99,7 +92,7 @@ static bool simulate(Job *job, Work *w)
     if (!build_graph(&w->g, &w->s, &w->sw, &job->err) ||
         !sim_run(&w->result, &w->g, &w->s.machine, &w->sw, &options, &job->err))
         return err_wrap(&job->err, "%s", w->s.file);
-    weigh_roles(w, o->trace != NULL);
+    w->memory = memory_of_roles(&w->g, &w->s.machine, &w->sw, o->trace != NULL, &w->arena);
     report_fill(&job->report, &w->s, &w->g, &w->result, w->memory,
                 (double)(now_ns() - start_ns) / 1e9);
     if (o->memory)

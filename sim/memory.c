@@ -109,6 +109,17 @@ RoleMemory memory_of_role(const Graph *g, const Role *role, Arena *before)
     return m;
 }
 
+RoleMemory *memory_of_roles(const Graph *g, const Machine *machine, const Software *sw,
+                            bool before, Arena *arena)
+{
+    RoleMemory *memory = PUSH_ARRAY(arena, RoleMemory, g->roles_n);
+    for (uint32_t i = 0; i < g->roles_n; i++) {
+        memory[i] = memory_of_role(g, &g->roles[i], before ? arena : NULL);
+        memory_replay(&memory[i], g, &g->roles[i], machine, sw);
+    }
+    return memory;
+}
+
 /* ---- what is alive at the peak ---- */
 
 /* Who lives: a count per tensor of every frame, and per tensor of no frame (locals). */
@@ -121,16 +132,23 @@ typedef struct Alive {
     uint32_t *local_layer; /* of the instance that gave birth to it */
 } Alive;
 
+size_t *role_places(const Graph *g, const Role *role, size_t *places_n)
+{
+    size_t *first = mem_zero((size_t)role->frames_n + 1, sizeof *first);
+    *places_n = 0;
+    for (uint32_t f = 0; f < role->frames_n; f++) {
+        first[f] = *places_n;
+        *places_n += g->layouts[role->frames[f].layout].tensor_n;
+    }
+    first[role->frames_n] = *places_n;
+    return first;
+}
+
 static Alive alive_open(const Graph *g, const Role *role)
 {
     Alive a = { .g = g, .role = role };
-    size_t places = 0;
-    a.frame_first = mem_zero((size_t)role->frames_n + 1, sizeof *a.frame_first);
-    for (uint32_t f = 0; f < role->frames_n; f++) {
-        a.frame_first[f] = places;
-        places += g->layouts[role->frames[f].layout].tensor_n;
-    }
-    a.frame_first[role->frames_n] = places;
+    size_t places;
+    a.frame_first = role_places(g, role, &places);
     a.count = mem_zero(places + 1, sizeof *a.count);
     a.local = mem_zero((size_t)g->tensors_n + 1, sizeof *a.local);
     a.local_layer = mem_zero((size_t)g->tensors_n + 1, sizeof *a.local_layer);

@@ -23,6 +23,7 @@
 #include "core/graph.h"
 #include "core/machine.h"
 #include "core/timeline.h"
+#include "sim/software.h"
 
 typedef struct RoleMemory {
     uint64_t peak_bytes;
@@ -32,10 +33,25 @@ typedef struct RoleMemory {
      * is ever born: then the residents are the peak. */
     uint32_t peak_instance, peak_op;
     uint64_t *before; /* by instance, and one more: after the last.  NULL unless asked for */
+    /* What the allocator holds for it at most, where a GPU has room for that; 0 before
+     * memory_replay. */
+    uint64_t pool_bytes;
+    bool pool_caches; /* it is PyTorch's, which gets by with less where it must */
 } RoleMemory;
+
+/* The name of tensors of class TENSOR_OPTIMIZER that are there before the first update. */
+#define MASTER_WEIGHTS "master weights"
 
 /* g is sealed.  before: where RoleMemory.before shall live, NULL if not wanted. */
 RoleMemory memory_of_role(const Graph *g, const Role *role, Arena *before);
+
+/* Of each role, replayed (see memory_replay), in arena; before: whether that is wanted. */
+RoleMemory *memory_of_roles(const Graph *g, const Machine *machine, const Software *sw,
+                            bool before, Arena *arena);
+
+/* The tensors of a role's frames in a row: where each frame's begin, and how many there are.  The
+ * caller frees it. */
+size_t *role_places(const Graph *g, const Role *role, size_t *places_n);
 
 /* ---- what is alive at the peak ---- */
 
@@ -61,13 +77,24 @@ MemoryDetail memory_detail(const Graph *g, const Role *role, const RoleMemory *m
 
 /* ---- what a GPU holds beside it ---- */
 
+/*
+ * Fills pool_bytes.  Of PyTorch's stacks by a replay of its caching allocator (sim/caching.h),
+ * which takes about a millisecond; of those that place tensors ahead (Software.planned_memory)
+ * a twentieth of what comes and goes, assumed.  Nothing on a machine with ideal_collectives and on
+ * CPUs.
+ */
+void memory_replay(RoleMemory *m, const Graph *g, const Role *role, const Machine *machine,
+                   const Software *sw);
+
 typedef struct MemoryExtra {
-    uint64_t context_bytes;       /* CUDA context with the framework's kernels */
-    uint64_t comm_bytes;          /* NCCL's buffers, per communicator and channel */
-    uint64_t fragmentation_bytes; /* what the caching allocator cannot use */
+    uint64_t context_bytes; /* CUDA context with the framework's kernels */
+    uint64_t comm_bytes;    /* NCCL's buffers, per communicator and channel */
+    /* What the allocator holds and nothing uses; 0 before memory_replay. */
+    uint64_t fragmentation_bytes;
 } MemoryExtra;
 
-/* For a rank that runs role.  All 0 on a machine with ideal_collectives and on CPUs. */
+/* For a rank that runs role.  All 0 on a machine with ideal_collectives and on CPUs.  An allocator
+ * that caches gives back what it does not use before it runs out of room, see caching_of_role. */
 MemoryExtra memory_extra(const Graph *g, const Role *role, const RoleMemory *m,
                          const Machine *machine, uint32_t rank);
 

@@ -3,9 +3,10 @@
  *
  * Three constants of the world, each with where it is from; none is fitted.
  */
-#include "sim/memory.h"
-
 #include <stdlib.h>
+
+#include "sim/caching.h"
+#include "sim/memory.h"
 
 /* A process with PyTorch's and cuBLAS's kernels loaded shows 400 to 600 MiB in nvidia-smi on
  * A100 and H100.  Assumed, to be measured. */
@@ -20,9 +21,9 @@
  * others, and two channels a NIC between nodes, assumed, to be measured. */
 enum { CHANNELS_NVSWITCH = 24, CHANNELS_NVLINK = 12, CHANNELS_OTHER = 2, CHANNELS_PER_NIC = 2 };
 
-/* Part of what comes and goes that the caching allocator holds beside it (blocks are rounded up
- * and split).  Assumed, to be measured. */
-static const double fragmentation = 0.05;
+/* Part of what comes and goes that is held beside it where places are planned ahead.  Assumed, to
+ * be measured. */
+static const double planned_fragmentation = 0.05;
 
 static uint32_t channels_in_node(const IntraNode *intra)
 {
@@ -84,17 +85,50 @@ static uint64_t comm_bytes(const Graph *g, const Role *role, const Machine *m, u
     return bytes;
 }
 
-MemoryExtra memory_extra(const Graph *g, const Role *role, const RoleMemory *m,
-                         const Machine *machine, uint32_t rank)
+/* Of ideal machines and of CPUs only what is allocated counts. */
+static bool is_plain(const Machine *m, const IntraNode *intra)
 {
-    if (machine->ideal_collectives ||
-        machine_place(machine, rank).type->intra.kind == INTRA_SHARED_MEMORY)
-        return (MemoryExtra){ 0 };
+    return m->ideal_collectives || intra->kind == INTRA_SHARED_MEMORY;
+}
+
+void memory_replay(RoleMemory *m, const Graph *g, const Role *role, const Machine *machine,
+                   const Software *sw)
+{
+    bool plain = true;
+    for (uint32_t i = 0; i < machine->types_n; i++)
+        plain = plain && is_plain(machine, &machine->types[i].intra);
+    if (plain)
+        return;
     uint64_t resident = 0;
     for (int c = 0; c < TENSOR_CLASS_N; c++)
         resident += m->resident[c];
     double passing = (double)(m->peak_bytes - resident);
-    return (MemoryExtra){ .context_bytes = CONTEXT_BYTES,
-                          .comm_bytes = comm_bytes(g, role, machine, rank),
-                          .fragmentation_bytes = (uint64_t)(fragmentation * passing) };
+    m->pool_caches = !sw->planned_memory;
+    m->pool_bytes = m->pool_caches
+                        ? caching_of_role(g, role, UINT64_MAX)
+                        : m->peak_bytes + (uint64_t)(planned_fragmentation * passing);
+}
+
+/* Where there is not room for all it would hold, the allocator may get by with less. */
+static uint64_t pool_bytes(const Graph *g, const Role *role, const RoleMemory *m,
+                           uint64_t room_bytes)
+{
+    if (m->pool_bytes <= room_bytes || !m->pool_caches)
+        return m->pool_bytes;
+    uint64_t bytes = caching_of_role(g, role, room_bytes);
+    return bytes <= room_bytes ? bytes : m->pool_bytes;
+}
+
+MemoryExtra memory_extra(const Graph *g, const Role *role, const RoleMemory *m,
+                         const Machine *machine, uint32_t rank)
+{
+    const NodeType *type = machine_place(machine, rank).type;
+    if (is_plain(machine, &type->intra))
+        return (MemoryExtra){ 0 };
+    MemoryExtra x = { .context_bytes = CONTEXT_BYTES,
+                      .comm_bytes = comm_bytes(g, role, machine, rank) };
+    uint64_t taken = x.context_bytes + x.comm_bytes, there = type->gpu->memory_bytes;
+    uint64_t pool = pool_bytes(g, role, m, there > taken ? there - taken : 0);
+    x.fragmentation_bytes = pool > m->peak_bytes ? pool - m->peak_bytes : 0;
+    return x;
 }

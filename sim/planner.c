@@ -36,72 +36,7 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* ---- memory ---- */
-
-/*
- * Parameters over tp x pp are the mean of the stages, so the fullest holds at
- * least as many; what is shared out over dp x cp is divided by all of it, experts
- * by ep first.  Shards of gradients are kept as they were summed, or as fsdp casts them.
- */
-uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
-{
-    const Training *t = &p->bases[c->base].training;
-    Parallel parallel = { .strategy = c->strategy,
-                          .dp = c->dp,
-                          .cp = c->cp,
-                          .pp = c->pp,
-                          .shard_size = c->shard_size };
-    Formats f = formats_of(t, &parallel, &p->sw);
-    const Model *model = &p->bases[c->base].model;
-    double cut = (double)c->tp * c->pp, elements = (double)model_params(model) / cut;
-    double experts = (double)model_expert_params(model) / cut;
-    double held = elements - experts + experts / c->ep;
-    bool adam = t->optimizer == OPT_ADAM || t->optimizer == OPT_ADAMW;
-    double params = (double)dtype_bytes(f.param),
-           grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(f.reduce));
-    double shard = shards_params(&parallel) ? (double)dtype_bytes(f.shard) : grads;
-    double state = (adam ? 8 : t->optimizer == OPT_MOMENTUM ? 4 : 0) + (f.masters ? 4 : 0);
-    double n = (double)c->dp * c->cp;
-    switch (c->strategy) {
-    case STRATEGY_ZERO1:
-        return (uint64_t)(held * params + elements * (grads + state) / n);
-    case STRATEGY_ZERO2:
-        return (uint64_t)(elements * (params + (grads + state) / n));
-    case STRATEGY_FSDP:
-        return (uint64_t)(elements * (params + shard + state) / n);
-    case STRATEGY_HSDP:
-        return (uint64_t)(elements * (params + shard + state) /
-                          ((double)c->shard_size * c->cp));
-    default:
-        return (uint64_t)(held * (params + state));
-    }
-}
-
-static uint32_t rank_of_role(const Graph *g, uint32_t role)
-{
-    for (uint32_t i = 0; i < g->role_extent; i++)
-        if (g->role_of[i] == role)
-            return i * g->role_stride;
-    return 0;
-}
-
-/* Of the GPU with the least left. */
-static void weigh(PlanCandidate *c, const Graph *g, const Machine *m, const RoleMemory *memory)
-{
-    double fullest = -1;
-    for (uint32_t i = 0; i < g->roles_n; i++) {
-        uint32_t rank = rank_of_role(g, i);
-        const MemoryExtra extra = memory_extra(g, &g->roles[i], &memory[i], m, rank);
-        uint64_t need = memory_reserved_bytes(&memory[i], &extra);
-        uint64_t there = machine_place(m, rank).type->gpu->memory_bytes;
-        if ((double)need / (double)there <= fullest)
-            continue;
-        fullest = (double)need / (double)there;
-        c->need_bytes = need;
-        c->gpu_bytes = there;
-    }
-    c->weighed = true;
-}
+/* ---- one candidate ---- */
 
 static uint64_t largest_gpu(const Machine *m)
 {
@@ -111,14 +46,9 @@ static uint64_t largest_gpu(const Machine *m)
     return bytes;
 }
 
-/* ---- one candidate ---- */
-
 static void keep(PlanCandidate *c, const Report *r)
 {
-    const ReportMemory *memory = report_fullest(r);
-    c->fate = r->fits ? PLAN_SIMULATED : PLAN_TOO_LARGE;
-    c->need_bytes = memory->reserved_bytes;
-    c->gpu_bytes = memory->gpu_bytes;
+    c->fate = PLAN_SIMULATED;
     c->step_s = r->step_time_s;
     c->exposed_s = r->times.exposed_comm_s;
     c->bubble_s = r->times.bubble_s;
@@ -128,7 +58,7 @@ static void keep(PlanCandidate *c, const Report *r)
     c->cost_usd = r->cost_usd_per_step;
 }
 
-typedef enum Depth { BOUNDED, COLLAPSED, EXPANDED } Depth;
+typedef enum Depth { WEIGHED, BOUNDED, COLLAPSED, EXPANDED } Depth;
 
 /* A step that leapt over micro-batches is off by so much: it may be below a bound of it. */
 static const double bound_slack = 0.005;
@@ -155,9 +85,12 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
     RoleMemory *memory = mem_zero(g->roles_n + 1, sizeof *memory);
     for (uint32_t i = 0; i < g->roles_n; i++)
         memory[i] = memory_of_role(g, &g->roles[i], NULL);
-    weigh(c, g, &t->s.machine, memory);
+    if (!c->weighed || kept)
+        plan_weigh(c, p, g, &t->s.machine, memory, t->depth == WEIGHED || kept);
     if (c->need_bytes > c->gpu_bytes) {
         c->fate = PLAN_TOO_LARGE;
+    } else if (t->depth == WEIGHED) {
+        /* that is all */
     } else if (t->depth == BOUNDED) {
         double ns;
         c->fate = PLAN_TOO_SLOW;
@@ -190,7 +123,7 @@ static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *
     Try t = { .s = plan_scenario(p, c), .depth = depth };
     Shortening way = shorten(&t.s);
     uint32_t meant = t.s.training.micro_batches, n = way.micro_batches;
-    if (depth == BOUNDED)
+    if (depth <= BOUNDED)
         n = shorten_to_weigh(&t.s);
     if (depth == EXPANDED || kept)
         n = meant;
@@ -213,7 +146,10 @@ static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *
 void plan_simulate(const Plan *p, PlanCandidate *c)
 {
     Err ignored = { 0 };
-    try_candidate(p, c, COLLAPSED, NULL, &ignored);
+    if (c->fate != PLAN_SIMULATED)
+        try_candidate(p, c, COLLAPSED, NULL, &ignored);
+    if (c->fate == PLAN_SIMULATED && !c->weighed)
+        try_candidate(p, c, WEIGHED, NULL, &ignored);
 }
 
 /* ---- all of them ---- */
@@ -376,10 +312,19 @@ static bool may_be_among(const Fastest *f, double bound_s)
     return f->n < PLAN_TOP || bound_s * (1 - bound_slack) <= f->step_s[PLAN_TOP - 1];
 }
 
-/* Those of one GPU count, from the lowest bound on. */
-static void try_rounds(Plan *p, const Bounded *list, uint32_t n)
+static Fastest fastest_of(const Plan *p, uint32_t base)
 {
-    Fastest fastest = { 0 };
+    Fastest f = { 0 };
+    for (uint32_t i = 0; i < p->n; i++)
+        if (p->candidates[i].base == base && p->candidates[i].fate == PLAN_SIMULATED)
+            note_time(&f, p->candidates[i].step_s);
+    return f;
+}
+
+/* Those of one GPU count, from the lowest bound on. */
+static void try_rounds(Plan *p, uint32_t base, const Bounded *list, uint32_t n)
+{
+    Fastest fastest = fastest_of(p, base);
     for (uint32_t at = 0; at < n && may_be_among(&fastest, list[at].bound_s);) {
         Task tasks[ROUND] = { 0 };
         uint32_t k = 0;
@@ -394,11 +339,8 @@ static void try_rounds(Plan *p, const Bounded *list, uint32_t n)
     }
 }
 
-static void try_all(Plan *p)
+static void try_bases(Plan *p)
 {
-    double start_s = cpu_seconds();
-    keep_memory();
-    try_splits(p);
     Bounded *list = mem_zero(p->n, sizeof *list);
     for (uint32_t b = 0; b < p->bases_n; b++) {
         uint32_t n = 0;
@@ -406,10 +348,70 @@ static void try_all(Plan *p)
             if (p->candidates[i].base == b && p->candidates[i].fate == PLAN_TOO_SLOW)
                 list[n++] = (Bounded){ p->candidates[i].bound_s, i };
         qsort(list, n, sizeof *list, compare_bounds);
-        try_rounds(p, list, n);
+        try_rounds(p, b, list, n);
     }
     free(list);
-    p->cpu_s = cpu_seconds() - start_s;
+}
+
+/* ---- do they really fit? ---- */
+
+/* Fragmentation takes long to find out, so that only who is among the best is asked for it. */
+static bool is_doubtful(const Plan *p, const PlanCandidate *c, const Fastest *fastest)
+{
+    if (c->fate != PLAN_SIMULATED || c->weighed)
+        return false;
+    return p->options->weighs_all || may_be_among(&fastest[c->base], c->step_s);
+}
+
+/* Who recomputes more, and was not tried because this one seemed to fit. */
+static void try_next_of_family(Plan *p, uint32_t i)
+{
+    PlanCandidate *c = p->candidates;
+    Err ignored = { 0 };
+    while (++i < p->n && is_same_split(&c[i - 1], &c[i]) && is_same_family(&c[i - 1], &c[i]) &&
+           c[i].fate == PLAN_NEEDLESS) {
+        try_candidate(p, &c[i], p->options->all ? COLLAPSED : BOUNDED, NULL, &ignored);
+        if (c[i].fate == PLAN_SIMULATED || c[i].fate == PLAN_TOO_SLOW)
+            return;
+    }
+}
+
+/* True if somebody does not: then others may be among the best. */
+static bool some_do_not_fit(Plan *p)
+{
+    Task *tasks = mem_zero(p->n, sizeof *tasks);
+    Fastest *fastest = mem_zero(p->bases_n, sizeof *fastest);
+    uint32_t n = 0;
+    bool some = false;
+    for (uint32_t b = 0; b < p->bases_n; b++)
+        fastest[b] = fastest_of(p, b);
+    for (uint32_t i = 0; i < p->n; i++)
+        if (is_doubtful(p, &p->candidates[i], fastest))
+            tasks[n++] = (Task){ .first = i, .depth = WEIGHED };
+    run_tasks(p, tasks, n);
+    for (uint32_t i = 0; i < n; i++)
+        if (p->candidates[tasks[i].first].fate == PLAN_TOO_LARGE) {
+            try_next_of_family(p, tasks[i].first);
+            some = true;
+        }
+    free(fastest);
+    free(tasks);
+    return some;
+}
+
+static void try_all(Plan *p)
+{
+    keep_memory();
+    double start_s = cpu_seconds();
+    try_splits(p);
+    do {
+        try_bases(p);
+        p->cpu_s += cpu_seconds() - start_s;
+        bool again = some_do_not_fit(p);
+        start_s = cpu_seconds();
+        if (!again)
+            return;
+    } while (true);
 }
 
 static void count_fates(Plan *p)
@@ -509,29 +511,21 @@ static double fullness(const PlanCandidate *c)
     return (double)c->need_bytes / (double)c->gpu_bytes;
 }
 
-/* The lowest bound first; who is not below the closest so far need not be weighed. */
+/* Who has the lowest bound is weighed, until that is no bound. */
 static const PlanCandidate *closest_to_fit(Plan *p)
 {
-    PlanCandidate *closest = NULL;
-    for (uint32_t i = 0; i < p->n; i++)
-        if (p->candidates[i].weighed &&
-            (!closest || fullness(&p->candidates[i]) < fullness(closest)))
-            closest = &p->candidates[i];
     for (;;) {
-        PlanCandidate *next = NULL;
+        PlanCandidate *closest = NULL;
         for (uint32_t i = 0; i < p->n; i++) {
             PlanCandidate *c = &p->candidates[i];
-            if (c->fate == PLAN_ABOVE_BOUND && !c->weighed &&
-                (!next || fullness(c) < fullness(next)))
-                next = c;
+            if ((c->fate == PLAN_ABOVE_BOUND || c->fate == PLAN_TOO_LARGE) &&
+                (!closest || fullness(c) < fullness(closest)))
+                closest = c;
         }
-        if (!next || (closest && fullness(closest) <= fullness(next)))
+        if (!closest || closest->weighed)
             return closest;
-        Err ignored = { 0 };
-        next->fate = PLAN_REFUSED; /* asked once */
-        try_candidate(p, next, BOUNDED, NULL, &ignored);
-        if (next->weighed && (!closest || fullness(next) < fullness(closest)))
-            closest = next;
+        Err err = { 0 };
+        try_candidate(p, closest, WEIGHED, NULL, &err); /* who is refused is not asked again */
     }
 }
 

@@ -45,6 +45,8 @@ typedef struct PlanOptions {
     const Setting *settings;          /* those of keys that are tried fix them */
     uint32_t settings_n, jobs;
     bool all; /* simulates also those that cannot be among the best */
+    bool
+        weighs_all; /* finds out of all that are simulated what they need, not of the best alone */
     bool shows_progress;
 } PlanOptions;
 
@@ -69,7 +71,7 @@ typedef struct PlanCandidate {
     bool sequence_parallel;
 
     PlanFate fate;
-    bool weighed;                   /* need_bytes is exact, else a lower bound */
+    bool weighed; /* need_bytes is exact, else a lower bound: without fragmentation at least */
     uint64_t need_bytes, gpu_bytes; /* reserved on the fullest GPU, and there */
     double bound_s;                 /* of a step, of what fits: see sim_bound */
     /* Simulated ones. */
@@ -102,7 +104,8 @@ typedef struct Plan {
     uint32_t why_n;
     const char *why[PLAN_WHY_MAX];
     const char *refused; /* why the first PLAN_REFUSED one was */
-    double cpu_s; /* of trying the candidates, without the ten best again and without why */
+    double cpu_s;        /* of trying the candidates, without what finds out whether the best
+                   * really fit, without the ten best again and without why */
 } Plan;
 
 /* False with err when nothing can be tried, nothing fits, or nothing is in time or budget: then
@@ -123,8 +126,12 @@ uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
 const Setting *plan_other_setting(const Plan *p, char (*settings)[PLAN_SETTING_CAP], uint32_t n,
                                   uint32_t i);
 
-/* The bytes of parameters, gradients and optimizer that a rank holds at least. */
+/* planner_weigh.c.  The bytes of parameters, gradients and optimizer that a rank holds at least. */
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c);
+/* Fills need_bytes and gpu_bytes of the GPU with the least left.  memory: of g's roles, which are
+ * replayed (see memory_replay) if it is to be exact. */
+void plan_weigh(PlanCandidate *c, const Plan *p, const Graph *g, const Machine *m,
+                RoleMemory *memory, bool exactly);
 
 /* Of a candidate and its GPU count. */
 static inline uint32_t plan_gpus(const PlanCandidate *c)
@@ -138,7 +145,8 @@ double plan_score(const Plan *p, const PlanCandidate *c);
 char *plan_label(char *label, const PlanCandidate *c);
 
 void plan_explain(Plan *p); /* planner_why.c: fills why */
-/* Simulates one that was left out as too slow; its fate says what became of it. */
+/* Simulates one that was left out as too slow, and finds out whether it really fits; its fate says
+ * what became of it. */
 void plan_simulate(const Plan *p, PlanCandidate *c);
 /* Whether the ten best keep their order kernel by kernel; else says in note, of TEXT_CAP bytes,
  * what changes. */

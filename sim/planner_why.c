@@ -53,7 +53,7 @@ char *plan_label(char *label, const PlanCandidate *c)
 typedef bool Question(const PlanCandidate *c, const PlanCandidate *best);
 
 typedef struct Found {
-    const PlanCandidate *fast;  /* the fastest that fits */
+    PlanCandidate *fast;        /* the fastest that fits */
     const PlanCandidate *small; /* where none fits: the one that needs least, as far as known */
 } Found;
 
@@ -81,13 +81,16 @@ static Found find_known(const Plan *p, Question *asks, PlanCandidate **unknown)
 
 static Found find(const Plan *p, Question *asks)
 {
-    PlanCandidate *unknown;
-    Found f = find_known(p, asks, &unknown);
-    while (unknown && (!f.fast || unknown->bound_s < f.fast->step_s)) {
-        plan_simulate(p, unknown);
-        f = find_known(p, asks, &unknown);
+    for (;;) {
+        PlanCandidate *unknown;
+        Found f = find_known(p, asks, &unknown);
+        if (unknown && (!f.fast || unknown->bound_s < f.fast->step_s))
+            plan_simulate(p, unknown);
+        else if (f.fast && !f.fast->weighed)
+            plan_simulate(p, f.fast);
+        else
+            return f;
     }
-    return f;
 }
 
 static bool is_replica(const PlanCandidate *c)

@@ -14,6 +14,7 @@
 
 #include "sim/blocks.h"
 #include "sim/draft.h"
+#include "sim/memory.h"
 
 /* ---- layouts ---- */
 
@@ -87,7 +88,7 @@ static void add_state(Build *b, const TapeValue *p)
     for (uint32_t i = 0; i < moments_n[b->s->training.optimizer]; i++)
         add_tensor(b->g, names[i], TENSOR_OPTIMIZER, DTYPE_F32, p->rows, p->columns);
     if (build_formats(b).masters)
-        add_tensor(b->g, "master weights", TENSOR_OPTIMIZER, DTYPE_F32, p->rows, p->columns);
+        add_tensor(b->g, MASTER_WEIGHTS, TENSOR_OPTIMIZER, DTYPE_F32, p->rows, p->columns);
 }
 
 static void own_params(Build *b, BlockType *type, const TapeValue *const *list, uint32_t n)

@@ -79,6 +79,9 @@ typedef struct Software {
     /* fp8: scaled by what the tensor at hand holds, so that it is read before it is cast, and so
      * are weights; may be left out: false, scaled by what earlier steps saw. */
     bool fp8_dynamic;
+    /* Tensors are placed ahead, as by XLA, else by PyTorch's caching allocator as they come; may be
+     * left out: false. */
+    bool planned_memory;
     AttentionKernel attention_kernel; /* where attention is fused; may be left out: newest */
 
     /* What recomputation does again: "selective" these, "full" everything. */

@@ -278,8 +278,9 @@ static void add_world(Toy *t, uint32_t world, bool with_comm)
         role_instance(t->role, s, NONE_U32, NONE_U32, NONE_U32);
 }
 
-static MemoryExtra extra_of(uint32_t nodes, uint32_t gpus, IntraKind intra, bool ideal,
-                            bool with_comm)
+/* planned: where tensors lie is planned ahead. */
+static MemoryExtra extra_planned(uint32_t nodes, uint32_t gpus, IntraKind intra, bool ideal,
+                                 bool with_comm, bool planned)
 {
     Toy t;
     ToyMachine on;
@@ -289,11 +290,19 @@ static MemoryExtra extra_of(uint32_t nodes, uint32_t gpus, IntraKind intra, bool
     add_world(&t, nodes * gpus, with_comm);
     in_turn(&t, 1);
     RoleMemory r = memory_of_role(&t.g, t.role, NULL);
+    CHECK_U64(0, memory_extra(&t.g, t.role, &r, &on.m, 0).fragmentation_bytes);
+    memory_replay(&r, &t.g, t.role, &on.m, &(Software){ .planned_memory = planned });
     MemoryExtra x = memory_extra(&t.g, t.role, &r, &on.m, 0);
     CHECK_U64(r.peak_bytes + x.context_bytes + x.comm_bytes + x.fragmentation_bytes,
               memory_reserved_bytes(&r, &x));
     graph_free(&t.g);
     return x;
+}
+
+static MemoryExtra extra_of(uint32_t nodes, uint32_t gpus, IntraKind intra, bool ideal,
+                            bool with_comm)
+{
+    return extra_planned(nodes, gpus, intra, ideal, with_comm, false);
 }
 
 /* 4 MiB Simple + 512 KiB LL + 4.9 MB LL128 a channel. */
@@ -312,6 +321,9 @@ static void context_and_fragmentation_count_too(void)
 {
     MemoryExtra x = extra_of(1, 1, INTRA_NONE, false, false);
     CHECK_U64(512 * MIB, x.context_bytes);
+    CHECK_U64(2 * MIB - (P + G + S + U),
+              x.fragmentation_bytes); /* one segment of small blocks */
+    x = extra_planned(1, 1, INTRA_NONE, false, false, true);
     CHECK_U64((uint64_t)(0.05 * (S + U)), x.fragmentation_bytes);
 }
 

@@ -1,0 +1,76 @@
+/*
+ * caching.h - PyTorch's caching allocator, and what it holds while a rank runs its program.
+ *
+ * Its rules, as c10/cuda/CUDACachingAllocator.cpp has them (PyTorch 2.0 to 2.9) where
+ * PYTORCH_CUDA_ALLOC_CONF says nothing:
+ *
+ *     request   in multiples of 512 B; up to 1 MiB is small.  Small and large have blocks of their
+ *               own, and so has each stream
+ *     block     the smallest free one that is large enough, of equal ones the lowest; what is left
+ *               of it stays free: of a small one always, of a large one if that is over 1 MiB
+ *     segment   where there is none: from CUDA, 2 MiB for a small one, 20 MiB for one below
+ *               10 MiB, else the next multiple of 2 MiB
+ *     freed     joins its free neighbours in the segment, which is kept
+ *     no room   segments of which nothing is used go back to CUDA, then once more
+ *
+ *     segment   |  params  |used|    free    |used|free|     reserved: all of it
+ */
+#ifndef LOCKSTEP_SIM_CACHING_H
+#define LOCKSTEP_SIM_CACHING_H
+
+#include "core/graph.h"
+
+/* Streams that the stacks allocate on. */
+typedef enum CachingStream {
+    STREAM_MAIN,
+    STREAM_GATHER,
+    STREAM_REDUCE,
+    STREAM_REPLICATE,
+    STREAM_N
+} CachingStream;
+
+typedef struct CachingBlock {
+    uint64_t at, bytes;  /* at: its address; those of one segment follow one another */
+    uint32_t prev, next; /* its neighbours in the segment; NONE_U32 */
+    uint8_t list;        /* of Caching.lists */
+    bool free;
+} CachingBlock;
+
+typedef struct CachingFree {
+    uint64_t bytes, at;
+    uint32_t block;
+} CachingFree;
+
+typedef struct CachingList {
+    uint32_t free_n, free_cap;
+    CachingFree *free; /* ascending by bytes, then at */
+} CachingList;
+
+typedef struct Caching {
+    uint64_t capacity_bytes;             /* that CUDA has for it */
+    uint64_t reserved_bytes, most_bytes; /* now, and at most so far */
+    bool overflowed; /* it has asked for more than there is: from then on it gets it */
+    uint64_t end;    /* of all addresses so far */
+    CachingList lists[2 * STREAM_N];
+    uint32_t blocks_n, blocks_cap, unused; /* unused: the first, linked by next */
+    CachingBlock *blocks;
+} Caching;
+
+void caching_open(Caching *p, uint64_t capacity_bytes);
+void caching_close(Caching *p);
+uint32_t caching_take(Caching *p, uint64_t bytes, CachingStream stream); /* a block */
+void caching_give(Caching *p, uint32_t block);
+
+/*
+ * What the allocator holds at most while a rank runs role step after step, until a step needs no
+ * more than the one before; above capacity_bytes where it does not get by with that (then: what it
+ * would hold with more).  g is sealed.
+ *
+ * Parameters, master weights and lasting gradients are there first.  Moments are made by the first
+ * update, in the holes that the first step's activations leave, so that the second step's no longer
+ * fit there.  Tensors of gathers and reductions lie in blocks of their streams, all others in those
+ * of the main one.  Of micro-batches that go by like their neighbours, some are left out.
+ */
+uint64_t caching_of_role(const Graph *g, const Role *role, uint64_t capacity_bytes);
+
+#endif
