@@ -169,12 +169,18 @@ typedef struct Op {
         CommShape comm;
     } u;
     double flops;       /* executed */
-    double model_flops; /* what "model flops" count: matmuls and attention, no recomputation */
+    double model_flops; /* as the formulas of "model flops" count matmuls and attention */
     uint64_t read_bytes, write_bytes; /* device memory traffic, each operand once */
     uint32_t arg_first, arg_n;        /* Graph.args */
     uint32_t dep_first, dep_n; /* Graph.deps: earlier ops of the same segment, by index in it */
     uint32_t lane_index;       /* n-th op of its segment on its lane; filled by graph_seal */
 } Op;
+
+/* What is computed again counts for hardware flops only. */
+static inline double op_model_flops(const Op *op)
+{
+    return op->phase == PHASE_RECOMPUTE ? 0 : op->model_flops;
+}
 
 static inline bool op_is_backward(const Op *op)
 {

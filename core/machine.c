@@ -362,7 +362,7 @@ static void finish_intra(NodeType *out, const NodeSpec *t, const ClusterSpec *s,
     in->nvls = t->nvls == FLAG_NOT_GIVEN ? usual : t->nvls == FLAG_YES;
     if (t->nvls == FLAG_NOT_GIVEN)
         json_log_value(json_member(node, "intra_node.nvls"), in->nvls ? "true" : "false", true);
-    intra_settle(in, out->gpu, ideal, node);
+    intra_settle(in, t->gpus_n, out->gpu, ideal, node);
 }
 
 static bool finish_type(Machine *m, NodeType *out, NodeSpec *t, const ClusterSpec *s,

@@ -114,6 +114,28 @@ static const RankCurve *default_curve(const IntraNode *in, const Gpu *gpu, bool 
     }
 }
 
+/* In a full mesh of n GPUs a pair has 1/(n - 1) of the port between it, m of them m - 1 such links
+ * each.  In a ring fewer than all have no way round: each of their links carries what comes and
+ * what goes back, so that it is as with one of the port's two. */
+static RankCurve shared_out(RankCurve whole, IntraKind kind, uint32_t gpus_n)
+{
+    double full = rank_curve_at(&whole, gpus_n);
+    double pair = kind == INTRA_RING ? full / 2 : full / (gpus_n - 1);
+    if (kind == INTRA_RING && gpus_n > 3)
+        return (RankCurve){ 3, { 2, gpus_n - 1, gpus_n }, { pair, pair, full } };
+    return (RankCurve){ 2, { 2, gpus_n }, { pair, full } };
+}
+
+/* The default, and of GPUs without a switch what of it some of them have; Volta's mesh was
+ * measured. */
+static RankCurve usual_curve(const IntraNode *in, uint32_t gpus_n, const Gpu *gpu, bool ideal)
+{
+    const RankCurve *curve = default_curve(in, gpu, ideal);
+    bool direct = in->kind == INTRA_NVLINK_MESH || in->kind == INTRA_RING;
+    return direct && gpus_n > 2 && curve != &mesh_volta ? shared_out(*curve, in->kind, gpus_n)
+                                                        : *curve;
+}
+
 double rank_curve_at(const RankCurve *c, uint32_t ranks)
 {
     ASSERT(c->n > 0);
@@ -184,7 +206,7 @@ static void settle_protocols(int64_t ns[PROTOCOL_N], const int64_t value_ns[PROT
     }
 }
 
-void intra_settle(IntraNode *in, const Gpu *gpu, bool ideal, JsonNode node)
+void intra_settle(IntraNode *in, uint32_t gpus_n, const Gpu *gpu, bool ideal, JsonNode node)
 {
     bool nvlink =
         in->kind == INTRA_NVSWITCH || in->kind == INTRA_NVLINK_MESH || in->kind == INTRA_RING;
@@ -201,7 +223,7 @@ void intra_settle(IntraNode *in, const Gpu *gpu, bool ideal, JsonNode node)
     settle_number(&in->channel_bytes_per_ns, channel_nvlink, node,
                   "collectives.intra_channel_GBps");
     if (in->efficiency.n == 0) {
-        in->efficiency = *default_curve(in, gpu, ideal);
+        in->efficiency = usual_curve(in, gpus_n, gpu, ideal);
         double full = in->efficiency.value[in->efficiency.n - 1], none = NAN;
         settle_number(&none, full, node, "collectives.intra_efficiency");
     }

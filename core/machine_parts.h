@@ -59,8 +59,8 @@ bool gpu_tables(const MachineReader *r, Gpu *g, JsonNode node);
 
 IntraNode intra_blank(void);
 InterNode inter_blank(void);
-/* Defaults by kind of link and generation of GPU; node is the cluster. */
-void intra_settle(IntraNode *in, const Gpu *gpu, bool ideal, JsonNode node);
+/* Defaults by kind of link, GPUs of a node and their generation; node is the cluster. */
+void intra_settle(IntraNode *in, uint32_t gpus_n, const Gpu *gpu, bool ideal, JsonNode node);
 void inter_settle(InterNode *inter, const Gpu *gpu, bool ideal, JsonNode node);
 void base_settle(Machine *m, JsonNode node);
 

@@ -64,7 +64,8 @@
  * backward of fused attention computes the scores again (5 matmuls, not 4).
  * `model_flops` counts causal attention in full (s^2 pairs), as the formulas of
  * Megatron-LM and PaLM do; Build.model_flops_causal counts s(s+1)/2 instead.
- * A window counts w pairs per query in both.  Recomputation has none.
+ * A window counts w pairs per query in both.  What is computed again has both,
+ * and counts for hardware flops only (op_model_flops).
  */
 #ifndef LOCKSTEP_SIM_BLOCKS_H
 #define LOCKSTEP_SIM_BLOCKS_H

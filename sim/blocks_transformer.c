@@ -491,6 +491,8 @@ static uint32_t layer_type(Maker *k, ModelPlan *p, uint32_t *types, uint32_t lay
     static const char *const names[LAYER_TYPES] = { "layer", "windowed layer", "moe layer",
                                                     "windowed moe layer" };
     uint32_t window = transformer_window(k->m, layer);
+    if (window >= k->b->s->training.seq_len)
+        window = 0; /* masks nothing */
     k->moe = transformer_is_moe(k->m, layer);
     uint32_t which = (window ? 1u : 0u) + (k->moe ? 2u : 0u), *type = &types[which];
     if (*type == NONE_U32) {

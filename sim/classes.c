@@ -580,11 +580,19 @@ static double sharers(const Shape *s, ResourceKind kind)
     return kind <= RES_PORT_IN ? 1 : kind <= RES_NIC_IN ? s->nic_sharers : s->in_leaf;
 }
 
+/* By how many ranks a ring's efficiency goes.  Switches were measured with whole groups; without
+ * one it matters how many of a node's GPUs are in it. */
+static uint32_t ring_size(const GroupClass *gc, const Shape *s)
+{
+    IntraKind kind = gc->type->intra.kind;
+    return kind == INTRA_NVLINK_MESH || kind == INTRA_RING ? s->on_node : gc->size;
+}
+
 static Use ring_use(const Fold *f, const GroupClass *gc, const Shape *s, const RankClass *r,
                     ResourceKind kind)
 {
     double crossing = ring_part(s, kind);
-    double part = crossing / efficiency(f->m, gc->type, kind, gc->size);
+    double part = crossing / efficiency(f->m, gc->type, kind, ring_size(gc, s));
     return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind),
                   crossing * r->share[kind] };
 }
@@ -598,7 +606,7 @@ static Use pair_use(const Fold *f, const GroupClass *gc, const Shape *s, const R
                   crossing * r->share[kind] };
 }
 
-static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec)
+static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec, uint32_t nics_n)
 {
     for (uint32_t k = 0; k < f->m->slow_links_n; k++) {
         const SlowLink *l = &f->m->slow_links[k];
@@ -611,8 +619,12 @@ static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec)
         uint32_t link = f->c->resources_n - f->m->slow_links_n + k;
         double part = 1.0 / (gc->size - 1);
         add_use(gc->pair_uses, &gc->pair_uses_n, (Use){ link, part, part, part });
-        if ((a + 1) % gc->size == b || (b + 1) % gc->size == a)
-            add_use(gc->uses, &gc->uses_n, (Use){ link, 1, 1, 1 });
+        if ((a + 1) % gc->size != b && (b + 1) % gc->size != a)
+            continue;
+        /* Between nodes a ring goes over all their NICs: the pair carries its NIC's part. */
+        bool near = machine_place(f->m, l->rank_a).node == machine_place(f->m, l->rank_b).node;
+        double ring = near ? 1 : 1.0 / nics_n;
+        add_use(gc->uses, &gc->uses_n, (Use){ link, ring, ring, ring });
     }
 }
 
@@ -653,7 +665,7 @@ static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t 
                 add_use(gc->pair_uses, &gc->pair_uses_n, pairs);
         }
     }
-    add_slow_links(f, gc, &f->g->groups[spec]);
+    add_slow_links(f, gc, &f->g->groups[spec], shape[member[0]].nics_n);
     c->groups_n++;
 }
 

@@ -129,18 +129,17 @@ void draft_matmul_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase
         op->u.matmul =
             (MatmulShape){ .m = rows, .n = n, .k = k, .batch = batch, .transpose_b = true };
     op->flops = 2.0 * (double)y->rows * (double)n * (double)k;
-    op->model_flops =
-        phase == PHASE_RECOMPUTE ? 0 : op->flops * (from->own > 0 ? from->own : 1);
+    op->model_flops = op->flops * (from->own > 0 ? from->own : 1);
 }
 
 /* Two matmuls of head_dim each: scores, and weights times values. */
-static void attention_work(Op *op, const TapeOp *from, OpPhase phase)
+static void attention_work(Op *op, const TapeOp *from)
 {
     AttentionShape a = from->attention;
     op->u.attention = a;
     double per_pair = 4.0 * (double)a.head_dim * (double)a.heads * (double)a.batch;
     op->flops = per_pair * from->pairs;
-    op->model_flops = phase == PHASE_RECOMPUTE ? 0 : per_pair * from->model_pairs;
+    op->model_flops = per_pair * from->model_pairs;
 }
 
 static void play_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase)
@@ -152,7 +151,7 @@ static void play_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase)
         draft_matmul_shape(op, t, from, phase);
         break;
     case OP_ATTENTION:
-        attention_work(op, from, phase);
+        attention_work(op, from);
         break;
     case OP_ADD:
         op->u.elements = value_elements(x);

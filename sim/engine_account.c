@@ -261,7 +261,7 @@ static void sum_segment(Sim *sim, const Runner *r, uint32_t segment, SegmentSum 
             continue;
         sum->computes = true;
         sum->flops += o->flops;
-        sum->model_flops += o->model_flops;
+        sum->model_flops += op_model_flops(o);
         if (o->lane == LANE_COMPUTE) {
             sum->flops_ns += op_flops_bound_ns(r->cost->gpu, o) / r->cost->speed;
             sum->memory_ns += op_memory_bound_ns(r->cost->gpu, o) / r->cost->speed;

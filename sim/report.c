@@ -65,15 +65,15 @@ typedef struct Flops {
     double model, hardware;
 } Flops;
 
-/* Recomputation counts as executed; what it repeats counts as the model's formula does. */
+/* What recomputation repeats counts as the model's formula does, as all else. */
 static Flops *flops_of_segments(const Graph *g)
 {
     Flops *of = mem_zero((size_t)g->segments_n + 1, sizeof *of);
     for (uint32_t i = 0; i < g->segments_n; i++)
         for (uint32_t k = 0; k < g->segments[i].op_n; k++) {
             const Op *op = graph_ops(g, &g->segments[i]) + k;
-            of[i].model += op->model_flops;
-            of[i].hardware += op->phase == PHASE_RECOMPUTE ? op->flops : op->model_flops;
+            of[i].model += op_model_flops(op);
+            of[i].hardware += op->model_flops;
         }
     return of;
 }

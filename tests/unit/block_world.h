@@ -250,7 +250,7 @@ static inline bool name_is(const World *w, const Op *op, const char *name)
 }
 
 typedef struct Sums {
-    double flops, model_flops;
+    double flops, model_flops, hardware_flops;
     uint64_t comm_bytes[OP_KIND_N], comms_n[OP_KIND_N];
     uint32_t ops_n[OP_KIND_N];
 } Sums;
@@ -261,7 +261,8 @@ static inline void add_segment(const World *w, uint32_t segment, Sums *sums)
     for (uint32_t i = 0; i < s->op_n; i++) {
         const Op *op = &graph_ops(&w->g, s)[i];
         sums->flops += op->flops;
-        sums->model_flops += op->model_flops;
+        sums->model_flops += op_model_flops(op);
+        sums->hardware_flops += op->model_flops;
         sums->ops_n[op->kind]++;
         if (op_is_comm(op->kind)) {
             sums->comms_n[op->kind]++;

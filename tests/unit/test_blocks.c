@@ -188,6 +188,17 @@ static void attention_computes_the_pairs_that_the_mask_lets_through(void)
     CHECK_NEAR(2 * all, attention_flops(&w, PHASE_DGRAD, true), 0);
     world_free(&w);
 
+    for (uint32_t window = 31; window <= 33; window++) { /* what is no shorter masks nothing */
+        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+        w.s.model.u.transformer.window = window;
+        CHECK(world_build(&w));
+        uint32_t s = world_type(&w, 1)->forward[VARIANT_PLAIN];
+        const Op *op = find_op(&w, s, OP_ATTENTION, PHASE_FORWARD, 0);
+        CHECK_U64(window < 32 ? window : 0, op->u.attention.window);
+        CHECK_NEAR(per_pair * count_pairs(32, true, window), op->flops, 0);
+        world_free(&w);
+    }
+
     world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
     w.b.model_flops_causal = true;
     CHECK(world_build(&w));
@@ -358,6 +369,9 @@ static void full_recomputation_keeps_nothing_and_repeats_forward(void)
         double left_out = early ? last->flops : 0;
         CHECK_NEAR(plain.flops + forward.flops - left_out, again.flops, 1e-12);
         CHECK_NEAR(plain.model_flops, again.model_flops, 1e-12);
+        /* A forward more, causal attention counted as in the first. */
+        CHECK_NEAR(plain.model_flops + forward.model_flops - left_out, again.hardware_flops,
+                   1e-12);
         /* The ends of the model are not recomputed. */
         CHECK_INT(world_type(&w, 0)->forward[VARIANT_PLAIN],
                   world_type(&w, 0)->forward[VARIANT_RECOMPUTE]);

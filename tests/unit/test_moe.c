@@ -103,7 +103,7 @@ static Total total_of(const Graph *g, Wanted *wanted, const void *user)
                 t.count++;
                 t.bytes += op_is_comm(op->kind) ? op->u.comm.bytes : 0;
                 t.flops += op->flops;
-                t.model_flops += op->model_flops;
+                t.model_flops += op_model_flops(op);
             }
         }
     return t;

@@ -287,6 +287,57 @@ static void sends_and_all_to_alls_of_h100_take_as_long_as_measured(void)
     }
 }
 
+/* Some of a node's GPUs have between them what their own links carry: of a mesh of n each pair has
+ * 1/(n - 1) of the port, in a ring of n each neighbour half of it. */
+static void some_of_a_mesh_have_the_links_between_them(void)
+{
+    static const char *const kinds[] = { "nvlink_mesh", "ring", "nvswitch" };
+    for (size_t k = 0; k < ARRAY_N(kinds); k++)
+        for (uint32_t m = 2; m <= 8; m++) {
+            char json[400];
+            snprintf(json, sizeof json,
+                     "{\"name\":\"direct\",\"nodes\":1,\"gpus_per_node\":8,\"gpu\":\"mi300x\","
+                     "\"intra_node\":{\"kind\":\"%s\",\"GBps\":448},"
+                     "\"collectives\":{\"ideal\":true}}",
+                     kinds[k]);
+            Real x;
+            real_init(&x, json, 1, m);
+            double links = k == 0 ? (m - 1) / 7.0 : k == 1 && m < 8 ? 0.5 : 1;
+            uint64_t bytes = (uint64_t)1 << 30;
+            double all_reduce_us = 2.0 * (m - 1) / m * (double)bytes / (448e3 * links);
+            CHECK_NEAR(all_reduce_us, real_us(&x, OP_ALL_REDUCE, bytes), 1e-6);
+            CHECK_NEAR(all_reduce_us / 2, real_us(&x, OP_ALL_TO_ALL, bytes), 1e-6);
+            double pair = k == 0 ? 1 / 7.0 : k == 1 ? 0.5 : 1;
+            CHECK_NEAR((double)bytes / (448e3 * pair), real_us(&x, OP_SEND, bytes), 1e-6);
+            real_free(&x);
+        }
+}
+
+/* Each of eight NICs carries an eighth of what a ring brings from node to node: a pair's slow link
+ * counts when it is slower than its own part. */
+static void a_slow_pair_of_two_nodes_holds_up_its_part_of_the_ring(void)
+{
+    static const double slow_ratio[][2] = { { 100, 1 }, { 25, 1 }, { 12.5, 1 }, { 6.25, 2 } };
+    double usual_us = 0;
+    for (size_t i = 0; i < ARRAY_N(slow_ratio); i++) {
+        char json[500];
+        snprintf(
+            json, sizeof json,
+            "{\"name\":\"slow\",\"nodes\":2,\"gpus_per_node\":8,\"gpu\":\"ideal\","
+            "\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":100},"
+            "\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":8,\"GBps_per_nic\":50},"
+            "\"collectives\":{\"ideal\":true},"
+            "\"stragglers\":[{\"link\":[7,8],\"GBps\":%g}]}",
+            slow_ratio[i][0]);
+        Real x;
+        real_init(&x, json, 2, 8);
+        double us = real_us(&x, OP_ALL_REDUCE, (uint64_t)1 << 30);
+        usual_us = i == 0 ? us : usual_us;
+        CHECK_NEAR(slow_ratio[i][1] * usual_us, us, 1e-6);
+        real_free(&x);
+    }
+}
+
 /* DataParallel's one process copies by the driver: all the port, whatever NCCL would take. */
 static void copies_are_not_limited_by_channels(void)
 {
@@ -415,6 +466,8 @@ int main(void)
     RUN(eight_h100_take_as_long_as_measured);
     RUN(an_all_to_all_across_nodes_takes_what_its_ports_carry);
     RUN(sends_and_all_to_alls_of_h100_take_as_long_as_measured);
+    RUN(some_of_a_mesh_have_the_links_between_them);
+    RUN(a_slow_pair_of_two_nodes_holds_up_its_part_of_the_ring);
     RUN(copies_are_not_limited_by_channels);
     RUN(a_small_all_to_all_costs_a_message_for_each_far_peer);
     RUN(measured_times_stand_for_the_model);

@@ -37,7 +37,7 @@ static void add_role(Graph *g, const char *name, uint32_t stage, uint32_t layers
     const Op ops[] = {
         { .kind = OP_MATMUL, .phase = PHASE_FORWARD, .flops = 80, .model_flops = 80 },
         { .kind = OP_ATTENTION, .phase = PHASE_FORWARD, .flops = 10, .model_flops = 20 },
-        { .kind = OP_MATMUL, .phase = PHASE_RECOMPUTE, .flops = 40, .model_flops = 0 },
+        { .kind = OP_ATTENTION, .phase = PHASE_RECOMPUTE, .flops = 20, .model_flops = 40 },
     };
     for (size_t i = 0; i < ARRAY_N(ops); i++)
         graph_op(g, ops[i]);

@@ -43,7 +43,7 @@ static Work work_of(const Graph *g)
     for (uint32_t i = 0; i < g->ops_n; i++) {
         const Op *op = &g->ops[i];
         w.flops += op->flops;
-        w.model_flops += op->model_flops;
+        w.model_flops += op_model_flops(op);
         w.bytes += op_is_comm(op->kind) ? 0 : (double)(op->read_bytes + op->write_bytes);
         w.moved += op_is_comm(op->kind) ? (double)op->u.comm.bytes : 0;
     }
