@@ -30,7 +30,7 @@ typedef struct TraceSource {
     uint64_t events_read, events_skipped;
     const char *const *findings; /* sentences */
     size_t findings_n;
-    const TraceRuleCount *rules; /* NULL: the trace says itself what is communication */
+    const TraceRuleCount *rules; /* other kernels the trace itself calls communication */
     size_t rules_n;
     const int64_t *base_ns; /* by rank of the world, see hta.h; NULL: nothing */
     uint32_t base_n;

@@ -114,26 +114,36 @@ static void print_latest(Words *w)
     free(ranks);
 }
 
+/* "4 by nccl", and what no rule had to say. */
+static void print_rules(Words *w)
+{
+    const TraceReport *r = w->r;
+    const char *between = " (";
+    uint64_t rest_n = r->comm_n;
+    for (size_t i = 0; i < r->source.rules_n; i++)
+        if (r->source.rules[i].kernels_n > 0) {
+            fprintf(w->out, "%s%s by %s", between, COUNT(r->source.rules[i].kernels_n),
+                    NAME(r->source.rules[i].rule, 24));
+            rest_n -= min_u64(rest_n, r->source.rules[i].kernels_n);
+            between = ", ";
+        }
+    if (rest_n > 0)
+        fprintf(w->out, "%s%s as the trace says", between, COUNT(rest_n));
+    fprintf(w->out, ")");
+}
+
 /* Said always: a share of communication means nothing when the kernels were not recognised. */
 static void print_recognised(Words *w)
 {
     const TraceReport *r = w->r;
-    const char *between = " (";
-    if (r->comm_n == 0)
-        fprintf(w->out, "%-24s%10s of %s GPU kernels: NO COMMUNICATION was recognised\n",
-                "communication kernels", "0", COUNT(r->kernels_n));
-    else
-        fprintf(w->out, "%-24s%10s of %s GPU kernels", "communication kernels",
-                COUNT(r->comm_n), COUNT(r->kernels_n));
     bool all = r->shown_n == r->covers.n && r->options.step < 0;
-    for (size_t i = 0; i < r->source.rules_n && r->comm_n > 0 && all; i++)
-        if (r->source.rules[i].kernels_n > 0) {
-            fprintf(w->out, "%s%s by %s", between, COUNT(r->source.rules[i].kernels_n),
-                    NAME(r->source.rules[i].rule, 24));
-            between = ", ";
-        }
-    if (r->comm_n > 0)
-        fprintf(w->out, "%s\n", *between == ',' ? ")" : "");
+    fprintf(w->out, "%-24s%10s of %s GPU kernels", "communication kernels", COUNT(r->comm_n),
+            COUNT(r->kernels_n));
+    if (r->comm_n == 0)
+        fprintf(w->out, ": NO COMMUNICATION was recognised");
+    else if (all)
+        print_rules(w);
+    fprintf(w->out, "\n");
 }
 
 static void print_answer(Words *w)

@@ -36,7 +36,8 @@ typedef struct TraceInfo {
 
     uint64_t kernels_n;      /* GPU kernels, communication among them */
     uint64_t comm_kernels_n; /* of these: classes comm and p2p */
-    /* By rule (traces/rules.h): how many kernels it made communication.  0 is "metadata". */
+    /* By rule (traces/rules.h): how many kernels it made communication.  0 is "metadata"; none
+       where the file says the class of each span, as those that lockstep writes do. */
     uint64_t rule_kernels_n[TRACE_RULES_MAX];
 
     char device[TRACE_DEVICE_BYTES]; /* "NVIDIA A100-SXM4-80GB"; "" unknown */

@@ -136,7 +136,6 @@ const char *kineto_add_declared(Kineto *k, const Event *e, uint32_t place)
     bool kernel = span.class_ <= SPAN_P2P;
     k->info->kernels_n += kernel;
     k->info->comm_kernels_n += kernel && span.class_ != SPAN_COMPUTE;
-    k->info->rule_kernels_n[RULE_METADATA] += kernel && span.class_ != SPAN_COMPUTE;
     kineto_launch(k, e, kineto_span(k, e, span));
     return NULL;
 }

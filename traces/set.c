@@ -171,7 +171,6 @@ static void describe(const Timeline *t, TraceInfo *info)
             info->kernels_n += comm || class_ == SPAN_COMPUTE ? step : 0;
         }
     }
-    info->rule_kernels_n[RULE_METADATA] = info->comm_kernels_n;
 }
 
 /* Whether several ranks are in it; the one it holds is put into info. */
