@@ -13,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const match_by_texts[MATCH_BY_N] = { "nothing", "sequence number",
-                                                 "process group and order",
-                                                 "stream and order" };
+const char *const match_by_texts[MATCH_BY_N] = {
+    "nothing", "sequence number", "process group and order", "process group, stream and order",
+    "op",      "stream and order"
+};
 
 /* ---- channels ---- */
 
@@ -282,7 +283,7 @@ static bool numbers_are_dense(const Runs *r)
     return true;
 }
 
-static bool numbers_are_equal(const Runs *r)
+static bool keys_are_equal(const Runs *r)
 {
     if (!equal_counts(r))
         return false;
@@ -301,7 +302,17 @@ static bool numbers_are_equal(const Runs *r)
 static bool matches_by_number(const Runs *r)
 {
     return numbers_are_unique(r) &&
-           (numbers_are_equal(r) || numbers_are_dense(r) || !equal_counts(r));
+           (keys_are_equal(r) || numbers_are_dense(r) || !equal_counts(r));
+}
+
+/* ---- by order ---- */
+
+/* As the runs are sorted: the n-th of each rank. */
+static void key_by_place(Runs *r)
+{
+    for (uint32_t k = 0; k < r->runs_n; k++)
+        for (uint64_t i = r->first[k]; i < r->first[k + 1]; i++)
+            r->keyed[i].key = (int64_t)(i - r->first[k]);
 }
 
 static void key_by_order(Runs *r, const Timeline *t)
@@ -309,9 +320,34 @@ static void key_by_order(Runs *r, const Timeline *t)
     for (uint64_t i = 0; i < r->n; i++)
         r->keyed[i].key = t->start_ns[r->keyed[i].part.span];
     sort_runs(r);
-    for (uint32_t k = 0; k < r->runs_n; k++)
-        for (uint64_t i = r->first[k]; i < r->first[k + 1]; i++)
-            r->keyed[i].key = (int64_t)(i - r->first[k]);
+    key_by_place(r);
+}
+
+/* Spans of an op lie on one stream, in order of start.  False: some kernel has no op id. */
+static bool sort_by_op(Runs *r, const Timeline *t)
+{
+    for (uint64_t i = 0; i < r->n; i++) {
+        r->keyed[i].key = t->op[r->keyed[i].part.span];
+        if (r->keyed[i].key == NONE_U32)
+            return false;
+    }
+    sort_runs(r);
+    return true;
+}
+
+/* The channel's parts stand by rank, stream and start as they are. */
+static void sort_by_stream(Runs *r, const Collectives *c, const CollChannel *ch,
+                           const Timeline *t)
+{
+    int64_t stream = 0;
+    for (uint64_t i = 0; i < r->n; i++) {
+        const CollPart *p = &c->parts[ch->part_first + i];
+        if (i == 0 || p->rank != r->keyed[i - 1].part.rank)
+            stream = 0;
+        else if (t->span_track[p->span] != t->span_track[r->keyed[i - 1].part.span])
+            stream++;
+        r->keyed[i] = (Keyed){ stream, *p };
+    }
 }
 
 /* ---- refusals ---- */
@@ -392,6 +428,31 @@ static const char *refuse_ops(Collectives *c, const CollChannel *ch, const Runs 
 
 /* ---- matching ---- */
 
+/*
+ * The n-th of each rank, in order of start.  Collectives of one group on several streams may
+ * start in an order that differs from rank to rank, as FSDP's gathers and reduces do: then
+ * each op's with each op's, or each stream's with each stream's.
+ */
+static void key_in_order(Collectives *c, CollChannel *ch, Runs *r, const Timeline *t,
+                         const Covers *covers)
+{
+    key_by_order(r, t);
+    ch->refusal =
+        equal_counts(r) ? refuse_ops(c, ch, r, t, covers) : refuse_counts(c, ch, r, t, covers);
+    if (!ch->refusal || !equal_counts(r))
+        return;
+    if (sort_by_op(r, t) && keys_are_equal(r) && !refuse_ops(c, ch, r, t, covers)) {
+        ch->by = MATCH_BY_OP;
+    } else {
+        sort_by_stream(r, c, ch, t);
+        if (!keys_are_equal(r) || refuse_ops(c, ch, r, t, covers))
+            return;
+        ch->by = MATCH_BY_GROUP_STREAM;
+    }
+    ch->refusal = NULL;
+    key_by_place(r);
+}
+
 static void add_match(Collectives *c, uint32_t channel, uint64_t part_first, uint32_t parts_n)
 {
     GROW(c->matches, c->matches_n, c->matches_cap);
@@ -443,11 +504,8 @@ static void match_channel(Collectives *c, uint32_t channel, Runs *r, const Timel
         if (matches_by_number(r))
             ch->by = MATCH_BY_NUMBER;
     }
-    if (r->runs_n > 1 && ch->by != MATCH_BY_NUMBER) {
-        key_by_order(r, t);
-        ch->refusal = equal_counts(r) ? refuse_ops(c, ch, r, t, covers)
-                                      : refuse_counts(c, ch, r, t, covers);
-    }
+    if (r->runs_n > 1 && ch->by != MATCH_BY_NUMBER)
+        key_in_order(c, ch, r, t, covers);
     if (r->runs_n < 2 || ch->refusal) {
         ch->by = MATCH_NONE;
         c->unmatched_n += ch->parts_n;

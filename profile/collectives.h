@@ -15,11 +15,15 @@
  *     by number   the channel is a process group (for sends and receives: a pair of
  *                 ranks in one direction), and its kernels are numbered
  *     by group    the same without numbers: the n-th of each rank
+ *     by op       the n-th is not the same everywhere, as the channel's streams run one
+ *                 ahead of the other: the n-th of each op, where the trace has op ids
+ *     by group    the same without op ids: the n-th on the k-th stream of each rank
+ *     and stream
  *     by stream   without groups: the n-th on the k-th stream that communicates
  *
- * A channel whose ranks disagree in how many they have, or in what the n-th is,
- * is refused with a sentence; its kernels count as unmatched.  Numbered ones need
- * not all be there: those with a partner are matched, the others counted.
+ * A channel whose ranks disagree in how many they have, or in all orders in what the
+ * n-th is, is refused with a sentence; its kernels count as unmatched.  Numbered ones
+ * need not all be there: those with a partner are matched, the others counted.
  *
  * CLOCKS of the ranks are compared on the ends of matched collectives: the offset
  * of a rank is the median of what its ends are late, the residual what ends differ
@@ -38,6 +42,8 @@ typedef enum MatchBy {
     MATCH_NONE, /* refused, or one rank only */
     MATCH_BY_NUMBER,
     MATCH_BY_GROUP,
+    MATCH_BY_GROUP_STREAM,
+    MATCH_BY_OP,
     MATCH_BY_STREAM,
     MATCH_BY_N
 } MatchBy;

@@ -210,6 +210,73 @@ static void operations_that_differ_are_refused_by_name(void)
     done(&f, &w);
 }
 
+/*
+ * FSDP's streams: gathers on one, reduces on the other.  Rank 1 reduces when it has gathered
+ * once, rank 0 when it has twice; with_ops: op 5 is the gather, in both layers, 9 the reduce.
+ */
+static void build_two_streams(World *w, bool with_ops, const char *second)
+{
+    static const int64_t reduce[] = { 40, 20 };
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t gather = world_stream(w, r, 20), other = world_stream(w, r, 30);
+        Coll c = { .op = "all_gather", .group = "dp", .seq = -1, .wait_ns = -1 };
+        uint64_t first = world_comm(w, gather, c, 0, 10);
+        world_comm(w, gather, c, 30, 32 + r);
+        c.op = r ? "reduce_scatter" : second;
+        world_comm(w, other, c, reduce[r], 50);
+        for (uint64_t i = first; i < w->t.spans_n && with_ops; i++)
+            w->t.op[i] = i < first + 2 ? 5 : 9;
+    }
+}
+
+static void check_two_streams(const Collectives *c, MatchBy by)
+{
+    CHECK_INT(by, c->channels[0].by);
+    CHECK(!c->channels[0].refusal);
+    CHECK_U64(3, c->matches_n);
+    CHECK_U64(0, c->unmatched_n);
+    CHECK_INT(10 + 2 + 10, c->transfer_ns);
+    CHECK_INT(20 + 1, c->ranks[1].wait_ns);
+    CHECK_U64(1, c->ranks[0].last_n - 1); /* the reduce, and the second gather by 1 */
+    CHECK_INT(20 + 1, c->ranks[0].waited_ns);
+}
+
+static void streams_of_a_group_may_run_one_ahead_of_the_other(void)
+{
+    for (int with_ops = 0; with_ops < 2; with_ops++) {
+        World w = { 0 };
+        build_two_streams(&w, with_ops, "reduce_scatter");
+        Found f = find(&w);
+        check_two_streams(&f.c, with_ops ? MATCH_BY_OP : MATCH_BY_GROUP_STREAM);
+        done(&f, &w);
+    }
+}
+
+/* Op ids are of another program on rank 1: its streams still tell. */
+static void ops_that_differ_leave_it_to_the_streams(void)
+{
+    World w = { 0 };
+    build_two_streams(&w, true, "reduce_scatter");
+    w.t.op[w.t.spans_n - 1] = 7;
+    Found f = find(&w);
+    check_two_streams(&f.c, MATCH_BY_GROUP_STREAM);
+    done(&f, &w);
+}
+
+static void what_fits_in_no_order_is_refused(void)
+{
+    World w = { 0 };
+    build_two_streams(&w, true, "all_reduce");
+    Found f = find(&w);
+    CHECK_STR("group 'dp': collective 2 is all_gather on rank 0 and reduce_scatter on rank 1: "
+              "not matched",
+              f.c.channels[0].refusal);
+    CHECK_INT(MATCH_NONE, f.c.channels[0].by);
+    CHECK_U64(0, f.c.matches_n);
+    CHECK_U64(6, f.c.unmatched_n);
+    done(&f, &w);
+}
+
 /* Rank 1 was recorded later and longer: numbers 2 to 5 beside 0 to 3. */
 static void a_part_of_the_numbers_matches(void)
 {
@@ -334,6 +401,9 @@ int main(void)
     RUN(offsets_travel_over_groups);
     RUN(counts_that_differ_are_refused_by_name);
     RUN(operations_that_differ_are_refused_by_name);
+    RUN(streams_of_a_group_may_run_one_ahead_of_the_other);
+    RUN(ops_that_differ_leave_it_to_the_streams);
+    RUN(what_fits_in_no_order_is_refused);
     RUN(a_part_of_the_numbers_matches);
     RUN(sends_and_receives_match_by_pair);
     RUN(what_the_trace_knows_needs_no_match);
