@@ -77,9 +77,10 @@ typedef struct CollMatch {
     int64_t transfer_ns;
     uint32_t last;     /* which of the parts came last, if others waited; NONE_U32 otherwise */
     int64_t waited_ns; /* mean wait of the others */
+    uint32_t copies_n; /* collectives that it stands for (folded simulation), else 1 */
 } CollMatch;
 
-/* Collectives of one name, group and size. */
+/* Collectives of one name, group and size; a rank counts as often as it stands for one. */
 typedef struct CollRow {
     const char *name; /* the operation, or where unknown the kernel's name */
     const char *group;
@@ -117,7 +118,11 @@ typedef struct Collectives {
     uint32_t rows_n;
     CollRank *ranks; /* beside Covers.rank */
     uint32_t ranks_n;
-    int64_t transfer_ns; /* of all matches, each once */
+    uint64_t among_alike_n; /* of these: kernels of collectives that a rank of a folded
+                               simulation had with those it stands for, of which all is known */
+    uint64_t collectives_n; /* those, and what the matches stand for */
+    int64_t transfer_ns;    /* of these, each once */
+    int64_t waited_ns;      /* for those who came last in them */
 
     bool clocks_compared, clocks_differ;  /* differ: offsets are applied */
     int64_t residual_ns, residual_max_ns; /* spread of ends: median and largest */

@@ -33,30 +33,59 @@ static void wait_of_match(Collectives *c, const Timeline *t, CollMatch *m)
         parts[i].wait_ns = t->dur_ns[parts[i].span] - m->transfer_ns;
 }
 
+static uint32_t stands_for(const Covers *covers, const CollPart *p)
+{
+    return covers->rank[p->rank].ranks_n;
+}
+
+/* How many ranks one such collective has, as far as the trace says. */
+static uint32_t members_said(const Timeline *t, const CollMatch *m, const CollPart *p)
+{
+    const Comm *comm = timeline_comm_of(t, p->span);
+    bool said = comm && comm->peer == NONE_U32 && comm->ranks_n > m->parts_n;
+    return said ? comm->ranks_n : m->parts_n;
+}
+
+/* Ranks that are alike may be of one group, or of groups that are alike. */
+static uint32_t copies_of(const Timeline *t, const Covers *covers, const CollMatch *m,
+                          const CollPart *parts)
+{
+    uint64_t ranks_n = 0;
+    for (uint32_t i = 0; i < m->parts_n; i++)
+        ranks_n += stands_for(covers, &parts[i]);
+    return (uint32_t)max_u64(1, ranks_n / members_said(t, m, &parts[0]));
+}
+
 /* The one who waited least is the one who was waited for. */
-static void find_last(Collectives *c, CollMatch *m)
+static void find_last(Collectives *c, const Covers *covers, CollMatch *m)
 {
     const CollPart *parts = &c->parts[m->part_first];
     uint32_t last = 0;
-    int64_t sum_ns = 0;
+    int64_t sum_ns = 0, ranks_n = 0;
     for (uint32_t i = 0; i < m->parts_n; i++) {
-        sum_ns += parts[i].wait_ns;
+        uint32_t n = stands_for(covers, &parts[i]) / m->copies_n;
+        n = n > 0 ? n : 1;
+        ranks_n += n;
+        sum_ns = metrics_sum_ns(sum_ns, parts[i].wait_ns, n);
         if (parts[i].wait_ns < parts[last].wait_ns)
             last = i;
     }
     sum_ns -= parts[last].wait_ns;
-    m->waited_ns = sum_ns / (m->parts_n - 1) - parts[last].wait_ns;
+    m->waited_ns = sum_ns / (ranks_n - 1) - parts[last].wait_ns;
     m->waited_ns = max_i64(m->waited_ns, 0);
     m->last = m->waited_ns > 0 ? last : NONE_U32;
 }
 
-static void find_waits(Collectives *c, const Timeline *t)
+static void find_waits(Collectives *c, const Timeline *t, const Covers *covers)
 {
     for (uint64_t i = 0; i < c->parts_n; i++)
         c->parts[i].wait_ns = known_wait_ns(t, &c->parts[i]);
     for (uint64_t i = 0; i < c->matches_n; i++) {
-        wait_of_match(c, t, &c->matches[i]);
-        find_last(c, &c->matches[i]);
+        CollMatch *m = &c->matches[i];
+        wait_of_match(c, t, m);
+        m->copies_n = copies_of(t, covers, m, &c->parts[m->part_first]);
+        find_last(c, covers, m);
+        c->collectives_n += m->copies_n;
     }
 }
 
@@ -141,10 +170,12 @@ static void sum_ranks(Collectives *c, const Timeline *t, const Covers *covers,
             continue;
         for (uint32_t k = 0; k < m->parts_n; k++)
             c->ranks[c->parts[m->part_first + k].rank].matched_n++;
-        c->transfer_ns += m->transfer_ns;
+        c->transfer_ns = metrics_sum_ns(c->transfer_ns, m->transfer_ns, m->copies_n);
         sum_early(c, t, m);
-        if (m->last != NONE_U32)
-            blame(c, t, covers, m);
+        if (m->last == NONE_U32)
+            continue;
+        c->waited_ns = metrics_sum_ns(c->waited_ns, m->waited_ns, m->copies_n);
+        blame(c, t, covers, m);
     }
 }
 
@@ -163,6 +194,7 @@ typedef struct RowKey {
 typedef struct Rows {
     Collectives *c;
     const Timeline *t;
+    const Covers *covers;
     RowKey *key; /* beside c->rows */
     uint32_t keys_cap, rows_cap;
     uint32_t *slot; /* open addressing, row + 1 */
@@ -244,17 +276,17 @@ static CollRow *row_of(Rows *r, const CollPart *p, uint32_t ranks_n, bool matche
     return &r->c->rows[*slot - 1];
 }
 
-static void add_part(CollRow *row, const Timeline *t, const CollPart *p)
+static void add_part(const Rows *r, CollRow *row, const CollPart *p)
 {
-    int64_t dur_ns = t->dur_ns[p->span];
-    row->total_ns += dur_ns;
-    row->exposed_ns += p->exposed_ns;
+    int64_t dur_ns = r->t->dur_ns[p->span], n = stands_for(r->covers, p);
+    row->total_ns = metrics_sum_ns(row->total_ns, dur_ns, n);
+    row->exposed_ns = metrics_sum_ns(row->exposed_ns, p->exposed_ns, n);
     if (p->wait_ns < 0)
         row->wait_ns = row->transfer_ns = -1;
     if (row->wait_ns < 0)
         return;
-    row->wait_ns += p->wait_ns;
-    row->transfer_ns += dur_ns - p->wait_ns;
+    row->wait_ns = metrics_sum_ns(row->wait_ns, p->wait_ns, n);
+    row->transfer_ns = metrics_sum_ns(row->transfer_ns, dur_ns - p->wait_ns, n);
 }
 
 /* Where the trace does not say: all ranks, if they are all there; else 0, unknown. */
@@ -272,12 +304,41 @@ static void add_matches(Rows *r, const Selection *s)
         if (!match_selected(c, s, r->t, m))
             continue;
         CollRow *row = row_of(r, &c->parts[m->part_first], members_of(r, m), true);
-        row->count++;
+        row->count += m->copies_n;
         r->row_of_match[i] = (uint32_t)(row - c->rows);
         for (uint32_t k = 0; k < m->parts_n; k++)
             if (is_selected(s, r->t, &c->parts[m->part_first + k]))
-                add_part(row, r->t, &c->parts[m->part_first + k]);
+                add_part(r, row, &c->parts[m->part_first + k]);
     }
+}
+
+/* Collectives that a rank had with those that it stands for; 0: it had them with others. */
+static uint32_t with_its_like(const Rows *r, const CollPart *p)
+{
+    const Comm *m = timeline_comm_of(r->t, p->span);
+    uint32_t n = stands_for(r->covers, p);
+    bool all_here = m && m->peer == NONE_U32 && m->ranks_n >= 2 && n % m->ranks_n == 0;
+    return all_here && p->wait_ns >= 0 ? n / m->ranks_n : 0;
+}
+
+static CollRow *row_of_unmatched(Rows *r, const CollPart *p)
+{
+    return row_of(r, p, 0, with_its_like(r, p) > 0);
+}
+
+static void add_unmatched_part(Rows *r, const Selection *s, const CollPart *p)
+{
+    Collectives *c = r->c;
+    uint32_t n = with_its_like(r, p);
+    c->collectives_n += n;
+    c->among_alike_n += n > 0;
+    if (!is_selected(s, r->t, p))
+        return;
+    CollRow *row = row_of_unmatched(r, p);
+    row->count += n > 0 ? n : stands_for(r->covers, p);
+    add_part(r, row, p);
+    if (n > 0)
+        c->transfer_ns = metrics_sum_ns(c->transfer_ns, r->t->dur_ns[p->span] - p->wait_ns, n);
 }
 
 static void add_unmatched(Rows *r, const Selection *s)
@@ -288,13 +349,8 @@ static void add_unmatched(Rows *r, const Selection *s)
         uint64_t i = ch->part_first, end = i + ch->parts_n;
         for (uint64_t m = 0; m < ch->matches_n; m++)
             i += c->matches[ch->match_first + m].parts_n;
-        for (; i < end; i++) {
-            if (!is_selected(s, r->t, &c->parts[i]))
-                continue;
-            CollRow *row = row_of(r, &c->parts[i], 0, false);
-            row->count++;
-            add_part(row, r->t, &c->parts[i]);
-        }
+        for (; i < end; i++)
+            add_unmatched_part(r, s, &c->parts[i]);
     }
 }
 
@@ -338,7 +394,7 @@ static void find_bandwidths(Rows *r, const Selection *s)
             const CollPart *p = &c->parts[ch->part_first + i];
             if (p->wait_ns < 0 || !is_selected(s, r->t, p))
                 continue;
-            uint32_t row = (uint32_t)(row_of(r, p, 0, false) - c->rows);
+            uint32_t row = (uint32_t)(row_of_unmatched(r, p) - c->rows);
             all[n++] = (Transfer){ row, r->t->dur_ns[p->span] - p->wait_ns };
         }
     }
@@ -365,9 +421,10 @@ static int longest_first(const void *a, const void *b)
     return order ? order : y->matched - x->matched;
 }
 
-static void fill_rows(Collectives *c, const Timeline *t, const Selection *s)
+static void fill_rows(Collectives *c, const Timeline *t, const Covers *covers,
+                      const Selection *s)
 {
-    Rows r = { .c = c, .t = t };
+    Rows r = { .c = c, .t = t, .covers = covers };
     r.row_of_match = mem_zero(c->matches_n, sizeof *r.row_of_match);
     add_matches(&r, s);
     add_unmatched(&r, s);
@@ -382,8 +439,8 @@ static void fill_rows(Collectives *c, const Timeline *t, const Selection *s)
 void collectives_sum(Collectives *c, const Timeline *t, const Covers *covers,
                      const Selection *selection)
 {
-    find_waits(c, t);
+    find_waits(c, t, covers);
     find_exposed(c, t, covers);
     sum_ranks(c, t, covers, selection);
-    fill_rows(c, t, selection);
+    fill_rows(c, t, covers, selection);
 }

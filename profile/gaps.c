@@ -235,9 +235,9 @@ static void tally_stream(Gaps *g, Tally *tally, const Timeline *t, const Cover *
             continue;
         KernelRow *kernel =
             &tally->row[(size_t)t->span_name[i] * TALLY_CLASSES + t->span_class[i]];
-        kernel->count++;
-        kernel->total_ns += to_ns - from_ns;
-        g->kernels_ns += to_ns - from_ns;
+        kernel->count += c->ranks_n;
+        kernel->total_ns = metrics_sum_ns(kernel->total_ns, to_ns - from_ns, c->ranks_n);
+        g->kernels_ns = metrics_sum_ns(g->kernels_ns, to_ns - from_ns, c->ranks_n);
         row.count++;
         if (tally->selection->to_ns)
             to_ns = min_i64(to_ns, tally->selection->to_ns[rank]);

@@ -44,7 +44,7 @@ typedef struct KernelRow {
     uint32_t name; /* interned */
     SpanClass class_;
     uint64_t count;
-    int64_t total_ns; /* over all ranks */
+    int64_t total_ns; /* over all ranks, each as often as it stands for one */
 } KernelRow;
 
 typedef struct StreamRow {

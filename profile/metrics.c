@@ -380,12 +380,8 @@ static int64_t *time_of(Metrics *m, size_t k)
 void metrics_add(Metrics *to, const Metrics *m, int64_t times)
 {
     Metrics more = *m;
-    for (size_t k = 0; time_of(to, k); k++) {
-        int64_t *sum = time_of(to, k), ns;
-        if (__builtin_mul_overflow(*time_of(&more, k), times, &ns) ||
-            __builtin_add_overflow(*sum, ns, sum))
-            *sum = INT64_MAX;
-    }
+    for (size_t k = 0; time_of(to, k); k++)
+        *time_of(to, k) = metrics_sum_ns(*time_of(to, k), *time_of(&more, k), times);
 }
 
 void metrics_divide(Metrics *m, int64_t n)

@@ -99,8 +99,16 @@ Metrics metrics_of_rank(const Cover *cover); /* span = its GPU work */
 /* span = the window; kernels are counted where they start. */
 Metrics metrics_of_window(const Cover *cover, const Timeline *t, int64_t from_ns,
                           int64_t to_ns);
-/* Adds the times of m, so many times, without the counts; what would be more than an int64 holds
- * (sums over ranks whose clocks make no sense) is INT64_MAX. */
+/* sum + ns * times; what would be more than an int64 holds (sums over ranks whose clocks make no
+ * sense) is INT64_MAX. */
+static inline int64_t metrics_sum_ns(int64_t sum_ns, int64_t ns, int64_t times)
+{
+    bool fits =
+        !__builtin_mul_overflow(ns, times, &ns) && !__builtin_add_overflow(sum_ns, ns, &sum_ns);
+    return fits ? sum_ns : INT64_MAX;
+}
+
+/* Adds the times of m like that, without the counts. */
 void metrics_add(Metrics *to, const Metrics *m, int64_t times);
 /* Divides the times by n > 0. */
 void metrics_divide(Metrics *m, int64_t n);

@@ -29,9 +29,11 @@ static void remark(TraceReport *r, const char *format, ...)
 static void remark_ranks(TraceReport *r)
 {
     uint32_t folded = 0;
+    uint64_t shown_n = 0;
     for (uint32_t i = 0; i < r->covers.n; i++) {
         const Cover *c = &r->covers.rank[i];
-        folded += c->ranks_n > 1;
+        folded += r->shown[i] && c->ranks_n > 1;
+        shown_n += r->shown[i] ? c->ranks_n : 0;
         if (r->shown[i] && c->n == 0)
             remark(r, "rank %" PRIu32 " has no GPU events: nothing can be said of it", c->rank);
     }
@@ -39,9 +41,10 @@ static void remark_ranks(TraceReport *r)
         remark(r, "the trace has no tracks: there is nothing to measure");
     if (folded > 0)
         remark(r,
-               "%" PRIu32 " of the ranks stand for several that are alike: sums are of "
-               "those in the trace",
-               folded);
+               "%" PRIu32
+               " of the ranks stand%s for several that are alike: sums and means are "
+               "over all %" PRIu64,
+               folded, folded == 1 ? "s" : "", shown_n);
 }
 
 /* By the names that readers give streams where a process has several: "GPU 1 stream 7". */
@@ -191,11 +194,12 @@ static void measure_ranks(TraceReport *r)
             continue;
         r->shown_n++;
         r->busy_n += c->n > 0;
-        r->kernels_n += m->compute_kernels + m->comm_kernels;
-        r->comm_n += m->comm_kernels;
-        metrics_add(&r->mean, m, 1);
+        r->alike_n += c->n > 0 ? c->ranks_n : 0;
+        r->kernels_n += (m->compute_kernels + m->comm_kernels) * c->ranks_n;
+        r->comm_n += m->comm_kernels * c->ranks_n;
+        metrics_add(&r->mean, m, c->ranks_n);
     }
-    metrics_divide(&r->mean, max_i64(r->busy_n, 1));
+    metrics_divide(&r->mean, max_i64((int64_t)r->alike_n, 1));
 }
 
 static void measure_hta(TraceReport *r)
@@ -253,6 +257,19 @@ void trace_report_free(TraceReport *r)
     free(r->remarks);
     arena_free(&r->arena);
     *r = (TraceReport){ .t = NULL };
+}
+
+TraceWaiting trace_report_waiting(const TraceReport *r)
+{
+    TraceWaiting w = { 0 };
+    for (uint32_t i = 0; i < r->covers.n; i++) {
+        const CollRank *c = &r->collectives.ranks[i];
+        int64_t n = r->shown[i] ? r->covers.rank[i].ranks_n : 0;
+        w.total_ns = metrics_sum_ns(w.total_ns, c->total_ns, n);
+        w.wait_ns = metrics_sum_ns(w.wait_ns, c->wait_ns, n);
+        w.transfer_ns = metrics_sum_ns(w.transfer_ns, c->transfer_ns, n);
+    }
+    return w;
 }
 
 uint32_t trace_report_stragglers(const TraceReport *r, uint32_t *ranks)

@@ -53,9 +53,10 @@ typedef struct TraceReport {
     bool *shown;              /* beside covers.rank, as all the arrays here */
     int64_t *from_ns, *to_ns; /* what is looked at: the step, or all of the rank's work */
     Metrics *metrics;
-    Metrics mean;               /* over the ranks shown that have GPU work */
     uint32_t shown_n, busy_n;   /* ranks shown; those of them with GPU work */
-    uint64_t kernels_n, comm_n; /* kernels of the ranks shown, communication among them */
+    uint64_t alike_n;           /* ranks that the busy ones stand for, they among them */
+    Metrics mean;               /* over these */
+    uint64_t kernels_n, comm_n; /* kernels of all those shown, communication among them */
     StepWindows steps;          /* in GPU time, as profile/steps.h cuts them */
     Collectives collectives;
     Gaps gaps;
@@ -108,6 +109,13 @@ typedef struct ReportPictures {
 void trace_report_html(const TraceReport *r, const ReportPictures *pictures, FILE *out);
 /* HTA's figures alone. */
 void trace_report_hta_text(const TraceReport *r, FILE *out);
+
+/* Of the communication of the ranks shown, and of those they stand for, what is known. */
+typedef struct TraceWaiting {
+    int64_t total_ns, wait_ns, transfer_ns;
+} TraceWaiting;
+
+TraceWaiting trace_report_waiting(const TraceReport *r);
 
 /* Ranks in the order of how much the others waited for them; returns how many do at all. */
 uint32_t trace_report_stragglers(const TraceReport *r, uint32_t *ranks);

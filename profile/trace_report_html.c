@@ -150,19 +150,13 @@ static void put_card(Page *p, const char *class, const char *title, const char *
 
 static void put_waiting_card(Page *p)
 {
-    int64_t total_ns = 0, wait_ns = 0, transfer_ns = 0;
-    for (uint32_t i = 0; i < p->r->covers.n; i++) {
-        const CollRank *c = &p->r->collectives.ranks[i];
-        total_ns += p->r->shown[i] ? c->total_ns : 0;
-        wait_ns += p->r->shown[i] ? c->wait_ns : 0;
-        transfer_ns += p->r->shown[i] ? c->transfer_ns : 0;
-    }
-    if (wait_ns + transfer_ns == 0)
+    TraceWaiting s = trace_report_waiting(p->r);
+    if (s.wait_ns == 0 && s.transfer_ns == 0)
         return;
     char *below = word_next(&p->words);
     snprintf(below, WORD_CAP, "of communication waits for another rank; %s is transfer",
-             SHARE(transfer_ns, total_ns));
-    put_card(p, "", "waiting", SHARE(wait_ns, total_ns), below);
+             SHARE(s.transfer_ns, s.total_ns));
+    put_card(p, "", "waiting", SHARE(s.wait_ns, s.total_ns), below);
 }
 
 static void put_straggler_card(Page *p)
@@ -174,7 +168,7 @@ static void put_straggler_card(Page *p)
         char *value = word_next(&p->words), *below = word_next(&p->words);
         snprintf(value, WORD_CAP, "rank %" PRIu32, r->covers.rank[ranks[0]].rank);
         snprintf(below, WORD_CAP, "%s in all: last in %s of %s collectives", NS(c->waited_ns),
-                 COUNT(c->last_n), COUNT(r->collectives.matches_n));
+                 COUNT(c->last_n), COUNT(r->collectives.collectives_n));
         put_card(p, "", "most waited for", value, below);
     }
     free(ranks);
@@ -183,7 +177,7 @@ static void put_straggler_card(Page *p)
 static void put_cards(Page *p)
 {
     const Metrics *m = &p->r->mean;
-    const char *each = p->r->busy_n > 1 ? " a rank" : "";
+    const char *each = p->r->alike_n > 1 ? " a rank" : "";
     char *below = word_next(&p->words);
     fputs("<div class=\"cards\">\n", p->out);
     if (m->comm_ns > 0) {

@@ -113,8 +113,8 @@ static void put_matching(const TraceReport *r, JsonOut *j)
 {
     const Collectives *c = &r->collectives;
     json_put_open(j, "matching", '{');
-    json_put_uint(j, "collectives", c->matches_n);
-    json_put_uint(j, "unmatched_kernels", c->unmatched_n);
+    json_put_uint(j, "collectives", c->collectives_n);
+    json_put_uint(j, "unmatched_kernels", c->unmatched_n - c->among_alike_n);
     json_put_int(j, "transfer_ns", c->transfer_ns);
     json_put_open(j, "channels", '[');
     for (uint32_t i = 0; i < c->channels_n; i++)

@@ -72,31 +72,23 @@ static void print_head(Words *w)
 static void print_exposed(Words *w)
 {
     const Metrics *m = &w->r->mean;
-    const char *each = w->r->busy_n > 1 ? " a rank" : "";
+    const char *each = w->r->alike_n > 1 ? " a rank" : "";
     fprintf(w->out, "%-24s%10s%s, %s of its time\n", "exposed communication",
             NS(m->exposed_comm_ns), each, SHARE(m->exposed_comm_ns, m->span_ns));
     fprintf(w->out, "%-24s%10s of communication runs beside compute, %s of %s\n", "overlap",
             PERCENT(metrics_overlap_pct(m)), NS(m->overlapped_ns), NS(m->comm_ns));
 }
 
-/* Sums over the ranks shown, where wait and transfer are known. */
 static void print_waiting(Words *w)
 {
-    int64_t total_ns = 0, wait_ns = 0, transfer_ns = 0;
-    for (uint32_t i = 0; i < w->r->covers.n; i++) {
-        const CollRank *c = &w->r->collectives.ranks[i];
-        if (!w->r->shown[i])
-            continue;
-        total_ns += c->total_ns;
-        wait_ns += c->wait_ns;
-        transfer_ns += c->transfer_ns;
-    }
-    if (wait_ns + transfer_ns == 0)
+    TraceWaiting s = trace_report_waiting(w->r);
+    int64_t known_ns = metrics_sum_ns(s.wait_ns, s.transfer_ns, 1);
+    if (known_ns == 0)
         return;
     fprintf(w->out, "%-24s%10s of communication is waiting, %s transfer", "waiting",
-            SHARE(wait_ns, total_ns), SHARE(transfer_ns, total_ns));
-    if (total_ns > wait_ns + transfer_ns)
-        fprintf(w->out, ", %s unknown", SHARE(total_ns - wait_ns - transfer_ns, total_ns));
+            SHARE(s.wait_ns, s.total_ns), SHARE(s.transfer_ns, s.total_ns));
+    if (s.total_ns > known_ns)
+        fprintf(w->out, ", %s unknown", SHARE(s.total_ns - known_ns, s.total_ns));
     fprintf(w->out, "\n");
 }
 
@@ -109,7 +101,7 @@ static void print_latest(Words *w)
         char *name = word_next(&w->words);
         snprintf(name, WORD_CAP, "waited for rank %" PRIu32, r->covers.rank[ranks[0]].rank);
         fprintf(w->out, "%-24s%10s in all by the others, last in %s of %s collectives\n", name,
-                NS(c->waited_ns), COUNT(c->last_n), COUNT(r->collectives.matches_n));
+                NS(c->waited_ns), COUNT(c->last_n), COUNT(r->collectives.collectives_n));
     }
     free(ranks);
 }
@@ -156,7 +148,7 @@ static void print_answer(Words *w)
     }
     if (w->r->mean.span_ns > 0)
         fprintf(w->out, "%-24s%10s%s, %s of its time\n", "idle GPU", NS(w->r->mean.idle_ns),
-                w->r->busy_n > 1 ? " a rank" : "",
+                w->r->alike_n > 1 ? " a rank" : "",
                 SHARE(w->r->mean.idle_ns, w->r->mean.span_ns));
     print_recognised(w);
     for (uint32_t i = 0; i < w->r->remarks_n; i++)
@@ -262,16 +254,18 @@ static void print_collectives(Words *w)
 static void print_matching(Words *w)
 {
     const Collectives *c = &w->r->collectives;
-    uint64_t matches_n[MATCH_BY_N] = { 0 };
+    uint64_t n[MATCH_BY_N] = { 0 }, all_n = 0;
     const char *between = ": ";
-    for (uint32_t k = 0; k < c->channels_n; k++)
-        matches_n[c->channels[k].by] += c->channels[k].matches_n;
+    for (uint64_t i = 0; i < c->matches_n; i++) {
+        n[c->channels[c->matches[i].channel].by] += c->matches[i].copies_n;
+        all_n += c->matches[i].copies_n;
+    }
     if (c->matches_n == 0)
         return;
-    fprintf(w->out, "%s collectives matched across ranks", COUNT(c->matches_n));
+    fprintf(w->out, "%s collectives matched across ranks", COUNT(all_n));
     for (int by = 1; by < MATCH_BY_N; by++)
-        if (matches_n[by] > 0) {
-            fprintf(w->out, "%s%s by %s", between, COUNT(matches_n[by]), match_by_texts[by]);
+        if (n[by] > 0) {
+            fprintf(w->out, "%s%s by %s", between, COUNT(n[by]), match_by_texts[by]);
             between = ", ";
         }
     fprintf(w->out,
@@ -286,15 +280,13 @@ static void print_stragglers(Words *w)
     if (n > 0)
         fprintf(w->out, "\n%-14s %9s %11s %10s   %s\n", "waited for", "last in", "others wait",
                 "share", "meanwhile its GPU");
-    int64_t all_ns = 0;
-    for (uint32_t i = 0; i < n; i++)
-        all_ns += r->collectives.ranks[ranks[i]].waited_ns;
     for (uint32_t i = 0; i < n && i < r->options.top; i++) {
         const CollRank *c = &r->collectives.ranks[ranks[i]];
         char *name = word_next(&w->words);
         snprintf(name, WORD_CAP, "rank %" PRIu32, r->covers.rank[ranks[i]].rank);
         fprintf(w->out, "%-14s %9s %11s %10s   computes %s, communicates %s, idles %s\n", name,
-                COUNT(c->last_n), NS(c->waited_ns), SHARE(c->waited_ns, all_ns),
+                COUNT(c->last_n), NS(c->waited_ns),
+                SHARE(c->waited_ns, r->collectives.waited_ns),
                 SHARE(c->late.compute_ns, c->late.span_ns),
                 SHARE(c->late.exposed_comm_ns, c->late.span_ns),
                 SHARE(c->late.idle_ns, c->late.span_ns));

@@ -334,6 +334,95 @@ static void what_the_trace_knows_needs_no_match(void)
     done(&f, &w);
 }
 
+static void fold(World *w, uint32_t rank, uint32_t ranks_n)
+{
+    for (uint32_t k = 0; k < w->t.tracks_n; k++)
+        if (w->t.tracks[k].rank == rank)
+            w->t.tracks[k].ranks_n = ranks_n;
+}
+
+/* Three alike that wait 30 of 40 for a fourth, of one group: the mean wait is 30, not 15. */
+static void a_rank_counts_as_often_as_it_stands_for_one(void)
+{
+    World w = { 0 };
+    Coll c = all_reduce(0);
+    c.ranks_n = 4;
+    c.wait_ns = 30;
+    world_comm(&w, world_stream(&w, 0, 7), c, 0, 40);
+    c.wait_ns = 0;
+    world_comm(&w, world_stream(&w, 3, 7), c, 30, 40);
+    fold(&w, 0, 3);
+    Found f = find(&w);
+    CHECK_U64(1, f.c.matches_n);
+    CHECK_U64(1, f.c.collectives_n);
+    CHECK_INT(30, f.c.ranks[1].waited_ns);
+    CHECK_INT(1, f.c.rows_n);
+    CHECK_U64(1, f.c.rows[0].count);
+    CHECK_INT(3 * 40 + 10, f.c.rows[0].total_ns);
+    CHECK_INT(3 * 30, f.c.rows[0].wait_ns);
+    CHECK_INT(4 * 10, f.c.rows[0].transfer_ns);
+    CHECK_INT(f.c.rows[0].total_ns, f.c.rows[0].exposed_ns);
+    done(&f, &w);
+}
+
+/* Four pairs, of which the trace has one: what happens in it happens in all, and no more. */
+static void a_match_counts_as_often_as_it_stands_for_one(void)
+{
+    World w = { 0 };
+    Coll c = all_reduce(0);
+    c.ranks_n = 2;
+    c.wait_ns = 30;
+    world_comm(&w, world_stream(&w, 0, 7), c, 0, 40);
+    c.wait_ns = 10;
+    world_comm(&w, world_stream(&w, 1, 7), c, 20, 40);
+    fold(&w, 0, 4);
+    fold(&w, 1, 4);
+    Found f = find(&w);
+    CHECK_U64(4, f.c.collectives_n);
+    CHECK_INT(30 - 10, f.c.ranks[1].waited_ns);
+    CHECK_INT(4 * (30 - 10), f.c.waited_ns);
+    CHECK_INT(4 * 10, f.c.transfer_ns);
+    CHECK_U64(4, f.c.rows[0].count);
+    CHECK_INT(4 * (40 + 20), f.c.rows[0].total_ns);
+    done(&f, &w);
+}
+
+/* Eight ranks, all alike, in groups of four: two collectives, which need no other rank here. */
+static void ranks_that_are_all_alike_are_each_others_partners(void)
+{
+    World w = { 0 };
+    Coll c = all_reduce(0);
+    c.ranks_n = 4;
+    c.wait_ns = 5;
+    world_comm(&w, world_stream(&w, 0, 7), c, 0, 40);
+    fold(&w, 0, 8);
+    Found f = find(&w);
+    CHECK_INT(1, f.c.rows_n);
+    CHECK(f.c.rows[0].matched);
+    CHECK_U64(2, f.c.rows[0].count);
+    CHECK_U64(2, f.c.collectives_n);
+    CHECK_U64(f.c.unmatched_n, f.c.among_alike_n);
+    CHECK_INT(2 * 35, f.c.transfer_ns);
+    CHECK_INT(8 * 40, f.c.rows[0].total_ns);
+    CHECK_INT(8 * 5, f.c.rows[0].wait_ns);
+    CHECK_NEAR(1000.0 / 35, f.c.rows[0].algbw_GBps, 1e-12);
+    done(&f, &w);
+}
+
+/* Times and ranks at the ends of what a file may say. */
+static void sums_end_at_the_largest_number(void)
+{
+    World w = { 0 };
+    Coll c = all_reduce(0);
+    c.wait_ns = 0;
+    world_comm(&w, world_stream(&w, 0, 7), c, 0, TIMELINE_NS_MAX);
+    fold(&w, 0, UINT32_MAX);
+    Found f = find(&w);
+    CHECK_INT(INT64_MAX, f.c.rows[0].total_ns);
+    CHECK_INT(INT64_MAX, f.c.rows[0].transfer_ns);
+    done(&f, &w);
+}
+
 static void one_rank_alone_does_not_know_what_waiting_was(void)
 {
     World w = { 0 };
@@ -407,6 +496,10 @@ int main(void)
     RUN(a_part_of_the_numbers_matches);
     RUN(sends_and_receives_match_by_pair);
     RUN(what_the_trace_knows_needs_no_match);
+    RUN(a_rank_counts_as_often_as_it_stands_for_one);
+    RUN(a_match_counts_as_often_as_it_stands_for_one);
+    RUN(ranks_that_are_all_alike_are_each_others_partners);
+    RUN(sums_end_at_the_largest_number);
     RUN(one_rank_alone_does_not_know_what_waiting_was);
     RUN(kernels_without_length_divide_nothing);
     RUN(an_empty_timeline_has_nothing_to_match);

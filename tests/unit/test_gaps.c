@@ -131,6 +131,22 @@ static void kernels_are_added_up_by_name(void)
     done(&f, &w);
 }
 
+static void kernels_of_a_rank_count_as_often_as_it_stands_for_one(void)
+{
+    World w = { 0 };
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t gpu = world_stream(&w, r, 7);
+        world_span(&w, gpu, SPAN_COMPUTE, "gemm", 0, r ? 60 : 30);
+        w.t.tracks[gpu].ranks_n = r ? 1 : 7;
+    }
+    Found f = find(&w, NULL);
+    CHECK_U64(8, f.g.kernels[0].count);
+    CHECK_INT(7 * 30 + 60, f.g.kernels[0].total_ns);
+    CHECK_INT(7 * 30 + 60, f.g.kernels_ns);
+    CHECK_INT(30, f.g.streams[0].busy_ns); /* a stream is a stream */
+    done(&f, &w);
+}
+
 static void a_selection_narrows_gaps_and_kernels(void)
 {
     World w = { 0 };
@@ -167,6 +183,7 @@ int main(void)
     RUN(op_ids_join_where_there_is_no_correlation);
     RUN(a_trace_without_host_knows_no_reasons);
     RUN(kernels_are_added_up_by_name);
+    RUN(kernels_of_a_rank_count_as_often_as_it_stands_for_one);
     RUN(a_selection_narrows_gaps_and_kernels);
     RUN(an_empty_timeline_has_no_gaps);
     return check_report();

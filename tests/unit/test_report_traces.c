@@ -412,6 +412,103 @@ static void simulated_traces_match_the_simulator(void)
     check_simulated("scenarios/examples/llama3-8b-fsdp.json", NULL, 0);
 }
 
+/* ---- folded ---- */
+
+static void check_same_rows(const Collectives *a, const Collectives *b)
+{
+    CHECK_INT(b->rows_n, a->rows_n);
+    for (uint32_t i = 0; i < min_u64(a->rows_n, b->rows_n); i++) {
+        const CollRow *x = &a->rows[i], *y = &b->rows[i];
+        CHECK_STR(y->name, x->name);
+        CHECK_INT(y->matched, x->matched);
+        CHECK_U64(y->count, x->count);
+        CHECK_INT(y->total_ns, x->total_ns);
+        CHECK_INT(y->wait_ns, x->wait_ns);
+        CHECK_INT(y->transfer_ns, x->transfer_ns);
+        CHECK_INT(y->exposed_ns, x->exposed_ns);
+        CHECK_INT(y->transfer_median_ns, x->transfer_median_ns);
+    }
+}
+
+static void check_same_kernels(const Gaps *a, const Gaps *b)
+{
+    CHECK_INT(b->kernels_ns, a->kernels_ns);
+    CHECK_INT(b->kernels_n, a->kernels_n);
+    for (uint32_t i = 0; i < min_u64(a->kernels_n, b->kernels_n); i++) {
+        CHECK_U64(b->kernels[i].count, a->kernels[i].count);
+        CHECK_INT(b->kernels[i].total_ns, a->kernels[i].total_ns);
+    }
+}
+
+/* All that is said of all ranks together, and who is waited for most. */
+static void check_same_report(const TraceReport *a, const TraceReport *b)
+{
+    TraceWaiting wait = trace_report_waiting(a), expect = trace_report_waiting(b);
+    CHECK(memcmp(&wait, &expect, sizeof wait) == 0);
+    CHECK(memcmp(&a->mean, &b->mean, sizeof a->mean) == 0);
+    CHECK_U64(b->alike_n, a->alike_n);
+    CHECK_U64(b->kernels_n, a->kernels_n);
+    CHECK_U64(b->comm_n, a->comm_n);
+    check_same_rows(&a->collectives, &b->collectives);
+    check_same_kernels(&a->gaps, &b->gaps);
+    uint32_t *x = mem_zero(a->covers.n, sizeof *x), *y = mem_zero(b->covers.n, sizeof *y);
+    uint32_t n = trace_report_stragglers(a, x);
+    CHECK_INT(trace_report_stragglers(b, y) > 0, n > 0);
+    if (n > 0) {
+        CHECK_INT(b->covers.rank[y[0]].rank, a->covers.rank[x[0]].rank);
+        CHECK_INT(b->collectives.ranks[y[0]].waited_ns, a->collectives.ranks[x[0]].waited_ns);
+        CHECK_INT(b->collectives.waited_ns, a->collectives.waited_ns);
+    }
+    CHECK_U64(b->collectives.collectives_n, a->collectives.collectives_n);
+    CHECK_INT(b->collectives.transfer_ns, a->collectives.transfer_ns);
+    free(x);
+    free(y);
+}
+
+/* Folded and rank by rank it is one step.  straggler: who is waited for most, or NONE_U32. */
+static void check_folded(const char *path, const Setting *settings, uint32_t n,
+                         uint32_t straggler)
+{
+    Built b;
+    Timeline t[2] = { { .name = NULL } };
+    SimResult result[2] = { 0 };
+    TraceReport r[2];
+    bool ok = built_read(&b, path, settings, n);
+    for (int expand = 0; expand < 2; expand++)
+        ok = ok && built_trace(&t[expand], &result[expand], &b, expand) &&
+             make(&r[expand], &t[expand]);
+    if (ok) {
+        uint32_t last[64];
+        CHECK(r[0].covers.n < r[1].covers.n);
+        check_same_report(&r[0], &r[1]);
+        CHECK_INT(straggler != NONE_U32, trace_report_stragglers(&r[0], last) > 0);
+        CHECK(straggler == NONE_U32 || r[0].covers.rank[last[0]].rank == straggler);
+        for (uint32_t k = 0; k < r[0].collectives.channels_n; k++)
+            CHECK(!r[0].collectives.channels[k].refusal);
+    }
+    for (int k = 0; k < 2 && ok; k++)
+        trace_report_free(&r[k]);
+    for (int k = 0; k < 2; k++) {
+        sim_result_free(&result[k]);
+        timeline_free(&t[k]);
+    }
+    built_free(&b);
+}
+
+static void a_folded_trace_says_what_the_expanded_one_does(void)
+{
+    static const Setting slow[] = {
+        { "cluster.stragglers", "[{\"ranks\":[3],\"compute\":0.8}]" },
+        { "parallel.dp", "2" },
+        { "parallel.tp", "4" },
+    };
+    const char *fsdp = "scenarios/examples/llama3-8b-fsdp.json";
+    check_folded(fsdp, NULL, 0, NONE_U32);
+    check_folded(fsdp, slow, 1, 3);
+    check_folded(fsdp, slow, ARRAY_N(slow), 3);
+    check_folded("scenarios/examples/llama3-8b-ddp.json", slow, 1, 3);
+}
+
 /* ---- odd ones ---- */
 
 /* Everything is printed in every form; what comes out is not empty. */
@@ -587,7 +684,10 @@ static void put_random_comm(World *w, uint32_t track, int64_t at, int64_t end)
 static void fill_randomly(World *w)
 {
     static const SpanClass classes[] = { SPAN_COMPUTE, SPAN_MEMORY, SPAN_SYNC, SPAN_COMM };
+    uint32_t stand_for[4];
     timeline_want(&w->t, below(2), false);
+    for (uint32_t rank = 0; rank < 4; rank++)
+        stand_for[rank] = below(3) ? 1 : 1 + below(5);
     for (uint32_t rank = 0; rank < 4; rank++) {
         uint32_t streams[] = { world_stream(w, rank, 7), world_stream(w, rank, 20) };
         uint32_t host = world_host(w, rank);
@@ -610,6 +710,8 @@ static void fill_randomly(World *w)
                 world_span(w, steps, SPAN_STEP, "step", at, at + 100);
         }
     }
+    for (uint32_t k = 0; k < w->t.tracks_n; k++)
+        w->t.tracks[k].ranks_n = stand_for[w->t.tracks[k].rank];
     timeline_seal(&w->t);
 }
 
@@ -630,7 +732,7 @@ static void check_sums(const TraceReport *r)
         CHECK_INT(r->metrics[i].idle_ns, gaps_ns);
         CHECK_U64(r->metrics[i].comm_kernels, c->ranks[i].kernels_n);
         CHECK_U64(c->ranks[i].kernels_n, r->covers.rank[i].comm_n);
-        ranks_ns += c->ranks[i].total_ns;
+        ranks_ns += c->ranks[i].total_ns * r->covers.rank[i].ranks_n;
     }
     CHECK_INT(ranks_ns, rows_ns);
     for (uint64_t i = 0; i < c->parts_n; i++) {
@@ -727,6 +829,7 @@ int main(void)
     RUN(waiting_across_real_ranks_is_exact);
     RUN(altered_copies_of_a_real_trace_say_the_same);
     RUN(simulated_traces_match_the_simulator);
+    RUN(a_folded_trace_says_what_the_expanded_one_does);
     RUN(odd_traces_get_sentences);
     RUN(strips_of_a_page_are_as_full_as_the_gpu_was);
     RUN(strips_of_a_page_lie_where_their_rank_worked);
