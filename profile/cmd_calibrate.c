@@ -50,7 +50,8 @@ static void print_help(FILE *f)
         "  --into FILE         the cluster's or GPU's file; it may be no more than\n"
         "                      {\"base\": \"dgx-h100\"}; bench alone can make a new one\n"
         "  --scenario NAME     what ran: file or built-in name; gives ops their shapes\n"
-        "  --set KEY=VALUE     a key of that scenario, as it ran; may be repeated\n"
+        "  --set KEY=VALUE     a key of that scenario, as it ran; may be repeated; what\n"
+        "                      `run` ran is of software=lockstep without saying so\n"
         "  --dry-run           print what would change, and change nothing\n"
         "  --json              what was done as one JSON object\n");
 }

@@ -4,6 +4,9 @@
  * The scenario gives the graph that a trace's op ids belong to, its software file what
  * the training stack multiplies times with; the simulator's cost of an op says how far
  * the file was off, and is.
+ *
+ * `run` executes the lowering of the software `lockstep`, whatever the scenario names: of a
+ * trace that is not simulated that one is tried first, unless --set says which it is.
  */
 #include "profile/cmd_calibrate.h"
 
@@ -20,6 +23,7 @@
 typedef struct Work {
     const CalibrateOptions *o;
     Arena arena;
+    const char *software; /* instead of the scenario's; NULL: that */
     Scenario s;
     Software sw;
     Graph g;
@@ -44,7 +48,14 @@ static double predict_ns(const void *user, const Gpu *gpu, const Op *op)
 
 static bool read_scenario(Work *w, Err *err)
 {
-    if (!scenario_read(&w->s, w->o->scenario, w->o->settings, w->o->settings_n, err) ||
+    const CalibrateOptions *o = w->o;
+    Setting *settings = PUSH_ARRAY(&w->arena, Setting, (size_t)o->settings_n + 1);
+    uint32_t n = 0;
+    for (; n < o->settings_n; n++)
+        settings[n] = o->settings[n];
+    if (w->software)
+        settings[n++] = (Setting){ "software", w->software };
+    if (!scenario_read(&w->s, o->scenario, settings, n, err) ||
         !scenario_software_exists(&w->s, err))
         return false;
     return software_read(&w->sw, &w->arena, w->s.software, err) &&
@@ -59,7 +70,7 @@ static const Gpu *read_gpu(Work *w, const char *text, Err *err)
     return gpu;
 }
 
-/* ---- the whole ---- */
+/* ---- the traces ---- */
 
 static bool read_traces(Work *w, Err *err)
 {
@@ -76,8 +87,67 @@ static bool read_traces(Work *w, Err *err)
         if (!ok)
             return false;
     }
-    return kernel_fit_run(&w->fit, err);
+    return true;
 }
+
+static void forget(Work *w)
+{
+    kernel_fit_free(&w->fit);
+    graph_free(&w->g);
+    scenario_free(&w->s);
+}
+
+/* From the beginning, with the software given. */
+static bool read_as(Work *w, const char *software, const Gpu *gpu, Err *err)
+{
+    forget(w);
+    w->software = software;
+    w->fit = (KernelFit){ .g = &w->g,
+                          .gpu = gpu,
+                          .model = { memory_kernel_of, scale, predict_ns, w, 0 } };
+    if (!read_scenario(w, err))
+        return false;
+    w->fit.model.host_scale = w->sw.host_scale;
+    return read_traces(w, err);
+}
+
+static bool software_is_set(const CalibrateOptions *o)
+{
+    for (uint32_t i = 0; i < o->settings_n; i++)
+        if (strcmp(o->settings[i].key, "software") == 0)
+            return true;
+    return false;
+}
+
+/* A simulated step says what memory was allocated when; what was run does not. */
+static bool is_simulated(const char *path, bool *is, Err *err)
+{
+    Timeline t;
+    if (!trace_read(&t, path, err))
+        return false;
+    *is = t.points_n > 0;
+    timeline_free(&t);
+    return true;
+}
+
+/* What fits first; where nothing does, the message of what was tried first. */
+static bool read_as_it_ran(Work *w, const Gpu *gpu, Err *err)
+{
+    bool simulated = true;
+    Err second = { 0 };
+    if (software_is_set(w->o) || strcmp(w->s.software, "lockstep") == 0)
+        return read_as(w, NULL, gpu, err);
+    if (!is_simulated(w->o->inputs[0], &simulated, err))
+        return false;
+    if (read_as(w, simulated ? NULL : "lockstep", gpu, err))
+        return true;
+    if (!read_as(w, simulated ? "lockstep" : NULL, gpu, &second))
+        return false;
+    err_clear(err);
+    return true;
+}
+
+/* ---- the whole ---- */
 
 static bool show(Work *w, const Gpu *now, Err *err)
 {
@@ -86,8 +156,9 @@ static bool show(Work *w, const Gpu *now, Err *err)
         kernel_fit_json(&w->fit, now, o->into, !o->dry_run, err);
         return !err->set;
     }
-    printf("%s %s on %u trace%s of %s\n\n", o->dry_run ? "would calibrate" : "calibrated",
-           o->into, (unsigned)o->inputs_n, o->inputs_n > 1 ? "s" : "", o->scenario);
+    printf("%s %s on %u trace%s of %s%s\n\n", o->dry_run ? "would calibrate" : "calibrated",
+           o->into, (unsigned)o->inputs_n, o->inputs_n > 1 ? "s" : "", o->scenario,
+           w->software ? " as `run` executes it" : "");
     kernel_fit_print(&w->fit, now);
     return true;
 }
@@ -100,11 +171,7 @@ static bool calibrate(Work *w, char **text, Err *err)
     const Gpu *was = read_gpu(w, *text, err);
     if (!was)
         return err_wrap(err, "traces calibrate a GPU");
-    w->fit =
-        (KernelFit){ .g = &w->g,
-                     .gpu = was,
-                     .model = { memory_kernel_of, scale, predict_ns, w, w->sw.host_scale } };
-    if (!read_traces(w, err))
+    if (!read_as_it_ran(w, was, err) || !kernel_fit_run(&w->fit, err))
         return false;
     const char *source = arena_printf(&w->arena, "lockstep calibrate on %s, scenario %s",
                                       calibrate_base_names(&w->arena, o->inputs, o->inputs_n),
@@ -125,9 +192,7 @@ bool calibrate_gpu(const CalibrateOptions *o, Err *err)
     char *text = NULL;
     bool ok = calibrate(w, &text, err);
     free(text);
-    kernel_fit_free(&w->fit);
-    graph_free(&w->g);
-    scenario_free(&w->s);
+    forget(w);
     arena_free(&w->arena);
     free(w);
     return ok;
