@@ -147,3 +147,31 @@ bool out_file_is_same(const char *path, const char *other)
     return stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
            a.st_ino == b.st_ino;
 }
+
+/* Of the name behind the last slash; false: there is no folder to make the file in. */
+static bool stat_folder(const char *path, struct stat *info)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = copy_text(slash ? path : ".");
+    if (slash)
+        folder[slash - path + 1] = '\0';
+    bool ok = stat(folder, info) == 0;
+    free(folder);
+    return ok;
+}
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+bool out_file_will_be_same(const char *path, const char *other)
+{
+    struct stat a, b;
+    bool exists = stat(path, &a) == 0 || stat(other, &b) == 0;
+    if (exists)
+        return out_file_is_same(path, other);
+    return strcmp(last_name(path), last_name(other)) == 0 && stat_folder(path, &a) &&
+           stat_folder(other, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}

@@ -43,5 +43,7 @@ void out_file_survive_limits(void);
 
 /* Whether both paths lead to one existing file. */
 bool out_file_is_same(const char *path, const char *other);
+/* The same of two that are to be written, where neither may be there yet. */
+bool out_file_will_be_same(const char *path, const char *other);
 
 #endif

@@ -253,7 +253,7 @@ static bool check(const RunOptions *o, uint32_t names_n, Err *err)
     for (size_t i = 0; i < ARRAY_N(traces); i++)
         if (traces[i] && out_file_is_same(traces[i], o->scenario))
             return err_set(err, "'%.200s' is the scenario, it is not written over", traces[i]);
-    if (o->trace && o->trace_predicted && out_file_is_same(o->trace, o->trace_predicted))
+    if (o->trace && o->trace_predicted && out_file_will_be_same(o->trace, o->trace_predicted))
         return err_set(err, "--trace and --trace-predicted are both '%.200s'", o->trace);
     if (!o->checkpoint && (o->resume || o->every))
         return err_set(err, "%s needs --checkpoint DIR", o->resume ? "--resume" : "--every");

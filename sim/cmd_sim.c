@@ -346,7 +346,7 @@ static bool check_outputs(const Options *o, Err *err)
             if (out_file_is_same(outs[k], o->names[i]))
                 return err_set(err, "'%.200s' is the %s, it is not written over", outs[k],
                                o->from_trace ? "trace" : "scenario");
-    if (o->trace && o->graph && strcmp(o->trace, o->graph) == 0)
+    if (o->trace && o->graph && out_file_will_be_same(o->trace, o->graph))
         return err_set(err, "--trace and --graph both name '%.200s', two files are needed",
                        o->trace);
     return true;

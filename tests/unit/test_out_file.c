@@ -193,6 +193,29 @@ static void one_file_under_two_names_is_the_same(void)
     unlink(a);
 }
 
+static void two_that_are_not_there_yet_may_be_one(void)
+{
+    char a[128], sub[128];
+    snprintf(a, sizeof a, "%s", path_of("a"));
+    CHECK(out_file_will_be_same(a, a));
+    CHECK(out_file_will_be_same(a, path_of("./a")));
+    CHECK(!out_file_will_be_same(a, path_of("b")));
+    snprintf(sub, sizeof sub, "%s", path_of("s"));
+    CHECK_INT(0, mkdir(sub, 0777));
+    CHECK(out_file_will_be_same(a, path_of("s/../a")));
+    CHECK(!out_file_will_be_same(a, path_of("s/a")));
+    CHECK(!out_file_will_be_same(path_of("no/a"), path_of("no/a"))); /* cannot be written */
+    CHECK(out_file_will_be_same("a that is not here", "./a that is not here"));
+    CHECK(!out_file_will_be_same("/a that is not here", "a that is not here"));
+    rmdir(sub);
+    write_text(a, "x");
+    CHECK(!out_file_will_be_same(a, path_of("b")));
+    CHECK_INT(0, link(a, path_of("b")));
+    CHECK(out_file_will_be_same(a, path_of("b")));
+    unlink(path_of("b"));
+    unlink(a);
+}
+
 int main(void)
 {
     if (!mkdtemp(folder))
@@ -207,6 +230,7 @@ int main(void)
     RUN(a_file_too_large_for_the_limit_leaves_nothing);
     RUN(places_that_cannot_be_written_are_told_at_once);
     RUN(one_file_under_two_names_is_the_same);
+    RUN(two_that_are_not_there_yet_may_be_one);
     rmdir(folder);
     return check_report();
 }
