@@ -217,7 +217,11 @@ static bool merge(ProfileRun *run, Arena *arena, Err *err)
     if (stat(run->raw, &st) != 0)
         return err_set(err, "cannot open '%s': %s", run->raw, strerror(errno));
     run->keep = true; /* they were kept on purpose */
-    return check_out(run, arena, err) && finish(run, arena, err);
+    bool was_there = access(run->out, F_OK) == 0;
+    bool ok = check_out(run, arena, err) && finish(run, arena, err);
+    if (!ok && !was_there)
+        rmdir(run->out); /* if nothing is in it */
+    return ok;
 }
 
 /* What stands behind "--" is the command's own, whatever it looks like. */

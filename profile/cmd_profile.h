@@ -43,8 +43,8 @@ typedef struct ProfileResult {
 
 /*
  * Makes traces of what lies in run->raw, says on stdout what there is, on stderr what is odd,
- * and takes the recordings away.  No recordings is no error; where nothing ran on a GPU no
- * trace is left.
+ * and takes the recordings away.  No recordings is no error; where nothing ran on a GPU, or
+ * some trace could not be written, none is left.
  */
 bool profile_merge(const ProfileRun *run, ProfileResult *result, Arena *arena, Err *err);
 

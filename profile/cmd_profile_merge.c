@@ -272,7 +272,7 @@ static bool make_traces(const ProfileRun *run, Recordings *all, Err *err)
            (all->ranks_n == 1 || write_ranks(all, run->out, false, err));
 }
 
-/* Traces without anything in them would only be in the way of the next try. */
+/* Traces without anything in them, or some of several, would only be in the way of the next try. */
 static void remove_traces(const ProfileRun *run, const Recordings *all)
 {
     for (uint32_t i = 0; i < all->n; i++)
@@ -304,7 +304,7 @@ bool profile_merge(const ProfileRun *run, ProfileResult *result, Arena *arena, E
     if (ok && all.n > 0 && result->gpu_spans_n > 0) {
         print_report(&all);
         print_next(run, &all);
-    } else if (ok) {
+    } else if (ok || !run->launched) {
         remove_traces(run, &all);
     }
     if (ok && !run->keep)
