@@ -56,10 +56,10 @@ typedef struct Job {
     const char *file; /* path without its folders */
     Cell *cells;
     uint32_t cells_n;
-    const char *ranked_with; /* what a set of the ranking has in common */
-    bool unknown_software, fitted;
-    ReportMemory memory; /* predicted, of the fullest GPU */
-    Scenario s;          /* kept between the passes when fitted */
+    const char *ranked_with;                /* what a set of the ranking has in common */
+    bool unknown_software, fitted, is_bare; /* bare: nothing was measured */
+    ReportMemory memory;                    /* predicted, of the fullest GPU */
+    Scenario s;                             /* kept between the passes when fitted */
     Software sw;
     double lower_s[FIT_N], higher_s[FIT_N]; /* of the trials; 0: not fitted */
     double factor[FIT_N];                   /* of the second pass */
@@ -198,7 +198,8 @@ static void run_job(void *task)
     const Options *o = job->options;
     bool ok = scenario_from(&job->s, job->doc, o->set.settings, o->set.n, &job->err);
     job->doc = NULL;
-    if (ok && job->s.measured_n == 0)
+    job->is_bare = ok && job->s.measured_n == 0;
+    if (job->is_bare)
         err_set(&job->err, "it has no \"measured\"");
     else if (ok)
         run_first(job);
@@ -568,6 +569,18 @@ static bool has_measurement(const Validation *v)
     return false;
 }
 
+/* Why there is nothing to compare with: some scenario cannot be read, or none was measured. */
+static bool refuse_bare(const Batch *b, Err *err)
+{
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        const Job *job = b->jobs.at[i];
+        if (job->err.set && !job->is_bare)
+            return err_set(err, "%s", job->err.text);
+    }
+    return err_set(err, "'%.200s' has no \"measured\", there is nothing to compare with",
+                   b->options->names[0]);
+}
+
 static int validate(const Options *o)
 {
     Batch b = { 0 };
@@ -577,8 +590,7 @@ static int validate(const Options *o)
         batch_run(&b, o, &err);
     collect(&v, &b);
     if (!err.set && !has_measurement(&v))
-        err_set(&err, "'%.200s' has no \"measured\", there is nothing to compare with",
-                o->names[0]);
+        refuse_bare(&b, &err);
     if (err.set || (o->svg && !validate_plot(&v, o->svg, &err)))
         fprintf(stderr, "lockstep: %s\n", err.text);
     else

@@ -705,6 +705,16 @@ static void settings_that_lead_nowhere_are_refused(void)
     }
 }
 
+/* plan and run set keys of their own. */
+static void a_file_that_is_no_object_is_to_blame_and_not_the_setting(void)
+{
+    Scenario s;
+    Err err = { 0 };
+    const Setting dp = { "parallel.dp", "1" };
+    CHECK(!read_text(&s, "[1]", &dp, 1, &err));
+    CHECK_STR("dir/t.json: an object is expected, not a list", err.text);
+}
+
 /* A string cluster or GPU becomes the base of what is set below it. */
 static void settings_reach_into_named_things(void)
 {
@@ -1057,6 +1067,7 @@ int main(void)
     RUN(the_outer_keys_are_checked);
     RUN(settings_reach_every_kind_of_key);
     RUN(settings_that_lead_nowhere_are_refused);
+    RUN(a_file_that_is_no_object_is_to_blame_and_not_the_setting);
     RUN(settings_reach_into_named_things);
     RUN(settings_reach_into_named_models);
     RUN(settings_reach_into_short_forms);
