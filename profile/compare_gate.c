@@ -5,7 +5,8 @@
  *     \____ metric _____/ ^\_/
  *
  * A metric is the path of a number in compare --json.  "abs_error_pct" is the size of
- * "error_pct"; a path that stops at a quantity ("step_time>5%") means that size.
+ * "error_pct"; a path that stops at a quantity ("step_time>5%") means that size.  The sign is
+ * for reading, but not behind what is in nanoseconds.
  */
 #include "profile/compare.h"
 
@@ -146,6 +147,12 @@ static const char *skip_blanks(const char *text)
     return text + strspn(text, " \t");
 }
 
+static bool is_time(const char *metric)
+{
+    size_t n = strlen(metric);
+    return n > 3 && strcmp(metric + n - 3, "_ns") == 0;
+}
+
 static bool read_condition(Condition *k, const char *text, Err *err)
 {
     const char *begin = skip_blanks(text);
@@ -164,10 +171,16 @@ static bool read_condition(Condition *k, const char *text, Err *err)
     k->threshold = strtod(number, &end);
     bool is_number = end != number && isfinite(k->threshold);
     k->end = skip_blanks(end);
-    if (is_number && *k->end == '%')
+    bool percent = is_number && *k->end == '%';
+    if (percent)
         k->end = skip_blanks(k->end + 1);
     if (!is_number || (*k->end && *k->end != ','))
         return err_set(err, "--fail-if '%.60s': '%.60s' is not a number", k->metric, number);
+    if (percent && is_time(k->metric))
+        return err_set(err,
+                       "--fail-if '%.60s' is in nanoseconds, '%.*s' is not; .error_pct and "
+                       ".abs_error_pct are in %%",
+                       k->metric, (int)min_i64(60, k->end - number), number);
     return true;
 }
 
