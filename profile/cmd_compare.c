@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "profile/compare.h"
+#include "profile/trace_words.h"
 #include "sim/cmd_options.h"
 #include "traces/set.h"
 
@@ -39,7 +40,8 @@ static void print_help(FILE *f)
         "METRIC is the path of a number in --json, error = 100 (sim / real - 1):\n",
         TOP);
     compare_metrics(f);
-    fprintf(f, "A quantity alone is its abs_error_pct: --fail-if 'step_time>5%%'.\n");
+    fprintf(f, "A quantity alone is its abs_error_pct: --fail-if 'step_time>5%%'.\n\n%s",
+            trace_words_beside_sim);
 }
 
 enum { OPT_JSON = 1, OPT_FAIL_IF, OPT_STEP, OPT_TOP };

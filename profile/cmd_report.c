@@ -7,6 +7,7 @@
 #include "core/out_file.h"
 #include "profile/cmd_report_html.h"
 #include "profile/trace_report.h"
+#include "profile/trace_words.h"
 #include "sim/cmd_options.h"
 #include "traces/set.h"
 
@@ -48,6 +49,7 @@ static void print_help(FILE *f)
         "ranks,\n"
         "before_last_arrival_ns is the time until the last rank began, on aligned clocks.\n",
         TOP);
+    fprintf(f, "\n%s", trace_words_beside_sim);
 }
 
 /* ---- arguments ---- */

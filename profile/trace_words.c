@@ -5,6 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+const char trace_words_beside_sim[] =
+    "Numbers of a trace differ from those that `sim` prints by the same names: here a copy on\n"
+    "the GPU is memory, which hides no communication, and all of a receive is communication,\n"
+    "as a recorded one does not say what it waited for; sim counts the copy as compute and\n"
+    "the receive's wait as bubble, as a faster network would shorten neither.\n";
+
 /* Four digits: 1.402, 12.34, 123.4; whole beyond. */
 static int digits_after_point(double x)
 {

@@ -30,6 +30,9 @@ typedef struct WordRing {
 } WordRing;
 char *word_next(WordRing *ring);
 
+/* For --help: how the same words differ between a trace and `lockstep sim`; lines of text. */
+extern const char trace_words_beside_sim[];
+
 /* part of all in percent; NaN of nothing. */
 double word_share(int64_t part, int64_t all);
 
