@@ -7,6 +7,7 @@
 #include "core/base.h"
 #include "core/nearest.h"
 #include "core/out_file.h"
+#include "core/printable.h"
 #include "exec/cmd.h"
 #include "profile/cmd.h"
 #include "sim/cmd.h"
@@ -81,9 +82,7 @@ static int unknown_command(const char *name)
 {
     char shown[80];
     snprintf(shown, sizeof shown, "%s", name);
-    for (char *c = shown; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
+    make_printable(shown);
     const char *meant = nearest_command(shown);
     fprintf(stderr, "lockstep: unknown command '%s'", shown);
     if (meant)

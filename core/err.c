@@ -5,13 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* User bytes end up in messages: keep UTF-8, hide what would move a cursor. */
-static void make_printable(char *text)
-{
-    for (char *c = text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
-}
+#include "core/printable.h"
 
 static void mark_cut(char *text, size_t cap, int wanted)
 {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/printable.h"
 #include "profile/trace_report.h"
 #include "profile/trace_words.h"
 
@@ -65,7 +66,7 @@ static void put_text(FILE *out, const char *text)
         default:
             if (n == 0)
                 fputs("&#xfffd;", out);
-            else if (*c < 0x20 || *c == 0x7f)
+            else if (unprintable_bytes((const char *)c) > 0)
                 fputc('?', out);
             else
                 fwrite(c, 1, n, out);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/printable.h"
 #include "profile/trace_report.h"
 #include "profile/trace_words.h"
 
@@ -43,8 +44,11 @@ static void wrap(FILE *out, const char *first, const char *text)
             fputc(' ', out);
             column++;
         }
-        for (size_t i = 0; i < n; i++)
-            fputc((unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i], out);
+        for (size_t i = 0; i < n;) {
+            size_t hidden = unprintable_bytes(text + i);
+            fputc(hidden ? '?' : text[i], out);
+            i += hidden ? hidden : 1;
+        }
         column += n;
         text += n + strspn(text + n, " ");
     }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/printable.h"
+
 const char trace_words_beside_sim[] =
     "Numbers of a trace differ from those that `sim` prints by the same names: here a copy on\n"
     "the GPU is memory, which hides no communication, and all of a receive is communication,\n"
@@ -103,11 +105,13 @@ char *word_name(char *text, const char *name, uint32_t width)
     for (const char *c = name; *c; c++)
         length += begins_character(*c);
     uint32_t keep = length > width ? width - 3 : width;
-    for (; *name && at + 8 < WORD_CAP; name++) {
+    while (*name && at + 8 < WORD_CAP) {
         n += begins_character(*name);
         if (n > keep)
             break;
-        text[at++] = (unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name;
+        size_t hidden = unprintable_bytes(name);
+        text[at++] = hidden ? '?' : *name;
+        name += hidden ? hidden : 1;
     }
     snprintf(text + at, WORD_CAP - at, "%s", length > width ? "..." : "");
     return text;

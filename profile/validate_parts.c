@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/printable.h"
+
 /* ---- numbers ---- */
 
 static char *decimal(char *text, const char *format, double x)
@@ -58,9 +60,8 @@ char *validate_name(char *text, const char *name, uint32_t width)
 {
     size_t n = strlen(name), shown = n <= width ? n : width - 3;
     ASSERT(width > 3 && width < VALIDATE_TEXT_CAP);
-    for (size_t i = 0; i < shown; i++)
-        text[i] = (unsigned char)name[i] < 0x20 || name[i] == 0x7f ? '?' : name[i];
-    strcpy(text + shown, n <= width ? "" : "...");
+    snprintf(text, VALIDATE_TEXT_CAP, "%.*s%s", (int)shown, name, n <= width ? "" : "...");
+    make_printable(text);
     return text;
 }
 

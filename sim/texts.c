@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/printable.h"
+
 /* Four digits: 1.402, 12.34, 123.4; whole beyond. */
 static int digits_after_point(double x)
 {
@@ -111,15 +113,6 @@ uint32_t text_width(const char *text)
     return n;
 }
 
-/* Bytes of the control character at s, 0 if it is none: C0, DEL, and C1 as UTF-8. */
-static size_t control_bytes(const char *s)
-{
-    unsigned char c = (unsigned char)s[0], next = (unsigned char)s[1];
-    if (c < 0x20 || c == 0x7f)
-        return 1;
-    return c == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0;
-}
-
 char *text_name(char *text, const char *name, uint32_t width)
 {
     ASSERT(width >= 4 && width <= TEXT_WIDTH_MAX);
@@ -130,9 +123,9 @@ char *text_name(char *text, const char *name, uint32_t width)
         n += begins_character(*name);
         if (n > keep)
             break;
-        size_t control = control_bytes(name);
-        text[at++] = control ? '?' : *name;
-        name += control ? control : 1;
+        size_t hidden = unprintable_bytes(name);
+        text[at++] = hidden ? '?' : *name;
+        name += hidden ? hidden : 1;
     }
     while (cut && at > 0 && text[at - 1] == ' ')
         at--;

@@ -1,0 +1,19 @@
+/*
+ * printable.h - which bytes of somebody's text must not reach a terminal.
+ *
+ * Names come from traces and files that others wrote.  Control characters move the cursor or
+ * change colours, marks of direction turn the words around them: C0, DEL, C1 as UTF-8, and
+ * U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069.
+ */
+#ifndef LOCKSTEP_CORE_PRINTABLE_H
+#define LOCKSTEP_CORE_PRINTABLE_H
+
+#include "core/base.h"
+
+/* How many bytes at s are such a character, 0 if it is none; s ends with a 0. */
+size_t unprintable_bytes(const char *s);
+
+/* Each becomes a '?', so that text does not get longer. */
+void make_printable(char *text);
+
+#endif
