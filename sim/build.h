@@ -61,6 +61,7 @@ typedef struct BlockType {
     Param *params;     /* in definition order, as module.parameters() gives them */
     uint64_t elements; /* sum over params */
     uint32_t param_layout, grad_layout, state_layout;
+    uint32_t copy_layout; /* of weights in fp8 that lie beside the parameters; NONE_U32 */
     uint32_t in_layout, out_layout; /* SLOT_IN, DIN; SLOT_OUT, DOUT.  NONE_U32 at the ends */
     uint32_t forward[VARIANT_N];    /* segments; the same in both where equal */
     uint32_t backward[VARIANT_N][GRAD_MODE_N];

@@ -7,7 +7,9 @@
  *             dgrad, again  the same               the weight is read once: its scale is kept
  *
  * Where scales are those of earlier steps (Transformer Engine's delayed scaling), whoever
- * makes a tensor casts it (sim/lower_merge.c), and a weight is cast once a step: nothing here.
+ * makes a tensor casts it (sim/lower_merge.c), and a weight is cast once a step: nothing here
+ * (its copies are counted, see Software.fp8_weight_copies; the cast itself, 0.4 % of a step of
+ * llama3-8b, is not).
  */
 #include "sim/lower_parts.h"
 

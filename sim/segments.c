@@ -547,6 +547,24 @@ static void make_type(Build *b, BlockType *type, const BlockPlan *plan)
     }
 }
 
+/* What Transformer Engine keeps of each weight from its first cast on: it in fp8, and transposed,
+ * as Hopper's matmuls want it in backward. */
+static void copy_weights(Build *b, BlockType *type, const Tape *t)
+{
+    bool copies = b->sw->fp8_weight_copies && b->s->training.precision == DTYPE_FP8 &&
+                  !shards_params(&b->s->parallel);
+    type->copy_layout = NONE_U32;
+    for (uint32_t i = 0; i < t->ops_n && copies; i++) {
+        const TapeOp *op = &t->ops[i];
+        if (op->kind != OP_MATMUL || op->dtype != DTYPE_FP8)
+            continue;
+        const TapeValue *w = &t->values[op->param[0]];
+        if (type->copy_layout == NONE_U32)
+            type->copy_layout = graph_layout(b->g);
+        add_tensor(b->g, "fp8 copies", TENSOR_PARAM, DTYPE_FP8, 2 * w->rows, w->columns);
+    }
+}
+
 void make_segments(Build *b, ModelPlan *p)
 {
     b->types_n = p->types_n;
@@ -564,6 +582,7 @@ void make_segments(Build *b, ModelPlan *p)
             const TapeValue **list = list_params(b, &p->types[i].tape, second, &n);
             own_params(b, type, list, n);
         }
+        copy_weights(b, type, &p->types[i].tape);
         make_type(b, type, &p->types[i]);
     }
 }

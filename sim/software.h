@@ -79,6 +79,9 @@ typedef struct Software {
     /* fp8: scaled by what the tensor at hand holds, so that it is read before it is cast, and so
      * are weights; may be left out: false, scaled by what earlier steps saw. */
     bool fp8_dynamic;
+    /* fp8: beside each 16-bit weight lie two copies in fp8, one transposed, but under fsdp; may be
+     * left out: false, the parameters themselves are fp8 so. */
+    bool fp8_weight_copies;
     /* Tensors are placed ahead, as by XLA, else by PyTorch's caching allocator as they come; may be
      * left out: false. */
     bool planned_memory;

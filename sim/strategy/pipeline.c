@@ -737,6 +737,7 @@ static void give_home(Build *b, uint32_t block, uint32_t stage)
                 .param = resident(role, t->param_layout, layer, true),
                 .grad = resident(role, t->grad_layout, layer, b->sw->grads_persist),
                 .state = resident(role, t->state_layout, layer, true) };
+    resident(role, t->copy_layout, layer, true);
 }
 
 /* Megatron's rule: where activations are whole on every rank and divide by them. */

@@ -500,6 +500,32 @@ static void shards_of_one_rank_are_kept_as_ddp_keeps_parameters(void)
     }
 }
 
+static uint64_t params_of(const char *precision, const char *software, const char *strategy)
+{
+    const Setting set[] = { { "training.precision", precision },
+                            { "software", software },
+                            { "parallel.strategy", strategy },
+                            { "parallel.dp", "4" },
+                            { "parallel.tp", "2" } };
+    Built b;
+    uint64_t bytes = 0;
+    if (built_read(&b, "llama3-8b-fsdp", set, ARRAY_N(set)))
+        bytes = memory_of_role(&b.g, &b.g.roles[0], NULL).resident[TENSOR_PARAM];
+    built_free(&b);
+    return bytes;
+}
+
+/* Two bytes more of each weight of a layer's matmuls, over tp; embedding and head stay bf16. */
+static void fp8_weights_lie_beside_bf16_ones(void)
+{
+    uint64_t layer = 4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * (uint64_t)4096 * 14336;
+    uint64_t wide = params_of("bf16", "megatron-core-2025", "zero1");
+    CHECK_U64(wide + 32 * layer / 2 * 2, params_of("fp8", "megatron-core-2025", "zero1"));
+    CHECK_U64(wide, params_of("fp8", "nemo-2025", "zero1")); /* the parameters themselves */
+    CHECK_U64(params_of("bf16", "megatron-core-2025", "fsdp"),
+              params_of("fp8", "megatron-core-2025", "fsdp"));
+}
+
 int main(void)
 {
     RUN(all_forwards_first_hold_every_stash);
@@ -517,5 +543,6 @@ int main(void)
     RUN(a_rank_without_a_compute_lane_has_no_track);
     RUN(what_is_born_in_a_step_dies_in_it);
     RUN(shards_of_one_rank_are_kept_as_ddp_keeps_parameters);
+    RUN(fp8_weights_lie_beside_bf16_ones);
     return check_report();
 }
