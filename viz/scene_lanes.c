@@ -89,13 +89,10 @@ static void end_run(Lane *lane)
 
 /* ---- labels ---- */
 
-static void end_span(Lane *lane)
+static void draw_label(Lane *lane, uint64_t span)
 {
     ScenePen *p = lane->p;
-    uint64_t span = lane->span;
-    lane->span = NONE_U64;
-    if (span == NONE_U64 || !lane->labels_n ||
-        lane->span_x1 - lane->span_x0 < draw_px(p->d, LABEL_MIN) ||
+    if (!lane->labels_n || lane->span_x1 - lane->span_x0 < draw_px(p->d, LABEL_MIN) ||
         *lane->labels_n >= LABELS_MAX || lane->box.y1 - lane->box.y0 < draw_px(p->d, 11))
         return;
     char text[160];
@@ -120,7 +117,22 @@ static void end_span(Lane *lane)
     ++*lane->labels_n;
 }
 
-/* The part of a collective that was spent waiting for others is dimmed. */
+/* ---- tooltips of pictures ---- */
+
+static void tip_span(Lane *lane, uint64_t span)
+{
+    const LayoutRow *row = lane->row;
+    char text[1024];
+    if (lane->p->s->tips)
+        draw_tip(lane->p->d, NONE_U32,
+                 scene_tip_text(lane->p->v, (ViewPlace){ row->side, row->row, span }, text,
+                                sizeof text));
+}
+
+/* ---- spans, of which each comes as one or several pieces ---- */
+
+/* The part of a collective that was spent waiting for others is dimmed, whatever it is cut into:
+ * a lane's spans do not overlap, so all that stands there is this one's. */
 static void dim_wait(Lane *lane, uint64_t span)
 {
     ScenePen *p = lane->p;
@@ -133,8 +145,23 @@ static void dim_wait(Lane *lane, uint64_t span)
     Px x1 = lane_x(lane, d->t->start_ns[span] + min_i64(wait_ns, d->t->dur_ns[span]));
     PxBox box = { px_max(x0, lane->box.x0), lane->box.y0, px_min(x1, lane->box.x1),
                   lane->box.y1 };
-    if (box.x1 - box.x0 >= PX(2))
-        draw_rect(p->d, box, color_fade(scene_color(p, THEME_BACKGROUND), 130));
+    if (box.x1 - box.x0 < PX(2))
+        return;
+    tip_span(lane, span);
+    draw_rect(p->d, box, color_fade(scene_color(p, THEME_BACKGROUND), 130));
+}
+
+/* Over all its pieces: what it waited, then what it is called. */
+static void end_span(Lane *lane)
+{
+    uint64_t span = lane->span;
+    LodKind kind = lane->span_kind;
+    lane->span = NONE_U64;
+    if (span == NONE_U64)
+        return;
+    if (kind == LOD_OVERLAPPED || kind == LOD_EXPOSED || kind == LOD_P2P)
+        dim_wait(lane, span);
+    draw_label(lane, span);
 }
 
 static void begin_span(Lane *lane, uint64_t span, LodKind kind, Px x0)
@@ -144,18 +171,6 @@ static void begin_span(Lane *lane, uint64_t span, LodKind kind, Px x0)
     lane->span_kind = kind;
     lane->span_x0 = x0;
     lane->span_mixed = false;
-}
-
-/* ---- tooltips of pictures ---- */
-
-static void tip_span(Lane *lane, uint64_t span)
-{
-    const LayoutRow *row = lane->row;
-    char text[1024];
-    if (lane->p->s->tips)
-        draw_tip(lane->p->d, NONE_U32,
-                 scene_tip_text(lane->p->v, (ViewPlace){ row->side, row->row, span }, text,
-                                sizeof text));
 }
 
 /* ---- what the row hands over ---- */
@@ -176,8 +191,6 @@ static void put_piece(void *user, uint64_t span, LodKind kind, int64_t from_ns, 
     box.x1 -= edge;
     tip_span(lane, span);
     draw_kind(lane, kind, box, 255);
-    if (!known && (kind == LOD_OVERLAPPED || kind == LOD_EXPOSED || kind == LOD_P2P))
-        dim_wait(lane, span);
 }
 
 static void put_column(void *user, uint32_t x, const uint32_t share[LOD_N])

@@ -311,6 +311,51 @@ static void small_traces_look_as_they_did(void)
     }
 }
 
+/* ---- what is told by colour ---- */
+
+/* The top pixels of the lane that a rank's all-reduce is in. */
+static void shoot_lane(Film *f, Scene *scene, uint32_t *pixels)
+{
+    DrawList list = { .font = NULL };
+    Frame frame;
+    Err err = { 0 };
+    scene_draw(scene, &f->view, &list);
+    if (!CHECK(frame_init(&frame, f->view.width, f->view.height, &err)))
+        return;
+    raster_draw(&frame, &list);
+    ViewPlace place = { 0, f->data[0].ranks[0].row_first + 1, f->comms[0].span };
+    const LayoutRow *row = layout_row_of(&scene->layout, place);
+    int32_t y = row ? px_floor(row->y0) + 1 : 0;
+    memcpy(pixels, frame.pixels + y * frame.width, (size_t)frame.width * sizeof *pixels);
+    frame_free(&frame);
+    draw_free(&list);
+}
+
+/* Of 390 ns from 300 on, the first 150 below a gemm. */
+static void all_that_was_waited_is_dim(void)
+{
+    enum { WIDTH = 640 };
+    static Film f;
+    uint32_t plain[WIDTH], dim[WIDTH];
+    Scene scene;
+    open_film(&f, 1, false, false);
+    scene_open(&scene, 100);
+    font_set_files(&scene.font, "");
+    f.comms[0].wait_ns = 0;
+    shoot_lane(&f, &scene, plain);
+    f.comms[0].wait_ns = 330;
+    shoot_lane(&f, &scene, dim);
+    int32_t from = px_floor(layout_x_of(&scene.layout, &f.view, 300)) + 1;
+    int32_t middle = px_floor(layout_x_of(&scene.layout, &f.view, 630));
+    int32_t end = px_floor(layout_x_of(&scene.layout, &f.view, 690));
+    CHECK(from + 100 < middle && middle + 10 < end);
+    for (int32_t x = from; x < end; x++)
+        if (x != middle)
+            CHECK_INT(x < middle, plain[x] != dim[x]);
+    scene_free(&scene);
+    close_film(&f);
+}
+
 /* ---- golden text ---- */
 
 /* The lines where two texts part. */
@@ -360,6 +405,7 @@ static void an_svg_says_what_it_shows(void)
 int main(void)
 {
     RUN(small_traces_look_as_they_did);
+    RUN(all_that_was_waited_is_dim);
     RUN(an_svg_says_what_it_shows);
     return check_report();
 }
