@@ -115,10 +115,30 @@ static void put_numbers(Drawer *w)
 
 /* ---- between ranks ---- */
 
+/* What a rank took, and all that it stands for. */
+typedef struct Took {
+    int64_t ns;
+    uint32_t ranks_n;
+} Took;
+
 static int by_time(const void *a, const void *b)
 {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
+    const Took *x = a, *y = b;
+    return (x->ns > y->ns) - (x->ns < y->ns);
+}
+
+/* Of the at-th of all ranks. */
+static int64_t took_ns(const Took *sorted, uint64_t at)
+{
+    for (; at >= sorted->ranks_n; sorted++)
+        at -= sorted->ranks_n;
+    return sorted->ns;
+}
+
+static int64_t median_ns(const Took *sorted, uint64_t ranks_n)
+{
+    int64_t low_ns = took_ns(sorted, (ranks_n - 1) / 2), high_ns = took_ns(sorted, ranks_n / 2);
+    return low_ns + (high_ns - low_ns) / 2;
 }
 
 static void put_columns(Drawer *w, const char *name, const char *const text[3],
@@ -131,40 +151,44 @@ static void put_columns(Drawer *w, const char *name, const char *const text[3],
         draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, color), text[i]);
 }
 
-/* Of what each rank that is simulated or recorded took: the least, the middle, the most. */
+static void put_took(Drawer *w, const char *name, Took *k, uint32_t n)
+{
+    char text[3][32];
+    qsort(k, n, sizeof *k, by_time);
+    view_time_text(text[0], sizeof text[0], k[0].ns);
+    view_time_text(text[1], sizeof text[1], median_ns(k, w->stats.ranks_n));
+    view_time_text(text[2], sizeof text[2], k[n - 1].ns);
+    put_columns(w, name, (const char *const[]){ text[0], text[1], text[2] }, THEME_TEXT);
+}
+
+/* Of what each rank took: the least, the middle, the most. */
 static void put_spread(Drawer *w)
 {
-    static const char *const names[] = { "compute", "exposed", "idle" };
     static const char *const heads[] = { "min", "median", "max" };
     const View *v = w->p->v;
     const ViewData *d = view_data(v);
-    int64_t *ns[3];
+    Took *took[3];
     uint32_t n = 0;
     for (int k = 0; k < 3; k++)
-        ns[k] = mem_zero((size_t)d->ranks_n + 1, sizeof *ns[k]);
+        took[k] = mem_zero((size_t)d->ranks_n + 1, sizeof *took[k]);
     for (uint32_t r = 0; r < d->ranks_n; r++)
         if (view_counts(v, r)) {
-            ns[0][n] = w->m[r].compute_ns;
-            ns[1][n] = w->m[r].exposed_comm_ns;
-            ns[2][n++] = w->m[r].idle_ns;
+            uint32_t ranks_n = d->ranks[r].ranks_n;
+            took[0][n] = (Took){ w->m[r].compute_ns, ranks_n };
+            took[1][n] = (Took){ w->m[r].exposed_comm_ns, ranks_n };
+            took[2][n++] = (Took){ w->m[r].idle_ns, ranks_n };
         }
-    if (n > 1 && has_room(w, 110)) {
+    if (n > 1 && has_room(w, 80)) {
         put_title(w, "Between ranks");
         w->y -= draw_px(w->p->d, 19);
         put_columns(w, "", heads, THEME_DIM);
         w->y += draw_px(w->p->d, 3);
+        put_took(w, "compute", took[0], n);
+        put_took(w, "exposed", took[1], n);
+        put_took(w, "idle", took[2], n);
     }
-    for (int k = 0; k < 3; k++) {
-        char text[3][32];
-        qsort(ns[k], n, sizeof *ns[k], by_time);
-        view_time_text(text[0], sizeof text[0], ns[k][0]);
-        view_time_text(text[1], sizeof text[1], ns[k][n / 2]);
-        view_time_text(text[2], sizeof text[2], ns[k][n ? n - 1 : 0]);
-        if (n > 1 && has_room(w, 16))
-            put_columns(w, names[k], (const char *const[]){ text[0], text[1], text[2] },
-                        THEME_TEXT);
-        free(ns[k]);
-    }
+    for (int k = 0; k < 3; k++)
+        free(took[k]);
 }
 
 /* ---- top kernels ---- */

@@ -248,7 +248,7 @@ static const struct {
 } golden[] = {
     { "all", 2, false, false, all_of_it, 0x98b238ce3c9c7616 },
     { "close", 2, false, false, close_by, 0xd1d634ce3f062aaf },
-    { "drawer", 2, false, false, with_drawer, 0xea0cf0e09822492e },
+    { "drawer", 2, false, false, with_drawer, 0x7d8456347aeab024 },
     { "tooltip", 2, false, false, pointed_at, 0xd4f0517ce7e4a21a },
     { "split", 2, true, false, split, 0x54b1670500587b40 },
     { "diff", 2, true, false, diff, 0x70e708f5f5d8866d },
@@ -356,6 +356,57 @@ static void all_that_was_waited_is_dim(void)
     close_film(&f);
 }
 
+/* ---- what is told in words ---- */
+
+/* The i-th text behind the one that is `after`, "" if there is none. */
+static const char *text_behind(const DrawList *list, const char *after, uint32_t i)
+{
+    static char text[128];
+    bool found = false;
+    for (uint32_t k = 0; k < list->items_n; k++) {
+        const DrawItem *item = &list->items[k];
+        if (item->kind != DRAW_TEXT)
+            continue;
+        snprintf(text, sizeof text, "%.*s", (int)item->n, list->chars + item->first);
+        if (found && i-- == 0)
+            return text;
+        found |= strcmp(text, after) == 0;
+    }
+    return "";
+}
+
+/* Between ranks: what is written below a head, of compute; drawn from the right. */
+static void check_median(Film *f, const char *expected)
+{
+    Scene scene;
+    DrawList list = { .font = NULL };
+    scene_open(&scene, 100);
+    font_set_files(&scene.font, "");
+    scene_draw(&scene, &f->view, &list);
+    CHECK_STR("max", text_behind(&list, "Between ranks", 0));
+    CHECK_STR("median", text_behind(&list, "Between ranks", 1));
+    CHECK_STR("compute", text_behind(&list, "Between ranks", 3));
+    CHECK_STR(expected, text_behind(&list, "Between ranks", 5));
+    draw_free(&list);
+    scene_free(&scene);
+}
+
+/* Of ranks that begin 0, 10 .. 30 ns late, [0, 100) holds 100, 90 .. 70 ns of compute. */
+static void medians_count_ranks(void)
+{
+    static Film f;
+    for (uint32_t ranks_n = 2; ranks_n <= 4; ranks_n++) {
+        open_film(&f, ranks_n, false, false);
+        f.view.width = 1000;
+        f.view.height = 620;
+        view_show(&f.view, 0, 100);
+        check_median(&f, ranks_n == 2 ? "95 ns" : ranks_n == 3 ? "90 ns" : "85 ns");
+        f.data[0].ranks[1].ranks_n = 5; /* those of 90 ns are most, then */
+        check_median(&f, "90 ns");
+        close_film(&f);
+    }
+}
+
 /* ---- golden text ---- */
 
 /* The lines where two texts part. */
@@ -406,6 +457,7 @@ int main(void)
 {
     RUN(small_traces_look_as_they_did);
     RUN(all_that_was_waited_is_dim);
+    RUN(medians_count_ranks);
     RUN(an_svg_says_what_it_shows);
     return check_report();
 }
