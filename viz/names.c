@@ -350,7 +350,7 @@ static const char *op_text(const Timeline *t, const Comm *c, const NcclName *k)
     return strcmp(k->op, "SendRecv") == 0 && op[0] ? op : k->op;
 }
 
-char *names_of_span(Names *n, uint64_t span, char *text, size_t cap)
+static char *name_span(Names *n, uint64_t span, bool sized, char *text, size_t cap)
 {
     const Timeline *t = n->t;
     const Comm *c = timeline_comm_of(t, span);
@@ -367,13 +367,23 @@ char *names_of_span(Names *n, uint64_t span, char *text, size_t cap)
     const char *type = c->dtype != NONE_U32 ? timeline_text(t, c->dtype) : k.type;
     if (!has(text, type))
         append(text, cap, type);
-    if (c->bytes != NONE_U64)
+    if (sized && c->bytes != NONE_U64)
         append(text, cap, view_bytes_text(size, sizeof size, c->bytes));
     if (nccl)
         append(text, cap, k.way);
     else if (c->protocol != NONE_U32 && !has(text, timeline_text(t, c->protocol)))
         append(text, cap, timeline_text(t, c->protocol));
     return text;
+}
+
+char *names_of_span(Names *n, uint64_t span, char *text, size_t cap)
+{
+    return name_span(n, span, true, text, cap);
+}
+
+char *names_without_size(Names *n, uint64_t span, char *text, size_t cap)
+{
+    return name_span(n, span, false, text, cap);
 }
 
 /* ---- as much as there is room for ---- */

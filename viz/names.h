@@ -31,6 +31,8 @@ void names_free(Names *n);
 const char *names_short(Names *n, uint32_t name);
 /* Of a span; communication with its type, size and protocol.  Returns text. */
 char *names_of_span(Names *n, uint64_t span, char *text, size_t cap);
+/* The same where the size stands elsewhere. */
+char *names_without_size(Names *n, uint64_t span, char *text, size_t cap);
 /* Cuts words off the end of text until it fits; false: what is left says nothing. */
 bool names_fit(Font *font, TextStyle style, char *text, Px width);
 /* The rule itself, of one name alone. */

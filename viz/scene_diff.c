@@ -9,7 +9,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
+
+#include "viz/scene_cells.h"
 
 enum { ERROR_FULL_PCT = 50 };
 
@@ -179,69 +181,87 @@ void scene_drift(ScenePen *p, const LayoutRow *row)
 
 /* ---- tables of the drawer ---- */
 
-typedef struct Columns {
+static CellRow time_row(const char *name, int64_t real_ns, int64_t sim_ns)
+{
+    CellRow row = { .name = "" };
+    snprintf(row.name, sizeof row.name, "%s", name);
+    view_time_text(row.cell[0], sizeof row.cell[0], real_ns);
+    view_time_text(row.cell[1], sizeof row.cell[1], sim_ns);
+    double pct = real_ns > 0 ? 100 * ((double)sim_ns / (double)real_ns - 1) : NAN;
+    if (isnan(pct))
+        snprintf(row.cell[2], sizeof row.cell[2], "-");
+    else
+        snprintf(row.cell[2], sizeof row.cell[2], "%+.*f %%", pct < 999.95 ? 1 : 0, pct);
+    return row;
+}
+
+static CellRow class_row(const ViewDiffClass *k)
+{
+    CellRow row = time_row(k->name, k->ns[0], k->ns[1]);
+    if (!isnan(k->share_pct)) /* + 0: none has no minus */
+        snprintf(row.cell[3], sizeof row.cell[3], "%+.0f %%", round(k->share_pct) + 0.0);
+    return row;
+}
+
+typedef struct Tables {
     ScenePen *p;
     PxBox box;
     Px *y;
-} Columns;
+    CellColumns columns;
+} Tables;
 
-static void put_cells(Columns *c, TextStyle style, ThemeColor color, const char *name,
-                      const char *const cells[3])
+static PxBox take_line(Tables *t, int32_t pixels)
 {
-    DrawList *d = c->p->d;
-    PxBox line = { c->box.x0, *c->y, c->box.x1, *c->y + draw_px(d, 17) };
-    Px width = draw_px(d, 66);
-    *c->y = line.y1;
-    for (int i = 3; i-- > 0; line.x1 -= width)
-        draw_text(d, (PxBox){ line.x1 - width + draw_px(d, 4), line.y0, line.x1, line.y1 },
-                  style, ALIGN_RIGHT, scene_color(c->p, color), cells[i]);
-    draw_text(d, line, style, ALIGN_LEFT, scene_color(c->p, color), name);
+    PxBox line = { t->box.x0, *t->y, t->box.x1, *t->y + draw_px(t->p->d, pixels) };
+    *t->y = line.y1;
+    return line;
 }
 
-static void put_row(Columns *c, const char *name, int64_t real_ns, int64_t sim_ns)
+static void put_rows(Tables *t, const CellRow *head, const CellRow *rows, uint32_t n)
 {
-    char real[32], sim[32], error[32];
-    view_time_text(real, sizeof real, real_ns);
-    view_time_text(sim, sizeof sim, sim_ns);
-    if (real_ns > 0)
-        snprintf(error, sizeof error, "%+.1f %%", 100 * ((double)sim_ns / (double)real_ns - 1));
-    else
-        snprintf(error, sizeof error, "-");
-    put_cells(c, scene_small(), THEME_TEXT, name, (const char *const[]){ real, sim, error });
+    cells_draw_named(&t->columns, t->p, take_line(t, 17), head, THEME_DIM);
+    for (uint32_t i = 0; i < n && *t->y + draw_px(t->p->d, 17) < t->box.y1; i++)
+        cells_draw_named(&t->columns, t->p, take_line(t, 17), &rows[i], THEME_TEXT);
 }
 
-static void put_class(Columns *c, const ViewDiffClass *k)
+static void put_classes(Tables *t, const CellRow *head, const CellRow *classes)
 {
-    char name[64];
-    snprintf(name, sizeof name, "%s", k->name);
-    if (!isnan(k->share_pct))
-        snprintf(name, sizeof name, "%s  (%+.0f %%)", k->name, k->share_pct);
-    put_row(c, name, k->ns[0], k->ns[1]);
+    const ViewDiff *f = t->p->v->diff;
+    char text[96];
+    snprintf(text, sizeof text, "error of ops %.1f %%, on %.0f %% of real time",
+             f->op_error_pct, f->coverage_pct);
+    draw_text(t->p->d, take_line(t, 18), scene_small(), ALIGN_LEFT,
+              scene_color(t->p, THEME_DIM), text);
+    *t->y += draw_px(t->p->d, 8);
+    put_rows(t, head, classes, f->classes_n);
 }
 
 void scene_diff_tables(ScenePen *p, PxBox box, Px *y)
 {
+    static const CellRow heads[] = { { "step, all ranks", { "real", "sim", "error" } },
+                                     { "class", { "real", "sim", "error", "share" } } };
     const ViewDiff *f = p->v->diff;
-    Columns c = { p, box, y };
-    char text[96];
-    PxBox title = { box.x0, *y + draw_px(p->d, 8), box.x1, *y + draw_px(p->d, 30) };
-    *y = title.y1;
-    draw_text(p->d, title, scene_bold(), ALIGN_LEFT, scene_color(p, THEME_TEXT),
+    const Metrics *real = &f->times[0], *sim = &f->times[1];
+    const CellRow step[] = {
+        time_row("step time", real->span_ns, sim->span_ns),
+        time_row("compute", real->compute_ns, sim->compute_ns),
+        time_row("communication", real->comm_ns, sim->comm_ns),
+        time_row("  exposed", real->exposed_comm_ns, sim->exposed_comm_ns),
+        time_row("idle", real->idle_ns, sim->idle_ns),
+    };
+    CellRow *classes = mem_zero((size_t)f->classes_n + 1, sizeof *classes);
+    Tables t = { .p = p, .box = box, .y = y };
+    for (uint32_t i = 0; i < f->classes_n; i++)
+        classes[i] = class_row(&f->classes[i]);
+    for (uint32_t i = 0; i < f->classes_n; i++)
+        cells_widen(&t.columns, p->d, &classes[i]);
+    for (size_t i = 0; i < ARRAY_N(step); i++)
+        cells_widen(&t.columns, p->d, &step[i]);
+    cells_widen(&t.columns, p->d, &heads[1]);
+    *y += draw_px(p->d, 8);
+    draw_text(p->d, take_line(&t, 22), scene_bold(), ALIGN_LEFT, scene_color(p, THEME_TEXT),
               "Real and sim");
-    put_cells(&c, scene_small(), THEME_DIM, "step, all ranks",
-              (const char *const[]){ "real", "sim", "error" });
-    put_row(&c, "step time", f->times[0].span_ns, f->times[1].span_ns);
-    put_row(&c, "compute", f->times[0].compute_ns, f->times[1].compute_ns);
-    put_row(&c, "communication", f->times[0].comm_ns, f->times[1].comm_ns);
-    put_row(&c, "  exposed", f->times[0].exposed_comm_ns, f->times[1].exposed_comm_ns);
-    put_row(&c, "idle", f->times[0].idle_ns, f->times[1].idle_ns);
-    snprintf(text, sizeof text, "error of ops %.1f %%, on %.0f %% of real time",
-             f->op_error_pct, f->coverage_pct);
-    PxBox note = { box.x0, *y, box.x1, *y + draw_px(p->d, 18) };
-    *y = note.y1 + draw_px(p->d, 8);
-    draw_text(p->d, note, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
-    put_cells(&c, scene_small(), THEME_DIM, "class (share)",
-              (const char *const[]){ "real", "sim", "error" });
-    for (uint32_t i = 0; i < f->classes_n && *y + draw_px(p->d, 17) < box.y1; i++)
-        put_class(&c, &f->classes[i]);
+    put_rows(&t, &heads[0], step, ARRAY_N(step));
+    put_classes(&t, &heads[1], classes);
+    free(classes);
 }

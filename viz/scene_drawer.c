@@ -2,6 +2,7 @@
  * scene_drawer.c - the drawer on the right: numbers of the selection or the window, top
  * kernels, stragglers.  Every number comes from exact sums.
  */
+#include "viz/scene_cells.h"
 #include "viz/scene_diff.h"
 
 #include <stdio.h>
@@ -252,41 +253,63 @@ static void put_kernels(Drawer *w, uint32_t most)
 
 /* ---- what communication was exposed ---- */
 
-static void put_comm(Drawer *w, const CommTotal *k, int64_t largest_ns)
+static CellRow comm_row(Drawer *w, const CommTotal *k)
+{
+    const Timeline *t = view_data(w->p->v)->t;
+    const Comm *c = timeline_comm_of(t, k->span);
+    double busbw = timeline_busbw_over(t, k->span, k->transfer_ns);
+    CellRow row = { .name = "" };
+    char size[24];
+    names_without_size(&w->p->s->names[view_side(w->p->v)], k->span, row.name, sizeof row.name);
+    if (c && c->bytes != NONE_U64)
+        view_bytes_text(row.cell[0], sizeof row.cell[0], c->bytes);
+    if (busbw > 0)
+        snprintf(row.cell[1], sizeof row.cell[1], "%s/s",
+                 view_bytes_text(size, sizeof size, (uint64_t)(busbw * 1e9)));
+    view_time_text(row.cell[2], sizeof row.cell[2], k->exposed_ns);
+    return row;
+}
+
+static void put_comm(Drawer *w, const CommTotal *k, const CellColumns *columns, CellRow *row,
+                     int64_t largest_ns)
 {
     ScenePen *p = w->p;
-    char text[160], size[32];
+    const Timeline *t = view_data(p->v)->t;
     PxBox line = take_line(w, 16), bar = line;
     bar.x1 = bar.x0 + (Px)((double)(bar.x1 - bar.x0) * (double)k->exposed_ns /
                            (double)max_i64(1, largest_ns));
     draw_rect(p->d, px_box_inset(bar, PX(1)), color_fade(p->theme->time[TIME_EXPOSED], 60));
-    draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM),
-              view_time_text(text, sizeof text, k->exposed_ns));
-    line.x1 -= draw_px(p->d, 62);
-    text[0] = 0;
-    double busbw = timeline_busbw_over(view_data(p->v)->t, k->span, k->transfer_ns);
-    if (busbw > 0)
-        snprintf(text, sizeof text, "%s/s",
-                 view_bytes_text(size, sizeof size, (uint64_t)(busbw * 1e9)));
-    draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
-    line.x1 -= draw_px(p->d, 72);
+    line = cells_draw(columns, p, line, row, THEME_DIM);
     line.x0 += draw_px(p->d, 4);
-    names_of_span(&p->s->names[view_side(p->v)], k->span, text, sizeof text);
-    draw_tip(p->d, NONE_U32,
-             timeline_text(view_data(p->v)->t, view_data(p->v)->t->span_name[k->span]));
-    draw_text(p->d, line, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT), text);
+    names_fit(p->d->font, scene_small(), row->name, line.x1 - line.x0);
+    draw_tip(p->d, NONE_U32, timeline_text(t, t->span_name[k->span]));
+    draw_text(p->d, line, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT), row->name);
 }
 
+/* Beside the heading stand those of the columns; busbw is of the transfer alone. */
 static void put_comms(Drawer *w)
 {
+    static const CellRow head = { "", { "size", "busbw", "exposed" } };
+    CellRow rows[SCENE_TOP_COMMS];
+    CellColumns columns = { .width = { 0 } };
     if (w->p->s->hurry || !has_room(w, 60))
         return;
     const SceneTables *t = scene_tables(w->p->s, w->p->v);
     if (t->comms_n == 0 && !t->comms_left_out)
         return;
-    put_title(w, "Most exposed, busbw of the transfer");
+    for (uint32_t i = 0; i < t->comms_n; i++) {
+        rows[i] = comm_row(w, &t->comms[i]);
+        cells_widen(&columns, w->p->d, &rows[i]);
+    }
+    if (t->comms_n > 0)
+        cells_widen(&columns, w->p->d, &head);
+    put_title(w, "Most exposed");
+    PxBox title = { w->box.x0, w->y - draw_px(w->p->d, 19), w->box.x1, w->y };
+    title.y1 -= draw_px(w->p->d, 3);
+    if (t->comms_n > 0)
+        cells_draw(&columns, w->p, title, &head, THEME_DIM);
     for (uint32_t i = 0; i < t->comms_n && has_room(w, 16); i++)
-        put_comm(w, &t->comms[i], t->comms[0].exposed_ns);
+        put_comm(w, &t->comms[i], &columns, &rows[i], t->comms[0].exposed_ns);
     if (t->comms_left_out)
         put_note(w, "more than 200,000 in the window: zoom in");
 }

@@ -407,6 +407,35 @@ static void medians_count_ranks(void)
     }
 }
 
+/* Whatever their sizes; what a class is called may be cut. */
+static void numbers_of_the_drawer_are_not_cut(void)
+{
+    static const char *const behind[] = { "+12345 %", "+9905 %", "100.0 s", "999.5 ms",
+                                          "reduce_sc\xe2\x80\xa6" };
+    static Film f;
+    Scene scene;
+    DrawList list = { .font = NULL };
+    open_film(&f, 2, true, false);
+    f.classes[0] = (ViewDiffClass){ "reduce_scatter", { 999500000, 99999999999 }, 9900, 12345 };
+    f.classes[1] = (ViewDiffClass){ "all_reduce", { 120, 132 }, 10, -0.4 };
+    f.view.mode = VIEW_DIFF;
+    f.view.width = 1000;
+    f.view.height = 900;
+    scene_open(&scene, 100);
+    font_set_files(&scene.font, "");
+    scene_draw(&scene, &f.view, &list);
+    /* A row is drawn from the right; the table's head ends with its name. */
+    for (uint32_t i = 0; i < ARRAY_N(behind); i++)
+        CHECK_STR(behind[i], text_behind(&list, "class", i));
+    CHECK_STR("+0 %", text_behind(&list, "class", ARRAY_N(behind)));
+    CHECK_STR("exposed", text_behind(&list, "Most exposed", 0));
+    CHECK_STR("51.20 MB", text_behind(&list, "Most exposed", 5));
+    CHECK_STR("ncclDev", text_behind(&list, "Most exposed", 6));
+    draw_free(&list);
+    scene_free(&scene);
+    close_film(&f);
+}
+
 /* ---- golden text ---- */
 
 /* The lines where two texts part. */
@@ -458,6 +487,7 @@ int main(void)
     RUN(small_traces_look_as_they_did);
     RUN(all_that_was_waited_is_dim);
     RUN(medians_count_ranks);
+    RUN(numbers_of_the_drawer_are_not_cut);
     RUN(an_svg_says_what_it_shows);
     return check_report();
 }
