@@ -299,11 +299,24 @@ static void show_compared(View *v)
     view_show(v, from_ns - length_ns / 100, from_ns + length_ns + length_ns / 50);
 }
 
+static bool show_asked(View *v, ViewWindow asked, Err *err)
+{
+    ViewWindow all = view_reach(v);
+    char from[32], end[32];
+    if (asked.from_ns >= all.to_ns - all.from_ns)
+        return err_set(err,
+                       "--window begins at %s, where nothing is left to show: the trace ends "
+                       "%s after its begin",
+                       view_time_text(from, sizeof from, asked.from_ns),
+                       view_time_text(end, sizeof end, all.to_ns - all.from_ns));
+    view_show(v, all.from_ns + asked.from_ns, all.from_ns + asked.to_ns);
+    return true;
+}
+
 static bool choose_window(View *v, const ViewOptions *o, Err *err)
 {
-    int64_t begin_ns = v->from_ns;
-    if (o->has_window)
-        view_show(v, begin_ns + o->window.from_ns, begin_ns + o->window.to_ns);
+    if (o->has_window && !show_asked(v, o->window, err))
+        return false;
     if (!o->has_window && o->step < 0 && v->diff && v->mode >= VIEW_SPLIT)
         show_compared(v);
     if (o->step >= 0 && !view_show_step(v, o->step))

@@ -143,8 +143,7 @@ ViewWindow view_whole(const View *v)
     return d->ranks_n ? w : (ViewWindow){ d->begin_ns, d->end_ns };
 }
 
-/* The whole; where the simulation stands below it, of both. */
-static ViewWindow reach(const View *v)
+ViewWindow view_reach(const View *v)
 {
     const ViewData *sim = v->data[VIEW_SIM_SIDE];
     ViewWindow w = view_whole(v);
@@ -159,7 +158,7 @@ static ViewWindow reach(const View *v)
 /* At least VIEW_NS_MIN long, at most twice what can be reached, and some of that in sight. */
 static void set_window(View *v, int64_t from_ns, int64_t to_ns)
 {
-    ViewWindow all = reach(v);
+    ViewWindow all = view_reach(v);
     int64_t all_ns = max_i64(VIEW_NS_MIN, all.to_ns - all.from_ns);
     int64_t most_ns =
         all_ns < TIMELINE_NS_MAX / 2 ? 2 * all_ns : max_i64(all_ns, TIMELINE_NS_MAX);
@@ -223,7 +222,7 @@ bool view_forward(View *v)
 
 void view_fit(View *v)
 {
-    ViewWindow all = reach(v);
+    ViewWindow all = view_reach(v);
     view_show(v, all.from_ns, all.to_ns);
 }
 

@@ -144,7 +144,9 @@ int64_t view_moved(int64_t ns, double by_ns);
 void view_show(View *v, int64_t from_ns, int64_t to_ns); /* remembered */
 void view_move(View *v, int64_t from_ns, int64_t to_ns); /* a step of a drag: not remembered */
 void view_fit(View *v);                                  /* everything */
-ViewWindow view_whole(const View *v); /* of the side shown: what view_fit shows */
+ViewWindow view_whole(const View *v);                    /* of the side shown */
+/* What view_fit shows: the whole; where the simulation stands below it, of both. */
+ViewWindow view_reach(const View *v);
 void view_zoom(View *v, int64_t at_ns, double factor); /* > 1: closer; at_ns stays in place */
 void view_pan(View *v, double windows);                /* by that many windows, right > 0 */
 bool view_back(View *v);                               /* false: nothing to go back to */
