@@ -8,7 +8,7 @@
  *         return err_wrap(err, "cluster of '%s'", scenario->name);
  *
  * Text law: no capital, no full stop, what failed first, the subject in quotes,
- * what is allowed at the end.  Control bytes of user input are shown as '?'.
+ * what is allowed at the end.  What core/printable.h hides is shown as '?'.
  * Err e = { 0 } is "nothing went wrong".
  */
 #ifndef LOCKSTEP_CORE_ERR_H

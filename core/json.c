@@ -18,6 +18,7 @@
 #include "core/arena.h"
 #include "core/intern.h"
 #include "core/nearest.h"
+#include "core/utf8.h"
 
 /* Of the value at path and all below it, unless a later one says otherwise. */
 typedef struct Origin {
@@ -121,21 +122,6 @@ static bool not_json(const char *name, const char *text, size_t bytes, const cha
         at--;
     return syntax_error(name, text, bytes, at, "not JSON from here on", slip_at(text, at, end),
                         err);
-}
-
-/* Bytes of the UTF-8 character at text, 0 when it is none. */
-static size_t utf8_bytes(const char *text, size_t left)
-{
-    const unsigned char *c = (const unsigned char *)text;
-    size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : 4;
-    if (c[0] > 0xf4 || n > left)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((c[i] & 0xc0) != 0x80)
-            return 0;
-    bool overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
-    bool outside = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
-    return overlong || outside ? 0 : n;
 }
 
 /* cJSON recurses, so depth is bounded before it starts.  Strings are skipped. */

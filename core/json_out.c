@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/utf8.h"
+
 JsonOut json_out_file(FILE *file, uint32_t indent)
 {
     return (JsonOut){ .file = file, .indent = indent };
@@ -49,36 +51,18 @@ void json_out_close(JsonOut *j, char bracket)
     putc(bracket, j->file);
 }
 
-/* Length of the valid UTF-8 sequence at s (1 to 4), 0 if there is none. */
-static size_t utf8_length(const unsigned char *s)
-{
-    size_t n = s[0] < 0x80                   ? 1
-               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-               : (s[0] & 0xf0) == 0xe0       ? 3
-               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                             : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)))
-        return 0;
-    if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)))
-        return 0;
-    return n;
-}
-
 static void write_escaped(FILE *f, const char *text)
 {
     putc('"', f);
-    for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        size_t n = utf8_length(s);
+    for (const char *s = text; *s;) {
+        size_t n = utf8_bytes(s, SIZE_MAX);
         if (n == 0) {
             fputs("\xef\xbf\xbd", f);
             s++;
         } else if (*s == '"' || *s == '\\') {
             fprintf(f, "\\%c", *s++);
-        } else if (*s < 0x20) {
-            fprintf(f, "\\u%04x", *s++);
+        } else if ((unsigned char)*s < 0x20) {
+            fprintf(f, "\\u%04x", (unsigned)*s++);
         } else {
             fwrite(s, 1, n, f);
             s += n;

@@ -1,5 +1,9 @@
-/* printable.c - byte by byte: what is not UTF-8 is left as it is. */
+/* printable.c - byte by byte; what is no UTF-8 is hidden where all of a text is known. */
 #include "core/printable.h"
+
+#include <string.h>
+
+#include "core/utf8.h"
 
 size_t unprintable_bytes(const char *s)
 {
@@ -20,9 +24,15 @@ void make_printable(char *text)
 {
     char *to = text;
     while (*text) {
-        size_t n = unprintable_bytes(text);
-        *to++ = n ? '?' : *text;
-        text += n ? n : 1;
+        size_t hidden = unprintable_bytes(text), n = utf8_bytes(text, SIZE_MAX);
+        if (hidden > 0 || n == 0) {
+            *to++ = '?';
+            text += hidden > 0 ? hidden : 1;
+            continue;
+        }
+        memmove(to, text, n);
+        to += n;
+        text += n;
     }
     *to = '\0';
 }

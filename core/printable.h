@@ -13,7 +13,7 @@
 /* How many bytes at s are such a character, 0 if it is none; s ends with a 0. */
 size_t unprintable_bytes(const char *s);
 
-/* Each becomes a '?', so that text does not get longer. */
+/* Each becomes a '?', as does every byte that is no UTF-8; text does not get longer. */
 void make_printable(char *text);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/printable.h"
+#include "core/utf8.h"
 #include "profile/trace_report.h"
 #include "profile/trace_words.h"
 
@@ -33,23 +34,10 @@ typedef struct Page {
 /* ---- text ---- */
 
 /* Escaped, control bytes as '?', what is no UTF-8 as U+FFFD. */
-static size_t utf8_bytes(const unsigned char *c)
-{
-    size_t n = *c < 0x80                 ? 1
-               : *c >= 0xc2 && *c < 0xe0 ? 2
-               : *c >= 0xe0 && *c < 0xf0 ? 3
-               : *c >= 0xf0 && *c < 0xf5 ? 4
-                                         : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((c[i] & 0xc0) != 0x80)
-            return 0;
-    return n;
-}
-
 static void put_text(FILE *out, const char *text)
 {
-    for (const unsigned char *c = (const unsigned char *)text; *c;) {
-        size_t n = utf8_bytes(c);
+    for (const char *c = text; *c;) {
+        size_t n = utf8_bytes(c, SIZE_MAX);
         switch (*c) {
         case '<':
             fputs("&lt;", out);
@@ -66,7 +54,7 @@ static void put_text(FILE *out, const char *text)
         default:
             if (n == 0)
                 fputs("&#xfffd;", out);
-            else if (unprintable_bytes((const char *)c) > 0)
+            else if (unprintable_bytes(c) > 0)
                 fputc('?', out);
             else
                 fwrite(c, 1, n, out);
