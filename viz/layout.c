@@ -21,10 +21,11 @@ enum {
     THREAD = 14,
     ROW_GAP = 3,
     RANK_GAP = 8,
-    STRIP_LOW = 4,
-    STRIP_HIGH = 22,
     FIT_LOW = 70,
     FIT_HIGH = 240, /* percent of a row's height */
+    STRIP_LOW = 4,
+    STRIP_HIGH = STRIP * FIT_HIGH / 100,
+    STRIP_APART = 7, /* from this height on, with a gap between them */
 };
 
 Px layout_px(const View *v, int32_t pixels)
@@ -142,35 +143,38 @@ static int32_t natural_height(const View *v, const LayoutRow *row)
     return ROW;
 }
 
-/* Height and the gap behind it, at fit percent. */
-static Px row_height(const Layout *l, const View *v, uint32_t i, int64_t fit, Px *gap)
+/* Height and the gap behind it, together, at fit percent; of a strip they are fit, which need not
+ * be whole pixels. */
+static Px row_pitch(const Layout *l, const View *v, uint32_t i, int64_t fit, Px *gap)
 {
     bool last = i + 1 == l->rows_n || l->rows[i + 1].first;
     if (l->rows[i].kind == LAYOUT_GROUP) {
         *gap = layout_px(v, ROW_GAP);
-        return layout_px(v, HEADING);
+        return layout_px(v, HEADING) + *gap;
     }
     if (l->strips) {
-        *gap = fit > STRIP_LOW + 2 ? PX(1) : 0;
-        return layout_px(v, (int32_t)fit);
+        *gap = fit >= layout_px(v, STRIP_APART) + PX(1) ? PX(1) : 0;
+        return (Px)fit;
     }
     *gap = layout_px(v, last ? RANK_GAP : ROW_GAP);
     int32_t height = natural_height(v, &l->rows[i]);
-    return layout_px(v, (int32_t)(height * fit / 100));
+    return layout_px(v, (int32_t)(height * fit / 100)) + *gap;
 }
 
-static Px total_height(const Layout *l, const View *v, int64_t fit)
+static int64_t total_height(const Layout *l, const View *v, int64_t fit)
 {
-    Px sum = 0, gap;
+    int64_t sum = 0;
+    Px gap;
     for (uint32_t i = 0; i < l->rows_n; i++)
-        sum += row_height(l, v, i, fit, &gap) + gap;
+        sum += row_pitch(l, v, i, fit, &gap);
     return sum;
 }
 
 /* The largest fit with which all rows are in sight, within limits. */
 static int64_t find_fit(const Layout *l, const View *v)
 {
-    int64_t low = l->strips ? STRIP_LOW : FIT_LOW, high = l->strips ? STRIP_HIGH : FIT_HIGH;
+    int64_t low = l->strips ? layout_px(v, STRIP_LOW) : FIT_LOW;
+    int64_t high = l->strips ? layout_px(v, STRIP_HIGH) + PX(1) : FIT_HIGH;
     Px room = l->lanes.y1 - l->lanes.y0 - layout_px(v, RANK_GAP);
     while (low < high) {
         int64_t middle = (low + high + 1) / 2;
@@ -185,10 +189,10 @@ static int64_t find_fit(const Layout *l, const View *v)
 static Px place_rows(Layout *l, const View *v, uint32_t first, uint32_t last, Px y, int64_t fit)
 {
     for (uint32_t i = first; i < last; i++) {
-        Px gap, height = row_height(l, v, i, fit, &gap);
-        l->rows[i].y0 = y;
-        l->rows[i].y1 = y + height;
-        y += height + gap;
+        Px gap, pitch = row_pitch(l, v, i, fit, &gap);
+        l->rows[i].y0 = PX(px_floor(y));
+        l->rows[i].y1 = PX(px_floor(y + pitch)) - gap;
+        y += pitch;
     }
     return y;
 }
@@ -204,6 +208,7 @@ void layout_make(Layout *l, View *v)
     add_ranks(l, v, false);
     make_ready(l, v);
     int64_t fit = find_fit(l, v);
+    l->strip_pitch = l->strips ? (Px)fit : 0;
     Px top = l->lanes.y0 + layout_px(v, 3);
     Px pinned_end = pinned_n ? place_rows(l, v, 0, pinned_n, top, fit) : l->lanes.y0;
     l->pinned = (PxBox){ 0, l->lanes.y0, l->lanes.x1, px_min(pinned_end, l->lanes.y1) };

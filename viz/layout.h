@@ -11,7 +11,8 @@
  *     +-- legend -----------------------------------------------------+
  *
  * Rows are as high as the window allows, within limits; beyond that they scroll.  Above 16
- * ranks each is one strip.  Places are in 1/256 pixel, whole pixels only.
+ * ranks each is one strip; so that they fill the window, some are a pixel higher than others.
+ * Places are in 1/256 pixel, whole pixels only.
  */
 #ifndef LOCKSTEP_VIZ_LAYOUT_H
 #define LOCKSTEP_VIZ_LAYOUT_H
@@ -46,6 +47,7 @@ typedef struct Layout {
     ViewWindow window;      /* of the view */
     Px content, scroll_max; /* height of what scrolls; how far it can */
     bool strips;
+    Px strip_pitch; /* from one to the next, with parts of pixels; 0: no strips */
 } Layout;
 
 /* Builds rows that are shown for the first time; cuts v->scroll_px to what is there. */

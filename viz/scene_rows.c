@@ -56,7 +56,8 @@ static void draw_rank_name(ScenePen *p, const LayoutRow *row)
     if (p->v->mode == VIEW_SPLIT)
         snprintf(text + strlen(text), sizeof text - strlen(text), "  %s",
                  row->side == VIEW_SIM_SIDE ? "sim" : "real");
-    bool small = row->y1 - row->y0 < draw_px(p->d, 14);
+    Px height = p->l->strips ? p->l->strip_pitch - PX(1) : row->y1 - row->y0;
+    bool small = height < draw_px(p->d, 14);
     box.x0 += draw_text(p->d, box, small ? scene_small() : scene_bold(), ALIGN_LEFT,
                         scene_color(p, THEME_TEXT), text);
     box.x0 += draw_px(p->d, 8);
@@ -167,9 +168,9 @@ static void draw_diff_name(ScenePen *p, const LayoutRow *row)
 static bool has_name(const ScenePen *p, uint32_t i)
 {
     const LayoutRow *row = &p->l->rows[i];
-    Px height = row->y1 - row->y0, least = draw_px(p->d, 12);
-    return !p->l->strips || height >= least ||
-           i % (uint32_t)((least + height - 1) / px_max(height, 1)) == 0;
+    Px pitch = p->l->strip_pitch, least = draw_px(p->d, 12);
+    return !p->l->strips || row->kind == LAYOUT_GROUP || pitch >= least ||
+           i % (uint32_t)((least + pitch - 1) / pitch) == 0;
 }
 
 static void draw_name(ScenePen *p, uint32_t i)

@@ -252,14 +252,14 @@ static const struct {
     { "tooltip", 2, false, false, pointed_at, 0xd4f0517ce7e4a21a },
     { "split", 2, true, false, split, 0x54b1670500587b40 },
     { "diff", 2, true, false, diff, 0x70e708f5f5d8866d },
-    { "strips", RANKS_MAX, false, false, all_of_it, 0xfdd823e159ee5035 },
+    { "strips", RANKS_MAX, false, false, all_of_it, 0xe39565483c0ba182 },
     { "large", 2, false, false, large, 0x7cb3f1584b84ec6b },
     { "help", 1, false, false, helped, 0xe2dc947ce0b1f380 },
     { "nothing", 0, false, false, all_of_it, 0xacd10c6e72e94a5f },
     { "links", 1, false, true, over_a_link, 0x52c7d275a55b56ce },
     { "near", 1, false, true, near_a_link, 0xdb53bb7755dac9a7 },
     /* Counters are no part of strips: the picture of those without. */
-    { "strips", RANKS_MAX, false, true, all_of_it, 0xfdd823e159ee5035 },
+    { "strips", RANKS_MAX, false, true, all_of_it, 0xe39565483c0ba182 },
 };
 
 static uint64_t hash_of(const Frame *f)
@@ -309,6 +309,64 @@ static void small_traces_look_as_they_did(void)
         shoot(&f, golden[i].name, golden[i].hash);
         close_film(&f);
     }
+}
+
+/* ---- strips ---- */
+
+static void strips_fill_the_window_whatever_its_height(void)
+{
+    static Film f;
+    Layout l = { .rows = NULL };
+    open_film(&f, RANKS_MAX, false, false);
+    for (f.view.height = 300; f.view.height <= 1100; f.view.height += 7) {
+        layout_make(&l, &f.view);
+        CHECK_INT(RANKS_MAX, l.rows_n);
+        CHECK_INT(0, l.scroll_max);
+        Px left = l.lanes.y1 - l.rows[l.rows_n - 1].y1;
+        CHECK(left >= 0 && left <= PX(8)); /* the margin of all pictures, and the last gap */
+        Px least = PX_FAR, most = 0;
+        for (uint32_t i = 0; i + 1 < l.rows_n; i++) {
+            Px gap = l.rows[i + 1].y0 - l.rows[i].y1, height = l.rows[i].y1 - l.rows[i].y0;
+            CHECK_INT(l.strip_pitch >= PX(8) ? PX(1) : 0, gap);
+            CHECK_INT(0, l.rows[i].y0 % PX_ONE);
+            least = px_min(least, height);
+            most = px_max(most, height);
+        }
+        CHECK(most - least <= PX(1));
+    }
+    layout_free(&l);
+    close_film(&f);
+}
+
+static uint32_t ranks_named(Film *f)
+{
+    Scene scene;
+    DrawList list = { .font = NULL };
+    uint32_t n = 0;
+    scene_open(&scene, 100);
+    font_set_files(&scene.font, "");
+    scene_draw(&scene, &f->view, &list);
+    for (uint32_t i = 0; i < list.items_n; i++)
+        n += list.items[i].kind == DRAW_TEXT &&
+             strncmp(list.chars + list.items[i].first, "Rank ", 5) == 0;
+    draw_free(&list);
+    scene_free(&scene);
+    return n;
+}
+
+/* Twelve pixels are enough for a name. */
+static void as_many_strips_are_named_as_there_is_room_for(void)
+{
+    enum { AROUND = 36 + 46 + 22 + 26 + 8 };
+    static Film f;
+    open_film(&f, RANKS_MAX, false, false);
+    f.view.height = AROUND + 12 * RANKS_MAX;
+    CHECK_INT(RANKS_MAX, ranks_named(&f));
+    f.view.height--;
+    CHECK_INT(RANKS_MAX / 2, ranks_named(&f));
+    f.view.height = AROUND + 6 * RANKS_MAX;
+    CHECK_INT(RANKS_MAX / 2, ranks_named(&f));
+    close_film(&f);
 }
 
 /* ---- what is told by colour ---- */
@@ -485,6 +543,8 @@ static void an_svg_says_what_it_shows(void)
 int main(void)
 {
     RUN(small_traces_look_as_they_did);
+    RUN(strips_fill_the_window_whatever_its_height);
+    RUN(as_many_strips_are_named_as_there_is_room_for);
     RUN(all_that_was_waited_is_dim);
     RUN(medians_count_ranks);
     RUN(numbers_of_the_drawer_are_not_cut);
