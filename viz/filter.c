@@ -158,6 +158,24 @@ static bool read_terms(ViewFilter *f, const char *text, Err *err)
 
 /* ---- what can be said of names and tracks once and for all ---- */
 
+/* "foo:3", "rank>3", "dur=1ms" may be parts of names, as "at::native" and "nccl:all_reduce" are.
+ * What no name has was meant as a term. */
+static bool check_words(const ViewFilter *f, Err *err)
+{
+    for (uint32_t i = 0; i < f->terms_n; i++) {
+        const FilterTerm *t = &f->terms[i];
+        bool known = t->kind != TERM_WORD || !strpbrk(t->word, ":<>=");
+        for (uint32_t k = 0; k < f->d->t->names.n && !known; k++)
+            known = filter_has_word(timeline_text(f->d->t, k), t->word);
+        if (!known)
+            return err_set(err,
+                           "'%s' is no term, and no name has it; terms are dur> bytes> "
+                           "exposed> wait> (also < >= <=), rank: stream: class:",
+                           t->word);
+    }
+    return true;
+}
+
 bool filter_has_word(const char *text, const char *word)
 {
     size_t n = strlen(word);
@@ -213,7 +231,7 @@ void filter_open_name(ViewFilter *f, const ViewData *d, uint32_t name)
 bool filter_open(ViewFilter *f, const ViewData *d, const char *text, Err *err)
 {
     *f = (ViewFilter){ .d = d, .number = next_number() };
-    if (!read_terms(f, text, err)) {
+    if (!read_terms(f, text, err) || !check_words(f, err)) {
         *f = (ViewFilter){ .d = NULL };
         return false;
     }

@@ -470,6 +470,10 @@ static void wrong_filters_are_told(void)
         { "rank:1,", "not '1,'" },
         { "rank:3-1", "not '3-1'" },
         { "class:gemm", "'gemm' is no class, allowed: compute" },
+        { "gemm foo:3", "'foo:3' is no term, and no name has it; terms are dur> bytes>" },
+        { "-rank>1", "'rank>1' is no term" },
+        { "Dur>1ms", "'Dur>1ms' is no term" },
+        { "dur=1ms", "'dur=1ms' is no term" },
         { "a b c d e f g h i j k l m n o p q", "at most 16 terms" },
         { "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
           "too long" },
@@ -483,6 +487,28 @@ static void wrong_filters_are_told(void)
         CHECK_ERR_TEXT(&err, cases[i][1]);
     }
     close_ranks(&k);
+}
+
+static void names_may_have_the_signs_of_terms(void)
+{
+    static const char *const texts[] = { "nccl:all", "-at::native", "kernel<float>", "dur=1" };
+    World w = { 0 };
+    ViewData data;
+    uint32_t gpu = world_stream(&w, 0, 7);
+    world_span(&w, gpu, SPAN_COMPUTE, "void at::native::kernel<float>()", 0, 10);
+    world_span(&w, gpu, SPAN_COMM, "NCCL:all_reduce dur=1ms", 20, 30);
+    timeline_seal(&w.t);
+    view_data_open(&data, &w.t, "signs", 1);
+    for (size_t i = 0; i < ARRAY_N(texts); i++) {
+        ViewFilter f;
+        Err err = { 0 };
+        if (!CHECK(filter_open(&f, &data, texts[i], &err)))
+            continue;
+        CHECK_U64(1, filter_count(&f).n);
+        filter_free(&f);
+    }
+    view_data_free(&data);
+    world_free(&w);
 }
 
 static void searching_goes_by_time(void)
@@ -776,6 +802,7 @@ int main(void)
     RUN(contradicting_matches_end_the_critical_path);
     RUN(filters_take_what_they_say);
     RUN(wrong_filters_are_told);
+    RUN(names_may_have_the_signs_of_terms);
     RUN(searching_goes_by_time);
     RUN(counters_by_brute_force);
     RUN(counters_say_their_values_with_units);
