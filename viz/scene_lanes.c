@@ -37,6 +37,10 @@ typedef struct Lane {
     LodKind span_kind;
     bool span_mixed;
     uint32_t *labels_n;
+
+    /* Spans of the window whose waits are not dimmed yet. */
+    const LodRow *lod; /* NULL: too many to be looked at */
+    uint64_t wait_next, wait_end;
 } Lane;
 
 static Px lane_x(const Lane *lane, int64_t ns)
@@ -129,14 +133,16 @@ static void tip_span(Lane *lane, uint64_t span)
                                 sizeof text));
 }
 
-/* ---- spans, of which each comes as one or several pieces ---- */
+/* ---- waits, of spans that come as pieces, as columns, or as both ---- */
 
-/* The part of a collective that was spent waiting for others is dimmed, whatever it is cut into:
- * a lane's spans do not overlap, so all that stands there is this one's. */
+/* The part of a collective that was spent waiting for others is dimmed.  A lane's spans do not
+ * overlap, so all that stands there is this one's. */
 static void dim_wait(Lane *lane, uint64_t span)
 {
     ScenePen *p = lane->p;
     const ViewData *d = p->v->data[lane->row->side];
+    if (d->t->span_class[span] != SPAN_COMM && d->t->span_class[span] != SPAN_P2P)
+        return;
     const ViewComm *c = view_comm_of(&d->links, span);
     int64_t wait_ns = c ? c->wait_ns : timeline_wait_ns(d->t, span);
     if (wait_ns <= 0)
@@ -151,16 +157,43 @@ static void dim_wait(Lane *lane, uint64_t span)
     draw_rect(p->d, box, color_fade(scene_color(p, THEME_BACKGROUND), 130));
 }
 
+/* Which spans have waits to be looked for.  Where there are too many for a frame, each with a
+ * piece is looked at when it ends, and no other. */
+static void open_waits(Lane *lane, const LodRow *lod)
+{
+    enum { SPANS_A_PIXEL = 4 };
+    uint64_t end = lod_spans_before(lod, lane->window.to_ns);
+    uint64_t first = lod_spans_before(lod, lane->window.from_ns);
+    first -= first > 0; /* it may reach into the window */
+    lane->lod = end - first <= (uint64_t)SPANS_A_PIXEL * lane->window.width ? lod : NULL;
+    lane->wait_next = first;
+    lane->wait_end = end;
+}
+
+/* All up to that span, which is drawn; NONE_U64: all. */
+static void dim_waits(Lane *lane, uint64_t span)
+{
+    const Timeline *t = lane->p->v->data[lane->row->side]->t;
+    int64_t least_ns = (lane->window.to_ns - lane->window.from_ns) / lane->window.width;
+    if (!lane->lod && span != NONE_U64)
+        dim_wait(lane, span);
+    while (lane->lod && lane->wait_next < lane->wait_end) {
+        uint64_t next = lod_span(lane->lod, lane->wait_next++);
+        if (t->dur_ns[next] > least_ns)
+            dim_wait(lane, next);
+        if (next == span)
+            break;
+    }
+}
+
 /* Over all its pieces: what it waited, then what it is called. */
 static void end_span(Lane *lane)
 {
     uint64_t span = lane->span;
-    LodKind kind = lane->span_kind;
     lane->span = NONE_U64;
     if (span == NONE_U64)
         return;
-    if (kind == LOD_OVERLAPPED || kind == LOD_EXPOSED || kind == LOD_P2P)
-        dim_wait(lane, span);
+    dim_waits(lane, span);
     draw_label(lane, span);
 }
 
@@ -219,9 +252,11 @@ static void draw_lane(ScenePen *p, const LayoutRow *row, const LodRow *lod, uint
                   .box = { p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },
                   .span = NONE_U64,
                   .labels_n = labels_n };
+    open_waits(&lane, lod);
     lod_extract(lod, &lane.window, &(LodSink){ &lane, put_piece, put_column });
     end_run(&lane);
     end_span(&lane);
+    dim_waits(&lane, NONE_U64);
 }
 
 void scene_strip(ScenePen *p, const LayoutRow *row)

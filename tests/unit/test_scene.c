@@ -389,28 +389,55 @@ static void shoot_lane(Film *f, Scene *scene, uint32_t *pixels)
     draw_free(&list);
 }
 
-/* Of 390 ns from 300 on, the first 150 below a gemm. */
-static void all_that_was_waited_is_dim(void)
+/* Of the all-reduce in [300, 690) the first 330 ns. */
+static void check_dim_until_630(Film *f)
 {
     enum { WIDTH = 640 };
-    static Film f;
     uint32_t plain[WIDTH], dim[WIDTH];
     Scene scene;
-    open_film(&f, 1, false, false);
     scene_open(&scene, 100);
     font_set_files(&scene.font, "");
-    f.comms[0].wait_ns = 0;
-    shoot_lane(&f, &scene, plain);
-    f.comms[0].wait_ns = 330;
-    shoot_lane(&f, &scene, dim);
-    int32_t from = px_floor(layout_x_of(&scene.layout, &f.view, 300)) + 1;
-    int32_t middle = px_floor(layout_x_of(&scene.layout, &f.view, 630));
-    int32_t end = px_floor(layout_x_of(&scene.layout, &f.view, 690));
+    f->comms[0].wait_ns = 0;
+    shoot_lane(f, &scene, plain);
+    f->comms[0].wait_ns = 330;
+    shoot_lane(f, &scene, dim);
+    int32_t from = px_floor(layout_x_of(&scene.layout, &f->view, 300)) + 1;
+    int32_t middle = px_floor(layout_x_of(&scene.layout, &f->view, 630));
+    int32_t end = px_floor(layout_x_of(&scene.layout, &f->view, 690));
     CHECK(from + 100 < middle && middle + 10 < end);
     for (int32_t x = from; x < end; x++)
         if (x != middle)
             CHECK_INT(x < middle, plain[x] != dim[x]);
     scene_free(&scene);
+}
+
+/* Its first 150 ns are below a gemm. */
+static void all_that_was_waited_is_dim(void)
+{
+    static Film f;
+    open_film(&f, 1, false, false);
+    check_dim_until_630(&f);
+    close_film(&f);
+}
+
+/* Kernels of one ns, one apart: no piece of the all-reduce is a pixel wide. */
+static void waits_cut_into_less_than_pixels_are_dim(void)
+{
+    static Film f;
+    f = (Film){ .channel = NULL };
+    World *w = &f.w[0];
+    uint32_t gpu = world_stream(w, 0, 7), net = world_stream(w, 0, 20);
+    for (int64_t at = 0; at < 1000; at += 2)
+        world_span(w, gpu, SPAN_COMPUTE, "tiny", at, at + 1);
+    world_comm(w, net, (Coll){ .op = "all_reduce", .seq = 0, .wait_ns = -1, .ranks_n = 2 }, 300,
+               690);
+    timeline_seal(&w->t);
+    view_data_open(&f.data[0], &w->t, "chopped", 1);
+    open_links(&f, 1);
+    view_open(&f.view, &f.data[0], NULL);
+    f.view.width = 640;
+    f.view.height = 360;
+    check_dim_until_630(&f);
     close_film(&f);
 }
 
@@ -546,6 +573,7 @@ int main(void)
     RUN(strips_fill_the_window_whatever_its_height);
     RUN(as_many_strips_are_named_as_there_is_room_for);
     RUN(all_that_was_waited_is_dim);
+    RUN(waits_cut_into_less_than_pixels_are_dim);
     RUN(medians_count_ranks);
     RUN(numbers_of_the_drawer_are_not_cut);
     RUN(an_svg_says_what_it_shows);
