@@ -452,7 +452,7 @@ bool run_plan_predict(RunPlan *x, bool with_times, Err *err)
     if (with_times)
         lengthen_steps(&p->timeline, p->nothing_ns);
     Arena arena = { 0 };
-    const RoleMemory *memory = memory_of_roles(&x->graph, &p->s.machine, &p->sw, false, &arena);
+    RoleMemory *memory = memory_of_roles(&x->graph, &p->s.machine, &p->sw, false, &arena);
     report_fill(&p->report, &p->s, &x->graph, &result, memory, 0);
     x->predicted_peak_bytes = report_memory(&p->report)->peak_bytes;
     arena_free(&arena);

@@ -99,7 +99,7 @@ static bool predict(Job *job, Report *report, const Software *sw, bool shows_pro
     bool ok = build_graph(g, &job->s, sw, &job->err) &&
               sim_run(&result, g, &job->s.machine, sw, &options, &job->err);
     if (ok) {
-        const RoleMemory *memory = memory_of_roles(g, &job->s.machine, sw, false, &arena);
+        RoleMemory *memory = memory_of_roles(g, &job->s.machine, sw, false, &arena);
         report_fill(report, &job->s, g, &result, memory, 0);
     }
     sim_result_free(&result);

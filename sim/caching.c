@@ -8,60 +8,155 @@
 
 #define GRAIN_BYTES         ((uint64_t)512)
 #define SMALL_BYTES         MIB
-#define SMALL_SEGMENT_BYTES (2 * MIB)
+#define SMALL_SEGMENT_BYTES (2 * MIB) /* and page */
 #define LARGE_SEGMENT_BYTES (20 * MIB)
 #define OWN_SEGMENT_BYTES   (10 * MIB) /* from here on a request has a segment for itself */
 #define SEGMENT_GRAIN_BYTES (2 * MIB)
 
+static uint64_t page_bytes(uint8_t list)
+{
+    return list % 2 ? SMALL_SEGMENT_BYTES : LARGE_SEGMENT_BYTES;
+}
+
+static uint64_t whole_pages(const CachingBlock *b)
+{
+    return b->bytes / page_bytes(b->list) * page_bytes(b->list);
+}
+
+/* ---- free blocks ---- */
+
+static bool comes_before(const CachingBlock *a, uint64_t bytes, uint64_t at)
+{
+    return a->bytes < bytes || (a->bytes == bytes && a->at < at);
+}
+
+/* All of a come before all of b. */
+static uint32_t merge(Caching *c, uint32_t a, uint32_t b)
+{
+    if (a == NONE_U32 || b == NONE_U32)
+        return a == NONE_U32 ? b : a;
+    if (c->blocks[a].priority > c->blocks[b].priority) {
+        c->blocks[a].right = merge(c, c->blocks[a].right, b);
+        return a;
+    }
+    c->blocks[b].left = merge(c, a, c->blocks[b].left);
+    return b;
+}
+
+/* Parts a tree into what comes before (bytes, at) and the rest. */
+static void part(Caching *c, uint32_t tree, const CachingBlock *key, uint32_t *before,
+                 uint32_t *rest)
+{
+    if (tree == NONE_U32) {
+        *before = *rest = NONE_U32;
+        return;
+    }
+    uint32_t inner;
+    CachingBlock *b = &c->blocks[tree];
+    if (comes_before(b, key->bytes, key->at)) {
+        part(c, b->right, key, &inner, rest);
+        b->right = inner;
+        *before = tree;
+    } else {
+        part(c, b->left, key, before, &inner);
+        b->left = inner;
+        *rest = tree;
+    }
+}
+
+static void free_add(Caching *c, uint32_t block)
+{
+    CachingBlock *b = &c->blocks[block];
+    uint32_t *at = &c->root[b->list];
+    while (*at != NONE_U32 && c->blocks[*at].priority > b->priority)
+        at = comes_before(&c->blocks[*at], b->bytes, b->at) ? &c->blocks[*at].right
+                                                            : &c->blocks[*at].left;
+    part(c, *at, b, &b->left, &b->right);
+    *at = block;
+    b->free = true;
+    c->free_page_bytes += whole_pages(b);
+}
+
+static void free_remove(Caching *c, uint32_t block)
+{
+    CachingBlock *b = &c->blocks[block];
+    uint32_t *at = &c->root[b->list];
+    while (*at != block)
+        at = comes_before(&c->blocks[*at], b->bytes, b->at) ? &c->blocks[*at].right
+                                                            : &c->blocks[*at].left;
+    *at = merge(c, b->left, b->right);
+    b->free = false;
+    c->free_page_bytes -= whole_pages(b);
+}
+
+/* The smallest of at least so many bytes, of equal ones the lowest. */
+static uint32_t free_find(const Caching *c, uint8_t list, uint64_t bytes)
+{
+    uint32_t found = NONE_U32;
+    for (uint32_t i = c->root[list]; i != NONE_U32;) {
+        bool small = c->blocks[i].bytes < bytes;
+        found = small ? found : i;
+        i = small ? c->blocks[i].right : c->blocks[i].left;
+    }
+    return found;
+}
+
 /* ---- blocks ---- */
 
-static uint32_t block_new(Caching *p, CachingBlock b)
+static uint32_t block_new(Caching *c, CachingBlock b)
 {
-    uint32_t i = p->unused;
+    uint32_t i = c->unused;
     if (i == NONE_U32) {
-        GROW(p->blocks, p->blocks_n, p->blocks_cap);
-        i = p->blocks_n++;
+        GROW(c->blocks, c->blocks_n, c->blocks_cap);
+        i = c->blocks_n++;
     } else {
-        p->unused = p->blocks[i].next;
+        c->unused = c->blocks[i].next;
     }
-    p->blocks[i] = b;
+    b.priority = i * 0x9e3779b1u; /* as good as drawn */
+    c->blocks[i] = b;
     return i;
 }
 
-static void block_drop(Caching *p, uint32_t i)
+static void block_drop(Caching *c, uint32_t i)
 {
-    p->blocks[i].next = p->unused;
-    p->unused = i;
+    c->blocks[i].next = c->unused;
+    c->unused = i;
 }
 
-/* The first free one that does not come before (bytes, at). */
-static uint32_t find_free(const CachingList *l, uint64_t bytes, uint64_t at)
+/* What is left of a block behind its first `bytes` becomes a free one. */
+static void split(Caching *c, uint32_t block, uint64_t bytes)
 {
-    uint32_t low = 0, high = l->free_n;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        const CachingFree *f = &l->free[mid];
-        if (f->bytes < bytes || (f->bytes == bytes && f->at < at))
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    const CachingBlock *b = &c->blocks[block];
+    uint64_t left = b->bytes - bytes;
+    if (bytes <= SMALL_BYTES || c->expandable ? left < GRAIN_BYTES : left <= SMALL_BYTES)
+        return;
+    uint32_t behind = b->next;
+    uint32_t rest = block_new(c, (CachingBlock){ .at = b->at + bytes,
+                                                 .bytes = left,
+                                                 .prev = block,
+                                                 .next = behind,
+                                                 .list = b->list });
+    c->blocks[block].bytes = bytes;
+    c->blocks[block].next = rest;
+    if (behind != NONE_U32)
+        c->blocks[behind].prev = rest;
+    if (c->last[c->blocks[block].list] == block)
+        c->last[c->blocks[block].list] = rest;
+    free_add(c, rest);
 }
 
-static void list_add(Caching *p, uint32_t block)
+/* The second of two neighbours, which are in no tree, becomes part of the first. */
+static void join(Caching *c, uint32_t first, uint32_t second)
 {
-    const CachingBlock *b = &p->blocks[block];
-    CachingList *l = &p->lists[b->list];
-    uint32_t i = find_free(l, b->bytes, b->at);
-    GROW(l->free, l->free_n, l->free_cap);
-    memmove(&l->free[i + 1], &l->free[i], (l->free_n++ - i) * sizeof *l->free);
-    l->free[i] = (CachingFree){ b->bytes, b->at, block };
-}
-
-static void list_remove(CachingList *l, uint32_t i)
-{
-    memmove(&l->free[i], &l->free[i + 1], (--l->free_n - i) * sizeof *l->free);
+    CachingBlock *a = &c->blocks[first];
+    const CachingBlock *b = &c->blocks[second];
+    a->bytes += b->bytes;
+    a->next = b->next;
+    if (b->next != NONE_U32)
+        c->blocks[b->next].prev = first;
+    if (c->last[a->list] == second)
+        c->last[a->list] = first;
+    block_drop(c, second);
 }
 
 /* ---- segments ---- */
@@ -75,113 +170,120 @@ static uint64_t segment_bytes(uint64_t bytes)
     return div_up_u64(bytes, SEGMENT_GRAIN_BYTES) * SEGMENT_GRAIN_BYTES;
 }
 
-static void give_back_segments(Caching *p)
+/* Gives back the segments of a tree of free blocks that are free as a whole. */
+static void give_back_segments(Caching *c)
 {
-    for (int k = 0; k < 2 * STREAM_N; k++)
-        for (uint32_t i = p->lists[k].free_n; i-- > 0;) {
-            uint32_t block = p->lists[k].free[i].block;
-            const CachingBlock *b = &p->blocks[block];
-            if (b->prev != NONE_U32 || b->next != NONE_U32)
-                continue;
-            p->reserved_bytes -= b->bytes;
-            block_drop(p, block);
-            list_remove(&p->lists[k], i);
-        }
+    for (uint32_t i = 0; i < c->blocks_n; i++) {
+        const CachingBlock *b = &c->blocks[i];
+        if (!b->free || b->prev != NONE_U32 || b->next != NONE_U32)
+            continue;
+        c->reserved_bytes -= b->bytes;
+        free_remove(c, i);
+        block_drop(c, i);
+    }
 }
 
-static uint32_t segment_new(Caching *p, uint64_t bytes, uint8_t list)
+/* Notes what it holds now.  Pages of which nothing is used may have gone back. */
+static void hold(Caching *c)
+{
+    uint64_t may_go = c->expandable ? c->free_page_bytes : 0;
+    c->overflowed |= c->reserved_bytes > c->capacity_bytes + may_go;
+    uint64_t held =
+        c->overflowed ? c->reserved_bytes : min_u64(c->reserved_bytes, c->capacity_bytes);
+    c->most_bytes = max_u64(c->most_bytes, held);
+}
+
+/* Asks CUDA for so much more. */
+static void reserve(Caching *c, uint64_t bytes)
+{
+    if (!c->expandable && !c->overflowed && c->reserved_bytes + bytes > c->capacity_bytes)
+        give_back_segments(c);
+    c->reserved_bytes += bytes;
+    hold(c);
+}
+
+static uint32_t segment_new(Caching *c, uint64_t bytes, uint8_t list)
 {
     bytes = segment_bytes(bytes);
-    if (!p->overflowed && p->reserved_bytes + bytes > p->capacity_bytes) {
-        give_back_segments(p);
-        p->overflowed = p->reserved_bytes + bytes > p->capacity_bytes;
+    reserve(c, bytes);
+    uint64_t at = c->end;
+    c->end += bytes;
+    return block_new(
+        c, (CachingBlock){
+               .at = at, .bytes = bytes, .prev = NONE_U32, .next = NONE_U32, .list = list });
+}
+
+/* The block at the end of the one segment, made large enough. */
+static uint32_t segment_grow(Caching *c, uint64_t bytes, uint8_t list)
+{
+    uint32_t last = c->last[list];
+    uint64_t there = last != NONE_U32 && c->blocks[last].free ? c->blocks[last].bytes : 0;
+    uint64_t more = div_up_u64(bytes - there, page_bytes(list)) * page_bytes(list);
+    if (there > 0)
+        free_remove(c, last);
+    reserve(c, more);
+    if (there > 0) {
+        c->blocks[last].bytes += more;
+        return last;
     }
-    p->reserved_bytes += bytes;
-    p->most_bytes = max_u64(p->most_bytes, p->reserved_bytes);
-    uint64_t at = p->end;
-    p->end += bytes;
-    return block_new(p, (CachingBlock){ at, bytes, NONE_U32, NONE_U32, list, false });
+    uint64_t at = last == NONE_U32 ? 0 : c->blocks[last].at + c->blocks[last].bytes;
+    uint32_t block = block_new(
+        c, (CachingBlock){
+               .at = at, .bytes = more, .prev = last, .next = NONE_U32, .list = list });
+    if (last != NONE_U32)
+        c->blocks[last].next = block;
+    return c->last[list] = block;
 }
 
 /* ---- taking and giving ---- */
 
-/* What is left over of a block behind its first `bytes` becomes a free one. */
-static void split(Caching *p, uint32_t block, uint64_t bytes)
-{
-    CachingBlock *b = &p->blocks[block];
-    uint64_t left = b->bytes - bytes;
-    if (bytes <= SMALL_BYTES ? left < GRAIN_BYTES : left <= SMALL_BYTES)
-        return;
-    CachingBlock rest = { b->at + bytes, left, block, b->next, b->list, true };
-    b->bytes = bytes;
-    uint32_t behind = b->next, r = block_new(p, rest);
-    p->blocks[block].next = r;
-    if (behind != NONE_U32)
-        p->blocks[behind].prev = r;
-    list_add(p, r);
-}
-
-uint32_t caching_take(Caching *p, uint64_t bytes, CachingStream stream)
+uint32_t caching_take(Caching *c, uint64_t bytes, CachingStream stream)
 {
     bytes = max_u64(div_up_u64(bytes, GRAIN_BYTES) * GRAIN_BYTES, GRAIN_BYTES);
     uint8_t list = (uint8_t)(2 * stream + (bytes <= SMALL_BYTES));
-    CachingList *l = &p->lists[list];
-    uint32_t i = find_free(l, bytes, 0), block;
-    if (i < l->free_n) {
-        block = l->free[i].block;
-        list_remove(l, i);
-    } else {
-        block = segment_new(p, bytes, list);
-    }
-    p->blocks[block].free = false;
-    split(p, block, bytes);
+    uint32_t block = free_find(c, list, bytes);
+    if (block != NONE_U32)
+        free_remove(c, block);
+    else
+        block = c->expandable ? segment_grow(c, bytes, list) : segment_new(c, bytes, list);
+    split(c, block, bytes);
+    if (c->expandable && !c->overflowed && c->reserved_bytes > c->capacity_bytes)
+        hold(c); /* pages that had gone back come again */
     return block;
 }
 
-/* The second of two neighbours, both of which are in no list, becomes part of the first. */
-static void join(Caching *p, uint32_t first, uint32_t second)
+/* Takes a neighbour out of its tree, if it is free. */
+static bool claim(Caching *c, uint32_t block)
 {
-    CachingBlock *a = &p->blocks[first], *b = &p->blocks[second];
-    a->bytes += b->bytes;
-    a->next = b->next;
-    if (b->next != NONE_U32)
-        p->blocks[b->next].prev = first;
-    block_drop(p, second);
-}
-
-/* Takes a neighbour out of its list, if it is free. */
-static bool claim(Caching *p, uint32_t block)
-{
-    if (block == NONE_U32 || !p->blocks[block].free)
+    if (block == NONE_U32 || !c->blocks[block].free)
         return false;
-    const CachingBlock *b = &p->blocks[block];
-    CachingList *l = &p->lists[b->list];
-    list_remove(l, find_free(l, b->bytes, b->at));
+    free_remove(c, block);
     return true;
 }
 
-void caching_give(Caching *p, uint32_t block)
+void caching_give(Caching *c, uint32_t block)
 {
-    ASSERT(!p->blocks[block].free);
-    uint32_t prev = p->blocks[block].prev, next = p->blocks[block].next;
-    if (claim(p, next))
-        join(p, block, next);
-    if (claim(p, prev)) {
-        join(p, prev, block);
+    ASSERT(!c->blocks[block].free);
+    uint32_t prev = c->blocks[block].prev, next = c->blocks[block].next;
+    if (claim(c, next))
+        join(c, block, next);
+    if (claim(c, prev)) {
+        join(c, prev, block);
         block = prev;
     }
-    p->blocks[block].free = true;
-    list_add(p, block);
+    free_add(c, block);
 }
 
-void caching_open(Caching *p, uint64_t capacity_bytes)
+void caching_open(Caching *c, uint64_t capacity_bytes, bool expandable)
 {
-    *p = (Caching){ .capacity_bytes = capacity_bytes, .unused = NONE_U32 };
+    *c = (Caching){ .capacity_bytes = capacity_bytes,
+                    .expandable = expandable,
+                    .unused = NONE_U32 };
+    for (int k = 0; k < CACHING_LISTS; k++)
+        c->root[k] = c->last[k] = NONE_U32;
 }
 
-void caching_close(Caching *p)
+void caching_close(Caching *c)
 {
-    for (int k = 0; k < 2 * STREAM_N; k++)
-        free(p->lists[k].free);
-    free(p->blocks);
+    free(c->blocks);
 }

@@ -14,6 +14,10 @@
  *     no room   segments of which nothing is used go back to CUDA, then once more
  *
  *     segment   |  params  |used|    free    |used|free|     reserved: all of it
+ *
+ * With expandable_segments:True small and large have one segment of each stream, which grows at its
+ * end by pages of 2 and 20 MiB; what is left of a block always stays free; and where there is no
+ * room all pages go back of which nothing is used.
  */
 #ifndef LOCKSTEP_SIM_CACHING_H
 #define LOCKSTEP_SIM_CACHING_H
@@ -29,48 +33,54 @@ typedef enum CachingStream {
     STREAM_N
 } CachingStream;
 
+enum { CACHING_LISTS = 2 * STREAM_N }; /* of each stream large and small */
+
 typedef struct CachingBlock {
-    uint64_t at, bytes;  /* at: its address; those of one segment follow one another */
-    uint32_t prev, next; /* its neighbours in the segment; NONE_U32 */
-    uint8_t list;        /* of Caching.lists */
+    uint64_t at, bytes;   /* at: its address */
+    uint32_t prev, next;  /* its neighbours in the segment; NONE_U32 */
+    uint32_t left, right; /* of a free one: a treap by bytes, then at */
+    uint32_t priority;
+    uint8_t list;
     bool free;
 } CachingBlock;
 
-typedef struct CachingFree {
-    uint64_t bytes, at;
-    uint32_t block;
-} CachingFree;
-
-typedef struct CachingList {
-    uint32_t free_n, free_cap;
-    CachingFree *free; /* ascending by bytes, then at */
-} CachingList;
-
 typedef struct Caching {
+    bool expandable;
     uint64_t capacity_bytes;             /* that CUDA has for it */
     uint64_t reserved_bytes, most_bytes; /* now, and at most so far */
+    uint64_t free_page_bytes;            /* whole pages of free blocks */
     bool overflowed; /* it has asked for more than there is: from then on it gets it */
     uint64_t end;    /* of all addresses so far */
-    CachingList lists[2 * STREAM_N];
+    uint32_t root[CACHING_LISTS]; /* free blocks; NONE_U32 */
+    uint32_t last[CACHING_LISTS]; /* expandable: the block at the segment's end; NONE_U32 */
     uint32_t blocks_n, blocks_cap, unused; /* unused: the first, linked by next */
     CachingBlock *blocks;
 } Caching;
 
-void caching_open(Caching *p, uint64_t capacity_bytes);
-void caching_close(Caching *p);
-uint32_t caching_take(Caching *p, uint64_t bytes, CachingStream stream); /* a block */
-void caching_give(Caching *p, uint32_t block);
+void caching_open(Caching *c, uint64_t capacity_bytes, bool expandable);
+void caching_close(Caching *c);
+uint32_t caching_take(Caching *c, uint64_t bytes, CachingStream stream); /* a block */
+void caching_give(Caching *c, uint32_t block);
+
+/* What is done for a role. */
+typedef struct CachingRun {
+    uint64_t capacity_bytes; /* UINT64_MAX: as much as it wants */
+    bool expandable;
+} CachingRun;
 
 /*
  * What the allocator holds at most while a rank runs role step after step, until a step needs no
- * more than the one before; above capacity_bytes where it does not get by with that (then: what it
- * would hold with more).  g is sealed.
+ * more than the one before; above the capacity where it does not get by with that (then: what it
+ * would hold with more).  peak_bytes: what the role allocates, memory_of_role.  g is sealed.
  *
  * Parameters, master weights and lasting gradients are there first.  Moments are made by the first
  * update, in the holes that the first step's activations leave, so that the second step's no longer
  * fit there.  Tensors of gathers and reductions lie in blocks of their streams, all others in those
- * of the main one.  Of micro-batches that go by like their neighbours, some are left out.
+ * of the main one.
+ *
+ * A long role is cut short: of its micro-batches the first are run, as many as it has under way at
+ * a time and more, and the last; what the others allocate more at a time leaves as much unused.
  */
-uint64_t caching_of_role(const Graph *g, const Role *role, uint64_t capacity_bytes);
+uint64_t caching_of_role(const Graph *g, const Role *role, uint64_t peak_bytes, CachingRun run);
 
 #endif

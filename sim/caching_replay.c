@@ -9,9 +9,10 @@
 
 /* What a step leaves behind is soon the same. */
 enum { STEPS_MAX = 3 };
-/* Kept at the beginning beside those under way at a time, so that all of a pipeline's beginning is
- * there: the first, which may have kernels of its own, and one like all others. */
-enum { HEAD_MORE = 1 };
+/* Micro-batches are run as long as no more tensors are born in a step than BIRTHS_USUAL (a few
+ * milliseconds); so many as are under way and HEAD_MORE, up to BIRTHS_MAX.  HEAD_MORE: the first,
+ * which may have kernels of its own, and one that is like all others. */
+enum { BIRTHS_USUAL = 4000, BIRTHS_MAX = 40000, HEAD_MORE = 2 };
 
 typedef struct Replay {
     const Graph *g;
@@ -58,17 +59,88 @@ static uint32_t under_way(const Role *role, uint32_t micro_batches)
     return most;
 }
 
+static uint32_t births_of(const Graph *g, const Segment *s)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < s->op_n; k++) {
+        const Op *op = graph_ops(g, s) + k;
+        for (uint32_t a = 0; a < op->arg_n; a++)
+            n += g->args[op->arg_first + a].born;
+    }
+    return n;
+}
+
+/* Tensors that are born, by micro-batch; [micro_batches]: of none. */
+static uint64_t *births_by_micro_batch(const Replay *y)
+{
+    const Graph *g = y->g;
+    uint32_t *of_segment = mem_zero((size_t)g->segments_n + 1, sizeof *of_segment);
+    bool *known = mem_zero((size_t)g->segments_n + 1, sizeof *known);
+    uint64_t *births = mem_zero((size_t)y->micro_batches + 1, sizeof *births);
+    for (uint32_t i = 0; i < y->role->instances_n; i++) {
+        const Instance *in = &y->role->instances[i];
+        if (!known[in->segment])
+            of_segment[in->segment] = births_of(g, &g->segments[in->segment]);
+        known[in->segment] = true;
+        births[in->micro_batch == NONE_U32 ? y->micro_batches : in->micro_batch] +=
+            of_segment[in->segment];
+    }
+    free(of_segment);
+    free(known);
+    return births;
+}
+
+static uint32_t head_of(const Replay *y)
+{
+    uint32_t all = y->micro_batches, least = under_way(y->role, all) + HEAD_MORE, n = 0;
+    uint64_t *births = births_by_micro_batch(y);
+    uint64_t sum = births[all] + (all > 0 ? births[all - 1] : 0);
+    while (n + 1 < all) {
+        sum += births[n];
+        if (sum > (n < least ? BIRTHS_MAX : BIRTHS_USUAL))
+            break;
+        n++;
+    }
+    free(births);
+    return n;
+}
+
 static bool is_kept(const Replay *y, const Instance *in)
 {
     uint32_t m = in->micro_batch;
     return m == NONE_U32 || m < y->head_n || m + 1 >= y->micro_batches;
 }
 
+static uint64_t residents_of(const Replay *y)
+{
+    uint64_t bytes = 0;
+    for (uint32_t f = 0; f < y->role->frames_n; f++) {
+        const Layout *l = &y->g->layouts[y->role->frames[f].layout];
+        for (uint32_t i = 0; y->role->frames[f].resident && i < l->tensor_n; i++)
+            bytes += y->g->tensors[l->tensor_first + i].bytes;
+    }
+    return bytes;
+}
+
+/* What is allocated at most without those that are left out. */
+static uint64_t peak_of_kept(const Replay *y, uint64_t residents)
+{
+    int64_t now = (int64_t)residents, peak = now;
+    for (uint32_t i = 0; i < y->role->instances_n; i++) {
+        const Segment *s = &y->g->segments[y->role->instances[i].segment];
+        if (!is_kept(y, &y->role->instances[i]))
+            continue;
+        peak = max_i64(peak, now + s->memory_peak);
+        now += s->memory_delta;
+    }
+    return (uint64_t)peak;
+}
+
 /* ---- tensors ---- */
 
 static void take(Replay *y, size_t place, const Tensor *t, CachingStream stream)
 {
-    if (y->block[place] == NONE_U32)
+    if (y->block[place] == NONE_U32 && t->bytes > 0)
         y->block[place] = caching_take(&y->memory, t->bytes, stream);
 }
 
@@ -156,7 +228,7 @@ static void replay_step(Replay *y)
     }
 }
 
-static void replay_open(Replay *y, uint64_t capacity_bytes)
+static void replay_open(Replay *y)
 {
     size_t places;
     y->frame_first = role_places(y->g, y->role, &places);
@@ -165,26 +237,37 @@ static void replay_open(Replay *y, uint64_t capacity_bytes)
     for (size_t i = 0; i < places + y->g->tensors_n; i++)
         y->block[i] = NONE_U32;
     y->micro_batches = micro_batches_of(y->role);
-    y->head_n = under_way(y->role, y->micro_batches) + HEAD_MORE;
-    caching_open(&y->memory, capacity_bytes);
-    take_residents(y, false);
+    y->head_n = head_of(y);
 }
 
-uint64_t caching_of_role(const Graph *g, const Role *role, uint64_t capacity_bytes)
+static void replay_close(Replay *y)
+{
+    caching_close(&y->memory);
+    free(y->frame_first);
+    free(y->block);
+}
+
+uint64_t caching_of_role(const Graph *g, const Role *role, uint64_t peak_bytes, CachingRun run)
 {
     ASSERT(g->sealed);
     Replay y = { .g = g, .role = role };
-    replay_open(&y, capacity_bytes);
     uint64_t before;
     int step = 0;
+    replay_open(&y);
+    uint64_t residents = residents_of(&y), kept = peak_of_kept(&y, residents);
+    uint64_t missing = peak_bytes > kept ? peak_bytes - kept : 0;
+    bool has_room = run.capacity_bytes > missing;
+    caching_open(&y.memory, has_room ? run.capacity_bytes - missing : 0, run.expandable);
+    take_residents(&y, false);
     do {
         before = y.memory.most_bytes;
         replay_step(&y);
         make_moments(&y); /* of a program without an update */
     } while (++step < STEPS_MAX && (step == 1 || y.memory.most_bytes > before));
-    uint64_t most_bytes = y.memory.most_bytes;
-    caching_close(&y.memory);
-    free(y.frame_first);
-    free(y.block);
-    return most_bytes;
+    uint64_t most = y.memory.most_bytes;
+    if (missing > 0) /* allocated by those left out, and held as of those that were run */
+        most += (uint64_t)((double)missing * (double)(most - residents) /
+                           (double)(kept - residents));
+    replay_close(&y);
+    return most;
 }

@@ -36,7 +36,9 @@ typedef struct RoleMemory {
     /* What the allocator holds for it at most, where a GPU has room for that; 0 before
      * memory_replay. */
     uint64_t pool_bytes;
-    bool pool_caches; /* it is PyTorch's, which gets by with less where it must */
+    bool caches, expandable; /* it is PyTorch's, which gets by with less where it must */
+    /* What memory_extra has found: held where there is so much room. */
+    uint64_t room_bytes, held_bytes;
 } RoleMemory;
 
 /* The name of tensors of class TENSOR_OPTIMIZER that are there before the first update. */
@@ -94,8 +96,9 @@ typedef struct MemoryExtra {
 } MemoryExtra;
 
 /* For a rank that runs role.  All 0 on a machine with ideal_collectives and on CPUs.  An allocator
- * that caches gives back what it does not use before it runs out of room, see caching_of_role. */
-MemoryExtra memory_extra(const Graph *g, const Role *role, const RoleMemory *m,
+ * that caches gives back what it does not use before it runs out of room, see caching_of_role; m
+ * remembers that. */
+MemoryExtra memory_extra(const Graph *g, const Role *role, RoleMemory *m,
                          const Machine *machine, uint32_t rank);
 
 static inline uint64_t memory_reserved_bytes(const RoleMemory *m, const MemoryExtra *x)

@@ -103,23 +103,28 @@ void memory_replay(RoleMemory *m, const Graph *g, const Role *role, const Machin
     for (int c = 0; c < TENSOR_CLASS_N; c++)
         resident += m->resident[c];
     double passing = (double)(m->peak_bytes - resident);
-    m->pool_caches = !sw->planned_memory;
-    m->pool_bytes = m->pool_caches
-                        ? caching_of_role(g, role, UINT64_MAX)
-                        : m->peak_bytes + (uint64_t)(planned_fragmentation * passing);
+    m->caches = !sw->planned_memory;
+    m->expandable = sw->expandable_segments;
+    m->pool_bytes = m->caches ? caching_of_role(g, role, m->peak_bytes,
+                                                (CachingRun){ UINT64_MAX, m->expandable })
+                              : m->peak_bytes + (uint64_t)(planned_fragmentation * passing);
 }
 
 /* Where there is not room for all it would hold, the allocator may get by with less. */
-static uint64_t pool_bytes(const Graph *g, const Role *role, const RoleMemory *m,
-                           uint64_t room_bytes)
+static uint64_t held_in(const Graph *g, const Role *role, RoleMemory *m, uint64_t room_bytes)
 {
-    if (m->pool_bytes <= room_bytes || !m->pool_caches)
+    if (m->pool_bytes <= room_bytes || !m->caches || m->peak_bytes > room_bytes)
         return m->pool_bytes;
-    uint64_t bytes = caching_of_role(g, role, room_bytes);
-    return bytes <= room_bytes ? bytes : m->pool_bytes;
+    if (m->held_bytes == 0 || m->room_bytes != room_bytes) {
+        uint64_t bytes =
+            caching_of_role(g, role, m->peak_bytes, (CachingRun){ room_bytes, m->expandable });
+        m->room_bytes = room_bytes;
+        m->held_bytes = bytes <= room_bytes ? bytes : m->pool_bytes;
+    }
+    return m->held_bytes;
 }
 
-MemoryExtra memory_extra(const Graph *g, const Role *role, const RoleMemory *m,
+MemoryExtra memory_extra(const Graph *g, const Role *role, RoleMemory *m,
                          const Machine *machine, uint32_t rank)
 {
     const NodeType *type = machine_place(machine, rank).type;
@@ -128,7 +133,7 @@ MemoryExtra memory_extra(const Graph *g, const Role *role, const RoleMemory *m,
     MemoryExtra x = { .context_bytes = CONTEXT_BYTES,
                       .comm_bytes = comm_bytes(g, role, machine, rank) };
     uint64_t taken = x.context_bytes + x.comm_bytes, there = type->gpu->memory_bytes;
-    uint64_t pool = pool_bytes(g, role, m, there > taken ? there - taken : 0);
+    uint64_t pool = held_in(g, role, m, there > taken ? there - taken : 0);
     x.fragmentation_bytes = pool > m->peak_bytes ? pool - m->peak_bytes : 0;
     return x;
 }

@@ -48,7 +48,7 @@ static uint64_t largest_gpu(const Machine *m)
 
 static void keep(PlanCandidate *c, const Report *r)
 {
-    c->fate = PLAN_SIMULATED;
+    c->fate = r->fits ? PLAN_SIMULATED : PLAN_TOO_LARGE;
     c->step_s = r->step_time_s;
     c->exposed_s = r->times.exposed_comm_s;
     c->bubble_s = r->times.bubble_s;
@@ -85,7 +85,7 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
     RoleMemory *memory = mem_zero(g->roles_n + 1, sizeof *memory);
     for (uint32_t i = 0; i < g->roles_n; i++)
         memory[i] = memory_of_role(g, &g->roles[i], NULL);
-    if (!c->weighed || kept)
+    if (c->known < PLAN_RESERVED || kept)
         plan_weigh(c, p, g, &t->s.machine, memory, t->depth == WEIGHED || kept);
     if (c->need_bytes > c->gpu_bytes) {
         c->fate = PLAN_TOO_LARGE;
@@ -123,9 +123,9 @@ static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *
     Try t = { .s = plan_scenario(p, c), .depth = depth };
     Shortening way = shorten(&t.s);
     uint32_t meant = t.s.training.micro_batches, n = way.micro_batches;
-    if (depth <= BOUNDED)
+    if (depth == BOUNDED)
         n = shorten_to_weigh(&t.s);
-    if (depth == EXPANDED || kept)
+    if (depth == EXPANDED || depth == WEIGHED || kept)
         n = meant;
     for (t.unsteady = true; t.unsteady; n = meant) {
         Graph g = { 0 };
@@ -141,15 +141,6 @@ static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *
     }
     if (err->set)
         c->fate = PLAN_REFUSED;
-}
-
-void plan_simulate(const Plan *p, PlanCandidate *c)
-{
-    Err ignored = { 0 };
-    if (c->fate != PLAN_SIMULATED)
-        try_candidate(p, c, COLLAPSED, NULL, &ignored);
-    if (c->fate == PLAN_SIMULATED && !c->weighed)
-        try_candidate(p, c, WEIGHED, NULL, &ignored);
 }
 
 /* ---- all of them ---- */
@@ -358,13 +349,13 @@ static void try_bases(Plan *p)
 /* Fragmentation takes long to find out, so that only who is among the best is asked for it. */
 static bool is_doubtful(const Plan *p, const PlanCandidate *c, const Fastest *fastest)
 {
-    if (c->fate != PLAN_SIMULATED || c->weighed)
+    if (c->fate != PLAN_SIMULATED || c->known == PLAN_RESERVED)
         return false;
     return p->options->weighs_all || may_be_among(&fastest[c->base], c->step_s);
 }
 
 /* Who recomputes more, and was not tried because this one seemed to fit. */
-static void try_next_of_family(Plan *p, uint32_t i)
+static void try_next_of_family(const Plan *p, uint32_t i)
 {
     PlanCandidate *c = p->candidates;
     Err ignored = { 0 };
@@ -374,6 +365,17 @@ static void try_next_of_family(Plan *p, uint32_t i)
         if (c[i].fate == PLAN_SIMULATED || c[i].fate == PLAN_TOO_SLOW)
             return;
     }
+}
+
+void plan_simulate(const Plan *p, PlanCandidate *c)
+{
+    Err ignored = { 0 };
+    if (c->fate != PLAN_SIMULATED)
+        try_candidate(p, c, COLLAPSED, NULL, &ignored);
+    if (c->fate == PLAN_SIMULATED && c->known < PLAN_RESERVED)
+        try_candidate(p, c, WEIGHED, NULL, &ignored);
+    if (c->fate == PLAN_TOO_LARGE)
+        try_next_of_family(p, (uint32_t)(c - p->candidates));
 }
 
 /* True if somebody does not: then others may be among the best. */
@@ -511,22 +513,47 @@ static double fullness(const PlanCandidate *c)
     return (double)c->need_bytes / (double)c->gpu_bytes;
 }
 
-/* Who has the lowest bound is weighed, until that is no bound. */
+static bool is_over(const PlanCandidate *c)
+{
+    return (c->fate == PLAN_ABOVE_BOUND || c->fate == PLAN_TOO_LARGE) &&
+           c->need_bytes > c->gpu_bytes;
+}
+
+/* The one that misses by least, as far as is known. */
+static PlanCandidate *least_over(const Plan *p, PlanKnown known)
+{
+    PlanCandidate *least = NULL;
+    for (uint32_t i = 0; i < p->n; i++) {
+        PlanCandidate *c = &p->candidates[i];
+        if (is_over(c) && c->known <= known && (!least || fullness(c) < fullness(least)))
+            least = c;
+    }
+    return least;
+}
+
+/* Who has the lowest bound is built, until that is no bound; of some that allocate least it is
+ * found out what they need. */
 static const PlanCandidate *closest_to_fit(Plan *p)
 {
-    for (;;) {
-        PlanCandidate *closest = NULL;
-        for (uint32_t i = 0; i < p->n; i++) {
-            PlanCandidate *c = &p->candidates[i];
-            if ((c->fate == PLAN_ABOVE_BOUND || c->fate == PLAN_TOO_LARGE) &&
-                (!closest || fullness(c) < fullness(closest)))
-                closest = c;
-        }
-        if (!closest || closest->weighed)
-            return closest;
-        Err err = { 0 };
-        try_candidate(p, closest, WEIGHED, NULL, &err); /* who is refused is not asked again */
+    enum { ASKED = 8 };
+    Err ignored = { 0 };
+    PlanCandidate *c = least_over(p, PLAN_RESERVED);
+    for (; c && c->known == PLAN_BOUND; c = least_over(p, PLAN_RESERVED)) {
+        c->known = PLAN_ALLOCATED; /* who is refused is not asked again */
+        try_candidate(p, c, BOUNDED, NULL, &ignored);
     }
+    for (int i = 0; i < ASKED && (c = least_over(p, PLAN_ALLOCATED)); i++) {
+        if (c->known == PLAN_BOUND)
+            break;
+        c->known = PLAN_RESERVED;
+        try_candidate(p, c, WEIGHED, NULL, &ignored);
+    }
+    PlanCandidate *closest = NULL;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (is_over(&p->candidates[i]) && p->candidates[i].known == PLAN_RESERVED &&
+            (!closest || fullness(&p->candidates[i]) < fullness(closest)))
+            closest = &p->candidates[i];
+    return closest;
 }
 
 static bool nothing_fits(Plan *p, Err *err)

@@ -61,6 +61,13 @@ typedef enum PlanFate {
     PLAN_FATE_N
 } PlanFate;
 
+/* What need_bytes is. */
+typedef enum PlanKnown {
+    PLAN_BOUND,     /* less than is needed */
+    PLAN_ALLOCATED, /* what is needed without fragmentation */
+    PLAN_RESERVED   /* what is needed */
+} PlanKnown;
+
 typedef struct PlanCandidate {
     /* Keys, as in Scenario. */
     uint32_t base; /* Plan.bases */
@@ -71,7 +78,7 @@ typedef struct PlanCandidate {
     bool sequence_parallel;
 
     PlanFate fate;
-    bool weighed; /* need_bytes is exact, else a lower bound: without fragmentation at least */
+    PlanKnown known;                /* of need_bytes */
     uint64_t need_bytes, gpu_bytes; /* reserved on the fullest GPU, and there */
     double bound_s;                 /* of a step, of what fits: see sim_bound */
     /* Simulated ones. */

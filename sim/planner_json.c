@@ -100,13 +100,14 @@ static void write_candidate(const Plan *p, const PlanCandidate *c, JsonOut *j)
     json_out_close(j, '}');
 }
 
-static void write_report_memory(const ReportMemory *m, JsonOut *j)
+static void write_report_memory(const Report *r, JsonOut *j)
 {
+    const ReportMemory *m = report_memory(r), *fullest = report_fullest(r);
     json_put_open(j, "memory", '{');
     json_put_uint(j, "peak_bytes", m->peak_bytes);
-    json_put_uint(j, "reserved_bytes", m->reserved_bytes);
+    json_put_uint(j, "reserved_bytes", fullest->reserved_bytes);
     report_classes_json(m->of_class, j);
-    json_put_uint(j, "gpu_bytes", m->gpu_bytes);
+    json_put_uint(j, "gpu_bytes", fullest->gpu_bytes);
     json_out_close(j, '}');
 }
 
@@ -120,7 +121,7 @@ static void write_report(const Plan *p, JsonOut *j)
         ASSERT(report_value(r, scenario_metrics[i], &x));
         json_put_number(j, scenario_metrics[i], x);
     }
-    write_report_memory(report_memory(r), j);
+    write_report_memory(r, j);
     json_put_bool(j, "fits", r->fits);
 }
 

@@ -79,7 +79,7 @@ static void print_best(const Plan *p, FILE *out)
 {
     char a[TEXT_CAP], b[TEXT_CAP], label[TEXT_CAP];
     const PlanCandidate *c = &p->candidates[p->order[0]];
-    const ReportMemory *m = report_memory(&p->best);
+    const ReportMemory *fullest = report_fullest(&p->best);
     fprintf(out, "%s\n", text_name(a, p->bases[0].name, COMPARE_WIDTH));
     fprintf(out, "best of %" PRIu32 " candidates by %s: %" PRIu32 " GPUs, %s\n\n", p->n,
             plan_objective_names[p->options->objective], plan_gpus(c), plan_label(label, c));
@@ -88,9 +88,10 @@ static void print_best(const Plan *p, FILE *out)
     if (isfinite(c->tokens_per_s))
         fprintf(out, ", tokens per s %s", text_rate(b, c->tokens_per_s));
     fprintf(out, ", mfu %s\n", text_percent(a, 100 * c->mfu));
-    fprintf(out, "memory      %s allocated", text_bytes(a, m->peak_bytes));
-    fprintf(out, ", %s reserved of %s\n", text_bytes(a, m->reserved_bytes),
-            text_bytes(b, m->gpu_bytes));
+    fprintf(out, "memory      %s allocated",
+            text_bytes(a, report_memory(&p->best)->peak_bytes));
+    fprintf(out, ", %s reserved of %s\n", text_bytes(a, fullest->reserved_bytes),
+            text_bytes(b, fullest->gpu_bytes));
     if (isfinite(c->cost_usd))
         fprintf(out, "cost        %s a step\n", text_usd(a, c->cost_usd));
     else

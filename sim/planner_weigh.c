@@ -46,44 +46,47 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     }
 }
 
-static uint32_t rank_of_role(const Graph *g, uint32_t role)
+/* The first rank on nodes of a type that runs the role; NONE_U32: there is none.  Roles change
+ * with every role_stride ranks. */
+static uint32_t rank_of_role(const Graph *g, const NodeType *t, uint32_t role)
 {
-    for (uint32_t i = 0; i < g->role_extent; i++)
-        if (g->role_of[i] == role)
-            return i * g->role_stride;
-    return 0;
+    uint64_t end =
+        min_u64((uint64_t)t->first_rank + (uint64_t)t->count * t->gpus_n, g->world_n);
+    uint32_t seen = 0;
+    for (uint64_t r = t->first_rank; r < end && seen <= g->role_extent; seen++) {
+        if (g->role_of[r / g->role_stride % g->role_extent] == role)
+            return (uint32_t)r;
+        r = (r / g->role_stride + 1) * g->role_stride;
+    }
+    return NONE_U32;
 }
 
-/* What a rank of a role needs of its GPU. */
-typedef struct Load {
-    uint32_t role, rank;
-    uint64_t need_bytes, gpu_bytes;
-    double full; /* need / gpu */
-} Load;
-
-static Load load_of(const Graph *g, const Machine *m, const RoleMemory *memory, uint32_t role)
+/* Notes the need of a rank if it has least left so far. */
+static void note_need(PlanCandidate *c, const Graph *g, const Machine *m, RoleMemory *memory,
+                      uint32_t role, uint32_t rank)
 {
-    Load l = { .role = role, .rank = rank_of_role(g, role) };
-    const MemoryExtra extra = memory_extra(g, &g->roles[role], memory, m, l.rank);
-    l.need_bytes = memory_reserved_bytes(memory, &extra);
-    l.gpu_bytes = machine_place(m, l.rank).type->gpu->memory_bytes;
-    l.full = (double)l.need_bytes / (double)l.gpu_bytes;
-    return l;
+    const MemoryExtra extra = memory_extra(g, &g->roles[role], memory, m, rank);
+    uint64_t need = memory_reserved_bytes(memory, &extra);
+    uint64_t there = machine_place(m, rank).type->gpu->memory_bytes;
+    if (c->gpu_bytes > 0 &&
+        (double)need / (double)there <= (double)c->need_bytes / (double)c->gpu_bytes)
+        return;
+    c->need_bytes = need;
+    c->gpu_bytes = there;
 }
 
 void plan_weigh(PlanCandidate *c, const Plan *p, const Graph *g, const Machine *m,
                 RoleMemory *memory, bool exactly)
 {
-    double fullest = -1;
+    c->need_bytes = c->gpu_bytes = 0;
     for (uint32_t i = 0; i < g->roles_n; i++) {
         if (exactly)
             memory_replay(&memory[i], g, &g->roles[i], m, &p->sw);
-        Load l = load_of(g, m, &memory[i], i);
-        if (l.full <= fullest)
-            continue;
-        fullest = l.full;
-        c->need_bytes = l.need_bytes;
-        c->gpu_bytes = l.gpu_bytes;
+        for (uint32_t t = 0; t < m->types_n; t++) {
+            uint32_t rank = rank_of_role(g, &m->types[t], i);
+            if (rank != NONE_U32)
+                note_need(c, g, m, &memory[i], i, rank);
+        }
     }
-    c->weighed = exactly;
+    c->known = exactly ? PLAN_RESERVED : PLAN_ALLOCATED;
 }

@@ -86,7 +86,7 @@ static Found find(const Plan *p, Question *asks)
         Found f = find_known(p, asks, &unknown);
         if (unknown && (!f.fast || unknown->bound_s < f.fast->step_s))
             plan_simulate(p, unknown);
-        else if (f.fast && !f.fast->weighed)
+        else if (f.fast && f.fast->known < PLAN_RESERVED)
             plan_simulate(p, f.fast);
         else
             return f;
@@ -186,7 +186,7 @@ static void say(Plan *p, const char *text)
 
 static const char *at_least(const PlanCandidate *c)
 {
-    return c->weighed ? "" : "more than ";
+    return c->known == PLAN_RESERVED ? "" : "more than ";
 }
 
 /* "ddp needs 158 GiB a GPU, 79 GiB are there" */

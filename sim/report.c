@@ -170,8 +170,8 @@ typedef struct Fill {
     const Scenario *s;
     const Graph *g;
     const SimResult *result;
-    const RoleMemory *memory; /* by role */
-    Flops *flops;             /* by role */
+    RoleMemory *memory; /* by role */
+    Flops *flops;       /* by role */
 } Fill;
 
 static const Gpu *gpu_of(const Fill *f, uint32_t rank)
@@ -181,7 +181,7 @@ static const Gpu *gpu_of(const Fill *f, uint32_t rank)
 
 static ReportMemory memory_of(const Fill *f, const RankStat *stat)
 {
-    const RoleMemory *m = &f->memory[stat->role];
+    RoleMemory *m = &f->memory[stat->role];
     const Role *role = &f->g->roles[stat->role];
     ReportMemory out = { .peak_bytes = m->peak_bytes,
                          .gpu_bytes = gpu_of(f, stat->rank)->memory_bytes };
@@ -315,7 +315,7 @@ static void fill_speed(const Fill *f)
 }
 
 void report_fill(Report *r, const Scenario *s, const Graph *g, const SimResult *result,
-                 const RoleMemory *memory, double wall_s)
+                 RoleMemory *memory, double wall_s)
 {
     ASSERT(result->ranks_n > 0);
     *r = (Report){ .events = result->events, .ops = result->ops, .wall_s = wall_s };
@@ -404,7 +404,6 @@ static const Key headline[] = {
 
 static const Key of_memory[] = {
     { "memory.peak_bytes", offsetof(ReportMemory, peak_bytes) },
-    { "memory.reserved_bytes", offsetof(ReportMemory, reserved_bytes) },
     { "memory.params_bytes", offsetof(ReportMemory, of_class[TENSOR_PARAM]) },
     { "memory.grads_bytes", offsetof(ReportMemory, of_class[TENSOR_GRAD]) },
     { "memory.optimizer_bytes", offsetof(ReportMemory, of_class[TENSOR_OPTIMIZER]) },
@@ -426,6 +425,10 @@ bool report_value(const Report *r, const char *key, double *value)
             *value = (double)bytes;
             return true;
         }
+    if (strcmp(key, "memory.reserved_bytes") == 0) {
+        *value = (double)report_fullest(r)->reserved_bytes;
+        return true;
+    }
     if (strcmp(key, "fits") != 0)
         return false;
     *value = r->fits;

@@ -12,7 +12,7 @@
  *     hfu         = the same with recomputation of matmuls, attention and convolutions added
  *
  * Headline times are means over all ranks; memory is that of the rank with the
- * largest peak; collectives are those of the rank that communication exposes most;
+ * largest peak, what is reserved that of the fullest GPU; collectives are those of the rank that communication exposes most;
  * each bound is the largest over the ranks.
  */
 #ifndef LOCKSTEP_SIM_REPORT_H
@@ -101,9 +101,9 @@ typedef struct Report {
     double wall_s;
 } Report;
 
-/* memory: by Graph.roles.  wall_s: what building and simulating took. */
+/* memory: by Graph.roles, see memory_extra.  wall_s: what building and simulating took. */
 void report_fill(Report *r, const Scenario *s, const Graph *g, const SimResult *result,
-                 const RoleMemory *memory, double wall_s);
+                 RoleMemory *memory, double wall_s);
 /* Adds what is alive at the peak of the rank with the largest one. */
 void report_add_peak(Report *r, const Graph *g, const RoleMemory *memory);
 void report_free(Report *r);

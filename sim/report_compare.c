@@ -196,7 +196,7 @@ static char *cell_peak(char *t, const Report *r)
 
 static char *cell_reserved(char *t, const Report *r)
 {
-    return text_bytes(t, report_memory(r)->reserved_bytes);
+    return text_bytes(t, report_fullest(r)->reserved_bytes);
 }
 
 static char *cell_fits(char *t, const Report *r)

@@ -37,16 +37,17 @@ void report_classes_json(const uint64_t *of_class, JsonOut *j)
         json_put_uint(j, keys[c], of_class[c]);
 }
 
-static void write_memory(JsonOut *j, const ReportMemory *m)
+/* Of the rank that allocates most, and of the one whose GPU is fullest. */
+static void write_memory(JsonOut *j, const ReportMemory *m, const ReportMemory *fullest)
 {
     json_put_open(j, "memory", '{');
     json_put_uint(j, "peak_bytes", m->peak_bytes);
-    json_put_uint(j, "reserved_bytes", m->reserved_bytes);
+    json_put_uint(j, "reserved_bytes", fullest->reserved_bytes);
     report_classes_json(m->of_class, j);
-    json_put_uint(j, "context_bytes", m->extra.context_bytes);
-    json_put_uint(j, "comm_buffers_bytes", m->extra.comm_bytes);
-    json_put_uint(j, "fragmentation_bytes", m->extra.fragmentation_bytes);
-    json_put_uint(j, "gpu_bytes", m->gpu_bytes);
+    json_put_uint(j, "context_bytes", fullest->extra.context_bytes);
+    json_put_uint(j, "comm_buffers_bytes", fullest->extra.comm_bytes);
+    json_put_uint(j, "fragmentation_bytes", fullest->extra.fragmentation_bytes);
+    json_put_uint(j, "gpu_bytes", fullest->gpu_bytes);
     json_out_close(j, '}');
 }
 
@@ -115,7 +116,7 @@ static void write_rank(JsonOut *j, const ReportRank *k)
     json_put_number(j, "end_s", k->end_s);
     write_rates(j, &k->rates);
     write_times(j, &k->times);
-    write_memory(j, &k->memory);
+    write_memory(j, &k->memory, &k->memory);
     json_put_bool(j, "fits", k->memory.fits);
     write_collectives(j, k);
     write_bounds(j, &k->bounds);
@@ -206,7 +207,7 @@ void report_json(const Report *r, JsonOut *j)
     write_headline(j, r);
     write_rates(j, &r->rates);
     write_times(j, &r->times);
-    write_memory(j, report_memory(r));
+    write_memory(j, report_memory(r), report_fullest(r));
     json_put_bool(j, "fits", r->fits);
     json_put_number(j, "cost_usd_per_step", r->cost_usd_per_step);
     write_critical_path(j, r);

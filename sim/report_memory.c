@@ -98,12 +98,15 @@ static void print_tensors(FILE *out, const ReportPeak *p)
     }
 }
 
-static void print_extra(FILE *out, const ReportMemory *m)
+static void print_extra(FILE *out, const Report *r)
 {
     char t[4][TEXT_CAP];
-    fprintf(out, "\nreserved %s: CUDA context %s, communication buffers %s, fragmentation %s\n",
-            text_bytes(t[0], m->reserved_bytes), text_bytes(t[1], m->extra.context_bytes),
-            text_bytes(t[2], m->extra.comm_bytes),
+    const ReportMemory *m = report_fullest(r);
+    fprintf(out,
+            "\nreserved %s%s: CUDA context %s, communication buffers %s, fragmentation %s\n",
+            text_bytes(t[0], m->reserved_bytes),
+            r->full_rank == r->peak_rank ? "" : " by the fullest rank",
+            text_bytes(t[1], m->extra.context_bytes), text_bytes(t[2], m->extra.comm_bytes),
             text_bytes(t[3], m->extra.fragmentation_bytes));
 }
 
@@ -120,5 +123,5 @@ void report_memory_text(const Report *r, FILE *out)
     print_row(out, "the whole step", p->resident);
     print_layers(out, &p->detail);
     print_tensors(out, p);
-    print_extra(out, report_memory(r));
+    print_extra(out, r);
 }

@@ -196,10 +196,14 @@ static void print_table(Words *w, const Report *r)
     print_time_cell(w, &comm);
     print_memory_cell(w, "allocated", m->peak_bytes, "");
     char *rest = next(w);
-    snprintf(rest, TEXT_CAP, " of %s, %s", BYTES(m->gpu_bytes),
-             m->fits ? "fits" : "does not fit");
+    const ReportMemory *fullest = report_fullest(r);
+    char rank[TEXT_CAP] = "";
+    if (r->full_rank != r->peak_rank)
+        snprintf(rank, sizeof rank, " (rank %" PRIu32 ")", r->ranks[r->full_rank].rank);
+    snprintf(rest, TEXT_CAP, " of %.30s, %s%.20s", BYTES(fullest->gpu_bytes),
+             fullest->fits ? "fits" : "does not fit", rank);
     print_time_cell(w, &hidden);
-    print_memory_cell(w, "reserved", m->reserved_bytes, rest);
+    print_memory_cell(w, "reserved", fullest->reserved_bytes, rest);
 }
 
 /* ---- why ---- */

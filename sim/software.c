@@ -40,9 +40,16 @@ static const Fact parallel_facts[] = {
 
 /* May be left out: false. */
 static const Fact kernel_options[] = {
-    FACT(addmm),         FACT(foreach_optimizer), FACT(keeps_logits),
-    FACT(loss_in_place), FACT(fp8_dynamic),       FACT(f32_params),
-    FACT(f32_stream),    FACT(planned_memory),    FACT(fp8_weight_copies),
+    FACT(addmm),
+    FACT(foreach_optimizer),
+    FACT(keeps_logits),
+    FACT(loss_in_place),
+    FACT(fp8_dynamic),
+    FACT(f32_params),
+    FACT(f32_stream),
+    FACT(planned_memory),
+    FACT(expandable_segments),
+    FACT(fp8_weight_copies),
 };
 
 static const Fact parallel_options[] = {

@@ -85,6 +85,9 @@ typedef struct Software {
     /* Tensors are placed ahead, as by XLA, else by PyTorch's caching allocator as they come; may be
      * left out: false. */
     bool planned_memory;
+    /* With PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, see sim/caching.h; may be left out:
+     * false. */
+    bool expandable_segments;
     AttentionKernel attention_kernel; /* where attention is fused; may be left out: newest */
 
     /* What recomputation does again: "selective" these, "full" everything. */

@@ -398,7 +398,7 @@ static void compare_need(const Plan *p, const PlanCandidate *c)
     char label[512];
     uint64_t need = 0;
     if (CHECK(build_graph(&g, &s, &p->sw, &err))) {
-        const RoleMemory *memory = memory_of_roles(&g, &s.machine, &p->sw, false, &arena);
+        RoleMemory *memory = memory_of_roles(&g, &s.machine, &p->sw, false, &arena);
         for (uint32_t i = 0; i < g.roles_n; i++) {
             MemoryExtra x = memory_extra(&g, &g.roles[i], &memory[i], &s.machine, 0);
             need = max_u64(need, memory_reserved_bytes(&memory[i], &x));
