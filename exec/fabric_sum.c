@@ -1,13 +1,14 @@
 /*
  * fabric_sum.c - sums block by block: widen, add, round, write.
  *
- * Loops over a fixed number of elements of local arrays are what gcc -O2 turns into
- * vector instructions; a block is that number, the rest goes one by one.
+ * A block stays in the L1 cache.
  */
 #include "exec/fabric_sum.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "exec/number.h"
 
 enum { BLOCK = 1024 }; /* elements: 4 KiB of f32 */
 
@@ -16,89 +17,7 @@ bool sum_knows(DType t)
     return t != DTYPE_FP8;
 }
 
-/* ---- f16 and bf16 ---- */
-
-static float f32_of_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static uint32_t bits_of_f32(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static float widen_bf16(uint16_t h)
-{
-    return f32_of_bits((uint32_t)h << 16);
-}
-
-static uint16_t round_bf16(float x)
-{
-    uint32_t bits = bits_of_f32(x);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) /* a NaN stays one */
-        return (uint16_t)((bits >> 16) | 0x40u);
-    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-/* The exponent is moved by a multiplication, which makes subnormals right as well. */
-static float widen_f16(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
-    uint32_t rest = (uint32_t)(h & 0x7fffu) << 13;
-    if (rest >= 0x0f800000u) /* infinity or NaN */
-        return f32_of_bits(sign | 0x7f800000u | (rest & 0x007fffffu));
-    return f32_of_bits(sign | bits_of_f32(f32_of_bits(rest) * 0x1p112f));
-}
-
-static uint16_t round_f16(float x)
-{
-    uint32_t bits = bits_of_f32(x);
-    uint16_t sign = (uint16_t)((bits >> 16) & 0x8000u);
-    bits &= 0x7fffffffu;
-    if (bits > 0x7f800000u)
-        return (uint16_t)(sign | 0x7e00u);
-    if (bits >= 0x477ff000u) /* 65520 and more round to infinity */
-        return (uint16_t)(sign | 0x7c00u);
-    if (bits < 0x38800000u) { /* subnormal: adding 0.5 leaves the bits below, rounded */
-        uint32_t low = bits_of_f32(f32_of_bits(bits) + 0.5f) - 0x3f000000u;
-        return (uint16_t)(sign | low);
-    }
-    bits += 0xfffu + ((bits >> 13) & 1u) - 0x38000000u;
-    return (uint16_t)(sign | (bits >> 13));
-}
-
 /* ---- one block ---- */
-
-static void widen(float *to, const uint8_t *from, size_t n, DType t)
-{
-    const uint16_t *half = (const uint16_t *)(const void *)from;
-    if (t == DTYPE_BF16)
-        for (size_t i = 0; i < n; i++)
-            to[i] = widen_bf16(half[i]);
-    else if (t == DTYPE_F16)
-        for (size_t i = 0; i < n; i++)
-            to[i] = widen_f16(half[i]);
-    else
-        memcpy(to, from, n * sizeof *to);
-}
-
-static void narrow(uint8_t *to, const float *from, size_t n, DType t)
-{
-    uint16_t *half = (uint16_t *)(void *)to;
-    if (t == DTYPE_BF16)
-        for (size_t i = 0; i < n; i++)
-            half[i] = round_bf16(from[i]);
-    else if (t == DTYPE_F16)
-        for (size_t i = 0; i < n; i++)
-            half[i] = round_f16(from[i]);
-    else
-        memcpy(to, from, n * sizeof *from);
-}
 
 /* Four floats as one value of the compiler's; loads and stores go anywhere. */
 typedef float F4 __attribute__((vector_size(16), aligned(4), may_alias));
@@ -127,11 +46,11 @@ static void combine_block_f32(uint8_t *block, const uint8_t *const *from, uint32
     float acc[BLOCK], wide[BLOCK];
     uint64_t size = dtype_bytes(t);
     bool plain = size == sizeof(float);
-    widen(acc, from[0] + at * size, elements, t);
+    numbers_widen(t, from[0] + at * size, elements, acc);
     for (uint32_t v = 1; v < n; v++) {
         const float *x = (const float *)(const void *)(from[v] + at * size);
         if (!plain) {
-            widen(wide, from[v] + at * size, elements, t);
+            numbers_widen(t, from[v] + at * size, elements, wide);
             x = wide;
         }
         if (maximum)
@@ -139,7 +58,7 @@ static void combine_block_f32(uint8_t *block, const uint8_t *const *from, uint32
         else
             add_f32(acc, x, elements);
     }
-    narrow(block, acc, elements, t);
+    numbers_narrow(t, acc, elements, block);
 }
 
 static void combine_block_i32(uint8_t *block, const uint8_t *const *from, uint32_t n,

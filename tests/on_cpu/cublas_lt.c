@@ -11,6 +11,7 @@
  */
 #include "tests/on_cpu/cublasLt.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
