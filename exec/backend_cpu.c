@@ -87,18 +87,6 @@ static int64_t kernel_end_ns(const Backend *b, uint32_t task, int64_t start)
 
 /* ---- transfers ---- */
 
-/* What a transfer works on apart from its tensor goes there, or comes back. */
-static void stage(const Backend *b, const Task *t, bool before)
-{
-    StagedCopy c;
-    for (uint32_t k = 0; calls_staged(b->p, t, k, &c) && c.before == before; k++)
-        for (uint64_t i = 0; i < c.rows; i++) {
-            uint8_t *there = b->arena + c.tensor_offset + i * c.pitch_bytes;
-            uint8_t *here = b->arena + c.buffer_offset + i * c.buffer_pitch_bytes;
-            memcpy(before ? here : there, before ? there : here, c.row_bytes);
-        }
-}
-
 /* Transfers that are posted together end together: the lane goes on when all are done. */
 static int64_t end_transfers(Backend *b, uint32_t first, uint32_t n, int64_t *met_ns)
 {
@@ -125,10 +113,10 @@ static bool run_transfers(Backend *b, uint32_t first, uint32_t n, Err *err)
     for (uint32_t i = 0; i < n; i++)
         calls[i].at_ns = start;
     const Task *t = &b->p->tasks[first];
-    stage(b, t, true);
+    calls_stage(b->p, t, b->arena, true);
     if (!fabric_run(b->job->fabric, calls, n, err))
         return false;
-    stage(b, t, false);
+    calls_stage(b->p, t, b->arena, false);
     int64_t end = end_transfers(b, first, n, &met);
     for (uint32_t i = 0; i < n; i++) {
         TaskRecord *r = &b->records[first + i];

@@ -142,3 +142,14 @@ bool calls_staged(const Program *p, const Task *t, uint32_t i, StagedCopy *copy)
                           .before = t->op->kind == OP_ALL_GATHER };
     return true;
 }
+
+void calls_stage(const Program *p, const Task *t, uint8_t *arena, bool before)
+{
+    StagedCopy c;
+    for (uint32_t k = 0; calls_staged(p, t, k, &c) && c.before == before; k++)
+        for (uint64_t i = 0; i < c.rows; i++) {
+            uint8_t *there = arena + c.tensor_offset + i * c.pitch_bytes;
+            uint8_t *here = arena + c.buffer_offset + i * c.buffer_pitch_bytes;
+            memcpy(before ? here : there, before ? there : here, c.row_bytes);
+        }
+}

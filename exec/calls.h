@@ -45,5 +45,7 @@ typedef struct StagedCopy {
 
 /* The i-th rectangle of this task; false: it has no more. */
 bool calls_staged(const Program *p, const Task *t, uint32_t i, StagedCopy *copy);
+/* Copies all of them, where the arena is in the host's memory: before the transfer, or behind. */
+void calls_stage(const Program *p, const Task *t, uint8_t *arena, bool before);
 
 #endif

@@ -4,6 +4,7 @@
  *     kernels   rows of the GPU's tables: matmuls, attention, what is limited by memory
  *     peaks     the best of the rows, so that no measured row lies above them
  *     link      latency and bandwidth of a ring that all-reduces as fast as was measured
+ *     measured  collectives, each as it took; the link is for what is sent and received
  *
  * PROCESSORS.  More ranks than processors take turns: everything takes so much longer.
  * A transfer is work for its rank's processor as well, unless one is free for it: beside
@@ -228,11 +229,57 @@ static Link link_of(const MachineTimes *m, uint32_t ranks)
     Link link = { 1000, 1 };
     if (ranks < 2)
         return link;
-    double steps = 2 * ((double)ranks - 1), ns = fmax(m->reduce_ns - m->meet_ns, 1);
+    /* Of few bytes the time is that of meeting, give or take. */
+    double steps = 2 * ((double)ranks - 1);
+    double ns = fmax(m->reduce_ns - m->meet_ns, fmax(m->reduce_ns / 10, 1));
     link.latency_ns = m->meet_ns / steps;
     if (m->reduce_bytes > 0)
         link.bytes_per_ns = steps / ranks * (double)m->reduce_bytes / ns;
     return link;
+}
+
+/* Of one kind and number of ranks: [first, end) of the list, which lies in that order. */
+static void put_collective(JsonOut *j, const CollectiveTime *first, const CollectiveTime *end,
+                           double meet_ns)
+{
+    const CollectiveTime *largest = end - 1;
+    double latency_ns = fmin(meet_ns, first->ns);
+    for (const CollectiveTime *t = first; t < end; t++)
+        latency_ns = fmin(latency_ns, t->ns);
+    json_out_open(j, '{');
+    json_put_text(j, "op", op_kind_names[first->kind]);
+    json_put_int(j, "ranks", first->ranks);
+    json_put_int(j, "nodes", 1);
+    json_put_number(j, "latency_us", latency_ns / 1000);
+    json_put_number(j, "GBps", (double)largest->bytes / fmax(largest->ns - latency_ns, 1));
+    json_put_open(j, "sizes", '[');
+    for (const CollectiveTime *t = first; t < end; t++) {
+        json_out_open(j, '[');
+        json_out_int(j, (int64_t)t->bytes);
+        put_time(j, t->ns);
+        json_out_close(j, ']');
+    }
+    json_out_close(j, ']');
+    json_out_close(j, '}');
+}
+
+/* Of sends the link says all: nothing of NCCL's is added. */
+static void put_collectives(JsonOut *j, const MachineTimes *m)
+{
+    json_put_open(j, "collectives", '{');
+    json_put_number(j, "base_latency_us", 0);
+    json_put_number(j, "tree_base_latency_us", 0);
+    json_put_number(j, "intra_efficiency", 1);
+    json_put_open(j, "measured", '[');
+    for (uint32_t i = 0, end; i < m->collectives_n; i = end) {
+        const CollectiveTime *x = m->collectives;
+        end = i + 1;
+        while (end < m->collectives_n && x[end].kind == x[i].kind && x[end].ranks == x[i].ranks)
+            end++;
+        put_collective(j, &x[i], &x[end], m->meet_ns);
+    }
+    json_out_close(j, ']');
+    json_out_close(j, '}');
 }
 
 static void put_peaks(JsonOut *j, const Peaks *p)
@@ -301,9 +348,7 @@ char *run_machine_json(const MachineTimes *m, uint32_t ranks, Err *err)
     json_put_number(&j, "GBps", link.bytes_per_ns);
     json_put_number(&j, "latency_us", link.latency_ns / 1000);
     json_out_close(&j, '}');
-    json_put_open(&j, "collectives", '{');
-    json_put_bool(&j, "ideal", true);
-    json_out_close(&j, '}');
+    put_collectives(&j, m);
     json_put_open(&j, "gpu", '{');
     put_gpu(&j, m, &link);
     json_out_close(&j, '}');

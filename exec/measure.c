@@ -1,11 +1,18 @@
 /*
- * measure.c - sweeps over the kernels, all-reduces, and everybody's shapes in one list.
+ * measure.c - sweeps over the program, all-reduces, and everybody's shapes in one list.
+ *
+ * Ranks of a group meet in the sweeps, so collectives are run however late it is; and what they
+ * bring is what training would: kernels on whatever lay there could take several times as long
+ * (numbers below 2^-126).
  */
 #include "exec/measure.h"
 
+#include "exec/calls.h"
 #include "exec/lanes.h"
 #include "exec/net.h"
+#include "exec/number.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -55,24 +62,43 @@ bool same_work(const Op *a, const Op *b)
 }
 
 typedef struct Shape {
-    const Op *op;
-    double sweep_ns[SWEEPS_MAX]; /* mean of the sweep; 0: not run in it */
-    double sum_ns;               /* of this sweep, */
-    uint32_t n, all_n;           /* times run in it; in all */
+    const Task *task;
+    double sweep_ns[SWEEPS_MAX]; /* middle of the sweep; 0: not run in it */
+    double *ns;                  /* of this sweep, [n] */
+    uint32_t n, cap, all_n;      /* times run in it; in all */
 } Shape;
 
 typedef struct Sweeps {
     const Job *job;
     KernelEnv env;
+    CommCalls calls;
     uint32_t *shape_of; /* by task; NONE_U32: nothing to run */
     Shape *shapes;
     uint32_t shapes_n, sweep;
-    int64_t start_ns, clock_ns, busy_ns; /* the last two: of all that was run */
+    int64_t start_ns, clock_ns, busy_ns; /* the last two: of all kernels that were run */
 } Sweeps;
 
 static bool is_kernel(const Op *op)
 {
     return op->kind == OP_H2D || (!op_is_comm(op->kind) && cpu_kernels[op->kind]);
+}
+
+static bool is_collective(const Op *op)
+{
+    return op_is_comm(op->kind) && !op_is_p2p(op->kind);
+}
+
+static bool same_collective(const Task *a, const Task *b)
+{
+    return a->op->kind == b->op->kind && a->op->dtype == b->op->dtype &&
+           a->members_n == b->members_n && a->op->u.comm.bytes == b->op->u.comm.bytes;
+}
+
+static bool same_shape(const Task *a, const Task *b)
+{
+    if (a->op == b->op)
+        return true;
+    return is_collective(a->op) ? same_collective(a, b) : same_work(a->op, b->op);
 }
 
 static void list_shapes(Sweeps *s)
@@ -81,15 +107,15 @@ static void list_shapes(Sweeps *s)
     s->shape_of = mem_zero((size_t)p->tasks_n + 1, sizeof *s->shape_of);
     s->shapes = mem_zero((size_t)p->tasks_n + 1, sizeof *s->shapes);
     for (uint32_t t = 0; t < p->tasks_n; t++) {
-        const Op *op = p->tasks[t].op;
+        const Task *task = &p->tasks[t];
         uint32_t i = 0;
         s->shape_of[t] = NONE_U32;
-        if (!is_kernel(op))
+        if (!is_kernel(task->op) && !is_collective(task->op))
             continue;
-        while (i < s->shapes_n && s->shapes[i].op != op && !same_work(s->shapes[i].op, op))
+        while (i < s->shapes_n && !same_shape(s->shapes[i].task, task))
             i++;
         if (i == s->shapes_n)
-            s->shapes[s->shapes_n++].op = op;
+            s->shapes[s->shapes_n++].task = task;
         s->shape_of[t] = i;
     }
 }
@@ -110,6 +136,21 @@ static void mend_indices(Sweeps *s, const Task *t)
     }
 }
 
+/* What has been received: of either sign, from 2^-12 to 2, as activations and gradients are. */
+static void receive(Sweeps *s, const Buffer *b)
+{
+    float x[256];
+    uint64_t each = dtype_bytes(b->dtype);
+    for (uint32_t i = 0; i < ARRAY_N(x); i++) {
+        uint64_t drawn = mix_u64(i);
+        float size = 1 + (float)(drawn >> 40) * 0x1p-24f;
+        x[i] = ldexpf(drawn & 1 ? size : -size, -(int)(drawn >> 1 & 7) - (int)(drawn >> 4 & 7));
+    }
+    for (uint64_t at = 0; at < b->elements; at += ARRAY_N(x))
+        numbers_narrow(b->dtype, x, min_u64(ARRAY_N(x), b->elements - at),
+                       s->env.arena + b->offset + at * each);
+}
+
 /* Every line of what a transfer would have left in the caches, read and written. */
 static void touch(Sweeps *s, const Task *t)
 {
@@ -117,9 +158,45 @@ static void touch(Sweeps *s, const Task *t)
     for (uint32_t a = 0; a < t->args_n; a++) {
         const Buffer *b = &task_args(s->job->program, t)[a];
         volatile uint8_t *x = s->env.arena + b->offset;
+        if (t->op->kind == OP_RECV && b->dtype <= DTYPE_BF16)
+            receive(s, b);
         for (uint64_t i = 0; i < b->bytes; i += LINE)
             x[i] = x[i];
     }
+}
+
+static void add_sample(Shape *shape, double ns)
+{
+    GROW(shape->ns, shape->n, shape->cap);
+    shape->ns[shape->n++] = ns;
+}
+
+/* The mean: a kernel finds other things in the caches each time, and ranks that meet have slept or
+ * have not.  Of collectives without the longest tenth, in which another program had a processor of
+ * any of the ranks. */
+static double middle_ns(Shape *shape)
+{
+    bool waits = is_collective(shape->task->op);
+    uint32_t n = shape->n - (waits ? shape->n / 10 : 0);
+    double sum = 0;
+    if (waits)
+        (void)sort_median(shape->ns, shape->n);
+    for (uint32_t i = 0; i < n; i++)
+        sum += shape->ns[i];
+    return sum / n;
+}
+
+/* False where the job fails.  Waiting for those who come later does not count. */
+static bool time_collective(Sweeps *s, uint32_t task, Shape *shape, Err *err)
+{
+    const Program *p = s->job->program;
+    CommCall *call = calls_of(&s->calls, task);
+    calls_stage(p, &p->tasks[task], s->env.arena, true);
+    if (!fabric_run(s->job->fabric, call, 1, err))
+        return false;
+    add_sample(shape, (double)(net_now_ns() - call->met_wall_ns));
+    calls_stage(p, &p->tasks[task], s->env.arena, false);
+    return true;
 }
 
 static bool run_one(Sweeps *s, const Task *t, Err *err)
@@ -146,33 +223,36 @@ static bool time_one(Sweeps *s, const Task *t, Shape *shape, Err *err)
         return false;
     int64_t ns = net_now_ns() - start_ns;
     busy_ns = processor_ns() - busy_ns;
-    shape->sum_ns += (double)min_i64(ns, busy_ns);
-    shape->n++;
+    add_sample(shape, (double)min_i64(ns, busy_ns));
     s->clock_ns += ns;
     s->busy_ns += min_i64(ns, busy_ns);
     return true;
 }
 
+static bool run_task(Sweeps *s, uint32_t t, Err *err)
+{
+    const Task *task = &s->job->program->tasks[t];
+    Shape *shape = s->shape_of[t] == NONE_U32 ? NULL : &s->shapes[s->shape_of[t]];
+    if (is_collective(task->op))
+        return time_collective(s, t, shape, err);
+    if (op_is_p2p(task->op->kind))
+        touch(s, task);
+    if (!is_kernel(task->op))
+        return true;
+    int64_t spent_ns = net_now_ns() - s->start_ns;
+    bool late = spent_ns > SWEEPS_NS && shape->n + shape->all_n >= OFTEN;
+    return late || spent_ns >= STOP_NS || time_one(s, task, shape, err);
+}
+
 static bool sweep(Sweeps *s, Err *err)
 {
-    const Program *p = s->job->program;
     bool ok = true;
-    for (uint32_t t = 0; t < p->tasks_n && ok; t++) {
-        if (op_is_comm(p->tasks[t].op->kind))
-            touch(s, &p->tasks[t]);
-        if (s->shape_of[t] == NONE_U32)
-            continue;
-        Shape *shape = &s->shapes[s->shape_of[t]];
-        int64_t spent_ns = net_now_ns() - s->start_ns;
-        bool late = spent_ns > SWEEPS_NS && shape->n + shape->all_n >= OFTEN;
-        if (!late && spent_ns < STOP_NS)
-            ok = time_one(s, &p->tasks[t], shape, err);
-    }
+    for (uint32_t t = 0; t < s->job->program->tasks_n && ok; t++)
+        ok = run_task(s, t, err);
     for (uint32_t i = 0; i < s->shapes_n; i++) {
         Shape *shape = &s->shapes[i];
-        shape->sweep_ns[s->sweep] = shape->n ? shape->sum_ns / shape->n : 0;
+        shape->sweep_ns[s->sweep] = shape->n ? middle_ns(shape) : 0;
         shape->all_n += shape->n;
-        shape->sum_ns = 0;
         shape->n = 0;
     }
     s->sweep++;
@@ -317,8 +397,9 @@ static bool measure_nothing(MachineTimes *m, const Job *job, Err *err)
 
 /* ---- everybody's shapes ---- */
 
-static void add_time(MachineTimes *m, const KernelTime *x)
+static void add_time(MachineTimes *m, const void *time)
 {
+    const KernelTime *x = time;
     uint32_t i = 0;
     while (i < m->times_n && !same_work(&m->times[i].op, &x->op))
         i++;
@@ -332,25 +413,58 @@ static void add_time(MachineTimes *m, const KernelTime *x)
     t->n += x->n;
 }
 
-static bool gather_times(MachineTimes *m, const Sweeps *s, Err *err)
+static int by_collective(const void *a, const void *b)
 {
-    const Job *job = s->job;
-    KernelTime *mine = mem_zero((size_t)s->shapes_n + 1, sizeof *mine);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->shapes_n; i++)
-        mine[n++] = (KernelTime){ *s->shapes[i].op, shape_ns(&s->shapes[i], s->sweep),
-                                  s->shapes[i].all_n };
+    const CollectiveTime *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->ranks != y->ranks)
+        return x->ranks < y->ranks ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+static void add_collective(MachineTimes *m, const void *time)
+{
+    const CollectiveTime *x = time;
+    uint32_t i = 0;
+    while (i < m->collectives_n && by_collective(&m->collectives[i], x) != 0)
+        i++;
+    if (i == m->collectives_n) {
+        GROW(m->collectives, m->collectives_n, m->collectives_cap);
+        m->collectives[m->collectives_n++] =
+            (CollectiveTime){ x->kind, x->ranks, x->bytes, 0, 0 };
+    }
+    CollectiveTime *t = &m->collectives[i];
+    t->ns = (t->ns * (double)t->n + x->ns * (double)x->n) / (double)(t->n + x->n);
+    t->n += x->n;
+}
+
+/* Calls add for each of everybody's `size` bytes; on rank 0. */
+static bool gather_list(MachineTimes *m, const Job *job, const void *mine, uint32_t n,
+                        size_t size, void (*add)(MachineTimes *m, const void *x), Err *err)
+{
     void **all = NULL;
     size_t *bytes = NULL;
-    bool ok = fabric_gather(job->fabric, mine, n * sizeof *mine, &all, &bytes, err);
+    bool ok = fabric_gather(job->fabric, mine, n * size, &all, &bytes, err);
     for (uint32_t r = 0; all && r < job->program->graph->world_n; r++) {
-        const KernelTime *times = all[r];
-        for (size_t i = 0; i < bytes[r] / sizeof *times; i++)
-            add_time(m, &times[i]);
+        for (size_t at = 0; at + size <= bytes[r]; at += size)
+            add(m, (const uint8_t *)all[r] + at);
         free(all[r]);
     }
     free(all);
     free(bytes);
+    return ok;
+}
+
+static bool gather_kernels(MachineTimes *m, const Sweeps *s, Err *err)
+{
+    KernelTime *mine = mem_zero((size_t)s->shapes_n + 1, sizeof *mine);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->shapes_n; i++)
+        if (is_kernel(s->shapes[i].task->op))
+            mine[n++] = (KernelTime){ *s->shapes[i].task->op, shape_ns(&s->shapes[i], s->sweep),
+                                      s->shapes[i].all_n };
+    bool ok = gather_list(m, s->job, mine, n, sizeof *mine, add_time, err);
     free(mine);
     /* Those that were never run stay behind. */
     m->shapes_n = m->times_n;
@@ -358,6 +472,24 @@ static bool gather_times(MachineTimes *m, const Sweeps *s, Err *err)
     for (uint32_t i = 0; i < m->shapes_n; i++)
         if (m->times[i].n > 0)
             m->times[m->times_n++] = m->times[i];
+    return ok;
+}
+
+static bool gather_collectives(MachineTimes *m, const Sweeps *s, Err *err)
+{
+    CollectiveTime *mine = mem_zero((size_t)s->shapes_n + 1, sizeof *mine);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->shapes_n; i++) {
+        const Task *t = s->shapes[i].task;
+        if (is_collective(t->op) && t->members_n > 1)
+            mine[n++] =
+                (CollectiveTime){ t->op->kind, t->members_n, t->op->u.comm.bytes,
+                                  shape_ns(&s->shapes[i], s->sweep), s->shapes[i].all_n };
+    }
+    bool ok = gather_list(m, s->job, mine, n, sizeof *mine, add_collective, err);
+    free(mine);
+    if (m->collectives_n > 0)
+        qsort(m->collectives, m->collectives_n, sizeof *m->collectives, by_collective);
     return ok;
 }
 
@@ -383,17 +515,20 @@ bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *e
                           .norm_owners = job->norm_owners },
                  .start_ns = net_now_ns() };
     list_shapes(&s);
-    bool ok = fabric_barrier(job->fabric, err);
+    bool ok = calls_make(&s.calls, job->program, err) && fabric_barrier(job->fabric, err);
     for (bool more = true; ok && more;) {
         job->rewind(job->load_user);
         ok = sweep(&s, err) && go_on(&s, &more, err);
     }
     ok = ok && measure_transfers(m, job, err) && measure_nothing(m, job, err) &&
-         gather_times(m, &s, err);
+         gather_kernels(m, &s, err) && gather_collectives(m, &s, err);
     if (s.clock_ns > 0 && m->ranks <= m->processors)
         m->taken = 1 - (double)s.busy_ns / (double)s.clock_ns;
     m->seconds = (double)(net_now_ns() - s.start_ns) / 1e9;
     kernel_env_free(&s.env);
+    calls_free(&s.calls);
+    for (uint32_t i = 0; i < s.shapes_n; i++)
+        free(s.shapes[i].ns);
     free(s.shapes);
     free(s.shape_of);
     return ok;
@@ -402,5 +537,6 @@ bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *e
 void machine_times_free(MachineTimes *m)
 {
     free(m->times);
+    free(m->collectives);
     *m = (MachineTimes){ 0 };
 }

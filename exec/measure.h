@@ -1,17 +1,20 @@
 /*
- * measure.h - what this machine takes for a program's own kernels, all ranks at once.
+ * measure.h - what this machine takes for a program's own kernels and collectives, all ranks at
+ * once.
  *
- *     rank 0   meet | kernel kernel kernel ... | meet | kernel kernel ... | all-reduces |
- *     rank 1   meet | kernel kernel ...        | meet | kernel kernel ... | all-reduces | -> rank 0
+ *     rank 0   kernel kernel all-gather kernel ... | kernel kernel all-gather ... | all-reduces
+ *     rank 1   kernel        all-gather kernel ... | kernel        all-gather ... | -> rank 0
  *
- * Before training, every rank sweeps over its program: it runs the kernels one after
- * another in the order of the program, on the arena that they will train in; instead of
- * transfers it only touches what they would move.  So processors, caches and memory are
- * shared as they will be, and each kernel finds in the caches what it will find.
+ * Before training, every rank sweeps over its program: it runs the kernels and collectives one
+ * after another in the order of the program, on the arena that they will train in and on the
+ * numbers that training begins with, as some kernels are faster with zeros.  So processors,
+ * caches and memory are shared as they will be, and each finds in the caches what it will find.
+ * Sends and receives, whose other end may come later in its own program, are not run: what they
+ * would move is touched, and what they would bring is written.
  * Kernels of equal work are one shape; its time is the median over the sweeps, of which
  * the first, that meets memory for the first time, does not count.  What another program
  * takes away is left out as far as it can be seen: a kernel counts its processor time when
- * that is less than what the clock says.
+ * that is less than what the clock says.  A collective counts from when the last rank has come.
  *
  * Then the ranks all-reduce eight bytes, and as much as the program's transfers carry; and they
  * walk through steps in which every task takes nothing: choosing samples, launching, handing over
@@ -31,9 +34,20 @@ typedef struct KernelTime {
     uint64_t n;
 } KernelTime;
 
+/* The same of collectives of so many ranks and bytes (as CommShape counts). */
+typedef struct CollectiveTime {
+    OpKind kind;
+    uint32_t ranks;
+    uint64_t bytes;
+    double ns;
+    uint64_t n;
+} CollectiveTime;
+
 typedef struct MachineTimes {
     KernelTime *times;
     uint32_t times_n, times_cap;
+    CollectiveTime *collectives; /* by kind, ranks, bytes */
+    uint32_t collectives_n, collectives_cap;
     uint32_t shapes_n;          /* of all ranks' programs; times_n of them were run */
     uint32_t ranks, processors; /* of this host */
     uint64_t memory_bytes;      /* of this host */

@@ -126,15 +126,16 @@ static bool share_facts(RankRun *r, Err *err)
 static bool measure(RankRun *r, const RankPlace *place, Err *err)
 {
     const RankSetup *s = r->s;
-    MachineTimes m;
+    MachineTimes m = { 0 };
     if (!s->measured)
         return true;
     ASSERT(!s->backend->own_memory); /* measure_job works in the fabric's */
+    Store store = store_of(r);
     feed_prepare(r->feed, 0, 1);
-    bool ok = measure_job(&m, &r->job, place->local_n * (s->beside_n ? s->beside_n : 1), err) &&
+    bool ok = pieces_init(&r->pieces, &r->program, s->whole, s->seed, &store, err) &&
+              measure_job(&m, &r->job, place->local_n * (s->beside_n ? s->beside_n : 1), err) &&
               (place->rank > 0 || s->measured(s->user, &m, err));
     machine_times_free(&m);
-    Store store = store_of(r);
     return ok && store_clear(&store, 0, r->program.arena_bytes, err);
 }
 

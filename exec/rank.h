@@ -1,8 +1,8 @@
 /*
  * rank.h - one rank's whole run: memory, parameters, steps, snapshots, records.
  *
- *     program_make -> fabric_open -> [measure_job] -> first values or snapshot -> walk ...
- *         -> record_gather
+ *     program_make -> fabric_open -> [first values -> measure_job] -> first values or snapshot
+ *         -> walk ... -> record_gather
  *
  * All ranks of a job call rank_run with like setups.  What it needs of a scenario is
  * given here in numbers: it knows neither scenarios nor the simulator.

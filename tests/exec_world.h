@@ -27,6 +27,7 @@ typedef struct WorldOptions {
     const char *checkpoint; /* as in RankSetup */
     uint64_t every;
     bool resume;
+    bool measured;                  /* what the machine takes, before it trains */
     const BackendType *backend;     /* NULL: the CPU's */
     const struct CudaOptions *cuda; /* ranks are threads of this process then */
 } WorldOptions;
@@ -35,6 +36,7 @@ typedef struct WorldOptions {
 typedef struct WorldResult {
     bool done;
     uint64_t steps_n;
+    uint64_t collectives; /* measured: a bit for each kind */
     double losses[WORLD_STEPS_MAX];
     int64_t shortest_ns;        /* step */
     uint64_t spans_n, differ_n; /* of the timeline; from the prediction */
@@ -142,6 +144,16 @@ static inline void world_disturb(const RunPlan *plan, OpTime *times, int64_t by_
     times[op].run_ns += by_ns;
 }
 
+static inline bool world_measured(void *user, const MachineTimes *m, Err *err)
+{
+    ExecWorld *w = user;
+    (void)err;
+    for (uint32_t i = 0; i < m->collectives_n; i++)
+        if (m->collectives[i].n > 0 && m->collectives[i].ns > 0)
+            w->result->collectives |= (uint64_t)1 << m->collectives[i].kind;
+    return true;
+}
+
 static inline int world_rank(const RankPlace *place, void *user)
 {
     ExecWorld *w = user;
@@ -170,6 +182,8 @@ static inline int world_rank(const RankPlace *place, void *user)
                         .checkpoint = w->options.checkpoint,
                         .every = w->options.every,
                         .resume = w->options.resume,
+                        .measured = w->options.measured ? world_measured : NULL,
+                        .user = w,
                         .model = plan->model };
     bool ok = rank_run(&out, &setup, place, &err);
     WorldResult *r = w->result;

@@ -78,6 +78,23 @@ typedef struct Case {
     RunSetting set[8];
 } Case;
 
+/* A bit for each kind of collective among several ranks that any of them runs. */
+static uint64_t collectives_of(const Graph *g)
+{
+    uint64_t kinds = 0;
+    for (uint32_t r = 0; r < g->world_n; r++) {
+        Program p;
+        Err err = { 0 };
+        CHECK(program_make(&p, g, r, &err));
+        for (uint32_t t = 0; t < p.tasks_n; t++)
+            if (op_is_comm(p.tasks[t].op->kind) && !op_is_p2p(p.tasks[t].op->kind) &&
+                p.tasks[t].members_n > 1)
+                kinds |= (uint64_t)1 << p.tasks[t].op->kind;
+        program_free(&p);
+    }
+    return kinds;
+}
+
 static bool losses_by(const char *text, const Case *c, WorldOptions options, double *losses)
 {
     ExecWorld w;
@@ -93,6 +110,8 @@ static bool losses_by(const char *text, const Case *c, WorldOptions options, dou
         if (!ok)
             fprintf(stderr, "%s: %s\n", c->what, w.result->text);
         memcpy(losses, w.result->losses, options.steps * sizeof *losses);
+        if (options.measured)
+            CHECK_U64(collectives_of(&w.plan.graph), w.result->collectives);
     }
     world_close(&w);
     return ok;
@@ -100,7 +119,8 @@ static bool losses_by(const char *text, const Case *c, WorldOptions options, dou
 
 static bool losses_of(const char *text, const Case *c, double *losses)
 {
-    return losses_by(text, c, (WorldOptions){ .clock = RUN_WALL, .steps = STEPS }, losses);
+    WorldOptions options = { .clock = RUN_WALL, .steps = STEPS, .measured = true };
+    return losses_by(text, c, options, losses);
 }
 
 static double worst_of(const double *a, const double *b, int n)

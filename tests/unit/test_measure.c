@@ -3,6 +3,7 @@
  */
 #include "exec/cmd_run_plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "core/machine.h"
@@ -85,6 +86,42 @@ static void each_kernel_takes_what_was_measured(void)
         double ns = (double)op_cost(m.types[0].gpu, &times[i].op, NULL).alone_ns;
         CHECK_NEAR(times[i].ns, ns, 0.003);
     }
+    machine_free(&m);
+}
+
+/* Whatever an all-reduce takes: collectives by kind and ranks, between sizes straight in
+ * logarithms. */
+static void each_collective_takes_what_was_measured(void)
+{
+    CollectiveTime collectives[] = { { OP_ALL_REDUCE, 2, 1 << 20, 300000, 9 },
+                                     { OP_ALL_GATHER, 2, 1 << 16, 20000, 9 },
+                                     { OP_ALL_GATHER, 2, 1 << 20, 700000, 9 },
+                                     { OP_ALL_GATHER, 4, 1 << 20, 900000, 9 },
+                                     { OP_REDUCE_SCATTER, 2, 4, 1000, 9 } };
+    MachineTimes of = times_of(NULL, 0, 2);
+    of.collectives = collectives;
+    of.collectives_n = ARRAY_N(collectives);
+    Machine m;
+    double latency_ns;
+    read_machine(&m, &of);
+    for (size_t i = 0; i < ARRAY_N(collectives); i++) {
+        const CollectiveTime *t = &collectives[i];
+        CHECK_NEAR(t->ns, machine_measured_ns(&m, t->kind, t->ranks, 1, t->bytes, &latency_ns),
+                   1e-9);
+        CHECK(latency_ns <= t->ns);
+    }
+    double middle = machine_measured_ns(&m, OP_ALL_GATHER, 2, 1, 1 << 18, &latency_ns);
+    CHECK_NEAR(sqrt(20000.0 * 700000.0), middle, 1e-9);
+    machine_free(&m);
+}
+
+/* Of few bytes, which take no longer than to meet, the link still has a bandwidth. */
+static void a_transfer_of_next_to_nothing_makes_a_link(void)
+{
+    MachineTimes of = times_of(NULL, 0, 2);
+    of.reduce_ns = of.meet_ns - 500;
+    Machine m;
+    read_machine(&m, &of);
     machine_free(&m);
 }
 
@@ -173,6 +210,8 @@ static void work_is_the_same_whatever_its_place_in_the_graph(void)
 int main(void)
 {
     RUN(each_kernel_takes_what_was_measured);
+    RUN(each_collective_takes_what_was_measured);
+    RUN(a_transfer_of_next_to_nothing_makes_a_link);
     RUN(shapes_of_one_row_are_averaged_by_how_often_they_run);
     RUN(more_ranks_than_processors_take_turns);
     RUN(transfers_take_a_processor_where_none_is_spare);
