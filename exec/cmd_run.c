@@ -298,7 +298,8 @@ static int run(const RunOptions *o, Err *err)
     int status = EXIT_COULD_NOT;
     if (o->dry_run)
         return dry_run(o, err);
-    if ((o->cuda && !cuda_plugin_find(err)) || !find_place(o, &t.place, &t.by, err))
+    const char *instead = "--backend cpu trains here, --dry-run shows what GPUs would do";
+    if ((o->cuda && !cuda_plugin_find(instead, err)) || !find_place(o, &t.place, &t.by, err))
         return EXIT_COULD_NOT;
     if (o->hyper_key)
         return run_hyper(&t, err);

@@ -27,7 +27,7 @@ static bool is_there(char path[PATH_CAP], const char *folder)
 }
 
 /* LOCKSTEP_PLUGIN_DIR alone when it is set; else beside the program, else where it is installed. */
-static bool find(char path[PATH_CAP], Err *err)
+static bool find(char path[PATH_CAP], const char *instead, Err *err)
 {
     char own[PATH_CAP];
     const char *given = getenv("LOCKSTEP_PLUGIN_DIR");
@@ -38,34 +38,35 @@ static bool find(char path[PATH_CAP], Err *err)
     (void)own_folder(own, sizeof own);
     if (is_there(path, own) || is_there(path, LOCKSTEP_LIB_DIR))
         return true;
-    return err_set(
-        err,
-        "there is no %s, neither in '%.200s' nor in '%s': it is built where nvcc "
-        "and NCCL are; --backend cpu trains here, --dry-run shows what GPUs would do",
-        CUDA_PLUGIN_FILE, own, LOCKSTEP_LIB_DIR);
+    return err_set(err,
+                   "there is no %s, neither in '%.200s' nor in '%s': it is built where nvcc "
+                   "and NCCL are; %s",
+                   CUDA_PLUGIN_FILE, own, LOCKSTEP_LIB_DIR, instead);
 }
 
-static bool check_driver(Err *err)
+static bool check_driver(const char *instead, Err *err)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (!driver)
-        return err_set(err, "there is no NVIDIA driver on this machine (no libcuda.so.1): "
-                            "--backend cpu trains here, --dry-run shows what GPUs would do");
+        return err_set(err, "there is no NVIDIA driver on this machine (no libcuda.so.1): %s",
+                       instead);
     dlclose(driver);
     return true;
 }
 
-bool cuda_plugin_find(Err *err)
+bool cuda_plugin_find(const char *instead, Err *err)
 {
     char path[PATH_CAP];
-    return check_driver(err) && find(path, err);
+    return check_driver(instead, err) && find(path, instead, err);
 }
 
+/* By now it was found once: only a rank on another machine may lack it. */
 bool cuda_plugin_load(const CudaPlugin **plugin, Err *err)
 {
+    static const char instead[] = "each rank needs it";
     char path[PATH_CAP];
     *plugin = NULL;
-    if (!check_driver(err) || !find(path, err))
+    if (!check_driver(instead, err) || !find(path, instead, err))
         return false;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)

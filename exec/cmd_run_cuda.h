@@ -8,8 +8,8 @@
 #include "exec/cuda_plugin.h"
 
 /* Whether there is a driver and the plugin: cheap, and before ranks are forked.  False and a
- * sentence. */
-bool cuda_plugin_find(Err *err);
+ * sentence that ends with `instead`, what can be done without. */
+bool cuda_plugin_find(const char *instead, Err *err);
 
 /* Loads the plugin into this process; it stays until the process ends. */
 bool cuda_plugin_load(const CudaPlugin **plugin, Err *err);
