@@ -210,6 +210,15 @@ static bool open_plan(RunTraining *t, const RunSetting *extra, uint32_t ranks, b
     return ok;
 }
 
+static void say_software(const RunTraining *t)
+{
+    if (t->plan.other_software && run_prints(t) && !t->beside_later)
+        fprintf(stderr,
+                "lockstep: software '%.100s' of the scenario is not used: what runs is "
+                "'lockstep'\n",
+                t->plan.other_software);
+}
+
 /* 0: as many as the scenario says. */
 static uint32_t ranks_wanted(const RunTraining *t)
 {
@@ -229,11 +238,11 @@ static int dry_run(const RunOptions *o, Err *err)
 {
     RunTraining t = { .o = o };
     bool usage = false;
-    int status = EXIT_COULD_NOT;
-    if (open_plan(&t, NULL, o->ranks, &usage, err) && cuda_dry_run(o, &t.plan, stdout, err))
-        status = EXIT_DONE;
-    else if (usage)
-        status = EXIT_USAGE;
+    bool ok = open_plan(&t, NULL, o->ranks, &usage, err);
+    if (ok)
+        say_software(&t);
+    ok = ok && cuda_dry_run(o, &t.plan, stdout, err);
+    int status = ok ? EXIT_DONE : usage ? EXIT_USAGE : EXIT_COULD_NOT;
     run_plan_free(&t.plan);
     return status;
 }
@@ -242,10 +251,12 @@ int run_train(RunTraining *t, const RunSetting *extra, Err *err)
 {
     bool usage = false;
     int status = EXIT_COULD_NOT;
-    if (open_plan(t, extra, ranks_wanted(t), &usage, err))
+    if (open_plan(t, extra, ranks_wanted(t), &usage, err)) {
+        say_software(t);
         status = start(t);
-    else if (usage)
+    } else if (usage) {
         status = EXIT_USAGE;
+    }
     run_plan_free(&t->plan);
     return status;
 }

@@ -70,6 +70,7 @@ typedef struct RunTraining {
     RunPlan plan;
     const char *hyper; /* "lr=0.1"; NULL */
     uint32_t beside_n; /* like jobs at the same time, with this one */
+    bool beside_later; /* and another of them says what is true of all */
     LiveLine live;
     bool shows;   /* this process is rank 0, */
     FILE *result; /* of rank 0, for its starter */

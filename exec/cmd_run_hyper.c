@@ -66,6 +66,7 @@ static bool open_copy(Copies *c, uint32_t i, Err *err)
     t->place.rendezvous = x->meets;
     t->place.job = t->place.job ? mix_u64(t->place.job + i) : 0;
     t->beside_n = at_once(c);
+    t->beside_later = i > 0;
     return run_training_open(t, err);
 }
 

@@ -30,13 +30,18 @@ enum { RANKS_MANY = 4096 };
 
 /* ---- the scenario ---- */
 
-static bool read_scenario(Scenario *s, const RunRequest *r, const char *cluster, Err *err)
+static const char *const own_software = "lockstep"; /* what is run, and the prediction of it */
+
+/* cluster, software: in place of the scenario's own; NULL: as it says. */
+static bool read_scenario(Scenario *s, const RunRequest *r, const char *cluster,
+                          const char *software, Err *err)
 {
     Setting *settings = mem_zero((size_t)r->settings_n + 2, sizeof *settings);
     uint32_t n = 0;
     for (; n < r->settings_n; n++)
         settings[n] = (Setting){ r->settings[n].key, r->settings[n].value };
-    settings[n++] = (Setting){ "software", "lockstep" };
+    if (software)
+        settings[n++] = (Setting){ "software", software };
     if (cluster)
         settings[n++] = (Setting){ "cluster", cluster };
     bool ok = scenario_read(s, r->scenario, settings, n, err);
@@ -59,7 +64,7 @@ static bool count_ranks(uint32_t *ranks, const RunRequest *r, Err *err)
     Scenario s;
     char many[300];
     some_cluster(many, RANKS_MANY);
-    if (!read_scenario(&s, r, many, err))
+    if (!read_scenario(&s, r, many, own_software, err))
         return false;
     *ranks = s.parallel.gpus;
     scenario_free(&s);
@@ -129,6 +134,25 @@ static void keep_request(Parts *p, const RunRequest *r)
     p->request.settings = settings;
 }
 
+/* A file may name what it predicts elsewhere; who asks for it here must know that it is not run. */
+static bool check_software(RunPlan *x, const RunRequest *r, const char *cluster, Err *err)
+{
+    Scenario s;
+    for (uint32_t i = 0; i < r->settings_n; i++)
+        if (strcmp(r->settings[i].key, "software") == 0 &&
+            strcmp(r->settings[i].value, own_software) != 0)
+            return err_set(err,
+                           "--set software=%.100s: what runs is '%s'; sim, plan and validate "
+                           "predict others",
+                           r->settings[i].value, own_software);
+    if (!read_scenario(&s, r, cluster, NULL, err))
+        return false;
+    if (json_member(json_root(s.doc), "software").item && strcmp(s.software, own_software) != 0)
+        x->other_software = arena_strdup(&x->parts->arena, s.software);
+    scenario_free(&s);
+    return true;
+}
+
 static bool open_scenario(RunPlan *x, const RunRequest *r, bool *usage, Err *err)
 {
     Parts *p = x->parts;
@@ -138,7 +162,8 @@ static bool open_scenario(RunPlan *x, const RunRequest *r, bool *usage, Err *err
     if (r->this_machine && !count_ranks(&ranks, r, err))
         return false;
     some_cluster(cluster, ranks);
-    if (!read_scenario(&p->s, r, r->this_machine ? cluster : NULL, err))
+    const char *given = r->this_machine ? cluster : NULL;
+    if (!check_software(x, r, given, err) || !read_scenario(&p->s, r, given, own_software, err))
         return false;
     *usage = !check_ranks(r, p->s.parallel.gpus, &p->s.parallel, err);
     x->prediction_of = p->s.machine.name;
@@ -474,7 +499,7 @@ bool run_plan_measured(RunPlan *x, const MachineTimes *m, bool with_times, Err *
     Parts *p = x->parts;
     Scenario s;
     p->cluster = run_machine_json(m, x->graph.world_n, err);
-    if (!p->cluster || !read_scenario(&s, &p->request, p->cluster, err))
+    if (!p->cluster || !read_scenario(&s, &p->request, p->cluster, own_software, err))
         return false;
     Machine unknown = p->s.machine;
     p->s.machine = s.machine;

@@ -48,6 +48,7 @@ typedef struct RunPlan {
     uint64_t predicted_peak_bytes;  /* the most of any rank */
     double peak_flops, model_flops; /* of all ranks per second; of a step */
     const char *prediction_of;      /* "this machine, measured ...", or the cluster */
+    const char *other_software; /* what the scenario's file names; NULL: "lockstep", or none */
     struct RunPlanParts *parts;
 } RunPlan;
 
