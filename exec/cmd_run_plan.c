@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exec/cmd_run_model.h"
 #include "sim/build.h"
 #include "sim/engine.h"
 #include "sim/report.h"
@@ -212,55 +213,13 @@ static bool list_parameters(RunPlan *x, Err *err)
 
 /* ---- what stands in the scenario ---- */
 
-static uint64_t hash_text(uint64_t h, const char *text)
-{
-    for (; *text; text++)
-        h = mix_u64(h ^ (uint64_t)(unsigned char)*text);
-    return mix_u64(h);
-}
-
-static uint64_t hash_number(uint64_t h, double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return mix_u64(h ^ bits);
-}
-
-/* What is done with the parameters, where their names and shapes do not tell. */
-static uint64_t hash_architecture(uint64_t h, const Model *m)
-{
-    if (m->kind != MODEL_TRANSFORMER)
-        return mix_u64(h ^ m->u.mlp.activation);
-    const Transformer *t = &m->u.transformer;
-    const uint64_t words[] = { t->activation,   t->gated,        t->norm,          t->causal,
-                               t->positions,    t->heads,        t->kv_heads,      t->window,
-                               t->window_first, t->window_every, t->parallel_block };
-    for (size_t i = 0; i < ARRAY_N(words); i++)
-        h = mix_u64(h ^ words[i]);
-    return hash_number(hash_number(h, t->rope_theta), t->norm_eps);
-}
-
-/* Model and optimizer: what it computes, every parameter by name and shape, and what updates it. */
-static uint64_t model_digest(const RunPlan *x)
-{
-    const Training *t = &x->parts->s.training;
-    uint64_t h = hash_text(t->optimizer, dtype_names[t->param_dtype]);
-    h = hash_architecture(h, &x->parts->s.model);
-    for (uint32_t i = 0; i < x->whole.n; i++) {
-        const Whole *w = &x->whole.whole[i];
-        h = hash_text(h ^ w->layer, w->name);
-        h = mix_u64(mix_u64(h ^ w->rows) ^ w->columns);
-    }
-    return h;
-}
-
 static uint64_t job_digest(const RunPlan *x)
 {
     const Graph *g = &x->graph;
     const Hyper *y = &x->hyper;
     const double numbers[] = { y->lr,  y->weight_decay, y->beta1,    y->beta2,
                                y->eps, y->momentum,     y->grad_clip };
-    uint64_t h = model_digest(x) ^ x->seed;
+    uint64_t h = run_model_digest(&x->parts->s, &x->whole) ^ x->seed;
     for (size_t i = 0; i < ARRAY_N(numbers); i++)
         h = hash_number(h, numbers[i]);
     h = hash_text(h, x->data.kind);
@@ -300,7 +259,7 @@ static void describe(RunPlan *x)
                           .vocab = tokens ? s->model.u.transformer.vocab : 0,
                           .seed = t->seed };
     x->digest = arena_printf(&p->arena, "%016" PRIx64, job_digest(x));
-    x->model = arena_printf(&p->arena, "%016" PRIx64, model_digest(x));
+    x->model = run_model_text(&p->arena, s, &x->whole);
 }
 
 bool run_plan_open(RunPlan *x, const RunRequest *r, bool *usage, Err *err)

@@ -530,13 +530,66 @@ static bool take_all(Loader *l)
                    l->whole->whole[piece->whole].name);
 }
 
+/* ---- which model ---- */
+
+static size_t line_n(const char *text)
+{
+    return strcspn(text, "\n");
+}
+
+static const char *next_line(const char *line)
+{
+    line += line_n(line);
+    return *line ? line + 1 : line;
+}
+
+/* The line of `text` with the key of `line`; NULL: none. */
+static const char *same_key(const char *text, const char *line)
+{
+    size_t key_n = strcspn(line, "=\n");
+    for (text = next_line(text); *text; text = next_line(text))
+        if (strcspn(text, "=\n") == key_n && strncmp(text, line, key_n) == 0 &&
+            line[key_n] == '=')
+            return text;
+    return NULL;
+}
+
+/* "KEY is A there, B here; ...": keys that both have, with other values. */
+static void other_keys(char *out, size_t cap, const char *there, const char *here)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (const char *a = next_line(there); *a; a = next_line(a)) {
+        const char *b = same_key(here, a);
+        size_t key_n = strcspn(a, "=\n") + 1;
+        if (!b || (line_n(a) == line_n(b) && strncmp(a, b, line_n(a)) == 0) || n >= cap)
+            continue;
+        n += (size_t)snprintf(out + n, cap - n, "%s%.*s is %.*s there, %.*s here",
+                              n ? "; " : "", (int)key_n - 1, a, (int)(line_n(a) - key_n),
+                              a + key_n, (int)(line_n(b) - key_n), b + key_n);
+    }
+}
+
+static bool check_model(const char *path, const char *there, const char *here, Err *err)
+{
+    char keys[512];
+    if (line_n(there) == line_n(here) && strncmp(there, here, line_n(here)) == 0)
+        return true;
+    other_keys(keys, sizeof keys, there, here);
+    if (!keys[0])
+        return err_set(err, "'%s' is of another model: %.*s there, %.*s here", path,
+                       (int)line_n(there), there, (int)line_n(here), here);
+    return err_set(err, "'%s' is of %s: %s", path,
+                   strncmp(keys, "model.", 6) == 0 ? "another model" : "another training",
+                   keys);
+}
+
 static bool check_part(const Loader *l, uint32_t k, const SnapshotInfo *info, uint64_t step)
 {
     const SnapHead *h = &l->parts[k].head, *first = &l->parts[0].head;
     const char *path = l->parts[k].path;
-    if (strcmp(h->model, info->model) != 0)
-        return err_set(l->err, "'%s' is of another model: %s there, %s here", path, h->model,
-                       info->model);
+    if (!check_model(path, h->model, info->model, l->err))
+        return false;
     if (h->step != step || h->rank != k || h->parts_n != first->parts_n ||
         h->seed != first->seed)
         return err_set(l->err,

@@ -30,8 +30,10 @@ typedef struct Fabric Fabric; /* exec/fabric.h */
 typedef struct SnapshotInfo {
     uint64_t step; /* optimizer steps done */
     uint64_t seed;
-    const char *model; /* digest of the model and optimizer: must be equal to resume */
-    const char *text;  /* the scenario, for people and tools; may be NULL */
+    /* A line, the digest of model and optimizer, which must be equal to resume; behind it lines
+     * "KEY=VALUE", for the sentence where it is not. */
+    const char *model;
+    const char *text; /* the scenario, for people and tools; may be NULL */
 } SnapshotInfo;
 
 /* All ranks together, before training: the directory is there, can be written, and is this job's

@@ -14,9 +14,9 @@
  *         48     4  rank whose part this is
  *         52     4  parts of the snapshot
  *         56     4  pieces
- *         60     4  bytes of the model's digest
+ *         60     4  bytes of the model
  *         64     4  bytes of the text
- *         68     -  digest, text, then for each piece
+ *         68     -  model (SnapshotInfo.model), text, then for each piece
  *                4    layer; 2^32 - 1: none
  *                4    what: 0 parameter, 1 master weights, 2 first, 3 second moment
  *                4    number format: 0 f32, 1 f16, 2 bf16

@@ -565,6 +565,33 @@ static void two_jobs_do_not_share_a_folder(void)
 
 /* ---- another model ---- */
 
+/* Where both say which keys they are made of, those that differ are named. */
+static void keys_that_differ_are_named(void)
+{
+    Job j;
+    if (!open_job(&j, JOB_GPT, "strategy=ddp dp=2"))
+        return;
+    SnapshotInfo info = info_of(2);
+    info.model =
+        "other\nmodel.layers=3\nmodel.heads=4\nmodel.new=1\ntraining.optimizer=adamw\n";
+    CHECK(run_job(&j, true, &info));
+    info.model =
+        "another\nmodel.heads=8\nmodel.layers=3\nmodel.ffn=1\ntraining.optimizer=sgd\n";
+    CHECK(!run_job(&j, false, &info));
+    CHECK_ERR_TEXT(&j.err, "is of another model: model.heads is 4 there, 8 here; "
+                           "training.optimizer is adamw there, sgd here");
+    info.model = "another\nmodel.heads=4\ntraining.optimizer=sgd\n";
+    CHECK(!run_job(&j, false, &info));
+    CHECK_ERR_TEXT(&j.err,
+                   "is of another training: training.optimizer is adamw there, sgd here");
+    info.model = "other\nmodel.heads=8\n"; /* the digest decides */
+    CHECK(run_job(&j, false, &info));
+    info.model = "other"; /* as they were written before */
+    CHECK(run_job(&j, false, &info));
+    job_close(&j);
+    remove_dir();
+}
+
 static void another_model_is_refused(void)
 {
     Job j, other;
@@ -797,6 +824,7 @@ int main(void)
     RUN(one_rank_that_fails_fails_all);
     RUN(a_folder_that_others_do_not_see_gets_a_sentence);
     RUN(two_jobs_do_not_share_a_folder);
+    RUN(keys_that_differ_are_named);
     RUN(another_model_is_refused);
     RUN(no_changed_bit_passes);
     RUN(no_other_length_passes);

@@ -1,0 +1,89 @@
+/*
+ * cmd_run_model.c - the digest of a model and its optimizer, and the keys behind it.
+ */
+#include "exec/cmd_run_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sim/scenario.h"
+
+/* ---- the digest ---- */
+
+/* What is done with the parameters, where their names and shapes do not tell. */
+static uint64_t hash_architecture(uint64_t h, const Model *m)
+{
+    if (m->kind != MODEL_TRANSFORMER)
+        return mix_u64(h ^ m->u.mlp.activation);
+    const Transformer *t = &m->u.transformer;
+    const uint64_t words[] = { t->activation,   t->gated,        t->norm,          t->causal,
+                               t->positions,    t->heads,        t->kv_heads,      t->window,
+                               t->window_first, t->window_every, t->parallel_block };
+    for (size_t i = 0; i < ARRAY_N(words); i++)
+        h = mix_u64(h ^ words[i]);
+    return hash_number(hash_number(h, t->rope_theta), t->norm_eps);
+}
+
+/* Model and optimizer: what it computes, every parameter by name and shape, and what updates it. */
+uint64_t run_model_digest(const Scenario *s, const WholeList *whole)
+{
+    const Training *t = &s->training;
+    uint64_t h = hash_text(t->optimizer, dtype_names[t->param_dtype]);
+    h = hash_architecture(h, &s->model);
+    for (uint32_t i = 0; i < whole->n; i++) {
+        const Whole *w = &whole->whole[i];
+        h = hash_text(h ^ w->layer, w->name);
+        h = mix_u64(mix_u64(h ^ w->rows) ^ w->columns);
+    }
+    return h;
+}
+
+/* ---- keys ---- */
+
+static void put_transformer(FILE *f, const Transformer *t)
+{
+    static const char *const positions[] = { "learned", "rope", "alibi", "none" };
+    static const char *const yes[] = { "false", "true" };
+    fprintf(f, "model.layers=%" PRIu32 "\nmodel.hidden=%" PRIu32 "\n", t->layers, t->hidden);
+    fprintf(f, "model.heads=%" PRIu32 "\nmodel.kv_heads=%" PRIu32 "\n", t->heads, t->kv_heads);
+    fprintf(f, "model.head_dim=%" PRIu32 "\nmodel.ffn=%" PRIu32 "\n", t->head_dim, t->ffn);
+    fprintf(f, "model.vocab=%" PRIu32 "\n", t->vocab);
+    if (t->positions == POS_LEARNED)
+        fprintf(f, "model.max_seq=%" PRIu32 "\n", t->position_rows);
+    fprintf(f, "model.gated=%s\nmodel.causal=%s\n", yes[t->gated], yes[t->causal]);
+    fprintf(f, "model.norm=%s\n", t->norm == NORM_RMSNORM ? "rmsnorm" : "layernorm");
+    fprintf(f, "model.activation=%s\n", activation_names[t->activation]);
+    fprintf(f, "model.positions=%s\n", positions[t->positions]);
+    fprintf(f, "model.tied_embeddings=%s\n", yes[t->tied_embeddings]);
+    fprintf(f, "model.sliding_window=%" PRIu32 "\n", t->window);
+    fprintf(f, "model.rope_theta=%g\nmodel.norm_eps=%g\n", t->rope_theta, t->norm_eps);
+}
+
+static void put_mlp(FILE *f, const Mlp *m)
+{
+    fprintf(f, "model.widths=");
+    for (uint32_t i = 0; i < m->widths_n; i++)
+        fprintf(f, "%s%" PRIu32, i ? "," : "", m->widths[i]);
+    fprintf(f, "\nmodel.activation=%s\n", activation_names[m->activation]);
+    fprintf(f, "model.batchnorm=%s\n", m->batchnorm ? "true" : "false");
+}
+
+const char *run_model_text(Arena *arena, const Scenario *s, const WholeList *whole)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    ASSERT(f);
+    fprintf(f, "%016" PRIx64 "\n", run_model_digest(s, whole));
+    fprintf(f, "model.kind=%s\n", s->model.kind == MODEL_MLP ? "mlp" : "transformer");
+    if (s->model.kind == MODEL_MLP)
+        put_mlp(f, &s->model.u.mlp);
+    else
+        put_transformer(f, &s->model.u.transformer);
+    fprintf(f, "training.optimizer=%s\n", optimizer_names[s->training.optimizer]);
+    fprintf(f, "training.param_dtype=%s\n", dtype_names[s->training.param_dtype]);
+    ASSERT(fclose(f) == 0);
+    const char *kept = arena_strdup(arena, text);
+    free(text);
+    return kept;
+}
