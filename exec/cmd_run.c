@@ -252,8 +252,10 @@ int run_train(RunTraining *t, const RunSetting *extra, Err *err)
     bool usage = false;
     int status = EXIT_COULD_NOT;
     if (open_plan(t, extra, ranks_wanted(t), &usage, err)) {
+        bool takes = t->by == LAUNCHER_NONE && !t->o->cuda; /* its ranks do, on this host */
         say_software(t);
-        status = start(t);
+        if (!takes || run_memory_fits(&t->plan.graph, err))
+            status = start(t);
     } else if (usage) {
         status = EXIT_USAGE;
     }

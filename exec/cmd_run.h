@@ -3,6 +3,8 @@
  *
  *     cmd_run_options.c   arguments -> RunOptions
  *     cmd_run_plan.c      scenario -> graph, parameters, prediction
+ *     cmd_run_model.c     which model it is, for snapshots
+ *     cmd_run_memory.c    do all ranks fit this host?
  *     cmd_run.c           starts the ranks, runs one of them
  *     cmd_run_hyper.c     several trainings side by side
  *     cmd_run_cuda.c      the CUDA plugin, cmd_run_dry.c: what it would launch
@@ -88,6 +90,9 @@ int run_train(RunTraining *t, const RunSetting *extra, Err *err);
 bool run_prints(const RunTraining *t);
 /* Trains with each of the values of --hyper and prints all results; the exit status. */
 int run_hyper(const RunTraining *like, Err *err);
+
+/* Whether this host has memory for all ranks, on the CPU. */
+bool run_memory_fits(const Graph *g, Err *err);
 
 /* Copies what rank 0 has left. */
 void run_print_result(FILE *result, FILE *out);

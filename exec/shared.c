@@ -23,9 +23,8 @@
 static int take(uint64_t bytes, uint64_t first, Err *err)
 {
     const double gib = (double)GIB;
-    const uint64_t besides = 64 * MIB; /* OpenBLAS's buffers, threads, tables, a trace */
     uint64_t left = free_memory_bytes();
-    if (bytes > INT64_MAX || bytes - first + besides > left) {
+    if (bytes > INT64_MAX || bytes - first + SHARED_BESIDES_BYTES > left) {
         err_set(err, "a rank needs %.3g GiB of memory, %.3g GiB are free here",
                 (double)bytes / gib, (double)left / gib);
         return -1;

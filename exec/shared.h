@@ -14,6 +14,9 @@
 
 #include "core/err.h"
 
+/* What a rank takes besides: OpenBLAS's buffers, threads, tables, a trace. */
+#define SHARED_BESIDES_BYTES (64 * MIB)
+
 /*
  * `bytes` of zeros, of which those from `first` on are in memory at once.  Refuses what
  * would not fit this machine's free memory.  Returns the descriptor, or -1.

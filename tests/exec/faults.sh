@@ -122,7 +122,9 @@ ends 2 "resume needs --checkpoint DIR" $train --resume
 begin "a job that is too large"
 job "$folder/large.json" 2 8,400000,400000,8
 large="$lockstep run $folder/large.json --json"
-ends 1 "a rank needs .* GiB of memory, .* GiB are free here" $large
+ends 1 "^lockstep: 2 ranks need .* GiB of memory, .* GiB are free here" $large
+ends 1 "a rank needs .* GiB of memory, .* GiB are free here" \
+    $large --rank 0 --world 2 --rendezvous file:$folder/large
 begin "a limit of the shell"
 job "$folder/limited.json" 2 8,8000,8000,8
 ends 1 "cannot map .* GiB of shared memory\|out of memory" \
@@ -134,7 +136,7 @@ group=/sys/fs/cgroup/memory/lockstep-$$ limit=memory.limit_in_bytes
 job "$folder/tight.json" 2 8,3000,3000,8
 tight="exec $lockstep run $folder/tight.json --steps 1"
 if mkdir $group 2>/dev/null && echo 300000000 2>/dev/null >$group/$limit; then
-    ends 1 "a rank needs .* GiB of memory, .* GiB are free here" \
+    ends 1 "2 ranks need .* GiB of memory, .* GiB are free here" \
         sh -c "echo \$\$ >$group/cgroup.procs; $tight"
     echo 600000000 >$group/$limit
     sh -c "echo \$\$ >$group/cgroup.procs; $tight" >"$folder/out" 2>"$folder/err" && pass ||
@@ -170,8 +172,12 @@ ends 1 "cannot write .*full.json.: No space left on device" $train \
 grep -q '"losses"' "$folder/out" && pass || fail "no results"
 begin "of another model"
 job "$folder/other.json" 2 8,48,8
-ends 1 "rank 0: '$good/step-00000003/rank-00000.part' is of another model" \
+of=$good/step-00000003/rank-00000.part
+ends 1 "rank 0: '$of' is of another model: model.widths is [0-9,]* there, 8,48,8 here$" \
     $lockstep run "$folder/other.json" --resume --checkpoint "$good"
+begin "of another optimizer"
+ends 1 "rank 0: '$of' is of another training: training.optimizer is adamw there, sgd here$" \
+    $train --resume --checkpoint "$good" --set training.optimizer=sgd
 begin "a part cut short"
 cp -R "$good" "$folder/short"
 size=$(wc -c <"$good/$part")
