@@ -472,6 +472,10 @@ bool run_plan_measured(RunPlan *x, const MachineTimes *m, bool with_times, Err *
         x->prediction_of = arena_printf(
             &p->arena, "%s; other programs, which took %.0f %% of it, are left out",
             x->prediction_of, 100 * m->taken);
+    if (m->messages && m->ranks >= m->processors)
+        x->prediction_of = arena_printf(
+            &p->arena, "%s; transfers by TCP also wait for processors, which is not in it",
+            x->prediction_of);
     return run_plan_predict(x, with_times, err);
 }
 

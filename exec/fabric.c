@@ -254,6 +254,14 @@ static bool all_local(const Fabric *f, const CommCall *c)
     return true;
 }
 
+bool fabric_shares_memory(const Fabric *f)
+{
+    for (uint32_t r = 0; r < f->world; r++)
+        if (!f->peers[r].control)
+            return false;
+    return f->world == 1 || !f->rings;
+}
+
 static bool goes_in_rings(const Fabric *f, const CommCall *c)
 {
     return f->rings && c->members_n > 1 && !c->maximum &&

@@ -63,6 +63,8 @@ bool fabric_open(Fabric **f, const RankPlace *place, uint64_t arena_bytes, Err *
 void fabric_close(Fabric *f); /* NULL is fine */
 
 uint8_t *fabric_arena(Fabric *f); /* zeroed, 64-byte aligned (and to a page) */
+/* Whether all ranks read each other's memory; else some of what they say goes through TCP. */
+bool fabric_shares_memory(const Fabric *f);
 
 typedef struct Part {
     uint64_t offset, elements; /* offset in bytes within the arena */

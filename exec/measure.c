@@ -507,6 +507,7 @@ bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *e
 {
     *m = (MachineTimes){ 0 };
     look_at_host(m, ranks_of_host);
+    m->messages = !fabric_shares_memory(job->fabric);
     Sweeps s = { .job = job,
                  .env = { .arena = fabric_arena(job->fabric),
                           .facts = job->facts,

@@ -20,6 +20,10 @@
  * walk through steps in which every task takes nothing: choosing samples, launching, handing over
  * between lanes and telling each other the loss is what is left, and every step has it.
  *
+ * TCP.  The threads that pass messages on need a processor several times in a transfer.  Where
+ * ranks compute on all of them, each time may come when a kernel ends: that depends on the
+ * scheduler of the operating system and is not known here, where nothing computes meanwhile.
+ *
  * The arena is used up: values must be set afterwards.
  */
 #ifndef LOCKSTEP_EXEC_MEASURE_H
@@ -50,6 +54,7 @@ typedef struct MachineTimes {
     uint32_t collectives_n, collectives_cap;
     uint32_t shapes_n;          /* of all ranks' programs; times_n of them were run */
     uint32_t ranks, processors; /* of this host */
+    bool messages;              /* some transfers go through TCP */
     uint64_t memory_bytes;      /* of this host */
     uint64_t reduce_bytes;      /* 0: one rank alone */
     double reduce_ns, meet_ns;  /* an all-reduce of that many bytes; of 8 */

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/machine.h"
 #include "sim/cost.h"
@@ -194,6 +195,26 @@ static void every_step_has_what_it_takes_besides(void)
     CHECK_NEAR(step_s[0] + besides_ns[1] / 1e9, step_s[1], 1e-9);
 }
 
+/* What cannot be known is said: with messages, and only where no processor is spare. */
+static void waiting_for_a_processor_is_named_where_it_may_be(void)
+{
+    const RunSetting small = { "model", "{\"kind\":\"mlp\",\"widths\":[8,16,8]}" };
+    const RunRequest request = {
+        .scenario = "toy-mlp-ddp", .settings = &small, .settings_n = 1, .this_machine = true
+    };
+    for (int i = 0; i < 4; i++) {
+        RunPlan plan;
+        Err err = { 0 };
+        bool usage, messages = i % 2, spare = i / 2;
+        MachineTimes m = times_of(NULL, 0, spare ? 4 : 2);
+        m.messages = messages;
+        ASSERT(run_plan_open(&plan, &request, &usage, &err) &&
+               run_plan_measured(&plan, &m, false, &err));
+        CHECK_INT(messages && !spare, strstr(plan.prediction_of, "by TCP also wait") != NULL);
+        run_plan_free(&plan);
+    }
+}
+
 static void work_is_the_same_whatever_its_place_in_the_graph(void)
 {
     Op a = matmul(32, 64, 128, true), b = a;
@@ -216,6 +237,7 @@ int main(void)
     RUN(more_ranks_than_processors_take_turns);
     RUN(transfers_take_a_processor_where_none_is_spare);
     RUN(every_step_has_what_it_takes_besides);
+    RUN(waiting_for_a_processor_is_named_where_it_may_be);
     RUN(work_is_the_same_whatever_its_place_in_the_graph);
     return check_report();
 }
