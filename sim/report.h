@@ -12,8 +12,8 @@
  *     hfu         = the same with recomputation of matmuls, attention and convolutions added
  *
  * Headline times are means over all ranks; memory is that of the rank with the
- * largest peak, what is reserved that of the fullest GPU; collectives are those of the rank that communication exposes most;
- * each bound is the largest over the ranks.
+ * largest peak, what is reserved that of the fullest GPU; collectives are those of
+ * the rank that communication exposes most; each bound is the largest over the ranks.
  */
 #ifndef LOCKSTEP_SIM_REPORT_H
 #define LOCKSTEP_SIM_REPORT_H

@@ -259,7 +259,7 @@ static double fullness(const char *schedule, const char *micro_batches)
 }
 
 /* Many micro-batches, of which most are left out, leave as much unused as fewer that are all run: in
- * a pipeline, and all forwards first, where each is under way at once. */
+ * a pipeline, and with all forwards first. */
 static void what_is_left_out_is_held_like_the_rest(void)
 {
     CHECK_NEAR(fullness("1f1b", "40"), fullness("1f1b", "2000"), 0.005);

@@ -372,8 +372,9 @@ static void bounds_hold_for_all_that_fit(void)
             if (a->fate != PLAN_SIMULATED || b->fate == PLAN_NEEDLESS)
                 continue;
             /* Of the GPU with the least left; without fragmentation only where it was not asked. */
-            CHECK(a->weighed);
-            CHECK(b->weighed ? b->need_bytes == a->need_bytes : b->need_bytes < a->need_bytes);
+            CHECK_INT(PLAN_RESERVED, a->known);
+            CHECK(b->known == PLAN_RESERVED ? b->need_bytes == a->need_bytes
+                                            : b->need_bytes <= a->need_bytes);
             /* What leapt over micro-batches is off by so much at most. */
             CHECK(b->bound_s > 0 && b->bound_s <= (1 + 1.0 / SIM_PACE_PART) * a->step_s);
             CHECK(b->bound_s >= cases[i].worst * a->step_s);
@@ -389,6 +390,7 @@ static void bounds_hold_for_all_that_fit(void)
     }
 }
 
+/* As `sim` says of the scenario: what the fullest of all ranks needs, and that it fits. */
 static void compare_need(const Plan *p, const PlanCandidate *c)
 {
     Scenario s = plan_scenario(p, c);
@@ -396,19 +398,54 @@ static void compare_need(const Plan *p, const PlanCandidate *c)
     Arena arena = { 0 };
     Err err = { 0 };
     char label[512];
-    uint64_t need = 0;
+    double fullest = 0;
+    bool fits = true;
     if (CHECK(build_graph(&g, &s, &p->sw, &err))) {
         RoleMemory *memory = memory_of_roles(&g, &s.machine, &p->sw, false, &arena);
-        for (uint32_t i = 0; i < g.roles_n; i++) {
-            MemoryExtra x = memory_extra(&g, &g.roles[i], &memory[i], &s.machine, 0);
-            need = max_u64(need, memory_reserved_bytes(&memory[i], &x));
+        for (uint32_t r = 0; r < g.world_n; r++) {
+            uint32_t role = (uint32_t)(graph_role_of(&g, r) - g.roles);
+            MemoryExtra x = memory_extra(&g, &g.roles[role], &memory[role], &s.machine, r);
+            uint64_t need = memory_reserved_bytes(&memory[role], &x);
+            uint64_t there = machine_place(&s.machine, r).type->gpu->memory_bytes;
+            fits = fits && need <= there;
+            fullest = fmax(fullest, (double)need / (double)there);
         }
-        if (!CHECK(need <= c->gpu_bytes) ||
-            !CHECK_NEAR((double)need, (double)c->need_bytes, 0.005))
+        if (!CHECK(fits) ||
+            !CHECK_NEAR(fullest, (double)c->need_bytes / (double)c->gpu_bytes, 1e-12))
             fprintf(stderr, "%s\n", plan_label(label, c));
     }
     arena_free(&arena);
     graph_free(&g);
+}
+
+/* Two nodes of GPUs that have different room: who has less decides. */
+static void the_best_fit_on_all_types_of_gpus(void)
+{
+    static const char cluster[] =
+        "{\"name\":\"mixed\",\"node_types\":["
+        "{\"count\":1,\"gpus_per_node\":4,\"gpu\":\"h100-80gb\","
+        "\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":450}},"
+        "{\"count\":1,\"gpus_per_node\":4,\"gpu\":\"a100-40gb\","
+        "\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":300}}],"
+        "\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":4,\"GBps_per_nic\":50}}";
+    Setting settings[] = { { "model", "llama3.2-1b" },
+                           { "cluster", cluster },
+                           { "software", "megatron-core-2025" },
+                           { "training.seq_len", "2048" },
+                           { "training.global_batch", "256" } };
+    PlanOptions o = options_of("scenarios/examples/llama3-8b-fsdp.json", 8);
+    o.settings = settings;
+    o.settings_n = ARRAY_N(settings);
+    Plan p;
+    Err err = { 0 };
+    if (CHECK(plan_run(&p, &o, &err))) {
+        CHECK(p.order_n >= PLAN_TOP);
+        for (uint32_t i = 0; i < p.order_n && i < PLAN_TOP; i++)
+            compare_need(&p, &p.candidates[p.order[i]]);
+    } else {
+        fprintf(stderr, "%s\n", err.text);
+    }
+    plan_free(&p);
 }
 
 /* Without fragmentation it would do without recomputation: 55.2 GiB. */
@@ -473,6 +510,7 @@ int main(void)
     RUN(the_best_is_first);
     RUN(bounds_hold_for_all_that_fit);
     RUN(the_best_fit_with_fragmentation);
+    RUN(the_best_fit_on_all_types_of_gpus);
     RUN(a_lone_gpu_is_as_fast_as_its_bound);
     return check_report();
 }
