@@ -258,8 +258,8 @@ static double fullness(const char *schedule, const char *micro_batches)
     return of_peak;
 }
 
-/* Many micro-batches, of which most are left out, leave as much unused as fewer that are all run: in
- * a pipeline, and with all forwards first. */
+/* Many micro-batches, of which most are left out, leave as much unused as fewer that are all run:
+ * in a pipeline, and with all forwards first. */
 static void what_is_left_out_is_held_like_the_rest(void)
 {
     CHECK_NEAR(fullness("1f1b", "40"), fullness("1f1b", "2000"), 0.005);
