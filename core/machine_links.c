@@ -116,7 +116,8 @@ static const RankCurve *default_curve(const IntraNode *in, const Gpu *gpu, bool 
 
 /* In a full mesh of n GPUs a pair has 1/(n - 1) of the port between it, m of them m - 1 such links
  * each.  In a ring fewer than all have no way round: each of their links carries what comes and
- * what goes back, so that it is as with one of the port's two. */
+ * what goes back, so that it is as with one of the port's two.  It stands for a group alone: two
+ * groups of one GPU at the same time share its port, though their links may be others. */
 static RankCurve shared_out(RankCurve whole, IntraKind kind, uint32_t gpus_n)
 {
     double full = rank_curve_at(&whole, gpus_n);

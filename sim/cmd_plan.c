@@ -49,7 +49,8 @@ static void print_help(FILE *f)
         "best\n"
         "  --set KEY=VALUE    changes a scenario key; one that is tried is fixed by it,\n"
         "                     as in parallel.tp=8; repeatable\n"
-        "  --json             prints one JSON object\n"
+        "  --json             prints one JSON object; finds out of all that are simulated\n"
+        "                     what they need, not of the best alone\n"
         "  --plot OUT         draws step time over GPUs, .svg or .png\n"
         "  --jobs N           candidates at a time, as many as there are processors\n");
 }

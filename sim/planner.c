@@ -565,9 +565,9 @@ static bool nothing_fits(Plan *p, Err *err)
                        p->refused ? p->refused : "no reason is known");
     return err_set(err,
                    "none of %" PRIu32 " candidates fits: the closest, %.200s on %" PRIu32
-                   " GPUs, needs %s a GPU, %s are there, %s too much",
-                   p->n, plan_label(label, c), plan_gpus(c), text_bytes(need, c->need_bytes),
-                   text_bytes(there, c->gpu_bytes),
+                   " GPU%s, needs %s a GPU, %s are there, %s too much",
+                   p->n, plan_label(label, c), plan_gpus(c), plan_gpus(c) == 1 ? "" : "s",
+                   text_bytes(need, c->need_bytes), text_bytes(there, c->gpu_bytes),
                    text_bytes(over, c->need_bytes - c->gpu_bytes));
 }
 
@@ -589,15 +589,17 @@ static bool nothing_in_limits(const Plan *p, Err *err)
     if (!cheap)
         return err_set(err,
                        "none of %" PRIu32 " that fit is done in %g days: the fastest, %.200s "
-                       "on %" PRIu32 " GPUs, takes %.4g days",
+                       "on %" PRIu32 " GPU%s, takes %.4g days",
                        p->fates[PLAN_SIMULATED], o->deadline_days, plan_label(label, fast),
-                       plan_gpus(fast), plan_training(p, fast).days);
+                       plan_gpus(fast), plan_gpus(fast) == 1 ? "" : "s",
+                       plan_training(p, fast).days);
     return err_set(err,
                    "none of %" PRIu32 " that fit costs at most %s%s: the cheapest, %.200s on "
-                   "%" PRIu32 " GPUs, costs %s",
+                   "%" PRIu32 " GPU%s, costs %s",
                    p->fates[PLAN_SIMULATED], text_usd(limit, o->budget_usd),
                    o->deadline_days > 0 ? " in time" : "", plan_label(label, cheap),
-                   plan_gpus(cheap), text_usd(usd, plan_training(p, cheap).cost_usd));
+                   plan_gpus(cheap), plan_gpus(cheap) == 1 ? "" : "s",
+                   text_usd(usd, plan_training(p, cheap).cost_usd));
 }
 
 /* ---- the ten best again ---- */

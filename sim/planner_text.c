@@ -75,14 +75,25 @@ static void print_training(const Plan *p, const PlanCandidate *c, FILE *out)
             text_number(hours, run.gpu_hours, 0), text_usd(usd, run.cost_usd));
 }
 
+/* "17,947", "2.1", "0.000301" */
+static char *text_gpu_seconds(char *text, const PlanCandidate *c)
+{
+    double x = c->step_s * plan_gpus(c);
+    if (x >= 0.1)
+        return text_rate(text, x);
+    snprintf(text, TEXT_CAP, "%.3g", x);
+    return text;
+}
+
 static void print_best(const Plan *p, FILE *out)
 {
     char a[TEXT_CAP], b[TEXT_CAP], label[TEXT_CAP];
     const PlanCandidate *c = &p->candidates[p->order[0]];
     const ReportMemory *fullest = report_fullest(&p->best);
     fprintf(out, "%s\n", text_name(a, p->bases[0].name, COMPARE_WIDTH));
-    fprintf(out, "best of %" PRIu32 " candidates by %s: %" PRIu32 " GPUs, %s\n\n", p->n,
-            plan_objective_names[p->options->objective], plan_gpus(c), plan_label(label, c));
+    fprintf(out, "best of %" PRIu32 " candidates by %s: %" PRIu32 " GPU%s, %s\n\n", p->n,
+            plan_objective_names[p->options->objective], plan_gpus(c),
+            plan_gpus(c) == 1 ? "" : "s", plan_label(label, c));
     fprintf(out, "step time   %s, samples per s %s", text_seconds(a, c->step_s),
             text_rate(b, c->samples_per_s));
     if (isfinite(c->tokens_per_s))
@@ -96,7 +107,7 @@ static void print_best(const Plan *p, FILE *out)
         fprintf(out, "cost        %s a step\n", text_usd(a, c->cost_usd));
     else
         fprintf(out, "cost        %s GPU-seconds a step (no price in the cluster file)\n",
-                text_rate(a, c->step_s * plan_gpus(c)));
+                text_gpu_seconds(a, c));
     print_training(p, c, out);
     fprintf(out, "\n");
     print_command(p, c, out);
@@ -156,7 +167,7 @@ static void print_front(const Plan *p, FILE *out)
     for (uint32_t i = 0; i < p->front_n; i++) {
         const PlanCandidate *c = &p->candidates[p->front[i]];
         fprintf(out, "%7" PRIu32 " %10s %11s %10s  %s", plan_gpus(c),
-                text_seconds(time, c->step_s), text_rate(hours, c->step_s * plan_gpus(c)),
+                text_seconds(time, c->step_s), text_gpu_seconds(hours, c),
                 text_usd(usd, c->cost_usd), plan_label(label, c));
         if (p->options->tokens > 0)
             fprintf(out, "; %s days", text_rate(days, plan_training(p, c).days));
