@@ -418,6 +418,23 @@ static void compare_need(const Plan *p, const PlanCandidate *c)
     graph_free(&g);
 }
 
+/* A plan of llama3-8b-fsdp on eight GPUs whose ten best fit; false: there is none. */
+static bool plan_that_fits(Plan *p, PlanOptions *o, const Setting *settings, uint32_t n)
+{
+    Err err = { 0 };
+    *o = options_of("scenarios/examples/llama3-8b-fsdp.json", 8);
+    o->settings = settings;
+    o->settings_n = n;
+    if (!CHECK(plan_run(p, o, &err))) {
+        fprintf(stderr, "%s\n", err.text);
+        return false;
+    }
+    CHECK(p->order_n >= PLAN_TOP);
+    for (uint32_t i = 0; i < p->order_n && i < PLAN_TOP; i++)
+        compare_need(p, &p->candidates[p->order[i]]);
+    return true;
+}
+
 /* Two nodes of GPUs that have different room: who has less decides. */
 static void the_best_fit_on_all_types_of_gpus(void)
 {
@@ -433,18 +450,9 @@ static void the_best_fit_on_all_types_of_gpus(void)
                            { "software", "megatron-core-2025" },
                            { "training.seq_len", "2048" },
                            { "training.global_batch", "256" } };
-    PlanOptions o = options_of("scenarios/examples/llama3-8b-fsdp.json", 8);
-    o.settings = settings;
-    o.settings_n = ARRAY_N(settings);
+    PlanOptions o;
     Plan p;
-    Err err = { 0 };
-    if (CHECK(plan_run(&p, &o, &err))) {
-        CHECK(p.order_n >= PLAN_TOP);
-        for (uint32_t i = 0; i < p.order_n && i < PLAN_TOP; i++)
-            compare_need(&p, &p.candidates[p.order[i]]);
-    } else {
-        fprintf(stderr, "%s\n", err.text);
-    }
+    plan_that_fits(&p, &o, settings, ARRAY_N(settings));
     plan_free(&p);
 }
 
@@ -454,24 +462,17 @@ static void the_best_fit_with_fragmentation(void)
     Setting settings[] = { { "cluster.gpu.memory_bytes", "55.6GiB" },
                            { "parallel.strategy", "fsdp" },
                            { "parallel.cp", "1" } };
-    PlanOptions o = options_of("scenarios/examples/llama3-8b-fsdp.json", 8);
-    o.settings = settings;
-    o.settings_n = ARRAY_N(settings);
+    PlanOptions o;
     Plan p;
-    Err err = { 0 };
-    if (CHECK(plan_run(&p, &o, &err))) {
-        CHECK(p.order_n >= PLAN_TOP);
-        for (uint32_t i = 0; i < p.order_n && i < PLAN_TOP; i++)
-            compare_need(&p, &p.candidates[p.order[i]]);
-        for (uint32_t i = 0; i < p.n; i++) {
-            const PlanCandidate *c = &p.candidates[i];
-            if (c->tp > 1 || c->pp > 1 || c->micro_batch > 1)
-                continue;
-            CHECK_INT(c->recompute == RECOMPUTE_NONE        ? PLAN_TOO_LARGE
-                      : c->recompute == RECOMPUTE_SELECTIVE ? PLAN_SIMULATED
-                                                            : PLAN_NEEDLESS,
-                      c->fate);
-        }
+    bool ok = plan_that_fits(&p, &o, settings, ARRAY_N(settings));
+    for (uint32_t i = 0; ok && i < p.n; i++) {
+        const PlanCandidate *c = &p.candidates[i];
+        if (c->tp > 1 || c->pp > 1 || c->micro_batch > 1)
+            continue;
+        CHECK_INT(c->recompute == RECOMPUTE_NONE        ? PLAN_TOO_LARGE
+                  : c->recompute == RECOMPUTE_SELECTIVE ? PLAN_SIMULATED
+                                                        : PLAN_NEEDLESS,
+                  c->fate);
     }
     plan_free(&p);
 }
