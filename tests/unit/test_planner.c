@@ -477,6 +477,20 @@ static void the_best_fit_with_fragmentation(void)
     plan_free(&p);
 }
 
+/* ddp without recomputation misses by fragmentation: then one that recomputes is asked. */
+static void why_asks_who_recomputes_more(void)
+{
+    Setting settings[] = { { "cluster.gpu.memory_bytes", "156.55GiB" },
+                           { "training.global_batch", "8" },
+                           { "parallel.tp", "1" },
+                           { "parallel.cp", "1" } };
+    PlanOptions o;
+    Plan p;
+    if (plan_that_fits(&p, &o, settings, ARRAY_N(settings)))
+        CHECK(strncmp(p.why[0], "A whole replica fits on each GPU: 148", 37) == 0);
+    plan_free(&p);
+}
+
 /* One stage, one micro-batch, no neighbours: the step is the bound but for its launches. */
 static void a_lone_gpu_is_as_fast_as_its_bound(void)
 {
@@ -511,6 +525,7 @@ int main(void)
     RUN(the_best_is_first);
     RUN(bounds_hold_for_all_that_fit);
     RUN(the_best_fit_with_fragmentation);
+    RUN(why_asks_who_recomputes_more);
     RUN(the_best_fit_on_all_types_of_gpus);
     RUN(a_lone_gpu_is_as_fast_as_its_bound);
     return check_report();
