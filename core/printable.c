@@ -1,4 +1,4 @@
-/* printable.c - byte by byte; what is no UTF-8 is hidden where all of a text is known. */
+/* printable.c - character by character. */
 #include "core/printable.h"
 
 #include <string.h>
@@ -20,19 +20,23 @@ size_t unprintable_bytes(const char *s)
     return direction ? 3 : 0;
 }
 
+size_t printable_next(char *to, const char **from)
+{
+    size_t hidden = unprintable_bytes(*from), n = utf8_bytes(*from, SIZE_MAX);
+    if (hidden > 0 || n == 0) {
+        *to = '?';
+        *from += hidden > 0 ? hidden : 1;
+        return 1;
+    }
+    memmove(to, *from, n);
+    *from += n;
+    return n;
+}
+
 void make_printable(char *text)
 {
     char *to = text;
-    while (*text) {
-        size_t hidden = unprintable_bytes(text), n = utf8_bytes(text, SIZE_MAX);
-        if (hidden > 0 || n == 0) {
-            *to++ = '?';
-            text += hidden > 0 ? hidden : 1;
-            continue;
-        }
-        memmove(to, text, n);
-        to += n;
-        text += n;
-    }
+    for (const char *from = text; *from;)
+        to += printable_next(to, &from);
     *to = '\0';
 }

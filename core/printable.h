@@ -13,6 +13,10 @@
 /* How many bytes at s are such a character, 0 if it is none; s ends with a 0. */
 size_t unprintable_bytes(const char *s);
 
+/* Copies the character at *from, which is none of those and UTF-8, or else a '?', goes behind it,
+ * and returns how many bytes it wrote: at most 4.  **from is not 0. */
+size_t printable_next(char *to, const char **from);
+
 /* Each becomes a '?', as does every byte that is no UTF-8; text does not get longer. */
 void make_printable(char *text);
 

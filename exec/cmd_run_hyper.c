@@ -78,6 +78,8 @@ static int train_copy(uint32_t i, void *user)
     int status = run_train(&x->t, &(RunSetting){ c->key, x->value }, &err);
     if (err.set)
         fprintf(stderr, "lockstep: %s: %s\n", x->text, err.text);
+    if (err.set && !x->t.shared->why[0])
+        snprintf(x->t.shared->why, sizeof x->t.shared->why, "%s", err.text);
     return status;
 }
 

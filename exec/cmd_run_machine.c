@@ -285,12 +285,13 @@ static void put_collectives(JsonOut *j, const MachineTimes *m)
 static void put_peaks(JsonOut *j, const Peaks *p)
 {
     static const DType types[] = { DTYPE_F32, DTYPE_TF32, DTYPE_F16, DTYPE_BF16 };
+    const double least = 1e-3; /* that a machine file may say: a few bytes are slow */
     json_put_open(j, "peak_tflops", '{');
     for (size_t i = 0; i < ARRAY_N(types); i++)
-        json_put_number(j, dtype_names[types[i]], p->flops_per_ns / 1000);
+        json_put_number(j, dtype_names[types[i]], fmax(p->flops_per_ns / 1000, least));
     json_out_close(j, '}');
-    json_put_number(j, "memory_GBps", p->bytes_per_ns);
-    json_put_number(j, "host_GBps", p->copy_bytes_per_ns);
+    json_put_number(j, "memory_GBps", fmax(p->bytes_per_ns, least));
+    json_put_number(j, "host_GBps", fmax(p->copy_bytes_per_ns, least));
     json_put_open(j, "efficiency", '{');
     json_put_number(j, "matmul", fmax(p->matmul_efficiency, 0.001));
     json_put_number(j, "attention", fmax(p->attention_efficiency, 0.001));

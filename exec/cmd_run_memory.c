@@ -17,14 +17,14 @@ static bool role_bytes(uint64_t *bytes, const Graph *g, uint32_t rank, Err *err)
         return true;
     if (!program_make(&p, g, rank, err))
         return false;
-    *bytes = p.arena_bytes + SHARED_BESIDES_BYTES;
+    *bytes = p.arena_bytes;
     program_free(&p);
     return true;
 }
 
 bool run_memory_fits(const Graph *g, Err *err)
 {
-    uint64_t *of_role = mem_zero(g->roles_n, sizeof *of_role), need = 0;
+    uint64_t *of_role = mem_zero(g->roles_n, sizeof *of_role), need = SHARED_BESIDES_BYTES;
     bool ok = true;
     for (uint32_t r = 0; r < g->world_n && ok; r++) {
         uint32_t role = (uint32_t)(graph_role_of(g, r) - g->roles);

@@ -56,6 +56,11 @@ static void put_transformer(FILE *f, const Transformer *t)
     fprintf(f, "model.positions=%s\n", positions[t->positions]);
     fprintf(f, "model.tied_embeddings=%s\n", yes[t->tied_embeddings]);
     fprintf(f, "model.sliding_window=%" PRIu32 "\n", t->window);
+    fprintf(f, "model.sliding_window from layer=%" PRIu32 "\n", t->window_first);
+    fprintf(f, "model.sliding_window every=%" PRIu32 "\n", t->window_every);
+    fprintf(f, "model.parallel_block=%s\n", yes[t->parallel_block]);
+    fprintf(f, "model.bias=%s%s%s\n", t->qkv_bias ? "qkv " : "", t->out_bias ? "out " : "",
+            t->mlp_bias ? "mlp" : "");
     fprintf(f, "model.rope_theta=%g\nmodel.norm_eps=%g\n", t->rope_theta, t->norm_eps);
 }
 

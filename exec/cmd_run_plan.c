@@ -139,19 +139,21 @@ static void keep_request(Parts *p, const RunRequest *r)
 static bool check_software(RunPlan *x, const RunRequest *r, const char *cluster, Err *err)
 {
     Scenario s;
+    bool asked = false;
     for (uint32_t i = 0; i < r->settings_n; i++)
-        if (strcmp(r->settings[i].key, "software") == 0 &&
-            strcmp(r->settings[i].value, own_software) != 0)
-            return err_set(err,
-                           "--set software=%.100s: what runs is '%s'; sim, plan and validate "
-                           "predict others",
-                           r->settings[i].value, own_software);
+        asked = asked || strcmp(r->settings[i].key, "software") == 0;
     if (!read_scenario(&s, r, cluster, NULL, err))
         return false;
-    if (json_member(json_root(s.doc), "software").item && strcmp(s.software, own_software) != 0)
+    if (asked && strcmp(s.software, own_software) != 0)
+        err_set(
+            err,
+            "--set software=%.100s: what runs is '%s'; sim, plan and validate predict others",
+            s.software, own_software);
+    else if (json_member(json_root(s.doc), "software").item &&
+             strcmp(s.software, own_software) != 0)
         x->other_software = arena_strdup(&x->parts->arena, s.software);
     scenario_free(&s);
-    return true;
+    return !err->set;
 }
 
 static bool open_scenario(RunPlan *x, const RunRequest *r, bool *usage, Err *err)

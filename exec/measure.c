@@ -1,9 +1,9 @@
 /*
  * measure.c - sweeps over the program, all-reduces, and everybody's shapes in one list.
  *
- * Ranks of a group meet in the sweeps, so collectives are run however late it is; and what they
- * bring is what training would: kernels on whatever lay there could take several times as long
- * (numbers below 2^-126).
+ * Ranks of a group meet in the sweeps, so collectives are run however late it is, though only so
+ * often; and what they bring is what training would: kernels on whatever lay there could take
+ * several times as long (numbers below 2^-126).
  */
 #include "exec/measure.h"
 
@@ -18,10 +18,17 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SWEEPS_MAX = 12, OFTEN = 2, MEETS_N = 60, REDUCES_N = 7, NOTHING_N = 30 };
+enum {
+    SWEEPS_MAX = 12,
+    OFTEN = 2,
+    COLLECTIVES_OFTEN = 64,
+    MEETS_N = 60,
+    REDUCES_N = 7,
+    NOTHING_N = 30
+};
 
 #define SWEEPS_NS 500000000 /* no sweep begins later, and one that goes on takes shapes once */
-#define STOP_NS   900000000 /* nothing more is run, known or not */
+#define STOP_NS   900000000 /* nothing more is run that is known */
 
 /* Of this thread's processor. */
 static int64_t processor_ns(void)
@@ -74,6 +81,7 @@ typedef struct Sweeps {
     CommCalls calls;
     uint32_t *shape_of; /* by task; NONE_U32: nothing to run */
     Shape *shapes;
+    uint32_t *met_n; /* of this sweep: collectives by group, then shape */
     uint32_t shapes_n, sweep;
     int64_t start_ns, clock_ns, busy_ns; /* the last two: of all kernels that were run */
 } Sweeps;
@@ -81,11 +89,6 @@ typedef struct Sweeps {
 static bool is_kernel(const Op *op)
 {
     return op->kind == OP_H2D || (!op_is_comm(op->kind) && cpu_kernels[op->kind]);
-}
-
-static bool is_collective(const Op *op)
-{
-    return op_is_comm(op->kind) && !op_is_p2p(op->kind);
 }
 
 static bool same_collective(const Task *a, const Task *b)
@@ -98,7 +101,7 @@ static bool same_shape(const Task *a, const Task *b)
 {
     if (a->op == b->op)
         return true;
-    return is_collective(a->op) ? same_collective(a, b) : same_work(a->op, b->op);
+    return op_is_collective(a->op->kind) ? same_collective(a, b) : same_work(a->op, b->op);
 }
 
 static void list_shapes(Sweeps *s)
@@ -110,7 +113,7 @@ static void list_shapes(Sweeps *s)
         const Task *task = &p->tasks[t];
         uint32_t i = 0;
         s->shape_of[t] = NONE_U32;
-        if (!is_kernel(task->op) && !is_collective(task->op))
+        if (!is_kernel(task->op) && !op_is_collective(task->op->kind))
             continue;
         while (i < s->shapes_n && !same_shape(s->shapes[i].task, task))
             i++;
@@ -176,7 +179,7 @@ static void add_sample(Shape *shape, double ns)
  * any of the ranks. */
 static double middle_ns(Shape *shape)
 {
-    bool waits = is_collective(shape->task->op);
+    bool waits = op_is_collective(shape->task->op->kind);
     uint32_t n = shape->n - (waits ? shape->n / 10 : 0);
     double sum = 0;
     if (waits)
@@ -184,6 +187,14 @@ static double middle_ns(Shape *shape)
     for (uint32_t i = 0; i < n; i++)
         sum += shape->ns[i];
     return sum / n;
+}
+
+/* Of a group's collectives of a shape, so many are run in a sweep: all its members count alike,
+ * where time, or other groups' collectives, would part them. */
+static bool is_enough(Sweeps *s, uint32_t task)
+{
+    uint32_t group = s->job->program->tasks[task].op->u.comm.group;
+    return ++s->met_n[(size_t)group * s->shapes_n + s->shape_of[task]] > COLLECTIVES_OFTEN;
 }
 
 /* False where the job fails.  Waiting for those who come later does not count. */
@@ -233,20 +244,23 @@ static bool run_task(Sweeps *s, uint32_t t, Err *err)
 {
     const Task *task = &s->job->program->tasks[t];
     Shape *shape = s->shape_of[t] == NONE_U32 ? NULL : &s->shapes[s->shape_of[t]];
-    if (is_collective(task->op))
-        return time_collective(s, t, shape, err);
+    if (op_is_collective(task->op->kind))
+        return is_enough(s, t) || time_collective(s, t, shape, err);
     if (op_is_p2p(task->op->kind))
         touch(s, task);
     if (!is_kernel(task->op))
         return true;
     int64_t spent_ns = net_now_ns() - s->start_ns;
-    bool late = spent_ns > SWEEPS_NS && shape->n + shape->all_n >= OFTEN;
-    return late || spent_ns >= STOP_NS || time_one(s, task, shape, err);
+    uint32_t n = shape->n + shape->all_n;
+    bool late = (spent_ns > SWEEPS_NS && n >= OFTEN) || (spent_ns >= STOP_NS && n > 0);
+    return late || time_one(s, task, shape, err);
 }
 
 static bool sweep(Sweeps *s, Err *err)
 {
     bool ok = true;
+    memset(s->met_n, 0,
+           (size_t)s->job->program->graph->groups_n * s->shapes_n * sizeof *s->met_n);
     for (uint32_t t = 0; t < s->job->program->tasks_n && ok; t++)
         ok = run_task(s, t, err);
     for (uint32_t i = 0; i < s->shapes_n; i++) {
@@ -481,7 +495,7 @@ static bool gather_collectives(MachineTimes *m, const Sweeps *s, Err *err)
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->shapes_n; i++) {
         const Task *t = s->shapes[i].task;
-        if (is_collective(t->op) && t->members_n > 1)
+        if (op_is_collective(t->op->kind) && t->members_n > 1)
             mine[n++] =
                 (CollectiveTime){ t->op->kind, t->members_n, t->op->u.comm.bytes,
                                   shape_ns(&s->shapes[i], s->sweep), s->shapes[i].all_n };
@@ -516,6 +530,7 @@ bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *e
                           .norm_owners = job->norm_owners },
                  .start_ns = net_now_ns() };
     list_shapes(&s);
+    s.met_n = mem_zero((size_t)job->program->graph->groups_n * s.shapes_n + 1, sizeof *s.met_n);
     bool ok = calls_make(&s.calls, job->program, err) && fabric_barrier(job->fabric, err);
     for (bool more = true; ok && more;) {
         job->rewind(job->load_user);
@@ -532,6 +547,7 @@ bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *e
         free(s.shapes[i].ns);
     free(s.shapes);
     free(s.shape_of);
+    free(s.met_n);
     return ok;
 }
 

@@ -44,10 +44,9 @@ static void wrap(FILE *out, const char *first, const char *text)
             fputc(' ', out);
             column++;
         }
-        for (size_t i = 0; i < n;) {
-            size_t hidden = unprintable_bytes(text + i);
-            fputc(hidden ? '?' : text[i], out);
-            i += hidden ? hidden : 1;
+        for (const char *c = text; c < text + n;) {
+            char shown[4];
+            fwrite(shown, 1, printable_next(shown, &c), out);
         }
         column += n;
         text += n + strspn(text + n, " ");

@@ -105,14 +105,8 @@ char *word_name(char *text, const char *name, uint32_t width)
     for (const char *c = name; *c; c++)
         length += begins_character(*c);
     uint32_t keep = length > width ? width - 3 : width;
-    while (*name && at + 8 < WORD_CAP) {
-        n += begins_character(*name);
-        if (n > keep)
-            break;
-        size_t hidden = unprintable_bytes(name);
-        text[at++] = hidden ? '?' : *name;
-        name += hidden ? hidden : 1;
-    }
+    while (*name && at + 8 < WORD_CAP && n++ < keep)
+        at += printable_next(text + at, &name);
     snprintf(text + at, WORD_CAP - at, "%s", length > width ? "..." : "");
     return text;
 }

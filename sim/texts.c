@@ -119,14 +119,8 @@ char *text_name(char *text, const char *name, uint32_t width)
     bool cut = text_width(name) > width;
     uint32_t keep = cut ? width - 3 : width, n = 0;
     size_t at = 0;
-    while (*name && at + 8 < TEXT_CAP) {
-        n += begins_character(*name);
-        if (n > keep)
-            break;
-        size_t hidden = unprintable_bytes(name);
-        text[at++] = hidden ? '?' : *name;
-        name += hidden ? hidden : 1;
-    }
+    while (*name && at + 8 < TEXT_CAP && n++ < keep)
+        at += printable_next(text + at, &name);
     while (cut && at > 0 && text[at - 1] == ' ')
         at--;
     snprintf(text + at, TEXT_CAP - at, "%s", cut ? "..." : "");

@@ -76,6 +76,13 @@ static void messages_and_names_hide_it(void)
                                "a\xe2\x80\xae"
                                "b",
                                20));
+    /* No character, and one cut in two: as many '?' as bytes, letters of more bytes stay. */
+    CHECK_STR("\xc3\xa4?[?z", text_name(name,
+                                        "\xc3\xa4\x9b[\xe2"
+                                        "z",
+                                        20));
+    CHECK_STR("\xc3\xa4\xc3\xb6...",
+              text_name(name, "\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6\xc3\xbc", 5));
 }
 
 int main(void)
