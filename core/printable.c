@@ -33,6 +33,28 @@ size_t printable_next(char *to, const char **from)
     return n;
 }
 
+uint32_t printable_width(const char *text)
+{
+    char shown[4];
+    uint32_t n = 0;
+    for (; *text; n++)
+        (void)printable_next(shown, &text);
+    return n;
+}
+
+void printable_cut(char *to, size_t cap, const char *text, uint32_t width)
+{
+    ASSERT(width >= 4 && cap > 12);
+    bool cut = printable_width(text) > width;
+    uint32_t keep = cut ? width - 3 : width, n = 0;
+    size_t at = 0;
+    while (*text && at + 8 < cap && n++ < keep)
+        at += printable_next(to + at, &text);
+    while (cut && at > 0 && to[at - 1] == ' ')
+        at--;
+    strcpy(to + at, cut ? "..." : "");
+}
+
 void make_printable(char *text)
 {
     char *to = text;

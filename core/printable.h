@@ -17,6 +17,13 @@ size_t unprintable_bytes(const char *s);
  * and returns how many bytes it wrote: at most 4.  **from is not 0. */
 size_t printable_next(char *to, const char **from);
 
+/* How many characters of it a terminal shows. */
+uint32_t printable_width(const char *text);
+
+/* Copies as many of them as fit, "..." at the end where that is not all; width >= 4, and to has cap
+ * bytes, more than 12. */
+void printable_cut(char *to, size_t cap, const char *text, uint32_t width);
+
 /* Each becomes a '?', as does every byte that is no UTF-8; text does not get longer. */
 void make_printable(char *text);
 

@@ -93,21 +93,9 @@ char *word_bytes(char *text, uint64_t bytes)
     return text;
 }
 
-static bool begins_character(char c)
-{
-    return ((unsigned char)c & 0xc0) != 0x80;
-}
-
 char *word_name(char *text, const char *name, uint32_t width)
 {
-    uint32_t length = 0, n = 0;
-    size_t at = 0;
-    for (const char *c = name; *c; c++)
-        length += begins_character(*c);
-    uint32_t keep = length > width ? width - 3 : width;
-    while (*name && at + 8 < WORD_CAP && n++ < keep)
-        at += printable_next(text + at, &name);
-    snprintf(text + at, WORD_CAP - at, "%s", length > width ? "..." : "");
+    printable_cut(text, WORD_CAP, name, width);
     return text;
 }
 

@@ -4,7 +4,6 @@
 #include "sim/caching.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define GRAIN_BYTES         ((uint64_t)512)
 #define SMALL_BYTES         MIB
@@ -170,7 +169,7 @@ static uint64_t segment_bytes(uint64_t bytes)
     return div_up_u64(bytes, SEGMENT_GRAIN_BYTES) * SEGMENT_GRAIN_BYTES;
 }
 
-/* Gives back the segments of a tree of free blocks that are free as a whole. */
+/* Those that are free as a whole. */
 static void give_back_segments(Caching *c)
 {
     for (uint32_t i = 0; i < c->blocks_n; i++) {

@@ -1,5 +1,5 @@
 /*
- * caching.h - PyTorch's caching allocator, and what it holds while a rank runs its program.
+ * caching.h - PyTorch's caching allocator.
  *
  * Its rules, as c10/cuda/CUDACachingAllocator.cpp has them (PyTorch 2.0 to 2.9) where
  * PYTORCH_CUDA_ALLOC_CONF says nothing:
@@ -22,7 +22,7 @@
 #ifndef LOCKSTEP_SIM_CACHING_H
 #define LOCKSTEP_SIM_CACHING_H
 
-#include "core/graph.h"
+#include "core/base.h"
 
 /* Streams that the stacks allocate on. */
 typedef enum CachingStream {
@@ -61,26 +61,5 @@ void caching_open(Caching *c, uint64_t capacity_bytes, bool expandable);
 void caching_close(Caching *c);
 uint32_t caching_take(Caching *c, uint64_t bytes, CachingStream stream); /* a block */
 void caching_give(Caching *c, uint32_t block);
-
-/* What is done for a role. */
-typedef struct CachingRun {
-    uint64_t capacity_bytes; /* UINT64_MAX: as much as it wants */
-    bool expandable;
-} CachingRun;
-
-/*
- * What the allocator holds at most while a rank runs role step after step, until a step needs no
- * more than the one before; above the capacity where it does not get by with that (then: what it
- * would hold with more).  peak_bytes: what the role allocates, memory_of_role.  g is sealed.
- *
- * Parameters, master weights and lasting gradients are there first.  Moments are made by the first
- * update, in the holes that the first step's activations leave, so that the second step's no longer
- * fit there.  Tensors of gathers and reductions lie in blocks of their streams, all others in those
- * of the main one.
- *
- * A long role is cut short: of its micro-batches the first are run, as many as it has under way at
- * a time and more, and the last; what the others allocate more at a time leaves as much unused.
- */
-uint64_t caching_of_role(const Graph *g, const Role *role, uint64_t peak_bytes, CachingRun run);
 
 #endif

@@ -1,11 +1,12 @@
 /*
  * caching_replay.c - the births and deaths of a rank's steps, through the caching allocator.
  */
+#include "sim/caching_replay.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/caching.h"
-#include "sim/memory.h"
 
 /* What a step leaves behind is soon the same. */
 enum { STEPS_MAX = 3 };
@@ -109,17 +110,6 @@ static bool is_kept(const Replay *y, const Instance *in)
 {
     uint32_t m = in->micro_batch;
     return m == NONE_U32 || m < y->head_n || m + 1 >= y->micro_batches;
-}
-
-static uint64_t residents_of(const Replay *y)
-{
-    uint64_t bytes = 0;
-    for (uint32_t f = 0; f < y->role->frames_n; f++) {
-        const Layout *l = &y->g->layouts[y->role->frames[f].layout];
-        for (uint32_t i = 0; y->role->frames[f].resident && i < l->tensor_n; i++)
-            bytes += y->g->tensors[l->tensor_first + i].bytes;
-    }
-    return bytes;
 }
 
 /* What is allocated at most without those that are left out. */
@@ -247,15 +237,15 @@ static void replay_close(Replay *y)
     free(y->block);
 }
 
-uint64_t caching_of_role(const Graph *g, const Role *role, uint64_t peak_bytes, CachingRun run)
+uint64_t caching_of_role(const Graph *g, const Role *role, const RoleMemory *m, CachingRun run)
 {
     ASSERT(g->sealed);
     Replay y = { .g = g, .role = role };
     uint64_t before;
     int step = 0;
     replay_open(&y);
-    uint64_t residents = residents_of(&y), kept = peak_of_kept(&y, residents);
-    uint64_t missing = peak_bytes > kept ? peak_bytes - kept : 0;
+    uint64_t residents = memory_resident_bytes(m), kept = peak_of_kept(&y, residents);
+    uint64_t missing = m->peak_bytes > kept ? m->peak_bytes - kept : 0;
     bool has_room = run.capacity_bytes > missing;
     caching_open(&y.memory, has_room ? run.capacity_bytes - missing : 0, run.expandable);
     take_residents(&y, false);
@@ -265,7 +255,8 @@ uint64_t caching_of_role(const Graph *g, const Role *role, uint64_t peak_bytes, 
         make_moments(&y); /* of a program without an update */
     } while (++step < STEPS_MAX && (step == 1 || y.memory.most_bytes > before));
     uint64_t most = y.memory.most_bytes;
-    if (missing > 0) /* allocated by those left out, and held as of those that were run */
+    if (missing > 0 &&
+        kept > residents) /* allocated by those left out, and held as of those that were run */
         most += (uint64_t)((double)missing * (double)(most - residents) /
                            (double)(kept - residents));
     replay_close(&y);

@@ -47,6 +47,14 @@ typedef struct RoleMemory {
 /* g is sealed.  before: where RoleMemory.before shall live, NULL if not wanted. */
 RoleMemory memory_of_role(const Graph *g, const Role *role, Arena *before);
 
+static inline uint64_t memory_resident_bytes(const RoleMemory *m)
+{
+    uint64_t bytes = 0;
+    for (int c = 0; c < TENSOR_CLASS_N; c++)
+        bytes += m->resident[c];
+    return bytes;
+}
+
 /* Of each role, replayed (see memory_replay), in arena; before: whether that is wanted. */
 RoleMemory *memory_of_roles(const Graph *g, const Machine *machine, const Software *sw,
                             bool before, Arena *arena);
@@ -80,7 +88,7 @@ MemoryDetail memory_detail(const Graph *g, const Role *role, const RoleMemory *m
 /* ---- what a GPU holds beside it ---- */
 
 /*
- * Fills pool_bytes.  Of PyTorch's stacks by a replay of its caching allocator (sim/caching.h),
+ * Fills pool_bytes.  Of PyTorch's stacks by a replay of its caching allocator (caching_replay.h),
  * which takes about a millisecond; of those that place tensors ahead (Software.planned_memory)
  * a twentieth of what comes and goes, assumed.  Nothing on a machine with ideal_collectives and on
  * CPUs.

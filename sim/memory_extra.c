@@ -5,8 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "sim/caching.h"
-#include "sim/memory.h"
+#include "sim/caching_replay.h"
 
 /* A process with PyTorch's and cuBLAS's kernels loaded shows 400 to 600 MiB in nvidia-smi on
  * A100 and H100.  Assumed, to be measured. */
@@ -99,15 +98,12 @@ void memory_replay(RoleMemory *m, const Graph *g, const Role *role, const Machin
         plain = plain && is_plain(machine, &machine->types[i].intra);
     if (plain)
         return;
-    uint64_t resident = 0;
-    for (int c = 0; c < TENSOR_CLASS_N; c++)
-        resident += m->resident[c];
-    double passing = (double)(m->peak_bytes - resident);
+    double passing = (double)(m->peak_bytes - memory_resident_bytes(m));
     m->caches = !sw->planned_memory;
     m->expandable = sw->expandable_segments;
-    m->pool_bytes = m->caches ? caching_of_role(g, role, m->peak_bytes,
-                                                (CachingRun){ UINT64_MAX, m->expandable })
-                              : m->peak_bytes + (uint64_t)(planned_fragmentation * passing);
+    m->pool_bytes = m->caches
+                        ? caching_of_role(g, role, m, (CachingRun){ UINT64_MAX, m->expandable })
+                        : m->peak_bytes + (uint64_t)(planned_fragmentation * passing);
 }
 
 /* Where there is not room for all it would hold, the allocator may get by with less. */
@@ -116,8 +112,7 @@ static uint64_t held_in(const Graph *g, const Role *role, RoleMemory *m, uint64_
     if (m->pool_bytes <= room_bytes || !m->caches || m->peak_bytes > room_bytes)
         return m->pool_bytes;
     if (m->held_bytes == 0 || m->room_bytes != room_bytes) {
-        uint64_t bytes =
-            caching_of_role(g, role, m->peak_bytes, (CachingRun){ room_bytes, m->expandable });
+        uint64_t bytes = caching_of_role(g, role, m, (CachingRun){ room_bytes, m->expandable });
         m->room_bytes = room_bytes;
         m->held_bytes = bytes <= room_bytes ? bytes : m->pool_bytes;
     }

@@ -406,14 +406,11 @@ static void try_all(Plan *p)
     keep_memory();
     double start_s = cpu_seconds();
     try_splits(p);
-    do {
+    for (bool again = true; again; start_s = cpu_seconds()) {
         try_bases(p);
         p->cpu_s += cpu_seconds() - start_s;
-        bool again = some_do_not_fit(p);
-        start_s = cpu_seconds();
-        if (!again)
-            return;
-    } while (true);
+        again = some_do_not_fit(p);
+    }
 }
 
 static void count_fates(Plan *p)
@@ -519,13 +516,14 @@ static bool is_over(const PlanCandidate *c)
            c->need_bytes > c->gpu_bytes;
 }
 
-/* The one that misses by least, as far as is known. */
-static PlanCandidate *least_over(const Plan *p, PlanKnown known)
+/* Of those of which so much is known, the one that misses by least, as far as that says. */
+static PlanCandidate *least_over(const Plan *p, PlanKnown least_known, PlanKnown most_known)
 {
     PlanCandidate *least = NULL;
     for (uint32_t i = 0; i < p->n; i++) {
         PlanCandidate *c = &p->candidates[i];
-        if (is_over(c) && c->known <= known && (!least || fullness(c) < fullness(least)))
+        if (is_over(c) && c->known >= least_known && c->known <= most_known &&
+            (!least || fullness(c) < fullness(least)))
             least = c;
     }
     return least;
@@ -537,23 +535,16 @@ static const PlanCandidate *closest_to_fit(Plan *p)
 {
     enum { ASKED = 8 };
     Err ignored = { 0 };
-    PlanCandidate *c = least_over(p, PLAN_RESERVED);
-    for (; c && c->known == PLAN_BOUND; c = least_over(p, PLAN_RESERVED)) {
+    PlanCandidate *c = least_over(p, PLAN_BOUND, PLAN_RESERVED);
+    for (; c && c->known == PLAN_BOUND; c = least_over(p, PLAN_BOUND, PLAN_RESERVED)) {
         c->known = PLAN_ALLOCATED; /* who is refused is not asked again */
         try_candidate(p, c, BOUNDED, NULL, &ignored);
     }
-    for (int i = 0; i < ASKED && (c = least_over(p, PLAN_ALLOCATED)); i++) {
-        if (c->known == PLAN_BOUND)
-            break;
+    for (int i = 0; i < ASKED && (c = least_over(p, PLAN_ALLOCATED, PLAN_ALLOCATED)); i++) {
         c->known = PLAN_RESERVED;
         try_candidate(p, c, WEIGHED, NULL, &ignored);
     }
-    PlanCandidate *closest = NULL;
-    for (uint32_t i = 0; i < p->n; i++)
-        if (is_over(&p->candidates[i]) && p->candidates[i].known == PLAN_RESERVED &&
-            (!closest || fullness(&p->candidates[i]) < fullness(closest)))
-            closest = &p->candidates[i];
-    return closest;
+    return least_over(p, PLAN_RESERVED, PLAN_RESERVED);
 }
 
 static bool nothing_fits(Plan *p, Err *err)

@@ -1,9 +1,6 @@
 /*
  * planner_weigh.c - what a candidate needs of a GPU's memory: a bound, a graph's sum, a replay.
  */
-#include <math.h>
-#include <stdlib.h>
-
 #include "sim/build.h"
 #include "sim/planner.h"
 

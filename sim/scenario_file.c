@@ -293,9 +293,9 @@ static bool apply(JsonDoc *doc, const Setting *set, Err *err)
 
 bool scenario_set(JsonDoc *doc, const Setting *settings, uint32_t settings_n, Err *err)
 {
+    /* Commands set keys of their own: the file is to blame then, not --set. */
     JsonType type = json_type(json_root(doc));
-    if (type !=
-        JSON_OBJECT) /* commands set keys of their own: the file is to blame, not --set */
+    if (type != JSON_OBJECT)
         return json_fail(json_root(doc), err, "an object is expected, not %s",
                          json_type_name(type));
     for (uint32_t i = 0; i < settings_n; i++)

@@ -100,29 +100,14 @@ char *text_usd(char *text, double usd)
     return text;
 }
 
-static bool begins_character(char c)
-{
-    return ((unsigned char)c & 0xc0) != 0x80;
-}
-
 uint32_t text_width(const char *text)
 {
-    uint32_t n = 0;
-    for (; *text; text++)
-        n += begins_character(*text);
-    return n;
+    return printable_width(text);
 }
 
 char *text_name(char *text, const char *name, uint32_t width)
 {
     ASSERT(width >= 4 && width <= TEXT_WIDTH_MAX);
-    bool cut = text_width(name) > width;
-    uint32_t keep = cut ? width - 3 : width, n = 0;
-    size_t at = 0;
-    while (*name && at + 8 < TEXT_CAP && n++ < keep)
-        at += printable_next(text + at, &name);
-    while (cut && at > 0 && text[at - 1] == ' ')
-        at--;
-    snprintf(text + at, TEXT_CAP - at, "%s", cut ? "..." : "");
+    printable_cut(text, TEXT_CAP, name, width);
     return text;
 }

@@ -5,7 +5,7 @@
  * torchtitan's reserved memory in scenarios/validation/published.jsonl, on which nothing is fitted.
  */
 #include "sim/caching.h"
-#include "sim/memory.h"
+#include "sim/caching_replay.h"
 #include "tests/built.h"
 #include "tests/random_scenario.h"
 
@@ -205,13 +205,14 @@ static void the_best_of_many_is_found(void)
 
 static void compare_role(const Graph *g, const Role *r, const char *drawn)
 {
-    uint64_t peak = memory_of_role(g, r, NULL).peak_bytes;
+    const RoleMemory m = memory_of_role(g, r, NULL);
+    uint64_t peak = m.peak_bytes;
     for (int expands = 0; expands < 2; expands++) {
-        uint64_t held = caching_of_role(g, r, peak, (CachingRun){ UINT64_MAX, expands });
-        uint64_t same = caching_of_role(g, r, peak, (CachingRun){ held, expands });
-        uint64_t less = caching_of_role(g, r, peak, (CachingRun){ held - 1, expands });
+        uint64_t held = caching_of_role(g, r, &m, (CachingRun){ UINT64_MAX, expands });
+        uint64_t same = caching_of_role(g, r, &m, (CachingRun){ held, expands });
+        uint64_t less = caching_of_role(g, r, &m, (CachingRun){ held - 1, expands });
         if (!CHECK(held >= peak) || !CHECK_U64(held, same) || !CHECK(less >= peak) ||
-            !CHECK(caching_of_role(g, r, peak, (CachingRun){ peak - 1, expands }) >= peak))
+            !CHECK(caching_of_role(g, r, &m, (CachingRun){ peak - 1, expands }) >= peak))
             fprintf(stderr, "%s\n", drawn);
     }
 }
@@ -236,8 +237,8 @@ static void a_rank_holds_what_it_allocates(void)
 
 static uint64_t held_by(const Role *r, const Graph *g)
 {
-    uint64_t peak = memory_of_role(g, r, NULL).peak_bytes;
-    return caching_of_role(g, r, peak, (CachingRun){ .capacity_bytes = UINT64_MAX });
+    const RoleMemory m = memory_of_role(g, r, NULL);
+    return caching_of_role(g, r, &m, (CachingRun){ .capacity_bytes = UINT64_MAX });
 }
 
 /* What is held over what is allocated. */
@@ -301,12 +302,12 @@ static void compare_row(const char *line)
     for (uint32_t i = 0; i < b.s.measured_n; i++) {
         if (strcmp(b.s.measured[i].metric, "memory.reserved_bytes") != 0)
             continue;
-        uint64_t peak = memory_of_role(&b.g, &b.g.roles[0], NULL).peak_bytes;
+        const RoleMemory m = memory_of_role(&b.g, &b.g.roles[0], NULL);
         CHECK(b.sw.expandable_segments);
-        CHECK_NEAR(b.s.measured[i].value,
-                   (double)caching_of_role(&b.g, &b.g.roles[0], peak,
-                                           (CachingRun){ UINT64_MAX, true }),
-                   0.05);
+        CHECK_NEAR(
+            b.s.measured[i].value,
+            (double)caching_of_role(&b.g, &b.g.roles[0], &m, (CachingRun){ UINT64_MAX, true }),
+            0.05);
         measured_n++;
     }
     built_free(&b);
