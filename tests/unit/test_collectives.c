@@ -341,16 +341,22 @@ static void fold(World *w, uint32_t rank, uint32_t ranks_n)
             w->t.tracks[k].ranks_n = ranks_n;
 }
 
+/* An all-reduce of ranks_n on that rank's stream, which waits at first. */
+static void all_reduce_of(World *w, uint32_t rank, uint32_t ranks_n, int64_t wait_ns,
+                          int64_t start_ns, int64_t end_ns)
+{
+    Coll c = all_reduce(0);
+    c.ranks_n = ranks_n;
+    c.wait_ns = wait_ns;
+    world_comm(w, world_stream(w, rank, 7), c, start_ns, end_ns);
+}
+
 /* Three alike that wait 30 of 40 for a fourth, of one group: the mean wait is 30, not 15. */
 static void a_rank_counts_as_often_as_it_stands_for_one(void)
 {
     World w = { 0 };
-    Coll c = all_reduce(0);
-    c.ranks_n = 4;
-    c.wait_ns = 30;
-    world_comm(&w, world_stream(&w, 0, 7), c, 0, 40);
-    c.wait_ns = 0;
-    world_comm(&w, world_stream(&w, 3, 7), c, 30, 40);
+    all_reduce_of(&w, 0, 4, 30, 0, 40);
+    all_reduce_of(&w, 3, 4, 0, 30, 40);
     fold(&w, 0, 3);
     Found f = find(&w);
     CHECK_U64(1, f.c.matches_n);
@@ -369,12 +375,8 @@ static void a_rank_counts_as_often_as_it_stands_for_one(void)
 static void a_match_counts_as_often_as_it_stands_for_one(void)
 {
     World w = { 0 };
-    Coll c = all_reduce(0);
-    c.ranks_n = 2;
-    c.wait_ns = 30;
-    world_comm(&w, world_stream(&w, 0, 7), c, 0, 40);
-    c.wait_ns = 10;
-    world_comm(&w, world_stream(&w, 1, 7), c, 20, 40);
+    all_reduce_of(&w, 0, 2, 30, 0, 40);
+    all_reduce_of(&w, 1, 2, 10, 20, 40);
     fold(&w, 0, 4);
     fold(&w, 1, 4);
     Found f = find(&w);
@@ -391,10 +393,7 @@ static void a_match_counts_as_often_as_it_stands_for_one(void)
 static void ranks_that_are_all_alike_are_each_others_partners(void)
 {
     World w = { 0 };
-    Coll c = all_reduce(0);
-    c.ranks_n = 4;
-    c.wait_ns = 5;
-    world_comm(&w, world_stream(&w, 0, 7), c, 0, 40);
+    all_reduce_of(&w, 0, 4, 5, 0, 40);
     fold(&w, 0, 8);
     Found f = find(&w);
     CHECK_INT(1, f.c.rows_n);
