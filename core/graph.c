@@ -422,6 +422,15 @@ const Role *graph_role_of(const Graph *g, uint32_t rank)
     return &g->roles[g->role_of[rank / g->role_stride % g->role_extent]];
 }
 
+uint32_t role_micro_batches(const Role *role)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < role->instances_n; i++)
+        if (role->instances[i].micro_batch != NONE_U32 && role->instances[i].micro_batch >= n)
+            n = role->instances[i].micro_batch + 1;
+    return n;
+}
+
 OpRef graph_find_op(const Graph *g, const Role *role, uint32_t op_id)
 {
     ASSERT(op_id < role->ops_n);

@@ -391,6 +391,8 @@ void graph_free(Graph *g);
 /* ---- looking ---- */
 
 const Role *graph_role_of(const Graph *g, uint32_t rank);
+/* One more than the highest of its instances; 0: none is of a micro-batch. */
+uint32_t role_micro_batches(const Role *role);
 static inline const Op *graph_ops(const Graph *g, const Segment *s)
 {
     return g->ops + s->op_first;

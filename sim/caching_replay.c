@@ -28,15 +28,6 @@ typedef struct Replay {
 
 /* ---- micro-batches that are left out ---- */
 
-static uint32_t micro_batches_of(const Role *role)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < role->instances_n; i++)
-        if (role->instances[i].micro_batch != NONE_U32 && role->instances[i].micro_batch >= n)
-            n = role->instances[i].micro_batch + 1;
-    return n;
-}
-
 /* Micro-batches that have begun and are not yet over, at most. */
 static uint32_t under_way(const Role *role, uint32_t micro_batches)
 {
@@ -226,7 +217,7 @@ static void replay_open(Replay *y)
     y->block = mem_zero(places + y->g->tensors_n + 1, sizeof *y->block);
     for (size_t i = 0; i < places + y->g->tensors_n; i++)
         y->block[i] = NONE_U32;
-    y->micro_batches = micro_batches_of(y->role);
+    y->micro_batches = role_micro_batches(y->role);
     y->head_n = head_of(y);
 }
 

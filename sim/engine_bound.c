@@ -53,15 +53,6 @@ static void time_segment(Sim *sim, Runner *r, uint32_t segment, Busy *b)
     account_links(sim, r, s, b->link_ns);
 }
 
-static uint32_t micro_batches_of(const Role *r)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < r->instances_n; i++)
-        if (r->instances[i].micro_batch != NONE_U32 && r->instances[i].micro_batch >= n)
-            n = r->instances[i].micro_batch + 1;
-    return n;
-}
-
 /* A rank over the step. */
 typedef struct Rank {
     Busy all;
@@ -86,7 +77,7 @@ static bool passes(const Segment *s, const Instance *in, uint32_t stage, uint32_
 
 static void count_visits(const Graph *g, const Role *r, uint32_t left_out, Visits *visits)
 {
-    uint32_t n = micro_batches_of(r), last = drains(g) ? n - 1 : NONE_U32;
+    uint32_t n = role_micro_batches(r), last = drains(g) ? n - 1 : NONE_U32;
     memset(visits, 0, g->segments_n * sizeof *visits);
     for (uint32_t i = 0; i < r->instances_n; i++) {
         const Instance *in = &r->instances[i];
