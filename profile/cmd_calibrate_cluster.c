@@ -114,7 +114,7 @@ static void predict_rows(const ClusterFit *f, const Machine *m, double *ns)
         Classes c = { 0 };
         Err ignored = { 0 };
         make_graph(&g, &f->shapes[s], m->types[0].gpus_n);
-        bool ok = classes_make(&c, &g, m, false, &ignored);
+        bool ok = classes_make(&c, &g, m, 0, false, &ignored);
         for (uint32_t i = 0; i < f->rows_n; i++) {
             const ClusterRow *r = &f->rows[i];
             if (r->shape != s)

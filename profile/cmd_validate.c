@@ -62,7 +62,8 @@ typedef struct Job {
     Scenario s;                             /* kept between the passes when fitted */
     Software sw;
     double lower_s[FIT_N], higher_s[FIT_N]; /* of the trials; 0: not fitted */
-    double factor[FIT_N];                   /* of the second pass */
+    double all_nics_s;                      /* without ring_nics */
+    Fitted refit;                           /* of the second pass */
     Err err;                                /* set: skipped */
 } Job;
 
@@ -109,15 +110,20 @@ static bool predict(Job *job, Report *report, const Software *sw, bool shows_pro
     return ok;
 }
 
-/* The step time with one scalar changed; 0 when it cannot be had. */
+/* The step time with another sw; 0 when it cannot be had. */
+static double try_software(Job *job, const Software *sw)
+{
+    Report report = { 0 };
+    double step_s = predict(job, &report, sw, false) ? report.step_time_s : 0;
+    report_free(&report);
+    return step_s;
+}
+
 static double try_scalar(Job *job, int i, double factor)
 {
     Software sw = job->sw;
-    Report report = { 0 };
     *scalar_of(&sw, i) *= factor;
-    double step_s = predict(job, &report, &sw, false) ? report.step_time_s : 0;
-    report_free(&report);
-    return step_s;
+    return try_software(job, &sw);
 }
 
 static void try_scalars(Job *job)
@@ -127,6 +133,10 @@ static void try_scalars(Job *job)
             job->lower_s[i] = try_scalar(job, i, 1 / FIT_STEP);
             job->higher_s[i] = try_scalar(job, i, FIT_STEP);
         }
+    Software sw = job->sw;
+    sw.ring_nics = 0;
+    if (job->sw.ring_nics > 0)
+        job->all_nics_s = try_software(job, &sw);
 }
 
 static bool is_known_software(const char *name)
@@ -146,6 +156,7 @@ static bool choose_software(Job *job)
     job->software = arena_strdup(&job->arena, job->s.software);
     if (!software_read(&job->sw, &job->arena, name, &job->err))
         return false;
+    job->fitted = job->sw.ring_nics > 0;
     for (int i = 0; i < FIT_N; i++)
         job->fitted |= is_fitted(job, i);
     return true;
@@ -214,7 +225,9 @@ static void run_left_out(void *task)
     Software sw = job->sw;
     Report report = { 0 };
     for (int i = 0; i < FIT_N; i++)
-        *scalar_of(&sw, i) *= job->factor[i];
+        *scalar_of(&sw, i) *= job->refit.factor[i];
+    if (job->refit.all_nics)
+        sw.ring_nics = 0;
     if (predict(job, &report, &sw, true))
         for (uint32_t i = 0; i < job->cells_n; i++)
             report_value(&report, job->cells[i].metric, &job->cells[i].left_out);
@@ -297,7 +310,8 @@ static uint32_t fit_rows(FitRow *rows, Interner *ids, const Batch *b)
         *row = (FitRow){ .software = intern(ids, job->sw.name),
                          .group = intern(ids, job->group),
                          .measured = time->measured,
-                         .predicted = time->predicted };
+                         .predicted = time->predicted,
+                         .all_nics = job->all_nics_s };
         memcpy(row->lower, job->lower_s, sizeof row->lower);
         memcpy(row->higher, job->higher_s, sizeof row->higher);
     }
@@ -308,12 +322,12 @@ static uint32_t fit_rows(FitRow *rows, Interner *ids, const Batch *b)
 static void fit_job(Job *job, const FitRow *rows, uint32_t rows_n, Interner *ids)
 {
     uint32_t software = intern(ids, job->sw.name), group = intern(ids, job->group);
-    if (!fit_scalars(job->factor, rows, rows_n, software, group))
+    if (!fit_scalars(&job->refit, rows, rows_n, software, group))
         for (int i = 0; i < FIT_N; i++)
-            job->factor[i] = unfitted(&job->sw, i) / *scalar_of(&job->sw, i);
+            job->refit.factor[i] = unfitted(&job->sw, i) / *scalar_of(&job->sw, i);
 }
 
-/* Jobs of one software and group, one after the other in most files, share their factors. */
+/* Jobs of one software and group, one after the other in most files, share their fit. */
 static void leave_out(Batch *b)
 {
     Interner ids = { 0 };
@@ -326,7 +340,7 @@ static void leave_out(Batch *b)
             continue;
         if (last && strcmp(last->group, job->group) == 0 &&
             strcmp(last->sw.name, job->sw.name) == 0)
-            memcpy(job->factor, last->factor, sizeof job->factor);
+            job->refit = last->refit;
         else
             fit_job(job, rows, rows_n, &ids);
         last = job;

@@ -18,67 +18,91 @@ static double answer(const FitRow *row, int i, double ln_factor)
     return log(trial / row->predicted) * fabs(ln_factor) / log(FIT_STEP);
 }
 
-static bool takes_part(const FitRow *row, uint32_t software, uint32_t without_group)
+typedef struct Fit {
+    const FitRow *rows;
+    uint32_t rows_n, software, without_group;
+    bool all_nics;
+    double ln_factor[FIT_N];
+} Fit;
+
+static bool takes_part(const Fit *f, const FitRow *row)
 {
-    return row->software == software && row->group != without_group;
+    return row->software == f->software && row->group != f->without_group;
 }
 
 /* Mean size of what the logarithms are off by; INFINITY without rows. */
-static double misfit(const double ln_factor[FIT_N], const FitRow *rows, uint32_t rows_n,
-                     uint32_t software, uint32_t without_group)
+static double misfit(const Fit *f)
 {
     double sum = 0;
     uint32_t n = 0;
-    for (uint32_t r = 0; r < rows_n; r++) {
-        if (!takes_part(&rows[r], software, without_group))
+    for (const FitRow *row = f->rows; row < f->rows + f->rows_n; row++) {
+        if (!takes_part(f, row))
             continue;
-        double off = log(rows[r].predicted / rows[r].measured);
+        bool all = f->all_nics && row->all_nics > 0;
+        double off = log((all ? row->all_nics : row->predicted) / row->measured);
         for (int i = 0; i < FIT_N; i++)
-            off += answer(&rows[r], i, ln_factor[i]);
+            off += answer(row, i, f->ln_factor[i]);
         sum += fabs(off);
         n++;
     }
     return n ? sum / n : INFINITY;
 }
 
-static bool is_fitted(int i, const FitRow *rows, uint32_t rows_n, uint32_t software,
-                      uint32_t without_group)
+static bool is_fitted(const Fit *f, int i)
 {
-    for (uint32_t r = 0; r < rows_n; r++)
-        if (takes_part(&rows[r], software, without_group) &&
-            (rows[r].lower[i] > 0 || rows[r].higher[i] > 0))
+    for (const FitRow *row = f->rows; row < f->rows + f->rows_n; row++)
+        if (takes_part(f, row) && (row->lower[i] > 0 || row->higher[i] > 0))
             return true;
     return false;
 }
 
 /* The best grid point for scalar i with the others as they are; the nearest to 1 among equals. */
-static void fit_one(double ln_factor[FIT_N], int i, const FitRow *rows, uint32_t rows_n,
-                    uint32_t software, uint32_t without_group)
+static void fit_one(Fit *f, int i)
 {
     double best = 0;
-    ln_factor[i] = 0;
-    double least = misfit(ln_factor, rows, rows_n, software, without_group);
+    f->ln_factor[i] = 0;
+    double least = misfit(f);
     for (int step = 1; step <= 2 * GRID_HALF; step++) {
-        ln_factor[i] = (step % 2 ? 1 : -1) * (step + 1) / 2 * GRID_STEP;
-        double now = misfit(ln_factor, rows, rows_n, software, without_group);
+        f->ln_factor[i] = (step % 2 ? 1 : -1) * (step + 1) / 2 * GRID_STEP;
+        double now = misfit(f);
         if (now < least - ROUNDING) {
             least = now;
-            best = ln_factor[i];
+            best = f->ln_factor[i];
         }
     }
-    ln_factor[i] = best;
+    f->ln_factor[i] = best;
 }
 
-bool fit_scalars(double factor[FIT_N], const FitRow *rows, uint32_t rows_n, uint32_t software,
+/* What is left of the misfit. */
+static double fit_all(Fit *f)
+{
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < FIT_N; i++)
+            if (is_fitted(f, i))
+                fit_one(f, i);
+    return misfit(f);
+}
+
+static bool has_ring_nics(const Fit *f)
+{
+    for (const FitRow *row = f->rows; row < f->rows + f->rows_n; row++)
+        if (takes_part(f, row) && row->all_nics > 0)
+            return true;
+    return false;
+}
+
+bool fit_scalars(Fitted *fitted, const FitRow *rows, uint32_t rows_n, uint32_t software,
                  uint32_t without_group)
 {
-    double ln_factor[FIT_N] = { 0 };
-    bool any = isfinite(misfit(ln_factor, rows, rows_n, software, without_group)) != 0;
-    for (int round = 0; any && round < ROUNDS; round++)
-        for (int i = 0; i < FIT_N; i++)
-            if (is_fitted(i, rows, rows_n, software, without_group))
-                fit_one(ln_factor, i, rows, rows_n, software, without_group);
+    Fit kept = { rows, rows_n, software, without_group, .all_nics = false }, all = kept;
+    all.all_nics = true;
+    bool any = isfinite(misfit(&kept)) != 0;
+    bool keeps = any && has_ring_nics(&kept);
+    double least = any ? fit_all(&all) : INFINITY;
+    keeps = keeps && fit_all(&kept) < least - FIT_GAIN;
+    const Fit *best = keeps ? &kept : &all;
+    fitted->all_nics = !keeps;
     for (int i = 0; i < FIT_N; i++)
-        factor[i] = exp(ln_factor[i]);
+        fitted->factor[i] = exp(best->ln_factor[i]);
     return any;
 }

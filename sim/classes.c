@@ -25,6 +25,7 @@ typedef struct Fold {
     Classes *c;
     const Graph *g;
     const Machine *m;
+    uint32_t ring_nics;
     Arena scratch;
     uint32_t n;     /* kept ranks */
     uint32_t *rank; /* by kept index */
@@ -588,11 +589,23 @@ static uint32_t ring_size(const GroupClass *gc, const Shape *s)
     return kind == INTRA_NVLINK_MESH || kind == INTRA_RING ? s->on_node : gc->size;
 }
 
+/* Rings that share ring_nics of a node's NICs load these.  All go round at once, so that is as if
+ * each of its NICs were so much slower for them. */
+static double ring_crowding(const Fold *f, const GroupClass *gc, const Shape *s,
+                            ResourceKind kind)
+{
+    uint32_t nics = f->m->inter.nics_per_node;
+    bool crowds = kind > RES_PORT_IN && kind <= RES_NIC_IN && s->on_node > 1 &&
+                  f->ring_nics > 0 && f->ring_nics < nics && nics < gc->type->gpus_n;
+    return crowds ? (double)nics / f->ring_nics : 1;
+}
+
 static Use ring_use(const Fold *f, const GroupClass *gc, const Shape *s, const RankClass *r,
                     ResourceKind kind)
 {
     double crossing = ring_part(s, kind);
-    double part = crossing / efficiency(f->m, gc->type, kind, ring_size(gc, s));
+    double part = crossing * ring_crowding(f, gc, s, kind) /
+                  efficiency(f->m, gc->type, kind, ring_size(gc, s));
     return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind),
                   crossing * r->share[kind] };
 }
@@ -709,13 +722,14 @@ static bool check_machine(const Graph *g, const Machine *m, Err *err)
     return true;
 }
 
-bool classes_make(Classes *c, const Graph *g, const Machine *m, bool expand, Err *err)
+bool classes_make(Classes *c, const Graph *g, const Machine *m, uint32_t ring_nics, bool expand,
+                  Err *err)
 {
     ASSERT(g->sealed);
     *c = (Classes){ .graph = g, .machine = m };
     if (!check_machine(g, m, err))
         return false;
-    Fold f = { .c = c, .g = g, .m = m };
+    Fold f = { .c = c, .g = g, .m = m, .ring_nics = ring_nics };
     choose_replicas(c, g, m, expand);
     number_ranks(&f);
     number_links(&f);

@@ -94,10 +94,11 @@ typedef struct Classes {
 } Classes;
 
 /*
- * expand: every rank a class of its own.  Fails with a sentence where the
- * machine cannot carry the graph (groups across nodes without a network ...).
+ * ring_nics: Software.ring_nics.  expand: every rank a class of its own.  Fails with a
+ * sentence where the machine cannot carry the graph (groups across nodes without a network ...).
  */
-bool classes_make(Classes *c, const Graph *g, const Machine *m, bool expand, Err *err);
+bool classes_make(Classes *c, const Graph *g, const Machine *m, uint32_t ring_nics, bool expand,
+                  Err *err);
 void classes_free(Classes *c);
 
 uint32_t classes_of_rank(const Classes *c, uint32_t rank);

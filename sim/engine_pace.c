@@ -28,7 +28,7 @@
 
 #include "sim/engine_steady.h"
 
-/* Who is idle for less than one part in so many is busy all the time: who was idle has caught up. */
+/* Idle for less than one part in so many is busy all the time; who was idle has caught up. */
 enum { BUSY_PART = 10000 };
 /* Strides that are tried as a pace, from the most on: half of them must go by like the other half.
  * With so many passes there are enough to compare. */

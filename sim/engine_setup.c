@@ -447,7 +447,7 @@ bool sim_setup_costs(Sim *sim)
     bool expand = sim->options->expand_ranks || sim->m->jitter > 0;
     if (expand && !check_size(sim))
         return false;
-    if (!classes_make(&sim->classes, g, sim->m, expand, sim->err))
+    if (!classes_make(&sim->classes, g, sim->m, sim->sw->ring_nics, expand, sim->err))
         return false;
     index_lanes(sim);
     segments_same(sim);

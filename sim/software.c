@@ -9,7 +9,7 @@
 
 #include "core/nearest.h"
 
-enum { METRIC_LOSSES_MAX = 8 }; /* Composer has two */
+enum { METRIC_LOSSES_MAX = 8, RING_NICS_MAX = 64 }; /* Composer has two losses */
 #define BUCKET_PARAMETERS_MAX ((uint64_t)1 << 40)
 
 typedef struct Fact {
@@ -206,8 +206,13 @@ static bool read_fitted(Software *sw, JsonNode node, Err *err)
     sw->host_scale = json_number(&o, "host_scale", 0.1, 30, 1);
     sw->compute_scale = json_number(&o, "compute_scale", 0.1, 10, sw->compute_scale);
     sw->comm_scale = json_number(&o, "comm_scale", 0.1, 10, 1);
+    sw->ring_nics = (uint32_t)json_count(&o, "ring_nics", 0, RING_NICS_MAX, 0);
     json_string(&o, "fitted_on", NULL);
-    return json_end(&o);
+    bool ok = json_end(&o);
+    if (ok && sw->ring_nics > 0 && sw->comm_scale != 1)
+        ok = json_fail(json_member(node, "ring_nics"), err,
+                       "allowed only without 'comm_scale': at most three scalars are fitted");
+    return ok;
 }
 
 /* ---- sources ---- */

@@ -3,8 +3,8 @@
  *
  * scenarios/software/NAME.json holds facts about one stack: what it fuses,
  * stores, overlaps and launches.  Strategy passes and lowerings look only here,
- * never at the stack's name.  At most three scalars are fitted per stack
- * (host_scale, compute_scale, comm_scale); they depend on nothing else.  A stack that
+ * never at the stack's name.  At most three scalars are fitted per stack (host_scale,
+ * compute_scale, and comm_scale or ring_nics); they depend on nothing else.  A stack that
  * nobody has measured yet assumes the compute_scale of the others: their median, which
  * tests/parity/fit_software.py writes and judges.
  *
@@ -132,6 +132,11 @@ typedef struct Software {
     /* Fitted; where nothing was fitted 1, but compute_scale what is assumed. */
     double host_scale, compute_scale, comm_scale;
     double assumed_compute_scale;
+    /* Where GPUs of a node share NICs: all rings of groups with several ranks on a node pass
+     * through so many of them; groups with one rank a node, and sends, use the nearest.  0, where
+     * nothing was fitted: through all, as NCCL means to.  Fitted only where comm_scale is 1.  (An
+     * NCCL that misjudged what its NICs can carry made fewer rings: its issue 439, 2020.) */
+    uint32_t ring_nics;
 } Software;
 
 /* Whether there is share_dir()/software/NAME.json; the message lists those there are. */

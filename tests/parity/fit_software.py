@@ -4,7 +4,8 @@
     tests/parity/fit_software.py [--lockstep build/lockstep] [--check] [NAME...]
 
 A stack has at most three scalars (sim/software.h): host_scale (cost of a launch),
-compute_scale (time of kernels), comm_scale (collectives).  They are fitted on the
+compute_scale (time of kernels), comm_scale (collectives) or ring_nics in its place (1, or
+0: rings pass through all NICs of a node).  They are fitted on the
 step times of all rows of scenarios/validation that name the stack, none of them
 depending on model, precision, GPU count or batch.  Facts come first: they are
 written from sources and never touched here.
@@ -16,7 +17,8 @@ With e = ln(predicted / measured) of a row, what is made least is
 so that no group outvotes another, a few rows gone wrong move little, and a scalar
 that gains next to nothing stays 1.  After a look at some values of host_scale one
 scalar after the other, or two at once, is moved on a grid that grows finer; one that
-lowers J by less than GAIN is dropped, and the others are moved once more.  Scalars
+lowers J by less than GAIN is dropped, and the others are moved once more.  Where GPUs of a
+node share NICs all that is done again with ring_nics 1, which is kept if J is lower by GAIN.  Scalars
 are rounded to three digits and written with the groups they were fitted on.
 
 GPUs that fall to lower clocks under load are slower in every stack: kernels timed one by one do
@@ -86,7 +88,7 @@ class Trial:
     """One stack in a copy of the tree."""
 
     def __init__(self, tree, name, rows):
-        self.tree, self.rows = tree, rows
+        self.tree, self.rows, self.ring_nics = tree, rows, 0
         self.path = os.path.join(tree, "scenarios", "software", name + ".json")
         self.list = os.path.join(tree, name + ".jsonl")
         with open(self.list, "w", encoding="utf-8") as f:
@@ -98,6 +100,8 @@ class Trial:
     def errors(self, scalars):
         """ln(predicted / measured) by group."""
         self.doc["fitted"] = dict(zip(SCALARS, scalars), fitted_on="a trial")
+        if self.ring_nics:
+            self.doc["fitted"]["ring_nics"] = self.ring_nics
         with open(self.path, "w", encoding="utf-8") as f:
             json.dump(self.doc, f)
         program = os.path.join(self.tree, "bin", "lockstep")
@@ -110,14 +114,15 @@ class Trial:
         return groups
 
     def misfit(self, scalars):
-        if scalars not in self.known:
+        key = scalars, self.ring_nics
+        if key not in self.known:
             each = []
             for errors in self.errors(scalars).values():
                 sizes = [abs(e) for e in errors]
                 each.append((statistics.median(sizes) + statistics.fmean(sizes)) / 2)
             pull = sum(abs(math.log(s)) for s in scalars)
-            self.known[scalars] = statistics.fmean(each) + PULL * pull
-        return self.known[scalars]
+            self.known[key] = statistics.fmean(each) + PULL * pull
+        return self.known[key]
 
     def moved(self, scalars, move, step):
         s = list(scalars)
@@ -127,7 +132,19 @@ class Trial:
 
     def fit(self, host):
         """host: scale taken from a relative, or None."""
-        self.free = [i for i in range(len(SCALARS)) if i > 0 or host is None]
+        every = [i for i in range(len(SCALARS)) if i > 0 or host is None]
+        best = self.fit_some(every, host)
+        if not any(shares_nics(self.tree, line) for _, _, line in self.rows):
+            return best
+        least, self.ring_nics = self.misfit(best), 1
+        ringed = self.fit_some([i for i in every if SCALARS[i] != "comm_scale"], host)
+        if self.misfit(ringed) < least - GAIN:
+            return ringed
+        self.ring_nics = 0
+        return best
+
+    def fit_some(self, free, host):
+        self.free = free
         starts = STARTS if host is None else (host,)
         start = min(((h, 1.0, 1.0) for h in starts), key=self.misfit)
         return self.without_idle(self.descend(start))
@@ -164,6 +181,16 @@ class Trial:
         return best
 
 
+def shares_nics(tree, line):
+    """Does the row's cluster have fewer NICs than GPUs on a node?"""
+    cluster = json.loads(line)["cluster"]
+    if isinstance(cluster, str):
+        with open(os.path.join(tree, "scenarios", "clusters", cluster + ".json"), encoding="utf-8") as f:
+            cluster = json.load(f)
+    inter = cluster.get("inter_node", {})
+    return 0 < inter.get("nics_per_node", 0) < cluster.get("gpus_per_node", 0)
+
+
 def host_of(folder, name):
     """host_scale of the relative, None without one."""
     if name not in HOST_FROM:
@@ -172,17 +199,19 @@ def host_of(folder, name):
         return json.load(f).get("fitted", {}).get("host_scale", 1.0)
 
 
-def write_fitted(path, name, scalars, rows):
+def write_fitted(path, name, scalars, ring_nics, rows):
     """Replaces or adds the line "fitted", leaving the rest of the file as it is."""
     with open(path, encoding="utf-8") as f:
         text = f.read()
     text = re.sub(r'\n  "fitted": \{.*\},', "", text)
-    if any(s != 1 for s in scalars):
+    if ring_nics or any(s != 1 for s in scalars):
         counts = {}
         for group, _, _ in rows:
             counts[group] = counts.get(group, 0) + 1
         on = ", ".join(f"{group} ({n} rows)" for group, n in sorted(counts.items()))
         fitted = {k: s for k, s in zip(SCALARS, scalars) if s != 1}
+        if ring_nics:
+            fitted["ring_nics"] = ring_nics
         parts = []
         if name in HOST_FROM and "host_scale" in fitted:
             parts.append("host_scale is that of " + HOST_FROM[name] + ", the same model code, eager")
@@ -282,13 +311,14 @@ def assume(scenarios, tree, rows, check):
 
 
 def show(name, trial, scalars):
-    for when, s in (("before", (1.0, 1.0, 1.0)), ("after", scalars)):
+    ring_nics = trial.ring_nics
+    for when, s, trial.ring_nics in (("before", (1.0, 1.0, 1.0), 0), ("after", scalars, ring_nics)):
         parts = []
         for group, errors in sorted(trial.errors(s).items()):
             sizes = sorted(abs(math.expm1(e)) for e in errors)
             p90 = sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))]
             parts.append(f"{group} {100 * statistics.median(sizes):.1f} / {100 * p90:.1f} %")
-        values = " ".join(f"{x:g}" for x in s)
+        values = " ".join(f"{x:g}" for x in s) + (f" ring_nics {ring_nics}" if trial.ring_nics else "")
         print(f"{name:24} {when:6} {values:20} median / p90: " + ", ".join(parts), flush=True)
 
 
@@ -317,13 +347,14 @@ def main():
                 print(f"{name}: no file", file=sys.stderr)
                 continue
             host = host_of(scenarios, name)
-            scalars = (host or 1.0, 1.0, 1.0)
+            scalars, ring_nics = (host or 1.0, 1.0, 1.0), 0
             if name in rows:
                 trial = Trial(tree, name, rows[name])
                 scalars = trial.fit(host)
+                ring_nics = trial.ring_nics
                 show(name, trial, scalars)
             if not args.check:
-                write_fitted(path, name, scalars, rows.get(name, []))
+                write_fitted(path, name, scalars, ring_nics, rows.get(name, []))
         assume(scenarios, tree, rows, args.check)
 
 

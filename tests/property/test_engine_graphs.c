@@ -43,7 +43,7 @@ static void fold_one(uint64_t seed)
     case_make(&c, seed);
     bool ok = simulate(&c, &folded, (SimOptions){ .expanded = true }) &&
               simulate(&c, &expanded, (SimOptions){ .expanded = true, .expand_ranks = true }) &&
-              CHECK(classes_make(&classes, &c.g, &c.w.m, false, &err));
+              CHECK(classes_make(&classes, &c.g, &c.w.m, 0, false, &err));
     for (uint32_t rank = 0; ok && rank < c.g.world_n; rank++)
         ok = same_rank(&c, &folded.ranks[classes_of_rank(&classes, rank)],
                        &expanded.ranks[rank]);

@@ -28,7 +28,7 @@ static void compare_ranks(const Drawn *x, const Draw *d, const SimResult *folded
 {
     Classes c;
     Err err = { 0 };
-    if (!CHECK(classes_make(&c, &x->g, &x->s.machine, false, &err)))
+    if (!CHECK(classes_make(&c, &x->g, &x->s.machine, 0, false, &err)))
         return;
     bool same = CHECK_U64(x->g.world_n, expanded->ranks_n);
     for (uint32_t rank = 0; same && rank < x->g.world_n; rank++) {

@@ -232,7 +232,7 @@ static bool group_of_all(Group *x, const Machine *m)
     graph_role(&x->g, "all", 0);
     graph_group(&x->g, "all", &(GroupDim){ 1, n, 1, n }, 1);
     graph_seal(&x->g);
-    return CHECK(classes_make(&x->c, &x->g, m, false, &err));
+    return CHECK(classes_make(&x->c, &x->g, m, 0, false, &err));
 }
 
 static const OpKind kinds[] = { OP_ALL_REDUCE, OP_ALL_GATHER, OP_REDUCE_SCATTER, OP_BROADCAST };

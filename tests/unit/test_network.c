@@ -24,7 +24,7 @@ static void group_init(Group *x, uint32_t nodes, uint32_t per_node, int64_t hop_
     add(&x->g, 0, kernel(&x->g, LANE_COMPUTE, 1));
     graph_seal(&x->g);
     Err err = { 0 };
-    CHECK(classes_make(&x->c, &x->g, &x->w.m, false, &err));
+    CHECK(classes_make(&x->c, &x->g, &x->w.m, 0, false, &err));
 }
 
 static void group_free(Group *x)
@@ -71,7 +71,7 @@ static void efficiency_is_a_cost_on_the_link(void)
     classes_free(&x.c);
     x.w.type.intra.efficiency.value[0] = 0.5;
     Err err = { 0 };
-    CHECK(classes_make(&x.c, &x.g, &x.w.m, false, &err));
+    CHECK(classes_make(&x.c, &x.g, &x.w.m, 0, false, &err));
     CHECK_INT(2 * 3000, cost(&x, OP_ALL_GATHER, 400000).solo_ns);
     group_free(&x);
 }
@@ -153,7 +153,7 @@ static void eight_h100_take_as_long_as_measured(void)
     CHECK(machine_read(&m, json_root(doc), share_dir(), &err));
     group_init(&x, 1, 8, 0);
     classes_free(&x.c);
-    CHECK(classes_make(&x.c, &x.g, &m, false, &err));
+    CHECK(classes_make(&x.c, &x.g, &m, 0, false, &err));
     for (size_t i = 0; i < ARRAY_N(rows); i++) {
         CommCost c = collective_cost(&m, &x.c.groups[0], x.c.resources, rows[i].kind,
                                      rows[i].mib << 20, 1);
@@ -164,6 +164,61 @@ static void eight_h100_take_as_long_as_measured(void)
     group_free(&x);
     machine_free(&m);
     json_close(doc);
+}
+
+/* ---- rings that share NICs ---- */
+
+/* What a ring of per_node GPUs on each of two nodes gets, in NICs, while all rings of the nodes go
+ * round: as many as there are GPUs for. */
+static double ring_rate(uint32_t per_node, uint32_t nics, uint32_t ring_nics)
+{
+    enum { NODES = 2, GPUS = 8 };
+    World w;
+    Graph g;
+    Classes c;
+    Err err = { 0 };
+    Arena arena = { 0 };
+    MaxminSpace space;
+    Demand all[GPUS];
+    double rate[GPUS];
+    world_init(&w, NODES, GPUS, 0);
+    w.m.inter.nics_per_node = nics;
+    w.type.intra.bytes_per_ns = 1e6;
+    graph_begin(&g, NODES * GPUS, 1);
+    uint32_t size = NODES * per_node;
+    graph_group(&g, "replicas", &(GroupDim){ GPUS / per_node, size, 1, size }, 1);
+    add(&g, 0, kernel(&g, LANE_COMPUTE, 1));
+    graph_seal(&g);
+    CHECK(classes_make(&c, &g, &w.m, ring_nics, false, &err));
+    for (uint32_t i = 0; i < c.groups_n; i++)
+        all[i] = collective_demand(&c.groups[i], OP_ALL_GATHER);
+    maxmin_space(&space, c.resources_n, &arena);
+    maxmin_rates(rate, all, c.groups_n, c.resources, &space);
+    for (uint32_t i = 1; i < c.groups_n; i++)
+        CHECK_NEAR(rate[0], rate[i], 1e-9);
+    arena_free(&arena);
+    classes_free(&c);
+    graph_free(&g);
+    return rate[0] / WORLD_INTER;
+}
+
+static void rings_may_share_fewer_nics_than_a_node_has(void)
+{
+    /* Eight GPUs, four NICs: rings of all GPUs, of every second, of every fourth. */
+    CHECK_NEAR(4, ring_rate(8, 4, 0), 1e-9);
+    CHECK_NEAR(2, ring_rate(4, 4, 0), 1e-9);
+    CHECK_NEAR(1, ring_rate(2, 4, 0), 1e-9);
+    CHECK_NEAR(1, ring_rate(8, 4, 1), 1e-9);
+    CHECK_NEAR(1.0 / 2, ring_rate(4, 4, 1), 1e-9);
+    CHECK_NEAR(1.0 / 4, ring_rate(2, 4, 1), 1e-9);
+    CHECK_NEAR(2, ring_rate(8, 4, 2), 1e-9);
+    CHECK_NEAR(1.0 / 2, ring_rate(2, 4, 2), 1e-9);
+    /* One rank a node takes the nearest NIC, which two of them share. */
+    CHECK_NEAR(1.0 / 2, ring_rate(1, 4, 0), 1e-9);
+    CHECK_NEAR(1.0 / 2, ring_rate(1, 4, 1), 1e-9);
+    /* There are no more, and where each GPU has a NIC of its own. */
+    CHECK_NEAR(4, ring_rate(8, 4, 4), 1e-9);
+    CHECK_NEAR(8, ring_rate(8, 8, 1), 1e-9);
 }
 
 /* ---- sends and all-to-alls ---- */
@@ -190,7 +245,7 @@ static void real_init(Real *x, const char *json, uint32_t nodes, uint32_t per_no
                 (GroupDim[]){ { 1, on_node, 1, per_node }, { on_node, nodes, 1, nodes } }, 2);
     add(&x->g, 0, kernel(&x->g, LANE_COMPUTE, 1));
     graph_seal(&x->g);
-    if (!CHECK(classes_make(&x->c, &x->g, &x->m, false, &err)))
+    if (!CHECK(classes_make(&x->c, &x->g, &x->m, 0, false, &err)))
         fprintf(stderr, "    %s\n", err.text);
 }
 
@@ -464,6 +519,7 @@ int main(void)
     RUN(trees_win_small_messages_over_many_nodes);
     RUN(no_collective_beats_its_links);
     RUN(eight_h100_take_as_long_as_measured);
+    RUN(rings_may_share_fewer_nics_than_a_node_has);
     RUN(an_all_to_all_across_nodes_takes_what_its_ports_carry);
     RUN(sends_and_all_to_alls_of_h100_take_as_long_as_measured);
     RUN(some_of_a_mesh_have_the_links_between_them);

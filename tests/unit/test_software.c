@@ -56,6 +56,9 @@ static void facts_are_read(void)
     CHECK_U64(128, sw.vocab_multiple);
     CHECK_NEAR(1.25, sw.host_scale, 0);
     CHECK_NEAR(1, sw.compute_scale, 0);
+    CHECK_U64(0, sw.ring_nics);
+    CHECK(read_with(&sw, &arena, "1.25", "1.25,\"ring_nics\":1", &err));
+    CHECK_U64(1, sw.ring_nics);
     arena_free(&arena);
 }
 
@@ -150,6 +153,11 @@ static void what_is_missing_or_unknown_is_an_error(void)
         { "\"a page\"", "\"a page\",\"colour\":\"z\"", "colour" },
         { ",\"fitted_on\":\"three runs\"", "", "fitted_on" },
         { "1.25", "99", "host_scale" },
+        { "1.25", "1.25,\"ring_nics\":65",
+          "fitted.ring_nics: 65 is out of range, 0 to 64 allowed" },
+        { "1.25", "1.25,\"comm_scale\":1.5,\"ring_nics\":1",
+          "fitted.ring_nics: allowed only without 'comm_scale': at most three scalars are "
+          "fitted" },
         { "\"sources\":{", "\"assumed\":{\"compute_scale\":1.5},\"sources\":{",
           "assumed.assumed_from: the key is missing" },
         { "\"sources\":{", "\"assumed\":{\"assumed_from\":\"others\"},\"sources\":{",

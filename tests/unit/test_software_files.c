@@ -105,7 +105,7 @@ static void scalars_are_sane_and_say_what_they_were_fitted_on(void)
         CHECK(sw.host_scale >= 0.3 && sw.host_scale <= 20);
         CHECK(sw.compute_scale >= 0.7 && sw.compute_scale <= 1.5);
         CHECK(sw.comm_scale >= 0.3 && sw.comm_scale <= 3);
-        bool fitted = sw.host_scale != 1 || sw.comm_scale != 1 ||
+        bool fitted = sw.host_scale != 1 || sw.comm_scale != 1 || sw.ring_nics > 0 ||
                       sw.compute_scale != sw.assumed_compute_scale;
         JsonDoc *doc = json_open(
             arena_printf(&arena, "%s/software/%s.json", share_dir(), stacks[i]), &err);

@@ -369,14 +369,14 @@ static void fitted_scalars_are_those_the_rows_were_made_with(void)
     const double truth[FIT_N] = { 1.2, 1.1, 0.9 };
     uint64_t seed = 1;
     FitRow rows[MANY];
-    double factor[FIT_N];
+    Fitted fitted;
     for (uint32_t i = 0; i < MANY; i++) {
         Parts p = random_parts(&seed);
         rows[i] = row_of(&p, truth, i % 3, true);
     }
-    CHECK(fit_scalars(factor, rows, MANY, 0, NONE_U32));
+    CHECK(fit_scalars(&fitted, rows, MANY, 0, NONE_U32));
     for (int i = 0; i < FIT_N; i++)
-        CHECK_NEAR(truth[i], factor[i], 0.03);
+        CHECK_NEAR(truth[i], fitted.factor[i], 0.03);
 }
 
 /* A third of the rows is far off, all to one side: the others decide. */
@@ -385,16 +385,16 @@ static void a_few_wrong_rows_do_not_move_the_fit(void)
     const double truth[FIT_N] = { 1, 1.3, 1 };
     uint64_t seed = 2;
     FitRow rows[MANY];
-    double factor[FIT_N];
+    Fitted fitted;
     for (uint32_t i = 0; i < MANY; i++) {
         Parts p = { .work = 1 + next_random(&seed) };
         rows[i] = row_of(&p, truth, 0, false);
         if (i % 3 == 0)
             rows[i].measured *= 3;
     }
-    CHECK(fit_scalars(factor, rows, MANY, 0, NONE_U32));
-    CHECK_NEAR(1.3, factor[FIT_COMPUTE], 0.01);
-    CHECK_NEAR(1, factor[FIT_HOST], 0); /* not tried, not moved */
+    CHECK(fit_scalars(&fitted, rows, MANY, 0, NONE_U32));
+    CHECK_NEAR(1.3, fitted.factor[FIT_COMPUTE], 0.01);
+    CHECK_NEAR(1, fitted.factor[FIT_HOST], 0); /* not tried, not moved */
 }
 
 /* Group 0 runs at 1.25, group 1 at 0.8: each is judged by the other. */
@@ -402,18 +402,41 @@ static void the_group_left_out_has_no_say(void)
 {
     const double slow[FIT_N] = { 1, 1.25, 1 }, quick[FIT_N] = { 1, 0.8, 1 };
     FitRow rows[6];
-    double factor[FIT_N];
+    Fitted fitted;
     for (uint32_t i = 0; i < 6; i++) {
         Parts p = { .work = 1.0 + i };
         rows[i] = row_of(&p, i < 3 ? slow : quick, i / 3, false);
     }
-    CHECK(fit_scalars(factor, rows, 6, 0, 0));
-    CHECK_NEAR(0.8, factor[FIT_COMPUTE], 0.005);
-    CHECK(fit_scalars(factor, rows, 6, 0, 1));
-    CHECK_NEAR(1.25, factor[FIT_COMPUTE], 0.005);
-    CHECK(!fit_scalars(factor, rows, 3, 0, 0)); /* nothing is left */
-    CHECK_NEAR(1, factor[FIT_COMPUTE], 0);
-    CHECK(!fit_scalars(factor, rows, 6, 7, NONE_U32)); /* another stack */
+    CHECK(fit_scalars(&fitted, rows, 6, 0, 0));
+    CHECK_NEAR(0.8, fitted.factor[FIT_COMPUTE], 0.005);
+    CHECK(fit_scalars(&fitted, rows, 6, 0, 1));
+    CHECK_NEAR(1.25, fitted.factor[FIT_COMPUTE], 0.005);
+    CHECK(!fit_scalars(&fitted, rows, 3, 0, 0)); /* nothing is left */
+    CHECK_NEAR(1, fitted.factor[FIT_COMPUTE], 0);
+    CHECK(!fit_scalars(&fitted, rows, 6, 7, NONE_U32)); /* another stack */
+}
+
+/* Rows of group 0 took a tenth longer than without; of group 1, on one node, as long. */
+static void ring_nics_are_kept_where_rows_ask_for_them(void)
+{
+    FitRow rows[6];
+    Fitted fitted;
+    for (uint32_t i = 0; i < 6; i++)
+        rows[i] = (FitRow){
+            .group = i / 3, .measured = 1.1, .predicted = 1.1, .all_nics = i < 3 ? 1 : 1.1
+        };
+    CHECK(fit_scalars(&fitted, rows, 6, 0, NONE_U32) && !fitted.all_nics);
+    CHECK(fit_scalars(&fitted, rows, 6, 0, 1) && !fitted.all_nics);
+    CHECK(fit_scalars(&fitted, rows, 6, 0, 0) && fitted.all_nics); /* no row that tells */
+    CHECK(!fit_scalars(&fitted, rows, 6, 1, NONE_U32) && fitted.all_nics);
+    /* What a scale explains as well, it explains. */
+    for (uint32_t i = 0; i < 6; i++) {
+        rows[i].all_nics = 1;
+        rows[i].lower[FIT_COMPUTE] = 1.1 / FIT_STEP;
+        rows[i].higher[FIT_COMPUTE] = 1.1 * FIT_STEP;
+    }
+    CHECK(fit_scalars(&fitted, rows, 6, 0, NONE_U32) && fitted.all_nics);
+    CHECK_NEAR(1.1, fitted.factor[FIT_COMPUTE], 0.003);
 }
 
 int main(void)
@@ -435,5 +458,6 @@ int main(void)
     RUN(fitted_scalars_are_those_the_rows_were_made_with);
     RUN(a_few_wrong_rows_do_not_move_the_fit);
     RUN(the_group_left_out_has_no_say);
+    RUN(ring_nics_are_kept_where_rows_ask_for_them);
     return check_report();
 }
