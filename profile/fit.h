@@ -34,6 +34,7 @@ typedef struct FitRow {
     double all_nics;          /* predicted without the stack's ring_nics; 0: it has none */
 } FitRow;
 
+/* What ring_nics has to be worth, in the mean of |ln predicted - ln measured|. */
 #define FIT_GAIN 0.002
 
 typedef struct Fitted {

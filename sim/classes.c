@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LINKS_N = RES_RANK_N / 2 }; /* out and in, or up and down, go together */
+
 /* How one rank's group of one spec lies on the machine around that rank. */
 typedef struct Shape {
     uint32_t size, nodes_n, leaves_n;
@@ -30,8 +32,8 @@ typedef struct Fold {
     uint32_t n;     /* kept ranks */
     uint32_t *rank; /* by kept index */
     Place *place;
-    uint32_t *id[3]; /* port, NIC bundle, leaf of each kept rank; NONE_U32 */
-    uint32_t ids_n[3];
+    uint32_t *id[LINKS_N]; /* port, NIC bundle, leaf, ring NICs of each kept rank; NONE_U32 */
+    uint32_t ids_n[LINKS_N];
     Shape *shape;   /* [spec * n + i] */
     uint32_t *base; /* [spec * n + i]: kept index of the group's base, NONE_U32 if no member */
     uint64_t *color, *next, *sum;
@@ -138,11 +140,19 @@ static bool has_leaves(const Machine *m)
            m->inter.oversubscription > 1;
 }
 
+/* Do the rings of such a node share some of its NICs? */
+static bool rings_share(const Fold *f, const NodeType *t)
+{
+    uint32_t nics = bundles_per_node(f->m, t);
+    return f->ring_nics > 0 && f->ring_nics < nics && nics < t->gpus_n;
+}
+
 static void number_links(Fold *f)
 {
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < LINKS_N; k++)
         f->id[k] = PUSH_ARRAY(&f->scratch, uint32_t, f->n);
     uint32_t last_node = NONE_U32, last_leaf = NONE_U32, nic_base = 0, nic_next = 0, leaf = 0;
+    uint32_t nodes = 0;
     for (uint32_t i = 0; i < f->n; i++) {
         const Place *p = &f->place[i];
         uint32_t bundles = bundles_per_node(f->m, p->type);
@@ -150,6 +160,7 @@ static void number_links(Fold *f)
             nic_base = nic_next;
             nic_next += bundles;
             last_node = p->node;
+            nodes++;
         }
         f->id[0][i] = p->type->intra.kind == INTRA_NONE ? NONE_U32 : i;
         f->id[1][i] =
@@ -162,10 +173,12 @@ static void number_links(Fold *f)
             last_leaf = l;
             f->id[2][i] = leaf;
         }
+        f->id[3][i] = rings_share(f, p->type) ? nodes - 1 : NONE_U32;
     }
     f->ids_n[0] = f->n;
     f->ids_n[1] = nic_next;
     f->ids_n[2] = leaf + 1;
+    f->ids_n[3] = nodes;
 }
 
 /* ---- groups ---- */
@@ -419,7 +432,7 @@ static void refine(Fold *f)
         memcpy(f->next, f->color, f->n * sizeof *f->next);
         for (uint32_t s = 0; s < f->g->groups_n; s++)
             stir(f, f->base + (size_t)s * f->n, f->n, 100 + s);
-        for (uint32_t k = 0; k < 3; k++)
+        for (uint32_t k = 0; k < LINKS_N; k++)
             stir(f, f->id[k], f->ids_n[k], k + 1);
         memcpy(f->color, f->next, f->n * sizeof *f->next);
         uint32_t now = count_colors(f);
@@ -474,14 +487,17 @@ static void name_classes(Fold *f)
     }
 }
 
-static double capacity(const Machine *m, const Place *p, ResourceKind kind)
+static double capacity(const Fold *f, const Place *p, ResourceKind kind)
 {
+    const Machine *m = f->m;
     const InterNode *inter = &m->inter;
     double nics = inter->bytes_per_ns * inter->nics_per_node;
     if (kind <= RES_PORT_IN)
         return p->type->intra.bytes_per_ns;
     if (kind <= RES_NIC_IN)
         return nics / bundles_per_node(m, p->type);
+    if (kind >= RES_RING_OUT)
+        return inter->bytes_per_ns * f->ring_nics;
     return nics * inter->nodes_per_leaf / inter->oversubscription;
 }
 
@@ -529,7 +545,7 @@ static void make_resources(Fold *f)
             uint32_t lead = c->class_of[first[id[i]] - 1];
             if (of_class[lead] == 0) {
                 c->resources[c->resources_n] =
-                    (Resource){ (ResourceKind)k, capacity(f->m, &f->place[i], (ResourceKind)k),
+                    (Resource){ (ResourceKind)k, capacity(f, &f->place[i], (ResourceKind)k),
                                 own };
                 of_class[lead] = ++c->resources_n;
             }
@@ -553,12 +569,16 @@ static double ring_part(const Shape *s, ResourceKind kind)
         return s->on_node > 1 ? 1 : 0;
     if (kind <= RES_NIC_IN)
         return s->nodes_n > 1 ? 1.0 / ((double)s->nics_n * s->nic_sharers) : 0;
+    if (kind >= RES_RING_OUT)
+        return s->nodes_n > 1 && s->on_node > 1 ? 1.0 / s->on_node : 0;
     return s->leaves_n > 1 ? 1.0 / s->in_leaf : 0;
 }
 
 /* Part of what a member sends to all others that goes over its own link of this kind. */
 static double pair_part(const Shape *s, ResourceKind kind)
 {
+    if (kind >= RES_RING_OUT)
+        return 0;
     uint32_t near = kind <= RES_NIC_IN ? s->on_node : s->in_leaf;
     uint32_t over = kind <= RES_PORT_IN ? s->on_node - 1 : s->size - near;
     return s->size > 1 ? (double)over / (s->size - 1) : 0;
@@ -578,7 +598,10 @@ static void add_use(Use *uses, uint32_t *n, Use use)
 /* Members of one group on this rank's link. */
 static double sharers(const Shape *s, ResourceKind kind)
 {
-    return kind <= RES_PORT_IN ? 1 : kind <= RES_NIC_IN ? s->nic_sharers : s->in_leaf;
+    return kind <= RES_PORT_IN    ? 1
+           : kind <= RES_NIC_IN   ? s->nic_sharers
+           : kind >= RES_RING_OUT ? s->on_node
+                                  : s->in_leaf;
 }
 
 /* By how many ranks a ring's efficiency goes.  Switches were measured with whole groups; without
@@ -589,23 +612,11 @@ static uint32_t ring_size(const GroupClass *gc, const Shape *s)
     return kind == INTRA_NVLINK_MESH || kind == INTRA_RING ? s->on_node : gc->size;
 }
 
-/* Rings that share ring_nics of a node's NICs load these.  All go round at once, so that is as if
- * each of its NICs were so much slower for them. */
-static double ring_crowding(const Fold *f, const GroupClass *gc, const Shape *s,
-                            ResourceKind kind)
-{
-    uint32_t nics = f->m->inter.nics_per_node;
-    bool crowds = kind > RES_PORT_IN && kind <= RES_NIC_IN && s->on_node > 1 &&
-                  f->ring_nics > 0 && f->ring_nics < nics && nics < gc->type->gpus_n;
-    return crowds ? (double)nics / f->ring_nics : 1;
-}
-
 static Use ring_use(const Fold *f, const GroupClass *gc, const Shape *s, const RankClass *r,
                     ResourceKind kind)
 {
-    double crossing = ring_part(s, kind);
-    double part = crossing * ring_crowding(f, gc, s, kind) /
-                  efficiency(f->m, gc->type, kind, ring_size(gc, s));
+    double crossing = r->resource[kind] == NONE_U32 ? 0 : ring_part(s, kind);
+    double part = crossing / efficiency(f->m, gc->type, kind, ring_size(gc, s));
     return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind),
                   crossing * r->share[kind] };
 }
@@ -619,7 +630,15 @@ static Use pair_use(const Fold *f, const GroupClass *gc, const Shape *s, const R
                   crossing * r->share[kind] };
 }
 
-static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec, uint32_t nics_n)
+/* Between nodes a ring goes over all their NICs, or those that rings share: a pair carries its
+ * NIC's part. */
+static double pair_of_nodes(const Fold *f, const GroupClass *gc, const Shape *s)
+{
+    bool shared = s->on_node > 1 && rings_share(f, gc->type) && f->ring_nics < s->nics_n;
+    return 1.0 / (shared ? f->ring_nics : s->nics_n);
+}
+
+static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec, double between)
 {
     for (uint32_t k = 0; k < f->m->slow_links_n; k++) {
         const SlowLink *l = &f->m->slow_links[k];
@@ -634,9 +653,8 @@ static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec, uint3
         add_use(gc->pair_uses, &gc->pair_uses_n, (Use){ link, part, part, part });
         if ((a + 1) % gc->size != b && (b + 1) % gc->size != a)
             continue;
-        /* Between nodes a ring goes over all their NICs: the pair carries its NIC's part. */
         bool near = machine_place(f->m, l->rank_a).node == machine_place(f->m, l->rank_b).node;
-        double ring = near ? 1 : 1.0 / nics_n;
+        double ring = near ? 1 : between;
         add_use(gc->uses, &gc->uses_n, (Use){ link, ring, ring, ring });
     }
 }
@@ -678,7 +696,7 @@ static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t 
                 add_use(gc->pair_uses, &gc->pair_uses_n, pairs);
         }
     }
-    add_slow_links(f, gc, &f->g->groups[spec], shape[member[0]].nics_n);
+    add_slow_links(f, gc, &f->g->groups[spec], pair_of_nodes(f, gc, &shape[member[0]]));
     c->groups_n++;
 }
 
@@ -736,7 +754,7 @@ bool classes_make(Classes *c, const Graph *g, const Machine *m, uint32_t ring_ni
     shape_groups(&f);
     bool ok = check_links(&f, err);
     if (ok) {
-        uint32_t sums_n = f.n + f.ids_n[1] + f.ids_n[2];
+        uint32_t sums_n = f.n + f.ids_n[1] + f.ids_n[2] + f.ids_n[3];
         f.color = PUSH_ARRAY(&f.scratch, uint64_t, f.n);
         f.next = PUSH_ARRAY(&f.scratch, uint64_t, f.n);
         f.sum = PUSH_ARRAY(&f.scratch, uint64_t, sums_n);

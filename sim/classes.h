@@ -29,7 +29,7 @@
 #include "core/graph.h"
 #include "core/machine.h"
 
-/* Links.  The first six are touched by a rank; RES_LINK is a slow pair. */
+/* Links.  Those before RES_RANK_N are touched by a rank; RES_LINK is a slow pair. */
 typedef enum ResourceKind {
     RES_PORT_OUT, /* GPU to its node's switch */
     RES_PORT_IN,
@@ -37,6 +37,8 @@ typedef enum ResourceKind {
     RES_NIC_IN,
     RES_LEAF_UP, /* uplinks of an oversubscribed leaf */
     RES_LEAF_DOWN,
+    RES_RING_OUT, /* those of a node's NICs that its rings share: Software.ring_nics */
+    RES_RING_IN,
     RES_RANK_N,
     RES_LINK = RES_RANK_N,
     RES_KIND_N

@@ -189,8 +189,9 @@ static void add_track(Sim *sim, const RankClass *rc, uint32_t link, uint32_t pla
 
 static void record_pair(Sim *sim, const RankClass *rc, uint32_t kind)
 {
-    static const char *const what[RES_RANK_N / 2] = { NULL, "NIC", "leaf" };
-    static const char *const way[RES_RANK_N] = { "out", "in", "out", "in", "up", "down" };
+    static const char *const what[RES_RANK_N / 2] = { NULL, "NIC", "leaf", "ring NICs" };
+    static const char *const way[RES_RANK_N] = { "out", "in",   "out", "in",
+                                                 "up",  "down", "out", "in" };
     const LinkLog *log = sim->links;
     const uint32_t *link = rc->resource + kind;
     const char *name = kind == RES_PORT_OUT ? port_name(rc->place.type) : what[kind / 2];

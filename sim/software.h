@@ -14,7 +14,8 @@
  *       "kernels":   { "fused_attention": true, ..., "attention_kernel": "flash2" },
  *       "recompute": { "selective": ["norm", "activation"], "stops_early": false },
  *       "parallel":  { "tp_async_backward": true, ..., "overlap": { "tp": true, ... } },
- *       "fitted":    { "host_scale": 1, "compute_scale": 1, "comm_scale": 1, "fitted_on": "..." },
+ *       "fitted":    { "host_scale": 1, "compute_scale": 1, "comm_scale": 1, "ring_nics": 0,
+ *                      "fitted_on": "..." },
  *       "assumed":   { "compute_scale": 1, "assumed_from": "..." },
  *       "sources":   { "fused_attention": "...", "rest": "..." } }
  *
@@ -132,10 +133,12 @@ typedef struct Software {
     /* Fitted; where nothing was fitted 1, but compute_scale what is assumed. */
     double host_scale, compute_scale, comm_scale;
     double assumed_compute_scale;
-    /* Where GPUs of a node share NICs: all rings of groups with several ranks on a node pass
-     * through so many of them; groups with one rank a node, and sends, use the nearest.  0, where
-     * nothing was fitted: through all, as NCCL means to.  Fitted only where comm_scale is 1.  (An
-     * NCCL that misjudged what its NICs can carry made fewer rings: its issue 439, 2020.) */
+    /* Where a node has fewer NICs than GPUs: all rings and trees of groups with several ranks on
+     * the node together pass through so many of its NICs; groups with one rank a node, sends and
+     * all-to-alls use the nearest.  0, where nothing was fitted: through all, as NCCL means to.
+     * Fitted only where comm_scale is 1.  An NCCL that misjudged what its NICs can carry made
+     * fewer rings (its issue 439, 2020); whether it is the stack's NCCL or the cluster that it was
+     * seen on, one cluster cannot tell. */
     uint32_t ring_nics;
 } Software;
 

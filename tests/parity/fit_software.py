@@ -137,7 +137,9 @@ class Trial:
         if not any(shares_nics(self.tree, line) for _, _, line in self.rows):
             return best
         least, self.ring_nics = self.misfit(best), 1
-        ringed = self.fit_some([i for i in every if SCALARS[i] != "comm_scale"], host)
+        free = [i for i in every if SCALARS[i] != "comm_scale"]
+        self.free = list(free)
+        ringed = min((self.descend(best[:2] + (1.0,)), self.fit_some(free, host)), key=self.misfit)
         if self.misfit(ringed) < least - GAIN:
             return ringed
         self.ring_nics = 0

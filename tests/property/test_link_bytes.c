@@ -42,6 +42,8 @@ static bool on_link(const Machine *m, uint32_t a, uint32_t b, uint32_t kind)
         return a == b;
     if (kind <= RES_NIC_IN)
         return same_node && nic_of(m, a) == nic_of(m, b);
+    if (kind >= RES_RING_OUT)
+        return same_node;
     return leaf_of(m, a) == leaf_of(m, b);
 }
 
@@ -56,6 +58,20 @@ static double *sum_of(const Sums *s, uint32_t rank, uint32_t kind)
 static bool has_leaves(const Machine *m)
 {
     return m->inter.nodes_per_leaf > 0 && m->inter.oversubscription > 1;
+}
+
+static bool rings_share(const Case *c, uint32_t rank)
+{
+    uint32_t nics = c->w.m.inter.nics_per_node;
+    return c->w.sw.ring_nics > 0 && c->w.sw.ring_nics < nics &&
+           nics < machine_place(&c->w.m, rank).type->gpus_n;
+}
+
+static bool has_link(const Case *c, uint32_t rank, uint32_t kind)
+{
+    return kind >= RES_RING_OUT  ? rings_share(c, rank)
+           : kind >= RES_LEAF_UP ? has_leaves(&c->w.m)
+                                 : true;
 }
 
 /* ---- what an op puts on the links of a rank ---- */
@@ -124,9 +140,10 @@ static void add_collective(const Sums *s, uint32_t rank, const Op *o)
         part[0] = a.on_node > 1 ? ring : 0;
         part[1] = a.on_node < a.n ? ring / a.nics / a.on_nic : 0;
         part[2] = a.in_leaf < a.n ? ring / a.in_leaf : 0;
+        part[3] = a.on_node > 1 && a.on_node < a.n ? ring / a.on_node : 0;
     }
     for (uint32_t kind = 0; kind < KINDS; kind++)
-        if (kind < RES_LEAF_UP || has_leaves(m))
+        if (has_link(s->c, rank, kind))
             *sum_of(s, rank, kind) += part[kind / 2];
 }
 
@@ -153,10 +170,11 @@ static void add_rank(const Sums *s, uint32_t rank)
 /* Of which of the first two kinds of a pair a counter tells: bit 0 out, bit 1 in. */
 static uint32_t kinds_of(const char *name)
 {
-    static const char *const pair[] = { "NVLink", "NIC", "leaf" };
+    static const char *const pair[] = { "NVLink", "NIC", "leaf", "ring NICs" };
     static const char *const way[][3] = { { " out,", " in,", " out/in," },
                                           { " out,", " in,", " out/in," },
-                                          { " up,", " down,", " up/down," } };
+                                          { " up,", " down,", " up/down," },
+                                          { " out,", " in,", " out/in," } };
     for (uint32_t k = 0; k < KINDS / 2; k++) {
         size_t n = strlen(pair[k]);
         for (uint32_t w = 0; w < 3 && strncmp(name, pair[k], n) == 0; w++)
@@ -215,9 +233,10 @@ static void draw_losses(Case *c)
     c->w.m.inter.efficiency = 1 - 0.1 * below(c, 4);
     c->w.m.inter.p2p_efficiency = 0.3 * below(c, 4);
     c->w.sw.comm_scale = 1 + 0.3 * below(c, 3);
+    c->w.sw.ring_nics = below(c, 3);
 }
 
-static uint64_t checked_n[2];
+static uint64_t checked_n[2], shared_n;
 
 static void carry_one(uint64_t seed, bool expand)
 {
@@ -238,6 +257,8 @@ static void carry_one(uint64_t seed, bool expand)
     for (uint32_t i = 0; ok && i < r.ranks_n; i++)
         ok = check_rank(&s, &t, r.ranks[i].rank);
     checked_n[expand] += r.ranks_n;
+    for (uint32_t rank = 0; rank < c.g.world_n; rank++)
+        shared_n += s.bytes[RES_RING_OUT][rank] > 0;
     if (!ok)
         fprintf(stderr, "graph of seed %" PRIu64 ", expand %d\n", seed, expand);
     for (uint32_t kind = 0; kind < KINDS; kind++)
@@ -253,6 +274,7 @@ static void counters_carry_what_programs_transfer(void)
         for (int expand = 0; expand < 2; expand++)
             carry_one(seed, expand);
     CHECK(checked_n[0] > check_cases(CASES) && checked_n[1] > checked_n[0]);
+    CHECK(shared_n > check_cases(CASES) / 20);
 }
 
 int main(void)

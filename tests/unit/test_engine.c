@@ -90,6 +90,29 @@ static void a_ring_across_nodes_uses_all_nics(void)
     graph_free(&g);
 }
 
+/* Two nodes of 8 GPUs and 4 NICs of 50: 16 ranks pass on 15,000,000 bytes each. */
+static void rings_of_a_stack_may_share_a_nic(void)
+{
+    static const struct {
+        uint32_t ring_nics;
+        int64_t ns;
+    } cases[] = { { 0, 150000 }, { 1, 300000 }, { 2, 150000 }, { 4, 150000 } };
+    for (size_t i = 0; i < ARRAY_N(cases); i++)
+        for (int expand = 0; expand < 2; expand++) {
+            World w;
+            Graph g;
+            world_init(&w, 2, 8, 0);
+            w.m.inter.nics_per_node = 4;
+            w.sw.ring_nics = cases[i].ring_nics;
+            graph_begin(&g, 16, 1);
+            add(&g, 0, transfer(&g, OP_ALL_GATHER, LANE_GATHER, all_ranks(&g), 16000000));
+            SimResult r = run(&w, &g, (SimOptions){ .expand_ranks = expand });
+            CHECK_INT(cases[i].ns, r.step_ns); /* a port gives 100, two NICs as well */
+            sim_result_free(&r);
+            graph_free(&g);
+        }
+}
+
 /* Two lanes move data at once over the same ports: each gets half. */
 static void two_collectives_share_a_port(void)
 {
@@ -1008,6 +1031,7 @@ int main(void)
     RUN(short_kernels_wait_for_the_host);
     RUN(ring_all_reduce_meets_its_closed_form);
     RUN(a_ring_across_nodes_uses_all_nics);
+    RUN(rings_of_a_stack_may_share_a_nic);
     RUN(two_collectives_share_a_port);
     RUN(communication_beside_compute_is_overlapped);
     RUN(a_straggler_makes_the_others_wait);

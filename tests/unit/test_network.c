@@ -168,33 +168,52 @@ static void eight_h100_take_as_long_as_measured(void)
 
 /* ---- rings that share NICs ---- */
 
-/* What a ring of per_node GPUs on each of two nodes gets, in NICs, while all rings of the nodes go
- * round: as many as there are GPUs for. */
-static double ring_rate(uint32_t per_node, uint32_t nics, uint32_t ring_nics)
+/* Rings of every groups-th GPU on nodes that are filled one after another. */
+typedef struct Rings {
+    uint32_t groups, size, nics, ring_nics;
+    uint32_t first_node, second_node; /* GPUs on them */
+    bool alone;                       /* only one of them goes round */
+} Rings;
+
+static uint32_t demands_of(Demand *all, const Rings *x, const Classes *c)
 {
-    enum { NODES = 2, GPUS = 8 };
+    uint32_t n = x->alone ? 1 : c->groups_n;
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = collective_demand(&c->groups[i], OP_ALL_GATHER);
+    return n;
+}
+
+/* What each of them gets, in NICs. */
+static double ring_rate(Rings x)
+{
     World w;
     Graph g;
     Classes c;
     Err err = { 0 };
     Arena arena = { 0 };
     MaxminSpace space;
-    Demand all[GPUS];
-    double rate[GPUS];
-    world_init(&w, NODES, GPUS, 0);
-    w.m.inter.nics_per_node = nics;
+    Demand all[8];
+    double rate[8];
+    world_init(&w, 1, x.first_node, 0);
     w.type.intra.bytes_per_ns = 1e6;
-    graph_begin(&g, NODES * GPUS, 1);
-    uint32_t size = NODES * per_node;
-    graph_group(&g, "replicas", &(GroupDim){ GPUS / per_node, size, 1, size }, 1);
+    NodeType types[2] = { w.type, w.type };
+    types[1].gpus_n = x.second_node;
+    types[1].first_node = 1;
+    types[1].first_rank = x.first_node;
+    w.m.types = types;
+    w.m.types_n = 2;
+    w.m.nodes_n = 2;
+    w.m.gpus_n = x.first_node + x.second_node;
+    w.m.inter.nics_per_node = x.nics;
+    graph_begin(&g, x.groups * x.size, 1);
+    graph_group(&g, "replicas", &(GroupDim){ x.groups, x.size, 1, x.size }, 1);
     add(&g, 0, kernel(&g, LANE_COMPUTE, 1));
     graph_seal(&g);
-    CHECK(classes_make(&c, &g, &w.m, ring_nics, false, &err));
-    for (uint32_t i = 0; i < c.groups_n; i++)
-        all[i] = collective_demand(&c.groups[i], OP_ALL_GATHER);
+    CHECK(classes_make(&c, &g, &w.m, x.ring_nics, true, &err));
+    uint32_t n = demands_of(all, &x, &c);
     maxmin_space(&space, c.resources_n, &arena);
-    maxmin_rates(rate, all, c.groups_n, c.resources, &space);
-    for (uint32_t i = 1; i < c.groups_n; i++)
+    maxmin_rates(rate, all, n, c.resources, &space);
+    for (uint32_t i = 1; i < n; i++)
         CHECK_NEAR(rate[0], rate[i], 1e-9);
     arena_free(&arena);
     classes_free(&c);
@@ -204,21 +223,37 @@ static double ring_rate(uint32_t per_node, uint32_t nics, uint32_t ring_nics)
 
 static void rings_may_share_fewer_nics_than_a_node_has(void)
 {
-    /* Eight GPUs, four NICs: rings of all GPUs, of every second, of every fourth. */
-    CHECK_NEAR(4, ring_rate(8, 4, 0), 1e-9);
-    CHECK_NEAR(2, ring_rate(4, 4, 0), 1e-9);
-    CHECK_NEAR(1, ring_rate(2, 4, 0), 1e-9);
-    CHECK_NEAR(1, ring_rate(8, 4, 1), 1e-9);
-    CHECK_NEAR(1.0 / 2, ring_rate(4, 4, 1), 1e-9);
-    CHECK_NEAR(1.0 / 4, ring_rate(2, 4, 1), 1e-9);
-    CHECK_NEAR(2, ring_rate(8, 4, 2), 1e-9);
-    CHECK_NEAR(1.0 / 2, ring_rate(2, 4, 2), 1e-9);
-    /* One rank a node takes the nearest NIC, which two of them share. */
-    CHECK_NEAR(1.0 / 2, ring_rate(1, 4, 0), 1e-9);
-    CHECK_NEAR(1.0 / 2, ring_rate(1, 4, 1), 1e-9);
-    /* There are no more, and where each GPU has a NIC of its own. */
-    CHECK_NEAR(4, ring_rate(8, 4, 4), 1e-9);
-    CHECK_NEAR(8, ring_rate(8, 8, 1), 1e-9);
+    static const struct {
+        Rings rings;
+        double nics;
+    } cases[] = {
+        /* Eight GPUs, four NICs: rings of all GPUs, of every second, of every fourth. */
+        { { 1, 16, 4, 0, 8, 8, false }, 4 },
+        { { 2, 8, 4, 0, 8, 8, false }, 2 },
+        { { 4, 4, 4, 0, 8, 8, false }, 1 },
+        { { 1, 16, 4, 1, 8, 8, false }, 1 },
+        { { 2, 8, 4, 1, 8, 8, false }, 1.0 / 2 },
+        { { 4, 4, 4, 1, 8, 8, false }, 1.0 / 4 },
+        { { 1, 16, 4, 2, 8, 8, false }, 2 },
+        { { 4, 4, 4, 2, 8, 8, false }, 1.0 / 2 },
+        /* Alone a ring has all that they share, and of the second node no more NICs than its
+         * GPUs there are near to. */
+        { { 4, 4, 4, 1, 8, 8, true }, 1 },
+        { { 1, 14, 4, 0, 8, 8, false }, 3 },
+        { { 1, 14, 4, 1, 8, 8, false }, 1 },
+        { { 1, 10, 4, 1, 8, 8, false }, 1 },
+        /* One rank a node takes the nearest NIC, which two of them share. */
+        { { 8, 2, 4, 0, 8, 8, false }, 1.0 / 2 },
+        { { 8, 2, 4, 1, 8, 8, false }, 1.0 / 2 },
+        /* There are no more; each GPU has a NIC of its own; on one of two nodes, either. */
+        { { 1, 16, 4, 4, 8, 8, false }, 4 },
+        { { 1, 16, 8, 1, 8, 8, false }, 8 },
+        { { 1, 12, 4, 1, 8, 4, false }, 1 },
+        { { 1, 12, 4, 1, 4, 8, false }, 1 },
+    };
+    for (size_t i = 0; i < ARRAY_N(cases); i++)
+        if (!CHECK_NEAR(cases[i].nics, ring_rate(cases[i].rings), 1e-9))
+            fprintf(stderr, "case %zu\n", i);
 }
 
 /* ---- sends and all-to-alls ---- */
