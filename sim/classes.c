@@ -178,7 +178,7 @@ static void number_links(Fold *f)
     f->ids_n[0] = f->n;
     f->ids_n[1] = nic_next;
     f->ids_n[2] = leaf + 1;
-    f->ids_n[3] = nodes;
+    f->ids_n[3] = f->ring_nics > 0 ? nodes : 0;
 }
 
 /* ---- groups ---- */
@@ -433,7 +433,8 @@ static void refine(Fold *f)
         for (uint32_t s = 0; s < f->g->groups_n; s++)
             stir(f, f->base + (size_t)s * f->n, f->n, 100 + s);
         for (uint32_t k = 0; k < LINKS_N; k++)
-            stir(f, f->id[k], f->ids_n[k], k + 1);
+            if (f->ids_n[k] > 0)
+                stir(f, f->id[k], f->ids_n[k], k + 1);
         memcpy(f->color, f->next, f->n * sizeof *f->next);
         uint32_t now = count_colors(f);
         if (now == before)
