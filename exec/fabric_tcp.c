@@ -6,7 +6,9 @@
  * sends and receives; so what travels on it has one order, and lanes never wait for
  * each other.  It is opened at first use: one end calls the other's data port and
  * says who it is and for which channel, with the token of the job; the other end's
- * service thread puts it into the table.  Whoever knows no token is shown the door.
+ * service thread answers with one byte and puts it into the table.  Whoever knows no
+ * token is shown the door, and so is the oldest caller when too many stand there in
+ * silence: one that has no answer yet calls again.
  *
  * A call never waits for a single line: it moves what can be moved on any of its
  * lines, in both directions, so that full socket buffers cannot block a pattern.
@@ -63,25 +65,58 @@ void lines_close(Fabric *f)
     f->lines_n = f->lines_cap = 0;
 }
 
+/* The other end's service thread has the line; false: shown out (errno), or the job ended. */
+static bool line_taken(Fabric *f, int fd)
+{
+    for (;;) {
+        uint8_t taken;
+        ssize_t n = recv(fd, &taken, sizeof taken, MSG_DONTWAIT);
+        if (n > 0)
+            return true;
+        if (n == 0)
+            errno = ECONNRESET;
+        if (n == 0 || (errno != EAGAIN && errno != EINTR) || atomic_load(&f->failed))
+            return false;
+        struct pollfd p[2] = { { .fd = fd, .events = POLLIN },
+                               { .fd = f->fail_fd, .events = POLLIN } };
+        poll(p, ARRAY_N(p), WAIT_NS / 1000000);
+    }
+}
+
+/* Calls until the line is taken.  -1 and errno, or the job has failed. */
+static int call_until(Fabric *f, const char *address, const char *port, const LineHello *hello,
+                      int64_t deadline_ns)
+{
+    const int64_t look_ns = 1000000;
+    for (;;) {
+        int fd = net_connect(address, port, deadline_ns);
+        if (fd < 0 ||
+            (net_send_all(fd, hello, sizeof *hello, deadline_ns) && line_taken(f, fd)))
+            return fd;
+        int why = errno;
+        close(fd);
+        errno = why;
+        if (atomic_load(&f->failed) || net_now_ns() >= deadline_ns)
+            return -1;
+        net_sleep_ns(look_ns);
+    }
+}
+
 static int line_call(Fabric *f, uint32_t rank, uint64_t channel, Err *err)
 {
     const int64_t patience_ns = 5000000000;
     const RankCard *c = &f->meeting.cards[rank];
     LineHello hello = { .magic = LINE_MAGIC, .channel = channel, .from = f->rank, .to = rank };
     memcpy(hello.token, f->meeting.token, sizeof hello.token);
-    char port[NET_PORT_MAX];
+    char port[NET_PORT_MAX], what[NET_HOST_MAX + 64];
     snprintf(port, sizeof port, "%u", c->data_port & 0xffffu);
-    int64_t deadline_ns = net_now_ns() + patience_ns;
-    int fd = net_connect(c->address, port, deadline_ns);
-    if (fd >= 0 && net_send_all(fd, &hello, sizeof hello, deadline_ns)) {
+    int fd = call_until(f, c->address, port, &hello, net_now_ns() + patience_ns);
+    if (fd >= 0) {
         line_add(f, rank, channel, fd);
         return fd;
     }
-    char what[NET_HOST_MAX + 64];
     snprintf(what, sizeof what, "cannot be reached at %s port %s: %s", c->address, port,
              strerror(errno));
-    if (fd >= 0)
-        close(fd);
     fabric_lost(f, rank, what, err);
     return -1;
 }
@@ -115,18 +150,21 @@ static bool caller_hear(Fabric *f, Caller *c)
     bool ok = n > 0 && hello.magic == LINE_MAGIC && hello.from < f->world &&
               hello.to == f->rank &&
               memcmp(hello.token, f->meeting.token, sizeof hello.token) == 0;
-    if (ok)
+    /* The answer goes first: once in the table, the line is its channel's. */
+    const uint8_t taken = 1;
+    if (ok && send(c->fd, &taken, sizeof taken, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof taken)
         line_add(f, hello.from, hello.channel, c->fd);
     else
         close(c->fd);
     return true;
 }
 
-/* Most have their hello with them: only those who have not take up room, the oldest least. */
+/* Most have their hello with them: only those who have not take up room, the oldest least.
+ * A few at a time, so that those who stand there are heard before they are the oldest. */
 void callers_take(Fabric *f)
 {
     Service *s = &f->service;
-    for (;;) {
+    for (uint32_t taken_n = 0; taken_n < CALLERS_MAX / 2; taken_n++) {
         Caller c = { .fd = net_accept(f->data_listener), .until_ns = net_now_ns() + CALLER_NS };
         if (c.fd < 0)
             return;

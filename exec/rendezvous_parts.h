@@ -8,7 +8,7 @@
 #define HELLO_MAGIC     UINT64_C(0x706574736b636f6c) /* "lockstep" */
 #define MEET_FILE_TITLE "lockstep rendezvous 1"
 
-enum { MEET_VERSION = 1 };
+enum { MEET_VERSION = 2 };
 
 typedef struct Hello {
     uint64_t magic;

@@ -143,14 +143,28 @@ static void a_file_that_cannot_be_written_is_named(void)
     CHECK_ERR_TEXT(&err, "cannot write '/nowhere/at/all': No such file");
 }
 
+/* A port that nobody listens at, nor can while the socket is kept. */
+static int keep_port(void)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET };
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ASSERT(bind(fd, (struct sockaddr *)(void *)&at, n) == 0);
+    ASSERT(getsockname(fd, (struct sockaddr *)(void *)&at, &n) == 0);
+    port = ntohs(at.sin_port);
+    snprintf(rendezvous, sizeof rendezvous, "tcp://127.0.0.1:%u", port);
+    return fd;
+}
+
 static void a_rank_0_that_is_not_there_is_named(void)
 {
     Fabric *f;
     Err err = { 0 };
-    choose_port();
+    int kept = keep_port();
     RankPlace place = place_of(1, 2);
     place.timeout_s = 0.5;
     CHECK(!fabric_open(&f, &place, 64, &err));
+    close(kept);
     CHECK_ERR_TEXT(&err, "cannot reach rank 0 at 'tcp://127.0.0.1:");
     CHECK_ERR_TEXT(&err, " s: Connection refused");
 }
@@ -363,6 +377,77 @@ static void strangers_at_the_data_port_do_no_harm(void)
     CHECK_INT(0, ranks_run(2, &(RankOptions){ .tcp = true }, body_hostile_data));
 }
 
+/* What comes from one end goes to the other, until one of them closes. */
+static void pass_on(int a, int b)
+{
+    struct pollfd p[2] = { { .fd = a, .events = POLLIN }, { .fd = b, .events = POLLIN } };
+    uint8_t bytes[4096];
+    while (poll(p, 2, -1) > 0)
+        for (int i = 0; i < 2; i++) {
+            ssize_t n = p[i].revents ? recv(p[i].fd, bytes, sizeof bytes, 0) : -1;
+            if (p[i].revents && n <= 0 && errno != EAGAIN)
+                _exit(0);
+            if (n > 0)
+                net_send_all(p[1 - i].fd, bytes, (size_t)n, net_now_ns() + 1000000000);
+        }
+}
+
+/* A data port as it is in a crowd: its first callers are shown out, before or after they have
+ * said anything; the next one gets through to `port_behind`. */
+static void be_crowded(int listener, const char *port_behind)
+{
+    for (int shown_out_n = 0; shown_out_n < 20; shown_out_n++) {
+        int fd = accept(listener, NULL, NULL);
+        uint8_t byte;
+        if (shown_out_n % 2)
+            recv(fd, &byte, 1, 0);
+        close(fd);
+    }
+    int caller = accept(listener, NULL, NULL);
+    pass_on(caller, net_connect("127.0.0.1", port_behind, net_now_ns() + 1000000000));
+    _exit(0);
+}
+
+static void body_shown_out(Fabric *f, const RankPlace *place, RankPage *page)
+{
+    (void)page;
+    Err err = { 0 };
+    uint32_t members[2] = { 0, 1 };
+    Part part = { .elements = 1000 };
+    int crowded = -1;
+    if (place->rank == 0) { /* it calls rank 1 */
+        RankCard *card = &f->meeting.cards[1];
+        char behind[NET_PORT_MAX];
+        snprintf(behind, sizeof behind, "%u", card->data_port);
+        uint16_t crowded_port;
+        int listener = net_listen("127.0.0.1", "0", &crowded_port);
+        fcntl(listener, F_SETFL, 0);
+        card->data_port = crowded_port;
+        crowded = fork();
+        if (crowded == 0)
+            be_crowded(listener, behind);
+        close(listener);
+    }
+    CommCall c = { .kind = OP_ALL_REDUCE, .lane = LANE_REDUCE, .members_n = 2 };
+    c.self = place->rank;
+    c.members = members;
+    c.in_n = 1;
+    c.in = &part;
+    for (int i = 0; i < 2; i++)
+        if (!CHECK(fabric_run(f, &c, 1, &err)))
+            fprintf(stderr, "%s\n", err.text);
+    CHECK(fabric_barrier(f, &err)); /* rank 1 may still read */
+    if (crowded >= 0) {
+        kill(crowded, SIGKILL);
+        killer_end(crowded);
+    }
+}
+
+static void whoever_is_shown_out_calls_again(void)
+{
+    CHECK_INT(0, ranks_run(2, &(RankOptions){ .tcp = true }, body_shown_out));
+}
+
 static void addresses_are_checked(void)
 {
     const char *bad[] = {
@@ -423,5 +508,6 @@ int main(void)
     RUN(another_service_is_recognised);
     RUN(strangers_at_the_door_do_no_harm);
     RUN(strangers_at_the_data_port_do_no_harm);
+    RUN(whoever_is_shown_out_calls_again);
     return check_report();
 }
