@@ -112,18 +112,25 @@ SHEETS = {
         memory_source="total global memory of the same report: 178.35 GiB",
         host_source="PCIe 5.0 x16, a little above h100-80gb's 51"),
     "gb200-186gb": dict(
-        generation="blackwell", sms=152, memory_GB=186, memory_GBps=8000, tdp_w=1200,
-        host_GBps=375, peak=dict(f32=80, tf32=1250, f16=2500, bf16=2500, fp8=5000),
+        generation="blackwell", sms=152, memory_GB=186, memory_GBps=7928, tdp_w=1200,
+        host_GBps=201, peak=dict(f32=80, tf32=1250, f16=2500, bf16=2500, fp8=5000),
         memory_bytes=gib(184.31), aliases=["GB200", "NVIDIA GB200"],
-        sheet="NVIDIA GB200 NVL72 data sheet / 72, dense; sms: the driver's count",
-        memory_source=TORCH + "184.31 GiB", host_source="as gh200 (NVLink-C2C)"),
+        sheet="NVIDIA GB200 NVL72 data sheet / 72, dense; sms: the driver's count; memory_GBps: "
+              "7936 bits at 3996 MHz, as the driver reports them "
+              "(github.com/pytorch/pytorch/pull/172523; the sheet says 8 TB/s)",
+        memory_source=TORCH + "184.31 GiB",
+        host_source="nvbandwidth host to device (github.com/Azure/AI-benchmarking-guide, "
+                    "ND_GB200_v6_results.md); two GPUs share a Grace's NVLink-C2C of 450 GB/s "
+                    "each way"),
     "gb300": dict(
         generation="blackwell", sms=152, memory_GB=279, memory_GBps=8000, tdp_w=1400,
-        host_GBps=375, peak=dict(f32=80, tf32=1250, f16=2500, bf16=2500, fp8=5000),
+        host_GBps=211, peak=dict(f32=80, tf32=1250, f16=2500, bf16=2500, fp8=5000),
         memory_bytes=gib(276.50), aliases=["GB300", "NVIDIA GB300"],
         sheet="NVIDIA GB300 NVL72 data sheet / 72, dense; 288 GB fitted, 279 usable "
               "(github.com/pytorch/pytorch/pull/196944); sms: as gb200-186gb",
-        memory_source=TORCH + "276.50 GiB", host_source="as gh200 (NVLink-C2C)"),
+        memory_source=TORCH + "276.50 GiB",
+        host_source="nvbandwidth host to device (github.com/NVIDIA/Megatron-LM/issues/6491); "
+                    "two GPUs share a Grace's NVLink-C2C of 450 GB/s each way"),
     "l40s": dict(
         generation="ada", sms=142, memory_GB=48, memory_GBps=864, tdp_w=350, host_GBps=25,
         peak=dict(f32=91.6, tf32=183, f16=362, bf16=362, fp8=733), memory_bytes=gib(44.40),
@@ -356,7 +363,7 @@ COMM_SMS = {
     "blackwell": (24, "as hopper; no measurement"),
     "cdna3": (32, "RCCL uses more channels than NCCL; no measurement"),
 }
-COMM_SMS_PCIE = {"a100-80gb-pcie": 4, "a10g": 4}
+COMM_SMS_PCIE = ("a100-80gb-pcie", "a10g")  # as cards of other generations without NVLink
 
 LAUNCH_US, FLOOR_US = 4.0, 2.0
 LAUNCH_SOURCE = ("cudaLaunchKernel in Kineto traces: 3.8 to 4 us at the 10th percentile on V100 "
@@ -468,8 +475,7 @@ def gpu_file(name, fits, memory):
         groups = compute_bound(groups, relative)
     like = STREAM_LIKE.get(name)
     stream = STREAM[like or name]
-    sms, sms_source = COMM_SMS[s["generation"]]
-    sms = COMM_SMS_PCIE.get(name, sms)
+    sms, sms_source = COMM_SMS["ada" if name in COMM_SMS_PCIE else s["generation"]]
     attention, attention_bwd, attention_source = attention_of(name, memory, c[3])
     kernels = {}
     if groups:
