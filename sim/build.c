@@ -43,8 +43,10 @@ bool overlaps(const Build *b, Dim d)
 {
     const Parallel *p = &b->s->parallel;
     bool zero = p->strategy == STRATEGY_ZERO1 || p->strategy == STRATEGY_ZERO2;
-    bool usual = b->sw->overlap[d] && !(d == DIM_DP && zero && b->sw->zero_reduces_last);
-    return p->overlap_set[d] ? p->overlap[d] : usual;
+    bool in_line =
+        (d == DIM_DP && zero && b->sw->zero_reduces_last) ||
+        (d == DIM_PP && p->schedule != SCHEDULE_INTERLEAVED && b->sw->pp_overlap_interleaved);
+    return p->overlap_set[d] ? p->overlap[d] : b->sw->overlap[d] && !in_line;
 }
 
 uint32_t share_group(const Build *b)

@@ -27,11 +27,16 @@ static bool keeps_f32(const Training *t, const Software *sw, bool fsdp)
            (fsdp || (sw->f32_stream && t->precision != DTYPE_FP8));
 }
 
+bool grads_in_f32(const Training *t, const Software *sw)
+{
+    return sw->f32_grads && !(sw->f16_grads && t->precision == DTYPE_F16);
+}
+
 static DType grad_of(const Training *t, const Software *sw, bool wide, bool fsdp)
 {
     if (t->grad_dtype_set)
         return t->grad_dtype;
-    if (sw->f32_grads || (wide && !fsdp))
+    if (grads_in_f32(t, sw) || (wide && !fsdp))
         return DTYPE_F32;
     return wide ? act_dtype(t) : t->grad_dtype;
 }
@@ -40,7 +45,7 @@ static DType reduce_of(const Training *t, const Software *sw, bool wide, DType g
 {
     if (t->grad_dtype_set || t->reduce_dtype_set)
         return t->reduce_dtype;
-    if (sw->f32_grads || sw->f32_reduce)
+    if (grads_in_f32(t, sw) || sw->f32_reduce)
         return DTYPE_F32;
     return wide ? grad : t->reduce_dtype;
 }

@@ -49,6 +49,8 @@ DType act_dtype(const Training *t);
 /* Parameters are really sharded: fsdp or hsdp, over more than one rank. */
 bool shards_params(const Parallel *p);
 
+/* Does the software keep gradients in f32, where the scenario is silent? */
+bool grads_in_f32(const Training *t, const Software *sw);
 Formats formats_of(const Training *t, const Parallel *p, const Software *sw);
 
 #endif

@@ -1,10 +1,14 @@
 /*
- * lower_fp8.c - fp8 scaled by what is cast (fp8_dynamic), as torchao's Float8Linear does.
+ * lower_fp8.c - fp8 scaled by what is cast (fp8_dynamic): torchao's Float8Linear, and
+ * Transformer Engine's current scaling.
  *
  *     op                    eager                  compiled
  *     cast of x or dy       largest number, cast   cast: the kernel that made it has sought it
  *     matmul, forward       cast of the weight, which is read twice; matmul
  *             dgrad, again  the same               the weight is read once: its scale is kept
+ *
+ * Weights so only where the stack keeps them in f32 (f32_params: torchao); elsewhere they are
+ * fp8 already, as the optimizer leaves them.
  *
  * Where scales are those of earlier steps (Transformer Engine's delayed scaling), whoever
  * makes a tensor casts it (sim/lower_merge.c), and a weight is cast once a step: nothing here
@@ -40,7 +44,8 @@ static bool scale_cast(Lowering *l, const Whole *w)
 static bool cast_weight(Lowering *l, const Whole *w)
 {
     const MatmulShape *s = &w->op.u.matmul;
-    if (w->op.kind != OP_MATMUL || w->op.dtype != DTYPE_FP8 || w->op.phase == PHASE_WGRAD)
+    if (w->op.kind != OP_MATMUL || w->op.dtype != DTYPE_FP8 || w->op.phase == PHASE_WGRAD ||
+        !l->b->sw->f32_params)
         return false;
     uint64_t elements = s->n * s->k * max_u64(s->batch, 1);
     uint64_t wide = elements * dtype_bytes(part_dtype(l, w->args[1]));

@@ -79,9 +79,9 @@ static void explain_formats(JsonLogRow *rows, size_t n, const Scenario *s, const
 {
     Formats f = formats_of(&s->training, &s->parallel, sw);
     const char *params = "software: kernels.f32_params";
-    const char *grads = sw->f32_grads ? "software: kernels.f32_grads" : params;
-    const char *sums =
-        !sw->f32_grads && sw->f32_reduce ? "software: parallel.f32_reduce" : grads;
+    bool wide = grads_in_f32(&s->training, sw);
+    const char *grads = wide ? "software: kernels.f32_grads" : params;
+    const char *sums = !wide && sw->f32_reduce ? "software: parallel.f32_reduce" : grads;
     const JsonLogRow chosen[] = {
         { "training.param_dtype", dtype_names[f.param], params },
         { "training.grad_dtype", dtype_names[f.grad], grads },

@@ -41,6 +41,7 @@ static const Fact parallel_facts[] = {
 /* May be left out: false. */
 static const Fact kernel_options[] = {
     FACT(addmm),
+    FACT(f16_grads),
     FACT(foreach_optimizer),
     FACT(keeps_logits),
     FACT(loss_in_place),
@@ -53,8 +54,9 @@ static const Fact kernel_options[] = {
 };
 
 static const Fact parallel_options[] = {
-    FACT(p2p_scatter_gather), FACT(tp_ring),       FACT(p2p_blocks_host),
-    FACT(zero_reduces_last),  FACT(gather_copies), FACT(f32_reduce),
+    FACT(p2p_scatter_gather),     FACT(tp_ring),       FACT(p2p_blocks_host),
+    FACT(zero_reduces_last),      FACT(gather_copies), FACT(f32_reduce),
+    FACT(pp_overlap_interleaved),
 };
 
 /* Words of recompute.selective. */
@@ -127,7 +129,8 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
     return json_end(&o) &&
            check_pair(sw->f32_stream, sw->f32_params, node, "f32_stream", "f32_params", err) &&
            check_pair(sw->keeps_logits, sw->fused_cross_entropy, node, "keeps_logits",
-                      "fused_cross_entropy", err);
+                      "fused_cross_entropy", err) &&
+           check_pair(sw->f16_grads, sw->f32_grads, node, "f16_grads", "f32_grads", err);
 }
 
 static bool read_selective(Software *sw, JsonNode list, Err *err)

@@ -68,6 +68,7 @@ typedef struct Software {
      * false. */
     bool f32_stream;
     bool f32_grads;  /* gradients are kept, and summed over replicas, in f32 */
+    bool f16_grads;  /* but in f16 where training is in f16; may be left out: false */
     bool f32_logits; /* unfused loss: reads an f32 copy of the logits */
     /* Fused loss: the gradient lies beside the logits; may be left out: false. */
     bool keeps_logits;
@@ -78,7 +79,7 @@ typedef struct Software {
      * may be left out: false. */
     bool loss_in_place;
     /* fp8: scaled by what the tensor at hand holds, so that it is read before it is cast, and so
-     * are weights; may be left out: false, scaled by what earlier steps saw. */
+     * are weights of f32_params; may be left out: false, scaled by what earlier steps saw. */
     bool fp8_dynamic;
     /* fp8: beside each 16-bit weight lie two copies in fp8, one transposed, but under fsdp; may be
      * left out: false, the parameters themselves are fp8 so. */
@@ -118,7 +119,10 @@ typedef struct Software {
                                   rank, and gathers it there; may be left out: false */
     bool p2p_blocks_host;    /* without overlap: the host waits for transfers before it launches
                                   more; may be left out: false */
-    bool zero_reduces_last;  /* zero1, zero2: gradients are reduced after backward whatever
+    /* overlap.pp holds where the schedule is interleaved: others send and receive in line; may be
+     * left out: false. */
+    bool pp_overlap_interleaved;
+    bool zero_reduces_last;    /* zero1, zero2: gradients are reduced after backward whatever
                                 ddp's are; may be left out: false */
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next
                                   forward, not after the update */

@@ -57,6 +57,19 @@ static void the_software_speaks_where_the_scenario_is_silent(void)
     }
 }
 
+/* Megatron-LM: bf16 asks for sums in f32, f16 has its loss scaled instead. */
+static void gradients_of_f16_may_stay_so(void)
+{
+    const Software grads = { .f32_grads = true, .f16_grads = true };
+    Training t = silent();
+    CHECK_STR("bf16 bf16 f32 f32 f32 bf16, masters", formats(&t, &grads, false));
+    t.precision = t.param_dtype = t.grad_dtype = t.reduce_dtype = DTYPE_F16;
+    CHECK_STR("f16 f16 f16 f16 f16 f16, masters", formats(&t, &grads, false));
+    t.grad_dtype_set = true;
+    t.grad_dtype = t.reduce_dtype = DTYPE_F32;
+    CHECK_STR("f16 f16 f32 f32 f32 f16, masters", formats(&t, &grads, false));
+}
+
 static void what_the_scenario_says_counts(void)
 {
     const Software params = { .f32_params = true },
@@ -174,6 +187,7 @@ static void every_strategy_takes_every_format(void)
 int main(void)
 {
     RUN(the_software_speaks_where_the_scenario_is_silent);
+    RUN(gradients_of_f16_may_stay_so);
     RUN(what_the_scenario_says_counts);
     RUN(only_16_bits_are_cast_to);
     RUN(only_more_than_one_rank_shards);

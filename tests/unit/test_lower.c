@@ -836,7 +836,7 @@ static void fp8_may_be_scaled_by_what_is_cast(void)
     world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
     w.s.training.precision = DTYPE_FP8;
     w.s.training.compiled = true;
-    w.sw.fp8_dynamic = true;
+    w.sw.fp8_dynamic = w.sw.f32_params = true;
     CHECK(lowered(&w));
     uint32_t f = plain_forward(&w), b = plain_backward(&w, GRAD_BORN);
     CHECK_STR(
@@ -866,6 +866,27 @@ static void fp8_may_be_scaled_by_what_is_cast(void)
     b = plain_backward(&w, GRAD_BORN);
     CHECK_STR("mlp.down.weight, >weight in fp8", arguments(&w, b, 2));
     CHECK_U64(2 * 2 * 96 * 64, graph_ops(&w.g, world_segment(&w, b))[2].read_bytes);
+    world_free(&w);
+}
+
+/* Transformer Engine's current scaling: so are inputs and gradients, but weights are fp8. */
+static void weights_may_be_fp8_where_the_rest_is_scaled_by_what_is_cast(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.s.training.precision = DTYPE_FP8;
+    w.sw.fp8_dynamic = true;
+    CHECK(lowered(&w));
+    uint32_t f = plain_forward(&w), b = plain_backward(&w, GRAD_BORN);
+    CHECK_STR("norm cast cast matmul rope attention cast cast matmul add norm cast cast matmul "
+              "activation cast cast matmul add",
+              kernels(&w, f));
+    CHECK_STR("norm1, >fp8 scale", arguments(&w, f, 1));
+    CHECK_STR("norm1, fp8 scale, >fp8 input", arguments(&w, f, 2));
+    CHECK_STR("fp8 input, attention.qkv.weight, >attention.qkv", arguments(&w, f, 3));
+    CHECK_STR("boundary, >fp8 scale", arguments(&w, b, 0));
+    CHECK_STR("boundary, fp8 scale, >gradient in fp8", arguments(&w, b, 1));
+    CHECK_STR("gradient in fp8, mlp.down.weight, >gradient", arguments(&w, b, 2));
     world_free(&w);
 }
 
@@ -1009,6 +1030,7 @@ int main(void)
     RUN(metrics_are_losses_after_backward);
     RUN(norms_and_activations_write_fp8);
     RUN(fp8_may_be_scaled_by_what_is_cast);
+    RUN(weights_may_be_fp8_where_the_rest_is_scaled_by_what_is_cast);
     RUN(an_unfused_optimizer_is_a_chain_of_passes);
     RUN(a_fused_optimizer_is_one_kernel);
     RUN(edges_and_deps_follow_the_kernels);

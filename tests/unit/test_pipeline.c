@@ -522,6 +522,22 @@ static void compute_waits_for_sends_only_when_told(void)
     }
 }
 
+/* Megatron Core: 1F1B sends and receives in line, interleaved stages beside the next chunk. */
+static void overlap_may_be_of_interleaved_stages_only(void)
+{
+    for (uint32_t chunks = 1; chunks <= 2; chunks++)
+        for (int told = 0; told < 2; told++) {
+            Fixture f;
+            open_pipeline(&f, 3, chunks, 6);
+            f.sw.overlap[DIM_PP] = true;
+            f.sw.pp_overlap_interleaved = true;
+            f.s.parallel.overlap_set[DIM_PP] = f.s.parallel.overlap[DIM_PP] = told;
+            fixture_build(&f, 6);
+            CHECK_INT(chunks == 1 && !told, waits_for_sends(&f.g) > 0);
+            fixture_close(&f);
+        }
+}
+
 static void a_scenario_overrides_the_software(void)
 {
     Fixture f;
@@ -611,6 +627,7 @@ int main(void)
     RUN(activations_cross_once_per_tensor_parallel_group);
     RUN(activations_are_sent_whole_where_parts_do_not_work);
     RUN(compute_waits_for_sends_only_when_told);
+    RUN(overlap_may_be_of_interleaved_stages_only);
     RUN(a_scenario_overrides_the_software);
     RUN(models_without_embedding_and_head_are_cut_too);
     RUN(large_models_build_quickly);

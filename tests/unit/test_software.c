@@ -90,16 +90,18 @@ static void some_facts_may_be_left_out(void)
     Err err = { 0 };
     CHECK(read_text(&sw, &arena, good, &err));
     CHECK(!sw.p2p_blocks_host && !sw.p2p_scatter_gather && !sw.zero_reduces_last);
-    CHECK(!sw.gather_copies && !sw.f32_reduce);
+    CHECK(!sw.gather_copies && !sw.f32_reduce && !sw.pp_overlap_interleaved);
     CHECK(!sw.foreach_optimizer && !sw.loss_in_place && !sw.fp8_dynamic);
     CHECK_U64(0, sw.bucket_parameters);
     CHECK_U64(0, sw.bucket_parameters_per_rank);
     CHECK(read_with(&sw, &arena, "\"cp_ring\":false",
                     "\"cp_ring\":false,\"p2p_scatter_gather\":true,\"zero_reduces_last\":true,"
                     "\"gather_copies\":true,\"f32_reduce\":true,"
+                    "\"pp_overlap_interleaved\":true,"
                     "\"bucket_parameters\":40000000,\"bucket_parameters_per_rank\":1000000",
                     &err));
     CHECK(sw.p2p_scatter_gather && sw.zero_reduces_last && sw.gather_copies && sw.f32_reduce);
+    CHECK(sw.pp_overlap_interleaved);
     CHECK_U64(40000000, sw.bucket_parameters);
     CHECK_U64(1000000, sw.bucket_parameters_per_rank);
     CHECK(read_with(&sw, &arena, "\"dropout\":true",
@@ -169,6 +171,8 @@ static void what_is_missing_or_unknown_is_an_error(void)
           "kernels.f32_stream: true is allowed only where f32_params is" },
         { "\"dropout\":true", "\"dropout\":true,\"keeps_logits\":true",
           "kernels.keeps_logits: true is allowed only where fused_cross_entropy is" },
+        { "\"f32_grads\":true", "\"f32_grads\":false,\"f16_grads\":true",
+          "kernels.f16_grads: true is allowed only where f32_grads is" },
         { "\"dropout\":true", "\"dropout\":true,\"metric_losses\":9",
           "kernels.metric_losses: 9 is out of range, 0 to 8 allowed" },
         { "\"parallel\":{", "\"parallels\":{", "'parallel' is missing, an object is expected" },
