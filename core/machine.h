@@ -126,6 +126,7 @@ typedef struct Gpu {
     /* Kernels of a step take this times what they take alone: power, and clocks that fall with
      * it; 1 where nothing is known. */
     double sustained_scale;
+    const char *sustained_from; /* stack whose measured steps show it; "" where none does */
     double matmul_efficiency[DTYPE_N]; /* fraction of peak that a full wave of tiles reaches */
     double matmul_fill_ns;             /* before the first and after the last tile's k loop */
     double matmul_tile_loss;           /* columns a tile edge costs: small tiles are slower */

@@ -130,6 +130,8 @@ static void take_keys(const MachineReader *r, JsonObj *o, Gpu *g)
     take_number(o, "tdp_w", 0, 1e6, &g->tdp_w);
     take_us(o, "kernel_floor_us", &g->kernel_floor_ns);
     take_number(o, "sustained_scale", 0.1, 10, &g->sustained_scale);
+    if (json_has(o, "sustained_from"))
+        g->sustained_from = arena_strdup(r->arena, json_string(o, "sustained_from", ""));
     take_matmul_model(o, g);
     take_efficiency(o, g);
     take_overlap(o, g);
@@ -231,6 +233,8 @@ bool gpu_settle(Gpu *g, JsonNode node, Err *err)
     settle_number(&g->comm_memory_factor, 3, node, "overlap.comm_memory_factor");
     if (!g->provenance)
         g->provenance = "";
+    if (!g->sustained_from)
+        g->sustained_from = "";
     return true;
 }
 

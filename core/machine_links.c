@@ -11,6 +11,9 @@
  *   base          LL128 and Simple from 1 MB up: 40 us on A100, Simple 25 us on H100
  *   net hop       LL 6 us and LL128 8.5 us in rings (NCCL says 2.7 and 4; its trees'
  *                 5 and 8.5 hold)
+ *   Blackwell     base 23.6 us, hop 7.6 us: means of SimuMax's fits of all_reduce, all_gather and
+ *                 reduce_scatter (fixed_latency_us and latency_us of alpha-beta-fits.jsonl),
+ *                 which LL128 is not known to be better than
  *   NVLS          75 us (NCCL: 25), 0.61 of the data sheet's bandwidth
  *
  * Sends and all-to-alls, which are grouped sends, have limits of their own (sim/network.h),
@@ -40,7 +43,9 @@ static const int64_t base_ring[PROTOCOL_N] = { 6600, 14000, 8400 };
 static const int64_t base_tree[PROTOCOL_N] = { 6800, 14000, 8400 };
 static const int64_t base_ring_ampere[PROTOCOL_N] = { 6600, 40000, 40000 };
 static const int64_t base_ring_hopper[PROTOCOL_N] = { 6600, 14000, 25000 };
+static const int64_t base_ring_blackwell[PROTOCOL_N] = { 6600, 23600, 23600 };
 static const int64_t hop_nvlink_ring[PROTOCOL_N] = { 600, 1900, 3400 };
+static const int64_t hop_nvswitch_blackwell[PROTOCOL_N] = { 600, 7600, 7600 };
 static const int64_t hop_nvlink_tree[PROTOCOL_N] = { 600, 1250, 4000 };
 static const int64_t hop_pci_ring[PROTOCOL_N] = { 1000, 2500, 5700 };
 static const int64_t hop_pci_tree[PROTOCOL_N] = { 1000, 1900, 4000 };
@@ -65,16 +70,17 @@ double ll_max_bytes_per_ns(const Gpu *gpu, uint32_t nodes_n)
  * and 6 GPUs have no ring without PCIe); H100: all-gather and reduce-scatter of
  * xxrjun/nccl-tests-cluster at 4 and 8, vidur's all-reduce at 2, and 80 GPUs of 10 nodes,
  * where the ports also carry what goes to the NICs.  B200 and PCIe: SimuMax's fits
- * (alpha-beta-fits.jsonl: all_gather 0.67 of 900; 0.70, 0.69, 0.42 of 30 GB/s). */
+ * (alpha-beta-fits.jsonl: all_gather 0.67 of 900; 0.69, 0.69, 0.41 of 30, in 2^30 bytes/s, as its
+ * compute_net_op_time multiplies). */
 static const RankCurve nvswitch_ampere = {
     7, { 2, 3, 4, 5, 6, 7, 8 }, { 0.657, 0.706, 0.740, 0.748, 0.757, 0.757, 0.765 }
 };
 static const RankCurve nvswitch_hopper = { 4, { 2, 4, 8, 16 }, { 0.69, 0.80, 0.81, 0.73 } };
-static const RankCurve nvswitch_blackwell = { 1, { 8 }, { 0.674 } };
+static const RankCurve nvswitch_blackwell = { 1, { 8 }, { 0.723 } };
 static const RankCurve mesh_volta = { 7,
                                       { 2, 3, 4, 5, 6, 7, 8 },
                                       { 0.150, 0.301, 0.569, 0.248, 0.305, 0.580, 0.897 } };
-static const RankCurve pcie = { 3, { 2, 4, 8 }, { 0.66, 0.66, 0.40 } };
+static const RankCurve pcie = { 3, { 2, 4, 8 }, { 0.71, 0.71, 0.42 } };
 static const RankCurve plain = { 1, { 2 }, { 0.80 } }; /* no measurement: as H100's switches */
 static const RankCurve one = { 1, { 2 }, { 1.0 } };
 
@@ -85,8 +91,8 @@ static const double inter_infiniband = 0.975;
  * 7.8 GB/s over what is taken for 12.5, and beyond that nobody measured, so the fraction stays.
  * Well-tuned RoCE is InfiniBand's equal: a cluster that has it should say fat_tree. */
 static const double tcp_framing = 1448.0 / 1538, tcp_pair_bytes_per_ns = 7.8, tcp_fast = 0.63;
-/* Buffer bytes per time: 8 H100: 275.6 of 450; B200: SimuMax's all_reduce, 0.742 of 900. */
-static const double nvls_hopper = 0.612, nvls_blackwell = 0.424;
+/* Buffer bytes per time: 8 H100: 275.6 of 450; B200: SimuMax's all_reduce, 0.742 of 900 * 2^30. */
+static const double nvls_hopper = 0.612, nvls_blackwell = 0.455;
 
 static double inter_efficiency(const InterNode *inter)
 {
@@ -211,7 +217,10 @@ void intra_settle(IntraNode *in, uint32_t gpus_n, const Gpu *gpu, bool ideal, Js
 {
     bool nvlink =
         in->kind == INTRA_NVSWITCH || in->kind == INTRA_NVLINK_MESH || in->kind == INTRA_RING;
-    const int64_t *ring = nvlink ? hop_nvlink_ring : hop_pci_ring;
+    bool blackwell = in->kind == INTRA_NVSWITCH && gpu->generation == GPU_BLACKWELL;
+    const int64_t *ring = blackwell ? hop_nvswitch_blackwell
+                          : nvlink  ? hop_nvlink_ring
+                                    : hop_pci_ring;
     const int64_t *tree = nvlink ? hop_nvlink_tree : hop_pci_tree;
     settle_protocols(in->hop_ns, ideal ? NULL : ring, node, "collectives.intra_hop_us");
     settle_protocols(in->tree_hop_ns, ideal ? in->hop_ns : tree, node,
@@ -262,9 +271,10 @@ void base_settle(Machine *m, JsonNode node)
     GpuGeneration generation = m->types[0].gpu->generation;
     const int64_t *ring = base_ring;
     if (m->types[0].intra.kind == INTRA_NVSWITCH) /* where it was measured */
-        ring = generation == GPU_AMPERE                                  ? base_ring_ampere
-               : generation == GPU_HOPPER || generation == GPU_BLACKWELL ? base_ring_hopper
-                                                                         : base_ring;
+        ring = generation == GPU_AMPERE      ? base_ring_ampere
+               : generation == GPU_HOPPER    ? base_ring_hopper
+               : generation == GPU_BLACKWELL ? base_ring_blackwell
+                                             : base_ring;
     for (int p = 0; p < PROTOCOL_N; p++) { /* as the file says, else NCCL's own everywhere */
         int64_t given = m->collective_base_ns[p];
         m->p2p_base_ns[p] = given >= 0 ? given : ideal ? 0 : base_ring[p];

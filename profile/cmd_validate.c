@@ -119,6 +119,12 @@ static double try_software(Job *job, const Software *sw)
     return step_s;
 }
 
+/* Do this stack's steps show what slows kernels on the GPU?  Of mixed machines the first counts. */
+static bool shows_sustained(const Job *job)
+{
+    return strcmp(job->s.machine.types[0].gpu->sustained_from, job->sw.name) == 0;
+}
+
 static double try_scalar(Job *job, int i, double factor)
 {
     Software sw = job->sw;
@@ -156,7 +162,7 @@ static bool choose_software(Job *job)
     job->software = arena_strdup(&job->arena, job->s.software);
     if (!software_read(&job->sw, &job->arena, name, &job->err))
         return false;
-    job->fitted = job->sw.ring_nics > 0;
+    job->fitted = job->sw.ring_nics > 0 || shows_sustained(job);
     for (int i = 0; i < FIT_N; i++)
         job->fitted |= is_fitted(job, i);
     return true;
@@ -228,6 +234,8 @@ static void run_left_out(void *task)
         *scalar_of(&sw, i) *= job->refit.factor[i];
     if (job->refit.all_nics)
         sw.ring_nics = 0;
+    if (job->refit.nothing_left && shows_sustained(job))
+        sw.compute_scale /= job->s.machine.types[0].gpu->sustained_scale;
     if (predict(job, &report, &sw, true))
         for (uint32_t i = 0; i < job->cells_n; i++)
             report_value(&report, job->cells[i].metric, &job->cells[i].left_out);

@@ -102,6 +102,7 @@ bool fit_scalars(Fitted *fitted, const FitRow *rows, uint32_t rows_n, uint32_t s
     keeps = keeps && fit_all(&kept) < least - FIT_GAIN;
     const Fit *best = keeps ? &kept : &all;
     fitted->all_nics = !keeps;
+    fitted->nothing_left = !any;
     for (int i = 0; i < FIT_N; i++)
         fitted->factor[i] = exp(best->ln_factor[i]);
     return any;

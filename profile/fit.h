@@ -40,6 +40,7 @@ typedef struct FitRow {
 typedef struct Fitted {
     double factor[FIT_N]; /* on the scalars; 1 for those that are not fitted */
     bool all_nics;        /* the stack's ring_nics, if it has one, is not kept */
+    bool nothing_left;    /* no row to fit on */
 } Fitted;
 
 /* Fits a stack's rows of all groups but one (NONE_U32: of all).  False when no row is left: all

@@ -23,9 +23,11 @@ are rounded to three digits and written with the groups they were fitted on.
 
 GPUs that fall to lower clocks under load are slower in every stack: kernels timed one by one do
 not show that, and what a stack adds cannot be told from it by one stack alone.  SUSTAINED
-names GPUs on which several stacks were measured, and the one of them whose kernels come out
-fastest: its compute_scale is the GPUs' (sustained_scale in scenarios/gpus), its own is 1, and the
-others' are what they are slower than that.
+names GPUs, and the one of the stacks measured there whose kernels come out fastest: its
+compute_scale is the GPUs' (sustained_scale in scenarios/gpus), its own is 1, and the
+others' are what they are slower than that.  On B200s only one stack was measured; it launches the
+kernels of nemo-2025 (Megatron Core on Transformer Engine), which are the fastest on H100s, so that
+what they are slower than alone is the GPU's there too.
 
 A stack without rows has nothing of its own, but those that take host_scale from a
 relative (HOST_FROM).  It assumes the median compute_scale of the stacks that were measured:
@@ -60,8 +62,9 @@ PLAIN = ("generic", "lockstep")  # assume nothing
 BY_BLOCKS = {"megatron-lm-2022": 1.0}  # compute_scale: within 3 %, tests/unit/test_layer_times.c
 # Stacks without host-bound rows take host_scale from one that has some, and their model code.
 HOST_FROM = {name: "megatron-deepspeed-2022" for name in ("megatron-lm-2021", "megatron-lm-2022")}
-# Of the stacks measured on H100s the one with the least compute_scale; GPUs of the same chip.
-SUSTAINED = {"nemo-2025": ("h100-80gb", "h100-96gb-hbm2e", "h200-141gb", "gh200")}
+# Of the stacks measured on the first GPU the one with the least compute_scale; GPUs of the same chip.
+SUSTAINED = {"nemo-2025": ("h100-80gb", "h100-96gb-hbm2e", "h200-141gb", "gh200"),
+             "megatron-core-2025": ("b200-180gb", "gb200-186gb", "gb300")}
 LOW, HIGH = (0.1, 0.1, 0.1), (30.0, 10.0, 10.0)  # what sim/software.c accepts
 
 
@@ -247,8 +250,8 @@ def settle_gpus(name, scenarios, tree, rows, check):
         sys.exit(f"{name} is faster than kernels timed alone: {scale:g}")
     print(f"{name} on {', '.join(SUSTAINED[name])}: sustained_scale {scale:g}", flush=True)
     for k, gpu in enumerate(SUSTAINED[name]):
-        source = f"compute_scale of {name}, {len(rows[name])} published steps on H100, the fastest " \
-                 "stack measured there; tests/parity/fit_software.py"
+        source = f"compute_scale of {name}, {len(rows[name])} published steps on " \
+                 f"{SUSTAINED[name][0]}, the fastest stack measured there; tests/parity/fit_software.py"
         if k > 0:
             source = f"as {SUSTAINED[name][0]}: " + source
         write_sustained(os.path.join(tree, "scenarios"), gpu, scale, source)

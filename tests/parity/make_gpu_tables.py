@@ -595,13 +595,14 @@ def keep_sustained(path, gpu):
     if "sustained_scale" not in old:
         return gpu
 
-    def with_scale(x, scale):
+    def with_scale(x, of):
         pairs = [(k, v) for k, v in x.items()]
         at = 1 + [k for k, _ in pairs].index("kernel_floor_us")
-        return dict(pairs[:at] + [("sustained_scale", scale)] + pairs[at:])
+        kept = [(k, of[k]) for k in ("sustained_scale", "sustained_from") if k in of]
+        return dict(pairs[:at] + kept + pairs[at:])
 
-    kept = with_scale(gpu, old["sustained_scale"])
-    kept["provenance"] = with_scale(gpu["provenance"], old["provenance"]["sustained_scale"])
+    kept = with_scale(gpu, old)
+    kept["provenance"] = with_scale(gpu["provenance"], old["provenance"])
     return kept
 
 

@@ -131,6 +131,7 @@ static void compute_scale_multiplies_but_not_below_the_bound(void)
     Op op = matmul_op(8192, 8192, 8192, DTYPE_BF16);
     double alone = (double)op_cost(g, &op, &(Software){ .compute_scale = 1 }).alone_ns;
     CHECK(g->sustained_scale > 1);
+    CHECK_STR("nemo-2025", g->sustained_from);
     CHECK_NEAR(g->sustained_scale * (double)op_cost(g, &op, NULL).alone_ns, alone, 1e-5);
     CHECK_NEAR(2 * alone, (double)op_cost(g, &op, &(Software){ .compute_scale = 2 }).alone_ns,
                1e-5);

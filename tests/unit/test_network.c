@@ -379,6 +379,37 @@ static void sends_and_all_to_alls_of_h100_take_as_long_as_measured(void)
 
 /* Some of a node's GPUs have between them what their own links carry: of a mesh of n each pair has
  * 1/(n - 1) of the port, in a ring of n each neighbour half of it. */
+/* SimuMax's fits of 2 to 8 B200s (alpha-beta-fits.jsonl): a bandwidth in 2^30 bytes/s, a latency
+ * for each step, another for the whole.  No message is too small for its formula, but for NCCL's
+ * LL: from 32 MiB on. */
+static void rings_of_b200_take_as_long_as_their_fits(void)
+{
+    static const struct {
+        OpKind kind;
+        double efficiency, step_us, fixed_us, most;
+    } fits[] = {
+        { OP_ALL_GATHER, 0.6735, 9.1828, 23.1049, 0.14 },
+        { OP_REDUCE_SCATTER, 0.6731, 8.0325, 25.5604, 0.10 },
+        { OP_ALL_REDUCE, 0.7424, 5.5183, 22.2316, 0.22 }, /* perhaps not a ring */
+    };
+    for (size_t i = 0; i < ARRAY_N(fits); i++)
+        for (uint32_t n = 2; n <= 8; n *= 2) {
+            Real x;
+            real_init(&x, "{\"base\":\"dgx-b200\",\"intra_node\":{\"nvls\":false}}", 1, n);
+            for (uint64_t bytes = 32 * MIB; bytes <= 1024 * MIB; bytes *= 2) {
+                double rounds = fits[i].kind == OP_ALL_REDUCE ? 2 : 1;
+                double steps = rounds * (n - 1), rate = 0.9 * 1.073741824 * fits[i].efficiency;
+                double us = steps / n * (double)bytes / rate / 1e6 + fits[i].step_us * steps +
+                            fits[i].fixed_us;
+                double off = real_us(&x, fits[i].kind, bytes) / us - 1;
+                if (!CHECK(fabs(off) <= fits[i].most))
+                    fprintf(stderr, "    %zu: %u ranks, %" PRIu64 " bytes: %.3f\n", i, n, bytes,
+                            off);
+            }
+            real_free(&x);
+        }
+}
+
 static void some_of_a_mesh_have_the_links_between_them(void)
 {
     static const char *const kinds[] = { "nvlink_mesh", "ring", "nvswitch" };
@@ -557,6 +588,7 @@ int main(void)
     RUN(rings_may_share_fewer_nics_than_a_node_has);
     RUN(an_all_to_all_across_nodes_takes_what_its_ports_carry);
     RUN(sends_and_all_to_alls_of_h100_take_as_long_as_measured);
+    RUN(rings_of_b200_take_as_long_as_their_fits);
     RUN(some_of_a_mesh_have_the_links_between_them);
     RUN(a_slow_pair_of_two_nodes_holds_up_its_part_of_the_ring);
     RUN(copies_are_not_limited_by_channels);
