@@ -777,12 +777,17 @@ void classes_free(Classes *c)
 
 /* ---- point to point ---- */
 
-/* A pair in a mesh or ring has only some of the GPU's links between it. */
+/* A pair in a mesh or ring has only some of the GPU's links between it: as many as rings of two
+ * reach of what those of all reach, where that is known. */
 static double pair_coefficient(const NodeType *t)
 {
-    if (t->intra.kind == INTRA_NVLINK_MESH && t->gpus_n > 2)
-        return t->gpus_n - 1;
-    return t->intra.kind == INTRA_RING && t->gpus_n > 2 ? 2 : 1;
+    const RankCurve *c = &t->intra.efficiency;
+    bool mesh = t->intra.kind == INTRA_NVLINK_MESH;
+    if ((!mesh && t->intra.kind != INTRA_RING) || t->gpus_n <= 2)
+        return 1;
+    if (c->n > 1)
+        return rank_curve_at(c, t->gpus_n) / rank_curve_at(c, 2);
+    return mesh ? t->gpus_n - 1 : 2;
 }
 
 static Use p2p_use(const Classes *c, const RankClass *r, ResourceKind kind, double coefficient)

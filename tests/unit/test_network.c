@@ -377,8 +377,6 @@ static void sends_and_all_to_alls_of_h100_take_as_long_as_measured(void)
     }
 }
 
-/* Some of a node's GPUs have between them what their own links carry: of a mesh of n each pair has
- * 1/(n - 1) of the port, in a ring of n each neighbour half of it. */
 /* SimuMax's fits of 2 to 8 B200s (alpha-beta-fits.jsonl): a bandwidth in 2^30 bytes/s, a latency
  * for each step, another for the whole.  No message is too small for its formula, but for NCCL's
  * LL: from 32 MiB on. */
@@ -410,6 +408,8 @@ static void rings_of_b200_take_as_long_as_their_fits(void)
         }
 }
 
+/* Some of a node's GPUs have between them what their own links carry: of a mesh of n each pair has
+ * 1/(n - 1) of the port, in a ring of n each neighbour half of it. */
 static void some_of_a_mesh_have_the_links_between_them(void)
 {
     static const char *const kinds[] = { "nvlink_mesh", "ring", "nvswitch" };
@@ -432,6 +432,18 @@ static void some_of_a_mesh_have_the_links_between_them(void)
             CHECK_NEAR((double)bytes / (448e3 * pair), real_us(&x, OP_SEND, bytes), 1e-6);
             real_free(&x);
         }
+}
+
+/* Two V100s reach 0.150 of 6 links of 25 GB/s in rings (vTrain's), which is 0.9 of one link: so
+ * much carries a send. */
+static void a_send_of_v100_has_the_link_of_its_pair(void)
+{
+    Real x;
+    real_init(&x, "\"dgx-1\"", 1, 2);
+    uint64_t bytes = (uint64_t)1 << 30;
+    CHECK_NEAR((double)bytes / (0.150 * 150e3), real_us(&x, OP_SEND, bytes), 1e-3);
+    CHECK_NEAR((double)bytes / (0.150 * 150e3), real_us(&x, OP_ALL_GATHER, 2 * bytes), 1e-3);
+    real_free(&x);
 }
 
 /* Each of eight NICs carries an eighth of what a ring brings from node to node: a pair's slow link
@@ -590,6 +602,7 @@ int main(void)
     RUN(sends_and_all_to_alls_of_h100_take_as_long_as_measured);
     RUN(rings_of_b200_take_as_long_as_their_fits);
     RUN(some_of_a_mesh_have_the_links_between_them);
+    RUN(a_send_of_v100_has_the_link_of_its_pair);
     RUN(a_slow_pair_of_two_nodes_holds_up_its_part_of_the_ring);
     RUN(copies_are_not_limited_by_channels);
     RUN(a_small_all_to_all_costs_a_message_for_each_far_peer);
