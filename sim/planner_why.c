@@ -2,6 +2,7 @@
  * planner_why.c - the decision diagram people draw, with the numbers of the candidates on it.
  *
  *     does a replica fit on one GPU? --no--> does sharding alone do? --no--> split it
+ *     does it fit with room to spare? --no--> what would that cost
  *     how fast are the links?  tp in the node and beyond
  *     is it too slow?          what bubbles, recomputation, another strategy would cost
  *
@@ -176,6 +177,21 @@ static bool asks_plain_schedule(const PlanCandidate *c, const PlanCandidate *bes
            best->schedule == SCHEDULE_INTERLEAVED && c->schedule == SCHEDULE_1F1B;
 }
 
+/* Memory is predicted within a few per cent (README, accuracy): with less to spare the best may not
+ * fit, with a tenth it will. */
+static const double little_spare = 0.05, enough_spare = 0.1;
+
+static double spare(const PlanCandidate *c)
+{
+    return 1 - (double)c->need_bytes / (double)c->gpu_bytes;
+}
+
+static bool asks_room(const PlanCandidate *c, const PlanCandidate *best)
+{
+    (void)best;
+    return spare(c) >= enough_spare;
+}
+
 /* ---- sentences ---- */
 
 static void say(Plan *p, const char *text)
@@ -250,6 +266,28 @@ static void explain_fit(Plan *p)
         say_too_large(p, "Sharding alone", sharded.small, "tp or pp besides");
 }
 
+/* "Only 1.12 GiB of a GPU's memory are left (1.4 %) ...: the best that leaves a tenth takes 1.64 s
+ * (fsdp dp 256 ...), 4.0 % more" */
+static void explain_room(Plan *p)
+{
+    char label[TEXT_CAP], left[TEXT_CAP], time[TEXT_CAP], so[2 * TEXT_CAP], text[3 * TEXT_CAP];
+    const PlanCandidate *best = &p->candidates[p->order[0]];
+    if (spare(best) >= little_spare)
+        return;
+    const PlanCandidate *c = find(p, asks_room).fast;
+    double more = c ? 100 * (c->step_s / best->step_s - 1) : 0;
+    snprintf(so, sizeof so, "none leaves a tenth of it");
+    if (c)
+        snprintf(so, sizeof so, "the best that leaves a tenth takes %.40s (%.200s), %.1f %% %s",
+                 text_seconds(time, c->step_s), plan_label(label, c), fabs(more),
+                 more < 0 ? "less" : "more");
+    snprintf(text, sizeof text,
+             "Only %.40s of a GPU's memory are left (%.1f %%), which is predicted within a few "
+             "per cent: %s",
+             text_bytes(left, best->gpu_bytes - best->need_bytes), 100 * spare(best), so);
+    say(p, text);
+}
+
 static void explain_tensor(Plan *p)
 {
     char what[TEXT_CAP];
@@ -268,6 +306,7 @@ static void explain_tensor(Plan *p)
 void plan_explain(Plan *p)
 {
     explain_fit(p);
+    explain_room(p);
     explain_tensor(p);
     compare(p, asks_less_pp, "The best with fewer stages");
     compare(p, asks_more_pp, "The best with more stages");

@@ -4,6 +4,7 @@
  */
 #include "sim/planner.h"
 #include "sim/shorten.h"
+#include "sim/texts.h"
 #include "tests/built.h"
 
 static const char small_example[] = "scenarios/examples/gpt2-ddp.json";
@@ -491,6 +492,59 @@ static void why_asks_who_recomputes_more(void)
     plan_free(&p);
 }
 
+static const char *why_room(const Plan *p)
+{
+    for (uint32_t i = 0; i < p->why_n; i++)
+        if (strstr(p->why[i], "a GPU's memory are left"))
+            return p->why[i];
+    return "";
+}
+
+/* Of the candidates that leave a tenth of their GPU the fastest is named; where the best itself
+ * leaves a twentieth nothing is said. */
+static void why_says_what_room_to_spare_costs(void)
+{
+    static const char *const bytes[] = { "56.0GiB", "58.5GiB" };
+    for (size_t i = 0; i < ARRAY_N(bytes); i++) {
+        Setting settings[] = { { "cluster.gpu.memory_bytes", bytes[i] },
+                               { "parallel.strategy", "fsdp" },
+                               { "parallel.cp", "1" } };
+        PlanOptions o;
+        Plan p;
+        plan_that_fits(&p, &o, settings, ARRAY_N(settings));
+        const PlanCandidate *best = &p.candidates[p.order[0]], *roomy = best;
+        CHECK_INT(i == 1, (double)best->need_bytes > 0.95 * (double)best->gpu_bytes);
+        CHECK_INT(i == 1, *why_room(&p) != '\0');
+        for (uint32_t k = p.order_n; k-- > 0;) {
+            const PlanCandidate *c = &p.candidates[p.order[k]];
+            if (c->known == PLAN_RESERVED &&
+                (double)c->need_bytes <= 0.9 * (double)c->gpu_bytes)
+                roomy = c;
+        }
+        char label[TEXT_CAP];
+        if (i == 1 && CHECK(roomy != best))
+            CHECK(strstr(why_room(&p), plan_label(label, roomy)) != NULL);
+        plan_free(&p);
+    }
+}
+
+static void why_says_that_nothing_leaves_room(void)
+{
+    Setting settings[] = { { "cluster.gpu.memory_bytes", "58.5GiB" },
+                           { "parallel.strategy", "fsdp" },
+                           { "parallel.dp", "8" },
+                           { "training.micro_batch", "1" },
+                           { "training.recompute", "none" } };
+    PlanOptions o = options_of("scenarios/examples/llama3-8b-fsdp.json", 8);
+    Plan p;
+    Err err = { 0 };
+    o.settings = settings;
+    o.settings_n = ARRAY_N(settings);
+    CHECK(plan_run(&p, &o, &err));
+    CHECK(strstr(why_room(&p), "none leaves a tenth of it") != NULL);
+    plan_free(&p);
+}
+
 /* One stage, one micro-batch, no neighbours: the step is the bound but for its launches. */
 static void a_lone_gpu_is_as_fast_as_its_bound(void)
 {
@@ -526,6 +580,8 @@ int main(void)
     RUN(bounds_hold_for_all_that_fit);
     RUN(the_best_fit_with_fragmentation);
     RUN(why_asks_who_recomputes_more);
+    RUN(why_says_what_room_to_spare_costs);
+    RUN(why_says_that_nothing_leaves_room);
     RUN(the_best_fit_on_all_types_of_gpus);
     RUN(a_lone_gpu_is_as_fast_as_its_bound);
     return check_report();
