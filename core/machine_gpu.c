@@ -129,9 +129,10 @@ static void take_keys(const MachineReader *r, JsonObj *o, Gpu *g)
     take_us(o, "launch_us", &g->launch_ns);
     take_number(o, "tdp_w", 0, 1e6, &g->tdp_w);
     take_us(o, "kernel_floor_us", &g->kernel_floor_ns);
-    take_number(o, "sustained_scale", 0.1, 10, &g->sustained_scale);
-    if (json_has(o, "sustained_from"))
+    /* A scale of its own is nobody's steps' unless it says so. */
+    if (json_has(o, "sustained_scale") || json_has(o, "sustained_from"))
         g->sustained_from = arena_strdup(r->arena, json_string(o, "sustained_from", ""));
+    take_number(o, "sustained_scale", 0.1, 10, &g->sustained_scale);
     take_matmul_model(o, g);
     take_efficiency(o, g);
     take_overlap(o, g);

@@ -65,9 +65,11 @@ void lines_close(Fabric *f)
     f->lines_n = f->lines_cap = 0;
 }
 
-/* The other end's service thread has the line; false: shown out (errno), or the job ended. */
+/* The other end's service thread has the line; false: shown out or not heard (errno), or the job
+ * ended.  A rank that has stopped is noticed by its silence; the time limit is for what is none. */
 static bool line_taken(Fabric *f, int fd)
 {
+    int64_t until_ns = net_now_ns() + (int64_t)(f->timeout_s * 1e9);
     for (;;) {
         uint8_t taken;
         ssize_t n = recv(fd, &taken, sizeof taken, MSG_DONTWAIT);
@@ -77,18 +79,24 @@ static bool line_taken(Fabric *f, int fd)
             errno = ECONNRESET;
         if (n == 0 || (errno != EAGAIN && errno != EINTR) || atomic_load(&f->failed))
             return false;
+        errno = ETIMEDOUT;
+        if (net_now_ns() >= until_ns)
+            return false;
         struct pollfd p[2] = { { .fd = fd, .events = POLLIN },
                                { .fd = f->fail_fd, .events = POLLIN } };
         poll(p, ARRAY_N(p), WAIT_NS / 1000000);
     }
 }
 
-/* Calls until the line is taken.  -1 and errno, or the job has failed. */
-static int call_until(Fabric *f, const char *address, const char *port, const LineHello *hello,
-                      int64_t deadline_ns)
+/* Calls until the line is taken, for as long as a rank may be silent.  -1 and errno, or the job
+ * has failed. */
+static int call_until_taken(Fabric *f, const char *address, const char *port,
+                            const LineHello *hello)
 {
-    const int64_t look_ns = 1000000;
+    const int64_t patience_ns = 5000000000, look_ns = 1000000;
+    int64_t until_ns = net_now_ns() + (int64_t)(f->timeout_s * 1e9);
     for (;;) {
+        int64_t deadline_ns = net_now_ns() + patience_ns;
         int fd = net_connect(address, port, deadline_ns);
         if (fd < 0 ||
             (net_send_all(fd, hello, sizeof *hello, deadline_ns) && line_taken(f, fd)))
@@ -96,7 +104,7 @@ static int call_until(Fabric *f, const char *address, const char *port, const Li
         int why = errno;
         close(fd);
         errno = why;
-        if (atomic_load(&f->failed) || net_now_ns() >= deadline_ns)
+        if (atomic_load(&f->failed) || net_now_ns() >= until_ns)
             return -1;
         net_sleep_ns(look_ns);
     }
@@ -104,13 +112,12 @@ static int call_until(Fabric *f, const char *address, const char *port, const Li
 
 static int line_call(Fabric *f, uint32_t rank, uint64_t channel, Err *err)
 {
-    const int64_t patience_ns = 5000000000;
     const RankCard *c = &f->meeting.cards[rank];
     LineHello hello = { .magic = LINE_MAGIC, .channel = channel, .from = f->rank, .to = rank };
     memcpy(hello.token, f->meeting.token, sizeof hello.token);
     char port[NET_PORT_MAX], what[NET_HOST_MAX + 64];
     snprintf(port, sizeof port, "%u", c->data_port & 0xffffu);
-    int fd = call_until(f, c->address, port, &hello, net_now_ns() + patience_ns);
+    int fd = call_until_taken(f, c->address, port, &hello);
     if (fd >= 0) {
         line_add(f, rank, channel, fd);
         return fd;

@@ -7,8 +7,9 @@
  * What cannot be read (no such file, a line that is no JSON) is one.
  *
  * Where a stack has fitted scalars, its rows are predicted once more with scalars
- * fitted on the stack's other groups alone.  How a row answers to a scalar is seen
- * by trials (profile/fit.h), made while it is at hand:
+ * fitted on the stack's other groups alone, and where its rows show what slows kernels
+ * on a GPU (sustained_from), without that if no other group's row does.  How a row answers
+ * to a scalar is seen by trials (profile/fit.h), made while it is at hand:
  *
  *     first pass    every row as its software file says, and trials of fitted ones
  *     fit           scalars for each (software, group left out)
@@ -234,7 +235,7 @@ static void run_left_out(void *task)
         *scalar_of(&sw, i) *= job->refit.factor[i];
     if (job->refit.all_nics)
         sw.ring_nics = 0;
-    if (job->refit.nothing_left && shows_sustained(job))
+    if (!job->refit.shows_gpu && shows_sustained(job))
         sw.compute_scale /= job->s.machine.types[0].gpu->sustained_scale;
     if (predict(job, &report, &sw, true))
         for (uint32_t i = 0; i < job->cells_n; i++)
@@ -319,7 +320,8 @@ static uint32_t fit_rows(FitRow *rows, Interner *ids, const Batch *b)
                          .group = intern(ids, job->group),
                          .measured = time->measured,
                          .predicted = time->predicted,
-                         .all_nics = job->all_nics_s };
+                         .all_nics = job->all_nics_s,
+                         .shows_gpu = shows_sustained(job) };
         memcpy(row->lower, job->lower_s, sizeof row->lower);
         memcpy(row->higher, job->higher_s, sizeof row->higher);
     }

@@ -91,6 +91,14 @@ static bool has_ring_nics(const Fit *f)
     return false;
 }
 
+static bool some_show_gpu(const Fit *f)
+{
+    for (const FitRow *row = f->rows; row < f->rows + f->rows_n; row++)
+        if (takes_part(f, row) && row->shows_gpu)
+            return true;
+    return false;
+}
+
 bool fit_scalars(Fitted *fitted, const FitRow *rows, uint32_t rows_n, uint32_t software,
                  uint32_t without_group)
 {
@@ -102,7 +110,7 @@ bool fit_scalars(Fitted *fitted, const FitRow *rows, uint32_t rows_n, uint32_t s
     keeps = keeps && fit_all(&kept) < least - FIT_GAIN;
     const Fit *best = keeps ? &kept : &all;
     fitted->all_nics = !keeps;
-    fitted->nothing_left = !any;
+    fitted->shows_gpu = some_show_gpu(&kept);
     for (int i = 0; i < FIT_N; i++)
         fitted->factor[i] = exp(best->ln_factor[i]);
     return any;

@@ -32,6 +32,7 @@ typedef struct FitRow {
     double lower[FIT_N];      /* predicted with that scalar divided by FIT_STEP, */
     double higher[FIT_N];     /* and multiplied; both 0: this scalar is not fitted */
     double all_nics;          /* predicted without the stack's ring_nics; 0: it has none */
+    bool shows_gpu;           /* on a GPU whose sustained_scale the stack's rows show */
 } FitRow;
 
 /* What ring_nics has to be worth, in the mean of |ln predicted - ln measured|. */
@@ -40,7 +41,7 @@ typedef struct FitRow {
 typedef struct Fitted {
     double factor[FIT_N]; /* on the scalars; 1 for those that are not fitted */
     bool all_nics;        /* the stack's ring_nics, if it has one, is not kept */
-    bool nothing_left;    /* no row to fit on */
+    bool shows_gpu;       /* some row it was fitted on does */
 } Fitted;
 
 /* Fits a stack's rows of all groups but one (NONE_U32: of all).  False when no row is left: all

@@ -60,7 +60,9 @@ typedef struct Validation {
     uint32_t unknown_n, unknown_cap;
     Overfull *overfull; /* what lacks most first */
     uint32_t overfull_n, overfull_cap;
-    uint32_t fitted_n; /* scenarios whose stack has fitted scalars: left_out means something */
+    /* Scenarios whose stack has fitted scalars, or shows its GPU's sustained_scale: left_out means
+     * something. */
+    uint32_t fitted_n;
 } Validation;
 
 ValidateRow *validate_add(Validation *v); /* a row of zeroes; valid until the next add */

@@ -199,7 +199,9 @@ static void print_fitted(const Validation *v, FILE *out)
         fprintf(
             out,
             "\nleft out: with the software's scalars fitted without the row's group; %" PRIu32
-            " of %" PRIu32 " scenarios\nran on software with fitted scalars\n",
+            " of %" PRIu32
+            " scenarios\nran on software with fitted scalars, or show what slows "
+            "kernels on their GPU\n",
             v->fitted_n, v->scenarios_n);
 }
 

@@ -785,7 +785,7 @@ static double pair_coefficient(const NodeType *t)
     bool mesh = t->intra.kind == INTRA_NVLINK_MESH;
     if ((!mesh && t->intra.kind != INTRA_RING) || t->gpus_n <= 2)
         return 1;
-    if (c->n > 1)
+    if (c->n > 1 && c->ranks[0] <= 2)
         return rank_curve_at(c, t->gpus_n) / rank_curve_at(c, 2);
     return mesh ? t->gpus_n - 1 : 2;
 }

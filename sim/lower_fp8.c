@@ -8,7 +8,8 @@
  *             dgrad, again  the same               the weight is read once: its scale is kept
  *
  * Weights so only where the stack keeps them in f32 (f32_params: torchao); elsewhere they are
- * fp8 already, as the optimizer leaves them.
+ * fp8 already, as the optimizer leaves them.  (That fsdp gathers them so is left out: it gathers
+ * 16 bits.)
  *
  * Where scales are those of earlier steps (Transformer Engine's delayed scaling), whoever
  * makes a tensor casts it (sim/lower_merge.c), and a weight is cast once a step: nothing here

@@ -65,6 +65,8 @@ HOST_FROM = {name: "megatron-deepspeed-2022" for name in ("megatron-lm-2021", "m
 # Of the stacks measured on the first GPU the one with the least compute_scale; GPUs of the same chip.
 SUSTAINED = {"nemo-2025": ("h100-80gb", "h100-96gb-hbm2e", "h200-141gb", "gh200"),
              "megatron-core-2025": ("b200-180gb", "gb200-186gb", "gb300")}
+WHY_GPUS = {"nemo-2025": "the fastest stack measured there",
+            "megatron-core-2025": "the only stack measured there, whose kernels are nemo-2025's"}
 LOW, HIGH = (0.1, 0.1, 0.1), (30.0, 10.0, 10.0)  # what sim/software.c accepts
 
 
@@ -229,34 +231,39 @@ def write_fitted(path, name, scalars, ring_nics, rows):
         f.write(text)
 
 
-def write_sustained(folder, gpu, scale, source):
+def write_sustained(folder, gpu, name, scale, source):
     path = os.path.join(folder, "gpus", gpu + ".json")
     with open(path, encoding="utf-8") as f:
         text = f.read()
     text, n = re.subn(r'("sustained_scale": )[0-9.]+', rf"\g<1>{scale:g}", text)
+    text, k = re.subn(r'("sustained_from": )"[^"]*"', lambda m: m.group(1) + json.dumps(name), text)
     text, m = re.subn(r'("sustained_scale": )"[^"]*"', lambda m: m.group(1) + json.dumps(source), text)
-    if (n, m) != (1, 1):
-        sys.exit(f"{path}: sustained_scale, and its source, are expected once")
+    if (n, k, m) != (1, 1, 1):
+        sys.exit(f"{path}: sustained_scale, sustained_from and a source are expected once")
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
 
 
+def forget_gpus(name, tree):
+    for gpu in SUSTAINED.get(name, ()):
+        write_sustained(os.path.join(tree, "scenarios"), gpu, name, 1, "a trial")
+
+
 def settle_gpus(name, scenarios, tree, rows, check):
     """What slows the fastest stack on some GPUs is theirs."""
-    for gpu in SUSTAINED[name]:
-        write_sustained(os.path.join(tree, "scenarios"), gpu, 1, "a trial")
+    forget_gpus(name, tree)
     scale = Trial(tree, name, rows[name]).fit(1.0)[1]
     if scale < 1:
         sys.exit(f"{name} is faster than kernels timed alone: {scale:g}")
     print(f"{name} on {', '.join(SUSTAINED[name])}: sustained_scale {scale:g}", flush=True)
     for k, gpu in enumerate(SUSTAINED[name]):
         source = f"compute_scale of {name}, {len(rows[name])} published steps on " \
-                 f"{SUSTAINED[name][0]}, the fastest stack measured there; tests/parity/fit_software.py"
+                 f"{SUSTAINED[name][0]}, {WHY_GPUS[name]}; tests/parity/fit_software.py"
         if k > 0:
             source = f"as {SUSTAINED[name][0]}: " + source
-        write_sustained(os.path.join(tree, "scenarios"), gpu, scale, source)
+        write_sustained(os.path.join(tree, "scenarios"), gpu, name, scale, source)
         if not check:
-            write_sustained(scenarios, gpu, scale, source)
+            write_sustained(scenarios, gpu, name, scale, source)
 
 
 def fitted_scale(folder, name):
@@ -280,15 +287,25 @@ def write_assumed(path, scale, names):
         f.write(text)
 
 
+def read_sustained(tree, gpu):
+    with open(os.path.join(tree, "scenarios", "gpus", gpu + ".json"), encoding="utf-8") as f:
+        return json.load(f)["sustained_scale"]
+
+
 def judge_assumed(tree, rows, host, scales):
-    """Every stack as if it had never been measured: with 1, and with the median of the others."""
+    """Every stack as if it had never been measured, nor what it shows of GPUs: with 1, and with the
+    median of the others."""
     sizes = {}
     for name in scales.keys() & rows.keys():
         others = statistics.median(s for n, s in scales.items() if n != name)
+        kept = {gpu: read_sustained(tree, gpu) for gpu in SUSTAINED.get(name, ())}
+        forget_gpus(name, tree)
         trial = Trial(tree, name, rows[name])
         for what, scale in (("1", 1.0), ("the median of the others", others)):
             groups = trial.errors((host(name), three_digits(scale), 1.0)).values()
             sizes.setdefault(what, []).append([abs(math.expm1(e)) for g in groups for e in g])
+        for gpu, scale in kept.items():
+            write_sustained(os.path.join(tree, "scenarios"), gpu, name, scale, "a trial")
     for what, each in sizes.items():
         every = sorted(s for stack in each for s in stack)
         median, p90 = statistics.median(every), every[int(0.9 * len(every))]

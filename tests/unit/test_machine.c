@@ -332,6 +332,21 @@ static void links_that_say_nothing_get_nccls_latencies(void)
     machine_free(&m);
 }
 
+/* What slows an H100 is known from a stack's steps; what a user says of one is not. */
+static void a_scale_of_ones_own_is_from_no_stack(void)
+{
+    Machine m = cluster("{\"gpu\":{\"base\":\"h100-80gb\",\"sms\":130},\"gpus_per_node\":2,"
+                        "\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":450}}");
+    CHECK(m.types[0].gpu->sustained_scale > 1);
+    CHECK_STR("nemo-2025", m.types[0].gpu->sustained_from);
+    machine_free(&m);
+    m = cluster("{\"gpu\":{\"base\":\"h100-80gb\",\"sustained_scale\":1.3},\"gpus_per_node\":2,"
+                "\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":450}}");
+    CHECK_NEAR(1.3, m.types[0].gpu->sustained_scale, 1e-12);
+    CHECK_STR("", m.types[0].gpu->sustained_from);
+    machine_free(&m);
+}
+
 static double ethernet_efficiency(const char *gbps, const char *more)
 {
     char text[300];
@@ -730,6 +745,7 @@ int main(void)
     RUN(paths_are_relative_to_the_file_they_stand_in);
     RUN(the_log_says_where_each_value_came_from);
     RUN(links_that_say_nothing_get_nccls_latencies);
+    RUN(a_scale_of_ones_own_is_from_no_stack);
     RUN(slow_ethernet_is_filled_but_for_its_headers);
     RUN(a_given_latency_holds_for_all_protocols_or_each);
     RUN(ideal_collectives_cost_latency_and_bandwidth_only);

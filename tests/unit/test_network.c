@@ -444,6 +444,13 @@ static void a_send_of_v100_has_the_link_of_its_pair(void)
     CHECK_NEAR((double)bytes / (0.150 * 150e3), real_us(&x, OP_SEND, bytes), 1e-3);
     CHECK_NEAR((double)bytes / (0.150 * 150e3), real_us(&x, OP_ALL_GATHER, 2 * bytes), 1e-3);
     real_free(&x);
+
+    /* Where two were not measured it is one of seven parts, as of any mesh of eight. */
+    real_init(
+        &x, "{\"base\":\"dgx-1\",\"collectives\":{\"intra_efficiency\":[[4,0.569],[8,0.897]]}}",
+        1, 2);
+    CHECK_NEAR((double)bytes / (0.897 / 7 * 150e3), real_us(&x, OP_SEND, bytes), 1e-3);
+    real_free(&x);
 }
 
 /* Each of eight NICs carries an eighth of what a ring brings from node to node: a pair's slow link

@@ -448,6 +448,37 @@ static void whoever_is_shown_out_calls_again(void)
     CHECK_INT(0, ranks_run(2, &(RankOptions){ .tcp = true }, body_shown_out));
 }
 
+/* A listener that is no rank: the kernel connects, and nobody answers. */
+static void body_unanswered(Fabric *f, const RankPlace *place, RankPage *page)
+{
+    (void)page;
+    Err err = { 0 };
+    uint32_t members[2] = { 0, 1 };
+    Part part = { .elements = 1000 };
+    int listener = -1;
+    if (place->rank == 0) {
+        uint16_t mute_port;
+        listener = net_listen("127.0.0.1", "0", &mute_port);
+        f->meeting.cards[1].data_port = mute_port;
+    }
+    CommCall c = { .kind = OP_ALL_REDUCE, .lane = LANE_REDUCE, .members_n = 2 };
+    c.self = place->rank;
+    c.members = members;
+    c.in_n = 1;
+    c.in = &part;
+    CHECK(!fabric_run(f, &c, 1, &err));
+    CHECK_ERR_TEXT(&err, "rank 1 on '");
+    CHECK_ERR_TEXT(&err, "cannot be reached at 127.0.0.1 port ");
+    CHECK_ERR_TEXT(&err, ": Connection timed out");
+    if (listener >= 0)
+        close(listener);
+}
+
+static void a_port_that_never_answers_is_named(void)
+{
+    CHECK_INT(0, ranks_run(2, &(RankOptions){ .tcp = true, .timeout_s = 1 }, body_unanswered));
+}
+
 static void addresses_are_checked(void)
 {
     const char *bad[] = {
@@ -509,5 +540,6 @@ int main(void)
     RUN(strangers_at_the_door_do_no_harm);
     RUN(strangers_at_the_data_port_do_no_harm);
     RUN(whoever_is_shown_out_calls_again);
+    RUN(a_port_that_never_answers_is_named);
     return check_report();
 }
