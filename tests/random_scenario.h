@@ -251,6 +251,8 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     if (draw_below(d, 3) == 0) {
         bool overlap = draw_below(d, 2);
         draw_text(d, ",\"overlap\":%s", overlap || zero_bubble ? "true" : "false");
+    } else { /* what generic does but with interleaving */
+        draw_text(d, ",\"overlap\":{\"pp\":true}");
     }
     if (kind.odd && draw_below(d, 2) && (cp == 1 || !kind.experts))
         draw_order(d);
