@@ -34,9 +34,11 @@ static void draw_pipeline(Draw *d, uint64_t seed)
     bool sequence = tp > 1 && draw_below(d, 2), zero = !draw_below(d, 2);
     draw_text(d,
               "\"parallel\":{\"strategy\":\"%s\",\"dp\":2,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
-              "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u}}",
+              "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u,"
+              "\"overlap\":{\"pp\":%s}}}",
               zero ? "zero1" : "ddp", tp, pp, cp, sequence ? "true" : "false",
-              interleaved ? "interleaved" : "1f1b", interleaved ? 2 : 1);
+              interleaved ? "interleaved" : "1f1b", interleaved ? 2 : 1,
+              interleaved || seed % 4 ? "true" : "false");
 }
 
 static uint64_t instances_of(const Graph *g)

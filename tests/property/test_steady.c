@@ -34,6 +34,8 @@ static void draw_parallel(Draw *d, const uint32_t *degree, bool interleaved, boo
               interleaved ? "interleaved" : "1f1b", interleaved ? 2 : 1);
     if (draw_below(d, 3) == 0)
         draw_text(d, ",\"overlap\":%s", draw_below(d, 2) ? "true" : "false");
+    else /* what generic does but with interleaving: ranks drift more than in line */
+        draw_text(d, ",\"overlap\":{\"pp\":true}");
     draw_sharding(d, dp);
     draw_text(d, "}}");
 }
