@@ -41,11 +41,7 @@ const char *const protocol_names[PROTOCOL_N] = { "LL", "LL128", "Simple" };
 
 static const int64_t base_ring[PROTOCOL_N] = { 6600, 14000, 8400 };
 static const int64_t base_tree[PROTOCOL_N] = { 6800, 14000, 8400 };
-static const int64_t base_ring_ampere[PROTOCOL_N] = { 6600, 40000, 40000 };
-static const int64_t base_ring_hopper[PROTOCOL_N] = { 6600, 14000, 25000 };
-static const int64_t base_ring_blackwell[PROTOCOL_N] = { 6600, 23600, 23600 };
 static const int64_t hop_nvlink_ring[PROTOCOL_N] = { 600, 1900, 3400 };
-static const int64_t hop_nvswitch_blackwell[PROTOCOL_N] = { 600, 7600, 7600 };
 static const int64_t hop_nvlink_tree[PROTOCOL_N] = { 600, 1250, 4000 };
 static const int64_t hop_pci_ring[PROTOCOL_N] = { 1000, 2500, 5700 };
 static const int64_t hop_pci_tree[PROTOCOL_N] = { 1000, 1900, 4000 };
@@ -66,17 +62,37 @@ double ll_max_bytes_per_ns(const Gpu *gpu, uint32_t nodes_n)
 
 /* ---- efficiencies ---- */
 
+/* What rings through switches take; by the generation of the GPUs where that was measured. */
+typedef struct NvSwitch {
+    int64_t base_ns[PROTOCOL_N], hop_ns[PROTOCOL_N];
+    RankCurve efficiency;
+    double nvls; /* buffer bytes per time of the port's */
+} NvSwitch;
+
 /* nccl.jsonl: vTrain's A100 with NVSwitch and V100 with NVLink (an HGX-1's cube mesh, where 5
  * and 6 GPUs have no ring without PCIe); H100: all-gather and reduce-scatter of
  * xxrjun/nccl-tests-cluster at 4 and 8, vidur's all-reduce at 2, and 80 GPUs of 10 nodes,
  * where the ports also carry what goes to the NICs.  B200 and PCIe: SimuMax's fits
  * (alpha-beta-fits.jsonl: all_gather 0.67 of 900; 0.69, 0.69, 0.41 of 30, in 2^30 bytes/s, as its
  * compute_net_op_time multiplies). */
-static const RankCurve nvswitch_ampere = {
-    7, { 2, 3, 4, 5, 6, 7, 8 }, { 0.657, 0.706, 0.740, 0.748, 0.757, 0.757, 0.765 }
+/* NVLS: 8 H100: 275.6 of 450, taken for others; B200: SimuMax's all_reduce, 0.742 of 900 * 2^30. */
+static const double nvls_usual = 0.612;
+static const NvSwitch nvswitch[GPU_GENERATION_N] = {
+    [GPU_AMPERE] = { { 6600, 40000, 40000 },
+                     { 600, 1900, 3400 },
+                     { 7,
+                       { 2, 3, 4, 5, 6, 7, 8 },
+                       { 0.657, 0.706, 0.740, 0.748, 0.757, 0.757, 0.765 } },
+                     0.612 },
+    [GPU_HOPPER] = { { 6600, 14000, 25000 },
+                     { 600, 1900, 3400 },
+                     { 4, { 2, 4, 8, 16 }, { 0.69, 0.80, 0.81, 0.73 } },
+                     0.612 },
+    [GPU_BLACKWELL] = { { 6600, 23600, 23600 },
+                        { 600, 7600, 7600 },
+                        { 1, { 8 }, { 0.723 } },
+                        0.455 },
 };
-static const RankCurve nvswitch_hopper = { 4, { 2, 4, 8, 16 }, { 0.69, 0.80, 0.81, 0.73 } };
-static const RankCurve nvswitch_blackwell = { 1, { 8 }, { 0.723 } };
 static const RankCurve mesh_volta = { 7,
                                       { 2, 3, 4, 5, 6, 7, 8 },
                                       { 0.150, 0.301, 0.569, 0.248, 0.305, 0.580, 0.897 } };
@@ -91,8 +107,6 @@ static const double inter_infiniband = 0.975;
  * 7.8 GB/s over what is taken for 12.5, and beyond that nobody measured, so the fraction stays.
  * Well-tuned RoCE is InfiniBand's equal: a cluster that has it should say fat_tree. */
 static const double tcp_framing = 1448.0 / 1538, tcp_pair_bytes_per_ns = 7.8, tcp_fast = 0.63;
-/* Buffer bytes per time: 8 H100: 275.6 of 450; B200: SimuMax's all_reduce, 0.742 of 900 * 2^30. */
-static const double nvls_hopper = 0.612, nvls_blackwell = 0.455;
 
 static double inter_efficiency(const InterNode *inter)
 {
@@ -101,16 +115,19 @@ static double inter_efficiency(const InterNode *inter)
     return fmin(tcp_framing, fmax(tcp_fast, tcp_pair_bytes_per_ns / inter->bytes_per_ns));
 }
 
+/* NULL: none, or not measured. */
+static const NvSwitch *switch_of(const IntraNode *in, const Gpu *gpu)
+{
+    const NvSwitch *s = &nvswitch[gpu->generation];
+    return in->kind == INTRA_NVSWITCH && s->efficiency.n > 0 ? s : NULL;
+}
+
 static const RankCurve *default_curve(const IntraNode *in, const Gpu *gpu, bool ideal)
 {
-    if (ideal)
-        return &one;
+    const NvSwitch *known = switch_of(in, gpu);
+    if (ideal || known)
+        return ideal ? &one : &known->efficiency;
     switch (in->kind) {
-    case INTRA_NVSWITCH:
-        return gpu->generation == GPU_HOPPER      ? &nvswitch_hopper
-               : gpu->generation == GPU_BLACKWELL ? &nvswitch_blackwell
-               : gpu->generation == GPU_AMPERE    ? &nvswitch_ampere
-                                                  : &plain;
     case INTRA_NVLINK_MESH:
         return gpu->generation == GPU_VOLTA ? &mesh_volta : &plain;
     case INTRA_PCIE:
@@ -217,17 +234,15 @@ void intra_settle(IntraNode *in, uint32_t gpus_n, const Gpu *gpu, bool ideal, Js
 {
     bool nvlink =
         in->kind == INTRA_NVSWITCH || in->kind == INTRA_NVLINK_MESH || in->kind == INTRA_RING;
-    bool blackwell = in->kind == INTRA_NVSWITCH && gpu->generation == GPU_BLACKWELL;
-    const int64_t *ring = blackwell ? hop_nvswitch_blackwell
-                          : nvlink  ? hop_nvlink_ring
-                                    : hop_pci_ring;
+    const NvSwitch *known = switch_of(in, gpu);
+    const int64_t *ring = known ? known->hop_ns : nvlink ? hop_nvlink_ring : hop_pci_ring;
     const int64_t *tree = nvlink ? hop_nvlink_tree : hop_pci_tree;
     settle_protocols(in->hop_ns, ideal ? NULL : ring, node, "collectives.intra_hop_us");
     settle_protocols(in->tree_hop_ns, ideal ? in->hop_ns : tree, node,
                      "collectives.intra_tree_hop_us");
     settle_us(&in->nvls_ns, ideal ? in->hop_ns[PROTOCOL_SIMPLE] : NVLS_NS, node,
               "collectives.nvls_us");
-    double nvls = gpu->generation == GPU_BLACKWELL ? nvls_blackwell : nvls_hopper;
+    double nvls = known ? known->nvls : nvls_usual;
     settle_number(&in->nvls_efficiency, ideal ? 1 : nvls, node, "collectives.nvls_efficiency");
     channels_settle(in, gpu, ideal, node);
     settle_number(&in->channel_bytes_per_ns, channel_nvlink, node,
@@ -268,13 +283,8 @@ void inter_settle(InterNode *inter, const Gpu *gpu, bool ideal, JsonNode node)
 void base_settle(Machine *m, JsonNode node)
 {
     bool ideal = m->ideal_collectives;
-    GpuGeneration generation = m->types[0].gpu->generation;
-    const int64_t *ring = base_ring;
-    if (m->types[0].intra.kind == INTRA_NVSWITCH) /* where it was measured */
-        ring = generation == GPU_AMPERE      ? base_ring_ampere
-               : generation == GPU_HOPPER    ? base_ring_hopper
-               : generation == GPU_BLACKWELL ? base_ring_blackwell
-                                             : base_ring;
+    const NvSwitch *known = switch_of(&m->types[0].intra, m->types[0].gpu);
+    const int64_t *ring = known ? known->base_ns : base_ring;
     for (int p = 0; p < PROTOCOL_N; p++) { /* as the file says, else NCCL's own everywhere */
         int64_t given = m->collective_base_ns[p];
         m->p2p_base_ns[p] = given >= 0 ? given : ideal ? 0 : base_ring[p];

@@ -182,7 +182,7 @@ static bool hear_lower(Fabric *f, const int *sockets, int64_t deadline_ns, Err *
 
 bool memory_exchange(Fabric *f, Err *err)
 {
-    int64_t deadline_ns = net_now_ns() + (int64_t)(f->timeout_s * 1e9);
+    int64_t deadline_ns = silent_until_ns(f);
     int *sockets = mem_zero(f->world, sizeof *sockets);
     for (uint32_t r = 0; r < f->world; r++)
         sockets[r] = -1;

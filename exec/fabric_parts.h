@@ -185,6 +185,12 @@ struct Fabric {
     Service service;
 };
 
+/* Until when a rank may be silent. */
+static inline int64_t silent_until_ns(const Fabric *f)
+{
+    return net_now_ns() + (int64_t)(f->timeout_s * 1e9);
+}
+
 /* ---- fabric_failure.c ---- */
 
 /* The first sentence wins; all waits of this rank end.  The service thread tells the others. */

@@ -69,7 +69,7 @@ void lines_close(Fabric *f)
  * ended.  A rank that has stopped is noticed by its silence; the time limit is for what is none. */
 static bool line_taken(Fabric *f, int fd)
 {
-    int64_t until_ns = net_now_ns() + (int64_t)(f->timeout_s * 1e9);
+    int64_t until_ns = silent_until_ns(f);
     for (;;) {
         uint8_t taken;
         ssize_t n = recv(fd, &taken, sizeof taken, MSG_DONTWAIT);
@@ -94,7 +94,7 @@ static int call_until_taken(Fabric *f, const char *address, const char *port,
                             const LineHello *hello)
 {
     const int64_t patience_ns = 5000000000, look_ns = 1000000;
-    int64_t until_ns = net_now_ns() + (int64_t)(f->timeout_s * 1e9);
+    int64_t until_ns = silent_until_ns(f);
     for (;;) {
         int64_t deadline_ns = net_now_ns() + patience_ns;
         int fd = net_connect(address, port, deadline_ns);

@@ -178,7 +178,7 @@ static bool asks_plain_schedule(const PlanCandidate *c, const PlanCandidate *bes
 }
 
 /* Memory is predicted within a few per cent (README, accuracy): with less to spare the best may not
- * fit, with a tenth it will. */
+ * fit, with a tenth it should. */
 static const double little_spare = 0.05, enough_spare = 0.1;
 
 static double spare(const PlanCandidate *c)

@@ -343,11 +343,22 @@ static void strangers_at_the_door_do_no_harm(void)
     rank_page_free(page);
 }
 
+static CommCall sum_of_two(const RankPlace *place, Lane lane, const Part *part)
+{
+    static const uint32_t members[2] = { 0, 1 };
+    return (CommCall){ .kind = OP_ALL_REDUCE,
+                       .lane = lane,
+                       .members_n = 2,
+                       .self = place->rank,
+                       .members = members,
+                       .in_n = 1,
+                       .in = part };
+}
+
 static void body_hostile_data(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     Err err = { 0 };
-    uint32_t members[2] = { 0, 1 };
     Part part = { .elements = 1000 };
     char text[NET_PORT_MAX];
     snprintf(text, sizeof text, "%u", f->card.data_port);
@@ -357,11 +368,7 @@ static void body_hostile_data(Fabric *f, const RankPlace *place, RankPage *page)
     int64_t until_ns = net_now_ns() + 600000000;
     uint32_t go[2] = { 1, 1 };
     for (uint32_t lane = 0; go[0] && CHECK(!err.set); lane = (lane + 1) % LANE_N) {
-        CommCall c = { .kind = OP_ALL_REDUCE, .lane = (Lane)lane, .members_n = 2 };
-        c.self = place->rank;
-        c.members = members;
-        c.in_n = 1;
-        c.in = &part;
+        CommCall c = sum_of_two(place, (Lane)lane, &part);
         if (!CHECK(fabric_run(f, &c, 1, &err)))
             fprintf(stderr, "%s\n", err.text);
         net_sleep_ns(5000000);
@@ -412,7 +419,6 @@ static void body_shown_out(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     Err err = { 0 };
-    uint32_t members[2] = { 0, 1 };
     Part part = { .elements = 1000 };
     int crowded = -1;
     if (place->rank == 0) { /* it calls rank 1 */
@@ -428,11 +434,7 @@ static void body_shown_out(Fabric *f, const RankPlace *place, RankPage *page)
             be_crowded(listener, behind);
         close(listener);
     }
-    CommCall c = { .kind = OP_ALL_REDUCE, .lane = LANE_REDUCE, .members_n = 2 };
-    c.self = place->rank;
-    c.members = members;
-    c.in_n = 1;
-    c.in = &part;
+    CommCall c = sum_of_two(place, LANE_REDUCE, &part);
     for (int i = 0; i < 2; i++)
         if (!CHECK(fabric_run(f, &c, 1, &err)))
             fprintf(stderr, "%s\n", err.text);
@@ -453,7 +455,6 @@ static void body_unanswered(Fabric *f, const RankPlace *place, RankPage *page)
 {
     (void)page;
     Err err = { 0 };
-    uint32_t members[2] = { 0, 1 };
     Part part = { .elements = 1000 };
     int listener = -1;
     if (place->rank == 0) {
@@ -461,11 +462,7 @@ static void body_unanswered(Fabric *f, const RankPlace *place, RankPage *page)
         listener = net_listen("127.0.0.1", "0", &mute_port);
         f->meeting.cards[1].data_port = mute_port;
     }
-    CommCall c = { .kind = OP_ALL_REDUCE, .lane = LANE_REDUCE, .members_n = 2 };
-    c.self = place->rank;
-    c.members = members;
-    c.in_n = 1;
-    c.in = &part;
+    CommCall c = sum_of_two(place, LANE_REDUCE, &part);
     CHECK(!fabric_run(f, &c, 1, &err));
     CHECK_ERR_TEXT(&err, "rank 1 on '");
     CHECK_ERR_TEXT(&err, "cannot be reached at 127.0.0.1 port ");
