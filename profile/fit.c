@@ -83,20 +83,16 @@ static double fit_all(Fit *f)
     return misfit(f);
 }
 
-static bool has_ring_nics(const Fit *f)
+/* What the rows that take part can tell of, beside their times. */
+static FitRow told_of(const Fit *f)
 {
+    FitRow any = { 0 };
     for (const FitRow *row = f->rows; row < f->rows + f->rows_n; row++)
-        if (takes_part(f, row) && row->all_nics > 0)
-            return true;
-    return false;
-}
-
-static bool some_show_gpu(const Fit *f)
-{
-    for (const FitRow *row = f->rows; row < f->rows + f->rows_n; row++)
-        if (takes_part(f, row) && row->shows_gpu)
-            return true;
-    return false;
+        if (takes_part(f, row)) {
+            any.all_nics = fmax(any.all_nics, row->all_nics);
+            any.shows_gpu |= row->shows_gpu;
+        }
+    return any;
 }
 
 bool fit_scalars(Fitted *fitted, const FitRow *rows, uint32_t rows_n, uint32_t software,
@@ -105,12 +101,13 @@ bool fit_scalars(Fitted *fitted, const FitRow *rows, uint32_t rows_n, uint32_t s
     Fit kept = { rows, rows_n, software, without_group, .all_nics = false }, all = kept;
     all.all_nics = true;
     bool any = isfinite(misfit(&kept)) != 0;
-    bool keeps = any && has_ring_nics(&kept);
+    FitRow told = told_of(&kept);
+    bool keeps = any && told.all_nics > 0;
     double least = any ? fit_all(&all) : INFINITY;
     keeps = keeps && fit_all(&kept) < least - FIT_GAIN;
     const Fit *best = keeps ? &kept : &all;
     fitted->all_nics = !keeps;
-    fitted->shows_gpu = some_show_gpu(&kept);
+    fitted->shows_gpu = told.shows_gpu;
     for (int i = 0; i < FIT_N; i++)
         fitted->factor[i] = exp(best->ln_factor[i]);
     return any;
