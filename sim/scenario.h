@@ -99,6 +99,7 @@ typedef struct Parallel {
     uint64_t bucket_bytes, first_bucket_bytes;
     bool bucket_bytes_set; /* given by the user; else the software's habit */
     bool reshard_after_forward;
+    bool reshard_set; /* given by the user; else the software may not, in pipelines */
     Prefetch prefetch;
     uint32_t shard_size; /* hsdp */
     bool limit_all_gathers;

@@ -207,6 +207,7 @@ static bool read_sharding(JsonObj *o, Scenario *s)
     p->bucket_bytes_set = json_has(o, "bucket_bytes");
     p->bucket_bytes = json_size(o, "bucket_bytes", 1, BUCKET_BYTES_MAX, 25 * MIB);
     p->first_bucket_bytes = json_size(o, "first_bucket_bytes", 1, BUCKET_BYTES_MAX, MIB);
+    p->reshard_set = json_has(o, "reshard_after_forward");
     p->reshard_after_forward = json_bool(o, "reshard_after_forward", true);
     p->prefetch = (Prefetch)json_word(o, "prefetch", prefetch_names, ARRAY_N(prefetch_names),
                                       PREFETCH_BACKWARD);

@@ -107,6 +107,9 @@ typedef struct Software {
      * rank by rank beside the exchange; with tp_async_backward and overlap only; may be left out:
      * false. */
     bool tp_ring;
+    /* Sequence parallelism: what forward gathered is kept for the weight gradient, else backward
+     * gathers it again; may be left out: false. */
+    bool tp_keeps_gathered;
     bool grads_persist; /* gradient memory is allocated for the whole step */
     /* Gradients are summed over replicas in f32 whatever they are kept in; may be left out:
      * false. */
@@ -122,6 +125,9 @@ typedef struct Software {
     /* overlap.pp holds where the schedule is interleaved: others send and receive in line; may be
      * left out: false. */
     bool pp_overlap_interleaved;
+    /* fsdp in pipelines: parallel.reshard_after_forward is false where the scenario says nothing;
+     * may be left out: false. */
+    bool pp_keeps_params;
     bool zero_reduces_last;    /* zero1, zero2: gradients are reduced after backward whatever
                                 ddp's are; may be left out: false */
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next

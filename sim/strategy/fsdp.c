@@ -16,7 +16,8 @@
  * stream has it.  One reduce-scatter may be pending: after the next backward,
  * compute waits for it and frees its input.
  * KEPT.  Embedding and head belong to the root unit, which is not resharded after
- * forward; with reshard_after_forward false no unit is.  What is kept lives
+ * forward; with reshard_after_forward false no unit is, and in pipelines of software that
+ * keeps them (pp_keeps_params) where the scenario says nothing.  What is kept lives
  * until its backward; with pipelines, where several micro-batches are under way,
  * until its last use.
  * MICRO-BATCHES.  Each gathers and reduce-scatters; sums of shards are added up
@@ -100,7 +101,9 @@ static bool sums_whole(const Build *b)
 
 static bool is_kept(const Build *b, uint32_t block)
 {
-    return b->blocks[block].kind != BLOCK_LAYER || !b->s->parallel.reshard_after_forward;
+    const Parallel *p = &b->s->parallel;
+    bool by_habit = !p->reshard_set && p->pp > 1 && b->sw->pp_keeps_params;
+    return b->blocks[block].kind != BLOCK_LAYER || !p->reshard_after_forward || by_habit;
 }
 
 static UnitType *unit_type(const Fsdp *d, uint32_t block)

@@ -14,7 +14,8 @@
  *
  *     forward   all-gather                                           reduce-scatter
  *     backward  reduce-scatter (and the gather again, for the        all-gather
- *               weight gradient: the gathered x is not saved)
+ *               weight gradient: the gathered x is not saved,
+ *               but where the software keeps it)
  *
  * Only matmuls and embeddings say how they are split (TapeOp.tp); every other op
  * follows the split of its inputs.  A term is summed as late as possible: the two
@@ -43,6 +44,7 @@ typedef struct Splitter {
     Tape *t; /* being rewritten: values keep their numbers, ops are made anew */
     uint64_t tp, kv_heads;
     bool rows;         /* sequence parallelism */
+    bool keeps;        /* what was gathered */
     uint32_t *now;     /* by old value: the value that stands for it, after f, g */
     uint32_t *entered; /* by value: its input side f, NONE_U32 until needed */
     bool *repeats;     /* by value: has heads whose gradients are to be summed still */
@@ -127,7 +129,7 @@ static uint32_t comm(Splitter *s, uint32_t x, Split split, OpKind forward, OpKin
                             .is_comm = true,
                             .forward = forward,
                             .backward = backward,
-                            .again = forward == OP_ALL_GATHER });
+                            .again = forward == OP_ALL_GATHER && !s->keeps });
     return y;
 }
 
@@ -342,7 +344,9 @@ bool tensor_split(Build *b, Tape *t, Err *err)
     const Parallel *p = &b->s->parallel;
     if (p->tp == 1)
         return true;
-    Splitter s = { .t = t, .tp = p->tp, .err = err, .ok = true };
+    Splitter s = {
+        .t = t, .tp = p->tp, .keeps = b->sw->tp_keeps_gathered, .err = err, .ok = true
+    };
     if (b->s->model.kind == MODEL_TRANSFORMER) {
         s.rows = p->sequence_parallel;
         s.kv_heads = b->s->model.u.transformer.kv_heads;

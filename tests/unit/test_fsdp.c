@@ -64,6 +64,25 @@ static void without_resharding_parameters_are_gathered_once(void)
     fixture_close(&f);
 }
 
+/* As torchtitan: with a pipeline, and unless the scenario says otherwise. */
+static void a_pipeline_may_keep_what_it_gathered(void)
+{
+    for (int how = 0; how < 8; how++) {
+        Fixture f;
+        uint32_t pp = how & 1 ? 2 : 1;
+        open_fsdp(&f, 4, pp, 6);
+        f.sw.pp_keeps_params = how & 2;
+        f.s.parallel.reshard_set = how & 4;
+        fixture_build(&f, 6);
+        uint64_t once = 0;
+        for (uint32_t r = 0; r < f.g.roles_n; r++)
+            once += comm_bytes(&f.g, &f.g.roles[r], OP_ALL_GATHER, f.b.group[GROUP_DP]);
+        bool kept = once == 4 * (6 * padded_layer(4) + padded_ends(4));
+        CHECK_INT(how == 3, kept);
+        fixture_close(&f);
+    }
+}
+
 /* Gradients are summed over micro-batches before they are scattered. */
 static void with_a_pipeline_gradients_are_scattered_once(void)
 {
@@ -500,6 +519,7 @@ int main(void)
 {
     RUN(volume_is_three_times_the_parameters);
     RUN(without_resharding_parameters_are_gathered_once);
+    RUN(a_pipeline_may_keep_what_it_gathered);
     RUN(with_a_pipeline_gradients_are_scattered_once);
     RUN(number_formats_scale_the_volume);
     RUN(stacks_may_reduce_in_f32);

@@ -229,6 +229,27 @@ static void sequence_parallelism_moves_the_same(void)
     world_free(&w);
 }
 
+/* As torchtitan: nothing is gathered twice, so whole rows are kept in place of a rank's: of what
+ * both column-parallel matmuls read. */
+static void what_was_gathered_may_be_kept(void)
+{
+    uint64_t kept[2], t = 4, bsh = 2 * 2 * 32 * 64;
+    for (int keeps = 0; keeps < 2; keeps++) {
+        World w;
+        split_world(&w, gpt_like(2, 64, 4, 96), (uint32_t)t, true);
+        w.sw.tp_keeps_gathered = keeps;
+        CHECK(world_build(&w));
+        const BlockType *type = world_type(&w, 1);
+        Sums backward = { 0 };
+        add_segment(&w, type->backward[VARIANT_PLAIN][GRAD_BORN], &backward);
+        CHECK_U64(keeps ? 2 : 2 + 2, backward.comms_n[OP_ALL_GATHER]);
+        CHECK_U64(2, backward.comms_n[OP_REDUCE_SCATTER]);
+        kept[keeps] = layout_sum(&w, type->stash_layout[VARIANT_PLAIN]);
+        world_free(&w);
+    }
+    CHECK_U64(kept[0] + 2 * (bsh - bsh / t), kept[1]);
+}
+
 /* In fp8 the gathered input takes one byte, the scattered gradient two. */
 static void fp8_is_gathered_in_fp8(void)
 {
@@ -332,6 +353,21 @@ static void full_recomputation_gathers_once_more(void)
     Sums sums = { 0 };
     add_segment(&w, world_type(&w, 1)->backward[VARIANT_RECOMPUTE][GRAD_BORN], &sums);
     CHECK_U64(2 + 2 + 2, sums.comms_n[OP_ALL_GATHER]); /* forward, weights, gradients */
+    CHECK_U64(2 + 2, sums.comms_n[OP_REDUCE_SCATTER]);
+    world_free(&w);
+}
+
+/* What is kept is what the repeated forward gathers. */
+static void full_recomputation_gathers_what_is_kept_once(void)
+{
+    World w;
+    split_world(&w, gpt_like(1, 64, 4, 96), 4, true);
+    w.s.training.recompute = RECOMPUTE_FULL;
+    w.sw.tp_keeps_gathered = true;
+    CHECK(world_build(&w));
+    Sums sums = { 0 };
+    add_segment(&w, world_type(&w, 1)->backward[VARIANT_RECOMPUTE][GRAD_BORN], &sums);
+    CHECK_U64(2 + 2, sums.comms_n[OP_ALL_GATHER]); /* forward, gradients */
     CHECK_U64(2 + 2, sums.comms_n[OP_REDUCE_SCATTER]);
     world_free(&w);
 }
@@ -620,6 +656,7 @@ int main(void)
     RUN(the_vocabulary_is_padded_to_a_multiple_of_the_ranks);
     RUN(a_layer_has_four_all_reduces);
     RUN(sequence_parallelism_moves_the_same);
+    RUN(what_was_gathered_may_be_kept);
     RUN(fp8_is_gathered_in_fp8);
     RUN(sequence_parallelism_shares_out_what_a_layer_keeps);
     RUN(tensor_parallelism_alone_shares_out_the_rest);
@@ -627,6 +664,7 @@ int main(void)
     RUN(the_ends_exchange_rows);
     RUN(full_recomputation_repeats_the_collectives);
     RUN(full_recomputation_gathers_once_more);
+    RUN(full_recomputation_gathers_what_is_kept_once);
     RUN(the_gradient_of_the_input_travels_beside_the_weight_gradient);
     RUN(blocking_collectives_stand_on_the_compute_lane);
     RUN(no_collective_outlives_its_segment);
