@@ -21,6 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/out_file.h"
 #include "profile/cmd.h"
 #include "profile/cmd_validate_plot.h"
 #include "profile/fit.h"
@@ -66,6 +67,7 @@ typedef struct Job {
     double all_nics_s;                      /* without ring_nics */
     Fitted refit;                           /* of the second pass */
     Err err;                                /* set: skipped */
+    Err harm; /* set: the plot would be written over what it is of */
 } Job;
 
 static double *scalar_of(Software *sw, int i)
@@ -217,6 +219,8 @@ static void run_job(void *task)
     bool ok = scenario_from(&job->s, job->doc, o->set.settings, o->set.n, &job->err);
     job->doc = NULL;
     job->is_bare = ok && job->s.measured_n == 0;
+    if (ok && o->svg)
+        scenario_spares(&job->s, o->svg, &job->harm);
     if (job->is_bare)
         err_set(&job->err, "it has no \"measured\"");
     else if (ok)
@@ -524,7 +528,7 @@ static bool take_option(void *user, int option, Err *err)
         return o->markdown = true;
     case OPT_SVG:
         o->svg = optarg;
-        return true;
+        return validate_plot_check(optarg, err);
     default:
         return option_jobs(&o->jobs, optarg, err);
     }
@@ -536,6 +540,9 @@ static bool check_options(const Options *o, Err *err)
         return err_set(err, "a scenario is missing");
     if (o->json && o->markdown)
         return err_set(err, "--json and --markdown exclude each other");
+    for (uint32_t i = 0; o->svg && i < o->names_n; i++)
+        if (out_file_is_same(o->svg, o->names[i]))
+            return err_set(err, "'%.200s' is a scenario, it is not written over", o->svg);
     return true;
 }
 
@@ -605,6 +612,16 @@ static bool refuse_bare(const Batch *b, Err *err)
                    b->options->names[0]);
 }
 
+static bool spares_inputs(const Batch *b, Err *err)
+{
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        const Job *job = b->jobs.at[i];
+        if (job->harm.set)
+            return err_set(err, "%s", job->harm.text);
+    }
+    return true;
+}
+
 static int validate(const Options *o)
 {
     Batch b = { 0 };
@@ -615,6 +632,8 @@ static int validate(const Options *o)
     collect(&v, &b);
     if (!err.set && !has_measurement(&v))
         refuse_bare(&b, &err);
+    if (!err.set)
+        spares_inputs(&b, &err);
     if (err.set || (o->svg && !validate_plot(&v, o->svg, &err)))
         fprintf(stderr, "lockstep: %s\n", err.text);
     else

@@ -9,6 +9,7 @@
  */
 #include "profile/cmd_validate_plot.h"
 #include "profile/validate_parts.h"
+#include "viz/picture.h"
 #include "viz/plot.h"
 
 #include <math.h>
@@ -134,6 +135,11 @@ static void add_groups(Picture *pic, const uint32_t *groups, uint32_t n, bool cr
             add_group(pic, groups[i], look, points_n);
         look++;
     }
+}
+
+bool validate_plot_check(const char *path, Err *err)
+{
+    return picture_name_check(path, "--svg", err);
 }
 
 bool validate_plot(const Validation *v, const char *path, Err *err)

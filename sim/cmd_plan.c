@@ -279,9 +279,7 @@ static bool check_scenario(const Options *o, Err *err)
     bool ok = true;
     if (scenario_read(&s, p->scenario, all, p->settings_n + 1, &ignored)) {
         ok = scenario_software_exists(&s, err) && check_nodes(&s, p, err);
-        if (ok && o->plot && scenario_is_made_of(&s, o->plot))
-            ok = err_set(err, "the scenario is made of '%.200s', it is not written over",
-                         o->plot);
+        ok = ok && (!o->plot || scenario_spares(&s, o->plot, err));
         scenario_free(&s);
     }
     free(all);

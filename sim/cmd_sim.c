@@ -106,9 +106,8 @@ static bool spares_inputs(Job *job, const Scenario *s)
 {
     const char *const outs[] = { job->options->trace, job->options->graph };
     for (size_t i = 0; i < ARRAY_N(outs); i++)
-        if (outs[i] && scenario_is_made_of(s, outs[i]))
-            return err_set(&job->err,
-                           "the scenario is made of '%.200s', it is not written over", outs[i]);
+        if (outs[i] && !scenario_spares(s, outs[i], &job->err))
+            return false;
     return true;
 }
 

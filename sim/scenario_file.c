@@ -208,6 +208,12 @@ bool scenario_is_made_of(const Scenario *s, const char *path)
     return is;
 }
 
+bool scenario_spares(const Scenario *s, const char *path, Err *err)
+{
+    return !scenario_is_made_of(s, path) ||
+           err_set(err, "the scenario is made of '%.200s', it is not written over", path);
+}
+
 bool scenario_software_exists(const Scenario *s, Err *err)
 {
     Err why = { 0 };
