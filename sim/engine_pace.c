@@ -155,18 +155,18 @@ static bool lanes_keep_up(const Pace *p)
 
 /* The first micro-batch writes gradients where the others add to them: the stride before that of a
  * pace of one stride may be that of the first. */
-static bool runner_repeats(const Steady *s, const Runner *r, int64_t period_ns)
+static bool runner_repeats(Steady *s, const Runner *r, int64_t period_ns)
 {
     const Pace *p = &s->pace[r->id];
     const Pass *now = pass_before(p, 0), *then = pass_before(p, 1), *before = pass_before(p, 2);
     uint32_t shift = now->place - then->place, stride = s->sim->options->stride;
     if (then->place - before->place != shift || !host_keeps_up(r, then, now, period_ns) ||
-        !lanes_keep_up(p))
+        !lanes_keep_up(p) || rewind_would_go_on(s, r))
         return false;
     return rewind_repeats(s, r, before->place, then->place, shift, stride, s->strides == 1);
 }
 
-static bool is_pace(const Steady *s, int64_t times, Range r)
+static bool is_pace(Steady *s, int64_t times, Range r)
 {
     int64_t period_ns = (r.least_ns + r.most_ns) / 2;
     int64_t step_ns = s->sim->now_ns + times * period_ns;

@@ -182,6 +182,22 @@ static bool would_have_begun(const Steady *s, const Runner *r, uint32_t lane)
     return true;
 }
 
+static bool has_zones(Steady *s)
+{
+    if (!s->zone && !find_zones(s))
+        s->zone = NULL;
+    return s->zone != NULL;
+}
+
+bool rewind_would_go_on(Steady *s, const Runner *r)
+{
+    for (uint32_t lane = 0; lane < LANE_HOST && has_zones(s); lane++)
+        if (course_of(s, r, lane) == AHEAD &&
+            (r->lane[lane].busy || would_have_begun(s, r, lane)))
+            return true;
+    return false;
+}
+
 static uint32_t most_of(const Steady *s, const Runner *r)
 {
     const Zone *z = zone_of(s, r);
@@ -207,9 +223,7 @@ static uint32_t most_of(const Steady *s, const Runner *r)
 uint32_t rewind_most(Steady *s)
 {
     uint32_t most = NONE_U32;
-    if (!s->zone && !find_zones(s))
-        s->zone = NULL;
-    for (uint32_t i = 0; i < s->sim->runners_n && s->zone; i++) {
+    for (uint32_t i = 0; i < s->sim->runners_n && has_zones(s); i++) {
         uint32_t of_rank = most_of(s, &s->sim->runners[i]);
         most = of_rank < most ? of_rank : most;
     }

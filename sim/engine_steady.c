@@ -162,7 +162,7 @@ bool steady_repeats(const Steady *s, const Role *r, uint32_t from, uint32_t to, 
 
 /* ---- is it a period? ---- */
 
-static bool runner_repeats(const Steady *s, const Runner *r, const Mark *then, const Mark *now,
+static bool runner_repeats(Steady *s, const Runner *r, const Mark *then, const Mark *now,
                            uint32_t micro_batches)
 {
     const RunnerMark *a = &then->runners[r->id], *b = &now->runners[r->id];
@@ -178,11 +178,11 @@ static bool runner_repeats(const Steady *s, const Runner *r, const Mark *then, c
         if (!free_run && host_ns != period_ns)
             return false;
     }
-    return rewind_repeats(s, r, a->lowest, b->highest + 1, shift, micro_batches, false);
+    return rewind_repeats(s, r, a->lowest, b->highest + 1, shift, micro_batches, false) &&
+           !rewind_would_go_on(s, r);
 }
 
-static bool is_period(const Steady *s, const Mark *then, const Mark *now,
-                      uint32_t micro_batches)
+static bool is_period(Steady *s, const Mark *then, const Mark *now, uint32_t micro_batches)
 {
     int64_t period_ns = now->now_ns - then->now_ns;
     if (!mark_equal(then, now, s->sim->slowed_any ? period_ns / SLACK_PART : 0))

@@ -106,6 +106,9 @@ void steady_shift(Steady *s, const Shift *shift); /* RankStat.repeat is known */
 /* engine_rewind.c */
 uint32_t rewind_most(Steady *s); /* strides that all ranks can be taken back now */
 void rewind_by(Steady *s, uint32_t strides);
+/* Has a lane run ahead through all there is for it in a short graph, and would by now be at work
+ * on what more strides have?  Then what is seen is not how they go by. */
+bool rewind_would_go_on(Steady *s, const Runner *r);
 /* steady_repeats of the places [from, to) of a rank, wherever it was taken back. */
 bool rewind_repeats(const Steady *s, const Runner *r, uint32_t from, uint32_t to,
                     uint32_t shift, uint32_t micro_batches, bool but_first);

@@ -201,20 +201,25 @@ static bool compare_shortened(Drawn *x, const Draw *d, const SimResult *whole, i
     return counted;
 }
 
-static void steady_one(uint64_t seed, SteadyKind kind, int64_t slack_ns)
+static void steady_drawn(Draw *d, int64_t slack_ns)
 {
-    Draw d;
     Drawn x;
     SimResult whole;
-    draw_steady(&d, seed, kind);
-    if (drawn_make(&x, &d) && drawn_run(&whole, &x, (SimOptions){ 0 }, &d)) {
-        bool found = compare_shortened(&x, &d, &whole, slack_ns);
+    if (drawn_make(&x, d) && drawn_run(&whole, &x, (SimOptions){ 0 }, d)) {
+        bool found = compare_shortened(&x, d, &whole, slack_ns);
         tried_n++;
         steady_n += found;
         pipelines_n += found && x.s.parallel.pp > 1;
         sim_result_free(&whole);
     }
     drawn_free(&x);
+}
+
+static void steady_one(uint64_t seed, SteadyKind kind, int64_t slack_ns)
+{
+    Draw d;
+    draw_steady(&d, seed, kind);
+    steady_drawn(&d, slack_ns);
 }
 
 static void left_out_on_uniform_machines(void)
@@ -312,6 +317,22 @@ static void paces_that_are_none(void)
     steady_one(101272, (SteadyKind){ .stragglers = true, .odd = true }, 0);
 }
 
+/* Without a limit gathers run ahead, in a short graph through all there is, and kernels are slowed
+ * no more: that is no steady state of a graph that has more to gather. */
+static void gathers_that_run_far_ahead(void)
+{
+    static const char *const models[] = { "gpt2-medium", "gpt2-xl", "llama3.2-1b" };
+    for (uint32_t i = 0; i < 2 * ARRAY_N(models); i++) {
+        Draw d = { .gpus = 8 };
+        draw_text(&d,
+                  "{\"model\":\"%s\",\"cluster\":\"%s\",\"training\":{\"global_batch\":"
+                  "%u,\"micro_batch\":1,\"seq_len\":1024},\"parallel\":{\"strategy\":"
+                  "\"fsdp\",\"dp\":4,\"pp\":2,\"limit_all_gathers\":false}}",
+                  models[i / 2], i % 2 ? "dgx-a100" : "hgx-h200", i % 2 ? 256 : 160);
+        steady_drawn(&d, 0);
+    }
+}
+
 /* All forwards, then all backwards: one more micro-batch is not one more turn. */
 static void not_all_schedules_take_turns(void)
 {
@@ -347,6 +368,7 @@ int main(void)
     RUN(pipelines_that_drift);
     RUN(strides_run_again_are_those_of_the_whole_graph);
     RUN(paces_that_are_none);
+    RUN(gathers_that_run_far_ahead);
     RUN(not_all_schedules_take_turns);
     return check_report();
 }
