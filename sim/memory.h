@@ -103,6 +103,14 @@ typedef struct MemoryExtra {
     uint64_t fragmentation_bytes;
 } MemoryExtra;
 
+/*
+ * Of the first looked_at ranks on nodes of a type that run a role, the first of those whose
+ * communicators take most; NONE_U32: none does.  They differ where groups do not divide nodes
+ * evenly, so that some span nodes and others do not.
+ */
+uint32_t memory_fullest_rank(const Graph *g, uint32_t role, const Machine *m, const NodeType *t,
+                             uint32_t looked_at);
+
 /* For a rank that runs role.  All 0 on a machine with ideal_collectives and on CPUs.  An allocator
  * that caches gives back what it does not use before it runs out of room, see caching_of_role; m
  * remembers that. */

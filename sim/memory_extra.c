@@ -65,7 +65,8 @@ static void mark_groups(bool *used, const Graph *g, const Segment *s)
     }
 }
 
-static uint64_t comm_bytes(const Graph *g, const Role *role, const Machine *m, uint32_t rank)
+/* By group, whether the role talks in it; the caller frees it. */
+static bool *groups_of_role(const Graph *g, const Role *role)
 {
     bool *used = mem_zero((size_t)g->groups_n + 1, sizeof *used);
     bool *seen = mem_zero((size_t)g->segments_n + 1, sizeof *seen);
@@ -75,13 +76,44 @@ static uint64_t comm_bytes(const Graph *g, const Role *role, const Machine *m, u
             mark_groups(used, g, &g->segments[segment]);
         seen[segment] = true;
     }
+    free(seen);
+    return used;
+}
+
+static uint64_t comm_bytes(const Graph *g, const bool *used, const Machine *m, uint32_t rank)
+{
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < g->groups_n; i++)
         if (used[i] && group_size(&g->groups[i]) > 1)
             bytes += channels_of(&g->groups[i], m, rank) * CHANNEL_BYTES;
-    free(used);
-    free(seen);
     return bytes;
+}
+
+uint32_t memory_fullest_rank(const Graph *g, uint32_t role, const Machine *m, const NodeType *t,
+                             uint32_t looked_at)
+{
+    uint64_t end =
+        min_u64((uint64_t)t->first_rank + (uint64_t)t->count * t->gpus_n, g->world_n);
+    uint32_t fullest = NONE_U32, others_n = 0;
+    uint64_t most = 0;
+    bool *used = looked_at > 1 ? groups_of_role(g, &g->roles[role]) : NULL;
+    for (uint64_t r = t->first_rank; r < end && looked_at > 0 && others_n < g->role_extent;) {
+        if (g->role_of[r / g->role_stride % g->role_extent] != role) {
+            r = (r / g->role_stride + 1) * g->role_stride;
+            others_n++;
+            continue;
+        }
+        uint64_t bytes = used ? comm_bytes(g, used, m, (uint32_t)r) : 0;
+        if (fullest == NONE_U32 || bytes > most) {
+            fullest = (uint32_t)r;
+            most = bytes;
+        }
+        looked_at--;
+        others_n = 0;
+        r++;
+    }
+    free(used);
+    return fullest;
 }
 
 /* Of ideal machines and of CPUs only what is allocated counts. */
@@ -125,8 +157,10 @@ MemoryExtra memory_extra(const Graph *g, const Role *role, RoleMemory *m,
     const NodeType *type = machine_place(machine, rank).type;
     if (is_plain(machine, &type->intra))
         return (MemoryExtra){ 0 };
+    bool *used = groups_of_role(g, role);
     MemoryExtra x = { .context_bytes = CONTEXT_BYTES,
-                      .comm_bytes = comm_bytes(g, role, machine, rank) };
+                      .comm_bytes = comm_bytes(g, used, machine, rank) };
+    free(used);
     uint64_t taken = x.context_bytes + x.comm_bytes, there = type->gpu->memory_bytes;
     uint64_t pool = held_in(g, role, m, there > taken ? there - taken : 0);
     x.fragmentation_bytes = pool > m->peak_bytes ? pool - m->peak_bytes : 0;

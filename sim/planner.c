@@ -595,6 +595,7 @@ static bool nothing_in_limits(const Plan *p, Err *err)
 
 /* ---- the ten best again ---- */
 
+/* The best may turn out not to fit, which is noted: then others are. */
 static bool look_again(Plan *p, Err *err)
 {
     Task tasks[PLAN_TOP] = { 0 };
@@ -607,6 +608,8 @@ static bool look_again(Plan *p, Err *err)
     PlanCandidate best = p->candidates[p->order[0]];
     if (!err->set)
         try_candidate(p, &best, COLLAPSED, &p->best, err);
+    if (best.fate == PLAN_TOO_LARGE)
+        p->candidates[p->order[0]] = best;
     return !err->set;
 }
 
@@ -643,15 +646,18 @@ bool plan_run(Plan *p, const PlanOptions *options, Err *err)
     if (!plan_open(p, options, err) || !plan_enumerate(p, err))
         return false;
     try_all(p);
-    count_fates(p);
-    if (p->fates[PLAN_SIMULATED] == 0)
-        return nothing_fits(p, err);
-    sort_feasible(p);
-    if (p->order_n == 0)
-        return nothing_in_limits(p, err);
-    find_front(p);
-    if (!look_again(p, err))
-        return false;
+    do {
+        report_free(&p->best);
+        count_fates(p);
+        if (p->fates[PLAN_SIMULATED] == 0)
+            return nothing_fits(p, err);
+        sort_feasible(p);
+        if (p->order_n == 0)
+            return nothing_in_limits(p, err);
+        find_front(p);
+        if (!look_again(p, err))
+            return false;
+    } while (p->candidates[p->order[0]].fate != PLAN_SIMULATED);
     plan_explain(p); /* simulates more, to compare the best with */
     count_fates(p);
     sort_feasible(p);

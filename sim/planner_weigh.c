@@ -43,21 +43,6 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     }
 }
 
-/* The first rank on nodes of a type that runs the role; NONE_U32: there is none.  Roles change
- * with every role_stride ranks. */
-static uint32_t rank_of_role(const Graph *g, const NodeType *t, uint32_t role)
-{
-    uint64_t end =
-        min_u64((uint64_t)t->first_rank + (uint64_t)t->count * t->gpus_n, g->world_n);
-    uint32_t seen = 0;
-    for (uint64_t r = t->first_rank; r < end && seen <= g->role_extent; seen++) {
-        if (g->role_of[r / g->role_stride % g->role_extent] == role)
-            return (uint32_t)r;
-        r = (r / g->role_stride + 1) * g->role_stride;
-    }
-    return NONE_U32;
-}
-
 /* Notes the need of a rank if it has least left so far. */
 static void note_need(PlanCandidate *c, const Graph *g, const Machine *m, RoleMemory *memory,
                       uint32_t role, uint32_t rank)
@@ -72,6 +57,10 @@ static void note_need(PlanCandidate *c, const Graph *g, const Machine *m, RoleMe
     c->gpu_bytes = there;
 }
 
+/* Ranks of a role that are looked at for the fullest; groups lie on nodes in the same way again long
+ * before. */
+enum { RANKS_MAX = 1 << 14 };
+
 void plan_weigh(PlanCandidate *c, const Plan *p, const Graph *g, const Machine *m,
                 RoleMemory *memory, bool exactly)
 {
@@ -80,7 +69,7 @@ void plan_weigh(PlanCandidate *c, const Plan *p, const Graph *g, const Machine *
         if (exactly)
             memory_replay(&memory[i], g, &g->roles[i], m, &p->sw);
         for (uint32_t t = 0; t < m->types_n; t++) {
-            uint32_t rank = rank_of_role(g, &m->types[t], i);
+            uint32_t rank = memory_fullest_rank(g, i, m, &m->types[t], exactly ? RANKS_MAX : 1);
             if (rank != NONE_U32)
                 note_need(c, g, m, &memory[i], i, rank);
         }

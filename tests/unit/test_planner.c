@@ -457,6 +457,27 @@ static void the_best_fit_on_all_types_of_gpus(void)
     plan_free(&p);
 }
 
+/* Six ranks of tp on nodes of eight GPUs: some of these groups span nodes, with more buffers, and
+ * not that of the first rank. */
+static void the_best_fit_where_groups_span_nodes(void)
+{
+    Setting settings[] = { { "cluster.intra_node.kind", "pcie" },
+                           { "cluster.intra_node.GBps", "25" },
+                           { "training.global_batch", "48" },
+                           { "parallel.tp", "6" } };
+    PlanOptions o = options_of(small_example, 12);
+    Plan p = { 0 };
+    Err err = { 0 };
+    o.settings = settings;
+    o.settings_n = ARRAY_N(settings);
+    o.weighs_all = true;
+    CHECK(plan_run(&p, &o, &err));
+    CHECK(p.order_n >= 2);
+    for (uint32_t i = 0; i < p.order_n && i < PLAN_TOP; i++)
+        compare_need(&p, &p.candidates[p.order[i]]);
+    plan_free(&p);
+}
+
 /* Without fragmentation it would do without recomputation: 55.2 GiB. */
 static void the_best_fit_with_fragmentation(void)
 {
@@ -578,6 +599,7 @@ int main(void)
     RUN(results_do_not_depend_on_threads);
     RUN(the_best_is_first);
     RUN(bounds_hold_for_all_that_fit);
+    RUN(the_best_fit_where_groups_span_nodes);
     RUN(the_best_fit_with_fragmentation);
     RUN(why_asks_who_recomputes_more);
     RUN(why_says_what_room_to_spare_costs);
