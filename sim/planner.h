@@ -100,6 +100,8 @@ typedef struct Plan {
     Scenario *bases; /* by GPU count; software is the same */
     uint32_t *gpus;  /* by base */
     Software sw;
+    uint32_t own_micro_batch,
+        own_virtual_stages; /* of the scenario as it stands; 0: it does not */
     uint32_t n, cap;
     PlanCandidate *candidates;
     uint32_t order_n; /* simulated ones that meet deadline and budget, best first */

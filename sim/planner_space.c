@@ -9,10 +9,13 @@
  *     pp   at most the model's blocks
  *     cp   pieces of at least CP_TOKENS_MIN tokens
  *     ep   of models with experts: what divides them and dp x cp
- *     micro-batch   powers of two, up to the replica's batch
- *     virtual stages   2, 4, 8 ... where every chunk has as many blocks
+ *     micro-batch   of what divides the replica's batch always the largest that is at most twice
+ *                   the one before (powers of two, of a batch that is one); and the scenario's own
+ *     virtual stages   in the same way, where every chunk has as many blocks
  *     strategy   ddp, zero1, fsdp; zero2 and hsdp (sharding within the node) with pp 1;
  *                one alone where nothing is replicated
+ *
+ * What --set fixes is tried whatever these rules say, if the reader allows it.
  */
 #include "sim/planner.h"
 
@@ -21,7 +24,7 @@
 
 #include "sim/scenario_parts.h"
 
-enum { CP_TOKENS_MIN = 1024, MICRO_BATCH_TRIED_MAX = 64, VIRTUAL_TRIED_MAX = 16 };
+enum { CP_TOKENS_MIN = 1024, MICRO_BATCH_TRIED_MAX = 512, VIRTUAL_TRIED_MAX = 16 };
 
 const char *const plan_recompute_names[RECOMPUTE_LAYERS] = { "none", "selective", "full" };
 
@@ -40,6 +43,14 @@ static const Setting neutral[] = {
     { "training.micro_batch", "1" },
     { "training.recompute", "none" },
 };
+
+static bool is_tried(const char *key)
+{
+    for (size_t i = 0; i < ARRAY_N(neutral); i++)
+        if (strcmp(key, neutral[i].key) == 0)
+            return true;
+    return false;
+}
 
 /* ---- bases ---- */
 
@@ -83,6 +94,25 @@ static bool check_base(const Scenario *s, const PlanOptions *o, Err *err)
     return true;
 }
 
+/* With other --set the scenario as it stands may be none: then it has nothing of its own. */
+static void read_own(Plan *p)
+{
+    Scenario s = { 0 };
+    Err ignored = { 0 };
+    const PlanOptions *o = p->options;
+    uint32_t n = 0;
+    Setting *rest = mem_zero((size_t)o->settings_n + 1, sizeof *rest);
+    for (uint32_t i = 0; i < o->settings_n; i++)
+        if (!is_tried(o->settings[i].key))
+            rest[n++] = o->settings[i];
+    if (scenario_read(&s, o->scenario, rest, n, &ignored)) {
+        p->own_micro_batch = s.training.micro_batch;
+        p->own_virtual_stages = s.parallel.virtual_stages;
+    }
+    scenario_free(&s);
+    free(rest);
+}
+
 /* Mixed nodes are as many as the file says; of equal ones as many as are needed. */
 static bool read_count(Scenario *s, const Scenario *first, const PlanOptions *o, uint32_t gpus,
                        Err *err)
@@ -96,13 +126,40 @@ static bool read_count(Scenario *s, const Scenario *first, const PlanOptions *o,
     return read_base(s, o, mixed ? 0 : nodes, err) || err_wrap(err, "--gpus %" PRIu32, gpus);
 }
 
+/* What is tried is fixed by its own key, not as part of an object or by a part of it. */
+static bool check_keys(const PlanOptions *o, Err *err)
+{
+    for (uint32_t i = 0; i < o->settings_n; i++)
+        for (size_t k = 0; k < ARRAY_N(neutral); k++) {
+            const char *set = o->settings[i].key, *tried = neutral[k].key;
+            size_t n = strlen(set), tried_n = strlen(tried);
+            char member[64];
+            snprintf(member, sizeof member, "\"%.40s\"", strrchr(tried, '.') + 1);
+            if (strcmp(set, "parallel.stage_layers") == 0 &&
+                strcmp(o->settings[i].value, "null") != 0)
+                return err_set(err,
+                               "--set %s: plan shares out the blocks itself, only null is "
+                               "allowed",
+                               set);
+            bool above = strncmp(tried, set, n) == 0 && tried[n] == '.' &&
+                         strstr(o->settings[i].value, member);
+            if (above || (strncmp(set, tried, tried_n) == 0 && set[tried_n] == '.'))
+                return err_set(err,
+                               "--set %.80s: plan tries %s; --set %s=VALUE fixes it, where "
+                               "VALUE is one that is tried",
+                               set, tried, tried);
+        }
+    return true;
+}
+
 bool plan_open(Plan *p, const PlanOptions *o, Err *err)
 {
     Scenario first = { 0 };
     p->options = o;
-    if (!read_base(&first, o, 0, err))
+    if (!check_keys(o, err) || !read_base(&first, o, 0, err))
         return false;
     bool ok = check_base(&first, o, err);
+    read_own(p);
     p->bases = PUSH_ARRAY(&p->arena, Scenario, o->counts_n);
     p->gpus = PUSH_ARRAY(&p->arena, uint32_t, o->counts_n);
     for (uint32_t i = 0; i < o->counts_n && ok; i++) {
@@ -195,27 +252,40 @@ const Setting *plan_other_setting(const Plan *p, char (*settings)[PLAN_SETTING_C
 
 /* ---- what the user fixes ---- */
 
-/* Is value what --set says of the key, if it says anything? */
-static bool is_wanted(const Plan *p, const char *key, const char *value)
+/* What --set says of a key, last; NULL: nothing, or that it is as if not given. */
+static const char *fixed_value(const Plan *p, const char *key)
 {
-    for (uint32_t i = 0; i < p->options->settings_n; i++) {
-        const Setting *set = &p->options->settings[i];
-        if (strcmp(set->key, key) == 0 && strcmp(set->value, value) != 0)
-            return false;
-    }
-    return true;
+    const char *value = NULL;
+    for (uint32_t i = 0; i < p->options->settings_n; i++)
+        if (strcmp(p->options->settings[i].key, key) == 0)
+            value = p->options->settings[i].value;
+    return value && strcmp(value, "null") == 0 ? NULL : value;
 }
 
-/* Texts are made only where the key is set: thousands of candidates are asked about. */
+/* A value is JSON, else text: "fsdp" with quotes or without. */
+static bool is_wanted(const Plan *p, const char *key, const char *value)
+{
+    const char *fixed = fixed_value(p, key);
+    size_t n = strlen(value);
+    if (!fixed || strcmp(fixed, value) == 0)
+        return true;
+    return fixed[0] == '"' && strncmp(fixed + 1, value, n) == 0 &&
+           strcmp(fixed + 1 + n, "\"") == 0;
+}
+
 static bool is_wanted_number(const Plan *p, const char *key, uint32_t value)
 {
-    char text[16];
-    for (uint32_t i = 0; i < p->options->settings_n; i++)
-        if (strcmp(p->options->settings[i].key, key) == 0) {
-            snprintf(text, sizeof text, "%" PRIu32, value);
-            return is_wanted(p, key, text);
-        }
-    return true;
+    const char *fixed = fixed_value(p, key);
+    char *end = NULL;
+    return !fixed || (strtod(fixed, &end) == value && *end == '\0');
+}
+
+/* What --set says of a key, else otherwise. */
+static uint32_t fixed_number(const Plan *p, const char *key, uint32_t otherwise)
+{
+    const char *fixed = fixed_value(p, key);
+    double x = fixed ? strtod(fixed, NULL) : otherwise;
+    return x >= 1 && x <= UINT32_MAX ? (uint32_t)x : 0;
 }
 
 static bool is_wanted_split(const Plan *p, const PlanCandidate *c)
@@ -286,34 +356,81 @@ static void try_named_schedule(Plan *p, PlanCandidate c)
             }
 }
 
+/* What is counted on from 1, and by the batch or the blocks of c must be allowed. */
+typedef bool Divides(const Plan *p, const PlanCandidate *c, uint32_t n);
+
+/* After `last` the largest that is allowed and at most twice as large, else the next that is; 0:
+ * there is none up to max. */
+static uint32_t next_tried(const Plan *p, const PlanCandidate *c, Divides *divides,
+                           uint32_t last, uint32_t max)
+{
+    for (uint32_t n = 2 * last < max ? 2 * last : max; n > last; n--)
+        if (divides(p, c, n))
+            return n;
+    for (uint32_t n = 2 * last + 1; n <= max; n++)
+        if (divides(p, c, n))
+            return n;
+    return 0;
+}
+
+static bool divides_blocks(const Plan *p, const PlanCandidate *c, uint32_t n)
+{
+    const Model *m = &p->bases[c->base].model;
+    uint32_t blocks = scenario_blocks(m), ends = m->kind == MODEL_TRANSFORMER ? 2 : 0;
+    return c->pp * n <= blocks &&
+           (blocks % (c->pp * n) == 0 || (blocks + ends) % (c->pp * n) == 0);
+}
+
+static void try_interleaved(Plan *p, PlanCandidate c, uint32_t virtual_stages)
+{
+    c.schedule = SCHEDULE_INTERLEAVED;
+    c.virtual_stages = virtual_stages;
+    try_tensor(p, c);
+}
+
 static void try_schedules(Plan *p, PlanCandidate c)
 {
-    const Model *m = &p->bases[c.base].model;
-    uint32_t blocks = scenario_blocks(m), ends = m->kind == MODEL_TRANSFORMER ? 2 : 0;
+    uint32_t blocks = scenario_blocks(&p->bases[c.base].model), last = 1;
+    uint32_t own = fixed_number(p, "parallel.virtual_stages", p->own_virtual_stages);
     try_named_schedule(p, c);
     c.schedule = SCHEDULE_1F1B;
     c.virtual_stages = 1;
     try_tensor(p, c);
-    c.schedule = SCHEDULE_INTERLEAVED;
-    for (uint32_t v = 2; c.pp > 1 && v <= VIRTUAL_TRIED_MAX && c.pp * v <= blocks; v *= 2) {
-        c.virtual_stages = v;
-        if (blocks % (c.pp * v) == 0 || (blocks + ends) % (c.pp * v) == 0)
-            try_tensor(p, c);
+    if (c.pp == 1)
+        return;
+    while ((last = next_tried(p, &c, divides_blocks, last, VIRTUAL_TRIED_MAX)) > 0) {
+        try_interleaved(p, c, last);
+        own = own == last ? 0 : own;
     }
+    if (own > 1 && own <= blocks / c.pp)
+        try_interleaved(p, c, own);
 }
 
+static bool divides_batch(const Plan *p, const PlanCandidate *c, uint32_t n)
+{
+    return p->bases[c->base].training.global_batch / c->dp % n == 0;
+}
+
+static void try_batch(Plan *p, PlanCandidate c, uint32_t micro_batch)
+{
+    c.micro_batch = micro_batch;
+    if (is_wanted_number(p, "training.micro_batch", micro_batch))
+        try_schedules(p, c);
+}
+
+/* Rising: who does not fit tells of all that are larger. */
 static void try_batches(Plan *p, PlanCandidate c)
 {
-    const Training *t = &p->bases[c.base].training;
-    uint32_t of_replica = t->global_batch / c.dp;
+    uint32_t of_replica = p->bases[c.base].training.global_batch / c.dp;
+    uint32_t own = fixed_number(p, "training.micro_batch", p->own_micro_batch);
+    uint32_t max = of_replica < MICRO_BATCH_TRIED_MAX ? of_replica : MICRO_BATCH_TRIED_MAX;
     if (!is_wanted_strategy(p, &c))
         return;
-    for (uint32_t b = 1; b <= MICRO_BATCH_TRIED_MAX && b <= of_replica; b++) {
-        bool power = (b & (b - 1)) == 0;
-        if (of_replica % b != 0 || !power || !is_wanted_number(p, "training.micro_batch", b))
-            continue;
-        c.micro_batch = b;
-        try_schedules(p, c);
+    for (uint32_t b = 1, next; b > 0; b = next) {
+        try_batch(p, c, b);
+        next = next_tried(p, &c, divides_batch, b, max);
+        if (own > b && (own < next || next == 0) && divides_batch(p, &c, own))
+            try_batch(p, c, own);
     }
 }
 
@@ -398,14 +515,6 @@ static void try_count(Plan *p, uint32_t base)
     }
 }
 
-static bool is_tried(const char *key)
-{
-    for (size_t i = 0; i < ARRAY_N(neutral); i++)
-        if (strcmp(key, neutral[i].key) == 0)
-            return true;
-    return false;
-}
-
 /* "parallel.tp 3 and parallel.dp 4": what --set says of keys that are tried. */
 static uint32_t list_fixed(const PlanOptions *o, char *text, size_t cap)
 {
@@ -440,26 +549,67 @@ static void add_value(char *list, size_t cap, const Plan *p, const PlanCandidate
     }
 }
 
-/* The values " 1, 2, 4" that candidates have of a key, were it not fixed; "" where none are. */
-static void list_values(Plan *p, const char *key, char *list, size_t cap)
+static int compare_numbers(const void *a, const void *b)
+{
+    const unsigned long x = *(const unsigned long *)a, y = *(const unsigned long *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Splits come in an order of their own. */
+static void sort_numbers(char *list, size_t cap)
+{
+    enum { NUMBERS_MAX = 128 };
+    unsigned long numbers[NUMBERS_MAX];
+    size_t n = 0, at = 0;
+    char *rest = list;
+    for (; *rest && n < NUMBERS_MAX; rest += *rest == ',') {
+        char *from = rest;
+        numbers[n++] = strtoul(from, &rest, 10);
+        if (rest == from) /* words */
+            return;
+    }
+    qsort(numbers, n, sizeof *numbers, compare_numbers);
+    for (size_t i = 0; i < n && at < cap && *rest == '\0'; i++)
+        at += (size_t)snprintf(list + at, cap - at, "%s %lu", i > 0 ? "," : "", numbers[i]);
+}
+
+/* All candidates there would be if --set did not fix the key; NULL: nor any that is tried. */
+static void enumerate_without(Plan *p, const char *key)
 {
     const PlanOptions *asked = p->options;
     PlanOptions free = *asked;
     Setting *rest = PUSH_ARRAY(&p->arena, Setting, asked->settings_n);
     free.settings = rest;
     free.settings_n = 0;
-    for (uint32_t i = 0; i < asked->settings_n; i++)
-        if (strcmp(asked->settings[i].key, key) != 0)
+    for (uint32_t i = 0; i < asked->settings_n; i++) {
+        const char *set = asked->settings[i].key;
+        if (key ? strcmp(set, key) != 0 : !is_tried(set))
             rest[free.settings_n++] = asked->settings[i];
+    }
     p->options = &free;
     enumerate(p);
+    p->options = asked;
+}
+
+/* The values " 1, 2, 4" that candidates have of a key, were it not fixed; "" where none are. */
+static void list_values(Plan *p, const char *key, char *list, size_t cap)
+{
+    enumerate_without(p, key);
     list[0] = '\0';
     for (uint32_t i = 0; i < p->n; i++)
         add_value(list, cap, p, &p->candidates[i], key);
     if (list[0])
         list[strlen(list) - 1] = '\0';
-    p->options = asked;
+    sort_numbers(list, cap);
     p->n = 0;
+}
+
+static bool some_without_fixing(Plan *p)
+{
+    enumerate_without(p, NULL);
+    bool some = p->n > 0;
+    p->n = 0;
+    return some;
 }
 
 /* What --set fixes that no candidate has; of one key alone, what they have instead. */
@@ -482,7 +632,7 @@ static bool nothing_to_try(Plan *p, Err *err)
 {
     char fixed[400];
     uint32_t fixed_n = list_fixed(p->options, fixed, sizeof fixed);
-    if (fixed_n > 0)
+    if (fixed_n > 0 && some_without_fixing(p))
         return nothing_fixed_so(p, fixed, fixed_n, err);
     const PlanCandidate c = { .dp = p->gpus[0],
                               .tp = 1,

@@ -223,18 +223,20 @@ static void check_fixed(const Plan *all, const char *setting)
 
 static void a_setting_leaves_those_that_have_it(void)
 {
-    static const char *const settings[] = { "parallel.dp=2",
-                                            "parallel.tp=4",
-                                            "parallel.pp=2",
-                                            "parallel.cp=1",
-                                            "parallel.ep=1",
-                                            "parallel.strategy=zero1",
-                                            "parallel.schedule=interleaved",
-                                            "parallel.virtual_stages=2",
-                                            "parallel.stage_layers=null",
-                                            "parallel.sequence_parallel=true",
-                                            "training.micro_batch=2",
-                                            "training.recompute=selective" };
+    static const char *const settings[] = {
+        "parallel.dp=2",
+        "parallel.tp=4",
+        "parallel.pp=2",
+        "parallel.cp=1",
+        "parallel.ep=1",
+        "parallel.strategy=zero1",
+        "parallel.schedule=interleaved",
+        "parallel.virtual_stages=3", /* wherever it can be */
+        "parallel.stage_layers=null",
+        "parallel.sequence_parallel=true",
+        "training.micro_batch=2",
+        "training.recompute=selective"
+    };
     Plan all = { 0 };
     Err err = { 0 };
     PlanOptions o = options_of(small_example, 8);
@@ -242,6 +244,58 @@ static void a_setting_leaves_those_that_have_it(void)
     for (size_t i = 0; i < ARRAY_N(settings); i++)
         check_fixed(&all, settings[i]);
     plan_free(&all);
+}
+
+static bool has_candidate(const Plan *p, uint32_t micro_batch, uint32_t virtual_stages)
+{
+    for (uint32_t k = 0; k < p->n; k++)
+        if (p->candidates[k].micro_batch == micro_batch &&
+            p->candidates[k].virtual_stages == virtual_stages)
+            return true;
+    return false;
+}
+
+/* Of 60 samples a replica: always the largest divisor that is at most twice the one before, among
+ * them the scenario's own 12; and any that is asked for. */
+static void micro_batches_are_those_that_divide_the_batch(void)
+{
+    static const uint32_t tried[] = { 1, 2, 4, 6, 12, 20, 30, 60 };
+    Setting settings[] = { { "parallel.dp", "8" }, { "training.micro_batch", "5" } };
+    for (uint32_t fixed = 0; fixed < 2; fixed++) {
+        Plan p = { 0 };
+        Err err = { 0 };
+        PlanOptions o = options_of(small_example, 8);
+        o.settings = settings;
+        o.settings_n = 1 + fixed;
+        CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+        CHECK_U64(12, p.own_micro_batch);
+        uint32_t n = 0, before = 0;
+        for (uint32_t k = 0; k < p.n && p.candidates[k].strategy == STRATEGY_DDP; k++)
+            if (p.candidates[k].micro_batch != before) {
+                before = p.candidates[k].micro_batch;
+                CHECK_U64(fixed ? 5 : tried[n], before);
+                n++;
+            }
+        CHECK_U64(fixed ? 1 : ARRAY_N(tried), n);
+        plan_free(&p);
+    }
+}
+
+/* 12 blocks over 2 stages: chunks of 6, 3, 2 and 1 blocks; any that are asked for. */
+static void chunks_are_those_that_divide_the_blocks(void)
+{
+    Setting settings[] = { { "parallel.pp", "2" }, { "parallel.virtual_stages", "4" } };
+    for (uint32_t fixed = 0; fixed < 2; fixed++) {
+        Plan p = { 0 };
+        Err err = { 0 };
+        PlanOptions o = options_of(small_example, 8);
+        o.settings = settings;
+        o.settings_n = 1 + fixed;
+        CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+        for (uint32_t v = 1; v <= 8; v++)
+            CHECK_INT(fixed ? v == 4 : 6 % v == 0, has_candidate(&p, 1, v));
+        plan_free(&p);
+    }
 }
 
 /* Every divisor of experts and of dp x cp, under the strategies that keep parameters whole; no
@@ -594,6 +648,8 @@ int main(void)
     RUN(few_micro_batches_weigh_what_all_do);
     RUN(settings_make_the_candidate_again);
     RUN(a_setting_leaves_those_that_have_it);
+    RUN(micro_batches_are_those_that_divide_the_batch);
+    RUN(chunks_are_those_that_divide_the_blocks);
     RUN(experts_are_tried_on_as_many_ranks_as_divide_them);
     RUN(every_candidate_uses_all_gpus_once);
     RUN(results_do_not_depend_on_threads);
