@@ -141,6 +141,7 @@ static void run_job(void *task)
 
 typedef struct Batch {
     const Options *options;
+    JsonDoc *only; /* of a file that is written: runs when it turns out to be the only one */
     JobList jobs;
 } Batch;
 
@@ -149,19 +150,27 @@ static const Job *job_at(const Batch *b, uint32_t i)
     return b->jobs.at[i];
 }
 
-static bool add_job(void *user, JsonDoc *doc, Err *err)
+static void add_job(Batch *b, JsonDoc *doc)
+{
+    Job *job = mem_zero(1, sizeof *job);
+    job->options = b->options;
+    job->doc = doc;
+    job_list_add(&b->jobs, run_job, job, &job->progress);
+}
+
+static bool take_scenario(void *user, JsonDoc *doc, Err *err)
 {
     Batch *b = user;
     const Options *o = b->options;
-    if (b->jobs.n == 1 && (o->trace || o->graph)) {
+    if (!o->trace && !o->graph) {
+        add_job(b, doc);
+    } else if (!b->only) {
+        b->only = doc;
+    } else {
         json_close(doc);
         return err_set(err, "%s takes one scenario, but '%s' holds several",
                        o->trace ? "--trace" : "--graph", o->names[0]);
     }
-    Job *job = mem_zero(1, sizeof *job);
-    job->options = o;
-    job->doc = doc;
-    job_list_add(&b->jobs, run_job, job, &job->progress);
     return true;
 }
 
@@ -170,7 +179,11 @@ static void batch_run(Batch *b, const Options *o, Err *err)
     Err reading = { 0 };
     b->options = o;
     job_list_open(&b->jobs, o->jobs ? o->jobs : pool_processors());
-    scenario_each(o->names, o->names_n, add_job, b, &reading);
+    scenario_each(o->names, o->names_n, take_scenario, b, &reading);
+    if (b->only && reading.set)
+        json_close(b->only);
+    else if (b->only)
+        add_job(b, b->only);
     job_list_close(&b->jobs);
     for (uint32_t i = 0; i < b->jobs.n && !err->set; i++)
         *err = job_at(b, i)->err;

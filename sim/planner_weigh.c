@@ -57,8 +57,7 @@ static void note_need(PlanCandidate *c, const Graph *g, const Machine *m, RoleMe
     c->gpu_bytes = there;
 }
 
-/* Ranks of a role that are looked at for the fullest; groups lie on nodes in the same way again long
- * before. */
+/* Ranks of a role that are looked at for the fullest: long before, groups lie on nodes alike. */
 enum { RANKS_MAX = 1 << 14 };
 
 void plan_weigh(PlanCandidate *c, const Plan *p, const Graph *g, const Machine *m,

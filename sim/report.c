@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/texts.h"
+
 static double seconds(int64_t ns)
 {
     return (double)ns / 1e9;
@@ -229,6 +231,41 @@ static const char *recompute_text(Report *r, const Training *t)
     return arena_printf(&r->arena, "%" PRIu32 " layers", t->recompute_layers);
 }
 
+/* Types of nodes with the same GPU count as one. */
+static uint64_t ranks_with(const Fill *f, const char *gpu)
+{
+    const Machine *m = &f->s->machine;
+    uint64_t ranks_n = 0;
+    for (uint32_t i = 0; i < m->types_n; i++) {
+        const NodeType *t = &m->types[i];
+        uint64_t there = (uint64_t)t->count * t->gpus_n;
+        if (strcmp(t->gpu->name, gpu) == 0 && t->first_rank < f->g->world_n)
+            ranks_n += min_u64(there, f->g->world_n - t->first_rank);
+    }
+    return ranks_n;
+}
+
+static void fill_gpus(const Fill *f)
+{
+    Report *r = f->r;
+    const Machine *m = &f->s->machine;
+    char number[TEXT_CAP];
+    r->gpu = r->gpus_counted = "";
+    for (uint32_t i = 0; i < m->types_n; i++) {
+        const char *name = m->types[i].gpu->name;
+        uint32_t first = 0;
+        while (strcmp(m->types[first].gpu->name, name) != 0)
+            first++;
+        uint64_t ranks_n = ranks_with(f, name);
+        if (first < i || ranks_n == 0)
+            continue;
+        const char *and = i > 0 ? " + " : "";
+        r->gpu = arena_printf(&r->arena, "%s%s%s", r->gpu, and, name);
+        r->gpus_counted = arena_printf(&r->arena, "%s%s%s x %s", r->gpus_counted, and,
+                                       text_number(number, (double)ranks_n, 0), name);
+    }
+}
+
 static void fill_names(const Fill *f)
 {
     Report *r = f->r;
@@ -238,7 +275,7 @@ static void fill_names(const Fill *f)
     r->schedule = schedule_names[s->parallel.schedule];
     r->model = copy(r, s->model.name ? s->model.name : "");
     r->cluster = copy(r, s->machine.name ? s->machine.name : "");
-    r->gpu = copy(r, gpu_of(f, 0)->name);
+    fill_gpus(f);
     r->software = copy(r, s->software);
     r->precision = dtype_names[s->training.precision];
     r->gpus = f->g->world_n;

@@ -37,10 +37,9 @@ void report_classes_json(const uint64_t *of_class, JsonOut *j)
         json_put_uint(j, keys[c], of_class[c]);
 }
 
-/* Of the rank that allocates most, and of the one whose GPU is fullest. */
+/* Of one rank; or of the one that allocates most, and of the one whose GPU is fullest. */
 static void write_memory(JsonOut *j, const ReportMemory *m, const ReportMemory *fullest)
 {
-    json_put_open(j, "memory", '{');
     json_put_uint(j, "peak_bytes", m->peak_bytes);
     json_put_uint(j, "reserved_bytes", fullest->reserved_bytes);
     report_classes_json(m->of_class, j);
@@ -48,7 +47,6 @@ static void write_memory(JsonOut *j, const ReportMemory *m, const ReportMemory *
     json_put_uint(j, "comm_buffers_bytes", fullest->extra.comm_bytes);
     json_put_uint(j, "fragmentation_bytes", fullest->extra.fragmentation_bytes);
     json_put_uint(j, "gpu_bytes", fullest->gpu_bytes);
-    json_out_close(j, '}');
 }
 
 static void write_bounds(JsonOut *j, const ReportBounds *b)
@@ -116,7 +114,9 @@ static void write_rank(JsonOut *j, const ReportRank *k)
     json_put_number(j, "end_s", k->end_s);
     write_rates(j, &k->rates);
     write_times(j, &k->times);
+    json_put_open(j, "memory", '{');
     write_memory(j, &k->memory, &k->memory);
+    json_out_close(j, '}');
     json_put_bool(j, "fits", k->memory.fits);
     write_collectives(j, k);
     write_bounds(j, &k->bounds);
@@ -207,7 +207,11 @@ void report_json(const Report *r, JsonOut *j)
     write_headline(j, r);
     write_rates(j, &r->rates);
     write_times(j, &r->times);
+    json_put_open(j, "memory", '{');
+    json_put_uint(j, "peak_rank", r->ranks[r->peak_rank].rank);
+    json_put_uint(j, "reserved_rank", r->ranks[r->full_rank].rank);
     write_memory(j, report_memory(r), report_fullest(r));
+    json_out_close(j, '}');
     json_put_bool(j, "fits", r->fits);
     json_put_number(j, "cost_usd_per_step", r->cost_usd_per_step);
     write_critical_path(j, r);

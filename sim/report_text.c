@@ -110,8 +110,8 @@ static void print_commas(Words *w, const char *text)
 static void print_head(Words *w, const Report *r)
 {
     Line on = { .n = 0 }, how = { .n = 0 };
-    add(&on, "%.40s%s%s parameters, %s x %.40s", r->model, *r->model ? ", " : "",
-        text_count(next(w), (double)r->params_n), NUMBER(r->gpus, 0), r->gpu);
+    add(&on, "%.40s%s%s parameters, %.80s", r->model, *r->model ? ", " : "",
+        text_count(next(w), (double)r->params_n), r->gpus_counted);
     if (*r->cluster && strcmp(r->cluster, r->gpu) != 0)
         add(&on, " (%.40s)", r->cluster);
     add(&on, ", software %.40s", r->software);

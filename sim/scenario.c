@@ -78,9 +78,14 @@ const char *const scenario_metrics[SCENARIO_METRICS_N] = { "step_time_s",
 
 static double read_value(JsonObj *o, const char *metric)
 {
-    if (strcmp(metric, "fits") == 0 && json_type(json_get(o, "value")) == JSON_BOOL)
+    bool fits = strcmp(metric, "fits") == 0;
+    if (fits && json_type(json_get(o, "value")) == JSON_BOOL)
         return json_bool(o, "value", false) ? 1 : 0;
-    return json_number(o, "value", 0, 1e18, JSON_REQUIRED);
+    double x = json_number(o, "value", 0, 1e18, JSON_REQUIRED);
+    if (o->ok && fits && x != 0 && x != 1)
+        o->ok = json_fail(json_member(o->node, "value"), o->err,
+                          "%g is neither 0 nor 1; true or false says whether it fits", x);
+    return x;
 }
 
 static bool read_measured_row(Measured *row, JsonNode node, Err *err)

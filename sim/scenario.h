@@ -150,7 +150,8 @@ void scenario_free(Scenario *s); /* s is empty again */
  * cluster, GPUs, software or data.  Whoever writes a file asks first.
  */
 bool scenario_is_made_of(const Scenario *s, const char *path);
-bool scenario_spares(const Scenario *s, const char *path, Err *err); /* if not; else a sentence */
+bool scenario_spares(const Scenario *s, const char *path,
+                     Err *err); /* if not; else a sentence */
 
 /* Whether there is such a software file; the message lists those there are. */
 bool scenario_software_exists(const Scenario *s, Err *err);
