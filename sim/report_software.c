@@ -53,17 +53,15 @@ static void print_fact(FILE *out, const char *path, const char *value, const cha
 }
 
 /* A list, which the log does not hold: "norm, activation". */
-static void print_selective(JsonNode root, JsonNode sources, FILE *out)
+static void print_list(JsonNode list, JsonNode sources, FILE *out)
 {
-    static const char path[] = "recompute.selective";
-    JsonNode list = json_member(json_member(root, "recompute"), "selective");
     char words[TEXT_CAP] = "none";
     size_t i = 0, at = 0;
     for (JsonNode word = json_first(list); word.item && at + 60 < sizeof words;
          word = json_next(word, list, ++i))
         at += (size_t)snprintf(words + at, sizeof words - at, "%s%.50s", i ? ", " : "",
                                json_text(word));
-    print_fact(out, path, words, source_of(sources, path));
+    print_fact(out, list.path, words, source_of(sources, list.path));
 }
 
 static void print_facts(JsonDoc *doc, FILE *out)
@@ -74,7 +72,10 @@ static void print_facts(JsonDoc *doc, FILE *out)
     for (size_t i = 0; i < n; i++)
         if (is_fact(rows[i].path))
             print_fact(out, rows[i].path, rows[i].value, source_of(sources, rows[i].path));
-    print_selective(root, sources, out);
+    JsonNode passes = json_member(json_member(root, "kernels"), "optimizer_passes");
+    if (passes.item)
+        print_list(passes, sources, out);
+    print_list(json_member(json_member(root, "recompute"), "selective"), sources, out);
 }
 
 bool report_software_text(const char *name, FILE *out, Err *err)

@@ -79,8 +79,9 @@ typedef struct Training {
     Recompute recompute;
     uint32_t recompute_layers; /* per stage, for RECOMPUTE_LAYERS */
     double lr, weight_decay, beta1, beta2, eps, momentum, grad_clip; /* grad_clip 0 = none */
-    bool loss_mse;                                                   /* else cross_entropy */
-    const char *data; /* "synthetic", "regression20", or the path of a text file */
+    bool grad_clip_set; /* given by the user; else the software may have passes for it */
+    bool loss_mse;      /* else cross_entropy */
+    const char *data;   /* "synthetic", "regression20", or the path of a text file */
     uint64_t seed;
     Attention attention;
     bool compiled;

@@ -121,6 +121,7 @@ static bool read_optimizer(JsonObj *o, Training *t)
     t->eps = json_number(o, "eps", 0, 1, 1e-8);
     double momentum = t->optimizer == OPT_MOMENTUM ? 0.9 : 0;
     t->momentum = json_number(o, "momentum", 0, 1, momentum);
+    t->grad_clip_set = json_has(o, "grad_clip");
     t->grad_clip = json_number(o, "grad_clip", 0, 1e12, 0);
     return read_betas(o, t);
 }

@@ -68,6 +68,20 @@ static const Fact selective_facts[] = {
     { "all_but_qkv", offsetof(Software, selective_all_but_qkv) },
 };
 
+/* Words of kernels.optimizer_passes. */
+static const Fact pass_facts[] = {
+    { "zero_grads", offsetof(Software, zeroes_grads) },
+    { "check_grads", offsetof(Software, checks_grads) },
+    { "average_grads", offsetof(Software, averages_grads) },
+    { "main_grads", offsetof(Software, copies_grads) },
+    { "unscale", offsetof(Software, unscales_grads) },
+    { "norm", offsetof(Software, norms_grads) },
+    { "clip", offsetof(Software, clips_grads) },
+    { "copy_params", offsetof(Software, copies_params) },
+};
+
+#define PASS_WORDS \
+    "zero_grads, check_grads, average_grads, main_grads, unscale, norm, clip, copy_params"
 #define SELECTIVE_WORDS "attention, norm, activation, op, all_but_qkv"
 
 static bool *fact_at(Software *sw, const Fact *fact)
@@ -112,6 +126,41 @@ static bool check_pair(bool fact, bool other, JsonNode node, const char *name,
     return json_fail(json_member(node, name), err, "true is allowed only where %s is", needed);
 }
 
+/* A list of facts by their words. */
+static bool read_words(Software *sw, JsonNode list, const Fact *facts, size_t n,
+                       const char *allowed, Err *err)
+{
+    if (json_type(list) != JSON_ARRAY)
+        return json_fail(list, err, "a list is expected of: %s", allowed);
+    uint32_t i = 0;
+    for (JsonNode node = json_first(list); node.item; node = json_next(node, list, ++i)) {
+        const char *word = json_text(node);
+        size_t f = 0;
+        while (f < n && (!word || strcmp(facts[f].key, word) != 0))
+            f++;
+        if (f == n)
+            return json_fail(node, err, "unknown word '%.100s', allowed: %s", word ? word : "",
+                             allowed);
+        *fact_at(sw, &facts[f]) = true;
+    }
+    return true;
+}
+
+static bool read_selective(Software *sw, JsonNode list, Err *err)
+{
+    if (!read_words(sw, list, selective_facts, ARRAY_N(selective_facts), SELECTIVE_WORDS, err))
+        return false;
+    if (sw->selective_all_but_qkv && json_items_n(list) > 1)
+        return json_fail(list, err,
+                         "'all_but_qkv' says it all, no other word is allowed beside it");
+    return true;
+}
+
+static bool read_passes(Software *sw, JsonNode list, Err *err)
+{
+    return !list.item || read_words(sw, list, pass_facts, ARRAY_N(pass_facts), PASS_WORDS, err);
+}
+
 static bool read_kernels(Software *sw, JsonNode node, Err *err)
 {
     static const char *const attention_kernels[ATTENTION_KERNEL_N] = {
@@ -126,33 +175,12 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
     sw->metric_losses = (uint32_t)json_count(&o, "metric_losses", 0, METRIC_LOSSES_MAX, 0);
     sw->attention_kernel = (AttentionKernel)json_word(&o, "attention_kernel", attention_kernels,
                                                       ATTENTION_KERNEL_N, ATTENTION_NEWEST);
-    return json_end(&o) &&
+    JsonNode passes = json_get(&o, "optimizer_passes");
+    return json_end(&o) && read_passes(sw, passes, err) &&
            check_pair(sw->f32_stream, sw->f32_params, node, "f32_stream", "f32_params", err) &&
            check_pair(sw->keeps_logits, sw->fused_cross_entropy, node, "keeps_logits",
                       "fused_cross_entropy", err) &&
            check_pair(sw->f16_grads, sw->f32_grads, node, "f16_grads", "f32_grads", err);
-}
-
-static bool read_selective(Software *sw, JsonNode list, Err *err)
-{
-    if (json_type(list) != JSON_ARRAY)
-        return json_fail(list, err, "a list is expected of: " SELECTIVE_WORDS);
-    uint32_t i = 0;
-    for (JsonNode n = json_first(list); n.item; n = json_next(n, list, ++i)) {
-        const char *word = json_text(n);
-        size_t f = 0;
-        while (f < ARRAY_N(selective_facts) &&
-               (!word || strcmp(selective_facts[f].key, word) != 0))
-            f++;
-        if (f == ARRAY_N(selective_facts))
-            return json_fail(n, err, "unknown word '%.100s', allowed: " SELECTIVE_WORDS,
-                             word ? word : "");
-        *fact_at(sw, &selective_facts[f]) = true;
-    }
-    if (sw->selective_all_but_qkv && i > 1)
-        return json_fail(list, err,
-                         "'all_but_qkv' says it all, no other word is allowed beside it");
-    return true;
 }
 
 static bool read_recompute(Software *sw, JsonNode node, Err *err)
@@ -245,6 +273,10 @@ static bool check_sources(Software *sw, JsonNode node, Err *err)
     check_source(&o, "metric_losses", rest || sw->metric_losses == 0);
     check_source(&o, "bucket_parameters", rest || sw->bucket_parameters == 0);
     check_source(&o, "bucket_parameters_per_rank", rest || sw->bucket_parameters_per_rank == 0);
+    bool passes = false;
+    for (size_t i = 0; i < ARRAY_N(pass_facts); i++)
+        passes = passes || *fact_at(sw, &pass_facts[i]);
+    check_source(&o, "optimizer_passes", rest || !passes);
     check_options(sw, &o, kernel_options, ARRAY_N(kernel_options), rest);
     check_options(sw, &o, parallel_options, ARRAY_N(parallel_options), rest);
     for (size_t i = 0; i < ARRAY_N(kernel_facts); i++)

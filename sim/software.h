@@ -58,10 +58,21 @@ typedef struct Software {
     bool fused_optimizer;     /* one kernel over all parameters, else the formula's passes */
     bool foreach_optimizer;   /* passes over a block's parameters, else over each tensor; may be
                                  left out: false */
-    bool norm_chain;          /* rms norm as PyTorch's ops write it: casts, square, mean ... */
-    bool rope_chain;          /* rope: cast to f32, rotate, cast back, for q and for k */
-    bool dropout;             /* trained with dropout: masks are made and kept */
-    bool wgrad_accumulate;    /* weight gradients are accumulated by the matmul (beta = 1) */
+    /* Passes over gradients and parameters in kernels of their own, beside the update itself, by
+     * default of the stack's scripts: list kernels.optimizer_passes; may be left out: none. */
+    bool zeroes_grads; /* "zero_grads": all gradients, before each step */
+    bool checks_grads; /* "check_grads": all are read, for what is not finite */
+    bool
+        averages_grads; /* "average_grads": all are divided by the replicas, where there are any */
+    bool copies_grads;   /* "main_grads": 16-bit gradients of what is updated to f32 */
+    bool unscales_grads; /* "unscale": these, of training in f16 */
+    bool norms_grads;    /* "norm": these are read; unless training.grad_clip says something */
+    bool clips_grads;    /* "clip": and multiplied; the same */
+    bool copies_params;  /* "copy_params": master weights to 16-bit parameters */
+    bool norm_chain;     /* rms norm as PyTorch's ops write it: casts, square, mean ... */
+    bool rope_chain;     /* rope: cast to f32, rotate, cast back, for q and for k */
+    bool dropout;        /* trained with dropout: masks are made and kept */
+    bool wgrad_accumulate; /* weight gradients are accumulated by the matmul (beta = 1) */
     /* fsdp keeps shards in f32, without master weights: sim/formats.h; may be left out: false. */
     bool f32_params;
     /* Elsewhere too: torch.autocast, and what layers add up and norm is f32; may be left out:

@@ -964,6 +964,71 @@ static void a_fused_optimizer_is_one_kernel(void)
     world_free(&w);
 }
 
+/* Bytes an element of all kernels of a step's end. */
+static uint64_t update_bytes(World *w, uint32_t *kernels_n)
+{
+    CHECK(world_build(w));
+    uint32_t s = optimizer_segment(w);
+    CHECK(lower(&w->b, &w->err));
+    const Segment *segment = world_segment(w, s);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < segment->op_n; i++)
+        bytes +=
+            graph_ops(&w->g, segment)[i].read_bytes + graph_ops(&w->g, segment)[i].write_bytes;
+    *kernels_n = segment->op_n;
+    CHECK_U64(0, bytes % world_type(w, 1)->elements);
+    return bytes / world_type(w, 1)->elements;
+}
+
+/* A fused AdamW reads gradient and 12 bytes of f32 state, writes the state and 2 bytes of
+ * parameter; passes add what sim/lower_optimizer.c says. */
+static void passes_beside_a_fused_optimizer(void)
+{
+    static const struct {
+        DType precision;
+        bool f32_grads, clip_set;
+        uint32_t kernels_n;
+        uint64_t bytes;
+    } cases[] = {
+        /* 16-bit gradients: 2 zero, 2 check, 4 average, 6 copy, 4 norm, 8 clip, update 4 + 24,
+         * 6 copy; in f16 8 unscale. */
+        { DTYPE_BF16, false, false, 8, 2 + 2 + 4 + 6 + 4 + 8 + 28 + 6 },
+        { DTYPE_F16, false, false, 9, 2 + 2 + 4 + 6 + 8 + 4 + 8 + 28 + 6 },
+        /* f32 gradients are not copied. */
+        { DTYPE_BF16, true, false, 7, 4 + 4 + 8 + 4 + 8 + 28 + 6 },
+        { DTYPE_BF16, true, true, 5, 4 + 4 + 8 + 28 + 6 },
+    };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        World w;
+        uint32_t kernels_n;
+        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+        w.s.training.precision = cases[i].precision;
+        w.s.training.param_dtype = w.s.training.grad_dtype = cases[i].precision;
+        w.s.training.grad_clip_set = cases[i].clip_set;
+        w.s.parallel.dp = 2;
+        w.sw.fused_optimizer = true;
+        w.sw.f32_grads = cases[i].f32_grads;
+        w.sw.zeroes_grads = w.sw.checks_grads = w.sw.averages_grads = true;
+        w.sw.copies_grads = w.sw.unscales_grads = w.sw.copies_params = true;
+        w.sw.norms_grads = w.sw.clips_grads = true;
+        CHECK_U64(cases[i].bytes, update_bytes(&w, &kernels_n));
+        CHECK_U64(cases[i].kernels_n, kernels_n);
+        world_free(&w);
+    }
+}
+
+/* Alone, a rank has nothing to average; a pass may be all there is. */
+static void one_pass_beside_a_fused_optimizer(void)
+{
+    World w;
+    uint32_t kernels_n;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.fused_optimizer = w.sw.averages_grads = true;
+    CHECK_U64(2 + 24 + 2, update_bytes(&w, &kernels_n));
+    CHECK_U64(1, kernels_n);
+    world_free(&w);
+}
+
 /* ---- deps and edges ---- */
 
 static void edges_and_deps_follow_the_kernels(void)
@@ -1033,6 +1098,8 @@ int main(void)
     RUN(weights_may_be_fp8_where_the_rest_is_scaled_by_what_is_cast);
     RUN(an_unfused_optimizer_is_a_chain_of_passes);
     RUN(a_fused_optimizer_is_one_kernel);
+    RUN(passes_beside_a_fused_optimizer);
+    RUN(one_pass_beside_a_fused_optimizer);
     RUN(edges_and_deps_follow_the_kernels);
     return check_report();
 }

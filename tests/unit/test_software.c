@@ -70,6 +70,7 @@ static void an_option_that_is_set_has_a_source(void)
         { "\"cp_ring\"", "\"f32_reduce\":true,\"cp_ring\"", "f32_reduce" },
         { "\"cp_ring\"", "\"bucket_parameters\":7,\"cp_ring\"", "bucket_parameters" },
         { "\"dropout\"", "\"metric_losses\":2,\"dropout\"", "metric_losses" },
+        { "\"dropout\"", "\"optimizer_passes\":[\"norm\"],\"dropout\"", "optimizer_passes" },
     };
     Arena arena = { 0 };
     const char *text = replaced(&arena, good, "\"rest\":\"a book\"", "\"overlap\":\"z\"");
@@ -93,6 +94,7 @@ static void some_facts_may_be_left_out(void)
     CHECK(!sw.gather_copies && !sw.f32_reduce && !sw.pp_overlap_interleaved);
     CHECK(!sw.tp_keeps_gathered && !sw.pp_keeps_params);
     CHECK(!sw.foreach_optimizer && !sw.loss_in_place && !sw.fp8_dynamic);
+    CHECK(!sw.norms_grads && !sw.copies_params);
     CHECK_U64(0, sw.bucket_parameters);
     CHECK_U64(0, sw.bucket_parameters_per_rank);
     CHECK(read_with(&sw, &arena, "\"cp_ring\":false",
@@ -173,6 +175,12 @@ static void what_is_missing_or_unknown_is_an_error(void)
           "kernels.f32_stream: true is allowed only where f32_params is" },
         { "\"dropout\":true", "\"dropout\":true,\"keeps_logits\":true",
           "kernels.keeps_logits: true is allowed only where fused_cross_entropy is" },
+        { "\"dropout\":true", "\"dropout\":true,\"optimizer_passes\":[\"norm\",\"nrm\"]",
+          "kernels.optimizer_passes[1]: unknown word 'nrm', allowed: zero_grads, check_grads, "
+          "average_grads, main_grads, unscale, norm, clip, copy_params" },
+        { "\"dropout\":true", "\"dropout\":true,\"optimizer_passes\":7",
+          "kernels.optimizer_passes: a list is expected of: zero_grads, check_grads, "
+          "average_grads, main_grads, unscale, norm, clip, copy_params" },
         { "\"f32_grads\":true", "\"f32_grads\":false,\"f16_grads\":true",
           "kernels.f16_grads: true is allowed only where f32_grads is" },
         { "\"dropout\":true", "\"dropout\":true,\"metric_losses\":9",
