@@ -54,9 +54,11 @@ static const Fact kernel_options[] = {
 };
 
 static const Fact parallel_options[] = {
-    FACT(p2p_scatter_gather),     FACT(tp_ring),           FACT(p2p_blocks_host),
-    FACT(zero_reduces_last),      FACT(gather_copies),     FACT(f32_reduce),
-    FACT(pp_overlap_interleaved), FACT(tp_keeps_gathered), FACT(pp_keeps_params),
+    FACT(p2p_scatter_gather), FACT(tp_ring),
+    FACT(p2p_blocks_host),    FACT(zero_reduces_last),
+    FACT(gather_copies),      FACT(reduce_copies),
+    FACT(f32_reduce),         FACT(pp_overlap_interleaved),
+    FACT(tp_keeps_gathered),  FACT(pp_keeps_params),
 };
 
 /* Words of recompute.selective. */

@@ -125,7 +125,10 @@ typedef struct Software {
     /* Gradients are summed over replicas in f32 whatever they are kept in; may be left out:
      * false. */
     bool f32_reduce;
-    bool bucket_copies;      /* ddp copies gradients into buckets and back */
+    bool bucket_copies; /* ddp copies gradients into buckets and back */
+    bool
+        reduce_copies; /* fsdp copies gradients into what it reduces, whatever their format; may
+                                be left out: false, only to another format */
     bool gather_copies;      /* fsdp copies parameters out of what it gathered, which else they
                                 are views of; may be left out: false */
     bool p2p_waits_for_send; /* compute waits for sends as well as receives */

@@ -42,6 +42,8 @@
  *
  * COPIES.  Where the software says so (gather_copies, as FSDP2 does), what is gathered is one
  * buffer, out of which compute copies the parameters before their first use; then it is freed.
+ * Gradients are copied into what is reduce-scattered where that has another format, or the
+ * software says so (reduce_copies).
  */
 #include "sim/strategy/grads.h"
 
@@ -126,6 +128,8 @@ static void set_class(Graph *g, uint32_t layout, TensorClass class_)
 
 static bool needs_copy(const Build *b, const BlockType *t)
 {
+    if (b->sw->reduce_copies)
+        return true;
     for (uint32_t i = 0; i < b->g->layouts[t->grad_layout].tensor_n; i++)
         if (layout_tensor(b->g, t->grad_layout, i)->dtype != build_formats(b).reduce)
             return true;
@@ -284,13 +288,14 @@ static uint32_t copy_in_segment(Fsdp *d, uint32_t block)
         return u->copy_in;
     Graph *g = d->b->g;
     const BlockType *t = block_type(d->b, block);
-    Op op = { .kind = OP_CAST,
+    uint64_t from = layout_bytes(g, t->grad_layout), to = layout_bytes(g, u->input_layout);
+    Op op = { .kind = from == to ? OP_COPY : OP_CAST,
               .phase = PHASE_UPDATE,
               .dtype = build_formats(d->b).reduce,
               .lane = LANE_COMPUTE,
               .u.elements = t->elements,
-              .read_bytes = layout_bytes(g, t->grad_layout),
-              .write_bytes = layout_bytes(g, u->input_layout) };
+              .read_bytes = from,
+              .write_bytes = to };
     u->copy_in = start_segment(g, SEGMENT_REDUCE, "reduce-scatter copy-in", op);
     args_move(g, SLOT_GRAD, t->grad_layout, SLOT_DATA, u->input_layout);
     return u->copy_in;

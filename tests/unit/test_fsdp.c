@@ -480,6 +480,34 @@ static void check_fsdp(Fixture *f, uint32_t layers)
     fixture_close(f);
 }
 
+/* Each unit's gradients are copied once a micro-batch, whatever their format; what moves is the
+ * same. */
+static void gradients_may_be_copied_into_what_is_reduced(void)
+{
+    for (int copies = 0; copies < 2; copies++) {
+        Fixture f;
+        open_fsdp(&f, 4, 1, 2);
+        f.sw.reduce_copies = copies;
+        fixture_build(&f, 6);
+        const Role *role = &f.g.roles[0];
+        uint64_t copied = 0;
+        for (uint32_t i = 0; i < role->instances_n; i++) {
+            const Segment *s = &f.g.segments[role->instances[i].segment];
+            const Op *op = &graph_ops(&f.g, s)[0];
+            if (s->kind == SEGMENT_REDUCE && op->kind == OP_COPY) {
+                CHECK_INT(LANE_COMPUTE, op->lane);
+                CHECK_U64(op->read_bytes, op->write_bytes);
+                copied += op->write_bytes;
+            }
+        }
+        uint64_t ends = FAKE_EMBEDDING + FAKE_HEAD;
+        CHECK_U64(copies ? 2 * 4 * (6 * FAKE_LAYER + ends) : 0, copied);
+        CHECK_U64(2 * 4 * (6 * padded_layer(4) + padded_ends(4)), moved(&f, OP_REDUCE_SCATTER));
+        check_lives(&f.g);
+        fixture_close(&f);
+    }
+}
+
 static void nothing_races_or_deadlocks(void)
 {
     for (uint32_t pp = 1; pp <= 3; pp++)
@@ -538,6 +566,7 @@ int main(void)
     RUN(prefetch_none_exposes_the_backward_gathers);
     RUN(without_overlap_every_gather_is_exposed);
     RUN(forward_prefetch_launches_before_the_forward);
+    RUN(gradients_may_be_copied_into_what_is_reduced);
     RUN(nothing_races_or_deadlocks);
     return check_report();
 }
