@@ -100,10 +100,11 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
         t->unsteady = result.repeated != t->left_out;
         if (!t->unsteady) {
             report_fill(&report, &t->s, g, &result, memory, 0);
+            keep(c, &report);
             if (t->depth == EXPANDED) {
                 c->expanded_s = report.step_time_s;
             } else {
-                keep(c, &report);
+                c->searched_s = report.step_time_s;
                 c->extrapolated = result.extrapolated;
             }
             if (kept)
@@ -595,7 +596,35 @@ static bool nothing_in_limits(const Plan *p, Err *err)
 
 /* ---- the ten best again ---- */
 
-/* The best may turn out not to fit, which is noted: then others are. */
+static double expanded_score(const Plan *p, uint32_t place)
+{
+    PlanCandidate c = p->candidates[p->order[place]];
+    c.step_s = c.expanded_s;
+    return plan_score(p, &c);
+}
+
+/* Were they in the same order, kernel by kernel?  Notes the sentence that says so. */
+static void note_order(Plan *p, uint32_t n)
+{
+    char a[TEXT_CAP], b[TEXT_CAP];
+    p->order_kept = true;
+    p->order_note = "simulated kernel by kernel the best keep their order";
+    for (uint32_t i = 0; i + 1 < n && p->order_kept; i++) {
+        if (expanded_score(p, i) <= expanded_score(p, i + 1))
+            continue;
+        text_seconds(a, p->candidates[p->order[i]].expanded_s);
+        text_seconds(b, p->candidates[p->order[i + 1]].expanded_s);
+        p->order_kept = false;
+        p->order_note = arena_printf(
+            &p->arena,
+            "simulated kernel by kernel the order changed: what was in place %" PRIu32
+            " takes %.40s, place %" PRIu32 " %.40s",
+            i + 1, a, i + 2, b);
+    }
+}
+
+/* From here on their times are those of all micro-batches and kernels.  The best may turn out not
+ * to fit, which is noted: then others are. */
 static bool look_again(Plan *p, Err *err)
 {
     Task tasks[PLAN_TOP] = { 0 };
@@ -605,37 +634,17 @@ static bool look_again(Plan *p, Err *err)
     run_tasks(p, tasks, n);
     for (uint32_t i = 0; i < n && !err->set; i++)
         *err = tasks[i].err;
+    if (err->set)
+        return false;
+    note_order(p, n);
+    sort_feasible(p);
+    if (p->order_n == 0)
+        return nothing_in_limits(p, err);
     PlanCandidate best = p->candidates[p->order[0]];
-    if (!err->set)
-        try_candidate(p, &best, COLLAPSED, &p->best, err);
+    try_candidate(p, &best, COLLAPSED, &p->best, err);
     if (best.fate == PLAN_TOO_LARGE)
         p->candidates[p->order[0]] = best;
     return !err->set;
-}
-
-static double expanded_score(const Plan *p, uint32_t place)
-{
-    PlanCandidate c = p->candidates[p->order[place]];
-    c.step_s = c.expanded_s;
-    return plan_score(p, &c);
-}
-
-bool plan_keeps_order(const Plan *p, char *note)
-{
-    char a[TEXT_CAP], b[TEXT_CAP];
-    for (uint32_t i = 0; i + 1 < p->order_n && i + 1 < PLAN_TOP; i++) {
-        if (expanded_score(p, i) <= expanded_score(p, i + 1))
-            continue;
-        text_seconds(a, p->candidates[p->order[i]].expanded_s);
-        text_seconds(b, p->candidates[p->order[i + 1]].expanded_s);
-        snprintf(note, TEXT_CAP,
-                 "simulated kernel by kernel the order changes: place %" PRIu32
-                 " takes %.40s and place %" PRIu32 " %.40s",
-                 i + 1, a, i + 2, b);
-        return false;
-    }
-    snprintf(note, TEXT_CAP, "simulated kernel by kernel the best keep their order");
-    return true;
 }
 
 /* ---- the whole ---- */
@@ -654,10 +663,10 @@ bool plan_run(Plan *p, const PlanOptions *options, Err *err)
         sort_feasible(p);
         if (p->order_n == 0)
             return nothing_in_limits(p, err);
-        find_front(p);
         if (!look_again(p, err))
             return false;
     } while (p->candidates[p->order[0]].fate != PLAN_SIMULATED);
+    find_front(p);
     plan_explain(p); /* simulates more, to compare the best with */
     count_fates(p);
     sort_feasible(p);

@@ -84,7 +84,8 @@ typedef struct PlanCandidate {
     /* Simulated ones. */
     double step_s, exposed_s, bubble_s, samples_per_s, tokens_per_s, mfu;
     bool extrapolated; /* at a pace, see SIM_PACE_PART */
-    double expanded_s; /* 0: not among the ten best */
+    double searched_s; /* as the search found it, with leaps over micro-batches */
+    double expanded_s; /* kernel by kernel, which step_s then is; 0: not among the ten best */
     double cost_usd;   /* a step; NAN without a price */
 } PlanCandidate;
 
@@ -108,6 +109,8 @@ typedef struct Plan {
     uint32_t *order;
     uint32_t front_n;
     uint32_t *front; /* of time over GPUs: ascending GPUs, each faster than those before */
+    bool order_kept; /* by the ten best, kernel by kernel */
+    const char *order_note; /* says so, or what changed */
     uint32_t fates[PLAN_FATE_N];
     Report best; /* of order[0] */
     uint32_t why_n;
@@ -157,9 +160,6 @@ void plan_explain(Plan *p); /* planner_why.c: fills why */
 /* Simulates one that was left out as too slow, and finds out whether it really fits; its fate says
  * what became of it. */
 void plan_simulate(const Plan *p, PlanCandidate *c);
-/* Whether the ten best keep their order kernel by kernel; else says in note, of TEXT_CAP bytes,
- * what changes. */
-bool plan_keeps_order(const Plan *p, char *note);
 
 void plan_text(const Plan *p, bool pareto, FILE *out);
 void plan_json(const Plan *p, JsonOut *j);

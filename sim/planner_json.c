@@ -128,7 +128,6 @@ static void write_report(const Plan *p, JsonOut *j)
 static void write_best(const Plan *p, JsonOut *j)
 {
     const PlanCandidate *c = &p->candidates[p->order[0]];
-    char note[512];
     json_put_open(j, "best", '{');
     json_put_text(j, "name", p->bases[c->base].name);
     json_put_text(j, "scenario", p->options->scenario);
@@ -138,8 +137,8 @@ static void write_best(const Plan *p, JsonOut *j)
     json_put_number(j, "step_time_expanded_s", c->expanded_s);
     write_training(p, c, j);
     json_out_close(j, '}');
-    json_put_bool(j, "order_kept", plan_keeps_order(p, note));
-    json_put_text(j, "order_note", note);
+    json_put_bool(j, "order_kept", p->order_kept);
+    json_put_text(j, "order_note", p->order_note);
 }
 
 static void write_counts(const Plan *p, JsonOut *j)

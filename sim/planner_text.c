@@ -151,12 +151,10 @@ static void print_row(const PlanCandidate *c, uint32_t place, FILE *out)
 
 static void print_table(const Plan *p, FILE *out)
 {
-    char note[TEXT_CAP];
     fprintf(out, "\n       GPUs  step time     mfu      memory exp. %% bub. %%  split\n");
     for (uint32_t i = 0; i < p->order_n && i < PLAN_TOP; i++)
         print_row(&p->candidates[p->order[i]], i + 1, out);
-    plan_keeps_order(p, note);
-    fprintf(out, "%s\n", note);
+    fprintf(out, "%s\n", p->order_note);
 }
 
 static void print_front(const Plan *p, FILE *out)

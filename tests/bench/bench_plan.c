@@ -110,18 +110,22 @@ static int compare_steps(const void *a, const void *b)
 static bool is_close(const Plan *p)
 {
     Step *whole = mem_zero(p->order_n, sizeof *whole);
+    Step *found = mem_zero(p->order_n, sizeof *found);
     double worst = 0;
     uint32_t extrapolated = 0, moved = 0, top = p->order_n < PLAN_TOP ? p->order_n : PLAN_TOP;
     for (uint32_t i = 0; i < p->order_n; i++) {
         const PlanCandidate *c = &p->candidates[p->order[i]];
         whole[i] = (Step){ whole_step_s(p, c), p->order[i] };
-        double off = fabs(c->step_s / whole[i].s - 1);
+        found[i] = (Step){ c->searched_s, p->order[i] };
+        double off = fabs(c->searched_s / whole[i].s - 1);
         worst = off <= worst ? worst : off;
         extrapolated += c->extrapolated;
     }
     qsort(whole, p->order_n, sizeof *whole, compare_steps);
+    qsort(found, p->order_n, sizeof *found, compare_steps);
     for (uint32_t i = 0; i < top; i++)
-        moved += whole[i].candidate != p->order[i];
+        moved += whole[i].candidate != found[i].candidate;
+    free(found);
     free(whole);
     printf("    %" PRIu32 " extrapolated, at most %.3f %% off; of the %" PRIu32 " best %" PRIu32
            " in another place\n",
