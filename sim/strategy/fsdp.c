@@ -9,8 +9,11 @@
  *     reduce                              [RS2]   [RS1]  [RS0]
  *
  * FORWARD.  The gather of the next unit is launched while this one computes, and
- * it waits for the release of the unit before: two gathered units live at most
- * (limit_all_gathers false: it waits for nothing).
+ * it waits for the release of the unit before: two gathered units live at most.
+ * limit_all_gathers false: it waits for nothing.  Gathers run ahead of compute, and the host ahead
+ * of both: the allocator cannot give again what kernels have yet to read, so all units of a
+ * forward, or of a backward, are held until its end (what the limit is there to prevent: Zhao et
+ * al., arXiv 2304.11277, section 3.4).
  * BACKWARD.  The same in reverse where `prefetch` says so; else each gather
  * starts when the unit before it is done, as PyTorch's in-order communication
  * stream has it.  One reduce-scatter may be pending: after the next backward,
@@ -86,12 +89,14 @@ typedef struct Fsdp {
     Weave w;
     uint32_t uses_n;
     Use *uses;
-    Point *retired;     /* by use: where it, or the last before it that was, was released */
-    uint32_t *live;     /* by block: frame of the gathered parameters */
-    uint32_t *flat;     /* by block: that of the buffer they are still in; NONE_U32: in none */
-    Point *gathered;    /* by block */
-    uint32_t *grads;    /* by block: frame of the whole gradients being summed */
-    bool *reduced_once; /* by block */
+    Point *retired;  /* by use: where it, or the last before it that was, was released */
+    uint32_t *live;  /* by block: frame of the gathered parameters */
+    uint32_t *flat;  /* by block: that of the buffer they are still in; NONE_U32: in none */
+    Point *gathered; /* by block */
+    uint32_t owed_n; /* units whose release waits for the end of the pass, */
+    uint32_t *owed, *owed_frame; /* their blocks, and what was gathered */
+    uint32_t *grads;             /* by block: frame of the whole gradients being summed */
+    bool *reduced_once;          /* by block */
     Pending pending;
     Point summed; /* newest op that wrote a gradient's shard */
 } Fsdp;
@@ -497,20 +502,40 @@ static bool is_released_after(const Fsdp *d, uint32_t j)
     return use->last || (use->backward && use->owner && d->b->s->parallel.pp == 1);
 }
 
-static void release(Fsdp *d, uint32_t j, const Instance *like)
+static Point add_release(Fsdp *d, uint32_t block, uint32_t frame, const Instance *like)
 {
-    uint32_t block = d->uses[j].unit;
     UnitType *u = unit_type(d, block);
-    d->retired[j] = j > 0 ? d->retired[j - 1] : NOWHERE; /* what is kept holds nobody up */
-    if (!is_released_after(d, j))
-        return;
     if (u->release == NONE_U32)
         u->release = freeing_segment(d->b->g, "reshard unit", SLOT_PARAM,
                                      block_type(d->b, block)->param_layout);
     uint32_t i = unit_instance(d, u->release, block, like);
-    d->role->instances[i].frame[SLOT_PARAM] = d->live[block];
-    d->live[block] = NONE_U32;
-    d->retired[j] = (Point){ i, 0 };
+    d->role->instances[i].frame[SLOT_PARAM] = frame;
+    return (Point){ i, 0 };
+}
+
+/* Is use j the last of a forward, or of a backward? */
+static bool ends_pass(const Fsdp *d, uint32_t j)
+{
+    return j + 1 == d->uses_n || d->uses[j + 1].backward != d->uses[j].backward;
+}
+
+static void release(Fsdp *d, uint32_t j, const Instance *like)
+{
+    uint32_t block = d->uses[j].unit;
+    bool limited = d->b->s->parallel.limit_all_gathers, released = is_released_after(d, j);
+    d->retired[j] = j > 0 ? d->retired[j - 1] : NOWHERE; /* what is kept holds nobody up */
+    if (released && limited) {
+        d->retired[j] = add_release(d, block, d->live[block], like);
+    } else if (released) {
+        d->owed[d->owed_n] = block;
+        d->owed_frame[d->owed_n++] = d->live[block];
+    }
+    if (released)
+        d->live[block] = NONE_U32;
+    while (d->owed_n > 0 && ends_pass(d, j)) {
+        d->owed_n--;
+        add_release(d, d->owed[d->owed_n], d->owed_frame[d->owed_n], like);
+    }
 }
 
 /* Compute waits for the pending reduce-scatter; its input is freed. */
@@ -629,7 +654,9 @@ static void list_uses(Fsdp *d)
     d->uses = PUSH_ARRAY(&d->scratch, Use, n);
     d->retired = PUSH_ARRAY(&d->scratch, Point, n);
     uint32_t *last = PUSH_ARRAY(&d->scratch, uint32_t, d->b->blocks_n);
-    d->uses_n = 0;
+    d->owed = PUSH_ARRAY(&d->scratch, uint32_t, n);
+    d->owed_frame = PUSH_ARRAY(&d->scratch, uint32_t, n);
+    d->uses_n = d->owed_n = 0;
     for (uint32_t i = 0; i < n; i++) {
         const Instance *at = &d->role->instances[i];
         uint32_t block = block_of(d->b, at);

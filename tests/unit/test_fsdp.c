@@ -293,6 +293,25 @@ static void without_resharding_all_units_live(void)
     fixture_close(&f);
 }
 
+/* Gathers run ahead of what frees them: as many live as if none were resharded, though all are
+ * gathered again. */
+static void without_a_limit_all_units_live(void)
+{
+    for (uint32_t pp = 1; pp <= 2; pp++) {
+        Fixture f;
+        open_fsdp(&f, 4, pp, 2);
+        f.s.parallel.limit_all_gathers = false;
+        fixture_build(&f, 9);
+        if (pp == 1) {
+            CHECK_INT(9, most_live(&f).units);
+            CHECK_U64(2 * 4 * (2 * 9 * padded_layer(4) + padded_ends(4)),
+                      moved(&f, OP_ALL_GATHER));
+        }
+        check_lives(&f.g);
+        fixture_close(&f);
+    }
+}
+
 static void one_reduce_scatter_is_pending_at_most(void)
 {
     Fixture f;
@@ -559,6 +578,7 @@ int main(void)
     RUN(what_is_gathered_may_be_copied_out);
     RUN(without_overlap_one_unit_lives);
     RUN(without_resharding_all_units_live);
+    RUN(without_a_limit_all_units_live);
     RUN(one_reduce_scatter_is_pending_at_most);
     RUN(no_gradients_live_into_the_next_micro_batch);
     RUN(the_limit_holds_gathers_back);
