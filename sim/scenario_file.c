@@ -273,19 +273,28 @@ static bool open_way(JsonNode at, const char *key, Err *err)
     }
 }
 
-/* A file named by --set is looked for in the working directory, not beside the scenario. */
+/* "model", "cluster", "cluster.gpu.base", "cluster.node_types[1].gpu" */
+static bool may_name_file(const char *key)
+{
+    return strcmp(key, "model") == 0 || strcmp(key, "cluster") == 0 || ends_in(key, ".gpu") ||
+           ends_in(key, ".base");
+}
+
+/* A file named by --set is looked for in the working directory, not beside the scenario; one that
+ * an object names is. */
 static const char *from_here(Arena *arena, const Setting *set)
 {
-    static const char *const files[] = { "model", "cluster", "cluster.gpu" };
     char cwd[PATH_CAP];
+    bool quoted = set->value[0] == '"';
+    const char *name = set->value + quoted;
     bool names_file =
-        strcmp(set->key, "training.data") == 0 && strpbrk(set->value, "./") != NULL;
-    for (size_t i = 0; i < ARRAY_N(files); i++)
-        names_file |= strcmp(set->key, files[i]) == 0 &&
-                      (strchr(set->value, '/') || ends_in(set->value, ".json"));
-    if (!names_file || strchr("/{\"", set->value[0]) || !getcwd(cwd, sizeof cwd))
+        strcmp(set->key, "training.data") == 0
+            ? strpbrk(name, "./") != NULL
+            : may_name_file(set->key) &&
+                  (strchr(name, '/') || ends_in(name, quoted ? ".json\"" : ".json"));
+    if (!names_file || name[0] == '/' || name[0] == '{' || !getcwd(cwd, sizeof cwd))
         return set->value;
-    return arena_printf(arena, "%s/%s", cwd, set->value);
+    return arena_printf(arena, "%s%s/%s", quoted ? "\"" : "", cwd, name);
 }
 
 static bool apply(JsonDoc *doc, const Setting *set, Err *err)

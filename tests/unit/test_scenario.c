@@ -854,9 +854,17 @@ static void settings_name_files_from_here(void)
     snprintf(path, sizeof path, "%s/corpus.txt", getcwd(cwd, sizeof cwd) ? cwd : "");
     CHECK_STR(path, s.training.data);
     scenario_free(&s);
-    CHECK(!read_set(&s, "model", "nowhere/m.json", &err));
+    static const char *const cases[][2] = {
+        { "model", "nowhere/m.json" },       { "model", "\"nowhere/m.json\"" },
+        { "cluster", "nowhere/m.json" },     { "cluster.base", "nowhere/m.json" },
+        { "cluster.gpu", "nowhere/m.json" }, { "cluster.gpu.base", "\"nowhere/m.json\"" },
+    };
     snprintf(path, sizeof path, "'%s/nowhere/m.json'", cwd);
-    CHECK_ERR_TEXT(&err, path);
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        err = (Err){ 0 };
+        CHECK(!read_set(&s, cases[i][0], cases[i][1], &err));
+        CHECK_ERR_TEXT(&err, path);
+    }
 }
 
 /* ---- --explain ---- */
