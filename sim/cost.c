@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "sim/cost_parts.h"
+#include "sim/network.h"
 
 double op_flops_bound_ns(const Gpu *gpu, const Op *op)
 {
@@ -81,10 +82,12 @@ static double slowdown(const Gpu *gpu, const Op *op)
     }
 }
 
-/* To the nearest ns, but not below the bound (a hair more than whole ns is rounding). */
+/* To the nearest ns, but not below the bound (a hair more than whole ns is rounding).  What takes
+ * longer than a step may, takes just that: the engine says so. */
 static int64_t whole_ns(double ns, double bound_ns)
 {
-    return max_i64(llround(ns), (int64_t)ceil(bound_ns * (1 - 1e-12)));
+    double most = (double)NS_MAX, bound = ceil(bound_ns * (1 - 1e-12));
+    return max_i64(llround(fmin(ns, most)), (int64_t)fmin(bound, most));
 }
 
 OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw)

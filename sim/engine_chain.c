@@ -76,14 +76,20 @@ void chains_index(Sim *sim)
 
 /* ---- timing one ---- */
 
+/* Sums of sums, each at most 2 NS_MAX: what is longer takes too long, and is said to. */
+static int64_t add_ns(int64_t a, int64_t b)
+{
+    return min_i64(a + b, 2 * NS_MAX);
+}
+
 static void append(Macro *m, const Macro *part)
 {
     uint32_t at = m->intervals_n;
     for (uint32_t i = 1; i <= part->intervals_n; i++) {
-        m->alone_at[at + i] = m->alone_at[at] + part->alone_at[i];
-        m->slow_at[at + i] = m->slow_at[at] + part->slow_at[i];
-        m->compute_at[at + i] = m->compute_at[at] + part->compute_at[i];
-        m->comm_at[at + i] = m->comm_at[at] + part->comm_at[i];
+        m->alone_at[at + i] = add_ns(m->alone_at[at], part->alone_at[i]);
+        m->slow_at[at + i] = add_ns(m->slow_at[at], part->slow_at[i]);
+        m->compute_at[at + i] = add_ns(m->compute_at[at], part->compute_at[i]);
+        m->comm_at[at + i] = add_ns(m->comm_at[at], part->comm_at[i]);
     }
     for (uint32_t i = 0; i < part->comms_n; i++) {
         MacroComm *c = &m->comms[m->comms_n++];

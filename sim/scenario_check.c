@@ -6,6 +6,7 @@
  * the strategy wants, the cluster's size, the batch, the pipeline, number
  * formats, the task; a message about an early rule is not hidden by a late one.
  */
+#include <math.h>
 #include <string.h>
 
 #include "sim/scenario_parts.h"
@@ -327,6 +328,41 @@ static bool check_batch(const Check *c)
                 neighbours(text, c->t->global_batch, unit));
 }
 
+/* Elements of the largest tensors of one sample, about. */
+static double largest_of_sample(const Check *c)
+{
+    const Model *m = &c->s->model;
+    double most = 0, tokens = c->t->seq_len;
+    if (m->kind == MODEL_TRANSFORMER) {
+        const Transformer *t = &m->u.transformer;
+        bool math = c->t->attention == ATTENTION_MATH;
+        most = fmax(fmax(2.0 * t->ffn, t->vocab),
+                    fmax(4.0 * t->hidden, 3.0 * t->heads * t->head_dim));
+        return tokens * fmax(most, math ? t->heads * tokens : 0);
+    }
+    if (m->kind == MODEL_MLP) {
+        for (uint32_t i = 0; i < m->u.mlp.widths_n; i++)
+            most = fmax(most, m->u.mlp.widths[i]);
+        return most;
+    }
+    const Convnet *n = &m->u.convnet;
+    for (uint32_t i = 0; i < n->stages_n; i++)
+        most = fmax(most, (double)n->widths[i] * n->expansion);
+    return (double)n->image * n->image * fmax(most, n->stem_width) / 16;
+}
+
+/* Bytes are summed over tensors and layers in 64 bits. */
+static bool check_size(const Check *c)
+{
+    static const double most = 17592186044416; /* 2^44: of thousands of layers still 2^63 */
+    double bytes = 4 * c->t->micro_batch * largest_of_sample(c);
+    return bytes <= most ||
+           FAIL(c, training, "micro_batch",
+                "a micro-batch of %" PRIu32 " makes tensors of %.3g bytes, up to %.3g are "
+                "counted",
+                c->t->micro_batch, bytes, most);
+}
+
 static bool check_stages(const Check *c)
 {
     const Parallel *p = c->p;
@@ -454,6 +490,6 @@ bool scenario_check(const Scenario *s, Err *err)
     Check c = { .s = s, .p = &s->parallel, .t = &s->training, .err = err };
     return check_kind(&c) && check_batchnorm(&c) && check_strategy(&c) && check_cluster(&c) &&
            check_tensor_parallel(&c) && check_sequence(&c) && check_experts(&c) &&
-           check_virtual_stages(&c) && check_stages(&c) && check_batch(&c) &&
+           check_virtual_stages(&c) && check_stages(&c) && check_batch(&c) && check_size(&c) &&
            check_schedule(&c) && check_precision(&c) && check_task(&c);
 }

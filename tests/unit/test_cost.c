@@ -3,6 +3,7 @@
  * model and table are from what was measured (printed, and held to honest limits).
  */
 #include "sim/cost.h"
+#include "sim/network.h"
 
 #include <dirent.h>
 #include <time.h>
@@ -96,6 +97,8 @@ static void ideal_is_flops_over_peak_or_bytes_over_bandwidth(void)
     CHECK_INT(1, op_cost(g, &one, NULL).alone_ns); /* 12 bytes: never below the bound */
     Op add = memory_op(OP_ADD, 3000000);
     CHECK_INT(3000, op_cost(g, &add, NULL).alone_ns);
+    Op ages = { .kind = OP_OPTIMIZER, .dtype = DTYPE_F32, .u.elements = 1, .flops = 1e40 };
+    CHECK_INT(NS_MAX, op_cost(g, &ages, NULL).alone_ns); /* more than a step may take */
     Op attention = attention_op(2, 16, 4096, 128, true, false);
     CHECK_NEAR(attention.flops / 1e6, (double)op_cost(g, &attention, NULL).alone_ns, 1e-6);
     Op copy = memory_op(OP_H2D, 4000000);
