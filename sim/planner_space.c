@@ -318,7 +318,7 @@ static bool is_possible(const Plan *p, const PlanCandidate *c)
 {
     Err ignored = { 0 };
     Scenario s = plan_scenario(p, c);
-    return scenario_check(&s, &ignored);
+    return scenario_check(&s, &ignored) && scenario_can_be_built(&s, &ignored);
 }
 
 static void add_family(Plan *p, PlanCandidate *c)
@@ -481,7 +481,9 @@ static void look_at_degrees(Plan *p, PlanCandidate c)
     c.strategy = plan_gpus(&c) == 1 ? STRATEGY_SINGLE : STRATEGY_DDP;
     c.schedule = SCHEDULE_1F1B;
     c.micro_batch = c.virtual_stages = c.shard_size = 1;
-    if (t->global_batch % c.dp == 0 && is_wanted_split(p, &c) && is_possible(p, &c))
+    Err ignored = { 0 };
+    Scenario s = plan_scenario(p, &c);
+    if (t->global_batch % c.dp == 0 && is_wanted_split(p, &c) && scenario_check(&s, &ignored))
         try_strategies(p, c);
 }
 

@@ -154,6 +154,10 @@ bool scenario_is_made_of(const Scenario *s, const char *path);
 bool scenario_spares(const Scenario *s, const char *path,
                      Err *err); /* if not; else a sentence */
 
+/* Whether a graph of so many micro-batches may be built: plan reads scenarios that it does not
+ * build. */
+bool scenario_can_be_built(const Scenario *s, Err *err);
+
 /* Whether there is such a software file; the message lists those there are. */
 bool scenario_software_exists(const Scenario *s, Err *err);
 

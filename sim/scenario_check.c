@@ -28,6 +28,7 @@ static JsonNode section_of(const Check *c, const char *section)
     json_fail(json_member(section_of((c), #section), (key)), (c)->err, __VA_ARGS__)
 
 enum { LIST_CAP = 200 };
+enum { MICRO_BATCHES_MAX = 1 << 18 }; /* each is an instance of every block: memory */
 
 /* "1, 2, 4, 8" */
 static const char *divisors(char text[LIST_CAP], uint64_t n)
@@ -492,4 +493,13 @@ bool scenario_check(const Scenario *s, Err *err)
            check_tensor_parallel(&c) && check_sequence(&c) && check_experts(&c) &&
            check_virtual_stages(&c) && check_stages(&c) && check_batch(&c) && check_size(&c) &&
            check_schedule(&c) && check_precision(&c) && check_task(&c);
+}
+
+bool scenario_can_be_built(const Scenario *s, Err *err)
+{
+    uint32_t n = s->training.micro_batches;
+    return n <= MICRO_BATCHES_MAX || err_set(err,
+                                             "training.global_batch: %" PRIu32
+                                             " micro-batches a step, at most %d allowed",
+                                             n, MICRO_BATCHES_MAX);
 }

@@ -20,7 +20,6 @@ enum {
 };
 
 #define GLOBAL_BATCH_MAX ((uint64_t)1 << 31)
-enum { MICRO_BATCHES_MAX = 1 << 18 }; /* each is an instance of every block: memory */
 
 const char *const optimizer_names[OPTIMIZER_N] = { "sgd", "momentum", "adam", "adamw" };
 
@@ -45,10 +44,6 @@ static bool read_batch(JsonObj *o, Scenario *s)
         scenario_count(o, "seq_len", 1, SEQ_LEN_MAX, text ? s->model.u.transformer.max_seq : 1);
     if (o->ok && t->global_batch % one == 0)
         t->micro_batches = (uint32_t)(t->global_batch / one);
-    if (o->ok && t->micro_batches > MICRO_BATCHES_MAX)
-        return json_fail(json_member(o->node, "global_batch"), o->err,
-                         "%" PRIu32 " micro-batches a step, at most %d allowed",
-                         t->micro_batches, MICRO_BATCHES_MAX);
     return o->ok;
 }
 
