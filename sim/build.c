@@ -63,9 +63,8 @@ Formats build_formats(const Build *b)
 bool build_graph(Graph *g, const Scenario *s, const Software *sw, Err *err)
 {
     Build b = { .s = s, .sw = sw, .g = g };
-    bool ok = scenario_can_be_built(s, err) && check_supported(s, err) &&
-              build_world(&b, err) && build_blocks(&b, err) && pass_pipeline(&b, err) &&
-              pass_data(&b, err) && lower(&b, err);
+    bool ok = check_supported(s, err) && build_world(&b, err) && build_blocks(&b, err) &&
+              pass_pipeline(&b, err) && pass_data(&b, err) && lower(&b, err);
     arena_free(&b.arena);
     if (ok)
         graph_seal(g);

@@ -169,14 +169,14 @@ static bool has_passes(const Software *sw)
 /* Over all gradients, whatever this rank updates of them. */
 static void play_whole(Lowering *l, const Update *u, ArgMode mode)
 {
-    Op *op = part_begin(l, u->w, OP_OPTIMIZER, u->w->op.fn);
     uint64_t bytes = 0;
+    part_begin(l, u->w, OP_OPTIMIZER, u->w->op.fn);
     for (uint32_t i = 0; i < u->n; i++) {
         KernelArg a = u->w->args[i];
         bytes += lower_bytes(l, a);
         lower_arg(l, a.slot, a.tensor, mode);
     }
-    op = &l->kernels[l->kernels_n - 1].op;
+    Op *op = &l->kernels[l->kernels_n - 1].op;
     op->u.elements = bytes / dtype_bytes(part_dtype(l, u->w->args[0]));
     op->read_bytes = mode != ARG_WRITE ? bytes : 0;
     op->write_bytes = mode != ARG_READ ? bytes : 0;

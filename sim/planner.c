@@ -58,7 +58,8 @@ static void keep(PlanCandidate *c, const Report *r)
     c->cost_usd = r->cost_usd_per_step;
 }
 
-typedef enum Depth { WEIGHED, BOUNDED, COLLAPSED, EXPANDED } Depth;
+/* WHOLE: collapsed with all micro-batches, as sim does. */
+typedef enum Depth { WEIGHED, BOUNDED, COLLAPSED, WHOLE, EXPANDED } Depth;
 
 /* A step that leapt over micro-batches is off by so much: it may be below a bound of it. */
 static const double bound_slack = 0.005;
@@ -100,11 +101,11 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
         t->unsteady = result.repeated != t->left_out;
         if (!t->unsteady) {
             report_fill(&report, &t->s, g, &result, memory, 0);
-            keep(c, &report);
             if (t->depth == EXPANDED) {
                 c->expanded_s = report.step_time_s;
             } else {
-                c->searched_s = report.step_time_s;
+                keep(c, &report);
+                c->searched_s = t->depth == COLLAPSED ? report.step_time_s : c->searched_s;
                 c->extrapolated = result.extrapolated;
             }
             if (kept)
@@ -126,7 +127,7 @@ static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *
     uint32_t meant = t.s.training.micro_batches, n = way.micro_batches;
     if (depth == BOUNDED)
         n = shorten_to_weigh(&t.s);
-    if (depth == EXPANDED || depth == WEIGHED || kept)
+    if (depth >= WHOLE || depth == WEIGHED || kept)
         n = meant;
     for (t.unsteady = true; t.unsteady; n = meant) {
         Graph g = { 0 };
@@ -596,52 +597,85 @@ static bool nothing_in_limits(const Plan *p, Err *err)
 
 /* ---- the ten best again ---- */
 
-static double expanded_score(const Plan *p, uint32_t place)
+static uint32_t top_n(const Plan *p)
 {
-    PlanCandidate c = p->candidates[p->order[place]];
-    c.step_s = c.expanded_s;
-    return plan_score(p, &c);
+    return p->order_n < PLAN_TOP ? p->order_n : PLAN_TOP;
 }
 
-/* Were they in the same order, kernel by kernel?  Notes the sentence that says so. */
-static void note_order(Plan *p, uint32_t n)
-{
-    char a[TEXT_CAP], b[TEXT_CAP];
-    p->order_kept = true;
-    p->order_note = "simulated kernel by kernel the best keep their order";
-    for (uint32_t i = 0; i + 1 < n && p->order_kept; i++) {
-        if (expanded_score(p, i) <= expanded_score(p, i + 1))
-            continue;
-        text_seconds(a, p->candidates[p->order[i]].expanded_s);
-        text_seconds(b, p->candidates[p->order[i + 1]].expanded_s);
-        p->order_kept = false;
-        p->order_note = arena_printf(
-            &p->arena,
-            "simulated kernel by kernel the order changed: what was in place %" PRIu32
-            " takes %.40s, place %" PRIu32 " %.40s",
-            i + 1, a, i + 2, b);
-    }
-}
-
-/* From here on their times are those of all micro-batches and kernels.  The best may turn out not
- * to fit, which is noted: then others are. */
-static bool look_again(Plan *p, Err *err)
+/* Of those among them that were not yet. */
+static bool try_best(Plan *p, Depth depth, Err *err)
 {
     Task tasks[PLAN_TOP] = { 0 };
-    uint32_t n = p->order_n < PLAN_TOP ? p->order_n : PLAN_TOP;
-    for (uint32_t i = 0; i < n; i++)
-        tasks[i] = (Task){ .first = p->order[i], .depth = EXPANDED };
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < top_n(p); i++)
+        if (p->candidates[p->order[i]].expanded_s <= 0)
+            tasks[n++] = (Task){ .first = p->order[i], .depth = depth };
     run_tasks(p, tasks, n);
     for (uint32_t i = 0; i < n && !err->set; i++)
         *err = tasks[i].err;
-    if (err->set)
+    return n > 0 && !err->set;
+}
+
+/* With all micro-batches and kernel by kernel, whoever comes among them on the way. */
+static bool expand_best(Plan *p, Err *err)
+{
+    while (try_best(p, WHOLE, err) && try_best(p, EXPANDED, err)) {
+        sort_feasible(p);
+        if (p->order_n == 0)
+            return nothing_in_limits(p, err);
+    }
+    return !err->set;
+}
+
+static int compare_expanded(const void *a, const void *b)
+{
+    const PlanCandidate *x = &sorting->candidates[*(const uint32_t *)a];
+    const PlanCandidate *y = &sorting->candidates[*(const uint32_t *)b];
+    PlanCandidate as[2] = { *x, *y };
+    as[0].step_s = x->expanded_s;
+    as[1].step_s = y->expanded_s;
+    double by[2] = { plan_score(sorting, &as[0]), plan_score(sorting, &as[1]) };
+    if (by[0] < by[1] || by[0] > by[1])
+        return by[0] < by[1] ? -1 : 1;
+    return x->expanded_s < y->expanded_s ? -1 : x->expanded_s > y->expanded_s;
+}
+
+/* Were they in the same order, kernel by kernel?  Notes the sentence that says so. */
+static void note_order(Plan *p, const uint32_t *before, uint32_t n)
+{
+    uint32_t order[PLAN_TOP], i = 0;
+    char was[TEXT_CAP], is[TEXT_CAP];
+    if (p->order_note && !p->order_kept)
+        return;
+    memcpy(order, before, n * sizeof *order);
+    sorting = p;
+    qsort(order, n, sizeof *order, compare_expanded);
+    while (i < n && compare_expanded(&order[i], &before[i]) == 0)
+        i++;
+    sorting = NULL;
+    p->order_kept = i == n;
+    p->order_note = "simulated kernel by kernel the best keep their order";
+    if (p->order_kept)
+        return;
+    text_seconds(was, p->candidates[before[i]].expanded_s);
+    text_seconds(is, p->candidates[order[i]].expanded_s);
+    p->order_note = arena_printf(&p->arena,
+                                 "simulated kernel by kernel the order changed: what was in "
+                                 "place %" PRIu32 " takes %.40s, who belongs there %.40s",
+                                 i + 1, was, is);
+}
+
+/* From here on their times are those of all micro-batches.  The best may turn out not to fit,
+ * which is noted: then others are. */
+static bool look_again(Plan *p, Err *err)
+{
+    uint32_t before[PLAN_TOP], n = top_n(p);
+    memcpy(before, p->order, n * sizeof *before);
+    if (!expand_best(p, err))
         return false;
-    note_order(p, n);
-    sort_feasible(p);
-    if (p->order_n == 0)
-        return nothing_in_limits(p, err);
+    note_order(p, before, n);
     PlanCandidate best = p->candidates[p->order[0]];
-    try_candidate(p, &best, COLLAPSED, &p->best, err);
+    try_candidate(p, &best, WHOLE, &p->best, err);
     if (best.fate == PLAN_TOO_LARGE)
         p->candidates[p->order[0]] = best;
     return !err->set;

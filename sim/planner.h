@@ -85,8 +85,9 @@ typedef struct PlanCandidate {
     double step_s, exposed_s, bubble_s, samples_per_s, tokens_per_s, mfu;
     bool extrapolated; /* at a pace, see SIM_PACE_PART */
     double searched_s; /* as the search found it, with leaps over micro-batches */
-    double expanded_s; /* kernel by kernel, which step_s then is; 0: not among the ten best */
-    double cost_usd;   /* a step; NAN without a price */
+    double
+        expanded_s; /* kernel by kernel; 0: not among the ten best, whose step_s leaps over none */
+    double cost_usd; /* a step; NAN without a price */
 } PlanCandidate;
 
 /* Training --tokens with a candidate. */

@@ -71,7 +71,7 @@ static bool read_base(Scenario *s, const PlanOptions *o, uint32_t nodes, Err *er
     snprintf(nodes_text, sizeof nodes_text, "%" PRIu32, nodes);
     if (nodes > 0)
         all[n++] = (Setting){ "cluster.nodes", nodes_text };
-    bool ok = scenario_read(s, o->scenario, all, n, err);
+    bool ok = scenario_read_to_split(s, o->scenario, all, n, err);
     free(all);
     return ok;
 }
@@ -126,29 +126,42 @@ static bool read_count(Scenario *s, const Scenario *first, const PlanOptions *o,
     return read_base(s, o, mixed ? 0 : nodes, err) || err_wrap(err, "--gpus %" PRIu32, gpus);
 }
 
+/* Does --set SET=VALUE say something of a key that is tried, above it or below? */
+static bool says_otherwise(const Setting *set, const char *tried)
+{
+    size_t n = strlen(set->key), tried_n = strlen(tried);
+    char member[64];
+    snprintf(member, sizeof member, "\"%.40s\"", strrchr(tried, '.') + 1);
+    bool above =
+        strncmp(tried, set->key, n) == 0 && tried[n] == '.' && strstr(set->value, member);
+    return above || (strncmp(set->key, tried, tried_n) == 0 && set->key[tried_n] == '.');
+}
+
 /* What is tried is fixed by its own key, not as part of an object or by a part of it. */
+static bool check_key(const Setting *set, Err *err)
+{
+    static const char stages[] = "parallel.stage_layers";
+    bool fixes = strcmp(set->key, stages) == 0 && strcmp(set->value, "null") != 0;
+    if (fixes || says_otherwise(set, stages))
+        return err_set(err,
+                       "--set %.80s: plan shares out the blocks itself, only null is allowed "
+                       "for %s",
+                       set->key, stages);
+    for (size_t k = 0; k < ARRAY_N(neutral); k++)
+        if (says_otherwise(set, neutral[k].key))
+            return err_set(
+                err,
+                "--set %.80s: plan tries %s; --set %s=VALUE fixes it, where VALUE is "
+                "one that is tried",
+                set->key, neutral[k].key, neutral[k].key);
+    return true;
+}
+
 static bool check_keys(const PlanOptions *o, Err *err)
 {
     for (uint32_t i = 0; i < o->settings_n; i++)
-        for (size_t k = 0; k < ARRAY_N(neutral); k++) {
-            const char *set = o->settings[i].key, *tried = neutral[k].key;
-            size_t n = strlen(set), tried_n = strlen(tried);
-            char member[64];
-            snprintf(member, sizeof member, "\"%.40s\"", strrchr(tried, '.') + 1);
-            if (strcmp(set, "parallel.stage_layers") == 0 &&
-                strcmp(o->settings[i].value, "null") != 0)
-                return err_set(err,
-                               "--set %s: plan shares out the blocks itself, only null is "
-                               "allowed",
-                               set);
-            bool above = strncmp(tried, set, n) == 0 && tried[n] == '.' &&
-                         strstr(o->settings[i].value, member);
-            if (above || (strncmp(set, tried, tried_n) == 0 && set[tried_n] == '.'))
-                return err_set(err,
-                               "--set %.80s: plan tries %s; --set %s=VALUE fixes it, where "
-                               "VALUE is one that is tried",
-                               set, tried, tried);
-        }
+        if (!check_key(&o->settings[i], err))
+            return false;
     return true;
 }
 
@@ -346,14 +359,13 @@ static void try_tensor(Plan *p, PlanCandidate c)
 /* Schedules that few stacks have are tried where --set asks for them. */
 static void try_named_schedule(Plan *p, PlanCandidate c)
 {
-    for (uint32_t i = 0; i < p->options->settings_n && c.pp > 1; i++)
-        for (int k = SCHEDULE_ZB_H1; k <= SCHEDULE_ZBV; k++)
-            if (strcmp(p->options->settings[i].key, "parallel.schedule") == 0 &&
-                strcmp(p->options->settings[i].value, schedule_names[k]) == 0) {
-                c.schedule = (Schedule)k;
-                c.virtual_stages = k == SCHEDULE_ZBV ? 2 : 1;
-                try_tensor(p, c);
-            }
+    static const char key[] = "parallel.schedule";
+    for (int k = SCHEDULE_ZB_H1; k <= SCHEDULE_ZBV && c.pp > 1 && fixed_value(p, key); k++)
+        if (is_wanted(p, key, schedule_names[k])) {
+            c.schedule = (Schedule)k;
+            c.virtual_stages = k == SCHEDULE_ZBV ? 2 : 1;
+            try_tensor(p, c);
+        }
 }
 
 /* What is counted on from 1, and by the batch or the blocks of c must be allowed. */
@@ -647,7 +659,7 @@ static bool nothing_to_try(Plan *p, Err *err)
                               .strategy = p->gpus[0] == 1 ? STRATEGY_SINGLE : STRATEGY_DDP,
                               .schedule = SCHEDULE_1F1B };
     Scenario s = plan_scenario(p, &c);
-    if (scenario_check(&s, err))
+    if (scenario_check(&s, err) && scenario_can_be_built(&s, err))
         err_set(err, "the batch cannot be cut into micro-batches");
     return err_wrap(err, "--gpus %" PRIu32 ": no way to split, and by dp alone", p->gpus[0]);
 }

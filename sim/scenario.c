@@ -162,14 +162,25 @@ static bool read_all(Scenario *s, Err *err)
            read_measured(s, measured, err) && scenario_check(s, err);
 }
 
-bool scenario_from(Scenario *s, JsonDoc *doc, const Setting *settings, uint32_t settings_n,
-                   Err *err)
+bool scenario_from_to_split(Scenario *s, JsonDoc *doc, const Setting *settings,
+                            uint32_t settings_n, Err *err)
 {
     *s = (Scenario){ .doc = doc, .file = json_name(doc) };
     if (scenario_set(doc, settings, settings_n, err) && read_all(s, err))
         return true;
     scenario_free(s);
     return false;
+}
+
+bool scenario_from(Scenario *s, JsonDoc *doc, const Setting *settings, uint32_t settings_n,
+                   Err *err)
+{
+    if (!scenario_from_to_split(s, doc, settings, settings_n, err))
+        return false;
+    bool ok = scenario_can_be_built(s, err);
+    if (!ok)
+        scenario_free(s);
+    return ok;
 }
 
 void scenario_free(Scenario *s)

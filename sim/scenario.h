@@ -144,6 +144,13 @@ bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint3
 /* The same from a document (one line of a .jsonl file); takes over doc. */
 bool scenario_from(Scenario *s, JsonDoc *doc, const Setting *settings, uint32_t settings_n,
                    Err *err);
+/* The same of what is not built as it stands, but split otherwise: it may have more micro-batches
+ * than a graph may, which scenario_can_be_built says of others. */
+bool scenario_read_to_split(Scenario *s, const char *name, const Setting *settings,
+                            uint32_t settings_n, Err *err);
+bool scenario_from_to_split(Scenario *s, JsonDoc *doc, const Setting *settings,
+                            uint32_t settings_n, Err *err);
+bool scenario_can_be_built(const Scenario *s, Err *err);
 void scenario_free(Scenario *s); /* s is empty again */
 
 /*
@@ -153,10 +160,6 @@ void scenario_free(Scenario *s); /* s is empty again */
 bool scenario_is_made_of(const Scenario *s, const char *path);
 bool scenario_spares(const Scenario *s, const char *path,
                      Err *err); /* if not; else a sentence */
-
-/* Whether a graph of so many micro-batches may be built: plan reads scenarios that it does not
- * build. */
-bool scenario_can_be_built(const Scenario *s, Err *err);
 
 /* Whether there is such a software file; the message lists those there are. */
 bool scenario_software_exists(const Scenario *s, Err *err);

@@ -359,9 +359,9 @@ static bool check_size(const Check *c)
     double bytes = 4 * c->t->micro_batch * largest_of_sample(c);
     return bytes <= most ||
            FAIL(c, training, "micro_batch",
-                "a micro-batch of %" PRIu32 " makes tensors of %.3g bytes, up to %.3g are "
-                "counted",
-                c->t->micro_batch, bytes, most);
+                "a micro-batch of %" PRIu32 " x %" PRIu32 " makes tensors of %.3g bytes, up to "
+                "%.3g are counted",
+                c->t->micro_batch, c->t->seq_len, bytes, most);
 }
 
 static bool check_stages(const Check *c)
@@ -497,9 +497,9 @@ bool scenario_check(const Scenario *s, Err *err)
 
 bool scenario_can_be_built(const Scenario *s, Err *err)
 {
-    uint32_t n = s->training.micro_batches;
-    return n <= MICRO_BATCHES_MAX || err_set(err,
-                                             "training.global_batch: %" PRIu32
-                                             " micro-batches a step, at most %d allowed",
-                                             n, MICRO_BATCHES_MAX);
+    const Check c = { .s = s, .p = &s->parallel, .t = &s->training, .err = err };
+    return c.t->micro_batches <= MICRO_BATCHES_MAX ||
+           FAIL(&c, training, "global_batch",
+                "%" PRIu32 " micro-batches a step, at most %d allowed", c.t->micro_batches,
+                MICRO_BATCHES_MAX);
 }

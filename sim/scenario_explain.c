@@ -74,19 +74,25 @@ static void explain_buckets(JsonLogRow *rows, size_t n, char text[2][32], const 
             }
 }
 
-/* Number formats that the software chooses where the scenario is silent: sim/formats.h. */
-static void explain_formats(JsonLogRow *rows, size_t n, const Scenario *s, const Software *sw)
+/* What the software chooses where the scenario is silent: number formats (sim/formats.h), and
+ * whether pipelines keep parameters. */
+static void explain_choices(JsonLogRow *rows, size_t n, const Scenario *s, const Software *sw)
 {
     Formats f = formats_of(&s->training, &s->parallel, sw);
     const char *params = "software: kernels.f32_params";
     bool wide = grads_in_f32(&s->training, sw);
     const char *grads = wide ? "software: kernels.f32_grads" : params;
     const char *sums = !wide && sw->f32_reduce ? "software: parallel.f32_reduce" : grads;
+    const Parallel *p = &s->parallel;
+    bool reshards =
+        p->reshard_after_forward && (p->reshard_set || p->pp == 1 || !sw->pp_keeps_params);
     const JsonLogRow chosen[] = {
         { "training.param_dtype", dtype_names[f.param], params },
         { "training.grad_dtype", dtype_names[f.grad], grads },
         { "training.reduce_dtype", dtype_names[f.reduce], sums },
         { "training.master_weights", f.masters ? "true" : "false", params },
+        { "parallel.reshard_after_forward", reshards ? "true" : "false",
+          "software: parallel.pp_keeps_params" },
     };
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < ARRAY_N(chosen); k++)
@@ -104,7 +110,7 @@ void scenario_explain(const Scenario *s, const Software *sw, FILE *out)
     if (n > 0)
         memcpy(rows, log, n * sizeof *rows);
     explain_buckets(rows, n, buckets, &(Build){ .s = s, .sw = sw });
-    explain_formats(rows, n, s, sw);
+    explain_choices(rows, n, s, sw);
     JsonLogRow derived[DERIVED_N];
     char text[DERIVED_N][32];
     derive(derived, text, s);

@@ -96,10 +96,8 @@ static const char *file_of(Arena *arena, const char *name, Err *err)
     return NULL;
 }
 
-bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint32_t settings_n,
-                   Err *err)
+static JsonDoc *open_scenario(const char *name, Err *err)
 {
-    *s = (Scenario){ 0 };
     Arena arena = { 0 };
     const char *path = file_of(&arena, name, err);
     if (path && ends_in(path, ".jsonl")) {
@@ -108,7 +106,23 @@ bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint3
     }
     JsonDoc *doc = path ? json_open(path, err) : NULL;
     arena_free(&arena);
+    return doc;
+}
+
+bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint32_t settings_n,
+                   Err *err)
+{
+    *s = (Scenario){ 0 };
+    JsonDoc *doc = open_scenario(name, err);
     return doc && scenario_from(s, doc, settings, settings_n, err);
+}
+
+bool scenario_read_to_split(Scenario *s, const char *name, const Setting *settings,
+                            uint32_t settings_n, Err *err)
+{
+    *s = (Scenario){ 0 };
+    JsonDoc *doc = open_scenario(name, err);
+    return doc && scenario_from_to_split(s, doc, settings, settings_n, err);
 }
 
 /* ---- many ---- */

@@ -60,10 +60,9 @@ typedef struct Software {
                                  left out: false */
     /* Passes over gradients and parameters in kernels of their own, beside the update itself, by
      * default of the stack's scripts: list kernels.optimizer_passes; may be left out: none. */
-    bool zeroes_grads; /* "zero_grads": all gradients, before each step */
-    bool checks_grads; /* "check_grads": all are read, for what is not finite */
-    bool
-        averages_grads; /* "average_grads": all are divided by the replicas, where there are any */
+    bool zeroes_grads;   /* "zero_grads": all gradients, before each step */
+    bool checks_grads;   /* "check_grads": all are read, for what is not finite */
+    bool averages_grads; /* "average_grads": all are divided by the replicas */
     bool copies_grads;   /* "main_grads": 16-bit gradients of what is updated to f32 */
     bool unscales_grads; /* "unscale": these, of training in f16 */
     bool norms_grads;    /* "norm": these are read; unless training.grad_clip says something */

@@ -10,10 +10,10 @@
  *
  * FORWARD.  The gather of the next unit is launched while this one computes, and
  * it waits for the release of the unit before: two gathered units live at most.
- * limit_all_gathers false: it waits for nothing.  Gathers run ahead of compute, and the host ahead
- * of both: the allocator cannot give again what kernels have yet to read, so all units of a
- * forward, or of a backward, are held until its end (what the limit is there to prevent: Zhao et
- * al., arXiv 2304.11277, section 3.4).
+ * limit_all_gathers false: it waits for nothing.  Gathers run ahead of compute, and
+ * the host ahead of both: the allocator cannot give again what kernels have yet to
+ * read, so all units of a micro-batch's forward, or of its backward, are held until
+ * its end (what the limit is there to prevent: Zhao et al., arXiv 2304.11277, 3.4).
  * BACKWARD.  The same in reverse where `prefetch` says so; else each gather
  * starts when the unit before it is done, as PyTorch's in-order communication
  * stream has it.  One reduce-scatter may be pending: after the next backward,
@@ -294,9 +294,10 @@ static uint32_t copy_in_segment(Fsdp *d, uint32_t block)
     Graph *g = d->b->g;
     const BlockType *t = block_type(d->b, block);
     uint64_t from = layout_bytes(g, t->grad_layout), to = layout_bytes(g, u->input_layout);
-    Op op = { .kind = from == to ? OP_COPY : OP_CAST,
+    DType grads = layout_tensor(g, t->grad_layout, 0)->dtype, sums = build_formats(d->b).reduce;
+    Op op = { .kind = grads == sums ? OP_COPY : OP_CAST,
               .phase = PHASE_UPDATE,
-              .dtype = build_formats(d->b).reduce,
+              .dtype = sums,
               .lane = LANE_COMPUTE,
               .u.elements = t->elements,
               .read_bytes = from,
@@ -513,10 +514,13 @@ static Point add_release(Fsdp *d, uint32_t block, uint32_t frame, const Instance
     return (Point){ i, 0 };
 }
 
-/* Is use j the last of a forward, or of a backward? */
+/* Is use j the last of a micro-batch's forward, or of its backward? */
 static bool ends_pass(const Fsdp *d, uint32_t j)
 {
-    return j + 1 == d->uses_n || d->uses[j + 1].backward != d->uses[j].backward;
+    const Use *use = &d->uses[j];
+    const Instance *old = d->w.old.instances;
+    return j + 1 == d->uses_n || use[1].backward != use->backward ||
+           old[use[1].instance].micro_batch != old[use->instance].micro_batch;
 }
 
 static void release(Fsdp *d, uint32_t j, const Instance *like)
