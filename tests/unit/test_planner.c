@@ -246,6 +246,17 @@ static void a_setting_leaves_those_that_have_it(void)
     plan_free(&all);
 }
 
+/* All candidates of the small example on eight GPUs, with so many of the settings. */
+static void list_with(Plan *p, PlanOptions *o, const Setting *settings, uint32_t n)
+{
+    Err err = { 0 };
+    *p = (Plan){ 0 };
+    *o = options_of(small_example, 8);
+    o->settings = settings;
+    o->settings_n = n;
+    CHECK(plan_open(p, o, &err) && plan_enumerate(p, &err));
+}
+
 static bool has_candidate(const Plan *p, uint32_t micro_batch, uint32_t virtual_stages)
 {
     for (uint32_t k = 0; k < p->n; k++)
@@ -262,12 +273,9 @@ static void micro_batches_are_those_that_divide_the_batch(void)
     static const uint32_t tried[] = { 1, 2, 4, 6, 12, 20, 30, 60 };
     Setting settings[] = { { "parallel.dp", "8" }, { "training.micro_batch", "5" } };
     for (uint32_t fixed = 0; fixed < 2; fixed++) {
-        Plan p = { 0 };
-        Err err = { 0 };
-        PlanOptions o = options_of(small_example, 8);
-        o.settings = settings;
-        o.settings_n = 1 + fixed;
-        CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+        Plan p;
+        PlanOptions o;
+        list_with(&p, &o, settings, 1 + fixed);
         CHECK_U64(12, p.own_micro_batch);
         uint32_t n = 0, before = 0;
         for (uint32_t k = 0; k < p.n && p.candidates[k].strategy == STRATEGY_DDP; k++)
@@ -286,12 +294,9 @@ static void chunks_are_those_that_divide_the_blocks(void)
 {
     Setting settings[] = { { "parallel.pp", "2" }, { "parallel.virtual_stages", "4" } };
     for (uint32_t fixed = 0; fixed < 2; fixed++) {
-        Plan p = { 0 };
-        Err err = { 0 };
-        PlanOptions o = options_of(small_example, 8);
-        o.settings = settings;
-        o.settings_n = 1 + fixed;
-        CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+        Plan p;
+        PlanOptions o;
+        list_with(&p, &o, settings, 1 + fixed);
         for (uint32_t v = 1; v <= 8; v++)
             CHECK_INT(fixed ? v == 4 : 6 % v == 0, has_candidate(&p, 1, v));
         plan_free(&p);
