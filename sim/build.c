@@ -49,6 +49,13 @@ bool overlaps(const Build *b, Dim d)
     return p->overlap_set[d] ? p->overlap[d] : b->sw->overlap[d] && !in_line;
 }
 
+bool reshards(const Build *b)
+{
+    const Parallel *p = &b->s->parallel;
+    bool by_habit = !p->reshard_set && p->pp > 1 && b->sw->pp_keeps_params;
+    return p->reshard_after_forward && !by_habit;
+}
+
 uint32_t share_group(const Build *b)
 {
     bool hsdp = b->s->parallel.strategy == STRATEGY_HSDP;

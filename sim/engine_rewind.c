@@ -189,11 +189,19 @@ static bool has_zones(Steady *s)
     return s->zone != NULL;
 }
 
+/* Is it ahead, and would by now be at work in the strides that there are more? */
+static bool would_go_on(const Steady *s, const Runner *r, uint32_t lane)
+{
+    return course_of(s, r, lane) == AHEAD &&
+           (r->lane[lane].busy || would_have_begun(s, r, lane));
+}
+
 bool rewind_would_go_on(Steady *s, const Runner *r)
 {
-    for (uint32_t lane = 0; lane < LANE_HOST && has_zones(s); lane++)
-        if (course_of(s, r, lane) == AHEAD &&
-            (r->lane[lane].busy || would_have_begun(s, r, lane)))
+    if (!has_zones(s))
+        return false;
+    for (uint32_t lane = 0; lane < LANE_HOST; lane++)
+        if (would_go_on(s, r, lane))
             return true;
     return false;
 }
@@ -212,7 +220,7 @@ static uint32_t most_of(const Steady *s, const Runner *r)
         if (course == MOVES) {
             lowest = l->instance < lowest ? l->instance : lowest;
             highest = l->instance > highest ? l->instance : highest;
-        } else if (course == AHEAD && (l->busy || would_have_begun(s, r, lane))) {
+        } else if (would_go_on(s, r, lane)) {
             return 0;
         }
     }

@@ -85,9 +85,8 @@ typedef struct PlanCandidate {
     double step_s, exposed_s, bubble_s, samples_per_s, tokens_per_s, mfu;
     bool extrapolated; /* at a pace, see SIM_PACE_PART */
     double searched_s; /* as the search found it, with leaps over micro-batches */
-    double
-        expanded_s; /* kernel by kernel; 0: not among the ten best, whose step_s leaps over none */
-    double cost_usd; /* a step; NAN without a price */
+    double expanded_s; /* kernel by kernel; 0: not among the ten best, whose step_s is whole */
+    double cost_usd;   /* a step; NAN without a price */
 } PlanCandidate;
 
 /* Training --tokens with a candidate. */
@@ -102,8 +101,8 @@ typedef struct Plan {
     Scenario *bases; /* by GPU count; software is the same */
     uint32_t *gpus;  /* by base */
     Software sw;
-    uint32_t own_micro_batch,
-        own_virtual_stages; /* of the scenario as it stands; 0: it does not */
+    /* Of the scenario as it stands; 0: it does not. */
+    uint32_t own_micro_batch, own_virtual_stages;
     uint32_t n, cap;
     PlanCandidate *candidates;
     uint32_t order_n; /* simulated ones that meet deadline and budget, best first */

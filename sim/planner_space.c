@@ -493,9 +493,11 @@ static void look_at_degrees(Plan *p, PlanCandidate c)
     c.strategy = plan_gpus(&c) == 1 ? STRATEGY_SINGLE : STRATEGY_DDP;
     c.schedule = SCHEDULE_1F1B;
     c.micro_batch = c.virtual_stages = c.shard_size = 1;
+    if (t->global_batch % c.dp != 0 || !is_wanted_split(p, &c))
+        return;
     Err ignored = { 0 };
     Scenario s = plan_scenario(p, &c);
-    if (t->global_batch % c.dp == 0 && is_wanted_split(p, &c) && scenario_check(&s, &ignored))
+    if (scenario_check(&s, &ignored))
         try_strategies(p, c);
 }
 

@@ -78,20 +78,18 @@ static void explain_buckets(JsonLogRow *rows, size_t n, char text[2][32], const 
  * whether pipelines keep parameters. */
 static void explain_choices(JsonLogRow *rows, size_t n, const Scenario *s, const Software *sw)
 {
+    const Build b = { .s = s, .sw = sw };
     Formats f = formats_of(&s->training, &s->parallel, sw);
     const char *params = "software: kernels.f32_params";
     bool wide = grads_in_f32(&s->training, sw);
     const char *grads = wide ? "software: kernels.f32_grads" : params;
     const char *sums = !wide && sw->f32_reduce ? "software: parallel.f32_reduce" : grads;
-    const Parallel *p = &s->parallel;
-    bool reshards =
-        p->reshard_after_forward && (p->reshard_set || p->pp == 1 || !sw->pp_keeps_params);
     const JsonLogRow chosen[] = {
         { "training.param_dtype", dtype_names[f.param], params },
         { "training.grad_dtype", dtype_names[f.grad], grads },
         { "training.reduce_dtype", dtype_names[f.reduce], sums },
         { "training.master_weights", f.masters ? "true" : "false", params },
-        { "parallel.reshard_after_forward", reshards ? "true" : "false",
+        { "parallel.reshard_after_forward", reshards(&b) ? "true" : "false",
           "software: parallel.pp_keeps_params" },
     };
     for (size_t i = 0; i < n; i++)

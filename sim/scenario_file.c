@@ -308,7 +308,7 @@ static const char *from_here(Arena *arena, const Setting *set)
                   (strchr(name, '/') || ends_in(name, quoted ? ".json\"" : ".json"));
     if (!names_file || name[0] == '/' || name[0] == '{' || !getcwd(cwd, sizeof cwd))
         return set->value;
-    return arena_printf(arena, "%s%s/%s", quoted ? "\"" : "", cwd, name);
+    return arena_printf(arena, "%s/%.*s", cwd, (int)(strlen(name) - quoted), name);
 }
 
 static bool apply(JsonDoc *doc, const Setting *set, Err *err)

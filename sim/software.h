@@ -125,9 +125,9 @@ typedef struct Software {
      * false. */
     bool f32_reduce;
     bool bucket_copies; /* ddp copies gradients into buckets and back */
-    bool
-        reduce_copies; /* fsdp copies gradients into what it reduces, whatever their format; may
-                                be left out: false, only to another format */
+    /* fsdp copies gradients into what it reduces also where the format stays; may be left out:
+     * false. */
+    bool reduce_copies;
     bool gather_copies;      /* fsdp copies parameters out of what it gathered, which else they
                                 are views of; may be left out: false */
     bool p2p_waits_for_send; /* compute waits for sends as well as receives */

@@ -108,9 +108,7 @@ static bool sums_whole(const Build *b)
 
 static bool is_kept(const Build *b, uint32_t block)
 {
-    const Parallel *p = &b->s->parallel;
-    bool by_habit = !p->reshard_set && p->pp > 1 && b->sw->pp_keeps_params;
-    return b->blocks[block].kind != BLOCK_LAYER || !p->reshard_after_forward || by_habit;
+    return b->blocks[block].kind != BLOCK_LAYER || !reshards(b);
 }
 
 static UnitType *unit_type(const Fsdp *d, uint32_t block)
