@@ -15,9 +15,9 @@
  *     strategy   ddp, zero1, fsdp; zero2 and hsdp (sharding within the node) with pp 1;
  *                one alone where nothing is replicated
  *
- * What --set fixes is tried whatever these rules say, if the reader allows it.
+ * What --set fixes (planner_fixed.c) is tried whatever these rules say, if the reader allows it.
  */
-#include "sim/planner.h"
+#include "sim/planner_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,30 +27,6 @@
 enum { CP_TOKENS_MIN = 1024, MICRO_BATCH_TRIED_MAX = 512, VIRTUAL_TRIED_MAX = 16 };
 
 const char *const plan_recompute_names[RECOMPUTE_LAYERS] = { "none", "selective", "full" };
-
-/* Keys that are tried, and where they start; "null" is as if not given. */
-static const Setting neutral[] = {
-    { "parallel.dp", "1" },
-    { "parallel.tp", "1" },
-    { "parallel.pp", "1" },
-    { "parallel.cp", "1" },
-    { "parallel.ep", "1" },
-    { "parallel.strategy", "ddp" },
-    { "parallel.schedule", "1f1b" },
-    { "parallel.virtual_stages", "1" },
-    { "parallel.stage_layers", "null" },
-    { "parallel.sequence_parallel", "false" },
-    { "training.micro_batch", "1" },
-    { "training.recompute", "none" },
-};
-
-static bool is_tried(const char *key)
-{
-    for (size_t i = 0; i < ARRAY_N(neutral); i++)
-        if (strcmp(key, neutral[i].key) == 0)
-            return true;
-    return false;
-}
 
 /* ---- bases ---- */
 
@@ -63,11 +39,11 @@ static bool read_base(Scenario *s, const PlanOptions *o, uint32_t nodes, Err *er
 {
     uint32_t n = o->settings_n;
     char nodes_text[16];
-    Setting *all = mem_zero(n + ARRAY_N(neutral) + 1, sizeof *all);
+    Setting *all = mem_zero(n + PLAN_NEUTRAL_N + 1, sizeof *all);
     if (n > 0)
         memcpy(all, o->settings, n * sizeof *all);
-    memcpy(all + n, neutral, sizeof neutral);
-    n += (uint32_t)ARRAY_N(neutral);
+    memcpy(all + n, plan_neutral, PLAN_NEUTRAL_N * sizeof *plan_neutral);
+    n += PLAN_NEUTRAL_N;
     snprintf(nodes_text, sizeof nodes_text, "%" PRIu32, nodes);
     if (nodes > 0)
         all[n++] = (Setting){ "cluster.nodes", nodes_text };
@@ -103,7 +79,7 @@ static void read_own(Plan *p)
     uint32_t n = 0;
     Setting *rest = mem_zero((size_t)o->settings_n + 1, sizeof *rest);
     for (uint32_t i = 0; i < o->settings_n; i++)
-        if (!is_tried(o->settings[i].key))
+        if (!plan_is_tried(o->settings[i].key))
             rest[n++] = o->settings[i];
     if (scenario_read(&s, o->scenario, rest, n, &ignored)) {
         p->own_micro_batch = s.training.micro_batch;
@@ -126,50 +102,11 @@ static bool read_count(Scenario *s, const Scenario *first, const PlanOptions *o,
     return read_base(s, o, mixed ? 0 : nodes, err) || err_wrap(err, "--gpus %" PRIu32, gpus);
 }
 
-/* Does --set SET=VALUE say something of a key that is tried, above it or below? */
-static bool says_otherwise(const Setting *set, const char *tried)
-{
-    size_t n = strlen(set->key), tried_n = strlen(tried);
-    char member[64];
-    snprintf(member, sizeof member, "\"%.40s\"", strrchr(tried, '.') + 1);
-    bool above =
-        strncmp(tried, set->key, n) == 0 && tried[n] == '.' && strstr(set->value, member);
-    return above || (strncmp(set->key, tried, tried_n) == 0 && set->key[tried_n] == '.');
-}
-
-/* What is tried is fixed by its own key, not as part of an object or by a part of it. */
-static bool check_key(const Setting *set, Err *err)
-{
-    static const char stages[] = "parallel.stage_layers";
-    bool fixes = strcmp(set->key, stages) == 0 && strcmp(set->value, "null") != 0;
-    if (fixes || says_otherwise(set, stages))
-        return err_set(err,
-                       "--set %.80s: plan shares out the blocks itself, only null is allowed "
-                       "for %s",
-                       set->key, stages);
-    for (size_t k = 0; k < ARRAY_N(neutral); k++)
-        if (says_otherwise(set, neutral[k].key))
-            return err_set(
-                err,
-                "--set %.80s: plan tries %s; --set %s=VALUE fixes it, where VALUE is "
-                "one that is tried",
-                set->key, neutral[k].key, neutral[k].key);
-    return true;
-}
-
-static bool check_keys(const PlanOptions *o, Err *err)
-{
-    for (uint32_t i = 0; i < o->settings_n; i++)
-        if (!check_key(&o->settings[i], err))
-            return false;
-    return true;
-}
-
 bool plan_open(Plan *p, const PlanOptions *o, Err *err)
 {
     Scenario first = { 0 };
     p->options = o;
-    if (!check_keys(o, err) || !read_base(&first, o, 0, err))
+    if (!plan_check_keys(o, err) || !read_base(&first, o, 0, err))
         return false;
     bool ok = check_base(&first, o, err);
     read_own(p);
@@ -263,68 +200,6 @@ const Setting *plan_other_setting(const Plan *p, char (*settings)[PLAN_SETTING_C
     return NULL;
 }
 
-/* ---- what the user fixes ---- */
-
-/* What --set says of a key, last; NULL: nothing, or that it is as if not given. */
-static const char *fixed_value(const Plan *p, const char *key)
-{
-    const char *value = NULL;
-    for (uint32_t i = 0; i < p->options->settings_n; i++)
-        if (strcmp(p->options->settings[i].key, key) == 0)
-            value = p->options->settings[i].value;
-    return value && strcmp(value, "null") == 0 ? NULL : value;
-}
-
-/* A value is JSON, else text: "fsdp" with quotes or without. */
-static bool is_wanted(const Plan *p, const char *key, const char *value)
-{
-    const char *fixed = fixed_value(p, key);
-    size_t n = strlen(value);
-    if (!fixed || strcmp(fixed, value) == 0)
-        return true;
-    return fixed[0] == '"' && strncmp(fixed + 1, value, n) == 0 &&
-           strcmp(fixed + 1 + n, "\"") == 0;
-}
-
-static bool is_wanted_number(const Plan *p, const char *key, uint32_t value)
-{
-    const char *fixed = fixed_value(p, key);
-    char *end = NULL;
-    return !fixed || (strtod(fixed, &end) == value && *end == '\0');
-}
-
-/* What --set says of a key, else otherwise. */
-static uint32_t fixed_number(const Plan *p, const char *key, uint32_t otherwise)
-{
-    const char *fixed = fixed_value(p, key);
-    double x = fixed ? strtod(fixed, NULL) : otherwise;
-    return x >= 1 && x <= UINT32_MAX ? (uint32_t)x : 0;
-}
-
-static bool is_wanted_split(const Plan *p, const PlanCandidate *c)
-{
-    return is_wanted_number(p, "parallel.dp", c->dp) &&
-           is_wanted_number(p, "parallel.tp", c->tp) &&
-           is_wanted_number(p, "parallel.pp", c->pp) &&
-           is_wanted_number(p, "parallel.cp", c->cp) &&
-           is_wanted_number(p, "parallel.ep", c->ep) &&
-           is_wanted(p, "parallel.stage_layers", "null");
-}
-
-static bool is_wanted_strategy(const Plan *p, const PlanCandidate *c)
-{
-    return is_wanted(p, "parallel.strategy", strategy_names[c->strategy]) &&
-           (c->strategy != STRATEGY_HSDP ||
-            is_wanted_number(p, "parallel.shard_size", c->shard_size));
-}
-
-static bool is_wanted_schedule(const Plan *p, const PlanCandidate *c)
-{
-    return is_wanted(p, "parallel.schedule", schedule_names[c->schedule]) &&
-           is_wanted_number(p, "parallel.virtual_stages", c->virtual_stages) &&
-           is_wanted(p, "parallel.sequence_parallel", c->sequence_parallel ? "true" : "false");
-}
-
 /* ---- all of them ---- */
 
 static bool is_possible(const Plan *p, const PlanCandidate *c)
@@ -337,11 +212,11 @@ static bool is_possible(const Plan *p, const PlanCandidate *c)
 static void add_family(Plan *p, PlanCandidate *c)
 {
     c->recompute = RECOMPUTE_NONE;
-    if (!is_wanted_schedule(p, c) || !is_possible(p, c))
+    if (!plan_has_schedule(p, c) || !is_possible(p, c))
         return;
     for (int r = 0; r < RECOMPUTE_LAYERS; r++) {
         c->recompute = (Recompute)r;
-        if (!is_wanted(p, "training.recompute", plan_recompute_names[r]))
+        if (!plan_has(p, "training.recompute", plan_recompute_names[r]))
             continue;
         GROW(p->candidates, p->n, p->cap);
         p->candidates[p->n++] = *c;
@@ -360,8 +235,8 @@ static void try_tensor(Plan *p, PlanCandidate c)
 static void try_named_schedule(Plan *p, PlanCandidate c)
 {
     static const char key[] = "parallel.schedule";
-    for (int k = SCHEDULE_ZB_H1; k <= SCHEDULE_ZBV && c.pp > 1 && fixed_value(p, key); k++)
-        if (is_wanted(p, key, schedule_names[k])) {
+    for (int k = SCHEDULE_ZB_H1; k <= SCHEDULE_ZBV && c.pp > 1 && plan_fixed(p, key); k++)
+        if (plan_has(p, key, schedule_names[k])) {
             c.schedule = (Schedule)k;
             c.virtual_stages = k == SCHEDULE_ZBV ? 2 : 1;
             try_tensor(p, c);
@@ -403,7 +278,7 @@ static void try_interleaved(Plan *p, PlanCandidate c, uint32_t virtual_stages)
 static void try_schedules(Plan *p, PlanCandidate c)
 {
     uint32_t blocks = scenario_blocks(&p->bases[c.base].model), last = 1;
-    uint32_t own = fixed_number(p, "parallel.virtual_stages", p->own_virtual_stages);
+    uint32_t own = plan_fixed_number(p, "parallel.virtual_stages", p->own_virtual_stages);
     try_named_schedule(p, c);
     c.schedule = SCHEDULE_1F1B;
     c.virtual_stages = 1;
@@ -426,7 +301,7 @@ static bool divides_batch(const Plan *p, const PlanCandidate *c, uint32_t n)
 static void try_batch(Plan *p, PlanCandidate c, uint32_t micro_batch)
 {
     c.micro_batch = micro_batch;
-    if (is_wanted_number(p, "training.micro_batch", micro_batch))
+    if (plan_has_number(p, "training.micro_batch", micro_batch))
         try_schedules(p, c);
 }
 
@@ -434,9 +309,9 @@ static void try_batch(Plan *p, PlanCandidate c, uint32_t micro_batch)
 static void try_batches(Plan *p, PlanCandidate c)
 {
     uint32_t of_replica = p->bases[c.base].training.global_batch / c.dp;
-    uint32_t own = fixed_number(p, "training.micro_batch", p->own_micro_batch);
+    uint32_t own = plan_fixed_number(p, "training.micro_batch", p->own_micro_batch);
     uint32_t max = of_replica < MICRO_BATCH_TRIED_MAX ? of_replica : MICRO_BATCH_TRIED_MAX;
-    if (!is_wanted_strategy(p, &c))
+    if (!plan_has_strategy(p, &c))
         return;
     for (uint32_t b = 1, next; b > 0; b = next) {
         try_batch(p, c, b);
@@ -493,7 +368,7 @@ static void look_at_degrees(Plan *p, PlanCandidate c)
     c.strategy = plan_gpus(&c) == 1 ? STRATEGY_SINGLE : STRATEGY_DDP;
     c.schedule = SCHEDULE_1F1B;
     c.micro_batch = c.virtual_stages = c.shard_size = 1;
-    if (t->global_batch % c.dp != 0 || !is_wanted_split(p, &c))
+    if (t->global_batch % c.dp != 0 || !plan_has_split(p, &c))
         return;
     Err ignored = { 0 };
     Scenario s = plan_scenario(p, &c);
@@ -529,19 +404,6 @@ static void try_count(Plan *p, uint32_t base)
                                .base = base, .dp = left / cp, .tp = tp, .pp = pp, .cp = cp });
         }
     }
-}
-
-/* "parallel.tp 3 and parallel.dp 4": what --set says of keys that are tried. */
-static uint32_t list_fixed(const PlanOptions *o, char *text, size_t cap)
-{
-    size_t at = 0;
-    uint32_t n = 0;
-    text[0] = '\0';
-    for (uint32_t i = 0; i < o->settings_n; i++)
-        if (is_tried(o->settings[i].key) && at < cap)
-            at += (size_t)snprintf(text + at, cap - at, "%s%s %.40s", n++ ? " and " : "",
-                                   o->settings[i].key, o->settings[i].value);
-    return n;
 }
 
 static void enumerate(Plan *p)
@@ -599,7 +461,7 @@ static void enumerate_without(Plan *p, const char *key)
     free.settings_n = 0;
     for (uint32_t i = 0; i < asked->settings_n; i++) {
         const char *set = asked->settings[i].key;
-        if (key ? strcmp(set, key) != 0 : !is_tried(set))
+        if (key ? strcmp(set, key) != 0 : !plan_is_tried(set))
             rest[free.settings_n++] = asked->settings[i];
     }
     p->options = &free;
@@ -634,7 +496,7 @@ static bool nothing_fixed_so(Plan *p, const char *fixed, uint32_t fixed_n, Err *
     char list[200] = "";
     const PlanOptions *o = p->options;
     for (uint32_t i = 0; i < o->settings_n && fixed_n == 1; i++)
-        if (is_tried(o->settings[i].key)) {
+        if (plan_is_tried(o->settings[i].key)) {
             list_values(p, o->settings[i].key, list, sizeof list);
             break;
         }
@@ -647,7 +509,7 @@ static bool nothing_fixed_so(Plan *p, const char *fixed, uint32_t fixed_n, Err *
 static bool nothing_to_try(Plan *p, Err *err)
 {
     char fixed[400];
-    uint32_t fixed_n = list_fixed(p->options, fixed, sizeof fixed);
+    uint32_t fixed_n = plan_list_fixed(p->options, fixed, sizeof fixed);
     if (fixed_n > 0 && some_without_fixing(p))
         return nothing_fixed_so(p, fixed, fixed_n, err);
     const PlanCandidate c = { .dp = p->gpus[0],

@@ -1,0 +1,30 @@
+/*
+ * planner_parts.h - what planner_space.c asks planner_fixed.c; nobody else includes it.
+ */
+#ifndef LOCKSTEP_SIM_PLANNER_PARTS_H
+#define LOCKSTEP_SIM_PLANNER_PARTS_H
+
+#include "sim/planner.h"
+
+enum { PLAN_NEUTRAL_N = 12 };
+extern const Setting
+    plan_neutral[PLAN_NEUTRAL_N]; /* keys that are tried, and where they start */
+
+bool plan_is_tried(const char *key);
+/* False with err where a setting speaks of a tried key without being it. */
+bool plan_check_keys(const PlanOptions *o, Err *err);
+
+/* What --set says of a key; NULL: nothing, or null. */
+const char *plan_fixed(const Plan *p, const char *key);
+/* What it says, 0 where that is no number from 1 on; otherwise where it says nothing. */
+uint32_t plan_fixed_number(const Plan *p, const char *key, uint32_t otherwise);
+/* Is value what it says, if it says anything? */
+bool plan_has(const Plan *p, const char *key, const char *value);
+bool plan_has_number(const Plan *p, const char *key, uint32_t value);
+bool plan_has_split(const Plan *p, const PlanCandidate *c);
+bool plan_has_strategy(const Plan *p, const PlanCandidate *c);
+bool plan_has_schedule(const Plan *p, const PlanCandidate *c);
+/* "parallel.tp 3 and parallel.dp 4": what it says of all that are tried; returns how many. */
+uint32_t plan_list_fixed(const PlanOptions *o, char *text, size_t cap);
+
+#endif
