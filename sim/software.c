@@ -59,6 +59,7 @@ static const Fact parallel_options[] = {
     FACT(gather_copies),      FACT(reduce_copies),
     FACT(f32_reduce),         FACT(pp_overlap_interleaved),
     FACT(tp_keeps_gathered),  FACT(pp_keeps_params),
+    FACT(root_unit),          FACT(keeps_last_unit),
 };
 
 /* Words of recompute.selective. */

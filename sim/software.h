@@ -141,6 +141,12 @@ typedef struct Software {
     /* fsdp in pipelines: parallel.reshard_after_forward is false where the scenario says nothing;
      * may be left out: false. */
     bool pp_keeps_params;
+    /* fsdp: what is in no block is one unit, gathered before the first block and reduced after the
+     * last backward, else embedding and head are two; may be left out: false. */
+    bool root_unit;
+    /* fsdp without pipelines: the last layer is kept until its backward, which is next; may be left
+     * out: false. */
+    bool keeps_last_unit;
     bool zero_reduces_last;    /* zero1, zero2: gradients are reduced after backward whatever
                                 ddp's are; may be left out: false */
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next

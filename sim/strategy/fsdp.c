@@ -22,7 +22,12 @@
  * forward; with reshard_after_forward false no unit is, and in pipelines of software that
  * keeps them (pp_keeps_params) where the scenario says nothing.  What is kept lives
  * until its backward; with pipelines, where several micro-batches are under way,
- * until its last use.
+ * until its last use.  With keeps_last_unit the last layer is kept too: its backward is next.
+ * ROOT.  By itself each of embedding and head is a unit.  Where the software makes them one
+ * (root_unit, as PyTorch does: all that is in no block is the root's) both are gathered before
+ * the first, and reduce-scattered and freed at the end of a micro-batch's backward: what is
+ * in no block has no hook in front of it, so the root's comes last
+ * (_root_post_backward_final_callback).  A stage of a pipeline has one of the two.
  * MICRO-BATCHES.  Each gathers and reduce-scatters; sums of shards are added up
  * on the reduce lane.  After its backward compute waits for the last of them, as
  * FSDP2's root does (_root_post_backward_final_callback).  With pipelines whole
@@ -82,6 +87,8 @@ typedef struct Fsdp {
     uint32_t replicas; /* hsdp: group over which shards are replicated; NONE_U32 */
     bool ahead;        /* overlap */
     Starts *starts;    /* by segment of a block */
+    uint32_t root_n;   /* blocks that are one unit, and which; 0: each is its own */
+    uint32_t *root;
 
     /* One role. */
     Role *role;
@@ -97,8 +104,9 @@ typedef struct Fsdp {
     uint32_t *owed, *owed_frame; /* their blocks, and what was gathered */
     uint32_t *grads;             /* by block: frame of the whole gradients being summed */
     bool *reduced_once;          /* by block */
-    Pending pending;
-    Point summed; /* newest op that wrote a gradient's shard */
+    uint32_t pending_n;
+    Pending *pending; /* by when they were launched: one, or those of the root unit */
+    Point summed;     /* newest op that wrote a gradient's shard */
 } Fsdp;
 
 static bool sums_whole(const Build *b)
@@ -106,9 +114,27 @@ static bool sums_whole(const Build *b)
     return b->s->parallel.pp > 1;
 }
 
+static bool is_last_layer(const Build *b, uint32_t block)
+{
+    return block + 1 == b->blocks_n || b->blocks[block + 1].kind != BLOCK_LAYER;
+}
+
 static bool is_kept(const Build *b, uint32_t block)
 {
-    return b->blocks[block].kind != BLOCK_LAYER || !reshards(b);
+    bool last = b->sw->keeps_last_unit && !sums_whole(b) && is_last_layer(b, block);
+    return b->blocks[block].kind != BLOCK_LAYER || last || !reshards(b);
+}
+
+static bool is_of_root(const Fsdp *d, uint32_t block)
+{
+    return d->root_n > 0 && d->b->blocks[block].kind != BLOCK_LAYER;
+}
+
+/* The blocks that are one unit with this one, itself among them. */
+static const uint32_t *unit_of(const Fsdp *d, const uint32_t *block, uint32_t *n)
+{
+    *n = is_of_root(d, *block) ? d->root_n : 1;
+    return is_of_root(d, *block) ? d->root : block;
 }
 
 static UnitType *unit_type(const Fsdp *d, uint32_t block)
@@ -454,13 +480,9 @@ static uint32_t unit_instance(const Fsdp *d, uint32_t segment, uint32_t block,
                          like->chunk);
 }
 
-/* Gathers what use j needs, unless it is there. */
-static void gather(Fsdp *d, uint32_t j, Point after)
+static void gather_block(Fsdp *d, uint32_t block, uint32_t j, Point after)
 {
-    uint32_t block = d->uses[j].unit;
     const Instance *like = &d->w.old.instances[d->uses[j].instance];
-    if (d->live[block] != NONE_U32)
-        return;
     uint32_t segment = gather_segment(d, block);
     uint32_t i = unit_instance(d, segment, block, like);
     Frame frame = { block_type(d->b, block)->param_layout, d->b->blocks[block].layer,
@@ -480,6 +502,18 @@ static void gather(Fsdp *d, uint32_t j, Point after)
     d->gathered[block] = (Point){ i, d->b->g->segments[segment].op_n - 1 };
 }
 
+/* Gathers what use j needs, unless it is there. */
+static void gather(Fsdp *d, uint32_t j, Point after)
+{
+    uint32_t n, unit = d->uses[j].unit;
+    const uint32_t *block = unit_of(d, &unit, &n);
+    if (d->live[unit] != NONE_U32)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        gather_block(d, block[i], j, after);
+    d->gathered[unit] = d->gathered[block[n - 1]];
+}
+
 /* Before the first use of what was gathered into a buffer. */
 static void copy_out(Fsdp *d, uint32_t block, const Instance *like)
 {
@@ -493,12 +527,34 @@ static void copy_out(Fsdp *d, uint32_t block, const Instance *like)
     d->flat[block] = NONE_U32;
 }
 
+/* Is use j the last of its micro-batch's backward? */
+static bool ends_micro_batch(const Fsdp *d, uint32_t j)
+{
+    const Instance *old = d->w.old.instances;
+    const Use *use = &d->uses[j];
+    if (sums_whole(d->b))
+        return false; /* several are under way */
+    return j + 1 == d->uses_n ||
+           old[use[1].instance].micro_batch != old[use->instance].micro_batch;
+}
+
 static bool is_released_after(const Fsdp *d, uint32_t j)
 {
     const Use *use = &d->uses[j];
+    if (is_of_root(d, use->unit))
+        return ends_micro_batch(d, j);
     if (!is_kept(d->b, use->unit))
         return true;
     return use->last || (use->backward && use->owner && d->b->s->parallel.pp == 1);
+}
+
+/* Are the gradients of the unit of use j complete after it, and to be reduced? */
+static bool is_reduced_after(const Fsdp *d, uint32_t j)
+{
+    const Use *use = &d->uses[j];
+    if (is_of_root(d, use->unit))
+        return ends_micro_batch(d, j);
+    return use->backward && use->owner && (!sums_whole(d->b) || use->last);
 }
 
 static Point add_release(Fsdp *d, uint32_t block, uint32_t frame, const Instance *like)
@@ -521,31 +577,32 @@ static bool ends_pass(const Fsdp *d, uint32_t j)
            old[use[1].instance].micro_batch != old[use->instance].micro_batch;
 }
 
-static void release(Fsdp *d, uint32_t j, const Instance *like)
+static void release_block(Fsdp *d, uint32_t block, uint32_t j, const Instance *like)
 {
-    uint32_t block = d->uses[j].unit;
-    bool limited = d->b->s->parallel.limit_all_gathers, released = is_released_after(d, j);
-    d->retired[j] = j > 0 ? d->retired[j - 1] : NOWHERE; /* what is kept holds nobody up */
-    if (released && limited) {
+    if (d->b->s->parallel.limit_all_gathers) {
         d->retired[j] = add_release(d, block, d->live[block], like);
-    } else if (released) {
+    } else {
         d->owed[d->owed_n] = block;
         d->owed_frame[d->owed_n++] = d->live[block];
     }
-    if (released)
-        d->live[block] = NONE_U32;
+    d->live[block] = NONE_U32;
+}
+
+static void release(Fsdp *d, uint32_t j, const Instance *like)
+{
+    uint32_t n, unit = d->uses[j].unit;
+    const uint32_t *block = unit_of(d, &unit, &n);
+    d->retired[j] = j > 0 ? d->retired[j - 1] : NOWHERE; /* what is kept holds nobody up */
+    for (uint32_t i = 0; i < n && is_released_after(d, j); i++)
+        release_block(d, block[i], j, like);
     while (d->owed_n > 0 && ends_pass(d, j)) {
         d->owed_n--;
         add_release(d, d->owed[d->owed_n], d->owed_frame[d->owed_n], like);
     }
 }
 
-/* Compute waits for the pending reduce-scatter; its input is freed. */
-static void settle(Fsdp *d, const Instance *like)
+static void settle_one(Fsdp *d, const Pending *p, const Instance *like)
 {
-    Pending *p = &d->pending;
-    if (!point_is(p->reduced))
-        return;
     UnitType *u = unit_type(d, p->block);
     if (u->retire == NONE_U32)
         u->retire =
@@ -553,7 +610,14 @@ static void settle(Fsdp *d, const Instance *like)
     uint32_t i = unit_instance(d, u->retire, p->block, like);
     d->role->instances[i].frame[input_slot(u)] = p->frame;
     wait_at(d->role, 0, p->reduced);
-    p->reduced = NOWHERE;
+}
+
+/* Compute waits for the pending reduce-scatters; their inputs are freed. */
+static void settle(Fsdp *d, const Instance *like)
+{
+    for (uint32_t i = 0; i < d->pending_n; i++)
+        settle_one(d, &d->pending[i], like);
+    d->pending_n = 0;
 }
 
 /* alone: nothing computes until it is done. */
@@ -577,21 +641,10 @@ static void reduce(Fsdp *d, uint32_t block, const Instance *like, bool alone)
     d->reduced_once[block] = true;
     d->grads[block] = NONE_U32;
     d->summed = last_op(d->b->g, d->role, i, sum_lane(d));
-    d->pending = (Pending){ block, frame, alone ? d->summed : (Point){ i, 0 } };
+    d->pending[d->pending_n++] = (Pending){ block, frame, alone ? d->summed : (Point){ i, 0 } };
 }
 
 /* ---- the walk ---- */
-
-/* Is use j the last of its micro-batch's backward? */
-static bool ends_micro_batch(const Fsdp *d, uint32_t j)
-{
-    const Instance *old = d->w.old.instances;
-    const Use *use = &d->uses[j];
-    if (sums_whole(d->b))
-        return false; /* several are under way */
-    return j + 1 == d->uses_n ||
-           old[use[1].instance].micro_batch != old[use->instance].micro_batch;
-}
 
 /* Is the gather for use j + 1 launched before use j is (explicitly), or after it? */
 typedef enum When { BEFORE_USE, AFTER_USE, AFTER_RELEASE, ON_DEMAND } When;
@@ -634,18 +687,22 @@ static void weave_use(Fsdp *d, uint32_t j)
         gather(d, j, newest_compute(d->b->g, d->role));
     if (when == BEFORE_USE)
         gather(d, j + 1, NOWHERE);
-    copy_out(d, use->unit, like);
+    uint32_t n;
+    const uint32_t *block = unit_of(d, &use->unit, &n);
+    for (uint32_t i = 0; i < n; i++)
+        copy_out(d, block[i], like);
     bind_use(d, weave_keep(&d->w), use);
     if (when == AFTER_USE)
         gather(d, j + 1, NOWHERE);
     release(d, j, like);
     if (when == AFTER_RELEASE)
         gather(d, j + 1, NOWHERE);
-    if (!use->backward || !use->owner || (sums_whole(d->b) && !use->last))
+    if (!is_reduced_after(d, j))
         return;
     bool alone = !d->ahead || ends_micro_batch(d, j);
     settle(d, like);
-    reduce(d, use->unit, like, alone);
+    for (uint32_t i = 0; i < n; i++)
+        reduce(d, block[i], like, alone);
     if (alone)
         settle(d, like);
 }
@@ -689,7 +746,9 @@ static void start_role(Fsdp *d, uint32_t role)
         d->live[i] = d->flat[i] = d->grads[i] = NONE_U32;
         d->gathered[i] = NOWHERE;
     }
-    d->pending.reduced = d->summed = NOWHERE;
+    d->pending = PUSH_ARRAY(&d->scratch, Pending, n + 1);
+    d->pending_n = 0;
+    d->summed = NOWHERE;
     list_uses(d);
 }
 
@@ -711,6 +770,16 @@ static void fsdp_role(Fsdp *d, uint32_t role)
     arena_free(&d->scratch);
 }
 
+static void list_root(Fsdp *d)
+{
+    const Build *b = d->b;
+    d->root = PUSH_ARRAY(&d->b->arena, uint32_t, b->blocks_n + 1);
+    for (uint32_t i = 0; i < b->blocks_n && b->sw->root_unit && !sums_whole(b); i++)
+        if (b->blocks[i].kind != BLOCK_LAYER && b->blocks[i].frame_of == i &&
+            block_type(b, i)->elements > 0)
+            d->root[d->root_n++] = i;
+}
+
 bool pass_fsdp(Build *b, Err *err)
 {
     if (!shards_params(&b->s->parallel))
@@ -719,6 +788,7 @@ bool pass_fsdp(Build *b, Err *err)
     d.ranks_n = group_size(&b->g->groups[share_group(b)]);
     d.replicas = b->group[GROUP_DP_REPLICATE];
     d.starts = all_starts(b);
+    list_root(&d);
     d.types = PUSH_ARRAY(&b->arena, UnitType, b->types_n);
     Owned *owned = owned_by_share(b, SHARE_ALL);
     for (uint32_t i = 0; i < b->types_n; i++) {

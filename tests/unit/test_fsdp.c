@@ -491,11 +491,11 @@ static void check_fsdp(Fixture *f, uint32_t layers)
     if (failures != check_state.test_failures_n)
         fprintf(stderr,
                 "    with pp %u x %u, m %u, reshard %d, prefetch %d, limit %d, overlap %d, "
-                "persist %d, copies %d, reduce %s, f32 shards %d\n",
+                "persist %d, copies %d, reduce %s, f32 shards %d, root %d\n",
                 p->pp, p->virtual_stages, f->s.training.micro_batches, p->reshard_after_forward,
                 p->prefetch, p->limit_all_gathers, f->sw.overlap[DIM_DP], f->sw.grads_persist,
                 f->sw.gather_copies, f->s.training.reduce_dtype == DTYPE_F32 ? "f32" : "bf16",
-                f->sw.f32_params);
+                f->sw.f32_params, f->sw.root_unit);
     fixture_close(f);
 }
 
@@ -527,15 +527,72 @@ static void gradients_may_be_copied_into_what_is_reduced(void)
     }
 }
 
+/* PyTorch's root: embedding and head are there before the first forward of a micro-batch, and
+ * reduced and freed after its last backward; what moves is the same. */
+static void embedding_and_head_may_be_one_unit(void)
+{
+    for (int copies = 0; copies < 2; copies++) {
+        Fixture f;
+        open_fsdp(&f, 4, 1, 3);
+        f.sw.root_unit = true;
+        f.sw.gather_copies = f.sw.reduce_copies = copies;
+        fixture_build(&f, 5);
+        const Role *role = &f.g.roles[0];
+        uint32_t gathered = 0, freed = 0, reduced = 0, passed = 0;
+        for (uint32_t i = 0; i < role->instances_n; i++) {
+            const Instance *in = &role->instances[i];
+            const Segment *s = &f.g.segments[in->segment];
+            OpKind kind = graph_ops(&f.g, s)[s->op_n - 1].kind;
+            if (s->kind == SEGMENT_FORWARD || s->kind == SEGMENT_BACKWARD) {
+                CHECK_INT(2 * (in->micro_batch + 1), gathered);
+                CHECK_INT(2 * in->micro_batch, freed);
+                CHECK_INT(2 * in->micro_batch, reduced);
+                passed++;
+            } else if (in->layer == NONE_U32) {
+                gathered += kind == OP_ALL_GATHER;
+                freed += kind == OP_RELEASE && change(&f.g, s, SLOT_PARAM) < 0;
+                reduced += graph_ops(&f.g, s)[0].kind == OP_REDUCE_SCATTER;
+            }
+        }
+        CHECK_INT(3 * 2 * (5 + 2), passed);
+        CHECK_INT(3 * 2, reduced);
+        CHECK_U64(3 * 4 * (2 * 5 * padded_layer(4) + padded_ends(4)), moved(&f, OP_ALL_GATHER));
+        CHECK_U64(3 * 4 * (5 * padded_layer(4) + padded_ends(4)), moved(&f, OP_REDUCE_SCATTER));
+        check_lives(&f.g);
+        fixture_close(&f);
+    }
+}
+
+/* Its backward is next: gathered once a micro-batch, where the others are twice.  A pipeline's
+ * stages have other last layers, and several micro-batches under way. */
+static void the_last_layer_may_be_kept(void)
+{
+    for (uint32_t pp = 1; pp <= 2; pp++) {
+        uint64_t bytes[2] = { 0 };
+        for (int kept = 0; kept < 2; kept++) {
+            Fixture f;
+            open_fsdp(&f, 4, pp, 2);
+            f.sw.keeps_last_unit = kept;
+            fixture_build(&f, 6);
+            for (uint32_t r = 0; r < f.g.roles_n; r++)
+                bytes[kept] +=
+                    comm_bytes(&f.g, &f.g.roles[r], OP_ALL_GATHER, f.b.group[GROUP_DP]);
+            check_lives(&f.g);
+            fixture_close(&f);
+        }
+        CHECK_U64(pp == 1 ? 2 * 4 * padded_layer(4) : 0, bytes[0] - bytes[1]);
+    }
+}
+
 static void nothing_races_or_deadlocks(void)
 {
     for (uint32_t pp = 1; pp <= 3; pp++)
         for (uint32_t turns = 1; turns <= 2; turns++)
             for (uint32_t k = 1; k <= 2; k++)
-                for (uint32_t how = 0; how < 512; how++)
+                for (uint32_t how = 0; how < 1024; how++)
                     for (int prefetch = PREFETCH_NONE; prefetch <= PREFETCH_BOTH; prefetch++) {
                         Fixture f;
-                        if (!check_takes((((pp * 8 + turns) * 8 + k) * 512 + how) * 8 +
+                        if (!check_takes((((pp * 8 + turns) * 8 + k) * 1024 + how) * 8 +
                                          (uint32_t)prefetch))
                             continue;
                         open_fsdp(&f, 3, pp, k * pp);
@@ -550,6 +607,7 @@ static void nothing_races_or_deadlocks(void)
                         f.sw.overlap[DIM_PP] = how & 8;
                         f.sw.grads_persist = how & 16;
                         f.sw.gather_copies = how & 128;
+                        f.sw.root_unit = f.sw.keeps_last_unit = how & 512;
                         f.s.training.reduce_dtype = how & 32 ? DTYPE_BF16 : DTYPE_F32;
                         if (how & 256) {
                             f.s.training.precision = DTYPE_BF16;
@@ -587,6 +645,8 @@ int main(void)
     RUN(without_overlap_every_gather_is_exposed);
     RUN(forward_prefetch_launches_before_the_forward);
     RUN(gradients_may_be_copied_into_what_is_reduced);
+    RUN(embedding_and_head_may_be_one_unit);
+    RUN(the_last_layer_may_be_kept);
     RUN(nothing_races_or_deadlocks);
     return check_report();
 }
