@@ -18,7 +18,11 @@ Fusion fusion_of(const Build *b)
                  .elementwise = compiled || b->sw->fused_elementwise,
                  .residual_norm = compiled || b->sw->fused_residual_norm,
                  .norm_chain = !compiled && b->sw->norm_chain,
-                 .rope_chain = !compiled && b->sw->rope_chain };
+                 .rope_chain = !compiled && b->sw->rope_chain,
+                 .softmax_chain = !compiled && b->sw->softmax_chain };
+    const Model *m = &b->s->model;
+    f.gelu_chain = !compiled && b->sw->gelu_new_chain && m->kind == MODEL_TRANSFORMER &&
+                   m->u.transformer.gelu_new && !m->u.transformer.gated;
     f.norms = f.residual_norm && !f.norm_chain;
     return f;
 }
@@ -119,6 +123,22 @@ static OpFn activation_fn(Activation act, bool gated)
     return act == ACT_SILU ? FN_GATED_SILU : FN_GATED_GELU;
 }
 
+/*
+ * What autograd keeps of gelu_new, y = 0.5 x (1 + tanh(...)): the tanh, the two factors and x,
+ * which torch.autocast casts to f32 for pow and keeps so.
+ */
+static void gelu_factors(Build *b, Tape *t, TapeOp *op, uint64_t columns)
+{
+    TapeValue x = t->values[op->in[0]];
+    DType wide = build_formats(b).casts ? DTYPE_F32 : x.dtype;
+    op->chain = true;
+    if (wide != x.dtype)
+        op->aux[op->aux_n++] = tape_made(t, "gelu input", wide, x.rows, columns);
+    op->aux[op->aux_n++] = tape_made(t, "gelu tanh", wide, x.rows, columns);
+    op->aux[op->aux_n++] = tape_made(t, "gelu factor", wide, x.rows, columns);
+    op->aux[op->aux_n++] = tape_made(t, "gelu half", x.dtype, x.rows, columns);
+}
+
 /* Gated: x holds gate and up side by side.  Unfused, act(gate) is a tensor too, and saved. */
 uint32_t tape_activation(Build *b, Tape *t, uint32_t x, Activation act, bool gated)
 {
@@ -135,6 +155,8 @@ uint32_t tape_activation(Build *b, Tape *t, uint32_t x, Activation act, bool gat
         op.aux[0] = tape_made(t, "activated gate", v.dtype, v.rows, columns);
         op.aux_n = 1;
     }
+    if (op.fn == FN_GELU && fusion_of(b).gelu_chain)
+        gelu_factors(b, t, &op, columns);
     tape_op(t, op);
     return op.out;
 }

@@ -103,7 +103,8 @@ DType matmul_dtype(const Training *t);
 
 /* Facts of the software after training.compile. */
 typedef struct Fusion {
-    bool gated, elementwise, residual_norm, norm_chain, rope_chain;
+    bool gated, elementwise, residual_norm;
+    bool norm_chain, rope_chain, gelu_chain, softmax_chain;
     bool norms; /* with the sums, and the casts of torch.autocast, beside them */
 } Fusion;
 Fusion fusion_of(const Build *b);

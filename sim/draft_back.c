@@ -403,17 +403,21 @@ static void back_norm(Back *b, const TapeOp *op)
         contribute(b, op, x, dx, false);
 }
 
-/* Relu needs only its result, which the next op keeps anyway. */
+/* Relu needs only its result, which the next op keeps anyway.  A chain that keeps a copy of x needs
+ * not x. */
 static void back_activation(Back *b, const TapeOp *op)
 {
     uint32_t x = op->in[0], read = op->fn == FN_RELU ? op->out : x;
-    need(b, read);
+    bool copied = op->chain && b->t->values[op->aux[0]].dtype != b->t->values[x].dtype;
+    if (!copied)
+        need(b, read);
     for (uint32_t j = 0; j < op->aux_n; j++)
         need(b, op->aux[j]);
     uint32_t dx = temp_like(b, x);
     draft_op(b->d, op->name, rows_kernel(b, op, op->out));
     draft_arg(b->d, b->grad[op->out], ARG_READ);
-    draft_arg(b->d, b->t->values[read].memory, ARG_READ);
+    if (!copied)
+        draft_arg(b->d, b->t->values[read].memory, ARG_READ);
     for (uint32_t j = 0; j < op->aux_n; j++)
         draft_arg(b->d, op->aux[j], ARG_READ);
     draft_arg(b->d, dx, ARG_WRITE);

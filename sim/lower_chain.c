@@ -1,5 +1,5 @@
 /*
- * lower_chain.c - norms and rotations that are written as PyTorch ops: a kernel for each.
+ * lower_chain.c - norms, rotations and gelu_new that are written as PyTorch ops: a kernel for each.
  *
  *     y = x32 * rsqrt(mean(x32^2) + eps) -> type of x -> * gain
  *
@@ -13,6 +13,15 @@
  * Meta's apply_rotary_emb).
  *
  * Where x is f32 already nothing is cast: dy x stats [normed gain] come in this order then.
+ *
+ *     y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+ *
+ *     forward    half x, x^3, times, x +, times, tanh, 1 +, product
+ *     backward   dy * factor, dy * half, tanh's, times, times, x^2, times, product, half; two sums
+ *
+ * (NewGELUActivation of Hugging Face's activations.py.)  torch.autocast runs pow in f32: x is cast
+ * and all from there is f32 but for half x; the product is cast for the matmul, and backward the
+ * three gradients of x each to its format.
  *
  * training.compile fuses the chains: then the op stays one kernel.
  */
@@ -146,4 +155,70 @@ void chain_rope(Lowering *l, const Whole *w)
     uint64_t q = (uint64_t)m->heads / l->b->s->parallel.tp * m->head_dim;
     rotate(l, w, x, q * w->op.u.rows.rows);
     rotate(l, w, x, (row - q) * w->op.u.rows.rows);
+}
+
+/* A new value of the shape of `like`, from one that is read, or two. */
+static KernelArg made(Lowering *l, const Whole *w, OpKind kind, const char *name, KernelArg a,
+                      const KernelArg *b, DType dtype)
+{
+    KernelArg y = part_temp(l, name, a, dtype);
+    elementwise(l, w, kind, a, b, y, lower_bytes(l, a) / dtype_bytes(part_dtype(l, a)));
+    return y;
+}
+
+/* x -> y [x32] tanh factor half */
+void chain_gelu_forward(Lowering *l, const Whole *w)
+{
+    const KernelArg *kept = w->args + w->args_n - 3;
+    KernelArg x = w->args[0], y = w->args[1], from = x;
+    DType wide = part_dtype(l, kept[0]);
+    uint64_t n = lower_bytes(l, x) / dtype_bytes(part_dtype(l, x));
+    elementwise(l, w, OP_SCALE, x, NULL, kept[2], n);
+    if (w->args_n > 5) {
+        from = w->args[2];
+        elementwise(l, w, OP_CAST, x, NULL, from, n);
+    }
+    KernelArg cube = made(l, w, OP_SCALE, "gelu cube", from, NULL, wide);
+    KernelArg part = made(l, w, OP_SCALE, "gelu cubic part", cube, NULL, wide);
+    KernelArg sum = made(l, w, OP_ADD, "gelu sum", part, &x, wide);
+    KernelArg angle = made(l, w, OP_SCALE, "gelu angle", sum, NULL, wide);
+    elementwise(l, w, OP_SCALE, angle, NULL, kept[0], n);
+    elementwise(l, w, OP_SCALE, kept[0], NULL, kept[1], n);
+    bool casts = part_dtype(l, y) != wide;
+    KernelArg product = casts ? part_temp(l, "gelu in f32", y, wide) : y;
+    elementwise(l, w, OP_SCALE, kept[1], &kept[2], product, n);
+    if (casts)
+        elementwise(l, w, OP_CAST, product, NULL, y, n);
+}
+
+/* In the format of x, where it was made in another. */
+static KernelArg narrowed(Lowering *l, const Whole *w, KernelArg a, KernelArg x)
+{
+    DType to = part_dtype(l, x);
+    return part_dtype(l, a) == to ? a : made(l, w, OP_CAST, "gelu gradient", a, NULL, to);
+}
+
+/* dy x|x32 tanh factor half -> dx */
+void chain_gelu_backward(Lowering *l, const Whole *w)
+{
+    KernelArg dy = w->args[0], x = w->args[1], th = w->args[2], factor = w->args[3],
+              half = w->args[4], dx = w->args[5];
+    DType wide = part_dtype(l, th);
+    if (part_dtype(l, dy) != wide)
+        dy = made(l, w, OP_CAST, "gelu gradient in f32", dy, NULL, wide);
+    KernelArg dhalf = made(l, w, OP_SCALE, "gelu gradient", dy, &factor, wide);
+    dhalf = narrowed(l, w, dhalf, dx);
+    KernelArg dtanh = made(l, w, OP_SCALE, "gelu gradient", dy, &half, wide);
+    KernelArg dangle = made(l, w, OP_SCALE, "gelu gradient", dtanh, &th, wide);
+    KernelArg dsum = made(l, w, OP_SCALE, "gelu gradient", dangle, NULL, wide);
+    KernelArg dcube = made(l, w, OP_SCALE, "gelu gradient", dsum, NULL, wide);
+    KernelArg square = made(l, w, OP_SCALE, "gelu square", x, NULL, wide);
+    KernelArg thrice = made(l, w, OP_SCALE, "gelu square", square, NULL, wide);
+    KernelArg dpow = made(l, w, OP_SCALE, "gelu gradient", thrice, &dcube, wide);
+    dpow = narrowed(l, w, dpow, dx);
+    dsum = narrowed(l, w, dsum, dx);
+    KernelArg direct = made(l, w, OP_SCALE, "gelu gradient", dhalf, NULL, part_dtype(l, dx));
+    KernelArg two = made(l, w, OP_ADD, "gelu gradient", direct, &dsum, part_dtype(l, dx));
+    elementwise(l, w, OP_ADD, two, &dpow, dx,
+                lower_bytes(l, dx) / dtype_bytes(part_dtype(l, dx)));
 }

@@ -11,8 +11,9 @@
  *                           (f32_params)            ..., cast into another, add
  *     (fused_cross_entropy: sim/lower_loss.c; fused_optimizer: sim/lower_optimizer.c)
  *     (cp_ring: sim/lower_ring.c; parallel.sync_batchnorm: sim/lower_batchnorm.c)
- *     (norm_chain, rope_chain: sim/lower_chain.c; fp8_dynamic: sim/lower_fp8.c; f32_params in
- *     eager mode: sim/lower_autocast.c)
+ *     (norm_chain, rope_chain, gelu_new_chain: sim/lower_chain.c; fp8_dynamic: sim/lower_fp8.c;
+ *     f32_params in eager mode: sim/lower_autocast.c)
+ *     softmax_chain         softmax                 scale, mask, softmax; backward the same three
  *     (always)              embedding backward      fill with zeros, scatter-add;
  *                                                   metric_losses: those too (sim/lower_loss.c)
  *
@@ -240,6 +241,21 @@ static void softmax(Lowering *l, const Whole *w, const Scores *s)
     op->u.rows = (RowsShape){ s->heads * s->a.seq_q, s->a.seq_k };
 }
 
+/* Scores times 1 / sqrt(head_dim), then -inf where they are masked; backward a zero there and the
+ * same factor: out of place each. */
+static KernelArg scale_and_mask(Lowering *l, const Whole *w, KernelArg scores)
+{
+    for (uint32_t i = 0; i < 2 && l->fusion.softmax_chain; i++) {
+        KernelArg to = part_temp(l, "attention scores", scores, part_dtype(l, scores));
+        Op *op = part_begin(l, w, OP_SCALE, FN_NONE);
+        op->u.elements = lower_bytes(l, scores) / dtype_bytes(part_dtype(l, scores));
+        part_arg(l, scores, ARG_READ);
+        part_arg(l, to, ARG_WRITE);
+        scores = to;
+    }
+    return scores;
+}
+
 static void drop(Lowering *l, const Whole *w, KernelArg x, ArgMode mode, KernelArg mask,
                  ArgMode mask_mode)
 {
@@ -269,6 +285,7 @@ static void math_forward(Lowering *l, const Whole *w, uint32_t aux)
     if (apart)
         part_bytes_arg(l, v, ARG_READ, s.k_bytes);
     part_arg(l, scores, ARG_WRITE);
+    scores = scale_and_mask(l, w, scores);
     softmax(l, w, &s);
     part_arg(l, scores, ARG_READ);
     part_arg(l, weights, ARG_WRITE);
@@ -302,7 +319,7 @@ static KernelArg weights_backward(Lowering *l, const Whole *w, const Scores *s, 
     softmax(l, w, s);
     part_arg(l, dweights, ARG_UPDATE);
     part_arg(l, weights, ARG_READ);
-    return dweights;
+    return scale_and_mask(l, w, dweights);
 }
 
 /* dout, inputs, weights [dropped, mask] -> dinputs */
@@ -342,6 +359,10 @@ static bool expand_chain(Lowering *l, const Whole *w)
 {
     if (w->op.kind == OP_ROPE && l->fusion.rope_chain) {
         chain_rope(l, w);
+        return true;
+    }
+    if (w->op.kind == OP_ACTIVATION && w->op.fn == FN_GELU && l->fusion.gelu_chain) {
+        (op_is_backward(&w->op) ? chain_gelu_backward : chain_gelu_forward)(l, w);
         return true;
     }
     if (w->op.kind != OP_NORM || w->op.fn != FN_RMSNORM || !l->fusion.norm_chain)

@@ -130,9 +130,9 @@ static bool matmul_activation(Pair *p)
 static bool cast_result(Pair *p)
 {
     bool makes = p->k->op.kind == OP_NORM || p->k->op.kind == OP_ACTIVATION;
-    if (!p->l->fusion.elementwise || p->l->fusion.norm_chain || !makes ||
-        fp8_is_dynamic(p->l) || op_is_backward(&p->k->op) || p->next->kind != OP_CAST ||
-        !stays_inside(p, 0))
+    if (!p->l->fusion.elementwise || p->l->fusion.norm_chain || p->l->fusion.gelu_chain ||
+        !makes || fp8_is_dynamic(p->l) || op_is_backward(&p->k->op) ||
+        p->next->kind != OP_CAST || !stays_inside(p, 0))
         return false;
     KernelArg args[12];
     uint32_t n = p->k->arg_n;
@@ -179,8 +179,9 @@ static void become_next(Pair *p)
 /* x b -> y.  The sum x + b is not written back: backward adds b again, as Megatron's bias_gelu. */
 static bool bias_activation(Pair *p)
 {
-    if (!p->l->fusion.elementwise || p->k->op.kind != OP_BIAS || op_is_backward(&p->k->op) ||
-        p->next->kind != OP_ACTIVATION || !same(arg_of(p, 0), next_arg(p, 0)))
+    if (!p->l->fusion.elementwise || p->l->fusion.gelu_chain || p->k->op.kind != OP_BIAS ||
+        op_is_backward(&p->k->op) || p->next->kind != OP_ACTIVATION ||
+        !same(arg_of(p, 0), next_arg(p, 0)))
         return false;
     KernelArg args[4] = { next_arg(p, 0), arg_of(p, 1) };
     uint32_t n = 2;

@@ -31,6 +31,8 @@ DType part_dtype(const Lowering *l, KernelArg a);
 void chain_norm_forward(Lowering *l, const Whole *w, uint32_t gains);
 void chain_norm_backward(Lowering *l, const Whole *w, uint32_t gains);
 void chain_rope(Lowering *l, const Whole *w);
+void chain_gelu_forward(Lowering *l, const Whole *w);
+void chain_gelu_backward(Lowering *l, const Whole *w);
 
 /* Rules of take_apart, in files of their own: sim/lower_loss.c ... */
 bool loss_expand(Lowering *l, const Whole *w);

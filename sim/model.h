@@ -26,6 +26,8 @@ typedef struct Transformer {
     bool gated; /* ffn = down(act(gate(x)) * up(x)) */
     Norm norm;
     Activation activation;
+    bool
+        gelu_new; /* in Hugging Face its ACT_GELU is written in ops, by the formula with tanh */
     bool causal;
     Positions positions;
     bool tied_embeddings;

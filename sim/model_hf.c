@@ -248,17 +248,20 @@ static const HfKeys gpt2 = { { .layers = "n_layer",
                                .max_seq = "n_positions" },
                              "activation_function" };
 
+/* The first words of read_activation stand in the order of Activation, then this. */
+enum { WORD_GELU_NEW = ACT_N };
+
 typedef struct Family {
     const char *type;
     void (*read)(Transformer *t, JsonObj *o);
     const HfKeys *keys;
     /* transformers 4.57's defaults; 0: derived, see shape_read */
     uint32_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_seq;
-    Activation activation;
+    uint32_t activation; /* a word of read_activation */
 } Family;
 
 static const Family families[] = {
-    { "gpt2", read_gpt2, &gpt2, 12, 768, 12, 0, 0, 0, 50257, 1024, ACT_GELU },
+    { "gpt2", read_gpt2, &gpt2, 12, 768, 12, 0, 0, 0, 50257, 1024, WORD_GELU_NEW },
     { "gpt_neox", read_gpt_neox, &usual, 44, 6144, 64, 0, 0, 24576, 50432, 2048, ACT_GELU },
     { "opt", read_opt, &opt, 12, 768, 12, 0, 0, 3072, 50272, 2048, ACT_RELU },
     { "llama", read_llama, &llama, 32, 4096, 32, 0, 0, 11008, 32000, 2048, ACT_SILU },
@@ -342,7 +345,6 @@ static const char *alias(JsonObj *o, const char *key, const char *common)
 
 static void read_activation(Transformer *t, JsonObj *o, const Family *family)
 {
-    /* The first ACT_N words stand in the order of the enum. */
     static const char *const words[] = { "gelu",      "relu",     "relu2",
                                          "silu",      "gelu_new", "gelu_pytorch_tanh",
                                          "gelu_fast", "swish",    "relu_squared" };
@@ -350,7 +352,9 @@ static void read_activation(Transformer *t, JsonObj *o, const Family *family)
                                           ACT_GELU, ACT_GELU, ACT_SILU,  ACT_RELU2 };
     /* Gemma's first configs say it in hidden_act; the later key wins. */
     const char *key = alias(o, family->keys->activation, usual.activation);
-    t->activation = meaning[json_word(o, key, words, ARRAY_N(words), (int)family->activation)];
+    int word = json_word(o, key, words, ARRAY_N(words), (int)family->activation);
+    t->activation = meaning[word];
+    t->gelu_new = word == WORD_GELU_NEW;
 }
 
 /* --set may say a size in lockstep's word for it, which is the same for every family. */

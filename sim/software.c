@@ -51,6 +51,8 @@ static const Fact kernel_options[] = {
     FACT(planned_memory),
     FACT(expandable_segments),
     FACT(fp8_weight_copies),
+    FACT(gelu_new_chain),
+    FACT(softmax_chain),
 };
 
 static const Fact parallel_options[] = {

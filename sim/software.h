@@ -43,8 +43,7 @@ typedef struct Software {
     const char *name, *source;
 
     /* Kernels.  training.compile "compiled" turns fused_elementwise, fused_gated and
-     * fused_residual_norm on, norm_chain and rope_chain off: a compiler fuses what only moves
-     * bytes. */
+     * fused_residual_norm on, the chains off: a compiler fuses what only moves bytes. */
     bool fused_attention; /* scores never in memory; overridden by training.attention "math" */
     bool fused_qkv;       /* q, k and v as one matmul, else three */
     bool fused_gate_up;   /* gate and up as one matmul, else two */
@@ -70,7 +69,13 @@ typedef struct Software {
     bool copies_params;  /* "copy_params": master weights to 16-bit parameters */
     bool norm_chain;     /* rms norm as PyTorch's ops write it: casts, square, mean ... */
     bool rope_chain;     /* rope: cast to f32, rotate, cast back, for q and for k */
-    bool dropout;        /* trained with dropout: masks are made and kept */
+    /* Models are Hugging Face's, whose gelu_new is a kernel for each op of its formula; may be left
+     * out: false. */
+    bool gelu_new_chain;
+    /* Where attention is not fused, scores are scaled and masked by kernels of their own; may be
+     * left out: false. */
+    bool softmax_chain;
+    bool dropout;          /* trained with dropout: masks are made and kept */
     bool wgrad_accumulate; /* weight gradients are accumulated by the matmul (beta = 1) */
     /* fsdp keeps shards in f32, without master weights: sim/formats.h; may be left out: false. */
     bool f32_params;

@@ -79,7 +79,7 @@ typedef struct TapeValue {
 /* Masks of dropout take a byte per number, as PyTorch's bool. */
 #define DTYPE_MASK DTYPE_FP8
 
-enum { TAPE_DATA_MAX = 4, TAPE_IN_MAX = 4, TAPE_PARAM_MAX = 4, TAPE_AUX_MAX = 3 };
+enum { TAPE_DATA_MAX = 4, TAPE_IN_MAX = 4, TAPE_PARAM_MAX = 4, TAPE_AUX_MAX = 4 };
 
 typedef struct TapeOp {
     OpKind kind; /* OP_ALL_REDUCE where is_comm, else a compute op */
@@ -96,7 +96,8 @@ typedef struct TapeOp {
     bool in_place;              /* out has the memory of in[0] */
     bool idle;                  /* keeps its number but does nothing; in_place */
     bool slice;      /* touches, and differentiates, a part of its inputs: see draft_touched */
-    bool chain;      /* OP_NORM, OP_ROPE: a chain of kernels; the norm keeps its input in f32 */
+    bool chain;      /* OP_NORM, OP_ROPE, OP_ACTIVATION: a chain of kernels; the norm keeps its
+                        input in f32, so may the activation */
     bool is_loss;    /* backward begins here */
     bool fused_loss; /* ... and the gradient of the logits already is in their place */
     uint64_t patch;  /* OP_CONV, OP_POOL: elements of the window */

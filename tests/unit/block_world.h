@@ -28,6 +28,7 @@ static inline Transformer gpt_like(uint32_t layers, uint32_t hidden, uint32_t he
                           .max_seq = 1024,
                           .norm = NORM_LAYERNORM,
                           .activation = ACT_GELU,
+                          .gelu_new = true,
                           .causal = true,
                           .positions = POS_LEARNED,
                           .position_rows = 1024,

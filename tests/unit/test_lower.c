@@ -93,6 +93,8 @@ static Software facts_by_bits(uint32_t bits)
                        .addmm = bits & 16777216,
                        .keeps_logits = bits & 33554432,
                        .metric_losses = bits >> 26 & 3,
+                       .gelu_new_chain = bits & 268435456,
+                       .softmax_chain = bits & 536870912,
                        .tp_async_backward = bits & 16,
                        .vocab_multiple = 1,
                        .overlap = { true, true } };
@@ -666,6 +668,106 @@ static void chains_run_kernel_by_kernel(void)
     world_free(&w);
 }
 
+/* Kernels of a segment that come from the op of this name: how many, and what they move. */
+typedef struct Moved {
+    uint32_t n;
+    uint64_t read, written;
+} Moved;
+
+static Moved moved_by(const World *w, uint32_t segment, const char *name)
+{
+    const Segment *s = world_segment(w, segment);
+    Moved m = { 0 };
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = &graph_ops(&w->g, s)[i];
+        if (strcmp(intern_text(&w->g.names, op->name), name) != 0)
+            continue;
+        m.n++;
+        m.read += op->read_bytes;
+        m.written += op->write_bytes;
+    }
+    return m;
+}
+
+static void check_moved(const World *w, uint32_t segment, const char *name, Moved expected)
+{
+    Moved m = moved_by(w, segment, name);
+    CHECK_INT(expected.n, m.n);
+    CHECK_U64(expected.read, m.read);
+    CHECK_U64(expected.written, m.written);
+}
+
+/* Hugging Face's: 8 kernels forward, 11 backward; kept are x, the tanh and the two factors.  Under
+ * torch.autocast pow takes f32: x is cast, and with it all but half x; kept is that copy. */
+static void gelu_new_runs_kernel_by_kernel(void)
+{
+    uint64_t n = 64 * 256;
+    const Moved expected[2][2] = { { { 8, 2 * 10 * n, 2 * 8 * n },
+                                     { 11, 2 * 17 * n, 2 * 11 * n } },
+                                   { { 10, 40 * n, 36 * n }, { 15, 70 * n, 48 * n } } };
+    const uint64_t kept[2] = { 3 * 2 * n, (4 + 4 + 4 + 2 - 2) * n };
+    for (int autocast = 0; autocast < 2; autocast++) {
+        uint64_t stash[2];
+        for (int chain = 0; chain < 2; chain++) {
+            World w;
+            world_transformer(&w, gpt_like(1, 64, 4, 96));
+            w.sw.addmm = true;
+            w.sw.fused_elementwise = false;
+            w.sw.f32_params = w.sw.f32_stream = autocast;
+            w.sw.gelu_new_chain = chain;
+            CHECK(lowered(&w));
+            stash[chain] = layout_sum(&w, world_type(&w, 1)->stash_layout[VARIANT_PLAIN]);
+            if (chain) {
+                check_moved(&w, plain_forward(&w), "activation", expected[autocast][0]);
+                check_moved(&w, plain_backward(&w, GRAD_BORN), "activation",
+                            expected[autocast][1]);
+            }
+            world_free(&w);
+        }
+        CHECK_U64(kept[autocast], stash[1] - stash[0]);
+    }
+}
+
+/* Where the model's is another gelu, or a compiler fuses what only moves bytes, it is one. */
+static void other_gelus_are_one_kernel(void)
+{
+    for (int other = 0; other < 2; other++) {
+        World w;
+        world_transformer(&w, gpt_like(1, 64, 4, 96));
+        w.s.model.u.transformer.gelu_new = !other;
+        w.s.training.compiled = !other;
+        w.sw.gelu_new_chain = true;
+        CHECK(lowered(&w));
+        CHECK_INT(1, moved_by(&w, plain_forward(&w), "activation").n);
+        CHECK_INT(1, moved_by(&w, plain_backward(&w, GRAD_BORN), "activation").n);
+        world_free(&w);
+    }
+}
+
+/* minGPT's attention: two more passes over the scores each way, each read and written. */
+static void scores_may_be_scaled_and_masked_apart(void)
+{
+    Moved m[2][2];
+    for (int compiled = 0; compiled < 2; compiled++) {
+        World w;
+        world_transformer(&w, gpt_like(1, 64, 4, 96));
+        w.s.training.attention = ATTENTION_MATH;
+        w.s.training.compiled = compiled;
+        w.sw.softmax_chain = true;
+        CHECK(lowered(&w));
+        m[compiled][0] = moved_by(&w, plain_forward(&w), "attention");
+        m[compiled][1] = moved_by(&w, plain_backward(&w, GRAD_BORN), "attention");
+        check_lives(&w);
+        world_free(&w);
+    }
+    uint64_t scores = 2 * 2 * 4 * 32 * 32;
+    for (int way = 0; way < 2; way++) {
+        CHECK_INT(2, m[0][way].n - m[1][way].n);
+        CHECK_U64(2 * scores, m[0][way].read - m[1][way].read);
+        CHECK_U64(2 * scores, m[0][way].written - m[1][way].written);
+    }
+}
+
 /* torch.autocast, eager: what is f32 is cast for matmuls, and so are weights; a weight's gradient
  * comes in bf16, is cast and added. */
 static void autocast_casts_kernel_by_kernel(void)
@@ -1088,6 +1190,9 @@ int main(void)
     RUN(parts_of_a_split_matmul_add_up);
     RUN(dropout_joins_the_sum);
     RUN(chains_run_kernel_by_kernel);
+    RUN(gelu_new_runs_kernel_by_kernel);
+    RUN(other_gelus_are_one_kernel);
+    RUN(scores_may_be_scaled_and_masked_apart);
     RUN(autocast_casts_kernel_by_kernel);
     RUN(compilers_fuse_the_casts_of_autocast);
     RUN(chains_of_f32_cast_nothing);

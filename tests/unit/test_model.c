@@ -528,7 +528,9 @@ static void activation_words_of_both_formats_are_understood(void)
         snprintf(text, sizeof text, "{\"model_type\": \"llama\", \"hidden_act\": \"%s\"}",
                  rows[i].word);
         CHECK(read_transformer(text).activation == rows[i].activation);
+        CHECK_INT(strcmp(rows[i].word, "gelu_new") == 0, read_transformer(text).gelu_new);
     }
+    CHECK(read_transformer("{\"model_type\": \"gpt2\"}").gelu_new); /* by default */
     for (uint32_t a = 0; a < ACT_N; a++) {
         char text[160];
         snprintf(text, sizeof text,

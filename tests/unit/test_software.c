@@ -93,7 +93,7 @@ static void some_facts_may_be_left_out(void)
     CHECK(!sw.p2p_blocks_host && !sw.p2p_scatter_gather && !sw.zero_reduces_last);
     CHECK(!sw.gather_copies && !sw.f32_reduce && !sw.pp_overlap_interleaved);
     CHECK(!sw.tp_keeps_gathered && !sw.pp_keeps_params && !sw.reduce_copies);
-    CHECK(!sw.root_unit && !sw.keeps_last_unit);
+    CHECK(!sw.root_unit && !sw.keeps_last_unit && !sw.gelu_new_chain && !sw.softmax_chain);
     CHECK(!sw.foreach_optimizer && !sw.loss_in_place && !sw.fp8_dynamic);
     CHECK(!sw.norms_grads && !sw.copies_params);
     CHECK_U64(0, sw.bucket_parameters);
@@ -112,9 +112,10 @@ static void some_facts_may_be_left_out(void)
     CHECK_U64(1000000, sw.bucket_parameters_per_rank);
     CHECK(read_with(&sw, &arena, "\"dropout\":true",
                     "\"dropout\":true,\"foreach_optimizer\":true,\"loss_in_place\":true,"
-                    "\"fp8_dynamic\":true",
+                    "\"fp8_dynamic\":true,\"gelu_new_chain\":true,\"softmax_chain\":true",
                     &err));
     CHECK(sw.foreach_optimizer && sw.loss_in_place && sw.fp8_dynamic);
+    CHECK(sw.gelu_new_chain && sw.softmax_chain);
     arena_free(&arena);
 }
 
