@@ -27,6 +27,13 @@ Fusion fusion_of(const Build *b)
     return f;
 }
 
+bool has_dropout(const Build *b)
+{
+    const Model *m = &b->s->model;
+    bool says = m->kind == MODEL_TRANSFORMER && m->u.transformer.dropout;
+    return b->sw->dropout || (b->sw->model_dropout && says);
+}
+
 /* ---- ops that several models use ---- */
 
 uint32_t tape_bias(Build *b, Tape *t, uint32_t x, const char *name)
@@ -91,7 +98,7 @@ uint32_t tape_dropout(Build *b, Tape *t, uint32_t x)
                   .dtype = v.dtype,
                   .in_n = 1,
                   .in = { x },
-                  .idle = !b->sw->dropout };
+                  .idle = !has_dropout(b) };
     if (!op.idle) {
         op.aux[0] = tape_made(t, "dropout mask", DTYPE_MASK, v.rows, v.columns);
         op.aux_n = 1;

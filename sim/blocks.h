@@ -109,6 +109,7 @@ typedef struct Fusion {
 } Fusion;
 Fusion fusion_of(const Build *b);
 bool fused_attention(const Build *b); /* training.attention has the last word */
+bool has_dropout(const Build *b);
 
 /* Ops that others know by name. */
 #define NAME_QKV             "attention.qkv"

@@ -156,7 +156,7 @@ static void add_attention_aux(Maker *k, TapeOp *op, uint64_t scores)
         return;
     }
     op->aux[op->aux_n++] = tape_made(k->t, "attention weights", k->act, k->rows, scores);
-    if (!k->b->sw->dropout)
+    if (!has_dropout(k->b))
         return;
     op->aux[op->aux_n++] = tape_made(k->t, "attention dropped", k->act, k->rows, scores);
     op->aux[op->aux_n++] =

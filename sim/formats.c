@@ -61,7 +61,8 @@ Formats formats_of(const Training *t, const Parallel *p, const Software *sw)
     f.reduce = reduce_of(t, sw, wide, f.grad);
     if (wide && fsdp && p->pp > 1 && !t->grad_dtype_set)
         f.grad = f.reduce;
-    f.made = wide && dtype_bytes(act_dtype(t)) < dtype_bytes(f.grad) ? act_dtype(t) : f.grad;
+    bool apart = wide || (!fsdp && !sw->wgrad_accumulate);
+    f.made = apart && dtype_bytes(act_dtype(t)) < dtype_bytes(f.grad) ? act_dtype(t) : f.grad;
     f.shard = wide && fsdp ? DTYPE_F32 : f.reduce;
     f.stream = f.casts ? DTYPE_F32 : act_dtype(t);
     return f;

@@ -11,9 +11,10 @@
  *     shard     as reduce           f32                 as reduce
  *     masters   master_weights      none                none
  *
- * act is the format of activations; with f32_params matmuls make weight gradients in it, and what
- * keeps them in f32 casts them.  Under fsdp with f32_params and a pipeline, gradients are summed
- * before they are scattered, in the format of reduce (FSDP2: to_accumulated_grad_if_needed).
+ * act is the format of activations; with f32_params, and where matmuls do not add to gradients
+ * themselves (wgrad_accumulate), they make weight gradients in it, and what keeps them in f32 casts
+ * or adds them.  Under fsdp with f32_params and a pipeline, gradients are summed before they are
+ * scattered, in the format of reduce (FSDP2: to_accumulated_grad_if_needed).
  *
  * f32_params means nothing where training.param_dtype or training.master_weights says otherwise,
  * in f32 and tf32, and in fp8 but for what fsdp gathers.  Without f32_stream it is of fsdp alone:

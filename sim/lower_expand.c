@@ -198,10 +198,15 @@ static bool expand_parts(Lowering *l, const Whole *w)
     return n > 0;
 }
 
-/* A gradient made in 16 bits is cast, then added. */
+/* A gradient made in 16 bits is added as it is, or cast, as autograd does for an f32 parameter,
+ * then added. */
 static void accumulate_cast(Lowering *l, const Whole *w)
 {
     KernelArg from = w->args[0], dw = w->args[1];
+    if (!l->b->sw->f32_params) {
+        add_sum(l, w, dw, from, lower_bytes(l, dw));
+        return;
+    }
     KernelArg temp = part_temp(l, "gradient in f32", dw, part_dtype(l, dw));
     part_cast(l, w, from, temp, ARG_WRITE);
     add_sum(l, w, dw, temp, lower_bytes(l, dw));
@@ -241,8 +246,8 @@ static void softmax(Lowering *l, const Whole *w, const Scores *s)
     op->u.rows = (RowsShape){ s->heads * s->a.seq_q, s->a.seq_k };
 }
 
-/* Scores times 1 / sqrt(head_dim), then -inf where they are masked; backward a zero there and the
- * same factor: out of place each. */
+/* Scores times 1 / sqrt(head_dim), then -inf where they are masked; backward a zero there and
+ * the same factor: out of place each. */
 static KernelArg scale_and_mask(Lowering *l, const Whole *w, KernelArg scores)
 {
     for (uint32_t i = 0; i < 2 && l->fusion.softmax_chain; i++) {
@@ -345,7 +350,7 @@ static bool expand_attention(Lowering *l, const Whole *w)
 {
     if (w->op.kind != OP_ATTENTION || fused_attention(l->b))
         return false;
-    uint32_t aux = l->b->sw->dropout ? 3 : 1;
+    uint32_t aux = has_dropout(l->b) ? 3 : 1;
     if (op_is_backward(&w->op))
         math_backward(l, w, aux);
     else
@@ -466,9 +471,10 @@ static bool expand_embedding(Lowering *l, const Whole *w)
         return false;
     KernelArg dtable = w->args[2];
     bool adds = dtable.mode == ARG_UPDATE;
+    bool apart = !l->b->sw->wgrad_accumulate || l->b->sw->table_grad_apart;
     KernelArg to = dtable;
-    if (adds && !l->b->sw->wgrad_accumulate)
-        to = part_temp(l, "table gradient", dtable, part_dtype(l, dtable));
+    if (adds && apart)
+        to = part_temp(l, "table gradient", dtable, part_dtype(l, w->args[0]));
     if (!adds || to.slot == SLOT_LOCAL)
         fill(l, w, to);
     scatter(l, w, to);

@@ -26,8 +26,8 @@ typedef struct Transformer {
     bool gated; /* ffn = down(act(gate(x)) * up(x)) */
     Norm norm;
     Activation activation;
-    bool
-        gelu_new; /* in Hugging Face its ACT_GELU is written in ops, by the formula with tanh */
+    bool gelu_new; /* Hugging Face writes its ACT_GELU in ops, by the formula with tanh */
+    bool dropout;  /* its config asks for it (Hugging Face; native ones: never) */
     bool causal;
     Positions positions;
     bool tied_embeddings;

@@ -84,9 +84,16 @@ static void llama_habit(Transformer *t)
     t->final_norm = true;
 }
 
+/* transformers' default of the key; attention's and embeddings' are taken to be the same. */
+static void read_dropout(Transformer *t, JsonObj *o, const char *key, double by_default)
+{
+    t->dropout = json_number(o, key, 0, 1, by_default) > 0;
+}
+
 static void read_gpt2(Transformer *t, JsonObj *o)
 {
     gpt_habit(t);
+    read_dropout(t, o, "resid_pdrop", 0.1);
     t->position_rows = t->max_seq;
     read_tie(t, o, true);
     refuse_true(o, "add_cross_attention");
@@ -95,6 +102,7 @@ static void read_gpt2(Transformer *t, JsonObj *o)
 static void read_gpt_neox(Transformer *t, JsonObj *o)
 {
     gpt_habit(t);
+    read_dropout(t, o, "hidden_dropout", 0);
     t->positions = POS_ROPE;
     read_tie(t, o, false);
     read_attention_bias(t, o, true);
@@ -104,6 +112,7 @@ static void read_gpt_neox(Transformer *t, JsonObj *o)
 static void read_opt(Transformer *t, JsonObj *o)
 {
     gpt_habit(t);
+    read_dropout(t, o, "dropout", 0.1);
     t->position_rows = t->max_seq + 2; /* OPT looks positions up at an offset of 2 */
     read_tie(t, o, true);
     t->embedding_dim = read_u32(o, "word_embed_proj_dim", 1, MODEL_WIDTH_MAX, t->hidden);
@@ -117,6 +126,7 @@ static void read_bert(Transformer *t, JsonObj *o)
 {
     static const char *const positions[] = { "absolute" };
     gpt_habit(t);
+    read_dropout(t, o, "hidden_dropout_prob", 0.1);
     t->final_norm = false;
     t->post_norm = t->embedding_norm = true;
     t->position_rows = t->max_seq;

@@ -78,16 +78,19 @@ static const TapeValue **list_params(Build *b, const Tape *first, const Tape *se
     return list;
 }
 
-/* Moments and master weights, in f32: what torch.optim and Megatron-LM keep. */
+/* Moments and master weights, in f32 as Megatron-LM keeps them; moments may have the format of what
+ * is updated (torch.optim: zeros_like). */
 static void add_state(Build *b, const TapeValue *p)
 {
     static const char *const names[] = { "first moment", "second moment" };
     static const uint32_t moments_n[OPTIMIZER_N] = {
         [OPT_SGD] = 0, [OPT_MOMENTUM] = 1, [OPT_ADAM] = 2, [OPT_ADAMW] = 2
     };
+    Formats f = build_formats(b);
+    DType moments = b->sw->states_like_params && !f.masters ? f.param : DTYPE_F32;
     for (uint32_t i = 0; i < moments_n[b->s->training.optimizer]; i++)
-        add_tensor(b->g, names[i], TENSOR_OPTIMIZER, DTYPE_F32, p->rows, p->columns);
-    if (build_formats(b).masters)
+        add_tensor(b->g, names[i], TENSOR_OPTIMIZER, moments, p->rows, p->columns);
+    if (f.masters)
         add_tensor(b->g, MASTER_WEIGHTS, TENSOR_OPTIMIZER, DTYPE_F32, p->rows, p->columns);
 }
 

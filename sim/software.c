@@ -53,6 +53,9 @@ static const Fact kernel_options[] = {
     FACT(fp8_weight_copies),
     FACT(gelu_new_chain),
     FACT(softmax_chain),
+    FACT(model_dropout),
+    FACT(states_like_params),
+    FACT(table_grad_apart),
 };
 
 static const Fact parallel_options[] = {

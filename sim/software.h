@@ -76,7 +76,14 @@ typedef struct Software {
      * left out: false. */
     bool softmax_chain;
     bool dropout;          /* trained with dropout: masks are made and kept */
+    bool model_dropout;    /* or where the model's config says so; may be left out: false */
     bool wgrad_accumulate; /* weight gradients are accumulated by the matmul (beta = 1) */
+    /* With it: that of an embedding is made apart all the same, then added; may be left out:
+     * false. */
+    bool table_grad_apart;
+    /* Without master weights the optimizer's moments have the format of the parameters, else f32;
+     * may be left out: false. */
+    bool states_like_params;
     /* fsdp keeps shards in f32, without master weights: sim/formats.h; may be left out: false. */
     bool f32_params;
     /* Elsewhere too: torch.autocast, and what layers add up and norm is f32; may be left out:

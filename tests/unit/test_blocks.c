@@ -78,6 +78,21 @@ static void the_vocabulary_is_padded_as_the_software_says(void)
     world_free(&w);
 }
 
+/* torch.optim makes moments as what it updates: bf16 parameters, or f32 masters. */
+static void moments_may_have_the_format_of_parameters(void)
+{
+    for (int masters = 0; masters < 2; masters++) {
+        World w;
+        world_transformer(&w, zoo(ZOO_LLAMA));
+        w.sw.states_like_params = true;
+        w.s.training.master_weights = masters;
+        CHECK(world_build(&w));
+        const BlockType *t = world_type(&w, 1);
+        CHECK_U64((masters ? 3 * 4 : 2 * 2) * t->elements, layout_sum(&w, t->state_layout));
+        world_free(&w);
+    }
+}
+
 static void optimizer_state_is_f32(void)
 {
     static const struct {
@@ -805,6 +820,7 @@ int main(void)
     RUN(on_one_stage_the_head_uses_the_frames_of_the_embedding);
     RUN(the_vocabulary_is_padded_as_the_software_says);
     RUN(optimizer_state_is_f32);
+    RUN(moments_may_have_the_format_of_parameters);
     RUN(model_flops_are_six_per_parameter_and_attention);
     RUN(gpt3_has_the_flops_of_megatrons_formula);
     RUN(attention_computes_the_pairs_that_the_mask_lets_through);

@@ -98,6 +98,18 @@ static void what_the_scenario_says_counts(void)
     CHECK_STR("f32 bf16 f32 f32 f32 bf16", formats(&t, &params, true));
 }
 
+/* Autograd makes a gradient in the format of what was read; a matmul that adds does so in f32. */
+static void who_adds_says_how_gradients_are_made(void)
+{
+    Training t = silent();
+    Parallel p = { .strategy = STRATEGY_DDP, .dp = 2, .cp = 1, .pp = 1 };
+    for (int accumulates = 0; accumulates < 2; accumulates++) {
+        const Software sw = { .f32_grads = true, .wgrad_accumulate = accumulates };
+        CHECK_INT(DTYPE_F32, formats_of(&t, &p, &sw).grad);
+        CHECK_INT(accumulates ? DTYPE_F32 : DTYPE_BF16, formats_of(&t, &p, &sw).made);
+    }
+}
+
 /* f32 and tf32 have nothing to cast; fp8 outside fsdp comes from what Transformer Engine keeps. */
 static void only_16_bits_are_cast_to(void)
 {
@@ -189,6 +201,7 @@ int main(void)
     RUN(the_software_speaks_where_the_scenario_is_silent);
     RUN(gradients_of_f16_may_stay_so);
     RUN(what_the_scenario_says_counts);
+    RUN(who_adds_says_how_gradients_are_made);
     RUN(only_16_bits_are_cast_to);
     RUN(only_more_than_one_rank_shards);
     RUN(with_a_pipeline_fsdp_sums_as_it_reduces);

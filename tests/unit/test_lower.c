@@ -598,6 +598,44 @@ static void table_gradients_are_cleared_then_scattered(void)
     world_free(&w);
 }
 
+/* Megatron-LM: matmuls add to f32 gradients themselves, an embedding's is made whole first. */
+static void an_embedding_s_gradient_may_be_made_apart(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.table_grad_apart = w.sw.f32_grads = true;
+    CHECK(lowered(&w));
+    const BlockType *t = world_type(&w, 0);
+    uint32_t b = t->backward[VARIANT_PLAIN][GRAD_ADD];
+    uint64_t table = 128 * 64;
+    CHECK_STR("fill embedding", kernels(&w, t->backward[VARIANT_PLAIN][GRAD_BORN]));
+    CHECK_STR("fill embedding add", kernels(&w, b));
+    const Op *ops = graph_ops(&w.g, world_segment(&w, b));
+    CHECK_U64(2 * table, ops[0].write_bytes);
+    CHECK_U64((2 + 4) * table, ops[2].read_bytes);
+    CHECK_U64(4 * table, ops[2].write_bytes);
+    CHECK_U64(0, weight_sums(&w).u.elements);
+    world_free(&w);
+}
+
+/* nanotron: a hook adds what autograd made in bf16 to an f32 buffer; no kernel casts it. */
+static void gradients_in_16_bits_are_added_as_they_are(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.wgrad_accumulate = false;
+    w.sw.f32_grads = true;
+    CHECK(lowered(&w));
+    uint64_t elements = 64 * 128 + 64 * 64 + 2 * 64 * 96 + 96 * 64;
+    Op sums = weight_sums(&w);
+    CHECK_U64(elements, sums.u.elements);
+    CHECK_U64((2 + 4) * elements, sums.read_bytes);
+    CHECK_U64(4 * elements, sums.write_bytes);
+    const Op *v = find_op(&w, plain_backward(&w, GRAD_ADD), OP_MATMUL, PHASE_WGRAD, 0);
+    CHECK_U64(2 * v->u.matmul.m * v->u.matmul.n, v->write_bytes);
+    world_free(&w);
+}
+
 static void parts_of_a_split_matmul_add_up(void)
 {
     World w;
@@ -615,6 +653,22 @@ static void parts_of_a_split_matmul_add_up(void)
     }
     CHECK_U64(128, n);
     world_free(&w);
+}
+
+/* model_dropout: as the model's config says; dropout: always. */
+static void dropout_may_be_the_model_s(void)
+{
+    for (int how = 0; how < 8; how++) {
+        World w;
+        world_transformer(&w, gpt_like(1, 64, 4, 96));
+        w.s.model.u.transformer.dropout = how & 1;
+        w.sw.model_dropout = how & 2;
+        w.sw.dropout = how & 4;
+        CHECK(lowered(&w));
+        bool drops = sum_block(&w, 1, VARIANT_PLAIN).ops_n[OP_SCALE] > 0;
+        CHECK_INT((how & 4) || (how & 3) == 3, drops);
+        world_free(&w);
+    }
 }
 
 /* Megatron-LM: the bias, dropout and the residual add are one kernel. */
@@ -1187,7 +1241,10 @@ int main(void)
     RUN(gradients_are_added_by_the_matmul_or_after_it);
     RUN(parts_of_a_gradient_are_added_once);
     RUN(table_gradients_are_cleared_then_scattered);
+    RUN(an_embedding_s_gradient_may_be_made_apart);
+    RUN(gradients_in_16_bits_are_added_as_they_are);
     RUN(parts_of_a_split_matmul_add_up);
+    RUN(dropout_may_be_the_model_s);
     RUN(dropout_joins_the_sum);
     RUN(chains_run_kernel_by_kernel);
     RUN(gelu_new_runs_kernel_by_kernel);

@@ -541,6 +541,20 @@ static void activation_words_of_both_formats_are_understood(void)
     }
 }
 
+/* transformers' defaults: GPT-2, OPT and BERT drop, unless their config says 0. */
+static void a_config_says_whether_it_drops(void)
+{
+    CHECK(read_transformer("{\"model_type\": \"gpt2\"}").dropout);
+    CHECK(read_transformer("{\"model_type\": \"opt\"}").dropout);
+    CHECK(read_transformer("{\"model_type\": \"bert\"}").dropout);
+    CHECK(!read_transformer("{\"model_type\": \"gpt_neox\"}").dropout);
+    CHECK(!read_transformer("{\"model_type\": \"llama\"}").dropout);
+    CHECK(!read_transformer("{\"model_type\": \"gpt2\", \"resid_pdrop\": 0}").dropout);
+    CHECK(!read_transformer("{\"model_type\": \"opt\", \"dropout\": 0.0}").dropout);
+    CHECK(!read_transformer("{\"model_type\": \"bert\", \"hidden_dropout_prob\": 0}").dropout);
+    CHECK(read_transformer("{\"model_type\": \"gpt_neox\", \"hidden_dropout\": 0.1}").dropout);
+}
+
 static void other_keys_of_a_config_are_ignored(void)
 {
     CHECK_U64(6738415616, params_of("{\"model_type\": \"llama\", \"rope_theta\": 1e4, "
@@ -899,6 +913,7 @@ int main(void)
     RUN(qwen_mixtures_say_which_layers_are_dense);
     RUN(the_others_carry_their_marks);
     RUN(activation_words_of_both_formats_are_understood);
+    RUN(a_config_says_whether_it_drops);
     RUN(other_keys_of_a_config_are_ignored);
     RUN(layer_types_may_repeat_what_the_other_keys_say);
     RUN(paths_are_relative_to_the_file_they_stand_in);
