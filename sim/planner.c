@@ -490,6 +490,7 @@ static void sort_feasible(Plan *p)
 static void find_front(Plan *p)
 {
     double fastest = INFINITY;
+    p->front_n = 0;
     p->front = PUSH_ARRAY(&p->arena, uint32_t, p->bases_n);
     for (uint32_t b = 0; b < p->bases_n; b++) {
         uint32_t best = NONE_U32;
@@ -681,6 +682,23 @@ static bool look_again(Plan *p, Err *err)
     return !err->set;
 }
 
+/* Explaining simulates more, to compare the best with.  True if one of them belongs among the ten
+ * best, or the best itself turned out not to fit: then they are to be looked at again. */
+static bool explain(Plan *p)
+{
+    if (p->candidates[p->order[0]].fate != PLAN_SIMULATED)
+        return true;
+    p->why_n = 0;
+    find_front(p);
+    plan_explain(p);
+    count_fates(p);
+    sort_feasible(p);
+    for (uint32_t i = 0; i < top_n(p); i++)
+        if (p->candidates[p->order[i]].expanded_s <= 0)
+            return true;
+    return false;
+}
+
 /* ---- the whole ---- */
 
 bool plan_run(Plan *p, const PlanOptions *options, Err *err)
@@ -699,11 +717,7 @@ bool plan_run(Plan *p, const PlanOptions *options, Err *err)
             return nothing_in_limits(p, err);
         if (!look_again(p, err))
             return false;
-    } while (p->candidates[p->order[0]].fate != PLAN_SIMULATED);
-    find_front(p);
-    plan_explain(p); /* simulates more, to compare the best with */
-    count_fates(p);
-    sort_feasible(p);
+    } while (explain(p));
     return true;
 }
 
