@@ -65,7 +65,6 @@ static const Fact parallel_options[] = {
     FACT(f32_reduce),         FACT(pp_overlap_interleaved),
     FACT(tp_keeps_gathered),  FACT(pp_keeps_params),
     FACT(root_unit),          FACT(keeps_last_unit),
-    FACT(zero_all_reduces),
 };
 
 /* Words of recompute.selective. */

@@ -5,11 +5,6 @@
 
 /* ---- gradients ---- */
 
-static OpKind reduction(const Zero *z)
-{
-    return z->b->sw->zero_all_reduces && !z->each ? OP_ALL_REDUCE : OP_REDUCE_SCATTER;
-}
-
 /* This rank's part of the pending bucket goes where the optimizer looks for it. */
 static void settle(Zero *z)
 {
@@ -57,7 +52,7 @@ static void scatter_copies(Zero *z, const Bucket *u)
     if (z->each)
         forget_grads(z, u);
     settle(z);
-    part.reduced = bundle_comm(&part.bundle, reduction(z), LANE_REDUCE,
+    part.reduced = bundle_comm(&part.bundle, OP_REDUCE_SCATTER, LANE_REDUCE,
                                newest_compute(b->g, z->buckets.role));
     z->pending = part;
     if (!overlaps(b, DIM_DP))
@@ -71,7 +66,7 @@ static void scatter(Zero *z, Bucket *u)
         scatter_copies(z, u);
         return;
     }
-    InPlace how = { reduction(z), LANE_REDUCE, SLOT_GRAD, build_formats(b).reduce,
+    InPlace how = { OP_REDUCE_SCATTER, LANE_REDUCE, SLOT_GRAD, build_formats(b).reduce,
                     &z->scatter_names };
     u->reduced = bucket_in_place(&z->buckets, u, how);
     if (overlaps(b, DIM_DP))

@@ -21,10 +21,6 @@
  *     gather    [AG 1][AG 0].........
  *     compute         [F0 ..........][F1] ... [B1][B0] ... |optimizer|
  *
- * WHOLE SUMS.  Where a stack only shares out the optimizer (zero_all_reduces: torch's
- * ZeroRedundancyOptimizer, beside DistributedDataParallel), gradients are all-reduced in
- * zero1: 3 Psi (n - 1)/n per rank.
- *
  * COPIES.  Where a stack has a buffer for each bucket (bucket_copies; zero2
  * always), gradients are copied in, reduce-scattered there, and this rank's part
  * is copied out when the next bucket leaves: two buffers live at most, as with

@@ -94,8 +94,7 @@ static void some_facts_may_be_left_out(void)
     CHECK(!sw.gather_copies && !sw.f32_reduce && !sw.pp_overlap_interleaved);
     CHECK(!sw.tp_keeps_gathered && !sw.pp_keeps_params && !sw.reduce_copies);
     CHECK(!sw.root_unit && !sw.keeps_last_unit && !sw.gelu_new_chain && !sw.softmax_chain);
-    CHECK(!sw.zero_all_reduces && !sw.model_dropout && !sw.states_like_params &&
-          !sw.table_grad_apart);
+    CHECK(!sw.model_dropout && !sw.states_like_params && !sw.table_grad_apart);
     CHECK(!sw.foreach_optimizer && !sw.loss_in_place && !sw.fp8_dynamic);
     CHECK(!sw.norms_grads && !sw.copies_params);
     CHECK_U64(0, sw.bucket_parameters);
@@ -104,13 +103,12 @@ static void some_facts_may_be_left_out(void)
                     "\"cp_ring\":false,\"p2p_scatter_gather\":true,\"zero_reduces_last\":true,"
                     "\"gather_copies\":true,\"f32_reduce\":true,\"reduce_copies\":true,"
                     "\"pp_overlap_interleaved\":true,\"tp_keeps_gathered\":true,"
-                    "\"pp_keeps_params\":true,\"root_unit\":true,\"zero_all_reduces\":true,"
-                    "\"keeps_last_unit\":true,"
+                    "\"pp_keeps_params\":true,\"root_unit\":true,\"keeps_last_unit\":true,"
                     "\"bucket_parameters\":40000000,\"bucket_parameters_per_rank\":1000000",
                     &err));
     CHECK(sw.p2p_scatter_gather && sw.zero_reduces_last && sw.gather_copies && sw.f32_reduce);
     CHECK(sw.pp_overlap_interleaved && sw.tp_keeps_gathered && sw.pp_keeps_params);
-    CHECK(sw.zero_all_reduces && sw.reduce_copies && sw.root_unit && sw.keeps_last_unit);
+    CHECK(sw.reduce_copies && sw.root_unit && sw.keeps_last_unit);
     CHECK_U64(40000000, sw.bucket_parameters);
     CHECK_U64(1000000, sw.bucket_parameters_per_rank);
     CHECK(read_with(&sw, &arena, "\"dropout\":true",

@@ -58,31 +58,6 @@ static void volume_is_twice_the_parameters(void)
                 }
 }
 
-/* torch's ZeroRedundancyOptimizer beside DistributedDataParallel. */
-static void zero1_may_sum_whole_gradients(void)
-{
-    for (int copies = 0; copies < 2; copies++)
-        for (uint32_t m = 1; m <= 3; m++) {
-            Fixture f;
-            open_zero(&f, STRATEGY_ZERO1, 4, 1, m);
-            f.sw.zero_all_reduces = true;
-            f.sw.bucket_copies = copies;
-            fixture_build(&f, 6);
-            CHECK_U64(4 * padded_params(6, 4), moved(&f, OP_ALL_REDUCE));
-            CHECK_U64(0, moved(&f, OP_REDUCE_SCATTER));
-            CHECK_U64(4 * padded_params(6, 4), moved(&f, OP_ALL_GATHER));
-            check_lives(&f.g);
-            check_runs(&f.g);
-            fixture_close(&f);
-        }
-    Fixture f;
-    open_zero(&f, STRATEGY_ZERO2, 4, 1, 2);
-    f.sw.zero_all_reduces = true;
-    fixture_build(&f, 6);
-    CHECK_U64(2 * 4 * padded_params(6, 4), moved(&f, OP_REDUCE_SCATTER));
-    fixture_close(&f);
-}
-
 static void number_formats_scale_the_volume(void)
 {
     for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++) {
@@ -418,7 +393,6 @@ static void nothing_races_or_deadlocks(void)
 int main(void)
 {
     RUN(volume_is_twice_the_parameters);
-    RUN(zero1_may_sum_whole_gradients);
     RUN(number_formats_scale_the_volume);
     RUN(gradients_kept_in_f32_are_summed_in_f32);
     RUN(one_rank_shares_with_nobody);
