@@ -35,7 +35,7 @@ typedef struct Param {
 typedef enum GradMode {
     GRAD_BORN,  /* allocates and writes them */
     GRAD_WRITE, /* memory is there, overwritten (first micro-batch) */
-    GRAD_ADD,   /* added to (later micro-batches) */
+    GRAD_ADD,   /* added to (later micro-batches, and the first where all are zeroed before) */
     GRAD_MODE_N
 } GradMode;
 

@@ -57,6 +57,7 @@ Formats formats_of(const Training *t, const Parallel *p, const Software *sw)
                   .grad = grad_of(t, sw, wide, fsdp),
                   .masters = t->master_weights && !wide,
                   .casts = wide && !fsdp };
+    f.moments = sw->states_like_params && !f.masters ? f.param : DTYPE_F32;
     f.read = fsdp ? act_dtype(t) : f.param;
     f.reduce = reduce_of(t, sw, wide, f.grad);
     if (wide && fsdp && p->pp > 1 && !t->grad_dtype_set)

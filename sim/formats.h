@@ -10,11 +10,12 @@
  *     reduce    reduce_dtype        as grad             as grad             f32         f32
  *     shard     as reduce           f32                 as reduce
  *     masters   master_weights      none                none
+ *     moments   f32; of states_like_params without masters: as param
  *
- * act is the format of activations; with f32_params, and where matmuls do not add to gradients
- * themselves (wgrad_accumulate), they make weight gradients in it, and what keeps them in f32 casts
- * or adds them.  Under fsdp with f32_params and a pipeline, gradients are summed before they are
- * scattered, in the format of reduce (FSDP2: to_accumulated_grad_if_needed).
+ * act is the format of activations.  Matmuls make weight gradients in it with f32_params, and
+ * outside fsdp where they do not add to gradients themselves (wgrad_accumulate); what keeps them in
+ * f32 casts or adds them.  Under fsdp with f32_params and a pipeline, gradients are summed before
+ * they are scattered, in the format of reduce (FSDP2: to_accumulated_grad_if_needed).
  *
  * f32_params means nothing where training.param_dtype or training.master_weights says otherwise,
  * in f32 and tf32, and in fp8 but for what fsdp gathers.  Without f32_stream it is of fsdp alone:
@@ -33,15 +34,16 @@
 #include "sim/software.h"
 
 typedef struct Formats {
-    DType param;  /* as kept: whole, or in shards */
-    DType read;   /* as blocks find them */
-    DType made;   /* weight gradients as matmuls make them */
-    DType grad;   /* as backward leaves them */
-    DType reduce; /* as they are summed over replicas */
-    DType shard;  /* of fsdp: as it keeps its part of the sum */
-    DType stream; /* what transformer layers add up and hand on */
-    bool masters; /* f32 weights beside them */
-    bool casts;   /* matmuls read 16-bit casts of f32 weights */
+    DType param;   /* as kept: whole, or in shards */
+    DType read;    /* as blocks find them */
+    DType made;    /* weight gradients as matmuls make them */
+    DType grad;    /* as backward leaves them */
+    DType reduce;  /* as they are summed over replicas */
+    DType shard;   /* of fsdp: as it keeps its part of the sum */
+    DType stream;  /* what transformer layers add up and hand on */
+    DType moments; /* of the optimizer */
+    bool masters;  /* f32 weights beside them */
+    bool casts;    /* matmuls read 16-bit casts of f32 weights */
 } Formats;
 
 /* Values as they lie in memory: f32 for f32 and tf32, bf16 for fp8. */

@@ -9,12 +9,15 @@
  *     fused_gated           gated activation        act(gate), product; backward three
  *     wgrad_accumulate      wgrad that adds         matmul into a temporary, add
  *                           (f32_params)            ..., cast into another, add
+ *                           (f32_grads)             into 16 bits, added as they are
  *     (fused_cross_entropy: sim/lower_loss.c; fused_optimizer: sim/lower_optimizer.c)
  *     (cp_ring: sim/lower_ring.c; parallel.sync_batchnorm: sim/lower_batchnorm.c)
  *     (norm_chain, rope_chain, gelu_new_chain: sim/lower_chain.c; fp8_dynamic: sim/lower_fp8.c;
  *     f32_params in eager mode: sim/lower_autocast.c)
- *     softmax_chain         softmax                 scale, mask, softmax; backward the same three
+ *     (softmax_chain)       softmax                 scale, mask, softmax; backward the same three
  *     (always)              embedding backward      fill with zeros, scatter-add;
+ *     (table_grad_apart)    ... that adds           into a temporary, add; positions and token
+ *                                                   types, which are small, in one kernel
  *                                                   metric_losses: those too (sim/lower_loss.c)
  *
  * The flops of the parts add up to those of the op; so does the traffic of what
@@ -473,8 +476,9 @@ static bool expand_embedding(Lowering *l, const Whole *w)
     bool adds = dtable.mode == ARG_UPDATE;
     bool apart = !l->b->sw->wgrad_accumulate || l->b->sw->table_grad_apart;
     KernelArg to = dtable;
+    DType dtype = part_dtype(l, build_formats(l->b).casts ? dtable : w->args[0]);
     if (adds && apart)
-        to = part_temp(l, "table gradient", dtable, part_dtype(l, w->args[0]));
+        to = part_temp(l, "table gradient", dtable, dtype);
     if (!adds || to.slot == SLOT_LOCAL)
         fill(l, w, to);
     scatter(l, w, to);

@@ -137,8 +137,10 @@ static void play_update(Lowering *l, Update *u, uint64_t bytes, uint64_t all_byt
     Formula f = formula_of(op->fn);
     double part = (double)bytes / (double)all_bytes;
     u->elements = (uint64_t)((double)op->u.elements * part + 0.5);
-    if (f.moments_n == 2)
-        u->temp = lower_temp(l, "optimizer temporary", DTYPE_F32, u->elements, 1);
+    if (f.moments_n == 2) {
+        DType dtype = part_dtype(l, operand(u, SECOND, u->begin));
+        u->temp = lower_temp(l, "optimizer temporary", dtype, u->elements, 1);
+    }
     double flops = op->flops * part / f.passes_n;
     for (uint32_t i = 0; i < f.passes_n; i++)
         play_pass(l, u, &f.passes[i], flops);

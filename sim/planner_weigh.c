@@ -26,7 +26,8 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     double params = (double)dtype_bytes(f.param),
            grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(f.reduce));
     double shard = shards_params(&parallel) ? (double)dtype_bytes(f.shard) : grads;
-    double state = (adam ? 8 : t->optimizer == OPT_MOMENTUM ? 4 : 0) + (f.masters ? 4 : 0);
+    double moments = adam ? 2 : t->optimizer == OPT_MOMENTUM ? 1 : 0;
+    double state = moments * (double)dtype_bytes(f.moments) + (f.masters ? 4 : 0);
     double n = (double)c->dp * c->cp;
     switch (c->strategy) {
     case STRATEGY_ZERO1:

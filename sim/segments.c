@@ -87,9 +87,8 @@ static void add_state(Build *b, const TapeValue *p)
         [OPT_SGD] = 0, [OPT_MOMENTUM] = 1, [OPT_ADAM] = 2, [OPT_ADAMW] = 2
     };
     Formats f = build_formats(b);
-    DType moments = b->sw->states_like_params && !f.masters ? f.param : DTYPE_F32;
     for (uint32_t i = 0; i < moments_n[b->s->training.optimizer]; i++)
-        add_tensor(b->g, names[i], TENSOR_OPTIMIZER, moments, p->rows, p->columns);
+        add_tensor(b->g, names[i], TENSOR_OPTIMIZER, f.moments, p->rows, p->columns);
     if (f.masters)
         add_tensor(b->g, MASTER_WEIGHTS, TENSOR_OPTIMIZER, DTYPE_F32, p->rows, p->columns);
 }

@@ -18,14 +18,14 @@
  * starts when the unit before it is done, as PyTorch's in-order communication
  * stream has it.  One reduce-scatter may be pending: after the next backward,
  * compute waits for it and frees its input.
- * KEPT.  Embedding and head belong to the root unit, which is not resharded after
- * forward; with reshard_after_forward false no unit is, and in pipelines of software that
- * keeps them (pp_keeps_params) where the scenario says nothing.  What is kept lives
+ * KEPT.  Embedding and head are not resharded after forward (they are the root's); with
+ * reshard_after_forward false no unit is, and in pipelines of software that keeps them
+ * (pp_keeps_params) where the scenario says nothing.  What is kept lives
  * until its backward; with pipelines, where several micro-batches are under way,
  * until its last use.  With keeps_last_unit the last layer is kept too: its backward is next.
- * ROOT.  By itself each of embedding and head is a unit.  Where the software makes them one
- * (root_unit, as PyTorch does: all that is in no block is the root's) both are gathered before
- * the first, and reduce-scattered and freed at the end of a micro-batch's backward: what is
+ * ROOT.  Each of embedding and head is a unit, unless the software makes them one (root_unit, as
+ * PyTorch does: all that is in no block is the root's).  Then both are gathered before the first
+ * forward, and reduce-scattered and freed at the end of a micro-batch's backward: what is
  * in no block has no hook in front of it, so the root's comes last
  * (_root_post_backward_final_callback).  A stage of a pipeline has one of the two.
  * MICRO-BATCHES.  Each gathers and reduce-scatters; sums of shards are added up

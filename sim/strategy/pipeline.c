@@ -367,12 +367,16 @@ static void find_ways(Line *l, uint32_t turns, Arena *scratch)
 
 /* ---- blocks ---- */
 
-/* Where gradients are sharded every micro-batch has its own, unless they are summed whole. */
+/* Where gradients are sharded every micro-batch has its own, unless they are summed whole.  Those
+ * that are zeroed before the step are added to from the first one on. */
 static GradMode grad_mode(const Build *b, uint32_t micro_batch)
 {
+    bool persist = b->sw->grads_persist && !shards_grads(b);
     if (micro_batch > 0 && !(shards_grads(b) && b->s->parallel.pp == 1))
         return GRAD_ADD;
-    return b->sw->grads_persist && !shards_grads(b) ? GRAD_WRITE : GRAD_BORN;
+    if (persist && b->sw->zeroes_grads)
+        return GRAD_ADD;
+    return persist ? GRAD_WRITE : GRAD_BORN;
 }
 
 static uint32_t frame_if(const Segment *s, Slot slot, uint32_t frame)

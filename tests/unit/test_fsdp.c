@@ -563,6 +563,26 @@ static void embedding_and_head_may_be_one_unit(void)
     }
 }
 
+/* The first forward waits for all of the root, the head among it. */
+static void the_first_forward_waits_for_the_whole_root(void)
+{
+    Fixture f;
+    open_fsdp(&f, 4, 1, 1);
+    f.sw.root_unit = true;
+    fixture_build(&f, 3);
+    const Role *role = &f.g.roles[0];
+    uint32_t gathers[2] = { 0 }, gathers_n = 0, waits = 0, i = 0;
+    for (; f.g.segments[role->instances[i].segment].kind != SEGMENT_FORWARD; i++)
+        if (f.g.segments[role->instances[i].segment].kind == SEGMENT_GATHER && gathers_n < 2)
+            gathers[gathers_n++] = i;
+    CHECK_INT(2, gathers_n);
+    const Instance *first = &role->instances[i];
+    for (uint32_t e = 0; e < first->edge_n; e++)
+        waits += role->edges[first->edge_first + e].src_instance == gathers[1];
+    CHECK_INT(1, waits);
+    fixture_close(&f);
+}
+
 /* Its backward is next: gathered once a micro-batch, where the others are twice.  A pipeline's
  * stages have other last layers, and several micro-batches under way. */
 static void the_last_layer_may_be_kept(void)
@@ -646,6 +666,7 @@ int main(void)
     RUN(forward_prefetch_launches_before_the_forward);
     RUN(gradients_may_be_copied_into_what_is_reduced);
     RUN(embedding_and_head_may_be_one_unit);
+    RUN(the_first_forward_waits_for_the_whole_root);
     RUN(the_last_layer_may_be_kept);
     RUN(nothing_races_or_deadlocks);
     return check_report();

@@ -1106,6 +1106,26 @@ static void an_unfused_optimizer_is_a_chain_of_passes(void)
     }
 }
 
+/* Moments in 16 bits: all operands are, the temporary too. */
+static void passes_over_16_bits_move_half(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.fused_optimizer = false;
+    w.sw.foreach_optimizer = w.sw.states_like_params = true;
+    w.s.training.master_weights = false;
+    CHECK(world_build(&w));
+    uint32_t s = optimizer_segment(&w);
+    CHECK(lower(&w.b, &w.err));
+    const Segment *segment = world_segment(&w, s);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < segment->op_n; i++)
+        bytes +=
+            graph_ops(&w.g, segment)[i].read_bytes + graph_ops(&w.g, segment)[i].write_bytes;
+    CHECK_U64(80 / 2 * world_type(&w, 1)->elements, bytes);
+    world_free(&w);
+}
+
 static void a_fused_optimizer_is_one_kernel(void)
 {
     World w;
@@ -1259,6 +1279,7 @@ int main(void)
     RUN(fp8_may_be_scaled_by_what_is_cast);
     RUN(weights_may_be_fp8_where_the_rest_is_scaled_by_what_is_cast);
     RUN(an_unfused_optimizer_is_a_chain_of_passes);
+    RUN(passes_over_16_bits_move_half);
     RUN(a_fused_optimizer_is_one_kernel);
     RUN(passes_beside_a_fused_optimizer);
     RUN(one_pass_beside_a_fused_optimizer);

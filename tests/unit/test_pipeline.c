@@ -244,6 +244,32 @@ static void check_pipeline(Fixture *f, uint32_t layers)
     fixture_close(f);
 }
 
+/* Megatron-LM: buffers are zeroed, and every backward adds to them; else the first overwrites. */
+static void zeroed_gradients_are_added_to_from_the_first_on(void)
+{
+    for (int zeroes = 0; zeroes < 2; zeroes++) {
+        Fixture f;
+        uint32_t first = 0, adds = 0;
+        fixture_open(&f);
+        f.s.training.micro_batches = 3;
+        f.sw.zeroes_grads = zeroes;
+        f.sw.grads_persist = true;
+        fixture_build(&f, 4);
+        const Role *role = &f.g.roles[0];
+        for (uint32_t i = 0; i < role->instances_n; i++) {
+            if (role->instances[i].layer != 2)
+                continue;
+            const BlockType *t = &f.b.types[f.b.blocks[3].type];
+            first += role->instances[i].segment == t->backward[0][GRAD_WRITE];
+            adds += role->instances[i].segment == t->backward[0][GRAD_ADD];
+        }
+        CHECK_INT(zeroes ? 0 : 1, first);
+        CHECK_INT(zeroes ? 3 : 2, adds);
+        check_lives(&f.g);
+        fixture_close(&f);
+    }
+}
+
 /* pp 1..8, chunks 1..4, micro-batches, uneven layers; with and without overlap and waiting. */
 static void no_schedule_deadlocks_or_races(void)
 {
@@ -614,6 +640,7 @@ int main(void)
     RUN(schedules_to_come_are_a_sentence);
     RUN(interleaved_wants_a_multiple_of_pp);
     RUN(recomputation_of_n_layers_is_per_stage);
+    RUN(zeroed_gradients_are_added_to_from_the_first_on);
     RUN(no_schedule_deadlocks_or_races);
     RUN(naive_and_gpipe_run);
     RUN(results_of_other_lanes_are_waited_for);

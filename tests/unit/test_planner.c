@@ -22,18 +22,22 @@ static void the_bound_is_below_what_graphs_need(void)
                                              "scenarios/examples/llama3-8b-fsdp.json",
                                              "scenarios/examples/mixtral-ep.json" };
     /* Sums in fewer bytes than gradients: shards are such sums.  f32 parameters of the stack. */
-    static const Setting formats[][2] = { { { "training.grad_dtype", "f32" },
+    static const Setting formats[][3] = { { { "training.grad_dtype", "f32" },
                                             { "training.reduce_dtype", "bf16" } },
                                           { { "software", "pytorch-ddp" } },
-                                          { { "software", "torchtitan-2025" } } };
-    static const uint32_t settings_n[] = { 2, 1, 1, 0 };
+                                          { { "software", "torchtitan-2025" } },
+                                          { { "software", "pytorch-ddp" },
+                                            { "training.param_dtype", "bf16" },
+                                            { "training.master_weights", "false" } } };
+    static const uint32_t settings_n[] = { 2, 1, 1, 3, 0 };
     uint32_t compared = 0;
-    for (size_t i = 0; i < 4 * ARRAY_N(scenarios); i++) {
+    enum { N = ARRAY_N(settings_n) };
+    for (size_t i = 0; i < N * ARRAY_N(scenarios); i++) {
         Plan p = { 0 };
         Err err = { 0 };
-        PlanOptions o = options_of(scenarios[i / 4], 4);
-        o.settings_n = settings_n[i % 4];
-        o.settings = o.settings_n > 0 ? formats[i % 4] : NULL;
+        PlanOptions o = options_of(scenarios[i / N], 4);
+        o.settings_n = settings_n[i % N];
+        o.settings = o.settings_n > 0 ? formats[i % N] : NULL;
         CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
         for (uint32_t k = 0; k < p.n; k += 13 * check_one_in()) {
             Scenario s = plan_scenario(&p, &p.candidates[k]);
