@@ -57,6 +57,8 @@ Formats formats_of(const Training *t, const Parallel *p, const Software *sw)
                   .grad = grad_of(t, sw, wide, fsdp),
                   .masters = t->master_weights && !wide,
                   .casts = wide && !fsdp };
+    bool halves = sw->master_remainders && f.param == DTYPE_BF16 && t->precision != DTYPE_FP8;
+    f.master = halves ? DTYPE_BF16 : DTYPE_F32;
     f.moments = sw->states_like_params && !f.masters ? f.param : DTYPE_F32;
     f.read = fsdp ? act_dtype(t) : f.param;
     f.reduce = reduce_of(t, sw, wide, f.grad);

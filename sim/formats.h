@@ -11,6 +11,7 @@
  *     shard     as reduce           f32                 as reduce
  *     masters   master_weights      none                none
  *     moments   f32; of states_like_params without masters: as param
+ *     master    f32; of master_remainders 16 bits beside bf16
  *
  * act is the format of activations.  Matmuls make weight gradients in it with f32_params, and
  * outside fsdp where they do not add to gradients themselves (wgrad_accumulate); what keeps them in
@@ -42,6 +43,7 @@ typedef struct Formats {
     DType shard;   /* of fsdp: as it keeps its part of the sum */
     DType stream;  /* what transformer layers add up and hand on */
     DType moments; /* of the optimizer */
+    DType master;  /* of masters: f32, or the 16 bits that parameters lack */
     bool masters;  /* f32 weights beside them */
     bool casts;    /* matmuls read 16-bit casts of f32 weights */
 } Formats;

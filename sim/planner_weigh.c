@@ -27,7 +27,8 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
            grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(f.reduce));
     double shard = shards_params(&parallel) ? (double)dtype_bytes(f.shard) : grads;
     double moments = adam ? 2 : t->optimizer == OPT_MOMENTUM ? 1 : 0;
-    double state = moments * (double)dtype_bytes(f.moments) + (f.masters ? 4 : 0);
+    double state = moments * (double)dtype_bytes(f.moments) +
+                   (f.masters ? (double)dtype_bytes(f.master) : 0);
     double n = (double)c->dp * c->cp;
     switch (c->strategy) {
     case STRATEGY_ZERO1:

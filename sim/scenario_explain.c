@@ -68,9 +68,11 @@ static void explain_buckets(JsonLogRow *rows, size_t n, char text[2][32], const 
     for (size_t i = 0; i < n && buckets_are_stacks(b); i++)
         for (int k = 0; k < 2; k++)
             if (strcmp(rows[i].path, keys[k]) == 0) {
-                snprintf(text[k], 32, "%" PRIu64, bucket_limit_bytes(b, k == 1));
-                rows[i].value = text[k];
-                rows[i].origin = "software: parallel.bucket_parameters";
+                uint64_t limit = bucket_limit_bytes(b, k == 1);
+                bool all = limit == UINT64_MAX;
+                snprintf(text[k], 32, "%" PRIu64, limit);
+                rows[i].value = all ? "all in one" : text[k];
+                rows[i].origin = all ? "software" : "software: parallel.bucket_parameters";
             }
 }
 

@@ -90,7 +90,7 @@ static void add_state(Build *b, const TapeValue *p)
     for (uint32_t i = 0; i < moments_n[b->s->training.optimizer]; i++)
         add_tensor(b->g, names[i], TENSOR_OPTIMIZER, f.moments, p->rows, p->columns);
     if (f.masters)
-        add_tensor(b->g, MASTER_WEIGHTS, TENSOR_OPTIMIZER, DTYPE_F32, p->rows, p->columns);
+        add_tensor(b->g, MASTER_WEIGHTS, TENSOR_OPTIMIZER, f.master, p->rows, p->columns);
 }
 
 static void own_params(Build *b, BlockType *type, const TapeValue *const *list, uint32_t n)

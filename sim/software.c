@@ -55,6 +55,7 @@ static const Fact kernel_options[] = {
     FACT(softmax_chain),
     FACT(model_dropout),
     FACT(states_like_params),
+    FACT(master_remainders),
     FACT(table_grad_apart),
 };
 
@@ -65,6 +66,8 @@ static const Fact parallel_options[] = {
     FACT(f32_reduce),         FACT(pp_overlap_interleaved),
     FACT(tp_keeps_gathered),  FACT(pp_keeps_params),
     FACT(root_unit),          FACT(keeps_last_unit),
+    FACT(zero_all_reduces),   FACT(first_chunk_buckets),
+    FACT(divides_grads),
 };
 
 /* Words of recompute.selective. */
@@ -221,6 +224,8 @@ static bool read_parallel(Software *sw, JsonNode node, Err *err)
         json_count(&o, "bucket_parameters_per_rank", 0, BUCKET_PARAMETERS_MAX, 0);
     JsonNode overlap = required_object(&o, "overlap");
     bool ok = json_end(&o);
+    if (ok && sw->zero_all_reduces && sw->bucket_copies)
+        return json_fail(node, err, "zero_all_reduces works in place, not with bucket_copies");
     return ok && read_overlap(sw, overlap, err);
 }
 

@@ -81,6 +81,9 @@ typedef struct Software {
     /* With it: that of an embedding is made apart all the same, then added; may be left out:
      * false. */
     bool table_grad_apart;
+    /* Master weights of 16-bit parameters are the 16 bits that these lack, but where weights are
+     * fp8; may be left out: false. */
+    bool master_remainders;
     /* Without master weights the optimizer's moments have the format of the parameters, else f32;
      * may be left out: false. */
     bool states_like_params;
@@ -140,6 +143,8 @@ typedef struct Software {
     /* fsdp copies gradients into what it reduces also where the format stays; may be left out:
      * false. */
     bool reduce_copies;
+    bool divides_grads;      /* fsdp divides gradients before it reduces them; may be left out:
+                                false */
     bool gather_copies;      /* fsdp copies parameters out of what it gathered, which else they
                                 are views of; may be left out: false */
     bool p2p_waits_for_send; /* compute waits for sends as well as receives */
@@ -159,7 +164,9 @@ typedef struct Software {
     /* fsdp without pipelines: the last layer is kept until its backward, which is next; may be left
      * out: false. */
     bool keeps_last_unit;
-    bool zero_reduces_last;    /* zero1, zero2: gradients are reduced after backward whatever
+    bool zero_all_reduces;  /* zero1: every rank gets the whole sums, in place; may be left out:
+                                  false, and not with bucket_copies */
+    bool zero_reduces_last; /* zero1, zero2: gradients are reduced after backward whatever
                                 ddp's are; may be left out: false */
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next
                                   forward, not after the update */
@@ -169,6 +176,9 @@ typedef struct Software {
      * bucket_parameters_per_rank * dp * cp), the first one too; both may be left out: then 0,
      * and 25 MiB as in PyTorch. */
     uint64_t bucket_parameters, bucket_parameters_per_rank;
+    /* Buckets are of the first chunk of the first stage; each other chunk is one, and so are all
+     * where nothing overlaps; may be left out: false. */
+    bool first_chunk_buckets;
     uint64_t vocab_multiple; /* vocabulary is padded to a multiple of this times tp */
 
     /* Fitted; where nothing was fitted 1, but compute_scale what is assumed. */

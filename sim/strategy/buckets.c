@@ -40,21 +40,52 @@ static uint32_t count_params(const Build *b, uint32_t role)
     return n;
 }
 
+/* All that is reduced at one time may as well be one. */
+static bool is_one_bucket(const Build *b)
+{
+    const Parallel *p = &b->s->parallel;
+    bool zero = p->strategy == STRATEGY_ZERO1 || p->strategy == STRATEGY_ZERO2;
+    return !p->bucket_bytes_set && ((b->sw->zero_reduces_last && zero) ||
+                                    (b->sw->first_chunk_buckets && !overlaps(b, DIM_DP)));
+}
+
 bool buckets_are_stacks(const Build *b)
 {
     const Software *sw = b->sw;
     return !b->s->parallel.bucket_bytes_set &&
-           (sw->bucket_parameters || sw->bucket_parameters_per_rank);
+           (sw->bucket_parameters || sw->bucket_parameters_per_rank || is_one_bucket(b));
+}
+
+/* Of the first stage's first chunk the last gradients come last in the step, with nothing left to
+ * hide them; what is reduced of others is hidden whatever its size. */
+static bool is_one_piece(const Build *b, uint32_t block)
+{
+    return !b->s->parallel.bucket_bytes_set && b->sw->first_chunk_buckets &&
+           b->chunk_of[block] > 0;
 }
 
 uint64_t bucket_limit_bytes(const Build *b, bool first)
 {
     const Parallel *p = &b->s->parallel;
+    if (is_one_bucket(b))
+        return UINT64_MAX;
     if (!buckets_are_stacks(b))
         return first ? p->first_bucket_bytes : p->bucket_bytes;
     uint64_t ranks = (uint64_t)p->dp * p->cp;
     return max_u64(b->sw->bucket_parameters, b->sw->bucket_parameters_per_rank * ranks) *
            dtype_bytes(build_formats(b).reduce);
+}
+
+/* Does the bucket of piece i, so far of so many bytes, end with it? */
+static bool ends_bucket(const Buckets *d, uint32_t i, uint64_t bytes, uint64_t limit)
+{
+    const uint32_t *chunk_of = d->b->chunk_of;
+    uint32_t block = d->pieces[i].block;
+    if (i + 1 == d->pieces_n)
+        return true;
+    if (d->b->sw->first_chunk_buckets && chunk_of[d->pieces[i + 1].block] != chunk_of[block])
+        return true;
+    return bytes >= limit && !is_one_piece(d->b, block);
 }
 
 /* The pieces from `first` on. */
@@ -66,7 +97,7 @@ static void cut(Buckets *d, uint32_t first, bool experts, bool small_first)
     for (uint32_t i = first; i < d->pieces_n; i++) {
         Piece piece = d->pieces[i];
         bytes += block_type(d->b, piece.block)->params[piece.param].elements * each;
-        if (bytes < limit && i + 1 < d->pieces_n)
+        if (!ends_bucket(d, i, bytes, limit))
             continue;
         GROW(d->list, d->list_n, d->list_cap);
         d->list[d->list_n++] = (Bucket){

@@ -51,7 +51,7 @@
  * COPIES.  Where the software says so (gather_copies, as FSDP2 does), what is gathered is one
  * buffer, out of which compute copies the parameters before their first use; then it is freed.
  * Gradients are copied into what is reduce-scattered where that has another format, or the
- * software says so (reduce_copies).
+ * software says so (reduce_copies).  FSDP 1 divides them before (divides_grads), on the same lane.
  */
 #include "sim/strategy/grads.h"
 
@@ -370,7 +370,30 @@ static Scatter scatter_of(Fsdp *d, const Owned *o, bool more)
     return s;
 }
 
-/* hsdp: what op 0 of the segment scattered is summed over the replicas. */
+/* The reduce-scatter in its segment. */
+static uint32_t scatter_op(const Fsdp *d)
+{
+    return d->b->sw->divides_grads ? 1 : 0;
+}
+
+/* By a part of the ranks before, so that sums of 16 bits stay in range; by the rest behind, where
+ * it is little. */
+static void divide_grads(const Fsdp *d, const UnitType *u, uint64_t elements)
+{
+    Graph *g = d->b->g;
+    uint64_t bytes = layout_bytes(g, u->input_layout);
+    graph_op(g, (Op){ .kind = OP_SCALE,
+                      .phase = PHASE_UPDATE,
+                      .dtype = build_formats(d->b).reduce,
+                      .lane = LANE_REDUCE,
+                      .name = intern(&g->names, "divide gradients"),
+                      .u.elements = elements,
+                      .read_bytes = bytes,
+                      .write_bytes = bytes });
+    arg_each(g, input_slot(u), u->input_layout, ARG_UPDATE, false, false);
+}
+
+/* hsdp: what the segment scattered is summed over the replicas. */
 static void reduce_replicas(const Fsdp *d, const Scatter *how)
 {
     Graph *g = d->b->g;
@@ -381,11 +404,11 @@ static void reduce_replicas(const Fsdp *d, const Scatter *how)
                       .dtype = build_formats(d->b).reduce,
                       .lane = LANE_REPLICATE,
                       .name = intern(&g->names, "all-reduce gradient shards"),
-                      .logical = 1,
+                      .logical = scatter_op(d) + 1,
                       .u.comm = { .bytes = how->bytes, .group = d->replicas } });
     for (uint32_t i = 0; i < how->n; i++)
         graph_arg(g, how->slot, i, ARG_UPDATE, false, false);
-    graph_dep(g, 0);
+    graph_dep(g, scatter_op(d));
 }
 
 /* Arguments of the newest op: tensors first .. first + n - 1 of LOCAL. */
@@ -445,11 +468,16 @@ static uint32_t make_reduce(Fsdp *d, uint32_t block, bool more)
               .dtype = build_formats(d->b).reduce,
               .lane = LANE_REDUCE,
               .u.comm = { .bytes = how.bytes * d->ranks_n, .group = share_group(d->b) } };
-    uint32_t s = start_segment(g, SEGMENT_REDUCE, "reduce-scatter unit", op);
+    uint32_t s = graph_segment(g, SEGMENT_REDUCE, "reduce-scatter unit");
     uint32_t *layout = g->segments[s].layout;
     layout[input_slot(u)] = u->input_layout;
     layout[SLOT_GRAD_SHARD] = o->grad_layout;
     layout[how.slot] = how.layout;
+    if (d->b->sw->divides_grads)
+        divide_grads(d, u, block_type(d->b, block)->elements);
+    op.name = g->segments[s].name;
+    op.logical = scatter_op(d);
+    graph_op(g, op);
     arg_each(g, input_slot(u), u->input_layout, ARG_READ, false, false);
     bool born = how.slot == SLOT_LOCAL || !d->b->sw->grads_persist;
     for (uint32_t i = 0; i < how.n; i++)
@@ -641,7 +669,8 @@ static void reduce(Fsdp *d, uint32_t block, const Instance *like, bool alone)
     d->reduced_once[block] = true;
     d->grads[block] = NONE_U32;
     d->summed = last_op(d->b->g, d->role, i, sum_lane(d));
-    d->pending[d->pending_n++] = (Pending){ block, frame, alone ? d->summed : (Point){ i, 0 } };
+    d->pending[d->pending_n++] =
+        (Pending){ block, frame, alone ? d->summed : (Point){ i, scatter_op(d) } };
 }
 
 /* ---- the walk ---- */

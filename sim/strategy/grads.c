@@ -307,8 +307,9 @@ static void make_norm(Finish *f)
 /* Over every group whose ranks hold different parameters, one after the other. */
 static void make_norm_reduce(Finish *f)
 {
-    bool whole =
-        f->share == SHARE_NOTHING; /* but of experts, of which every rank of ep has some */
+    bool sums = f->share == SHARE_UPDATE && f->b->sw->zero_all_reduces;
+    /* But of experts, of which every rank of ep has some. */
+    bool whole = f->share == SHARE_NOTHING || sums;
     const uint32_t groups[] = { whole ? f->b->group[GROUP_EP] : share_group(f->b),
                                 f->b->group[GROUP_TP], f->b->group[GROUP_PP] };
     Graph *g = f->b->g;

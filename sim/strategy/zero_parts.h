@@ -21,6 +21,10 @@
  *     gather    [AG 1][AG 0].........
  *     compute         [F0 ..........][F1] ... [B1][B0] ... |optimizer|
  *
+ * WHOLE SUMS.  Where the stack only shares out the update (zero_all_reduces, as nanotron),
+ * zero1 all-reduces gradients in place: 3 Psi (n - 1)/n per rank.  Their norm is every
+ * rank's own.
+ *
  * COPIES.  Where a stack has a buffer for each bucket (bucket_copies; zero2
  * always), gradients are copied in, reduce-scattered there, and this rank's part
  * is copied out when the next bucket leaves: two buffers live at most, as with

@@ -93,6 +93,21 @@ static void moments_may_have_the_format_of_parameters(void)
     }
 }
 
+/* Apex: what bf16 parameters lack of f32 masters, but where weights are fp8. */
+static void masters_may_be_the_bits_that_parameters_lack(void)
+{
+    for (int fp8 = 0; fp8 < 2; fp8++) {
+        World w;
+        world_transformer(&w, zoo(ZOO_LLAMA));
+        w.sw.master_remainders = true;
+        w.s.training.precision = fp8 ? DTYPE_FP8 : DTYPE_BF16;
+        CHECK(world_build(&w));
+        const BlockType *t = world_type(&w, 1);
+        CHECK_U64((fp8 ? 12 : 10) * t->elements, layout_sum(&w, t->state_layout));
+        world_free(&w);
+    }
+}
+
 static void optimizer_state_is_f32(void)
 {
     static const struct {
@@ -820,6 +835,7 @@ int main(void)
     RUN(on_one_stage_the_head_uses_the_frames_of_the_embedding);
     RUN(the_vocabulary_is_padded_as_the_software_says);
     RUN(optimizer_state_is_f32);
+    RUN(masters_may_be_the_bits_that_parameters_lack);
     RUN(moments_may_have_the_format_of_parameters);
     RUN(model_flops_are_six_per_parameter_and_attention);
     RUN(gpt3_has_the_flops_of_megatrons_formula);

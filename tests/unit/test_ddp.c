@@ -107,6 +107,31 @@ static void a_stack_cuts_its_own_buckets(void)
     }
 }
 
+/* Megatron-Core: buckets on the first stage's first chunk, one for each chunk elsewhere, and one of
+ * all where nothing overlaps. */
+static void only_the_first_chunk_may_have_buckets(void)
+{
+    for (int how = 0; how < 4; how++) {
+        Fixture f;
+        uint64_t got[BUCKETS_MAX];
+        bool overlaps = !(how & 1), set = how & 2;
+        open_ddp(&f, 4, 2, 4);
+        f.s.parallel.virtual_stages = 2;
+        f.s.parallel.schedule = SCHEDULE_INTERLEAVED;
+        f.sw.overlap[DIM_DP] = overlaps;
+        f.sw.bucket_parameters = 2000;
+        f.sw.first_chunk_buckets = true;
+        f.s.parallel.bucket_bytes_set = set;
+        fixture_build(&f, 14);
+        uint32_t first = graph_buckets(&f, 0, got), second = graph_buckets(&f, 1, got);
+        CHECK_INT(set, second > 2);
+        if (!set)
+            CHECK_INT(2, second);
+        CHECK(set || overlaps ? first > 3 : first == 2);
+        fixture_close(&f);
+    }
+}
+
 /* Every gradient once: 2 (n-1)/n of it per rank is what an all-reduce of these bytes moves. */
 static void all_gradients_are_reduced_once_per_step(void)
 {
@@ -361,6 +386,7 @@ int main(void)
 {
     RUN(buckets_are_those_of_pytorch);
     RUN(a_stack_cuts_its_own_buckets);
+    RUN(only_the_first_chunk_may_have_buckets);
     RUN(all_gradients_are_reduced_once_per_step);
     RUN(one_replica_reduces_nothing);
     RUN(a_bucket_waits_for_its_last_gradient_alone);

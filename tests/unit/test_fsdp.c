@@ -583,6 +583,36 @@ static void the_first_forward_waits_for_the_whole_root(void)
     fixture_close(&f);
 }
 
+/* FSDP 1: all that is reduced is divided before, in place and on the same lane. */
+static void gradients_may_be_divided_before_they_are_reduced(void)
+{
+    for (int hsdp = 0; hsdp < 2; hsdp++) {
+        Fixture f;
+        open_fsdp(&f, 4, 1, 2);
+        f.sw.divides_grads = true;
+        if (hsdp) {
+            f.s.parallel.strategy = STRATEGY_HSDP;
+            f.s.parallel.shard_size = 2;
+        }
+        fixture_build(&f, 3);
+        const Role *role = &f.g.roles[0];
+        uint64_t divided = 0;
+        for (uint32_t i = 0; i < role->instances_n; i++) {
+            const Segment *s = &f.g.segments[role->instances[i].segment];
+            const Op *op = graph_ops(&f.g, s);
+            if (op->kind != OP_SCALE || op->lane != LANE_REDUCE)
+                continue;
+            CHECK_INT(OP_REDUCE_SCATTER, op[1].kind);
+            CHECK_U64(op->read_bytes, op->write_bytes);
+            divided += op->read_bytes;
+        }
+        CHECK_U64(2 * 4 * (3 * FAKE_LAYER + FAKE_EMBEDDING + FAKE_HEAD), divided);
+        check_lives(&f.g);
+        check_runs(&f.g);
+        fixture_close(&f);
+    }
+}
+
 /* Its backward is next: gathered once a micro-batch, where the others are twice.  A pipeline's
  * stages have other last layers, and several micro-batches under way. */
 static void the_last_layer_may_be_kept(void)
@@ -627,7 +657,7 @@ static void nothing_races_or_deadlocks(void)
                         f.sw.overlap[DIM_PP] = how & 8;
                         f.sw.grads_persist = how & 16;
                         f.sw.gather_copies = how & 128;
-                        f.sw.root_unit = f.sw.keeps_last_unit = how & 512;
+                        f.sw.root_unit = f.sw.keeps_last_unit = f.sw.divides_grads = how & 512;
                         f.s.training.reduce_dtype = how & 32 ? DTYPE_BF16 : DTYPE_F32;
                         if (how & 256) {
                             f.s.training.precision = DTYPE_BF16;
@@ -667,6 +697,7 @@ int main(void)
     RUN(gradients_may_be_copied_into_what_is_reduced);
     RUN(embedding_and_head_may_be_one_unit);
     RUN(the_first_forward_waits_for_the_whole_root);
+    RUN(gradients_may_be_divided_before_they_are_reduced);
     RUN(the_last_layer_may_be_kept);
     RUN(nothing_races_or_deadlocks);
     return check_report();

@@ -94,7 +94,9 @@ static void some_facts_may_be_left_out(void)
     CHECK(!sw.gather_copies && !sw.f32_reduce && !sw.pp_overlap_interleaved);
     CHECK(!sw.tp_keeps_gathered && !sw.pp_keeps_params && !sw.reduce_copies);
     CHECK(!sw.root_unit && !sw.keeps_last_unit && !sw.gelu_new_chain && !sw.softmax_chain);
-    CHECK(!sw.model_dropout && !sw.states_like_params && !sw.table_grad_apart);
+    CHECK(!sw.zero_all_reduces && !sw.first_chunk_buckets && !sw.divides_grads);
+    CHECK(!sw.master_remainders && !sw.model_dropout && !sw.states_like_params &&
+          !sw.table_grad_apart);
     CHECK(!sw.foreach_optimizer && !sw.loss_in_place && !sw.fp8_dynamic);
     CHECK(!sw.norms_grads && !sw.copies_params);
     CHECK_U64(0, sw.bucket_parameters);
@@ -103,23 +105,29 @@ static void some_facts_may_be_left_out(void)
                     "\"cp_ring\":false,\"p2p_scatter_gather\":true,\"zero_reduces_last\":true,"
                     "\"gather_copies\":true,\"f32_reduce\":true,\"reduce_copies\":true,"
                     "\"pp_overlap_interleaved\":true,\"tp_keeps_gathered\":true,"
-                    "\"pp_keeps_params\":true,\"root_unit\":true,\"keeps_last_unit\":true,"
+                    "\"pp_keeps_params\":true,\"root_unit\":true,\"divides_grads\":true,"
+                    "\"first_chunk_buckets\":true,\"keeps_last_unit\":true,"
                     "\"bucket_parameters\":40000000,\"bucket_parameters_per_rank\":1000000",
                     &err));
     CHECK(sw.p2p_scatter_gather && sw.zero_reduces_last && sw.gather_copies && sw.f32_reduce);
     CHECK(sw.pp_overlap_interleaved && sw.tp_keeps_gathered && sw.pp_keeps_params);
+    CHECK(sw.first_chunk_buckets && sw.divides_grads);
     CHECK(sw.reduce_copies && sw.root_unit && sw.keeps_last_unit);
     CHECK_U64(40000000, sw.bucket_parameters);
     CHECK_U64(1000000, sw.bucket_parameters_per_rank);
-    CHECK(read_with(&sw, &arena, "\"dropout\":true",
-                    "\"dropout\":true,\"foreach_optimizer\":true,\"loss_in_place\":true,"
-                    "\"fp8_dynamic\":true,\"gelu_new_chain\":true,\"softmax_chain\":true,"
-                    "\"model_dropout\":true,\"states_like_params\":true,"
-                    "\"table_grad_apart\":true",
-                    &err));
+    CHECK(read_with(&sw, &arena, "\"bucket_copies\":true",
+                    "\"bucket_copies\":false,\"zero_all_reduces\":true", &err));
+    CHECK(sw.zero_all_reduces);
+    CHECK(read_with(
+        &sw, &arena, "\"dropout\":true",
+        "\"dropout\":true,\"foreach_optimizer\":true,\"loss_in_place\":true,"
+        "\"fp8_dynamic\":true,\"gelu_new_chain\":true,\"softmax_chain\":true,"
+        "\"model_dropout\":true,\"states_like_params\":true,\"master_remainders\":true,"
+        "\"table_grad_apart\":true",
+        &err));
     CHECK(sw.foreach_optimizer && sw.loss_in_place && sw.fp8_dynamic);
     CHECK(sw.gelu_new_chain && sw.softmax_chain && sw.model_dropout);
-    CHECK(sw.states_like_params && sw.table_grad_apart);
+    CHECK(sw.master_remainders && sw.states_like_params && sw.table_grad_apart);
     arena_free(&arena);
 }
 
@@ -178,6 +186,8 @@ static void what_is_missing_or_unknown_is_an_error(void)
         { "\"vocab_multiple\":128", "\"vocab_multiple\":0", "vocab_multiple" },
         { "\"cp_ring\":false", "\"cp_ring\":false,\"bucket_parameters\":-1",
           "bucket_parameters" },
+        { "\"cp_ring\":false", "\"cp_ring\":false,\"zero_all_reduces\":true",
+          "parallel: zero_all_reduces works in place, not with bucket_copies" },
         { "\"dropout\":true", "\"dropout\":true,\"f32_stream\":true",
           "kernels.f32_stream: true is allowed only where f32_params is" },
         { "\"dropout\":true", "\"dropout\":true,\"keeps_logits\":true",

@@ -58,6 +58,40 @@ static void volume_is_twice_the_parameters(void)
                 }
 }
 
+/* nanotron: only the update is shared out. */
+static void zero1_may_sum_whole_gradients(void)
+{
+    for (uint32_t m = 1; m <= 3; m++)
+        for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++) {
+            Fixture f;
+            bool whole = strategy == STRATEGY_ZERO1;
+            uint64_t each = whole ? 1 : m;
+            open_zero(&f, (Strategy)strategy, 4, 1, m);
+            f.sw.zero_all_reduces = true;
+            fixture_build(&f, 6);
+            CHECK_U64(whole ? 4 * padded_params(6, 4) : 0, moved(&f, OP_ALL_REDUCE));
+            CHECK_U64(whole ? 0 : each * 4 * padded_params(6, 4), moved(&f, OP_REDUCE_SCATTER));
+            CHECK_U64(4 * padded_params(6, 4), moved(&f, OP_ALL_GATHER));
+            check_lives(&f.g);
+            check_runs(&f.g);
+            fixture_close(&f);
+        }
+}
+
+/* Who has the whole sums needs nobody for their norm. */
+static void the_norm_of_whole_sums_is_not_reduced(void)
+{
+    for (int whole = 0; whole < 2; whole++) {
+        Fixture f;
+        open_zero(&f, STRATEGY_ZERO1, 4, 1, 1);
+        f.sw.zero_all_reduces = whole;
+        f.s.training.grad_clip = 1;
+        fixture_build(&f, 6);
+        CHECK_U64(whole ? 4 * padded_params(6, 4) : 4, moved(&f, OP_ALL_REDUCE));
+        fixture_close(&f);
+    }
+}
+
 static void number_formats_scale_the_volume(void)
 {
     for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++) {
@@ -259,6 +293,22 @@ static void buckets_are_the_stacks_unless_given(void)
         }
 }
 
+/* All is reduced at one time, after backward: nanotron's one buffer. */
+static void what_is_reduced_last_is_one_bucket(void)
+{
+    for (int set = 0; set < 2; set++) {
+        Fixture f;
+        uint64_t got[64];
+        open_zero(&f, STRATEGY_ZERO1, 4, 1, 2);
+        f.sw.zero_reduces_last = true;
+        f.s.parallel.bucket_bytes_set = set;
+        fixture_build(&f, 6);
+        uint32_t n = bucket_sizes(&f, OP_REDUCE_SCATTER, got);
+        CHECK(set ? n > 1 : n == 1);
+        fixture_close(&f);
+    }
+}
+
 /* ---- order ---- */
 
 static const Segment *segment_at(const Fixture *f, uint32_t i)
@@ -331,6 +381,7 @@ static void scatters_hide_behind_backward(void)
                 open_zero(&f, (Strategy)strategy, 4, 1, 1);
                 f.sw.overlap[DIM_DP] = overlap > 0;
                 f.sw.zero_reduces_last = overlap == 2;
+                f.s.parallel.bucket_bytes_set = true;
                 f.sw.bucket_copies = copies;
                 fixture_build(&f, 6);
                 step[overlap] = check_time(&f.g, long_compute);
@@ -393,6 +444,9 @@ static void nothing_races_or_deadlocks(void)
 int main(void)
 {
     RUN(volume_is_twice_the_parameters);
+    RUN(zero1_may_sum_whole_gradients);
+    RUN(the_norm_of_whole_sums_is_not_reduced);
+    RUN(what_is_reduced_last_is_one_bucket);
     RUN(number_formats_scale_the_volume);
     RUN(gradients_kept_in_f32_are_summed_in_f32);
     RUN(one_rank_shares_with_nobody);
