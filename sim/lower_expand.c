@@ -12,6 +12,7 @@
  *                           (f32_grads)             into 16 bits, added as they are
  *     (fused_cross_entropy: sim/lower_loss.c; fused_optimizer: sim/lower_optimizer.c)
  *     (cp_ring: sim/lower_ring.c; parallel.sync_batchnorm: sim/lower_batchnorm.c)
+ *     (attention_copies)    fused attention         copies to and from its layout
  *     (norm_chain, rope_chain, gelu_new_chain: sim/lower_chain.c; fp8_dynamic: sim/lower_fp8.c;
  *     f32_params in eager mode: sim/lower_autocast.c)
  *     (softmax_chain)       softmax                 scale, mask, softmax; backward the same three
@@ -361,6 +362,48 @@ static bool expand_attention(Lowering *l, const Whole *w)
     return true;
 }
 
+/* ---- attention that wants another layout ---- */
+
+static void copy_layout(Lowering *l, const Whole *w, KernelArg from, uint64_t bytes)
+{
+    DType dtype = part_dtype(l, from);
+    Op *op = part_begin(l, w, OP_COPY, FN_NONE);
+    op->u.elements = bytes / dtype_bytes(dtype);
+    part_bytes_arg(l, from, ARG_READ, bytes);
+    part_arg(l, lower_temp(l, "attention layout", dtype, 1, bytes / dtype_bytes(dtype)),
+             ARG_WRITE);
+}
+
+/* q, k, v and the result, which lie sequence first, to batch first and back; backward the gradients
+ * of q, k and v are put side by side.  A single sequence lies both ways. */
+static bool expand_layouts(Lowering *l, const Whole *w)
+{
+    bool backward = op_is_backward(&w->op), single = w->op.u.attention.batch == 1;
+    if (w->op.kind != OP_ATTENTION || !l->b->sw->attention_copies || !fused_attention(l->b) ||
+        l->b->s->parallel.cp > 1)
+        return false;
+    uint32_t inputs = backward ? (w->args_n - 3) / 2 : w->args_n - 2;
+    KernelArg q = w->args[0], v = w->args[inputs - 1], y = w->args[backward ? 0 : inputs];
+    Scores s = scores_of(w, dtype_bytes(part_dtype(l, y)));
+    if (!backward) {
+        copy_layout(l, w, q, s.q_bytes);
+        copy_layout(l, w, q, s.k_bytes);
+        copy_layout(l, w, v, s.k_bytes);
+    } else if (!single) {
+        copy_layout(l, w, y, s.q_bytes);
+    }
+    lower_kernel(l, w->op);
+    part_args_but(l, w, w->args_n, q);
+    if (!backward && !single)
+        copy_layout(l, w, y, s.q_bytes);
+    for (uint32_t i = w->args_n - inputs; backward && i < w->args_n; i++) {
+        Op *op = part_begin(l, w, OP_COPY, FN_NONE);
+        op->u.elements = lower_bytes(l, w->args[i]) / dtype_bytes(part_dtype(l, w->args[i]));
+        part_arg(l, w->args[i], ARG_UPDATE);
+    }
+    return true;
+}
+
 /* ---- chains of elementwise kernels ---- */
 
 static bool expand_chain(Lowering *l, const Whole *w)
@@ -493,9 +536,10 @@ static bool expand_embedding(Lowering *l, const Whole *w)
 static bool take_apart(Lowering *l, const Whole *w)
 {
     typedef bool Rule(Lowering * l, const Whole *w);
-    static Rule *const rules[] = { expand_parts, expand_attention, expand_gated,
-                                   loss_expand,  expand_embedding, optimizer_expand,
-                                   expand_chain, ring_expand,      sync_batchnorm };
+    static Rule *const rules[] = { expand_parts,     expand_attention, expand_layouts,
+                                   expand_gated,     loss_expand,      expand_embedding,
+                                   optimizer_expand, expand_chain,     ring_expand,
+                                   sync_batchnorm };
     for (size_t i = 0; i < ARRAY_N(rules); i++)
         if (rules[i](l, w))
             return true;

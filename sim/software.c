@@ -53,6 +53,7 @@ static const Fact kernel_options[] = {
     FACT(fp8_weight_copies),
     FACT(gelu_new_chain),
     FACT(softmax_chain),
+    FACT(attention_copies),
     FACT(model_dropout),
     FACT(states_like_params),
     FACT(master_remainders),

@@ -72,6 +72,8 @@ typedef struct Software {
     /* Models are Hugging Face's, whose gelu_new is a kernel for each op of its formula; may be left
      * out: false. */
     bool gelu_new_chain;
+    /* Fused attention wants another layout than its neighbours; may be left out: false. */
+    bool attention_copies;
     /* Where attention is not fused, scores are scaled and masked by kernels of their own; may be
      * left out: false. */
     bool softmax_chain;

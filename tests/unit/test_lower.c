@@ -67,6 +67,27 @@ static const char *arguments(World *w, uint32_t segment, uint32_t op)
     return text;
 }
 
+/* Kernels of a segment that come from the op of this name: how many, and what they move. */
+typedef struct Moved {
+    uint32_t n;
+    uint64_t read, written;
+} Moved;
+
+static Moved moved_by(const World *w, uint32_t segment, const char *name)
+{
+    const Segment *s = world_segment(w, segment);
+    Moved m = { 0 };
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = &graph_ops(&w->g, s)[i];
+        if (strcmp(intern_text(&w->g.names, op->name), name) != 0)
+            continue;
+        m.n++;
+        m.read += op->read_bytes;
+        m.written += op->write_bytes;
+    }
+    return m;
+}
+
 static Software facts_by_bits(uint32_t bits)
 {
     return (Software){ .fused_attention = true,
@@ -95,6 +116,7 @@ static Software facts_by_bits(uint32_t bits)
                        .metric_losses = bits >> 26 & 3,
                        .gelu_new_chain = bits & 268435456,
                        .softmax_chain = bits & 536870912,
+                       .attention_copies = bits & 1073741824,
                        .tp_async_backward = bits & 16,
                        .vocab_multiple = 1,
                        .overlap = { true, true } };
@@ -454,6 +476,35 @@ static void attention_without_fusion_is_two_matmuls_and_a_softmax(void)
     world_free(&w);
 }
 
+/* Megatron-LM's flash attention: q, k, v and the result are copied, and the gradients put side by
+ * side; of one sequence only q, k and v are. */
+static void fused_attention_may_copy_to_its_layout(void)
+{
+    for (uint32_t batch = 1; batch <= 2; batch++) {
+        World w;
+        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+        w.s.training.micro_batch = batch;
+        w.sw.attention_copies = true;
+        CHECK(lowered(&w));
+        uint32_t f = plain_forward(&w), b = plain_backward(&w, GRAD_BORN);
+        uint64_t q = 2 * batch * 32 * 64, k = q / 2;
+        CHECK_STR(batch == 1 ? "norm matmul rope copy copy copy attention matmul add norm "
+                               "matmul activation matmul add"
+                             : "norm matmul rope copy copy copy attention copy matmul add norm "
+                               "matmul activation matmul add",
+                  kernels(&w, f));
+        Moved forward = moved_by(&w, f, "attention"), backward = moved_by(&w, b, "attention");
+        CHECK_INT(batch == 1 ? 4 : 5, forward.n);
+        CHECK_INT(batch == 1 ? 2 : 3, backward.n);
+        const Op *ops = graph_ops(&w.g, world_segment(&w, f));
+        CHECK_U64(q, ops[3].read_bytes);
+        CHECK_U64(k, ops[4].write_bytes);
+        CHECK_U64(k, ops[5].read_bytes);
+        check_lives(&w);
+        world_free(&w);
+    }
+}
+
 static void the_loss_by_what_its_stack_fuses(void)
 {
     World w;
@@ -720,27 +771,6 @@ static void chains_run_kernel_by_kernel(void)
     CHECK_STR("norm matmul rope attention matmul norm+add_rmsnorm matmul activation matmul add",
               kernels(&w, plain_forward(&w)));
     world_free(&w);
-}
-
-/* Kernels of a segment that come from the op of this name: how many, and what they move. */
-typedef struct Moved {
-    uint32_t n;
-    uint64_t read, written;
-} Moved;
-
-static Moved moved_by(const World *w, uint32_t segment, const char *name)
-{
-    const Segment *s = world_segment(w, segment);
-    Moved m = { 0 };
-    for (uint32_t i = 0; i < s->op_n; i++) {
-        const Op *op = &graph_ops(&w->g, s)[i];
-        if (strcmp(intern_text(&w->g.names, op->name), name) != 0)
-            continue;
-        m.n++;
-        m.read += op->read_bytes;
-        m.written += op->write_bytes;
-    }
-    return m;
 }
 
 static void check_moved(const World *w, uint32_t segment, const char *name, Moved expected)
@@ -1256,6 +1286,7 @@ int main(void)
     RUN(merged_kernels_move_what_leaves_the_chip);
     RUN(relu_leaves_only_its_result);
     RUN(attention_without_fusion_is_two_matmuls_and_a_softmax);
+    RUN(fused_attention_may_copy_to_its_layout);
     RUN(the_loss_by_what_its_stack_fuses);
     RUN(a_loss_in_place_is_one_tensor);
     RUN(gradients_are_added_by_the_matmul_or_after_it);

@@ -95,8 +95,8 @@ static void some_facts_may_be_left_out(void)
     CHECK(!sw.tp_keeps_gathered && !sw.pp_keeps_params && !sw.reduce_copies);
     CHECK(!sw.root_unit && !sw.keeps_last_unit && !sw.gelu_new_chain && !sw.softmax_chain);
     CHECK(!sw.zero_all_reduces && !sw.first_chunk_buckets && !sw.divides_grads);
-    CHECK(!sw.master_remainders && !sw.model_dropout && !sw.states_like_params &&
-          !sw.table_grad_apart);
+    CHECK(!sw.attention_copies && !sw.master_remainders && !sw.model_dropout &&
+          !sw.states_like_params && !sw.table_grad_apart);
     CHECK(!sw.foreach_optimizer && !sw.loss_in_place && !sw.fp8_dynamic);
     CHECK(!sw.norms_grads && !sw.copies_params);
     CHECK_U64(0, sw.bucket_parameters);
@@ -123,11 +123,13 @@ static void some_facts_may_be_left_out(void)
         "\"dropout\":true,\"foreach_optimizer\":true,\"loss_in_place\":true,"
         "\"fp8_dynamic\":true,\"gelu_new_chain\":true,\"softmax_chain\":true,"
         "\"model_dropout\":true,\"states_like_params\":true,\"master_remainders\":true,"
+        "\"attention_copies\":true,"
         "\"table_grad_apart\":true",
         &err));
     CHECK(sw.foreach_optimizer && sw.loss_in_place && sw.fp8_dynamic);
     CHECK(sw.gelu_new_chain && sw.softmax_chain && sw.model_dropout);
-    CHECK(sw.master_remainders && sw.states_like_params && sw.table_grad_apart);
+    CHECK(sw.attention_copies && sw.master_remainders && sw.states_like_params &&
+          sw.table_grad_apart);
     arena_free(&arena);
 }
 
