@@ -64,7 +64,7 @@ typedef struct Software {
     bool averages_grads; /* "average_grads": all are divided by the replicas */
     bool copies_grads;   /* "main_grads": 16-bit gradients of what is updated to f32 */
     bool unscales_grads; /* "unscale": these, of training in f16 */
-    bool norms_grads;    /* "norm": these are read; unless training.grad_clip says something */
+    bool norms_grads;    /* "norm": these are read; unless training.grad_clip is 0 */
     bool clips_grads;    /* "clip": and multiplied; the same */
     bool copies_params;  /* "copy_params": master weights to 16-bit parameters */
     bool norm_chain;     /* rms norm as PyTorch's ops write it: casts, square, mean ... */

@@ -393,23 +393,33 @@ static void each_block(Finish *f, uint32_t role_index, uint32_t (*segment)(Finis
     }
 }
 
-/* Every stage takes part, one without parameters too: the norm is summed over all. */
-static void clip(Finish *f, uint32_t role_index, Point after)
+/* Every stage takes part, one without parameters too: the norm is summed over all.  What the stack
+ * has passes for beside the update (sim/lower_optimizer.c) is read and multiplied there, behind
+ * this.  Returns what the update waits for. */
+static Point clip(Finish *f, uint32_t role_index, Point after)
 {
+    bool passes = f->b->sw->norms_grads;
     Role *role = &f->b->g->roles[role_index];
     uint32_t norm = role_frame(role, (Frame){ f->norm_layout, NONE_U32, NONE_U32, true });
     uint32_t clear = role_instance(role, f->norm_clear, NONE_U32, NONE_U32, NONE_U32);
     role->instances[clear].frame[SLOT_DATA] = norm;
-    each_block(f, role_index, squares_segment, norm, after);
-    Point summed = NOWHERE;
+    if (!passes) {
+        each_block(f, role_index, squares_segment, norm, after);
+        after = NOWHERE;
+    }
+    Point summed = after;
     if (f->norm_reduce != NONE_U32) {
         Point own = newest_compute(f->b->g, role);
         uint32_t at = role_instance(role, f->norm_reduce, NONE_U32, NONE_U32, NONE_U32);
         role->instances[at].frame[SLOT_DATA] = norm;
         wait_at(role, 0, own);
+        wait_at(role, 0, after);
         summed = last_op(f->b->g, role, at, LANE_REDUCE);
     }
+    if (passes)
+        return summed;
     each_block(f, role_index, scale_segment, norm, summed);
+    return NOWHERE;
 }
 
 /* ---- gradients that are split over tp, and tied embeddings ---- */
@@ -656,8 +666,7 @@ void finish_role(Finish *f, uint32_t role, Point reduced)
     Point after = sum_partial(f, role, reduced);
     after = sum_tied(f, role, after);
     if (f->b->s->training.grad_clip > 0) {
-        clip(f, role, after);
-        after = NOWHERE;
+        after = clip(f, role, after);
     }
     each_block(f, role, update_segment, NONE_U32, after);
 }

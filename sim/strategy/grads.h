@@ -11,7 +11,8 @@
  * - A tied embedding has a copy at both ends of a pipeline: their gradients are
  *   summed over {first, last stage}.
  * - Clipping: sum of squares per block, one number all-reduced over every group
- *   that shares out parameters, then every gradient is multiplied.
+ *   that shares out parameters, then every gradient is multiplied.  A stack that has passes for
+ *   it (Software.norms_grads) reads and multiplies in them, beside the update.
  * - The optimizer is one logical op per block, as an op knows one frame per slot;
  *   a stack that fuses it spreads a handful of launches over the blocks.
  *

@@ -358,6 +358,33 @@ static void clipping_sums_one_number_over_tp_and_pp(void)
     fixture_close(&f);
 }
 
+/* Where the stack reads gradients beside the update, only the number is summed here. */
+static void stacks_with_passes_clip_in_them(void)
+{
+    for (int passes = 0; passes < 2; passes++) {
+        Fixture f;
+        open_ddp(&f, 2, 2, 2);
+        f.s.training.grad_clip = 1;
+        f.sw.norms_grads = passes;
+        fixture_build(&f, 6);
+        for (uint32_t stage = 0; stage < 2; stage++) {
+            const Role *role = &f.g.roles[stage];
+            uint32_t reads = 0;
+            for (uint32_t i = 0; i < role->instances_n; i++) {
+                const Segment *s = &f.g.segments[role->instances[i].segment];
+                OpKind kind = graph_ops(&f.g, s)[0].kind;
+                reads +=
+                    kind == OP_GRAD_NORM || (kind == OP_SCALE && s->kind == SEGMENT_OPTIMIZER);
+            }
+            CHECK_INT(passes ? 0 : 2 * 4, reads); /* three layers and an end each */
+            CHECK_U64(4, comm_bytes(&f.g, role, OP_ALL_REDUCE, f.b.group[GROUP_PP]));
+        }
+        check_lives(&f.g);
+        check_runs(&f.g);
+        fixture_close(&f);
+    }
+}
+
 static void the_optimizer_updates_every_element_once(void)
 {
     for (uint32_t pp = 1; pp <= 3; pp++) {
@@ -398,6 +425,7 @@ int main(void)
     RUN(f32_gradients_are_summed_over_tp_in_f32);
     RUN(tied_embeddings_are_summed_over_the_ends);
     RUN(clipping_sums_one_number_over_tp_and_pp);
+    RUN(stacks_with_passes_clip_in_them);
     RUN(the_optimizer_updates_every_element_once);
     return check_report();
 }

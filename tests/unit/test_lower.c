@@ -1193,16 +1193,18 @@ static void passes_beside_a_fused_optimizer(void)
     static const struct {
         DType precision;
         bool f32_grads, clip_set;
+        double clip;
         uint32_t kernels_n;
         uint64_t bytes;
     } cases[] = {
         /* 16-bit gradients: 2 zero, 2 check, 4 average, 6 copy, 4 norm, 8 clip, update 4 + 24,
          * 6 copy; in f16 8 unscale. */
-        { DTYPE_BF16, false, false, 8, 2 + 2 + 4 + 6 + 4 + 8 + 28 + 6 },
-        { DTYPE_F16, false, false, 9, 2 + 2 + 4 + 6 + 8 + 4 + 8 + 28 + 6 },
+        { DTYPE_BF16, false, false, 0, 8, 2 + 2 + 4 + 6 + 4 + 8 + 28 + 6 },
+        { DTYPE_F16, false, false, 0, 9, 2 + 2 + 4 + 6 + 8 + 4 + 8 + 28 + 6 },
         /* f32 gradients are not copied. */
-        { DTYPE_BF16, true, false, 7, 4 + 4 + 8 + 4 + 8 + 28 + 6 },
-        { DTYPE_BF16, true, true, 5, 4 + 4 + 8 + 28 + 6 },
+        { DTYPE_BF16, true, false, 0, 7, 4 + 4 + 8 + 4 + 8 + 28 + 6 },
+        { DTYPE_BF16, true, true, 0, 5, 4 + 4 + 8 + 28 + 6 },
+        { DTYPE_BF16, true, true, 1, 7, 4 + 4 + 8 + 4 + 8 + 28 + 6 },
     };
     for (size_t i = 0; i < ARRAY_N(cases); i++) {
         World w;
@@ -1211,6 +1213,7 @@ static void passes_beside_a_fused_optimizer(void)
         w.s.training.precision = cases[i].precision;
         w.s.training.param_dtype = w.s.training.grad_dtype = cases[i].precision;
         w.s.training.grad_clip_set = cases[i].clip_set;
+        w.s.training.grad_clip = cases[i].clip;
         w.s.parallel.dp = 2;
         w.sw.fused_optimizer = true;
         w.sw.f32_grads = cases[i].f32_grads;
