@@ -56,6 +56,11 @@ bool reshards(const Build *b)
     return p->reshard_after_forward && !by_habit;
 }
 
+bool zero_sums_whole(const Build *b)
+{
+    return b->s->parallel.strategy == STRATEGY_ZERO1 && b->sw->zero_all_reduces;
+}
+
 uint32_t share_group(const Build *b)
 {
     bool hsdp = b->s->parallel.strategy == STRATEGY_HSDP;

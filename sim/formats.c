@@ -13,6 +13,11 @@ DType act_dtype(const Training *t)
     }
 }
 
+uint32_t optimizer_moments(Optimizer o)
+{
+    return o == OPT_ADAM || o == OPT_ADAMW ? 2 : o == OPT_MOMENTUM ? 1 : 0;
+}
+
 bool shards_params(const Parallel *p)
 {
     return (p->strategy == STRATEGY_FSDP && p->dp * p->cp > 1) ||

@@ -51,6 +51,9 @@ typedef struct Formats {
 /* Values as they lie in memory: f32 for f32 and tf32, bf16 for fp8. */
 DType act_dtype(const Training *t);
 
+/* How many moments an optimizer keeps of each parameter. */
+uint32_t optimizer_moments(Optimizer o);
+
 /* Parameters are really sharded: fsdp or hsdp, over more than one rank. */
 bool shards_params(const Parallel *p);
 

@@ -4,22 +4,19 @@
  *     fact missing          logical op              kernels
  *     fused_qkv             matmul "attention.qkv"  three matmuls: q, k, v
  *     fused_gate_up         matmul "mlp.gate_up"    two matmuls: gate, up
- *     fused_attention       attention               matmul, softmax, matmul; backward five;
- *                                                   with dropout, of the weights, one more each
  *     fused_gated           gated activation        act(gate), product; backward three
  *     wgrad_accumulate      wgrad that adds         matmul into a temporary, add
  *                           (f32_params)            ..., cast into another, add
  *                           (f32_grads)             into 16 bits, added as they are
+ *     (fused_attention, softmax_chain, attention_copies: sim/lower_attention.c)
  *     (fused_cross_entropy: sim/lower_loss.c; fused_optimizer: sim/lower_optimizer.c)
  *     (cp_ring: sim/lower_ring.c; parallel.sync_batchnorm: sim/lower_batchnorm.c)
- *     (attention_copies)    fused attention         copies to and from its layout
  *     (norm_chain, rope_chain, gelu_new_chain: sim/lower_chain.c; fp8_dynamic: sim/lower_fp8.c;
  *     f32_params in eager mode: sim/lower_autocast.c)
- *     (softmax_chain)       softmax                 scale, mask, softmax; backward the same three
  *     (always)              embedding backward      fill with zeros, scatter-add;
+ *                                                   metric_losses: those too (sim/lower_loss.c)
  *     (table_grad_apart)    ... that adds           into a temporary, add; positions and token
  *                                                   types, which are small, in one kernel
- *                                                   metric_losses: those too (sim/lower_loss.c)
  *
  * The flops of the parts add up to those of the op; so does the traffic of what
  * they share out, and each part reads its own operands.
@@ -60,6 +57,13 @@ void part_args_but(Lowering *l, const Whole *w, uint32_t i, KernelArg other)
         KernelArg a = k == i ? other : w->args[k];
         lower_arg(l, a.slot, a.tensor, a.mode);
     }
+}
+
+void part_whole(Lowering *l, const Whole *w)
+{
+    lower_kernel(l, w->op);
+    for (uint32_t a = 0; a < w->args_n; a++)
+        lower_arg(l, w->args[a].slot, w->args[a].tensor, w->args[a].mode);
 }
 
 void part_cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to, ArgMode mode)
@@ -216,194 +220,6 @@ static void accumulate_cast(Lowering *l, const Whole *w)
     add_sum(l, w, dw, temp, lower_bytes(l, dw));
 }
 
-/* ---- attention with its scores in memory ---- */
-
-typedef struct Scores {
-    uint64_t heads, q_bytes, k_bytes; /* k_bytes: also of v */
-    AttentionShape a;
-} Scores;
-
-static Scores scores_of(const Whole *w, uint64_t element)
-{
-    AttentionShape a = w->op.u.attention;
-    return (Scores){ .heads = a.batch * a.heads,
-                     .q_bytes = a.batch * a.seq_q * a.heads * a.head_dim * element,
-                     .k_bytes = a.batch * a.seq_k * a.kv_heads * a.head_dim * element,
-                     .a = a };
-}
-
-static Op *batched(Lowering *l, const Whole *w, const Scores *s, uint64_t m, uint64_t n,
-                   uint64_t k, uint32_t parts)
-{
-    Op *op = part_begin(l, w, OP_MATMUL, FN_NONE);
-    if (op->dtype == DTYPE_F32) /* of the tensors: products may be tf32, as others are */
-        op->dtype = matmul_dtype(&l->b->s->training);
-    op->u.matmul = (MatmulShape){ .m = m, .n = n, .k = k, .batch = s->heads };
-    op->flops = w->op.flops / parts;
-    op->model_flops = w->op.model_flops / parts;
-    return op;
-}
-
-static void softmax(Lowering *l, const Whole *w, const Scores *s)
-{
-    Op *op = part_begin(l, w, OP_SOFTMAX, FN_NONE);
-    op->u.rows = (RowsShape){ s->heads * s->a.seq_q, s->a.seq_k };
-}
-
-/* Scores times 1 / sqrt(head_dim), then -inf where they are masked; backward a zero there and
- * the same factor: out of place each. */
-static KernelArg scale_and_mask(Lowering *l, const Whole *w, KernelArg scores)
-{
-    for (uint32_t i = 0; i < 2 && l->fusion.softmax_chain; i++) {
-        KernelArg to = part_temp(l, "attention scores", scores, part_dtype(l, scores));
-        Op *op = part_begin(l, w, OP_SCALE, FN_NONE);
-        op->u.elements = lower_bytes(l, scores) / dtype_bytes(part_dtype(l, scores));
-        part_arg(l, scores, ARG_READ);
-        part_arg(l, to, ARG_WRITE);
-        scores = to;
-    }
-    return scores;
-}
-
-static void drop(Lowering *l, const Whole *w, KernelArg x, ArgMode mode, KernelArg mask,
-                 ArgMode mask_mode)
-{
-    Op *op = part_begin(l, w, OP_SCALE, FN_NONE);
-    op->u.elements = lower_bytes(l, mask);
-    part_arg(l, x, mode);
-    part_arg(l, mask, mask_mode);
-}
-
-/* Over cp, keys lie with the values, gathered; elsewhere with the queries. */
-static bool keys_apart(const Lowering *l, uint32_t inputs)
-{
-    return inputs == 2 && l->b->s->parallel.cp > 1;
-}
-
-/* inputs -> out, weights [dropped, mask] */
-static void math_forward(Lowering *l, const Whole *w, uint32_t aux)
-{
-    uint32_t inputs = w->args_n - 1 - aux;
-    KernelArg q = w->args[0], v = w->args[inputs - 1], out = w->args[inputs];
-    KernelArg weights = w->args[inputs + 1], used = w->args[inputs + (aux > 1 ? 2 : 1)];
-    Scores s = scores_of(w, dtype_bytes(part_dtype(l, out)));
-    bool apart = keys_apart(l, inputs);
-    KernelArg scores = part_temp(l, "attention scores", weights, part_dtype(l, weights));
-    batched(l, w, &s, s.a.seq_q, s.a.seq_k, s.a.head_dim, 2)->u.matmul.transpose_b = true;
-    part_bytes_arg(l, q, ARG_READ, apart ? s.q_bytes : s.q_bytes + s.k_bytes);
-    if (apart)
-        part_bytes_arg(l, v, ARG_READ, s.k_bytes);
-    part_arg(l, scores, ARG_WRITE);
-    scores = scale_and_mask(l, w, scores);
-    softmax(l, w, &s);
-    part_arg(l, scores, ARG_READ);
-    part_arg(l, weights, ARG_WRITE);
-    if (aux > 1) {
-        drop(l, w, weights, ARG_READ, w->args[inputs + 3], ARG_WRITE);
-        part_arg(l, used, ARG_WRITE);
-    }
-    batched(l, w, &s, s.a.seq_q, s.a.head_dim, s.a.seq_k, 2);
-    part_arg(l, used, ARG_READ);
-    part_bytes_arg(l, v, ARG_READ, s.k_bytes);
-    part_arg(l, out, ARG_WRITE);
-}
-
-/* The gradient of the weights in a temporary, and that of v. */
-static KernelArg weights_backward(Lowering *l, const Whole *w, const Scores *s, uint32_t inputs,
-                                  uint32_t aux)
-{
-    KernelArg dout = w->args[0], v = w->args[inputs], dv = w->args[w->args_n - 1];
-    KernelArg weights = w->args[inputs + 1], used = w->args[inputs + (aux > 1 ? 2 : 1)];
-    KernelArg dweights = part_temp(l, "attention gradient", weights, part_dtype(l, weights));
-    batched(l, w, s, s->a.seq_q, s->a.seq_k, s->a.head_dim, 4)->u.matmul.transpose_b = true;
-    part_arg(l, dout, ARG_READ);
-    part_bytes_arg(l, v, ARG_READ, s->k_bytes);
-    part_arg(l, dweights, ARG_WRITE);
-    batched(l, w, s, s->a.seq_k, s->a.head_dim, s->a.seq_q, 4)->u.matmul.transpose_a = true;
-    part_arg(l, used, ARG_READ);
-    part_arg(l, dout, ARG_READ);
-    part_bytes_arg(l, dv, ARG_WRITE, s->k_bytes);
-    if (aux > 1)
-        drop(l, w, dweights, ARG_UPDATE, w->args[inputs + 3], ARG_READ);
-    softmax(l, w, s);
-    part_arg(l, dweights, ARG_UPDATE);
-    part_arg(l, weights, ARG_READ);
-    return scale_and_mask(l, w, dweights);
-}
-
-/* dout, inputs, weights [dropped, mask] -> dinputs */
-static void math_backward(Lowering *l, const Whole *w, uint32_t aux)
-{
-    uint32_t inputs = (w->args_n - 1 - aux) / 2;
-    KernelArg q = w->args[1], dq = w->args[w->args_n - inputs];
-    Scores s = scores_of(w, dtype_bytes(part_dtype(l, w->args[0])));
-    bool apart = keys_apart(l, inputs);
-    KernelArg k = apart ? w->args[inputs] : q, dk = apart ? w->args[w->args_n - 1] : dq;
-    KernelArg dscores = weights_backward(l, w, &s, inputs, aux);
-    batched(l, w, &s, s.a.seq_q, s.a.head_dim, s.a.seq_k, 4);
-    part_arg(l, dscores, ARG_READ);
-    part_bytes_arg(l, k, ARG_READ, s.k_bytes);
-    part_bytes_arg(l, dq, ARG_WRITE, s.q_bytes);
-    batched(l, w, &s, s.a.seq_k, s.a.head_dim, s.a.seq_q, 4)->u.matmul.transpose_a = true;
-    part_arg(l, dscores, ARG_READ);
-    part_bytes_arg(l, q, ARG_READ, s.q_bytes);
-    part_bytes_arg(l, dk, ARG_WRITE, s.k_bytes);
-}
-
-static bool expand_attention(Lowering *l, const Whole *w)
-{
-    if (w->op.kind != OP_ATTENTION || fused_attention(l->b))
-        return false;
-    uint32_t aux = has_dropout(l->b) ? 3 : 1;
-    if (op_is_backward(&w->op))
-        math_backward(l, w, aux);
-    else
-        math_forward(l, w, aux);
-    return true;
-}
-
-/* ---- attention that wants another layout ---- */
-
-static void copy_layout(Lowering *l, const Whole *w, KernelArg from, uint64_t bytes)
-{
-    DType dtype = part_dtype(l, from);
-    Op *op = part_begin(l, w, OP_COPY, FN_NONE);
-    op->u.elements = bytes / dtype_bytes(dtype);
-    part_bytes_arg(l, from, ARG_READ, bytes);
-    part_arg(l, lower_temp(l, "attention layout", dtype, 1, bytes / dtype_bytes(dtype)),
-             ARG_WRITE);
-}
-
-/* q, k, v and the result, which lie sequence first, to batch first and back; backward the gradients
- * of q, k and v are put side by side.  A single sequence lies both ways. */
-static bool expand_layouts(Lowering *l, const Whole *w)
-{
-    bool backward = op_is_backward(&w->op), single = w->op.u.attention.batch == 1;
-    if (w->op.kind != OP_ATTENTION || !l->b->sw->attention_copies || !fused_attention(l->b) ||
-        l->b->s->parallel.cp > 1)
-        return false;
-    uint32_t inputs = backward ? (w->args_n - 3) / 2 : w->args_n - 2;
-    KernelArg q = w->args[0], v = w->args[inputs - 1], y = w->args[backward ? 0 : inputs];
-    Scores s = scores_of(w, dtype_bytes(part_dtype(l, y)));
-    if (!backward) {
-        copy_layout(l, w, q, s.q_bytes);
-        copy_layout(l, w, q, s.k_bytes);
-        copy_layout(l, w, v, s.k_bytes);
-    } else if (!single) {
-        copy_layout(l, w, y, s.q_bytes);
-    }
-    lower_kernel(l, w->op);
-    part_args_but(l, w, w->args_n, q);
-    if (!backward && !single)
-        copy_layout(l, w, y, s.q_bytes);
-    for (uint32_t i = w->args_n - inputs; backward && i < w->args_n; i++) {
-        Op *op = part_begin(l, w, OP_COPY, FN_NONE);
-        op->u.elements = lower_bytes(l, w->args[i]) / dtype_bytes(part_dtype(l, w->args[i]));
-        part_arg(l, w->args[i], ARG_UPDATE);
-    }
-    return true;
-}
-
 /* ---- chains of elementwise kernels ---- */
 
 static bool expand_chain(Lowering *l, const Whole *w)
@@ -536,7 +352,7 @@ static bool expand_embedding(Lowering *l, const Whole *w)
 static bool take_apart(Lowering *l, const Whole *w)
 {
     typedef bool Rule(Lowering * l, const Whole *w);
-    static Rule *const rules[] = { expand_parts,     expand_attention, expand_layouts,
+    static Rule *const rules[] = { expand_parts,     attention_expand, attention_layouts,
                                    expand_gated,     loss_expand,      expand_embedding,
                                    optimizer_expand, expand_chain,     ring_expand,
                                    sync_batchnorm };
@@ -562,9 +378,7 @@ static bool each_kernel(Lowering *l, bool (*f)(Lowering *l, const Whole *w))
             changed = true;
             continue;
         }
-        lower_kernel(l, w.op);
-        for (uint32_t a = 0; a < w.args_n; a++)
-            lower_arg(l, w.args[a].slot, w.args[a].tensor, w.args[a].mode);
+        part_whole(l, &w);
     }
     free(kernels);
     free(args);

@@ -199,7 +199,7 @@ static void play_passes(Lowering *l, Update *u)
     }
     if (sw->unscales_grads && s->training.precision == DTYPE_F16)
         play_pass(l, u, &scale_pass, 0);
-    bool whole = sw->zero_all_reduces && s->parallel.strategy == STRATEGY_ZERO1;
+    bool whole = zero_sums_whole(l->b);
     bool clips = !s->training.grad_clip_set || s->training.grad_clip > 0;
     if (sw->norms_grads && clips)
         whole ? play_whole(l, u, ARG_READ) : play_pass(l, u, &read_pass, 0);

@@ -21,6 +21,8 @@ void part_arg(Lowering *l, KernelArg a, ArgMode mode);
 void part_bytes_arg(Lowering *l, KernelArg a, ArgMode mode, uint64_t bytes);
 /* Appends all arguments of w but for number i, in place of which is another; no traffic. */
 void part_args_but(Lowering *l, const Whole *w, uint32_t i, KernelArg other);
+/* The kernel as it was. */
+void part_whole(Lowering *l, const Whole *w);
 /* A kernel that casts all of `from`; mode: whether `to` is written or added to. */
 void part_cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to, ArgMode mode);
 /* A temporary of the shape of another value. */
@@ -39,6 +41,9 @@ bool loss_expand(Lowering *l, const Whole *w);
 /* After a micro-batch's backward, of which w is the last op: losses for metrics (metric_losses). */
 void metric_losses(Lowering *l, const Whole *w, uint64_t vocab);
 bool optimizer_expand(Lowering *l, const Whole *w);
+/* sim/lower_attention.c: attention that is not fused; copies round it where it is. */
+bool attention_expand(Lowering *l, const Whole *w);
+bool attention_layouts(Lowering *l, const Whole *w);
 bool sync_batchnorm(Lowering *l, const Whole *w);
 /* sim/lower_autocast.c: before them, where weights are cast by kernels of their own. */
 bool autocast_expand(Lowering *l, const Whole *w);

@@ -22,12 +22,10 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     double cut = (double)c->tp * c->pp, elements = (double)model_params(model) / cut;
     double experts = (double)model_expert_params(model) / cut;
     double held = elements - experts + experts / c->ep;
-    bool adam = t->optimizer == OPT_ADAM || t->optimizer == OPT_ADAMW;
     double params = (double)dtype_bytes(f.param),
            grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(f.reduce));
     double shard = shards_params(&parallel) ? (double)dtype_bytes(f.shard) : grads;
-    double moments = adam ? 2 : t->optimizer == OPT_MOMENTUM ? 1 : 0;
-    double state = moments * (double)dtype_bytes(f.moments) +
+    double state = optimizer_moments(t->optimizer) * (double)dtype_bytes(f.moments) +
                    (f.masters ? (double)dtype_bytes(f.master) : 0);
     double n = (double)c->dp * c->cp;
     switch (c->strategy) {

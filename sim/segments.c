@@ -83,11 +83,8 @@ static const TapeValue **list_params(Build *b, const Tape *first, const Tape *se
 static void add_state(Build *b, const TapeValue *p)
 {
     static const char *const names[] = { "first moment", "second moment" };
-    static const uint32_t moments_n[OPTIMIZER_N] = {
-        [OPT_SGD] = 0, [OPT_MOMENTUM] = 1, [OPT_ADAM] = 2, [OPT_ADAMW] = 2
-    };
     Formats f = build_formats(b);
-    for (uint32_t i = 0; i < moments_n[b->s->training.optimizer]; i++)
+    for (uint32_t i = 0; i < optimizer_moments(b->s->training.optimizer); i++)
         add_tensor(b->g, names[i], TENSOR_OPTIMIZER, f.moments, p->rows, p->columns);
     if (f.masters)
         add_tensor(b->g, MASTER_WEIGHTS, TENSOR_OPTIMIZER, f.master, p->rows, p->columns);

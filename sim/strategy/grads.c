@@ -307,9 +307,8 @@ static void make_norm(Finish *f)
 /* Over every group whose ranks hold different parameters, one after the other. */
 static void make_norm_reduce(Finish *f)
 {
-    bool sums = f->share == SHARE_UPDATE && f->b->sw->zero_all_reduces;
     /* But of experts, of which every rank of ep has some. */
-    bool whole = f->share == SHARE_NOTHING || sums;
+    bool whole = f->share == SHARE_NOTHING || zero_sums_whole(f->b);
     const uint32_t groups[] = { whole ? f->b->group[GROUP_EP] : share_group(f->b),
                                 f->b->group[GROUP_TP], f->b->group[GROUP_PP] };
     Graph *g = f->b->g;
@@ -665,8 +664,7 @@ void finish_role(Finish *f, uint32_t role, Point reduced)
 {
     Point after = sum_partial(f, role, reduced);
     after = sum_tied(f, role, after);
-    if (f->b->s->training.grad_clip > 0) {
+    if (f->b->s->training.grad_clip > 0)
         after = clip(f, role, after);
-    }
     each_block(f, role, update_segment, NONE_U32, after);
 }

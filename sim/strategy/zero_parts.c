@@ -5,11 +5,6 @@
 
 /* ---- gradients ---- */
 
-static OpKind reduction(const Zero *z)
-{
-    return z->b->sw->zero_all_reduces && !z->each ? OP_ALL_REDUCE : OP_REDUCE_SCATTER;
-}
-
 /* This rank's part of the pending bucket goes where the optimizer looks for it. */
 static void settle(Zero *z)
 {
@@ -57,7 +52,7 @@ static void scatter_copies(Zero *z, const Bucket *u)
     if (z->each)
         forget_grads(z, u);
     settle(z);
-    part.reduced = bundle_comm(&part.bundle, reduction(z), LANE_REDUCE,
+    part.reduced = bundle_comm(&part.bundle, OP_REDUCE_SCATTER, LANE_REDUCE,
                                newest_compute(b->g, z->buckets.role));
     z->pending = part;
     if (!overlaps(b, DIM_DP))
@@ -71,8 +66,8 @@ static void scatter(Zero *z, Bucket *u)
         scatter_copies(z, u);
         return;
     }
-    InPlace how = { reduction(z), LANE_REDUCE, SLOT_GRAD, build_formats(b).reduce,
-                    &z->scatter_names };
+    OpKind kind = zero_sums_whole(b) ? OP_ALL_REDUCE : OP_REDUCE_SCATTER;
+    InPlace how = { kind, LANE_REDUCE, SLOT_GRAD, build_formats(b).reduce, &z->scatter_names };
     u->reduced = bucket_in_place(&z->buckets, u, how);
     if (overlaps(b, DIM_DP))
         bucket_wait(&z->buckets, &z->w, u);
@@ -281,8 +276,7 @@ bool zero_pass(Build *b, Share share, Err *err)
     Owned *owned = owned_by_share(b, share);
     finish_begin(&z.finish, b, owned, share, 2); /* scattered, gathered */
     share_homes(b, owned, share);
-    bool whole = reduction(&z) == OP_ALL_REDUCE;
-    z.scatter_names = bucket_names(b, whole ? "all-reduce" : "reduce-scatter");
+    z.scatter_names = bucket_names(b, zero_sums_whole(b) ? "all-reduce" : "reduce-scatter");
     z.gather_names = bucket_names(b, "all-gather");
     for (uint32_t role = 0; role < b->g->roles_n; role++)
         zero_role(&z, role);
