@@ -79,9 +79,9 @@ static void link_remove(Sim *sim, uint32_t flow)
 
 static void component_add(Sim *sim, uint32_t *n, uint32_t flow)
 {
-    for (uint32_t i = 0; i < *n; i++)
-        if (sim->component[i] == flow)
-            return;
+    if (sim->flows[flow].looked == sim->look)
+        return;
+    sim->flows[flow].looked = sim->look;
     if (*n == sim->component_cap) {
         sim->component_cap = sim->component_cap ? 2 * sim->component_cap : 64;
         sim->component = mem_resize(sim->component, sim->component_cap, sizeof(uint32_t));
@@ -95,9 +95,13 @@ static void component_add(Sim *sim, uint32_t *n, uint32_t flow)
 static uint32_t component_of(Sim *sim, Demand d)
 {
     uint32_t n = 0;
+    sim->look++;
     for (uint32_t at = 0;; at++) {
         for (uint32_t u = 0; u < d.uses_n; u++) {
             uint32_t r = d.uses[u].resource;
+            if (sim->link_looked[r] == sim->look)
+                continue;
+            sim->link_looked[r] = sim->look;
             for (uint32_t i = 0; i < sim->on_link_n[r]; i++)
                 component_add(sim, &n, sim->on_link[r][i]);
         }

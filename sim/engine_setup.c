@@ -432,6 +432,7 @@ static void setup_links(Sim *sim)
     sim->on_link_cap = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
     sim->held_n = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
     sim->macros_n = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
+    sim->link_looked = PUSH_ARRAY(&sim->arena, uint64_t, n + 1);
     index_sharers(sim);
     maxmin_space(&sim->space, n + 1, &sim->arena);
     sim->meetings =

@@ -196,6 +196,7 @@ typedef struct Runner {
 
 typedef struct Flow {
     bool used, moving;                     /* moving: past its latency */
+    uint64_t looked;                       /* Sim.look that came to it last */
     uint32_t group;                        /* group class; NONE_U32: point to point */
     uint32_t lane;                         /* of the group's members */
     uint32_t from, to, from_lane, to_lane; /* rank classes */
@@ -272,6 +273,8 @@ typedef struct Sim {
     uint32_t *macros_n; /* by resource: running macros that use it */
     uint32_t *sharers_first; /* by resource, and one more: its runners in sharers */
     uint32_t *sharers;
+    uint64_t look;         /* which flows are connected has been looked at so often */
+    uint64_t *link_looked; /* by resource: the last look that came to it */
     MaxminSpace space;
     Demand *demands; /* working space of flow_share */
     double *rates;

@@ -3,11 +3,25 @@
 
 #include <math.h>
 
+/* Of a link, while rates are computed. */
+struct MaxminLink {
+    double left, load, share; /* share: left / load, INFINITY when nobody is left on it */
+    uint32_t first, last;     /* of its users */
+    bool seen;                /* false between calls */
+};
+
+/* One flow on one link, and the next there. */
+struct MaxminUser {
+    uint32_t flow, next;
+};
+
+typedef struct MaxminLink Link;
+typedef struct MaxminUser User;
+
 void maxmin_space(MaxminSpace *space, uint32_t resources_n, Arena *arena)
 {
-    space->left = PUSH_ARRAY(arena, double, resources_n);
-    space->load = PUSH_ARRAY(arena, double, resources_n);
-    space->seen = PUSH_ARRAY(arena, bool, resources_n);
+    *space = (MaxminSpace){ .arena = arena };
+    space->link = PUSH_ARRAY(arena, Link, resources_n);
     space->touched = PUSH_ARRAY(arena, uint32_t, resources_n);
 }
 
@@ -28,77 +42,96 @@ double maxmin_own(const Demand *flow, const Resource *resource)
     return rate;
 }
 
-static uint32_t gather(const Demand *flow, uint32_t flows_n, const Resource *resource,
-                       MaxminSpace *s)
+static void make_room(MaxminSpace *s, const Demand *flow, uint32_t flows_n)
 {
     uint32_t n = 0;
     for (uint32_t f = 0; f < flows_n; f++)
+        n += flow[f].uses_n;
+    if (n <= s->users_cap)
+        return;
+    s->users_cap = 2 * n;
+    s->users = PUSH_ARRAY(s->arena, User, s->users_cap);
+}
+
+static void add_user(MaxminSpace *s, uint32_t link, uint32_t user, uint32_t flow)
+{
+    Link *l = &s->link[link];
+    s->users[user] = (User){ flow, NONE_U32 };
+    if (l->first == NONE_U32)
+        l->first = user;
+    else
+        s->users[l->last].next = user;
+    l->last = user;
+}
+
+static uint32_t gather(const Demand *flow, uint32_t flows_n, const Resource *resource,
+                       MaxminSpace *s)
+{
+    uint32_t n = 0, users_n = 0;
+    for (uint32_t f = 0; f < flows_n; f++)
         for (uint32_t u = 0; u < flow[f].uses_n; u++) {
             uint32_t r = flow[f].uses[u].resource;
-            if (!s->seen[r]) {
-                s->seen[r] = true;
-                s->left[r] = resource[r].bytes_per_ns;
-                s->load[r] = 0;
+            if (!s->link[r].seen) {
+                s->link[r] =
+                    (Link){ .left = resource[r].bytes_per_ns, .first = NONE_U32, .seen = true };
                 s->touched[n++] = r;
             }
-            s->load[r] += flow[f].uses[u].coefficient;
+            s->link[r].load += flow[f].uses[u].coefficient;
+            add_user(s, r, users_n++, f);
         }
+    for (uint32_t i = 0; i < n; i++) {
+        Link *l = &s->link[s->touched[i]];
+        l->share = l->load > 0 ? l->left / l->load : INFINITY;
+    }
     return n;
 }
 
-static uint32_t tightest(const MaxminSpace *s, uint32_t touched_n, double *share)
+/* NULL: nobody is left.  Links that nobody is left on are touched no more. */
+static Link *tightest(MaxminSpace *s, uint32_t *touched_n)
 {
-    uint32_t best = NONE_U32;
-    *share = INFINITY;
-    for (uint32_t i = 0; i < touched_n; i++) {
-        uint32_t r = s->touched[i];
-        if (s->load[r] > 0 && s->left[r] / s->load[r] < *share) {
-            *share = s->left[r] / s->load[r];
-            best = r;
-        }
+    Link *best = NULL;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < *touched_n; i++) {
+        Link *l = &s->link[s->touched[i]];
+        l->seen = l->share < INFINITY;
+        if (!l->seen)
+            continue;
+        s->touched[n++] = s->touched[i];
+        if (!best || l->share < best->share)
+            best = l;
     }
+    *touched_n = n;
     return best;
-}
-
-static bool uses_link(const Demand *flow, uint32_t link)
-{
-    for (uint32_t u = 0; u < flow->uses_n; u++)
-        if (flow->uses[u].resource == link)
-            return true;
-    return false;
 }
 
 static void freeze(double *rate, const Demand *flow, double share, MaxminSpace *s)
 {
     *rate = share;
     for (uint32_t u = 0; u < flow->uses_n; u++) {
-        uint32_t r = flow->uses[u].resource;
-        s->left[r] -= share * flow->uses[u].coefficient;
-        s->load[r] -= flow->uses[u].coefficient;
+        Link *l = &s->link[flow->uses[u].resource];
+        l->left -= share * flow->uses[u].coefficient;
+        l->load -= flow->uses[u].coefficient;
         /* Rounding can leave a hair; a link must not seem used or overdrawn by it. */
-        if (s->load[r] < 1e-12)
-            s->load[r] = 0;
-        if (s->left[r] < 0)
-            s->left[r] = 0;
+        if (l->load < 1e-12)
+            l->load = 0;
+        if (l->left < 0)
+            l->left = 0;
+        l->share = l->load > 0 ? l->left / l->load : INFINITY;
     }
 }
 
 void maxmin_rates(double *rate, const Demand *flow, uint32_t flows_n, const Resource *resource,
                   MaxminSpace *s)
 {
+    make_room(s, flow, flows_n);
     uint32_t touched_n = gather(flow, flows_n, resource, s);
     for (uint32_t f = 0; f < flows_n; f++)
         rate[f] = INFINITY; /* not frozen */
-    for (;;) {
-        double share;
-        uint32_t full = tightest(s, touched_n, &share);
-        if (full == NONE_U32)
-            break;
-        for (uint32_t f = 0; f < flows_n; f++)
-            if (isinf(rate[f]) && uses_link(&flow[f], full))
-                freeze(&rate[f], &flow[f], share, s);
-        s->load[full] = 0;
+    for (Link *full = tightest(s, &touched_n); full; full = tightest(s, &touched_n)) {
+        double share = full->share;
+        for (uint32_t u = full->first; u != NONE_U32; u = s->users[u].next)
+            if (isinf(rate[s->users[u].flow]))
+                freeze(&rate[s->users[u].flow], &flow[s->users[u].flow], share, s);
+        full->share = INFINITY;
     }
-    for (uint32_t i = 0; i < touched_n; i++)
-        s->seen[s->touched[i]] = false;
 }

@@ -20,11 +20,13 @@ typedef struct Demand {
     uint32_t uses_n;
 } Demand;
 
-/* Working space for networks of resources_n links; zero between calls. */
+/* Working space for networks of resources_n links, out of an arena that outlives it. */
 typedef struct MaxminSpace {
-    double *left, *load;
-    bool *seen;
+    Arena *arena;
+    struct MaxminLink *link;
     uint32_t *touched;
+    uint32_t users_cap;
+    struct MaxminUser *users;
 } MaxminSpace;
 
 void maxmin_space(MaxminSpace *space, uint32_t resources_n, Arena *arena);
