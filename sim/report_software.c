@@ -49,7 +49,7 @@ static void print_fact(FILE *out, const char *path, const char *value, const cha
 {
     char name[TEXT_CAP], text[TEXT_CAP], shown[TEXT_CAP];
     fprintf(out, "%-*s  %-*s  %s\n", KEY_WIDTH, text_name(name, path, 60), VALUE_WIDTH,
-            text_name(text, value, 60), text_name(shown, source, SOURCE_WIDTH));
+            text_name(text, value, TEXT_WIDTH_MAX), text_name(shown, source, SOURCE_WIDTH));
 }
 
 /* A list, which the log does not hold: "norm, activation". */
