@@ -11,7 +11,8 @@
  *     |              (ep)   [ag]        up act down    [rs]   (ep)                       |
  *     +-- shared expert, times its gate ------------------------------------------------+
  *
- *     router     a matmul in f32, [R, E]; softmax and choice in one kernel, f32 too
+ *     router     a matmul, [R, E], in the format of its input as where moe_router_dtype is not set;
+ *                softmax and choice in one kernel, f32
  *     permute    R k rows, those of one expert together
  *     dispatch   an all-to-all over ep: each rank sends R k (ep - 1)/ep rows; so does combine
  *     [ag] [rs]  with tp, under sequence parallelism alone (Megatron refuses it without):
@@ -40,12 +41,7 @@ static uint32_t choose_experts(Build *b, Tape *t, uint32_t x)
     uint64_t rows = t->values[x].rows;
     uint32_t w =
         tape_param(t, "router.weight", build_formats(b).read, m->experts, t->values[x].columns);
-    /* Megatron's router works in f32; torch.autocast takes it for any other matmul. */
-    bool f32 = !build_formats(b).casts;
-    uint32_t logits =
-        tape_matmul(t, "router", f32 ? DTYPE_F32 : t->values[x].dtype, x, w, TP_FOLLOW);
-    if (f32)
-        t->values[logits].dtype = DTYPE_F32;
+    uint32_t logits = tape_matmul(t, "router", t->values[x].dtype, x, w, TP_FOLLOW);
     TapeOp op = { .kind = OP_SOFTMAX,
                   .name = "router.top_k",
                   .dtype = DTYPE_F32,

@@ -21,6 +21,11 @@
  *     gather    [AG 1][AG 0].........
  *     compute         [F0 ..........][F1] ... [B1][B0] ... |optimizer|
  *
+ * In a 1F1B pipeline the first forward stands behind the first receive, and so does its gather:
+ * the stages gather one after the other.  That is Megatron Core's forward hook (schedules.py calls
+ * param_sync_func, which would gather at once, with interleaving only, where all ranks do so at
+ * the beginning here too); parallel.overlap.dp false can be faster there.
+ *
  * WHOLE SUMS.  Where the stack only shares out the update (zero_all_reduces, as nanotron),
  * zero1 all-reduces gradients in place: 3 Psi (n - 1)/n per rank.  Their norm is every
  * rank's own.

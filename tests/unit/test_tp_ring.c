@@ -7,19 +7,25 @@
 
 enum { TP = 4 };
 
-static int ranks = TP;
+static int ranks = TP, experts = 0; /* experts: as many as ranks of ep */
 
 static bool open_ring(Built *b, bool ring, bool sequence, const char *overlap)
 {
-    char text[1024];
+    char text[1024], moe[100] = "", split[100] = "";
+    if (experts) {
+        snprintf(moe, sizeof moe, ",\"bias\":false,\"experts\":%d,\"experts_per_token\":1",
+                 experts);
+        snprintf(split, sizeof split, ",\"ep\":2");
+    }
     snprintf(text, sizeof text,
              "{\"model\":{\"kind\":\"transformer\",\"layers\":2,\"hidden\":4096,\"heads\":32,"
-             "\"vocab\":1000,\"max_seq\":4096,\"positions\":\"rope\",\"gated\":true},"
+             "\"vocab\":1000,\"max_seq\":4096,\"positions\":\"rope\",\"gated\":true%s},"
              "\"cluster\":\"dgx-h100\",\"software\":\"nemo-2025\",\"training\":{"
-             "\"global_batch\":1,\"micro_batch\":1,\"seq_len\":4096},\"parallel\":{"
-             "\"strategy\":\"ddp\",\"dp\":1,\"tp\":%d,\"sequence_parallel\":%s,"
+             "\"global_batch\":%d,\"micro_batch\":1,\"seq_len\":4096},\"parallel\":{"
+             "\"strategy\":\"ddp\",\"dp\":%d,\"tp\":%d%s,\"sequence_parallel\":%s,"
              "\"overlap\":{\"tp\":%s}}}",
-             ranks, sequence ? "true" : "false", overlap);
+             moe, experts ? 2 : 1, experts ? 2 : 1, ranks, split, sequence ? "true" : "false",
+             overlap);
     Err err = { 0 };
     *b = (Built){ 0 };
     JsonDoc *doc = json_parse(text, strlen(text), "ring", &err);
@@ -156,6 +162,27 @@ static void less_is_exposed(void)
     ranks = TP;
 }
 
+/* Userbuffers know linear layers, not grouped matmuls: also not of a rank's only expert. */
+static void experts_wait_for_the_whole(void)
+{
+    for (experts = 2; experts <= 4; experts += 2) {
+        Built b;
+        uint32_t n = 0;
+        if (open_ring(&b, true, true, "true"))
+            for (uint32_t i = 0; i < b.g.ops_n; i++) {
+                const Op *op = &b.g.ops[i];
+                const char *name = intern_text(&b.g.names, op->name);
+                if (op->kind == OP_MATMUL && strcmp(name, "experts.down") == 0) {
+                    CHECK(op->u.matmul.of <= 1);
+                    n++;
+                }
+            }
+        CHECK(n > 0);
+        built_free(&b);
+    }
+    experts = 0;
+}
+
 int main(void)
 {
     RUN(the_work_is_the_same);
@@ -163,5 +190,6 @@ int main(void)
     RUN(kernels_fill_the_gpu_together);
     RUN(nothing_goes_round_without_rows_or_overlap);
     RUN(less_is_exposed);
+    RUN(experts_wait_for_the_whole);
     return check_report();
 }
