@@ -16,11 +16,14 @@
  * whole's time.  Attention becomes n
  * kernels, of which kernel k waits for step k - 1, and of the gradients step k
  * waits for kernel k + 1.  The ranks' chunks of the sequence are head and tail in
- * pairs (zigzag), so that under a causal mask all kernels have the same work.  All are priced as
- * the first, which is below the diagonal.  The others are rectangles, without its ragged end; but
- * Transformer Engine corrects and adds up what they wrote by kernels of their own, which are not
- * here.  At cp 2 that is about as much; on 16 ranks with 128k tokens attention may be 4 to 9 %
- * too dear.
+ * pairs (zigzag), so that under a causal mask all kernels have the same work: the first below
+ * the diagonal, the others rectangles, of all queries and half the keys (or half and all), whose
+ * blocks are of equal length.
+ *
+ * CORRECTIONS.  What the kernels wrote is scaled and added up by kernels of its own (Transformer
+ * Engine, context_parallel.py: flash_attn_fwd_out_correction of every step; dq and dkv are
+ * added to from the second on, of which dkv is that of half the keys).  They stand as one, behind
+ * the last: of the last rank, which corrects all rows of every step.
  *
  * Unfused attention ("math") has no partial softmax and waits for all keys.
  * Transformer Engine's last exchange of gradients is exposed as it is here.
@@ -112,6 +115,10 @@ static void attention_kernel(Lowering *l, const Whole *w, bool first)
     uint32_t kv = w->op.phase == PHASE_DGRAD ? 2 : 1;
     Op *op = part_begin(l, w, OP_ATTENTION, w->op.fn);
     op->u.attention.seq_k /= n;
+    if (!first && op->u.attention.causal && op->u.attention.window == 0) {
+        op->u.attention.causal = false;
+        op->u.attention.seq_k = div_up_u64(op->u.attention.seq_k, 2);
+    }
     op->flops = w->op.flops / (double)n;
     op->model_flops = w->op.model_flops / (double)n;
     for (uint32_t i = 0; i < w->args_n; i++) {
@@ -120,6 +127,23 @@ static void attention_kernel(Lowering *l, const Whole *w, bool first)
         ArgMode mode = a.mode == ARG_WRITE && !first ? ARG_UPDATE : a.mode;
         part_bytes_arg(l, a, mode, lower_bytes(l, a) / (partly ? n : 1));
     }
+}
+
+/* All corrections: reads a kernel's and the sum, and writes the sum. */
+static void correction_kernel(Lowering *l, const Whole *w)
+{
+    const AttentionShape *a = &w->op.u.attention;
+    uint64_t n = l->b->s->parallel.cp, parts = a->causal && a->window == 0 ? 2 : 1;
+    uint64_t q = a->batch * a->seq_q * a->heads * a->head_dim;
+    uint64_t kv = 2 * a->batch * a->seq_k / n * a->kv_heads * a->head_dim;
+    uint64_t elements = w->op.phase == PHASE_DGRAD ? (n - 1) * (q + kv / parts) : n * q;
+    Op *op = part_begin(l, w, OP_ADD, FN_NONE);
+    op->u.elements = elements;
+    op->write_bytes = elements * dtype_bytes(w->op.dtype);
+    op->read_bytes = 2 * op->write_bytes;
+    for (uint32_t i = 0; i < w->args_n; i++)
+        if (w->args[i].mode == ARG_WRITE)
+            lower_arg(l, w->args[i].slot, w->args[i].tensor, ARG_UPDATE);
 }
 
 /* One of the kernels of a matmul, on the rows of one rank. */
@@ -174,16 +198,18 @@ bool ring_expand(Lowering *l, const Whole *w)
         return false;
     for (uint32_t k = 0; k < cp; k++)
         attention_kernel(l, w, k == 0);
+    correction_kernel(l, w);
     return true;
 }
 
-/* Kernels of the group at work that go rank by rank; 0: none do. */
+/* Kernels of the group at work that go rank by rank; 0: none do.  Behind those of attention stands
+ * their correction. */
 static uint32_t ring_kernels(const Lowering *l)
 {
     const Op *op = &l->kernels[0].op;
     if (op->kind == OP_MATMUL)
         return op->u.matmul.of;
-    return op->kind == OP_ATTENTION && l->kernels_n > 1 ? l->kernels_n : 0;
+    return op->kind == OP_ATTENTION && l->kernels_n > 1 ? l->kernels_n - 1 : 0;
 }
 
 uint32_t ring_dep(const Lowering *l, uint32_t kernel, uint32_t op)
@@ -191,9 +217,11 @@ uint32_t ring_dep(const Lowering *l, uint32_t kernel, uint32_t op)
     uint32_t first = l->first[l->s->op_first + op], last = l->last[l->s->op_first + op];
     const Op *own = &l->kernels[0].op, *other = &l->ops[op];
     uint32_t kernels = ring_kernels(l);
-    bool sums = own->kind == OP_REDUCE_SCATTER && last - first == l->kernels_n &&
-                ((other->kind == OP_ATTENTION && fused_attention(l->b)) ||
-                 (other->kind == OP_MATMUL && own->lane == LANE_TP));
+    bool attends = other->kind == OP_ATTENTION && fused_attention(l->b);
+    bool sums =
+        own->kind == OP_REDUCE_SCATTER &&
+        ((attends && last - first == l->kernels_n + 1) ||
+         (other->kind == OP_MATMUL && own->lane == LANE_TP && last - first == l->kernels_n));
     if (kernels > 0 && ring_ranks(l, op) == kernels)
         return kernel > 0 && kernel < kernels ? first + kernel - 1 : NONE_U32;
     if (sums)

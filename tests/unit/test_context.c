@@ -167,8 +167,9 @@ static double ring_cost(const Role *role, const CheckOp *o)
 {
     (void)role;
     const double kv = (double)SEQ * 2 * KV_HEADS * HEAD_DIM * 2;
-    if (o->op->kind == OP_ATTENTION)
-        return 12.0 * (double)o->op->u.attention.seq_k / SEQ;
+    const AttentionShape *a = &o->op->u.attention;
+    if (o->op->kind == OP_ATTENTION) /* by its pairs: below the diagonal, or a rectangle */
+        return 12.0 * (double)a->seq_k / SEQ * (a->causal ? 1 : 2);
     return is_cp(timed, o->op) ? 6.0 * (double)o->op->u.comm.bytes / kv : 0;
 }
 

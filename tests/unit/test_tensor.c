@@ -567,7 +567,23 @@ static void a_layer_gathers_its_keys_and_values(void)
     }
 }
 
-/* A ring: kernel k of attention works on the keys that came in step k - 1. */
+/* Rows of 8 tokens: what 4 kernels wrote is added to the output, what 3 did to dq, and of half the
+ * keys to dkv; each time two are read and one is written. */
+static void check_correction(World *w, uint32_t segment, bool backward)
+{
+    OpPhase phase = backward ? PHASE_DGRAD : PHASE_FORWARD;
+    const Op *last = find_op(w, segment, OP_ATTENTION, phase, 3), *sum = last + 1;
+    const AttentionShape *a = &last->u.attention;
+    uint64_t q = a->batch * a->seq_q * a->heads * a->head_dim * 2;
+    uint64_t dkv = 2 * a->batch * 8 * a->kv_heads * a->head_dim * 2;
+    CHECK_INT(OP_ADD, sum->kind);
+    CHECK_U64(backward ? 3 * (q + dkv / 2) : 4 * q, sum->write_bytes);
+    CHECK_U64(2 * sum->write_bytes, sum->read_bytes);
+    CHECK_NEAR(0, sum->flops, 0);
+}
+
+/* A ring: kernel k of attention works on the keys that came in step k - 1, as many pairs as the
+ * first does below the diagonal, but a rectangle.  What they wrote is corrected behind them. */
 static void attention_begins_before_the_others_keys_arrive(void)
 {
     World w;
@@ -586,7 +602,8 @@ static void attention_begins_before_the_others_keys_arrive(void)
         for (uint32_t k = 0; k < 4; k++) {
             const Op *op =
                 find_op(&w, segment, OP_ATTENTION, backward ? PHASE_DGRAD : PHASE_FORWARD, k);
-            CHECK_U64(8, op->u.attention.seq_k);
+            CHECK_INT(k == 0, op->u.attention.causal);
+            CHECK_U64(k == 0 ? 8 : 4, op->u.attention.seq_k);
             CHECK_INT(k > 0, op->dep_n);
             if (k == 0)
                 continue;
@@ -595,6 +612,7 @@ static void attention_begins_before_the_others_keys_arrive(void)
             CHECK_INT(LANE_CP, step->lane);
             CHECK(waits_for(&w, s, index_of(&w, s, op), index_of(&w, s, step)));
         }
+        check_correction(&w, segment, backward);
     }
     world_free(&w);
 
