@@ -42,6 +42,7 @@
  * only where the software keeps them (grads_persist).  A chunk without blocks
  * passes on what it receives.
  */
+#include "sim/cost.h"
 #include "sim/strategy/parts.h"
 #include "sim/strategy/schedule.h"
 
@@ -756,7 +757,7 @@ static uint32_t parts_of_boundary(const Build *b)
     return elements % tp == 0 ? tp : 1;
 }
 
-/* A roofline: enough to say which of two orders is shorter. */
+/* Its logical ops as kernels, each alone on the GPU; a roofline would mistake what is small. */
 static double segment_ns(const Build *b, uint32_t segment)
 {
     const Gpu *gpu = b->s->machine.types[0].gpu;
@@ -764,9 +765,8 @@ static double segment_ns(const Build *b, uint32_t segment)
     double ns = 0;
     for (uint32_t i = 0; i < s->op_n; i++) {
         const Op *op = &graph_ops(b->g, s)[i];
-        double flops_ns = op->flops / gpu_peak_flops_per_ns(gpu, op->dtype);
-        double bytes_ns = (double)(op->read_bytes + op->write_bytes) / gpu->memory_bytes_per_ns;
-        ns += flops_ns > bytes_ns ? flops_ns : bytes_ns;
+        if (!op_is_comm(op->kind))
+            ns += (double)op_cost(gpu, op, b->sw).alone_ns;
     }
     return ns;
 }

@@ -8,9 +8,9 @@
  * zb-h1's own order is among those that are tried.  Habits: which of F and B goes first where
  * both could; whether stage s keeps s W for later, as zb-h1 does; and whether a stage that could
  * do W rather waits for what arrives within no, a half, or a whole W.  That is in the spirit of
- * the heuristic of section 3.1 of Qi et al., which also tries combinations.  Costs are those of a
- * roofline, transfers cost nothing.  Every stage holds at most pp (zb-1p) or 2 pp (zb-2p)
- * micro-batches.
+ * the heuristic of section 3.1 of Qi et al., which also tries combinations.  Costs are those of
+ * kernels alone, transfers cost nothing.  Every stage holds at most pp (zb-1p) or 2 pp (zb-2p)
+ * micro-batches; zb-2p tries both, so that it is never longer than zb-1p.
  */
 #include "sim/strategy/schedule_parts.h"
 
@@ -199,25 +199,28 @@ static uint64_t try_habit(Search *x, uint32_t habit, Action *actions)
     return play(x, actions);
 }
 
-/* Of equally long ones the first: zb-h1 holds less, so zb-1p tries it first, zb-2p last. */
+/* Of equally long ones the first, which holds least: zb-h1, then what holds pp at most. */
 void zb_search(const SchedulePlan *p, Action *actions)
 {
     bool twice = p->schedule == SCHEDULE_ZB_2P;
-    Search x = { .plan = p, .limit = (twice ? 2 : 1) * p->pp };
+    Search x = { .plan = p };
     size_t ends = (size_t)p->pp * p->micro_batches;
     x.stages = mem_zero(p->pp, sizeof *x.stages);
     for (int kind = 0; kind < 2; kind++)
         x.ends[kind] = mem_zero(ends, sizeof *x.ends[kind]);
-    uint32_t best = 0;
+    uint32_t best = 0, limit = 0;
     uint64_t shortest = UINT64_MAX;
-    for (uint32_t k = 0; k <= HABITS_N; k++) {
-        uint32_t habit = twice ? k : HABITS_N - k;
-        uint64_t length = try_habit(&x, habit, actions);
-        if (length < shortest) {
-            shortest = length;
-            best = habit;
+    for (x.limit = p->pp; x.limit <= (twice ? 2 : 1) * p->pp; x.limit += p->pp)
+        for (uint32_t k = 0; k <= HABITS_N; k++) {
+            uint32_t habit = HABITS_N - k;
+            uint64_t length = try_habit(&x, habit, actions);
+            if (length < shortest) {
+                shortest = length;
+                best = habit;
+                limit = x.limit;
+            }
         }
-    }
+    x.limit = limit;
     try_habit(&x, best, actions);
     free(x.stages);
     free(x.ends[0]);
