@@ -12,12 +12,7 @@
 
 /* ---- attention with its scores in memory ---- */
 
-typedef struct Scores {
-    uint64_t heads, q_bytes, k_bytes; /* k_bytes: also of v */
-    AttentionShape a;
-} Scores;
-
-static Scores scores_of(const Whole *w, uint64_t element)
+Scores scores_of(const Whole *w, uint64_t element)
 {
     AttentionShape a = w->op.u.attention;
     return (Scores){ .heads = a.batch * a.heads,

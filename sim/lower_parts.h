@@ -41,7 +41,13 @@ bool loss_expand(Lowering *l, const Whole *w);
 /* After a micro-batch's backward, of which w is the last op: losses for metrics (metric_losses). */
 void metric_losses(Lowering *l, const Whole *w, uint64_t vocab);
 bool optimizer_expand(Lowering *l, const Whole *w);
-/* sim/lower_attention.c: attention that is not fused; copies round it where it is. */
+/* sim/lower_attention.c.  Sizes of an attention op whose values have elements of so many bytes. */
+typedef struct Scores {
+    uint64_t heads, q_bytes, k_bytes; /* k_bytes: also of v */
+    AttentionShape a;
+} Scores;
+Scores scores_of(const Whole *w, uint64_t element);
+/* Attention that is not fused; copies round it where it is. */
 bool attention_expand(Lowering *l, const Whole *w);
 bool attention_layouts(Lowering *l, const Whole *w);
 bool sync_batchnorm(Lowering *l, const Whole *w);

@@ -108,14 +108,21 @@ static bool waits_for_ring(const Lowering *l, Lane lane)
 
 /* ---- kernels ---- */
 
-/* One kernel on the keys of one rank; later ones add to what the first wrote. */
+/* Has a rank's kernel on another's keys to do with half of them? */
+static bool is_halved(const AttentionShape *a)
+{
+    return a->causal && a->window == 0;
+}
+
+/* One kernel on the keys of one rank.  Later ones add to what the first wrote; what that reads and
+ * writes is the correction's. */
 static void attention_kernel(Lowering *l, const Whole *w, bool first)
 {
     uint64_t n = l->b->s->parallel.cp;
     uint32_t kv = w->op.phase == PHASE_DGRAD ? 2 : 1;
     Op *op = part_begin(l, w, OP_ATTENTION, w->op.fn);
     op->u.attention.seq_k /= n;
-    if (!first && op->u.attention.causal && op->u.attention.window == 0) {
+    if (!first && is_halved(&op->u.attention)) {
         op->u.attention.causal = false;
         op->u.attention.seq_k = div_up_u64(op->u.attention.seq_k, 2);
     }
@@ -125,18 +132,19 @@ static void attention_kernel(Lowering *l, const Whole *w, bool first)
         KernelArg a = w->args[i];
         bool partly = i == kv || (kv == 2 && i + 1 == w->args_n); /* kv, dkv */
         ArgMode mode = a.mode == ARG_WRITE && !first ? ARG_UPDATE : a.mode;
-        part_bytes_arg(l, a, mode, lower_bytes(l, a) / (partly ? n : 1));
+        uint64_t bytes = lower_bytes(l, a) / (partly ? n : 1);
+        part_bytes_arg(l, a, mode, bytes);
+        op->read_bytes -= mode != a.mode ? bytes : 0;
     }
 }
 
 /* All corrections: reads a kernel's and the sum, and writes the sum. */
 static void correction_kernel(Lowering *l, const Whole *w)
 {
-    const AttentionShape *a = &w->op.u.attention;
-    uint64_t n = l->b->s->parallel.cp, parts = a->causal && a->window == 0 ? 2 : 1;
-    uint64_t q = a->batch * a->seq_q * a->heads * a->head_dim;
-    uint64_t kv = 2 * a->batch * a->seq_k / n * a->kv_heads * a->head_dim;
-    uint64_t elements = w->op.phase == PHASE_DGRAD ? (n - 1) * (q + kv / parts) : n * q;
+    Scores s = scores_of(w, 1);
+    uint64_t n = l->b->s->parallel.cp, kv = 2 * s.k_bytes / n / (is_halved(&s.a) ? 2 : 1);
+    bool backward = w->op.phase == PHASE_DGRAD;
+    uint64_t elements = backward ? (n - 1) * (s.q_bytes + kv) : n * s.q_bytes;
     Op *op = part_begin(l, w, OP_ADD, FN_NONE);
     op->u.elements = elements;
     op->write_bytes = elements * dtype_bytes(w->op.dtype);
@@ -187,7 +195,7 @@ bool ring_expand(Lowering *l, const Whole *w)
         step_kernel(l, w, k, n - 1);
     if (n > 0)
         return true;
-    if (has_rows(l, &w->op, false) && l->b->sw->tp_ring &&
+    if (l->b->sw->tp_ring && has_rows(l, &w->op, false) &&
         (waits_for_ring(l, LANE_TP) || leaves_by_ring(l)))
         n = l->b->s->parallel.tp;
     for (uint32_t k = 0; k < n; k++)

@@ -10,7 +10,7 @@
  * do W rather waits for what arrives within no, a half, or a whole W.  That is in the spirit of
  * the heuristic of section 3.1 of Qi et al., which also tries combinations.  Costs are those of
  * kernels alone, transfers cost nothing.  Every stage holds at most pp (zb-1p) or 2 pp (zb-2p)
- * micro-batches; zb-2p tries both, so that it is never longer than zb-1p.
+ * micro-batches; zb-2p tries both, so that by these costs it is never longer than zb-1p.
  */
 #include "sim/strategy/schedule_parts.h"
 

@@ -576,6 +576,7 @@ static void check_correction(World *w, uint32_t segment, bool backward)
     const AttentionShape *a = &last->u.attention;
     uint64_t q = a->batch * a->seq_q * a->heads * a->head_dim * 2;
     uint64_t dkv = 2 * a->batch * 8 * a->kv_heads * a->head_dim * 2;
+    CHECK_U64(find_op(w, segment, OP_ATTENTION, phase, 0)->read_bytes, last->read_bytes);
     CHECK_INT(OP_ADD, sum->kind);
     CHECK_U64(backward ? 3 * (q + dkv / 2) : 4 * q, sum->write_bytes);
     CHECK_U64(2 * sum->write_bytes, sum->read_bytes);

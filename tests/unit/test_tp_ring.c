@@ -7,7 +7,7 @@
 
 enum { TP = 4 };
 
-static int ranks = TP, experts = 0; /* experts: as many as ranks of ep */
+static int ranks = TP, experts = 0; /* experts: over ep 2; 0: none */
 
 static bool open_ring(Built *b, bool ring, bool sequence, const char *overlap)
 {
