@@ -3,6 +3,10 @@
  */
 #include "sim/build.h"
 
+#include <stdlib.h>
+
+#include "sim/engine.h"
+
 /* What no pass can do yet is a sentence here, not a wrong number. */
 static bool check_supported(const Scenario *s, Err *err)
 {
@@ -72,13 +76,40 @@ Formats build_formats(const Build *b)
     return formats_of(&b->s->training, &b->s->parallel, b->sw);
 }
 
-bool build_graph(Graph *g, const Scenario *s, const Software *sw, Err *err)
+static bool build_with(Graph *g, const Scenario *s, const Software *sw,
+                       const ActionCosts *costs, Err *err)
 {
-    Build b = { .s = s, .sw = sw, .g = g };
+    Build b = { .s = s, .sw = sw, .costs = costs, .g = g };
     bool ok = check_supported(s, err) && build_world(&b, err) && build_blocks(&b, err) &&
               pass_pipeline(&b, err) && pass_data(&b, err) && lower(&b, err);
     arena_free(&b.arena);
     if (ok)
         graph_seal(g);
+    return ok;
+}
+
+/* Of two micro-batches, in the order that is right where all actions take as long: a later one
+ * has the kernels of all that follow. */
+static bool profile_actions(ActionCosts *costs, const Scenario *s, const Software *sw, Err *err)
+{
+    Scenario few = *s;
+    Graph g = { 0 };
+    if (few.training.micro_batches > 2)
+        few.training.micro_batches = 2;
+    for (uint32_t i = 0; i < s->parallel.pp; i++)
+        costs[i] = (ActionCosts){ { 1, 1, 1 }, { 0 } };
+    bool ok = build_with(&g, &few, sw, costs, err) &&
+              sim_action_costs(costs, &g, &s->machine, sw, err);
+    graph_free(&g);
+    return ok;
+}
+
+bool build_graph(Graph *g, const Scenario *s, const Software *sw, Err *err)
+{
+    if (!schedule_is_searched(s->parallel.schedule) || s->parallel.pp == 1)
+        return build_with(g, s, sw, NULL, err);
+    ActionCosts *costs = mem_zero(s->parallel.pp, sizeof *costs);
+    bool ok = profile_actions(costs, s, sw, err) && build_with(g, s, sw, costs, err);
+    free(costs);
     return ok;
 }

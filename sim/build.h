@@ -18,6 +18,7 @@
 
 #include "core/graph.h"
 #include "sim/formats.h"
+#include "sim/strategy/schedule.h"
 
 typedef enum BlockKind { BLOCK_EMBEDDING, BLOCK_LAYER, BLOCK_HEAD } BlockKind;
 
@@ -99,6 +100,7 @@ typedef struct Home {
 typedef struct Build {
     const Scenario *s;
     const Software *sw;
+    const ActionCosts *costs; /* by stage; where schedule_is_searched */
     Graph *g;
     Arena arena;
 
@@ -138,7 +140,8 @@ bool zero_sums_whole(const Build *b); /* zero1 whose software all-reduces gradie
 uint32_t share_group(const Build *b);
 Formats build_formats(const Build *b);
 
-/* The whole way.  g is sealed; the caller frees it also after failure. */
+/* The whole way.  g is sealed; the caller frees it also after failure.  Where the order of a
+ * schedule is searched for, what its actions take is looked up in a graph of few micro-batches. */
 bool build_graph(Graph *g, const Scenario *s, const Software *sw, Err *err);
 
 /* The steps.  Order as in the drawing. */

@@ -33,6 +33,7 @@
 #include "sim/classes.h"
 #include "sim/cost.h"
 #include "sim/network.h"
+#include "sim/strategy/schedule.h"
 
 /* Costs that were measured, in place of the model's, by graph op. */
 typedef struct GivenCosts {
@@ -147,5 +148,10 @@ void sim_result_free(SimResult *result);
  */
 bool sim_bound(double *step_ns, const Graph *g, const Machine *m, const Software *sw,
                uint32_t left_out, Err *err);
+
+/* What the actions of each stage take, each alone, in ns: costs by Graph.roles
+ * (sim/engine_actions.c). */
+bool sim_action_costs(ActionCosts *costs, const Graph *g, const Machine *m, const Software *sw,
+                      Err *err);
 
 #endif

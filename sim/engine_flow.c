@@ -391,28 +391,35 @@ static Post channel_take(Channel *c)
     return first;
 }
 
-/* Links and cost of a send, as kept by its channel. */
-static const Channel *price(Sim *sim, const Runner *from, Channel *c, uint32_t op,
-                            uint32_t peer_rank, uint64_t bytes)
+CommCost send_cost(const Sim *sim, const Runner *from, uint32_t op, uint32_t peer_rank,
+                   Use *uses, uint32_t *uses_n)
 {
-    uint32_t group = sim->g->ops[op].u.comm.group;
-    if (sim->options->given && sim->options->given->comm_ns[op] >= 0) {
-        c->uses_n = 0;
-        c->cost = *comm_cost_of(sim, op, group);
-        return c;
-    }
-    if (c->uses_n > 0 && c->peer_rank == peer_rank && c->bytes == bytes)
-        return c;
+    const CommShape *shape = &sim->g->ops[op].u.comm;
     bool same_node = machine_place(sim->m, peer_rank).node == from->rc->place.node;
-    c->peer_rank = peer_rank;
-    c->bytes = bytes;
-    c->uses_n = classes_p2p_uses(&sim->classes, from->id, peer_rank, c->uses);
-    Demand d = { c->uses, c->uses_n };
+    *uses_n = classes_p2p_uses(&sim->classes, from->id, peer_rank, uses);
+    Demand d = { uses, *uses_n };
     /* Devices of one process copy without NCCL. */
     bool copies = sim->g->host_group != NONE_U32;
-    const GroupClass *gc = copies ? NULL : &sim->classes.groups[from->rc->group[group]];
-    c->cost = p2p_cost(sim->m, from->rc->place.type, same_node, gc, &d, sim->classes.resources,
-                       bytes, sim->sw->comm_scale);
+    const GroupClass *gc = copies ? NULL : &sim->classes.groups[from->rc->group[shape->group]];
+    return p2p_cost(sim->m, from->rc->place.type, same_node, gc, &d, sim->classes.resources,
+                    shape->bytes, sim->sw->comm_scale);
+}
+
+/* Links and cost of a send, as kept by its channel. */
+static const Channel *price(Sim *sim, const Runner *from, Channel *c, uint32_t op,
+                            uint32_t peer_rank)
+{
+    const CommShape *shape = &sim->g->ops[op].u.comm;
+    if (sim->options->given && sim->options->given->comm_ns[op] >= 0) {
+        c->uses_n = 0;
+        c->cost = *comm_cost_of(sim, op, shape->group);
+        return c;
+    }
+    if (c->uses_n > 0 && c->peer_rank == peer_rank && c->bytes == shape->bytes)
+        return c;
+    c->peer_rank = peer_rank;
+    c->bytes = shape->bytes;
+    c->cost = send_cost(sim, from, op, peer_rank, c->uses, &c->uses_n);
     return c;
 }
 
@@ -424,7 +431,7 @@ static void start_p2p(Sim *sim, Runner *from, Post out, Runner *to, Post in)
     uint32_t peer =
         group_member(&sim->g->groups[o->u.comm.group], from->rc->rank, o->u.comm.peer);
     Channel *sends = channel_of(from, OP_SEND, to->id, o->u.comm.tag);
-    const Channel *priced = price(sim, from, sends, out.op, peer, o->u.comm.bytes);
+    const Channel *priced = price(sim, from, sends, out.op, peer);
     uint32_t i = flow_new(sim);
     Flow *f = &sim->flows[i];
     f->group = NONE_U32;

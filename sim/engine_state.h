@@ -357,6 +357,9 @@ void compute_set_speed(Sim *sim, Runner *r); /* transfers beside it began or end
 void comm_post(Sim *sim, Runner *r, uint32_t lane);
 void flow_event(Sim *sim, uint32_t flow, bool data);
 const CommCost *comm_cost_of(Sim *sim, uint32_t op, uint32_t group);
+/* A send of a rank to another: its cost, and in uses (RES_RANK_N + 2 of them) its links. */
+CommCost send_cost(const Sim *sim, const Runner *from, uint32_t op, uint32_t peer_rank,
+                   Use *uses, uint32_t *uses_n);
 /* A collective of a broken macro that has run for into_ns already. */
 void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns);
 

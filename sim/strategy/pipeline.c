@@ -757,37 +757,6 @@ static uint32_t parts_of_boundary(const Build *b)
     return elements % tp == 0 ? tp : 1;
 }
 
-/* Its logical ops as kernels, each alone on the GPU; a roofline would mistake what is small. */
-static double segment_ns(const Build *b, uint32_t segment)
-{
-    const Gpu *gpu = b->s->machine.types[0].gpu;
-    const Segment *s = &b->g->segments[segment];
-    double ns = 0;
-    for (uint32_t i = 0; i < s->op_n; i++) {
-        const Op *op = &graph_ops(b->g, s)[i];
-        if (!op_is_comm(op->kind))
-            ns += (double)op_cost(gpu, op, b->sw).alone_ns;
-    }
-    return ns;
-}
-
-static ActionCosts stage_costs(const Build *b, uint32_t stage)
-{
-    double ns[3] = { 0 };
-    ActionCosts out;
-    for (uint32_t i = 0; i < b->blocks_n; i++) {
-        const BlockType *t = block_type(b, i);
-        Variant v = b->variant[i];
-        uint32_t segment[3] = { t->forward[v], t->backward[v][GRAD_ADD],
-                                t->weight[v][GRAD_ADD] };
-        for (int k = 0; k < 3 && stage_of(b, b->chunk_of[i]) == stage; k++)
-            ns[k] += segment[k] != NONE_U32 ? segment_ns(b, segment[k]) : 0;
-    }
-    for (int k = 0; k < 3; k++)
-        out.cost[k] = (uint64_t)ns[k];
-    return out;
-}
-
 /* Orders in which neighbours do not meet step by step: who waited for each transfer at once
  * would wait for ever. */
 static bool posts_ahead(const Parallel *p)
@@ -796,19 +765,16 @@ static bool posts_ahead(const Parallel *p)
 }
 
 /* The actions of all stages, one after another. */
-static Action *plan_actions(Build *b, uint32_t turns, uint32_t *each)
+static Action *plan_actions(const Build *b, uint32_t turns, uint32_t *each)
 {
     const Parallel *p = &b->s->parallel;
-    ActionCosts *costs = PUSH_ARRAY(&b->arena, ActionCosts, p->pp);
     SchedulePlan plan = { .schedule = p->schedule,
                           .pp = p->pp,
                           .turns = turns,
                           .micro_batches = b->s->training.micro_batches,
-                          .costs = costs };
+                          .costs = b->costs };
     if (p->pp == 1 && turns == 1)
         plan.schedule = SCHEDULE_1F1B; /* just accumulation */
-    for (uint32_t stage = 0; stage < p->pp && schedule_splits(p->schedule); stage++)
-        costs[stage] = stage_costs(b, stage);
     *each = schedule_actions_n(&plan);
     Action *actions = mem_zero((size_t)p->pp * *each, sizeof *actions);
     schedule_actions(&plan, actions);

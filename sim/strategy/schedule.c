@@ -156,11 +156,16 @@ uint32_t schedule_actions_n(const SchedulePlan *p)
     return (schedule_splits(p->schedule) ? 3 : 2) * p->micro_batches * p->turns;
 }
 
+bool schedule_is_searched(Schedule schedule)
+{
+    return schedule == SCHEDULE_ZB_1P || schedule == SCHEDULE_ZB_2P;
+}
+
 void schedule_actions(const SchedulePlan *p, Action *actions)
 {
     bool groups = p->schedule == SCHEDULE_INTERLEAVED && p->micro_batches % p->pp == 0;
     ASSERT(p->turns == 1 || groups || (p->schedule == SCHEDULE_ZBV && p->turns == 2));
-    if (p->schedule == SCHEDULE_ZB_1P || p->schedule == SCHEDULE_ZB_2P) {
+    if (schedule_is_searched(p->schedule)) {
         zb_search(p, actions);
         return;
     }

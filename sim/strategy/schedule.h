@@ -68,16 +68,21 @@ typedef struct Action {
 uint32_t schedule_stage(Schedule schedule, uint32_t pp, uint32_t chunk);
 uint32_t schedule_chunk(Schedule schedule, uint32_t pp, uint32_t stage, uint32_t turn);
 
-/* How long the actions of a stage take, in any unit; for schedules that are searched for. */
+/* How long the actions of a stage take, and the way of what they make to the next stage, or back
+ * to the one before, beside whatever else is done: in any unit. */
 typedef struct ActionCosts {
     uint64_t cost[3]; /* by ActionKind */
+    uint64_t way[2];  /* of forward, of backward; 0 where there is no such stage */
 } ActionCosts;
 
 typedef struct SchedulePlan {
     Schedule schedule;
     uint32_t pp, turns, micro_batches;
-    const ActionCosts *costs; /* by stage; for zb-1p and zb-2p */
+    const ActionCosts *costs; /* by stage; where schedule_is_searched */
 } SchedulePlan;
+
+/* zb-1p and zb-2p: their order depends on what actions and transfers take. */
+bool schedule_is_searched(Schedule schedule);
 
 /* Actions of each stage. */
 uint32_t schedule_actions_n(const SchedulePlan *plan);

@@ -8,9 +8,10 @@
  * zb-h1's own order is among those that are tried.  Habits: which of F and B goes first where
  * both could; whether stage s keeps s W for later, as zb-h1 does; and whether a stage that could
  * do W rather waits for what arrives within no, a half, or a whole W.  That is in the spirit of
- * the heuristic of section 3.1 of Qi et al., which also tries combinations.  Costs are those of
- * kernels alone, transfers cost nothing.  Every stage holds at most pp (zb-1p) or 2 pp (zb-2p)
- * micro-batches; zb-2p tries both, so that by these costs it is never longer than zb-1p.
+ * the heuristic of section 3.1 of Qi et al., which also tries combinations; like theirs it knows
+ * what F, B, W and a transfer take (sim/engine_actions.c).  Transfers go beside compute.  Every
+ * stage holds at most pp (zb-1p) or 2 pp (zb-2p) micro-batches; zb-2p tries both, so that by
+ * these costs it is never longer than zb-1p.
  */
 #include "sim/strategy/schedule_parts.h"
 
@@ -45,6 +46,13 @@ static uint64_t end_of(const Search *x, ActionKind kind, uint32_t stage, uint32_
     return x->ends[kind][(size_t)stage * x->plan->micro_batches + micro_batch];
 }
 
+/* When what a stage made is at its neighbour; UINT64_MAX: that has not begun. */
+static uint64_t sent_by(const Search *x, ActionKind kind, uint32_t stage, uint32_t micro_batch)
+{
+    uint64_t end = end_of(x, kind, stage, micro_batch);
+    return end == UINT64_MAX ? end : end + x->plan->costs[stage].way[kind];
+}
+
 /* When the next F or B of a stage has all it needs; UINT64_MAX: that has not begun. */
 static uint64_t arrival(const Search *x, uint32_t stage, ActionKind kind)
 {
@@ -53,9 +61,9 @@ static uint64_t arrival(const Search *x, uint32_t stage, ActionKind kind)
     if (next == x->plan->micro_batches)
         return UINT64_MAX;
     if (kind == ACTION_FORWARD)
-        return stage == 0 ? 0 : end_of(x, kind, stage - 1, next);
+        return stage == 0 ? 0 : sent_by(x, kind, stage - 1, next);
     return stage == last ? end_of(x, ACTION_FORWARD, stage, next)
-                         : end_of(x, kind, stage + 1, next);
+                         : sent_by(x, kind, stage + 1, next);
 }
 
 /* What a free stage does next; WAITS: nothing. */

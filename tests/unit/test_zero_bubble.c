@@ -15,10 +15,14 @@ static const Schedule zero_bubble[] = { SCHEDULE_ZB_H1, SCHEDULE_ZB_1P, SCHEDULE
 
 /* ---- orders ---- */
 
-static const ActionCosts even[PP_MAX] = { { { 10, 10, 10 } }, { { 10, 10, 10 } },
-                                          { { 10, 10, 10 } }, { { 10, 10, 10 } },
-                                          { { 10, 10, 10 } }, { { 10, 10, 10 } },
-                                          { { 10, 10, 10 } }, { { 10, 10, 10 } } };
+#define EVEN \
+    { \
+        { 10, 10, 10 }, \
+        { \
+            0 \
+        } \
+    }
+static const ActionCosts even[PP_MAX] = { EVEN, EVEN, EVEN, EVEN, EVEN, EVEN, EVEN, EVEN };
 
 static uint32_t turns_of(Schedule schedule)
 {
@@ -69,6 +73,87 @@ static void a_vee_turns_at_the_last_stage(void)
     }
 }
 
+/* ---- the way between stages ---- */
+
+typedef struct Played {
+    uint64_t end[2][PP_MAX][M_MAX]; /* of F and B; 0: not yet */
+    uint64_t now[PP_MAX];
+    uint32_t at[PP_MAX];
+} Played;
+
+/* When a stage's next action can begin; UINT64_MAX: what it needs has not been made. */
+static uint64_t may_begin(const Played *p, const ActionCosts *costs, uint32_t pp,
+                          uint32_t stage, const Action *a)
+{
+    bool back = a->kind == ACTION_BACKWARD, turns = back && stage == pp - 1;
+    if (a->kind == ACTION_WEIGHT || (!back && stage == 0))
+        return p->now[stage];
+    uint32_t from = turns ? stage : back ? stage + 1 : stage - 1;
+    uint64_t made = p->end[back && !turns][from][a->micro_batch];
+    uint64_t at = made + (turns ? 0 : costs[from].way[back]);
+    return made == 0 ? UINT64_MAX : at > p->now[stage] ? at : p->now[stage];
+}
+
+/* How long a step takes by costs when every stage follows its order. */
+static uint64_t length(const SchedulePlan *plan, const ActionCosts *costs, const Action *order)
+{
+    Played p = { 0 };
+    uint32_t n = schedule_actions_n(plan);
+    uint64_t longest = 0;
+    for (uint32_t left = plan->pp * n, before = 0; left != before;) {
+        before = left;
+        for (uint32_t i = 0; i < plan->pp; i++) {
+            if (p.at[i] == n)
+                continue;
+            const Action *a = &order[(size_t)i * n + p.at[i]];
+            uint64_t begin = may_begin(&p, costs, plan->pp, i, a);
+            if (begin == UINT64_MAX)
+                continue;
+            p.now[i] = begin + costs[i].cost[a->kind];
+            if (a->kind != ACTION_WEIGHT)
+                p.end[a->kind][i][a->micro_batch] = p.now[i];
+            longest = p.now[i] > longest ? p.now[i] : longest;
+            p.at[i]++;
+            left--;
+        }
+    }
+    for (uint32_t i = 0; i < plan->pp; i++)
+        CHECK_INT(n, p.at[i]);
+    return longest;
+}
+
+static uint64_t length_found(Schedule schedule, uint32_t pp, uint32_t m,
+                             const ActionCosts *known, const ActionCosts *costs)
+{
+    static Action all[PP_MAX * 3 * M_MAX];
+    SchedulePlan plan = { schedule, pp, 1, m, known };
+    schedule_actions(&plan, all);
+    return length(&plan, costs, all);
+}
+
+/* Whoever knows how long transfers take finds no longer an order than zb-h1's, nor one that may
+ * hold twice as much than one that may not; and mostly a shorter one than who does not know. */
+static void orders_know_the_way_to_the_neighbours(void)
+{
+    uint32_t shorter = 0, longer = 0;
+    for (uint32_t pp = 2; pp <= PP_MAX; pp++)
+        for (uint64_t way = 0; way <= 40; way += 5) {
+            ActionCosts costs[PP_MAX];
+            for (uint32_t i = 0; i < pp; i++)
+                costs[i] = (ActionCosts){ { 10, 12 + i % 3, 8 }, { way, way } };
+            uint64_t h1 = length_found(SCHEDULE_ZB_H1, pp, 3 * pp, costs, costs);
+            uint64_t one = length_found(SCHEDULE_ZB_1P, pp, 3 * pp, costs, costs);
+            uint64_t two = length_found(SCHEDULE_ZB_2P, pp, 3 * pp, costs, costs);
+            uint64_t blind = length_found(SCHEDULE_ZB_2P, pp, 3 * pp, even, costs);
+            CHECK(one <= h1);
+            CHECK(two <= one);
+            shorter += two < blind;
+            longer += two > blind;
+        }
+    CHECK_U64(0, longer);
+    CHECK(shorter >= 20);
+}
+
 /* ---- graphs ---- */
 
 static bool open_case(Built *c, Schedule schedule, uint32_t pp, uint32_t m, const char *more)
@@ -81,7 +166,8 @@ static bool open_case(Built *c, Schedule schedule, uint32_t pp, uint32_t m, cons
     snprintf(text, sizeof text,
              "{\"model\":{\"kind\":\"transformer\",\"layers\":%u,\"hidden\":64,\"heads\":4,"
              "\"ffn\":256,\"vocab\":128,\"max_seq\":32,\"tied_embeddings\":%s},"
-             "\"cluster\":{\"base\":\"ideal\",\"nodes\":1,\"gpus_per_node\":%u},"
+             "\"cluster\":{\"base\":\"ideal\",\"nodes\":1,\"gpus_per_node\":%u,\"intra_node\":"
+             "{\"kind\":\"nvswitch\",\"GBps\":1000,\"latency_us\":0}},"
              "\"training\":{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":32},"
              "\"parallel\":{\"pp\":%u,\"schedule\":\"%s\",\"stage_layers\":[%s]}%s}",
              4 * pp, m % 2 ? "true" : "false", pp, m, pp, schedule_names[schedule], shares,
@@ -134,6 +220,35 @@ static void split_backward_does_the_same_work(void)
     }
     CHECK_NEAR(flops[0], flops[1], 1e-12);
     CHECK_U64(written[0], written[1]);
+}
+
+/* What the search is told: the kernels of a micro-batch on a stage, and a send alone. */
+static void actions_cost_what_their_kernels_take(void)
+{
+    Built c;
+    ActionCosts costs[3];
+    Err err = { 0 };
+    bool open = open_case(&c, SCHEDULE_ZB_1P, 3, 6, "");
+    const Gpu *gpu = c.s.machine.types[0].gpu;
+    if (open && CHECK(sim_action_costs(costs, &c.g, &c.s.machine, &c.sw, &err)))
+        for (uint32_t r = 0; r < 3; r++) {
+            uint64_t ns[3] = { 0 };
+            for (uint32_t i = 0; i < c.g.roles[r].instances_n; i++) {
+                const Instance *in = &c.g.roles[r].instances[i];
+                const Segment *s = &c.g.segments[in->segment];
+                int kind = (int)s->kind - SEGMENT_FORWARD;
+                for (uint32_t k = 0; k < s->op_n && in->micro_batch == 5; k++)
+                    if (kind >= 0 && kind < 3)
+                        ns[kind] +=
+                            (uint64_t)op_cost(gpu, graph_ops(&c.g, s) + k, &c.sw).alone_ns;
+            }
+            for (int k = 0; k < 3; k++)
+                CHECK_U64(ns[k], costs[r].cost[k]);
+            /* 32 tokens of 64 numbers of 2 bytes, 1000 bytes/ns */
+            CHECK_U64(r < 2 ? 5 : 0, costs[r].way[0]);
+            CHECK_U64(r > 0 ? 5 : 0, costs[r].way[1]);
+        }
+    built_free(&c);
 }
 
 /* ---- lengths ---- */
@@ -227,6 +342,8 @@ int main(void)
     setenv("LOCKSTEP_SHARE", "scenarios", 0);
     RUN(every_part_once_and_never_too_many_held);
     RUN(a_vee_turns_at_the_last_stage);
+    RUN(orders_know_the_way_to_the_neighbours);
+    RUN(actions_cost_what_their_kernels_take);
     RUN(nothing_deadlocks_or_is_read_too_late);
     RUN(split_backward_does_the_same_work);
     RUN(bubbles_are_those_of_the_paper);
