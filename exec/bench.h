@@ -66,6 +66,7 @@ typedef struct BenchPlan {
  * meaning (a part of a bucket, whose place in it other tensors say). */
 bool bench_kernel(BenchKernel *k, Arena *arena, const Graph *g, const Segment *s, const Op *op,
                   const ModelFacts *facts);
+bool bench_changes_inputs(const BenchKernel *k); /* NULL: no */
 /* Copies of the kernel's tensors so that they fill `cache_bytes`; at most BENCH_COPIES_MAX. */
 enum { BENCH_COPIES_MAX = 1024 };
 uint32_t bench_copies(const BenchKernel *k, uint64_t cache_bytes);

@@ -133,7 +133,7 @@ static void rewind_nothing(void *user)
     (void)user;
 }
 
-static bool changes_inputs(const BenchKernel *k)
+bool bench_changes_inputs(const BenchKernel *k)
 {
     for (uint32_t i = 0; k && i < k->args_n; i++)
         if (k->args[i].mode == ARG_UPDATE)
@@ -336,7 +336,7 @@ static bool results(BenchResult *out, BenchRun *r, Err *err)
 static bool open_run(BenchRun *r, Err *err)
 {
     const BenchKernel *k = r->plan->kernels_n > 0 ? r->plan->kernel : NULL;
-    r->changes = changes_inputs(k);
+    r->changes = bench_changes_inputs(k);
     r->pool = mem_zero(1, POOL_BYTES);
     r->job = (Job){ .program = &r->p,
                     .fabric = r->rank->fabric,

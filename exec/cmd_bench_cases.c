@@ -203,18 +203,30 @@ static double worth(const BenchCase *c)
     return c->value / sqrt(c->guess_ns);
 }
 
-/* Kernels that tell the most of each other: products of like sizes, a class limited by memory. */
+static bool like_attention(const AttentionShape *a, const AttentionShape *b)
+{
+    return a->seq_q == b->seq_q && a->head_dim == b->head_dim;
+}
+
+static bool like_product(const MatmulShape *a, const MatmulShape *b)
+{
+    return llround(log2((double)a->m)) == llround(log2((double)b->m)) &&
+           llround(log2((double)a->n)) == llround(log2((double)b->n)) &&
+           llround(log2((double)a->k)) == llround(log2((double)b->k));
+}
+
+/* Kernels that tell the most of each other: products of like sizes, attention of one length, width
+ * and direction, a class limited by memory. */
 static bool alike(const BenchCase *a, const BenchCase *b)
 {
     if (a->table != b->table || a->kernel.op.dtype != b->kernel.op.dtype)
         return false;
     if (a->table == BENCH_TABLE_MEMORY)
         return a->class_ == b->class_;
-    const MatmulShape *x = &a->kernel.op.u.matmul, *y = &b->kernel.op.u.matmul;
-    return a->table == BENCH_TABLE_ATTENTION ||
-           (llround(log2((double)x->m)) == llround(log2((double)y->m)) &&
-            llround(log2((double)x->n)) == llround(log2((double)y->n)) &&
-            llround(log2((double)x->k)) == llround(log2((double)y->k)));
+    if (a->table == BENCH_TABLE_ATTENTION)
+        return a->kernel.op.phase == b->kernel.op.phase &&
+               like_attention(&a->kernel.op.u.attention, &b->kernel.op.u.attention);
+    return like_product(&a->kernel.op.u.matmul, &b->kernel.op.u.matmul);
 }
 
 /* Kernels that are alike take turns with the others: how many of its like come before each. */

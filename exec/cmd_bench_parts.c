@@ -23,12 +23,13 @@ enum {
     TRANSFERS_MAX = 400,
 };
 
-#define STEP_NS        2e6 /* a step has so much work, about */
-#define OVERLAP_NS     4e7
-#define CASE_BYTES     GIB        /* a kernel that needs more is left out on the CPU, */
-#define CASE_BYTES_GPU (16 * GIB) /* and on a GPU */
-#define COPY_BYTES     (16 * MIB)
-#define OVERLAP_BYTES  (4 * MIB)
+#define STEP_NS            2e6 /* a step has so much work, about */
+#define OVERLAP_NS         4e7
+#define CASE_BYTES         GIB        /* a kernel that needs more is left out on the CPU, */
+#define CASE_BYTES_GPU     (16 * GIB) /* and on a GPU, */
+#define CASE_BYTES_CHANGED (2 * GIB)  /* there also of what it changes */
+#define COPY_BYTES         (16 * MIB)
+#define OVERLAP_BYTES      (4 * MIB)
 
 static const uint64_t transfer_bytes_min = KIB, transfer_bytes_max = 64 * MIB;
 
@@ -60,9 +61,12 @@ static bool has_time(const PartRun *p, bool *more, Err *err)
     return ok;
 }
 
-static uint64_t case_bytes_max(const BenchOptions *o)
+/* What a kernel changes is written anew before every step, over the bus: a GPU's time is dear. */
+static uint64_t case_bytes_max(const BenchOptions *o, const BenchKernel *k)
 {
-    return o->cuda ? CASE_BYTES_GPU : CASE_BYTES;
+    if (o->cuda)
+        return bench_changes_inputs(k) ? CASE_BYTES_CHANGED : CASE_BYTES_GPU;
+    return CASE_BYTES;
 }
 
 static uint64_t cold_bytes(const BenchOptions *o, uint64_t cache_bytes)
@@ -74,7 +78,7 @@ static bool too_long(const BenchOptions *o, const BenchCase *c)
 {
     BenchPart part = c->table == BENCH_TABLE_MEMORY ? BENCH_MEMORY : BENCH_GEMM;
     return c->guess_ns > seconds_of(o, part) * 1e9 / TIMES_IN_PART ||
-           c->kernel.bytes > case_bytes_max(o);
+           c->kernel.bytes > case_bytes_max(o, &c->kernel);
 }
 
 static uint64_t kernel_arena(const BenchKernel *k, uint32_t copies)

@@ -42,7 +42,7 @@ fail() {
 # ranks' kernels must find room on one GPU.
 smoke_environment=(NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_MNNVL_ENABLE=0
     NCCL_NVLS_ENABLE=0 NCCL_CUMEM_ENABLE=0 NCCL_RAS_ENABLE=0 NCCL_GIN_ENABLE=0 NCCL_MAX_CTAS=2
-    NCCL_ALGO=Ring NCCL_PROTO=Simple)
+    NCCL_ALGO=Ring NCCL_PROTO=Simple NCCL_DEBUG=WARN)
 
 # rank_environment RANK WORLD: a line each
 rank_environment() {
@@ -59,7 +59,7 @@ start() {
     for ((rank = 0; rank < world; rank++)); do
         mapfile -t variables < <(rank_environment "$rank" "$world")
         env "${variables[@]}" timeout -k 5 "$case_s" "$lockstep" run "$scenario" --backend cuda \
-            --rank "$rank" --world "$world" --local-rank "$rank" --timeout 60 \
+            --rank "$rank" --world "$world" --local-rank "$rank" --timeout $((case_s / 2)) \
             --rendezvous "file:$folder/meet" --steps "$run_steps" --json \
             >"$folder/out.$rank" 2>"$folder/err.$rank" &
         pids+=($!)

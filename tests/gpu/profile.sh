@@ -8,7 +8,8 @@
 # verdicts.txt, the traces (small ones, for traces/samples/) and what failed.  Rows for
 # measurements.jsonl: {"part":"profile", ...} with the overhead, tracing off and on.
 #
-# Environment: BUILD (build), OUT (build/gpu-out), CUDA_HOME, NVCC, CC, PYTHON, GPU_ARCH (90).
+# Environment: BUILD (build), OUT (build/gpu-out), ROWS (OUT/measurements.jsonl), CUDA_HOME, NVCC,
+# CC, PYTHON, GPU_ARCH (90).
 #
 # Exit status 0 all held, 1 something did not, 77 no GPU or no collector.
 
@@ -23,7 +24,7 @@ build=${BUILD:-build}
 out=${OUT:-$build/gpu-out}
 mkdir -p "$out" || exit 1
 out=$(cd "$out" && pwd)
-rows=$out/measurements.jsonl
+rows=${ROWS:-$out/measurements.jsonl}
 work=$out/profile
 lockstep=$build/lockstep
 plugin=$build/lockstep-capture.so
@@ -64,8 +65,8 @@ compile() {
         -Xcompiler -fPIC,-fno-threadsafe-statics,-fno-exceptions,-fno-rtti \
         -c -o "$build/gpu/traced_kernels.o" tests/gpu/profile/kernels.cu &&
         ${CC:-gcc} -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -O2 \
-            -isystem "$cuda/include" -o "$traced" tests/gpu/profile/traced.c \
-            "$build/gpu/traced_kernels.o" -L"$cuda/lib64" -Wl,-rpath,"$cuda/lib64" -lcudart -ldl
+            -isystem "$cuda/include" -c -o "$traced.o" tests/gpu/profile/traced.c &&
+        "$nvcc" -cudart static -o "$traced" "$traced.o" "$build/gpu/traced_kernels.o" -ldl
 }
 
 # Every kernel, copy and step of a program that ends well.

@@ -139,18 +139,24 @@ unpack() {
     program=$build/carried/bin
     # What this machine has itself fits it better.
     local library
+    local have # whole: with pipefail, who stops reading early makes ldconfig fail
+    have=$(ldconfig -p 2>/dev/null)
     for library in "$build"/carried/lib/*; do
-        ldconfig -p 2>/dev/null | grep -q "${library##*/} " && rm -f "$library"
+        [[ $have != *"${library##*/} "* ]] || rm -f "$library"
     done
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$(printf '%s:' "${wheels[@]/%//lib}")
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH}/usr/local/cuda/lib64:/usr/local/cuda/extras/CUPTI/lib64
     export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$PWD/$build/carried/lib
     export LOCKSTEP_SHARE=$PWD/scenarios
     "$program/lockstep" --version >/dev/null || return 1
-    # A plugin whose libraries are not found here is built again with what is here.
+    # A plugin whose libraries are not found here is built again with what is here; without CUPTI
+    # only the recording of other programs is lost.
     local plugin
     for plugin in "$program"/lockstep-*.so; do
-        [ -e "$plugin" ] && ldd "$plugin" 2>/dev/null | grep 'not found' && return 1
+        [ -e "$plugin" ] || continue
+        ldd "$plugin" 2>/dev/null | grep 'not found' || continue
+        [[ $plugin == */lockstep-capture.so ]] || return 1
+        rm -f "$plugin"
     done
     return 0
 }
@@ -173,7 +179,7 @@ rows=$out/measurements.jsonl log=$out/run.log
 date=$(date -u +%Y-%m-%d)
 echo "$how in $SECONDS s" | tee -a "$log"
 
-"$program/gpu/gpu_measure" device --out "$rows" --date "$date" 2>&1 | tee -a "$log"
+timeout -k 5 60 "$program/gpu/gpu_measure" device --out "$rows" --date "$date" 2>&1 | tee -a "$log"
 rc=${PIPESTATUS[0]}
 ((rc == 77)) && exit 77
 : >"$rows"
@@ -205,15 +211,33 @@ no_plugin() {
     echo "there is no $LOCKSTEP with lockstep-cuda.so beside it"
 }
 
+# The kernels of what speed.sh trains, as large as there: of their sizes the models' own say little.
+bench_trained() {
+    local model batch seq scenario vocab
+    while read -r model batch seq vocab; do
+        scenario=$work/$model.json
+        printf '{"name":"%s","model":"%s","cluster":{"base":"dgx-h100","nodes":1,
+            "gpus_per_node":1,"gpu":"%s"},"training":{"global_batch":%s,"micro_batch":%s,
+            "seq_len":%s,"precision":"bf16","optimizer":"adamw"},
+            "parallel":{"strategy":"single"}}\n' \
+            "$model" "$model" "$GPU" "$batch" "$batch" "$seq" >"$scenario"
+        "$LOCKSTEP" bench gemm memory "$scenario" --set model.vocab="$vocab" --backend cuda \
+            --seconds 3 --out "$work/bench-$model.json" </dev/null || return 1
+    done <<<"gpt2 16 1024 50304
+tinyllama-1.1b 4 2048 32000"
+}
+
 # What the executor's kernels take, and files of it: a copy of the tree's file for the GPU, with
 # this GPU's tables; a cluster of four ranks in a loop on one GPU (functional, not a real link).
 bench_part() {
     local budget=$1
     no_plugin && return 77
-    "$LOCKSTEP" bench gemm memory --backend cuda --seconds "$((budget / 2))" \
+    bench_trained || return 1
+    "$LOCKSTEP" bench gemm memory --backend cuda --seconds "$((budget / 2 - 5))" \
         --out "$out/bench.json" || return 1
     cp "scenarios/gpus/$GPU.json" "$out/gpu.json" &&
-        "$LOCKSTEP" calibrate "$out/bench.json" --into "$out/gpu.json" || return 1
+        "$LOCKSTEP" calibrate "$out/bench.json" "$work"/bench-*.json \
+            --into "$out/gpu.json" || return 1
     "$LOCKSTEP" bench overlap collective --backend cuda --comm loop --ranks 2 --seconds 8 \
         --out "$work/loop-bench.json" &&
         "$LOCKSTEP" calibrate "$work/loop-bench.json" --into "$out/gpu-cluster.json" \
@@ -242,22 +266,18 @@ traces_part() {
 }
 
 nccl_part() {
-    CASE_S=40 "$BASH" $here/nccl_smoke.sh
+    CASE_S=18 "$BASH" $here/nccl_smoke.sh
 }
 
 # profile.sh compiles its own program, so it needs nvcc; the rest it takes from `program`.
 profile_part() {
     mkdir -p "$work/profile-out"
-    BUILD=$program OUT=$work/profile-out "$BASH" $here/profile.sh
-    local rc=$?
-    [ ! -s "$work/profile-out/measurements.jsonl" ] ||
-        cat "$work/profile-out/measurements.jsonl" >>"$rows"
-    return $rc
+    BUILD=$program OUT=$work/profile-out ROWS=$rows "$BASH" $here/profile.sh
 }
 
 # Our kernels under the toolkit's checker: addresses, then races within blocks.
 sanitize_part() {
-    local scenario=$work/tiny.json tool rc
+    local scenario=$work/tiny.json tool rc failed=0 quiet
     no_plugin && return 77
     command -v compute-sanitizer >/dev/null 2>&1 || return 77
     printf '{"name":"tiny","model":{"kind":"transformer","layers":1,"hidden":128,"heads":2,
@@ -266,17 +286,22 @@ sanitize_part() {
         "precision":"bf16","optimizer":"adamw"},"parallel":{"strategy":"single"}}\n' \
         "$GPU" >"$scenario"
     for tool in memcheck racecheck; do
+        # An event may say "not yet", which is an answer; lockstep looks at every one itself.
+        quiet=()
+        [ "$tool" != memcheck ] || quiet=(--report-api-errors no)
         # --comm loop: in the process that the checker has started, not in a child of it
-        timeout --foreground -k 5 40 compute-sanitizer --tool "$tool" --error-exitcode 9 \
-            "$LOCKSTEP" run "$scenario" --backend cuda --comm loop --no-cuda-graphs --steps 2 \
-            >"$work/$tool.txt" 2>&1
+        timeout --foreground -k 5 40 compute-sanitizer --tool "$tool" "${quiet[@]}" \
+            --error-exitcode 9 "$LOCKSTEP" run "$scenario" --backend cuda --comm loop \
+            --no-cuda-graphs --steps 2 >"$work/$tool.txt" 2>&1
         rc=$?
         if [ $rc != 0 ] && ! only_races_of_others "$tool" $rc "$work/$tool.txt"; then
             echo "sanitize: $tool: $(grep -m 5 '=========' "$work/$tool.txt" | tr '\n' ' ')"
-            return 1
+            failed=1
+            continue
         fi
         echo "sanitize: $tool: $(grep 'SUMMARY' "$work/$tool.txt" | tail -n 1)"
     done
+    return $failed
 }
 
 . $here/races.sh
@@ -285,7 +310,7 @@ sanitize_part() {
 own() {
     local name=$1 limit_s=$2
     shift 2
-    export -f no_plugin bench_part traces_part nccl_part profile_part sanitize_part
+    export -f no_plugin bench_part bench_trained traces_part nccl_part profile_part sanitize_part
     export -f only_races_of_others
     export out work here rows program
     part "$name" "$limit_s" "$BASH" -c '"$@"' "$name" "$@"
@@ -299,12 +324,12 @@ measure() { # NAME LIMIT_S BUDGET_S
 
 measure device 30 30
 part strategies 110 env CASE_S=20 "$BASH" $here/strategies.sh
-own bench 95 bench_part 60
+own bench 110 bench_part 60
 part speed 145 env CASE_S=60 SPEED_S=140 "$BASH" $here/speed.sh
 own traces 40 traces_part
 measure check 40 40
 measure gemm 70 55
-own profile 75 profile_part
+own profile 100 profile_part
 own sanitize 90 sanitize_part
 own nccl 90 nccl_part
 measure overlap 40 30

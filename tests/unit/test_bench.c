@@ -4,7 +4,7 @@
  * A backend of the test's own has times by a law, so every number can be derived; the CPU's
  * shows that real kernels and transfers go through.
  */
-#include "exec/bench.h"
+#include "exec/cmd_bench.h"
 #include "exec/launch.h"
 #include "exec/number.h"
 #include "tests/check.h"
@@ -407,8 +407,38 @@ static void a_kernel_that_the_backend_lacks_is_a_sentence(void)
     fabric_close(rank.fabric);
 }
 
+/* Time never suffices for all cases of a GPU: of attention, lengths, widths and both directions
+ * come before any comes again, and not behind all products. */
+static void attention_of_all_kinds_is_measured_early(void)
+{
+    BenchOptions o = { .cuda = true, .all = true };
+    BenchCases c;
+    Err err = { 0 };
+    uint32_t n = 0, back = 0, lengths_n = 0;
+    uint64_t lengths[16];
+    if (!CHECK(bench_cases(&c, &o, &err)))
+        return;
+    for (uint32_t i = 0; i < c.n && c.cases[i].turn == 0; i++) {
+        const Op *op = &c.cases[i].kernel.op;
+        uint32_t k = 0;
+        if (c.cases[i].table != BENCH_TABLE_ATTENTION)
+            continue;
+        n++;
+        back += op->phase == PHASE_DGRAD;
+        while (k < lengths_n && lengths[k] != op->u.attention.seq_q)
+            k++;
+        if (k == lengths_n && CHECK(k < ARRAY_N(lengths)))
+            lengths[lengths_n++] = op->u.attention.seq_q;
+    }
+    CHECK(n >= 10);
+    CHECK_U64(n, 2 * back);
+    CHECK(lengths_n >= 3);
+    bench_cases_free(&c);
+}
+
 int main(void)
 {
+    setenv("LOCKSTEP_SHARE", "scenarios", 0);
     law = mem_zero(1, sizeof *law);
     RUN(a_task_is_a_sample_without_what_others_took);
     memset(law, 0, sizeof *law);
@@ -421,6 +451,7 @@ int main(void)
     RUN(transfers_of_two_ranks_are_timed);
     RUN(transfers_of_three_ranks_are_timed);
     RUN(more_work_takes_longer);
+    RUN(attention_of_all_kinds_is_measured_early);
     RUN(a_kernel_that_the_backend_lacks_is_a_sentence);
     free(law);
     return check_report();
