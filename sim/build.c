@@ -88,14 +88,14 @@ static bool build_with(Graph *g, const Scenario *s, const Software *sw,
     return ok;
 }
 
-/* Of two micro-batches, in the order that is right where all actions take as long: a later one
- * has the kernels of all that follow. */
+/* Of three micro-batches, in the order that is right where all actions take as long: of those that
+ * are meant, all but the first and the last are like the middle one. */
 static bool profile_actions(ActionCosts *costs, const Scenario *s, const Software *sw, Err *err)
 {
     Scenario few = *s;
     Graph g = { 0 };
-    if (few.training.micro_batches > 2)
-        few.training.micro_batches = 2;
+    if (few.training.micro_batches > 3)
+        few.training.micro_batches = 3;
     for (uint32_t i = 0; i < s->parallel.pp; i++)
         costs[i] = (ActionCosts){ { 1, 1, 1 }, { 0 } };
     bool ok = build_with(&g, &few, sw, costs, err) &&

@@ -56,15 +56,15 @@ static int64_t send_ns(Sim *sim, const Runner *r, const Segment *s)
     return longest;
 }
 
-/* Its last micro-batch's: the first may have kernels of its own. */
+/* The middle micro-batch's: the first and the last may have kernels of their own. */
 static ActionCosts costs_of(Sim *sim, Runner *r)
 {
     ActionCosts sum = { 0 };
-    uint32_t last = role_micro_batches(r->role) - 1;
+    uint32_t middle = role_micro_batches(r->role) / 2;
     for (uint32_t i = 0; i < r->role->instances_n; i++) {
         const Instance *in = &r->role->instances[i];
         const Segment *s = &sim->g->segments[in->segment];
-        if (in->micro_batch != last || s->op_n == 0)
+        if (in->micro_batch != middle || s->op_n == 0)
             continue;
         ActionKind kind = action_of(sim, s);
         if (s->kind == SEGMENT_SEND)

@@ -237,7 +237,7 @@ static void actions_cost_what_their_kernels_take(void)
                 const Instance *in = &c.g.roles[r].instances[i];
                 const Segment *s = &c.g.segments[in->segment];
                 int kind = (int)s->kind - SEGMENT_FORWARD;
-                for (uint32_t k = 0; k < s->op_n && in->micro_batch == 5; k++)
+                for (uint32_t k = 0; k < s->op_n && in->micro_batch == 3; k++)
                     if (kind >= 0 && kind < 3)
                         ns[kind] +=
                             (uint64_t)op_cost(gpu, graph_ops(&c.g, s) + k, &c.sw).alone_ns;
