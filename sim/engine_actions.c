@@ -11,7 +11,7 @@
  */
 #include "sim/engine_state.h"
 
-static int64_t op_alone_ns(Sim *sim, const Runner *r, uint32_t op)
+int64_t op_alone_ns(Sim *sim, const Runner *r, uint32_t op)
 {
     const Op *o = &sim->g->ops[op];
     if (!op_is_comm(o->kind))
@@ -32,15 +32,20 @@ static int64_t segment_alone_ns(Sim *sim, Runner *r, uint32_t segment)
     return ns;
 }
 
-/* Kernels that take tokens around a micro-batch are of the direction that they serve. */
+/* Sends and gathers are of the direction that they serve. */
 static ActionKind action_of(const Sim *sim, const Segment *s)
 {
-    if (s->kind == SEGMENT_WEIGHT)
+    switch (s->kind) {
+    case SEGMENT_FORWARD:
+        return ACTION_FORWARD;
+    case SEGMENT_BACKWARD:
+        return ACTION_BACKWARD;
+    case SEGMENT_WEIGHT:
         return ACTION_WEIGHT;
-    bool forward = sim->g->ops[s->op_first].phase == PHASE_FORWARD;
-    return s->kind == SEGMENT_FORWARD || (s->kind != SEGMENT_BACKWARD && forward)
-               ? ACTION_FORWARD
-               : ACTION_BACKWARD;
+    default:
+        return sim->g->ops[s->op_first].phase == PHASE_FORWARD ? ACTION_FORWARD
+                                                               : ACTION_BACKWARD;
+    }
 }
 
 static int64_t send_ns(Sim *sim, const Runner *r, const Segment *s)

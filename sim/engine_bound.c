@@ -39,14 +39,8 @@ static void time_segment(Sim *sim, Runner *r, uint32_t segment, Busy *b)
 {
     const Segment *s = &sim->g->segments[segment];
     *b = (Busy){ .filled_for = r->id + 1 };
-    for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++) {
-        const Op *o = &sim->g->ops[i];
-        uint32_t group = op_is_collective(o->kind) ? r->rc->group[o->u.comm.group] : NONE_U32;
-        if (group != NONE_U32)
-            b->lane_ns[o->lane] += (double)comm_cost_of(sim, i, group)->solo_ns;
-        else if (!op_is_comm(o->kind))
-            b->lane_ns[o->lane] += (double)r->cost->op[i].alone_ns;
-    }
+    for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++)
+        b->lane_ns[sim->g->ops[i].lane] += (double)op_alone_ns(sim, r, i);
     const Macro *m = macro_of(sim, r, segment);
     if (m->state == MACRO_YES)
         b->lane_ns[LANE_COMPUTE] = (double)m->alone_at[m->intervals_n];

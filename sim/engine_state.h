@@ -363,6 +363,10 @@ CommCost send_cost(const Sim *sim, const Runner *from, uint32_t op, uint32_t pee
 /* A collective of a broken macro that has run for into_ns already. */
 void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns);
 
+/* ---- engine_actions.c ---- */
+/* What an op takes with its lane and links to itself; 0: a send, or a collective of others. */
+int64_t op_alone_ns(Sim *sim, const Runner *r, uint32_t op);
+
 /* ---- engine_timing.c ---- */
 bool macro_is_inner(const Sim *sim, const Runner *r, const Op *o, uint32_t *links);
 /* Times the stretch into m.  False when its timing is not that of a macro: transfers that share a

@@ -213,18 +213,12 @@ no_plugin() {
 
 # The kernels of what speed.sh trains, as large as there: of their sizes the models' own say little.
 bench_trained() {
-    local model batch seq scenario vocab
+    local model batch seq vocab
     while read -r model batch seq vocab; do
-        scenario=$work/$model.json
-        printf '{"name":"%s","model":"%s","cluster":{"base":"dgx-h100","nodes":1,
-            "gpus_per_node":1,"gpu":"%s"},"training":{"global_batch":%s,"micro_batch":%s,
-            "seq_len":%s,"precision":"bf16","optimizer":"adamw"},
-            "parallel":{"strategy":"single"}}\n' \
-            "$model" "$model" "$GPU" "$batch" "$batch" "$seq" >"$scenario"
-        "$LOCKSTEP" bench gemm memory "$scenario" --set model.vocab="$vocab" --backend cuda \
-            --seconds 3 --out "$work/bench-$model.json" </dev/null || return 1
-    done <<<"gpt2 16 1024 50304
-tinyllama-1.1b 4 2048 32000"
+        trained_scenario "$model" "$batch" "$seq" "$GPU" >"$work/$model.json"
+        "$LOCKSTEP" bench gemm memory "$work/$model.json" --set model.vocab="$vocab" \
+            --backend cuda --seconds 3 --out "$work/bench-$model.json" </dev/null || return 1
+    done <<<"$trained"
 }
 
 # What the executor's kernels take, and files of it: a copy of the tree's file for the GPU, with
@@ -271,7 +265,6 @@ nccl_part() {
 
 # profile.sh compiles its own program, so it needs nvcc; the rest it takes from `program`.
 profile_part() {
-    mkdir -p "$work/profile-out"
     BUILD=$program OUT=$work/profile-out ROWS=$rows "$BASH" $here/profile.sh
 }
 
@@ -305,14 +298,15 @@ sanitize_part() {
 }
 
 . $here/races.sh
+. $here/trained.sh
 
 # own NAME LIMIT_S FUNCTION...: a function as a part; it sees this shell's variables
 own() {
     local name=$1 limit_s=$2
     shift 2
     export -f no_plugin bench_part bench_trained traces_part nccl_part profile_part sanitize_part
-    export -f only_races_of_others
-    export out work here rows program
+    export -f only_races_of_others trained_scenario
+    export out work here rows program trained
     part "$name" "$limit_s" "$BASH" -c '"$@"' "$name" "$@"
 }
 

@@ -4,15 +4,15 @@
 #
 #     tests/gpu/speed.sh              after make, from anywhere
 #
-# GPT-2 124M (16 sequences of 1,024; vocabulary 50,304, as torch_train.py pads it) and a Llama
-# shape of 1.1 B (4 of 2,048), bf16, one GPU.  The prediction is for the GPU's file: as it is in
-# the tree, and the one that bench made in this run (OUT/gpu.json), when it is there.  PyTorch
-# comes last (torch_speed.py), with what is left of the time: compiling takes long.
+# GPT-2 124M (16 sequences of 1,024) and a Llama shape of 1.1 B (4 of 2,048), bf16, one GPU: see
+# trained.sh.  The prediction is for the GPU's file: as it is in the tree, and the one that bench
+# made in this run (OUT/gpu.json), when it is there.  PyTorch comes last (torch_speed.py), with
+# what is left of the time: compiling takes long.
 #
 # Environment: BUILD (build), LOCKSTEP, OUT (build/gpu-out) for rows of measurements.jsonl
 # ({"part":"speed",...}), GPU (h100-80gb) the file in the tree, STEPS (15), CASE_S (60) a run's
 # limit, SPEED_S (140) that of all, PYTHON (python3; "" leaves PyTorch out), SHAPES what is run
-# ("model batch seq" a line), ALL_ON_CPU=1 runs it on the CPU (a test of this file).
+# ("model batch seq vocabulary" a line), ALL_ON_CPU=1 runs it on the CPU (a test of this file).
 # Exit status 0 all ran, 1 one did not, 77 no GPU or no plugin.
 
 set -u -o pipefail
@@ -25,8 +25,8 @@ steps=${STEPS:-15}
 case_s=${CASE_S:-60}
 speed_s=${SPEED_S:-140}
 python=${PYTHON-python3}
-shapes=${SHAPES:-gpt2 16 1024
-tinyllama-1.1b 4 2048}
+. tests/gpu/trained.sh
+shapes=${SHAPES:-$trained}
 cuda=(--backend cuda)
 [ -z "${ALL_ON_CPU:-}" ] || cuda=()
 folder=$(mktemp -d) || exit 1
@@ -76,12 +76,9 @@ ours() {
     local model=$1 batch=$2 seq=$3 name=$4 file=$folder/run.json
     shift 4
     step_s=
-    printf '{"name":"%s","model":"%s","cluster":{"base":"dgx-h100","nodes":1,"gpus_per_node":1,
-        "gpu":"%s"},"training":{"global_batch":%s,"micro_batch":%s,"seq_len":%s,
-        "precision":"bf16","optimizer":"adamw","lr":6e-4},"parallel":{"strategy":"single"}}\n' \
-        "$model" "$model" "$gpu" "$batch" "$batch" "$seq" >"$folder/scenario.json"
+    trained_scenario "$model" "$batch" "$seq" "$gpu" >"$folder/scenario.json"
     if ! within "$case_s" "$lockstep" run "$folder/scenario.json" "${cuda[@]}" \
-        --steps "$steps" --json "${same[@]}" "$@" >"$file" 2>"$folder/err"; then
+        --steps "$steps" --json --set model.vocab="$vocab" "$@" >"$file" 2>"$folder/err"; then
         failed=1
         echo "speed: $model, $name: $(tail -n 1 "$folder/err")"
         return
@@ -94,8 +91,8 @@ ours() {
 again() {
     [ -n "$step_s" ] && [ -s "$out/gpu.json" ] || return
     if ! within 20 "$lockstep" sim "$folder/scenario.json" --json --set software=lockstep \
-        "${same[@]}" --set "cluster.gpu=$(cd "$out" && pwd)/gpu.json" >"$folder/sim.json" \
-        2>"$folder/err"; then
+        --set model.vocab="$vocab" --set "cluster.gpu=$(cd "$out" && pwd)/gpu.json" \
+        >"$folder/sim.json" 2>"$folder/err"; then
         failed=1
         echo "speed: $1, by $out/gpu.json: $(tail -n 1 "$folder/err")"
         return
@@ -119,9 +116,7 @@ if [ -z "${ALL_ON_CPU:-}" ] && ! [ -e "$plugins/lockstep-cuda.so" ]; then
 fi
 
 op_by_op=1 # of the first only
-while read -r model batch seq; do
-    same=() # as PyTorch trains it: rows of logits are multiples of 16 bytes
-    [ "$model" != gpt2 ] || same=(--set model.vocab=50304)
+while read -r model batch seq vocab; do
     ours "$model" "$batch" "$seq" "graphs" </dev/null
     again "$model" "$batch" "$seq"
     [ -z "$op_by_op" ] || ours "$model" "$batch" "$seq" "op by op" --no-cuda-graphs </dev/null
