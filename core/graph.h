@@ -134,8 +134,14 @@ extern const char *const op_fn_names[FN_N];
 typedef struct AttentionShape {
     uint64_t batch, heads, kv_heads, seq_q, seq_k, head_dim;
     bool causal;
-    uint64_t window; /* 0 = none */
+    uint64_t window;    /* 0 = none */
+    uint64_t value_dim; /* width of a value's head; 0: head_dim, as that of queries and keys */
 } AttentionShape;
+
+static inline uint64_t attention_value_dim(const AttentionShape *a)
+{
+    return a->value_dim ? a->value_dim : a->head_dim;
+}
 
 typedef struct RowsShape {
     uint64_t rows, columns; /* norm, activation, bias, softmax, embedding (columns = width) */

@@ -46,6 +46,8 @@ static void dump_shape(JsonOut *j, const Graph *g, const Op *op)
         json_put_uint(j, "seq_q", op->u.attention.seq_q);
         json_put_uint(j, "seq_k", op->u.attention.seq_k);
         json_put_uint(j, "head_dim", op->u.attention.head_dim);
+        if (op->u.attention.value_dim)
+            json_put_uint(j, "value_dim", op->u.attention.value_dim);
     } else if (op_is_comm(op->kind)) {
         json_put_uint(j, "bytes", op->u.comm.bytes);
         json_put_text(j, "group", intern_text(&g->names, g->groups[op->u.comm.group].name));

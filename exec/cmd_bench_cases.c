@@ -47,7 +47,8 @@ static bool table_of(const Op *op, BenchTable *table)
     if (op->kind == OP_MATMUL)
         return op->u.matmul.batch == 1;
     if (op->kind == OP_ATTENTION)
-        return op->u.attention.window == 0 && op->u.attention.seq_q == op->u.attention.seq_k;
+        return op->u.attention.window == 0 && op->u.attention.value_dim == 0 &&
+               op->u.attention.seq_q == op->u.attention.seq_k;
     return op->read_bytes + op->write_bytes > 0;
 }
 

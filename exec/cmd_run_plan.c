@@ -116,6 +116,11 @@ static bool can_run(const Scenario *s, Err *err)
                        "can be run",
                        s->model.name);
     const Transformer *t = &s->model.u.transformer;
+    if (s->model.kind == MODEL_TRANSFORMER && t->kv_rank > 0)
+        return err_set(err,
+                       "'%s' has latent attention: the executor cannot run it yet, attention "
+                       "with heads of one width can be run",
+                       s->model.name);
     if (s->model.kind == MODEL_TRANSFORMER && t->kv_heads < s->parallel.tp)
         return err_set(err,
                        "parallel.tp: %" PRIu32 " ranks would hold copies of the %" PRIu32

@@ -35,7 +35,7 @@ static bool attention_sample(const Op *op, KernelSample *x)
     x->key[4] = (double)a->kv_heads;
     x->key[5] = (double)a->head_dim;
     x->key[6] = a->causal;
-    return a->seq_q == a->seq_k && a->window == 0;
+    return a->seq_q == a->seq_k && a->window == 0 && a->value_dim == 0;
 }
 
 static bool sample_of(const KernelFit *f, const Op *op, KernelSample *x)

@@ -9,7 +9,7 @@
  *     |                                                                       |
  *     +-- permute -- dispatch -- sort -- experts -- unsort -- combine -- weighted sum --(+)-- y
  *     |              (ep)   [ag]        up act down    [rs]   (ep)                       |
- *     +-- shared expert, times its gate ------------------------------------------------+
+ *     +-- shared expert [, times its gate] ---------------------------------------------+
  *
  *     router     a matmul, [R, E], in the format of its input as where moe_router_dtype is not set;
  *                softmax and choice in one kernel, f32
@@ -104,17 +104,19 @@ static uint32_t weighted_sum(Tape *t, uint32_t rows, uint32_t weights, const cha
     return y;
 }
 
-/* Qwen 2's: every token visits it, and a sigmoid of one column says how much it counts. */
+/* Every token visits it, and in Qwen 2 a sigmoid of one column says how much it counts. */
 static uint32_t shared_expert(Build *b, Tape *t, uint32_t x)
 {
     const Transformer *m = &b->s->model.u.transformer;
-    uint32_t gate =
-        tape_linear(b, t, x, &(LinearSpec){ .name = "shared_expert.gate", .columns = 1 });
+    uint32_t gate = NONE_U32;
+    if (m->shared_expert_gate)
+        gate =
+            tape_linear(b, t, x, &(LinearSpec){ .name = "shared_expert.gate", .columns = 1 });
     uint32_t y = tape_mlp(b, t, x,
                           &(MlpSpec){ .up = m->gated ? NAME_SHARED_GATE_UP : "shared_expert.up",
                                       .down = "shared_expert.down",
                                       .ffn = m->shared_expert_ffn });
-    return weighted_sum(t, y, gate, "shared_expert.gated");
+    return gate == NONE_U32 ? y : weighted_sum(t, y, gate, "shared_expert.gated");
 }
 
 static uint32_t local_experts(Build *b, Tape *t, uint32_t x)

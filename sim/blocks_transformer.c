@@ -18,22 +18,11 @@
  *     embedding   tokens -> rows of the table [-> projection] [+ positions] [+ types] [-> norm]
  *     head        [norm] [-> projection] [-> dense, activation, norm] -> logits [+ bias] -> loss
  */
-#include "sim/blocks.h"
-
-#include <string.h>
-
-typedef struct Maker {
-    Build *b;
-    const Transformer *m;
-    Tape *t;
-    uint64_t batch, rows;
-    DType act, param, stream;
-    bool moe; /* of the layer at work */
-} Maker;
+#include "sim/blocks_layer.h"
 
 /* ---- pieces ---- */
 
-static TapeOp norm_op(Maker *k, uint32_t x, uint64_t width, const char *name)
+TapeOp norm_op(Maker *k, uint32_t x, uint64_t width, const char *name)
 {
     Tape *t = k->t;
     bool rms = k->m->norm == NORM_RMSNORM;
@@ -54,11 +43,6 @@ static TapeOp norm_op(Maker *k, uint32_t x, uint64_t width, const char *name)
     return op;
 }
 
-/* How many vectors of a row are normed; kv: of them, and of the columns, those of keys. */
-typedef struct Normed {
-    uint64_t columns, kv_columns, vectors, kv_vectors;
-} Normed;
-
 static void add_aux(Maker *k, TapeOp *op, const char *name, DType dtype, uint64_t columns,
                     uint64_t kv_columns)
 {
@@ -71,7 +55,7 @@ static void add_aux(Maker *k, TapeOp *op, const char *name, DType dtype, uint64_
  * Statistics per vector: mean and 1/deviation, or 1/rms alone; in f32.  A chain also keeps its
  * input in f32, which it may be already, and the normed values that the gain multiplies.
  */
-static uint32_t make_norm(Maker *k, TapeOp op, Normed n)
+uint32_t norm_make(Maker *k, TapeOp op, Normed n)
 {
     uint64_t each = k->m->norm == NORM_RMSNORM ? 1 : 2;
     DType dtype = k->t->values[op.in[0]].dtype;
@@ -86,164 +70,11 @@ static uint32_t make_norm(Maker *k, TapeOp op, Normed n)
     return op.out;
 }
 
-static uint32_t norm(Maker *k, uint32_t x, const char *name)
+uint32_t block_norm(Maker *k, uint32_t x, const char *name)
 {
     uint64_t columns = k->t->values[x].columns;
-    return make_norm(k, norm_op(k, x, columns, name),
+    return norm_make(k, norm_op(k, x, columns, name),
                      (Normed){ .columns = columns, .vectors = 1 });
-}
-
-/* A norm over each head's q and k: the first columns of qkv. */
-static uint32_t qk_norm(Maker *k, uint32_t qkv)
-{
-    const Transformer *m = k->m;
-    uint64_t q = (uint64_t)m->heads * m->head_dim, kv = (uint64_t)m->kv_heads * m->head_dim;
-    TapeOp op = norm_op(k, qkv, m->head_dim, "attention.q_norm");
-    TapeOp second = norm_op(k, qkv, m->head_dim, "attention.k_norm");
-    for (uint32_t i = 0; i < second.param_n; i++)
-        op.param[op.param_n++] = second.param[i];
-    op.name = NAME_QK_NORM;
-    op.slice = true;
-    return make_norm(k, op,
-                     (Normed){ .columns = q + kv,
-                               .kv_columns = kv,
-                               .vectors = (uint64_t)m->heads + m->kv_heads,
-                               .kv_vectors = m->kv_heads });
-}
-
-/* Pairs of one query head and sample: all of them, or those the mask lets through. */
-static double pairs_full(const Maker *k, uint32_t window)
-{
-    double s = k->b->s->training.seq_len;
-    return window ? s * (double)min_u64(window, k->b->s->training.seq_len) : s * s;
-}
-
-static double pairs_masked(const Maker *k, uint32_t window)
-{
-    double s = k->b->s->training.seq_len;
-    if (!k->m->causal)
-        return pairs_full(k, window);
-    if (!window || window >= s)
-        return s * (s + 1) / 2;
-    double w = window;
-    return w * (w + 1) / 2 + (s - w) * w;
-}
-
-bool fused_attention(const Build *b)
-{
-    return b->sw->fused_attention && b->s->training.attention == ATTENTION_FLASH;
-}
-
-static AttentionShape attention_shape(const Maker *k, uint32_t window)
-{
-    return (AttentionShape){ .batch = k->batch,
-                             .heads = k->m->heads,
-                             .kv_heads = k->m->kv_heads,
-                             .seq_q = k->b->s->training.seq_len / k->b->s->parallel.cp,
-                             .seq_k = k->b->s->training.seq_len,
-                             .head_dim = k->m->head_dim,
-                             .causal = k->m->causal,
-                             .window = window };
-}
-
-/* Fused attention saves a number per row of scores, "math" attention the softmax, and after
- * dropout what is left of it. */
-static void add_attention_aux(Maker *k, TapeOp *op, uint64_t scores)
-{
-    if (!scores) {
-        op->aux[op->aux_n++] =
-            tape_made(k->t, "attention lse", DTYPE_F32, k->rows, k->m->heads);
-        return;
-    }
-    op->aux[op->aux_n++] = tape_made(k->t, "attention weights", k->act, k->rows, scores);
-    if (!has_dropout(k->b))
-        return;
-    op->aux[op->aux_n++] = tape_made(k->t, "attention dropped", k->act, k->rows, scores);
-    op->aux[op->aux_n++] =
-        tape_made(k->t, "attention dropout mask", DTYPE_MASK, k->rows, scores);
-}
-
-/*
- * Context parallelism: keys and values of the whole sequence, for this rank's queries.
- * They are not kept; backward gathers them again and scatters the sums of their
- * gradients.
- */
-static uint32_t gather_kv(Maker *k, uint32_t qk, uint32_t qkv)
-{
-    uint64_t columns = 2 * (uint64_t)k->m->kv_heads * k->m->head_dim;
-    uint32_t y =
-        tape_made(k->t, "keys and values", k->act, k->rows * k->b->s->parallel.cp, columns);
-    k->t->values[y].kv_columns = columns;
-    tape_op(k->t, (TapeOp){ .kind = OP_ALL_REDUCE,
-                            .name = "attention.kv",
-                            .dtype = k->act,
-                            .in_n = qk == qkv ? 1 : 2,
-                            .in = { qk, qkv },
-                            .out = y,
-                            .slice = true,
-                            .is_comm = true,
-                            .over_cp = true,
-                            .forward = OP_ALL_GATHER,
-                            .backward = OP_REDUCE_SCATTER,
-                            .again = true });
-    return y;
-}
-
-static uint32_t attention_core(Maker *k, uint32_t qk, uint32_t qkv, uint32_t window)
-{
-    uint64_t heads = k->m->heads, seq = k->b->s->training.seq_len;
-    bool fused = fused_attention(k->b);
-    bool masked = k->b->model_flops_causal;
-    uint32_t cp = k->b->s->parallel.cp;
-    if (cp > 1)
-        qkv = gather_kv(k, qk, qkv);
-    TapeOp op = { .kind = OP_ATTENTION,
-                  .fn = FN_NONE,
-                  .name = "attention",
-                  .dtype = k->act,
-                  .in_n = qk == qkv ? 1 : 2,
-                  .in = { qk, qkv },
-                  .math_attention = !fused,
-                  .attention = attention_shape(k, window) };
-    op.gathered = cp > 1; /* chunks of the sequence are dealt out so that all do the same */
-    op.pairs = (fused ? pairs_masked(k, window) : (double)seq * (double)seq) / cp;
-    op.model_pairs = (masked ? pairs_masked(k, window) : pairs_full(k, window)) / cp;
-    add_attention_aux(k, &op, fused ? 0 : heads * seq);
-    op.out = tape_made(k->t, "attention", k->act, k->rows, heads * k->m->head_dim);
-    tape_op(k->t, op);
-    return op.out;
-}
-
-/* Up to the output matmul, without its bias. */
-static uint32_t attention(Maker *k, uint32_t x, uint32_t window)
-{
-    const Transformer *m = k->m;
-    uint64_t kv = 2 * (uint64_t)m->kv_heads * m->head_dim;
-    x = tape_narrow(k->b, k->t, x);
-    uint32_t qkv = tape_linear(k->b, k->t, tape_quantize(k->b, k->t, x),
-                               &(LinearSpec){ .name = NAME_QKV,
-                                              .columns = (uint64_t)m->heads * m->head_dim + kv,
-                                              .kv_columns = kv,
-                                              .bias = m->qkv_bias,
-                                              .quantized = true,
-                                              .tp = TP_COLUMN });
-    uint32_t qk = m->qk_norm ? qk_norm(k, qkv) : qkv;
-    if (m->positions == POS_ROPE) {
-        qk = tape_in_place(k->t, (TapeOp){ .kind = OP_ROPE,
-                                           .name = "attention.rope",
-                                           .dtype = k->act,
-                                           .in_n = 1,
-                                           .in = { qk },
-                                           .slice = !m->qk_norm, /* v stays */
-                                           .chain = fusion_of(k->b).rope_chain });
-        if (!m->qk_norm)
-            qkv = qk;
-    }
-    uint32_t y = attention_core(k, qk, qkv, window);
-    return tape_linear(
-        k->b, k->t, tape_quantize(k->b, k->t, y),
-        &(LinearSpec){
-            .name = "attention.out", .columns = m->hidden, .quantized = true, .tp = TP_ROW });
 }
 
 /* Up to the second matmul, without its bias; or the experts. */
@@ -273,26 +104,26 @@ static uint32_t down_bias(Maker *k, uint32_t x)
 static uint32_t sequential_layer(Maker *k, uint32_t x, uint32_t window)
 {
     const Transformer *m = k->m;
-    uint32_t y = m->post_norm ? x : norm(k, x, "norm1");
-    y = tape_dropout(k->b, k->t, out_bias(k, attention(k, y, window)));
+    uint32_t y = m->post_norm ? x : block_norm(k, x, "norm1");
+    y = tape_dropout(k->b, k->t, out_bias(k, block_attention(k, y, window)));
     if (m->sandwich_norm)
-        y = norm(k, y, "norm1_after");
+        y = block_norm(k, y, "norm1_after");
     x = tape_add(k->b, k->t, x, y);
     if (m->post_norm)
-        x = norm(k, x, "norm1");
-    y = m->post_norm ? x : norm(k, x, "norm2");
+        x = block_norm(k, x, "norm1");
+    y = m->post_norm ? x : block_norm(k, x, "norm2");
     y = tape_dropout(k->b, k->t, down_bias(k, mlp(k, y)));
     if (m->sandwich_norm)
-        y = norm(k, y, "norm2_after");
+        y = block_norm(k, y, "norm2_after");
     x = tape_add(k->b, k->t, x, y);
-    return m->post_norm ? norm(k, x, "norm2") : x;
+    return m->post_norm ? block_norm(k, x, "norm2") : x;
 }
 
 static uint32_t parallel_layer(Maker *k, uint32_t x, uint32_t window)
 {
-    uint32_t n1 = norm(k, x, "norm1");
-    uint32_t n2 = k->m->two_norms_parallel ? norm(k, x, "norm2") : n1;
-    uint32_t a = attention(k, n1, window);
+    uint32_t n1 = block_norm(k, x, "norm1");
+    uint32_t n2 = k->m->two_norms_parallel ? block_norm(k, x, "norm2") : n1;
+    uint32_t a = block_attention(k, n1, window);
     uint32_t y = tape_add(k->b, k->t, a, mlp(k, n2));
     y = tape_dropout(k->b, k->t, down_bias(k, out_bias(k, y)));
     return tape_add(k->b, k->t, x, y);
@@ -376,7 +207,7 @@ static void make_embedding(Maker *k)
     if (m->token_types)
         x = add_rows(k, x, "token_types", m->token_types);
     if (m->embedding_norm)
-        x = norm(k, x, "embedding.norm");
+        x = block_norm(k, x, "embedding.norm");
     t->out = tape_dropout(k->b, t, x);
 }
 
@@ -412,7 +243,7 @@ static uint32_t head_transform(Maker *k, uint32_t x)
         k->b, k->t, tape_narrow(k->b, k->t, x),
         &(LinearSpec){ .name = "head.transform", .columns = m->hidden, .bias = true });
     x = tape_activation(k->b, k->t, x, m->activation, false);
-    return norm(k, x, "head.norm");
+    return block_norm(k, x, "head.norm");
 }
 
 /* BERT's second task: the first token of each sample, pooled, tells one of two classes. */
@@ -442,7 +273,7 @@ static void make_head(Maker *k)
     Tape *t = k->t;
     uint32_t x = boundary_input(k);
     if (m->final_norm)
-        x = norm(k, x, "final_norm");
+        x = block_norm(k, x, "final_norm");
     if (m->embedding_dim != m->hidden)
         x = tape_linear(k->b, t, tape_narrow(k->b, t, x),
                         &(LinearSpec){ .name = "head.project", .columns = m->embedding_dim });

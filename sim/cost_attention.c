@@ -39,13 +39,19 @@ static const double TAIL = 1.5;
 static const double FLASH2_ON_HOPPER = 1.6, FLASH1 = 2, TRITON_FORWARD = 1.4,
                     TRITON_BACKWARD = 2;
 
+/* Of the products over heads of keys and into those of values. */
+static double width_of(const AttentionShape *a)
+{
+    return ((double)a->head_dim + (double)attention_value_dim(a)) / 2;
+}
+
 static double shape_efficiency(const AttentionShape *a, bool backward)
 {
     double keys = (double)(a->window && a->window < a->seq_k ? a->window : a->seq_k);
     if (a->causal && !a->window)
         keys /= 2;
-    double wide =
-        (double)a->head_dim / (double)(a->head_dim + NARROW) * (FULL_HEAD + NARROW) / FULL_HEAD;
+    double dim = width_of(a);
+    double wide = dim / (dim + NARROW) * (FULL_HEAD + NARROW) / FULL_HEAD;
     return fmin(wide, 1) * keys / (keys + (backward ? SHORT_BACKWARD : SHORT_FORWARD));
 }
 
@@ -73,7 +79,7 @@ static double distance2(const AttentionRow *r, const AttentionShape *a)
     double blocks =
         log2((double)(r->batch * r->heads)) - log2((double)a->batch * (double)a->heads);
     double seq = log2((double)r->seq) - log2((double)a->seq_k);
-    double dim = log2((double)r->head_dim) - log2((double)a->head_dim);
+    double dim = log2((double)r->head_dim) - log2(width_of(a));
     return blocks * blocks + seq * seq + dim * dim;
 }
 

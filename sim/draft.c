@@ -132,12 +132,13 @@ void draft_matmul_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase
     op->model_flops = op->flops * (from->own > 0 ? from->own : 1);
 }
 
-/* Two matmuls of head_dim each: scores, and weights times values. */
+/* Two matmuls, of head_dim and of value_dim: scores, and weights times values. */
 static void attention_work(Op *op, const TapeOp *from)
 {
     AttentionShape a = from->attention;
     op->u.attention = a;
-    double per_pair = 4.0 * (double)a.head_dim * (double)a.heads * (double)a.batch;
+    double dims = (double)a.head_dim + (double)attention_value_dim(&a);
+    double per_pair = 2.0 * dims * (double)a.heads * (double)a.batch;
     op->flops = per_pair * from->pairs;
     op->model_flops = per_pair * from->model_pairs;
 }
@@ -234,6 +235,8 @@ uint64_t draft_touched(const Tape *t, const TapeOp *op, uint32_t j)
 {
     const TapeValue *x = &t->values[op->in[j]];
     uint64_t all = value_bytes(x);
+    if (op->kind == OP_ROPE && op->turns_of)
+        return all / op->turns_of * op->turns;
     if (op->kind == OP_ROPE && op->slice) /* all but v */
         return all / x->columns * (x->columns - x->kv_columns / 2);
     const TapeValue *y = &t->values[op->out];
@@ -242,7 +245,7 @@ uint64_t draft_touched(const Tape *t, const TapeOp *op, uint32_t j)
         return x->rows * y->columns * dtype_bytes(y->dtype) / op->in_n;
     if (op->slice)
         return value_bytes(y);
-    if (op->gathered) /* q alone; keys and values */
+    if (op->apart) /* q alone; keys and values */
         return j == 0 ? all / x->columns * (x->columns - x->kv_columns) : all;
     if (op->kind == OP_ATTENTION && j == 1) /* v, beside normed q and k */
         return all - value_bytes(&t->values[op->in[0]]);

@@ -434,6 +434,10 @@ static void back_add(Back *b, const TapeOp *op)
 static void back_rope(Back *b, const TapeOp *op)
 {
     uint32_t dy = b->grad[op->out];
+    if (op->idle) {
+        contribute(b, op, op->in[0], dy, b->alias[op->out]);
+        return;
+    }
     ASSERT(!b->alias[op->out]);
     draft_op(b->d, op->name, rows_kernel(b, op, op->out));
     draft_arg_part(b->d, dy, ARG_UPDATE, draft_touched(b->t, op, 0));
@@ -496,6 +500,20 @@ static void back_weighted(Back *b, const TapeOp *op)
     contribute(b, op, weights, dw, false);
 }
 
+/* Of what was one for all heads the gradients are summed. */
+static void back_joined(Back *b, const TapeOp *op)
+{
+    Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
+    kernel.u.elements = value_elements(&b->t->values[op->out]);
+    draft_op(b->d, op->name, kernel);
+    draft_arg(b->d, b->grad[op->out], ARG_READ);
+    uint32_t dx[] = { temp_like(b, op->in[0]), temp_like(b, op->in[1]) };
+    for (uint32_t j = 0; j < 2; j++)
+        draft_arg(b->d, dx[j], ARG_WRITE);
+    for (uint32_t j = 0; j < 2; j++)
+        contribute(b, op, op->in[j], dx[j], false);
+}
+
 /* Softmax over the chosen: their weights and places give the gradient of all scores. */
 static void back_softmax(Back *b, const TapeOp *op)
 {
@@ -515,7 +533,7 @@ static void back_copy(Back *b, const TapeOp *op)
 {
     uint32_t x = op->in[0];
     if (!op->slice) {
-        (op->in_n == 2 ? back_weighted : back_moved)(b, op);
+        (op->joins ? back_joined : op->in_n == 2 ? back_weighted : back_moved)(b, op);
         return;
     }
     ASSERT(b->grad[x] != NONE_U32 && !b->alias[x]);
@@ -528,14 +546,16 @@ static void back_copy(Back *b, const TapeOp *op)
     draft_arg(b->d, b->grad[op->out], ARG_READ);
 }
 
-/* Flash attention computes the scores once more: five matmuls where the mathematics has four. */
+/* Flash attention computes the scores once more: five matmuls where the mathematics has four, two
+ * of head_dim and two of value_dim. */
 static void attention_flops(Op *op, const TapeOp *from, bool flash)
 {
     AttentionShape a = from->attention;
-    double per_matmul = 2.0 * (double)a.head_dim * (double)a.heads * (double)a.batch;
+    double scores = (double)a.head_dim, four = 2 * (scores + (double)attention_value_dim(&a));
+    double each = 2.0 * (double)a.heads * (double)a.batch;
     op->u.attention = a;
-    op->flops = per_matmul * from->pairs * (flash ? 5 : 4);
-    op->model_flops = per_matmul * from->model_pairs * 4;
+    op->flops = each * from->pairs * (flash ? four + scores : four);
+    op->model_flops = each * from->model_pairs * four;
 }
 
 static void back_attention(Back *b, const TapeOp *op)

@@ -29,6 +29,7 @@
  *     attention   forward     qkv -> y lse                  heads side by side: q, k, v
  *                             qk qkv -> y lse               normed q and k apart; v from qkv
  *                 dgrad       dy qkv y lse -> dqkv          (dy qk qkv y lse -> dqk dqkv)
+ *                 latent      q kv -> y lse;       dy q kv y lse -> dq dkv
  *                 over cp     qkv kv -> y lse;  dy qkv kv y lse -> dqkv dkv    kv: gathered;
  *                             cp kernels in a ring (sim/lower_ring.c), the later ones add
  *     softmax     forward     scores -> weights             causal mask and scale inside

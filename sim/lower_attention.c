@@ -15,21 +15,27 @@
 Scores scores_of(const Whole *w, uint64_t element)
 {
     AttentionShape a = w->op.u.attention;
+    uint64_t v = attention_value_dim(&a);
     return (Scores){ .heads = a.batch * a.heads,
                      .q_bytes = a.batch * a.seq_q * a.heads * a.head_dim * element,
                      .k_bytes = a.batch * a.seq_k * a.kv_heads * a.head_dim * element,
+                     .v_bytes = a.batch * a.seq_k * a.kv_heads * v * element,
+                     .y_bytes = a.batch * a.seq_q * a.heads * v * element,
                      .a = a };
 }
 
+/* A product over or into heads `dim` wide: forward one of two, backward one of four. */
 static Op *batched(Lowering *l, const Whole *w, const Scores *s, uint64_t m, uint64_t n,
-                   uint64_t k, uint32_t parts)
+                   uint64_t k, uint64_t dim)
 {
+    double all = (double)(s->a.head_dim + attention_value_dim(&s->a));
+    double share = (double)dim / (op_is_backward(&w->op) ? 2 * all : all);
     Op *op = part_begin(l, w, OP_MATMUL, FN_NONE);
     if (op->dtype == DTYPE_F32) /* of the tensors: products may be tf32, as others are */
         op->dtype = matmul_dtype(&l->b->s->training);
     op->u.matmul = (MatmulShape){ .m = m, .n = n, .k = k, .batch = s->heads };
-    op->flops = w->op.flops / parts;
-    op->model_flops = w->op.model_flops / parts;
+    op->flops = w->op.flops * share;
+    op->model_flops = w->op.model_flops * share;
     return op;
 }
 
@@ -63,10 +69,12 @@ static void drop(Lowering *l, const Whole *w, KernelArg x, ArgMode mode, KernelA
     part_arg(l, mask, mask_mode);
 }
 
-/* Over cp, keys lie with the values, gathered; elsewhere with the queries. */
+/* Keys that are gathered, over cp, or come from latents lie with the values; elsewhere with the
+ * queries. */
 static bool keys_apart(const Lowering *l, uint32_t inputs)
 {
-    return inputs == 2 && l->b->s->parallel.cp > 1;
+    bool latent = l->b->s->model.u.transformer.kv_rank > 0;
+    return inputs == 2 && (latent || l->b->s->parallel.cp > 1);
 }
 
 /* inputs -> out, weights [dropped, mask] */
@@ -78,7 +86,8 @@ static void math_forward(Lowering *l, const Whole *w, uint32_t aux)
     Scores s = scores_of(w, dtype_bytes(part_dtype(l, out)));
     bool apart = keys_apart(l, inputs);
     KernelArg scores = part_temp(l, "attention scores", weights, part_dtype(l, weights));
-    batched(l, w, &s, s.a.seq_q, s.a.seq_k, s.a.head_dim, 2)->u.matmul.transpose_b = true;
+    uint64_t d = s.a.head_dim, dv = attention_value_dim(&s.a);
+    batched(l, w, &s, s.a.seq_q, s.a.seq_k, d, d)->u.matmul.transpose_b = true;
     part_bytes_arg(l, q, ARG_READ, apart ? s.q_bytes : s.q_bytes + s.k_bytes);
     if (apart)
         part_bytes_arg(l, v, ARG_READ, s.k_bytes);
@@ -91,9 +100,9 @@ static void math_forward(Lowering *l, const Whole *w, uint32_t aux)
         drop(l, w, weights, ARG_READ, w->args[inputs + 3], ARG_WRITE);
         part_arg(l, used, ARG_WRITE);
     }
-    batched(l, w, &s, s.a.seq_q, s.a.head_dim, s.a.seq_k, 2);
+    batched(l, w, &s, s.a.seq_q, dv, s.a.seq_k, dv);
     part_arg(l, used, ARG_READ);
-    part_bytes_arg(l, v, ARG_READ, s.k_bytes);
+    part_bytes_arg(l, v, ARG_READ, s.v_bytes);
     part_arg(l, out, ARG_WRITE);
 }
 
@@ -104,14 +113,15 @@ static KernelArg weights_backward(Lowering *l, const Whole *w, const Scores *s, 
     KernelArg dout = w->args[0], v = w->args[inputs], dv = w->args[w->args_n - 1];
     KernelArg weights = w->args[inputs + 1], used = w->args[inputs + (aux > 1 ? 2 : 1)];
     KernelArg dweights = part_temp(l, "attention gradient", weights, part_dtype(l, weights));
-    batched(l, w, s, s->a.seq_q, s->a.seq_k, s->a.head_dim, 4)->u.matmul.transpose_b = true;
+    uint64_t width = attention_value_dim(&s->a);
+    batched(l, w, s, s->a.seq_q, s->a.seq_k, width, width)->u.matmul.transpose_b = true;
     part_arg(l, dout, ARG_READ);
-    part_bytes_arg(l, v, ARG_READ, s->k_bytes);
+    part_bytes_arg(l, v, ARG_READ, s->v_bytes);
     part_arg(l, dweights, ARG_WRITE);
-    batched(l, w, s, s->a.seq_k, s->a.head_dim, s->a.seq_q, 4)->u.matmul.transpose_a = true;
+    batched(l, w, s, s->a.seq_k, width, s->a.seq_q, width)->u.matmul.transpose_a = true;
     part_arg(l, used, ARG_READ);
     part_arg(l, dout, ARG_READ);
-    part_bytes_arg(l, dv, ARG_WRITE, s->k_bytes);
+    part_bytes_arg(l, dv, ARG_WRITE, s->v_bytes);
     if (aux > 1)
         drop(l, w, dweights, ARG_UPDATE, w->args[inputs + 3], ARG_READ);
     softmax(l, w, s);
@@ -129,11 +139,12 @@ static void math_backward(Lowering *l, const Whole *w, uint32_t aux)
     bool apart = keys_apart(l, inputs);
     KernelArg k = apart ? w->args[inputs] : q, dk = apart ? w->args[w->args_n - 1] : dq;
     KernelArg dscores = weights_backward(l, w, &s, inputs, aux);
-    batched(l, w, &s, s.a.seq_q, s.a.head_dim, s.a.seq_k, 4);
+    uint64_t d = s.a.head_dim;
+    batched(l, w, &s, s.a.seq_q, d, s.a.seq_k, d);
     part_arg(l, dscores, ARG_READ);
     part_bytes_arg(l, k, ARG_READ, s.k_bytes);
     part_bytes_arg(l, dq, ARG_WRITE, s.q_bytes);
-    batched(l, w, &s, s.a.seq_k, s.a.head_dim, s.a.seq_q, 4)->u.matmul.transpose_a = true;
+    batched(l, w, &s, s.a.seq_k, d, s.a.seq_q, d)->u.matmul.transpose_a = true;
     part_arg(l, dscores, ARG_READ);
     part_bytes_arg(l, q, ARG_READ, s.q_bytes);
     part_bytes_arg(l, dk, ARG_WRITE, s.k_bytes);
@@ -176,14 +187,14 @@ bool attention_layouts(Lowering *l, const Whole *w)
     Scores s = scores_of(w, dtype_bytes(part_dtype(l, y)));
     if (!backward) {
         copy_layout(l, w, q, s.q_bytes);
-        copy_layout(l, w, q, s.k_bytes);
-        copy_layout(l, w, v, s.k_bytes);
+        copy_layout(l, w, keys_apart(l, inputs) ? v : q, s.k_bytes);
+        copy_layout(l, w, v, s.v_bytes);
     } else if (!single) {
-        copy_layout(l, w, y, s.q_bytes);
+        copy_layout(l, w, y, s.y_bytes);
     }
     part_whole(l, w);
     if (!backward && !single)
-        copy_layout(l, w, y, s.q_bytes);
+        copy_layout(l, w, y, s.y_bytes);
     for (uint32_t i = w->args_n - inputs; backward && i < w->args_n; i++) {
         Op *op = part_begin(l, w, OP_COPY, FN_NONE);
         op->u.elements = lower_bytes(l, w->args[i]) / dtype_bytes(part_dtype(l, w->args[i]));

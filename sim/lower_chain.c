@@ -145,12 +145,28 @@ static void rotate(Lowering *l, const Whole *w, KernelArg x, uint64_t elements)
     elementwise(l, w, OP_CAST, turned, NULL, to, elements);
 }
 
+/* The part of q, or of the one key, that turns; what turned of q is put beside what did not. */
+static void chain_latent_rope(Lowering *l, const Whole *w, KernelArg x, uint64_t elements)
+{
+    uint64_t all = lower_bytes(l, x) / dtype_bytes(part_dtype(l, x));
+    rotate(l, w, x, elements);
+    if (elements == all)
+        return;
+    KernelArg to = x;
+    to.mode = ARG_WRITE;
+    elementwise(l, w, OP_COPY, x, NULL, to, all);
+}
+
 /* qkv* or qk*: q in its heads, k in its own. */
 void chain_rope(Lowering *l, const Whole *w)
 {
     const Transformer *m = &l->b->s->model.u.transformer;
     KernelArg x = w->args[0];
     uint64_t elements = w->op.write_bytes / dtype_bytes(part_dtype(l, x));
+    if (m->kv_rank > 0) {
+        chain_latent_rope(l, w, x, elements);
+        return;
+    }
     uint64_t row = elements / w->op.u.rows.rows;
     uint64_t q = (uint64_t)m->heads / l->b->s->parallel.tp * m->head_dim;
     rotate(l, w, x, q * w->op.u.rows.rows);

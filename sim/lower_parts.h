@@ -43,7 +43,7 @@ void metric_losses(Lowering *l, const Whole *w, uint64_t vocab);
 bool optimizer_expand(Lowering *l, const Whole *w);
 /* sim/lower_attention.c.  Sizes of an attention op whose values have elements of so many bytes. */
 typedef struct Scores {
-    uint64_t heads, q_bytes, k_bytes; /* k_bytes: also of v */
+    uint64_t heads, q_bytes, k_bytes, v_bytes, y_bytes; /* y: attention's result */
     AttentionShape a;
 } Scores;
 Scores scores_of(const Whole *w, uint64_t element);

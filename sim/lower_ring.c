@@ -142,9 +142,10 @@ static void attention_kernel(Lowering *l, const Whole *w, bool first)
 static void correction_kernel(Lowering *l, const Whole *w)
 {
     Scores s = scores_of(w, 1);
-    uint64_t n = l->b->s->parallel.cp, kv = 2 * s.k_bytes / n / (is_halved(&s.a) ? 2 : 1);
+    uint64_t n = l->b->s->parallel.cp,
+             kv = (s.k_bytes + s.v_bytes) / n / (is_halved(&s.a) ? 2 : 1);
     bool backward = w->op.phase == PHASE_DGRAD;
-    uint64_t elements = backward ? (n - 1) * (s.q_bytes + kv) : n * s.q_bytes;
+    uint64_t elements = backward ? (n - 1) * (s.q_bytes + kv) : n * s.y_bytes;
     Op *op = part_begin(l, w, OP_ADD, FN_NONE);
     op->u.elements = elements;
     op->write_bytes = elements * dtype_bytes(w->op.dtype);

@@ -54,9 +54,17 @@ typedef struct Transformer {
     bool headless;          /* no projection onto the vocabulary (BertModel, LlamaModel) */
     bool next_sentence;     /* a two-way classifier behind the pooler (BertForPreTraining) */
 
+    /* Latent attention (DeepSeek): keys and values come out of kv_rank columns, queries out of
+     * q_rank, 0 = straight out of the layer's input.  kv_rank = 0: none of this. */
+    uint32_t q_rank, kv_rank;
+    uint32_t
+        rope_dim; /* columns at the end of head_dim with positions; one key's for all heads */
+    uint32_t value_dim; /* width of a value's head */
+
     /* Mixture of experts; experts = 0: dense.  See transformer_is_moe. */
     uint32_t experts, experts_per_token, moe_every, moe_ffn;
-    uint32_t shared_expert_ffn; /* width of a shared expert, 0 = none (Qwen 2 MoE) */
+    uint32_t shared_expert_ffn; /* width of what every token visits, 0 = none */
+    bool shared_expert_gate;    /* a sigmoid says how much that counts (Qwen 2 MoE) */
     uint32_t dense_first;       /* first layers that stay dense */
 
     /* What changes the numbers and not their cost. */

@@ -223,6 +223,7 @@ static void read_qwen2_moe(Transformer *t, JsonObj *o)
     t->qkv_bias = json_bool(o, "qkv_bias", true);
     t->shared_expert_ffn =
         read_u32(o, "shared_expert_intermediate_size", 1, MODEL_FFN_MAX, 5632);
+    t->shared_expert_gate = true;
 }
 
 static void read_qwen3_moe(Transformer *t, JsonObj *o)
@@ -230,6 +231,50 @@ static void read_qwen3_moe(Transformer *t, JsonObj *o)
     read_qwen_experts(t, o, 128, 8, 768);
     t->qk_norm = true;
     read_attention_bias(t, o, false);
+}
+
+/* Its heads have no one width; "head_dim", where a file has it, is that of the rotated part. */
+static void read_latent(Transformer *t, JsonObj *o)
+{
+    if (json_has(o, "head_dim") && json_is_set(json_get(o, "head_dim")))
+        o->ok = json_fail(json_member(o->node, "head_dim"), o->err,
+                          "with latent attention it is qk_nope_head_dim + qk_rope_head_dim, "
+                          "which can be set");
+    bool direct = json_type(json_member(o->node, "q_lora_rank")) == JSON_NULL;
+    t->q_rank = direct ? 0 : read_u32(o, "q_lora_rank", 1, MODEL_WIDTH_MAX, 1536);
+    t->kv_rank = read_u32(o, "kv_lora_rank", 1, MODEL_WIDTH_MAX, 512);
+    t->rope_dim = read_u32(o, "qk_rope_head_dim", 1, MODEL_HEAD_DIM_MAX / 2, 64);
+    t->head_dim = t->rope_dim + read_u32(o, "qk_nope_head_dim", 1, MODEL_HEAD_DIM_MAX / 2, 128);
+    t->value_dim = read_u32(o, "v_head_dim", 1, MODEL_HEAD_DIM_MAX, 128);
+    t->kv_heads = t->heads;
+}
+
+static void read_deepseek(Transformer *t, JsonObj *o, uint32_t moe_ffn, uint32_t shared,
+                          uint32_t per_token, uint32_t dense)
+{
+    llama_habit(t);
+    read_tie(t, o, false);
+    read_attention_bias(t, o, false);
+    read_latent(t, o);
+    if (read_u32(o, "moe_layer_freq", 1, MODEL_LAYERS_MAX, 1) != 1)
+        o->ok = json_fail(json_member(o->node, "moe_layer_freq"), o->err,
+                          "only 1 is simulated, experts in every layer but the first ones");
+    t->moe_ffn = read_u32(o, "moe_intermediate_size", 1, MODEL_FFN_MAX, moe_ffn);
+    shape_read_experts_per_token(t, o, "num_experts_per_tok", per_token);
+    t->dense_first = read_u32(o, "first_k_dense_replace", 0, MODEL_LAYERS_MAX, dense);
+    t->shared_expert_ffn = t->moe_ffn * read_u32(o, "n_shared_experts", 0, 1024, shared);
+}
+
+static void read_deepseek_v2(Transformer *t, JsonObj *o)
+{
+    t->experts = read_u32(o, "n_routed_experts", 0, MODEL_EXPERTS_MAX, 64);
+    read_deepseek(t, o, 1407, 2, 6, 0);
+}
+
+static void read_deepseek_v3(Transformer *t, JsonObj *o)
+{
+    t->experts = read_u32(o, "n_routed_experts", 0, MODEL_EXPERTS_MAX, 256);
+    read_deepseek(t, o, 2048, 1, 8, 3);
 }
 
 /* ---- the table ---- */
@@ -249,6 +294,9 @@ typedef struct HfKeys {
 static const HfKeys usual = { { USUAL_SHAPE, .ffn = "intermediate_size" }, "hidden_act" };
 static const HfKeys opt = { { USUAL_SHAPE, .ffn = "ffn_dim" }, "activation_function" };
 static const HfKeys llama = { { LLAMA_SHAPE }, "hidden_act" };
+static const HfKeys latent = {
+    { USUAL_SHAPE, .ffn = "intermediate_size", .kv_heads = "num_key_value_heads" }, "hidden_act"
+};
 static const HfKeys gemma = { { LLAMA_SHAPE }, "hidden_activation" };
 static const HfKeys gpt2 = { { .layers = "n_layer",
                                .hidden = "n_embd",
@@ -284,6 +332,12 @@ static const Family families[] = {
     { "gemma", read_gemma, &gemma, 28, 3072, 16, 16, 256, 24576, 256000, 8192, ACT_GELU },
     { "gemma2", read_gemma2, &gemma, 26, 2304, 8, 4, 256, 9216, 256000, 8192, ACT_GELU },
     { "phi3", read_phi3, &llama, 32, 3072, 32, 0, 0, 8192, 32064, 4096, ACT_SILU },
+    { "deepseek_v2", read_deepseek_v2, &latent, 32, 4096, 32, 0, 192, 11008, 32000, 2048,
+      ACT_SILU },
+    { "deepseek_v3", read_deepseek_v3, &latent, 61, 7168, 128, 128, 192, 18432, 129280, 4096,
+      ACT_SILU },
+    { "kimi_k2", read_deepseek_v3, &latent, 61, 7168, 64, 64, 192, 18432, 163840, 131072,
+      ACT_SILU },
     { "bert", read_bert, &usual, 12, 768, 12, 0, 0, 3072, 30522, 512, ACT_GELU },
 };
 

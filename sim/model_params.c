@@ -30,8 +30,23 @@ static uint64_t block_norms_n(const Transformer *t)
     return t->sandwich_norm ? 4 : 2;
 }
 
+static uint64_t latent_params(const Transformer *t)
+{
+    uint64_t heads = t->heads, q = heads * t->head_dim, in = t->q_rank ? t->q_rank : t->hidden;
+    uint64_t own = (uint64_t)t->head_dim - t->rope_dim, y = heads * t->value_dim;
+    uint64_t params =
+        in * q + norm_params(t, t->kv_rank) + t->kv_rank * (heads * own + y) +
+        linear_params(t->hidden, (uint64_t)t->kv_rank + t->rope_dim, t->qkv_bias) +
+        linear_params(y, t->hidden, t->out_bias);
+    if (t->q_rank)
+        params += linear_params(t->hidden, t->q_rank, t->qkv_bias) + norm_params(t, t->q_rank);
+    return params;
+}
+
 static uint64_t attention_params(const Transformer *t)
 {
+    if (t->kv_rank)
+        return latent_params(t);
     uint64_t q = (uint64_t)t->heads * t->head_dim;
     uint64_t kv = (uint64_t)t->kv_heads * t->head_dim;
     uint64_t params = linear_params(t->hidden, q + 2 * kv, t->qkv_bias) +
@@ -68,7 +83,7 @@ static uint64_t moe_params(const Transformer *t, uint64_t experts_n)
 {
     uint64_t params = (uint64_t)t->hidden * t->experts + experts_n * mlp_params(t, t->moe_ffn);
     if (t->shared_expert_ffn)
-        params += mlp_params(t, t->shared_expert_ffn) + t->hidden; /* and its one-column gate */
+        params += mlp_params(t, t->shared_expert_ffn) + (t->shared_expert_gate ? t->hidden : 0);
     return params;
 }
 

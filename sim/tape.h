@@ -40,6 +40,7 @@ typedef enum TapeTp {
     TP_COLUMN, /* matmul whose outputs are shared out */
     TP_ROW,    /* matmul whose inputs are shared out: the result is partial */
     TP_VOCAB,  /* embedding whose rows are shared out: the result is partial */
+    TP_JOIN,   /* follows in[0], and needs all of its other inputs */
     TP_GATHER /* follows; under sequence parallelism all ranks' rows of the result are gathered,
                   and kept for backward: the experts' matmuls need no more */
 } TapeTp;
@@ -95,13 +96,15 @@ typedef struct TapeOp {
     uint32_t aux[TAPE_AUX_MAX]; /* also written, for backward: statistics, softmax, indices */
     bool in_place;              /* out has the memory of in[0] */
     bool idle;                  /* keeps its number but does nothing; in_place */
-    bool slice;      /* touches, and differentiates, a part of its inputs: see draft_touched */
-    bool chain;      /* OP_NORM, OP_ROPE, OP_ACTIVATION: a chain of kernels; the norm keeps its
+    bool slice; /* touches, and differentiates, a part of its inputs: see draft_touched */
+    bool chain; /* OP_NORM, OP_ROPE, OP_ACTIVATION: a chain of kernels; the norm keeps its
                         input in f32, so may the activation */
-    bool is_loss;    /* backward begins here */
-    bool fused_loss; /* ... and the gradient of the logits already is in their place */
-    uint64_t patch;  /* OP_CONV, OP_POOL: elements of the window */
-    double own;      /* matmul: part of its flops that no other rank of tp does too; 0: all */
+    bool joins; /* OP_COPY: in[1] goes beside in[0], once for every head */
+    uint64_t turns, turns_of; /* OP_ROPE: of so many columns, so many turn; 0: all but values */
+    bool is_loss;             /* backward begins here */
+    bool fused_loss;          /* ... and the gradient of the logits already is in their place */
+    uint64_t patch;           /* OP_CONV, OP_POOL: elements of the window */
+    double own; /* matmul: part of its flops that no other rank of tp does too; 0: all */
     uint32_t
         groups; /* OP_MATMUL: of so many experts, each with its part of the rows; 0: plain */
     TapeTp tp;
@@ -111,7 +114,7 @@ typedef struct TapeOp {
     double pairs;        /* (query, key) pairs computed, per head and sample */
     double model_pairs;  /* those that model flops count */
     bool math_attention; /* the softmax is in memory */
-    bool gathered;       /* in[1] holds keys and values of the whole sequence */
+    bool apart; /* in[0] holds queries; in[1] keys and values, with cp of the whole sequence */
 
     /* Communication of tensor or context parallelism. */
     bool is_comm, over_cp;

@@ -29,6 +29,9 @@
  * over a shared-out vocabulary exchanges the maximum and the sums of each row
  * (Megatron-LM's vocab_parallel_cross_entropy).
  *
+ * Latent attention (blocks_latent.c) puts one key's positions beside the columns of every head:
+ * they pass f as a matmul's input does (TP_JOIN).
+ *
  * Experts (blocks_moe.c) find the rows of all ranks gathered already, once, where they came
  * from (TP_GATHER): their first matmul needs no f, the scatter behind that gather sums what
  * its input's gradient is.
@@ -277,6 +280,15 @@ static void gather_kept(Splitter *s, TapeOp *op)
     s->t->ops[s->t->ops_n - 1].again = false;
 }
 
+/* What lies beside the shared-out columns of in[0] is needed by all of them. */
+static void join(Splitter *s, TapeOp *op)
+{
+    op->tp = TP_FOLLOW;
+    for (uint32_t j = 1; j < op->in_n; j++)
+        op->in[j] = enter(s, op->in[j]);
+    follow(s, op);
+}
+
 /* ---- the loss over a shared-out vocabulary ---- */
 
 static uint32_t row_numbers(Splitter *s, const TapeOp *loss, const char *name, uint32_t columns,
@@ -313,6 +325,8 @@ static void rewrite(Splitter *s, TapeOp op)
     take_inputs(s, &op);
     if (op.tp == TP_GATHER)
         gather_kept(s, &op);
+    else if (op.tp == TP_JOIN)
+        join(s, &op);
     else if (op.tp != TP_FOLLOW)
         split_op(s, &op);
     else if (op.kind == OP_CROSS_ENTROPY && split_of(s, op.in[0]) == SPLIT_COLUMNS)

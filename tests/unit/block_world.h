@@ -61,6 +61,18 @@ static inline Transformer llama_like(uint32_t layers, uint32_t hidden, uint32_t 
                           .embedding_dim = hidden };
 }
 
+/* Latent attention, heads of 16 columns and 8 with positions; q_rank 0: queries come straight. */
+static inline Transformer latent_like(uint32_t q_rank)
+{
+    Transformer m = llama_like(3, 64, 4, 4, 96, 128);
+    m.head_dim = 24;
+    m.rope_dim = 8;
+    m.value_dim = 12;
+    m.q_rank = q_rank;
+    m.kv_rank = 20;
+    return m;
+}
+
 /* Every feature of Transformer in some model. */
 enum {
     ZOO_GPT2,
@@ -73,6 +85,8 @@ enum {
     ZOO_BERT_TWO_TASKS,
     ZOO_OPT,
     ZOO_PLAIN_NORM,
+    ZOO_LATENT,
+    ZOO_LATENT_DIRECT,
     ZOO_N
 };
 
@@ -119,6 +133,9 @@ static inline Transformer zoo(int i)
         gpt.norm_bias = false;
         gpt.activation = ACT_RELU2;
         return gpt;
+    case ZOO_LATENT:
+    case ZOO_LATENT_DIRECT:
+        return latent_like(i == ZOO_LATENT ? 28 : 0);
     case ZOO_LLAMA:
         return llama;
     default:
@@ -345,7 +362,7 @@ static inline const char *world_redone(const World *w, uint32_t block)
 
 /* ---- lives ---- */
 
-enum { WORLD_TENSORS_MAX = 128 };
+enum { WORLD_TENSORS_MAX = 256 };
 
 typedef struct Alive {
     bool now[SLOT_N][WORLD_TENSORS_MAX];
@@ -365,6 +382,7 @@ static inline void walk_lives(const World *w, uint32_t segment, Alive *a)
         const Op *op = &graph_ops(&w->g, s)[i];
         for (uint32_t k = 0; k < op->arg_n; k++) {
             const Arg *arg = &w->g.args[op->arg_first + k];
+            ASSERT(arg->tensor < WORLD_TENSORS_MAX);
             bool *now = &a->now[arg->slot][arg->tensor];
             if (arg->born)
                 CHECK(!*now);

@@ -130,7 +130,7 @@ static Op attention_of(uint64_t seq, bool backward, DType dtype)
     return (Op){ .kind = OP_ATTENTION,
                  .phase = backward ? PHASE_DGRAD : PHASE_FORWARD,
                  .dtype = dtype,
-                 .u.attention = { 2, 8, 8, seq, seq, 64, true, 0 },
+                 .u.attention = { 2, 8, 8, seq, seq, 64, true, 0, 0 },
                  .flops = (backward ? 10.0 : 4.0) * 2 * 8 * (double)seq * (double)seq * 32 };
 }
 

@@ -113,8 +113,8 @@ static void layer_open(Layer *l, Case a, DType dtype)
     l->lse = world_tensor(w, "lse", DTYPE_F32, rows, a.heads);
     l->ref = (Ref){ attend, &l->a, l->inputs, { l->x[0], l->x[1] }, rows * q };
     l->op = (Op){ .kind = OP_ATTENTION, .dtype = dtype };
-    l->op.u.attention = (AttentionShape){ a.batch, a.heads, a.kv_heads, a.queries,
-                                          a.keys,  a.width, a.causal,   a.window };
+    l->op.u.attention = (AttentionShape){ a.batch, a.heads,  a.kv_heads, a.queries, a.keys,
+                                          a.width, a.causal, a.window,   0 };
     w->env.facts.heads = (uint32_t)a.heads;
     w->env.facts.kv_heads = (uint32_t)a.kv_heads;
     w->env.facts.head_dim = (uint32_t)a.width;

