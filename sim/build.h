@@ -129,7 +129,7 @@ typedef struct Build {
 /* Are the first and the last block on one stage? */
 static inline bool ends_meet(const Build *b)
 {
-    return b->s->parallel.pp == 1 || b->s->parallel.schedule == SCHEDULE_ZBV;
+    return b->s->parallel.pp == 1 || schedule_is_vee(b->s->parallel.schedule);
 }
 
 bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */

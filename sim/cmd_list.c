@@ -272,7 +272,8 @@ static void list_schedules(Rows *rows)
         [SCHEDULE_ZB_1P] = "zero bubble, automatic, memory of 1f1b",
         [SCHEDULE_ZB_2P] = "zero bubble, automatic, twice the memory of 1f1b",
         [SCHEDULE_ZBV] = "zero bubble, two chunks per rank in a V, memory of 1f1b",
-        [SCHEDULE_DUALPIPE] = "micro-batches from both ends at once (DeepSeek-V3)"
+        [SCHEDULE_DUALPIPE] =
+            "DeepSeek's DualPipeV: forwards of one chunk beside backwards of the other"
     };
     for (int i = 0; i < SCHEDULE_N; i++)
         add_row(rows, schedule_names[i], about[i])->can =

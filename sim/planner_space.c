@@ -235,10 +235,10 @@ static void try_tensor(Plan *p, PlanCandidate c)
 static void try_named_schedule(Plan *p, PlanCandidate c)
 {
     static const char key[] = "parallel.schedule";
-    for (int k = SCHEDULE_ZB_H1; k <= SCHEDULE_ZBV && c.pp > 1 && plan_fixed(p, key); k++)
+    for (int k = SCHEDULE_ZB_H1; k <= SCHEDULE_DUALPIPE && c.pp > 1 && plan_fixed(p, key); k++)
         if (plan_has(p, key, schedule_names[k])) {
             c.schedule = (Schedule)k;
-            c.virtual_stages = k == SCHEDULE_ZBV ? 2 : 1;
+            c.virtual_stages = schedule_is_vee((Schedule)k) ? 2 : 1;
             try_tensor(p, c);
         }
 }

@@ -62,7 +62,13 @@ extern const char *const schedule_names[SCHEDULE_N];
 /* Does it do weight gradients apart from the rest of backward? */
 static inline bool schedule_splits(Schedule schedule)
 {
-    return schedule >= SCHEDULE_ZB_H1 && schedule <= SCHEDULE_ZBV;
+    return schedule >= SCHEDULE_ZB_H1 && schedule <= SCHEDULE_DUALPIPE;
+}
+
+/* Down the stages and up again, two chunks a rank?  Of dualpipe that is the form that is built. */
+static inline bool schedule_is_vee(Schedule schedule)
+{
+    return schedule == SCHEDULE_ZBV || schedule == SCHEDULE_DUALPIPE;
 }
 extern const char *const optimizer_names[OPTIMIZER_N];
 extern const char *const dim_names[DIM_N]; /* "tp", "cp", ... */

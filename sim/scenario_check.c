@@ -398,8 +398,7 @@ static bool check_virtual_stages(const Check *c)
                     "schedule zbv runs down and up the stages, 2 is allowed");
     if (p->schedule == SCHEDULE_DUALPIPE && n > 2)
         return FAIL(c, parallel, "virtual_stages", "schedule dualpipe: 1 or 2 allowed");
-    bool many = p->schedule == SCHEDULE_INTERLEAVED || p->schedule == SCHEDULE_ZBV ||
-                p->schedule == SCHEDULE_DUALPIPE;
+    bool many = p->schedule == SCHEDULE_INTERLEAVED || schedule_is_vee(p->schedule);
     if (n > 1 && !many)
         return FAIL(
             c, parallel, "virtual_stages",
@@ -440,11 +439,17 @@ static bool check_schedule(const Check *c)
                     " micro-batches, but schedule interleaved needs a multiple of "
                     "pp = %" PRIu32 "; nearest allowed: %s",
                     n, p->pp, neighbours(text, c->t->global_batch, unit * p->pp));
-    if (p->schedule == SCHEDULE_DUALPIPE && p->pp % 2 != 0)
+    bool both_ends = p->schedule == SCHEDULE_DUALPIPE && p->virtual_stages == 1;
+    if (p->schedule == SCHEDULE_DUALPIPE && n < 2 * p->pp)
+        return FAIL(c, training, "global_batch",
+                    "gives %" PRIu32 " micro-batches, but schedule dualpipe needs twice the "
+                    "pp = %" PRIu32 " stages; %" PRIu64 " and more is allowed",
+                    n, p->pp, 2 * p->pp * unit);
+    if (both_ends && p->pp % 2 != 0)
         return FAIL(c, parallel, "pp",
                     "%" PRIu32 " is odd, but schedule dualpipe pairs the stages; allowed: %s",
                     p->pp, neighbours(text, p->pp, 2));
-    if (p->schedule == SCHEDULE_DUALPIPE && n % 2 != 0)
+    if (both_ends && n % 2 != 0)
         return FAIL(c, training, "global_batch",
                     "gives %" PRIu32
                     " micro-batches, but schedule dualpipe feeds both ends alike; "

@@ -101,7 +101,7 @@ static bool read_pipeline(JsonObj *o, Scenario *s)
     Schedule usual = p->strategy == STRATEGY_MODEL_PARALLEL ? SCHEDULE_NAIVE : SCHEDULE_1F1B;
     p->schedule = (Schedule)json_word(o, "schedule", schedule_names, SCHEDULE_N, (int)usual);
     bool two =
-        p->pp > 1 && (p->schedule == SCHEDULE_INTERLEAVED || p->schedule == SCHEDULE_ZBV);
+        p->pp > 1 && (p->schedule == SCHEDULE_INTERLEAVED || schedule_is_vee(p->schedule));
     p->virtual_stages = scenario_count(o, "virtual_stages", 1, VIRTUAL_STAGES_MAX, two ? 2 : 1);
     return read_stage_layers(o, s);
 }

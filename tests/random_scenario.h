@@ -205,7 +205,7 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     static const char *const recompute[] = { "\"none\"", "\"selective\"", "\"full\"",
                                              "{\"layers\":1}" };
     static const char *const schedules[] = { "1f1b", "1f1b", "gpipe", "naive" }; /* pp > 1 */
-    static const char *const splitting[] = { "zb-h1", "zb-1p", "zb-2p", "zbv" };
+    static const char *const splitting[] = { "zb-h1", "zb-1p", "zb-2p", "zbv", "dualpipe" };
     *d = (Draw){ .state = mix_u64(seed) };
     uint32_t tp = kind.odd ? odd_tp[draw_below(d, ARRAY_N(odd_tp))] : draw_power(d, 3);
     uint32_t pp = kind.odd ? 1 + draw_below(d, 4) : draw_power(d, 3);
@@ -217,6 +217,9 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
         tp = pp = cp = 1;
     bool interleaved = pp > 1 && draw_below(d, 3) == 0;
     uint32_t micro = interleaved ? pp * (1 + draw_below(d, 2)) : 1 + draw_below(d, 4);
+    uint64_t splits = seed / 5 % ARRAY_N(splitting);
+    if (pp > 1 && seed % 5 == 0 && splits == 4)
+        micro += 2 * pp; /* dualpipe needs as many */
     d->gpus = tp * pp * dp * cp;
     draw_text(d, "{\"name\":\"drawn %" PRIu64 "\",", seed);
     draw_model_on(d, pp * 2 + draw_below(d, 5), kind.experts ? dp * cp : 0);
@@ -238,8 +241,8 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     uint32_t turns = interleaved ? 2 : 1;
     bool zero_bubble = pp > 1 && strstr(strategy, "sdp") == NULL && seed % 5 == 0;
     if (zero_bubble) {
-        schedule = splitting[seed / 5 % 4];
-        turns = 1 + (strcmp(schedule, "zbv") == 0);
+        schedule = splitting[splits];
+        turns = 1 + (splits >= 3);
     }
     draw_text(d,
               "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"pp\":%u,\"cp\":%u,"

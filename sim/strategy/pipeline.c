@@ -184,6 +184,10 @@ typedef struct Line {
     Point sent[2], due[2]; /* newest sends, by backward; due: the next compute waits */
     Point compute;         /* newest op on the compute lane */
     Point join;            /* result on another lane that the next compute needs */
+    Point pair;            /* what the other half of a pair waits for */
+    struct {
+        uint32_t frame, action;
+    } tied[2]; /* by backward: sent when all that the action is tied to is done */
 } Line;
 
 static Saved *saved_of(const Line *l, uint32_t micro_batch, uint32_t block)
@@ -286,7 +290,7 @@ static uint32_t transfer_segment(Line *l, Lane lane, uint32_t peer, uint32_t lay
  * one another in one. */
 static Lane lane_of(const Line *l, uint32_t turn, Lane lane)
 {
-    bool up = l->b->s->parallel.schedule == SCHEDULE_ZBV && turn == 1;
+    bool up = schedule_is_vee(l->b->s->parallel.schedule) && turn == 1;
     return up ? lane + LANE_SEND_ACT_UP - LANE_SEND_ACT : lane;
 }
 
@@ -345,6 +349,26 @@ static void send(Line *l, const Action *x, uint32_t frame, Point made)
     Way *w = &l->out[2 * x->turn + backward];
     ASSERT(l->role->frames[frame].layout == w->layout);
     l->sent[backward] = (Point){ add_transfer(l, w, x->micro_batch, frame, made), 0 };
+}
+
+static void tie(Line *l, uint32_t action, uint32_t frame)
+{
+    bool backward = l->actions[action].kind == ACTION_BACKWARD;
+    ASSERT(l->tied[backward].frame == NONE_U32);
+    l->tied[backward].frame = frame;
+    l->tied[backward].action = action;
+}
+
+/* Sends what was tied to an action that is done now. */
+static void send_tied(Line *l, uint32_t action)
+{
+    for (int k = 0; k < 2; k++) {
+        const Action *x = &l->actions[l->tied[k].action];
+        if (l->tied[k].frame == NONE_U32 || l->tied[k].action + x->tied > action)
+            continue;
+        send(l, x, l->tied[k].frame, l->compute);
+        l->tied[k].frame = NONE_U32;
+    }
 }
 
 static void sends_fall_due(Line *l)
@@ -469,7 +493,8 @@ static void enter_compute(Line *l, const Starts *starts, Point arrived, uint32_t
 {
     wait_starts(l->role, starts, arrived);
     wait_starts(l->role, starts, l->join);
-    l->join = NOWHERE;
+    wait_starts(l->role, starts, l->pair);
+    l->join = l->pair = NOWHERE;
     for (int k = 0; k < 2 && l->waits; k++) {
         wait_starts(l->role, starts, l->due[k]);
         l->due[k] = NOWHERE;
@@ -600,6 +625,8 @@ static void forward_chunk(Line *l, uint32_t action)
     Point made = in.at;
     uint32_t frame = in.frame;
     bool sends = l->out[2 * x->turn].crosses;
+    if (x->tied > 0)
+        l->pair = l->received[action + 1].at;
     for (uint32_t i = begin; i < end; i++) {
         const Run *run = run_of(l, i, RUN_FORWARD);
         Saved *saved = saved_of(l, x->micro_batch, i);
@@ -611,7 +638,9 @@ static void forward_chunk(Line *l, uint32_t action)
     }
     if (l->ahead)
         sends_fall_due(l);
-    if (sends)
+    if (sends && x->tied > 0 && begin < end)
+        tie(l, action, frame);
+    else if (sends)
         send(l, x, frame, made);
     else if (chunk + 1 < l->chunks && stage_of(l->b, chunk + 1) == l->stage)
         *handed_to(l, x->turn + 1, x) = (Received){ made, frame, begin == end && in.afar };
@@ -637,7 +666,9 @@ static void backward_chunk(Line *l, uint32_t action)
     }
     if (l->ahead)
         sends_fall_due(l);
-    if (sends)
+    if (sends && x->tied > 0 && begin < end)
+        tie(l, action, frame);
+    else if (sends)
         send(l, x, frame, made);
     else if (chunk > 0 && stage_of(l->b, chunk - 1) == l->stage)
         *handed_to(l, x->turn - 1, x) = (Received){ made, frame, begin == end && in.afar };
@@ -715,6 +746,7 @@ static void write_actions(Line *l)
             backward_chunk(l, a);
         else
             weight_chunk(l, &l->actions[a]);
+        send_tied(l, a);
     }
 }
 
@@ -801,7 +833,9 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
                .sent = { NOWHERE, NOWHERE },
                .due = { NOWHERE, NOWHERE },
                .compute = NOWHERE,
-               .join = NOWHERE };
+               .join = NOWHERE,
+               .pair = NOWHERE,
+               .tied = { { NONE_U32, 0 }, { NONE_U32, 0 } } };
     l.waits = !l.ahead || (b->sw->p2p_waits_for_send && !posts_ahead(p));
     l.host_wait =
         p->pp > 1 && !l.ahead && b->sw->p2p_blocks_host ? host_wait_segment(b) : NONE_U32;
@@ -840,15 +874,19 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
 static bool check_schedule(const Build *b, Err *err)
 {
     const Parallel *p = &b->s->parallel;
-    if (p->pp > 1 && p->schedule == SCHEDULE_DUALPIPE)
-        return err_set(err, "parallel.schedule 'dualpipe' cannot be simulated yet, allowed: "
-                            "naive, gpipe, 1f1b, interleaved, zb-h1, zb-1p, zb-2p, zbv");
+    if (p->pp > 1 && p->schedule == SCHEDULE_DUALPIPE && p->virtual_stages == 1)
+        return err_set(
+            err,
+            "parallel.schedule 'dualpipe' from both ends cannot be simulated, its V can: "
+            "virtual_stages 2, pp %" PRIu32 " and dp %" PRIu32
+            " give each GPU the same chunks and micro-batches",
+            p->pp / 2, 2 * p->dp);
     if (posts_ahead(p) && p->overlap_set[DIM_PP] && !p->overlap[DIM_PP])
         return err_set(err,
                        "parallel.overlap.pp false: schedule %s needs transfers beside compute; "
                        "true is allowed, or schedule 1f1b, interleaved, zb-h1",
                        schedule_names[p->schedule]);
-    bool many = p->schedule == SCHEDULE_INTERLEAVED || p->schedule == SCHEDULE_ZBV;
+    bool many = p->schedule == SCHEDULE_INTERLEAVED || schedule_is_vee(p->schedule);
     if (p->virtual_stages > 1 && !many)
         return err_set(err,
                        "parallel.virtual_stages %" PRIu32 " needs parallel.schedule "

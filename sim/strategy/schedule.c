@@ -3,18 +3,20 @@
  */
 #include "sim/strategy/schedule_parts.h"
 
+#include <stdlib.h>
+
 /* ---- where chunks live ---- */
 
 uint32_t schedule_stage(Schedule schedule, uint32_t pp, uint32_t chunk)
 {
-    if (schedule == SCHEDULE_ZBV && chunk >= pp)
+    if (schedule_is_vee(schedule) && chunk >= pp)
         return 2 * pp - 1 - chunk;
     return chunk % pp;
 }
 
 uint32_t schedule_chunk(Schedule schedule, uint32_t pp, uint32_t stage, uint32_t turn)
 {
-    if (schedule == SCHEDULE_ZBV && turn == 1)
+    if (schedule_is_vee(schedule) && turn == 1)
         return 2 * pp - 1 - stage;
     return turn * pp + stage;
 }
@@ -149,6 +151,80 @@ static void zbv_actions(const SchedulePlan *p, uint32_t stage, Action *actions)
     ASSERT(v.line.n == schedule_actions_n(p));
 }
 
+/* Weight gradients that were put off, in the order of their backwards. */
+typedef struct Dual {
+    Vee vee;
+    uint32_t *turns, n, taken;
+} Dual;
+
+static void put_off(Dual *d, uint32_t turn)
+{
+    vee(&d->vee, ACTION_BACKWARD, turn);
+    d->turns[d->n++] = turn;
+}
+
+static void catch_up(Dual *d)
+{
+    ASSERT(d->taken < d->n);
+    vee(&d->vee, ACTION_WEIGHT, d->turns[d->taken++]);
+}
+
+/* One call of torch's autograd does both. */
+static void whole_backward(Dual *d, uint32_t turn)
+{
+    vee_backward(&d->vee, turn);
+    d->vee.line.actions[d->vee.line.n - 2].tied = 1;
+}
+
+static void one_each(Dual *d, uint32_t forward, uint32_t backward)
+{
+    vee(&d->vee, ACTION_FORWARD, forward);
+    d->vee.line.actions[d->vee.line.n - 1].tied = 2;
+    whole_backward(d, backward);
+}
+
+/* The last backwards, of both chunks in turn; of them, the later half put off their W. */
+static void dual_drain(Dual *d, uint32_t stage)
+{
+    for (uint32_t k = 0; k < 2 * (stage + 1); k++)
+        if (k <= stage)
+            whole_backward(d, (k + 1) % 2);
+        else
+            put_off(d, (k + 1) % 2);
+}
+
+static void dualpipe_actions(const SchedulePlan *p, uint32_t stage, Action *actions)
+{
+    Dual d = { .vee = { .line = { .actions = actions }, .m = p->micro_batches } };
+    uint32_t later = p->pp - 1 - stage;
+    d.turns = mem_zero((size_t)2 * p->pp, sizeof *d.turns);
+    for (uint32_t k = 0; k < 2 * later; k++)
+        vee(&d.vee, ACTION_FORWARD, 0);
+    for (uint32_t k = 0; k < 2 * (stage + 1); k++)
+        vee(&d.vee, ACTION_FORWARD, k % 2);
+    for (uint32_t k = 0; k < later; k++) {
+        vee_backward(&d.vee, 1);
+        vee(&d.vee, ACTION_FORWARD, 1);
+    }
+    for (uint32_t k = 2 * p->pp; k <= p->micro_batches + stage; k++) {
+        one_each(&d, 0, 1);
+        one_each(&d, 1, 0);
+    }
+    for (uint32_t k = 0; k < later; k++) {
+        whole_backward(&d, 1);
+        one_each(&d, 1, 0);
+    }
+    dual_drain(&d, stage);
+    for (uint32_t k = 0; k < later; k++) {
+        catch_up(&d);
+        put_off(&d, 0);
+    }
+    while (d.taken < d.n)
+        catch_up(&d);
+    ASSERT(d.vee.line.n == schedule_actions_n(p));
+    free(d.turns);
+}
+
 /* ---- all ---- */
 
 uint32_t schedule_actions_n(const SchedulePlan *p)
@@ -164,7 +240,7 @@ bool schedule_is_searched(Schedule schedule)
 void schedule_actions(const SchedulePlan *p, Action *actions)
 {
     bool groups = p->schedule == SCHEDULE_INTERLEAVED && p->micro_batches % p->pp == 0;
-    ASSERT(p->turns == 1 || groups || (p->schedule == SCHEDULE_ZBV && p->turns == 2));
+    ASSERT(p->turns == 1 || groups || (schedule_is_vee(p->schedule) && p->turns == 2));
     if (schedule_is_searched(p->schedule)) {
         zb_search(p, actions);
         return;
@@ -175,6 +251,8 @@ void schedule_actions(const SchedulePlan *p, Action *actions)
             zb_h1_actions(p, stage, mine);
         else if (p->schedule == SCHEDULE_ZBV)
             zbv_actions(p, stage, mine);
+        else if (p->schedule == SCHEDULE_DUALPIPE)
+            dualpipe_actions(p, stage, mine);
         else
             usual_actions(p, stage, mine);
     }

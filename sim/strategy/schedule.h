@@ -31,10 +31,19 @@
  *                     more than pp, or 2 pp, micro-batches between their F and their W
  *     zbv             two chunks a stage, down the stages and up again: chunk c is on stage c,
  *                     or on 2 pp - 1 - c; the order is torch's ScheduleZBVZeroBubble
+ *     dualpipe        the same two chunks, in the order of DeepSeek's DualPipeV (dualpipev.py, and
+ *                     torch's ScheduleDualPipeV): steadily a forward of one chunk and a whole
+ *                     backward of the other, a pair.  Inside a pair one comes after the other, as
+ *                     in both where nobody gives them a function that overlaps the two
  *
  * With F, B and W equally long a step is m (F + B + W) long plus (pp - 1) (F + B - W) under
  * zb-h1 and zb-1p, (pp - 1) F under zb-2p (the last stage waits for its first forward), and
- * (pp - 1) F / 2 under zbv, whose chunks are half as long; 1f1b: (pp - 1) (F + B + W).
+ * (pp - 1) F / 2 under zbv, whose chunks are half as long; 1f1b: (pp - 1) (F + B + W).  dualpipe,
+ * whatever they take: (pp - 1) (F + 2 B - W) / 2.
+ *
+ * PAIRS.  Under dualpipe a whole backward is one call, which does W as well, and a forward and
+ * the backward after it are one function: they begin when the inputs of both are there, and
+ * what they make travels on when all is done (Action.tied).
  *
  * STEPS.  A schedule that does not overlap its transfers exchanges activations
  * and gradients between steps: whatever a stage sends after step n and receives
@@ -43,8 +52,8 @@
  * send_forward_recv_backward and send_forward_backward_recv_forward_backward.
  * Waiting for every send after each action would block the interleaved schedule
  * for good: its stage s + 1 takes an activation two actions later.
- * Whoever follows zb-1p, zb-2p or zbv posts its receives one action early, as their authors do.
- * W belongs to the step of the action before it: it transfers nothing.
+ * Whoever follows zb-1p, zb-2p, zbv or dualpipe posts its receives one action early, as their
+ * authors do.  W belongs to the step of the action before it: it transfers nothing.
  */
 #ifndef LOCKSTEP_SIM_STRATEGY_SCHEDULE_H
 #define LOCKSTEP_SIM_STRATEGY_SCHEDULE_H
@@ -62,6 +71,7 @@ typedef struct Action {
     uint32_t micro_batch;
     uint32_t turn; /* which of the stage's chunks: schedule_chunk */
     uint32_t step;
+    uint32_t tied; /* with so many that follow it is done as one: see PAIRS */
 } Action;
 
 /* Where a chunk lives, and which one a stage has in a turn. */
@@ -88,7 +98,7 @@ bool schedule_is_searched(Schedule schedule);
 uint32_t schedule_actions_n(const SchedulePlan *plan);
 /*
  * Fills actions[pp * schedule_actions_n], stage by stage.  interleaved: micro_batches is a
- * multiple of pp; zbv: turns is 2.
+ * multiple of pp; zbv and dualpipe: turns is 2; dualpipe: at least 2 pp micro-batches.
  */
 void schedule_actions(const SchedulePlan *plan, Action *actions);
 

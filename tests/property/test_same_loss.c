@@ -170,6 +170,7 @@ static const Case cases[] = {
     { "zb-h1 2", { P("pp", "2"), P("schedule", "zb-h1") } },
     { "zb-2p 4", { P("pp", "4"), P("schedule", "zb-2p") } },
     { "zbv 2", { P("pp", "2"), P("schedule", "zbv") } },
+    { "dualpipe 2", { P("pp", "2"), P("schedule", "dualpipe") } },
     { "interleaved 2",
       { P("pp", "2"), P("schedule", "interleaved"), P("virtual_stages", "2") } },
     { "ddp 2 tp 2", { P("dp", "2"), P("tp", "2") } },

@@ -74,6 +74,7 @@ static const Case cases[] = {
     { "1f1b 4", { P("dp", "1"), P("pp", "4"), P("schedule", "1f1b") } },
     { "zb-1p", { P("dp", "1"), P("pp", "2"), P("schedule", "zb-1p") } },
     { "zbv", { P("dp", "1"), P("pp", "2"), P("schedule", "zbv") } },
+    { "dualpipe", { P("dp", "1"), P("pp", "2"), P("schedule", "dualpipe") } },
     { "interleaved",
       { P("dp", "1"), P("pp", "2"), P("schedule", "interleaved"), P("virtual_stages", "2") } },
     { "ddp tp pp", { P("dp", "2"), P("tp", "2"), P("pp", "2") } },

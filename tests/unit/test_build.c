@@ -248,8 +248,10 @@ static void what_cannot_be_built_is_a_sentence(void)
                        "training.global_batch=3", "model.num_local_experts=6", "parallel.ep=6",
                        "parallel.tp=2", "parallel.sequence_parallel=true", "cluster.nodes=3"),
                   "parallel.ep 6 takes neither whole groups of cp = 4 nor of dp = 3");
-    check_refused(GPT2, WITH("parallel.dp=4", "parallel.pp=2", "parallel.schedule=dualpipe"),
-                  "'dualpipe' cannot be simulated yet");
+    check_refused(GPT2,
+                  WITH("parallel.dp=2", "parallel.pp=4", "parallel.schedule=dualpipe",
+                       "parallel.virtual_stages=1"),
+                  "its V can: virtual_stages 2, pp 2 and dp 4 give each GPU the same chunks");
     check_refused(GPT2,
                   WITH("parallel.dp=2", "parallel.pp=4", "parallel.schedule=zbv",
                        "parallel.overlap.pp=false"),

@@ -244,8 +244,8 @@ static void virtual_stages_follow_the_schedule(void)
         { "'pp':2,'schedule':'interleaved'", 2 },
         { "'pp':2,'schedule':'zbv'", 2 },
         { "'pp':2,'schedule':'zb-h1'", 1 },
-        { "'pp':2,'schedule':'dualpipe'", 1 },
-        { "'pp':2,'schedule':'dualpipe','virtual_stages':2", 2 },
+        { "'pp':2,'schedule':'dualpipe','virtual_stages':1", 1 },
+        { "'pp':2,'schedule':'dualpipe'", 2 },
         { "'pp':2,'schedule':'interleaved','virtual_stages':5", 5 },
     };
     for (size_t i = 0; i < ARRAY_N(rows); i++) {
@@ -566,9 +566,13 @@ static const BadRow bad_batches[] = {
     { GPT, "'pp':4,'schedule':'interleaved'", "'global_batch':6",
       "training.global_batch: gives 6 micro-batches, but schedule interleaved needs a "
       "multiple of pp = 4; nearest allowed: 4 or 8" },
-    { GPT, "'pp':3,'schedule':'dualpipe'", "'global_batch':6",
+    { GPT, "'pp':3,'schedule':'dualpipe','virtual_stages':1", "'global_batch':6",
       "parallel.pp: 3 is odd, but schedule dualpipe pairs the stages; allowed: 2 or 4" },
-    { GPT, "'pp':2,'schedule':'dualpipe'", "'global_batch':5", "nearest allowed: 4 or 6" },
+    { GPT, "'pp':2,'schedule':'dualpipe','virtual_stages':1", "'global_batch':5",
+      "nearest allowed: 4 or 6" },
+    { GPT, "'pp':4,'schedule':'dualpipe'", "'global_batch':7",
+      "training.global_batch: gives 7 micro-batches, but schedule dualpipe needs twice the "
+      "pp = 4 stages; 8 and more is allowed" },
 };
 
 static void batch_and_pipeline_must_fit(void)

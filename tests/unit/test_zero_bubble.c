@@ -11,7 +11,7 @@
 enum { PP_MAX = 8, M_MAX = 24 };
 
 static const Schedule zero_bubble[] = { SCHEDULE_ZB_H1, SCHEDULE_ZB_1P, SCHEDULE_ZB_2P,
-                                        SCHEDULE_ZBV };
+                                        SCHEDULE_ZBV, SCHEDULE_DUALPIPE };
 
 /* ---- orders ---- */
 
@@ -26,7 +26,7 @@ static const ActionCosts even[PP_MAX] = { EVEN, EVEN, EVEN, EVEN, EVEN, EVEN, EV
 
 static uint32_t turns_of(Schedule schedule)
 {
-    return schedule == SCHEDULE_ZBV ? 2 : 1;
+    return schedule_is_vee(schedule) ? 2 : 1;
 }
 
 /* Most micro-batches of which a chunk is between its F and its W; each action once, in order. */
@@ -53,13 +53,15 @@ static void every_part_once_and_never_too_many_held(void)
         for (uint32_t pp = 2; pp <= PP_MAX; pp++)
             for (uint32_t m = 1; m <= M_MAX; m += 1 + m / 3) {
                 uint32_t turns = turns_of(zero_bubble[k]);
+                if (zero_bubble[k] == SCHEDULE_DUALPIPE && m < 2 * pp)
+                    continue;
                 SchedulePlan plan = { zero_bubble[k], pp, turns, m, even };
                 uint32_t n = schedule_actions_n(&plan);
                 bool twice = zero_bubble[k] == SCHEDULE_ZB_2P || turns == 2;
+                uint32_t most = (twice ? 2 : 1) * pp + (zero_bubble[k] == SCHEDULE_DUALPIPE);
                 schedule_actions(&plan, all);
                 for (uint32_t stage = 0; stage < pp; stage++)
-                    CHECK(most_held(all + (size_t)stage * n, n, m, turns) <=
-                          (twice ? 2 : 1) * pp);
+                    CHECK(most_held(all + (size_t)stage * n, n, m, turns) <= most);
             }
 }
 
@@ -185,6 +187,8 @@ static void nothing_deadlocks_or_is_read_too_late(void)
             for (uint32_t m = 1; m <= 3 * pp; m += 1 + m / 2)
                 for (size_t i = 0; i < ARRAY_N(more); i++) {
                     Built c;
+                    if (zero_bubble[k] == SCHEDULE_DUALPIPE && m < 2 * pp)
+                        continue;
                     uint32_t failures = check_state.test_failures_n;
                     if (open_case(&c, zero_bubble[k], pp, m, more[i])) {
                         check_lives(&c.g);
@@ -278,7 +282,8 @@ static void bubbles_are_those_of_the_paper(void)
             } expected[] = { { SCHEDULE_ZB_H1, (pp - 1) * f },
                              { SCHEDULE_ZB_1P, (pp - 1) * f },
                              { SCHEDULE_ZB_2P, (pp - 1) * f },
-                             { SCHEDULE_ZBV, (pp - 1) * f / 2 } };
+                             { SCHEDULE_ZBV, (pp - 1) * f / 2 },
+                             { SCHEDULE_DUALPIPE, (pp - 1) * f } };
             for (size_t k = 0; k < ARRAY_N(expected); k++) {
                 Built c;
                 bool open = open_case(&c, expected[k].schedule, pp, m, "");
@@ -290,15 +295,42 @@ static void bubbles_are_those_of_the_paper(void)
         }
 }
 
+/* F, B without W, and W of a layer. */
+static const double uneven[] = { 50, 60, 40 };
+
+static double uneven_part(const Role *role, const CheckOp *o)
+{
+    return layer_part(role, o) > 0 ? uneven[o->segment->kind - SEGMENT_FORWARD] : 0;
+}
+
+/* DualPipe's README: (PP/2 - 1)(F&B + B - 3 W) with PP stages, two a rank, whole backwards B and
+ * F&B = F + B.  A stage has two layers here. */
+static void dualpipe_has_the_bubble_its_authors_tell(void)
+{
+    for (uint32_t pp = 2; pp <= 6; pp++)
+        for (uint32_t m = 2 * pp; m <= 4 * pp; m += 1 + pp / 2) {
+            double f = 2 * uneven[0], w = 2 * uneven[2], b = 2 * uneven[1] + w;
+            Built c;
+            bool open = open_case(&c, SCHEDULE_DUALPIPE, pp, m, "");
+            timed = &c.g;
+            if (open)
+                CHECK_NEAR(2 * m * (f + b) + (pp - 1) * (f + b + b - 3 * w),
+                           check_time(&c.g, uneven_part), 1e-9);
+            built_free(&c);
+        }
+}
+
 /* Chunks without a layer pass on what they get, to another stage or to the next chunk on theirs. */
 static void chunks_may_be_empty(void)
 {
-    static const char *const schedules[] = { "1f1b", "interleaved", "zb-h1", "zb-2p", "zbv" };
+    static const char *const schedules[] = { "1f1b",  "interleaved", "zb-h1",
+                                             "zb-2p", "zbv",         "dualpipe" };
     uint32_t seed = 1;
     double all = 0;
     for (uint32_t k = 0; k < 20 * ARRAY_N(schedules); k++) {
         const char *schedule = schedules[k % ARRAY_N(schedules)];
-        bool two = strcmp(schedule, "zbv") == 0 || strcmp(schedule, "interleaved") == 0;
+        bool two = strcmp(schedule, "zbv") == 0 || strcmp(schedule, "interleaved") == 0 ||
+                   strcmp(schedule, "dualpipe") == 0;
         uint32_t chunks = two ? 8 : 4, layers[8] = { 0 };
         for (uint32_t layer = 0; layer < 6; layer++)
             layers[(seed = seed * 1103515245 + 12345) / 65536 % chunks]++;
@@ -315,7 +347,7 @@ static void chunks_may_be_empty(void)
                                      { "parallel.schedule", schedule },
                                      { "parallel.stage_layers", list },
                                      { "training.micro_batch", "1" },
-                                     { "training.global_batch", "8" } };
+                                     { "training.global_batch", "16" } };
         Built b;
         if (!built_read(&b, "scenarios/examples/gpt2-ddp.json", settings, ARRAY_N(settings)))
             continue;
@@ -347,6 +379,7 @@ int main(void)
     RUN(nothing_deadlocks_or_is_read_too_late);
     RUN(split_backward_does_the_same_work);
     RUN(bubbles_are_those_of_the_paper);
+    RUN(dualpipe_has_the_bubble_its_authors_tell);
     RUN(chunks_may_be_empty);
     return check_report();
 }
