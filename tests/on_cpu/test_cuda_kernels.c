@@ -23,7 +23,7 @@ static Op attention_op(const Heads *h)
     return (Op){ .kind = OP_ATTENTION,
                  .dtype = h->dtype,
                  .u.attention = { h->batch, h->heads, h->kv_heads, h->queries, h->keys,
-                                  h->width, h->causal, h->window } };
+                                  h->width, h->causal, h->window, 0 } };
 }
 
 static void check_attention(const Heads *h)
