@@ -158,6 +158,12 @@ typedef struct Way {
     Instance like; /* segment NONE_U32 until the first one */
 } Way;
 
+/* What an action made, to be sent when all that it is tied to is done. */
+typedef struct Tied {
+    uint32_t frame, action;
+    Point made;
+} Tied;
+
 typedef struct Line {
     Build *b;
     Graph *g;
@@ -185,9 +191,7 @@ typedef struct Line {
     Point compute;         /* newest op on the compute lane */
     Point join;            /* result on another lane that the next compute needs */
     Point pair;            /* what the other half of a pair waits for */
-    struct {
-        uint32_t frame, action;
-    } tied[2]; /* by backward: sent when all that the action is tied to is done */
+    Tied tied[2];          /* by backward; frame NONE_U32: nothing */
 } Line;
 
 static Saved *saved_of(const Line *l, uint32_t micro_batch, uint32_t block)
@@ -351,24 +355,31 @@ static void send(Line *l, const Action *x, uint32_t frame, Point made)
     l->sent[backward] = (Point){ add_transfer(l, w, x->micro_batch, frame, made), 0 };
 }
 
-static void tie(Line *l, uint32_t action, uint32_t frame)
-{
-    bool backward = l->actions[action].kind == ACTION_BACKWARD;
-    ASSERT(l->tied[backward].frame == NONE_U32);
-    l->tied[backward].frame = frame;
-    l->tied[backward].action = action;
-}
-
 /* Sends what was tied to an action that is done now. */
 static void send_tied(Line *l, uint32_t action)
 {
     for (int k = 0; k < 2; k++) {
-        const Action *x = &l->actions[l->tied[k].action];
-        if (l->tied[k].frame == NONE_U32 || l->tied[k].action + x->tied > action)
+        Tied *t = &l->tied[k];
+        const Action *x = &l->actions[t->action];
+        if (t->frame == NONE_U32 || t->action + x->tied > action)
             continue;
-        send(l, x, l->tied[k].frame, l->compute);
-        l->tied[k].frame = NONE_U32;
+        send(l, x, t->frame, t->made);
+        wait_at(l->role, 0, l->compute);
+        t->frame = NONE_U32;
     }
+}
+
+/* An action of a chunk has made what goes to another stage.  passed_on: the chunk has no blocks,
+ * so that there is nothing to be done with it. */
+static void hand_over(Line *l, uint32_t action, uint32_t frame, Point made, bool passed_on)
+{
+    const Action *x = &l->actions[action];
+    Tied *t = &l->tied[x->kind == ACTION_BACKWARD];
+    ASSERT(t->frame == NONE_U32);
+    if (x->tied == 0 || passed_on)
+        send(l, x, frame, made);
+    else
+        *t = (Tied){ frame, action, made };
 }
 
 static void sends_fall_due(Line *l)
@@ -638,10 +649,8 @@ static void forward_chunk(Line *l, uint32_t action)
     }
     if (l->ahead)
         sends_fall_due(l);
-    if (sends && x->tied > 0 && begin < end)
-        tie(l, action, frame);
-    else if (sends)
-        send(l, x, frame, made);
+    if (sends)
+        hand_over(l, action, frame, made, begin == end);
     else if (chunk + 1 < l->chunks && stage_of(l->b, chunk + 1) == l->stage)
         *handed_to(l, x->turn + 1, x) = (Received){ made, frame, begin == end && in.afar };
 }
@@ -666,10 +675,8 @@ static void backward_chunk(Line *l, uint32_t action)
     }
     if (l->ahead)
         sends_fall_due(l);
-    if (sends && x->tied > 0 && begin < end)
-        tie(l, action, frame);
-    else if (sends)
-        send(l, x, frame, made);
+    if (sends)
+        hand_over(l, action, frame, made, begin == end);
     else if (chunk > 0 && stage_of(l->b, chunk - 1) == l->stage)
         *handed_to(l, x->turn - 1, x) = (Received){ made, frame, begin == end && in.afar };
 }
@@ -835,7 +842,7 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
                .compute = NOWHERE,
                .join = NOWHERE,
                .pair = NOWHERE,
-               .tied = { { NONE_U32, 0 }, { NONE_U32, 0 } } };
+               .tied = { { NONE_U32, 0, NOWHERE }, { NONE_U32, 0, NOWHERE } } };
     l.waits = !l.ahead || (b->sw->p2p_waits_for_send && !posts_ahead(p));
     l.host_wait =
         p->pp > 1 && !l.ahead && b->sw->p2p_blocks_host ? host_wait_segment(b) : NONE_U32;
