@@ -83,19 +83,19 @@ static void add_attention_aux(Maker *k, TapeOp *op, uint64_t scores)
  * They are not kept; backward gathers them again and scatters the sums of their
  * gradients.
  */
-static uint32_t gather_kv(Maker *k, uint32_t qk, uint32_t qkv)
+static uint32_t gather_kv(Maker *k, uint32_t keys, uint32_t values)
 {
-    bool latent = k->m->kv_rank > 0; /* then they lie alone */
+    const AttentionShape shape = attention_shape(k, 0);
     uint64_t columns =
-        latent ? k->t->values[qkv].columns : 2 * (uint64_t)k->m->kv_heads * k->m->head_dim;
+        (uint64_t)k->m->kv_heads * (shape.head_dim + attention_value_dim(&shape));
     uint32_t y =
         tape_made(k->t, "keys and values", k->act, k->rows * k->b->s->parallel.cp, columns);
-    k->t->values[y].kv_columns = latent ? 0 : columns;
+    k->t->values[y].kv_columns = columns;
     tape_op(k->t, (TapeOp){ .kind = OP_ALL_REDUCE,
                             .name = "attention.kv",
                             .dtype = k->act,
-                            .in_n = qk == qkv || latent ? 1 : 2,
-                            .in = { latent ? qkv : qk, qkv },
+                            .in_n = keys == values ? 1 : 2,
+                            .in = { keys, values },
                             .out = y,
                             .slice = true,
                             .is_comm = true,
@@ -111,9 +111,10 @@ static uint32_t attention_core(Maker *k, uint32_t qk, uint32_t qkv, uint32_t win
     uint64_t heads = k->m->heads, seq = k->b->s->training.seq_len;
     bool fused = fused_attention(k->b);
     bool masked = k->b->model_flops_causal;
+    bool latent = k->m->kv_rank > 0; /* then keys and values lie alone */
     uint32_t cp = k->b->s->parallel.cp;
     if (cp > 1)
-        qkv = gather_kv(k, qk, qkv);
+        qkv = gather_kv(k, latent ? qkv : qk, qkv);
     TapeOp op = { .kind = OP_ATTENTION,
                   .fn = FN_NONE,
                   .name = "attention",
@@ -122,7 +123,7 @@ static uint32_t attention_core(Maker *k, uint32_t qk, uint32_t qkv, uint32_t win
                   .in = { qk, qkv },
                   .math_attention = !fused,
                   .attention = attention_shape(k, window) };
-    op.apart = cp > 1 || k->m->kv_rank > 0;
+    op.apart = cp > 1 || latent;
     /* cp: chunks of the sequence are dealt out so that all do the same */
     op.pairs = (fused ? pairs_masked(k, window) : (double)seq * (double)seq) / cp;
     op.model_pairs = (masked ? pairs_masked(k, window) : pairs_full(k, window)) / cp;

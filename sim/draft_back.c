@@ -431,11 +431,17 @@ static void back_add(Back *b, const TapeOp *op)
     contribute(b, op, op->in[1], dy, true);
 }
 
+/* The gradient goes past the op. */
+static void back_past(Back *b, const TapeOp *op)
+{
+    contribute(b, op, op->in[0], b->grad[op->out], b->alias[op->out]);
+}
+
 static void back_rope(Back *b, const TapeOp *op)
 {
     uint32_t dy = b->grad[op->out];
     if (op->idle) {
-        contribute(b, op, op->in[0], dy, b->alias[op->out]);
+        back_past(b, op);
         return;
     }
     ASSERT(!b->alias[op->out]);
@@ -449,7 +455,7 @@ static void back_scale(Back *b, const TapeOp *op)
 {
     uint32_t x = op->in[0], dy = b->grad[op->out];
     if (op->idle) {
-        contribute(b, op, x, dy, b->alias[op->out]);
+        back_past(b, op);
         return;
     }
     need(b, op->aux[0]);
@@ -461,12 +467,6 @@ static void back_scale(Back *b, const TapeOp *op)
     draft_arg(b->d, op->aux[0], ARG_READ);
     draft_arg(b->d, dx, ARG_WRITE);
     contribute(b, op, x, dx, false);
-}
-
-/* The gradient goes past the cast. */
-static void back_cast(Back *b, const TapeOp *op)
-{
-    contribute(b, op, op->in[0], b->grad[op->out], b->alias[op->out]);
 }
 
 /* Rows in another order, or each of them several times: the gradients of a row are summed. */
@@ -692,7 +692,7 @@ static BackRule *const back_rules[OP_KIND_N] = {
     [OP_SCALE] = back_scale,
     [OP_COPY] = back_copy,
     [OP_SOFTMAX] = back_softmax,
-    [OP_CAST] = back_cast,
+    [OP_CAST] = back_past,
 };
 
 /* ---- the walk ---- */

@@ -246,6 +246,9 @@ static void read_latent(Transformer *t, JsonObj *o)
     t->rope_dim = read_u32(o, "qk_rope_head_dim", 1, MODEL_HEAD_DIM_MAX / 2, 64);
     t->head_dim = t->rope_dim + read_u32(o, "qk_nope_head_dim", 1, MODEL_HEAD_DIM_MAX / 2, 128);
     t->value_dim = read_u32(o, "v_head_dim", 1, MODEL_HEAD_DIM_MAX, 128);
+    if (json_has(o, "kv_heads") && json_is_set(json_get(o, "kv_heads")))
+        o->ok = json_fail(json_member(o->node, "kv_heads"), o->err,
+                          "with latent attention every head has keys and values of its own");
     t->kv_heads = t->heads;
 }
 
@@ -262,7 +265,7 @@ static void read_deepseek(Transformer *t, JsonObj *o, uint32_t moe_ffn, uint32_t
     t->moe_ffn = read_u32(o, "moe_intermediate_size", 1, MODEL_FFN_MAX, moe_ffn);
     shape_read_experts_per_token(t, o, "num_experts_per_tok", per_token);
     t->dense_first = read_u32(o, "first_k_dense_replace", 0, MODEL_LAYERS_MAX, dense);
-    t->shared_expert_ffn = t->moe_ffn * read_u32(o, "n_shared_experts", 0, 1024, shared);
+    t->shared_expert_ffn = t->moe_ffn * read_u32(o, "n_shared_experts", 0, 64, shared);
 }
 
 static void read_deepseek_v2(Transformer *t, JsonObj *o)

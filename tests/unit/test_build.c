@@ -248,6 +248,10 @@ static void what_cannot_be_built_is_a_sentence(void)
                        "training.global_batch=3", "model.num_local_experts=6", "parallel.ep=6",
                        "parallel.tp=2", "parallel.sequence_parallel=true", "cluster.nodes=3"),
                   "parallel.ep 6 takes neither whole groups of cp = 4 nor of dp = 3");
+    check_refused(LLAMA, WITH("model=deepseek-v2-lite", "model.kv_heads=4"),
+                  "with latent attention every head has keys and values of its own");
+    check_refused(LLAMA, WITH("model=deepseek-v2-lite", "model.head_dim=64"),
+                  "with latent attention it is qk_nope_head_dim + qk_rope_head_dim");
     check_refused(GPT2,
                   WITH("parallel.dp=2", "parallel.pp=4", "parallel.schedule=dualpipe",
                        "parallel.virtual_stages=1"),

@@ -846,6 +846,8 @@ static void impossible_configs_are_refused(void)
           "model.moe_layer_freq: only 1 is simulated, experts in every layer but the first" },
         { "{\"model_type\": \"deepseek_v2\", \"kv_lora_rank\": 0}",
           "model.kv_lora_rank: 0 is out of range, 1 to 262144 allowed" },
+        { "{\"model_type\": \"deepseek_v3\", \"n_shared_experts\": 65}",
+          "model.n_shared_experts: 65 is out of range, 0 to 64 allowed" },
         { "{\"model_type\": \"qwen2_moe\", \"decoder_sparse_step\": 0}",
           "model.decoder_sparse_step: 0 is out of range, 1 to 10000 allowed" },
         { "{\"model_type\": \"gpt2\", \"add_cross_attention\": true}",
