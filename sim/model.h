@@ -49,10 +49,11 @@ typedef struct Transformer {
     uint32_t position_rows; /* rows of the learned position table; 0 unless POS_LEARNED */
     uint32_t window;        /* sliding attention window in tokens, 0 = none; */
     uint32_t window_first, window_every; /* of layers first, first + every, ... (Gemma 2) */
-    uint32_t embedding_dim; /* != hidden when projected in and out (OPT-350m); else hidden */
-    bool norm_plain;        /* norms hold no weights at all (OPT without affine norms) */
-    bool headless;          /* no projection onto the vocabulary (BertModel, LlamaModel) */
-    bool next_sentence;     /* a two-way classifier behind the pooler (BertForPreTraining) */
+    uint32_t window_but_every; /* but not each so-many-th layer (Gemma 3: 6); 0: no exception */
+    uint32_t embedding_dim;    /* != hidden when projected in and out (OPT-350m); else hidden */
+    bool norm_plain;           /* norms hold no weights at all (OPT without affine norms) */
+    bool headless;             /* no projection onto the vocabulary (BertModel, LlamaModel) */
+    bool next_sentence;        /* a two-way classifier behind the pooler (BertForPreTraining) */
 
     /* Latent attention (DeepSeek): keys and values come out of kv_rank columns, queries out of
      * q_rank, 0 = straight out of the layer's input.  kv_rank = 0: none of this. */

@@ -72,7 +72,8 @@ bool transformer_is_moe(const Transformer *t, uint32_t layer)
 
 uint32_t transformer_window(const Transformer *t, uint32_t layer)
 {
-    if (t->window == 0 || layer < t->window_first)
+    bool excepted = t->window_but_every > 0 && (layer + 1) % t->window_but_every == 0;
+    if (t->window == 0 || layer < t->window_first || excepted)
         return 0;
     bool chosen = t->window_every <= 1 || (layer - t->window_first) % t->window_every == 0;
     return chosen ? t->window : 0;

@@ -33,6 +33,31 @@ extern const ShapeKeys native_keys;
 /* Of a config in Hugging Face's words: what --set has changed in lockstep's. */
 void native_override(Transformer *t, JsonObj *o);
 
+/* Families of Hugging Face configs, model_families.c: what they call their sizes ... */
+typedef struct HfKeys {
+    ShapeKeys shape;
+    const char *activation;
+} HfKeys;
+
+extern const HfKeys family_usual; /* most of them */
+
+/* The first words that model_hf.c knows for an activation stand in the order of Activation, then
+ * this. */
+enum { WORD_GELU_NEW = ACT_N };
+
+/* ... and what they take where a file says nothing. */
+typedef struct Family {
+    const char *type;                         /* model_type */
+    void (*read)(Transformer *t, JsonObj *o); /* what is its own; the sizes are read already */
+    const HfKeys *keys;
+    /* transformers 4.57's defaults; 0: derived, see shape_read */
+    uint32_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_seq;
+    uint32_t activation; /* a word of model_hf.c */
+} Family;
+
+extern const Family families[];
+extern const size_t families_n;
+
 /* The two formats.  file_name: what an object without a name is called; NULL: by its kind. */
 bool model_read_native(Model *model, Arena *arena, JsonNode node, const char *file_name,
                        Err *err);

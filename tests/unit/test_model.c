@@ -142,6 +142,85 @@ static void built_in_language_models_have_their_published_size(void)
     check_published(rows, ARRAY_N(rows));
 }
 
+/* The hub's exact counts, of configs as published (sizes only). */
+static void further_families_have_their_published_size(void)
+{
+    static const Published rows[] = {
+        { "\"bloom-176b\"", 176247271424 },
+        { "{\"model_type\": \"bloom\", \"hidden_size\": 1024, \"n_layer\": 24, "
+          "\"n_head\": 16, \"vocab_size\": 250880}",
+          559214592 },
+        { "\"falcon-40b\"", 41303293952 },
+        { "{\"model_type\": \"falcon\"}", 6921720704 }, /* 7B is the default */
+        { "\"mpt-7b\"", 6649286656 },
+        { "{\"model_type\": \"starcoder2\"}", 3030371328 },
+        { "\"starcoder2-15b\"", 15957889024 },
+        { "{\"model_type\": \"gpt_bigcode\", \"n_embd\": 6144, \"n_layer\": 40, "
+          "\"n_head\": 48, \"n_inner\": 24576, \"vocab_size\": 49152, "
+          "\"n_positions\": 8192}",
+          15517456384 },
+        { "{\"model_type\": \"gptj\"}", 6050882784 },
+        { "{\"model_type\": \"phi\", \"hidden_size\": 2560, \"num_hidden_layers\": 32, "
+          "\"num_attention_heads\": 32, \"vocab_size\": 51200, \"intermediate_size\": 10240}",
+          2779683840 },
+        { "{\"model_type\": \"granite\", \"hidden_size\": 4096, \"num_hidden_layers\": 40, "
+          "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"vocab_size\": 49155, "
+          "\"intermediate_size\": 12800, \"tie_word_embeddings\": true}",
+          8170848256 },
+        { "{\"model_type\": \"olmo\"}", 6888095744 },
+        { "{\"model_type\": \"stablelm\"}", 2795443200 },
+        { "{\"model_type\": \"cohere\"}", 34980831232 },
+        { "\"gemma3-1b\"", 999885952 },
+    };
+    check_published(rows, ARRAY_N(rows));
+    /* Its card says 106B, 12B active, without the layer that predicts further tokens. */
+    CHECK_NEAR(106e9, (double)params_of("\"glm4.5-air\""), 0.01);
+}
+
+static void further_families_have_their_habits(void)
+{
+    Transformer t = read_transformer("{\"model_type\": \"falcon\"}");
+    CHECK_INT(1, t.kv_heads);
+    CHECK(t.parallel_block && !t.two_norms_parallel && !t.mlp_bias && t.norm_bias);
+    t = read_transformer("{\"model_type\": \"falcon\", \"multi_query\": false, \"bias\": true, "
+                         "\"parallel_attn\": false, \"alibi\": true}");
+    CHECK_INT(71, t.kv_heads);
+    CHECK(!t.parallel_block && t.mlp_bias && t.positions == POS_ALIBI);
+    t = read_transformer("\"falcon-40b\"");
+    CHECK_INT(8, t.kv_heads);
+    CHECK(t.parallel_block && t.two_norms_parallel);
+    CHECK_INT(16, read_transformer("{\"model_type\": \"gpt_bigcode\", \"n_embd\": 1024, "
+                                   "\"n_layer\": 1, \"n_head\": 16, \"vocab_size\": 9, "
+                                   "\"multi_query\": false}")
+                      .kv_heads);
+    t = read_transformer("{\"model_type\": \"mpt\", \"expansion_ratio\": 2, "
+                         "\"attn_config\": {\"alibi\": false}}");
+    CHECK_INT(4096, t.ffn);
+    CHECK(t.positions == POS_NONE);
+    t = read_transformer("\"bloom-176b\"");
+    CHECK(t.embedding_norm && t.positions == POS_ALIBI && !t.dropout);
+    CHECK_INT(2048, t.max_seq);
+    t = read_transformer("\"glm4.5-air\"");
+    CHECK(t.qkv_bias && !t.out_bias && !t.qk_norm);
+    CHECK(!transformer_is_moe(&t, 0) && transformer_is_moe(&t, 1));
+    t = read_transformer("{\"model_type\": \"gemma3_text\"}");
+    for (uint32_t l = 0; l < 12; l++)
+        CHECK_INT(l == 5 || l == 11 ? 0 : 4096, transformer_window(&t, l));
+    t = read_transformer("{\"model_type\": \"gemma3_text\", \"sliding_window_pattern\": 2}");
+    CHECK(transformer_window(&t, 0) && !transformer_window(&t, 1));
+    t = read_transformer("{\"model_type\": \"starcoder2\", \"sliding_window\": 4096}");
+    CHECK_INT(4096, transformer_window(&t, 29));
+
+    check_error("{\"model_type\": \"mpt\", \"attn_config\": {\"qk_ln\": true}}",
+                "model.attn_config.qk_ln: true is not simulated, false allowed");
+    check_error(
+        "{\"model_type\": \"bloom\", \"apply_residual_connection_post_layernorm\": true}",
+        "true is not simulated, false allowed");
+    check_error("{\"model_type\": \"olmo\", \"clip_qkv\": 8.0}",
+                "model.clip_qkv: clipping is not simulated, null allowed");
+    check_error("{\"model_type\": \"mpt\", \"expansion_ratio\": 99}", "model.expansion_ratio");
+}
+
 /* torchvision's table of weights, "Params", in full: num_params of each weights' meta. */
 static void resnets_have_torchvisions_size(void)
 {
@@ -739,7 +818,9 @@ static void what_is_no_model_is_said(void)
         { "{\"model_type\": \"t5\"}",
           "model.model_type: unknown model_type 't5', known: gpt2, gpt_neox, opt, llama, "
           "mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma, gemma2, phi3, "
-          "deepseek_v2, deepseek_v3, kimi_k2, bert" },
+          "deepseek_v2, deepseek_v3, kimi_k2, gpt_bigcode, starcoder2, gptj, phi, bloom, "
+          "falcon, "
+          "mpt, granite, olmo, stablelm, cohere, gemma3_text, glm4_moe, bert" },
         { "{\"model_type\": 3}", "model.model_type: a string is expected, not a number" },
     };
     check_errors(rows, ARRAY_N(rows));
@@ -911,6 +992,8 @@ static void impossible_mlps_and_convnets_are_refused(void)
 int main(void)
 {
     RUN(built_in_language_models_have_their_published_size);
+    RUN(further_families_have_their_published_size);
+    RUN(further_families_have_their_habits);
     RUN(resnets_have_torchvisions_size);
     RUN(missing_keys_take_the_defaults_of_transformers);
     RUN(the_architecture_decides_what_sits_on_top);
