@@ -179,6 +179,9 @@ static void read_falcon(Transformer *t, JsonObj *o)
     read_dropout(t, o, "hidden_dropout", 0);
     t->positions = json_bool(o, "alibi", false) ? POS_ALIBI : POS_ROPE;
     t->qkv_bias = t->out_bias = t->mlp_bias = json_bool(o, "bias", false);
+    if (!newer && json_is_set(json_get(o, "num_kv_heads")))
+        o->ok = json_fail(json_member(o->node, "num_kv_heads"), o->err,
+                          "counts with new_decoder_architecture only; kv_heads can be set");
     if (!newer && !json_has(o, native_keys.kv_heads))
         t->kv_heads = one_key ? 1 : t->heads;
     t->parallel_block = newer || json_bool(o, "parallel_attn", true);
@@ -199,7 +202,7 @@ static void read_mpt(Transformer *t, JsonObj *o)
         t->ffn = ratio * t->hidden;
     read_tie(t, o, true);
     JsonNode attention = json_get(o, "attn_config");
-    if (!o->ok || json_type(attention) != JSON_OBJECT)
+    if (!o->ok || !attention.item)
         return;
     JsonObj a = json_begin(attention, o->err);
     if (!json_bool(&a, "alibi", true))

@@ -250,6 +250,8 @@ static void what_cannot_be_built_is_a_sentence(void)
                   "parallel.ep 6 takes neither whole groups of cp = 4 nor of dp = 3");
     check_refused(LLAMA, WITH("model=deepseek-v2-lite", "model.kv_heads=4"),
                   "with latent attention every head has keys and values of its own");
+    check_refused(LLAMA, WITH("model={\"model_type\":\"falcon\"}", "model.num_kv_heads=71"),
+                  "counts with new_decoder_architecture only; kv_heads can be set");
     check_refused(LLAMA, WITH("model=deepseek-v2-lite", "model.head_dim=64"),
                   "with latent attention it is qk_nope_head_dim + qk_rope_head_dim");
     check_refused(GPT2,

@@ -138,8 +138,8 @@ static void check_traffic(const World *w, const Segment *s, const Op *op)
     }
     if (op->kind == OP_CAST && op->dtype == DTYPE_FP8)
         read *= 2;
-    bool meant = op->kind == OP_CROSS_ENTROPY &&
-                 (w->s.parallel.tp > 1 || w->s.model.u.transformer.next_sentence);
+    bool pair = w->s.model.kind == MODEL_TRANSFORMER && w->s.model.u.transformer.next_sentence;
+    bool meant = op->kind == OP_CROSS_ENTROPY && (w->s.parallel.tp > 1 || pair);
     if (op->kind != OP_EMBEDDING && !meant &&
         !CHECK(op->read_bytes <= read && op->write_bytes <= written))
         fprintf(stderr, "    '%s', %s\n", intern_text(&w->g.names, op->name),
