@@ -60,6 +60,10 @@ typedef struct GroupSpec {
     uint32_t name; /* "tp", "dp", "pp", "cp", "dp_shard", "embedding" ... */
     uint32_t dims_n;
     GroupDim dims[GROUP_DIMS_MAX]; /* innermost (fastest) first: gives the order of members */
+    /* All-to-alls that send a row once to each node and copy it there to the ranks that want it:
+     * the copies that cross between nodes, as a part of those for ranks of other nodes.  0: every
+     * copy crosses by itself, as NCCL sends. */
+    double sent_once;
 } GroupSpec;
 
 uint32_t group_size(const GroupSpec *s);

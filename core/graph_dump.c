@@ -29,6 +29,8 @@ static void dump_group(JsonOut *j, const Graph *g, const GroupSpec *s)
         json_out_close(j, '}');
     }
     json_out_close(j, ']');
+    if (s->sent_once > 0)
+        json_put_number(j, "sent_once", s->sent_once);
     json_out_close(j, '}');
 }
 

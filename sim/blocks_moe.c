@@ -21,6 +21,16 @@
  *     sort       only where a rank has several experts: rows come rank by rank
  *     experts    one grouped matmul for all of a rank, of R k tp / (E/ep) rows each
  *
+ * DEEPEP (parallel.dispatcher; Megatron's --moe-token-dispatcher-type flex, with DeepEP or
+ * HybridEP; megatron/core/transformer/moe/fused_a2a.py).  What is sent are tokens, R of them, once
+ * to each rank that has experts of theirs, d of ep on average (sim/routing.h), and once to each
+ * node, which hands them on (GroupSpec.sent_once).  There is no permute; sort makes R k rows of
+ * the R d that have come, unsort sums those of a token, combine sums what comes back:
+ *
+ *     x -- router -- dispatch -- sort -- experts -- unsort -- combine -- weighted sum --(+)-- y
+ *
+ * Megatron weighs rows at the experts, in a kernel that is there anyhow; here one of R rows does.
+ *
  * COST.  Permute, sort and weighted sum move each row once, at the speed of a copy (judged; no
  * measurement).  Rows that do not divide by the experts of a rank are rounded up for the shape.
  *
@@ -33,7 +43,10 @@
  * Backward mirrors it: each all-to-all is one again, permute sums the k gradients of a token,
  * the weighted sum gives those of rows and weights (the combined rows are saved for it).
  */
+#include <math.h>
+
 #include "sim/blocks.h"
+#include "sim/routing.h"
 
 static uint32_t choose_experts(Build *b, Tape *t, uint32_t x)
 {
@@ -54,11 +67,11 @@ static uint32_t choose_experts(Build *b, Tape *t, uint32_t x)
     return op.out;
 }
 
-/* Rows of x in another order, `each` of every one. */
-static uint32_t move_rows(Tape *t, uint32_t x, const char *name, uint64_t each, TapeTp tp)
+/* Rows of x in another order, each as often as its expert or token wants it, or summed. */
+static uint32_t move_rows(Tape *t, uint32_t x, const char *name, uint64_t rows, TapeTp tp)
 {
     TapeValue v = t->values[x];
-    uint32_t y = tape_made(t, name, v.dtype, each * v.rows, v.columns);
+    uint32_t y = tape_made(t, name, v.dtype, rows, v.columns);
     tape_op(t, (TapeOp){ .kind = OP_COPY,
                          .name = name,
                          .dtype = v.dtype,
@@ -69,13 +82,14 @@ static uint32_t move_rows(Tape *t, uint32_t x, const char *name, uint64_t each, 
     return y;
 }
 
-/* Every row goes to the rank that has its expert, or comes back. */
-static uint32_t exchange(Build *b, Tape *t, uint32_t x, const char *name, TapeTp tp)
+/* Every row goes to the ranks that have its experts, or comes back. */
+static uint32_t exchange(Build *b, Tape *t, uint32_t x, const char *name, uint64_t rows,
+                         TapeTp tp)
 {
     if (b->s->parallel.ep == 1)
         return x;
     TapeValue v = t->values[x];
-    uint32_t y = tape_made(t, name, v.dtype, v.rows, v.columns);
+    uint32_t y = tape_made(t, name, v.dtype, rows, v.columns);
     tape_op(t, (TapeOp){ .kind = OP_ALL_REDUCE,
                          .name = name,
                          .dtype = v.dtype,
@@ -119,32 +133,48 @@ static uint32_t shared_expert(Build *b, Tape *t, uint32_t x)
     return gate == NONE_U32 ? y : weighted_sum(t, y, gate, "shared_expert.gated");
 }
 
-static uint32_t local_experts(Build *b, Tape *t, uint32_t x)
+/* x: so many rows for this rank's experts together; routed: for each of them. */
+static uint32_t local_experts(Build *b, Tape *t, uint32_t x, uint64_t routed)
 {
     const Transformer *m = &b->s->model.u.transformer;
     uint32_t here = m->experts / b->s->parallel.ep;
-    if (here > 1)
-        x = move_rows(t, x, "experts.sort", 1, TP_FOLLOW);
+    uint64_t rows = t->values[x].rows;
+    bool sorts = here > 1 || rows != routed;
+    if (sorts)
+        x = move_rows(t, x, "experts.sort", routed, TP_FOLLOW);
     uint32_t y = tape_mlp(b, t, x,
                           &(MlpSpec){ .up = m->gated ? NAME_EXPERTS_GATE_UP : "experts.up",
                                       .down = "experts.down",
                                       .ffn = m->moe_ffn,
                                       .groups = here });
-    return here > 1 ? move_rows(t, y, "experts.unsort", 1, TP_FOLLOW) : y;
+    return sorts ? move_rows(t, y, "experts.unsort", rows, TP_FOLLOW) : y;
+}
+
+/* Rows that DeepEP brings a rank, one for each token of which it has experts: as many as tokens
+ * leave, in as many parts as there are ranks. */
+static uint64_t rows_sent_once(const Build *b, uint64_t tokens)
+{
+    Routing r = routing_of(&b->s->model.u.transformer);
+    double rows = (double)tokens * routing_parts(&r, b->s->parallel.ep);
+    uint64_t tp = b->s->parallel.tp;
+    return ((uint64_t)ceil(rows) + tp - 1) / tp * tp;
 }
 
 uint32_t tape_moe(Build *b, Tape *t, uint32_t x)
 {
     const Transformer *m = &b->s->model.u.transformer;
-    bool far = b->s->parallel.ep > 1;
-    uint32_t shared = NONE_U32;
+    uint64_t tokens = t->values[x].rows, routed = tokens * m->experts_per_token;
+    bool far = b->s->parallel.ep > 1, once = far && sends_once(b);
+    uint64_t sent = once ? rows_sent_once(b, tokens) : routed;
+    uint32_t shared = NONE_U32, y = x;
     uint32_t weights = choose_experts(b, t, x);
-    uint32_t y =
-        move_rows(t, x, "experts.permute", m->experts_per_token, far ? TP_FOLLOW : TP_GATHER);
-    y = exchange(b, t, y, "experts.dispatch", TP_GATHER);
+    if (!once)
+        y = move_rows(t, x, "experts.permute", routed, far ? TP_FOLLOW : TP_GATHER);
+    y = exchange(b, t, y, "experts.dispatch", sent, TP_GATHER);
     if (m->shared_expert_ffn) /* beside the all-to-all, where ep overlaps */
         shared = shared_expert(b, t, x);
-    y = exchange(b, t, local_experts(b, t, y), "experts.combine", TP_FOLLOW);
+    y = local_experts(b, t, y, routed);
+    y = exchange(b, t, y, "experts.combine", once ? tokens : routed, TP_FOLLOW);
     y = weighted_sum(t, y, weights, "experts.weighted_sum");
     return shared == NONE_U32 ? y : tape_add(b, t, y, shared);
 }

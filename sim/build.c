@@ -53,6 +53,12 @@ bool overlaps(const Build *b, Dim d)
     return p->overlap_set[d] ? p->overlap[d] : b->sw->overlap[d] && !in_line;
 }
 
+bool sends_once(const Build *b)
+{
+    const Parallel *p = &b->s->parallel;
+    return p->dispatcher_set ? p->dispatcher == DISPATCHER_DEEPEP : b->sw->deepep;
+}
+
 bool reshards(const Build *b)
 {
     const Parallel *p = &b->s->parallel;

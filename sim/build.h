@@ -133,6 +133,7 @@ static inline bool ends_meet(const Build *b)
 }
 
 bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */
+bool sends_once(const Build *b);      /* parallel.dispatcher is DeepEP, or the software's is */
 bool reshards(const Build *b); /* parallel.reshard_after_forward, else the habit in pipelines */
 bool zero_sums_whole(const Build *b); /* zero1 whose software all-reduces gradients */
 /* The group over which parameters, gradients or state are shared out: GROUP_DP, or hsdp's

@@ -575,14 +575,20 @@ static double ring_part(const Shape *s, ResourceKind kind)
     return s->leaves_n > 1 ? 1.0 / s->in_leaf : 0;
 }
 
-/* Part of what a member sends to all others that goes over its own link of this kind. */
-static double pair_part(const Shape *s, ResourceKind kind)
+/* Part of what a member sends to all others that goes over its own link of this kind.
+ * once: GroupSpec.sent_once. */
+static double pair_part(const Shape *s, ResourceKind kind, double once)
 {
     if (kind >= RES_RING_OUT)
         return 0;
     uint32_t near = kind <= RES_NIC_IN ? s->on_node : s->in_leaf;
     uint32_t over = kind <= RES_PORT_IN ? s->on_node - 1 : s->size - near;
-    return s->size > 1 ? (double)over / (s->size - 1) : 0;
+    double part = s->size > 1 ? (double)over / (s->size - 1) : 0;
+    if (!(once > 0))
+        return part;
+    /* What comes from other nodes is handed on to the ranks of this one: all of it passes its
+     * ports, a node's share, but for what is a rank's own already. */
+    return kind <= RES_PORT_IN ? part * s->size / s->on_node : part * once;
 }
 
 static void add_use(Use *uses, uint32_t *n, Use use)
@@ -622,11 +628,26 @@ static Use ring_use(const Fold *f, const GroupClass *gc, const Shape *s, const R
                   crossing * r->share[kind] };
 }
 
+/*
+ * Of what NCCL's all-to-alls reach over the ports, DeepEP's kernels reach this part: 153 and 158
+ * GB/s counting a rank's own rows, dispatch and combine on 8 H800s whose ports carry 160 (its
+ * README; 7/8 of the rows leave a rank).
+ */
+static const double deepep_port_part = (153 + 158) / 2.0 * 7 / 8 / 160;
+
+static double pair_efficiency(const Fold *f, const GroupClass *gc, const Shape *s,
+                              ResourceKind kind)
+{
+    double all = p2p_efficiency(f->m, gc->type, kind, s->on_node);
+    bool once = gc->sent_once > 0 && kind <= RES_PORT_IN && !f->m->ideal_collectives;
+    return once ? all * deepep_port_part : all;
+}
+
 static Use pair_use(const Fold *f, const GroupClass *gc, const Shape *s, const RankClass *r,
                     ResourceKind kind)
 {
-    double crossing = pair_part(s, kind);
-    double part = crossing / p2p_efficiency(f->m, gc->type, kind, s->on_node);
+    double crossing = pair_part(s, kind, gc->sent_once);
+    double part = crossing / pair_efficiency(f, gc, s, kind);
     return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind),
                   crossing * r->share[kind] };
 }
@@ -669,6 +690,7 @@ static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t 
                         .base = f->rank[member[0]],
                         .size = shape[member[0]].size,
                         .nodes_n = shape[member[0]].nodes_n,
+                        .sent_once = f->g->groups[spec].sent_once,
                         .type = f->place[member[0]].type };
     gc->member = PUSH_ARRAY(&c->arena, uint32_t, n);
     for (uint32_t i = 0; i < n; i++) {

@@ -73,6 +73,7 @@ typedef struct GroupClass {
     uint32_t spec, base; /* base: lowest member of the representative */
     uint32_t groups_n;   /* how many groups it stands for */
     uint32_t size, nodes_n;
+    double sent_once; /* of its GroupSpec */
     uint32_t members_n;
     uint32_t *member; /* rank classes, distinct, ascending */
     uint32_t uses_n;

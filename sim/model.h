@@ -67,6 +67,8 @@ typedef struct Transformer {
     uint32_t shared_expert_ffn; /* width of what every token visits, 0 = none */
     bool shared_expert_gate;    /* a sigmoid says how much that counts (Qwen 2 MoE) */
     uint32_t dense_first;       /* first layers that stay dense */
+    uint32_t expert_groups, groups_per_token; /* a token's experts are all in so many of the
+                                                 groups (DeepSeek); 0: anywhere */
 
     /* What changes the numbers and not their cost. */
     double rope_theta, norm_eps; /* 0: nothing said */

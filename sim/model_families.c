@@ -406,6 +406,24 @@ static void read_shared_and_routed(Transformer *t, JsonObj *o, uint32_t moe_ffn,
     t->shared_expert_ffn = t->moe_ffn * read_u32(o, "n_shared_experts", 0, 64, shared);
 }
 
+/* Which groups of experts a token may visit: that many of them, 1 of 1 where there is no limit. */
+static void read_expert_groups(Transformer *t, JsonObj *o, uint32_t groups, uint32_t per_token)
+{
+    uint32_t experts = t->experts ? t->experts : 1;
+    t->expert_groups = read_u32(o, "n_group", 1, experts, groups <= experts ? groups : 1);
+    uint32_t n = t->expert_groups ? t->expert_groups : 1;
+    t->groups_per_token = read_u32(o, "topk_group", 1, n, per_token <= n ? per_token : n);
+    if (o->ok && experts % n != 0)
+        o->ok = json_fail(json_member(o->node, "n_group"), o->err,
+                          "%" PRIu32 " groups do not divide %" PRIu32 " experts", n, experts);
+    uint64_t open = (uint64_t)experts / n * t->groups_per_token;
+    if (o->ok && t->experts_per_token > open)
+        o->ok = json_fail(json_member(o->node, "topk_group"), o->err,
+                          "its groups have %" PRIu64 " experts, fewer than the %" PRIu32
+                          " that a token visits",
+                          open, t->experts_per_token);
+}
+
 /* attention_bias is of queries, keys and values only. */
 static void read_glm4_moe(Transformer *t, JsonObj *o)
 {
@@ -418,6 +436,7 @@ static void read_glm4_moe(Transformer *t, JsonObj *o)
     t->qk_norm = json_bool(o, "use_qk_norm", false);
     t->experts = read_u32(o, "n_routed_experts", 0, MODEL_EXPERTS_MAX, 128);
     read_shared_and_routed(t, o, 1408, 1, 8, 1);
+    read_expert_groups(t, o, 1, 1);
 }
 
 /* Its heads have no one width; "head_dim", where a file has it, is that of the rotated part. */
@@ -456,12 +475,14 @@ static void read_deepseek_v2(Transformer *t, JsonObj *o)
 {
     t->experts = read_u32(o, "n_routed_experts", 0, MODEL_EXPERTS_MAX, 64);
     read_deepseek(t, o, 1407, 2, 6, 0);
+    read_expert_groups(t, o, 1, 1);
 }
 
 static void read_deepseek_v3(Transformer *t, JsonObj *o)
 {
     t->experts = read_u32(o, "n_routed_experts", 0, MODEL_EXPERTS_MAX, 256);
     read_deepseek(t, o, 2048, 1, 8, 3);
+    read_expert_groups(t, o, 8, 4);
 }
 
 /* ---- the table ---- */

@@ -42,7 +42,8 @@ static int64_t ring_latency(const Machine *m, const GroupClass *g, OpKind kind, 
 static int64_t pairs_latency(const Machine *m, const GroupClass *g, Protocol p)
 {
     int64_t hop_ns = g->nodes_n > 1 ? m->inter.hop_ns[p] : g->type->intra.hop_ns[p];
-    double away = g->size - (double)g->size / g->nodes_n;
+    double away =
+        g->sent_once > 0 ? (double)g->nodes_n - 1 : g->size - (double)g->size / g->nodes_n;
     double message_ns =
         m->inter.message_ns.n ? rank_curve_at(&m->inter.message_ns, g->size) : 0;
     return m->collective_base_ns[p] + hop_ns + llround(away * message_ns);
@@ -163,7 +164,8 @@ CommCost collective_cost(const Machine *m, const GroupClass *g, const Resource *
         offer_pairs(&c, m, g, bytes);
     else
         offer_rings(&c, m, g, kind, bytes);
-    measured(&c, m, kind, g->size, g->nodes_n, bytes);
+    if (!(g->sent_once > 0)) /* measured are NCCL's */
+        measured(&c, m, kind, g->size, g->nodes_n, bytes);
     return finish(&c);
 }
 

@@ -93,6 +93,14 @@ typedef struct Training {
     bool compiled;
 } Training;
 
+/* Who carries tokens to their experts and back. */
+typedef enum Dispatcher {
+    DISPATCHER_ALLTOALL, /* NCCL: a row for each expert that a token visits */
+    DISPATCHER_DEEPEP,   /* DeepEP, HybridEP: a row for each rank, and one for each node */
+    DISPATCHER_N
+} Dispatcher;
+extern const char *const dispatcher_names[DISPATCHER_N];
+
 typedef struct Parallel {
     Strategy strategy;
     uint32_t dp, tp, pp, cp, ep;
@@ -110,7 +118,9 @@ typedef struct Parallel {
     Prefetch prefetch;
     uint32_t shard_size; /* hsdp */
     bool limit_all_gathers;
-    bool sync_batchnorm;     /* statistics over the samples of all replicas */
+    bool sync_batchnorm; /* statistics over the samples of all replicas */
+    Dispatcher dispatcher;
+    bool dispatcher_set;     /* given by the user; else the software's habit */
     bool overlap[DIM_N];     /* false: every collective of that dimension is exposed */
     bool overlap_set[DIM_N]; /* given by the user; else the software's habit */
     Dim order[DIM_N];        /* innermost first */

@@ -190,9 +190,12 @@ static bool check_experts(const Check *c)
 {
     char text[LIST_CAP];
     const Parallel *p = c->p;
+    uint32_t experts =
+        c->s->model.kind == MODEL_TRANSFORMER ? c->s->model.u.transformer.experts : 0;
+    if (p->dispatcher_set && experts == 0)
+        return FAIL(c, parallel, "dispatcher", "the model has no experts to dispatch to");
     if (c->s->model.kind != MODEL_TRANSFORMER)
         return true;
-    uint32_t experts = c->s->model.u.transformer.experts;
     uint64_t ranks = (uint64_t)p->dp * p->cp;
     if (p->ep == 1)
         return check_routing(c, experts);

@@ -21,6 +21,7 @@ const char *const strategy_names[STRATEGY_N] = { "single", "model_parallel", "dp
 const char *const schedule_names[SCHEDULE_N] = { "naive",       "gpipe", "1f1b",
                                                  "interleaved", "zb-h1", "zb-1p",
                                                  "zb-2p",       "zbv",   "dualpipe" };
+const char *const dispatcher_names[DISPATCHER_N] = { "alltoall", "deepep" };
 const char *const dim_names[DIM_N] = { "tp", "cp", "ep", "dp", "pp" };
 
 static bool read_strategy(JsonObj *o, Strategy *strategy, Strategy fallback)
@@ -213,6 +214,12 @@ static bool read_sharding(JsonObj *o, Scenario *s)
                                       PREFETCH_BACKWARD);
     p->limit_all_gathers = json_bool(o, "limit_all_gathers", true);
     p->sync_batchnorm = json_bool(o, "sync_batchnorm", false);
+    p->dispatcher_set = json_has(o, "dispatcher");
+    if (p->dispatcher_set)
+        p->dispatcher = (Dispatcher)json_word(o, "dispatcher", dispatcher_names, DISPATCHER_N,
+                                              DISPATCHER_ALLTOALL);
+    else
+        json_log_value(json_get(o, "dispatcher"), "as the software does", true);
     uint64_t node_gpus = s->machine.types[0].gpus_n;
     p->shard_size =
         scenario_count(o, "shard_size", 1, DEGREE_MAX, (double)min_u64(node_gpus, p->dp));

@@ -68,7 +68,7 @@ static const Fact parallel_options[] = {
     FACT(tp_keeps_gathered),  FACT(pp_keeps_params),
     FACT(root_unit),          FACT(keeps_last_unit),
     FACT(zero_all_reduces),   FACT(first_chunk_buckets),
-    FACT(divides_grads),
+    FACT(divides_grads),      FACT(deepep),
 };
 
 /* Words of recompute.selective. */

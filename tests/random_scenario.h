@@ -250,7 +250,7 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
               strategy, dp, tp, pp, cp,
               tp > 1 && (draw_below(d, 2) || kind.experts) ? "true" : "false", schedule, turns);
     if (ep > 1)
-        draw_text(d, ",\"ep\":%u", ep);
+        draw_text(d, ",\"ep\":%u,\"dispatcher\":\"%s\"", ep, seed % 3 ? "alltoall" : "deepep");
     if (draw_below(d, 3) == 0) {
         bool overlap = draw_below(d, 2);
         draw_text(d, ",\"overlap\":%s", overlap || zero_bubble ? "true" : "false");

@@ -25,6 +25,7 @@
  * that differ in dp do so on like data (Graph.replica).
  */
 #include "sim/build.h"
+#include "sim/routing.h"
 
 #include <string.h>
 
@@ -138,6 +139,25 @@ static uint32_t group_of_dims(Build *b, const char *name, const GroupDim *from, 
     return dims_n ? graph_group(b->g, name, dims, dims_n) : NONE_U32;
 }
 
+/* Nodes that the ranks of a group are on, that of rank 0. */
+static uint32_t nodes_of(const Build *b, const GroupSpec *spec)
+{
+    uint32_t n = 0, last = NONE_U32, size = group_size(spec);
+    for (uint32_t i = 0; i < size; i++) {
+        uint32_t node = machine_place(&b->s->machine, group_member(spec, 0, i)).node;
+        n += node != last;
+        last = node;
+    }
+    return n;
+}
+
+/* What DeepEP sends between nodes, of what goes to ranks of other nodes. */
+static double sent_once(const Build *b, const GroupSpec *spec)
+{
+    Routing r = routing_of(&b->s->model.u.transformer);
+    return routing_parts(&r, nodes_of(b, spec)) / routing_parts(&r, group_size(spec));
+}
+
 static bool make_expert_groups(Build *b, Err *err)
 {
     const Parallel *p = &b->s->parallel;
@@ -153,6 +173,10 @@ static bool make_expert_groups(Build *b, Err *err)
                        "parallel.order; divisors of %" PRIu32 " are allowed",
                        p->ep, p->cp, p->dp, cp_first ? p->cp : p->dp);
     b->group[GROUP_EP] = group_of_dims(b, "ep", cut.ep, cut.n);
+    if (sends_once(b)) {
+        GroupSpec *ep = &b->g->groups[b->group[GROUP_EP]];
+        ep->sent_once = sent_once(b, ep);
+    }
     b->group[GROUP_EDP] = group_of_dims(b, "edp", cut.edp, cut.n);
     return true;
 }

@@ -224,6 +224,14 @@ static void routed_rows_are_saved_for_backward(void)
     drawn_free(&y);
 }
 
+static const Op *find_named(const Drawn *x, const char *name, OpPhase phase)
+{
+    for (uint32_t i = 0; i < x->g.ops_n; i++)
+        if (is_name(&x->g.ops[i], &x->g, name) && x->g.ops[i].phase == phase)
+            return &x->g.ops[i];
+    return NULL;
+}
+
 /* ---- all-to-alls ---- */
 
 /* Two forward, two backward, two more where forward is done again. */
@@ -290,6 +298,129 @@ static void an_all_to_all_takes_what_leaves_over_the_port(void)
                 CHECK_INT(c->time_ns, c->exposed_ns); /* in line */
             }
             CHECK(s->collectives_n >= 2);
+            sim_result_free(&r);
+        }
+        drawn_free(&x);
+    }
+}
+
+/* ---- DeepEP ---- */
+
+/* Of E experts K, on `parts` of all the ranks or nodes that have them: parts times what is not
+ * missed. */
+static double visited(uint32_t parts)
+{
+    double missed = 1;
+    for (uint32_t i = 0; i < K; i++)
+        missed *= (double)(E - E / parts - i) / (E - i);
+    return parts * (1 - missed);
+}
+
+static uint64_t rows_once(uint32_t ep, uint32_t tp)
+{
+    return (uint64_t)ceil((double)SEQ * visited(ep) / tp) * tp;
+}
+
+static void deepep_sends_a_token_once_to_a_rank(void)
+{
+    const OpKind kind = OP_ALL_TO_ALL;
+    for (uint32_t ep = 1; ep <= WORLD; ep *= 2)
+        for (uint32_t tp = 1; tp <= 2; tp++) {
+            Drawn x;
+            if (make(&x, (Ask){ .experts = E,
+                                .per_token = K,
+                                .dp = WORLD,
+                                .ep = ep,
+                                .tp = tp,
+                                .parallel = ",\"dispatcher\":\"deepep\"" })) {
+                Total t = total_of(&x.g, is_kind, &kind);
+                CHECK_U64(ep > 1 ? 4 * L : 0, t.count);
+                CHECK_U64(t.count * rows_once(ep, tp) / tp * H * 2, t.bytes);
+                CHECK_INT(ep == 1, find_named(&x, "experts.permute", PHASE_FORWARD) != NULL);
+            }
+            drawn_free(&x);
+        }
+}
+
+/* On two nodes of 8, 4 + 4 ranks in each ep group: over the port passes what goes to other ranks
+ * of a node, in both nodes; over the NIC, one a rank, what goes to the other node, once. */
+static void deepep_crosses_between_nodes_once(void)
+{
+    for (int nic = 5; nic <= 500; nic *= 10) {
+        Drawn x;
+        SimResult r;
+        Draw none = { 0 };
+        char more[128];
+        snprintf(more, sizeof more,
+                 ",\"overlap\":false,\"dispatcher\":\"deepep\","
+                 "\"order\":\"tp,cp,dp,ep,pp\"");
+        Ask a = { .experts = E, .per_token = K, .dp = 2 * WORLD, .ep = 4, .parallel = more };
+        if (make(&x, a)) {
+            x.s.machine.inter.bytes_per_ns = nic;
+            double rows = (double)rows_once(4, 1);
+            if (CHECK(drawn_run(&r, &x, (SimOptions){ 0 }, &none))) {
+                for (uint32_t i = 0; i < r.ranks[0].collectives_n; i++) {
+                    const CollectiveStat *c = &r.ranks[0].collectives[i];
+                    if (c->kind != OP_ALL_TO_ALL)
+                        continue;
+                    double port = rows * 1 / 2 / 100;
+                    double wire = rows * visited(2) / visited(4) / 2 / nic;
+                    CHECK_NEAR(4.0 * L * H * 2 * fmax(port, wire), (double)c->transfer_ns,
+                               2e-3);
+                }
+                sim_result_free(&r);
+            }
+        }
+        drawn_free(&x);
+    }
+}
+
+/*
+ * What DeepEP's README says of its kernels for training on H800s (NVLink 200 GB/s, of which it
+ * calls 160 the most that is reached, NICs of 50): 4096 tokens of 7168 numbers, 8 of 256 experts,
+ * nodes as groups, at most 4 of them.  It counts rows per second, a rank's own (8 ranks) and those
+ * for its own node (more) too.  What ports reach is fitted on the first row.
+ */
+static void deepep_reaches_what_its_authors_measured(void)
+{
+    static const struct {
+        uint32_t ep, groups, chosen;
+        double parts, dispatch, combine, within; /* parts: of ranks, of nodes */
+    } rows[] = {
+        { 8, 1, 1, 5.30, 153, 158, 0.03 },
+        { 16, 2, 2, 1.99, 43, 43, 0.12 },
+        { 32, 4, 4, 3.61, 58, 57, 0.08 },
+        { 64, 8, 4, 3.63, 51, 50, 0.05 },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        uint32_t ep = rows[i].ep;
+        Draw d = { 0 }, none = { 0 };
+        Drawn x;
+        SimResult r;
+        draw_text(&d,
+                  "{\"model\":{\"model_type\":\"deepseek_v3\",\"num_hidden_layers\":2,"
+                  "\"hidden_size\":7168,\"intermediate_size\":18432,\"vocab_size\":1024,"
+                  "\"num_attention_heads\":128,\"num_key_value_heads\":128,"
+                  "\"first_k_dense_replace\":1,\"n_group\":%u,\"topk_group\":%u},"
+                  "\"cluster\":{\"name\":\"h800\",\"nodes\":%u,\"gpus_per_node\":8,"
+                  "\"gpu\":\"h100-80gb\",\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":200},"
+                  "\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":8,"
+                  "\"GBps_per_nic\":50}},\"training\":{\"global_batch\":%u,"
+                  "\"micro_batch\":1,\"seq_len\":4096,\"precision\":\"bf16\"},"
+                  "\"parallel\":{\"strategy\":\"zero1\",\"dp\":%u,\"ep\":%u,"
+                  "\"overlap\":false}}",
+                  rows[i].groups, rows[i].chosen, ep / 8, ep, ep, ep);
+        if (make_with(&x, &d, "megatron-bridge") &&
+            CHECK(drawn_run(&r, &x, (SimOptions){ 0 }, &none))) {
+            for (uint32_t c = 0; c < r.ranks[0].collectives_n; c++) {
+                const CollectiveStat *s = &r.ranks[0].collectives[c];
+                double bytes = 4096 * 7168 * 2 * rows[i].parts;
+                double rate = bytes * (double)s->count / (double)s->transfer_ns;
+                if (s->kind != OP_ALL_TO_ALL)
+                    continue;
+                CHECK_NEAR(rows[i].dispatch, rate, rows[i].within);
+                CHECK_NEAR(rows[i].combine, rate, rows[i].within);
+            }
             sim_result_free(&r);
         }
         drawn_free(&x);
@@ -471,14 +602,6 @@ static void one_expert_takes_what_its_ops_add(void)
     drawn_free(&moe);
 }
 
-static const Op *find_named(const Drawn *x, const char *name, OpPhase phase)
-{
-    for (uint32_t i = 0; i < x->g.ops_n; i++)
-        if (is_name(&x->g.ops[i], &x->g, name) && x->g.ops[i].phase == phase)
-            return &x->g.ops[i];
-    return NULL;
-}
-
 /* As many matmuls as a rank has experts, of tokens K / E rows each on all ranks: on ideal GPUs
  * exactly their sum, else no more than one after another and no faster than their flops. */
 static void experts_are_one_grouped_matmul(void)
@@ -600,6 +723,8 @@ static void every_way_to_train_holds_together(void)
         a.model = models[n / 5 % 4];
         a.parallel = n % 7 == 0   ? ",\"overlap\":true"
                      : n % 7 == 1 ? ",\"overlap\":false"
+                     : n % 7 == 2 ? ",\"overlap\":true,\"dispatcher\":\"deepep\""
+                     : n % 7 == 3 ? ",\"dispatcher\":\"deepep\""
                                   : NULL;
         check_graph(a);
     }
@@ -660,6 +785,9 @@ int main(void)
     RUN(each_layer_sends_its_tokens_there_and_back);
     RUN(only_layers_with_experts_send);
     RUN(an_all_to_all_takes_what_leaves_over_the_port);
+    RUN(deepep_sends_a_token_once_to_a_rank);
+    RUN(deepep_crosses_between_nodes_once);
+    RUN(deepep_reaches_what_its_authors_measured);
     RUN(tp_gathers_and_scatters_the_routed_rows);
     RUN(gradients_of_experts_meet_those_of_the_same_experts);
     RUN(gradients_of_the_router_are_summed_over_tp);
