@@ -78,7 +78,7 @@ uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec)
     uint64_t each = spec->groups ? spec->groups : 1;
     uint32_t w = tape_param(t, arena_printf(&b->arena, "%s.weight", spec->name),
                             build_formats(b).read, each * spec->columns, t->values[x].columns);
-    t->values[w].expert = spec->groups > 0 && b->s->parallel.ep > 1;
+    t->values[w].expert = spec->groups > 0 && experts_apart(b);
     t->values[w].kv_columns = spec->kv_columns;
     const Training *training = &b->s->training;
     DType precision = spec->quantized ? training->precision : matmul_dtype(training);
@@ -177,14 +177,14 @@ uint32_t tape_mlp(Build *b, Tape *t, uint32_t x, const MlpSpec *spec)
                                              .bias = m->mlp_bias,
                                              .quantized = true,
                                              .groups = spec->groups,
-                                             .tp = TP_COLUMN });
+                                             .tp = spec->whole ? TP_FOLLOW : TP_COLUMN });
     uint32_t y = tape_activation(b, t, up, m->activation, m->gated);
     return tape_linear(b, t, tape_quantize(b, t, y),
                        &(LinearSpec){ .name = spec->down,
                                       .columns = m->hidden,
                                       .quantized = true,
                                       .groups = spec->groups,
-                                      .tp = TP_ROW });
+                                      .tp = spec->whole ? TP_FOLLOW : TP_ROW });
 }
 
 static uint32_t loss_value(Tape *t)

@@ -157,6 +157,7 @@ typedef struct MlpSpec {
     const char *up, *down; /* names of its matmuls */
     uint64_t ffn;
     uint32_t groups;
+    bool whole; /* not shared out over tp: each of its ranks has rows of its own */
 } MlpSpec;
 uint32_t tape_mlp(Build *b, Tape *t, uint32_t x, const MlpSpec *spec);
 /* sim/blocks_moe.c: in the place of the MLP; what it returns lies as x does. */

@@ -17,7 +17,9 @@
  *     dispatch   an all-to-all over ep: each rank sends R k (ep - 1)/ep rows; so does combine
  *     [ag] [rs]  with tp, under sequence parallelism alone (Megatron refuses it without):
  *                all-gather of the rows over tp before the experts, kept for backward, and
- *                reduce-scatter after; each expert's matmuls are shared out over tp
+ *                reduce-scatter after; each expert's matmuls are shared out over tp.  Neither with
+ *                whole experts (expert_tp 1; Megatron's expert-tensor-parallel-size): ep is then
+ *                of ranks of tp too, each of which sends the rows it has
  *     sort       only where a rank has several experts: rows come rank by rank
  *     experts    one grouped matmul for all of a rank, of R k tp / (E/ep) rows each
  *
@@ -146,7 +148,8 @@ static uint32_t local_experts(Build *b, Tape *t, uint32_t x, uint64_t routed)
                           &(MlpSpec){ .up = m->gated ? NAME_EXPERTS_GATE_UP : "experts.up",
                                       .down = "experts.down",
                                       .ffn = m->moe_ffn,
-                                      .groups = here });
+                                      .groups = here,
+                                      .whole = expert_tp(b) == 1 });
     return sorts ? move_rows(t, y, "experts.unsort", rows, TP_FOLLOW) : y;
 }
 
@@ -166,11 +169,12 @@ uint32_t tape_moe(Build *b, Tape *t, uint32_t x)
     uint64_t tokens = t->values[x].rows, routed = tokens * m->experts_per_token;
     bool far = b->s->parallel.ep > 1, once = far && sends_once(b);
     uint64_t sent = once ? rows_sent_once(b, tokens) : routed;
+    TapeTp arrive = expert_tp(b) < b->s->parallel.tp ? TP_FOLLOW : TP_GATHER;
     uint32_t shared = NONE_U32, y = x;
     uint32_t weights = choose_experts(b, t, x);
     if (!once)
-        y = move_rows(t, x, "experts.permute", routed, far ? TP_FOLLOW : TP_GATHER);
-    y = exchange(b, t, y, "experts.dispatch", sent, TP_GATHER);
+        y = move_rows(t, x, "experts.permute", routed, far ? TP_FOLLOW : arrive);
+    y = exchange(b, t, y, "experts.dispatch", sent, arrive);
     if (m->shared_expert_ffn) /* beside the all-to-all, where ep overlaps */
         shared = shared_expert(b, t, x);
     y = local_experts(b, t, y, routed);

@@ -53,6 +53,24 @@ bool overlaps(const Build *b, Dim d)
     return p->overlap_set[d] ? p->overlap[d] : b->sw->overlap[d] && !in_line;
 }
 
+uint32_t expert_tp(const Build *b)
+{
+    const Parallel *p = &b->s->parallel;
+    if (p->etp)
+        return p->etp;
+    bool known = p->strategy == STRATEGY_DDP || p->strategy == STRATEGY_ZERO1;
+    bool over_tp = (uint64_t)p->dp * p->cp % p->ep != 0;
+    return over_tp || (known && b->sw->whole_experts) ? 1 : p->tp;
+}
+
+bool experts_apart(const Build *b)
+{
+    const Parallel *p = &b->s->parallel;
+    const Model *m = &b->s->model;
+    bool has = m->kind == MODEL_TRANSFORMER && m->u.transformer.experts > 0;
+    return p->ep > 1 || (has && expert_tp(b) < p->tp);
+}
+
 bool sends_once(const Build *b)
 {
     const Parallel *p = &b->s->parallel;

@@ -29,7 +29,7 @@ typedef struct Param {
     bool tp_partial; /* every tp rank holds it whole and has only part of its gradient (norms
                             under sequence parallelism): all-reduced over tp before use */
     bool shared;     /* tied embedding: also held by the other end of the pipeline */
-    bool expert;     /* of experts that ep shares out: summed over GROUP_EDP, not GROUP_DP */
+    bool expert;     /* of experts_apart: summed over GROUP_EDP, not GROUP_DP */
 } Param;
 
 /* How backward writes weight gradients. */
@@ -82,10 +82,11 @@ typedef enum GroupKind {
     GROUP_KV, /* ranks of tp that hold the same key and value head, where heads are fewer */
     GROUP_CP,
     GROUP_PP,
-    GROUP_DP,           /* dp x cp: gradients are reduced over it */
-    GROUP_EP,           /* ranks of dp x cp that share out the experts: all-to-alls */
-    GROUP_EDP,          /* ranks of dp x cp that hold the same experts: their gradients */
-    GROUP_DP_SHARD,     /* hsdp: parameters are sharded over it */
+    GROUP_DP,       /* dp x cp: gradients are reduced over it */
+    GROUP_EP,       /* ranks of dp x cp (x tp, with whole experts) that share out the experts:
+                           all-to-alls */
+    GROUP_EDP,      /* those that hold the same experts: their gradients */
+    GROUP_DP_SHARD, /* hsdp: parameters are sharded over it */
     GROUP_DP_REPLICATE, /* hsdp: shards are replicated over it */
     GROUP_EMBEDDING,    /* first and last stage, for tied embeddings */
     GROUP_KIND_N
@@ -133,7 +134,12 @@ static inline bool ends_meet(const Build *b)
 }
 
 bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */
-bool sends_once(const Build *b);      /* parallel.dispatcher is DeepEP, or the software's is */
+/* Ranks of tp that share out each expert: parallel.etp, else the software's habit, but 1 where ep
+ * is of all ranks of tp x dp x cp. */
+uint32_t expert_tp(const Build *b);
+/* Are experts not held by all that hold the rest?  Then their gradients meet in GROUP_EDP. */
+bool experts_apart(const Build *b);
+bool sends_once(const Build *b); /* parallel.dispatcher is DeepEP, or the software's is */
 bool reshards(const Build *b); /* parallel.reshard_after_forward, else the habit in pipelines */
 bool zero_sums_whole(const Build *b); /* zero1 whose software all-reduces gradients */
 /* The group over which parameters, gradients or state are shared out: GROUP_DP, or hsdp's

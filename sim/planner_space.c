@@ -8,7 +8,8 @@
  *     tp   at most two nodes, so that leaving a node is tried once
  *     pp   at most the model's blocks
  *     cp   pieces of at least CP_TOKENS_MIN tokens
- *     ep   of models with experts: what divides them and dp x cp
+ *     ep   of models with experts: what divides them and dp x cp (x tp, of a stack that has
+ *          experts whole)
  *     micro-batch   of what divides the replica's batch always the largest that is at most twice
  *                   the one before (powers of two, of a batch that is one); and the scenario's own
  *     virtual stages   in the same way, where every chunk has as many blocks
@@ -378,7 +379,8 @@ static void look_at_degrees(Plan *p, PlanCandidate c)
 
 static void try_degrees(Plan *p, PlanCandidate c)
 {
-    uint32_t experts = experts_of(&p->bases[c.base].model), ranks = c.dp * c.cp;
+    uint32_t experts = experts_of(&p->bases[c.base].model);
+    uint32_t ranks = c.dp * c.cp * (p->sw.whole_experts ? c.tp : 1);
     for (c.ep = 1; c.ep == 1 || (c.ep <= experts && c.ep <= ranks); c.ep++)
         if (c.ep == 1 || (experts % c.ep == 0 && ranks % c.ep == 0))
             look_at_degrees(p, c);

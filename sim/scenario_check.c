@@ -178,7 +178,13 @@ static bool check_routing(const Check *c, uint32_t experts)
     if (experts > 0 && p->tp > 1 && !p->sequence_parallel)
         return FAIL(c, parallel, "sequence_parallel",
                     "experts with tp = %" PRIu32 " need it, true is allowed", p->tp);
-    if (p->ep > 1 && p->strategy != STRATEGY_DDP && p->strategy != STRATEGY_ZERO1)
+    bool known = p->strategy == STRATEGY_DDP || p->strategy == STRATEGY_ZERO1;
+    if (p->etp > 0 && p->etp < p->tp && !known)
+        return FAIL(c, parallel, "etp",
+                    "%" PRIu32 " with strategy %s cannot be simulated, tp = %" PRIu32
+                    " is allowed; or strategy ddp, zero1",
+                    p->etp, strategy_names[p->strategy], p->tp);
+    if (p->ep > 1 && !known)
         return FAIL(c, parallel, "ep",
                     "%" PRIu32 " with strategy %s cannot be simulated, 1 is allowed; or "
                     "strategy ddp, zero1",
@@ -194,9 +200,17 @@ static bool check_experts(const Check *c)
         c->s->model.kind == MODEL_TRANSFORMER ? c->s->model.u.transformer.experts : 0;
     if (p->dispatcher_set && experts == 0)
         return FAIL(c, parallel, "dispatcher", "the model has no experts to dispatch to");
+    if (p->etp > 0 && experts == 0)
+        return FAIL(c, parallel, "etp", "the model has no experts to share out");
     if (c->s->model.kind != MODEL_TRANSFORMER)
         return true;
-    uint64_t ranks = (uint64_t)p->dp * p->cp;
+    bool over_tp = p->tp > 1 && p->etp <= 1;
+    uint64_t ranks = (uint64_t)p->dp * p->cp * (over_tp ? p->tp : 1);
+    if (p->etp > 1 && p->etp != p->tp)
+        return FAIL(c, parallel, "etp",
+                    "%" PRIu32 " ranks cannot share out an expert, 1 and tp = %" PRIu32
+                    " are allowed",
+                    p->etp, p->tp);
     if (p->ep == 1)
         return check_routing(c, experts);
     if (experts == 0)
@@ -207,8 +221,8 @@ static bool check_experts(const Check *c)
                     p->ep, experts, divisors(text, experts));
     if (ranks % p->ep != 0)
         return FAIL(c, parallel, "ep",
-                    "%" PRIu32 " does not divide dp x cp = %" PRIu64 ", allowed: %s", p->ep,
-                    ranks, divisors(text, ranks));
+                    "%" PRIu32 " does not divide dp x cp%s = %" PRIu64 ", allowed: %s", p->ep,
+                    over_tp ? " x tp" : "", ranks, divisors(text, ranks));
     return check_routing(c, experts);
 }
 

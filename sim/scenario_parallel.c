@@ -214,6 +214,9 @@ static bool read_sharding(JsonObj *o, Scenario *s)
                                       PREFETCH_BACKWARD);
     p->limit_all_gathers = json_bool(o, "limit_all_gathers", true);
     p->sync_batchnorm = json_bool(o, "sync_batchnorm", false);
+    p->etp = json_has(o, "etp") ? scenario_count(o, "etp", 1, DEGREE_MAX, 1) : 0;
+    if (p->etp == 0)
+        json_log_value(json_get(o, "etp"), "as the software does", true);
     p->dispatcher_set = json_has(o, "dispatcher");
     if (p->dispatcher_set)
         p->dispatcher = (Dispatcher)json_word(o, "dispatcher", dispatcher_names, DISPATCHER_N,

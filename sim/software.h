@@ -173,7 +173,8 @@ typedef struct Software {
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next
                                   forward, not after the update */
     bool cp_ring; /* context parallelism: keys and values go round a ring, else are gathered */
-    bool deepep;  /* default of parallel.dispatcher; may be left out: false, alltoall */
+    bool whole_experts;  /* default of parallel.etp: 1, else tp; may be left out: false */
+    bool deepep;         /* default of parallel.dispatcher; may be left out: false, alltoall */
     bool overlap[DIM_N]; /* default of parallel.overlap */
     /* Where the scenario says nothing of buckets they end at max(bucket_parameters,
      * bucket_parameters_per_rank * dp * cp), the first one too; both may be left out: then 0,

@@ -190,6 +190,11 @@ static inline void draw_model(Draw *d, uint32_t layers)
     draw_model_on(d, layers, 0);
 }
 
+static inline bool strategy_shares_experts(const char *strategy)
+{
+    return strcmp(strategy, "ddp") == 0 || strcmp(strategy, "zero1") == 0;
+}
+
 /* Divides dp x cp, and cp or dp lies side by side with it or divides by it. */
 static inline uint32_t draw_ep(Draw *d, uint32_t dp, uint32_t cp)
 {
@@ -251,6 +256,8 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
               tp > 1 && (draw_below(d, 2) || kind.experts) ? "true" : "false", schedule, turns);
     if (ep > 1)
         draw_text(d, ",\"ep\":%u,\"dispatcher\":\"%s\"", ep, seed % 3 ? "alltoall" : "deepep");
+    if (kind.experts && seed % 4 == 0 && strategy_shares_experts(strategy))
+        draw_text(d, ",\"etp\":1");
     if (draw_below(d, 3) == 0) {
         bool overlap = draw_below(d, 2);
         draw_text(d, ",\"overlap\":%s", overlap || zero_bubble ? "true" : "false");

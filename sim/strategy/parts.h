@@ -56,7 +56,7 @@ static inline void wait_starts(Role *role, const Starts *starts, Point src)
 }
 void wait_at_start(const Graph *g, Role *role, Point src);
 
-/* share_group of one parameter: experts that ep shares out have ranks of their own (GROUP_EDP). */
+/* share_group of one parameter: experts_apart have ranks of their own (GROUP_EDP). */
 uint32_t param_group(const Build *b, const Param *p);
 uint32_t group_ranks(const Build *b, uint32_t group); /* 1 for NONE_U32 */
 bool shards_grads(const Build *b); /* whole gradients do not stay (fsdp, hsdp, zero2) */

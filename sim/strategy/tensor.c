@@ -219,7 +219,7 @@ static void split_params(Splitter *s, const TapeOp *op, Split split)
     for (uint32_t j = 0; j < op->param_n; j++) {
         if (split == SPLIT_COLUMNS && by_column)
             settle(s, op->param[j], SPLIT_COLUMNS);
-        else if (split != SPLIT_WHOLE)
+        else if (split != SPLIT_WHOLE && !s->t->values[op->param[j]].expert)
             s->t->values[op->param[j]].tp_partial = true;
     }
 }

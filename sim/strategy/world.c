@@ -27,6 +27,7 @@
 #include "sim/build.h"
 #include "sim/routing.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static uint32_t degree(const Parallel *p, Dim d)
@@ -71,22 +72,32 @@ static uint32_t make_reduce_group(Build *b, const char *name, GroupDim dp)
 
 /* ---- experts ---- */
 
-/* The dimensions of dp x cp, ascending; cp and dp side by side are one where that is needed. */
-static uint32_t reduce_dims(const Build *b, GroupDim dims[2], bool joined)
+/* The dimensions whose ranks have rows of their own for experts, ascending: dp, cp, and tp where
+ * experts are whole.  joined: those that lie side by side are one. */
+static uint32_t expert_dims(const Build *b, GroupDim dims[3], bool joined)
 {
-    const GroupDim dp = whole(b, DIM_DP), cp = whole(b, DIM_CP);
-    bool dp_inner = dp.stride <= cp.stride;
-    const GroupDim in = dp_inner ? dp : cp, out = dp_inner ? cp : dp;
+    const Dim of[] = { DIM_TP, DIM_CP, DIM_DP };
     uint32_t n = 0;
-    if (joined && in.stride * in.extent == out.stride) {
-        uint32_t all = in.extent * out.extent;
-        dims[n++] = (GroupDim){ in.stride, all, 1, all };
-        return n;
+    for (int i = expert_tp(b) < b->s->parallel.tp ? 0 : 1; i < 3; i++) {
+        const GroupDim d = whole(b, of[i]);
+        uint32_t at = n;
+        if (d.count == 1)
+            continue;
+        for (n++; at > 0 && dims[at - 1].stride > d.stride; at--)
+            dims[at] = dims[at - 1];
+        dims[at] = d;
     }
-    if (in.count > 1)
-        dims[n++] = in;
-    if (out.count > 1)
-        dims[n++] = out;
+    for (uint32_t i = 0; joined && i + 1 < n;) {
+        GroupDim *in = &dims[i];
+        if (in->stride * in->extent != in[1].stride) {
+            i++;
+            continue;
+        }
+        in->extent = in->count = in->extent * in[1].extent;
+        n--;
+        for (uint32_t k = i + 1; k < n; k++)
+            dims[k] = dims[k + 1];
+    }
     return n;
 }
 
@@ -106,14 +117,14 @@ static bool ep_is_inner(const Parallel *p)
 
 typedef struct Cut {
     uint32_t n;
-    GroupDim ep[2], edp[2];
+    GroupDim ep[3], edp[3];
 } Cut;
 
 static bool cut_experts(const Build *b, Cut *cut, bool joined)
 {
     uint32_t left = b->s->parallel.ep;
-    GroupDim dims[2];
-    cut->n = reduce_dims(b, dims, joined);
+    GroupDim dims[3];
+    cut->n = expert_dims(b, dims, joined);
     bool inner = ep_is_inner(&b->s->parallel);
     for (uint32_t i = 0; i < cut->n; i++) {
         uint32_t at = inner ? i : cut->n - 1 - i;
@@ -131,7 +142,7 @@ static bool cut_experts(const Build *b, Cut *cut, bool joined)
 
 static uint32_t group_of_dims(Build *b, const char *name, const GroupDim *from, uint32_t n)
 {
-    GroupDim dims[2];
+    GroupDim dims[3];
     uint32_t dims_n = 0;
     for (uint32_t i = 0; i < n; i++)
         if (from[i].count > 1)
@@ -158,22 +169,32 @@ static double sent_once(const Build *b, const GroupSpec *spec)
     return routing_parts(&r, nodes_of(b, spec)) / routing_parts(&r, group_size(spec));
 }
 
+static bool refuse_cut(const Build *b, Err *err)
+{
+    const Parallel *p = &b->s->parallel;
+    char tp[32] = "";
+    GroupDim dims[3];
+    uint32_t n = expert_dims(b, dims, false), at = ep_is_inner(p) ? 0 : n - 1;
+    if (expert_tp(b) < p->tp)
+        snprintf(tp, sizeof tp, " nor of tp = %" PRIu32, p->tp);
+    return err_set(err,
+                   "parallel.ep %" PRIu32 " takes neither whole groups of cp = %" PRIu32
+                   " nor of dp = %" PRIu32 "%s, which do not lie side by side in "
+                   "parallel.order; divisors of %" PRIu32 " are allowed",
+                   p->ep, p->cp, p->dp, tp, dims[at].extent);
+}
+
 static bool make_expert_groups(Build *b, Err *err)
 {
     const Parallel *p = &b->s->parallel;
     b->group[GROUP_EP] = b->group[GROUP_EDP] = NONE_U32;
-    if (p->ep == 1)
+    if (!experts_apart(b))
         return true;
     Cut cut;
-    bool cp_first = (b->stride[DIM_CP] < b->stride[DIM_DP]) == ep_is_inner(p);
     if (!cut_experts(b, &cut, false) && !cut_experts(b, &cut, true))
-        return err_set(err,
-                       "parallel.ep %" PRIu32 " takes neither whole groups of cp = %" PRIu32
-                       " nor of dp = %" PRIu32 ", which do not lie side by side in "
-                       "parallel.order; divisors of %" PRIu32 " are allowed",
-                       p->ep, p->cp, p->dp, cp_first ? p->cp : p->dp);
+        return refuse_cut(b, err);
     b->group[GROUP_EP] = group_of_dims(b, "ep", cut.ep, cut.n);
-    if (sends_once(b)) {
+    if (p->ep > 1 && sends_once(b)) {
         GroupSpec *ep = &b->g->groups[b->group[GROUP_EP]];
         ep->sent_once = sent_once(b, ep);
     }

@@ -10,7 +10,7 @@
 
 #include <time.h>
 
-enum { SETTINGS_MAX = 12 };
+enum { SETTINGS_MAX = 16 };
 
 typedef struct Built {
     Scenario s;
@@ -248,6 +248,14 @@ static void what_cannot_be_built_is_a_sentence(void)
                        "training.global_batch=3", "model.num_local_experts=6", "parallel.ep=6",
                        "parallel.tp=2", "parallel.sequence_parallel=true", "cluster.nodes=3"),
                   "parallel.ep 6 takes neither whole groups of cp = 4 nor of dp = 3");
+    check_refused(
+        LLAMA,
+        WITH("model=mixtral-8x7b", "parallel.strategy=ddp", "parallel.dp=3", "parallel.cp=4",
+             "parallel.pp=2", "parallel.order=dp,pp,tp,cp,ep", "training.global_batch=3",
+             "model.num_local_experts=6", "parallel.ep=6", "parallel.etp=1", "parallel.tp=2",
+             "parallel.sequence_parallel=true", "cluster.nodes=6"),
+        "parallel.ep 6 takes neither whole groups of cp = 4 nor of dp = 3 nor of tp = "
+        "2, which do not lie side by side in parallel.order; divisors of 4 are allowed");
     check_refused(LLAMA, WITH("model=deepseek-v2-lite", "model.kv_heads=4"),
                   "with latent attention every head has keys and values of its own");
     check_refused(LLAMA, WITH("model={\"model_type\":\"falcon\"}", "model.num_kv_heads=71"),

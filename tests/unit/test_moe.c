@@ -199,6 +199,52 @@ static void experts_are_shared_out_over_tp_and_ep(void)
     drawn_free(&x);
 }
 
+/* etp 1: experts are cut by ep alone, which takes ranks of tp as well; their gradients meet on the
+ * ranks of tp x dp that hold the same ones, and nobody gathers routed rows over tp. */
+static void check_whole_experts(uint32_t ep, const char *said, const char *software)
+{
+    Ask a = { .experts = E, .per_token = K, .dp = 4, .tp = 2, .ep = ep };
+    a.parallel = said;
+    a.software = software;
+    Drawn x, y;
+    if (make(&x, a)) {
+        uint64_t whole = H + L * (2 * H + E * H), experts = ALL_EXPERTS / ep;
+        uint64_t held = whole + (DENSE_ELEMENTS - whole) / 2 + experts;
+        RoleMemory m = memory_of_role(&x.g, &x.g.roles[0], NULL);
+        CHECK_U64(2 * held, m.resident[TENSOR_PARAM]);
+        CHECK_U64(ep == 8 ? 0 : 2 * experts, moved(&x.g, OP_ALL_REDUCE, "edp"));
+        CHECK_U64(2 * (held - experts), moved(&x.g, OP_ALL_REDUCE, "dp"));
+        a.per_token = 1;
+        if (make(&y, a))
+            CHECK_U64(moved(&y.g, OP_ALL_GATHER, "tp"), moved(&x.g, OP_ALL_GATHER, "tp"));
+        drawn_free(&y);
+    }
+    drawn_free(&x);
+}
+
+static void whole_experts_are_shared_out_over_tp_by_ep(void)
+{
+    for (uint32_t ep = 1; ep <= 8; ep *= 2)
+        check_whole_experts(ep, ",\"etp\":1", "generic");
+    check_whole_experts(8, NULL, "generic"); /* ep of all of tp x dp: no other way */
+}
+
+static void a_stack_may_leave_experts_whole(void)
+{
+    Drawn x;
+    Ask a = { .experts = E, .per_token = K, .dp = 4, .tp = 2, .ep = 2 };
+    a.software = "megatron-bridge";
+    for (int said = 0; said < 2; said++) {
+        a.parallel = said ? ",\"etp\":2" : NULL;
+        if (make(&x, a)) {
+            uint64_t experts = ALL_EXPERTS / 2 / (said ? 2 : 1);
+            CHECK_U64(2 * experts, moved(&x.g, OP_ALL_REDUCE, "edp"));
+            CHECK_INT(said ? 2 : 4, group_size(&x.g.groups[x.g.groups_n - 1]));
+        }
+        drawn_free(&x);
+    }
+}
+
 /* Of one micro-batch, by layer and token: what the router chose, K rows as the experts read
  * them, two of gate and up, the activation, and what came back; f32 weights, i64 places. */
 static void routed_rows_are_saved_for_backward(void)
@@ -725,7 +771,9 @@ static void every_way_to_train_holds_together(void)
                      : n % 7 == 1 ? ",\"overlap\":false"
                      : n % 7 == 2 ? ",\"overlap\":true,\"dispatcher\":\"deepep\""
                      : n % 7 == 3 ? ",\"dispatcher\":\"deepep\""
-                                  : NULL;
+                     : n % 7 < 6 && s < 2
+                         ? (n % 7 == 4 ? ",\"etp\":1" : ",\"etp\":1,\"dispatcher\":\"deepep\"")
+                         : NULL;
         check_graph(a);
     }
 }
@@ -781,6 +829,8 @@ int main(void)
     RUN(every_published_mixture_is_held_in_full);
     RUN(experts_are_shared_out_over_ep);
     RUN(experts_are_shared_out_over_tp_and_ep);
+    RUN(whole_experts_are_shared_out_over_tp_by_ep);
+    RUN(a_stack_may_leave_experts_whole);
     RUN(routed_rows_are_saved_for_backward);
     RUN(each_layer_sends_its_tokens_there_and_back);
     RUN(only_layers_with_experts_send);

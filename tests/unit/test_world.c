@@ -80,6 +80,7 @@ static void check_cut(const Fixture *f)
         }
 }
 
+/* Whole experts (etp 1) cut tp as well. */
 static void experts_cut_dp_x_cp_in_two(void)
 {
     const Dim orders[][DIM_N] = {
@@ -99,6 +100,16 @@ static void experts_cut_dp_x_cp_in_two(void)
             f.s.parallel.ep = ep;
             if (CHECK(build_world(&f.b, &f.err))) {
                 check_partition(&f.g, f.b.group[GROUP_EP], ep);
+                check_partition(&f.g, f.b.group[GROUP_EDP], dp * cp / ep);
+                check_cut(&f);
+            }
+            fixture_close(&f);
+            open_degrees(&f, dp, 2, 2, orders[o]);
+            f.s.parallel.cp = cp;
+            f.s.parallel.etp = 1;
+            f.s.parallel.ep = 2 * ep;
+            if (CHECK(build_world(&f.b, &f.err))) {
+                check_partition(&f.g, f.b.group[GROUP_EP], 2 * ep);
                 check_partition(&f.g, f.b.group[GROUP_EDP], dp * cp / ep);
                 check_cut(&f);
             }
