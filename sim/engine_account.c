@@ -26,16 +26,23 @@ static bool is_pipeline_lane(uint32_t lane)
            (lane >= LANE_SEND_ACT_UP && lane <= LANE_RECV_GRAD_UP);
 }
 
-/* Idle because another stage has not sent or fetched yet. */
+/* Does a lane wait for one that another stage has not sent to, or fetched from, yet? */
+static bool waits_for_stage(const Runner *r, const LaneState *waiting)
+{
+    if (waiting->wait != WAIT_LANE || !is_pipeline_lane(waiting->wait_lane))
+        return false;
+    const LaneState *l = &r->lane[waiting->wait_lane];
+    return l->busy && l->transfers_n == 0;
+}
+
+/* Idle because of another stage: the compute lane waits for it, or the host, which has launched
+ * nothing beyond (Software.p2p_blocks_host). */
 static bool in_bubble(const Sim *sim, const Runner *r)
 {
     const LaneState *c = &r->lane[LANE_COMPUTE];
     if (c->busy)
         return op_is_p2p(sim->g->ops[c->op].kind) && c->transfers_n == 0;
-    if (c->wait != WAIT_LANE || !is_pipeline_lane(c->wait_lane))
-        return false;
-    const LaneState *l = &r->lane[c->wait_lane];
-    return l->busy && l->transfers_n == 0;
+    return waits_for_stage(r, c->wait == WAIT_GATE ? &r->lane[LANE_HOST] : c);
 }
 
 static void expose(Runner *r, int64_t ns)
