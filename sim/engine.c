@@ -71,7 +71,7 @@ static bool host_launch(Sim *sim, Runner *r)
         return false;
     Host *h = r->host;
     r->host_start[r->host_next] = h->now_ns;
-    int64_t launch_ns = r->cost->launch_total[r->role->instances[r->host_next].segment];
+    int64_t launch_ns = r->cost->launch_total[r->program.spot[r->host_next].segment];
     h->now_ns = min_i64(h->now_ns + launch_ns, 2 * NS_MAX);
     r->host_next++;
     return true;
@@ -107,7 +107,7 @@ static void host_advance(Sim *sim, Host *h)
 
 uint32_t op_at(const Sim *sim, const Runner *r, uint32_t instance, uint32_t lane, uint32_t at)
 {
-    uint32_t segment = r->role->instances[instance].segment;
+    uint32_t segment = r->program.spot[instance].segment;
     return sim->lane_ops[sim->lane_first[segment * LANE_N + lane] + at];
 }
 
@@ -129,24 +129,20 @@ static bool dependencies_done(Sim *sim, Runner *r, uint32_t lane, uint32_t insta
     if (!sim->waits[op])
         return true;
     const Graph *g = sim->g;
-    const Instance *in = &r->role->instances[instance];
-    const Segment *s = &g->segments[in->segment];
+    const Spot *spot = &r->program.spot[instance];
+    const Segment *s = &g->segments[spot->segment];
     const Op *o = &g->ops[op];
     for (uint32_t d = 0; d < o->dep_n; d++) {
         const Op *dep = graph_ops(g, s) + g->deps[o->dep_first + d];
-        if (dep->lane != lane && !wait_for(r, lane, dep->lane, op_number(r, instance, dep) + 1))
+        if (dep->lane != lane &&
+            !wait_for(r, lane, dep->lane, op_number(&r->program, instance, dep) + 1))
             return false;
     }
-    uint32_t local = op - s->op_first;
-    for (uint32_t e = 0; e < in->edge_n; e++) {
-        const Edge *edge = &r->role->edges[in->edge_first + e];
-        if (edge->dst_op != local)
-            continue;
-        const Op *src = edge_source(sim, r, edge);
-        if (src->lane != lane &&
-            !wait_for(r, lane, src->lane, op_number(r, edge->src_instance, src) + 1))
+    const SpotWait *w = r->program.wait + spot->wait_first;
+    for (const SpotWait *end = w + spot->wait_n; w < end; w++)
+        if (w->op == op - s->op_first && w->lane != lane &&
+            !wait_for(r, lane, w->lane, w->ops_n))
             return false;
-    }
     return true;
 }
 
@@ -158,9 +154,9 @@ static bool lane_head(Sim *sim, Runner *r, uint32_t lane)
         l->instance++;
         l->at = 0;
     }
-    while (r->on_lane[lane][l->place] < l->instance)
+    while (r->program.on_lane[lane][l->place] < l->instance)
         l->place++;
-    l->instance = r->on_lane[lane][l->place];
+    l->instance = r->program.on_lane[lane][l->place];
     if (l->instance < r->role->instances_n)
         return true;
     if (l->wait != WAIT_END && --r->lanes_left == 0)

@@ -44,8 +44,8 @@ static uint32_t longer_by(ChainTree *t, uint32_t chain, uint32_t segment)
 static void index_role(Sim *sim, uint32_t role, ChainTree *t)
 {
     const Role *r = &sim->g->roles[role];
-    const bool *open = sim->role_open[role];
-    const Ties *ties = sim->role_ties[role];
+    const bool *open = sim->programs[role].open;
+    const Ties *ties = sim->programs[role].ties;
     ChainLink *link = PUSH_ARRAY(&sim->arena, ChainLink, r->instances_n + 1);
     bool next_joins = false; /* the instance behind, if it may follow another in a chain */
     for (uint32_t i = r->instances_n, chain = 0, n = 0; i-- > 0;) {
@@ -59,7 +59,7 @@ static void index_role(Sim *sim, uint32_t role, ChainTree *t)
         chain = more ? longer_by(t, chain, segment) : segment;
         link[i] = (ChainLink){ more ? chain - sim->g->segments_n : 0, n };
     }
-    sim->role_chain[role] = link;
+    sim->programs[role].chain = link;
 }
 
 void chains_index(Sim *sim)
@@ -67,7 +67,6 @@ void chains_index(Sim *sim)
     const Graph *g = sim->g;
     ChainTree t = { .n = g->segments_n, .cap = 2 * g->segments_n };
     t.node = mem_zero(t.cap, sizeof *t.node);
-    sim->role_chain = PUSH_ARRAY(&sim->arena, ChainLink *, g->roles_n + 1);
     for (uint32_t i = 0; i < g->roles_n; i++)
         index_role(sim, i, &t);
     sim->chains_n = t.n - g->segments_n;
@@ -124,7 +123,7 @@ static Macro *chain_make(Sim *sim, Runner *r, uint32_t first, uint32_t n)
     m->state = MACRO_NO;
     m->parts = PUSH_ARRAY(&sim->arena, Macro *, n);
     for (; m->parts_n < n; m->parts_n++) {
-        uint32_t segment = r->role->instances[first + m->parts_n].segment;
+        uint32_t segment = r->program.spot[first + m->parts_n].segment;
         m->parts[m->parts_n] = macro_of(sim, r, segment);
         if (m->parts[m->parts_n]->state != MACRO_YES)
             break;
@@ -155,7 +154,7 @@ static bool host_is_ahead(const Sim *sim, const Runner *r, const Macro *m, uint3
 
 const Macro *chain_of(Sim *sim, Runner *r, uint32_t first)
 {
-    ChainLink link = r->chain_link[first];
+    ChainLink link = r->program.chain[first];
     if (link.n < 2)
         return NULL;
     if (!r->chain)

@@ -149,16 +149,13 @@ static void links_release(Sim *sim, const Runner *r, const Macro *m)
 }
 
 /* All edges but those into the first op, which have been looked at already. */
-static bool edges_done(const Sim *sim, const Runner *r, uint32_t instance)
+static bool edges_done(const Runner *r, uint32_t instance)
 {
-    const Instance *in = &r->role->instances[instance];
-    for (uint32_t e = 0; e < in->edge_n; e++) {
-        const Edge *edge = &r->role->edges[in->edge_first + e];
-        const Op *src = edge_source(sim, r, edge);
-        if (edge->dst_op > 0 &&
-            r->lane[src->lane].done <= op_number(r, edge->src_instance, src))
+    const Spot *spot = &r->program.spot[instance];
+    const SpotWait *w = r->program.wait + spot->wait_first;
+    for (const SpotWait *end = w + spot->wait_n; w < end; w++)
+        if (w->op > 0 && r->lane[w->lane].done < w->ops_n)
             return false;
-    }
     return true;
 }
 
@@ -167,8 +164,8 @@ static bool lanes_are_free(const Runner *r, const Macro *m, uint32_t instance)
     for (uint32_t lane = 1; m->lanes >> lane; lane++)
         if ((m->lanes >> lane & 1u) &&
             (r->lane[lane].busy ||
-             r->lane[lane].done != r->lane_base[(size_t)instance * LANE_N + lane] +
-                                       (m->begin_at ? m->begin_at[lane] : 0)))
+             r->lane[lane].done !=
+                 r->program.lane_base[lane][instance] + (m->begin_at ? m->begin_at[lane] : 0)))
             return false;
     return true;
 }
@@ -271,11 +268,11 @@ void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op)
 
 bool macro_try(Sim *sim, Runner *r, uint32_t instance)
 {
-    uint32_t segment = r->role->instances[instance].segment;
+    uint32_t segment = r->program.spot[instance].segment;
     const Segment *s = &sim->g->segments[segment];
     const Macro *m = macro_of(sim, r, segment);
-    if (m->state == MACRO_NO || r->open[instance] ||
-        r->host_start[instance] + m->lag_ns > sim->now_ns || !edges_done(sim, r, instance))
+    if (m->state == MACRO_NO || r->program.open[instance] ||
+        r->host_start[instance] + m->lag_ns > sim->now_ns || !edges_done(r, instance))
         return false;
     const Macro *chain = chain_of(sim, r, instance);
     if (chain && macro_has_way(sim, r, chain, instance))
@@ -326,7 +323,7 @@ static void lane_skip(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uin
                       Path path)
 {
     LaneState *l = &r->lane[lane];
-    uint32_t done = r->lane_base[(size_t)instance * LANE_N + lane] + at;
+    uint32_t done = r->program.lane_base[lane][instance] + at;
     l->busy = false;
     l->wait = WAIT_NONE;
     l->instance = instance;

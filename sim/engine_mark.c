@@ -73,7 +73,7 @@ static void put_lane(const Steady *s, Mark *m, const Runner *r, uint32_t lane)
         put(m, l->done);
         return;
     }
-    put(m, l->done - r->lane_base[(size_t)l->instance * LANE_N + lane]);
+    put(m, l->done - r->program.lane_base[lane][l->instance]);
     put_pair(m, (uint32_t)l->wait, l->waiters);
     if (l->wait == WAIT_LANE) {
         put(m, l->wait_lane);

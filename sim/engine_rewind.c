@@ -67,8 +67,8 @@ static bool find_zones(Steady *s)
 
 static uint32_t ops_of_stride(const Runner *r, const Zone *z, uint32_t lane)
 {
-    return r->lane_base[(size_t)(z->first + z->stride) * LANE_N + lane] -
-           r->lane_base[(size_t)z->first * LANE_N + lane];
+    const uint32_t *base = r->program.lane_base[lane];
+    return base[z->first + z->stride] - base[z->first];
 }
 
 bool rewind_repeats(const Steady *s, const Runner *r, uint32_t from, uint32_t to,
@@ -139,22 +139,21 @@ typedef struct Head {
 static Head head_of(const Runner *r, uint32_t lane, uint32_t done)
 {
     Head h = { .place = 0 };
-    const uint32_t *on = r->on_lane[lane];
-    while (r->lane_base[(size_t)(on[h.place] + 1) * LANE_N + lane] <= done)
+    const uint32_t *on = r->program.on_lane[lane], *base = r->program.lane_base[lane];
+    while (base[on[h.place] + 1] <= done)
         h.place++;
     h.instance = on[h.place];
-    h.at = done - r->lane_base[(size_t)h.instance * LANE_N + lane];
+    h.at = done - base[h.instance];
     return h;
 }
 
-/* A stride earlier, is what the op stands behind done? */
-static bool is_done(const Steady *s, const Runner *r, uint32_t instance, const Op *src)
+/* A stride earlier, are so many ops of the lane done? */
+static bool is_done(const Steady *s, const Runner *r, uint32_t lane, uint32_t ops_n)
 {
-    uint32_t lane = src->lane;
     uint32_t done = r->lane[lane].done;
     if (course_of(s, r, lane) != STAYS)
         done -= ops_of_stride(r, zone_of(s, r), lane);
-    return done > op_number(r, instance, src);
+    return done >= ops_n;
 }
 
 /* Would a lane that is ahead have begun its next op by now? */
@@ -164,21 +163,21 @@ static bool would_have_begun(const Steady *s, const Runner *r, uint32_t lane)
     const Zone *z = zone_of(s, r);
     Head h = head_of(r, lane, r->lane[lane].done - ops_of_stride(r, z, lane));
     uint32_t op = op_at(sim, r, h.instance, lane, h.at);
-    const Instance *in = &r->role->instances[h.instance];
+    const Spot *spot = &r->program.spot[h.instance];
     const Segment *segment = segment_of(sim, r, h.instance);
     const Op *o = &sim->g->ops[op], *first = graph_ops(sim->g, segment);
     if (h.instance + z->stride >= r->host_next ||
         r->host_start[h.instance + z->stride] + r->cost->launch_after[op] > sim->now_ns)
         return false;
-    for (uint32_t d = 0; d < o->dep_n; d++)
-        if (!is_done(s, r, h.instance, first + sim->g->deps[o->dep_first + d]))
-            return false;
-    for (uint32_t e = 0; e < in->edge_n; e++) {
-        const Edge *edge = &r->role->edges[in->edge_first + e];
-        if (first + edge->dst_op == o &&
-            !is_done(s, r, edge->src_instance, edge_source(sim, r, edge)))
+    for (uint32_t d = 0; d < o->dep_n; d++) {
+        const Op *dep = first + sim->g->deps[o->dep_first + d];
+        if (!is_done(s, r, dep->lane, op_number(&r->program, h.instance, dep) + 1))
             return false;
     }
+    const SpotWait *w = r->program.wait + spot->wait_first;
+    for (const SpotWait *end = w + spot->wait_n; w < end; w++)
+        if (first + w->op == o && !is_done(s, r, w->lane, w->ops_n))
+            return false;
     return true;
 }
 
@@ -248,7 +247,7 @@ static void rewind_lane(const Steady *s, Runner *r, uint32_t lane, const Course 
     l->done -= strides * ops_of_stride(r, z, lane);
     if (course[lane] == MOVES) {
         l->instance -= strides * z->stride;
-        while (l->place > 0 && r->on_lane[lane][l->place - 1] >= l->instance)
+        while (l->place > 0 && r->program.on_lane[lane][l->place - 1] >= l->instance)
             l->place--;
         if (l->wait == WAIT_LANE && course[l->wait_lane] != STAYS)
             l->wait_done -= strides * ops_of_stride(r, z, l->wait_lane);

@@ -81,7 +81,7 @@ static Macro *run_make(Sim *sim, const CostTable *t, const uint32_t *ops, uint32
 bool run_try(Sim *sim, Runner *r, uint32_t instance)
 {
     LaneState *l = &r->lane[LANE_COMPUTE];
-    uint32_t segment = r->role->instances[instance].segment;
+    uint32_t segment = r->program.spot[instance].segment;
     uint32_t first = sim->lane_first[segment * LANE_N + LANE_COMPUTE];
     uint32_t op = sim->lane_ops[first + l->at];
     Macro **known = &r->cost->run[op];

@@ -117,57 +117,70 @@ static void index_ties(Sim *sim, const Role *r, bool *open, Ties *ties, uint32_t
 }
 
 /* Counts the ops before each instance, and lists the instances of each lane. */
-static void count_ops(const Sim *sim, const Role *r, uint32_t *lane_base, uint32_t **list)
+static void count_ops(const Sim *sim, const Role *r, Program *p)
 {
     const Segment *segments = sim->g->segments;
-    const SegmentLanes *lanes = sim->lanes;
-    uint32_t sum[LANE_N] = { 0 }, n[LANE_N] = { 0 };
-    for (uint32_t i = 0; i < r->instances_n; i++, lane_base += LANE_N) {
+    uint32_t sum[LANE_N] = { 0 }, n[LANE_N] = { 0 }, used = 0;
+    for (uint32_t i = 0; i < r->instances_n; i++)
+        used |= sim->lanes[r->instances[i].segment].all;
+    for (uint32_t i = 0; i <= r->instances_n; i++) {
+        for (uint32_t left = used; left; left &= left - 1)
+            p->lane_base[first_lane(left)][i] = sum[first_lane(left)];
+        if (i == r->instances_n)
+            break;
         uint32_t segment = r->instances[i].segment;
-        memcpy(lane_base, sum, sizeof sum);
-        for (uint32_t left = lanes[segment].all; left; left &= left - 1) {
+        for (uint32_t left = sim->lanes[segment].all; left; left &= left - 1) {
             uint32_t lane = first_lane(left);
             sum[lane] += segments[segment].lane_n[lane];
-            list[lane][n[lane]++] = i;
+            p->on_lane[lane][n[lane]++] = i;
         }
     }
     for (uint32_t lane = 0; lane < LANE_N; lane++)
-        list[lane][n[lane]] = r->instances_n;
+        p->on_lane[lane][n[lane]] = r->instances_n;
 }
 
-static void index_role(Sim *sim, uint32_t role, uint32_t *lane_base)
+static void list_waits(const Sim *sim, const Role *r, Program *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->instances_n; i++) {
+        const Instance *in = &r->instances[i];
+        p->spot[i] = (Spot){ in->segment, n, in->edge_n };
+        for (uint32_t e = 0; e < in->edge_n; e++) {
+            const Edge *edge = &r->edges[in->edge_first + e];
+            const Segment *s = &sim->g->segments[r->instances[edge->src_instance].segment];
+            const Op *src = graph_ops(sim->g, s) + edge->src_op;
+            p->wait[n++] = (SpotWait){ edge->dst_op, src->lane,
+                                       op_number(p, edge->src_instance, src) + 1 };
+        }
+    }
+}
+
+static void index_role(Sim *sim, uint32_t role)
 {
     const Role *r = &sim->g->roles[role];
+    Program *p = &sim->programs[role];
     uint32_t instances_n[LANE_N] = { 0 };
-    uint32_t **list = PUSH_ARRAY(&sim->arena, uint32_t *, LANE_N);
-    bool *open = PUSH_ARRAY(&sim->arena, bool, r->instances_n);
-    Ties *ties = PUSH_ARRAY(&sim->arena, Ties, r->instances_n);
-    index_ties(sim, r, open, ties, instances_n);
-    for (uint32_t lane = 0; lane < LANE_N; lane++)
-        list[lane] = PUSH_ARRAY(&sim->arena, uint32_t, instances_n[lane] + 1);
-    count_ops(sim, r, lane_base, list);
-    sim->role_lane_base[role] = lane_base;
-    sim->role_open[role] = open;
-    sim->role_ties[role] = ties;
-    sim->role_on_lane[role] = list;
+    uint32_t *none = PUSH_ARRAY(&sim->arena, uint32_t, r->instances_n + 1);
+    *p = (Program){ .spot = PUSH_ARRAY(&sim->arena, Spot, r->instances_n + 1),
+                    .wait = PUSH_ARRAY(&sim->arena, SpotWait, r->edges_n + 1),
+                    .open = PUSH_ARRAY(&sim->arena, bool, r->instances_n),
+                    .ties = PUSH_ARRAY(&sim->arena, Ties, r->instances_n) };
+    index_ties(sim, r, p->open, p->ties, instances_n);
+    for (uint32_t lane = 0; lane < LANE_N; lane++) {
+        uint32_t n = instances_n[lane];
+        p->on_lane[lane] = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
+        p->lane_base[lane] =
+            n > 0 ? PUSH_ARRAY(&sim->arena, uint32_t, r->instances_n + 1) : none;
+    }
+    count_ops(sim, r, p);
+    list_waits(sim, r, p);
 }
 
 static void index_roles(Sim *sim)
 {
-    const Graph *g = sim->g;
-    size_t all = 0;
-    sim->role_lane_base = PUSH_ARRAY(&sim->arena, uint32_t *, g->roles_n);
-    sim->role_open = PUSH_ARRAY(&sim->arena, bool *, g->roles_n);
-    sim->role_ties = PUSH_ARRAY(&sim->arena, Ties *, g->roles_n);
-    sim->role_on_lane = PUSH_ARRAY(&sim->arena, uint32_t **, g->roles_n);
-    for (uint32_t i = 0; i < g->roles_n; i++)
-        all += g->roles[i].instances_n;
-    sim->lane_base = mem_resize(NULL, all * LANE_N + 1, sizeof *sim->lane_base);
-    all = 0;
-    for (uint32_t i = 0; i < g->roles_n; i++) {
-        index_role(sim, i, sim->lane_base + all * LANE_N);
-        all += g->roles[i].instances_n;
-    }
+    sim->programs = PUSH_ARRAY(&sim->arena, Program, sim->g->roles_n + 1);
+    for (uint32_t i = 0; i < sim->g->roles_n; i++)
+        index_role(sim, i);
 }
 
 /* ---- costs ---- */
@@ -289,10 +302,7 @@ static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_us
 
 static void setup_program(Sim *sim, Runner *r)
 {
-    r->lane_base = sim->role_lane_base[r->rc->role];
-    r->open = sim->role_open[r->rc->role];
-    r->on_lane = sim->role_on_lane[r->rc->role];
-    r->chain_link = sim->role_chain[r->rc->role];
+    r->program = sim->programs[r->rc->role];
     r->host_start = PUSH_ARRAY(&sim->arena, int64_t, r->role->instances_n + 1);
     sim->ops_total += r->role->ops_n;
     record_tracks(sim, r);
@@ -500,7 +510,6 @@ void sim_teardown(Sim *sim)
     free(sim->demands);
     free(sim->rates);
     free(sim->todo);
-    free(sim->lane_base);
     evq_free(&sim->events);
     classes_free(&sim->classes);
     arena_free(&sim->arena);

@@ -91,6 +91,30 @@ typedef struct ChainLink {
     uint32_t number, n;
 } ChainLink;
 
+/* ---- programs ---- */
+
+/* Of an instance what is looked at as it runs, near what is of the next: Instance and Edge are
+ * several times as long, and a program is too long to be at hand. */
+typedef struct Spot {
+    uint32_t segment;
+    uint32_t wait_first, wait_n; /* SpotWaits, ascending op */
+} Spot;
+
+/* Op `op` of the segment waits until ops_n of a lane are done. */
+typedef struct SpotWait {
+    uint32_t op, lane, ops_n;
+} SpotWait;
+
+typedef struct Program {
+    Spot *spot; /* by instance */
+    SpotWait *wait;
+    uint32_t *lane_base[LANE_N]; /* by instance: ops on the lane before it */
+    uint32_t *on_lane[LANE_N];   /* the instances that have ops on it, instances_n last */
+    bool *open;                  /* by instance: somebody may go on before its end */
+    Ties *ties;
+    ChainLink *chain;
+} Program;
+
 /* ---- lanes, hosts ---- */
 
 typedef enum Wait { WAIT_NONE, WAIT_HOST, WAIT_GATE, WAIT_LANE, WAIT_PEER, WAIT_END } Wait;
@@ -157,14 +181,11 @@ typedef struct Runner {
     uint32_t id; /* rank class */
     const RankClass *rc;
     const Role *role;
-    const uint32_t *lane_base; /* [instance * LANE_N + lane]: ops on the lane before it */
-    uint32_t *const *on_lane; /* by lane: the instances that have ops on it, instances_n last */
-    const bool *open;         /* by instance: somebody may go on before its end */
+    Program program; /* its role's, borrowed */
     CostTable *cost;
-    Macro **macro;               /* by segment; NULL: not looked at yet */
-    const ChainLink *chain_link; /* by instance */
-    Macro **chain;               /* by number; NULL: not made yet */
-    Macro **stretch;             /* by graph op that begins it; NULL: not made yet */
+    Macro **macro;   /* by segment; NULL: not looked at yet */
+    Macro **chain;   /* by number; NULL: not made yet */
+    Macro **stretch; /* by graph op that begins it; NULL: not made yet */
     LaneState lane[LANE_N];
     uint32_t lanes_left; /* not yet at their end */
 
@@ -241,12 +262,7 @@ typedef struct Sim {
     Classes classes;
     SimResult *result;
 
-    uint32_t *lane_base; /* of all roles, one after another */
-    uint32_t **role_lane_base;
-    uint32_t ***role_on_lane;
-    bool **role_open;
-    Ties **role_ties;
-    ChainLink **role_chain;
+    Program *programs; /* by role */
     uint32_t chains_n;
     uint32_t *lane_ops; /* [segment op_first + k]: ops of a segment by lane, in order */
     uint32_t
@@ -318,17 +334,12 @@ void lane_wake_after(Sim *sim, Runner *r,
 uint32_t op_at(const Sim *sim, const Runner *r, uint32_t instance, uint32_t lane, uint32_t at);
 static inline const Segment *segment_of(const Sim *sim, const Runner *r, uint32_t instance)
 {
-    return &sim->g->segments[r->role->instances[instance].segment];
-}
-/* What an edge waits for. */
-static inline const Op *edge_source(const Sim *sim, const Runner *r, const Edge *e)
-{
-    return graph_ops(sim->g, segment_of(sim, r, e->src_instance)) + e->src_op;
+    return &sim->g->segments[r->program.spot[instance].segment];
 }
 /* Ops of its lane before the op of an instance. */
-static inline uint32_t op_number(const Runner *r, uint32_t instance, const Op *o)
+static inline uint32_t op_number(const Program *p, uint32_t instance, const Op *o)
 {
-    return r->lane_base[(size_t)instance * LANE_N + o->lane] + o->lane_index;
+    return p->lane_base[o->lane][instance] + o->lane_index;
 }
 Path path_of_host(const Sim *sim, const Runner *r, uint32_t instance);
 /* The host's launches in order: instance k of member t is number k * members_n + t. */

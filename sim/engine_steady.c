@@ -91,7 +91,7 @@ static void find_limits(Steady *s)
 static bool copies_are_free(const Sim *sim, uint32_t role)
 {
     const Role *r = &sim->g->roles[role];
-    const uint32_t *copies = sim->role_on_lane[role][LANE_COPY];
+    const uint32_t *copies = sim->programs[role].on_lane[LANE_COPY];
     for (; *copies < r->instances_n; copies++) {
         const Instance *in = &r->instances[*copies];
         if (sim->g->segments[in->segment].op_n > 1 || in->edge_n > 0)

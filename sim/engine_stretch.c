@@ -159,13 +159,13 @@ static bool leaves_early(const Sim *sim, const Runner *r, const Macro *m, uint32
     const Segment *s = segment_of(sim, r, instance);
     for (uint32_t left = m->lanes & ~(1u << LANE_COMPUTE); left; left &= left - 1)
         if (m->end_at && m->end_at[first_lane(left)] == s->lane_n[first_lane(left)])
-            return r->open[instance];
-    return !m->end_at && r->open[instance];
+            return r->program.open[instance];
+    return !m->end_at && r->program.open[instance];
 }
 
 bool stretch_try(Sim *sim, Runner *r, uint32_t instance, uint32_t op)
 {
-    uint32_t segment = r->role->instances[instance].segment;
+    uint32_t segment = r->program.spot[instance].segment;
     if (!sim_collapses(sim))
         return false;
     if (!r->stretch)

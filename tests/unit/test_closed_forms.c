@@ -99,7 +99,7 @@ static double bubble_share(const char *software, uint32_t p, uint32_t m, uint32_
 }
 
 /* (p - 1) / (m + p - 1).  Blocks are so long that the update, the embedding and the head are the
- * tolerance.  It is no less of a bubble where the host waits for the transfers (p2p_blocks_host). */
+ * tolerance.  It is no less of one where the host waits for the transfers (p2p_blocks_host). */
 static void the_bubble_of_1f1b_has_its_textbook_size(void)
 {
     static const char *const stacks[] = { "generic", "megatron-lm-2022", "megatron-bridge" };
