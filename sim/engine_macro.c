@@ -27,27 +27,22 @@
 
 /* ---- running sums ---- */
 
+/* Sums are whole, so what is at most x is at most x without its fraction. */
 MacroPlace macro_place(const Macro *m, const int64_t *from, double x, uint32_t near)
 {
-    uint32_t n = m->intervals_n, low = 0, high = n;
-    if (x >= (double)from[n])
+    uint32_t n = m->intervals_n;
+    int64_t at = x < (double)NS_MAX ? (int64_t)x : NS_MAX;
+    if (at >= from[n])
         return (MacroPlace){ n - 1, 1 };
-    if ((double)from[near] <= x) {
-        low = near;
-        if (x < (double)from[near + 1])
-            high = near + 1;
-        else if (near + 2 <= n && x < (double)from[near + 2])
-            low = near + 1, high = near + 2;
+    const int64_t *low = from + (from[near] <= at ? near : 0);
+    for (uint32_t left = n - (uint32_t)(low - from); left > 1;) {
+        uint32_t half = left / 2;
+        low += low[half] <= at ? half : 0;
+        left -= half;
     }
-    while (high - low > 1) {
-        uint32_t mid = low + (high - low) / 2;
-        if ((double)from[mid] <= x)
-            low = mid;
-        else
-            high = mid;
-    }
-    double width = (double)(from[low + 1] - from[low]);
-    return (MacroPlace){ low, width > 0 ? (x - (double)from[low]) / width : 0 };
+    double width = (double)(low[1] - low[0]);
+    uint32_t i = (uint32_t)(low - from);
+    return (MacroPlace){ i, width > 0 ? (x - (double)low[0]) / width : 0 };
 }
 
 /* Maps x from one running sum to another, straight within an interval. */
