@@ -118,11 +118,17 @@ static void own_params(Build *b, BlockType *type, const TapeValue *const *list, 
 
 /* ---- lanes ---- */
 
-static bool touches(const Draft *d, const DraftOp *op, uint32_t memory)
+/* Must op wait for who has arg?  Two could read at a time, but memory is free for others when its
+ * last reader is done, and that is then the one that was launched last: only tokens on their way
+ * to experts, which the executor has none of, are read by others too. */
+static bool touches(const Draft *d, const DraftOp *op, const DraftArg *arg, bool may_read)
 {
-    for (uint32_t a = 0; a < op->arg_n; a++)
-        if (d->args[op->arg_first + a].memory == memory)
+    for (uint32_t a = 0; a < op->arg_n; a++) {
+        const DraftArg *mine = &d->args[op->arg_first + a];
+        bool reads = mine->mode == ARG_READ && arg->mode == ARG_READ;
+        if (mine->memory == arg->memory && !(may_read && reads))
             return true;
+    }
     return false;
 }
 
@@ -138,7 +144,7 @@ static uint32_t next_user(const Draft *d, Part part, uint32_t i)
     const DraftOp *comm = &d->ops[i];
     for (uint32_t j = i + 1; j < part.end; j++)
         for (uint32_t a = 0; a < comm->arg_n && d->ops[j].op.lane == LANE_COMPUTE; a++)
-            if (touches(d, &d->ops[j], d->args[comm->arg_first + a].memory))
+            if (touches(d, &d->ops[j], &d->args[comm->arg_first + a], comm->op.lane == LANE_EP))
                 return j;
     return part.end;
 }
