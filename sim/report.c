@@ -266,6 +266,32 @@ static void fill_gpus(const Fill *f)
     }
 }
 
+/* Ranks in a group of this name; 1: there is none. */
+static uint32_t size_of_group(const Graph *g, const char *name, bool *sent_once)
+{
+    for (uint32_t i = 0; i < g->groups_n; i++)
+        if (strcmp(intern_text(&g->names, g->groups[i].name), name) == 0) {
+            *sent_once |= g->groups[i].sent_once > 0;
+            return group_size(&g->groups[i]);
+        }
+    return 1;
+}
+
+/* As the graph has them: a stack may have a habit.  Whole experts are on all ranks of tp x dp x cp,
+ * in ep and edp groups. */
+static void fill_experts(const Fill *f)
+{
+    const Parallel *p = &f->s->parallel;
+    const Model *m = &f->s->model;
+    bool has = m->kind == MODEL_TRANSFORMER && m->u.transformer.experts > 0, once = false;
+    uint32_t ep = size_of_group(f->g, "ep", &once), edp = size_of_group(f->g, "edp", &once);
+    bool whole = (uint64_t)ep * edp == (uint64_t)p->tp * p->dp * p->cp;
+    if (has && p->tp > 1)
+        f->r->etp = whole ? 1 : p->tp;
+    if (has && ep > 1)
+        f->r->dispatcher = dispatcher_names[once ? DISPATCHER_DEEPEP : DISPATCHER_ALLTOALL];
+}
+
 static void fill_names(const Fill *f)
 {
     Report *r = f->r;
@@ -287,6 +313,7 @@ static void fill_names(const Fill *f)
     r->virtual_stages = p->virtual_stages;
     r->shard_size = p->strategy == STRATEGY_HSDP ? p->shard_size : 0;
     r->sequence_parallel = p->sequence_parallel;
+    fill_experts(f);
     r->recompute = recompute_text(r, &s->training);
     r->micro_batch = s->training.micro_batch;
     r->micro_batches = s->training.micro_batches;

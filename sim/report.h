@@ -84,6 +84,8 @@ typedef struct Report {
     uint32_t gpus, degree[DIM_N], micro_batch, micro_batches, global_batch, seq_len;
     uint32_t virtual_stages, shard_size; /* shard_size 0: not sharded in groups */
     bool sequence_parallel;
+    uint32_t etp;           /* ranks of tp that share out an expert; 0: no experts, or no tp */
+    const char *dispatcher; /* "alltoall", "deepep"; NULL: no experts that ep shares out */
     uint64_t params_n;
     bool has_tokens; /* a transformer */
     double step_time_s, samples_per_s, tokens_per_s, tokens_per_s_per_gpu;

@@ -82,6 +82,16 @@ DEGREE_CELL(pp, DIM_PP)
 DEGREE_CELL(cp, DIM_CP)
 DEGREE_CELL(ep, DIM_EP)
 
+static char *cell_etp(char *t, const Report *r)
+{
+    return r->etp ? text_number(t, r->etp, 0) : strcpy(t, "-");
+}
+
+static char *cell_dispatcher(char *t, const Report *r)
+{
+    return cell_text(t, r->dispatcher ? r->dispatcher : "-");
+}
+
 static char *cell_shard(char *t, const Report *r)
 {
     return r->shard_size ? text_number(t, r->shard_size, 0) : strcpy(t, "-");
@@ -129,6 +139,8 @@ static const struct {
     { "pp", "1", cell_pp },
     { "cp", "1", cell_cp },
     { "ep", "1", cell_ep },
+    { "etp", "-", cell_etp },
+    { "dispatcher", "-", cell_dispatcher },
     { "shard size", "-", cell_shard },
     { "seq. parallel", "no", cell_sequence_parallel },
     { "schedule", "-", cell_schedule },

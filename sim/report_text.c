@@ -69,6 +69,10 @@ static void add_degrees(Line *l, const Report *r)
         add(l, " in groups of %" PRIu32, r->shard_size);
     if (r->degree[DIM_EP] > 1)
         add(l, ", ep %" PRIu32, r->degree[DIM_EP]);
+    if (r->dispatcher && strcmp(r->dispatcher, dispatcher_names[DISPATCHER_ALLTOALL]) != 0)
+        add(l, " by %s", r->dispatcher);
+    if (r->etp > 0 && r->etp != r->degree[DIM_TP])
+        add(l, ", etp %" PRIu32, r->etp);
     if (r->sequence_parallel)
         add(l, ", sequence parallel");
     if (r->degree[DIM_PP] > 1)

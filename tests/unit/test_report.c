@@ -534,6 +534,8 @@ static void the_head_says_how_it_is_split(void)
     r.degree[DIM_PP] = 4;
     r.degree[DIM_CP] = 5;
     r.degree[DIM_EP] = 10;
+    r.etp = 3;
+    r.dispatcher = "alltoall";
     r.shard_size = 2;
     r.virtual_stages = 3;
     r.micro_batch = 2;
@@ -546,6 +548,11 @@ static void the_head_says_how_it_is_split(void)
                  "schedule interleaved x 3,\nbf16, batch 64 x 2,048 tokens, 8 micro-batches "
                  "of 2, recompute full\n") != NULL);
     CHECK(shape_of(text).columns <= 100);
+    free(text);
+    r.etp = 1;
+    r.dispatcher = "deepep";
+    text = text_of(&r, 1, false);
+    CHECK(strstr(text, "in groups of 2, ep 10 by deepep, etp 1, sequence parallel,") != NULL);
     free(text);
     case_close(&c, &r);
 }
@@ -562,6 +569,7 @@ static void columns_can_be_told_apart(void)
         { "\npp ", offsetof(Report, degree[DIM_PP]) },
         { "\ncp ", offsetof(Report, degree[DIM_CP]) },
         { "\nep ", offsetof(Report, degree[DIM_EP]) },
+        { "\netp ", offsetof(Report, etp) },
         { "\nmicro-batch ", offsetof(Report, micro_batch) },
         { "\nvirtual stages ", offsetof(Report, virtual_stages) },
         { "\nbatch ", offsetof(Report, global_batch) },
@@ -577,6 +585,7 @@ static void columns_can_be_told_apart(void)
         { "\nsoftware ", offsetof(Report, software) },
         { "\nprecision ", offsetof(Report, precision) },
         { "\nrecompute ", offsetof(Report, recompute) },
+        { "\ndispatcher ", offsetof(Report, dispatcher) },
     };
     static const char *const other = "other";
     Case c;
