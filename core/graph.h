@@ -237,7 +237,7 @@ typedef enum Slot {
     SLOT_OUT,   /* activation that leaves it */
     SLOT_DOUT,  /* gradient of SLOT_OUT */
     SLOT_DIN,   /* gradient of SLOT_IN */
-    SLOT_HELD,  /* what SEGMENT_WEIGHT reads of the backward it was parted from */
+    SLOT_HELD,  /* what is read by a segment that was parted from the one that made it */
     SLOT_DATA,  /* tokens, targets */
     SLOT_N
 } Slot;

@@ -40,6 +40,17 @@ typedef enum GradMode {
     GRAD_MODE_N
 } GradMode;
 
+/* A pass of a block cut behind its all-to-alls of experts (segments.c), for PAIRS of schedule.h;
+ * backward with its weight gradients. */
+enum { CUT_PARTS_MAX = 3 };
+typedef struct CutPass {
+    uint32_t n; /* 0: it is not cut */
+    uint32_t segment[CUT_PARTS_MAX];
+    /* Of a part but the first: its op that waits for the last op of the part before. */
+    uint32_t resumes[CUT_PARTS_MAX];
+    uint32_t held_layout; /* from one part to another; NONE_U32 */
+} CutPass;
+
 typedef enum Variant { VARIANT_PLAIN, VARIANT_RECOMPUTE, VARIANT_N } Variant;
 
 /* One of the blocks in model order: embedding, layers 0..n-1, head.  MLP and convnet: layers only,
@@ -75,6 +86,7 @@ typedef struct BlockType {
                           after which its gradient is final */
     uint32_t stash_layout[VARIANT_N];
     uint32_t held_layout[VARIANT_N]; /* from backward to weight; NONE_U32 */
+    CutPass forward_parts[VARIANT_N], backward_parts[VARIANT_N][GRAD_MODE_N];
 } BlockType;
 
 typedef enum GroupKind {
@@ -139,6 +151,8 @@ bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's h
 uint32_t expert_tp(const Build *b);
 /* Are experts not held by all that hold the rest?  Then their gradients meet in GROUP_EDP. */
 bool experts_apart(const Build *b);
+/* Do a forward and the backward after it hide each other's all-to-alls (schedule.h, PAIRS)? */
+bool hides_in_pairs(const Build *b);
 bool sends_once(const Build *b); /* parallel.dispatcher is DeepEP, or the software's is */
 bool reshards(const Build *b); /* parallel.reshard_after_forward, else the habit in pipelines */
 bool zero_sums_whole(const Build *b); /* zero1 whose software all-reduces gradients */

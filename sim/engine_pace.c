@@ -20,7 +20,7 @@
  * than 0.38 %, 20 more than a 200th, the worst 1.3 %; of 10,000 that drift the worst was 2.5 %.
  * What a rank spends its time on is as in the newest strides; where it drifts past its
  * neighbours that changes, and above all what it waits for: its group (exposed) or another
- * stage (bubble).
+ * stage (bubble); and, where all-to-alls are hidden beside sends, how often they share a link.
  */
 #include <stddef.h>
 #include <stdlib.h>

@@ -120,7 +120,9 @@ static bool read_overlap(JsonObj *o, Parallel *p)
         return o->ok;
     }
     if (type == JSON_ABSENT || !o->ok) {
-        json_log_value(node, "as the software does", true);
+        bool pairs = p->pp > 1 && p->schedule == SCHEDULE_DUALPIPE;
+        json_log_value(node, pairs ? "as the software does, ep true" : "as the software does",
+                       true);
         return o->ok;
     }
     if (type != JSON_OBJECT)

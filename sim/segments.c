@@ -8,6 +8,15 @@
  *
  * Within a segment a value lives from the first argument that names it to the
  * last; sim/blocks.h says which slots are born and die on the way.
+ *
+ * PARTS.  Where a forward and a backward hide each other's all-to-alls of experts (schedule.h,
+ * PAIRS) a pass is there once more, cut behind each of them, so that the other's part stands
+ * between sending and what is done with what came (as Megatron's TransformerLayerSchedulePlan):
+ *
+ *     layer      norm ... router permute dispatch | experts ... combine | weighted sum
+ *     backward   ... weighted sum combine | experts ... dispatch | permute ... norm
+ *
+ * All-to-alls that are done again (recomputation) stay whole, and exposed, as there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -132,20 +141,29 @@ static bool touches(const Draft *d, const DraftOp *op, const DraftArg *arg, bool
     return false;
 }
 
-/* Ops [begin, end) of a draft: what becomes one segment. */
+/* Ops [begin, end) of a draft: what becomes one segment.  cut: what follows waits for the last. */
 typedef struct Part {
     uint32_t begin, end;
+    bool cut;
 } Part;
+
+/* Must op j wait for the collective i? */
+static bool uses(const Draft *d, uint32_t j, uint32_t i)
+{
+    const DraftOp *comm = &d->ops[i];
+    for (uint32_t a = 0; a < comm->arg_n; a++)
+        if (touches(d, &d->ops[j], &d->args[comm->arg_first + a], comm->op.lane == LANE_EP))
+            return true;
+    return false;
+}
 
 /* The first op after i on the compute lane that touches what op i does; the part's end if there
  * is none. */
 static uint32_t next_user(const Draft *d, Part part, uint32_t i)
 {
-    const DraftOp *comm = &d->ops[i];
     for (uint32_t j = i + 1; j < part.end; j++)
-        for (uint32_t a = 0; a < comm->arg_n && d->ops[j].op.lane == LANE_COMPUTE; a++)
-            if (touches(d, &d->ops[j], &d->args[comm->arg_first + a], comm->op.lane == LANE_EP))
-                return j;
+        if (d->ops[j].op.lane == LANE_COMPUTE && uses(d, j, i))
+            return j;
     return part.end;
 }
 
@@ -168,8 +186,9 @@ static void settle_lanes(Draft *d, Part part)
     bool computed = false;
     for (uint32_t i = part.begin; i < part.end; i++) {
         Op *op = &d->ops[i].op;
+        bool stays = part.cut && i + 1 == part.end;
         bool alone = !computed || next_user(d, part, i) == part.end;
-        if (op->lane != LANE_COMPUTE && (alone || meets_another(d, part, i)))
+        if (op->lane != LANE_COMPUTE && !stays && (alone || meets_another(d, part, i)))
             op->lane = LANE_COMPUTE;
         computed = computed || op->lane == LANE_COMPUTE;
     }
@@ -375,6 +394,8 @@ typedef struct Played {
 /* Gives saved values their place in the stash, in both passes. */
 static void place_stash(Build *b, const Tape *t, Played *p)
 {
+    bool made = p->stash != NONE_U32; /* as it was played before */
+    uint32_t n = 0;
     for (uint32_t v = 0; v < t->values_n; v++) {
         DraftMemory *f = &p->forward.memories[v], *w = &p->backward.memories[v];
         if (!p->backward.saved[v])
@@ -382,10 +403,10 @@ static void place_stash(Build *b, const Tape *t, Played *p)
         ASSERT(f->slot == SLOT_LOCAL);
         if (p->stash == NONE_U32)
             p->stash = graph_layout(b->g);
-        uint32_t i =
+        if (!made)
             add_tensor(b->g, f->name, TENSOR_ACTIVATION, f->dtype, f->rows, f->columns);
         f->slot = SLOT_STASH;
-        f->tensor = i;
+        f->tensor = n++;
         *w = *f;
     }
 }
@@ -442,13 +463,13 @@ static void emit_backward(Emit *e, BlockType *type, const char *name, Variant va
     uint32_t end = e->part.end;
     hold_values(e, second);
     type->held_layout[variant] = place(e, e->part, SLOT_HELD, TENSOR_ACTIVATION);
-    e->part = (Part){ 0, second };
+    e->part = (Part){ .end = second };
     emit_modes(e, type, name, variant, p, type->backward[variant]);
     for (int m = 0; m < GRAD_MODE_N; m++)
         type->weight[variant][m] = NONE_U32;
     if (second == end)
         return;
-    e->part = (Part){ second, end };
+    e->part = (Part){ .begin = second, .end = end };
     e->kind = SEGMENT_WEIGHT;
     emit_modes(e, type, name, variant, p, type->weight[variant]);
 }
@@ -462,28 +483,124 @@ static uint32_t second_part(const Build *b, Draft *backward)
     return second > 0 ? second : backward->ops_n;
 }
 
-static void emit_pass(Build *b, BlockType *type, const BlockPlan *plan, Variant variant,
-                      Played *p, bool backward)
+/* ---- parts ---- */
+
+/* An all-to-all that is no recomputation, behind some kernel of the part; *user waits for it. */
+static bool is_cut(const Draft *d, uint32_t begin, uint32_t i, uint32_t *user)
+{
+    bool computed = false;
+    for (uint32_t k = begin; k < i; k++)
+        computed |= d->ops[k].op.lane == LANE_COMPUTE;
+    if (d->ops[i].op.lane != LANE_EP || d->ops[i].op.phase == PHASE_RECOMPUTE || !computed)
+        return false;
+    *user = i + 1;
+    while (*user < d->ops_n && !uses(d, *user, i))
+        ++*user;
+    return *user < d->ops_n;
+}
+
+/* Fills part and cut->resumes; cut->n is 0 where the pass cannot be cut. */
+static void find_parts(const Emit *e, Part *part, CutPass *cut)
+{
+    uint32_t begin = 0, user = 0, n = 0;
+    for (uint32_t i = 0; i < e->d->ops_n; i++) {
+        uint32_t next;
+        bool went_on = n == 0 || user <= i; /* what was cut off before, in this part */
+        if (n + 1 == CUT_PARTS_MAX || !went_on || !is_cut(e->d, begin, i, &next))
+            continue;
+        part[n++] = (Part){ .begin = begin, .end = i + 1, .cut = true };
+        begin = i + 1;
+        user = next;
+        cut->resumes[n] = next - begin;
+    }
+    part[n] = (Part){ .begin = begin, .end = e->d->ops_n };
+    cut->n = n > 0 ? n + 1 : 0;
+}
+
+/* One pass, for each of modes_n ways of writing gradients. */
+static void emit_parts(Emit *e, BlockType *type, const char *name, const Played *p,
+                       CutPass *modes, uint32_t modes_n)
+{
+    Part part[CUT_PARTS_MAX];
+    uint32_t local[CUT_PARTS_MAX];
+    CutPass cut = { 0 };
+    find_parts(e, part, &cut);
+    for (uint32_t k = 1; k < cut.n; k++)
+        hold_values(e, part[k].begin);
+    cut.held_layout = place(e, e->part, SLOT_HELD, TENSOR_ACTIVATION);
+    for (uint32_t k = 0; k < cut.n; k++) {
+        settle_lanes(e->d, part[k]);
+        local[k] = place(e, part[k], SLOT_LOCAL, TENSOR_BUFFER);
+    }
+    for (e->mode = 0; e->mode < modes_n; e->mode++) {
+        for (uint32_t k = 0; k < cut.n; k++) {
+            e->part = part[k];
+            const char *part_name = arena_printf(&e->b->arena, "%s part %" PRIu32, name, k + 1);
+            cut.segment[k] =
+                emit_segment(e, type, part_name, local[k], p->stash, cut.held_layout);
+        }
+        modes[e->mode] = cut;
+    }
+}
+
+/* ---- one pass ---- */
+
+static const char *variant_name(Build *b, const BlockPlan *plan, Variant variant)
+{
+    return variant == VARIANT_PLAIN ? plan->name
+                                    : arena_printf(&b->arena, "%s recompute", plan->name);
+}
+
+static Emit emit_begin(Build *b, Played *p, bool backward)
 {
     Emit e = { .b = b,
                .kind = backward ? SEGMENT_BACKWARD : SEGMENT_FORWARD,
                .data = p->data,
-               .data_later = p->data_later };
-    e.d = backward ? &p->backward : &p->forward;
-    uint32_t second = backward ? second_part(b, e.d) : 0;
+               .data_later = p->data_later,
+               .d = backward ? &p->backward : &p->forward };
     e.part.end = e.d->ops_n;
     e.first_arg = mem_zero(e.d->memories_n, sizeof *e.first_arg);
     e.last_arg = mem_zero(e.d->memories_n, sizeof *e.last_arg);
+    return e;
+}
+
+static void emit_end(Emit *e)
+{
+    free(e->first_arg);
+    free(e->last_arg);
+}
+
+static void emit_pass(Build *b, BlockType *type, const BlockPlan *plan, Variant variant,
+                      Played *p, bool backward)
+{
+    uint32_t second = backward ? second_part(b, &p->backward) : 0;
+    Emit e = emit_begin(b, p, backward);
     find_lives(&e);
-    const char *name = variant == VARIANT_PLAIN
-                           ? plan->name
-                           : arena_printf(&b->arena, "%s recompute", plan->name);
+    const char *name = variant_name(b, plan, variant);
     if (backward)
         emit_backward(&e, type, name, variant, p, second);
     else
         emit_forward(&e, type, name, variant, p);
-    free(e.first_arg);
-    free(e.last_arg);
+    emit_end(&e);
+}
+
+static void cut_pass(Build *b, BlockType *type, const BlockPlan *plan, Variant variant,
+                     Played *p, bool backward)
+{
+    Emit e = emit_begin(b, p, backward);
+    find_lives(&e);
+    emit_parts(&e, type, variant_name(b, plan, variant), p,
+               backward ? type->backward_parts[variant] : &type->forward_parts[variant],
+               backward ? GRAD_MODE_N : 1);
+    emit_end(&e);
+}
+
+static void play(Build *b, const BlockPlan *plan, const DraftPlan *draft, Played *p)
+{
+    draft_backward(&p->backward, &plan->tape, draft);
+    draft_forward(&p->forward, &plan->tape, draft);
+    place_stash(b, &plan->tape, p);
+    find_data(p);
 }
 
 static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Variant variant,
@@ -509,15 +626,20 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
                         .recasts = b->s->parallel.pp > 1,
                         .fuses_casts = fusion_of(b).norms };
     Played p = { .stash = NONE_U32, .data = data };
-    draft_backward(&p.backward, &plan->tape, &draft);
-    draft_forward(&p.forward, &plan->tape, &draft);
-    place_stash(b, &plan->tape, &p);
-    find_data(&p);
+    play(b, plan, &draft, &p);
     type->stash_layout[variant] = p.stash;
     emit_pass(b, type, plan, variant, &p, false);
     emit_pass(b, type, plan, variant, &p, true);
     draft_free(&p.forward);
     draft_free(&p.backward);
+    if (!hides_in_pairs(b))
+        return;
+    Played cut = { .stash = p.stash, .data = data };
+    play(b, plan, &draft, &cut);
+    cut_pass(b, type, plan, variant, &cut, false);
+    cut_pass(b, type, plan, variant, &cut, true);
+    draft_free(&cut.forward);
+    draft_free(&cut.backward);
 }
 
 static uint32_t end_layout(Build *b, const Tape *t, uint32_t value)
@@ -545,9 +667,11 @@ static void make_type(Build *b, BlockType *type, const BlockPlan *plan)
     type->forward[VARIANT_RECOMPUTE] = type->forward[VARIANT_PLAIN];
     type->stash_layout[VARIANT_RECOMPUTE] = type->stash_layout[VARIANT_PLAIN];
     type->held_layout[VARIANT_RECOMPUTE] = type->held_layout[VARIANT_PLAIN];
+    type->forward_parts[VARIANT_RECOMPUTE] = type->forward_parts[VARIANT_PLAIN];
     for (int m = 0; m < GRAD_MODE_N; m++) {
         type->backward[VARIANT_RECOMPUTE][m] = type->backward[VARIANT_PLAIN][m];
         type->weight[VARIANT_RECOMPUTE][m] = type->weight[VARIANT_PLAIN][m];
+        type->backward_parts[VARIANT_RECOMPUTE][m] = type->backward_parts[VARIANT_PLAIN][m];
         type->ready_op[VARIANT_RECOMPUTE][m] = type->ready_op[VARIANT_PLAIN][m];
     }
 }

@@ -69,7 +69,7 @@ static const Fact parallel_options[] = {
     FACT(root_unit),          FACT(keeps_last_unit),
     FACT(zero_all_reduces),   FACT(first_chunk_buckets),
     FACT(divides_grads),      FACT(deepep),
-    FACT(whole_experts),
+    FACT(whole_experts),      FACT(ep_pairs),
 };
 
 /* Words of recompute.selective. */

@@ -173,6 +173,9 @@ typedef struct Software {
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next
                                   forward, not after the update */
     bool cp_ring; /* context parallelism: keys and values go round a ring, else are gathered */
+    /* parallel.overlap.ep, interleaved or without a pipeline: a forward and a backward of two
+     * micro-batches hide each other's all-to-alls (schedule.h, PAIRS); may be left out: false. */
+    bool ep_pairs;
     bool whole_experts;  /* default of parallel.etp: 1, else tp; may be left out: false */
     bool deepep;         /* default of parallel.dispatcher; may be left out: false, alltoall */
     bool overlap[DIM_N]; /* default of parallel.overlap */

@@ -47,7 +47,7 @@ static uint32_t warm_up(const SchedulePlan *p, uint32_t stage, uint32_t total)
         n = 0;
     else if (p->schedule == SCHEDULE_INTERLEAVED)
         n = later * 2 + (uint64_t)(p->turns - 1) * p->pp;
-    return (uint32_t)min_u64(n, total);
+    return (uint32_t)min_u64(n + p->pairs, total);
 }
 
 static void usual_actions(const SchedulePlan *p, uint32_t stage, Action *actions)
@@ -62,6 +62,7 @@ static void usual_actions(const SchedulePlan *p, uint32_t stage, Action *actions
     for (uint32_t k = 0; k < total; k++) {
         if (k + ahead < total) {
             actions[n] = kth_forward(p, k + ahead);
+            actions[n].tied = p->pairs;
             actions[n++].step = step;
             step += interleaved ? 0 : 1;
         }

@@ -43,7 +43,11 @@
  *
  * PAIRS.  Under dualpipe a whole backward is one call, which does W as well, and a forward and
  * the backward after it are one function: they begin when the inputs of both are there, and
- * what they make travels on when all is done (Action.tied).
+ * what they make travels on when all is done (Action.tied).  So it is, with all-to-alls hidden
+ * behind the other half (SchedulePlan.pairs), in Megatron's combined 1F1B, interleaved or without
+ * a pipeline: one forward more warms up, so that no half needs the other.
+ *
+ *     pp 1, pairs     F0  F1+B0  F2+B1  F3+B2  B3
  *
  * STEPS.  A schedule that does not overlap its transfers exchanges activations
  * and gradients between steps: whatever a stage sends after step n and receives
@@ -88,6 +92,8 @@ typedef struct ActionCosts {
 typedef struct SchedulePlan {
     Schedule schedule;
     uint32_t pp, turns, micro_batches;
+    bool
+        pairs; /* 1f1b of one stage, interleaved: a forward and the backward after it are one */
     const ActionCosts *costs; /* by stage; where schedule_is_searched */
 } SchedulePlan;
 

@@ -55,7 +55,7 @@ static void every_part_once_and_never_too_many_held(void)
                 uint32_t turns = turns_of(zero_bubble[k]);
                 if (zero_bubble[k] == SCHEDULE_DUALPIPE && m < 2 * pp)
                     continue;
-                SchedulePlan plan = { zero_bubble[k], pp, turns, m, even };
+                SchedulePlan plan = { zero_bubble[k], pp, turns, m, false, even };
                 uint32_t n = schedule_actions_n(&plan);
                 bool twice = zero_bubble[k] == SCHEDULE_ZB_2P || turns == 2;
                 uint32_t most = (twice ? 2 : 1) * pp + (zero_bubble[k] == SCHEDULE_DUALPIPE);
@@ -128,7 +128,7 @@ static uint64_t length_found(Schedule schedule, uint32_t pp, uint32_t m,
                              const ActionCosts *known, const ActionCosts *costs)
 {
     static Action all[PP_MAX * 3 * M_MAX];
-    SchedulePlan plan = { schedule, pp, 1, m, known };
+    SchedulePlan plan = { schedule, pp, 1, m, false, known };
     schedule_actions(&plan, all);
     return length(&plan, costs, all);
 }
