@@ -60,6 +60,24 @@ bool overlaps(const Build *b, Dim d)
     return p->overlap_set[d] ? p->overlap[d] : habit;
 }
 
+bool overlap_is_asked(const Build *b, Dim d)
+{
+    const Parallel *p = &b->s->parallel;
+    return p->overlap_set[d] && p->overlap[d];
+}
+
+bool hides_input_gradients(const Build *b)
+{
+    bool does = b->sw->tp_async_backward || overlap_is_asked(b, DIM_TP);
+    return b->s->parallel.tp > 1 && overlaps(b, DIM_TP) && does;
+}
+
+bool rings_keys(const Build *b)
+{
+    bool does = b->sw->cp_ring || overlap_is_asked(b, DIM_CP);
+    return overlaps(b, DIM_CP) && does && !b->sw->cp_gathers;
+}
+
 bool hides_in_pairs(const Build *b)
 {
     const Parallel *p = &b->s->parallel;

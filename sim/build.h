@@ -146,6 +146,10 @@ static inline bool ends_meet(const Build *b)
 }
 
 bool overlaps(const Build *b, Dim d); /* parallel.overlap, else the software's habit */
+/* Is overlap asked for, so that it is done also by a stack that has no such habit? */
+bool overlap_is_asked(const Build *b, Dim d);
+bool hides_input_gradients(const Build *b); /* tp's collectives beside weight gradients */
+bool rings_keys(const Build *b);            /* cp's keys and values go round a ring */
 /* Ranks of tp that share out each expert: parallel.etp, else the software's habit, but 1 where ep
  * is of all ranks of tp x dp x cp. */
 uint32_t expert_tp(const Build *b);

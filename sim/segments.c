@@ -608,12 +608,12 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
 {
     bool again = variant == VARIANT_RECOMPUTE;
     Formats formats = build_formats(b);
-    bool async_tp = b->s->parallel.tp > 1 && overlaps(b, DIM_TP) && b->sw->tp_async_backward;
+    bool async_tp = hides_input_gradients(b);
     DraftPlan draft = { .redo = again ? plan->redo : NULL,
                         .parts = again ? plan->parts : NULL,
                         .redo_all = again && plan->redo_all,
                         .async_tp = async_tp,
-                        .async_cp = overlaps(b, DIM_CP) && b->sw->cp_ring,
+                        .async_cp = rings_keys(b),
                         .async_ep = overlaps(b, DIM_EP),
                         .wgrad_last = async_tp,
                         .tp_group = b->group[GROUP_TP],

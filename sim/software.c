@@ -70,6 +70,7 @@ static const Fact parallel_options[] = {
     FACT(zero_all_reduces),   FACT(first_chunk_buckets),
     FACT(divides_grads),      FACT(deepep),
     FACT(whole_experts),      FACT(ep_pairs),
+    FACT(cp_gathers),
 };
 
 /* Words of recompute.selective. */

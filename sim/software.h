@@ -129,10 +129,11 @@ typedef struct Software {
         recompute_stops_early; /* full: ops after the last one that backward needs are left out */
 
     /* Parallelism. */
-    bool tp_async_backward; /* input gradient's collective runs beside the weight gradient */
-    /* Matmuls over the gathered rows of sequence parallelism, and forward's before a scatter, go
-     * rank by rank beside the exchange; with tp_async_backward and overlap only; may be left out:
-     * false. */
+    /* With overlap.tp the input gradient's collective runs beside the weight gradient; so it does
+     * where the scenario asks for overlap. */
+    bool tp_async_backward;
+    /* And matmuls over the gathered rows of sequence parallelism, and forward's before a scatter,
+     * go rank by rank beside the exchange; may be left out: false. */
     bool tp_ring;
     /* Sequence parallelism: what forward gathered is kept for the weight gradient, else backward
      * gathers it again; may be left out: false. */
@@ -172,7 +173,10 @@ typedef struct Software {
                                 ddp's are; may be left out: false */
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next
                                   forward, not after the update */
-    bool cp_ring; /* context parallelism: keys and values go round a ring, else are gathered */
+    /* Context parallelism: keys and values go round a ring, as they do where the scenario asks for
+     * overlap; else they are gathered. */
+    bool cp_ring;
+    bool cp_gathers; /* whatever is asked for; may be left out: false */
     /* parallel.overlap.ep, interleaved or without a pipeline: a forward and a backward of two
      * micro-batches hide each other's all-to-alls (schedule.h, PAIRS); may be left out: false. */
     bool ep_pairs;

@@ -45,15 +45,24 @@ static bool is_one_bucket(const Build *b)
 {
     const Parallel *p = &b->s->parallel;
     bool zero = p->strategy == STRATEGY_ZERO1 || p->strategy == STRATEGY_ZERO2;
-    return !p->bucket_bytes_set && ((b->sw->zero_reduces_last && zero) ||
-                                    (b->sw->first_chunk_buckets && !overlaps(b, DIM_DP)));
+    bool last = b->sw->zero_reduces_last && zero && !overlap_is_asked(b, DIM_DP);
+    return !p->bucket_bytes_set &&
+           (last || (b->sw->first_chunk_buckets && !overlaps(b, DIM_DP)));
+}
+
+/* A stack that reduces whole buffers, after backward, has no buckets to overlap: who asks for that
+ * gets PyTorch's. */
+static bool has_buckets(const Build *b)
+{
+    const uint64_t whole = UINT64_C(1000000000000); /* parameters; as files say it */
+    const Software *sw = b->sw;
+    bool buffers = sw->bucket_parameters >= whole && overlap_is_asked(b, DIM_DP);
+    return (sw->bucket_parameters || sw->bucket_parameters_per_rank) && !buffers;
 }
 
 bool buckets_are_stacks(const Build *b)
 {
-    const Software *sw = b->sw;
-    return !b->s->parallel.bucket_bytes_set &&
-           (sw->bucket_parameters || sw->bucket_parameters_per_rank || is_one_bucket(b));
+    return !b->s->parallel.bucket_bytes_set && (has_buckets(b) || is_one_bucket(b));
 }
 
 /* Of the first stage's first chunk the last gradients come last in the step, with nothing left to

@@ -7,9 +7,9 @@
  *     compute   b weighted sum | f attention | b experts | f experts | b attention | f sum
  *     ep                       | b combine   | f dispatch| b dispatch| f combine   |
  *
- * Pairs take the layers of both chunks one by one, and of each layer a part in turn; each all-to-all
- * has the other half's next part beside it, and is waited for by its own half's.  Layers without
- * experts are one part.  Megatron Core launches them in the same order
+ * Pairs take the layers of both chunks one by one, and of each layer a part in turn; each
+ * all-to-all has the other half's next part beside it, and is waited for by its own half's.  Layers
+ * without experts are one part.  Megatron Core launches them in the same order
  * (model_chunk_schedule_plan.py, TransformerLayerSchedulePlan.run), DeepSeek in its like, turned by
  * a part (DeepSeek-V3 report, figure 4: MLP(B) first).  What backward makes of weights belongs to
  * its parts, as there without delay_wgrad_compute.

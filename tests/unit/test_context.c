@@ -33,6 +33,7 @@ static bool open_split_again(Split *x, uint32_t cp, bool ring, bool overlap,
     bool ok = doc && scenario_from(&x->s, doc, NULL, 0, &x->err) &&
               software_read(&x->sw, &x->arena, "generic", &x->err);
     x->sw.cp_ring = ring;
+    x->sw.cp_gathers = !ring; /* though overlap asks for a ring */
     x->sw.selective_attention = true;
     ok = ok && build_graph(&x->g, &x->s, &x->sw, &x->err);
     if (!CHECK(ok))
