@@ -101,11 +101,17 @@ static Rank time_rank(Sim *sim, Runner *r, uint32_t left_out, Visits *visits, Bu
     return sum;
 }
 
-static double busiest(const Busy *b)
+static double busiest_lane(const Busy *b)
 {
     double most_ns = 0;
     for (uint32_t i = 0; i < LANE_HOST; i++)
         most_ns = fmax(most_ns, b->lane_ns[i]);
+    return most_ns;
+}
+
+static double busiest(const Busy *b)
+{
+    double most_ns = busiest_lane(b);
     for (uint32_t i = 0; i < RES_RANK_N; i++)
         most_ns = fmax(most_ns, b->link_ns[i]);
     return most_ns;
@@ -136,15 +142,60 @@ static double longest_rank(Sim *sim, uint32_t left_out)
     return most_ns;
 }
 
-bool sim_bound(double *step_ns, const Graph *g, const Machine *m, const Software *sw,
-               uint32_t left_out, Err *err)
+static bool is_work(const Segment *s)
+{
+    return s->kind == SEGMENT_FORWARD || s->kind == SEGMENT_BACKWARD ||
+           s->kind == SEGMENT_WEIGHT;
+}
+
+/* Of any rank and micro-batch. */
+static double least_micro_batch(Sim *sim, uint32_t ignored)
+{
+    (void)ignored;
+    double least_ns = INFINITY;
+    Busy *busy = PUSH_ARRAY(&sim->arena, Busy, sim->g->segments_n + 1);
+    for (uint32_t i = 0; i < sim->runners_n; i++) {
+        Runner *r = &sim->runners[i];
+        uint32_t n = role_micro_batches(r->role);
+        Busy *of = PUSH_ARRAY(&sim->arena, Busy, n + 1);
+        for (uint32_t k = 0; k < r->role->instances_n; k++) {
+            const Instance *in = &r->role->instances[k];
+            uint32_t segment = sim->same[in->segment];
+            if (in->micro_batch == NONE_U32 || !is_work(&sim->g->segments[segment]))
+                continue;
+            if (busy[segment].filled_for != r->id + 1)
+                time_segment(sim, r, segment, &busy[segment]);
+            add_busy(&of[in->micro_batch], &busy[segment], 1);
+        }
+        for (uint32_t m = 0; m < n; m++)
+            least_ns = fmin(least_ns, busiest_lane(&of[m]));
+    }
+    return isinf(least_ns) ? 0 : least_ns;
+}
+
+typedef double Bound(Sim *sim, uint32_t left_out);
+
+static bool bound_by(Bound *bound, double *ns, const Graph *g, const Machine *m,
+                     const Software *sw, uint32_t left_out, Err *err)
 {
     SimResult result = { 0 };
     SimOptions options = { 0 };
     Sim sim = { .g = g, .m = m, .sw = sw, .options = &options, .result = &result, .err = err };
     bool ok = sim_setup_costs(&sim);
-    *step_ns = ok && !(m->jitter > 0) ? longest_rank(&sim, left_out) : 0;
+    *ns = ok && !(m->jitter > 0) ? bound(&sim, left_out) : 0;
     sim_teardown(&sim);
     sim_result_free(&result);
     return ok;
+}
+
+bool sim_bound_of_micro_batch(double *ns, const Graph *g, const Machine *m, const Software *sw,
+                              Err *err)
+{
+    return bound_by(least_micro_batch, ns, g, m, sw, 0, err);
+}
+
+bool sim_bound(double *step_ns, const Graph *g, const Machine *m, const Software *sw,
+               uint32_t left_out, Err *err)
+{
+    return bound_by(longest_rank, step_ns, g, m, sw, left_out, err);
 }

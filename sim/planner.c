@@ -1,419 +1,19 @@
 /*
- * planner.c - tries the candidates: weighs them, simulates the promising, sorts, looks again.
+ * planner.c - the whole: candidates are tried (planner_search.c), sorted by what is wanted, the
+ * best looked at again and explained.
  *
- *     one strategy at one split, micro-batches ascending: one task of the pool
- *       family (recompute none, selective, full):
- *         lower bound above the GPU?  --> PLAN_ABOVE_BOUND     no graph is built
- *         too large with a smaller micro-batch?  --> PLAN_TOO_LARGE     no graph is built
- *         build_graph of a few micro-batches, memory_of_role: too large?  --> PLAN_TOO_LARGE
- *         sim_bound  --> PLAN_TOO_SLOW until simulated; the rest of the family PLAN_NEEDLESS
- *     rounds, by rising bound: build_graph, sim_run, collapsed  --> PLAN_SIMULATED
- *
- * A candidate's results are its own and a round has a size of its own, so the order of
- * threads changes nothing; the sort breaks ties by memory, then by the order in which
- * candidates were made.
+ * The sort breaks ties by memory, then by the order in which candidates were made.
  */
 #include "sim/planner.h"
 
-#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "sim/build.h"
-#include "sim/pool.h"
-#include "sim/progress.h"
-#include "sim/shorten.h"
+#include "sim/planner_parts.h"
 #include "sim/texts.h"
 
 const char *const plan_objective_names[PLAN_OBJECTIVE_N] = { "time", "cost", "gpus" };
-
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-/* ---- one candidate ---- */
-
-static uint64_t largest_gpu(const Machine *m)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < m->types_n; i++)
-        bytes = max_u64(bytes, m->types[i].gpu->memory_bytes);
-    return bytes;
-}
-
-static void keep(PlanCandidate *c, const Report *r)
-{
-    c->fate = r->fits ? PLAN_SIMULATED : PLAN_TOO_LARGE;
-    c->step_s = r->step_time_s;
-    c->exposed_s = r->times.exposed_comm_s;
-    c->bubble_s = r->times.bubble_s;
-    c->samples_per_s = r->samples_per_s;
-    c->tokens_per_s = r->has_tokens ? r->tokens_per_s : NAN;
-    c->mfu = r->rates.mfu;
-    c->cost_usd = r->cost_usd_per_step;
-}
-
-/* WHOLE: collapsed with all micro-batches, as sim does. */
-typedef enum Depth { WEIGHED, BOUNDED, COLLAPSED, WHOLE, EXPANDED } Depth;
-
-/* A step that leapt over micro-batches is off by so much: it may be below a bound of it. */
-static const double bound_slack = 0.005;
-
-enum { ROUND = 16 };
-
-/* One way to try a candidate: its scenario, perhaps of fewer micro-batches than are meant. */
-typedef struct Try {
-    Scenario s;
-    Depth depth;
-    uint32_t left_out, stride;
-    bool unsteady; /* more micro-batches are needed to know */
-} Try;
-
-static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, const Graph *g,
-                      Err *err)
-{
-    SimResult result = { 0 };
-    Report report = { 0 };
-    SimOptions options = { .expanded = t->depth == EXPANDED,
-                           .totals = !kept,
-                           .left_out = t->left_out,
-                           .stride = t->stride };
-    RoleMemory *memory = mem_zero(g->roles_n + 1, sizeof *memory);
-    for (uint32_t i = 0; i < g->roles_n; i++)
-        memory[i] = memory_of_role(g, &g->roles[i], NULL);
-    if (c->known < PLAN_RESERVED || kept)
-        plan_weigh(c, p, g, &t->s.machine, memory, t->depth == WEIGHED || kept);
-    if (c->need_bytes > c->gpu_bytes) {
-        c->fate = PLAN_TOO_LARGE;
-    } else if (t->depth == WEIGHED) {
-        /* that is all */
-    } else if (t->depth == BOUNDED) {
-        double ns;
-        c->fate = PLAN_TOO_SLOW;
-        if (sim_bound(&ns, g, &t->s.machine, &p->sw, t->left_out, err))
-            c->bound_s = ns / 1e9;
-    } else if (sim_run(&result, g, &t->s.machine, &p->sw, &options, err)) {
-        t->unsteady = result.repeated != t->left_out;
-        if (!t->unsteady) {
-            report_fill(&report, &t->s, g, &result, memory, 0);
-            if (t->depth == EXPANDED) {
-                c->expanded_s = report.step_time_s;
-            } else {
-                keep(c, &report);
-                c->searched_s = t->depth == COLLAPSED ? report.step_time_s : c->searched_s;
-                c->extrapolated = result.extrapolated;
-            }
-            if (kept)
-                *kept = report;
-            else
-                report_free(&report);
-        }
-    }
-    sim_result_free(&result);
-    free(memory);
-}
-
-/* Fills c by how deep it is asked for, with err as PLAN_REFUSED; *kept (may be NULL) is the report
- * of a simulated one, for which nothing is left out. */
-static void try_candidate(const Plan *p, PlanCandidate *c, Depth depth, Report *kept, Err *err)
-{
-    Try t = { .s = plan_scenario(p, c), .depth = depth };
-    Shortening way = shorten(&t.s);
-    uint32_t meant = t.s.training.micro_batches, n = way.micro_batches;
-    if (depth == BOUNDED)
-        n = shorten_to_weigh(&t.s);
-    if (depth >= WHOLE || depth == WEIGHED || kept)
-        n = meant;
-    for (t.unsteady = true; t.unsteady; n = meant) {
-        Graph g = { 0 };
-        t.s.training.micro_batches = n;
-        t.left_out = meant - n;
-        t.stride = way.stride;
-        t.unsteady = false;
-        bool built = build_graph(&g, &t.s, &p->sw, err);
-        t.s.training.micro_batches = meant;
-        if (built)
-            try_graph(p, c, &t, kept, &g, err);
-        graph_free(&g);
-    }
-    if (err->set)
-        c->fate = PLAN_REFUSED;
-}
-
-/* ---- all of them ---- */
-
-typedef struct Task {
-    Plan *plan;
-    uint32_t first, n; /* candidates; n 0: one alone, n: all of a split */
-    Depth depth;
-    ProgressPart progress;
-    Err err;
-} Task;
-
-/* One that differs in having a smaller micro-batch and does not fit: fewer samples of a larger
- * micro-batch are never under way.  But where one micro-batch is the whole batch, nothing is added
- * to a gradient: that needs less. */
-static const PlanCandidate *smaller_too_large(const Task *t, const PlanCandidate *c)
-{
-    if (t->plan->bases[c->base].training.global_batch == c->dp * c->micro_batch)
-        return NULL;
-    for (const PlanCandidate *a = &t->plan->candidates[t->first]; a < c; a++)
-        if (a->fate == PLAN_TOO_LARGE && a->recompute == c->recompute &&
-            a->schedule == c->schedule && a->virtual_stages == c->virtual_stages &&
-            a->sequence_parallel == c->sequence_parallel)
-            return a;
-    return NULL;
-}
-
-static bool is_same_split(const PlanCandidate *a, const PlanCandidate *b)
-{
-    return a->base == b->base && a->strategy == b->strategy && a->dp == b->dp &&
-           a->tp == b->tp && a->pp == b->pp && a->cp == b->cp && a->ep == b->ep &&
-           a->shard_size == b->shard_size;
-}
-
-static bool is_same_family(const PlanCandidate *a, const PlanCandidate *b)
-{
-    return a->micro_batch == b->micro_batch && a->schedule == b->schedule &&
-           a->virtual_stages == b->virtual_stages &&
-           a->sequence_parallel == b->sequence_parallel;
-}
-
-static void run_split(Task *t)
-{
-    bool fits = false;
-    for (uint32_t i = t->first; i < t->first + t->n; i++) {
-        PlanCandidate *c = &t->plan->candidates[i];
-        const PlanCandidate *smaller = smaller_too_large(t, c);
-        Err err = { 0 };
-        fits = fits && i > t->first && is_same_family(c - 1, c);
-        c->gpu_bytes = largest_gpu(&t->plan->bases[c->base].machine);
-        c->need_bytes = plan_memory_bound(t->plan, c);
-        if (fits) {
-            c->fate = PLAN_NEEDLESS;
-        } else if (c->need_bytes > c->gpu_bytes) {
-            c->fate = PLAN_ABOVE_BOUND;
-        } else if (smaller) {
-            c->fate = PLAN_TOO_LARGE;
-            c->need_bytes = max_u64(c->need_bytes, smaller->need_bytes);
-        } else {
-            try_candidate(t->plan, c, t->depth, NULL, &err);
-            fits = c->fate == PLAN_SIMULATED || c->fate == PLAN_TOO_SLOW;
-        }
-        if (err.set && !t->err.set)
-            t->err = err;
-    }
-}
-
-static void run_task(void *user)
-{
-    Task *t = user;
-    if (t->n > 0)
-        run_split(t);
-    else
-        try_candidate(t->plan, &t->plan->candidates[t->first], t->depth, NULL, &t->err);
-    progress_end(&t->progress);
-}
-
-static void run_tasks(Plan *p, Task *tasks, uint32_t n)
-{
-    Pool pool;
-    Progress progress;
-    if (p->options->shows_progress)
-        progress_open(&progress);
-    else
-        progress_open_on(&progress, -1, 0, 0);
-    progress_expect(&progress, n);
-    pool_open(&pool, p->options->jobs);
-    for (uint32_t i = 0; i < n; i++) {
-        tasks[i].plan = p;
-        tasks[i].progress.of = &progress;
-        pool_add(&pool, run_task, &tasks[i]);
-    }
-    pool_close(&pool);
-    progress_close(&progress);
-}
-
-/* Every candidate takes and gives back the same megabytes: they are not to go back to the
- * system each time, which would have to clear them again. */
-static void keep_memory(void)
-{
-#ifdef __GLIBC__
-    mallopt(M_MMAP_THRESHOLD, 1 << 30);
-    mallopt(M_TRIM_THRESHOLD, 1 << 30);
-#endif
-}
-
-static void note_refused(Plan *p, const Task *tasks, uint32_t n)
-{
-    for (uint32_t i = 0; i < n && !p->refused; i++)
-        if (tasks[i].err.set)
-            p->refused = arena_strdup(&p->arena, tasks[i].err.text);
-}
-
-static void try_splits(Plan *p)
-{
-    Task *tasks = mem_zero(p->n, sizeof *tasks);
-    Depth depth = p->options->all ? COLLAPSED : BOUNDED;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n; i++) {
-        if (i == 0 || !is_same_split(&p->candidates[i - 1], &p->candidates[i]))
-            tasks[n++] = (Task){ .first = i, .depth = depth };
-        tasks[n - 1].n++;
-    }
-    run_tasks(p, tasks, n);
-    note_refused(p, tasks, n);
-    free(tasks);
-}
-
-typedef struct Bounded {
-    double bound_s;
-    uint32_t candidate;
-} Bounded;
-
-static int compare_bounds(const void *a, const void *b)
-{
-    const Bounded *x = a, *y = b;
-    if (x->bound_s < y->bound_s || x->bound_s > y->bound_s)
-        return x->bound_s < y->bound_s ? -1 : 1;
-    return x->candidate < y->candidate ? -1 : x->candidate > y->candidate;
-}
-
-/* The times of the PLAN_TOP fastest so far, rising. */
-typedef struct Fastest {
-    uint32_t n;
-    double step_s[PLAN_TOP];
-} Fastest;
-
-static void note_time(Fastest *f, double step_s)
-{
-    uint32_t at = f->n < PLAN_TOP ? f->n++ : PLAN_TOP;
-    for (; at > 0 && step_s < f->step_s[at - 1]; at--)
-        if (at < PLAN_TOP)
-            f->step_s[at] = f->step_s[at - 1];
-    if (at < PLAN_TOP)
-        f->step_s[at] = step_s;
-}
-
-static bool may_be_among(const Fastest *f, double bound_s)
-{
-    return f->n < PLAN_TOP || bound_s * (1 - bound_slack) <= f->step_s[PLAN_TOP - 1];
-}
-
-static Fastest fastest_of(const Plan *p, uint32_t base)
-{
-    Fastest f = { 0 };
-    for (uint32_t i = 0; i < p->n; i++)
-        if (p->candidates[i].base == base && p->candidates[i].fate == PLAN_SIMULATED)
-            note_time(&f, p->candidates[i].step_s);
-    return f;
-}
-
-/* Those of one GPU count, from the lowest bound on. */
-static void try_rounds(Plan *p, uint32_t base, const Bounded *list, uint32_t n)
-{
-    Fastest fastest = fastest_of(p, base);
-    for (uint32_t at = 0; at < n && may_be_among(&fastest, list[at].bound_s);) {
-        Task tasks[ROUND] = { 0 };
-        uint32_t k = 0;
-        for (; k < ROUND && at + k < n && may_be_among(&fastest, list[at + k].bound_s); k++)
-            tasks[k] = (Task){ .first = list[at + k].candidate, .depth = COLLAPSED };
-        run_tasks(p, tasks, k);
-        note_refused(p, tasks, k);
-        for (uint32_t i = at; i < at + k; i++)
-            if (p->candidates[list[i].candidate].fate == PLAN_SIMULATED)
-                note_time(&fastest, p->candidates[list[i].candidate].step_s);
-        at += k;
-    }
-}
-
-static void try_bases(Plan *p)
-{
-    Bounded *list = mem_zero(p->n, sizeof *list);
-    for (uint32_t b = 0; b < p->bases_n; b++) {
-        uint32_t n = 0;
-        for (uint32_t i = 0; i < p->n; i++)
-            if (p->candidates[i].base == b && p->candidates[i].fate == PLAN_TOO_SLOW)
-                list[n++] = (Bounded){ p->candidates[i].bound_s, i };
-        qsort(list, n, sizeof *list, compare_bounds);
-        try_rounds(p, b, list, n);
-    }
-    free(list);
-}
-
-/* ---- do they really fit? ---- */
-
-/* Fragmentation takes long to find out, so that only who is among the best is asked for it. */
-static bool is_doubtful(const Plan *p, const PlanCandidate *c, const Fastest *fastest)
-{
-    if (c->fate != PLAN_SIMULATED || c->known == PLAN_RESERVED)
-        return false;
-    return p->options->weighs_all || may_be_among(&fastest[c->base], c->step_s);
-}
-
-/* Who recomputes more, and was not tried because this one seemed to fit. */
-static void try_next_of_family(const Plan *p, uint32_t i)
-{
-    PlanCandidate *c = p->candidates;
-    Err ignored = { 0 };
-    while (++i < p->n && is_same_split(&c[i - 1], &c[i]) && is_same_family(&c[i - 1], &c[i]) &&
-           c[i].fate == PLAN_NEEDLESS) {
-        try_candidate(p, &c[i], p->options->all ? COLLAPSED : BOUNDED, NULL, &ignored);
-        if (c[i].fate == PLAN_SIMULATED || c[i].fate == PLAN_TOO_SLOW)
-            return;
-    }
-}
-
-void plan_simulate(const Plan *p, PlanCandidate *c)
-{
-    Err ignored = { 0 };
-    if (c->fate != PLAN_SIMULATED)
-        try_candidate(p, c, COLLAPSED, NULL, &ignored);
-    if (c->fate == PLAN_SIMULATED && c->known < PLAN_RESERVED)
-        try_candidate(p, c, WEIGHED, NULL, &ignored);
-    if (c->fate == PLAN_TOO_LARGE)
-        try_next_of_family(p, (uint32_t)(c - p->candidates));
-}
-
-/* True if somebody does not: then others may be among the best. */
-static bool some_do_not_fit(Plan *p)
-{
-    Task *tasks = mem_zero(p->n, sizeof *tasks);
-    Fastest *fastest = mem_zero(p->bases_n, sizeof *fastest);
-    uint32_t n = 0;
-    bool some = false;
-    for (uint32_t b = 0; b < p->bases_n; b++)
-        fastest[b] = fastest_of(p, b);
-    for (uint32_t i = 0; i < p->n; i++)
-        if (is_doubtful(p, &p->candidates[i], fastest))
-            tasks[n++] = (Task){ .first = i, .depth = WEIGHED };
-    run_tasks(p, tasks, n);
-    for (uint32_t i = 0; i < n; i++)
-        if (p->candidates[tasks[i].first].fate == PLAN_TOO_LARGE) {
-            try_next_of_family(p, tasks[i].first);
-            some = true;
-        }
-    free(fastest);
-    free(tasks);
-    return some;
-}
-
-static void try_all(Plan *p)
-{
-    keep_memory();
-    double start_s = cpu_seconds();
-    try_splits(p);
-    for (bool again = true; again; start_s = cpu_seconds()) {
-        try_bases(p);
-        p->cpu_s += cpu_seconds() - start_s;
-        again = some_do_not_fit(p);
-    }
-}
 
 static void count_fates(Plan *p)
 {
@@ -541,11 +141,11 @@ static const PlanCandidate *closest_to_fit(Plan *p)
     PlanCandidate *c = least_over(p, PLAN_BOUND, PLAN_RESERVED);
     for (; c && c->known == PLAN_BOUND; c = least_over(p, PLAN_BOUND, PLAN_RESERVED)) {
         c->known = PLAN_ALLOCATED; /* who is refused is not asked again */
-        try_candidate(p, c, BOUNDED, NULL, &ignored);
+        plan_try(p, c, PLAN_BOUNDED, NULL, &ignored);
     }
     for (int i = 0; i < ASKED && (c = least_over(p, PLAN_ALLOCATED, PLAN_ALLOCATED)); i++) {
         c->known = PLAN_RESERVED;
-        try_candidate(p, c, WEIGHED, NULL, &ignored);
+        plan_try(p, c, PLAN_WEIGHED, NULL, &ignored);
     }
     return least_over(p, PLAN_RESERVED, PLAN_RESERVED);
 }
@@ -604,23 +204,19 @@ static uint32_t top_n(const Plan *p)
 }
 
 /* Of those among them that were not yet. */
-static bool try_best(Plan *p, Depth depth, Err *err)
+static bool try_best(Plan *p, PlanDepth depth, Err *err)
 {
-    Task tasks[PLAN_TOP] = { 0 };
-    uint32_t n = 0;
+    uint32_t some[PLAN_TOP], n = 0;
     for (uint32_t i = 0; i < top_n(p); i++)
         if (p->candidates[p->order[i]].expanded_s <= 0)
-            tasks[n++] = (Task){ .first = p->order[i], .depth = depth };
-    run_tasks(p, tasks, n);
-    for (uint32_t i = 0; i < n && !err->set; i++)
-        *err = tasks[i].err;
-    return n > 0 && !err->set;
+            some[n++] = p->order[i];
+    return n > 0 && plan_try_some(p, some, n, depth, err);
 }
 
 /* With all micro-batches and kernel by kernel, whoever comes among them on the way. */
 static bool expand_best(Plan *p, Err *err)
 {
-    while (try_best(p, WHOLE, err) && try_best(p, EXPANDED, err)) {
+    while (try_best(p, PLAN_WHOLE, err) && try_best(p, PLAN_EXPANDED, err)) {
         sort_feasible(p);
         if (p->order_n == 0)
             return nothing_in_limits(p, err);
@@ -676,7 +272,7 @@ static bool look_again(Plan *p, Err *err)
         return false;
     note_order(p, before, n);
     PlanCandidate best = p->candidates[p->order[0]];
-    try_candidate(p, &best, WHOLE, &p->best, err);
+    plan_try(p, &best, PLAN_WHOLE, &p->best, err);
     if (best.fate == PLAN_TOO_LARGE)
         p->candidates[p->order[0]] = best;
     return !err->set;
@@ -706,7 +302,7 @@ bool plan_run(Plan *p, const PlanOptions *options, Err *err)
     *p = (Plan){ 0 };
     if (!plan_open(p, options, err) || !plan_enumerate(p, err))
         return false;
-    try_all(p);
+    plan_search(p);
     do {
         report_free(&p->best);
         count_fates(p);
@@ -727,6 +323,7 @@ void plan_free(Plan *p)
         scenario_free(&p->bases[i]);
     report_free(&p->best);
     free(p->candidates);
+    free(p->works);
     arena_free(&p->arena);
     *p = (Plan){ 0 };
 }

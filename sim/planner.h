@@ -10,7 +10,8 @@
  *       v is kept, since recomputing more at the same split only costs time
  *     candidates with the least time that a step can take (sim_bound)
  *       | planner.c: simulated from the lowest bound on, some at a time, until all that are
- *       v left would be behind the ten best of their GPU count even at their bound
+ *       v left would be behind the ten best of their GPU count even at their bound; whose work
+ *       | alone says so (planner_work.c), of them no graph is built
  *     candidates --sorted by the objective--> the ten best once more, kernel by kernel
  *       |
  *       +--> planner_why.c: sentences        --> planner_text.c, _json.c
@@ -68,6 +69,15 @@ typedef enum PlanKnown {
     PLAN_RESERVED   /* what is needed */
 } PlanKnown;
 
+/* What candidates have in common whose kernels are alike: see planner_work.c. */
+typedef struct PlanWork {
+    uint32_t base, dp, tp, cp, ep, micro_batch; /* dp: of the graph that is asked */
+    Recompute recompute;
+    bool sequence_parallel;
+    Strategy strategy;    /* likewise */
+    double micro_batch_s; /* forward and backward through all layers, at least */
+} PlanWork;
+
 typedef struct PlanCandidate {
     /* Keys, as in Scenario. */
     uint32_t base; /* Plan.bases */
@@ -80,7 +90,10 @@ typedef struct PlanCandidate {
     PlanFate fate;
     PlanKnown known;                /* of need_bytes */
     uint64_t need_bytes, gpu_bytes; /* reserved on the fullest GPU, and there */
-    double bound_s;                 /* of a step, of what fits: see sim_bound */
+    /* Of a step, at least: what its work takes or, if higher, its graph (sim_bound). */
+    double bound_s;
+    uint32_t work; /* Plan.works; NONE_U32: not known */
+    bool untried;  /* PLAN_TOO_SLOW by its work; whether it fits is not known */
     /* Simulated ones. */
     double step_s, exposed_s, bubble_s, samples_per_s, tokens_per_s, mfu;
     bool extrapolated; /* at a pace, see SIM_PACE_PART */
@@ -105,6 +118,8 @@ typedef struct Plan {
     uint32_t own_micro_batch, own_virtual_stages;
     uint32_t n, cap;
     PlanCandidate *candidates;
+    uint32_t works_n, works_cap;
+    PlanWork *works;
     uint32_t order_n; /* simulated ones that meet deadline and budget, best first */
     uint32_t *order;
     uint32_t front_n;
@@ -157,8 +172,8 @@ double plan_score(const Plan *p, const PlanCandidate *c);
 char *plan_label(char *label, const PlanCandidate *c);
 
 void plan_explain(Plan *p); /* planner_why.c: fills why */
-/* Simulates one that was left out as too slow, and finds out whether it really fits; its fate says
- * what became of it. */
+/* Simulates one that was left out as too slow, or first finds out whether it fits at all where that
+ * is not known, and whether it really does; its fate says what became of it. */
 void plan_simulate(const Plan *p, PlanCandidate *c);
 
 void plan_text(const Plan *p, bool pareto, FILE *out);

@@ -1,5 +1,5 @@
 /*
- * planner_parts.h - what planner_space.c asks planner_fixed.c; nobody else includes it.
+ * planner_parts.h - what the planner's files ask each other; nobody else includes it.
  */
 #ifndef LOCKSTEP_SIM_PLANNER_PARTS_H
 #define LOCKSTEP_SIM_PLANNER_PARTS_H
@@ -26,5 +26,27 @@ bool plan_has_strategy(const Plan *p, const PlanCandidate *c);
 bool plan_has_schedule(const Plan *p, const PlanCandidate *c);
 /* "parallel.tp 3 and parallel.dp 4": what it says of all that are tried; returns how many. */
 uint32_t plan_list_fixed(const PlanOptions *o, char *text, size_t cap);
+
+/* planner_search.c.  How deep a candidate is tried; PLAN_WHOLE: collapsed with all micro-batches,
+ * as sim does. */
+typedef enum PlanDepth {
+    PLAN_WEIGHED,
+    PLAN_BOUNDED,
+    PLAN_COLLAPSED,
+    PLAN_WHOLE,
+    PLAN_EXPANDED
+} PlanDepth;
+/* Fills c by how deep it is asked for, with err as PLAN_REFUSED; *kept (may be NULL) is the report
+ * of a simulated one, for which nothing is left out. */
+void plan_try(const Plan *p, PlanCandidate *c, PlanDepth depth, Report *kept, Err *err);
+/* Candidates, several at a time; false with the first err. */
+bool plan_try_some(Plan *p, const uint32_t *some, uint32_t n, PlanDepth depth, Err *err);
+void plan_search(Plan *p); /* all; those that may be among the ten best are simulated */
+
+/* planner_work.c.  Which works there are, and each candidate's, but of those too large already. */
+void plan_find_works(Plan *p);
+void plan_time_work(const Plan *p, PlanWork *w);
+/* What a step of c takes at least, in s; 0: not known. */
+double plan_work_bound(const Plan *p, const PlanCandidate *c);
 
 #endif

@@ -10,8 +10,9 @@
  * Candidates leap over micro-batches.  After its time is taken, a row is simulated again with all
  * of them: how far off is the worst, and are the ten best the same, in the same order?
  *
- * The last row is the question itself, with nothing fixed: plan simulates only those that
- * the least time they can take leaves in the running (sim_bound).  What counts is its time.
+ * The last row is the question itself, with nothing fixed: plan builds and simulates only those
+ * that the least time they can take leaves in the running (planner_work.c, sim_bound).  What counts
+ * is its time.
  */
 #include <math.h>
 #include <stdio.h>
@@ -58,11 +59,17 @@ static void print_sum(const Sum *s, bool all, bool *well)
     *well = *well && (!all || rate >= LIMIT_PER_S);
 }
 
+static bool is_weighed(const PlanCandidate *c)
+{
+    return !c->untried &&
+           (c->fate == PLAN_SIMULATED || c->fate == PLAN_TOO_SLOW || c->fate == PLAN_TOO_LARGE);
+}
+
 static void add(Sum *sum, const Plan *p)
 {
     sum->candidates += p->n;
-    sum->weighed +=
-        p->fates[PLAN_SIMULATED] + p->fates[PLAN_TOO_SLOW] + p->fates[PLAN_TOO_LARGE];
+    for (uint32_t i = 0; i < p->n; i++)
+        sum->weighed += is_weighed(&p->candidates[i]);
     sum->simulated += p->fates[PLAN_SIMULATED];
     sum->cpu_s += p->cpu_s;
 }
