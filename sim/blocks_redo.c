@@ -6,6 +6,8 @@
  *                    op            all but attention and every second matmul (torchtitan)
  *                    all_but_qkv   all but q, k and v as attention reads them, and as they are
  *                                  projected where q and k are normed between (MaxText)
+ *                    latent_up     of latent attention what makes q, k and v of the latents, and
+ *                                  not attention (Megatron Core's mla_up_proj)
  *
  * What makes values alike out of them stands in sim/draft_back.c.
  */
@@ -49,6 +51,18 @@ static bool is_projection(const TapeOp *op)
     return is_named(op, NAME_QKV) || op->kind == OP_ROPE || is_named(op, NAME_QK_NORM);
 }
 
+/* From the normed latents to what attention reads (blocks_latent.c). */
+static bool is_latent_up(const TapeOp *op)
+{
+    static const char *const names[] = { "attention.q_up",        "attention.q_rope",
+                                         "attention.kv_up",       "attention.k_rope",
+                                         "attention.k_positions", "attention.keys" };
+    for (size_t i = 0; i < ARRAY_N(names); i++)
+        if (is_named(op, names[i]))
+            return true;
+    return false;
+}
+
 /* matmul: how many matmuls of the block came before. */
 static Redo redo_of(const Build *b, const TapeOp *op, uint32_t matmul)
 {
@@ -59,8 +73,11 @@ static Redo redo_of(const Build *b, const TapeOp *op, uint32_t matmul)
         return is_projection(op) ? REDO_NOTHING : REDO_ALL;
     if (op->is_comm)
         return redo_comm(b, op);
+    bool ups = sw->selective_latent_up && b->s->model.u.transformer.kv_rank > 0;
+    if (ups && is_latent_up(op))
+        return REDO_ALL;
     if (op->kind == OP_ATTENTION)
-        return sw->selective_attention ? REDO_AUX : REDO_NOTHING;
+        return sw->selective_attention && !ups ? REDO_AUX : REDO_NOTHING;
     if (op->kind == OP_MATMUL)
         return sw->selective_op ? redo_matmul(b, op, matmul) : REDO_NOTHING;
     bool again = sw->selective_op || (op->kind == OP_NORM && sw->selective_norm) ||

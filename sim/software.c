@@ -80,6 +80,7 @@ static const Fact selective_facts[] = {
     { "activation", offsetof(Software, selective_activation) },
     { "op", offsetof(Software, selective_op) },
     { "all_but_qkv", offsetof(Software, selective_all_but_qkv) },
+    { "latent_up", offsetof(Software, selective_latent_up) },
 };
 
 /* Words of kernels.optimizer_passes. */
@@ -96,7 +97,7 @@ static const Fact pass_facts[] = {
 
 #define PASS_WORDS \
     "zero_grads, check_grads, average_grads, main_grads, unscale, norm, clip, copy_params"
-#define SELECTIVE_WORDS "attention, norm, activation, op, all_but_qkv"
+#define SELECTIVE_WORDS "attention, norm, activation, op, all_but_qkv, latent_up"
 
 static bool *fact_at(Software *sw, const Fact *fact)
 {

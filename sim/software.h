@@ -125,6 +125,8 @@ typedef struct Software {
     bool selective_activation; /* the activation function between the MLP's matmuls */
     bool selective_op; /* all but attention, sums over ranks and the first, third ... matmul */
     bool selective_all_but_qkv; /* all but q, k and v as attention reads them */
+    bool selective_latent_up;   /* latent attention: what makes q, k and v of latents; attention
+                                   itself is then kept */
     bool
         recompute_stops_early; /* full: ops after the last one that backward needs are left out */
 

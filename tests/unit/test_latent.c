@@ -7,6 +7,7 @@
 #include "tests/unit/block_world.h"
 
 enum { A = 4, D = 24, R = 8, DV = 12, Q = 28, C = 20, HIDDEN = 64, FFN = 96, TWO_BYTES = 2 };
+enum { ATTENTION_INPUTS = A * (D + D + DV) }; /* columns */
 
 static void latent_world(World *w, uint32_t q_rank, uint32_t tp, bool rows)
 {
@@ -20,11 +21,16 @@ static double tokens(const World *w)
     return (double)w->s.training.micro_batch * w->s.training.seq_len;
 }
 
-/* Weights that a token passes in attention. */
+/* Weights that a token passes from latents to what attention reads. */
+static double up_weights(uint32_t q_rank)
+{
+    return (q_rank ? q_rank : HIDDEN) * A * D + C * A * (D - R + DV);
+}
+
+/* In all of attention. */
 static double weights(uint32_t q_rank)
 {
-    double q = q_rank ? HIDDEN * q_rank + q_rank * A * D : HIDDEN * A * D;
-    return q + HIDDEN * (C + R) + C * A * (D - R + DV) + A * DV * HIDDEN;
+    return up_weights(q_rank) + HIDDEN * q_rank + HIDDEN * (C + R) + A * DV * HIDDEN;
 }
 
 static void it_multiplies_by_its_weights_and_by_two_widths(void)
@@ -95,7 +101,7 @@ static uint64_t kept_bytes(uint32_t q_rank)
 {
     uint64_t latents = q_rank ? 2 * q_rank : 0; /* before and after the norm */
     latents += C + R + C;
-    uint64_t inputs = A * (D + D + DV), y = A * DV;
+    uint64_t inputs = ATTENTION_INPUTS, y = A * DV;
     uint64_t statistics = 4 * (q_rank ? 3 : 2), lse = 4 * A;
     return TWO_BYTES * (HIDDEN + latents + inputs + y) + statistics + lse;
 }
@@ -110,6 +116,32 @@ static void backward_finds_latents_queries_keys_and_values(void)
         /* the sum after attention, its norm, gate and up, their product; a statistic */
         uint64_t mlp = TWO_BYTES * (2 * HIDDEN + 3 * FFN) + 4;
         CHECK_NEAR((double)(kept_bytes(i ? Q : 0) + mlp) * tokens(&w), (double)bytes, 0);
+        world_free(&w);
+    }
+}
+
+/* Queries, keys and values are made again out of the latents, once: nothing else changes, and
+ * attention itself is not done again. */
+static void up_projections_may_be_made_again(void)
+{
+    for (int i = 0; i < 2; i++) {
+        World w;
+        latent_world(&w, i ? Q : 0, 1, false);
+        w.s.training.recompute = RECOMPUTE_SELECTIVE;
+        w.sw.selective_attention = w.sw.selective_latent_up = true;
+        CHECK(world_build(&w));
+        const BlockType *t = world_type(&w, 1);
+        uint64_t plain = layout_sum(&w, t->stash_layout[VARIANT_PLAIN]);
+        uint64_t again = layout_sum(&w, t->stash_layout[VARIANT_RECOMPUTE]);
+        CHECK_NEAR(TWO_BYTES * ATTENTION_INPUTS * tokens(&w), (double)(plain - again), 0);
+        const Segment *s = world_segment(&w, t->backward[VARIANT_RECOMPUTE][GRAD_ADD]);
+        double flops = 0;
+        for (uint32_t k = 0; k < s->op_n; k++) {
+            const Op *op = &graph_ops(&w.g, s)[k];
+            CHECK(op->phase != PHASE_RECOMPUTE || op->kind != OP_ATTENTION);
+            flops += op->phase == PHASE_RECOMPUTE ? op->flops : 0;
+        }
+        CHECK_NEAR(2 * up_weights(i ? Q : 0) * tokens(&w), flops, 1e-12);
         world_free(&w);
     }
 }
@@ -187,6 +219,7 @@ int main(void)
     RUN(flash_does_the_scores_once_more);
     RUN(products_of_unfused_attention_have_their_widths);
     RUN(backward_finds_latents_queries_keys_and_values);
+    RUN(up_projections_may_be_made_again);
     RUN(ranks_gather_latents);
     RUN(gradients_of_latents_are_summed);
     RUN(a_part_of_each_head_turns);

@@ -164,7 +164,7 @@ static void what_is_missing_or_unknown_is_an_error(void)
         { "\"f32_logits\":true", "\"f32_logits\":true,\"f64\":true", "f64" },
         { "\"norm\"]", "\"gemm\"]",
           "recompute.selective[1]: unknown word 'gemm', allowed: attention, norm, activation, "
-          "op, all_but_qkv" },
+          "op, all_but_qkv, latent_up" },
         { "[\"attention\",\"norm\"]", "\"all\"", "a list is expected of: attention, norm" },
         { "[\"attention\",\"norm\"]", "[\"all_but_qkv\",\"norm\"]",
           "recompute.selective: 'all_but_qkv' says it all, no other word is allowed beside "
