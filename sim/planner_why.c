@@ -5,6 +5,7 @@
  *     does it fit with room to spare? --no--> what would that cost
  *     how fast are the links?  tp in the node and beyond
  *     is it too slow?          what bubbles, recomputation, another strategy would cost
+ *     do experts wait?         what pairs of micro-batches would hide
  *
  * Every sentence compares the best with the best of those that decide one thing
  * otherwise, on as many GPUs: what does not fit has bytes, what fits has times.  Who was
@@ -13,8 +14,10 @@
 #include "sim/planner.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "sim/build.h"
 #include "sim/texts.h"
 
 static const char *schedule_text(char *text, size_t cap, const PlanCandidate *c)
@@ -303,11 +306,62 @@ static void explain_tensor(Plan *p)
     compare(p, asks_less_tp, "The best with less tp");
 }
 
+/* The best in pairs that hide all-to-alls (schedule.h): its step, and whether it fits; false: it
+ * does so anyway, or its stack cannot. */
+static bool try_pairs(const Plan *p, const PlanCandidate *best, double *step_s, bool *fits)
+{
+    Scenario s = plan_scenario(p, best);
+    const Build b = { .s = &s, .sw = &p->sw };
+    if (hides_in_pairs(&b))
+        return false;
+    s.parallel.overlap[DIM_EP] = s.parallel.overlap_set[DIM_EP] = true;
+    if (!hides_in_pairs(&b) || s.training.micro_batches < 2)
+        return false;
+    Graph g = { 0 };
+    SimResult r = { 0 };
+    SimOptions totals = { .totals = true };
+    Err ignored = { 0 };
+    PlanCandidate pairs = *best;
+    bool ok = build_graph(&g, &s, &p->sw, &ignored) &&
+              sim_run(&r, &g, &s.machine, &p->sw, &totals, &ignored);
+    if (ok) {
+        RoleMemory *memory = mem_zero(g.roles_n, sizeof *memory);
+        for (uint32_t i = 0; i < g.roles_n; i++)
+            memory[i] = memory_of_role(&g, &g.roles[i], NULL);
+        plan_weigh(&pairs, p, &g, &s.machine, memory, true);
+        free(memory);
+        *step_s = (double)r.step_ns / 1e9;
+        *fits = pairs.need_bytes <= pairs.gpu_bytes;
+    }
+    sim_result_free(&r);
+    graph_free(&g);
+    return ok;
+}
+
+static void explain_experts(Plan *p)
+{
+    char time[TEXT_CAP], text[2 * TEXT_CAP];
+    const PlanCandidate *best = &p->candidates[p->order[0]];
+    double step_s;
+    bool fits;
+    if (best->ep == 1 || !try_pairs(p, best, &step_s, &fits))
+        return;
+    double more = 100 * (step_s / best->step_s - 1);
+    snprintf(
+        text, sizeof text,
+        "Hiding its all-to-alls behind another micro-batch (parallel.overlap.ep true) takes "
+        "%.40s, %.1f %% %s%s",
+        text_seconds(time, step_s), fabs(more), more < 0 ? "less" : "more",
+        fits ? "" : ", but does not fit");
+    say(p, text);
+}
+
 void plan_explain(Plan *p)
 {
     explain_fit(p);
     explain_room(p);
     explain_tensor(p);
+    explain_experts(p);
     compare(p, asks_less_pp, "The best with fewer stages");
     compare(p, asks_more_pp, "The best with more stages");
     compare(p, asks_plain_schedule, "Schedule 1f1b");

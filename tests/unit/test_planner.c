@@ -412,6 +412,33 @@ static void the_best_is_first(void)
     plan_free(&p);
 }
 
+/* Where the stack can, and does not yet. */
+static void it_says_what_pairs_would_hide(void)
+{
+    static const char *const overlap[] = { "null", "true" };
+    for (int hides = 0; hides < 2; hides++) {
+        const Setting settings[] = { { "parallel.pp", "2" },
+                                     { "parallel.ep", "8" },
+                                     { "parallel.schedule", "interleaved" },
+                                     { "parallel.virtual_stages", "4" },
+                                     { "parallel.strategy", "zero1" },
+                                     { "training.micro_batch", "1" },
+                                     { "model.num_hidden_layers", "8" },
+                                     { "parallel.overlap.ep", overlap[hides] } };
+        Plan p;
+        Err err = { 0 };
+        PlanOptions o = options_of("scenarios/examples/mixtral-ep.json", 16);
+        o.settings = settings;
+        o.settings_n = ARRAY_N(settings);
+        uint32_t said = 0;
+        CHECK(plan_run(&p, &o, &err));
+        for (uint32_t i = 0; i < p.why_n; i++)
+            said += strstr(p.why[i], "(parallel.overlap.ep true) takes") != NULL;
+        CHECK_U64(hides ? 0 : 1, said);
+        plan_free(&p);
+    }
+}
+
 /* No step is shorter than its bound, and a few micro-batches weigh what all of them do. */
 static void bounds_hold_for_all_that_fit(void)
 {
@@ -673,6 +700,7 @@ int main(void)
     RUN(every_candidate_uses_all_gpus_once);
     RUN(results_do_not_depend_on_threads);
     RUN(the_best_is_first);
+    RUN(it_says_what_pairs_would_hide);
     RUN(bounds_hold_for_all_that_fit);
     RUN(the_best_fit_where_groups_span_nodes);
     RUN(the_best_fit_with_fragmentation);
