@@ -90,7 +90,7 @@ static double pair_ns(const Machine *m, const Classes *c, uint32_t to, uint64_t 
     Use uses[RES_RANK_N + 2];
     uint32_t n = classes_p2p_uses(c, classes_of_rank(c, 0), to, uses);
     bool same = machine_place(m, to).node == 0;
-    return (double)p2p_cost(m, &m->types[0], same, &c->groups[0], &(Demand){ uses, n },
+    return (double)p2p_cost(m, &m->types[0], same, &c->groups[0], &(Demand){ uses, n, 0 },
                             c->resources, bytes, 1)
         .solo_ns;
 }

@@ -220,7 +220,7 @@ static Demand demand_on_links(Sim *sim, const Runner *r, const Op *o, uint32_t o
         return (Demand){ 0 }; /* its sender's */
     if (op_is_p2p(o->kind)) {
         uint32_t peer = group_member(spec, r->rc->rank, o->u.comm.peer);
-        return (Demand){ own, classes_p2p_uses(&sim->classes, r->id, peer, own) };
+        return (Demand){ own, classes_p2p_uses(&sim->classes, r->id, peer, own), 0 };
     }
     uint32_t group = r->rc->group[o->u.comm.group];
     *bytes = comm_cost_of(sim, op, group)->traffic_bytes;

@@ -397,7 +397,7 @@ CommCost send_cost(const Sim *sim, const Runner *from, uint32_t op, uint32_t pee
     const CommShape *shape = &sim->g->ops[op].u.comm;
     bool same_node = machine_place(sim->m, peer_rank).node == from->rc->place.node;
     *uses_n = classes_p2p_uses(&sim->classes, from->id, peer_rank, uses);
-    Demand d = { uses, *uses_n };
+    Demand d = { uses, *uses_n, 0 };
     /* Devices of one process copy without NCCL. */
     bool copies = sim->g->host_group != NONE_U32;
     const GroupClass *gc = copies ? NULL : &sim->classes.groups[from->rc->group[shape->group]];

@@ -236,7 +236,8 @@ typedef struct Flow {
 
 static inline Demand demand_of(const Flow *f)
 {
-    return (Demand){ f->group == NONE_U32 ? f->own_uses : f->uses, f->uses_n };
+    return (Demand){ f->group == NONE_U32 ? f->own_uses : f->uses, f->uses_n,
+                     f->cost.cap_rate };
 }
 
 typedef struct Meeting {

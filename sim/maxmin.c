@@ -1,4 +1,4 @@
-/* maxmin.c - progressive filling; each round retires the tightest link. */
+/* maxmin.c - progressive filling; each round retires the tightest link, or who has enough. */
 #include "sim/maxmin.h"
 
 #include <math.h>
@@ -120,15 +120,42 @@ static void freeze(double *rate, const Demand *flow, double share, MaxminSpace *
     }
 }
 
+/* The flow that has enough first, below this share; NONE_U32: none has. */
+static uint32_t first_content(const double *rate, const Demand *flow, uint32_t flows_n,
+                              double share)
+{
+    uint32_t first = NONE_U32;
+    for (uint32_t f = 0; f < flows_n; f++)
+        if (flow[f].cap > 0 && flow[f].cap < share && isinf(rate[f])) {
+            share = flow[f].cap;
+            first = f;
+        }
+    return first;
+}
+
+static bool some_are_capped(const Demand *flow, uint32_t flows_n)
+{
+    for (uint32_t f = 0; f < flows_n; f++)
+        if (flow[f].cap > 0)
+            return true;
+    return false;
+}
+
 void maxmin_rates(double *rate, const Demand *flow, uint32_t flows_n, const Resource *resource,
                   MaxminSpace *s)
 {
     make_room(s, flow, flows_n);
     uint32_t touched_n = gather(flow, flows_n, resource, s);
+    bool capped = some_are_capped(flow, flows_n);
     for (uint32_t f = 0; f < flows_n; f++)
         rate[f] = INFINITY; /* not frozen */
     for (Link *full = tightest(s, &touched_n); full; full = tightest(s, &touched_n)) {
         double share = full->share;
+        uint32_t content = capped ? first_content(rate, flow, flows_n, share) : NONE_U32;
+        if (content != NONE_U32) {
+            freeze(&rate[content], &flow[content], flow[content].cap, s);
+            continue;
+        }
         for (uint32_t u = full->first; u != NONE_U32; u = s->users[u].next)
             if (isinf(rate[s->users[u].flow]))
                 freeze(&rate[s->users[u].flow], &flow[s->users[u].flow], share, s);

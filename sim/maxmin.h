@@ -4,10 +4,11 @@
  * Flow f moves rate[f] bytes/ns and takes coefficient * rate[f] of every link it
  * uses.  Rates are max-min fair: nobody can get more without taking from one who
  * has no more than he.  Equivalently, every flow has a full link on which nobody
- * has a higher rate.  Computed by filling: raise all rates together until a link
- * is full, freeze the flows on it, go on with the rest.
+ * has a higher rate, or has all that it can take (its cap).  Computed by filling:
+ * raise all rates together until a link is full or a flow has enough, freeze the
+ * flows on it, or that flow, go on with the rest.
  *
- *     link X, 10 bytes/ns:  a b        a = 2, b = 8
+ *     link X, 10 bytes/ns:  a b        a = 2, b = 8; with a cap of 5 on b: 5
  *     link Y,  4 bytes/ns:  a c        c = 2
  */
 #ifndef LOCKSTEP_SIM_MAXMIN_H
@@ -18,6 +19,7 @@
 typedef struct Demand {
     const Use *uses;
     uint32_t uses_n;
+    double cap; /* bytes/ns; 0: as much as its links give */
 } Demand;
 
 /* Working space for networks of resources_n links, out of an arena that outlives it. */

@@ -67,7 +67,7 @@ static int64_t tree_latency(const Machine *m, const GroupClass *g, Protocol p)
 /* Judged by what the links give to this group alone, as NCCL does. */
 typedef struct Choice {
     CommCost best;
-    double best_ns, scale, own_rate, solo_rate;
+    double best_ns, scale, own_rate, solo_rate, cap_rate;
 } Choice;
 
 static Choice choice_begin(const Demand *flow, const Resource *resource, double scale)
@@ -92,6 +92,7 @@ static void offer(Choice *c, Algorithm a, Protocol p, int64_t latency_ns, double
         .traffic_bytes = traffic * c->scale,
         .payload_bytes = payload,
         .solo_rate = c->solo_rate,
+        .cap_rate = c->cap_rate,
     };
 }
 
@@ -197,14 +198,20 @@ CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node, const 
 {
     Choice c = choice_begin(flow, resource, scale);
     double ll_max = ll_max_bytes_per_ns(type->gpu, same_node ? 1 : 2);
-    double limit = fmax(1, c.own_rate / channel_rate(m, type, same_node, g, bytes));
+    double links = c.own_rate, links_solo = c.solo_rate;
+    double channels = channel_rate(m, type, same_node, g, bytes);
     for (Protocol p = 0; p < PROTOCOL_N; p++) {
         if (!sends_know(m, p))
             continue;
         int64_t hop = same_node ? type->intra.hop_ns[p] : m->inter.hop_ns[p];
+        double inflation = ring_inflation(p, links, ll_max), cap = channels * inflation;
+        c.own_rate = fmin(links, cap);
+        c.solo_rate = fmin(links_solo, cap);
+        c.cap_rate = cap < links ? cap : 0;
         offer(&c, ALGORITHM_RING, p, m->p2p_base_ns[p] + hop, (double)bytes,
-              (double)bytes * fmax(limit, ring_inflation(p, c.own_rate, ll_max)));
+              (double)bytes * inflation);
     }
+    c.own_rate = c.best.cap_rate > 0 ? c.best.cap_rate : links;
     measured(&c, m, OP_SEND, 2, same_node ? 1 : 2, bytes);
     return finish(&c);
 }

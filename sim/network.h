@@ -29,6 +29,9 @@
  *     channels of 32                 4     4      8    16    32
  *     measured GB/s (x 20.4)        79    82    163   299   356 (the port)
  *
+ * That is the most it takes of its links, where others may have the rest: sends to two peers
+ * have channels of their own.
+ *
  * What was measured (Machine.measured) stands for all of this where there is some.
  *
  * NVLS gathers and scatters (NCCL 2.19 on) are not offered: by tuning.cc they take
@@ -61,14 +64,15 @@ typedef struct CommCost {
     double traffic_bytes; /* to move at the flow's rate */
     double payload_bytes; /* of it data that each rank passes on: no flags, no inefficiency */
     double solo_rate;     /* bytes/ns with all links to itself */
+    double cap_rate;      /* no more than that, of a send's channels; 0: as its links give */
     int64_t solo_ns;      /* latency + traffic / solo_rate, rounded up */
 } CommCost;
 
 /* What a collective takes of the links. */
 static inline Demand collective_demand(const GroupClass *g, OpKind kind)
 {
-    return kind == OP_ALL_TO_ALL ? (Demand){ g->pair_uses, g->pair_uses_n }
-                                 : (Demand){ g->uses, g->uses_n };
+    return kind == OP_ALL_TO_ALL ? (Demand){ g->pair_uses, g->pair_uses_n, 0 }
+                                 : (Demand){ g->uses, g->uses_n, 0 };
 }
 
 /* bytes as in CommShape.  scale: Software.comm_scale. */

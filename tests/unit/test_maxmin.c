@@ -28,11 +28,13 @@ static void random_net(Net *n, uint64_t seed)
         for (uint32_t u = 0; u < uses_n; u++)
             n->use[f][u] =
                 (Use){ (first + 3 * u) % LINKS, 0.25 * (double)(1 + draw(&seed, 8)), 1, 1 };
-        n->flow[f] = (Demand){ n->use[f], uses_n };
+        double cap = (double)draw(&seed, 3) * (double)(1 + draw(&seed, 20)) / 4; /* or none */
+        n->flow[f] = (Demand){ n->use[f], uses_n, cap };
     }
 }
 
-/* Every flow has a full link on which nobody is faster, and no link is overdrawn. */
+/* Every flow has a full link on which nobody is faster, or all that it takes, and no link is
+ * overdrawn. */
 static void check_fair(const Net *n)
 {
     double used[LINKS] = { 0 }, fastest[LINKS] = { 0 };
@@ -45,7 +47,9 @@ static void check_fair(const Net *n)
     for (int l = 0; l < LINKS; l++)
         CHECK(used[l] <= n->link[l].bytes_per_ns * (1 + 1e-9));
     for (int f = 0; f < FLOWS; f++) {
-        bool has_bottleneck = false;
+        double cap = n->flow[f].cap;
+        bool has_bottleneck = cap > 0 && n->rate[f] == cap;
+        CHECK(cap == 0 || n->rate[f] <= cap);
         for (uint32_t u = 0; u < n->flow[f].uses_n; u++) {
             uint32_t l = n->flow[f].uses[u].resource;
             has_bottleneck |= used[l] >= n->link[l].bytes_per_ns * (1 - 1e-9) &&
@@ -78,13 +82,17 @@ static void the_example_of_the_header_holds(void)
     const Resource link[] = { { .bytes_per_ns = 10 }, { .bytes_per_ns = 4 } };
     const Use a[] = { { 0, 1, 1, 1 }, { 1, 1, 1, 1 } }, b[] = { { 0, 1, 1, 1 } },
               c[] = { { 1, 1, 1, 1 } };
-    const Demand flow[] = { { a, 2 }, { b, 1 }, { c, 1 } };
+    Demand flow[] = { { a, 2, 0 }, { b, 1, 0 }, { c, 1, 0 } };
     double rate[3];
     maxmin_rates(rate, flow, 3, link, &space);
     CHECK_NEAR(2, rate[0], 1e-12);
     CHECK_NEAR(8, rate[1], 1e-12);
     CHECK_NEAR(2, rate[2], 1e-12);
     CHECK_NEAR(4, maxmin_solo(&flow[0], link), 1e-12);
+    flow[1].cap = 5;
+    maxmin_rates(rate, flow, 3, link, &space);
+    CHECK_NEAR(2, rate[0], 1e-12);
+    CHECK_NEAR(5, rate[1], 1e-12);
     arena_free(&arena);
 }
 
@@ -100,9 +108,9 @@ static void folded_flows_get_the_shares_of_their_members(void)
         Demand all[9], two[2];
         double rate[9], rate2[2];
         for (uint32_t i = 0; i < m; i++)
-            all[i] = (Demand){ &one, 1 };
-        all[m] = (Demand){ &(Use){ 0, 1, 1, 1 }, 1 };
-        two[0] = (Demand){ &folded, 1 };
+            all[i] = (Demand){ &one, 1, 0 };
+        all[m] = (Demand){ &(Use){ 0, 1, 1, 1 }, 1, 0 };
+        two[0] = (Demand){ &folded, 1, 0 };
         two[1] = all[m];
         maxmin_rates(rate, all, m + 1, &link, &space);
         maxmin_rates(rate2, two, 2, &link, &space);

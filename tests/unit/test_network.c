@@ -300,7 +300,7 @@ static double real_us(const Real *x, OpKind kind, uint64_t bytes)
     Use uses[RES_RANK_N + 2];
     uint32_t n = classes_p2p_uses(&x->c, classes_of_rank(&x->c, 0),
                                   same ? 1 : x->m.types[0].gpus_n, uses);
-    return (double)p2p_cost(&x->m, &x->m.types[0], same, g, &(Demand){ uses, n },
+    return (double)p2p_cost(&x->m, &x->m.types[0], same, g, &(Demand){ uses, n, 0 },
                             x->c.resources, bytes, 1)
                .solo_ns /
            1e3;
@@ -485,13 +485,42 @@ static void copies_are_not_limited_by_channels(void)
     real_init(&x, "\"dgx-h100\"", 1, 8);
     Use uses[RES_RANK_N + 2];
     uint32_t n = classes_p2p_uses(&x.c, classes_of_rank(&x.c, 0), 1, uses);
-    Demand d = { uses, n };
+    Demand d = { uses, n, 0 };
     uint64_t bytes = (uint64_t)64 << 20;
     CommCost copy = p2p_cost(&x.m, &x.m.types[0], true, NULL, &d, x.c.resources, bytes, 1);
     CommCost send =
         p2p_cost(&x.m, &x.m.types[0], true, &x.c.groups[0], &d, x.c.resources, bytes, 1);
     CHECK_NEAR((double)bytes, copy.traffic_bytes, 1e-9);
     CHECK(copy.solo_ns * 4 < send.solo_ns);
+    real_free(&x);
+}
+
+/* Among 16 nodes a send has one channel, of 25 GB/s; those to several peers share the 0.92 of a port
+ * of 50 that sends reach. */
+static void a_send_leaves_the_rest_of_the_port_to_others(void)
+{
+    enum { SENDS = 3 };
+    static const double wanted[] = { 25, 46.0 / 2, 46.0 / 3 }; /* by how many there are */
+    Real x;
+    real_init(&x, "{\"base\":\"dgx-h100\",\"nodes\":16}", 16, 8);
+    uint64_t bytes = (uint64_t)64 << 20;
+    Use uses[SENDS][RES_RANK_N + 2];
+    Demand flow[SENDS];
+    double rate[SENDS];
+    MaxminSpace space;
+    Arena arena = { 0 };
+    maxmin_space(&space, x.c.resources_n, &arena);
+    for (uint32_t i = 0; i < SENDS; i++) {
+        flow[i] = (Demand){ uses[i], classes_p2p_uses(&x.c, 0, 8 * (i + 1), uses[i]), 0 };
+        CommCost c = p2p_cost(&x.m, &x.m.types[0], false, &x.c.groups[0], &flow[i],
+                              x.c.resources, bytes, 1);
+        CHECK_NEAR((double)bytes, c.traffic_bytes, 1e-9);
+        CHECK_NEAR(25, c.solo_rate, 1e-9);
+        flow[i].cap = c.cap_rate;
+        maxmin_rates(rate, flow, i + 1, x.c.resources, &space);
+        CHECK_NEAR(wanted[i], rate[0], 0.005);
+    }
+    arena_free(&arena);
     real_free(&x);
 }
 
@@ -612,6 +641,7 @@ int main(void)
     RUN(a_send_of_v100_has_the_link_of_its_pair);
     RUN(a_slow_pair_of_two_nodes_holds_up_its_part_of_the_ring);
     RUN(copies_are_not_limited_by_channels);
+    RUN(a_send_leaves_the_rest_of_the_port_to_others);
     RUN(a_small_all_to_all_costs_a_message_for_each_far_peer);
     RUN(measured_times_stand_for_the_model);
     RUN(what_was_not_measured_is_the_models);
