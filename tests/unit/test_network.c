@@ -495,8 +495,8 @@ static void copies_are_not_limited_by_channels(void)
     real_free(&x);
 }
 
-/* Among 16 nodes a send has one channel, of 25 GB/s; those to several peers share the 0.92 of a port
- * of 50 that sends reach. */
+/* Among 16 nodes a send has one channel, of 25 GB/s; those to several peers share 0.92 of a port of
+ * 50, which sends reach. */
 static void a_send_leaves_the_rest_of_the_port_to_others(void)
 {
     enum { SENDS = 3 };
