@@ -182,17 +182,15 @@ static bool nothing_in_limits(const Plan *p, Err *err)
     }
     if (!cheap)
         return err_set(err,
-                       "none of %" PRIu32 " that fit is done in %g days: the fastest, %.200s "
+                       "none that fits is done in %g days: the fastest, %.200s "
                        "on %" PRIu32 " GPU%s, takes %.4g days",
-                       p->fates[PLAN_SIMULATED], o->deadline_days, plan_label(label, fast),
-                       plan_gpus(fast), plan_gpus(fast) == 1 ? "" : "s",
-                       plan_training(p, fast).days);
+                       o->deadline_days, plan_label(label, fast), plan_gpus(fast),
+                       plan_gpus(fast) == 1 ? "" : "s", plan_training(p, fast).days);
     return err_set(err,
-                   "none of %" PRIu32 " that fit costs at most %s%s: the cheapest, %.200s on "
-                   "%" PRIu32 " GPU%s, costs %s",
-                   p->fates[PLAN_SIMULATED], text_usd(limit, o->budget_usd),
-                   o->deadline_days > 0 ? " in time" : "", plan_label(label, cheap),
-                   plan_gpus(cheap), plan_gpus(cheap) == 1 ? "" : "s",
+                   "none that fits costs at most %s%s: the cheapest, %.200s on %" PRIu32
+                   " GPU%s, costs %s",
+                   text_usd(limit, o->budget_usd), o->deadline_days > 0 ? " in time" : "",
+                   plan_label(label, cheap), plan_gpus(cheap), plan_gpus(cheap) == 1 ? "" : "s",
                    text_usd(usd, plan_training(p, cheap).cost_usd));
 }
 

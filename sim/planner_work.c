@@ -10,8 +10,9 @@
  * candidates no other graph is needed.
  *
  * Nothing is known of what has no equal ranks (stragglers, mixed nodes), of dp and model_parallel,
- * which do not cut the model so, of an order in which dp or pp lie inside tp or cp, and where pairs
- * hide what a micro-batch alone would wait for.
+ * which do not cut the model so, of orders in which dp or pp decide how far the ranks of a layer
+ * are from one another, and where weight gradients or pairs hide what a micro-batch alone waits
+ * for.
  */
 #include "sim/build.h"
 #include "sim/planner_parts.h"
@@ -48,17 +49,21 @@ static bool is_same_work(const PlanWork *w, const PlanCandidate *c, Strategy str
            w->sequence_parallel == c->sequence_parallel && w->strategy == strategy;
 }
 
-/* Do ranks of tp and cp lie side by side whatever dp and pp are? */
+static int place_of(const Parallel *p, Dim d)
+{
+    int i = 0;
+    while (p->order[i] != d)
+        i++;
+    return i;
+}
+
+/* Do ranks that compute a layer together lie side by side, whatever dp and pp are?  Those of ep are
+ * some of dp's. */
 static bool is_inside(const Parallel *p)
 {
-    bool outside = false;
-    for (int i = 0; i < DIM_N; i++) {
-        bool inner = p->order[i] == DIM_TP || p->order[i] == DIM_CP;
-        if (inner && outside)
-            return false;
-        outside |= p->order[i] == DIM_DP || p->order[i] == DIM_PP;
-    }
-    return true;
+    int dp = place_of(p, DIM_DP), pp = place_of(p, DIM_PP), outer = dp < pp ? dp : pp;
+    bool inside = place_of(p, DIM_TP) < outer && place_of(p, DIM_CP) < outer;
+    return inside && (p->ep == 1 || (dp < pp && place_of(p, DIM_EP) < dp));
 }
 
 static bool is_known(const Plan *p, const PlanCandidate *c)
@@ -68,7 +73,8 @@ static bool is_known(const Plan *p, const PlanCandidate *c)
     const Build b = { .s = &s, .sw = &p->sw };
     bool equal = m->types_n == 1 && m->stragglers_n == 0 && m->slow_links_n == 0;
     bool cuts = c->strategy != STRATEGY_DP && c->strategy != STRATEGY_MODEL_PARALLEL;
-    return equal && !(m->jitter > 0) && cuts && is_inside(&s.parallel) && !hides_in_pairs(&b);
+    bool hides = schedule_splits(c->schedule) || hides_in_pairs(&b);
+    return equal && !(m->jitter > 0) && cuts && is_inside(&s.parallel) && !hides;
 }
 
 /* Candidates that differ little stand together: the newest are looked at first. */

@@ -111,6 +111,7 @@ static bool read_overlap(JsonObj *o, Parallel *p)
 {
     JsonNode node = json_get(o, "overlap");
     JsonType type = json_type(node);
+    bool pairs = p->pp > 1 && p->schedule == SCHEDULE_DUALPIPE;
     if (type == JSON_BOOL) {
         bool all = json_bool(o, "overlap", true);
         for (int d = 0; d < DIM_N; d++) {
@@ -120,7 +121,6 @@ static bool read_overlap(JsonObj *o, Parallel *p)
         return o->ok;
     }
     if (type == JSON_ABSENT || !o->ok) {
-        bool pairs = p->pp > 1 && p->schedule == SCHEDULE_DUALPIPE;
         json_log_value(node, pairs ? "as the software does, ep true" : "as the software does",
                        true);
         return o->ok;
@@ -134,6 +134,8 @@ static bool read_overlap(JsonObj *o, Parallel *p)
         p->overlap_set[d] = json_has(&by_dim, dim_names[d]);
         if (p->overlap_set[d])
             p->overlap[d] = json_bool(&by_dim, dim_names[d], true);
+        else if (d == DIM_EP && pairs)
+            json_log_value(json_get(&by_dim, dim_names[d]), "true, as dualpipe does", true);
     }
     return json_end(&by_dim);
 }

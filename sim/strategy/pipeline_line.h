@@ -97,6 +97,12 @@ static inline uint32_t chunk_stage(const Build *b, uint32_t chunk)
     return schedule_stage(b->s->parallel.schedule, b->s->parallel.pp, chunk);
 }
 
+/* Does what the halves of a pair make wait for the other?  See PAIRS in schedule.h. */
+static inline bool line_sends_together(const Line *l)
+{
+    return l->b->s->parallel.schedule == SCHEDULE_DUALPIPE;
+}
+
 static inline Saved *line_saved(const Line *l, uint32_t micro_batch, uint32_t block)
 {
     ASSERT(l->own[block] != NONE_U32);

@@ -13,6 +13,11 @@
  * (model_chunk_schedule_plan.py, TransformerLayerSchedulePlan.run), DeepSeek in its like, turned by
  * a part (DeepSeek-V3 report, figure 4: MLP(B) first).  What backward makes of weights belongs to
  * its parts, as there without delay_wgrad_compute.
+ *
+ * Megatron's sum is on the stream of its all-to-alls, beside b attention, and what a chunk made is
+ * sent right behind it.  Here kernels are on the compute lane: the sum of a chunk's last layer goes
+ * before b attention where it is sent, so that nobody waits longer for it; that f combine has
+ * nothing beside it.
  */
 #include "sim/strategy/pipeline_line.h"
 
@@ -229,6 +234,13 @@ static void pass_ends(Line *l, Pass *p)
         do_step(l, p);
 }
 
+/* With its next part it is through, and what it made need not wait for the other half. */
+static bool leaves(const Line *l, const Pass *f)
+{
+    return f->part > 0 && f->part + 1 == cut_pass(l, f)->n &&
+           f->done + 1 == pass_blocks(l, f) && f->sends && !line_sends_together(l);
+}
+
 /* A forward and the backward behind it: layer by layer, of each a part in turn. */
 void line_do_pair(Line *l, uint32_t action)
 {
@@ -239,6 +251,8 @@ void line_do_pair(Line *l, uint32_t action)
         pass_ends(l, &b);
         bool f_left = pass_goes_on(l, &f), b_left = pass_goes_on(l, &b);
         while (f_left || b_left) {
+            if (f_left && leaves(l, &f))
+                f_left = !do_step(l, &f);
             b_left = b_left && !do_step(l, &b);
             f_left = f_left && !do_step(l, &f);
         }

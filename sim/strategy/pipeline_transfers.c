@@ -150,7 +150,7 @@ void line_hand_over(Line *l, uint32_t action, uint32_t frame, Point made, bool p
     const Action *x = &l->actions[action];
     Tied *t = &l->tied[x->kind == ACTION_BACKWARD];
     ASSERT(t->frame == NONE_U32);
-    if (x->tied == 0 || passed_on)
+    if (x->tied == 0 || passed_on || !line_sends_together(l))
         send(l, x, frame, made);
     else
         *t = (Tied){ frame, action, made };

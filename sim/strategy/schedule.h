@@ -42,10 +42,11 @@
  * whatever they take: (pp - 1) (F + 2 B - W) / 2.
  *
  * PAIRS.  Under dualpipe a whole backward is one call, which does W as well, and a forward and
- * the backward after it are one function: they begin when the inputs of both are there, and
- * what they make travels on when all is done (Action.tied).  So it is, with all-to-alls hidden
- * behind the other half (SchedulePlan.pairs), in Megatron's combined 1F1B, interleaved or without
- * a pipeline: one forward more warms up, so that no half needs the other.
+ * the backward after it are one function (Action.tied): they begin when the inputs of both are
+ * there, and what they make travels on when all is done.  In Megatron's combined 1F1B, interleaved
+ * or without a pipeline, they are one with all-to-alls hidden behind the other half
+ * (SchedulePlan.pairs), but each sends what it made at once (post_forward and post_backward of
+ * combined_1f1b.py); one forward more warms up, so that no half needs the other.
  *
  *     pp 1, pairs     F0  F1+B0  F2+B1  F3+B2  B3
  *

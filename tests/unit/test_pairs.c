@@ -169,6 +169,56 @@ static void who_hides_all_to_alls(void)
     CHECK(!cuts(a));
 }
 
+/* Sends that wait for the other half of a pair. */
+static uint32_t sends_that_wait(Ask a)
+{
+    Drawn x;
+    uint32_t n = 0;
+    bool made = make(&x, a);
+    for (uint32_t i = 0; made && i < x.g.roles_n; i++) {
+        const Role *r = &x.g.roles[i];
+        for (uint32_t k = 0; k < r->instances_n; k++) {
+            const Instance *in = &r->instances[k];
+            if (x.g.segments[in->segment].kind != SEGMENT_SEND)
+                continue;
+            for (uint32_t e = in->edge_first; e < in->edge_first + in->edge_n; e++)
+                n += r->instances[r->edges[e].src_instance].micro_batch != in->micro_batch;
+        }
+    }
+    drawn_free(&x);
+    return n;
+}
+
+static void who_sends_at_once(void)
+{
+    Ask a = { .experts = E, .per_token = K, .dp = 4, .ep = 4, .pp = 2, .micro_batches = 8 };
+    a.parallel = INTERLEAVED HIDES;
+    CHECK_U64(0, sends_that_wait(a));
+    a.parallel = DUALPIPE HIDES;
+    CHECK(sends_that_wait(a) > 0);
+}
+
+/* Chunks of one layer, all sent: of each pair the forward is through before the backward. */
+static void what_is_sent_is_made_first(void)
+{
+    Ask a = { .experts = E, .per_token = K, .dp = 4, .ep = 4, .pp = 2, .micro_batches = 8 };
+    a.parallel = INTERLEAVED HIDES;
+    Drawn x;
+    uint32_t n = 0;
+    bool made = make(&x, a);
+    for (uint32_t k = 1; made && k < x.g.roles[0].instances_n; k++) {
+        const Instance *in = &x.g.roles[0].instances[k];
+        const Segment *s = &x.g.segments[in->segment], *before = &x.g.segments[in[-1].segment];
+        if (s->kind != SEGMENT_BACKWARD || before->kind != SEGMENT_FORWARD)
+            continue;
+        n += strstr(intern_text(&x.g.names, s->name), "part 3") &&
+             strstr(intern_text(&x.g.names, before->name), "part 3") &&
+             in[-1].micro_batch != in->micro_batch;
+    }
+    CHECK_U64(2 * 8 - (2 * 1 + 2 + 1), n); /* total - warm-up */
+    drawn_free(&x);
+}
+
 /* ---- times ---- */
 
 /* So wide that each part takes longer than an all-to-all. */
@@ -229,6 +279,8 @@ int main(void)
     RUN(halves_of_a_pair_need_nothing_of_each_other);
     RUN(every_pair_holds_together);
     RUN(who_hides_all_to_alls);
+    RUN(who_sends_at_once);
+    RUN(what_is_sent_is_made_first);
     RUN(pairs_hide_all_that_they_send);
     return check_report();
 }

@@ -439,6 +439,9 @@ static void it_says_what_pairs_would_hide(void)
     }
 }
 
+#define SLOW_NODES \
+    "{\"base\":\"dgx-h100\",\"nodes\":2,\"intra_node\":{\"kind\":\"pcie\",\"GBps\":25}}"
+
 /* No step is shorter than its bound, and a few micro-batches weigh what all of them do. */
 static void bounds_hold_for_all_that_fit(void)
 {
@@ -447,17 +450,32 @@ static void bounds_hold_for_all_that_fit(void)
         uint32_t gpus;
         double worst; /* bound over time, at least */
         const char *software;
-    } cases[] = { { "scenarios/examples/gpt2-ddp.json", 8, 0.25, "generic" },
-                  { "scenarios/examples/toy-mlp-ddp.json", 4, 0, "generic" },
-                  { "scenarios/examples/llama3-8b-fsdp.json", 16, 0.25, "generic" },
-                  { "scenarios/examples/gpt2-ddp.json", 8, 0.1, "torchtitan-2025" } };
+        Setting more[5];
+    } cases[] = {
+        { "scenarios/examples/gpt2-ddp.json", 8, 0.25, "generic", { { 0 } } },
+        { "scenarios/examples/toy-mlp-ddp.json", 4, 0, "generic", { { 0 } } },
+        { "scenarios/examples/llama3-8b-fsdp.json", 16, 0.25, "generic", { { 0 } } },
+        { "scenarios/examples/gpt2-ddp.json", 8, 0.1, "torchtitan-2025", { { 0 } } },
+        /* Experts are reached over the network, which is faster than what is in a node. */
+        { "scenarios/examples/mixtral-ep.json",
+          16,
+          0,
+          "megatron-core-2025",
+          { { "cluster", SLOW_NODES },
+            { "parallel.order", "[\"tp\",\"cp\",\"dp\",\"ep\",\"pp\"]" },
+            { "parallel.tp", "1" },
+            { "parallel.cp", "1" },
+            { "model.num_hidden_layers", "8" } } }
+    };
     for (uint32_t i = 0; i < check_cases(ARRAY_N(cases)); i++) {
         Plan all, few;
         Err err = { 0 };
         PlanOptions o = options_of(cases[i].scenario, cases[i].gpus);
-        const Setting software = { "software", cases[i].software };
-        o.settings = &software;
+        Setting settings[1 + ARRAY_N(cases[0].more)] = { { "software", cases[i].software } };
+        o.settings = settings;
         o.settings_n = 1;
+        for (size_t k = 0; k < ARRAY_N(cases[i].more) && cases[i].more[k].key; k++)
+            settings[o.settings_n++] = cases[i].more[k];
         CHECK(plan_run(&few, &o, &err));
         o.all = o.weighs_all = true;
         CHECK(plan_run(&all, &o, &err));
