@@ -149,10 +149,14 @@ void sim_result_free(SimResult *result);
 bool sim_bound(double *step_ns, const Graph *g, const Machine *m, const Software *sw,
                uint32_t left_out, Err *err);
 
-/* Of the micro-batches of a graph of one stage, what each takes of a rank's busiest lane at least,
- * forward and backward. */
-bool sim_bound_of_micro_batch(double *ns, const Graph *g, const Machine *m, const Software *sw,
-                              Err *err);
+/* Of the micro-batches of a graph of one stage, what each takes at least, forward and backward. */
+typedef struct MicroBatchBound {
+    double busiest_ns; /* of a rank's busiest lane */
+    double kernels_ns; /* of its compute lane, without collectives and waits for them */
+} MicroBatchBound;
+
+bool sim_bound_of_micro_batch(MicroBatchBound *bound, const Graph *g, const Machine *m,
+                              const Software *sw, Err *err);
 
 /* What the actions of each stage take, each alone, in ns: costs by Graph.roles
  * (sim/engine_actions.c). */

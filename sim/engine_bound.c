@@ -20,6 +20,7 @@ typedef struct Busy {
     uint32_t filled_for; /* rank class + 1; 0: nobody */
     double lane_ns[LANE_N];
     double link_ns[RES_RANK_N];
+    double kernels_ns; /* on the compute lane */
 } Busy;
 
 /* How often a rank comes to a segment. */
@@ -33,14 +34,19 @@ static void add_busy(Busy *sum, const Busy *b, double times)
         sum->lane_ns[i] += times * b->lane_ns[i];
     for (uint32_t i = 0; i < RES_RANK_N; i++)
         sum->link_ns[i] += times * b->link_ns[i];
+    sum->kernels_ns += times * b->kernels_ns;
 }
 
 static void time_segment(Sim *sim, Runner *r, uint32_t segment, Busy *b)
 {
     const Segment *s = &sim->g->segments[segment];
     *b = (Busy){ .filled_for = r->id + 1 };
-    for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++)
-        b->lane_ns[sim->g->ops[i].lane] += (double)op_alone_ns(sim, r, i);
+    for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++) {
+        const Op *op = &sim->g->ops[i];
+        double ns = (double)op_alone_ns(sim, r, i);
+        b->lane_ns[op->lane] += ns;
+        b->kernels_ns += op->lane == LANE_COMPUTE && !op_is_comm(op->kind) ? ns : 0;
+    }
     const Macro *m = macro_of(sim, r, segment);
     if (m->state == MACRO_YES)
         b->lane_ns[LANE_COMPUTE] = (double)m->alone_at[m->intervals_n];
@@ -149,10 +155,9 @@ static bool is_work(const Segment *s)
 }
 
 /* Of any rank and micro-batch. */
-static double least_micro_batch(Sim *sim, uint32_t ignored)
+static MicroBatchBound least_micro_batch(Sim *sim)
 {
-    (void)ignored;
-    double least_ns = INFINITY;
+    MicroBatchBound least = { INFINITY, INFINITY };
     Busy *busy = PUSH_ARRAY(&sim->arena, Busy, sim->g->segments_n + 1);
     for (uint32_t i = 0; i < sim->runners_n; i++) {
         Runner *r = &sim->runners[i];
@@ -167,35 +172,40 @@ static double least_micro_batch(Sim *sim, uint32_t ignored)
                 time_segment(sim, r, segment, &busy[segment]);
             add_busy(&of[in->micro_batch], &busy[segment], 1);
         }
-        for (uint32_t m = 0; m < n; m++)
-            least_ns = fmin(least_ns, busiest_lane(&of[m]));
+        for (uint32_t m = 0; m < n; m++) {
+            least.busiest_ns = fmin(least.busiest_ns, busiest_lane(&of[m]));
+            least.kernels_ns = fmin(least.kernels_ns, of[m].kernels_ns);
+        }
     }
-    return isinf(least_ns) ? 0 : least_ns;
+    return isinf(least.busiest_ns) ? (MicroBatchBound){ 0, 0 } : least;
 }
 
-typedef double Bound(Sim *sim, uint32_t left_out);
+/* Has a bound where times are not drawn. */
+static bool has_bound(Sim *sim)
+{
+    return sim_setup_costs(sim) && !(sim->m->jitter > 0);
+}
 
-static bool bound_by(Bound *bound, double *ns, const Graph *g, const Machine *m,
-                     const Software *sw, uint32_t left_out, Err *err)
+bool sim_bound_of_micro_batch(MicroBatchBound *bound, const Graph *g, const Machine *m,
+                              const Software *sw, Err *err)
 {
     SimResult result = { 0 };
     SimOptions options = { 0 };
     Sim sim = { .g = g, .m = m, .sw = sw, .options = &options, .result = &result, .err = err };
-    bool ok = sim_setup_costs(&sim);
-    *ns = ok && !(m->jitter > 0) ? bound(&sim, left_out) : 0;
+    *bound = has_bound(&sim) ? least_micro_batch(&sim) : (MicroBatchBound){ 0, 0 };
     sim_teardown(&sim);
     sim_result_free(&result);
-    return ok;
-}
-
-bool sim_bound_of_micro_batch(double *ns, const Graph *g, const Machine *m, const Software *sw,
-                              Err *err)
-{
-    return bound_by(least_micro_batch, ns, g, m, sw, 0, err);
+    return !err->set;
 }
 
 bool sim_bound(double *step_ns, const Graph *g, const Machine *m, const Software *sw,
                uint32_t left_out, Err *err)
 {
-    return bound_by(longest_rank, step_ns, g, m, sw, left_out, err);
+    SimResult result = { 0 };
+    SimOptions options = { 0 };
+    Sim sim = { .g = g, .m = m, .sw = sw, .options = &options, .result = &result, .err = err };
+    *step_ns = has_bound(&sim) ? longest_rank(&sim, left_out) : 0;
+    sim_teardown(&sim);
+    sim_result_free(&result);
+    return !err->set;
 }

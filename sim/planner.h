@@ -74,8 +74,9 @@ typedef struct PlanWork {
     uint32_t base, dp, tp, cp, ep, micro_batch; /* dp: of the graph that is asked */
     Recompute recompute;
     bool sequence_parallel;
-    Strategy strategy;    /* likewise */
-    double micro_batch_s; /* forward and backward through all layers, at least */
+    Strategy strategy; /* likewise */
+    /* Forward and backward through all layers, at least; of it, kernels alone. */
+    double micro_batch_s, kernels_s;
 } PlanWork;
 
 typedef struct PlanCandidate {

@@ -10,9 +10,9 @@
  * candidates no other graph is needed.
  *
  * Nothing is known of what has no equal ranks (stragglers, mixed nodes), of dp and model_parallel,
- * which do not cut the model so, of orders in which dp or pp decide how far the ranks of a layer
- * are from one another, and where weight gradients or pairs hide what a micro-batch alone waits
- * for.
+ * which do not cut the model so, and of orders in which dp or pp decide how far the ranks of a
+ * layer are from one another.  Where weight gradients apart, or pairs, may hide what a micro-batch
+ * alone waits for, only its kernels count.
  */
 #include "sim/build.h"
 #include "sim/planner_parts.h"
@@ -70,11 +70,17 @@ static bool is_known(const Plan *p, const PlanCandidate *c)
 {
     const Machine *m = &p->bases[c->base].machine;
     const Scenario s = plan_scenario(p, c);
-    const Build b = { .s = &s, .sw = &p->sw };
     bool equal = m->types_n == 1 && m->stragglers_n == 0 && m->slow_links_n == 0;
     bool cuts = c->strategy != STRATEGY_DP && c->strategy != STRATEGY_MODEL_PARALLEL;
-    bool hides = schedule_splits(c->schedule) || hides_in_pairs(&b);
-    return equal && !(m->jitter > 0) && cuts && is_inside(&s.parallel) && !hides;
+    return equal && !(m->jitter > 0) && cuts && is_inside(&s.parallel);
+}
+
+/* May another micro-batch hide what one alone waits for? */
+static bool hides_waits(const Plan *p, const PlanCandidate *c)
+{
+    const Scenario s = plan_scenario(p, c);
+    const Build b = { .s = &s, .sw = &p->sw };
+    return schedule_splits(c->schedule) || hides_in_pairs(&b);
 }
 
 /* Candidates that differ little stand together: the newest are looked at first. */
@@ -125,11 +131,13 @@ void plan_time_work(const Plan *p, PlanWork *w)
     Scenario s = plan_scenario(p, &one);
     Graph g = { 0 };
     Err ignored = { 0 };
-    double ns = 0;
+    MicroBatchBound bound;
     s.training.micro_batches = 2; /* the first may have kernels of its own */
     if (build_graph(&g, &s, &p->sw, &ignored) &&
-        sim_bound_of_micro_batch(&ns, &g, &s.machine, &p->sw, &ignored))
-        w->micro_batch_s = ns / 1e9;
+        sim_bound_of_micro_batch(&bound, &g, &s.machine, &p->sw, &ignored)) {
+        w->micro_batch_s = bound.busiest_ns / 1e9;
+        w->kernels_s = bound.kernels_ns / 1e9;
+    }
     graph_free(&g);
 }
 
@@ -139,5 +147,6 @@ double plan_work_bound(const Plan *p, const PlanCandidate *c)
         return 0;
     const Training *t = &p->bases[c->base].training;
     double micro_batches = (double)t->global_batch / ((double)c->dp * c->micro_batch);
-    return p->works[c->work].micro_batch_s * micro_batches / c->pp;
+    const PlanWork *w = &p->works[c->work];
+    return (hides_waits(p, c) ? w->kernels_s : w->micro_batch_s) * micro_batches / c->pp;
 }
