@@ -43,12 +43,6 @@ static bool pass_data(Build *b, Err *err)
     }
 }
 
-/* All-to-alls hidden behind the other half of a pair are what it was made for. */
-static bool is_dualpipe(const Parallel *p)
-{
-    return p->pp > 1 && p->schedule == SCHEDULE_DUALPIPE;
-}
-
 bool overlaps(const Build *b, Dim d)
 {
     const Parallel *p = &b->s->parallel;
@@ -56,7 +50,7 @@ bool overlaps(const Build *b, Dim d)
     bool in_line =
         (d == DIM_DP && zero && b->sw->zero_reduces_last) ||
         (d == DIM_PP && p->schedule != SCHEDULE_INTERLEAVED && b->sw->pp_overlap_interleaved);
-    bool habit = (b->sw->overlap[d] && !in_line) || (d == DIM_EP && is_dualpipe(p));
+    bool habit = (b->sw->overlap[d] && !in_line) || (d == DIM_EP && runs_dualpipe(p));
     return p->overlap_set[d] ? p->overlap[d] : habit;
 }
 
@@ -82,7 +76,7 @@ bool hides_in_pairs(const Build *b)
 {
     const Parallel *p = &b->s->parallel;
     bool megatron = b->sw->ep_pairs && (p->pp == 1 || p->schedule == SCHEDULE_INTERLEAVED);
-    return p->ep > 1 && overlaps(b, DIM_EP) && (megatron || is_dualpipe(p));
+    return p->ep > 1 && overlaps(b, DIM_EP) && (megatron || runs_dualpipe(p));
 }
 
 uint32_t expert_tp(const Build *b)

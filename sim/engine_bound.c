@@ -124,7 +124,7 @@ static double busiest(const Busy *b)
 }
 
 /* Roles are in the order of their stages where there is a pipeline. */
-static double longest_rank(Sim *sim, uint32_t left_out)
+static void longest_rank(Sim *sim, uint32_t left_out, void *step_ns)
 {
     Rank *rank = PUSH_ARRAY(&sim->arena, Rank, sim->runners_n);
     Visits *visits = PUSH_ARRAY(&sim->arena, Visits, sim->g->segments_n + 1);
@@ -145,7 +145,7 @@ static double longest_rank(Sim *sim, uint32_t left_out)
             ns += isinf(pass_ns[s]) ? 0 : pass_ns[s];
         most_ns = fmax(most_ns, ns);
     }
-    return most_ns;
+    *(double *)step_ns = most_ns;
 }
 
 static bool is_work(const Segment *s)
@@ -155,8 +155,9 @@ static bool is_work(const Segment *s)
 }
 
 /* Of any rank and micro-batch. */
-static MicroBatchBound least_micro_batch(Sim *sim)
+static void least_micro_batch(Sim *sim, uint32_t ignored, void *bound)
 {
+    (void)ignored;
     MicroBatchBound least = { INFINITY, INFINITY };
     Busy *busy = PUSH_ARRAY(&sim->arena, Busy, sim->g->segments_n + 1);
     for (uint32_t i = 0; i < sim->runners_n; i++) {
@@ -177,35 +178,38 @@ static MicroBatchBound least_micro_batch(Sim *sim)
             least.kernels_ns = fmin(least.kernels_ns, of[m].kernels_ns);
         }
     }
-    return isinf(least.busiest_ns) ? (MicroBatchBound){ 0, 0 } : least;
+    if (!isinf(least.busiest_ns))
+        *(MicroBatchBound *)bound = least;
 }
 
-/* Has a bound where times are not drawn. */
-static bool has_bound(Sim *sim)
+/* Fills what it is given, which is 0. */
+typedef void Bound(Sim *sim, uint32_t left_out, void *found);
+
+/* Nothing is known where times are drawn. */
+static bool bound_by(Bound *bound, void *found, const Graph *g, const Machine *m,
+                     const Software *sw, uint32_t left_out, Err *err)
 {
-    return sim_setup_costs(sim) && !(sim->m->jitter > 0);
+    SimResult result = { 0 };
+    SimOptions options = { 0 };
+    Sim sim = { .g = g, .m = m, .sw = sw, .options = &options, .result = &result, .err = err };
+    bool ok = sim_setup_costs(&sim);
+    if (ok && !(m->jitter > 0))
+        bound(&sim, left_out, found);
+    sim_teardown(&sim);
+    sim_result_free(&result);
+    return ok;
 }
 
 bool sim_bound_of_micro_batch(MicroBatchBound *bound, const Graph *g, const Machine *m,
                               const Software *sw, Err *err)
 {
-    SimResult result = { 0 };
-    SimOptions options = { 0 };
-    Sim sim = { .g = g, .m = m, .sw = sw, .options = &options, .result = &result, .err = err };
-    *bound = has_bound(&sim) ? least_micro_batch(&sim) : (MicroBatchBound){ 0, 0 };
-    sim_teardown(&sim);
-    sim_result_free(&result);
-    return !err->set;
+    *bound = (MicroBatchBound){ 0, 0 };
+    return bound_by(least_micro_batch, bound, g, m, sw, 0, err);
 }
 
 bool sim_bound(double *step_ns, const Graph *g, const Machine *m, const Software *sw,
                uint32_t left_out, Err *err)
 {
-    SimResult result = { 0 };
-    SimOptions options = { 0 };
-    Sim sim = { .g = g, .m = m, .sw = sw, .options = &options, .result = &result, .err = err };
-    *step_ns = has_bound(&sim) ? longest_rank(&sim, left_out) : 0;
-    sim_teardown(&sim);
-    sim_result_free(&result);
-    return !err->set;
+    *step_ns = 0;
+    return bound_by(longest_rank, step_ns, g, m, sw, left_out, err);
 }

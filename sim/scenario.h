@@ -127,6 +127,12 @@ typedef struct Parallel {
     Dim order[DIM_N];        /* innermost first */
 } Parallel;
 
+/* All-to-alls hidden behind the other half of a pair are what it was made for. */
+static inline bool runs_dualpipe(const Parallel *p)
+{
+    return p->pp > 1 && p->schedule == SCHEDULE_DUALPIPE;
+}
+
 /* What "measured" may name: what the report says about a step, named as there. */
 enum { SCENARIO_METRICS_N = 28 };
 extern const char *const scenario_metrics[SCENARIO_METRICS_N];

@@ -111,7 +111,7 @@ static bool read_overlap(JsonObj *o, Parallel *p)
 {
     JsonNode node = json_get(o, "overlap");
     JsonType type = json_type(node);
-    bool pairs = p->pp > 1 && p->schedule == SCHEDULE_DUALPIPE;
+    bool pairs = runs_dualpipe(p);
     if (type == JSON_BOOL) {
         bool all = json_bool(o, "overlap", true);
         for (int d = 0; d < DIM_N; d++) {

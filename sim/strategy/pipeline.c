@@ -321,7 +321,7 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
 static bool check_schedule(const Build *b, Err *err)
 {
     const Parallel *p = &b->s->parallel;
-    if (p->pp > 1 && p->schedule == SCHEDULE_DUALPIPE && p->virtual_stages == 1)
+    if (runs_dualpipe(p) && p->virtual_stages == 1)
         return err_set(
             err,
             "parallel.schedule 'dualpipe' from both ends cannot be simulated, its V can: "

@@ -100,7 +100,7 @@ static inline uint32_t chunk_stage(const Build *b, uint32_t chunk)
 /* Does what the halves of a pair make wait for the other?  See PAIRS in schedule.h. */
 static inline bool line_sends_together(const Line *l)
 {
-    return l->b->s->parallel.schedule == SCHEDULE_DUALPIPE;
+    return runs_dualpipe(&l->b->s->parallel);
 }
 
 static inline Saved *line_saved(const Line *l, uint32_t micro_batch, uint32_t block)

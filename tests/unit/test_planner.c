@@ -439,49 +439,42 @@ static void it_says_what_pairs_would_hide(void)
     }
 }
 
-#define SLOW_NODES \
-    "{\"base\":\"dgx-h100\",\"nodes\":2,\"intra_node\":{\"kind\":\"pcie\",\"GBps\":25}}"
-
 static const struct {
     const char *scenario;
     uint32_t gpus;
     double worst; /* bound over time, at least */
     const char *software;
-    Setting more[5];
+    Setting own; /* where there is one, and those of slow_nodes */
 } bound_cases[] = {
-    { "scenarios/examples/gpt2-ddp.json", 8, 0.25, "generic", { { 0 } } },
-    { "scenarios/examples/toy-mlp-ddp.json", 4, 0, "generic", { { 0 } } },
-    { "scenarios/examples/llama3-8b-fsdp.json", 16, 0.25, "generic", { { 0 } } },
-    { "scenarios/examples/gpt2-ddp.json", 8, 0.1, "torchtitan-2025", { { 0 } } },
+    { "scenarios/examples/gpt2-ddp.json", 8, 0.25, "generic", { 0 } },
+    { "scenarios/examples/toy-mlp-ddp.json", 4, 0, "generic", { 0 } },
+    { "scenarios/examples/llama3-8b-fsdp.json", 16, 0.25, "generic", { 0 } },
+    { "scenarios/examples/gpt2-ddp.json", 8, 0.1, "torchtitan-2025", { 0 } },
     /* Experts are reached over the network, which is faster than what is in a node. */
     { "scenarios/examples/mixtral-ep.json",
       16,
       0,
       "megatron-core-2025",
-      { { "cluster", SLOW_NODES },
-        { "parallel.order", "[\"tp\",\"cp\",\"dp\",\"ep\",\"pp\"]" },
-        { "parallel.tp", "1" },
-        { "parallel.cp", "1" },
-        { "model.num_hidden_layers", "8" } } },
+      { "parallel.order", "[\"tp\",\"cp\",\"dp\",\"ep\",\"pp\"]" } },
     /* Pairs and weight gradients apart: kernels alone. */
     { "scenarios/examples/mixtral-ep.json",
       16,
       0.2,
       "megatron-core-2025",
-      { { "cluster", SLOW_NODES },
-        { "parallel.schedule", "dualpipe" },
-        { "parallel.tp", "1" },
-        { "parallel.cp", "1" },
-        { "model.num_hidden_layers", "8" } } },
+      { "parallel.schedule", "dualpipe" } },
     { "scenarios/examples/mixtral-ep.json",
       16,
       0.2,
       "megatron-core-2025",
-      { { "cluster", SLOW_NODES },
-        { "parallel.overlap.ep", "true" },
-        { "parallel.tp", "1" },
-        { "parallel.cp", "1" },
-        { "model.num_hidden_layers", "8" } } }
+      { "parallel.overlap.ep", "true" } },
+};
+
+static const Setting slow_nodes[] = {
+    { "cluster",
+      "{\"base\":\"dgx-h100\",\"nodes\":2,\"intra_node\":{\"kind\":\"pcie\",\"GBps\":25}}" },
+    { "parallel.tp", "1" },
+    { "parallel.cp", "1" },
+    { "model.num_hidden_layers", "8" },
 };
 
 /* No step is shorter than its bound, and a few micro-batches weigh what all of them do. */
@@ -491,12 +484,11 @@ static void bounds_hold_for_all_that_fit(void)
         Plan all, few;
         Err err = { 0 };
         PlanOptions o = options_of(bound_cases[i].scenario, bound_cases[i].gpus);
-        Setting settings[1 + ARRAY_N(bound_cases[0].more)] = { { "software",
-                                                                 bound_cases[i].software } };
+        Setting settings[2 + ARRAY_N(slow_nodes)] = { { "software", bound_cases[i].software },
+                                                      bound_cases[i].own };
+        memcpy(settings + 2, slow_nodes, sizeof slow_nodes);
         o.settings = settings;
-        o.settings_n = 1;
-        for (size_t k = 0; k < ARRAY_N(bound_cases[i].more) && bound_cases[i].more[k].key; k++)
-            settings[o.settings_n++] = bound_cases[i].more[k];
+        o.settings_n = bound_cases[i].own.key ? ARRAY_N(settings) : 1;
         CHECK(plan_run(&few, &o, &err));
         o.all = o.weighs_all = true;
         CHECK(plan_run(&all, &o, &err));
