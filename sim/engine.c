@@ -19,17 +19,6 @@ void sim_wake(Sim *sim, Runner *r, uint32_t lane)
 
 /* ---- the host ---- */
 
-Path path_of_host(const Sim *sim, const Runner *r, uint32_t instance)
-{
-    const Host *h = r->host;
-    const Anchor *a = &h->anchors[h->anchors_n - 1];
-    while (a > h->anchors && a->place > host_place(h, instance, r->host_turn))
-        a--;
-    Path p = a->path;
-    p.launch_ns += sim->now_ns - a->at_ns;
-    return p;
-}
-
 /* May op start as far as other lanes are concerned?  Otherwise notes whom to wait for. */
 static bool dependencies_done(Sim *sim, Runner *r, uint32_t lane, uint32_t instance,
                               uint32_t op);
@@ -54,7 +43,7 @@ static bool host_gate(Sim *sim, Runner *r)
         host->wait = WAIT_NONE;
         if (waited_for < LANE_N && sim->now_ns > r->host->now_ns) {
             r->host->now_ns = sim->now_ns;
-            host_anchor(sim, r->host, r->lane[waited_for].path);
+            host_anchor(sim, r->host, path_of_lane(r, waited_for));
         }
         host->at++;
         host->done++;
@@ -182,28 +171,10 @@ static bool launched(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
     return false;
 }
 
-/* The path to now, given what the lane has just waited for. */
-static Path path_to_start(Sim *sim, Runner *r, uint32_t lane)
-{
-    LaneState *l = &r->lane[lane];
-    if (l->wait == WAIT_HOST || l->wait == WAIT_GATE)
-        return path_of_host(sim, r, l->instance);
-    if (l->wait == WAIT_LANE)
-        return r->lane[l->wait_lane].path;
-    return l->path;
-}
-
-/* Pads a path with bubble up to now, so that paths always sum to the time they lead to. */
-static Path path_padded(Path p, int64_t now_ns)
-{
-    p.bubble_ns += now_ns - (p.compute_ns + p.comm_ns + p.bubble_ns + p.launch_ns);
-    return p;
-}
-
 static void lane_start(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
 {
     LaneState *l = &r->lane[lane];
-    l->cause = path_padded(path_to_start(sim, r, lane), sim->now_ns);
+    path_start(sim, r, lane);
     l->wait = WAIT_NONE;
     const Op *o = &sim->g->ops[op];
     if (lane == LANE_COMPUTE && l->at == 0 && sim->steady)
@@ -272,8 +243,7 @@ void lane_complete(Sim *sim, Runner *r, uint32_t lane)
     if (!op_is_comm(o->kind)) {
         account(sim, r);
         r->compute_n -= o->kind != OP_H2D && o->kind != OP_RELEASE;
-        l->path = l->cause;
-        l->path.compute_ns += sim->now_ns - l->start_ns;
+        path_computed(sim, r, lane);
     }
     for (uint32_t i = 0; i < l->group_n && sim->timeline; i++)
         record_op(sim, r, lane, l->instance, l->op + i);

@@ -111,24 +111,24 @@ static void advance_macro(const Sim *sim, Runner *r, int64_t dt)
 {
     const Macro *m = r->running_macro;
     double before = r->position;
-    MacroPlace a = { r->interval, 0 };
+    MacroPlace a = { 0 };
     if (r->slowed || m->has_comm)
-        a = macro_place(m, m->alone_at, before, r->interval);
+        a = macro_here(r);
     if (r->slowed) {
         double slow = macro_sum(&a, m->slow_at);
-        MacroPlace to = macro_place(m, m->slow_at, slow + (double)dt, a.low);
-        r->position = macro_sum(&to, m->alone_at);
+        r->place = macro_place(m, m->slow_at, slow + (double)dt, a.low);
+        r->position = macro_sum(&r->place, m->alone_at);
     } else {
         double end = (double)m->alone_at[m->intervals_n], to = before + (double)dt;
         r->position = to < end ? to : end;
+        r->placed = false;
     }
-    r->interval = a.low;
     if (!m->has_comm) {
         book(r, dt, dt, 0);
         return;
     }
     /* Every moment of a macro has compute or communication of its own. */
-    MacroPlace b = macro_place(m, m->alone_at, r->position, a.low);
+    MacroPlace b = macro_here(r);
     int64_t only_comm = (int64_t)(r->position - before) - grown(m->compute_at, &a, &b);
     only_comm = max_i64(0, min_i64(only_comm, dt));
     int64_t own = max_i64(only_comm, min_i64(grown(m->comm_at, &a, &b), dt));
@@ -333,17 +333,7 @@ void account_close(Sim *sim)
         if (s->end_ns <= latest)
             continue;
         latest = s->end_ns;
-        Path longest = { 0 };
-        int64_t total = -1;
-        for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
-            Path p = r->lane[lane].path;
-            int64_t sum = p.compute_ns + p.comm_ns + p.bubble_ns + p.launch_ns;
-            if (sum > total) {
-                total = sum;
-                longest = p;
-            }
-        }
-        result->path = longest;
+        result->path = path_longest(r);
     }
     close_hosts(sim);
     result->ops = sim->ops_done;

@@ -19,8 +19,9 @@ static int64_t time_left(const Sim *sim, Runner *r)
         double stop = macro_stop(sim, r);
         if (!r->slowed)
             return ns_up(stop - r->position);
-        MacroPlace here = macro_place(m, m->alone_at, r->position, r->interval);
-        MacroPlace there = macro_place(m, m->alone_at, stop, here.low);
+        MacroPlace here = macro_here(r), there = { m->intervals_n - 1, 1 };
+        if (stop < (double)m->alone_at[m->intervals_n])
+            there = macro_place(m, m->alone_at, stop, here.low);
         return ns_up(macro_sum(&there, m->slow_at) - macro_sum(&here, m->slow_at));
     }
     const OpCost *c = running_cost(r);

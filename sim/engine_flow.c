@@ -6,7 +6,8 @@
  *
  * A flow takes part in sharing only while it moves data.  When one begins or
  * ends, the rates of the flows it is connected to by common links are computed
- * anew; a flow alone on its links costs nothing extra.
+ * anew.  A flow alone on its links is known to its end when it begins ("direct"): that
+ * it moves need not be an event, until another moves on one of them.
  */
 #include <math.h>
 #include <string.h>
@@ -148,6 +149,56 @@ static void share(Sim *sim, Demand around)
         set_rate(sim, sim->component[i], sim->rates[i]);
 }
 
+/* ---- alone on its links ---- */
+
+/* No other flow has begun on them. */
+static bool is_alone(const Sim *sim, Demand d)
+{
+    for (uint32_t u = 0; u < d.uses_n; u++) {
+        uint32_t link = d.uses[u].resource;
+        if (sim->held_n[link] - sim->macros_n[link] != 1)
+            return false;
+    }
+    return d.uses_n > 0;
+}
+
+static void mark_direct(Sim *sim, uint32_t flow, bool direct)
+{
+    Demand d = demand_of(&sim->flows[flow]);
+    sim->flows[flow].direct = direct;
+    for (uint32_t u = 0; u < d.uses_n; u++)
+        sim->direct[d.uses[u].resource] = direct ? flow + 1 : 0;
+}
+
+/* It moves from since_ns on, at its own rate. */
+static void go_directly(Sim *sim, uint32_t flow, int64_t since_ns)
+{
+    Flow *f = &sim->flows[flow];
+    mark_direct(sim, flow, true);
+    f->since_ns = since_ns;
+    f->rate = f->solo_rate;
+    set_event(sim, flow, since_ns + ns_up(f->left / f->rate), EVENT_FLOW_END);
+}
+
+/* Somebody else is about to move on the links of d. */
+static void meet_direct(Sim *sim, Demand d)
+{
+    for (uint32_t u = 0; u < d.uses_n; u++) {
+        if (sim->direct[d.uses[u].resource] == 0)
+            continue;
+        uint32_t flow = sim->direct[d.uses[u].resource] - 1;
+        Flow *f = &sim->flows[flow];
+        mark_direct(sim, flow, false);
+        f->moving = f->since_ns <= sim->now_ns;
+        if (f->moving) {
+            link_add(sim, flow);
+        } else {
+            f->rate = 0;
+            set_event(sim, flow, f->since_ns, EVENT_FLOW_DATA);
+        }
+    }
+}
+
 /* ---- a flow's life ---- */
 
 static uint32_t flow_new(Sim *sim)
@@ -218,7 +269,10 @@ static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
                        ? (into_ns - (double)f->cost.latency_ns) * f->solo_rate
                        : 0;
     f->left = moved < f->cost.traffic_bytes ? f->cost.traffic_bytes - moved : 0;
-    set_event(sim, flow, sim->now_ns + latency_ns, EVENT_FLOW_DATA);
+    if (f->left > 0 && is_alone(sim, demand_of(f)) && !sim->links)
+        go_directly(sim, flow, sim->now_ns + latency_ns);
+    else
+        set_event(sim, flow, sim->now_ns + latency_ns, EVENT_FLOW_DATA);
     if (f->group == NONE_U32) {
         member_begin(sim, &sim->runners[f->from], f->from_lane, f->op, &f->cost);
         member_begin(sim, &sim->runners[f->to], f->to_lane, f->to_op, &f->cost);
@@ -231,9 +285,11 @@ static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
     }
 }
 
-static void start_collective(Sim *sim, uint32_t group, uint32_t lane, uint32_t op, Path path,
+/* r: the last to come. */
+static void start_collective(Sim *sim, const Runner *r, uint32_t lane, uint32_t op,
                              double into_ns)
 {
+    uint32_t group = r->rc->group[sim->g->ops[op].u.comm.group];
     const GroupClass *gc = &sim->classes.groups[group];
     uint32_t i = flow_new(sim);
     Flow *f = &sim->flows[i];
@@ -244,7 +300,7 @@ static void start_collective(Sim *sim, uint32_t group, uint32_t lane, uint32_t o
     f->uses = d.uses;
     f->uses_n = d.uses_n;
     f->cost = *comm_cost_of(sim, op, group);
-    f->path = path;
+    path_into_flow(f, r, lane);
     flow_begin(sim, i, into_ns);
 }
 
@@ -257,7 +313,7 @@ void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns)
     r->stat->collectives[l->stat].time_ns += (int64_t)into_ns;
     r->stat->collectives[l->stat].transfer_ns += (int64_t)into_ns;
     r->comm_lanes |= 1u << lane;
-    start_collective(sim, group, lane, l->op, l->cause, into_ns);
+    start_collective(sim, r, lane, l->op, into_ns);
 }
 
 /* One side's op is done; the lane goes on when all it posted together are. */
@@ -279,8 +335,7 @@ static void member_end(Sim *sim, Runner *r, uint32_t lane, const Flow *f, uint32
     if (--l->group_left > 0)
         return;
     l->wait = WAIT_NONE;
-    l->path = f->path;
-    l->path.comm_ns += sim->now_ns - f->start_ns;
+    path_transferred(sim, r, lane, f);
     lane_complete(sim, r, lane);
 }
 
@@ -289,6 +344,8 @@ static void flow_end(Sim *sim, uint32_t flow)
     Flow *f = &sim->flows[flow]; /* nothing begins before it is over for all its members */
     f->used = false;
     links_release(sim, demand_of(f));
+    if (f->direct)
+        mark_direct(sim, flow, false);
     if (f->moving) {
         if (sim->links)
             links_note(sim, f, 0);
@@ -316,6 +373,7 @@ void flow_event(Sim *sim, uint32_t flow, bool data)
         flow_end(sim, flow);
         return;
     }
+    meet_direct(sim, demand_of(f));
     f->moving = true;
     f->since_ns = sim->now_ns;
     link_add(sim, flow);
@@ -369,19 +427,46 @@ static void post_collective(Sim *sim, Runner *r, uint32_t lane)
     m->arrived_n = 0;
     for (uint32_t i = 0; i < gc->members_n; i++)
         sim->runners[gc->member[i]].lane[lane].wait = WAIT_NONE;
-    start_collective(sim, group, lane, l->op, l->cause, 0);
+    start_collective(sim, r, lane, l->op, 0);
 }
 
-static Channel *channel_of(Runner *r, OpKind kind, uint32_t peer, uint32_t tag)
+static uint32_t channel_of(Runner *r, OpKind kind, uint32_t peer, uint32_t tag)
 {
     for (uint32_t i = 0; i < r->channels_n; i++) {
-        Channel *c = &r->channels[i];
+        const Channel *c = &r->channels[i];
         if (c->kind == kind && c->peer == peer && c->tag == tag)
-            return c;
+            return i;
     }
     GROW(r->channels, r->channels_n, r->channels_cap);
     r->channels[r->channels_n] = (Channel){ .peer = peer, .tag = tag, .kind = kind };
-    return &r->channels[r->channels_n++];
+    return r->channels_n++;
+}
+
+/* Of a send or receive that goes to a rank of another class. */
+static void end_find(Sim *sim, Runner *r, const Op *o, End *e)
+{
+    e->peer_rank = group_member(&sim->g->groups[o->u.comm.group], r->rc->rank, o->u.comm.peer);
+    Runner *peer = &sim->runners[classes_of_rank(&sim->classes, e->peer_rank)];
+    if (peer == r || !group_has(&sim->g->groups[o->u.comm.group], r->rc->rank)) {
+        fail(sim, r, o,
+             peer == r ? "goes to a rank of the same program"
+                       : "is of a group that the rank is not in");
+        return;
+    }
+    e->peer = peer;
+    e->mine = channel_of(r, o->kind, peer->id, o->u.comm.tag);
+    e->theirs = channel_of(peer, o->kind == OP_SEND ? OP_RECV : OP_SEND, r->id, o->u.comm.tag);
+}
+
+/* NULL: it goes nowhere, and the run has failed. */
+static const End *end_of(Sim *sim, Runner *r, uint32_t op)
+{
+    if (!r->ends)
+        r->ends = PUSH_ARRAY(&sim->arena, End, sim->sends_n);
+    End *e = &r->ends[sim->comm_key[op]];
+    if (!e->peer)
+        end_find(sim, r, &sim->g->ops[op], e);
+    return e->peer ? e : NULL;
 }
 
 static Post channel_take(Channel *c)
@@ -428,10 +513,9 @@ static void start_p2p(Sim *sim, Runner *from, Post out, Runner *to, Post in)
     const Op *o = &sim->g->ops[out.op], *recv = &sim->g->ops[in.op];
     if (!agree(sim, from, o, recv))
         return;
-    uint32_t peer =
-        group_member(&sim->g->groups[o->u.comm.group], from->rc->rank, o->u.comm.peer);
-    Channel *sends = channel_of(from, OP_SEND, to->id, o->u.comm.tag);
-    const Channel *priced = price(sim, from, sends, out.op, peer);
+    const End *end = end_of(sim, from, out.op);
+    const Channel *priced =
+        price(sim, from, &from->channels[end->mine], out.op, end->peer_rank);
     uint32_t i = flow_new(sim);
     Flow *f = &sim->flows[i];
     f->group = NONE_U32;
@@ -445,26 +529,20 @@ static void start_p2p(Sim *sim, Runner *from, Post out, Runner *to, Post in)
     f->uses_n = priced->uses_n;
     memcpy(f->own_uses, priced->uses, priced->uses_n * sizeof *f->own_uses);
     f->cost = priced->cost;
-    const LaneState *a = &from->lane[out.lane], *b = &to->lane[in.lane];
-    f->path = a->start_ns >= b->start_ns ? a->cause : b->cause; /* of who came last */
+    if (from->lane[out.lane].start_ns >= to->lane[in.lane].start_ns) /* who came last */
+        path_into_flow(f, from, out.lane);
+    else
+        path_into_flow(f, to, in.lane);
     flow_begin(sim, i, 0);
 }
 
 static void post_p2p(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
 {
     const Op *o = &sim->g->ops[op];
-    uint32_t peer_rank =
-        group_member(&sim->g->groups[o->u.comm.group], r->rc->rank, o->u.comm.peer);
-    Runner *peer = &sim->runners[classes_of_rank(&sim->classes, peer_rank)];
-    if (peer == r || !group_has(&sim->g->groups[o->u.comm.group], r->rc->rank)) {
-        fail(sim, r, o,
-             peer == r ? "goes to a rank of the same program"
-                       : "is of a group that the rank is not in");
+    const End *end = end_of(sim, r, op);
+    if (!end)
         return;
-    }
-    Channel *mine = channel_of(r, o->kind, peer->id, o->u.comm.tag);
-    OpKind other = o->kind == OP_SEND ? OP_RECV : OP_SEND;
-    Channel *theirs = channel_of(peer, other, r->id, o->u.comm.tag);
+    Channel *mine = &r->channels[end->mine], *theirs = &end->peer->channels[end->theirs];
     r->lane[lane].stat = account_stat(sim, r, o, 2);
     Post post = { lane, op };
     if (theirs->posts_n == 0) {
@@ -474,9 +552,9 @@ static void post_p2p(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
     }
     Post answered = channel_take(theirs);
     if (o->kind == OP_SEND)
-        start_p2p(sim, r, post, peer, answered);
+        start_p2p(sim, r, post, end->peer, answered);
     else
-        start_p2p(sim, peer, answered, r, post);
+        start_p2p(sim, end->peer, answered, r, post);
 }
 
 void comm_post(Sim *sim, Runner *r, uint32_t lane)

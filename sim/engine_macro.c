@@ -45,6 +45,15 @@ MacroPlace macro_place(const Macro *m, const int64_t *from, double x, uint32_t n
     return (MacroPlace){ i, width > 0 ? (x - (double)low[0]) / width : 0 };
 }
 
+MacroPlace macro_here(Runner *r)
+{
+    const Macro *m = r->running_macro;
+    if (!r->placed)
+        r->place = macro_place(m, m->alone_at, r->position, r->place.low);
+    r->placed = true;
+    return r->place;
+}
+
 /* Maps x from one running sum to another, straight within an interval. */
 double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double x)
 {
@@ -159,8 +168,8 @@ static bool lanes_are_free(const Runner *r, const Macro *m, uint32_t instance)
     for (uint32_t lane = 1; m->lanes >> lane; lane++)
         if ((m->lanes >> lane & 1u) &&
             (r->lane[lane].busy ||
-             r->lane[lane].done !=
-                 r->program.lane_base[lane][instance] + (m->begin_at ? m->begin_at[lane] : 0)))
+             r->lane[lane].done != ops_before(&r->program, lane, instance) +
+                                       (m->begin_at ? m->begin_at[lane] : 0)))
             return false;
     return true;
 }
@@ -256,7 +265,8 @@ void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op)
     l->start_ns = sim->now_ns;
     r->running_macro = m;
     r->position = 0;
-    r->interval = 0;
+    r->place = (MacroPlace){ 0 };
+    r->placed = true;
     r->compute_n++;
     compute_resume(sim, r);
 }
@@ -299,31 +309,17 @@ static void book_inner(Sim *sim, Runner *r, const Macro *m, uint32_t instance, d
             book_comm(sim, r, s, m, &m->comms[i]);
 }
 
-/* What has passed on the chain of causes: communication where nothing was computed. */
-static Path macro_path(const Sim *sim, const Runner *r)
-{
-    const LaneState *l = &r->lane[LANE_COMPUTE];
-    const Macro *m = r->running_macro;
-    int64_t passed_ns = sim->now_ns - l->start_ns;
-    double compute = macro_map(m, m->alone_at, m->compute_at, r->position);
-    int64_t comm_ns = max_i64(0, min_i64(passed_ns, ns_round(r->position - compute)));
-    Path p = l->cause;
-    p.comm_ns += comm_ns;
-    p.compute_ns += passed_ns - comm_ns;
-    return p;
-}
-
 /* The lane stands before the at-th of its ops in the instance. */
 static void lane_skip(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t at,
-                      Path path)
+                      const Path *path)
 {
     LaneState *l = &r->lane[lane];
-    uint32_t done = r->program.lane_base[lane][instance] + at;
+    uint32_t done = ops_before(&r->program, lane, instance) + at;
     l->busy = false;
     l->wait = WAIT_NONE;
     l->instance = instance;
     l->at = at;
-    l->path = path;
+    path_set(r, lane, path);
     sim->ops_done += done - l->done;
     l->done = done;
 }
@@ -340,13 +336,13 @@ void macro_finish(Sim *sim, Runner *r)
     else
         book_inner(sim, r, m, instance, (double)NS_MAX);
     const Segment *s = segment_of(sim, r, instance);
-    Path path = macro_path(sim, r);
+    Path path = path_of_macro(sim, r);
     r->running_macro = NULL;
     links_release(sim, r, m);
     r->compute_n--;
     for (uint32_t left = m->lanes; left; left &= left - 1) {
         uint32_t lane = first_lane(left);
-        lane_skip(sim, r, lane, instance, m->end_at ? m->end_at[lane] : s->lane_n[lane], path);
+        lane_skip(sim, r, lane, instance, m->end_at ? m->end_at[lane] : s->lane_n[lane], &path);
         lane_wake_after(sim, r, lane);
     }
 }
@@ -360,14 +356,14 @@ static double grown_since(const Macro *m, const int64_t *sum, uint32_t i, double
 
 /* Goes on with op i, in progress at position x, as an op of its own. */
 static void resume_op(Sim *sim, Runner *r, uint32_t lane, const Segment *s, const Macro *m,
-                      uint32_t i, double x, Path path)
+                      uint32_t i, double x, const Path *path)
 {
     LaneState *l = &r->lane[lane];
     l->busy = true;
     l->op = s->op_first + i;
     l->group_n = l->group_left = 1;
     l->start_ns = sim->now_ns;
-    l->cause = path;
+    path_set_cause(r, lane, path);
     double into = x - (double)m->start_ns[i];
     if (op_is_comm(sim->g->ops[l->op].kind)) {
         flow_resume_collective(sim, r, lane, into);
@@ -403,7 +399,8 @@ static uint32_t split_lane(const Sim *sim, const Segment *s, const Macro *m, uin
 }
 
 /* Of a chain that stops at position *x, the macro it is in; *x is then in that. */
-static const Macro *leave_chain(Sim *sim, Runner *r, const Macro *chain, double *x, Path path)
+static const Macro *leave_chain(Sim *sim, Runner *r, const Macro *chain, double *x,
+                                const Path *path)
 {
     uint32_t first = r->lane[LANE_COMPUTE].instance, k = chain_part_at(chain, *x);
     for (uint32_t i = 0; i < k; i++)
@@ -424,13 +421,13 @@ void macro_break(Sim *sim, Runner *r)
     const Macro *m = r->running_macro;
     account(sim, r);
     double x = r->position;
-    Path path = macro_path(sim, r);
+    Path path = path_of_macro(sim, r);
     r->running_macro = NULL;
     links_release(sim, r, m);
     r->compute_n--;
     evq_cancel(&sim->events, r->id);
     if (m->parts_n > 0)
-        m = leave_chain(sim, r, m, &x, path);
+        m = leave_chain(sim, r, m, &x, &path);
     uint32_t instance = r->lane[LANE_COMPUTE].instance;
     const Segment *s = segment_of(sim, r, instance);
     book_inner(sim, r, m, instance, x);
@@ -439,11 +436,11 @@ void macro_break(Sim *sim, Runner *r)
             continue;
         uint32_t current;
         uint32_t over = split_lane(sim, s, m, lane, x, &current);
-        lane_skip(sim, r, lane, instance, over, path);
+        lane_skip(sim, r, lane, instance, over, &path);
         if (current == NONE_U32)
             lane_wake_after(sim, r, lane);
         else
-            resume_op(sim, r, lane, s, m, current, x, path);
+            resume_op(sim, r, lane, s, m, current, x, &path);
     }
 }
 

@@ -73,7 +73,7 @@ static void put_lane(const Steady *s, Mark *m, const Runner *r, uint32_t lane)
         put(m, l->done);
         return;
     }
-    put(m, l->done - r->program.lane_base[lane][l->instance]);
+    put(m, l->done - ops_before(&r->program, lane, l->instance));
     put_pair(m, (uint32_t)l->wait, l->waiters);
     if (l->wait == WAIT_LANE) {
         put(m, l->wait_lane);
@@ -212,11 +212,11 @@ static void put_flow(const Steady *s, Mark *m, const Flow *f)
         put_pair(m, f->from_lane, f->to_lane);
         put(m, same_op(s, f->to_op));
     }
-    put(m, f->moving);
+    put_pair(m, f->moving, f->direct);
     put_ns(m, f->start_ns - m->now_ns);
     double left_ns = f->left / f->solo_rate;
     put_ns(m, left_ns < (double)NS_MAX ? llround(left_ns) : NS_MAX);
-    if (f->moving)
+    if (f->moving || f->direct)
         put_ns(m, f->since_ns - m->now_ns);
 }
 
@@ -289,10 +289,12 @@ static void put_path(Mark *m, Path *p)
 void mark_each_path(Steady *s, Mark *m, void (*visit)(Mark *m, Path *p))
 {
     Sim *sim = s->sim;
+    if (sim->options->totals)
+        return;
     for (uint32_t i = 0; i < sim->runners_n; i++)
         for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
-            visit(m, &sim->runners[i].lane[lane].path);
-            visit(m, &sim->runners[i].lane[lane].cause);
+            visit(m, &sim->runners[i].path[lane]);
+            visit(m, &sim->runners[i].cause[lane]);
         }
     for (uint32_t i = 0; i < sim->hosts_n; i++)
         visit(m, &sim->hosts[i].anchors[sim->hosts[i].anchors_n - 1].path);

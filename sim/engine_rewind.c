@@ -67,8 +67,8 @@ static bool find_zones(Steady *s)
 
 static uint32_t ops_of_stride(const Runner *r, const Zone *z, uint32_t lane)
 {
-    const uint32_t *base = r->program.lane_base[lane];
-    return base[z->first + z->stride] - base[z->first];
+    return ops_before(&r->program, lane, z->first + z->stride) -
+           ops_before(&r->program, lane, z->first);
 }
 
 bool rewind_repeats(const Steady *s, const Runner *r, uint32_t from, uint32_t to,
@@ -139,11 +139,11 @@ typedef struct Head {
 static Head head_of(const Runner *r, uint32_t lane, uint32_t done)
 {
     Head h = { .place = 0 };
-    const uint32_t *on = r->program.on_lane[lane], *base = r->program.lane_base[lane];
-    while (base[on[h.place] + 1] <= done)
+    const uint32_t *on = r->program.on_lane[lane];
+    while (ops_before(&r->program, lane, on[h.place] + 1) <= done)
         h.place++;
     h.instance = on[h.place];
-    h.at = done - base[h.instance];
+    h.at = done - ops_before(&r->program, lane, h.instance);
     return h;
 }
 

@@ -105,8 +105,7 @@ void run_finish(Sim *sim, Runner *r)
     account(sim, r);
     r->running_macro = NULL;
     r->compute_n--;
-    l->path = l->cause;
-    l->path.compute_ns += sim->now_ns - l->start_ns;
+    path_computed(sim, r, LANE_COMPUTE);
     l->busy = false;
     l->wait = WAIT_NONE;
     l->at += n;

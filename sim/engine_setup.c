@@ -120,18 +120,17 @@ static void index_ties(Sim *sim, const Role *r, bool *open, Ties *ties, uint32_t
 static void count_ops(const Sim *sim, const Role *r, Program *p)
 {
     const Segment *segments = sim->g->segments;
-    uint32_t sum[LANE_N] = { 0 }, n[LANE_N] = { 0 }, used = 0;
-    for (uint32_t i = 0; i < r->instances_n; i++)
-        used |= sim->lanes[r->instances[i].segment].all;
-    for (uint32_t i = 0; i <= r->instances_n; i++) {
-        for (uint32_t left = used; left; left &= left - 1)
-            p->lane_base[first_lane(left)][i] = sum[first_lane(left)];
+    uint32_t sum[LANE_N + 1] = { 0 }, n[LANE_N] = { 0 };
+    uint32_t *base = p->lane_base;
+    for (uint32_t i = 0; i <= r->instances_n; i++, base += p->lane_bases_n) {
+        for (uint32_t k = 0; k < p->lane_bases_n; k++)
+            base[k] = sum[k];
         if (i == r->instances_n)
             break;
         uint32_t segment = r->instances[i].segment;
         for (uint32_t left = sim->lanes[segment].all; left; left &= left - 1) {
             uint32_t lane = first_lane(left);
-            sum[lane] += segments[segment].lane_n[lane];
+            sum[p->base_of[lane]] += segments[segment].lane_n[lane];
             p->on_lane[lane][n[lane]++] = i;
         }
     }
@@ -160,18 +159,18 @@ static void index_role(Sim *sim, uint32_t role)
     const Role *r = &sim->g->roles[role];
     Program *p = &sim->programs[role];
     uint32_t instances_n[LANE_N] = { 0 };
-    uint32_t *none = PUSH_ARRAY(&sim->arena, uint32_t, r->instances_n + 1);
     *p = (Program){ .spot = PUSH_ARRAY(&sim->arena, Spot, r->instances_n + 1),
                     .wait = PUSH_ARRAY(&sim->arena, SpotWait, r->edges_n + 1),
+                    .lane_bases_n = 1,
                     .open = PUSH_ARRAY(&sim->arena, bool, r->instances_n),
                     .ties = PUSH_ARRAY(&sim->arena, Ties, r->instances_n) };
     index_ties(sim, r, p->open, p->ties, instances_n);
     for (uint32_t lane = 0; lane < LANE_N; lane++) {
-        uint32_t n = instances_n[lane];
-        p->on_lane[lane] = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
-        p->lane_base[lane] =
-            n > 0 ? PUSH_ARRAY(&sim->arena, uint32_t, r->instances_n + 1) : none;
+        p->on_lane[lane] = PUSH_ARRAY(&sim->arena, uint32_t, instances_n[lane] + 1);
+        p->base_of[lane] = instances_n[lane] > 0 ? (uint8_t)p->lane_bases_n++ : 0;
     }
+    p->lane_base =
+        PUSH_ARRAY(&sim->arena, uint32_t, (size_t)(r->instances_n + 1) * p->lane_bases_n);
     count_ops(sim, r, p);
     list_waits(sim, r, p);
 }
@@ -293,6 +292,7 @@ static void setup_runner(Sim *sim, Runner *r, uint32_t class_, const bool *in_us
     r->role = &sim->g->roles[rc->role];
     r->cost = costs_for(sim, rc->place.type->gpu, rc->speed, in_use);
     r->macro = PUSH_ARRAY(&sim->arena, Macro *, sim->g->segments_n + 1);
+    path_setup(sim, r);
     r->lanes_left = LANE_HOST; /* every lane says once that it is at its end */
     r->stat = &sim->result->ranks[class_];
     *r->stat = (RankStat){
@@ -415,6 +415,8 @@ static void index_collectives(Sim *sim)
     sim->comm_key = PUSH_ARRAY(&sim->arena, uint32_t, g->ops_n + 1);
     for (uint32_t i = 0; i < g->ops_n; i++) {
         const Op *o = &g->ops[i];
+        if (op_is_p2p(o->kind))
+            sim->comm_key[i] = sim->sends_n++;
         if (!op_is_collective(o->kind))
             continue;
         uint32_t at = (uint32_t)mix_u64(o->u.comm.bytes * 32 + (uint64_t)o->kind);
@@ -440,6 +442,7 @@ static void setup_links(Sim *sim)
     sim->on_link = PUSH_ARRAY(&sim->arena, uint32_t *, n + 1);
     sim->on_link_n = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
     sim->on_link_cap = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
+    sim->direct = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
     sim->held_n = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
     sim->macros_n = PUSH_ARRAY(&sim->arena, uint32_t, n + 1);
     sim->link_looked = PUSH_ARRAY(&sim->arena, uint64_t, n + 1);

@@ -75,6 +75,12 @@ typedef struct Macro {
         lag_ns; /* start of the instance's launching + lag <= start: the host is never late */
 } Macro;
 
+/* A position on all running sums: part of the way through interval `low`. */
+typedef struct MacroPlace {
+    uint32_t low;
+    double part;
+} MacroPlace;
+
 /* Which lanes a segment has ops on, a bit each but for the host's, and on which of them the first
  * waits for an op of the segment's compute lane. */
 typedef struct SegmentLanes {
@@ -108,12 +114,20 @@ typedef struct SpotWait {
 typedef struct Program {
     Spot *spot; /* by instance */
     SpotWait *wait;
-    uint32_t *lane_base[LANE_N]; /* by instance: ops on the lane before it */
-    uint32_t *on_lane[LANE_N];   /* the instances that have ops on it, instances_n last */
-    bool *open;                  /* by instance: somebody may go on before its end */
+    uint32_t *lane_base; /* by instance, lane_bases_n of them: ops on each lane before it */
+    uint32_t lane_bases_n;
+    uint8_t base_of[LANE_N];   /* which is the lane's; 0, which is always 0: it has no ops */
+    uint32_t *on_lane[LANE_N]; /* the instances that have ops on it, instances_n last */
+    bool *open;                /* by instance: somebody may go on before its end */
     Ties *ties;
     ChainLink *chain;
 } Program;
+
+/* Ops on the lane before the instance, which may be the end of the program. */
+static inline uint32_t ops_before(const Program *p, uint32_t lane, uint32_t instance)
+{
+    return p->lane_base[(size_t)instance * p->lane_bases_n + p->base_of[lane]];
+}
 
 /* ---- lanes, hosts ---- */
 
@@ -137,8 +151,6 @@ typedef struct LaneState {
     uint32_t supply_waits; /* times it has waited for its launch, or for a copy of the input */
     Algorithm algorithm;
     Protocol protocol;
-    Path path;  /* to the end of the last op */
-    Path cause; /* to the start of the running one */
 } LaneState;
 
 typedef struct Anchor {
@@ -177,6 +189,13 @@ typedef struct Channel {
     CommCost cost;
 } Channel;
 
+/* Where a send or receive of a rank class goes: to peer_rank, of class peer; NULL: not known yet.
+ * mine, theirs: its channel at each end. */
+typedef struct End {
+    struct Runner *peer;
+    uint32_t peer_rank, mine, theirs;
+} End;
+
 typedef struct Runner {
     uint32_t id; /* rank class */
     const RankClass *rc;
@@ -187,6 +206,8 @@ typedef struct Runner {
     Macro **chain;   /* by number; NULL: not made yet */
     Macro **stretch; /* by graph op that begins it; NULL: not made yet */
     LaneState lane[LANE_N];
+    Path *path, *cause;  /* by lane: to the end of its last op, to the start of the running one;
+                            NULL: not asked for */
     uint32_t lanes_left; /* not yet at their end */
 
     Host *host;
@@ -195,9 +216,10 @@ typedef struct Runner {
     uint32_t host_next;  /* first instance the host has not reached */
 
     /* Compute lane. */
-    double left;       /* alone-ns still to do */
-    double position;   /* in a macro: alone-ns done */
-    uint32_t interval; /* of the macro, near position */
+    double left;      /* alone-ns still to do */
+    double position;  /* in a macro: alone-ns done */
+    MacroPlace place; /* of position, if placed; else shortly before it */
+    bool placed;
     const Macro *running_macro;
     uint32_t guard; /* links of the macro's next transfer on which there is a flow; 0: none */
     bool slowed;
@@ -208,6 +230,7 @@ typedef struct Runner {
     uint32_t comm_lanes; /* bit per lane whose transfer counts as communication now */
     uint32_t channels_n, channels_cap;
     Channel *channels;
+    End *ends; /* by Sim.comm_key; NULL: none is known yet */
     RankStat *stat;
     uint32_t track[LANE_N]; /* timeline; NONE_U32 */
     uint32_t memory_track;
@@ -216,7 +239,8 @@ typedef struct Runner {
 /* ---- flows ---- */
 
 typedef struct Flow {
-    bool used, moving;                     /* moving: past its latency */
+    bool used, moving; /* moving: past its latency, and shares its links */
+    bool direct; /* alone on its links, at solo_rate from since_ns on: now, or still to come */
     uint64_t looked;                       /* Sim.look that came to it last */
     uint32_t group;                        /* group class; NONE_U32: point to point */
     uint32_t lane;                         /* of the group's members */
@@ -286,6 +310,7 @@ typedef struct Sim {
     uint32_t *free_flows;
     uint32_t **on_link; /* moving flows by resource */
     uint32_t *on_link_n, *on_link_cap;
+    uint32_t *direct;   /* by resource: 1 + the flow that is direct there; 0: none is */
     uint32_t *held_n;   /* by resource: flows begun (latency included) and macros that use it */
     uint32_t *macros_n; /* by resource: running macros that use it */
     uint32_t *sharers_first; /* by resource, and one more: its runners in sharers */
@@ -298,8 +323,10 @@ typedef struct Sim {
     uint32_t *component;
     uint32_t component_cap;
 
-    uint32_t comm_keys_n;
-    uint32_t *comm_key;    /* by graph op: collectives of one kind and size have the same */
+    uint32_t comm_keys_n, sends_n;
+    uint32_t
+        *comm_key; /* by graph op: collectives of one kind and size have the same; sends and
+                              receives have numbers of their own */
     CommCost **comm_cache; /* by group class, then comm_key; solo_rate 0: not known yet */
 
     EventQueue events;
@@ -340,9 +367,8 @@ static inline const Segment *segment_of(const Sim *sim, const Runner *r, uint32_
 /* Ops of its lane before the op of an instance. */
 static inline uint32_t op_number(const Program *p, uint32_t instance, const Op *o)
 {
-    return p->lane_base[o->lane][instance] + o->lane_index;
+    return ops_before(p, o->lane, instance) + o->lane_index;
 }
-Path path_of_host(const Sim *sim, const Runner *r, uint32_t instance);
 /* The host's launches in order: instance k of member t is number k * members_n + t. */
 static inline uint64_t host_place(const Host *h, uint32_t instance, uint32_t turn)
 {
@@ -405,13 +431,9 @@ double macro_stop(const Sim *sim, Runner *r);
 /* It has come there. */
 void macro_at_guard(Sim *sim, Runner *r);
 double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double x);
-/* A position on all running sums: part of the way through interval `low`. */
-typedef struct MacroPlace {
-    uint32_t low;
-    double part;
-} MacroPlace;
 /* near: an interval that it is probably in, or shortly behind. */
 MacroPlace macro_place(const Macro *m, const int64_t *from, double x, uint32_t near);
+MacroPlace macro_here(Runner *r); /* of the running macro */
 static inline double macro_sum(const MacroPlace *p, const int64_t *sum)
 {
     return (double)sum[p->low] + p->part * (double)(sum[p->low + 1] - sum[p->low]);
@@ -431,6 +453,18 @@ void runs_index(Sim *sim);
 void runs_note(Sim *sim, uint32_t dst, uint32_t src); /* an edge between instances: graph ops */
 bool run_try(Sim *sim, Runner *r, uint32_t instance);
 void run_finish(Sim *sim, Runner *r);
+
+/* ---- engine_path.c ---- */
+void path_setup(Sim *sim, Runner *r);
+Path path_of_lane(const Runner *r, uint32_t lane);            /* to the end of its last op */
+void path_start(const Sim *sim, Runner *r, uint32_t lane);    /* an op of the lane starts */
+void path_computed(const Sim *sim, Runner *r, uint32_t lane); /* its kernels are over */
+void path_into_flow(Flow *f, const Runner *r, uint32_t lane); /* r came last */
+void path_transferred(const Sim *sim, Runner *r, uint32_t lane, const Flow *f);
+Path path_of_macro(const Sim *sim, const Runner *r); /* to where it is now */
+void path_set(Runner *r, uint32_t lane, const Path *p);
+void path_set_cause(Runner *r, uint32_t lane, const Path *p);
+Path path_longest(const Runner *r);
 
 /* ---- engine_account.c ---- */
 void account(Sim *sim, Runner *r);

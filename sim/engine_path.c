@@ -1,0 +1,121 @@
+/*
+ * engine_path.c - the longest chain of causes (Path), carried along as the run goes.
+ *
+ *     compute   |  F layer 0  |        |  F layer 1  |
+ *     tp                      |gather  |                    cause of layer 1: the gather's path,
+ *                                                           which is that of layer 0 and the gather
+ *
+ * Every lane knows the path to the end of its last op, and to the start of the running one: that of
+ * what it waited for last.  Who asks for totals only is told no path, and none is carried.
+ */
+#include "sim/engine_state.h"
+
+void path_setup(Sim *sim, Runner *r)
+{
+    if (sim->options->totals)
+        return;
+    r->path = PUSH_ARRAY(&sim->arena, Path, LANE_N);
+    r->cause = PUSH_ARRAY(&sim->arena, Path, LANE_N);
+}
+
+Path path_of_lane(const Runner *r, uint32_t lane)
+{
+    return r->path ? r->path[lane] : (Path){ 0 };
+}
+
+static Path path_of_host(const Sim *sim, const Runner *r, uint32_t instance)
+{
+    const Host *h = r->host;
+    const Anchor *a = &h->anchors[h->anchors_n - 1];
+    while (a > h->anchors && a->place > host_place(h, instance, r->host_turn))
+        a--;
+    Path p = a->path;
+    p.launch_ns += sim->now_ns - a->at_ns;
+    return p;
+}
+
+/* The path to now, given what the lane has just waited for. */
+static Path path_to_start(const Sim *sim, const Runner *r, uint32_t lane)
+{
+    const LaneState *l = &r->lane[lane];
+    if (l->wait == WAIT_HOST || l->wait == WAIT_GATE)
+        return path_of_host(sim, r, l->instance);
+    if (l->wait == WAIT_LANE)
+        return r->path[l->wait_lane];
+    return r->path[lane];
+}
+
+/* Padded with bubble up to now, so that paths always sum to the time they lead to. */
+void path_start(const Sim *sim, Runner *r, uint32_t lane)
+{
+    if (!r->path)
+        return;
+    Path p = path_to_start(sim, r, lane);
+    p.bubble_ns += sim->now_ns - (p.compute_ns + p.comm_ns + p.bubble_ns + p.launch_ns);
+    r->cause[lane] = p;
+}
+
+void path_computed(const Sim *sim, Runner *r, uint32_t lane)
+{
+    if (!r->path)
+        return;
+    r->path[lane] = r->cause[lane];
+    r->path[lane].compute_ns += sim->now_ns - r->lane[lane].start_ns;
+}
+
+void path_into_flow(Flow *f, const Runner *r, uint32_t lane)
+{
+    if (r->path)
+        f->path = r->cause[lane];
+}
+
+void path_transferred(const Sim *sim, Runner *r, uint32_t lane, const Flow *f)
+{
+    if (!r->path)
+        return;
+    r->path[lane] = f->path;
+    r->path[lane].comm_ns += sim->now_ns - f->start_ns;
+}
+
+/* What has passed since the macro began: communication where nothing was computed. */
+Path path_of_macro(const Sim *sim, const Runner *r)
+{
+    if (!r->path)
+        return (Path){ 0 };
+    const LaneState *l = &r->lane[LANE_COMPUTE];
+    const Macro *m = r->running_macro;
+    int64_t passed_ns = sim->now_ns - l->start_ns;
+    double compute = macro_map(m, m->alone_at, m->compute_at, r->position);
+    int64_t comm_ns = max_i64(0, min_i64(passed_ns, ns_round(r->position - compute)));
+    Path p = r->cause[LANE_COMPUTE];
+    p.comm_ns += comm_ns;
+    p.compute_ns += passed_ns - comm_ns;
+    return p;
+}
+
+void path_set(Runner *r, uint32_t lane, const Path *p)
+{
+    if (r->path)
+        r->path[lane] = *p;
+}
+
+void path_set_cause(Runner *r, uint32_t lane, const Path *p)
+{
+    if (r->path)
+        r->cause[lane] = *p;
+}
+
+Path path_longest(const Runner *r)
+{
+    Path longest = { 0 };
+    int64_t most_ns = -1;
+    for (uint32_t lane = 0; lane < LANE_HOST && r->path; lane++) {
+        const Path *p = &r->path[lane];
+        int64_t ns = p->compute_ns + p->comm_ns + p->bubble_ns + p->launch_ns;
+        if (ns > most_ns) {
+            most_ns = ns;
+            longest = *p;
+        }
+    }
+    return longest;
+}
