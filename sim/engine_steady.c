@@ -48,9 +48,9 @@ uint32_t steady_first_of(const Role *r, uint32_t from, uint32_t micro_batch)
     return from;
 }
 
-/* Programs of more micro-batches differ from where the last of these begins with its last chunk:
- * whole strides take turns in the same way, whatever follows. */
-static uint32_t limit_of(const Role *r)
+/* Programs of more micro-batches differ from where the last of these begins, with its last chunk if
+ * micro-batches come in groups: whole strides take turns in the same way, whatever follows. */
+static uint32_t limit_of(const Role *r, bool in_groups)
 {
     uint32_t last = 0, chunk = 0;
     for (uint32_t i = 0; i < r->instances_n; i++) {
@@ -64,6 +64,8 @@ static uint32_t limit_of(const Role *r)
             chunk = in->chunk;
     }
     uint32_t i = steady_first_of(r, 0, last);
+    if (!in_groups)
+        return i;
     while (i < r->instances_n &&
            !(is_of(&r->instances[i], last) && (r->instances[i].chunk == chunk || chunk == 0)))
         i++;
@@ -84,7 +86,7 @@ static void find_limits(Steady *s)
     const Graph *g = s->sim->g;
     s->limit = PUSH_ARRAY(&s->sim->arena, uint32_t, g->roles_n);
     for (uint32_t i = 0; i < g->roles_n; i++)
-        s->limit[i] = limit_of(&g->roles[i]);
+        s->limit[i] = limit_of(&g->roles[i], s->sim->options->stride > 1);
 }
 
 /* Do the copies of the input wait for nothing, see engine_mark.c? */

@@ -2,7 +2,8 @@
 #include "sim/shorten.h"
 
 /* At most pp micro-batches are under way where chunks do not take turns, and not two rounds of pp
- * where they do.  One more, and a first, middle and last one that differ. */
+ * where they do, or where weight gradients come later.  One more, and a first, middle and last one
+ * that differ. */
 enum { WEIGH_MORE = 3, WEIGH_ROUNDS = 3 };
 
 /* What fills the pipeline, and strides in which it is full, so that the run can be taken back over
@@ -10,38 +11,53 @@ enum { WEIGH_MORE = 3, WEIGH_ROUNDS = 3 };
  * the pipeline, one settles, one is a stride, one drains it. */
 enum { STRIDES = 8, ROUNDS = 4 };
 
-static uint32_t enough(const Parallel *p)
+/* Chunks of one way take turns by groups of pp micro-batches. */
+static bool takes_rounds(const Parallel *p)
 {
-    return p->virtual_stages > 1 ? ROUNDS * p->pp : p->pp + STRIDES;
+    return p->virtual_stages > 1 && !schedule_is_vee(p->schedule);
 }
 
-/* Forwards and backwards take turns, so that a micro-batch more is one more turn. */
-static bool takes_turns(const Scenario *s)
+/* Micro-batches that fill the pipeline; later stages put off the weight gradients of up to pp. */
+static uint32_t fill(const Parallel *p)
 {
-    const Parallel *p = &s->parallel;
-    bool alone = p->pp == 1 && p->virtual_stages == 1;
-    return (alone || p->schedule == SCHEDULE_1F1B || p->schedule == SCHEDULE_INTERLEAVED) &&
-           p->strategy != STRATEGY_DP && p->strategy != STRATEGY_MODEL_PARALLEL &&
-           !(s->machine.jitter > 0);
+    return schedule_splits(p->schedule) ? 2 * p->pp : p->pp;
+}
+
+static uint32_t enough(const Parallel *p)
+{
+    return takes_rounds(p) ? ROUNDS * p->pp : fill(p) + STRIDES;
+}
+
+/* A forward and a backward take turns all the time, so that a micro-batch more is one more turn. */
+static bool takes_turns(const Parallel *p)
+{
+    switch (p->schedule) {
+    case SCHEDULE_1F1B:
+    case SCHEDULE_INTERLEAVED:
+    case SCHEDULE_ZB_H1:
+    case SCHEDULE_ZBV:
+    case SCHEDULE_DUALPIPE:
+        return p->strategy != STRATEGY_DP && p->strategy != STRATEGY_MODEL_PARALLEL;
+    default: /* gpipe and naive do not, what is searched may be another order each time */
+        return p->pp == 1 && p->virtual_stages == 1 && p->strategy != STRATEGY_DP &&
+               p->strategy != STRATEGY_MODEL_PARALLEL;
+    }
 }
 
 uint32_t shorten_to_weigh(const Scenario *s)
 {
     const Parallel *p = &s->parallel;
     uint32_t meant = s->training.micro_batches;
-    bool taken =
-        p->pp == 1 || p->schedule == SCHEDULE_1F1B || p->schedule == SCHEDULE_INTERLEAVED;
-    if (!taken || p->strategy == STRATEGY_DP || p->strategy == STRATEGY_MODEL_PARALLEL)
-        return meant;
-    uint32_t least = p->virtual_stages > 1 ? WEIGH_ROUNDS * p->pp : p->pp + WEIGH_MORE;
-    return least < meant ? least : meant;
+    uint32_t least = takes_rounds(p) ? WEIGH_ROUNDS * p->pp : fill(p) + WEIGH_MORE;
+    return takes_turns(p) && least < meant ? least : meant;
 }
 
 Shortening shorten(const Scenario *s)
 {
     uint32_t meant = s->training.micro_batches, least = enough(&s->parallel);
-    Shortening r = { .stride = s->parallel.virtual_stages > 1 ? s->parallel.pp : 1 };
-    bool shorter = takes_turns(s) && least <= meant - meant / 4;
+    Shortening r = { .stride = takes_rounds(&s->parallel) ? s->parallel.pp : 1 };
+    bool steady = takes_turns(&s->parallel) && !(s->machine.jitter > 0);
+    bool shorter = steady && least <= meant - meant / 4;
     r.micro_batches = shorter ? meant - (meant - least) / r.stride * r.stride : meant;
     return r;
 }

@@ -16,6 +16,7 @@ enum { DRAWS = 60, DRAWS_DRIFTING = 100 };
 
 typedef struct SteadyKind {
     bool ideal, stragglers, odd, quiet, drifting;
+    bool split; /* pipelines that do weight gradients apart */
     bool
         experts; /* shared out over dp, interleaved or without a pipeline, in PAIRS (schedule.h) */
 } SteadyKind;
@@ -25,17 +26,33 @@ static bool in_pairs; /* what is drawn now, see SteadyKind.experts */
 
 /* ---- drawing ---- */
 
-static void draw_parallel(Draw *d, const uint32_t *degree, bool interleaved, bool gathers)
+typedef struct Order {
+    const char *schedule;
+    uint32_t virtual_stages;
+} Order;
+
+static Order draw_turns(Draw *d, bool interleaved, bool split)
 {
+    static const Order orders[] = { { "zb-h1", 1 }, { "zbv", 2 }, { "dualpipe", 2 } };
+    if (split)
+        return orders[draw_below(d, ARRAY_N(orders))];
+    return interleaved ? (Order){ "interleaved", 2 } : (Order){ "1f1b", 1 };
+}
+
+static void draw_parallel(Draw *d, const uint32_t *degree, Order order, SteadyKind kind)
+{
+    bool gathers = kind.drifting && !kind.split && draw_below(d, 4) > 0;
     uint32_t tp = degree[0], pp = degree[1], dp = degree[2], cp = degree[3];
     bool sequence = tp > 1 && draw_below(d, 2);
-    const char *strategy = gathers ? "fsdp" : draw_strategy(d, pp);
+    const char *strategy = gathers      ? "fsdp"
+                           : kind.split ? (draw_below(d, 2) ? "ddp" : "zero1")
+                                        : draw_strategy(d, pp);
     draw_text(d,
               "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
               "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u",
-              strategy, dp, tp, pp, cp, sequence ? "true" : "false",
-              interleaved ? "interleaved" : "1f1b", interleaved ? 2 : 1);
-    if (draw_below(d, 3) == 0)
+              strategy, dp, tp, pp, cp, sequence ? "true" : "false", order.schedule,
+              order.virtual_stages);
+    if (draw_below(d, 3) == 0 && !kind.split) /* which need transfers beside compute */
         draw_text(d, ",\"overlap\":%s", draw_below(d, 2) ? "true" : "false");
     else /* what generic does but with interleaving: ranks drift more than in line */
         draw_text(d, ",\"overlap\":{\"pp\":true}");
@@ -43,16 +60,15 @@ static void draw_parallel(Draw *d, const uint32_t *degree, bool interleaved, boo
     draw_text(d, "}}");
 }
 
-static void draw_parallel_experts(Draw *d, const uint32_t *degree, bool interleaved)
+static void draw_parallel_experts(Draw *d, const uint32_t *degree, Order order)
 {
     draw_text(d,
               "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
               "\"ep\":%u,\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u,"
               "\"overlap\":{\"ep\":true,\"pp\":%s},\"dispatcher\":\"%s\"}}",
               draw_below(d, 2) ? "ddp" : "zero1", degree[2], degree[0], degree[1], degree[3],
-              degree[2], degree[0] > 1 ? "true" : "false", interleaved ? "interleaved" : "1f1b",
-              interleaved ? 2 : 1, draw_below(d, 2) ? "true" : "false",
-              draw_below(d, 2) ? "deepep" : "alltoall");
+              degree[2], degree[0] > 1 ? "true" : "false", order.schedule, order.virtual_stages,
+              draw_below(d, 2) ? "true" : "false", draw_below(d, 2) ? "deepep" : "alltoall");
 }
 
 /* quiet: one node, nothing but tensor parallelism; drifting: pipelines, whose ranks mostly gather
@@ -62,22 +78,23 @@ static void draw_steady(Draw *d, uint64_t seed, SteadyKind kind)
     *d = (Draw){ .state = mix_u64(seed) };
     uint32_t tp = draw_power(d, 3), pp = kind.quiet ? 1 : draw_power(d, 4);
     uint32_t dp = kind.quiet ? 1 : 1 + draw_below(d, 3);
-    if (kind.drifting) {
+    if (kind.drifting || kind.split)
         pp = pp < 2 ? 2 : pp;
+    if (kind.drifting)
         dp = dp < 2 ? 2 : dp;
-    }
     if (kind.experts)
         dp = 2 * (1 + dp % 2);
     uint32_t cp = kind.quiet || kind.experts || draw_below(d, 4) ? 1 : 2;
     if (tp * pp * dp * cp > 32)
         tp = cp = 1;
-    bool interleaved = pp > 1 && (draw_below(d, 3) == 0 || kind.experts);
+    bool interleaved = pp > 1 && !kind.split && (draw_below(d, 3) == 0 || kind.experts);
     uint32_t micro = interleaved     ? pp * (kind.drifting ? 8 : 16 + draw_below(d, 16))
                      : kind.drifting ? 24 + draw_below(d, 40)
                                      : 48 + draw_below(d, 80);
     d->gpus = tp * pp * dp * cp;
     draw_text(d, "{\"name\":\"steady %" PRIu64 "\",", seed);
     draw_model_on(d, pp * 2 + (interleaved ? 0 : draw_below(d, 3)), kind.experts ? dp : 0);
+    Order order = draw_turns(d, interleaved, kind.split);
     if (kind.quiet)
         draw_text(d,
                   "\"cluster\":{\"name\":\"drawn\",\"gpus_per_node\":%u,\"gpu\":\"%s\","
@@ -95,9 +112,9 @@ static void draw_steady(Draw *d, uint64_t seed, SteadyKind kind)
               dp * micro, tokens, recompute);
     const uint32_t degree[] = { tp, pp, dp, cp };
     if (kind.experts)
-        draw_parallel_experts(d, degree, interleaved);
+        draw_parallel_experts(d, degree, order);
     else
-        draw_parallel(d, degree, interleaved, kind.drifting && draw_below(d, 4) > 0);
+        draw_parallel(d, degree, order, kind);
 }
 
 /* ---- comparing ---- */
@@ -291,6 +308,20 @@ static void pipelines_that_drift(void)
     CHECK(extrapolated_n > (all ? tried_n / 4 : 0)); /* of few draws, chance may take more */
 }
 
+static void split_backwards_are_left_out(void)
+{
+    steady_n = tried_n = extrapolated_n = far_n = 0;
+    for (uint64_t seed = 7001; seed <= 7000 + check_cases(DRAWS_DRIFTING); seed++)
+        steady_one(seed,
+                   (SteadyKind){ .split = true,
+                                 .ideal = seed % 4 == 0,
+                                 .drifting = seed % 3 == 0,
+                                 .odd = seed % 2 },
+                   0);
+    CHECK(steady_n > tried_n / 2);
+    CHECK(far_n * 50 <= extrapolated_n + 49);
+}
+
 /* Pairs of micro-batches that hide each other's all-to-alls. */
 static void pairs_are_left_out(void)
 {
@@ -391,6 +422,10 @@ static void not_all_schedules_take_turns(void)
         CHECK_U64(200, shorten(&x.s).micro_batches);
         x.s.parallel.schedule = SCHEDULE_NAIVE;
         CHECK_U64(200, shorten(&x.s).micro_batches);
+        x.s.parallel.schedule = SCHEDULE_ZB_H1;
+        CHECK_U64(16, shorten(&x.s).micro_batches);
+        x.s.parallel.schedule = SCHEDULE_ZB_1P; /* whose order is searched */
+        CHECK_U64(200, shorten(&x.s).micro_batches);
         /* Chunks that take turns: four rounds of pp, and what is not a whole round. */
         x.s.parallel.schedule = SCHEDULE_INTERLEAVED;
         x.s.parallel.virtual_stages = 2;
@@ -408,6 +443,7 @@ int main(void)
     RUN(left_out_on_odd_machines);
     RUN(left_out_is_exact_where_only_a_node_talks);
     RUN(pipelines_that_drift);
+    RUN(split_backwards_are_left_out);
     RUN(pairs_are_left_out);
     RUN(strides_run_again_are_those_of_the_whole_graph);
     RUN(paces_that_are_none);
