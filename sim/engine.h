@@ -144,7 +144,8 @@ void sim_result_free(SimResult *result);
  * What a step takes at least, without simulating it (sim/engine_bound.c): every lane and every
  * link of a rank does one thing at a time, and a stage computes nothing before its first
  * micro-batch has come through the stages before it, nor after its last has to go back through
- * them.  The graph has some micro-batches (the middle one goes by like those left_out).
+ * them.  The graph has some micro-batches; those left_out are like the lightest of
+ * them, but for the first and the last.
  */
 bool sim_bound(double *step_ns, const Graph *g, const Machine *m, const Software *sw,
                uint32_t left_out, Err *err);

@@ -75,31 +75,76 @@ static bool passes(const Segment *s, const Instance *in, uint32_t stage, uint32_
                                   (s->kind == SEGMENT_BACKWARD && in->micro_batch == last));
 }
 
-static void count_visits(const Graph *g, const Role *r, uint32_t left_out, Visits *visits)
+/* Micro-batches that those left out are like in forward, backward, weight gradients and the rest:
+ * where pairs hide what a pass waits for (schedule.h), those that are in none take longer. */
+enum { LIKE_REST = 3, LIKES };
+
+static int like_of(const Segment *s)
+{
+    return s->kind == SEGMENT_FORWARD    ? 0
+           : s->kind == SEGMENT_BACKWARD ? 1
+           : s->kind == SEGMENT_WEIGHT   ? 2
+                                         : LIKE_REST;
+}
+
+static const Busy *busy_of(Sim *sim, Runner *r, uint32_t segment, Busy *busy)
+{
+    Busy *b = &busy[sim->same[segment]];
+    if (b->filled_for != r->id + 1)
+        time_segment(sim, r, sim->same[segment], b);
+    return b;
+}
+
+/* Of those between the first and the last, which may have kernels of their own, the one that the
+ * compute lane is done with soonest; work_ns: by micro-batch. */
+static void find_lightest(Sim *sim, Runner *r, Busy *busy, double *work_ns, uint32_t *like)
+{
+    uint32_t n = role_micro_batches(r->role);
+    for (int k = 0; k < LIKES; k++)
+        like[k] = n / 2;
+    for (int k = 0; k < LIKE_REST; k++) {
+        memset(work_ns, 0, n * sizeof *work_ns);
+        for (uint32_t i = 0; i < r->role->instances_n; i++) {
+            const Instance *in = &r->role->instances[i];
+            if (in->micro_batch != NONE_U32 && like_of(&sim->g->segments[in->segment]) == k)
+                work_ns[in->micro_batch] +=
+                    busy_of(sim, r, in->segment, busy)->lane_ns[LANE_COMPUTE];
+        }
+        for (uint32_t m = 1; m + 1 < n; m++)
+            if (work_ns[m] < work_ns[like[k]])
+                like[k] = m;
+    }
+}
+
+static void count_visits(const Graph *g, const Role *r, uint32_t left_out, const uint32_t *like,
+                         Visits *visits)
 {
     uint32_t n = role_micro_batches(r), last = drains(g) ? n - 1 : NONE_U32;
     memset(visits, 0, g->segments_n * sizeof *visits);
     for (uint32_t i = 0; i < r->instances_n; i++) {
         const Instance *in = &r->instances[i];
+        const Segment *s = &g->segments[in->segment];
         Visits *v = &visits[in->segment];
-        double times = in->micro_batch == n / 2 ? 1 + left_out : 1;
+        double times = in->micro_batch == like[like_of(s)] ? 1 + left_out : 1;
         v->all += times;
         v->work += in->micro_batch == NONE_U32 ? 0 : times;
-        v->pass += passes(&g->segments[in->segment], in, r->stage, last);
+        v->pass += passes(s, in, r->stage, last);
     }
 }
 
-/* busy: by segment, as it is with the rank before. */
-static Rank time_rank(Sim *sim, Runner *r, uint32_t left_out, Visits *visits, Busy *busy)
+/* busy: by segment, as it is with the rank before; work_ns: room for a role's micro-batches. */
+static Rank time_rank(Sim *sim, Runner *r, uint32_t left_out, Visits *visits, Busy *busy,
+                      double *work_ns)
 {
     Rank sum = { 0 };
-    count_visits(sim->g, r->role, left_out, visits);
+    uint32_t like[LIKES] = { 0 };
+    if (left_out > 0)
+        find_lightest(sim, r, busy, work_ns, like);
+    count_visits(sim->g, r->role, left_out, like, visits);
     for (uint32_t i = 0; i < sim->g->segments_n; i++) {
         if (visits[i].all <= 0)
             continue;
-        Busy *b = &busy[sim->same[i]];
-        if (b->filled_for != r->id + 1)
-            time_segment(sim, r, sim->same[i], b);
+        const Busy *b = busy_of(sim, r, i, busy);
         add_busy(&sum.all, b, visits[i].all);
         sum.work_ns += visits[i].work * b->lane_ns[LANE_COMPUTE];
         sum.pass_ns += visits[i].pass * b->lane_ns[LANE_COMPUTE];
@@ -130,11 +175,15 @@ static void longest_rank(Sim *sim, uint32_t left_out, void *step_ns)
     Visits *visits = PUSH_ARRAY(&sim->arena, Visits, sim->g->segments_n + 1);
     Busy *busy = PUSH_ARRAY(&sim->arena, Busy, sim->g->segments_n + 1);
     double *pass_ns = PUSH_ARRAY(&sim->arena, double, sim->g->roles_n + 1), most_ns = 0;
-    for (uint32_t i = 0; i < sim->g->roles_n; i++)
+    uint64_t micro_batches = 0;
+    for (uint32_t i = 0; i < sim->g->roles_n; i++) {
         pass_ns[i] = INFINITY;
+        micro_batches = max_u64(micro_batches, role_micro_batches(&sim->g->roles[i]));
+    }
+    double *work_ns = PUSH_ARRAY(&sim->arena, double, micro_batches + 1);
     for (uint32_t i = 0; i < sim->runners_n; i++) {
         const Runner *r = &sim->runners[i];
-        rank[i] = time_rank(sim, &sim->runners[i], left_out, visits, busy);
+        rank[i] = time_rank(sim, &sim->runners[i], left_out, visits, busy, work_ns);
         most_ns = fmax(most_ns, busiest(&rank[i].all));
         if (r->role->stage < sim->g->roles_n)
             pass_ns[r->role->stage] = fmin(pass_ns[r->role->stage], rank[i].pass_ns);
