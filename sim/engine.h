@@ -53,7 +53,7 @@ typedef struct SimOptions {
     bool expand_ranks;       /* every rank a class; refused above SIM_OPS_MAX op instances */
     Timeline *timeline;      /* filled when given (implies expanded); not sealed */
     bool links;              /* and how busy links are, in percent: see sim/engine_links.c */
-    bool totals;             /* only sums of all transfers: RankStat.collectives stay empty */
+    bool totals;             /* no RankStat.collectives, no SimResult.path */
     uint64_t seed;           /* of the machine's jitter */
     const GivenCosts *given; /* NULL: all costs are modelled; needs expanded */
     /* Micro-batches that are meant but that the graph lacks, a multiple of stride, which is how
@@ -61,6 +61,7 @@ typedef struct SimOptions {
      * again, until what is still left out can be leapt over. */
     uint32_t left_out, stride;
     bool no_leaps; /* all of them are run: the time of the whole graph, to the nanosecond */
+    bool no_pace;  /* they are leapt over where a state comes again only, else run */
     void (*progress)(void *user, double fraction);
     void *user;
 } SimOptions;
@@ -126,7 +127,7 @@ typedef struct SimResult {
     int64_t step_ns;
     uint32_t ranks_n;
     RankStat *ranks; /* by class, ascending lowest rank */
-    Path path;       /* of the class that ends last */
+    Path path;       /* of the class that ends last; all 0 with totals */
     uint64_t events,
         ops; /* ops: instances of ops simulated, whether or not as events of their own */
     /* Of the micro-batches left out: all are counted, or none (0), where neither a steady state was

@@ -113,11 +113,11 @@ static void advance_macro(const Sim *sim, Runner *r, int64_t dt)
     double before = r->position;
     MacroPlace a = { 0 };
     if (r->slowed || m->has_comm)
-        a = macro_here(r);
+        a = macro_here(r); /* and from here on it is placed */
     if (r->slowed) {
         double slow = macro_sum(&a, m->slow_at);
-        r->place = macro_place(m, m->slow_at, slow + (double)dt, a.low);
-        r->position = macro_sum(&r->place, m->alone_at);
+        r->here = macro_place(m, m->slow_at, slow + (double)dt, a.low);
+        r->position = macro_sum(&r->here, m->alone_at);
     } else {
         double end = (double)m->alone_at[m->intervals_n], to = before + (double)dt;
         r->position = to < end ? to : end;

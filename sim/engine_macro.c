@@ -49,9 +49,9 @@ MacroPlace macro_here(Runner *r)
 {
     const Macro *m = r->running_macro;
     if (!r->placed)
-        r->place = macro_place(m, m->alone_at, r->position, r->place.low);
+        r->here = macro_place(m, m->alone_at, r->position, r->here.low);
     r->placed = true;
-    return r->place;
+    return r->here;
 }
 
 /* Maps x from one running sum to another, straight within an interval. */
@@ -265,7 +265,7 @@ void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op)
     l->start_ns = sim->now_ns;
     r->running_macro = m;
     r->position = 0;
-    r->place = (MacroPlace){ 0 };
+    r->here = (MacroPlace){ 0 };
     r->placed = true;
     r->compute_n++;
     compute_resume(sim, r);

@@ -289,7 +289,7 @@ static void put_path(Mark *m, Path *p)
 void mark_each_path(Steady *s, Mark *m, void (*visit)(Mark *m, Path *p))
 {
     Sim *sim = s->sim;
-    if (sim->options->totals)
+    if (!sim->runners[0].path)
         return;
     for (uint32_t i = 0; i < sim->runners_n; i++)
         for (uint32_t lane = 0; lane < LANE_HOST; lane++) {

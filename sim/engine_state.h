@@ -216,9 +216,9 @@ typedef struct Runner {
     uint32_t host_next;  /* first instance the host has not reached */
 
     /* Compute lane. */
-    double left;      /* alone-ns still to do */
-    double position;  /* in a macro: alone-ns done */
-    MacroPlace place; /* of position, if placed; else shortly before it */
+    double left;     /* alone-ns still to do */
+    double position; /* in a macro: alone-ns done */
+    MacroPlace here; /* of position, if placed; else shortly before it */
     bool placed;
     const Macro *running_macro;
     uint32_t guard; /* links of the macro's next transfer on which there is a flow; 0: none */

@@ -184,11 +184,31 @@ static bool runner_repeats(Steady *s, const Runner *r, const Mark *then, const M
            !rewind_would_go_on(s, r);
 }
 
-static bool is_period(Steady *s, const Mark *then, const Mark *now, uint32_t micro_batches)
+/* The mark so many marks ago; NULL: there is none any more. */
+static const Mark *mark_before(const Steady *s, uint32_t marks)
 {
-    int64_t period_ns = now->now_ns - then->now_ns;
-    if (!mark_equal(then, now, s->sim->slowed_any ? period_ns / SLACK_PART : 0))
+    uint32_t kept = s->marks_n < MARKS_KEPT ? s->marks_n : MARKS_KEPT;
+    return marks < kept ? &s->marks[(s->marks_n - 1 - marks) % MARKS_KEPT] : NULL;
+}
+
+/* What is close once may be so by chance, on its way from one pace to another: it must have been
+ * close a period earlier. */
+static bool is_close(const Steady *s, uint32_t periods)
+{
+    const Mark *now = mark_before(s, 0), *then = mark_before(s, periods);
+    const Mark *before = mark_before(s, 2 * periods);
+    int64_t slack_ns = s->sim->slowed_any ? (now->now_ns - then->now_ns) / SLACK_PART : 0;
+    if (mark_equal(then, now, 0))
+        return true;
+    return before && mark_equal(then, now, slack_ns) && mark_equal(before, then, slack_ns);
+}
+
+static bool is_period(Steady *s, uint32_t periods)
+{
+    const Mark *now = mark_before(s, 0), *then = mark_before(s, periods);
+    if (!is_close(s, periods))
         return false;
+    uint32_t micro_batches = periods * s->sim->options->stride;
     for (uint32_t i = 0; i < s->sim->runners_n; i++)
         if (!runner_repeats(s, &s->sim->runners[i], then, now, micro_batches))
             return false;
@@ -406,14 +426,10 @@ static bool leap_and_rest(Steady *s, const Mark *then, const Mark *now, uint32_t
 
 static bool look_back(Steady *s)
 {
-    uint32_t kept = s->marks_n < MARKS_KEPT ? s->marks_n : MARKS_KEPT;
-    const Mark *now = &s->marks[(s->marks_n - 1) % MARKS_KEPT];
-    for (uint32_t periods = 1; periods < kept; periods++) {
-        const Mark *then = &s->marks[(s->marks_n - 1 - periods) % MARKS_KEPT];
-        if (is_period(s, then, now, periods * s->sim->options->stride) &&
-            leap_and_rest(s, then, now, periods))
+    for (uint32_t periods = 1; mark_before(s, periods); periods++)
+        if (is_period(s, periods) &&
+            leap_and_rest(s, mark_before(s, periods), mark_before(s, 0), periods))
             return true;
-    }
     return false;
 }
 
@@ -438,7 +454,7 @@ static bool look_for_state(Steady *s)
 static bool look_for_pace(Steady *s)
 {
     Sim *sim = s->sim;
-    if (!sim->options->no_leaps && pace_leap(s))
+    if (!sim->options->no_leaps && !sim->options->no_pace && pace_leap(s))
         return true;
     uint32_t left = s->left / sim->options->stride, most = rewind_most(s);
     if (most == 0)

@@ -64,6 +64,7 @@ typedef struct Try {
     Scenario s;
     PlanDepth depth;
     uint32_t left_out, stride;
+    bool no_pace;  /* SimOptions */
     bool unsteady; /* more micro-batches are needed to know */
 } Try;
 
@@ -75,7 +76,8 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
     SimOptions options = { .expanded = t->depth == PLAN_EXPANDED,
                            .totals = !kept,
                            .left_out = t->left_out,
-                           .stride = t->stride };
+                           .stride = t->stride,
+                           .no_pace = t->no_pace };
     RoleMemory *memory = mem_zero(g->roles_n + 1, sizeof *memory);
     for (uint32_t i = 0; i < g->roles_n; i++)
         memory[i] = memory_of_role(g, &g->roles[i], NULL);
@@ -126,6 +128,7 @@ void plan_try(const Plan *p, PlanCandidate *c, PlanDepth depth, Report *kept, Er
         t.s.training.micro_batches = n;
         t.left_out = meant - n;
         t.stride = way.stride;
+        t.no_pace = way.no_pace;
         t.unsteady = false;
         bool built = build_graph(&g, &t.s, &p->sw, err);
         t.s.training.micro_batches = meant;

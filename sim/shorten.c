@@ -31,16 +31,17 @@ static uint32_t enough(const Parallel *p)
 /* A forward and a backward take turns all the time, so that a micro-batch more is one more turn. */
 static bool takes_turns(const Parallel *p)
 {
+    if (p->strategy == STRATEGY_DP || p->strategy == STRATEGY_MODEL_PARALLEL)
+        return false;
     switch (p->schedule) {
     case SCHEDULE_1F1B:
     case SCHEDULE_INTERLEAVED:
     case SCHEDULE_ZB_H1:
     case SCHEDULE_ZBV:
     case SCHEDULE_DUALPIPE:
-        return p->strategy != STRATEGY_DP && p->strategy != STRATEGY_MODEL_PARALLEL;
+        return true;
     default: /* gpipe and naive do not, what is searched may be another order each time */
-        return p->pp == 1 && p->virtual_stages == 1 && p->strategy != STRATEGY_DP &&
-               p->strategy != STRATEGY_MODEL_PARALLEL;
+        return p->pp == 1 && p->virtual_stages == 1;
     }
 }
 
@@ -55,7 +56,8 @@ uint32_t shorten_to_weigh(const Scenario *s)
 Shortening shorten(const Scenario *s)
 {
     uint32_t meant = s->training.micro_batches, least = enough(&s->parallel);
-    Shortening r = { .stride = takes_rounds(&s->parallel) ? s->parallel.pp : 1 };
+    Shortening r = { .stride = takes_rounds(&s->parallel) ? s->parallel.pp : 1,
+                     .no_pace = schedule_is_vee(s->parallel.schedule) };
     bool steady = takes_turns(&s->parallel) && !(s->machine.jitter > 0);
     bool shorter = steady && least <= meant - meant / 4;
     r.micro_batches = shorter ? meant - (meant - least) / r.stride * r.stride : meant;

@@ -16,7 +16,8 @@
 #include "sim/scenario.h"
 
 typedef struct Shortening {
-    uint32_t stride;        /* micro-batches that the schedule repeats */
+    bool no_pace;    /* SimOptions.no_pace: in a V ranks drift too long for a pace to tell */
+    uint32_t stride; /* micro-batches that the schedule repeats */
     uint32_t micro_batches; /* those that are meant, where fewer would not save a quarter */
 } Shortening;
 

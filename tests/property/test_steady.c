@@ -52,7 +52,8 @@ static void draw_parallel(Draw *d, const uint32_t *degree, Order order, SteadyKi
               "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u",
               strategy, dp, tp, pp, cp, sequence ? "true" : "false", order.schedule,
               order.virtual_stages);
-    if (draw_below(d, 3) == 0 && !kind.split) /* which need transfers beside compute */
+    bool vee = kind.split && order.virtual_stages > 1; /* needs transfers beside compute */
+    if (draw_below(d, 3) == 0 && !vee)
         draw_text(d, ",\"overlap\":%s", draw_below(d, 2) ? "true" : "false");
     else /* what generic does but with interleaving: ranks drift more than in line */
         draw_text(d, ",\"overlap\":{\"pp\":true}");
@@ -62,7 +63,8 @@ static void draw_parallel(Draw *d, const uint32_t *degree, Order order, SteadyKi
 
 static void draw_parallel_experts(Draw *d, const uint32_t *degree, Order order, SteadyKind kind)
 {
-    bool beside = draw_below(d, 2) || kind.split; /* which need transfers beside compute */
+    bool vee = kind.split && order.virtual_stages > 1; /* needs transfers beside compute */
+    bool beside = draw_below(d, 2) || vee;
     draw_text(d,
               "\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
               "\"ep\":%u,\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u,"
@@ -240,7 +242,7 @@ static bool compare_shortened(Drawn *x, const Draw *d, const SimResult *whole, i
     Graph g = { 0 };
     SimResult r = { 0 };
     Err err = { 0 };
-    SimOptions options = { .left_out = left_out, .stride = way.stride };
+    SimOptions options = { .left_out = left_out, .stride = way.stride, .no_pace = way.no_pace };
     x->s.training.micro_batches = way.micro_batches;
     bool ok = CHECK(build_graph(&g, &x->s, &x->sw, &err)) &&
               CHECK(sim_run(&r, &g, &x->s.machine, &x->sw, &options, &err)) &&
