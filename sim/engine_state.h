@@ -323,10 +323,9 @@ typedef struct Sim {
     uint32_t *component;
     uint32_t component_cap;
 
+    /* Collectives of one kind and size have the same number, sends and receives each their own. */
     uint32_t comm_keys_n, sends_n;
-    uint32_t
-        *comm_key; /* by graph op: collectives of one kind and size have the same; sends and
-                              receives have numbers of their own */
+    uint32_t *comm_key;    /* by graph op */
     CommCost **comm_cache; /* by group class, then comm_key; solo_rate 0: not known yet */
 
     EventQueue events;
