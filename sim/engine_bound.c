@@ -96,23 +96,23 @@ static const Busy *busy_of(Sim *sim, Runner *r, uint32_t segment, Busy *busy)
 }
 
 /* Of those between the first and the last, which may have kernels of their own, the one that the
- * compute lane is done with soonest; work_ns: by micro-batch. */
+ * compute lane is done with soonest; work_ns: LIKE_REST times by micro-batch. */
 static void find_lightest(Sim *sim, Runner *r, Busy *busy, double *work_ns, uint32_t *like)
 {
     uint32_t n = role_micro_batches(r->role);
-    for (int k = 0; k < LIKES; k++)
+    memset(work_ns, 0, (size_t)LIKE_REST * n * sizeof *work_ns);
+    for (uint32_t i = 0; i < r->role->instances_n; i++) {
+        const Instance *in = &r->role->instances[i];
+        int k = like_of(&sim->g->segments[in->segment]);
+        if (in->micro_batch != NONE_U32 && k != LIKE_REST)
+            work_ns[(size_t)k * n + in->micro_batch] +=
+                busy_of(sim, r, in->segment, busy)->lane_ns[LANE_COMPUTE];
+    }
+    for (int k = 0; k < LIKES; k++) {
+        const double *work = work_ns + (size_t)k * n;
         like[k] = n / 2;
-    for (int k = 0; k < LIKE_REST; k++) {
-        memset(work_ns, 0, n * sizeof *work_ns);
-        for (uint32_t i = 0; i < r->role->instances_n; i++) {
-            const Instance *in = &r->role->instances[i];
-            if (in->micro_batch != NONE_U32 && like_of(&sim->g->segments[in->segment]) == k)
-                work_ns[in->micro_batch] +=
-                    busy_of(sim, r, in->segment, busy)->lane_ns[LANE_COMPUTE];
-        }
-        for (uint32_t m = 1; m + 1 < n; m++)
-            if (work_ns[m] < work_ns[like[k]])
-                like[k] = m;
+        for (uint32_t m = 1; m + 1 < n && k != LIKE_REST; m++)
+            like[k] = work[m] < work[like[k]] ? m : like[k];
     }
 }
 
@@ -132,7 +132,7 @@ static void count_visits(const Graph *g, const Role *r, uint32_t left_out, const
     }
 }
 
-/* busy: by segment, as it is with the rank before; work_ns: room for a role's micro-batches. */
+/* busy: by segment, as it is with the rank before; work_ns: room for find_lightest. */
 static Rank time_rank(Sim *sim, Runner *r, uint32_t left_out, Visits *visits, Busy *busy,
                       double *work_ns)
 {
@@ -180,7 +180,7 @@ static void longest_rank(Sim *sim, uint32_t left_out, void *step_ns)
         pass_ns[i] = INFINITY;
         micro_batches = max_u64(micro_batches, role_micro_batches(&sim->g->roles[i]));
     }
-    double *work_ns = PUSH_ARRAY(&sim->arena, double, micro_batches + 1);
+    double *work_ns = PUSH_ARRAY(&sim->arena, double, LIKE_REST *micro_batches + 1);
     for (uint32_t i = 0; i < sim->runners_n; i++) {
         const Runner *r = &sim->runners[i];
         rank[i] = time_rank(sim, &sim->runners[i], left_out, visits, busy, work_ns);

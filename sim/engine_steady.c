@@ -52,24 +52,16 @@ uint32_t steady_first_of(const Role *r, uint32_t from, uint32_t micro_batch)
  * micro-batches come in groups: whole strides take turns in the same way, whatever follows. */
 static uint32_t limit_of(const Role *r, bool in_groups)
 {
-    uint32_t last = 0, chunk = 0;
-    for (uint32_t i = 0; i < r->instances_n; i++) {
+    uint32_t n = role_micro_batches(r), last = n > 0 ? n - 1 : 0, chunk = 0;
+    uint32_t limit = steady_first_of(r, 0, last);
+    for (uint32_t i = limit; i < r->instances_n && in_groups; i++) {
         const Instance *in = &r->instances[i];
-        if (!is_of(in, last))
+        if (!is_of(in, last) || in->chunk == NONE_U32 || in->chunk <= chunk)
             continue;
-        if (in->micro_batch > last)
-            chunk = 0;
-        last = in->micro_batch;
-        if (in->chunk != NONE_U32 && in->chunk > chunk)
-            chunk = in->chunk;
+        chunk = in->chunk;
+        limit = i;
     }
-    uint32_t i = steady_first_of(r, 0, last);
-    if (!in_groups)
-        return i;
-    while (i < r->instances_n &&
-           !(is_of(&r->instances[i], last) && (r->instances[i].chunk == chunk || chunk == 0)))
-        i++;
-    return i;
+    return limit;
 }
 
 static void find_segments(Steady *s)
