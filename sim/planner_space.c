@@ -13,6 +13,7 @@
  *     micro-batch   of what divides the replica's batch always the largest that is at most twice
  *                   the one before (powers of two, of a batch that is one); and the scenario's own
  *     virtual stages   in the same way, where every chunk has as many blocks
+ *     schedule   1f1b and interleaved; another where --set asks for it
  *     strategy   ddp, zero1, fsdp; zero2 and hsdp (sharding within the node) with pp 1;
  *                one alone where nothing is replicated
  *
@@ -232,12 +233,15 @@ static void try_tensor(Plan *p, PlanCandidate c)
     }
 }
 
-/* Schedules that few stacks have are tried where --set asks for them. */
+static const char schedule_key[] = "parallel.schedule";
+
+/* Schedules that few stacks have, or that others beat, are tried where --set asks for them. */
 static void try_named_schedule(Plan *p, PlanCandidate c)
 {
-    static const char key[] = "parallel.schedule";
-    for (int k = SCHEDULE_ZB_H1; k <= SCHEDULE_DUALPIPE && c.pp > 1 && plan_fixed(p, key); k++)
-        if (plan_has(p, key, schedule_names[k])) {
+    bool asked = p->lists_schedules || plan_fixed(p, schedule_key);
+    for (int k = 0; k < SCHEDULE_N && c.pp > 1 && asked; k++)
+        if (k != SCHEDULE_1F1B && k != SCHEDULE_INTERLEAVED &&
+            plan_has(p, schedule_key, schedule_names[k])) {
             c.schedule = (Schedule)k;
             c.virtual_stages = schedule_is_vee((Schedule)k) ? 2 : 1;
             try_tensor(p, c);
@@ -467,7 +471,9 @@ static void enumerate_without(Plan *p, const char *key)
             rest[free.settings_n++] = asked->settings[i];
     }
     p->options = &free;
+    p->lists_schedules = key && strcmp(key, schedule_key) == 0;
     enumerate(p);
+    p->lists_schedules = false;
     p->options = asked;
 }
 
