@@ -50,6 +50,16 @@ uint32_t tape_bias(Build *b, Tape *t, uint32_t x, const char *name)
                                       .param = { p } });
 }
 
+/* A row of it for each of so many experts. */
+uint32_t tape_expert_bias(Build *b, Tape *t, uint32_t x, const char *name, uint64_t groups)
+{
+    uint32_t y = tape_bias(b, t, x, name);
+    TapeValue *bias = &t->values[t->ops[t->ops_n - 1].param[0]];
+    bias->rows = groups;
+    bias->expert = experts_apart(b);
+    return y;
+}
+
 static uint32_t tape_cast(Tape *t, uint32_t x, const char *op, const char *made, DType dtype)
 {
     TapeValue v = t->values[x];
@@ -87,6 +97,8 @@ uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec)
     t->values[y].columns = spec->columns;
     t->values[y].dtype = act_dtype(training);
     t->values[y].kv_columns = spec->kv_columns;
+    if (spec->bias && spec->groups)
+        return tape_expert_bias(b, t, y, spec->name, spec->groups);
     return spec->bias ? tape_bias(b, t, y, spec->name) : y;
 }
 

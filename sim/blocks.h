@@ -141,6 +141,7 @@ uint32_t tape_narrow(Build *b, Tape *t, uint32_t x);
  * saved, as in Transformer Engine. */
 uint32_t tape_quantize(Build *b, Tape *t, uint32_t x);
 uint32_t tape_bias(Build *b, Tape *t, uint32_t x, const char *name);
+uint32_t tape_expert_bias(Build *b, Tape *t, uint32_t x, const char *name, uint64_t groups);
 /* Idle where the software trains without dropout. */
 uint32_t tape_dropout(Build *b, Tape *t, uint32_t x);
 uint32_t tape_add(Build *b, Tape *t, uint32_t x, uint32_t y);

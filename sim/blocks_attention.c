@@ -5,15 +5,19 @@
  *
  * With kv_rank, q, k and v come out of latents instead: blocks_latent.c.
  */
+#include <math.h>
+
 #include "sim/blocks_layer.h"
 
-/* A norm over each head's q and k: the first columns of qkv. */
+/* A norm over each head's q and k, or over those of all heads: the first columns of qkv. */
 static uint32_t qk_norm(Maker *k, uint32_t qkv)
 {
     const Transformer *m = k->m;
     uint64_t q = (uint64_t)m->heads * m->head_dim, kv = (uint64_t)m->kv_heads * m->head_dim;
-    TapeOp op = norm_op(k, qkv, m->head_dim, "attention.q_norm");
-    TapeOp second = norm_op(k, qkv, m->head_dim, "attention.k_norm");
+    bool whole = m->qk_norm_whole;
+    uint64_t each = m->qk_norm_plain ? 0 : m->head_dim;
+    TapeOp op = norm_op(k, qkv, whole ? q : each, "attention.q_norm");
+    TapeOp second = norm_op(k, qkv, whole ? kv : each, "attention.k_norm");
     for (uint32_t i = 0; i < second.param_n; i++)
         op.param[op.param_n++] = second.param[i];
     op.name = NAME_QK_NORM;
@@ -21,8 +25,8 @@ static uint32_t qk_norm(Maker *k, uint32_t qkv)
     return norm_make(k, op,
                      (Normed){ .columns = q + kv,
                                .kv_columns = kv,
-                               .vectors = (uint64_t)m->heads + m->kv_heads,
-                               .kv_vectors = m->kv_heads });
+                               .vectors = whole ? 2 : (uint64_t)m->heads + m->kv_heads,
+                               .kv_vectors = whole ? 1 : m->kv_heads });
 }
 
 /* Pairs of one query head and sample: all of them, or those the mask lets through. */
@@ -40,6 +44,10 @@ static double pairs_masked(const Maker *k, uint32_t window)
     if (!window || window >= s)
         return s * (s + 1) / 2;
     double w = window;
+    if (k->m->chunked) {
+        double rest = s - floor(s / w) * w; /* of the last chunk */
+        return floor(s / w) * w * (w + 1) / 2 + rest * (rest + 1) / 2;
+    }
     return w * (w + 1) / 2 + (s - w) * w;
 }
 
@@ -146,16 +154,17 @@ static uint32_t usual_attention(Maker *k, uint32_t x, uint32_t window)
                                               .bias = m->qkv_bias,
                                               .quantized = true,
                                               .tp = TP_COLUMN });
-    uint32_t qk = m->qk_norm ? qk_norm(k, qkv) : qkv;
-    if (m->positions == POS_ROPE) {
+    bool norms = m->qk_norm && !(m->qk_norm_plain && k->plain);
+    uint32_t qk = norms ? qk_norm(k, qkv) : qkv;
+    if (m->positions == POS_ROPE && !k->plain) {
         qk = tape_in_place(k->t, (TapeOp){ .kind = OP_ROPE,
                                            .name = "attention.rope",
                                            .dtype = k->act,
                                            .in_n = 1,
                                            .in = { qk },
-                                           .slice = !m->qk_norm, /* v stays */
+                                           .slice = !norms, /* v stays */
                                            .chain = fusion_of(k->b).rope_chain });
-        if (!m->qk_norm)
+        if (!norms)
             qkv = qk;
     }
     return attention_core(k, qk, qkv, window);
@@ -167,11 +176,23 @@ static uint32_t latent_attention(Maker *k, uint32_t x, uint32_t window)
     return attention_core(k, in.q, in.kv, window);
 }
 
+/* A number of each head that its softmax divides by, too: scales what attention gave, by a kernel
+ * of its own as torchtitan's, whose attention knows of none (models/attention.py; Transformer
+ * Engine's does).  That reads and writes what adding a bias would. */
+static uint32_t add_sinks(Maker *k, uint32_t x)
+{
+    uint32_t y = tape_bias(k->b, k->t, x, "attention.sinks");
+    k->t->values[k->t->ops[k->t->ops_n - 1].param[0]].columns = k->m->heads;
+    return y;
+}
+
 uint32_t block_attention(Maker *k, uint32_t x, uint32_t window)
 {
     x = tape_quantize(k->b, k->t, tape_narrow(k->b, k->t, x));
     uint32_t y =
         k->m->kv_rank > 0 ? latent_attention(k, x, window) : usual_attention(k, x, window);
+    if (k->m->sinks)
+        y = add_sinks(k, y);
     return tape_linear(k->b, k->t, tape_quantize(k->b, k->t, y),
                        &(LinearSpec){ .name = "attention.out",
                                       .columns = k->m->hidden,

@@ -40,7 +40,7 @@
  * router that is not balanced is slower: the fullest rank sets the pace.
  *
  * LEFT OUT.  The exchange of how many tokens go where (E numbers) and the host's wait for them,
- * the auxiliary loss, capacity limits, and biases of experts, which grouped matmuls refuse.
+ * the auxiliary loss and capacity limits.
  *
  * Backward mirrors it: each all-to-all is one again, permute sums the k gradients of a token,
  * the weighted sum gives those of rows and weights (the combined rows are saved for it).
@@ -57,6 +57,8 @@ static uint32_t choose_experts(Build *b, Tape *t, uint32_t x)
     uint32_t w =
         tape_param(t, "router.weight", build_formats(b).read, m->experts, t->values[x].columns);
     uint32_t logits = tape_matmul(t, "router", t->values[x].dtype, x, w, TP_FOLLOW);
+    if (m->mlp_bias)
+        logits = tape_bias(b, t, logits, "router");
     TapeOp op = { .kind = OP_SOFTMAX,
                   .name = "router.top_k",
                   .dtype = DTYPE_F32,
@@ -150,6 +152,8 @@ static uint32_t local_experts(Build *b, Tape *t, uint32_t x, uint64_t routed)
                                       .ffn = m->moe_ffn,
                                       .groups = here,
                                       .whole = expert_tp(b) == 1 });
+    if (m->mlp_bias)
+        y = tape_expert_bias(b, t, y, "experts.down", here);
     return sorts ? move_rows(t, y, "experts.unsort", rows, TP_FOLLOW) : y;
 }
 

@@ -4,6 +4,7 @@
  *     pre-norm (GPT, Llama)            x -+- norm -- attention -- (+) -+- norm -- mlp -- (+) -> out
  *                                         +------------------------+   +------------------+
  *     sandwich_norm (Gemma 2)          ... attention -- norm -- (+) ... mlp -- norm -- (+)
+ *     branch_norm (OLMo 2)             x -+- attention -- norm -- (+) -+- mlp -- norm -- (+) -> out
  *     post_norm (BERT)                 x -+- attention -- (+) -- norm -+- mlp -- (+) -- norm -> out
  *                                         +-----------------+          +----------+
  *     parallel_block (GPT-NeoX)        x -+- norm -+- attention --+
@@ -33,7 +34,7 @@ TapeOp norm_op(Maker *k, uint32_t x, uint64_t width, const char *name)
                   .in_n = 1,
                   .in = { x },
                   .chain = rms && fusion_of(k->b).norm_chain };
-    if (!k->m->norm_plain) {
+    if (!k->m->norm_plain && width > 0) {
         op.param[op.param_n++] =
             tape_param(t, arena_printf(t->arena, "%s.weight", name), k->param, 1, width);
         if (k->m->norm_bias)
@@ -96,7 +97,7 @@ static uint32_t out_bias(Maker *k, uint32_t x)
 
 static uint32_t down_bias(Maker *k, uint32_t x)
 {
-    return k->m->mlp_bias ? tape_bias(k->b, k->t, x, "mlp.down") : x;
+    return k->m->mlp_bias && !k->moe ? tape_bias(k->b, k->t, x, "mlp.down") : x;
 }
 
 /* ---- the layer ---- */
@@ -104,16 +105,17 @@ static uint32_t down_bias(Maker *k, uint32_t x)
 static uint32_t sequential_layer(Maker *k, uint32_t x, uint32_t window)
 {
     const Transformer *m = k->m;
-    uint32_t y = m->post_norm ? x : block_norm(k, x, "norm1");
+    bool before = !m->post_norm && !m->branch_norm, after = m->sandwich_norm || m->branch_norm;
+    uint32_t y = before ? block_norm(k, x, "norm1") : x;
     y = tape_dropout(k->b, k->t, out_bias(k, block_attention(k, y, window)));
-    if (m->sandwich_norm)
+    if (after)
         y = block_norm(k, y, "norm1_after");
     x = tape_add(k->b, k->t, x, y);
     if (m->post_norm)
         x = block_norm(k, x, "norm1");
-    y = m->post_norm ? x : block_norm(k, x, "norm2");
+    y = before ? block_norm(k, x, "norm2") : x;
     y = tape_dropout(k->b, k->t, down_bias(k, mlp(k, y)));
-    if (m->sandwich_norm)
+    if (after)
         y = block_norm(k, y, "norm2_after");
     x = tape_add(k->b, k->t, x, y);
     return m->post_norm ? block_norm(k, x, "norm2") : x;
@@ -290,10 +292,16 @@ static void make_head(Maker *k)
 static bool check(const Build *b, const Transformer *m, Err *err)
 {
     uint32_t tp = b->s->parallel.tp;
-    if (m->experts && m->mlp_bias)
+    if (m->experts && m->mlp_bias && expert_tp(b) > 1)
         return err_set(err,
-                       "experts with biases cannot be simulated, Megatron's grouped matmuls "
-                       "have none; model.bias false is allowed");
+                       "experts with biases cannot be split over tp = %" PRIu32
+                       " ranks; parallel.etp 1 is allowed",
+                       tp);
+    if (m->qk_norm_whole && tp > 1)
+        return err_set(err,
+                       "a norm over the queries of all heads cannot be split over tp = %" PRIu32
+                       " ranks; 1 is allowed",
+                       tp);
     if (m->headless)
         return err_set(err, "a model without a head cannot be trained; give it one "
                             "(an architecture such as LlamaForCausalLM)");
@@ -314,18 +322,22 @@ static bool check(const Build *b, const Transformer *m, Err *err)
     return true;
 }
 
-/* Layers differ by their window, and by whether they have experts. */
-enum { LAYER_TYPES = 4 };
+/* Layers differ by their window, by whether they have experts, and by whether positions. */
+enum { LAYER_TYPES = 8 };
 
 static uint32_t layer_type(Maker *k, ModelPlan *p, uint32_t *types, uint32_t layer)
 {
-    static const char *const names[LAYER_TYPES] = { "layer", "windowed layer", "moe layer",
-                                                    "windowed moe layer" };
+    static const char *const names[LAYER_TYPES] = {
+        "layer",       "windowed layer",       "moe layer",       "windowed moe layer",
+        "plain layer", "windowed plain layer", "plain moe layer", "windowed plain moe layer"
+    };
     uint32_t window = transformer_window(k->m, layer);
     if (window >= k->b->s->training.seq_len)
         window = 0; /* masks nothing */
     k->moe = transformer_is_moe(k->m, layer);
-    uint32_t which = (window ? 1u : 0u) + (k->moe ? 2u : 0u), *type = &types[which];
+    k->plain = transformer_is_plain(k->m, layer);
+    uint32_t which = (window ? 1u : 0u) + (k->moe ? 2u : 0u) + (k->plain ? 4u : 0u);
+    uint32_t *type = &types[which];
     if (*type == NONE_U32) {
         *type = p->types_n;
         BlockPlan *plan = plan_type(k->b, p, names[which], BLOCK_LAYER);
@@ -363,7 +375,9 @@ bool plan_transformer(Build *b, ModelPlan *p, Err *err)
     make_embedding(&k);
     uint32_t embedding_params_n = k.t->params_n;
     plan_block(b, BLOCK_EMBEDDING, NONE_U32, 0);
-    uint32_t types[LAYER_TYPES] = { NONE_U32, NONE_U32, NONE_U32, NONE_U32 };
+    uint32_t types[LAYER_TYPES];
+    for (uint32_t i = 0; i < LAYER_TYPES; i++)
+        types[i] = NONE_U32;
     for (uint32_t i = 0; i < m->layers; i++)
         plan_block(b, BLOCK_LAYER, i, layer_type(&k, p, types, i));
 

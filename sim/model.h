@@ -36,24 +36,30 @@ typedef struct Transformer {
     bool qkv_bias, out_bias, mlp_bias; /* attention in, attention out, both MLP matmuls */
     bool norm_bias;                    /* LayerNorm with bias */
     bool qk_norm;                      /* a norm over each head's q and k (Qwen 3) */
-    bool parallel_block;               /* attention and MLP read the same input (GPT-NeoX) */
-    bool two_norms_parallel;           /* parallel_block with a norm for each branch */
-    bool sandwich_norm;                /* also norms after attention and MLP (Gemma 2) */
-    bool post_norm;                    /* norm after the residual add (BERT, OPT-350m) */
-    bool final_norm;                   /* norm before the head */
-    bool embedding_norm;               /* norm after the embedding (BERT) */
-    bool head_bias;                    /* vocabulary-sized bias on the head (BERT) */
-    bool head_transform;    /* dense + activation + norm before the decoder (BERT MLM) */
-    bool pooler;            /* dense on the first token (BERT) */
-    uint32_t token_types;   /* segment embeddings, 0 = none (BERT: 2) */
-    uint32_t position_rows; /* rows of the learned position table; 0 unless POS_LEARNED */
-    uint32_t window;        /* sliding attention window in tokens, 0 = none; */
+    bool qk_norm_whole;                /* ... over those of all heads together (OLMo 2) */
+    bool qk_norm_plain;      /* ... without weights, and only where they turn (Llama 4) */
+    bool parallel_block;     /* attention and MLP read the same input (GPT-NeoX) */
+    bool two_norms_parallel; /* parallel_block with a norm for each branch */
+    bool sandwich_norm;      /* also norms after attention and MLP (Gemma 2) */
+    bool branch_norm;        /* norms after attention and MLP alone (OLMo 2) */
+    bool post_norm;          /* norm after the residual add (BERT, OPT-350m) */
+    bool final_norm;         /* norm before the head */
+    bool embedding_norm;     /* norm after the embedding (BERT) */
+    bool head_bias;          /* vocabulary-sized bias on the head (BERT) */
+    bool head_transform;     /* dense + activation + norm before the decoder (BERT MLM) */
+    bool pooler;             /* dense on the first token (BERT) */
+    uint32_t token_types;    /* segment embeddings, 0 = none (BERT: 2) */
+    uint32_t position_rows;  /* rows of the learned position table; 0 unless POS_LEARNED */
+    uint32_t window;         /* sliding attention window in tokens, 0 = none; */
     uint32_t window_first, window_every; /* of layers first, first + every, ... (Gemma 2) */
     uint32_t window_but_every; /* but not each so-many-th layer (Gemma 3: 6); 0: no exception */
-    uint32_t embedding_dim;    /* != hidden when projected in and out (OPT-350m); else hidden */
-    bool norm_plain;           /* norms hold no weights at all (OPT without affine norms) */
-    bool headless;             /* no projection onto the vocabulary (BertModel, LlamaModel) */
-    bool next_sentence;        /* a two-way classifier behind the pooler (BertForPreTraining) */
+    bool chunked;              /* the window is a chunk, which sees none before it (Llama 4) */
+    uint32_t plain_every;   /* each so-many-th layer has no positions (SmolLM 3: 4); 0: none */
+    bool sinks;             /* a number a head in attention's softmax (GPT-OSS) */
+    uint32_t embedding_dim; /* != hidden when projected in and out (OPT-350m); else hidden */
+    bool norm_plain;        /* norms hold no weights at all (OPT without affine norms) */
+    bool headless;          /* no projection onto the vocabulary (BertModel, LlamaModel) */
+    bool next_sentence;     /* a two-way classifier behind the pooler (BertForPreTraining) */
 
     /* Latent attention (DeepSeek): keys and values come out of kv_rank columns, queries out of
      * q_rank, 0 = straight out of the layer's input.  kv_rank = 0: none of this. */
@@ -62,7 +68,8 @@ typedef struct Transformer {
         rope_dim; /* columns at the end of head_dim with positions; one key's for all heads */
     uint32_t value_dim; /* width of a value's head */
 
-    /* Mixture of experts; experts = 0: dense.  See transformer_is_moe. */
+    /* Mixture of experts; experts = 0: dense.  See transformer_is_moe.  With mlp_bias experts and
+     * their router have biases, too. */
     uint32_t experts, experts_per_token, moe_every, moe_ffn;
     uint32_t shared_expert_ffn; /* width of what every token visits, 0 = none */
     bool shared_expert_gate;    /* a sigmoid says how much that counts (Qwen 2 MoE) */
@@ -152,5 +159,7 @@ uint64_t transformer_head_params(const Transformer *t);
 bool transformer_is_moe(const Transformer *t, uint32_t layer);
 /* The attention window of layer in tokens, 0 when it sees the whole sequence. */
 uint32_t transformer_window(const Transformer *t, uint32_t layer);
+/* Does layer do without the model's positions? */
+bool transformer_is_plain(const Transformer *t, uint32_t layer);
 
 #endif

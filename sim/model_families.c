@@ -3,7 +3,8 @@
  *
  * How a family calls its sizes, the defaults that transformers 4.57 takes for
  * missing ones, and a function for what its code fixes and the keys that only it
- * has: which norms, biases and positions, which layers see a window, experts.
+ * has: which norms, biases and positions, which layers see a window.  Families with experts:
+ * model_families_moe.c.
  *
  * null is what Python makes of it: "sliding_window": null is no window where
  * leaving the key out means 4096 (Mistral); a null head count is derived.
@@ -12,51 +13,53 @@
 
 /* ---- keys shared by several families ---- */
 
-static uint32_t read_u32(JsonObj *o, const char *key, uint32_t min, uint32_t max,
-                         uint32_t fallback)
+uint32_t family_u32(JsonObj *o, const char *key, uint32_t min, uint32_t max, uint32_t fallback)
 {
     return (uint32_t)json_count(o, key, min, max, fallback);
 }
 
-static void read_tie(Transformer *t, JsonObj *o, bool fallback)
+void family_tie(Transformer *t, JsonObj *o, bool fallback)
 {
     t->tied_embeddings = json_bool(o, "tie_word_embeddings", fallback);
 }
 
-static void read_attention_bias(Transformer *t, JsonObj *o, bool fallback)
+void family_attention_bias(Transformer *t, JsonObj *o, bool fallback)
 {
     t->qkv_bias = t->out_bias = json_bool(o, "attention_bias", fallback);
 }
 
-static void refuse_true(JsonObj *o, const char *key)
+void family_refuse_true(JsonObj *o, const char *key)
 {
     if (json_has(o, key) && json_bool(o, key, false))
         o->ok = json_fail(json_member(o->node, key), o->err,
                           "true is not simulated, false allowed");
 }
 
-/* 0 = none, also for null. */
-static uint32_t read_window(JsonObj *o, uint32_t fallback)
+uint32_t family_window(JsonObj *o, uint32_t fallback)
 {
-    const char *key = "sliding_window";
-    if (!json_has(o, key))
-        return json_type(json_member(o->node, key)) == JSON_NULL ? 0 : fallback;
-    return read_u32(o, key, 1, MODEL_SEQ_MAX, 0);
+    return family_tokens(o, "sliding_window", fallback);
 }
 
-/* Dense layers of a mixture may only come first: [0, 1, ...]. */
-static void read_dense_first(Transformer *t, JsonObj *o)
+uint32_t family_tokens(JsonObj *o, const char *key, uint32_t fallback)
 {
-    JsonNode list = json_get(o, "mlp_only_layers");
-    if (o->ok && list.item && json_type(list) != JSON_ARRAY)
-        o->ok = json_fail(list, o->err, "a list of layers is expected, not %s",
-                          json_type_name(json_type(list)));
+    if (!json_has(o, key))
+        return json_type(json_member(o->node, key)) == JSON_NULL ? 0 : fallback;
+    return family_u32(o, key, 1, MODEL_SEQ_MAX, 0);
+}
+
+/* The layers without positions one by one, a 0 each, where a file lists them. */
+void family_read_plain_layers(Transformer *t, JsonObj *o)
+{
+    JsonNode list = json_get(o, "no_rope_layers");
     JsonNode at = json_first(list);
-    for (size_t i = 0; o->ok && at.item; at = json_next(at, list, ++i)) {
-        if (json_type(at) != JSON_NUMBER || json_value(at) != (double)i)
+    if (o->ok && at.item && json_items_n(list) < t->layers)
+        o->ok = json_fail(list, o->err, "a list of %" PRIu32 " numbers is expected", t->layers);
+    for (uint32_t l = 0; o->ok && at.item && l < t->layers; at = json_next(at, list, ++l)) {
+        double want = transformer_is_plain(t, l) ? 0 : 1;
+        if (json_type(at) != JSON_NUMBER || json_value(at) != want)
             o->ok = json_fail(at, o->err,
-                              "only the first layers can be dense, %zu is expected here", i);
-        t->dense_first++;
+                              "%g is expected, as no_rope_layer_interval %" PRIu32 " says",
+                              want, t->plain_every);
     }
 }
 
@@ -72,7 +75,7 @@ static void gpt_habit(Transformer *t)
     t->rope_theta = 10000;
 }
 
-static void llama_habit(Transformer *t)
+void family_llama_habit(Transformer *t)
 {
     t->norm = NORM_RMSNORM;
     t->gated = true;
@@ -94,8 +97,8 @@ static void read_gpt2(Transformer *t, JsonObj *o)
     gpt_habit(t);
     read_dropout(t, o, "resid_pdrop", 0.1);
     t->position_rows = t->max_seq;
-    read_tie(t, o, true);
-    refuse_true(o, "add_cross_attention");
+    family_tie(t, o, true);
+    family_refuse_true(o, "add_cross_attention");
 }
 
 static void read_gpt_neox(Transformer *t, JsonObj *o)
@@ -103,8 +106,8 @@ static void read_gpt_neox(Transformer *t, JsonObj *o)
     gpt_habit(t);
     read_dropout(t, o, "hidden_dropout", 0);
     t->positions = POS_ROPE;
-    read_tie(t, o, false);
-    read_attention_bias(t, o, true);
+    family_tie(t, o, false);
+    family_attention_bias(t, o, true);
     t->parallel_block = t->two_norms_parallel = json_bool(o, "use_parallel_residual", true);
     if (!json_has(o, "rotary_pct"))
         t->other_numerics = "rotary_pct 0.25";
@@ -134,7 +137,7 @@ static void read_gptj(Transformer *t, JsonObj *o)
     t->other_numerics = "rotation of neighbouring columns (rotary_dim)";
     t->qkv_bias = t->out_bias = false;
     t->head_bias = true;
-    read_tie(t, o, false);
+    family_tie(t, o, false);
 }
 
 static void read_phi(Transformer *t, JsonObj *o)
@@ -146,8 +149,8 @@ static void read_phi(Transformer *t, JsonObj *o)
     if (!json_has(o, "partial_rotary_factor"))
         t->other_numerics = "partial_rotary_factor 0.5";
     t->head_bias = true;
-    read_tie(t, o, false);
-    refuse_true(o, "qk_layernorm");
+    family_tie(t, o, false);
+    family_refuse_true(o, "qk_layernorm");
 }
 
 static void read_starcoder2(Transformer *t, JsonObj *o)
@@ -156,8 +159,8 @@ static void read_starcoder2(Transformer *t, JsonObj *o)
     read_dropout(t, o, "residual_dropout", 0);
     t->positions = POS_ROPE;
     t->qkv_bias = t->out_bias = t->mlp_bias = json_bool(o, "use_bias", true);
-    t->window = read_window(o, 0);
-    read_tie(t, o, true);
+    t->window = family_window(o, 0);
+    family_tie(t, o, true);
 }
 
 static void read_bloom(Transformer *t, JsonObj *o)
@@ -166,8 +169,8 @@ static void read_bloom(Transformer *t, JsonObj *o)
     read_dropout(t, o, "hidden_dropout", 0);
     t->positions = POS_ALIBI;
     t->embedding_norm = true;
-    read_tie(t, o, true);
-    refuse_true(o, "apply_residual_connection_post_layernorm");
+    family_tie(t, o, true);
+    family_refuse_true(o, "apply_residual_connection_post_layernorm");
 }
 
 /* 40B and larger have the new architecture: grouped queries, a norm for each branch. */
@@ -185,9 +188,9 @@ static void read_falcon(Transformer *t, JsonObj *o)
     if (!newer && !json_has(o, native_keys.kv_heads))
         t->kv_heads = one_key ? 1 : t->heads;
     t->parallel_block = newer || json_bool(o, "parallel_attn", true);
-    uint32_t norms = read_u32(o, "num_ln_in_parallel_attn", 1, 2, newer ? 2 : 1);
+    uint32_t norms = family_u32(o, "num_ln_in_parallel_attn", 1, 2, newer ? 2 : 1);
     t->two_norms_parallel = t->parallel_block && newer && norms == 2;
-    read_tie(t, o, true);
+    family_tie(t, o, true);
 }
 
 /* transformers' code has no biases, whatever no_bias says, and no norm over queries and keys. */
@@ -197,17 +200,17 @@ static void read_mpt(Transformer *t, JsonObj *o)
     t->norm_bias = t->qkv_bias = t->out_bias = t->mlp_bias = false;
     read_dropout(t, o, "resid_pdrop", 0);
     t->positions = POS_ALIBI;
-    uint32_t ratio = read_u32(o, "expansion_ratio", 1, MODEL_FFN_MAX / MODEL_WIDTH_MAX, 4);
+    uint32_t ratio = family_u32(o, "expansion_ratio", 1, MODEL_FFN_MAX / MODEL_WIDTH_MAX, 4);
     if (!json_has(o, native_keys.ffn))
         t->ffn = ratio * t->hidden;
-    read_tie(t, o, true);
+    family_tie(t, o, true);
     JsonNode attention = json_get(o, "attn_config");
     if (!o->ok || !attention.item)
         return;
     JsonObj a = json_begin(attention, o->err);
     if (!json_bool(&a, "alibi", true))
         t->positions = POS_NONE;
-    refuse_true(&a, "qk_ln");
+    family_refuse_true(&a, "qk_ln");
     o->ok = json_end_lax(&a);
 }
 
@@ -216,8 +219,8 @@ static void read_opt(Transformer *t, JsonObj *o)
     gpt_habit(t);
     read_dropout(t, o, "dropout", 0.1);
     t->position_rows = t->max_seq + 2; /* OPT looks positions up at an offset of 2 */
-    read_tie(t, o, true);
-    t->embedding_dim = read_u32(o, "word_embed_proj_dim", 1, MODEL_WIDTH_MAX, t->hidden);
+    family_tie(t, o, true);
+    t->embedding_dim = family_u32(o, "word_embed_proj_dim", 1, MODEL_WIDTH_MAX, t->hidden);
     t->post_norm = !json_bool(o, "do_layer_norm_before", true);
     t->final_norm = !t->post_norm && !json_bool(o, "_remove_final_layer_norm", false);
     t->norm_plain = !json_bool(o, "layer_norm_elementwise_affine", true);
@@ -233,18 +236,18 @@ static void read_bert(Transformer *t, JsonObj *o)
     t->final_norm = false;
     t->post_norm = t->embedding_norm = true;
     t->position_rows = t->max_seq;
-    read_tie(t, o, true);
-    t->token_types = read_u32(o, "type_vocab_size", 0, MODEL_VOCAB_MAX, 2);
+    family_tie(t, o, true);
+    t->token_types = family_u32(o, "type_vocab_size", 0, MODEL_VOCAB_MAX, 2);
     json_word(o, "position_embedding_type", positions, ARRAY_N(positions), 0);
     t->causal = json_bool(o, "is_decoder", false);
-    refuse_true(o, "add_cross_attention");
+    family_refuse_true(o, "add_cross_attention");
 }
 
 static void read_llama(Transformer *t, JsonObj *o)
 {
-    llama_habit(t);
-    read_tie(t, o, false);
-    read_attention_bias(t, o, false);
+    family_llama_habit(t);
+    family_tie(t, o, false);
+    family_attention_bias(t, o, false);
     t->mlp_bias = json_bool(o, "mlp_bias", false);
 }
 
@@ -257,12 +260,12 @@ static void read_granite(Transformer *t, JsonObj *o)
 
 static void read_olmo(Transformer *t, JsonObj *o)
 {
-    llama_habit(t);
+    family_llama_habit(t);
     t->norm = NORM_LAYERNORM;
     t->norm_plain = true;
     t->norm_eps = 1e-5;
-    read_tie(t, o, false);
-    read_attention_bias(t, o, false);
+    family_tie(t, o, false);
+    family_attention_bias(t, o, false);
     if (json_has(o, "clip_qkv"))
         o->ok = json_fail(json_member(o->node, "clip_qkv"), o->err,
                           "clipping is not simulated, null allowed");
@@ -270,62 +273,127 @@ static void read_olmo(Transformer *t, JsonObj *o)
 
 static void read_stablelm(Transformer *t, JsonObj *o)
 {
-    llama_habit(t);
+    family_llama_habit(t);
     t->norm = NORM_LAYERNORM;
     t->norm_bias = true;
     t->norm_eps = 1e-5;
     if (!json_has(o, "partial_rotary_factor"))
         t->other_numerics = "partial_rotary_factor 0.25";
-    read_tie(t, o, false);
+    family_tie(t, o, false);
     t->qkv_bias = json_bool(o, "use_qkv_bias", false);
     t->parallel_block = json_bool(o, "use_parallel_residual", false);
-    refuse_true(o, "qk_layernorm");
+    family_refuse_true(o, "qk_layernorm");
 }
 
 static void read_cohere(Transformer *t, JsonObj *o)
 {
-    llama_habit(t);
+    family_llama_habit(t);
     parallel_habit(t);
     t->norm = NORM_LAYERNORM;
     t->norm_eps = 1e-5;
     t->other_numerics = "Cohere's rotation of neighbouring columns and scale of logits";
-    read_tie(t, o, true);
-    read_attention_bias(t, o, false);
-    refuse_true(o, "use_qk_norm");
+    family_tie(t, o, true);
+    family_attention_bias(t, o, false);
+    family_refuse_true(o, "use_qk_norm");
 }
 
 static void read_mistral(Transformer *t, JsonObj *o)
 {
-    llama_habit(t);
-    read_tie(t, o, false);
-    t->window = read_window(o, 4096);
+    family_llama_habit(t);
+    family_tie(t, o, false);
+    t->window = family_window(o, 4096);
 }
 
 static void read_phi3(Transformer *t, JsonObj *o)
 {
-    llama_habit(t);
+    family_llama_habit(t);
     t->norm_eps = 1e-5;
-    read_tie(t, o, false);
-    t->window = read_window(o, 0);
-}
-
-static void read_mixtral(Transformer *t, JsonObj *o)
-{
-    llama_habit(t);
-    t->rope_theta = 1e6;
-    read_tie(t, o, false);
-    t->window = read_window(o, 0);
-    t->experts = read_u32(o, "num_local_experts", 1, MODEL_EXPERTS_MAX, 8);
-    t->moe_ffn = t->ffn;
-    shape_read_experts_per_token(t, o, "num_experts_per_tok", 2);
+    family_tie(t, o, false);
+    t->window = family_window(o, 0);
 }
 
 static void read_gemma(Transformer *t, JsonObj *o)
 {
-    llama_habit(t);
+    family_llama_habit(t);
     t->other_numerics = "Gemma's scaled embeddings and (1 + weight) norms";
-    read_tie(t, o, true);
-    read_attention_bias(t, o, false);
+    family_tie(t, o, true);
+    family_attention_bias(t, o, false);
+}
+
+/* OLMo's layers with norms behind the branches, and over all queries and all keys. */
+static void read_olmo2(Transformer *t, JsonObj *o)
+{
+    family_llama_habit(t);
+    t->norm_eps = 1e-5;
+    t->branch_norm = t->qk_norm = t->qk_norm_whole = true;
+    t->other_numerics = "norm over the queries of all heads";
+    family_tie(t, o, false);
+    family_attention_bias(t, o, false);
+}
+
+/* LayerNorms whose gain is 1 + weight. */
+static void read_nemotron(Transformer *t, JsonObj *o)
+{
+    gpt_habit(t);
+    t->positions = POS_ROPE;
+    t->other_numerics = "Nemotron's (1 + weight) norms";
+    family_tie(t, o, false);
+    family_attention_bias(t, o, false);
+    t->mlp_bias = json_bool(o, "mlp_bias", false);
+}
+
+/* attention_bias is of queries, keys and values only. */
+static void read_glm4(Transformer *t, JsonObj *o)
+{
+    family_llama_habit(t);
+    t->sandwich_norm = true;
+    t->other_numerics = "GLM's rotation of neighbouring columns";
+    family_tie(t, o, false);
+    t->qkv_bias = json_bool(o, "attention_bias", true);
+}
+
+/* Layers that see everything have no positions. */
+static void read_cohere2(Transformer *t, JsonObj *o)
+{
+    read_cohere(t, o);
+    t->window = family_window(o, 4096);
+    t->window_but_every = t->plain_every =
+        family_u32(o, "sliding_window_pattern", 1, MODEL_LAYERS_MAX, 4);
+}
+
+static void read_smollm3(Transformer *t, JsonObj *o)
+{
+    read_llama(t, o);
+    family_tie(t, o, true);
+    t->plain_every = family_u32(o, "no_rope_layer_interval", 1, MODEL_LAYERS_MAX, 4);
+    family_refuse_true(o, "use_sliding_window");
+    family_read_plain_layers(t, o);
+}
+
+static void read_ernie(Transformer *t, JsonObj *o)
+{
+    family_llama_habit(t);
+    t->norm_eps = 1e-5;
+    t->other_numerics = "Ernie's rotation of neighbouring columns";
+    family_tie(t, o, true);
+    t->qkv_bias = t->out_bias = t->mlp_bias = json_bool(o, "use_bias", false);
+}
+
+static void read_seed_oss(Transformer *t, JsonObj *o)
+{
+    family_llama_habit(t);
+    family_tie(t, o, false);
+    t->qkv_bias = json_bool(o, "attention_bias", true);
+    t->out_bias = json_bool(o, "attention_out_bias", false);
+    t->mlp_bias = json_bool(o, "mlp_bias", false);
+    read_dropout(t, o, "residual_dropout", 0.1);
+}
+
+/* BERT without the second task; positions start behind the padding's. */
+static void read_roberta(Transformer *t, JsonObj *o)
+{
+    read_bert(t, o);
+    t->other_numerics = "RoBERTa's offset of positions";
 }
 
 /* Every other layer, from the first, looks through a window. */
@@ -333,7 +401,7 @@ static void read_gemma2(Transformer *t, JsonObj *o)
 {
     read_gemma(t, o);
     t->sandwich_norm = true;
-    t->window = read_window(o, 4096);
+    t->window = family_window(o, 4096);
     t->window_every = 2;
 }
 
@@ -342,147 +410,28 @@ static void read_gemma3(Transformer *t, JsonObj *o)
 {
     read_gemma(t, o);
     t->sandwich_norm = t->qk_norm = true;
-    t->window = read_window(o, 4096);
+    t->window = family_window(o, 4096);
     const char *key = json_has(o, "_sliding_window_pattern") ? "_sliding_window_pattern"
                                                              : "sliding_window_pattern";
-    t->window_but_every = read_u32(o, key, 1, MODEL_LAYERS_MAX, 6);
+    t->window_but_every = family_u32(o, key, 1, MODEL_LAYERS_MAX, 6);
 }
 
 static void read_qwen2(Transformer *t, JsonObj *o)
 {
-    llama_habit(t);
-    read_tie(t, o, false);
+    family_llama_habit(t);
+    family_tie(t, o, false);
     t->qkv_bias = true;
     if (!json_bool(o, "use_sliding_window", false))
         return;
-    t->window = read_window(o, 4096);
-    t->window_first = read_u32(o, "max_window_layers", 0, MODEL_LAYERS_MAX, 28);
+    t->window = family_window(o, 4096);
+    t->window_first = family_u32(o, "max_window_layers", 0, MODEL_LAYERS_MAX, 28);
 }
 
 static void read_qwen3(Transformer *t, JsonObj *o)
 {
     read_qwen2(t, o);
     t->qk_norm = true;
-    read_attention_bias(t, o, false);
-}
-
-static void read_qwen_experts(Transformer *t, JsonObj *o, uint32_t experts, uint32_t per_token,
-                              uint32_t ffn)
-{
-    llama_habit(t);
-    read_tie(t, o, false);
-    if (json_bool(o, "use_sliding_window", false))
-        t->window = read_window(o, 4096);
-    t->experts = read_u32(o, "num_experts", 0, MODEL_EXPERTS_MAX, experts);
-    t->moe_ffn = read_u32(o, "moe_intermediate_size", 1, MODEL_FFN_MAX, ffn);
-    t->moe_every = read_u32(o, "decoder_sparse_step", 1, MODEL_LAYERS_MAX, 1);
-    shape_read_experts_per_token(t, o, "num_experts_per_tok", per_token);
-    read_dense_first(t, o);
-}
-
-static void read_qwen2_moe(Transformer *t, JsonObj *o)
-{
-    read_qwen_experts(t, o, 60, 4, 1408);
-    t->qkv_bias = json_bool(o, "qkv_bias", true);
-    t->shared_expert_ffn =
-        read_u32(o, "shared_expert_intermediate_size", 1, MODEL_FFN_MAX, 5632);
-    t->shared_expert_gate = true;
-}
-
-static void read_qwen3_moe(Transformer *t, JsonObj *o)
-{
-    read_qwen_experts(t, o, 128, 8, 768);
-    t->qk_norm = true;
-    read_attention_bias(t, o, false);
-}
-
-/* Experts that some tokens visit, those that all do, and first layers without any. */
-static void read_shared_and_routed(Transformer *t, JsonObj *o, uint32_t moe_ffn,
-                                   uint32_t shared, uint32_t per_token, uint32_t dense)
-{
-    t->moe_ffn = read_u32(o, "moe_intermediate_size", 1, MODEL_FFN_MAX, moe_ffn);
-    shape_read_experts_per_token(t, o, "num_experts_per_tok", per_token);
-    t->dense_first = read_u32(o, "first_k_dense_replace", 0, MODEL_LAYERS_MAX, dense);
-    t->shared_expert_ffn = t->moe_ffn * read_u32(o, "n_shared_experts", 0, 64, shared);
-}
-
-/* Which groups of experts a token may visit: that many of them, 1 of 1 where there is no limit. */
-static void read_expert_groups(Transformer *t, JsonObj *o, uint32_t groups, uint32_t per_token)
-{
-    uint32_t experts = t->experts ? t->experts : 1;
-    t->expert_groups = read_u32(o, "n_group", 1, experts, groups <= experts ? groups : 1);
-    uint32_t n = t->expert_groups ? t->expert_groups : 1;
-    t->groups_per_token = read_u32(o, "topk_group", 1, n, per_token <= n ? per_token : n);
-    if (o->ok && experts % n != 0)
-        o->ok = json_fail(json_member(o->node, "n_group"), o->err,
-                          "%" PRIu32 " groups do not divide %" PRIu32 " experts", n, experts);
-    uint64_t open = (uint64_t)experts / n * t->groups_per_token;
-    if (o->ok && t->experts_per_token > open)
-        o->ok = json_fail(json_member(o->node, "topk_group"), o->err,
-                          "its groups have %" PRIu64 " experts, fewer than the %" PRIu32
-                          " that a token visits",
-                          open, t->experts_per_token);
-}
-
-/* attention_bias is of queries, keys and values only. */
-static void read_glm4_moe(Transformer *t, JsonObj *o)
-{
-    llama_habit(t);
-    t->norm_eps = 1e-5;
-    if (!json_has(o, "partial_rotary_factor"))
-        t->other_numerics = "partial_rotary_factor 0.5";
-    read_tie(t, o, false);
-    t->qkv_bias = json_bool(o, "attention_bias", false);
-    t->qk_norm = json_bool(o, "use_qk_norm", false);
-    t->experts = read_u32(o, "n_routed_experts", 0, MODEL_EXPERTS_MAX, 128);
-    read_shared_and_routed(t, o, 1408, 1, 8, 1);
-    read_expert_groups(t, o, 1, 1);
-}
-
-/* Its heads have no one width; "head_dim", where a file has it, is that of the rotated part. */
-static void read_latent(Transformer *t, JsonObj *o)
-{
-    if (json_has(o, "head_dim") && json_is_set(json_get(o, "head_dim")))
-        o->ok = json_fail(json_member(o->node, "head_dim"), o->err,
-                          "with latent attention it is qk_nope_head_dim + qk_rope_head_dim, "
-                          "which can be set");
-    bool direct = json_type(json_member(o->node, "q_lora_rank")) == JSON_NULL;
-    t->q_rank = direct ? 0 : read_u32(o, "q_lora_rank", 1, MODEL_WIDTH_MAX, 1536);
-    t->kv_rank = read_u32(o, "kv_lora_rank", 1, MODEL_WIDTH_MAX, 512);
-    t->rope_dim = read_u32(o, "qk_rope_head_dim", 1, MODEL_HEAD_DIM_MAX / 2, 64);
-    t->head_dim = t->rope_dim + read_u32(o, "qk_nope_head_dim", 1, MODEL_HEAD_DIM_MAX / 2, 128);
-    t->value_dim = read_u32(o, "v_head_dim", 1, MODEL_HEAD_DIM_MAX, 128);
-    if (json_has(o, "kv_heads") && json_is_set(json_get(o, "kv_heads")))
-        o->ok = json_fail(json_member(o->node, "kv_heads"), o->err,
-                          "with latent attention every head has keys and values of its own");
-    t->kv_heads = t->heads;
-}
-
-static void read_deepseek(Transformer *t, JsonObj *o, uint32_t moe_ffn, uint32_t shared,
-                          uint32_t per_token, uint32_t dense)
-{
-    llama_habit(t);
-    read_tie(t, o, false);
-    read_attention_bias(t, o, false);
-    read_latent(t, o);
-    if (read_u32(o, "moe_layer_freq", 1, MODEL_LAYERS_MAX, 1) != 1)
-        o->ok = json_fail(json_member(o->node, "moe_layer_freq"), o->err,
-                          "only 1 is simulated, experts in every layer but the first ones");
-    read_shared_and_routed(t, o, moe_ffn, shared, per_token, dense);
-}
-
-static void read_deepseek_v2(Transformer *t, JsonObj *o)
-{
-    t->experts = read_u32(o, "n_routed_experts", 0, MODEL_EXPERTS_MAX, 64);
-    read_deepseek(t, o, 1407, 2, 6, 0);
-    read_expert_groups(t, o, 1, 1);
-}
-
-static void read_deepseek_v3(Transformer *t, JsonObj *o)
-{
-    t->experts = read_u32(o, "n_routed_experts", 0, MODEL_EXPERTS_MAX, 256);
-    read_deepseek(t, o, 2048, 1, 8, 3);
-    read_expert_groups(t, o, 8, 4);
+    family_attention_bias(t, o, false);
 }
 
 /* ---- the table ---- */
@@ -497,6 +446,9 @@ static void read_deepseek_v3(Transformer *t, JsonObj *o)
 const HfKeys family_usual = { { USUAL_SHAPE, .ffn = "intermediate_size" }, "hidden_act" };
 static const HfKeys opt = { { USUAL_SHAPE, .ffn = "ffn_dim" }, "activation_function" };
 static const HfKeys llama = { { LLAMA_SHAPE }, "hidden_act" };
+static const HfKeys llama4 = { { USUAL_SHAPE, .ffn = "intermediate_size_mlp",
+                                 .kv_heads = "num_key_value_heads", .head_dim = "head_dim" },
+                               "hidden_act" };
 static const HfKeys latent = {
     { USUAL_SHAPE, .ffn = "intermediate_size", .kv_heads = "num_key_value_heads" }, "hidden_act"
 };
@@ -533,19 +485,21 @@ const Family families[] = {
     { "opt", read_opt, &opt, 12, 768, 12, 0, 0, 3072, 50272, 2048, ACT_RELU },
     { "llama", read_llama, &llama, 32, 4096, 32, 0, 0, 11008, 32000, 2048, ACT_SILU },
     { "mistral", read_mistral, &llama, 32, 4096, 32, 8, 0, 14336, 32000, 131072, ACT_SILU },
-    { "mixtral", read_mixtral, &llama, 32, 4096, 32, 8, 0, 14336, 32000, 131072, ACT_SILU },
+    { "mixtral", family_mixtral, &llama, 32, 4096, 32, 8, 0, 14336, 32000, 131072, ACT_SILU },
     { "qwen2", read_qwen2, &llama, 32, 4096, 32, 32, 0, 22016, 151936, 32768, ACT_SILU },
-    { "qwen2_moe", read_qwen2_moe, &llama, 24, 2048, 16, 16, 0, 5632, 151936, 32768, ACT_SILU },
+    { "qwen2_moe", family_qwen2_moe, &llama, 24, 2048, 16, 16, 0, 5632, 151936, 32768,
+      ACT_SILU },
     { "qwen3", read_qwen3, &llama, 32, 4096, 32, 32, 128, 22016, 151936, 32768, ACT_SILU },
-    { "qwen3_moe", read_qwen3_moe, &llama, 24, 2048, 32, 4, 0, 6144, 151936, 32768, ACT_SILU },
+    { "qwen3_moe", family_qwen3_moe, &llama, 24, 2048, 32, 4, 0, 6144, 151936, 32768,
+      ACT_SILU },
     { "gemma", read_gemma, &gemma, 28, 3072, 16, 16, 256, 24576, 256000, 8192, ACT_GELU },
     { "gemma2", read_gemma2, &gemma, 26, 2304, 8, 4, 256, 9216, 256000, 8192, ACT_GELU },
     { "phi3", read_phi3, &llama, 32, 3072, 32, 0, 0, 8192, 32064, 4096, ACT_SILU },
-    { "deepseek_v2", read_deepseek_v2, &latent, 32, 4096, 32, 0, 192, 11008, 32000, 2048,
+    { "deepseek_v2", family_deepseek_v2, &latent, 32, 4096, 32, 0, 192, 11008, 32000, 2048,
       ACT_SILU },
-    { "deepseek_v3", read_deepseek_v3, &latent, 61, 7168, 128, 128, 192, 18432, 129280, 4096,
+    { "deepseek_v3", family_deepseek_v3, &latent, 61, 7168, 128, 128, 192, 18432, 129280, 4096,
       ACT_SILU },
-    { "kimi_k2", read_deepseek_v3, &latent, 61, 7168, 64, 64, 192, 18432, 163840, 131072,
+    { "kimi_k2", family_deepseek_v3, &latent, 61, 7168, 64, 64, 192, 18432, 163840, 131072,
       ACT_SILU },
     { "gpt_bigcode", read_gpt_bigcode, &gpt2, 12, 768, 12, 0, 0, 0, 50257, 1024, ACT_GELU },
     { "starcoder2", read_starcoder2, &llama, 30, 3072, 24, 2, 0, 12288, 49152, 4096, ACT_GELU },
@@ -559,8 +513,24 @@ const Family families[] = {
     { "stablelm", read_stablelm, &llama, 32, 2560, 32, 32, 0, 6912, 50304, 4096, ACT_SILU },
     { "cohere", read_cohere, &llama, 40, 8192, 64, 0, 0, 22528, 256000, 8192, ACT_SILU },
     { "gemma3_text", read_gemma3, &gemma, 26, 2304, 8, 4, 256, 9216, 262208, 131072, ACT_GELU },
-    { "glm4_moe", read_glm4_moe, &llama, 46, 4096, 96, 8, 128, 10944, 151552, 131072,
+    { "glm4_moe", family_glm4_moe, &llama, 46, 4096, 96, 8, 128, 10944, 151552, 131072,
       ACT_SILU },
+    { "olmo2", read_olmo2, &llama, 32, 4096, 32, 0, 0, 11008, 50304, 2048, ACT_SILU },
+    { "nemotron", read_nemotron, &llama, 32, 6144, 48, 0, 0, 24576, 256000, 4096, ACT_RELU2 },
+    { "glm4", read_glm4, &llama, 40, 4096, 32, 2, 128, 13696, 151552, 131072, ACT_SILU },
+    { "cohere2", read_cohere2, &llama, 40, 8192, 64, 0, 0, 22528, 256000, 8192, ACT_SILU },
+    { "smollm3", read_smollm3, &llama, 36, 2048, 16, 4, 0, 11008, 128256, 32768, ACT_SILU },
+    { "ernie4_5", read_ernie, &llama, 18, 1024, 16, 2, 128, 3072, 103424, 131072, ACT_SILU },
+    { "seed_oss", read_seed_oss, &llama, 64, 4096, 80, 8, 128, 27648, 155136, 524288,
+      ACT_SILU },
+    { "granitemoe", family_granite_moe, &llama, 32, 4096, 32, 0, 0, 11008, 32000, 2048,
+      ACT_SILU },
+    { "ernie4_5_moe", family_ernie_moe, &llama, 28, 2560, 20, 4, 0, 12288, 103424, 131072,
+      ACT_SILU },
+    { "gpt_oss", family_gpt_oss, &llama, 36, 2880, 64, 8, 64, 2880, 201088, 131072, ACT_SILU },
+    { "llama4_text", family_llama4, &llama4, 48, 5120, 40, 8, 128, 16384, 202048, 131072,
+      ACT_SILU },
+    { "roberta", read_roberta, &family_usual, 12, 768, 12, 0, 0, 3072, 50265, 512, ACT_GELU },
     { "bert", read_bert, &family_usual, 12, 768, 12, 0, 0, 3072, 30522, 512, ACT_GELU },
 };
 

@@ -50,7 +50,7 @@ static bool decoder_architecture(Transformer *t, const char *name)
 
 static void read_architecture(Transformer *t, JsonObj *o, const Family *family)
 {
-    bool is_bert = strcmp(family->type, "bert") == 0;
+    bool is_bert = strcmp(family->type, "bert") == 0 || strcmp(family->type, "roberta") == 0;
     JsonNode list = json_get(o, "architectures");
     JsonNode first = json_first(list);
     if (!o->ok)
@@ -122,10 +122,12 @@ static void check_layer_types(const Transformer *t, JsonObj *o)
         o->ok = json_fail(list, o->err, "a list of %" PRIu32 " words is expected", t->layers);
     for (uint32_t l = 0; o->ok && at.item; at = json_next(at, list, ++l)) {
         const char *word = json_text(at);
-        const char *want = transformer_window(t, l) ? "sliding_attention" : "full_attention";
+        const char *want = !transformer_window(t, l) ? "full_attention"
+                           : t->chunked              ? "chunked_attention"
+                                                     : "sliding_attention";
         if (!word || strcmp(word, want) != 0)
             o->ok =
-                json_fail(at, o->err, "'%s' is expected, as the sliding_window keys say", want);
+                json_fail(at, o->err, "'%s' is expected, as the keys of its window say", want);
     }
 }
 
@@ -202,7 +204,7 @@ static void read_transformer(Transformer *t, JsonObj *o, const Family *family)
 static const Family *find_family(JsonObj *o)
 {
     const char *type = json_string(o, "model_type", NULL);
-    char known[500] = "";
+    char known[700] = "";
     size_t n = 0;
     for (size_t i = 0; o->ok && i < families_n; i++) {
         if (strcmp(families[i].type, type) == 0)
@@ -210,6 +212,11 @@ static const Family *find_family(JsonObj *o)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "",
                               families[i].type);
     }
+    if (o->ok && json_type(json_member(o->node, "text_config")) == JSON_OBJECT)
+        o->ok = json_fail(json_member(o->node, "model_type"), o->err,
+                          "'%.100s' is a model of text and something else; its text_config is "
+                          "one of text alone, which can be given in its place",
+                          type);
     if (o->ok)
         o->ok = json_fail(json_member(o->node, "model_type"), o->err,
                           "unknown model_type '%.100s', known: %s", type, known);

@@ -51,9 +51,11 @@ static uint64_t attention_params(const Transformer *t)
     uint64_t kv = (uint64_t)t->kv_heads * t->head_dim;
     uint64_t params = linear_params(t->hidden, q + 2 * kv, t->qkv_bias) +
                       linear_params(q, t->hidden, t->out_bias);
-    if (t->qk_norm)
+    if (t->qk_norm_whole)
+        params += norm_params(t, q) + norm_params(t, kv);
+    else if (t->qk_norm && !t->qk_norm_plain)
         params += 2 * norm_params(t, t->head_dim);
-    return params;
+    return params + (t->sinks ? t->heads : 0);
 }
 
 static uint64_t mlp_params(const Transformer *t, uint64_t ffn)
@@ -79,10 +81,16 @@ uint32_t transformer_window(const Transformer *t, uint32_t layer)
     return chosen ? t->window : 0;
 }
 
+bool transformer_is_plain(const Transformer *t, uint32_t layer)
+{
+    return t->plain_every > 0 && (layer + 1) % t->plain_every == 0;
+}
+
 /* Of a mixture-of-experts block, with experts_n of its experts counted. */
 static uint64_t moe_params(const Transformer *t, uint64_t experts_n)
 {
-    uint64_t params = (uint64_t)t->hidden * t->experts + experts_n * mlp_params(t, t->moe_ffn);
+    uint64_t params = linear_params(t->hidden, t->experts, t->mlp_bias) +
+                      experts_n * mlp_params(t, t->moe_ffn);
     if (t->shared_expert_ffn)
         params += mlp_params(t, t->shared_expert_ffn) + (t->shared_expert_gate ? t->hidden : 0);
     return params;

@@ -58,6 +58,21 @@ typedef struct Family {
 extern const Family families[];
 extern const size_t families_n;
 
+/* What readers of families share, and those of families with experts (model_families_moe.c). */
+typedef void FamilyRead(Transformer *t, JsonObj *o);
+uint32_t family_u32(JsonObj *o, const char *key, uint32_t min, uint32_t max, uint32_t fallback);
+/* 0: none, also for null. */
+uint32_t family_tokens(JsonObj *o, const char *key, uint32_t fallback);
+uint32_t family_window(JsonObj *o, uint32_t fallback); /* "sliding_window" */
+void family_tie(Transformer *t, JsonObj *o, bool fallback);
+void family_attention_bias(Transformer *t, JsonObj *o, bool fallback);
+void family_refuse_true(JsonObj *o, const char *key);
+void family_llama_habit(Transformer *t);
+void family_read_plain_layers(Transformer *t, JsonObj *o); /* that they are plain_every's */
+FamilyRead family_mixtral, family_qwen2_moe, family_qwen3_moe, family_glm4_moe,
+    family_deepseek_v2, family_deepseek_v3, family_granite_moe, family_ernie_moe,
+    family_gpt_oss, family_llama4;
+
 /* The two formats.  file_name: what an object without a name is called; NULL: by its kind. */
 bool model_read_native(Model *model, Arena *arena, JsonNode node, const char *file_name,
                        Err *err);

@@ -87,6 +87,8 @@ enum {
     ZOO_PLAIN_NORM,
     ZOO_LATENT,
     ZOO_LATENT_DIRECT,
+    ZOO_SINKS,
+    ZOO_CHUNKS,
     ZOO_N
 };
 
@@ -136,6 +138,16 @@ static inline Transformer zoo(int i)
     case ZOO_LATENT:
     case ZOO_LATENT_DIRECT:
         return latent_like(i == ZOO_LATENT ? 28 : 0);
+    case ZOO_SINKS: /* GPT-OSS */
+        llama.sinks = llama.qkv_bias = llama.out_bias = llama.mlp_bias = true;
+        llama.window = 8;
+        llama.window_every = 2;
+        return llama;
+    case ZOO_CHUNKS: /* Llama 4 */
+        llama.qk_norm = llama.qk_norm_plain = llama.chunked = true;
+        llama.window = 12;
+        llama.window_but_every = llama.plain_every = 3;
+        return llama;
     case ZOO_LLAMA:
         return llama;
     default:

@@ -30,6 +30,18 @@ enum { L = 4, H = 256, F = 512, V = 1024, E = 8, K = 2, SEQ = 512, WORLD = 8 };
     "\"moe_intermediate_size\":128,\"first_k_dense_replace\":1,\"q_lora_rank\":96," \
     "\"kv_lora_rank\":64,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32}"
 
+/* Biases in experts and router, a number a head; chunks, unit norms, layers without positions. */
+#define GPT_OSS \
+    "{\"model_type\":\"gpt_oss\",\"hidden_size\":256,\"intermediate_size\":512," \
+    "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":4," \
+    "\"vocab_size\":1024,\"num_local_experts\":8,\"num_experts_per_tok\":2}"
+
+#define LLAMA4 \
+    "{\"model_type\":\"llama4_text\",\"hidden_size\":256,\"intermediate_size\":512," \
+    "\"intermediate_size_mlp\":768,\"num_hidden_layers\":4,\"num_attention_heads\":4," \
+    "\"num_key_value_heads\":4,\"vocab_size\":1024,\"num_local_experts\":8," \
+    "\"interleave_moe_layer_step\":2,\"attention_chunk_size\":128}"
+
 /* What a test asks; 0 stands for 1, NULL for nothing more to say. */
 typedef struct Ask {
     uint32_t experts, per_token, ep, dp, tp, cp, pp, micro_batches;

@@ -197,6 +197,23 @@ static double count_pairs(uint64_t seq, bool causal, uint64_t window)
     return n;
 }
 
+/* Every query sees its chunk up to itself. */
+static void chunks_see_themselves_alone(void)
+{
+    for (uint32_t chunk = 5; chunk < 32; chunk++) {
+        World w;
+        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+        w.s.model.u.transformer.window = chunk;
+        w.s.model.u.transformer.chunked = true;
+        CHECK(world_build(&w));
+        double pairs = 0;
+        for (uint32_t query = 0; query < 32; query++)
+            pairs += 1 + query % chunk;
+        CHECK_NEAR(4.0 * 16 * 4 * 2 * pairs, attention_flops(&w, PHASE_FORWARD, false), 0);
+        world_free(&w);
+    }
+}
+
 static void attention_computes_the_pairs_that_the_mask_lets_through(void)
 {
     World w;
@@ -802,11 +819,20 @@ static void what_cannot_be_simulated_yet_is_said(void)
 {
     World w;
     world_transformer(&w, zoo(ZOO_GPT2));
-    w.s.model.u.transformer.experts = 8;
+    w.s.model.u.transformer.experts = w.s.model.u.transformer.experts_per_token = 4;
+    w.s.parallel.tp = w.s.parallel.etp = 2;
     CHECK(!world_build(&w));
     CHECK_ERR_TEXT(&w.err,
-                   "experts with biases cannot be simulated, Megatron's grouped matmuls "
-                   "have none; model.bias false is allowed");
+                   "experts with biases cannot be split over tp = 2 ranks; parallel.etp "
+                   "1 is allowed");
+    world_free(&w);
+
+    world_transformer(&w, zoo(ZOO_QWEN));
+    w.s.model.u.transformer.qk_norm_whole = true;
+    w.s.parallel.tp = 2;
+    CHECK(!world_build(&w));
+    CHECK_ERR_TEXT(&w.err, "a norm over the queries of all heads cannot be split over tp = 2 "
+                           "ranks; 1 is allowed");
     world_free(&w);
 
     world_mlp(&w, mlp_like(false));
@@ -839,6 +865,7 @@ int main(void)
     RUN(moments_may_have_the_format_of_parameters);
     RUN(model_flops_are_six_per_parameter_and_attention);
     RUN(gpt3_has_the_flops_of_megatrons_formula);
+    RUN(chunks_see_themselves_alone);
     RUN(attention_computes_the_pairs_that_the_mask_lets_through);
     RUN(resnet50_has_the_published_flops);
     RUN(mlp_flops_are_six_per_weight_and_sample);

@@ -56,6 +56,15 @@ static uint64_t params_of(const char *text)
     return params;
 }
 
+static uint64_t active_params_of(const char *text)
+{
+    Read r;
+    read_in(&r, "s.json", text);
+    uint64_t params = r.ok ? model_active_params(&r.model) : 0;
+    arena_free(&r.arena);
+    return params;
+}
+
 static void check_error(const char *text, const char *part)
 {
     Read r;
@@ -171,10 +180,102 @@ static void further_families_have_their_published_size(void)
         { "{\"model_type\": \"stablelm\"}", 2795443200 },
         { "{\"model_type\": \"cohere\"}", 34980831232 },
         { "\"gemma3-1b\"", 999885952 },
+        /* OLMo-2-1124-7B, GLM-4-9B-0414, c4ai-command-r7b-12-2024, SmolLM3-3B, ERNIE-4.5-0.3B,
+         * granite-3.0-1b-a400m-base, roberta-base */
+        { "\"olmo2-7b\"", 7298617344 },
+        { "{\"model_type\": \"glm4\"}", 9400279040 },
+        { "{\"model_type\": \"cohere2\", \"hidden_size\": 4096, \"num_hidden_layers\": 32, "
+          "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"vocab_size\": 256000, "
+          "\"intermediate_size\": 14336}",
+          8028033024 },
+        { "\"smollm3-3b\"", 3075098624 },
+        { "{\"model_type\": \"ernie4_5\"}", 360748032 },
+        { "{\"model_type\": \"granitemoe\", \"hidden_size\": 1024, \"num_hidden_layers\": 24, "
+          "\"num_attention_heads\": 16, \"num_key_value_heads\": 8, \"vocab_size\": 49155, "
+          "\"intermediate_size\": 512, \"num_local_experts\": 32, \"num_experts_per_tok\": 8, "
+          "\"tie_word_embeddings\": true}",
+          1334628352 },
+        { "{\"model_type\": \"roberta\", \"hidden_size\": 768, \"num_hidden_layers\": 12, "
+          "\"num_attention_heads\": 12, \"vocab_size\": 50265, "
+          "\"max_position_embeddings\": 514, \"type_vocab_size\": 1}",
+          124697433 },
     };
     check_published(rows, ARRAY_N(rows));
     /* Its card says 106B, 12B active, without the layer that predicts further tokens. */
     CHECK_NEAR(106e9, (double)params_of("\"glm4.5-air\""), 0.01);
+}
+
+/* Of those of which only rounded counts were published. */
+static void further_families_have_about_their_published_size(void)
+{
+    /* arXiv 2508.10925 (gpt-oss), table 1: 116.83B and 20.91B, active 5.13B and 3.61B, which
+     * leave out the embedding but not the head */
+    const char *big = "\"gpt-oss-120b\"", *small = "\"gpt-oss-20b\"";
+    double table = 201088.0 * 2880;
+    CHECK_NEAR(116.83e9, (double)params_of(big), 5e-5);
+    CHECK_NEAR(20.91e9, (double)params_of(small), 3e-4);
+    CHECK_NEAR(5.13e9, (double)active_params_of(big) - table, 2e-3);
+    CHECK_NEAR(3.61e9, (double)active_params_of(small) - table, 2e-3);
+    /* arXiv 2406.11704 (Nemotron-4 340B), table 1: 9.4B of embeddings, 331.6B others */
+    CHECK_NEAR(341.0e9, (double)params_of("\"nemotron4-340b\""), 5e-4);
+    /* Cards: 109B and 400B with their encoders of images, 17B active; 21B, 3B active; 36B */
+    CHECK_NEAR(108e9, (double)params_of("\"llama4-scout\""), 0.01);
+    CHECK_NEAR(400e9, (double)params_of("\"llama4-maverick\""), 0.01);
+    CHECK_NEAR(17e9, (double)active_params_of("\"llama4-maverick\""), 0.02);
+    CHECK_NEAR(21.5e9, (double)params_of("{\"model_type\": \"ernie4_5_moe\"}"), 0.03);
+    CHECK_NEAR(36e9,
+               (double)params_of("{\"model_type\": \"seed_oss\", \"hidden_size\": 5120, "
+                                 "\"num_hidden_layers\": 64, \"num_attention_heads\": 80, "
+                                 "\"vocab_size\": 155136}"),
+               0.01);
+}
+
+static void newer_families_have_their_habits(void)
+{
+    Transformer t = read_transformer("{\"model_type\": \"olmo2\"}");
+    CHECK(t.branch_norm && t.qk_norm_whole && !t.sandwich_norm && t.norm == NORM_RMSNORM);
+    t = read_transformer("{\"model_type\": \"nemotron\"}");
+    CHECK(!t.gated && t.activation == ACT_RELU2 && t.norm_bias && !t.qkv_bias && !t.mlp_bias);
+    t = read_transformer("{\"model_type\": \"glm4\"}");
+    CHECK(t.sandwich_norm && t.qkv_bias && !t.out_bias);
+    t = read_transformer("{\"model_type\": \"cohere2\"}");
+    for (uint32_t l = 0; l < 8; l++) {
+        CHECK_INT(l % 4 == 3 ? 0 : 4096, transformer_window(&t, l));
+        CHECK(transformer_is_plain(&t, l) == (l % 4 == 3));
+    }
+    CHECK(t.parallel_block && !t.two_norms_parallel);
+    t = read_transformer("{\"model_type\": \"gpt_oss\"}");
+    CHECK(t.sinks && t.mlp_bias && t.out_bias && transformer_is_moe(&t, 0));
+    CHECK(transformer_window(&t, 0) == 128 && transformer_window(&t, 1) == 0);
+    t = read_transformer("{\"model_type\": \"llama4_text\", \"no_rope_layers\": []}");
+    CHECK(t.chunked && t.qk_norm_plain && t.moe_ffn == 8192 && t.ffn == 16384);
+    CHECK(transformer_window(&t, 2) == 8192 && transformer_window(&t, 3) == 0);
+    CHECK(!transformer_is_plain(&t, 2) && transformer_is_plain(&t, 3));
+    t = read_transformer("{\"model_type\": \"llama4_text\", \"attention_chunk_size\": null}");
+    CHECK_INT(0, t.window);
+    t = read_transformer("{\"model_type\": \"ernie4_5_moe\"}");
+    CHECK(!transformer_is_moe(&t, 0) && transformer_is_moe(&t, 1) &&
+          t.shared_expert_ffn == 3072);
+    CHECK(read_transformer("{\"model_type\": \"seed_oss\"}").dropout);
+
+    check_error("{\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 1]}",
+                "model.no_rope_layers: a list of 36 numbers is expected");
+    check_error("{\"model_type\": \"smollm3\", \"hidden_size\": 64, \"num_hidden_layers\": 4, "
+                "\"num_attention_heads\": 4, \"vocab_size\": 9, "
+                "\"no_rope_layers\": [1, 0, 1, 0]}",
+                "model.no_rope_layers[1]: 1 is expected, as no_rope_layer_interval 4 says");
+    check_error("{\"model_type\": \"llama4_text\", \"moe_layers\": [1, 3]}",
+                "model.moe_layers[0]: 0 is expected, as interleave_moe_layer_step says");
+    check_error(
+        "{\"model_type\": \"ernie4_5_moe\", \"moe_layer_end_index\": 20}",
+        "model.moe_layer_end_index: only the first layers can be dense, -1 or at least 27 "
+        "allowed");
+    check_error(
+        "{\"model_type\": \"llama4_text\", \"hidden_size\": 64, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 8, \"vocab_size\": 9, "
+        "\"layer_types\": [\"sliding_attention\", \"chunked_attention\"]}",
+        "model.layer_types[0]: 'chunked_attention' is expected, as the keys of its window "
+        "say");
 }
 
 static void further_families_have_their_habits(void)
@@ -667,7 +768,7 @@ static void layer_types_may_repeat_what_the_other_keys_say(void)
     check_error("{\"model_type\": \"qwen3\", \"num_hidden_layers\": 2, \"layer_types\": "
                 "[\"full_attention\", \"sliding_attention\"]}",
                 "s.json: model.layer_types[1]: 'full_attention' is expected, as the "
-                "sliding_window keys say");
+                "keys of its window say");
     check_error("{\"model_type\": \"qwen3\", \"num_hidden_layers\": 2, \"layer_types\": "
                 "[\"full_attention\"]}",
                 "model.layer_types: a list of 2 words is expected");
@@ -820,7 +921,13 @@ static void what_is_no_model_is_said(void)
           "mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma, gemma2, phi3, "
           "deepseek_v2, deepseek_v3, kimi_k2, gpt_bigcode, starcoder2, gptj, phi, bloom, "
           "falcon, "
-          "mpt, granite, olmo, stablelm, cohere, gemma3_text, glm4_moe, bert" },
+          "mpt, granite, olmo, stablelm, cohere, gemma3_text, glm4_moe, olmo2, nemotron, glm4, "
+          "cohere2, smollm3, ernie4_5, seed_oss, granitemoe, ernie4_5_moe, gpt_oss, "
+          "llama4_text, roberta, bert" },
+        { "{\"model_type\": \"llama4\", \"text_config\": {\"model_type\": \"llama4_text\"}}",
+          "model.model_type: 'llama4' is a model of text and something else; its text_config "
+          "is "
+          "one of text alone, which can be given in its place" },
         { "{\"model_type\": 3}", "model.model_type: a string is expected, not a number" },
     };
     check_errors(rows, ARRAY_N(rows));
@@ -1000,6 +1107,8 @@ int main(void)
     RUN(built_in_language_models_have_their_published_size);
     RUN(further_families_have_their_published_size);
     RUN(further_families_have_their_habits);
+    RUN(further_families_have_about_their_published_size);
+    RUN(newer_families_have_their_habits);
     RUN(resnets_have_torchvisions_size);
     RUN(missing_keys_take_the_defaults_of_transformers);
     RUN(the_architecture_decides_what_sits_on_top);

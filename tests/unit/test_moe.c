@@ -113,6 +113,44 @@ static void a_stack_may_leave_experts_whole(void)
     }
 }
 
+/* Experts' biases go with their weights; those of the router and of attention's heads are whole. */
+static void biases_of_experts_are_shared_out_over_ep(void)
+{
+    for (uint32_t ep = 1; ep <= WORLD; ep *= 2) {
+        Drawn x;
+        if (make(&x, (Ask){ .model = GPT_OSS, .dp = WORLD, .ep = ep })) {
+            uint64_t expert = 3 * H * F + 2 * F + H, all = model_params(&x.s.model);
+            CHECK_U64(L * E * expert, model_expert_params(&x.s.model));
+            uint64_t held = all - L * E * expert + L * E * expert / ep;
+            RoleMemory m = memory_of_role(&x.g, &x.g.roles[0], NULL);
+            CHECK_U64(2 * held, m.resident[TENSOR_PARAM]);
+            CHECK_U64(2 * held, m.resident[TENSOR_GRAD]);
+            if (ep > 1 && ep < WORLD)
+                CHECK_U64(2 * L * E * expert / ep, moved(&x.g, OP_ALL_REDUCE, "edp"));
+        }
+        drawn_free(&x);
+    }
+}
+
+static void mixtures_of_many_kinds_hold_together(void)
+{
+    static const char *const models[] = { GPT_OSS, LLAMA4 };
+    static const char *const software[] = { "generic", "megatron-core-2025", "torchtitan-2025",
+                                            "pytorch-ddp", "megatron-bridge" };
+    for (uint32_t n = 0; n < 40; n++) {
+        Ask a = { .model = models[n % 2], .dp = 4, .micro_batches = 2 };
+        a.software = software[n % 5];
+        a.training = n / 10 % 2 ? ",\"recompute\":\"selective\"" : NULL;
+        a.strategy = n / 20 ? "fsdp" : "zero1";
+        a.ep = n / 20 ? 1 : 2;
+        check_graph(a);
+        a.tp = 2;
+        a.parallel = ",\"etp\":1";
+        if (n < 20)
+            check_graph(a);
+    }
+}
+
 /* Of one micro-batch, by layer and token: what the router chose, K rows as the experts read
  * them, two of gate and up, the activation, and what came back; f32 weights, i64 places. */
 static void routed_rows_are_saved_for_backward(void)
@@ -685,6 +723,8 @@ int main(void)
     RUN(experts_are_shared_out_over_tp_and_ep);
     RUN(whole_experts_are_shared_out_over_tp_by_ep);
     RUN(a_stack_may_leave_experts_whole);
+    RUN(biases_of_experts_are_shared_out_over_ep);
+    RUN(mixtures_of_many_kinds_hold_together);
     RUN(routed_rows_are_saved_for_backward);
     RUN(each_layer_sends_its_tokens_there_and_back);
     RUN(only_layers_with_experts_send);
