@@ -208,6 +208,39 @@ static void take_nccl(KernelComm *c, const char *at)
     }
 }
 
+/* NCCL up to 2.7: "ncclAllReduceRingLLKernel_sum_f32", "ncclSendRecvKernel_copy_i8". */
+static bool take_old_nccl(KernelComm *c, const char *kernel)
+{
+    static const Word words[] = { { "Ring", "ring" },
+                                  { "Tree", "tree" },
+                                  { "CollNet", "collnet" } };
+    const char *at = strstr(kernel, "nccl"), *end = at ? strstr(at, "Kernel_") : NULL;
+    if (!end)
+        return false;
+    const char *op_end = end;
+    for (const char *p = at += strlen("nccl"); p < end; p++)
+        for (size_t i = 0; i < ARRAY_N(words) && op_end == end; i++)
+            if (strncmp(p, words[i].theirs, strlen(words[i].theirs)) == 0) {
+                c->algorithm = words[i].ours;
+                op_end = p;
+            }
+    c->op = comm_op_of(at, (size_t)(op_end - at));
+    if (!c->op)
+        return false;
+    if (c->algorithm) {
+        size_t n = strcspn(op_end, "L");
+        const char *protocol = op_end + n < end ? op_end + n : NULL;
+        c->protocol = protocol ? find_word(protocols, ARRAY_N(protocols), protocol,
+                                           (size_t)(end - protocol))
+                               : "Simple";
+    }
+    const char *dtype = strchr(end + strlen("Kernel_"), '_');
+    uint64_t bytes;
+    if (dtype)
+        comm_dtype_of(dtype + 1, strcspn(dtype + 1, "_(<"), &c->dtype, &bytes);
+    return true;
+}
+
 KernelComm kernel_comm(const char *kernel)
 {
     static const Word words[] = {
@@ -235,6 +268,9 @@ KernelComm kernel_comm(const char *kernel)
         take_nccl(&c, nccl);
         return c;
     }
+    if (take_old_nccl(&c, kernel))
+        return c;
+    c = (KernelComm){ .op = NULL };
     for (size_t i = 0; i < ARRAY_N(words) && !c.op; i++)
         if (strstr(kernel, words[i].theirs))
             c.op = words[i].ours;

@@ -72,8 +72,9 @@ static void link_collectives(ViewSide *s)
     s->matches = mem_zero(c->matches_n + 1, sizeof *s->matches);
     for (uint64_t i = 0; i < c->parts_n; i++)
         s->comms[i] = (ViewComm){ c->parts[i].span, NONE_U32, c->parts[i].wait_ns,
-                                  c->parts[i].exposed_ns };
+                                  c->parts[i].exposed_ns, 0 };
     qsort(s->comms, c->parts_n, sizeof *s->comms, by_span);
+    view_comms_reach(s->comms, c->parts_n, &s->set.timeline);
     for (uint64_t i = 0; i < c->parts_n; i++)
         s->parts[i] = find_comm(s, c->parts[i].span);
     for (uint64_t m = 0; m < c->matches_n; m++) {

@@ -391,6 +391,16 @@ uint64_t view_comms_before(const ViewLinks *l, uint64_t span)
     return low;
 }
 
+void view_comms_reach(ViewComm *comms, uint64_t n, const Timeline *t)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t span = comms[i].span;
+        bool follows = i > 0 && t->span_track[comms[i - 1].span] == t->span_track[span];
+        int64_t end_ns = t->start_ns[span] + t->dur_ns[span];
+        comms[i].reach_ns = follows ? max_i64(end_ns, comms[i - 1].reach_ns) : end_ns;
+    }
+}
+
 const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span)
 {
     uint64_t i = view_comms_before(l, span);

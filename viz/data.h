@@ -64,6 +64,7 @@ typedef struct ViewComm {
     uint32_t match;     /* index into ViewLinks.matches; NONE_U32 */
     int64_t wait_ns;    /* first part of the span; -1 unknown */
     int64_t exposed_ns; /* while no compute ran on its rank */
+    int64_t reach_ns; /* view_comms_reach: the latest end of it and those before on its track */
 } ViewComm;
 
 typedef struct ViewMatch {
@@ -128,6 +129,8 @@ void view_row_ready(ViewData *d, ViewRow *row);
 const ViewComm *view_comm_of(const ViewLinks *l, uint64_t span);
 /* How many of them are of spans before that one. */
 uint64_t view_comms_before(const ViewLinks *l, uint64_t span);
+/* Fills reach_ns, by which those are found that began before a window: of comms by span. */
+void view_comms_reach(ViewComm *comms, uint64_t n, const Timeline *t);
 
 /* How long a communication span transferred, without its wait for others: as its match says
  * (profile/collectives.h), else the trace; -1 unknown. */

@@ -76,11 +76,28 @@ static CommTotal *total_of(CommTable *c, const Timeline *t, uint64_t span)
     return &c->total[c->n - 1];
 }
 
-static void add_comm(CommTable *c, const ViewData *d, const ViewComm *k, int64_t times)
+/* Of what of it is in the window, in its rank's time. */
+static int64_t exposed_in(const ViewData *d, const ViewComm *k, const ViewRank *rank,
+                          ViewWindow w)
+{
+    int64_t begin_ns = d->t->start_ns[k->span], end_ns = begin_ns + d->t->dur_ns[k->span];
+    if (begin_ns >= w.from_ns && end_ns <= w.to_ns)
+        return k->exposed_ns;
+    CoverSum sum =
+        cover_window(rank->cover, max_i64(begin_ns, w.from_ns), min_i64(end_ns, w.to_ns));
+    int64_t exposed_ns = 0;
+    for (uint32_t mask = 0; mask < COVER_MASKS; mask++)
+        exposed_ns += mask & COVER_COMPUTE ? 0 : sum.ns[mask];
+    return exposed_ns;
+}
+
+static void add_comm(CommTable *c, const ViewData *d, const ViewComm *k, const ViewRank *rank,
+                     ViewWindow w)
 {
     CommTotal *total = total_of(c, d->t, k->span);
     int64_t transfer_ns = view_transfer_ns(d, k->span);
-    total->exposed_ns += times * k->exposed_ns;
+    total->exposed_ns =
+        metrics_sum_ns(total->exposed_ns, exposed_in(d, k, rank, w), rank->ranks_n);
     if (transfer_ns < 0)
         return;
     GROW(c->transfer, c->transfers_n, c->transfers_cap);
@@ -95,18 +112,24 @@ static int by_exposed(const void *a, const void *b)
     return (x->span > y->span) - (x->span < y->span);
 }
 
-/* Those of a track that begin in the window, of rank r: comms are in the order of spans. */
+/* Those of a track that are in the window, of rank r: comms are in the order of spans. */
 static bool add_track(CommTable *c, const View *v, uint32_t track, uint32_t r, ViewWindow w,
                       uint64_t *looked_at)
 {
     const ViewData *d = view_data(v);
     const Track *k = &d->t->tracks[track];
+    const ViewComm *comms = d->links.comms;
     int64_t shift_ns = view_shift_ns(v, view_side(v), r);
-    uint64_t i = view_comms_before(&d->links, track_span_from(d->t, k, w.from_ns + shift_ns));
-    uint64_t end = view_comms_before(&d->links, track_span_from(d->t, k, w.to_ns + shift_ns));
+    ViewWindow mine = { w.from_ns + shift_ns, w.to_ns + shift_ns };
+    uint64_t first = view_comms_before(&d->links, k->span_first);
+    uint64_t i = view_comms_before(&d->links, track_span_from(d->t, k, mine.from_ns));
+    uint64_t end = view_comms_before(&d->links, track_span_from(d->t, k, mine.to_ns));
+    while (i > first && comms[i - 1].reach_ns > mine.from_ns)
+        i--;
     *looked_at += end - i;
     for (; i < end && *looked_at <= COMMS_LOOKED_AT; i++)
-        add_comm(c, d, &d->links.comms[i], d->ranks[r].ranks_n);
+        if (d->t->start_ns[comms[i].span] + d->t->dur_ns[comms[i].span] > mine.from_ns)
+            add_comm(c, d, &comms[i], &d->ranks[r], mine);
     return *looked_at <= COMMS_LOOKED_AT;
 }
 

@@ -897,6 +897,8 @@ static void kernels_of_every_library_are_recognised_by_name(void)
     } cases[] = {
         { "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", "nccl", "all_reduce" },
         { "ncclKernel_AllGather_RING_LL_Sum_int8_t(x)", "nccl", "all_gather" },
+        { "ncclBroadcastRingLLKernel_copy_i8(ncclColl)", "nccl up to 2.7", "broadcast" },
+        { "ncclReduceRingLLKernel_sum_f32(ncclColl)", "nccl up to 2.7", "reduce" },
         { "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(x)", "nccl", "reduce_scatter" },
         { "ncclDevKernel_Broadcast_RING_LL(x)", "nccl", "broadcast" },
         { "ncclDevKernel_Generic_4(x)", "nccl", "collective" },
@@ -956,6 +958,14 @@ static void names_of_kernels_say_algorithm_and_protocol(void)
           "collnet_direct", "Simple", "f32" },
         { "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)", "send_recv", "ring", "Simple",
           "i8" },
+        { "ncclAllReduceRingLLKernel_sum_f32(ncclColl)", "all_reduce", "ring", "LL", "f32" },
+        { "ncclAllReduceTreeLL128Kernel_sum_f16(ncclColl)", "all_reduce", "tree", "LL128",
+          "f16" },
+        { "ncclReduceScatterRingKernel_sum_i8(ncclColl)", "reduce_scatter", "ring", "Simple",
+          "i8" },
+        { "ncclReduceRingKernel_sum_f64(ncclColl)", "reduce", "ring", "Simple", "f64" },
+        { "ncclSendRecvKernel_copy_i8(ncclColl)", "send_recv", NULL, NULL, "i8" },
+        { "my_nccl_helperKernel_x", NULL, NULL, NULL, NULL },
         { "ncclDevKernel_Generic(x)", NULL, NULL, NULL, NULL },
         { "ncclKernel_", NULL, NULL, NULL, NULL },
     };

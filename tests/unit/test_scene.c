@@ -96,7 +96,7 @@ static void open_links(Film *f, uint32_t ranks_n)
     for (uint64_t i = 0; i < t->spans_n && n < RANKS_MAX; i++)
         if (t->span_class[i] == SPAN_COMM) {
             f->parts[n] = n;
-            f->comms[n] = (ViewComm){ i, 0, 30 - t->start_ns[i] + 300, 200 };
+            f->comms[n] = (ViewComm){ i, 0, 30 - t->start_ns[i] + 300, 200, 0 };
             n++;
         }
     f->match = (ViewMatch){ 0, n, n - 1, 360, 0 };
@@ -309,6 +309,51 @@ static void small_traces_look_as_they_did(void)
         shoot(&f, golden[i].name, golden[i].hash);
         close_film(&f);
     }
+}
+
+/* ---- tables ---- */
+
+/* Moments of [from, to) in which the communication runs and no compute of its rank does. */
+static int64_t exposed_by_count(const Timeline *t, uint64_t comm, int64_t from, int64_t to)
+{
+    uint32_t rank = t->tracks[t->span_track[comm]].rank;
+    int64_t exposed = 0;
+    for (int64_t at = max_i64(from, t->start_ns[comm]);
+         at < min_i64(to, t->start_ns[comm] + t->dur_ns[comm]); at++) {
+        bool computes = false;
+        for (uint64_t i = 0; i < t->spans_n; i++)
+            computes |= t->span_class[i] == SPAN_COMPUTE &&
+                        t->tracks[t->span_track[i]].rank == rank && t->start_ns[i] <= at &&
+                        at < t->start_ns[i] + t->dur_ns[i];
+        exposed += !computes;
+    }
+    return exposed;
+}
+
+static void exposed_communication_is_that_of_the_window(void)
+{
+    static Film f;
+    Scene scene;
+    open_film(&f, 4, false, false);
+    scene_open(&scene, 100);
+    const Timeline *t = &f.w[0].t;
+    uint64_t n = f.data[0].links.comms_n;
+    for (uint64_t i = 0; i < n; i++)
+        f.comms[i].exposed_ns = exposed_by_count(t, f.comms[i].span, 0, 2000);
+    view_comms_reach(f.comms, n, t);
+    f.view.has_selection = true;
+    for (int64_t from = 0; from < 900; from += 90)
+        for (int64_t to = from + 50; to < 950; to += 130) {
+            int64_t expected = 0;
+            for (uint64_t i = 0; i < n; i++)
+                expected += exposed_by_count(t, f.comms[i].span, from, to);
+            f.view.selection = (ViewWindow){ from, to };
+            const SceneTables *tables = scene_tables(&scene, &f.view);
+            CHECK_INT(expected > 0, tables->comms_n);
+            CHECK_INT(expected, tables->comms_n ? tables->comms[0].exposed_ns : 0);
+        }
+    scene_free(&scene);
+    close_film(&f);
 }
 
 /* ---- strips ---- */
@@ -569,6 +614,7 @@ static void an_svg_says_what_it_shows(void)
 
 int main(void)
 {
+    RUN(exposed_communication_is_that_of_the_window);
     RUN(small_traces_look_as_they_did);
     RUN(strips_fill_the_window_whatever_its_height);
     RUN(as_many_strips_are_named_as_there_is_room_for);
