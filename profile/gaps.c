@@ -223,31 +223,36 @@ typedef struct Tally {
 
 enum { TALLY_CLASSES = SPAN_MEMORY + 1 };
 
+static void tally_kernel(Gaps *g, Tally *tally, const Timeline *t, uint64_t span, int64_t times)
+{
+    KernelRow *kernel =
+        &tally->row[(size_t)t->span_name[span] * TALLY_CLASSES + t->span_class[span]];
+    kernel->count += (uint64_t)times;
+    kernel->total_ns = metrics_sum_ns(kernel->total_ns, t->dur_ns[span], times);
+    g->kernels_ns = metrics_sum_ns(g->kernels_ns, t->dur_ns[span], times);
+}
+
+/* Kernels are those that start in the window; the stream is busy with whatever runs in it. */
 static void tally_stream(Gaps *g, Tally *tally, const Timeline *t, const Cover *c,
                          uint32_t rank, uint32_t track)
 {
     const Track *k = &t->tracks[track];
+    const Selection *s = tally->selection;
     StreamRow row = { .track = track };
-    int64_t end_ns = INT64_MIN;
+    int64_t begin_ns = s->from_ns ? s->from_ns[rank] : c->begin_ns;
+    int64_t end_ns = s->to_ns ? s->to_ns[rank] : c->end_ns, busy_to_ns = begin_ns;
     for (uint64_t i = k->span_first; i < end_of(k); i++) {
-        int64_t from_ns = t->start_ns[i], to_ns = from_ns + t->dur_ns[i];
-        if (!cover_bit(t->span_class[i]) || !selection_has(tally->selection, rank, from_ns))
+        int64_t from_ns = t->start_ns[i], to_ns = min_i64(from_ns + t->dur_ns[i], end_ns);
+        if (!cover_bit(t->span_class[i]) || (s->ranks && !s->ranks[rank]))
             continue;
-        KernelRow *kernel =
-            &tally->row[(size_t)t->span_name[i] * TALLY_CLASSES + t->span_class[i]];
-        kernel->count += c->ranks_n;
-        kernel->total_ns = metrics_sum_ns(kernel->total_ns, to_ns - from_ns, c->ranks_n);
-        g->kernels_ns = metrics_sum_ns(g->kernels_ns, to_ns - from_ns, c->ranks_n);
-        row.count++;
-        if (tally->selection->to_ns)
-            to_ns = min_i64(to_ns, tally->selection->to_ns[rank]);
-        row.busy_ns += max_i64(0, to_ns - max_i64(from_ns, end_ns));
-        end_ns = max_i64(end_ns, to_ns);
+        if (selection_has(s, rank, from_ns)) {
+            tally_kernel(g, tally, t, i, c->ranks_n);
+            row.count++;
+        }
+        row.busy_ns += max_i64(0, to_ns - max_i64(from_ns, busy_to_ns));
+        busy_to_ns = max_i64(busy_to_ns, to_ns);
     }
-    int64_t span_ns = tally->selection->from_ns
-                          ? tally->selection->to_ns[rank] - tally->selection->from_ns[rank]
-                          : c->end_ns - c->begin_ns;
-    row.idle_ns = span_ns - row.busy_ns;
+    row.idle_ns = end_ns - begin_ns - row.busy_ns;
     if (row.count > 0)
         g->streams[g->streams_n++] = row;
 }

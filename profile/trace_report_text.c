@@ -103,8 +103,9 @@ static void print_latest(Words *w)
         const CollRank *c = &r->collectives.ranks[ranks[0]];
         char *name = word_next(&w->words);
         snprintf(name, WORD_CAP, "waited for rank %" PRIu32, r->covers.rank[ranks[0]].rank);
-        fprintf(w->out, "%-24s%10s in all by the others, last in %s of %s collectives\n", name,
-                NS(c->waited_ns), COUNT(c->last_n), COUNT(r->collectives.collectives_n));
+        fprintf(w->out,
+                "%-24s%10s by each of the others on average, last in %s of %s collectives\n",
+                name, NS(c->waited_ns), COUNT(c->last_n), COUNT(r->collectives.collectives_n));
     }
     free(ranks);
 }

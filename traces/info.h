@@ -18,7 +18,7 @@ enum {
 
 /* An event that could not be read. */
 typedef struct TraceDamage {
-    uint64_t offset;    /* byte of the file, unpacked, where the event begins */
+    uint64_t offset; /* byte of the file, unpacked, where the event begins; NONE_U64: no text */
     const char *reason; /* a literal: "the number is out of range" */
 } TraceDamage;
 

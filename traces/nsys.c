@@ -190,7 +190,7 @@ static uint32_t other_track(Reader *r, uint64_t global_pid, TrackKind kind, cons
 
 /* ---- spans ---- */
 
-/* start and end are columns 0 and 1; an end before the start counts as the start. */
+/* start and end are columns 0 and 1; what has no end yet counts as a mark. */
 static bool add_span(Reader *r, sqlite3_stmt *row, uint32_t track, uint32_t name, SpanClass c,
                      uint32_t comm, int correlation)
 {
@@ -484,6 +484,27 @@ static bool prepare(Reader *r, const Table *table, sqlite3_stmt **s)
     return sqlite3_prepare_v2(r->db, sql, -1, s, NULL) == SQLITE_OK || damaged(r, table->name);
 }
 
+/* What is wrong with columns start and end of a row; NULL: nothing, or there is no start.  What
+ * has no end is a mark, or has not ended. */
+static const char *wrong_times(sqlite3_stmt *row)
+{
+    for (int i = 0; i < 2; i++)
+        if (!is_null(row, i) && sqlite3_column_type(row, i) != SQLITE_INTEGER)
+            return "the start or end of a row is no whole number";
+    bool ends = !is_null(row, 0) && !is_null(row, 1);
+    return ends && sqlite3_column_int64(row, 1) < sqlite3_column_int64(row, 0)
+               ? "a row ends before it starts"
+               : NULL;
+}
+
+static bool timed_row(Reader *r, const Table *table, sqlite3_stmt *row)
+{
+    const char *wrong = wrong_times(row);
+    if (wrong)
+        trace_info_damage(r->info, NONE_U64, wrong);
+    return wrong || is_null(row, 0) || table->row(r, row);
+}
+
 static bool read_table(Reader *r, const Table *table)
 {
     sqlite3_stmt *s = NULL;
@@ -499,8 +520,8 @@ static bool read_table(Reader *r, const Table *table)
             ok = refuse(r, "its pages point in circles: more rows than the file can hold");
         else if (r->processes_n >= TIMELINE_RANKS_MAX - 1)
             ok = refuse(r, "it holds too many processes");
-        else if (!timed || !is_null(s, 0))
-            ok = table->row(r, s);
+        else
+            ok = timed ? timed_row(r, table, s) : table->row(r, s);
     }
     if (ok && code != SQLITE_DONE)
         ok = damaged(r, table->name);
@@ -574,6 +595,9 @@ static bool read_all(Reader *r)
     for (size_t i = 0; i < ARRAY_N(tables); i++)
         if (!read_table(r, &tables[i]))
             return false;
+    if (r->t->spans_n == 0 && r->info->damage_n > 0)
+        return err_set(r->err, "cannot read '%s': all its events are damaged, the first: %s",
+                       r->file, r->info->damage[0].reason);
     if (r->t->spans_n == 0)
         return refuse(r, "the export holds neither CUDA nor NVTX events "
                          "(record with nsys profile --trace=cuda,nvtx)");

@@ -190,12 +190,15 @@ static void check_events(TraceSet *s)
         const TraceInfo *info = &f->info;
         if (!f->used)
             continue;
+        char at[40] = "";
+        if (info->damage_n > 0 && info->damage[0].offset != NONE_U64)
+            snprintf(at, sizeof at, " at byte %" PRIu64, info->damage[0].offset);
         if (info->events_skipped > 0 && info->damage_n > 0)
             set_find(s,
                      "'%s': %" PRIu64 " of %" PRIu64
-                     " events are damaged and were skipped, the first at byte %" PRIu64 ": %s",
+                     " events are damaged and were skipped, the first%s: %s",
                      f->path, info->events_skipped, info->events_read + info->events_skipped,
-                     info->damage[0].offset, info->damage[0].reason);
+                     at, info->damage[0].reason);
         if (info->note[0])
             set_find(s, "'%s': %s", f->path, info->note);
         if (info->cut_short)

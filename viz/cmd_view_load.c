@@ -7,6 +7,7 @@
 
 #include "profile/collectives.h"
 #include "profile/compare.h"
+#include "profile/steps.h"
 #include "traces/set.h"
 
 /* One side: files, timeline, who waited for whom, rows. */
@@ -113,8 +114,16 @@ static void name_side(ViewSide *s)
         snprintf(s->name, sizeof s->name, "%s and %zu more", base, s->set.files_n - 1);
 }
 
+/* The steps that report means: what a mark's launches did, however late. */
+static void take_steps(ViewSide *s)
+{
+    step_windows_free(&s->data.steps);
+    step_windows_in_gpu_time(&s->data.steps, &s->set.timeline);
+}
+
 static void link_side(ViewSide *s)
 {
+    take_steps(s);
     collectives_find(&s->collectives, &s->set.timeline, &s->data.covers, NULL);
     link_collectives(s);
     link_clocks(s);

@@ -99,7 +99,7 @@ typedef struct ViewData {
      * first lanes and annotations the next ones.  NULL: nothing was moved. */
     uint8_t *lanes;    /* by span, as Timeline.lane */
     uint32_t *lanes_n; /* by track, of both; NULL as lanes */
-    StepWindows steps;
+    StepWindows steps; /* as the host marked them; the caller may put others in their place */
     ViewLinks links;
     int64_t begin_ns, end_ns; /* of what can be shown; end > begin */
 } ViewData;

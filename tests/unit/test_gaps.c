@@ -167,6 +167,26 @@ static void a_selection_narrows_gaps_and_kernels(void)
     done(&f, &w);
 }
 
+/* Kernels are those that start in the window; streams are busy in all of it, as their rank is. */
+static void a_stream_is_busy_with_what_reaches_into_the_window(void)
+{
+    World w = { 0 };
+    uint32_t gpu = world_stream(&w, 0, 7);
+    world_span(&w, gpu, SPAN_COMPUTE, "before", 0, 30);
+    world_span(&w, gpu, SPAN_COMPUTE, "inside", 35, 40);
+    world_span(&w, gpu, SPAN_COMPUTE, "behind", 45, 90);
+    bool ranks[] = { true };
+    int64_t from[] = { 20 }, to[] = { 50 };
+    Selection s = { ranks, from, to };
+    Found f = find(&w, &s);
+    CHECK_INT(1, f.g.streams_n);
+    CHECK_U64(2, f.g.streams[0].count);
+    CHECK_INT(10 + 5 + 5, f.g.streams[0].busy_ns);
+    CHECK_INT(10, f.g.streams[0].idle_ns);
+    CHECK_INT(50, f.g.kernels_ns);
+    done(&f, &w);
+}
+
 static void an_empty_timeline_has_no_gaps(void)
 {
     World w = { 0 };
@@ -185,6 +205,7 @@ int main(void)
     RUN(kernels_are_added_up_by_name);
     RUN(kernels_of_a_rank_count_as_often_as_it_stands_for_one);
     RUN(a_selection_narrows_gaps_and_kernels);
+    RUN(a_stream_is_busy_with_what_reaches_into_the_window);
     RUN(an_empty_timeline_has_no_gaps);
     return check_report();
 }

@@ -209,6 +209,34 @@ static void what_is_missing_in_a_row_is_made_up_for(void)
     timeline_free(&t);
 }
 
+static void rows_whose_times_are_wrong_are_skipped_and_counted(void)
+{
+    static const char *const edits[] = {
+        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 5 WHERE start = 100",
+        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'abc' WHERE start = 100",
+        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = 150.5 WHERE start = 100",
+    };
+    static const char *const reasons[] = { "a row ends before it starts",
+                                           "the start or end of a row is no whole number",
+                                           "the start or end of a row is no whole number" };
+    for (size_t i = 0; i < ARRAY_N(edits); i++) {
+        Timeline t;
+        TraceInfo info;
+        Err err;
+        sqlite3 *db = NULL;
+        write_database(old_schema, ARRAY_N(old_schema));
+        CHECK_INT(SQLITE_OK, sqlite3_open(path, &db));
+        run_sql(db, edits[i]);
+        sqlite3_close(db);
+        if (!CHECK(read_path(&t, &info, &err)))
+            continue;
+        CHECK_U64(1, info.events_skipped);
+        CHECK_U64(2, info.kernels_n);
+        CHECK_STR(reasons[i], info.damage[0].reason);
+        timeline_free(&t);
+    }
+}
+
 static void the_new_schema_names_its_tracks(void)
 {
     Timeline t;
@@ -335,11 +363,19 @@ static void other_databases_are_refused_in_a_sentence(void)
     };
     refused(column, 2, "its table CUPTI_ACTIVITY_KIND_KERNEL has no column 'start'");
     static const char *const times[] = {
+        STRINGS, "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId);"
+                 "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (9000000000000000000, "
+                 "9223372036854775807, 0, 0);"
+    };
+    refused(times, 2, "it holds times out of range");
+    static const char *const all_wrong[] = {
         STRINGS,
         "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId);"
         "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (9e18, 9223372036854775807, 0, 0);"
     };
-    refused(times, 2, "it holds times out of range");
+    refused(
+        all_wrong, 2,
+        "all its events are damaged, the first: the start or end of a row is no whole number");
     static const char *const view[] = {
         STRINGS,
         "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS SELECT 1 AS start, 2 AS end, 0 AS deviceId, "
@@ -494,6 +530,7 @@ int main(void)
     RUN(every_table_of_the_old_schema_becomes_spans);
     RUN(kernels_keep_grid_and_block);
     RUN(what_is_missing_in_a_row_is_made_up_for);
+    RUN(rows_whose_times_are_wrong_are_skipped_and_counted);
     RUN(the_new_schema_names_its_tracks);
     RUN(processes_are_ranks);
     RUN(calls_and_ranges_are_told_apart);
