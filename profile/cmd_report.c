@@ -242,8 +242,7 @@ static bool report(const Options *o, Err *err)
               (!o->html || write_html(&r, o, err));
     if (ok)
         print(&r, o);
-    if (ok && in.set.events_read == 0)
-        ok = err_set(err, "no event could be read of '%s'", in.source.name);
+    ok = ok && trace_set_holds_any(&in.set, in.source.name, err);
     trace_report_free(&r);
     input_free(&in);
     return ok;

@@ -450,6 +450,12 @@ bool trace_set_read(TraceSet *s, const char *const *paths, size_t n, const Trace
     return ok;
 }
 
+bool trace_set_holds_any(const TraceSet *s, const char *name, Err *err)
+{
+    bool any = s->timeline.spans_n > 0 || s->timeline.points_n > 0;
+    return any || err_set(err, "no event could be read of '%s'", name);
+}
+
 void trace_set_free(TraceSet *s)
 {
     timeline_free(&s->timeline);

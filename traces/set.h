@@ -97,6 +97,8 @@ typedef struct TraceSet {
 /* options may be NULL.  On failure s is empty. */
 bool trace_set_read(TraceSet *s, const char *const *paths, size_t n, const TraceSetOptions *o,
                     Err *err);
+/* Whether there is anything to show; else a sentence that names it. */
+bool trace_set_holds_any(const TraceSet *s, const char *name, Err *err);
 void trace_set_free(TraceSet *s);
 
 #endif

@@ -147,6 +147,10 @@ static bool open_side(ViewSide *s, const ViewOptions *o, const char *const *path
     for (size_t i = 0; i < s->set.findings_n; i++)
         fprintf(stderr, "lockstep: note: %s\n", s->set.findings[i]);
     name_side(s);
+    if (!trace_set_holds_any(&s->set, s->name, err)) {
+        trace_set_free(&s->set);
+        return false;
+    }
     view_data_open(&s->data, &s->set.timeline, s->name, 0);
     if (!view_has_gpu_work(&s->data))
         fprintf(stderr,
