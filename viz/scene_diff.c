@@ -149,6 +149,16 @@ int64_t scene_drift_max_ns(const View *v, const ViewDiffRank *r)
     return largest;
 }
 
+/* The pair whose drift is that at the window's begin; the first that may touch it if none is. */
+static uint64_t last_before(const ErrorLane *e)
+{
+    uint64_t first = first_pair(e), i = first;
+    while (i > 0)
+        if (e->r->pairs[--i].span[1] != NONE_U64)
+            return i;
+    return first;
+}
+
 void scene_drift(ScenePen *p, const LayoutRow *row)
 {
     enum { POINTS = 4096 };
@@ -162,11 +172,11 @@ void scene_drift(ScenePen *p, const LayoutRow *row)
     draw_rect(p->d, (PxBox){ e.box.x0, middle, e.box.x1, middle + PX(1) },
               scene_color(p, THEME_LINE));
     Px last = INT32_MIN;
-    for (uint64_t i = first_pair(&e); i < e.r->real_n && n < POINTS; i++) {
+    for (uint64_t i = last_before(&e); i < e.r->real_n && n < POINTS; i++) {
         const ViewPair *pair = &e.r->pairs[i];
         if (pair->span[1] == NONE_U64)
             continue;
-        Px x = lane_x(&e, end_of(e.t[0], pair->span[0]));
+        Px x = lane_x(&e, max_i64(end_of(e.t[0], pair->span[0]), e.window.from_ns));
         Px y = middle - (Px)((double)half * (double)drift_of(&e, pair) / (double)largest);
         if (n > 0 && (int64_t)x - last < PX(1))
             continue;

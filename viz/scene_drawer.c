@@ -234,7 +234,7 @@ static void put_kernel(Drawer *w, const KernelTotal *k, int64_t largest_ns)
 
 static void put_kernels(Drawer *w, uint32_t most)
 {
-    if (w->p->s->hurry)
+    if (w->p->s->hurry || !has_room(w, 45))
         return;
     const SceneTables *t = scene_tables(w->p->s, w->p->v);
     put_title(w, "Top kernels");
