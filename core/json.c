@@ -18,6 +18,7 @@
 #include "core/arena.h"
 #include "core/intern.h"
 #include "core/nearest.h"
+#include "core/out_file.h"
 #include "core/utf8.h"
 
 /* Of the value at path and all below it, unless a later one says otherwise. */
@@ -634,6 +635,19 @@ static void log_number(JsonNode node, double value, bool is_default)
     char text[40];
     snprintf(text, sizeof text, "%.12g", value);
     json_log_value(node, text, is_default);
+}
+
+/* The origins are the files that gave a value, "--set" and "default". */
+bool json_log_has_file(const JsonDoc *doc, const char *path)
+{
+    const char *before = "";
+    for (size_t i = 0; i < doc->log_n; i++) {
+        bool again = strcmp(doc->log[i].origin, before) == 0;
+        before = doc->log[i].origin;
+        if (!again && out_file_is_same(path, before))
+            return true;
+    }
+    return false;
 }
 
 const JsonLogRow *json_log(const JsonDoc *doc, size_t *rows_n)

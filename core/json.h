@@ -150,6 +150,8 @@ typedef struct JsonLogRow {
 
 /* Rows in the order asked; the same path asked twice is logged once. */
 const JsonLogRow *json_log(const JsonDoc *doc, size_t *rows_n);
+/* Whether path leads to a file that gave a value. */
+bool json_log_has_file(const JsonDoc *doc, const char *path);
 /* For readers of values that no getter fits: logs value (as JSON) at node's path. */
 void json_log_value(JsonNode node, const char *value, bool is_default);
 /* Takes over the rows of another file that the value at node names ("dgx-h100"), below its path. */

@@ -299,6 +299,8 @@ static bool cluster_layer(const MachineReader *r, ClusterSpec *s, JsonNode node,
         doc = machine_open(r, base, "clusters");
         o.ok = doc && cluster_layer(r, s, json_root(doc), depth + 1);
     }
+    if (o.ok && !named && base.item)
+        json_log_value(base, json_text(base), false);
     bool ok = o.ok;
     if (!named) {
         take_cluster(r, &o, s);

@@ -152,6 +152,8 @@ static bool layer_object(const MachineReader *r, Gpu *g, JsonNode node, uint32_t
         *g = gpu_blank();
         o.ok = gpu_named(r, g, base, depth + 1, &doc);
     }
+    if (o.ok && base.item)
+        json_log_value(base, json_text(base), false);
     take_keys(r, &o, g);
     bool ok = json_end(&o);
     if (doc)

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TRIES_MAX = 100 };
+enum { TRIES_MAX = 100, LINKS_MAX = 40 };
 
 static void release(OutFile *o)
 {
@@ -39,6 +39,27 @@ static int create_temporary(OutFile *o)
     return -1;
 }
 
+/* Where a path that leads to no file yet would make one: behind its links.  NULL and errno. */
+static char *end_of_links(const char *path)
+{
+    char *at = copy_text(path), link[4096];
+    struct stat info;
+    for (int i = 0; lstat(at, &info) == 0 && S_ISLNK(info.st_mode); i++) {
+        ssize_t n = i < LINKS_MAX ? readlink(at, link, sizeof link - 1) : -1;
+        if (n < 0) {
+            errno = i < LINKS_MAX ? errno : ELOOP;
+            free(at);
+            return NULL;
+        }
+        link[n] = '\0';
+        char *slash = strrchr(at, '/');
+        size_t folder = link[0] == '/' || !slash ? 0 : (size_t)(slash - at) + 1;
+        at = mem_resize(at, folder + (size_t)n + 1, 1);
+        memcpy(at + folder, link, (size_t)n + 1);
+    }
+    return at;
+}
+
 /* The descriptor to write to, -1 and errno on failure. */
 static int open_for_writing(OutFile *o, const char *path)
 {
@@ -48,7 +69,7 @@ static int open_for_writing(OutFile *o, const char *path)
         return open(path, O_WRONLY | O_CLOEXEC); /* EISDIR for a directory */
     if (exists && access(path, W_OK) != 0)
         return -1; /* rename would replace what the user has protected */
-    o->target = exists ? realpath(path, NULL) : copy_text(path);
+    o->target = exists ? realpath(path, NULL) : end_of_links(path);
     if (!o->target)
         return -1;
     int fd = create_temporary(o);

@@ -301,6 +301,10 @@ static bool check_outputs(const Bench *b, Err *err)
     char gpu[1024], cluster[1024];
     paths_of(b, gpu, cluster, sizeof gpu);
     const char *paths[] = { b->o->out, b->o->all ? gpu : NULL, b->o->all ? cluster : NULL };
+    for (uint32_t i = 0; i < b->o->scenarios_n; i++)
+        if (!scenario_spares_paths(b->o->scenarios[i], b->o->settings, b->o->settings_n, paths,
+                                   ARRAY_N(paths), err))
+            return false;
     for (size_t i = 0; i < ARRAY_N(paths); i++) {
         OutFile f;
         if (!paths[i])

@@ -20,6 +20,7 @@
 #include "exec/cmd.h"
 #include "exec/cmd_run_collect.h"
 #include "exec/cmd_run_cuda.h"
+#include "sim/scenario.h"
 #include "traces/formats.h"
 
 /* ---- one rank ---- */
@@ -297,7 +298,7 @@ static bool can_write(const char *path, Err *err)
 {
     struct stat st;
     OutFile file;
-    if (!path || (stat(path, &st) == 0 && !S_ISREG(st.st_mode)))
+    if (!path || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
         return true;
     if (!out_file_open(&file, path, err))
         return false;
@@ -305,10 +306,25 @@ static bool can_write(const char *path, Err *err)
     return true;
 }
 
+/* What is trained stays, and so does what it is made of. */
+static bool spares_scenario(const RunOptions *o, Err *err)
+{
+    const char *const paths[] = { o->trace, o->trace_predicted };
+    Setting *settings = mem_zero((size_t)o->settings_n + 1, sizeof *settings);
+    for (uint32_t i = 0; i < o->settings_n; i++)
+        settings[i] = (Setting){ o->settings[i].key, o->settings[i].value };
+    bool ok =
+        scenario_spares_paths(o->scenario, settings, o->settings_n, paths, ARRAY_N(paths), err);
+    free(settings);
+    return ok;
+}
+
 static int run(const RunOptions *o, Err *err)
 {
     RunTraining t = { .o = o };
     int status = EXIT_COULD_NOT;
+    if (!spares_scenario(o, err))
+        return EXIT_COULD_NOT;
     if (o->dry_run)
         return dry_run(o, err);
     const char *instead = "--backend cpu trains here, --dry-run shows what GPUs would do";

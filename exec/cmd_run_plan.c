@@ -33,14 +33,21 @@ enum { RANKS_MANY = 4096 };
 
 static const char *const own_software = "lockstep"; /* what is run, and the prediction of it */
 
+/* The request's, and room for two more. */
+static Setting *settings_of(const RunRequest *r)
+{
+    Setting *settings = mem_zero((size_t)r->settings_n + 2, sizeof *settings);
+    for (uint32_t i = 0; i < r->settings_n; i++)
+        settings[i] = (Setting){ r->settings[i].key, r->settings[i].value };
+    return settings;
+}
+
 /* cluster, software: in place of the scenario's own; NULL: as it says. */
 static bool read_scenario(Scenario *s, const RunRequest *r, const char *cluster,
                           const char *software, Err *err)
 {
-    Setting *settings = mem_zero((size_t)r->settings_n + 2, sizeof *settings);
-    uint32_t n = 0;
-    for (; n < r->settings_n; n++)
-        settings[n] = (Setting){ r->settings[n].key, r->settings[n].value };
+    Setting *settings = settings_of(r);
+    uint32_t n = r->settings_n;
     if (software)
         settings[n++] = (Setting){ "software", software };
     if (cluster)
@@ -59,13 +66,21 @@ static void some_cluster(char text[300], uint32_t ranks)
              ranks);
 }
 
-/* How many ranks the scenario splits the work over. */
+/* How many ranks the scenario splits the work over.  Where it does not say, those of its cluster,
+ * as for sim; but of those that were asked for, or started, all. */
 static bool count_ranks(uint32_t *ranks, const RunRequest *r, Err *err)
 {
     Scenario s;
+    ScenarioSays says;
     char many[300];
+    Setting *settings = settings_of(r);
+    bool ok = scenario_says(&says, r->scenario, settings, r->settings_n, err);
+    free(settings);
+    *ranks = r->ranks > 0 ? r->ranks : 1;
+    if (!ok || (!says.split && (r->ranks > 0 || !says.cluster)))
+        return ok;
     some_cluster(many, RANKS_MANY);
-    if (!read_scenario(&s, r, many, own_software, err))
+    if (!read_scenario(&s, r, says.split ? many : NULL, own_software, err))
         return false;
     *ranks = s.parallel.gpus;
     scenario_free(&s);

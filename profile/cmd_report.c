@@ -182,6 +182,8 @@ static bool input_read(Input *in, const Options *o, Err *err)
     TraceSet *set = &in->set;
     if (!trace_set_read(set, (const char *const *)o->paths, o->paths_n, &options, err))
         return false;
+    if (!trace_set_spares(set, &options, o->html, err))
+        return false;
     in->rules = mem_zero(set->rules.n, sizeof *in->rules);
     for (uint32_t i = 0; i < set->rules.n && i < TRACE_RULES_MAX; i++)
         in->rules[i] = (TraceRuleCount){ set->rules.rule[i].name, set->rule_kernels_n[i] };

@@ -437,11 +437,20 @@ static bool read_traces(Run *r)
     return true;
 }
 
+/* What is written is none of what was read. */
+static bool spares_inputs(Run *r)
+{
+    const char *out = r->command->trace;
+    if (out && r->changes.doc && json_log_has_file(r->changes.doc, out))
+        return err_set(&r->err, "the cluster is made of '%.200s', it is not written over", out);
+    return trace_set_spares(&r->set, NULL, out, &r->err);
+}
+
 static bool run(Run *r)
 {
     const char *out = r->command->trace;
     int64_t start_ns = now_ns();
-    if (!read_changes(r) || !read_traces(r) || !find_windows(r) ||
+    if (!read_changes(r) || !read_traces(r) || !spares_inputs(r) || !find_windows(r) ||
         !replay(r, NULL, r->changes.any ? NULL : out, &r->replay))
         return false;
     r->recorded = recorded_times(r, r->replay.facts.measured_ns);

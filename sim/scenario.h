@@ -176,6 +176,15 @@ bool scenario_from_to_split(Scenario *s, JsonDoc *doc, const Setting *settings,
 bool scenario_can_be_built(const Scenario *s, Err *err);
 void scenario_free(Scenario *s); /* s is empty again */
 
+/* What a scenario with these settings says, whether or not it can be read: a cluster; how the work
+ * is split - a degree of parallel, or strategy single - instead of over the whole cluster. */
+typedef struct ScenarioSays {
+    bool cluster, split;
+} ScenarioSays;
+
+bool scenario_says(ScenarioSays *says, const char *name, const Setting *settings,
+                   uint32_t settings_n, Err *err);
+
 /*
  * Whether path leads to a file that s was read from: its own, or that of its model,
  * cluster, GPUs, software or data.  Whoever writes a file asks first.
@@ -183,6 +192,10 @@ void scenario_free(Scenario *s); /* s is empty again */
 bool scenario_is_made_of(const Scenario *s, const char *path);
 bool scenario_spares(const Scenario *s, const char *path,
                      Err *err); /* if not; else a sentence */
+/* The same of a scenario that is still to be read, and some paths; NULL: none.  True also where it
+ * cannot be read, which is said by who does. */
+bool scenario_spares_paths(const char *name, const Setting *settings, uint32_t settings_n,
+                           const char *const *paths, size_t paths_n, Err *err);
 
 /* Whether there is such a software file; the message lists those there are. */
 bool scenario_software_exists(const Scenario *s, Err *err);

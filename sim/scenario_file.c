@@ -190,21 +190,6 @@ bool scenario_each(char *const *names, uint32_t names_n, ScenarioVisit *visit, v
 
 /* ---- what a scenario stands on ---- */
 
-/* The origins of the log are the files that gave a value, "--set" and "default". */
-static bool is_origin(const Scenario *s, const char *path)
-{
-    size_t n;
-    const JsonLogRow *rows = json_log(s->doc, &n);
-    const char *before = "";
-    for (size_t i = 0; i < n; i++) {
-        bool again = strcmp(rows[i].origin, before) == 0;
-        before = rows[i].origin;
-        if (!again && out_file_is_same(path, before))
-            return true;
-    }
-    return false;
-}
-
 bool scenario_is_made_of(const Scenario *s, const char *path)
 {
     Arena arena = { 0 };
@@ -217,7 +202,7 @@ bool scenario_is_made_of(const Scenario *s, const char *path)
         arena_printf(&arena, "%s/software/%s.json", share_dir(), s->software);
     bool is = out_file_is_same(path, s->file) || out_file_is_same(path, lines) ||
               out_file_is_same(path, software) || out_file_is_same(path, s->training.data) ||
-              is_origin(s, path);
+              json_log_has_file(s->doc, path);
     arena_free(&arena);
     return is;
 }
@@ -331,4 +316,44 @@ bool scenario_set(JsonDoc *doc, const Setting *settings, uint32_t settings_n, Er
         if (!apply(doc, &settings[i], err))
             return false;
     return true;
+}
+
+bool scenario_says(ScenarioSays *says, const char *name, const Setting *settings,
+                   uint32_t settings_n, Err *err)
+{
+    static const char *const degrees[] = { "dp", "tp", "pp", "cp" };
+    JsonDoc *doc = open_scenario(name, err);
+    *says = (ScenarioSays){ .cluster = false };
+    if (!doc || !scenario_set(doc, settings, settings_n, err)) {
+        json_close(doc);
+        return false;
+    }
+    JsonNode parallel = json_member(json_root(doc), "parallel");
+    const char *strategy = json_text(json_member(parallel, "strategy"));
+    says->cluster = json_member(json_root(doc), "cluster").item != NULL;
+    says->split = strategy && strcmp(strategy, strategy_names[STRATEGY_SINGLE]) == 0;
+    for (size_t i = 0; i < ARRAY_N(degrees); i++)
+        says->split |= json_type(json_member(parallel, degrees[i])) == JSON_NUMBER;
+    json_close(doc);
+    return true;
+}
+
+/* On whatever cluster: how the work is split changes no file. */
+bool scenario_spares_paths(const char *name, const Setting *settings, uint32_t settings_n,
+                           const char *const *paths, size_t paths_n, Err *err)
+{
+    Scenario s;
+    Err ignored = { 0 };
+    Setting *all = mem_zero((size_t)settings_n + 1, sizeof *all);
+    if (settings_n > 0)
+        memcpy(all, settings, settings_n * sizeof *all);
+    all[settings_n] = (Setting){ "parallel", "{\"dp\": 1}" };
+    bool ok = true;
+    if (scenario_read_to_split(&s, name, all, settings_n + 1, &ignored)) {
+        for (size_t i = 0; i < paths_n && ok; i++)
+            ok = !paths[i] || scenario_spares(&s, paths[i], err);
+        scenario_free(&s);
+    }
+    free(all);
+    return ok;
 }

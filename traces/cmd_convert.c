@@ -108,8 +108,8 @@ static bool convert(const ConvertOptions *o, Err *err)
     bool ok = trace_set_read(&set, &o->in, 1, &options, err);
     for (size_t i = 0; i < set.findings_n; i++)
         fprintf(stderr, "lockstep: %s\n", set.findings[i]);
-    ok = ok && trace_set_holds_any(&set, o->in, err) &&
-         o->to->write(&set.timeline, o->out, err);
+    ok = ok && trace_set_spares(&set, &options, o->out, err) &&
+         trace_set_holds_any(&set, o->in, err) && o->to->write(&set.timeline, o->out, err);
     trace_set_free(&set);
     return ok;
 }

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "core/jobs.h"
+#include "core/out_file.h"
 #include "traces/set_parts.h"
 
 const char *const trace_rank_from_texts[] = { "the file", "its name", "the order of files",
@@ -454,6 +455,17 @@ bool trace_set_holds_any(const TraceSet *s, const char *name, Err *err)
 {
     bool any = s->timeline.spans_n > 0 || s->timeline.points_n > 0;
     return any || err_set(err, "no event could be read of '%s'", name);
+}
+
+bool trace_set_spares(const TraceSet *s, const TraceSetOptions *o, const char *path, Err *err)
+{
+    for (size_t i = 0; path && i < s->files_n; i++)
+        if (out_file_is_same(path, s->files[i].path))
+            return err_set(err, "'%.200s' is the trace itself, it is not written over", path);
+    for (uint32_t i = 0; path && o && i < o->rules_n; i++)
+        if (out_file_is_same(path, o->rules[i]))
+            return err_set(err, "'%.200s' holds the rules, it is not written over", path);
+    return true;
 }
 
 void trace_set_free(TraceSet *s)

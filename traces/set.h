@@ -99,6 +99,9 @@ bool trace_set_read(TraceSet *s, const char *const *paths, size_t n, const Trace
                     Err *err);
 /* Whether there is anything to show; else a sentence that names it. */
 bool trace_set_holds_any(const TraceSet *s, const char *name, Err *err);
+/* Whether path leads to none of the files that were read, rules (those of the options) included;
+ * else a sentence.  path may be NULL. */
+bool trace_set_spares(const TraceSet *s, const TraceSetOptions *o, const char *path, Err *err);
 void trace_set_free(TraceSet *s);
 
 #endif

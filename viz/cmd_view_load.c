@@ -147,7 +147,8 @@ static bool open_side(ViewSide *s, const ViewOptions *o, const char *const *path
     for (size_t i = 0; i < s->set.findings_n; i++)
         fprintf(stderr, "lockstep: note: %s\n", s->set.findings[i]);
     name_side(s);
-    if (!trace_set_holds_any(&s->set, s->name, err)) {
+    if (!trace_set_spares(&s->set, &options, o->render, err) ||
+        !trace_set_holds_any(&s->set, s->name, err)) {
         trace_set_free(&s->set);
         return false;
     }

@@ -115,6 +115,28 @@ static void a_symbolic_link_stays_one(void)
     unlink(path_of("a"));
 }
 
+static void a_link_to_no_file_yet_stays_one(void)
+{
+    CHECK_INT(0, symlink("b", path_of("link")));
+    CHECK_INT(0, symlink("link", path_of("far")));
+    write_text(path_of("far"), "new");
+    struct stat info;
+    CHECK(lstat(path_of("far"), &info) == 0 && S_ISLNK(info.st_mode));
+    CHECK(lstat(path_of("link"), &info) == 0 && S_ISLNK(info.st_mode));
+    check_text("new", path_of("b"));
+    CHECK_INT(3, files_n());
+    unlink(path_of("b"));
+    unlink(path_of("link"));
+    unlink(path_of("far"));
+
+    OutFile o;
+    Err err = { 0 };
+    CHECK_INT(0, symlink("round", path_of("round")));
+    CHECK(!out_file_open(&o, path_of("round"), &err));
+    CHECK_ERR_TEXT(&err, "Too many levels of symbolic links");
+    unlink(path_of("round"));
+}
+
 static void devices_are_written_in_place(void)
 {
     write_text("/dev/null", "text");
@@ -225,6 +247,7 @@ int main(void)
     RUN(an_abandoned_file_was_never_there);
     RUN(the_rights_of_the_old_file_stay);
     RUN(a_symbolic_link_stays_one);
+    RUN(a_link_to_no_file_yet_stays_one);
     RUN(devices_are_written_in_place);
     RUN(a_full_disk_is_told_at_commit);
     RUN(a_file_too_large_for_the_limit_leaves_nothing);
