@@ -94,14 +94,22 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* Ranks of one host have one parent: it tells jobs apart where nothing else does. */
-static uint64_t job_of(const Family *family, bool one_host)
+/*
+ * Ranks of one host have one parent, or each a script or a profiler of its own around it: the
+ * parent tells jobs apart only where nothing else does, neither the launcher nor the port to meet
+ * at (torchrun's TORCHELASTIC_RUN_ID is "none" by default).
+ */
+static uint64_t job_of(const Family *family, bool one_host, const LaunchFlags *flags)
 {
-    uint64_t job = one_host ? mix_u64((uint64_t)getppid()) : 0;
-    for (size_t i = 0; i < ARRAY_N(family->job); i++)
-        if (family->job[i] && is_set(family->job[i]))
-            job = hash_text(mix_u64(job + 1), getenv(family->job[i]));
-    return job;
+    const char *const names[] = { family->job[0], family->job[1], "MASTER_PORT" };
+    bool told = flags->rendezvous != NULL;
+    uint64_t job = 0;
+    for (size_t i = 0; i < ARRAY_N(names); i++)
+        if (names[i] && is_set(names[i])) {
+            job = hash_text(mix_u64(job + 1), getenv(names[i]));
+            told = true;
+        }
+    return told || !one_host ? job : mix_u64((uint64_t)getppid());
 }
 
 /* ---- one family ---- */
@@ -258,7 +266,7 @@ static bool place_by_family(RankPlace *p, Launcher *by, const Family *family,
     if (flags->ranks && flags->ranks != p->world)
         return err_set(err, "--ranks %u, but %s has started %u", flags->ranks, family->name,
                        p->world);
-    p->job = job_of(family, p->local_n == p->world);
+    p->job = job_of(family, p->local_n == p->world, flags);
     return flags->rendezvous || find_meeting(p, family, err);
 }
 

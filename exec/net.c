@@ -71,6 +71,8 @@ static bool address_text(const struct sockaddr_storage *a, socklen_t n, char tex
         return false;
     if (strncmp(text, "::ffff:", 7) == 0 && strchr(text, '.'))
         memmove(text, text + 7, strlen(text + 7) + 1);
+    if (strcmp(text, "::1") == 0) /* ranks of one host listen at IPv4's loopback alone */
+        snprintf(text, NET_HOST_MAX, "127.0.0.1");
     return true;
 }
 

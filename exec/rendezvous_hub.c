@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { GUESTS_MAX = 256, GUEST_NS = 2000000000, NAMED_MAX = 16 };
@@ -93,15 +94,54 @@ static void write_addresses(FILE *file)
     freeifaddrs(list);
 }
 
+/* A file that begins so: this job's, or one whose job was killed before it could take it away. */
+static bool is_meeting_file(const char *path, const char *text)
+{
+    struct stat info;
+    char line[512] = "";
+    size_t n = strlen(text);
+    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return false;
+    FILE *file = fopen(path, "re");
+    size_t got = file ? fread(line, 1, n < sizeof line ? n : sizeof line - 1, file) : 0;
+    if (file)
+        fclose(file);
+    return got == n && memcmp(line, text, n) == 0;
+}
+
+/* The first lines, by which it is known to be this job's. */
+static void file_head(const Hub *h, char text[400])
+{
+    snprintf(text, 400, "%s\n%u\n%.250s\n", MEET_FILE_TITLE, h->port,
+             h->meeting->cards[0].identity);
+}
+
+static void hub_take_file_away(const Hub *h)
+{
+    char head[400];
+    file_head(h, head);
+    if (is_meeting_file(h->spot->path, head))
+        unlink(h->spot->path);
+}
+
 /* Whole or not at all: readers must never see half of it. */
 static bool hub_write_file(const Hub *h, Err *err)
 {
-    char draft[4096];
+    char draft[4096], head[400];
+    struct stat info;
+    bool there = lstat(h->spot->path, &info) == 0;
+    if (there && !(S_ISREG(info.st_mode) && info.st_size == 0) &&
+        !is_meeting_file(h->spot->path, MEET_FILE_TITLE "\n"))
+        return err_set(err,
+                       "'%s' is there and no rendezvous file of lockstep: a path is expected "
+                       "where nothing is yet, or an empty file",
+                       h->spot->path);
+    file_head(h, head);
     int n = snprintf(draft, sizeof draft, "%s.%ld", h->spot->path, (long)getpid());
     FILE *file = n < (int)sizeof draft ? fopen(draft, "we") : NULL;
     if (!file)
         return err_set(err, "cannot write '%s': %s", h->spot->path, strerror(errno));
-    fprintf(file, "%s\n%u\n%s\n", MEET_FILE_TITLE, h->port, h->meeting->cards[0].identity);
+    fputs(head, file);
     write_addresses(file);
     bool ok = fclose(file) == 0 && rename(draft, h->spot->path) == 0;
     if (!ok) {
@@ -381,7 +421,7 @@ bool hub_meet(Meeting *m, const RankPlace *place, const RankCard *mine, const Sp
     for (uint32_t r = 1; r < place->world && ok; r++)
         send_table(h, r);
     if (wrote)
-        unlink(spot->path);
+        hub_take_file_away(h);
     hub_close(h);
     return ok;
 }

@@ -139,6 +139,63 @@ static void traps_of_launchers_are_avoided(void)
     check_place("WORLD_SIZE=", &no_flags, LAUNCHER_NONE, 0, 1, 0, 1, NULL);
 }
 
+/* The job as this process sees it, or a child, whose parent is another, as a script's is. */
+static uint64_t job_in(bool child)
+{
+    int ends[2];
+    uint64_t job = 0;
+    RankPlace p = { 0 };
+    Launcher by;
+    Err err = { 0 };
+    if (!child)
+        return launch_place(&p, &by, &no_flags, &err) ? p.job : 0;
+    if (!CHECK_INT(0, pipe(ends)))
+        return 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool ok = launch_place(&p, &by, &no_flags, &err);
+        _exit(ok && write(ends[1], &p.job, sizeof p.job) == sizeof p.job ? 0 : 1);
+    }
+    CHECK_INT((int)sizeof job, (int)read(ends[0], &job, sizeof job));
+    waitpid(pid, NULL, 0);
+    close(ends[0]);
+    close(ends[1]);
+    return job;
+}
+
+/* A script, or a profiler, round every rank gives each a parent of its own. */
+static void ranks_in_scripts_of_their_own_are_of_one_job(void)
+{
+    static const struct {
+        const char *environment;
+        bool same;
+    } cases[] = {
+        { "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
+          "MASTER_PORT=29500 TORCHELASTIC_RUN_ID=none TORCHELASTIC_RESTART_COUNT=0",
+          true },
+        { "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+          "OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=job7",
+          true },
+        { "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_NTASKS_PER_NODE=2 "
+          "SLURM_JOB_ID=5 SLURM_STEP_ID=0",
+          true },
+        { "PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 MASTER_ADDR=127.0.0.1 "
+          "MASTER_PORT=29500",
+          true },
+        /* nothing else tells jobs of MPICH apart */
+        { "PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2", false },
+    };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        environment(cases[i].environment);
+        uint64_t mine = job_in(false);
+        CHECK(mine != 0 && (mine == job_in(true)) == cases[i].same);
+    }
+    environment("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500");
+    uint64_t one = job_in(false);
+    environment("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29600");
+    CHECK(one != job_in(false));
+}
+
 static void flags_win(void)
 {
     LaunchFlags f = no_flags;
@@ -334,6 +391,7 @@ int main(void)
     RUN(nobody_started_us);
     RUN(launchers_are_recognised);
     RUN(traps_of_launchers_are_avoided);
+    RUN(ranks_in_scripts_of_their_own_are_of_one_job);
     RUN(flags_win);
     RUN(nonsense_is_refused);
     environment("");

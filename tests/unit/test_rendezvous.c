@@ -105,7 +105,7 @@ static void an_old_file_only_costs_time(void)
 {
     RankPage *page = rank_page_make();
     const int64_t late[] = { 200000000, 0 };
-    const char *old[] = { "", "rubbish", "lockstep rendezvous 1\n1\nelsewhere\n127.0.0.1\n" };
+    const char *old[] = { "", "lockstep rendezvous 1\n1\nelsewhere\n127.0.0.1\n" };
     for (size_t i = 0; i < ARRAY_N(old); i++) {
         choose_file();
         FILE *file = fopen(rendezvous + strlen("file:"), "w");
@@ -117,7 +117,50 @@ static void an_old_file_only_costs_time(void)
     rank_page_free(page);
 }
 
+static void ranks_meet_at_the_loopback_of_ipv6(void)
+{
+    RankPage *page = rank_page_make();
+    const int64_t late[] = { 0, 0, 0 };
+    int fd = net_listen("::1", "0", &port);
+    if (fd < 0) { /* a machine without IPv6 */
+        rank_page_free(page);
+        return;
+    }
+    close(fd);
+    snprintf(rendezvous, sizeof rendezvous, "tcp://[::1]:%u", port);
+    RankPlace places[] = { place_of(0, 3), place_of(1, 3), place_of(2, 3) };
+    for (int i = 0; i < 3; i++)
+        places[i].tcp_only = true;
+    CHECK_INT(3, open_all(places, 3, late, page));
+    rank_page_free(page);
+}
+
 /* ---- they do not ---- */
+
+static void what_is_no_rendezvous_file_stays(void)
+{
+    static const char *const texts[] = { "rubbish", "lockstep rendezvous 12\n" };
+    for (size_t i = 0; i < ARRAY_N(texts); i++) {
+        Fabric *f;
+        Err err = { 0 };
+        char text[40] = "";
+        choose_file();
+        const char *path = rendezvous + strlen("file:");
+        FILE *file = fopen(path, "w");
+        fputs(texts[i], file);
+        fclose(file);
+        RankPlace place = place_of(0, 2);
+        CHECK(!fabric_open(&f, &place, 64, &err));
+        CHECK_ERR_TEXT(&err, "is there and no rendezvous file of lockstep: a path is expected "
+                             "where nothing is yet, or an empty file");
+        if (CHECK((file = fopen(path, "r")) != NULL)) {
+            CHECK_U64(strlen(texts[i]), fread(text, 1, sizeof text - 1, file));
+            CHECK_STR(texts[i], text);
+            fclose(file);
+        }
+        unlink(path);
+    }
+}
 
 static void a_port_that_is_taken_is_named(void)
 {
@@ -524,6 +567,8 @@ int main(void)
     RUN(ranks_meet_in_any_order_of_coming);
     RUN(ranks_meet_through_a_file_that_then_is_gone);
     RUN(an_old_file_only_costs_time);
+    RUN(ranks_meet_at_the_loopback_of_ipv6);
+    RUN(what_is_no_rendezvous_file_stays);
     RUN(a_port_that_is_taken_is_named);
     RUN(a_file_that_cannot_be_written_is_named);
     RUN(a_rank_0_that_is_not_there_is_named);
