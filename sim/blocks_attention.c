@@ -126,7 +126,7 @@ static uint32_t attention_core(Maker *k, uint32_t qk, uint32_t qkv, uint32_t win
     TapeOp op = { .kind = OP_ATTENTION,
                   .fn = FN_NONE,
                   .name = "attention",
-                  .dtype = k->act,
+                  .dtype = k->act == DTYPE_F32 ? matmul_dtype(&k->b->s->training) : k->act,
                   .in_n = qk == qkv ? 1 : 2,
                   .in = { qk, qkv },
                   .math_attention = !fused,

@@ -6,7 +6,8 @@
  *   - short rows of keys do not pay for starting the block: the efficiency grows as
  *     keys / (keys + SHORT), where a causal block has half the keys on average;
  *   - batch * heads * seq / 128 blocks fill the SMs in waves, as a matmul's tiles do;
- *     causal blocks are of unequal length, which costs TAIL blocks at the end;
+ *     causal blocks are of unequal length, which costs TAIL blocks at the end, but none is
+ *     longer than one of the full kernel, which bounds what few of them take;
  *   - narrow heads feed the matrix units badly: head_dim / (head_dim + NARROW),
  *     relative to 128.
  *
@@ -48,14 +49,14 @@ static double width_of(const AttentionShape *a)
 static double shape_efficiency(const AttentionShape *a, bool backward)
 {
     double keys = (double)(a->window && a->window < a->seq_k ? a->window : a->seq_k);
-    if (a->causal && !a->window)
-        keys /= 2;
+    if (a->causal) /* on average: the first queries see fewer than the window */
+        keys *= 1 - keys / (2 * (double)a->seq_k);
     double dim = width_of(a);
     double wide = dim / (dim + NARROW) * (FULL_HEAD + NARROW) / FULL_HEAD;
     return fmin(wide, 1) * keys / (keys + (backward ? SHORT_BACKWARD : SHORT_FORWARD));
 }
 
-static double model_ns(const Gpu *gpu, const AttentionShape *a, bool backward, DType dtype,
+static double waves_ns(const Gpu *gpu, const AttentionShape *a, bool backward, DType dtype,
                        double flops, double sms)
 {
     double efficiency = backward ? gpu->attention_bwd_efficiency : gpu->attention_efficiency;
@@ -68,6 +69,18 @@ static double model_ns(const Gpu *gpu, const AttentionShape *a, bool backward, D
     double waves = a->causal ? fmax(x + TAIL, 2) : fmax(x + 0.5 * (ceil(x) - x), 1);
     double sm_flops_per_ns = peak * efficiency * shape_efficiency(a, backward) / gpu->sms;
     return gpu->matmul_fill_ns + flops / (sm_flops_per_ns * sms) * waves / x;
+}
+
+/* Causal, all keys: half the flops, and one pair a query more. */
+static double model_ns(const Gpu *gpu, const AttentionShape *a, bool backward, DType dtype,
+                       double flops, double sms)
+{
+    double ns = waves_ns(gpu, a, backward, dtype, flops, sms), keys = (double)a->seq_k;
+    if (!a->causal || a->window)
+        return ns;
+    AttentionShape full = *a;
+    full.causal = false;
+    return fmin(ns, waves_ns(gpu, &full, backward, dtype, flops * 2 * keys / (keys + 1), sms));
 }
 
 /* ---- measured rows ---- */
@@ -132,9 +145,10 @@ double attention_ns(const Gpu *gpu, const Op *op, double sms, double bandwidth)
 double attention_age(const Gpu *gpu, const Op *op, AttentionKernel kernel)
 {
     bool has_newer = gpu->generation == GPU_HOPPER || gpu->generation == GPU_BLACKWELL;
+    bool wide = op->dtype == DTYPE_F32 || op->dtype == DTYPE_TF32; /* not what was compared */
     bool backward = op_is_backward(op);
     double age = 1;
-    if (kernel != ATTENTION_NEWEST && has_newer)
+    if (kernel != ATTENTION_NEWEST && has_newer && !wide)
         age *= FLASH2_ON_HOPPER;
     if (kernel == ATTENTION_FLASH1)
         age *= FLASH1;

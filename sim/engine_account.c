@@ -248,10 +248,10 @@ void account_links(Sim *sim, const Runner *r, const Segment *s, double *link_ns)
 
 typedef struct SegmentSum {
     uint32_t filled_for; /* rank class + 1; 0: nobody */
-    uint32_t links;      /* bit per ResourceKind that link_ns has time of */
     bool computes;       /* else there are no flops and bytes */
+    bool transfers;
+    double times; /* that the rank class goes through it, if it transfers */
     double flops, model_flops, flops_ns, memory_ns, launch_ns;
-    double link_ns[RES_RANK_N];
 } SegmentSum;
 
 static void sum_segment(Sim *sim, const Runner *r, uint32_t segment, SegmentSum *sum)
@@ -259,13 +259,12 @@ static void sum_segment(Sim *sim, const Runner *r, uint32_t segment, SegmentSum 
     const Segment *s = &sim->g->segments[segment];
     *sum = (SegmentSum){ .filled_for = r->id + 1,
                          .launch_ns = (double)r->cost->launch_total[segment] };
-    account_links(sim, r, s, sum->link_ns);
-    for (uint32_t k = 0; k < RES_RANK_N; k++)
-        sum->links |= (uint32_t)(sum->link_ns[k] > 0) << k;
     for (uint32_t i = 0; i < s->op_n; i++) {
         const Op *o = graph_ops(sim->g, s) + i;
-        if (op_is_comm(o->kind))
+        if (op_is_comm(o->kind)) {
+            sum->transfers = true;
             continue;
+        }
         sum->computes = true;
         sum->flops += o->flops;
         sum->model_flops += op_model_flops(o);
@@ -276,9 +275,37 @@ static void sum_segment(Sim *sim, const Runner *r, uint32_t segment, SegmentSum 
     }
 }
 
-static void close_rank(Sim *sim, Runner *r, SegmentSum *sums)
+/* Every collective once, by the first of its members, for all links that it uses: ranks may share
+ * a port whose groups are others. */
+static void load_links(Sim *sim, const Runner *r, const Segment *s, double times, double *ns)
 {
-    double link_ns[RES_RANK_N] = { 0 };
+    for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++) {
+        const Op *o = &sim->g->ops[i];
+        if (!op_is_comm(o->kind) ||
+            (!op_is_p2p(o->kind) &&
+             sim->classes.groups[r->rc->group[o->u.comm.group]].member[0] != r->id))
+            continue;
+        Use own[RES_RANK_N + 2];
+        double bytes;
+        Demand d = demand_on_links(sim, r, o, i, own, &bytes);
+        for (uint32_t u = 0; u < d.uses_n; u++) {
+            uint32_t link = d.uses[u].resource;
+            ns[link] += times * bytes * d.uses[u].coefficient /
+                        sim->classes.resources[link].bytes_per_ns;
+        }
+    }
+}
+
+/* ns: by resource, of all ranks. */
+static void bound_links(const Runner *r, const double *ns)
+{
+    for (uint32_t k = 0; k < RES_RANK_N; k++)
+        if (r->rc->resource[k] != NONE_U32)
+            r->stat->link_bound_ns = fmax(r->stat->link_bound_ns, ns[r->rc->resource[k]]);
+}
+
+static void close_rank(Sim *sim, Runner *r, SegmentSum *sums, double *link_ns)
+{
     RankStat *s = r->stat;
     for (uint32_t i = 0; i < r->role->instances_n; i++) {
         uint32_t segment = sim->same[r->role->instances[i].segment];
@@ -293,13 +320,11 @@ static void close_rank(Sim *sim, Runner *r, SegmentSum *sums)
             s->flops_bound_ns += n * sum->flops_ns;
             s->memory_bound_ns += n * sum->memory_ns;
         }
-        for (uint32_t left = sum->links; left; left &= left - 1) {
-            int k = __builtin_ctz(left);
-            link_ns[k] += n * sum->link_ns[k];
-        }
+        sum->times += n;
     }
-    for (uint32_t k = 0; k < RES_RANK_N; k++)
-        s->link_bound_ns = fmax(s->link_bound_ns, link_ns[k]);
+    for (uint32_t i = 0; i < sim->g->segments_n; i++)
+        if (sums[i].filled_for == r->id + 1 && sums[i].transfers)
+            load_links(sim, r, &sim->g->segments[i], sums[i].times, link_ns);
 }
 
 /* A host's launches follow one another, whatever rank they are for. */
@@ -321,6 +346,7 @@ void account_close(Sim *sim)
     for (uint32_t i = 0; i < sim->runners_n; i++)
         result->step_ns = max_i64(result->step_ns, sim->runners[i].stat->end_ns);
     SegmentSum *sums = mem_zero(sim->g->segments_n, sizeof *sums);
+    double *link_ns = mem_zero((size_t)sim->classes.resources_n + 1, sizeof *link_ns);
     bool is_pipeline = sim->g->roles_n > 1;
     int64_t latest = -1;
     for (uint32_t i = 0; i < sim->runners_n; i++) {
@@ -329,13 +355,16 @@ void account_close(Sim *sim)
         int64_t rest =
             result->step_ns - (s->compute_ns + s->exposed_ns + s->bubble_ns + s->idle_ns);
         *(is_pipeline ? &s->bubble_ns : &s->idle_ns) += rest;
-        close_rank(sim, r, sums);
+        close_rank(sim, r, sums, link_ns);
         if (s->end_ns <= latest)
             continue;
         latest = s->end_ns;
         result->path = path_longest(r);
     }
+    for (uint32_t i = 0; i < sim->runners_n; i++)
+        bound_links(&sim->runners[i], link_ns);
     close_hosts(sim);
     result->ops = sim->ops_done;
+    free(link_ns);
     free(sums);
 }

@@ -39,6 +39,7 @@ static void compare_ranks(const Drawn *x, const Draw *d, const SimResult *folded
                CHECK(near_ns(f->comm_ns, e->comm_ns, slack)) &&
                CHECK(near_ns(f->exposed_ns, e->exposed_ns, slack)) &&
                CHECK(near_ns(f->bubble_ns, e->bubble_ns, slack)) &&
+               CHECK_NEAR(e->link_bound_ns, f->link_bound_ns, 1e-9) &&
                CHECK_U64(f->collectives_n, e->collectives_n);
         if (!same)
             fprintf(stderr, "rank %u: folded %lld, expanded %lld\n%s\n", rank,

@@ -3,6 +3,7 @@
  * model and table are from what was measured (printed, and held to honest limits).
  */
 #include "sim/cost.h"
+#include "sim/cost_parts.h"
 #include "sim/network.h"
 
 #include <dirent.h>
@@ -450,6 +451,45 @@ static void published_attention_on_h100_is_predicted(void)
 }
 
 /* FlashAttention-2's own A100 benchmark: about 200 TFLOP/s and more for long rows. */
+/* Its blocks are parts of those of the full kernel; a window of nearly all keys is about all. */
+static void causal_attention_takes_no_longer_than_full(void)
+{
+    static const char *const names[] = { "a100-80gb", "h100-80gb" };
+    for (size_t i = 0; i < ARRAY_N(names); i++) {
+        Arena arena = { 0 };
+        const Gpu *g = load(&arena, names[i]);
+        for (uint64_t heads = 1; heads <= 256; heads *= 2)
+            for (uint64_t seq = 128; seq <= 65536; seq *= 2)
+                for (int backward = 0; backward < 2; backward++) {
+                    Op full = attention_op(1, heads, seq, 128, false, backward),
+                       causal = attention_op(1, heads, seq, 128, true, backward),
+                       window = causal;
+                    causal.flops = full.flops * (double)(seq + 1) / (2 * (double)seq);
+                    window.flops = causal.flops;
+                    window.u.attention.window = seq - 1;
+                    int64_t ns = op_cost(g, &causal, NULL).alone_ns;
+                    CHECK(ns <= op_cost(g, &full, NULL).alone_ns);
+                    CHECK(op_cost(g, &window, NULL).alone_ns >= ns);
+                }
+        arena_free(&arena);
+    }
+}
+
+/* tf32 is of the products inside as well; the f32 of CUDA cores is no newer on Hopper. */
+static void attention_in_tf32_is_as_fast_as_its_products(void)
+{
+    Arena arena = { 0 };
+    const Gpu *g = load(&arena, "h100-80gb");
+    Op f32 = attention_op(4, 32, 4096, 128, true, false), tf32 = f32;
+    f32.dtype = DTYPE_F32;
+    tf32.dtype = DTYPE_TF32;
+    double ratio = gpu_peak_flops_per_ns(g, DTYPE_TF32) / gpu_peak_flops_per_ns(g, DTYPE_F32);
+    CHECK_NEAR((double)op_cost(g, &f32, NULL).alone_ns,
+               ratio * (double)op_cost(g, &tf32, NULL).alone_ns, 0.05);
+    CHECK_NEAR(1, attention_age(g, &f32, ATTENTION_FLASH2), 0);
+    arena_free(&arena);
+}
+
 static void longer_and_wider_attention_is_more_efficient(void)
 {
     Arena arena = { 0 };
@@ -583,6 +623,8 @@ int main(void)
     RUN(batches_fill_the_gpu_like_more_tiles);
     RUN(measured_attention_is_predicted);
     RUN(published_attention_on_h100_is_predicted);
+    RUN(causal_attention_takes_no_longer_than_full);
+    RUN(attention_in_tf32_is_as_fast_as_its_products);
     RUN(longer_and_wider_attention_is_more_efficient);
     RUN(time_grows_with_bytes_on_every_gpu);
     RUN(large_streams_reach_the_measured_bandwidth);
