@@ -29,7 +29,7 @@ static bool keeps_f32(const Training *t, const Software *sw, bool fsdp)
     bool narrow = t->param_dtype_set && t->param_dtype != DTYPE_F32;
     bool masters = t->master_weights_set && t->master_weights;
     return sw->f32_params && !narrow && !masters && dtype_bytes(act_dtype(t)) == 2 &&
-           (fsdp || (sw->f32_stream && t->precision != DTYPE_FP8));
+           (fsdp || sw->f32_stream);
 }
 
 bool grads_in_f32(const Training *t, const Software *sw)

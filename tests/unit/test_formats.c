@@ -110,13 +110,14 @@ static void who_adds_says_how_gradients_are_made(void)
     }
 }
 
-/* f32 and tf32 have nothing to cast; fp8 outside fsdp comes from what Transformer Engine keeps. */
-static void only_16_bits_are_cast_to(void)
+/* f32 and tf32 have nothing to cast; fp8 is cast from the f32 weights as 16 bits are, by torchao and
+ * under Transformer Engine's fp8_autocast. */
+static void f32_has_nothing_to_cast(void)
 {
     const Software params = { .f32_params = true, .f32_stream = true };
     Training t = silent();
     t.precision = DTYPE_FP8;
-    CHECK_STR("bf16 bf16 bf16 bf16 bf16 bf16, masters", formats(&t, &params, false));
+    CHECK_STR("f32 f32 f32 f32 f32 f32, casts", formats(&t, &params, false));
     CHECK_STR("f32 bf16 bf16 bf16 f32 bf16", formats(&t, &params, true));
     t.precision = DTYPE_TF32;
     t.param_dtype = t.grad_dtype = t.reduce_dtype = DTYPE_F32;
@@ -202,7 +203,7 @@ int main(void)
     RUN(gradients_of_f16_may_stay_so);
     RUN(what_the_scenario_says_counts);
     RUN(who_adds_says_how_gradients_are_made);
-    RUN(only_16_bits_are_cast_to);
+    RUN(f32_has_nothing_to_cast);
     RUN(only_more_than_one_rank_shards);
     RUN(with_a_pipeline_fsdp_sums_as_it_reduces);
     RUN(every_strategy_takes_every_format);
