@@ -91,9 +91,12 @@ static void add_launches(Reader *r, const Track *track)
     }
 }
 
+/* By correlation, or the last of that op which began before the kernel did: ids of ops come again in
+ * every step. */
 static const Launch *launch_of(const Reader *r, uint64_t span)
 {
-    Launch key = { launch_key(r, span), INT64_MIN, 0 };
+    int64_t after_ns = r->correlated ? INT64_MIN : r->t->start_ns[span] + 1;
+    Launch key = { launch_key(r, span), after_ns, 0 };
     size_t low = 0, high = r->launches_n;
     while (low < high && key.key != NONE_U64) {
         size_t middle = (low + high) / 2;
@@ -102,8 +105,10 @@ static const Launch *launch_of(const Reader *r, uint64_t span)
         else
             high = middle;
     }
+    if (!r->correlated)
+        low = low > 0 ? low - 1 : r->launches_n;
     bool found = low < r->launches_n && r->launches[low].key == key.key;
-    return found ? &r->launches[low] : NULL;
+    return found && key.key != NONE_U64 ? &r->launches[low] : NULL;
 }
 
 /* ---- streams and lanes ---- */
