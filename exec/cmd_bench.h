@@ -117,6 +117,9 @@ bool bench_show_json(const BenchReport *r, FILE *f, Err *err);
 bool bench_part(BenchPart part, BenchReport *r, const BenchCases *cases, const BenchRank *rank,
                 Err *err);
 
+/* Whether the parts asked for have time for any of their kernels; else a sentence. */
+bool bench_measures_any(const BenchOptions *o, const BenchCases *cases, Err *err);
+
 /* Bytes that the fabric must have room for. */
 uint64_t bench_arena_bytes(const BenchOptions *o, const BenchCases *cases, uint64_t cache_bytes,
                            uint32_t world_n);

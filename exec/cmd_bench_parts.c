@@ -81,6 +81,43 @@ static bool too_long(const BenchOptions *o, const BenchCase *c)
            c->kernel.bytes > case_bytes_max(o, &c->kernel);
 }
 
+/* What a part measures of the cases: nothing at all where each takes too long. */
+static bool part_measures_any(const BenchOptions *o, const BenchCases *cases, BenchPart part,
+                              Err *err)
+{
+    double least_ns = INFINITY;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < cases->n; i++) {
+        const BenchCase *c = &cases->cases[i];
+        if ((c->table == BENCH_TABLE_MEMORY) != (part == BENCH_MEMORY))
+            continue;
+        if (!too_long(o, c))
+            return true;
+        n++;
+        if (c->kernel.bytes <= case_bytes_max(o, &c->kernel))
+            least_ns = fmin(least_ns, c->guess_ns);
+    }
+    if (n == 0)
+        return true;
+    if (isinf(least_ns))
+        return err_set(err, "%s: every kernel needs more memory than is measured with",
+                       bench_part_names[part]);
+    return err_set(err,
+                   "%s: %g s are too few for any kernel of what is to be measured; --seconds "
+                   "%.0f is enough for one",
+                   bench_part_names[part], seconds_of(o, part),
+                   ceil(least_ns * TIMES_IN_PART / 1e9));
+}
+
+bool bench_measures_any(const BenchOptions *o, const BenchCases *cases, Err *err)
+{
+    static const BenchPart parts[] = { BENCH_GEMM, BENCH_MEMORY };
+    for (size_t i = 0; i < ARRAY_N(parts); i++)
+        if (o->part[parts[i]] && !part_measures_any(o, cases, parts[i], err))
+            return false;
+    return true;
+}
+
 static uint64_t kernel_arena(const BenchKernel *k, uint32_t copies)
 {
     enum { ROUNDING = 64 };
