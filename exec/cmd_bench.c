@@ -341,8 +341,8 @@ static int bench(Bench *b, Err *err)
     const bool *part = b->o->part;
     bool kernels = part[BENCH_GEMM] || part[BENCH_MEMORY] || part[BENCH_OVERLAP];
     if (!check_outputs(b, err) || !bench_device_find(b->o, err) ||
-        (kernels && (!bench_cases(&b->cases, b->o, err) ||
-                     !bench_measures_any(b->o, &b->cases, err))))
+        (kernels &&
+         (!bench_cases(&b->cases, b->o, err) || !bench_measures_any(b->o, &b->cases, err))))
         return EXIT_COULD_NOT;
     b->json = tmpfile();
     b->text = tmpfile();

@@ -18,7 +18,10 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 #include "exec/net.h"
 
@@ -36,10 +39,28 @@ static Saxpy *saxpy;
 static atomic_bool counting;
 static _Atomic int64_t gemm_ns, axpy_ns;
 
+static char load_error[200]; /* why it could not be loaded; "": it is not there */
+
+/* OpenBLAS asks for its buffers again and again until it gets them: where the address space is
+ * limited (ulimit -v) a rank would hang. */
+enum { BLAS_BUFFERS = 128 << 20 };
+
+static bool has_room_for_buffers(void)
+{
+    void *trial = mmap(NULL, BLAS_BUFFERS, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (trial == MAP_FAILED)
+        return false;
+    munmap(trial, BLAS_BUFFERS);
+    return true;
+}
+
 static void load_blas(void)
 {
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    const char *why = library ? NULL : dlerror();
+    if (why && !strstr(why, "No such file"))
+        snprintf(load_error, sizeof load_error, "%s", why);
     void *symbol = library ? dlsym(library, "cblas_sgemm") : NULL;
     void *other = library ? dlsym(library, "cblas_saxpy") : NULL;
     if (!symbol || !other)
@@ -53,9 +74,16 @@ bool gemm_load(Err *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, load_blas);
-    return sgemm ||
-           err_set(err, "OpenBLAS, which the cpu backend multiplies with, was not found; "
-                        "on Debian install libopenblas0-pthread (or libopenblas0)");
+    if (!sgemm && load_error[0])
+        return err_set(err,
+                       "OpenBLAS, which the cpu backend multiplies with, cannot be loaded: %s",
+                       load_error);
+    if (!sgemm)
+        return err_set(err, "OpenBLAS, which the cpu backend multiplies with, was not found; "
+                            "on Debian install libopenblas0-pthread (or libopenblas0)");
+    return has_room_for_buffers() ||
+           err_set(err, "no address space for OpenBLAS's buffers (%d MiB): raise ulimit -v",
+                   BLAS_BUFFERS >> 20);
 }
 
 /* kernels_check has loaded it, but where a test calls a kernel by itself. */
