@@ -91,7 +91,7 @@ static void add_launches(Reader *r, const Track *track)
     }
 }
 
-/* By correlation, or the last of that op which began before the kernel did: ids of ops come again in
+/* By correlation, or the last of that op which began before the kernel did: ids of ops come again
  * every step. */
 static const Launch *launch_of(const Reader *r, uint64_t span)
 {

@@ -93,6 +93,10 @@ turn()
 
 if [ "$1" = --total ]; then
     CAMPAIGN=${2:-$CAMPAIGN}
+    [ -f "$CAMPAIGN/runs" ] || {
+        echo "no campaign in '$CAMPAIGN' yet: make fuzz-campaign begins one" >&2
+        exit 1
+    }
     total
     exit
 fi

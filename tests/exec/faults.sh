@@ -129,6 +129,8 @@ begin "a limit of the shell"
 job "$folder/limited.json" 2 8,8000,8000,8
 ends 1 "cannot map .* GiB of shared memory\|out of memory" \
     sh -c "ulimit -v 600000; exec $lockstep run $folder/limited.json"
+ends 1 "no address space for OpenBLAS\|cannot be loaded\|cannot start a thread\|out of memory" \
+    sh -c "ulimit -v 200000; exec timeout 60 $train"
 
 begin "a control group that allows less"
 group=/sys/fs/cgroup/memory/lockstep-$$ limit=memory.limit_in_bytes

@@ -21,7 +21,8 @@ typedef struct SteadyKind {
         experts; /* shared out over dp, interleaved or without a pipeline, in PAIRS (schedule.h) */
 } SteadyKind;
 
-static uint32_t pipelines_n, steady_n, extrapolated_n, far_n, tried_n;
+/* far_n: steps more than half a percent off; outliers_n: estimated ones farther off than allowed. */
+static uint32_t pipelines_n, steady_n, extrapolated_n, far_n, outliers_n, tried_n;
 static bool in_pairs; /* what is drawn now, see SteadyKind.experts */
 
 /* ---- drawing ---- */
@@ -122,11 +123,6 @@ static void draw_steady(Draw *d, uint64_t seed, SteadyKind kind)
 
 /* ---- comparing ---- */
 
-static bool near_ns(int64_t a, int64_t b, int64_t slack)
-{
-    return CHECK(a - b <= slack && b - a <= slack);
-}
-
 static bool near(double a, double b)
 {
     return CHECK(a - b <= 1e-9 * b && b - a <= 1e-9 * b);
@@ -157,35 +153,55 @@ static bool same_counts(const RankStat *x, const RankStat *y)
     return same;
 }
 
+/* How far apart two times are, in what may lie between them. */
+static double apart(int64_t a, int64_t b, int64_t slack)
+{
+    return fabs((double)(a - b)) / (double)slack;
+}
+
 /* Waiting of either kind, when only the step is known: a rank may wait for its group or for the
- * stage before it.  Pairs: see same_hidden. */
-static bool same_waits(const SimResult *a, const RankStat *x, const RankStat *y, int64_t slack)
+ * stage before it.  Pairs: see hidden_apart. */
+static double waits_apart(const SimResult *a, const RankStat *x, const RankStat *y,
+                          int64_t slack)
 {
     if (a->extrapolated || in_pairs)
-        return near_ns(x->exposed_ns + x->bubble_ns, y->exposed_ns + y->bubble_ns, slack);
-    return near_ns(x->exposed_ns, y->exposed_ns, slack) &&
-           near_ns(x->bubble_ns, y->bubble_ns, slack);
+        return apart(x->exposed_ns + x->bubble_ns, y->exposed_ns + y->bubble_ns, slack);
+    return fmax(apart(x->exposed_ns, y->exposed_ns, slack),
+                apart(x->bubble_ns, y->bubble_ns, slack));
 }
 
 /* All-to-alls beside sends may meet them more often than in the newest strides, as estimated paces
  * do and, rarely, those that were repeated: of 332 drawn in pairs with an estimated pace what is
  * hidden was at most 1 % of the step off 19 times of 20, and never more than 11 %; of 366 others
  * once, 1.7 %. */
-static bool same_hidden(const SimResult *a, const RankStat *x, const RankStat *y, int64_t slack)
+static double hidden_apart(const SimResult *a, const RankStat *x, const RankStat *y,
+                           int64_t slack)
 {
     int64_t pairs = a->step_ns / (a->extrapolated ? 5 : 25);
-    return near_ns(x->overlapped_ns, y->overlapped_ns, in_pairs ? pairs : slack);
+    return apart(x->overlapped_ns, y->overlapped_ns, in_pairs ? pairs : slack);
 }
 
-static bool same_times(const SimResult *a, const SimResult *b, int64_t slack)
+static double times_apart(const SimResult *a, const SimResult *b, int64_t slack)
 {
-    bool same = near_ns(a->step_ns, b->step_ns, slack);
-    for (uint32_t i = 0; same && i < b->ranks_n; i++) {
+    double most = apart(a->step_ns, b->step_ns, slack);
+    for (uint32_t i = 0; i < b->ranks_n; i++) {
         const RankStat *x = &a->ranks[i], *y = &b->ranks[i];
+        most = fmax(most, apart(x->end_ns, y->end_ns, slack));
+        most = fmax(most, apart(x->compute_ns, y->compute_ns, slack));
+        most = fmax(most, hidden_apart(a, x, y, slack));
+        most = fmax(most, waits_apart(a, x, y, slack));
+        most = fmax(most, apart(x->idle_ns, y->idle_ns, slack));
+    }
+    return most;
+}
+
+/* Each result in itself. */
+static bool adds_up(const SimResult *a)
+{
+    bool same = true;
+    for (uint32_t i = 0; same && i < a->ranks_n; i++) {
+        const RankStat *x = &a->ranks[i];
         same =
-            near_ns(x->end_ns, y->end_ns, slack) &&
-            near_ns(x->compute_ns, y->compute_ns, slack) && same_hidden(a, x, y, slack) &&
-            same_waits(a, x, y, slack) && near_ns(x->idle_ns, y->idle_ns, slack) &&
             CHECK_INT(a->step_ns, x->compute_ns + x->exposed_ns + x->bubble_ns + x->idle_ns) &&
             CHECK_INT(x->comm_ns, x->overlapped_ns + x->exposed_ns);
     }
@@ -256,8 +272,10 @@ static bool compare_shortened(Drawn *x, const Draw *d, const SimResult *whole, i
             slack_ns ? slack_ns : whole->step_ns / (r.extrapolated ? 100 : 200);
         int64_t slack = slack_ns ? slack_ns : whole->step_ns / (r.extrapolated ? 25 : 200);
         far_n += llabs(r.step_ns - whole->step_ns) > whole->step_ns / 200;
-        ok = same_stats(&r, whole) && near_ns(r.step_ns, whole->step_ns, step_slack) &&
-             same_times(&r, whole, slack);
+        double most =
+            fmax(apart(r.step_ns, whole->step_ns, step_slack), times_apart(&r, whole, slack));
+        outliers_n += r.extrapolated && most > 1;
+        ok = same_stats(&r, whole) && adds_up(&r) && CHECK(most <= (r.extrapolated ? 3 : 1));
     }
     if (!ok)
         fprintf(stderr, "%u of %u: %s\n", way.micro_batches, meant, d->text);
@@ -278,6 +296,14 @@ static void steady_drawn(Draw *d, int64_t slack_ns)
         sim_result_free(&whole);
     }
     drawn_free(&x);
+}
+
+/* An estimated pace may be wrong now and then (of 858 drawn 7 steps were more than 0.5 % off), but
+ * not wildly: see compare_shortened. */
+static void check_outliers(void)
+{
+    CHECK(far_n * 50 <= extrapolated_n + 49);
+    CHECK(outliers_n * 50 <= extrapolated_n + 49);
 }
 
 static void steady_one(uint64_t seed, SteadyKind kind, int64_t slack_ns)
@@ -317,19 +343,19 @@ static void left_out_is_exact_where_only_a_node_talks(void)
 
 static void pipelines_that_drift(void)
 {
-    steady_n = tried_n = extrapolated_n = far_n = 0;
+    steady_n = tried_n = extrapolated_n = far_n = outliers_n = 0;
     for (uint64_t seed = 3001; seed <= 3000 + check_cases(DRAWS_DRIFTING); seed++)
         steady_one(
             seed,
             (SteadyKind){ .drifting = true, .odd = seed % 2, .stragglers = seed % 5 == 0 }, 0);
-    CHECK(far_n * 50 <= extrapolated_n + 49);
+    check_outliers();
     bool all = check_cases(DRAWS_DRIFTING) == DRAWS_DRIFTING;
     CHECK(extrapolated_n > (all ? tried_n / 4 : 0)); /* of few draws, chance may take more */
 }
 
 static void split_backwards_are_left_out(void)
 {
-    steady_n = tried_n = extrapolated_n = far_n = 0;
+    steady_n = tried_n = extrapolated_n = far_n = outliers_n = 0;
     for (uint64_t seed = 7001; seed <= 7000 + check_cases(DRAWS_DRIFTING); seed++)
         steady_one(seed,
                    (SteadyKind){ .split = true,
@@ -338,20 +364,20 @@ static void split_backwards_are_left_out(void)
                                  .odd = seed % 2 },
                    0);
     CHECK(steady_n > tried_n / 2);
-    CHECK(far_n * 50 <= extrapolated_n + 49);
+    check_outliers();
 }
 
 /* Pairs of micro-batches that hide each other's all-to-alls. */
 static void pairs_are_left_out(void)
 {
-    steady_n = tried_n = extrapolated_n = far_n = 0;
+    steady_n = tried_n = extrapolated_n = far_n = outliers_n = 0;
     in_pairs = true;
     for (uint64_t seed = 6001; seed <= 6000 + check_cases(DRAWS); seed++)
         steady_one(seed,
                    (SteadyKind){ .experts = true, .odd = seed % 2, .split = seed % 3 == 0 }, 0);
     in_pairs = false;
     CHECK(steady_n > tried_n / 2);
-    CHECK(far_n * 50 <= extrapolated_n + 49);
+    check_outliers();
 }
 
 /* A pass that is in no pair waits for its all-to-alls: those left out, which are in pairs, do not
@@ -387,7 +413,8 @@ static void run_again(uint64_t seed, SteadyKind kind)
         if (ok && left_out > 0 && r.repeated == left_out) {
             steady_n++;
             ok = CHECK_INT(whole.step_ns, r.step_ns) && CHECK(!r.extrapolated) &&
-                 same_stats(&r, &whole) && same_times(&r, &whole, ROUNDING_NS);
+                 same_stats(&r, &whole) && adds_up(&r) &&
+                 CHECK(times_apart(&r, &whole, ROUNDING_NS) <= 1);
         }
         if (!ok)
             fprintf(stderr, "%u left out: %s\n", left_out, d.text);

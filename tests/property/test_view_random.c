@@ -163,7 +163,7 @@ static void make_links(Hands *h)
         if (cover_bit(t->span_class[i]) == COVER_COMM) {
             h->parts[n] = n;
             h->comms[n] =
-                (ViewComm){ i, n < 7 ? 0 : NONE_U32, t->dur_ns[i] / 3, t->dur_ns[i] / 2 };
+                (ViewComm){ i, n < 7 ? 0 : NONE_U32, t->dur_ns[i] / 3, t->dur_ns[i] / 2, 0 };
             n++;
         }
     h->match = (ViewMatch){ 0, n < 7 ? n : 7, n ? 0 : NONE_U32, 1, 0 };

@@ -54,7 +54,7 @@ static void open_session_of(Session *s, const char *group)
     view_data_open(&s->data, &s->w.t, "session", 1);
     for (uint64_t i = 0; i < s->w.t.spans_n; i++)
         if (s->w.t.span_class[i] == SPAN_COMM)
-            s->comms[n++] = (ViewComm){ i, NONE_U32, -1, s->w.t.dur_ns[i] - 1000 };
+            s->comms[n++] = (ViewComm){ i, NONE_U32, -1, s->w.t.dur_ns[i] - 1000, 0 };
     s->data.links = (ViewLinks){ .comms = s->comms, .comms_n = n };
     View view;
     view_open(&view, &s->data, NULL);

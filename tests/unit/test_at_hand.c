@@ -61,7 +61,7 @@ static void open_session(Session *s, uint32_t ranks_n)
     for (uint64_t i = 0; i < t->spans_n; i++) {
         if (t->span_class[i] == SPAN_COMM) {
             s->parts[comms_n] = comms_n;
-            s->comms[comms_n++] = (ViewComm){ i, 0, 0, 100 };
+            s->comms[comms_n++] = (ViewComm){ i, 0, 0, 100, 0 };
         } else if (t->span_class[i] == SPAN_COMPUTE && t->tracks[t->span_track[i]].rank == 0) {
             s->pairs[pairs_n++] = (ViewPair){ { i, i } };
         }

@@ -110,8 +110,8 @@ static void who_adds_says_how_gradients_are_made(void)
     }
 }
 
-/* f32 and tf32 have nothing to cast; fp8 is cast from the f32 weights as 16 bits are, by torchao and
- * under Transformer Engine's fp8_autocast. */
+/* f32 and tf32 have nothing to cast; fp8 is cast from the f32 weights as 16 bits are, by torchao
+ * and under Transformer Engine's fp8_autocast. */
 static void f32_has_nothing_to_cast(void)
 {
     const Software params = { .f32_params = true, .f32_stream = true };

@@ -156,7 +156,7 @@ static void open_ranks(Ranks *k)
             if (k->w.t.span_class[i] == SPAN_COMM &&
                 k->w.t.tracks[k->w.t.span_track[i]].rank == r)
                 comm[r] = i;
-        k->comms[r] = (ViewComm){ comm[r], 0, r ? 0 : 150, r ? 50 : 200 };
+        k->comms[r] = (ViewComm){ comm[r], 0, r ? 0 : 150, r ? 50 : 200, 0 };
         k->parts[r] = r;
     }
     k->match = (ViewMatch){ .first = 0, .n = 2, .last = 1, .transfer_ns = 50 };
@@ -395,7 +395,7 @@ static void contradicting_matches_end_the_critical_path(void)
     }
     timeline_seal(&w.t);
     for (uint64_t i = 0; i < 4; i++) /* the first of either rank only waits */
-        comms[i] = (ViewComm){ i, i == 1 || i == 2 ? 0 : 1, i % 2 ? 0 : w.t.dur_ns[i], 0 };
+        comms[i] = (ViewComm){ i, i == 1 || i == 2 ? 0 : 1, i % 2 ? 0 : w.t.dur_ns[i], 0, 0 };
     static const uint32_t parts[] = { 1, 2, 0, 3 };
     static const ViewMatch matches_[] = { { .first = 0, .n = 2, .last = 0 },
                                           { .first = 2, .n = 2, .last = 1 } };
@@ -699,7 +699,7 @@ static void open_grid(Grid *g)
     timeline_seal(&g->w.t);
     for (uint64_t i = 0, n = 0; i < g->w.t.spans_n; i++)
         if (g->w.t.start_ns[i] == 200 && g->w.t.tracks[g->w.t.span_track[i]].rank != 2)
-            g->comms[n++] = (ViewComm){ i, 0, -1, 1 };
+            g->comms[n++] = (ViewComm){ i, 0, -1, 1, 0 };
     view_data_open(&g->data, &g->w.t, "grid", 1);
     g->data.links = (ViewLinks){
         .comms = g->comms, .comms_n = 2, .matches = &g->match, .matches_n = 1, .parts = g->parts
