@@ -21,7 +21,7 @@ typedef struct SteadyKind {
         experts; /* shared out over dp, interleaved or without a pipeline, in PAIRS (schedule.h) */
 } SteadyKind;
 
-/* far_n: steps more than half a percent off; outliers_n: estimated ones farther off than allowed. */
+/* far_n: steps more than half a percent off; outliers_n: estimated ones farther off than usual. */
 static uint32_t pipelines_n, steady_n, extrapolated_n, far_n, outliers_n, tried_n;
 static bool in_pairs; /* what is drawn now, see SteadyKind.experts */
 
