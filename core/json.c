@@ -139,6 +139,9 @@ static bool check_bytes(const char *name, const char *text, size_t bytes, unsign
         if (n == 0)
             return syntax_error(name, text, bytes, text + i, "not UTF-8 from here on", "", err);
         if (in_string) {
+            if (c == '\\' && bytes - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0)
+                return syntax_error(name, text, bytes, text + i,
+                                    "\\u0000 in a text, which would end there", "", err);
             if (c == '\\' && i + 1 < bytes && (text[i + 1] == '\\' || text[i + 1] == '"'))
                 n = 2;
             else if (c == '"')

@@ -328,15 +328,28 @@ static bool show_asked(View *v, ViewWindow asked, Err *err)
     return true;
 }
 
+static bool no_step(const View *v, int64_t asked, Err *err)
+{
+    const StepWindows *s = &view_data(v)->steps;
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (uint32_t i = 0; i < s->n; i++) {
+        first = min_i64(first, s->at[i].step);
+        last = max_i64(last, s->at[i].step);
+    }
+    if (s->n == 0)
+        return err_set(err, "the trace marks no steps, --step %" PRId64 " names one", asked);
+    return err_set(err,
+                   "the trace has no step %" PRId64 ", %" PRId64 " to %" PRId64 " are there",
+                   asked, first, last);
+}
+
 static bool choose_window(View *v, const ViewOptions *o, Err *err)
 {
     if (o->has_window && !show_asked(v, o->window, err))
         return false;
     if (!o->has_window && o->step < 0 && v->diff && v->mode >= VIEW_SPLIT)
         show_compared(v);
-    if (o->step >= 0 && !view_show_step(v, o->step))
-        return err_set(err, "the trace has no step %" PRId64, o->step);
-    return true;
+    return o->step < 0 || view_show_step(v, o->step) || no_step(v, o->step, err);
 }
 
 void view_note_letters(Scene *s)

@@ -54,6 +54,8 @@ static void syntax_errors_name_line_and_column(void)
         { "{\"a\": NaN}", "x.json:1:7: not JSON from here on: numbers are finite" },
         { "{\"a\": 1", "x.json:1:8: not JSON: the text ends where something is still open" },
         { "[\"caf\xc3\xa9\", \"caf\xe9\"]", "x.json:1:15: not UTF-8 from here on" },
+        { "[\"a\\\\u0000\", \"a\\u0000b\"]",
+          "x.json:1:16: \\u0000 in a text, which would end there" },
         { "[\"\xc0\xaf\"]", "x.json:1:3: not UTF-8 from here on" },
         { "[\"\xed\xa0\x80\"]", "x.json:1:3: not UTF-8 from here on" },
         { "[\"\xf0\x9f\x98", "x.json:1:3: not UTF-8 from here on" },

@@ -1066,7 +1066,11 @@ static void impossible_configs_are_refused(void)
 static void impossible_mlps_and_convnets_are_refused(void)
 {
     static const TextPart rows[] = {
-        { "{\"kind\": \"mlp\"}", "model.widths: a list of 2 to 64 whole numbers is expected" },
+        { "{\"kind\": \"mlp\"}", "model.widths: the key is missing" },
+        { "{\"kind\": \"mlp\", \"widths\": 7}",
+          "model.widths: a list of 2 to 64 whole numbers is expected" },
+        { "{\"kind\": \"mlp\", \"width\": [8, 8]}",
+          "model.widths: the key is missing; is 'width' meant?" },
         { "{\"kind\": \"mlp\", \"widths\": 3}", "a list of 2 to 64 whole numbers is expected" },
         { "{\"kind\": \"mlp\", \"widths\": [8]}",
           "a list of 2 to 64 whole numbers is expected" },
@@ -1083,8 +1087,7 @@ static void impossible_mlps_and_convnets_are_refused(void)
           "batchnorm, bias" },
         { "{\"kind\": \"convnet\", \"image\": 0}",
           "model.image: 0 is out of range, 8 to 8192 allowed" },
-        { "{\"kind\": \"convnet\", \"blocks\": [2, 2]}",
-          "model.widths: a list of 1 to 8 whole numbers is expected" },
+        { "{\"kind\": \"convnet\", \"blocks\": [2, 2]}", "model.widths: the key is missing" },
         { "{\"kind\": \"convnet\", \"blocks\": [2, 2], \"widths\": [64]}",
           "model.widths: 1 widths for 2 stages of blocks, one each is expected" },
         { "{\"kind\": \"convnet\", \"blocks\": [2, 2000], \"widths\": [64, 64]}",
