@@ -151,6 +151,8 @@ static bool with_helper(CudaComm *c, Errand *errand, const char *doing, Err *err
     pthread_mutex_unlock(&h->lock);
     if (done)
         helper_free(h);
+    else
+        nccl_leave_in_time(err);
     return ok;
 }
 

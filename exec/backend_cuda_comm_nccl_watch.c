@@ -188,6 +188,25 @@ static void *watch_main(void *user)
     return NULL;
 }
 
+static void *leave_main(void *user)
+{
+    Err err = *(const Err *)user;
+    free(user);
+    net_sleep_ns((int64_t)LAST_WAY_OUT_S * 1000000000);
+    leave(&err);
+}
+
+void nccl_leave_in_time(const Err *err)
+{
+    pthread_t thread;
+    Err *kept = mem_zero(1, sizeof *kept);
+    *kept = *err;
+    if (pthread_create(&thread, NULL, leave_main, kept) == 0)
+        pthread_detach(thread);
+    else
+        free(kept);
+}
+
 /* ---- beginning and ending ---- */
 
 bool nccl_watch_start(CudaComm *c, Err *err)
