@@ -162,11 +162,7 @@ static int run_rank(const RankPlace *place, void *user)
 
 static bool find_place(const RunOptions *o, RankPlace *place, Launcher *by, Err *err)
 {
-    LaunchFlags flags = { .ranks = o->ranks,
-                          .rank = o->rank,
-                          .world = o->world,
-                          .local_rank = o->local_rank,
-                          .rendezvous = o->rendezvous };
+    const LaunchFlags flags = run_launch_flags(o);
     *place = (RankPlace){ .timeout_s = (double)o->timeout_s };
     return launch_place(place, by, &flags, err);
 }

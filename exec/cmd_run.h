@@ -40,6 +40,7 @@ typedef struct RunOptions {
 
 /* False with err on wrong usage; *help when that is what was asked for. */
 bool run_options_parse(RunOptions *o, int argc, char **argv, bool *help, Err *err);
+LaunchFlags run_launch_flags(const RunOptions *o);
 void run_options_free(RunOptions *o);
 void run_options_help(FILE *f);
 int run_options_wrong(const Err *err); /* says so; the exit status */

@@ -243,6 +243,15 @@ static bool check_backend(const RunOptions *o, Err *err)
     return true;
 }
 
+LaunchFlags run_launch_flags(const RunOptions *o)
+{
+    return (LaunchFlags){ .ranks = o->ranks,
+                          .rank = o->rank,
+                          .world = o->world,
+                          .local_rank = o->local_rank,
+                          .rendezvous = o->rendezvous };
+}
+
 static bool check(const RunOptions *o, uint32_t names_n, Err *err)
 {
     if (names_n != 1)
@@ -255,6 +264,9 @@ static bool check(const RunOptions *o, uint32_t names_n, Err *err)
             return err_set(err, "'%.200s' is the scenario, it is not written over", traces[i]);
     if (o->trace && o->trace_predicted && out_file_will_be_same(o->trace, o->trace_predicted))
         return err_set(err, "--trace and --trace-predicted are both '%.200s'", o->trace);
+    const LaunchFlags flags = run_launch_flags(o);
+    if (!launch_flags_check(&flags, err))
+        return false;
     if (!o->checkpoint && (o->resume || o->every))
         return err_set(err, "%s needs --checkpoint DIR", o->resume ? "--resume" : "--every");
     if (o->hyper_key && (o->trace || o->trace_predicted || o->checkpoint))

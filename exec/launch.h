@@ -33,6 +33,8 @@ typedef struct LaunchFlags {
     const char *rendezvous; /* --rendezvous; NULL */
 } LaunchFlags;
 
+/* Whether flags make sense by themselves; else it is the usage that is wrong. */
+bool launch_flags_check(const LaunchFlags *flags, Err *err);
 /* Fills place from flags, then from the environment.  Strings are owned by place->... as given, or
  * live in static storage of launch.c. */
 bool launch_place(RankPlace *place, Launcher *by, const LaunchFlags *flags, Err *err);

@@ -233,16 +233,22 @@ static bool find_meeting(RankPlace *p, const Family *family, Err *err)
 
 /* ---- flags ---- */
 
-static bool place_by_flags(RankPlace *p, const LaunchFlags *flags, Err *err)
+bool launch_flags_check(const LaunchFlags *flags, Err *err)
 {
-    if (flags->rank == NONE_U32 || flags->world == NONE_U32)
+    bool joins = flags->rank != NONE_U32 || flags->world != NONE_U32;
+    if (joins && (flags->rank == NONE_U32 || flags->world == NONE_U32))
         return err_set(err, "--rank and --world go together");
-    if (flags->ranks)
+    if (joins && flags->ranks)
         return err_set(err, "--ranks starts ranks, --rank joins those that others started: "
                             "give one of them");
-    if (flags->world == 0 || flags->rank >= flags->world)
+    if (joins && (flags->world == 0 || flags->rank >= flags->world))
         return err_set(err, "--rank %u --world %u: ranks count from 0", flags->rank,
                        flags->world);
+    return !flags->rendezvous || rendezvous_check(flags->rendezvous, err);
+}
+
+static bool place_by_flags(RankPlace *p, const LaunchFlags *flags, Err *err)
+{
     p->rank = flags->rank;
     p->world = flags->world;
     p->local_n = 1;
@@ -289,6 +295,8 @@ bool launch_place(RankPlace *place, Launcher *by, const LaunchFlags *flags, Err 
     place->job = 0;
     place->tcp_only = tcp && strcmp(tcp, "1") == 0;
     *by = LAUNCHER_NONE;
+    if (!launch_flags_check(flags, err))
+        return false;
     if (flags->rank != NONE_U32 || flags->world != NONE_U32) {
         *by = LAUNCHER_FLAGS;
         ok = place_by_flags(place, flags, err);
@@ -300,9 +308,7 @@ bool launch_place(RankPlace *place, Launcher *by, const LaunchFlags *flags, Err 
         if (place->local_n <= place->local_rank)
             place->local_n = place->local_rank + 1;
     }
-    if (ok && flags->rendezvous) {
+    if (ok && flags->rendezvous)
         place->rendezvous = flags->rendezvous;
-        ok = rendezvous_check(flags->rendezvous, err);
-    }
     return ok;
 }
