@@ -47,8 +47,9 @@ static char *end_of_links(const char *path)
     for (int i = 0; lstat(at, &info) == 0 && S_ISLNK(info.st_mode); i++) {
         ssize_t n = i < LINKS_MAX ? readlink(at, link, sizeof link - 1) : -1;
         if (n < 0) {
-            errno = i < LINKS_MAX ? errno : ELOOP;
+            int why = i < LINKS_MAX ? errno : ELOOP;
             free(at);
+            errno = why;
             return NULL;
         }
         link[n] = '\0';
@@ -193,6 +194,10 @@ bool out_file_will_be_same(const char *path, const char *other)
     bool exists = stat(path, &a) == 0 || stat(other, &b) == 0;
     if (exists)
         return out_file_is_same(path, other);
-    return strcmp(last_name(path), last_name(other)) == 0 && stat_folder(path, &a) &&
-           stat_folder(other, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    char *x = end_of_links(path), *y = end_of_links(other);
+    bool same = x && y && strcmp(last_name(x), last_name(y)) == 0 && stat_folder(x, &a) &&
+                stat_folder(y, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    free(x);
+    free(y);
+    return same;
 }

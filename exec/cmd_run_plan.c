@@ -27,7 +27,7 @@ struct RunPlanParts {
 
 typedef struct RunPlanParts Parts;
 
-enum { RANKS_MANY = 4096 };
+enum { RANKS_MANY = 4096, CLUSTER_RANKS_MAX = 64 };
 
 /* ---- the scenario ---- */
 
@@ -84,7 +84,12 @@ static bool count_ranks(uint32_t *ranks, const RunRequest *r, Err *err)
         return false;
     *ranks = s.parallel.gpus;
     scenario_free(&s);
-    return true;
+    return says.split || *ranks <= CLUSTER_RANKS_MAX ||
+           err_set(err,
+                   "the scenario does not say how the work is split, and its cluster has "
+                   "%" PRIu32 " GPUs, too many ranks to start unasked: give --ranks or "
+                   "parallel.dp",
+                   *ranks);
 }
 
 static bool check_ranks(const RunRequest *r, uint32_t ranks, const Parallel *p, Err *err)

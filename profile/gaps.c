@@ -253,7 +253,7 @@ static void tally_stream(Gaps *g, Tally *tally, const Timeline *t, const Cover *
         busy_to_ns = max_i64(busy_to_ns, to_ns);
     }
     row.idle_ns = end_ns - begin_ns - row.busy_ns;
-    if (row.count > 0)
+    if (row.count > 0 || row.busy_ns > 0)
         g->streams[g->streams_n++] = row;
 }
 

@@ -176,14 +176,22 @@ static uint32_t latent_attention(Maker *k, uint32_t x, uint32_t window)
     return attention_core(k, in.q, in.kv, window);
 }
 
-/* A number of each head that its softmax divides by, too: scales what attention gave, by a kernel
- * of its own as torchtitan's, whose attention knows of none (models/attention.py; Transformer
- * Engine's does).  That reads and writes what adding a bias would. */
+/*
+ * A number of each head that its softmax divides by, too.  It scales what attention gave, in a
+ * kernel of its own as torchtitan's, whose attention knows of none (Transformer Engine's does):
+ * with a factor for each head and row that backward needs beside what was scaled, as a norm.
+ */
 static uint32_t add_sinks(Maker *k, uint32_t x)
 {
-    uint32_t y = tape_bias(k->b, k->t, x, "attention.sinks");
-    k->t->values[k->t->ops[k->t->ops_n - 1].param[0]].columns = k->m->heads;
-    return y;
+    TapeOp op = { .kind = OP_NORM,
+                  .fn = FN_LAYERNORM, /* one kernel in every stack */
+                  .name = "attention.sinks",
+                  .dtype = k->t->values[x].dtype,
+                  .in_n = 1,
+                  .in = { x } };
+    op.param[op.param_n++] = tape_param(k->t, "attention.sinks", k->param, 1, k->m->heads);
+    return norm_make(k, op,
+                     (Normed){ .columns = k->t->values[x].columns, .vectors = k->m->heads });
 }
 
 uint32_t block_attention(Maker *k, uint32_t x, uint32_t window)

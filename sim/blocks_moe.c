@@ -57,7 +57,7 @@ static uint32_t choose_experts(Build *b, Tape *t, uint32_t x)
     uint32_t w =
         tape_param(t, "router.weight", build_formats(b).read, m->experts, t->values[x].columns);
     uint32_t logits = tape_matmul(t, "router", t->values[x].dtype, x, w, TP_FOLLOW);
-    if (m->mlp_bias)
+    if (m->router_bias)
         logits = tape_bias(b, t, logits, "router");
     TapeOp op = { .kind = OP_SOFTMAX,
                   .name = "router.top_k",
@@ -134,6 +134,8 @@ static uint32_t shared_expert(Build *b, Tape *t, uint32_t x)
                           &(MlpSpec){ .up = m->gated ? NAME_SHARED_GATE_UP : "shared_expert.up",
                                       .down = "shared_expert.down",
                                       .ffn = m->shared_expert_ffn });
+    if (m->mlp_bias)
+        y = tape_bias(b, t, y, "shared_expert.down");
     return gate == NONE_U32 ? y : weighted_sum(t, y, gate, "shared_expert.gated");
 }
 

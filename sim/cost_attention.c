@@ -71,16 +71,25 @@ static double waves_ns(const Gpu *gpu, const AttentionShape *a, bool backward, D
     return gpu->matmul_fill_ns + flops / (sm_flops_per_ns * sms) * waves / x;
 }
 
-/* Causal, all keys: half the flops, and one pair a query more. */
+/* Of the pairs of a full mask, those that a causal one lets through: the first queries see fewer
+ * keys than the window. */
+static double causal_part(const AttentionShape *a)
+{
+    double keys = (double)a->seq_k,
+           w = a->window && a->window < a->seq_k ? (double)a->window : keys;
+    return (w * (w + 1) / 2 + (keys - w) * w) / (keys * keys);
+}
+
 static double model_ns(const Gpu *gpu, const AttentionShape *a, bool backward, DType dtype,
                        double flops, double sms)
 {
-    double ns = waves_ns(gpu, a, backward, dtype, flops, sms), keys = (double)a->seq_k;
-    if (!a->causal || a->window)
+    double ns = waves_ns(gpu, a, backward, dtype, flops, sms);
+    if (!a->causal)
         return ns;
     AttentionShape full = *a;
     full.causal = false;
-    return fmin(ns, waves_ns(gpu, &full, backward, dtype, flops * 2 * keys / (keys + 1), sms));
+    full.window = 0;
+    return fmin(ns, waves_ns(gpu, &full, backward, dtype, flops / causal_part(a), sms));
 }
 
 /* ---- measured rows ---- */

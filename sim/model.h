@@ -68,10 +68,11 @@ typedef struct Transformer {
         rope_dim; /* columns at the end of head_dim with positions; one key's for all heads */
     uint32_t value_dim; /* width of a value's head */
 
-    /* Mixture of experts; experts = 0: dense.  See transformer_is_moe.  With mlp_bias experts and
-     * their router have biases, too. */
+    /* Mixture of experts; experts = 0: dense.  See transformer_is_moe.  With mlp_bias experts have
+     * biases, too. */
     uint32_t experts, experts_per_token, moe_every, moe_ffn;
     uint32_t shared_expert_ffn; /* width of what every token visits, 0 = none */
+    bool router_bias;           /* (GPT-OSS) */
     bool shared_expert_gate;    /* a sigmoid says how much that counts (Qwen 2 MoE) */
     uint32_t dense_first;       /* first layers that stay dense */
     uint32_t expert_groups, groups_per_token; /* a token's experts are all in so many of the

@@ -52,8 +52,12 @@ void family_read_plain_layers(Transformer *t, JsonObj *o)
 {
     JsonNode list = json_get(o, "no_rope_layers");
     JsonNode at = json_first(list);
-    if (o->ok && at.item && json_items_n(list) < t->layers)
-        o->ok = json_fail(list, o->err, "a list of %" PRIu32 " numbers is expected", t->layers);
+    bool given = list.item && json_type(list) != JSON_NULL;
+    bool empty = json_type(list) == JSON_ARRAY && json_items_n(list) == 0; /* as not given */
+    if (o->ok && given && !empty &&
+        (json_type(list) != JSON_ARRAY || json_items_n(list) < t->layers))
+        o->ok = json_fail(list, o->err, "a list of at least %" PRIu32 " numbers is expected",
+                          t->layers);
     for (uint32_t l = 0; o->ok && at.item && l < t->layers; at = json_next(at, list, ++l)) {
         double want = transformer_is_plain(t, l) ? 0 : 1;
         if (json_type(at) != JSON_NUMBER || json_value(at) != want)
@@ -347,9 +351,18 @@ static void read_glm4(Transformer *t, JsonObj *o)
 {
     family_llama_habit(t);
     t->sandwich_norm = true;
+    t->norm_eps = 1.5625e-7;
     t->other_numerics = "GLM's rotation of neighbouring columns";
     family_tie(t, o, false);
     t->qkv_bias = json_bool(o, "attention_bias", true);
+}
+
+/* Each so-many-th layer sees everything; save_pretrained writes it with an underscore. */
+static uint32_t read_pattern(JsonObj *o, uint32_t fallback)
+{
+    const char *key = json_has(o, "_sliding_window_pattern") ? "_sliding_window_pattern"
+                                                             : "sliding_window_pattern";
+    return family_u32(o, key, 1, MODEL_LAYERS_MAX, fallback);
 }
 
 /* Layers that see everything have no positions. */
@@ -357,13 +370,13 @@ static void read_cohere2(Transformer *t, JsonObj *o)
 {
     read_cohere(t, o);
     t->window = family_window(o, 4096);
-    t->window_but_every = t->plain_every =
-        family_u32(o, "sliding_window_pattern", 1, MODEL_LAYERS_MAX, 4);
+    t->window_but_every = t->plain_every = read_pattern(o, 4);
 }
 
 static void read_smollm3(Transformer *t, JsonObj *o)
 {
     read_llama(t, o);
+    t->rope_theta = 2e6;
     family_tie(t, o, true);
     t->plain_every = family_u32(o, "no_rope_layer_interval", 1, MODEL_LAYERS_MAX, 4);
     family_refuse_true(o, "use_sliding_window");
@@ -374,6 +387,7 @@ static void read_ernie(Transformer *t, JsonObj *o)
 {
     family_llama_habit(t);
     t->norm_eps = 1e-5;
+    t->rope_theta = 500000;
     t->other_numerics = "Ernie's rotation of neighbouring columns";
     family_tie(t, o, true);
     t->qkv_bias = t->out_bias = t->mlp_bias = json_bool(o, "use_bias", false);
@@ -393,6 +407,7 @@ static void read_seed_oss(Transformer *t, JsonObj *o)
 static void read_roberta(Transformer *t, JsonObj *o)
 {
     read_bert(t, o);
+    t->max_seq -= t->max_seq > 2 ? 2 : 0; /* its table begins with the padding's rows */
     t->other_numerics = "RoBERTa's offset of positions";
 }
 
@@ -411,9 +426,7 @@ static void read_gemma3(Transformer *t, JsonObj *o)
     read_gemma(t, o);
     t->sandwich_norm = t->qk_norm = true;
     t->window = family_window(o, 4096);
-    const char *key = json_has(o, "_sliding_window_pattern") ? "_sliding_window_pattern"
-                                                             : "sliding_window_pattern";
-    t->window_but_every = family_u32(o, key, 1, MODEL_LAYERS_MAX, 6);
+    t->window_but_every = read_pattern(o, 6);
 }
 
 static void read_qwen2(Transformer *t, JsonObj *o)

@@ -171,6 +171,9 @@ void family_ernie_moe(Transformer *t, JsonObj *o)
     family_llama_habit(t);
     family_tie(t, o, true);
     t->qkv_bias = t->out_bias = t->mlp_bias = json_bool(o, "use_bias", false);
+    t->norm_eps = 1e-5;
+    t->rope_theta = 500000;
+    t->other_numerics = "Ernie's rotation of neighbouring columns";
     t->experts = family_u32(o, "moe_num_experts", 0, MODEL_EXPERTS_MAX, 64);
     t->moe_ffn = family_u32(o, "moe_intermediate_size", 1, MODEL_FFN_MAX, 1536);
     t->dense_first = family_u32(o, "moe_layer_start_index", 0, MODEL_LAYERS_MAX, 1);
@@ -193,7 +196,9 @@ void family_gpt_oss(Transformer *t, JsonObj *o)
     t->norm_eps = 1e-5;
     family_tie(t, o, false);
     family_attention_bias(t, o, true);
-    t->mlp_bias = t->sinks = true;
+    t->mlp_bias = t->router_bias = t->sinks = true;
+    t->other_numerics = "GPT-OSS's clamped gates";
+    t->rope_theta = 150000;
     t->window = family_window(o, 128);
     t->window_every = 2;
     t->experts = family_u32(o, "num_local_experts", 1, MODEL_EXPERTS_MAX, 128);
@@ -205,15 +210,24 @@ void family_gpt_oss(Transformer *t, JsonObj *o)
 static void check_moe_layers(const Transformer *t, JsonObj *o)
 {
     JsonNode list = json_get(o, "moe_layers");
+    if (!o->ok || !list.item || json_type(list) == JSON_NULL)
+        return;
     JsonNode at = json_first(list);
-    uint32_t l = 0;
-    for (size_t i = 0; o->ok && at.item; at = json_next(at, list, ++i), l++) {
-        while (l < t->layers && !transformer_is_moe(t, l))
-            l++;
-        if (json_type(at) != JSON_NUMBER || json_value(at) != l)
-            o->ok = json_fail(at, o->err,
+    uint32_t n = 0;
+    for (uint32_t l = 0; o->ok && l < t->layers; l++) {
+        if (!transformer_is_moe(t, l))
+            continue;
+        if (!at.item || json_type(at) != JSON_NUMBER || json_value(at) != l)
+            o->ok = json_fail(at.item ? at : list, o->err,
                               "%" PRIu32 " is expected, as interleave_moe_layer_step says", l);
+        n++;
+        at = at.item ? json_next(at, list, n) : at;
     }
+    if (o->ok && json_items_n(list) != n)
+        o->ok = json_fail(list, o->err,
+                          "a list of %" PRIu32 " layers is expected, as "
+                          "interleave_moe_layer_step says",
+                          n);
 }
 
 /* Each so-many-th layer sees everything and has no positions, the others see their chunk. */
@@ -221,6 +235,7 @@ void family_llama4(Transformer *t, JsonObj *o)
 {
     family_llama_habit(t);
     t->norm_eps = 1e-5;
+    t->rope_theta = 500000;
     t->other_numerics = "Llama 4's rotation of neighbouring columns";
     family_tie(t, o, false);
     family_attention_bias(t, o, false);

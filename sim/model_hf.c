@@ -50,7 +50,8 @@ static bool decoder_architecture(Transformer *t, const char *name)
 
 static void read_architecture(Transformer *t, JsonObj *o, const Family *family)
 {
-    bool is_bert = strcmp(family->type, "bert") == 0 || strcmp(family->type, "roberta") == 0;
+    bool one_task = strcmp(family->type, "roberta") == 0;
+    bool is_bert = strcmp(family->type, "bert") == 0 || one_task;
     JsonNode list = json_get(o, "architectures");
     JsonNode first = json_first(list);
     if (!o->ok)
@@ -60,13 +61,15 @@ static void read_architecture(Transformer *t, JsonObj *o, const Family *family)
         return;
     }
     const char *name = json_text(first);
-    if (!(is_bert ? bert_architecture(t, name) : decoder_architecture(t, name)))
+    bool second = one_task && name && ends_in(name, "ForPreTraining");
+    if (second || !(is_bert ? bert_architecture(t, name) : decoder_architecture(t, name)))
         o->ok = json_fail(first, o->err,
                           "unknown architecture '%.100s', allowed are names that "
                           "end in: %s",
                           name,
-                          is_bert ? "ForMaskedLM, ForPreTraining, LMHeadModel, Model"
-                                  : "ForCausalLM, LMHeadModel, Model");
+                          one_task  ? "ForMaskedLM, LMHeadModel, Model"
+                          : is_bert ? "ForMaskedLM, ForPreTraining, LMHeadModel, Model"
+                                    : "ForCausalLM, LMHeadModel, Model");
 }
 
 /* ---- one config ---- */
@@ -157,7 +160,7 @@ static bool is_given(JsonObj *o, const char *key)
 static void read_numerics(Transformer *t, JsonObj *o)
 {
     static const char *const eps[] = { "rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps",
-                                       "norm_epsilon" };
+                                       "norm_epsilon", "norm_eps" };
     static const char *const thetas[] = { "rotary_emb_base", "rope_theta" };
     static const char *const parts[] = { "partial_rotary_factor", "rotary_pct" };
     static const char *const others[] = { "rope_scaling", "rope_parameters",
@@ -201,18 +204,27 @@ static void read_transformer(Transformer *t, JsonObj *o, const Family *family)
     require_sizes(o, &keys);
 }
 
+static bool is_known(JsonNode type)
+{
+    for (size_t i = 0; json_text(type) && i < families_n; i++)
+        if (strcmp(families[i].type, json_text(type)) == 0)
+            return true;
+    return false;
+}
+
 static const Family *find_family(JsonObj *o)
 {
     const char *type = json_string(o, "model_type", NULL);
-    char known[700] = "";
+    char known[1000] = "";
     size_t n = 0;
     for (size_t i = 0; o->ok && i < families_n; i++) {
         if (strcmp(families[i].type, type) == 0)
             return &families[i];
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "",
-                              families[i].type);
+        if (n + 60 < sizeof known)
+            n += (size_t)snprintf(known + n, sizeof known - n, "%s%.40s", i ? ", " : "",
+                                  families[i].type);
     }
-    if (o->ok && json_type(json_member(o->node, "text_config")) == JSON_OBJECT)
+    if (o->ok && is_known(json_member(json_member(o->node, "text_config"), "model_type")))
         o->ok = json_fail(json_member(o->node, "model_type"), o->err,
                           "'%.100s' is a model of text and something else; its text_config is "
                           "one of text alone, which can be given in its place",

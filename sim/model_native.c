@@ -31,6 +31,7 @@ const ShapeKeys native_keys = { .layers = "layers",
 static void read_experts(Transformer *t, JsonObj *o)
 {
     t->experts = (uint32_t)json_count(o, "experts", 0, MODEL_EXPERTS_MAX, 0);
+    t->router_bias = t->mlp_bias;
     t->moe_ffn = t->ffn;
     shape_read_experts_per_token(t, o, "experts_per_token", 2);
     t->moe_every = (uint32_t)json_count(o, "moe_every", 1, t->layers, 1);

@@ -89,7 +89,7 @@ bool transformer_is_plain(const Transformer *t, uint32_t layer)
 /* Of a mixture-of-experts block, with experts_n of its experts counted. */
 static uint64_t moe_params(const Transformer *t, uint64_t experts_n)
 {
-    uint64_t params = linear_params(t->hidden, t->experts, t->mlp_bias) +
+    uint64_t params = linear_params(t->hidden, t->experts, t->router_bias) +
                       experts_n * mlp_params(t, t->moe_ffn);
     if (t->shared_expert_ffn)
         params += mlp_params(t, t->shared_expert_ffn) + (t->shared_expert_gate ? t->hidden : 0);

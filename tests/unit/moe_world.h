@@ -36,6 +36,13 @@ enum { L = 4, H = 256, F = 512, V = 1024, E = 8, K = 2, SEQ = 512, WORLD = 8 };
     "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":4," \
     "\"vocab_size\":1024,\"num_local_experts\":8,\"num_experts_per_tok\":2}"
 
+/* Biases in experts, routed and shared, but not in the router. */
+#define ERNIE \
+    "{\"model_type\":\"ernie4_5_moe\",\"hidden_size\":256,\"intermediate_size\":512," \
+    "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":4," \
+    "\"vocab_size\":1024,\"moe_num_experts\":8,\"moe_k\":2," \
+    "\"moe_intermediate_size\":128,\"use_bias\":true}"
+
 #define LLAMA4 \
     "{\"model_type\":\"llama4_text\",\"hidden_size\":256,\"intermediate_size\":512," \
     "\"intermediate_size_mlp\":768,\"num_hidden_layers\":4,\"num_attention_heads\":4," \

@@ -172,6 +172,8 @@ static void a_stream_is_busy_with_what_reaches_into_the_window(void)
 {
     World w = { 0 };
     uint32_t gpu = world_stream(&w, 0, 7);
+    uint32_t net = world_stream(&w, 0, 20);
+    world_span(&w, net, SPAN_COMM, "through", 5, 95);
     world_span(&w, gpu, SPAN_COMPUTE, "before", 0, 30);
     world_span(&w, gpu, SPAN_COMPUTE, "inside", 35, 40);
     world_span(&w, gpu, SPAN_COMPUTE, "behind", 45, 90);
@@ -179,10 +181,12 @@ static void a_stream_is_busy_with_what_reaches_into_the_window(void)
     int64_t from[] = { 20 }, to[] = { 50 };
     Selection s = { ranks, from, to };
     Found f = find(&w, &s);
-    CHECK_INT(1, f.g.streams_n);
+    CHECK_INT(2, f.g.streams_n);
     CHECK_U64(2, f.g.streams[0].count);
     CHECK_INT(10 + 5 + 5, f.g.streams[0].busy_ns);
     CHECK_INT(10, f.g.streams[0].idle_ns);
+    CHECK_U64(0, f.g.streams[1].count);
+    CHECK_INT(30, f.g.streams[1].busy_ns);
     CHECK_INT(50, f.g.kernels_ns);
     done(&f, &w);
 }

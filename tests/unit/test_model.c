@@ -259,13 +259,33 @@ static void newer_families_have_their_habits(void)
     CHECK(read_transformer("{\"model_type\": \"seed_oss\"}").dropout);
 
     check_error("{\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 1]}",
-                "model.no_rope_layers: a list of 36 numbers is expected");
+                "model.no_rope_layers: a list of at least 36 numbers is expected");
     check_error("{\"model_type\": \"smollm3\", \"hidden_size\": 64, \"num_hidden_layers\": 4, "
                 "\"num_attention_heads\": 4, \"vocab_size\": 9, "
                 "\"no_rope_layers\": [1, 0, 1, 0]}",
                 "model.no_rope_layers[1]: 1 is expected, as no_rope_layer_interval 4 says");
     check_error("{\"model_type\": \"llama4_text\", \"moe_layers\": [1, 3]}",
                 "model.moe_layers[0]: 0 is expected, as interleave_moe_layer_step says");
+    check_error("{\"model_type\": \"smollm3\", \"no_rope_layers\": 7}",
+                "model.no_rope_layers: a list of at least 36 numbers is expected");
+    static const char *const lists[] = { "[0, 1]", "[]", "3", "{}" };
+    for (size_t i = 0; i < ARRAY_N(lists); i++) {
+        char text[100];
+        snprintf(text, sizeof text, "{\"model_type\": \"llama4_text\", \"moe_layers\": %s}",
+                 lists[i]);
+        check_error(text, "is expected, as interleave_moe_layer_step says");
+    }
+    read_transformer("{\"model_type\": \"llama4_text\", \"moe_layers\": null}");
+    t = read_transformer(
+        "{\"model_type\": \"roberta\", \"max_position_embeddings\": 514, "
+        "\"hidden_size\": 768, \"num_hidden_layers\": 12, \"num_attention_heads\": 12, "
+        "\"vocab_size\": 50265}");
+    CHECK(t.max_seq == 512 && t.position_rows == 514);
+    check_error("{\"model_type\": \"roberta\", \"architectures\": [\"RobertaForPreTraining\"]}",
+                "allowed are names that end in: ForMaskedLM, LMHeadModel, Model");
+    t = read_transformer("{\"model_type\": \"cohere2\", \"_sliding_window_pattern\": 2}");
+    CHECK(transformer_window(&t, 0) && !transformer_window(&t, 1));
+    CHECK_NEAR(2e6, read_transformer("{\"model_type\": \"smollm3\"}").rope_theta, 0);
     check_error(
         "{\"model_type\": \"ernie4_5_moe\", \"moe_layer_end_index\": 20}",
         "model.moe_layer_end_index: only the first layers can be dense, -1 or at least 27 "
@@ -928,6 +948,9 @@ static void what_is_no_model_is_said(void)
           "model.model_type: 'llama4' is a model of text and something else; its text_config "
           "is "
           "one of text alone, which can be given in its place" },
+        { "{\"model_type\": \"mllama\", \"text_config\": {\"model_type\": "
+          "\"mllama_text_model\"}}",
+          "model.model_type: unknown model_type 'mllama', known: gpt2" },
         { "{\"model_type\": 3}", "model.model_type: a string is expected, not a number" },
     };
     check_errors(rows, ARRAY_N(rows));

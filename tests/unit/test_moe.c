@@ -132,13 +132,59 @@ static void biases_of_experts_are_shared_out_over_ep(void)
     }
 }
 
+/* All that the model counts is in the graph. */
+static void every_bias_is_held(void)
+{
+    static const char *const models[] = { GPT_OSS, LLAMA4, ERNIE };
+    for (size_t i = 0; i < ARRAY_N(models); i++) {
+        Drawn x;
+        if (make(&x, (Ask){ .model = models[i], .dp = 2 })) {
+            RoleMemory m = memory_of_role(&x.g, &x.g.roles[0], NULL);
+            CHECK_U64(2 * model_params(&x.s.model), m.resident[TENSOR_PARAM]);
+        }
+        drawn_free(&x);
+    }
+}
+
+static uint64_t kept_bytes(const Graph *g)
+{
+    uint64_t bytes = 0;
+    for (uint32_t f = 0; f < g->roles[0].frames_n; f++) {
+        const Layout *l = &g->layouts[g->roles[0].frames[f].layout];
+        for (uint32_t t = 0; t < l->tensor_n; t++) {
+            const Tensor *tensor = &g->tensors[l->tensor_first + t];
+            bytes += tensor->class_ == TENSOR_ACTIVATION ? tensor->bytes : 0;
+        }
+    }
+    return bytes;
+}
+
+/* What attention gave and what sinks scaled it to are both kept, and the factors, in f32. */
+static void sinks_keep_what_they_scale(void)
+{
+    static const char plain[] =
+        "{\"model_type\":\"mixtral\",\"hidden_size\":256,\"intermediate_size\":512,"
+        "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":4,"
+        "\"head_dim\":64,\"vocab_size\":1024,\"num_local_experts\":8,"
+        "\"num_experts_per_tok\":2}";
+    const char *const models[] = { plain, GPT_OSS };
+    uint64_t kept[2] = { 0 };
+    for (size_t i = 0; i < ARRAY_N(models); i++) {
+        Drawn x;
+        if (make(&x, (Ask){ .model = models[i], .dp = 2 }))
+            kept[i] = kept_bytes(&x.g);
+        drawn_free(&x);
+    }
+    CHECK_U64(L * SEQ * (2 * 4 * 64 + 4 * 4), kept[1] - kept[0]);
+}
+
 static void mixtures_of_many_kinds_hold_together(void)
 {
-    static const char *const models[] = { GPT_OSS, LLAMA4 };
+    static const char *const models[] = { GPT_OSS, LLAMA4, ERNIE };
     static const char *const software[] = { "generic", "megatron-core-2025", "torchtitan-2025",
                                             "pytorch-ddp", "megatron-bridge" };
     for (uint32_t n = 0; n < 40; n++) {
-        Ask a = { .model = models[n % 2], .dp = 4, .micro_batches = 2 };
+        Ask a = { .model = models[n % 3], .dp = 4, .micro_batches = 2 };
         a.software = software[n % 5];
         a.training = n / 10 % 2 ? ",\"recompute\":\"selective\"" : NULL;
         a.strategy = n / 20 ? "fsdp" : "zero1";
@@ -724,6 +770,8 @@ int main(void)
     RUN(whole_experts_are_shared_out_over_tp_by_ep);
     RUN(a_stack_may_leave_experts_whole);
     RUN(biases_of_experts_are_shared_out_over_ep);
+    RUN(every_bias_is_held);
+    RUN(sinks_keep_what_they_scale);
     RUN(mixtures_of_many_kinds_hold_together);
     RUN(routed_rows_are_saved_for_backward);
     RUN(each_layer_sends_its_tokens_there_and_back);

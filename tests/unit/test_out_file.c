@@ -230,6 +230,11 @@ static void two_that_are_not_there_yet_may_be_one(void)
     CHECK(out_file_will_be_same("a that is not here", "./a that is not here"));
     CHECK(!out_file_will_be_same("/a that is not here", "a that is not here"));
     rmdir(sub);
+    CHECK_INT(0, symlink("a", path_of("link")));
+    CHECK(out_file_will_be_same(a, path_of("link")) &&
+          out_file_will_be_same(path_of("link"), a));
+    CHECK(!out_file_will_be_same(path_of("link"), "b"));
+    unlink(path_of("link"));
     write_text(a, "x");
     CHECK(!out_file_will_be_same(a, path_of("b")));
     CHECK_INT(0, link(a, path_of("b")));
