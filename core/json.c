@@ -647,7 +647,8 @@ bool json_log_has_file(const JsonDoc *doc, const char *path)
     for (size_t i = 0; i < doc->log_n; i++) {
         bool again = strcmp(doc->log[i].origin, before) == 0;
         before = doc->log[i].origin;
-        if (!again && out_file_is_same(path, before))
+        bool file = strcmp(before, "default") != 0 && strcmp(before, "--set") != 0;
+        if (!again && file && out_file_is_same(path, before))
             return true;
     }
     return false;

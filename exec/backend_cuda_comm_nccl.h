@@ -83,7 +83,8 @@ bool nccl_watch_start(CudaComm *c, Err *err);
  * stays with all it looks at, and ends the process if nobody else does. */
 void nccl_watch_abort(CudaComm *c);
 /* Somebody was left behind in NCCL, perhaps with kernels that wait for a dead peer, for which
- * freeing memory waits as well: ends the process with the sentence if it does not end by itself. */
+ * freeing memory waits as well: ends the process with the sentence, after 20 s, if it has not ended
+ * by itself. */
 void nccl_leave_in_time(const Err *err);
 
 /* Is what this stream is given put into a graph? */

@@ -21,8 +21,8 @@ static uint64_t hash_architecture(uint64_t h, const Model *m)
                                t->window_first, t->window_every, t->parallel_block };
     for (size_t i = 0; i < ARRAY_N(words); i++)
         h = mix_u64(h ^ words[i]);
-    if (t->window_but_every || t->plain_every) /* else as before there were any */
-        h = mix_u64(mix_u64(h ^ t->window_but_every) ^ t->plain_every);
+    if (t->window_but_every || t->nope_every) /* else as before there were any */
+        h = mix_u64(mix_u64(h ^ t->window_but_every) ^ t->nope_every);
     return hash_number(hash_number(h, t->rope_theta), t->norm_eps);
 }
 
@@ -62,8 +62,8 @@ static void put_transformer(FILE *f, const Transformer *t)
     fprintf(f, "model.sliding_window every=%" PRIu32 "\n", t->window_every);
     if (t->window_but_every)
         fprintf(f, "model.sliding_window but every=%" PRIu32 "\n", t->window_but_every);
-    if (t->plain_every)
-        fprintf(f, "model.no positions every=%" PRIu32 "\n", t->plain_every);
+    if (t->nope_every)
+        fprintf(f, "model.no positions every=%" PRIu32 "\n", t->nope_every);
     fprintf(f, "model.parallel_block=%s\n", yes[t->parallel_block]);
     fprintf(f, "model.bias=%s%s%s\n", t->qkv_bias ? "qkv " : "", t->out_bias ? "out " : "",
             t->mlp_bias ? "mlp" : "");

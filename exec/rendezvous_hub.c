@@ -103,7 +103,8 @@ static bool is_meeting_file(const char *path, const char *text)
     if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode))
         return false;
     FILE *file = fopen(path, "re");
-    size_t got = file ? fread(line, 1, n < sizeof line ? n : sizeof line - 1, file) : 0;
+    ASSERT(n < sizeof line);
+    size_t got = file ? fread(line, 1, n, file) : 0;
     if (file)
         fclose(file);
     return got == n && memcmp(line, text, n) == 0;

@@ -154,9 +154,9 @@ static uint32_t usual_attention(Maker *k, uint32_t x, uint32_t window)
                                               .bias = m->qkv_bias,
                                               .quantized = true,
                                               .tp = TP_COLUMN });
-    bool norms = m->qk_norm && !(m->qk_norm_plain && k->plain);
+    bool norms = m->qk_norm && !(m->qk_norm_plain && k->nope);
     uint32_t qk = norms ? qk_norm(k, qkv) : qkv;
-    if (m->positions == POS_ROPE && !k->plain) {
+    if (m->positions == POS_ROPE && !k->nope) {
         qk = tape_in_place(k->t, (TapeOp){ .kind = OP_ROPE,
                                            .name = "attention.rope",
                                            .dtype = k->act,

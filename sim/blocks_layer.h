@@ -17,7 +17,7 @@ typedef struct Maker {
     Tape *t;
     uint64_t batch, rows;
     DType act, param, stream;
-    bool moe, plain; /* of the layer at work */
+    bool moe, nope; /* of the layer at work */
 } Maker;
 
 /* How many vectors of a row are normed; kv: of them, and of the columns, those of keys. */
@@ -25,8 +25,8 @@ typedef struct Normed {
     uint64_t columns, kv_columns, vectors, kv_vectors;
 } Normed;
 
-/* A norm of x's first columns or all of them, in vectors of `width`; not on the tape yet. */
-/* width 0: without weights. */
+/* A norm of x's first columns or all of them, in vectors of `width` (0: whose gains are none); not
+ * on the tape yet. */
 TapeOp norm_op(Maker *k, uint32_t x, uint64_t width, const char *name);
 /* Puts it there, with what it keeps for backward; returns its result. */
 uint32_t norm_make(Maker *k, TapeOp op, Normed n);

@@ -328,15 +328,15 @@ enum { LAYER_TYPES = 8 };
 static uint32_t layer_type(Maker *k, ModelPlan *p, uint32_t *types, uint32_t layer)
 {
     static const char *const names[LAYER_TYPES] = {
-        "layer",       "windowed layer",       "moe layer",       "windowed moe layer",
-        "plain layer", "windowed plain layer", "plain moe layer", "windowed plain moe layer"
+        "layer",      "windowed layer",      "moe layer",      "windowed moe layer",
+        "NoPE layer", "windowed NoPE layer", "NoPE moe layer", "windowed NoPE moe layer"
     };
     uint32_t window = transformer_window(k->m, layer);
     if (window >= k->b->s->training.seq_len)
         window = 0; /* masks nothing */
     k->moe = transformer_is_moe(k->m, layer);
-    k->plain = transformer_is_plain(k->m, layer);
-    uint32_t which = (window ? 1u : 0u) + (k->moe ? 2u : 0u) + (k->plain ? 4u : 0u);
+    k->nope = transformer_is_nope(k->m, layer);
+    uint32_t which = (window ? 1u : 0u) + (k->moe ? 2u : 0u) + (k->nope ? 4u : 0u);
     uint32_t *type = &types[which];
     if (*type == NONE_U32) {
         *type = p->types_n;

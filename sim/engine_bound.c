@@ -1,5 +1,6 @@
 /*
- * engine_bound.c - what a step takes at least: the busiest lane or link of any rank.
+ * engine_bound.c - what a step takes at least: the busiest lane of any rank, or what its own
+ * transfers ask of a link.
  *
  *     stage 0   |F|F|F|F....                             ....|B|
  *     stage 1   |.|F|F.....                              ..|B|.|

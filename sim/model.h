@@ -54,7 +54,7 @@ typedef struct Transformer {
     uint32_t window_first, window_every; /* of layers first, first + every, ... (Gemma 2) */
     uint32_t window_but_every; /* but not each so-many-th layer (Gemma 3: 6); 0: no exception */
     bool chunked;              /* the window is a chunk, which sees none before it (Llama 4) */
-    uint32_t plain_every;   /* each so-many-th layer has no positions (SmolLM 3: 4); 0: none */
+    uint32_t nope_every;    /* each so-many-th layer has no positions (SmolLM 3: 4); 0: none */
     bool sinks;             /* a number a head in attention's softmax (GPT-OSS) */
     uint32_t embedding_dim; /* != hidden when projected in and out (OPT-350m); else hidden */
     bool norm_plain;        /* norms hold no weights at all (OPT without affine norms) */
@@ -161,6 +161,6 @@ bool transformer_is_moe(const Transformer *t, uint32_t layer);
 /* The attention window of layer in tokens, 0 when it sees the whole sequence. */
 uint32_t transformer_window(const Transformer *t, uint32_t layer);
 /* Does layer do without the model's positions? */
-bool transformer_is_plain(const Transformer *t, uint32_t layer);
+bool transformer_is_nope(const Transformer *t, uint32_t layer);
 
 #endif

@@ -48,7 +48,7 @@ uint32_t family_tokens(JsonObj *o, const char *key, uint32_t fallback)
 }
 
 /* The layers without positions one by one, a 0 each, where a file lists them. */
-void family_read_plain_layers(Transformer *t, JsonObj *o)
+void family_read_nope_layers(Transformer *t, JsonObj *o)
 {
     JsonNode list = json_get(o, "no_rope_layers");
     JsonNode at = json_first(list);
@@ -59,11 +59,11 @@ void family_read_plain_layers(Transformer *t, JsonObj *o)
         o->ok = json_fail(list, o->err, "a list of at least %" PRIu32 " numbers is expected",
                           t->layers);
     for (uint32_t l = 0; o->ok && at.item && l < t->layers; at = json_next(at, list, ++l)) {
-        double want = transformer_is_plain(t, l) ? 0 : 1;
+        double want = transformer_is_nope(t, l) ? 0 : 1;
         if (json_type(at) != JSON_NUMBER || json_value(at) != want)
             o->ok = json_fail(at, o->err,
                               "%g is expected, as no_rope_layer_interval %" PRIu32 " says",
-                              want, t->plain_every);
+                              want, t->nope_every);
     }
 }
 
@@ -370,7 +370,7 @@ static void read_cohere2(Transformer *t, JsonObj *o)
 {
     read_cohere(t, o);
     t->window = family_window(o, 4096);
-    t->window_but_every = t->plain_every = read_pattern(o, 4);
+    t->window_but_every = t->nope_every = read_pattern(o, 4);
 }
 
 static void read_smollm3(Transformer *t, JsonObj *o)
@@ -378,9 +378,9 @@ static void read_smollm3(Transformer *t, JsonObj *o)
     read_llama(t, o);
     t->rope_theta = 2e6;
     family_tie(t, o, true);
-    t->plain_every = family_u32(o, "no_rope_layer_interval", 1, MODEL_LAYERS_MAX, 4);
+    t->nope_every = family_u32(o, "no_rope_layer_interval", 1, MODEL_LAYERS_MAX, 4);
     family_refuse_true(o, "use_sliding_window");
-    family_read_plain_layers(t, o);
+    family_read_nope_layers(t, o);
 }
 
 static void read_ernie(Transformer *t, JsonObj *o)

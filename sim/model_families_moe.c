@@ -240,11 +240,11 @@ void family_llama4(Transformer *t, JsonObj *o)
     family_tie(t, o, false);
     family_attention_bias(t, o, false);
     t->qk_norm = t->qk_norm_plain = json_bool(o, "use_qk_norm", true);
-    t->plain_every = family_u32(o, "no_rope_layer_interval", 1, MODEL_LAYERS_MAX, 4);
-    family_read_plain_layers(t, o);
+    t->nope_every = family_u32(o, "no_rope_layer_interval", 1, MODEL_LAYERS_MAX, 4);
+    family_read_nope_layers(t, o);
     t->chunked = true;
     t->window = family_tokens(o, "attention_chunk_size", 8192);
-    t->window_but_every = t->plain_every;
+    t->window_but_every = t->nope_every;
     t->experts = family_u32(o, "num_local_experts", 1, MODEL_EXPERTS_MAX, 16);
     t->moe_every = family_u32(o, "interleave_moe_layer_step", 1, MODEL_LAYERS_MAX, 1);
     t->moe_ffn = family_u32(o, "intermediate_size", 1, MODEL_FFN_MAX, 8192);

@@ -81,9 +81,9 @@ uint32_t transformer_window(const Transformer *t, uint32_t layer)
     return chosen ? t->window : 0;
 }
 
-bool transformer_is_plain(const Transformer *t, uint32_t layer)
+bool transformer_is_nope(const Transformer *t, uint32_t layer)
 {
-    return t->plain_every > 0 && (layer + 1) % t->plain_every == 0;
+    return t->nope_every > 0 && (layer + 1) % t->nope_every == 0;
 }
 
 /* Of a mixture-of-experts block, with experts_n of its experts counted. */

@@ -68,7 +68,7 @@ void family_tie(Transformer *t, JsonObj *o, bool fallback);
 void family_attention_bias(Transformer *t, JsonObj *o, bool fallback);
 void family_refuse_true(JsonObj *o, const char *key);
 void family_llama_habit(Transformer *t);
-void family_read_plain_layers(Transformer *t, JsonObj *o); /* that they are plain_every's */
+void family_read_nope_layers(Transformer *t, JsonObj *o); /* that they are nope_every's */
 FamilyRead family_mixtral, family_qwen2_moe, family_qwen3_moe, family_glm4_moe,
     family_deepseek_v2, family_deepseek_v3, family_granite_moe, family_ernie_moe,
     family_gpt_oss, family_llama4;

@@ -321,19 +321,14 @@ bool scenario_set(JsonDoc *doc, const Setting *settings, uint32_t settings_n, Er
 bool scenario_says(ScenarioSays *says, const char *name, const Setting *settings,
                    uint32_t settings_n, Err *err)
 {
-    static const char *const degrees[] = { "dp", "tp", "pp", "cp" };
     JsonDoc *doc = open_scenario(name, err);
     *says = (ScenarioSays){ .cluster = false };
     if (!doc || !scenario_set(doc, settings, settings_n, err)) {
         json_close(doc);
         return false;
     }
-    JsonNode parallel = json_member(json_root(doc), "parallel");
-    const char *strategy = json_text(json_member(parallel, "strategy"));
     says->cluster = json_member(json_root(doc), "cluster").item != NULL;
-    says->split = strategy && strcmp(strategy, strategy_names[STRATEGY_SINGLE]) == 0;
-    for (size_t i = 0; i < ARRAY_N(degrees); i++)
-        says->split |= json_type(json_member(parallel, degrees[i])) == JSON_NUMBER;
+    says->split = parallel_says_split(json_member(json_root(doc), "parallel"));
     json_close(doc);
     return true;
 }

@@ -41,6 +41,18 @@ static uint32_t gpus_used(const Parallel *p)
     return gpus < (double)NONE_U32 ? (uint32_t)gpus : NONE_U32;
 }
 
+bool parallel_says_split(JsonNode parallel)
+{
+    static const char *const degrees[] = { "dp", "tp", "pp", "cp" };
+    const char *strategy = json_text(json_member(parallel, "strategy"));
+    bool split = strategy && strcmp(strategy, strategy_names[STRATEGY_SINGLE]) == 0;
+    for (size_t i = 0; i < ARRAY_N(degrees); i++) {
+        JsonNode degree = json_member(parallel, degrees[i]);
+        split |= degree.item && json_type(degree) != JSON_NULL;
+    }
+    return split;
+}
+
 /*
  * Degrees that are not given are 1.  When none is given the whole cluster is
  * used: by pp for model_parallel, by dp for every other strategy.  DataParallel
@@ -49,15 +61,13 @@ static uint32_t gpus_used(const Parallel *p)
 static bool read_degrees(JsonObj *o, Parallel *p, const Machine *m)
 {
     bool said = json_has(o, "strategy");
-    bool split =
-        json_has(o, "dp") || json_has(o, "tp") || json_has(o, "pp") || json_has(o, "cp");
+    bool split = parallel_says_split(o->node);
     if (said && !read_strategy(o, &p->strategy, STRATEGY_DDP))
         return false;
     bool stages = said && p->strategy == STRATEGY_MODEL_PARALLEL;
-    bool single = said && p->strategy == STRATEGY_SINGLE;
     bool one_node = said && p->strategy == STRATEGY_DP;
     uint32_t all = one_node ? m->types[0].gpus_n : m->gpus_n;
-    p->dp = scenario_count(o, "dp", 1, DEGREE_MAX, split || stages || single ? 1 : all);
+    p->dp = scenario_count(o, "dp", 1, DEGREE_MAX, split || stages ? 1 : all);
     p->tp = scenario_count(o, "tp", 1, DEGREE_MAX, 1);
     p->pp = scenario_count(o, "pp", 1, DEGREE_MAX, stages ? all : 1);
     p->cp = scenario_count(o, "cp", 1, DEGREE_MAX, 1);

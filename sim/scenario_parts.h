@@ -23,6 +23,9 @@ bool scenario_check(const Scenario *s, Err *err);
 /* Blocks that a pipeline can cut between: transformer layers, or the layers of an MLP. */
 uint32_t scenario_blocks(const Model *model);
 
+/* A degree, or strategy single: else the work is split over the whole cluster. */
+bool parallel_says_split(JsonNode parallel);
+
 /* ---- over json.h ---- */
 
 /* json_begin of an object that may be absent: every key then has its default. */

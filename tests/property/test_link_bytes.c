@@ -5,7 +5,8 @@
  * without the engine: a send crosses the port of both its ends, or both their NICs; a ring
  * passes every port of a member that has another beside it, and leaves each node and each
  * leaf once, a node by all NICs of its members alike; in an all-to-all everyone sends to
- * everyone.  The integral of the link's counter is that sum.
+ * everyone.  The integral of the link's counter is that sum; and no step is shorter than the
+ * busiest link of a rank takes for it, whoever else's transfers cross that link.
  */
 #include "tests/drawn_graph.h"
 
@@ -16,6 +17,7 @@ enum { CASES = 400, KINDS = RES_RANK_N };
 /* Bytes by link: ports by rank, NICs and leaves by the lowest rank that is on one. */
 typedef struct Sums {
     const Case *c;
+    bool losses; /* transfers do not reach all of a link */
     double *bytes[KINDS];
 } Sums;
 
@@ -184,8 +186,9 @@ static uint32_t kinds_of(const char *name)
     return 0;
 }
 
-/* Adds a counter's bytes to its rank's links.  False: it leaves 0 to 100 %, or repeats itself. */
-static bool read_counter(const Timeline *t, const Track *k, double *bytes)
+/* Adds a counter's bytes to its rank's links, and what they take at its full rate to the longest.
+ * False: it leaves 0 to 100 %, or repeats itself. */
+static bool read_counter(const Timeline *t, const Track *k, double *bytes, double *longest_ns)
 {
     const char *name = timeline_text(t, k->name), *of = strstr(name, "% of ");
     uint32_t kinds = kinds_of(name);
@@ -206,23 +209,29 @@ static bool read_counter(const Timeline *t, const Track *k, double *bytes)
     for (uint32_t kind = 0; kind < KINDS; kind++)
         if (kinds >> kind & 1)
             bytes[kind] += sum;
+    if (kinds)
+        *longest_ns = fmax(*longest_ns, sum / rate);
     return ok;
 }
 
-static bool check_rank(const Sums *s, const Timeline *t, uint32_t rank)
+static bool check_rank(const Sums *s, const Timeline *t, const RankStat *stat, int64_t step_ns)
 {
-    double bytes[KINDS] = { 0 };
+    double bytes[KINDS] = { 0 }, longest_ns = 0;
+    uint32_t rank = stat->rank;
     bool ok = true;
     for (uint32_t k = 0; ok && k < t->tracks_n; k++)
         if (t->tracks[k].rank == rank && t->tracks[k].kind == TRACK_COUNTER)
-            ok = read_counter(t, &t->tracks[k], bytes);
+            ok = read_counter(t, &t->tracks[k], bytes, &longest_ns);
     for (uint32_t kind = 0; ok && kind < KINDS; kind++) {
         double want = *sum_of(s, rank, kind);
         ok = CHECK_NEAR(want, bytes[kind], 1e-9 * want + 1e-3);
         if (!ok)
             fprintf(stderr, "rank %u, kind %u\n", rank, kind);
     }
-    return ok;
+    double tolerance = 1e-6 * longest_ns;
+    return ok && CHECK(longest_ns <= stat->link_bound_ns + tolerance) &&
+           CHECK(s->losses || stat->link_bound_ns <= longest_ns + tolerance) &&
+           CHECK(stat->link_bound_ns <= (double)step_ns * (1 + 1e-9));
 }
 
 /* Links of which transfers do not reach all: they take longer, and carry no more. */
@@ -254,8 +263,11 @@ static void carry_one(uint64_t seed, bool expand)
     SimResult r;
     Timeline t = { 0 };
     case_make(&c, seed);
-    draw_losses(&c);
-    Sums s = { .c = &c };
+    Sums s = { .c = &c, .losses = seed % 4 > 0 };
+    if (s.losses)
+        draw_losses(&c);
+    else
+        c.w.m.inter.p2p_efficiency = 0;
     for (uint32_t kind = 0; kind < KINDS; kind++)
         s.bytes[kind] = mem_zero(c.g.world_n, sizeof(double));
     for (uint32_t rank = 0; rank < c.g.world_n; rank++)
@@ -265,7 +277,7 @@ static void carry_one(uint64_t seed, bool expand)
     if (ok)
         timeline_seal(&t);
     for (uint32_t i = 0; ok && i < r.ranks_n; i++)
-        ok = check_rank(&s, &t, r.ranks[i].rank);
+        ok = check_rank(&s, &t, &r.ranks[i], r.step_ns);
     ok = ok && takes_as_long_unrecorded(&c, expand, r.step_ns);
     checked_n[expand] += r.ranks_n;
     for (uint32_t rank = 0; rank < c.g.world_n; rank++)

@@ -73,7 +73,7 @@ static inline Transformer latent_like(uint32_t q_rank)
     return m;
 }
 
-/* Every feature of Transformer in some model. */
+/* Every feature of Transformer that tp can cut in some model. */
 enum {
     ZOO_GPT2,
     ZOO_LLAMA,
@@ -89,6 +89,7 @@ enum {
     ZOO_LATENT_DIRECT,
     ZOO_SINKS,
     ZOO_CHUNKS,
+    ZOO_BRANCH_NORM,
     ZOO_N
 };
 
@@ -146,7 +147,10 @@ static inline Transformer zoo(int i)
     case ZOO_CHUNKS: /* Llama 4 */
         llama.qk_norm = llama.qk_norm_plain = llama.chunked = true;
         llama.window = 12;
-        llama.window_but_every = llama.plain_every = 3;
+        llama.window_but_every = llama.nope_every = 3;
+        return llama;
+    case ZOO_BRANCH_NORM: /* OLMo 2, but for its norm of whole queries, which tp cannot cut */
+        llama.branch_norm = llama.qk_norm = true;
         return llama;
     case ZOO_LLAMA:
         return llama;

@@ -14,6 +14,12 @@ static void every_parameter_of_the_model_is_in_a_block(void)
         CHECK_U64(model_params(&w.s.model), sum_params(&w));
         world_free(&w);
     }
+    World olmo;
+    world_transformer(&olmo, zoo(ZOO_BRANCH_NORM));
+    olmo.s.model.u.transformer.qk_norm_whole = true;
+    CHECK(world_build(&olmo));
+    CHECK_U64(model_params(&olmo.s.model), sum_params(&olmo));
+    world_free(&olmo);
     for (int batchnorm = 0; batchnorm < 2; batchnorm++) {
         World w;
         world_mlp(&w, mlp_like(batchnorm));

@@ -241,7 +241,7 @@ static void newer_families_have_their_habits(void)
     t = read_transformer("{\"model_type\": \"cohere2\"}");
     for (uint32_t l = 0; l < 8; l++) {
         CHECK_INT(l % 4 == 3 ? 0 : 4096, transformer_window(&t, l));
-        CHECK(transformer_is_plain(&t, l) == (l % 4 == 3));
+        CHECK(transformer_is_nope(&t, l) == (l % 4 == 3));
     }
     CHECK(t.parallel_block && !t.two_norms_parallel);
     t = read_transformer("{\"model_type\": \"gpt_oss\"}");
@@ -250,7 +250,7 @@ static void newer_families_have_their_habits(void)
     t = read_transformer("{\"model_type\": \"llama4_text\", \"no_rope_layers\": []}");
     CHECK(t.chunked && t.qk_norm_plain && t.moe_ffn == 8192 && t.ffn == 16384);
     CHECK(transformer_window(&t, 2) == 8192 && transformer_window(&t, 3) == 0);
-    CHECK(!transformer_is_plain(&t, 2) && transformer_is_plain(&t, 3));
+    CHECK(!transformer_is_nope(&t, 2) && transformer_is_nope(&t, 3));
     t = read_transformer("{\"model_type\": \"llama4_text\", \"attention_chunk_size\": null}");
     CHECK_INT(0, t.window);
     t = read_transformer("{\"model_type\": \"ernie4_5_moe\"}");
