@@ -227,23 +227,23 @@ static Demand demand_on_links(Sim *sim, const Runner *r, const Op *o, uint32_t o
     return collective_demand(&sim->classes.groups[group], o->kind);
 }
 
-static void add_links(Sim *sim, const Runner *r, const Op *o, uint32_t op, double *link_ns)
+void account_load(Sim *sim, const Runner *r, const Segment *s, double times, double *link_ns)
 {
-    Use own[RES_RANK_N + 2];
-    double bytes;
-    Demand d = demand_on_links(sim, r, o, op, own, &bytes);
-    for (uint32_t u = 0; u < d.uses_n; u++) {
-        const Resource *link = &sim->classes.resources[d.uses[u].resource];
-        if (link->kind < RES_RANK_N && r->rc->resource[link->kind] == d.uses[u].resource)
-            link_ns[link->kind] += bytes * d.uses[u].coefficient / link->bytes_per_ns;
+    for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++) {
+        const Op *o = &sim->g->ops[i];
+        if (!op_is_comm(o->kind) ||
+            (!op_is_p2p(o->kind) &&
+             sim->classes.groups[r->rc->group[o->u.comm.group]].member[0] != r->id))
+            continue;
+        Use own[RES_RANK_N + 2];
+        double bytes;
+        Demand d = demand_on_links(sim, r, o, i, own, &bytes);
+        for (uint32_t u = 0; u < d.uses_n; u++) {
+            uint32_t link = d.uses[u].resource;
+            link_ns[link] += times * bytes * d.uses[u].coefficient /
+                             sim->classes.resources[link].bytes_per_ns;
+        }
     }
-}
-
-void account_links(Sim *sim, const Runner *r, const Segment *s, double *link_ns)
-{
-    for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++)
-        if (op_is_comm(sim->g->ops[i].kind))
-            add_links(sim, r, &sim->g->ops[i], i, link_ns);
 }
 
 typedef struct SegmentSum {
@@ -271,27 +271,6 @@ static void sum_segment(Sim *sim, const Runner *r, uint32_t segment, SegmentSum 
         if (o->lane == LANE_COMPUTE) {
             sum->flops_ns += op_flops_bound_ns(r->cost->gpu, o) / r->cost->speed;
             sum->memory_ns += op_memory_bound_ns(r->cost->gpu, o) / r->cost->speed;
-        }
-    }
-}
-
-/* Every collective once, by the first of its members, for all links that it uses: ranks may share
- * a port whose groups are others. */
-static void load_links(Sim *sim, const Runner *r, const Segment *s, double times, double *ns)
-{
-    for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++) {
-        const Op *o = &sim->g->ops[i];
-        if (!op_is_comm(o->kind) ||
-            (!op_is_p2p(o->kind) &&
-             sim->classes.groups[r->rc->group[o->u.comm.group]].member[0] != r->id))
-            continue;
-        Use own[RES_RANK_N + 2];
-        double bytes;
-        Demand d = demand_on_links(sim, r, o, i, own, &bytes);
-        for (uint32_t u = 0; u < d.uses_n; u++) {
-            uint32_t link = d.uses[u].resource;
-            ns[link] += times * bytes * d.uses[u].coefficient /
-                        sim->classes.resources[link].bytes_per_ns;
         }
     }
 }
@@ -324,7 +303,7 @@ static void close_rank(Sim *sim, Runner *r, SegmentSum *sums, double *link_ns)
     }
     for (uint32_t i = 0; i < sim->g->segments_n; i++)
         if (sums[i].filled_for == r->id + 1 && sums[i].transfers)
-            load_links(sim, r, &sim->g->segments[i], sums[i].times, link_ns);
+            account_load(sim, r, &sim->g->segments[i], sums[i].times, link_ns);
 }
 
 /* A host's launches follow one another, whatever rank they are for. */

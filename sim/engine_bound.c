@@ -1,6 +1,5 @@
 /*
- * engine_bound.c - what a step takes at least: the busiest lane of any rank, or what its own
- * transfers ask of a link.
+ * engine_bound.c - what a step takes at least: the busiest lane of any rank, or the busiest link.
  *
  *     stage 0   |F|F|F|F....                             ....|B|
  *     stage 1   |.|F|F.....                              ..|B|.|
@@ -20,7 +19,6 @@
 typedef struct Busy {
     uint32_t filled_for; /* rank class + 1; 0: nobody */
     double lane_ns[LANE_N];
-    double link_ns[RES_RANK_N];
     double kernels_ns; /* on the compute lane */
 } Busy;
 
@@ -33,8 +31,6 @@ static void add_busy(Busy *sum, const Busy *b, double times)
 {
     for (uint32_t i = 0; i < LANE_N; i++)
         sum->lane_ns[i] += times * b->lane_ns[i];
-    for (uint32_t i = 0; i < RES_RANK_N; i++)
-        sum->link_ns[i] += times * b->link_ns[i];
     sum->kernels_ns += times * b->kernels_ns;
 }
 
@@ -51,7 +47,6 @@ static void time_segment(Sim *sim, Runner *r, uint32_t segment, Busy *b)
     const Macro *m = macro_of(sim, r, segment);
     if (m->state == MACRO_YES)
         b->lane_ns[LANE_COMPUTE] = (double)m->alone_at[m->intervals_n];
-    account_links(sim, r, s, b->link_ns);
 }
 
 /* A rank over the step. */
@@ -117,15 +112,17 @@ static void find_lightest(Sim *sim, Runner *r, Busy *busy, double *work_ns, uint
     }
 }
 
-static void count_visits(const Graph *g, const Role *r, uint32_t left_out, const uint32_t *like,
+/* visits: by segment, those that are the same as one. */
+static void count_visits(const Sim *sim, const Role *r, uint32_t left_out, const uint32_t *like,
                          Visits *visits)
 {
+    const Graph *g = sim->g;
     uint32_t n = role_micro_batches(r), last = drains(g) ? n - 1 : NONE_U32;
     memset(visits, 0, g->segments_n * sizeof *visits);
     for (uint32_t i = 0; i < r->instances_n; i++) {
         const Instance *in = &r->instances[i];
         const Segment *s = &g->segments[in->segment];
-        Visits *v = &visits[in->segment];
+        Visits *v = &visits[sim->same[in->segment]];
         double times = in->micro_batch == like[like_of(s)] ? 1 + left_out : 1;
         v->all += times;
         v->work += in->micro_batch == NONE_U32 ? 0 : times;
@@ -133,22 +130,44 @@ static void count_visits(const Graph *g, const Role *r, uint32_t left_out, const
     }
 }
 
-/* busy: by segment, as it is with the rank before; work_ns: room for find_lightest. */
-static Rank time_rank(Sim *sim, Runner *r, uint32_t left_out, Visits *visits, Busy *busy,
-                      double *work_ns)
+/* Room for what is known of a rank while it is timed, and of links, which all ranks load. */
+typedef struct Room {
+    Visits *visits;  /* by segment */
+    Busy *busy;      /* by segment, as it is with the rank before */
+    double *work_ns; /* see find_lightest */
+    double *link_ns; /* by resource */
+} Room;
+
+static Room make_room(Sim *sim)
+{
+    uint32_t micro_batches = 0, segments_n = sim->g->segments_n;
+    for (uint32_t i = 0; i < sim->g->roles_n; i++) {
+        uint32_t n = role_micro_batches(&sim->g->roles[i]);
+        micro_batches = n > micro_batches ? n : micro_batches;
+    }
+    return (Room){ .visits = PUSH_ARRAY(&sim->arena, Visits, segments_n + 1),
+                   .busy = PUSH_ARRAY(&sim->arena, Busy, segments_n + 1),
+                   .work_ns =
+                       PUSH_ARRAY(&sim->arena, double, (size_t)LIKE_REST *micro_batches + 1),
+                   .link_ns = PUSH_ARRAY(&sim->arena, double, sim->classes.resources_n + 1) };
+}
+
+static Rank time_rank(Sim *sim, Runner *r, uint32_t left_out, const Room *room)
 {
     Rank sum = { 0 };
     uint32_t like[LIKES] = { 0 };
     if (left_out > 0)
-        find_lightest(sim, r, busy, work_ns, like);
-    count_visits(sim->g, r->role, left_out, like, visits);
+        find_lightest(sim, r, room->busy, room->work_ns, like);
+    count_visits(sim, r->role, left_out, like, room->visits);
     for (uint32_t i = 0; i < sim->g->segments_n; i++) {
-        if (visits[i].all <= 0)
+        const Visits *v = &room->visits[i];
+        if (v->all <= 0)
             continue;
-        const Busy *b = busy_of(sim, r, i, busy);
-        add_busy(&sum.all, b, visits[i].all);
-        sum.work_ns += visits[i].work * b->lane_ns[LANE_COMPUTE];
-        sum.pass_ns += visits[i].pass * b->lane_ns[LANE_COMPUTE];
+        const Busy *b = busy_of(sim, r, i, room->busy);
+        add_busy(&sum.all, b, v->all);
+        sum.work_ns += v->work * b->lane_ns[LANE_COMPUTE];
+        sum.pass_ns += v->pass * b->lane_ns[LANE_COMPUTE];
+        account_load(sim, r, &sim->g->segments[i], v->all, room->link_ns);
     }
     return sum;
 }
@@ -161,31 +180,18 @@ static double busiest_lane(const Busy *b)
     return most_ns;
 }
 
-static double busiest(const Busy *b)
-{
-    double most_ns = busiest_lane(b);
-    for (uint32_t i = 0; i < RES_RANK_N; i++)
-        most_ns = fmax(most_ns, b->link_ns[i]);
-    return most_ns;
-}
-
 /* Roles are in the order of their stages where there is a pipeline. */
 static void longest_rank(Sim *sim, uint32_t left_out, void *step_ns)
 {
+    const Room room = make_room(sim);
     Rank *rank = PUSH_ARRAY(&sim->arena, Rank, sim->runners_n);
-    Visits *visits = PUSH_ARRAY(&sim->arena, Visits, sim->g->segments_n + 1);
-    Busy *busy = PUSH_ARRAY(&sim->arena, Busy, sim->g->segments_n + 1);
     double *pass_ns = PUSH_ARRAY(&sim->arena, double, sim->g->roles_n + 1), most_ns = 0;
-    uint64_t micro_batches = 0;
-    for (uint32_t i = 0; i < sim->g->roles_n; i++) {
+    for (uint32_t i = 0; i < sim->g->roles_n; i++)
         pass_ns[i] = INFINITY;
-        micro_batches = max_u64(micro_batches, role_micro_batches(&sim->g->roles[i]));
-    }
-    double *work_ns = PUSH_ARRAY(&sim->arena, double, LIKE_REST *micro_batches + 1);
     for (uint32_t i = 0; i < sim->runners_n; i++) {
         const Runner *r = &sim->runners[i];
-        rank[i] = time_rank(sim, &sim->runners[i], left_out, visits, busy, work_ns);
-        most_ns = fmax(most_ns, busiest(&rank[i].all));
+        rank[i] = time_rank(sim, &sim->runners[i], left_out, &room);
+        most_ns = fmax(most_ns, busiest_lane(&rank[i].all));
         if (r->role->stage < sim->g->roles_n)
             pass_ns[r->role->stage] = fmin(pass_ns[r->role->stage], rank[i].pass_ns);
     }
@@ -195,6 +201,8 @@ static void longest_rank(Sim *sim, uint32_t left_out, void *step_ns)
             ns += isinf(pass_ns[s]) ? 0 : pass_ns[s];
         most_ns = fmax(most_ns, ns);
     }
+    for (uint32_t i = 0; i < sim->classes.resources_n; i++)
+        most_ns = fmax(most_ns, room.link_ns[i]);
     *(double *)step_ns = most_ns;
 }
 

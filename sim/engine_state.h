@@ -472,8 +472,10 @@ double account_wire_bytes(const Op *op, uint32_t group_size);
 void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
                       double wire_bytes, int64_t time_ns, int64_t transfer_ns);
 void account_close(Sim *sim);
-/* Adds the time that the segment's transfers take of the rank's links at least, by ResourceKind. */
-void account_links(Sim *sim, const Runner *r, const Segment *s, double *link_ns);
+/* Adds, by resource, the time that the segment's transfers take of links at least, so many times.
+ * A collective counts with the first of its members, on all links that it uses: ranks may share a
+ * port whose groups are others.  So the sum is of all runners. */
+void account_load(Sim *sim, const Runner *r, const Segment *s, double times, double *link_ns);
 
 /* ---- engine_steady.c ---- */
 bool steady_begin(Sim *sim); /* false: no steady state can be found */

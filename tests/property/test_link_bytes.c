@@ -257,6 +257,18 @@ static bool takes_as_long_unrecorded(Case *c, bool expand, int64_t step_ns)
     return ok;
 }
 
+/* What plan leaves candidates out by takes the busiest link in, and is never above a step. */
+static bool is_bound(const Case *c, const SimResult *r)
+{
+    Err err = { 0 };
+    double ns, link_ns = 0;
+    for (uint32_t i = 0; i < r->ranks_n; i++)
+        link_ns = fmax(link_ns, r->ranks[i].link_bound_ns);
+    return CHECK(sim_bound(&ns, &c->g, &c->w.m, &c->w.sw, 0, &err)) &&
+           CHECK(ns <= (double)r->step_ns * (1 + 1e-9)) &&
+           CHECK(c->w.m.jitter > 0 || link_ns <= ns * (1 + 1e-9));
+}
+
 static void carry_one(uint64_t seed, bool expand)
 {
     Case c;
@@ -278,7 +290,7 @@ static void carry_one(uint64_t seed, bool expand)
         timeline_seal(&t);
     for (uint32_t i = 0; ok && i < r.ranks_n; i++)
         ok = check_rank(&s, &t, &r.ranks[i], r.step_ns);
-    ok = ok && takes_as_long_unrecorded(&c, expand, r.step_ns);
+    ok = ok && is_bound(&c, &r) && takes_as_long_unrecorded(&c, expand, r.step_ns);
     checked_n[expand] += r.ranks_n;
     for (uint32_t rank = 0; rank < c.g.world_n; rank++)
         shared_n += s.bytes[RES_RING_OUT][rank] > 0;
