@@ -13,10 +13,9 @@
 #include <stdio.h>
 
 #include "core/machine.h"
+#include "core/setting.h"
 #include "exec/bench.h"
 #include "exec/bench_host.h"
-
-struct Setting;
 
 typedef enum BenchPart {
     BENCH_GEMM,
@@ -36,7 +35,7 @@ typedef struct BenchOptions {
     const char *out, *into;
     char *const *scenarios; /* whose kernels; none: the built-in models' */
     uint32_t scenarios_n;
-    const struct Setting *settings; /* of those scenarios */
+    const Setting *settings; /* of those scenarios */
     uint32_t settings_n;
 } BenchOptions;
 

@@ -117,7 +117,7 @@ static void add_graph(BenchCases *c, const Graph *g, const ModelFacts *facts, co
 /* ---- scenarios ---- */
 
 static bool add_scenario(BenchCases *c, const BenchOptions *o, const char *name,
-                         const RunSetting *settings, uint32_t n, Err *err)
+                         const Setting *settings, uint32_t n, Err *err)
 {
     RunPlan plan;
     RunRequest request = {
@@ -135,13 +135,9 @@ static bool add_scenario(BenchCases *c, const BenchOptions *o, const char *name,
 
 static bool add_given(BenchCases *c, const BenchOptions *o, Err *err)
 {
-    RunSetting *settings = mem_zero((size_t)o->settings_n + 1, sizeof *settings);
-    for (uint32_t i = 0; i < o->settings_n; i++)
-        settings[i] = (RunSetting){ o->settings[i].key, o->settings[i].value };
     bool ok = true;
     for (uint32_t i = 0; i < o->scenarios_n && ok; i++)
-        ok = add_scenario(c, o, o->scenarios[i], settings, o->settings_n, err);
-    free(settings);
+        ok = add_scenario(c, o, o->scenarios[i], o->settings, o->settings_n, err);
     return ok;
 }
 
@@ -168,7 +164,7 @@ static void add_model(BenchCases *c, const BenchOptions *o, const Sweep *w, cons
     char count[16], degree[16];
     snprintf(count, sizeof count, "%u", (unsigned)tokens);
     snprintf(degree, sizeof degree, "%u", (unsigned)tp);
-    const RunSetting settings[] = {
+    const Setting settings[] = {
         { "model", name },
         { "parallel.dp", "1" },
         { "parallel.tp", degree },

@@ -185,14 +185,14 @@ bool run_prints(const RunTraining *t)
     return t->by == LAUNCHER_NONE || t->place.rank == 0;
 }
 
-static bool open_plan(RunTraining *t, const RunSetting *extra, uint32_t ranks, bool *usage,
+static bool open_plan(RunTraining *t, const Setting *extra, uint32_t ranks, bool *usage,
                       Err *err)
 {
     const RunOptions *o = t->o;
-    uint32_t n = o->settings_n;
-    RunSetting *settings = mem_zero((size_t)n + 1, sizeof *settings);
+    uint32_t n = o->set.n;
+    Setting *settings = mem_zero((size_t)n + 1, sizeof *settings);
     if (n > 0)
-        memcpy(settings, o->settings, n * sizeof *settings);
+        memcpy(settings, o->set.settings, n * sizeof *settings);
     if (extra)
         settings[n++] = *extra;
     RunRequest request = { .scenario = o->scenario,
@@ -222,7 +222,7 @@ static uint32_t ranks_wanted(const RunTraining *t)
     return t->by == LAUNCHER_NONE ? t->o->ranks : t->place.world;
 }
 
-bool run_training_check(const RunTraining *t, const RunSetting *extra, Err *err)
+bool run_training_check(const RunTraining *t, const Setting *extra, Err *err)
 {
     RunTraining trial = *t;
     bool usage, ok = open_plan(&trial, extra, ranks_wanted(t), &usage, err);
@@ -244,7 +244,7 @@ static int dry_run(const RunOptions *o, Err *err)
     return status;
 }
 
-int run_train(RunTraining *t, const RunSetting *extra, Err *err)
+int run_train(RunTraining *t, const Setting *extra, Err *err)
 {
     bool usage = false;
     int status = EXIT_COULD_NOT;
@@ -306,13 +306,8 @@ static bool can_write(const char *path, Err *err)
 static bool spares_scenario(const RunOptions *o, Err *err)
 {
     const char *const paths[] = { o->trace, o->trace_predicted };
-    Setting *settings = mem_zero((size_t)o->settings_n + 1, sizeof *settings);
-    for (uint32_t i = 0; i < o->settings_n; i++)
-        settings[i] = (Setting){ o->settings[i].key, o->settings[i].value };
-    bool ok =
-        scenario_spares_paths(o->scenario, settings, o->settings_n, paths, ARRAY_N(paths), err);
-    free(settings);
-    return ok;
+    return scenario_spares_paths(o->scenario, o->set.settings, o->set.n, paths, ARRAY_N(paths),
+                                 err);
 }
 
 static int run(const RunOptions *o, Err *err)

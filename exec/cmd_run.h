@@ -24,8 +24,7 @@
 #include "exec/rank.h"
 
 typedef struct RunOptions {
-    RunSetting *settings; /* --set; freed by run_options_free */
-    uint32_t settings_n, settings_cap;
+    SettingList set; /* freed by run_options_free */
     const char *scenario, *trace, *trace_predicted, *checkpoint, *rendezvous;
     char *hyper_key, *hyper_values; /* --hyper KEY=V1,V2; NULL: none */
     bool json, resume, cuda;
@@ -84,9 +83,9 @@ typedef struct RunTraining {
 bool run_training_open(RunTraining *t, Err *err);
 void run_training_close(RunTraining *t);
 /* Whether the scenario, with one more setting, can be trained at all; nothing is started. */
-bool run_training_check(const RunTraining *t, const RunSetting *extra, Err *err);
+bool run_training_check(const RunTraining *t, const Setting *extra, Err *err);
 /* Trains once, with one more setting or NULL; the exit status. */
-int run_train(RunTraining *t, const RunSetting *extra, Err *err);
+int run_train(RunTraining *t, const Setting *extra, Err *err);
 /* Whether this process prints results: it is rank 0, or has started it. */
 bool run_prints(const RunTraining *t);
 /* Trains with each of the values of --hyper and prints all results; the exit status. */

@@ -58,7 +58,7 @@ static bool open_copy(Copies *c, uint32_t i, Err *err)
     Copy *x = &c->copies[i];
     RunTraining *t = &x->t;
     const char *meets = t->place.rendezvous;
-    if (!run_training_check(t, &(RunSetting){ c->key, x->value }, err))
+    if (!run_training_check(t, &(Setting){ c->key, x->value }, err))
         return err_wrap(err, "--hyper %s", x->text);
     if (meets && !(x->meets = rendezvous_of_copy(meets, i, err)))
         return err_wrap(err, "--hyper %s", x->text);
@@ -75,7 +75,7 @@ static int train_copy(uint32_t i, void *user)
     Copies *c = user;
     Copy *x = &c->copies[i];
     Err err = { 0 };
-    int status = run_train(&x->t, &(RunSetting){ c->key, x->value }, &err);
+    int status = run_train(&x->t, &(Setting){ c->key, x->value }, &err);
     if (err.set)
         fprintf(stderr, "lockstep: %s: %s\n", x->text, err.text);
     if (err.set && !x->t.shared->why[0])

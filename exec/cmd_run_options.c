@@ -105,19 +105,6 @@ void run_options_help(FILE *f)
 
 /* ---- options ---- */
 
-static bool take_setting(RunOptions *o, Err *err)
-{
-    SettingList list = { 0 };
-    bool ok = option_set(&list, optarg, err);
-    if (ok) {
-        GROW(o->settings, o->settings_n, o->settings_cap);
-        o->settings[o->settings_n++] =
-            (RunSetting){ list.settings[0].key, list.settings[0].value };
-    }
-    free(list.settings);
-    return ok;
-}
-
 static bool take_backend(RunOptions *o, Err *err)
 {
     o->cuda = strcmp(optarg, "cuda") == 0;
@@ -177,7 +164,7 @@ static bool take_option(void *user, int option, Err *err)
     RunOptions *o = user;
     switch (option) {
     case OPT_SET:
-        return take_setting(o, err);
+        return option_set(&o->set, optarg, err);
     case OPT_BACKEND:
         return take_backend(o, err);
     case OPT_RANKS:
@@ -296,8 +283,8 @@ bool run_options_parse(RunOptions *o, int argc, char **argv, bool *help, Err *er
 
 void run_options_free(RunOptions *o)
 {
-    free(o->settings);
-    o->settings = NULL;
+    free(o->set.settings);
+    o->set = (SettingList){ 0 };
 }
 
 int run_options_wrong(const Err *err)

@@ -37,8 +37,8 @@ static const char *const own_software = "lockstep"; /* what is run, and the pred
 static Setting *settings_of(const RunRequest *r)
 {
     Setting *settings = mem_zero((size_t)r->settings_n + 2, sizeof *settings);
-    for (uint32_t i = 0; i < r->settings_n; i++)
-        settings[i] = (Setting){ r->settings[i].key, r->settings[i].value };
+    if (r->settings_n > 0)
+        memcpy(settings, r->settings, r->settings_n * sizeof *settings);
     return settings;
 }
 
@@ -152,10 +152,10 @@ static bool can_run(const Scenario *s, Err *err)
 
 static void keep_request(Parts *p, const RunRequest *r)
 {
-    RunSetting *settings = PUSH_ARRAY(&p->arena, RunSetting, r->settings_n + 1);
+    Setting *settings = PUSH_ARRAY(&p->arena, Setting, r->settings_n + 1);
     for (uint32_t i = 0; i < r->settings_n; i++)
-        settings[i] = (RunSetting){ arena_printf(&p->arena, "%s", r->settings[i].key),
-                                    arena_printf(&p->arena, "%s", r->settings[i].value) };
+        settings[i] = (Setting){ arena_printf(&p->arena, "%s", r->settings[i].key),
+                                 arena_printf(&p->arena, "%s", r->settings[i].value) };
     p->request = *r;
     p->request.settings = settings;
 }

@@ -12,6 +12,7 @@
 #define LOCKSTEP_EXEC_CMD_RUN_PLAN_H
 
 #include "core/json_out.h"
+#include "core/setting.h"
 #include "core/timeline.h"
 #include "exec/feed.h"
 #include "exec/kernel.h"
@@ -19,13 +20,9 @@
 #include "exec/model_time.h"
 #include "exec/whole.h"
 
-typedef struct RunSetting {
-    const char *key, *value;
-} RunSetting;
-
 typedef struct RunRequest {
     const char *scenario;
-    const RunSetting *settings; /* --set */
+    const Setting *settings; /* --set */
     uint32_t settings_n;
     uint32_t ranks;    /* that there must be; 0: as the scenario says */
     bool started;      /* so many were started; else --ranks says it */

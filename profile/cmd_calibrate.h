@@ -14,9 +14,9 @@
 #include "core/arena.h"
 #include "core/err.h"
 #include "core/json.h"
+#include "core/setting.h"
 
 struct NcclLog;
-struct Setting;
 
 typedef struct CalibrateOptions {
     const char *into, *scenario; /* scenario NULL: not given */
@@ -24,7 +24,7 @@ typedef struct CalibrateOptions {
     bool bench;                  /* the inputs are of `lockstep bench`, not nccl-tests' logs */
     char *const *inputs;
     uint32_t inputs_n;
-    const struct Setting *settings;
+    const Setting *settings;
     uint32_t settings_n;
 } CalibrateOptions;
 

@@ -10,15 +10,11 @@
 
 #include <getopt.h>
 
+#include "core/setting.h"
 #include "sim/scenario.h"
 
 /* The value of --help in every table; a command's own options are below it, from 1 on. */
 enum { OPTION_HELP = 1000 };
-
-typedef struct SettingList {
-    Setting *settings; /* freed by the command; text belongs to argv */
-    uint32_t n, cap;
-} SettingList;
 
 void option_setting(SettingList *list, const char *key, const char *value);
 /* KEY=VALUE of --set; cuts text in two. */

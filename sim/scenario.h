@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "core/machine.h"
+#include "core/setting.h"
 #include "core/share.h"
 #include "sim/model.h"
 
@@ -156,10 +157,6 @@ typedef struct Scenario {
     const char *source, *notes, *quality, *group; /* "" where not given */
     JsonDoc *doc;                                 /* texts above live in it; scenario_explain */
 } Scenario;
-
-typedef struct Setting {
-    const char *key, *value; /* --set KEY=VALUE */
-} Setting;
 
 /* Reads one .json file or built-in name.  On failure s is empty again. */
 bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint32_t settings_n,

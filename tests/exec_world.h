@@ -50,7 +50,7 @@ typedef struct ExecWorld {
     char path[256];
 } ExecWorld;
 
-static inline bool world_open(ExecWorld *w, const char *text, const RunSetting *settings,
+static inline bool world_open(ExecWorld *w, const char *text, const Setting *settings,
                               uint32_t settings_n, Err *err)
 {
     *w = (ExecWorld){ 0 };

@@ -207,9 +207,9 @@ static int rank_alone(const RankPlace *place, void *user)
 
 static bool bench_alone(const char *batch)
 {
-    const RunSetting settings[] = { { "parallel.dp", "1" },
-                                    { "training.global_batch", batch },
-                                    { "training.micro_batch", batch } };
+    const Setting settings[] = { { "parallel.dp", "1" },
+                                 { "training.global_batch", batch },
+                                 { "training.micro_batch", batch } };
     RunRequest request = { .scenario = SCENARIO,
                            .settings = settings,
                            .settings_n = ARRAY_N(settings),

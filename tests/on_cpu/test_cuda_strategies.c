@@ -52,7 +52,7 @@ static bool losses_of(const Case *c, const CudaOptions *cuda, double *losses)
 {
     ExecWorld w;
     Err err = { 0 };
-    RunSetting set = { "parallel", c->parallel };
+    Setting set = { "parallel", c->parallel };
     WorldOptions options = { .clock = RUN_WALL, .steps = STEPS, .cuda = cuda };
     options.backend = cuda ? &backend_cuda : NULL;
     const char *text = strcmp(c->model, "mlp") == 0 ? mlp : gpt;

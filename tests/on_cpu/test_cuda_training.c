@@ -41,7 +41,7 @@ static const char *const llama =
 typedef struct Case {
     const char *text;
     double bound;
-    RunSetting set[6];
+    Setting set[6];
 } Case;
 
 static const CudaOptions with_graphs = { .loop = true, .graphs = true, .timeout_s = 60 };

@@ -75,7 +75,7 @@ static const char *const qwen =
 
 typedef struct Case {
     const char *what;
-    RunSetting set[8];
+    Setting set[8];
 } Case;
 
 /* A bit for each kind of collective among several ranks that any of them runs. */
@@ -385,7 +385,7 @@ static void training_learns(void)
         ExecWorld w;
         Err err = { 0 };
         double early = 0, late = 0;
-        const RunSetting two = { "parallel.dp", "2" };
+        const Setting two = { "parallel.dp", "2" };
         if (CHECK(world_open(&w, models[i], &two, 1, &err)) &&
             CHECK(world_run(&w, (WorldOptions){ .clock = RUN_WALL, .steps = WORLD_STEPS_MAX })))
             for (int k = 0; k < 8; k++) {

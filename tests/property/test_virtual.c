@@ -23,7 +23,7 @@ static const char *const gpt_text =
     "\"optimizer\":\"adamw\",\"grad_clip\":1},"
     "\"parallel\":{\"strategy\":\"ddp\",\"dp\":2}}";
 
-static bool runs_as_predicted(const char *text, const char *what, const RunSetting *settings,
+static bool runs_as_predicted(const char *text, const char *what, const Setting *settings,
                               uint32_t n)
 {
     ExecWorld w;
@@ -43,7 +43,7 @@ static bool runs_as_predicted(const char *text, const char *what, const RunSetti
 
 typedef struct Case {
     const char *what;
-    RunSetting set[8];
+    Setting set[8];
 } Case;
 
 #define P(key, value) \
@@ -244,7 +244,7 @@ static void drawn_ones_run_as_predicted(void)
 /* ---- paced ---- */
 
 /* The shortest step of a paced run beside the predicted one; 0 when none was run. */
-static double pace_of(const RunSetting *slow, size_t n)
+static double pace_of(const Setting *slow, size_t n)
 {
     ExecWorld w;
     Err err = { 0 };
@@ -264,7 +264,7 @@ static double pace_of(const RunSetting *slow, size_t n)
 
 /* Never faster than predicted.  Not much slower either, in the best of some runs: others
  * work on this machine, too. */
-static void check_pace(const RunSetting *slow, size_t n)
+static void check_pace(const Setting *slow, size_t n)
 {
     bool timed = true;
 #ifdef __SANITIZE_THREAD__ /* whose arithmetic takes time */
@@ -282,12 +282,12 @@ static void check_pace(const RunSetting *slow, size_t n)
 /* A GPU so slow that real arithmetic takes no time beside it; a host that is as slow. */
 static void nothing_is_faster_than_its_pace(void)
 {
-    static const RunSetting gpu[] = {
+    static const Setting gpu[] = {
         { "cluster",
           SLOW_LINK "\"gpu\":{\"base\":\"ideal\",\"peak_tflops\":{\"f32\":0.0002}}}" },
         { "parallel.dp", "2" },
     };
-    static const RunSetting host[] = {
+    static const Setting host[] = {
         { "cluster", SLOW_LINK "\"gpu\":{\"base\":\"ideal\",\"launch_us\":400}}" },
         { "parallel.dp", "2" },
     };

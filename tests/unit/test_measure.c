@@ -170,7 +170,7 @@ static void transfers_take_a_processor_where_none_is_spare(void)
 /* What a step takes besides its ops is in its time, in its trace, and in what follows of it. */
 static void every_step_has_what_it_takes_besides(void)
 {
-    const RunSetting small = { "model", "{\"kind\":\"mlp\",\"widths\":[8,16,8]}" };
+    const Setting small = { "model", "{\"kind\":\"mlp\",\"widths\":[8,16,8]}" };
     const RunRequest request = {
         .scenario = "toy-mlp-ddp", .settings = &small, .settings_n = 1, .this_machine = true
     };
@@ -198,7 +198,7 @@ static void every_step_has_what_it_takes_besides(void)
 /* What cannot be known is said: with messages, and only where no processor is spare. */
 static void waiting_for_a_processor_is_named_where_it_may_be(void)
 {
-    const RunSetting small = { "model", "{\"kind\":\"mlp\",\"widths\":[8,16,8]}" };
+    const Setting small = { "model", "{\"kind\":\"mlp\",\"widths\":[8,16,8]}" };
     const RunRequest request = {
         .scenario = "toy-mlp-ddp", .settings = &small, .settings_n = 1, .this_machine = true
     };

@@ -24,7 +24,7 @@ static void check_world(const char *text, const char *strategy)
 {
     ExecWorld w;
     Err err = { 0 };
-    RunSetting set = { "parallel.strategy", strategy };
+    Setting set = { "parallel.strategy", strategy };
     enum { STEPS = 3 };
     double losses[STEPS];
     if (!CHECK(world_open(&w, text, &set, 1, &err))) {
