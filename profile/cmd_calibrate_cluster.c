@@ -24,7 +24,7 @@ typedef struct Work {
     ClusterFit fit;
     const char **log_names; /* of those with rows */
     const char *bench;      /* what measured, where `lockstep bench` did; else NULL */
-    uint32_t skipped_op, skipped_other;
+    uint32_t skipped_op, skipped_wrong, skipped_other;
 } Work;
 
 /* ---- rows ---- */
@@ -35,6 +35,10 @@ static void take_row(Work *w, const NcclRow *r, uint32_t log, uint32_t nth)
     OpKind kind = measured_op_of(t->op);
     if (kind == OP_KIND_N) {
         w->skipped_op++;
+        return;
+    }
+    if (r->wrong > 0) {
+        w->skipped_wrong++;
         return;
     }
     if (t->ranks_n < 2 || t->ranks_n != t->nodes_n * t->gpus_n || r->cpu_time ||
@@ -164,19 +168,30 @@ static bool read_log(Work *w, const char *path, Err *err)
     return true;
 }
 
+/* What was measured before a test failed, or beside wrong values, is used all the same. */
+static void say_failed(const Work *w)
+{
+    for (uint32_t i = 0; i < w->log.tests_n; i++)
+        if (w->log.tests[i].failed)
+            fprintf(stderr, "lockstep: '%.200s' says that its %.60s failed\n",
+                    w->log.tests[i].file, w->log.tests[i].op);
+}
+
 static bool read_logs(Work *w, Err *err)
 {
     for (uint32_t i = 0; i < w->o->inputs_n; i++)
         if (!read_log(w, w->o->inputs[i], err))
             return false;
+    say_failed(w);
     cluster_fit_init(&w->fit, w->o->into, predict_rows, w->log.rows_n);
     take_rows(w);
     if (w->fit.rows_n > 0)
         return true;
-    return err_set(err,
-                   "the logs hold no row of a simulated collective: %u of others, %u of uneven "
-                   "nodes, one rank or no time",
-                   (unsigned)w->skipped_op, (unsigned)w->skipped_other);
+    return err_set(
+        err,
+        "the logs hold no row of a simulated collective: %u of others, %u with wrong "
+        "values, %u of uneven nodes, one rank or no time",
+        (unsigned)w->skipped_op, (unsigned)w->skipped_wrong, (unsigned)w->skipped_other);
 }
 
 /* "a.log, b.log (nccl-tests 2.17.8, NCCL 2.29.2, NVIDIA H100), 2026-01-31" */
@@ -205,7 +220,7 @@ static bool show(Work *w, Err *err)
     ClusterFit *f = &w->fit;
     if (w->o->quiet)
         return true;
-    uint64_t skipped = (uint64_t)w->skipped_op + w->skipped_other;
+    uint64_t skipped = (uint64_t)w->skipped_op + w->skipped_wrong + w->skipped_other;
     if (w->o->json) {
         cluster_fit_json(f, w->log_names, !w->o->dry_run, skipped, err);
         return !err->set;
@@ -214,9 +229,10 @@ static bool show(Work *w, Err *err)
            sources(w));
     cluster_fit_print(f, w->log_names);
     if (skipped > 0)
-        printf("\nnot used: %u rows of collectives that are not simulated, %u of uneven nodes, "
-               "one rank or no time\n",
-               (unsigned)w->skipped_op, (unsigned)w->skipped_other);
+        printf(
+            "\nnot used: %u rows of collectives that are not simulated, %u with wrong values, "
+            "%u of uneven nodes, one rank or no time\n",
+            (unsigned)w->skipped_op, (unsigned)w->skipped_wrong, (unsigned)w->skipped_other);
     return true;
 }
 

@@ -14,8 +14,8 @@
 #include <string.h>
 
 const char *const match_by_texts[MATCH_BY_N] = {
-    "nothing", "sequence number", "process group and order", "process group, stream and order",
-    "op",      "stream and order"
+    "nothing", "sequence number",  "process group and order", "process group, stream and order",
+    "op",      "stream and order", "step and order"
 };
 
 /* ---- channels ---- */
@@ -171,21 +171,7 @@ static void sort_by_channel(Collectives *c, const uint32_t *channel)
     c->parts = sorted;
 }
 
-/* ---- runs: the parts of one rank in a channel ---- */
-
-/* A part with what it is sorted and matched by. */
-typedef struct Keyed {
-    int64_t key;
-    CollPart part;
-} Keyed;
-
-typedef struct Runs {
-    Keyed *keyed; /* all parts of the channel */
-    uint64_t n, cap;
-    uint64_t *first; /* runs_n + 1 */
-    uint32_t runs_n, first_cap;
-    uint64_t *at; /* one a run, for walking them side by side */
-} Runs;
+/* ---- runs ---- */
 
 static int by_key(const void *a, const void *b)
 {
@@ -195,7 +181,7 @@ static int by_key(const void *a, const void *b)
     return (x->part.span > y->part.span) - (x->part.span < y->part.span);
 }
 
-static void sort_runs(Runs *r)
+void runs_sort(Runs *r)
 {
     for (uint32_t k = 0; k < r->runs_n; k++) {
         Keyed *run = r->keyed + r->first[k];
@@ -228,12 +214,7 @@ static void open_runs(Runs *r, const Collectives *c, const CollChannel *ch, cons
         r->keyed[i] = (Keyed){ t->start_ns[p->span], *p };
     }
     r->first[r->runs_n] = r->n;
-    sort_runs(r);
-}
-
-static uint64_t run_n(const Runs *r, uint32_t k)
-{
-    return r->first[k + 1] - r->first[k];
+    runs_sort(r);
 }
 
 static bool equal_counts(const Runs *r)
@@ -260,7 +241,7 @@ static void key_by_number(Runs *r, const Timeline *t)
 {
     for (uint64_t i = 0; i < r->n; i++)
         r->keyed[i].key = timeline_comm_of(t, r->keyed[i].part.span)->seq;
-    sort_runs(r);
+    runs_sort(r);
 }
 
 static bool numbers_are_unique(const Runs *r)
@@ -319,7 +300,7 @@ static void key_by_order(Runs *r, const Timeline *t)
 {
     for (uint64_t i = 0; i < r->n; i++)
         r->keyed[i].key = t->start_ns[r->keyed[i].part.span];
-    sort_runs(r);
+    runs_sort(r);
     key_by_place(r);
 }
 
@@ -331,7 +312,7 @@ static bool sort_by_op(Runs *r, const Timeline *t)
         if (r->keyed[i].key == NONE_U32)
             return false;
     }
-    sort_runs(r);
+    runs_sort(r);
     return true;
 }
 
@@ -403,6 +384,26 @@ static uint32_t op_of(const Timeline *t, const CollPart *p)
     return m ? m->op : NONE_U32;
 }
 
+/* An all-reduce has as many bytes on all of its ranks; others need not. */
+static bool sizes_differ(const Timeline *t, const CollPart *a, const CollPart *b)
+{
+    const Comm *x = timeline_comm_of(t, a->span), *y = timeline_comm_of(t, b->span);
+    return x && y && x->bytes != NONE_U64 && y->bytes != NONE_U64 && x->bytes != y->bytes &&
+           strcmp(timeline_text(t, x->op), "all_reduce") == 0;
+}
+
+/* "all_reduce", and "all_reduce of 4096 bytes" where it is the size that differs */
+static const char *part_text(char text[128], const Timeline *t, const CollPart *p, bool sized)
+{
+    const char *op = timeline_text(t, op_of(t, p));
+    if (sized)
+        snprintf(text, 128, "%.60s of %" PRIu64 " bytes", op,
+                 timeline_comm_of(t, p->span)->bytes);
+    else
+        snprintf(text, 128, "%.60s", op);
+    return text;
+}
+
 /* NULL, or a sentence: the n-th is not the same everywhere.  A pair sends and receives. */
 static const char *refuse_ops(Collectives *c, const CollChannel *ch, const Runs *r,
                               const Timeline *t, const Covers *covers)
@@ -410,20 +411,39 @@ static const char *refuse_ops(Collectives *c, const CollChannel *ch, const Runs 
     if (ch->from != NONE_U32)
         return NULL;
     for (uint32_t k = 1; k < r->runs_n; k++)
-        for (uint64_t i = 0; i < run_n(r, k); i++) {
-            const CollPart *a = &r->keyed[i].part, *b = &r->keyed[r->first[k] + i].part;
-            if (op_of(t, a) == op_of(t, b) || op_of(t, a) == NONE_U32 ||
-                op_of(t, b) == NONE_U32)
+        for (uint64_t i = 0; i < run_n(r, k) && i < run_n(r, 0); i++) {
+            const Keyed *x = &r->keyed[i], *y = &r->keyed[r->first[k] + i];
+            const CollPart *a = &x->part, *b = &y->part;
+            if (x->key != y->key || op_of(t, a) == NONE_U32 || op_of(t, b) == NONE_U32)
                 continue;
-            char name[128];
+            bool sized = op_of(t, a) == op_of(t, b);
+            if (sized && !sizes_differ(t, a, b))
+                continue;
+            char name[128], here[128], there[128];
             return arena_printf(&c->arena,
                                 "%s: collective %" PRIu64 " is %s on rank %" PRIu32
                                 " and %s on rank %" PRIu32 ": not matched",
                                 collectives_channel_text(name, sizeof name, t, ch), i + 1,
-                                timeline_text(t, op_of(t, a)), covers->rank[a->rank].rank,
-                                timeline_text(t, op_of(t, b)), covers->rank[b->rank].rank);
+                                part_text(here, t, a, sized), covers->rank[a->rank].rank,
+                                part_text(there, t, b, sized), covers->rank[b->rank].rank);
         }
     return NULL;
+}
+
+/* NULL, or a sentence: more ranks than the group has, as several groups have its name. */
+static const char *refuse_ranks(Collectives *c, const CollChannel *ch, const Runs *r,
+                                const Timeline *t)
+{
+    const Comm *m = timeline_comm_of(t, r->keyed->part.span);
+    if (ch->group == NONE_U32 || ch->from != NONE_U32 || m->ranks_n == 0 ||
+        r->runs_n <= m->ranks_n)
+        return NULL;
+    char name[128];
+    return arena_printf(&c->arena,
+                        "%s: %" PRIu32 " ranks have it, and its collectives have %" PRIu32
+                        " ranks: several groups of one name, not matched",
+                        collectives_channel_text(name, sizeof name, t, ch), r->runs_n,
+                        m->ranks_n);
 }
 
 /* ---- matching ---- */
@@ -433,13 +453,16 @@ static const char *refuse_ops(Collectives *c, const CollChannel *ch, const Runs 
  * start in an order that differs from rank to rank, as FSDP's gathers and reduces do: then
  * each op's with each op's, or each stream's with each stream's.
  */
-static void key_in_order(Collectives *c, CollChannel *ch, Runs *r, const Timeline *t,
-                         const Covers *covers)
+static void key_in_order(Collectives *c, CollChannel *ch, Runs *r, StepsAtHand *steps,
+                         const Timeline *t, const Covers *covers)
 {
     key_by_order(r, t);
+    bool by_step = runs_key_by_step(r, steps, t, covers), equal = equal_counts(r);
+    if (by_step)
+        ch->by = MATCH_BY_STEP;
     ch->refusal =
-        equal_counts(r) ? refuse_ops(c, ch, r, t, covers) : refuse_counts(c, ch, r, t, covers);
-    if (!ch->refusal || !equal_counts(r))
+        equal || by_step ? refuse_ops(c, ch, r, t, covers) : refuse_counts(c, ch, r, t, covers);
+    if (!ch->refusal || by_step || !equal)
         return;
     if (sort_by_op(r, t) && keys_are_equal(r) && !refuse_ops(c, ch, r, t, covers)) {
         ch->by = MATCH_BY_OP;
@@ -491,8 +514,8 @@ static void match_runs(Collectives *c, uint32_t channel, Runs *r)
     c->unmatched_n += alone_n;
 }
 
-static void match_channel(Collectives *c, uint32_t channel, Runs *r, const Timeline *t,
-                          const Covers *covers)
+static void match_channel(Collectives *c, uint32_t channel, Runs *r, StepsAtHand *steps,
+                          const Timeline *t, const Covers *covers)
 {
     CollChannel *ch = &c->channels[channel];
     open_runs(r, c, ch, t);
@@ -504,8 +527,9 @@ static void match_channel(Collectives *c, uint32_t channel, Runs *r, const Timel
         if (matches_by_number(r))
             ch->by = MATCH_BY_NUMBER;
     }
-    if (r->runs_n > 1 && ch->by != MATCH_BY_NUMBER)
-        key_in_order(c, ch, r, t, covers);
+    ch->refusal = r->runs_n > 1 ? refuse_ranks(c, ch, r, t) : NULL;
+    if (r->runs_n > 1 && ch->by != MATCH_BY_NUMBER && !ch->refusal)
+        key_in_order(c, ch, r, steps, t, covers);
     if (r->runs_n < 2 || ch->refusal) {
         ch->by = MATCH_NONE;
         c->unmatched_n += ch->parts_n;
@@ -519,11 +543,13 @@ static void match_all(Collectives *c, const Timeline *t, const Covers *covers)
 {
     Gather g = { .channel = NULL };
     Runs runs = { .n = 0 };
+    StepsAtHand steps = { .found = false };
     for (uint32_t r = 0; r < covers->n; r++)
         gather_rank(c, &g, t, covers, r);
     sort_by_channel(c, g.channel);
     for (uint32_t k = 0; k < c->channels_n; k++)
-        match_channel(c, k, &runs, t, covers);
+        match_channel(c, k, &runs, &steps, t, covers);
+    steps_at_hand_free(&steps);
     free(runs.keyed);
     free(runs.first);
     free(runs.at);

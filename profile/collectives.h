@@ -20,10 +20,13 @@
  *     by group    the same without op ids: the n-th on the k-th stream of each rank
  *     and stream
  *     by stream   without groups: the n-th on the k-th stream that communicates
+ *     by step     where counts differ, or order would take clocks to be far apart: the n-th of
+ *                 each marked step that has as many on all ranks (collectives_step.c)
  *
  * A channel whose ranks disagree in how many they have, or in all orders in what the
- * n-th is, is refused with a sentence; its kernels count as unmatched.  Numbered ones
- * need not all be there: those with a partner are matched, the others counted.
+ * n-th is, or that has more ranks than its group, is refused with a sentence; its kernels
+ * count as unmatched.  By number and by step not all need be there: those with a partner
+ * are matched, the others counted.
  *
  * CLOCKS of the ranks are compared on the ends of matched collectives: the offset
  * of a rank is the median of what its ends are late, the residual what ends differ
@@ -45,6 +48,7 @@ typedef enum MatchBy {
     MATCH_BY_GROUP_STREAM,
     MATCH_BY_OP,
     MATCH_BY_STREAM,
+    MATCH_BY_STEP,
     MATCH_BY_N
 } MatchBy;
 

@@ -29,9 +29,10 @@ static void put_rank(const TraceReport *r, JsonOut *j, uint32_t i)
     put_metrics(j, &r->metrics[i]);
     json_put_int(j, "alike", r->covers.rank[i].ranks_n);
     json_put_uint(j, "matched_kernels", c->matched_n);
-    json_put_int(j, "wait_ns", c->wait_ns);
-    json_put_int(j, "transfer_ns", c->transfer_ns);
-    json_put_int(j, "before_last_arrival_ns", c->early_ns);
+    bool silent = c->kernels_n == 0, told = silent || c->wait_ns + c->transfer_ns > 0;
+    json_put_known(j, "wait_ns", told ? c->wait_ns : -1);
+    json_put_known(j, "transfer_ns", told ? c->transfer_ns : -1);
+    json_put_known(j, "before_last_arrival_ns", silent || c->matched_n > 0 ? c->early_ns : -1);
     json_put_open(j, "gaps", '{');
     for (int k = 0; k < GAP_KIND_N; k++) {
         json_put_open(j, gap_kind_names[k], '{');

@@ -38,9 +38,11 @@
  * COMMUNICATION gets a Comm from the kernel's own args ("Collective name", ...),
  * else from the record_param_comms or "nccl:..." operator that encloses its launch
  * (found by correlation), else from its name.  A kernel whose name no rule knows is
- * communication when it was launched within such an operator.  bytes = larger of in and out
- * elements x their size, as nccl-tests counts; group = "Process Group Description",
- * else its name; group_id = its name where that is a number, else a hash of it.
+ * communication when it was launched within such an operator, and no known one was.
+ * bytes = larger of in and out elements x their size, as nccl-tests counts; group =
+ * "Process Group Description", else its name; group_id = its name where that is a number,
+ * else a hash of it, and of its ranks where they are listed: split_group counts names by
+ * process, so several groups may share one.
  *
  * A KERNEL'S LAUNCH is what its args say under "grid", "block", "registers per thread",
  * "shared memory", "est. achieved occupancy %" (timeline_launch_of).

@@ -45,12 +45,14 @@ static uint32_t dtype_of(Kineto *k, const ScanText *v, uint64_t *each_bytes)
     return kineto_intern(k, v);
 }
 
-/* Equal texts give equal numbers, on all ranks and in all runs. */
+/* Equal texts give equal numbers, on all ranks and in all runs; how lists are spaced and quoted is
+ * no part of them. */
 static uint32_t text_number(const ScanText *v, uint32_t seed)
 {
     uint64_t h = 0xcbf29ce484222325u ^ seed;
     for (uint32_t i = 0; i < v->n; i++)
-        h = (h ^ v->at[i]) * 0x100000001b3u;
+        if (v->at[i] != ' ' && v->at[i] != '"')
+            h = (h ^ v->at[i]) * 0x100000001b3u;
     return (uint32_t)(mix_u64(h) >> 33);
 }
 
@@ -71,6 +73,8 @@ static void take_group(Kineto *k, const Event *e, Comm *c)
         c->group_id = (uint32_t)number;
     else if (name->n > 0)
         c->group_id = text_number(name, 0);
+    if (c->group_id != NONE_U32 && event_has(e, ARG_PG_RANKS))
+        c->group_id = text_number(&e->arg[ARG_PG_RANKS], c->group_id);
 }
 
 /* Elements x size; NONE_U64 where either is unknown or the product is absurd. */
@@ -313,17 +317,28 @@ static uint64_t operators_until(const Kineto *k, uint32_t track, int64_t at_ns)
  * The operators of a thread nest; those around at_ns are among the last few that
  * began before it.  Innermost first: it knows the tensors best.
  */
-static bool operators_around(const Kineto *k, uint32_t track, int64_t at_ns, Comm *found)
+static uint32_t find_around(const Kineto *k, uint32_t track, int64_t at_ns,
+                            uint64_t around[OPERATORS_AROUND_MAX])
 {
     uint64_t low = operators_until(k, track, at_ns);
-    bool any = false;
-    *found = comm_of(NONE_U32);
+    uint32_t n = 0;
     for (int i = 0; i < OPERATORS_AROUND_MAX && low > 0; i++) {
         const CollectiveOp *op = &k->collectives[--low];
         if (op->track != track)
             break;
-        if (op->end_ns < at_ns)
-            continue;
+        if (op->end_ns >= at_ns)
+            around[n++] = low;
+    }
+    return n;
+}
+
+static bool operators_around(const Kineto *k, uint32_t track, int64_t at_ns, Comm *found)
+{
+    uint64_t around[OPERATORS_AROUND_MAX];
+    uint32_t n = find_around(k, track, at_ns, around);
+    *found = comm_of(NONE_U32);
+    for (uint32_t i = 0; i < n; i++) {
+        const CollectiveOp *op = &k->collectives[around[i]];
         Comm said = op->comm;
         if (found->op == NONE_U32)
             found->op = said.op;
@@ -331,9 +346,8 @@ static bool operators_around(const Kineto *k, uint32_t track, int64_t at_ns, Com
         if (op->by_inputs && strcmp(timeline_text(k->t, found->op), "all_gather") == 0)
             said.bytes = NONE_U64;
         fill_in(found, &said);
-        any = true;
     }
-    return any;
+    return n > 0;
 }
 
 static void tell_kernel(Kineto *k, uint64_t span, const Comm *around)
@@ -383,7 +397,7 @@ static uint64_t *index_bare(Kineto *k, uint64_t *slots_n)
 
 /* A launch within an operator, and what that says. */
 typedef struct Claim {
-    uint64_t correlation;
+    uint64_t correlation, launch;
     Comm comm;
 } Claim;
 
@@ -423,7 +437,7 @@ static Claim *claim_launches(const Kineto *k, uint64_t first_span, uint64_t *cla
             free_to = next_operator_ns(k, track, at_ns);
         } else if (around.op != NONE_U32) {
             GROW(claims, n, cap);
-            claims[n++] = (Claim){ t->correlation[i], around };
+            claims[n++] = (Claim){ t->correlation[i], i, around };
         }
     }
     if (n > 0)
@@ -432,18 +446,53 @@ static Claim *claim_launches(const Kineto *k, uint64_t first_span, uint64_t *cla
     return claims;
 }
 
-/* Kernels that no rule knows are what the operator around their launch says they are. */
+static const Claim *claim_of(const Timeline *t, const Claim *claims, uint64_t n, uint64_t span)
+{
+    Claim key = { .correlation = t->correlation[span] };
+    return key.correlation == NONE_U64 ? NULL
+                                       : bsearch(&key, claims, n, sizeof key, compare_claims);
+}
+
+/* Operators, by number, that launched a kernel which is known to communicate. */
+static bool *find_served(const Kineto *k, uint64_t first_span, const Claim *claims, uint64_t n)
+{
+    const Timeline *t = k->t;
+    bool *served = mem_zero(k->collectives_n, sizeof *served);
+    for (uint64_t i = first_span; i < t->spans_n; i++) {
+        if (t->span_class[i] != SPAN_COMM && t->span_class[i] != SPAN_P2P)
+            continue;
+        const Claim *c = claim_of(t, claims, n, i);
+        uint64_t around[OPERATORS_AROUND_MAX];
+        uint32_t around_n =
+            c ? find_around(k, t->span_track[c->launch], t->start_ns[c->launch], around) : 0;
+        while (around_n > 0)
+            served[around[--around_n]] = true;
+    }
+    return served;
+}
+
+static bool is_served(const Kineto *k, const Claim *c, const bool *served)
+{
+    uint64_t around[OPERATORS_AROUND_MAX];
+    return find_around(k, k->t->span_track[c->launch], k->t->start_ns[c->launch], around) > 0 &&
+           served[*around];
+}
+
+/*
+ * Kernels that no rule knows are what the operator around their launch says they are; where a
+ * known one is launched there, the others are beside it: a check for NaN, a copy.
+ */
 static void claim_kernels(Kineto *k, uint64_t first_span)
 {
     Timeline *t = k->t;
     uint64_t claims_n;
     Claim *claims = claim_launches(k, first_span, &claims_n);
+    bool *served = claims_n > 0 ? find_served(k, first_span, claims, claims_n) : NULL;
     for (uint64_t i = first_span; i < t->spans_n && claims_n > 0; i++) {
-        if (t->span_class[i] != SPAN_COMPUTE || t->correlation[i] == NONE_U64)
-            continue;
-        Claim key = { .correlation = t->correlation[i] };
-        const Claim *c = bsearch(&key, claims, claims_n, sizeof key, compare_claims);
-        if (!c || rules_match(k->rules, t->names.text[t->span_name[i]]) != NONE_U32)
+        const Claim *c =
+            t->span_class[i] == SPAN_COMPUTE ? claim_of(t, claims, claims_n, i) : NULL;
+        if (!c || is_served(k, c, served) ||
+            rules_match(k->rules, t->names.text[t->span_name[i]]) != NONE_U32)
             continue;
         bool p2p = comm_op_is_p2p(t->names.text[c->comm.op]);
         t->span_class[i] = p2p ? SPAN_P2P : SPAN_COMM;
@@ -451,6 +500,7 @@ static void claim_kernels(Kineto *k, uint64_t first_span)
         k->info->comm_kernels_n++;
         k->info->rule_kernels_n[RULE_METADATA]++;
     }
+    free(served);
     free(claims);
 }
 

@@ -210,6 +210,125 @@ static void operations_that_differ_are_refused_by_name(void)
     done(&f, &w);
 }
 
+static void an_all_reduce_of_two_sizes_is_refused(void)
+{
+    World w = { 0 };
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t gpu = world_stream(&w, r, 7);
+        Coll c = all_reduce(-1);
+        c.bytes = 1000 + 8 * r;
+        world_comm(&w, gpu, c, 0, 10);
+    }
+    Found f = find(&w);
+    CHECK_STR(
+        "group 'dp': collective 1 is all_reduce of 1000 bytes on rank 0 and all_reduce of "
+        "1008 bytes on rank 1: not matched",
+        f.c.channels[0].refusal);
+    CHECK_U64(0, f.c.matches_n);
+    done(&f, &w);
+}
+
+/* Two pairs of ranks; within a group of two, four ranks cannot have the same collective. */
+static void groups_that_cannot_be_told_apart_are_refused(void)
+{
+    World w = { 0 };
+    for (uint32_t r = 0; r < 4; r++) {
+        uint32_t gpu = world_stream(&w, r, 7);
+        Coll c = all_reduce(0);
+        c.ranks_n = 2;
+        c.group = "tp";
+        world_comm(&w, gpu, c, 100 * (r / 2), 100 * (r / 2) + 10);
+        c.group = "known";
+        c.group_id = r / 2;
+        world_comm(&w, gpu, c, 500 + 100 * (r / 2), 510 + 100 * (r / 2));
+    }
+    Found f = find(&w);
+    CHECK_STR(
+        "group 'tp': 4 ranks have it, and its collectives have 2 ranks: several groups of "
+        "one name, not matched",
+        f.c.channels[0].refusal);
+    CHECK_U64(2, f.c.matches_n);
+    CHECK_U64(4, f.c.unmatched_n);
+    CHECK(!f.c.clocks_differ);
+    done(&f, &w);
+}
+
+/* ---- by step ---- */
+
+enum { STEP_NS = 10000000 };
+
+/* Two ranks, four marked steps with two all-reduces each, of which each rank lacks one (none:
+ * NONE_U32).  Rank 1 begins 1,000 ns later; its clock is ahead. */
+static void build_steps(World *w, uint32_t lacks_0, uint32_t lacks_1, int64_t ahead_ns)
+{
+    const uint32_t lacks[] = { lacks_0, lacks_1 };
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t gpu = world_stream(w, r, 7), steps;
+        steps = timeline_track(&w->t, r, TRACK_STEPS, "steps", 0);
+        for (uint32_t i = 0; i < 8; i++) {
+            int64_t at_ns = i / 2 * STEP_NS + i % 2 * 3000000 + r * ahead_ns;
+            char name[32];
+            snprintf(name, sizeof name, "ProfilerStep#%u", 4 + (unsigned)i / 2);
+            if (i % 2 == 0)
+                world_span(w, steps, SPAN_STEP, name, at_ns, at_ns + STEP_NS);
+            if (i != lacks[r])
+                world_comm(w, gpu, all_reduce(-1), at_ns + 2000 + r * 1000, at_ns + 9000);
+        }
+    }
+}
+
+static void check_steps(World *w, MatchBy by, uint64_t matches_n, bool clocks_differ)
+{
+    Found f = find(w);
+    CHECK_INT(by, f.c.channels[0].by);
+    CHECK_U64(matches_n, f.c.matches_n);
+    CHECK_INT(clocks_differ, f.c.clocks_differ);
+    for (uint64_t i = 0; i < f.c.matches_n; i++) {
+        CHECK_INT(6000, f.c.matches[i].transfer_ns);
+        CHECK_INT(1000, f.c.matches[i].waited_ns);
+    }
+    CHECK_INT(1000 * (int64_t)matches_n, f.c.ranks[1].waited_ns);
+    done(&f, w);
+}
+
+/* The window of one rank ends before the last, that of the other begins after the first. */
+static void windows_that_do_not_agree_match_by_step(void)
+{
+    World w = { 0 };
+    build_steps(&w, 7, 0, 0);
+    check_steps(&w, MATCH_BY_STEP, 4, false);
+}
+
+/* One was lost: the other steps are whole. */
+static void a_step_that_lacks_one_leaves_the_others(void)
+{
+    World w = { 0 };
+    build_steps(&w, NONE_U32, 4, 0);
+    check_steps(&w, MATCH_BY_STEP, 6, false);
+}
+
+/* Where steps agree, clocks say nothing against order, however far apart they are. */
+static void steps_that_agree_leave_it_to_order(void)
+{
+    World w = { 0 };
+    build_steps(&w, NONE_U32, NONE_U32, 9 * STEP_NS / 10);
+    check_steps(&w, MATCH_BY_GROUP, 8, true);
+}
+
+/* A kernel that one rank counts into the step before: order has it right, and clocks agree. */
+static void a_launch_beside_a_mark_leaves_it_to_order(void)
+{
+    World w = { 0 };
+    build_steps(&w, 2, 2, 0);
+    uint32_t other = world_stream(&w, 1, 8);
+    world_comm(&w, world_stream(&w, 0, 8), all_reduce(-1), STEP_NS + 2000, STEP_NS + 9000);
+    world_comm(&w, other, all_reduce(-1), STEP_NS - 2000, STEP_NS + 9000);
+    Found f = find(&w);
+    CHECK_INT(MATCH_BY_GROUP, f.c.channels[0].by);
+    CHECK_U64(8, f.c.matches_n);
+    done(&f, &w);
+}
+
 /*
  * FSDP's streams: gathers on one, reduces on the other.  Rank 1 reduces when it has gathered
  * once, rank 0 when it has twice; with_ops: op 5 is the gather, in both layers, 9 the reduce.
@@ -489,6 +608,12 @@ int main(void)
     RUN(offsets_travel_over_groups);
     RUN(counts_that_differ_are_refused_by_name);
     RUN(operations_that_differ_are_refused_by_name);
+    RUN(an_all_reduce_of_two_sizes_is_refused);
+    RUN(groups_that_cannot_be_told_apart_are_refused);
+    RUN(windows_that_do_not_agree_match_by_step);
+    RUN(a_step_that_lacks_one_leaves_the_others);
+    RUN(steps_that_agree_leave_it_to_order);
+    RUN(a_launch_beside_a_mark_leaves_it_to_order);
     RUN(streams_of_a_group_may_run_one_ahead_of_the_other);
     RUN(ops_that_differ_leave_it_to_the_streams);
     RUN(what_fits_in_no_order_is_refused);

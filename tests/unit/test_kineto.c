@@ -683,8 +683,7 @@ static void collectives_are_read_from_the_kernels_own_arguments(void)
         ",\"Collective name\":\"_allgather_base\",\"In msg nelems\":1000,\"Out msg "
         "nelems\":8000,"
         "\"Group size\":8,\"dtype\":\"BFloat16\",\"Process Group Name\":\"12\",\"Process Group "
-        "Description\":\"TENSOR_MODEL_PARALLEL_GROUP\",\"Process Group Ranks\":\"[0, 1]\","
-        "\"Seq\":77")));
+        "Description\":\"TENSOR_MODEL_PARALLEL_GROUP\",\"Seq\":77")));
     const Comm *c =
         comm_named("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)");
     if (!CHECK(c))
@@ -700,6 +699,27 @@ static void collectives_are_read_from_the_kernels_own_arguments(void)
     CHECK_U64(16000, c->bytes); /* the larger side, as nccl-tests counts */
     CHECK_U64(1, info.rule_kernels_n[RULE_METADATA]);
     CHECK_U64(1, info.comm_kernels_n);
+}
+
+static uint32_t group_id_of(const char *ranks)
+{
+    char text[1000];
+    snprintf(text, sizeof text,
+             KERNEL("ncclDevKernel_AllGather_RING_LL(x)",
+                    ",\"Collective name\":\"allreduce\",\"Process Group Name\":\"1\",\"Process "
+                    "Group Description\":\"mesh_tp\",\"Process Group Ranks\":%s"),
+             ranks);
+    CHECK(read_events(text));
+    const Comm *c = comm_named("ncclDevKernel_AllGather_RING_LL(x)");
+    return CHECK(c) ? c->group_id : NONE_U32;
+}
+
+static void groups_of_one_name_are_told_apart_by_their_ranks(void)
+{
+    uint32_t first = group_id_of("\"[0, 1]\"");
+    CHECK(first != NONE_U32 && first != group_id_of("\"[2, 3]\""));
+    CHECK_INT(first, group_id_of("[0,1]"));
+    CHECK_INT(group_id_of("\"[0, 1, ..., 15]\""), group_id_of("\"[0, 1, ..., 15]\""));
 }
 
 /* ---- how kernels were launched ---- */
@@ -869,6 +889,14 @@ static void a_kernel_of_unknown_name_is_what_its_launch_lies_in(void)
     CHECK(read_events(text));
     CHECK_STR("compute", class_of("void at::native::copy(x)"));
     CHECK_U64(0, info.comm_kernels_n);
+
+    /* A check beside the collective itself. */
+    snprintf(text, sizeof text, "%s,%s,%s", operators, KERNEL("mystery(x)", ""),
+             KERNEL("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", ""));
+    CHECK(read_events(text));
+    CHECK_STR("compute", class_of("mystery(x)"));
+    CHECK_STR("comm", class_of("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"));
+    CHECK_U64(1, info.comm_kernels_n);
 }
 
 static void a_send_receive_kernel_within_all_to_all_is_one(void)
@@ -911,6 +939,16 @@ static void kernels_of_every_library_are_recognised_by_name(void)
         { "void deep_ep::internode::dispatch<true>(x)", "deepep", "all_to_all" },
         { "void dpsk::ep::intranode::combine<16>(x)", "deepep", "all_to_all" },
         { "nvshmemi_transfer_rma_p<int>(x)", "nvshmem", "collective" },
+        { "void hybrid_ep::combine_kernel<4>(x)", "deepep", "all_to_all" },
+        { "void tensorrt_llm::kernels::moe_comm::moeA2ADispatchKernel<8>(x)",
+          "experts' exchange of TensorRT-LLM and MoRI", "all_to_all" },
+        { "EpCombineInterNodeKernel_bf16", "experts' exchange of TensorRT-LLM and MoRI",
+          "all_to_all" },
+        { "void flashinfer::trtllm_mnnvl_allreduce::twoshotAllreduceKernel<2, bf16>(x)",
+          "custom all-reduce", "all_reduce" },
+        { "void quickreduce::allreduce_prototype_twoshot<x>(y)", "custom all-reduce",
+          "all_reduce" },
+        { "void c10d::checkForNaN<float>(float*, unsigned long)", NULL, NULL },
         { "void vllm::cross_device_reduce_2stage<half, 8>(x)", "custom all-reduce",
           "all_reduce" },
         { "multimem_all_reduce_kernel<bf16>(x)", "multimem", "all_reduce" },
@@ -1244,6 +1282,7 @@ int main(void)
     RUN(gzip_that_breaks_off_is_read_up_to_there);
     RUN(a_gzip_bomb_is_stopped);
     RUN(collectives_are_read_from_the_kernels_own_arguments);
+    RUN(groups_of_one_name_are_told_apart_by_their_ranks);
     RUN(kernels_keep_grid_and_block);
     RUN(odd_launches_are_none);
     RUN(launches_come_back_from_our_own_files);
