@@ -290,6 +290,8 @@ bool compare(Comparison *c, const Timeline *sim, const Timeline *real, const Com
         c->step[k] = sides[k].step;
         c->steps_n[k] = sides[k].steps_n;
     }
+    if (ok && o->step >= 0 && c->step[0] != o->step && c->step[1] != o->step)
+        ok = err_set(err, "neither trace has step %" PRId64, o->step);
     ok = ok && pair_ranks(c, &pairs, sides, err) && fill(c, &pairs, sides, o->pairs, err);
     if (!ok)
         compare_free(c);
