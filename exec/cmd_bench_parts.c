@@ -209,7 +209,8 @@ static BenchKernel small_kernel(OpKind kind, uint64_t bytes, BenchTensor *tensor
                           .facts = { .loss_terms = 1 } };
 }
 
-static bool measure_small(PartRun *p, OpKind kind, uint64_t bytes, uint32_t n,
+/* by_host: each launched by the host, as in a graph nothing is. */
+static bool measure_small(PartRun *p, OpKind kind, uint64_t bytes, uint32_t n, bool by_host,
                           BenchResult *result, Err *err)
 {
     BenchTensor tensor;
@@ -219,7 +220,7 @@ static bool measure_small(PartRun *p, OpKind kind, uint64_t bytes, uint32_t n,
     BenchRank rank = *p->rank;
     rank.each_task = false;
     CudaOptions one_by_one = rank.cuda ? *rank.cuda : (CudaOptions){ 0 };
-    one_by_one.graphs = false; /* in a graph nothing is launched by the host */
+    one_by_one.graphs = one_by_one.graphs && !by_host;
     rank.cuda = rank.cuda ? &one_by_one : NULL;
     BenchLimits limits = { 5, 20, 2e8 };
     return bench_run(result, &rank, &plan, &limits, false, err);
@@ -227,12 +228,13 @@ static bool measure_small(PartRun *p, OpKind kind, uint64_t bytes, uint32_t n,
 
 static bool measure_host(PartRun *p, Err *err)
 {
-    BenchResult launch, copy;
-    if (!measure_small(p, OP_FILL, 64, LAUNCHES, &launch, err) ||
-        !measure_small(p, OP_H2D, COPY_BYTES, KERNELS_MIN, &copy, err))
+    BenchResult launch, gap, copy;
+    if (!measure_small(p, OP_FILL, 64, LAUNCHES, true, &launch, err) ||
+        !measure_small(p, OP_FILL, 64, LAUNCHES, false, &gap, err) ||
+        !measure_small(p, OP_H2D, COPY_BYTES, KERNELS_MIN, true, &copy, err))
         return false;
     p->r->launch_us = launch.launch_ns / 1e3;
-    p->r->gap_us = launch.kernel.median_ns / 1e3;
+    p->r->gap_us = gap.kernel.median_ns / 1e3;
     p->r->host_GBps =
         copy.kernel.median_ns > 0 ? (double)COPY_BYTES / copy.kernel.median_ns : 0;
     return true;

@@ -2,7 +2,7 @@
 #
 # build.sh - compiles and links the measuring programs into $BUILD/gpu.
 #
-#     tests/gpu/build.sh            gpu_measure, and gpu_cupti where CUPTI is installed
+#     tests/gpu/build.sh            gpu_measure; gpu_cupti where CUPTI is installed, traced where NVTX is
 #
 # The only way they are built: `make gpu`, CI and run.sh all come here, so what compiles
 # without a GPU is what runs on one.  Needs nvcc, a C11 compiler and cuBLASLt.
@@ -97,6 +97,7 @@ c_includes=(-isystem "$cudart_include" -isystem "$lt_include")
 cu_includes=(-I "$cudart_include")
 [ -n "$cupti_include" ] && c_includes+=(-isystem "$cupti_include")
 
+nvtx_include=$(first_with nvtx3/nvToolsExt.h "${include_dirs[@]}") || nvtx_include=
 jobs_pids=()
 compile() {
     "$@" &
@@ -128,6 +129,14 @@ for file in "$source_dir"/*.c; do
     esac
     compile "$cc" "${c_flags[@]}" "${c_includes[@]}" -c "$file" -o "$out/$name.o"
 done
+# traced: what profile.sh records.
+if [ -n "$nvtx_include" ]; then
+    compile "$nvcc" "${cu_flags[@]}" "${cu_includes[@]}" -c "$source_dir/profile/kernels.cu" \
+        -o "$out/traced_kernels.o"
+    compile "$cc" "${c_flags[@]}" -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. \
+        "${c_includes[@]}" -isystem "$nvtx_include" -c "$source_dir/profile/traced.c" \
+        -o "$out/traced.o"
+fi
 wait_for_all || die "a file does not compile, see above"
 
 # ---- linking; nvcc knows where its runtime library is ----
@@ -151,5 +160,11 @@ if [ -n "$cupti_include" ] && [ -n "$cupti_library" ]; then
     link gpu_cupti "$out"/part_cupti.c.o "$out"/capture.c.o
 else
     echo "build.sh: no CUPTI here, gpu_cupti is not built" >&2
+fi
+if [ -n "$nvtx_include" ]; then
+    common=() libraries=() # none of those
+    link traced "$out/traced.o" "$out/traced_kernels.o"
+else
+    echo "build.sh: no NVTX here, traced is not built" >&2
 fi
 echo "built $out/gpu_measure with $nvcc, cuBLASLt of $lt_library"

@@ -84,6 +84,8 @@ job() {
     pids=()
     if [ $status != 0 ]; then
         fail "$name: status $status: $(tail -qn 2 "$folder"/err.* | tr '\n' ' ')"
+    elif grep -q 'makes no CUDA graph' "$folder"/err.*; then
+        fail "$name: $(grep -hm 1 'makes no CUDA graph' "$folder"/err.*)"
     elif ! same_losses "$folder/cpu" "$folder/out.0" 1e-3; then
         fail "$name: losses $(losses "$folder/out.0" | tr '\n' ' '), on the CPU $(losses \
             "$folder/cpu" | tr '\n' ' ')"
@@ -106,7 +108,7 @@ kill_one() {
         fail "killed rank: no step was made: $(tail -qn 1 "$folder"/err.* | tr '\n' ' ')"
         return
     fi
-    pkill -KILL -P "${pids[1]}"
+    kill -KILL $(cat "/proc/${pids[1]}/task/${pids[1]}/children")
     began=$SECONDS
     wait "${pids[0]}"
     status=$?

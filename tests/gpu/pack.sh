@@ -27,7 +27,8 @@ mkdir -p "$folder/bin/gpu" "$folder/lib" "$to" || die "cannot make '$to'"
 [ -x "$build/lockstep" ] || die "there is no $build/lockstep: make builds it"
 [ -e "$build/lockstep-cuda.so" ] ||
     die "there is no $build/lockstep-cuda.so: make builds it where nvcc and NCCL are"
-for file in lockstep lockstep-cuda.so lockstep-capture.so gpu/gpu_measure gpu/gpu_cupti; do
+for file in lockstep lockstep-cuda.so lockstep-capture.so gpu/gpu_measure gpu/gpu_cupti \
+    gpu/traced; do
     if [ -e "$build/$file" ]; then
         strip -o "$folder/bin/$file" "$build/$file" 2>/dev/null ||
             cp "$build/$file" "$folder/bin/$file"

@@ -59,8 +59,10 @@ spans() { # TRACE PATTERN: how many events of the trace match
     "$lockstep" convert "$1" "$work/t.json" 2>/dev/null && grep -o -- "$2" "$work/t.json" | wc -l
 }
 
+# Where build.sh, or who packed it, has not.
 compile() {
-    mkdir -p "$build/gpu" "$work"
+    [ ! -x "$traced" ] || return 0
+    mkdir -p "$build/gpu"
     "$nvcc" -std=c++17 -O2 -gencode=arch=compute_"${GPU_ARCH:-90}",code=sm_"${GPU_ARCH:-90}" \
         -Xcompiler -fPIC,-fno-threadsafe-statics,-fno-exceptions,-fno-rtti \
         -c -o "$build/gpu/traced_kernels.o" tests/gpu/profile/kernels.cu &&
@@ -212,11 +214,14 @@ if [ ! -e "$plugin" ]; then
     echo "profile.sh: $plugin was not built: no CUPTI" >&2
     exit 77
 fi
-compile || { verdict compile FAILED; exit 1; }
-check_plain
-check_api
-check_crash
-check_overhead
+if compile; then
+    check_plain
+    check_api
+    check_crash
+    check_overhead
+else
+    verdict compile FAILED "without tests/gpu/profile/traced.c only PyTorch is recorded"
+fi
 check_torch
 check_nccl
 exit $failed

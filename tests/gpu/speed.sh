@@ -26,6 +26,7 @@ case_s=${CASE_S:-60}
 speed_s=${SPEED_S:-140}
 python=${PYTHON-python3}
 . tests/gpu/trained.sh
+. tests/gpu/losses.sh
 shapes=${SHAPES:-$trained}
 cuda=(--backend cuda)
 [ -z "${ALL_ON_CPU:-}" ] || cuda=()
@@ -83,6 +84,11 @@ ours() {
         echo "speed: $model, $name: $(tail -n 1 "$folder/err")"
         return
     fi
+    if grep -q 'makes no CUDA graph' "$folder/err"; then
+        failed=1
+        name="op by op, as it made no graph"
+        grep -m 1 'makes no CUDA graph' "$folder/err"
+    fi
     step_s=$(number "$file" step_time_s median)
     row "$model" "$batch" "$seq" "$name" "$step_s" "$(number "$file" predicted step_time_s)"
 }
@@ -98,6 +104,15 @@ again() {
         return
     fi
     row "$@" "predicted by this run's file" "$step_s" "$(number "$folder/sim.json" step_time_s)"
+}
+
+# What is played from a graph trains as what is launched op by op: the same seed, the same data.
+check_graphs() {
+    [ -n "$step_s" ] && [ -s "$folder/graphs.json" ] || return
+    local off
+    off=$(largest_difference "$folder/graphs.json" "$folder/run.json")
+    echo "speed: losses of $steps steps with graphs and without differ by $off"
+    same_losses "$folder/graphs.json" "$folder/run.json" 1e-3 || failed=1
 }
 
 if ! [ -x "$lockstep" ]; then
@@ -119,7 +134,11 @@ op_by_op=1 # of the first only
 while read -r model batch seq vocab; do
     ours "$model" "$batch" "$seq" "graphs" </dev/null
     again "$model" "$batch" "$seq"
-    [ -z "$op_by_op" ] || ours "$model" "$batch" "$seq" "op by op" --no-cuda-graphs </dev/null
+    if [ -n "$op_by_op" ]; then
+        cp "$folder/run.json" "$folder/graphs.json" 2>/dev/null
+        ours "$model" "$batch" "$seq" "op by op" --no-cuda-graphs </dev/null
+        check_graphs
+    fi
     op_by_op=
 done <<<"$shapes"
 left_s=$((speed_s - SECONDS))

@@ -53,7 +53,7 @@ if [ -x "$lockstep" ]; then
     check "every strategy runs; the CPU is as the CPU" 0 "0 failed" \
         env ALL_ON_CPU=1 STEPS=2 LOCKSTEP="$lockstep" OUT="$folder" \
         "$bash" tests/gpu/strategies.sh
-    check "each leaves a row" 0 "18" grep -c '"part":"strategies"' "$folder/measurements.jsonl"
+    check "each leaves a row" 0 "22" grep -c '"part":"strategies"' "$folder/measurements.jsonl"
 fi
 check "pack.sh says what is missing" 1 "pack.sh: there is no" \
     env BUILD="$folder/nothing" "$bash" tests/gpu/pack.sh "$folder/carry"
