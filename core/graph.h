@@ -192,6 +192,11 @@ static inline double op_model_flops(const Op *op)
     return op->phase == PHASE_RECOMPUTE ? 0 : op->model_flops;
 }
 
+static inline bool op_is_forward(const Op *op)
+{
+    return op->phase == PHASE_FORWARD || op->phase == PHASE_RECOMPUTE;
+}
+
 static inline bool op_is_backward(const Op *op)
 {
     return op->phase == PHASE_DGRAD || op->phase == PHASE_WGRAD;

@@ -53,7 +53,7 @@ void launch_attention(CudaEnv *env, const Program *p, const Task *t)
 {
     const Buffer *b = task_args(p, t);
     uint32_t n = t->args_n;
-    bool ahead = is_forward(t->op), two = n == (ahead ? 4 : 7);
+    bool ahead = op_is_forward(t->op), two = n == (ahead ? 4 : 7);
     uint32_t in = ahead ? 0 : 1, y = ahead ? n - 2 : two ? 3 : 2;
     Attention a = attention_of(env, t->op, &b[in]);
     uint64_t width = (uint64_t)a.heads * a.width;
@@ -182,7 +182,7 @@ void launch_attention_matmul(CudaEnv *env, const Program *p, const Task *t)
     const Buffer *b = task_args(p, t);
     Shape s = shape_of(env, t->op);
     HeadWork w = { .tf32 = t->op->dtype == DTYPE_TF32 };
-    bool ahead = is_forward(t->op);
+    bool ahead = op_is_forward(t->op);
     if (ahead && t->op->part == SCORES) {
         w.weights = vec_of(env, &b[t->args_n - 1]);
         w.by_query = query_heads(env, &s, &b[0]);
@@ -220,7 +220,7 @@ void launch_softmax(CudaEnv *env, const Program *p, const Task *t)
                   .window = is_windowed(p, t) ? f->window : 0,
                   .causal = f->causal,
                   .scale = (float)(1 / sqrt((double)f->head_dim)) };
-    if (is_forward(t->op))
+    if (op_is_forward(t->op))
         GO(env, cuda_softmax(s, vec_of(env, &b[0]), vec_of(env, &b[1]), env->stream));
     else
         GO(env, cuda_softmax_back(s, vec_of(env, &b[0]), vec_of(env, &b[1]), env->stream));

@@ -175,5 +175,5 @@ void launch_matmul(CudaEnv *env, const Program *p, const Task *t)
     if (t->op->phase == PHASE_WGRAD)
         wgrad(env, p, t);
     else
-        (is_forward(t->op) ? forward : dgrad)(env, p, t);
+        (op_is_forward(t->op) ? forward : dgrad)(env, p, t);
 }

@@ -211,7 +211,7 @@ void launch_bias(CudaEnv *env, const Program *p, const Task *t)
     const Buffer *b = task_args(p, t);
     uint64_t rows = t->op->u.rows.rows, columns = t->op->u.rows.columns;
     Vec first = vec_of(env, &b[0]), second = vec_of(env, &b[1]);
-    if (is_forward(t->op)) {
+    if (op_is_forward(t->op)) {
         GO(env, cuda_bias(first, second, rows, columns, env->stream));
         return;
     }
@@ -231,7 +231,7 @@ void launch_rope(CudaEnv *env, const Program *p, const Task *t)
                .width = f->head_dim,
                .seq_len = f->seq_len,
                .position_first = f->position_first,
-               .sign = is_forward(t->op) ? 1 : -1,
+               .sign = op_is_forward(t->op) ? 1 : -1,
                .theta = f->rope_theta };
     GO(env, cuda_rope(r, vec_of(env, b), env->stream));
 }
@@ -264,7 +264,7 @@ void launch_activation(CudaEnv *env, const Program *p, const Task *t)
                      .rows = t->op->u.rows.rows,
                      .columns = t->op->u.rows.columns };
     Vec x = vec_of(env, &b[0]), last = vec_of(env, &b[t->args_n - 1]);
-    if (is_forward(t->op)) {
+    if (op_is_forward(t->op)) {
         bool biased = call_reads(b, t->args_n) == 2;
         Vec bias = biased ? vec_of(env, &b[1]) : (Vec){ NULL, NUM_F32 };
         if (!a.gated && !biased) /* the shape may leave rows out, the tensor does not */
@@ -407,7 +407,7 @@ static void norm_backward(CudaEnv *env, const Program *p, const Task *t)
 
 void launch_norm(CudaEnv *env, const Program *p, const Task *t)
 {
-    (is_forward(t->op) ? norm_forward : norm_backward)(env, p, t);
+    (op_is_forward(t->op) ? norm_forward : norm_backward)(env, p, t);
 }
 
 /* ---- batch norm ---- */
@@ -456,7 +456,7 @@ void launch_batchnorm(CudaEnv *env, const Program *p, const Task *t)
                     .columns = t->op->u.rows.columns,
                     .ranks = max_u64(1, env->facts.batchnorm_ranks),
                     .eps = 1e-5 }; /* torch.nn.BatchNorm1d */
-    (is_forward(t->op) ? batch_forward : batch_backward)(env, s, task_args(p, t), t->args_n);
+    (op_is_forward(t->op) ? batch_forward : batch_backward)(env, s, task_args(p, t), t->args_n);
 }
 
 /* ---- both ends ---- */
@@ -482,7 +482,7 @@ void launch_embedding(CudaEnv *env, const Program *p, const Task *t)
 {
     const Buffer *b = task_args(p, t);
     bool by_place = t->args_n == 2;
-    if (is_forward(t->op)) {
+    if (op_is_forward(t->op)) {
         Table s = table_of(env, p, t, &b[1], by_place);
         GO(env, cuda_embed(s, by_place ? NULL : i64_of(env, &b[0]), vec_of(env, &b[1]),
                            vec_of(env, &b[by_place ? 0 : 2]), env->stream));
@@ -509,7 +509,7 @@ void launch_mse(CudaEnv *env, const Program *p, const Task *t)
 {
     const Buffer *b = task_args(p, t);
     Vec x = vec_of(env, &b[0]), target = vec_of(env, &b[1]);
-    if (!is_forward(t->op)) {
+    if (!op_is_forward(t->op)) {
         float by = (float)(2 / (double)max_u64(1, env->facts.loss_terms));
         GO(env, cuda_mse_back(x, target, vec_of(env, &b[2]), b[0].elements, by, env->stream));
         return;

@@ -8,6 +8,16 @@
 
 /* ---- out of a graph ---- */
 
+/* A backward norm of query and key heads, whose gains are as wide as a head, finds that of the keys
+ * beside the queries' (gain_of_k). */
+static bool looks_beside(const Graph *g, const Segment *s, const Op *op)
+{
+    if (op->kind != OP_NORM || op_is_forward(op) || op->arg_n == 0)
+        return false;
+    const Tensor *last = graph_arg_tensor(g, s, &g->args[op->arg_first + op->arg_n - 1]);
+    return last->bytes / dtype_bytes(last->dtype) < op->u.rows.columns;
+}
+
 /* Kernels look for other tensors of the layout, or of the step: they cannot stand alone. */
 static bool stands_alone(const Graph *g, const Segment *s, const Op *op)
 {
@@ -15,14 +25,12 @@ static bool stands_alone(const Graph *g, const Segment *s, const Op *op)
     for (uint32_t i = 0; i < op->arg_n; i++) {
         const Tensor *x = graph_arg_tensor(g, s, &g->args[op->arg_first + i]);
         uint64_t n = x->bytes / dtype_bytes(x->dtype);
-        if (op->kind == OP_NORM && strcmp(intern_text(&g->names, x->name), "qkv") == 0)
-            return false;
         if ((op->kind == OP_COPY || op->kind == OP_CAST) && i > 0 && n != elements)
             return false;
         elements = n;
     }
     bool copies = op->kind == OP_COPY || op->kind == OP_CAST;
-    return op->arg_n > 0 && (!copies || op->arg_n == 2);
+    return op->arg_n > 0 && !looks_beside(g, s, op) && (!copies || op->arg_n == 2);
 }
 
 static uint32_t find_tensor(BenchKernel *k, const Graph *g, const Segment *s, const Arg *a,

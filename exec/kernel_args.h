@@ -10,11 +10,6 @@
 #include "exec/kernel.h"
 #include "exec/kernel_numbers.h"
 
-static inline bool is_forward(const Op *op)
-{
-    return op->phase == PHASE_FORWARD || op->phase == PHASE_RECOMPUTE;
-}
-
 /* Arguments of a mode, which come first: how many of them are read only. */
 uint32_t call_reads(const Buffer *b, uint32_t n);
 

@@ -271,7 +271,7 @@ void kernel_attention(KernelEnv *env, const Program *p, const Task *t)
     Call c = call_open(env, p, t, CALL_PARTLY, 2 * tile * sizeof(float));
     Fused f = { .s = fused_shape(&c), .p = c.extra, .dp = (float *)c.extra + tile };
     uint64_t width = f.s.heads * f.s.width;
-    bool forward = is_forward(c.op), two = c.n == (forward ? 4 : 7);
+    bool forward = op_is_forward(c.op), two = c.n == (forward ? 4 : 7);
     Side side[3];
     find_sides(&c, &f.s, forward ? 0 : 1, two, side);
     f.q = side[0], f.k = side[1], f.v = side[2];
@@ -390,7 +390,7 @@ static void math_backward(const Call *c, const Shape *s)
 uint64_t attention_keys(const Op *op)
 {
     const MatmulShape *m = &op->u.matmul;
-    if (is_forward(op))
+    if (op_is_forward(op))
         return op->part == SCORES ? m->n : m->k;
     if (op->part == D_WEIGHTS)
         return m->n;
@@ -400,14 +400,14 @@ uint64_t attention_keys(const Op *op)
 bool attention_lacks_keys(const Op *op, uint32_t args_n)
 {
     const MatmulShape *m = &op->u.matmul;
-    return is_forward(op) && op->part == SCORES && m->m != m->n && args_n < 3;
+    return op_is_forward(op) && op->part == SCORES && m->m != m->n && args_n < 3;
 }
 
 void attention_matmul(KernelEnv *env, const Program *p, const Task *t)
 {
     Call c = call_open(env, p, t, CALL_PARTLY, 0);
     Shape s = math_shape(env, t->op->u.matmul.batch / env->facts.heads, attention_keys(t->op));
-    if (is_forward(t->op))
+    if (op_is_forward(t->op))
         math_forward(&c, &s);
     else
         math_backward(&c, &s);
@@ -432,7 +432,7 @@ void kernel_softmax(KernelEnv *env, const Program *p, const Task *t)
     s.window = is_windowed(p, t) ? env->facts.window : 0;
     for (uint64_t r = 0; r < rows->rows; r++) {
         float *a = c.x[0] + r * s.keys, *b = c.x[1] + r * s.keys;
-        if (!is_forward(t->op)) {
+        if (!op_is_forward(t->op)) {
             softmax_row_back(a, b, s.keys, dot(a, b, s.keys), s.scale);
             continue;
         }

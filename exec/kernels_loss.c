@@ -101,7 +101,7 @@ static void embedding_backward(Call *c, uint64_t columns)
 void kernel_embedding(KernelEnv *env, const Program *p, const Task *t)
 {
     Call c = call_open(env, p, t, CALL_WHOLLY, 0);
-    if (is_forward(t->op))
+    if (op_is_forward(t->op))
         embedding_forward(&c, t->op->u.rows.columns);
     else
         embedding_backward(&c, t->op->u.rows.columns);
@@ -124,11 +124,11 @@ void kernel_mse(KernelEnv *env, const Program *p, const Task *t)
     float *dx = c.x[2], by = (float)(2 / (double)max_u64(1, env->facts.loss_terms));
     uint64_t n = c.b[0].elements;
     double sum = 0;
-    for (uint64_t i = 0; is_forward(t->op) && i < n; i++)
+    for (uint64_t i = 0; op_is_forward(t->op) && i < n; i++)
         sum += ((double)x[i] - (double)target[i]) * ((double)x[i] - (double)target[i]);
-    for (uint64_t i = 0; !is_forward(t->op) && i < n; i++)
+    for (uint64_t i = 0; !op_is_forward(t->op) && i < n; i++)
         dx[i] = (x[i] - target[i]) * by;
-    if (is_forward(t->op))
+    if (op_is_forward(t->op))
         add_loss(env, sum, dx);
     call_close(&c);
 }

@@ -283,7 +283,7 @@ void kernel_matmul(KernelEnv *env, const Program *p, const Task *t)
     Call c = call_open(env, p, t, CALL_WHOLLY, sums + operand_bytes(t, task_args(p, t)));
     if (weights)
         wgrad(&c, c.extra);
-    else if (is_forward(t->op))
+    else if (op_is_forward(t->op))
         forward(&c);
     else
         dgrad(&c);

@@ -264,9 +264,9 @@ void kernel_norm(KernelEnv *env, const Program *p, const Task *t)
 {
     uint64_t width = t->op->u.rows.columns;
     uint64_t extra = 4 * width * sizeof(double) + width * sizeof(float);
-    CallWrites writes = is_forward(t->op) ? CALL_WHOLLY : CALL_PARTLY;
+    CallWrites writes = op_is_forward(t->op) ? CALL_WHOLLY : CALL_PARTLY;
     Call c = call_open(env, p, t, writes, extra);
-    if (is_forward(t->op))
+    if (op_is_forward(t->op))
         forward(&c);
     else
         backward(&c);
@@ -406,7 +406,7 @@ void kernel_batchnorm(KernelEnv *env, const Program *p, const Task *t)
     uint64_t columns = t->op->u.rows.columns;
     uint64_t extra = 2 * columns * (sizeof(double) + sizeof(float));
     Call c = call_open(env, p, t, CALL_WHOLLY, extra);
-    if (is_forward(t->op))
+    if (op_is_forward(t->op))
         batch_forward(&c);
     else
         batch_backward(&c);

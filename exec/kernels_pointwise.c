@@ -184,7 +184,7 @@ static void activation_backward(Call *c)
 void kernel_activation(KernelEnv *env, const Program *p, const Task *t)
 {
     Call c = call_open(env, p, t, CALL_WHOLLY, 2 * t->op->u.rows.columns * sizeof(float));
-    if (is_forward(t->op))
+    if (op_is_forward(t->op))
         activation_forward(&c);
     else
         activation_backward(&c);
@@ -348,7 +348,7 @@ void kernel_bias(KernelEnv *env, const Program *p, const Task *t)
 {
     uint64_t rows = t->op->u.rows.rows, columns = t->op->u.rows.columns;
     Call c = call_open(env, p, t, CALL_WHOLLY, columns * sizeof(double));
-    if (is_forward(t->op)) {
+    if (op_is_forward(t->op)) {
         for (uint64_t r = 0; r < rows; r++)
             for (uint64_t i = 0; i < columns; i++)
                 c.x[0][r * columns + i] += c.x[1][i];
@@ -392,7 +392,7 @@ void kernel_rope(KernelEnv *env, const Program *p, const Task *t)
             turn[half + i] = (float)sin(angle);
         }
         for (uint64_t r = at; r < rows; r += f->seq_len)
-            turn_row(c.x[0] + r * stride, heads, width, turn, is_forward(t->op) ? 1 : -1);
+            turn_row(c.x[0] + r * stride, heads, width, turn, op_is_forward(t->op) ? 1 : -1);
     }
     call_close(&c);
 }

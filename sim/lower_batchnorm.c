@@ -77,7 +77,7 @@ bool sync_batchnorm(Lowering *l, const Whole *w)
     uint32_t group = l->b->group[GROUP_DP];
     if (w->op.kind != OP_BATCHNORM || !l->b->s->parallel.sync_batchnorm || group == NONE_U32)
         return false;
-    if (w->op.phase == PHASE_FORWARD || w->op.phase == PHASE_RECOMPUTE) {
+    if (op_is_forward(&w->op)) {
         ASSERT(w->args_n == 5);
         forward(l, w, group_size(&l->g->groups[group]));
     } else {

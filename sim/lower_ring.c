@@ -66,7 +66,7 @@ static bool is_of_experts(const Lowering *l, const Op *op)
  * Megatron a plain ColumnParallelLinear, is waited for. */
 static bool has_rows(const Lowering *l, const Op *op, bool leave)
 {
-    bool forward = op->phase == PHASE_FORWARD || op->phase == PHASE_RECOMPUTE;
+    bool forward = op_is_forward(op);
     return op->kind == OP_MATMUL && op->u.matmul.batch <= 1 && op->name != l->name_head &&
            !is_of_experts(l, op) && (forward || (!leave && op->phase == PHASE_DGRAD));
 }
