@@ -167,11 +167,27 @@ static bool find_place(const RunOptions *o, RankPlace *place, Launcher *by, Err 
     return launch_place(place, by, &flags, err);
 }
 
+/* What ranks that somebody else started must agree on, or they would wait for each other: besides
+ * the scenario, how many steps, and all that they do together around them. */
+static void tell_digest(char *text, size_t cap, const RunTraining *t)
+{
+    const RunOptions *o = t->o;
+    snprintf(text, cap,
+             "%s %s, steps %" PRIu64 ", every %" PRIu64 ", %s clock%s%s%s%s%s, hyper %s=%s",
+             t->plan.digest, o->cuda ? "cuda" : "cpu", o->steps, o->every,
+             run_clock_names[o->clock], o->rings ? ", rings" : "",
+             o->checkpoint ? ", checkpoints" : "", o->resume ? ", resumed" : "",
+             o->trace ? ", a trace" : "", o->trace_predicted ? ", the prediction's" : "",
+             o->hyper_key ? o->hyper_key : "", o->hyper_values ? o->hyper_values : "");
+}
+
 static int start(RunTraining *t)
 {
     RankPlace *place = &t->place;
     uint32_t world = t->plan.graph.world_n;
-    place->digest = t->plan.digest;
+    char digest[1024];
+    tell_digest(digest, sizeof digest, t);
+    place->digest = digest;
     if (t->by != LAUNCHER_NONE)
         return run_rank(place, t);
     place->world = place->local_n = world;

@@ -112,6 +112,19 @@ wait $pid && fail "rank 0 ended with status 0"
 says 1 "$differs"
 mv "$folder/err0" "$folder/err"
 says 1 "$differs"
+for options in "--steps 7" "--collectives ring" "--clock virtual" "--trace $folder/x.json" \
+    "--checkpoint $folder/c"; do
+    begin "two ranks run with and without $options"
+    $train --rank 0 --world 2 --rendezvous file:$folder/here >"$folder/out" 2>"$folder/err0" &
+    pid=$!
+    $train --rank 1 --world 2 --rendezvous file:$folder/here $options \
+        >"$folder/out" 2>"$folder/err"
+    status=$?
+    says 1 "$differs"
+    wait $pid
+    mv "$folder/err0" "$folder/err"
+    says 1 "$differs"
+done
 begin "a number of steps that is none"
 ends 2 "every takes a whole number from 1" $train --checkpoint "$folder/c" --every 0
 ends 2 "timeout takes a whole number from 1" $train --timeout 0
