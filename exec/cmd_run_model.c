@@ -23,6 +23,8 @@ static uint64_t hash_architecture(uint64_t h, const Model *m)
         h = mix_u64(h ^ words[i]);
     if (t->window_but_every || t->nope_every) /* else as before there were any */
         h = mix_u64(mix_u64(h ^ t->window_but_every) ^ t->nope_every);
+    if (t->gelu_tanh)
+        h = mix_u64(h + 1);
     return hash_number(hash_number(h, t->rope_theta), t->norm_eps);
 }
 
@@ -54,7 +56,8 @@ static void put_transformer(FILE *f, const Transformer *t)
         fprintf(f, "model.max_seq=%" PRIu32 "\n", t->position_rows);
     fprintf(f, "model.gated=%s\nmodel.causal=%s\n", yes[t->gated], yes[t->causal]);
     fprintf(f, "model.norm=%s\n", t->norm == NORM_RMSNORM ? "rmsnorm" : "layernorm");
-    fprintf(f, "model.activation=%s\n", activation_names[t->activation]);
+    fprintf(f, "model.activation=%s%s\n", activation_names[t->activation],
+            t->gelu_tanh ? " by tanh" : "");
     fprintf(f, "model.positions=%s\n", positions[t->positions]);
     fprintf(f, "model.tied_embeddings=%s\n", yes[t->tied_embeddings]);
     fprintf(f, "model.sliding_window=%" PRIu32 "\n", t->window);
@@ -64,6 +67,8 @@ static void put_transformer(FILE *f, const Transformer *t)
         fprintf(f, "model.sliding_window but every=%" PRIu32 "\n", t->window_but_every);
     if (t->nope_every)
         fprintf(f, "model.no positions every=%" PRIu32 "\n", t->nope_every);
+    if (t->post_norm)
+        fprintf(f, "model.norm after the sum=true\n");
     fprintf(f, "model.parallel_block=%s\n", yes[t->parallel_block]);
     fprintf(f, "model.bias=%s%s%s\n", t->qkv_bias ? "qkv " : "", t->out_bias ? "out " : "",
             t->mlp_bias ? "mlp" : "");

@@ -401,6 +401,7 @@ static void fill_transformer(const Scenario *s, ModelFacts *f, uint32_t rank)
     f->vocab_first = tp_index * ((t->vocab + p->tp - 1) / p->tp);
     f->causal = t->causal;
     f->window = t->window;
+    f->gelu_tanh = t->gelu_tanh;
     f->rope_theta = t->rope_theta > 0 ? t->rope_theta : f->rope_theta;
     f->norm_eps = t->norm_eps > 0 ? t->norm_eps : f->norm_eps;
 }

@@ -26,7 +26,9 @@ typedef struct Transformer {
     bool gated; /* ffn = down(act(gate(x)) * up(x)) */
     Norm norm;
     Activation activation;
-    bool gelu_new; /* Hugging Face writes its ACT_GELU in ops, by the formula with tanh */
+    bool
+        gelu_tanh; /* its ACT_GELU is the formula with tanh, else erf's: other numbers, as dear */
+    bool gelu_new; /* and Hugging Face writes it in ops */
     bool dropout;  /* its config asks for it (Hugging Face; native ones: never) */
     bool causal;
     Positions positions;
@@ -79,7 +81,7 @@ typedef struct Transformer {
                                                  groups (DeepSeek); 0: anywhere */
 
     /* What changes the numbers and not their cost. */
-    double rope_theta, norm_eps; /* 0: nothing said */
+    double rope_theta, norm_eps; /* 0: nothing said; a 0 that is said is DBL_MIN */
     const char *other_numerics;  /* more of the kind: "rope_scaling"; NULL: nothing */
 } Transformer;
 

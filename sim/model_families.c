@@ -214,6 +214,10 @@ static void read_mpt(Transformer *t, JsonObj *o)
     JsonObj a = json_begin(attention, o->err);
     if (!json_bool(&a, "alibi", true))
         t->positions = POS_NONE;
+    static const char *const others[] = { "softmax_scale", "clip_qkv" };
+    for (size_t i = 0; i < ARRAY_N(others); i++)
+        if (json_type(json_member(attention, others[i])) == JSON_NUMBER)
+            t->other_numerics = others[i];
     family_refuse_true(&a, "qk_ln");
     o->ok = json_end_lax(&a);
 }
@@ -505,8 +509,8 @@ const Family families[] = {
     { "qwen3", read_qwen3, &llama, 32, 4096, 32, 32, 128, 22016, 151936, 32768, ACT_SILU },
     { "qwen3_moe", family_qwen3_moe, &llama, 24, 2048, 32, 4, 0, 6144, 151936, 32768,
       ACT_SILU },
-    { "gemma", read_gemma, &gemma, 28, 3072, 16, 16, 256, 24576, 256000, 8192, ACT_GELU },
-    { "gemma2", read_gemma2, &gemma, 26, 2304, 8, 4, 256, 9216, 256000, 8192, ACT_GELU },
+    { "gemma", read_gemma, &gemma, 28, 3072, 16, 16, 256, 24576, 256000, 8192, WORD_GELU_TANH },
+    { "gemma2", read_gemma2, &gemma, 26, 2304, 8, 4, 256, 9216, 256000, 8192, WORD_GELU_TANH },
     { "phi3", read_phi3, &llama, 32, 3072, 32, 0, 0, 8192, 32064, 4096, ACT_SILU },
     { "deepseek_v2", family_deepseek_v2, &latent, 32, 4096, 32, 0, 192, 11008, 32000, 2048,
       ACT_SILU },
@@ -514,8 +518,10 @@ const Family families[] = {
       ACT_SILU },
     { "kimi_k2", family_deepseek_v3, &latent, 61, 7168, 64, 64, 192, 18432, 163840, 131072,
       ACT_SILU },
-    { "gpt_bigcode", read_gpt_bigcode, &gpt2, 12, 768, 12, 0, 0, 0, 50257, 1024, ACT_GELU },
-    { "starcoder2", read_starcoder2, &llama, 30, 3072, 24, 2, 0, 12288, 49152, 4096, ACT_GELU },
+    { "gpt_bigcode", read_gpt_bigcode, &gpt2, 12, 768, 12, 0, 0, 0, 50257, 1024,
+      WORD_GELU_TANH },
+    { "starcoder2", read_starcoder2, &llama, 30, 3072, 24, 2, 0, 12288, 49152, 4096,
+      WORD_GELU_TANH },
     { "gptj", read_gptj, &gpt2, 28, 4096, 16, 0, 0, 0, 50400, 2048, WORD_GELU_NEW },
     { "phi", read_phi, &llama, 24, 2048, 32, 0, 0, 8192, 51200, 2048, WORD_GELU_NEW },
     { "bloom", read_bloom, &bloom, 2, 64, 8, 0, 0, 0, 250880, 2048, ACT_GELU },
@@ -525,7 +531,8 @@ const Family families[] = {
     { "olmo", read_olmo, &llama, 32, 4096, 32, 0, 0, 11008, 50304, 2048, ACT_SILU },
     { "stablelm", read_stablelm, &llama, 32, 2560, 32, 32, 0, 6912, 50304, 4096, ACT_SILU },
     { "cohere", read_cohere, &llama, 40, 8192, 64, 0, 0, 22528, 256000, 8192, ACT_SILU },
-    { "gemma3_text", read_gemma3, &gemma, 26, 2304, 8, 4, 256, 9216, 262208, 131072, ACT_GELU },
+    { "gemma3_text", read_gemma3, &gemma, 26, 2304, 8, 4, 256, 9216, 262208, 131072,
+      WORD_GELU_TANH },
     { "glm4_moe", family_glm4_moe, &llama, 46, 4096, 96, 8, 128, 10944, 151552, 131072,
       ACT_SILU },
     { "olmo2", read_olmo2, &llama, 32, 4096, 32, 0, 0, 11008, 50304, 2048, ACT_SILU },

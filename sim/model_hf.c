@@ -5,6 +5,8 @@
  * Keys that change neither cost nor memory are ignored, but for those that `run`
  * trains by (read_numerics); those that would and are not simulated are refused.
  */
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,6 +94,7 @@ static void read_activation(Transformer *t, JsonObj *o, const Family *family)
     int word = json_word(o, key, words, ARRAY_N(words), (int)family->activation);
     t->activation = meaning[word];
     t->gelu_new = word == WORD_GELU_NEW;
+    t->gelu_tanh = t->gelu_new || word == WORD_GELU_TANH || word == WORD_GELU_FAST;
 }
 
 /* --set may say a size in lockstep's word for it, which is the same for every family. */
@@ -164,11 +167,12 @@ static void read_numerics(Transformer *t, JsonObj *o)
     static const char *const thetas[] = { "rotary_emb_base", "rope_theta" };
     static const char *const parts[] = { "partial_rotary_factor", "rotary_pct" };
     static const char *const others[] = { "rope_scaling", "rope_parameters",
-                                          "attn_logit_softcapping", "final_logit_softcapping" };
+                                          "attn_logit_softcapping", "final_logit_softcapping",
+                                          "clip_qkv" };
     const char *other = NULL;
     for (size_t i = 0; i < ARRAY_N(eps); i++)
         if (is_given(o, eps[i]))
-            t->norm_eps = json_number(o, eps[i], 0, 1, 0);
+            t->norm_eps = fmax(json_number(o, eps[i], 0, 1, 0), DBL_MIN);
     for (size_t i = 0; i < ARRAY_N(thetas); i++)
         if (is_given(o, thetas[i]))
             t->rope_theta = json_number(o, thetas[i], 1, 1e12, 0);
@@ -178,6 +182,11 @@ static void read_numerics(Transformer *t, JsonObj *o)
     for (size_t i = 0; i < ARRAY_N(others); i++)
         if (is_given(o, others[i]))
             other = others[i];
+    if (is_given(o, "scale_attn_weights") && !json_bool(o, "scale_attn_weights", true))
+        other = "scores that are not scaled (scale_attn_weights)";
+    if (is_given(o, "scale_attn_by_inverse_layer_idx") &&
+        json_bool(o, "scale_attn_by_inverse_layer_idx", false))
+        other = "scale_attn_by_inverse_layer_idx";
     if (!t->other_numerics)
         t->other_numerics = other;
 }

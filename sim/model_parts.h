@@ -43,7 +43,7 @@ extern const HfKeys family_usual; /* most of them */
 
 /* The first words that model_hf.c knows for an activation stand in the order of Activation, then
  * this. */
-enum { WORD_GELU_NEW = ACT_N };
+enum { WORD_GELU_NEW = ACT_N, WORD_GELU_TANH, WORD_GELU_FAST };
 
 /* ... and what they take where a file says nothing. */
 typedef struct Family {

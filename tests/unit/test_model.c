@@ -737,8 +737,12 @@ static void activation_words_of_both_formats_are_understood(void)
                  rows[i].word);
         CHECK(read_transformer(text).activation == rows[i].activation);
         CHECK_INT(strcmp(rows[i].word, "gelu_new") == 0, read_transformer(text).gelu_new);
+        CHECK_INT(strncmp(rows[i].word, "gelu_", 5) == 0, read_transformer(text).gelu_tanh);
     }
     CHECK(read_transformer("{\"model_type\": \"gpt2\"}").gelu_new); /* by default */
+    CHECK(read_transformer("{\"model_type\": \"starcoder2\"}").gelu_tanh);
+    CHECK(!read_transformer("{\"model_type\": \"starcoder2\"}").gelu_new);
+    CHECK(!read_transformer("{\"model_type\": \"falcon\"}").gelu_tanh);
     for (uint32_t a = 0; a < ACT_N; a++) {
         char text[160];
         snprintf(text, sizeof text,
