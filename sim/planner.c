@@ -44,18 +44,6 @@ double plan_score(const Plan *p, const PlanCandidate *c)
     }
 }
 
-static bool is_in_time(const Plan *p, const PlanCandidate *c)
-{
-    const PlanOptions *o = p->options;
-    return o->deadline_days <= 0 || plan_training(p, c).days <= o->deadline_days;
-}
-
-static bool is_in_budget(const Plan *p, const PlanCandidate *c)
-{
-    const PlanOptions *o = p->options;
-    return o->budget_usd <= 0 || plan_training(p, c).cost_usd <= o->budget_usd;
-}
-
 static const Plan *sorting; /* qsort has no context; plan_run sorts on one thread */
 
 static int compare_scores(const void *a, const void *b)
@@ -78,7 +66,7 @@ static void sort_feasible(Plan *p)
     p->order = PUSH_ARRAY(&p->arena, uint32_t, p->n);
     for (uint32_t i = 0; i < p->n; i++) {
         const PlanCandidate *c = &p->candidates[i];
-        if (c->fate == PLAN_SIMULATED && is_in_time(p, c) && is_in_budget(p, c))
+        if (c->fate == PLAN_SIMULATED && plan_is_in_time(p, c) && plan_is_in_budget(p, c))
             p->order[p->order_n++] = i;
     }
     sorting = p;
@@ -106,94 +94,6 @@ static void find_front(Plan *p)
     }
 }
 
-/* ---- nothing is wanted ---- */
-
-static double fullness(const PlanCandidate *c)
-{
-    return (double)c->need_bytes / (double)c->gpu_bytes;
-}
-
-static bool is_over(const PlanCandidate *c)
-{
-    return (c->fate == PLAN_ABOVE_BOUND || c->fate == PLAN_TOO_LARGE) &&
-           c->need_bytes > c->gpu_bytes;
-}
-
-/* Of those of which so much is known, the one that misses by least, as far as that says. */
-static PlanCandidate *least_over(const Plan *p, PlanKnown least_known, PlanKnown most_known)
-{
-    PlanCandidate *least = NULL;
-    for (uint32_t i = 0; i < p->n; i++) {
-        PlanCandidate *c = &p->candidates[i];
-        if (is_over(c) && c->known >= least_known && c->known <= most_known &&
-            (!least || fullness(c) < fullness(least)))
-            least = c;
-    }
-    return least;
-}
-
-/* Who has the lowest bound is built, until that is no bound; of some that allocate least it is
- * found out what they need. */
-static const PlanCandidate *closest_to_fit(Plan *p)
-{
-    enum { ASKED = 8 };
-    Err ignored = { 0 };
-    PlanCandidate *c = least_over(p, PLAN_BOUND, PLAN_RESERVED);
-    for (; c && c->known == PLAN_BOUND; c = least_over(p, PLAN_BOUND, PLAN_RESERVED)) {
-        c->known = PLAN_ALLOCATED; /* who is refused is not asked again */
-        plan_try(p, c, PLAN_BOUNDED, NULL, &ignored);
-    }
-    for (int i = 0; i < ASKED && (c = least_over(p, PLAN_ALLOCATED, PLAN_ALLOCATED)); i++) {
-        c->known = PLAN_RESERVED;
-        plan_try(p, c, PLAN_WEIGHED, NULL, &ignored);
-    }
-    return least_over(p, PLAN_RESERVED, PLAN_RESERVED);
-}
-
-static bool nothing_fits(Plan *p, Err *err)
-{
-    char label[TEXT_CAP], need[TEXT_CAP], there[TEXT_CAP], over[TEXT_CAP];
-    const PlanCandidate *c = closest_to_fit(p);
-    if (!c)
-        return err_set(err, "none of %" PRIu32 " candidates can be simulated: %s", p->n,
-                       p->refused ? p->refused : "no reason is known");
-    return err_set(err,
-                   "none of %" PRIu32 " candidates fits: the closest, %.200s on %" PRIu32
-                   " GPU%s, needs %s a GPU, %s are there, %s too much",
-                   p->n, plan_label(label, c), plan_gpus(c), plan_gpus(c) == 1 ? "" : "s",
-                   text_bytes(need, c->need_bytes), text_bytes(there, c->gpu_bytes),
-                   text_bytes(over, c->need_bytes - c->gpu_bytes));
-}
-
-/* What fits is too slow or too dear. */
-static bool nothing_in_limits(const Plan *p, Err *err)
-{
-    char label[TEXT_CAP], usd[TEXT_CAP], limit[TEXT_CAP];
-    const PlanOptions *o = p->options;
-    const PlanCandidate *fast = NULL, *cheap = NULL;
-    for (uint32_t i = 0; i < p->n; i++) {
-        const PlanCandidate *c = &p->candidates[i];
-        if (c->fate != PLAN_SIMULATED)
-            continue;
-        if (!fast || c->step_s < fast->step_s)
-            fast = c;
-        if (is_in_time(p, c) && (!cheap || c->cost_usd < cheap->cost_usd))
-            cheap = c;
-    }
-    if (!cheap)
-        return err_set(err,
-                       "none that fits is done in %g days: the fastest, %.200s "
-                       "on %" PRIu32 " GPU%s, takes %.4g days",
-                       o->deadline_days, plan_label(label, fast), plan_gpus(fast),
-                       plan_gpus(fast) == 1 ? "" : "s", plan_training(p, fast).days);
-    return err_set(err,
-                   "none that fits costs at most %s%s: the cheapest, %.200s on %" PRIu32
-                   " GPU%s, costs %s",
-                   text_usd(limit, o->budget_usd), o->deadline_days > 0 ? " in time" : "",
-                   plan_label(label, cheap), plan_gpus(cheap), plan_gpus(cheap) == 1 ? "" : "s",
-                   text_usd(usd, plan_training(p, cheap).cost_usd));
-}
-
 /* ---- the ten best again ---- */
 
 static uint32_t top_n(const Plan *p)
@@ -217,7 +117,7 @@ static bool expand_best(Plan *p, Err *err)
     while (try_best(p, PLAN_WHOLE, err) && try_best(p, PLAN_EXPANDED, err)) {
         sort_feasible(p);
         if (p->order_n == 0)
-            return nothing_in_limits(p, err);
+            return plan_is_none(p, NONE_U32, err);
     }
     return !err->set;
 }
@@ -293,6 +193,22 @@ static bool explain(Plan *p)
     return false;
 }
 
+/* GPU counts of which none is a plan, and why. */
+static void note_missing(Plan *p)
+{
+    bool *has = mem_zero(p->bases_n, sizeof *has);
+    for (uint32_t i = 0; i < p->order_n; i++)
+        has[p->candidates[p->order[i]].base] = true;
+    p->missing = PUSH_ARRAY(&p->arena, PlanMissing, p->bases_n);
+    for (uint32_t b = 0; b < p->bases_n; b++) {
+        Err err = { 0 };
+        if (!has[b] && !plan_is_none(p, b, &err))
+            p->missing[p->missing_n++] =
+                (PlanMissing){ p->gpus[b], arena_strdup(&p->arena, err.text) };
+    }
+    free(has);
+}
+
 /* ---- the whole ---- */
 
 bool plan_run(Plan *p, const PlanOptions *options, Err *err)
@@ -304,14 +220,13 @@ bool plan_run(Plan *p, const PlanOptions *options, Err *err)
     do {
         report_free(&p->best);
         count_fates(p);
-        if (p->fates[PLAN_SIMULATED] == 0)
-            return nothing_fits(p, err);
         sort_feasible(p);
         if (p->order_n == 0)
-            return nothing_in_limits(p, err);
+            return plan_is_none(p, NONE_U32, err);
         if (!look_again(p, err))
             return false;
     } while (explain(p));
+    note_missing(p);
     return true;
 }
 

@@ -103,6 +103,12 @@ typedef struct PlanCandidate {
     double cost_usd;   /* a step; NAN without a price */
 } PlanCandidate;
 
+/* A GPU count without a plan. */
+typedef struct PlanMissing {
+    uint32_t gpus;
+    const char *why; /* a sentence */
+} PlanMissing;
+
 /* Training --tokens with a candidate. */
 typedef struct PlanRun {
     double steps, days, gpu_hours, cost_usd;
@@ -126,7 +132,9 @@ typedef struct Plan {
     uint32_t *order;
     uint32_t front_n;
     uint32_t *front; /* of time over GPUs: ascending GPUs, each faster than those before */
-    bool order_kept; /* by the ten best, kernel by kernel */
+    uint32_t missing_n;
+    PlanMissing *missing;   /* GPU counts that nobody in order has */
+    bool order_kept;        /* by the ten best, kernel by kernel */
     const char *order_note; /* says so, or what changed */
     uint32_t fates[PLAN_FATE_N];
     Report best; /* of order[0] */

@@ -175,6 +175,14 @@ void plan_json(const Plan *p, JsonOut *j)
     write_list(p, "candidates", p->order, p->order_n, j);
     write_list(p, "pareto", p->front, p->front_n, j);
     write_counts(p, j);
+    json_put_open(j, "missing", '[');
+    for (uint32_t i = 0; i < p->missing_n; i++) {
+        json_out_open(j, '{');
+        json_put_uint(j, "gpus", p->missing[i].gpus);
+        json_put_text(j, "why", p->missing[i].why);
+        json_out_close(j, '}');
+    }
+    json_out_close(j, ']');
     json_put_open(j, "why", '[');
     for (uint32_t i = 0; i < p->why_n; i++)
         json_out_string(j, p->why[i]);

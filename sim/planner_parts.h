@@ -27,6 +27,34 @@ bool plan_has_schedule(const Plan *p, const PlanCandidate *c);
 /* "parallel.tp 3 and parallel.dp 4": what it says of all that are tried; returns how many. */
 uint32_t plan_list_fixed(const PlanOptions *o, char *text, size_t cap);
 
+/* planner_space.c.  Candidates like c, but for recomputation, with the micro-batches between half
+ * and twice as many that were not tried; c may move. */
+void plan_add_between(Plan *p, const PlanCandidate *c);
+
+static inline bool plan_same_split(const PlanCandidate *a, const PlanCandidate *b)
+{
+    return a->base == b->base && a->strategy == b->strategy && a->dp == b->dp &&
+           a->tp == b->tp && a->pp == b->pp && a->cp == b->cp && a->ep == b->ep &&
+           a->shard_size == b->shard_size;
+}
+
+/* Of one split: those that differ in recomputation only. */
+static inline bool plan_same_family(const PlanCandidate *a, const PlanCandidate *b)
+{
+    return a->micro_batch == b->micro_batch && a->schedule == b->schedule &&
+           a->virtual_stages == b->virtual_stages &&
+           a->sequence_parallel == b->sequence_parallel;
+}
+
+/* Why plain data parallelism is no candidate on the GPUs of a base; other splits fail alike. */
+bool plan_has_no_split(const Plan *p, uint32_t base, Err *err);
+
+/* planner_none.c.  Of --deadline-days and --budget-usd. */
+bool plan_is_in_time(const Plan *p, const PlanCandidate *c);
+bool plan_is_in_budget(const Plan *p, const PlanCandidate *c);
+/* False, and why none of a base's candidates is a plan (NONE_U32: none of all). */
+bool plan_is_none(Plan *p, uint32_t base, Err *err);
+
 /* planner_search.c.  How deep a candidate is tried; PLAN_WHOLE: collapsed with all micro-batches,
  * as sim does. */
 typedef enum PlanDepth {

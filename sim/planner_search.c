@@ -10,6 +10,7 @@
  *           build_graph of a few micro-batches, memory_of_role: too large?  --> PLAN_TOO_LARGE
  *           sim_bound  --> PLAN_TOO_SLOW until simulated; the rest of the family PLAN_NEEDLESS
  *       rounds, by rising bound: build_graph, sim_run, collapsed  --> PLAN_SIMULATED
+ *     the same with the micro-batches between, around the ten best, until there are none
  *
  * A candidate's results are its own and a round has a size of its own, so the order of
  * threads changes nothing.
@@ -167,20 +168,6 @@ static const PlanCandidate *smaller_too_large(const Task *t, const PlanCandidate
     return NULL;
 }
 
-static bool is_same_split(const PlanCandidate *a, const PlanCandidate *b)
-{
-    return a->base == b->base && a->strategy == b->strategy && a->dp == b->dp &&
-           a->tp == b->tp && a->pp == b->pp && a->cp == b->cp && a->ep == b->ep &&
-           a->shard_size == b->shard_size;
-}
-
-static bool is_same_family(const PlanCandidate *a, const PlanCandidate *b)
-{
-    return a->micro_batch == b->micro_batch && a->schedule == b->schedule &&
-           a->virtual_stages == b->virtual_stages &&
-           a->sequence_parallel == b->sequence_parallel;
-}
-
 /* By what is known without a graph; false: nothing is. */
 static bool settle(const Task *t, PlanCandidate *c)
 {
@@ -213,7 +200,7 @@ static void run_split(Task *t)
     for (uint32_t i = t->first; i < t->first + t->n; i++) {
         PlanCandidate *c = &t->plan->candidates[i];
         Err err = { 0 };
-        fits = fits && i > t->first && is_same_family(c - 1, c);
+        fits = fits && i > t->first && plan_same_family(c - 1, c);
         if (c->untried && fits)
             call_needless(c);
         else if (c->untried && !settle(t, c) && c->bound_s <= t->limit_s[c->base])
@@ -272,14 +259,23 @@ static void note_refused(Plan *p, const Task *tasks, uint32_t n)
             p->refused = arena_strdup(&p->arena, tasks[i].err.text);
 }
 
-/* Each has at least its work, and its parameters. */
-static void time_works(Plan *p)
+/* From the first on: each has at least its parameters. */
+static void open_candidates(Plan *p, uint32_t first)
 {
-    for (uint32_t i = 0; i < p->n; i++) {
+    for (uint32_t i = first; i < p->n; i++) {
         PlanCandidate *c = &p->candidates[i];
         c->gpu_bytes = largest_gpu(&p->bases[c->base].machine);
         c->need_bytes = plan_memory_bound(p, c);
+        c->work = NONE_U32;
+        c->untried = true;
+        c->fate = PLAN_TOO_SLOW;
     }
+}
+
+/* And at least its work. */
+static void time_works(Plan *p)
+{
+    open_candidates(p, 0);
     if (!p->options->all)
         plan_find_works(p);
     Task *tasks = mem_zero(p->works_n + 1, sizeof *tasks);
@@ -289,11 +285,9 @@ static void time_works(Plan *p)
     free(tasks);
     for (uint32_t i = 0; i < p->n; i++) {
         PlanCandidate *c = &p->candidates[i];
-        c->untried = true;
-        c->fate = PLAN_TOO_SLOW;
         c->bound_s = p->options->all ? 0 : plan_work_bound(p, c);
         /* Who recomputes more takes longer. */
-        if (i > 0 && is_same_split(c - 1, c) && is_same_family(c - 1, c))
+        if (i > 0 && plan_same_split(c - 1, c) && plan_same_family(c - 1, c))
             c->bound_s = fmax(c->bound_s, c[-1].bound_s);
     }
 }
@@ -305,7 +299,7 @@ static void try_splits(Plan *p, const double *limit_s)
     PlanDepth depth = p->options->all ? PLAN_COLLAPSED : PLAN_BOUNDED;
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n; i++) {
-        if (i == 0 || !is_same_split(&p->candidates[i - 1], &p->candidates[i]))
+        if (i == 0 || !plan_same_split(&p->candidates[i - 1], &p->candidates[i]))
             tasks[n++] = (Task){ .first = i, .limit_s = limit_s, .depth = depth };
         tasks[n - 1].n++;
     }
@@ -417,8 +411,8 @@ static void try_next_of_family(const Plan *p, uint32_t i)
 {
     PlanCandidate *c = p->candidates;
     Err ignored = { 0 };
-    while (++i < p->n && is_same_split(&c[i - 1], &c[i]) && is_same_family(&c[i - 1], &c[i]) &&
-           c[i].fate == PLAN_NEEDLESS) {
+    while (++i < p->n && plan_same_split(&c[i - 1], &c[i]) &&
+           plan_same_family(&c[i - 1], &c[i]) && c[i].fate == PLAN_NEEDLESS) {
         plan_try(p, &c[i], p->options->all ? PLAN_COLLAPSED : PLAN_BOUNDED, NULL, &ignored);
         if (c[i].fate == PLAN_SIMULATED || c[i].fate == PLAN_TOO_SLOW)
             return;
@@ -431,9 +425,10 @@ static void try_family(const Plan *p, PlanCandidate *c)
     Err ignored = { 0 };
     PlanCandidate *first = c, *end = &p->candidates[p->n];
     bool fits = false;
-    while (first > p->candidates && is_same_split(first - 1, c) && is_same_family(first - 1, c))
+    while (first > p->candidates && plan_same_split(first - 1, c) &&
+           plan_same_family(first - 1, c))
         first--;
-    for (; first < end && is_same_split(first, c) && is_same_family(first, c); first++) {
+    for (; first < end && plan_same_split(first, c) && plan_same_family(first, c); first++) {
         if (first->untried && fits)
             call_needless(first);
         else if (first->untried)
@@ -509,12 +504,10 @@ static bool raise_limits(const Plan *p, double *limit_s)
     return some;
 }
 
-void plan_search(Plan *p)
+/* All that is untried, from start_s on, and who is found not to fit. */
+static void search(Plan *p, double start_s)
 {
-    keep_memory();
-    double start_s = cpu_seconds();
     double *limit_s = mem_zero(p->bases_n, sizeof *limit_s);
-    time_works(p);
     for (bool again = true; again; start_s = cpu_seconds()) {
         while (raise_limits(p, limit_s)) {
             try_splits(p, limit_s);
@@ -525,4 +518,32 @@ void plan_search(Plan *p)
         again = some_do_not_fit(p);
     }
     free(limit_s);
+}
+
+/* Micro-batches between those that were tried, of the ten best; false: all of them are there. */
+static bool refine(Plan *p)
+{
+    uint32_t first = p->n;
+    for (uint32_t b = 0; b < p->bases_n; b++) {
+        const Fastest fastest = fastest_of(p, b);
+        for (uint32_t i = 0; i < first; i++) {
+            const PlanCandidate *c = &p->candidates[i];
+            if (c->base == b && c->fate == PLAN_SIMULATED &&
+                c->step_s <= fastest.step_s[fastest.n - 1])
+                plan_add_between(p, c);
+        }
+    }
+    open_candidates(p, first);
+    return p->n > first;
+}
+
+void plan_search(Plan *p)
+{
+    keep_memory();
+    double start_s = cpu_seconds();
+    time_works(p);
+    do {
+        search(p, start_s);
+        start_s = cpu_seconds();
+    } while (refine(p));
 }

@@ -11,7 +11,8 @@
  *     ep   of models with experts: what divides them and dp x cp (x tp, of a stack that has
  *          experts whole)
  *     micro-batch   of what divides the replica's batch always the largest that is at most twice
- *                   the one before (powers of two, of a batch that is one); and the scenario's own
+ *                   the one before (powers of two, of a batch that is one); and the scenario's own;
+ *                   of the ten best all that lie between (plan_add_between)
  *     virtual stages   in the same way, where every chunk has as many blocks
  *     schedule   1f1b and interleaved; another where --set asks for it
  *     strategy   ddp, zero1, fsdp; zero2 and hsdp (sharding within the node) with pp 1;
@@ -326,6 +327,37 @@ static void try_batches(Plan *p, PlanCandidate c)
     }
 }
 
+static bool is_there(const Plan *p, const PlanCandidate *c)
+{
+    uint32_t i = 0;
+    while (i < p->n &&
+           !(plan_same_split(&p->candidates[i], c) && plan_same_family(&p->candidates[i], c)))
+        i++;
+    return i < p->n;
+}
+
+void plan_add_between(Plan *p, const PlanCandidate *c)
+{
+    PlanCandidate like = { .base = c->base,
+                           .strategy = c->strategy,
+                           .dp = c->dp,
+                           .tp = c->tp,
+                           .pp = c->pp,
+                           .cp = c->cp,
+                           .ep = c->ep,
+                           .shard_size = c->shard_size,
+                           .virtual_stages = c->virtual_stages,
+                           .schedule = c->schedule,
+                           .sequence_parallel = c->sequence_parallel };
+    uint32_t from = c->micro_batch / 2 + 1, to = 2 * c->micro_batch;
+    for (uint32_t b = from; b < to; b++) {
+        like.micro_batch = b;
+        if (divides_batch(p, &like, b) && plan_has_number(p, "training.micro_batch", b) &&
+            !is_there(p, &like))
+            add_family(p, &like);
+    }
+}
+
 /* Sharding within a node: the neighbours in dp that one node holds. */
 static uint32_t shard_of(const Plan *p, const PlanCandidate *c)
 {
@@ -513,14 +545,11 @@ static bool nothing_fixed_so(Plan *p, const char *fixed, uint32_t fixed_n, Err *
                    list[0] ? "; there are" : "", list);
 }
 
-/* Why plain data parallelism is no candidate; the other splits fail alike. */
-static bool nothing_to_try(Plan *p, Err *err)
+bool plan_has_no_split(const Plan *p, uint32_t base, Err *err)
 {
     char fixed[400];
-    uint32_t fixed_n = plan_list_fixed(p->options, fixed, sizeof fixed);
-    if (fixed_n > 0 && some_without_fixing(p))
-        return nothing_fixed_so(p, fixed, fixed_n, err);
-    const PlanCandidate c = { .dp = p->gpus[0],
+    const PlanCandidate c = { .base = base,
+                              .dp = p->gpus[base],
                               .tp = 1,
                               .pp = 1,
                               .cp = 1,
@@ -528,12 +557,23 @@ static bool nothing_to_try(Plan *p, Err *err)
                               .shard_size = 1,
                               .micro_batch = 1,
                               .virtual_stages = 1,
-                              .strategy = p->gpus[0] == 1 ? STRATEGY_SINGLE : STRATEGY_DDP,
+                              .strategy = p->gpus[base] == 1 ? STRATEGY_SINGLE : STRATEGY_DDP,
                               .schedule = SCHEDULE_1F1B };
     Scenario s = plan_scenario(p, &c);
-    if (scenario_check(&s, err) && scenario_can_be_built(&s, err))
-        err_set(err, "the batch cannot be cut into micro-batches");
-    return err_wrap(err, "--gpus %" PRIu32 ": no way to split, and by dp alone", p->gpus[0]);
+    if (!scenario_check(&s, err) || !scenario_can_be_built(&s, err))
+        return err_wrap(err, "no way to split, and by dp alone");
+    if (plan_list_fixed(p->options, fixed, sizeof fixed) > 0)
+        return err_set(err, "no candidate has %s", fixed);
+    return err_set(err, "the batch cannot be cut into micro-batches");
+}
+
+static bool nothing_to_try(Plan *p, Err *err)
+{
+    char fixed[400];
+    uint32_t fixed_n = plan_list_fixed(p->options, fixed, sizeof fixed);
+    if (fixed_n > 0 && some_without_fixing(p))
+        return nothing_fixed_so(p, fixed, fixed_n, err);
+    return plan_has_no_split(p, 0, err) || err_wrap(err, "--gpus %" PRIu32, p->gpus[0]);
 }
 
 bool plan_enumerate(Plan *p, Err *err)

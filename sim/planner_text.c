@@ -160,7 +160,8 @@ static void print_table(const Plan *p, FILE *out)
 static void print_front(const Plan *p, FILE *out)
 {
     char label[TEXT_CAP], time[TEXT_CAP], usd[TEXT_CAP], days[TEXT_CAP], hours[TEXT_CAP];
-    fprintf(out, "\nmore GPUs, less time: who is not on this list is beaten on both\n"
+    fprintf(out, "\nmore GPUs, less time: what is neither on this list nor named below is "
+                 "beaten on both\n"
                  "   GPUs  step time  GPU-s/step  cost/step  split\n");
     for (uint32_t i = 0; i < p->front_n; i++) {
         const PlanCandidate *c = &p->candidates[p->front[i]];
@@ -170,6 +171,18 @@ static void print_front(const Plan *p, FILE *out)
         if (p->options->tokens > 0)
             fprintf(out, "; %s days", text_rate(days, plan_training(p, c).days));
         fprintf(out, "\n");
+    }
+}
+
+static void print_missing(const Plan *p, FILE *out)
+{
+    if (p->missing_n > 0)
+        fprintf(out, "\nno plan\n");
+    for (uint32_t i = 0; i < p->missing_n; i++) {
+        char text[sizeof((Err *)0)->text + 20];
+        snprintf(text, sizeof text, "%" PRIu32 " GPU%s: %s", p->missing[i].gpus,
+                 p->missing[i].gpus == 1 ? "" : "s", p->missing[i].why);
+        print_wrapped(text, out);
     }
 }
 
@@ -193,5 +206,6 @@ void plan_text(const Plan *p, bool pareto, FILE *out)
     print_table(p, out);
     if (pareto)
         print_front(p, out);
+    print_missing(p, out);
     print_fates(p, out);
 }

@@ -96,35 +96,6 @@ static const char *file_of(Arena *arena, const char *name, Err *err)
     return NULL;
 }
 
-static JsonDoc *open_scenario(const char *name, Err *err)
-{
-    Arena arena = { 0 };
-    const char *path = file_of(&arena, name, err);
-    if (path && ends_in(path, ".jsonl")) {
-        err_set(err, "'%s' holds one scenario a line, here a .json file is expected", path);
-        path = NULL;
-    }
-    JsonDoc *doc = path ? json_open(path, err) : NULL;
-    arena_free(&arena);
-    return doc;
-}
-
-bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint32_t settings_n,
-                   Err *err)
-{
-    *s = (Scenario){ 0 };
-    JsonDoc *doc = open_scenario(name, err);
-    return doc && scenario_from(s, doc, settings, settings_n, err);
-}
-
-bool scenario_read_to_split(Scenario *s, const char *name, const Setting *settings,
-                            uint32_t settings_n, Err *err)
-{
-    *s = (Scenario){ 0 };
-    JsonDoc *doc = open_scenario(name, err);
-    return doc && scenario_from_to_split(s, doc, settings, settings_n, err);
-}
-
 /* ---- many ---- */
 
 static bool visit_line(const char *path, size_t line, const char *text, size_t bytes,
@@ -177,6 +148,50 @@ static bool visit_name(const char *name, ScenarioVisit *visit, void *user, Err *
     }
     arena_free(&arena);
     return ok;
+}
+
+/* ---- one alone ---- */
+
+typedef struct Only {
+    const char *name;
+    JsonDoc *doc;
+} Only;
+
+static bool take_only(void *user, JsonDoc *doc, Err *err)
+{
+    Only *o = user;
+    if (!o->doc) {
+        o->doc = doc;
+        return true;
+    }
+    json_close(doc);
+    return err_set(err, "'%.200s' holds several scenarios, one a line; here one is expected",
+                   o->name);
+}
+
+static JsonDoc *open_scenario(const char *name, Err *err)
+{
+    Only o = { .name = name };
+    if (visit_name(name, take_only, &o, err))
+        return o.doc;
+    json_close(o.doc);
+    return NULL;
+}
+
+bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint32_t settings_n,
+                   Err *err)
+{
+    *s = (Scenario){ 0 };
+    JsonDoc *doc = open_scenario(name, err);
+    return doc && scenario_from(s, doc, settings, settings_n, err);
+}
+
+bool scenario_read_to_split(Scenario *s, const char *name, const Setting *settings,
+                            uint32_t settings_n, Err *err)
+{
+    *s = (Scenario){ 0 };
+    JsonDoc *doc = open_scenario(name, err);
+    return doc && scenario_from_to_split(s, doc, settings, settings_n, err);
 }
 
 bool scenario_each(char *const *names, uint32_t names_n, ScenarioVisit *visit, void *user,

@@ -2,7 +2,7 @@
 #
 # build.sh - compiles and links the measuring programs into $BUILD/gpu.
 #
-#     tests/gpu/build.sh            gpu_measure; gpu_cupti where CUPTI is installed, traced where NVTX is
+#     tests/gpu/build.sh            gpu_measure; gpu_cupti where CUPTI is, traced where NVTX is
 #
 # The only way they are built: `make gpu`, CI and run.sh all come here, so what compiles
 # without a GPU is what runs on one.  Needs nvcc, a C11 compiler and cuBLASLt.

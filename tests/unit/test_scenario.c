@@ -989,7 +989,16 @@ static void lines_are_scenarios(void)
     err_clear(&err);
     Scenario s;
     CHECK(!scenario_read(&s, path, NULL, 0, &err));
-    CHECK_ERR_TEXT(&err, "s.jsonl' holds one scenario a line, here a .json file is expected");
+    CHECK_ERR_TEXT(&err, "s.jsonl' holds no scenario");
+
+    err_clear(&err);
+    write_file(path, "\n{\"model\":\"toy-mlp\",\"cluster\":\"ideal\"}\n\n");
+    CHECK(scenario_read(&s, path, NULL, 0, &err));
+    scenario_free(&s);
+
+    write_file(path, "{\"a\":1}\n{\"b\":2}\n");
+    CHECK(!scenario_read(&s, path, NULL, 0, &err));
+    CHECK_ERR_TEXT(&err, "s.jsonl' holds several scenarios, one a line; here one is expected");
     unlink(path);
 
     err_clear(&err);

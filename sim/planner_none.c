@@ -1,0 +1,129 @@
+/*
+ * planner_none.c - why there is no plan: none at all, or none on so many GPUs.
+ *
+ *     no candidate           the batch, the layers ... cannot be split so
+ *     none fits              by how much the closest misses
+ *     none is in the limits  how long the fastest takes, what the cheapest costs
+ */
+#include "sim/planner_parts.h"
+#include "sim/texts.h"
+
+bool plan_is_in_time(const Plan *p, const PlanCandidate *c)
+{
+    const PlanOptions *o = p->options;
+    return o->deadline_days <= 0 || plan_training(p, c).days <= o->deadline_days;
+}
+
+bool plan_is_in_budget(const Plan *p, const PlanCandidate *c)
+{
+    const PlanOptions *o = p->options;
+    return o->budget_usd <= 0 || plan_training(p, c).cost_usd <= o->budget_usd;
+}
+
+static bool is_of(const PlanCandidate *c, uint32_t base)
+{
+    return base == NONE_U32 || c->base == base;
+}
+
+/* ---- none fits ---- */
+
+static double fullness(const PlanCandidate *c)
+{
+    return (double)c->need_bytes / (double)c->gpu_bytes;
+}
+
+static bool is_over(const PlanCandidate *c)
+{
+    return (c->fate == PLAN_ABOVE_BOUND || c->fate == PLAN_TOO_LARGE) &&
+           c->need_bytes > c->gpu_bytes;
+}
+
+/* Of those of which so much is known, the one that misses by least, as far as that says. */
+static PlanCandidate *least_over(const Plan *p, uint32_t base, PlanKnown least_known,
+                                 PlanKnown most_known)
+{
+    PlanCandidate *least = NULL;
+    for (uint32_t i = 0; i < p->n; i++) {
+        PlanCandidate *c = &p->candidates[i];
+        if (is_of(c, base) && is_over(c) && c->known >= least_known && c->known <= most_known &&
+            (!least || fullness(c) < fullness(least)))
+            least = c;
+    }
+    return least;
+}
+
+/* Who has the lowest bound is built, until that is no bound; of some that allocate least it is
+ * found out what they need, which takes long: of one where other GPU counts have a plan. */
+static const PlanCandidate *closest_to_fit(Plan *p, uint32_t base)
+{
+    enum { ASKED = 8 };
+    Err ignored = { 0 };
+    int asked = base == NONE_U32 ? ASKED : 1;
+    PlanCandidate *c = least_over(p, base, PLAN_BOUND, PLAN_RESERVED);
+    for (; c && c->known == PLAN_BOUND; c = least_over(p, base, PLAN_BOUND, PLAN_RESERVED)) {
+        c->known = PLAN_ALLOCATED; /* who is refused is not asked again */
+        plan_try(p, c, PLAN_BOUNDED, NULL, &ignored);
+    }
+    for (; asked > 0 && (c = least_over(p, base, PLAN_ALLOCATED, PLAN_ALLOCATED)); asked--) {
+        plan_try(p, c, PLAN_WEIGHED, NULL, &ignored);
+        c->known = PLAN_RESERVED;
+    }
+    return least_over(p, base, PLAN_RESERVED, PLAN_RESERVED);
+}
+
+static bool none_fits(Plan *p, uint32_t base, uint32_t n, Err *err)
+{
+    char label[TEXT_CAP], need[TEXT_CAP], there[TEXT_CAP], over[TEXT_CAP];
+    const PlanCandidate *c = closest_to_fit(p, base);
+    if (!c)
+        return err_set(err, "none of %" PRIu32 " candidates can be simulated: %s", n,
+                       p->refused ? p->refused : "no reason is known");
+    return err_set(err,
+                   "none of %" PRIu32 " candidates fits: the closest, %.200s on %" PRIu32
+                   " GPU%s, needs %s a GPU, %s are there, %s too much",
+                   n, plan_label(label, c), plan_gpus(c), plan_gpus(c) == 1 ? "" : "s",
+                   text_bytes(need, c->need_bytes), text_bytes(there, c->gpu_bytes),
+                   text_bytes(over, c->need_bytes - c->gpu_bytes));
+}
+
+/* ---- what fits is too slow or too dear ---- */
+
+static bool none_in_limits(const Plan *p, uint32_t base, Err *err)
+{
+    char label[TEXT_CAP], usd[TEXT_CAP], limit[TEXT_CAP];
+    const PlanOptions *o = p->options;
+    const PlanCandidate *fast = NULL, *cheap = NULL;
+    for (uint32_t i = 0; i < p->n; i++) {
+        const PlanCandidate *c = &p->candidates[i];
+        if (c->fate != PLAN_SIMULATED || !is_of(c, base))
+            continue;
+        if (!fast || c->step_s < fast->step_s)
+            fast = c;
+        if (plan_is_in_time(p, c) && (!cheap || c->cost_usd < cheap->cost_usd))
+            cheap = c;
+    }
+    if (!cheap)
+        return err_set(err,
+                       "none that fits is done in %g days: the fastest, %.200s "
+                       "on %" PRIu32 " GPU%s, takes %.4g days",
+                       o->deadline_days, plan_label(label, fast), plan_gpus(fast),
+                       plan_gpus(fast) == 1 ? "" : "s", plan_training(p, fast).days);
+    return err_set(err,
+                   "none that fits costs at most %s%s: the cheapest, %.200s on %" PRIu32
+                   " GPU%s, costs %s",
+                   text_usd(limit, o->budget_usd), o->deadline_days > 0 ? " in time" : "",
+                   plan_label(label, cheap), plan_gpus(cheap), plan_gpus(cheap) == 1 ? "" : "s",
+                   text_usd(usd, plan_training(p, cheap).cost_usd));
+}
+
+bool plan_is_none(Plan *p, uint32_t base, Err *err)
+{
+    uint32_t n = 0, fits_n = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        n += is_of(&p->candidates[i], base);
+        fits_n += is_of(&p->candidates[i], base) && p->candidates[i].fate == PLAN_SIMULATED;
+    }
+    if (n == 0)
+        return plan_has_no_split(p, base == NONE_U32 ? 0 : base, err);
+    return fits_n > 0 ? none_in_limits(p, base, err) : none_fits(p, base, n, err);
+}
