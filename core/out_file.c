@@ -84,6 +84,18 @@ static void on_file_limit(int number)
     (void)number; /* write says EFBIG */
 }
 
+bool out_file_can_open(const char *path, Err *err)
+{
+    struct stat st;
+    OutFile o;
+    if (!path || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
+        return true;
+    if (!out_file_open(&o, path, err))
+        return false;
+    out_file_abandon(&o);
+    return true;
+}
+
 /* A handler, as programs that we start would inherit SIG_IGN. */
 void out_file_survive_limits(void)
 {

@@ -34,6 +34,10 @@ bool out_file_write(OutFile *o, const void *bytes, size_t n);
 bool out_file_commit(OutFile *o, Err *err);
 void out_file_abandon(OutFile *o);
 
+/* To tell before long work, not behind it, that its result could not be written.  True of NULL, and
+ * of what is there and no file, which is opened once only. */
+bool out_file_can_open(const char *path, Err *err);
+
 /*
  * Makes a file that grows beyond the shell's limit (ulimit -f) a write that fails,
  * "File too large", where the signal SIGXFSZ would end the program and leave half a

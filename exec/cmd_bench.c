@@ -306,14 +306,9 @@ static bool check_outputs(const Bench *b, Err *err)
         if (!scenario_spares_paths(b->o->scenarios[i], b->o->settings, b->o->settings_n, paths,
                                    1, err))
             return false;
-    for (size_t i = 0; i < ARRAY_N(paths); i++) {
-        OutFile f;
-        if (!paths[i])
-            continue;
-        if (!out_file_open(&f, paths[i], err))
+    for (size_t i = 0; i < ARRAY_N(paths); i++)
+        if (!out_file_can_open(paths[i], err))
             return false;
-        out_file_abandon(&f);
-    }
     return true;
 }
 

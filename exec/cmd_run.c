@@ -305,19 +305,6 @@ void run_print_result(FILE *result, FILE *out)
         fwrite(part, 1, n, out);
 }
 
-/* Better told before training than behind it.  What is there and no file is opened once only. */
-static bool can_write(const char *path, Err *err)
-{
-    struct stat st;
-    OutFile file;
-    if (!path || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
-        return true;
-    if (!out_file_open(&file, path, err))
-        return false;
-    out_file_abandon(&file);
-    return true;
-}
-
 /* What is trained stays, and so does what it is made of. */
 static bool spares_scenario(const RunOptions *o, Err *err)
 {
@@ -339,7 +326,8 @@ static int run(const RunOptions *o, Err *err)
         return EXIT_COULD_NOT;
     if (o->hyper_key)
         return run_hyper(&t, err);
-    if (run_prints(&t) && (!can_write(o->trace, err) || !can_write(o->trace_predicted, err)))
+    if (run_prints(&t) &&
+        (!out_file_can_open(o->trace, err) || !out_file_can_open(o->trace_predicted, err)))
         return EXIT_COULD_NOT;
     if (run_training_open(&t, err)) {
         status = run_train(&t, NULL, err);

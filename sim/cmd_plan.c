@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/out_file.h"
 #include "sim/cmd.h"
 #include "sim/cmd_options.h"
 #include "sim/cmd_plan_plot.h"
@@ -270,20 +271,15 @@ static bool check_nodes(const Scenario *s, const PlanOptions *p, Err *err)
 static bool check_scenario(const Options *o, Err *err)
 {
     const PlanOptions *p = &o->plan;
-    Setting *all = mem_zero((size_t)p->settings_n + 1, sizeof *all);
-    if (p->settings_n > 0)
-        memcpy(all, p->settings, p->settings_n * sizeof *all);
-    all[p->settings_n] = (Setting){ "parallel", "{\"dp\":1}" };
     Scenario s;
     Err ignored = { 0 };
     bool ok = true;
-    if (scenario_read(&s, p->scenario, all, p->settings_n + 1, &ignored)) {
+    if (scenario_read_unsplit(&s, p->scenario, p->settings, p->settings_n, &ignored)) {
         ok = scenario_software_exists(&s, err) && check_nodes(&s, p, err);
         ok = ok && (!o->plot || scenario_spares(&s, o->plot, err));
         scenario_free(&s);
     }
-    free(all);
-    return ok;
+    return ok && out_file_can_open(o->plot, err);
 }
 
 static int plan(const Options *o)

@@ -161,7 +161,10 @@ typedef struct Scenario {
 /* Reads one .json file or built-in name.  On failure s is empty again. */
 bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint32_t settings_n,
                    Err *err);
-/* The same from a document (one line of a .jsonl file); takes over doc. */
+/* The same with whatever split the work: to ask what it is made of, or of its cluster. */
+bool scenario_read_unsplit(Scenario *s, const char *name, const Setting *settings,
+                           uint32_t settings_n, Err *err);
+/* scenario_read from a document (one line of a .jsonl file); takes over doc. */
 bool scenario_from(Scenario *s, JsonDoc *doc, const Setting *settings, uint32_t settings_n,
                    Err *err);
 /* The same of what is not built as it stands, but split otherwise: it may have more micro-batches

@@ -348,22 +348,28 @@ bool scenario_says(ScenarioSays *says, const char *name, const Setting *settings
     return true;
 }
 
-/* On whatever cluster: how the work is split changes no file. */
+bool scenario_read_unsplit(Scenario *s, const char *name, const Setting *settings,
+                           uint32_t settings_n, Err *err)
+{
+    Setting *all = mem_zero((size_t)settings_n + 1, sizeof *all);
+    if (settings_n > 0)
+        memcpy(all, settings, settings_n * sizeof *all);
+    all[settings_n] = (Setting){ "parallel", "{\"dp\": 1}" };
+    bool ok = scenario_read_to_split(s, name, all, settings_n + 1, err);
+    free(all);
+    return ok;
+}
+
 bool scenario_spares_paths(const char *name, const Setting *settings, uint32_t settings_n,
                            const char *const *paths, size_t paths_n, Err *err)
 {
     Scenario s;
     Err ignored = { 0 };
-    Setting *all = mem_zero((size_t)settings_n + 1, sizeof *all);
-    if (settings_n > 0)
-        memcpy(all, settings, settings_n * sizeof *all);
-    all[settings_n] = (Setting){ "parallel", "{\"dp\": 1}" };
     bool ok = true;
-    if (scenario_read_to_split(&s, name, all, settings_n + 1, &ignored)) {
+    if (scenario_read_unsplit(&s, name, settings, settings_n, &ignored)) {
         for (size_t i = 0; i < paths_n && ok; i++)
             ok = !paths[i] || scenario_spares(&s, paths[i], err);
         scenario_free(&s);
     }
-    free(all);
     return ok;
 }
