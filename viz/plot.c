@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Pixels of the design. */
 enum { SIDE = 540, LEFT = 108, TOP = 56, GAP = 24, LEGEND_WIDTH = 200, BOTTOM = 64, ROW = 20 };
@@ -61,18 +62,28 @@ static Px half_px(const Canvas *c, int32_t halves)
 
 /* ---- axes ---- */
 
+static Px width_of(const Canvas *c, const char *label)
+{
+    return font_width(c->d->font, small, label, strlen(label));
+}
+
+/* A label that would touch the one before is left out; its line tells where it is. */
 static void draw_x_axis(const Canvas *c)
 {
     const PlotAxis *x = &c->p->x;
-    Px wide = draw_px(c->d, 40), one = draw_px(c->d, 1);
+    Px one = draw_px(c->d, 1), free_from = 0;
     for (uint32_t i = 0; i < x->ticks_n; i++) {
         Px at = place(x, x->ticks[i].at, c->area.x0, c->area.x1);
+        Px width = width_of(c, x->ticks[i].label), left = at - width / 2;
         if (at < c->area.x0 || at > c->area.x1)
             continue;
         draw_rect(c->d, px_box(PX(px_round(at)), c->area.y0, one, c->area.y1 - c->area.y0),
                   c->t->color[THEME_LINE]);
-        draw_text(c->d, px_box(at - wide, c->area.y1, 2 * wide, draw_px(c->d, 26)), small,
-                  ALIGN_MIDDLE, c->t->color[THEME_DIM], x->ticks[i].label);
+        if (left < free_from)
+            continue;
+        draw_text(c->d, px_box(left, c->area.y1, width, draw_px(c->d, 26)), small, ALIGN_MIDDLE,
+                  c->t->color[THEME_DIM], x->ticks[i].label);
+        free_from = left + width + draw_px(c->d, 6);
     }
     draw_text(c->d,
               px_box(c->area.x0, c->area.y1 + draw_px(c->d, 26), c->area.x1 - c->area.x0,
@@ -146,12 +157,15 @@ static void draw_series_line(const Canvas *c, const PlotSeries *s)
     free(points);
 }
 
-/* Where a line that falls leaves room. */
-static void draw_point_label(const Canvas *c, PxPoint at, const char *label)
+/* Where a line that falls leaves room; unless the last label is there, which its box then is. */
+static void draw_point_label(const Canvas *c, PxPoint at, const char *label, PxBox *last)
 {
-    Px wide = draw_px(c->d, 120), away = draw_px(c->d, 4), high = draw_px(c->d, 18);
-    draw_text(c->d, px_box(at.x - away - wide, at.y + away, wide, high), small, ALIGN_RIGHT,
-              c->t->color[THEME_TEXT], label);
+    Px wide = width_of(c, label), away = draw_px(c->d, 4), high = draw_px(c->d, 18);
+    PxBox box = px_box(at.x - away - wide, at.y + away, wide, high);
+    if (box.x0 < last->x1 && box.x1 > last->x0 && box.y0 < last->y1 && box.y1 > last->y0)
+        return;
+    draw_text(c->d, box, small, ALIGN_RIGHT, c->t->color[THEME_TEXT], label);
+    *last = box;
 }
 
 static void draw_series(const Canvas *c, const PlotSeries *s)
@@ -159,13 +173,14 @@ static void draw_series(const Canvas *c, const PlotSeries *s)
     draw_clip_push(c->d, c->area);
     draw_series_line(c, s);
     draw_clip_pop(c->d);
+    PxBox last = { 0 };
     for (uint32_t i = 0; i < s->points_n; i++) {
         PxPoint at = place_of(c, &s->points[i]);
         draw_tip(c->d, NONE_U32, s->points[i].tip);
         draw_mark(c, at, s, half_px(c, s->mark_px));
         draw_tip(c->d, NONE_U32, NULL);
         if (s->points[i].label)
-            draw_point_label(c, at, s->points[i].label);
+            draw_point_label(c, at, s->points[i].label, &last);
     }
 }
 
