@@ -345,7 +345,7 @@ static void print_text(const Run *r)
         printf("\nbuckets: %" PRIu32 ", now %" PRIu32 "\n", r->what_if.facts.buckets_before,
                r->what_if.facts.buckets_after);
     if (r->changes.on_machine && r->what_if.facts.unsized_n)
-        printf("\n%" PRIu64 " collectives of unknown size keep the time they took\n",
+        printf("\n%" PRIu64 " collectives of unknown size or kind keep the time they took\n",
                r->what_if.facts.unsized_n);
     if (r->changes.any && f->unwaited_n)
         printf("\none rank only: what of its %" PRIu64

@@ -268,13 +268,14 @@ static bool group_of(Builder *b, const Item *i, uint32_t *group)
     return true;
 }
 
+/* OP_KIND_N: none that is simulated, a gather or an exchange with several at once. */
 static OpKind kind_of(const Builder *b, const Item *i)
 {
     const char *op = i->comm ? timeline_text(b->t, i->comm->op) : "";
-    for (OpKind k = OP_ALL_REDUCE; k <= OP_ALL_TO_ALL; k++)
-        if (strcmp(op, op_kind_names[k]) == 0)
-            return k;
-    return OP_ALL_REDUCE; /* time and group are given; only its name is not right */
+    OpKind k = OP_ALL_REDUCE;
+    while (k <= OP_ALL_TO_ALL && strcmp(op, op_kind_names[k]) != 0)
+        k++;
+    return k <= OP_ALL_TO_ALL ? k : OP_KIND_N;
 }
 
 /* ---- ops ---- */
@@ -352,17 +353,22 @@ static bool add_comm(Builder *b, const Item *i, int64_t launch_ns, uint32_t *op)
     uint32_t group;
     if (!group_of(b, i, &group))
         return false;
-    Op o = { .kind = kind_of(b, i), .lane = i->lane, .dtype = dtype_of(b, i) };
+    OpKind kind = kind_of(b, i);
+    bool priced = kind != OP_KIND_N && i->bytes != NONE_U64;
+    /* Where time and group are given, the kind is a name only. */
+    Op o = { .kind = kind == OP_KIND_N ? OP_ALL_REDUCE : kind,
+             .lane = i->lane,
+             .dtype = dtype_of(b, i) };
     o.name = intern(&b->f->graph.names, i->name);
     /* Alone it meets nobody: what it waited for, it waits for again. */
     bool alone = group == b->self_group;
-    bool modelled = b->o->on_machine && i->bytes != NONE_U64 && !alone;
+    bool modelled = b->o->on_machine && priced && !alone;
     int64_t given_ns = alone ? i->end_ns - i->start_ns : i->transfer_ns;
     uint64_t bytes = i->bytes != NONE_U64 ? i->bytes : BYTES_UNKNOWN;
     o.u.comm = (CommShape){ .bytes = bytes, .group = group };
     *op = add_op(b, o, 0, launch_ns, modelled ? -1 : given_ns);
     b->f->comms_n++;
-    b->f->unsized_n += i->bytes == NONE_U64;
+    b->f->unsized_n += !priced;
     b->f->unwaited_n +=
         b->f->world_n > 1 && b->programs_n == 1 && (!i->comm || i->comm->wait_ns < 0);
     b->f->alone_n += is_p2p(b, i);

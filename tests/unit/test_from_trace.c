@@ -235,6 +235,31 @@ static void another_network_is_as_the_simulator_has_it(void)
     printf("test_from_trace: FSDP on another network: %+.1f %%\n", 100 * fsdp);
 }
 
+/* What is no collective of the simulator's takes on any network the time that it took. */
+static void what_is_not_simulated_keeps_its_time(void)
+{
+    static const char slow[] = "{\"base\":\"dgx-a100\",\"intra_node\":{\"GBps\":5}}";
+    Source was;
+    FromTrace f = { 0 }, g = { 0 };
+    FromTraceOptions as_it_is = { 0 }, o = { .on_machine = true };
+    Err err = { 0 };
+    Machine m = { 0 };
+    JsonDoc *doc = json_parse(slow, strlen(slow), "cluster", &err);
+    if (CHECK(doc && machine_read(&m, json_root(doc), share_dir(), &err)) &&
+        source_of(&was, GPT2, NULL, NULL, true)) {
+        for (uint32_t i = 0; i < was.t.comms_n; i++)
+            was.t.comms[i].op = intern(&was.t.names, "gather");
+        CHECK_INT(replay(&was, &as_it_is, &f, &err), replay_on(&was, &o, &m, &g, &err));
+        CHECK(g.comms_n > 0);
+        CHECK_U64(g.comms_n, g.unsized_n);
+        timeline_free(&was.t);
+    }
+    from_trace_free(&f);
+    from_trace_free(&g);
+    machine_free(&m);
+    json_close(doc);
+}
+
 /* What the simulator says of other buckets is what the replay with other buckets says, within the
  * stated bound: tensors are not in the trace, so where a bucket ends is a guess. */
 static void check_buckets(const char *scenario, const char *text, uint64_t bytes)
@@ -403,6 +428,7 @@ int main(void)
     RUN(sends_meet_their_receives);
     RUN(sends_whose_other_end_is_not_known_keep_their_time);
     RUN(another_network_is_as_the_simulator_has_it);
+    RUN(what_is_not_simulated_keeps_its_time);
     RUN(other_buckets_are_as_the_simulator_has_them);
     RUN(the_host_waits_as_it_did);
     RUN(what_cannot_be_replayed_is_said);
