@@ -42,7 +42,8 @@ void *mem_zero(size_t n, size_t size);
 void *mem_resize(void *p, size_t n, size_t size);
 
 /*
- * GROW(array, n, cap): make room for one more element at array[n].  Doubles.
+ * GROW(array, n, cap): make room for one more element at array[n].  Doubles; a cap that cannot
+ * count so many is out of memory.
  *
  *     GROW(g->ops, g->ops_n, g->ops_cap);
  *     g->ops[g->ops_n++] = op;
@@ -51,7 +52,8 @@ void *mem_resize(void *p, size_t n, size_t size);
     do { \
         if ((n) == (cap)) { \
             (cap) = (cap) ? 2 * (cap) : 16; \
-            (array) = mem_resize((array), (size_t)(cap), sizeof *(array)); \
+            (array) = mem_resize((array), (cap) > (n) ? (size_t)(cap) : SIZE_MAX, \
+                                 sizeof *(array)); \
         } \
     } while (0)
 

@@ -192,8 +192,8 @@ static void longest_rank(Sim *sim, uint32_t left_out, void *step_ns)
         const Runner *r = &sim->runners[i];
         rank[i] = time_rank(sim, &sim->runners[i], left_out, &room);
         most_ns = fmax(most_ns, busiest_lane(&rank[i].all));
-        if (r->role->stage < sim->g->roles_n)
-            pass_ns[r->role->stage] = fmin(pass_ns[r->role->stage], rank[i].pass_ns);
+        ASSERT(r->role->stage < sim->g->roles_n);
+        pass_ns[r->role->stage] = fmin(pass_ns[r->role->stage], rank[i].pass_ns);
     }
     for (uint32_t i = 0; i < sim->runners_n; i++) {
         double ns = rank[i].work_ns;

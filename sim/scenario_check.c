@@ -373,7 +373,7 @@ static double largest_of_sample(const Check *c)
 static bool check_size(const Check *c)
 {
     static const double most = 17592186044416; /* 2^44: of thousands of layers still 2^63 */
-    double bytes = 4 * c->t->micro_batch * largest_of_sample(c);
+    double bytes = 4.0 * c->t->micro_batch * largest_of_sample(c);
     return bytes <= most ||
            FAIL(c, training, "micro_batch",
                 "a micro-batch of %" PRIu32 " x %" PRIu32 " makes tensors of %.3g bytes, up to "

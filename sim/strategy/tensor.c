@@ -52,9 +52,16 @@ typedef struct Splitter {
     uint32_t *entered; /* by value: its input side f, NONE_U32 until needed */
     bool *repeats;     /* by value: has heads whose gradients are to be summed still */
     uint32_t values_n; /* of the old tape */
+    uint32_t most;     /* values that `entered` and `repeats` have room for */
     Err *err;
     bool ok;
 } Splitter;
+
+static uint32_t new_value(Splitter *s, TapeValue v)
+{
+    ASSERT(s->t->values_n < s->most);
+    return tape_value(s->t, v);
+}
 
 /* ---- shares ---- */
 
@@ -112,7 +119,7 @@ static uint32_t comm_value(Splitter *s, uint32_t x, Split split, bool in_place)
     v.split = split;
     v.home = VALUE_MADE;
     v.name = split == SPLIT_WHOLE ? v.name : "scattered";
-    uint32_t y = tape_value(s->t, v);
+    uint32_t y = new_value(s, v);
     if (in_place)
         s->t->values[y].memory = memory;
     return y;
@@ -159,7 +166,7 @@ static uint32_t sum_repeated(Splitter *s, uint32_t x)
     TapeValue v = s->t->values[x];
     uint32_t memory = v.memory;
     v.home = VALUE_MADE;
-    uint32_t y = tape_value(s->t, v);
+    uint32_t y = new_value(s, v);
     s->t->values[y].memory = memory;
     tape_op(s->t, (TapeOp){ .kind = OP_ALL_REDUCE,
                             .name = "kv",
@@ -340,7 +347,7 @@ static void rewrite(Splitter *s, TapeOp op)
 static void start(Splitter *s, uint32_t ops_n)
 {
     Tape *t = s->t;
-    uint32_t most = t->values_n + 8 * ops_n + 8;
+    uint32_t most = s->most = t->values_n + 8 * ops_n + 8;
     s->values_n = t->values_n;
     s->now = mem_zero(t->values_n, sizeof *s->now);
     s->entered = mem_zero(most, sizeof *s->entered);
