@@ -52,8 +52,8 @@ void *mem_resize(void *p, size_t n, size_t size);
     do { \
         if ((n) == (cap)) { \
             (cap) = (cap) ? 2 * (cap) : 16; \
-            (array) = mem_resize((array), (cap) > (n) ? (size_t)(cap) : SIZE_MAX, \
-                                 sizeof *(array)); \
+            (array) = \
+                mem_resize((array), (cap) > (n) ? (size_t)(cap) : SIZE_MAX, sizeof *(array)); \
         } \
     } while (0)
 

@@ -1,7 +1,9 @@
 /* jobs.c - threads that take the next number until there is none. */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include "core/jobs.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -37,6 +39,8 @@ void jobs_run(JobsOne *one, void *user, uint32_t n, uint32_t threads)
 
 uint32_t jobs_processors(void)
 {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t mine;
+    long n = sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine)
+                                                           : sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (uint32_t)min_u64((uint64_t)n, UINT32_MAX) : 1;
 }

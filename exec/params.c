@@ -19,6 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/jobs.h"
+
 /* This rank's place in a group; { 1, 0 } where there is none. */
 typedef struct Seat {
     uint32_t n, i;
@@ -531,10 +533,9 @@ static void *fill(void *user)
 static uint64_t fill_threads(const Pieces *x)
 {
     uint64_t numbers = 0;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
     for (uint32_t i = 0; i < x->runs_n; i++)
         numbers += x->runs[i].n;
-    uint64_t most = processors > 1 ? min_u64((uint64_t)processors, FILL_THREADS_MAX) : 1;
+    uint64_t most = min_u64(jobs_processors(), FILL_THREADS_MAX);
     return max_u64(1, min_u64(most, numbers / FILL_BLOCK));
 }
 

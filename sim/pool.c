@@ -1,7 +1,7 @@
 /* pool.c - one lock, one condition: tasks are coarse, nobody contends. */
 #include "sim/pool.h"
 
-#include <unistd.h>
+#include "core/jobs.h"
 
 void pool_open(Pool *p, uint32_t threads)
 {
@@ -83,6 +83,6 @@ void pool_close(Pool *p)
 
 uint32_t pool_processors(void)
 {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > POOL_THREADS_MAX ? POOL_THREADS_MAX : (uint32_t)n;
+    uint32_t n = jobs_processors();
+    return n < POOL_THREADS_MAX ? n : POOL_THREADS_MAX;
 }
