@@ -146,7 +146,7 @@ static double entry_ns(const MeasuredCollective *e, uint64_t bytes, double *late
     return ns;
 }
 
-/* The first entry that fits a send: entries of few nodes, then of few ranks, stand first. */
+/* The entry that fits a send: of as many nodes, one or more; of those, of fewest ranks. */
 static const MeasuredCollective *send_entry(const Machine *m, uint32_t nodes)
 {
     const MeasuredCollective *best = NULL;

@@ -53,7 +53,7 @@ static Piece piece_of(const CudaComm *c, const CommCall *call, uint32_t k, ncclC
                     .stream = stream };
 }
 
-static Span shard(const Piece *p, uint32_t member)
+static BlockRange shard(const Piece *p, uint32_t member)
 {
     return ring_block(p->elements, member, p->call->members_n);
 }
@@ -62,13 +62,13 @@ static ncclResult_t all_gather(const Piece *p)
 {
     uint32_t n = p->call->members_n, self = p->call->self;
     uint8_t *whole = p->out ? p->out : p->in;
-    Span own = shard(p, self);
+    BlockRange own = shard(p, self);
     const uint8_t *mine = p->out ? p->in : p->in + own.first * p->size;
     if (p->elements % n == 0)
         return ncclAllGather(mine, whole, own.n, p->type, p->comm, p->stream);
     ncclResult_t result = ncclSuccess;
     for (uint32_t i = 0; i < n && result == ncclSuccess; i++) {
-        Span s = shard(p, i);
+        BlockRange s = shard(p, i);
         uint8_t *to = whole + s.first * p->size;
         if (s.n > 0)
             result = ncclBroadcast(i == self ? mine : to, to, s.n, p->type, (int)i, p->comm,
@@ -80,13 +80,13 @@ static ncclResult_t all_gather(const Piece *p)
 static ncclResult_t reduce_scatter(const Piece *p)
 {
     uint32_t n = p->call->members_n, self = p->call->self;
-    Span own = shard(p, self);
+    BlockRange own = shard(p, self);
     uint8_t *mine = p->out ? p->out : p->in + own.first * p->size;
     if (p->elements % n == 0)
         return ncclReduceScatter(p->in, mine, own.n, p->type, ncclSum, p->comm, p->stream);
     ncclResult_t result = ncclSuccess;
     for (uint32_t i = 0; i < n && result == ncclSuccess; i++) {
-        Span s = shard(p, i);
+        BlockRange s = shard(p, i);
         uint8_t *from = p->in + s.first * p->size;
         if (s.n > 0)
             result = ncclReduce(from, i == self ? mine : from, s.n, p->type, ncclSum, (int)i,

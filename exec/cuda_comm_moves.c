@@ -15,25 +15,25 @@ typedef struct Making {
 /* ---- places ---- */
 
 /* Elements [span.first, ...) of a member's piece k. */
-static Place in_place(const Making *m, uint32_t member, uint32_t k, Span span)
+static Place in_place(const Making *m, uint32_t member, uint32_t k, BlockRange span)
 {
     const Part *p = &m->calls[member]->in[k];
     return (Place){ member, p->offset + span.first * dtype_bytes(p->dtype) };
 }
 
-static Place out_place(const Making *m, uint32_t member, uint32_t k, Span span)
+static Place out_place(const Making *m, uint32_t member, uint32_t k, BlockRange span)
 {
     const Part *p = &m->calls[member]->out[k];
     return (Place){ member, p->offset + span.first * dtype_bytes(p->dtype) };
 }
 
 /* Where a member's whole piece k is, or is to be: `out` where that is given. */
-static Place whole_place(const Making *m, uint32_t member, uint32_t k, Span span)
+static Place whole_place(const Making *m, uint32_t member, uint32_t k, BlockRange span)
 {
     return (m->first->out_n > 0 ? out_place : in_place)(m, member, k, span);
 }
 
-static Span block_of(const Making *m, uint32_t k, uint32_t block)
+static BlockRange block_of(const Making *m, uint32_t k, uint32_t block)
 {
     bool out = m->first->kind == OP_ALL_GATHER && m->first->out_n > 0;
     return ring_block((out ? m->first->out : m->first->in)[k].elements, block, m->n);
@@ -41,8 +41,8 @@ static Span block_of(const Making *m, uint32_t k, uint32_t block)
 
 /* ---- adding ---- */
 
-static Move *add_move(const Making *m, uint32_t phase, MoveAction action, uint32_t k, Span span,
-                      Place to)
+static Move *add_move(const Making *m, uint32_t phase, MoveAction action, uint32_t k,
+                      BlockRange span, Place to)
 {
     Moves *x = m->x;
     if (span.n == 0)
@@ -68,7 +68,7 @@ static void add_from(const Making *m, Move *move, Place from)
     move->from_n++;
 }
 
-static void add_copy(const Making *m, uint32_t phase, uint32_t k, Span span, Place to,
+static void add_copy(const Making *m, uint32_t phase, uint32_t k, BlockRange span, Place to,
                      Place from)
 {
     if (to.member == from.member && to.offset == from.offset)
@@ -83,7 +83,8 @@ static MoveAction sum_action(const Making *m)
     return m->first->maximum ? MOVE_MAX : MOVE_SUM;
 }
 
-static void add_sum_of_all(const Making *m, uint32_t phase, uint32_t k, Span span, Place to)
+static void add_sum_of_all(const Making *m, uint32_t phase, uint32_t k, BlockRange span,
+                           Place to)
 {
     Move *move = add_move(m, phase, sum_action(m), k, span, to);
     for (uint32_t i = 0; move && i < m->n; i++)
@@ -94,7 +95,7 @@ static void add_sum_of_all(const Making *m, uint32_t phase, uint32_t k, Span spa
 
 static void direct_sums(const Making *m, uint32_t member, uint32_t k)
 {
-    Span own = block_of(m, k, member), begin = { 0, own.n };
+    BlockRange own = block_of(m, k, member), begin = { 0, own.n };
     bool out = m->first->kind == OP_REDUCE_SCATTER && m->first->out_n > 0;
     add_sum_of_all(m, 0, k, own,
                    out ? out_place(m, member, k, begin) : in_place(m, member, k, own));
@@ -104,10 +105,10 @@ static void direct_copies(const Making *m, uint32_t phase, uint32_t member, uint
 {
     for (uint32_t i = 0; i < m->n; i++) {
         uint32_t from = (member + i) % m->n; /* not all from the same one at once */
-        Span span = block_of(m, k, from);
+        BlockRange span = block_of(m, k, from);
         bool shards = m->first->out_n > 0; /* of which `in` holds only the own one */
         add_copy(m, phase, k, span, whole_place(m, member, k, span),
-                 in_place(m, from, k, shards ? (Span){ 0, span.n } : span));
+                 in_place(m, from, k, shards ? (BlockRange){ 0, span.n } : span));
     }
 }
 
@@ -116,14 +117,15 @@ static void all_to_all(const Making *m, uint32_t member, uint32_t k)
     uint64_t each = m->first->in[k].elements / m->n;
     for (uint32_t i = 0; i < m->n; i++) {
         uint32_t from = (member + i) % m->n;
-        add_copy(m, 0, k, (Span){ 0, each }, out_place(m, member, k, (Span){ from * each, 0 }),
-                 in_place(m, from, k, (Span){ member * each, 0 }));
+        add_copy(m, 0, k, (BlockRange){ 0, each },
+                 out_place(m, member, k, (BlockRange){ from * each, 0 }),
+                 in_place(m, from, k, (BlockRange){ member * each, 0 }));
     }
 }
 
 static void direct_phase(const Making *m, uint32_t phase, uint32_t member, uint32_t k)
 {
-    Span all = { 0, m->first->in[k].elements };
+    BlockRange all = { 0, m->first->in[k].elements };
     uint32_t root = m->first->peer;
     switch (m->first->kind) {
     case OP_ALL_GATHER:
@@ -153,7 +155,7 @@ static void ring_phase(const Making *m, uint32_t phase, uint32_t step, uint32_t 
                        uint32_t k)
 {
     uint32_t left = ring_left(member, m->n);
-    Span span = block_of(m, k, ring_recv_block(member, step, m->n));
+    BlockRange span = block_of(m, k, ring_recv_block(member, step, m->n));
     Place to = whole_place(m, member, k, span), from = whole_place(m, left, k, span);
     if (!ring_step_reduces(step, m->n)) {
         add_copy(m, phase, k, span, to, from);
@@ -169,9 +171,9 @@ static void ring_phase(const Making *m, uint32_t phase, uint32_t step, uint32_t 
 /* Its own block, which others will take from there. */
 static void ring_place_own(const Making *m, uint32_t member, uint32_t k)
 {
-    Span span = block_of(m, k, member);
+    BlockRange span = block_of(m, k, member);
     add_copy(m, 0, k, span, whole_place(m, member, k, span),
-             in_place(m, member, k, (Span){ 0, span.n }));
+             in_place(m, member, k, (BlockRange){ 0, span.n }));
 }
 
 static void ring_moves(const Making *m)
@@ -290,8 +292,8 @@ bool moves_send(Moves *x, const CommCall *send, const CommCall *recv, Err *err)
         uint64_t from_bytes = from->elements * dtype_bytes(from->dtype);
         uint64_t to_bytes = to->elements * dtype_bytes(to->dtype);
         uint64_t n = min_u64(from_bytes - from_at, to_bytes - to_at);
-        Move *move =
-            add_move(&m, 0, MOVE_COPY, i, (Span){ 0, n }, (Place){ 1, to->offset + to_at });
+        Move *move = add_move(&m, 0, MOVE_COPY, i, (BlockRange){ 0, n },
+                              (Place){ 1, to->offset + to_at });
         if (move) {
             move->dtype = DTYPE_FP8; /* of a byte: pieces may be cut anywhere */
             add_from(&m, move, (Place){ 0, from->offset + from_at });

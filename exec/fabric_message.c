@@ -43,7 +43,7 @@ bool walk_next(Walk *w, Run *run)
     while (w->k < w->t->c->in_n && w->before < w->end) {
         uint32_t k = w->k++;
         const Part *p = talk_whole(w->t, k);
-        Span s = ring_block(p->elements, w->member, w->t->n);
+        BlockRange s = ring_block(p->elements, w->member, w->t->n);
         uint64_t from = max_u64(w->first, w->before) - w->before;
         uint64_t to = min_u64(w->end - w->before, s.n);
         w->before += s.n;

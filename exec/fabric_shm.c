@@ -208,7 +208,7 @@ static void sum_shard(Meet *m, uint32_t k, uint32_t to_n)
 {
     const CommCall *c = m->c;
     const Part *own = &c->in[k];
-    Span s = ring_block(own->elements, c->self, m->n);
+    BlockRange s = ring_block(own->elements, c->self, m->n);
     uint64_t first = s.first * dtype_bytes(own->dtype);
     for (uint32_t i = 0; i < m->n; i++)
         m->from[i] = part_at(m->arenas[i], part_in(m, i, k)) + first;
@@ -218,7 +218,7 @@ static void sum_shard(Meet *m, uint32_t k, uint32_t to_n)
 static void do_all_reduce(Meet *m, uint32_t k)
 {
     const Part *own = &m->c->in[k];
-    Span s = ring_block(own->elements, m->c->self, m->n);
+    BlockRange s = ring_block(own->elements, m->c->self, m->n);
     for (uint32_t i = 0; i < m->n; i++)
         m->to[i] = part_at(m->arenas[i], part_in(m, i, k)) + s.first * dtype_bytes(own->dtype);
     sum_shard(m, k, m->n);
@@ -228,7 +228,7 @@ static void do_reduce(Meet *m, uint32_t k)
 {
     uint32_t root = m->c->peer;
     const Part *own = &m->c->in[k];
-    Span s = ring_block(own->elements, m->c->self, m->n);
+    BlockRange s = ring_block(own->elements, m->c->self, m->n);
     m->to[0] =
         part_at(m->arenas[root], part_in(m, root, k)) + s.first * dtype_bytes(own->dtype);
     sum_shard(m, k, 1);
@@ -238,7 +238,7 @@ static void do_reduce_scatter(Meet *m, uint32_t k)
 {
     const CommCall *c = m->c;
     const Part *own = &c->in[k];
-    Span s = ring_block(own->elements, c->self, m->n);
+    BlockRange s = ring_block(own->elements, c->self, m->n);
     m->to[0] = c->out_n ? part_at(m->f->arena, &c->out[k])
                         : part_at(m->f->arena, own) + s.first * dtype_bytes(own->dtype);
     sum_shard(m, k, 1);
@@ -251,7 +251,7 @@ static void do_all_gather(Meet *m, uint32_t k)
     uint64_t size = dtype_bytes(whole->dtype);
     for (uint32_t step = 0; step < m->n; step++) {
         uint32_t i = (c->self + step) % m->n; /* not all at the same member at once */
-        Span s = ring_block(whole->elements, i, m->n);
+        BlockRange s = ring_block(whole->elements, i, m->n);
         const uint8_t *from = part_at(m->arenas[i], part_in(m, i, k));
         if (!c->out_n)
             from += s.first * size;

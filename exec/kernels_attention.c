@@ -37,14 +37,14 @@ typedef struct Shape {
 } Shape;
 
 /* Keys [begin, end) that queries [first, first + n) see between them. */
-typedef struct Span {
+typedef struct KeySpan {
     uint64_t begin, end;
-} Span;
+} KeySpan;
 
-static Span seen(const Shape *s, uint64_t query)
+static KeySpan seen(const Shape *s, uint64_t query)
 {
     uint64_t at = s->position + query;
-    Span span = { 0, s->keys };
+    KeySpan span = { 0, s->keys };
     if (s->window && at + 1 > s->window)
         span.begin = min_u64(at + 1 - s->window, s->keys);
     if (s->causal)
@@ -54,9 +54,9 @@ static Span seen(const Shape *s, uint64_t query)
     return span;
 }
 
-static Span seen_by_block(const Shape *s, uint64_t first, uint64_t n)
+static KeySpan seen_by_block(const Shape *s, uint64_t first, uint64_t n)
 {
-    return (Span){ seen(s, first).begin, seen(s, first + n - 1).end };
+    return (KeySpan){ seen(s, first).begin, seen(s, first + n - 1).end };
 }
 
 /* ---- matmuls with keys, which lie in chunks ---- */
@@ -82,7 +82,7 @@ typedef struct Head {
     const Shape *s;
     uint64_t sample, head;
     uint64_t row, n; /* queries [row, row + n) */
-    Span span;       /* of keys */
+    KeySpan span;    /* of keys */
 } Head;
 
 /* out[n, keys] = alpha a b^T; a: by query, b: by key */
@@ -134,7 +134,7 @@ static void clear_keys(const Shape *s, Side out)
 /* ---- softmax of a row ---- */
 
 /* In place on x[begin, end), zeros elsewhere below n; returns log sum exp. */
-static float softmax_row(float *x, Span span, uint64_t n)
+static float softmax_row(float *x, KeySpan span, uint64_t n)
 {
     float top = -INFINITY;
     double sum = 0;
@@ -227,7 +227,7 @@ static void fused_forward(const Fused *f, const Head *h)
 }
 
 /* P of a row from its scores. */
-static void probabilities(float *x, Span span, Span all, float lse)
+static void probabilities(float *x, KeySpan span, KeySpan all, float lse)
 {
     for (uint64_t k = all.begin; k < all.end; k++)
         x[k] = k >= span.begin && k < span.end ? expf(x[k] - lse) : 0;

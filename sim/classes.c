@@ -546,8 +546,7 @@ static void make_resources(Fold *f)
             uint32_t lead = c->class_of[first[id[i]] - 1];
             if (of_class[lead] == 0) {
                 c->resources[c->resources_n] =
-                    (Resource){ (ResourceKind)k, capacity(f, &f->place[i], (ResourceKind)k),
-                                own };
+                    (Resource){ (ResourceKind)k, capacity(f, &f->place[i], (ResourceKind)k) };
                 of_class[lead] = ++c->resources_n;
             }
             c->ranks[own].resource[k] = of_class[lead] - 1;
@@ -558,7 +557,7 @@ static void make_resources(Fold *f)
     }
     for (uint32_t k = 0; k < f->m->slow_links_n; k++)
         c->resources[c->resources_n++] =
-            (Resource){ RES_LINK, f->m->slow_links[k].bytes_per_ns, 0 };
+            (Resource){ RES_LINK, f->m->slow_links[k].bytes_per_ns };
 }
 
 /* ---- group classes ---- */
@@ -686,8 +685,7 @@ static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t 
     Classes *c = f->c;
     const Shape *shape = f->shape + (size_t)spec * f->n;
     GroupClass *gc = &c->groups[c->groups_n];
-    *gc = (GroupClass){ .spec = spec,
-                        .base = f->rank[member[0]],
+    *gc = (GroupClass){ .base = f->rank[member[0]],
                         .size = shape[member[0]].size,
                         .nodes_n = shape[member[0]].nodes_n,
                         .sent_once = f->g->groups[spec].sent_once,
@@ -731,7 +729,6 @@ static void make_groups(Fold *f)
     for (uint32_t r = 0; r < c->ranks_n; r++)
         for (uint32_t s = 0; s < g->groups_n; s++)
             c->ranks[r].group[s] = NONE_U32;
-    uint32_t copies = c->replica_extent / c->replica_kept;
     for (uint32_t s = 0; s < g->groups_n; s++) {
         ArenaMark mark = arena_mark(&f->scratch);
         MemberList l = list_members(f, s);
@@ -742,9 +739,6 @@ static void make_groups(Fold *f)
             uint32_t own = c->class_of[l.member[begin]];
             if (c->ranks[own].group[s] == NONE_U32)
                 make_group(f, s, l.member + begin, end - begin);
-            uint32_t kept_share =
-                f->shape[(size_t)s * f->n + l.member[begin]].size / (end - begin);
-            c->groups[c->ranks[own].group[s]].groups_n += copies / kept_share;
         }
         arena_reset(&f->scratch, mark);
     }

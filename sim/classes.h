@@ -47,7 +47,6 @@ typedef enum ResourceKind {
 typedef struct Resource {
     ResourceKind kind;
     double bytes_per_ns; /* link rate; what flows do not reach of it is in their coefficients */
-    uint32_t owner;      /* rank class that touches it (ports: the only one) */
 } Resource;
 
 /* A flow's demand on a link: what it takes of the link's rate per byte of the flow, that is
@@ -70,8 +69,7 @@ typedef struct RankClass {
 } RankClass;
 
 typedef struct GroupClass {
-    uint32_t spec, base; /* base: lowest member of the representative */
-    uint32_t groups_n;   /* how many groups it stands for */
+    uint32_t base; /* lowest member of the representative */
     uint32_t size, nodes_n;
     double sent_once; /* of its GroupSpec */
     uint32_t members_n;

@@ -15,6 +15,7 @@
 #include "sim/cmd.h"
 #include "sim/scenario.h"
 #include "sim/software.h"
+#include "sim/texts.h"
 #include "traces/formats.h"
 
 enum { NUMBERS_MAX = 4 };
@@ -76,18 +77,6 @@ static void add_files(Rows *rows, const char *folder, FillRow *fill)
     }
 }
 
-/* 8030261248 -> "8.03B" */
-static const char *short_count(Arena *arena, double x)
-{
-    static const char *const units[] = { "", "k", "M", "B", "T" };
-    size_t u = 0;
-    while (x >= 999.5 && u + 1 < ARRAY_N(units)) {
-        x /= 1000;
-        u++;
-    }
-    return arena_printf(arena, "%.3g%s", x, units[u]);
-}
-
 static const char *model_shape(Arena *arena, const Model *m)
 {
     if (m->kind == MODEL_MLP)
@@ -109,13 +98,11 @@ static bool fill_model(Row *row, Arena *arena, JsonNode node, Err *err)
     double all = (double)model_params(&m), active = (double)model_active_params(&m);
     add_number(row, "parameters", all);
     add_number(row, "active_parameters", active);
-    const char *count = short_count(arena, all);
-    if (active < all)
-        count =
-            arena_printf(arena, "%s parameters, %s active", count, short_count(arena, active));
-    else
-        count = arena_printf(arena, "%s parameters", count);
-    row->about = arena_printf(arena, "%s, %s", count, model_shape(arena, &m));
+    char whole[TEXT_CAP], part[TEXT_CAP];
+    row->about = arena_printf(arena, "%s parameters%s%s, %s", text_count(whole, all),
+                              active < all ? ", " : "",
+                              active < all ? strcat(text_count(part, active), " active") : "",
+                              model_shape(arena, &m));
     return true;
 }
 

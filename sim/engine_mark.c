@@ -107,7 +107,7 @@ static void put_compute(const Steady *s, Mark *m, const Runner *r)
     }
 }
 
-/* A host that has launched everything is looked at by itself (steady.c). */
+/* A host that has launched everything is looked at by itself (engine_steady.c). */
 static void put_host(Mark *m, const Sim *sim, const Runner *r)
 {
     uint32_t first = r->lane[LANE_COMPUTE].instance;

@@ -135,7 +135,7 @@ typedef enum Wait { WAIT_NONE, WAIT_HOST, WAIT_GATE, WAIT_LANE, WAIT_PEER, WAIT_
 
 typedef struct LaneState {
     uint32_t instance, at; /* next op: the at-th of its segment on this lane */
-    uint32_t place;        /* of Runner.on_lane, of this instance or before */
+    uint32_t place;        /* of Program.on_lane, of this instance or before */
     uint32_t done;         /* ops finished */
     bool busy;
     Wait wait;
@@ -318,7 +318,7 @@ typedef struct Sim {
     uint64_t look;         /* which flows are connected has been looked at so often */
     uint64_t *link_looked; /* by resource: the last look that came to it */
     MaxminSpace space;
-    Demand *demands; /* working space of flow_share */
+    Demand *demands; /* working space of share (engine_flow.c) */
     double *rates;
     uint32_t *component;
     uint32_t component_cap;

@@ -44,34 +44,42 @@ double plan_score(const Plan *p, const PlanCandidate *c)
     }
 }
 
-static const Plan *sorting; /* qsort has no context; plan_run sorts on one thread */
+typedef struct Ranked {
+    double score, step_s, need; /* equal scores: the faster, then who needs less */
+    uint32_t candidate;
+} Ranked;
 
-static int compare_scores(const void *a, const void *b)
+static int compare_times(const Ranked *x, const Ranked *y)
 {
-    const uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
-    const PlanCandidate *x = &sorting->candidates[i], *y = &sorting->candidates[k];
-    const double by[][2] = { { plan_score(sorting, x), plan_score(sorting, y) },
-                             { x->step_s, y->step_s },
-                             { (double)x->need_bytes, (double)y->need_bytes },
-                             { i, k } };
-    for (size_t n = 0; n < ARRAY_N(by); n++)
-        if (by[n][0] < by[n][1] || by[n][0] > by[n][1])
-            return by[n][0] < by[n][1] ? -1 : 1;
-    return 0;
+    if (x->score < y->score || x->score > y->score)
+        return x->score < y->score ? -1 : 1;
+    return (x->step_s > y->step_s) - (x->step_s < y->step_s);
+}
+
+static int compare_ranked(const void *a, const void *b)
+{
+    const Ranked *x = a, *y = b;
+    int by_time = compare_times(x, y);
+    if (by_time != 0 || x->need < y->need || x->need > y->need)
+        return by_time != 0 ? by_time : x->need < y->need ? -1 : 1;
+    return (x->candidate > y->candidate) - (x->candidate < y->candidate);
 }
 
 static void sort_feasible(Plan *p)
 {
+    Ranked *ranked = mem_zero((size_t)p->n + 1, sizeof *ranked);
     p->order_n = 0;
-    p->order = PUSH_ARRAY(&p->arena, uint32_t, p->n);
     for (uint32_t i = 0; i < p->n; i++) {
         const PlanCandidate *c = &p->candidates[i];
         if (c->fate == PLAN_SIMULATED && plan_is_in_time(p, c) && plan_is_in_budget(p, c))
-            p->order[p->order_n++] = i;
+            ranked[p->order_n++] =
+                (Ranked){ plan_score(p, c), c->step_s, (double)c->need_bytes, i };
     }
-    sorting = p;
-    qsort(p->order, p->order_n, sizeof *p->order, compare_scores);
-    sorting = NULL;
+    qsort(ranked, p->order_n, sizeof *ranked, compare_ranked);
+    p->order = PUSH_ARRAY(&p->arena, uint32_t, p->order_n + 1);
+    for (uint32_t i = 0; i < p->order_n; i++)
+        p->order[i] = ranked[i].candidate;
+    free(ranked);
 }
 
 /* Bases are ascending, so the fastest of each, if faster than all before, are the front. */
@@ -122,42 +130,36 @@ static bool expand_best(Plan *p, Err *err)
     return !err->set;
 }
 
-static int compare_expanded(const void *a, const void *b)
+/* As it is kernel by kernel. */
+static Ranked rank_expanded(const Plan *p, uint32_t candidate)
 {
-    const PlanCandidate *x = &sorting->candidates[*(const uint32_t *)a];
-    const PlanCandidate *y = &sorting->candidates[*(const uint32_t *)b];
-    PlanCandidate as[2] = { *x, *y };
-    as[0].step_s = x->expanded_s;
-    as[1].step_s = y->expanded_s;
-    double by[2] = { plan_score(sorting, &as[0]), plan_score(sorting, &as[1]) };
-    if (by[0] < by[1] || by[0] > by[1])
-        return by[0] < by[1] ? -1 : 1;
-    return x->expanded_s < y->expanded_s ? -1 : x->expanded_s > y->expanded_s;
+    PlanCandidate c = p->candidates[candidate];
+    c.step_s = c.expanded_s;
+    return (Ranked){ plan_score(p, &c), c.step_s, 0, candidate };
 }
 
 /* Were they in the same order, kernel by kernel?  Notes the sentence that says so. */
 static void note_order(Plan *p, const uint32_t *before, uint32_t n)
 {
-    uint32_t order[PLAN_TOP], i = 0;
-    char was[TEXT_CAP], is[TEXT_CAP];
+    Ranked was[PLAN_TOP], now[PLAN_TOP];
+    char was_text[TEXT_CAP], now_text[TEXT_CAP];
+    uint32_t i = 0;
     if (p->order_note && !p->order_kept)
         return;
-    memcpy(order, before, n * sizeof *order);
-    sorting = p;
-    qsort(order, n, sizeof *order, compare_expanded);
-    while (i < n && compare_expanded(&order[i], &before[i]) == 0)
+    for (uint32_t k = 0; k < n; k++)
+        was[k] = now[k] = rank_expanded(p, before[k]);
+    qsort(now, n, sizeof *now, compare_ranked);
+    while (i < n && compare_times(&now[i], &was[i]) == 0)
         i++;
-    sorting = NULL;
     p->order_kept = i == n;
     p->order_note = "simulated kernel by kernel the best keep their order";
     if (p->order_kept)
         return;
-    text_seconds(was, p->candidates[before[i]].expanded_s);
-    text_seconds(is, p->candidates[order[i]].expanded_s);
     p->order_note = arena_printf(&p->arena,
                                  "simulated kernel by kernel the order changed: what was in "
                                  "place %" PRIu32 " takes %.40s, who belongs there %.40s",
-                                 i + 1, was, is);
+                                 i + 1, text_seconds(was_text, was[i].step_s),
+                                 text_seconds(now_text, now[i].step_s));
 }
 
 /* From here on their times are those of all micro-batches.  The best may turn out not to fit,

@@ -5,11 +5,11 @@
  *       | planner_space.c: the reader's checks decide what is a candidate at all
  *       v
  *     families that differ in recompute only: none, selective, full
- *       | planner.c, a family on one thread: what does not fit is left out, first by a
+ *       | planner_search.c, a family on one thread: what does not fit is left out, first by a
  *       | closed form (a lower bound), then by the memory of its graph; the first that fits
  *       v is kept, since recomputing more at the same split only costs time
  *     candidates with the least time that a step can take (sim_bound)
- *       | planner.c: simulated from the lowest bound on, some at a time, until all that are
+ *       | planner_search.c: simulated from the lowest bound on, some at a time, until all that are
  *       v left would be behind the ten best of their GPU count even at their bound; whose work
  *       | alone says so (planner_work.c), of them no graph is built
  *     candidates --sorted by the objective--> the ten best once more, kernel by kernel
@@ -188,7 +188,5 @@ void plan_simulate(const Plan *p, PlanCandidate *c);
 
 void plan_text(const Plan *p, bool pareto, FILE *out);
 void plan_json(const Plan *p, JsonOut *j);
-
-extern const char *const plan_recompute_names[RECOMPUTE_LAYERS]; /* "none", ... */
 
 #endif

@@ -36,7 +36,7 @@ static void write_keys(const Plan *p, const PlanCandidate *c, JsonOut *j)
     json_put_uint(j, "micro_batch", c->micro_batch);
     json_put_uint(j, "seq_len", base->training.seq_len);
     json_put_text(j, "precision", dtype_names[base->training.precision]);
-    json_put_text(j, "recompute", plan_recompute_names[c->recompute]);
+    json_put_text(j, "recompute", recompute_names[c->recompute]);
     json_out_close(j, '}');
     json_put_open(j, "parallel", '{');
     json_put_text(j, "strategy", strategy_names[c->strategy]);

@@ -29,8 +29,6 @@
 
 enum { CP_TOKENS_MIN = 1024, MICRO_BATCH_TRIED_MAX = 512, VIRTUAL_TRIED_MAX = 16 };
 
-const char *const plan_recompute_names[RECOMPUTE_LAYERS] = { "none", "selective", "full" };
-
 /* ---- bases ---- */
 
 static JsonNode member_of(const Scenario *s, const char *object, const char *key)
@@ -173,7 +171,7 @@ uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
                   { "parallel.schedule", schedule_names[c->schedule] },
                   { "parallel.stage_layers", "null" },
                   { "parallel.sequence_parallel", c->sequence_parallel ? "true" : "false" },
-                  { "training.recompute", plan_recompute_names[c->recompute] } };
+                  { "training.recompute", recompute_names[c->recompute] } };
     for (size_t i = 0; i < ARRAY_N(words); i++)
         snprintf(settings[n++], PLAN_SETTING_CAP, "%s=%s", words[i].key, words[i].value);
     if (c->strategy == STRATEGY_HSDP)
@@ -219,7 +217,7 @@ static void add_family(Plan *p, PlanCandidate *c)
         return;
     for (int r = 0; r < RECOMPUTE_LAYERS; r++) {
         c->recompute = (Recompute)r;
-        if (!plan_has(p, "training.recompute", plan_recompute_names[r]))
+        if (!plan_has(p, "training.recompute", recompute_names[r]))
             continue;
         GROW(p->candidates, p->n, p->cap);
         p->candidates[p->n++] = *c;

@@ -47,8 +47,8 @@ char *plan_label(char *label, const PlanCandidate *c)
             any = true;
         }
     snprintf(label + at, TEXT_CAP - at, "%s, micro-batch %" PRIu32 ", recompute %s%s",
-             c->sequence_parallel ? " sp" : "", c->micro_batch,
-             plan_recompute_names[c->recompute], schedule_text(schedule, sizeof schedule, c));
+             c->sequence_parallel ? " sp" : "", c->micro_batch, recompute_names[c->recompute],
+             schedule_text(schedule, sizeof schedule, c));
     return label;
 }
 

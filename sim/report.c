@@ -225,9 +225,8 @@ static ReportRank rank_of(const Fill *f, const RankStat *stat)
 
 static const char *recompute_text(Report *r, const Training *t)
 {
-    static const char *const words[RECOMPUTE_LAYERS] = { "none", "selective", "full" };
     if (t->recompute != RECOMPUTE_LAYERS)
-        return words[t->recompute];
+        return recompute_names[t->recompute];
     return arena_printf(&r->arena, "%" PRIu32 " layers", t->recompute_layers);
 }
 

@@ -51,7 +51,7 @@ typedef enum Recompute {
     RECOMPUTE_NONE,
     RECOMPUTE_SELECTIVE,
     RECOMPUTE_FULL,
-    RECOMPUTE_LAYERS
+    RECOMPUTE_LAYERS /* {"layers": N} */
 } Recompute;
 typedef enum Prefetch { PREFETCH_NONE, PREFETCH_BACKWARD, PREFETCH_BOTH } Prefetch;
 typedef enum Attention { ATTENTION_FLASH, ATTENTION_MATH } Attention;
@@ -59,6 +59,7 @@ typedef enum Dim { DIM_TP, DIM_CP, DIM_EP, DIM_DP, DIM_PP, DIM_N } Dim;
 
 extern const char *const strategy_names[STRATEGY_N];
 extern const char *const schedule_names[SCHEDULE_N];
+extern const char *const recompute_names[RECOMPUTE_LAYERS]; /* "none", "selective", "full" */
 
 /* Does it do weight gradients apart from the rest of backward? */
 static inline bool schedule_splits(Schedule schedule)

@@ -123,9 +123,10 @@ static bool read_optimizer(JsonObj *o, Training *t)
 
 /* ---- the rest ---- */
 
+const char *const recompute_names[RECOMPUTE_LAYERS] = { "none", "selective", "full" };
+
 static bool read_recompute(JsonObj *o, Training *t)
 {
-    static const char *const words[] = { "none", "selective", "full" };
     JsonNode node = json_get(o, "recompute");
     if (o->ok && json_type(node) == JSON_OBJECT) {
         JsonObj layers = json_begin(node, o->err);
@@ -135,13 +136,14 @@ static bool read_recompute(JsonObj *o, Training *t)
     }
     const char *text = json_text(node);
     bool known = !text;
-    for (size_t i = 0; i < ARRAY_N(words); i++)
-        known = known || strcmp(text, words[i]) == 0;
+    for (size_t i = 0; i < ARRAY_N(recompute_names); i++)
+        known = known || strcmp(text, recompute_names[i]) == 0;
     if (o->ok && !known)
         return json_fail(
             node, o->err,
             "unknown word '%.100s', allowed: none, selective, full, {\"layers\": N}", text);
-    t->recompute = (Recompute)json_word(o, "recompute", words, ARRAY_N(words), RECOMPUTE_NONE);
+    t->recompute = (Recompute)json_word(o, "recompute", recompute_names,
+                                        ARRAY_N(recompute_names), RECOMPUTE_NONE);
     return o->ok;
 }
 

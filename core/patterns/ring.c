@@ -41,10 +41,10 @@ bool ring_step_reduces(uint32_t step, uint32_t n)
     return step < ring_half_steps(n);
 }
 
-Span ring_block(uint64_t elements, uint32_t b, uint32_t n)
+BlockRange ring_block(uint64_t elements, uint32_t b, uint32_t n)
 {
     ASSERT(b < n);
     uint64_t each = div_up_u64(elements, n);
     uint64_t first = min_u64((uint64_t)b * each, elements);
-    return (Span){ .first = first, .n = min_u64(each, elements - first) };
+    return (BlockRange){ .first = first, .n = min_u64(each, elements - first) };
 }

@@ -16,7 +16,7 @@
  * member i holds the sum of block i, where a reduce-scatter leaves it and where an
  * all-gather starts.  So block b is summed in the order b+1, b+2 ... b.
  *
- * The simulator prices these steps and the executor performs them.
+ * The executor performs these steps; the simulator prices as many (sim/network.c).
  */
 #ifndef LOCKSTEP_CORE_PATTERNS_RING_H
 #define LOCKSTEP_CORE_PATTERNS_RING_H
@@ -24,9 +24,9 @@
 #include "core/base.h"
 
 /* Elements [first, first + n) of something. */
-typedef struct Span {
+typedef struct BlockRange {
     uint64_t first, n;
-} Span;
+} BlockRange;
 
 uint32_t ring_right(uint32_t member, uint32_t n);
 uint32_t ring_left(uint32_t member, uint32_t n);
@@ -44,6 +44,6 @@ bool ring_step_reduces(uint32_t step, uint32_t n);
  * Block b of n: elements [b, b + 1) x ceil(elements / n), the last ones cut off; 0 are
  * possible.  The same cut serves as the shards of data parallelism.
  */
-Span ring_block(uint64_t elements, uint32_t b, uint32_t n);
+BlockRange ring_block(uint64_t elements, uint32_t b, uint32_t n);
 
 #endif

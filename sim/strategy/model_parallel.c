@@ -13,7 +13,7 @@
  * scenario_check.c insists on; what is left is the optimizer.
  *
  * ONE HOST.  In the tutorial one process drives all GPUs.  Here every GPU has a
- * host thread of its own, as the engine has no shared one yet: launches of
+ * host thread of its own, as every stage of a pipeline has: launches of
  * one GPU come a little sooner than they would after those of another, which
  * shows only where a step is bound by launches, and optimizers run side by side,
  * as they do there, being launched without waiting.

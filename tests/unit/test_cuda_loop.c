@@ -260,7 +260,7 @@ static void mark_defined(Twin *t, uint32_t rank, const Drawn *x)
     for (uint32_t k = 0; k < c->in_n; k++) {
         const Part *p = c->out_n ? &c->out[k] : &c->in[k];
         uint64_t size = dtype_bytes(p->dtype);
-        Span span = { 0, p->elements };
+        BlockRange span = { 0, p->elements };
         if (c->kind == OP_REDUCE_SCATTER && !c->out_n)
             span = ring_block(p->elements, c->self, c->members_n);
         if (c->kind == OP_REDUCE && c->self != c->peer)

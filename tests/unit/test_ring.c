@@ -84,7 +84,7 @@ static void blocks_cover_everything_once(void)
         for (uint32_t n = 1; n <= MEMBERS_MAX; n++) {
             uint64_t next = 0;
             for (uint32_t b = 0; b < n; b++) {
-                Span s = ring_block(elements, b, n);
+                BlockRange s = ring_block(elements, b, n);
                 CHECK_U64(next, s.first);
                 CHECK(s.n <= ring_block(elements, 0, n).n);
                 next = s.first + s.n;
