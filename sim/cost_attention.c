@@ -19,6 +19,8 @@
  * Measured rows of the file correct the model as they do for matmuls, all rows within
  * two doublings counting by 1 / distance^4.
  *
+ * In f32 there are no matrix units to feed: the same blocks run at the efficiency of products.
+ *
  * What a GPU's file holds is the newest kernel for it.  Older ones take longer:
  *
  *     FlashAttention-2 from Hopper on   1.6    16k keys, head_dim 128: 0.38 forward and 0.33
@@ -56,10 +58,18 @@ static double shape_efficiency(const AttentionShape *a, bool backward)
     return fmin(wide, 1) * keys / (keys + (backward ? SHORT_BACKWARD : SHORT_FORWARD));
 }
 
+/* No matrix units, which wait for what surrounds products. */
+static bool is_plain(DType dtype)
+{
+    return dtype == DTYPE_F32;
+}
+
 static double waves_ns(const Gpu *gpu, const AttentionShape *a, bool backward, DType dtype,
                        double flops, double sms)
 {
-    double efficiency = backward ? gpu->attention_bwd_efficiency : gpu->attention_efficiency;
+    double efficiency = is_plain(dtype) ? gpu->matmul_efficiency[dtype]
+                        : backward      ? gpu->attention_bwd_efficiency
+                                        : gpu->attention_efficiency;
     double peak = gpu_peak_flops_per_ns(gpu, dtype);
     if (!gpu->quantise)
         return flops / (peak * efficiency);
@@ -67,7 +77,8 @@ static double waves_ns(const Gpu *gpu, const AttentionShape *a, bool backward, D
         (double)a->batch * (double)a->heads * (double)div_up_u64(a->seq_q, BLOCK_QUERIES);
     double x = blocks / sms;
     double waves = a->causal ? fmax(x + TAIL, 2) : fmax(x + 0.5 * (ceil(x) - x), 1);
-    double sm_flops_per_ns = peak * efficiency * shape_efficiency(a, backward) / gpu->sms;
+    double shaped = is_plain(dtype) ? 1 : shape_efficiency(a, backward);
+    double sm_flops_per_ns = peak * efficiency * shaped / gpu->sms;
     return gpu->matmul_fill_ns + flops / (sm_flops_per_ns * sms) * waves / x;
 }
 
@@ -144,7 +155,7 @@ double attention_ns(const Gpu *gpu, const Op *op, double sms, double bandwidth)
     const AttentionShape *a = &op->u.attention;
     bool backward = op_is_backward(op);
     double compute = model_ns(gpu, a, backward, op->dtype, op->flops, sms);
-    if (gpu->attention_n > 0)
+    if (gpu->attention_n > 0 && !is_plain(op->dtype))
         compute *= correction(gpu, a, backward);
     double moved =
         (double)(op->read_bytes + op->write_bytes) / (bandwidth * gpu->memory_efficiency);

@@ -215,6 +215,7 @@ void report_json(const Report *r, JsonOut *j)
     json_put_bool(j, "fits", r->fits);
     json_put_number(j, "cost_usd_per_step", r->cost_usd_per_step);
     write_critical_path(j, r);
+    json_put_uint(j, "collectives_rank", r->ranks[r->comm_rank].rank);
     write_collectives(j, &r->ranks[r->comm_rank]);
     write_bounds(j, &r->bounds);
     json_put_open(j, "ranks", '[');

@@ -475,19 +475,46 @@ static void causal_attention_takes_no_longer_than_full(void)
     }
 }
 
-/* tf32 is of the products inside as well; the f32 of CUDA cores is no newer on Hopper. */
-static void attention_in_tf32_is_as_fast_as_its_products(void)
+/* tf32 is of the products inside as well, and takes as much longer than bf16 as its peak is lower;
+ * the f32 of CUDA cores takes what its products take, and is no newer on Hopper. */
+static void attention_is_as_fast_as_its_products(void)
 {
     Arena arena = { 0 };
     const Gpu *g = load(&arena, "h100-80gb");
-    Op f32 = attention_op(4, 32, 4096, 128, true, false), tf32 = f32;
+    Op f32 = attention_op(4, 32, 4096, 128, true, false), tf32 = f32, bf16 = f32;
     f32.dtype = DTYPE_F32;
     tf32.dtype = DTYPE_TF32;
-    double ratio = gpu_peak_flops_per_ns(g, DTYPE_TF32) / gpu_peak_flops_per_ns(g, DTYPE_F32);
-    CHECK_NEAR((double)op_cost(g, &f32, NULL).alone_ns,
-               ratio * (double)op_cost(g, &tf32, NULL).alone_ns, 0.05);
+    bf16.dtype = DTYPE_BF16;
+    double ratio = gpu_peak_flops_per_ns(g, DTYPE_BF16) / gpu_peak_flops_per_ns(g, DTYPE_TF32);
+    CHECK_NEAR((double)op_cost(g, &tf32, NULL).alone_ns,
+               ratio * (double)op_cost(g, &bf16, NULL).alone_ns, 0.05);
+    double products =
+        f32.flops / (gpu_peak_flops_per_ns(g, DTYPE_F32) * g->matmul_efficiency[DTYPE_F32]);
+    CHECK_NEAR(products, (double)op_cost(g, &f32, NULL).alone_ns, 0.05);
     CHECK_NEAR(1, attention_age(g, &f32, ATTENTION_FLASH2), 0);
     arena_free(&arena);
+}
+
+/* In f32 as elsewhere: what is fused is not slower than its parts, one after another. */
+static void fused_attention_is_no_slower_than_its_parts(void)
+{
+    static const DType dtypes[] = { DTYPE_F32, DTYPE_TF32, DTYPE_BF16 };
+    static const char *const names[] = { "a100-80gb", "h100-80gb", "gb200-186gb" };
+    for (size_t i = 0; i < ARRAY_N(names); i++) {
+        Arena arena = { 0 };
+        const Gpu *g = load(&arena, names[i]);
+        for (size_t d = 0; d < ARRAY_N(dtypes); d++)
+            for (uint64_t seq = 512; seq <= 16384; seq *= 2) {
+                Op fused = attention_op(4, 16, seq, 128, true, false);
+                fused.dtype = dtypes[d];
+                Op scores = matmul_op(seq, seq, 128, dtypes[d]);
+                scores.u.matmul.batch = 4 * 16;
+                scores.flops *= 4 * 16;
+                CHECK(op_cost(g, &fused, NULL).alone_ns <=
+                      2 * op_cost(g, &scores, NULL).alone_ns);
+            }
+        arena_free(&arena);
+    }
 }
 
 static void longer_and_wider_attention_is_more_efficient(void)
@@ -624,7 +651,8 @@ int main(void)
     RUN(measured_attention_is_predicted);
     RUN(published_attention_on_h100_is_predicted);
     RUN(causal_attention_takes_no_longer_than_full);
-    RUN(attention_in_tf32_is_as_fast_as_its_products);
+    RUN(attention_is_as_fast_as_its_products);
+    RUN(fused_attention_is_no_slower_than_its_parts);
     RUN(longer_and_wider_attention_is_more_efficient);
     RUN(time_grows_with_bytes_on_every_gpu);
     RUN(large_streams_reach_the_measured_bandwidth);
