@@ -89,6 +89,7 @@ static void append(Macro *m, const Macro *part)
         m->slow_at[at + i] = add_ns(m->slow_at[at], part->slow_at[i]);
         m->compute_at[at + i] = add_ns(m->compute_at[at], part->compute_at[i]);
         m->comm_at[at + i] = add_ns(m->comm_at[at], part->comm_at[i]);
+        m->path_at[at + i] = add_ns(m->path_at[at], part->path_at[i]);
     }
     for (uint32_t i = 0; i < part->comms_n; i++) {
         MacroComm *c = &m->comms[m->comms_n++];
@@ -113,6 +114,7 @@ static void chain_alloc(Sim *sim, Macro *m)
     m->slow_at = PUSH_ARRAY(&sim->arena, int64_t, intervals_n + 1);
     m->compute_at = PUSH_ARRAY(&sim->arena, int64_t, intervals_n + 1);
     m->comm_at = PUSH_ARRAY(&sim->arena, int64_t, intervals_n + 1);
+    m->path_at = PUSH_ARRAY(&sim->arena, int64_t, intervals_n + 1);
     m->comms = PUSH_ARRAY(&sim->arena, MacroComm, comms_n);
     m->part_at = PUSH_ARRAY(&sim->arena, int64_t, m->parts_n + 1);
 }

@@ -77,7 +77,7 @@ void path_transferred(const Sim *sim, Runner *r, uint32_t lane, const Flow *f)
     r->path[lane].comm_ns += sim->now_ns - f->start_ns;
 }
 
-/* What has passed since the macro began: communication where nothing was computed. */
+/* What has passed since the macro began, of it communication what was found when it was timed. */
 Path path_of_macro(const Sim *sim, const Runner *r)
 {
     if (!r->path)
@@ -85,8 +85,8 @@ Path path_of_macro(const Sim *sim, const Runner *r)
     const LaneState *l = &r->lane[LANE_COMPUTE];
     const Macro *m = r->running_macro;
     int64_t passed_ns = sim->now_ns - l->start_ns;
-    double compute = macro_map(m, m->alone_at, m->compute_at, r->position);
-    int64_t comm_ns = max_i64(0, min_i64(passed_ns, ns_round(r->position - compute)));
+    double comm = m->has_comm ? macro_map(m, m->alone_at, m->path_at, r->position) : 0;
+    int64_t comm_ns = min_i64(passed_ns, ns_round(comm));
     Path p = r->cause[LANE_COMPUTE];
     p.comm_ns += comm_ns;
     p.compute_ns += passed_ns - comm_ns;

@@ -69,6 +69,7 @@ typedef struct Macro {
     int64_t *alone_at,
         *slow_at; /* intervals_n + 1; slow_at: with a transfer beside it throughout */
     int64_t *compute_at, *comm_at; /* time so far with compute, with communication of its own */
+    int64_t *path_at;              /* what of the longest chain so far is communication */
     uint32_t comms_n;
     MacroComm *comms; /* by their ops */
     int64_t

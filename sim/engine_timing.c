@@ -46,6 +46,7 @@ typedef struct Timing {
     uint32_t lanes; /* bit per lane that it has ops on */
     bool *done;
     uint32_t done_n;
+    int64_t *path_ns; /* by op: communication on the chain to its beginning (engine_path.c) */
     LaneClock lane[LANE_N];
     int64_t now_ns;
 } Timing;
@@ -81,6 +82,49 @@ static OpCost cost_in_macro(const Timing *t, uint32_t i)
     return (OpCost){ ns, ns };
 }
 
+/* To the end of an op. */
+static int64_t path_behind(const Timing *t, uint32_t i)
+{
+    bool comm = op_is_comm(graph_ops(t->sim->g, t->s)[i].kind);
+    return t->path_ns[i] + (comm ? t->m->end_ns[i] - t->m->start_ns[i] : 0);
+}
+
+/* To where an op begins now: that of the last that it waited for, of its lane or another. */
+static int64_t path_before(const Timing *t, uint32_t lane, uint32_t i)
+{
+    const Op *o = graph_ops(t->sim->g, t->s) + i;
+    uint32_t at = t->lane[lane].at, last = NONE_U32;
+    if (at > 0)
+        last = lane_op(t, lane, at - 1);
+    for (uint32_t d = 0; d < o->dep_n; d++) {
+        uint32_t dep = t->sim->g->deps[o->dep_first + d];
+        if (last == NONE_U32 || t->m->end_ns[dep] > t->m->end_ns[last])
+            last = dep;
+    }
+    return last == NONE_U32 || last < t->of.first ? 0 : path_behind(t, last);
+}
+
+/* To now: through what computes, or else through what the compute lane waits for. */
+static int64_t path_now(const Timing *t)
+{
+    const LaneClock *c = &t->lane[LANE_COMPUTE];
+    if (c->running != NONE_U32 && !op_is_comm(running_op(t, LANE_COMPUTE)->kind))
+        return t->path_ns[c->running];
+    const Op *next =
+        c->at < c->end ? graph_ops(t->sim->g, t->s) + lane_op(t, LANE_COMPUTE, c->at) : NULL;
+    int64_t ns = 0;
+    for (uint32_t left = t->lanes; left; left &= left - 1) {
+        uint32_t i = t->lane[first_lane(left)].running;
+        if (i == NONE_U32)
+            continue;
+        ns = t->path_ns[i] + t->now_ns - t->m->start_ns[i];
+        for (uint32_t d = 0; next && d < next->dep_n; d++)
+            if (t->sim->g->deps[next->dep_first + d] == i)
+                return ns;
+    }
+    return ns;
+}
+
 /* Starts what can start now; ops that take no time are done at once. */
 static void start_ops(Timing *t)
 {
@@ -94,6 +138,7 @@ static void start_ops(Timing *t)
             uint32_t i = lane_op(t, lane, c->at);
             if (!deps_done(t, i))
                 continue;
+            t->path_ns[i] = path_before(t, lane, i);
             c->at++;
             c->left = (double)cost_in_macro(t, i).alone_ns;
             t->m->start_ns[i] = t->m->end_ns[i] = t->now_ns;
@@ -172,6 +217,7 @@ static bool advance(Timing *t)
     double slow_ns = (double)dt * (compute && !comm ? stretch(t, LANE_COMPUTE) : 1);
     add_interval(t, dt, compute, comm, slow_ns);
     t->now_ns = next;
+    t->m->path_at[t->m->intervals_n] = path_now(t);
     for (uint32_t left = t->lanes; left; left &= left - 1) {
         uint32_t lane = first_lane(left);
         LaneClock *c = &t->lane[lane];
@@ -199,6 +245,7 @@ static void macro_alloc(Sim *sim, Macro *m, uint32_t n)
     m->slow_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
     m->compute_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
     m->comm_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
+    m->path_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
 }
 
 /* Ops before the stretch are done, those behind it never begin. */
@@ -264,6 +311,7 @@ bool macro_time(Sim *sim, const Runner *r, Stretch of, Macro *m)
     const Segment *s = &sim->g->segments[of.segment];
     Timing t = { .sim = sim, .r = r, .s = s, .m = m, .of = of };
     t.done = PUSH_ARRAY(&sim->arena, bool, s->op_n);
+    t.path_ns = PUSH_ARRAY(&sim->arena, int64_t, s->op_n);
     macro_alloc(sim, m, s->op_n);
     open_lanes(&t);
     do {
