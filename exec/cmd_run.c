@@ -238,10 +238,26 @@ static uint32_t ranks_wanted(const RunTraining *t)
     return t->by == LAUNCHER_NONE ? t->o->ranks : t->place.world;
 }
 
+/* Are there data, and a kernel for every op of any rank? */
+static bool can_train(const RunTraining *t, Err *err)
+{
+    Data *data = NULL;
+    bool ok = data_open(&data, &t->plan.data, err);
+    data_close(data);
+    for (uint32_t i = 0; ok && i < t->plan.graph.world_n; i++) {
+        Program p = { 0 };
+        ok = program_make(&p, &t->plan.graph, i, err) &&
+             kernels_known(&p, t->o->cuda ? "cuda" : "cpu", err);
+        program_free(&p);
+    }
+    return ok;
+}
+
 bool run_training_check(const RunTraining *t, const Setting *extra, Err *err)
 {
     RunTraining trial = *t;
     bool usage, ok = open_plan(&trial, extra, ranks_wanted(t), &usage, err);
+    ok = ok && can_train(&trial, err);
     run_plan_free(&trial.plan);
     return ok;
 }

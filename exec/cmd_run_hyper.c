@@ -31,13 +31,23 @@ typedef struct Copies {
     uint32_t n, cap;
 } Copies;
 
+/* The comma behind a value, which may be a list in brackets, or the end. */
+static char *end_of_value(char *text)
+{
+    int depth = 0;
+    for (; *text && (depth > 0 || *text != ','); text++)
+        depth += (*text == '[') - (*text == ']');
+    return text;
+}
+
 static void list_copies(Copies *c)
 {
     const RunOptions *o = c->like->o;
     const char *name = o->hyper_key;
     snprintf(c->key, sizeof c->key, "%s%.150s", strchr(name, '.') ? "" : "training.", name);
     for (char *rest = o->hyper_values, *value; (value = rest); c->n++) {
-        rest = strchr(value, ',');
+        rest = end_of_value(value);
+        rest = *rest ? rest : NULL;
         if (rest)
             *rest++ = '\0';
         GROW(c->copies, c->n, c->cap);

@@ -144,6 +144,8 @@ static bool take_hyper(RunOptions *o, Err *err)
     if (!equals || equals == optarg || equals[1] == ',' || strchr("=,", optarg[n - 1]) ||
         strstr(equals, ",,"))
         return err_set(err, "--hyper takes KEY=V1,V2..., not '%.100s'", optarg);
+    if (o->hyper_key)
+        return err_set(err, "--hyper is given twice; one key is varied");
     *equals = '\0';
     o->hyper_key = optarg;
     o->hyper_values = equals + 1;

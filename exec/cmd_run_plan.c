@@ -141,6 +141,10 @@ static bool can_run(const Scenario *s, Err *err)
                        "'%s' has latent attention: the executor cannot run it yet, attention "
                        "with heads of one width can be run",
                        s->model.name);
+    if (s->training.precision == DTYPE_FP8)
+        return err_set(err,
+                       "training.precision 'fp8': the executor does not multiply in it yet; "
+                       "f32, tf32, f16 and bf16 can be run");
     if (s->model.kind == MODEL_TRANSFORMER && t->kv_heads < s->parallel.tp)
         return err_set(err,
                        "parallel.tp: %" PRIu32 " ranks would hold copies of the %" PRIu32
