@@ -21,7 +21,7 @@ typedef struct RankRun {
     NormOwners owners;
     Backend *backend;
     Record record;
-    uint64_t done_steps;
+    uint64_t done_steps, kept_step; /* kept_step: of the last snapshot; 0: none */
     uint64_t steps_cap;
 } RankRun;
 
@@ -30,9 +30,11 @@ typedef struct RankRun {
 static SnapshotInfo snapshot_info(const RankRun *r)
 {
     const RankSetup *s = r->s;
-    return (SnapshotInfo){
-        .step = r->done_steps, .seed = s->seed, .model = s->model, .text = s->text
-    };
+    return (SnapshotInfo){ .step = r->done_steps,
+                           .before = r->kept_step,
+                           .seed = s->seed,
+                           .model = s->model,
+                           .text = s->text };
 }
 
 /* Where the backend has its own memory, the fabric's is of no use. */
@@ -58,7 +60,12 @@ static bool set_parameters(RankRun *r, Err *err)
     if (!snapshot_read(s->checkpoint, &info, &r->pieces, &r->program, s->whole, &store,
                        r->fabric, err))
         return false;
-    r->done_steps = info.step;
+    if (info.seed != s->seed)
+        return err_set(err,
+                       "the snapshot in '%.200s' is of training.seed %" PRIu64 ", here it is "
+                       "%" PRIu64 ": other data would follow",
+                       s->checkpoint, info.seed, s->seed);
+    r->done_steps = r->kept_step = info.step;
     return true;
 }
 
@@ -190,8 +197,10 @@ static bool snapshot(RankRun *r, Err *err)
     SnapshotInfo info = snapshot_info(r);
     r->out->snapshots_n++;
     Store store = store_of(r);
-    return snapshot_write(s->checkpoint, &info, &r->pieces, &r->program, s->whole, &store,
-                          r->fabric, err);
+    bool ok = snapshot_write(s->checkpoint, &info, &r->pieces, &r->program, s->whole, &store,
+                             r->fabric, err);
+    r->kept_step = ok ? r->done_steps : r->kept_step;
+    return ok;
 }
 
 static bool after(void *user, const StepInfo *info, Err *err)

@@ -28,7 +28,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KEPT_N = 2, NAME_MAX_BYTES = 64 };
+enum { NAME_MAX_BYTES = 64 };
 
 typedef struct Path {
     char text[4096 + 128];
@@ -131,26 +131,22 @@ static void remove_leftovers(const char *dir)
         closedir(d);
 }
 
-/* Keeps the newest of those before `step`.  Later ones are another training's: not ours. */
-static void remove_old(const char *dir, uint64_t step)
+/* Keeps `before`, this training's own, of those before `step`.  Later ones are another's: as long as
+ * this one has not come so far, they stay. */
+static void remove_old(const char *dir, uint64_t step, uint64_t before)
 {
-    uint64_t n = 0, cap = 0, *before = NULL, x;
+    uint64_t n = 0, cap = 0, *old = NULL, x;
     DIR *d = opendir(dir);
     for (struct dirent *e; d && (e = readdir(d));)
-        if (step_of(e->d_name, &x) && x < step) {
-            GROW(before, n, cap);
-            before[n++] = x;
+        if (step_of(e->d_name, &x) && x < step && x != before) {
+            GROW(old, n, cap);
+            old[n++] = x;
         }
     if (d)
         closedir(d);
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t newer = 1; /* than this one; the step just written is */
-        for (uint64_t k = 0; k < n; k++)
-            newer += before[k] > before[i];
-        if (newer >= KEPT_N)
-            remove_parts(path_in(dir, "step-%08" PRIu64, before[i]).text);
-    }
-    free(before);
+    for (uint64_t i = 0; i < n && before > 0; i++)
+        remove_parts(path_in(dir, "step-%08" PRIu64, old[i]).text);
+    free(old);
 }
 
 /* Makes dir, and what it lies in. */
@@ -237,7 +233,7 @@ static bool write_latest(const char *dir, uint64_t step, Err *err)
 }
 
 /* A step that is there already, from an earlier run, makes room. */
-static bool put_in_place(const char *dir, uint64_t step, Err *err)
+static bool put_in_place(const char *dir, uint64_t step, uint64_t before, Err *err)
 {
     Path fresh = path_in(dir, "step-%08" PRIu64 ".tmp", step);
     Path place = path_in(dir, "step-%08" PRIu64, step);
@@ -259,7 +255,7 @@ static bool put_in_place(const char *dir, uint64_t step, Err *err)
     }
     if (replaces)
         remove_parts(old.text);
-    remove_old(dir, step);
+    remove_old(dir, step, before);
     return true;
 }
 
@@ -314,7 +310,7 @@ bool snapshot_write(const char *dir, const SnapshotInfo *info, const Pieces *x,
     bool first = p->rank == 0, begun = first && begin(dir, info->step, err);
     bool ok = agree(!first || begun, p, f, err);
     ok = ok && agree(write_part(dir, info, x, p, whole, from, err), p, f, err);
-    ok = ok && agree(!first || put_in_place(dir, info->step, err), p, f, err);
+    ok = ok && agree(!first || put_in_place(dir, info->step, info->before, err), p, f, err);
     if (!ok && begun)
         remove_parts(path_in(dir, "step-%08" PRIu64 ".tmp", info->step).text);
     return ok;
@@ -331,7 +327,11 @@ static bool is_folder(const char *dir, uint64_t step)
 static bool read_latest(const char *dir, uint64_t *step)
 {
     char line[NAME_MAX_BYTES] = "";
-    FILE *f = fopen(path_in(dir, "latest").text, "re");
+    Path path = path_in(dir, "latest");
+    struct stat st;
+    if (stat(path.text, &st) != 0 || !S_ISREG(st.st_mode)) /* a pipe would be waited for */
+        return false;
+    FILE *f = fopen(path.text, "re");
     bool ok = f && fgets(line, sizeof line, f);
     if (f)
         fclose(f);

@@ -13,8 +13,8 @@
  * taken first.  The file's format: snapshot_part.h.
  *
  * Each piece and the head carry a checksum; what was not completely written is not looked
- * at, and goes with the next snapshot; the last two complete ones are kept.  Without a
- * usable `latest` the highest step counts.
+ * at, and goes with the next snapshot; the last two complete ones of a training are kept.
+ * Without a usable `latest` the highest step counts.
  *
  * DIR is made where it does not exist, and must be one that all ranks see (a shared file
  * system when there are several hosts).  From snapshot_prepare to its end a job holds
@@ -28,7 +28,8 @@
 typedef struct Fabric Fabric; /* exec/fabric.h */
 
 typedef struct SnapshotInfo {
-    uint64_t step; /* optimizer steps done */
+    uint64_t step;   /* optimizer steps done */
+    uint64_t before; /* step of this training's snapshot before; 0: none */
     uint64_t seed;
     /* A line, the digest of model and optimizer, which must be equal to resume; behind it lines
      * "KEY=VALUE", for the sentence where it is not. */

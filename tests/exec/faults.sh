@@ -193,6 +193,9 @@ ends 1 "rank 0: '$of' is of another model: model.widths is [0-9,]* there, 8,48,8
 begin "of another optimizer"
 ends 1 "rank 0: '$of' is of another training: training.optimizer is adamw there, sgd here$" \
     $train --resume --checkpoint "$good" --set training.optimizer=sgd
+begin "a snapshot of another seed"
+ends 1 "the snapshot in '$good' is of training.seed 0, here it is 5: other data would follow" \
+    $train --resume --checkpoint "$good" --set training.seed=5
 begin "a part cut short"
 cp -R "$good" "$folder/short"
 size=$(wc -c <"$good/$part")

@@ -211,10 +211,18 @@ static bool write_step(Job *j, uint64_t step)
     return run_job(j, true, &info);
 }
 
+static void must_write_after(Job *j, uint64_t step, uint64_t before)
+{
+    SnapshotInfo info = info_of(step);
+    info.before = before;
+    each_number(j, step, true);
+    if (!CHECK(run_job(j, true, &info)))
+        fprintf(stderr, "%s\n", j->err.text);
+}
+
 static void must_write(Job *j, uint64_t step)
 {
-    if (!CHECK(write_step(j, step)))
-        fprintf(stderr, "%s\n", j->err.text);
+    must_write_after(j, step, 0);
 }
 
 static void clear_memory(Job *j)
@@ -367,7 +375,7 @@ static void the_last_two_are_kept(void)
     if (!open_job(&j, JOB_LINE, "strategy=ddp dp=2"))
         return;
     for (uint64_t step = 10; step <= 50; step += 10)
-        must_write(&j, step);
+        must_write_after(&j, step, step - 10);
     CHECK(!exists("step-00000010") && !exists("step-00000020") && !exists("step-00000030"));
     CHECK(exists("step-00000040/rank-00000.part") && exists("step-00000050"));
     CHECK(exists("step-00000050/rank-00001.part"));
@@ -375,16 +383,23 @@ static void the_last_two_are_kept(void)
     must_read(&j, 50);
     put_file("step-00000040/notes.txt", "mine"); /* what others put there stays */
     put_file("step-7", "not ours");
-    must_write(&j, 60);
-    must_write(&j, 70);
+    must_write_after(&j, 60, 50);
+    must_write_after(&j, 70, 60);
     CHECK(exists("step-00000040/notes.txt") && !exists("step-00000040/rank-00000.part"));
     CHECK(exists("step-7"));
-    must_write(&j, 70); /* once more: takes the place of the other */
+    must_write_after(&j, 70, 60); /* once more: takes the place of the other */
     must_read(&j, 70);
     CHECK(!exists("step-00000070.old"));
-    must_write(&j, 5); /* a new training in an old folder: later steps are left alone */
-    CHECK(exists("step-00000070"));
+    /* A new training in an old folder: later steps are left alone until it is there itself, and
+     * none of them counts as one of its own. */
+    must_write(&j, 5);
+    CHECK(exists("step-00000060") && exists("step-00000070"));
     must_read(&j, 5);
+    must_write_after(&j, 65, 5);
+    CHECK(exists("step-00000005") && !exists("step-00000060") && exists("step-00000070"));
+    must_read(&j, 65);
+    must_write_after(&j, 75, 65);
+    CHECK(exists("step-00000065") && !exists("step-00000005") && !exists("step-00000070"));
     job_close(&j);
 }
 
