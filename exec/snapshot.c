@@ -131,8 +131,8 @@ static void remove_leftovers(const char *dir)
         closedir(d);
 }
 
-/* Keeps `before`, this training's own, of those before `step`.  Later ones are another's: as long as
- * this one has not come so far, they stay. */
+/* Keeps `before`, this training's own, of those before `step`.  Later ones are another training's:
+ * as long as this one has not come so far, they stay. */
 static void remove_old(const char *dir, uint64_t step, uint64_t before)
 {
     uint64_t n = 0, cap = 0, *old = NULL, x;

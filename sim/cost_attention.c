@@ -58,18 +58,20 @@ static double shape_efficiency(const AttentionShape *a, bool backward)
     return fmin(wide, 1) * keys / (keys + (backward ? SHORT_BACKWARD : SHORT_FORWARD));
 }
 
-/* No matrix units, which wait for what surrounds products. */
-static bool is_plain(DType dtype)
+/* Not in the matrix units, whose products wait for what surrounds them, and in which others are. */
+static bool is_plain(const Gpu *gpu, DType dtype)
 {
-    return dtype == DTYPE_F32;
+    double narrow =
+        fmax(gpu_peak_flops_per_ns(gpu, DTYPE_F16), gpu_peak_flops_per_ns(gpu, DTYPE_BF16));
+    return dtype == DTYPE_F32 && gpu_peak_flops_per_ns(gpu, dtype) < narrow;
 }
 
 static double waves_ns(const Gpu *gpu, const AttentionShape *a, bool backward, DType dtype,
                        double flops, double sms)
 {
-    double efficiency = is_plain(dtype) ? gpu->matmul_efficiency[dtype]
-                        : backward      ? gpu->attention_bwd_efficiency
-                                        : gpu->attention_efficiency;
+    double efficiency = is_plain(gpu, dtype) ? gpu->matmul_efficiency[dtype]
+                        : backward           ? gpu->attention_bwd_efficiency
+                                             : gpu->attention_efficiency;
     double peak = gpu_peak_flops_per_ns(gpu, dtype);
     if (!gpu->quantise)
         return flops / (peak * efficiency);
@@ -77,7 +79,7 @@ static double waves_ns(const Gpu *gpu, const AttentionShape *a, bool backward, D
         (double)a->batch * (double)a->heads * (double)div_up_u64(a->seq_q, BLOCK_QUERIES);
     double x = blocks / sms;
     double waves = a->causal ? fmax(x + TAIL, 2) : fmax(x + 0.5 * (ceil(x) - x), 1);
-    double shaped = is_plain(dtype) ? 1 : shape_efficiency(a, backward);
+    double shaped = is_plain(gpu, dtype) ? 1 : shape_efficiency(a, backward);
     double sm_flops_per_ns = peak * efficiency * shaped / gpu->sms;
     return gpu->matmul_fill_ns + flops / (sm_flops_per_ns * sms) * waves / x;
 }
@@ -155,7 +157,7 @@ double attention_ns(const Gpu *gpu, const Op *op, double sms, double bandwidth)
     const AttentionShape *a = &op->u.attention;
     bool backward = op_is_backward(op);
     double compute = model_ns(gpu, a, backward, op->dtype, op->flops, sms);
-    if (gpu->attention_n > 0 && !is_plain(op->dtype))
+    if (gpu->attention_n > 0 && !is_plain(gpu, op->dtype))
         compute *= correction(gpu, a, backward);
     double moved =
         (double)(op->read_bytes + op->write_bytes) / (bandwidth * gpu->memory_efficiency);

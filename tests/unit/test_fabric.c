@@ -141,7 +141,7 @@ static void make_parts(const Case *c, Part *in, Part *out)
 {
     for (uint32_t k = 0; k < c->pieces_n; k++) {
         uint64_t n = c->elements[k];
-        Span own = ring_block(n, c->self, c->members_n);
+        BlockRange own = ring_block(n, c->self, c->members_n);
         /* Ranks keep things at different places. */
         uint64_t offset = 64 + 2 * k * ROOM + 64 * c->members[c->self];
         in[k] = (Part){ .offset = offset, .elements = n, .dtype = c->dtype };
@@ -167,7 +167,7 @@ static void fill(Fabric *f, const Case *c, const Part *in)
 static bool expect(const Case *c, uint32_t k, uint64_t e, uint64_t *raw)
 {
     uint32_t n = c->members_n;
-    Span own = ring_block(c->elements[k], c->self, n);
+    BlockRange own = ring_block(c->elements[k], c->self, n);
     switch (c->kind) {
     case OP_ALL_REDUCE:
         *raw = sum_of(c, k, e);
