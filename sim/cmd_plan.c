@@ -37,6 +37,8 @@ static void print_help(FILE *f)
         "behind\n"
         "the ten best, simulates the rest, says why.\n"
         "Kept as they are: model, global batch, sequence length, precision, GPU and links.\n"
+        "Micro-batches are doubled, and of the ten best all between them are tried; schedules\n"
+        "are 1f1b and interleaved, another where --set parallel.schedule asks for it.\n"
         "\n"
         "  --gpus LIST        GPU counts, as in 8,16,64\n"
         "  --gpus MIN..MAX    MIN, doubled until MAX, and MAX\n"
