@@ -27,7 +27,7 @@ struct RunPlanParts {
 
 typedef struct RunPlanParts Parts;
 
-enum { RANKS_MANY = 4096, CLUSTER_RANKS_MAX = 64 };
+enum { CLUSTER_RANKS_MAX = 64 };
 
 /* ---- the scenario ---- */
 
@@ -79,7 +79,7 @@ static bool count_ranks(uint32_t *ranks, const RunRequest *r, Err *err)
     *ranks = r->ranks > 0 ? r->ranks : 1;
     if (!ok || (!says.split && (r->ranks > 0 || !says.cluster)))
         return ok;
-    some_cluster(many, RANKS_MANY);
+    some_cluster(many, MACHINE_GPUS_MAX);
     if (!read_scenario(&s, r, says.split ? many : NULL, own_software, err))
         return false;
     *ranks = s.parallel.gpus;
