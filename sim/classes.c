@@ -7,37 +7,10 @@
  *
  * Colours are 64-bit hashes; sums of mixed colours stand for multisets.
  */
-#include "sim/classes.h"
+#include "sim/classes_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { LINKS_N = RES_RANK_N / 2 }; /* out and in, or up and down, go together */
-
-/* How one rank's group of one spec lies on the machine around that rank. */
-typedef struct Shape {
-    uint32_t size, nodes_n, leaves_n;
-    uint32_t on_node;     /* members on this rank's node */
-    uint32_t nics_n;      /* NIC bundles that members use on this node */
-    uint32_t nic_sharers; /* members on this rank's bundle */
-    uint32_t in_leaf;     /* members below this rank's leaf */
-} Shape;
-
-typedef struct Fold {
-    Classes *c;
-    const Graph *g;
-    const Machine *m;
-    uint32_t ring_nics;
-    Arena scratch;
-    uint32_t n;     /* kept ranks */
-    uint32_t *rank; /* by kept index */
-    Place *place;
-    uint32_t *id[LINKS_N]; /* port, NIC bundle, leaf, ring NICs of each kept rank; NONE_U32 */
-    uint32_t ids_n[LINKS_N];
-    Shape *shape;   /* [spec * n + i] */
-    uint32_t *base; /* [spec * n + i]: kept index of the group's base, NONE_U32 if no member */
-    uint64_t *color, *next, *sum;
-} Fold;
 
 /* ---- numbering ---- */
 
@@ -128,25 +101,6 @@ static void number_ranks(Fold *f)
 
 /* ---- links of a rank ---- */
 
-static uint32_t bundles_per_node(const Machine *m, const NodeType *t)
-{
-    uint32_t nics = m->inter.kind == INTER_NONE ? 0 : m->inter.nics_per_node;
-    return nics < t->gpus_n ? nics : t->gpus_n;
-}
-
-static bool has_leaves(const Machine *m)
-{
-    return m->inter.kind != INTER_NONE && m->inter.nodes_per_leaf > 0 &&
-           m->inter.oversubscription > 1;
-}
-
-/* Do the rings of such a node share some of its NICs? */
-static bool rings_share(const Fold *f, const NodeType *t)
-{
-    uint32_t nics = bundles_per_node(f->m, t);
-    return f->ring_nics > 0 && f->ring_nics < nics && nics < t->gpus_n;
-}
-
 static void number_links(Fold *f)
 {
     for (int k = 0; k < LINKS_N; k++)
@@ -155,7 +109,7 @@ static void number_links(Fold *f)
     uint32_t nodes = 0;
     for (uint32_t i = 0; i < f->n; i++) {
         const Place *p = &f->place[i];
-        uint32_t bundles = bundles_per_node(f->m, p->type);
+        uint32_t bundles = fold_bundles_per_node(f->m, p->type);
         if (p->node != last_node) {
             nic_base = nic_next;
             nic_next += bundles;
@@ -167,13 +121,13 @@ static void number_links(Fold *f)
             bundles ? nic_base + (uint32_t)((uint64_t)p->local * bundles / p->type->gpus_n)
                     : NONE_U32;
         f->id[2][i] = NONE_U32;
-        if (has_leaves(f->m)) {
+        if (fold_has_leaves(f->m)) {
             uint32_t l = p->node / f->m->inter.nodes_per_leaf;
             leaf += last_leaf != NONE_U32 && l != last_leaf;
             last_leaf = l;
             f->id[2][i] = leaf;
         }
-        f->id[3][i] = rings_share(f, p->type) ? nodes - 1 : NONE_U32;
+        f->id[3][i] = fold_rings_share(f, p->type) ? nodes - 1 : NONE_U32;
     }
     f->ids_n[0] = f->n;
     f->ids_n[1] = nic_next;
@@ -183,12 +137,7 @@ static void number_links(Fold *f)
 
 /* ---- groups ---- */
 
-typedef struct MemberList {
-    uint32_t *start,
-        *member; /* members of the group with base b: member[start[b] .. start[b + 1]) */
-} MemberList;
-
-static MemberList list_members(Fold *f, uint32_t spec)
+MemberList fold_members(Fold *f, uint32_t spec)
 {
     const uint32_t *base = f->base + (size_t)spec * f->n;
     MemberList l = { PUSH_ARRAY(&f->scratch, uint32_t, f->n + 2),
@@ -244,7 +193,7 @@ static void shape_of_group(Fold *f, Shape *shape, const uint32_t *member, uint32
         Shape *s = &shape[member[i]];
         s->size = size;
         s->nodes_n = nodes * copies;
-        s->leaves_n = has_leaves(f->m) ? leaves * copies : 1;
+        s->leaves_n = fold_has_leaves(f->m) ? leaves * copies : 1;
     }
 }
 
@@ -261,7 +210,7 @@ static void shape_groups(Fold *f)
                           ? kept_index(f->c, group_base(spec, f->rank[i]))
                           : NONE_U32;
         ArenaMark mark = arena_mark(&f->scratch);
-        MemberList l = list_members(f, s);
+        MemberList l = fold_members(f, s);
         uint32_t size = group_size(spec);
         for (uint32_t b = 0; b < f->n; b++) {
             uint32_t begin = b ? l.start[b] : 0, end = l.start[b + 1];
@@ -315,7 +264,7 @@ static uint64_t bits(double x)
 
 static bool same_leaf(const Machine *m, uint32_t a, uint32_t b)
 {
-    return !has_leaves(m) || a / m->inter.nodes_per_leaf == b / m->inter.nodes_per_leaf;
+    return !fold_has_leaves(m) || a / m->inter.nodes_per_leaf == b / m->inter.nodes_per_leaf;
 }
 
 /* Sends cross a node or leaf boundary or not, depending on the peer.  node: by member. */
@@ -334,7 +283,7 @@ static void color_peers(Fold *f, uint32_t s)
     if (n > 4096)
         return;
     ArenaMark mark = arena_mark(&f->scratch);
-    MemberList l = list_members(f, s);
+    MemberList l = fold_members(f, s);
     uint32_t *node = PUSH_ARRAY(&f->scratch, uint32_t, n);
     for (uint32_t b = 0; b < f->n; b++) {
         uint32_t begin = b ? l.start[b] : 0, end = l.start[b + 1];
@@ -488,262 +437,6 @@ static void name_classes(Fold *f)
     }
 }
 
-static double capacity(const Fold *f, const Place *p, ResourceKind kind)
-{
-    const Machine *m = f->m;
-    const InterNode *inter = &m->inter;
-    double nics = inter->bytes_per_ns * inter->nics_per_node;
-    if (kind <= RES_PORT_IN)
-        return p->type->intra.bytes_per_ns;
-    if (kind <= RES_NIC_IN)
-        return nics / bundles_per_node(m, p->type);
-    if (kind >= RES_RING_OUT)
-        return inter->bytes_per_ns * f->ring_nics;
-    return nics * inter->nodes_per_leaf / inter->oversubscription;
-}
-
-static double efficiency(const Machine *m, const NodeType *t, ResourceKind kind, uint32_t ranks)
-{
-    return kind <= RES_PORT_IN ? rank_curve_at(&t->intra.efficiency, ranks)
-                               : m->inter.efficiency;
-}
-
-/* The same of sends, alone or as an all-to-all. */
-static double p2p_efficiency(const Machine *m, const NodeType *t, ResourceKind kind,
-                             uint32_t ranks)
-{
-    bool own = kind > RES_PORT_IN && m->inter.p2p_efficiency > 0;
-    return own ? m->inter.p2p_efficiency : efficiency(m, t, kind, ranks);
-}
-
-/* One resource class per (kind, class of the lowest rank that touches such a link). */
-static void make_resources(Fold *f)
-{
-    Classes *c = f->c;
-    c->resources =
-        PUSH_ARRAY(&c->arena, Resource, (size_t)c->ranks_n * RES_RANK_N + f->m->slow_links_n);
-    for (uint32_t k = 0; k < RES_RANK_N; k++) {
-        const uint32_t *id = f->id[k / 2];
-        uint32_t *first = PUSH_ARRAY(&f->scratch, uint32_t,
-                                     f->ids_n[k / 2] + 1); /* lowest rank + 1 on a link */
-        for (uint32_t i = 0; i < f->n; i++)
-            if (id[i] != NONE_U32 && first[id[i]] == 0)
-                first[id[i]] = i + 1;
-        uint32_t *of_class =
-            PUSH_ARRAY(&f->scratch, uint32_t, c->ranks_n); /* resource + 1 by first's class */
-        bool *seen = PUSH_ARRAY(&f->scratch, bool, c->ranks_n);
-        uint32_t *link =
-            PUSH_ARRAY(&f->scratch, uint32_t, c->ranks_n); /* representative's link by class */
-        for (uint32_t i = 0; i < f->n; i++) {
-            uint32_t own = c->class_of[i];
-            if (seen[own])
-                continue;
-            seen[own] = true;
-            c->ranks[own].resource[k] = link[own] = NONE_U32;
-            if (id[i] == NONE_U32)
-                continue;
-            link[own] = id[i];
-            uint32_t lead = c->class_of[first[id[i]] - 1];
-            if (of_class[lead] == 0) {
-                c->resources[c->resources_n] =
-                    (Resource){ (ResourceKind)k, capacity(f, &f->place[i], (ResourceKind)k) };
-                of_class[lead] = ++c->resources_n;
-            }
-            c->ranks[own].resource[k] = of_class[lead] - 1;
-        }
-        for (uint32_t i = 0; i < f->n; i++)
-            c->ranks[c->class_of[i]].share[k] +=
-                id[i] != NONE_U32 && id[i] == link[c->class_of[i]];
-    }
-    for (uint32_t k = 0; k < f->m->slow_links_n; k++)
-        c->resources[c->resources_n++] =
-            (Resource){ RES_LINK, f->m->slow_links[k].bytes_per_ns };
-}
-
-/* ---- group classes ---- */
-
-/* Part of the ring's traffic that one member puts on its own link of this kind. */
-static double ring_part(const Shape *s, ResourceKind kind)
-{
-    if (kind <= RES_PORT_IN)
-        return s->on_node > 1 ? 1 : 0;
-    if (kind <= RES_NIC_IN)
-        return s->nodes_n > 1 ? 1.0 / ((double)s->nics_n * s->nic_sharers) : 0;
-    if (kind >= RES_RING_OUT)
-        return s->nodes_n > 1 && s->on_node > 1 ? 1.0 / s->on_node : 0;
-    return s->leaves_n > 1 ? 1.0 / s->in_leaf : 0;
-}
-
-/* Part of what a member sends to all others that goes over its own link of this kind.
- * once: GroupSpec.sent_once. */
-static double pair_part(const Shape *s, ResourceKind kind, double once)
-{
-    if (kind >= RES_RING_OUT)
-        return 0;
-    uint32_t near = kind <= RES_NIC_IN ? s->on_node : s->in_leaf;
-    uint32_t over = kind <= RES_PORT_IN ? s->on_node - 1 : s->size - near;
-    double part = s->size > 1 ? (double)over / (s->size - 1) : 0;
-    if (!(once > 0))
-        return part;
-    /* What comes from other nodes is handed on to the ranks of this one: all of it passes its
-     * ports, a node's share, but for what is a rank's own already. */
-    return kind <= RES_PORT_IN ? part * s->size / s->on_node : part * once;
-}
-
-static void add_use(Use *uses, uint32_t *n, Use use)
-{
-    for (uint32_t u = 0; u < *n; u++)
-        if (uses[u].resource == use.resource) {
-            uses[u].coefficient += use.coefficient;
-            uses[u].crossing += use.crossing;
-            return;
-        }
-    uses[(*n)++] = use;
-}
-
-/* Members of one group on this rank's link. */
-static double sharers(const Shape *s, ResourceKind kind)
-{
-    return kind <= RES_PORT_IN    ? 1
-           : kind <= RES_NIC_IN   ? s->nic_sharers
-           : kind >= RES_RING_OUT ? s->on_node
-                                  : s->in_leaf;
-}
-
-/* By how many ranks a ring's efficiency goes.  Switches were measured with whole groups; without
- * one it matters how many of a node's GPUs are in it. */
-static uint32_t ring_size(const GroupClass *gc, const Shape *s)
-{
-    IntraKind kind = gc->type->intra.kind;
-    return kind == INTRA_NVLINK_MESH || kind == INTRA_RING ? s->on_node : gc->size;
-}
-
-static Use ring_use(const Fold *f, const GroupClass *gc, const Shape *s, const RankClass *r,
-                    ResourceKind kind)
-{
-    double crossing = r->resource[kind] == NONE_U32 ? 0 : ring_part(s, kind);
-    double part = crossing / efficiency(f->m, gc->type, kind, ring_size(gc, s));
-    return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind),
-                  crossing * r->share[kind] };
-}
-
-/*
- * Of what NCCL's all-to-alls reach over the ports, DeepEP's kernels reach this part: 153 and 158
- * GB/s counting a rank's own rows, dispatch and combine on 8 H800s whose ports carry 160 (its
- * README; 7/8 of the rows leave a rank).
- */
-static const double deepep_port_part = (153 + 158) / 2.0 * 7 / 8 / 160;
-
-static double pair_efficiency(const Fold *f, const GroupClass *gc, const Shape *s,
-                              ResourceKind kind)
-{
-    double all = p2p_efficiency(f->m, gc->type, kind, s->on_node);
-    bool once = gc->sent_once > 0 && kind <= RES_PORT_IN && !f->m->ideal_collectives;
-    return once ? all * deepep_port_part : all;
-}
-
-static Use pair_use(const Fold *f, const GroupClass *gc, const Shape *s, const RankClass *r,
-                    ResourceKind kind)
-{
-    double crossing = pair_part(s, kind, gc->sent_once);
-    double part = crossing / pair_efficiency(f, gc, s, kind);
-    return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind),
-                  crossing * r->share[kind] };
-}
-
-/* Between nodes a ring goes over all their NICs, or those that rings share: a pair carries its
- * NIC's part. */
-static double pair_of_nodes(const Fold *f, const GroupClass *gc, const Shape *s)
-{
-    bool shared = s->on_node > 1 && rings_share(f, gc->type) && f->ring_nics < s->nics_n;
-    return 1.0 / (shared ? f->ring_nics : s->nics_n);
-}
-
-static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec, double between)
-{
-    for (uint32_t k = 0; k < f->m->slow_links_n; k++) {
-        const SlowLink *l = &f->m->slow_links[k];
-        if (l->rank_a >= f->g->world_n || l->rank_b >= f->g->world_n)
-            continue;
-        if (!group_has(spec, l->rank_a) || !group_has(spec, l->rank_b) ||
-            group_base(spec, l->rank_a) != gc->base || group_base(spec, l->rank_b) != gc->base)
-            continue;
-        uint32_t a = group_index(spec, l->rank_a), b = group_index(spec, l->rank_b);
-        uint32_t link = f->c->resources_n - f->m->slow_links_n + k;
-        double part = 1.0 / (gc->size - 1);
-        add_use(gc->pair_uses, &gc->pair_uses_n, (Use){ link, part, part, part });
-        if ((a + 1) % gc->size != b && (b + 1) % gc->size != a)
-            continue;
-        bool near = machine_place(f->m, l->rank_a).node == machine_place(f->m, l->rank_b).node;
-        double ring = near ? 1 : between;
-        add_use(gc->uses, &gc->uses_n, (Use){ link, ring, ring, ring });
-    }
-}
-
-static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t n)
-{
-    Classes *c = f->c;
-    const Shape *shape = f->shape + (size_t)spec * f->n;
-    GroupClass *gc = &c->groups[c->groups_n];
-    *gc = (GroupClass){ .base = f->rank[member[0]],
-                        .size = shape[member[0]].size,
-                        .nodes_n = shape[member[0]].nodes_n,
-                        .sent_once = f->g->groups[spec].sent_once,
-                        .type = f->place[member[0]].type };
-    gc->member = PUSH_ARRAY(&c->arena, uint32_t, n);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t own = c->class_of[member[i]];
-        if (c->ranks[own].group[spec] == c->groups_n)
-            continue;
-        c->ranks[own].group[spec] = c->groups_n;
-        gc->member[gc->members_n++] = own;
-    }
-    size_t uses_cap = (size_t)gc->members_n * RES_RANK_N + f->m->slow_links_n;
-    gc->uses = PUSH_ARRAY(&c->arena, Use, uses_cap);
-    gc->pair_uses = PUSH_ARRAY(&c->arena, Use, uses_cap);
-    for (uint32_t i = 0, seen = NONE_U32; i < n; i++) {
-        uint32_t own = c->class_of[member[i]];
-        bool again = own == seen;
-        for (uint32_t j = 0; j < i && !again && gc->members_n < n; j++)
-            again = c->class_of[member[j]] == own;
-        seen = own;
-        for (uint32_t k = 0; k < RES_RANK_N && !again; k++) {
-            const Shape *s = &shape[member[i]];
-            Use ring = ring_use(f, gc, s, &c->ranks[own], (ResourceKind)k);
-            Use pairs = pair_use(f, gc, s, &c->ranks[own], (ResourceKind)k);
-            if (ring.coefficient > 0)
-                add_use(gc->uses, &gc->uses_n, ring);
-            if (pairs.coefficient > 0)
-                add_use(gc->pair_uses, &gc->pair_uses_n, pairs);
-        }
-    }
-    add_slow_links(f, gc, &f->g->groups[spec], pair_of_nodes(f, gc, &shape[member[0]]));
-    c->groups_n++;
-}
-
-static void make_groups(Fold *f)
-{
-    Classes *c = f->c;
-    const Graph *g = f->g;
-    c->groups = PUSH_ARRAY(&c->arena, GroupClass, (size_t)g->groups_n * c->ranks_n + 1);
-    for (uint32_t r = 0; r < c->ranks_n; r++)
-        for (uint32_t s = 0; s < g->groups_n; s++)
-            c->ranks[r].group[s] = NONE_U32;
-    for (uint32_t s = 0; s < g->groups_n; s++) {
-        ArenaMark mark = arena_mark(&f->scratch);
-        MemberList l = list_members(f, s);
-        for (uint32_t b = 0; b < f->n; b++) {
-            uint32_t begin = b ? l.start[b] : 0, end = l.start[b + 1];
-            if (end == begin)
-                continue;
-            uint32_t own = c->class_of[l.member[begin]];
-            if (c->ranks[own].group[s] == NONE_U32)
-                make_group(f, s, l.member + begin, end - begin);
-        }
-        arena_reset(&f->scratch, mark);
-    }
-}
-
 static bool check_machine(const Graph *g, const Machine *m, Err *err)
 {
     if (g->world_n > m->gpus_n)
@@ -778,8 +471,8 @@ bool classes_make(Classes *c, const Graph *g, const Machine *m, uint32_t ring_ni
         color_start(&f, expand);
         refine(&f);
         name_classes(&f);
-        make_resources(&f);
-        make_groups(&f);
+        fold_make_resources(&f);
+        fold_make_groups(&f);
     }
     arena_free(&f.scratch);
     return ok;
@@ -789,60 +482,4 @@ void classes_free(Classes *c)
 {
     arena_free(&c->arena);
     *c = (Classes){ 0 };
-}
-
-/* ---- point to point ---- */
-
-/* A pair in a mesh or ring has only some of the GPU's links between it: as many as rings of two
- * reach of what those of all reach, where that is known. */
-static double pair_coefficient(const NodeType *t)
-{
-    const RankCurve *c = &t->intra.efficiency;
-    bool mesh = t->intra.kind == INTRA_NVLINK_MESH;
-    if ((!mesh && t->intra.kind != INTRA_RING) || t->gpus_n <= 2)
-        return 1;
-    if (c->n > 1 && c->ranks[0] <= 2)
-        return rank_curve_at(c, t->gpus_n) / rank_curve_at(c, 2);
-    return mesh ? t->gpus_n - 1 : 2;
-}
-
-static Use p2p_use(const Classes *c, const RankClass *r, ResourceKind kind, double coefficient)
-{
-    ASSERT(r->resource[kind] != NONE_U32);
-    double own =
-        coefficient / p2p_efficiency(c->machine, r->place.type, kind, r->place.type->gpus_n);
-    return (Use){ r->resource[kind], own * r->share[kind], own, r->share[kind] };
-}
-
-uint32_t classes_p2p_uses(const Classes *c, uint32_t a, uint32_t peer_rank, Use *uses)
-{
-    const Machine *m = c->machine;
-    const RankClass *from = &c->ranks[a], *to = &c->ranks[classes_of_rank(c, peer_rank)];
-    Place p = from->place, q = machine_place(m, peer_rank);
-    uint32_t n = 0;
-    if (p.node == q.node) {
-        double pair = pair_coefficient(p.type);
-        uses[n++] = p2p_use(c, from, RES_PORT_OUT, pair);
-        uses[n++] = p2p_use(c, to, RES_PORT_IN, pair);
-    } else {
-        uses[n++] = p2p_use(c, from, RES_NIC_OUT, 1);
-        uses[n++] = p2p_use(c, to, RES_NIC_IN, 1);
-        uint32_t leaf = m->inter.nodes_per_leaf;
-        if (has_leaves(m) && p.node / leaf != q.node / leaf) {
-            uses[n++] = p2p_use(c, from, RES_LEAF_UP, 1);
-            uses[n++] = p2p_use(c, to, RES_LEAF_DOWN, 1);
-        }
-    }
-    uint32_t slowest = NONE_U32; /* of a pair that is listed more than once */
-    for (uint32_t k = 0; k < m->slow_links_n; k++) {
-        const SlowLink *l = &m->slow_links[k];
-        bool between = (l->rank_a == from->rank && l->rank_b == peer_rank) ||
-                       (l->rank_b == from->rank && l->rank_a == peer_rank);
-        if (between &&
-            (slowest == NONE_U32 || l->bytes_per_ns < m->slow_links[slowest].bytes_per_ns))
-            slowest = k;
-    }
-    if (slowest != NONE_U32)
-        uses[n++] = (Use){ c->resources_n - m->slow_links_n + slowest, 1, 1, 1 };
-    return n;
 }
