@@ -688,20 +688,6 @@ static bool was_asked(const JsonObj *o, const char *key)
 
 enum { LIST_CAP = 750 };
 
-/* "a, b, c"; ends in "..." when there are too many. */
-static void join_words(char text[LIST_CAP], const char *const *words, size_t words_n)
-{
-    size_t n = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < words_n; i++) {
-        bool room = n + 60 < LIST_CAP;
-        n += (size_t)snprintf(text + n, LIST_CAP - n, "%s%.50s", i ? ", " : "",
-                              room ? words[i] : "...");
-        if (!room)
-            return;
-    }
-}
-
 /* Of the keys that were asked for; rather one that is not there. */
 static const char *nearest_asked(const JsonObj *o, const char *typed)
 {
@@ -722,7 +708,7 @@ static bool unknown_key(const JsonObj *o, const char *key, const char *what)
     const char *meant = nearest_asked(o, key);
     if (meant)
         snprintf(guess, sizeof guess, "did you mean '%.40s'? ", meant);
-    join_words(allowed, o->asked, o->asked_n);
+    words_joined(allowed, LIST_CAP, o->asked, o->asked_n);
     snprintf(text, sizeof text, "%s, %sallowed: %s", what, guess, allowed);
     return fail_at(node, text, o->err);
 }
@@ -931,7 +917,7 @@ int json_word(JsonObj *o, const char *key, const char *const *words, size_t word
     }
     if (given && x < 0) {
         char allowed[LIST_CAP];
-        join_words(allowed, words, words_n);
+        words_joined(allowed, LIST_CAP, words, words_n);
         o->ok = json_fail(node, o->err, "unknown word '%.100s', allowed: %s", json_text(node),
                           allowed);
     }

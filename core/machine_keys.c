@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/machine_parts.h"
+#include "core/nearest.h"
 
 /* ---- getters ---- */
 
@@ -208,15 +209,13 @@ static JsonDoc *open_alias(const char *dir, JsonNode node, const char *folder, E
     uint32_t n = list_names(&arena, dir, &names);
     const char *found = NULL;
     char allowed[600] = "none";
-    size_t used = 0;
     for (uint32_t i = 0; i < n; i++) {
         const char *path = arena_printf(&arena, "%s/%s.json", dir, names[i]);
         if (!found && has_alias(path, json_text(node)))
             found = path;
-        if (used + 60 < sizeof allowed)
-            used += (size_t)snprintf(allowed + used, sizeof allowed - used, "%s%.50s",
-                                     i ? ", " : "", names[i]);
     }
+    if (n > 0)
+        words_joined(allowed, sizeof allowed, names, n);
     JsonDoc *doc = found ? json_open(found, err) : NULL;
     if (!found)
         json_fail(node, err, "no %.*s named '%.100s': a path to a .json file, or one of %s",

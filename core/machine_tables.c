@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/machine_parts.h"
+#include "core/nearest.h"
 
 const char *const gemm_layout_names[GEMM_LAYOUT_N] = { "any", "TN", "NN", "NT", "NT+" };
 const char *const memory_kernel_names[MEMORY_KERNEL_N] = {
@@ -74,12 +75,9 @@ static const Column attention_columns[] = {
 
 static bool word_fail(JsonNode node, const Column *c, Err *err)
 {
-    char allowed[300] = "";
-    size_t n = 0;
-    for (size_t i = 0; i < c->words_n && n + 40 < sizeof allowed; i++)
-        n += (size_t)snprintf(allowed + n, sizeof allowed - n, "%s%.30s", i ? ", " : "",
-                              c->words[i]);
-    return json_fail(node, err, "unknown %s, allowed: %s", c->name, allowed);
+    char allowed[300];
+    return json_fail(node, err, "unknown %s, allowed: %s", c->name,
+                     words_joined(allowed, sizeof allowed, c->words, c->words_n));
 }
 
 static bool check_range(const Column *c, JsonNode node, double x, Err *err)

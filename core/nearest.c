@@ -2,6 +2,7 @@
 #include "core/nearest.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { LETTERS_MAX = 2 };
@@ -56,4 +57,18 @@ const char *nearest(const char *typed, const char *const *names, size_t names_n)
         }
     }
     return found;
+}
+
+char *words_joined(char *text, size_t cap, const char *const *words, size_t words_n)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < words_n; i++) {
+        bool room = n + 60 < cap;
+        n += (size_t)snprintf(text + n, cap - n, "%s%.50s", i ? ", " : "",
+                              room ? words[i] : "...");
+        if (!room)
+            break;
+    }
+    return text;
 }

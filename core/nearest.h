@@ -1,5 +1,5 @@
 /*
- * nearest.h - which name somebody may have meant who mistyped one.
+ * nearest.h - which name somebody may have meant who mistyped one, and which there are.
  *
  *     nearest("modle", keys, keys_n)     "model": two letters off
  *     nearest("x", keys, keys_n)         NULL: better no guess than a wild one
@@ -19,5 +19,9 @@ uint32_t edit_distance(const char *a, const char *b);
 bool is_near(const char *typed, const char *name);
 /* The nearest such name, the first of equals, or NULL. */
 const char *nearest(const char *typed, const char *const *names, size_t names_n);
+
+/* "a, b, c" for a message; ends in "..." where cap bytes do not hold them all, words of 50 at most.
+ * Returns text. */
+char *words_joined(char *text, size_t cap, const char *const *words, size_t words_n);
 
 #endif

@@ -8,8 +8,10 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/nearest.h"
 #include "sim/model_parts.h"
 
 /* ---- what sits on top ---- */
@@ -221,18 +223,23 @@ static bool is_known(JsonNode type)
     return false;
 }
 
+static char *list_families(char *text, size_t cap)
+{
+    const char **types = mem_zero(families_n, sizeof *types);
+    for (size_t i = 0; i < families_n; i++)
+        types[i] = families[i].type;
+    words_joined(text, cap, types, families_n);
+    free(types);
+    return text;
+}
+
 static const Family *find_family(JsonObj *o)
 {
     const char *type = json_string(o, "model_type", NULL);
-    char known[1000] = "";
-    size_t n = 0;
-    for (size_t i = 0; o->ok && i < families_n; i++) {
+    char known[1000];
+    for (size_t i = 0; o->ok && i < families_n; i++)
         if (strcmp(families[i].type, type) == 0)
             return &families[i];
-        if (n + 60 < sizeof known)
-            n += (size_t)snprintf(known + n, sizeof known - n, "%s%.40s", i ? ", " : "",
-                                  families[i].type);
-    }
     if (o->ok && is_known(json_member(json_member(o->node, "text_config"), "model_type")))
         o->ok = json_fail(json_member(o->node, "model_type"), o->err,
                           "'%.100s' is a model of text and something else; its text_config is "
@@ -240,7 +247,8 @@ static const Family *find_family(JsonObj *o)
                           type);
     if (o->ok)
         o->ok = json_fail(json_member(o->node, "model_type"), o->err,
-                          "unknown model_type '%.100s', known: %s", type, known);
+                          "unknown model_type '%.100s', known: %s", type,
+                          list_families(known, sizeof known));
     return NULL;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/nearest.h"
 #include "core/out_file.h"
 #include "core/share.h"
 #include "sim/scenario_parts.h"
@@ -65,17 +66,18 @@ static bool unknown_name(const char *name, Err *err)
     static const char *const kinds[][2] = { { "examples", ".json" },
                                             { "validation", ".jsonl" } };
     Arena arena = { 0 };
-    const char *const *names;
-    char allowed[700] = "";
-    size_t n = 0;
+    const char *const *names, *all[128];
+    char allowed[700];
+    uint32_t n = 0;
     for (size_t k = 0; k < ARRAY_N(kinds); k++) {
         uint32_t names_n = names_ending(&names, &arena, kinds[k][0], kinds[k][1]);
-        for (uint32_t i = 0; i < names_n && n + 60 < sizeof allowed; i++)
-            n += (size_t)snprintf(allowed + n, sizeof allowed - n, ", %.50s", names[i]);
+        for (uint32_t i = 0; i < names_n && n < ARRAY_N(all); i++)
+            all[n++] = names[i];
     }
+    err_set(err, "no scenario '%.100s': a .json or .jsonl file is expected%s%s", name,
+            n ? ", or a built-in name: " : "", words_joined(allowed, sizeof allowed, all, n));
     arena_free(&arena);
-    return err_set(err, "no scenario '%.100s': a .json or .jsonl file is expected%s%s", name,
-                   n ? ", or a built-in name: " : "", n ? allowed + 2 : "");
+    return false;
 }
 
 /* The file that name means: itself when it looks like a path, else a built-in one. */

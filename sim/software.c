@@ -333,20 +333,16 @@ bool software_exists(const char *name, Err *err)
 {
     Arena arena = { 0 };
     const char *const *names;
-    char allowed[700] = "";
-    size_t n = 0;
+    char allowed[700];
     bool found = false;
     uint32_t names_n = share_names(&names, &arena, "software");
-    for (uint32_t i = 0; i < names_n; i++) {
+    for (uint32_t i = 0; i < names_n; i++)
         found = found || strcmp(names[i], name) == 0;
-        if (n + 60 < sizeof allowed)
-            n += (size_t)snprintf(allowed + n, sizeof allowed - n, "%s%.50s", i ? ", " : "",
-                                  names[i]);
-    }
     const char *meant = found ? NULL : nearest(name, names, names_n);
     if (!found)
         err_set(err, "unknown software '%.100s', %s%.60s%sallowed: %s", name,
-                meant ? "did you mean '" : "", meant ? meant : "", meant ? "'? " : "", allowed);
+                meant ? "did you mean '" : "", meant ? meant : "", meant ? "'? " : "",
+                words_joined(allowed, sizeof allowed, names, names_n));
     arena_free(&arena);
     return found;
 }

@@ -47,10 +47,25 @@ static void the_nearest_is_meant_or_nobody(void)
     CHECK_STR("dp", nearest("xp", equals, ARRAY_N(equals)));
 }
 
+static void words_are_listed_as_far_as_there_is_room(void)
+{
+    static const char *const words[] = { "one", "two", "three" };
+    const char *many[40];
+    char text[200];
+    for (size_t i = 0; i < ARRAY_N(many); i++)
+        many[i] = "twelve chars";
+    CHECK_STR("", words_joined(text, sizeof text, words, 0));
+    CHECK_STR("one, two, three", words_joined(text, sizeof text, words, ARRAY_N(words)));
+    words_joined(text, sizeof text, many, ARRAY_N(many));
+    CHECK(strlen(text) < sizeof text);
+    CHECK_STR(", ...", text + strlen(text) - 5);
+}
+
 int main(void)
 {
     RUN(the_distance_counts_letters_to_change);
     RUN(names_too_long_to_compare_are_far_apart);
     RUN(the_nearest_is_meant_or_nobody);
+    RUN(words_are_listed_as_far_as_there_is_room);
     return check_report();
 }
