@@ -34,29 +34,85 @@ static void dump_group(JsonOut *j, const Graph *g, const GroupSpec *s)
     json_out_close(j, '}');
 }
 
+/* Flags are left out where they are false, counts where 0 is usual. */
+static void put_flag(JsonOut *j, const char *key, bool x)
+{
+    if (x)
+        json_put_bool(j, key, x);
+}
+
+static void put_some(JsonOut *j, const char *key, uint64_t x)
+{
+    if (x > 0)
+        json_put_uint(j, key, x);
+}
+
+static void dump_matmul(JsonOut *j, const MatmulShape *m)
+{
+    json_put_uint(j, "m", m->m);
+    json_put_uint(j, "n", m->n);
+    json_put_uint(j, "k", m->k);
+    json_put_uint(j, "batch", m->batch);
+    put_flag(j, "transpose_a", m->transpose_a);
+    put_flag(j, "transpose_b", m->transpose_b);
+    put_flag(j, "accumulate", m->accumulate);
+    put_some(j, "of", m->of);
+}
+
+static void dump_attention(JsonOut *j, const AttentionShape *a)
+{
+    json_put_uint(j, "batch", a->batch);
+    json_put_uint(j, "heads", a->heads);
+    json_put_uint(j, "kv_heads", a->kv_heads);
+    json_put_uint(j, "seq_q", a->seq_q);
+    json_put_uint(j, "seq_k", a->seq_k);
+    json_put_uint(j, "head_dim", a->head_dim);
+    put_some(j, "value_dim", a->value_dim);
+    put_flag(j, "causal", a->causal);
+    put_some(j, "window", a->window);
+}
+
+static void dump_comm(JsonOut *j, const Graph *g, const Op *op)
+{
+    const CommShape *c = &op->u.comm;
+    json_put_uint(j, "bytes", c->bytes);
+    json_put_text(j, "group", intern_text(&g->names, g->groups[c->group].name));
+    if (op_is_p2p(op->kind) || op->kind == OP_BROADCAST || op->kind == OP_REDUCE)
+        json_put_uint(j, "peer", c->peer);
+    if (op_is_p2p(op->kind))
+        json_put_uint(j, "tag", c->tag);
+    put_some(j, "of", c->of);
+    put_flag(j, "grouped", op->grouped);
+}
+
 static void dump_shape(JsonOut *j, const Graph *g, const Op *op)
 {
-    if (op->kind == OP_MATMUL || op->kind == OP_CONV) {
-        json_put_uint(j, "m", op->u.matmul.m);
-        json_put_uint(j, "n", op->u.matmul.n);
-        json_put_uint(j, "k", op->u.matmul.k);
-        json_put_uint(j, "batch", op->u.matmul.batch);
-    } else if (op->kind == OP_ATTENTION) {
-        json_put_uint(j, "batch", op->u.attention.batch);
-        json_put_uint(j, "heads", op->u.attention.heads);
-        json_put_uint(j, "kv_heads", op->u.attention.kv_heads);
-        json_put_uint(j, "seq_q", op->u.attention.seq_q);
-        json_put_uint(j, "seq_k", op->u.attention.seq_k);
-        json_put_uint(j, "head_dim", op->u.attention.head_dim);
-        if (op->u.attention.value_dim)
-            json_put_uint(j, "value_dim", op->u.attention.value_dim);
-    } else if (op_is_comm(op->kind)) {
-        json_put_uint(j, "bytes", op->u.comm.bytes);
-        json_put_text(j, "group", intern_text(&g->names, g->groups[op->u.comm.group].name));
-        if (op_is_p2p(op->kind)) {
-            json_put_uint(j, "peer", op->u.comm.peer);
-            json_put_uint(j, "tag", op->u.comm.tag);
-        }
+    switch (op->kind) {
+    case OP_MATMUL:
+    case OP_CONV:
+        dump_matmul(j, &op->u.matmul);
+        break;
+    case OP_ATTENTION:
+        dump_attention(j, &op->u.attention);
+        break;
+    case OP_SOFTMAX:
+    case OP_NORM:
+    case OP_ACTIVATION:
+    case OP_BIAS:
+    case OP_ROPE:
+    case OP_EMBEDDING:
+    case OP_CROSS_ENTROPY:
+    case OP_MSE:
+    case OP_BATCHNORM:
+    case OP_POOL:
+        json_put_uint(j, "rows", op->u.rows.rows);
+        json_put_uint(j, "columns", op->u.rows.columns);
+        break;
+    default:
+        if (op_is_comm(op->kind))
+            dump_comm(j, g, op);
+        else
+            put_some(j, "elements", op->u.elements);
     }
 }
 
@@ -96,6 +152,8 @@ static void dump_op(JsonOut *j, const Graph *g, const Segment *s, const Op *op)
     json_put_uint(j, "part", op->part);
     dump_shape(j, g, op);
     json_put_number(j, "flops", op->flops);
+    if (op->model_flops < op->flops || op->model_flops > op->flops)
+        json_put_number(j, "model_flops", op->model_flops);
     json_put_uint(j, "read_bytes", op->read_bytes);
     json_put_uint(j, "write_bytes", op->write_bytes);
     dump_args(j, g, s, op);
