@@ -114,7 +114,9 @@ typedef struct RankStat {
     int64_t
         bubble_ns;   /* neither: waits for another pipeline stage, or has finished before it */
     int64_t idle_ns; /* the rest: launch-bound, dependencies */
-    double flops, model_flops; /* executed; of matmuls and attention without recomputation */
+    /* Of matmuls and attention, as the formulas count them: without what is computed again, and
+     * with it. */
+    double model_flops, hardware_flops;
     /* Lower bounds, nothing can be faster. */
     double flops_bound_ns, memory_bound_ns, link_bound_ns, launch_bound_ns;
     Repeat repeat; /* SimOptions.left_out */

@@ -251,7 +251,7 @@ typedef struct SegmentSum {
     bool computes;       /* else there are no flops and bytes */
     bool transfers;
     double times; /* that the rank class goes through it, if it transfers */
-    double flops, model_flops, flops_ns, memory_ns, launch_ns;
+    double model_flops, hardware_flops, flops_ns, memory_ns, launch_ns;
 } SegmentSum;
 
 static void sum_segment(Sim *sim, const Runner *r, uint32_t segment, SegmentSum *sum)
@@ -266,8 +266,8 @@ static void sum_segment(Sim *sim, const Runner *r, uint32_t segment, SegmentSum 
             continue;
         }
         sum->computes = true;
-        sum->flops += o->flops;
         sum->model_flops += op_model_flops(o);
+        sum->hardware_flops += o->model_flops;
         if (o->lane == LANE_COMPUTE) {
             sum->flops_ns += op_flops_bound_ns(r->cost->gpu, o) / r->cost->speed;
             sum->memory_ns += op_memory_bound_ns(r->cost->gpu, o) / r->cost->speed;
@@ -294,8 +294,8 @@ static void close_rank(Sim *sim, Runner *r, SegmentSum *sums, double *link_ns)
         double n = repeat_count(&s->repeat, i);
         s->launch_bound_ns += n * sum->launch_ns;
         if (sum->computes) {
-            s->flops += n * sum->flops;
             s->model_flops += n * sum->model_flops;
+            s->hardware_flops += n * sum->hardware_flops;
             s->flops_bound_ns += n * sum->flops_ns;
             s->memory_bound_ns += n * sum->memory_ns;
         }

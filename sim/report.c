@@ -67,31 +67,6 @@ typedef struct Flops {
     double model, hardware;
 } Flops;
 
-/* What recomputation repeats counts as the model's formula does, as all else. */
-static Flops *flops_of_segments(const Graph *g)
-{
-    Flops *of = mem_zero((size_t)g->segments_n + 1, sizeof *of);
-    for (uint32_t i = 0; i < g->segments_n; i++)
-        for (uint32_t k = 0; k < g->segments[i].op_n; k++) {
-            const Op *op = graph_ops(g, &g->segments[i]) + k;
-            of[i].model += op_model_flops(op);
-            of[i].hardware += op->model_flops;
-        }
-    return of;
-}
-
-static Flops flops_of_role(const Flops *of_segment, const Role *role, const Repeat *repeat)
-{
-    Flops sum = { 0 };
-    for (uint32_t i = 0; i < role->instances_n; i++) {
-        const Flops *of = &of_segment[role->instances[i].segment];
-        double n = repeat_count(repeat, i);
-        sum.model += n * of->model;
-        sum.hardware += n * of->hardware;
-    }
-    return sum;
-}
-
 /* peak: flops/ns of all the GPUs together. */
 static ReportRates rates_of(Flops f, double step_ns, double gpus, double peak)
 {
@@ -173,7 +148,6 @@ typedef struct Fill {
     const Graph *g;
     const SimResult *result;
     RoleMemory *memory; /* by role */
-    Flops *flops;       /* by role */
 } Fill;
 
 static const Gpu *gpu_of(const Fill *f, uint32_t rank)
@@ -213,7 +187,8 @@ static ReportRank rank_of(const Fill *f, const RankStat *stat)
                      .bounds = bounds_of(stat, step_ns / 1e9),
                      .memory = memory_of(f, stat),
                      .collectives_n = stat->collectives_n };
-    k.rates = rates_of(f->flops[stat->role], step_ns, 1, peak_flops_per_ns(f, stat->rank));
+    k.rates = rates_of((Flops){ stat->model_flops, stat->hardware_flops }, step_ns, 1,
+                       peak_flops_per_ns(f, stat->rank));
     k.collectives = PUSH_ARRAY(&r->arena, ReportCollective, stat->collectives_n);
     for (uint32_t i = 0; i < stat->collectives_n; i++)
         k.collectives[i] = collective_of(r, f->g, &stat->collectives[i]);
@@ -355,8 +330,8 @@ static void fill_rates(const Fill *f)
     double peak = 0;
     for (uint32_t i = 0; i < f->result->ranks_n; i++) {
         const RankStat *stat = &f->result->ranks[i];
-        sum.model += f->flops[stat->role].model * stat->ranks_n;
-        sum.hardware += f->flops[stat->role].hardware * stat->ranks_n;
+        sum.model += stat->model_flops * stat->ranks_n;
+        sum.hardware += stat->hardware_flops * stat->ranks_n;
         peak += peak_flops_per_ns(f, stat->rank) * stat->ranks_n;
     }
     r->rates = rates_of(sum, (double)f->result->step_ns, r->gpus, peak);
@@ -383,21 +358,11 @@ void report_fill(Report *r, const Scenario *s, const Graph *g, const SimResult *
     ASSERT(result->ranks_n > 0);
     *r = (Report){ .events = result->events, .ops = result->ops, .wall_s = wall_s };
     Fill f = { .r = r, .s = s, .g = g, .result = result, .memory = memory };
-    f.flops = mem_zero((size_t)g->roles_n + 1, sizeof *f.flops);
-    Flops *of_segment = flops_of_segments(g);
-    for (uint32_t i = 0; i < result->ranks_n; i++) {
-        const RankStat *stat = &result->ranks[i];
-        if (f.flops[stat->role].hardware <= 0)
-            f.flops[stat->role] =
-                flops_of_role(of_segment, &g->roles[stat->role], &stat->repeat);
-    }
-    free(of_segment);
     fill_names(&f);
     fill_speed(&f);
     fill_ranks(&f);
     fill_rates(&f);
     r->times = mean_times(result);
-    free(f.flops);
 }
 
 void report_free(Report *r)

@@ -401,7 +401,25 @@ static void an_ideal_step_takes_its_flops(void)
         double matmul = 6 * 12 * h * h * 8 * tokens + 6 * 2.0 * 16 * h * tokens * 0.5;
         double attention = 12.0 * 8 * h * s * tokens;
         CHECK_NEAR(matmul + attention, c.r.ranks[0].model_flops, 0.001);
+        CHECK_NEAR(c.r.ranks[0].model_flops, c.r.ranks[0].hardware_flops, 0);
         CHECK((double)c.r.step_ns >= c.r.ranks[0].flops_bound_ns);
+    }
+    release(&c);
+}
+
+/* Recomputed in full, blocks compute their forward again, which counts for the hardware, not for the
+ * model; but for the last product, 4 of 12 h h, whose result no gradient needs (stops_early). */
+static void recomputation_counts_for_the_hardware(void)
+{
+    char model[400];
+    Case c;
+    if (run(&c, block_model(model, sizeof model, 8),
+            "{\"global_batch\":4,\"micro_batch\":4,\"seq_len\":2048,\"precision\":\"bf16\","
+            "\"optimizer\":\"sgd\",\"recompute\":\"full\"}",
+            "{\"strategy\":\"single\"}", 1, 100)) {
+        double tokens = 4.0 * 2048, h = 2048, s = 2048;
+        double forward = 2 * (12 - 4) * h * h * 8 * tokens + 4.0 * 8 * h * s * tokens;
+        CHECK_NEAR(forward, c.r.ranks[0].hardware_flops - c.r.ranks[0].model_flops, 0.001);
     }
     release(&c);
 }
@@ -488,6 +506,7 @@ int main(void)
     RUN(layers_keep_what_the_paper_on_selective_recomputation_counts);
     RUN(tensor_parallel_layers_move_four_activations);
     RUN(an_ideal_step_takes_its_flops);
+    RUN(recomputation_counts_for_the_hardware);
     RUN(schedules_keep_as_many_micro_batches_as_they_should);
     RUN(model_parallel_stages_take_turns);
     return check_report();

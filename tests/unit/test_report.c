@@ -23,8 +23,6 @@ typedef struct Case {
     Gpu gpu;
 } Case;
 
-/* 100 flops of the model a layer, of which recomputation executes 40 again; attention executes
- * less than the model counts. */
 static void add_role(Graph *g, const char *name, uint32_t stage, uint32_t layers)
 {
     uint32_t role = graph_role(g, name, stage);
@@ -89,6 +87,8 @@ static void add_result(Case *c)
                               .exposed_ns = 1000,
                               .bubble_ns = 600,
                               .idle_ns = 400,
+                              .model_flops = 3 * 100,
+                              .hardware_flops = 3 * 140,
                               .flops_bound_ns = 4000,
                               .memory_bound_ns = 2000,
                               .link_bound_ns = 100,
@@ -103,6 +103,8 @@ static void add_result(Case *c)
                               .overlapped_ns = 1000,
                               .exposed_ns = 5000,
                               .idle_ns = 1000,
+                              .model_flops = 100,
+                              .hardware_flops = 140,
                               .flops_bound_ns = 1000,
                               .memory_bound_ns = 5000,
                               .link_bound_ns = 200,
