@@ -408,7 +408,8 @@ static void an_ideal_step_takes_its_flops(void)
 }
 
 /* Recomputed in full, blocks compute their forward again, which counts for the hardware, not for
- * the model; but for the last product, 4 of 12 h h, whose result no gradient needs (stops_early). */
+ * the model; but for the last product, 4 of 12 h h, whose result no gradient needs
+ * (recompute_stops_early). */
 static void recomputation_counts_for_the_hardware(void)
 {
     char model[400];
