@@ -20,7 +20,7 @@ typedef void JobsOne(void *user, uint32_t i);
  * where no other can be started. */
 void jobs_run(JobsOne *one, void *user, uint32_t n, uint32_t threads);
 
-/* Those of this machine that the process may run on (taskset, cgroups), at least 1. */
+/* Those of this machine that the process may run on (taskset, cpusets), at least 1. */
 uint32_t jobs_processors(void);
 
 #endif

@@ -20,6 +20,7 @@
 #include "exec/cmd.h"
 #include "exec/cmd_run_collect.h"
 #include "exec/cmd_run_cuda.h"
+#include "exec/cmd_run_model.h"
 #include "sim/scenario.h"
 #include "traces/formats.h"
 
@@ -172,20 +173,21 @@ static bool find_place(const RunOptions *o, RankPlace *place, Launcher *by, Err 
 static void tell_digest(char *text, size_t cap, const RunTraining *t)
 {
     const RunOptions *o = t->o;
-    snprintf(text, cap,
-             "%s %s, steps %" PRIu64 ", every %" PRIu64 ", %s clock%s%s%s%s%s, hyper %s=%s",
-             t->plan.digest, o->cuda ? "cuda" : "cpu", o->steps, o->every,
-             run_clock_names[o->clock], o->rings ? ", rings" : "",
-             o->checkpoint ? ", checkpoints" : "", o->resume ? ", resumed" : "",
-             o->trace ? ", a trace" : "", o->trace_predicted ? ", the prediction's" : "",
-             o->hyper_key ? o->hyper_key : "", o->hyper_values ? o->hyper_values : "");
+    uint64_t hyper = o->hyper_key ? hash_text(hash_text(1, o->hyper_key), o->hyper_values) : 0;
+    snprintf(
+        text, cap,
+        "%s %s, steps %" PRIu64 ", every %" PRIu64 ", %s clock%s%s%s%s%s, hyper %016" PRIx64,
+        t->plan.digest, o->cuda ? "cuda" : "cpu", o->steps, o->every, run_clock_names[o->clock],
+        o->rings ? ", rings" : "", o->checkpoint ? ", checkpoints" : "",
+        o->resume ? ", resumed" : "", o->trace ? ", a trace" : "",
+        o->trace_predicted ? ", the prediction's" : "", hyper);
 }
 
 static int start(RunTraining *t)
 {
     RankPlace *place = &t->place;
     uint32_t world = t->plan.graph.world_n;
-    char digest[1024];
+    char digest[256];
     tell_digest(digest, sizeof digest, t);
     place->digest = digest;
     if (t->by != LAUNCHER_NONE)
@@ -238,19 +240,38 @@ static uint32_t ranks_wanted(const RunTraining *t)
     return t->by == LAUNCHER_NONE ? t->o->ranks : t->place.world;
 }
 
-/* Are there data, and a kernel for every op of any rank? */
+/* Do its ranks, all of them, start here? */
+static bool starts_here(const RunTraining *t)
+{
+    return t->by == LAUNCHER_NONE && !t->o->cuda;
+}
+
+/* Is there a kernel for every op?  Ranks of one role have the same. */
+static bool knows_kernels(const RunTraining *t, Err *err)
+{
+    const Graph *g = &t->plan.graph;
+    bool *seen = mem_zero((size_t)g->roles_n + 1, sizeof *seen), ok = true;
+    for (uint32_t rank = 0; ok && rank < g->world_n; rank++) {
+        bool *of_role = &seen[graph_role_of(g, rank) - g->roles];
+        Program p = { 0 };
+        if (*of_role)
+            continue;
+        *of_role = true;
+        ok = program_make(&p, g, rank, err) &&
+             kernels_known(&p, t->o->cuda ? "cuda" : "cpu", err);
+        program_free(&p);
+    }
+    free(seen);
+    return ok;
+}
+
 static bool can_train(const RunTraining *t, Err *err)
 {
     Data *data = NULL;
     bool ok = data_open(&data, &t->plan.data, err);
     data_close(data);
-    for (uint32_t i = 0; ok && i < t->plan.graph.world_n; i++) {
-        Program p = { 0 };
-        ok = program_make(&p, &t->plan.graph, i, err) &&
-             kernels_known(&p, t->o->cuda ? "cuda" : "cpu", err);
-        program_free(&p);
-    }
-    return ok;
+    return ok && (!starts_here(t) || run_memory_fits(&t->plan.graph, err)) &&
+           knows_kernels(t, err);
 }
 
 bool run_training_check(const RunTraining *t, const Setting *extra, Err *err)
@@ -281,9 +302,8 @@ int run_train(RunTraining *t, const Setting *extra, Err *err)
     bool usage = false;
     int status = EXIT_COULD_NOT;
     if (open_plan(t, extra, ranks_wanted(t), &usage, err)) {
-        bool takes = t->by == LAUNCHER_NONE && !t->o->cuda; /* its ranks do, on this host */
         say_software(t);
-        if (!takes || run_memory_fits(&t->plan.graph, err))
+        if (!starts_here(t) || run_memory_fits(&t->plan.graph, err))
             status = start(t);
     } else if (usage) {
         status = EXIT_USAGE;

@@ -26,7 +26,7 @@
 typedef struct RunOptions {
     SettingList set; /* freed by run_options_free */
     const char *scenario, *trace, *trace_predicted, *checkpoint, *rendezvous;
-    char *hyper_key, *hyper_values; /* --hyper KEY=V1,V2; NULL: none */
+    const char *hyper_key, *hyper_values; /* --hyper KEY=V1,V2; NULL: none */
     bool json, resume, cuda;
     bool loop, nccl, dry_run, no_graphs; /* with cuda: --comm, --dry-run, --no-cuda-graphs */
     bool rings;                          /* --collectives ring */

@@ -27,6 +27,7 @@ typedef struct Copy {
 typedef struct Copies {
     const RunTraining *like;
     char key[200];
+    char *values; /* the list, cut where values end */
     Copy *copies;
     uint32_t n, cap;
 } Copies;
@@ -45,7 +46,9 @@ static void list_copies(Copies *c)
     const RunOptions *o = c->like->o;
     const char *name = o->hyper_key;
     snprintf(c->key, sizeof c->key, "%s%.150s", strchr(name, '.') ? "" : "training.", name);
-    for (char *rest = o->hyper_values, *value; (value = rest); c->n++) {
+    c->values = mem_zero(strlen(o->hyper_values) + 1, 1);
+    strcpy(c->values, o->hyper_values);
+    for (char *rest = c->values, *value; (value = rest); c->n++) {
         rest = end_of_value(value);
         rest = *rest ? rest : NULL;
         if (rest)
@@ -181,5 +184,6 @@ int run_hyper(const RunTraining *like, Err *err)
         free(c.copies[i].meets);
     }
     free(c.copies);
+    free(c.values);
     return status;
 }

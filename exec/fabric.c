@@ -7,8 +7,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "core/jobs.h"
-
 /* ---- small things ---- */
 
 uint64_t counts_next(Counts *c, uint64_t of)
@@ -86,7 +84,9 @@ static uint32_t spins_of(const Fabric *f)
     uint32_t local_n = 0;
     for (uint32_t r = 0; r < f->world; r++)
         local_n += f->peers[r].control != NULL;
-    return local_n <= jobs_processors() ? 100 : 0;
+    long cores =
+        sysconf(_SC_NPROCESSORS_ONLN); /* of the host, as the ranks are; one each or not */
+    return cores > 0 && local_n <= (unsigned long)cores ? 100 : 0;
 }
 
 static bool open_parts(Fabric *f, const RankPlace *place, uint64_t arena_bytes, Err *err)

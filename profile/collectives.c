@@ -217,14 +217,6 @@ static void open_runs(Runs *r, const Collectives *c, const CollChannel *ch, cons
     runs_sort(r);
 }
 
-static bool equal_counts(const Runs *r)
-{
-    for (uint32_t k = 1; k < r->runs_n; k++)
-        if (run_n(r, k) != run_n(r, 0))
-            return false;
-    return true;
-}
-
 /* ---- by number ---- */
 
 static bool all_numbered(const Runs *r, const Timeline *t)
@@ -266,7 +258,7 @@ static bool numbers_are_dense(const Runs *r)
 
 static bool keys_are_equal(const Runs *r)
 {
-    if (!equal_counts(r))
+    if (!runs_equal_counts(r))
         return false;
     for (uint32_t k = 1; k < r->runs_n; k++)
         for (uint64_t i = 0; i < run_n(r, 0); i++)
@@ -283,7 +275,7 @@ static bool keys_are_equal(const Runs *r)
 static bool matches_by_number(const Runs *r)
 {
     return numbers_are_unique(r) &&
-           (keys_are_equal(r) || numbers_are_dense(r) || !equal_counts(r));
+           (keys_are_equal(r) || numbers_are_dense(r) || !runs_equal_counts(r));
 }
 
 /* ---- by order ---- */
@@ -457,12 +449,17 @@ static void key_in_order(Collectives *c, CollChannel *ch, Runs *r, StepsAtHand *
                          const Timeline *t, const Covers *covers)
 {
     key_by_order(r, t);
-    bool by_step = runs_key_by_step(r, steps, t, covers), equal = equal_counts(r);
+    bool by_step = runs_key_by_step(r, steps, t, covers), equal = runs_equal_counts(r);
     if (by_step)
         ch->by = MATCH_BY_STEP;
     ch->refusal =
         equal || by_step ? refuse_ops(c, ch, r, t, covers) : refuse_counts(c, ch, r, t, covers);
-    if (!ch->refusal || by_step || !equal)
+    if (by_step && ch->refusal && equal) { /* other orders may be better */
+        key_by_order(r, t);
+        ch->by = MATCH_BY_GROUP;
+        ch->refusal = refuse_ops(c, ch, r, t, covers);
+    }
+    if (!ch->refusal || !equal)
         return;
     if (sort_by_op(r, t) && keys_are_equal(r) && !refuse_ops(c, ch, r, t, covers)) {
         ch->by = MATCH_BY_OP;

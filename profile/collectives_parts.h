@@ -40,6 +40,14 @@ static inline uint64_t run_n(const Runs *r, uint32_t k)
     return r->first[k + 1] - r->first[k];
 }
 
+static inline bool runs_equal_counts(const Runs *r)
+{
+    uint32_t k = 1;
+    while (k < r->runs_n && run_n(r, k) == run_n(r, 0))
+        k++;
+    return k >= r->runs_n;
+}
+
 /*
  * collectives_step.c: keys the runs, which are in order of start and keyed by their places, by
  * step and place in it, where that is the better guide: where ranks have different counts, or

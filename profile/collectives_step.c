@@ -137,20 +137,12 @@ static int64_t furthest_clock(const Runs *r, const Timeline *t)
 
 /* ---- the choice ---- */
 
-static bool have_equal_counts(const Runs *r)
-{
-    uint32_t k = 1;
-    while (k < r->runs_n && run_n(r, k) == run_n(r, 0))
-        k++;
-    return k == r->runs_n;
-}
-
 /* As they are keyed by step; ordered: as they were. */
 static bool is_better(const Runs *r, Runs ordered, uint64_t shared_n, const Timeline *t)
 {
     if (shared_n == 0)
         return false;
-    if (!have_equal_counts(&ordered))
+    if (!runs_equal_counts(&ordered))
         return true;
     return shared_n < run_n(r, 0) &&
            furthest_clock(&ordered, t) > CLOCK_FACTOR * furthest_clock(r, t) + CLOCK_DIFFERS_NS;

@@ -216,7 +216,7 @@ static void read_mpt(Transformer *t, JsonObj *o)
         t->positions = POS_NONE;
     static const char *const others[] = { "softmax_scale", "clip_qkv" };
     for (size_t i = 0; i < ARRAY_N(others); i++)
-        if (json_type(json_member(attention, others[i])) == JSON_NUMBER)
+        if (json_type(json_get(&a, others[i])) == JSON_NUMBER)
             t->other_numerics = others[i];
     family_refuse_true(&a, "qk_ln");
     o->ok = json_end_lax(&a);

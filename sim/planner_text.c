@@ -160,9 +160,10 @@ static void print_table(const Plan *p, FILE *out)
 static void print_front(const Plan *p, FILE *out)
 {
     char label[TEXT_CAP], time[TEXT_CAP], usd[TEXT_CAP], days[TEXT_CAP], hours[TEXT_CAP];
-    fprintf(out, "\nmore GPUs, less time: what is neither on this list nor named below is "
-                 "beaten on both\n"
-                 "   GPUs  step time  GPU-s/step  cost/step  split\n");
+    fprintf(out,
+            "\nmore GPUs, less time: what is %s is beaten on both\n"
+            "   GPUs  step time  GPU-s/step  cost/step  split\n",
+            p->missing_n > 0 ? "neither on this list nor named below" : "not on this list");
     for (uint32_t i = 0; i < p->front_n; i++) {
         const PlanCandidate *c = &p->candidates[p->front[i]];
         fprintf(out, "%7" PRIu32 " %10s %11s %10s  %s", plan_gpus(c),

@@ -45,13 +45,13 @@ static uint32_t dtype_of(Kineto *k, const ScanText *v, uint64_t *each_bytes)
     return kineto_intern(k, v);
 }
 
-/* Equal texts give equal numbers, on all ranks and in all runs; how lists are spaced and quoted is
- * no part of them. */
-static uint32_t text_number(const ScanText *v, uint32_t seed)
+/* Equal texts give equal numbers, on all ranks and in all runs.  list: however it is spaced and
+ * quoted. */
+static uint32_t text_number(const ScanText *v, uint32_t seed, bool list)
 {
     uint64_t h = 0xcbf29ce484222325u ^ seed;
     for (uint32_t i = 0; i < v->n; i++)
-        if (v->at[i] != ' ' && v->at[i] != '"')
+        if (!list || (v->at[i] != ' ' && v->at[i] != '"'))
             h = (h ^ v->at[i]) * 0x100000001b3u;
     return (uint32_t)(mix_u64(h) >> 33);
 }
@@ -72,9 +72,9 @@ static void take_group(Kineto *k, const Event *e, Comm *c)
     if (scan_whole(name, &number) && number >= 0 && number < INT32_MAX)
         c->group_id = (uint32_t)number;
     else if (name->n > 0)
-        c->group_id = text_number(name, 0);
+        c->group_id = text_number(name, 0, false);
     if (c->group_id != NONE_U32 && event_has(e, ARG_PG_RANKS))
-        c->group_id = text_number(&e->arg[ARG_PG_RANKS], c->group_id);
+        c->group_id = text_number(&e->arg[ARG_PG_RANKS], c->group_id, true);
 }
 
 /* Elements x size; NONE_U64 where either is unknown or the product is absurd. */

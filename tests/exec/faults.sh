@@ -125,6 +125,15 @@ for options in "--steps 7" "--collectives ring" "--clock virtual" "--trace $fold
     mv "$folder/err0" "$folder/err"
     says 1 "$differs"
 done
+begin "two ranks vary a key over lists of two lengths"
+$train --rank 0 --world 2 --rendezvous file:$folder/here --timeout 2 --hyper lr=0.1,0.2 \
+    >"$folder/out" 2>"$folder/err0" &
+pid=$!
+$train --rank 1 --world 2 --rendezvous file:$folder/here --timeout 2 --hyper lr=0.1 \
+    >"$folder/out" 2>"$folder/err"
+status=$?
+says 1 "$differs"
+wait $pid
 begin "a number of steps that is none"
 ends 2 "every takes a whole number from 1" $train --checkpoint "$folder/c" --every 0
 ends 2 "timeout takes a whole number from 1" $train --timeout 0

@@ -97,7 +97,7 @@ job() {
 
 # A rank is killed while it trains: the other one ends by itself, with a sentence.
 kill_one() {
-    local began status
+    local began status rank
     run_steps=100000
     start 2 "$1"
     for ((began = SECONDS; SECONDS - began < 90; )); do
@@ -108,7 +108,14 @@ kill_one() {
         fail "killed rank: no step was made: $(tail -qn 1 "$folder"/err.* | tr '\n' ' ')"
         return
     fi
-    kill -KILL $(cat "/proc/${pids[1]}/task/${pids[1]}/children")
+    # The rank is the child of its `timeout`; where neither tells it, the whole group goes.
+    rank=$(cat "/proc/${pids[1]}/task/${pids[1]}/children" 2>/dev/null ||
+        pgrep -P "${pids[1]}" 2>/dev/null)
+    if [ -n "$rank" ]; then
+        kill -KILL $rank
+    else
+        kill -KILL -- "-${pids[1]}"
+    fi
     began=$SECONDS
     wait "${pids[0]}"
     status=$?

@@ -29,7 +29,8 @@ python=${PYTHON-python3}
 . tests/gpu/losses.sh
 shapes=${SHAPES:-$trained}
 cuda=(--backend cuda)
-[ -z "${ALL_ON_CPU:-}" ] || cuda=()
+plain=(--no-cuda-graphs)
+[ -z "${ALL_ON_CPU:-}" ] || cuda=() plain=()
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
@@ -136,7 +137,7 @@ while read -r model batch seq vocab; do
     again "$model" "$batch" "$seq"
     if [ -n "$op_by_op" ]; then
         cp "$folder/run.json" "$folder/graphs.json" 2>/dev/null
-        ours "$model" "$batch" "$seq" "op by op" --no-cuda-graphs </dev/null
+        ours "$model" "$batch" "$seq" "op by op" "${plain[@]}" </dev/null
         check_graphs
     fi
     op_by_op=

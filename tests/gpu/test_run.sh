@@ -55,6 +55,11 @@ if [ -x "$lockstep" ]; then
         "$bash" tests/gpu/strategies.sh
     check "each leaves a row" 0 "22" grep -c '"part":"strategies"' "$folder/measurements.jsonl"
 fi
+if [ -x "$lockstep" ]; then
+    check "speed runs; the CPU op by op is as the CPU" 0 "with graphs and without differ by 0" \
+        env ALL_ON_CPU=1 STEPS=2 PYTHON= SHAPES='gpt2 1 16 256' LOCKSTEP="$lockstep" \
+        OUT="$folder" "$bash" tests/gpu/speed.sh
+fi
 check "pack.sh says what is missing" 1 "pack.sh: there is no" \
     env BUILD="$folder/nothing" "$bash" tests/gpu/pack.sh "$folder/carry"
 mkdir -p "$folder/broken" && echo nonsense >"$folder/broken/carry.tar.gz"

@@ -719,7 +719,7 @@ static void groups_of_one_name_are_told_apart_by_their_ranks(void)
     uint32_t first = group_id_of("\"[0, 1]\"");
     CHECK(first != NONE_U32 && first != group_id_of("\"[2, 3]\""));
     CHECK_INT(first, group_id_of("[0,1]"));
-    CHECK_INT(group_id_of("\"[0, 1, ..., 15]\""), group_id_of("\"[0, 1, ..., 15]\""));
+    CHECK(first != group_id_of("\"[0, 1, ..., 15]\""));
 }
 
 /* ---- how kernels were launched ---- */
