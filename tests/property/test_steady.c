@@ -143,7 +143,8 @@ static const CollectiveStat *stat_like(const RankStat *s, const CollectiveStat *
 /* What is counted is equal, whatever the times are. */
 static bool same_counts(const RankStat *x, const RankStat *y)
 {
-    bool same = CHECK_U64(y->collectives_n, x->collectives_n) && near(x->flops, y->flops) &&
+    bool same = CHECK_U64(y->collectives_n, x->collectives_n) &&
+                near(x->hardware_flops, y->hardware_flops) &&
                 near(x->model_flops, y->model_flops) &&
                 near(x->flops_bound_ns, y->flops_bound_ns) &&
                 near(x->memory_bound_ns, y->memory_bound_ns) &&
