@@ -43,8 +43,8 @@ carry=${CARRY:-build-carry}
 
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
-all_parts=(device strategies check bench nccl speed profile traces gemm sanitize overlap memory
-    launch copy torch-ops cupti torch-train)
+all_parts=(device strategies nccl sanitize check bench speed torch-speed profile traces gemm
+    overlap memory launch copy torch-ops cupti torch-train)
 late=() # parts for which no time was left
 verdicts=()
 failed=0
@@ -60,37 +60,71 @@ verdict() {
     echo "PART $1: $2" | tee -a "$log"
 }
 
-# part NAME LIMIT_S COMMAND...: runs it unless it was not asked for
-part() {
-    local name=$1 limit_s=$2 began=$SECONDS left_s=$((total_s - SECONDS)) rc
-    shift 2
-    [[ " ${parts[*]} " == *" $name "* ]] || return 0
-    if ((left_s < 15)); then
-        failed=1
-        late+=("$name")
-        verdict "$name" "SKIPPED, no time left"
-        return 0
-    fi
-    ((limit_s > left_s)) && limit_s=$left_s
-
-    echo "---- $name" | tee -a "$log"
-    timeout -k 5 "$limit_s" "$@" 2>&1 | tee -a "$log"
-    rc=${PIPESTATUS[0]}
+# outcome NAME STATUS SECONDS
+outcome() {
     # A row cut short must not take the next part's first row with it.
     [ -z "$(tail -c 1 "$rows")" ] || echo >>"$rows"
-    case $rc in
-    0) verdict "$name" "ok ($((SECONDS - began)) s)" ;;
-    77) verdict "$name" "SKIPPED ($((SECONDS - began)) s)" ;;
+    case $2 in
+    0) verdict "$1" "ok ($3 s)" ;;
+    77) verdict "$1" "SKIPPED ($3 s)" ;;
     124 | 137)
         failed=1
-        verdict "$name" "TIMEOUT ($((SECONDS - began)) s)"
+        verdict "$1" "TIMEOUT ($3 s)"
         ;;
     *)
         failed=1
-        verdict "$name" "FAILED($rc) ($((SECONDS - began)) s)"
+        verdict "$1" "FAILED($2) ($3 s)"
         ;;
     esac
-    return 0
+}
+
+# asked_for NAME: whether it is to run; says so where the time is over
+asked_for() {
+    [[ " ${parts[*]} " == *" $1 "* ]] || return 1
+    ((total_s - SECONDS < 15)) || return 0
+    failed=1
+    late+=("$1")
+    verdict "$1" "SKIPPED, no time left"
+    return 1
+}
+
+# at_most LIMIT_S: and no longer than what is left
+at_most() {
+    local left_s=$((total_s - SECONDS))
+    echo $(($1 < left_s ? $1 : left_s))
+}
+
+# part NAME LIMIT_S COMMAND...: runs it unless it was not asked for; with `beside` set, beside what
+# comes next, up to join.  Of those only the verdict counts, not a time.
+part() {
+    local name=$1 limit_s=$2 began=$SECONDS
+    shift 2
+    asked_for "$name" || return 0
+    limit_s=$(at_most "$limit_s")
+    if [ -n "${beside:-}" ]; then
+        timeout -k 5 "$limit_s" "$@" >"$work/$name.log" 2>&1 &
+        running+=("$name $!")
+        return 0
+    fi
+    echo "---- $name" | tee -a "$log"
+    timeout -k 5 "$limit_s" "$@" 2>&1 | tee -a "$log"
+    outcome "$name" "${PIPESTATUS[0]}" $((SECONDS - began))
+}
+
+running=() # "name pid", of those beside each other
+join() {
+    local name pid
+    for pid in "${running[@]}"; do
+        name=${pid% *} pid=${pid#* }
+        wait "$pid"
+        local rc=$?
+        {
+            echo "---- $name"
+            cat "$work/$name.log"
+        } | tee -a "$log"
+        outcome "$name" $rc $((SECONDS - together_began))
+    done
+    running=()
 }
 
 parts=("$@")
@@ -279,7 +313,7 @@ traces_part() {
 }
 
 nccl_part() {
-    CASE_S=40 "$BASH" $here/nccl_smoke.sh
+    CASE_S=50 "$BASH" $here/nccl_smoke.sh
 }
 
 # profile.sh compiles its own program, so it needs nvcc; the rest it takes from `program`.
@@ -338,15 +372,22 @@ measure() { # NAME LIMIT_S BUDGET_S
 }
 
 measure device 30 30
-part strategies 110 env CASE_S=20 "$BASH" $here/strategies.sh
+
+# Does it train as the CPU does?  Nothing is timed, so all at once.
+together_began=$SECONDS beside=1
+part strategies 130 env CASE_S=30 "$BASH" $here/strategies.sh
+own nccl 130 nccl_part
+own sanitize 130 sanitize_part
+beside=
+join
+
 measure check 40 40
 own bench 110 bench_part 60
-own nccl 90 nccl_part
-part speed 145 env CASE_S=60 SPEED_S=140 "$BASH" $here/speed.sh
+part speed 120 env CASE_S=60 SPEED_S=115 PYTHON= "$BASH" $here/speed.sh
+part torch-speed 95 "$python" $here/torch_speed.py --out "$rows" --budget-s 85
 own profile 100 profile_part
 own traces 40 traces_part
 measure gemm 70 55
-own sanitize 90 sanitize_part
 measure overlap 40 30
 measure memory 40 30
 measure launch 20 20
