@@ -156,14 +156,24 @@ static void add_rank(CompareRank *r, SideRank *const side[COMPARE_SIDES], const 
     add_errors(r, classes, side[COMPARE_SIM], side[COMPARE_REAL]);
 }
 
-static void keep_pairs(CompareRank *r, const SideRank *sim, const SideRank *real, Arena *arena)
+/* Behind those whose real span starts no later: all but in order, as ops are. */
+static void put_pair(CompareRank *r, const Timeline *real, ComparePair pair)
+{
+    uint32_t at = r->pairs_n++;
+    int64_t start_ns = real->start_ns[pair.span[COMPARE_REAL]];
+    for (; at > 0 && real->start_ns[r->pairs[at - 1].span[COMPARE_REAL]] > start_ns; at--)
+        r->pairs[at] = r->pairs[at - 1];
+    r->pairs[at] = pair;
+}
+
+static void keep_pairs(CompareRank *r, const SideRank *sim, const SideRank *real,
+                       const Timeline *t, Arena *arena)
 {
     r->pairs = PUSH_ARRAY(arena, ComparePair, (size_t)real->ops_n + sim->ops_n + 1);
     for (uint32_t i = 0; i < real->ops_n; i++) {
         const SideOp *o = &real->ops[i];
         uint64_t twin = o->twin == NONE_U32 ? NONE_U64 : sim->ops[o->twin].span;
-        r->pairs[r->pairs_n++] =
-            (ComparePair){ { [COMPARE_SIM] = twin, [COMPARE_REAL] = o->span } };
+        put_pair(r, t, (ComparePair){ { [COMPARE_SIM] = twin, [COMPARE_REAL] = o->span } });
     }
     for (uint32_t i = 0; i < sim->ops_n; i++)
         if (sim->ops[i].twin == NONE_U32)
@@ -261,7 +271,8 @@ static bool fill(Comparison *c, const Pairs *p, const Side *sides, bool pairs, E
         add_rank(&c->ranks[i], pair, covers, sides, classes);
         compare_list_rank(&lists, &c->ranks[i], pair[COMPARE_SIM], pair[COMPARE_REAL]);
         if (pairs)
-            keep_pairs(&c->ranks[i], pair[COMPARE_SIM], pair[COMPARE_REAL], &c->arena);
+            keep_pairs(&c->ranks[i], pair[COMPARE_SIM], pair[COMPARE_REAL],
+                       sides[COMPARE_REAL].t, &c->arena);
     }
     for (int k = 0; k < COMPARE_SIDES; k++) {
         covers_free(&covers[k]);

@@ -8,7 +8,8 @@
  * Ops are paired by op id where both sides have them and they name the same ops;
  * else the kernels, copies and each kind of collective of a rank are aligned as
  * sequences (profile/align.h).  A track that stands for many ranks stands in for
- * each of them.  Of several steps the median one is taken, unless one is asked for.
+ * each of them.  Kernels that one op launched count as one, with the sum of their
+ * times.  Of several steps the median one is taken, unless one is asked for.
  *
  * Every instant of a step belongs to one class: to compute that runs, else to
  * communication, else to a copy, else to "idle".  So the classes of a step sum to
@@ -71,7 +72,8 @@ typedef struct CompareDrift {
     int64_t op_start_ns, op_drift_ns, op_time_ns[COMPARE_SIDES];
 } CompareDrift;
 
-/* One op as it was paired: spans of the two timelines, NONE_U64 where one has no such op. */
+/* One op as it was paired: spans of the two timelines, of several kernels' the longest; NONE_U64
+ * where one has no such op. */
 typedef struct ComparePair {
     uint64_t span[COMPARE_SIDES];
 } ComparePair;

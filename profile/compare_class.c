@@ -61,6 +61,7 @@ static const ClassWord words[] = {
     { "cutlass", CLASS_MATMUL },
     { "xmma", CLASS_MATMUL },
     { "nvjet", CLASS_MATMUL },
+    { "cublaslt", CLASS_MATMUL },
     { "splitk", CLASS_MATMUL },
     { "^cijk_", CLASS_MATMUL },
     { "matmul", CLASS_MATMUL },
@@ -81,6 +82,25 @@ static const ClassWord words[] = {
     { "embedding", CLASS_EMBEDDING },
     { "indexselect", CLASS_EMBEDDING },
     { "^positions", CLASS_EMBEDDING },
+    /* our executor's (exec/cuda_*.cu), as far as their names do not say it by a word above */
+    { "^update_kernel", CLASS_OPTIMIZER },
+    { "^squares_", CLASS_OPTIMIZER },
+    { "^clip_kernel", CLASS_OPTIMIZER },
+    { "^forward_kernel", CLASS_ATTENTION },
+    { "^queries_kernel", CLASS_ATTENTION },
+    { "^keys_kernel", CLASS_ATTENTION },
+    { "^along_kernel", CLASS_ATTENTION },
+    { "^embed_", CLASS_EMBEDDING },
+    { "^logits_", CLASS_LOSS },
+    { "^maximum_kernel", CLASS_LOSS },
+    { "^batch_", CLASS_NORM },
+    { "^sums_kernel", CLASS_REDUCTION },
+    { "^add_kernel", CLASS_ELEMENTWISE },
+    { "^bias_kernel", CLASS_ELEMENTWISE },
+    { "^rope_kernel", CLASS_ELEMENTWISE },
+    { "^cast_kernel", CLASS_ELEMENTWISE },
+    { "^copy_kernel", CLASS_ELEMENTWISE },
+    { "^fill_kernel", CLASS_ELEMENTWISE },
     { "pool", CLASS_POOL },
     { "reduce_kernel", CLASS_REDUCTION },
     { "devicereduce", CLASS_REDUCTION },
@@ -116,6 +136,8 @@ static OpClass class_of_kernel(const char *name)
 {
     char lower[256]; /* what matters of a kernel's name stands at its beginning */
     size_t n = 0;
+    if (strncmp(name, "void ", 5) == 0) /* a template's */
+        name += 5;
     for (; name[n] && n + 1 < sizeof lower; n++)
         lower[n] = (char)(name[n] >= 'A' && name[n] <= 'Z' ? name[n] - 'A' + 'a' : name[n]);
     lower[n] = '\0';

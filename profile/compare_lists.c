@@ -146,8 +146,7 @@ static size_t ends_of(End *ends, const SideRank *sim, const SideRank *real)
         if (o->twin == NONE_U32)
             continue;
         const SideOp *s = &sim->ops[o->twin];
-        int64_t end = o->start_ns + o->dur_ns;
-        ends[n++] = (End){ end, s->start_ns + s->dur_ns - end, i };
+        ends[n++] = (End){ o->end_ns, s->end_ns - o->end_ns, i };
     }
     qsort(ends, n, sizeof *ends, by_end);
     return n;

@@ -2,7 +2,8 @@
  * compare_match.c - which op of one rank is which of the other's.
  *
  * By op id where both sides carry ids and the ids mean the same: ops of one id then
- * have one name - or, where one side names kernels and the other ops, one class.
+ * have one name - or, where one side names kernels and the other ops, are of one class
+ * or may be: no kernel's name contradicts.  The op's name then says the class of both.
  * Ids of another graph (other buckets, another model) soon name different ops, if
  * only from the first difference on; then sequences are aligned: kernels, copies, and
  * each kind of collective apart, for streams are laid out differently.
@@ -49,9 +50,16 @@ static void unpair_all(SideRank *r)
         r->ops[i].twin = NONE_U32;
 }
 
+/* One of the op's kernels is of the other's class, or no name says anything of a class. */
+static bool may_be_alike(const SideOp *x, const SideOp *y)
+{
+    return x->class_ == y->class_ || (x->classes & y->classes) || !x->classes || !y->classes;
+}
+
 /* Ops of equal ids, and how many of them are alike. */
 typedef struct IdPairs {
-    uint32_t n, same_class_n, same_name_n;
+    uint32_t n, same_class_n, alike_n, same_name_n;
+    uint64_t pieces_n[COMPARE_SIDES]; /* the side that has fewer names ops, not kernels */
 } IdPairs;
 
 static IdPairs pair_ids(SideRank *a, const IdOp *a_ids, uint32_t a_n, SideRank *b,
@@ -70,7 +78,10 @@ static IdPairs pair_ids(SideRank *a, const IdOp *a_ids, uint32_t a_n, SideRank *
         p.n++;
         p.same_class_n += same_class;
         p.same_name_n += same_class && (class_is_comm(x->class_) || x->exact == y->exact);
-        if (same_class)
+        p.alike_n += may_be_alike(x, y);
+        p.pieces_n[COMPARE_SIM] += x->pieces_n;
+        p.pieces_n[COMPARE_REAL] += y->pieces_n;
+        if (may_be_alike(x, y))
             pair(a, a_ids[i].at, b, b_ids[k].at);
         i++;
         k++;
@@ -78,14 +89,26 @@ static IdPairs pair_ids(SideRank *a, const IdOp *a_ids, uint32_t a_n, SideRank *
     return p;
 }
 
-/* All of one name; or hardly any of one name, nearly all of one class. */
+/* All of one name; or hardly any of one name, most of one class, nearly all perhaps of one. */
 static bool ids_are_trusted(IdPairs p, uint32_t a_n, uint32_t b_n)
 {
     uint32_t fewer = a_n < b_n ? a_n : b_n;
     if (p.n == 0 || p.n < fewer / 2)
         return false;
-    bool other_names = 4 * p.same_name_n < p.n && p.same_class_n >= p.n - p.n / 10;
+    bool other_names =
+        4 * p.same_name_n < p.n && 2 * p.same_class_n > p.n && p.alike_n >= p.n - p.n / 10;
     return p.same_name_n == p.n || other_names;
+}
+
+/* A kernel is of the class of the op that it is part of. */
+static void agree_on_classes(SideRank *a, SideRank *b, IdPairs p)
+{
+    bool b_names = p.pieces_n[COMPARE_REAL] < p.pieces_n[COMPARE_SIM];
+    const SideRank *named = b_names ? b : a;
+    SideRank *other = b_names ? a : b;
+    for (uint32_t i = 0; i < other->ops_n; i++)
+        if (other->ops[i].twin != NONE_U32)
+            other->ops[i].class_ = named->ops[other->ops[i].twin].class_;
 }
 
 static bool match_ids(SideRank *a, SideRank *b)
@@ -94,7 +117,9 @@ static bool match_ids(SideRank *a, SideRank *b)
     IdOp *a_ids = ids_of(a, &a_n), *b_ids = ids_of(b, &b_n);
     IdPairs p = pair_ids(a, a_ids, a_n, b, b_ids, b_n);
     bool trusted = ids_are_trusted(p, a_n, b_n);
-    if (!trusted) {
+    if (trusted) {
+        agree_on_classes(a, b, p);
+    } else {
         unpair_all(a);
         unpair_all(b);
     }

@@ -43,14 +43,30 @@ static inline bool class_is_comm(OpClass k)
     return k >= CLASS_ALL_REDUCE && k <= CLASS_COMM_OTHER;
 }
 
+/* A clearing of memory or a sum over rows may belong to an op of any class. */
+static inline bool class_is_telling(OpClass k)
+{
+    return k != CLASS_OTHER && k != CLASS_REDUCTION && k != CLASS_MEMORY;
+}
+
 OpClass compare_class_of(const Timeline *t, uint64_t span);
 
+/* When one kernel ran, since the step's start. */
+typedef struct SidePiece {
+    int64_t start_ns, dur_ns;
+} SidePiece;
+
+/* Kernels of one op id that follow one another on a track are one op; without an id each is. */
 typedef struct SideOp {
-    int64_t start_ns, dur_ns; /* start: since the step's start */
-    uint64_t span;            /* of the timeline */
-    const char *name;         /* of the timeline */
+    int64_t start_ns, end_ns; /* since the step's start: of its first kernel, of its last */
+    int64_t dur_ns;           /* sum over its kernels */
+    int64_t longest_ns;       /* of the kernel that span is */
+    uint64_t span;            /* of the timeline: of several the longest that says a class */
+    const char *name;         /* of that span */
     uint32_t op;              /* op id, or NONE_U32 */
-    OpClass class_;
+    OpClass class_;           /* of the first kernel that says one, class_is_telling */
+    uint32_t classes;         /* of all its kernels that say one: bit OpClass of each */
+    uint32_t piece_first, pieces_n;
     uint64_t bytes; /* of communication; NONE_U64 unknown */
     uint64_t exact; /* key of what it is, the same on both sides */
     uint32_t twin;  /* op of the other side's rank, or NONE_U32 */
@@ -61,6 +77,8 @@ typedef struct SideRank {
     int64_t begin_ns, length_ns; /* of the step */
     SideOp *ops;
     uint32_t ops_n;
+    SidePiece *pieces; /* of all ops */
+    uint32_t pieces_n;
     uint64_t signature; /* equal for ranks that do the same */
 } SideRank;
 
@@ -76,7 +94,7 @@ typedef struct Side {
 bool side_open(Side *s, const Timeline *t, const char *name, int64_t step, Arena *arena,
                Err *err);
 
-/* Sets twin on both; true when by op id. */
+/* Sets twin on both; true when by op id: then twins have one class, that of the op's name. */
 bool compare_match(SideRank *sim, SideRank *real);
 
 /* What each class has of the instants of a rank's step; sums to it. */

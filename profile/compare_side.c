@@ -116,7 +116,10 @@ static SideOp side_op(Cutter *c, uint64_t span, int64_t begin_ns)
     uint32_t name = t->span_name[span] < t->names.n ? t->span_name[span] : NONE_U32;
     const Comm *comm = timeline_comm_of(t, span);
     SideOp o = { .start_ns = t->start_ns[span] - begin_ns,
+                 .end_ns = t->start_ns[span] - begin_ns + t->dur_ns[span],
                  .dur_ns = t->dur_ns[span],
+                 .longest_ns = t->dur_ns[span],
+                 .pieces_n = 1,
                  .span = span,
                  .name = timeline_text(t, name),
                  .op = t->op[span],
@@ -126,6 +129,7 @@ static SideOp side_op(Cutter *c, uint64_t span, int64_t begin_ns)
         c->name_class[name] = (uint8_t)compare_class_of(t, span);
     o.bytes = comm ? comm->bytes : NONE_U64;
     o.class_ = by_name ? (OpClass)c->name_class[name] : compare_class_of(t, span);
+    o.classes = class_is_telling(o.class_) ? 1u << o.class_ : 0;
     if (o.bytes != NONE_U64) {
         o.exact = mix_u64(mix_u64(o.bytes) ^ (uint64_t)o.class_) | 1;
         return o;
@@ -148,18 +152,54 @@ static int compare_ops(const void *x, const void *y)
     return p->exact < q->exact ? -1 : p->exact > q->exact;
 }
 
+static bool same_op(const Timeline *t, const SideOp *a, const SideOp *b)
+{
+    return a->op != NONE_U32 && a->op == b->op &&
+           t->span_track[a->span] == t->span_track[b->span];
+}
+
+/* Another kernel of the op. */
+static void join_op(SideOp *to, const SideOp *more)
+{
+    bool first_to_tell = to->classes == 0 && more->classes != 0;
+    bool tells = more->classes != 0 || to->classes == 0;
+    if (first_to_tell) {
+        to->class_ = more->class_;
+        to->exact = more->exact;
+        to->bytes = more->bytes;
+    }
+    if (first_to_tell || (tells && more->dur_ns > to->longest_ns)) {
+        to->span = more->span;
+        to->name = more->name;
+        to->longest_ns = more->dur_ns;
+    }
+    to->classes |= more->classes;
+    to->end_ns = max_i64(to->end_ns, more->end_ns);
+    to->dur_ns += more->dur_ns;
+    to->pieces_n++;
+}
+
 static void take_ops(Cutter *c, const RankSteps *w, uint32_t k, SideRank *r, Arena *arena)
 {
+    uint32_t spans_n = 0;
     for (uint32_t i = 0; i < w->ops_n; i++)
-        r->ops_n += w->ops[i].step == k;
-    r->ops = PUSH_ARRAY(arena, SideOp, (size_t)r->ops_n + 1);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < w->ops_n; i++)
-        if (w->ops[i].step == k)
-            r->ops[n++] = side_op(c, w->ops[i].span, r->begin_ns);
-    qsort(r->ops, n, sizeof *r->ops, compare_ops);
-    r->signature = n;
-    for (uint32_t i = 0; i < n; i++) /* a sum: streams may interleave differently */
+        spans_n += w->ops[i].step == k;
+    r->ops = PUSH_ARRAY(arena, SideOp, (size_t)spans_n + 1);
+    r->pieces = PUSH_ARRAY(arena, SidePiece, (size_t)spans_n + 1);
+    for (uint32_t i = 0; i < w->ops_n; i++) {
+        if (w->ops[i].step != k)
+            continue;
+        SideOp o = side_op(c, w->ops[i].span, r->begin_ns);
+        o.piece_first = r->pieces_n;
+        r->pieces[r->pieces_n++] = (SidePiece){ o.start_ns, o.dur_ns };
+        if (r->ops_n > 0 && same_op(c->t, &r->ops[r->ops_n - 1], &o))
+            join_op(&r->ops[r->ops_n - 1], &o);
+        else
+            r->ops[r->ops_n++] = o;
+    }
+    qsort(r->ops, r->ops_n, sizeof *r->ops, compare_ops);
+    r->signature = r->ops_n;
+    for (uint32_t i = 0; i < r->ops_n; i++) /* a sum: streams may interleave differently */
         r->signature += mix_u64(r->ops[i].exact);
 }
 

@@ -33,20 +33,27 @@ static OpClass owner_of(const int32_t running[CLASS_N])
     return CLASS_IDLE;
 }
 
-void compare_sweep(const SideRank *r, int64_t own_ns[CLASS_N])
+static size_t put_edges(Edge *edges, size_t n, const SideRank *r, const SideOp *o)
 {
-    Edge *edges = mem_zero(2 * (size_t)r->ops_n + 1, sizeof *edges);
-    int32_t running[CLASS_N] = { 0 };
-    size_t n = 0;
-    for (uint32_t i = 0; i < r->ops_n; i++) {
-        const SideOp *o = &r->ops[i];
-        int64_t begin = max_i64(o->start_ns, 0);
-        int64_t end = min_i64(o->start_ns + o->dur_ns, r->length_ns);
+    for (uint32_t i = 0; i < o->pieces_n; i++) {
+        const SidePiece *piece = &r->pieces[o->piece_first + i];
+        int64_t begin = max_i64(piece->start_ns, 0);
+        int64_t end = min_i64(piece->start_ns + piece->dur_ns, r->length_ns);
         if (begin >= end)
             continue;
         edges[n++] = (Edge){ begin, (int32_t)o->class_, 1 };
         edges[n++] = (Edge){ end, (int32_t)o->class_, -1 };
     }
+    return n;
+}
+
+void compare_sweep(const SideRank *r, int64_t own_ns[CLASS_N])
+{
+    Edge *edges = mem_zero(2 * (size_t)r->pieces_n + 1, sizeof *edges);
+    int32_t running[CLASS_N] = { 0 };
+    size_t n = 0;
+    for (uint32_t i = 0; i < r->ops_n; i++)
+        n = put_edges(edges, n, r, &r->ops[i]);
     qsort(edges, n, sizeof *edges, compare_edges);
     int64_t at_ns = 0;
     for (size_t i = 0; i < n; i++) {

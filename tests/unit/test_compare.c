@@ -250,6 +250,84 @@ static void names_may_differ(void)
     free_all(&c, &a, &b);
 }
 
+/* Kernels of the op that came last. */
+static void more_of_it(Made *m, const char *name, int64_t ns)
+{
+    m->next_op--;
+    kernel(m, name, ns);
+}
+
+/* What an op launched is one op, of the op's class, with the sum of its kernels' times. */
+static void kernels_of_one_op_are_added_up(void)
+{
+    Made a = made(true), b = made(true);
+    Comparison c = { 0 };
+    Err err = { 0 };
+    kernel(&a, "attention.qkv", 100);
+    kernel(&a, "norm1", 30);
+    kernel(&a, "optimizer", 20);
+    kernel(&b, "memset_kernel", 1); /* of no class that is known */
+    more_of_it(&b, "nvjet_sm90_tst_96x128_64x7", 90);
+    more_of_it(&b, "void cublasLt::epilogue::impl::globalKernelBgrad<2>(int)", 9);
+    kernel(&b, "void norm_back_kernel<4>(Norm)", 20);
+    b.now_ns += 5;
+    more_of_it(&b, "sums_kernel(Vec)", 7);
+    kernel(&b, "step_all(Slices)", 25); /* of no class either: the op's name tells */
+    if (CHECK(compare_made(&c, &a, &b, -1, &err))) {
+        const CompareClass *norm = class_named(&c, "norm"), *idle = class_named(&c, "idle");
+        const CompareClass *optimizer = class_named(&c, "optimizer");
+        CHECK(c.ranks[0].by_op);
+        CHECK_U64(3, c.ranks[0].matched_n);
+        CHECK_NEAR(100, compare_coverage_pct(&c), 0);
+        CHECK_INT(100, class_named(&c, "matmul")->time_ns[COMPARE_REAL]);
+        CHECK(norm && norm->ops_n[COMPARE_REAL] == 1 && norm->time_ns[COMPARE_REAL] == 27);
+        CHECK(optimizer && optimizer->matched_n == 1);
+        CHECK(!class_named(&c, "other") && !class_named(&c, "reduction"));
+        CHECK_INT(5, idle->own_ns[COMPARE_REAL]); /* what lies between two kernels is idle */
+        CHECK_INT(-7, c.drift.end_ns);            /* 150 and 157 */
+    }
+    free_all(&c, &a, &b);
+}
+
+/* The class of every kernel that our executor has, where its name alone must say it. */
+static void our_own_kernels_have_classes(void)
+{
+    static const char *const kernels[][2] = {
+        { "update_kernel(Slices, Rule, Rates const*)", "optimizer" },
+        { "squares_kernel(Slices, double*)", "optimizer" },
+        { "squares_end_kernel(double*)", "optimizer" },
+        { "void forward_kernel<64, true>(Attention)", "attention" },
+        { "void queries_kernel<64, true>(Attention)", "attention" },
+        { "void keys_kernel<64, true>(Attention)", "attention" },
+        { "along_kernel(Attention)", "attention" },
+        { "embed_kernel(Table, long const*, Vec, Vec, bool)", "embedding" },
+        { "embed_back_places_kernel(Table, Vec, Vec, bool)", "embedding" },
+        { "cross_entropy_kernel(Logits, Vec, long const*, double*)", "loss" },
+        { "logits_sums_kernel(Logits, Vec)", "loss" },
+        { "loss_kernel(double const*, unsigned long long, Loss)", "loss" },
+        { "mse_back_kernel(Vec, Vec)", "loss" },
+        { "void norm_back_kernel<4>(Norm, NormBackArgs, unsigned long long)", "norm" },
+        { "batch_dx_kernel(Batch)", "norm" },
+        { "void softmax_kernel<4>(Softmax)", "softmax" },
+        { "activation_back_kernel(Activation, Vec, Vec, Vec)", "elementwise" },
+        { "add_kernel(Vec, Vec, Vec, Vec, unsigned long long)", "elementwise" },
+        { "rope_kernel(Rope, Vec)", "elementwise" },
+        { "sums_kernel(Vec, unsigned long long)", "reduction" },
+        { "nvjet_sm90_tst_96x128_64x6_2x1_v_bz_NNN", "matmul" },
+        { "void cublasLt::epilogue::impl::globalKernelBgradAB<8, 4>(int)", "matmul" },
+    };
+    for (size_t i = 0; i < ARRAY_N(kernels); i++) {
+        Made a = made(false), b = made(false);
+        Comparison c = { 0 };
+        Err err = { 0 };
+        kernel(&a, kernels[i][0], 10);
+        kernel(&b, kernels[i][0], 10);
+        if (CHECK(compare_made(&c, &a, &b, -1, &err)))
+            CHECK_STR(kernels[i][1], c.classes[0].name);
+        free_all(&c, &a, &b);
+    }
+}
+
 /* An op more at the front shifts every id: ids are not to be believed then. */
 static void shifted_ids_are_seen_through(void)
 {
@@ -380,6 +458,8 @@ int main(void)
     RUN(the_sides_are_equal_partners);
     RUN(one_track_stands_for_many_ranks);
     RUN(names_may_differ);
+    RUN(kernels_of_one_op_are_added_up);
+    RUN(our_own_kernels_have_classes);
     RUN(shifted_ids_are_seen_through);
     RUN(the_median_step_is_taken_unless_one_is_asked_for);
     RUN(what_cannot_be_compared_is_said);
