@@ -199,9 +199,10 @@ END
         --standalone --no-python --nproc-per-node 2 bash "$work/pair.sh" "$python" \
         "$work/train.py" >"$log" 2>&1
     rc=$?
-    said=$(spans "$work/nccl/trace.lstrace" '"all_reduce"')
+    said=$(spans "$work/nccl/trace.lstrace" '"Collective name": *"allreduce"')
     chosen=$(spans "$work/nccl/trace.lstrace" '"\(ring\|tree\|Simple\|LL\|LL128\)"')
-    if [ $rc = 0 ] && [ "${chosen:-0}" -gt 0 ]; then
+    # two ranks, five steps, a weight and a bias
+    if [ $rc = 0 ] && [ "${said:-0}" = 20 ] && [ "${chosen:-0}" -gt 0 ]; then
         verdict nccl ok "all_reduce $said times, algorithm and protocol from NCCL"
     else
         verdict nccl FAILED "status $rc, all_reduce $said times; see $log"
