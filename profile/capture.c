@@ -591,8 +591,9 @@ static bool stop(CaptureTotals *totals, char *why, size_t why_n)
         snprintf(why, why_n, "%llu records could not be written",
                  (unsigned long long)totals->unwritten_n);
     else if (totals->dropped_n)
-        snprintf(why, why_n, "CUPTI dropped %llu records, it had no buffer free",
-                 (unsigned long long)totals->dropped_n);
+        snprintf(why, why_n, "CUPTI dropped %llu records%s",
+                 (unsigned long long)totals->dropped_n,
+                 writer_refused_n() ? ", it had no buffer free" : "");
     return totals->unwritten_n == 0 && totals->dropped_n == 0;
 }
 

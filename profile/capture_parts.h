@@ -104,6 +104,7 @@ void CUPTIAPI writer_buffer_full(CUcontext context, uint32_t stream, uint8_t *bu
                                  size_t size, size_t valid);
 void writer_stop(void); /* empties what is there and joins the thread */
 int64_t writer_cpu_ns(void);
+uint64_t writer_refused_n(void); /* buffers that CUPTI wanted and did not get */
 /* From a signal's handler: has all written that can be, in at most two seconds. */
 void writer_rescue(int number);
 

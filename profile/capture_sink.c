@@ -230,6 +230,7 @@ static void write_head(void)
     pthread_mutex_lock(&lock);
     sink.head.callback_ns = capture_cost_ns();
     sink.head.writer_ns = writer_cpu_ns();
+    sink.head.refused_n = writer_refused_n();
     RawHead head = sink.head;
     pthread_mutex_unlock(&lock);
     int why;

@@ -1,9 +1,14 @@
 /*
- * capture_writer.c - CUPTI's buffers, a fixed number of them, and the thread that empties them.
+ * capture_writer.c - CUPTI's buffers, made as they are wanted, and the thread that empties them.
  *
- * Once a second the thread asks CUPTI for what is complete, so a crash loses about a second.
- * When no buffer is free CUPTI drops records and counts them; versions that cannot be refused
- * a buffer (before 12.9: API 27) get one more.
+ * CUPTI fills a buffer for each of the program's threads (CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_
+ * BUFFER), so it holds many that are almost empty, and clears each one on the program's thread
+ * before it fills it: they are many and small, BUFFERS_MAX of a MiB at most.
+ *
+ * Once a second the thread asks CUPTI for what is complete, so a crash loses about a second; and at
+ * once when CUPTI holds more than half of all there may be.  When no buffer is free CUPTI drops
+ * records and counts them; versions that cannot be refused a buffer (before 12.9: API 27) get one
+ * more.
  *
  * The thread takes no part in the program's signals.
  */
@@ -20,10 +25,10 @@
 #include "profile/capture_records.h"
 
 enum {
-    BUFFER_BYTES = 4 << 20,
+    BUFFER_BYTES = 1 << 20,
     BUFFER_ALIGN = 64,
-    BUFFERS_MAX = 32,
-    QUEUE_MAX = 4 * BUFFERS_MAX,
+    BUFFERS_MAX = 512,
+    QUEUE_MAX = 2 * BUFFERS_MAX,
     REFUSABLE_SINCE = 27,
     FLUSH_EVERY_MS = 1000,
     RESCUE_MS = 2000,
@@ -40,7 +45,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work;
 static struct {
     pthread_t thread;
-    bool runs, ending;
+    bool runs, ending, scarce; /* scarce: what CUPTI has done with is wanted back */
     uint32_t version;
     uint8_t *spare[QUEUE_MAX];
     uint32_t spare_n, made_n;
@@ -49,6 +54,7 @@ static struct {
     uint32_t name[2][RUNTIME_CALLS_MAX]; /* texts of calls by number, runtime and driver */
 } w;
 static _Atomic int64_t cpu_ns;
+static _Atomic uint64_t refused_n;
 static _Atomic int rescue_signal; /* 0 none */
 static _Atomic bool rescued;
 
@@ -57,7 +63,26 @@ int64_t writer_cpu_ns(void)
     return cpu_ns;
 }
 
+uint64_t writer_refused_n(void)
+{
+    return refused_n;
+}
+
 /* ---- CUPTI's callbacks ---- */
+
+/* made: there was no memory for it, and may be next time. */
+static void note_refused(bool made)
+{
+    refused_n++;
+    pthread_mutex_lock(&lock);
+    w.made_n -= made;
+    pthread_mutex_unlock(&lock);
+}
+
+static bool may_make_one(void)
+{
+    return w.made_n < BUFFERS_MAX || (w.version < REFUSABLE_SINCE && w.made_n < QUEUE_MAX);
+}
 
 void CUPTIAPI writer_buffer_wanted(uint8_t **buffer, size_t *size, size_t *records_max)
 {
@@ -65,16 +90,20 @@ void CUPTIAPI writer_buffer_wanted(uint8_t **buffer, size_t *size, size_t *recor
     bool make = false;
     *buffer = NULL;
     pthread_mutex_lock(&lock);
-    if (w.spare_n > 0) {
+    if (w.spare_n > 0)
         *buffer = w.spare[--w.spare_n];
-    } else if (w.made_n < BUFFERS_MAX ||
-               (w.version < REFUSABLE_SINCE && w.made_n < QUEUE_MAX)) {
-        w.made_n++;
-        make = true;
+    else
+        make = may_make_one();
+    w.made_n += make;
+    if (!*buffer && w.made_n - w.queue_n > BUFFERS_MAX / 2) {
+        w.scarce = true;
+        pthread_cond_signal(&work);
     }
     pthread_mutex_unlock(&lock);
     if (make)
         *buffer = aligned_alloc(BUFFER_ALIGN, BUFFER_BYTES);
+    if (!*buffer)
+        note_refused(make);
     *size = *buffer ? BUFFER_BYTES : 0;
     *records_max = 0; /* as many as fit */
     capture_add_cost(since_ns);
@@ -216,11 +245,20 @@ static bool wait_for_work(int64_t until_ns)
                                     .tv_nsec = (long)(until_ns % 1000000000) };
     pthread_mutex_lock(&lock);
     int why = 0;
-    while (w.queue_n == 0 && !w.ending && why == 0)
+    while (w.queue_n == 0 && !w.ending && !w.scarce && why == 0)
         why = pthread_cond_timedwait(&work, &lock, &until);
     bool ending = w.ending;
     pthread_mutex_unlock(&lock);
     return !ending;
+}
+
+static bool take_scarce(void)
+{
+    pthread_mutex_lock(&lock);
+    bool scarce = w.scarce;
+    w.scarce = false;
+    pthread_mutex_unlock(&lock);
+    return scarce;
 }
 
 /* A handler may not signal a condition, so the thread looks for signals ten times a second. */
@@ -233,7 +271,7 @@ static void *run(void *unused)
         if (rescue_signal && !rescued)
             rescue();
         empty_queue();
-        if (capture_monotonic_ns() < flush_ns)
+        if (!take_scarce() && capture_monotonic_ns() < flush_ns)
             continue;
         (void)cupti.cuptiActivityFlushAll(0);
         empty_queue();
@@ -260,6 +298,7 @@ bool writer_start(uint32_t cupti_version, char *why, size_t why_n)
     rescue_signal = 0;
     rescued = false;
     cpu_ns = 0;
+    refused_n = 0;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&work, &monotonic);

@@ -278,8 +278,8 @@ static void take_trouble(Records *r)
         records_find(info, "'%.80s' could not grow (%s): %" PRIu64 " records are lost", r->name,
                      strerror((int)head->write_errno), head->unwritten_n);
     if (head->dropped_n)
-        records_find(info, "'%.80s': CUPTI dropped %" PRIu64 " records, it had no buffer free",
-                     r->name, head->dropped_n);
+        records_find(info, "'%.80s': CUPTI dropped %" PRIu64 " records%s", r->name,
+                     head->dropped_n, head->refused_n ? ", it had no buffer free" : "");
     if (head->signal)
         records_find(info,
                      "process %" PRIu32 " was ended by signal %" PRIu32

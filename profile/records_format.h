@@ -49,8 +49,9 @@ typedef struct RawHead {
     int64_t writer_ns;     /* CPU time of the collector's thread */
     int64_t start_real_ns; /* CLOCK_REALTIME of the first RawClock */
     char host[64];
-    char command[256]; /* first words of it; NUL-terminated, as host is */
-    uint8_t zero[88];
+    char command[256];  /* first words of it; NUL-terminated, as host is */
+    uint64_t refused_n; /* buffers that CUPTI wanted and did not get; 0 in older files */
+    uint8_t zero[80];
 } RawHead;
 
 _Static_assert(sizeof(RawHead) == RAW_HEAD_BYTES, "the head has no padding");

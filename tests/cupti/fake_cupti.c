@@ -7,6 +7,7 @@
  *
  *     FAKE_OTHER=NAME     another tool is attached
  *     FAKE_NO_BUFFERS=1   every record is dropped, as if no buffer were free
+ *     FAKE_THREADS=N      records go to N buffers in turn, as those of so many threads would
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -20,15 +21,19 @@
 
 #include "profile/capture_records.h"
 
-enum { LABELS_MAX = 16 };
+enum { LABELS_MAX = 16, THREADS_MAX = 1024 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUpti_BuffersCallbackRequestFunc wanted;
 static CUpti_BuffersCallbackCompleteFunc completed;
 static CUpti_CallbackFunc on_callback;
 static CUpti_TimestampCallbackFunc timestamp;
-static uint8_t *buffer;
-static size_t buffer_n, buffer_bytes, dropped_n;
+static struct {
+    uint8_t *at;
+    size_t n, bytes;
+} buffers[THREADS_MAX];
+static uint32_t buffer_turn;
+static size_t dropped_n;
 static uint32_t correlation;
 static _Thread_local struct {
     uint64_t id[LABELS_MAX];
@@ -58,38 +63,47 @@ static size_t bytes_of(CUpti_ActivityKind kind)
     }
 }
 
+static uint32_t threads_n(void)
+{
+    const char *text = getenv("FAKE_THREADS");
+    uint32_t n = text ? (uint32_t)strtoul(text, NULL, 10) : 1;
+    return n > 0 && n <= THREADS_MAX ? n : 1;
+}
+
 /* Under the lock, which the real library may hold too while it calls back. */
 static void put(const void *record, size_t n)
 {
     size_t records_max;
-    uint8_t *full = buffer;
-    size_t full_n = buffer_n, full_bytes = buffer_bytes;
-    if (buffer && buffer_bytes - buffer_n < n) {
-        buffer = NULL;
-        completed(NULL, 0, full, full_bytes, full_n);
+    uint32_t b = buffer_turn++ % threads_n();
+    uint8_t *full = buffers[b].at;
+    if (full && buffers[b].bytes - buffers[b].n < n) {
+        buffers[b].at = NULL;
+        completed(NULL, 0, full, buffers[b].bytes, buffers[b].n);
     }
-    if (!buffer && wanted && !getenv("FAKE_NO_BUFFERS")) {
-        wanted(&buffer, &buffer_bytes, &records_max);
-        buffer_n = 0;
+    if (!buffers[b].at && wanted && !getenv("FAKE_NO_BUFFERS")) {
+        wanted(&buffers[b].at, &buffers[b].bytes, &records_max);
+        buffers[b].n = 0;
     }
-    if (!buffer) {
+    if (!buffers[b].at) {
         dropped_n++;
         return;
     }
-    memcpy(buffer + buffer_n, record, n);
-    buffer_n += n;
+    memcpy(buffers[b].at + buffers[b].n, record, n);
+    buffers[b].n += n;
 }
 
 CUptiResult cuptiActivityFlushAll(uint32_t flag)
 {
     (void)flag;
-    pthread_mutex_lock(&lock);
-    uint8_t *full = buffer;
-    size_t n = buffer_n;
-    buffer = NULL;
-    pthread_mutex_unlock(&lock);
-    if (full)
-        completed(NULL, 0, full, buffer_bytes, n);
+    for (uint32_t b = 0; b < THREADS_MAX; b++) {
+        pthread_mutex_lock(&lock);
+        uint8_t *full = buffers[b].at;
+        size_t n = buffers[b].n;
+        buffers[b].at = NULL;
+        pthread_mutex_unlock(&lock);
+        if (full)
+            completed(NULL, 0, full, buffers[b].bytes, n);
+    }
     return CUPTI_SUCCESS;
 }
 

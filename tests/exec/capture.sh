@@ -147,6 +147,16 @@ expect status "$status" 1
 said "nothing was recorded: the program opened a GPU and ran nothing on it"
 said "CUPTI dropped 10 records"
 
+begin "there is a buffer for each of many threads"
+FAKE_THREADS=300 profile 60000
+expect status "$status" 0
+expect kernels "$(column 3)" 60000
+expect lost "$(column 8)" 0
+FAKE_THREADS=1000 profile 3000
+said "records, it had no buffer free"
+[ "$(column 8)" -gt 0 ] && [ "$(column 8)" -lt 6000 ]
+expect "some are lost, and counted" "$?" 0
+
 begin "a file that cannot grow ends the recording, not the program"
 out=$( (ulimit -f 1000; rm -rf "$folder/p"; "$lockstep" profile --keep-raw --out "$folder/p" -- \
     "$program" 60000 quit) 2>&1)
