@@ -130,6 +130,14 @@ static bool stop(CaptureTotals *totals, uint32_t rank)
     return mine;
 }
 
+static uint32_t ranks_here(void)
+{
+    pthread_mutex_lock(&collector.lock);
+    uint32_t n = collector.users_n;
+    pthread_mutex_unlock(&collector.lock);
+    return n;
+}
+
 /* The message, malloc'd, with the recording if there is one. */
 static Message *message_of(const RankEnd *end, size_t *bytes)
 {
@@ -142,8 +150,8 @@ static Message *message_of(const RankEnd *end, size_t *bytes)
         head.bytes = fread(out + sizeof head, 1, (size_t)max_i64(size, 0), f);
         fclose(f);
     }
-    int64_t run_ns = end->now_ns - end->zero_ns;
-    head.overhead = run_ns > 0 ? (double)head.totals.callback_ns / (double)run_ns : 0;
+    int64_t threads_ns = ranks_here() * (end->now_ns - end->zero_ns);
+    head.overhead = threads_ns > 0 ? (double)head.totals.callback_ns / (double)threads_ns : 0;
     memcpy(out, &head, sizeof head);
     *bytes = sizeof head + head.bytes;
     return (Message *)(void *)out;

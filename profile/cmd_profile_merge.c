@@ -2,7 +2,8 @@
  * cmd_profile_merge.c - recordings of processes become traces of ranks.
  *
  * A process is the rank that its launcher told it; processes that were told none get the ranks
- * that are left, in the order they started.  Several processes of one rank (a helper that uses
+ * that are left, in the order they started.  One that was told none and ran nothing on a GPU, as
+ * torchrun itself, is no rank where others are.  Several processes of one rank (a helper that uses
  * the GPU too, a program that execs another) share it, with their numbers in the names of their
  * tracks.
  */
@@ -24,6 +25,7 @@ typedef struct Recording {
     const char *path;
     RawHead head;
     uint32_t rank;
+    bool idle;
     bool shared; /* its rank has other processes too */
     RecordsInfo info;
 } Recording;
@@ -31,7 +33,8 @@ typedef struct Recording {
 typedef struct Recordings {
     Recording *file;
     uint32_t n, cap;
-    uint32_t ranks_n; /* world size */
+    uint32_t helpers_n; /* behind these, no ranks */
+    uint32_t ranks_n;   /* world size */
     Arena *arena;
     Rules rules;
     RecordsMembers members;
@@ -73,7 +76,7 @@ static bool find_files(Recordings *all, const char *folder, Err *err)
         Recording file = { .path = arena_printf(all->arena, "%s/%s", folder, e->d_name) };
         if (!ends_in(e->d_name, RAW_ENDING))
             continue;
-        if (!records_head(&file.head, file.path, &odd)) {
+        if (!records_head(&file.head, &file.idle, file.path, &odd)) {
             fprintf(stderr, "lockstep: %s; it is left out\n", odd.text);
             continue;
         }
@@ -82,6 +85,26 @@ static bool find_files(Recordings *all, const char *folder, Err *err)
     }
     closedir(dir);
     return true;
+}
+
+static bool is_no_rank(const Recording *file)
+{
+    return file->idle && file->head.rank == NONE_U32;
+}
+
+/* They stand behind the others from here on, beyond all->n. */
+static void leave_out_helpers(Recordings *all)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < all->n; i++) {
+        Recording file = all->file[i];
+        if (is_no_rank(&file))
+            continue;
+        all->file[i] = all->file[kept];
+        all->file[kept++] = file;
+    }
+    all->helpers_n = kept > 0 ? all->n - kept : 0;
+    all->n -= all->helpers_n;
 }
 
 static bool is_taken(const Recordings *all, uint32_t rank)
@@ -94,6 +117,7 @@ static bool is_taken(const Recordings *all, uint32_t rank)
 
 static void give_ranks(Recordings *all)
 {
+    leave_out_helpers(all);
     if (all->n > 0)
         qsort(all->file, all->n, sizeof *all->file, by_start);
     for (uint32_t i = 0; i < all->n; i++) {
@@ -212,21 +236,21 @@ static uint64_t gpu_spans(const RecordsInfo *info)
 static void print_row(const Recording *file)
 {
     const RecordsInfo *i = &file->info;
-    int64_t busy_ns = i->end_ns - i->begin_ns;
+    int64_t span_ns = i->end_ns - i->begin_ns;
     int64_t cost_ns = i->head.callback_ns + i->cost_ns;
-    double overhead = busy_ns > 0 ? 100.0 * (double)cost_ns / (double)busy_ns : 0;
+    double overhead = span_ns > 0 ? 100.0 * (double)cost_ns / (double)span_ns : 0;
     printf("%6" PRIu32 " %9" PRIu32 " %10" PRIu64 " %9" PRIu64 " %9" PRIu64 " %9" PRIu64
            " %10.3f %8" PRIu64 " %9.2f\n",
            file->rank, file->head.pid, i->kernels_n, i->comm_kernels_n, i->copies_n, i->calls_n,
-           (double)busy_ns * 1e-9, i->head.dropped_n + i->head.unwritten_n, overhead);
+           (double)span_ns * 1e-9, i->head.dropped_n + i->head.unwritten_n, overhead);
 }
 
 static void print_report(const Recordings *all)
 {
-    printf("  rank   process    kernels      comm    copies     calls  seconds of"
+    printf("  rank   process    kernels      comm    copies     calls GPU's span"
            "     lost  overhead\n"
-           "                                                           GPU work"
-           "  records      in %%\n");
+           "                                                          in seconds"
+           " records in %% of it\n");
     for (uint32_t i = 0; i < all->n; i++)
         print_row(&all->file[i]);
 }
@@ -259,7 +283,7 @@ static void print_next(const ProfileRun *run, const Recordings *all)
 
 static void remove_raw(const ProfileRun *run, const Recordings *all)
 {
-    for (uint32_t i = 0; i < all->n; i++)
+    for (uint32_t i = 0; i < all->n + all->helpers_n; i++)
         unlink(all->file[i].path);
     rmdir(run->raw); /* stays where something else lies in it */
 }

@@ -403,7 +403,18 @@ bool records_read(Timeline *t, RecordsInfo *info, const char *path, const Record
     return ok;
 }
 
-bool records_head(RawHead *head, const char *path, Err *err)
+static bool is_idle(const void *bytes, uint64_t n)
+{
+    const Records r = { .bytes = bytes, .n = n };
+    const RawTop *top;
+    for (uint64_t at = RAW_HEAD_BYTES; (top = records_at(&r, at)); at += top->bytes)
+        if (top->kind == RAW_KERNEL || top->kind == RAW_COPY || top->kind == RAW_SET ||
+            top->kind == RAW_TROUBLE)
+            return false;
+    return true;
+}
+
+bool records_head(RawHead *head, bool *idle, const char *path, Err *err)
 {
     uint64_t n = 0;
     const void *bytes = map_file(path, &n, err);
@@ -414,6 +425,7 @@ bool records_head(RawHead *head, const char *path, Err *err)
         RecordsInfo info;
         take_head(&info, bytes);
         *head = info.head;
+        *idle = is_idle(bytes, n);
     }
     munmap((void *)(uintptr_t)bytes, (size_t)n);
     return ok;

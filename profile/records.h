@@ -71,11 +71,14 @@ typedef struct RecordsInfo {
     RawHead head; /* counts of the file's last batch */
     uint64_t records_n, unknown_n;
     uint64_t kernels_n, comm_kernels_n, copies_n, calls_n, notes_n, events_n;
-    uint64_t untimed_n;               /* kernels and copies without a time: CUPTI lost it */
-    uint64_t labelled_n;              /* kernels and copies with an op */
-    uint64_t nccl_n;                  /* kernels that NCCL said something about */
-    int64_t begin_ns, end_ns;         /* of what ran on the GPU; 0 nothing did */
-    int64_t cost_ns;                  /* CUPTI's own overhead records, summed */
+    uint64_t untimed_n;       /* kernels and copies without a time: CUPTI lost it */
+    uint64_t labelled_n;      /* kernels and copies with an op */
+    uint64_t nccl_n;          /* kernels that NCCL said something about */
+    int64_t begin_ns, end_ns; /* of what ran on the GPU; 0 nothing did */
+    /* What recording took of the program's threads while the GPU was at work, from begin_ns to
+     * end_ns: CUPTI's records of it.  Not its start-up, nor what a program does without it too:
+     * modules are loaded, kernels compiled, queues of commands full. */
+    int64_t cost_ns;
     double drift;                     /* of CUPTI's clock against the other, as a part */
     bool cut_short;                   /* ends in the middle of a record, or in nonsense */
     char device[RECORDS_TEXT_BYTES];  /* name of the first GPU; "" unknown */
@@ -100,7 +103,8 @@ bool records_read_bytes(Timeline *t, RecordsInfo *info, const void *bytes, uint6
  */
 void records_settle_peers(Timeline *t, RecordsMembers *members);
 
-/* Only the head. */
-bool records_head(RawHead *head, const char *path, Err *err);
+/* Only the head; and whether the recording is idle: nothing ran on a GPU, and no sentence of the
+ * collector's says why. */
+bool records_head(RawHead *head, bool *idle, const char *path, Err *err);
 
 #endif

@@ -302,13 +302,33 @@ static const char *cost_name(uint32_t kind)
     return names[kind >> 16 < ARRAY_N(names) ? kind >> 16 : 0];
 }
 
+/* Instrumentation, resources, buffers that are asked for: on a thread of the program.  CUPTI's own
+ * thread, or the writer's, flushes. */
+static bool is_recording_cost(uint32_t kind)
+{
+    return kind >> 16 == 2 || kind >> 16 == 3 || kind >> 16 == 7;
+}
+
+/* When all that ran on the GPU is known. */
+static void sum_costs(Records *r)
+{
+    const RawTop *top;
+    RecordsInfo *info = r->info;
+    for (uint64_t at = RAW_HEAD_BYTES; (top = records_at(r, at)); at += top->bytes) {
+        const RawCost *c = (const RawCost *)(const void *)top;
+        if (top->kind != RAW_COST || !is_recording_cost(top->a))
+            continue;
+        Timed x = { c->start_ns, c->end_ns, c->correlation };
+        if (settle_times(r, &x))
+            info->cost_ns += max_i64(0, min_i64(x.end_ns, info->end_ns) -
+                                            max_i64(x.start_ns, info->begin_ns));
+    }
+}
+
 static void cost_span(Records *r, const RawCost *c)
 {
     Timed x = { c->start_ns, c->end_ns, c->correlation };
-    if (!settle_times(r, &x))
-        return;
-    r->info->cost_ns += x.end_ns - x.start_ns;
-    if (r->o->gpu_only)
+    if (r->o->gpu_only || !settle_times(r, &x))
         return;
     uint32_t track = one_track(r, &r->costs_track, TRACK_HOST, "collector");
     add_span(r, track, intern(&r->t->names, cost_name(c->top.a)), SPAN_HOST, &x, NONE_U32);
@@ -404,6 +424,7 @@ void records_spans(Records *r)
         find_owners(r);
     for (uint64_t at = RAW_HEAD_BYTES; (top = records_at(r, at)); at += top->bytes)
         add_record(r, (const RawAny *)(const void *)top, at);
+    sum_costs(r);
     if (r->info->untimed_n)
         records_find(r->info,
                      "'%.80s': %" PRIu64 " kernels or copies have no time: they still ran "

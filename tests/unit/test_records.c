@@ -202,8 +202,35 @@ static void waits_and_overhead_have_tracks_of_their_own(void)
     CHECK_INT(SPAN_SYNC, r.t.span_class[span_named(&r.t, "Stream Sync")]);
     CHECK_STR("collector", timeline_text(&r.t, track_of(&r.t, "instrumentation")->name));
     CHECK_INT(12, r.t.dur_ns[span_named(&r.t, "compiler")]);
-    CHECK_INT(42, r.info.cost_ns);
+    CHECK_INT(0, r.info.cost_ns); /* nothing ran on the GPU meanwhile */
     CHECK_U64(1, r.info.events_n);
+    timeline_free(&r.t);
+}
+
+static void put_cost(RawWorld *w, uint32_t kind, int64_t start_ns, int64_t end_ns)
+{
+    RawAny any;
+    RawCost *c = RAW_OF(&any, RAW_COST, cost, kind);
+    c->start_ns = start_ns;
+    c->end_ns = end_ns;
+    raw_add(w, &any.top);
+}
+
+/* Neither the collector's start-up and end, nor what the program does without it too. */
+static void recording_costs_what_it_takes_while_the_gpu_works(void)
+{
+    RawWorld w = raw_world();
+    put_cost(&w, 3 << 16, 100, 900);   /* resources, before anything ran */
+    put_cost(&w, 2 << 16, 950, 1010);  /* instrumentation: 10 of it meanwhile */
+    put_cost(&w, 4 << 16, 1100, 1400); /* a module is loaded */
+    put_cost(&w, 1 << 16, 1100, 1200); /* CUPTI's own thread flushes */
+    put_cost(&w, 6 << 16, 1200, 1300); /* the queue is full */
+    put_cost(&w, 7 << 16, 1300, 1307); /* a buffer is asked for */
+    put_cost(&w, 7 << 16, 1990, 2500); /* and at the end: 10 of it */
+    raw_kernel(&w, "first", 7, 1000, 1100);
+    raw_kernel(&w, "last", 7, 1900, 2000);
+    Read r = read_world(&w, NULL);
+    CHECK_INT(27, r.info.cost_ns);
     timeline_free(&r.t);
 }
 
@@ -682,8 +709,14 @@ static void a_file_on_disk_reads_as_in_memory(void)
     raw_kernel(&w, "k", 7, 100, 200);
     int fd = mkstemp(path);
     CHECK(write(fd, w.bytes, w.n) == (ssize_t)w.n);
-    CHECK(records_head(&head, path, &err));
+    bool idle = true;
+    CHECK(records_head(&head, &idle, path, &err));
+    CHECK(!idle);
     CHECK_INT(100, head.pid);
+    CHECK(ftruncate(fd, RAW_HEAD_BYTES + sizeof(RawClock)) == 0);
+    CHECK(records_head(&head, &idle, path, &err));
+    CHECK(idle);
+    CHECK(pwrite(fd, w.bytes, w.n, 0) == (ssize_t)w.n);
     CHECK(records_read(&t, &info, path, &o, &err));
     CHECK_U64(1, t.spans_n);
     timeline_free(&t);
@@ -693,7 +726,7 @@ static void a_file_on_disk_reads_as_in_memory(void)
     close(fd);
     unlink(path);
     err = (Err){ 0 };
-    CHECK(!records_head(&head, path, &err));
+    CHECK(!records_head(&head, &idle, path, &err));
     CHECK_ERR_TEXT(&err, "No such file or directory");
 }
 
@@ -807,6 +840,7 @@ int main(void)
     RUN(calls_stand_on_their_threads_by_name_launch_or_wait);
     RUN(nvtx_ranges_are_notes_and_numbered_steps_are_steps);
     RUN(waits_and_overhead_have_tracks_of_their_own);
+    RUN(recording_costs_what_it_takes_while_the_gpu_works);
     RUN(a_label_reaches_the_kernel_whatever_comes_first);
     RUN(of_labels_with_one_number_the_nearest_in_the_file_is_meant);
     RUN(kernels_of_a_graph_have_the_label_of_the_node_they_are_copies_of);
