@@ -99,14 +99,31 @@ typedef struct Gather {
     uint64_t channel_cap, parts_cap;
 } Gather;
 
+/* Another kernel of the part's op: exec/cmd_run_collect.c says bytes and number of the first one
+ * alone. */
+static bool goes_on(const Timeline *t, const CollPart *last, uint64_t span)
+{
+    const Comm *a = timeline_comm_of(t, last->span), *b = timeline_comm_of(t, span);
+    return a && b && t->op[span] != NONE_U32 && t->op[span] == t->op[last->span] &&
+           a->op == b->op && a->bytes != NONE_U64 && b->bytes == NONE_U64 && b->seq == NONE_U32;
+}
+
 static void gather_track(Collectives *c, Gather *g, const Timeline *t, uint32_t rank,
                          uint32_t world_rank, const Track *track, uint32_t stream)
 {
     CollChannel last = { .stream = NONE_U32 - 1 }; /* nobody's key */
     uint32_t last_id = 0;
+    uint64_t first = c->parts_n;
     for (uint64_t i = track->span_first; i < track->span_first + track->span_n; i++) {
+        int64_t end_ns = t->start_ns[i] + t->dur_ns[i];
+        CollPart *part = c->parts_n > first ? &c->parts[c->parts_n - 1] : NULL;
         if (cover_bit(t->span_class[i]) != COVER_COMM)
             continue;
+        if (part && goes_on(t, part, i)) {
+            part->kernels_n++;
+            part->end_ns = max_i64(part->end_ns, end_ns);
+            continue;
+        }
         CollChannel key = key_of(t, timeline_comm_of(t, i), world_rank, stream);
         if (!same_channel(&key, &last)) {
             last = key;
@@ -115,7 +132,9 @@ static void gather_track(Collectives *c, Gather *g, const Timeline *t, uint32_t 
         GROW(g->channel, c->parts_n, g->channel_cap);
         GROW(c->parts, c->parts_n, g->parts_cap);
         g->channel[c->parts_n] = last_id;
-        c->parts[c->parts_n++] = (CollPart){ .span = i, .rank = rank, .wait_ns = -1 };
+        c->parts[c->parts_n++] = (CollPart){
+            .span = i, .rank = rank, .kernels_n = 1, .end_ns = end_ns, .wait_ns = -1
+        };
     }
 }
 
@@ -562,7 +581,7 @@ void collectives_find(Collectives *c, const Timeline *t, const Covers *covers,
     *c = (Collectives){ .ranks_n = covers->n };
     c->ranks = mem_zero(covers->n, sizeof *c->ranks);
     match_all(c, t, covers);
-    collectives_clocks(c, t);
+    collectives_clocks(c);
     collectives_sum(c, t, covers, selection ? selection : &all);
 }
 

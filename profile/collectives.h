@@ -31,7 +31,9 @@
  * CLOCKS of the ranks are compared on the ends of matched collectives: the offset
  * of a rank is the median of what its ends are late, the residual what ends differ
  * by then.  Offsets below CLOCK_DIFFERS_NS are those of any collective on one
- * clock (measured: up to 49 us on eight GPUs of a node) and are not applied.
+ * clock (measured: up to 49 us on eight GPUs of a node) and are not applied; nor are
+ * those that leave the ends more than half as far apart as they were, by the median: of
+ * ranks that take turns on one GPU collectives do not end together.
  */
 #ifndef LOCKSTEP_PROFILE_COLLECTIVES_H
 #define LOCKSTEP_PROFILE_COLLECTIVES_H
@@ -54,10 +56,15 @@ typedef enum MatchBy {
 
 extern const char *const match_by_texts[MATCH_BY_N]; /* "sequence number", ... */
 
-/* One kernel that communicates. */
+/*
+ * One kernel that communicates; or those of one op of ours, as a rank of a loop copies piece by
+ * piece: then the first one has the bytes, and times are from its start to the last one's end.
+ */
 typedef struct CollPart {
     uint64_t span;
-    uint32_t rank;   /* index into Covers.rank */
+    uint32_t rank; /* index into Covers.rank */
+    uint32_t kernels_n;
+    int64_t end_ns;
     int64_t wait_ns; /* -1 unknown: unmatched, and the trace does not say */
     int64_t exposed_ns;
 } CollPart;

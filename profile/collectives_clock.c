@@ -62,8 +62,8 @@ static uint32_t known_rank(const Collectives *c, const CollChannel *ch, bool *ha
 }
 
 /* Of at most SAMPLES_MAX matches, evenly spread: that is plenty for a median. */
-static uint64_t compare_ends(Late *late, const Collectives *c, const Timeline *t,
-                             const CollChannel *ch, uint32_t from)
+static uint64_t compare_ends(Late *late, const Collectives *c, const CollChannel *ch,
+                             uint32_t from)
 {
     uint64_t n = 0, step = div_up_u64(ch->matches_n, SAMPLES_MAX);
     for (uint64_t i = 0; i < ch->matches_n; i += step) {
@@ -72,21 +72,21 @@ static uint64_t compare_ends(Late *late, const Collectives *c, const Timeline *t
         for (uint32_t k = 0; a && k < m->parts_n; k++) {
             const CollPart *b = &c->parts[m->part_first + k];
             if (!c->ranks[b->rank].is_aligned)
-                late[n++] = (Late){ b->rank, part_end_ns(t, b) - part_end_ns(t, a) };
+                late[n++] = (Late){ b->rank, b->end_ns - a->end_ns };
         }
     }
     return n;
 }
 
 /* Gives offsets to the ranks of a channel of which one is known; true when any was new. */
-static bool spread_over_channel(Collectives *c, const Timeline *t, const CollChannel *ch)
+static bool spread_over_channel(Collectives *c, const CollChannel *ch)
 {
     bool has_unknown;
     uint32_t from = known_rank(c, ch, &has_unknown);
     if (from == NONE_U32 || !has_unknown)
         return false;
     Late *late = mem_zero(ch->parts_n, sizeof *late);
-    uint64_t n = compare_ends(late, c, t, ch, from), end;
+    uint64_t n = compare_ends(late, c, ch, from), end;
     qsort(late, n, sizeof *late, by_rank_and_value);
     for (uint64_t i = 0; i < n; i = end) {
         for (end = i + 1; end < n && late[end].rank == late[i].rank;)
@@ -103,7 +103,7 @@ static bool spread_over_channel(Collectives *c, const Timeline *t, const CollCha
  * A send ends when its data have left, a receive when they are there, so pairs are
  * only used where nothing else connects.  Each island of ranks has its own zero.
  */
-static void spread(Collectives *c, const Timeline *t)
+static void spread(Collectives *c)
 {
     for (uint32_t root = 0; root < c->ranks_n; root++) {
         if (c->ranks[root].is_aligned)
@@ -114,41 +114,54 @@ static void spread(Collectives *c, const Timeline *t)
             for (int pairs = 0; pairs < 2 && !changed; pairs++)
                 for (uint32_t k = 0; k < c->channels_n; k++)
                     if ((c->channels[k].from != NONE_U32) == pairs && c->channels[k].matches_n)
-                        changed |= spread_over_channel(c, t, &c->channels[k]);
+                        changed |= spread_over_channel(c, &c->channels[k]);
         }
     }
 }
 
 /* How far the ends of a match are apart, without the offsets where those are applied. */
-static int64_t spread_of_ends(const Collectives *c, const Timeline *t, const CollMatch *m)
+static int64_t spread_of_ends(const Collectives *c, const CollMatch *m)
 {
     int64_t low = INT64_MAX, high = INT64_MIN;
     for (uint32_t i = 0; i < m->parts_n; i++) {
         const CollPart *p = &c->parts[m->part_first + i];
-        int64_t end_ns = collectives_aligned_ns(c, p->rank, part_end_ns(t, p));
+        int64_t end_ns = collectives_aligned_ns(c, p->rank, p->end_ns);
         low = min_i64(low, end_ns);
         high = max_i64(high, end_ns);
     }
     return high - low;
 }
 
-void collectives_clocks(Collectives *c, const Timeline *t)
+/* With the offsets or without, as clocks_differ says. */
+static void find_residual(Collectives *c)
 {
-    c->clocks_compared = c->matches_n > 0;
-    if (!c->clocks_compared)
-        return;
-    spread(c, t);
-    for (uint32_t r = 0; r < c->ranks_n; r++)
-        c->clocks_differ |= llabs(c->ranks[r].offset_ns) > CLOCK_DIFFERS_NS;
     int64_t *spreads_ns = mem_zero(c->matches_n, sizeof *spreads_ns);
     uint64_t n = 0;
     for (uint64_t i = 0; i < c->matches_n; i++)
         if (c->channels[c->matches[i].channel].from == NONE_U32)
-            spreads_ns[n++] = spread_of_ends(c, t, &c->matches[i]);
+            spreads_ns[n++] = spread_of_ends(c, &c->matches[i]);
     for (uint64_t i = 0; n == 0 && i < c->matches_n; i++)
-        spreads_ns[i] = spread_of_ends(c, t, &c->matches[i]);
+        spreads_ns[i] = spread_of_ends(c, &c->matches[i]);
     n = n ? n : c->matches_n;
     c->residual_ns = median(spreads_ns, n);
     c->residual_max_ns = spreads_ns[n - 1];
     free(spreads_ns);
+}
+
+void collectives_clocks(Collectives *c)
+{
+    c->clocks_compared = c->matches_n > 0;
+    if (!c->clocks_compared)
+        return;
+    spread(c);
+    find_residual(c);
+    int64_t as_it_is_ns = c->residual_ns;
+    for (uint32_t r = 0; r < c->ranks_n; r++)
+        c->clocks_differ |= llabs(c->ranks[r].offset_ns) > CLOCK_DIFFERS_NS;
+    if (!c->clocks_differ)
+        return;
+    find_residual(c);
+    c->clocks_differ = c->residual_ns <= as_it_is_ns / 2;
+    if (!c->clocks_differ)
+        find_residual(c);
 }

@@ -5,9 +5,9 @@
 #include "profile/collectives.h"
 #include "profile/steps.h"
 
-static inline int64_t part_end_ns(const Timeline *t, const CollPart *p)
+static inline int64_t part_dur_ns(const Timeline *t, const CollPart *p)
 {
-    return t->start_ns[p->span] + t->dur_ns[p->span];
+    return p->end_ns - t->start_ns[p->span];
 }
 
 /* ---- runs: the parts of one rank in a channel ---- */
@@ -58,7 +58,7 @@ bool runs_key_by_step(Runs *r, StepsAtHand *steps, const Timeline *t, const Cove
 void steps_at_hand_free(StepsAtHand *s);
 
 /* Fills clocks and the ranks' offsets. */
-void collectives_clocks(Collectives *c, const Timeline *t);
+void collectives_clocks(Collectives *c);
 /* Fills what remains: waits, rows, sums of ranks. */
 void collectives_sum(Collectives *c, const Timeline *t, const Covers *covers,
                      const Selection *selection);

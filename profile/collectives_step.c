@@ -118,7 +118,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* How far the clock of any rank would be from the first one's: medians, as collectives_clock.c. */
-static int64_t furthest_clock(const Runs *r, const Timeline *t)
+static int64_t furthest_clock(const Runs *r)
 {
     int64_t furthest = 0, *late = mem_zero(r->n, sizeof *late);
     for (uint32_t k = 1; k < r->runs_n; k++) {
@@ -126,7 +126,7 @@ static int64_t furthest_clock(const Runs *r, const Timeline *t)
         for (uint64_t i = 0; i < run_n(r, k) && i < run_n(r, 0); i++) {
             const Keyed *a = &r->keyed[i], *b = &r->keyed[r->first[k] + i];
             if (a->key == b->key)
-                late[n++] = part_end_ns(t, &b->part) - part_end_ns(t, &a->part);
+                late[n++] = b->part.end_ns - a->part.end_ns;
         }
         qsort(late, n, sizeof *late, by_value);
         furthest = max_i64(furthest, n ? llabs(late[n / 2]) : 0);
@@ -138,14 +138,14 @@ static int64_t furthest_clock(const Runs *r, const Timeline *t)
 /* ---- the choice ---- */
 
 /* As they are keyed by step; ordered: as they were. */
-static bool is_better(const Runs *r, Runs ordered, uint64_t shared_n, const Timeline *t)
+static bool is_better(const Runs *r, Runs ordered, uint64_t shared_n)
 {
     if (shared_n == 0)
         return false;
     if (!runs_equal_counts(&ordered))
         return true;
     return shared_n < run_n(r, 0) &&
-           furthest_clock(&ordered, t) > CLOCK_FACTOR * furthest_clock(r, t) + CLOCK_DIFFERS_NS;
+           furthest_clock(&ordered) > CLOCK_FACTOR * furthest_clock(r) + CLOCK_DIFFERS_NS;
 }
 
 bool runs_key_by_step(Runs *r, StepsAtHand *steps, const Timeline *t, const Covers *covers)
@@ -160,7 +160,7 @@ bool runs_key_by_step(Runs *r, StepsAtHand *steps, const Timeline *t, const Cove
     ordered.keyed = mem_zero(r->n, sizeof *ordered.keyed);
     memcpy(ordered.keyed, r->keyed, r->n * sizeof *r->keyed);
     bool better = find_parts(r, &steps->steps, covers, parts) &&
-                  is_better(r, ordered, key_shared(r, parts), t);
+                  is_better(r, ordered, key_shared(r, parts));
     if (!better)
         memcpy(r->keyed, ordered.keyed, r->n * sizeof *r->keyed);
     free(ordered.keyed);

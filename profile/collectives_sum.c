@@ -26,11 +26,11 @@ static void wait_of_match(Collectives *c, const Timeline *t, CollMatch *m)
         known = known && parts[i].wait_ns >= 0;
     }
     for (uint32_t i = 0; i < m->parts_n; i++) {
-        int64_t ns = t->dur_ns[parts[i].span] - (known ? parts[i].wait_ns : 0);
+        int64_t ns = part_dur_ns(t, &parts[i]) - (known ? parts[i].wait_ns : 0);
         m->transfer_ns = min_i64(m->transfer_ns, ns);
     }
     for (uint32_t i = 0; i < m->parts_n && !known; i++)
-        parts[i].wait_ns = t->dur_ns[parts[i].span] - m->transfer_ns;
+        parts[i].wait_ns = part_dur_ns(t, &parts[i]) - m->transfer_ns;
 }
 
 static uint32_t stands_for(const Covers *covers, const CollPart *p)
@@ -97,10 +97,9 @@ static void find_exposed(Collectives *c, const Timeline *t, const Covers *covers
         cursors[r].cover = &covers->rank[r];
     for (uint64_t i = 0; i < c->parts_n; i++) {
         CollPart *p = &c->parts[i];
-        int64_t start_ns = t->start_ns[p->span];
-        CoverSum sum = cover_next(&cursors[p->rank], start_ns, start_ns + t->dur_ns[p->span]);
+        CoverSum sum = cover_next(&cursors[p->rank], t->start_ns[p->span], p->end_ns);
         for (int mask = 0; mask < COVER_MASKS; mask++)
-            p->exposed_ns += mask & COVER_COMPUTE ? 0 : sum.ns[mask];
+            p->exposed_ns += mask & COVER_COMM && !(mask & COVER_COMPUTE) ? sum.ns[mask] : 0;
     }
     free(cursors);
 }
@@ -130,7 +129,7 @@ static void sum_early(Collectives *c, const Timeline *t, const CollMatch *m)
     for (uint32_t i = 0; i < m->parts_n; i++) {
         int64_t start_ns = collectives_aligned_ns(c, parts[i].rank, t->start_ns[parts[i].span]);
         c->ranks[parts[i].rank].early_ns +=
-            min_i64(last_ns - start_ns, t->dur_ns[parts[i].span]);
+            min_i64(last_ns - start_ns, part_dur_ns(t, &parts[i]));
     }
 }
 
@@ -149,6 +148,11 @@ static bool match_selected(const Collectives *c, const Selection *s, const Timel
     return false;
 }
 
+static void count_matched(Collectives *c, const CollPart *p)
+{
+    c->ranks[p->rank].matched_n += p->kernels_n;
+}
+
 static void sum_ranks(Collectives *c, const Timeline *t, const Covers *covers,
                       const Selection *s)
 {
@@ -157,19 +161,19 @@ static void sum_ranks(Collectives *c, const Timeline *t, const Covers *covers,
         if (!is_selected(s, t, p))
             continue;
         CollRank *r = &c->ranks[p->rank];
-        r->kernels_n++;
-        r->total_ns += t->dur_ns[p->span];
+        r->kernels_n += p->kernels_n;
+        r->total_ns += part_dur_ns(t, p);
         if (p->wait_ns < 0)
             continue;
         r->wait_ns += p->wait_ns;
-        r->transfer_ns += t->dur_ns[p->span] - p->wait_ns;
+        r->transfer_ns += part_dur_ns(t, p) - p->wait_ns;
     }
     for (uint64_t i = 0; i < c->matches_n; i++) {
         const CollMatch *m = &c->matches[i];
         if (!match_selected(c, s, t, m))
             continue;
         for (uint32_t k = 0; k < m->parts_n; k++)
-            c->ranks[c->parts[m->part_first + k].rank].matched_n++;
+            count_matched(c, &c->parts[m->part_first + k]);
         c->transfer_ns = metrics_sum_ns(c->transfer_ns, m->transfer_ns, m->copies_n);
         sum_early(c, t, m);
         if (m->last == NONE_U32)
@@ -278,7 +282,7 @@ static CollRow *row_of(Rows *r, const CollPart *p, uint32_t ranks_n, bool matche
 
 static void add_part(const Rows *r, CollRow *row, const CollPart *p)
 {
-    int64_t dur_ns = r->t->dur_ns[p->span], n = stands_for(r->covers, p);
+    int64_t dur_ns = part_dur_ns(r->t, p), n = stands_for(r->covers, p);
     row->total_ns = metrics_sum_ns(row->total_ns, dur_ns, n);
     row->exposed_ns = metrics_sum_ns(row->exposed_ns, p->exposed_ns, n);
     if (p->wait_ns < 0)
@@ -338,7 +342,7 @@ static void add_unmatched_part(Rows *r, const Selection *s, const CollPart *p)
     row->count += n > 0 ? n : stands_for(r->covers, p);
     add_part(r, row, p);
     if (n > 0)
-        c->transfer_ns = metrics_sum_ns(c->transfer_ns, r->t->dur_ns[p->span] - p->wait_ns, n);
+        c->transfer_ns = metrics_sum_ns(c->transfer_ns, part_dur_ns(r->t, p) - p->wait_ns, n);
 }
 
 static void add_unmatched(Rows *r, const Selection *s)
@@ -395,7 +399,7 @@ static void find_bandwidths(Rows *r, const Selection *s)
             if (p->wait_ns < 0 || !is_selected(s, r->t, p))
                 continue;
             uint32_t row = (uint32_t)(row_of_unmatched(r, p) - c->rows);
-            all[n++] = (Transfer){ row, r->t->dur_ns[p->span] - p->wait_ns };
+            all[n++] = (Transfer){ row, part_dur_ns(r->t, p) - p->wait_ns };
         }
     }
     qsort(all, n, sizeof *all, by_row_and_time);

@@ -598,8 +598,59 @@ static void a_selection_narrows_the_sums_only(void)
     world_free(&w);
 }
 
+/* Two ranks on one clock: the second one's ends are from 100 us early to 380 us late. */
+static void ends_that_no_offset_brings_together_are_not_the_clocks(void)
+{
+    World w = { 0 };
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t track = world_stream(&w, r, 7);
+        for (int64_t i = 0; i < 9; i++) {
+            int64_t late_ns = r * (i * 60 - 100) * 1000, at_ns = i * 1000000;
+            world_comm(&w, track, all_reduce(i), at_ns, at_ns + 200000 + late_ns);
+        }
+    }
+    Found f = find(&w);
+    CHECK(f.c.clocks_compared && !f.c.clocks_differ);
+    CHECK_INT(140000, f.c.residual_ns); /* 120000 with the second clock put back by 140000 */
+    CHECK_INT(0, collectives_aligned_ns(&f.c, 1, 0));
+    done(&f, &w);
+}
+
+/* As a rank of a loop copies piece by piece: the first kernel says bytes, the others only the op. */
+static void kernels_of_one_op_are_one_collective(void)
+{
+    World w = { 0 };
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t track = world_stream(&w, r, 7);
+        for (uint32_t step = 0; step < 3; step++) {
+            for (uint32_t k = 0; k < 4; k++) {
+                Coll c = {
+                    .op = "all_gather", .group = "dp", .seq = k ? -1 : 5, .wait_ns = -1
+                };
+                int64_t at_ns = step * 1000 + k * 50 + r * 100;
+                c.bytes = k ? 0 : 4000;
+                c.ranks_n = 2;
+                uint64_t span = world_comm(&w, track, c, at_ns, at_ns + 40);
+                w.t.op[span] = 17;
+            }
+        }
+    }
+    Found f = find(&w);
+    CHECK_U64(3, f.c.matches_n);
+    CHECK_U64(0, f.c.unmatched_n);
+    CHECK_U64(12, f.c.ranks[0].kernels_n);
+    CHECK_INT(1, f.c.rows_n);
+    CHECK_U64(3, f.c.rows[0].count);
+    CHECK_INT(2 * 3 * 190, f.c.rows[0].total_ns); /* from the first begin to the last end */
+    CHECK_INT(2 * 3 * 4 * 40, f.c.rows[0].exposed_ns); /* what ran: as in the rank's own sum */
+    CHECK_NEAR(4000.0 / 190, f.c.rows[0].algbw_GBps, 1e-12);
+    done(&f, &w);
+}
+
 int main(void)
 {
+    RUN(ends_that_no_offset_brings_together_are_not_the_clocks);
+    RUN(kernels_of_one_op_are_one_collective);
     RUN(numbers_match);
     RUN(without_numbers_the_order_within_a_group_matches);
     RUN(without_groups_streams_match);

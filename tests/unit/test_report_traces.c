@@ -737,7 +737,7 @@ static void check_sums(const TraceReport *r)
     CHECK_INT(ranks_ns, rows_ns);
     for (uint64_t i = 0; i < c->parts_n; i++) {
         const CollPart *p = &c->parts[i];
-        int64_t dur_ns = r->t->dur_ns[p->span];
+        int64_t dur_ns = p->end_ns - r->t->start_ns[p->span];
         CHECK(p->wait_ns >= -1 && p->wait_ns <= dur_ns);
         CHECK(p->exposed_ns >= 0 && p->exposed_ns <= dur_ns);
         exposed_ns += p->exposed_ns;
