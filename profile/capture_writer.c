@@ -3,7 +3,9 @@
  *
  * CUPTI fills a buffer for each of the program's threads (CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_
  * BUFFER), so it holds many that are almost empty, and clears each one on the program's thread
- * before it fills it: they are many and small, BUFFERS_MAX of a MiB at most.
+ * before it fills it: they are many and small, 512 MiB together.  Asked for what is complete it
+ * gives back buffers that are not full and wants as many new ones: there are twice as many as a
+ * program may well have threads.
  *
  * Once a second the thread asks CUPTI for what is complete, so a crash loses about a second; and at
  * once when CUPTI holds more than half of all there may be.  When no buffer is free CUPTI drops
@@ -25,9 +27,9 @@
 #include "profile/capture_records.h"
 
 enum {
-    BUFFER_BYTES = 1 << 20,
+    BUFFER_BYTES = 512 << 10,
     BUFFER_ALIGN = 64,
-    BUFFERS_MAX = 512,
+    BUFFERS_MAX = 1024,
     QUEUE_MAX = 2 * BUFFERS_MAX,
     REFUSABLE_SINCE = 27,
     FLUSH_EVERY_MS = 1000,
