@@ -16,6 +16,7 @@
 #include "core/graph_spans.h"
 #include "core/own_folder.h"
 #include "profile/cmd_profile.h"
+#include "profile/metrics.h"
 #include "profile/records.h"
 #include "traces/rules.h"
 
@@ -159,8 +160,15 @@ static Message *message_of(const RankEnd *end, size_t *bytes)
 
 /* ---- the timeline ---- */
 
+/* When those of a rank began, on rank 0's clock. */
+typedef struct Steps {
+    int64_t *start_ns;
+    uint32_t n, cap;
+} Steps;
+
 typedef struct Making {
     const RunTraining *t;
+    Steps *steps; /* by rank */
     const RankEnd *end;
     Timeline timeline;
     Rules rules;
@@ -177,6 +185,39 @@ static void move_spans(Making *m, uint64_t first, uint32_t rank, int64_t zero_ns
     }
 }
 
+static void take_steps(Making *m)
+{
+    const Timeline *from = &m->end->out->timeline;
+    m->steps = mem_zero(m->end->out->world_n, sizeof *m->steps);
+    for (uint64_t i = 0; i < from->spans_n; i++) {
+        if (from->span_class[i] != SPAN_STEP)
+            continue;
+        Steps *s = &m->steps[from->tracks[from->span_track[i]].rank];
+        GROW(s->start_ns, s->n, s->cap);
+        s->start_ns[s->n++] = from->start_ns[i];
+    }
+}
+
+static void free_steps(Making *m)
+{
+    for (uint32_t r = 0; m->steps && r < m->end->out->world_n; r++)
+        free(m->steps[r].start_ns);
+    free(m->steps);
+}
+
+/* When the first step of a rank, or of all that share its process, begins on its host's clock:
+ * what the GPU did before, as copying the first parameters, belongs to none. */
+static int64_t first_step_ns(const Making *m, uint32_t rank, int64_t zero_ns)
+{
+    int64_t first_ns = INT64_MAX;
+    for (uint32_t r = 0; r < m->end->out->world_n; r++)
+        if (m->steps[r].n > 0 && (r == rank || m->t->o->loop))
+            first_ns = min_i64(first_ns, m->steps[r].start_ns[0]);
+    return first_ns == INT64_MAX
+               ? 0
+               : first_ns - clocks_shift(m->end->clocks, rank, first_ns) + zero_ns;
+}
+
 static bool add_recording(Making *m, uint32_t rank, const Message *x, Err *err)
 {
     RecordsInfo info;
@@ -188,6 +229,7 @@ static bool add_recording(Making *m, uint32_t rank, const Message *x, Err *err)
                                .monotonic = true,
                                .ranks_in_ops = m->t->o->loop,
                                .gpu_only = true,
+                               .from_ns = first_step_ns(m, rank, x->zero_ns),
                                .members = &m->members };
     if (!records_read_bytes(&m->timeline, &info, x + 1, x->bytes, name, &o, err))
         return false;
@@ -216,35 +258,87 @@ static uint32_t *numbers_of(const Graph *g, const Role *role)
     return numbers;
 }
 
-/* Kernels of transfers whose name says nothing, as those of a loop: the op knows.  An op of
- * several kernels is said of its first one. */
+/* A kernel of a transfer. */
+typedef struct Transfer {
+    uint64_t span;
+    int64_t start_ns;
+    uint32_t track, step;
+} Transfer;
+
+static int by_track_and_time(const void *x, const void *y)
+{
+    const Transfer *p = x, *q = y;
+    if (p->track != q->track)
+        return p->track < q->track ? -1 : 1;
+    if (p->start_ns != q->start_ns)
+        return p->start_ns < q->start_ns ? -1 : 1;
+    return (p->span > q->span) - (p->span < q->span);
+}
+
+static const Op *transfer_of(const Making *m, uint64_t span)
+{
+    const Graph *g = &m->t->plan.graph;
+    const Timeline *t = &m->timeline;
+    uint32_t op = t->op[span], rank = t->tracks[t->span_track[span]].rank;
+    const Role *role = rank < g->world_n ? graph_role_of(g, rank) : NULL;
+    if (!role || op >= role->ops_n || timeline_comm_of(t, span) ||
+        !cover_bit(t->span_class[span]))
+        return NULL;
+    const Op *o = graph_find_op(g, role, op).o;
+    return op_is_comm(o->kind) ? o : NULL;
+}
+
+/* In the order of time on each track: recordings are in that of buffers that were full. */
+static Transfer *transfers_of(const Making *m, uint64_t *n)
+{
+    const Timeline *t = &m->timeline;
+    Transfer *all = mem_zero(t->spans_n, sizeof *all);
+    *n = 0;
+    for (uint64_t i = 0; i < t->spans_n; i++)
+        if (transfer_of(m, i))
+            all[(*n)++] = (Transfer){ i, t->start_ns[i], t->span_track[i], 0 };
+    if (*n > 0)
+        qsort(all, *n, sizeof *all, by_track_and_time);
+    return all;
+}
+
+/* How many steps of the rank had begun, from the one that `from` counts on. */
+static uint32_t steps_begun(const Making *m, uint32_t rank, int64_t at_ns, uint32_t from)
+{
+    const Steps *s = &m->steps[rank];
+    while (from < s->n && s->start_ns[from] <= at_ns)
+        from++;
+    return from;
+}
+
+/*
+ * Kernels of transfers whose name says nothing, as those of a loop: the op knows.  An op of
+ * several kernels is said of its first one in the step.
+ */
 static void name_transfers(Making *m)
 {
     const Graph *g = &m->t->plan.graph;
     Timeline *t = &m->timeline;
-    uint32_t *last = mem_zero((size_t)t->tracks_n + 1, sizeof *last);
     uint32_t **numbers = mem_zero(g->world_n, sizeof *numbers);
-    for (uint64_t i = 0; i < t->spans_n; i++) {
-        uint32_t op = t->op[i], rank = t->tracks[t->span_track[i]].rank;
-        const Role *role = rank < g->world_n ? graph_role_of(g, rank) : NULL;
-        bool again = last[t->span_track[i]] == op + 1;
-        last[t->span_track[i]] = op + 1; /* of none: 0 */
-        if (!role || op >= role->ops_n || timeline_comm_of(t, i))
-            continue;
-        const Op *o = graph_find_op(g, role, op).o;
-        if (!op_is_comm(o->kind))
-            continue;
+    uint64_t n;
+    Transfer *all = transfers_of(m, &n);
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t rank = t->tracks[all[i].track].rank, op = t->op[all[i].span];
+        const Transfer *last = i > 0 && all[i - 1].track == all[i].track ? &all[i - 1] : NULL;
+        all[i].step = steps_begun(m, rank, all[i].start_ns, last ? last->step : 0);
+        bool again = last && t->op[last->span] == op && last->step == all[i].step;
+        const Op *o = transfer_of(m, all[i].span);
         if (!numbers[rank])
-            numbers[rank] = numbers_of(g, role);
+            numbers[rank] = numbers_of(g, graph_role_of(g, rank));
         Comm c = op_comm(t, g, o, rank, again ? NONE_U32 : numbers[rank][op]);
         c.bytes = again ? NONE_U64 : c.bytes;
-        t->span_class[i] = (uint8_t)op_span_class(o);
-        timeline_set_comm(t, i, c);
+        t->span_class[all[i].span] = (uint8_t)op_span_class(o);
+        timeline_set_comm(t, all[i].span, c);
     }
     for (uint32_t r = 0; r < g->world_n; r++)
         free(numbers[r]);
     free(numbers);
-    free(last);
+    free(all);
 }
 
 /* The steps, from the timeline that the host's clock made. */
@@ -276,6 +370,7 @@ static bool make_timeline(Making *m, void *const *all, Err *err)
 {
     RankResult *out = m->end->out;
     bool ok = rules_read(&m->rules, NULL, 0, err);
+    take_steps(m);
     for (uint32_t i = 0; i < out->world_n && ok; i++) {
         const Message *x = all[i];
         if (x->bytes > 0)
@@ -293,6 +388,7 @@ static bool make_timeline(Making *m, void *const *all, Err *err)
         out->timeline = m->timeline;
         m->timeline = (Timeline){ 0 };
     }
+    free_steps(m);
     timeline_free(&m->timeline);
     free(m->members.member);
     rules_free(&m->rules);

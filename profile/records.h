@@ -62,7 +62,10 @@ typedef struct RecordsOptions {
     bool monotonic; /* times on CLOCK_MONOTONIC instead of the wall clock */
     /* Ranks are those in the ops (several ranks in one process), below the head's world. */
     bool ranks_in_ops;
-    bool gpu_only;           /* only what ran on the GPU */
+    /* Only what ran on the GPU, and the calls that launched it or waited for it: no other calls,
+     * no waits of streams, no marks. */
+    bool gpu_only;
+    int64_t from_ns;         /* what began earlier, on the clock asked for, is left out */
     const char *process;     /* put before names of tracks; NULL none */
     RecordsMembers *members; /* gets this recording's; NULL */
 } RecordsOptions;

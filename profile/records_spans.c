@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "core/cuda_names.h"
+#include <string.h>
+
 #include "profile/records_parts.h"
 
 enum { CLONES_DEEP_MAX = 8 };
@@ -217,6 +219,11 @@ static void set_launch(Records *r, const RawKernel *k, uint64_t span)
     timeline_set_launch(r->t, span, timeline_launch(r->t, &l));
 }
 
+static bool is_early(const Records *r, const Timed *x)
+{
+    return x->start_ns < r->o->from_ns;
+}
+
 static void kernel_span(Records *r, const RawKernel *k, uint64_t at)
 {
     Timed x = { k->start_ns, k->end_ns, k->correlation };
@@ -224,6 +231,8 @@ static void kernel_span(Records *r, const RawKernel *k, uint64_t at)
         r->info->untimed_n++;
         return;
     }
+    if (is_early(r, &x))
+        return;
     Comm comm;
     SpanClass class_;
     bool bare;
@@ -251,6 +260,8 @@ static void move_span(Records *r, const RawMove *m, uint64_t at)
         r->info->untimed_n++;
         return;
     }
+    if (is_early(r, &x))
+        return;
     const JoinRow *label = label_of(r, &r->ops, &r->node_ops, m->correlation, m->node, at);
     const char *name = m->top.kind == RAW_SET ? "Memset" : cuda_copy_name(m->top.a);
     uint32_t track = stream_track(r, owner_of(r, m->device, m->context, m->stream));
@@ -261,14 +272,22 @@ static void move_span(Records *r, const RawMove *m, uint64_t at)
 
 /* ---- the host ---- */
 
+/* Launches work of the GPU, or waits for it. */
+static bool reaches_gpu(const char *call, SpanClass class_)
+{
+    return class_ != SPAN_HOST || strstr(call, "Memcpy") || strstr(call, "Memset");
+}
+
 static void call_span(Records *r, const RawCall *c, uint64_t at)
 {
     Timed x = { c->start_ns, c->end_ns, c->correlation };
-    if (r->o->gpu_only || !settle_times(r, &x))
+    const char *call = records_text(r, c->top.a);
+    SpanClass class_ = cuda_call_class(call);
+    if ((r->o->gpu_only && !reaches_gpu(call, class_)) || !settle_times(r, &x) ||
+        is_early(r, &x))
         return;
     const JoinRow *label = join_nearest(&r->ops, c->correlation, at);
     uint32_t op = label ? (uint32_t)label->value : NONE_U32;
-    SpanClass class_ = cuda_call_class(records_text(r, c->top.a));
     add_span(r, thread_track(r, c->thread), records_name(r, c->top.a), class_, &x, op);
     r->info->calls_n++;
 }

@@ -140,8 +140,31 @@ static void calls_stand_on_their_threads_by_name_launch_or_wait(void)
     timeline_free(&r.t);
 
     const RecordsOptions gpu_only = { .rank = 0, .gpu_only = true };
-    r = read_world(&w, &gpu_only);
-    CHECK_U64(0, r.t.spans_n);
+    r = read_world(&w, &gpu_only); /* what launches and what waits */
+    CHECK_U64(2, r.t.spans_n);
+    CHECK_INT(SPAN_LAUNCH, r.t.span_class[span_named(&r.t, "cudaLaunchKernel")]);
+    CHECK_INT(SPAN_SYNC, r.t.span_class[span_named(&r.t, "cudaStreamSynchronize")]);
+    timeline_free(&r.t);
+}
+
+/* What a run copies before its first step is of no step. */
+static void what_began_too_early_is_left_out(void)
+{
+    RawWorld w = raw_world();
+    const RecordsOptions o = { .rank = 0, .from_ns = 200 };
+    RawAny any;
+    RawMove *m = RAW_OF(&any, RAW_COPY, move, 1);
+    m->start_ns = 190;
+    m->end_ns = 300;
+    raw_add(&w, &any.top);
+    raw_call(&w, "cudaMemcpyAsync", 42, 180, 185, 1);
+    raw_kernel(&w, "early", 7, 150, 160);
+    raw_kernel(&w, "first", 7, 200, 210);
+    raw_call(&w, "cudaLaunchKernel", 42, 250, 255, 2);
+    Read r = read_world(&w, &o);
+    CHECK_U64(2, r.t.spans_n);
+    CHECK_U64(1, r.info.kernels_n);
+    CHECK_INT(200, r.t.start_ns[span_named(&r.t, "first")]);
     timeline_free(&r.t);
 }
 
@@ -839,6 +862,7 @@ int main(void)
     RUN(what_ran_on_the_gpu_stands_on_its_stream);
     RUN(calls_stand_on_their_threads_by_name_launch_or_wait);
     RUN(nvtx_ranges_are_notes_and_numbered_steps_are_steps);
+    RUN(what_began_too_early_is_left_out);
     RUN(waits_and_overhead_have_tracks_of_their_own);
     RUN(recording_costs_what_it_takes_while_the_gpu_works);
     RUN(a_label_reaches_the_kernel_whatever_comes_first);
