@@ -49,6 +49,8 @@ static void resize_columns(Timeline *t, uint64_t cap)
         t->correlation = mem_resize(t->correlation, cap, sizeof *t->correlation);
     if (t->args_offset)
         t->args_offset = mem_resize(t->args_offset, cap, sizeof *t->args_offset);
+    if (t->op_name)
+        t->op_name = mem_resize(t->op_name, cap, sizeof *t->op_name);
     t->spans_cap = cap;
 }
 
@@ -92,7 +94,19 @@ uint64_t timeline_span(Timeline *t, Span span)
         t->correlation[i] = NONE_U64;
     if (t->args_offset)
         t->args_offset[i] = NONE_U64;
+    if (t->op_name)
+        t->op_name[i] = NONE_U32;
     return i;
+}
+
+void timeline_set_op_name(Timeline *t, uint64_t span, uint32_t name)
+{
+    ASSERT(!t->sealed && span < t->spans_n && name < t->names.n);
+    if (!t->op_name) {
+        t->op_name = mem_resize(NULL, t->spans_cap, sizeof *t->op_name);
+        memset(t->op_name, 0xff, t->spans_n * sizeof *t->op_name); /* NONE_U32 */
+    }
+    t->op_name[span] = name;
 }
 
 Comm comm_of(uint32_t op)
@@ -164,6 +178,7 @@ static void free_columns(Timeline *t)
     free(t->lane);
     free(t->correlation);
     free(t->args_offset);
+    free(t->op_name);
     free(t->comms);
     free(t->launches);
     free(t->point_track);

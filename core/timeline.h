@@ -130,8 +130,9 @@ typedef struct Timeline {
     uint8_t *span_class;
     uint8_t *lane; /* within the track, after timeline_seal; 255 = 255 or more */
 
-    /* Optional columns, NULL unless asked for with timeline_want. */
+    /* Optional columns, NULL unless asked for: timeline_want, timeline_set_op_name. */
     uint64_t *correlation; /* launch <-> kernel; NONE_U64 unknown */
+    uint32_t *op_name; /* interned: what a graph calls the op whose kernel this is; or NONE */
     uint64_t *args_offset; /* byte offset of the event in the file read; NONE_U64 unknown */
 
     uint32_t comms_n, comms_cap;
@@ -175,6 +176,8 @@ uint64_t timeline_span(Timeline *t, Span span);
 uint32_t timeline_comm(Timeline *t, Comm comm);
 /* What a span is found to say later: keeps its launch. */
 void timeline_set_comm(Timeline *t, uint64_t span, Comm comm);
+/* For a span that has another name of its own, as kernels have. */
+void timeline_set_op_name(Timeline *t, uint64_t span, uint32_t name);
 /* The number of an equal KernelLaunch, or of a new one; NONE_U32 beyond TIMELINE_LAUNCHES_MAX. */
 uint32_t timeline_launch(Timeline *t, const KernelLaunch *launch);
 /* How a span's kernel was launched, also where it has a Comm, which is its own then. */
@@ -226,6 +229,12 @@ void timeline_free(Timeline *t);
 static inline const char *timeline_text(const Timeline *t, uint32_t id)
 {
     return id < t->names.n ? t->names.text[id] : "";
+}
+
+/* What a graph calls the span's op, "" where nobody says. */
+static inline const char *timeline_op_name(const Timeline *t, uint64_t span)
+{
+    return t->op_name ? timeline_text(t, t->op_name[span]) : "";
 }
 
 /* What the span says about communication, NULL when it says nothing. */

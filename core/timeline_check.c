@@ -71,6 +71,9 @@ static bool check_indices(const Timeline *t, uint64_t i, Err *err)
     if (!is_name(t, t->span_name[i], false))
         return err_set(err, "span %" PRIu64 " has name %u of %u", i, t->span_name[i],
                        t->names.n);
+    if (t->op_name && !is_name(t, t->op_name[i], true))
+        return err_set(err, "span %" PRIu64 " has an op of name %u of %u", i, t->op_name[i],
+                       t->names.n);
     bool launch = t->comm[i] - TIMELINE_LAUNCH_FIRST < t->launches_n;
     if (t->comm[i] >= t->comms_n && t->comm[i] != NONE_U32 && !launch)
         return err_set(err, "span %" PRIu64 " has communication %u of %u", i, t->comm[i],

@@ -220,7 +220,8 @@ static bool open_plan(RunTraining *t, const Setting *extra, uint32_t ranks, bool
                            .started = t->by != LAUNCHER_NONE,
                            .this_machine = o->clock == RUN_WALL && !o->cuda };
     bool ok = run_plan_open(&t->plan, &request, usage, err) &&
-              (request.this_machine || run_plan_predict(&t->plan, !o->cuda, err));
+              (request.this_machine ||
+               run_plan_predict(&t->plan, !o->cuda || o->trace_predicted, err));
     free(settings);
     return ok;
 }

@@ -341,6 +341,21 @@ static void name_transfers(Making *m)
     free(all);
 }
 
+/* What the graph calls the op of each kernel. */
+static void name_ops(Making *m)
+{
+    const Graph *g = &m->t->plan.graph;
+    Timeline *t = &m->timeline;
+    for (uint64_t i = 0; i < t->spans_n; i++) {
+        uint32_t rank = t->tracks[t->span_track[i]].rank;
+        const Role *role = rank < g->world_n ? graph_role_of(g, rank) : NULL;
+        if (!role || t->op[i] >= role->ops_n || !cover_bit(t->span_class[i]))
+            continue;
+        const char *name = intern_text(&g->names, graph_find_op(g, role, t->op[i]).o->name);
+        timeline_set_op_name(t, i, intern(&t->names, name));
+    }
+}
+
 /* The steps, from the timeline that the host's clock made. */
 static void add_steps(Making *m)
 {
@@ -383,6 +398,7 @@ static bool make_timeline(Making *m, void *const *all, Err *err)
         m->timeline.ranks_n = out->world_n;
         records_settle_peers(&m->timeline, &m->members);
         name_transfers(m);
+        name_ops(m);
         add_steps(m);
         timeline_free(&out->timeline);
         out->timeline = m->timeline;

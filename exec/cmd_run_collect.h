@@ -6,7 +6,8 @@
  *     collect_start    before CUDA makes a context
  *     push_op, pop_op  by the backend
  *     collect_end      behind the last step: recordings --fabric--> one timeline: what ran on
- *                      each GPU, kernel by kernel, with the ops they belong to
+ *                      each GPU from the first step on, kernel by kernel, with the ops they
+ *                      belong to and what the graph calls those; and the calls that launched it
  *     collect_close
  */
 #ifndef LOCKSTEP_EXEC_CMD_RUN_COLLECT_H

@@ -165,7 +165,9 @@ OpClass compare_class_of(const Timeline *t, uint64_t span)
         return class_of_comm(t, span);
     case SPAN_MEMORY:
         return CLASS_MEMORY;
-    default:
-        return class_of_kernel(timeline_text(t, t->span_name[span]));
+    default: {
+        const char *op = timeline_op_name(t, span);
+        return class_of_kernel(*op ? op : timeline_text(t, t->span_name[span]));
+    }
     }
 }

@@ -75,13 +75,15 @@ static IdPairs pair_ids(SideRank *a, const IdOp *a_ids, uint32_t a_n, SideRank *
         }
         const SideOp *x = &a->ops[a_ids[i].at], *y = &b->ops[b_ids[k].at];
         bool same_class = x->class_ == y->class_;
+        bool same_name = (same_class && class_is_comm(x->class_)) || x->named == y->named;
+        bool alike = same_name || may_be_alike(x, y);
         p.n++;
         p.same_class_n += same_class;
-        p.same_name_n += same_class && (class_is_comm(x->class_) || x->exact == y->exact);
-        p.alike_n += may_be_alike(x, y);
+        p.same_name_n += same_name;
+        p.alike_n += alike;
         p.pieces_n[COMPARE_SIM] += x->pieces_n;
         p.pieces_n[COMPARE_REAL] += y->pieces_n;
-        if (may_be_alike(x, y))
+        if (alike)
             pair(a, a_ids[i].at, b, b_ids[k].at);
         i++;
         k++;

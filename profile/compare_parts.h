@@ -49,6 +49,7 @@ static inline bool class_is_telling(OpClass k)
     return k != CLASS_OTHER && k != CLASS_REDUCTION && k != CLASS_MEMORY;
 }
 
+/* Of a kernel by what a graph calls its op, where that is known, else by its own name. */
 OpClass compare_class_of(const Timeline *t, uint64_t span);
 
 /* When one kernel ran, since the step's start. */
@@ -69,6 +70,7 @@ typedef struct SideOp {
     uint32_t piece_first, pieces_n;
     uint64_t bytes; /* of communication; NONE_U64 unknown */
     uint64_t exact; /* key of what it is, the same on both sides */
+    uint64_t named; /* key of what a graph calls it, where that is known; else exact */
     uint32_t twin;  /* op of the other side's rank, or NONE_U32 */
 } SideOp;
 

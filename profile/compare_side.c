@@ -110,6 +110,16 @@ static uint64_t key_of_name(const char *name)
     return h | 1;
 }
 
+/* Of a name of the timeline, or of none. */
+static uint64_t key_of(Cutter *c, uint32_t name)
+{
+    if (name == NONE_U32)
+        return 1;
+    if (c->name_key[name] == 0)
+        c->name_key[name] = key_of_name(timeline_text(c->t, name));
+    return c->name_key[name];
+}
+
 static SideOp side_op(Cutter *c, uint64_t span, int64_t begin_ns)
 {
     const Timeline *t = c->t;
@@ -124,19 +134,17 @@ static SideOp side_op(Cutter *c, uint64_t span, int64_t begin_ns)
                  .name = timeline_text(t, name),
                  .op = t->op[span],
                  .twin = NONE_U32 };
-    bool by_name = t->span_class[span] == SPAN_COMPUTE && name != NONE_U32;
-    if (by_name && c->name_class[name] == CLASS_N)
-        c->name_class[name] = (uint8_t)compare_class_of(t, span);
+    const char *called = timeline_op_name(t, span);
+    uint32_t says_class = *called ? t->op_name[span] : name;
+    bool by_name = t->span_class[span] == SPAN_COMPUTE && says_class != NONE_U32;
+    if (by_name && c->name_class[says_class] == CLASS_N)
+        c->name_class[says_class] = (uint8_t)compare_class_of(t, span);
     o.bytes = comm ? comm->bytes : NONE_U64;
-    o.class_ = by_name ? (OpClass)c->name_class[name] : compare_class_of(t, span);
+    o.class_ = by_name ? (OpClass)c->name_class[says_class] : compare_class_of(t, span);
     o.classes = class_is_telling(o.class_) ? 1u << o.class_ : 0;
-    if (o.bytes != NONE_U64) {
-        o.exact = mix_u64(mix_u64(o.bytes) ^ (uint64_t)o.class_) | 1;
-        return o;
-    }
-    if (name != NONE_U32 && c->name_key[name] == 0)
-        c->name_key[name] = key_of_name(o.name);
-    o.exact = name != NONE_U32 ? c->name_key[name] : 1;
+    o.exact = o.bytes != NONE_U64 ? mix_u64(mix_u64(o.bytes) ^ (uint64_t)o.class_) | 1
+                                  : key_of(c, name);
+    o.named = *called && o.bytes == NONE_U64 ? key_of(c, t->op_name[span]) : o.exact;
     return o;
 }
 
@@ -166,6 +174,7 @@ static void join_op(SideOp *to, const SideOp *more)
     if (first_to_tell) {
         to->class_ = more->class_;
         to->exact = more->exact;
+        to->named = more->named;
         to->bytes = more->bytes;
     }
     if (first_to_tell || (tells && more->dur_ns > to->longest_ns)) {

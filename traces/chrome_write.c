@@ -281,6 +281,8 @@ static void put_args(ChromeWriter *w, const Rows *r, uint64_t i, bool own_name)
         chrome_arg_name(w, "name", t->span_name[i]);
     if (t->op[i] != NONE_U32)
         chrome_arg_u64(w, "op", t->op[i]);
+    if (*timeline_op_name(t, i))
+        chrome_arg_name(w, "op_name", t->op_name[i]);
     if (shows_stream(t, r, i)) {
         chrome_arg_u64(w, "device", r->track->rank);
         chrome_arg_u64(w, "stream", (uint64_t)r->stream);

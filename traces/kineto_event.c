@@ -133,6 +133,7 @@ static const char *const arg_keys[ARG_N] = {
     [ARG_NAME] = "name",
     [ARG_LABELS] = "labels",
     [ARG_OP] = "op",
+    [ARG_OP_NAME] = "op_name",
     [ARG_GROUP] = "group",
     [ARG_GROUP_ID] = "group_id",
     [ARG_RANKS] = "ranks",

@@ -136,6 +136,9 @@ const char *kineto_add_declared(Kineto *k, const Event *e, uint32_t place)
     bool kernel = span.class_ <= SPAN_P2P;
     k->info->kernels_n += kernel;
     k->info->comm_kernels_n += kernel && span.class_ != SPAN_COMPUTE;
-    kineto_launch(k, e, kineto_span(k, e, span));
+    uint64_t i = kineto_span(k, e, span);
+    kineto_launch(k, e, i);
+    if (event_has(e, ARG_OP_NAME) && e->arg[ARG_OP_NAME].kind == SCAN_STRING)
+        timeline_set_op_name(k->t, i, kineto_intern(k, &e->arg[ARG_OP_NAME]));
     return NULL;
 }

@@ -60,6 +60,7 @@ typedef enum Arg {
     ARG_LABELS,
     /* chrome_write's own */
     ARG_OP,
+    ARG_OP_NAME,
     ARG_GROUP,
     ARG_GROUP_ID,
     ARG_RANKS,

@@ -75,6 +75,7 @@ typedef enum Kind {
     KIND_POINT_VALUE,
     KIND_CORRELATION,
     KIND_LAUNCHES,
+    KIND_OP_NAME,
     KIND_N
 } Kind;
 
@@ -101,6 +102,7 @@ static const KindInfo kinds[KIND_N] = {
     [KIND_POINT_VALUE] = { "point_value", 8, false },
     [KIND_CORRELATION] = { "correlation", 8, true },
     [KIND_LAUNCHES] = { "launches", sizeof(KernelLaunch), true },
+    [KIND_OP_NAME] = { "op_name", 4, true },
 };
 
 /* ---- checksum ---- */
@@ -254,6 +256,8 @@ static void prepare(Writer *w, const Timeline *t)
         add_section(w, KIND_CORRELATION, t->correlation, t->spans_n);
     if (t->launches_n)
         add_section(w, KIND_LAUNCHES, t->launches, t->launches_n);
+    if (t->op_name)
+        add_section(w, KIND_OP_NAME, t->op_name, t->spans_n);
     place_sections(w);
 }
 
@@ -393,6 +397,7 @@ static bool check_sections(Mapping *m, Err *err)
         return err_set(err, "it is damaged: it has %" PRIu64 " launches, 0 to %d allowed",
                        m->section[KIND_LAUNCHES]->n, TIMELINE_LAUNCHES_MAX);
     return check_count(m, KIND_CORRELATION, KIND_START, err) &&
+           check_count(m, KIND_OP_NAME, KIND_START, err) &&
            check_count(m, KIND_POINT_NS, KIND_POINT_TRACK, err) &&
            check_count(m, KIND_POINT_VALUE, KIND_POINT_TRACK, err);
 }
@@ -454,6 +459,7 @@ static void attach_columns(Timeline *t, const Mapping *m)
     t->span_class = column(m, KIND_CLASS);
     t->lane = column(m, KIND_LANE);
     t->correlation = m->section[KIND_CORRELATION] ? column(m, KIND_CORRELATION) : NULL;
+    t->op_name = m->section[KIND_OP_NAME] ? column(m, KIND_OP_NAME) : NULL;
     t->comms_n = t->comms_cap = (uint32_t)m->section[KIND_COMMS]->n;
     t->comms = column(m, KIND_COMMS);
     if (m->section[KIND_LAUNCHES]) {

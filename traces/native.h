@@ -38,7 +38,7 @@
  *       16      8   number of elements
  *       24      8   checksum of its bytes
  *
- * SECTIONS.  All are required but `correlation` and `launches`; none may stand twice; a
+ * SECTIONS.  All are required but `correlation`, `launches` and `op_name`; none may stand twice; a
  * reader skips kinds it does not know, so a section may be added without a new version.
  * Version 2 has `launches`, and numbers of them in `comm`; a file without is of version 1.
  *
@@ -60,6 +60,8 @@
  *      14      8     point_value  IEEE double, finite
  *      15      8     correlation  optional; launch <-> kernel, or 64 ones
  *      16     36     launches     optional; KernelLaunch of core/timeline.h
+ *      17      4     op_name      optional; number of a text, what a graph calls the
+ *                                 span's op, or ffffffff
  *
  * A TRACK
  *

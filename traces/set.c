@@ -303,6 +303,8 @@ static void join_spans(Timeline *to, const Timeline *from, const uint32_t *names
             to->correlation[at] = from->correlation[i];
         if (from->args_offset)
             to->args_offset[at] = from->args_offset[i];
+        if (*timeline_op_name(from, i))
+            timeline_set_op_name(to, at, names[from->op_name[i]]);
     }
     for (uint64_t i = 0; i < from->points_n; i++)
         timeline_point(to, track_first + from->point_track[i], from->point_ns[i],

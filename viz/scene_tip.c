@@ -174,8 +174,9 @@ static void fill_tip(Tip *tip, const View *v, ViewPlace place)
     say(tip, "%s on rank %" PRIu32 ", %s", span_class_names[class_ < SPAN_CLASS_N ? class_ : 0],
         d->ranks[row->rank].rank, timeline_text(d->t, d->t->tracks[row->track].name));
     say_when(tip, v, place);
+    const char *op = timeline_op_name(d->t, place.span);
     if (d->t->op[place.span] != NONE_U32)
-        say(tip, "op %" PRIu32, d->t->op[place.span]);
+        say(tip, "op %" PRIu32 "%s%.80s", d->t->op[place.span], *op ? " " : "", op);
     if (cover_bit(class_) == COVER_COMM)
         say_comm(tip, v, place);
     say_launch(tip, timeline_launch_of(d->t, place.span));

@@ -213,7 +213,7 @@ cat >"$folder/gpt.json" <<'END'
 END
 if [ -e "$build/tests/on_cpu/lockstep-cuda.so" ]; then
     begin "a training's kernels have their ops, launched one by one and played"
-    train one --steps 4
+    train one --steps 4 --trace-predicted "$folder/predicted.lstrace"
     expect status "$status" 0
     expect "its times" "$(grep -o '"trace_times": "[a-z]*' "$folder/out")" '"trace_times": "cupti'
     all=$(kernels_with one stand_in)
@@ -225,6 +225,12 @@ if [ -e "$build/tests/on_cpu/lockstep-cuda.so" ]; then
         awk '$1 " " $2 == "rank 0" && NF == 14 { print $NF }')" 0
     expect "op by op" "$("$lockstep" compare "$folder/one.lstrace" "$folder/one.lstrace" |
         grep -c 'paired, by op id')" 1
+
+    # "stand_in" says no class: the op's name does.
+    "$lockstep" compare "$folder/predicted.lstrace" "$folder/one.lstrace" >"$folder/compared"
+    expect "beside the prediction" "$(grep -o '.* is paired, by op id' "$folder/compared")" \
+        "100.0 % of real GPU time is paired, by op id"
+    expect "ops without a class" "$(grep -c '^other' "$folder/compared")" 0
 
     begin "ranks that share a process have kernels of their own"
     train two --steps 2 --comm loop --set parallel.dp=2

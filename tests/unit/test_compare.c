@@ -289,6 +289,35 @@ static void kernels_of_one_op_are_added_up(void)
     free_all(&c, &a, &b);
 }
 
+/* What a recording says of its ops: names of kernels need not say anything, nor classes agree. */
+static void recorded_ops_are_believed_by_their_names(void)
+{
+    static const char *const ops[] = { "attention.qkv", "norm1", "gradient copy" };
+    Made a = made(true), b = made(true), c_ = made(true);
+    Comparison c = { 0 };
+    Err err = { 0 };
+    for (uint32_t i = 0; i < 3; i++) {
+        add_span(&a, a.compute, i == 2 ? SPAN_MEMORY : SPAN_COMPUTE, ops[i], 10, NONE_U32);
+        a.now_ns += 10;
+        kernel(&b, i == 0 ? "void norm_fwd(int)" : "gemm", 12); /* speaks of another class */
+        timeline_set_op_name(&b.t, i, intern(&b.t.names, ops[i]));
+        kernel(&c_, "gemm", 12);
+        timeline_set_op_name(&c_.t, i, intern(&c_.t.names, ops[2 - i]));
+    }
+    if (CHECK(compare_made(&c, &a, &b, -1, &err))) {
+        CHECK(c.ranks[0].by_op);
+        CHECK_U64(3, c.ranks[0].matched_n);
+        CHECK_INT(12, class_named(&c, "matmul")->time_ns[COMPARE_REAL]);
+        CHECK_INT(12, class_named(&c, "norm")->time_ns[COMPARE_REAL]);
+        CHECK_INT(12, class_named(&c, "memory")->time_ns[COMPARE_REAL]);
+    }
+    compare_free(&c);
+    if (CHECK(compare_made(&c, &a, &c_, -1, &err))) /* ids of another graph */
+        CHECK(!c.ranks[0].by_op);
+    timeline_free(&c_.t);
+    free_all(&c, &a, &b);
+}
+
 /* The class of every kernel that our executor has, where its name alone must say it. */
 static void our_own_kernels_have_classes(void)
 {
@@ -459,6 +488,7 @@ int main(void)
     RUN(one_track_stands_for_many_ranks);
     RUN(names_may_differ);
     RUN(kernels_of_one_op_are_added_up);
+    RUN(recorded_ops_are_believed_by_their_names);
     RUN(our_own_kernels_have_classes);
     RUN(shifted_ids_are_seen_through);
     RUN(the_median_step_is_taken_unless_one_is_asked_for);

@@ -1100,6 +1100,8 @@ static void build(Timeline *b)
         uint64_t at = timeline_span(b, (Span){ tracks[i], intern(&b->names, name), classes[i],
                                                100 + 10000 * i, 5001, i, comm });
         b->correlation[at] = i < 5 ? i : NONE_U64;
+        if (i % 2)
+            timeline_set_op_name(b, at, intern(&b->names, "mlp.\"up\""));
     }
     timeline_span(b, (Span){ stream, intern(&b->names, "overlaps"), SPAN_COMPUTE, 2000, 90000,
                              NONE_U32, NONE_U32 });
@@ -1159,6 +1161,7 @@ static void same_track_contents(const Timeline *a, const Track *x, const Timelin
         CHECK_INT(a->start_ns[i], b->start_ns[j]);
         CHECK_INT(a->dur_ns[i], b->dur_ns[j]);
         CHECK_INT(a->op[i], b->op[j]);
+        CHECK_STR(timeline_op_name(a, i), timeline_op_name(b, j));
         CHECK_INT(a->lane[i], b->lane[j]);
         if (a->correlation)
             CHECK_U64(a->correlation[i], b->correlation[j]);

@@ -25,6 +25,7 @@ static const char *path_of(const char *name)
 
 static uint64_t random_state;
 static bool random_launches; /* some spans have one */
+static bool random_ops;      /* some have one with a name */
 
 static uint64_t draw(uint64_t below)
 {
@@ -57,6 +58,8 @@ static void draw_spans(Timeline *t, uint64_t n)
                        comm ? timeline_comm(t, c) : NONE_U32 });
         if (t->correlation)
             t->correlation[i] = draw(1000);
+        if (random_ops && draw(2))
+            timeline_set_op_name(t, i, intern(&t->names, draw(2) ? "attention" : "mlp.up"));
         if (random_launches && draw(2)) {
             KernelLaunch l = { { (uint32_t)draw(9), 1, 1 }, { 64, 2, 1 }, 32, 0, NONE_U32 };
             timeline_set_launch(t, i, timeline_launch(t, &l));
@@ -72,6 +75,7 @@ static void draw_timeline(Timeline *t, uint64_t seed)
     *t = (Timeline){ 0 };
     random_state = seed;
     random_launches = seed % 4 == 0;
+    random_ops = seed % 5 == 1;
     if (seed % 2)
         timeline_want(t, true, false);
     if (seed % 3)
@@ -119,6 +123,7 @@ static void check_same_spans(const Timeline *a, const Timeline *b)
         CHECK(a->span_track[i] == b->span_track[i] && a->op[i] == b->op[i]);
         CHECK(a->span_class[i] == b->span_class[i] && a->lane[i] == b->lane[i]);
         CHECK(!a->correlation || a->correlation[i] == b->correlation[i]);
+        CHECK_STR(timeline_op_name(a, i), timeline_op_name(b, i));
         const Comm *x = timeline_comm_of(a, i), *y = timeline_comm_of(b, i);
         CHECK((x == NULL) == (y == NULL));
         CHECK(!x || (x->bytes == y->bytes && same_text(a, x->protocol, b, y->protocol)));

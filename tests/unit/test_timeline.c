@@ -74,6 +74,7 @@ static void check_order(const Timeline *t, const Model *m)
         CHECK_INT(m->span[i].track, t->span_track[at]);
         CHECK_U64(i + 1000, t->correlation[at]);
         CHECK_U64(i + 2000, t->args_offset[at]);
+        CHECK_STR(i == 0 ? "" : i % 2 ? "odd" : "even", timeline_op_name(t, at));
     }
     for (uint32_t k = 0; k < TRACKS; k++)
         for (uint64_t i = 0; i < t->tracks[k].span_n; i++)
@@ -106,6 +107,8 @@ static void sealing_sorts_by_track_start_length_and_insertion(void)
             CHECK_U64(NONE_U64, t.correlation[at]);
             t.correlation[at] = i + 1000;
             t.args_offset[at] = i + 2000;
+            if (i > 0) /* the column comes with the second span */
+                timeline_set_op_name(&t, at, intern(&t.names, i % 2 ? "odd" : "even"));
         }
         timeline_seal(&t);
         check_order(&t, &m);
@@ -465,7 +468,7 @@ static void build_for_checks(Timeline *t)
     Span s = span_at(1, 0, 10);
     s.comm = timeline_comm(t, comm_of(0));
     timeline_span(t, s);
-    timeline_span(t, span_at(1, 10, 10));
+    timeline_set_op_name(t, timeline_span(t, span_at(1, 10, 10)), 0);
     timeline_point(t, TRACKS, 0, 1);
     timeline_point(t, TRACKS, 5, 2);
     timeline_seal(t);
@@ -494,6 +497,7 @@ static void every_broken_rule_is_named(void)
 {
     CHECK_REFUSED("span 1 has name 900 of 3", t.span_name[1] = 900);
     CHECK_REFUSED("span 0 has communication 5 of 1", t.comm[0] = 5);
+    CHECK_REFUSED("span 0 has an op of name 77 of 3", t.op_name[0] = 77);
     CHECK_REFUSED("span 0 is of class 77, 0 to 8 allowed", t.span_class[0] = 77);
     CHECK_REFUSED("span 1 has track 2, not 1", t.span_track[1] = 2);
     CHECK_REFUSED("span 1 has times out of range", t.dur_ns[1] = -1);

@@ -248,6 +248,34 @@ static void a_rank_twice_is_an_error_or_left_out(void)
     CHECK(found("1 of 2 ranks are missing: 0"));
 }
 
+/* Two ranks' files, of which one says what its op is called. */
+static void names_of_ops_come_along(void)
+{
+    char path[2][128];
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        Timeline t = { 0 };
+        uint32_t k = timeline_track(&t, rank, TRACK_STREAM, "compute", 0);
+        intern(&t.names, rank ? "other" : "numbers"); /* names differ in their numbers */
+        uint64_t i = timeline_span(
+            &t, (Span){ k, intern(&t.names, "gemm"), SPAN_COMPUTE, 0, 5, 7, NONE_U32 });
+        if (rank == 1)
+            timeline_set_op_name(&t, i, intern(&t.names, "mlp.up"));
+        t.ranks_n = 2;
+        timeline_seal(&t);
+        snprintf(path[rank], sizeof path[rank], "%s",
+                 path_of(rank ? "r1.lstrace" : "r0.lstrace"));
+        CHECK(native_write(&t, path[rank], &err));
+        timeline_free(&t);
+    }
+    const char *paths[] = { path[0], path[1] };
+    if (!CHECK(read_set(paths, 2, false)))
+        return;
+    for (uint64_t i = 0; i < s.timeline.spans_n; i++) {
+        uint32_t rank = s.timeline.tracks[s.timeline.span_track[i]].rank;
+        CHECK_STR(rank == 1 ? "mlp.up" : "", timeline_op_name(&s.timeline, i));
+    }
+}
+
 static void a_native_file_of_many_ranks_stands_alone(void)
 {
     Timeline t = { 0 };
@@ -443,6 +471,7 @@ int main(void)
     RUN(files_that_do_not_say_get_the_rank_of_their_name);
     RUN(names_that_clash_are_not_trusted);
     RUN(a_rank_twice_is_an_error_or_left_out);
+    RUN(names_of_ops_come_along);
     RUN(a_native_file_of_many_ranks_stands_alone);
     RUN(worlds_must_agree);
     RUN(missing_ranks_are_named);
