@@ -26,8 +26,9 @@
  *     step, note             user_annotation, on a stream gpu_user_annotation
  *
  * Nothing is lost: a span whose shown name had to follow a convention carries its
- * own as args.name, its op id as args.op, its class as args.class where cat does not
- * tell it; thread_name events say kind, sort and number of the track.  Communication
+ * own as args.name, its op id as args.op, what the graph calls that op as args.op_name,
+ * its class as args.class where cat does not tell it; thread_name events say kind, sort
+ * and number of the track.  Communication
  * has args bytes, group, group_id, ranks, seq, peer, wait_us, algorithm, protocol,
  * busbw_GBps, and Kineto's "Collective name", "Group size", "dtype" ... beside them.
  *

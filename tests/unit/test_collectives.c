@@ -616,7 +616,7 @@ static void ends_that_no_offset_brings_together_are_not_the_clocks(void)
     done(&f, &w);
 }
 
-/* As a rank of a loop copies piece by piece: the first kernel says bytes, the others only the op. */
+/* As a rank of a loop copies piece by piece: the first kernel says bytes, others only the op. */
 static void kernels_of_one_op_are_one_collective(void)
 {
     World w = { 0 };
