@@ -43,6 +43,19 @@ static __device__ __forceinline__ unsigned pack_f16(float low, float high)
     __half2 pair = __floats2half2_rn(low, high);
     return *(unsigned *)&pair;
 }
+/* One instruction each, right to about 2^-22; less than the smallest normal number is zero. */
+static __device__ __forceinline__ float quick_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static __device__ __forceinline__ float quick_reciprocal(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 #endif
 
 typedef unsigned long long u64;
@@ -157,6 +170,11 @@ static __device__ __forceinline__ void store8(const Vec &v, u64 i, int n, bool w
 static __device__ __forceinline__ int up_to_8(u64 i, u64 n)
 {
     return n - i < EIGHT ? (int)(n - i) : EIGHT;
+}
+
+static __device__ __forceinline__ float quick_exp(float x)
+{
+    return quick_exp2(x * 1.44269504f);
 }
 
 /* ---- sums over a warp, and over the threads of a row ---- */

@@ -94,38 +94,48 @@ void cuda_cast(Vec x, Vec y, uint64_t n, void *stream)
 
 /* ---- activations ---- */
 
+/* The curve with tanh is x times a sigmoid of twice its argument: 1 + tanh(u) = 2/(1 + e^-2u). */
+static __device__ __forceinline__ float sigmoid(float x)
+{
+    return quick_reciprocal(1 + quick_exp(-x));
+}
+
+static __device__ __forceinline__ float gelu_sigmoid(float x)
+{
+    return sigmoid(2 * 0.79788456f * x * (1 + 0.044715f * x * x));
+}
+
 static __device__ __forceinline__ float curve_value(CurveKind curve, float x)
 {
     switch (curve) {
     case CURVE_GELU:
         return 0.5f * x * (1 + erff(x * 0.70710678f));
     case CURVE_GELU_TANH:
-        return 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+        return x * gelu_sigmoid(x);
     case CURVE_RELU:
         return x > 0 ? x : 0;
     case CURVE_RELU2:
         return x > 0 ? x * x : 0;
     default:
-        return x / (1 + expf(-x));
+        return x * sigmoid(x);
     }
 }
 
 static __device__ __forceinline__ float curve_slope(CurveKind curve, float x)
 {
-    float t, inner;
+    float t;
     switch (curve) {
     case CURVE_GELU:
-        return 0.5f * (1 + erff(x * 0.70710678f)) + x * 0.39894228f * expf(-0.5f * x * x);
+        return 0.5f * (1 + erff(x * 0.70710678f)) + x * 0.39894228f * quick_exp(-0.5f * x * x);
     case CURVE_GELU_TANH:
-        t = tanhf(0.79788456f * (x + 0.044715f * x * x * x));
-        inner = 0.79788456f * (1 + 3 * 0.044715f * x * x);
-        return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * inner;
+        t = gelu_sigmoid(x);
+        return t + x * t * (1 - t) * (2 * 0.79788456f * (1 + 3 * 0.044715f * x * x));
     case CURVE_RELU:
         return x > 0 ? 1 : 0;
     case CURVE_RELU2:
         return x > 0 ? 2 * x : 0;
     default:
-        t = 1 / (1 + expf(-x));
+        t = sigmoid(x);
         return t * (1 + x * (1 - t));
     }
 }
@@ -188,18 +198,6 @@ static __global__ void activation_kernel(Activation a, Vec x, Vec b, Vec y, bool
     }
 }
 
-static bool rows_wide(Activation a)
-{
-    return !a.gated || a.columns % EIGHT == 0;
-}
-
-void cuda_activation(Activation a, Vec x, Vec b, Vec y, void *stream)
-{
-    bool wide = aligned16(x) && aligned16(y) && rows_wide(a);
-    LAUNCH(activation_kernel, grid_for(blocks_for(a.rows * a.columns, EIGHT)), THREADS, 0,
-           stream, a, x, b, y, wide);
-}
-
 static __global__ void activation_back_kernel(Activation a, Vec dy, Vec x, Vec dx, bool wide)
 {
     u64 n = a.rows * a.columns, step = (u64)gridDim.x * blockDim.x * EIGHT;
@@ -227,9 +225,160 @@ static __global__ void activation_back_kernel(Activation a, Vec dy, Vec x, Vec d
     }
 }
 
+/* All of one type, by 16-byte accesses: a thread takes AT_ONCE eights, and loads all that it
+ * needs before it looks at any.  Curves are told apart once for eight numbers. */
+enum { AT_ONCE = 2 };
+#define EACH_OF(j, e, eights) \
+    _Pragma("unroll") for (int j = 0; j < AT_ONCE; \
+                           j++) if (unsigned e = \
+                                        (blockIdx.x * AT_ONCE + j) * THREADS + threadIdx.x; \
+                                    e < (eights))
+
+/* Eight e of y has its gates here in x. */
+template <bool GATED> static __device__ __forceinline__ u64 gates_of(const Activation &a, u64 e)
+{
+    unsigned per_row = (unsigned)a.columns / EIGHT;
+    return (GATED ? e + (u64)((unsigned)e / per_row) * per_row : e) * EIGHT;
+}
+
+template <CurveKind CURVE, bool GATED>
+static __device__ __forceinline__ void values8(float *f, const float *up)
+{
+#pragma unroll
+    for (int k = 0; k < EIGHT; k++)
+        f[k] = curve_value(CURVE, f[k]) * (GATED ? up[k] : 1);
+}
+
+template <CurveKind CURVE, bool GATED>
+static __device__ __forceinline__ void slopes8(const float *d, float *f, float *up)
+{
+#pragma unroll
+    for (int k = 0; k < EIGHT; k++) {
+        float x = f[k];
+        f[k] = d[k] * (GATED ? up[k] : 1) * curve_slope(CURVE, x);
+        if (GATED)
+            up[k] = d[k] * curve_value(CURVE, x);
+    }
+}
+
+#define BY_CURVE(curve, work, ...) \
+    switch (curve) { \
+    case CURVE_GELU: \
+        work<CURVE_GELU, GATED>(__VA_ARGS__); \
+        break; \
+    case CURVE_GELU_TANH: \
+        work<CURVE_GELU_TANH, GATED>(__VA_ARGS__); \
+        break; \
+    case CURVE_RELU: \
+        work<CURVE_RELU, GATED>(__VA_ARGS__); \
+        break; \
+    case CURVE_RELU2: \
+        work<CURVE_RELU2, GATED>(__VA_ARGS__); \
+        break; \
+    default: \
+        work<CURVE_SILU, GATED>(__VA_ARGS__); \
+    }
+
+template <NumType TYPE, bool GATED>
+static __global__ void activation_wide_kernel(Activation a, unsigned eights, Vec x, Vec y)
+{
+    Raw8 gate[AT_ONCE], side[AT_ONCE];
+    x.type = y.type = TYPE;
+    EACH_OF(j, e, eights)
+    {
+        u64 at = gates_of<GATED>(a, e);
+        gate[j] = raw8(x, at);
+        if (GATED)
+            side[j] = raw8(x, at + a.columns);
+    }
+    EACH_OF(j, e, eights)
+    {
+        float f[EIGHT], up[EIGHT];
+        widen8(TYPE, gate[j], f);
+        if (GATED)
+            widen8(TYPE, side[j], up);
+        BY_CURVE(a.curve, values8, f, up)
+        narrow8(y, (u64)e * EIGHT, f);
+    }
+}
+
+template <NumType TYPE, bool GATED>
+static __global__ void activation_back_wide_kernel(Activation a, unsigned eights, Vec dy, Vec x,
+                                                   Vec dx)
+{
+    Raw8 due[AT_ONCE], gate[AT_ONCE], side[AT_ONCE];
+    dy.type = x.type = dx.type = TYPE;
+    EACH_OF(j, e, eights)
+    {
+        u64 at = gates_of<GATED>(a, e);
+        due[j] = raw8(dy, (u64)e * EIGHT);
+        gate[j] = raw8(x, at);
+        if (GATED)
+            side[j] = raw8(x, at + a.columns);
+    }
+    EACH_OF(j, e, eights)
+    {
+        float d[EIGHT], f[EIGHT], up[EIGHT];
+        u64 at = gates_of<GATED>(a, e);
+        widen8(TYPE, due[j], d);
+        widen8(TYPE, gate[j], f);
+        if (GATED)
+            widen8(TYPE, side[j], up);
+        BY_CURVE(a.curve, slopes8, d, f, up)
+        narrow8(dx, at, f);
+        if (GATED)
+            narrow8(dx, at + a.columns, up);
+    }
+}
+
+typedef void (*ActivationWide)(Activation, unsigned, Vec, Vec);
+typedef void (*ActivationBackWide)(Activation, unsigned, Vec, Vec, Vec);
+#define BY_TYPE_AND_GATED(kernel) \
+    { \
+        { kernel<NUM_F32, false>, kernel<NUM_F32, true> }, \
+            { kernel<NUM_F16, false>, kernel<NUM_F16, true> }, \
+            { kernel<NUM_BF16, false>, kernel<NUM_BF16, true> }, \
+    }
+static const ActivationWide activation_wide[][2] = BY_TYPE_AND_GATED(activation_wide_kernel);
+static const ActivationBackWide activation_back_wide[][2] =
+    BY_TYPE_AND_GATED(activation_back_wide_kernel);
+
+static bool rows_wide(Activation a)
+{
+    return !a.gated || a.columns % EIGHT == 0;
+}
+
+/* Eights of y, or 0: there are other numbers too, or too many. */
+static unsigned whole_eights(Activation a)
+{
+    u64 n = a.rows * a.columns;
+    return n % EIGHT || n / EIGHT > INT32_MAX ? 0 : (unsigned)(n / EIGHT);
+}
+
+void cuda_activation(Activation a, Vec x, Vec b, Vec y, void *stream)
+{
+    bool wide = aligned16(x) && aligned16(y) && rows_wide(a);
+    unsigned eights = whole_eights(a);
+    if (wide && eights && !b.at && x.type == y.type) {
+        ActivationWide kernel = activation_wide[x.type][a.gated];
+        LAUNCH(kernel, (unsigned)blocks_for(eights, THREADS * AT_ONCE), THREADS, 0, stream, a,
+               eights, x, y);
+        return;
+    }
+    LAUNCH(activation_kernel, grid_for(blocks_for(a.rows * a.columns, EIGHT)), THREADS, 0,
+           stream, a, x, b, y, wide);
+}
+
 void cuda_activation_back(Activation a, Vec dy, Vec x, Vec dx, void *stream)
 {
     bool wide = aligned16(dy) && aligned16(x) && aligned16(dx) && rows_wide(a);
+    unsigned eights = whole_eights(a);
+    if (wide && eights && dy.type == x.type && x.type == dx.type) {
+        ActivationBackWide kernel = activation_back_wide[x.type][a.gated];
+        LAUNCH(kernel, (unsigned)blocks_for(eights, THREADS * AT_ONCE), THREADS, 0, stream, a,
+               eights, dy, x, dx);
+        return;
+    }
     LAUNCH(activation_back_kernel, grid_for(blocks_for(a.rows * a.columns, EIGHT)), THREADS, 0,
            stream, a, dy, x, dx, wide);
 }

@@ -124,6 +124,15 @@ static inline unsigned pack_f16(float low, float high)
     return bits_of_f16(low) | (unsigned)bits_of_f16(high) << 16;
 }
 
+static inline float quick_exp2(float x)
+{
+    return exp2f(x);
+}
+static inline float quick_reciprocal(float x)
+{
+    return 1 / x;
+}
+
 /* ---- what threads do together ---- */
 
 void __syncthreads(void);

@@ -158,6 +158,42 @@ static void wide_rows_of_all_types(void)
     }
 }
 
+/* Forward and backward; x from -12 to 12, where curves end. */
+static void check_activation(DType type, OpFn fn, bool tanh, uint64_t rows, uint64_t columns)
+{
+    World w;
+    world_open(&w);
+    w.env.facts.gelu_tanh = tanh;
+    uint64_t sides = fn == FN_GATED_SILU || fn == FN_GATED_GELU ? 2 : 1;
+    uint32_t x = world_random(&w, "x", type, rows, sides * columns);
+    uint32_t y = world_tensor(&w, "y", type, rows, columns);
+    uint32_t dy = world_random(&w, "dy", type, rows, columns);
+    uint32_t dx = world_tensor(&w, "dx", type, rows, sides * columns);
+    for (uint64_t i = 0; i < rows * sides * columns; i++)
+        world_set(&w, x, i, 12 * world_get(&w, x, i));
+    Op op = { .kind = OP_ACTIVATION, .fn = fn, .dtype = type, .u.rows = { rows, columns } };
+    world_run(&w, op, 2, (Use[]){ READ(x), WRITE(y) });
+    op.phase = PHASE_DGRAD;
+    world_run(&w, op, 3, (Use[]){ READ(dy), READ(x), WRITE(dx) });
+    world_close(&w);
+}
+
+/* Rows of eights, rows that are none, and an end that is none. */
+static void curves_of_all_types_and_widths(void)
+{
+    static const OpFn fns[] = { FN_GELU, FN_RELU,       FN_RELU2,
+                                FN_SILU, FN_GATED_SILU, FN_GATED_GELU };
+    static const DType types[] = { DTYPE_BF16, DTYPE_F16, DTYPE_F32 };
+    for (size_t i = 0; i < ARRAY_N(fns) * ARRAY_N(types); i++) {
+        OpFn fn = fns[i / ARRAY_N(types)];
+        DType type = types[i % ARRAY_N(types)];
+        for (int tanh = 0; tanh < 2; tanh++) {
+            check_activation(type, fn, tanh, 70, 72);
+            check_activation(type, fn, tanh, 7, 21);
+        }
+    }
+}
+
 /* So many rows that several blocks sum each column, and a second launch adds those. */
 static void sums_over_many_rows(void)
 {
@@ -320,6 +356,7 @@ int main(void)
     RUN(attention_of_other_widths);
     RUN(norms_of_many_rows_and_of_wide_ones);
     RUN(wide_rows_of_all_types);
+    RUN(curves_of_all_types_and_widths);
     RUN(sums_over_many_rows);
     RUN(tokens_come_often_and_never);
     RUN(losses_of_odd_vocabularies);
