@@ -2,8 +2,10 @@
  * cuda_loss.cu - both ends of the network: rows of tables, and the losses.
  *
  * Cross entropy is one block a row and two passes: the largest logit and the sum of
- * exponentials in one, the gradient in place of the logits in the other.  Rows of a vocabulary
- * such as 50,257 begin anywhere, so a row is some single numbers, eights, and some more.
+ * exponentials in one, the gradient in place of the logits in the other.  Between them the row
+ * is kept in shared memory where it fits: all rows in flight together do not fit into the L2.
+ * A thread reads again only what it kept itself.  Rows of a vocabulary such as 50,257 begin
+ * anywhere, so a row is some single numbers, eights, and some more.
  *
  * The gradient of a table: rows of dy that belong to one row of it are summed in their order,
  * by the block of the first of them, in f32, and rounded once.  How many there are and which
@@ -11,7 +13,13 @@
  */
 #include "exec/cuda_device.cuh"
 
-enum { THREADS = 256, ROW_THREADS = 512 };
+enum {
+    THREADS = 256,
+    ROW_THREADS = 512,
+    ROW_THREADS_MAX = 1024,
+    KEPT_OF_THREE = 74 << 10, /* bytes of a row of three blocks on a multiprocessor; */
+    KEPT_OF_TWO = 112 << 10   /* of two */
+};
 
 /* ---- tables ---- */
 
@@ -231,77 +239,177 @@ static unsigned row_threads(const Logits &l)
     return (unsigned)least(blocks_for(l.n, EIGHT * WARP) * WARP, ROW_THREADS);
 }
 
+/* KERNEL<type> of the type that x has. */
+#define LAUNCH_BY_TYPE(KERNEL, grid, block, shared, stream, l, x, ...) \
+    do { \
+        if ((x).type == NUM_BF16) \
+            LAUNCH(KERNEL<NUM_BF16>, grid, block, shared, stream, l, x, __VA_ARGS__); \
+        else if ((x).type == NUM_F16) \
+            LAUNCH(KERNEL<NUM_F16>, grid, block, shared, stream, l, x, __VA_ARGS__); \
+        else \
+            LAUNCH(KERNEL<NUM_F32>, grid, block, shared, stream, l, x, __VA_ARGS__); \
+    } while (0)
+
 /* [begin, end) of a row: eights that are aligned; single numbers before and behind. */
 typedef struct RowParts {
-    u64 base, begin, end;
+    u64 base;
+    unsigned begin, end;
 } RowParts;
 
 static __device__ __forceinline__ RowParts parts_of(const Logits &l, u64 r)
 {
-    u64 base = r * l.columns, begin = (EIGHT - base % EIGHT) % EIGHT;
-    RowParts p = { base, begin < l.n ? begin : l.n, 0 };
-    p.end = p.begin + (l.n - p.begin) / EIGHT * EIGHT;
+    u64 base = r * l.columns;
+    unsigned n = (unsigned)l.n, begin = (unsigned)((EIGHT - base % EIGHT) % EIGHT);
+    RowParts p = { base, begin < n ? begin : n, 0 };
+    p.end = p.begin + (n - p.begin) / EIGHT * EIGHT;
     return p;
 }
 
 /* Numbers of a row outside the eights: the i-th of them. */
-static __device__ __forceinline__ u64 single_at(const RowParts &p, u64 i)
+static __device__ __forceinline__ unsigned single_at(const RowParts &p, unsigned i)
 {
     return i < p.begin ? i : p.end + (i - p.begin);
 }
 
-static __device__ __forceinline__ u64 singles_n(const Logits &l, const RowParts &p)
+static __device__ __forceinline__ unsigned singles_n(const Logits &l, const RowParts &p)
 {
-    return l.n - (p.end - p.begin);
+    return (unsigned)l.n - (p.end - p.begin);
 }
 
-/* Adds x to a sum of exponentials below `top`, or raises top. */
-static __device__ __forceinline__ void add_exp(float x, float *top, float *sum)
+/* Eights that a thread loads before it looks at one; they are a block's width apart. */
+enum { IN_FLIGHT = 4 };
+
+static __device__ __forceinline__ unsigned block_numbers(void)
 {
-    if (x > *top) {
-        *sum = *sum * expf(*top - x) + 1;
-        *top = x;
-    } else {
-        *sum += expf(x - *top);
-    }
+    return blockDim.x * EIGHT;
 }
 
-/* The largest logit; of the eights loaded at once. */
+static __device__ __forceinline__ void load_eights(const Vec &x, const RowParts &p, unsigned c,
+                                                   Raw8 *raw)
+{
+#pragma unroll
+    for (int j = 0; j < IN_FLIGHT; j++)
+        if (unsigned at = c + (unsigned)j * block_numbers(); at < p.end)
+            raw[j] = raw8(x, p.base + at);
+}
+
+/* The eight at c of a row in shared memory; of f32 its halves lie apart. */
+template <NumType TYPE>
+static __device__ __forceinline__ void keep8(uint4 *kept, const RowParts &p, unsigned c,
+                                             const Raw8 &raw)
+{
+    kept[(c - p.begin) / EIGHT] = raw.low;
+    if (TYPE == NUM_F32)
+        kept[(p.end - p.begin + c - p.begin) / EIGHT] = raw.high;
+}
+
+template <NumType TYPE>
+static __device__ __forceinline__ Raw8 kept8(const uint4 *kept, const RowParts &p, unsigned c)
+{
+    Raw8 raw;
+    raw.low = raw.high = kept[(c - p.begin) / EIGHT];
+    if (TYPE == NUM_F32)
+        raw.high = kept[(p.end - p.begin + c - p.begin) / EIGHT];
+    return raw;
+}
+
+static __device__ __forceinline__ float largest8(const float *f)
+{
+    float top = f[0];
+#pragma unroll
+    for (int k = 1; k < EIGHT; k++)
+        top = fmaxf(top, f[k]);
+    return top;
+}
+
+/* The largest logit. */
+template <NumType TYPE>
 static __device__ __forceinline__ float row_maximum(const Logits &l, const Vec &x, RowParts p,
                                                     float *shared)
 {
     float top = -INFINITY;
-    for (u64 c = p.begin + (u64)threadIdx.x * EIGHT; c < p.end; c += blockDim.x * EIGHT) {
-        float f[EIGHT];
-        load8(x, p.base + c, EIGHT, true, f);
-        for (int k = 0; k < EIGHT; k++)
-            top = fmaxf(top, f[k]);
+    for (unsigned first = p.begin + threadIdx.x * EIGHT; first < p.end;
+         first += block_numbers() * IN_FLIGHT) {
+        Raw8 raw[IN_FLIGHT];
+        load_eights(x, p, first, raw);
+#pragma unroll
+        for (int j = 0; j < IN_FLIGHT; j++) {
+            float f[EIGHT];
+            if (first + (unsigned)j * block_numbers() >= p.end)
+                break;
+            widen8(TYPE, raw[j], f);
+            top = fmaxf(top, largest8(f));
+        }
     }
     if (threadIdx.x < singles_n(l, p))
         top = fmaxf(top, load1(x, p.base + single_at(p, threadIdx.x)));
     return block_max(top, shared);
 }
 
-/* Largest logit and sum of exponentials in one pass. */
-static __device__ __forceinline__ float row_sum(const Logits &l, const Vec &x, RowParts p,
-                                                float *top, float *shared)
+/* Exponentials are powers of two of numbers times log2(e), below such a product: `top`, where
+ * it was rounded once, as every number is that is compared with it. */
+#define LOG2_E 1.44269504f
+
+/* A sum of them below the largest so far; -infinity: there was none. */
+typedef struct ExpSum {
+    float top, sum;
+} ExpSum;
+
+static __device__ __forceinline__ void raise(ExpSum *s, float largest)
 {
-    float mine = -INFINITY, sum = 0;
-    for (u64 c = p.begin + (u64)threadIdx.x * EIGHT; c < p.end; c += blockDim.x * EIGHT) {
-        float f[EIGHT], largest = mine;
-        load8(x, p.base + c, EIGHT, true, f);
-        for (int k = 0; k < EIGHT; k++)
-            largest = fmaxf(largest, f[k]);
-        if (largest > mine)
-            sum *= mine == -INFINITY ? 0 : expf(mine - largest);
-        mine = largest;
-        for (int k = 0; k < EIGHT; k++)
-            sum += mine == -INFINITY ? 0 : expf(f[k] - mine);
+    float top = largest * LOG2_E;
+    if (top > s->top) {
+        s->sum *= quick_exp2(s->top - top);
+        s->top = top;
     }
-    if (threadIdx.x < singles_n(l, p))
-        add_exp(load1(x, p.base + single_at(p, threadIdx.x)), &mine, &sum);
-    *top = block_max(mine, shared);
-    return block_sum(mine == -INFINITY ? 0 : sum * expf(mine - *top), shared);
+}
+
+static __device__ __forceinline__ float above_nothing(float top)
+{
+    return top == -INFINITY ? 0 : top;
+}
+
+static __device__ __forceinline__ void add_exp8(ExpSum *s, const float *f)
+{
+    raise(s, largest8(f));
+    float below = above_nothing(s->top), sum = 0;
+#pragma unroll
+    for (int k = 0; k < EIGHT; k++)
+        sum += quick_exp2(f[k] * LOG2_E - below);
+    s->sum += sum;
+}
+
+/* Of a row, in one pass, which may keep it. */
+template <NumType TYPE, bool KEPT>
+static __device__ __forceinline__ ExpSum row_sum(const Logits &l, const Vec &x, RowParts p,
+                                                 uint4 *kept, float *shared)
+{
+    ExpSum mine = { -INFINITY, 0 };
+    for (unsigned first = p.begin + threadIdx.x * EIGHT; first < p.end;
+         first += block_numbers() * IN_FLIGHT) {
+        Raw8 raw[IN_FLIGHT];
+        load_eights(x, p, first, raw);
+#pragma unroll
+        for (int j = 0; j < IN_FLIGHT; j++) {
+            unsigned c = first + (unsigned)j * block_numbers();
+            float f[EIGHT];
+            if (c >= p.end)
+                break;
+            if (KEPT)
+                keep8<TYPE>(kept, p, c, raw[j]);
+            widen8(TYPE, raw[j], f);
+            add_exp8(&mine, f);
+        }
+    }
+    if (threadIdx.x < singles_n(l, p)) {
+        float f = load1(x, p.base + single_at(p, threadIdx.x));
+        raise(&mine, f);
+        mine.sum += quick_exp2(f * LOG2_E - above_nothing(mine.top));
+    }
+    ExpSum all = { block_max(mine.top, shared), 0 };
+    mine.sum *= quick_exp2(mine.top - above_nothing(all.top));
+    all.sum = block_sum(mine.sum, shared);
+    return all;
 }
 
 static __device__ __forceinline__ bool holds(const Logits &l, int64_t target)
@@ -309,92 +417,204 @@ static __device__ __forceinline__ bool holds(const Logits &l, int64_t target)
     return target >= l.first && (u64)(target - l.first) < l.n;
 }
 
-/* The gradient in place of the logits of one row; logit: the target's. */
-static __device__ __forceinline__ void row_back(const Logits &l, const Vec &x, u64 r,
-                                                RowParts p, int64_t target, float top,
-                                                float sum)
+/* How far logit x is above `top`. */
+static __device__ __forceinline__ double above(float x, float top)
 {
-    float by = target < 0 ? 0 : l.by / sum;
-    u64 hit = holds(l, target) ? (u64)(target - l.first) : l.columns;
-    for (u64 c = p.begin + (u64)threadIdx.x * EIGHT; c < p.end; c += blockDim.x * EIGHT) {
-        float f[EIGHT];
-        load8(x, p.base + c, EIGHT, true, f);
-        for (int k = 0; k < EIGHT; k++) {
-            f[k] = by == 0 ? 0 : expf(f[k] - top) * by;
-            f[k] -= c + k == hit ? l.by : 0;
-        }
-        store8(x, p.base + c, EIGHT, true, f);
-    }
-    if (threadIdx.x < singles_n(l, p)) {
-        u64 c = single_at(p, threadIdx.x);
-        float f = by == 0 ? 0 : expf(load1(x, p.base + c) - top) * by;
-        store1(x, p.base + c, f - (c == hit ? l.by : 0));
-    }
-    for (u64 c = l.n + threadIdx.x; c < l.columns; c += blockDim.x)
-        store1(x, r * l.columns + c, 0);
+    return (double)x - (double)top / (double)LOG2_E;
 }
 
-static __global__ void cross_entropy_kernel(Logits l, Vec x, const int64_t *targets,
-                                            double *terms)
+/* What the gradients of one row are made of; `hit`: the column of its target. */
+typedef struct RowBack {
+    float top, by, one;
+    unsigned hit;
+} RowBack;
+
+static __device__ __forceinline__ RowBack row_back_of(const Logits &l, int64_t target,
+                                                      ExpSum all)
+{
+    RowBack s = { all.top, target < 0 ? 0 : l.by / all.sum, l.by, UINT32_MAX };
+    if (holds(l, target))
+        s.hit = (unsigned)(target - l.first);
+    return s;
+}
+
+/* Eight gradients of the logits from column c on.  Without a target logits count for nothing,
+ * even those that are no numbers. */
+static __device__ __forceinline__ void gradients8(const RowBack &s, unsigned c, float *f)
+{
+#pragma unroll
+    for (int k = 0; k < EIGHT; k++)
+        f[k] = quick_exp2(f[k] * LOG2_E - s.top) * s.by;
+    if (s.by == 0)
+#pragma unroll
+        for (int k = 0; k < EIGHT; k++)
+            f[k] = 0;
+    if (s.hit - c < EIGHT)
+#pragma unroll
+        for (int k = 0; k < EIGHT; k++)
+            f[k] -= c + k == s.hit ? s.one : 0;
+}
+
+/* Those outside the eights, and of the padding. */
+static __device__ __forceinline__ void row_ends_back(const Logits &l, const Vec &x, RowParts p,
+                                                     const RowBack &s)
+{
+    if (threadIdx.x < singles_n(l, p)) {
+        unsigned c = single_at(p, threadIdx.x);
+        float f = quick_exp2(load1(x, p.base + c) * LOG2_E - s.top) * s.by;
+        store1(x, p.base + c, (s.by == 0 ? 0 : f) - (c == s.hit ? s.one : 0));
+    }
+    for (u64 c = l.n + threadIdx.x; c < l.columns; c += blockDim.x)
+        store1(x, p.base + c, 0);
+}
+
+/* The gradient in place of the logits of one row. */
+template <NumType TYPE>
+static __device__ __forceinline__ void row_back(const Logits &l, const Vec &x, RowParts p,
+                                                const RowBack &s)
+{
+    for (unsigned first = p.begin + threadIdx.x * EIGHT; first < p.end;
+         first += block_numbers() * IN_FLIGHT) {
+        Raw8 raw[IN_FLIGHT];
+        load_eights(x, p, first, raw);
+#pragma unroll
+        for (int j = 0; j < IN_FLIGHT; j++) {
+            unsigned c = first + (unsigned)j * block_numbers();
+            float f[EIGHT];
+            if (c >= p.end)
+                break;
+            widen8(TYPE, raw[j], f);
+            gradients8(s, c, f);
+            narrow8(x, p.base + c, f);
+        }
+    }
+    row_ends_back(l, x, p, s);
+}
+
+/* The same of a row that was kept. */
+template <NumType TYPE>
+static __device__ __forceinline__ void kept_row_back(const Logits &l, const Vec &x, RowParts p,
+                                                     const uint4 *kept, const RowBack &s)
+{
+#pragma unroll 2
+    for (unsigned c = p.begin + threadIdx.x * EIGHT; c < p.end; c += block_numbers()) {
+        float f[EIGHT];
+        widen8(TYPE, kept8<TYPE>(kept, p, c), f);
+        gradients8(s, c, f);
+        narrow8(x, p.base + c, f);
+    }
+    row_ends_back(l, x, p, s);
+}
+
+/* A row's term of the loss, and gradients; the logit of the target is read before any thread
+ * overwrites it, barriers of row_sum lie between. */
+template <NumType TYPE, bool KEPT>
+static __device__ __forceinline__ void row_loss(const Logits &l, Vec x, const int64_t *targets,
+                                                uint4 *kept, double *terms)
 {
     __shared__ float shared[WARP];
     u64 r = blockIdx.x;
+    x.type = TYPE;
     RowParts p = parts_of(l, r);
-    float top, sum = row_sum(l, x, p, &top, shared);
     int64_t target = targets[r];
+    bool counts = holds(l, target);
+    float at_target = counts ? load1(x, p.base + (u64)(target - l.first)) : 0;
+    ExpSum all = row_sum<TYPE, KEPT>(l, x, p, kept, shared);
+    RowBack s = row_back_of(l, target, all);
+    if (KEPT)
+        kept_row_back<TYPE>(l, x, p, kept, s);
+    else
+        row_back<TYPE>(l, x, p, s);
     if (threadIdx.x == 0)
-        terms[r] = holds(l, target)
-                       ? log((double)sum) -
-                             ((double)load1(x, p.base + (u64)(target - l.first)) - (double)top)
-                       : 0;
-    __syncthreads(); /* that logit is read before it is overwritten */
-    row_back(l, x, r, p, target, top, sum);
+        terms[r] = counts ? log((double)all.sum) - above(at_target, all.top) : 0;
+}
+
+template <NumType TYPE>
+static __global__ void cross_entropy_kernel(Logits l, Vec x, const int64_t *targets,
+                                            double *terms)
+{
+    row_loss<TYPE, false>(l, x, targets, NULL, terms);
+}
+
+template <NumType TYPE>
+static __global__ void __launch_bounds__(ROW_THREADS_MAX)
+    cross_entropy_kept_kernel(Logits l, Vec x, const int64_t *targets, double *terms)
+{
+    DYNAMIC_SHARED(memory);
+    row_loss<TYPE, true>(l, x, targets, (uint4 *)memory, terms);
+}
+
+static bool can_keep(NumType type, size_t bytes)
+{
+    return type == NUM_BF16  ? CAN_SHARE(cross_entropy_kept_kernel<NUM_BF16>, bytes)
+           : type == NUM_F16 ? CAN_SHARE(cross_entropy_kept_kernel<NUM_F16>, bytes)
+                             : CAN_SHARE(cross_entropy_kept_kernel<NUM_F32>, bytes);
+}
+
+/* The fewer blocks have room, the more threads each needs to keep loads in flight. */
+static unsigned kept_threads(const Logits &l, size_t bytes)
+{
+    unsigned most = bytes > KEPT_OF_TWO     ? ROW_THREADS_MAX
+                    : bytes > KEPT_OF_THREE ? ROW_THREADS
+                                            : THREADS;
+    return (unsigned)least(blocks_for(l.n, EIGHT * WARP) * WARP, most);
 }
 
 void cuda_cross_entropy(Logits l, Vec x, const int64_t *targets, LossSum loss, double *scratch,
                         void *stream)
 {
-    LAUNCH(cross_entropy_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x, targets,
-           scratch);
+    size_t bytes = l.n / EIGHT * EIGHT * (x.type == NUM_F32 ? 4 : 2);
+    if (can_keep(x.type, bytes))
+        LAUNCH_BY_TYPE(cross_entropy_kept_kernel, (unsigned)l.rows, kept_threads(l, bytes),
+                       bytes, stream, l, x, targets, scratch);
+    else
+        LAUNCH_BY_TYPE(cross_entropy_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x,
+                       targets, scratch);
     LAUNCH(loss_kernel, 1, THREADS, 0, stream, scratch, l.rows, loss);
 }
 
-static __global__ void maximum_kernel(Logits l, Vec x, Vec maximum)
+template <NumType TYPE> static __global__ void maximum_kernel(Logits l, Vec x, Vec maximum)
 {
     __shared__ float shared[WARP];
     u64 r = blockIdx.x;
-    float top = row_maximum(l, x, parts_of(l, r), shared);
+    x.type = TYPE;
+    float top = row_maximum<TYPE>(l, x, parts_of(l, r), shared);
     if (threadIdx.x == 0)
         store1(maximum, r, top);
 }
 
 void cuda_logits_maximum(Logits l, Vec x, Vec maximum, void *stream)
 {
-    LAUNCH(maximum_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x, maximum);
+    LAUNCH_BY_TYPE(maximum_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x, maximum);
 }
 
+template <NumType TYPE>
 static __global__ void logits_sums_kernel(Logits l, Vec x, const int64_t *targets, Vec maximum,
                                           Vec sums)
 {
     __shared__ float shared[WARP];
     u64 r = blockIdx.x;
+    x.type = TYPE;
     RowParts p = parts_of(l, r);
-    float own, sum = row_sum(l, x, p, &own, shared), top = load1(maximum, r);
+    ExpSum own = row_sum<TYPE, false>(l, x, p, NULL, shared);
+    float top = load1(maximum, r) * LOG2_E;
     if (threadIdx.x > 0)
         return;
     int64_t target = targets[r];
-    store1(sums, 2 * r, own == -INFINITY ? 0 : sum * expf(own - top));
+    store1(sums, 2 * r, own.sum * quick_exp2(own.top - above_nothing(top)));
     store1(sums, 2 * r + 1,
-           holds(l, target) ? load1(x, p.base + (u64)(target - l.first)) - top : 0);
+           holds(l, target) ? (float)above(load1(x, p.base + (u64)(target - l.first)), top)
+                            : 0);
 }
 
 void cuda_logits_sums(Logits l, Vec x, const int64_t *targets, Vec maximum, Vec sums,
                       void *stream)
 {
-    LAUNCH(logits_sums_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x, targets,
-           maximum, sums);
+    LAUNCH_BY_TYPE(logits_sums_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x,
+                   targets, maximum, sums);
 }
 
+template <NumType TYPE>
 static __global__ void logits_back_kernel(Logits l, Vec x, const int64_t *targets, Vec maximum,
                                           Vec sums, double *terms)
 {
@@ -403,13 +623,15 @@ static __global__ void logits_back_kernel(Logits l, Vec x, const int64_t *target
     int64_t target = targets[r];
     if (threadIdx.x == 0)
         terms[r] = holds(l, target) ? log((double)sum) - (double)load1(sums, 2 * r + 1) : 0;
-    row_back(l, x, r, parts_of(l, r), target, load1(maximum, r), sum);
+    x.type = TYPE;
+    ExpSum all = { load1(maximum, r) * LOG2_E, sum };
+    row_back<TYPE>(l, x, parts_of(l, r), row_back_of(l, target, all));
 }
 
 void cuda_logits_back(Logits l, Vec x, const int64_t *targets, Vec maximum, Vec sums,
                       LossSum loss, double *scratch, void *stream)
 {
-    LAUNCH(logits_back_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x, targets,
-           maximum, sums, scratch);
+    LAUNCH_BY_TYPE(logits_back_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x,
+                   targets, maximum, sums, scratch);
     LAUNCH(loss_kernel, 1, THREADS, 0, stream, scratch, l.rows, loss);
 }

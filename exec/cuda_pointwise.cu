@@ -228,11 +228,11 @@ static __global__ void activation_back_kernel(Activation a, Vec dy, Vec x, Vec d
 /* All of one type, by 16-byte accesses: a thread takes AT_ONCE eights, and loads all that it
  * needs before it looks at any.  Curves are told apart once for eight numbers. */
 enum { AT_ONCE = 2 };
-#define EACH_OF(j, e, eights) \
-    _Pragma("unroll") for (int j = 0; j < AT_ONCE; \
-                           j++) if (unsigned e = \
-                                        (blockIdx.x * AT_ONCE + j) * THREADS + threadIdx.x; \
-                                    e < (eights))
+
+static __device__ __forceinline__ unsigned eight_of(int j)
+{
+    return (blockIdx.x * AT_ONCE + (unsigned)j) * THREADS + threadIdx.x;
+}
 
 /* Eight e of y has its gates here in x. */
 template <bool GATED> static __device__ __forceinline__ u64 gates_of(const Activation &a, u64 e)
@@ -284,15 +284,21 @@ static __global__ void activation_wide_kernel(Activation a, unsigned eights, Vec
 {
     Raw8 gate[AT_ONCE], side[AT_ONCE];
     x.type = y.type = TYPE;
-    EACH_OF(j, e, eights)
-    {
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+        unsigned e = eight_of(j);
+        if (e >= eights)
+            break;
         u64 at = gates_of<GATED>(a, e);
         gate[j] = raw8(x, at);
         if (GATED)
             side[j] = raw8(x, at + a.columns);
     }
-    EACH_OF(j, e, eights)
-    {
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+        unsigned e = eight_of(j);
+        if (e >= eights)
+            break;
         float f[EIGHT], up[EIGHT];
         widen8(TYPE, gate[j], f);
         if (GATED)
@@ -308,16 +314,22 @@ static __global__ void activation_back_wide_kernel(Activation a, unsigned eights
 {
     Raw8 due[AT_ONCE], gate[AT_ONCE], side[AT_ONCE];
     dy.type = x.type = dx.type = TYPE;
-    EACH_OF(j, e, eights)
-    {
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+        unsigned e = eight_of(j);
+        if (e >= eights)
+            break;
         u64 at = gates_of<GATED>(a, e);
         due[j] = raw8(dy, (u64)e * EIGHT);
         gate[j] = raw8(x, at);
         if (GATED)
             side[j] = raw8(x, at + a.columns);
     }
-    EACH_OF(j, e, eights)
-    {
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+        unsigned e = eight_of(j);
+        if (e >= eights)
+            break;
         float d[EIGHT], f[EIGHT], up[EIGHT];
         u64 at = gates_of<GATED>(a, e);
         widen8(TYPE, due[j], d);

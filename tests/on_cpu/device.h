@@ -83,6 +83,7 @@ static void on_cpu_launch(const char *name, void (*kernel)(P...), dim3 grid, dim
     on_cpu_launch(#kernel, kernel, grid, block, shared, stream, __VA_ARGS__)
 #define DYNAMIC_SHARED(name)        unsigned char *name = on_cpu_shared()
 #define ALLOW_SHARED(kernel, bytes) ((void)(bytes))
+#define CAN_SHARE(kernel, bytes)    ((bytes) <= 227 << 10)
 
 /* ---- numbers ---- */
 

@@ -228,24 +228,35 @@ static void tokens_come_often_and_never(void)
     world_close(&w);
 }
 
-/* A row of 16-bit numbers begins anywhere; the last columns are padding. */
+static void check_loss(DType type, uint64_t columns)
+{
+    World w;
+    world_open(&w);
+    w.env.facts.vocab = (uint32_t)columns - 2;
+    w.env.facts.loss_terms = 5;
+    uint32_t x = world_random(&w, "logits", type, 5, columns);
+    uint32_t targets = world_tensor(&w, "targets", DTYPE_I64, 1, 5);
+    for (uint64_t k = 0; k < 5; k++)
+        world_set(&w, targets, k, k == 3 ? -100 : (double)(k * (columns / 5)));
+    for (uint64_t i = 0; i < 5 * columns; i++)
+        world_set(&w, x, i, 9 * world_get(&w, x, i) - (i < columns ? 300 : 0));
+    uint32_t loss = world_tensor(&w, "loss", DTYPE_F32, 1, 1);
+    Op op = { .kind = OP_CROSS_ENTROPY, .u.rows = { 5, columns } };
+    world_run(&w, op, 3, (Use[]){ UPDATE(x), READ(targets), WRITE(loss) });
+    world_close(&w);
+}
+
+/* A row of 16-bit numbers begins anywhere; the last columns are padding.  Rows are kept in
+ * shared memory by blocks of several sizes, or do not fit. */
 static void losses_of_odd_vocabularies(void)
 {
-    static const uint64_t columns[] = { 5003, 5008, 7 };
-    for (size_t i = 0; i < ARRAY_N(columns); i++) {
-        World w;
-        world_open(&w);
-        w.env.facts.vocab = (uint32_t)columns[i] - 2;
-        w.env.facts.loss_terms = 5;
-        uint32_t x = world_random(&w, "logits", DTYPE_BF16, 5, columns[i]);
-        uint32_t targets = world_tensor(&w, "targets", DTYPE_I64, 1, 5);
-        for (uint64_t k = 0; k < 5; k++)
-            world_set(&w, targets, k, k == 3 ? -100 : (double)k);
-        uint32_t loss = world_tensor(&w, "loss", DTYPE_F32, 1, 1);
-        Op op = { .kind = OP_CROSS_ENTROPY, .u.rows = { 5, columns[i] } };
-        world_run(&w, op, 3, (Use[]){ UPDATE(x), READ(targets), WRITE(loss) });
-        world_close(&w);
-    }
+    static const uint64_t columns[] = { 5003, 5008, 7, 40001, 60003 };
+    for (size_t i = 0; i < ARRAY_N(columns); i++)
+        check_loss(DTYPE_BF16, columns[i]);
+    check_loss(DTYPE_F16, 1001);
+    check_loss(DTYPE_F32, 1003);
+    check_loss(DTYPE_F32, 40000);
+    check_loss(DTYPE_F32, 60001);
 }
 
 /* ---- matmuls ---- */
