@@ -1,7 +1,7 @@
 /*
  * cuda_pointwise.cu - sums, biases, activations, rotary positions, and sums over rows.
  *
- * A thread takes eight numbers that lie together, then the next eight a grid further on.
+ * A thread takes eight numbers that lie together, and more of them further on.
  */
 #include "exec/cuda_device.cuh"
 
@@ -474,32 +474,176 @@ void cuda_column_sums(Vec x, uint64_t rows, uint64_t columns, Vec y, bool adds, 
 
 /* ---- rotary positions ---- */
 
-/* A block takes one row: angles of its position once, then all heads. */
-static __global__ void rope_kernel(Rope s, Vec x)
+/* A block takes some positions, of all samples, so that angles are made once, in f64.  Its rows
+ * are those of its first position, of all samples, then of the next one: threadIdx.y takes
+ * every blockDim.y-th row, threadIdx.x the same pairs of each. */
+typedef struct RopeBlock {
+    unsigned first, positions, samples;
+} RopeBlock;
+enum { ROPE_THREADS = 512, ROPE_BLOCKS = 132 * 4, ROPE_FLOATS = 4096 };
+
+static __device__ __forceinline__ RopeBlock rope_block(const Rope &s, unsigned each)
+{
+    unsigned all = s.rows < s.seq_len ? (unsigned)s.rows : s.seq_len;
+    unsigned first = blockIdx.x * each, samples = ((unsigned)s.rows - 1) / s.seq_len + 1;
+    return RopeBlock{ first, first + each < all ? each : all - first, samples };
+}
+
+/* Cosines of a position, then sines; pair k turns by 2^(slower k) of it. */
+static __device__ __forceinline__ void rope_angles(const Rope &s, const RopeBlock &b,
+                                                   double slower, float *turn)
+{
+    unsigned half = s.width / 2, thread = threadIdx.y * blockDim.x + threadIdx.x;
+    for (unsigned i = thread; i < b.positions * half; i += blockDim.x * blockDim.y) {
+        unsigned place = i / half, k = i % half;
+        double angle = (double)(s.position_first + b.first + place) * exp2(slower * (double)k);
+        double sine, cosine;
+        sincos(angle, &sine, &cosine);
+        turn[place * s.width + k] = (float)cosine;
+        turn[place * s.width + half + k] = s.sign * (float)sine;
+    }
+    __syncthreads();
+}
+
+/* Row i of the block, and its position's angles; the last sample may be shorter. */
+typedef struct RopeRow {
+    u64 at;
+    unsigned turn;
+    bool here;
+} RopeRow;
+
+static __device__ __forceinline__ RopeRow rope_row(const Rope &s, const RopeBlock &b,
+                                                   unsigned i)
+{
+    unsigned place = i / b.samples;
+    u64 r = b.first + place + (u64)(i - place * b.samples) * s.seq_len;
+    return RopeRow{ r * s.stride, place * s.width, place < b.positions && r < s.rows };
+}
+
+static __global__ void rope_kernel(Rope s, unsigned each, double slower, Vec x)
 {
     DYNAMIC_SHARED(memory);
     float *turn = (float *)memory;
-    unsigned half = s.width / 2;
-    u64 row = blockIdx.x;
-    double position = (double)(s.position_first + row % s.seq_len);
-    for (unsigned i = threadIdx.x; i < half; i += blockDim.x) {
-        double angle = position * pow(s.theta, -(double)(2 * i) / (double)s.width);
-        turn[i] = (float)cos(angle);
-        turn[half + i] = s.sign * (float)sin(angle);
+    unsigned half = s.width / 2, pair = blockIdx.y * blockDim.x + threadIdx.x, k = pair % half;
+    RopeBlock b = rope_block(s, each);
+    rope_angles(s, b, slower, turn);
+    if (pair >= s.heads * half)
+        return;
+    for (unsigned i = threadIdx.y; i < b.positions * b.samples; i += blockDim.y) {
+        RopeRow row = rope_row(s, b, i);
+        if (!row.here)
+            continue;
+        u64 at = row.at + (u64)(pair / half) * s.width + k;
+        float low = load1(x, at), high = load1(x, at + half);
+        float cosine = turn[row.turn + k], sine = turn[row.turn + half + k];
+        store1(x, at, low * cosine - high * sine);
+        store1(x, at + half, high * cosine + low * sine);
     }
-    __syncthreads();
-    for (unsigned i = threadIdx.x; i < s.heads * half; i += blockDim.x) {
-        unsigned k = i % half;
-        u64 at = row * s.stride + (u64)(i / half) * s.width + k;
-        float a = load1(x, at), b = load1(x, at + half);
-        store1(x, at, a * turn[k] - b * turn[half + k]);
-        store1(x, at + half, b * turn[k] + a * turn[half + k]);
+}
+
+/* Eight pairs of AT_ONCE rows, blockDim.y apart, on their way. */
+typedef struct RopeEights {
+    RopeRow row[AT_ONCE];
+    Raw8 low[AT_ONCE], high[AT_ONCE];
+} RopeEights;
+
+static __device__ __forceinline__ void rope_load(const Rope &s, const RopeBlock &b,
+                                                 const Vec &x, unsigned i, u64 column,
+                                                 RopeEights *e)
+{
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+        e->row[j] = rope_row(s, b, i + (unsigned)j * blockDim.y);
+        if (e->row[j].here) {
+            e->low[j] = raw8(x, e->row[j].at + column);
+            e->high[j] = raw8(x, e->row[j].at + column + s.width / 2);
+        }
     }
+}
+
+static __device__ __forceinline__ void turn8(float *low, float *high, const float *turn,
+                                             unsigned half)
+{
+    float cosine[EIGHT], sine[EIGHT];
+    Vec angles = { (void *)turn, NUM_F32 };
+    load8(angles, 0, EIGHT, true, cosine);
+    load8(angles, half, EIGHT, true, sine);
+#pragma unroll
+    for (int k = 0; k < EIGHT; k++) {
+        float was = low[k];
+        low[k] = was * cosine[k] - high[k] * sine[k];
+        high[k] = high[k] * cosine[k] + was * sine[k];
+    }
+}
+
+template <NumType TYPE>
+static __device__ __forceinline__ void rope_turn(const Rope &s, const Vec &x, u64 column,
+                                                 const RopeEights &e, const float *turn)
+{
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+        float low[EIGHT], high[EIGHT];
+        if (!e.row[j].here)
+            continue;
+        widen8(TYPE, e.low[j], low);
+        widen8(TYPE, e.high[j], high);
+        turn8(low, high, turn + e.row[j].turn, s.width / 2);
+        narrow8(x, e.row[j].at + column, low);
+        narrow8(x, e.row[j].at + column + s.width / 2, high);
+    }
+}
+
+/* Eight pairs at a time, by 16-byte accesses; the first are on their way when angles are
+ * made. */
+template <NumType TYPE>
+static __global__ void rope_wide_kernel(Rope s, unsigned each, double slower, Vec x)
+{
+    DYNAMIC_SHARED(memory);
+    float *turn = (float *)memory;
+    unsigned eights = s.width / (2 * EIGHT), eight = blockIdx.y * blockDim.x + threadIdx.x;
+    unsigned head = eight / eights, k = (eight - head * eights) * EIGHT;
+    u64 column = (u64)head * s.width + k;
+    RopeBlock b = rope_block(s, each);
+    RopeEights e;
+    x.type = TYPE;
+    if (head >= s.heads)
+        b.samples = 0; /* has no rows, but takes part in what follows */
+    if (b.samples)
+        rope_load(s, b, x, threadIdx.y, column, &e);
+    rope_angles(s, b, slower, turn);
+    for (unsigned i = threadIdx.y; i < b.positions * b.samples;) {
+        rope_turn<TYPE>(s, x, column, e, turn + k);
+        i += AT_ONCE * blockDim.y;
+        if (i < b.positions * b.samples)
+            rope_load(s, b, x, i, column, &e);
+    }
+}
+
+typedef void (*RopeWide)(Rope, unsigned, double, Vec);
+static const RopeWide rope_wide[] = { rope_wide_kernel<NUM_F32>, rope_wide_kernel<NUM_F16>,
+                                      rope_wide_kernel<NUM_BF16> };
+
+/* Positions of a block: a thread has some rows, but multiprocessors have some blocks. */
+static unsigned rope_positions(const Rope &r, unsigned lanes)
+{
+    u64 places = least(r.rows, r.seq_len), samples = blocks_for(r.rows, r.seq_len);
+    u64 each = least(2 * AT_ONCE * lanes / samples, ROPE_FLOATS / r.width);
+    each = least(each, places / ROPE_BLOCKS);
+    return each ? (unsigned)each : 1;
 }
 
 void cuda_rope(Rope r, Vec x, void *stream)
 {
-    if (r.rows == 0)
+    if (r.rows == 0 || r.heads == 0 || r.width < 2)
         return;
-    LAUNCH(rope_kernel, (unsigned)r.rows, THREADS, r.width * sizeof(float), stream, r, x);
+    bool wide = aligned16(x) && r.width % (2 * EIGHT) == 0 && r.stride % EIGHT == 0;
+    u64 pairs = (u64)r.heads * (r.width / 2) / (wide ? EIGHT : 1);
+    unsigned across = (unsigned)least(blocks_for(pairs, WARP) * WARP, ROPE_THREADS);
+    unsigned lanes = across < THREADS ? THREADS / across : 1;
+    unsigned each = rope_positions(r, lanes);
+    dim3 grid((unsigned)blocks_for(least(r.rows, r.seq_len), each),
+              (unsigned)blocks_for(pairs, across));
+    RopeWide kernel = wide ? rope_wide[x.type] : rope_kernel;
+    LAUNCH(kernel, grid, dim3(across, lanes), each * r.width * sizeof(float), stream, r, each,
+           log2(r.theta) * -2 / (double)r.width, x);
 }

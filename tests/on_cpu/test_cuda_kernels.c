@@ -194,6 +194,36 @@ static void curves_of_all_types_and_widths(void)
     }
 }
 
+static void check_rope(DType type, uint32_t samples, uint32_t seq_len, uint32_t width)
+{
+    World w;
+    world_open(&w);
+    ModelFacts *f = &w.env.facts;
+    f->seq_len = seq_len;
+    f->position_first = 40;
+    f->heads = 3;
+    f->kv_heads = 1;
+    f->head_dim = width;
+    uint64_t rows = samples * seq_len, columns = 5 * width; /* and v */
+    uint32_t qkv = world_random(&w, "qkv", type, rows, columns);
+    Op op = { .kind = OP_ROPE, .u.rows = { rows, columns } };
+    world_run(&w, op, 1, (Use[]){ UPDATE(qkv) });
+    op.phase = PHASE_DGRAD;
+    world_run(&w, op, 1, (Use[]){ UPDATE(qkv) });
+    world_close(&w);
+}
+
+/* Wide and not, several samples, several positions a block. */
+static void positions_of_many_samples(void)
+{
+    check_rope(DTYPE_BF16, 3, 20, 64);
+    check_rope(DTYPE_BF16, 1, 1600, 16);
+    check_rope(DTYPE_BF16, 1, 1601, 12);
+    check_rope(DTYPE_F16, 5, 7, 128);
+    check_rope(DTYPE_F32, 2, 9, 32);
+    check_rope(DTYPE_F32, 2, 9, 10);
+}
+
 /* So many rows that several blocks sum each column, and a second launch adds those. */
 static void sums_over_many_rows(void)
 {
@@ -368,6 +398,7 @@ int main(void)
     RUN(norms_of_many_rows_and_of_wide_ones);
     RUN(wide_rows_of_all_types);
     RUN(curves_of_all_types_and_widths);
+    RUN(positions_of_many_samples);
     RUN(sums_over_many_rows);
     RUN(tokens_come_often_and_never);
     RUN(losses_of_odd_vocabularies);
