@@ -1,12 +1,13 @@
 /*
  * cuda_update.cu - many tensors in one launch: fills, copies, sums, norm, clipping, optimizers.
  *
- * A slice is so many blocks of SLICE_BLOCK numbers; a block finds its slice by bisection over
- * blocks_before.  Rules are those of exec/kernels_update.c, operation by operation in f32.
+ * A slice is so many blocks of SLICE_BLOCK numbers; a block finds its slice by its blocks_before,
+ * which every warp looks through for itself, in 32 places at a time.  Rules are those of exec/kernels_update.c, operation by operation in f32.
  */
 #include "exec/cuda_device.cuh"
 
 enum { THREADS = 256, PER_THREAD = 4, SLICE_BLOCK = THREADS * PER_THREAD * EIGHT };
+enum { END_THREADS = 1024 }; /* of the one block that adds up what blocks have summed */
 
 uint32_t cuda_slices_count(Slice *slices, uint32_t n)
 {
@@ -18,16 +19,16 @@ uint32_t cuda_slices_count(Slice *slices, uint32_t n)
     return (uint32_t)blocks;
 }
 
-/* The slice of this block, and where in it the block begins. */
+/* The slice of this block, and where in it the block begins.  It is in [low, low + n). */
 static __device__ __forceinline__ Slice slice_of_block(const Slices &p, u64 *first)
 {
-    uint32_t low = 0, high = p.n;
-    while (high - low > 1) {
-        uint32_t middle = (low + high) / 2;
-        if (p.at[middle].blocks_before <= blockIdx.x)
-            low = middle;
-        else
-            high = middle;
+    uint32_t low = 0, n = p.n;
+    while (n > 1) {
+        uint32_t apart = (n + WARP - 1) / WARP, at = threadIdx.x % WARP * apart;
+        bool begun = at < n && p.at[low + at].blocks_before <= blockIdx.x;
+        uint32_t last = (uint32_t)__popc(__ballot_sync(ALL_LANES, begun)) - 1;
+        low += last * apart;
+        n = n - last * apart < apart ? n - last * apart : apart;
     }
     Slice slice = p.at[low];
     *first = (blockIdx.x - slice.blocks_before) * SLICE_BLOCK;
@@ -137,7 +138,7 @@ void cuda_squares(Slices p, Vec sum, double *scratch, void *stream)
     if (p.blocks == 0)
         return;
     LAUNCH(squares_kernel, p.blocks, THREADS, 0, stream, p, scratch);
-    LAUNCH(squares_end_kernel, 1, THREADS, 0, stream, scratch, (u64)p.blocks, sum);
+    LAUNCH(squares_end_kernel, 1, END_THREADS, 0, stream, scratch, (u64)p.blocks, sum);
 }
 
 static __global__ void clip_kernel(Slices p, Vec sum, float most)
@@ -190,35 +191,106 @@ static __device__ __forceinline__ void update1(Rule rule, const Rates &r, float 
     }
 }
 
-static __global__ void update_kernel(Slices p, Rule rule, const Rates *rates)
+/* Eight numbers of each array of a slice. */
+typedef struct Eights {
+    float g[EIGHT], m[EIGHT], v[EIGHT], p[EIGHT];
+} Eights;
+
+static __device__ __forceinline__ Vec f32_of(float *at)
+{
+    return Vec{ at, NUM_F32 };
+}
+
+/* The parameter as it is updated. */
+static __device__ __forceinline__ Vec exact_of(const Slice &x)
+{
+    Vec p = x.b;
+    p.at = x.master ? x.master : p.at;
+    p.type = x.master ? NUM_F32 : p.type;
+    return p;
+}
+
+/* raw8 whose second half nobody waits for where there is none. */
+static __device__ __forceinline__ Raw8 ahead8(const Vec &v, u64 i)
+{
+    const uint4 *at = (const uint4 *)((const char *)v.at + i * (v.type == NUM_F32 ? 4 : 2));
+    Raw8 raw = { at[0], make_uint4(0, 0, 0, 0) };
+    if (v.type == NUM_F32)
+        raw.high = at[1];
+    return raw;
+}
+
+/* All are on their way before one is looked at. */
+static __device__ __forceinline__ void load_wide(const Slice &x, u64 i, Eights *e)
+{
+    const Raw8 zeros = { make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0) };
+    Vec exact = exact_of(x);
+    Raw8 g = ahead8(x.a, i), p = ahead8(exact, i), m = zeros, v = zeros;
+    if (x.m)
+        m = raw8(f32_of(x.m), i);
+    if (x.v)
+        v = raw8(f32_of(x.v), i);
+    widen8(x.a.type, g, e->g);
+    widen8(exact.type, p, e->p);
+    widen8(NUM_F32, m, e->m);
+    widen8(NUM_F32, v, e->v);
+}
+
+static __device__ __forceinline__ void load_few(const Slice &x, u64 i, int n, Eights *e)
+{
+    load8(x.a, i, n, false, e->g);
+    load8(exact_of(x), i, n, false, e->p);
+    load8(f32_of(x.m), i, x.m ? n : 0, false, e->m);
+    load8(f32_of(x.v), i, x.v ? n : 0, false, e->v);
+}
+
+static __device__ __forceinline__ Vec from_there(Vec v, u64 i)
+{
+    return Vec{ (char *)v.at + i * (v.type == NUM_F32 ? 4 : 2), v.type };
+}
+
+/* A slice that begins where this block does, and ends with it. */
+static __device__ __forceinline__ Slice slice_here(const Slices &p)
 {
     u64 first;
     Slice x = slice_of_block(p, &first);
+    x.a = from_there(x.a, first);
+    x.b = from_there(x.b, first);
+    x.m = x.m ? x.m + first : NULL;
+    x.v = x.v ? x.v + first : NULL;
+    x.master = x.master ? x.master + first : NULL;
+    x.n -= first;
+    if (x.n > SLICE_BLOCK)
+        x.n = SLICE_BLOCK;
+    return x;
+}
+
+static __global__ void __launch_bounds__(THREADS, 4)
+    update_kernel(Slices p, Rule rule, const Rates *rates)
+{
+    Slice x = slice_here(p);
     Rates r = *rates;
-    Vec m = { x.m, NUM_F32 }, v = { x.v, NUM_F32 }, master = { x.master, NUM_F32 };
+    unsigned all = (unsigned)x.n;
     bool wide =
         wide_at(x.a.at) && wide_at(x.b.at) && wide_at(x.m) && wide_at(x.v) && wide_at(x.master);
-    EACH_EIGHT(i, first, x.n)
-    {
-        int n = up_to_8(i, x.n);
+    for (unsigned i = threadIdx.x * EIGHT; i < all; i += THREADS * EIGHT) {
+        int n = up_to_8(i, all);
         bool whole = wide && n == EIGHT;
-        float fg[EIGHT], fm[EIGHT] = { 0 }, fv[EIGHT] = { 0 }, fp[EIGHT];
-        load8(x.a, i, n, whole, fg);
-        load8(x.master ? master : x.b, i, n, whole, fp);
-        if (x.m)
-            load8(m, i, n, whole, fm);
-        if (x.v)
-            load8(v, i, n, whole, fv);
+        Eights e;
+        if (whole)
+            load_wide(x, i, &e);
+        else
+            load_few(x, i, n, &e);
 #pragma unroll
         for (int k = 0; k < EIGHT; k++)
-            update1(rule, r, fg[k], &fm[k], &fv[k], &fp[k]);
+            update1(rule, r, e.g[k], &e.m[k], &e.v[k], &e.p[k]);
         if (x.m)
-            store8(m, i, n, whole, fm);
+            store8(f32_of(x.m), i, n, whole, e.m);
         if (x.v)
-            store8(v, i, n, whole, fv);
+            store8(f32_of(x.v), i, n, whole, e.v);
         if (x.master)
-            store8(master, i, n, whole, fp);
-        store8(x.b, i, n, whole, fp);
+            store8(f32_of(x.master), i, n, whole, e.p);
+        store8(x.b, i, n, whole, e.p);
     }
 }
 

@@ -158,6 +158,18 @@ template <typename T> static inline T __shfl_sync(unsigned, T value, int lane)
 {
     return on_cpu_from_lane(value, lane);
 }
+static inline unsigned __ballot_sync(unsigned, bool mine)
+{
+    unsigned words[ON_CPU_WORDS] = { mine }, bits = 0;
+    const unsigned(*all)[ON_CPU_WORDS] = on_cpu_warp(words);
+    for (int lane = 0; lane < 32; lane++)
+        bits |= all[lane][0] << lane;
+    return bits;
+}
+static inline int __popc(unsigned bits)
+{
+    return __builtin_popcount(bits);
+}
 static inline int atomicMin(int *at, int x)
 {
     int old = *at;

@@ -391,6 +391,33 @@ static void large_tensors_of_16_bits_are_updated(void)
     world_close(&w);
 }
 
+/* Slices of one block and of several, as many as a warp finds in one look, or two, or three. */
+static void blocks_find_their_slices(void)
+{
+    enum { MOST = 1100, NUMBERS = 32000 };
+    static const uint32_t counts[] = { 1, 2, 31, 32, 33, 64, 65, 1023, MOST };
+    static Slice all[MOST];
+    static float from[NUMBERS], to[NUMBERS + MOST];
+    for (size_t c = 0; c < ARRAY_N(counts); c++) {
+        uint64_t at = 0, n = counts[c];
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t some = i % 511 == 1 ? 8200 : i % 7 + 1;
+            all[i] = (Slice){ { from + i, NUM_F32 }, { to + at, NUM_F32 }, .n = some };
+            at += some;
+        }
+        ASSERT(at <= NUMBERS + MOST);
+        for (size_t i = 0; i < NUMBERS; i++)
+            from[i] = (float)i;
+        memset(to, 0, sizeof to);
+        cuda_copy((Slices){ all, (uint32_t)n, cuda_slices_count(all, (uint32_t)n) }, NULL);
+        uint64_t wrong = 0;
+        for (uint64_t i = 0; i < n; i++)
+            for (uint64_t k = 0; k < all[i].n; k++)
+                wrong += ((float *)all[i].b.at)[k] != (float)(i + k);
+        CHECK_INT(0, (int64_t)wrong);
+    }
+}
+
 int main(void)
 {
     RUN(attention_on_tensor_cores);
@@ -406,5 +433,6 @@ int main(void)
     RUN(biases_lie_anywhere);
     RUN(weight_gradients_with_and_without_what_was);
     RUN(large_tensors_of_16_bits_are_updated);
+    RUN(blocks_find_their_slices);
     return check_report();
 }
