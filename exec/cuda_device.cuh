@@ -112,6 +112,17 @@ static __device__ __forceinline__ Raw8 raw8(const Vec &v, u64 i)
     return raw;
 }
 
+/* raw8 of a type that is not known: nothing is done with the second half where there is none,
+ * so that nothing waits for the first. */
+static __device__ __forceinline__ Raw8 ahead8(const Vec &v, u64 i)
+{
+    const uint4 *at = (const uint4 *)((const char *)v.at + i * (v.type == NUM_F32 ? 4 : 2));
+    Raw8 raw = { at[0], make_uint4(0, 0, 0, 0) };
+    if (v.type == NUM_F32)
+        raw.high = at[1];
+    return raw;
+}
+
 static __device__ __forceinline__ void widen8(NumType type, const Raw8 &raw, float *f)
 {
     const unsigned word[8] = { raw.low.x,  raw.low.y,  raw.low.z,  raw.low.w,

@@ -7,9 +7,10 @@
  * A thread reads again only what it kept itself.  Rows of a vocabulary such as 50,257 begin
  * anywhere, so a row is some single numbers, eights, and some more.
  *
- * The gradient of a table: rows of dy that belong to one row of it are summed in their order,
- * by the block of the first of them, in f32, and rounded once.  How many there are and which
- * is first is found with integer atomics, whose result does not depend on their order.
+ * The gradient of a table: rows of dy that belong to one row of it are summed in f32, in an
+ * order that depends on nothing but where they are, and rounded once.  How many there are,
+ * which is first and which last is found with integer atomics, whose result does not depend on
+ * their order.  A warp makes a row of at most two; a block one of more, which it looks for.
  */
 #include "exec/cuda_device.cuh"
 
@@ -66,120 +67,297 @@ void cuda_embed(Table t, const int64_t *tokens, Vec table, Vec y, void *stream)
            y, wide);
 }
 
-/* By place: row p of the table has rows r of dy that are seq_len apart. */
-static __global__ void embed_back_places_kernel(Table t, Vec dy, Vec dtable, bool adds)
+/* sum += eight numbers at column c of rows first, first + apart, ... below end, in this order;
+ * rows: which they are, or NULL: they themselves.  ROWS of them are on their way together. */
+template <int ROWS>
+static __device__ __forceinline__ void add_rows8(const Vec &dy, unsigned columns, unsigned c,
+                                                 bool wide, unsigned first, unsigned end,
+                                                 unsigned apart, const unsigned short *rows,
+                                                 unsigned base, float *sum)
 {
-    u64 row = blockIdx.x;
-    for (u64 c = threadIdx.x; c < t.columns; c += blockDim.x) {
-        float sum = adds ? load1(dtable, row * t.columns + c) : 0;
-        bool mine = row >= t.position_first && row < t.position_first + t.seq_len;
-        u64 place = row - t.position_first + t.seq_len - t.row_first % t.seq_len;
-        u64 first = mine ? place % t.seq_len : 0;
-        for (u64 r = t.same_row ? 0 : first; r < t.rows && (t.same_row ? row == 0 : mine);
-             r += t.same_row ? 1 : t.seq_len)
-            sum += load1(dy, r * t.columns + c);
-        store1(dtable, row * t.columns + c, sum);
-    }
-}
-
-/* scratch: of each row of the table its first row of dy, and how many there are; then the
- * row of the table of each row of dy. */
-static __global__ void embed_clear_kernel(Table t, int32_t *scratch)
-{
-    u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < t.table_rows) {
-        scratch[i] = INT32_MAX;
-        scratch[t.table_rows + i] = 0;
-    }
-}
-
-static __global__ void embed_find_kernel(Table t, const int64_t *tokens, int32_t *scratch)
-{
-    u64 r = (u64)blockIdx.x * blockDim.x + threadIdx.x, row;
-    if (r >= t.rows)
-        return;
-    bool here = row_of(t, tokens, r, &row);
-    scratch[2 * t.table_rows + r] = here ? (int32_t)row : -1;
-    if (!here)
-        return;
-    atomicMin((int *)&scratch[row], (int)r);
-    atomicAdd((int *)&scratch[t.table_rows + row], 1);
-}
-
-/* The block of row r of dy, the first of its row of the table, sums all of that row.  Places
- * of the others are looked for THREADS at a time. */
-static __global__ void embed_back_kernel(Table t, Vec dy, Vec dtable, bool adds,
-                                         const int32_t *scratch)
-{
-    __shared__ int
-        found[THREADS / WARP]; /* a bit a row: few are set, words of none cost little */
-    DYNAMIC_SHARED(memory);
-    float *sum = (float *)memory;
-    const int32_t *row_of_dy = scratch + 2 * t.table_rows;
-    u64 r = blockIdx.x;
-    int32_t row = row_of_dy[r];
-    if (row < 0 || scratch[row] != (int32_t)r)
-        return;
-    int left = scratch[t.table_rows + row];
-    u64 base = (u64)row * t.columns;
-    for (u64 c = threadIdx.x; c < t.columns; c += blockDim.x)
-        sum[c] = adds ? load1(dtable, base + c) : 0;
-    for (u64 first = r; left > 0 && first < t.rows; first += THREADS) {
-        __syncthreads();
-        if (threadIdx.x < THREADS / WARP)
-            found[threadIdx.x] = 0;
-        __syncthreads();
-        u64 i = first + threadIdx.x;
-        if (i < t.rows && row_of_dy[i] == row)
-            atomicAdd(&found[threadIdx.x / WARP], (int)(1u << threadIdx.x % WARP));
-        __syncthreads();
-        for (int w = 0; w < THREADS / WARP; w++) {
-            u64 at = first + (u64)w * WARP;
-            for (unsigned bits = (unsigned)found[w]; bits; bits >>= 1, at++) {
-                if (!(bits & 1))
-                    continue;
-                left--;
-                for (u64 c = threadIdx.x; c < t.columns; c += blockDim.x)
-                    sum[c] += load1(dy, at * t.columns + c);
-            }
+    for (unsigned q = first; q < end; q += ROWS * apart) {
+        Raw8 raw[ROWS];
+        float f[EIGHT];
+#pragma unroll
+        for (int j = 0; j < ROWS; j++)
+            if (unsigned i = q + (unsigned)j * apart; wide && i < end)
+                raw[j] = ahead8(dy, (u64)(rows ? base + rows[i] : i) * columns + c);
+#pragma unroll
+        for (int j = 0; j < ROWS; j++) {
+            unsigned i = q + (unsigned)j * apart;
+            if (i >= end)
+                break;
+            if (wide)
+                widen8(dy.type, raw[j], f);
+            else
+                load8(dy, (u64)(rows ? base + rows[i] : i) * columns + c, up_to_8(c, columns),
+                      false, f);
+#pragma unroll
+            for (int k = 0; k < EIGHT; k++)
+                sum[k] += f[k];
         }
     }
-    for (u64 c = threadIdx.x; c < t.columns; c += blockDim.x)
-        store1(dtable, base + c, sum[c]);
 }
 
-static __global__ void embed_zero_kernel(Vec dtable, u64 n)
+static bool table_wide(const Table &t, const Vec &dy, const Vec &dtable)
 {
-    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < n;
-         i += (u64)gridDim.x * blockDim.x)
-        store1(dtable, i, 0);
+    return t.columns % EIGHT == 0 && aligned16(dy) && aligned16(dtable);
+}
+
+/* By place: row p of the table has rows r of dy that are seq_len apart. */
+static __global__ void embed_back_places_kernel(Table t, Vec dy, Vec dtable, bool adds,
+                                                bool wide)
+{
+    u64 row = blockIdx.x;
+    bool mine = row >= t.position_first && row < t.position_first + t.seq_len;
+    u64 place = row - t.position_first + t.seq_len - t.row_first % t.seq_len;
+    unsigned first = (unsigned)(mine ? place % t.seq_len : t.rows);
+    unsigned columns = (unsigned)t.columns;
+    if (adds && first >= t.rows)
+        return;
+    for (unsigned c = threadIdx.x * EIGHT; c < columns; c += blockDim.x * EIGHT) {
+        float sum[EIGHT] = { 0 };
+        int n = up_to_8(c, columns);
+        if (adds)
+            load8(dtable, row * columns + c, n, wide, sum);
+        add_rows8<4>(dy, columns, c, wide, first, (unsigned)t.rows, t.seq_len, NULL, 0, sum);
+        store8(dtable, row * columns + c, n, wide, sum);
+    }
+}
+
+/* scratch: of each row of the table its first row of dy, its last one, and how many; the row
+ * of the table of each row of dy; how many rows have more than two, and which. */
+typedef struct Found {
+    int32_t *first, *last, *n, *row_of_dy, *several_n, *several;
+} Found;
+enum { FEW = 2 };
+
+static __host__ __device__ __forceinline__ Found found_in(const Table &t, int32_t *scratch)
+{
+    int32_t *row_of_dy = scratch + 3 * t.table_rows, *several_n = row_of_dy + t.rows;
+    return Found{ scratch,   scratch + t.table_rows, scratch + 2 * t.table_rows, row_of_dy,
+                  several_n, several_n + 1 };
 }
 
 uint64_t cuda_embed_scratch(Table t)
 {
-    return t.by_place ? 0 : 2 * t.table_rows + t.rows;
+    if (t.by_place)
+        return t.same_row ? cuda_sums_scratch(t.rows, t.columns) : 0;
+    return 3 * t.table_rows + t.rows + 1 + t.rows / (FEW + 1);
+}
+
+static __global__ void embed_clear_kernel(Table t, int32_t *scratch)
+{
+    Found f = found_in(t, scratch);
+    u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0)
+        *f.several_n = 0;
+    if (i >= t.table_rows)
+        return;
+    f.first[i] = INT32_MAX;
+    f.last[i] = -1;
+    f.n[i] = 0;
+}
+
+static __global__ void embed_find_kernel(Table t, const int64_t *tokens, int32_t *scratch)
+{
+    Found f = found_in(t, scratch);
+    u64 r = (u64)blockIdx.x * blockDim.x + threadIdx.x, row;
+    if (r >= t.rows)
+        return;
+    bool here = row_of(t, tokens, r, &row);
+    f.row_of_dy[r] = here ? (int32_t)row : -1;
+    if (!here)
+        return;
+    atomicMin((int *)&f.first[row], (int)r);
+    atomicMax((int *)&f.last[row], (int)r);
+    atomicAdd((int *)&f.n[row], 1);
+}
+
+/* A warp makes a row of the table that has few rows of dy, and lists one that has more; in
+ * which order they are listed changes no sum. */
+static __global__ void embed_few_kernel(Table t, Vec dy, Vec dtable, bool adds, bool wide,
+                                        int32_t *scratch)
+{
+    Found f = found_in(t, scratch);
+    u64 row = (u64)blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
+    unsigned lane = threadIdx.x % WARP;
+    if (row >= t.table_rows)
+        return;
+    int n = f.n[row], first = f.first[row], last = f.last[row];
+    if (n > FEW && lane == 0)
+        f.several[atomicAdd((int *)f.several_n, 1)] = (int32_t)row;
+    if (n > FEW || (n == 0 && adds))
+        return;
+    unsigned columns = (unsigned)t.columns, end = n ? (unsigned)last + 1 : 0;
+    unsigned apart = n > 1 ? (unsigned)(last - first) : 1;
+    for (unsigned c = lane * EIGHT; c < columns; c += WARP * EIGHT) {
+        float sum[EIGHT] = { 0 };
+        int here = up_to_8(c, columns);
+        if (adds)
+            load8(dtable, row * columns + c, here, wide, sum);
+        add_rows8<FEW>(dy, columns, c, wide, (unsigned)first, end, apart, NULL, 0, sum);
+        store8(dtable, row * columns + c, here, wide, sum);
+    }
+}
+
+/* Of a block: rows of dy are looked for LOOKS * SEVERAL_THREADS at a time.  A word of `found`
+ * has a bit for each of 32; `rows` are those that were found, in their order. */
+enum {
+    SEVERAL_THREADS = 512,
+    SEVERAL_BLOCKS = 132 * 4,
+    LOOKS = 8,
+    LOOKED_AT = LOOKS * SEVERAL_THREADS,
+    LOOK_WORDS = LOOKED_AT / WARP
+};
+
+typedef struct Looked {
+    unsigned found[LOOK_WORDS], n;
+    unsigned short rows[LOOKED_AT];
+} Looked;
+
+/* The first warp turns bits into rows: a lane has LOOK_WORDS / WARP words. */
+static __device__ __forceinline__ void list_found(Looked *l)
+{
+    unsigned lane = threadIdx.x, words = LOOK_WORDS / WARP, n = 0;
+    for (unsigned w = lane * words; w < (lane + 1) * words; w++)
+        n += (unsigned)__popc(l->found[w]);
+    unsigned end = n;
+    for (unsigned by = 1; by < WARP; by *= 2) {
+        unsigned before = __shfl_up_sync(ALL_LANES, end, (int)by);
+        end += lane >= by ? before : 0;
+    }
+    unsigned to = end - n;
+    for (unsigned w = lane * words; w < (lane + 1) * words; w++)
+        for (unsigned bits = l->found[w]; bits; bits &= bits - 1)
+            l->rows[to++] = (unsigned short)(w * WARP + (unsigned)__ffs((int)bits) - 1);
+    if (lane == WARP - 1)
+        l->n = end;
+}
+
+/* Rows of dy from base on that belong to this row of the table. */
+static __device__ __forceinline__ void look(const Found &f, int32_t row, unsigned base,
+                                            unsigned end, Looked *l)
+{
+    int32_t rows[LOOKS];
+#pragma unroll
+    for (int j = 0; j < LOOKS; j++) {
+        unsigned i = base + (unsigned)j * SEVERAL_THREADS + threadIdx.x;
+        rows[j] = i < end ? f.row_of_dy[i] : -1;
+    }
+    __syncthreads(); /* nobody reads what was found before */
+#pragma unroll
+    for (int j = 0; j < LOOKS; j++) {
+        unsigned bits = __ballot_sync(ALL_LANES, rows[j] == row);
+        if (threadIdx.x % WARP == 0)
+            l->found[((unsigned)j * SEVERAL_THREADS + threadIdx.x) / WARP] = bits;
+    }
+    __syncthreads();
+    if (threadIdx.x < WARP)
+        list_found(l);
+    __syncthreads();
+}
+
+/* Sums of threads that are `across` apart, `parts` of them, in the first one. */
+static __device__ __forceinline__ void sum_of_parts(float *sum, unsigned across, unsigned parts,
+                                                    float *shared)
+{
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < EIGHT; k++)
+        shared[(unsigned)k * SEVERAL_THREADS + threadIdx.x] = sum[k];
+    __syncthreads();
+    if (threadIdx.x >= across)
+        return;
+    for (unsigned p = 1; p < parts; p++)
+#pragma unroll
+        for (int k = 0; k < EIGHT; k++)
+            sum[k] += shared[(unsigned)k * SEVERAL_THREADS + p * across + threadIdx.x];
+}
+
+/* Numbers [column, column + 8 across) of one row, in the first threads; every parts-th of its
+ * rows of dy belongs to threads [part * across, (part + 1) * across). */
+static __device__ __forceinline__ void sum_several(const Table &t, const Found &f,
+                                                   const Vec &dy, int32_t row, unsigned column,
+                                                   unsigned across, bool wide, float *sum)
+{
+    __shared__ Looked looked;
+    __shared__ float shared[SEVERAL_THREADS * EIGHT];
+    unsigned part = threadIdx.x / across, parts = SEVERAL_THREADS / across;
+    unsigned c = column + threadIdx.x % across * EIGHT, columns = (unsigned)t.columns;
+    unsigned end = (unsigned)f.last[row] + 1;
+    for (unsigned base = (unsigned)f.first[row]; base < end; base += LOOKED_AT) {
+        look(f, row, base, end, &looked);
+        if (part < parts && c < columns)
+            add_rows8<3>(dy, columns, c, wide, part, looked.n, parts, looked.rows, base, sum);
+    }
+    sum_of_parts(sum, across, parts, shared);
+}
+
+static __global__ void __launch_bounds__(SEVERAL_THREADS, 2)
+    embed_several_kernel(Table t, Vec dy, Vec dtable, bool adds, bool wide, int32_t *scratch)
+{
+    Found f = found_in(t, scratch);
+    unsigned columns = (unsigned)t.columns, across = SEVERAL_THREADS;
+    if (across > (columns + EIGHT - 1) / EIGHT)
+        across = (columns + EIGHT - 1) / EIGHT;
+    for (int i = (int)blockIdx.x; i < *f.several_n; i += (int)gridDim.x)
+        for (unsigned column = 0; column < columns; column += across * EIGHT) {
+            float sum[EIGHT] = { 0 }, old[EIGHT] = { 0 };
+            int32_t row = f.several[i];
+            unsigned c = column + threadIdx.x * EIGHT;
+            sum_several(t, f, dy, row, column, across, wide, sum);
+            if (threadIdx.x >= across || c >= columns)
+                continue;
+            int n = up_to_8(c, columns);
+            if (adds)
+                load8(dtable, (u64)row * columns + c, n, wide, old);
+#pragma unroll
+            for (int k = 0; k < EIGHT; k++)
+                sum[k] += old[k];
+            store8(dtable, (u64)row * columns + c, n, wide, sum);
+        }
+}
+
+static __global__ void embed_zero_kernel(Vec dtable, u64 first, u64 n)
+{
+    for (u64 i = first + (u64)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (u64)gridDim.x * blockDim.x)
+        store1(dtable, i, 0);
+}
+
+/* All rows of dy belong to row 0; other rows are zeros. */
+static void embed_back_same_row(Table t, Vec dy, Vec dtable, bool adds, float *scratch,
+                                void *stream)
+{
+    u64 n = t.table_rows * t.columns;
+    if (!adds && t.table_rows > 1)
+        LAUNCH(embed_zero_kernel, (unsigned)least(blocks_for(n, THREADS), 4096), THREADS, 0,
+               stream, dtable, t.columns, n);
+    cuda_column_sums(dy, t.rows, t.columns, dtable, adds, scratch, stream);
 }
 
 void cuda_embed_back(Table t, Vec dy, const int64_t *tokens, Vec dtable, bool adds,
                      int32_t *scratch, void *stream)
 {
-    if (t.by_place) {
-        LAUNCH(embed_back_places_kernel, (unsigned)t.table_rows, THREADS, 0, stream, t, dy,
-               dtable, adds);
+    bool wide = table_wide(t, dy, dtable);
+    if (t.by_place && t.same_row) {
+        embed_back_same_row(t, dy, dtable, adds, (float *)scratch, stream);
         return;
     }
-    u64 n = t.table_rows * t.columns;
-    if (!adds)
-        LAUNCH(embed_zero_kernel, (unsigned)least(blocks_for(n, THREADS), 4096), THREADS, 0,
-               stream, dtable, n);
+    if (t.by_place) {
+        LAUNCH(embed_back_places_kernel, (unsigned)t.table_rows, threads_for(t.columns), 0,
+               stream, t, dy, dtable, adds, wide);
+        return;
+    }
     LAUNCH(embed_clear_kernel, (unsigned)blocks_for(t.table_rows, THREADS), THREADS, 0, stream,
            t, scratch);
     LAUNCH(embed_find_kernel, (unsigned)blocks_for(t.rows, THREADS), THREADS, 0, stream, t,
            tokens, scratch);
-    size_t bytes = t.columns * sizeof(float);
-    ALLOW_SHARED(embed_back_kernel, bytes);
-    LAUNCH(embed_back_kernel, (unsigned)t.rows, THREADS, bytes, stream, t, dy, dtable, true,
-           scratch);
+    LAUNCH(embed_few_kernel, (unsigned)blocks_for(t.table_rows, THREADS / WARP), THREADS, 0,
+           stream, t, dy, dtable, adds, wide, scratch);
+    LAUNCH(embed_several_kernel, (unsigned)least(blocks_for(t.rows, FEW + 1), SEVERAL_BLOCKS),
+           SEVERAL_THREADS, 0, stream, t, dy, dtable, adds, wide, scratch);
 }
 
 /* ---- sums of losses ---- */

@@ -210,16 +210,6 @@ static __device__ __forceinline__ Vec exact_of(const Slice &x)
     return p;
 }
 
-/* raw8 whose second half nobody waits for where there is none. */
-static __device__ __forceinline__ Raw8 ahead8(const Vec &v, u64 i)
-{
-    const uint4 *at = (const uint4 *)((const char *)v.at + i * (v.type == NUM_F32 ? 4 : 2));
-    Raw8 raw = { at[0], make_uint4(0, 0, 0, 0) };
-    if (v.type == NUM_F32)
-        raw.high = at[1];
-    return raw;
-}
-
 /* All are on their way before one is looked at. */
 static __device__ __forceinline__ void load_wide(const Slice &x, u64 i, Eights *e)
 {

@@ -158,6 +158,11 @@ template <typename T> static inline T __shfl_sync(unsigned, T value, int lane)
 {
     return on_cpu_from_lane(value, lane);
 }
+template <typename T> static inline T __shfl_up_sync(unsigned, T value, int by)
+{
+    int lane = on_cpu_lane();
+    return on_cpu_from_lane(value, lane < by ? lane : lane - by);
+}
 static inline unsigned __ballot_sync(unsigned, bool mine)
 {
     unsigned words[ON_CPU_WORDS] = { mine }, bits = 0;
@@ -170,10 +175,20 @@ static inline int __popc(unsigned bits)
 {
     return __builtin_popcount(bits);
 }
+static inline int __ffs(int bits)
+{
+    return __builtin_ffs(bits);
+}
 static inline int atomicMin(int *at, int x)
 {
     int old = *at;
     *at = x < old ? x : old;
+    return old;
+}
+static inline int atomicMax(int *at, int x)
+{
+    int old = *at;
+    *at = x > old ? x : old;
     return old;
 }
 static inline int atomicAdd(int *at, int x)

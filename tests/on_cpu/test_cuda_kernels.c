@@ -238,24 +238,65 @@ static void sums_over_many_rows(void)
 
 /* ---- both ends ---- */
 
-static void tokens_come_often_and_never(void)
+static void check_tokens(DType type, uint64_t rows, uint64_t columns, uint64_t table_rows)
 {
     World w;
     world_open(&w);
     w.env.facts.seq_len = 300;
-    uint32_t tokens = world_tensor(&w, "tokens", DTYPE_I64, 1, 600);
-    for (uint64_t i = 0; i < 600; i++)
-        world_set(&w, tokens, i, (double)(mix_u64(i) % 7 * (mix_u64(i) % 3)));
-    uint32_t table = world_slot(&w, world_random(&w, "t", DTYPE_BF16, 20, 40), SLOT_PARAM);
-    uint32_t y = world_tensor(&w, "y", DTYPE_BF16, 600, 40);
-    uint32_t dy = world_random(&w, "dy", DTYPE_BF16, 600, 40);
-    uint32_t dtable = world_slot(&w, world_random(&w, "dt", DTYPE_F32, 20, 40), SLOT_GRAD);
-    Op op = { .kind = OP_EMBEDDING, .u.rows = { 600, 40 } };
+    uint32_t tokens = world_tensor(&w, "tokens", DTYPE_I64, 1, rows);
+    for (uint64_t i = 0; i < rows; i++) /* some often, some once or twice, some never */
+        world_set(&w, tokens, i,
+                  (double)(mix_u64(i) % table_rows * (mix_u64(i) % 3) % table_rows));
+    uint32_t table =
+        world_slot(&w, world_random(&w, "t", type, table_rows, columns), SLOT_PARAM);
+    uint32_t y = world_tensor(&w, "y", type, rows, columns);
+    uint32_t dy = world_random(&w, "dy", type, rows, columns);
+    uint32_t dtable =
+        world_slot(&w, world_random(&w, "dt", DTYPE_F32, table_rows, columns), SLOT_GRAD);
+    uint32_t same =
+        world_slot(&w, world_random(&w, "dt", type, table_rows, columns), SLOT_GRAD);
+    for (uint64_t i = 0; i < rows * columns; i++) /* sums that 16 bits hold to their last one */
+        world_set(&w, dy, i, world_get(&w, dy, i) / 16);
+    Op op = { .kind = OP_EMBEDDING, .u.rows = { rows, columns } };
     world_run(&w, op, 3, (Use[]){ READ(tokens), READ(table), WRITE(y) });
     op.phase = PHASE_WGRAD;
     world_run(&w, op, 3, (Use[]){ READ(dy), READ(tokens), UPDATE(dtable) });
     world_run(&w, op, 3, (Use[]){ READ(dy), READ(tokens), WRITE(dtable) });
+    world_run(&w, op, 3, (Use[]){ READ(dy), READ(tokens), WRITE(same) });
     world_close(&w);
+}
+
+static void tokens_come_often_and_never(void)
+{
+    check_tokens(DTYPE_BF16, 600, 40, 20);
+    check_tokens(DTYPE_BF16, 300, 21, 400); /* mostly once or twice */
+    check_tokens(DTYPE_F32, 300, 24, 200);
+    check_tokens(DTYPE_F16, 9000, 8, 30);  /* looked for more than once */
+    check_tokens(DTYPE_BF16, 20, 4120, 3); /* more columns than a block has at a time */
+}
+
+/* Positions of several samples; token types, all of which are 0. */
+static void check_places(const char *name, DType type, uint64_t rows, uint64_t columns)
+{
+    World w;
+    world_open(&w);
+    w.env.facts.seq_len = 30, w.env.facts.position_first = 2;
+    uint32_t dy = world_random(&w, "dy", type, rows, columns);
+    uint32_t dtable = world_random(&w, name, DTYPE_F32, 40, columns);
+    Op op = { .kind = OP_EMBEDDING, .phase = PHASE_WGRAD, .u.rows = { rows, columns } };
+    world_run(&w, op, 2, (Use[]){ READ(dy), UPDATE(dtable) });
+    world_run(&w, op, 2, (Use[]){ READ(dy), WRITE(dtable) });
+    world_close(&w);
+}
+
+static void places_have_rows_of_many_samples(void)
+{
+    static const char *names[] = { "positions.weight", "token_types.weight" };
+    for (size_t i = 0; i < ARRAY_N(names); i++) {
+        check_places(names[i], DTYPE_BF16, 400, 40);
+        check_places(names[i], DTYPE_BF16, 100, 21);
+        check_places(names[i], DTYPE_F32, 20, 8);
+    }
 }
 
 static void check_loss(DType type, uint64_t columns)
@@ -428,6 +469,7 @@ int main(void)
     RUN(positions_of_many_samples);
     RUN(sums_over_many_rows);
     RUN(tokens_come_often_and_never);
+    RUN(places_have_rows_of_many_samples);
     RUN(losses_of_odd_vocabularies);
     RUN(products_of_16_bits_and_their_epilogues);
     RUN(biases_lie_anywhere);
