@@ -1,8 +1,9 @@
 /*
  * cuda_update.cu - many tensors in one launch: fills, copies, sums, norm, clipping, optimizers.
  *
- * A slice is so many blocks of SLICE_BLOCK numbers; a block finds its slice by its blocks_before,
- * which every warp looks through for itself, in 32 places at a time.  Rules are those of exec/kernels_update.c, operation by operation in f32.
+ * A slice is so many blocks of SLICE_BLOCK numbers; a block finds its slice by blocks_before,
+ * in which every warp looks at 32 places together.  Rules are those of exec/kernels_update.c,
+ * operation by operation in f32.
  */
 #include "exec/cuda_device.cuh"
 
