@@ -20,10 +20,14 @@
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #define ALLOW_SHARED(kernel, bytes) \
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes))
-/* Has the device so much of it?  A no leaves no error behind. */
-#define CAN_SHARE(kernel, bytes) \
-    ((bytes) <= INT32_MAX &&     \
-     (ALLOW_SHARED(kernel, bytes) == cudaSuccess || cudaGetLastError() == cudaSuccess))
+/* Has the device so much of it?  A no leaves no error behind; of a yes several blocks, where
+ * they fit, are to have room. */
+#define CAN_SHARE(kernel, bytes)                                                                \
+    ((bytes) <= INT32_MAX &&                                                                    \
+     ((ALLOW_SHARED(kernel, bytes) == cudaSuccess &&                                            \
+       cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,             \
+                            cudaSharedmemCarveoutMaxShared) == cudaSuccess) ||                  \
+      cudaGetLastError() == cudaSuccess))
 
 static __device__ __forceinline__ unsigned short bits_of_bf16(float x)
 {

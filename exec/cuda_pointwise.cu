@@ -24,6 +24,27 @@ static __device__ __forceinline__ void load_row8(const Vec &b, u64 i, u64 column
         f[k] = k < n ? load1(b, (i + k) % columns) : 0.0f;
 }
 
+/* ---- where all is of one type, and eights ---- */
+
+/* A thread takes so many eights, and loads all that it needs before it looks at any. */
+enum { AT_ONCE = 2 };
+
+static __device__ __forceinline__ unsigned eight_of(int j)
+{
+    return (blockIdx.x * AT_ONCE + (unsigned)j) * THREADS + threadIdx.x;
+}
+
+/* Eights of n numbers, or 0: there are others too, or too many. */
+static unsigned whole_eights(u64 n)
+{
+    return n % EIGHT || n / EIGHT > INT32_MAX ? 0 : (unsigned)(n / EIGHT);
+}
+
+static unsigned grid_of_eights(unsigned eights)
+{
+    return (unsigned)blocks_for(eights, THREADS * AT_ONCE);
+}
+
 /* ---- sums ---- */
 
 static __global__ void add_kernel(Vec x, Vec r, Vec b, Vec y, u64 n, u64 columns, bool wide)
@@ -44,9 +65,54 @@ static __global__ void add_kernel(Vec x, Vec r, Vec b, Vec y, u64 n, u64 columns
     }
 }
 
+/* per_row: eights of b; 0: there is no b */
+template <NumType TYPE>
+static __global__ void add_wide_kernel(Vec x, Vec r, Vec b, Vec y, unsigned eights,
+                                       unsigned per_row)
+{
+    Raw8 one[AT_ONCE], other[AT_ONCE], bias[AT_ONCE];
+    x.type = r.type = b.type = y.type = TYPE;
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+        unsigned e = eight_of(j);
+        if (e >= eights)
+            break;
+        one[j] = raw8(x, (u64)e * EIGHT);
+        other[j] = raw8(r, (u64)e * EIGHT);
+        if (per_row)
+            bias[j] = raw8(b, (u64)(e % per_row) * EIGHT);
+    }
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+        float fx[EIGHT], fr[EIGHT], fb[EIGHT] = { 0 };
+        unsigned e = eight_of(j);
+        if (e >= eights)
+            break;
+        widen8(TYPE, one[j], fx);
+        widen8(TYPE, other[j], fr);
+        if (per_row)
+            widen8(TYPE, bias[j], fb);
+#pragma unroll
+        for (int k = 0; k < EIGHT; k++)
+            fx[k] += per_row ? fr[k] + fb[k] : fr[k];
+        narrow8(y, (u64)e * EIGHT, fx);
+    }
+}
+
+typedef void (*AddWide)(Vec, Vec, Vec, Vec, unsigned, unsigned);
+static const AddWide add_wide[] = { add_wide_kernel<NUM_F32>, add_wide_kernel<NUM_F16>,
+                                    add_wide_kernel<NUM_BF16> };
+
 void cuda_add(Vec x, Vec r, Vec b, Vec y, uint64_t n, uint64_t columns, void *stream)
 {
     bool wide = aligned16(x) && aligned16(r) && aligned16(b) && aligned16(y);
+    bool same = x.type == r.type && x.type == y.type && (!b.at || b.type == x.type);
+    unsigned eights = whole_eights(n), per_row = b.at ? whole_eights(columns) : 0;
+    if (wide && same && eights && (per_row || !b.at)) {
+        AddWide kernel = add_wide[x.type];
+        LAUNCH(kernel, grid_of_eights(eights), THREADS, 0, stream, x, r, b, y, eights, per_row);
+        return;
+    }
     LAUNCH(add_kernel, grid_for(blocks_for(n, EIGHT)), THREADS, 0, stream, x, r, b, y, n,
            columns, wide);
 }
@@ -225,14 +291,7 @@ static __global__ void activation_back_kernel(Activation a, Vec dy, Vec x, Vec d
     }
 }
 
-/* All of one type, by 16-byte accesses: a thread takes AT_ONCE eights, and loads all that it
- * needs before it looks at any.  Curves are told apart once for eight numbers. */
-enum { AT_ONCE = 2 };
-
-static __device__ __forceinline__ unsigned eight_of(int j)
-{
-    return (blockIdx.x * AT_ONCE + (unsigned)j) * THREADS + threadIdx.x;
-}
+/* All of one type, by 16-byte accesses.  Curves are told apart once for eight numbers. */
 
 /* Eight e of y has its gates here in x. */
 template <bool GATED> static __device__ __forceinline__ u64 gates_of(const Activation &a, u64 e)
@@ -360,21 +419,13 @@ static bool rows_wide(Activation a)
     return !a.gated || a.columns % EIGHT == 0;
 }
 
-/* Eights of y, or 0: there are other numbers too, or too many. */
-static unsigned whole_eights(Activation a)
-{
-    u64 n = a.rows * a.columns;
-    return n % EIGHT || n / EIGHT > INT32_MAX ? 0 : (unsigned)(n / EIGHT);
-}
-
 void cuda_activation(Activation a, Vec x, Vec b, Vec y, void *stream)
 {
     bool wide = aligned16(x) && aligned16(y) && rows_wide(a);
-    unsigned eights = whole_eights(a);
+    unsigned eights = whole_eights(a.rows * a.columns);
     if (wide && eights && !b.at && x.type == y.type) {
         ActivationWide kernel = activation_wide[x.type][a.gated];
-        LAUNCH(kernel, (unsigned)blocks_for(eights, THREADS * AT_ONCE), THREADS, 0, stream, a,
-               eights, x, y);
+        LAUNCH(kernel, grid_of_eights(eights), THREADS, 0, stream, a, eights, x, y);
         return;
     }
     LAUNCH(activation_kernel, grid_for(blocks_for(a.rows * a.columns, EIGHT)), THREADS, 0,
@@ -384,11 +435,10 @@ void cuda_activation(Activation a, Vec x, Vec b, Vec y, void *stream)
 void cuda_activation_back(Activation a, Vec dy, Vec x, Vec dx, void *stream)
 {
     bool wide = aligned16(dy) && aligned16(x) && aligned16(dx) && rows_wide(a);
-    unsigned eights = whole_eights(a);
+    unsigned eights = whole_eights(a.rows * a.columns);
     if (wide && eights && dy.type == x.type && x.type == dx.type) {
         ActivationBackWide kernel = activation_back_wide[x.type][a.gated];
-        LAUNCH(kernel, (unsigned)blocks_for(eights, THREADS * AT_ONCE), THREADS, 0, stream, a,
-               eights, dy, x, dx);
+        LAUNCH(kernel, grid_of_eights(eights), THREADS, 0, stream, a, eights, dy, x, dx);
         return;
     }
     LAUNCH(activation_back_kernel, grid_for(blocks_for(a.rows * a.columns, EIGHT)), THREADS, 0,

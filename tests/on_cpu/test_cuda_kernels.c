@@ -146,6 +146,7 @@ static void wide_rows_of_all_types(void)
         uint32_t sums = world_random(&w, "sums", type, 1, 64);
         Op op = { .kind = OP_ADD, .dtype = type, .u.elements = 70 * 64 };
         world_run(&w, op, 4, (Use[]){ READ(x), READ(r), READ(b), WRITE(y) });
+        world_run(&w, op, 3, (Use[]){ READ(x), READ(r), WRITE(y) });
         op = (Op){ .kind = OP_ACTIVATION, .fn = FN_GATED_SILU, .u.rows = { 70, 32 } };
         world_run(&w, op, 2, (Use[]){ READ(x), WRITE(half) });
         op.phase = PHASE_DGRAD;
