@@ -18,6 +18,7 @@ enum {
     THREADS = 256,
     ROW_THREADS = 512,
     ROW_THREADS_MAX = 1024,
+    ROW_THREADS_OF_TWO = 576, /* as many as registers allow, of 16 bits */
     KEPT_OF_THREE = 74 << 10, /* bytes of a row of three blocks on a multiprocessor; */
     KEPT_OF_TWO = 112 << 10   /* of two */
 };
@@ -394,7 +395,7 @@ void cuda_mse(Vec x, Vec target, uint64_t n, LossSum loss, double *scratch, void
 {
     u64 blocks = least(blocks_for(n, THREADS), MSE_BLOCKS);
     LAUNCH(mse_kernel, (unsigned)blocks, THREADS, 0, stream, x, target, n, scratch);
-    LAUNCH(loss_kernel, 1, THREADS, 0, stream, scratch, blocks, loss);
+    LAUNCH(loss_kernel, 1, ROW_THREADS_MAX, 0, stream, scratch, blocks, loss);
 }
 
 static __global__ void mse_back_kernel(Vec x, Vec target, Vec dx, u64 n, float by)
@@ -729,13 +730,17 @@ static bool can_keep(NumType type, size_t bytes)
                              : CAN_SHARE(cross_entropy_kept_kernel<NUM_F32>, bytes);
 }
 
-/* The fewer blocks have room, the more threads each needs to keep loads in flight. */
-static unsigned kept_threads(const Logits &l, size_t bytes)
+/* The fewer blocks have room, the more threads each needs to keep loads in flight; all threads
+ * have loads in the last round too. */
+static unsigned kept_threads(const Logits &l, NumType type, size_t bytes)
 {
-    unsigned most = bytes > KEPT_OF_TWO     ? ROW_THREADS_MAX
-                    : bytes > KEPT_OF_THREE ? ROW_THREADS
-                                            : THREADS;
-    return (unsigned)least(blocks_for(l.n, EIGHT * WARP) * WARP, most);
+    u64 eights = blocks_for(l.n, EIGHT), most = THREADS;
+    if (bytes > KEPT_OF_TWO)
+        most = ROW_THREADS_MAX;
+    else if (bytes > KEPT_OF_THREE)
+        most = type == NUM_F32 ? ROW_THREADS : ROW_THREADS_OF_TWO;
+    u64 rounds = blocks_for(eights, most * IN_FLIGHT);
+    return (unsigned)(blocks_for(blocks_for(eights, rounds * IN_FLIGHT), WARP) * WARP);
 }
 
 void cuda_cross_entropy(Logits l, Vec x, const int64_t *targets, LossSum loss, double *scratch,
@@ -743,12 +748,12 @@ void cuda_cross_entropy(Logits l, Vec x, const int64_t *targets, LossSum loss, d
 {
     size_t bytes = l.n / EIGHT * EIGHT * (x.type == NUM_F32 ? 4 : 2);
     if (can_keep(x.type, bytes))
-        LAUNCH_BY_TYPE(cross_entropy_kept_kernel, (unsigned)l.rows, kept_threads(l, bytes),
-                       bytes, stream, l, x, targets, scratch);
+        LAUNCH_BY_TYPE(cross_entropy_kept_kernel, (unsigned)l.rows,
+                       kept_threads(l, x.type, bytes), bytes, stream, l, x, targets, scratch);
     else
         LAUNCH_BY_TYPE(cross_entropy_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x,
                        targets, scratch);
-    LAUNCH(loss_kernel, 1, THREADS, 0, stream, scratch, l.rows, loss);
+    LAUNCH(loss_kernel, 1, ROW_THREADS_MAX, 0, stream, scratch, l.rows, loss);
 }
 
 template <NumType TYPE> static __global__ void maximum_kernel(Logits l, Vec x, Vec maximum)
@@ -811,5 +816,5 @@ void cuda_logits_back(Logits l, Vec x, const int64_t *targets, Vec maximum, Vec 
 {
     LAUNCH_BY_TYPE(logits_back_kernel, (unsigned)l.rows, row_threads(l), 0, stream, l, x,
                    targets, maximum, sums, scratch);
-    LAUNCH(loss_kernel, 1, THREADS, 0, stream, scratch, l.rows, loss);
+    LAUNCH(loss_kernel, 1, ROW_THREADS_MAX, 0, stream, scratch, l.rows, loss);
 }
