@@ -11,9 +11,11 @@
 #include "exec/net.h"
 #include "sim/texts.h"
 
-enum { LINES_MAX = 20 };
+/* In a file: the first step, LINES others evenly over the job, and one when it has been quiet. */
+enum { LINES = 20 };
 
 #define LIVE_EVERY_NS 100000000
+#define QUIET_MOST_NS 30000000000
 
 /* ---- statistics ---- */
 
@@ -107,19 +109,25 @@ void run_live_predicted(const LiveLine *l, const RunPlan *plan)
             plan->prediction_of);
 }
 
+static bool live_due(const LiveLine *l, uint64_t done, int64_t now)
+{
+    uint64_t mine = done - l->first, all = l->steps - l->first;
+    if (done == l->steps || mine == 1)
+        return true;
+    if (l->terminal)
+        return now - l->last_ns >= LIVE_EVERY_NS;
+    return mine * LINES / all > (mine - 1) * LINES / all || now - l->last_ns >= QUIET_MOST_NS;
+}
+
 void run_live_step(LiveLine *l, const RunPlan *plan, const StepInfo *info)
 {
     char time[TEXT_CAP], rate[TEXT_CAP], exposed[TEXT_CAP];
     uint64_t done = info->step + 1;
-    bool last = done == l->steps;
     if (!l->began)
         l->first = info->step;
     l->began = true;
     int64_t now = net_now_ns();
-    if (l->terminal && !last && now - l->last_ns < LIVE_EVERY_NS)
-        return;
-    if (!l->terminal && !last &&
-        (done - l->first) * LINES_MAX < (l->shown + 1) * (l->steps - l->first))
+    if (!live_due(l, done, now))
         return;
     l->last_ns = now;
     l->shown++;
