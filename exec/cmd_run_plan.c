@@ -235,9 +235,11 @@ static bool list_parameters(RunPlan *x, Err *err)
         model.kv_heads = t->kv_heads;
         model.head_dim = t->head_dim;
     }
+    Software exact = p->sw; /* what one process would hold has no padding */
+    exact.vocab_multiple = 1;
     Scenario one = for_ranks_of_tp(&p->s, 1), split = for_ranks_of_tp(&p->s, p->s.parallel.tp);
     bool splits = split.parallel.tp > 1;
-    return build_graph(&p->one, &one, &p->sw, err) &&
+    return build_graph(&p->one, &one, &exact, err) &&
            (!splits || build_graph(&p->split, &split, &p->sw, err)) &&
            whole_list(&x->whole, &p->one, splits ? &p->split : NULL, &model, err);
 }
@@ -390,7 +392,8 @@ static uint32_t loss_copies(const Scenario *s)
     return outputs_summed(s) ? s->parallel.tp : 1;
 }
 
-static void fill_transformer(const Scenario *s, ModelFacts *f, uint32_t rank)
+static void fill_transformer(const Scenario *s, const Software *sw, ModelFacts *f,
+                             uint32_t rank)
 {
     const Transformer *t = &s->model.u.transformer;
     const Parallel *p = &s->parallel;
@@ -402,7 +405,7 @@ static void fill_transformer(const Scenario *s, ModelFacts *f, uint32_t rank)
     f->position_first = coordinate(p, DIM_CP, rank) * f->seq_len;
     f->rows_index = p->sequence_parallel ? tp_index : 0;
     f->vocab = t->vocab;
-    f->vocab_first = tp_index * ((t->vocab + p->tp - 1) / p->tp);
+    f->vocab_first = tp_index * (uint32_t)(software_vocab(sw, t->vocab, p->tp) / p->tp);
     f->causal = t->causal;
     f->window = t->window;
     f->gelu_tanh = t->gelu_tanh;
@@ -421,7 +424,7 @@ ModelFacts run_plan_facts(const RunPlan *x, uint32_t rank)
                      .loss_copies = loss_copies(s),
                      .batchnorm_ranks = p->sync_batchnorm ? p->dp : 1 };
     if (s->model.kind == MODEL_TRANSFORMER) {
-        fill_transformer(s, &f, rank);
+        fill_transformer(s, &x->parts->sw, &f, rank);
     } else {
         f.vocab = x->data.outputs;
         if (!outputs_summed(s))

@@ -236,6 +236,8 @@ static bool shape_fits(const Maker *m, const Whole *w, const Held *h, uint64_t e
         return h->rows == w->rows && h->columns * m->tp.n == w->columns;
     if (w->split == SPLIT_ROWS && w->sections_n <= 1)
         return h->rows >= div_up_u64(w->rows, m->tp.n);
+    if (w->table)
+        return h->rows >= w->rows;
     for (uint32_t i = 0; i < sections_n(w); i++)
         rows += section_of(m, w, i, h->rows).rows;
     return h->rows == rows;

@@ -48,6 +48,7 @@ typedef struct Whole {
     const char *name;
     uint64_t rows, columns;
     Split split;
+    bool table; /* over the vocabulary: what a rank holds may be padded at its end */
     uint32_t sections_n;
     uint64_t section_rows[SECTIONS_MAX];
     uint64_t section_unit[SECTIONS_MAX]; /* rows that stay together (head_dim), 1 */

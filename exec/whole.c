@@ -10,6 +10,8 @@
 /* Matmuls that hold several side by side; named in sim/blocks.h. */
 #define NAME_QKV     "attention.qkv."
 #define NAME_GATE_UP "mlp.gate_up."
+/* Tables over the vocabulary, and the bias of its scores. */
+static const char *const tables[] = { "tokens.weight", "head.weight", "head.bias" };
 
 static bool starts(const char *text, const char *with)
 {
@@ -89,6 +91,14 @@ static void add_init(Whole *w, const WholeModel *m, const Whole *before)
     }
 }
 
+static bool is_table(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_N(tables); i++)
+        if (strcmp(name, tables[i]) == 0)
+            return true;
+    return false;
+}
+
 typedef struct Lister {
     WholeList *list;
     uint32_t cap;
@@ -104,7 +114,7 @@ static void add_param(void *user, const Graph *g, const Layout *l, uint32_t i, u
     const char *name = intern_text(&g->names, t->name);
     if (find(x->list, layer, name))
         return; /* a tied embedding at the other end */
-    Whole w = { .layer = layer, .name = name };
+    Whole w = { .layer = layer, .name = name, .table = !x->model->mlp && is_table(name) };
     shape_of(t, name, &w.rows, &w.columns);
     if (w.rows * w.columns * dtype_bytes(t->dtype) != t->bytes) {
         x->ok =
@@ -131,7 +141,7 @@ static void compare_param(void *user, const Graph *g, const Layout *l, uint32_t 
     }
     uint64_t rows, columns;
     shape_of(t, name, &rows, &columns);
-    if (rows != w->rows)
+    if (rows != w->rows || w->table) /* as many rows may lie here, some of them padding */
         w->split = SPLIT_ROWS;
     else if (columns != w->columns)
         w->split = SPLIT_COLUMNS;

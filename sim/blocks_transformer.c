@@ -148,11 +148,9 @@ static void make_layer(Maker *k, uint32_t window)
 
 /* ---- the ends ---- */
 
-/* Rows are padded so that every rank holds the same, rounded part of the table. */
 static uint64_t padded_vocab(const Build *b, const Transformer *m)
 {
-    uint64_t multiple = max_u64(1, b->sw->vocab_multiple) * b->s->parallel.tp;
-    return div_up_u64(m->vocab, multiple) * multiple;
+    return software_vocab(b->sw, m->vocab, b->s->parallel.tp);
 }
 
 static uint32_t table_param(Maker *k, const char *name, uint64_t rows, uint64_t columns)

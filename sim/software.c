@@ -357,3 +357,9 @@ bool software_read(Software *sw, Arena *arena, const char *name, Err *err)
     json_close(doc);
     return ok;
 }
+
+uint64_t software_vocab(const Software *sw, uint64_t vocab, uint32_t tp)
+{
+    uint64_t multiple = max_u64(1, sw->vocab_multiple) * tp;
+    return div_up_u64(vocab, multiple) * multiple;
+}

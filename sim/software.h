@@ -206,6 +206,9 @@ typedef struct Software {
     uint32_t ring_nics;
 } Software;
 
+/* Rows of a table over the vocabulary, padded so that each rank of tp holds the same part. */
+uint64_t software_vocab(const Software *sw, uint64_t vocab, uint32_t tp);
+
 /* Whether there is share_dir()/software/NAME.json; the message lists those there are. */
 bool software_exists(const char *name, Err *err);
 /* Reads it.  Text lives in arena. */

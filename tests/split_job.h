@@ -42,7 +42,8 @@ typedef struct Job {
     Err err;
 } Job;
 
-static inline bool build_from(Built *b, const char *model, const char *settings, Err *err)
+static inline bool build_from(Built *b, const char *model, const char *settings, bool exact,
+                              Err *err)
 {
     char text[2048], copy[512];
     bool tokens = strstr(model, "transformer") != NULL;
@@ -63,9 +64,12 @@ static inline bool build_from(Built *b, const char *model, const char *settings,
         model, tokens ? ",\"seq_len\":16" : "");
     *b = (Built){ 0 };
     JsonDoc *doc = json_parse(text, strlen(text), "job", err);
-    return doc && scenario_from(&b->s, doc, set, n, err) &&
-           software_read(&b->sw, &b->arena, "lockstep", err) &&
-           build_graph(&b->g, &b->s, &b->sw, err);
+    if (!doc || !scenario_from(&b->s, doc, set, n, err) ||
+        !software_read(&b->sw, &b->arena, "lockstep", err))
+        return false;
+    if (exact)
+        b->sw.vocab_multiple = 1;
+    return build_graph(&b->g, &b->s, &b->sw, err);
 }
 
 static inline bool name_begins(const char *name, const char *with)
@@ -96,12 +100,12 @@ static inline void whole_split(Whole *w, const Model *model)
         return;
     }
     uint64_t q = (uint64_t)t->heads * t->head_dim, kv = (uint64_t)t->kv_heads * t->head_dim;
+    w->table = name_begins(w->name, "tokens.") || name_begins(w->name, "head.");
     if (name_begins(w->name, "attention.qkv"))
         whole_sections(w, (uint64_t[]){ q, kv, kv }, 3, t->head_dim);
     else if (name_begins(w->name, "mlp.gate_up"))
         whole_sections(w, (uint64_t[]){ t->ffn, t->ffn }, 2, 1);
-    else if (name_begins(w->name, "mlp.up") || name_begins(w->name, "tokens.") ||
-             name_begins(w->name, "head."))
+    else if (name_begins(w->name, "mlp.up") || w->table)
         w->split = SPLIT_ROWS;
     else if (strcmp(w->name, "attention.out.weight") == 0 ||
              strcmp(w->name, "mlp.down.weight") == 0)
@@ -160,8 +164,8 @@ static inline bool job_open(Job *j, const char *model, const char *settings)
             snprintf(one + used_one, sizeof one - used_one, "%s ", s);
     }
     *j = (Job){ 0 };
-    bool ok =
-        build_from(&j->one, model, one, &j->err) && build_from(&j->split, model, full, &j->err);
+    bool ok = build_from(&j->one, model, one, true, &j->err) &&
+              build_from(&j->split, model, full, false, &j->err);
     if (ok)
         whole_list(j);
     for (uint32_t r = 0; ok && r < j->split.g.world_n; r++) {
