@@ -87,6 +87,7 @@ typedef struct Rows {
     DType dtype;
     OpFn fn;
     uint64_t rows, columns;
+    DType gain;
 } Rows;
 
 static void check_norm(const Rows *s)
@@ -96,7 +97,7 @@ static void check_norm(const Rows *s)
     bool rms = s->fn == FN_RMSNORM;
     uint32_t x = world_random(&w, "x", s->dtype, s->rows, s->columns);
     uint32_t gain =
-        world_slot(&w, world_random(&w, "n.weight", DTYPE_F32, 1, s->columns), SLOT_PARAM);
+        world_slot(&w, world_random(&w, "n.weight", s->gain, 1, s->columns), SLOT_PARAM);
     uint32_t shift =
         world_slot(&w, world_random(&w, "n.bias", s->dtype, 1, s->columns), SLOT_PARAM);
     uint32_t y = world_tensor(&w, "y", s->dtype, s->rows, s->columns);
@@ -120,10 +121,16 @@ static void check_norm(const Rows *s)
 
 static void norms_of_many_rows_and_of_wide_ones(void)
 {
-    static const Rows all[] = { { DTYPE_BF16, FN_LAYERNORM, 5, 768 },
-                                { DTYPE_BF16, FN_LAYERNORM, 600, 40 },
-                                { DTYPE_F16, FN_RMSNORM, 9, 2048 }, /* several warps a row */
-                                { DTYPE_F32, FN_LAYERNORM, 2, 20000 } };
+    static const Rows all[] = {
+        { DTYPE_BF16, FN_LAYERNORM, 5, 768, DTYPE_F32 },
+        { DTYPE_BF16, FN_LAYERNORM, 9, 768, DTYPE_BF16 },
+        { DTYPE_F16, FN_LAYERNORM, 5, 776, DTYPE_F16 },
+        { DTYPE_BF16, FN_LAYERNORM, 5, 772, DTYPE_BF16 }, /* half an eight */
+        { DTYPE_BF16, FN_LAYERNORM, 5000, 40, DTYPE_BF16 },
+        { DTYPE_F16, FN_RMSNORM, 9, 2048, DTYPE_F32 }, /* several warps */
+        { DTYPE_BF16, FN_RMSNORM, 9, 2048, DTYPE_BF16 },
+        { DTYPE_F32, FN_LAYERNORM, 2, 20000, DTYPE_F32 }
+    };
     for (size_t i = 0; i < ARRAY_N(all); i++)
         check_norm(&all[i]);
 }
