@@ -43,7 +43,7 @@ carry=${CARRY:-build-carry}
 
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
-all_parts=(device strategies nccl sanitize check bench speed torch-speed profile traces gemm
+all_parts=(device strategies nccl sanitize check bench-trained bench speed torch-speed profile traces gemm
     overlap memory launch copy torch-ops cupti torch-train)
 late=() # parts for which no time was left
 verdicts=()
@@ -267,6 +267,7 @@ no_plugin() {
 # The kernels of what speed.sh trains, as large as there: of their sizes the models' own say little.
 bench_trained() {
     local model batch seq vocab
+    no_plugin && return 77
     while read -r model batch seq vocab; do
         trained_scenario "$model" "$batch" "$seq" "$GPU" >"$work/$model.json"
         "$LOCKSTEP" bench gemm memory "$work/$model.json" --set model.vocab="$vocab" \
@@ -279,11 +280,12 @@ bench_trained() {
 bench_part() {
     local budget=$1
     no_plugin && return 77
-    bench_trained || return 1
     "$LOCKSTEP" bench gemm memory --backend cuda --seconds "$((budget / 2 - 5))" \
         --out "$out/bench.json" || return 1
+    local trained_too=("$work"/bench-*.json)
+    [ -e "${trained_too[0]}" ] || trained_too=()
     cp "scenarios/gpus/$GPU.json" "$out/gpu.json" &&
-        "$LOCKSTEP" calibrate "$out/bench.json" "$work"/bench-*.json \
+        "$LOCKSTEP" calibrate "$out/bench.json" "${trained_too[@]}" \
             --into "$out/gpu.json" || return 1
     "$LOCKSTEP" bench overlap collective --backend cuda --comm loop --ranks 2 --seconds 8 \
         --out "$work/loop-bench.json" &&
@@ -309,7 +311,19 @@ traces_part() {
         --trace "$out/plain.lstrace" || return 1
     "$LOCKSTEP" sim "$scenario" --set software=lockstep --set parallel.strategy=single \
         --set parallel.dp=1 --set training.global_batch=4 --trace "$work/sim.lstrace" >/dev/null &&
-        "$LOCKSTEP" compare "$work/sim.lstrace" "$out/plain.lstrace"
+        "$LOCKSTEP" compare "$work/sim.lstrace" "$out/plain.lstrace" || return 1
+    trace_trained
+}
+
+# Of what speed.sh trains a short recording each, to see where its time goes.
+trace_trained() {
+    local model batch seq vocab
+    while read -r model batch seq vocab; do
+        trained_scenario "$model" "$batch" "$seq" "$GPU" >"$work/$model.json"
+        "$LOCKSTEP" run "$work/$model.json" --set model.vocab="$vocab" --backend cuda --steps 4 \
+            --trace "$work/$model.lstrace" </dev/null || return 1
+        "$LOCKSTEP" report "$work/$model.lstrace" --step 3 || return 1
+    done <<<"$trained"
 }
 
 nccl_part() {
@@ -359,8 +373,8 @@ sanitize_part() {
 own() {
     local name=$1 limit_s=$2
     shift 2
-    export -f no_plugin bench_part bench_trained traces_part nccl_part profile_part sanitize_part
-    export -f only_races_of_others trained_scenario
+    export -f no_plugin bench_part bench_trained trace_trained traces_part nccl_part
+    export -f profile_part sanitize_part only_races_of_others trained_scenario
     export out work here rows program trained
     part "$name" "$limit_s" "$BASH" -c '"$@"' "$name" "$@"
 }
@@ -382,11 +396,12 @@ beside=
 join
 
 measure check 40 40
-own bench 110 bench_part 60
+own bench-trained 30 bench_trained
+own bench 90 bench_part 60
 part speed 120 env CASE_S=60 SPEED_S=115 PYTHON= "$BASH" $here/speed.sh
 part torch-speed 95 "$python" $here/torch_speed.py --out "$rows" --budget-s 85
 own profile 100 profile_part
-own traces 40 traces_part
+own traces 60 traces_part
 measure gemm 70 55
 measure overlap 40 30
 measure memory 40 30
