@@ -71,7 +71,10 @@ static bool find_op(KernelFit *f, const Timeline *t, uint64_t i, const char *pat
             "has %" PRIu64 " ops",
             path, (unsigned)t->op[i], (unsigned)track->rank, role->ops_n);
     *ref = graph_find_op(f->g, role, t->op[i]);
-    const char *is = timeline_text(t, t->span_name[i]);
+    const char *is = timeline_op_name(t, i);
+    if (t->op_name && !*is)
+        return true; /* a call of the host: its name is the call's */
+    is = *is ? is : timeline_text(t, t->span_name[i]); /* not recorded but simulated */
     const char *should = intern_text(&f->g->names, ref->o->name);
     if (strcmp(is, should) != 0)
         return err_set(err,
@@ -135,24 +138,44 @@ static bool meets(const Interval *list, uint32_t n, int64_t begin_ns, int64_t en
     return low < n && list[low].begin_ns < end_ns;
 }
 
-static bool take_span(KernelFit *f, const Timeline *t, uint64_t i, const char *path,
-                      const Interval *transfers, uint32_t transfers_n, Err *err)
+static bool is_kernel(const Timeline *t, uint64_t i)
 {
-    SpanClass c = (SpanClass)t->span_class[i];
+    return t->span_class[i] == SPAN_COMPUTE || t->span_class[i] == SPAN_MEMORY;
+}
+
+/* Kernels of one op that follow one another in a track, up to `end`; ns: of all of them. */
+static uint64_t kernels_of(const Timeline *t, uint64_t i, uint64_t end, int64_t *ns)
+{
+    uint64_t n = 0;
+    for (*ns = 0; i + n < end && is_kernel(t, i + n) && t->op[i + n] == t->op[i]; n++)
+        *ns += t->dur_ns[i + n];
+    return n;
+}
+
+/* Takes the span and (*n) those that belong to it. */
+static bool take_span(KernelFit *f, const Timeline *t, uint64_t i, uint64_t end, uint64_t *n,
+                      const char *path, const Interval *transfers, uint32_t transfers_n,
+                      Err *err)
+{
     OpRef ref = { 0 };
+    int64_t ns = 0;
+    *n = 1;
     if (t->op[i] == NONE_U32)
         return true;
     if (!find_op(f, t, i, path, &ref, err))
         return false;
     f->ops_seen++;
-    if (c == SPAN_LAUNCH) {
+    if (t->span_class[i] == SPAN_LAUNCH) {
         GROW(f->launches, f->launches_n, f->launches_cap);
         f->launches[f->launches_n++] = (double)t->dur_ns[i];
     }
-    if ((c != SPAN_COMPUTE && c != SPAN_MEMORY) || t->dur_ns[i] == 0)
+    if (is_kernel(t, i))
+        *n = kernels_of(t, i, end, &ns);
+    if (ns == 0)
         return true;
-    KernelSample x = { .ns = (double)t->dur_ns[i], .op = ref.o };
-    if (meets(transfers, transfers_n, t->start_ns[i], t->start_ns[i] + t->dur_ns[i]))
+    KernelSample x = { .ns = (double)ns, .op = ref.o };
+    uint64_t last = i + *n - 1;
+    if (meets(transfers, transfers_n, t->start_ns[i], t->start_ns[last] + t->dur_ns[last]))
         f->beside_comm++;
     else if (!sample_of(f, ref.o, &x))
         f->no_table++;
@@ -160,6 +183,16 @@ static bool take_span(KernelFit *f, const Timeline *t, uint64_t i, const char *p
         GROW(f->samples, f->samples_n, f->samples_cap);
         f->samples[f->samples_n++] = x;
     }
+    return true;
+}
+
+static bool take_track(KernelFit *f, const Timeline *t, const Track *track, const char *path,
+                       const Interval *transfers, uint32_t transfers_n, Err *err)
+{
+    uint64_t end = track->span_first + track->span_n, n;
+    for (uint64_t i = track->span_first; i < end; i += n)
+        if (!take_span(f, t, i, end, &n, path, transfers, transfers_n, err))
+            return false;
     return true;
 }
 
@@ -174,9 +207,8 @@ static bool take_tracks(KernelFit *f, const Timeline *t, const char *path, Err *
         done[rank] = true;
         Interval *transfers = transfers_of(t, rank, &n);
         for (uint32_t j = k; j < t->tracks_n && ok; j++)
-            for (uint64_t i = 0; t->tracks[j].rank == rank && i < t->tracks[j].span_n && ok;
-                 i++)
-                ok = take_span(f, t, t->tracks[j].span_first + i, path, transfers, n, err);
+            ok = t->tracks[j].rank != rank ||
+                 take_track(f, t, &t->tracks[j], path, transfers, n, err);
         free(transfers);
     }
     free(done);

@@ -232,6 +232,17 @@ if [ -e "$build/tests/on_cpu/lockstep-cuda.so" ]; then
         "100.0 % of real GPU time is paired, by op id"
     expect "ops without a class" "$(grep -c '^other' "$folder/compared")" 0
 
+    # What was recorded calibrates a GPU's file, the kernels of an op added up.
+    echo '{"base": "h100-80gb"}' >"$folder/gpu.json"
+    "$lockstep" calibrate "$folder/one.lstrace" --scenario "$folder/gpt.json" \
+        --into "$folder/gpu.json" >"$folder/calibrated" 2>"$folder/err"
+    expect "calibrates, $(cat "$folder/err")" "$?" 0
+    "$lockstep" sim "$folder/gpt.json" --set software=lockstep \
+        --set "cluster.gpu=$folder/gpu.json" --trace "$folder/again.lstrace" >/dev/null
+    "$lockstep" compare "$folder/again.lstrace" "$folder/one.lstrace" >"$folder/compared"
+    expect "predicted by it" "$(awk '$1 == "compute" {
+        print ($NF == "%" && $(NF - 1) > -20 && $(NF - 1) < 20) }' "$folder/compared")" 1
+
     begin "ranks that share a process have kernels of their own"
     train two --steps 2 --comm loop --set parallel.dp=2
     expect status "$status" 0

@@ -43,8 +43,8 @@ carry=${CARRY:-build-carry}
 
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
-all_parts=(device strategies nccl sanitize check bench-trained bench speed torch-speed profile traces gemm
-    overlap memory launch copy torch-ops cupti torch-train)
+all_parts=(device strategies nccl sanitize check bench-trained bench speed torch-speed profile
+    traces gemm overlap memory launch copy torch-ops cupti torch-train)
 late=() # parts for which no time was left
 verdicts=()
 failed=0
