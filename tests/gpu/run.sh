@@ -43,8 +43,8 @@ carry=${CARRY:-build-carry}
 
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
-all_parts=(device strategies nccl sanitize check bench-trained bench speed torch-speed profile
-    traces gemm overlap memory launch copy torch-ops cupti torch-train)
+all_parts=(device strategies nccl sanitize torch-warm check bench-trained bench speed torch-speed
+    profile traces gemm overlap memory launch copy torch-ops cupti torch-train)
 late=() # parts for which no time was left
 verdicts=()
 failed=0
@@ -392,6 +392,7 @@ together_began=$SECONDS beside=1
 part strategies 130 env CASE_S=30 "$BASH" $here/strategies.sh
 own nccl 130 nccl_part
 own sanitize 130 sanitize_part
+part torch-warm 80 "$python" $here/torch_speed.py --out "$rows" --warm
 beside=
 join
 

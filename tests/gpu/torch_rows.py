@@ -22,11 +22,14 @@ GATE_MAX_US = 30000
 class Run:
     """The rows' file and the time that is left."""
 
-    def __init__(self, description):
+    def __init__(self, description, **flags):
+        """flags: name of a switch, and its help; self.asked has them"""
         parser = argparse.ArgumentParser(description=description)
         parser.add_argument("--out", required=True, help="file to append rows to")
         parser.add_argument("--budget-s", type=float, default=60)
-        arguments = parser.parse_args()
+        for name, text in flags.items():
+            parser.add_argument("--" + name, action="store_true", help=text)
+        arguments = self.asked = parser.parse_args()
         if not torch.cuda.is_available():
             print("torch: no usable GPU on this machine", file=sys.stderr)
             sys.exit(EXIT_NO_GPU)
