@@ -374,13 +374,13 @@ void data_label(const Data *d, uint64_t sample, int64_t *out)
 
 /* ---- sequences ---- */
 
-/* Places from .. seq_len of the chain, one per place of out. */
-static void walk_chain(const Data *d, uint64_t sample, uint64_t from, int64_t *out)
+/* n places of the chain from `from` on. */
+static void walk_chain(const Data *d, uint64_t sample, uint64_t from, uint64_t n, int64_t *out)
 {
     static const uint8_t successor[8] = { 0, 0, 0, 0, 1, 1, 2, 3 };
     uint64_t key = random_key(d->spec.seed, "sequence", sample), vocab = d->spec.vocab;
     uint64_t token = random_bits(key, 0) % vocab;
-    for (uint64_t t = 0; t < from + d->spec.seq_len; t++) {
+    for (uint64_t t = 0; t < from + n; t++) {
         if (t > 0) {
             uint64_t edge = 4 * token + successor[random_bits(key, t) % 8];
             token = random_bits(d->chain_key, edge) % vocab;
@@ -397,18 +397,18 @@ static void note_failure(const Data *d, int reason)
     atomic_compare_exchange_strong(&((Data *)d)->reason, &well, reason);
 }
 
-/* seq_len bytes from offset on; zeros where they cannot be read. */
-static void read_window(const Data *d, uint64_t offset, int64_t *out)
+/* n bytes from offset on; zeros where they cannot be read. */
+static void read_window(const Data *d, uint64_t offset, uint64_t n, int64_t *out)
 {
     uint8_t bytes[4 * CHUNK];
-    for (uint64_t at = 0; at < d->spec.seq_len;) {
-        size_t want = (size_t)min_u64(sizeof bytes, d->spec.seq_len - at);
+    for (uint64_t at = 0; at < n;) {
+        size_t want = (size_t)min_u64(sizeof bytes, n - at);
         ssize_t got = pread(d->file, bytes, want, (off_t)(offset + at));
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) {
             note_failure(d, got < 0 ? errno : -1);
-            memset(out + at, 0, (d->spec.seq_len - at) * sizeof *out);
+            memset(out + at, 0, (n - at) * sizeof *out);
             return;
         }
         for (ssize_t i = 0; i < got; i++)
@@ -417,21 +417,26 @@ static void read_window(const Data *d, uint64_t offset, int64_t *out)
     }
 }
 
-static void sequence(const Data *d, uint64_t sample, uint64_t from, int64_t *out)
+static void sequence(const Data *d, uint64_t sample, uint64_t from, uint64_t n, int64_t *out)
 {
     ASSERT(d->spec.tokens && sample < d->samples_n);
     if (d->kind == DATA_CHAIN)
-        walk_chain(d, sample, from, out);
+        walk_chain(d, sample, from, n, out);
     else
-        read_window(d, sample * d->spec.seq_len + from, out);
+        read_window(d, sample * d->spec.seq_len + from, n, out);
 }
 
 void data_tokens(const Data *d, uint64_t sample, int64_t *out)
 {
-    sequence(d, sample, 0, out);
+    sequence(d, sample, 0, d->spec.seq_len, out);
 }
 
 void data_next_tokens(const Data *d, uint64_t sample, int64_t *out)
 {
-    sequence(d, sample, 1, out);
+    sequence(d, sample, 1, d->spec.seq_len, out);
+}
+
+void data_sequence(const Data *d, uint64_t sample, int64_t *out)
+{
+    sequence(d, sample, 0, (uint64_t)d->spec.seq_len + 1, out);
 }

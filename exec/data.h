@@ -78,6 +78,8 @@ void data_targets(const Data *d, uint64_t sample, float *out);
 void data_tokens(const Data *d, uint64_t sample, int64_t *out);
 void data_next_tokens(const Data *d, uint64_t sample, int64_t *out);
 void data_label(const Data *d, uint64_t sample, int64_t *out);
+/* Both in one: i64 [seq_len + 1], the tokens, and from the second place on the next tokens. */
+void data_sequence(const Data *d, uint64_t sample, int64_t *out);
 
 /* Makes these samples of a synthetic mlp now, as far as 512 MiB hold them: asking for them is a
  * copy then.  Does nothing for other kinds. */

@@ -18,14 +18,23 @@ typedef enum FeedKind {
 
 enum { FEED_KIND_N = FEED_LABELS + 1 };
 
+/* What a step brings. */
+typedef struct Batch {
+    uint64_t *picks;    /* [replica][each] */
+    int64_t *sequences; /* [replica that is brought][each][data.seq_len + 1] */
+    uint64_t step;
+    bool made; /* the sequences are those of `step` */
+} Batch;
+
 struct Feed {
     Data *d;
     DataSpec data;
     FeedSpec spec;
     const Program *p;
     uint32_t each, micro_batches; /* samples of a replica in a step */
-    uint64_t *picks;              /* [replica][each] */
-    uint32_t *brought;            /* [micro-batch][kind]: samples so far in this step */
+    Batch now, ahead;
+    uint64_t sequences_n; /* of a batch */
+    uint32_t *brought;    /* [micro-batch][kind]: samples so far in this step */
     float *row;
     int64_t *sequence;
 };
@@ -36,7 +45,8 @@ Feed *feed_open(Data *d, const DataSpec *data, const FeedSpec *spec, const Progr
     *f = (Feed){ .d = d, .data = *data, .spec = *spec, .p = p };
     f->each = spec->global_batch / spec->replicas;
     f->micro_batches = f->each / spec->micro_batch;
-    f->picks = mem_zero(spec->global_batch, sizeof *f->picks);
+    f->now.picks = mem_zero(spec->global_batch, sizeof *f->now.picks);
+    f->ahead.picks = mem_zero(spec->global_batch, sizeof *f->ahead.picks);
     f->brought = mem_zero((size_t)f->micro_batches * FEED_KIND_N + 1, sizeof *f->brought);
     f->row = mem_zero((size_t)data->features + data->outputs + 1, sizeof *f->row);
     f->sequence = mem_zero((size_t)data->seq_len + 1, sizeof *f->sequence);
@@ -47,18 +57,34 @@ void feed_close(Feed *f)
 {
     if (!f)
         return;
-    free(f->picks);
+    free(f->now.picks);
+    free(f->now.sequences);
+    free(f->ahead.picks);
+    free(f->ahead.sequences);
     free(f->brought);
     free(f->row);
     free(f->sequence);
     free(f);
 }
 
-void feed_step(Feed *f, uint64_t step)
+static void pick(const Feed *f, uint64_t step, uint64_t *picks)
 {
     for (uint32_t r = 0; r < f->spec.replicas; r++)
         data_pick(f->d, step, r, f->spec.replicas, f->spec.global_batch,
-                  f->picks + (size_t)r * f->each);
+                  picks + (size_t)r * f->each);
+}
+
+void feed_step(Feed *f, uint64_t step)
+{
+    if (f->ahead.made && f->ahead.step == step) {
+        Batch made = f->ahead;
+        f->ahead = f->now;
+        f->now = made;
+    } else {
+        pick(f, step, f->now.picks);
+        f->now.made = false;
+    }
+    f->ahead.made = false;
     memset(f->brought, 0, (size_t)f->micro_batches * FEED_KIND_N * sizeof *f->brought);
 }
 
@@ -103,15 +129,23 @@ static void bring_floats(Feed *f, FeedKind kind, uint64_t sample, uint64_t width
     numbers_narrow(dtype, f->row + first, width, out);
 }
 
-static void bring_sample(Feed *f, FeedKind kind, uint64_t sample, uint64_t width, DType dtype,
+/* `at`: which of the samples of all replicas that are brought. */
+static void bring_sample(Feed *f, FeedKind kind, uint64_t at, uint64_t width, DType dtype,
                          void *out)
 {
+    uint64_t sample = f->now.picks[f->spec.replica * (uint64_t)f->each + at];
+    uint64_t whole = (uint64_t)f->data.seq_len + 1;
+    const int64_t *from = f->now.made ? f->now.sequences + at * whole : f->sequence;
     switch (kind) {
     case FEED_TOKENS:
-        data_tokens(f->d, sample, f->sequence);
+        if (!f->now.made)
+            data_tokens(f->d, sample, f->sequence);
         break;
     case FEED_NEXT:
-        data_next_tokens(f->d, sample, f->sequence);
+        if (f->now.made)
+            from++;
+        else
+            data_next_tokens(f->d, sample, f->sequence);
         break;
     case FEED_LABELS:
         data_label(f->d, sample, out);
@@ -120,7 +154,7 @@ static void bring_sample(Feed *f, FeedKind kind, uint64_t sample, uint64_t width
         bring_floats(f, kind, sample, width, dtype, out);
         return;
     }
-    memcpy(out, f->sequence + f->spec.position_first, width * sizeof *f->sequence);
+    memcpy(out, from + f->spec.position_first, width * sizeof *from);
 }
 
 /* ---- a tensor ---- */
@@ -138,12 +172,12 @@ bool feed_load(void *user, const Task *t, const Buffer *b, void *out, Err *err)
     uint32_t *brought = &f->brought[micro_batch * FEED_KIND_N + kind];
     for (uint64_t i = 0; i < n; i++) {
         uint32_t at = (*brought)++;
-        uint32_t replica = f->spec.replica + at / f->spec.micro_batch;
-        if (replica >= f->spec.replicas)
+        uint32_t replica = at / f->spec.micro_batch;
+        if (f->spec.replica + replica >= f->spec.replicas)
             return err_set(err, "op %u asks for more samples of '%s' than a micro-batch has",
                            t->id, name);
         uint64_t place = micro_batch * f->spec.micro_batch + at % f->spec.micro_batch;
-        bring_sample(f, kind, f->picks[replica * (size_t)f->each + place], width, b->dtype,
+        bring_sample(f, kind, replica * (uint64_t)f->each + place, width, b->dtype,
                      (uint8_t *)out + i * width * dtype_bytes(b->dtype));
     }
     return data_check(f->d, err);
@@ -151,8 +185,8 @@ bool feed_load(void *user, const Task *t, const Buffer *b, void *out, Err *err)
 
 /* ---- beforehand ---- */
 
-/* Samples that the copies of a micro-batch bring as numbers. */
-static uint64_t samples_brought(const Feed *f)
+/* Samples that the copies of a micro-batch bring as this kind. */
+static uint64_t samples_brought(const Feed *f, FeedKind as)
 {
     uint64_t n = 0;
     FeedKind kind;
@@ -163,7 +197,7 @@ static uint64_t samples_brought(const Feed *f)
             continue;
         for (uint32_t a = 0; a < t->args_n; a++) {
             const Buffer *b = &task_args(f->p, t)[a];
-            if (kind_of(f, program_text(f->p, b->name), &kind) && kind == FEED_FEATURES)
+            if (kind_of(f, program_text(f->p, b->name), &kind) && kind == as)
                 n += b->elements / width_of(f, kind, b);
         }
     }
@@ -172,7 +206,8 @@ static uint64_t samples_brought(const Feed *f)
 
 void feed_prepare(Feed *f, uint64_t first_step, uint64_t steps)
 {
-    uint64_t replicas = f->data.tokens ? 0 : samples_brought(f) / f->spec.micro_batch;
+    uint64_t replicas =
+        f->data.tokens ? 0 : samples_brought(f, FEED_FEATURES) / f->spec.micro_batch;
     uint64_t batch = replicas * f->each,
              epoch = data_steps_per_epoch(f->d, f->spec.global_batch);
     steps = min_u64(steps, 2 * epoch); /* others come then as they are asked for */
@@ -183,4 +218,33 @@ void feed_prepare(Feed *f, uint64_t first_step, uint64_t steps)
                       f->spec.global_batch, samples + n);
     data_keep(f->d, samples, n);
     free(samples);
+}
+
+/* False for a rank that brings none. */
+static bool room_for_sequences(Feed *f)
+{
+    if (f->now.sequences)
+        return true;
+    uint64_t tokens = samples_brought(f, FEED_TOKENS), next = samples_brought(f, FEED_NEXT);
+    uint64_t n = max_u64(tokens, next) / f->spec.micro_batch * f->each;
+    if (n == 0)
+        return false;
+    uint64_t numbers = n * ((uint64_t)f->data.seq_len + 1);
+    f->now.sequences = mem_zero(numbers, sizeof *f->now.sequences);
+    f->ahead.sequences = mem_zero(numbers, sizeof *f->ahead.sequences);
+    f->sequences_n = n;
+    return true;
+}
+
+void feed_ahead(Feed *f, uint64_t step)
+{
+    Batch *b = &f->ahead;
+    if (!f->data.tokens || !room_for_sequences(f))
+        return;
+    pick(f, step, b->picks);
+    const uint64_t *picks = b->picks + f->spec.replica * (uint64_t)f->each;
+    for (uint64_t i = 0; i < f->sequences_n; i++)
+        data_sequence(f->d, picks[i], b->sequences + i * ((uint64_t)f->data.seq_len + 1));
+    b->step = step;
+    b->made = true;
 }

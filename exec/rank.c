@@ -191,6 +191,12 @@ static bool prepare(void *user, uint64_t step, Err *err)
     return true;
 }
 
+static void ahead(void *user, uint64_t step)
+{
+    RankRun *r = user;
+    feed_ahead(r->feed, step);
+}
+
 static bool snapshot(RankRun *r, Err *err)
 {
     const RankSetup *s = r->s;
@@ -246,6 +252,7 @@ static bool run_steps(RankRun *r, Err *err)
                .host_start_ns = s->host_start_ns,
                .record = s->trace ? &r->record : NULL,
                .prepare = prepare,
+               .ahead = ahead,
                .after = after,
                .user = r };
     r->out->first_step = r->done_steps;

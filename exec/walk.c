@@ -131,7 +131,11 @@ static bool run_step(const Walk *w, uint64_t step, int64_t *from_ns, Told *all, 
     if (!w->prepare(w->user, step, err))
         return false;
     type->begin(w->backend, step, *from_ns);
-    if (!launch_all(w, *from_ns, err) || !type->end(w->backend, &loss, err))
+    if (!launch_all(w, *from_ns, err))
+        return false;
+    if (step + 1 < w->first_step + w->steps)
+        w->ahead(w->user, step + 1);
+    if (!type->end(w->backend, &loss, err))
         return false;
     Told mine = told_of(w, loss, *from_ns);
     if (!fabric_share(w->job->fabric, &mine, all, sizeof mine, err))

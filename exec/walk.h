@@ -1,7 +1,7 @@
 /*
  * walk.h - the training steps of one rank: launch the program, wait for its end, again.
  *
- *     step:  prepare | launch task, launch task ... | end | share loss and times | after
+ *     step:  prepare | launch task, launch task ... | ahead | end | share loss and times | after
  *
  * The walker is the rank's host thread.  On the virtual and paced clocks it is also the model's:
  * each launch takes its time, and a LANE_HOST task holds it until what that waits for
@@ -32,7 +32,9 @@ typedef struct Walk {
     const int64_t *host_start_ns; /* by instance, host_turns; NULL: the host is this rank's */
     Record *record;               /* NULL: nothing is kept */
 
-    bool (*prepare)(void *user, uint64_t step, Err *err);      /* choose the samples */
+    bool (*prepare)(void *user, uint64_t step, Err *err); /* choose the samples */
+    void (*ahead)(void *user,
+                  uint64_t step); /* a step is launched: what can be made for the next */
     bool (*after)(void *user, const StepInfo *info, Err *err); /* report, snapshot */
     void *user;
 } Walk;

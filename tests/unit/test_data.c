@@ -314,9 +314,11 @@ static void sequences_can_be_learned(void)
     static uint32_t follows[50][50];
     uint32_t all = 0, most = 0;
     for (uint64_t x = 0; x < 2048; x++) {
-        int64_t s[32], next[32];
+        int64_t s[32], next[32], both[33];
         data_tokens(d, x, s);
         data_next_tokens(d, x, next);
+        data_sequence(d, x, both);
+        CHECK(memcmp(s, both, sizeof s) == 0 && memcmp(next, both + 1, sizeof next) == 0);
         CHECK(memcmp(s + 1, next, 31 * sizeof *s) == 0);
         for (int t = 0; t < 32; t++) {
             ASSERT(s[t] >= 0 && s[t] < 50 && next[t] >= 0 && next[t] < 50);
@@ -343,7 +345,7 @@ static void a_file_is_cut_into_windows(void)
 {
     const char *name = make_file(10000);
     Data *d = open_data(text(name, 5000)); /* longer than what is read at once */
-    static int64_t s[5000], next[5000];
+    static int64_t s[5000], next[5000], both[5000];
     CHECK_U64(1, data_samples_n(d)); /* the second lacks its last target */
     data_close(d);
     d = open_data(text(name, 4999));
@@ -351,7 +353,10 @@ static void a_file_is_cut_into_windows(void)
     for (uint64_t x = 0; x < 2; x++) {
         data_tokens(d, x, s);
         data_next_tokens(d, x, next);
+        data_sequence(d, x, both);
+        CHECK_INT(next[4998], both[4999]);
         for (uint64_t t = 0; t < 4999; t++) {
+            CHECK_INT(s[t], both[t]);
             CHECK_U64((x * 4999 + t) % 251, (uint64_t)s[t]);
             CHECK_U64((x * 4999 + t + 1) % 251, (uint64_t)next[t]);
         }
