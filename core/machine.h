@@ -123,8 +123,8 @@ typedef struct Gpu {
     /* Cost model, see sim/cost.h for how each enters. */
     int64_t launch_ns;       /* host time to launch one kernel */
     int64_t kernel_floor_ns; /* no kernel is shorter */
-    /* Kernels of a step take this times what they take alone: power, and clocks that fall with
-     * it; 1 where nothing is known. */
+    /* Matmuls, convolutions and attention of a step take this times what they take alone: power,
+     * and clocks that fall with it; 1 where nothing is known. */
     double sustained_scale;
     const char *sustained_from; /* stack whose measured steps show it; "" where none does */
     double matmul_efficiency[DTYPE_N]; /* fraction of peak that a full wave of tiles reaches */

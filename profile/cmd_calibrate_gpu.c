@@ -35,9 +35,7 @@ typedef struct Work {
 static double scale(const void *user, const Op *op)
 {
     const Work *w = user;
-    double age =
-        op->kind == OP_ATTENTION ? attention_age(w->fit.gpu, op, w->sw.attention_kernel) : 1;
-    return w->sw.compute_scale * w->fit.gpu->sustained_scale * age;
+    return op_scale(w->fit.gpu, op, &w->sw);
 }
 
 static double predict_ns(const void *user, const Gpu *gpu, const Op *op)

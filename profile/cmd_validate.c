@@ -128,6 +128,15 @@ static bool shows_sustained(const Job *job)
     return strcmp(job->s.machine.types[0].gpu->sustained_from, job->sw.name) == 0;
 }
 
+static void forget_sustained(Job *job)
+{
+    NodeType *first = &job->s.machine.types[0];
+    Gpu *gpu = PUSH(&job->arena, Gpu);
+    *gpu = *first->gpu;
+    gpu->sustained_scale = 1;
+    first->gpu = gpu;
+}
+
 static double try_scalar(Job *job, int i, double factor)
 {
     Software sw = job->sw;
@@ -240,7 +249,7 @@ static void run_left_out(void *task)
     if (job->refit.all_nics)
         sw.ring_nics = 0;
     if (!job->refit.shows_gpu && shows_sustained(job))
-        sw.compute_scale /= job->s.machine.types[0].gpu->sustained_scale;
+        forget_sustained(job);
     if (predict(job, &report, &sw, true))
         for (uint32_t i = 0; i < job->cells_n; i++)
             report_value(&report, job->cells[i].metric, &job->cells[i].left_out);

@@ -90,15 +90,27 @@ static int64_t whole_ns(double ns, double bound_ns)
     return max_i64(llround(fmin(ns, most)), (int64_t)fmin(bound, most));
 }
 
+double op_scale(const Gpu *gpu, const Op *op, const Software *sw)
+{
+    switch (op->kind) {
+    case OP_MATMUL:
+    case OP_CONV:
+        return sw->compute_scale * gpu->sustained_scale;
+    case OP_ATTENTION:
+        return sw->compute_scale * gpu->sustained_scale *
+               attention_age(gpu, op, sw->attention_kernel);
+    default:
+        return sw->compute_scale;
+    }
+}
+
 OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw)
 {
     ASSERT(!op_is_comm(op->kind) && op->kind < OP_KIND_N);
     if (op->kind == OP_HOST_WAIT || op->kind == OP_RELEASE)
         return (OpCost){ 0 };
     double bound = fmax(op_flops_bound_ns(gpu, op), op_memory_bound_ns(gpu, op));
-    double ns = alone_ns(gpu, op) * (sw ? sw->compute_scale * gpu->sustained_scale : 1);
-    if (op->kind == OP_ATTENTION && sw)
-        ns *= attention_age(gpu, op, sw->attention_kernel);
+    double ns = alone_ns(gpu, op) * (sw ? op_scale(gpu, op, sw) : 1);
     ns = fmax(ns, fmax(bound, (double)gpu->kernel_floor_ns));
     double slowed = gpu->comm_sms > 0 && gpu->sms > 0 ? ns * slowdown(gpu, op) : ns;
     OpCost cost = { whole_ns(ns, bound), whole_ns(slowed, bound) };

@@ -23,9 +23,10 @@ are rounded to three digits and written with the groups they were fitted on.
 
 GPUs that fall to lower clocks under load are slower in every stack: kernels timed one by one do
 not show that, and what a stack adds cannot be told from it by one stack alone.  SUSTAINED
-names GPUs, and the one of the stacks measured there whose kernels come out fastest: its
-compute_scale is the GPUs' (sustained_scale in scenarios/gpus), its own is 1, and the
-others' are what they are slower than that.  On B200s only one stack was measured; it launches the
+names GPUs, and the one of the stacks measured there whose kernels come out fastest: the GPUs'
+sustained_scale (scenarios/gpus; of matmuls, convolutions and attention, for the memory's clock
+does not fall) is fitted in place of its compute_scale, which is 1, and the others' are what they
+are slower than that.  On B200s only one stack was measured; it launches the
 kernels of nemo-2025 (Megatron Core on Transformer Engine), which are the fastest on H100s, so that
 what they are slower than alone is the GPU's there too.
 
@@ -92,8 +93,9 @@ def rows_by_software(folder):
 class Trial:
     """One stack in a copy of the tree."""
 
-    def __init__(self, tree, name, rows):
-        self.tree, self.rows, self.ring_nics = tree, rows, 0
+    def __init__(self, tree, name, rows, gpus=()):
+        """gpus: the scalar of kernels is their sustained_scale"""
+        self.tree, self.rows, self.ring_nics, self.name, self.gpus = tree, rows, 0, name, gpus
         self.path = os.path.join(tree, "scenarios", "software", name + ".json")
         self.list = os.path.join(tree, name + ".jsonl")
         with open(self.list, "w", encoding="utf-8") as f:
@@ -104,6 +106,10 @@ class Trial:
 
     def errors(self, scalars):
         """ln(predicted / measured) by group."""
+        for gpu in self.gpus:
+            write_sustained(os.path.join(self.tree, "scenarios"), gpu, self.name, scalars[1], "a trial")
+        if self.gpus:
+            scalars = (scalars[0], 1.0, scalars[2])
         self.doc["fitted"] = dict(zip(SCALARS, scalars), fitted_on="a trial")
         if self.ring_nics:
             self.doc["fitted"]["ring_nics"] = self.ring_nics
@@ -252,12 +258,12 @@ def forget_gpus(name, tree):
 def settle_gpus(name, scenarios, tree, rows, check):
     """What slows the fastest stack on some GPUs is theirs."""
     forget_gpus(name, tree)
-    scale = Trial(tree, name, rows[name]).fit(1.0)[1]
+    scale = Trial(tree, name, rows[name], SUSTAINED[name]).fit(1.0)[1]
     if scale < 1:
         sys.exit(f"{name} is faster than kernels timed alone: {scale:g}")
     print(f"{name} on {', '.join(SUSTAINED[name])}: sustained_scale {scale:g}", flush=True)
     for k, gpu in enumerate(SUSTAINED[name]):
-        source = f"compute_scale of {name}, {len(rows[name])} published steps on " \
+        source = f"what slows {name}, {len(rows[name])} published steps on " \
                  f"{SUSTAINED[name][0]}, {WHY_GPUS[name]}; tests/parity/fit_software.py"
         if k > 0:
             source = f"as {SUSTAINED[name][0]}: " + source

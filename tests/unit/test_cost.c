@@ -144,6 +144,19 @@ static void compute_scale_multiplies_but_not_below_the_bound(void)
     arena_free(&arena);
 }
 
+static void memory_keeps_its_clock_under_load(void)
+{
+    Arena arena = { 0 };
+    const Gpu *g = load(&arena, "h100-80gb");
+    Software sw = { .compute_scale = 1, .attention_kernel = ATTENTION_FLASH2 };
+    CHECK_NEAR(g->sustained_scale, op_scale(g, &(Op){ .kind = OP_MATMUL }, &sw), 0);
+    CHECK_NEAR(g->sustained_scale, op_scale(g, &(Op){ .kind = OP_CONV }, &sw), 0);
+    for (OpKind k = OP_NORM; k <= OP_H2D; k++)
+        if (k != OP_CONV)
+            CHECK_NEAR(1, op_scale(g, &(Op){ .kind = k }, &sw), 0);
+    arena_free(&arena);
+}
+
 /* ---- bounds ---- */
 
 static void check_bounds(const Gpu *g, const Op *op)
@@ -641,6 +654,7 @@ int main(void)
     RUN(what_is_no_kernel_costs_nothing);
     RUN(a_kernel_that_does_nothing_takes_the_floor);
     RUN(compute_scale_multiplies_but_not_below_the_bound);
+    RUN(memory_keeps_its_clock_under_load);
     RUN(nothing_is_faster_than_the_bounds);
     RUN(the_largest_and_smallest_shapes_have_a_time);
     RUN(rows_below_the_bound_are_lifted_to_it);
