@@ -164,45 +164,8 @@ static __global__ void along_kernel(Attention a)
         a.along[w.row * a.heads + w.head] = sum;
 }
 
-/* The same by eights: `lanes` threads, a power of two up to a warp, have a head of a row. */
-static __global__ void along_wide_kernel(Attention a, unsigned lanes)
-{
-    u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / lanes;
-    u64 all = (u64)a.batch * a.queries * a.heads, at = i < all ? i : all - 1;
-    u64 row = at / a.heads, column = (at % a.heads) * a.width + threadIdx.x % lanes * EIGHT;
-    Raw8 dy = ahead8({ a.dy.at, a.type }, row * a.dy.stride + column);
-    Raw8 y = ahead8({ a.y.at, a.type }, row * a.y.stride + column);
-    float of_dy[EIGHT], of_y[EIGHT], sum = 0;
-    widen8(a.type, dy, of_dy);
-    widen8(a.type, y, of_y);
-#pragma unroll
-    for (int k = 0; k < EIGHT; k++)
-        sum += of_dy[k] * of_y[k];
-    for (unsigned lane = lanes / 2; lane; lane /= 2)
-        sum += __shfl_xor_sync(ALL_LANES, sum, lane);
-    if (i < all && threadIdx.x % lanes == 0)
-        a.along[i] = sum;
-}
-
-static bool by_eights(const Attention *a)
-{
-    unsigned lanes = a->width / EIGHT;
-    const Side sides[] = { a->dy, a->y };
-    bool fits = a->width % EIGHT == 0 && lanes <= WARP && (lanes & (lanes - 1)) == 0;
-    for (int i = 0; i < 2; i++)
-        fits = fits && ((uintptr_t)sides[i].at & 15) == 0 && sides[i].stride % EIGHT == 0;
-    return fits;
-}
-
 void cuda_attention_along(const Attention *a, void *stream)
 {
-    const unsigned threads = 256, lanes = a->width / EIGHT;
-    u64 all = (u64)a->batch * a->queries * a->heads * lanes;
-    if (all > 0 && by_eights(a)) {
-        LAUNCH(along_wide_kernel, (unsigned)blocks_for(all, threads), threads, 0, stream, *a,
-               lanes);
-        return;
-    }
     LAUNCH(along_kernel, blocks_of(a, a->queries, a->heads), WARPS * WARP, 0, stream, *a);
 }
 
