@@ -17,7 +17,7 @@
 /* Under CUDA_ON_CPU tests/on_cpu/device.h has these. */
 #define LAUNCH(kernel, grid, block, shared, stream, ...) \
     kernel<<<(grid), (block), (shared), (cudaStream_t)(stream)>>>(__VA_ARGS__)
-#define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 #define ALLOW_SHARED(kernel, bytes) \
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes))
 /* Has the device so much of it?  A no leaves no error behind; of a yes several blocks, where

@@ -20,6 +20,7 @@ typedef enum FiberState { FIBER_READY, FIBER_AT_WARP, FIBER_AT_BLOCK, FIBER_DONE
 typedef struct AsyncCopy {
     void *to;
     const void *from;
+    size_t bytes;
     bool any;
 } AsyncCopy;
 
@@ -42,7 +43,7 @@ static jmp_buf scheduler;
 static const std::function<void()> *body;
 static const char *kernel_name;
 static unsigned given[FIBERS_MAX / WARP_LANES][2][WARP_LANES][ON_CPU_WORDS];
-alignas(16) static unsigned char shared_memory[SHARED_MAX];
+alignas(128) static unsigned char shared_memory[SHARED_MAX];
 
 static void wrong(const char *what)
 {
@@ -195,11 +196,21 @@ const unsigned (*on_cpu_warp(const unsigned mine[8]))[8]
 
 /* ---- asynchronous copies ---- */
 
-void copy16_async(void *to, const void *from, bool any)
+static void copy_async(SharedAt to, const void *from, size_t bytes, bool any)
 {
-    if (((uintptr_t)to | (uintptr_t)from) & 15)
-        wrong("cp.async of 16 bytes is not aligned");
-    running->copies.back().push_back(AsyncCopy{ to, from, any });
+    if ((to | (uintptr_t)from) & (bytes - 1))
+        wrong("cp.async is not aligned");
+    running->copies.back().push_back(AsyncCopy{ (void *)to, from, bytes, any });
+}
+
+void copy16_async(SharedAt to, const void *from, bool any)
+{
+    copy_async(to, from, 16, any);
+}
+
+void copy4_async(SharedAt to, const void *from, bool any)
+{
+    copy_async(to, from, 4, any);
 }
 
 void copies_commit(void)
@@ -214,19 +225,19 @@ void on_cpu_copies_wait(int left)
     for (size_t i = 0; i + (size_t)left < committed; i++) {
         for (const AsyncCopy &c : all[i])
             if (c.any)
-                memcpy(c.to, c.from, 16);
+                memcpy(c.to, c.from, c.bytes);
             else
-                memset(c.to, 0, 16);
+                memset(c.to, 0, c.bytes);
         all[i].clear();
     }
 }
 
 /* ---- matrices ---- */
 
-static void matrices(unsigned *r, const void *row, bool turned)
+static void matrices(unsigned *r, SharedAt row, bool turned)
 {
     unsigned words[ON_CPU_WORDS] = { 0 };
-    if ((uintptr_t)row & 15)
+    if (row & 15)
         wrong("a row for ldmatrix is not aligned");
     memcpy(words, &row, sizeof row);
     const unsigned(*all)[ON_CPU_WORDS] = on_cpu_warp(words);
@@ -245,12 +256,12 @@ static void matrices(unsigned *r, const void *row, bool turned)
     on_cpu_warp(words); /* nobody writes the rows before all have read them */
 }
 
-void load_matrices(unsigned *r, const void *row)
+void load_matrices(unsigned *r, SharedAt row)
 {
     matrices(r, row, false);
 }
 
-void load_matrices_turned(unsigned *r, const void *row)
+void load_matrices_turned(unsigned *r, SharedAt row)
 {
     matrices(r, row, true);
 }

@@ -40,6 +40,9 @@ struct dim3 {
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };
+struct alignas(8) float2 {
+    float x, y;
+};
 struct alignas(16) float4 {
     float x, y, z, w;
 };
@@ -171,6 +174,10 @@ static inline unsigned __ballot_sync(unsigned, bool mine)
         bits |= all[lane][0] << lane;
     return bits;
 }
+static inline bool __any_sync(unsigned lanes, bool mine)
+{
+    return __ballot_sync(lanes, mine) != 0;
+}
 static inline int __popc(unsigned bits)
 {
     return __builtin_popcount(bits);
@@ -198,17 +205,23 @@ static inline int atomicAdd(int *at, int x)
     return old;
 }
 
-/* ---- tensor cores and asynchronous copies (exec/cuda_attention_mma.cu) ---- */
+/* ---- tensor cores and asynchronous copies (exec/cuda_mma.cuh) ---- */
 
-void copy16_async(void *to, const void *from, bool any);
+typedef uintptr_t SharedAt;
+static inline SharedAt shared_at(const void *p)
+{
+    return (SharedAt)p;
+}
+void copy16_async(SharedAt to, const void *from, bool any);
+void copy4_async(SharedAt to, const void *from, bool any);
 void copies_commit(void);
 void on_cpu_copies_wait(int left);
 template <int left> static inline void copies_wait(void)
 {
     on_cpu_copies_wait(left);
 }
-void load_matrices(unsigned *r, const void *row);
-void load_matrices_turned(unsigned *r, const void *row);
+void load_matrices(unsigned *r, SharedAt row);
+void load_matrices_turned(unsigned *r, SharedAt row);
 void on_cpu_multiply(float *c, const unsigned *a, const unsigned *b, bool bf16);
 template <bool BF16> static inline void multiply(float *c, const unsigned *a, const unsigned *b)
 {

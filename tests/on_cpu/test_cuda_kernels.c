@@ -66,7 +66,18 @@ static void attention_on_tensor_cores(void)
         { DTYPE_BF16, 2, 2, 2, 33, 33, 128, 0, false, 0 },  /* less than one */
         { DTYPE_BF16, 1, 1, 1, 150, 150, 64, 40, true, 0 }, /* windows over tiles */
         { DTYPE_F16, 1, 1, 1, 100, 100, 128, 20, false, 0 },
-        { DTYPE_BF16, 2, 2, 1, 48, 96, 64, 0, true, 48 }, /* keys of two ranks of cp */
+        { DTYPE_BF16, 2, 2, 1, 48, 96, 64, 0, true, 48 },    /* keys of two ranks of cp */
+        { DTYPE_BF16, 2, 1, 1, 96, 288, 128, 0, true, 96 },  /* of three; tiles in two chunks */
+        { DTYPE_BF16, 2, 1, 1, 128, 256, 64, 0, true, 128 }, /* a tile lies in one chunk */
+        { DTYPE_F16, 2, 2, 1, 64, 192, 128, 0, false, 0 },
+        { DTYPE_BF16, 1, 3, 1, 290, 290, 64, 0, true, 0 },  /* three blocks, three heads */
+        { DTYPE_F16, 1, 2, 1, 260, 260, 128, 0, true, 0 },  /* a warp none of whose rows sees */
+        { DTYPE_BF16, 1, 2, 2, 257, 257, 64, 0, false, 0 }, /* one row more than two blocks */
+        { DTYPE_F16, 1, 1, 1, 270, 270, 64, 1, true, 0 },   /* only themselves */
+        { DTYPE_BF16, 1, 2, 1, 300, 300, 128, 70, true, 0 }, /* tiles before a window begins */
+        { DTYPE_BF16, 1, 1, 1, 200, 200, 64, 50, false, 0 },
+        { DTYPE_BF16, 2, 2, 1, 70, 140, 64, 30, true, 70 }, /* a window over chunks */
+        { DTYPE_F16, 1, 2, 1, 1, 1, 128, 0, true, 0 },
     };
     for (size_t i = 0; i < ARRAY_N(all); i++)
         check_attention(&all[i]);
