@@ -26,7 +26,8 @@ static Op attention_op(const Heads *h)
                                   h->width, h->causal, h->window, 0 } };
 }
 
-static void check_attention(const Heads *h)
+/* loud: what queries, and so all scores, are multiplied by. */
+static void check_attention(const Heads *h, double loud)
 {
     World w;
     world_open(&w);
@@ -35,6 +36,9 @@ static void check_attention(const Heads *h)
     bool split = h->keys != h->queries;
     w.env.facts.position_first = h->position;
     uint32_t qkv = world_random(&w, "qkv", h->dtype, rows, columns);
+    for (uint64_t i = 0; i < rows * columns; i++)
+        if (i % columns < q)
+            world_set(&w, qkv, i, loud * world_noise(qkv, i));
     uint32_t kv = world_random(&w, "kv", h->dtype, h->batch * h->keys, columns - q);
     uint32_t y = world_tensor(&w, "y", h->dtype, rows, q);
     uint32_t lse = world_tensor(&w, "lse", DTYPE_F32, rows, h->heads);
@@ -80,7 +84,16 @@ static void attention_on_tensor_cores(void)
         { DTYPE_F16, 1, 2, 1, 1, 1, 128, 0, true, 0 },
     };
     for (size_t i = 0; i < ARRAY_N(all); i++)
-        check_attention(&all[i]);
+        check_attention(&all[i], 1);
+}
+
+/* A new maximum counts at once only where it is far above the old one. */
+static void attention_whose_maxima_rise(void)
+{
+    static const Heads all[] = { { DTYPE_F16, 1, 1, 1, 280, 280, 64, 0, true, 0 },
+                                 { DTYPE_BF16, 1, 1, 1, 280, 280, 128, 0, false, 0 } };
+    for (size_t i = 0; i < ARRAY_N(all); i++)
+        check_attention(&all[i], 20);
 }
 
 static void attention_of_other_widths(void)
@@ -89,7 +102,7 @@ static void attention_of_other_widths(void)
                                  { DTYPE_F32, 1, 2, 2, 40, 40, 64, 9, true, 0 },
                                  { DTYPE_F32, 1, 1, 1, 20, 20, 160, 0, false, 0 } };
     for (size_t i = 0; i < ARRAY_N(all); i++)
-        check_attention(&all[i]);
+        check_attention(&all[i], 1);
 }
 
 /* ---- norms ---- */
@@ -481,6 +494,7 @@ static void blocks_find_their_slices(void)
 int main(void)
 {
     RUN(attention_on_tensor_cores);
+    RUN(attention_whose_maxima_rise);
     RUN(attention_of_other_widths);
     RUN(norms_of_many_rows_and_of_wide_ones);
     RUN(wide_rows_of_all_types);
