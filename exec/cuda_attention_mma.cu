@@ -81,25 +81,36 @@ static __device__ __forceinline__ bool some_see(const Reach &r, uint32_t at, uin
 {
     return at < r.any.end && at + n > r.any.begin;
 }
-static __device__ __forceinline__ bool all_see(const Reach &r, uint32_t at, uint32_t n)
-{
-    return at >= r.all.begin && at + n <= r.all.end;
-}
 
-/* No score where a row does not see a column; the first one of this thread is `column`. */
-template <int M, int N, typename Seen>
-static __device__ __forceinline__ void mask(float (*s)[N][4], uint32_t column, Seen seen)
+/* Row and column, both from this thread's first ones, and where the number is. */
+template <int M, int N, typename Do> static __device__ __forceinline__ void over_scores(Do f)
 {
 #pragma unroll
-    for (int r = 0; r < 2 * M; r++) {
-        Range in = seen(r * 8);
-        int begin = (int)(in.begin - column), end = (int)(in.end - column);
+    for (int m = 0; m < M; m++)
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
-            for (int i = 0; i < 2; i++)
-                if (n * 8 + i < begin || n * 8 + i >= end)
-                    s[r / 2][n][r % 2 * 2 + i] = -INFINITY;
+            for (int i = 0; i < 4; i++)
+                f(m * 16 + i / 2 * 8, n * 8 + i % 2, m, n, i);
+}
+
+/* No score where a row does not see a column; the tile begins at `at`. */
+template <int M, int N, typename Seen>
+static __device__ __forceinline__ void mask(float (*s)[N][4], const Reach &reach, uint32_t at,
+                                            uint32_t row, Seen seen)
+{
+    uint32_t column = at + threadIdx.x % 4 * 2;
+    if (at < reach.all.begin) {
+        row = anew(row);
+        over_scores<M, N>([&](int r, int c, int m, int n, int i) {
+            s[m][n][i] = (int)(seen(row + r).begin - column) > c ? -INFINITY : s[m][n][i];
+        });
+    }
+    if (at + N * 8 > reach.all.end) {
+        row = anew(row);
+        over_scores<M, N>([&](int r, int c, int m, int n, int i) {
+            s[m][n][i] = (int)(seen(row + r).end - column) <= c ? -INFINITY : s[m][n][i];
+        });
     }
 }
 
@@ -183,8 +194,8 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(Attention a)
     SharedAt q = shared_at(memory), kv = q + tile_bytes<WIDTH>(ROWS);
     uint32_t head = blockIdx.y, sample = blockIdx.z, kv_head = head / (a.heads / a.kv_heads);
     uint32_t first = (gridDim.x - 1 - blockIdx.x) * ROWS; /* the longest rows begin first */
-    uint32_t warp_first = first + threadIdx.x / WARP * (16 * M);
-    uint32_t mine = warp_first + threadIdx.x % WARP / 4, t2 = threadIdx.x % 4 * 2;
+    uint32_t warp_first = first + warp_of_block() * (16 * M);
+    uint32_t mine = warp_first + threadIdx.x % WARP / 4;
     Reach block = reach_of(keys_seen(a, first), keys_seen(a, first + ROWS - 1));
     Reach warp = reach_of(keys_seen(a, warp_first), keys_seen(a, warp_first + 16 * M - 1));
     Rows keys = rows_of(a, a.k, sample, kv_head, WIDTH, true);
@@ -201,7 +212,7 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(Attention a)
     copies_commit();
     copies_wait<0>();
     __syncthreads();
-    left_begin(&left, q + tile_bytes<WIDTH>(threadIdx.x / WARP * (16 * M)));
+    left_begin(&left, q + tile_bytes<WIDTH>(warp_of_block() * (16 * M)));
     SharedAt k = kv + place_across<WIDTH>(), v = kv + 2 * TILE + place_down<WIDTH>();
     for (int stage = 0; key < block.any.end; key += KEYS, stage ^= TILE) {
         copies_wait<0>();
@@ -215,8 +226,7 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(Attention a)
             continue;
         float s[M][N][4] = {};
         by_rows<WIDTH, M, N, WIDTH == 64, BF16>(s, left, k + stage);
-        if (!all_see(warp, key, KEYS))
-            mask<M, N>(s, key + t2, [&](int row) { return keys_seen(a, mine + row); });
+        mask<M, N>(s, warp, key, mine, [&](uint32_t i) { return keys_seen(a, i); });
         soften<WIDTH, M, N>(scale, s, y, top, sum);
         by_columns<WIDTH, M, N, BF16>(y, s, v + stage);
     }
@@ -260,8 +270,8 @@ static __global__ void __launch_bounds__(THREADS, 2) queries_kernel(Attention a)
     SharedAt q = shared_at(memory), dy = q + tile_bytes<WIDTH>(ROWS), k = dy + (dy - q);
     uint32_t head = blockIdx.y, sample = blockIdx.z, kv_head = head / (a.heads / a.kv_heads);
     uint32_t first = (gridDim.x - 1 - blockIdx.x) * ROWS;
-    uint32_t warp_first = first + threadIdx.x / WARP * (16 * M);
-    uint32_t mine = warp_first + threadIdx.x % WARP / 4, t2 = threadIdx.x % 4 * 2;
+    uint32_t warp_first = first + warp_of_block() * (16 * M);
+    uint32_t mine = warp_first + threadIdx.x % WARP / 4;
     Reach block = reach_of(keys_seen(a, first), keys_seen(a, first + ROWS - 1));
     Reach warp = reach_of(keys_seen(a, warp_first), keys_seen(a, warp_first + 16 * M - 1));
     Rows keys = rows_of(a, a.k, sample, kv_head, WIDTH, true);
@@ -283,8 +293,8 @@ static __global__ void __launch_bounds__(THREADS, 2) queries_kernel(Attention a)
     }
     copies_wait<0>();
     __syncthreads();
-    left_begin(&left_q, q + tile_bytes<WIDTH>(threadIdx.x / WARP * (16 * M)));
-    left_begin(&left_dy, dy + tile_bytes<WIDTH>(threadIdx.x / WARP * (16 * M)));
+    left_begin(&left_q, q + tile_bytes<WIDTH>(warp_of_block() * (16 * M)));
+    left_begin(&left_dy, dy + tile_bytes<WIDTH>(warp_of_block() * (16 * M)));
     for (int stage = 0; key < block.any.end; key += KEYS, stage ^= TILE) {
         copies_wait<0>();
         __syncthreads();
@@ -305,8 +315,7 @@ static __global__ void __launch_bounds__(THREADS, 2) queries_kernel(Attention a)
                 ds[j / 4 / N][j / 4 % N][j % 4] = along[j / 4 / N * 2 + j % 4 / 2];
             by_rows<WIDTH, M, N, KEPT, BF16>(ds, left_dy,
                                              at + 2 * TILE + place_across<WIDTH>());
-            if (!all_see(warp, key + i, SOME))
-                mask<M, N>(s, key + i + t2, [&](int row) { return keys_seen(a, mine + row); });
+            mask<M, N>(s, warp, key + i, mine, [&](uint32_t i) { return keys_seen(a, i); });
             weigh<M, N>(scale, s, ds, [&](int m, int, int c) { return lse[m * 2 + c / 2]; });
             by_columns<WIDTH, M, N, BF16>(dq, ds, at + place_down<WIDTH>());
         }
@@ -321,13 +330,11 @@ template <int QUERIES>
 static __device__ __forceinline__ void load_sums(const Attention &a, SharedAt sums, u64 row,
                                                  uint32_t query, uint32_t head)
 {
-    uint32_t i = threadIdx.x % QUERIES;
+    uint32_t thread = anew(threadIdx.x), i = thread % QUERIES;
     bool any = query + i < a.queries;
-    u64 at = (row + (any ? query + i : 0)) * a.heads + head;
-    if (threadIdx.x < QUERIES)
-        copy4_async(sums + i * sizeof(float), a.lse + at, any);
-    else if (threadIdx.x < 2 * QUERIES)
-        copy4_async(sums + (QUERIES + i) * sizeof(float), a.along + at, any);
+    const float *from = (thread < QUERIES ? a.lse : a.along) + (row + query + i) * a.heads + head;
+    if (thread < 2 * QUERIES)
+        copy4_async(sums + thread * (int)sizeof(float), from, any);
 }
 
 template <int WIDTH, bool BF16>
@@ -341,7 +348,7 @@ static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a)
     SharedAt k = shared_at(memory), v = k + tile_bytes<WIDTH>(ROWS), q = v + (v - k);
     const float *sums = (const float *)(memory + 2 * tile_bytes<WIDTH>(ROWS) + 4 * TILE);
     uint32_t kv_head = blockIdx.y, sample = blockIdx.z, group = a.heads / a.kv_heads;
-    uint32_t first = blockIdx.x * ROWS, warp_first = first + threadIdx.x / WARP * (16 * M);
+    uint32_t first = blockIdx.x * ROWS, warp_first = first + warp_of_block() * (16 * M);
     uint32_t mine = warp_first + threadIdx.x % WARP / 4, t2 = threadIdx.x % 4 * 2;
     u64 row = (u64)sample * a.queries;
     Reach block = reach_of(queries_seeing(a, first), queries_seeing(a, first + ROWS - 1));
@@ -364,8 +371,8 @@ static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a)
     copies_commit();
     copies_wait<0>();
     __syncthreads();
-    left_begin(&left_k, k + tile_bytes<WIDTH>(threadIdx.x / WARP * (16 * M)));
-    left_begin(&left_v, v + tile_bytes<WIDTH>(threadIdx.x / WARP * (16 * M)));
+    left_begin(&left_k, k + tile_bytes<WIDTH>(warp_of_block() * (16 * M)));
+    left_begin(&left_v, v + tile_bytes<WIDTH>(warp_of_block() * (16 * M)));
     bool more = begin < block.any.end;
     for (int stage = 0; more; stage ^= 1) {
         copies_wait<0>();
@@ -398,9 +405,7 @@ static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a)
             }
             by_rows<WIDTH, M, N, KEPT, BF16>(s, left_k, at + place_across<WIDTH>());
             by_rows<WIDTH, M, N, KEPT, BF16>(ds, left_v, at + 2 * TILE + place_across<WIDTH>());
-            if (!all_see(warp, here + i, SOME))
-                mask<M, N>(s, here + i + t2,
-                           [&](int r) { return queries_seeing(a, mine + r); });
+            mask<M, N>(s, warp, here + i, mine, [&](uint32_t i) { return queries_seeing(a, i); });
             weigh<M, N>(scale, s, ds, [&](int, int n, int c) { return top[n][c % 2]; });
             by_columns<WIDTH, M, N, BF16>(dv, s, at + 2 * TILE + place_down<WIDTH>());
             by_columns<WIDTH, M, N, BF16>(dk, ds, at + place_down<WIDTH>());

@@ -80,6 +80,13 @@ static __device__ __forceinline__ void load_matrices_turned(unsigned *r, SharedA
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), \
           "f"(c[1]), "f"(c[2]), "f"(c[3]))
 
+/* x, and what follows from it is computed anew, and not kept in registers from before. */
+static __device__ __forceinline__ uint32_t anew(uint32_t x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
 /* c += a b.  The sum has registers of its own: what c begins with may serve many products. */
 template <bool BF16>
 static __device__ __forceinline__ void multiply(float *c, const unsigned *a, const unsigned *b)
@@ -98,6 +105,12 @@ static __device__ __forceinline__ void multiply(float *c, const unsigned *a, con
 template <bool BF16> static __device__ __forceinline__ unsigned pack(float low, float high)
 {
     return BF16 ? pack_bf16(low, high) : pack_f16(low, high);
+}
+
+/* The compiler sees that all lanes have the same. */
+static __device__ __forceinline__ uint32_t warp_of_block(void)
+{
+    return __shfl_sync(ALL_LANES, threadIdx.x / WARP, 0);
 }
 
 /* ---- rows of a head, and tiles of them ---- */
@@ -126,18 +139,20 @@ static __device__ __forceinline__ void load_tile(SharedAt tile, const Rows &rows
                                                  uint32_t first)
 {
     const int chunks = WIDTH / EIGHT, step = THREADS / chunks, steps = N / step;
-    uint32_t down = threadIdx.x / chunks, across = threadIdx.x % chunks, row = first + down;
+    uint32_t thread = anew(threadIdx.x);
+    uint32_t down = thread / chunks, across = thread % chunks, row = first + down;
     SharedAt to = tile + (down * chunks + (across ^ down % EIGHT)) * 16;
     bool together = true;
-    if (rows.chunk < rows.n)
+    const Half *from = rows.at;
+    if (rows.chunk < rows.n) {
         together = first % rows.chunk + N <= rows.chunk;
+        from += first / rows.chunk * rows.jump;
+    }
     if (together) {
-        const Half *from = row_at(rows, first) + (u64)down * rows.stride + across * EIGHT;
+        from += (u64)row * rows.stride + across * EIGHT;
 #pragma unroll
-        for (int j = 0; j < steps; j++)
-            copy16_async(to + j * tile_bytes<WIDTH>(step),
-                         from + (u64)((uint32_t)(j * step) * rows.stride),
-                         row + j * step < rows.n);
+        for (int j = 0; j < steps; j++, from += (u64)step * rows.stride)
+            copy16_async(to + j * tile_bytes<WIDTH>(step), from, row + j * step < rows.n);
         return;
     }
 #pragma unroll 1

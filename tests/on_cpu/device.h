@@ -222,6 +222,10 @@ template <int left> static inline void copies_wait(void)
 }
 void load_matrices(unsigned *r, SharedAt row);
 void load_matrices_turned(unsigned *r, SharedAt row);
+static inline uint32_t anew(uint32_t x)
+{
+    return x;
+}
 void on_cpu_multiply(float *c, const unsigned *a, const unsigned *b, bool bf16);
 template <bool BF16> static inline void multiply(float *c, const unsigned *a, const unsigned *b)
 {
