@@ -18,8 +18,12 @@
 
 /* ---- shapes: fragments of rows in a warp, rows of a tile, and of what is done at once ---- */
 
-enum { FORWARD_M = 2, FORWARD_TILE = 64, QUERIES_M = 2 };
+enum { FORWARD_M = 2, QUERIES_M = 2 };
 
+template <int WIDTH> static __device__ __host__ constexpr int forward_tile(void)
+{
+    return WIDTH > 64 ? 32 : 64;
+}
 template <int WIDTH> static __device__ __host__ constexpr int keys_m(void)
 {
     return WIDTH > 64 ? 1 : 2;
@@ -99,19 +103,16 @@ template <int M, int N, typename Seen>
 static __device__ __forceinline__ void mask(float (*s)[N][4], const Reach &reach, uint32_t at,
                                             uint32_t row, Seen seen)
 {
-    uint32_t column = at + threadIdx.x % 4 * 2;
-    if (at < reach.all.begin) {
-        row = anew(row);
+    uint32_t lane = anew(threadIdx.x) % WARP, column = at + lane % 4 * 2;
+    row += lane / 4;
+    if (at < reach.all.begin)
         over_scores<M, N>([&](int r, int c, int m, int n, int i) {
             s[m][n][i] = (int)(seen(row + r).begin - column) > c ? -INFINITY : s[m][n][i];
         });
-    }
-    if (at + N * 8 > reach.all.end) {
-        row = anew(row);
+    if (at + N * 8 > reach.all.end)
         over_scores<M, N>([&](int r, int c, int m, int n, int i) {
             s[m][n][i] = (int)(seen(row + r).end - column) <= c ? -INFINITY : s[m][n][i];
         });
-    }
 }
 
 static __device__ __forceinline__ Rows rows_of(const Attention &a, const Side &s, u64 sample,
@@ -186,13 +187,13 @@ static __device__ __forceinline__ void finish_sums(const Attention &a, const flo
 }
 
 template <int WIDTH, bool BF16>
-static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(Attention a)
+static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(Attention a, uint32_t group)
 {
-    const int M = FORWARD_M, ROWS = block_rows(M), KEYS = FORWARD_TILE, N = KEYS / 8;
+    const int M = FORWARD_M, ROWS = block_rows(M), KEYS = forward_tile<WIDTH>(), N = KEYS / 8;
     const int TILE = tile_bytes<WIDTH>(KEYS);
     DYNAMIC_SHARED(memory);
     SharedAt q = shared_at(memory), kv = q + tile_bytes<WIDTH>(ROWS);
-    uint32_t head = blockIdx.y, sample = blockIdx.z, kv_head = head / (a.heads / a.kv_heads);
+    uint32_t head = blockIdx.y, sample = blockIdx.z, kv_head = head / group;
     uint32_t first = (gridDim.x - 1 - blockIdx.x) * ROWS; /* the longest rows begin first */
     uint32_t warp_first = first + warp_of_block() * (16 * M);
     uint32_t mine = warp_first + threadIdx.x % WARP / 4;
@@ -226,7 +227,7 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(Attention a)
             continue;
         float s[M][N][4] = {};
         by_rows<WIDTH, M, N, WIDTH == 64, BF16>(s, left, k + stage);
-        mask<M, N>(s, warp, key, mine, [&](uint32_t i) { return keys_seen(a, i); });
+        mask<M, N>(s, warp, key, warp_first, [&](uint32_t i) { return keys_seen(a, i); });
         soften<WIDTH, M, N>(scale, s, y, top, sum);
         by_columns<WIDTH, M, N, BF16>(y, s, v + stage);
     }
@@ -261,14 +262,14 @@ template <int M> static __device__ __forceinline__ void all_equal(float *by, flo
 }
 
 template <int WIDTH, bool BF16>
-static __global__ void __launch_bounds__(THREADS, 2) queries_kernel(Attention a)
+static __global__ void __launch_bounds__(THREADS, 2) queries_kernel(Attention a, uint32_t group)
 {
     const int M = QUERIES_M, ROWS = block_rows(M), KEYS = back_tile<WIDTH>();
     const int SOME = 32, N = SOME / 8, TILE = tile_bytes<WIDTH>(KEYS);
     const bool KEPT = WIDTH == 64;
     DYNAMIC_SHARED(memory);
     SharedAt q = shared_at(memory), dy = q + tile_bytes<WIDTH>(ROWS), k = dy + (dy - q);
-    uint32_t head = blockIdx.y, sample = blockIdx.z, kv_head = head / (a.heads / a.kv_heads);
+    uint32_t head = blockIdx.y, sample = blockIdx.z, kv_head = head / group;
     uint32_t first = (gridDim.x - 1 - blockIdx.x) * ROWS;
     uint32_t warp_first = first + warp_of_block() * (16 * M);
     uint32_t mine = warp_first + threadIdx.x % WARP / 4;
@@ -312,10 +313,15 @@ static __global__ void __launch_bounds__(THREADS, 2) queries_kernel(Attention a)
             by_rows<WIDTH, M, N, KEPT, BF16>(s, left_q, at + place_across<WIDTH>());
 #pragma unroll
             for (int j = 0; j < M * N * 4; j++)
-                ds[j / 4 / N][j / 4 % N][j % 4] = along[j / 4 / N * 2 + j % 4 / 2];
+                ds[j / 4 / N][j / 4 % N][j % 4] = KEPT ? along[j / 4 / N * 2 + j % 4 / 2] : 0;
             by_rows<WIDTH, M, N, KEPT, BF16>(ds, left_dy,
                                              at + 2 * TILE + place_across<WIDTH>());
-            mask<M, N>(s, warp, key + i, mine, [&](uint32_t i) { return keys_seen(a, i); });
+            mask<M, N>(s, warp, key + i, warp_first,
+                       [&](uint32_t i) { return keys_seen(a, i); });
+            if (!KEPT)
+#pragma unroll
+                for (int j = 0; j < M * N * 4; j++)
+                    ds[j / 4 / N][j / 4 % N][j % 4] += along[j / 4 / N * 2 + j % 4 / 2];
             weigh<M, N>(scale, s, ds, [&](int m, int, int c) { return lse[m * 2 + c / 2]; });
             by_columns<WIDTH, M, N, BF16>(dq, ds, at + place_down<WIDTH>());
         }
@@ -332,13 +338,14 @@ static __device__ __forceinline__ void load_sums(const Attention &a, SharedAt su
 {
     uint32_t thread = anew(threadIdx.x), i = thread % QUERIES;
     bool any = query + i < a.queries;
-    const float *from = (thread < QUERIES ? a.lse : a.along) + (row + query + i) * a.heads + head;
+    const float *from =
+        (thread < QUERIES ? a.lse : a.along) + (row + query + i) * a.heads + head;
     if (thread < 2 * QUERIES)
         copy4_async(sums + thread * (int)sizeof(float), from, any);
 }
 
 template <int WIDTH, bool BF16>
-static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a)
+static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a, uint32_t group)
 {
     const int M = keys_m<WIDTH>(), ROWS = block_rows(M), QUERIES = back_tile<WIDTH>();
     const int SOME = WIDTH > 64 ? 32 : 16, N = SOME / 8, TILE = tile_bytes<WIDTH>(QUERIES);
@@ -347,9 +354,8 @@ static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a)
     DYNAMIC_SHARED(memory);
     SharedAt k = shared_at(memory), v = k + tile_bytes<WIDTH>(ROWS), q = v + (v - k);
     const float *sums = (const float *)(memory + 2 * tile_bytes<WIDTH>(ROWS) + 4 * TILE);
-    uint32_t kv_head = blockIdx.y, sample = blockIdx.z, group = a.heads / a.kv_heads;
+    uint32_t kv_head = blockIdx.y, sample = blockIdx.z;
     uint32_t first = blockIdx.x * ROWS, warp_first = first + warp_of_block() * (16 * M);
-    uint32_t mine = warp_first + threadIdx.x % WARP / 4, t2 = threadIdx.x % 4 * 2;
     u64 row = (u64)sample * a.queries;
     Reach block = reach_of(queries_seeing(a, first), queries_seeing(a, first + ROWS - 1));
     Reach warp =
@@ -388,7 +394,7 @@ static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a)
 #pragma unroll 1
         for (int i = 0; i < QUERIES; i += SOME) {
             SharedAt at = q + stage * TILE + tile_bytes<WIDTH>(i);
-            const float *lse = sums + stage * SUMS + i + t2;
+            const float *lse = sums + stage * SUMS + i + anew(threadIdx.x) % 4 * 2;
             float s[M][N][4] = {}, ds[M][N][4], top[N][2];
             if (!some_see(warp, here + i, SOME))
                 continue;
@@ -405,7 +411,8 @@ static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a)
             }
             by_rows<WIDTH, M, N, KEPT, BF16>(s, left_k, at + place_across<WIDTH>());
             by_rows<WIDTH, M, N, KEPT, BF16>(ds, left_v, at + 2 * TILE + place_across<WIDTH>());
-            mask<M, N>(s, warp, here + i, mine, [&](uint32_t i) { return queries_seeing(a, i); });
+            mask<M, N>(s, warp, here + i, warp_first,
+                       [&](uint32_t i) { return queries_seeing(a, i); });
             weigh<M, N>(scale, s, ds, [&](int, int n, int c) { return top[n][c % 2]; });
             by_columns<WIDTH, M, N, BF16>(dv, s, at + 2 * TILE + place_down<WIDTH>());
             by_columns<WIDTH, M, N, BF16>(dk, ds, at + place_down<WIDTH>());
@@ -440,9 +447,10 @@ template <int WIDTH, bool BF16> static void forward(const Attention *a, void *st
 {
     const int rows = block_rows(FORWARD_M);
     dim3 grid((unsigned)blocks_for(a->queries, rows), a->heads, a->batch);
-    size_t bytes = (size_t)tile_bytes<WIDTH>(rows + 4 * FORWARD_TILE);
+    size_t bytes = (size_t)tile_bytes<WIDTH>(rows + 4 * forward_tile<WIDTH>());
     ALLOW_SHARED((forward_kernel<WIDTH, BF16>), bytes);
-    LAUNCH((forward_kernel<WIDTH, BF16>), grid, THREADS, bytes, stream, *a);
+    LAUNCH((forward_kernel<WIDTH, BF16>), grid, THREADS, bytes, stream, *a,
+           a->heads / a->kv_heads);
 }
 
 template <int WIDTH, bool BF16> static void backward(const Attention *a, void *stream)
@@ -455,8 +463,10 @@ template <int WIDTH, bool BF16> static void backward(const Attention *a, void *s
     dim3 keys((unsigned)blocks_for(a->keys, k), a->kv_heads, a->batch);
     ALLOW_SHARED((queries_kernel<WIDTH, BF16>), q_bytes);
     ALLOW_SHARED((keys_kernel<WIDTH, BF16>), k_bytes);
-    LAUNCH((queries_kernel<WIDTH, BF16>), queries, THREADS, q_bytes, stream, *a);
-    LAUNCH((keys_kernel<WIDTH, BF16>), keys, THREADS, k_bytes, stream, *a);
+    LAUNCH((queries_kernel<WIDTH, BF16>), queries, THREADS, q_bytes, stream, *a,
+           a->heads / a->kv_heads);
+    LAUNCH((keys_kernel<WIDTH, BF16>), keys, THREADS, k_bytes, stream, *a,
+           a->heads / a->kv_heads);
 }
 
 typedef void Launcher(const Attention *a, void *stream);

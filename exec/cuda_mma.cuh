@@ -75,10 +75,9 @@ static __device__ __forceinline__ void load_matrices_turned(unsigned *r, SharedA
 
 #define MULTIPLY(type) \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 " \
-        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};" \
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]) \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), \
-          "f"(c[1]), "f"(c[2]), "f"(c[3]))
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 
 /* x, and what follows from it is computed anew, and not kept in registers from before. */
 static __device__ __forceinline__ uint32_t anew(uint32_t x)
@@ -87,18 +86,14 @@ static __device__ __forceinline__ uint32_t anew(uint32_t x)
     return x;
 }
 
-/* c += a b.  The sum has registers of its own: what c begins with may serve many products. */
+/* c += a b */
 template <bool BF16>
 static __device__ __forceinline__ void multiply(float *c, const unsigned *a, const unsigned *b)
 {
-    float d[4];
     if (BF16)
         MULTIPLY("bf16");
     else
         MULTIPLY("f16");
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        c[i] = d[i];
 }
 #endif
 
@@ -188,20 +183,20 @@ static __device__ __forceinline__ void put_rows(float (*c)[WIDTH / 8][4], const 
 /* Where this lane's row of ldmatrix is in a tile, of matrices 0 .. 3 that lie
  *     0 2        of A, and      0 1     of B that is
  *     1 3        of B turned    2 3     not turned */
-template <int WIDTH> static __device__ __forceinline__ unsigned place_in_pairs(int down, int by)
+template <int WIDTH, bool ACROSS> static __device__ __forceinline__ unsigned place(void)
 {
-    int in = threadIdx.x % EIGHT;
-    return (unsigned)((down * 8 + in) * WIDTH * 2 + (by ^ in) * 16);
+    unsigned thread = threadIdx.x, in = thread % EIGHT;
+    unsigned odd = thread / EIGHT % 2, late = thread / EIGHT / 2 % 2;
+    unsigned down = ACROSS ? late : odd, by = ACROSS ? odd : late;
+    return (down * EIGHT + in) * tile_bytes<WIDTH>(1) + (by ^ in) * 16;
 }
 template <int WIDTH> static __device__ __forceinline__ unsigned place_down(void)
 {
-    int which = threadIdx.x % WARP / EIGHT;
-    return place_in_pairs<WIDTH>(which % 2, which / 2);
+    return place<WIDTH, false>();
 }
 template <int WIDTH> static __device__ __forceinline__ unsigned place_across(void)
 {
-    int which = threadIdx.x % WARP / EIGHT;
-    return place_in_pairs<WIDTH>(which / 2, which % 2);
+    return place<WIDTH, true>();
 }
 
 /* `row` (of eights) and `column` (of sixteens) of a tile, from a place in it. */
