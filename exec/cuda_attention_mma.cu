@@ -86,6 +86,65 @@ static __device__ __forceinline__ bool some_see(const Reach &r, uint32_t at, uin
     return at < r.any.end && at + n > r.any.begin;
 }
 
+/* ---- what a block has to do ---- */
+
+/* A block has rows from `first`, of a head; this warp of it from `warp_first`. */
+typedef struct Work {
+    uint32_t sample, head, first, warp_first;
+    Reach block, warp;
+} Work;
+
+/* The longest rows begin first. */
+template <int M> static __device__ __forceinline__ Work work_on_queries(const Attention &a)
+{
+    uint32_t first = (gridDim.x - 1 - blockIdx.x) * block_rows(M);
+    uint32_t warp = first + warp_of_block() * (16 * M);
+    Work w = { blockIdx.z,
+               blockIdx.y,
+               first,
+               warp,
+               reach_of(keys_seen(a, first), keys_seen(a, first + block_rows(M) - 1)),
+               reach_of(keys_seen(a, warp), keys_seen(a, warp + 16 * M - 1)) };
+    return w;
+}
+
+/* Where query heads share one of keys there are few blocks, and they are long: all are on
+ * the device at once, two to a multiprocessor.  The second half of them comes in the other
+ * order, so that a long one (the first keys, where causal) runs beside a short one. */
+template <int M>
+static __device__ __forceinline__ Work work_on_keys(const Attention &a, uint32_t group)
+{
+    uint32_t sample = blockIdx.z, head = blockIdx.y, part = blockIdx.x;
+    if (group > 1) {
+        head = blockIdx.x, sample = blockIdx.y, part = blockIdx.z;
+        if (part >= gridDim.z / 2)
+            part = gridDim.z - 1 - (part - gridDim.z / 2);
+    }
+    uint32_t first = part * block_rows(M), warp = first + warp_of_block() * (16 * M);
+    Work w = { sample,
+               head,
+               first,
+               warp,
+               reach_of(queries_seeing(a, first), queries_seeing(a, first + block_rows(M) - 1)),
+               reach_of(queries_seeing(a, warp), queries_seeing(a, warp + 16 * M - 1)) };
+    return w;
+}
+
+/* Of lse and along. */
+static __device__ __forceinline__ u64 sum_at(const Attention &a, const Work &w, uint32_t query)
+{
+    return ((u64)w.sample * a.queries + query) * a.heads + w.head;
+}
+
+template <int M> static __device__ __forceinline__ void all_equal(float *by, float x)
+{
+#pragma unroll
+    for (int r = 0; r < 2 * M; r++)
+        by[r] = x;
+}
+
+/* ---- masks ---- */
+
 /* Row and column, both from this thread's first ones, and where the number is. */
 template <int M, int N, typename Do> static __device__ __forceinline__ void over_scores(Do f)
 {
@@ -98,18 +157,18 @@ template <int M, int N, typename Do> static __device__ __forceinline__ void over
                 f(m * 16 + i / 2 * 8, n * 8 + i % 2, m, n, i);
 }
 
-/* No score where a row does not see a column; the tile begins at `at`. */
+/* No score where a row does not see a column; the tile begins at column `at`. */
 template <int M, int N, typename Seen>
-static __device__ __forceinline__ void mask(float (*s)[N][4], const Reach &reach, uint32_t at,
-                                            uint32_t row, Seen seen)
+static __device__ __forceinline__ void mask(float (*s)[N][4], const Work &w, uint32_t at,
+                                            Seen seen)
 {
-    uint32_t lane = anew(threadIdx.x) % WARP, column = at + lane % 4 * 2;
-    row += lane / 4;
-    if (at < reach.all.begin)
+    uint32_t lane = anew(threadIdx.x) % WARP;
+    uint32_t column = at + lane % 4 * 2, row = w.warp_first + lane / 4;
+    if (at < w.warp.all.begin)
         over_scores<M, N>([&](int r, int c, int m, int n, int i) {
             s[m][n][i] = (int)(seen(row + r).begin - column) > c ? -INFINITY : s[m][n][i];
         });
-    if (at + N * 8 > reach.all.end)
+    if (at + N * 8 > w.warp.all.end)
         over_scores<M, N>([&](int r, int c, int m, int n, int i) {
             s[m][n][i] = (int)(seen(row + r).end - column) <= c ? -INFINITY : s[m][n][i];
         });
@@ -171,69 +230,65 @@ static __device__ __forceinline__ void soften(float scale, float (*s)[N][4],
 
 /* Sums of all lanes, and what brings the outputs to one; the logarithm is kept for backward. */
 template <int M>
-static __device__ __forceinline__ void finish_sums(const Attention &a, const float *top,
-                                                   const float *sum, float *by, uint32_t query,
-                                                   u64 at, uint32_t head)
+static __device__ __forceinline__ void finish_sums(const Attention &a, const Work &w,
+                                                   const float *top, const float *sum,
+                                                   float *by)
 {
 #pragma unroll
     for (int r = 0; r < 2 * M; r++) {
         float all = sum[r] + __shfl_xor_sync(ALL_LANES, sum[r], 1);
         all += __shfl_xor_sync(ALL_LANES, all, 2);
         by[r] = 1 / all;
-        uint32_t i = query + r * 8;
-        if (threadIdx.x % 4 == 0 && i < a.queries)
-            a.lse[(at + i) * a.heads + head] = top[r] * LN_2 + logf(all);
+        uint32_t query = w.warp_first + threadIdx.x % WARP / 4 + r * 8;
+        if (threadIdx.x % 4 == 0 && query < a.queries)
+            a.lse[sum_at(a, w, query)] = top[r] * LN_2 + logf(all);
     }
 }
 
 template <int WIDTH, bool BF16>
 static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(Attention a, uint32_t group)
 {
-    const int M = FORWARD_M, ROWS = block_rows(M), KEYS = forward_tile<WIDTH>(), N = KEYS / 8;
+    const int M = FORWARD_M, KEYS = forward_tile<WIDTH>(), N = KEYS / 8;
     const int TILE = tile_bytes<WIDTH>(KEYS);
+    const bool KEPT = WIDTH == 64;
     DYNAMIC_SHARED(memory);
-    SharedAt q = shared_at(memory), kv = q + tile_bytes<WIDTH>(ROWS);
-    uint32_t head = blockIdx.y, sample = blockIdx.z, kv_head = head / group;
-    uint32_t first = (gridDim.x - 1 - blockIdx.x) * ROWS; /* the longest rows begin first */
-    uint32_t warp_first = first + warp_of_block() * (16 * M);
-    uint32_t mine = warp_first + threadIdx.x % WARP / 4;
-    Reach block = reach_of(keys_seen(a, first), keys_seen(a, first + ROWS - 1));
-    Reach warp = reach_of(keys_seen(a, warp_first), keys_seen(a, warp_first + 16 * M - 1));
-    Rows keys = rows_of(a, a.k, sample, kv_head, WIDTH, true);
-    Rows values = rows_of(a, a.v, sample, kv_head, WIDTH, true);
-    Left<WIDTH, M, WIDTH == 64> left;
+    SharedAt q = shared_at(memory), kv = q + tile_bytes<WIDTH>(block_rows(M));
+    Work w = work_on_queries<M>(a);
+    Rows keys = rows_of(a, a.k, w.sample, w.head / group, WIDTH, true);
+    Rows values = rows_of(a, a.v, w.sample, w.head / group, WIDTH, true);
+    Left<WIDTH, M, KEPT> left;
     float y[M][WIDTH / 8][4] = {}, top[2 * M], sum[2 * M] = {}, scale = a.scale * LOG2_E;
-#pragma unroll
-    for (int r = 0; r < 2 * M; r++)
-        top[r] = -INFINITY;
-    uint32_t key = block.any.begin / KEYS * KEYS;
-    load_tile<WIDTH, ROWS>(q, rows_of(a, a.q, sample, head, WIDTH, false), first);
+    all_equal<M>(top, -INFINITY);
+    uint32_t key = w.block.any.begin / KEYS * KEYS;
+    load_tile<WIDTH, block_rows(M)>(q, rows_of(a, a.q, w.sample, w.head, WIDTH, false),
+                                    w.first);
     load_tile<WIDTH, KEYS>(kv, keys, key);
     load_tile<WIDTH, KEYS>(kv + 2 * TILE, values, key);
     copies_commit();
     copies_wait<0>();
     __syncthreads();
-    left_begin(&left, q + tile_bytes<WIDTH>(warp_of_block() * (16 * M)));
+    left_begin(&left, q + tile_bytes<WIDTH>(w.warp_first - w.first));
     SharedAt k = kv + place_across<WIDTH>(), v = kv + 2 * TILE + place_down<WIDTH>();
-    for (int stage = 0; key < block.any.end; key += KEYS, stage ^= TILE) {
+    for (int stage = 0; key < w.block.any.end; key += KEYS, stage ^= TILE) {
         copies_wait<0>();
         __syncthreads();
-        if (key + KEYS < block.any.end) {
+        if (key + KEYS < w.block.any.end) {
             load_tile<WIDTH, KEYS>(kv + (stage ^ TILE), keys, key + KEYS);
             load_tile<WIDTH, KEYS>(kv + 2 * TILE + (stage ^ TILE), values, key + KEYS);
         }
         copies_commit();
-        if (!some_see(warp, key, KEYS))
+        if (!some_see(w.warp, key, KEYS))
             continue;
         float s[M][N][4] = {};
-        by_rows<WIDTH, M, N, WIDTH == 64, BF16>(s, left, k + stage);
-        mask<M, N>(s, warp, key, warp_first, [&](uint32_t i) { return keys_seen(a, i); });
+        by_rows<WIDTH, M, N, KEPT, BF16>(s, left, k + stage);
+        mask<M, N>(s, w, key, [&](uint32_t i) { return keys_seen(a, i); });
         soften<WIDTH, M, N>(scale, s, y, top, sum);
         by_columns<WIDTH, M, N, BF16>(y, s, v + stage);
     }
     float by[2 * M];
-    finish_sums<M>(a, top, sum, by, mine, (u64)sample * a.queries, head);
-    put_rows<WIDTH, M, BF16>(y, rows_of(a, a.y, sample, head, WIDTH, false), warp_first, by);
+    finish_sums<M>(a, w, top, sum, by);
+    put_rows<WIDTH, M, BF16>(y, rows_of(a, a.y, w.sample, w.head, WIDTH, false), w.warp_first,
+                             by);
 }
 
 /* ---- backward ---- */
@@ -254,52 +309,91 @@ static __device__ __forceinline__ void weigh(float scale, float (*s)[N][4], floa
             }
 }
 
-template <int M> static __device__ __forceinline__ void all_equal(float *by, float x)
+/* What dS takes off: rows of dY Y, negative, for 16 M queries; kept for the keys' kernel. */
+template <int WIDTH, int M, bool BF16>
+static __device__ __forceinline__ void sum_along(const Attention &a, const Work &w,
+                                                 float *along)
 {
+    Rows y = rows_of(a, a.y, w.sample, w.head, WIDTH, false);
+    Rows dy = rows_of(a, a.dy, w.sample, w.head, WIDTH, false);
+    NumType type = BF16 ? NUM_BF16 : NUM_F16;
+    uint32_t lane = threadIdx.x % WARP, t = lane % 4;
 #pragma unroll
-    for (int r = 0; r < 2 * M; r++)
-        by[r] = x;
+    for (int r = 0; r < 2 * M; r++) {
+        uint32_t query = w.warp_first + lane / 4 + r * 8, row = lesser(query, y.n - 1);
+        const Half *left = row_at(y, row) + t * EIGHT, *right = row_at(dy, row) + t * EIGHT;
+        float sum = 0;
+#pragma unroll
+        for (int c = 0; c < WIDTH; c += 4 * EIGHT) {
+            float f[EIGHT], g[EIGHT];
+            widen8(type, Raw8{ *(const uint4 *)(left + c), {} }, f);
+            widen8(type, Raw8{ *(const uint4 *)(right + c), {} }, g);
+#pragma unroll
+            for (int i = 0; i < EIGHT; i++)
+                sum += f[i] * g[i];
+        }
+        sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+        sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+        if (t == 0 && query < a.queries)
+            a.along[sum_at(a, w, query)] = sum;
+        along[r] = -sum;
+    }
+}
+
+/* dq += dS of 8 N keys times them, for this warp's queries; k and v: their tiles. */
+template <int WIDTH, int M, int N, bool KEPT, bool BF16>
+static __device__ __forceinline__ void add_to_queries(const Attention &a, const Work &w,
+                                                      float (*dq)[WIDTH / 8][4],
+                                                      const Left<WIDTH, M, KEPT> &left_q,
+                                                      const Left<WIDTH, M, KEPT> &left_dy,
+                                                      SharedAt k, SharedAt v, uint32_t key,
+                                                      const float *lse, const float *along)
+{
+    float s[M][N][4] = {}, ds[M][N][4];
+    by_rows<WIDTH, M, N, KEPT, BF16>(s, left_q, k + place_across<WIDTH>());
+    over_scores<M, N>(
+        [&](int r, int, int m, int n, int i) { ds[m][n][i] = KEPT ? along[r / 8] : 0; });
+    by_rows<WIDTH, M, N, KEPT, BF16>(ds, left_dy, v + place_across<WIDTH>());
+    mask<M, N>(s, w, key, [&](uint32_t i) { return keys_seen(a, i); });
+    if (!KEPT) /* where registers are few they do not begin with it */
+        over_scores<M, N>(
+            [&](int r, int, int m, int n, int i) { ds[m][n][i] += along[r / 8]; });
+    weigh<M, N>(a.scale * LOG2_E, s, ds, [&](int m, int, int i) { return lse[m * 2 + i / 2]; });
+    by_columns<WIDTH, M, N, BF16>(dq, ds, k + place_down<WIDTH>());
 }
 
 template <int WIDTH, bool BF16>
 static __global__ void __launch_bounds__(THREADS, 2) queries_kernel(Attention a, uint32_t group)
 {
-    const int M = QUERIES_M, ROWS = block_rows(M), KEYS = back_tile<WIDTH>();
-    const int SOME = 32, N = SOME / 8, TILE = tile_bytes<WIDTH>(KEYS);
-    const bool KEPT = WIDTH == 64;
+    const int M = QUERIES_M, KEYS = back_tile<WIDTH>(), SOME = 32;
+    const int TILE = tile_bytes<WIDTH>(KEYS), ROWS = block_rows(M);
     DYNAMIC_SHARED(memory);
     SharedAt q = shared_at(memory), dy = q + tile_bytes<WIDTH>(ROWS), k = dy + (dy - q);
-    uint32_t head = blockIdx.y, sample = blockIdx.z, kv_head = head / group;
-    uint32_t first = (gridDim.x - 1 - blockIdx.x) * ROWS;
-    uint32_t warp_first = first + warp_of_block() * (16 * M);
-    uint32_t mine = warp_first + threadIdx.x % WARP / 4;
-    Reach block = reach_of(keys_seen(a, first), keys_seen(a, first + ROWS - 1));
-    Reach warp = reach_of(keys_seen(a, warp_first), keys_seen(a, warp_first + 16 * M - 1));
-    Rows keys = rows_of(a, a.k, sample, kv_head, WIDTH, true);
-    Rows values = rows_of(a, a.v, sample, kv_head, WIDTH, true);
-    Left<WIDTH, M, KEPT> left_q, left_dy;
-    float dq[M][WIDTH / 8][4] = {}, lse[2 * M], along[2 * M], scale = a.scale * LOG2_E;
-    uint32_t key = block.any.begin / KEYS * KEYS;
-    load_tile<WIDTH, ROWS>(q, rows_of(a, a.q, sample, head, WIDTH, false), first);
-    load_tile<WIDTH, ROWS>(dy, rows_of(a, a.dy, sample, head, WIDTH, false), first);
+    Work w = work_on_queries<M>(a);
+    Rows keys = rows_of(a, a.k, w.sample, w.head / group, WIDTH, true);
+    Rows values = rows_of(a, a.v, w.sample, w.head / group, WIDTH, true);
+    Left<WIDTH, M, WIDTH == 64> left_q, left_dy;
+    float dq[M][WIDTH / 8][4] = {}, lse[2 * M], along[2 * M], by[2 * M];
+    uint32_t key = w.block.any.begin / KEYS * KEYS;
+    load_tile<WIDTH, ROWS>(q, rows_of(a, a.q, w.sample, w.head, WIDTH, false), w.first);
+    load_tile<WIDTH, ROWS>(dy, rows_of(a, a.dy, w.sample, w.head, WIDTH, false), w.first);
     load_tile<WIDTH, KEYS>(k, keys, key);
     load_tile<WIDTH, KEYS>(k + 2 * TILE, values, key);
     copies_commit();
 #pragma unroll
     for (int r = 0; r < 2 * M; r++) {
-        uint32_t query = lesser(mine + r * 8, a.queries - 1);
-        u64 at = ((u64)sample * a.queries + query) * a.heads + head;
-        lse[r] = a.lse[at] * LOG2_E;
-        along[r] = -a.along[at];
+        uint32_t query = w.warp_first + threadIdx.x % WARP / 4 + r * 8;
+        lse[r] = a.lse[sum_at(a, w, lesser(query, a.queries - 1))] * LOG2_E;
     }
+    sum_along<WIDTH, M, BF16>(a, w, along);
     copies_wait<0>();
     __syncthreads();
-    left_begin(&left_q, q + tile_bytes<WIDTH>(warp_of_block() * (16 * M)));
-    left_begin(&left_dy, dy + tile_bytes<WIDTH>(warp_of_block() * (16 * M)));
-    for (int stage = 0; key < block.any.end; key += KEYS, stage ^= TILE) {
+    left_begin(&left_q, q + tile_bytes<WIDTH>(w.warp_first - w.first));
+    left_begin(&left_dy, dy + tile_bytes<WIDTH>(w.warp_first - w.first));
+    for (int stage = 0; key < w.block.any.end; key += KEYS, stage ^= TILE) {
         copies_wait<0>();
         __syncthreads();
-        if (key + KEYS < block.any.end) {
+        if (key + KEYS < w.block.any.end) {
             load_tile<WIDTH, KEYS>(k + (stage ^ TILE), keys, key + KEYS);
             load_tile<WIDTH, KEYS>(k + 2 * TILE + (stage ^ TILE), values, key + KEYS);
         }
@@ -307,123 +401,112 @@ static __global__ void __launch_bounds__(THREADS, 2) queries_kernel(Attention a,
 #pragma unroll 1
         for (int i = 0; i < KEYS; i += SOME) {
             SharedAt at = k + stage + tile_bytes<WIDTH>(i);
-            float s[M][N][4] = {}, ds[M][N][4];
-            if (!some_see(warp, key + i, SOME))
-                continue;
-            by_rows<WIDTH, M, N, KEPT, BF16>(s, left_q, at + place_across<WIDTH>());
-#pragma unroll
-            for (int j = 0; j < M * N * 4; j++)
-                ds[j / 4 / N][j / 4 % N][j % 4] = KEPT ? along[j / 4 / N * 2 + j % 4 / 2] : 0;
-            by_rows<WIDTH, M, N, KEPT, BF16>(ds, left_dy,
-                                             at + 2 * TILE + place_across<WIDTH>());
-            mask<M, N>(s, warp, key + i, warp_first,
-                       [&](uint32_t i) { return keys_seen(a, i); });
-            if (!KEPT)
-#pragma unroll
-                for (int j = 0; j < M * N * 4; j++)
-                    ds[j / 4 / N][j / 4 % N][j % 4] += along[j / 4 / N * 2 + j % 4 / 2];
-            weigh<M, N>(scale, s, ds, [&](int m, int, int c) { return lse[m * 2 + c / 2]; });
-            by_columns<WIDTH, M, N, BF16>(dq, ds, at + place_down<WIDTH>());
+            if (some_see(w.warp, key + i, SOME))
+                add_to_queries<WIDTH, M, SOME / 8, WIDTH == 64, BF16>(
+                    a, w, dq, left_q, left_dy, at, at + 2 * TILE, key + i, lse, along);
         }
     }
-    float by[2 * M];
     all_equal<M>(by, a.scale);
-    put_rows<WIDTH, M, BF16>(dq, rows_of(a, a.dq, sample, head, WIDTH, false), warp_first, by);
+    put_rows<WIDTH, M, BF16>(dq, rows_of(a, a.dq, w.sample, w.head, WIDTH, false), w.warp_first,
+                             by);
 }
 
-/* lse and along of a tile's queries; zeros past the end, where nobody looks. */
-template <int QUERIES>
-static __device__ __forceinline__ void load_sums(const Attention &a, SharedAt sums, u64 row,
-                                                 uint32_t query, uint32_t head)
+/* A tile of queries and of dY, and their lse and along; zeros past the end, where no key is
+ * seen.  `to` is where the first of two such tiles of queries begins. */
+template <int WIDTH, int QUERIES>
+static __device__ __forceinline__ void load_queries(const Attention &a, SharedAt to, int stage,
+                                                    uint32_t sample, uint32_t head,
+                                                    uint32_t query)
 {
-    uint32_t thread = anew(threadIdx.x), i = thread % QUERIES;
-    bool any = query + i < a.queries;
+    const int TILE = tile_bytes<WIDTH>(QUERIES), SUMS = 2 * QUERIES * (int)sizeof(float);
+    Rows q = rows_of(a, a.q, sample, head, WIDTH, false);
+    load_tile<WIDTH, QUERIES>(to + stage * TILE, q, query);
+    Rows dy = rows_of(a, a.dy, sample, head, WIDTH, false);
+    load_tile<WIDTH, QUERIES>(to + (2 + stage) * TILE, dy, query);
+    uint32_t thread = anew(threadIdx.x), i = query + thread % QUERIES;
     const float *from =
-        (thread < QUERIES ? a.lse : a.along) + (row + query + i) * a.heads + head;
+        (thread < QUERIES ? a.lse : a.along) + ((u64)sample * a.queries + i) * a.heads + head;
     if (thread < 2 * QUERIES)
-        copy4_async(sums + thread * (int)sizeof(float), from, any);
+        copy4_async(to + 4 * TILE + stage * SUMS + thread * (int)sizeof(float), from,
+                    i < a.queries);
+}
+
+/* dk += dS^T q, dv += P^T dy over 8 N queries, for this warp's keys; q and dy: their tiles,
+ * sums: their lse, and `apart` behind them their along. */
+template <int WIDTH, int M, int N, bool KEPT, bool BF16>
+static __device__ __forceinline__ void add_to_keys(
+    const Attention &a, const Work &w, float (*dk)[WIDTH / 8][4], float (*dv)[WIDTH / 8][4],
+    const Left<WIDTH, M, KEPT> &left_k, const Left<WIDTH, M, KEPT> &left_v, SharedAt q,
+    SharedAt dy, uint32_t query, const float *sums, int apart)
+{
+    float s[M][N][4] = {}, ds[M][N][4], lse[N][2];
+    sums += anew(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        float2 top = *(const float2 *)(sums + n * 8);
+        float2 along = *(const float2 *)(sums + n * 8 + apart);
+        lse[n][0] = top.x * LOG2_E, lse[n][1] = top.y * LOG2_E;
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            ds[m][n][0] = ds[m][n][2] = -along.x;
+            ds[m][n][1] = ds[m][n][3] = -along.y;
+        }
+    }
+    by_rows<WIDTH, M, N, KEPT, BF16>(s, left_k, q + place_across<WIDTH>());
+    by_rows<WIDTH, M, N, KEPT, BF16>(ds, left_v, dy + place_across<WIDTH>());
+    mask<M, N>(s, w, query, [&](uint32_t i) { return queries_seeing(a, i); });
+    weigh<M, N>(a.scale * LOG2_E, s, ds, [&](int, int n, int i) { return lse[n][i % 2]; });
+    by_columns<WIDTH, M, N, BF16>(dv, s, dy + place_down<WIDTH>());
+    by_columns<WIDTH, M, N, BF16>(dk, ds, q + place_down<WIDTH>());
 }
 
 template <int WIDTH, bool BF16>
 static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a, uint32_t group)
 {
     const int M = keys_m<WIDTH>(), ROWS = block_rows(M), QUERIES = back_tile<WIDTH>();
-    const int SOME = WIDTH > 64 ? 32 : 16, N = SOME / 8, TILE = tile_bytes<WIDTH>(QUERIES);
-    const int SUMS = 2 * QUERIES;
-    const bool KEPT = WIDTH == 64;
+    const int SOME = WIDTH > 64 ? 32 : 16, TILE = tile_bytes<WIDTH>(QUERIES);
     DYNAMIC_SHARED(memory);
     SharedAt k = shared_at(memory), v = k + tile_bytes<WIDTH>(ROWS), q = v + (v - k);
     const float *sums = (const float *)(memory + 2 * tile_bytes<WIDTH>(ROWS) + 4 * TILE);
-    uint32_t kv_head = blockIdx.y, sample = blockIdx.z;
-    uint32_t first = blockIdx.x * ROWS, warp_first = first + warp_of_block() * (16 * M);
-    u64 row = (u64)sample * a.queries;
-    Reach block = reach_of(queries_seeing(a, first), queries_seeing(a, first + ROWS - 1));
-    Reach warp =
-        reach_of(queries_seeing(a, warp_first), queries_seeing(a, warp_first + 16 * M - 1));
-    auto load = [&](int stage, uint32_t head, uint32_t query) {
-        load_tile<WIDTH, QUERIES>(q + stage * TILE, rows_of(a, a.q, sample, head, WIDTH, false),
-                                  query);
-        load_tile<WIDTH, QUERIES>(q + (2 + stage) * TILE,
-                                  rows_of(a, a.dy, sample, head, WIDTH, false), query);
-        load_sums<QUERIES>(a, q + 4 * TILE + stage * (SUMS * (int)sizeof(float)), row, query,
-                           head);
-    };
-    Left<WIDTH, M, KEPT> left_k, left_v;
-    float dk[M][WIDTH / 8][4] = {}, dv[M][WIDTH / 8][4] = {}, scale = a.scale * LOG2_E;
-    uint32_t begin = block.any.begin / QUERIES * QUERIES, query = begin, head = kv_head * group;
-    load_tile<WIDTH, ROWS>(k, rows_of(a, a.k, sample, kv_head, WIDTH, true), first);
-    load_tile<WIDTH, ROWS>(v, rows_of(a, a.v, sample, kv_head, WIDTH, true), first);
-    load(0, head, query);
+    Work w = work_on_keys<M>(a, group);
+    Left<WIDTH, M, WIDTH == 64> left_k, left_v;
+    float dk[M][WIDTH / 8][4] = {}, dv[M][WIDTH / 8][4] = {}, by[2 * M];
+    uint32_t begin = w.block.any.begin / QUERIES * QUERIES, query = begin,
+             head = w.head * group;
+    load_tile<WIDTH, ROWS>(k, rows_of(a, a.k, w.sample, w.head, WIDTH, true), w.first);
+    load_tile<WIDTH, ROWS>(v, rows_of(a, a.v, w.sample, w.head, WIDTH, true), w.first);
+    load_queries<WIDTH, QUERIES>(a, q, 0, w.sample, head, query);
     copies_commit();
     copies_wait<0>();
     __syncthreads();
-    left_begin(&left_k, k + tile_bytes<WIDTH>(warp_of_block() * (16 * M)));
-    left_begin(&left_v, v + tile_bytes<WIDTH>(warp_of_block() * (16 * M)));
-    bool more = begin < block.any.end;
+    left_begin(&left_k, k + tile_bytes<WIDTH>(w.warp_first - w.first));
+    left_begin(&left_v, v + tile_bytes<WIDTH>(w.warp_first - w.first));
+    bool more = begin < w.block.any.end;
     for (int stage = 0; more; stage ^= 1) {
+        uint32_t here = query;
         copies_wait<0>();
         __syncthreads();
-        uint32_t here = query;
         query += QUERIES;
-        if (query >= block.any.end)
+        if (query >= w.block.any.end)
             query = begin, head++;
-        more = head < (kv_head + 1) * group;
+        more = head < (w.head + 1) * group;
         if (more)
-            load(stage ^ 1, head, query);
+            load_queries<WIDTH, QUERIES>(a, q, stage ^ 1, w.sample, head, query);
         copies_commit();
 #pragma unroll 1
         for (int i = 0; i < QUERIES; i += SOME) {
             SharedAt at = q + stage * TILE + tile_bytes<WIDTH>(i);
-            const float *lse = sums + stage * SUMS + i + anew(threadIdx.x) % 4 * 2;
-            float s[M][N][4] = {}, ds[M][N][4], top[N][2];
-            if (!some_see(warp, here + i, SOME))
-                continue;
-#pragma unroll
-            for (int n = 0; n < N; n++) {
-                float2 low = *(const float2 *)(lse + n * 8);
-                float2 along = *(const float2 *)(lse + QUERIES + n * 8);
-                top[n][0] = low.x * LOG2_E, top[n][1] = low.y * LOG2_E;
-#pragma unroll
-                for (int m = 0; m < M; m++) {
-                    ds[m][n][0] = ds[m][n][2] = -along.x;
-                    ds[m][n][1] = ds[m][n][3] = -along.y;
-                }
-            }
-            by_rows<WIDTH, M, N, KEPT, BF16>(s, left_k, at + place_across<WIDTH>());
-            by_rows<WIDTH, M, N, KEPT, BF16>(ds, left_v, at + 2 * TILE + place_across<WIDTH>());
-            mask<M, N>(s, warp, here + i, warp_first,
-                       [&](uint32_t i) { return queries_seeing(a, i); });
-            weigh<M, N>(scale, s, ds, [&](int, int n, int c) { return top[n][c % 2]; });
-            by_columns<WIDTH, M, N, BF16>(dv, s, at + 2 * TILE + place_down<WIDTH>());
-            by_columns<WIDTH, M, N, BF16>(dk, ds, at + place_down<WIDTH>());
+            if (some_see(w.warp, here + i, SOME))
+                add_to_keys<WIDTH, M, SOME / 8, WIDTH == 64, BF16>(
+                    a, w, dk, dv, left_k, left_v, at, at + 2 * TILE, here + i,
+                    sums + stage * 2 * QUERIES + i, QUERIES);
         }
     }
-    float by[2 * M];
     all_equal<M>(by, 1);
-    put_rows<WIDTH, M, BF16>(dv, rows_of(a, a.dv, sample, kv_head, WIDTH, true), warp_first,
+    put_rows<WIDTH, M, BF16>(dv, rows_of(a, a.dv, w.sample, w.head, WIDTH, true), w.warp_first,
                              by);
     all_equal<M>(by, a.scale);
-    put_rows<WIDTH, M, BF16>(dk, rows_of(a, a.dk, sample, kv_head, WIDTH, true), warp_first,
+    put_rows<WIDTH, M, BF16>(dk, rows_of(a, a.dk, w.sample, w.head, WIDTH, true), w.warp_first,
                              by);
 }
 
@@ -460,7 +543,9 @@ template <int WIDTH, bool BF16> static void backward(const Attention *a, void *s
     size_t q_bytes = (size_t)tile_bytes<WIDTH>(2 * q + 4 * tile);
     size_t k_bytes = (size_t)tile_bytes<WIDTH>(2 * k + 4 * tile) + 4 * tile * sizeof(float);
     dim3 queries((unsigned)blocks_for(a->queries, q), a->heads, a->batch);
-    dim3 keys((unsigned)blocks_for(a->keys, k), a->kv_heads, a->batch);
+    unsigned parts = (unsigned)blocks_for(a->keys, k);
+    dim3 keys = a->heads == a->kv_heads ? dim3(parts, a->kv_heads, a->batch)
+                                        : dim3(a->kv_heads, a->batch, parts);
     ALLOW_SHARED((queries_kernel<WIDTH, BF16>), q_bytes);
     ALLOW_SHARED((keys_kernel<WIDTH, BF16>), k_bytes);
     LAUNCH((queries_kernel<WIDTH, BF16>), queries, THREADS, q_bytes, stream, *a,
@@ -482,6 +567,5 @@ void cuda_attention_mma_back(const Attention *a, void *stream)
 {
     Launcher *wide = a->type == NUM_BF16 ? backward<128, true> : backward<128, false>;
     Launcher *narrow = a->type == NUM_BF16 ? backward<64, true> : backward<64, false>;
-    cuda_attention_along(a, stream);
     (a->width == 128 ? wide : narrow)(a, stream);
 }
