@@ -164,11 +164,6 @@ static __global__ void along_kernel(Attention a)
         a.along[w.row * a.heads + w.head] = sum;
 }
 
-void cuda_attention_along(const Attention *a, void *stream)
-{
-    LAUNCH(along_kernel, blocks_of(a, a->queries, a->heads), WARPS * WARP, 0, stream, *a);
-}
-
 /* P and dS of a query and a key. */
 static __device__ __forceinline__ float weight(const Attention &a, u64 row, uint32_t head,
                                                u64 key, uint32_t kv, float *ds)
@@ -226,7 +221,7 @@ static __global__ void keys_kernel(Attention a)
 
 void cuda_attention_back(const Attention *a, void *stream)
 {
-    cuda_attention_along(a, stream);
+    LAUNCH(along_kernel, blocks_of(a, a->queries, a->heads), WARPS * WARP, 0, stream, *a);
     LAUNCH(queries_kernel, blocks_of(a, a->queries, a->heads), WARPS * WARP, 0, stream, *a);
     LAUNCH(keys_kernel, blocks_of(a, a->keys, a->kv_heads), WARPS * WARP, 0, stream, *a);
 }

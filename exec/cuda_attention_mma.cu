@@ -433,10 +433,10 @@ static __device__ __forceinline__ void load_queries(const Attention &a, SharedAt
 
 /* dk += dS^T q, dv += P^T dy over 8 N queries, for this warp's keys; q and dy: their tiles,
  * sums: their lse, and `apart` behind them their along. */
-template <int WIDTH, int M, int N, bool KEPT, bool BF16>
+template <int WIDTH, int M, int N, bool BF16>
 static __device__ __forceinline__ void add_to_keys(
     const Attention &a, const Work &w, float (*dk)[WIDTH / 8][4], float (*dv)[WIDTH / 8][4],
-    const Left<WIDTH, M, KEPT> &left_k, const Left<WIDTH, M, KEPT> &left_v, SharedAt q,
+    const Left<WIDTH, M, true> &left_k, const Left<WIDTH, M, true> &left_v, SharedAt q,
     SharedAt dy, uint32_t query, const float *sums, int apart)
 {
     float s[M][N][4] = {}, ds[M][N][4], lse[N][2];
@@ -452,8 +452,8 @@ static __device__ __forceinline__ void add_to_keys(
             ds[m][n][1] = ds[m][n][3] = -along.y;
         }
     }
-    by_rows<WIDTH, M, N, KEPT, BF16>(s, left_k, q + place_across<WIDTH>());
-    by_rows<WIDTH, M, N, KEPT, BF16>(ds, left_v, dy + place_across<WIDTH>());
+    by_rows<WIDTH, M, N, true, BF16>(s, left_k, q + place_across<WIDTH>());
+    by_rows<WIDTH, M, N, true, BF16>(ds, left_v, dy + place_across<WIDTH>());
     mask<M, N>(s, w, query, [&](uint32_t i) { return queries_seeing(a, i); });
     weigh<M, N>(a.scale * LOG2_E, s, ds, [&](int, int n, int i) { return lse[n][i % 2]; });
     by_columns<WIDTH, M, N, BF16>(dv, s, dy + place_down<WIDTH>());
@@ -469,7 +469,7 @@ static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a, ui
     SharedAt k = shared_at(memory), v = k + tile_bytes<WIDTH>(ROWS), q = v + (v - k);
     const float *sums = (const float *)(memory + 2 * tile_bytes<WIDTH>(ROWS) + 4 * TILE);
     Work w = work_on_keys<M>(a, group);
-    Left<WIDTH, M, WIDTH == 64> left_k, left_v;
+    Left<WIDTH, M, true> left_k, left_v;
     float dk[M][WIDTH / 8][4] = {}, dv[M][WIDTH / 8][4] = {}, by[2 * M];
     uint32_t begin = w.block.any.begin / QUERIES * QUERIES, query = begin,
              head = w.head * group;
@@ -497,9 +497,9 @@ static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a, ui
         for (int i = 0; i < QUERIES; i += SOME) {
             SharedAt at = q + stage * TILE + tile_bytes<WIDTH>(i);
             if (some_see(w.warp, here + i, SOME))
-                add_to_keys<WIDTH, M, SOME / 8, WIDTH == 64, BF16>(
-                    a, w, dk, dv, left_k, left_v, at, at + 2 * TILE, here + i,
-                    sums + stage * 2 * QUERIES + i, QUERIES);
+                add_to_keys<WIDTH, M, SOME / 8, BF16>(a, w, dk, dv, left_k, left_v, at,
+                                                      at + 2 * TILE, here + i,
+                                                      sums + stage * 2 * QUERIES + i, QUERIES);
         }
     }
     all_equal<M>(by, 1);
@@ -531,7 +531,7 @@ template <int WIDTH, bool BF16> static void forward(const Attention *a, void *st
     const int rows = block_rows(FORWARD_M);
     dim3 grid((unsigned)blocks_for(a->queries, rows), a->heads, a->batch);
     size_t bytes = (size_t)tile_bytes<WIDTH>(rows + 4 * forward_tile<WIDTH>());
-    ALLOW_SHARED((forward_kernel<WIDTH, BF16>), bytes);
+    (void)CAN_SHARE((forward_kernel<WIDTH, BF16>), bytes);
     LAUNCH((forward_kernel<WIDTH, BF16>), grid, THREADS, bytes, stream, *a,
            a->heads / a->kv_heads);
 }
@@ -546,8 +546,8 @@ template <int WIDTH, bool BF16> static void backward(const Attention *a, void *s
     unsigned parts = (unsigned)blocks_for(a->keys, k);
     dim3 keys = a->heads == a->kv_heads ? dim3(parts, a->kv_heads, a->batch)
                                         : dim3(a->kv_heads, a->batch, parts);
-    ALLOW_SHARED((queries_kernel<WIDTH, BF16>), q_bytes);
-    ALLOW_SHARED((keys_kernel<WIDTH, BF16>), k_bytes);
+    (void)CAN_SHARE((queries_kernel<WIDTH, BF16>), q_bytes);
+    (void)CAN_SHARE((keys_kernel<WIDTH, BF16>), k_bytes);
     LAUNCH((queries_kernel<WIDTH, BF16>), queries, THREADS, q_bytes, stream, *a,
            a->heads / a->kv_heads);
     LAUNCH((keys_kernel<WIDTH, BF16>), keys, THREADS, k_bytes, stream, *a,

@@ -219,8 +219,6 @@ void cuda_attention_back(const Attention *a, void *stream);
 bool cuda_attention_has_mma(const Attention *a, bool backward);
 void cuda_attention_mma(const Attention *a, void *stream);
 void cuda_attention_mma_back(const Attention *a, void *stream);
-/* along = rows of dy . y */
-void cuda_attention_along(const Attention *a, void *stream);
 
 /* Unfused: rows r of `keys` scores; row r belongs to query r % queries. */
 typedef struct Softmax {
