@@ -10,6 +10,20 @@
  *
  * Backward makes P twice (once for queries, once for keys) instead of adding dQ up with
  * atomics: 7 products instead of 5, and equal bits on every run.
+ *
+ * What bounds it: an ldmatrix of four takes the multiprocessor's shared memory for four
+ * clocks, and an mma one tensor core for some six, so four tensor cores are busy only if there
+ * are fewer than three ldmatrix for every eight mma.  Hence as many rows a warp as registers
+ * hold, and rows in registers ("kept") where they fit.  On sm_90, where nothing spills (two
+ * blocks a multiprocessor everywhere; instructions are those of a tile without a mask):
+ *
+ *              width  M  tile  at once  kept  registers  shared  ldmatrix / mma  all / mma
+ *     forward     64  2    64       64   yes        226   48 KB            0.25        4.9
+ *                128  2    32       32    no        234   64 KB            0.38        4.0
+ *     queries     64  2    64       32   yes        245   64 KB            0.25        3.5
+ *                128  2    32       32    no        255   96 KB            0.42        3.1
+ *     keys        64  2    64       16   yes        252   65 KB            0.25        3.9
+ *                128  1    32       32   yes        255   65 KB            0.50        3.6
  */
 #include "exec/cuda_mma.cuh"
 

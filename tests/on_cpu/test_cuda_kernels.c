@@ -75,10 +75,10 @@ static void attention_on_tensor_cores(void)
         { DTYPE_BF16, 2, 1, 1, 128, 256, 64, 0, true, 128 }, /* a tile lies in one chunk */
         { DTYPE_F16, 2, 2, 1, 64, 192, 128, 0, false, 0 },
         { DTYPE_BF16, 1, 3, 1, 290, 290, 64, 0, true, 0 },  /* three blocks, three heads */
-        { DTYPE_F16, 1, 2, 1, 260, 260, 128, 0, true, 0 },  /* a warp none of whose rows sees */
+        { DTYPE_F16, 1, 2, 1, 160, 160, 128, 0, true, 0 },  /* a warp none of whose rows sees */
         { DTYPE_BF16, 1, 2, 2, 257, 257, 64, 0, false, 0 }, /* one row more than two blocks */
         { DTYPE_F16, 1, 1, 1, 270, 270, 64, 1, true, 0 },   /* only themselves */
-        { DTYPE_BF16, 1, 2, 1, 300, 300, 128, 70, true, 0 }, /* tiles before a window begins */
+        { DTYPE_BF16, 1, 2, 1, 200, 200, 128, 70, true, 0 }, /* tiles before a window begins */
         { DTYPE_BF16, 1, 1, 1, 200, 200, 64, 50, false, 0 },
         { DTYPE_BF16, 2, 2, 1, 70, 140, 64, 30, true, 70 }, /* a window over chunks */
         { DTYPE_F16, 1, 2, 1, 1, 1, 128, 0, true, 0 },
@@ -90,8 +90,8 @@ static void attention_on_tensor_cores(void)
 /* A new maximum counts at once only where it is far above the old one. */
 static void attention_whose_maxima_rise(void)
 {
-    static const Heads all[] = { { DTYPE_F16, 1, 1, 1, 280, 280, 64, 0, true, 0 },
-                                 { DTYPE_BF16, 1, 1, 1, 280, 280, 128, 0, false, 0 } };
+    static const Heads all[] = { { DTYPE_F16, 1, 1, 1, 200, 200, 64, 0, true, 0 },
+                                 { DTYPE_BF16, 1, 1, 1, 130, 130, 128, 0, false, 0 } };
     for (size_t i = 0; i < ARRAY_N(all); i++)
         check_attention(&all[i], 20);
 }
