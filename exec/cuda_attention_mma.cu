@@ -14,14 +14,15 @@
  * What bounds it: an ldmatrix of four takes the multiprocessor's shared memory for four
  * clocks, and an mma one tensor core for some six, so four tensor cores are busy only if there
  * are fewer than three ldmatrix for every eight mma.  Hence as many rows a warp as registers
- * hold, and rows in registers ("kept") where they fit.  On sm_90, where nothing spills (two
- * blocks a multiprocessor everywhere; instructions are those of a tile without a mask):
+ * hold, and rows in registers ("kept") where they fit.  On sm_90 (nothing spills, on
+ * sm_80 neither; two blocks a multiprocessor; "all" are the instructions of a tile without a
+ * mask):
  *
  *              width  M  tile  at once  kept  registers  shared  ldmatrix / mma  all / mma
- *     forward     64  2    64       64   yes        226   48 KB            0.25        4.9
- *                128  2    32       32    no        234   64 KB            0.38        4.0
- *     queries     64  2    64       32   yes        245   64 KB            0.25        3.5
- *                128  2    32       32    no        255   96 KB            0.42        3.1
+ *     forward     64  2    64       64   yes        232   48 KB            0.25        4.8
+ *                128  2    32       32    no        239   64 KB            0.38        3.9
+ *     queries     64  2    64       32   yes        250   64 KB            0.25        3.5
+ *                128  2    32       32    no        255   96 KB            0.42        3.0
  *     keys        64  2    64       16   yes        252   65 KB            0.25        3.9
  *                128  1    32       32   yes        255   65 KB            0.50        3.6
  */
@@ -268,16 +269,15 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(Attention a,
     DYNAMIC_SHARED(memory);
     SharedAt q = shared_at(memory), kv = q + tile_bytes<WIDTH>(block_rows(M));
     Work w = work_on_queries<M>(a);
-    Rows keys = rows_of(a, a.k, w.sample, w.head / group, WIDTH, true);
-    Rows values = rows_of(a, a.v, w.sample, w.head / group, WIDTH, true);
+    Rows queries = rows_of(a, a.q, w.sample, w.head, WIDTH, false);
+    Rows keys[2] = { rows_of(a, a.k, w.sample, w.head / group, WIDTH, true),
+                     rows_of(a, a.v, w.sample, w.head / group, WIDTH, true) };
     Left<WIDTH, M, KEPT> left;
     float y[M][WIDTH / 8][4] = {}, top[2 * M], sum[2 * M] = {}, scale = a.scale * LOG2_E;
     all_equal<M>(top, -INFINITY);
     uint32_t key = w.block.any.begin / KEYS * KEYS;
-    load_tile<WIDTH, block_rows(M)>(q, rows_of(a, a.q, w.sample, w.head, WIDTH, false),
-                                    w.first);
-    load_tile<WIDTH, KEYS>(kv, keys, key);
-    load_tile<WIDTH, KEYS>(kv + 2 * TILE, values, key);
+    load_tiles<WIDTH, block_rows(M), 1>(q, 0, &queries, w.first);
+    load_tiles<WIDTH, KEYS, 2>(kv, 2 * TILE, keys, key);
     copies_commit();
     copies_wait<0>();
     __syncthreads();
@@ -286,10 +286,8 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(Attention a,
     for (int stage = 0; key < w.block.any.end; key += KEYS, stage ^= TILE) {
         copies_wait<0>();
         __syncthreads();
-        if (key + KEYS < w.block.any.end) {
-            load_tile<WIDTH, KEYS>(kv + (stage ^ TILE), keys, key + KEYS);
-            load_tile<WIDTH, KEYS>(kv + 2 * TILE + (stage ^ TILE), values, key + KEYS);
-        }
+        if (key + KEYS < w.block.any.end)
+            load_tiles<WIDTH, KEYS, 2>(kv + (stage ^ TILE), 2 * TILE, keys, key + KEYS);
         copies_commit();
         if (!some_see(w.warp, key, KEYS))
             continue;
@@ -364,16 +362,16 @@ static __device__ __forceinline__ void add_to_queries(const Attention &a, const 
                                                       const float *lse, const float *along)
 {
     float s[M][N][4] = {}, ds[M][N][4];
-    by_rows<WIDTH, M, N, KEPT, BF16>(s, left_q, k + place_across<WIDTH>());
+    by_rows<WIDTH, M, N, KEPT, BF16>(s, left_q, k + place_across<WIDTH>(KEPT));
     over_scores<M, N>(
         [&](int r, int, int m, int n, int i) { ds[m][n][i] = KEPT ? along[r / 8] : 0; });
-    by_rows<WIDTH, M, N, KEPT, BF16>(ds, left_dy, v + place_across<WIDTH>());
+    by_rows<WIDTH, M, N, KEPT, BF16>(ds, left_dy, v + place_across<WIDTH>(KEPT));
     mask<M, N>(s, w, key, [&](uint32_t i) { return keys_seen(a, i); });
-    if (!KEPT) /* where registers are few they do not begin with it */
+    if (!KEPT) /* where registers are few dS does not begin with it */
         over_scores<M, N>(
             [&](int r, int, int m, int n, int i) { ds[m][n][i] += along[r / 8]; });
     weigh<M, N>(a.scale * LOG2_E, s, ds, [&](int m, int, int i) { return lse[m * 2 + i / 2]; });
-    by_columns<WIDTH, M, N, BF16>(dq, ds, k + place_down<WIDTH>());
+    by_columns<WIDTH, M, N, BF16>(dq, ds, k + place_down<WIDTH>(KEPT));
 }
 
 template <int WIDTH, bool BF16>
@@ -384,15 +382,15 @@ static __global__ void __launch_bounds__(THREADS, 2) queries_kernel(Attention a,
     DYNAMIC_SHARED(memory);
     SharedAt q = shared_at(memory), dy = q + tile_bytes<WIDTH>(ROWS), k = dy + (dy - q);
     Work w = work_on_queries<M>(a);
-    Rows keys = rows_of(a, a.k, w.sample, w.head / group, WIDTH, true);
-    Rows values = rows_of(a, a.v, w.sample, w.head / group, WIDTH, true);
+    Rows queries[2] = { rows_of(a, a.q, w.sample, w.head, WIDTH, false),
+                        rows_of(a, a.dy, w.sample, w.head, WIDTH, false) };
+    Rows keys[2] = { rows_of(a, a.k, w.sample, w.head / group, WIDTH, true),
+                     rows_of(a, a.v, w.sample, w.head / group, WIDTH, true) };
     Left<WIDTH, M, WIDTH == 64> left_q, left_dy;
     float dq[M][WIDTH / 8][4] = {}, lse[2 * M], along[2 * M], by[2 * M];
     uint32_t key = w.block.any.begin / KEYS * KEYS;
-    load_tile<WIDTH, ROWS>(q, rows_of(a, a.q, w.sample, w.head, WIDTH, false), w.first);
-    load_tile<WIDTH, ROWS>(dy, rows_of(a, a.dy, w.sample, w.head, WIDTH, false), w.first);
-    load_tile<WIDTH, KEYS>(k, keys, key);
-    load_tile<WIDTH, KEYS>(k + 2 * TILE, values, key);
+    load_tiles<WIDTH, ROWS, 2>(q, tile_bytes<WIDTH>(ROWS), queries, w.first);
+    load_tiles<WIDTH, KEYS, 2>(k, 2 * TILE, keys, key);
     copies_commit();
 #pragma unroll
     for (int r = 0; r < 2 * M; r++) {
@@ -407,10 +405,8 @@ static __global__ void __launch_bounds__(THREADS, 2) queries_kernel(Attention a,
     for (int stage = 0; key < w.block.any.end; key += KEYS, stage ^= TILE) {
         copies_wait<0>();
         __syncthreads();
-        if (key + KEYS < w.block.any.end) {
-            load_tile<WIDTH, KEYS>(k + (stage ^ TILE), keys, key + KEYS);
-            load_tile<WIDTH, KEYS>(k + 2 * TILE + (stage ^ TILE), values, key + KEYS);
-        }
+        if (key + KEYS < w.block.any.end)
+            load_tiles<WIDTH, KEYS, 2>(k + (stage ^ TILE), 2 * TILE, keys, key + KEYS);
         copies_commit();
 #pragma unroll 1
         for (int i = 0; i < KEYS; i += SOME) {
@@ -433,10 +429,9 @@ static __device__ __forceinline__ void load_queries(const Attention &a, SharedAt
                                                     uint32_t query)
 {
     const int TILE = tile_bytes<WIDTH>(QUERIES), SUMS = 2 * QUERIES * (int)sizeof(float);
-    Rows q = rows_of(a, a.q, sample, head, WIDTH, false);
-    load_tile<WIDTH, QUERIES>(to + stage * TILE, q, query);
-    Rows dy = rows_of(a, a.dy, sample, head, WIDTH, false);
-    load_tile<WIDTH, QUERIES>(to + (2 + stage) * TILE, dy, query);
+    Rows queries[2] = { rows_of(a, a.q, sample, head, WIDTH, false),
+                        rows_of(a, a.dy, sample, head, WIDTH, false) };
+    load_tiles<WIDTH, QUERIES, 2>(to + stage * TILE, 2 * TILE, queries, query);
     uint32_t thread = anew(threadIdx.x), i = query + thread % QUERIES;
     const float *from =
         (thread < QUERIES ? a.lse : a.along) + ((u64)sample * a.queries + i) * a.heads + head;
@@ -487,8 +482,9 @@ static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a, ui
     float dk[M][WIDTH / 8][4] = {}, dv[M][WIDTH / 8][4] = {}, by[2 * M];
     uint32_t begin = w.block.any.begin / QUERIES * QUERIES, query = begin,
              head = w.head * group;
-    load_tile<WIDTH, ROWS>(k, rows_of(a, a.k, w.sample, w.head, WIDTH, true), w.first);
-    load_tile<WIDTH, ROWS>(v, rows_of(a, a.v, w.sample, w.head, WIDTH, true), w.first);
+    Rows keys[2] = { rows_of(a, a.k, w.sample, w.head, WIDTH, true),
+                     rows_of(a, a.v, w.sample, w.head, WIDTH, true) };
+    load_tiles<WIDTH, ROWS, 2>(k, tile_bytes<WIDTH>(ROWS), keys, w.first);
     load_queries<WIDTH, QUERIES>(a, q, 0, w.sample, head, query);
     copies_commit();
     copies_wait<0>();

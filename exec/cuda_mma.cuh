@@ -128,34 +128,35 @@ template <int WIDTH> static __device__ __host__ constexpr int tile_bytes(int row
     return rows * WIDTH * (int)sizeof(Half);
 }
 
-/* Rows first .. first + N; zeros past the end.  A tile seldom lies in two chunks. */
-template <int WIDTH, int N>
-static __device__ __forceinline__ void load_tile(SharedAt tile, const Rows &rows,
-                                                 uint32_t first)
+/* Rows first .. first + N of TILES arrays alike but for where they lie and their strides; their
+ * tiles are `apart` bytes from each other; zeros past the end.  Seldom are N in two chunks. */
+template <int WIDTH, int N, int TILES>
+static __device__ __forceinline__ void load_tiles(SharedAt tile, int apart, const Rows *rows,
+                                                  uint32_t first)
 {
     const int chunks = WIDTH / EIGHT, step = THREADS / chunks, steps = N / step;
-    uint32_t thread = anew(threadIdx.x);
+    uint32_t thread = anew(threadIdx.x), n = rows->n, chunk = rows->chunk;
     uint32_t down = thread / chunks, across = thread % chunks, row = first + down;
     SharedAt to = tile + (down * chunks + (across ^ down % EIGHT)) * 16;
-    bool together = true;
-    const Half *from = rows.at;
-    if (rows.chunk < rows.n) {
-        together = first % rows.chunk + N <= rows.chunk;
-        from += first / rows.chunk * rows.jump;
-    }
-    if (together) {
-        from += (u64)row * rows.stride + across * EIGHT;
+    uint32_t part = chunk < n ? first / chunk : 0;
+    if (chunk >= n || first - part * chunk + N <= chunk) {
 #pragma unroll
-        for (int j = 0; j < steps; j++, from += (u64)step * rows.stride)
-            copy16_async(to + j * tile_bytes<WIDTH>(step), from, row + j * step < rows.n);
+        for (int i = 0; i < TILES; i++) {
+            const Half *from = rows[i].at + part * rows[i].jump + across * EIGHT;
+            from += (u64)row * rows[i].stride;
+#pragma unroll
+            for (int j = 0; j < steps; j++, from += (u64)step * rows[i].stride)
+                copy16_async(to + i * apart + j * tile_bytes<WIDTH>(step), from,
+                             row + j * step < n);
+        }
         return;
     }
 #pragma unroll 1
-    for (int j = 0; j < steps; j++) {
-        bool any = row + j * step < rows.n;
-        copy16_async(to + j * tile_bytes<WIDTH>(step),
-                     row_at(rows, any ? row + j * step : 0) + across * EIGHT, any);
-    }
+    for (int j = 0; j < steps; j++, row += step, to += tile_bytes<WIDTH>(step))
+#pragma unroll
+        for (int i = 0; i < TILES; i++)
+            copy16_async(to + i * apart, row_at(rows[i], row < n ? row : 0) + across * EIGHT,
+                         row < n);
 }
 
 /* Rows [first, first + 16 M) from what came out, times `by`. */
@@ -182,21 +183,22 @@ static __device__ __forceinline__ void put_rows(float (*c)[WIDTH / 8][4], const 
 
 /* Where this lane's row of ldmatrix is in a tile, of matrices 0 .. 3 that lie
  *     0 2        of A, and      0 1     of B that is
- *     1 3        of B turned    2 3     not turned */
-template <int WIDTH, bool ACROSS> static __device__ __forceinline__ unsigned place(void)
+ *     1 3        of B turned    2 3     not turned
+ * A place that is not kept is worked out anew, where registers are few. */
+template <int WIDTH, bool ACROSS> static __device__ __forceinline__ unsigned place(bool kept)
 {
-    unsigned thread = threadIdx.x, in = thread % EIGHT;
+    unsigned thread = kept ? threadIdx.x : anew(threadIdx.x), in = thread % EIGHT;
     unsigned odd = thread / EIGHT % 2, late = thread / EIGHT / 2 % 2;
     unsigned down = ACROSS ? late : odd, by = ACROSS ? odd : late;
     return (down * EIGHT + in) * tile_bytes<WIDTH>(1) + (by ^ in) * 16;
 }
-template <int WIDTH> static __device__ __forceinline__ unsigned place_down(void)
+template <int WIDTH> static __device__ __forceinline__ unsigned place_down(bool kept = true)
 {
-    return place<WIDTH, false>();
+    return place<WIDTH, false>(kept);
 }
-template <int WIDTH> static __device__ __forceinline__ unsigned place_across(void)
+template <int WIDTH> static __device__ __forceinline__ unsigned place_across(bool kept = true)
 {
-    return place<WIDTH, true>();
+    return place<WIDTH, true>(kept);
 }
 
 /* `row` (of eights) and `column` (of sixteens) of a tile, from a place in it. */
