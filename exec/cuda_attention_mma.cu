@@ -12,11 +12,11 @@
  * atomics: 7 products instead of 5, and equal bits on every run.
  *
  * What bounds it: an ldmatrix of four takes the multiprocessor's shared memory for four
- * clocks, and an mma one tensor core for some six, so four tensor cores are busy only if there
- * are fewer than three ldmatrix for every eight mma.  Hence as many rows a warp as registers
- * hold, and rows in registers ("kept") where they fit.  On sm_90 (nothing spills, on
- * sm_80 neither; two blocks a multiprocessor; "all" are the instructions of a tile without a
- * mask):
+ * clocks, an mma one of four tensor cores for about six (an estimate: mma.sync reaches some
+ * 0.6 of an H100), so these are busy only if there are fewer than three ldmatrix for every
+ * eight mma.  Hence as many rows a warp as registers hold, and rows in registers ("kept")
+ * where they fit.  On sm_90, where two blocks share a multiprocessor and nothing spills (nor
+ * does it on sm_80); "all": the instructions of a tile without a mask:
  *
  *              width  M  tile  at once  kept  registers  shared  ldmatrix / mma  all / mma
  *     forward     64  2    64       64   yes        232   48 KB            0.25        4.8
