@@ -26,6 +26,8 @@
  *     keys        64  2    64       16   yes        252   65 KB            0.25        3.9
  *                128  1    32       32   yes        255   65 KB            0.50        3.6
  */
+#include <cuda_runtime_api.h>
+
 #include "exec/cuda_mma.cuh"
 
 #define LOG2_E 1.4426950408889634f
@@ -123,16 +125,17 @@ template <int M> static __device__ __forceinline__ Work work_on_queries(const At
     return w;
 }
 
-/* Where query heads share one of keys there are few blocks, and they are long: all are on
- * the device at once, two to a multiprocessor.  The second half of them comes in the other
- * order, so that a long one (the first keys, where causal) runs beside a short one. */
+/* Where query heads share one of keys blocks are few and long, and the longest (the first
+ * keys, where causal) begin first.  If all are on the device at once, two to a multiprocessor,
+ * the second half of them comes in the other order (folded): a long one beside a short one. */
 template <int M>
-static __device__ __forceinline__ Work work_on_keys(const Attention &a, uint32_t group)
+static __device__ __forceinline__ Work work_on_keys(const Attention &a, uint32_t group,
+                                                    bool folded)
 {
     uint32_t sample = blockIdx.z, head = blockIdx.y, part = blockIdx.x;
     if (group > 1) {
         head = blockIdx.x, sample = blockIdx.y, part = blockIdx.z;
-        if (part >= gridDim.z / 2)
+        if (folded && part >= gridDim.z / 2)
             part = gridDim.z - 1 - (part - gridDim.z / 2);
     }
     uint32_t first = part * block_rows(M), warp = first + warp_of_block() * (16 * M);
@@ -470,14 +473,15 @@ static __device__ __forceinline__ void add_to_keys(
 }
 
 template <int WIDTH, bool BF16>
-static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(Attention a, uint32_t group)
+static __global__ void __launch_bounds__(THREADS, 2)
+    keys_kernel(Attention a, uint32_t group, bool folded)
 {
     const int M = keys_m<WIDTH>(), ROWS = block_rows(M), QUERIES = back_tile<WIDTH>();
     const int SOME = WIDTH > 64 ? 32 : 16, TILE = tile_bytes<WIDTH>(QUERIES);
     DYNAMIC_SHARED(memory);
     SharedAt k = shared_at(memory), v = k + tile_bytes<WIDTH>(ROWS), q = v + (v - k);
     const float *sums = (const float *)(memory + 2 * tile_bytes<WIDTH>(ROWS) + 4 * TILE);
-    Work w = work_on_keys<M>(a, group);
+    Work w = work_on_keys<M>(a, group, folded);
     Left<WIDTH, M, true> left_k, left_v;
     float dk[M][WIDTH / 8][4] = {}, dv[M][WIDTH / 8][4] = {}, by[2 * M];
     uint32_t begin = w.block.any.begin / QUERIES * QUERIES, query = begin,
@@ -546,6 +550,16 @@ template <int WIDTH, bool BF16> static void forward(const Attention *a, void *st
            a->heads / a->kv_heads);
 }
 
+/* Are so many blocks on the device together, two to a multiprocessor? */
+static bool at_once(u64 blocks)
+{
+    int device, multiprocessors;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device) ==
+               cudaSuccess &&
+           blocks <= 2 * (u64)multiprocessors;
+}
+
 template <int WIDTH, bool BF16> static void backward(const Attention *a, void *stream)
 {
     const int tile = back_tile<WIDTH>(), q = block_rows(QUERIES_M);
@@ -561,7 +575,7 @@ template <int WIDTH, bool BF16> static void backward(const Attention *a, void *s
     LAUNCH((queries_kernel<WIDTH, BF16>), queries, THREADS, q_bytes, stream, *a,
            a->heads / a->kv_heads);
     LAUNCH((keys_kernel<WIDTH, BF16>), keys, THREADS, k_bytes, stream, *a,
-           a->heads / a->kv_heads);
+           a->heads / a->kv_heads, at_once((u64)parts * a->kv_heads * a->batch));
 }
 
 typedef void Launcher(const Attention *a, void *stream);

@@ -54,9 +54,12 @@ typedef enum cudaStreamCaptureMode {
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2 };
 enum { cudaEventRecordDefault = 0, cudaEventRecordExternal = 1 };
 
+typedef enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 } cudaDeviceAttr;
+
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device);
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaDeviceSynchronize(void);
