@@ -169,6 +169,11 @@ static Outcome take_table(Meeting *m, Visit *v, int fd, const uint8_t *bytes)
     return VISIT_MET;
 }
 
+static void hub_ended(const Visit *v, Err *err)
+{
+    err_set(err, "rank 0 at '%s' ended while the ranks were still meeting", v->spot.text);
+}
+
 /* Welcomed: rank 0 speaks next when all have come, or when it gives up. */
 static Outcome wait_for_table(Meeting *m, Visit *v, int fd, Err *err)
 {
@@ -180,7 +185,7 @@ static Outcome wait_for_table(Meeting *m, Visit *v, int fd, Err *err)
     Note note;
     Outcome outcome = VISIT_OVER;
     if (!recv_note(fd, &note, bytes, cap, until_ns))
-        err_set(err, "rank 0 at '%s' ended while the ranks were still meeting", v->spot.text);
+        hub_ended(v, err);
     else if (note.type == NOTE_TABLE && note.bytes == cap)
         outcome = take_table(m, v, fd, bytes);
     else if (note.type == NOTE_REFUSED)
@@ -232,6 +237,10 @@ static Outcome visit_host(Meeting *m, Visit *v, const char *host, const char *po
 {
     const int64_t attempt_ns = 2000000000;
     int fd = net_connect(host, port, soonest(v, attempt_ns));
+    if (fd < 0 && errno == ECONNREFUSED && hub_was_there(&v->spot)) {
+        hub_ended(v, err);
+        return VISIT_OVER;
+    }
     if (fd < 0) {
         snprintf(v->trouble, sizeof v->trouble, "%s",
                  errno == EHOSTUNREACH ? "no such host, or no way to it" : strerror(errno));

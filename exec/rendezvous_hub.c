@@ -54,10 +54,15 @@ void rendezvous_inherit(int listener, uint16_t port)
     inherited_port = port;
 }
 
+bool hub_was_there(const Spot *spot)
+{
+    return !spot->path && inherited_listener >= 0 && atoi(spot->port) == inherited_port;
+}
+
 static bool hub_listen(Hub *h, Err *err)
 {
     const Spot *s = h->spot;
-    if (!s->path && inherited_listener >= 0 && atoi(s->port) == inherited_port) {
+    if (hub_was_there(s)) {
         h->listener = inherited_listener;
         h->port = inherited_port;
         inherited_listener = -1;

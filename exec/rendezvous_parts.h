@@ -24,6 +24,8 @@ typedef struct Spot {
 
 bool rendezvous_resolve(Spot *spot, const char *rendezvous, Err *err);
 
+/* Was rank 0's listener there before this process was? */
+bool hub_was_there(const Spot *spot);
 /* Rank 0's side: everybody's control connection and card, or one sentence for all. */
 bool hub_meet(Meeting *m, const RankPlace *place, const RankCard *mine, const Spot *spot,
               int64_t deadline_ns, Err *err);

@@ -212,6 +212,24 @@ static void a_rank_0_that_is_not_there_is_named(void)
     CHECK_ERR_TEXT(&err, " s: Connection refused");
 }
 
+/* Its listener was made before the ranks were: there is nothing to wait for. */
+static void a_rank_0_that_has_ended_is_not_waited_for(void)
+{
+    Fabric *f;
+    Err err = { 0 };
+    int kept = keep_port();
+    int64_t began_ns = net_now_ns();
+    RankPlace place = place_of(1, 2);
+    place.timeout_s = 60;
+    rendezvous_inherit(kept, port);
+    CHECK(!fabric_open(&f, &place, 64, &err));
+    rendezvous_inherit(-1, 0);
+    close(kept);
+    CHECK(net_now_ns() - began_ns < 30000000000);
+    CHECK_ERR_TEXT(&err, "rank 0 at 'tcp://127.0.0.1:");
+    CHECK_ERR_TEXT(&err, "' ended while the ranks were still meeting");
+}
+
 static void missing_ranks_are_named_by_all_who_came(void)
 {
     RankPage *page = rank_page_make();
@@ -572,6 +590,7 @@ int main(void)
     RUN(a_port_that_is_taken_is_named);
     RUN(a_file_that_cannot_be_written_is_named);
     RUN(a_rank_0_that_is_not_there_is_named);
+    RUN(a_rank_0_that_has_ended_is_not_waited_for);
     RUN(missing_ranks_are_named_by_all_who_came);
     RUN(two_ranks_of_one_number_are_named);
     RUN(worlds_that_differ_are_named);
