@@ -50,6 +50,10 @@ typedef enum GemmLayout {
 extern const char *const gemm_layout_names[GEMM_LAYOUT_N];
 
 GemmLayout gemm_layout_of(const MatmulShape *s);
+/* Do rows of all three matrices begin at multiples of 16 bytes, as they lie in memory?  Where they
+ * do not, other kernels run, several times slower: on an H200 8192 x 50257 x 768 in bf16 takes
+ * 6.7 ms, 8192 x 50304 x 768 0.89 ms (tests/gpu/run.sh, 2026-11-26). */
+bool gemm_is_aligned(GemmLayout layout, DType dtype, uint64_t m, uint64_t n, uint64_t k);
 
 typedef struct GemmRow {
     uint64_t m, n, k; /* C[m,n] = A[m,k] B[k,n] */
@@ -57,6 +61,7 @@ typedef struct GemmRow {
     GemmLayout layout;
     double time_ns;
     double log_m; /* base 2 */
+    bool aligned; /* gemm_is_aligned */
 } GemmRow;
 
 /* Rows of one (n, k); f16 and bf16 run at one speed and are one class. */

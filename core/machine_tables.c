@@ -31,6 +31,13 @@ GemmLayout gemm_layout_of(const MatmulShape *s)
     return s->transpose_b ? GEMM_TN : GEMM_NN;
 }
 
+bool gemm_is_aligned(GemmLayout layout, DType dtype, uint64_t m, uint64_t n, uint64_t k)
+{
+    uint64_t step = 16 / dtype_bytes(dtype);
+    bool turned = layout == GEMM_NT || layout == GEMM_NT_ACCUMULATE;
+    return n % step == 0 && (turned ? m : k) % step == 0;
+}
+
 enum { COLUMNS_MAX = 8, ROWS_MAX = 1 << 20 };
 #define DIM_MAX  ((double)((uint64_t)1 << 40))
 #define TIME_MAX 1e12 /* us; times alone need not be whole */
@@ -279,9 +286,10 @@ static void keep_gemm(Gpu *g, Arena *arena, const Rows *rows)
     g->gemm_n = rows->n;
     for (uint32_t i = 0; i < rows->n; i++) {
         const double *x = rows->row[i];
-        g->gemm[i] =
-            (GemmRow){ (uint64_t)x[0],        (uint64_t)x[1], (uint64_t)x[2], (DType)(int)x[3],
-                       (GemmLayout)(int)x[4], x[5] * 1e3,     log2(x[0]) };
+        GemmRow r = { (uint64_t)x[0],        (uint64_t)x[1], (uint64_t)x[2], (DType)(int)x[3],
+                      (GemmLayout)(int)x[4], x[5] * 1e3,     log2(x[0]),     false };
+        r.aligned = gemm_is_aligned(r.layout, r.dtype, r.m, r.n, r.k);
+        g->gemm[i] = r;
     }
     qsort(g->gemm, g->gemm_n, sizeof *g->gemm, compare_gemm);
     g->gemm_groups = PUSH_ARRAY(arena, GemmGroup, rows->n);

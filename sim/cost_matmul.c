@@ -17,9 +17,10 @@
  * rows of the nearest few (n, k), each counting by 1 / distance^2 in log2 (m, n, k).
  * So a shape between the measured ones keeps the model's tiles and waves, the model
  * alone counts like a row at the limit, and a measured shape gives its measurement
- * back.  (Plain interpolation in log m at equal (n, k) is no better on left-out rows:
- * 3.5 % against 3.7 % in the median on A100, 4.2 against 3.8 on H100; and it has
- * nothing to say elsewhere.)
+ * back.  Rows that are not aligned say nothing of shapes that are.
+ * (Plain interpolation in log m at equal (n, k) is no better on left-out rows: 3.5 %
+ * against 3.7 % in the median on A100, 4.2 against 3.8 on H100; and it has nothing to
+ * say elsewhere.)
  */
 #include <math.h>
 
@@ -130,30 +131,47 @@ static uint32_t first_not_below(const Gpu *gpu, const GemmGroup *g, uint64_t m)
     return low;
 }
 
+/* What a row is asked for. */
+typedef struct Wanted {
+    uint64_t m;
+    double log_m;
+    GemmLayout layout;
+    bool aligned;
+} Wanted;
+
 /* Distance in m and layout; the group's own comes on top. */
-static double row_distance2(const GemmRow *r, double log_m, GemmLayout layout)
+static double row_distance2(const GemmRow *r, const Wanted *w)
 {
-    double d = r->log_m - log_m;
-    bool other = r->layout != GEMM_ANY && r->layout != layout;
-    return d * d + (other ? layout2 : 0);
+    double d = r->log_m - w->log_m;
+    bool other = r->layout != GEMM_ANY && r->layout != w->layout;
+    if (w->aligned && !r->aligned)
+        return INFINITY;
+    return d * d + (other ? layout2 : 0) + (w->aligned != r->aligned ? layout2 : 0);
+}
+
+/* The best of the rows from `from` on, `step` by step, of the first m that has any. */
+static void look_along(const Gpu *gpu, const GemmGroup *g, uint32_t from, int step,
+                       const Wanted *w, Neighbour *best)
+{
+    uint64_t m = 0; /* whose rows these are; 0: none so far */
+    for (uint32_t i = from; i - g->first < g->count; i += (uint32_t)step) {
+        const GemmRow *r = &gpu->gemm[i];
+        if (m && r->m != m)
+            return;
+        double d = row_distance2(r, w);
+        m = d < INFINITY ? r->m : m;
+        if (d < best->distance2)
+            *best = (Neighbour){ d, i };
+    }
 }
 
 /* The group's best row: look at the rows next to m on both sides, all layouts of them. */
-static Neighbour nearest_in(const Gpu *gpu, const GemmGroup *g, uint64_t m, double log_m,
-                            GemmLayout layout)
+static Neighbour nearest_in(const Gpu *gpu, const GemmGroup *g, const Wanted *w)
 {
     Neighbour best = { INFINITY, 0 };
-    uint32_t at = first_not_below(gpu, g, m), end = g->first + g->count;
-    for (uint32_t i = at; i < end && gpu->gemm[i].m == gpu->gemm[at].m; i++) {
-        double d = row_distance2(&gpu->gemm[i], log_m, layout);
-        if (d < best.distance2)
-            best = (Neighbour){ d, i };
-    }
-    for (uint32_t i = at; i-- > g->first && gpu->gemm[i].m == gpu->gemm[at - 1].m;) {
-        double d = row_distance2(&gpu->gemm[i], log_m, layout);
-        if (d < best.distance2)
-            best = (Neighbour){ d, i };
-    }
+    uint32_t at = first_not_below(gpu, g, w->m);
+    look_along(gpu, g, at, 1, w, &best);
+    look_along(gpu, g, at - 1, -1, w, &best);
     return best;
 }
 
@@ -186,8 +204,10 @@ static double log_ratio(const Gpu *gpu, uint32_t row)
 static void find_nearest(const Gpu *gpu, const MatmulShape *s, DType class_,
                          Neighbour kept[NEIGHBOURS])
 {
-    double log_m = log2((double)s->m), log_n = log2((double)s->n), log_k = log2((double)s->k);
+    double log_n = log2((double)s->n), log_k = log2((double)s->k);
     GemmLayout layout = gemm_layout_of(s);
+    Wanted w = { s->m, log2((double)s->m), layout,
+                 gemm_is_aligned(layout, class_, s->m, s->n, s->k) };
     for (int i = 0; i < NEIGHBOURS; i++)
         kept[i] = (Neighbour){ limit2, 0 };
     for (uint32_t i = 0; i < gpu->gemm_groups_n; i++) {
@@ -195,7 +215,7 @@ static void find_nearest(const Gpu *gpu, const MatmulShape *s, DType class_,
         double dn = g->log_n - log_n, dk = g->log_k - log_k, d2 = dn * dn + dk * dk;
         if (g->dtype != class_ || d2 >= kept[NEIGHBOURS - 1].distance2)
             continue;
-        Neighbour best = nearest_in(gpu, g, s->m, log_m, layout);
+        Neighbour best = nearest_in(gpu, g, &w);
         best.distance2 += d2;
         keep_nearest(kept, best);
     }

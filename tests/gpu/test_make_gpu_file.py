@@ -63,7 +63,8 @@ ROWS = [
 ]
 
 
-SHEET = {"name": "h100-80gb", "peak_tflops": {"bf16": 989}, "launch_us": 9, "notes": "a note",
+SHEET = {"name": "h100-80gb", "peak_tflops": {"bf16": 989}, "memory_GBps": 3350, "launch_us": 9,
+         "notes": "a note",
          "kernels": {"gemm": [{"source": "somebody", "dtype": "f16",
                                "columns": ["m", "n", "k", "time_us"], "rows": [[1, 2, 3, 4]]}]},
          "provenance": {"peaks": "x"}}
@@ -111,12 +112,29 @@ class MakeGpuFile(unittest.TestCase):
         self.assertEqual([[512, 768, 256, 20]], self.table(gpu, "gemm", "layout", "NN")["rows"])
         self.assertEqual([[512, 768, 256, 999]], self.table(gpu, "gemm", "layout", "NT+")["rows"])
 
+    def test_products_that_the_cores_bound_are_brought_to_the_highest_clock(self):
+        rows = [{**DEVICE, "sm_clock_max_mhz": 2000},
+                gemm(8192, 8192, 8192, 2000.0, clock_mhz=1500.0),
+                gemm(8, 4096, 4096, 20.0, clock_mhz=1500.0),
+                gemm(4096, 4096, 4096, 200.0, clock_mhz=2100.0)]
+        self.write(rows)
+        table = self.table(self.make(), "gemm", "layout", "TN")
+        self.assertEqual([[8, 4096, 4096, 20], [4096, 4096, 4096, 200], [8192, 8192, 8192, 1500]],
+                         table["rows"])
+        self.assertTrue(table["source"].endswith(", as at 2000 MHz"))
+
     def test_memory_rows_are_cold_one_for_a_size(self):
         gpu = self.make()
         self.assertEqual([[1000000, 2.5]], self.table(gpu, "memory", "op", "add")["rows"])
         # The middle one of 1000, 2000 and 2000 bytes a microsecond, at the middle size.
         self.assertEqual([[4100000, 2.05], [64000000, 32]],
                          self.table(gpu, "memory", "op", "norm")["rows"])
+
+    def test_memory_rows_never_take_longer_than_those_of_more_bytes(self):
+        self.write([DEVICE, memory("add", 1000, 9.0), memory("add", 4000, 3.0),
+                    memory("add", 16000, 3.0), memory("add", 64000, 8.0)])
+        self.assertEqual([[4000, 3], [16000, 3], [64000, 8]],
+                         self.table(self.make(), "memory", "op", "add")["rows"])
 
     def test_the_attention_backend_is_chosen(self):
         where = [1, 8192, 32, 8, 128, 1]
