@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profile/steps.h"
+
 typedef struct Interval {
     int64_t begin_ns, end_ns;
 } Interval;
@@ -138,44 +140,71 @@ static bool meets(const Interval *list, uint32_t n, int64_t begin_ns, int64_t en
     return low < n && list[low].begin_ns < end_ns;
 }
 
-static bool is_kernel(const Timeline *t, uint64_t i)
+/* A kernel, or a few of one op of one step. */
+typedef struct OpRun {
+    uint32_t op, step;
+    uint64_t span; /* the first of them */
+    Interval when;
+    int64_t ns;
+} OpRun;
+
+static int compare_runs(const void *pa, const void *pb)
 {
-    return t->span_class[i] == SPAN_COMPUTE || t->span_class[i] == SPAN_MEMORY;
+    const OpRun *a = pa, *b = pb;
+    if (a->step != b->step)
+        return a->step < b->step ? -1 : 1;
+    if (a->op != b->op)
+        return a->op < b->op ? -1 : 1;
+    return (a->span > b->span) - (a->span < b->span);
 }
 
-/* Kernels of one op that follow one another in a track, up to `end`; ns: of all of them. */
-static uint64_t kernels_of(const Timeline *t, uint64_t i, uint64_t end, int64_t *ns)
+/* Of one op, on whatever tracks: their times are added up. */
+static uint32_t join_runs(OpRun *runs, uint32_t n)
 {
-    uint64_t n = 0;
-    for (*ns = 0; i + n < end && is_kernel(t, i + n) && t->op[i + n] == t->op[i]; n++)
-        *ns += t->dur_ns[i + n];
-    return n;
+    uint32_t kept = 0;
+    qsort(runs, n, sizeof *runs, compare_runs);
+    for (uint32_t i = 1; i < n; i++) {
+        OpRun *last = &runs[kept];
+        if (runs[i].op != last->op || runs[i].step != last->step) {
+            runs[++kept] = runs[i];
+            continue;
+        }
+        last->ns += runs[i].ns;
+        last->when.begin_ns = min_i64(last->when.begin_ns, runs[i].when.begin_ns);
+        last->when.end_ns = max_i64(last->when.end_ns, runs[i].when.end_ns);
+    }
+    return kept + 1;
 }
 
-/* Takes the span and (*n) those that belong to it. */
-static bool take_span(KernelFit *f, const Timeline *t, uint64_t i, uint64_t end, uint64_t *n,
-                      const char *path, const Interval *transfers, uint32_t transfers_n,
-                      Err *err)
+/* What the ops of a rank took in each step; *n of them, on the heap, NULL where there are none. */
+static OpRun *runs_of(const Timeline *t, const RankSteps *rank, uint32_t *n)
+{
+    OpRun *runs = mem_zero((size_t)rank->ops_n + 1, sizeof *runs);
+    *n = 0;
+    for (uint32_t k = 0; k < rank->ops_n; k++) {
+        uint64_t i = rank->ops[k].span;
+        bool kernel = t->span_class[i] == SPAN_COMPUTE || t->span_class[i] == SPAN_MEMORY;
+        if (!kernel || t->op[i] == NONE_U32 || rank->ops[k].step == NONE_U32)
+            continue;
+        int64_t begin_ns = t->start_ns[i], ns = t->dur_ns[i];
+        runs[(*n)++] =
+            (OpRun){ t->op[i], rank->ops[k].step, i, { begin_ns, begin_ns + ns }, ns };
+    }
+    *n = *n > 0 ? join_runs(runs, *n) : 0;
+    return runs;
+}
+
+static bool take_run(KernelFit *f, const Timeline *t, const OpRun *run, const char *path,
+                     const Interval *transfers, uint32_t transfers_n, Err *err)
 {
     OpRef ref = { 0 };
-    int64_t ns = 0;
-    *n = 1;
-    if (t->op[i] == NONE_U32)
-        return true;
-    if (!find_op(f, t, i, path, &ref, err))
+    if (!find_op(f, t, run->span, path, &ref, err))
         return false;
     f->ops_seen++;
-    if (t->span_class[i] == SPAN_LAUNCH) {
-        GROW(f->launches, f->launches_n, f->launches_cap);
-        f->launches[f->launches_n++] = (double)t->dur_ns[i];
-    }
-    if (is_kernel(t, i))
-        *n = kernels_of(t, i, end, &ns);
-    if (ns == 0)
+    if (run->ns == 0)
         return true;
-    KernelSample x = { .ns = (double)ns, .op = ref.o };
-    uint64_t last = i + *n - 1;
-    if (meets(transfers, transfers_n, t->start_ns[i], t->start_ns[last] + t->dur_ns[last]))
+    KernelSample x = { .ns = (double)run->ns, .op = ref.o };
+    if (meets(transfers, transfers_n, run->when.begin_ns, run->when.end_ns))
         f->beside_comm++;
     else if (!sample_of(f, ref.o, &x))
         f->no_table++;
@@ -186,39 +215,45 @@ static bool take_span(KernelFit *f, const Timeline *t, uint64_t i, uint64_t end,
     return true;
 }
 
-static bool take_track(KernelFit *f, const Timeline *t, const Track *track, const char *path,
-                       const Interval *transfers, uint32_t transfers_n, Err *err)
+static bool take_rank(KernelFit *f, const Timeline *t, const RankSteps *rank, const char *path,
+                      Err *err)
 {
-    uint64_t end = track->span_first + track->span_n, n;
-    for (uint64_t i = track->span_first; i < end; i += n)
-        if (!take_span(f, t, i, end, &n, path, transfers, transfers_n, err))
-            return false;
-    return true;
+    uint32_t runs_n, transfers_n;
+    OpRun *runs = runs_of(t, rank, &runs_n);
+    Interval *transfers = transfers_of(t, rank->rank, &transfers_n);
+    bool ok = true;
+    for (uint32_t i = 0; i < runs_n && ok; i++)
+        ok = take_run(f, t, &runs[i], path, transfers, transfers_n, err);
+    free(transfers);
+    free(runs);
+    return ok;
 }
 
-/* Tracks of a rank follow one another in no order: rank by rank, all its tracks. */
-static bool take_tracks(KernelFit *f, const Timeline *t, const char *path, Err *err)
+static bool take_launches(KernelFit *f, const Timeline *t, const char *path, Err *err)
 {
-    bool *done = mem_zero(t->ranks_n + 1, sizeof *done), ok = true;
-    for (uint32_t k = 0; k < t->tracks_n && ok; k++) {
-        uint32_t rank = t->tracks[k].rank, n;
-        if (done[rank])
+    OpRef ref = { 0 };
+    for (uint64_t i = 0; i < t->spans_n; i++) {
+        if (t->span_class[i] != SPAN_LAUNCH || t->op[i] == NONE_U32)
             continue;
-        done[rank] = true;
-        Interval *transfers = transfers_of(t, rank, &n);
-        for (uint32_t j = k; j < t->tracks_n && ok; j++)
-            ok = t->tracks[j].rank != rank ||
-                 take_track(f, t, &t->tracks[j], path, transfers, n, err);
-        free(transfers);
+        if (!find_op(f, t, i, path, &ref, err))
+            return false;
+        f->ops_seen++;
+        GROW(f->launches, f->launches_n, f->launches_cap);
+        f->launches[f->launches_n++] = (double)t->dur_ns[i];
     }
-    free(done);
-    return ok;
+    return true;
 }
 
 bool kernel_fit_add(KernelFit *f, const Timeline *t, const char *path, Err *err)
 {
     uint32_t seen = f->ops_seen;
-    if (!take_tracks(f, t, path, err))
+    GpuSteps steps;
+    gpu_steps_find(&steps, t);
+    bool ok = take_launches(f, t, path, err);
+    for (uint32_t i = 0; i < steps.ranks_n && ok; i++)
+        ok = take_rank(f, t, &steps.ranks[i], path, err);
+    gpu_steps_free(&steps);
+    if (!ok)
         return false;
     if (f->ops_seen > seen)
         return true;
