@@ -33,6 +33,7 @@ struct Feed {
     const Program *p;
     uint32_t each, micro_batches; /* samples of a replica in a step */
     Batch now, ahead;
+    bool has_room;        /* for sequences, if it brings any */
     uint64_t sequences_n; /* of a batch */
     uint32_t *brought;    /* [micro-batch][kind]: samples so far in this step */
     float *row;
@@ -80,11 +81,11 @@ void feed_step(Feed *f, uint64_t step)
         Batch made = f->ahead;
         f->ahead = f->now;
         f->now = made;
-    } else {
+        f->ahead.made = false;
+    } else if (!f->now.made || f->now.step != step) {
         pick(f, step, f->now.picks);
         f->now.made = false;
     }
-    f->ahead.made = false;
     memset(f->brought, 0, (size_t)f->micro_batches * FEED_KIND_N * sizeof *f->brought);
 }
 
@@ -220,27 +221,25 @@ void feed_prepare(Feed *f, uint64_t first_step, uint64_t steps)
     free(samples);
 }
 
-/* False for a rank that brings none. */
-static bool room_for_sequences(Feed *f)
+/* For those of the replicas that the rank brings; of some stages of a pipeline that is none. */
+static void make_room(Feed *f)
 {
-    if (f->now.sequences)
-        return true;
     uint64_t tokens = samples_brought(f, FEED_TOKENS), next = samples_brought(f, FEED_NEXT);
-    uint64_t n = max_u64(tokens, next) / f->spec.micro_batch * f->each;
-    if (n == 0)
-        return false;
-    uint64_t numbers = n * ((uint64_t)f->data.seq_len + 1);
-    f->now.sequences = mem_zero(numbers, sizeof *f->now.sequences);
-    f->ahead.sequences = mem_zero(numbers, sizeof *f->ahead.sequences);
-    f->sequences_n = n;
-    return true;
+    uint64_t replicas = max_u64(tokens, next) / f->spec.micro_batch;
+    f->has_room = true;
+    f->sequences_n = min_u64(replicas, f->spec.replicas - f->spec.replica) * f->each;
+    uint64_t numbers = f->sequences_n * ((uint64_t)f->data.seq_len + 1);
+    f->now.sequences = mem_zero(numbers + 1, sizeof *f->now.sequences);
+    f->ahead.sequences = mem_zero(numbers + 1, sizeof *f->ahead.sequences);
 }
 
 void feed_ahead(Feed *f, uint64_t step)
 {
     Batch *b = &f->ahead;
-    if (!f->data.tokens || !room_for_sequences(f))
+    if (!f->data.tokens)
         return;
+    if (!f->has_room)
+        make_room(f);
     pick(f, step, b->picks);
     const uint64_t *picks = b->picks + f->spec.replica * (uint64_t)f->each;
     for (uint64_t i = 0; i < f->sequences_n; i++)

@@ -31,8 +31,8 @@ void feed_close(Feed *f);
 /* Makes beforehand what these steps will bring, as a data set is loaded before training. */
 void feed_prepare(Feed *f, uint64_t first_step, uint64_t steps);
 void feed_step(Feed *f, uint64_t step); /* chooses the samples */
-/* Makes the sequences of a later step while those of this one may be asked for: feed_step finds
- * them there.  Does nothing for rows of features, see feed_prepare. */
+/* Makes the sequences of a later step while another thread may ask for those of this one: feed_step
+ * finds them there.  Does nothing for rows of features, see feed_prepare. */
 void feed_ahead(Feed *f, uint64_t step);
 
 /* LoadData of exec/backend.h: user is the Feed. */

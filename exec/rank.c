@@ -139,6 +139,7 @@ static bool measure(RankRun *r, const RankPlace *place, Err *err)
     ASSERT(!s->backend->own_memory); /* measure_job works in the fabric's */
     Store store = store_of(r);
     feed_prepare(r->feed, 0, 1);
+    feed_ahead(r->feed, 0); /* as in most steps */
     bool ok = pieces_init(&r->pieces, &r->program, s->whole, s->seed, &store, err) &&
               measure_job(&m, &r->job, place->local_n * (s->beside_n ? s->beside_n : 1), err) &&
               (place->rank > 0 || s->measured(s->user, &m, err));
@@ -257,6 +258,7 @@ static bool run_steps(RankRun *r, Err *err)
                .user = r };
     r->out->first_step = r->done_steps;
     feed_prepare(r->feed, r->done_steps, left);
+    feed_ahead(r->feed, r->done_steps);
     return walk(&w, err) && (!s->trace || left == 0 || gather(r, err));
 }
 

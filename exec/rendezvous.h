@@ -75,8 +75,9 @@ char *rendezvous_of_copy(const char *rendezvous, uint32_t copy, Err *err);
 /* Whether all ranks come over the loopback interface. */
 bool rendezvous_is_local(const char *rendezvous);
 
-/* A listening socket made before the fork: rank 0 uses it when the port is the one asked for.
- * The others know by it that who is not there any more will not come. */
+/* A listening socket made before the ranks are, processes or threads: rank 0 uses it when the port
+ * is the one asked for.  The others know by it that who is not there any more will not come.  -1, 0:
+ * there is none any more. */
 void rendezvous_inherit(int listener, uint16_t port);
 
 #endif

@@ -45,8 +45,8 @@ typedef struct Hub {
 
 /* ---- listening ---- */
 
-static int inherited_listener = -1;
-static uint16_t inherited_port;
+static int inherited_listener = -1; /* rank 0's, until it takes it */
+static uint16_t inherited_port;     /* 0: none was inherited */
 
 void rendezvous_inherit(int listener, uint16_t port)
 {
@@ -56,13 +56,13 @@ void rendezvous_inherit(int listener, uint16_t port)
 
 bool hub_was_there(const Spot *spot)
 {
-    return !spot->path && inherited_listener >= 0 && atoi(spot->port) == inherited_port;
+    return !spot->path && inherited_port > 0 && atoi(spot->port) == inherited_port;
 }
 
 static bool hub_listen(Hub *h, Err *err)
 {
     const Spot *s = h->spot;
-    if (hub_was_there(s)) {
+    if (hub_was_there(s) && inherited_listener >= 0) {
         h->listener = inherited_listener;
         h->port = inherited_port;
         inherited_listener = -1;

@@ -130,11 +130,15 @@ static bool shows_sustained(const Job *job)
 
 static void forget_sustained(Job *job)
 {
-    NodeType *first = &job->s.machine.types[0];
-    Gpu *gpu = PUSH(&job->arena, Gpu);
-    *gpu = *first->gpu;
-    gpu->sustained_scale = 1;
-    first->gpu = gpu;
+    for (uint32_t i = 0; i < job->s.machine.types_n; i++) {
+        NodeType *type = &job->s.machine.types[i];
+        if (strcmp(type->gpu->sustained_from, job->sw.name) != 0)
+            continue;
+        Gpu *gpu = PUSH(&job->arena, Gpu);
+        *gpu = *type->gpu;
+        gpu->sustained_scale = 1;
+        type->gpu = gpu;
+    }
 }
 
 static double try_scalar(Job *job, int i, double factor)

@@ -88,7 +88,7 @@ def measure(run, name, mode, steps=10, warm_up=4):
 
 
 def main():
-    run = Run("training steps of whole models in PyTorch", warm="only compile what is measured later")
+    run = Run("training steps of whole models in PyTorch", warm="only compile, for later")
     failed = 0
     if run.asked.warm:
         for name in reversed(MODELS):

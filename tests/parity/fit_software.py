@@ -106,8 +106,9 @@ class Trial:
 
     def errors(self, scalars):
         """ln(predicted / measured) by group."""
+        scenarios = os.path.join(self.tree, "scenarios")
         for gpu in self.gpus:
-            write_sustained(os.path.join(self.tree, "scenarios"), gpu, self.name, scalars[1], "a trial")
+            write_sustained(scenarios, gpu, self.name, scalars[1], "a trial")
         if self.gpus:
             scalars = (scalars[0], 1.0, scalars[2])
         self.doc["fitted"] = dict(zip(SCALARS, scalars), fitted_on="a trial")
