@@ -76,8 +76,8 @@ char *rendezvous_of_copy(const char *rendezvous, uint32_t copy, Err *err);
 bool rendezvous_is_local(const char *rendezvous);
 
 /* A listening socket made before the ranks are, processes or threads: rank 0 uses it when the port
- * is the one asked for.  The others know by it that who is not there any more will not come.  -1, 0:
- * there is none any more. */
+ * is the one asked for.  The others know by it that who is not there any more will not come.
+ * -1, 0: there is none any more. */
 void rendezvous_inherit(int listener, uint16_t port);
 
 #endif

@@ -16,11 +16,12 @@
  * allows a 200th.  Before, more strides are run (engine_rewind.c): that leaves out fewer, and
  * the mean of more wanders less.  Ranks that drift past one another may all fall into another
  * pace later, which nothing tells: of 3,430 steps counted so (of 10,000 drawn as
- * tests/property/test_steady.c draws, other seeds) the median was 0.01 % off, one in a hundred more
- * than 0.38 %, 20 more than a 200th, the worst 1.3 %; of 10,000 that drift the worst was 2.5 %; of
- * 229 (of 2,989) with weight gradients apart the worst was 0.25 %; of 1,022 (of 3,000) whose
- * micro-batches hide each other's all-to-alls twelve were more than a 200th off, the worst 3.8 %.  In a V ranks drift for longer:
- * steps were up to 6.6 % off, so paces are not for them (SimOptions.no_pace).
+ * tests/property/test_steady.c draws, other seeds) the median was 0.01 % off, one in a hundred
+ * more than 0.38 %, 20 more than a 200th, the worst 1.3 %; of 10,000 that drift the worst was
+ * 2.5 %; of 229 (of 2,989) with weight gradients apart the worst was 0.25 %; of 1,022 (of
+ * 3,000) whose micro-batches hide each other's all-to-alls twelve were more than a 200th off,
+ * the worst 3.8 %.  In a V ranks drift for longer: steps were up to 6.6 % off, so paces are
+ * not for them (SimOptions.no_pace).
  * What a rank spends its time on is as in the newest strides; where it drifts past its
  * neighbours that changes, and above all what it waits for: its group (exposed) or another
  * stage (bubble); and, where all-to-alls are hidden beside sends, how often they share a link.

@@ -305,8 +305,8 @@ static void steady_drawn(Draw *d, int64_t slack_ns)
 }
 
 /* An estimated pace may be wrong now and then, but not wildly: see compare_shortened.  Of 858 drawn
- * 7 steps were more than 0.5 % off; of 1,022 with pairs of micro-batches 12, the worst 3.8 %.  So one
- * in fifty may be, and by chance of few draws two. */
+ * 7 steps were more than 0.5 % off; of 1,022 with pairs of micro-batches 12, the worst 3.8 %.  So
+ * one in fifty may be, and by chance of few draws two. */
 static void check_outliers(void)
 {
     CHECK(far_n * 50 <= extrapolated_n + 99);
