@@ -128,7 +128,8 @@ static void print_rules(Words *w)
     fprintf(w->out, ")");
 }
 
-/* Said always: a share of communication means nothing when the kernels were not recognised. */
+/* Said always: a share of communication means nothing when the kernels were not recognised.  A rank
+ * that is alone has none. */
 static void print_recognised(Words *w)
 {
     const TraceReport *r = w->r;
@@ -136,7 +137,8 @@ static void print_recognised(Words *w)
     fprintf(w->out, "%-24s%10s of %s GPU kernels", "communication kernels", COUNT(r->comm_n),
             COUNT(r->kernels_n));
     if (r->comm_n == 0)
-        fprintf(w->out, ": NO COMMUNICATION was recognised");
+        fprintf(w->out, r->source.world_size == 1 ? ": there is one rank"
+                                                  : ": NO COMMUNICATION was recognised");
     else if (all)
         print_rules(w);
     fprintf(w->out, "\n");
