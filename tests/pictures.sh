@@ -55,6 +55,11 @@ fi
 draw split "$work/run.lstrace" --compare "$work/predicted.lstrace" --view split
 draw diff "$work/run.lstrace" --compare "$work/predicted.lstrace" --view diff
 
+simulate gpu traces/samples/gpt2.json --set model.vocab=50304 \
+    --set cluster.gpu=traces/samples/h200-lockstep.json
+draw gpu traces/samples/gpt2.lstrace --compare "$work/gpu.lstrace" --view split \
+    --window 279.4ms+7ms
+
 if [ -d "$traces" ]; then
     draw megatron "$traces"/megatron-tp8/kineto_rank*.json.gz --window 280ms+60ms
     draw critical "$traces"/megatron-tp8/kineto_rank*.json.gz --window 300ms+20ms --critical
