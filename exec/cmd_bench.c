@@ -189,6 +189,12 @@ static bool show(Bench *b, const BenchReport *r, Err *err)
            err_set(err, "cannot keep the results: %s", strerror(errno));
 }
 
+static bool has_rows(const BenchReport *r)
+{
+    return r->kernels_n > 0 || r->overlaps_n > 0 || r->collectives_n > 0;
+}
+
+/* Of a part that fails, those before it are shown. */
 static int run_rank(const RankPlace *place, void *user)
 {
     Bench *b = user;
@@ -206,7 +212,12 @@ static int run_rank(const RankPlace *place, void *user)
                          : bench_arena_bytes(b->o, &b->cases, b->host.cache_bytes, b->ranks);
     bool ok = bench_device_open(&rank, b->o, place, &err) &&
               fabric_open(&rank.fabric, place, bytes, &err);
-    ok = ok && measure(b, &r, &rank, &err) && (place->rank > 0 || show(b, &r, &err));
+    bool opened = ok;
+    ok = ok && measure(b, &r, &rank, &err);
+    if (opened && place->rank == 0 && (ok || has_rows(&r))) {
+        Err in_show = { 0 };
+        ok = show(b, &r, ok ? &err : &in_show) && ok;
+    }
     if (!ok && (place->rank == 0 || !rank.fabric))
         fprintf(stderr, "lockstep: %s\n", err.text);
     fabric_close(rank.fabric);
@@ -312,6 +323,21 @@ static bool check_outputs(const Bench *b, Err *err)
     return true;
 }
 
+/* Some part has failed: what the others measured is worth its time. */
+static void keep_some(const Bench *b)
+{
+    Err err = { 0 };
+    char *json = read_all(b->json), *text = read_all(b->text);
+    if (*text)
+        fputs(b->o->json ? json : text, stdout);
+    if (*json && b->o->out && keep(b->o->out, json, &err))
+        fprintf(stderr, "lockstep: what was measured before is in '%s'\n", b->o->out);
+    else if (err.set)
+        fprintf(stderr, "lockstep: %s\n", err.text);
+    free(json);
+    free(text);
+}
+
 static bool finish(const Bench *b, Err *err)
 {
     char *json = read_all(b->json), *text = read_all(b->text);
@@ -351,6 +377,8 @@ static int bench(Bench *b, Err *err)
     };
     fflush(NULL);
     int status = bench_launch(b->o, b->ranks, run_rank, b, &place);
+    if (status != EXIT_DONE)
+        keep_some(b);
     return status == EXIT_DONE && !finish(b, err) ? EXIT_COULD_NOT : status;
 }
 

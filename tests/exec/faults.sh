@@ -299,6 +299,22 @@ done
 [ "$(echo $ranks | wc -w)" = 2 ] && pass || fail "its ranks were: $ranks"
 nothing_left
 goes_on
+begin "a part of bench that fails: what was measured before is kept"
+rm -f "$folder/bench.json"
+"$lockstep" bench memory collective --ranks 2 --seconds 6 --out "$folder/bench.json" \
+    >"$folder/out" 2>"$folder/err" &
+pid=$!
+tries=0
+until grep -q 'measuring collective' "$folder/err" || [ $((tries += 1)) -gt 600 ]; do
+    sleep 0.05
+done
+kill -KILL $(children $pid | sort -n | tail -n 1)
+wait $pid
+status=$?
+says 1 "measuring memory" "measuring collective" "was killed by signal 9" "rank 1 .* died" \
+    "what was measured before is in '$folder/bench.json'"
+"$lockstep" calibrate "$folder/bench.json" --into "$folder/some.json" >"$folder/out" 2>&1
+grep -q '^memory-bound' "$folder/out" && pass || fail "it holds no kernels: $(cat "$folder/out")"
 begin "a signal before training begins"
 $train --rank 0 --world 2 --rendezvous file:$folder/here >"$folder/out" 2>"$folder/err" &
 pid=$!
