@@ -63,8 +63,7 @@ ROWS = [
 ]
 
 
-SHEET = {"name": "h100-80gb", "peak_tflops": {"bf16": 989}, "memory_GBps": 3350, "launch_us": 9,
-         "notes": "a note",
+SHEET = {"name": "h100-80gb", "peak_tflops": {"bf16": 989}, "launch_us": 9, "notes": "a note",
          "kernels": {"gemm": [{"source": "somebody", "dtype": "f16",
                                "columns": ["m", "n", "k", "time_us"], "rows": [[1, 2, 3, 4]]}]},
          "provenance": {"peaks": "x"}}
@@ -111,17 +110,6 @@ class MakeGpuFile(unittest.TestCase):
         self.assertEqual([[256, 256, 256, 3.142], [512, 768, 256, 10]], forward["rows"])
         self.assertEqual([[512, 768, 256, 20]], self.table(gpu, "gemm", "layout", "NN")["rows"])
         self.assertEqual([[512, 768, 256, 999]], self.table(gpu, "gemm", "layout", "NT+")["rows"])
-
-    def test_products_that_the_cores_bound_are_brought_to_the_highest_clock(self):
-        rows = [{**DEVICE, "sm_clock_max_mhz": 2000},
-                gemm(8192, 8192, 8192, 2000.0, clock_mhz=1500.0),
-                gemm(8, 4096, 4096, 20.0, clock_mhz=1500.0),
-                gemm(4096, 4096, 4096, 200.0, clock_mhz=2100.0)]
-        self.write(rows)
-        table = self.table(self.make(), "gemm", "layout", "TN")
-        self.assertEqual([[8, 4096, 4096, 20], [4096, 4096, 4096, 200], [8192, 8192, 8192, 1500]],
-                         table["rows"])
-        self.assertTrue(table["source"].endswith(", as at 2000 MHz"))
 
     def test_memory_rows_are_cold_one_for_a_size(self):
         gpu = self.make()
