@@ -45,6 +45,7 @@ ROWS = [
     gemm(512, 768, 256, 999.0, layout="NT", accumulate=True),
     gemm(128, 128, 128, 999.0, host_bound=True),
     gemm(256, 256, 256, 3.14159265),
+    gemm(256, 256, 256, 1.5, dtype="fp8"),
     memory("add", 1000000, 2.5),
     memory("add", 1000000, 0.5, cache="warm"),
     memory("layernorm_fwd", 4000000, 4.0),
@@ -110,6 +111,7 @@ class MakeGpuFile(unittest.TestCase):
         self.assertEqual([[256, 256, 256, 3.142], [512, 768, 256, 10]], forward["rows"])
         self.assertEqual([[512, 768, 256, 20]], self.table(gpu, "gemm", "layout", "NN")["rows"])
         self.assertEqual([[512, 768, 256, 999]], self.table(gpu, "gemm", "layout", "NT+")["rows"])
+        self.assertNotIn("fp8", [g["dtype"] for g in gpu["kernels"]["gemm"]])
 
     def test_memory_rows_are_cold_one_for_a_size(self):
         gpu = self.make()
@@ -216,7 +218,7 @@ class MakeGpuFile(unittest.TestCase):
                             "ok": False, "error": None}])
         done = self.run_script("--summary")
         self.assertEqual(0, done.returncode, done.stderr)
-        self.assertIn("gemm 5", done.stdout)
+        self.assertIn("gemm 6", done.stdout)
         self.assertIn("WRONG  gelu_fwd", done.stdout)
 
 
