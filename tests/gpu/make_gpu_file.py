@@ -8,8 +8,8 @@
 # source begins with "tests/gpu/run.sh" (those of an earlier run go; --only-these drops
 # everybody else's too), sets "launch_us" and "host_GBps", and keeps the rest of the file.
 # Products are measured back to back for a minute, so by a GPU that has fallen to lower clocks: so,
-# it seems, are published ones (the H100's of Vidur are within 3 % of an H200's measured so), on
-# which "sustained_scale" is fitted.
+# it seems, are published ones (what Vidur's of an H100 predict of an H200's is 1 % off in the
+# median, 3 to 6 % by size and layout), on which "sustained_scale" is fitted.
 # The overlap measurements go into "notes", where the program reads nothing: its constants
 # are to be fitted on them.  The same rows give the same bytes.  Rows that were not to be
 # trusted (host_bound) are left out; a line that is no JSON (a part was killed while
