@@ -323,28 +323,18 @@ static bool check_outputs(const Bench *b, Err *err)
     return true;
 }
 
-/* Some part has failed: what the others measured is worth its time. */
-static void keep_some(const Bench *b)
-{
-    Err err = { 0 };
-    char *json = read_all(b->json), *text = read_all(b->text);
-    if (*text)
-        fputs(b->o->json ? json : text, stdout);
-    if (*json && b->o->out && keep(b->o->out, json, &err))
-        fprintf(stderr, "lockstep: what was measured before is in '%s'\n", b->o->out);
-    else if (err.set)
-        fprintf(stderr, "lockstep: %s\n", err.text);
-    free(json);
-    free(text);
-}
-
-static bool finish(const Bench *b, Err *err)
+/* whole: no part has failed; else what the others measured is worth its time, but makes no files
+ * of machines. */
+static bool finish(const Bench *b, bool whole, Err *err)
 {
     char *json = read_all(b->json), *text = read_all(b->text);
-    bool ok =
-        (!b->o->out || keep(b->o->out, json, err)) && (!b->o->all || make_files(b, json, err));
+    bool out = b->o->out && *json;
+    bool ok = (!out || keep(b->o->out, json, err)) &&
+              (!whole || !b->o->all || make_files(b, json, err));
     if (ok)
         fputs(b->o->json ? json : text, stdout);
+    if (ok && out && !whole)
+        fprintf(stderr, "lockstep: what was measured before is in '%s'\n", b->o->out);
     free(json);
     free(text);
     return ok;
@@ -377,9 +367,7 @@ static int bench(Bench *b, Err *err)
     };
     fflush(NULL);
     int status = bench_launch(b->o, b->ranks, run_rank, b, &place);
-    if (status != EXIT_DONE)
-        keep_some(b);
-    return status == EXIT_DONE && !finish(b, err) ? EXIT_COULD_NOT : status;
+    return finish(b, status == EXIT_DONE, err) ? status : EXIT_COULD_NOT;
 }
 
 int cmd_bench(int argc, char **argv)

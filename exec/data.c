@@ -374,19 +374,18 @@ void data_label(const Data *d, uint64_t sample, int64_t *out)
 
 /* ---- sequences ---- */
 
-/* n places of the chain from `from` on. */
-static void walk_chain(const Data *d, uint64_t sample, uint64_t from, uint64_t n, int64_t *out)
+/* The first n places of the chain. */
+static void walk_chain(const Data *d, uint64_t sample, uint64_t n, int64_t *out)
 {
     static const uint8_t successor[8] = { 0, 0, 0, 0, 1, 1, 2, 3 };
     uint64_t key = random_key(d->spec.seed, "sequence", sample), vocab = d->spec.vocab;
     uint64_t token = random_bits(key, 0) % vocab;
-    for (uint64_t t = 0; t < from + n; t++) {
+    for (uint64_t t = 0; t < n; t++) {
         if (t > 0) {
             uint64_t edge = 4 * token + successor[random_bits(key, t) % 8];
             token = random_bits(d->chain_key, edge) % vocab;
         }
-        if (t >= from)
-            out[t - from] = (int64_t)token;
+        out[t] = (int64_t)token;
     }
 }
 
@@ -417,26 +416,12 @@ static void read_window(const Data *d, uint64_t offset, uint64_t n, int64_t *out
     }
 }
 
-static void sequence(const Data *d, uint64_t sample, uint64_t from, uint64_t n, int64_t *out)
-{
-    ASSERT(d->spec.tokens && sample < d->samples_n);
-    if (d->kind == DATA_CHAIN)
-        walk_chain(d, sample, from, n, out);
-    else
-        read_window(d, sample * d->spec.seq_len + from, n, out);
-}
-
-void data_tokens(const Data *d, uint64_t sample, int64_t *out)
-{
-    sequence(d, sample, 0, d->spec.seq_len, out);
-}
-
-void data_next_tokens(const Data *d, uint64_t sample, int64_t *out)
-{
-    sequence(d, sample, 1, d->spec.seq_len, out);
-}
-
 void data_sequence(const Data *d, uint64_t sample, int64_t *out)
 {
-    sequence(d, sample, 0, (uint64_t)d->spec.seq_len + 1, out);
+    ASSERT(d->spec.tokens && sample < d->samples_n);
+    uint64_t n = (uint64_t)d->spec.seq_len + 1;
+    if (d->kind == DATA_CHAIN)
+        walk_chain(d, sample, n, out);
+    else
+        read_window(d, sample * d->spec.seq_len, n, out);
 }

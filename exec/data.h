@@ -72,14 +72,12 @@ void data_pick(const Data *d, uint64_t step, uint32_t replica, uint32_t replicas
                uint32_t global_batch, uint64_t *out);
 
 /* One sample's inputs and targets: features f32 [features], targets f32 [outputs] of an mlp;
- * i64 [seq_len] each of a transformer; i64 [1] for labels. */
+ * of a transformer i64 [seq_len + 1], the tokens, and from the second place on the next tokens;
+ * i64 [1] for labels. */
 void data_features(const Data *d, uint64_t sample, float *out);
 void data_targets(const Data *d, uint64_t sample, float *out);
-void data_tokens(const Data *d, uint64_t sample, int64_t *out);
-void data_next_tokens(const Data *d, uint64_t sample, int64_t *out);
-void data_label(const Data *d, uint64_t sample, int64_t *out);
-/* Both in one: i64 [seq_len + 1], the tokens, and from the second place on the next tokens. */
 void data_sequence(const Data *d, uint64_t sample, int64_t *out);
+void data_label(const Data *d, uint64_t sample, int64_t *out);
 
 /* Makes these samples of a synthetic mlp now, as far as 512 MiB hold them: asking for them is a
  * copy then.  Does nothing for other kinds. */

@@ -23,7 +23,7 @@ typedef struct Batch {
     uint64_t *picks;    /* [replica][each] */
     int64_t *sequences; /* [replica that is brought][each][data.seq_len + 1] */
     uint64_t step;
-    bool made; /* the sequences are those of `step` */
+    bool made;
 } Batch;
 
 struct Feed {
@@ -32,64 +32,13 @@ struct Feed {
     FeedSpec spec;
     const Program *p;
     uint32_t each, micro_batches; /* samples of a replica in a step */
+    uint64_t sequences_n;         /* of a batch; 0: it brings none */
     Batch now, ahead;
-    bool has_room;        /* for sequences, if it brings any */
-    uint64_t sequences_n; /* of a batch */
-    uint32_t *brought;    /* [micro-batch][kind]: samples so far in this step */
+    uint32_t *brought; /* [micro-batch][kind]: samples so far in this step */
     float *row;
-    int64_t *sequence;
 };
 
-Feed *feed_open(Data *d, const DataSpec *data, const FeedSpec *spec, const Program *p)
-{
-    Feed *f = mem_zero(1, sizeof *f);
-    *f = (Feed){ .d = d, .data = *data, .spec = *spec, .p = p };
-    f->each = spec->global_batch / spec->replicas;
-    f->micro_batches = f->each / spec->micro_batch;
-    f->now.picks = mem_zero(spec->global_batch, sizeof *f->now.picks);
-    f->ahead.picks = mem_zero(spec->global_batch, sizeof *f->ahead.picks);
-    f->brought = mem_zero((size_t)f->micro_batches * FEED_KIND_N + 1, sizeof *f->brought);
-    f->row = mem_zero((size_t)data->features + data->outputs + 1, sizeof *f->row);
-    f->sequence = mem_zero((size_t)data->seq_len + 1, sizeof *f->sequence);
-    return f;
-}
-
-void feed_close(Feed *f)
-{
-    if (!f)
-        return;
-    free(f->now.picks);
-    free(f->now.sequences);
-    free(f->ahead.picks);
-    free(f->ahead.sequences);
-    free(f->brought);
-    free(f->row);
-    free(f->sequence);
-    free(f);
-}
-
-static void pick(const Feed *f, uint64_t step, uint64_t *picks)
-{
-    for (uint32_t r = 0; r < f->spec.replicas; r++)
-        data_pick(f->d, step, r, f->spec.replicas, f->spec.global_batch,
-                  picks + (size_t)r * f->each);
-}
-
-void feed_step(Feed *f, uint64_t step)
-{
-    if (f->ahead.made && f->ahead.step == step) {
-        Batch made = f->ahead;
-        f->ahead = f->now;
-        f->now = made;
-        f->ahead.made = false;
-    } else if (!f->now.made || f->now.step != step) {
-        pick(f, step, f->now.picks);
-        f->now.made = false;
-    }
-    memset(f->brought, 0, (size_t)f->micro_batches * FEED_KIND_N * sizeof *f->brought);
-}
-
-/* ---- one sample ---- */
+/* ---- what the copies ask for ---- */
 
 static bool kind_of(const Feed *f, const char *name, FeedKind *kind)
 {
@@ -118,6 +67,114 @@ static uint64_t width_of(const Feed *f, FeedKind kind, const Buffer *b)
     }
 }
 
+/* Samples that the copies of a micro-batch bring as this kind. */
+static uint64_t samples_brought(const Feed *f, FeedKind as)
+{
+    uint64_t n = 0;
+    FeedKind kind;
+    for (uint32_t i = 0; i < f->p->tasks_n; i++) {
+        const Task *t = &f->p->tasks[i];
+        uint32_t micro_batch = t->instance->micro_batch;
+        if (t->op->kind != OP_H2D || (micro_batch != 0 && micro_batch != NONE_U32))
+            continue;
+        for (uint32_t a = 0; a < t->args_n; a++) {
+            const Buffer *b = &task_args(f->p, t)[a];
+            if (kind_of(f, program_text(f->p, b->name), &kind) && kind == as)
+                n += b->elements / width_of(f, kind, b);
+        }
+    }
+    return n;
+}
+
+/* Of those of the replicas that the rank brings; of some stages of a pipeline that is none. */
+static uint64_t sequences_brought(const Feed *f)
+{
+    uint64_t tokens = samples_brought(f, FEED_TOKENS), next = samples_brought(f, FEED_NEXT);
+    uint64_t replicas = max_u64(tokens, next) / f->spec.micro_batch;
+    return min_u64(replicas, f->spec.replicas - f->spec.replica) * f->each;
+}
+
+/* ---- batches ---- */
+
+static uint64_t sequence_length(const Feed *f)
+{
+    return (uint64_t)f->data.seq_len + 1;
+}
+
+static void batch_open(const Feed *f, Batch *b)
+{
+    b->picks = mem_zero(f->spec.global_batch, sizeof *b->picks);
+    b->sequences = mem_zero(f->sequences_n * sequence_length(f) + 1, sizeof *b->sequences);
+}
+
+static void batch_close(Batch *b)
+{
+    free(b->picks);
+    free(b->sequences);
+}
+
+static void batch_make(const Feed *f, Batch *b, uint64_t step)
+{
+    for (uint32_t r = 0; r < f->spec.replicas; r++)
+        data_pick(f->d, step, r, f->spec.replicas, f->spec.global_batch,
+                  b->picks + (size_t)r * f->each);
+    const uint64_t *picks = b->picks + f->spec.replica * (uint64_t)f->each;
+    for (uint64_t i = 0; i < f->sequences_n; i++)
+        data_sequence(f->d, picks[i], b->sequences + i * sequence_length(f));
+    b->step = step;
+    b->made = true;
+}
+
+static bool is_of(const Batch *b, uint64_t step)
+{
+    return b->made && b->step == step;
+}
+
+Feed *feed_open(Data *d, const DataSpec *data, const FeedSpec *spec, const Program *p)
+{
+    Feed *f = mem_zero(1, sizeof *f);
+    *f = (Feed){ .d = d, .data = *data, .spec = *spec, .p = p };
+    f->each = spec->global_batch / spec->replicas;
+    f->micro_batches = f->each / spec->micro_batch;
+    f->sequences_n = data->tokens ? sequences_brought(f) : 0;
+    batch_open(f, &f->now);
+    batch_open(f, &f->ahead);
+    f->brought = mem_zero((size_t)f->micro_batches * FEED_KIND_N + 1, sizeof *f->brought);
+    f->row = mem_zero((size_t)data->features + data->outputs + 1, sizeof *f->row);
+    return f;
+}
+
+void feed_close(Feed *f)
+{
+    if (!f)
+        return;
+    batch_close(&f->now);
+    batch_close(&f->ahead);
+    free(f->brought);
+    free(f->row);
+    free(f);
+}
+
+void feed_ahead(Feed *f, uint64_t step)
+{
+    batch_make(f, &f->ahead, step);
+}
+
+void feed_step(Feed *f, uint64_t step)
+{
+    if (!is_of(&f->now, step)) {
+        if (!is_of(&f->ahead, step))
+            batch_make(f, &f->ahead, step);
+        Batch made = f->ahead;
+        f->ahead = f->now;
+        f->now = made;
+        f->ahead.made = false;
+    }
+    memset(f->brought, 0, (size_t)f->micro_batches * FEED_KIND_N * sizeof *f->brought);
+}
+
+/* ---- one sample ---- */
+
 static void bring_floats(Feed *f, FeedKind kind, uint64_t sample, uint64_t width, DType dtype,
                          void *out)
 {
@@ -135,27 +192,21 @@ static void bring_sample(Feed *f, FeedKind kind, uint64_t at, uint64_t width, DT
                          void *out)
 {
     uint64_t sample = f->now.picks[f->spec.replica * (uint64_t)f->each + at];
-    uint64_t whole = (uint64_t)f->data.seq_len + 1;
-    const int64_t *from = f->now.made ? f->now.sequences + at * whole : f->sequence;
     switch (kind) {
     case FEED_TOKENS:
-        if (!f->now.made)
-            data_tokens(f->d, sample, f->sequence);
-        break;
     case FEED_NEXT:
-        if (f->now.made)
-            from++;
-        else
-            data_next_tokens(f->d, sample, f->sequence);
-        break;
+        ASSERT(at < f->sequences_n);
+        memcpy(out,
+               f->now.sequences + at * sequence_length(f) + f->spec.position_first +
+                   (kind == FEED_NEXT),
+               width * sizeof *f->now.sequences);
+        return;
     case FEED_LABELS:
         data_label(f->d, sample, out);
         return;
     default:
         bring_floats(f, kind, sample, width, dtype, out);
-        return;
     }
-    memcpy(out, from + f->spec.position_first, width * sizeof *from);
 }
 
 /* ---- a tensor ---- */
@@ -186,25 +237,6 @@ bool feed_load(void *user, const Task *t, const Buffer *b, void *out, Err *err)
 
 /* ---- beforehand ---- */
 
-/* Samples that the copies of a micro-batch bring as this kind. */
-static uint64_t samples_brought(const Feed *f, FeedKind as)
-{
-    uint64_t n = 0;
-    FeedKind kind;
-    for (uint32_t i = 0; i < f->p->tasks_n; i++) {
-        const Task *t = &f->p->tasks[i];
-        uint32_t micro_batch = t->instance->micro_batch;
-        if (t->op->kind != OP_H2D || (micro_batch != 0 && micro_batch != NONE_U32))
-            continue;
-        for (uint32_t a = 0; a < t->args_n; a++) {
-            const Buffer *b = &task_args(f->p, t)[a];
-            if (kind_of(f, program_text(f->p, b->name), &kind) && kind == as)
-                n += b->elements / width_of(f, kind, b);
-        }
-    }
-    return n;
-}
-
 void feed_prepare(Feed *f, uint64_t first_step, uint64_t steps)
 {
     uint64_t replicas =
@@ -219,31 +251,4 @@ void feed_prepare(Feed *f, uint64_t first_step, uint64_t steps)
                       f->spec.global_batch, samples + n);
     data_keep(f->d, samples, n);
     free(samples);
-}
-
-/* For those of the replicas that the rank brings; of some stages of a pipeline that is none. */
-static void make_room(Feed *f)
-{
-    uint64_t tokens = samples_brought(f, FEED_TOKENS), next = samples_brought(f, FEED_NEXT);
-    uint64_t replicas = max_u64(tokens, next) / f->spec.micro_batch;
-    f->has_room = true;
-    f->sequences_n = min_u64(replicas, f->spec.replicas - f->spec.replica) * f->each;
-    uint64_t numbers = f->sequences_n * ((uint64_t)f->data.seq_len + 1);
-    f->now.sequences = mem_zero(numbers + 1, sizeof *f->now.sequences);
-    f->ahead.sequences = mem_zero(numbers + 1, sizeof *f->ahead.sequences);
-}
-
-void feed_ahead(Feed *f, uint64_t step)
-{
-    Batch *b = &f->ahead;
-    if (!f->data.tokens)
-        return;
-    if (!f->has_room)
-        make_room(f);
-    pick(f, step, b->picks);
-    const uint64_t *picks = b->picks + f->spec.replica * (uint64_t)f->each;
-    for (uint64_t i = 0; i < f->sequences_n; i++)
-        data_sequence(f->d, picks[i], b->sequences + i * ((uint64_t)f->data.seq_len + 1));
-    b->step = step;
-    b->made = true;
 }

@@ -30,9 +30,9 @@ Feed *feed_open(Data *d, const DataSpec *data, const FeedSpec *spec, const Progr
 void feed_close(Feed *f);
 /* Makes beforehand what these steps will bring, as a data set is loaded before training. */
 void feed_prepare(Feed *f, uint64_t first_step, uint64_t steps);
-void feed_step(Feed *f, uint64_t step); /* chooses the samples */
-/* Makes the sequences of a later step while another thread may ask for those of this one: feed_step
- * finds them there.  Does nothing for rows of features, see feed_prepare. */
+void feed_step(Feed *f, uint64_t step); /* chooses the samples, makes their sequences */
+/* The same for a later step, while another thread may ask for what this one brings: feed_step finds
+ * it there. */
 void feed_ahead(Feed *f, uint64_t step);
 
 /* LoadData of exec/backend.h: user is the Feed. */

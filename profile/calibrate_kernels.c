@@ -176,7 +176,7 @@ static uint32_t join_runs(OpRun *runs, uint32_t n)
     return kept + 1;
 }
 
-/* What the ops of a rank took in each step; *n of them, on the heap, NULL where there are none. */
+/* What the ops of a rank took in each step; *n of them, on the heap. */
 static OpRun *runs_of(const Timeline *t, const RankSteps *rank, uint32_t *n)
 {
     OpRun *runs = mem_zero((size_t)rank->ops_n + 1, sizeof *runs);

@@ -176,15 +176,6 @@ static void find_bases(Input *in)
     }
 }
 
-/* By all files that are used; else 0. */
-static uint32_t said_world(const TraceSet *set)
-{
-    for (size_t i = 0; i < set->files_n; i++)
-        if (set->files[i].used && set->files[i].info.world_size == 0)
-            return 0;
-    return set->world_size;
-}
-
 static bool input_read(Input *in, const Options *o, Err *err)
 {
     TraceSetOptions options = { .rules = o->rules, .rules_n = o->rules_n, .lenient = true };
@@ -200,7 +191,7 @@ static bool input_read(Input *in, const Options *o, Err *err)
                                 .files_n = used_files(set),
                                 .events_read = set->events_read,
                                 .events_skipped = set->events_skipped,
-                                .world_size = said_world(set),
+                                .alone = set->world_said && set->world_size == 1,
                                 .findings = set->findings,
                                 .findings_n = set->findings_n,
                                 .rules = in->rules,

@@ -122,17 +122,23 @@ static double try_software(Job *job, const Software *sw)
     return step_s;
 }
 
-/* Do this stack's steps show what slows kernels on the GPU?  Of mixed machines the first counts. */
+/* Do this stack's steps show what slows kernels on the GPU? */
+static bool shows(const Job *job, const NodeType *type)
+{
+    return strcmp(type->gpu->sustained_from, job->sw.name) == 0;
+}
+
+/* Of mixed machines the first counts. */
 static bool shows_sustained(const Job *job)
 {
-    return strcmp(job->s.machine.types[0].gpu->sustained_from, job->sw.name) == 0;
+    return shows(job, &job->s.machine.types[0]);
 }
 
 static void forget_sustained(Job *job)
 {
     for (uint32_t i = 0; i < job->s.machine.types_n; i++) {
         NodeType *type = &job->s.machine.types[i];
-        if (strcmp(type->gpu->sustained_from, job->sw.name) != 0)
+        if (!shows(job, type))
             continue;
         Gpu *gpu = PUSH(&job->arena, Gpu);
         *gpu = *type->gpu;

@@ -28,7 +28,7 @@ typedef struct TraceSource {
     const char *name; /* of the file, or of the first of several */
     uint64_t files_n;
     uint64_t events_read, events_skipped;
-    uint32_t world_size;         /* as the files say; 0: they do not */
+    bool alone;                  /* a file says that there is one rank */
     const char *const *findings; /* sentences */
     size_t findings_n;
     const TraceRuleCount *rules; /* other kernels the trace itself calls communication */

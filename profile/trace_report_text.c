@@ -137,8 +137,8 @@ static void print_recognised(Words *w)
     fprintf(w->out, "%-24s%10s of %s GPU kernels", "communication kernels", COUNT(r->comm_n),
             COUNT(r->kernels_n));
     if (r->comm_n == 0)
-        fprintf(w->out, r->source.world_size == 1 ? ": there is one rank"
-                                                  : ": NO COMMUNICATION was recognised");
+        fprintf(w->out,
+                r->source.alone ? ": there is one rank" : ": NO COMMUNICATION was recognised");
     else if (all)
         print_rules(w);
     fprintf(w->out, "\n");

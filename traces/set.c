@@ -398,7 +398,8 @@ static void sum_up(TraceSet *s)
         for (uint32_t r = 0; r < TRACE_RULES_MAX; r++)
             s->rule_kernels_n[r] += info->rule_kernels_n[r];
     }
-    if (s->world_size == 0)
+    s->world_said = s->world_size > 0;
+    if (!s->world_said)
         s->world_size = s->timeline.ranks_n;
 }
 

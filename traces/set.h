@@ -90,6 +90,7 @@ typedef struct TraceSet {
     uint64_t kernels_n, comm_kernels_n;
     uint64_t rule_kernels_n[TRACE_RULES_MAX];
     uint32_t world_size; /* what files say, else the ranks here; 0 without files */
+    bool world_said;     /* by a file */
 
     Arena arena; /* texts */
 } TraceSet;

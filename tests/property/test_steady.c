@@ -26,7 +26,7 @@ static uint32_t pipelines_n, steady_n, extrapolated_n, far_n, outliers_n, tried_
 static bool in_pairs; /* what is drawn now, see SteadyKind.experts */
 
 /* How many times as far off as usual an estimate may be: of many that are drawn a few are. */
-enum { OUTLIER_MOST = 4 };
+enum { OUTLIER_MOST = 3, OUTLIER_MOST_IN_PAIRS = 4 };
 static double estimates_most = 1;
 
 /* ---- drawing ---- */
@@ -304,20 +304,21 @@ static void steady_drawn(Draw *d, int64_t slack_ns)
     drawn_free(&x);
 }
 
-/* An estimated pace may be wrong now and then, but not wildly: see compare_shortened.  Of 858 drawn
- * 7 steps were more than 0.5 % off; of 1,022 with pairs of micro-batches 12, the worst 3.8 %.  So
- * one in fifty may be, and by chance of few draws two. */
+/* An estimated pace may be wrong now and then (of 858 drawn 7 steps were more than 0.5 % off), but
+ * not wildly: see compare_shortened.  In pairs 12 of 1,022 were, the worst 3.8 %: among the few
+ * that are drawn here chance puts two. */
 static void check_outliers(void)
 {
-    CHECK(far_n * 50 <= extrapolated_n + 99);
-    CHECK(outliers_n * 50 <= extrapolated_n + 99);
+    uint32_t by_chance = in_pairs ? 99 : 49;
+    CHECK(far_n * 50 <= extrapolated_n + by_chance);
+    CHECK(outliers_n * 50 <= extrapolated_n + by_chance);
     estimates_most = 1;
 }
 
 static void begin_drawn(void)
 {
     steady_n = tried_n = extrapolated_n = far_n = outliers_n = 0;
-    estimates_most = OUTLIER_MOST;
+    estimates_most = in_pairs ? OUTLIER_MOST_IN_PAIRS : OUTLIER_MOST;
 }
 
 static void steady_one(uint64_t seed, SteadyKind kind, int64_t slack_ns)
@@ -388,14 +389,14 @@ static void split_backwards_are_left_out(void)
 /* Pairs of micro-batches that hide each other's all-to-alls. */
 static void pairs_are_left_out(void)
 {
-    begin_drawn();
     in_pairs = true;
+    begin_drawn();
     for (uint64_t seed = 6001; seed <= 6000 + check_cases(DRAWS); seed++)
         steady_one(seed,
                    (SteadyKind){ .experts = true, .odd = seed % 2, .split = seed % 3 == 0 }, 0);
-    in_pairs = false;
     CHECK(steady_n > tried_n / 2);
     check_outliers();
+    in_pairs = false;
 }
 
 /* A pass that is in no pair waits for its all-to-alls: those left out, which are in pairs, do not

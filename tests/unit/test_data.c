@@ -177,14 +177,14 @@ static void the_same_seed_gives_the_same_bits(void)
     Data *a = open_data(mlp), *b = open_data(mlp), *c = open_data(gpt), *e = open_data(gpt);
     for (uint64_t x = 0; x < 2048; x += 111) {
         float f[2][64], t[2][128];
-        int64_t s[2][32];
+        int64_t s[2][33];
         data_features(a, x, f[0]);
         data_targets(a, x, t[0]);
-        data_tokens(c, x, s[0]);
+        data_sequence(c, x, s[0]);
         data_targets(b, x, t[1]); /* in another order */
         data_features(b, x, f[1]);
-        data_tokens(e, 0, s[1]);
-        data_tokens(e, x, s[1]);
+        data_sequence(e, 0, s[1]);
+        data_sequence(e, x, s[1]);
         CHECK(memcmp(f[0], f[1], sizeof f[0]) == 0);
         CHECK(memcmp(t[0], t[1], sizeof t[0]) == 0);
         CHECK(memcmp(s[0], s[1], sizeof s[0]) == 0);
@@ -314,12 +314,8 @@ static void sequences_can_be_learned(void)
     static uint32_t follows[50][50];
     uint32_t all = 0, most = 0;
     for (uint64_t x = 0; x < 2048; x++) {
-        int64_t s[32], next[32], both[33];
-        data_tokens(d, x, s);
-        data_next_tokens(d, x, next);
-        data_sequence(d, x, both);
-        CHECK(memcmp(s, both, sizeof s) == 0 && memcmp(next, both + 1, sizeof next) == 0);
-        CHECK(memcmp(s + 1, next, 31 * sizeof *s) == 0);
+        int64_t s[33], *next = s + 1;
+        data_sequence(d, x, s);
         for (int t = 0; t < 32; t++) {
             ASSERT(s[t] >= 0 && s[t] < 50 && next[t] >= 0 && next[t] < 50);
             follows[s[t]][next[t]]++;
@@ -345,21 +341,15 @@ static void a_file_is_cut_into_windows(void)
 {
     const char *name = make_file(10000);
     Data *d = open_data(text(name, 5000)); /* longer than what is read at once */
-    static int64_t s[5000], next[5000], both[5000];
+    static int64_t s[5001];
     CHECK_U64(1, data_samples_n(d)); /* the second lacks its last target */
     data_close(d);
     d = open_data(text(name, 4999));
     CHECK_U64(2, data_samples_n(d));
     for (uint64_t x = 0; x < 2; x++) {
-        data_tokens(d, x, s);
-        data_next_tokens(d, x, next);
-        data_sequence(d, x, both);
-        CHECK_INT(next[4998], both[4999]);
-        for (uint64_t t = 0; t < 4999; t++) {
-            CHECK_INT(s[t], both[t]);
+        data_sequence(d, x, s);
+        for (uint64_t t = 0; t < 5000; t++)
             CHECK_U64((x * 4999 + t) % 251, (uint64_t)s[t]);
-            CHECK_U64((x * 4999 + t + 1) % 251, (uint64_t)next[t]);
-        }
     }
     CHECK(data_check(d, NULL));
     data_close(d);
@@ -375,12 +365,10 @@ static void a_file_may_be_larger_than_memory(void)
     fputs("abcdefgh", f);
     ASSERT(fclose(f) == 0);
     Data *d = open_data(text(name, 4));
-    int64_t s[4];
+    int64_t s[5];
     CHECK_U64(5000000007u / 4, data_samples_n(d));
-    data_tokens(d, 5000000000u / 4, s);
-    CHECK(s[0] == 'a' && s[3] == 'd');
-    data_next_tokens(d, 5000000000u / 4, s);
-    CHECK(s[0] == 'b' && s[3] == 'e');
+    data_sequence(d, 5000000000u / 4, s);
+    CHECK(s[0] == 'a' && s[4] == 'e');
     uint64_t mine[2];
     data_pick(d, 3, 1, 2, 4, mine);
     CHECK(mine[0] < data_samples_n(d) && mine[1] < data_samples_n(d));
@@ -392,12 +380,12 @@ static void a_file_that_shrinks_is_told(void)
 {
     const char *name = make_file(1000);
     Data *d = open_data(text(name, 10));
-    int64_t s[10];
+    int64_t s[11];
     Err err = { 0 };
     ASSERT(truncate(name, 500) == 0);
-    data_tokens(d, 3, s);
+    data_sequence(d, 3, s);
     CHECK(data_check(d, &err));
-    data_tokens(d, 80, s);
+    data_sequence(d, 80, s);
     CHECK_INT(0, s[0]);
     CHECK(!data_check(d, &err));
     CHECK_ERR_TEXT(&err, "it has become shorter");

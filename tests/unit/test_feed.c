@@ -1,5 +1,5 @@
 /*
- * test_feed.c - sequences made ahead are those that are asked for without.
+ * test_feed.c - what is made ahead is what is brought without.
  */
 #include "exec/feed.h"
 
