@@ -32,9 +32,8 @@ typedef struct Walk {
     const int64_t *host_start_ns; /* by instance, host_turns; NULL: the host is this rank's */
     Record *record;               /* NULL: nothing is kept */
 
-    bool (*prepare)(void *user, uint64_t step, Err *err); /* choose the samples */
-    void (*ahead)(void *user,
-                  uint64_t step); /* a step is launched: what can be made for the next */
+    bool (*prepare)(void *user, uint64_t step, Err *err);      /* choose the samples */
+    void (*ahead)(void *user, uint64_t step);                  /* those of the next step */
     bool (*after)(void *user, const StepInfo *info, Err *err); /* report, snapshot */
     void *user;
 } Walk;

@@ -74,8 +74,8 @@ static bool find_op(KernelFit *f, const Timeline *t, uint64_t i, const char *pat
             path, (unsigned)t->op[i], (unsigned)track->rank, role->ops_n);
     *ref = graph_find_op(f->g, role, t->op[i]);
     const char *is = timeline_op_name(t, i);
-    if (t->op_name && !*is)
-        return true; /* a call of the host: its name is the call's */
+    if (t->op_name && t->span_class[i] == SPAN_LAUNCH)
+        return true; /* recorded: its name is that of a call */
     is = *is ? is : timeline_text(t, t->span_name[i]); /* not recorded but simulated */
     const char *should = intern_text(&f->g->names, ref->o->name);
     if (strcmp(is, should) != 0)
