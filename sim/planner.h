@@ -165,10 +165,16 @@ const Setting *plan_other_setting(const Plan *p, char (*settings)[PLAN_SETTING_C
 
 /* planner_weigh.c.  The bytes of parameters, gradients and optimizer that a rank holds at least. */
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c);
-/* Fills need_bytes and gpu_bytes of the GPU with the least left.  memory: of g's roles, which are
- * replayed (see memory_replay) if it is to be exact. */
+/* What is weighed: what is allocated; what is reserved by the fullest rank, for which roles are
+ * replayed (see memory_replay) that may run on it; the same, with all roles replayed. */
+typedef enum PlanWeighing {
+    PLAN_WEIGH_ALLOCATED,
+    PLAN_WEIGH_FULLEST,
+    PLAN_WEIGH_ALL
+} PlanWeighing;
+/* Fills need_bytes and gpu_bytes of the GPU with the least left.  memory: of g's roles. */
 void plan_weigh(PlanCandidate *c, const Plan *p, const Graph *g, const Machine *m,
-                RoleMemory *memory, bool exactly);
+                RoleMemory *memory, PlanWeighing how);
 
 /* Of a candidate and its GPU count. */
 static inline uint32_t plan_gpus(const PlanCandidate *c)

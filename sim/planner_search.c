@@ -82,8 +82,11 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
     RoleMemory *memory = mem_zero(g->roles_n + 1, sizeof *memory);
     for (uint32_t i = 0; i < g->roles_n; i++)
         memory[i] = memory_of_role(g, &g->roles[i], NULL);
+    PlanWeighing how = kept                       ? PLAN_WEIGH_ALL
+                       : t->depth == PLAN_WEIGHED ? PLAN_WEIGH_FULLEST
+                                                  : PLAN_WEIGH_ALLOCATED;
     if (c->known < PLAN_RESERVED || kept)
-        plan_weigh(c, p, g, &t->s.machine, memory, t->depth == PLAN_WEIGHED || kept);
+        plan_weigh(c, p, g, &t->s.machine, memory, how);
     if (c->need_bytes > c->gpu_bytes) {
         c->fate = PLAN_TOO_LARGE;
     } else if (t->depth == PLAN_WEIGHED) {

@@ -1,6 +1,21 @@
 /*
  * planner_weigh.c - what a candidate needs of a GPU's memory: a bound, a graph's sum, a replay.
+ *
+ * To replay a role takes milliseconds, and a pipeline has a role for each of its stages.  Stages
+ * between the first and the last hold the same layers and differ in how many micro-batches are
+ * under way, so of those it is the one with most that is replayed:
+ *
+ *     stage           0     1     2     3  ...  30    31
+ *     residents       a     b     b     b        b     c
+ *     allocated GiB  24    22    21.8  21.6     16.5  17.5
+ *     replayed        x     x                          x
+ *
+ * The others are taken to hold as much more than they allocate as that one does, and are replayed
+ * too where that makes one the fullest of all (its communicators may take more).  Where chunks lie
+ * in a V each stage has an order of its own, and all are replayed.
  */
+#include <stdlib.h>
+
 #include "sim/build.h"
 #include "sim/planner.h"
 
@@ -43,35 +58,122 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     }
 }
 
-/* Notes the need of a rank if it has least left so far. */
-static void note_need(PlanCandidate *c, const Graph *g, const Machine *m, RoleMemory *memory,
-                      uint32_t role, uint32_t rank)
-{
-    const MemoryExtra extra = memory_extra(g, &g->roles[role], memory, m, rank);
-    uint64_t need = memory_reserved_bytes(memory, &extra);
-    uint64_t there = machine_place(m, rank).type->gpu->memory_bytes;
-    if (c->gpu_bytes > 0 &&
-        (double)need / (double)there <= (double)c->need_bytes / (double)c->gpu_bytes)
-        return;
-    c->need_bytes = need;
-    c->gpu_bytes = there;
-}
-
 /* Ranks of a role that are looked at for the fullest: long before, groups lie on nodes alike. */
 enum { RANKS_MAX = 1 << 14 };
 
-void plan_weigh(PlanCandidate *c, const Plan *p, const Graph *g, const Machine *m,
-                RoleMemory *memory, bool exactly)
+typedef struct Weighing {
+    const Plan *plan;
+    const Graph *g;
+    const Machine *m;
+    RoleMemory *memory; /* by role */
+    uint32_t ranks_n;   /* that are looked at for the fullest */
+} Weighing;
+
+/* Of the rank of a role with least left on nodes of a type; there_bytes 0: it has none there. */
+typedef struct Need {
+    uint64_t bytes, there_bytes;
+} Need;
+
+static Need need_on(const Weighing *w, uint32_t role, const NodeType *t)
 {
-    c->need_bytes = c->gpu_bytes = 0;
-    for (uint32_t i = 0; i < g->roles_n; i++) {
-        if (exactly)
-            memory_replay(&memory[i], g, &g->roles[i], m, &p->sw);
-        for (uint32_t t = 0; t < m->types_n; t++) {
-            uint32_t rank = memory_fullest_rank(g, i, m, &m->types[t], exactly ? RANKS_MAX : 1);
-            if (rank != NONE_U32)
-                note_need(c, g, m, &memory[i], i, rank);
-        }
+    uint32_t rank = memory_fullest_rank(w->g, role, w->m, t, w->ranks_n);
+    if (rank == NONE_U32)
+        return (Need){ 0 };
+    RoleMemory *m = &w->memory[role];
+    const MemoryExtra extra = memory_extra(w->g, &w->g->roles[role], m, w->m, rank);
+    return (Need){ memory_reserved_bytes(m, &extra), t->gpu->memory_bytes };
+}
+
+static bool has_less_left(const Need *a, const Need *b)
+{
+    return b->there_bytes == 0 || (double)a->bytes / (double)a->there_bytes >
+                                      (double)b->bytes / (double)b->there_bytes;
+}
+
+/* Of all types. */
+static Need need_of(const Weighing *w, uint32_t role)
+{
+    Need most = { 0 };
+    for (uint32_t t = 0; t < w->m->types_n; t++) {
+        Need need = need_on(w, role, &w->m->types[t]);
+        if (need.there_bytes > 0 && has_less_left(&need, &most))
+            most = need;
     }
-    c->known = exactly ? PLAN_RESERVED : PLAN_ALLOCATED;
+    return most;
+}
+
+/* Do both hold the same tensors all through the step? */
+static bool same_residents(const Role *a, const Role *b)
+{
+    uint32_t i = 0, k = 0;
+    for (;; i++, k++) {
+        while (i < a->frames_n && !a->frames[i].resident)
+            i++;
+        while (k < b->frames_n && !b->frames[k].resident)
+            k++;
+        if (i == a->frames_n || k == b->frames_n)
+            return i == a->frames_n && k == b->frames_n;
+        if (a->frames[i].layout != b->frames[k].layout)
+            return false;
+    }
+}
+
+/* Of the roles before `at`, which allocate as much, one that was replayed and is like it otherwise;
+ * NULL: none is. */
+static const RoleMemory *fuller_one(const Weighing *w, const uint32_t *order, uint32_t at)
+{
+    const Role *roles = w->g->roles;
+    for (uint32_t i = 0; i < at; i++)
+        if (w->memory[order[i]].pool_bytes > 0 &&
+            same_residents(&roles[order[i]], &roles[order[at]]))
+            return &w->memory[order[i]];
+    return NULL;
+}
+
+/* As if it held as much more as the fuller one; false: it may be the fullest of all. */
+static bool is_outweighed(const Weighing *w, uint32_t role, const RoleMemory *fuller,
+                          const Need *most)
+{
+    RoleMemory *m = &w->memory[role], own = *m;
+    m->pool_bytes = m->peak_bytes + fuller->pool_bytes - fuller->peak_bytes;
+    Need need = need_of(w, role);
+    *m = own;
+    return !has_less_left(&need, most);
+}
+
+/* The roles, who allocates most first. */
+static uint32_t *by_peak(const Weighing *w)
+{
+    uint32_t *order = mem_zero((size_t)w->g->roles_n + 1, sizeof *order);
+    for (uint32_t i = 0; i < w->g->roles_n; i++) {
+        uint32_t at = i;
+        for (; at > 0 && w->memory[order[at - 1]].peak_bytes < w->memory[i].peak_bytes; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return order;
+}
+
+void plan_weigh(PlanCandidate *c, const Plan *p, const Graph *g, const Machine *m,
+                RoleMemory *memory, PlanWeighing how)
+{
+    Weighing w = { p, g, m, memory, how == PLAN_WEIGH_ALLOCATED ? 1 : RANKS_MAX };
+    bool spares = how == PLAN_WEIGH_FULLEST && !schedule_is_vee(c->schedule);
+    Need most = { 0 };
+    uint32_t *order = by_peak(&w);
+    for (uint32_t i = 0; i < g->roles_n; i++) {
+        uint32_t role = order[i];
+        const RoleMemory *fuller = spares ? fuller_one(&w, order, i) : NULL;
+        if (fuller && is_outweighed(&w, role, fuller, &most))
+            continue;
+        if (how != PLAN_WEIGH_ALLOCATED)
+            memory_replay(&memory[role], g, &g->roles[role], m, &p->sw);
+        Need need = need_of(&w, role);
+        if (need.there_bytes > 0 && has_less_left(&need, &most))
+            most = need;
+    }
+    free(order);
+    c->need_bytes = most.bytes;
+    c->gpu_bytes = most.there_bytes;
+    c->known = how == PLAN_WEIGH_ALLOCATED ? PLAN_ALLOCATED : PLAN_RESERVED;
 }

@@ -328,7 +328,7 @@ static bool try_pairs(const Plan *p, const PlanCandidate *best, double *step_s, 
         RoleMemory *memory = mem_zero(g.roles_n, sizeof *memory);
         for (uint32_t i = 0; i < g.roles_n; i++)
             memory[i] = memory_of_role(&g, &g.roles[i], NULL);
-        plan_weigh(&pairs, p, &g, &s.machine, memory, true);
+        plan_weigh(&pairs, p, &g, &s.machine, memory, PLAN_WEIGH_FULLEST);
         free(memory);
         *step_s = (double)r.step_ns / 1e9;
         *fits = pairs.need_bytes <= pairs.gpu_bytes;

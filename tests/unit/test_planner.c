@@ -154,6 +154,71 @@ static void few_micro_batches_weigh_what_all_do(void)
         CHECK(weigh_few(split[i], 23 * check_one_in()) > check_cases(3));
 }
 
+/* What the fullest rank reserves, by the roles that may be it and by all of them; returns how many
+ * roles were spared. */
+static uint32_t weigh_both_ways(const Plan *p, PlanCandidate *c)
+{
+    static const PlanWeighing ways[] = { PLAN_WEIGH_ALL, PLAN_WEIGH_FULLEST };
+    Scenario s = plan_scenario(p, c);
+    Graph g = { 0 };
+    Err refused = { 0 };
+    uint64_t need[2] = { 0 }, there[2] = { 0 };
+    uint32_t spared = 0;
+    s.training.micro_batches = shorten_to_weigh(&s);
+    if (!build_graph(&g, &s, &p->sw, &refused))
+        return 0;
+    RoleMemory *memory = mem_zero(g.roles_n, sizeof *memory);
+    for (int w = 0; w < 2; w++) {
+        for (uint32_t r = 0; r < g.roles_n; r++)
+            memory[r] = memory_of_role(&g, &g.roles[r], NULL);
+        plan_weigh(c, p, &g, &s.machine, memory, ways[w]);
+        need[w] = c->need_bytes;
+        there[w] = c->gpu_bytes;
+    }
+    for (uint32_t r = 0; r < g.roles_n; r++)
+        spared += memory[r].pool_bytes == 0;
+    char label[512];
+    if (!CHECK(need[0] == need[1] && there[0] == there[1]))
+        fprintf(stderr, "%s (%s): %" PRIu64 " and %" PRIu64 "\n", plan_label(label, c),
+                schedule_names[c->schedule], need[0], need[1]);
+    free(memory);
+    graph_free(&g);
+    return spared;
+}
+
+/* Stages between the first and the last are alike but for the micro-batches under way. */
+static void the_fullest_of_like_stages_is_weighed(void)
+{
+    static const Setting cases[][3] = {
+        { { "training.global_batch", "96" } },
+        { { "training.global_batch", "96" }, { "parallel.schedule", "zb-h1" } },
+        { { "training.global_batch", "96" }, { "parallel.schedule", "zbv" } },
+        { { "training.global_batch", "96" }, { "parallel.schedule", "dualpipe" } },
+        { { "training.global_batch", "96" }, { "parallel.schedule", "gpipe" } },
+        { { "training.global_batch", "96" }, { "software", "torchtitan-2025" } },
+        { { "training.global_batch", "96" },
+          { "cluster", "{\"base\":\"dgx-a100\",\"nodes\":8,\"gpus_per_node\":6}" },
+          { "parallel.tp", "2" } },
+    };
+    uint32_t spared = 0;
+    for (size_t i = 0; i < check_cases(ARRAY_N(cases)); i++) {
+        Plan p = { 0 };
+        Err err = { 0 };
+        bool odd = i + 1 == ARRAY_N(cases);
+        PlanOptions o = options_of("scenarios/examples/gpt3-175b-pp.json", odd ? 48 : 64);
+        o.settings = cases[i];
+        for (o.settings_n = 0; o.settings_n < 3 && cases[i][o.settings_n].key;)
+            o.settings_n++;
+        if (!CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err)))
+            fprintf(stderr, "%s\n", err.text);
+        for (uint32_t k = 0; k < p.n; k += 211)
+            if (p.candidates[k].pp > 2)
+                spared += weigh_both_ways(&p, &p.candidates[k]);
+        plan_free(&p);
+    }
+    CHECK(spared > check_cases(100));
+}
+
 /* A candidate is a copy of a base with other degrees: reading it anew gives the same. */
 static void check_settings(const char *scenario, uint32_t step)
 {
@@ -734,6 +799,7 @@ int main(void)
     RUN(the_bound_is_below_what_graphs_need);
     RUN(one_micro_batch_is_weighed_by_itself);
     RUN(few_micro_batches_weigh_what_all_do);
+    RUN(the_fullest_of_like_stages_is_weighed);
     RUN(settings_make_the_candidate_again);
     RUN(a_setting_leaves_those_that_have_it);
     RUN(micro_batches_are_those_that_divide_the_batch);
