@@ -44,7 +44,7 @@ static void print_help(FILE *f)
         "  --gpus MIN..MAX    MIN, doubled until MAX, and MAX\n"
         "  --objective WHAT   time (of a step, the default), cost, or gpus (the fewest that\n"
         "                     meet the deadline)\n"
-        "  --tokens N         to train on, as in 300e9: total time and cost\n"
+        "  --tokens N         to train on, as in 300e9: total time, cost and energy\n"
         "  --deadline-days D  leaves out what takes longer for --tokens\n"
         "  --budget-usd X     leaves out what costs more for --tokens\n"
         "  --pareto           lists what is best for each GPU count worth having\n"

@@ -24,12 +24,30 @@ static void count_fates(Plan *p)
 
 /* ---- what is wanted ---- */
 
+/* Of a machine's first GPUs together at their tdp_w; NAN: it is not known of all. */
+static double watts_of(const Machine *m, uint32_t gpus)
+{
+    double watts = 0;
+    for (uint32_t i = 0; i < m->types_n && m->types[i].first_rank < gpus; i++) {
+        const NodeType *t = &m->types[i];
+        uint64_t n = min_u64((uint64_t)t->count * t->gpus_n, gpus - t->first_rank);
+        watts += t->gpu->tdp_w > 0 ? t->gpu->tdp_w * (double)n : NAN;
+    }
+    return watts;
+}
+
 PlanRun plan_training(const Plan *p, const PlanCandidate *c)
 {
     const Training *t = &p->bases[c->base].training;
+    const Machine *m = &p->bases[c->base].machine;
     double steps = ceil(p->options->tokens / ((double)t->global_batch * t->seq_len));
-    double hours = steps * c->step_s / 3600;
-    return (PlanRun){ steps, hours / 24, hours * plan_gpus(c), steps * c->cost_usd };
+    double hours = steps * c->step_s / 3600, gpu_hours = hours * plan_gpus(c);
+    return (PlanRun){ .steps = steps,
+                      .days = hours / 24,
+                      .gpu_hours = gpu_hours,
+                      .cost_usd = steps * c->cost_usd,
+                      .failures = m->gpu_mtbf_hours > 0 ? gpu_hours / m->gpu_mtbf_hours : NAN,
+                      .gpu_mwh = watts_of(m, plan_gpus(c)) * hours / 1e6 };
 }
 
 double plan_score(const Plan *p, const PlanCandidate *c)

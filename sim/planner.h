@@ -109,9 +109,11 @@ typedef struct PlanMissing {
     const char *why; /* a sentence */
 } PlanMissing;
 
-/* Training --tokens with a candidate. */
+/* Training --tokens with a candidate; NAN where the machine's file does not say. */
 typedef struct PlanRun {
     double steps, days, gpu_hours, cost_usd;
+    double failures; /* of a GPU, to be expected: GPU-hours by gpu_mtbf_hours */
+    double gpu_mwh;  /* of the GPUs alone, at their tdp_w all the time: at most that */
 } PlanRun;
 
 typedef struct Plan {

@@ -73,6 +73,13 @@ static void print_training(const Plan *p, const PlanCandidate *c, FILE *out)
     fprintf(out, "%s tokens    %s days, %s GPU-hours, cost %s\n",
             text_count(tokens, p->options->tokens), text_rate(days, run.days),
             text_number(hours, run.gpu_hours, 0), text_usd(usd, run.cost_usd));
+    if (isfinite(run.gpu_mwh))
+        fprintf(out, "energy      at most %s MWh for the GPUs, at their TDP\n",
+                text_rate(days, run.gpu_mwh));
+    if (isfinite(run.failures))
+        fprintf(out,
+                "failures    %s of a GPU to be expected; the time they cost is not counted\n",
+                text_rate(days, run.failures));
 }
 
 /* "17,947", "2.1", "0.000301" */

@@ -481,6 +481,12 @@ static void the_best_is_first(void)
     CHECK((run.steps - 1) * t->global_batch * t->seq_len < 1e9);
     CHECK_NEAR(run.steps * c->step_s, run.days * 86400, 1e-12);
     CHECK_NEAR(run.steps * c->step_s * plan_gpus(c) / 3600, run.gpu_hours, 1e-12);
+    Machine *m = &p.bases[c->base].machine;
+    CHECK(m->gpu_mtbf_hours > 0 || isnan(run.failures));
+    m->gpu_mtbf_hours = 1000;
+    run = plan_training(&p, c);
+    CHECK_NEAR(run.gpu_hours / 1000, run.failures, 1e-12);
+    CHECK_NEAR(run.gpu_hours * m->types[0].gpu->tdp_w / 1e6, run.gpu_mwh, 1e-12);
     uint64_t all = 0;
     for (int f = 0; f < PLAN_FATE_N; f++)
         all += p.fates[f];
