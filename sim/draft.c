@@ -273,6 +273,13 @@ uint32_t draft_weight(const TapeOp *op)
     return op->cast ? op->cast : op->param[0];
 }
 
+void draft_read_weight(Draft *d, const Tape *t, const TapeOp *op, double share)
+{
+    const TapeValue *w = &t->values[draft_weight(op)];
+    uint64_t bytes = op->dtype == DTYPE_FP8 ? value_elements(w) : value_bytes(w);
+    draft_arg_part(d, draft_weight(op), ARG_READ, (uint64_t)((double)bytes * share));
+}
+
 static void play_inputs(Draft *d, const Tape *t, const TapeOp *op)
 {
     for (uint32_t j = 0; j < op->in_n; j++) {
@@ -284,8 +291,10 @@ static void play_inputs(Draft *d, const Tape *t, const TapeOp *op)
         const TapeValue *p = &t->values[op->param[j]];
         if (p->table)
             draft_arg_part(d, op->param[j], ARG_READ, value_bytes(&t->values[op->out]));
+        else if (j == 0)
+            draft_read_weight(d, t, op, 1);
         else
-            draft_arg(d, j == 0 ? draft_weight(op) : op->param[j], ARG_READ);
+            draft_arg(d, op->param[j], ARG_READ);
     }
 }
 
@@ -299,10 +308,10 @@ static void play_rest(Draft *d, const Tape *t, uint32_t i, const RedoPart *part)
     double share = (double)part->columns / (double)y->columns;
     kernel.u.matmul.n = part->columns;
     kernel.flops *= share;
-    uint64_t weights = value_bytes(&t->values[draft_weight(op)]);
+    kernel.model_flops *= share;
     draft_op(d, part->name, kernel);
     draft_arg(d, x->memory, ARG_READ);
-    draft_arg_part(d, draft_weight(op), ARG_READ, (uint64_t)((double)weights * share));
+    draft_read_weight(d, t, op, share);
     draft_arg(d, d->memories[y->memory].rest, ARG_WRITE);
 }
 

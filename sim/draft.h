@@ -100,6 +100,8 @@ void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftP
 void draft_cast(Draft *d, const Tape *t, uint32_t i, OpPhase phase, uint32_t logical);
 /* Memory in which it finds its weight. */
 uint32_t draft_weight(const TapeOp *op);
+/* The matmul reads that part of it; fp8 ones read a copy of a byte each. */
+void draft_read_weight(Draft *d, const Tape *t, const TapeOp *op, double share);
 /* Op of a tape without its shape. */
 Op draft_kernel(const TapeOp *from, OpPhase phase, uint32_t logical);
 /* Shape and flops of a matmul or convolution, in its three phases. */

@@ -323,7 +323,7 @@ static void back_matmul(Back *b, const TapeOp *op)
         uint32_t dx = temp_like(b, x);
         draft_op(b->d, op->name, dgrad);
         draft_arg(b->d, dy, ARG_READ);
-        draft_arg(b->d, draft_weight(op), ARG_READ);
+        draft_read_weight(b->d, b->t, op, 1);
         draft_arg(b->d, dx, ARG_WRITE);
         contribute(b, op, x, dx, false);
     }

@@ -27,8 +27,9 @@ bool shards_params(const Parallel *p)
 static bool keeps_f32(const Training *t, const Software *sw, bool fsdp)
 {
     bool narrow = t->param_dtype_set && t->param_dtype != DTYPE_F32;
+    bool asked = t->param_dtype_set && t->param_dtype == DTYPE_F32 && fsdp;
     bool masters = t->master_weights_set && t->master_weights;
-    return sw->f32_params && !narrow && !masters && dtype_bytes(act_dtype(t)) == 2 &&
+    return (sw->f32_params || asked) && !narrow && !masters && dtype_bytes(act_dtype(t)) == 2 &&
            (fsdp || sw->f32_stream);
 }
 
@@ -48,10 +49,12 @@ static DType grad_of(const Training *t, const Software *sw, bool wide, bool fsdp
 
 static DType reduce_of(const Training *t, const Software *sw, bool wide, DType grad)
 {
-    if (t->grad_dtype_set || t->reduce_dtype_set)
+    if (t->reduce_dtype_set)
         return t->reduce_dtype;
-    if (grads_in_f32(t, sw) || sw->f32_reduce)
+    if (sw->f32_reduce || (grads_in_f32(t, sw) && !t->grad_dtype_set))
         return DTYPE_F32;
+    if (t->grad_dtype_set)
+        return t->reduce_dtype;
     return wide ? grad : t->reduce_dtype;
 }
 

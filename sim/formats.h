@@ -18,8 +18,8 @@
  * f32 casts or adds them.  Under fsdp with f32_params and a pipeline, gradients are summed before
  * they are scattered, in the format of reduce (FSDP2: to_accumulated_grad_if_needed).
  *
- * f32_params means nothing where training.param_dtype or training.master_weights says otherwise,
- * in f32 and tf32.  Without f32_stream it is of fsdp alone:
+ * Where fsdp is asked for f32 by training.param_dtype it is as with f32_params.  f32_params means
+ * nothing where training.param_dtype or training.master_weights says otherwise, in f32 and tf32.  Without f32_stream it is of fsdp alone:
  * XLA, elsewhere, casts weights once a step, which is what 16-bit ones beside masters are.
  *
  * TORCH.AUTOCAST (f32_stream) also keeps in f32 what transformer layers add up and norm.  Left

@@ -57,9 +57,7 @@ static bool cast_weight(Lowering *l, const Whole *w)
     op->u.elements = elements;
     part_bytes_arg(l, w->args[1], ARG_READ, (knows ? 1 : 2) * wide);
     part_arg(l, weight, ARG_WRITE);
-    op = &lower_kernel(l, w->op)->op;
-    ASSERT(op->read_bytes >= wide);
-    op->read_bytes = op->read_bytes - wide + elements;
+    lower_kernel(l, w->op);
     weight.mode = ARG_READ;
     part_args_but(l, w, 1, weight);
     return true;

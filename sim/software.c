@@ -228,8 +228,6 @@ static bool read_parallel(Software *sw, JsonNode node, Err *err)
         json_count(&o, "bucket_parameters_per_rank", 0, BUCKET_PARAMETERS_MAX, 0);
     JsonNode overlap = required_object(&o, "overlap");
     bool ok = json_end(&o);
-    if (ok && sw->zero_all_reduces && sw->bucket_copies)
-        return json_fail(node, err, "zero_all_reduces works in place, not with bucket_copies");
     return ok && read_overlap(sw, overlap, err);
 }
 

@@ -169,8 +169,7 @@ typedef struct Software {
     /* fsdp without pipelines: the last layer is kept until its backward, which is next; may be left
      * out: false. */
     bool keeps_last_unit;
-    bool zero_all_reduces;  /* zero1: every rank gets the whole sums, in place; may be left out:
-                                  false, and not with bucket_copies */
+    bool zero_all_reduces;  /* zero1: every rank gets the whole sums; may be left out: false */
     bool zero_reduces_last; /* zero1, zero2: gradients are reduced after backward whatever
                                 ddp's are; may be left out: false */
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next

@@ -5,13 +5,19 @@
 
 /* ---- gradients ---- */
 
-/* This rank's part of the pending bucket goes where the optimizer looks for it. */
+static OpKind scatter_kind(const Zero *z)
+{
+    return zero_sums_whole(z->b) ? OP_ALL_REDUCE : OP_REDUCE_SCATTER;
+}
+
+/* This rank's part of the pending bucket, or all of it, goes where the optimizer looks for it. */
 static void settle(Zero *z)
 {
     ZeroPart *p = &z->pending;
     if (!point_is(p->reduced))
         return;
-    BundleCopy out = { .slot = z->each ? SLOT_GRAD_SHARD : SLOT_GRAD, .part = true };
+    BundleCopy out = { .slot = z->each ? SLOT_GRAD_SHARD : SLOT_GRAD,
+                       .part = !zero_sums_whole(z->b) };
     out.add = z->each && p->adds;
     out.born = z->each && !p->adds && !z->b->sw->grads_persist;
     bundle_copy(&p->bundle, &out, p->reduced);
@@ -52,7 +58,7 @@ static void scatter_copies(Zero *z, const Bucket *u)
     if (z->each)
         forget_grads(z, u);
     settle(z);
-    part.reduced = bundle_comm(&part.bundle, OP_REDUCE_SCATTER, LANE_REDUCE,
+    part.reduced = bundle_comm(&part.bundle, scatter_kind(z), LANE_REDUCE,
                                newest_compute(b->g, z->buckets.role));
     z->pending = part;
     if (!overlaps(b, DIM_DP))
@@ -66,8 +72,7 @@ static void scatter(Zero *z, Bucket *u)
         scatter_copies(z, u);
         return;
     }
-    OpKind kind = zero_sums_whole(b) ? OP_ALL_REDUCE : OP_REDUCE_SCATTER;
-    InPlace how = { kind, LANE_REDUCE, SLOT_GRAD, build_formats(b).reduce, &z->scatter_names };
+    InPlace how = { scatter_kind(z), LANE_REDUCE, SLOT_GRAD, build_formats(b).reduce, &z->scatter_names };
     u->reduced = bucket_in_place(&z->buckets, u, how);
     if (overlaps(b, DIM_DP))
         bucket_wait(&z->buckets, &z->w, u);

@@ -26,9 +26,9 @@
  * param_sync_func, which would gather at once, with interleaving only, where all ranks do so at
  * the beginning here too); parallel.overlap.dp false can be faster there.
  *
- * WHOLE SUMS.  Where the stack only shares out the update (zero_all_reduces, as nanotron),
- * zero1 all-reduces gradients in place: 3 Psi (n - 1)/n per rank.  Their norm is every
- * rank's own.
+ * WHOLE SUMS.  Where the stack only shares out the update (zero_all_reduces: nanotron, and
+ * PyTorch's ZeroRedundancyOptimizer behind ddp), zero1 all-reduces gradients: 3 Psi (n - 1)/n per
+ * rank.  Their norm is every rank's own.
  *
  * COPIES.  Where a stack has a buffer for each bucket (bucket_copies; zero2
  * always), gradients are copied in, reduce-scattered there, and this rank's part

@@ -392,6 +392,10 @@ static void fp8_keeps_the_inputs_of_matmuls_in_a_byte(void)
         bool head = op->kind == OP_MATMUL && name_is(&w, op, "head");
         if (op->kind == OP_MATMUL)
             CHECK_INT(head ? DTYPE_BF16 : DTYPE_FP8, op->dtype);
+        /* Both that it reads, weights too, are a byte each. */
+        const MatmulShape *s = &op->u.matmul;
+        if (op->kind == OP_MATMUL && !head && op->phase != PHASE_WGRAD)
+            CHECK_U64(s->m * s->k + s->k * s->n, op->read_bytes);
     }
     world_free(&w);
     w.s.training.precision = DTYPE_BF16;
@@ -585,6 +589,7 @@ static void of_gate_and_up_one_is_done_again(void)
         uint64_t rows = 2 * 32, down = compiled ? 0 : 64;
         CHECK_U64(96, up->u.matmul.n);
         CHECK_NEAR((double)flops_of_matmul(rows, 96, 64), up->flops, 1e-12);
+        CHECK_NEAR(up->flops, up->model_flops, 1e-12); /* of hardware flops */
         CHECK_U64(2 * (rows * 64 + 96 * 64), up->read_bytes);
         CHECK_U64(2 * rows * 96, up->write_bytes);
         uint64_t columns = (64 + 2 * 32) + 64 + 96 + down;

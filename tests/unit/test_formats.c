@@ -84,6 +84,16 @@ static void what_the_scenario_says_counts(void)
     t.master_weights = false;
     CHECK_STR("f32 bf16 bf16 bf16 f32 bf16", formats(&t, &params, true));
     CHECK_STR("f32 f32 f32 f32 f32 f32, casts", formats(&t, &autocast, false));
+    /* Who asks for f32 under fsdp means the shards, whatever the software: they are gathered in 16
+     * bits, and gradients are in the format of what was gathered. */
+    const Software plain = { 0 }, reduce = { .f32_reduce = true };
+    CHECK_STR("f32 bf16 bf16 bf16 f32 bf16", formats(&t, &plain, true));
+    CHECK_STR("f32 bf16 bf16 f32 f32 bf16", formats(&t, &reduce, true));
+    CHECK_STR("f32 f32 f32 f32 f32 bf16", formats(&t, &plain, false));
+    /* Who says how gradients are kept has not said how they are summed. */
+    t = silent();
+    t.grad_dtype_set = true;
+    CHECK_STR("f32 bf16 bf16 f32 f32 bf16", formats(&t, &titan, true));
     t = silent();
     t.master_weights_set = true;
     CHECK_STR("bf16 bf16 bf16 bf16 bf16 bf16, masters", formats(&t, &params, true));

@@ -116,7 +116,7 @@ static void some_facts_may_be_left_out(void)
     CHECK_U64(40000000, sw.bucket_parameters);
     CHECK_U64(1000000, sw.bucket_parameters_per_rank);
     CHECK(read_with(&sw, &arena, "\"bucket_copies\":true",
-                    "\"bucket_copies\":false,\"zero_all_reduces\":true", &err));
+                    "\"bucket_copies\":true,\"zero_all_reduces\":true", &err));
     CHECK(sw.zero_all_reduces);
     CHECK(read_with(
         &sw, &arena, "\"dropout\":true",
@@ -188,8 +188,6 @@ static void what_is_missing_or_unknown_is_an_error(void)
         { "\"vocab_multiple\":128", "\"vocab_multiple\":0", "vocab_multiple" },
         { "\"cp_ring\":false", "\"cp_ring\":false,\"bucket_parameters\":-1",
           "bucket_parameters" },
-        { "\"cp_ring\":false", "\"cp_ring\":false,\"zero_all_reduces\":true",
-          "parallel: zero_all_reduces works in place, not with bucket_copies" },
         { "\"dropout\":true", "\"dropout\":true,\"f32_stream\":true",
           "kernels.f32_stream: true is allowed only where f32_params is" },
         { "\"dropout\":true", "\"dropout\":true,\"keeps_logits\":true",

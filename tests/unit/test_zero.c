@@ -58,8 +58,8 @@ static void volume_is_twice_the_parameters(void)
                 }
 }
 
-/* nanotron: only the update is shared out. */
-static void zero1_may_sum_whole_gradients(void)
+/* nanotron, and ddp with ZeroRedundancyOptimizer, which copies: only the update is shared out. */
+static void sum_whole_gradients(bool copies)
 {
     for (uint32_t m = 1; m <= 3; m++)
         for (int strategy = STRATEGY_ZERO1; strategy <= STRATEGY_ZERO2; strategy++) {
@@ -68,6 +68,7 @@ static void zero1_may_sum_whole_gradients(void)
             uint64_t each = whole ? 1 : m;
             open_zero(&f, (Strategy)strategy, 4, 1, m);
             f.sw.zero_all_reduces = true;
+            f.sw.bucket_copies = copies;
             fixture_build(&f, 6);
             CHECK_U64(whole ? 4 * padded_params(6, 4) : 0, moved(&f, OP_ALL_REDUCE));
             CHECK_U64(whole ? 0 : each * 4 * padded_params(6, 4), moved(&f, OP_REDUCE_SCATTER));
@@ -76,6 +77,12 @@ static void zero1_may_sum_whole_gradients(void)
             check_runs(&f.g);
             fixture_close(&f);
         }
+}
+
+static void zero1_may_sum_whole_gradients(void)
+{
+    sum_whole_gradients(false);
+    sum_whole_gradients(true);
 }
 
 /* Who has the whole sums needs nobody for their norm. */
