@@ -799,6 +799,16 @@ static void finish(Back *b)
     release_unread(b);
 }
 
+/* Eager torch runs again what comes before a result that it has kept, though nobody reads it. */
+static void redo_before_kept(Back *b)
+{
+    const Tape *t = b->t;
+    for (uint32_t i = 0; i < t->ops_n; i++)
+        for (uint32_t k = 0; k < i && t->ops[i].is_comm && redo_of(b, i) == REDO_KEEP; k++)
+            if (t->ops[k].out == t->ops[i].in[0] && redo_of(b, k) == REDO_ALL)
+                redo(b, k);
+}
+
 static void start(Back *b)
 {
     const Tape *t = b->t;
@@ -821,6 +831,7 @@ static void start(Back *b)
     for (uint32_t i = 0; b->plan->redo_all && i < t->ops_n; i++)
         if (redo_of(b, i) == REDO_ALL)
             redo(b, i);
+    redo_before_kept(b);
 }
 
 void draft_backward(Draft *d, const Tape *t, const DraftPlan *plan)

@@ -622,6 +622,25 @@ static void gate_and_up_with_a_bias_go_together(void)
     world_free(&w);
 }
 
+/* What a reduce-scatter made is kept; the matmul before it runs again all the same, but compiled,
+ * where nobody reads that. */
+static void eager_mode_runs_again_what_nobody_reads(void)
+{
+    for (int compiled = 0; compiled < 2; compiled++) {
+        World w;
+        world_selective(&w);
+        w.s.parallel.tp = 2;
+        w.s.parallel.sequence_parallel = true;
+        w.s.training.compiled = compiled;
+        w.sw.fused_qkv = w.sw.fused_gate_up = false;
+        w.sw.selective_op = w.sw.fused_gated = true;
+        w.s.model.u.transformer.positions = POS_NONE;
+        CHECK(world_build(&w));
+        CHECK_STR(compiled ? "mlp.up" : "attention.out mlp.up", world_redone(&w, 1));
+        world_free(&w);
+    }
+}
+
 /* torch keeps the matmul's result as it was before rope, which is done again. */
 static void rope_is_done_again_on_what_is_kept(void)
 {
@@ -894,6 +913,7 @@ int main(void)
     RUN(all_but_attention_and_every_second_matmul_can_be_done_again);
     RUN(of_gate_and_up_one_is_done_again);
     RUN(gate_and_up_with_a_bias_go_together);
+    RUN(eager_mode_runs_again_what_nobody_reads);
     RUN(rope_is_done_again_on_what_is_kept);
     RUN(all_but_the_projections_can_be_done_again);
     RUN(everything_born_dies_once);
