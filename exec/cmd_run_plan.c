@@ -116,6 +116,11 @@ static bool can_train(const Model *m, Err *err)
                        "model.positions 'alibi' of '%s': the executor adds no biases to scores "
                        "yet; learned, rope and none can be run",
                        m->name);
+    if (m->kind == MODEL_TRANSFORMER && t->mtp_asked && t->mtp_layers > 0)
+        return err_set(err,
+                       "model.mtp_layers of '%s': the executor trains no layers that predict "
+                       "further tokens yet, 0 can be run",
+                       m->name);
     if (t->gated && t->activation != ACT_GELU && t->activation != ACT_SILU)
         return err_set(
             err, "model.activation of '%s': the executor has gates with gelu and silu only",

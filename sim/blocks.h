@@ -81,6 +81,8 @@ typedef struct BlockPlan {
     Redo *redo;      /* by op of the tape, VARIANT_RECOMPUTE; NULL: as plain */
     RedoPart *parts; /* by value of the tape, beside redo: of REDO_PART's results */
     bool redo_all;
+    /* A head: its ops [first, end) are those of layers, which may be done again. */
+    uint32_t redo_first, redo_end;
 } BlockPlan;
 
 /* What the three families of models fill in; equal blocks are planned once. */
@@ -110,6 +112,7 @@ typedef struct Fusion {
 Fusion fusion_of(const Build *b);
 bool fused_attention(const Build *b); /* training.attention has the last word */
 bool has_dropout(const Build *b);
+uint32_t mtp_layers(const Build *b); /* that are trained to predict further tokens */
 
 /* Ops that others know by name. */
 #define NAME_QKV             "attention.qkv"

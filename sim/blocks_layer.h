@@ -5,6 +5,7 @@
  *     blocks_transformer.c   embedding, layer, head; norms
  *     blocks_attention.c     attention, from its input to its output matmul
  *     blocks_latent.c        queries, keys and values that come out of narrow latents
+ *     blocks_mtp.c           layers that predict further tokens
  */
 #ifndef LOCKSTEP_SIM_BLOCKS_LAYER_H
 #define LOCKSTEP_SIM_BLOCKS_LAYER_H
@@ -18,6 +19,8 @@ typedef struct Maker {
     uint64_t batch, rows;
     DType act, param, stream;
     bool moe, nope; /* of the layer at work */
+    /* Of the head's tape: the first values of the table and of the head's weights; NONE_U32. */
+    uint32_t table, head;
 } Maker;
 
 /* How many vectors of a row are normed; kv: of them, and of the columns, those of keys. */
@@ -32,6 +35,22 @@ TapeOp norm_op(Maker *k, uint32_t x, uint64_t width, const char *name);
 uint32_t norm_make(Maker *k, TapeOp op, Normed n);
 /* Of all columns of x. */
 uint32_t block_norm(Maker *k, uint32_t x, const char *name);
+
+/* A layer, from what it adds to on. */
+uint32_t block_layer(Maker *k, uint32_t x, uint32_t window);
+/* The table of tokens, or the head's weights, in the head's tape: one parameter, however often it
+ * is asked for; each time a value of its own, which tp splits for the op that reads it. */
+uint32_t block_vocab_param(Maker *k, bool table);
+/* The table's rows of those tokens. */
+uint32_t block_token_rows(Maker *k, uint32_t tokens, uint32_t table);
+/* The matmul onto the vocabulary. */
+uint32_t block_logits(Maker *k, uint32_t x);
+
+/* blocks_mtp.c.  Not all of them can be trained by all strategies. */
+enum { MTP_LAYERS_MAX = TAPE_DATA_MAX - 1 };
+bool mtp_check(const Build *b, Err *err);
+/* x: the last layer's result; target: data, the tokens that follow. */
+void mtp_make(Maker *k, uint32_t x, BlockPlan *plan, uint32_t target);
 
 /* Up to the output matmul, without its bias. */
 uint32_t block_attention(Maker *k, uint32_t x, uint32_t window);

@@ -98,13 +98,15 @@ void choose_redo(Build *b, BlockPlan *plan)
 {
     const Tape *t = &plan->tape;
     Recompute recompute = b->s->training.recompute;
-    if (plan->kind != BLOCK_LAYER || t->has_loss || recompute == RECOMPUTE_NONE)
+    bool layer = plan->kind == BLOCK_LAYER && !t->has_loss;
+    uint32_t first = layer ? 0 : plan->redo_first, end = layer ? t->ops_n : plan->redo_end;
+    if (first == end || recompute == RECOMPUTE_NONE)
         return;
     plan->redo_all = recompute != RECOMPUTE_SELECTIVE && !b->sw->recompute_stops_early;
     plan->redo = PUSH_ARRAY(&b->arena, Redo, t->ops_n);
     plan->parts = PUSH_ARRAY(&b->arena, RedoPart, t->values_n);
     uint32_t matmuls = 0;
-    for (uint32_t i = 0; i < t->ops_n; i++) {
+    for (uint32_t i = first; i < end; i++) {
         const TapeOp *op = &t->ops[i];
         plan->redo[i] = redo_of(b, op, matmuls);
         if (plan->redo[i] == REDO_PART)

@@ -17,7 +17,8 @@
  * parallelism needs one collective for both.
  *
  *     embedding   tokens -> rows of the table [-> projection] [+ positions] [+ types] [-> norm]
- *     head        [norm] [-> projection] [-> dense, activation, norm] -> logits [+ bias] -> loss
+ *     head        [norm] [-> projection] [-> dense, activation, norm] -> logits [+ bias] -> loss;
+ *                 with it the layers that predict further tokens: blocks_mtp.c
  */
 #include "sim/blocks_layer.h"
 
@@ -131,6 +132,11 @@ static uint32_t parallel_layer(Maker *k, uint32_t x, uint32_t window)
     return tape_add(k->b, k->t, x, y);
 }
 
+uint32_t block_layer(Maker *k, uint32_t x, uint32_t window)
+{
+    return k->m->parallel_block ? parallel_layer(k, x, window) : sequential_layer(k, x, window);
+}
+
 static uint32_t boundary_input(Maker *k)
 {
     uint32_t x = tape_input(k->t, k->stream, k->rows, k->m->hidden);
@@ -140,10 +146,7 @@ static uint32_t boundary_input(Maker *k)
 
 static void make_layer(Maker *k, uint32_t window)
 {
-    Tape *t = k->t;
-    uint32_t x = boundary_input(k);
-    t->out =
-        k->m->parallel_block ? parallel_layer(k, x, window) : sequential_layer(k, x, window);
+    k->t->out = block_layer(k, boundary_input(k), window);
 }
 
 /* ---- the ends ---- */
@@ -160,10 +163,9 @@ static uint32_t table_param(Maker *k, const char *name, uint64_t rows, uint64_t 
     return p;
 }
 
-static uint32_t token_rows(Maker *k, uint32_t table)
+uint32_t block_token_rows(Maker *k, uint32_t tokens, uint32_t table)
 {
     Tape *t = k->t;
-    uint32_t tokens = tape_data(t, "tokens", DTYPE_I64, k->rows, 1);
     uint32_t x = tape_made(t, "embedding", k->stream, k->rows, t->values[table].columns);
     tape_op(t, (TapeOp){ .kind = OP_EMBEDDING,
                          .name = "embedding",
@@ -191,14 +193,22 @@ static uint32_t add_rows(Maker *k, uint32_t x, const char *name, uint64_t rows)
                                          .param = { p } });
 }
 
+/* Does the head read the table of tokens? */
+static bool head_reads_table(const Build *b)
+{
+    const Transformer *m = &b->s->model.u.transformer;
+    return (m->tied_embeddings && !m->headless) || mtp_layers(b) > 0;
+}
+
 static void make_embedding(Maker *k)
 {
     const Transformer *m = k->m;
     Tape *t = k->t;
     uint32_t table = table_param(k, "tokens.weight", padded_vocab(k->b, m), m->embedding_dim);
-    t->values[table].shared = m->tied_embeddings && !m->headless && !ends_meet(k->b);
-    t->values[table].adds = m->tied_embeddings && !m->headless && ends_meet(k->b);
-    uint32_t x = token_rows(k, table);
+    t->values[table].shared = head_reads_table(k->b) && !ends_meet(k->b);
+    t->values[table].adds = head_reads_table(k->b) && ends_meet(k->b);
+    uint32_t tokens = tape_data(t, "tokens", DTYPE_I64, k->rows, 1);
+    uint32_t x = block_token_rows(k, tokens, table);
     if (m->embedding_dim != m->hidden)
         x = tape_linear(k->b, t, x,
                         &(LinearSpec){ .name = "embedding.project", .columns = m->hidden });
@@ -211,29 +221,33 @@ static void make_embedding(Maker *k)
     t->out = tape_dropout(k->b, t, x);
 }
 
-/* The matmul onto the vocabulary. */
-static uint32_t make_logits(Maker *k, uint32_t x)
+uint32_t block_vocab_param(Maker *k, bool table)
 {
-    const Transformer *m = k->m;
     Tape *t = k->t;
-    bool borrows = m->tied_embeddings && ends_meet(k->b);
-    uint64_t vocab = padded_vocab(k->b, m);
-    uint32_t w;
-    if (borrows) {
-        w = tape_value(t, (TapeValue){ .name = "tokens.weight",
-                                       .home = VALUE_PARAM,
-                                       .dtype = k->param,
-                                       .rows = vocab,
-                                       .columns = m->embedding_dim,
-                                       .borrowed = true });
-    } else {
-        const char *name = m->tied_embeddings ? "tokens.weight" : "head.weight";
-        w = tape_param(t, name, k->param, vocab, m->embedding_dim);
-        t->values[w].shared = m->tied_embeddings;
-    }
-    x = tape_narrow(k->b, t, x);
-    uint32_t y = tape_matmul(t, NAME_HEAD, matmul_dtype(&k->b->s->training), x, w, TP_COLUMN);
-    return m->head_bias ? tape_bias(k->b, t, y, "head") : y;
+    bool of_tokens = table || k->m->tied_embeddings, borrows = of_tokens && ends_meet(k->b);
+    uint32_t *first = of_tokens ? &k->table : &k->head;
+    TapeValue v = { .name = of_tokens ? "tokens.weight" : "head.weight",
+                    .home = VALUE_PARAM,
+                    .dtype = k->param,
+                    .rows = padded_vocab(k->b, k->m),
+                    .columns = k->m->embedding_dim,
+                    .table = table,
+                    .shared = of_tokens && !borrows,
+                    .borrowed = borrows || *first != NONE_U32 };
+    /* What is borrowed from the embedding is its first. */
+    v.tensor = *first != NONE_U32 ? t->values[*first].tensor : borrows ? 0 : t->params_n++;
+    uint32_t p = tape_value(t, v);
+    *first = *first != NONE_U32 ? *first : p;
+    return p;
+}
+
+uint32_t block_logits(Maker *k, uint32_t x)
+{
+    uint32_t w = block_vocab_param(k, false);
+    x = tape_narrow(k->b, k->t, x);
+    uint32_t y =
+        tape_matmul(k->t, NAME_HEAD, matmul_dtype(&k->b->s->training), x, w, TP_COLUMN);
+    return k->m->head_bias ? tape_bias(k->b, k->t, y, "head") : y;
 }
 
 static uint32_t head_transform(Maker *k, uint32_t x)
@@ -267,11 +281,12 @@ static void next_sentence(Maker *k, uint32_t x)
     tape_cross_entropy(k->b, t, y, labels);
 }
 
-static void make_head(Maker *k)
+static void make_head(Maker *k, BlockPlan *plan)
 {
     const Transformer *m = k->m;
     Tape *t = k->t;
-    uint32_t x = boundary_input(k);
+    uint32_t from = boundary_input(k), x = from;
+    k->table = k->head = NONE_U32;
     if (m->final_norm)
         x = block_norm(k, x, "final_norm");
     if (m->embedding_dim != m->hidden)
@@ -282,7 +297,8 @@ static void make_head(Maker *k)
     if (m->head_transform)
         x = head_transform(k, x);
     uint32_t target = tape_data(t, "targets", DTYPE_I64, k->rows, 1);
-    tape_cross_entropy(k->b, t, make_logits(k, x), target);
+    mtp_make(k, from, plan, target);
+    tape_cross_entropy(k->b, t, block_logits(k, x), target);
 }
 
 /* ---- the whole model ---- */
@@ -317,7 +333,7 @@ static bool check(const Build *b, const Transformer *m, Err *err)
     if (m->heads % tp != 0)
         return err_set(err, "tp = %" PRIu32 " does not divide the %" PRIu32 " heads", tp,
                        m->heads);
-    return true;
+    return mtp_check(b, err);
 }
 
 /* Layers differ by their window, by whether they have experts, and by whether positions. */
@@ -379,11 +395,12 @@ bool plan_transformer(Build *b, ModelPlan *p, Err *err)
     for (uint32_t i = 0; i < m->layers; i++)
         plan_block(b, BLOCK_LAYER, i, layer_type(&k, p, types, i));
 
-    p->tied = m->tied_embeddings && ends_meet(b);
-    k.t = &plan_type(b, p, "head", BLOCK_HEAD)->tape;
+    p->tied = head_reads_table(b) && ends_meet(b);
+    BlockPlan *head = plan_type(b, p, "head", BLOCK_HEAD);
+    k.t = &head->tape;
     if (p->tied)
         k.t->params_n = embedding_params_n; /* its own come after those of the embedding */
-    make_head(&k);
+    make_head(&k, head);
     plan_block(b, BLOCK_HEAD, NONE_U32, p->types_n - 1);
     if (p->tied)
         b->blocks[b->blocks_n - 1].frame_of = 0;

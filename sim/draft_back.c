@@ -34,6 +34,7 @@ typedef struct Back {
     uint32_t *grad;   /* by value: memory, or NONE_U32 */
     bool *alias;      /* by value: its gradient is another value's as well */
     bool *wants_grad; /* by value */
+    bool *has_grad;   /* by tensor of the parameters: an op before this one has written it */
     uint32_t held_n;
     HeldOp held[HELD_MAX];
 } Back;
@@ -169,13 +170,15 @@ static uint32_t temp_like(Back *b, uint32_t value)
 static uint32_t param_grad(Back *b, uint32_t param)
 {
     const TapeValue *v = &b->t->values[param];
+    bool adds = v->adds || b->has_grad[v->tensor];
+    b->has_grad[v->tensor] = true;
     return draft_memory(b->d, (DraftMemory){ .name = v->name,
                                              .dtype = b->plan->grad_dtype,
                                              .rows = v->rows,
                                              .columns = v->columns,
                                              .slot = SLOT_GRAD,
                                              .tensor = v->tensor,
-                                             .adds = v->adds });
+                                             .adds = adds });
 }
 
 static void sum_gradients(Back *b, const TapeOp *op, uint32_t value, uint32_t memory,
@@ -842,6 +845,7 @@ void draft_backward(Draft *d, const Tape *t, const DraftPlan *plan)
     b.grad = mem_zero(t->values_n, sizeof *b.grad);
     b.alias = mem_zero(t->values_n, sizeof *b.alias);
     b.wants_grad = mem_zero(t->values_n, sizeof *b.wants_grad);
+    b.has_grad = mem_zero((size_t)t->params_n + 1, sizeof *b.has_grad);
     start(&b);
     for (uint32_t i = t->ops_n; i-- > 0;)
         back_op(&b, &t->ops[i]);
@@ -852,4 +856,5 @@ void draft_backward(Draft *d, const Tape *t, const DraftPlan *plan)
     free(b.grad);
     free(b.alias);
     free(b.wants_grad);
+    free(b.has_grad);
 }

@@ -62,6 +62,8 @@ typedef struct Transformer {
     bool norm_plain;        /* norms hold no weights at all (OPT without affine norms) */
     bool headless;          /* no projection onto the vocabulary (BertModel, LlamaModel) */
     bool next_sentence;     /* a two-way classifier behind the pooler (BertForPreTraining) */
+    uint32_t mtp_layers;    /* that predict further tokens (DeepSeek V3), behind the others */
+    bool mtp_asked;         /* by their own key: trained whatever the software does */
 
     /* Latent attention (DeepSeek): keys and values come out of kv_rank columns, queries out of
      * q_rank, 0 = straight out of the layer's input.  kv_rank = 0: none of this. */
@@ -127,7 +129,8 @@ enum {
     MODEL_FFN_MAX = 1 << 22,
     MODEL_VOCAB_MAX = 1 << 24,
     MODEL_SEQ_MAX = 1 << 27,
-    MODEL_EXPERTS_MAX = 1 << 12
+    MODEL_EXPERTS_MAX = 1 << 12,
+    MODEL_MTP_MAX = 3 /* that are asked for */
 };
 #define MODEL_PARAMS_MAX 1e15
 

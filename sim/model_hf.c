@@ -207,6 +207,7 @@ static void read_transformer(Transformer *t, JsonObj *o, const Family *family)
     shape_read(t, o, &keys);
     read_activation(t, o, family);
     family->read(t, o);
+    t->mtp_layers = family_u32(o, "num_nextn_predict_layers", 0, MODEL_LAYERS_MAX, 0);
     native_override(t, o);
     read_architecture(t, o, family);
     check_layer_types(t, o);

@@ -37,6 +37,12 @@ static void read_experts(Transformer *t, JsonObj *o)
     t->moe_every = (uint32_t)json_count(o, "moe_every", 1, t->layers, 1);
 }
 
+static void read_mtp(Transformer *t, JsonObj *o)
+{
+    t->mtp_layers = (uint32_t)json_count(o, "mtp_layers", 0, MODEL_MTP_MAX, 0);
+    t->mtp_asked = true;
+}
+
 static void read_transformer(Transformer *t, JsonObj *o)
 {
     *t = (Transformer){ .max_seq = 2048, .final_norm = true };
@@ -53,6 +59,7 @@ static void read_transformer(Transformer *t, JsonObj *o)
     t->norm_bias = t->norm == NORM_LAYERNORM;
     t->qkv_bias = t->out_bias = t->mlp_bias = json_bool(o, "bias", t->norm_bias);
     read_experts(t, o);
+    read_mtp(t, o);
     shape_check_total(t, o);
 }
 
@@ -98,6 +105,8 @@ void native_override(Transformer *t, JsonObj *o)
         t->tied_embeddings = json_bool(o, "tied_embeddings", true);
     if (is_given(o, "bias"))
         t->qkv_bias = t->out_bias = t->mlp_bias = json_bool(o, "bias", true);
+    if (is_given(o, "mtp_layers"))
+        read_mtp(t, o);
     override_experts(t, o);
 }
 

@@ -632,7 +632,7 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
     emit_pass(b, type, plan, variant, &p, true);
     draft_free(&p.forward);
     draft_free(&p.backward);
-    if (!hides_in_pairs(b))
+    if (!hides_in_pairs(b) || plan->tape.has_loss)
         return;
     Played cut = { .stash = p.stash, .data = data };
     play(b, plan, &draft, &cut);

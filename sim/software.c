@@ -58,6 +58,7 @@ static const Fact kernel_options[] = {
     FACT(states_like_params),
     FACT(master_remainders),
     FACT(table_grad_apart),
+    FACT(mtp),
 };
 
 static const Fact parallel_options[] = {

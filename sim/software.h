@@ -83,6 +83,9 @@ typedef struct Software {
     /* With it: that of an embedding is made apart all the same, then added; may be left out:
      * false. */
     bool table_grad_apart;
+    /* Layers of a model that predict further tokens are trained where nobody says; may be left out:
+     * false. */
+    bool mtp;
     /* Master weights of 16-bit parameters are the 16 bits that these lack, but where weights are
      * fp8; may be left out: false. */
     bool master_remainders;

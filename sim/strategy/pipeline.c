@@ -107,7 +107,7 @@ static void choose_variants(Build *b, const uint32_t *begin, uint32_t pp, uint32
             bool layer = b->blocks[i].kind == BLOCK_LAYER;
             bool again = t->recompute == RECOMPUTE_LAYERS
                              ? layer && chosen[chunk_stage(b, c)]++ < t->recompute_layers
-                             : layer && t->recompute != RECOMPUTE_NONE;
+                             : t->recompute != RECOMPUTE_NONE;
             b->variant[i] = again ? VARIANT_RECOMPUTE : VARIANT_PLAIN;
         }
 }
