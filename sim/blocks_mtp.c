@@ -9,13 +9,13 @@
  *                                            |                             |
  *     tokens 2 ahead ...      norm ---------(+)-- layer ... ---- norm -- logits -- loss
  *
- * As DeepSeek-V3 has it (arXiv 2412.19437, 2.2) and Megatron Core builds it
- * (transformer/multi_token_prediction.py): each is a layer like the model's last one behind norms
- * of what goes in and a projection of the two, 2 hidden x hidden; the table and the head's weights
- * are the model's own; and all of it stands with the head, on the pipeline's last stage, which holds
- * the table too.  The projection is two matmuls and a sum here: of the rows side by side it would be
- * one.  Over tp each rank projects its rows where rows are shared out, else all of them; Megatron
- * shares out columns.
+ * As DeepSeek-V3 has it (arXiv 2412.19437, 2.2) and Megatron Core builds it (its file
+ * transformer/multi_token_prediction.py): each is a layer like the model's last one behind norms of
+ * what goes in and a projection of the two, 2 hidden x hidden; the table and the head's weights are
+ * the model's own; and all of it stands with the head, on the pipeline's last stage, which holds
+ * the table too.  The projection is two matmuls and a sum here: of the rows side by side it would
+ * be one.  Over tp each rank projects its rows where rows are shared out, else all of them;
+ * Megatron shares out columns.
  *
  * Recomputation is for these layers what it is for the others, see choose_redo.
  */

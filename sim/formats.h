@@ -19,8 +19,9 @@
  * they are scattered, in the format of reduce (FSDP2: to_accumulated_grad_if_needed).
  *
  * Where fsdp is asked for f32 by training.param_dtype it is as with f32_params.  f32_params means
- * nothing where training.param_dtype or training.master_weights says otherwise, in f32 and tf32.  Without f32_stream it is of fsdp alone:
- * XLA, elsewhere, casts weights once a step, which is what 16-bit ones beside masters are.
+ * nothing where training.param_dtype or training.master_weights says otherwise, in f32 and tf32.
+ * Without f32_stream it is of fsdp alone: XLA, elsewhere, casts weights once a step, which is what
+ * 16-bit ones beside masters are.
  *
  * TORCH.AUTOCAST (f32_stream) also keeps in f32 what transformer layers add up and norm.  Left
  * out: the softmax of unfused attention, which it does in f32; a cast for each of q, k, v, of gate

@@ -72,7 +72,8 @@ static void scatter(Zero *z, Bucket *u)
         scatter_copies(z, u);
         return;
     }
-    InPlace how = { scatter_kind(z), LANE_REDUCE, SLOT_GRAD, build_formats(b).reduce, &z->scatter_names };
+    InPlace how = { scatter_kind(z), LANE_REDUCE, SLOT_GRAD, build_formats(b).reduce,
+                    &z->scatter_names };
     u->reduced = bucket_in_place(&z->buckets, u, how);
     if (overlaps(b, DIM_DP))
         bucket_wait(&z->buckets, &z->w, u);
