@@ -29,17 +29,20 @@
  * has SLOT_STASH where nothing is saved.
  *
  * DATA.  The SLOT_DATA layout of a type holds exactly what its tape reads from
- * outside, by name: "tokens" i64 (embedding), "targets" i64 (loss), "features" and
- * "images" (first block), "labels" i64.  The input segment births it; each tensor
- * dies where it is read last: in backward, but the targets of a fused loss already
- * in forward.  The loss itself is a local of the loss op: who runs the op adds it up.
+ * outside, by name: "tokens" i64 (embedding), "targets" i64 (loss; "targets 2" and on: of
+ * layers that predict further tokens), "features" and "images" (first block), "labels"
+ * i64.  The input segment births it; each tensor dies where it is read last: in backward,
+ * but the targets of a fused loss already in forward.  The loss itself is a local of the
+ * loss op: who runs the op adds it up.
  *
  * TIED EMBEDDINGS.  On one stage (pp == 1, zbv) the head uses the embedding's PARAM,
  * GRAD and STATE frames (Block.frame_of).  One layout serves both types: first the
  * params of the embedding, then those of the head; all are Params of the embedding
  * and the head has none.  The head's backward writes the table's gradient, the
  * embedding's backward adds to it whatever the GradMode, so all are final after
- * the latter.  With a pipeline both ends hold the table as a Param with `shared`.
+ * the latter.  With a pipeline both ends hold the table as a Param with `shared`.  So it is, tied or
+ * not, where the head looks tokens up itself (blocks_mtp.c); what it reads twice has one gradient,
+ * which its ops add up.
  *
  * RECOMPUTATION.  VARIANT_RECOMPUTE does what training.recompute says, "full"
  * unless it says "selective"; embedding, head and blocks with a loss have equal

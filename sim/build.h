@@ -100,7 +100,7 @@ typedef enum GroupKind {
     GROUP_EDP,      /* those that hold the same experts: their gradients */
     GROUP_DP_SHARD, /* hsdp: parameters are sharded over it */
     GROUP_DP_REPLICATE, /* hsdp: shards are replicated over it */
-    GROUP_EMBEDDING,    /* first and last stage, for tied embeddings */
+    GROUP_EMBEDDING,    /* first and last stage, for a table that both hold */
     GROUP_KIND_N
 } GroupKind;
 
