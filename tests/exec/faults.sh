@@ -120,8 +120,8 @@ for options in "--steps 7" "--collectives ring" "--clock virtual" "--trace $fold
     $train --rank 1 --world 2 --rendezvous file:$folder/here $options \
         >"$folder/out" 2>"$folder/err"
     status=$?
+    wait $pid && fail "rank 0 ended with status 0"
     says 1 "$differs"
-    wait $pid
     mv "$folder/err0" "$folder/err"
     says 1 "$differs"
 done
