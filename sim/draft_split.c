@@ -5,7 +5,8 @@
  *     split      dgrad 2  norm  dgrad 1 | wgrad 2  wgrad 1
  *
  * Gradients that come out of the same kernel as a gradient that travels on (of norms) stay in
- * front, and so does a weight gradient whose operands are overwritten later.
+ * front, and so does a weight gradient whose operands are overwritten later, with what reads its
+ * result (a cast): that would be held for it.
  */
 #include <stdlib.h>
 
@@ -27,15 +28,47 @@ static bool is_needed_here(const Draft *d, const bool *moves, uint32_t i)
     return false;
 }
 
+static bool is_wgrad(const Draft *d, uint32_t i)
+{
+    return d->ops[i].op.phase == PHASE_WGRAD && d->ops[i].op.lane == LANE_COMPUTE;
+}
+
+static bool writes(const Draft *d, uint32_t i, uint32_t memory)
+{
+    for (uint32_t a = 0; a < d->ops[i].arg_n; a++)
+        if (d->args[d->ops[i].arg_first + a].memory == memory &&
+            d->args[d->ops[i].arg_first + a].mode != ARG_READ)
+            return true;
+    return false;
+}
+
+/* Does op i read what a weight gradient that stays has written? */
+static bool reads_what_stays(const Draft *d, const bool *moves, uint32_t i)
+{
+    for (uint32_t a = 0; a < d->ops[i].arg_n; a++) {
+        const DraftArg *arg = &d->args[d->ops[i].arg_first + a];
+        for (uint32_t j = 0; j < i && arg->mode == ARG_READ; j++)
+            if (is_wgrad(d, j) && !moves[j] && writes(d, j, arg->memory))
+                return true;
+    }
+    return false;
+}
+
+/* Who stays may hold others back. */
 static uint32_t choose(const Draft *d, bool *moves)
 {
-    uint32_t stay = 0;
+    uint32_t stay = 0, before;
     for (uint32_t i = 0; i < d->ops_n; i++)
-        moves[i] = d->ops[i].op.phase == PHASE_WGRAD && d->ops[i].op.lane == LANE_COMPUTE;
-    for (uint32_t i = d->ops_n; i-- > 0;) {
-        moves[i] = moves[i] && !is_needed_here(d, moves, i);
-        stay += !moves[i];
-    }
+        moves[i] = is_wgrad(d, i);
+    do {
+        before = stay;
+        stay = 0;
+        for (uint32_t i = d->ops_n; i-- > 0;) {
+            moves[i] = moves[i] && !is_needed_here(d, moves, i) &&
+                       !reads_what_stays(d, moves, i);
+            stay += !moves[i];
+        }
+    } while (stay != before);
     return stay;
 }
 

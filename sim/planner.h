@@ -87,6 +87,7 @@ typedef struct PlanCandidate {
     Recompute recompute;
     Schedule schedule;
     bool sequence_parallel;
+    uint32_t *stage_layers; /* NULL: shared out evenly; see planner_stages.c */
 
     PlanFate fate;
     PlanKnown known;                /* of need_bytes */
@@ -125,6 +126,7 @@ typedef struct Plan {
     Software sw;
     /* Of the scenario as it stands; 0: it does not. */
     uint32_t own_micro_batch, own_virtual_stages;
+    bool fixes_stages;    /* --set parallel.stage_layers=null: evenly */
     bool lists_schedules; /* those are candidates, too, that --set must ask for: to name them */
     uint32_t n, cap;
     PlanCandidate *candidates;
@@ -158,7 +160,7 @@ bool plan_enumerate(Plan *p, Err *err);
 /* A candidate as a Scenario; borrows from its base, not to be freed. */
 Scenario plan_scenario(const Plan *p, const PlanCandidate *c);
 /* "parallel.tp=8" ...: what makes the scenario this candidate.  Returns how many. */
-enum { PLAN_SETTINGS_MAX = 16, PLAN_SETTING_CAP = 64 };
+enum { PLAN_SETTINGS_MAX = 16, PLAN_SETTING_CAP = 800 };
 uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
                        const PlanCandidate *c);
 /* Of the user's settings the i-th that none of these n repeats; NULL: there are no more. */

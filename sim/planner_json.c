@@ -48,6 +48,12 @@ static void write_keys(const Plan *p, const PlanCandidate *c, JsonOut *j)
     json_put_text(j, "schedule", schedule_names[c->schedule]);
     json_put_uint(j, "virtual_stages", c->virtual_stages);
     json_put_bool(j, "sequence_parallel", c->sequence_parallel);
+    if (c->stage_layers) {
+        json_put_open(j, "stage_layers", '[');
+        for (uint32_t i = 0; i < c->pp * c->virtual_stages; i++)
+            json_out_number(j, c->stage_layers[i]);
+        json_out_close(j, ']');
+    }
     if (c->strategy == STRATEGY_HSDP)
         json_put_uint(j, "shard_size", c->shard_size);
     json_out_close(j, '}');

@@ -30,6 +30,13 @@ uint32_t plan_list_fixed(const PlanOptions *o, char *text, size_t cap);
 /* planner_space.c.  Candidates like c, but for recomputation, with the micro-batches between half
  * and twice as many that were not tried; c may move. */
 void plan_add_between(Plan *p, const PlanCandidate *c);
+/* Those whose last chunk has a layer more or less, where it has others than its share; c may move. */
+void plan_add_shares(Plan *p, const PlanCandidate *c);
+
+/* planner_stages.c.  Fills stage_layers where another share is worth trying; false: none is. */
+bool plan_share_unevenly(Plan *p, PlanCandidate *c);
+void plan_set_share(Plan *p, PlanCandidate *c, uint32_t last); /* of the last chunk */
+uint32_t plan_last_share(const PlanCandidate *c);              /* which has stage_layers */
 
 static inline bool plan_same_split(const PlanCandidate *a, const PlanCandidate *b)
 {
@@ -38,12 +45,20 @@ static inline bool plan_same_split(const PlanCandidate *a, const PlanCandidate *
            a->shard_size == b->shard_size;
 }
 
+/* Of one split and virtual_stages: are the layers shared out alike? */
+static inline bool plan_same_share(const PlanCandidate *a, const PlanCandidate *b)
+{
+    if (!a->stage_layers || !b->stage_layers)
+        return a->stage_layers == b->stage_layers;
+    return plan_last_share(a) == plan_last_share(b);
+}
+
 /* Of one split: those that differ in recomputation only. */
 static inline bool plan_same_family(const PlanCandidate *a, const PlanCandidate *b)
 {
     return a->micro_batch == b->micro_batch && a->schedule == b->schedule &&
            a->virtual_stages == b->virtual_stages &&
-           a->sequence_parallel == b->sequence_parallel;
+           a->sequence_parallel == b->sequence_parallel && plan_same_share(a, b);
 }
 
 /* Why plain data parallelism is no candidate on the GPUs of a base; other splits fail alike. */

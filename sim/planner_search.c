@@ -166,7 +166,7 @@ static const PlanCandidate *smaller_too_large(const Task *t, const PlanCandidate
     for (const PlanCandidate *a = &t->plan->candidates[t->first]; a < c; a++)
         if (a->fate == PLAN_TOO_LARGE && a->recompute == c->recompute &&
             a->schedule == c->schedule && a->virtual_stages == c->virtual_stages &&
-            a->sequence_parallel == c->sequence_parallel)
+            a->sequence_parallel == c->sequence_parallel && plan_same_share(a, c))
             return a;
     return NULL;
 }
@@ -523,7 +523,8 @@ static void search(Plan *p, double start_s)
     free(limit_s);
 }
 
-/* Micro-batches between those that were tried, of the ten best; false: all of them are there. */
+/* Micro-batches between those that were tried, and other shares of layers, of the ten best; false:
+ * all of them are there. */
 static bool refine(Plan *p)
 {
     uint32_t first = p->n;
@@ -531,9 +532,11 @@ static bool refine(Plan *p)
         const Fastest fastest = fastest_of(p, b);
         for (uint32_t i = 0; i < first; i++) {
             const PlanCandidate *c = &p->candidates[i];
-            if (c->base == b && c->fate == PLAN_SIMULATED &&
-                c->step_s <= fastest.step_s[fastest.n - 1])
-                plan_add_between(p, c);
+            if (c->base != b || c->fate != PLAN_SIMULATED ||
+                c->step_s > fastest.step_s[fastest.n - 1])
+                continue;
+            plan_add_between(p, c);
+            plan_add_shares(p, &p->candidates[i]);
         }
     }
     open_candidates(p, first);

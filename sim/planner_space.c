@@ -15,6 +15,8 @@
  *                   of the ten best all that lie between (plan_add_between)
  *     virtual stages   in the same way, where every chunk has as many blocks
  *     schedule   1f1b and interleaved; another where --set asks for it
+ *     layers     shared out evenly, and with fewer on the last stage where the head takes as long
+ *                as some (planner_stages.c)
  *     strategy   ddp, zero1, fsdp; zero2 and hsdp (sharding within the node) with pp 1;
  *                one alone where nothing is replicated
  *
@@ -107,6 +109,8 @@ bool plan_open(Plan *p, const PlanOptions *o, Err *err)
 {
     Scenario first = { 0 };
     p->options = o;
+    for (uint32_t i = 0; i < o->settings_n; i++)
+        p->fixes_stages |= strcmp(o->settings[i].key, "parallel.stage_layers") == 0;
     if (!plan_check_keys(o, err) || !read_base(&first, o, 0, err))
         return false;
     bool ok = check_base(&first, o, err);
@@ -139,15 +143,31 @@ Scenario plan_scenario(const Plan *p, const PlanCandidate *c)
     l->schedule = c->schedule;
     l->virtual_stages = c->virtual_stages;
     l->sequence_parallel = c->sequence_parallel;
+    l->stage_layers = c->stage_layers;
+    l->stage_layers_n = c->stage_layers ? c->pp * c->virtual_stages : 0;
     s.training.micro_batch = c->micro_batch;
     s.training.micro_batches = s.training.global_batch / (c->dp * c->micro_batch);
     s.training.recompute = c->recompute;
     return s;
 }
 
+/* "[9,9,8,6]", "null" */
+static const char *stages_text(char *text, size_t cap, const PlanCandidate *c)
+{
+    size_t at = 0;
+    if (!c->stage_layers)
+        return "null";
+    for (uint32_t i = 0; i < c->pp * c->virtual_stages; i++)
+        at += (size_t)snprintf(text + at, cap - at, "%c%" PRIu32, i ? ',' : '[',
+                               c->stage_layers[i]);
+    snprintf(text + at, cap - at, "]");
+    return text;
+}
+
 uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
                        const PlanCandidate *c)
 {
+    char stages[PLAN_SETTING_CAP - 32];
     uint32_t n = 0;
     const Machine *m = &p->bases[c->base].machine;
     if (m->types_n == 1)
@@ -169,7 +189,7 @@ uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
         const char *key, *value;
     } words[] = { { "parallel.strategy", strategy_names[c->strategy] },
                   { "parallel.schedule", schedule_names[c->schedule] },
-                  { "parallel.stage_layers", "null" },
+                  { "parallel.stage_layers", stages_text(stages, sizeof stages, c) },
                   { "parallel.sequence_parallel", c->sequence_parallel ? "true" : "false" },
                   { "training.recompute", recompute_names[c->recompute] } };
     for (size_t i = 0; i < ARRAY_N(words); i++)
@@ -226,9 +246,13 @@ static void add_family(Plan *p, PlanCandidate *c)
 
 static void try_tensor(Plan *p, PlanCandidate c)
 {
+    PlanCandidate uneven = c;
+    bool differs = plan_share_unevenly(p, &uneven);
     for (int sequence = 0; sequence < (c.tp > 1 ? 2 : 1); sequence++) {
-        c.sequence_parallel = sequence == 1;
+        c.sequence_parallel = uneven.sequence_parallel = sequence == 1;
         add_family(p, &c);
+        if (differs)
+            add_family(p, &uneven);
     }
 }
 
@@ -334,24 +358,47 @@ static bool is_there(const Plan *p, const PlanCandidate *c)
     return i < p->n;
 }
 
+/* The same, but for recomputation, and not tried yet. */
+static PlanCandidate one_like(const PlanCandidate *c)
+{
+    return (PlanCandidate){ .base = c->base,
+                            .strategy = c->strategy,
+                            .dp = c->dp,
+                            .tp = c->tp,
+                            .pp = c->pp,
+                            .cp = c->cp,
+                            .ep = c->ep,
+                            .shard_size = c->shard_size,
+                            .micro_batch = c->micro_batch,
+                            .virtual_stages = c->virtual_stages,
+                            .schedule = c->schedule,
+                            .sequence_parallel = c->sequence_parallel,
+                            .stage_layers = c->stage_layers };
+}
+
 void plan_add_between(Plan *p, const PlanCandidate *c)
 {
-    PlanCandidate like = { .base = c->base,
-                           .strategy = c->strategy,
-                           .dp = c->dp,
-                           .tp = c->tp,
-                           .pp = c->pp,
-                           .cp = c->cp,
-                           .ep = c->ep,
-                           .shard_size = c->shard_size,
-                           .virtual_stages = c->virtual_stages,
-                           .schedule = c->schedule,
-                           .sequence_parallel = c->sequence_parallel };
+    PlanCandidate like = one_like(c);
     uint32_t from = c->micro_batch / 2 + 1, to = 2 * c->micro_batch;
     for (uint32_t b = from; b < to; b++) {
         like.micro_batch = b;
         if (divides_batch(p, &like, b) && plan_has_number(p, "training.micro_batch", b) &&
             !is_there(p, &like))
+            add_family(p, &like);
+    }
+}
+
+void plan_add_shares(Plan *p, const PlanCandidate *c)
+{
+    PlanCandidate like = one_like(c);
+    uint32_t last = c->stage_layers ? plan_last_share(c) : 0;
+    uint32_t even = scenario_blocks(&p->bases[c->base].model) / (c->pp * c->virtual_stages);
+    for (uint32_t more = 0; c->stage_layers && more < 2; more++) {
+        uint32_t other = more ? last + 1 : last - 1;
+        if ((!more && last == 0) || other > even)
+            continue;
+        plan_set_share(p, &like, other);
+        if (!is_there(p, &like))
             add_family(p, &like);
     }
 }

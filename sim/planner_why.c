@@ -11,7 +11,7 @@
  * otherwise, on as many GPUs: what does not fit has bytes, what fits has times.  Who was
  * too slow to be simulated and could be the best of those is simulated now.
  */
-#include "sim/planner.h"
+#include "sim/planner_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -46,9 +46,12 @@ char *plan_label(char *label, const PlanCandidate *c)
                                    any ? " x " : " ", degrees[i].name, degrees[i].n);
             any = true;
         }
-    snprintf(label + at, TEXT_CAP - at, "%s, micro-batch %" PRIu32 ", recompute %s%s",
-             c->sequence_parallel ? " sp" : "", c->micro_batch, recompute_names[c->recompute],
-             schedule_text(schedule, sizeof schedule, c));
+    at += (size_t)snprintf(
+        label + at, TEXT_CAP - at, "%s, micro-batch %" PRIu32 ", recompute %s%s",
+        c->sequence_parallel ? " sp" : "", c->micro_batch, recompute_names[c->recompute],
+        schedule_text(schedule, sizeof schedule, c));
+    if (c->stage_layers)
+        snprintf(label + at, TEXT_CAP - at, ", %" PRIu32 " at the end", plan_last_share(c));
     return label;
 }
 
@@ -178,6 +181,13 @@ static bool asks_plain_schedule(const PlanCandidate *c, const PlanCandidate *bes
 {
     return same_degrees(c, best) && c->strategy == best->strategy &&
            best->schedule == SCHEDULE_INTERLEAVED && c->schedule == SCHEDULE_1F1B;
+}
+
+static bool asks_even(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return same_degrees(c, best) && c->strategy == best->strategy &&
+           c->micro_batch == best->micro_batch && c->schedule == best->schedule &&
+           c->virtual_stages == best->virtual_stages && best->stage_layers && !c->stage_layers;
 }
 
 /* Memory is predicted within a few per cent (README, accuracy): with less to spare the best may not
@@ -365,6 +375,7 @@ void plan_explain(Plan *p)
     compare(p, asks_less_pp, "The best with fewer stages");
     compare(p, asks_more_pp, "The best with more stages");
     compare(p, asks_plain_schedule, "Schedule 1f1b");
+    compare(p, asks_even, "As many layers at the end as elsewhere");
     compare(p, asks_less_sharding, "Less sharding at the same split");
     compare(p, asks_more_sharding, "More sharding at the same split");
     compare(p, asks_less_recompute, "Less recomputation");

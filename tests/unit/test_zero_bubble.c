@@ -4,6 +4,7 @@
  * Graphs are those of real models, so the split of backward is that of segments.c; what holds
  * for every graph is asked of them (tests/graph_check.h), and lengths are closed forms.
  */
+#include "sim/memory.h"
 #include "sim/strategy/schedule.h"
 #include "tests/built.h"
 #include "tests/graph_check.h"
@@ -369,6 +370,29 @@ static void chunks_may_be_empty(void)
     }
 }
 
+static uint64_t peak_with(const char *software, const char *recompute)
+{
+    const Setting settings[] = { { "parallel.schedule", "zb-h1" },
+                                 { "software", software },
+                                 { "training.seq_len", "256" },
+                                 { "training.precision", "bf16" },
+                                 { "training.recompute", recompute } };
+    Built b;
+    uint64_t peak = 0;
+    if (built_read(&b, "scenarios/examples/gpt3-175b-pp.json", settings, ARRAY_N(settings)))
+        peak = memory_of_role(&b.g, &b.g.roles[0], NULL).peak_bytes;
+    built_free(&b);
+    return peak;
+}
+
+/* A weight gradient that cannot wait is cast at once, and not held for a cast that would. */
+static void recomputation_saves_memory_here_too(void)
+{
+    static const char *const software[] = { "nemo-2023", "megatron-core-2025", "generic" };
+    for (size_t i = 0; i < ARRAY_N(software); i++)
+        CHECK(peak_with(software[i], "selective") <= peak_with(software[i], "none"));
+}
+
 int main(void)
 {
     setenv("LOCKSTEP_SHARE", "scenarios", 0);
@@ -381,5 +405,6 @@ int main(void)
     RUN(bubbles_are_those_of_the_paper);
     RUN(dualpipe_has_the_bubble_its_authors_tell);
     RUN(chunks_may_be_empty);
+    RUN(recomputation_saves_memory_here_too);
     return check_report();
 }

@@ -1,0 +1,118 @@
+/*
+ * planner_stages.c - layers off the last stage, where what stands behind them takes as long as some.
+ *
+ *     even         |8 layers|8 layers|8 layers|8 layers, head|      the others wait
+ *     tried too    |9 layers|9 layers|8 layers|6, head|
+ *
+ * How many layers the head takes is counted in multiplications: the vocabulary's, and those of the
+ * layers that predict further tokens.  Where another share makes the fullest stage shorter, the one
+ * that makes it shortest is tried beside the even one; of the ten best one layer more and less
+ * (plan_add_shares).  What is left over goes to the later of the other chunks, which hold fewer
+ * micro-batches.
+ */
+#include "sim/planner_parts.h"
+
+#include "sim/blocks.h"
+#include "sim/scenario_parts.h"
+
+/* With more the list is no longer one that people would set. */
+enum { CHUNKS_MAX = 128 };
+/* Part by which the fullest stage must be shorter. */
+static const double worth = 0.01;
+
+/* Multiplications of a token's way through a layer, in the mean. */
+static double layer_work(const Scenario *s)
+{
+    const Model *m = &s->model;
+    const Transformer *t = &m->u.transformer;
+    double params = (double)model_active_params(m) - (double)transformer_embedding_params(t) -
+                    (double)transformer_head_params(t);
+    double keys = (double)s->training.seq_len / (t->causal ? 2 : 1);
+    double value_dim = t->kv_rank ? t->value_dim : t->head_dim;
+    return params / t->layers + keys * t->heads * (t->head_dim + value_dim);
+}
+
+/* What stands behind the last layer, in layers. */
+static double head_layers(const Plan *p, const Scenario *s)
+{
+    const Transformer *t = &s->model.u.transformer;
+    if (s->model.kind != MODEL_TRANSFORMER)
+        return 0;
+    double layer = layer_work(s), vocab = (double)t->vocab * t->embedding_dim;
+    double ahead = mtp_layers(&(Build){ .s = s, .sw = &p->sw });
+    double projection = 2.0 * t->hidden * t->hidden;
+    return (vocab * (1 + ahead) + ahead * (layer + projection)) / layer;
+}
+
+/* As pipeline.c shares them out, embedding and head being blocks or not. */
+static void share_evenly(uint32_t *share, uint32_t chunks, uint32_t layers)
+{
+    bool whole = (layers + 2) % chunks == 0;
+    for (uint32_t c = 0; c < chunks; c++)
+        share[c] = whole ? (layers + 2) / chunks - (c == 0) - (c + 1 == chunks)
+                         : layers / chunks + (c < layers % chunks);
+}
+
+static void share_with_last(uint32_t *share, uint32_t chunks, uint32_t layers, uint32_t last)
+{
+    uint32_t rest = layers - last, others = chunks - 1;
+    for (uint32_t c = 0; c < others; c++)
+        share[c] = rest / others + (others - 1 - c < rest % others);
+    share[others] = last;
+}
+
+/* Of the fullest stage, in layers.  Chunks of one way take turns over the stages. */
+static double fullest(const uint32_t *share, uint32_t pp, uint32_t chunks, double head)
+{
+    double most = 0;
+    for (uint32_t stage = 0; stage < pp; stage++) {
+        double sum = stage + 1 == pp ? head : 0;
+        for (uint32_t c = stage; c < chunks; c += pp)
+            sum += share[c];
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+static bool may_differ(const Plan *p, const PlanCandidate *c)
+{
+    bool turns = c->schedule == SCHEDULE_1F1B || c->schedule == SCHEDULE_INTERLEAVED;
+    return c->pp > 1 && turns && c->pp * c->virtual_stages <= CHUNKS_MAX &&
+           p->bases[c->base].model.kind == MODEL_TRANSFORMER && !p->fixes_stages;
+}
+
+bool plan_share_unevenly(Plan *p, PlanCandidate *c)
+{
+    const Scenario *s = &p->bases[c->base];
+    uint32_t share[CHUNKS_MAX], chunks = c->pp * c->virtual_stages;
+    uint32_t layers = scenario_blocks(&s->model), best = NONE_U32;
+    if (!may_differ(p, c))
+        return false;
+    double head = head_layers(p, s);
+    share_evenly(share, chunks, layers);
+    double least = fullest(share, c->pp, chunks, head) * (1 - worth);
+    for (uint32_t last = share[chunks - 1]; last-- > 0;) {
+        share_with_last(share, chunks, layers, last);
+        double most = fullest(share, c->pp, chunks, head);
+        if (most < least) {
+            least = most;
+            best = last;
+        }
+    }
+    if (best == NONE_U32)
+        return false;
+    plan_set_share(p, c, best);
+    return true;
+}
+
+void plan_set_share(Plan *p, PlanCandidate *c, uint32_t last)
+{
+    uint32_t chunks = c->pp * c->virtual_stages;
+    c->stage_layers = PUSH_ARRAY(&p->arena, uint32_t, chunks);
+    share_with_last(c->stage_layers, chunks, scenario_blocks(&p->bases[c->base].model), last);
+}
+
+uint32_t plan_last_share(const PlanCandidate *c)
+{
+    return c->stage_layers[c->pp * c->virtual_stages - 1];
+}
