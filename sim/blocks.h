@@ -40,14 +40,14 @@
  * params of the embedding, then those of the head; all are Params of the embedding
  * and the head has none.  The head's backward writes the table's gradient, the
  * embedding's backward adds to it whatever the GradMode, so all are final after
- * the latter.  With a pipeline both ends hold the table as a Param with `shared`.  So it is, tied or
- * not, where the head looks tokens up itself (blocks_mtp.c); what it reads twice has one gradient,
- * which its ops add up.
+ * the latter.  With a pipeline both ends hold the table as a Param with `shared`.  So
+ * it is, tied or not, where the head looks tokens up itself (blocks_mtp.c); what it
+ * reads twice has one gradient, which its ops add up.
  *
- * RECOMPUTATION.  VARIANT_RECOMPUTE does what training.recompute says, "full"
- * unless it says "selective"; embedding, head and blocks with a loss have equal
- * variants.  full: SLOT_STASH is empty; backward begins with the forward ops as
- * PHASE_RECOMPUTE.  selective: Software.selective names the ops.
+ * RECOMPUTATION.  VARIANT_RECOMPUTE does what training.recompute says, "full" unless it
+ * says "selective"; embedding, blocks with a loss and heads (but for layers that stand with
+ * them) have equal variants.  full: SLOT_STASH is empty; backward begins with the forward
+ * ops as PHASE_RECOMPUTE.  selective: Software.selective names the ops.
  *
  * CONTEXT PARALLELISM.  Rows are this rank's part of each sequence.  Keys and values
  * of the whole sequence are gathered over cp before attention, again in backward,

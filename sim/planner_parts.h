@@ -30,7 +30,9 @@ uint32_t plan_list_fixed(const PlanOptions *o, char *text, size_t cap);
 /* planner_space.c.  Candidates like c, but for recomputation, with the micro-batches between half
  * and twice as many that were not tried; c may move. */
 void plan_add_between(Plan *p, const PlanCandidate *c);
-/* Those whose last chunk has a layer more or less, where it has others than its share; c may move. */
+/* Interleaved, with other numbers of chunks; c may move. */
+void plan_add_chunks(Plan *p, const PlanCandidate *c);
+/* With a layer more or less in the last chunk, where that has others than its share; c may move. */
 void plan_add_shares(Plan *p, const PlanCandidate *c);
 
 /* planner_stages.c.  Fills stage_layers where another share is worth trying; false: none is. */

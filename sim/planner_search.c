@@ -523,8 +523,8 @@ static void search(Plan *p, double start_s)
     free(limit_s);
 }
 
-/* Micro-batches between those that were tried, and other shares of layers, of the ten best; false:
- * all of them are there. */
+/* Micro-batches between those that were tried, and other chunks and shares of layers, of the ten
+ * best; false: all of them are there. */
 static bool refine(Plan *p)
 {
     uint32_t first = p->n;
@@ -536,6 +536,7 @@ static bool refine(Plan *p)
                 c->step_s > fastest.step_s[fastest.n - 1])
                 continue;
             plan_add_between(p, c);
+            plan_add_chunks(p, &p->candidates[i]);
             plan_add_shares(p, &p->candidates[i]);
         }
     }

@@ -6,14 +6,15 @@
  * schedule allows them is for the reader's own checks (scenario_check.c) to say.
  *
  *     tp   at most two nodes, so that leaving a node is tried once
- *     pp   at most the model's blocks
+ *     pp   at most the model's blocks, embedding and head
  *     cp   pieces of at least CP_TOKENS_MIN tokens
- *     ep   of models with experts: what divides them and dp x cp (x tp, of a stack that has
- *          experts whole)
+ *     ep   of models with experts: what divides them and dp x cp x tp
  *     micro-batch   of what divides the replica's batch always the largest that is at most twice
  *                   the one before (powers of two, of a batch that is one); and the scenario's own;
  *                   of the ten best all that lie between (plan_add_between)
- *     virtual stages   in the same way, where every chunk has as many blocks
+ *     virtual stages   in the same way, where every chunk has as many blocks; and powers of two, of
+ *                      a stack whose chunks may differ (uneven_stages); of the ten best one more
+ *                      and one less (plan_add_chunks)
  *     schedule   1f1b and interleaved; another where --set asks for it
  *     layers     shared out evenly, and with fewer on the last stage where the head takes as long
  *                as some (planner_stages.c)
@@ -288,12 +289,17 @@ static uint32_t next_tried(const Plan *p, const PlanCandidate *c, Divides *divid
     return 0;
 }
 
+/* Embedding and head may stand alone. */
+static uint32_t most_chunks(const Model *m)
+{
+    return scenario_blocks(m) + (m->kind == MODEL_TRANSFORMER ? 2 : 0);
+}
+
 static bool divides_blocks(const Plan *p, const PlanCandidate *c, uint32_t n)
 {
     const Model *m = &p->bases[c->base].model;
-    uint32_t blocks = scenario_blocks(m), ends = m->kind == MODEL_TRANSFORMER ? 2 : 0;
-    return c->pp * n <= blocks &&
-           (blocks % (c->pp * n) == 0 || (blocks + ends) % (c->pp * n) == 0);
+    uint32_t blocks = scenario_blocks(m), most = most_chunks(m), chunks = c->pp * n;
+    return chunks <= most && (blocks % chunks == 0 || most % chunks == 0);
 }
 
 static void try_interleaved(Plan *p, PlanCandidate c, uint32_t virtual_stages)
@@ -303,22 +309,27 @@ static void try_interleaved(Plan *p, PlanCandidate c, uint32_t virtual_stages)
     try_tensor(p, c);
 }
 
+static bool is_power_of_two(uint32_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
 static void try_schedules(Plan *p, PlanCandidate c)
 {
-    uint32_t blocks = scenario_blocks(&p->bases[c.base].model), last = 1;
+    uint32_t most = most_chunks(&p->bases[c.base].model) / c.pp;
     uint32_t own = plan_fixed_number(p, "parallel.virtual_stages", p->own_virtual_stages);
+    uint32_t even = next_tried(p, &c, divides_blocks, 1, VIRTUAL_TRIED_MAX);
     try_named_schedule(p, c);
     c.schedule = SCHEDULE_1F1B;
     c.virtual_stages = 1;
     try_tensor(p, c);
-    if (c.pp == 1)
-        return;
-    while ((last = next_tried(p, &c, divides_blocks, last, VIRTUAL_TRIED_MAX)) > 0) {
-        try_interleaved(p, c, last);
-        own = own == last ? 0 : own;
+    for (uint32_t n = 2; c.pp > 1 && n <= most; n++) {
+        bool usual = n <= VIRTUAL_TRIED_MAX && p->sw.uneven_stages && is_power_of_two(n);
+        if (usual || n == even || n == own)
+            try_interleaved(p, c, n);
+        if (n == even)
+            even = next_tried(p, &c, divides_blocks, n, VIRTUAL_TRIED_MAX);
     }
-    if (own > 1 && own <= blocks / c.pp)
-        try_interleaved(p, c, own);
 }
 
 static bool divides_batch(const Plan *p, const PlanCandidate *c, uint32_t n)
@@ -388,6 +399,31 @@ void plan_add_between(Plan *p, const PlanCandidate *c)
     }
 }
 
+/* Evenly shared out or not. */
+static void add_chunks(Plan *p, PlanCandidate *like, uint32_t virtual_stages)
+{
+    like->virtual_stages = virtual_stages;
+    like->stage_layers = NULL;
+    if (!is_there(p, like))
+        add_family(p, like);
+    if (plan_share_unevenly(p, like) && !is_there(p, like))
+        add_family(p, like);
+}
+
+void plan_add_chunks(Plan *p, const PlanCandidate *c)
+{
+    PlanCandidate like = one_like(c);
+    uint32_t v = c->virtual_stages, most = most_chunks(&p->bases[c->base].model) / c->pp;
+    if (c->schedule != SCHEDULE_INTERLEAVED)
+        return;
+    for (uint32_t n = v / 2 + 1; n < 2 * v && n <= most; n++) {
+        bool next = p->sw.uneven_stages && (n + 1 == v || n == v + 1);
+        like.virtual_stages = n;
+        if (n > 1 && n != v && (next || divides_blocks(p, &like, n)))
+            add_chunks(p, &like, n);
+    }
+}
+
 void plan_add_shares(Plan *p, const PlanCandidate *c)
 {
     PlanCandidate like = one_like(c);
@@ -427,7 +463,8 @@ static void try_strategies(Plan *p, PlanCandidate c)
         c.strategy = strategies[i];
         c.shard_size = c.strategy == STRATEGY_HSDP ? shard_of(p, &c) : 1;
         bool shards = c.shard_size > 1 && c.shard_size < c.dp && c.dp % c.shard_size == 0;
-        bool alone = c.strategy == STRATEGY_ZERO2 || c.strategy == STRATEGY_HSDP;
+        bool alone = (c.strategy == STRATEGY_ZERO2 || c.strategy == STRATEGY_HSDP) &&
+                     !plan_fixed(p, "parallel.strategy");
         bool whole = c.strategy == STRATEGY_DDP || c.strategy == STRATEGY_ZERO1;
         if ((c.strategy == STRATEGY_HSDP && !shards) || (alone && c.pp > 1) ||
             (c.ep > 1 && !whole))
@@ -461,22 +498,29 @@ static void look_at_degrees(Plan *p, PlanCandidate c)
 static void try_degrees(Plan *p, PlanCandidate c)
 {
     uint32_t experts = experts_of(&p->bases[c.base].model);
-    uint32_t ranks = c.dp * c.cp * (p->sw.whole_experts ? c.tp : 1);
+    uint32_t ranks = c.dp * c.cp * c.tp;
     for (c.ep = 1; c.ep == 1 || (c.ep <= experts && c.ep <= ranks); c.ep++)
         if (c.ep == 1 || (experts % c.ep == 0 && ranks % c.ep == 0))
             look_at_degrees(p, c);
 }
 
+static uint32_t max_u32(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
 static void try_count(Plan *p, uint32_t base)
 {
     const Scenario *s = &p->bases[base];
-    uint32_t gpus = p->gpus[base], blocks = scenario_blocks(&s->model);
-    uint32_t tp_max = 2 * s->machine.types[0].gpus_n;
-    uint32_t cp_max = s->training.seq_len / CP_TOKENS_MIN;
+    uint32_t gpus = p->gpus[base], stages = most_chunks(&s->model);
+    uint32_t tp_max =
+        max_u32(2 * s->machine.types[0].gpus_n, plan_fixed_number(p, "parallel.tp", 0));
+    uint32_t cp_max =
+        max_u32(s->training.seq_len / CP_TOKENS_MIN, plan_fixed_number(p, "parallel.cp", 0));
     for (uint32_t tp = 1; tp <= tp_max && tp <= gpus; tp++) {
         if (gpus % tp != 0)
             continue;
-        for (uint32_t pp = 1; pp <= blocks && pp <= gpus / tp; pp++) {
+        for (uint32_t pp = 1; pp <= stages && pp <= gpus / tp; pp++) {
             if (gpus / tp % pp != 0)
                 continue;
             uint32_t left = gpus / tp / pp;

@@ -1,5 +1,5 @@
 /*
- * planner_stages.c - layers off the last stage, where what stands behind them takes as long as some.
+ * planner_stages.c - layers off the last stage, where what stands behind takes as long as some.
  *
  *     even         |8 layers|8 layers|8 layers|8 layers, head|      the others wait
  *     tried too    |9 layers|9 layers|8 layers|6, head|
@@ -77,7 +77,8 @@ static double fullest(const uint32_t *share, uint32_t pp, uint32_t chunks, doubl
 static bool may_differ(const Plan *p, const PlanCandidate *c)
 {
     bool turns = c->schedule == SCHEDULE_1F1B || c->schedule == SCHEDULE_INTERLEAVED;
-    return c->pp > 1 && turns && c->pp * c->virtual_stages <= CHUNKS_MAX &&
+    return c->pp > 1 && turns && p->sw.uneven_stages &&
+           c->pp * c->virtual_stages <= CHUNKS_MAX &&
            p->bases[c->base].model.kind == MODEL_TRANSFORMER && !p->fixes_stages;
 }
 

@@ -71,7 +71,7 @@ static const Fact parallel_options[] = {
     FACT(zero_all_reduces),   FACT(first_chunk_buckets),
     FACT(divides_grads),      FACT(deepep),
     FACT(whole_experts),      FACT(ep_pairs),
-    FACT(cp_gathers),
+    FACT(cp_gathers),         FACT(uneven_stages),
 };
 
 /* Words of recompute.selective. */

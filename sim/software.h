@@ -172,6 +172,8 @@ typedef struct Software {
     /* fsdp without pipelines: the last layer is kept until its backward, which is next; may be left
      * out: false. */
     bool keeps_last_unit;
+    bool uneven_stages; /* chunks may have more or fewer layers than others, as a scenario says:
+                               plan tries that; may be left out: false */
     bool zero_all_reduces;  /* zero1: every rank gets the whole sums; may be left out: false */
     bool zero_reduces_last; /* zero1, zero2: gradients are reduced after backward whatever
                                 ddp's are; may be left out: false */

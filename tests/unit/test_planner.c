@@ -2,7 +2,7 @@
  * test_planner.c - the search: nothing that could win is left out, and what is
  * printed can be had again.
  */
-#include "sim/planner.h"
+#include "sim/planner_parts.h"
 #include "sim/shorten.h"
 #include "sim/texts.h"
 #include "tests/built.h"
@@ -369,21 +369,96 @@ static void micro_batches_are_those_that_divide_the_batch(void)
     }
 }
 
-/* 12 blocks over 2 stages: chunks of 6, 3, 2 and 1 blocks; any that are asked for. */
+/* 12 blocks over 2 stages: chunks of 6, 3, 2 and 1 blocks, or one each for embedding and head, too;
+ * of a stack whose chunks may differ also powers of two; any that are asked for. */
 static void chunks_are_those_that_divide_the_blocks(void)
 {
-    Setting settings[] = { { "parallel.pp", "2" }, { "parallel.virtual_stages", "4" } };
-    for (uint32_t fixed = 0; fixed < 2; fixed++) {
-        Plan p;
-        PlanOptions o;
-        list_with(&p, &o, settings, 1 + fixed);
-        for (uint32_t v = 1; v <= 8; v++)
-            CHECK_INT(fixed ? v == 4 : 6 % v == 0, has_candidate(&p, 1, v));
+    static const char *const software[] = { "megatron-lm-2022", "generic" };
+    for (uint32_t fixed = 0; fixed < 2; fixed++)
+        for (uint32_t uneven = 0; uneven < 2; uneven++) {
+            Setting settings[] = { { "parallel.pp", "2" },
+                                   { "software", software[uneven] },
+                                   { "parallel.virtual_stages", "5" } };
+            Plan p;
+            PlanOptions o;
+            list_with(&p, &o, settings, 2 + fixed);
+            for (uint32_t v = 1; v <= 8; v++) {
+                bool even = 6 % v == 0 || v == 7, power = uneven && v == 4;
+                CHECK_INT(fixed ? v == 5 : even || power, has_candidate(&p, 1, v));
+            }
+            plan_free(&p);
+        }
+}
+
+/* Llama 3 8B on four stages: its head takes as long as two and a half of its layers. */
+static void the_last_stage_has_fewer_layers_where_the_head_is_long(void)
+{
+    static const struct {
+        const char *model, *software, *stages;
+        uint32_t pp, last; /* last 0: none is tried */
+    } cases[] = {
+        { "llama3-8b", "generic", NULL, 4, 6 },
+        { "llama3-8b", "megatron-lm-2022", NULL, 4, 0 }, /* every stage has as many */
+        { "llama3-8b", "generic", "null", 4, 0 },        /* so it is asked for */
+        { "llama3-8b", "generic", NULL, 1, 0 },
+        { "gpt3-175b", "generic", NULL, 8, 0 }, /* of a layer a third */
+    };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        const Setting settings[] = { { "model", cases[i].model },
+                                     { "software", cases[i].software },
+                                     { "parallel.stage_layers", cases[i].stages } };
+        Plan p = { 0 };
+        Err err = { 0 };
+        PlanOptions o = options_of("scenarios/examples/gpt3-175b-pp.json", 64);
+        o.settings = settings;
+        o.settings_n = cases[i].stages ? 3 : 2;
+        CHECK(plan_open(&p, &o, &err));
+        PlanCandidate c = { .pp = cases[i].pp,
+                            .virtual_stages = 1,
+                            .schedule = SCHEDULE_1F1B,
+                            .dp = 1,
+                            .tp = 1,
+                            .cp = 1,
+                            .ep = 1,
+                            .micro_batch = 1 };
+        CHECK_INT(cases[i].last > 0, plan_share_unevenly(&p, &c));
+        if (cases[i].last > 0) {
+            uint32_t sum = 0;
+            for (uint32_t k = 0; k < c.pp; k++)
+                sum += c.stage_layers[k];
+            CHECK_U64(32, sum);
+            CHECK_U64(cases[i].last, plan_last_share(&c));
+        }
         plan_free(&p);
     }
 }
 
-/* Every divisor of experts and of dp x cp, under the strategies that keep parameters whole; no
+/* Where it is tried it is found, also in the settings that make it again. */
+static void fewer_layers_at_the_end_are_found(void)
+{
+    const Setting settings[] = { { "parallel.pp", "4" }, { "training.global_batch", "64" } };
+    Plan p;
+    Err err = { 0 };
+    PlanOptions o = options_of("scenarios/examples/llama3-8b-tp.json", 8);
+    o.settings = settings;
+    o.settings_n = ARRAY_N(settings);
+    if (!CHECK(plan_run(&p, &o, &err)))
+        fprintf(stderr, "%s\n", err.text);
+    const PlanCandidate *best = &p.candidates[p.order[0]];
+    bool why = false;
+    CHECK(best->stage_layers != NULL);
+    for (uint32_t i = 0; i < p.why_n; i++)
+        why |= strncmp(p.why[i], "As many layers at the end as elsewhere takes", 44) == 0;
+    CHECK(why);
+    char text[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP];
+    uint32_t n = plan_settings(text, &p, best), lists = 0;
+    for (uint32_t i = 0; i < n; i++)
+        lists += strncmp(text[i], "parallel.stage_layers=[", 23) == 0;
+    CHECK_U64(1, lists);
+    plan_free(&p);
+}
+
+/* Every divisor of experts and of dp x cp x tp, under the strategies that keep parameters whole; no
  * split of a layer's matmuls without sequence parallelism. */
 static void experts_are_tried_on_as_many_ranks_as_divide_them(void)
 {
@@ -395,7 +470,7 @@ static void experts_are_tried_on_as_many_ranks_as_divide_them(void)
     for (uint32_t k = 0; k < p.n; k++) {
         const PlanCandidate *c = &p.candidates[k];
         bool whole = c->strategy == STRATEGY_DDP || c->strategy == STRATEGY_ZERO1;
-        CHECK(c->ep <= 8 && 8 % c->ep == 0 && c->dp * c->cp % c->ep == 0);
+        CHECK(c->ep <= 8 && 8 % c->ep == 0 && c->dp * c->cp * c->tp % c->ep == 0);
         CHECK(c->ep == 1 || whole);
         CHECK(c->tp == 1 || c->sequence_parallel);
         seen[c->ep] = true;
@@ -421,7 +496,8 @@ static void every_candidate_uses_all_gpus_once(void)
         CHECK_U64(8, plan_gpus(c));
         for (uint32_t k = i + 1; k < p.n; k++) {
             const PlanCandidate *d = &p.candidates[k];
-            CHECK(memcmp(c, d, offsetof(PlanCandidate, fate)) != 0);
+            CHECK(!plan_same_split(c, d) || !plan_same_family(c, d) ||
+                  c->recompute != d->recompute);
         }
     }
     CHECK(p.n > 100);
@@ -810,6 +886,8 @@ int main(void)
     RUN(a_setting_leaves_those_that_have_it);
     RUN(micro_batches_are_those_that_divide_the_batch);
     RUN(chunks_are_those_that_divide_the_blocks);
+    RUN(the_last_stage_has_fewer_layers_where_the_head_is_long);
+    RUN(fewer_layers_at_the_end_are_found);
     RUN(experts_are_tried_on_as_many_ranks_as_divide_them);
     RUN(every_candidate_uses_all_gpus_once);
     RUN(results_do_not_depend_on_threads);
