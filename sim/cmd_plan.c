@@ -39,6 +39,8 @@ static void print_help(FILE *f)
         "Kept as they are: model, global batch, sequence length, precision, GPU and links.\n"
         "Micro-batches are doubled, and of the ten best all between them are tried; schedules\n"
         "are 1f1b and interleaved, another where --set parallel.schedule asks for it.\n"
+        "Stages have as many layers each, and the last one fewer where its head takes as\n"
+        "long as some; with --set parallel.stage_layers=null as many always.\n"
         "\n"
         "  --gpus LIST        GPU counts, as in 8,16,64\n"
         "  --gpus MIN..MAX    MIN, doubled until MAX, and MAX\n"
