@@ -135,7 +135,8 @@ static ReportCollective collective_of(Report *r, const Graph *g, const Collectiv
                                .count = c->count,
                                .bytes = c->bytes,
                                .time_s = seconds(c->time_ns),
-                               .exposed_s = seconds(c->exposed_ns),
+                               /* of parts that are rounded one by one */
+                               .exposed_s = seconds(min_i64(c->exposed_ns, c->time_ns)),
                                .busbw_GBps = ratio(c->wire_bytes, (double)c->transfer_ns) };
 }
 
