@@ -64,15 +64,31 @@ typedef struct Found {
     const PlanCandidate *small; /* where none fits: the one that needs least, as far as known */
 } Found;
 
-static Found find_known(const Plan *p, Question *asks, PlanCandidate **unknown)
+/* Whom a question is about; nobody else will be when more is known, but some no longer. */
+typedef struct Asked {
+    Question *asks;
+    const PlanCandidate *best;
+    uint32_t n;
+    PlanCandidate **list;
+} Asked;
+
+static Asked ask(const Plan *p, Question *asks)
 {
     const PlanCandidate *best = &p->candidates[p->order[0]];
+    Asked asked = { asks, best, 0, mem_zero((size_t)p->n + 1, sizeof(PlanCandidate *)) };
+    for (uint32_t i = 0; i < p->n; i++)
+        if (p->candidates[i].base == best->base && asks(&p->candidates[i], best))
+            asked.list[asked.n++] = &p->candidates[i];
+    return asked;
+}
+
+static Found find_known(const Asked *asked, PlanCandidate **unknown)
+{
     Found f = { 0 };
     *unknown = NULL;
-    for (uint32_t i = 0; i < p->n; i++) {
-        PlanCandidate *c = &p->candidates[i];
-        if (c->base != best->base || c->fate == PLAN_REFUSED || c->fate == PLAN_NEEDLESS ||
-            !asks(c, best))
+    for (uint32_t i = 0; i < asked->n; i++) {
+        PlanCandidate *c = asked->list[i];
+        if (c->fate == PLAN_REFUSED || c->fate == PLAN_NEEDLESS || !asked->asks(c, asked->best))
             continue;
         if (c->fate == PLAN_TOO_SLOW) {
             *unknown = !*unknown || c->bound_s < (*unknown)->bound_s ? c : *unknown;
@@ -88,16 +104,20 @@ static Found find_known(const Plan *p, Question *asks, PlanCandidate **unknown)
 
 static Found find(const Plan *p, Question *asks)
 {
-    for (;;) {
+    Asked asked = ask(p, asks);
+    Found f = { 0 };
+    for (bool open = true; open;) {
         PlanCandidate *unknown;
-        Found f = find_known(p, asks, &unknown);
+        f = find_known(&asked, &unknown);
         if (unknown && (!f.fast || unknown->bound_s < f.fast->step_s))
             plan_simulate(p, unknown);
         else if (f.fast && f.fast->known < PLAN_RESERVED)
             plan_simulate(p, f.fast);
         else
-            return f;
+            open = false;
     }
+    free(asked.list);
+    return f;
 }
 
 static bool is_replica(const PlanCandidate *c)
