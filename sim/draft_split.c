@@ -64,8 +64,8 @@ static uint32_t choose(const Draft *d, bool *moves)
         before = stay;
         stay = 0;
         for (uint32_t i = d->ops_n; i-- > 0;) {
-            moves[i] = moves[i] && !is_needed_here(d, moves, i) &&
-                       !reads_what_stays(d, moves, i);
+            moves[i] =
+                moves[i] && !is_needed_here(d, moves, i) && !reads_what_stays(d, moves, i);
             stay += !moves[i];
         }
     } while (stay != before);
