@@ -47,7 +47,7 @@ uint32_t block_token_rows(Maker *k, uint32_t tokens, uint32_t table);
 uint32_t block_logits(Maker *k, uint32_t x);
 
 /* blocks_mtp.c.  Not all of them can be trained by all strategies. */
-enum { MTP_LAYERS_MAX = TAPE_DATA_MAX - 1 };
+enum { MTP_LAYERS_MAX = TAPE_DATA_MAX - 2 }; /* targets of the model's own tasks, and of each */
 bool mtp_check(const Build *b, Err *err);
 /* x: the last layer's result; target: data, the tokens that follow. */
 void mtp_make(Maker *k, uint32_t x, BlockPlan *plan, uint32_t target);

@@ -17,7 +17,8 @@
  * be one.  Over tp each rank projects its rows where rows are shared out, else all of them;
  * Megatron shares out columns.
  *
- * Recomputation is for these layers what it is for the others, see choose_redo.
+ * Recomputation is for these layers what it is for the others, see choose_redo; they count as one
+ * and as the last of their stage.
  */
 #include "sim/blocks_layer.h"
 
@@ -35,9 +36,12 @@ bool mtp_check(const Build *b, Err *err)
     uint32_t n = mtp_layers(b);
     if (n > MTP_LAYERS_MAX)
         return err_set(err,
-                       "%" PRIu32 " layers that predict further tokens are too many: up to %d "
-                       "can be simulated",
+                       "%" PRIu32 " layers that predict further tokens are too many: "
+                       "model.mtp_layers up to %d is allowed",
                        n, MTP_LAYERS_MAX);
+    if (n > 0 && b->s->model.u.transformer.embedding_dim != b->s->model.u.transformer.hidden)
+        return err_set(err, "layers that predict further tokens cannot be trained beside a "
+                            "projected embedding; model.mtp_layers 0 is allowed");
     if (n > 0 && (strategy == STRATEGY_DP || strategy == STRATEGY_MODEL_PARALLEL))
         return err_set(err,
                        "layers that predict further tokens cannot be trained by "

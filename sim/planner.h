@@ -170,7 +170,8 @@ const Setting *plan_other_setting(const Plan *p, char (*settings)[PLAN_SETTING_C
 /* planner_weigh.c.  The bytes of parameters, gradients and optimizer that a rank holds at least. */
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c);
 /* What is weighed: what is allocated; what is reserved by the fullest rank, for which roles are
- * replayed (see memory_replay) that may run on it; the same, with all roles replayed. */
+ * replayed (see memory_replay) that may run on it, as far as planner_weigh.c can tell; the same,
+ * with all roles replayed. */
 typedef enum PlanWeighing {
     PLAN_WEIGH_ALLOCATED,
     PLAN_WEIGH_FULLEST,

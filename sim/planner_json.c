@@ -74,7 +74,7 @@ static void write_training(const Plan *p, const PlanCandidate *c, JsonOut *j)
     json_put_number(j, "days", run.days);
     json_put_number(j, "gpu_hours", run.gpu_hours);
     json_put_number(j, "cost_usd", run.cost_usd);
-    json_put_number(j, "gpu_mwh_at_tdp", run.gpu_mwh);
+    json_put_number(j, "gpu_MWh_at_tdp", run.gpu_mwh);
     json_put_number(j, "gpu_failures", run.failures);
     json_out_close(j, '}');
 }

@@ -37,8 +37,9 @@ void plan_add_shares(Plan *p, const PlanCandidate *c);
 
 /* planner_stages.c.  Fills stage_layers where another share is worth trying; false: none is. */
 bool plan_share_unevenly(Plan *p, PlanCandidate *c);
-void plan_set_share(Plan *p, PlanCandidate *c, uint32_t last); /* of the last chunk */
-uint32_t plan_last_share(const PlanCandidate *c);              /* which has stage_layers */
+/* last: layers of the last chunk; false: there is no such share, or it is the even one. */
+bool plan_set_share(Plan *p, PlanCandidate *c, uint32_t last);
+uint32_t plan_last_share(const PlanCandidate *c); /* which has stage_layers */
 
 static inline bool plan_same_split(const PlanCandidate *a, const PlanCandidate *b)
 {

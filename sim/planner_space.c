@@ -427,16 +427,12 @@ void plan_add_chunks(Plan *p, const PlanCandidate *c)
 void plan_add_shares(Plan *p, const PlanCandidate *c)
 {
     PlanCandidate like = one_like(c);
-    uint32_t last = c->stage_layers ? plan_last_share(c) : 0;
-    uint32_t even = scenario_blocks(&p->bases[c->base].model) / (c->pp * c->virtual_stages);
-    for (uint32_t more = 0; c->stage_layers && more < 2; more++) {
-        uint32_t other = more ? last + 1 : last - 1;
-        if ((!more && last == 0) || other > even)
-            continue;
-        plan_set_share(p, &like, other);
-        if (!is_there(p, &like))
+    if (!c->stage_layers)
+        return;
+    uint32_t last = plan_last_share(c);
+    for (uint32_t more = 0; more < 2; more++)
+        if (plan_set_share(p, &like, more ? last + 1 : last - 1) && !is_there(p, &like))
             add_family(p, &like);
-    }
 }
 
 /* Sharding within a node: the neighbours in dp that one node holds. */

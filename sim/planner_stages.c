@@ -12,6 +12,8 @@
  */
 #include "sim/planner_parts.h"
 
+#include <string.h>
+
 #include "sim/blocks.h"
 #include "sim/scenario_parts.h"
 
@@ -100,17 +102,22 @@ bool plan_share_unevenly(Plan *p, PlanCandidate *c)
             best = last;
         }
     }
-    if (best == NONE_U32)
-        return false;
-    plan_set_share(p, c, best);
-    return true;
+    return best != NONE_U32 && plan_set_share(p, c, best);
 }
 
-void plan_set_share(Plan *p, PlanCandidate *c, uint32_t last)
+bool plan_set_share(Plan *p, PlanCandidate *c, uint32_t last)
 {
-    uint32_t chunks = c->pp * c->virtual_stages;
+    uint32_t share[CHUNKS_MAX], even[CHUNKS_MAX], chunks = c->pp * c->virtual_stages;
+    uint32_t layers = scenario_blocks(&p->bases[c->base].model);
+    if (last > div_up_u64(layers, chunks))
+        return false; /* also one below none */
+    share_with_last(share, chunks, layers, last);
+    share_evenly(even, chunks, layers);
+    if (memcmp(share, even, chunks * sizeof *share) == 0)
+        return false;
     c->stage_layers = PUSH_ARRAY(&p->arena, uint32_t, chunks);
-    share_with_last(c->stage_layers, chunks, scenario_blocks(&p->bases[c->base].model), last);
+    memcpy(c->stage_layers, share, chunks * sizeof *share);
+    return true;
 }
 
 uint32_t plan_last_share(const PlanCandidate *c)

@@ -153,7 +153,7 @@ static void print_row(const PlanCandidate *c, uint32_t place, FILE *out)
     fprintf(out, "%2" PRIu32 " %7" PRIu32 " %10s %7s %11s %6.1f %6.1f  %s\n", place,
             plan_gpus(c), text_seconds(time, c->step_s), text_percent(mfu, 100 * c->mfu),
             text_bytes(need, c->need_bytes), 100 * c->exposed_s / c->step_s,
-            100 * c->bubble_s / c->step_s, text_name(name, plan_label(label, c), 90));
+            100 * c->bubble_s / c->step_s, text_name(name, plan_label(label, c), 120));
 }
 
 static void print_table(const Plan *p, FILE *out)

@@ -51,7 +51,8 @@ char *plan_label(char *label, const PlanCandidate *c)
         c->sequence_parallel ? " sp" : "", c->micro_batch, recompute_names[c->recompute],
         schedule_text(schedule, sizeof schedule, c));
     if (c->stage_layers)
-        snprintf(label + at, TEXT_CAP - at, ", %" PRIu32 " at the end", plan_last_share(c));
+        snprintf(label + at, TEXT_CAP - at, ", %" PRIu32 " layers at the end",
+                 plan_last_share(c));
     return label;
 }
 

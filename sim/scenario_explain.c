@@ -82,7 +82,8 @@ static void explain_choices(JsonLogRow *rows, size_t n, const Scenario *s, const
 {
     const Build b = { .s = s, .sw = sw };
     Formats f = formats_of(&s->training, &s->parallel, sw);
-    const char *params = "software: kernels.f32_params";
+    const char *params =
+        sw->f32_params ? "software: kernels.f32_params" : "f32 shards: as they are gathered";
     bool wide = grads_in_f32(&s->training, sw);
     const char *grads = wide ? "software: kernels.f32_grads" : params;
     const char *sums = !wide && sw->f32_reduce ? "software: parallel.f32_reduce" : grads;

@@ -70,8 +70,8 @@ typedef struct TapeValue {
     uint32_t tensor;     /* VALUE_DATA: in the data layout.  VALUE_PARAM: in the param layout */
     bool table;          /* VALUE_PARAM: an embedding; only the rows looked up are read */
     bool shared;         /* VALUE_PARAM: tied embedding, see Param */
-    bool borrowed;       /* VALUE_PARAM: belongs to the block that shares its frame */
-    bool adds;       /* VALUE_PARAM: its gradient has been written before, by the borrower */
+    bool borrowed; /* VALUE_PARAM: of the block that shares its frame, or of an earlier value */
+    bool adds;     /* VALUE_PARAM: its gradient has been written before, by the borrower */
     bool tp_partial; /* VALUE_PARAM: see Param */
     bool expert;     /* VALUE_PARAM: see Param */
     Split split;
@@ -80,7 +80,7 @@ typedef struct TapeValue {
 /* Masks of dropout take a byte per number, as PyTorch's bool. */
 #define DTYPE_MASK DTYPE_FP8
 
-enum { TAPE_DATA_MAX = 4, TAPE_IN_MAX = 4, TAPE_PARAM_MAX = 4, TAPE_AUX_MAX = 4 };
+enum { TAPE_DATA_MAX = 5, TAPE_IN_MAX = 4, TAPE_PARAM_MAX = 4, TAPE_AUX_MAX = 4 };
 
 typedef struct TapeOp {
     OpKind kind; /* OP_ALL_REDUCE where is_comm, else a compute op */

@@ -104,9 +104,9 @@ static void choose_variants(Build *b, const uint32_t *begin, uint32_t pp, uint32
     for (uint32_t c = 0; c < chunks; c++)
         for (uint32_t i = begin[c]; i < begin[c + 1]; i++) {
             b->chunk_of[i] = c;
-            bool layer = b->blocks[i].kind == BLOCK_LAYER;
+            bool layers = b->blocks[i].kind != BLOCK_EMBEDDING; /* a head may have some */
             bool again = t->recompute == RECOMPUTE_LAYERS
-                             ? layer && chosen[chunk_stage(b, c)]++ < t->recompute_layers
+                             ? layers && chosen[chunk_stage(b, c)]++ < t->recompute_layers
                              : t->recompute != RECOMPUTE_NONE;
             b->variant[i] = again ? VARIANT_RECOMPUTE : VARIANT_PLAIN;
         }

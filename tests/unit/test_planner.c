@@ -197,6 +197,9 @@ static void the_fullest_of_like_stages_is_weighed(void)
         { { "training.global_batch", "96" }, { "parallel.schedule", "gpipe" } },
         { { "training.global_batch", "96" }, { "software", "torchtitan-2025" } },
         { { "training.global_batch", "96" },
+          { "software", "megatron-bridge" },
+          { "model", "llama4-scout" } },
+        { { "training.global_batch", "96" },
           { "cluster", "{\"base\":\"dgx-a100\",\"nodes\":8,\"gpus_per_node\":6}" },
           { "parallel.tp", "2" } },
     };
