@@ -78,8 +78,9 @@ static void print_training(const Plan *p, const PlanCandidate *c, FILE *out)
                 text_rate(days, run.gpu_mwh));
     if (isfinite(run.failures))
         fprintf(out,
-                "failures    %s of a GPU to be expected; the time they cost is not counted\n",
-                text_rate(days, run.failures));
+                "failures    %s%s of a GPU to be expected; the time they cost is not counted\n",
+                run.failures < 0.01 ? "less than " : "",
+                text_rate(days, fmax(run.failures, 0.01)));
 }
 
 /* "17,947", "2.1", "0.000301" */
