@@ -261,15 +261,31 @@ static void print_class(Words *w, const ReportRank *k)
             k->memory.fits ? "" : "  too much");
 }
 
+/* Who waits least for others: a stage with more to do than the rest. */
+static uint32_t busiest_class(const Report *r)
+{
+    uint32_t busiest = 0;
+    for (uint32_t i = 1; i < r->ranks_n; i++) {
+        const ReportTimes *a = &r->ranks[i].times, *b = &r->ranks[busiest].times;
+        if (a->compute_s + a->exposed_comm_s > b->compute_s + b->exposed_comm_s)
+            busiest = i;
+    }
+    return busiest;
+}
+
+/* Of many the first ones, and the busiest. */
 static void print_classes(Words *w, const Report *r)
 {
     if (r->ranks_n < 2)
         return;
     uint32_t shown = r->ranks_n > CLASSES_MAX ? CLASSES_MAX - 1 : r->ranks_n;
+    uint32_t busiest = busiest_class(r), first_n = busiest < shown ? shown : shown - 1;
     fprintf(w->out, "\n%-18s %5s %11s %11s %11s %11s %12s\n", "rank", "alike", "compute",
             "exposed", "bubble", "idle", "memory");
-    for (uint32_t i = 0; i < shown; i++)
+    for (uint32_t i = 0; i < first_n; i++)
         print_class(w, &r->ranks[i]);
+    if (first_n < shown)
+        print_class(w, &r->ranks[busiest]);
     if (shown < r->ranks_n)
         fprintf(w->out, "and %" PRIu32 " more kinds of ranks, all of them in --json\n",
                 r->ranks_n - shown);

@@ -9,6 +9,7 @@
  */
 #include "core/json.h"
 #include "sim/report.h"
+#include "sim/texts.h"
 #include "tests/check.h"
 
 enum { STEP_NS = 10000, GPUS = 4, PEAK_FLOPS_PER_NS = 1000 };
@@ -473,6 +474,7 @@ static void a_long_report_stays_within_40_lines_of_100_columns(void)
         many[i] = c.stats[1];
         many[i].rank = i % GPUS;
         many[i].exposed_ns = 123456789;
+        many[i].compute_ns += i == CLASSES / 2 ? 987654 : 0; /* the busiest, which is shown */
         many[i].collectives_n = SIM_COLLECTIVES_MAX;
         for (uint32_t k = 0; k < SIM_COLLECTIVES_MAX; k++)
             many[i].collectives[k] = c.stats[1].collectives[k % 2];
@@ -492,6 +494,9 @@ static void a_long_report_stays_within_40_lines_of_100_columns(void)
     CHECK(s.lines <= 40);
     CHECK(s.columns <= 100);
     CHECK(strstr(text, "and 35 more kinds of ranks") != NULL);
+    char busiest[TEXT_CAP];
+    CHECK(strstr(text, text_seconds(busiest, (double)many[CLASSES / 2].compute_ns / 1e9)) !=
+          NULL);
     CHECK(strstr(text, "...\n") != NULL);
     free(text);
     case_close(&c, &r);
