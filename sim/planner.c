@@ -160,7 +160,6 @@ static Ranked rank_expanded(const Plan *p, uint32_t candidate)
 static void note_order(Plan *p, const uint32_t *before, uint32_t n)
 {
     Ranked was[PLAN_TOP], now[PLAN_TOP];
-    char was_text[TEXT_CAP], now_text[TEXT_CAP];
     uint32_t i = 0;
     if (p->order_note && !p->order_kept)
         return;
@@ -175,9 +174,8 @@ static void note_order(Plan *p, const uint32_t *before, uint32_t n)
         return;
     p->order_note = arena_printf(&p->arena,
                                  "simulated kernel by kernel the order changed: what was in "
-                                 "place %" PRIu32 " takes %.40s, who belongs there %.40s",
-                                 i + 1, text_seconds(was_text, was[i].step_s),
-                                 text_seconds(now_text, now[i].step_s));
+                                 "place %" PRIu32 " takes %.7g s, who belongs there %.7g s",
+                                 i + 1, was[i].step_s, now[i].step_s);
 }
 
 /* From here on their times are those of all micro-batches.  The best may turn out not to fit,

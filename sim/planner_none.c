@@ -52,20 +52,27 @@ static PlanCandidate *least_over(const Plan *p, uint32_t base, PlanKnown least_k
     return least;
 }
 
+static void try_one(Plan *p, PlanCandidate *c, PlanDepth depth)
+{
+    Err err = { 0 };
+    plan_try(p, c, depth, NULL, &err);
+    if (err.set && !p->refused)
+        p->refused = arena_strdup(&p->arena, err.text);
+}
+
 /* Who has the lowest bound is built, until that is no bound; of some that allocate least it is
  * found out what they need, which takes long: of one where other GPU counts have a plan. */
 static const PlanCandidate *closest_to_fit(Plan *p, uint32_t base)
 {
     enum { ASKED = 8 };
-    Err ignored = { 0 };
     int asked = base == NONE_U32 ? ASKED : 1;
     PlanCandidate *c = least_over(p, base, PLAN_BOUND, PLAN_RESERVED);
     for (; c && c->known == PLAN_BOUND; c = least_over(p, base, PLAN_BOUND, PLAN_RESERVED)) {
         c->known = PLAN_ALLOCATED; /* who is refused is not asked again */
-        plan_try(p, c, PLAN_BOUNDED, NULL, &ignored);
+        try_one(p, c, PLAN_BOUNDED);
     }
     for (; asked > 0 && (c = least_over(p, base, PLAN_ALLOCATED, PLAN_ALLOCATED)); asked--) {
-        plan_try(p, c, PLAN_WEIGHED, NULL, &ignored);
+        try_one(p, c, PLAN_WEIGHED);
         c->known = PLAN_RESERVED;
     }
     return least_over(p, base, PLAN_RESERVED, PLAN_RESERVED);

@@ -63,23 +63,30 @@ static void share_with_last(uint32_t *share, uint32_t chunks, uint32_t layers, u
     share[others] = last;
 }
 
-/* Of the fullest stage, in layers.  Chunks of one way take turns over the stages. */
-static double fullest(const uint32_t *share, uint32_t pp, uint32_t chunks, double head)
+/* Chunks take turns over the stages, or go down and up again. */
+static uint32_t stage_of(const PlanCandidate *c, uint32_t chunk)
 {
-    double most = 0;
-    for (uint32_t stage = 0; stage < pp; stage++) {
-        double sum = stage + 1 == pp ? head : 0;
-        for (uint32_t c = stage; c < chunks; c += pp)
-            sum += share[c];
-        most = sum > most ? sum : most;
-    }
+    bool up = schedule_is_vee(c->schedule) && chunk >= c->pp;
+    return up ? 2 * c->pp - 1 - chunk : chunk % c->pp;
+}
+
+/* Of the fullest stage, in layers. */
+static double fullest(const PlanCandidate *c, const uint32_t *share, double head)
+{
+    uint32_t chunks = c->pp * c->virtual_stages;
+    double most = 0, sum[CHUNKS_MAX] = { 0 }; /* by stage */
+    sum[stage_of(c, chunks - 1)] = head;
+    for (uint32_t k = 0; k < chunks; k++)
+        sum[stage_of(c, k)] += share[k];
+    for (uint32_t k = 0; k < c->pp; k++)
+        most = sum[k] > most ? sum[k] : most;
     return most;
 }
 
 static bool may_differ(const Plan *p, const PlanCandidate *c)
 {
-    bool turns = c->schedule == SCHEDULE_1F1B || c->schedule == SCHEDULE_INTERLEAVED;
-    return c->pp > 1 && turns && p->sw.uneven_stages &&
+    bool waits = c->schedule != SCHEDULE_NAIVE; /* for the fullest stage */
+    return c->pp > 1 && waits && p->sw.uneven_stages &&
            c->pp * c->virtual_stages <= CHUNKS_MAX &&
            p->bases[c->base].model.kind == MODEL_TRANSFORMER && !p->fixes_stages;
 }
@@ -93,10 +100,10 @@ bool plan_share_unevenly(Plan *p, PlanCandidate *c)
         return false;
     double head = head_layers(p, s);
     share_evenly(share, chunks, layers);
-    double least = fullest(share, c->pp, chunks, head) * (1 - worth);
+    double least = fullest(c, share, head) * (1 - worth);
     for (uint32_t last = share[chunks - 1]; last-- > 0;) {
         share_with_last(share, chunks, layers, last);
-        double most = fullest(share, c->pp, chunks, head);
+        double most = fullest(c, share, head);
         if (most < least) {
             least = most;
             best = last;

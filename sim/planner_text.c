@@ -159,7 +159,7 @@ static void print_row(const PlanCandidate *c, uint32_t place, FILE *out)
 
 static void print_table(const Plan *p, FILE *out)
 {
-    fprintf(out, "\n       GPUs  step time     mfu      memory exp. %% bub. %%  split\n");
+    fprintf(out, "\n      GPUs  step time     mfu      memory exp. %% bub. %%  split\n");
     for (uint32_t i = 0; i < p->order_n && i < PLAN_TOP; i++)
         print_row(&p->candidates[p->order[i]], i + 1, out);
     fprintf(out, "%s\n", p->order_note);

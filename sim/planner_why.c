@@ -24,6 +24,8 @@ static const char *schedule_text(char *text, size_t cap, const PlanCandidate *c)
 {
     if (c->schedule == SCHEDULE_INTERLEAVED)
         snprintf(text, cap, ", interleaved %" PRIu32, c->virtual_stages);
+    else if (c->schedule != SCHEDULE_1F1B && c->pp > 1)
+        snprintf(text, cap, ", %s", schedule_names[c->schedule]);
     else
         snprintf(text, cap, "%s", "");
     return text;
@@ -51,8 +53,8 @@ char *plan_label(char *label, const PlanCandidate *c)
         c->sequence_parallel ? " sp" : "", c->micro_batch, recompute_names[c->recompute],
         schedule_text(schedule, sizeof schedule, c));
     if (c->stage_layers)
-        snprintf(label + at, TEXT_CAP - at, ", %" PRIu32 " layers at the end",
-                 plan_last_share(c));
+        snprintf(label + at, TEXT_CAP - at, ", %" PRIu32 " layer%s at the end",
+                 plan_last_share(c), plan_last_share(c) == 1 ? "" : "s");
     return label;
 }
 

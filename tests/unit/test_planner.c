@@ -398,13 +398,16 @@ static void the_last_stage_has_fewer_layers_where_the_head_is_long(void)
 {
     static const struct {
         const char *model, *software, *stages;
+        Schedule schedule;
         uint32_t pp, last; /* last 0: none is tried */
     } cases[] = {
-        { "llama3-8b", "generic", NULL, 4, 6 },
-        { "llama3-8b", "megatron-lm-2022", NULL, 4, 0 }, /* every stage has as many */
-        { "llama3-8b", "generic", "null", 4, 0 },        /* so it is asked for */
-        { "llama3-8b", "generic", NULL, 1, 0 },
-        { "gpt3-175b", "generic", NULL, 8, 0 }, /* of a layer a third */
+        { "llama3-8b", "generic", NULL, SCHEDULE_1F1B, 4, 6 },
+        { "llama3-8b", "generic", NULL, SCHEDULE_ZBV, 4, 2 }, /* on the first stage */
+        /* every stage has as many; so it is asked for */
+        { "llama3-8b", "megatron-lm-2022", NULL, SCHEDULE_1F1B, 4, 0 },
+        { "llama3-8b", "generic", "null", SCHEDULE_1F1B, 4, 0 },
+        { "llama3-8b", "generic", NULL, SCHEDULE_1F1B, 1, 0 },
+        { "gpt3-175b", "generic", NULL, SCHEDULE_1F1B, 8, 0 }, /* of a layer a third */
     };
     for (size_t i = 0; i < ARRAY_N(cases); i++) {
         const Setting settings[] = { { "model", cases[i].model },
@@ -417,8 +420,8 @@ static void the_last_stage_has_fewer_layers_where_the_head_is_long(void)
         o.settings_n = cases[i].stages ? 3 : 2;
         CHECK(plan_open(&p, &o, &err));
         PlanCandidate c = { .pp = cases[i].pp,
-                            .virtual_stages = 1,
-                            .schedule = SCHEDULE_1F1B,
+                            .virtual_stages = schedule_is_vee(cases[i].schedule) ? 2 : 1,
+                            .schedule = cases[i].schedule,
                             .dp = 1,
                             .tp = 1,
                             .cp = 1,
@@ -427,7 +430,7 @@ static void the_last_stage_has_fewer_layers_where_the_head_is_long(void)
         CHECK_INT(cases[i].last > 0, plan_share_unevenly(&p, &c));
         if (cases[i].last > 0) {
             uint32_t sum = 0;
-            for (uint32_t k = 0; k < c.pp; k++)
+            for (uint32_t k = 0; k < c.pp * c.virtual_stages; k++)
                 sum += c.stage_layers[k];
             CHECK_U64(32, sum);
             CHECK_U64(cases[i].last, plan_last_share(&c));
