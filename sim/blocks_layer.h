@@ -36,6 +36,8 @@ uint32_t norm_make(Maker *k, TapeOp op, Normed n);
 /* Of all columns of x. */
 uint32_t block_norm(Maker *k, uint32_t x, const char *name);
 
+/* Sets what kind of layer is at work; returns its window, 0 where it masks nothing. */
+uint32_t block_turn_to(Maker *k, uint32_t layer);
 /* A layer, from what it adds to on. */
 uint32_t block_layer(Maker *k, uint32_t x, uint32_t window);
 /* The table of tokens, or the head's weights, in the head's tape: one parameter, however often it

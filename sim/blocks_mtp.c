@@ -60,19 +60,15 @@ static uint32_t project(Maker *k, uint32_t x, const char *name)
 /* x: what the layer before made; tokens: data, one a row. */
 static uint32_t predict(Maker *k, uint32_t x, uint32_t tokens)
 {
-    uint32_t last = k->m->layers - 1;
     uint32_t rows = block_token_rows(k, tokens, block_vocab_param(k, true));
     uint32_t y = project(k, block_norm(k, x, "mtp.hidden_norm"), "mtp.project_hidden");
     uint32_t z = project(k, block_norm(k, rows, "mtp.token_norm"), "mtp.project_tokens");
-    k->moe = transformer_is_moe(k->m, last);
-    k->nope = transformer_is_nope(k->m, last);
-    return block_layer(k, tape_add(k->b, k->t, y, z), transformer_window(k->m, last));
+    return block_layer(k, tape_add(k->b, k->t, y, z), block_turn_to(k, k->m->layers - 1));
 }
 
 static uint32_t targets(Maker *k, uint32_t ahead)
 {
-    const char *name =
-        ahead == 0 ? "targets" : arena_printf(k->t->arena, "targets %" PRIu32, ahead + 1);
+    const char *name = arena_printf(k->t->arena, "targets %" PRIu32, ahead);
     return tape_data(k->t, name, DTYPE_I64, k->rows, 1);
 }
 
@@ -83,7 +79,7 @@ void mtp_make(Maker *k, uint32_t x, BlockPlan *plan, uint32_t target)
     uint32_t tokens[MTP_LAYERS_MAX + 1] = { target };
     for (uint32_t i = 0; i < n; i++) {
         made[i] = x = predict(k, x, tokens[i]);
-        tokens[i + 1] = targets(k, i + 1);
+        tokens[i + 1] = targets(k, i + 2);
     }
     plan->redo_end = k->t->ops_n;
     for (uint32_t i = 0; i < n; i++) {

@@ -336,6 +336,14 @@ static bool check(const Build *b, const Transformer *m, Err *err)
     return mtp_check(b, err);
 }
 
+uint32_t block_turn_to(Maker *k, uint32_t layer)
+{
+    uint32_t window = transformer_window(k->m, layer);
+    k->moe = transformer_is_moe(k->m, layer);
+    k->nope = transformer_is_nope(k->m, layer);
+    return window < k->b->s->training.seq_len ? window : 0;
+}
+
 /* Layers differ by their window, by whether they have experts, and by whether positions. */
 enum { LAYER_TYPES = 8 };
 
@@ -345,11 +353,7 @@ static uint32_t layer_type(Maker *k, ModelPlan *p, uint32_t *types, uint32_t lay
         "layer",      "windowed layer",      "moe layer",      "windowed moe layer",
         "NoPE layer", "windowed NoPE layer", "NoPE moe layer", "windowed NoPE moe layer"
     };
-    uint32_t window = transformer_window(k->m, layer);
-    if (window >= k->b->s->training.seq_len)
-        window = 0; /* masks nothing */
-    k->moe = transformer_is_moe(k->m, layer);
-    k->nope = transformer_is_nope(k->m, layer);
+    uint32_t window = block_turn_to(k, layer);
     uint32_t which = (window ? 1u : 0u) + (k->moe ? 2u : 0u) + (k->nope ? 4u : 0u);
     uint32_t *type = &types[which];
     if (*type == NONE_U32) {

@@ -174,6 +174,9 @@ bool build_world(Build *b, Err *err); /* sim/strategy/world.c: coordinates and g
 bool build_blocks(
     Build *b,
     Err *err); /* sim/blocks.c: calls blocks_transformer / _mlp / _convnet, then tensor */
+/* Layers of chunk c where the scenario does not say: as many blocks each where embedding and head
+ * (ends 2; 0: there are none) divide evenly with them, else the first have one more. */
+uint32_t even_share(uint32_t layers, uint32_t ends, uint32_t chunks, uint32_t c);
 bool pass_pipeline(Build *b, Err *err); /* roles with forward, backward, send, recv instances */
 bool pass_single(Build *b, Err *err);   /* optimizer only */
 bool pass_dp(Build *b, Err *err);

@@ -126,7 +126,6 @@ typedef struct Plan {
     Software sw;
     /* Of the scenario as it stands; 0: it does not. */
     uint32_t own_micro_batch, own_virtual_stages;
-    bool fixes_stages;    /* --set parallel.stage_layers=null: evenly */
     bool lists_schedules; /* those are candidates, too, that --set must ask for: to name them */
     uint32_t n, cap;
     PlanCandidate *candidates;

@@ -77,6 +77,14 @@ bool plan_check_keys(const PlanOptions *o, Err *err)
 
 /* ---- what they fix ---- */
 
+bool plan_sets(const Plan *p, const char *key)
+{
+    for (uint32_t i = 0; i < p->options->settings_n; i++)
+        if (strcmp(p->options->settings[i].key, key) == 0)
+            return true;
+    return false;
+}
+
 /* What --set says of a key, last; NULL: nothing, or that it is as if not given. */
 const char *plan_fixed(const Plan *p, const char *key)
 {

@@ -14,6 +14,7 @@ bool plan_is_tried(const char *key);
 /* False with err where a setting speaks of a tried key without being it. */
 bool plan_check_keys(const PlanOptions *o, Err *err);
 
+bool plan_sets(const Plan *p, const char *key); /* also to null */
 /* What --set says of a key; NULL: nothing, or null. */
 const char *plan_fixed(const Plan *p, const char *key);
 /* What it says, 0 where that is no number from 1 on; otherwise where it says nothing. */

@@ -110,8 +110,6 @@ bool plan_open(Plan *p, const PlanOptions *o, Err *err)
 {
     Scenario first = { 0 };
     p->options = o;
-    for (uint32_t i = 0; i < o->settings_n; i++)
-        p->fixes_stages |= strcmp(o->settings[i].key, "parallel.stage_layers") == 0;
     if (!plan_check_keys(o, err) || !read_base(&first, o, 0, err))
         return false;
     bool ok = check_base(&first, o, err);
@@ -418,7 +416,6 @@ void plan_add_chunks(Plan *p, const PlanCandidate *c)
         return;
     for (uint32_t n = v / 2 + 1; n < 2 * v && n <= most; n++) {
         bool next = p->sw.uneven_stages && (n + 1 == v || n == v + 1);
-        like.virtual_stages = n;
         if (n > 1 && n != v && (next || divides_blocks(p, &like, n)))
             add_chunks(p, &like, n);
     }
@@ -500,19 +497,14 @@ static void try_degrees(Plan *p, PlanCandidate c)
             look_at_degrees(p, c);
 }
 
-static uint32_t max_u32(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
 static void try_count(Plan *p, uint32_t base)
 {
     const Scenario *s = &p->bases[base];
     uint32_t gpus = p->gpus[base], stages = most_chunks(&s->model);
-    uint32_t tp_max =
-        max_u32(2 * s->machine.types[0].gpus_n, plan_fixed_number(p, "parallel.tp", 0));
-    uint32_t cp_max =
-        max_u32(s->training.seq_len / CP_TOKENS_MIN, plan_fixed_number(p, "parallel.cp", 0));
+    uint64_t tp_max =
+        max_u64(2 * s->machine.types[0].gpus_n, plan_fixed_number(p, "parallel.tp", 0));
+    uint64_t cp_max =
+        max_u64(s->training.seq_len / CP_TOKENS_MIN, plan_fixed_number(p, "parallel.cp", 0));
     for (uint32_t tp = 1; tp <= tp_max && tp <= gpus; tp++) {
         if (gpus % tp != 0)
             continue;

@@ -16,6 +16,7 @@
 
 #include "sim/blocks.h"
 #include "sim/scenario_parts.h"
+#include "sim/strategy/schedule.h"
 
 /* With more the list is no longer one that people would set. */
 enum { CHUNKS_MAX = 128 };
@@ -46,13 +47,10 @@ static double head_layers(const Plan *p, const Scenario *s)
     return (vocab * (1 + ahead) + ahead * (layer + projection)) / layer;
 }
 
-/* As pipeline.c shares them out, embedding and head being blocks or not. */
 static void share_evenly(uint32_t *share, uint32_t chunks, uint32_t layers)
 {
-    bool whole = (layers + 2) % chunks == 0;
     for (uint32_t c = 0; c < chunks; c++)
-        share[c] = whole ? (layers + 2) / chunks - (c == 0) - (c + 1 == chunks)
-                         : layers / chunks + (c < layers % chunks);
+        share[c] = even_share(layers, 2, chunks, c);
 }
 
 static void share_with_last(uint32_t *share, uint32_t chunks, uint32_t layers, uint32_t last)
@@ -63,21 +61,14 @@ static void share_with_last(uint32_t *share, uint32_t chunks, uint32_t layers, u
     share[others] = last;
 }
 
-/* Chunks take turns over the stages, or go down and up again. */
-static uint32_t stage_of(const PlanCandidate *c, uint32_t chunk)
-{
-    bool up = schedule_is_vee(c->schedule) && chunk >= c->pp;
-    return up ? 2 * c->pp - 1 - chunk : chunk % c->pp;
-}
-
 /* Of the fullest stage, in layers. */
 static double fullest(const PlanCandidate *c, const uint32_t *share, double head)
 {
     uint32_t chunks = c->pp * c->virtual_stages;
     double most = 0, sum[CHUNKS_MAX] = { 0 }; /* by stage */
-    sum[stage_of(c, chunks - 1)] = head;
+    sum[schedule_stage(c->schedule, c->pp, chunks - 1)] = head;
     for (uint32_t k = 0; k < chunks; k++)
-        sum[stage_of(c, k)] += share[k];
+        sum[schedule_stage(c->schedule, c->pp, k)] += share[k];
     for (uint32_t k = 0; k < c->pp; k++)
         most = sum[k] > most ? sum[k] : most;
     return most;
@@ -88,7 +79,8 @@ static bool may_differ(const Plan *p, const PlanCandidate *c)
     bool waits = c->schedule != SCHEDULE_NAIVE; /* for the fullest stage */
     return c->pp > 1 && waits && p->sw.uneven_stages &&
            c->pp * c->virtual_stages <= CHUNKS_MAX &&
-           p->bases[c->base].model.kind == MODEL_TRANSFORMER && !p->fixes_stages;
+           p->bases[c->base].model.kind == MODEL_TRANSFORMER &&
+           !plan_sets(p, "parallel.stage_layers");
 }
 
 bool plan_share_unevenly(Plan *p, PlanCandidate *c)

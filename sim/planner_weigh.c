@@ -63,7 +63,6 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
 enum { RANKS_MAX = 1 << 14 };
 
 typedef struct Weighing {
-    const Plan *plan;
     const Graph *g;
     const Machine *m;
     RoleMemory *memory; /* by role */
@@ -91,15 +90,18 @@ static bool has_less_left(const Need *a, const Need *b)
                                       (double)b->bytes / (double)b->there_bytes;
 }
 
+static void note_need(Need *most, Need need)
+{
+    if (need.there_bytes > 0 && has_less_left(&need, most))
+        *most = need;
+}
+
 /* Of all types. */
 static Need need_of(const Weighing *w, uint32_t role)
 {
     Need most = { 0 };
-    for (uint32_t t = 0; t < w->m->types_n; t++) {
-        Need need = need_on(w, role, &w->m->types[t]);
-        if (need.there_bytes > 0 && has_less_left(&need, &most))
-            most = need;
-    }
+    for (uint32_t t = 0; t < w->m->types_n; t++)
+        note_need(&most, need_on(w, role, &w->m->types[t]));
     return most;
 }
 
@@ -163,7 +165,7 @@ static uint32_t *by_peak(const Weighing *w)
 void plan_weigh(PlanCandidate *c, const Plan *p, const Graph *g, const Machine *m,
                 RoleMemory *memory, PlanWeighing how)
 {
-    Weighing w = { p, g, m, memory, how == PLAN_WEIGH_ALLOCATED ? 1 : RANKS_MAX };
+    Weighing w = { g, m, memory, how == PLAN_WEIGH_ALLOCATED ? 1 : RANKS_MAX };
     bool spares = how == PLAN_WEIGH_FULLEST && !schedule_is_vee(c->schedule);
     Need most = { 0 };
     uint32_t *order = by_peak(&w);
@@ -174,9 +176,7 @@ void plan_weigh(PlanCandidate *c, const Plan *p, const Graph *g, const Machine *
             continue;
         if (how != PLAN_WEIGH_ALLOCATED)
             memory_replay(&memory[role], g, &g->roles[role], m, &p->sw);
-        Need need = need_of(&w, role);
-        if (need.there_bytes > 0 && has_less_left(&need, &most))
-            most = need;
+        note_need(&most, need_of(&w, role));
     }
     free(order);
     c->need_bytes = most.bytes;

@@ -57,33 +57,26 @@ static uint32_t count_layers(const Build *b)
     return n;
 }
 
-/* Blocks of chunk c, or layers of it: see *whole. */
-static uint32_t usual_share(const Build *b, uint32_t chunks, uint32_t c, bool *whole)
+uint32_t even_share(uint32_t layers, uint32_t ends, uint32_t chunks, uint32_t c)
 {
-    uint32_t layers = count_layers(b);
-    *whole = b->blocks_n % chunks == 0;
-    if (*whole)
-        return b->blocks_n / chunks;
+    if ((layers + ends) % chunks == 0)
+        return (layers + ends) / chunks - (ends && c == 0) - (ends && c + 1 == chunks);
     return layers / chunks + (c < layers % chunks);
 }
 
-/*
- * begin[c] = first block of chunk c.  Shares count layers, the embedding goes
- * with the first chunk and the head with the last; or, when embedding, layers
- * and head divide evenly, blocks.
- */
+/* begin[c] = first block of chunk c.  The embedding goes with the first chunk and the head with the
+ * last. */
 static bool cut_chunks(const Build *b, uint32_t *begin, uint32_t chunks, Err *err)
 {
     const Parallel *p = &b->s->parallel;
     bool embedding = b->blocks[0].kind == BLOCK_EMBEDDING;
     ASSERT(p->stage_layers_n == 0 || p->stage_layers_n == chunks);
     uint64_t at = 0;
+    uint32_t layers = count_layers(b), ends = b->blocks_n - layers;
     for (uint32_t c = 0; c < chunks; c++) {
-        bool whole = false;
-        uint32_t share =
-            p->stage_layers_n ? p->stage_layers[c] : usual_share(b, chunks, c, &whole);
         begin[c] = (uint32_t)min_u64(at, b->blocks_n);
-        at += share + (c == 0 && embedding && !whole);
+        at += p->stage_layers_n ? p->stage_layers[c] : even_share(layers, ends, chunks, c);
+        at += c == 0 && embedding;
     }
     begin[chunks] = b->blocks_n;
     bool head = b->blocks[b->blocks_n - 1].kind == BLOCK_HEAD;
@@ -91,7 +84,7 @@ static bool cut_chunks(const Build *b, uint32_t *begin, uint32_t chunks, Err *er
         return err_set(err,
                        "parallel.stage_layers adds up to %" PRIu64 " blocks, the model has "
                        "%" PRIu32,
-                       at - embedding, count_layers(b));
+                       at - embedding, layers);
     return true;
 }
 
