@@ -89,8 +89,30 @@ static bool is_fitted(Job *job, int i)
     return *scalar_of(&job->sw, i) != unfitted(&job->sw, i);
 }
 
+/* What of a prediction is asked for. */
+typedef enum Asked { ASKED_TIME, ASKED_ALL } Asked;
+
+/* Of the memory what the allocator makes of it takes longest, and knows nothing of time. */
+static RoleMemory *memory_asked(const Job *job, const Graph *g, const Software *sw, Asked asked,
+                                Arena *arena)
+{
+    if (asked == ASKED_ALL)
+        return memory_of_roles(g, &job->s.machine, sw, false, arena);
+    RoleMemory *memory = PUSH_ARRAY(arena, RoleMemory, g->roles_n);
+    for (uint32_t i = 0; i < g->roles_n; i++)
+        memory[i] = memory_of_role(g, &g->roles[i], NULL);
+    return memory;
+}
+
+/* Do scalars and what they are fitted with change it? */
+static bool is_of_time(const char *metric)
+{
+    return strncmp(metric, "memory.", strlen("memory.")) != 0 && strcmp(metric, "fits") != 0;
+}
+
 /* Simulates the scenario with sw. */
-static bool predict(Job *job, Report *report, const Software *sw, bool shows_progress)
+static bool predict(Job *job, Report *report, const Software *sw, Asked asked,
+                    bool shows_progress)
 {
     Graph *g = mem_zero(1, sizeof *g);
     SimResult result = { 0 };
@@ -103,7 +125,7 @@ static bool predict(Job *job, Report *report, const Software *sw, bool shows_pro
     bool ok = build_graph(g, &job->s, sw, &job->err) &&
               sim_run(&result, g, &job->s.machine, sw, &options, &job->err);
     if (ok) {
-        RoleMemory *memory = memory_of_roles(g, &job->s.machine, sw, false, &arena);
+        RoleMemory *memory = memory_asked(job, g, sw, asked, &arena);
         report_fill(report, &job->s, g, &result, memory, 0);
     }
     sim_result_free(&result);
@@ -117,7 +139,7 @@ static bool predict(Job *job, Report *report, const Software *sw, bool shows_pro
 static double try_software(Job *job, const Software *sw)
 {
     Report report = { 0 };
-    double step_s = predict(job, &report, sw, false) ? report.step_time_s : 0;
+    double step_s = predict(job, &report, sw, ASKED_TIME, false) ? report.step_time_s : 0;
     report_free(&report);
     return step_s;
 }
@@ -217,7 +239,7 @@ static void take_measured(Job *job)
 static void run_first(Job *job)
 {
     Report report = { 0 };
-    if (choose_software(job) && predict(job, &report, &job->sw, true)) {
+    if (choose_software(job) && predict(job, &report, &job->sw, ASKED_ALL, true)) {
         take_measured(job);
         job->ranked_with = set_of(job);
         for (uint32_t i = 0; i < job->cells_n; i++) {
@@ -260,9 +282,10 @@ static void run_left_out(void *task)
         sw.ring_nics = 0;
     if (!job->refit.shows_gpu && shows_sustained(job))
         forget_sustained(job);
-    if (predict(job, &report, &sw, true))
+    if (predict(job, &report, &sw, ASKED_TIME, true))
         for (uint32_t i = 0; i < job->cells_n; i++)
-            report_value(&report, job->cells[i].metric, &job->cells[i].left_out);
+            if (is_of_time(job->cells[i].metric))
+                report_value(&report, job->cells[i].metric, &job->cells[i].left_out);
     report_free(&report);
     scenario_free(&job->s);
     progress_end(&job->progress);

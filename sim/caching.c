@@ -4,6 +4,7 @@
 #include "sim/caching.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define GRAIN_BYTES         ((uint64_t)512)
 #define SMALL_BYTES         MIB
@@ -24,54 +25,29 @@ static uint64_t whole_pages(const CachingBlock *b)
 
 /* ---- free blocks ---- */
 
-static bool comes_before(const CachingBlock *a, uint64_t bytes, uint64_t at)
+/* Where one of so many bytes at an address is in a list, or would be: without branches, which
+ * would be guessed wrong half of the time. */
+static uint32_t free_place(const CachingList *l, uint64_t bytes, uint64_t at)
 {
-    return a->bytes < bytes || (a->bytes == bytes && a->at < at);
-}
-
-/* All of a come before all of b. */
-static uint32_t merge(Caching *c, uint32_t a, uint32_t b)
-{
-    if (a == NONE_U32 || b == NONE_U32)
-        return a == NONE_U32 ? b : a;
-    if (c->blocks[a].priority > c->blocks[b].priority) {
-        c->blocks[a].right = merge(c, c->blocks[a].right, b);
-        return a;
+    uint32_t place = 0;
+    for (uint32_t left = l->n; left > 0;) {
+        uint32_t half = (left + 1) / 2;
+        const CachingFree *f = &l->free[place + half - 1];
+        bool before = (f->bytes < bytes) | ((f->bytes == bytes) & (f->at < at));
+        place += before ? half : 0;
+        left = before ? left - half : half - 1;
     }
-    c->blocks[b].left = merge(c, a, c->blocks[b].left);
-    return b;
-}
-
-/* Parts a tree into what comes before (bytes, at) and the rest. */
-static void part(Caching *c, uint32_t tree, const CachingBlock *key, uint32_t *before,
-                 uint32_t *rest)
-{
-    if (tree == NONE_U32) {
-        *before = *rest = NONE_U32;
-        return;
-    }
-    uint32_t inner;
-    CachingBlock *b = &c->blocks[tree];
-    if (comes_before(b, key->bytes, key->at)) {
-        part(c, b->right, key, &inner, rest);
-        b->right = inner;
-        *before = tree;
-    } else {
-        part(c, b->left, key, before, &inner);
-        b->left = inner;
-        *rest = tree;
-    }
+    return place;
 }
 
 static void free_add(Caching *c, uint32_t block)
 {
     CachingBlock *b = &c->blocks[block];
-    uint32_t *at = &c->root[b->list];
-    while (*at != NONE_U32 && c->blocks[*at].priority > b->priority)
-        at = comes_before(&c->blocks[*at], b->bytes, b->at) ? &c->blocks[*at].right
-                                                            : &c->blocks[*at].left;
-    part(c, *at, b, &b->left, &b->right);
-    *at = block;
+    CachingList *l = &c->list[b->list];
+    uint32_t place = free_place(l, b->bytes, b->at);
+    GROW(l->free, l->n, l->cap);
+    memmove(l->free + place + 1, l->free + place, (l->n++ - place) * sizeof *l->free);
+    l->free[place] = (CachingFree){ b->bytes, b->at, block };
     b->free = true;
     c->free_page_bytes += whole_pages(b);
 }
@@ -79,11 +55,9 @@ static void free_add(Caching *c, uint32_t block)
 static void free_remove(Caching *c, uint32_t block)
 {
     CachingBlock *b = &c->blocks[block];
-    uint32_t *at = &c->root[b->list];
-    while (*at != block)
-        at = comes_before(&c->blocks[*at], b->bytes, b->at) ? &c->blocks[*at].right
-                                                            : &c->blocks[*at].left;
-    *at = merge(c, b->left, b->right);
+    CachingList *l = &c->list[b->list];
+    uint32_t place = free_place(l, b->bytes, b->at);
+    memmove(l->free + place, l->free + place + 1, (--l->n - place) * sizeof *l->free);
     b->free = false;
     c->free_page_bytes -= whole_pages(b);
 }
@@ -91,13 +65,9 @@ static void free_remove(Caching *c, uint32_t block)
 /* The smallest of at least so many bytes, of equal ones the lowest. */
 static uint32_t free_find(const Caching *c, uint8_t list, uint64_t bytes)
 {
-    uint32_t found = NONE_U32;
-    for (uint32_t i = c->root[list]; i != NONE_U32;) {
-        bool small = c->blocks[i].bytes < bytes;
-        found = small ? found : i;
-        i = small ? c->blocks[i].right : c->blocks[i].left;
-    }
-    return found;
+    const CachingList *l = &c->list[list];
+    uint32_t place = free_place(l, bytes, 0);
+    return place < l->n ? l->free[place].block : NONE_U32;
 }
 
 /* ---- blocks ---- */
@@ -111,7 +81,6 @@ static uint32_t block_new(Caching *c, CachingBlock b)
     } else {
         c->unused = c->blocks[i].next;
     }
-    b.priority = i * 0x9e3779b1u; /* as good as drawn */
     c->blocks[i] = b;
     return i;
 }
@@ -144,7 +113,7 @@ static void split(Caching *c, uint32_t block, uint64_t bytes)
     free_add(c, rest);
 }
 
-/* The second of two neighbours, which are in no tree, becomes part of the first. */
+/* The second of two neighbours, which are in no list, becomes part of the first. */
 static void join(Caching *c, uint32_t first, uint32_t second)
 {
     CachingBlock *a = &c->blocks[first];
@@ -251,7 +220,7 @@ uint32_t caching_take(Caching *c, uint64_t bytes, CachingStream stream)
     return block;
 }
 
-/* Takes a neighbour out of its tree, if it is free. */
+/* Takes a neighbour out of its list, if it is free. */
 static bool claim(Caching *c, uint32_t block)
 {
     if (block == NONE_U32 || !c->blocks[block].free)
@@ -279,10 +248,12 @@ void caching_open(Caching *c, uint64_t capacity_bytes, bool expandable)
                     .expandable = expandable,
                     .unused = NONE_U32 };
     for (int k = 0; k < CACHING_LISTS; k++)
-        c->root[k] = c->last[k] = NONE_U32;
+        c->last[k] = NONE_U32;
 }
 
 void caching_close(Caching *c)
 {
+    for (int k = 0; k < CACHING_LISTS; k++)
+        free(c->list[k].free);
     free(c->blocks);
 }

@@ -36,13 +36,22 @@ typedef enum CachingStream {
 enum { CACHING_LISTS = 2 * STREAM_N }; /* of each stream large and small */
 
 typedef struct CachingBlock {
-    uint64_t at, bytes;   /* at: its address */
-    uint32_t prev, next;  /* its neighbours in the segment; NONE_U32 */
-    uint32_t left, right; /* of a free one: a treap by bytes, then at */
-    uint32_t priority;
+    uint64_t at, bytes;  /* at: its address */
+    uint32_t prev, next; /* its neighbours in the segment; NONE_U32 */
     uint8_t list;
     bool free;
 } CachingBlock;
+
+typedef struct CachingFree {
+    uint64_t bytes, at;
+    uint32_t block;
+} CachingFree;
+
+/* Free blocks by bytes, then at: some tens, of published runs 525 at most. */
+typedef struct CachingList {
+    uint32_t n, cap;
+    CachingFree *free;
+} CachingList;
 
 typedef struct Caching {
     bool expandable;
@@ -51,7 +60,7 @@ typedef struct Caching {
     uint64_t free_page_bytes;            /* whole pages of free blocks */
     bool overflowed; /* it has asked for more than there is: from then on it gets it */
     uint64_t end;    /* of all addresses so far */
-    uint32_t root[CACHING_LISTS]; /* free blocks; NONE_U32 */
+    CachingList list[CACHING_LISTS];
     uint32_t last[CACHING_LISTS]; /* expandable: the block at the segment's end; NONE_U32 */
     uint32_t blocks_n, blocks_cap, unused; /* unused: the first, linked by next */
     CachingBlock *blocks;

@@ -15,6 +15,21 @@ enum { STEPS_MAX = 3 };
  * which may have kernels of its own, and one that is like all others. */
 enum { BIRTHS_USUAL = 4000, BIRTHS_MAX = 40000, HEAD_MORE = 2 };
 
+/* Of an instance of a segment: a tensor of its frame, or of none, is born or dies. */
+typedef struct Event {
+    uint32_t slot, tensor; /* tensor: of the frame's layout */
+    size_t local;          /* where there is no frame: its place in block */
+    uint64_t bytes;
+    CachingStream stream;
+    bool born;
+} Event;
+
+typedef struct Events {
+    uint32_t n, cap;
+    bool known;
+    Event *event;
+} Events;
+
 typedef struct Replay {
     const Graph *g;
     const Role *role;
@@ -22,6 +37,7 @@ typedef struct Replay {
     size_t *frame_first; /* by frame: its first tensor's place in block */
     uint32_t *block;     /* of frames' tensors, then by Graph.tensors those of no frame */
     size_t locals;       /* where those begin */
+    Events *events;      /* by segment */
     uint32_t head_n, micro_batches; /* [head_n, micro_batches - 1) are left out */
     bool has_moments;
 } Replay;
@@ -119,10 +135,10 @@ static uint64_t peak_of_kept(const Replay *y, uint64_t residents)
 
 /* ---- tensors ---- */
 
-static void take(Replay *y, size_t place, const Tensor *t, CachingStream stream)
+static void take(Replay *y, size_t place, uint64_t bytes, CachingStream stream)
 {
-    if (y->block[place] == NONE_U32 && t->bytes > 0)
-        y->block[place] = caching_take(&y->memory, t->bytes, stream);
+    if (y->block[place] == NONE_U32 && bytes > 0)
+        y->block[place] = caching_take(&y->memory, bytes, stream);
 }
 
 static void give(Replay *y, size_t place)
@@ -147,7 +163,7 @@ static void take_residents(Replay *y, bool late)
         for (uint32_t i = 0; y->role->frames[f].resident && i < l->tensor_n; i++) {
             const Tensor *t = &y->g->tensors[l->tensor_first + i];
             if (is_made_late(y, t) == late)
-                take(y, y->frame_first[f] + i, t, STREAM_MAIN);
+                take(y, y->frame_first[f] + i, t->bytes, STREAM_MAIN);
         }
     }
 }
@@ -175,19 +191,45 @@ static CachingStream stream_of(const Op *op)
     }
 }
 
-static void replay_op(Replay *y, const Instance *in, const Segment *s, const Op *op,
-                      bool births)
+static void note_events(const Replay *y, Events *e, const Segment *s, const Op *op, bool born)
 {
     for (uint32_t a = 0; a < op->arg_n; a++) {
         const Arg *arg = &y->g->args[op->arg_first + a];
-        if (!(births ? arg->born : arg->dies))
+        if (!(born ? arg->born : arg->dies))
             continue;
         const Tensor *t = graph_arg_tensor(y->g, s, arg);
-        uint32_t frame = in->frame[arg->slot];
-        size_t place = frame == NONE_U32 ? y->locals + (size_t)(t - y->g->tensors)
-                                         : y->frame_first[frame] + arg->tensor;
-        if (births)
-            take(y, place, t, stream_of(op));
+        GROW(e->event, e->n, e->cap);
+        e->event[e->n++] = (Event){ .slot = arg->slot,
+                                    .tensor = arg->tensor,
+                                    .local = y->locals + (size_t)(t - y->g->tensors),
+                                    .bytes = t->bytes,
+                                    .stream = stream_of(op),
+                                    .born = born };
+    }
+}
+
+/* A segment comes again and again, and most of what its ops read or write lives on. */
+static const Events *events_of(Replay *y, uint32_t segment)
+{
+    Events *e = &y->events[segment];
+    const Segment *s = &y->g->segments[segment];
+    for (uint32_t k = 0; k < s->op_n && !e->known; k++) {
+        note_events(y, e, s, graph_ops(y->g, s) + k, true);
+        note_events(y, e, s, graph_ops(y->g, s) + k, false);
+    }
+    e->known = true;
+    return e;
+}
+
+static void replay_instance(Replay *y, const Instance *in)
+{
+    const Events *events = events_of(y, in->segment);
+    for (uint32_t i = 0; i < events->n; i++) {
+        const Event *e = &events->event[i];
+        uint32_t frame = in->frame[e->slot];
+        size_t place = frame == NONE_U32 ? e->local : y->frame_first[frame] + e->tensor;
+        if (e->born)
+            take(y, place, e->bytes, e->stream);
         else
             give(y, place);
     }
@@ -197,15 +239,11 @@ static void replay_step(Replay *y)
 {
     for (uint32_t i = 0; i < y->role->instances_n; i++) {
         const Instance *in = &y->role->instances[i];
-        const Segment *s = &y->g->segments[in->segment];
         if (!is_kept(y, in))
             continue;
-        if (s->kind == SEGMENT_OPTIMIZER)
+        if (y->g->segments[in->segment].kind == SEGMENT_OPTIMIZER)
             make_moments(y);
-        for (uint32_t k = 0; k < s->op_n; k++) {
-            replay_op(y, in, s, graph_ops(y->g, s) + k, true);
-            replay_op(y, in, s, graph_ops(y->g, s) + k, false);
-        }
+        replay_instance(y, in);
     }
 }
 
@@ -217,6 +255,7 @@ static void replay_open(Replay *y)
     y->block = mem_zero(places + y->g->tensors_n + 1, sizeof *y->block);
     for (size_t i = 0; i < places + y->g->tensors_n; i++)
         y->block[i] = NONE_U32;
+    y->events = mem_zero((size_t)y->g->segments_n + 1, sizeof *y->events);
     y->micro_batches = role_micro_batches(y->role);
     y->head_n = head_of(y);
 }
@@ -224,6 +263,9 @@ static void replay_open(Replay *y)
 static void replay_close(Replay *y)
 {
     caching_close(&y->memory);
+    for (uint32_t i = 0; i < y->g->segments_n; i++)
+        free(y->events[i].event);
+    free(y->events);
     free(y->frame_first);
     free(y->block);
 }
