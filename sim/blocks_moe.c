@@ -31,7 +31,9 @@
  *
  *     x -- router -- dispatch -- sort -- experts -- unsort -- combine -- weighted sum --(+)-- y
  *
- * Megatron weighs rows at the experts, in a kernel that is there anyhow; here one of R rows does.
+ * EARLY WEIGHTS (Software.weighs_early, and DeepEP).  Rows are weighed between the experts' two
+ * matmuls, by their activation, which has all that the weights' gradient needs: combined rows are
+ * only summed, and not saved.  (The weights' few bytes are read and written by the sum, here.)
  *
  * COST.  Permute, sort and weighted sum move each row once, at the speed of a copy (judged; no
  * measurement).  Rows that do not divide by the experts of a rank are rounded up for the shape.
@@ -43,7 +45,8 @@
  * the auxiliary loss and capacity limits.
  *
  * Backward mirrors it: each all-to-all is one again, permute sums the k gradients of a token,
- * the weighted sum gives those of rows and weights (the combined rows are saved for it).
+ * the weighted sum gives those of rows and weights (without early weights the combined rows are
+ * saved for it).
  */
 #include <math.h>
 
@@ -109,7 +112,8 @@ static uint32_t exchange(Build *b, Tape *t, uint32_t x, const char *name, uint64
 }
 
 /* rows: a multiple of the weights' rows; each of those times its weight, summed. */
-static uint32_t weighted_sum(Tape *t, uint32_t rows, uint32_t weights, const char *name)
+static uint32_t weighted_sum(Tape *t, uint32_t rows, uint32_t weights, const char *name,
+                             bool weighed)
 {
     TapeValue v = t->values[rows];
     uint32_t y = tape_made(t, name, v.dtype, t->values[weights].rows, v.columns);
@@ -118,6 +122,7 @@ static uint32_t weighted_sum(Tape *t, uint32_t rows, uint32_t weights, const cha
                          .dtype = v.dtype,
                          .in_n = 2,
                          .in = { rows, weights },
+                         .weighed = weighed,
                          .out = y });
     return y;
 }
@@ -136,7 +141,7 @@ static uint32_t shared_expert(Build *b, Tape *t, uint32_t x)
                                       .ffn = m->shared_expert_ffn });
     if (m->mlp_bias)
         y = tape_bias(b, t, y, "shared_expert.down");
-    return gate == NONE_U32 ? y : weighted_sum(t, y, gate, "shared_expert.gated");
+    return gate == NONE_U32 ? y : weighted_sum(t, y, gate, "shared_expert.gated", false);
 }
 
 /* x: so many rows for this rank's experts together; routed: for each of them. */
@@ -185,6 +190,6 @@ uint32_t tape_moe(Build *b, Tape *t, uint32_t x)
         shared = shared_expert(b, t, x);
     y = local_experts(b, t, y, routed);
     y = exchange(b, t, y, "experts.combine", once ? tokens : routed, TP_FOLLOW);
-    y = weighted_sum(t, y, weights, "experts.weighted_sum");
+    y = weighted_sum(t, y, weights, "experts.weighted_sum", once || b->sw->weighs_early);
     return shared == NONE_U32 ? y : tape_add(b, t, y, shared);
 }

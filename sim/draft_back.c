@@ -484,18 +484,21 @@ static void back_moved(Back *b, const TapeOp *op)
     contribute(b, op, x, dx, false);
 }
 
-/* Of the rows: the token's gradient times the weight.  Of a weight: that gradient times the row. */
+/* Of the rows: the token's gradient times the weight.  Of a weight: that gradient times the row;
+ * of rows that were weighed where they were made the kernels there have all they need. */
 static void back_weighted(Back *b, const TapeOp *op)
 {
     uint32_t x = op->in[0], weights = op->in[1];
-    need(b, x);
+    if (!op->weighed)
+        need(b, x);
     need(b, weights);
     uint32_t dx = temp_like(b, x), dw = temp_like(b, weights);
     Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
     kernel.u.elements = value_elements(&b->t->values[x]);
     draft_op(b->d, op->name, kernel);
     draft_arg(b->d, b->grad[op->out], ARG_READ);
-    draft_arg(b->d, b->t->values[x].memory, ARG_READ);
+    if (!op->weighed)
+        draft_arg(b->d, b->t->values[x].memory, ARG_READ);
     draft_arg(b->d, b->t->values[weights].memory, ARG_READ);
     draft_arg(b->d, dx, ARG_WRITE);
     draft_arg(b->d, dw, ARG_WRITE);

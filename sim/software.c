@@ -72,6 +72,7 @@ static const Fact parallel_options[] = {
     FACT(divides_grads),      FACT(deepep),
     FACT(whole_experts),      FACT(ep_pairs),
     FACT(cp_gathers),         FACT(uneven_stages),
+    FACT(weighs_early),
 };
 
 /* Words of recompute.selective. */

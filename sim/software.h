@@ -186,6 +186,9 @@ typedef struct Software {
     /* parallel.overlap.ep, interleaved or without a pipeline: a forward and a backward of two
      * micro-batches hide each other's all-to-alls (schedule.h, PAIRS); may be left out: false. */
     bool ep_pairs;
+    /* Rows of experts are weighed by their activation, not when they are combined; may be left out:
+     * false. */
+    bool weighs_early;
     bool whole_experts;  /* default of parallel.etp: 1, else tp; may be left out: false */
     bool deepep;         /* default of parallel.dispatcher; may be left out: false, alltoall */
     bool overlap[DIM_N]; /* default of parallel.overlap */

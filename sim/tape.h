@@ -96,10 +96,11 @@ typedef struct TapeOp {
     uint32_t aux[TAPE_AUX_MAX]; /* also written, for backward: statistics, softmax, indices */
     bool in_place;              /* out has the memory of in[0] */
     bool idle;                  /* keeps its number but does nothing; in_place */
-    bool slice; /* touches, and differentiates, a part of its inputs: see draft_touched */
-    bool chain; /* OP_NORM, OP_ROPE, OP_ACTIVATION: a chain of kernels; the norm keeps its
+    bool slice;   /* touches, and differentiates, a part of its inputs: see draft_touched */
+    bool chain;   /* OP_NORM, OP_ROPE, OP_ACTIVATION: a chain of kernels; the norm keeps its
                         input in f32, so may the activation */
-    bool joins; /* OP_COPY: in[1] goes beside in[0], once for every head */
+    bool joins;   /* OP_COPY: in[1] goes beside in[0], once for every head */
+    bool weighed; /* OP_COPY: a sum of rows, already times in[1]: backward needs them no more */
     uint64_t turns, turns_of; /* OP_ROPE: of so many columns, so many turn; 0: all but values */
     bool is_loss;             /* backward begins here */
     bool fused_loss;          /* ... and the gradient of the logits already is in their place */
