@@ -279,16 +279,21 @@ static HeldOp *hold(Back *b, uint32_t at, const TapeOp *op, Op kernel)
 
 /* ---- the rules ---- */
 
-/* Both matmuls of backward read dy in fp8: it is cast once. */
+static uint32_t fp8_like(Back *b, uint32_t value)
+{
+    const TapeValue *v = &b->t->values[value];
+    return draft_memory(b->d, (DraftMemory){ .name = "gradient in fp8",
+                                             .dtype = DTYPE_FP8,
+                                             .rows = v->rows,
+                                             .columns = v->columns });
+}
+
+/* Both matmuls of backward read dy in fp8: it is cast once, unless it has come so. */
 static uint32_t quantized(Back *b, const TapeOp *op, uint32_t dy)
 {
-    if (op->dtype != DTYPE_FP8)
+    if (op->dtype != DTYPE_FP8 || b->d->memories[dy].dtype == DTYPE_FP8)
         return dy;
-    const TapeValue *y = &b->t->values[op->out];
-    uint32_t dy8 = draft_memory(b->d, (DraftMemory){ .name = "gradient in fp8",
-                                                     .dtype = DTYPE_FP8,
-                                                     .rows = y->rows,
-                                                     .columns = y->columns });
+    uint32_t dy8 = fp8_like(b, op->out);
     cast_gradient(b, op, op->name, dy, dy8);
     return dy8;
 }
@@ -646,6 +651,41 @@ static void back_pool(Back *b, const TapeOp *op)
     contribute(b, op, op->in[0], dx, false);
 }
 
+/* The linear layer in fp8 whose sums the op scattered; NULL: there is none. */
+static const TapeOp *fp8_before(const Back *b, const TapeOp *op)
+{
+    const TapeOp *from = op;
+    while (from > b->t->ops && from->out != op->in[0])
+        from--;
+    bool linear = from->out == op->in[0] && from->kind == OP_MATMUL && !from->groups;
+    return linear && from->dtype == DTYPE_FP8 ? from : NULL;
+}
+
+/* Cast where it is, then gathered: half the bytes travel (Transformer Engine, module/base.py
+ * grad_output_preprocess; torchao's Float8RowwiseParallel). */
+static void gather_fp8(Back *b, const TapeOp *op, const TapeOp *linear)
+{
+    uint32_t part = fp8_like(b, op->out), all = fp8_like(b, op->in[0]);
+    cast_gradient(b, op, linear->name, b->grad[op->out], part);
+    Op kernel = draft_comm(op, op->backward, PHASE_DGRAD, logical_of(b, op, 0),
+                           draft_bytes(b->d, all), b->plan);
+    kernel.dtype = DTYPE_FP8;
+    draft_op(b->d, draft_comm_name(op, op->backward), kernel);
+    draft_arg(b->d, part, ARG_READ);
+    draft_arg(b->d, all, ARG_WRITE);
+    contribute(b, op, op->in[0], all, false);
+}
+
+/* So that what goes round a ring of tp is not the first op of backward, which is on the compute
+ * lane. */
+static void begin_before_ring(Back *b, const TapeOp *op)
+{
+    Op begin = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 3));
+    begin.kind = OP_RELEASE;
+    if (b->plan->ring_tp && b->d->ops_n == 0 && !op->over_cp && !op->over_ep)
+        draft_op(b->d, "ring begins", begin);
+}
+
 static void back_comm(Back *b, const TapeOp *op)
 {
     uint32_t dy = b->grad[op->out], x = op->in[0];
@@ -653,6 +693,12 @@ static void back_comm(Back *b, const TapeOp *op)
         contribute(b, op, x, dy, true);
         return;
     }
+    const TapeOp *linear = op->backward == OP_ALL_GATHER ? fp8_before(b, op) : NULL;
+    if (linear) {
+        gather_fp8(b, op, linear);
+        return;
+    }
+    begin_before_ring(b, op);
     const TapeValue *from = &b->t->values[x], *to = &b->t->values[op->out];
     DType dtype = b->d->memories[dy].dtype;
     uint64_t columns = op->over_kv ? to->kv_columns : to->columns;

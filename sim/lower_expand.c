@@ -414,7 +414,7 @@ bool lower_may_expand(const Lowering *l, const Op *op)
     case OP_BATCHNORM:
         return true;
     case OP_CAST:
-        return fp8_is_dynamic(l) || op->phase == PHASE_WGRAD;
+        return op->dtype == DTYPE_FP8 || op->phase == PHASE_WGRAD;
     case OP_BIAS:
         return l->casts;
     case OP_ALL_GATHER:
@@ -429,7 +429,8 @@ bool lower_expand(Lowering *l)
 {
     if (!lower_may_expand(l, &l->kernels[0].op) || l->args_n == 0)
         return false;
-    bool changed = fp8_is_dynamic(l) && each_kernel(l, fp8_expand);
+    bool changed = fp8_is_dynamic(l) && each_kernel(l, fp8_scale);
+    changed = (fp8_transposes(l) && each_kernel(l, fp8_transpose)) || changed;
     changed = (l->casts && each_kernel(l, autocast_expand)) || changed;
     changed = each_kernel(l, take_apart) || changed;
     if (!l->b->sw->wgrad_accumulate)

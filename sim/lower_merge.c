@@ -125,11 +125,13 @@ static bool matmul_activation(Pair *p)
     return true;
 }
 
-/* A norm or an activation whose result is wanted in fp8 alone writes fp8, where its scale is known
- * before it is; so with the 16 bits of torch.autocast. */
+/* A norm whose result is wanted in fp8 alone writes fp8, where its scale is known before it is
+ * (Transformer Engine); what a compiler makes of an activation does, too.  So with the 16 bits of
+ * torch.autocast. */
 static bool cast_result(Pair *p)
 {
-    bool makes = p->k->op.kind == OP_NORM || p->k->op.kind == OP_ACTIVATION;
+    bool compiled = p->l->fusion.norms || p->next->dtype != DTYPE_FP8;
+    bool makes = p->k->op.kind == OP_NORM || (p->k->op.kind == OP_ACTIVATION && compiled);
     if (!p->l->fusion.elementwise || p->l->fusion.norm_chain || p->l->fusion.gelu_chain ||
         !makes || fp8_is_dynamic(p->l) || op_is_backward(&p->k->op) ||
         p->next->kind != OP_CAST || !stays_inside(p, 0))

@@ -53,9 +53,11 @@ bool attention_layouts(Lowering *l, const Whole *w);
 bool sync_batchnorm(Lowering *l, const Whole *w);
 /* sim/lower_autocast.c: before them, where weights are cast by kernels of their own. */
 bool autocast_expand(Lowering *l, const Whole *w);
-/* sim/lower_fp8.c: before them, on every kernel, where the stack so scales. */
+/* sim/lower_fp8.c: before them, on every kernel, where the stack so scales, and transposes. */
 bool fp8_is_dynamic(const Lowering *l);
-bool fp8_expand(Lowering *l, const Whole *w);
+bool fp8_transposes(const Lowering *l);
+bool fp8_scale(Lowering *l, const Whole *w);
+bool fp8_transpose(Lowering *l, const Whole *w);
 
 /* sim/lower_ring.c: a rule of take_apart; and the kernel that kernel k of the group waits for
  * on account of op, NONE_U32 for none. */

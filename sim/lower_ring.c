@@ -37,8 +37,7 @@
  *     compute   [own][1  ][2  ][3  ]      [own][1  ][2  ][3  ]
  *
  * Its n kernels fill the GPU together, on several streams: an n-th of the whole's time each.
- * What goes beside the weight gradient (tp_async_backward) stays whole, as there, and so
- * does a gather that a segment begins with: it is on the compute lane.
+ * What goes beside the weight gradient (tp_async_backward) stays whole, as there.
  */
 #include <string.h>
 

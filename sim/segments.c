@@ -614,6 +614,7 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
                         .redo_all = again && plan->redo_all,
                         .async_tp = async_tp,
                         .async_cp = rings_keys(b),
+                        .ring_tp = async_tp && b->sw->tp_ring,
                         .async_ep = overlaps(b, DIM_EP),
                         .wgrad_last = async_tp,
                         .tp_group = b->group[GROUP_TP],

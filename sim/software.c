@@ -51,6 +51,7 @@ static const Fact kernel_options[] = {
     FACT(planned_memory),
     FACT(expandable_segments),
     FACT(fp8_weight_copies),
+    FACT(fp8_transposes),
     FACT(gelu_new_chain),
     FACT(softmax_chain),
     FACT(attention_copies),
@@ -72,7 +73,8 @@ static const Fact parallel_options[] = {
     FACT(divides_grads),      FACT(deepep),
     FACT(whole_experts),      FACT(ep_pairs),
     FACT(cp_gathers),         FACT(uneven_stages),
-    FACT(weighs_early),
+    FACT(weighs_early),       FACT(gathers_at_start),
+    FACT(gathers_together),
 };
 
 /* Words of recompute.selective. */

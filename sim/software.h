@@ -114,6 +114,9 @@ typedef struct Software {
     /* fp8: beside each 16-bit weight lie two copies in fp8, one transposed, but under fsdp; may be
      * left out: false, the parameters themselves are fp8 so. */
     bool fp8_weight_copies;
+    /* fp8: what a weight's gradient is made of is transposed, see sim/lower_fp8.c; may be left out:
+     * false. */
+    bool fp8_transposes;
     /* Tensors are placed ahead, as by XLA, else by PyTorch's caching allocator as they come; may be
      * left out: false. */
     bool planned_memory;
@@ -179,6 +182,9 @@ typedef struct Software {
                                 ddp's are; may be left out: false */
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next
                                   forward, not after the update */
+    /* ... the first, or all of them, when the step begins, not before a stage's first forward; may
+     * be left out: false. */
+    bool gathers_at_start, gathers_together;
     /* Context parallelism: keys and values go round a ring, as they do where the scenario asks for
      * overlap; else they are gathered. */
     bool cp_ring;

@@ -240,11 +240,24 @@ static uint32_t next_look(const Zero *z)
     return z->next < d->list_n ? d->list[z->next].ready_at : z->w.old.instances_n - 1;
 }
 
+/* What does not wait for the first forward. */
+static void gather_at_start(Zero *z)
+{
+    const Software *sw = z->b->sw;
+    if (!z->ahead || z->buckets.list_n == 0)
+        return;
+    if (sw->gathers_together)
+        gather_from(z, 0);
+    else if (sw->gathers_at_start)
+        gather_from(z, z->buckets.list_n - 1);
+}
+
 static void weave_role(Zero *z)
 {
     Weave *w = &z->w;
     Role *role = z->buckets.role;
     weave_begin(w, z->b, role, role->instances_n);
+    gather_at_start(z);
     while (weave_left(w)) {
         weave_keep_to(w, next_look(z));
         uint32_t old = w->next;

@@ -8,6 +8,7 @@
 enum { TP = 4 };
 
 static int ranks = TP, experts = 0; /* experts: over ep 2; 0: none */
+static const char *precision = "bf16", *cluster = "dgx-h100";
 
 static bool open_ring(Built *b, bool ring, bool sequence, const char *overlap)
 {
@@ -20,12 +21,12 @@ static bool open_ring(Built *b, bool ring, bool sequence, const char *overlap)
     snprintf(text, sizeof text,
              "{\"model\":{\"kind\":\"transformer\",\"layers\":2,\"hidden\":4096,\"heads\":32,"
              "\"vocab\":1000,\"max_seq\":4096,\"positions\":\"rope\",\"gated\":true%s},"
-             "\"cluster\":\"dgx-h100\",\"software\":\"nemo-2025\",\"training\":{"
+             "\"cluster\":\"%s\",\"software\":\"nemo-2025\",\"training\":{\"precision\":\"%s\","
              "\"global_batch\":%d,\"micro_batch\":1,\"seq_len\":4096},\"parallel\":{"
              "\"strategy\":\"ddp\",\"dp\":%d,\"tp\":%d%s,\"sequence_parallel\":%s,"
              "\"overlap\":{\"tp\":%s}}}",
-             moe, experts ? 2 : 1, experts ? 2 : 1, ranks, split, sequence ? "true" : "false",
-             overlap);
+             moe, cluster, precision, experts ? 2 : 1, experts ? 2 : 1, ranks, split,
+             sequence ? "true" : "false", overlap);
     Err err = { 0 };
     *b = (Built){ 0 };
     JsonDoc *doc = json_parse(text, strlen(text), "ring", &err);
@@ -72,13 +73,18 @@ static void the_work_is_the_same(void)
     built_free(&ring);
 }
 
-static const Segment *layer_forward(const Graph *g)
+static const Segment *segment_named(const Graph *g, const char *name)
 {
     for (uint32_t s = 0; s < g->segments_n; s++)
-        if (strcmp(intern_text(&g->names, g->segments[s].name), "layer forward") == 0)
+        if (strcmp(intern_text(&g->names, g->segments[s].name), name) == 0)
             return &g->segments[s];
     ASSERT(false);
     return NULL;
+}
+
+static const Segment *layer_forward(const Graph *g)
+{
+    return segment_named(g, "layer forward");
 }
 
 /* What op `at` waits for, beside its lane: -1 for nothing. */
@@ -114,6 +120,85 @@ static void kernels_and_steps_alternate(void)
         CHECK_INT((int)(out + TP - 2), waits_for(&b.g, s, out + TP - 1));
     }
     built_free(&b);
+}
+
+/* Backward begins with what the output's sums were scattered to: in fp8 cast, then gathered, step
+ * by step beside the matmul that reads it. */
+static void backward_gathers_beside_its_first_matmul(void)
+{
+    static const char *const precisions[] = { "bf16", "fp8" };
+    for (int fp8 = 0; fp8 < 2; fp8++) {
+        Built b;
+        precision = precisions[fp8];
+        if (open_ring(&b, true, true, "true")) {
+            const Segment *s = segment_named(&b.g, "layer backward");
+            const Op *ops = graph_ops(&b.g, s);
+            uint64_t moved = 0;
+            CHECK_INT(fp8 ? OP_CAST : OP_RELEASE, ops[0].kind);
+            CHECK_INT(0, waits_for(&b.g, s, 1));
+            for (uint32_t k = 1; k < TP; k++) {
+                CHECK(ops[k].kind == OP_ALL_GATHER && ops[k].lane == LANE_TP);
+                moved += ops[k].u.comm.bytes;
+            }
+            CHECK_U64(4096 * 4096 * (fp8 ? 1 : 2), moved);
+            for (uint32_t k = 0; k < TP; k++) {
+                CHECK(ops[TP + k].kind == OP_MATMUL && ops[TP + k].phase == PHASE_DGRAD);
+                CHECK_INT(k ? (int)k : -1, waits_for(&b.g, s, TP + k));
+            }
+        }
+        built_free(&b);
+    }
+    precision = "bf16";
+}
+
+/* Kernels that transpose, and bytes that casts write, of a segment. */
+typedef struct Transposed {
+    uint32_t copies_n;
+    uint64_t copied, cast;
+} Transposed;
+
+static Transposed transposed_in(const Graph *g, const char *name)
+{
+    const Segment *s = segment_named(g, name);
+    Transposed t = { 0 };
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = &graph_ops(g, s)[i];
+        bool copies = op->kind == OP_COPY && op->dtype == DTYPE_FP8;
+        t.copies_n += copies;
+        t.copied += copies ? op->write_bytes : 0;
+        t.cast += op->kind == OP_CAST && op->dtype == DTYPE_FP8 ? op->write_bytes : 0;
+        CHECK(!copies || op->read_bytes == op->write_bytes);
+    }
+    return t;
+}
+
+/* Hopper's matmuls read along the sum.  Of R rows of H columns, on this rank A of heads, F and
+ * twice F of the MLP: forward casts attention's and the activation's result, backward dy of all. */
+static void weights_gradients_read_transposes_on_hopper(void)
+{
+    const uint64_t R = 4096, H = 4096, A = 4096 / TP, QKV = 3 * A, F = 16384 / TP;
+    precision = "fp8";
+    for (int how = 0; how < 4; how++) {
+        Built b;
+        bool hopper = how & 1, sequence = how & 2;
+        cluster = hopper ? "dgx-h100" : "dgx-b200";
+        if (open_ring(&b, false, sequence, "true")) {
+            Transposed f = transposed_in(&b.g, "layer forward");
+            Transposed d = transposed_in(&b.g, "layer backward");
+            uint64_t both = hopper ? 2 : 1;
+            CHECK_U64(both * R * (A + F), f.cast);
+            /* with gathers: those of out and down are of rows, before their transposes */
+            uint64_t gathered = sequence ? 2 * R / TP * H : 2 * both * R * H;
+            CHECK_U64(both * R * (QKV + 2 * F) + gathered, d.cast);
+            CHECK_INT(hopper && !sequence ? 2 : 0, f.copies_n);
+            CHECK_U64(f.copies_n * R * H, f.copied);
+            CHECK_INT(hopper && sequence ? 4 : 0, d.copies_n);
+            CHECK_U64(d.copies_n * R * H, d.copied);
+        }
+        built_free(&b);
+    }
+    precision = "bf16";
+    cluster = "dgx-h100";
 }
 
 /* Of a whole matmul each kernel takes a part of the time, not that of a smaller one. */
@@ -187,6 +272,8 @@ int main(void)
 {
     RUN(the_work_is_the_same);
     RUN(kernels_and_steps_alternate);
+    RUN(backward_gathers_beside_its_first_matmul);
+    RUN(weights_gradients_read_transposes_on_hopper);
     RUN(kernels_fill_the_gpu_together);
     RUN(nothing_goes_round_without_rows_or_overlap);
     RUN(less_is_exposed);

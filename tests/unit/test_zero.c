@@ -349,6 +349,33 @@ static void gathers_follow_the_update_or_precede_the_forward(void)
     }
 }
 
+/* In a pipeline the hook of a stage's first forward is behind its first receive: gathers before
+ * that stand at the step's start, the first or all of them. */
+static void gathers_may_begin_with_the_step(void)
+{
+    for (int how = 0; how < 3; how++) {
+        Fixture f;
+        open_zero(&f, STRATEGY_ZERO1, 2, 2, 2);
+        f.sw.overlap_param_gather = true;
+        f.sw.gathers_at_start = how == 1;
+        f.sw.gathers_together = how == 2;
+        f.s.parallel.bucket_bytes = 4 * FAKE_LAYER;
+        fixture_build(&f, 6);
+        const Role *role = &f.g.roles[1];
+        uint32_t before = 0, all = 0;
+        bool received = false;
+        for (uint32_t i = 0; i < role->instances_n; i++) {
+            const Segment *s = &f.g.segments[role->instances[i].segment];
+            received = received || s->lane_n[LANE_RECV_ACT] > 0;
+            all += s->kind == SEGMENT_GATHER;
+            before += s->kind == SEGMENT_GATHER && !received;
+        }
+        CHECK(all > 1 && received);
+        CHECK_INT(how == 0 ? 0 : how == 1 ? 1 : all, before);
+        fixture_close(&f);
+    }
+}
+
 /* Compute c seconds per op, communication 1: a gather ahead hides behind a long forward. */
 static double long_compute(const Role *role, const CheckOp *o)
 {
@@ -463,6 +490,7 @@ int main(void)
     RUN(zero2_keeps_no_whole_gradients);
     RUN(buckets_are_the_stacks_unless_given);
     RUN(gathers_follow_the_update_or_precede_the_forward);
+    RUN(gathers_may_begin_with_the_step);
     RUN(gathers_ahead_hide_behind_the_forward);
     RUN(scatters_hide_behind_backward);
     RUN(nothing_races_or_deadlocks);
