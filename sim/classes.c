@@ -442,10 +442,10 @@ static bool check_machine(const Graph *g, const Machine *m, Err *err)
     if (g->world_n > m->gpus_n)
         return err_set(err, "cluster '%s' has %u GPUs, %u are needed", m->name, m->gpus_n,
                        g->world_n);
-    if (m->inter.kind == INTER_TORUS || m->inter.kind == INTER_DRAGONFLY)
+    if (m->inter.kind == INTER_TORUS)
         return err_set(err,
                        "cluster '%s': inter_node.kind '%s' cannot be simulated yet, allowed: "
-                       "none, fat_tree, rail, ethernet",
+                       "none, fat_tree, rail, dragonfly, ethernet",
                        m->name, inter_kind_names[m->inter.kind]);
     return true;
 }

@@ -368,6 +368,32 @@ static void more_ranks_than_gpus_is_a_sentence(void)
     graph_free(&g);
 }
 
+/* Groups of a dragonfly are leaves: four nodes in two of them, a third of their NICs between. */
+static void a_dragonfly_is_a_fat_tree_of_its_groups(void)
+{
+    static const InterKind kinds[] = { INTER_FAT_TREE, INTER_DRAGONFLY, INTER_FAT_TREE };
+    int64_t step[3] = { 0 };
+    for (int i = 0; i < 3; i++) {
+        World w;
+        Graph g;
+        world_init(&w, 4, 1, 0);
+        w.m.inter.kind = kinds[i];
+        w.m.inter.nodes_per_leaf = 2;
+        w.m.inter.oversubscription = i < 2 ? 3 : 1;
+        graph_begin(&g, 4, 1);
+        add(&g, 0, transfer(&g, OP_ALL_REDUCE, LANE_REDUCE, all_ranks(&g), 3000000));
+        graph_seal(&g);
+        SimResult r = { 0 };
+        Err err = { 0 };
+        CHECK(sim_run(&r, &g, &w.m, &w.sw, &(SimOptions){ 0 }, &err));
+        step[i] = r.step_ns;
+        sim_result_free(&r);
+        graph_free(&g);
+    }
+    CHECK_INT(step[0], step[1]);
+    CHECK(step[1] > step[2]);
+}
+
 static void groups_across_nodes_need_a_network(void)
 {
     World w;
@@ -1044,6 +1070,7 @@ int main(void)
     RUN(ranks_share_nics);
     RUN(a_slow_link_holds_up_its_ring);
     RUN(more_ranks_than_gpus_is_a_sentence);
+    RUN(a_dragonfly_is_a_fat_tree_of_its_groups);
     RUN(groups_across_nodes_need_a_network);
     RUN(members_must_agree_on_the_collective);
     RUN(expanding_too_many_ranks_is_refused);
