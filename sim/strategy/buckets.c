@@ -301,3 +301,21 @@ void bucket_wait(const Buckets *d, const Weave *w, const Bucket *u)
     }
     wait_at(d->role, 0, newest);
 }
+
+/* ---- in buffers that stay ---- */
+
+void bucket_copied(Buckets *d, Bucket *u, const char *name)
+{
+    u->bundle = bucket_bundle(d, u, name, build_formats(d->b).reduce, true);
+    bundle_open(&u->bundle);
+    bool alone = !overlaps(d->b, DIM_DP) && u > d->list;
+    bundle_fill(&u->bundle, alone ? u[-1].reduced : NOWHERE);
+    u->reduced = bundle_reduce(&u->bundle, newest_compute(d->b->g, d->role));
+}
+
+void buckets_drain(Buckets *d)
+{
+    bool alone = !overlaps(d->b, DIM_DP);
+    for (uint32_t k = 0; k < d->list_n; k++)
+        bundle_drain(&d->list[k].bundle, d->list[alone ? d->list_n - 1 : k].reduced);
+}

@@ -57,6 +57,12 @@ void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, bool 
                   bool small_first);
 void buckets_close(Buckets *d);
 
+/* Gradients are copied into a buffer that stays allocated and summed there, as by PyTorch's reducer
+ * (gradient_as_bucket_view=False); then the sums of all are copied out.  Without overlap no copy
+ * runs beside a collective. */
+void bucket_copied(Buckets *d, Bucket *u, const char *name);
+void buckets_drain(Buckets *d);
+
 /* A bundle with the bucket's pieces, not opened yet. */
 Bundle bucket_bundle(Buckets *d, const Bucket *u, const char *name, DType dtype, bool stays);
 

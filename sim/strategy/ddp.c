@@ -28,11 +28,7 @@ static void launch(Buckets *d, const Weave *w, const BucketNames *names, Bucket 
 {
     DType dtype = build_formats(d->b).reduce;
     if (d->b->sw->bucket_copies) {
-        u->bundle = bucket_bundle(d, u, names->name, dtype, true);
-        bundle_open(&u->bundle);
-        bool alone = !overlaps(d->b, DIM_DP) && u > d->list;
-        bundle_fill(&u->bundle, alone ? u[-1].reduced : NOWHERE);
-        u->reduced = bundle_reduce(&u->bundle, newest_compute(d->b->g, d->role));
+        bucket_copied(d, u, names->name);
         return;
     }
     u->reduced =
@@ -61,9 +57,7 @@ static Point drain(Buckets *d)
 {
     if (!d->b->sw->bucket_copies)
         return d->list_n ? d->list[d->list_n - 1].reduced : NOWHERE;
-    bool alone = !overlaps(d->b, DIM_DP);
-    for (uint32_t k = 0; k < d->list_n; k++)
-        bundle_drain(&d->list[k].bundle, d->list[alone ? d->list_n - 1 : k].reduced);
+    buckets_drain(d);
     return NOWHERE;
 }
 

@@ -10,14 +10,13 @@ static OpKind scatter_kind(const Zero *z)
     return zero_sums_whole(z->b) ? OP_ALL_REDUCE : OP_REDUCE_SCATTER;
 }
 
-/* This rank's part of the pending bucket, or all of it, goes where the optimizer looks for it. */
+/* This rank's part of the pending bucket goes where the optimizer looks for it. */
 static void settle(Zero *z)
 {
     ZeroPart *p = &z->pending;
     if (!point_is(p->reduced))
         return;
-    BundleCopy out = { .slot = z->each ? SLOT_GRAD_SHARD : SLOT_GRAD,
-                       .part = !zero_sums_whole(z->b) };
+    BundleCopy out = { .slot = z->each ? SLOT_GRAD_SHARD : SLOT_GRAD, .part = true };
     out.add = z->each && p->adds;
     out.born = z->each && !p->adds && !z->b->sw->grads_persist;
     bundle_copy(&p->bundle, &out, p->reduced);
@@ -46,6 +45,12 @@ static Bundle scatter_bundle(Zero *z, const Bucket *u)
     return *first;
 }
 
+/* Whole sums have buffers of their own, as ddp's: backward does not wait for them. */
+static bool sums_stay(const Zero *z)
+{
+    return z->copies && zero_sums_whole(z->b);
+}
+
 static void scatter_copies(Zero *z, const Bucket *u)
 {
     Build *b = z->b;
@@ -58,7 +63,7 @@ static void scatter_copies(Zero *z, const Bucket *u)
     if (z->each)
         forget_grads(z, u);
     settle(z);
-    part.reduced = bundle_comm(&part.bundle, scatter_kind(z), LANE_REDUCE,
+    part.reduced = bundle_comm(&part.bundle, OP_REDUCE_SCATTER, LANE_REDUCE,
                                newest_compute(b->g, z->buckets.role));
     z->pending = part;
     if (!overlaps(b, DIM_DP))
@@ -68,6 +73,10 @@ static void scatter_copies(Zero *z, const Bucket *u)
 static void scatter(Zero *z, Bucket *u)
 {
     Build *b = z->b;
+    if (sums_stay(z)) {
+        bucket_copied(&z->buckets, u, z->scatter_names.name);
+        return;
+    }
     if (z->copies) {
         scatter_copies(z, u);
         return;
@@ -214,7 +223,7 @@ static void start_role(Zero *z, uint32_t role)
 {
     Build *b = z->b;
     Buckets *d = &z->buckets;
-    buckets_open(d, b, role, z->finish.owned, true, false);
+    buckets_open(d, b, role, z->finish.owned, true, sums_stay(z));
     z->next = z->round = 0;
     z->scatters = z->gathers = NULL;
     z->pending.reduced = NOWHERE;
@@ -277,6 +286,8 @@ static void zero_role(Zero *z, uint32_t role)
     start_role(z, role);
     weave_role(z);
     settle(z);
+    if (sums_stay(z))
+        buckets_drain(&z->buckets);
     Buckets *d = &z->buckets;
     bool in_place = !z->copies && d->list_n > 0;
     finish_role(&z->finish, role, in_place ? d->list[d->list_n - 1].reduced : NOWHERE);

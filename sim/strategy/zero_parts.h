@@ -30,7 +30,7 @@
  *
  * WHOLE SUMS.  Where the stack only shares out the update (zero_all_reduces: nanotron, and
  * PyTorch's ZeroRedundancyOptimizer behind ddp), zero1 all-reduces gradients: 3 Psi (n - 1)/n per
- * rank.  Their norm is every rank's own.
+ * rank, in buffers that stay, as ddp's do.  Their norm is every rank's own.
  *
  * COPIES.  Where a stack has a buffer for each bucket (bucket_copies; zero2
  * always), gradients are copied in, reduce-scattered there, and this rank's part

@@ -1,6 +1,7 @@
 /*
  * test_zero.c - ZeRO 1 and 2: what is scattered and gathered when, and what stays.
  */
+#include "sim/memory.h"
 #include "tests/graph_check.h"
 #include "tests/strategy_fixture.h"
 
@@ -404,6 +405,35 @@ static void gathers_ahead_hide_behind_the_forward(void)
     CHECK_NEAR(step[0] - step[1], buckets - 1, 1e-9);
 }
 
+/* PyTorch's ZeroRedundancyOptimizer stands behind ddp: backward is ddp's, in the same buffers; the
+ * gathers follow. */
+static void whole_sums_hold_up_backward_no_more_than_ddp(void)
+{
+    double step[2];
+    uint64_t peak[2], state[2];
+    uint32_t gathers = 0;
+    for (int zero = 0; zero < 2; zero++) {
+        Fixture f;
+        open_zero(&f, zero ? STRATEGY_ZERO1 : STRATEGY_DDP, 4, 1, 1);
+        f.sw.zero_all_reduces = f.sw.bucket_copies = true;
+        f.sw.overlap[DIM_DP] = true;
+        f.s.parallel.bucket_bytes = 4 * FAKE_LAYER;
+        fixture_build(&f, 6);
+        step[zero] = check_time(&f.g, long_compute);
+        RoleMemory m = memory_of_role(&f.g, &f.g.roles[0], NULL);
+        peak[zero] = m.resident[TENSOR_BUFFER];
+        state[zero] = m.resident[TENSOR_OPTIMIZER];
+        gathers = 0;
+        for (uint32_t i = 0; i < f.g.roles[0].instances_n; i++)
+            gathers += segment_at(&f, i)->kind == SEGMENT_GATHER;
+        fixture_close(&f);
+    }
+    CHECK(gathers > 0);
+    CHECK_NEAR(step[1] - step[0], gathers, 1e-9);
+    CHECK_U64(peak[0], peak[1]);
+    CHECK(peak[0] > 0 && state[1] < state[0]);
+}
+
 /* Bucket k leaves when backward of its last block is through: only the last is exposed. */
 static void scatters_hide_behind_backward(void)
 {
@@ -490,6 +520,7 @@ int main(void)
     RUN(zero2_keeps_no_whole_gradients);
     RUN(buckets_are_the_stacks_unless_given);
     RUN(gathers_follow_the_update_or_precede_the_forward);
+    RUN(whole_sums_hold_up_backward_no_more_than_ddp);
     RUN(gathers_may_begin_with_the_step);
     RUN(gathers_ahead_hide_behind_the_forward);
     RUN(scatters_hide_behind_backward);
