@@ -173,7 +173,7 @@ typedef enum InterKind {
     INTER_FAT_TREE,
     INTER_RAIL,
     INTER_TORUS,
-    INTER_DRAGONFLY, /* a leaf: a group of routers, oversubscription: its NICs over its global links */
+    INTER_DRAGONFLY, /* a leaf is a group, its oversubscription its NICs over its global links */
     INTER_ETHERNET,
     INTER_KIND_N
 } InterKind;

@@ -410,7 +410,7 @@ static void gathers_ahead_hide_behind_the_forward(void)
 static void whole_sums_hold_up_backward_no_more_than_ddp(void)
 {
     double step[2];
-    uint64_t peak[2], state[2];
+    uint64_t buffers[2], state[2];
     uint32_t gathers = 0;
     for (int zero = 0; zero < 2; zero++) {
         Fixture f;
@@ -421,7 +421,7 @@ static void whole_sums_hold_up_backward_no_more_than_ddp(void)
         fixture_build(&f, 6);
         step[zero] = check_time(&f.g, long_compute);
         RoleMemory m = memory_of_role(&f.g, &f.g.roles[0], NULL);
-        peak[zero] = m.resident[TENSOR_BUFFER];
+        buffers[zero] = m.resident[TENSOR_BUFFER];
         state[zero] = m.resident[TENSOR_OPTIMIZER];
         gathers = 0;
         for (uint32_t i = 0; i < f.g.roles[0].instances_n; i++)
@@ -430,8 +430,8 @@ static void whole_sums_hold_up_backward_no_more_than_ddp(void)
     }
     CHECK(gathers > 0);
     CHECK_NEAR(step[1] - step[0], gathers, 1e-9);
-    CHECK_U64(peak[0], peak[1]);
-    CHECK(peak[0] > 0 && state[1] < state[0]);
+    CHECK(buffers[0] > 0 && state[1] < state[0]);
+    CHECK(buffers[1] - buffers[0] < buffers[0] / 1000); /* padded for parts alike */
 }
 
 /* Bucket k leaves when backward of its last block is through: only the last is exposed. */
