@@ -53,7 +53,8 @@ static double pairs_masked(const Maker *k, uint32_t window)
 
 bool fused_attention(const Build *b)
 {
-    return b->sw->fused_attention && b->s->training.attention == ATTENTION_FLASH;
+    const Training *t = &b->s->training;
+    return t->attention == ATTENTION_FLASH && (b->sw->fused_attention || t->asks_attention);
 }
 
 static AttentionShape attention_shape(const Maker *k, uint32_t window)

@@ -92,6 +92,8 @@ typedef struct Training {
     const char *data;   /* "synthetic", "regression20", or the path of a text file */
     uint64_t seed;
     Attention attention;
+    bool
+        asks_attention; /* it is written there: flash also where the stack has no such kernel */
     bool compiled;
 } Training;
 

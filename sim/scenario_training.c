@@ -166,6 +166,7 @@ static bool read_task(JsonObj *o, Scenario *s)
     t->loss_mse = json_word(o, "loss", losses, 2, s->model.kind == MODEL_MLP) == 1;
     t->data = json_string(o, "data", "synthetic");
     t->seed = json_count(o, "seed", 0, (uint64_t)1 << 53, 0);
+    t->asks_attention = json_has(o, "attention");
     t->attention = (Attention)json_word(o, "attention", attentions, 2, ATTENTION_FLASH);
     t->compiled = json_word(o, "compile", modes, 2, 0) == 1;
     if (!o->ok)

@@ -44,7 +44,7 @@ typedef struct Software {
 
     /* Kernels.  training.compile "compiled" turns fused_elementwise, fused_gated and
      * fused_residual_norm on, the chains off: a compiler fuses what only moves bytes. */
-    bool fused_attention; /* scores never in memory; overridden by training.attention "math" */
+    bool fused_attention; /* scores never in memory; where training.attention says nothing */
     bool fused_qkv;       /* q, k and v as one matmul, else three */
     bool fused_gate_up;   /* gate and up as one matmul, else two */
     bool fused_gated;     /* act(gate) * up as one kernel; else act(gate) is saved too */

@@ -997,6 +997,23 @@ static void metrics_are_losses_after_backward(void)
     }
 }
 
+/* What is written in the scenario has the last word, what stands there otherwise the stack. */
+static void flash_may_be_asked_for(void)
+{
+    for (int i = 0; i < 6; i++) {
+        World w;
+        bool has = i & 1, flash = i < 4, asks = i >= 2;
+        world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+        w.sw.fused_attention = has;
+        w.s.training.attention = flash ? ATTENTION_FLASH : ATTENTION_MATH;
+        w.s.training.asks_attention = asks;
+        CHECK(lowered(&w));
+        bool fused = flash && (has || asks);
+        CHECK_INT(fused, strstr(kernels(&w, plain_forward(&w)), "softmax") == NULL);
+        world_free(&w);
+    }
+}
+
 /* Activations only where a compiler makes the kernel. */
 static void norms_write_fp8(void)
 {
@@ -1311,6 +1328,7 @@ int main(void)
     RUN(chains_of_f32_cast_nothing);
     RUN(a_fused_loss_may_keep_the_logits);
     RUN(metrics_are_losses_after_backward);
+    RUN(flash_may_be_asked_for);
     RUN(norms_write_fp8);
     RUN(fp8_may_be_scaled_by_what_is_cast);
     RUN(weights_may_be_fp8_where_the_rest_is_scaled_by_what_is_cast);
