@@ -92,6 +92,7 @@ uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec)
     t->values[w].kv_columns = spec->kv_columns;
     const Training *training = &b->s->training;
     DType precision = spec->quantized ? training->precision : matmul_dtype(training);
+    t->values[w].quantized = precision == DTYPE_FP8;
     uint32_t y = tape_matmul(t, spec->name, precision, x, w, spec->tp);
     t->ops[t->ops_n - 1].groups = spec->groups;
     t->values[y].columns = spec->columns;

@@ -30,6 +30,7 @@ typedef struct Param {
                             under sequence parallelism): all-reduced over tp before use */
     bool shared;     /* tied embedding: also held by the other end of the pipeline */
     bool expert;     /* of experts_apart: summed over GROUP_EDP, not GROUP_DP */
+    bool quantized;  /* matmuls read it in fp8 */
 } Param;
 
 /* How backward writes weight gradients. */

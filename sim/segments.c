@@ -109,6 +109,7 @@ static void own_params(Build *b, BlockType *type, const TapeValue *const *list, 
         type->params[i] = (Param){ .tensor = i,
                                    .elements = value_elements(p),
                                    .tp_partial = p->tp_partial,
+                                   .quantized = p->quantized,
                                    .shared = p->shared,
                                    .expert = p->expert };
         type->elements += value_elements(p);

@@ -52,6 +52,7 @@ static const Fact kernel_options[] = {
     FACT(expandable_segments),
     FACT(fp8_weight_copies),
     FACT(fp8_transposes),
+    FACT(fp8_param_gather),
     FACT(gelu_new_chain),
     FACT(softmax_chain),
     FACT(attention_copies),

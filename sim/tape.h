@@ -74,6 +74,7 @@ typedef struct TapeValue {
     bool adds;     /* VALUE_PARAM: its gradient has been written before, by the borrower */
     bool tp_partial; /* VALUE_PARAM: see Param */
     bool expert;     /* VALUE_PARAM: see Param */
+    bool quantized;  /* VALUE_PARAM: see Param */
     Split split;
 } TapeValue;
 

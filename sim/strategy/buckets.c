@@ -234,14 +234,17 @@ Bundle bucket_bundle(Buckets *d, const Bucket *u, const char *name, DType dtype,
                      .group = bucket_group(d, u) };
 }
 
-static uint64_t bucket_elements(const Buckets *d, const Bucket *u)
+/* fp8: what matmuls read in fp8 counts a byte. */
+static uint64_t bucket_bytes(const Buckets *d, const Bucket *u, DType dtype, bool fp8)
 {
-    uint64_t n = 0;
+    uint64_t bytes = 0;
     for (uint32_t i = u->first; i < u->first + u->n; i++) {
         Piece p = d->pieces[i];
-        n += d->owned[d->b->blocks[p.block].type].elements[p.param] * bucket_parts(d, u);
+        bool narrow = fp8 && block_type(d->b, p.block)->params[p.param].quantized;
+        bytes += d->owned[d->b->blocks[p.block].type].elements[p.param] * bucket_parts(d, u) *
+                 dtype_bytes(narrow ? DTYPE_FP8 : dtype);
     }
-    return n;
+    return bytes;
 }
 
 BucketNames bucket_names(Build *b, const char *name)
@@ -262,7 +265,7 @@ Point bucket_in_place(Buckets *d, const Bucket *u, InPlace how)
     const Piece *pieces = d->pieces + u->first;
     uint32_t block = pieces[0].block;
     const BlockType *t = block_type(d->b, block);
-    bool grads = how.slot == SLOT_GRAD;
+    bool grads = how.slot == SLOT_GRAD, fp8 = !grads && d->b->sw->fp8_param_gather;
     uint32_t s = graph_segment_named(g, grads ? SEGMENT_REDUCE : SEGMENT_GATHER,
                                      name_of(d, how.names, (uint32_t)(u - d->list)));
     graph_op(g, (Op){ .kind = how.kind,
@@ -270,7 +273,7 @@ Point bucket_in_place(Buckets *d, const Bucket *u, InPlace how)
                       .dtype = how.dtype,
                       .lane = how.lane,
                       .name = g->segments[s].name,
-                      .u.comm = { .bytes = bucket_elements(d, u) * dtype_bytes(how.dtype),
+                      .u.comm = { .bytes = bucket_bytes(d, u, how.dtype, fp8),
                                   .group = bucket_group(d, u) } });
     uint32_t at = role_instance(d->role, s, NONE_U32, NONE_U32, NONE_U32);
     if (pieces[u->n - 1].block == block) {

@@ -385,6 +385,35 @@ static void overlap_that_is_asked_for_is_done(void)
     }
 }
 
+/* zero1 of two layers: of what is gathered, weights of their matmuls in fp8 take one byte, the
+ * table, the head and the norms two. */
+static void weights_of_fp8_matmuls_may_be_gathered_in_fp8(void)
+{
+    static const struct {
+        const char *stack, *precision;
+        uint64_t bytes;
+    } rows[] = { { "nemo-2025", "fp8", 1 },
+                 { "nemo-2025", "bf16", 2 },
+                 { "megatron-core-2025", "fp8", 2 } };
+    const uint64_t H = 4096, KV = 1024, F = 14336, V = 128256;
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        Setting settings[] = { { "software", rows[i].stack },
+                               { "training.precision", rows[i].precision },
+                               { "parallel.strategy", "zero1" },
+                               { "model.layers", "2" } };
+        Built b;
+        uint64_t bytes = 0, linear = 2 * (H * (H + 2 * KV) + H * H + 3 * H * F);
+        if (built_read(&b, "llama3-8b-ddp", settings, ARRAY_N(settings)))
+            for (uint32_t k = 0; k < b.g.roles[0].instances_n; k++) {
+                const Segment *s = &b.g.segments[b.g.roles[0].instances[k].segment];
+                if (s->kind == SEGMENT_GATHER)
+                    bytes += graph_ops(&b.g, s)[0].u.comm.bytes;
+            }
+        CHECK_U64(rows[i].bytes * linear + 2 * (2 * V * H + 5 * H), bytes);
+        built_free(&b);
+    }
+}
+
 int main(void)
 {
     RUN(every_stack_of_the_contract_reads);
@@ -395,6 +424,7 @@ int main(void)
     RUN(a_blocked_host_cannot_launch_ahead);
     RUN(a_scenario_without_bucket_bytes_gets_the_stacks);
     RUN(overlap_that_is_asked_for_is_done);
+    RUN(weights_of_fp8_matmuls_may_be_gathered_in_fp8);
     RUN(scattered_activations_save_what_the_nics_need_not_carry);
     return check_report();
 }
