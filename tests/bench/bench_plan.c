@@ -4,8 +4,8 @@
  * GPT-3 175B, 1,536 sequences a step, on 1,024 A100s; one thread.  The first rows
  * simulate all that fit, collapsed: each fixes a part of the split, so that it shows
  * what makes a candidate expensive.  Weighed are simulated ones, and those that only
- * their activations ruled out.  The time is all that was spent, the number only that of
- * simulated ones.  Calculon evaluates 203 closed formulas a second and core.
+ * their activations ruled out.  The time is all that was spent but for replaying the best through
+ * the allocator (Plan.cpu_s), the number only that of simulated ones.  Calculon evaluates 203 closed formulas a second and core.
  *
  * Candidates leap over micro-batches.  After its time is taken, a row is simulated again with all
  * of them: how far off is the worst, and are the ten best the same, in the same order?
