@@ -5,7 +5,8 @@
  * simulate all that fit, collapsed: each fixes a part of the split, so that it shows
  * what makes a candidate expensive.  Weighed are simulated ones, and those that only
  * their activations ruled out.  The time is all that was spent but for replaying the best through
- * the allocator (Plan.cpu_s), the number only that of simulated ones.  Calculon evaluates 203 closed formulas a second and core.
+ * the allocator (Plan.cpu_s), the number only that of simulated ones.  Calculon evaluates 203
+ * closed formulas a second and core.
  *
  * Candidates leap over micro-batches.  After its time is taken, a row is simulated again with all
  * of them: how far off is the worst, and are the ten best the same, in the same order?
