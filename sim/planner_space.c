@@ -466,17 +466,12 @@ static void try_strategies(Plan *p, PlanCandidate c)
     }
 }
 
-static uint32_t experts_of(const Model *m)
-{
-    return m->kind == MODEL_TRANSFORMER ? m->u.transformer.experts : 0;
-}
-
 /* A first look at degrees alone spares the loops inside. */
 static void look_at_degrees(Plan *p, PlanCandidate c)
 {
     const Training *t = &p->bases[c.base].training;
     c.sequence_parallel =
-        c.tp > 1 && experts_of(&p->bases[c.base].model) > 0; /* they need it */
+        c.tp > 1 && scenario_experts(&p->bases[c.base].model) > 0; /* they need it */
     c.strategy = plan_gpus(&c) == 1 ? STRATEGY_SINGLE : STRATEGY_DDP;
     c.schedule = SCHEDULE_1F1B;
     c.micro_batch = c.virtual_stages = c.shard_size = 1;
@@ -490,7 +485,7 @@ static void look_at_degrees(Plan *p, PlanCandidate c)
 
 static void try_degrees(Plan *p, PlanCandidate c)
 {
-    uint32_t experts = experts_of(&p->bases[c.base].model);
+    uint32_t experts = scenario_experts(&p->bases[c.base].model);
     uint32_t ranks = c.dp * c.cp * c.tp;
     for (c.ep = 1; c.ep == 1 || (c.ep <= experts && c.ep <= ranks); c.ep++)
         if (c.ep == 1 || (experts % c.ep == 0 && ranks % c.ep == 0))

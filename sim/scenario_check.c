@@ -196,12 +196,9 @@ static bool check_experts(const Check *c)
 {
     char text[LIST_CAP];
     const Parallel *p = c->p;
-    uint32_t experts =
-        c->s->model.kind == MODEL_TRANSFORMER ? c->s->model.u.transformer.experts : 0;
-    if (p->dispatcher_set && experts == 0)
-        return FAIL(c, parallel, "dispatcher", "the model has no experts to dispatch to");
-    if (p->etp > 0 && experts == 0)
-        return FAIL(c, parallel, "etp", "the model has no experts to share out");
+    uint32_t experts = scenario_experts(&c->s->model);
+    if (p->etp > 1 && experts == 0)
+        return FAIL(c, parallel, "etp", "the model has no experts to share out, 1 is allowed");
     if (c->s->model.kind != MODEL_TRANSFORMER)
         return true;
     bool over_tp = p->tp > 1 && p->etp <= 1;
@@ -425,17 +422,6 @@ static bool check_virtual_stages(const Check *c)
     return true;
 }
 
-/* Without a pipeline only those mean something that order the micro-batches of one rank. */
-static bool check_no_pipeline(const Check *c)
-{
-    const Parallel *p = c->p;
-    bool usual = p->schedule == SCHEDULE_1F1B || p->schedule == SCHEDULE_GPIPE ||
-                 p->strategy == STRATEGY_MODEL_PARALLEL;
-    return usual || FAIL(c, parallel, "schedule",
-                         "%s is for pipelines, with pp 1 only 1f1b and gpipe are allowed",
-                         schedule_names[p->schedule]);
-}
-
 static bool check_schedule(const Check *c)
 {
     char text[LIST_CAP];
@@ -443,7 +429,7 @@ static bool check_schedule(const Check *c)
     uint32_t n = c->t->micro_batches;
     uint64_t unit = (uint64_t)p->dp * c->t->micro_batch;
     if (p->pp == 1)
-        return check_no_pipeline(c);
+        return true;
     bool shards = p->strategy == STRATEGY_FSDP || p->strategy == STRATEGY_HSDP;
     if (shards && schedule_splits(p->schedule))
         return FAIL(c, parallel, "schedule",

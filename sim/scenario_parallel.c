@@ -73,6 +73,8 @@ static bool read_degrees(JsonObj *o, Parallel *p, const Machine *m)
     p->cp = scenario_count(o, "cp", 1, DEGREE_MAX, 1);
     p->ep = scenario_count(o, "ep", 1, DEGREE_MAX, 1);
     p->gpus = gpus_used(p);
+    if (said && p->strategy == STRATEGY_SINGLE && p->dp == 1 && p->gpus > 1)
+        p->strategy = STRATEGY_DDP; /* one replica, on several GPUs */
     return o->ok && (said || read_strategy(o, &p->strategy,
                                            p->gpus == 1 ? STRATEGY_SINGLE : STRATEGY_DDP));
 }
@@ -82,7 +84,8 @@ static bool read_stage_layers(JsonObj *o, Scenario *s)
     Parallel *p = &s->parallel;
     JsonNode list = json_get(o, "stage_layers");
     size_t chunks = (size_t)p->pp * p->virtual_stages;
-    if (!list.item || !o->ok) {
+    bool empty = json_type(list) == JSON_ARRAY && json_items_n(list) == 0; /* as not given */
+    if (!list.item || empty || !o->ok) {
         json_log_value(list, "even", true);
         return o->ok;
     }
@@ -106,11 +109,25 @@ static bool read_stage_layers(JsonObj *o, Scenario *s)
     return true;
 }
 
+/*
+ * Virtual stages are what makes a pipeline interleaved, as Megatron has it.  Without a pipeline
+ * only those schedules mean something that order the micro-batches of one rank: 1f1b and gpipe.
+ */
+static Schedule read_schedule(JsonObj *o, const Parallel *p)
+{
+    bool whole = p->strategy == STRATEGY_MODEL_PARALLEL;
+    bool many = p->pp > 1 && json_value(json_member(o->node, "virtual_stages")) > 1;
+    Schedule usual = whole ? SCHEDULE_NAIVE : many ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
+    Schedule schedule =
+        (Schedule)json_word(o, "schedule", schedule_names, SCHEDULE_N, (int)usual);
+    bool kept = p->pp > 1 || whole || schedule == SCHEDULE_GPIPE;
+    return kept ? schedule : SCHEDULE_1F1B;
+}
+
 static bool read_pipeline(JsonObj *o, Scenario *s)
 {
     Parallel *p = &s->parallel;
-    Schedule usual = p->strategy == STRATEGY_MODEL_PARALLEL ? SCHEDULE_NAIVE : SCHEDULE_1F1B;
-    p->schedule = (Schedule)json_word(o, "schedule", schedule_names, SCHEDULE_N, (int)usual);
+    p->schedule = read_schedule(o, p);
     bool two =
         p->pp > 1 && (p->schedule == SCHEDULE_INTERLEAVED || schedule_is_vee(p->schedule));
     p->virtual_stages = scenario_count(o, "virtual_stages", 1, VIRTUAL_STAGES_MAX, two ? 2 : 1);
@@ -214,20 +231,9 @@ static bool read_order(JsonObj *o, Parallel *p)
     return true;
 }
 
-static bool read_sharding(JsonObj *o, Scenario *s)
+/* What the keys of experts say of a dense model means nothing, as long as it splits nothing. */
+static void read_experts(JsonObj *o, Parallel *p, bool dense)
 {
-    static const char *const prefetch_names[] = { "none", "backward", "both" };
-    Parallel *p = &s->parallel;
-    p->sequence_parallel = json_bool(o, "sequence_parallel", false);
-    p->bucket_bytes_set = json_has(o, "bucket_bytes");
-    p->bucket_bytes = json_size(o, "bucket_bytes", 1, BUCKET_BYTES_MAX, 25 * MIB);
-    p->first_bucket_bytes = json_size(o, "first_bucket_bytes", 1, BUCKET_BYTES_MAX, MIB);
-    p->reshard_set = json_has(o, "reshard_after_forward");
-    p->reshard_after_forward = json_bool(o, "reshard_after_forward", true);
-    p->prefetch = (Prefetch)json_word(o, "prefetch", prefetch_names, ARRAY_N(prefetch_names),
-                                      PREFETCH_BACKWARD);
-    p->limit_all_gathers = json_bool(o, "limit_all_gathers", true);
-    p->sync_batchnorm = json_bool(o, "sync_batchnorm", false);
     p->etp = json_has(o, "etp") ? scenario_count(o, "etp", 1, DEGREE_MAX, 1) : 0;
     if (p->etp == 0)
         json_log_value(json_get(o, "etp"), "as the software does", true);
@@ -237,9 +243,51 @@ static bool read_sharding(JsonObj *o, Scenario *s)
                                               DISPATCHER_ALLTOALL);
     else
         json_log_value(json_get(o, "dispatcher"), "as the software does", true);
-    uint64_t node_gpus = s->machine.types[0].gpus_n;
-    p->shard_size =
-        scenario_count(o, "shard_size", 1, DEGREE_MAX, (double)min_u64(node_gpus, p->dp));
+    if (dense && p->etp == 1)
+        p->etp = 0;
+    if (dense)
+        p->dispatcher_set = false;
+}
+
+static uint32_t common_divisor(uint32_t a, uint32_t b)
+{
+    while (b > 0) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The GPUs of a node, or where replicas do not come in as many, the most of a node's that do. */
+static uint32_t usual_shard_size(const Parallel *p, const Machine *m)
+{
+    uint32_t node_gpus = m->types[0].gpus_n;
+    uint32_t usual = node_gpus < p->dp ? node_gpus : p->dp;
+    uint64_t inner = (uint64_t)p->tp * p->cp; /* GPUs of one replica */
+    uint32_t in_node = node_gpus % inner == 0 ? (uint32_t)(node_gpus / inner) : node_gpus;
+    uint32_t even = common_divisor(in_node, p->dp);
+    return p->dp % usual == 0 || even == 1 ? usual : even;
+}
+
+static bool read_sharding(JsonObj *o, Scenario *s)
+{
+    static const char *const prefetch_names[] = { "none", "backward", "both" };
+    Parallel *p = &s->parallel;
+    bool dense = scenario_experts(&s->model) == 0;
+    p->sequence_parallel = json_bool(o, "sequence_parallel", !dense && p->tp > 1);
+    p->bucket_bytes_set = json_has(o, "bucket_bytes");
+    p->bucket_bytes = json_size(o, "bucket_bytes", 1, BUCKET_BYTES_MAX, 25 * MIB);
+    p->first_bucket_bytes = json_size(o, "first_bucket_bytes", 1, BUCKET_BYTES_MAX, MIB);
+    p->reshard_set = json_has(o, "reshard_after_forward");
+    p->reshard_after_forward = json_bool(o, "reshard_after_forward", true);
+    p->prefetch = (Prefetch)json_word(o, "prefetch", prefetch_names, ARRAY_N(prefetch_names),
+                                      PREFETCH_BACKWARD);
+    p->limit_all_gathers = json_bool(o, "limit_all_gathers", true);
+    p->sync_batchnorm = json_bool(o, "sync_batchnorm", false);
+    read_experts(o, p, dense);
+    p->shard_size = scenario_count(o, "shard_size", 1, DEGREE_MAX,
+                                   (double)usual_shard_size(p, &s->machine));
     return o->ok;
 }
 

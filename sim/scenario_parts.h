@@ -23,6 +23,12 @@ bool scenario_check(const Scenario *s, Err *err);
 /* Blocks that a pipeline can cut between: transformer layers, or the layers of an MLP. */
 uint32_t scenario_blocks(const Model *model);
 
+/* 0: every layer is dense. */
+static inline uint32_t scenario_experts(const Model *model)
+{
+    return model->kind == MODEL_TRANSFORMER ? model->u.transformer.experts : 0;
+}
+
 /* A degree, or strategy single: else the work is split over the whole cluster. */
 bool parallel_says_split(JsonNode parallel);
 

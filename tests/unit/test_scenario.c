@@ -197,6 +197,9 @@ static void the_strategy_follows_the_degrees(void)
         { "", STRATEGY_DDP, 16, 1, 16 },
         { "'dp':1", STRATEGY_SINGLE, 1, 1, 1 },
         { "'tp':2,'sequence_parallel':true", STRATEGY_DDP, 1, 1, 2 },
+        { "'strategy':'single','tp':2", STRATEGY_DDP, 1, 1, 2 },
+        { "'strategy':'single','dp':1,'pp':4", STRATEGY_DDP, 1, 4, 4 },
+        { "'strategy':'single','cp':2", STRATEGY_DDP, 1, 1, 2 },
         { "'strategy':'single'", STRATEGY_SINGLE, 1, 1, 1 },
         { "'strategy':'fsdp'", STRATEGY_FSDP, 16, 1, 16 },
         { "'strategy':'ddp','dp':1", STRATEGY_DDP, 1, 1, 1 },
@@ -253,6 +256,103 @@ static void virtual_stages_follow_the_schedule(void)
         if (!must_read(&s, GPT, rows[i].parallel, "'global_batch':8"))
             continue;
         CHECK_U64(rows[i].stages, s.parallel.virtual_stages);
+        scenario_free(&s);
+    }
+}
+
+/* Megatron has no word for it; and one stage alone is no pipeline, whatever the word. */
+static void the_schedule_follows_the_stages(void)
+{
+    static const struct {
+        const char *parallel;
+        Schedule schedule;
+    } rows[] = {
+        { "'pp':2", SCHEDULE_1F1B },
+        { "'pp':2,'virtual_stages':1", SCHEDULE_1F1B },
+        { "'pp':2,'virtual_stages':2", SCHEDULE_INTERLEAVED },
+        { "'pp':2,'virtual_stages':2,'schedule':null", SCHEDULE_INTERLEAVED },
+        { "'pp':2,'virtual_stages':2,'schedule':'zbv'", SCHEDULE_ZBV },
+        { "'dp':2,'schedule':'interleaved'", SCHEDULE_1F1B },
+        { "'dp':2,'schedule':'interleaved','virtual_stages':1", SCHEDULE_1F1B },
+        { "'dp':2,'schedule':'zb-h1'", SCHEDULE_1F1B },
+        { "'dp':2,'schedule':'zbv'", SCHEDULE_1F1B },
+        { "'dp':2,'schedule':'naive'", SCHEDULE_1F1B },
+        { "'dp':2,'schedule':'gpipe'", SCHEDULE_GPIPE },
+        { "'strategy':'model_parallel','pp':1", SCHEDULE_NAIVE },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        Scenario s;
+        if (!must_read(&s, GPT, rows[i].parallel, "'global_batch':8"))
+            continue;
+        CHECK_INT(rows[i].schedule, s.parallel.schedule);
+        scenario_free(&s);
+    }
+}
+
+/* Megatron Core and torchtitan have no experts over tp without it. */
+static void sequence_parallel_follows_the_experts(void)
+{
+    static const struct {
+        const char *model, *parallel;
+        bool is;
+    } rows[] = {
+        { MOE, "'tp':2", true },  { MOE, "'tp':2,'sequence_parallel':null", true },
+        { MOE, "'dp':2", false }, { GPT, "'tp':2", false },
+        { MLP, "'tp':2", false },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        Scenario s;
+        if (!must_read(&s, rows[i].model, rows[i].parallel, ""))
+            continue;
+        CHECK_INT(rows[i].is, s.parallel.sequence_parallel);
+        scenario_free(&s);
+    }
+}
+
+/* A node's GPUs, or as many of them as divide dp. */
+static void shards_lie_within_nodes(void)
+{
+    static const struct {
+        const char *parallel;
+        uint32_t n;
+    } rows[] = {
+        { "'strategy':'hsdp'", 8 },         { "'strategy':'hsdp','dp':4", 4 },
+        { "'strategy':'hsdp','dp':12", 4 }, { "'strategy':'hsdp','dp':10", 2 },
+        { "'strategy':'hsdp','dp':6", 6 },  { "'strategy':'hsdp','dp':12,'shard_size':6", 6 },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        Scenario s;
+        if (!must_read(&s, GPT, rows[i].parallel, ""))
+            continue;
+        CHECK_U64(rows[i].n, s.parallel.shard_size);
+        scenario_free(&s);
+    }
+}
+
+/* Of four GPUs each, a node holds two. */
+static void shards_leave_room_for_a_replicas_own_gpus(void)
+{
+    Scenario s;
+    Err err = { 0 };
+    const char *text =
+        "{'model':" ROPE
+        ",'cluster':" BOXES_OF("6") ",'parallel':{'strategy':'hsdp','dp':12,'tp':2,'cp':2}}";
+    if (CHECK(read_text(&s, text, NULL, 0, &err))) {
+        CHECK_U64(2, s.parallel.shard_size);
+        scenario_free(&s);
+    }
+}
+
+/* What splits nothing may be said of a model without experts. */
+static void neutral_words_of_experts_are_for_every_model(void)
+{
+    static const char *const models[] = { GPT, MLP, CONVNET };
+    for (size_t i = 0; i < ARRAY_N(models); i++) {
+        Scenario s;
+        if (!must_read(&s, models[i], "'etp':1,'dispatcher':'deepep','stage_layers':[]", ""))
+            continue;
+        CHECK(s.parallel.etp == 0 && !s.parallel.dispatcher_set);
+        CHECK_U64(0, s.parallel.stage_layers_n);
         scenario_free(&s);
     }
 }
@@ -463,9 +563,9 @@ static const BadRow bad_splits[] = {
       "training.seq_len: 2048 is longer than the model's learned positions, 1 to 1024 "
       "allowed" },
     { GPT, "'ep':2", "", "parallel.ep: the model has no experts, 1 is allowed" },
-    { GPT, "'dispatcher':'deepep'", "",
-      "parallel.dispatcher: the model has no experts to dispatch to" },
-    { GPT, "'etp':1", "", "parallel.etp: the model has no experts to share out" },
+    { GPT, "'dispatcher':'nccl'", "", "parallel.dispatcher: unknown word 'nccl'" },
+    { GPT, "'tp':2,'etp':2", "",
+      "parallel.etp: the model has no experts to share out, 1 is allowed" },
     { MOE, "'tp':4,'sequence_parallel':true,'etp':2", "",
       "parallel.etp: 2 ranks cannot share out an expert, 1 and tp = 4 are allowed" },
     { MOE, "'tp':2,'sequence_parallel':true,'etp':1,'strategy':'fsdp'", "",
@@ -475,15 +575,13 @@ static const BadRow bad_splits[] = {
       "parallel.ep: 8 does not divide dp x cp x tp = 4, allowed: 1, 2, 4" },
     { MOE, "'dp':2,'tp':2,'sequence_parallel':true,'ep':4,'etp':2", "",
       "parallel.ep: 4 does not divide dp x cp = 2, allowed: 1, 2" },
-    { MLP, "'dispatcher':'alltoall'", "",
-      "parallel.dispatcher: the model has no experts to dispatch to" },
     { MOE, "'ep':3", "",
       "parallel.ep: 3 does not divide the model's 8 experts, allowed: 1, 2, 4, 8" },
     { MOE, "'dp':2,'ep':4", "", "parallel.ep: 4 does not divide dp x cp = 2, allowed: 1, 2" },
     { MOE, "'dp':2,'ep':2,'strategy':'fsdp'", "",
       "parallel.ep: 2 with strategy fsdp cannot be simulated, 1 is allowed; or strategy ddp, "
       "zero1" },
-    { MOE, "'dp':2,'tp':2", "",
+    { MOE, "'dp':2,'tp':2,'sequence_parallel':false", "",
       "parallel.sequence_parallel: experts with tp = 2 need it, true is allowed" },
     { MLP, "'cp':2", "",
       "parallel.cp: an mlp is split over dp, tp and pp only, here 1 is allowed" },
@@ -518,6 +616,10 @@ static const BadRow bad_strategies[] = {
       "parallel.schedule: model_parallel runs one stage after the other, naive is allowed" },
     { GPT, "'strategy':'model_parallel','pp':2", "'global_batch':8,'micro_batch':2",
       "training.micro_batch: model_parallel runs the batch in one piece, 8 (= global_batch)" },
+    { GPT, "'strategy':'single','dp':2", "",
+      "parallel.strategy: single uses one GPU but dp 2 is given" },
+    { GPT, "'strategy':'hsdp','dp':13", "",
+      "parallel.shard_size: 8 does not divide dp = 13, allowed: 1, 13" },
     { GPT, "'strategy':'hsdp','shard_size':3", "",
       "parallel.shard_size: 3 does not divide dp = 16, allowed: 1, 2, 4, 8, 16" },
 };
@@ -563,11 +665,10 @@ static const BadRow bad_batches[] = {
       "parallel.stage_layers: 4.5 is not a number of blocks" },
     { GPT, "'pp':2,'stage_layers':[9,-1]", "", "-1 is not a number of blocks" },
     { GPT, "'pp':2,'stage_layers':['8',0]", "", "a list of 2 numbers is expected" },
-    { GPT, "'strategy':'single','dp':1,'schedule':'naive'", "",
-      "parallel.schedule: naive is for pipelines, with pp 1 only 1f1b and gpipe are allowed" },
-    { GPT, "'dp':2,'schedule':'interleaved'", "",
-      "parallel.schedule: interleaved is for pipelines, with pp 1" },
-    { GPT, "'dp':2,'schedule':'zb-h1'", "", "parallel.schedule: zb-h1 is for pipelines" },
+    { GPT, "'dp':2,'virtual_stages':2", "",
+      "parallel.virtual_stages: with pp 1 only 1 is allowed" },
+    { GPT, "'pp':2,'strategy':'model_parallel','virtual_stages':2", "",
+      "parallel.virtual_stages: schedule naive has one chunk per rank" },
     { GPT, "'dp':2,'schedule':'interleaved','virtual_stages':2", "",
       "parallel.virtual_stages: with pp 1 only 1 is allowed" },
     { GPT, "'pp':2,'schedule':'1f1b','virtual_stages':2", "",
@@ -1091,6 +1192,11 @@ int main(void)
     RUN(the_strategy_follows_the_degrees);
     RUN(model_parallel_takes_the_batch_in_one_piece);
     RUN(virtual_stages_follow_the_schedule);
+    RUN(the_schedule_follows_the_stages);
+    RUN(sequence_parallel_follows_the_experts);
+    RUN(shards_lie_within_nodes);
+    RUN(shards_leave_room_for_a_replicas_own_gpus);
+    RUN(neutral_words_of_experts_are_for_every_model);
     RUN(lists_and_objects_are_read);
     RUN(measured_rows_are_read);
     RUN(data_is_found_beside_the_scenario);
