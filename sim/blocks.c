@@ -184,13 +184,14 @@ uint32_t tape_activation(Build *b, Tape *t, uint32_t x, Activation act, bool gat
 uint32_t tape_mlp(Build *b, Tape *t, uint32_t x, const MlpSpec *spec)
 {
     const Transformer *m = &b->s->model.u.transformer;
-    uint32_t up = tape_linear(b, t, tape_quantize(b, t, x),
-                              &(LinearSpec){ .name = spec->up,
-                                             .columns = m->gated ? 2 * spec->ffn : spec->ffn,
-                                             .bias = m->mlp_bias,
-                                             .quantized = true,
-                                             .groups = spec->groups,
-                                             .tp = spec->whole ? TP_FOLLOW : TP_COLUMN });
+    uint32_t up = tape_linear(
+        b, t, tape_quantize(b, t, x),
+        &(LinearSpec){ .name = spec->up,
+                       .columns = m->gated ? 2 * spec->ffn : spec->ffn,
+                       .bias = spec->groups > 0 ? transformer_experts_bias(m) : m->mlp_bias,
+                       .quantized = true,
+                       .groups = spec->groups,
+                       .tp = spec->whole ? TP_FOLLOW : TP_COLUMN });
     uint32_t y = tape_activation(b, t, up, m->activation, m->gated);
     return tape_linear(b, t, tape_quantize(b, t, y),
                        &(LinearSpec){ .name = spec->down,

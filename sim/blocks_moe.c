@@ -159,7 +159,7 @@ static uint32_t local_experts(Build *b, Tape *t, uint32_t x, uint64_t routed)
                                       .ffn = m->moe_ffn,
                                       .groups = here,
                                       .whole = expert_tp(b) == 1 });
-    if (m->mlp_bias)
+    if (transformer_experts_bias(m))
         y = tape_expert_bias(b, t, y, "experts.down", here);
     return sorts ? move_rows(t, y, "experts.unsort", rows, TP_FOLLOW) : y;
 }

@@ -306,7 +306,7 @@ static void make_head(Maker *k, BlockPlan *plan)
 static bool check(const Build *b, const Transformer *m, Err *err)
 {
     uint32_t tp = b->s->parallel.tp;
-    if (m->experts && m->mlp_bias && expert_tp(b) > 1)
+    if (m->experts && transformer_experts_bias(m) && expert_tp(b) > 1)
         return err_set(err,
                        "experts with biases cannot be split over tp = %" PRIu32
                        " ranks; parallel.etp 1 is allowed",

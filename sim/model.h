@@ -23,7 +23,8 @@ extern const char *const activation_names[ACT_N];
 
 typedef struct Transformer {
     uint32_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_seq;
-    bool gated; /* ffn = down(act(gate(x)) * up(x)) */
+    bool max_seq_said; /* by who asks; a default, or a built-in model's, goes with the task */
+    bool gated;        /* ffn = down(act(gate(x)) * up(x)) */
     Norm norm;
     Activation activation;
     bool
@@ -72,9 +73,10 @@ typedef struct Transformer {
         rope_dim; /* columns at the end of head_dim with positions; one key's for all heads */
     uint32_t value_dim; /* width of a value's head */
 
-    /* Mixture of experts; experts = 0: dense.  See transformer_is_moe.  With mlp_bias experts have
-     * biases, too. */
+    /* Mixture of experts; experts = 0: dense.  See transformer_is_moe and
+     * transformer_experts_bias. */
     uint32_t experts, experts_per_token, moe_every, moe_ffn;
+    bool plain_experts;         /* without biases, whatever mlp_bias */
     uint32_t shared_expert_ffn; /* width of what every token visits, 0 = none */
     bool router_bias;           /* (GPT-OSS) */
     bool shared_expert_gate;    /* a sigmoid says how much that counts (Qwen 2 MoE) */
@@ -165,6 +167,13 @@ uint64_t transformer_head_params(const Transformer *t);
 bool transformer_is_moe(const Transformer *t, uint32_t layer);
 /* The attention window of layer in tokens, 0 when it sees the whole sequence. */
 uint32_t transformer_window(const Transformer *t, uint32_t layer);
+/* Have experts biases? */
+static inline bool transformer_experts_bias(const Transformer *t)
+{
+    return t->mlp_bias && !t->plain_experts;
+}
+/* Makes learned positions reach to seq tokens, unless their number was said. */
+void transformer_lengthen(Transformer *t, uint32_t seq);
 /* Does layer do without the model's positions? */
 bool transformer_is_nope(const Transformer *t, uint32_t layer);
 

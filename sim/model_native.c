@@ -4,11 +4,11 @@
  * A transformer follows one of two habits, chosen by its norm, and "bias" can
  * overrule it:
  *
- *     layernorm    biases everywhere, as GPT-2 has them
+ *     layernorm    biases everywhere, as GPT-2 has them, but in experts
  *     rmsnorm      no bias anywhere, as Llama
  *
  * Defaults: kv_heads = heads, head_dim = hidden / heads, ffn = 4 hidden, max_seq
- * 2048, gated false, norm layernorm, activation gelu (silu when gated), causal
+ * 2048 (or the task's longer sequence), gated false, norm layernorm, activation gelu (silu when gated), causal
  * true, positions learned, tied_embeddings true, experts 0 (dense),
  * experts_per_token 2, moe_every 1.  Every expert is as wide as ffn.
  */
@@ -28,13 +28,22 @@ const ShapeKeys native_keys = { .layers = "layers",
                                 .vocab = "vocab",
                                 .max_seq = "max_seq" };
 
+/* 0 says that no block has experts, which is so in a dense model. */
+static void read_moe_every(Transformer *t, JsonObj *o)
+{
+    uint32_t n = (uint32_t)json_count(o, "moe_every", t->experts ? 1 : 0, t->layers, 1);
+    t->moe_every = n ? n : 1;
+}
+
+/* Experts have biases only where it is said: DBRX has none, Megatron's grouped matmuls neither. */
 static void read_experts(Transformer *t, JsonObj *o)
 {
     t->experts = (uint32_t)json_count(o, "experts", 0, MODEL_EXPERTS_MAX, 0);
-    t->router_bias = t->mlp_bias;
+    t->plain_experts = !json_has(o, "bias");
+    t->router_bias = transformer_experts_bias(t);
     t->moe_ffn = t->ffn;
     shape_read_experts_per_token(t, o, "experts_per_token", 2);
-    t->moe_every = (uint32_t)json_count(o, "moe_every", 1, t->layers, 1);
+    read_moe_every(t, o);
 }
 
 static void read_mtp(Transformer *t, JsonObj *o)
@@ -73,6 +82,7 @@ static bool is_given(JsonObj *o, const char *key)
 static void override_experts(Transformer *t, JsonObj *o)
 {
     if (is_given(o, "experts")) {
+        t->plain_experts = t->experts == 0 && !is_given(o, "bias");
         t->experts = (uint32_t)json_count(o, "experts", 0, MODEL_EXPERTS_MAX, 0);
         t->moe_ffn = t->moe_ffn ? t->moe_ffn : t->ffn;
         t->moe_every = t->moe_every ? t->moe_every : 1;
@@ -81,7 +91,7 @@ static void override_experts(Transformer *t, JsonObj *o)
     if (is_given(o, "experts") || is_given(o, "experts_per_token"))
         shape_read_experts_per_token(t, o, "experts_per_token", usual);
     if (is_given(o, "moe_every"))
-        t->moe_every = (uint32_t)json_count(o, "moe_every", 1, t->layers, 1);
+        read_moe_every(t, o);
 }
 
 void native_override(Transformer *t, JsonObj *o)

@@ -58,11 +58,10 @@ static uint64_t attention_params(const Transformer *t)
     return params + (t->sinks ? t->heads : 0);
 }
 
-static uint64_t mlp_params(const Transformer *t, uint64_t ffn)
+static uint64_t mlp_params(const Transformer *t, uint64_t ffn, bool bias)
 {
     uint64_t inputs_n = t->gated ? 2 : 1;
-    return inputs_n * linear_params(t->hidden, ffn, t->mlp_bias) +
-           linear_params(ffn, t->hidden, t->mlp_bias);
+    return inputs_n * linear_params(t->hidden, ffn, bias) + linear_params(ffn, t->hidden, bias);
 }
 
 bool transformer_is_moe(const Transformer *t, uint32_t layer)
@@ -90,16 +89,18 @@ bool transformer_is_nope(const Transformer *t, uint32_t layer)
 static uint64_t moe_params(const Transformer *t, uint64_t experts_n)
 {
     uint64_t params = linear_params(t->hidden, t->experts, t->router_bias) +
-                      experts_n * mlp_params(t, t->moe_ffn);
+                      experts_n * mlp_params(t, t->moe_ffn, transformer_experts_bias(t));
     if (t->shared_expert_ffn)
-        params += mlp_params(t, t->shared_expert_ffn) + (t->shared_expert_gate ? t->hidden : 0);
+        params += mlp_params(t, t->shared_expert_ffn, t->mlp_bias) +
+                  (t->shared_expert_gate ? t->hidden : 0);
     return params;
 }
 
 static uint64_t block_params(const Transformer *t, uint32_t layer, uint64_t experts_n)
 {
     return block_norms_n(t) * norm_params(t, t->hidden) + attention_params(t) +
-           (transformer_is_moe(t, layer) ? moe_params(t, experts_n) : mlp_params(t, t->ffn));
+           (transformer_is_moe(t, layer) ? moe_params(t, experts_n)
+                                         : mlp_params(t, t->ffn, t->mlp_bias));
 }
 
 uint64_t transformer_block_params(const Transformer *t, uint32_t layer)

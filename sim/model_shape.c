@@ -5,6 +5,10 @@
  * parameters of one block, at most 3 hidden ffn experts = 3 * 2^52 and some
  * change, fit 64 bits.  The sum over the layers is taken in double first.
  */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/share.h"
 #include "sim/model_parts.h"
 
 static uint32_t read_size(JsonObj *o, const char *key, uint32_t max, uint32_t fallback)
@@ -55,6 +59,15 @@ static void read_head_dim(Transformer *t, JsonObj *o, const ShapeKeys *keys)
         t->head_dim = read_size(o, keys->head_dim, MODEL_HEAD_DIM_MAX, t->head_dim);
 }
 
+/* Who names a built-in model has not said what stands in its file. */
+static bool is_said(JsonObj *o, const char *key)
+{
+    char built_in[4096];
+    size_t n = (size_t)snprintf(built_in, sizeof built_in, "%s/models/", share_dir());
+    const char *file = json_origin(json_member(o->node, key));
+    return json_has(o, key) && strncmp(file, built_in, n) != 0;
+}
+
 void shape_read(Transformer *t, JsonObj *o, const ShapeKeys *keys)
 {
     t->layers = read_size(o, keys->layers, MODEL_LAYERS_MAX, t->layers);
@@ -65,6 +78,7 @@ void shape_read(Transformer *t, JsonObj *o, const ShapeKeys *keys)
     t->ffn = read_size(o, keys->ffn, MODEL_FFN_MAX, t->ffn ? t->ffn : 4 * t->hidden);
     t->vocab = read_size(o, keys->vocab, MODEL_VOCAB_MAX, t->vocab);
     t->max_seq = read_size(o, keys->max_seq, MODEL_SEQ_MAX, t->max_seq);
+    t->max_seq_said = is_said(o, keys->max_seq);
     t->embedding_dim = t->hidden;
     t->moe_every = t->window_every = 1;
 }
@@ -73,8 +87,17 @@ void shape_read_experts_per_token(Transformer *t, JsonObj *o, const char *key,
                                   uint32_t fallback)
 {
     uint32_t most = t->experts ? t->experts : MODEL_EXPERTS_MAX;
-    uint32_t n = read_size(o, key, most, (uint32_t)min_u64(fallback, most));
+    uint32_t least = t->experts ? 1 : 0; /* of none a token visits none */
+    uint32_t n = (uint32_t)json_count(o, key, least, most, (double)min_u64(fallback, most));
     t->experts_per_token = t->experts ? n : 0;
+}
+
+void transformer_lengthen(Transformer *t, uint32_t seq)
+{
+    if (t->positions != POS_LEARNED || t->max_seq_said || seq <= t->max_seq)
+        return;
+    t->position_rows += seq - t->max_seq; /* OPT's table has rows before the first position */
+    t->max_seq = seq;
 }
 
 void shape_check_total(const Transformer *t, JsonObj *o)

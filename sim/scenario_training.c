@@ -25,6 +25,19 @@ const char *const optimizer_names[OPTIMIZER_N] = { "sgd", "momentum", "adam", "a
 
 /* ---- batch ---- */
 
+/* As Megatron's --max-position-embeddings goes with --seq-length, and NeMo's and nanoGPT's too. */
+static void lengthen_positions(Scenario *s)
+{
+    Transformer *t = &s->model.u.transformer;
+    uint32_t rows = t->max_seq;
+    transformer_lengthen(t, s->training.seq_len);
+    if (t->max_seq == rows)
+        return;
+    char text[16];
+    snprintf(text, sizeof text, "%" PRIu32, t->max_seq);
+    json_log_value(json_member(json_root(s->doc), "model learned positions"), text, true);
+}
+
 /* One micro-batch per replica unless told otherwise; model_parallel never cuts the batch. */
 static bool read_batch(JsonObj *o, Scenario *s)
 {
@@ -42,6 +55,8 @@ static bool read_batch(JsonObj *o, Scenario *s)
     bool text = s->model.kind == MODEL_TRANSFORMER;
     t->seq_len =
         scenario_count(o, "seq_len", 1, SEQ_LEN_MAX, text ? s->model.u.transformer.max_seq : 1);
+    if (o->ok && text)
+        lengthen_positions(s);
     if (o->ok && t->global_batch % one == 0)
         t->micro_batches = (uint32_t)(t->global_batch / one);
     return o->ok;

@@ -510,6 +510,39 @@ static void native_defaults_are_the_documented_ones(void)
     CHECK_INT(1, t.experts_per_token);
 }
 
+/* 2 layers of a router, and 4 experts with two matmuls; biases only where they are asked for. */
+static void native_experts_have_no_biases_unless_asked(void)
+{
+#define EXPERTS \
+    "{\"kind\": \"transformer\", \"layers\": 2, \"hidden\": 64, \"heads\": 4, " \
+    "\"vocab\": 256, \"experts\": 4"
+    uint64_t weights = 2 * 4 * 2 * 64 * 256, biases = 2 * 4 * (256 + 64);
+    Read r;
+    read_in(&r, "s.json", EXPERTS "}");
+    const Transformer *t = &r.model.u.transformer;
+    CHECK(r.ok && t->qkv_bias && t->out_bias && !transformer_experts_bias(t));
+    CHECK_U64(weights, model_expert_params(&r.model));
+    arena_free(&r.arena);
+    read_in(&r, "s.json", EXPERTS ", \"bias\": true}");
+    CHECK(r.ok && transformer_experts_bias(&r.model.u.transformer));
+    CHECK_U64(weights + biases, model_expert_params(&r.model));
+    arena_free(&r.arena);
+    /* the routers' biases */
+    CHECK_U64(params_of(EXPERTS "}") + biases + 2 * 4, params_of(EXPERTS ", \"bias\": true}"));
+#undef EXPERTS
+}
+
+static void zeros_of_experts_are_dense(void)
+{
+    static const char dense[] = "{\"kind\": \"transformer\", \"layers\": 2, \"hidden\": 64, "
+                                "\"heads\": 4, \"vocab\": 256";
+    char plain[200], zeros[300];
+    snprintf(plain, sizeof plain, "%s}", dense);
+    snprintf(zeros, sizeof zeros,
+             "%s, \"experts\": 0, \"experts_per_token\": 0, \"moe_every\": 0}", dense);
+    CHECK_U64(params_of(plain), params_of(zeros));
+}
+
 /* ---- parts ---- */
 
 /* By definition: leave out, in every mixture layer, the experts that a token does not visit. */
@@ -1000,7 +1033,11 @@ static void impossible_native_transformers_are_refused(void)
           "model.experts: 5000 is out of range, 0 to 4096 allowed" },
         { TINY ", \"experts\": 4, \"experts_per_token\": 5}",
           "model.experts_per_token: 5 is out of range, 1 to 4 allowed" },
-        { TINY ", \"moe_every\": 3}", "model.moe_every: 3 is out of range, 1 to 2 allowed" },
+        { TINY ", \"moe_every\": 3}", "model.moe_every: 3 is out of range, 0 to 2 allowed" },
+        { TINY ", \"experts\": 2, \"moe_every\": 0}",
+          "model.moe_every: 0 is out of range, 1 to 2 allowed" },
+        { TINY ", \"experts\": 2, \"experts_per_token\": 0}",
+          "model.experts_per_token: 0 is out of range, 1 to 2 allowed" },
         { TINY ", \"hiden\": 3}",
           "model.hiden: unknown key, did you mean 'hidden'? allowed: kind, name, source" },
         { TINY ", \"name\": 3}", "model.name: a string is expected, not a number" },
@@ -1146,6 +1183,8 @@ int main(void)
     RUN(gpt3_has_about_175_billion);
     RUN(native_habits_are_gpt2s_and_llamas);
     RUN(native_defaults_are_the_documented_ones);
+    RUN(native_experts_have_no_biases_unless_asked);
+    RUN(zeros_of_experts_are_dense);
     RUN(a_token_visits_only_its_experts);
     RUN(every_built_in_model_reads_and_is_the_sum_of_its_parts);
     RUN(gpt2_is_read_under_both_sets_of_names);

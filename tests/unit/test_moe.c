@@ -146,6 +146,25 @@ static void every_bias_is_held(void)
     }
 }
 
+/* With norms and attention as GPT has them, experts over tp; a dense block's MLP has its biases. */
+static void experts_of_layernorm_models_are_shared_out_over_tp(void)
+{
+    static const char model[] =
+        "{\"kind\":\"transformer\",\"layers\":4,\"hidden\":256,\"heads\":4,\"ffn\":512,"
+        "\"vocab\":1024,\"experts\":8,\"moe_every\":2}";
+    for (uint32_t tp = 1; tp <= 2; tp++) {
+        Drawn x;
+        if (make(&x, (Ask){ .model = model, .dp = 2, .tp = tp })) {
+            uint64_t experts = (uint64_t)2 * E * 2 * H * F;
+            CHECK_U64(experts, model_expert_params(&x.s.model));
+            RoleMemory m = memory_of_role(&x.g, &x.g.roles[0], NULL);
+            uint64_t held = m.resident[TENSOR_PARAM], all = 2 * model_params(&x.s.model);
+            CHECK(tp == 1 ? held == all : held < all - experts);
+        }
+        drawn_free(&x);
+    }
+}
+
 static uint64_t kept_bytes(const Graph *g)
 {
     uint64_t bytes = 0;
@@ -785,6 +804,7 @@ int main(void)
     RUN(a_stack_may_leave_experts_whole);
     RUN(biases_of_experts_are_shared_out_over_ep);
     RUN(every_bias_is_held);
+    RUN(experts_of_layernorm_models_are_shared_out_over_tp);
     RUN(sinks_keep_what_they_scale);
     RUN(mixtures_of_many_kinds_hold_together);
     RUN(routed_rows_are_saved_for_backward);

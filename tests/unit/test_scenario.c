@@ -908,6 +908,79 @@ static void settings_reach_into_named_models(void)
 }
 
 /* Keys that have a short form are spelt out when a part of them is set. */
+/* A table of positions goes with the sequence, unless somebody has said how long it is. */
+static void learned_positions_reach_to_the_sequence(void)
+{
+#define SHORT "{'kind':'transformer','layers':2,'hidden':64,'heads':4,'vocab':9"
+    static const struct {
+        const char *model, *seq_len;
+        Setting set;
+        uint32_t rows; /* 0: refused */
+    } rows[] = {
+        { SHORT "}", "2048", { 0 }, 2048 },
+        { SHORT "}", "1024", { 0 }, 2048 },
+        { SHORT "}", "8192", { 0 }, 8192 },
+        { SHORT ",'max_seq':8192}", "8192", { 0 }, 8192 },
+        { SHORT ",'max_seq':2048}", "8192", { 0 }, 0 },
+        { SHORT ",'max_seq':null}", "8192", { 0 }, 8192 },
+        { SHORT ",'positions':'rope'}", "8192", { 0 }, 1 },
+        { "{'model_type':'gpt2'}", "2048", { 0 }, 2048 },
+        { "{'model_type':'gpt2','n_positions':1024}", "2048", { 0 }, 0 },
+        { "'gpt2'", "1024", { 0 }, 1024 },
+        { "'gpt2'", "4096", { 0 }, 4096 },
+        { "'gpt2'", "4096", { "model.layers", "4" }, 4096 },
+        { "'gpt2'", "4096", { "model.max_seq", "2048" }, 0 },
+        { "'gpt2'", "4096", { "model.n_positions", "2048" }, 0 },
+        { "'gpt2'", "4096", { "model.max_seq", "4096" }, 4096 },
+        { "'gpt3-175b'", "4096", { 0 }, 4096 },
+        { "'bert-base'", "1024", { 0 }, 1024 },
+        { "'opt-350m'", "4096", { 0 }, 4096 + 2 },
+        { "'scenarios/models/gpt2.json'", "4096", { 0 }, 4096 },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        char text[300];
+        Scenario s;
+        Err err = { 0 };
+        snprintf(text, sizeof text,
+                 "{'model':%s,'cluster':'ideal','training':{'seq_len':%s,'micro_batch':1}}",
+                 rows[i].model, rows[i].seq_len);
+        JsonDoc *doc = doc_of(text, "t.json", &err);
+        bool ok = doc && scenario_from(&s, doc, &rows[i].set, rows[i].set.key ? 1 : 0, &err);
+        if (!CHECK_INT(rows[i].rows > 0, ok))
+            fprintf(stderr, "    %s: %s\n", rows[i].model, err.text);
+        if (!ok) {
+            CHECK_ERR_TEXT(&err, "is longer than the model's learned positions, 1 to ");
+            continue;
+        }
+        const Transformer *t = &s.model.u.transformer;
+        CHECK_U64(rows[i].rows, t->positions == POS_LEARNED ? t->position_rows : 1);
+        scenario_free(&s);
+    }
+#undef SHORT
+}
+
+/* The number in a file of one's own is meant. */
+static void a_models_own_file_says_how_long_it_is(void)
+{
+    char dir[] = "/tmp/lockstep-positions-XXXXXX", path[64], text[200];
+    if (!CHECK(mkdtemp(dir) != NULL))
+        return;
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    FILE *f = fopen(path, "w");
+    if (CHECK(f != NULL)) {
+        fputs("{\"model_type\": \"gpt2\", \"n_positions\": 1024}\n", f);
+        fclose(f);
+    }
+    Scenario s;
+    Err err = { 0 };
+    snprintf(text, sizeof text, "{'model':'%s','cluster':'ideal','training':{'seq_len':2048}}",
+             path);
+    CHECK(!read_text(&s, text, NULL, 0, &err));
+    CHECK_ERR_TEXT(&err, "2048 is longer than the model's learned positions, 1 to 1024");
+    unlink(path);
+    rmdir(dir);
+}
+
 static void settings_reach_into_short_forms(void)
 {
     Scenario s;
@@ -1213,6 +1286,8 @@ int main(void)
     RUN(a_file_that_is_no_object_is_to_blame_and_not_the_setting);
     RUN(settings_reach_into_named_things);
     RUN(settings_reach_into_named_models);
+    RUN(learned_positions_reach_to_the_sequence);
+    RUN(a_models_own_file_says_how_long_it_is);
     RUN(settings_reach_into_short_forms);
     RUN(a_scenario_knows_the_files_it_is_made_of);
     RUN(an_unknown_software_is_answered_with_what_there_is);
