@@ -202,18 +202,28 @@ static bool has_alias(const char *path, const char *name)
     return found;
 }
 
-static JsonDoc *open_alias(const char *dir, JsonNode node, const char *folder, Err *err)
+/* The file of that name, however its letters are written, or else one with it as an alias. */
+static const char *find_file(Arena *arena, const char *dir, const char **names, uint32_t n,
+                             const char *name)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (same_name(names[i], name))
+            return arena_printf(arena, "%s/%s.json", dir, names[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *path = arena_printf(arena, "%s/%s.json", dir, names[i]);
+        if (has_alias(path, name))
+            return path;
+    }
+    return NULL;
+}
+
+static JsonDoc *open_likely(const char *dir, JsonNode node, const char *folder, Err *err)
 {
     Arena arena = { 0 };
     const char **names;
     uint32_t n = list_names(&arena, dir, &names);
-    const char *found = NULL;
+    const char *found = find_file(&arena, dir, names, n, json_text(node));
     char allowed[600] = "none";
-    for (uint32_t i = 0; i < n; i++) {
-        const char *path = arena_printf(&arena, "%s/%s.json", dir, names[i]);
-        if (!found && has_alias(path, json_text(node)))
-            found = path;
-    }
     if (n > 0)
         words_joined(allowed, sizeof allowed, names, n);
     JsonDoc *doc = found ? json_open(found, err) : NULL;
@@ -255,7 +265,7 @@ JsonDoc *machine_open(const MachineReader *r, JsonNode name, const char *folder)
     const char *dir = arena_printf(&arena, "%s/%s", r->share_dir, folder);
     const char *path = arena_printf(&arena, "%s/%s.json", dir, text);
     JsonDoc *doc = *text && access(path, R_OK) == 0 ? json_open(path, r->err)
-                                                    : open_alias(dir, name, folder, r->err);
+                                                    : open_likely(dir, name, folder, r->err);
     arena_free(&arena);
     return doc;
 }

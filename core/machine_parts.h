@@ -22,7 +22,7 @@ typedef struct MachineReader {
 
 /*
  * Opens what a string node names in share_dir/folder ("gpus", "clusters"), by
- * name, alias or path.  NULL and err on failure.
+ * name, alias or path; small letters and capitals are the same in names.  NULL and err on failure.
  */
 JsonDoc *machine_open(const MachineReader *r, JsonNode name, const char *folder);
 

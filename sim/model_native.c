@@ -8,9 +8,10 @@
  *     rmsnorm      no bias anywhere, as Llama
  *
  * Defaults: kv_heads = heads, head_dim = hidden / heads, ffn = 4 hidden, max_seq
- * 2048 (or the task's longer sequence), gated false, norm layernorm, activation gelu (silu when gated), causal
- * true, positions learned, tied_embeddings true, experts 0 (dense),
- * experts_per_token 2, moe_every 1.  Every expert is as wide as ffn.
+ * 2048 (or the task's longer sequence), gated false, norm layernorm, activation
+ * gelu (silu when gated), causal true, positions learned, tied_embeddings true,
+ * experts 0 (dense), experts_per_token 2, moe_every 1.  Every expert is as wide
+ * as ffn.
  */
 #include "sim/model_parts.h"
 

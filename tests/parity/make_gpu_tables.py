@@ -32,6 +32,11 @@ DTYPES = {"fp16": "f16", "bf16": "bf16", "fp32": "f32", "fp8": "fp8"}
 
 V100_SHEET = "NVIDIA V100 data sheet (DS-8473, 2018), SXM2 column"
 A100_SHEET = "NVIDIA A100 data sheet (2021), dense (the sheet's * values halved)"
+A800_SOURCE = ("A800 is this chip with NVLink of 400 GB/s in place of 600 (NVIDIA, November 2022), "
+               "which a cluster says: intra_node.GBps 200")
+H800_SOURCE = ("H800 is this chip with NVLink of 400 GB/s in place of 900, which a cluster says "
+               "(intra_node.GBps 200), and less FP64, which no training step has (arXiv "
+               "2505.09343, section 4)")
 H100_SHEET = "NVIDIA H100 data sheet, SXM column, dense (the sheet's values with sparsity halved)"
 TORCH = "what PyTorch's out-of-memory messages print as total capacity on this GPU: "
 TRACE = "totalGlobalMem in a Kineto trace: "
@@ -53,7 +58,7 @@ SHEETS = {
     "v100-32gb": dict(
         generation="volta", sms=80, memory_GB=32, memory_GBps=900, tdp_w=300, host_GBps=12,
         peak=dict(f32=15.7, f16=125), memory_bytes=34079899648,
-        aliases=["V100-SXM2-32GB", "Tesla V100-SXM2-32GB"], sheet=V100_SHEET,
+        aliases=["V100-SXM2-32GB", "Tesla V100-SXM2-32GB", "v100"], sheet=V100_SHEET,
         memory_source=TRACE + "data/traces/param-dlrm8",
         host_source="PCIe 3.0 x16: 15.75 GB/s, of which nvbandwidth-like copies reach about 12"),
     "a100-40gb": dict(
@@ -65,7 +70,9 @@ SHEETS = {
     "a100-80gb": dict(
         generation="ampere", sms=108, memory_GB=80, memory_GBps=2039, tdp_w=400, host_GBps=26.3,
         peak=dict(f32=19.5, tf32=156, f16=312, bf16=312), memory_bytes=85174583296,
-        aliases=["A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", "a100"], sheet=A100_SHEET,
+        aliases=["A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", "a100", "a800", "a800-80gb",
+                 "A800-SXM4-80GB", "NVIDIA A800-SXM4-80GB"], sheet=A100_SHEET,
+        alias_source=A800_SOURCE,
         memory_source=TRACE + "data/traces/megatron-tp8",
         host_source="membw-00005 (nvbandwidth host to device)"),
     "a100-80gb-pcie": dict(
@@ -77,8 +84,10 @@ SHEETS = {
     "h100-80gb": dict(
         generation="hopper", sms=132, memory_GB=80, memory_GBps=3350, tdp_w=700, host_GBps=51,
         peak=dict(f32=66.9, tf32=494.7, f16=989.4, bf16=989.4, fp8=1978.9),
-        memory_bytes=gib(79.19), aliases=["H100-SXM5-80GB", "NVIDIA H100 80GB HBM3", "h100"],
-        sheet=H100_SHEET, memory_source=TORCH + "79.18 to 79.19 GiB",
+        memory_bytes=gib(79.19),
+        aliases=["H100-SXM5-80GB", "NVIDIA H100 80GB HBM3", "h100", "h800", "h800-80gb",
+                 "H800-SXM5-80GB", "NVIDIA H800"],
+        alias_source=H800_SOURCE, sheet=H100_SHEET, memory_source=TORCH + "79.18 to 79.19 GiB",
         host_source="membw-00013 (nvbandwidth host to device)"),
     "h100-96gb-hbm2e": dict(
         generation="hopper", sms=132, memory_GB=96, memory_GBps=2400, tdp_w=500, host_GBps=51,
@@ -505,6 +514,7 @@ def gpu_file(name, fits, memory):
         "kernels": kernels,
         "provenance": {
             "data sheet (peak_tflops, memory_GB, memory_GBps, sms, tdp_w)": s["sheet"],
+            **({"aliases": s["alias_source"]} if "alias_source" in s else {}),
             "memory_bytes": s["memory_source"],
             "host_GBps": s["host_source"],
             "launch_us": LAUNCH_SOURCE,

@@ -190,7 +190,38 @@ static void aliases_find_a_gpu_that_has_no_file_of_that_name(void)
     Arena arena = { 0 };
     CHECK_STR("a100-80gb", gpu_named(&arena, "A100-SXM4-80GB")->name);
     CHECK_STR("h100-80gb", gpu_named(&arena, "nvidia h100 80GB hbm3")->name);
+    CHECK_STR("v100-32gb", gpu_named(&arena, "V100")->name);
     arena_free(&arena);
+}
+
+/* Chips with slower NVLink, which is the cluster's to say. */
+static void export_versions_are_the_gpus_they_are_made_of(void)
+{
+    static const char *const names[][2] = {
+        { "h100-80gb", "H800" },        { "h100-80gb", "h800-80gb" },
+        { "h100-80gb", "NVIDIA H800" }, { "a100-80gb", "A800" },
+        { "a100-80gb", "a800-80gb" },   { "a100-80gb", "NVIDIA A800-SXM4-80GB" },
+    };
+    Arena arena = { 0 };
+    for (size_t i = 0; i < ARRAY_N(names); i++)
+        CHECK_STR(names[i][0], gpu_named(&arena, names[i][1])->name);
+    arena_free(&arena);
+}
+
+static void names_of_files_may_be_written_in_capitals(void)
+{
+    Arena arena = { 0 };
+    CHECK_STR("a100-80gb", gpu_named(&arena, "A100-80GB")->name);
+    CHECK_STR("h100-80gb", gpu_named(&arena, "H100-80gb")->name);
+    CHECK_STR("mi300x", gpu_named(&arena, "MI300X")->name);
+    arena_free(&arena);
+    Machine m = cluster("\"DGX-H100\"");
+    CHECK_STR("dgx-h100", m.name);
+    machine_free(&m);
+    m = cluster("{\"base\":\"P4D\",\"gpu\":\"A100-80GB\"}");
+    CHECK_STR("p4d", m.name);
+    CHECK_STR("a100-80gb", m.types[0].gpu->name);
+    machine_free(&m);
 }
 
 /* ---- layers ---- */
@@ -740,6 +771,8 @@ int main(void)
     RUN(every_file_in_gpus_and_clusters_reads);
     RUN(clusters_of_the_contract_are_what_they_say);
     RUN(aliases_find_a_gpu_that_has_no_file_of_that_name);
+    RUN(export_versions_are_the_gpus_they_are_made_of);
+    RUN(names_of_files_may_be_written_in_capitals);
     RUN(the_object_lies_over_its_base);
     RUN(a_gpu_object_without_base_changes_the_gpu_of_the_base_cluster);
     RUN(paths_are_relative_to_the_file_they_stand_in);
