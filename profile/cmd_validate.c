@@ -1,10 +1,11 @@
 /*
  * cmd_validate.c - lockstep validate SCENARIO...: predictions beside measurements.
  *
- *     arguments --scenario_each--> Jobs --pool--> predictions --in input order--> Validation
+ *     arguments --scenario_each_that_reads--> Jobs --pool--> predictions --in input order-->
+ *     Validation
  *
- * What cannot be run is no failure: the row is kept, with the reason, and listed.
- * What cannot be read (no such file, a line that is no JSON) is one.
+ * What cannot be run is no failure: the row is kept, with the reason, and listed; so is a line
+ * of many that is no JSON.  What cannot be read (no such file, not one line that is JSON) is one.
  *
  * Where a stack has fitted scalars, its rows are predicted once more with scalars
  * fitted on the stack's other groups alone, and where its rows show what slows kernels
@@ -304,12 +305,17 @@ static const char *copy_member(Job *job, const char *key, const char *otherwise)
     return arena_strdup(&job->arena, text ? text : otherwise);
 }
 
+static void take_place(Job *job, const char *path)
+{
+    job->path = arena_strdup(&job->arena, path);
+    const char *slash = strrchr(job->path, '/');
+    job->file = slash ? slash + 1 : job->path;
+}
+
 /* What a row shows of a scenario that may turn out not to be one. */
 static void look_ahead(Job *job)
 {
-    job->path = arena_strdup(&job->arena, json_name(job->doc));
-    const char *slash = strrchr(job->path, '/');
-    job->file = slash ? slash + 1 : job->path;
+    take_place(job, json_name(job->doc));
     job->name = copy_member(job, "name", job->file);
     job->group = copy_member(job, "group", "");
     job->software = job->options->software ? job->options->software
@@ -325,16 +331,40 @@ static void look_ahead(Job *job)
     }
 }
 
+static Job *new_job(const Batch *b)
+{
+    Job *job = mem_zero(1, sizeof *job);
+    job->options = b->options;
+    return job;
+}
+
 static bool add_job(void *user, JsonDoc *doc, Err *err)
 {
     Batch *b = user;
     (void)err;
-    Job *job = mem_zero(1, sizeof *job);
-    job->options = b->options;
+    Job *job = new_job(b);
     job->doc = doc;
     look_ahead(job);
     job_list_add(&b->jobs, run_job, job, &job->progress);
     return true;
+}
+
+static void run_nothing(void *task)
+{
+    progress_end(&((Job *)task)->progress);
+}
+
+/* A line that is no JSON is a row that cannot run. */
+static void add_unread(void *user, const char *place, const Err *why)
+{
+    Batch *b = user;
+    Job *job = new_job(b);
+    take_place(job, place);
+    job->name = job->file;
+    job->group = "";
+    job->software = "generic";
+    job->err = *why;
+    job_list_add(&b->jobs, run_nothing, job, &job->progress);
 }
 
 /* ---- the second pass ---- */
@@ -410,7 +440,7 @@ static void batch_run(Batch *b, const Options *o, Err *err)
 {
     b->options = o;
     job_list_open(&b->jobs, o->jobs);
-    scenario_each(o->names, o->names_n, add_job, b, err);
+    scenario_each_that_reads(o->names, o->names_n, add_job, add_unread, b, err);
     job_list_wait(&b->jobs);
     leave_out(b);
     job_list_close(&b->jobs);
@@ -428,9 +458,16 @@ static const char *reason_of(Validation *v, const Job *job)
 {
     const char *text = job->err.text;
     size_t n = strlen(job->path);
-    if (strncmp(text, job->path, n) == 0 && strncmp(text + n, ": ", 2) == 0)
-        text += n + 2;
-    return arena_strdup(&v->arena, text);
+    if (strncmp(text, job->path, n) != 0 || text[n] != ':')
+        return arena_strdup(&v->arena, text);
+    unsigned line, column;
+    int skipped = 0;
+    sscanf(text + n, ":%u:%u: %n", &line, &column, &skipped);
+    if (skipped > 0 && line == 1)
+        return arena_printf(&v->arena, "column %u: %s", column, text + n + skipped);
+    if (skipped > 0) /* behind the line's end */
+        return arena_strdup(&v->arena, text + n + skipped);
+    return arena_strdup(&v->arena, text + n + strspn(text + n, ": "));
 }
 
 /* Why a metric cannot be compared, or NULL. */
@@ -531,7 +568,9 @@ static void print_help(FILE *f)
         "Predicts scenarios that have been measured (their key \"measured\") and says how far\n"
         "off the predictions are, by metric, group and software, and how well they rank.\n"
         "SCENARIO is a .json file, a built-in name (published, vtrain-single-node) or a\n"
-        ".jsonl file with a scenario a line.  What cannot be run is skipped and listed.\n"
+        ".jsonl file with a scenario a line.  What cannot be run, or a line of them that is "
+        "no\n"
+        "JSON, is skipped and listed.\n"
         "\n"
         "  --set KEY=VALUE   changes a key of every scenario; repeatable\n"
         "  --software NAME   runs every scenario as this training stack\n"

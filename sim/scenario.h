@@ -215,6 +215,13 @@ void scenario_explain(const Scenario *s, const struct Software *sw, FILE *out);
 typedef bool ScenarioVisit(void *user, JsonDoc *doc, Err *err); /* takes over doc */
 bool scenario_each(char *const *names, uint32_t names_n, ScenarioVisit *visit, void *user,
                    Err *err);
+/*
+ * The same, but a line of a .jsonl file that is no JSON goes to skip, with its place FILE:LINE and
+ * what is wrong.  A file of which no line is JSON is an error still, after its lines were skipped.
+ */
+typedef void ScenarioSkip(void *user, const char *place, const Err *why);
+bool scenario_each_that_reads(char *const *names, uint32_t names_n, ScenarioVisit *visit,
+                              ScenarioSkip *skip, void *user, Err *err);
 
 /* Names of the built-in things of a kind ("models", "gpus", ...), sorted; they live in arena. */
 uint32_t share_names(const char *const **names, Arena *arena, const char *kind);

@@ -100,53 +100,82 @@ static const char *file_of(Arena *arena, const char *name, Err *err)
 
 /* ---- many ---- */
 
-static bool visit_line(const char *path, size_t line, const char *text, size_t bytes,
-                       ScenarioVisit *visit, void *user, Err *err)
+typedef struct Visitor {
+    ScenarioVisit *visit;
+    ScenarioSkip *skip; /* NULL: what is no JSON is an error */
+    void *user;
+} Visitor;
+
+/* Of one .jsonl file. */
+typedef struct Lines {
+    const char *path;
+    size_t at, read_n; /* this line, from 1; lines so far that are JSON */
+    Err first;         /* what was wrong with the first that is none */
+} Lines;
+
+static JsonDoc *parse_line(const char *name, const char *text, size_t bytes, Err *err)
 {
-    Arena arena = { 0 };
-    const char *name = arena_printf(&arena, "%s:%zu", path, line);
     JsonDoc *doc = bytes <= JSON_BYTES_MAX ? json_parse(text, bytes, name, err) : NULL;
     if (!doc && !err->set)
         err_set(err, "%s: longer than %zu MiB", name, JSON_BYTES_MAX >> 20);
-    arena_free(&arena);
-    return doc && visit(user, doc, err);
+    return doc;
 }
 
-static bool visit_lines(const char *path, ScenarioVisit *visit, void *user, Err *err)
+static bool visit_line(Lines *l, const char *text, size_t bytes, const Visitor *v, Err *err)
+{
+    Arena arena = { 0 };
+    Err why = { 0 };
+    const char *name = arena_printf(&arena, "%s:%zu", l->path, l->at);
+    JsonDoc *doc = parse_line(name, text, bytes, &why);
+    l->read_n += doc != NULL;
+    if (why.set && !l->first.set)
+        l->first = why;
+    if (why.set && v->skip)
+        v->skip(v->user, name, &why);
+    else if (why.set)
+        *err = why;
+    arena_free(&arena);
+    return doc ? v->visit(v->user, doc, err) : v->skip != NULL;
+}
+
+static bool visit_lines(const char *path, const Visitor *v, Err *err)
 {
     FILE *f = fopen(path, "rb");
     if (!f)
         return err_set(err, "cannot open '%s': %s", path, strerror(errno));
     char *text = NULL;
-    size_t cap = 0, line = 0, scenarios_n = 0;
+    size_t cap = 0;
+    Lines l = { .path = path };
     ssize_t got;
     bool ok = true;
     while (ok && (got = getline(&text, &cap, f)) >= 0) {
-        line++;
-        if (strspn(text, " \t\r\n") == (size_t)got)
-            continue;
-        scenarios_n++;
-        ok = visit_line(path, line, text, (size_t)got, visit, user, err);
+        l.at++;
+        if (strspn(text, " \t\r\n") < (size_t)got)
+            ok = visit_line(&l, text, (size_t)got, v, err);
     }
-    if (ok && ferror(f))
+    if (ok && ferror(f)) {
         ok = err_set(err, "cannot read '%s': %s", path, strerror(errno));
-    else if (ok && scenarios_n == 0)
-        ok = err_set(err, "'%s' holds no scenario", path);
+    } else if (ok && l.read_n == 0) {
+        ok = false;
+        err_set(err, "'%s' holds no scenario", path);
+        if (l.first.set)
+            *err = l.first;
+    }
     free(text);
     fclose(f);
     return ok;
 }
 
-static bool visit_name(const char *name, ScenarioVisit *visit, void *user, Err *err)
+static bool visit_name(const char *name, const Visitor *v, Err *err)
 {
     Arena arena = { 0 };
     const char *path = file_of(&arena, name, err);
     bool ok = path != NULL;
     if (ok && ends_in(path, ".jsonl")) {
-        ok = visit_lines(path, visit, user, err);
+        ok = visit_lines(path, v, err);
     } else if (ok) {
         JsonDoc *doc = json_open(path, err);
-        ok = doc && visit(user, doc, err);
+        ok = doc && v->visit(v->user, doc, err);
     }
     arena_free(&arena);
     return ok;
@@ -174,7 +203,8 @@ static bool take_only(void *user, JsonDoc *doc, Err *err)
 static JsonDoc *open_scenario(const char *name, Err *err)
 {
     Only o = { .name = name };
-    if (visit_name(name, take_only, &o, err))
+    const Visitor v = { .visit = take_only, .user = &o };
+    if (visit_name(name, &v, err))
         return o.doc;
     json_close(o.doc);
     return NULL;
@@ -199,8 +229,15 @@ bool scenario_read_to_split(Scenario *s, const char *name, const Setting *settin
 bool scenario_each(char *const *names, uint32_t names_n, ScenarioVisit *visit, void *user,
                    Err *err)
 {
+    return scenario_each_that_reads(names, names_n, visit, NULL, user, err);
+}
+
+bool scenario_each_that_reads(char *const *names, uint32_t names_n, ScenarioVisit *visit,
+                              ScenarioSkip *skip, void *user, Err *err)
+{
+    const Visitor v = { .visit = visit, .skip = skip, .user = user };
     for (uint32_t i = 0; i < names_n; i++)
-        if (!visit_name(names[i], visit, user, err))
+        if (!visit_name(names[i], &v, err))
             return false;
     return true;
 }

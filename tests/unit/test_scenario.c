@@ -1128,6 +1128,50 @@ static const char *write_file(const char *path, const char *text)
     return path;
 }
 
+typedef struct SeenOrSkipped {
+    Seen seen;
+    uint32_t skipped_n;
+    char place[100], why[1100]; /* of the last that was skipped */
+} SeenOrSkipped;
+
+static bool see_or_skip(void *user, JsonDoc *doc, Err *err)
+{
+    return see(&((SeenOrSkipped *)user)->seen, doc, err);
+}
+
+static void skip(void *user, const char *place, const Err *why)
+{
+    SeenOrSkipped *s = user;
+    s->skipped_n++;
+    snprintf(s->place, sizeof s->place, "%s", place);
+    snprintf(s->why, sizeof s->why, "%s", why->text);
+}
+
+static void lines_that_are_no_json_can_be_skipped(void)
+{
+    char path[] = P_tmpdir "/lockstep-lines-XXXXXX.jsonl", part[120];
+    int fd = mkstemps(path, 6);
+    if (!CHECK(fd >= 0))
+        return;
+    close(fd);
+    char *names[] = { path };
+    Err err = { 0 };
+    SeenOrSkipped s = { 0 };
+    write_file(path, "{\"a\":1}\n{\"a\":NaN}\n\n{\"b\":2}\n{\"c\":1,\"c\":2}\n");
+    CHECK(scenario_each_that_reads(names, 1, see_or_skip, skip, &s, &err));
+    CHECK_U64(2, s.seen.n);
+    CHECK_U64(2, s.skipped_n);
+    snprintf(part, sizeof part, "%s:5", path);
+    CHECK_STR(part, s.place);
+    CHECK(strstr(s.why, ":5: c: the key stands here twice") != NULL);
+
+    write_file(path, "{\"a\":NaN}\n{\"a\":}\n");
+    s = (SeenOrSkipped){ 0 };
+    CHECK(!scenario_each_that_reads(names, 1, see_or_skip, skip, &s, &err));
+    CHECK_ERR_TEXT(&err, ".jsonl:1:1:6: not JSON from here on: numbers are finite");
+    unlink(path);
+}
+
 static void lines_are_scenarios(void)
 {
     char dir[] = P_tmpdir "/lockstep-scenario-XXXXXX";
@@ -1294,6 +1338,7 @@ int main(void)
     RUN(settings_name_files_from_here);
     RUN(explain_says_where_values_come_from);
     RUN(lines_are_scenarios);
+    RUN(lines_that_are_no_json_can_be_skipped);
     RUN(names_are_built_in_or_files);
     RUN(every_example_reads);
     RUN(published_rows_read_without_an_error);
