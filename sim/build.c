@@ -84,9 +84,8 @@ uint32_t expert_tp(const Build *b)
     const Parallel *p = &b->s->parallel;
     if (p->etp)
         return p->etp;
-    bool known = p->strategy == STRATEGY_DDP || p->strategy == STRATEGY_ZERO1;
-    bool over_tp = (uint64_t)p->dp * p->cp % p->ep != 0;
-    return over_tp || (known && b->sw->whole_experts) ? 1 : p->tp;
+    bool over_tp = (uint64_t)expert_dp(p) * p->cp % p->ep != 0;
+    return over_tp || (shares_experts(p) && b->sw->whole_experts) ? 1 : p->tp;
 }
 
 bool experts_apart(const Build *b)

@@ -24,6 +24,17 @@ bool shards_params(const Parallel *p)
            (p->strategy == STRATEGY_HSDP && p->shard_size * p->cp > 1);
 }
 
+bool shares_experts(const Parallel *p)
+{
+    return p->strategy == STRATEGY_DDP || p->strategy == STRATEGY_ZERO1 ||
+           p->strategy == STRATEGY_FSDP || p->strategy == STRATEGY_HSDP;
+}
+
+uint32_t expert_dp(const Parallel *p)
+{
+    return p->strategy == STRATEGY_HSDP && shards_params(p) ? p->shard_size : p->dp;
+}
+
 static bool keeps_f32(const Training *t, const Software *sw, bool fsdp)
 {
     bool narrow = t->param_dtype_set && t->param_dtype != DTYPE_F32;

@@ -57,6 +57,11 @@ uint32_t optimizer_moments(Optimizer o);
 
 /* Parameters are really sharded: fsdp or hsdp, over more than one rank. */
 bool shards_params(const Parallel *p);
+/* Does the strategy know of experts that are not on all ranks? */
+bool shares_experts(const Parallel *p);
+/* Ranks of dp among which experts are shared out: of hsdp those that share out a copy of the
+ * parameters, so that each copy has all experts. */
+uint32_t expert_dp(const Parallel *p);
 
 /* Does the software keep gradients in f32, where the scenario is silent? */
 bool grads_in_f32(const Training *t, const Software *sw);

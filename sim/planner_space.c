@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/formats.h"
 #include "sim/scenario_parts.h"
 
 enum { CP_TOKENS_MIN = 1024, MICRO_BATCH_TRIED_MAX = 512, VIRTUAL_TRIED_MAX = 16 };
@@ -458,9 +459,8 @@ static void try_strategies(Plan *p, PlanCandidate c)
         bool shards = c.shard_size > 1 && c.shard_size < c.dp && c.dp % c.shard_size == 0;
         bool alone = (c.strategy == STRATEGY_ZERO2 || c.strategy == STRATEGY_HSDP) &&
                      !plan_fixed(p, "parallel.strategy");
-        bool whole = c.strategy == STRATEGY_DDP || c.strategy == STRATEGY_ZERO1;
         if ((c.strategy == STRATEGY_HSDP && !shards) || (alone && c.pp > 1) ||
-            (c.ep > 1 && !whole))
+            (c.ep > 1 && !shares_experts(&(Parallel){ .strategy = c.strategy })))
             continue;
         try_batches(p, c);
     }

@@ -24,14 +24,16 @@ static uint32_t least_dp(const PlanCandidate *c)
     uint32_t least = c->dp < 2 ? c->dp : 2;
     if (c->ep == 1)
         return least;
-    if ((uint64_t)c->dp * c->cp % c->ep != 0)
-        return c->dp;
+    uint32_t dp = expert_dp(&(Parallel){
+        .strategy = c->strategy, .dp = c->dp, .cp = c->cp, .shard_size = c->shard_size });
+    if ((uint64_t)dp * c->cp % c->ep != 0)
+        return dp;
     while ((uint64_t)least * c->cp % c->ep != 0)
         least++;
     return least;
 }
 
-/* One that has the same kernels.  Experts go with ddp and zero1, and only there whole. */
+/* One that has the same kernels.  Under zero2 no experts are whole, whatever the stack's habit. */
 static Strategy like_strategy(const PlanCandidate *c)
 {
     bool shards = shards_params(&(Parallel){

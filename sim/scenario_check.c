@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "sim/formats.h"
 #include "sim/scenario_parts.h"
 
 typedef struct Check {
@@ -178,16 +179,15 @@ static bool check_routing(const Check *c, uint32_t experts)
     if (experts > 0 && p->tp > 1 && !p->sequence_parallel)
         return FAIL(c, parallel, "sequence_parallel",
                     "experts with tp = %" PRIu32 " need it, true is allowed", p->tp);
-    bool known = p->strategy == STRATEGY_DDP || p->strategy == STRATEGY_ZERO1;
-    if (p->etp > 0 && p->etp < p->tp && !known)
+    if (p->etp > 0 && p->etp < p->tp && !shares_experts(p))
         return FAIL(c, parallel, "etp",
                     "%" PRIu32 " with strategy %s cannot be simulated, tp = %" PRIu32
-                    " is allowed; or strategy ddp, zero1",
+                    " is allowed; or strategy ddp, zero1, fsdp, hsdp",
                     p->etp, strategy_names[p->strategy], p->tp);
-    if (p->ep > 1 && !known)
+    if (p->ep > 1 && !shares_experts(p))
         return FAIL(c, parallel, "ep",
                     "%" PRIu32 " with strategy %s cannot be simulated, 1 is allowed; or "
-                    "strategy ddp, zero1",
+                    "strategy ddp, zero1, fsdp, hsdp",
                     p->ep, strategy_names[p->strategy]);
     return true;
 }
@@ -202,7 +202,8 @@ static bool check_experts(const Check *c)
     if (c->s->model.kind != MODEL_TRANSFORMER)
         return true;
     bool over_tp = p->tp > 1 && p->etp <= 1;
-    uint64_t ranks = (uint64_t)p->dp * p->cp * (over_tp ? p->tp : 1);
+    uint64_t ranks = (uint64_t)expert_dp(p) * p->cp * (over_tp ? p->tp : 1);
+    const char *dp = expert_dp(p) == p->dp ? "dp" : "shard_size";
     if (p->etp > 1 && p->etp != p->tp)
         return FAIL(c, parallel, "etp",
                     "%" PRIu32 " ranks cannot share out an expert, 1 and tp = %" PRIu32
@@ -218,7 +219,7 @@ static bool check_experts(const Check *c)
                     p->ep, experts, divisors(text, experts));
     if (ranks % p->ep != 0)
         return FAIL(c, parallel, "ep",
-                    "%" PRIu32 " does not divide dp x cp%s = %" PRIu64 ", allowed: %s", p->ep,
+                    "%" PRIu32 " does not divide %s x cp%s = %" PRIu64 ", allowed: %s", p->ep, dp,
                     over_tp ? " x tp" : "", ranks, divisors(text, ranks));
     return check_routing(c, experts);
 }

@@ -36,6 +36,20 @@
  * Without overlap every gather starts after the compute before it, and compute
  * waits for every reduce-scatter at once.
  *
+ * EXPERTS that ep shares out are a unit inside their layer's, as torchtitan wraps them
+ * (apply_fsdp: fully_shard(moe.experts) on the mesh "efsdp"): sharded over the ranks that hold the
+ * same ones, gathered behind the rest of their layer and reduced before it:
+ *
+ *     gather   [G1][G1 experts]          [G2][G2 experts] ...
+ *     compute         [F0 .......]             [F1 .....]
+ *     reduce                       ...  [RS2 experts][RS2]
+ *
+ * Where no other rank holds the same, their shards are whole: compute copies them to where they
+ * are used, cast to what kernels read, and their gradients are copied back in place of the
+ * reduce-scatter; nothing is sent.  So FSDP2 does in a group of one (FSDPParamGroup's
+ * wait_for_unshard, foreach_reduce).  A layer's gradients are reduced after all of its backward,
+ * where FSDP2 begins with those of experts when they are there.
+ *
  * REPLICAS.  hsdp shards over GROUP_DP_SHARD only; see hsdp.c for what is added.
  *
  * TIED.  A head that has its parameters with the embedding (Block.frame_of) is a
@@ -56,15 +70,30 @@
 #include "sim/strategy/grads.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-/* Segments on units of one type; NONE_U32 until first used. */
+/* Parameters of a block that are gathered by one collective. */
+typedef enum Part { PART_DENSE, PART_EXPERTS, PART_N } Part;
+
+/* One part of the units of one type.  Layouts have all tensors of the block, of which this part's
+ * are used.  Segments are NONE_U32 until first used. */
 typedef struct UnitType {
-    uint32_t gather, copy_out, release, copy_in, reduce, reduce_more, retire;
+    const BlockType *of;
+    Part part;
+    uint64_t elements;       /* of all tensors; 0: there is no such part */
+    uint64_t owned;          /* of this rank's shards */
+    uint32_t group, ranks_n; /* that share them out; NONE_U32, 1: this rank has all */
+    uint32_t gather, copy_out, copy_in, reduce, reduce_more, retire;
+    uint32_t release;      /* PART_DENSE: of the whole block */
     uint32_t cast_layout;  /* shards as they are gathered; NONE_U32: as they are kept */
     uint32_t flat_layout;  /* what is gathered; NONE_U32: the parameters themselves */
     uint32_t input_layout; /* what is reduce-scattered: gradients, or a copy in reduce_dtype */
     bool copies;
 } UnitType;
+
+typedef UnitType UnitParts[PART_N];
+typedef uint32_t FrameParts[PART_N];
+typedef Point PointParts[PART_N];
 
 /* A forward or backward of a block that reads a unit; units are named by their block. */
 typedef struct Use {
@@ -76,14 +105,14 @@ typedef struct Use {
 
 typedef struct Pending {
     uint32_t block, frame;
+    Part part;
     Point reduced;
 } Pending;
 
 typedef struct Fsdp {
     Build *b;
     Finish finish;
-    UnitType *types;
-    uint32_t ranks_n;
+    UnitParts *types;
     uint32_t replicas; /* hsdp: group over which shards are replicated; NONE_U32 */
     bool ahead;        /* overlap */
     Starts *starts;    /* by segment of a block */
@@ -96,16 +125,16 @@ typedef struct Fsdp {
     Weave w;
     uint32_t uses_n;
     Use *uses;
-    Point *retired;  /* by use: where it, or the last before it that was, was released */
-    uint32_t *live;  /* by block: frame of the gathered parameters */
-    uint32_t *flat;  /* by block: that of the buffer they are still in; NONE_U32: in none */
-    Point *gathered; /* by block */
+    Point *retired; /* by use: where it, or the last before it that was, was released */
+    uint32_t *live; /* by block: frame of the gathered parameters */
+    FrameParts *uncopied; /* by block: frame that compute copies them from; NONE_U32 */
+    PointParts *gathered; /* by block */
     uint32_t owed_n; /* units whose release waits for the end of the pass, */
     uint32_t *owed, *owed_frame; /* their blocks, and what was gathered */
     uint32_t *grads;             /* by block: frame of the whole gradients being summed */
     bool *reduced_once;          /* by block */
     uint32_t pending_n;
-    Pending *pending; /* by when they were launched: one, or those of the root unit */
+    Pending *pending; /* by when they were launched: those of one unit */
     Point summed;     /* newest op that wrote a gradient's shard */
 } Fsdp;
 
@@ -137,9 +166,19 @@ static const uint32_t *unit_of(const Fsdp *d, const uint32_t *block, uint32_t *n
     return is_of_root(d, *block) ? d->root : block;
 }
 
-static UnitType *unit_type(const Fsdp *d, uint32_t block)
+static UnitType *unit_type(const Fsdp *d, uint32_t block, Part part)
 {
-    return &d->types[d->b->blocks[block].type];
+    return &d->types[d->b->blocks[block].type][part];
+}
+
+static bool has_part(const Fsdp *d, uint32_t block, Part part)
+{
+    return unit_type(d, block, part)->elements > 0;
+}
+
+static bool is_alone(const UnitType *u)
+{
+    return u->ranks_n == 1;
 }
 
 static const Owned *shards_of(const Fsdp *d, uint32_t block)
@@ -155,12 +194,52 @@ static void set_class(Graph *g, uint32_t layout, TensorClass class_)
         g->tensors[g->layouts[layout].tensor_first + i].class_ = class_;
 }
 
-static bool needs_copy(const Build *b, const BlockType *t)
+/* Is a tensor of the block's layouts one of this part? */
+static bool has_tensor(const UnitType *u, uint32_t tensor)
+{
+    ASSERT(tensor < u->of->params_n && u->of->params[tensor].tensor == tensor);
+    return u->of->params[tensor].expert == (u->part == PART_EXPERTS);
+}
+
+static uint64_t part_bytes(const Graph *g, const UnitType *u, uint32_t layout)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < u->of->params_n; i++)
+        bytes += has_tensor(u, i) ? layout_tensor(g, layout, i)->bytes : 0;
+    return bytes;
+}
+
+/* Of the layout's tensors in the block; all of a part are of one format. */
+static DType part_dtype(const Graph *g, const UnitType *u, uint32_t layout)
+{
+    uint32_t i = 0;
+    while (!has_tensor(u, i))
+        i++;
+    return layout_tensor(g, layout, i)->dtype;
+}
+
+/* The newest op touches the part's tensors of a slot, which begin at `first`. */
+static void part_args_from(Graph *g, const UnitType *u, Slot slot, uint32_t first, ArgMode mode,
+                           bool born, bool dies)
+{
+    for (uint32_t i = 0; i < u->of->params_n; i++)
+        if (has_tensor(u, i))
+            graph_arg(g, slot, first + i, mode, born, dies);
+}
+
+static void part_args(Graph *g, const UnitType *u, Slot slot, ArgMode mode, bool born,
+                      bool dies)
+{
+    part_args_from(g, u, slot, 0, mode, born, dies);
+}
+
+static bool needs_copy(const Build *b, const UnitType *u)
 {
     if (b->sw->reduce_copies)
         return true;
-    for (uint32_t i = 0; i < b->g->layouts[t->grad_layout].tensor_n; i++)
-        if (layout_tensor(b->g, t->grad_layout, i)->dtype != build_formats(b).reduce)
+    for (uint32_t i = 0; i < u->of->params_n; i++)
+        if (has_tensor(u, i) &&
+            layout_tensor(b->g, u->of->grad_layout, i)->dtype != build_formats(b).reduce)
             return true;
     return false;
 }
@@ -179,30 +258,45 @@ static uint32_t copy_layout(Graph *g, uint32_t from, DType dtype)
     return layout;
 }
 
-static UnitType start_type(Build *b, const BlockType *t, const Owned *o)
+/* What is gathered lies in one buffer until it is copied out. */
+static void add_flat(Graph *g, UnitType *u, const Owned *o)
 {
-    UnitType u = { NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32, NONE_U32,
-                   NONE_U32, NONE_U32, NONE_U32, NONE_U32, false };
-    if (t->elements == 0)
-        return u;
-    DType read = layout_tensor(b->g, t->param_layout, 0)->dtype;
-    if (read != build_formats(b).param)
-        u.cast_layout = copy_layout(b->g, o->param_layout, read);
-    u.copies = needs_copy(b, t);
-    u.input_layout =
-        u.copies ? copy_layout(b->g, t->grad_layout, build_formats(b).reduce) : t->grad_layout;
-    return u;
-}
-
-static void add_flat(Fsdp *d, UnitType *u, const Owned *o)
-{
-    Graph *g = d->b->g;
     uint32_t from = u->cast_layout != NONE_U32 ? u->cast_layout : o->param_layout;
     u->flat_layout = graph_layout(g);
     graph_tensor(g, (Tensor){ .name = intern(&g->names, "gathered unit"),
                               .class_ = TENSOR_BUFFER,
-                              .dtype = layout_tensor(g, from, 0)->dtype,
-                              .bytes = layout_bytes(g, from) * d->ranks_n });
+                              .dtype = part_dtype(g, u, from),
+                              .bytes = part_bytes(g, u, from) * u->ranks_n });
+}
+
+static void add_layouts(Build *b, UnitType *u, const Owned *o)
+{
+    DType read = part_dtype(b->g, u, u->of->param_layout);
+    if (read != build_formats(b).param && !is_alone(u))
+        u->cast_layout = copy_layout(b->g, o->param_layout, read);
+    u->copies = needs_copy(b, u);
+    u->input_layout = u->copies
+                          ? copy_layout(b->g, u->of->grad_layout, build_formats(b).reduce)
+                          : u->of->grad_layout;
+}
+
+static UnitType start_type(Build *b, const BlockType *t, const Owned *o, Part part)
+{
+    UnitType u = { .of = t, .part = part, .group = NONE_U32 };
+    u.gather = u.copy_out = u.copy_in = u.reduce = u.reduce_more = u.retire = u.release =
+        NONE_U32;
+    u.cast_layout = u.flat_layout = u.input_layout = NONE_U32;
+    for (uint32_t i = 0; i < t->params_n; i++) {
+        if (!has_tensor(&u, i))
+            continue;
+        u.elements += t->params[i].elements;
+        u.owned += o->elements[i];
+        u.group = param_group(b, &t->params[i]);
+    }
+    u.ranks_n = group_ranks(b, u.group);
+    if (u.elements > 0)
+        add_layouts(b, &u, o);
+    return u;
 }
 
 /* ---- segments ---- */
@@ -225,109 +319,118 @@ static Slot gathered_slot(const UnitType *u)
     return u->flat_layout != NONE_U32 ? SLOT_DATA : SLOT_PARAM;
 }
 
-static uint32_t gathered_layout(const UnitType *u, uint32_t params)
+/* What is done for experts carries a name of its own in timelines. */
+static const char *unit_name(const UnitType *u, const char *name)
 {
-    return u->flat_layout != NONE_U32 ? u->flat_layout : params;
+    static const char *const experts[][2] = {
+        { "all-gather unit", "all-gather experts" },
+        { "all-gather copy-out", "all-gather experts copy-out" },
+        { "reduce-scatter copy-in", "reduce-scatter experts copy-in" },
+        { "reduce-scatter unit", "reduce-scatter experts" },
+    };
+    for (size_t i = 0; u->part == PART_EXPERTS && i < ARRAY_N(experts); i++)
+        if (strcmp(name, experts[i][0]) == 0)
+            return experts[i][1];
+    return name;
 }
 
-static uint32_t gather_segment(Fsdp *d, uint32_t block)
+static uint32_t gather_segment(Fsdp *d, UnitType *u, const Owned *o)
 {
-    UnitType *u = unit_type(d, block);
     if (u->gather != NONE_U32)
         return u->gather;
     Graph *g = d->b->g;
-    const Owned *o = shards_of(d, block);
-    uint32_t whole = block_type(d->b, block)->param_layout;
-    bool casts = u->cast_layout != NONE_U32;
+    uint32_t whole = u->of->param_layout;
+    bool casts = u->cast_layout != NONE_U32, flat = u->flat_layout != NONE_U32;
     uint32_t from = casts ? u->cast_layout : o->param_layout;
-    u->gather = graph_segment(g, SEGMENT_GATHER, "all-gather unit");
+    u->gather = graph_segment(g, SEGMENT_GATHER, unit_name(u, "all-gather unit"));
     uint32_t *layout = g->segments[u->gather].layout;
     layout[SLOT_SHARD] = o->param_layout;
-    layout[gathered_slot(u)] = gathered_layout(u, whole);
+    layout[gathered_slot(u)] = flat ? u->flat_layout : whole;
     layout[SLOT_LOCAL] = u->cast_layout;
-    Op op = { .phase = PHASE_FORWARD,
-              .dtype = layout_tensor(g, whole, 0)->dtype,
-              .lane = LANE_GATHER };
+    Op op = { .phase = PHASE_FORWARD, .dtype = part_dtype(g, u, whole), .lane = LANE_GATHER };
     if (casts) {
         op.kind = OP_CAST;
         op.name = intern(&g->names, "all-gather copy-in");
-        op.u.elements = o->total;
-        op.read_bytes = layout_bytes(g, o->param_layout);
-        op.write_bytes = layout_bytes(g, from);
+        op.u.elements = u->owned;
+        op.read_bytes = part_bytes(g, u, o->param_layout);
+        op.write_bytes = part_bytes(g, u, from);
         graph_op(g, op);
-        arg_each(g, SLOT_SHARD, o->param_layout, ARG_READ, false, false);
-        arg_each(g, SLOT_LOCAL, from, ARG_WRITE, true, false);
+        part_args(g, u, SLOT_SHARD, ARG_READ, false, false);
+        part_args(g, u, SLOT_LOCAL, ARG_WRITE, true, false);
         op.logical = 1;
     }
     op.kind = OP_ALL_GATHER;
-    op.name = intern(&g->names, "all-gather unit");
+    op.name = g->segments[u->gather].name;
     op.read_bytes = op.write_bytes = 0;
     op.u.comm =
-        (CommShape){ .bytes = layout_bytes(g, from) * d->ranks_n, .group = share_group(d->b) };
+        (CommShape){ .bytes = part_bytes(g, u, from) * u->ranks_n, .group = u->group };
     graph_op(g, op);
-    arg_each(g, casts ? SLOT_LOCAL : SLOT_SHARD, from, ARG_READ, false, casts);
-    arg_each(g, gathered_slot(u), gathered_layout(u, whole), ARG_WRITE, true, false);
+    part_args(g, u, casts ? SLOT_LOCAL : SLOT_SHARD, ARG_READ, false, casts);
+    if (flat)
+        graph_arg(g, SLOT_DATA, 0, ARG_WRITE, true, false);
+    else
+        part_args(g, u, SLOT_PARAM, ARG_WRITE, true, false);
     return u->gather;
 }
 
-/* The newest op of the newest segment: what is in one slot dies, what is in the other is born. */
-static void args_move(Graph *g, Slot from, uint32_t from_layout, Slot to, uint32_t to_layout)
+/* Out of the buffer, which dies; or out of shards that are whole. */
+static uint32_t copy_out_segment(Fsdp *d, UnitType *u, const Owned *o)
 {
-    uint32_t *layout = g->segments[g->segments_n - 1].layout;
-    layout[from] = from_layout;
-    layout[to] = to_layout;
-    arg_each(g, from, from_layout, ARG_READ, false, true);
-    arg_each(g, to, to_layout, ARG_WRITE, true, false);
-}
-
-static uint32_t copy_out_segment(Fsdp *d, uint32_t block)
-{
-    UnitType *u = unit_type(d, block);
     if (u->copy_out != NONE_U32)
         return u->copy_out;
     Graph *g = d->b->g;
-    const BlockType *t = block_type(d->b, block);
-    uint64_t bytes = layout_bytes(g, t->param_layout);
-    Op op = { .kind = OP_COPY,
+    uint32_t to = u->of->param_layout, from = is_alone(u) ? o->param_layout : to;
+    DType read = part_dtype(g, u, to);
+    Op op = { .kind = part_dtype(g, u, from) == read ? OP_COPY : OP_CAST,
               .phase = PHASE_FORWARD,
-              .dtype = layout_tensor(g, t->param_layout, 0)->dtype,
+              .dtype = read,
               .lane = LANE_COMPUTE,
-              .u.elements = t->elements,
-              .read_bytes = bytes,
-              .write_bytes = bytes };
-    u->copy_out = start_segment(g, SEGMENT_GATHER, "all-gather copy-out", op);
-    args_move(g, SLOT_DATA, u->flat_layout, SLOT_PARAM, t->param_layout);
+              .u.elements = u->elements,
+              .read_bytes = part_bytes(g, u, from),
+              .write_bytes = part_bytes(g, u, to) };
+    u->copy_out = start_segment(g, SEGMENT_GATHER, unit_name(u, "all-gather copy-out"), op);
+    uint32_t *layout = g->segments[u->copy_out].layout;
+    layout[SLOT_PARAM] = to;
+    if (is_alone(u)) {
+        layout[SLOT_SHARD] = from;
+        part_args(g, u, SLOT_SHARD, ARG_READ, false, false);
+    } else {
+        layout[SLOT_DATA] = u->flat_layout;
+        graph_arg(g, SLOT_DATA, 0, ARG_READ, false, true);
+    }
+    part_args(g, u, SLOT_PARAM, ARG_WRITE, true, false);
     return u->copy_out;
 }
 
-/* An op that does nothing but free a slot's tensors. */
+/* An op that does nothing but free what its arguments will say. */
 static uint32_t freeing_segment(Graph *g, const char *name, Slot slot, uint32_t layout)
 {
     Op op = { .kind = OP_RELEASE, .phase = PHASE_UPDATE, .lane = LANE_COMPUTE };
     uint32_t s = start_segment(g, SEGMENT_OTHER, name, op);
     g->segments[s].layout[slot] = layout;
-    arg_each(g, slot, layout, ARG_READ, false, true);
     return s;
 }
 
-static uint32_t copy_in_segment(Fsdp *d, uint32_t block)
+static uint32_t copy_in_segment(Fsdp *d, UnitType *u)
 {
-    UnitType *u = unit_type(d, block);
     if (u->copy_in != NONE_U32)
         return u->copy_in;
     Graph *g = d->b->g;
-    const BlockType *t = block_type(d->b, block);
-    uint64_t from = layout_bytes(g, t->grad_layout), to = layout_bytes(g, u->input_layout);
-    DType grads = layout_tensor(g, t->grad_layout, 0)->dtype, sums = build_formats(d->b).reduce;
-    Op op = { .kind = grads == sums ? OP_COPY : OP_CAST,
+    uint32_t from = u->of->grad_layout;
+    DType sums = build_formats(d->b).reduce;
+    Op op = { .kind = part_dtype(g, u, from) == sums ? OP_COPY : OP_CAST,
               .phase = PHASE_UPDATE,
               .dtype = sums,
               .lane = LANE_COMPUTE,
-              .u.elements = t->elements,
-              .read_bytes = from,
-              .write_bytes = to };
-    u->copy_in = start_segment(g, SEGMENT_REDUCE, "reduce-scatter copy-in", op);
-    args_move(g, SLOT_GRAD, t->grad_layout, SLOT_DATA, u->input_layout);
+              .u.elements = u->elements,
+              .read_bytes = part_bytes(g, u, from),
+              .write_bytes = part_bytes(g, u, u->input_layout) };
+    u->copy_in = start_segment(g, SEGMENT_REDUCE, unit_name(u, "reduce-scatter copy-in"), op);
+    uint32_t *layout = g->segments[u->copy_in].layout;
+    layout[SLOT_GRAD] = from;
+    layout[SLOT_DATA] = u->input_layout;
+    part_args(g, u, SLOT_GRAD, ARG_READ, false, true);
+    part_args(g, u, SLOT_DATA, ARG_WRITE, true, false);
     return u->copy_in;
 }
 
@@ -346,11 +449,11 @@ static Lane sum_lane(const Fsdp *d)
 typedef struct Scatter {
     Slot slot;
     uint32_t layout, n; /* where it is scattered to; its first n tensors */
-    uint64_t bytes;
+    uint64_t bytes;     /* of this part's */
     bool more, casts;
 } Scatter;
 
-static Scatter scatter_of(Fsdp *d, const Owned *o, bool more)
+static Scatter scatter_of(Fsdp *d, const UnitType *u, const Owned *o, bool more)
 {
     Graph *g = d->b->g;
     Formats f = build_formats(d->b);
@@ -361,7 +464,7 @@ static Scatter scatter_of(Fsdp *d, const Owned *o, bool more)
         s.slot = SLOT_LOCAL;
     if (s.casts)
         s.layout = copy_layout(g, o->grad_layout, f.reduce);
-    s.bytes = layout_bytes(g, s.layout);
+    s.bytes = part_bytes(g, u, s.layout);
     for (uint32_t i = 0; more && s.casts && i < s.n; i++) {
         Tensor t = *layout_tensor(g, o->grad_layout, i);
         t.class_ = TENSOR_BUFFER;
@@ -378,23 +481,23 @@ static uint32_t scatter_op(const Fsdp *d)
 
 /* By a part of the ranks before, so that sums of 16 bits stay in range; by the rest behind, where
  * it is little. */
-static void divide_grads(const Fsdp *d, const UnitType *u, uint64_t elements)
+static void divide_grads(const Fsdp *d, const UnitType *u)
 {
     Graph *g = d->b->g;
-    uint64_t bytes = layout_bytes(g, u->input_layout);
+    uint64_t bytes = part_bytes(g, u, u->input_layout);
     graph_op(g, (Op){ .kind = OP_SCALE,
                       .phase = PHASE_UPDATE,
                       .dtype = build_formats(d->b).reduce,
                       .lane = LANE_REDUCE,
                       .name = intern(&g->names, "divide gradients"),
-                      .u.elements = elements,
+                      .u.elements = u->elements,
                       .read_bytes = bytes,
                       .write_bytes = bytes });
-    arg_each(g, input_slot(u), u->input_layout, ARG_UPDATE, false, false);
+    part_args(g, u, input_slot(u), ARG_UPDATE, false, false);
 }
 
 /* hsdp: what the segment scattered is summed over the replicas. */
-static void reduce_replicas(const Fsdp *d, const Scatter *how)
+static void reduce_replicas(const Fsdp *d, const UnitType *u, const Scatter *how)
 {
     Graph *g = d->b->g;
     if (d->replicas == NONE_U32)
@@ -406,96 +509,95 @@ static void reduce_replicas(const Fsdp *d, const Scatter *how)
                       .name = intern(&g->names, "all-reduce gradient shards"),
                       .logical = scatter_op(d) + 1,
                       .u.comm = { .bytes = how->bytes, .group = d->replicas } });
-    for (uint32_t i = 0; i < how->n; i++)
-        graph_arg(g, how->slot, i, ARG_UPDATE, false, false);
+    part_args(g, u, how->slot, ARG_UPDATE, false, false);
     graph_dep(g, scatter_op(d));
 }
 
-/* Arguments of the newest op: tensors first .. first + n - 1 of LOCAL. */
-static void local_args(Graph *g, uint32_t first, uint32_t n, ArgMode mode, bool born, bool dies)
-{
-    for (uint32_t i = first; i < first + n; i++)
-        graph_arg(g, SLOT_LOCAL, i, mode, born, dies);
-}
-
-static void shard_op(const Fsdp *d, const Owned *o, OpKind kind, const char *name,
-                     uint64_t from)
+static void shard_op(const Fsdp *d, const UnitType *u, const Owned *o, OpKind kind,
+                     const char *name, uint64_t from)
 {
     Graph *g = d->b->g;
     const Segment *s = &g->segments[g->segments_n - 1];
-    uint64_t to = layout_bytes(g, o->grad_layout);
+    uint64_t to = part_bytes(g, u, o->grad_layout);
     graph_op(g, (Op){ .kind = kind,
                       .phase = PHASE_UPDATE,
                       .dtype = build_formats(d->b).shard,
                       .lane = sum_lane(d),
                       .name = intern(&g->names, name),
                       .logical = s->op_n,
-                      .u.elements = o->total,
-                      .flops = kind == OP_ADD ? (double)o->total : 0,
+                      .u.elements = u->owned,
+                      .flops = kind == OP_ADD ? (double)u->owned : 0,
                       .read_bytes = from + (kind == OP_ADD ? to : 0),
                       .write_bytes = to });
 }
 
-static void cast_sum(const Fsdp *d, const Owned *o, const Scatter *how)
+static void cast_sum(const Fsdp *d, const UnitType *u, const Owned *o, const Scatter *how)
 {
     Graph *g = d->b->g;
-    shard_op(d, o, OP_CAST, "cast gradient shards", how->bytes);
-    local_args(g, 0, how->n, ARG_READ, false, true);
+    shard_op(d, u, o, OP_CAST, "cast gradient shards", how->bytes);
+    part_args(g, u, SLOT_LOCAL, ARG_READ, false, true);
     if (how->more)
-        local_args(g, how->n, how->n, ARG_WRITE, true, false);
+        part_args_from(g, u, SLOT_LOCAL, how->n, ARG_WRITE, true, false);
     else
-        arg_each(g, SLOT_GRAD_SHARD, o->grad_layout, ARG_WRITE, !d->b->sw->grads_persist,
-                 false);
+        part_args(g, u, SLOT_GRAD_SHARD, ARG_WRITE, !d->b->sw->grads_persist, false);
 }
 
-static void add_sum(const Fsdp *d, const Owned *o, const Scatter *how)
+static void add_sum(const Fsdp *d, const UnitType *u, const Owned *o, const Scatter *how)
 {
     Graph *g = d->b->g;
-    shard_op(d, o, OP_ADD, "add gradient shards", layout_bytes(g, o->grad_layout));
-    arg_each(g, SLOT_GRAD_SHARD, o->grad_layout, ARG_UPDATE, false, false);
-    local_args(g, how->casts ? how->n : 0, how->n, ARG_READ, false, true);
+    shard_op(d, u, o, OP_ADD, "add gradient shards", part_bytes(g, u, o->grad_layout));
+    part_args(g, u, SLOT_GRAD_SHARD, ARG_UPDATE, false, false);
+    part_args_from(g, u, SLOT_LOCAL, how->casts ? how->n : 0, ARG_READ, false, true);
 }
 
-/* The first of a step writes the gradient's shard; later ones (more) add to it. */
-static uint32_t make_reduce(Fsdp *d, uint32_t block, bool more)
+/* Copied where nobody else has the same. */
+static Op scattering_op(const Fsdp *d, const UnitType *u, const Scatter *how)
 {
-    Graph *g = d->b->g;
-    const UnitType *u = unit_type(d, block);
-    const Owned *o = shards_of(d, block);
-    Scatter how = scatter_of(d, o, more);
     Op op = { .kind = OP_REDUCE_SCATTER,
               .phase = PHASE_UPDATE,
               .dtype = build_formats(d->b).reduce,
               .lane = LANE_REDUCE,
-              .u.comm = { .bytes = how.bytes * d->ranks_n, .group = share_group(d->b) } };
-    uint32_t s = graph_segment(g, SEGMENT_REDUCE, "reduce-scatter unit");
+              .logical = scatter_op(d),
+              .u.comm = { .bytes = how->bytes * u->ranks_n, .group = u->group } };
+    if (is_alone(u)) {
+        op.kind = OP_COPY;
+        op.u.elements = u->elements;
+        op.read_bytes = op.write_bytes = how->bytes;
+    }
+    return op;
+}
+
+/* The first of a step writes the gradient's shard; later ones (more) add to it. */
+static uint32_t make_reduce(Fsdp *d, const UnitType *u, const Owned *o, bool more)
+{
+    Graph *g = d->b->g;
+    Scatter how = scatter_of(d, u, o, more);
+    Op op = scattering_op(d, u, &how);
+    uint32_t s = graph_segment(g, SEGMENT_REDUCE, unit_name(u, "reduce-scatter unit"));
     uint32_t *layout = g->segments[s].layout;
     layout[input_slot(u)] = u->input_layout;
     layout[SLOT_GRAD_SHARD] = o->grad_layout;
     layout[how.slot] = how.layout;
     if (d->b->sw->divides_grads)
-        divide_grads(d, u, block_type(d->b, block)->elements);
+        divide_grads(d, u);
     op.name = g->segments[s].name;
-    op.logical = scatter_op(d);
     graph_op(g, op);
-    arg_each(g, input_slot(u), u->input_layout, ARG_READ, false, false);
+    part_args(g, u, input_slot(u), ARG_READ, false, false);
     bool born = how.slot == SLOT_LOCAL || !d->b->sw->grads_persist;
-    for (uint32_t i = 0; i < how.n; i++)
-        graph_arg(g, how.slot, i, ARG_WRITE, born, false);
-    reduce_replicas(d, &how);
+    part_args(g, u, how.slot, ARG_WRITE, born, false);
+    reduce_replicas(d, u, &how);
     if (how.casts)
-        cast_sum(d, o, &how);
+        cast_sum(d, u, o, &how);
     if (more)
-        add_sum(d, o, &how);
+        add_sum(d, u, o, &how);
     return s;
 }
 
-static uint32_t reduce_segment(Fsdp *d, uint32_t block, bool more)
+static uint32_t reduce_segment(Fsdp *d, UnitType *u, const Owned *o, bool more)
 {
-    UnitType *u = unit_type(d, block);
     uint32_t *s = more ? &u->reduce_more : &u->reduce;
     if (*s == NONE_U32)
-        *s = make_reduce(d, block, more);
+        *s = make_reduce(d, u, o, more);
     return *s;
 }
 
@@ -508,26 +610,45 @@ static uint32_t unit_instance(const Fsdp *d, uint32_t segment, uint32_t block,
                          like->chunk);
 }
 
-static void gather_block(Fsdp *d, uint32_t block, uint32_t j, Point after)
+/* Returns where it is gathered; NOWHERE where there is nothing to gather. */
+static Point gather_part(Fsdp *d, uint32_t block, Part part, uint32_t j, Point after)
 {
     const Instance *like = &d->w.old.instances[d->uses[j].instance];
-    uint32_t segment = gather_segment(d, block);
+    UnitType *u = unit_type(d, block, part);
+    if (is_alone(u)) {
+        d->uncopied[block][part] = d->b->home[block].param;
+        return d->gathered[block][part] = NOWHERE;
+    }
+    uint32_t segment = gather_segment(d, u, shards_of(d, block));
     uint32_t i = unit_instance(d, segment, block, like);
-    Frame frame = { block_type(d->b, block)->param_layout, d->b->blocks[block].layer,
-                    like->micro_batch, false };
-    d->live[block] = role_frame(d->role, frame);
     d->role->instances[i].frame[SLOT_SHARD] = d->b->home[block].param;
-    const UnitType *u = unit_type(d, block);
     uint32_t gathered = d->live[block];
     if (u->flat_layout != NONE_U32) {
-        frame.layout = u->flat_layout;
-        gathered = d->flat[block] = role_frame(d->role, frame);
+        Frame frame = { u->flat_layout, d->b->blocks[block].layer, like->micro_batch, false };
+        gathered = d->uncopied[block][part] = role_frame(d->role, frame);
     }
     d->role->instances[i].frame[gathered_slot(u)] = gathered;
     wait_at(d->role, 0, after);
     if (j >= 2 && d->b->s->parallel.limit_all_gathers)
         wait_at(d->role, 0, d->retired[j - 2]);
-    d->gathered[block] = (Point){ i, d->b->g->segments[segment].op_n - 1 };
+    Point at = { i, d->b->g->segments[segment].op_n - 1 };
+    return d->gathered[block][part] = at;
+}
+
+/* Returns where the last of it is gathered. */
+static Point gather_block(Fsdp *d, uint32_t block, uint32_t j, Point after)
+{
+    Frame frame = { block_type(d->b, block)->param_layout, d->b->blocks[block].layer,
+                    d->w.old.instances[d->uses[j].instance].micro_batch, false };
+    Point last = NOWHERE;
+    d->live[block] = role_frame(d->role, frame);
+    for (int part = 0; part < PART_N; part++) {
+        if (!has_part(d, block, (Part)part))
+            continue;
+        Point at = gather_part(d, block, (Part)part, j, after);
+        last = point_is(at) ? at : last;
+    }
+    return last;
 }
 
 /* Gathers what use j needs, unless it is there. */
@@ -535,24 +656,29 @@ static void gather(Fsdp *d, uint32_t j, Point after)
 {
     uint32_t n, unit = d->uses[j].unit;
     const uint32_t *block = unit_of(d, &unit, &n);
+    Point last = NOWHERE;
     if (d->live[unit] != NONE_U32)
         return;
     for (uint32_t i = 0; i < n; i++)
-        gather_block(d, block[i], j, after);
-    d->gathered[unit] = d->gathered[block[n - 1]];
+        last = gather_block(d, block[i], j, after);
+    if (n > 1)
+        d->gathered[unit][PART_DENSE] = last;
 }
 
-/* Before the first use of what was gathered into a buffer. */
-static void copy_out(Fsdp *d, uint32_t block, const Instance *like)
+/* Before the first use of what was gathered into a buffer, or of shards that are whole. */
+static void copy_out(Fsdp *d, uint32_t block, Part part, const Instance *like)
 {
-    if (d->flat[block] == NONE_U32)
+    uint32_t *from = &d->uncopied[block][part];
+    if (*from == NONE_U32)
         return;
-    uint32_t i = unit_instance(d, copy_out_segment(d, block), block, like);
-    d->role->instances[i].frame[SLOT_DATA] = d->flat[block];
+    UnitType *u = unit_type(d, block, part);
+    uint32_t i =
+        unit_instance(d, copy_out_segment(d, u, shards_of(d, block)), block, like);
+    d->role->instances[i].frame[is_alone(u) ? SLOT_SHARD : SLOT_DATA] = *from;
     d->role->instances[i].frame[SLOT_PARAM] = d->live[block];
-    wait_at(d->role, 0, d->gathered[block]);
-    d->gathered[block] = (Point){ i, 0 };
-    d->flat[block] = NONE_U32;
+    wait_at(d->role, 0, d->gathered[block][part]);
+    d->gathered[block][part] = (Point){ i, 0 };
+    *from = NONE_U32;
 }
 
 /* Is use j the last of its micro-batch's backward? */
@@ -587,10 +713,12 @@ static bool is_reduced_after(const Fsdp *d, uint32_t j)
 
 static Point add_release(Fsdp *d, uint32_t block, uint32_t frame, const Instance *like)
 {
-    UnitType *u = unit_type(d, block);
-    if (u->release == NONE_U32)
-        u->release = freeing_segment(d->b->g, "reshard unit", SLOT_PARAM,
-                                     block_type(d->b, block)->param_layout);
+    UnitType *u = unit_type(d, block, PART_DENSE);
+    if (u->release == NONE_U32) {
+        u->release =
+            freeing_segment(d->b->g, "reshard unit", SLOT_PARAM, u->of->param_layout);
+        arg_each(d->b->g, SLOT_PARAM, u->of->param_layout, ARG_READ, false, true);
+    }
     uint32_t i = unit_instance(d, u->release, block, like);
     d->role->instances[i].frame[SLOT_PARAM] = frame;
     return (Point){ i, 0 };
@@ -631,10 +759,12 @@ static void release(Fsdp *d, uint32_t j, const Instance *like)
 
 static void settle_one(Fsdp *d, const Pending *p, const Instance *like)
 {
-    UnitType *u = unit_type(d, p->block);
-    if (u->retire == NONE_U32)
+    UnitType *u = unit_type(d, p->block, p->part);
+    if (u->retire == NONE_U32) {
         u->retire =
             freeing_segment(d->b->g, "wait reduce-scatter", input_slot(u), u->input_layout);
+        part_args(d->b->g, u, input_slot(u), ARG_READ, false, true);
+    }
     uint32_t i = unit_instance(d, u->retire, p->block, like);
     d->role->instances[i].frame[input_slot(u)] = p->frame;
     wait_at(d->role, 0, p->reduced);
@@ -649,28 +779,35 @@ static void settle(Fsdp *d, const Instance *like)
 }
 
 /* alone: nothing computes until it is done. */
-static void reduce(Fsdp *d, uint32_t block, const Instance *like, bool alone)
+static void reduce_part(Fsdp *d, uint32_t block, Part part, const Instance *like, bool alone)
 {
-    const UnitType *u = unit_type(d, block);
+    UnitType *u = unit_type(d, block, part);
     uint32_t frame = d->grads[block];
     if (u->copies) {
-        uint32_t copy = unit_instance(d, copy_in_segment(d, block), block, like);
+        uint32_t copy = unit_instance(d, copy_in_segment(d, u), block, like);
         d->role->instances[copy].frame[SLOT_GRAD] = frame;
         frame = role_frame(d->role, (Frame){ u->input_layout, d->b->blocks[block].layer,
                                              like->micro_batch, false });
         d->role->instances[copy].frame[SLOT_DATA] = frame;
     }
     Point ready = newest_compute(d->b->g, d->role);
-    uint32_t i =
-        unit_instance(d, reduce_segment(d, block, d->reduced_once[block]), block, like);
+    uint32_t segment = reduce_segment(d, u, shards_of(d, block), d->reduced_once[block]);
+    uint32_t i = unit_instance(d, segment, block, like);
     d->role->instances[i].frame[input_slot(u)] = frame;
     d->role->instances[i].frame[SLOT_GRAD_SHARD] = d->b->home[block].grad;
     wait_at(d->role, 0, ready);
-    d->reduced_once[block] = true;
-    d->grads[block] = NONE_U32;
     d->summed = last_op(d->b->g, d->role, i, sum_lane(d));
     d->pending[d->pending_n++] =
-        (Pending){ block, frame, alone ? d->summed : (Point){ i, scatter_op(d) } };
+        (Pending){ block, frame, part, alone ? d->summed : (Point){ i, scatter_op(d) } };
+}
+
+static void reduce(Fsdp *d, uint32_t block, const Instance *like, bool alone)
+{
+    if (has_part(d, block, PART_EXPERTS))
+        reduce_part(d, block, PART_EXPERTS, like, alone);
+    reduce_part(d, block, PART_DENSE, like, alone);
+    d->reduced_once[block] = true;
+    d->grads[block] = NONE_U32;
 }
 
 /* ---- the walk ---- */
@@ -704,7 +841,8 @@ static void bind_use(Fsdp *d, uint32_t i, const Use *use)
                                      d->b->blocks[use->unit].layer, at->micro_batch, false });
     if (use->backward)
         at->frame[SLOT_GRAD] = *grads;
-    wait_starts(d->role, &d->starts[at->segment], d->gathered[use->unit]);
+    for (int part = 0; part < PART_N; part++)
+        wait_starts(d->role, &d->starts[at->segment], d->gathered[use->unit][part]);
 }
 
 static void weave_use(Fsdp *d, uint32_t j)
@@ -718,8 +856,8 @@ static void weave_use(Fsdp *d, uint32_t j)
         gather(d, j + 1, NOWHERE);
     uint32_t n;
     const uint32_t *block = unit_of(d, &use->unit, &n);
-    for (uint32_t i = 0; i < n; i++)
-        copy_out(d, block[i], like);
+    for (uint32_t i = 0; i < PART_N * n; i++)
+        copy_out(d, block[i / PART_N], (Part)(i % PART_N), like);
     bind_use(d, weave_keep(&d->w), use);
     if (when == AFTER_USE)
         gather(d, j + 1, NOWHERE);
@@ -767,15 +905,18 @@ static void start_role(Fsdp *d, uint32_t role)
     uint32_t n = d->b->blocks_n;
     d->role = &d->b->g->roles[role];
     d->live = PUSH_ARRAY(&d->scratch, uint32_t, n);
-    d->flat = PUSH_ARRAY(&d->scratch, uint32_t, n);
+    d->uncopied = PUSH_ARRAY(&d->scratch, FrameParts, n);
     d->grads = PUSH_ARRAY(&d->scratch, uint32_t, n);
-    d->gathered = PUSH_ARRAY(&d->scratch, Point, n);
+    d->gathered = PUSH_ARRAY(&d->scratch, PointParts, n);
     d->reduced_once = PUSH_ARRAY(&d->scratch, bool, n);
     for (uint32_t i = 0; i < n; i++) {
-        d->live[i] = d->flat[i] = d->grads[i] = NONE_U32;
-        d->gathered[i] = NOWHERE;
+        d->live[i] = d->grads[i] = NONE_U32;
+        for (int part = 0; part < PART_N; part++) {
+            d->uncopied[i][part] = NONE_U32;
+            d->gathered[i][part] = NOWHERE;
+        }
     }
-    d->pending = PUSH_ARRAY(&d->scratch, Pending, n + 1);
+    d->pending = PUSH_ARRAY(&d->scratch, Pending, PART_N * n + 1);
     d->pending_n = 0;
     d->summed = NOWHERE;
     list_uses(d);
@@ -809,25 +950,32 @@ static void list_root(Fsdp *d)
             d->root[d->root_n++] = i;
 }
 
+static void start_types(Fsdp *d, const Owned *owned)
+{
+    Build *b = d->b;
+    d->types = PUSH_ARRAY(&b->arena, UnitParts, b->types_n);
+    for (uint32_t i = 0; i < b->types_n; i++) {
+        for (int part = 0; part < PART_N; part++) {
+            UnitType *u = &d->types[i][part];
+            *u = start_type(b, &b->types[i], &owned[i], (Part)part);
+            if (b->sw->gather_copies && u->elements > 0 && !is_alone(u))
+                add_flat(b->g, u, &owned[i]);
+        }
+        if (b->types[i].elements > 0)
+            set_class(b->g, b->types[i].param_layout, TENSOR_BUFFER); /* gathered */
+    }
+}
+
 bool pass_fsdp(Build *b, Err *err)
 {
     if (!shards_params(&b->s->parallel))
         return pass_single(b, err);
     Fsdp d = { .b = b, .ahead = overlaps(b, DIM_DP) };
-    d.ranks_n = group_size(&b->g->groups[share_group(b)]);
     d.replicas = b->group[GROUP_DP_REPLICATE];
     d.starts = all_starts(b);
     list_root(&d);
-    d.types = PUSH_ARRAY(&b->arena, UnitType, b->types_n);
     Owned *owned = owned_by_share(b, SHARE_ALL);
-    for (uint32_t i = 0; i < b->types_n; i++) {
-        d.types[i] = start_type(b, &b->types[i], &owned[i]);
-        if (b->types[i].elements == 0)
-            continue;
-        set_class(b->g, b->types[i].param_layout, TENSOR_BUFFER); /* gathered */
-        if (b->sw->gather_copies)
-            add_flat(&d, &d.types[i], &owned[i]);
-    }
+    start_types(&d, owned);
     finish_begin(&d.finish, b, owned, SHARE_ALL, 0);
     share_homes(b, owned, SHARE_ALL);
     for (uint32_t role = 0; role < b->g->roles_n; role++)

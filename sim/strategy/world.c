@@ -19,6 +19,8 @@
  *     ep before dp    ep groups {0,1} {2,3}    edp groups {0,2} {1,3}
  *     dp before ep    ep groups {0,2} {1,3}    edp groups {0,1} {2,3}
  *
+ * hsdp: each of its replicas has all experts, so the same within one of them.
+ *
  * A group of one rank is none (NONE_U32): passes insert nothing for it.
  *
  * All ranks of one stage run the same program, so role = pp coordinate; ranks
@@ -79,8 +81,10 @@ static uint32_t expert_dims(const Build *b, GroupDim dims[3], bool joined)
     const Dim of[] = { DIM_TP, DIM_CP, DIM_DP };
     uint32_t n = 0;
     for (int i = expert_tp(b) < b->s->parallel.tp ? 0 : 1; i < 3; i++) {
-        const GroupDim d = whole(b, of[i]);
+        GroupDim d = whole(b, of[i]);
         uint32_t at = n;
+        if (of[i] == DIM_DP)
+            d.extent = d.count = expert_dp(&b->s->parallel);
         if (d.count == 1)
             continue;
         for (n++; at > 0 && dims[at - 1].stride > d.stride; at--)
@@ -179,9 +183,9 @@ static bool refuse_cut(const Build *b, Err *err)
         snprintf(tp, sizeof tp, " nor of tp = %" PRIu32, p->tp);
     return err_set(err,
                    "parallel.ep %" PRIu32 " takes neither whole groups of cp = %" PRIu32
-                   " nor of dp = %" PRIu32 "%s, which do not lie side by side in "
+                   " nor of %s = %" PRIu32 "%s, which do not lie side by side in "
                    "parallel.order; divisors of %" PRIu32 " are allowed",
-                   p->ep, p->cp, p->dp, tp, dims[at].extent);
+                   p->ep, p->cp, expert_dp(p) == p->dp ? "dp" : "shard_size", expert_dp(p), tp, dims[at].extent);
 }
 
 static bool make_expert_groups(Build *b, Err *err)
