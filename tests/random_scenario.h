@@ -192,7 +192,11 @@ static inline void draw_model(Draw *d, uint32_t layers)
 
 static inline bool strategy_shares_experts(const char *strategy)
 {
-    return strcmp(strategy, "ddp") == 0 || strcmp(strategy, "zero1") == 0;
+    static const char *const knows[] = { "ddp", "zero1", "fsdp" }; /* and hsdp, within shards */
+    for (size_t i = 0; i < ARRAY_N(knows); i++)
+        if (strcmp(strategy, knows[i]) == 0)
+            return true;
+    return false;
 }
 
 /* Divides dp x cp, and cp or dp lies side by side with it or divides by it. */
@@ -239,8 +243,10 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     if (hub && dp <= d->node_gpus)
         strategy = "dp";
     uint32_t ep = kind.experts ? draw_ep(d, dp, cp) : 1;
-    if (ep > 1)
-        strategy = draw_below(d, 2) ? "ddp" : "zero1";
+    if (ep > 1) {
+        const char *whole = draw_below(d, 2) ? "ddp" : "zero1";
+        strategy = seed % 2 && strcmp(strategy, "fsdp") == 0 ? strategy : whole;
+    }
     const char *schedule =
         interleaved ? "interleaved" : draw_word(d, schedules, pp > 1 ? 4 : 3);
     uint32_t turns = interleaved ? 2 : 1;
