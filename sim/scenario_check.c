@@ -219,8 +219,8 @@ static bool check_experts(const Check *c)
                     p->ep, experts, divisors(text, experts));
     if (ranks % p->ep != 0)
         return FAIL(c, parallel, "ep",
-                    "%" PRIu32 " does not divide %s x cp%s = %" PRIu64 ", allowed: %s", p->ep, dp,
-                    over_tp ? " x tp" : "", ranks, divisors(text, ranks));
+                    "%" PRIu32 " does not divide %s x cp%s = %" PRIu64 ", allowed: %s", p->ep,
+                    dp, over_tp ? " x tp" : "", ranks, divisors(text, ranks));
     return check_routing(c, experts);
 }
 

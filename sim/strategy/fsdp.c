@@ -125,11 +125,11 @@ typedef struct Fsdp {
     Weave w;
     uint32_t uses_n;
     Use *uses;
-    Point *retired; /* by use: where it, or the last before it that was, was released */
-    uint32_t *live; /* by block: frame of the gathered parameters */
+    Point *retired;       /* by use: where it, or the last before it that was, was released */
+    uint32_t *live;       /* by block: frame of the gathered parameters */
     FrameParts *uncopied; /* by block: frame that compute copies them from; NONE_U32 */
     PointParts *gathered; /* by block */
-    uint32_t owed_n; /* units whose release waits for the end of the pass, */
+    uint32_t owed_n;      /* units whose release waits for the end of the pass, */
     uint32_t *owed, *owed_frame; /* their blocks, and what was gathered */
     uint32_t *grads;             /* by block: frame of the whole gradients being summed */
     bool *reduced_once;          /* by block */
@@ -275,9 +275,8 @@ static void add_layouts(Build *b, UnitType *u, const Owned *o)
     if (read != build_formats(b).param && !is_alone(u))
         u->cast_layout = copy_layout(b->g, o->param_layout, read);
     u->copies = needs_copy(b, u);
-    u->input_layout = u->copies
-                          ? copy_layout(b->g, u->of->grad_layout, build_formats(b).reduce)
-                          : u->of->grad_layout;
+    u->input_layout = u->copies ? copy_layout(b->g, u->of->grad_layout, build_formats(b).reduce)
+                                : u->of->grad_layout;
 }
 
 static UnitType start_type(Build *b, const BlockType *t, const Owned *o, Part part)
@@ -362,8 +361,7 @@ static uint32_t gather_segment(Fsdp *d, UnitType *u, const Owned *o)
     op.kind = OP_ALL_GATHER;
     op.name = g->segments[u->gather].name;
     op.read_bytes = op.write_bytes = 0;
-    op.u.comm =
-        (CommShape){ .bytes = part_bytes(g, u, from) * u->ranks_n, .group = u->group };
+    op.u.comm = (CommShape){ .bytes = part_bytes(g, u, from) * u->ranks_n, .group = u->group };
     graph_op(g, op);
     part_args(g, u, casts ? SLOT_LOCAL : SLOT_SHARD, ARG_READ, false, casts);
     if (flat)
@@ -672,8 +670,7 @@ static void copy_out(Fsdp *d, uint32_t block, Part part, const Instance *like)
     if (*from == NONE_U32)
         return;
     UnitType *u = unit_type(d, block, part);
-    uint32_t i =
-        unit_instance(d, copy_out_segment(d, u, shards_of(d, block)), block, like);
+    uint32_t i = unit_instance(d, copy_out_segment(d, u, shards_of(d, block)), block, like);
     d->role->instances[i].frame[is_alone(u) ? SLOT_SHARD : SLOT_DATA] = *from;
     d->role->instances[i].frame[SLOT_PARAM] = d->live[block];
     wait_at(d->role, 0, d->gathered[block][part]);
@@ -715,8 +712,7 @@ static Point add_release(Fsdp *d, uint32_t block, uint32_t frame, const Instance
 {
     UnitType *u = unit_type(d, block, PART_DENSE);
     if (u->release == NONE_U32) {
-        u->release =
-            freeing_segment(d->b->g, "reshard unit", SLOT_PARAM, u->of->param_layout);
+        u->release = freeing_segment(d->b->g, "reshard unit", SLOT_PARAM, u->of->param_layout);
         arg_each(d->b->g, SLOT_PARAM, u->of->param_layout, ARG_READ, false, true);
     }
     uint32_t i = unit_instance(d, u->release, block, like);

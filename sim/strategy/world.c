@@ -185,7 +185,8 @@ static bool refuse_cut(const Build *b, Err *err)
                    "parallel.ep %" PRIu32 " takes neither whole groups of cp = %" PRIu32
                    " nor of %s = %" PRIu32 "%s, which do not lie side by side in "
                    "parallel.order; divisors of %" PRIu32 " are allowed",
-                   p->ep, p->cp, expert_dp(p) == p->dp ? "dp" : "shard_size", expert_dp(p), tp, dims[at].extent);
+                   p->ep, p->cp, expert_dp(p) == p->dp ? "dp" : "shard_size", expert_dp(p), tp,
+                   dims[at].extent);
 }
 
 static bool make_expert_groups(Build *b, Err *err)

@@ -293,8 +293,8 @@ static void every_way_to_shard_holds_together(void)
                                             ",\"limit_all_gathers\":false",
                                             ",\"etp\":1",
                                             ",\"dispatcher\":\"deepep\"" };
-    static const char *const training[] = { ",\"recompute\":\"none\"", ",\"recompute\":\"full\"",
-                                            ",\"grad_clip\":1",
+    static const char *const training[] = { ",\"recompute\":\"none\"",
+                                            ",\"recompute\":\"full\"", ",\"grad_clip\":1",
                                             ",\"reduce_dtype\":\"f32\"" };
     const char *const models[] = { QWEN, DEEPSEEK, GPT_OSS, LLAMA4, NULL };
     for (uint32_t n = 0; n < 4 * 5 * 7; n++) {
