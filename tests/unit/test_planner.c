@@ -464,25 +464,25 @@ static void fewer_layers_at_the_end_are_found(void)
     plan_free(&p);
 }
 
-/* Every divisor of experts and of dp x cp x tp, under the strategies that keep parameters whole; no
- * split of a layer's matmuls without sequence parallelism. */
+/* Every divisor of experts and of dp x cp x tp, under all strategies but zero2; no split of a
+ * layer's matmuls without sequence parallelism. */
 static void experts_are_tried_on_as_many_ranks_as_divide_them(void)
 {
     Plan p = { 0 };
     Err err = { 0 };
     PlanOptions o = options_of("scenarios/examples/mixtral-ep.json", 16);
-    bool seen[9] = { false }, tp = false;
+    bool seen[9] = { false }, tp = false, sharded = false;
     CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
     for (uint32_t k = 0; k < p.n; k++) {
         const PlanCandidate *c = &p.candidates[k];
-        bool whole = c->strategy == STRATEGY_DDP || c->strategy == STRATEGY_ZERO1;
         CHECK(c->ep <= 8 && 8 % c->ep == 0 && c->dp * c->cp * c->tp % c->ep == 0);
-        CHECK(c->ep == 1 || whole);
+        CHECK(c->ep == 1 || c->strategy != STRATEGY_ZERO2);
         CHECK(c->tp == 1 || c->sequence_parallel);
         seen[c->ep] = true;
         tp = tp || c->tp > 1;
+        sharded = sharded || (c->ep > 1 && c->strategy == STRATEGY_FSDP);
     }
-    CHECK(seen[1] && seen[2] && seen[4] && seen[8] && tp);
+    CHECK(seen[1] && seen[2] && seen[4] && seen[8] && tp && sharded);
     plan_free(&p);
     o = options_of(small_example, 8);
     CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
@@ -626,9 +626,10 @@ static const struct {
       0.2,
       "megatron-core-2025",
       { "parallel.schedule", "dualpipe" } },
+    /* Two micro-batches of fsdp on eight stages: most of it is bubble. */
     { "scenarios/examples/mixtral-ep.json",
       16,
-      0.2,
+      0.15,
       "megatron-core-2025",
       { "parallel.overlap.ep", "true" } },
 };
@@ -661,8 +662,9 @@ static void bounds_hold_for_all_that_fit(void)
         for (uint32_t k = 0; k < all.n; k++) {
             const PlanCandidate *a = &all.candidates[k], *b = &few.candidates[k];
             bool replayed = a->fate == PLAN_SIMULATED || a->fate == PLAN_TOO_LARGE;
-            /* Whether the less recomputed one really fits is asked only of the best. */
-            bool not_asked = b->fate == PLAN_TOO_SLOW || b->fate == PLAN_NEEDLESS;
+            /* Whether it, or the less recomputed one, really fits is asked only of the best. */
+            bool not_asked = b->fate == PLAN_TOO_SLOW || b->fate == PLAN_NEEDLESS ||
+                             (b->fate == PLAN_SIMULATED && b->known < PLAN_RESERVED);
             CHECK(a->fate == b->fate || (replayed && not_asked) || b->untried);
             CHECK(!b->untried || b->fate == PLAN_TOO_SLOW);
             if (a->fate != PLAN_SIMULATED || b->fate == PLAN_NEEDLESS)
