@@ -16,7 +16,7 @@
  * its end (what the limit is there to prevent: Zhao et al., arXiv 2304.11277, 3.4).
  * BACKWARD.  The same in reverse where `prefetch` says so; else each gather
  * starts when the unit before it is done, as PyTorch's in-order communication
- * stream has it.  One reduce-scatter may be pending: after the next backward,
+ * stream has it.  One unit's reduce-scatter may be pending: after the next backward,
  * compute waits for it and frees its input.
  * KEPT.  Embedding and head are not resharded after forward (they are the root's); with
  * reshard_after_forward false no unit is, and in pipelines of software that keeps them

@@ -284,8 +284,10 @@ static void two_layers_live_at_most(void)
 
 static void every_way_to_shard_holds_together(void)
 {
-    static const char *const software[] = { "generic", "torchtitan-2025", "pytorch-fsdp-2022",
-                                            "maxtext-2025", "megatron-bridge" };
+    static const char *const software[] = { "generic",           "torchtitan-2025",
+                                            "pytorch-fsdp-2022", "maxtext-2025",
+                                            "megatron-bridge",   "fms-fsdp-2024",
+                                            "llm-foundry-2023" };
     static const char *const parallel[] = { NULL,
                                             ",\"reshard_after_forward\":false",
                                             ",\"overlap\":false",
@@ -296,12 +298,13 @@ static void every_way_to_shard_holds_together(void)
     static const char *const training[] = { ",\"recompute\":\"none\"",
                                             ",\"recompute\":\"full\"", ",\"grad_clip\":1",
                                             ",\"reduce_dtype\":\"f32\"" };
-    const char *const models[] = { QWEN, DEEPSEEK, GPT_OSS, LLAMA4, NULL };
+    /* A head of experts too, which is of the root's unit where there is one. */
+    const char *const models[] = { QWEN, DEEPSEEK, GPT_OSS, LLAMA4, ",\"mtp_layers\":1" };
     for (uint32_t n = 0; n < 4 * 5 * 7; n++) {
         Ask a = ask(4, 1 + n / 3 % 2, 2u << n % 2, 1 + n % 3);
         a.strategy = n % 11 == 0 ? "hsdp" : "fsdp"; /* shards of all of dp, on one node */
         a.model = models[n % 5];
-        a.software = software[n / 5 % 5];
+        a.software = software[n / 5 % ARRAY_N(software)];
         a.parallel = parallel[n % 7];
         a.training = training[n / 7 % 4];
         a.tp = n % 5 == 2 && n % 7 != 5 ? 1 : 1 + n / 2 % 2; /* biases cannot be split */
