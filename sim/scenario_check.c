@@ -11,6 +11,7 @@
 
 #include "sim/formats.h"
 #include "sim/scenario_parts.h"
+#include "sim/strategy/schedule.h"
 
 typedef struct Check {
     const Scenario *s;
@@ -437,11 +438,11 @@ static bool check_schedule(const Check *c)
                     "%s makes weight gradients late, but %s gives parameters and gradients up "
                     "after each backward; ddp and zero1 are allowed",
                     schedule_names[p->schedule], strategy_names[p->strategy]);
-    if (p->schedule == SCHEDULE_INTERLEAVED && n % p->pp != 0)
+    if (p->schedule == SCHEDULE_INTERLEAVED && schedule_group(p->pp, n) == 0)
         return FAIL(c, training, "global_batch",
                     "gives %" PRIu32
                     " micro-batches, but schedule interleaved needs a multiple of "
-                    "pp = %" PRIu32 "; nearest allowed: %s",
+                    "pp = %" PRIu32 ", or fewer than twice as many; nearest allowed: %s",
                     n, p->pp, neighbours(text, c->t->global_batch, unit * p->pp));
     bool both_ends = p->schedule == SCHEDULE_DUALPIPE && p->virtual_stages == 1;
     if (p->schedule == SCHEDULE_DUALPIPE && n < 2 * p->pp)

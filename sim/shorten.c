@@ -28,10 +28,12 @@ static uint32_t enough(const Parallel *p)
     return takes_rounds(p) ? ROUNDS * p->pp : fill(p) + STRIDES;
 }
 
-/* A forward and a backward take turns all the time, so that a micro-batch more is one more turn. */
-static bool takes_turns(const Parallel *p)
+/* A forward and a backward take turns all the time, so that a micro-batch more is one more turn.
+ * Groups of more than pp micro-batches would be others in a graph of fewer. */
+static bool takes_turns(const Parallel *p, uint32_t meant)
 {
-    if (p->strategy == STRATEGY_DP || p->strategy == STRATEGY_MODEL_PARALLEL)
+    if (p->strategy == STRATEGY_DP || p->strategy == STRATEGY_MODEL_PARALLEL ||
+        (takes_rounds(p) && meant % p->pp != 0))
         return false;
     switch (p->schedule) {
     case SCHEDULE_1F1B:
@@ -50,7 +52,7 @@ uint32_t shorten_to_weigh(const Scenario *s)
     const Parallel *p = &s->parallel;
     uint32_t meant = s->training.micro_batches;
     uint32_t least = takes_rounds(p) ? WEIGH_ROUNDS * p->pp : fill(p) + WEIGH_MORE;
-    return takes_turns(p) && least < meant ? least : meant;
+    return takes_turns(p, meant) && least < meant ? least : meant;
 }
 
 Shortening shorten(const Scenario *s)
@@ -58,7 +60,7 @@ Shortening shorten(const Scenario *s)
     uint32_t meant = s->training.micro_batches, least = enough(&s->parallel);
     Shortening r = { .stride = takes_rounds(&s->parallel) ? s->parallel.pp : 1,
                      .no_pace = schedule_is_vee(s->parallel.schedule) };
-    bool steady = takes_turns(&s->parallel) && !(s->machine.jitter > 0);
+    bool steady = takes_turns(&s->parallel, meant) && !(s->machine.jitter > 0);
     bool shorter = steady && least <= meant - meant / 4;
     r.micro_batches = shorter ? meant - (meant - least) / r.stride * r.stride : meant;
     return r;

@@ -333,10 +333,10 @@ static bool check_schedule(const Build *b, Err *err)
                        "interleaved; 1 is allowed with %s",
                        p->virtual_stages, schedule_names[p->schedule]);
     if (p->schedule == SCHEDULE_INTERLEAVED && p->virtual_stages > 1 &&
-        b->s->training.micro_batches % p->pp != 0)
+        schedule_group(p->pp, b->s->training.micro_batches) == 0)
         return err_set(err,
                        "schedule interleaved needs a multiple of pp = %" PRIu32
-                       " micro-batches, not %" PRIu32,
+                       " micro-batches, or fewer than twice as many, not %" PRIu32,
                        p->pp, b->s->training.micro_batches);
     return true;
 }

@@ -23,11 +23,19 @@ uint32_t schedule_chunk(Schedule schedule, uint32_t pp, uint32_t stage, uint32_t
 
 /* ---- one forward, one backward, and what is between ---- */
 
-/* The k-th forward: for each group of pp micro-batches, for each turn, for each of the group. */
+uint32_t schedule_group(uint32_t pp, uint32_t micro_batches)
+{
+    if (micro_batches % pp == 0)
+        return pp;
+    return micro_batches / 2 < pp ? micro_batches : 0;
+}
+
+/* The k-th forward: for each group of micro-batches, for each turn, for each of the group. */
 static Action kth_forward(const SchedulePlan *p, uint32_t k)
 {
-    uint32_t within = k % (p->pp * p->turns), group = k / (p->pp * p->turns);
-    return (Action){ .micro_batch = group * p->pp + within % p->pp, .turn = within / p->pp };
+    uint32_t n = p->turns > 1 ? schedule_group(p->pp, p->micro_batches) : 1;
+    uint32_t within = k % (n * p->turns), group = k / (n * p->turns);
+    return (Action){ .micro_batch = group * n + within % n, .turn = within / n };
 }
 
 static Action kth_backward(const SchedulePlan *p, uint32_t k)
@@ -46,7 +54,7 @@ static uint32_t warm_up(const SchedulePlan *p, uint32_t stage, uint32_t total)
     else if (p->schedule == SCHEDULE_NAIVE)
         n = 0;
     else if (p->schedule == SCHEDULE_INTERLEAVED)
-        n = later * 2 + (uint64_t)(p->turns - 1) * p->pp;
+        n = later * 2 + (uint64_t)(p->turns - 1) * schedule_group(p->pp, p->micro_batches);
     return (uint32_t)min_u64(n + p->pairs, total);
 }
 
@@ -240,7 +248,8 @@ bool schedule_is_searched(Schedule schedule)
 
 void schedule_actions(const SchedulePlan *p, Action *actions)
 {
-    bool groups = p->schedule == SCHEDULE_INTERLEAVED && p->micro_batches % p->pp == 0;
+    bool groups =
+        p->schedule == SCHEDULE_INTERLEAVED && schedule_group(p->pp, p->micro_batches) > 0;
     ASSERT(p->turns == 1 || groups || (schedule_is_vee(p->schedule) && p->turns == 2));
     if (schedule_is_searched(p->schedule)) {
         zb_search(p, actions);

@@ -65,6 +65,14 @@
 
 #include "sim/scenario.h"
 
+/*
+ * Micro-batches of which chunks take turns in the interleaved schedule: pp where they divide by
+ * it, else all where they are fewer than 2 pp, as torch.distributed.pipelining's Interleaved1F1B
+ * has it.  (It has groups of more than pp beyond, too, whose transfers would have to be posted in
+ * another order here.)  0: they cannot be put in groups so.
+ */
+uint32_t schedule_group(uint32_t pp, uint32_t micro_batches);
+
 typedef enum ActionKind {
     ACTION_FORWARD,
     ACTION_BACKWARD, /* without the weight gradients where the schedule splits */
@@ -104,8 +112,8 @@ bool schedule_is_searched(Schedule schedule);
 /* Actions of each stage. */
 uint32_t schedule_actions_n(const SchedulePlan *plan);
 /*
- * Fills actions[pp * schedule_actions_n], stage by stage.  interleaved: micro_batches is a
- * multiple of pp; zbv and dualpipe: turns is 2; dualpipe: at least 2 pp micro-batches.
+ * Fills actions[pp * schedule_actions_n], stage by stage.  interleaved: schedule_group is not 0;
+ * zbv and dualpipe: turns is 2; dualpipe: at least 2 pp micro-batches.
  */
 void schedule_actions(const SchedulePlan *plan, Action *actions);
 

@@ -172,11 +172,35 @@ static void schedules_to_come_are_a_sentence(void)
 static void interleaved_wants_a_multiple_of_pp(void)
 {
     Fixture f;
-    open_pipeline(&f, 4, 2, 6);
+    open_pipeline(&f, 4, 2, 9);
     fixture_start(&f, 8);
     CHECK(!pass_pipeline(&f.b, &f.err));
-    CHECK_ERR_TEXT(&f.err, "needs a multiple of pp = 4 micro-batches, not 6");
+    CHECK_ERR_TEXT(&f.err, "needs a multiple of pp = 4 micro-batches, or fewer than twice as "
+                           "many, not 9");
     fixture_close(&f);
+}
+
+/* Fewer than twice pp are one group: all of a chunk's forwards before those of the next. */
+static void few_micro_batches_take_turns_together(void)
+{
+    static const uint32_t each[][2] = { { 1, 1 }, { 3, 3 }, { 4, 4 }, { 6, 6 },
+                                        { 7, 7 }, { 8, 4 }, { 9, 0 }, { 12, 4 } };
+    for (size_t i = 0; i < ARRAY_N(each); i++)
+        CHECK_INT(each[i][1], schedule_group(4, each[i][0]));
+    const SchedulePlan p = { SCHEDULE_INTERLEAVED, 4, 2, 6, false, NULL };
+    Action actions[4 * 2 * 2 * 6];
+    schedule_actions(&p, actions);
+    for (uint32_t stage = 0; stage < 4; stage++) {
+        uint32_t forwards = 0, backwards = 0;
+        const Action *mine = actions + stage * schedule_actions_n(&p);
+        for (uint32_t k = 0; k < schedule_actions_n(&p); k++) {
+            bool forward = mine[k].kind == ACTION_FORWARD;
+            uint32_t nth = forward ? forwards++ : backwards++;
+            CHECK_INT(nth % 6, mine[k].micro_batch);
+            CHECK_INT(forward ? nth / 6 : 1 - nth / 6, mine[k].turn);
+        }
+        CHECK(forwards == 12 && backwards == 12);
+    }
 }
 
 static void recomputation_of_n_layers_is_per_stage(void)
@@ -639,6 +663,7 @@ int main(void)
     RUN(wrong_stage_layers_are_a_sentence);
     RUN(schedules_to_come_are_a_sentence);
     RUN(interleaved_wants_a_multiple_of_pp);
+    RUN(few_micro_batches_take_turns_together);
     RUN(recomputation_of_n_layers_is_per_stage);
     RUN(zeroed_gradients_are_added_to_from_the_first_on);
     RUN(no_schedule_deadlocks_or_races);
