@@ -18,7 +18,7 @@
 #include "profile/calibrate_kernels.h"
 #include "sim/build.h"
 #include "sim/cost_parts.h"
-#include "traces/formats.h"
+#include "traces/set.h"
 
 typedef struct Work {
     const CalibrateOptions *o;
@@ -28,6 +28,7 @@ typedef struct Work {
     Software sw;
     Graph g;
     KernelFit fit;
+    uint32_t noted_n; /* inputs whose findings have been printed */
 } Work;
 
 /* ---- the simulator's side ---- */
@@ -70,18 +71,33 @@ static const Gpu *read_gpu(Work *w, const char *text, Err *err)
 
 /* ---- the traces ---- */
 
+/* Each by itself.  What is odd about it (damaged, cut short) is said once, however often it is
+ * read. */
+static bool read_trace(Work *w, TraceSet *s, uint32_t i, Err *err)
+{
+    const char *path = w->o->inputs[i];
+    if (!trace_set_read(s, &path, 1, NULL, err))
+        return false;
+    for (size_t k = 0; k < s->findings_n && i >= w->noted_n; k++)
+        fprintf(stderr, "lockstep: %s\n", s->findings[k]);
+    w->noted_n = i >= w->noted_n ? i + 1 : w->noted_n;
+    return true;
+}
+
 static bool read_traces(Work *w, Err *err)
 {
     for (uint32_t i = 0; i < w->o->inputs_n; i++) {
         const char *path = w->o->inputs[i];
-        Timeline t;
-        if (!trace_read(&t, path, err))
+        TraceSet s;
+        if (!read_trace(w, &s, i, err))
             return false;
-        bool ok = t.ranks_n == w->g.world_n ||
-                  err_set(err, "'%s' has %u ranks, the scenario '%s' has %u", path,
-                          (unsigned)t.ranks_n, w->o->scenario, (unsigned)w->g.world_n);
-        ok = ok && kernel_fit_add(&w->fit, &t, path, err);
-        timeline_free(&t);
+        const Timeline *t = &s.timeline;
+        bool ok = t->ranks_n == w->g.world_n ||
+                  err_set(err, "'%s' has %u rank%s, the scenario '%s' has %u", path,
+                          (unsigned)t->ranks_n, t->ranks_n == 1 ? "" : "s", w->o->scenario,
+                          (unsigned)w->g.world_n);
+        ok = ok && kernel_fit_add(&w->fit, t, path, err);
+        trace_set_free(&s);
         if (!ok)
             return false;
     }
@@ -118,13 +134,13 @@ static bool software_is_set(const CalibrateOptions *o)
 }
 
 /* A simulated step says what memory was allocated when; what was run does not. */
-static bool is_simulated(const char *path, bool *is, Err *err)
+static bool is_simulated(Work *w, bool *is, Err *err)
 {
-    Timeline t;
-    if (!trace_read(&t, path, err))
+    TraceSet s;
+    if (!read_trace(w, &s, 0, err))
         return false;
-    *is = t.points_n > 0;
-    timeline_free(&t);
+    *is = s.timeline.points_n > 0;
+    trace_set_free(&s);
     return true;
 }
 
@@ -135,7 +151,7 @@ static bool read_as_it_ran(Work *w, const Gpu *gpu, Err *err)
     Err second = { 0 };
     if (software_is_set(w->o) || strcmp(w->s.software, "lockstep") == 0)
         return read_as(w, NULL, gpu, err);
-    if (!is_simulated(w->o->inputs[0], &simulated, err))
+    if (!is_simulated(w, &simulated, err))
         return false;
     if (read_as(w, simulated ? NULL : "lockstep", gpu, err))
         return true;
