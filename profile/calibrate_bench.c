@@ -450,8 +450,22 @@ static char *text_close(Text *t, JsonOut *j)
     return t->text;
 }
 
-char *bench_gpu_text(BenchFile *f, const char *name)
+/* Of a peak that nothing was measured of, every efficiency would be 1. */
+static bool has_matmul(const BenchFile *f)
 {
+    for (uint32_t i = 0; i < f->rows_n; i++)
+        if (f->rows[i].table == TABLE_GEMM)
+            return true;
+    return false;
+}
+
+char *bench_gpu_text(BenchFile *f, const char *name, Err *err)
+{
+    if (!has_matmul(f)) {
+        err_set(err, "no matmul was measured, so no GPU's file can be made anew: measure some "
+                     "too (lockstep bench gemm), or name a file that is there (--into)");
+        return NULL;
+    }
     Peaks p = peaks_of(f);
     Text t;
     JsonOut j = text_open(&t);

@@ -62,8 +62,9 @@ void bench_file_samples(BenchFile *f, KernelFit *fit);
 void bench_file_rest(const BenchFile *f, KernelFit *fit);
 
 /* A GPU's file, without tables yet, and a cluster's, without measured collectives; heap, ended by
- * NUL.  gpu: as the cluster's file names it. */
-char *bench_gpu_text(BenchFile *f, const char *name);
+ * NUL.  gpu: as the cluster's file names it.  NULL and err where no matmul was measured, which the
+ * peaks are of. */
+char *bench_gpu_text(BenchFile *f, const char *name, Err *err);
 char *bench_cluster_text(BenchFile *f, const char *name, const char *gpu);
 
 #endif

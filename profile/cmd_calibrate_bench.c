@@ -257,7 +257,7 @@ static bool calibrate(Work *w, Err *err)
         return false;
     if (!cluster) {
         char *text = there ? calibrate_load(o->into, err)
-                           : bench_gpu_text(&w->bench, stem(&w->arena, o->into));
+                           : bench_gpu_text(&w->bench, stem(&w->arena, o->into), err);
         return text && calibrate_kernels(w, text, err);
     }
     if (!there && o->dry_run)
@@ -289,8 +289,9 @@ bool calibrate_bench_new(const char *path, const char *gpu, const char *cluster,
     Work w = { .o = &o };
     char *inputs[1] = { arena_strdup(&w.arena, path) };
     o.inputs = inputs;
-    bool ok = read_bench(&w, err) &&
-              calibrate_kernels(&w, bench_gpu_text(&w.bench, stem(&w.arena, gpu)), err);
+    char *text =
+        read_bench(&w, err) ? bench_gpu_text(&w.bench, stem(&w.arena, gpu), err) : NULL;
+    bool ok = text && calibrate_kernels(&w, text, err);
     o.into = cluster;
     if (ok && w.bench.transfers_n > 0)
         ok = new_cluster(&w, gpu_named, err);
