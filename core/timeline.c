@@ -211,6 +211,22 @@ uint32_t timeline_class_set(const Timeline *t, uint64_t first, uint64_t n)
     return set;
 }
 
+/* Kernels of a track begin with one that has an op, or a few spans later. */
+static bool has_ops(const Timeline *t)
+{
+    enum { LOOKED_AT = 16 };
+    for (uint32_t k = 0; k < t->tracks_n; k++)
+        for (uint64_t i = 0; i < t->tracks[k].span_n && i < LOOKED_AT; i++)
+            if (t->op[t->tracks[k].span_first + i] != NONE_U32)
+                return true;
+    return false;
+}
+
+uint32_t timeline_world_size(const Timeline *t)
+{
+    return t->ranks_n > 1 || has_ops(t) ? t->ranks_n : 0;
+}
+
 double timeline_busbw_factor(const char *op, uint32_t ranks_n)
 {
     double n = ranks_n > 0 ? ranks_n : 1;

@@ -246,6 +246,10 @@ static inline const Comm *timeline_comm_of(const Timeline *t, uint64_t span)
 /* Which classes n spans from first on have: bit SpanClass of each, SPAN_CLASS_N for unknown. */
 uint32_t timeline_class_set(const Timeline *t, uint64_t first, uint64_t n);
 
+/* How many ranks took part, 0 where nothing says so: a rank by itself may be one of many, unless it
+ * is lockstep's own, whose kernels have ops: those have all ranks. */
+uint32_t timeline_world_size(const Timeline *t);
+
 /* How its kernel was launched, NULL where that is not known. */
 static inline const KernelLaunch *timeline_launch_of(const Timeline *t, uint64_t span)
 {

@@ -457,20 +457,30 @@ static void put_rank(ChromeWriter *w, Rows *rows, const RankTracks *tracks)
 
 /* ---- the document ---- */
 
+/* Of a file of one rank.  How many there are besides is written only where it is known: a reader
+ * takes a world of one for a run without communication. */
+static void put_distributed_info(ChromeWriter *w, uint32_t rank)
+{
+    uint32_t world = timeline_world_size(w->t);
+    PUT(w, ",\n\"distributedInfo\":{");
+    if (world > 0)
+        PUT(w, "\"backend\":\"nccl\",");
+    PUT(w, "\"rank\":");
+    text_out_u64(&w->out, rank);
+    if (world > 0) {
+        PUT(w, ",\"world_size\":");
+        text_out_u64(&w->out, world);
+    }
+    PUT(w, "}");
+}
+
 static void put_head(ChromeWriter *w, const uint32_t *order)
 {
     const Timeline *t = w->t;
     PUT(w, "{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":");
     text_out_i64(&w->out, w->base_ns);
-    bool one_rank =
-        t->tracks_n > 0 && t->tracks[order[0]].rank == t->tracks[order[t->tracks_n - 1]].rank;
-    if (one_rank) {
-        PUT(w, ",\n\"distributedInfo\":{\"backend\":\"nccl\",\"rank\":");
-        text_out_u64(&w->out, t->tracks[order[0]].rank);
-        PUT(w, ",\"world_size\":");
-        text_out_u64(&w->out, t->ranks_n);
-        PUT(w, "}");
-    }
+    if (t->tracks_n > 0 && t->tracks[order[0]].rank == t->tracks[order[t->tracks_n - 1]].rank)
+        put_distributed_info(w, t->tracks[order[0]].rank);
     PUT(w, ",\n\"otherData\":{\"writer\":\"lockstep\",\"ranks\":");
     text_out_u64(&w->out, t->ranks_n);
     if (t->name) {

@@ -155,24 +155,11 @@ static bool list_files(TraceSet *s, const char *const *given, size_t n, Err *err
 
 /* ---- reading ---- */
 
-/* Is it of `sim` or `run`, whose kernels have ops?  Those of a track begin with one, or a few
- * spans later. */
-static bool has_ops(const Timeline *t)
-{
-    enum { LOOKED_AT = 16 };
-    for (uint32_t k = 0; k < t->tracks_n; k++)
-        for (uint64_t i = 0; i < t->tracks[k].span_n && i < LOOKED_AT; i++)
-            if (t->op[t->tracks[k].span_first + i] != NONE_U32)
-                return true;
-    return false;
-}
-
-/* What can be told from the spans, for readers that say nothing themselves.  One rank may be one of
- * many, unless it is lockstep's own: it has all. */
+/* What can be told from the spans, for readers that say nothing themselves. */
 static void describe(const Timeline *t, TraceInfo *info)
 {
     info->events_read = t->spans_n + t->points_n;
-    info->world_size = t->ranks_n > 1 || has_ops(t) ? t->ranks_n : 0;
+    info->world_size = timeline_world_size(t);
     for (uint32_t k = 0; k < t->tracks_n; k++) {
         const Track *track = &t->tracks[k];
         uint64_t first = track->span_first, n = track->span_n;

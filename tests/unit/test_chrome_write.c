@@ -396,6 +396,24 @@ static void a_file_of_one_rank_says_which(void)
     json_close(doc);
 }
 
+/* What `report` takes for "there is one rank" may be one of many: only ops tell. */
+static void a_world_is_written_only_where_it_is_known(void)
+{
+    for (uint32_t has_op = 0; has_op < 2; has_op++) {
+        Timeline t = { 0 };
+        uint32_t track = timeline_track(&t, 0, TRACK_STREAM, "compute", 0);
+        uint64_t at = add(&t, track, SPAN_COMPUTE, "a", 0, 1);
+        t.op[at] = has_op ? 7 : NONE_U32;
+        ChromeFacts facts;
+        JsonDoc *doc = written(&t, &facts);
+        JsonNode info = json_member(json_root(doc), "distributedInfo");
+        CHECK_NEAR(0, json_value(json_member(info, "rank")), 0);
+        CHECK_INT(has_op, json_member(info, "world_size").item != NULL);
+        CHECK_INT(has_op, json_member(info, "backend").item != NULL);
+        json_close(doc);
+    }
+}
+
 static void an_empty_timeline_is_a_valid_trace(void)
 {
     Timeline t = { 0 };
@@ -720,6 +738,7 @@ int main(void)
     RUN(no_thread_has_the_number_of_a_process);
     RUN(streams_without_ids_are_numbered);
     RUN(a_file_of_one_rank_says_which);
+    RUN(a_world_is_written_only_where_it_is_known);
     RUN(an_empty_timeline_is_a_valid_trace);
     RUN(counters_become_counter_events);
     RUN(counters_of_one_name_stay_apart);
