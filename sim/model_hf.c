@@ -105,6 +105,41 @@ static const char *set_word(JsonObj *o, const char *key, const char *native)
     return json_has(o, native) && json_is_set(json_get(o, native)) ? native : key;
 }
 
+/* Asks for none of the keys: one that is not read is still told as such. */
+static bool set_twice(const JsonObj *o, const char *key, const char *native)
+{
+    return key && strcmp(key, native) != 0 && json_is_set(json_member(o->node, key)) &&
+           json_is_set(json_member(o->node, native));
+}
+
+/* One of the two would be left aside without a word. */
+static void check_set_twice(JsonObj *o, const Family *family)
+{
+    const ShapeKeys *k = &family->keys->shape, *n = &native_keys;
+    const char *const words[][2] = {
+        { k->layers, n->layers },
+        { k->hidden, n->hidden },
+        { k->heads, n->heads },
+        { k->kv_heads, n->kv_heads },
+        { k->head_dim, n->head_dim },
+        { k->ffn, n->ffn },
+        { k->vocab, n->vocab },
+        { k->max_seq, n->max_seq },
+        { family->keys->activation, "activation" },
+        { "tie_word_embeddings", "tied_embeddings" },
+        { "num_nextn_predict_layers", "mtp_layers" },
+        { "num_local_experts", "experts" },
+        { "num_experts", "experts" },
+        { "n_routed_experts", "experts" },
+        { "num_experts_per_tok", "experts_per_token" },
+    };
+    for (size_t i = 0; i < ARRAY_N(words) && o->ok; i++)
+        if (set_twice(o, words[i][0], words[i][1]))
+            o->ok = json_fail(json_member(o->node, words[i][1]), o->err,
+                              "'%s' is another name of this key, and set too: set one of them",
+                              words[i][0]);
+}
+
 /* GPT-2 also answers to the usual names, as transformers' attribute_map has it. */
 static ShapeKeys present_keys(JsonObj *o, const ShapeKeys *keys)
 {
@@ -203,6 +238,7 @@ static void read_transformer(Transformer *t, JsonObj *o, const Family *family)
                         .ffn = family->ffn,
                         .vocab = family->vocab,
                         .max_seq = family->max_seq };
+    check_set_twice(o, family);
     ShapeKeys keys = present_keys(o, &family->keys->shape);
     shape_read(t, o, &keys);
     read_activation(t, o, family);
