@@ -673,6 +673,15 @@ static bool has_prediction(const Validation *v)
     return false;
 }
 
+/* One reason for all rows: then their table says no more than it does. */
+static bool has_one_reason(const Validation *v)
+{
+    for (uint32_t i = 0; i < v->rows_n; i++)
+        if (!v->rows[i].skipped || strcmp(v->rows[i].skipped, v->rows[0].skipped) != 0)
+            return false;
+    return v->rows_n > 0;
+}
+
 static bool has_measurement(const Validation *v)
 {
     for (uint32_t i = 0; i < v->rows_n; i++)
@@ -715,14 +724,12 @@ static int validate(const Options *o)
         refuse_bare(&b, &err);
     if (!err.set)
         spares_inputs(&b, &err);
-    if (err.set || (o->svg && !validate_plot(&v, o->svg, &err)))
-        fprintf(stderr, "lockstep: %s\n", err.text);
-    else
+    if (!err.set && !has_one_reason(&v) && (!o->svg || validate_plot(&v, o->svg, &err)))
         print(&v, o);
-    if (!err.set && !has_prediction(&v)) {
+    if (!err.set && !has_prediction(&v))
         err_set(&err, "nothing could be predicted: %s", v.rows[0].skipped);
+    if (err.set)
         fprintf(stderr, "lockstep: %s\n", err.text);
-    }
     validate_free(&v);
     job_list_free(&b.jobs, release_job);
     return err.set ? EXIT_COULD_NOT : EXIT_DONE;
