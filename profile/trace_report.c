@@ -130,6 +130,44 @@ static void remark_steps(TraceReport *r)
 
 /* ---- what is looked at ---- */
 
+/* Which rank stands for another, a folded trace does not say; where it has one only, that. */
+static bool refuse_folded(const TraceReport *r, uint32_t rank, Err *err)
+{
+    static const char more[] = "`lockstep sim --expand-ranks` writes each";
+    const Covers *c = &r->covers;
+    if (rank >= r->t->ranks_n)
+        return err_set(
+            err, "there is no rank %" PRIu32 " in the trace, which is of %" PRIu32 " ranks",
+            rank, r->t->ranks_n);
+    if (c->n == 1)
+        return err_set(err,
+                       "rank %" PRIu32 " is not by itself in the trace: rank %" PRIu32
+                       " stands for %" PRIu32 " ranks; %s",
+                       rank, c->rank[0].rank, c->rank[0].ranks_n, more);
+    return err_set(err,
+                   "rank %" PRIu32 " is not by itself in the trace: one of its %" PRIu32
+                   " ranks stands for it; %s",
+                   rank, c->n, more);
+}
+
+static bool refuse_rank(const TraceReport *r, uint32_t rank, Err *err)
+{
+    const Covers *c = &r->covers;
+    if (c->n == 0)
+        return err_set(err, "there is no rank %" PRIu32 " in the trace, it has no ranks", rank);
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->rank[i].ranks_n > 1)
+            return refuse_folded(r, rank, err);
+    if (c->n == 1)
+        return err_set(err,
+                       "there is no rank %" PRIu32 " in the trace, it has 1 rank, %" PRIu32,
+                       rank, c->rank[0].rank);
+    return err_set(err,
+                   "there is no rank %" PRIu32 " in the trace, it has %" PRIu32
+                   " ranks from %" PRIu32 " to %" PRIu32,
+                   rank, c->n, c->rank[0].rank, c->rank[c->n - 1].rank);
+}
+
 static bool choose_ranks(TraceReport *r, Err *err)
 {
     const TraceReportOptions *o = &r->options;
@@ -137,15 +175,8 @@ static bool choose_ranks(TraceReport *r, Err *err)
         r->shown[i] = o->ranks_n == 0;
     for (uint32_t k = 0; k < o->ranks_n; k++) {
         const Cover *c = covers_of_rank(&r->covers, o->ranks[k]);
-        if (!c && r->covers.n == 0)
-            return err_set(err, "there is no rank %" PRIu32 " in the trace, it has no ranks",
-                           o->ranks[k]);
         if (!c)
-            return err_set(err,
-                           "there is no rank %" PRIu32 " in the trace, it has %" PRIu32
-                           " ranks from %" PRIu32 " to %" PRIu32,
-                           o->ranks[k], r->covers.n, r->covers.rank[0].rank,
-                           r->covers.rank[r->covers.n - 1].rank);
+            return refuse_rank(r, o->ranks[k], err);
         r->shown[c - r->covers.rank] = true;
     }
     return true;

@@ -279,6 +279,21 @@ void view_traces_free(ViewTraces *t)
 
 /* ---- what is shown ---- */
 
+/* Asked for by --ranks, and there is none of them. */
+static bool refuse_ranks(const ViewData *d, Err *err)
+{
+    if (d->ranks_n != 1)
+        return err_set(
+            err, "--ranks: the trace has none of them, its ranks are %" PRIu32 " to %" PRIu32,
+            d->ranks_n ? d->ranks[0].rank : 0, d->ranks_n ? d->ranks[d->ranks_n - 1].rank : 0);
+    const ViewRank *r = &d->ranks[0];
+    char alike[64] = "";
+    if (r->ranks_n > 1)
+        snprintf(alike, sizeof alike, ", which stands for %" PRIu32 " ranks", r->ranks_n);
+    return err_set(err, "--ranks: the trace has none of them, its only rank is %" PRIu32 "%s",
+                   r->rank, alike);
+}
+
 static bool choose_ranks(View *v, const ViewOptions *o, Err *err)
 {
     const ViewData *d = v->data[VIEW_REAL_SIDE];
@@ -294,11 +309,7 @@ static bool choose_ranks(View *v, const ViewOptions *o, Err *err)
         v->selected_ranks[r] = asked;
         found += asked;
     }
-    if (o->ranks_n > 0 && found == 0)
-        return err_set(
-            err, "--ranks: the trace has none of them, its ranks are %" PRIu32 " to %" PRIu32,
-            d->ranks_n ? d->ranks[0].rank : 0, d->ranks_n ? d->ranks[d->ranks_n - 1].rank : 0);
-    return true;
+    return o->ranks_n == 0 || found > 0 || refuse_ranks(d, err);
 }
 
 /* The steps that are compared, a little room around. */

@@ -783,7 +783,7 @@ static void steps_and_ranks_that_are_not_there_are_errors(void)
     o.ranks = &rank;
     o.ranks_n = 1;
     CHECK(!trace_report_make(&r, &w.t, &source, &o, &err));
-    CHECK_STR("there is no rank 4 in the trace, it has 1 ranks from 3 to 3", err.text);
+    CHECK_STR("there is no rank 4 in the trace, it has 1 rank, 3", err.text);
     world_free(&w);
 }
 
