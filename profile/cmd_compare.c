@@ -32,7 +32,9 @@ static void print_help(FILE *f)
         "Of several steps the median one is taken.\n"
         "\n"
         "  --step N          that step\n"
-        "  --top N           rows of each list, %d when not given\n"
+        "  --top N           rows of the lists \"largest differences\" (--json: ops), \"only "
+        "in\n"
+        "                    sim\" and \"only in real\", %d when not given\n"
         "  --json            prints one JSON object\n"
         "  --fail-if EXPR    exit status 3 when a condition METRIC>NUMBER or METRIC<NUMBER\n"
         "                    holds (NUMBER may end in %%); several joined by commas\n"
@@ -71,7 +73,7 @@ static bool take_option(void *user, int option, Err *err)
         o->step = (int64_t)n;
         return true;
     default:
-        if (!option_count(&n, "--top", optarg, 0, TOP_MAX, err))
+        if (!option_count(&n, "--top", optarg, 1, TOP_MAX, err))
             return false;
         o->top = (uint32_t)n;
         return true;
