@@ -59,6 +59,7 @@ enum { OPT_STEP = 1, OPT_RANK, OPT_TOP, OPT_RULES, OPT_JSON, OPT_HTML, OPT_HTA, 
 static const struct option long_options[] = {
     { "step", required_argument, NULL, OPT_STEP },
     { "rank", required_argument, NULL, OPT_RANK },
+    { "ranks", required_argument, NULL, OPT_RANK }, /* as view calls it */
     { "top", required_argument, NULL, OPT_TOP },
     { "rules", required_argument, NULL, OPT_RULES },
     { "json", no_argument, NULL, OPT_JSON },

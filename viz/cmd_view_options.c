@@ -28,6 +28,7 @@ static const struct option long_options[] = {
     { "render", required_argument, NULL, OPT_RENDER },
     { "step", required_argument, NULL, OPT_STEP },
     { "ranks", required_argument, NULL, OPT_RANKS },
+    { "rank", required_argument, NULL, OPT_RANKS }, /* as report calls it */
     { "window", required_argument, NULL, OPT_WINDOW },
     { "size", required_argument, NULL, OPT_SIZE },
     { "theme", required_argument, NULL, OPT_THEME },
