@@ -79,16 +79,25 @@ static bool read_file(const char *path, char **text, size_t *bytes, Err *err)
     return true;
 }
 
-static bool syntax_error(const char *name, const char *text, size_t bytes, const char *at,
-                         const char *what, const char *slip, Err *err)
+typedef struct Source {
+    const char *name, *text;
+    size_t bytes;
+    bool is_line; /* of a file; its number ends name */
+} Source;
+
+static bool syntax_error(const Source *s, const char *at, const char *what, const char *slip,
+                         Err *err)
 {
-    size_t offset = at && at >= text && at <= text + bytes ? (size_t)(at - text) : bytes;
+    size_t offset =
+        at && at >= s->text && at <= s->text + s->bytes ? (size_t)(at - s->text) : s->bytes;
     unsigned line = 1, column = 1;
     for (size_t i = 0; i < offset; i++) {
-        column = text[i] == '\n' ? 1 : column + 1;
-        line += text[i] == '\n';
+        column = s->text[i] == '\n' ? 1 : column + 1;
+        line += s->text[i] == '\n';
     }
-    return err_set(err, "%s:%u:%u: %s%s", name, line, column, what, slip);
+    if (s->is_line)
+        return err_set(err, "%s:%u: %s%s", s->name, column, what, slip);
+    return err_set(err, "%s:%u:%u: %s%s", s->name, line, column, what, slip);
 }
 
 /* What people write that JSON has not. */
@@ -109,40 +118,38 @@ static const char *slip_at(const char *text, const char *at, const char *end)
 }
 
 /* at: where cJSON has stopped, or one behind it.  open: brackets that are never closed. */
-static bool not_json(const char *name, const char *text, size_t bytes, const char *at,
-                     unsigned open, Err *err)
+static bool not_json(const Source *s, const char *at, unsigned open, Err *err)
 {
-    const char *end = text + bytes;
-    if (bytes == 0)
-        return syntax_error(name, text, bytes, at, "the file is empty", "", err);
+    const char *end = s->text + s->bytes;
+    if (s->bytes == 0)
+        return syntax_error(s, at, "the file is empty", "", err);
     if (open > 0 && (!at || at + 1 >= end))
-        return syntax_error(name, text, bytes, end,
-                            "not JSON: the text ends where something is still open", "", err);
+        return syntax_error(s, end, "not JSON: the text ends where something is still open", "",
+                            err);
     at = at ? at : end - 1;
-    if (at > text && strchr("'/#", at[-1]))
+    if (at > s->text && strchr("'/#", at[-1]))
         at--;
-    return syntax_error(name, text, bytes, at, "not JSON from here on", slip_at(text, at, end),
-                        err);
+    return syntax_error(s, at, "not JSON from here on", slip_at(s->text, at, end), err);
 }
 
 /* cJSON recurses, so depth is bounded before it starts.  Strings are skipped. */
-static bool check_bytes(const char *name, const char *text, size_t bytes, unsigned *open,
-                        Err *err)
+static bool check_bytes(const Source *s, unsigned *open, Err *err)
 {
+    const char *text = s->text;
     unsigned depth = 0;
     bool in_string = false;
-    for (size_t i = 0, n; i < bytes; i += n) {
+    for (size_t i = 0, n; i < s->bytes; i += n) {
         char c = text[i];
-        n = utf8_bytes(text + i, bytes - i);
+        n = utf8_bytes(text + i, s->bytes - i);
         if (c == '\0')
-            return syntax_error(name, text, bytes, text + i, "not JSON: a NUL byte", "", err);
+            return syntax_error(s, text + i, "not JSON: a NUL byte", "", err);
         if (n == 0)
-            return syntax_error(name, text, bytes, text + i, "not UTF-8 from here on", "", err);
+            return syntax_error(s, text + i, "not UTF-8 from here on", "", err);
         if (in_string) {
-            if (c == '\\' && bytes - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0)
-                return syntax_error(name, text, bytes, text + i,
-                                    "\\u0000 in a text, which would end there", "", err);
-            if (c == '\\' && i + 1 < bytes && (text[i + 1] == '\\' || text[i + 1] == '"'))
+            if (c == '\\' && s->bytes - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0)
+                return syntax_error(s, text + i, "\\u0000 in a text, which would end there", "",
+                                    err);
+            if (c == '\\' && i + 1 < s->bytes && (text[i + 1] == '\\' || text[i + 1] == '"'))
                 n = 2;
             else if (c == '"')
                 in_string = false;
@@ -150,8 +157,7 @@ static bool check_bytes(const char *name, const char *text, size_t bytes, unsign
             in_string = true;
         } else if (c == '[' || c == '{') {
             if (++depth > JSON_DEPTH_MAX)
-                return syntax_error(name, text, bytes, text + i, "nested deeper than 64 levels",
-                                    "", err);
+                return syntax_error(s, text + i, "nested deeper than 64 levels", "", err);
         } else if ((c == ']' || c == '}') && depth > 0) {
             depth--;
         }
@@ -245,38 +251,56 @@ static bool check_tree(JsonDoc *doc, const cJSON *item, const Trail *at, Err *er
     return true;
 }
 
-JsonDoc *json_parse(const char *text, size_t bytes, const char *name, Err *err)
+static cJSON *parse(const Source *s, Err *err)
 {
-    static const char bom[] = "\xef\xbb\xbf";
-    if (bytes >= 3 && memcmp(text, bom, 3) == 0) {
-        text += 3;
-        bytes -= 3;
-    }
     unsigned open = 0;
-    if (!check_bytes(name, text, bytes, &open, err))
+    if (!check_bytes(s, &open, err))
         return NULL;
     const char *end = NULL;
-    cJSON *root = bytes ? cJSON_ParseWithLengthOpts(text, bytes, &end, false) : NULL;
+    cJSON *root = s->bytes ? cJSON_ParseWithLengthOpts(s->text, s->bytes, &end, false) : NULL;
     if (!root) {
-        not_json(name, text, bytes, end, open, err);
+        not_json(s, end, open, err);
         return NULL;
     }
-    while (end < text + bytes && strchr(" \t\r\n", *end))
+    while (end < s->text + s->bytes && strchr(" \t\r\n", *end))
         end++;
-    if (end != text + bytes) {
-        syntax_error(name, text, bytes, end, "more text after the end of the document", "",
-                     err);
-        cJSON_Delete(root);
-        return NULL;
+    if (end == s->text + s->bytes)
+        return root;
+    syntax_error(s, end, "more text after the end of the document", "", err);
+    cJSON_Delete(root);
+    return NULL;
+}
+
+static JsonDoc *read_source(Source s, Err *err)
+{
+    static const char bom[] = "\xef\xbb\xbf";
+    if (s.bytes >= 3 && memcmp(s.text, bom, 3) == 0) {
+        s.text += 3;
+        s.bytes -= 3;
     }
+    cJSON *root = parse(&s, err);
+    if (!root)
+        return NULL;
     JsonDoc *doc = mem_zero(1, sizeof *doc);
     doc->root = root;
-    doc->name = arena_strdup(&doc->arena, name);
+    doc->name = arena_strdup(&doc->arena, s.name);
     if (!check_tree(doc, root, NULL, err)) {
         json_close(doc);
         return NULL;
     }
     return doc;
+}
+
+JsonDoc *json_parse(const char *text, size_t bytes, const char *name, Err *err)
+{
+    return read_source((Source){ name, text, bytes, false }, err);
+}
+
+JsonDoc *json_parse_line(const char *text, size_t bytes, const char *name, Err *err)
+{
+    while (bytes > 0 && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r'))
+        bytes--;
+    return read_source((Source){ name, text, bytes, true }, err);
 }
 
 JsonDoc *json_open(const char *path, Err *err)
@@ -459,9 +483,12 @@ static bool fail_at(JsonNode node, const char *text, Err *err)
         path += strlen(from->path);
         path += *path == '.';
     }
-    return err_set(err, "%s: %s%.*s%s%s%s", file, json_is_set(node) ? "--set " : "",
-                   PATH_SHOWN_MAX, path, strlen(path) > PATH_SHOWN_MAX ? "..." : "",
-                   *path ? ": " : "", text);
+    bool is_set = json_is_set(node);
+    if (is_set && strcmp(file, "--set") == 0) /* a document of nothing else */
+        return err_set(err, "--set %.*s%s: %s", PATH_SHOWN_MAX, path,
+                       strlen(path) > PATH_SHOWN_MAX ? "..." : "", text);
+    return err_set(err, "%s: %s%.*s%s%s%s", file, is_set ? "--set " : "", PATH_SHOWN_MAX, path,
+                   strlen(path) > PATH_SHOWN_MAX ? "..." : "", *path ? ": " : "", text);
 }
 
 bool json_fail(JsonNode node, Err *err, const char *format, ...)
@@ -476,9 +503,12 @@ bool json_fail(JsonNode node, Err *err, const char *format, ...)
 
 /* ---- --set ---- */
 
+/* Where --set is all there is to the document, its name is not said twice. */
 static bool set_fail(const JsonDoc *doc, const char *path, const char *what, Err *err)
 {
-    return err_set(err, "%s: --set '%.200s': %s", doc->name, path, what);
+    bool all = strcmp(doc->name, "--set") == 0;
+    return err_set(err, "%s%s--set '%.200s': %s", all ? "" : doc->name, all ? "" : ": ", path,
+                   what);
 }
 
 /* One step of "a.b[2].c". */
@@ -540,11 +570,34 @@ static void put_member(cJSON *object, const char *name, cJSON *item)
 static bool no_object(const JsonDoc *doc, const cJSON *at, const char *path, const char *rest,
                       Err *err)
 {
-    const char *what = json_type_name(json_type((JsonNode){ .item = at }));
+    const char *type = json_type_name(json_type((JsonNode){ .item = at }));
+    char what[320];
     int n = rest > path ? (int)(rest - 1 - path) : 0;
-    return err_set(err, "%s: --set '%.200s': %s%.*s%s is %s here, an object is expected",
-                   doc->name, path, n ? "'" : "", n, n ? path : "", n ? "'" : "the document",
-                   what);
+    snprintf(what, sizeof what, "%s%.*s%s is %s here, an object is expected", n ? "'" : "",
+             n < 200 ? n : 200, n ? path : "", n ? "'" : "the document", type);
+    return set_fail(doc, path, what, err);
+}
+
+/* Elements are changed, not added.  list: what path's first n bytes lead to, NULL nothing. */
+static bool no_element(const JsonDoc *doc, const cJSON *list, const char *path, size_t n,
+                       Err *err)
+{
+    char what[500];
+    int items_n = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0,
+        cut = n < 200 ? (int)n : 200;
+    if (!list)
+        snprintf(what, sizeof what,
+                 "'%.*s' is left out and has no elements, allowed: '%.*s=[...]'", cut, path,
+                 cut, path);
+    else if (!cJSON_IsArray(list))
+        snprintf(what, sizeof what, "'%.*s' is %s here, a list is expected", cut, path,
+                 json_type_name(json_type((JsonNode){ .item = list })));
+    else if (items_n == 0)
+        snprintf(what, sizeof what, "there is no such list element, the list is empty");
+    else
+        snprintf(what, sizeof what, "there is no such list element, 0 to %d allowed",
+                 items_n - 1);
+    return set_fail(doc, path, what, err);
 }
 
 static bool put_value(cJSON *at, const Part *part, const char *value)
@@ -575,9 +628,11 @@ bool json_set(JsonDoc *doc, const char *path, const char *value, Err *err)
         bool last = *part.rest == '\0';
         if (last && put_value(at, &part, value))
             break;
-        at = last ? NULL : step_into(doc, at, &part, path);
-        if (!at)
-            return set_fail(doc, path, "there is no such list element", err);
+        cJSON *next = last ? NULL : step_into(doc, at, &part, path);
+        if (!next)
+            return no_element(doc, cJSON_GetObjectItemCaseSensitive(at, part.name), path,
+                              (size_t)(p - path) + strlen(part.name), err);
+        at = next;
         p = part.rest + 1;
     }
     add_origin(doc, path, NULL);

@@ -51,6 +51,8 @@ typedef enum JsonType {
 /* Reads a file, or text named name in messages.  NULL and err on failure. */
 JsonDoc *json_open(const char *path, Err *err);
 JsonDoc *json_parse(const char *text, size_t bytes, const char *name, Err *err);
+/* The same of a line of a file, whose number ends name: "runs.jsonl:12".  Errors add a column. */
+JsonDoc *json_parse_line(const char *text, size_t bytes, const char *name, Err *err);
 void json_close(JsonDoc *doc); /* NULL is fine */
 JsonNode json_root(JsonDoc *doc);
 const char *json_name(const JsonDoc *doc); /* the file's path or the name given */

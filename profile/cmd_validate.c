@@ -460,13 +460,11 @@ static const char *reason_of(Validation *v, const Job *job)
     size_t n = strlen(job->path);
     if (strncmp(text, job->path, n) != 0 || text[n] != ':')
         return arena_strdup(&v->arena, text);
-    unsigned line, column;
+    unsigned column; /* behind the line's number, which ends path */
     int skipped = 0;
-    sscanf(text + n, ":%u:%u: %n", &line, &column, &skipped);
-    if (skipped > 0 && line == 1)
+    sscanf(text + n, ":%u: %n", &column, &skipped);
+    if (skipped > 0)
         return arena_printf(&v->arena, "column %u: %s", column, text + n + skipped);
-    if (skipped > 0) /* behind the line's end */
-        return arena_strdup(&v->arena, text + n + skipped);
     return arena_strdup(&v->arena, text + n + strspn(text + n, ": "));
 }
 

@@ -115,7 +115,7 @@ typedef struct Lines {
 
 static JsonDoc *parse_line(const char *name, const char *text, size_t bytes, Err *err)
 {
-    JsonDoc *doc = bytes <= JSON_BYTES_MAX ? json_parse(text, bytes, name, err) : NULL;
+    JsonDoc *doc = bytes <= JSON_BYTES_MAX ? json_parse_line(text, bytes, name, err) : NULL;
     if (!doc && !err->set)
         err_set(err, "%s: longer than %zu MiB", name, JSON_BYTES_MAX >> 20);
     return doc;

@@ -1170,7 +1170,7 @@ static void lines_that_are_no_json_can_be_skipped(void)
     write_file(path, "{\"a\":NaN}\n{\"a\":}\n");
     s = (SeenOrSkipped){ 0 };
     CHECK(!scenario_each_that_reads(names, 1, see_or_skip, skip, &s, &err));
-    CHECK_ERR_TEXT(&err, ".jsonl:1:1:6: not JSON from here on: numbers are finite");
+    CHECK_ERR_TEXT(&err, ".jsonl:1:6: not JSON from here on: numbers are finite");
     unlink(path);
 }
 
@@ -1199,7 +1199,7 @@ static void lines_are_scenarios(void)
     err_clear(&err);
     write_file(path, "{\"a\":1}\n{\"b\" 2}\n");
     CHECK(!scenario_each(names, 1, see, &(Seen){ 0 }, &err));
-    CHECK_ERR_TEXT(&err, "s.jsonl:2:1:6: not JSON from here on");
+    CHECK_ERR_TEXT(&err, "s.jsonl:2:6: not JSON from here on");
 
     err_clear(&err);
     write_file(path, "\n\n");
