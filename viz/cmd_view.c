@@ -29,6 +29,9 @@ static bool render(const ViewOptions *o, Err *err)
     View view = { .data = { NULL } };
     Scene scene;
     DrawList list = { .font = NULL };
+    Keys keys; /* a picture has none, but a mistake in them is one here too */
+    if (!keys_load(&keys, o->keys, err))
+        return false;
     if (is_trace(o))
         return err_set(err, "'%s' is the trace itself, it is not written over", o->render);
     traces = view_traces_open(o, err);

@@ -27,7 +27,7 @@ typedef struct ViewOptions {
     uint32_t scale_pct;
     const char *filter; /* NULL: none */
     bool critical;
-    Keys keys;
+    const char *keys; /* for keys_load */
 } ViewOptions;
 
 /* Wrong usage is false with err; *help: it was asked for, nothing else is filled. */

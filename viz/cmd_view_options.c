@@ -151,11 +151,12 @@ static bool take_option(void *user, int option, Err *err)
         return (o->theme = theme_find(optarg, err)) != NULL;
     case OPT_FILTER:
         o->filter = optarg;
-        return true;
+        return filter_check(optarg, err) || err_wrap(err, "--filter");
     case OPT_CRITICAL:
         return o->critical = true;
     case OPT_KEYS:
-        return keys_load(&o->keys, optarg, err);
+        o->keys = optarg;
+        return true;
     case OPT_VIEW:
         return take_view(o, optarg, err);
     default:
@@ -177,8 +178,9 @@ static bool fits_together(const ViewOptions *o, Err *err)
 
 bool view_options_parse(ViewOptions *o, int argc, char **argv, bool *help, Err *err)
 {
-    *o = (ViewOptions){ .step = -1, .width = 1920, .height = 1080, .scale_pct = 100 };
-    keys_default(&o->keys);
+    *o = (ViewOptions){
+        .step = -1, .width = 1920, .height = 1080, .scale_pct = 100, .keys = "default"
+    };
     if (!options_walk(argc, argv, long_options, take_option, o, help, err))
         return false;
     for (int i = optind; i < argc; i++)

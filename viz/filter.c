@@ -156,6 +156,12 @@ static bool read_terms(ViewFilter *f, const char *text, Err *err)
     }
 }
 
+bool filter_check(const char *text, Err *err)
+{
+    ViewFilter f = { .d = NULL };
+    return read_terms(&f, text, err);
+}
+
 /* ---- what can be said of names and tracks once and for all ---- */
 
 /* "foo:3", "rank>3", "dur=1ms" may be parts of names, as "at::native" and "nccl:all_reduce" are.

@@ -43,6 +43,8 @@ typedef struct ViewFilter {
 /* False with a sentence for a term that is none: wrong values, and words with a sign of terms
  * (":<>=") that no name has.  Text may be empty: everything matches. */
 bool filter_open(ViewFilter *f, const ViewData *d, const char *text, Err *err);
+/* The part of it that needs no trace: wrong values. */
+bool filter_check(const char *text, Err *err);
 /* Of spans of exactly this interned name. */
 void filter_open_name(ViewFilter *f, const ViewData *d, uint32_t name);
 void filter_free(ViewFilter *f);

@@ -315,7 +315,8 @@ static bool first_picture(Window *w, ViewTraces *t, const ViewOptions *o, Err *e
 
 static bool view(const ViewOptions *o, const char *script, Err *err)
 {
-    ViewTraces *traces = view_traces_open(o, err);
+    Keys keys;
+    ViewTraces *traces = keys_load(&keys, o->keys, err) ? view_traces_open(o, err) : NULL;
     View start = { .data = { NULL } };
     Window w = { .window = NULL };
     bool ok = traces != NULL;
@@ -324,7 +325,7 @@ static bool view(const ViewOptions *o, const char *script, Err *err)
     ok = ok && view_start(&start, traces, o, err);
     if (ok) {
         app_open(&w.app, start);
-        app_set_keys(&w.app, &o->keys);
+        app_set_keys(&w.app, &keys);
         ok = !o->filter || app_filter(&w.app, o->filter, err);
         ok = ok && open_window(&w, err) && first_picture(&w, traces, o, err) &&
              (script ? window_play(&w, script, err) : run(&w, err));
