@@ -237,16 +237,25 @@ static void print(const TraceReport *r, const Options *o)
     }
 }
 
+/* Else what was odd about the files, which a report would note, is said beside the error. */
+static bool holds_any(const Input *in, Err *err)
+{
+    if (trace_set_holds_any(&in->set, in->source.name, err))
+        return true;
+    for (size_t i = 0; i < in->set.findings_n; i++)
+        fprintf(stderr, "lockstep: %s\n", in->set.findings[i]);
+    return false;
+}
+
 static bool report(const Options *o, Err *err)
 {
     Input in = { .source = { .name = NULL } };
     TraceReport r = { .t = NULL };
-    bool ok = input_read(&in, o, err) &&
+    bool ok = input_read(&in, o, err) && holds_any(&in, err) &&
               trace_report_make(&r, &in.set.timeline, &in.source, &o->report, err) &&
               (!o->html || write_html(&r, o, err));
     if (ok)
         print(&r, o);
-    ok = ok && trace_set_holds_any(&in.set, in.source.name, err);
     trace_report_free(&r);
     input_free(&in);
     return ok;
