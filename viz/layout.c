@@ -67,19 +67,16 @@ static LayoutRow *add_row(Layout *l, LayoutKind kind, uint32_t side, uint32_t ra
     return &l->rows[l->rows_n++];
 }
 
-static bool is_shown(const View *v, const ViewData *d, uint32_t rank, const ViewRow *row)
-{
-    return row->kind != VIEW_ROW_HOST ||
-           (d == v->data[VIEW_REAL_SIDE] && v->ranks[rank].threads);
-}
-
-static void add_rank_side(Layout *l, const View *v, uint32_t side, uint32_t rank, bool folded)
+/* rank: of that side; state: of the rank that both are. */
+static void add_rank_side(Layout *l, const View *v, uint32_t side, uint32_t rank,
+                          const ViewRankState *state)
 {
     const ViewData *d = v->data[side];
+    bool folded = l->strips || state->folded;
     add_row(l, LAYOUT_STRIP, side, rank, NONE_U32);
     for (uint32_t i = 0; !folded && i < d->ranks[rank].rows_n; i++) {
         uint32_t row = d->ranks[rank].row_first + i;
-        if (is_shown(v, d, rank, &d->rows[row]))
+        if (d->rows[row].kind != VIEW_ROW_HOST || state->threads)
             add_row(l, LAYOUT_ROW, side, rank, row);
     }
 }
@@ -87,11 +84,11 @@ static void add_rank_side(Layout *l, const View *v, uint32_t side, uint32_t rank
 static void add_rank(Layout *l, const View *v, uint32_t rank, bool pinned)
 {
     uint32_t first = l->rows_n, sim = view_sim_rank(v, rank);
-    bool folded = l->strips || v->ranks[rank].folded;
+    const ViewRankState *state = &v->ranks[rank];
     if (v->mode != VIEW_SIM)
-        add_rank_side(l, v, VIEW_REAL_SIDE, rank, folded);
+        add_rank_side(l, v, VIEW_REAL_SIDE, rank, state);
     if (v->mode != VIEW_REAL && sim != NONE_U32 && v->mode != VIEW_DIFF)
-        add_rank_side(l, v, VIEW_SIM_SIDE, sim, folded);
+        add_rank_side(l, v, VIEW_SIM_SIDE, sim, state);
     if (v->mode == VIEW_DIFF && sim != NONE_U32) {
         add_row(l, LAYOUT_ERROR, VIEW_REAL_SIDE, rank, NONE_U32);
         add_row(l, LAYOUT_DRIFT, VIEW_REAL_SIDE, rank, NONE_U32);

@@ -13,8 +13,7 @@ enum { STRIPS_FROM = 17 }; /* ranks */
 
 /* ---- life ---- */
 
-/* Host threads are folded, but where a rank is alone with few of them, or has nothing else. */
-static bool shows_threads(const ViewData *d, uint32_t rank)
+static bool has_few_threads(const ViewData *d, uint32_t rank)
 {
     enum { FEW_ROWS = 40, FEW_SPANS = 200000 };
     const ViewRank *r = &d->ranks[rank];
@@ -25,7 +24,18 @@ static bool shows_threads(const ViewData *d, uint32_t rank)
         if (row->kind == VIEW_ROW_HOST && row->lane == 0)
             spans_n += d->t->tracks[row->track].span_n;
     }
-    return r->cover->n == 0 || (d->ranks_n == 1 && rows_n <= FEW_ROWS && spans_n <= FEW_SPANS);
+    return rows_n <= FEW_ROWS && spans_n <= FEW_SPANS;
+}
+
+/* Host threads are folded, but where a rank is alone with few of them, or has nothing else.  Both
+ * sides of a comparison show them, or none. */
+static bool shows_threads(const View *v, uint32_t rank)
+{
+    const ViewData *d = v->data[VIEW_REAL_SIDE];
+    uint32_t sim = view_sim_rank(v, rank);
+    return d->ranks[rank].cover->n == 0 ||
+           (d->ranks_n == 1 && has_few_threads(d, rank) &&
+            (sim == NONE_U32 || has_few_threads(v->data[VIEW_SIM_SIDE], sim)));
 }
 
 void view_open(View *v, ViewData *data, ViewData *other)
@@ -46,7 +56,7 @@ void view_open(View *v, ViewData *data, ViewData *other)
     v->closed = mem_zero(data->ranks_n + 1, sizeof *v->closed);
     for (uint32_t r = 0; r < data->ranks_n; r++) {
         v->selected_ranks[r] = true;
-        v->ranks[r].threads = shows_threads(data, r);
+        v->ranks[r].threads = shows_threads(v, r);
     }
     view_sort(v, VIEW_BY_RANK);
     view_fit(v);
