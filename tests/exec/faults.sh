@@ -313,6 +313,7 @@ wait $pid
 status=$?
 says 1 "measuring memory" "measuring collective" "was killed by signal 9" "rank 1 .* died" \
     "what was measured before is in '$folder/bench.json'"
+echo '{"base":"h100-80gb"}' >"$folder/some.json"
 "$lockstep" calibrate "$folder/bench.json" --into "$folder/some.json" >"$folder/out" 2>&1
 grep -q '^memory-bound' "$folder/out" && pass || fail "it holds no kernels: $(cat "$folder/out")"
 begin "a signal before training begins"
