@@ -230,10 +230,18 @@ static bool is_possible(const Plan *p, const PlanCandidate *c)
     return scenario_check(&s, &ignored) && scenario_can_be_built(&s, &ignored);
 }
 
+/* Chunks of few micro-batches that take turns as one group: Megatron refuses them, and most of the
+ * pipeline is a bubble. */
+static bool is_odd_group(const Plan *p, const PlanCandidate *c)
+{
+    uint32_t m = p->bases[c->base].training.global_batch / (c->dp * c->micro_batch);
+    return c->schedule == SCHEDULE_INTERLEAVED && m % c->pp != 0;
+}
+
 static void add_family(Plan *p, PlanCandidate *c)
 {
     c->recompute = RECOMPUTE_NONE;
-    if (!plan_has_schedule(p, c) || !is_possible(p, c))
+    if (!plan_has_schedule(p, c) || is_odd_group(p, c) || !is_possible(p, c))
         return;
     for (int r = 0; r < RECOMPUTE_LAYERS; r++) {
         c->recompute = (Recompute)r;

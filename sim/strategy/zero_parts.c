@@ -249,16 +249,13 @@ static uint32_t next_look(const Zero *z)
     return z->next < d->list_n ? d->list[z->next].ready_at : z->w.old.instances_n - 1;
 }
 
-/* What does not wait for the first forward. */
+/* What does not wait for the first forward; buffers are never there for all of it. */
 static void gather_at_start(Zero *z)
 {
     const Software *sw = z->b->sw;
-    if (!z->ahead || z->buckets.list_n == 0)
-        return;
-    if (sw->gathers_together)
-        gather_from(z, 0);
-    else if (sw->gathers_at_start)
-        gather_from(z, z->buckets.list_n - 1);
+    bool all = sw->gathers_together && !z->copies;
+    if (z->ahead && z->buckets.list_n > 0 && (sw->gathers_together || sw->gathers_at_start))
+        gather_from(z, all ? 0 : z->buckets.list_n - 1);
 }
 
 static void weave_role(Zero *z)

@@ -26,7 +26,8 @@
  * (schedules.py calls param_sync_func, which would gather at once, with interleaving only, where
  * all ranks do so at the beginning here too); parallel.overlap.dp false can be faster there.
  * Where zero_grad launched the first gather (gathers_at_start: Megatron Core up to 0.7), all
- * stages begin with it; where nothing waits (gathers_together), with all of theirs.
+ * stages begin with it; where nothing waits (gathers_together), with all of theirs that need no
+ * buffer.
  *
  * WHOLE SUMS.  Where the stack only shares out the update (zero_all_reduces: nanotron, and
  * PyTorch's ZeroRedundancyOptimizer behind ddp), zero1 all-reduces gradients: 3 Psi (n - 1)/n per
