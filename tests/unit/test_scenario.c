@@ -964,7 +964,7 @@ static void learned_positions_reach_to_the_sequence(void)
 /* The number in a file of one's own is meant. */
 static void a_models_own_file_says_how_long_it_is(void)
 {
-    char dir[] = "/tmp/lockstep-positions-XXXXXX", path[64], text[200];
+    char dir[] = P_tmpdir "/lockstep-positions-XXXXXX", path[64], text[200];
     if (!CHECK(mkdtemp(dir) != NULL))
         return;
     snprintf(path, sizeof path, "%s/config.json", dir);
