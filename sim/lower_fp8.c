@@ -111,7 +111,7 @@ static void transpose(Lowering *l, const Whole *w, KernelArg x)
     part_arg(l, to, ARG_WRITE);
 }
 
-/* The last argument of the newest kernel, if it is written in fp8 and read here as it is. */
+/* Is it a result in fp8 that matmuls read as it is, not gathered first? */
 static bool is_for_two(const Lowering *l, const KernelArg *y)
 {
     return y->mode == ARG_WRITE && part_dtype(l, *y) == DTYPE_FP8 &&

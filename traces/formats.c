@@ -163,27 +163,6 @@ const TraceFormat *trace_format_of_file(const char *path, Err *err)
     return NULL;
 }
 
-/* By a reader that wants rules: the built-in ones. */
-static bool read_plainly(const TraceFormat *f, Timeline *t, const char *path, Err *err)
-{
-    Rules rules;
-    TraceInfo ignored;
-    if (!rules_read(&rules, NULL, 0, err))
-        return false;
-    bool ok = f->read(t, &ignored, path, &rules, err);
-    rules_free(&rules);
-    return ok;
-}
-
-bool trace_read(Timeline *t, const char *path, Err *err)
-{
-    *t = (Timeline){ 0 };
-    const TraceFormat *f = trace_format_of_file(path, err);
-    if (!f)
-        return false;
-    return f->open ? f->open(t, path, err) : read_plainly(f, t, path, err);
-}
-
 bool trace_write(const Timeline *t, const char *path, Err *err)
 {
     const TraceFormat *f = trace_format_for_ending(path, err);

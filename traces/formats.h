@@ -36,8 +36,6 @@ const TraceFormat *trace_format_for_ending(const char *path,
 /* Whether the first bytes of a file contain this: for TraceFormat.matches. */
 bool trace_head_has(const uint8_t *head, size_t n, const char *text);
 
-/* Reads all of a trace; t is sealed and may be indexed without looking (timeline_check). */
-bool trace_read(Timeline *t, const char *path, Err *err);
 /* In the format that path's ending says.  t must be sealed. */
 bool trace_write(const Timeline *t, const char *path, Err *err);
 

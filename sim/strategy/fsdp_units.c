@@ -158,6 +158,19 @@ static const char *unit_name(const UnitType *u, const char *name)
     return name;
 }
 
+/* All of the part, between layouts of perhaps two formats. */
+static Op copy_op(const Graph *g, const UnitType *u, OpPhase phase, uint32_t from, uint32_t to)
+{
+    DType made = part_dtype(g, u, to);
+    return (Op){ .kind = part_dtype(g, u, from) == made ? OP_COPY : OP_CAST,
+                 .phase = phase,
+                 .dtype = made,
+                 .lane = LANE_COMPUTE,
+                 .u.elements = u->elements,
+                 .read_bytes = part_bytes(g, u, from),
+                 .write_bytes = part_bytes(g, u, to) };
+}
+
 uint32_t unit_gather(Build *b, UnitType *u, const Owned *o)
 {
     if (u->gather != NONE_U32)
@@ -202,15 +215,8 @@ uint32_t unit_copy_out(Build *b, UnitType *u, const Owned *o)
         return u->copy_out;
     Graph *g = b->g;
     uint32_t to = u->of->param_layout, from = unit_is_alone(u) ? o->param_layout : to;
-    DType read = part_dtype(g, u, to);
-    Op op = { .kind = part_dtype(g, u, from) == read ? OP_COPY : OP_CAST,
-              .phase = PHASE_FORWARD,
-              .dtype = read,
-              .lane = LANE_COMPUTE,
-              .u.elements = u->elements,
-              .read_bytes = part_bytes(g, u, from),
-              .write_bytes = part_bytes(g, u, to) };
-    u->copy_out = start_segment(g, SEGMENT_GATHER, unit_name(u, "all-gather copy-out"), op);
+    u->copy_out = start_segment(g, SEGMENT_GATHER, unit_name(u, "all-gather copy-out"),
+                                copy_op(g, u, PHASE_FORWARD, from, to));
     uint32_t *layout = g->segments[u->copy_out].layout;
     layout[SLOT_PARAM] = to;
     if (unit_is_alone(u)) {
@@ -259,15 +265,8 @@ uint32_t unit_copy_in(Build *b, UnitType *u)
         return u->copy_in;
     Graph *g = b->g;
     uint32_t from = u->of->grad_layout;
-    DType sums = build_formats(b).reduce;
-    Op op = { .kind = part_dtype(g, u, from) == sums ? OP_COPY : OP_CAST,
-              .phase = PHASE_UPDATE,
-              .dtype = sums,
-              .lane = LANE_COMPUTE,
-              .u.elements = u->elements,
-              .read_bytes = part_bytes(g, u, from),
-              .write_bytes = part_bytes(g, u, u->input_layout) };
-    u->copy_in = start_segment(g, SEGMENT_REDUCE, unit_name(u, "reduce-scatter copy-in"), op);
+    u->copy_in = start_segment(g, SEGMENT_REDUCE, unit_name(u, "reduce-scatter copy-in"),
+                               copy_op(g, u, PHASE_UPDATE, from, u->input_layout));
     uint32_t *layout = g->segments[u->copy_in].layout;
     layout[SLOT_GRAD] = from;
     layout[SLOT_DATA] = u->input_layout;
