@@ -24,7 +24,7 @@ static ArenaBlock *block_new(ArenaBlock *before, size_t at_least)
     return b;
 }
 
-void *arena_push(Arena *arena, size_t n, size_t size)
+void *arena_push_unset(Arena *arena, size_t n, size_t size)
 {
     ASSERT(size == 0 || n <= (SIZE_MAX - ARENA_ALIGN) / size);
     size_t want = (n * size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
@@ -33,7 +33,13 @@ void *arena_push(Arena *arena, size_t n, size_t size)
         b = arena->last = block_new(b, want);
     void *p = b->bytes + b->used;
     b->used += want;
-    memset(p, 0, want);
+    return p;
+}
+
+void *arena_push(Arena *arena, size_t n, size_t size)
+{
+    void *p = arena_push_unset(arena, n, size);
+    memset(p, 0, n * size);
     return p;
 }
 

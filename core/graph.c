@@ -323,6 +323,9 @@ static void seal_segment(const Graph *g, Segment *s)
     if (s->logical_n == 0)
         s->logical_n = logical_n;
     ASSERT(logical_n <= s->logical_n);
+    s->slots = 0;
+    for (uint32_t slot = 0; slot < SLOT_N; slot++)
+        s->slots |= (uint32_t)(s->layout[slot] != NONE_U32) << slot;
     seal_memory(g, s);
 }
 
@@ -341,13 +344,13 @@ static void check_edges(const Graph *g, const Role *role, uint32_t n)
 
 static void check_frames(const Graph *g, const Role *role, const Instance *i)
 {
-    const uint32_t *layout = g->segments[i->segment].layout;
-    for (int slot = 0; slot < SLOT_N; slot++) {
-        uint32_t frame = i->frame[slot];
+    const Segment *s = &g->segments[i->segment];
+    for (uint32_t left = s->slots; left; left &= left - 1) {
+        uint32_t slot = (uint32_t)__builtin_ctz(left), frame = i->frame[slot];
         if (frame == NONE_U32)
             continue;
         ASSERT(frame < role->frames_n);
-        ASSERT(layout[slot] == NONE_U32 || role->frames[frame].layout == layout[slot]);
+        ASSERT(role->frames[frame].layout == s->layout[slot]);
     }
 }
 

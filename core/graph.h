@@ -288,6 +288,7 @@ typedef struct Segment {
     uint32_t lanes;          /* bit per lane that it has ops on, or had when they were added */
     uint32_t layout[SLOT_N]; /* NONE_U32 where the slot is not used */
     /* filled by graph_seal */
+    uint32_t slots;                          /* bit per slot that it uses */
     uint32_t lane_n[LANE_N];                 /* ops per lane */
     int64_t memory_delta;                    /* born minus dead over the segment */
     int64_t memory_delta_of[TENSOR_CLASS_N]; /* by class of tensors; sums to memory_delta */

@@ -151,11 +151,9 @@ static void advance_compute(const Sim *sim, Runner *r, int64_t dt)
     r->left = left > 0 ? left : 0;
 }
 
-void account(Sim *sim, Runner *r)
+void account_time(Sim *sim, Runner *r)
 {
     int64_t dt = sim->now_ns - r->accounted_ns;
-    if (dt == 0)
-        return;
     r->accounted_ns = sim->now_ns;
     if (r->running_macro) {
         advance_macro(sim, r, dt);

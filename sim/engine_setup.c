@@ -159,18 +159,18 @@ static void index_role(Sim *sim, uint32_t role)
     const Role *r = &sim->g->roles[role];
     Program *p = &sim->programs[role];
     uint32_t instances_n[LANE_N] = { 0 };
-    *p = (Program){ .spot = PUSH_ARRAY(&sim->arena, Spot, r->instances_n + 1),
-                    .wait = PUSH_ARRAY(&sim->arena, SpotWait, r->edges_n + 1),
+    *p = (Program){ .spot = PUSH_UNSET(&sim->arena, Spot, r->instances_n + 1),
+                    .wait = PUSH_UNSET(&sim->arena, SpotWait, r->edges_n + 1),
                     .lane_bases_n = 1,
                     .open = PUSH_ARRAY(&sim->arena, bool, r->instances_n),
                     .ties = PUSH_ARRAY(&sim->arena, Ties, r->instances_n) };
     index_ties(sim, r, p->open, p->ties, instances_n);
     for (uint32_t lane = 0; lane < LANE_N; lane++) {
-        p->on_lane[lane] = PUSH_ARRAY(&sim->arena, uint32_t, instances_n[lane] + 1);
+        p->on_lane[lane] = PUSH_UNSET(&sim->arena, uint32_t, instances_n[lane] + 1);
         p->base_of[lane] = instances_n[lane] > 0 ? (uint8_t)p->lane_bases_n++ : 0;
     }
     p->lane_base =
-        PUSH_ARRAY(&sim->arena, uint32_t, (size_t)(r->instances_n + 1) * p->lane_bases_n);
+        PUSH_UNSET(&sim->arena, uint32_t, (size_t)(r->instances_n + 1) * p->lane_bases_n);
     count_ops(sim, r, p);
     list_waits(sim, r, p);
 }

@@ -467,7 +467,12 @@ void path_set_cause(Runner *r, uint32_t lane, const Path *p);
 Path path_longest(const Runner *r);
 
 /* ---- engine_account.c ---- */
-void account(Sim *sim, Runner *r);
+void account_time(Sim *sim, Runner *r);
+static inline void account(Sim *sim, Runner *r)
+{
+    if (sim->now_ns != r->accounted_ns)
+        account_time(sim, r);
+}
 uint32_t account_stat(const Sim *sim, Runner *r, const Op *op, uint32_t group_size);
 double account_wire_bytes(const Op *op, uint32_t group_size);
 void account_transfer(Runner *r, uint32_t stat, const Op *op, const CommCost *cost,
