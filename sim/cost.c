@@ -43,7 +43,7 @@ static double matmul_ns(const Gpu *gpu, const Op *op)
     return ns / (s.of ? s.of : 1);
 }
 
-static double alone_ns(const Gpu *gpu, const Op *op)
+static double kernel_ns(const Gpu *gpu, const Op *op)
 {
     switch (op->kind) {
     case OP_MATMUL:
@@ -57,6 +57,18 @@ static double alone_ns(const Gpu *gpu, const Op *op)
         return memory_ns(gpu, memory_kernel_of(op),
                          (double)op->read_bytes + (double)op->write_bytes);
     }
+}
+
+/* tf32 is leave to use it (CUBLAS_COMPUTE_32F_FAST_TF32): where matrix units are no faster than
+ * the others, as on GeForce, libraries have kernels of f32 to choose from. */
+static double alone_ns(const Gpu *gpu, const Op *op)
+{
+    double ns = kernel_ns(gpu, op);
+    if (op->dtype != DTYPE_TF32 || !(gpu->peak_flops_per_ns[DTYPE_F32] > 0))
+        return ns;
+    Op f32 = *op;
+    f32.dtype = DTYPE_F32;
+    return fmin(ns, kernel_ns(gpu, &f32));
 }
 
 /* How much longer beside a collective: the model with what it leaves over the model alone. */

@@ -551,6 +551,28 @@ static void fused_attention_is_no_slower_than_its_parts(void)
     }
 }
 
+/* Leave to round is no order to: on GeForce the kernels of f32 are as fast, and may be taken. */
+static void tf32_is_never_slower_than_f32(void)
+{
+    static const char *const names[] = { "a100-80gb", "h100-80gb", "a10g",
+                                         "rtx4090",   "l40s",      "t4" };
+    for (size_t i = 0; i < ARRAY_N(names); i++) {
+        Arena arena = { 0 };
+        const Gpu *g = load(&arena, names[i]);
+        for (uint64_t size = 64; size <= 16384; size *= 4) {
+            Op f32 = matmul_op(4096, size, 1024, DTYPE_F32), tf32 = f32;
+            tf32.dtype = DTYPE_TF32;
+            CHECK(op_cost(g, &tf32, NULL).alone_ns <= op_cost(g, &f32, NULL).alone_ns);
+            CHECK(op_cost(g, &tf32, NULL).slowed_ns >= op_cost(g, &tf32, NULL).alone_ns);
+            f32 = tf32 = attention_op(4, 16, size, 128, true, false);
+            f32.dtype = DTYPE_F32;
+            tf32.dtype = DTYPE_TF32;
+            CHECK(op_cost(g, &tf32, NULL).alone_ns <= op_cost(g, &f32, NULL).alone_ns);
+        }
+        arena_free(&arena);
+    }
+}
+
 static void longer_and_wider_attention_is_more_efficient(void)
 {
     Arena arena = { 0 };
@@ -689,6 +711,7 @@ int main(void)
     RUN(causal_attention_takes_no_longer_than_full);
     RUN(attention_is_as_fast_as_its_products);
     RUN(fused_attention_is_no_slower_than_its_parts);
+    RUN(tf32_is_never_slower_than_f32);
     RUN(longer_and_wider_attention_is_more_efficient);
     RUN(time_grows_with_bytes_on_every_gpu);
     RUN(large_streams_reach_the_measured_bandwidth);
