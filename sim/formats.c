@@ -18,9 +18,16 @@ uint32_t optimizer_moments(Optimizer o)
     return o == OPT_ADAM || o == OPT_ADAMW ? 2 : o == OPT_MOMENTUM ? 1 : 0;
 }
 
+/* Are there ranks of tp with the same experts, whole ones, beside those of dp x cp? */
+static bool repeats_experts(const Parallel *p)
+{
+    bool takes_tp = p->ep > 1 && p->dp * p->cp % p->ep != 0;
+    return (p->etp == 1 || (p->etp == 0 && takes_tp)) && p->ep < p->dp * p->cp * p->tp;
+}
+
 bool shards_params(const Parallel *p)
 {
-    return (p->strategy == STRATEGY_FSDP && p->dp * p->cp > 1) ||
+    return (p->strategy == STRATEGY_FSDP && (p->dp * p->cp > 1 || repeats_experts(p))) ||
            (p->strategy == STRATEGY_HSDP && p->shard_size * p->cp > 1);
 }
 

@@ -55,7 +55,8 @@ DType act_dtype(const Training *t);
 /* How many moments an optimizer keeps of each parameter. */
 uint32_t optimizer_moments(Optimizer o);
 
-/* Parameters are really sharded: fsdp or hsdp, over more than one rank. */
+/* Parameters are really sharded: fsdp or hsdp, over more than one rank; or under fsdp those of
+ * experts alone, which ranks of tp have alike. */
 bool shards_params(const Parallel *p);
 /* Does the strategy know of experts that are not on all ranks? */
 bool shares_experts(const Parallel *p);

@@ -118,6 +118,15 @@ static void cut(Buckets *d, uint32_t first, bool experts, bool small_first)
     }
 }
 
+static void cut_kind(Buckets *d, bool experts, bool small_first)
+{
+    uint32_t first = d->pieces_n;
+    if (d->b->group[experts ? GROUP_EDP : GROUP_DP] == NONE_U32)
+        return;
+    list_pieces(d, experts);
+    cut(d, first, experts, small_first);
+}
+
 /* From the end, until all have been seen. */
 static void find_last_backwards(Buckets *d)
 {
@@ -180,13 +189,8 @@ void buckets_open(Buckets *d, Build *b, uint32_t role, const Owned *owned, bool 
     };
     d->pieces = PUSH_ARRAY(&d->scratch, Piece, count_params(b, role));
     d->last = PUSH_ARRAY(&d->scratch, uint32_t, b->blocks_n);
-    list_pieces(d, false);
-    cut(d, 0, false, small_first);
-    if (b->group[GROUP_EDP] != NONE_U32) {
-        uint32_t first = d->pieces_n;
-        list_pieces(d, true);
-        cut(d, first, true, false);
-    }
+    cut_kind(d, false, small_first);
+    cut_kind(d, true, false);
     find_last_backwards(d);
     find_ready(d);
     merge_kinds(d);

@@ -8,7 +8,8 @@
  *     compute    ..[B head][B block 1][B block 0][B E]...........[optimizer]
  *     reduce               [all-reduce 0][1]   [2]    [3]
  *
- * What comes after backward waits for all of them.
+ * What comes after backward waits for all of them.  Experts are summed over the ranks that hold the
+ * same, of tp too where they are whole: with dp x cp of 1 they may be all that is.
  *
  * Where the stack copies gradients into buckets (bucket_copies, PyTorch's
  * gradient_as_bucket_view=False) the copies are ops of the compute lane, per
@@ -72,7 +73,7 @@ static void ddp_role(Build *b, Finish *f, const BucketNames *names, uint32_t rol
 
 bool pass_ddp(Build *b, Err *err)
 {
-    if (b->group[GROUP_DP] == NONE_U32)
+    if (!has_replicas(b))
         return pass_single(b, err);
     Finish f;
     finish_begin(&f, b, owned_by_share(b, SHARE_NOTHING), SHARE_NOTHING, 1);

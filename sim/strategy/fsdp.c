@@ -44,7 +44,8 @@
  *     compute         [F0 .......]             [F1 .....]
  *     reduce                       ...  [RS2 experts][RS2]
  *
- * Where no other rank holds the same, their shards are whole: compute copies them to where they
+ * Where no other rank holds the same, their shards are whole (and all else where dp x cp is 1, but
+ * ranks of tp hold whole experts alike): compute copies them to where they
  * are used, cast to what kernels read, and their gradients are copied back in place of the
  * reduce-scatter; nothing is sent.  So FSDP2 does in a group of one (FSDPParamGroup's
  * wait_for_unshard, foreach_reduce).  A layer's gradients are reduced after all of its backward,
@@ -501,7 +502,7 @@ static void list_root(Fsdp *d)
 bool pass_fsdp(Build *b, Err *err)
 {
     if (!shards_params(&b->s->parallel))
-        return pass_single(b, err);
+        return pass_ddp(b, err); /* of dp x cp of 1 */
     Fsdp d = { .b = b, .ahead = overlaps(b, DIM_DP) };
     d.starts = all_starts(b);
     list_root(&d);

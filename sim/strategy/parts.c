@@ -109,9 +109,14 @@ uint32_t group_ranks(const Build *b, uint32_t group)
     return group == NONE_U32 ? 1 : group_size(&b->g->groups[group]);
 }
 
+bool has_replicas(const Build *b)
+{
+    return b->group[GROUP_DP] != NONE_U32 || b->group[GROUP_EDP] != NONE_U32;
+}
+
 bool shards_grads(const Build *b)
 {
-    bool zero2 = b->s->parallel.strategy == STRATEGY_ZERO2 && share_group(b) != NONE_U32;
+    bool zero2 = b->s->parallel.strategy == STRATEGY_ZERO2 && has_replicas(b);
     return zero2 || shards_params(&b->s->parallel);
 }
 

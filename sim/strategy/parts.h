@@ -59,6 +59,8 @@ void wait_at_start(const Graph *g, Role *role, Point src);
 /* share_group of one parameter: experts_apart have ranks of their own (GROUP_EDP). */
 uint32_t param_group(const Build *b, const Param *p);
 uint32_t group_ranks(const Build *b, uint32_t group); /* 1 for NONE_U32 */
+/* Do other ranks hold parameters of this one: all (dp x cp), or whole experts alone (of tp)? */
+bool has_replicas(const Build *b);
 bool shards_grads(const Build *b); /* whole gradients do not stay (fsdp, hsdp, zero2) */
 
 uint64_t layout_bytes(const Graph *g, uint32_t layout); /* 0 for NONE_U32 */

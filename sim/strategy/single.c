@@ -4,7 +4,7 @@
  *     compute   [F0][B0][F1][B1]|[optimizer block 0][block 1] ...
  *
  * Also what ddp and fsdp come to where dp x cp is 1 (pipelines without data
- * parallelism).
+ * parallelism), unless ranks of tp hold the same whole experts.
  */
 #include "sim/strategy/grads.h"
 

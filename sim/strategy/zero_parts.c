@@ -295,7 +295,7 @@ static void zero_role(Zero *z, uint32_t role)
 
 bool zero_pass(Build *b, Share share, Err *err)
 {
-    if (share_group(b) == NONE_U32)
+    if (!has_replicas(b))
         return pass_single(b, err);
     Zero z = { .b = b, .each = share == SHARE_GRADS };
     z.copies = z.each || b->sw->bucket_copies;

@@ -144,6 +144,12 @@ static void only_more_than_one_rank_shards(void)
     } cases[] = {
         { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1 }, false },
         { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 2 }, true },
+        /* Whole experts on 4 ranks of tp: two pairs with the same, or nobody; of all alike. */
+        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1, .tp = 4, .ep = 2 }, true },
+        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1, .tp = 4, .ep = 4 }, false },
+        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1, .tp = 4, .ep = 1, .etp = 1 }, true },
+        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1, .tp = 4, .ep = 1, .etp = 4 }, false },
+        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1, .tp = 4, .ep = 1 }, false },
         { { .strategy = STRATEGY_HSDP, .dp = 4, .cp = 1, .shard_size = 1 }, false },
         { { .strategy = STRATEGY_HSDP, .dp = 4, .cp = 1, .shard_size = 2 }, true },
         { { .strategy = STRATEGY_ZERO2, .dp = 4, .cp = 1 }, false },
