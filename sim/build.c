@@ -77,7 +77,8 @@ bool hides_in_pairs(const Build *b)
     const Parallel *p = &b->s->parallel;
     bool megatron = b->sw->ep_pairs && (p->pp == 1 || p->schedule == SCHEDULE_INTERLEAVED);
     bool pairs = megatron || runs_dualpipe(p);
-    return p->ep > 1 && overlaps(b, DIM_EP) && pairs && !shards_params(p);
+    bool once = shards_params(p) || p->strategy == STRATEGY_ZERO2;
+    return p->ep > 1 && overlaps(b, DIM_EP) && pairs && !once;
 }
 
 uint32_t expert_tp(const Build *b)

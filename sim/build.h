@@ -157,7 +157,8 @@ uint32_t expert_tp(const Build *b);
 /* Are experts not held by all that hold the rest?  Then their gradients meet in GROUP_EDP. */
 bool experts_apart(const Build *b);
 /* Do a forward and the backward after it hide each other's all-to-alls (schedule.h, PAIRS)?  Not
- * under fsdp, whose units are gathered and given up around whole passes. */
+ * under fsdp, whose units are gathered and given up around whole passes, nor under zero2, where
+ * gradients of each whole backward are. */
 bool hides_in_pairs(const Build *b);
 bool sends_once(const Build *b); /* parallel.dispatcher is DeepEP, or the software's is */
 bool reshards(const Build *b); /* parallel.reshard_after_forward, else the habit in pipelines */

@@ -34,7 +34,8 @@ bool shards_params(const Parallel *p)
 bool shares_experts(const Parallel *p)
 {
     return p->strategy == STRATEGY_DDP || p->strategy == STRATEGY_ZERO1 ||
-           p->strategy == STRATEGY_FSDP || p->strategy == STRATEGY_HSDP;
+           p->strategy == STRATEGY_ZERO2 || p->strategy == STRATEGY_FSDP ||
+           p->strategy == STRATEGY_HSDP;
 }
 
 uint32_t expert_dp(const Parallel *p)

@@ -46,9 +46,8 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     double n = (double)c->dp * c->cp;
     switch (c->strategy) {
     case STRATEGY_ZERO1:
-        return (uint64_t)(held * params + elements * (grads + state) / n);
     case STRATEGY_ZERO2:
-        return (uint64_t)(elements * (params + (grads + state) / n));
+        return (uint64_t)(held * params + elements * (grads + state) / n);
     case STRATEGY_FSDP:
         return (uint64_t)(elements * (params + shard + state) / n);
     case STRATEGY_HSDP:

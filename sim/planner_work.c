@@ -33,15 +33,12 @@ static uint32_t least_dp(const PlanCandidate *c)
     return least;
 }
 
-/* One that has the same kernels.  Under zero2 no experts are whole, whatever the stack's habit. */
+/* One that has the same kernels. */
 static Strategy like_strategy(const PlanCandidate *c)
 {
     bool shards = shards_params(&(Parallel){
         .strategy = c->strategy, .dp = c->dp, .cp = c->cp, .shard_size = c->shard_size });
-    return c->dp * c->tp * c->cp == 1      ? STRATEGY_SINGLE
-           : shards                        ? STRATEGY_FSDP
-           : c->strategy == STRATEGY_ZERO2 ? STRATEGY_ZERO2
-                                           : STRATEGY_DDP;
+    return c->dp * c->tp * c->cp == 1 ? STRATEGY_SINGLE : shards ? STRATEGY_FSDP : STRATEGY_DDP;
 }
 
 static bool is_same_work(const PlanWork *w, const PlanCandidate *c, Strategy strategy)

@@ -180,15 +180,10 @@ static bool check_routing(const Check *c, uint32_t experts)
     if (experts > 0 && p->tp > 1 && !p->sequence_parallel)
         return FAIL(c, parallel, "sequence_parallel",
                     "experts with tp = %" PRIu32 " need it, true is allowed", p->tp);
-    if (p->etp > 0 && p->etp < p->tp && !shares_experts(p))
-        return FAIL(c, parallel, "etp",
-                    "%" PRIu32 " with strategy %s cannot be simulated, tp = %" PRIu32
-                    " is allowed; or strategy ddp, zero1, fsdp, hsdp",
-                    p->etp, strategy_names[p->strategy], p->tp);
     if (p->ep > 1 && !shares_experts(p))
         return FAIL(c, parallel, "ep",
                     "%" PRIu32 " with strategy %s cannot be simulated, 1 is allowed; or "
-                    "strategy ddp, zero1, fsdp, hsdp",
+                    "strategy ddp, zero1, zero2, fsdp, hsdp",
                     p->ep, strategy_names[p->strategy]);
     return true;
 }

@@ -192,7 +192,8 @@ static inline void draw_model(Draw *d, uint32_t layers)
 
 static inline bool strategy_shares_experts(const char *strategy)
 {
-    static const char *const knows[] = { "ddp", "zero1", "fsdp" }; /* and hsdp, within shards */
+    static const char *const knows[] = { "ddp", "zero1", "zero2",
+                                         "fsdp" }; /* and hsdp, within shards */
     for (size_t i = 0; i < ARRAY_N(knows); i++)
         if (strcmp(strategy, knows[i]) == 0)
             return true;

@@ -118,10 +118,11 @@ static void cut(Buckets *d, uint32_t first, bool experts, bool small_first)
     }
 }
 
+/* Under zero2 whole gradients go by way of a bucket even where nobody else has the same. */
 static void cut_kind(Buckets *d, bool experts, bool small_first)
 {
     uint32_t first = d->pieces_n;
-    if (d->b->group[experts ? GROUP_EDP : GROUP_DP] == NONE_U32)
+    if (d->b->group[experts ? GROUP_EDP : GROUP_DP] == NONE_U32 && !shards_grads(d->b))
         return;
     list_pieces(d, experts);
     cut(d, first, experts, small_first);
@@ -151,7 +152,7 @@ static void find_last_backwards(Buckets *d)
 
 static void find_ready(Buckets *d)
 {
-    bool overlap = overlaps(d->b, DIM_DP);
+    bool at_once = overlaps(d->b, DIM_DP) || shards_grads(d->b);
     uint32_t at = 0;
     for (uint32_t k = 0; k < d->list_n; k++) {
         Bucket *u = &d->list[k];
@@ -161,7 +162,7 @@ static void find_ready(Buckets *d)
             ASSERT(last != NONE_U32);
             at = last > at ? last : at;
         }
-        u->ready_at = overlap ? at : d->role->instances_n - 1;
+        u->ready_at = at_once ? at : d->role->instances_n - 1;
     }
 }
 

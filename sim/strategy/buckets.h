@@ -19,7 +19,7 @@
  * EXPERTS that ep shares out have buckets of their own, as Megatron's expert_parallel_buffers:
  * cut alike from a list of their own, each kind in order, and reduced over GROUP_EDP.  Where no
  * other rank holds the same experts there are none; where ranks of tp alone do (whole experts, dp x
- * cp of 1), there are no others.
+ * cp of 1), there are no others.  zero2 has buckets of all gradients, as none stay.
  *
  * IN PLACE.  Where the stack keeps gradients (or parameters) in its buckets, a
  * collective works on them where they lie.  It then has no arguments but in a

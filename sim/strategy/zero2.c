@@ -11,6 +11,12 @@
  * So gradients cost one n-th of their bytes and two buckets, and a step of m
  * micro-batches moves m Psi for them instead of Psi.
  *
+ * EXPERTS that ep shares out are scattered and gathered over the ranks that hold the same ones, as
+ * DeepSpeed has them (stage_1_and_2.py: _configure_moe_settings takes expert_dp_process_group for
+ * partitions, average_tensor sums a bucket's slices group by group).  Here they have buckets of
+ * their own, there one holds both kinds.  What no other rank holds goes by way of a bucket too, and
+ * nothing is sent.
+ *
  * DeepSpeed refuses stage 2 with pipelines, where backwards of many micro-batches
  * take turns with forwards: nothing would be saved.  So does build.c.
  *

@@ -23,12 +23,15 @@ static void settle(Zero *z)
     p->reduced = NOWHERE;
 }
 
-/* The gradients of a block are gone when its first parameter's is: they go in reverse. */
+/* The gradients of a block are gone when all of its parameters' are. */
 static void forget_grads(Zero *z, const Bucket *u)
 {
-    for (uint32_t i = u->first; i < u->first + u->n; i++)
-        if (z->buckets.pieces[i].param == 0)
-            z->grads[z->buckets.pieces[i].block] = NONE_U32;
+    for (uint32_t i = u->first; i < u->first + u->n; i++) {
+        uint32_t block = z->buckets.pieces[i].block;
+        ASSERT(z->grads_left[block] > 0);
+        if (--z->grads_left[block] == 0)
+            z->grads[block] = NONE_U32;
+    }
 }
 
 /* Every micro-batch of zero2 scatters the same. */
@@ -63,10 +66,12 @@ static void scatter_copies(Zero *z, const Bucket *u)
     if (z->each)
         forget_grads(z, u);
     settle(z);
-    part.reduced = bundle_comm(&part.bundle, OP_REDUCE_SCATTER, LANE_REDUCE,
-                               newest_compute(b->g, z->buckets.role));
+    bool alone = part.bundle.group == NONE_U32;
+    part.reduced = newest_compute(b->g, z->buckets.role);
+    if (!alone)
+        part.reduced = bundle_comm(&part.bundle, OP_REDUCE_SCATTER, LANE_REDUCE, part.reduced);
     z->pending = part;
-    if (!overlaps(b, DIM_DP))
+    if (alone || !overlaps(b, DIM_DP))
         settle(z);
 }
 
@@ -90,14 +95,14 @@ static void scatter(Zero *z, Bucket *u)
         wait_at(z->buckets.role, 0, newest_compute(b->g, z->buckets.role));
 }
 
-/* zero1: the old instance is the last that its gradients need; zero2: a backward pass
- * visits the blocks in the order of the buckets, again and again. */
+/* zero1: the old instance is the last that its gradients need; zero2: a backward pass visits the
+ * blocks from the last to the first, again and again. */
 static bool is_ready(const Zero *z, const Bucket *u, uint32_t old, const Instance *at)
 {
     if (!z->each)
         return u->ready_at == old;
     return z->b->g->segments[at->segment].kind == SEGMENT_BACKWARD &&
-           z->buckets.pieces[u->first + u->n - 1].block == block_of(z->b, at);
+           z->buckets.pieces[u->first + u->n - 1].block >= block_of(z->b, at);
 }
 
 static void scatter_ready(Zero *z, uint32_t old, const Instance *at)
@@ -127,11 +132,27 @@ static void bind_grads(Zero *z, uint32_t i)
     if (z->grads[owner] == NONE_U32) {
         Frame frame = { layout, z->b->blocks[owner].layer, at->micro_batch, false };
         z->grads[owner] = role_frame(role, frame);
+        z->grads_left[owner] = block_type(z->b, owner)->params_n;
     }
     at->frame[SLOT_GRAD] = z->grads[owner];
 }
 
 /* ---- parameters ---- */
+
+static void gather_copies(Zero *z, uint32_t k, DType dtype)
+{
+    Buckets *d = &z->buckets;
+    Bundle *u = &z->gather[k];
+    *u = bucket_bundle(d, &d->list[k], z->gather_names.name, dtype, false);
+    if (u->group == NONE_U32)
+        return; /* this rank has updated all of it */
+    u->grad_slot = SLOT_PARAM;
+    bundle_share(u, &z->gathers, &d->scratch);
+    bundle_open(u);
+    bundle_copy(u, &(BundleCopy){ .in = true, .slot = SLOT_PARAM, .part = true }, NOWHERE);
+    z->gathered[k] =
+        bundle_comm(u, OP_ALL_GATHER, LANE_GATHER, newest_compute(z->b->g, d->role));
+}
 
 static void launch_gather(Zero *z, uint32_t k)
 {
@@ -141,14 +162,7 @@ static void launch_gather(Zero *z, uint32_t k)
     const BlockType *t = block_type(z->b, first.block);
     DType dtype = layout_tensor(z->b->g, t->param_layout, t->params[first.param].tensor)->dtype;
     if (z->copies) {
-        z->gather[k] = bucket_bundle(d, u, z->gather_names.name, dtype, false);
-        z->gather[k].grad_slot = SLOT_PARAM;
-        BundleCopy in = { .in = true, .slot = SLOT_PARAM, .part = true };
-        bundle_share(&z->gather[k], &z->gathers, &d->scratch);
-        bundle_open(&z->gather[k]);
-        bundle_copy(&z->gather[k], &in, NOWHERE);
-        z->gathered[k] = bundle_comm(&z->gather[k], OP_ALL_GATHER, LANE_GATHER,
-                                     newest_compute(z->b->g, d->role));
+        gather_copies(z, k, dtype);
         return;
     }
     Point after = newest_compute(z->b->g, d->role);
@@ -167,9 +181,9 @@ static void gather_from(Zero *z, uint32_t k)
 static void drain_from(Zero *z, uint32_t k)
 {
     while (z->copies && z->undrained > k) {
-        z->undrained--;
-        bundle_copy(&z->gather[z->undrained], &(BundleCopy){ .slot = SLOT_PARAM },
-                    z->gathered[z->undrained]);
+        const Bundle *u = &z->gather[--z->undrained];
+        if (u->group != NONE_U32)
+            bundle_copy(u, &(BundleCopy){ .slot = SLOT_PARAM }, z->gathered[z->undrained]);
     }
 }
 
@@ -233,6 +247,7 @@ static void start_role(Zero *z, uint32_t role)
     z->gathered = PUSH_ARRAY(&d->scratch, Point, d->list_n);
     z->has_run = PUSH_ARRAY(&d->scratch, bool, b->blocks_n);
     z->grads = PUSH_ARRAY(&d->scratch, uint32_t, b->blocks_n);
+    z->grads_left = PUSH_ARRAY(&d->scratch, uint32_t, b->blocks_n);
     z->unrun_n = 0;
     for (uint32_t i = 0; i < b->blocks_n; i++) {
         z->grads[i] = NONE_U32;

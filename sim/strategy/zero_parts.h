@@ -66,7 +66,8 @@ typedef struct Zero {
     ZeroPart pending; /* newest scatter; its part is still to be copied out */
     Bundle *scatter;  /* copies; by bucket, as it was first; name NULL: not yet */
     BundleParts *scatters, *gathers; /* that copy alike */
-    uint32_t *grads; /* zero2, by block: frame of its whole gradients; NONE_U32 */
+    uint32_t *grads;      /* zero2, by block: frame of its whole gradients; NONE_U32 */
+    uint32_t *grads_left; /* and how many of them are in no bucket yet */
     uint32_t ungathered, undrained; /* buckets below have not been gathered, copied out */
     Bundle *gather;                 /* copies; by bucket */
     Point *gathered;                /* by bucket */

@@ -39,6 +39,7 @@ static bool make_case(Drawn *x, const Case *c)
 {
     static const char *const names[] = { [STRATEGY_DDP] = "ddp",
                                          [STRATEGY_ZERO1] = "zero1",
+                                         [STRATEGY_ZERO2] = "zero2",
                                          [STRATEGY_FSDP] = "fsdp",
                                          [STRATEGY_HSDP] = "hsdp" };
     char more[64];
@@ -78,6 +79,10 @@ static void check_volume(const Drawn *x, const Case *c, const Held *h)
         check_moved(x, h, OP_REDUCE_SCATTER, 1, each);
         check_moved(x, h, OP_ALL_GATHER, 1, 2);
         return;
+    case STRATEGY_ZERO2:
+        check_moved(x, h, OP_REDUCE_SCATTER, m, each);
+        check_moved(x, h, OP_ALL_GATHER, 1, 2);
+        return;
     default: /* each micro-batch reduces */
         check_moved(x, h, OP_REDUCE_SCATTER, m, each);
         return;
@@ -94,6 +99,8 @@ static void check_memory(const Drawn *x, const Case *c, const Held *h)
     bool shards = c->strategy == STRATEGY_FSDP || c->strategy == STRATEGY_HSDP;
     CHECK_U64(2 * (shards ? part : whole), m.resident[TENSOR_PARAM]);
     CHECK_U64(12 * (c->strategy == STRATEGY_DDP ? whole : part), m.resident[TENSOR_OPTIMIZER]);
+    if (c->strategy == STRATEGY_ZERO2 && x->sw.grads_persist)
+        CHECK_U64((x->sw.f32_reduce ? 4 : 2) * part, m.resident[TENSOR_GRAD]);
 }
 
 /* hsdp of one rank a replica is ddp. */
@@ -112,7 +119,8 @@ static void check_case(Case c)
 
 static void each_strategy(Case c)
 {
-    static const Strategy all[] = { STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_FSDP };
+    static const Strategy all[] = { STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2,
+                                    STRATEGY_FSDP };
     c.shard_size = c.dp;
     c.micro_batches = 1 + c.ep % 2;
     for (size_t i = 0; i < ARRAY_N(all); i++) {
@@ -160,21 +168,53 @@ static void experts_alone_are_shared_in_every_stack(void)
     static const char *const software[] = { "generic",         "pytorch-ddp",
                                             "megatron-bridge", "megatron-deepspeed-2022",
                                             "nanotron-2025",   "torchtitan-2025" };
-    static const char *const strategies[] = { "ddp", "zero1", "fsdp" };
+    static const char *const strategies[] = { "ddp", "zero1", "zero2", "fsdp" };
     static const char *const parallel[] = { ",\"etp\":1", ",\"etp\":1,\"overlap\":false",
                                             ",\"etp\":1,\"dispatcher\":\"deepep\"" };
-    for (uint32_t n = 0; n < 6 * 3 * 3; n++)
-        for (uint32_t pp = 1; pp <= 2; pp++)
+    for (uint32_t n = 0; n < 6 * 4 * 3; n++)
+        for (uint32_t pp = 1; pp <= 2 - (n / 6 % 4 == 2); pp++)
             check_graph((Ask){ .experts = E,
                                .per_token = K,
                                .tp = 4,
                                .pp = pp,
                                .ep = 1u << (n + pp) % 3,
                                .micro_batches = 1 + n % 2,
-                               .strategy = strategies[n / 6 % 3],
+                               .strategy = strategies[n / 6 % 4],
                                .software = software[n % 6],
-                               .parallel = parallel[n / 18],
+                               .parallel = parallel[n / 24],
                                .training = n % 4 ? ",\"grad_clip\":1" : NULL });
+}
+
+/* Two limits and both ways to reduce: buckets of the kinds are full at different blocks. */
+static void zero2_scatters_each_kind_in_every_micro_batch(void)
+{
+    enum { DP = 4, M = 3 };
+    for (uint32_t ep = 1; ep <= DP; ep *= 2)
+        for (int n = 0; n < 6; n++) {
+            Drawn x;
+            char more[128];
+            snprintf(more, sizeof more, ",\"bucket_bytes\":%u,\"overlap\":%s",
+                     100u << 7 * (n / 2), n % 2 ? "true" : "false");
+            Ask a = { .experts = E,
+                      .per_token = K,
+                      .dp = DP,
+                      .ep = ep,
+                      .micro_batches = M,
+                      .strategy = "zero2",
+                      .parallel = more,
+                      .software = ep == 2 ? "megatron-core-2025" : "generic" };
+            if (make(&x, a)) {
+                uint64_t apart = ep > 1 && ep < DP ? ALL_EXPERTS / ep : 0;
+                uint64_t dense = DENSE_ELEMENTS + (ep == 1 ? ALL_EXPERTS : 0);
+                uint64_t each =
+                    dtype_bytes(formats_of(&x.s.training, &x.s.parallel, &x.sw).reduce);
+                CHECK_U64(M * each * apart, moved(&x.g, OP_REDUCE_SCATTER, "edp"));
+                CHECK_U64(M * each * dense, moved(&x.g, OP_REDUCE_SCATTER, "dp"));
+                check_lives(&x.g);
+                check_runs(&x.g);
+            }
+            drawn_free(&x);
+        }
 }
 
 int main(void)
@@ -182,5 +222,6 @@ int main(void)
     RUN(experts_are_summed_over_all_that_hold_the_same);
     RUN(a_habit_of_whole_experts_sums_them_over_tp);
     RUN(experts_alone_are_shared_in_every_stack);
+    RUN(zero2_scatters_each_kind_in_every_micro_batch);
     return check_report();
 }

@@ -723,7 +723,7 @@ static void every_way_to_train_holds_together(void)
         a.training = training[n % 4];
         a.software = software[n % 5];
         a.strategy = strategies[s];
-        a.ep = s != 2 ? 1u << n % 3 : 1;
+        a.ep = 1u << n % 3;
         a.tp = 1 + n / 2 % 2;
         a.pp = s == 2 ? 1 : 1 + n / 4 % 2;
         a.cp = 1 + n / 8 % 2;
@@ -733,9 +733,9 @@ static void every_way_to_train_holds_together(void)
                      : n % 7 == 1 ? ",\"overlap\":false"
                      : n % 7 == 2 ? ",\"overlap\":true,\"dispatcher\":\"deepep\""
                      : n % 7 == 3 ? ",\"dispatcher\":\"deepep\""
-                     : n % 7 < 6 && s != 2
-                         ? (n % 7 == 4 ? ",\"etp\":1" : ",\"etp\":1,\"dispatcher\":\"deepep\"")
-                         : NULL;
+                     : n % 7 == 4 ? ",\"etp\":1"
+                     : n % 7 == 5 ? ",\"etp\":1,\"dispatcher\":\"deepep\""
+                                  : NULL;
         check_graph(a);
     }
 }

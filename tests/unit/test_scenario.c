@@ -568,9 +568,6 @@ static const BadRow bad_splits[] = {
       "parallel.etp: the model has no experts to share out, 1 is allowed" },
     { MOE, "'tp':4,'sequence_parallel':true,'etp':2", "",
       "parallel.etp: 2 ranks cannot share out an expert, 1 and tp = 4 are allowed" },
-    { MOE, "'tp':2,'sequence_parallel':true,'etp':1,'strategy':'zero2'", "",
-      "parallel.etp: 1 with strategy zero2 cannot be simulated, tp = 2 is allowed; or strategy "
-      "ddp, zero1, fsdp, hsdp" },
     { MOE, "'dp':2,'tp':2,'sequence_parallel':true,'ep':8", "",
       "parallel.ep: 8 does not divide dp x cp x tp = 4, allowed: 1, 2, 4" },
     { MOE, "'dp':2,'tp':2,'sequence_parallel':true,'ep':4,'etp':2", "",
@@ -578,9 +575,9 @@ static const BadRow bad_splits[] = {
     { MOE, "'ep':3", "",
       "parallel.ep: 3 does not divide the model's 8 experts, allowed: 1, 2, 4, 8" },
     { MOE, "'dp':2,'ep':4", "", "parallel.ep: 4 does not divide dp x cp = 2, allowed: 1, 2" },
-    { MOE, "'dp':2,'ep':2,'strategy':'zero2'", "",
-      "parallel.ep: 2 with strategy zero2 cannot be simulated, 1 is allowed; or strategy ddp, "
-      "zero1, fsdp, hsdp" },
+    { MOE, "'dp':2,'ep':2,'strategy':'dp'", "",
+      "parallel.ep: 2 with strategy dp cannot be simulated, 1 is allowed; or strategy ddp, "
+      "zero1, zero2, fsdp, hsdp" },
     { MOE, "'dp':8,'ep':4,'strategy':'hsdp','shard_size':2", "",
       "parallel.ep: 4 does not divide shard_size x cp = 2, allowed: 1, 2" },
     { MOE, "'dp':2,'tp':2,'sequence_parallel':false", "",
