@@ -323,6 +323,33 @@ static void an_all_to_all_across_nodes_takes_what_its_ports_carry(void)
         }
 }
 
+/* An NVLink domain is a node, whatever hosts its GPUs have: all that stays inside goes over NVLink,
+ * from 4 GPUs (a tray) to all of a domain; beyond, each GPU has its port of 50 bytes/ns, and rings
+ * as many ports as GPUs. */
+static void an_nvlink_domain_of_many_trays_is_a_node(void)
+{
+    static const char json[] =
+        "{\"base\":\"gb200-nvl72\",\"nodes\":2,\"gpus_per_node\":64,\"inter_node\":{"
+        "\"kind\":\"fat_tree\",\"nics_per_node\":64,\"GBps_per_nic\":50,\"latency_us\":0},"
+        "\"collectives\":{\"ideal\":true,\"intra_efficiency\":1,\"inter_efficiency\":1,"
+        "\"p2p_efficiency\":1,\"message_us\":0.001}}";
+    for (uint32_t nodes = 1; nodes <= 2; nodes++)
+        for (uint32_t per_node = 4; per_node <= 64; per_node *= 2) {
+            Real x;
+            real_init(&x, json, nodes, per_node);
+            uint32_t n = nodes * per_node;
+            uint64_t share = UINT64_C(100000000); /* bytes for each rank */
+            double others = (double)(n - 1) * (double)share;
+            double away = (double)(n - per_node) * (double)share;
+            double ring_us = others / (nodes == 1 ? 900 : fmin(900, 50.0 * per_node)) / 1e3;
+            double direct_us = (nodes == 1 ? others / 900 : away / 50) / 1e3;
+            CHECK_NEAR(ring_us, real_us(&x, OP_REDUCE_SCATTER, n * share), 1e-2);
+            CHECK_NEAR(ring_us, real_us(&x, OP_ALL_GATHER, n * share), 1e-2);
+            CHECK_NEAR(direct_us, real_us(&x, OP_ALL_TO_ALL, n * share), 1e-2);
+            real_free(&x);
+        }
+}
+
 typedef struct MeasuredRow {
     OpKind kind;
     uint32_t nodes, per_node;
@@ -635,6 +662,7 @@ int main(void)
     RUN(eight_h100_take_as_long_as_measured);
     RUN(rings_may_share_fewer_nics_than_a_node_has);
     RUN(an_all_to_all_across_nodes_takes_what_its_ports_carry);
+    RUN(an_nvlink_domain_of_many_trays_is_a_node);
     RUN(sends_and_all_to_alls_of_h100_take_as_long_as_measured);
     RUN(rings_of_b200_take_as_long_as_their_fits);
     RUN(some_of_a_mesh_have_the_links_between_them);
