@@ -38,7 +38,8 @@
  *
  * EXPERTS that ep shares out are a unit inside their layer's, as torchtitan wraps them
  * (apply_fsdp: fully_shard(moe.experts) on the mesh "efsdp"): sharded over the ranks that hold the
- * same ones, gathered behind the rest of their layer and reduced before it:
+ * same ones, gathered behind the rest of their layer, waited for where they are read, and reduced
+ * before it:
  *
  *     gather   [G1][G1 experts]          [G2][G2 experts] ...
  *     compute         [F0 .......]             [F1 .....]
@@ -48,8 +49,10 @@
  * ranks of tp hold whole experts alike): compute copies them to where they
  * are used, cast to what kernels read, and their gradients are copied back in place of the
  * reduce-scatter; nothing is sent.  So FSDP2 does in a group of one (FSDPParamGroup's
- * wait_for_unshard, foreach_reduce).  A layer's gradients are reduced after all of its backward,
- * where FSDP2 begins with those of experts when they are there.
+ * wait_for_unshard, foreach_reduce).  What is copied out of a buffer is so before the layer,
+ * where FSDP2 does it before the experts; and a layer's gradients are reduced after all of its
+ * backward, where FSDP2 begins with those of experts when they are there, and waits for them before
+ * it reduces the rest.
  *
  * REPLICAS.  hsdp shards over GROUP_DP_SHARD only; see hsdp.c for what is added.
  *
@@ -379,6 +382,33 @@ static When gather_next_when(const Fsdp *d, uint32_t j)
     return use->backward ? BEFORE_USE : AFTER_USE;
 }
 
+static bool reads_experts(const Graph *g, const BlockType *t, const Op *op)
+{
+    for (uint32_t a = 0; a < op->arg_n; a++) {
+        const Arg *arg = &g->args[op->arg_first + a];
+        if (arg->slot == SLOT_PARAM && t->params[arg->tensor].expert)
+            return true;
+    }
+    return false;
+}
+
+/* Of the newest instance only what reads experts waits for them: the first such op on each lane. */
+static void wait_for_experts(Fsdp *d, const Use *use)
+{
+    const Graph *g = d->b->g;
+    Point gathered = d->gathered[use->unit][PART_EXPERTS];
+    const Segment *s = &g->segments[d->role->instances[d->role->instances_n - 1].segment];
+    uint32_t lanes = 0;
+    for (uint32_t i = 0; point_is(gathered) && i < s->op_n; i++) {
+        const Op *op = &graph_ops(g, s)[i];
+        uint32_t lane = (uint32_t)1 << op->lane;
+        if ((lanes & lane) || !reads_experts(g, block_type(d->b, use->unit), op))
+            continue;
+        wait_at(d->role, i, gathered);
+        lanes |= lane;
+    }
+}
+
 static void bind_use(Fsdp *d, uint32_t i, const Use *use)
 {
     Instance *at = &d->role->instances[i];
@@ -390,8 +420,8 @@ static void bind_use(Fsdp *d, uint32_t i, const Use *use)
                                      d->b->blocks[use->unit].layer, at->micro_batch, false });
     if (use->backward)
         at->frame[SLOT_GRAD] = *grads;
-    for (int part = 0; part < PART_N; part++)
-        wait_starts(d->role, &d->starts[at->segment], d->gathered[use->unit][part]);
+    wait_starts(d->role, &d->starts[at->segment], d->gathered[use->unit][PART_DENSE]);
+    wait_for_experts(d, use);
 }
 
 static void weave_use(Fsdp *d, uint32_t j)

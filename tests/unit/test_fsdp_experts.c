@@ -282,6 +282,48 @@ static void two_layers_live_at_most(void)
     }
 }
 
+static const Segment *segment_at(const Drawn *x, uint32_t instance)
+{
+    return &x->g.segments[x->g.roles[0].instances[instance].segment];
+}
+
+static bool reads_experts(const Drawn *x, const Segment *s, uint32_t op)
+{
+    const Op *o = &graph_ops(&x->g, s)[op];
+    for (uint32_t i = 0; i < o->arg_n; i++) {
+        const Arg *arg = &x->g.args[o->arg_first + i];
+        const char *name = intern_text(&x->g.names, graph_arg_tensor(&x->g, s, arg)->name);
+        if (arg->slot == SLOT_PARAM && strncmp(name, "experts.", 8) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of a layer what stands before its experts runs while they are gathered. */
+static void only_what_reads_experts_waits_for_them(void)
+{
+    Drawn x;
+    if (make(&x, ask(WORLD, 1, 2, 2))) {
+        const Role *role = &x.g.roles[0];
+        uint32_t waits = 0;
+        for (uint32_t i = 0; i < role->instances_n; i++)
+            for (uint32_t e = 0; e < role->instances[i].edge_n; e++) {
+                const Edge *edge = &role->edges[role->instances[i].edge_first + e];
+                const Segment *from = segment_at(&x, edge->src_instance);
+                const char *name = intern_text(&x.g.names, from->name);
+                SegmentKind kind = segment_at(&x, i)->kind;
+                if (strcmp(name, "all-gather experts") != 0 ||
+                    (kind != SEGMENT_FORWARD && kind != SEGMENT_BACKWARD))
+                    continue;
+                CHECK(edge->dst_op > 0);
+                CHECK(reads_experts(&x, segment_at(&x, i), edge->dst_op));
+                waits++;
+            }
+        CHECK(waits >= 2 * (2 * L - 1)); /* forward and backward, of two micro-batches */
+    }
+    drawn_free(&x);
+}
+
 static void every_way_to_shard_holds_together(void)
 {
     static const char *const software[] = { "generic",           "torchtitan-2025",
@@ -325,6 +367,7 @@ int main(void)
     RUN(whole_shards_are_copied_and_not_sent);
     RUN(the_norm_is_summed_over_dp);
     RUN(two_layers_live_at_most);
+    RUN(only_what_reads_experts_waits_for_them);
     RUN(every_way_to_shard_holds_together);
     return check_report();
 }
