@@ -246,7 +246,8 @@ static inline void draw_scenario(Draw *d, uint64_t seed, DrawKind kind)
     uint32_t ep = kind.experts ? draw_ep(d, dp, cp) : 1;
     if (ep > 1) {
         const char *whole = draw_below(d, 2) ? "ddp" : "zero1";
-        strategy = seed % 2 && strcmp(strategy, "fsdp") == 0 ? strategy : whole;
+        bool shards = strcmp(strategy, "fsdp") == 0 || strcmp(strategy, "zero2") == 0;
+        strategy = seed % 2 && shards ? strategy : whole;
     }
     const char *schedule =
         interleaved ? "interleaved" : draw_word(d, schedules, pp > 1 ? 4 : 3);
