@@ -352,6 +352,9 @@ typedef struct Graph {
     Tensor *tensors;
 
     uint64_t samples, tokens; /* of one step, over all ranks */
+    /* Nothing makes ranks wait for each other between steps: each begins the next when it is done
+     * with this one, and a step takes as long as it is until they are so again. */
+    bool open_ended;
     bool sealed;
 } Graph;
 

@@ -317,11 +317,32 @@ static void close_hosts(Sim *sim)
     }
 }
 
+/* Takes ns out of the first, and out of the second what the first has not. */
+static void leave_out(int64_t ns, int64_t *first, int64_t *second)
+{
+    int64_t of_first = min_i64(ns, *first);
+    *first -= of_first;
+    *second -= ns - of_first;
+}
+
+/* Without what passed before the rank began; the rest is waiting. */
+static Path path_of_step(const Sim *sim, const Runner *r)
+{
+    Path p = path_longest(r);
+    int64_t before_ns = start_of(sim, r);
+    leave_out(before_ns, &p.bubble_ns, &p.compute_ns);
+    if (sim->start_ns && !sim->options->totals)
+        p.bubble_ns += sim->result->step_ns - (r->stat->end_ns - before_ns);
+    return p;
+}
+
 void account_close(Sim *sim)
 {
     SimResult *result = sim->result;
-    for (uint32_t i = 0; i < sim->runners_n; i++)
-        result->step_ns = max_i64(result->step_ns, sim->runners[i].stat->end_ns);
+    for (uint32_t i = 0; i < sim->runners_n; i++) {
+        const Runner *r = &sim->runners[i];
+        result->step_ns = max_i64(result->step_ns, r->stat->end_ns - start_of(sim, r));
+    }
     SegmentSum *sums = mem_zero(sim->g->segments_n, sizeof *sums);
     double *link_ns = mem_zero((size_t)sim->classes.resources_n + 1, sizeof *link_ns);
     bool is_pipeline = sim->g->roles_n > 1;
@@ -329,14 +350,16 @@ void account_close(Sim *sim)
     for (uint32_t i = 0; i < sim->runners_n; i++) {
         Runner *r = &sim->runners[i];
         RankStat *s = r->stat;
+        leave_out(start_of(sim, r), &s->idle_ns, &s->bubble_ns);
         int64_t rest =
             result->step_ns - (s->compute_ns + s->exposed_ns + s->bubble_ns + s->idle_ns);
         *(is_pipeline ? &s->bubble_ns : &s->idle_ns) += rest;
         close_rank(sim, r, sums, link_ns);
-        if (s->end_ns <= latest)
+        int64_t decides_ns = sim->g->open_ended ? s->compute_ns + s->exposed_ns : s->end_ns;
+        if (decides_ns <= latest)
             continue;
-        latest = s->end_ns;
-        result->path = path_longest(r);
+        latest = decides_ns;
+        result->path = path_of_step(sim, r);
     }
     for (uint32_t i = 0; i < sim->runners_n; i++)
         bound_links(&sim->runners[i], link_ns);

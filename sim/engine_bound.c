@@ -8,7 +8,8 @@
  *
  * A segment takes of the compute lane what its macro takes alone (engine_macro.c), or its
  * kernels one after another where it is none; of another lane, its transfers alone on
- * their links.  Nothing of that can be faster, and no two segments share a lane.
+ * their links.  Nothing of that can be faster, and no two segments share a lane.  Filling and
+ * draining count where steps do not follow one another on each rank by itself (Graph.open_ended).
  */
 #include <math.h>
 #include <string.h>
@@ -195,7 +196,7 @@ static void longest_rank(Sim *sim, uint32_t left_out, void *step_ns)
         ASSERT(r->role->stage < sim->g->roles_n);
         pass_ns[r->role->stage] = fmin(pass_ns[r->role->stage], rank[i].pass_ns);
     }
-    for (uint32_t i = 0; i < sim->runners_n; i++) {
+    for (uint32_t i = 0; i < sim->runners_n && !sim->g->open_ended; i++) {
         double ns = rank[i].work_ns;
         for (uint32_t s = 0; s < sim->runners[i].role->stage; s++)
             ns += isinf(pass_ns[s]) ? 0 : pass_ns[s];

@@ -75,6 +75,7 @@ void record_steps(Sim *sim)
         timeline_span(t, (Span){ .track = track,
                                  .name = name,
                                  .class_ = SPAN_STEP,
+                                 .start_ns = start_of(sim, &sim->runners[i]),
                                  .dur_ns = sim->result->step_ns,
                                  .op = NONE_U32,
                                  .comm = NONE_U32 });

@@ -338,7 +338,8 @@ static Host *host_of(Sim *sim, const Runner *r)
     uint32_t n = group == NONE_U32 ? 1 : sim->classes.groups[group].members_n;
     h->member = PUSH_ARRAY(&sim->arena, uint32_t, n);
     GROW(h->anchors, h->anchors_n, h->anchors_cap);
-    h->anchors[h->anchors_n++] = (Anchor){ 0 };
+    h->now_ns = start_of(sim, r);
+    h->anchors[h->anchors_n++] = (Anchor){ .at_ns = h->now_ns };
     return h;
 }
 

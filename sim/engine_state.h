@@ -287,6 +287,7 @@ typedef struct Sim {
     Arena arena;
     Classes classes;
     SimResult *result;
+    const int64_t *start_ns; /* by class: when its host begins; NULL: at 0 */
 
     Program *programs; /* by role */
     uint32_t chains_n;
@@ -376,6 +377,11 @@ static inline uint64_t host_place(const Host *h, uint32_t instance, uint32_t tur
 }
 
 /* ---- engine_setup.c ---- */
+/* When a rank begins the step: after what Sim.start_ns says of it. */
+static inline int64_t start_of(const Sim *sim, const Runner *r)
+{
+    return sim->start_ns ? sim->start_ns[r->id] : 0;
+}
 bool sim_setup(Sim *sim);
 bool sim_setup_costs(Sim *sim); /* the first part: classes, links, what each op costs */
 void sim_teardown(Sim *sim);

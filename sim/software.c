@@ -75,7 +75,7 @@ static const Fact parallel_options[] = {
     FACT(whole_experts),      FACT(ep_pairs),
     FACT(cp_gathers),         FACT(uneven_stages),
     FACT(weighs_early),       FACT(gathers_at_start),
-    FACT(gathers_together),
+    FACT(gathers_together),   FACT(post_validates),
 };
 
 /* Words of recompute.selective. */

@@ -168,6 +168,10 @@ typedef struct Software {
     /* overlap.pp holds where the schedule is interleaved: others send and receive in line; may be
      * left out: false. */
     bool pp_overlap_interleaved;
+    /* Schedules that aim at no bubble at all (zb-1p, zb-2p, zbv): no norm is summed over stages
+     * before the update, which is made good later if it was wrong, so a stage goes on with the
+     * next step when it is done with this one; may be left out: false. */
+    bool post_validates;
     /* fsdp in pipelines: parallel.reshard_after_forward is false where the scenario says nothing;
      * may be left out: false. */
     bool pp_keeps_params;

@@ -304,14 +304,17 @@ static void make_norm(Finish *f)
     graph_arg(g, SLOT_DATA, 0, ARG_WRITE, false, false);
 }
 
-/* Over every group whose ranks hold different parameters, one after the other. */
+/* Over every group whose ranks hold different parameters, one after the other.  (Where steps are
+ * open-ended stages pass on their sums beside what they compute: a few bytes that nobody waits
+ * for.) */
 static void make_norm_reduce(Finish *f)
 {
     /* But of experts, of which every rank of ep has some. */
     bool whole = f->share == SHARE_NOTHING || zero_sums_whole(f->b);
-    const uint32_t groups[] = { whole ? f->b->group[GROUP_EP] : share_group(f->b),
-                                f->b->group[GROUP_TP], f->b->group[GROUP_PP] };
     Graph *g = f->b->g;
+    const uint32_t groups[] = { whole ? f->b->group[GROUP_EP] : share_group(f->b),
+                                f->b->group[GROUP_TP],
+                                g->open_ended ? NONE_U32 : f->b->group[GROUP_PP] };
     f->norm_reduce = NONE_U32;
     for (size_t i = 0; i < ARRAY_N(groups); i++) {
         uint32_t group = groups[i];

@@ -229,6 +229,14 @@ static bool posts_ahead(const Parallel *p)
     return p->pp > 1 && schedule_splits(p->schedule) && p->schedule != SCHEDULE_ZB_H1;
 }
 
+/* DualPipe's authors say nothing of it.  In f32 the stack does without. */
+static bool is_open_ended(const Build *b)
+{
+    const Parallel *p = &b->s->parallel;
+    return b->sw->post_validates && posts_ahead(p) && !runs_dualpipe(p) &&
+           dtype_bytes(act_dtype(&b->s->training)) == 2;
+}
+
 /* The actions of all stages, one after another. */
 static Action *plan_actions(const Build *b, uint32_t turns, uint32_t *each)
 {
@@ -238,6 +246,7 @@ static Action *plan_actions(const Build *b, uint32_t turns, uint32_t *each)
                           .turns = turns,
                           .micro_batches = b->s->training.micro_batches,
                           .pairs = hides_in_pairs(b),
+                          .open_ended = b->g->open_ended,
                           .costs = b->costs };
     if (p->pp == 1 && turns == 1)
         plan.schedule = SCHEDULE_1F1B; /* just accumulation */
@@ -352,6 +361,7 @@ bool pass_pipeline(Build *b, Err *err)
     if (!cut_chunks(b, begin, chunks, err))
         return false;
     choose_variants(b, begin, p->pp, chunks);
+    b->g->open_ended = is_open_ended(b);
     b->home = PUSH_ARRAY(&b->arena, Home, b->blocks_n);
     for (uint32_t stage = 0; stage < p->pp; stage++) {
         char name[32];

@@ -50,6 +50,14 @@
  *
  *     pp 1, pairs     F0  F1+B0  F2+B1  F3+B2  B3
  *
+ * STEPS ON STEPS.  Where no stage waits for the others between steps (Graph.open_ended) the next
+ * begins on a stage when this one is done there: the way into the pipeline is paid once, not in
+ * every step, and what counts of an order is the longest time of a stage from its first action to
+ * its last.  With F, B and W equally long that of zb-2p is m (F + B + W).
+ *
+ *     zb-2p     stage 0   [ step 0          ][ step 1          ]
+ *               stage 1      [ step 0          ][ step 1          ]
+ *
  * STEPS.  A schedule that does not overlap its transfers exchanges activations
  * and gradients between steps: whatever a stage sends after step n and receives
  * for step n + 1 is posted together.  1f1b exchanges after each action, the
@@ -104,6 +112,7 @@ typedef struct SchedulePlan {
     bool
         pairs; /* 1f1b of one stage, interleaved: a forward and the backward after it are one */
     const ActionCosts *costs; /* by stage; where schedule_is_searched */
+    bool open_ended;          /* see STEPS ON STEPS */
 } SchedulePlan;
 
 /* zb-1p and zb-2p: their order depends on what actions and transfers take. */

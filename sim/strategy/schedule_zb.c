@@ -12,6 +12,9 @@
  * what F, B, W and a transfer take (sim/engine_actions.c).  Transfers go beside compute.  Every
  * stage holds at most pp (zb-1p) or 2 pp (zb-2p) micro-batches; zb-2p tries both, so that by
  * these costs it is never longer than zb-1p.
+ *
+ * The step is as long as it is from its first action to its last, of all stages or, where steps
+ * follow one another on each stage by itself (SchedulePlan.open_ended), of the longest stage.
  */
 #include "sim/strategy/schedule_parts.h"
 
@@ -24,6 +27,7 @@ typedef struct Stage {
     StageLine line;
     bool busy;
     uint64_t until; /* when it is done, where busy */
+    uint64_t since; /* when it began its first action */
 } Stage;
 
 typedef struct Search {
@@ -92,9 +96,17 @@ static uint64_t cost_of(const Search *x, uint32_t stage, ActionKind kind)
     return max_u64(1, x->plan->costs[stage].cost[kind]);
 }
 
+/* Of the step, as far as a stage has come that is done at s->until. */
+static uint64_t length(const Search *x, const Stage *s)
+{
+    return x->plan->open_ended ? s->until - s->since : s->until;
+}
+
 static void begin(Search *x, uint32_t stage, ActionKind kind)
 {
     Stage *s = &x->stages[stage];
+    if (s->line.n == 0)
+        s->since = x->now;
     s->until = x->now + cost_of(x, stage, kind);
     s->busy = true;
     if (kind != ACTION_WEIGHT)
@@ -143,7 +155,7 @@ static uint64_t play(Search *x, Action *actions)
             if (kind == WAITS)
                 continue;
             begin(x, i, (ActionKind)kind);
-            longest = max_u64(longest, s->until);
+            longest = max_u64(longest, length(x, s));
             left--;
         }
     }
@@ -168,6 +180,8 @@ static bool advance(Search *x, uint32_t stage, const Action *order)
         uint64_t at = a->kind == ACTION_WEIGHT ? 0 : arrival(x, stage, a->kind);
         if (at == UINT64_MAX)
             break;
+        if (s->line.n == 0)
+            s->since = at;
         s->until = max_u64(s->until, at) + cost_of(x, stage, a->kind);
         if (a->kind != ACTION_WEIGHT)
             x->ends[a->kind][(size_t)stage * x->plan->micro_batches + a->micro_batch] =
@@ -186,7 +200,7 @@ static uint64_t length_of(Search *x, const Action *actions)
         moves = false;
         for (uint32_t i = 0; i < x->plan->pp; i++) {
             moves |= advance(x, i, actions + (size_t)i * schedule_actions_n(x->plan));
-            longest = max_u64(longest, x->stages[i].until);
+            longest = max_u64(longest, length(x, &x->stages[i]));
         }
     }
     return longest;

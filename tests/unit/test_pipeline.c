@@ -187,7 +187,7 @@ static void few_micro_batches_take_turns_together(void)
                                         { 7, 7 }, { 8, 4 }, { 9, 0 }, { 12, 4 } };
     for (size_t i = 0; i < ARRAY_N(each); i++)
         CHECK_INT(each[i][1], schedule_group(4, each[i][0]));
-    const SchedulePlan p = { SCHEDULE_INTERLEAVED, 4, 2, 6, false, NULL };
+    const SchedulePlan p = { SCHEDULE_INTERLEAVED, 4, 2, 6, false, NULL, false };
     Action actions[4 * 2 * 2 * 6];
     schedule_actions(&p, actions);
     for (uint32_t stage = 0; stage < 4; stage++) {

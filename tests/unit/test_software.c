@@ -98,20 +98,21 @@ static void some_facts_may_be_left_out(void)
     CHECK(!sw.attention_copies && !sw.master_remainders && !sw.model_dropout &&
           !sw.states_like_params && !sw.table_grad_apart);
     CHECK(!sw.foreach_optimizer && !sw.loss_in_place && !sw.fp8_dynamic);
-    CHECK(!sw.norms_grads && !sw.copies_params);
+    CHECK(!sw.norms_grads && !sw.copies_params && !sw.post_validates);
     CHECK_U64(0, sw.bucket_parameters);
     CHECK_U64(0, sw.bucket_parameters_per_rank);
-    CHECK(read_with(&sw, &arena, "\"cp_ring\":false",
-                    "\"cp_ring\":false,\"p2p_scatter_gather\":true,\"zero_reduces_last\":true,"
-                    "\"gather_copies\":true,\"f32_reduce\":true,\"reduce_copies\":true,"
-                    "\"pp_overlap_interleaved\":true,\"tp_keeps_gathered\":true,"
-                    "\"pp_keeps_params\":true,\"root_unit\":true,\"divides_grads\":true,"
-                    "\"first_chunk_buckets\":true,\"keeps_last_unit\":true,"
-                    "\"bucket_parameters\":40000000,\"bucket_parameters_per_rank\":1000000",
-                    &err));
+    CHECK(read_with(
+        &sw, &arena, "\"cp_ring\":false",
+        "\"cp_ring\":false,\"p2p_scatter_gather\":true,\"zero_reduces_last\":true,"
+        "\"gather_copies\":true,\"f32_reduce\":true,\"reduce_copies\":true,"
+        "\"pp_overlap_interleaved\":true,\"tp_keeps_gathered\":true,"
+        "\"pp_keeps_params\":true,\"root_unit\":true,\"divides_grads\":true,"
+        "\"first_chunk_buckets\":true,\"keeps_last_unit\":true,\"post_validates\":true,"
+        "\"bucket_parameters\":40000000,\"bucket_parameters_per_rank\":1000000",
+        &err));
     CHECK(sw.p2p_scatter_gather && sw.zero_reduces_last && sw.gather_copies && sw.f32_reduce);
     CHECK(sw.pp_overlap_interleaved && sw.tp_keeps_gathered && sw.pp_keeps_params);
-    CHECK(sw.first_chunk_buckets && sw.divides_grads);
+    CHECK(sw.first_chunk_buckets && sw.divides_grads && sw.post_validates);
     CHECK(sw.reduce_copies && sw.root_unit && sw.keeps_last_unit);
     CHECK_U64(40000000, sw.bucket_parameters);
     CHECK_U64(1000000, sw.bucket_parameters_per_rank);

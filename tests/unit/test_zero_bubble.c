@@ -9,7 +9,7 @@
 #include "tests/built.h"
 #include "tests/graph_check.h"
 
-enum { PP_MAX = 8, M_MAX = 24 };
+enum { PP_MAX = 8, M_MAX = 24, STEPS_MAX = 4 };
 
 static const Schedule zero_bubble[] = { SCHEDULE_ZB_H1, SCHEDULE_ZB_1P, SCHEDULE_ZB_2P,
                                         SCHEDULE_ZBV, SCHEDULE_DUALPIPE };
@@ -56,7 +56,7 @@ static void every_part_once_and_never_too_many_held(void)
                 uint32_t turns = turns_of(zero_bubble[k]);
                 if (zero_bubble[k] == SCHEDULE_DUALPIPE && m < 2 * pp)
                     continue;
-                SchedulePlan plan = { zero_bubble[k], pp, turns, m, false, even };
+                SchedulePlan plan = { zero_bubble[k], pp, turns, m, false, even, false };
                 uint32_t n = schedule_actions_n(&plan);
                 bool twice = zero_bubble[k] == SCHEDULE_ZB_2P || turns == 2;
                 uint32_t most = (twice ? 2 : 1) * pp + (zero_bubble[k] == SCHEDULE_DUALPIPE);
@@ -79,7 +79,7 @@ static void a_vee_turns_at_the_last_stage(void)
 /* ---- the way between stages ---- */
 
 typedef struct Played {
-    uint64_t end[2][PP_MAX][M_MAX]; /* of F and B; 0: not yet */
+    uint64_t end[2][PP_MAX][M_MAX * STEPS_MAX]; /* of F and B; 0: not yet */
     uint64_t now[PP_MAX];
     uint32_t at[PP_MAX];
 } Played;
@@ -129,7 +129,7 @@ static uint64_t length_found(Schedule schedule, uint32_t pp, uint32_t m,
                              const ActionCosts *known, const ActionCosts *costs)
 {
     static Action all[PP_MAX * 3 * M_MAX];
-    SchedulePlan plan = { schedule, pp, 1, m, false, known };
+    SchedulePlan plan = { schedule, pp, 1, m, false, known, false };
     schedule_actions(&plan, all);
     return length(&plan, costs, all);
 }
@@ -155,6 +155,44 @@ static void orders_know_the_way_to_the_neighbours(void)
         }
     CHECK_U64(0, longer);
     CHECK(shorter >= 20);
+}
+
+/* ---- steps on steps ---- */
+
+/* So many steps, each stage going on with the next when it is done with one. */
+static uint64_t length_of_steps(const SchedulePlan *plan, const Action *order, uint32_t steps)
+{
+    static Action all[PP_MAX * 3 * M_MAX * STEPS_MAX];
+    SchedulePlan whole = *plan;
+    uint32_t n = schedule_actions_n(plan), m = plan->micro_batches;
+    whole.micro_batches = steps * m;
+    for (uint32_t stage = 0; stage < plan->pp; stage++)
+        for (uint32_t i = 0; i < steps * n; i++) {
+            Action *a = &all[(size_t)stage * steps * n + i];
+            *a = order[(size_t)stage * n + i % n];
+            a->micro_batch += i / n * m;
+        }
+    return length(&whole, plan->costs, all);
+}
+
+static uint64_t pace(const SchedulePlan *plan)
+{
+    static Action order[PP_MAX * 3 * M_MAX];
+    schedule_actions(plan, order);
+    return length_of_steps(plan, order, STEPS_MAX) -
+           length_of_steps(plan, order, STEPS_MAX - 1);
+}
+
+/* The paper: zb-2p has no bubble, zb-1p a third of 1f1b's. */
+static void without_a_barrier_the_way_in_is_paid_once(void)
+{
+    for (uint32_t pp = 2; pp <= PP_MAX; pp++)
+        for (uint32_t m = 2 * pp; m <= 3 * pp; m += pp) {
+            SchedulePlan plan = { SCHEDULE_ZB_2P, pp, 1, m, false, even, true };
+            CHECK_U64(30 * m, pace(&plan));
+            plan.schedule = SCHEDULE_ZB_1P;
+            CHECK_U64(30 * m + 10 * (pp - 1), pace(&plan));
+        }
 }
 
 /* ---- graphs ---- */
@@ -296,6 +334,52 @@ static void bubbles_are_those_of_the_paper(void)
         }
 }
 
+static int64_t step_of(const Built *c, bool expanded)
+{
+    SimResult r;
+    int64_t step_ns = 0;
+    if (built_run(&r, c, (SimOptions){ .expanded = expanded })) {
+        step_ns = r.step_ns;
+        for (uint32_t i = 0; i < r.ranks_n; i++) {
+            const RankStat *s = &r.ranks[i];
+            CHECK_INT(step_ns, s->compute_ns + s->exposed_ns + s->bubble_ns + s->idle_ns);
+            CHECK(s->bubble_ns >= 0 && s->idle_ns >= 0);
+        }
+        const Path *p = &r.path;
+        CHECK_INT(step_ns, p->compute_ns + p->comm_ns + p->bubble_ns + p->launch_ns);
+    }
+    sim_result_free(&r);
+    return step_ns;
+}
+
+/* Where the software says so, most of the way into the pipeline is hidden. */
+static void stages_go_on_with_the_next_step(void)
+{
+    static const char *const open[] = { ",\"software\":\"zero-bubble-2023\"",
+                                        ",\"software\":\"megatron-core-2025\"" };
+    for (uint32_t pp = 3; pp <= 5; pp++)
+        for (size_t k = 0; k < ARRAY_N(open); k++) {
+            Built c;
+            Err err = { 0 };
+            ActionCosts costs[PP_MAX];
+            bool is_open = open_case(&c, SCHEDULE_ZB_2P, pp, 2 * (pp + 2), open[k]);
+            CHECK_INT(k == 0, c.g.open_ended);
+            if (is_open && c.g.open_ended &&
+                CHECK(sim_action_costs(costs, &c.g, &c.s.machine, &c.sw, &err))) {
+                int64_t step_ns = step_of(&c, false), way_ns = 0;
+                CHECK_INT(step_ns, step_of(&c, true));
+                double bound_ns;
+                CHECK(sim_bound(&bound_ns, &c.g, &c.s.machine, &c.sw, 0, &err));
+                CHECK(bound_ns <= (double)step_ns);
+                for (uint32_t i = 0; i + 1 < pp; i++)
+                    way_ns += (int64_t)(costs[i].cost[0] + costs[i].way[0]);
+                c.g.open_ended = false;
+                CHECK(step_of(&c, false) - step_ns >= way_ns * 8 / 10);
+            }
+            built_free(&c);
+        }
+}
+
 /* F, B without W, and W of a layer. */
 static const double uneven[] = { 50, 60, 40 };
 
@@ -399,10 +483,12 @@ int main(void)
     RUN(every_part_once_and_never_too_many_held);
     RUN(a_vee_turns_at_the_last_stage);
     RUN(orders_know_the_way_to_the_neighbours);
+    RUN(without_a_barrier_the_way_in_is_paid_once);
     RUN(actions_cost_what_their_kernels_take);
     RUN(nothing_deadlocks_or_is_read_too_late);
     RUN(split_backward_does_the_same_work);
     RUN(bubbles_are_those_of_the_paper);
+    RUN(stages_go_on_with_the_next_step);
     RUN(dualpipe_has_the_bubble_its_authors_tell);
     RUN(chunks_may_be_empty);
     RUN(recomputation_saves_memory_here_too);
