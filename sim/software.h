@@ -114,7 +114,8 @@ typedef struct Software {
     /* fp8: beside each 16-bit weight lie two copies in fp8, one transposed, but under fsdp; may be
      * left out: false, the parameters themselves are fp8 so. */
     bool fp8_weight_copies;
-    /* fp8: zero1 gathers the weights of such matmuls in fp8; may be left out: false. */
+    /* fp8: zero1 gathers the weights of such matmuls in fp8, and so does fsdp where it casts what
+     * it gathers (f32_params); may be left out: false. */
     bool fp8_param_gather;
     /* fp8: what a weight's gradient is made of is transposed, see sim/lower_fp8.c; may be left out:
      * false. */

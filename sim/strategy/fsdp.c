@@ -63,7 +63,8 @@
  * parts padded.  An all-gather reads the shards of all parameters of the unit and
  * bears the parameters; a parameter is the concatenation of the ranks' shards of it.
  * What is gathered is cast first where shards are kept in another format than kernels read, and
- * what was scattered where they keep it in another than it was summed in (sim/formats.h).
+ * what was scattered where they keep it in another than it was summed in (sim/formats.h); weights
+ * that matmuls read in fp8 to that, where the software says so (fp8_param_gather).
  * With bytes counted so, a step moves 3 (n - 1)/n times the parameters per rank.
  *
  * COPIES.  Where the software says so (gather_copies, as FSDP2 does), what is gathered is one

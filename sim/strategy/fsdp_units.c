@@ -77,6 +77,20 @@ static uint32_t copy_layout(Graph *g, uint32_t from, DType dtype)
     return layout;
 }
 
+/* What is read in fp8 travels so; where it arrives it is counted in 16 bits all the same. */
+static void narrow_quantized(const Build *b, const UnitType *u)
+{
+    const Software *sw = b->sw;
+    if (!sw->fp8_param_gather || !sw->f32_params || b->s->training.precision != DTYPE_FP8)
+        return;
+    Tensor *t = b->g->tensors + b->g->layouts[u->cast_layout].tensor_first;
+    for (uint32_t i = 0; i < u->of->params_n; i++)
+        if (u->of->params[i].quantized) {
+            t[i].bytes = t[i].bytes / dtype_bytes(t[i].dtype) * dtype_bytes(DTYPE_FP8);
+            t[i].dtype = DTYPE_FP8;
+        }
+}
+
 /* What is gathered lies in one buffer until it is copied out. */
 static void add_flat(Graph *g, UnitType *u, const Owned *o)
 {
@@ -91,8 +105,10 @@ static void add_flat(Graph *g, UnitType *u, const Owned *o)
 static void add_layouts(Build *b, UnitType *u, const Owned *o)
 {
     DType read = part_dtype(b->g, u, u->of->param_layout);
-    if (read != build_formats(b).param && !unit_is_alone(u))
+    if (read != build_formats(b).param && !unit_is_alone(u)) {
         u->cast_layout = copy_layout(b->g, o->param_layout, read);
+        narrow_quantized(b, u);
+    }
     u->copies = needs_copy(b, u);
     u->input_layout = u->copies ? copy_layout(b->g, u->of->grad_layout, build_formats(b).reduce)
                                 : u->of->grad_layout;
