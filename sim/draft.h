@@ -65,7 +65,7 @@ typedef struct DraftPlan {
     const RedoPart *parts;             /* by value of the tape, beside redo */
     bool redo_all;                     /* at once, from front to back, before backward begins */
     bool async_tp, async_cp, async_ep; /* collectives run beside the compute lane */
-    bool ring_tp;                      /* ... those of tp in steps (sim/lower_ring.c) */
+    bool ring_tp;                      /* ... of tp beside its matmuls (sim/lower_ring.c) */
     bool casts;       /* TapeOp.cast may be there; a gradient has the format of its value */
     bool recasts;     /* weights are cast again in backward, not kept in every stash */
     bool fuses_casts; /* who reads an f32 gradient reads a 16-bit one as well */

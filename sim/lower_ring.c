@@ -38,6 +38,13 @@
  *
  * Its n kernels fill the GPU together, on several streams: an n-th of the whole's time each.
  * What goes beside the weight gradient (tp_async_backward) stays whole, as there.
+ *
+ * OWN ROWS FIRST (Software.tp_own_first), nanotron's: the gather stays whole, the matmul becomes
+ * two, one after the other on one stream; of ranks in the middle of the group three, for the
+ * others' rows lie before and after theirs, which is left out:
+ *
+ *     tp        [x of the others ]
+ *     compute   [own]             [others            ]
  */
 #include <string.h>
 
@@ -61,13 +68,26 @@ static bool is_of_experts(const Lowering *l, const Op *op)
     return strncmp(intern_text(&l->g->names, op->name), "experts.", 8) == 0;
 }
 
-/* A matmul whose rows may come, or leave, one rank's after the other's; the head's gather, in
- * Megatron a plain ColumnParallelLinear, is waited for. */
+/* A matmul whose rows may come one rank's after the other's. */
+static bool takes_rows(const Lowering *l, const Op *op)
+{
+    return op->kind == OP_MATMUL && op->u.matmul.batch <= 1 && !is_of_experts(l, op) &&
+           (op_is_forward(op) || op->phase == PHASE_DGRAD);
+}
+
+/* Or leave so; the head's gather, in Megatron a plain ColumnParallelLinear, is waited for. */
 static bool has_rows(const Lowering *l, const Op *op, bool leave)
 {
-    bool forward = op_is_forward(op);
-    return op->kind == OP_MATMUL && op->u.matmul.batch <= 1 && op->name != l->name_head &&
-           !is_of_experts(l, op) && (forward || (!leave && op->phase == PHASE_DGRAD));
+    return takes_rows(l, op) && op->name != l->name_head && (!leave || op_is_forward(op));
+}
+
+/* The first op behind `at` that depends on it; NULL. */
+static const Op *reader_of(const Lowering *l, uint32_t at)
+{
+    for (uint32_t i = at + 1; i < l->s->op_n; i++)
+        if (depends_on(l, &l->ops[i], at, at + 1))
+            return &l->ops[i];
+    return NULL;
 }
 
 static bool is_tp_ring(const Lowering *l, uint32_t at)
@@ -77,10 +97,18 @@ static bool is_tp_ring(const Lowering *l, uint32_t at)
         return false;
     if (op->kind == OP_REDUCE_SCATTER)
         return op->dep_n == 1 && has_rows(l, &l->ops[l->old->deps[op->dep_first]], true);
-    for (uint32_t i = at + 1; op->kind == OP_ALL_GATHER && i < l->s->op_n; i++)
-        if (depends_on(l, &l->ops[i], at, at + 1))
-            return has_rows(l, &l->ops[i], false);
-    return false;
+    const Op *reader = op->kind == OP_ALL_GATHER ? reader_of(l, at) : NULL;
+    return reader && has_rows(l, reader, false);
+}
+
+/* A gather beside which its first reader works on the rank's own rows. */
+static bool is_beside_own(const Lowering *l, uint32_t at)
+{
+    const Op *op = &l->ops[at];
+    if (!l->b->sw->tp_own_first || op->lane != LANE_TP || op->kind != OP_ALL_GATHER)
+        return false;
+    const Op *reader = reader_of(l, at);
+    return reader && takes_rows(l, reader);
 }
 
 /* How many ranks collective `at` of the segment goes round; 0: it stays whole. */
@@ -102,6 +130,15 @@ static bool waits_for_ring(const Lowering *l, Lane lane)
             if (l->ops[at].lane == lane && ring_ranks(l, at) > 0)
                 return true;
         }
+    return false;
+}
+
+static bool waits_for_others(const Lowering *l)
+{
+    for (uint32_t i = l->begin; i < l->begin + l->n; i++)
+        for (uint32_t d = 0; d < l->ops[i].dep_n; d++)
+            if (is_beside_own(l, l->old->deps[l->ops[i].dep_first + d]))
+                return true;
     return false;
 }
 
@@ -171,6 +208,37 @@ static void rows_kernel(Lowering *l, const Whole *w, uint32_t n, bool first)
     }
 }
 
+/* So many rows of a matmul's, with the whole weight. */
+static void some_rows_kernel(Lowering *l, const Whole *w, uint64_t rows, bool first)
+{
+    Op op = w->op;
+    double share = (double)rows / (double)op.u.matmul.m;
+    uint64_t weight = 0;
+    for (uint32_t i = 0; i < w->args_n; i++)
+        weight += w->args[i].slot == SLOT_PARAM ? lower_bytes(l, w->args[i]) : 0;
+    weight = min_u64(weight, op.read_bytes);
+    op.u.matmul.m = rows;
+    op.flops *= share;
+    op.model_flops *= share;
+    op.read_bytes = weight + (uint64_t)((double)(op.read_bytes - weight) * share);
+    op.write_bytes = (uint64_t)((double)op.write_bytes * share);
+    lower_kernel(l, op);
+    for (uint32_t i = 0; i < w->args_n; i++) {
+        KernelArg a = w->args[i];
+        lower_arg(l, a.slot, a.tensor, a.mode == ARG_WRITE && !first ? ARG_UPDATE : a.mode);
+    }
+}
+
+static bool own_rows_first(Lowering *l, const Whole *w)
+{
+    uint64_t m = w->op.u.matmul.m, own = m / l->b->s->parallel.tp;
+    if (!l->b->sw->tp_own_first || !takes_rows(l, &w->op) || own == 0 || !waits_for_others(l))
+        return false;
+    some_rows_kernel(l, w, own, true);
+    some_rows_kernel(l, w, m - own, false);
+    return true;
+}
+
 static bool leaves_by_ring(const Lowering *l)
 {
     uint32_t end = l->begin + l->n;
@@ -200,7 +268,7 @@ bool ring_expand(Lowering *l, const Whole *w)
         n = l->b->s->parallel.tp;
     for (uint32_t k = 0; k < n; k++)
         rows_kernel(l, w, n, k == 0);
-    if (n > 0)
+    if (n > 0 || own_rows_first(l, w))
         return true;
     if (w->op.kind != OP_ATTENTION || !fused_attention(l->b) || !waits_for_ring(l, LANE_CP))
         return false;
@@ -234,5 +302,7 @@ uint32_t ring_dep(const Lowering *l, uint32_t kernel, uint32_t op)
         return kernel > 0 && kernel < kernels ? first + kernel - 1 : NONE_U32;
     if (sums)
         return first + kernel + 1;
+    if (is_beside_own(l, op) && takes_rows(l, own) && l->kernels_n > 1)
+        return kernel == 1 ? last : NONE_U32;
     return kernel == 0 ? last : NONE_U32;
 }

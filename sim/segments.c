@@ -615,7 +615,7 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
                         .redo_all = again && plan->redo_all,
                         .async_tp = async_tp,
                         .async_cp = rings_keys(b),
-                        .ring_tp = async_tp && b->sw->tp_ring,
+                        .ring_tp = async_tp && (b->sw->tp_ring || b->sw->tp_own_first),
                         .async_ep = overlaps(b, DIM_EP),
                         .wgrad_last = async_tp,
                         .tp_group = b->group[GROUP_TP],

@@ -75,7 +75,9 @@ static const Fact parallel_options[] = {
     FACT(whole_experts),      FACT(ep_pairs),
     FACT(cp_gathers),         FACT(uneven_stages),
     FACT(weighs_early),       FACT(gathers_at_start),
-    FACT(gathers_together),   FACT(post_validates),
+    FACT(gathers_together),
+    FACT(post_validates),
+    FACT(tp_own_first),
 };
 
 /* Words of recompute.selective. */
@@ -232,8 +234,8 @@ static bool read_parallel(Software *sw, JsonNode node, Err *err)
     sw->bucket_parameters_per_rank =
         json_count(&o, "bucket_parameters_per_rank", 0, BUCKET_PARAMETERS_MAX, 0);
     JsonNode overlap = required_object(&o, "overlap");
-    bool ok = json_end(&o);
-    return ok && read_overlap(sw, overlap, err);
+    return json_end(&o) && read_overlap(sw, overlap, err) &&
+           check_pair(sw->tp_own_first, !sw->tp_ring, node, "tp_own_first", "not tp_ring", err);
 }
 
 static bool read_assumed(Software *sw, JsonNode node, Err *err)

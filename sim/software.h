@@ -146,6 +146,9 @@ typedef struct Software {
     /* And matmuls over the gathered rows of sequence parallelism, and forward's before a scatter,
      * go rank by rank beside the exchange; may be left out: false. */
     bool tp_ring;
+    /* Or: a matmul over such rows works on the rank's own while the others' come, then on all of
+     * those; may be left out: false. */
+    bool tp_own_first;
     /* Sequence parallelism: what forward gathered is kept for the weight gradient, else backward
      * gathers it again; may be left out: false. */
     bool tp_keeps_gathered;

@@ -138,6 +138,8 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(sw.gelu_new_chain);
     CHECK(read_stack(&sw, &arena, "pytorch-fsdp-2022"));
     CHECK(sw.softmax_chain && sw.root_unit);
+    CHECK(read_stack(&sw, &arena, "nanotron-2025"));
+    CHECK(sw.tp_own_first && !sw.tp_ring && sw.zero_all_reduces);
     CHECK(read_stack(&sw, &arena, "nanogpt-2023"));
     CHECK(sw.f32_params && sw.f32_stream && sw.attention_kernel == ATTENTION_FLASH1);
     CHECK(read_stack(&sw, &arena, "maxtext-2025"));

@@ -9,10 +9,13 @@ enum { TP = 4 };
 
 static int ranks = TP, experts = 0; /* experts: over ep 2; 0: none */
 static const char *precision = "bf16", *cluster = "dgx-h100";
+static bool own_first = false; /* in place of a ring */
 
 static bool open_ring(Built *b, bool ring, bool sequence, const char *overlap)
 {
     char text[1024], moe[100] = "", split[100] = "";
+    if (own_first)
+        snprintf(moe, sizeof moe, ",\"bias\":false");
     if (experts) {
         snprintf(moe, sizeof moe, ",\"bias\":false,\"experts\":%d,\"experts_per_token\":1",
                  experts);
@@ -32,7 +35,8 @@ static bool open_ring(Built *b, bool ring, bool sequence, const char *overlap)
     JsonDoc *doc = json_parse(text, strlen(text), "ring", &err);
     bool ok = doc && scenario_from(&b->s, doc, NULL, 0, &err) &&
               software_read(&b->sw, &b->arena, "nemo-2025", &err);
-    b->sw.tp_ring = ring;
+    b->sw.tp_ring = ring && !own_first;
+    b->sw.tp_own_first = ring && own_first;
     ok = ok && build_graph(&b->g, &b->s, &b->sw, &err);
     if (!CHECK(ok))
         fprintf(stderr, "%s\n", err.text);
@@ -268,6 +272,53 @@ static void experts_wait_for_the_whole(void)
     experts = 0;
 }
 
+static uint32_t first_gather(const Graph *g, const Segment *s)
+{
+    uint32_t at = 0;
+    while (graph_ops(g, s)[at].kind != OP_ALL_GATHER)
+        at++;
+    return at;
+}
+
+/* One gather beside a quarter of the matmul, the rest waits for it; weights are read twice. */
+static void check_own_first(const Built *plain, const Built *own, const char *name)
+{
+    const Segment *s = segment_named(&own->g, name), *p = segment_named(&plain->g, name);
+    uint32_t at = first_gather(&own->g, s), before = first_gather(&plain->g, p);
+    const Op *mine = &graph_ops(&own->g, s)[at + 1], *others = mine + 1;
+    const Op *whole = &graph_ops(&plain->g, p)[before + 1];
+    CHECK(mine[-1].lane == LANE_TP && at > 0);
+    CHECK(mine->kind == OP_MATMUL && others->kind == OP_MATMUL);
+    CHECK_U64(4096 / TP, mine->u.matmul.m);
+    CHECK_U64(4096 - 4096 / TP, others->u.matmul.m);
+    CHECK_INT(-1, waits_for(&own->g, s, at + 1));
+    CHECK_INT((int)at, waits_for(&own->g, s, at + 2));
+    uint64_t weight = whole->u.matmul.n * whole->u.matmul.k * 2;
+    CHECK_U64(whole->read_bytes + weight, mine->read_bytes + others->read_bytes);
+    CHECK_U64(whole->write_bytes, mine->write_bytes + others->write_bytes);
+}
+
+/* In forward, the head too, as in backward. */
+static void own_rows_come_first(void)
+{
+    Built plain, own;
+    own_first = true;
+    if (open_ring(&plain, false, true, "true") && open_ring(&own, true, true, "true")) {
+        Work a = work_of(&plain.g), b = work_of(&own.g);
+        CHECK_NEAR(a.flops, b.flops, 1e-12);
+        CHECK_NEAR(a.model_flops, b.model_flops, 1e-12);
+        CHECK_NEAR(a.moved, b.moved, 1e-12);
+        check_own_first(&plain, &own, "layer forward");
+        check_own_first(&plain, &own, "layer backward");
+        check_own_first(&plain, &own, "head forward");
+    }
+    built_free(&plain);
+    built_free(&own);
+    less_is_exposed();
+    nothing_goes_round_without_rows_or_overlap();
+    own_first = false;
+}
+
 int main(void)
 {
     RUN(the_work_is_the_same);
@@ -278,5 +329,6 @@ int main(void)
     RUN(nothing_goes_round_without_rows_or_overlap);
     RUN(less_is_exposed);
     RUN(experts_wait_for_the_whole);
+    RUN(own_rows_come_first);
     return check_report();
 }
