@@ -7,6 +7,7 @@
  *                                by the sum: 30 bytes a logit beside the statistics
  *                      backward  multiply in place, cast -> dlogits: 14 bytes
  *
+ *     loss_copies      subtracts into another copy: 8 bytes a logit live at once
  *     metric_losses    the plain forward once more, so many times, after each backward
  *
  * The plain one is PyTorch's cross_entropy.  The other is Megatron-LM's
@@ -75,16 +76,33 @@ static void pass(Lowering *l, const Whole *w, KernelArg x, ArgMode mode)
     part_arg(l, x, mode);
 }
 
+/* The maximum, into another copy. */
+static void subtract(Lowering *l, const Whole *w, KernelArg logits, KernelArg to)
+{
+    Op *op = part_begin(l, w, OP_SCALE, FN_NONE);
+    op->dtype = part_dtype(l, to);
+    op->u.elements = lower_bytes(l, to) / dtype_bytes(op->dtype);
+    part_arg(l, logits, ARG_READ);
+    part_arg(l, to, ARG_WRITE);
+}
+
 /* logits targets [maximum sums] -> loss softmax */
 static void in_place_forward(Lowering *l, const Whole *w)
 {
     KernelArg loss = w->args[w->args_n - 2], softmax = w->args[w->args_n - 1];
     bool alone = w->args_n == 4; /* no statistics yet */
     uint64_t rows = lower_bytes(l, w->args[1]);
-    part_cast(l, w, w->args[0], softmax, ARG_WRITE);
+    bool copies = l->b->sw->loss_copies;
+    KernelArg first = softmax;
+    if (copies)
+        first = part_temp(l, "f32 logits", softmax, part_dtype(l, softmax));
+    part_cast(l, w, w->args[0], first, ARG_WRITE);
     if (alone)
-        pass(l, w, softmax, ARG_READ);
-    pass(l, w, softmax, ARG_UPDATE);
+        pass(l, w, first, ARG_READ);
+    if (copies)
+        subtract(l, w, first, softmax);
+    else
+        pass(l, w, softmax, ARG_UPDATE);
     pass(l, w, softmax, ARG_UPDATE);
     if (alone)
         pass(l, w, softmax, ARG_READ);
@@ -94,6 +112,8 @@ static void in_place_forward(Lowering *l, const Whole *w)
     for (uint32_t i = 1; i < w->args_n - 2; i++)
         part_arg(l, w->args[i], ARG_READ);
     part_arg(l, loss, ARG_WRITE);
+    if (copies) /* the caller's until forward ends */
+        lower_arg(l, first.slot, first.tensor, ARG_READ);
 }
 
 /* softmax targets [maximum sums] -> dlogits */

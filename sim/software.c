@@ -46,6 +46,7 @@ static const Fact kernel_options[] = {
     FACT(keeps_logits),
     FACT(loss_in_place),
     FACT(fp8_dynamic),
+    FACT(loss_copies),
     FACT(f32_params),
     FACT(f32_stream),
     FACT(planned_memory),

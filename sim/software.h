@@ -112,6 +112,9 @@ typedef struct Software {
      * are weights of f32_params; may be left out: false, scaled by what earlier steps saw. */
     bool fp8_dynamic;
     /* fp8: beside each 16-bit weight lie two copies in fp8, one transposed, but under fsdp; may be
+    /* ... of a further copy, with the maximum subtracted; the first lives as long as the forward;
+     * may be left out: false. */
+    bool loss_copies;
      * left out: false, the parameters themselves are fp8 so. */
     bool fp8_weight_copies;
     /* fp8: zero1 gathers the weights of such matmuls in fp8, and so does fsdp where it casts what

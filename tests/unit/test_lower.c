@@ -569,6 +569,30 @@ static void a_loss_in_place_is_one_tensor(void)
     }
 }
 
+/* nanotron's: the same passes, but the subtraction makes the softmax beside the f32 logits. */
+static void a_loss_may_copy_once_more(void)
+{
+    World w;
+    uint64_t logits = 64 * 128;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.fused_cross_entropy = false;
+    w.sw.f32_logits = w.sw.loss_in_place = true;
+    uint64_t bytes[2], peak[2];
+    for (uint32_t copies = 0; copies < 2; copies++) {
+        w.sw.loss_copies = copies;
+        CHECK(lowered(&w));
+        uint32_t forward = world_type(&w, 2)->forward[VARIANT_PLAIN];
+        bytes[copies] = loss_bytes(&w, forward);
+        peak[copies] = 0;
+        const Layout *made = &w.g.layouts[world_segment(&w, forward)->layout[SLOT_LOCAL]];
+        for (uint32_t i = 0; i < made->tensor_n; i++)
+            peak[copies] += w.g.tensors[made->tensor_first + i].bytes == 4 * logits;
+        world_free(&w);
+    }
+    CHECK_U64(bytes[0], bytes[1]);
+    CHECK_U64(peak[0] + 1, peak[1]);
+}
+
 static void gradients_are_added_by_the_matmul_or_after_it(void)
 {
     World w;
@@ -1327,6 +1351,7 @@ int main(void)
     RUN(compilers_fuse_the_casts_of_autocast);
     RUN(chains_of_f32_cast_nothing);
     RUN(a_fused_loss_may_keep_the_logits);
+    RUN(a_loss_may_copy_once_more);
     RUN(metrics_are_losses_after_backward);
     RUN(flash_may_be_asked_for);
     RUN(norms_write_fp8);
