@@ -50,7 +50,9 @@ bool overlaps(const Build *b, Dim d)
     bool in_line =
         (d == DIM_DP && zero && b->sw->zero_reduces_last) ||
         (d == DIM_PP && p->schedule != SCHEDULE_INTERLEAVED && b->sw->pp_overlap_interleaved);
-    bool habit = (b->sw->overlap[d] && !in_line) || (d == DIM_EP && runs_dualpipe(p));
+    bool sharded = p->strategy == STRATEGY_FSDP || p->strategy == STRATEGY_HSDP;
+    bool does = b->sw->overlap[d] || (d == DIM_DP && sharded && b->sw->fsdp_overlaps);
+    bool habit = (does && !in_line) || (d == DIM_EP && runs_dualpipe(p));
     return p->overlap_set[d] ? p->overlap[d] : habit;
 }
 
@@ -111,9 +113,22 @@ bool reshards(const Build *b)
     return p->reshard_after_forward && !by_habit;
 }
 
+bool grads_in_one(const Build *b)
+{
+    const Scenario *s = b->s;
+    return b->sw->bf16_grads_f32 && grads_in_f32(&s->training, &s->parallel, b->sw) &&
+           !s->training.grad_dtype_set;
+}
+
+bool copies_buckets(const Build *b)
+{
+    return b->sw->bucket_copies && !grads_in_one(b);
+}
+
 bool zero_sums_whole(const Build *b)
 {
-    return b->s->parallel.strategy == STRATEGY_ZERO1 && b->sw->zero_all_reduces;
+    return b->s->parallel.strategy == STRATEGY_ZERO1 &&
+           (b->sw->zero_all_reduces || grads_in_one(b));
 }
 
 uint32_t share_group(const Build *b)

@@ -52,25 +52,29 @@ static bool keeps_f32(const Training *t, const Software *sw, bool fsdp)
            (fsdp || sw->f32_stream);
 }
 
-bool grads_in_f32(const Training *t, const Software *sw)
+bool grads_in_f32(const Training *t, const Parallel *p, const Software *sw)
 {
+    bool shared = p->strategy == STRATEGY_ZERO2 || shards_params(p);
+    if (sw->bf16_grads_f32)
+        return !shared && t->precision == DTYPE_BF16;
     return sw->f32_grads && !(sw->f16_grads && t->precision == DTYPE_F16);
 }
 
-static DType grad_of(const Training *t, const Software *sw, bool wide, bool fsdp)
+/* kept: the software keeps them in f32. */
+static DType grad_of(const Training *t, bool kept, bool wide, bool fsdp)
 {
     if (t->grad_dtype_set)
         return t->grad_dtype;
-    if (grads_in_f32(t, sw) || (wide && !fsdp))
+    if (kept || (wide && !fsdp))
         return DTYPE_F32;
     return wide ? act_dtype(t) : t->grad_dtype;
 }
 
-static DType reduce_of(const Training *t, const Software *sw, bool wide, DType grad)
+static DType reduce_of(const Training *t, bool f32, bool wide, DType grad)
 {
     if (t->reduce_dtype_set)
         return t->reduce_dtype;
-    if (sw->f32_reduce || (grads_in_f32(t, sw) && !t->grad_dtype_set))
+    if (f32)
         return DTYPE_F32;
     if (t->grad_dtype_set)
         return t->reduce_dtype;
@@ -79,16 +83,16 @@ static DType reduce_of(const Training *t, const Software *sw, bool wide, DType g
 
 Formats formats_of(const Training *t, const Parallel *p, const Software *sw)
 {
-    bool fsdp = shards_params(p), wide = keeps_f32(t, sw, fsdp);
+    bool fsdp = shards_params(p), wide = keeps_f32(t, sw, fsdp), kept = grads_in_f32(t, p, sw);
     Formats f = { .param = wide ? DTYPE_F32 : t->param_dtype,
-                  .grad = grad_of(t, sw, wide, fsdp),
+                  .grad = grad_of(t, kept, wide, fsdp),
                   .masters = t->master_weights && !wide,
                   .casts = wide && !fsdp };
     bool halves = sw->master_remainders && f.param == DTYPE_BF16 && t->precision != DTYPE_FP8;
     f.master = halves ? DTYPE_BF16 : DTYPE_F32;
     f.moments = sw->states_like_params && !f.masters ? f.param : DTYPE_F32;
     f.read = fsdp ? act_dtype(t) : f.param;
-    f.reduce = reduce_of(t, sw, wide, f.grad);
+    f.reduce = reduce_of(t, sw->f32_reduce || (kept && !t->grad_dtype_set), wide, f.grad);
     if (wide && fsdp && p->pp > 1 && !t->grad_dtype_set)
         f.grad = f.reduce;
     bool apart = wide || (!fsdp && !sw->wgrad_accumulate);

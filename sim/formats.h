@@ -13,6 +13,8 @@
  *     moments   f32; of states_like_params without masters: as param
  *     master    f32; of master_remainders 16 bits beside bf16
  *
+ * bf16_grads_f32 is as f32_grads where it applies.
+ *
  * act is the format of activations.  Matmuls make weight gradients in it with f32_params, and
  * outside fsdp where they do not add to gradients themselves (wgrad_accumulate); what keeps them in
  * f32 casts or adds them.  Under fsdp with f32_params and a pipeline, gradients are summed before
@@ -65,7 +67,7 @@ bool shares_experts(const Parallel *p);
 uint32_t expert_dp(const Parallel *p);
 
 /* Does the software keep gradients in f32, where the scenario is silent? */
-bool grads_in_f32(const Training *t, const Software *sw);
+bool grads_in_f32(const Training *t, const Parallel *p, const Software *sw);
 Formats formats_of(const Training *t, const Parallel *p, const Software *sw);
 
 #endif

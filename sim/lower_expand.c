@@ -6,7 +6,8 @@
  *     fused_gate_up         matmul "mlp.gate_up"    two matmuls: gate, up
  *     fused_gated           gated activation        act(gate), product; backward three
  *     wgrad_accumulate      wgrad that adds         matmul into a temporary, add
- *                           (f32_params)            ..., cast into another, add
+ *                           (f32_params,            ..., cast into another, add
+ *                           bf16_grads_f32)
  *                           (f32_grads)             into 16 bits, added as they are
  *     (fused_attention, softmax_chain, attention_copies: sim/lower_attention.c)
  *     (fused_cross_entropy: sim/lower_loss.c; fused_optimizer: sim/lower_optimizer.c)
@@ -211,7 +212,7 @@ static bool expand_parts(Lowering *l, const Whole *w)
 static void accumulate_cast(Lowering *l, const Whole *w)
 {
     KernelArg from = w->args[0], dw = w->args[1];
-    if (!l->b->sw->f32_params) {
+    if (!l->b->sw->f32_params && !l->b->sw->bf16_grads_f32) {
         add_sum(l, w, dw, from, lower_bytes(l, dw));
         return;
     }

@@ -84,8 +84,10 @@ static void explain_choices(JsonLogRow *rows, size_t n, const Scenario *s, const
     Formats f = formats_of(&s->training, &s->parallel, sw);
     const char *params =
         sw->f32_params ? "software: kernels.f32_params" : "f32 shards: as they are gathered";
-    bool wide = grads_in_f32(&s->training, sw);
-    const char *grads = wide ? "software: kernels.f32_grads" : params;
+    bool wide = grads_in_f32(&s->training, &s->parallel, sw);
+    const char *grads = !wide           ? params
+                        : sw->f32_grads ? "software: kernels.f32_grads"
+                                        : "software: kernels.bf16_grads_f32";
     const char *sums = !wide && sw->f32_reduce ? "software: parallel.f32_reduce" : grads;
     const JsonLogRow chosen[] = {
         { "training.param_dtype", dtype_names[f.param], params },

@@ -42,11 +42,12 @@ static const Fact parallel_facts[] = {
 static const Fact kernel_options[] = {
     FACT(addmm),
     FACT(f16_grads),
+    FACT(bf16_grads_f32),
     FACT(foreach_optimizer),
     FACT(keeps_logits),
     FACT(loss_in_place),
-    FACT(fp8_dynamic),
     FACT(loss_copies),
+    FACT(fp8_dynamic),
     FACT(f32_params),
     FACT(f32_stream),
     FACT(planned_memory),
@@ -76,9 +77,9 @@ static const Fact parallel_options[] = {
     FACT(whole_experts),      FACT(ep_pairs),
     FACT(cp_gathers),         FACT(uneven_stages),
     FACT(weighs_early),       FACT(gathers_at_start),
-    FACT(gathers_together),
-    FACT(post_validates),
-    FACT(tp_own_first),
+    FACT(gathers_together),   FACT(post_validates),
+    FACT(tp_own_first),       FACT(fsdp_overlaps),
+    FACT(zero_gathers_lists),
 };
 
 /* Words of recompute.selective. */
@@ -203,6 +204,10 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
            check_pair(sw->f32_stream, sw->f32_params, node, "f32_stream", "f32_params", err) &&
            check_pair(sw->keeps_logits, sw->fused_cross_entropy, node, "keeps_logits",
                       "fused_cross_entropy", err) &&
+           check_pair(sw->loss_copies, sw->loss_in_place, node, "loss_copies", "loss_in_place",
+                      err) &&
+           check_pair(sw->bf16_grads_f32, !sw->f32_grads, node, "bf16_grads_f32",
+                      "not f32_grads", err) &&
            check_pair(sw->f16_grads, sw->f32_grads, node, "f16_grads", "f32_grads", err);
 }
 

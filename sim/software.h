@@ -97,8 +97,12 @@ typedef struct Software {
     /* Elsewhere too: torch.autocast, and what layers add up and norm is f32; may be left out:
      * false. */
     bool f32_stream;
-    bool f32_grads;  /* gradients are kept, and summed over replicas, in f32 */
-    bool f16_grads;  /* but in f16 where training is in f16; may be left out: false */
+    bool f32_grads; /* gradients are kept, and summed over replicas, in f32 */
+    bool f16_grads; /* but in f16 where training is in f16; may be left out: false */
+    /* Without f32_grads: in f32 all the same where training is in bf16 and ranks keep all of them,
+     * in one buffer, which zero1 sums whole and in place; what matmuls make is cast, then added.
+     * May be left out: false. */
+    bool bf16_grads_f32;
     bool f32_logits; /* unfused loss: reads an f32 copy of the logits */
     /* Fused loss: the gradient lies beside the logits; may be left out: false. */
     bool keeps_logits;
@@ -108,13 +112,13 @@ typedef struct Software {
     /* Unfused loss: the softmax takes the place of that copy, and the gradient that of the softmax;
      * may be left out: false. */
     bool loss_in_place;
+    /* ... of a further copy, with the maximum subtracted; the first lives as long as the forward;
+     * may be left out: false. */
+    bool loss_copies;
     /* fp8: scaled by what the tensor at hand holds, so that it is read before it is cast, and so
      * are weights of f32_params; may be left out: false, scaled by what earlier steps saw. */
     bool fp8_dynamic;
     /* fp8: beside each 16-bit weight lie two copies in fp8, one transposed, but under fsdp; may be
-    /* ... of a further copy, with the maximum subtracted; the first lives as long as the forward;
-     * may be left out: false. */
-    bool loss_copies;
      * left out: false, the parameters themselves are fp8 so. */
     bool fp8_weight_copies;
     /* fp8: zero1 gathers the weights of such matmuls in fp8, and so does fsdp where it casts what
@@ -190,8 +194,11 @@ typedef struct Software {
     bool keeps_last_unit;
     bool uneven_stages; /* chunks may have more or fewer layers than others, as a scenario says:
                                plan tries that; may be left out: false */
-    bool zero_all_reduces;  /* zero1: every rank gets the whole sums; may be left out: false */
-    bool zero_reduces_last; /* zero1, zero2: gradients are reduced after backward whatever
+    bool zero_all_reduces; /* zero1: every rank gets the whole sums; may be left out: false */
+    /* zero1: parameters are gathered as lists of each rank's parts, which lie in buffers of their
+     * own, by way of another for all; may be left out: false. */
+    bool zero_gathers_lists;
+    bool zero_reduces_last;    /* zero1, zero2: gradients are reduced after backward whatever
                                 ddp's are; may be left out: false */
     bool overlap_param_gather; /* zero1, zero2: updated parameters are gathered beside the next
                                   forward, not after the update */
@@ -211,6 +218,9 @@ typedef struct Software {
     bool whole_experts;  /* default of parallel.etp: 1, else tp; may be left out: false */
     bool deepep;         /* default of parallel.dispatcher; may be left out: false, alltoall */
     bool overlap[DIM_N]; /* default of parallel.overlap */
+    bool
+        fsdp_overlaps; /* overlap.dp of fsdp and hsdp, whatever it is of others; may be left out:
+                            false */
     /* Where the scenario says nothing of buckets they end at max(bucket_parameters,
      * bucket_parameters_per_rank * dp * cp), the first one too; both may be left out: then 0,
      * and 25 MiB as in PyTorch. */

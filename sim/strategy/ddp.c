@@ -28,7 +28,7 @@
 static void launch(Buckets *d, const Weave *w, const BucketNames *names, Bucket *u)
 {
     DType dtype = build_formats(d->b).reduce;
-    if (d->b->sw->bucket_copies) {
+    if (copies_buckets(d->b)) {
         bucket_copied(d, u, names->name);
         return;
     }
@@ -56,7 +56,7 @@ static void weave_buckets(Buckets *d, const BucketNames *names)
 /* Returns what the first reader of a summed gradient waits for. */
 static Point drain(Buckets *d)
 {
-    if (!d->b->sw->bucket_copies)
+    if (!copies_buckets(d->b))
         return d->list_n ? d->list[d->list_n - 1].reduced : NOWHERE;
     buckets_drain(d);
     return NOWHERE;

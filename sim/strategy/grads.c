@@ -97,8 +97,9 @@ void bundle_open(Bundle *u)
     u->frame = role_frame(u->role, (Frame){ u->layout, NONE_U32, NONE_U32, u->stays });
 }
 
-/* One copy kernel per tensor, in as out. */
-static void copy_op(const Bundle *u, const BundleCopy *c, uint32_t piece)
+/* One kernel of a tensor's n, number k. */
+static void copy_kernel(const Bundle *u, const BundleCopy *c, uint32_t piece, uint32_t k,
+                        uint32_t n)
 {
     Graph *g = u->b->g;
     Piece p = u->pieces[piece];
@@ -107,6 +108,7 @@ static void copy_op(const Bundle *u, const BundleCopy *c, uint32_t piece)
     uint64_t elements = t->bytes / dtype_bytes(dtype);
     if (c->part)
         elements = min_u64(elements, owned_by(u, p.block)->elements[p.param]);
+    elements = elements * (k + 1) / n - elements * k / n;
     uint64_t bytes = elements * dtype_bytes(dtype), buffer = elements * dtype_bytes(u->dtype);
     uint32_t tensor = block_type(u->b, p.block)->params[p.param].tensor;
     const Segment *s = &g->segments[g->segments_n - 1];
@@ -127,9 +129,18 @@ static void copy_op(const Bundle *u, const BundleCopy *c, uint32_t piece)
         graph_arg(g, SLOT_DATA, piece, ARG_WRITE, !u->stays, false);
         return;
     }
-    bool keeps = c->add || (c->part && c->slot != SLOT_GRAD_SHARD); /* the other parts */
-    graph_arg(g, SLOT_DATA, piece, ARG_READ, false, !u->stays);
+    /* what other kernels write stays */
+    bool keeps = c->add || (c->part && c->slot != SLOT_GRAD_SHARD) || n > 1;
+    graph_arg(g, SLOT_DATA, piece, ARG_READ, false, !u->stays && k + 1 == n);
     graph_arg(g, c->slot, tensor, keeps ? ARG_UPDATE : ARG_WRITE, c->born, false);
+}
+
+/* One for each tensor, in as out, but where more are asked for. */
+static void copy_op(const Bundle *u, const BundleCopy *c, uint32_t piece)
+{
+    uint32_t n = c->kernels ? c->kernels : 1;
+    for (uint32_t k = 0; k < n; k++)
+        copy_kernel(u, c, piece, k, n);
 }
 
 static uint32_t copy_frame(const Bundle *u, const BundleCopy *c, uint32_t block)
@@ -143,8 +154,8 @@ static uint32_t copy_frame(const Bundle *u, const BundleCopy *c, uint32_t block)
 static uint32_t copy_segment(const Bundle *u, const BundleCopy *c, uint32_t first, uint32_t end)
 {
     Graph *g = u->b->g;
-    uint32_t what = c->in ? 0 : c->add ? 2 : 1;
-    uint32_t *known = u->shared ? &u->shared->copies[what * u->pieces_n + first] : NULL;
+    uint32_t how = c->in ? (c->part ? 0 : 3) : c->kernels ? 4 : c->add ? 2 : 1;
+    uint32_t *known = u->shared ? &u->shared->copies[how * u->pieces_n + first] : NULL;
     if (known && *known > 0)
         return *known - 1;
     uint32_t s = graph_segment(g, SEGMENT_REDUCE, c->in ? "bucket copy" : "bucket copy back");

@@ -82,11 +82,11 @@ typedef struct BundleParts {
     bool opened;
     uint32_t layout;
     uint64_t bytes;
-    uint32_t *copies; /* [pieces_n * what is copied + piece], segment + 1 */
+    uint32_t *copies; /* [pieces_n * how it is copied + piece], segment + 1 */
     struct BundleParts *before;
 } BundleParts;
 
-enum { BUNDLE_COPIES = 3 }; /* in, out, out and added */
+enum { BUNDLE_COPIES = 5 }; /* in, out, out and added, all in, out by several kernels */
 
 typedef struct Bundle {
     Build *b;
@@ -120,6 +120,7 @@ typedef struct BundleCopy {
     bool part;             /* only what this rank owns of each tensor */
     bool add;              /* out: added to what is there */
     bool born, dies;       /* the tensors of the slot: born by a copy out, dead after one in */
+    uint32_t kernels;      /* out: so many for each tensor (0 as 1) */
     const uint32_t *frame; /* by block; NULL: those in Home */
 } BundleCopy;
 void bundle_copy(const Bundle *u, const BundleCopy *copy, Point after);

@@ -139,19 +139,31 @@ static void bind_grads(Zero *z, uint32_t i)
 
 /* ---- parameters ---- */
 
+static Bundle gather_bundle(Zero *z, const Bucket *u, DType dtype)
+{
+    Bundle bundle = bucket_bundle(&z->buckets, u, z->gather_names.name, dtype, false);
+    bundle.grad_slot = SLOT_PARAM;
+    bundle_share(&bundle, &z->gathers, &z->buckets.scratch);
+    bundle_open(&bundle);
+    return bundle;
+}
+
+/* To a list and to what is sent, as far as the stack copies to either. */
 static void gather_copies(Zero *z, uint32_t k, DType dtype)
 {
-    Buckets *d = &z->buckets;
-    Bundle *u = &z->gather[k];
-    *u = bucket_bundle(d, &d->list[k], z->gather_names.name, dtype, false);
-    if (u->group == NONE_U32)
+    const Bucket *u = &z->buckets.list[k];
+    z->gather[k] = bucket_bundle(&z->buckets, u, z->gather_names.name, dtype, false);
+    if (z->gather[k].group == NONE_U32)
         return; /* this rank has updated all of it */
-    u->grad_slot = SLOT_PARAM;
-    bundle_share(u, &z->gathers, &d->scratch);
-    bundle_open(u);
-    bundle_copy(u, &(BundleCopy){ .in = true, .slot = SLOT_PARAM, .part = true }, NOWHERE);
-    z->gathered[k] =
-        bundle_comm(u, OP_ALL_GATHER, LANE_GATHER, newest_compute(z->b->g, d->role));
+    if (z->lists) {
+        z->list = gather_bundle(z, u, dtype);
+        bundle_copy(&z->list, &(BundleCopy){ .in = true, .slot = SLOT_PARAM }, NOWHERE);
+    }
+    z->gather[k] = gather_bundle(z, u, dtype);
+    BundleCopy in = { .in = true, .slot = SLOT_PARAM, .part = true };
+    bundle_copy(&z->gather[k], &in, NOWHERE);
+    z->gathered[k] = bundle_comm(&z->gather[k], OP_ALL_GATHER, LANE_GATHER,
+                                 newest_compute(z->b->g, z->buckets.role));
 }
 
 static void launch_gather(Zero *z, uint32_t k)
@@ -161,7 +173,7 @@ static void launch_gather(Zero *z, uint32_t k)
     Piece first = d->pieces[u->first];
     const BlockType *t = block_type(z->b, first.block);
     DType dtype = layout_tensor(z->b->g, t->param_layout, t->params[first.param].tensor)->dtype;
-    if (z->copies) {
+    if (z->drains) {
         gather_copies(z, k, dtype);
         return;
     }
@@ -178,13 +190,23 @@ static void gather_from(Zero *z, uint32_t k)
         launch_gather(z, --z->ungathered);
 }
 
+/* What stands in the list has the place of what the copy to it wrote. */
+static void drain(Zero *z, uint32_t k)
+{
+    BundleCopy out = { .slot = SLOT_PARAM };
+    if (z->gather[k].group == NONE_U32)
+        return;
+    bundle_copy(&z->gather[k], &out, z->gathered[k]);
+    if (!z->lists)
+        return;
+    out.kernels = group_ranks(z->b, z->list.group);
+    bundle_copy(&z->list, &out, NOWHERE);
+}
+
 static void drain_from(Zero *z, uint32_t k)
 {
-    while (z->copies && z->undrained > k) {
-        const Bundle *u = &z->gather[--z->undrained];
-        if (u->group != NONE_U32)
-            bundle_copy(u, &(BundleCopy){ .slot = SLOT_PARAM }, z->gathered[z->undrained]);
-    }
+    while (z->drains && z->undrained > k)
+        drain(z, --z->undrained);
 }
 
 /* The last bucket with a parameter of the block, that is the one with its last parts; NONE_U32. */
@@ -223,7 +245,7 @@ static uint32_t gather_for(Zero *z, const Instance *at)
  * overlap those wait too. */
 static void gather_all(Zero *z)
 {
-    uint32_t behind = overlaps(z->b, DIM_DP) ? 1 : 0;
+    uint32_t behind = overlaps(z->b, DIM_DP) && !z->lists ? 1 : 0;
     for (uint32_t k = z->buckets.list_n; k-- > 0;) {
         gather_from(z, k);
         drain_from(z, k + behind);
@@ -243,7 +265,7 @@ static void start_role(Zero *z, uint32_t role)
     z->pending.reduced = NOWHERE;
     z->ungathered = z->undrained = d->list_n;
     z->scatter = z->copies ? PUSH_ARRAY(&d->scratch, Bundle, d->list_n) : NULL;
-    z->gather = z->copies ? PUSH_ARRAY(&d->scratch, Bundle, d->list_n) : NULL;
+    z->gather = z->drains ? PUSH_ARRAY(&d->scratch, Bundle, d->list_n) : NULL;
     z->gathered = PUSH_ARRAY(&d->scratch, Point, d->list_n);
     z->has_run = PUSH_ARRAY(&d->scratch, bool, b->blocks_n);
     z->grads = PUSH_ARRAY(&d->scratch, uint32_t, b->blocks_n);
@@ -268,7 +290,7 @@ static uint32_t next_look(const Zero *z)
 static void gather_at_start(Zero *z)
 {
     const Software *sw = z->b->sw;
-    bool all = sw->gathers_together && !z->copies;
+    bool all = sw->gathers_together && !z->drains;
     if (z->ahead && z->buckets.list_n > 0 && (sw->gathers_together || sw->gathers_at_start))
         gather_from(z, all ? 0 : z->buckets.list_n - 1);
 }
@@ -285,7 +307,7 @@ static void weave_role(Zero *z)
         Instance at = *weave_next(w);
         uint32_t k = gather_for(z, &at);
         uint32_t i = weave_keep(w);
-        if (k != NONE_U32 && !z->copies)
+        if (k != NONE_U32 && !z->drains)
             wait_at_start(z->b->g, role, z->gathered[k]);
         bind_grads(z, i);
         scatter_ready(z, old, &at);
@@ -313,8 +335,10 @@ bool zero_pass(Build *b, Share share, Err *err)
     if (!has_replicas(b))
         return pass_single(b, err);
     Zero z = { .b = b, .each = share == SHARE_GRADS };
-    z.copies = z.each || b->sw->bucket_copies;
-    z.ahead = overlaps(b, DIM_DP) && b->sw->overlap_param_gather;
+    z.lists = !z.each && b->sw->zero_gathers_lists;
+    z.drains = z.each || b->sw->bucket_copies || z.lists;
+    z.copies = z.each || copies_buckets(b);
+    z.ahead = overlaps(b, DIM_DP) && b->sw->overlap_param_gather && !z.lists;
     Owned *owned = owned_by_share(b, share);
     finish_begin(&z.finish, b, owned, share, 2); /* scattered, gathered */
     share_homes(b, owned, share);

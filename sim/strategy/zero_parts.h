@@ -36,7 +36,16 @@
  * COPIES.  Where a stack has a buffer for each bucket (bucket_copies; zero2
  * always), gradients are copied in, reduce-scattered there, and this rank's part
  * is copied out when the next bucket leaves: two buffers live at most, as with
- * DeepSpeed's overlap_comm.  Where it has not, collectives work in place.
+ * DeepSpeed's overlap_comm.  Where it has not, collectives work in place; so they do on gradients
+ * that lie in one buffer (bf16_grads_f32), which is summed a bucket at a time.
+ *
+ * LISTS (zero_gathers_lists).  nanotron's all_gather_coalesced hands torch's all_gather a list: of
+ * every rank's part of all parameters, made of what was there before the update.  torch gathers
+ * into one buffer and copies that to the list; each part of each parameter is then copied out of
+ * it by a kernel of its own:
+ *
+ *     compute   |update|[copy all to the list]....[buffer to list][n kernels a parameter]
+ *     gather                                  [AG]
  */
 #ifndef LOCKSTEP_SIM_STRATEGY_ZERO_PARTS_H
 #define LOCKSTEP_SIM_STRATEGY_ZERO_PARTS_H
@@ -54,7 +63,9 @@ typedef struct Zero {
     Build *b;
     Finish finish;
     bool each;   /* zero2: every micro-batch scatters its gradients, none stay */
-    bool copies; /* buckets have buffers */
+    bool copies; /* buckets of gradients have buffers */
+    bool drains; /* what is gathered has buffers */
+    bool lists;  /* of each rank's parts too (zero_gathers_lists) */
     bool ahead;  /* the gathers stand before the next forward */
     BucketNames scatter_names, gather_names;
 
@@ -69,7 +80,8 @@ typedef struct Zero {
     uint32_t *grads;      /* zero2, by block: frame of its whole gradients; NONE_U32 */
     uint32_t *grads_left; /* and how many of them are in no bucket yet */
     uint32_t ungathered, undrained; /* buckets below have not been gathered, copied out */
-    Bundle *gather;                 /* copies; by bucket */
+    Bundle *gather;                 /* drains; by bucket */
+    Bundle list;                    /* lists: the newest bucket's */
     Point *gathered;                /* by bucket */
     bool *has_run;                  /* by block: a forward of it stands already */
     uint32_t unrun_n;               /* blocks of the role of which none does */

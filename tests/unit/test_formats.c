@@ -70,6 +70,17 @@ static void gradients_of_f16_may_stay_so(void)
     CHECK_STR("f16 f16 f32 f32 f32 f16, masters", formats(&t, &grads, false));
 }
 
+/* DeepSpeed: its optimizer for bf16 keeps f32 gradients, those for f16 and for shards do not. */
+static void gradients_of_bf16_may_be_f32(void)
+{
+    const Software grads = { .bf16_grads_f32 = true };
+    Training t = silent();
+    CHECK_STR("bf16 bf16 f32 f32 f32 bf16, masters", formats(&t, &grads, false));
+    CHECK_STR("bf16 bf16 bf16 bf16 bf16 bf16, masters", formats(&t, &grads, true));
+    t.precision = t.param_dtype = t.grad_dtype = t.reduce_dtype = DTYPE_F16;
+    CHECK_STR("f16 f16 f16 f16 f16 f16, masters", formats(&t, &grads, false));
+}
+
 static void what_the_scenario_says_counts(void)
 {
     const Software params = { .f32_params = true },
@@ -217,6 +228,7 @@ int main(void)
 {
     RUN(the_software_speaks_where_the_scenario_is_silent);
     RUN(gradients_of_f16_may_stay_so);
+    RUN(gradients_of_bf16_may_be_f32);
     RUN(what_the_scenario_says_counts);
     RUN(who_adds_says_how_gradients_are_made);
     RUN(f32_has_nothing_to_cast);

@@ -711,6 +711,22 @@ static void gradients_in_16_bits_are_added_as_they_are(void)
     world_free(&w);
 }
 
+/* DeepSpeed's BF16_Optimizer: cast, then added. */
+static void gradients_in_bf16_may_be_cast_first(void)
+{
+    World w;
+    world_transformer(&w, llama_like(1, 64, 4, 2, 96, 128));
+    w.sw.wgrad_accumulate = false;
+    w.sw.bf16_grads_f32 = true;
+    CHECK(lowered(&w));
+    uint64_t elements = 64 * 128 + 64 * 64 + 2 * 64 * 96 + 96 * 64;
+    Op sums = weight_sums(&w);
+    CHECK_U64(elements, sums.u.elements);
+    CHECK_U64((4 + 4) * elements, sums.read_bytes);
+    CHECK_U64(4 * elements, sums.write_bytes);
+    world_free(&w);
+}
+
 static void parts_of_a_split_matmul_add_up(void)
 {
     World w;
@@ -1335,11 +1351,13 @@ int main(void)
     RUN(fused_attention_may_copy_to_its_layout);
     RUN(the_loss_by_what_its_stack_fuses);
     RUN(a_loss_in_place_is_one_tensor);
+    RUN(a_loss_may_copy_once_more);
     RUN(gradients_are_added_by_the_matmul_or_after_it);
     RUN(parts_of_a_gradient_are_added_once);
     RUN(table_gradients_are_cleared_then_scattered);
     RUN(an_embedding_s_gradient_may_be_made_apart);
     RUN(gradients_in_16_bits_are_added_as_they_are);
+    RUN(gradients_in_bf16_may_be_cast_first);
     RUN(parts_of_a_split_matmul_add_up);
     RUN(dropout_may_be_the_model_s);
     RUN(dropout_joins_the_sum);
@@ -1351,7 +1369,6 @@ int main(void)
     RUN(compilers_fuse_the_casts_of_autocast);
     RUN(chains_of_f32_cast_nothing);
     RUN(a_fused_loss_may_keep_the_logits);
-    RUN(a_loss_may_copy_once_more);
     RUN(metrics_are_losses_after_backward);
     RUN(flash_may_be_asked_for);
     RUN(norms_write_fp8);

@@ -140,6 +140,7 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(sw.softmax_chain && sw.root_unit);
     CHECK(read_stack(&sw, &arena, "nanotron-2025"));
     CHECK(sw.tp_own_first && !sw.tp_ring && sw.zero_all_reduces);
+    CHECK(sw.loss_in_place && sw.loss_copies && sw.zero_gathers_lists);
     CHECK(read_stack(&sw, &arena, "nanogpt-2023"));
     CHECK(sw.f32_params && sw.f32_stream && sw.attention_kernel == ATTENTION_FLASH1);
     CHECK(read_stack(&sw, &arena, "maxtext-2025"));
@@ -157,6 +158,7 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(sw.loss_in_place);
     CHECK(read_stack(&sw, &arena, "megatron-deepspeed-2022"));
     CHECK(sw.p2p_scatter_gather && sw.p2p_blocks_host);
+    CHECK(sw.bf16_grads_f32 && sw.fsdp_overlaps && !sw.overlap[DIM_DP]);
     CHECK_U64(500000000, sw.bucket_parameters);
     CHECK_U64(0, sw.bucket_parameters_per_rank);
     arena_free(&arena);
@@ -301,6 +303,13 @@ static void scattered_activations_save_what_the_nics_need_not_carry(void)
 
 /* ---- buckets ---- */
 
+/* Of gradients; DeepSpeed's are whole in bf16. */
+static bool is_sum(const Op *op)
+{
+    return op->kind == OP_REDUCE_SCATTER ||
+           (op->kind == OP_ALL_REDUCE && op->u.comm.bytes > 4096);
+}
+
 /* Gradient buckets of 4 layers of 12.6 M parameters on 8 ranks; bucket_bytes NULL: not given. */
 static uint32_t buckets_n(const char *stack, const char *bucket_bytes)
 {
@@ -325,7 +334,7 @@ static uint32_t buckets_n(const char *stack, const char *bucket_bytes)
     for (uint32_t i = 0; ok && i < g.roles[0].instances_n; i++) {
         const Segment *segment = &g.segments[g.roles[0].instances[i].segment];
         for (uint32_t o = 0; o < segment->op_n; o++)
-            n += graph_ops(&g, segment)[o].kind == OP_REDUCE_SCATTER;
+            n += is_sum(&graph_ops(&g, segment)[o]);
     }
     graph_free(&g);
     scenario_free(&s);

@@ -34,6 +34,41 @@ static uint64_t moved(const Fixture *f, OpKind kind)
     return bytes;
 }
 
+/* Most bytes of a slot that live at once, in program order; tensors of one frame may die one by
+ * one. */
+static uint64_t most_live(const Fixture *f, Slot slot)
+{
+    int64_t live = 0, most = 0;
+    const Role *role = &f->g.roles[0];
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Segment *s = &f->g.segments[role->instances[i].segment];
+        for (uint32_t o = 0; o < s->op_n; o++) {
+            const Op *op = &graph_ops(&f->g, s)[o];
+            for (uint32_t a = 0; a < op->arg_n; a++) {
+                const Arg *arg = &f->g.args[op->arg_first + a];
+                if (arg->slot != (uint8_t)slot)
+                    continue;
+                int64_t bytes = (int64_t)graph_arg_tensor(&f->g, s, arg)->bytes;
+                live += arg->born ? bytes : 0;
+                most = live > most ? live : most;
+                live -= arg->dies ? bytes : 0;
+            }
+        }
+    }
+    return (uint64_t)most;
+}
+
+/* How often role 0 runs an op of segments of that name. */
+static uint64_t kernels_named(const Fixture *f, const char *name)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < f->g.roles[0].instances_n; i++) {
+        const Segment *s = &f->g.segments[f->g.roles[0].instances[i].segment];
+        n += strcmp(intern_text(&f->g.names, s->name), name) == 0 ? s->op_n : 0;
+    }
+    return n;
+}
+
 /* ---- volume ---- */
 
 /* Psi scattered and Psi gathered, however many micro-batches; zero2 scatters each of them. */
@@ -84,6 +119,49 @@ static void zero1_may_sum_whole_gradients(void)
 {
     sum_whole_gradients(false);
     sum_whole_gradients(true);
+}
+
+/* DeepSpeed's BF16_Optimizer: f32 gradients in one buffer, summed whole and in place, a bucket at a
+ * time; in f16 they are scattered. */
+static void bf16_may_sum_whole_gradients_in_f32(void)
+{
+    for (int f16 = 0; f16 < 2; f16++) {
+        Fixture f;
+        open_zero(&f, STRATEGY_ZERO1, 4, 1, 2);
+        f.s.training.precision = f16 ? DTYPE_F16 : DTYPE_BF16;
+        f.s.training.param_dtype = f.s.training.grad_dtype = f.s.training.precision;
+        f.s.training.reduce_dtype = f.s.training.precision;
+        f.sw.bf16_grads_f32 = f.sw.bucket_copies = true;
+        fixture_build(&f, 6);
+        CHECK_U64(f16 ? 0 : 4 * padded_params(6, 4), moved(&f, OP_ALL_REDUCE));
+        CHECK_U64(f16 ? 2 * padded_params(6, 4) : 0, moved(&f, OP_REDUCE_SCATTER));
+        CHECK_U64(2 * padded_params(6, 4), moved(&f, OP_ALL_GATHER));
+        CHECK_U64((f16 ? 2 : 1) * (6 * 4 + 2), kernels_named(&f, "bucket copy"));
+        CHECK_U64(kernels_named(&f, "bucket copy"), kernels_named(&f, "bucket copy back"));
+        check_lives(&f.g);
+        check_runs(&f.g);
+        fixture_close(&f);
+    }
+}
+
+/* nanotron: all is copied to the list, a rank's part into what is gathered, that to the list, and
+ * each rank's part of each parameter by itself. */
+static void parameters_may_be_gathered_as_lists(void)
+{
+    enum { RANKS = 4 };
+    const uint64_t params = 6 * 4 + 2;
+    Fixture f;
+    open_zero(&f, STRATEGY_ZERO1, RANKS, 1, 1);
+    f.sw.zero_all_reduces = f.sw.zero_reduces_last = f.sw.zero_gathers_lists = true;
+    fixture_build(&f, 6);
+    CHECK_U64(4 * padded_params(6, RANKS), moved(&f, OP_ALL_GATHER));
+    CHECK_U64(2 * params, kernels_named(&f, "bucket copy"));
+    CHECK_U64((1 + RANKS) * params, kernels_named(&f, "bucket copy back"));
+    uint64_t bytes = 2 * 4 * padded_params(6, RANKS);
+    CHECK(most_live(&f, SLOT_DATA) == bytes);
+    check_lives(&f.g);
+    check_runs(&f.g);
+    fixture_close(&f);
 }
 
 /* Who has the whole sums needs nobody for their norm. */
@@ -219,30 +297,6 @@ static void what_is_shared_out_is_a_part(void)
                   resident(&f, TENSOR_GRAD));
         fixture_close(&f);
     }
-}
-
-/* Most bytes of a slot that live at once, in program order; tensors of one frame may die one by
- * one. */
-static uint64_t most_live(const Fixture *f, Slot slot)
-{
-    int64_t live = 0, most = 0;
-    const Role *role = &f->g.roles[0];
-    for (uint32_t i = 0; i < role->instances_n; i++) {
-        const Segment *s = &f->g.segments[role->instances[i].segment];
-        for (uint32_t o = 0; o < s->op_n; o++) {
-            const Op *op = &graph_ops(&f->g, s)[o];
-            for (uint32_t a = 0; a < op->arg_n; a++) {
-                const Arg *arg = &f->g.args[op->arg_first + a];
-                if (arg->slot != (uint8_t)slot)
-                    continue;
-                int64_t bytes = (int64_t)graph_arg_tensor(&f->g, s, arg)->bytes;
-                live += arg->born ? bytes : 0;
-                most = live > most ? live : most;
-                live -= arg->dies ? bytes : 0;
-            }
-        }
-    }
-    return (uint64_t)most;
 }
 
 /* A layer closes a bucket, so with what is just being written two layers' worth live. */
@@ -509,6 +563,8 @@ int main(void)
 {
     RUN(volume_is_twice_the_parameters);
     RUN(zero1_may_sum_whole_gradients);
+    RUN(bf16_may_sum_whole_gradients_in_f32);
+    RUN(parameters_may_be_gathered_as_lists);
     RUN(the_norm_of_whole_sums_is_not_reduced);
     RUN(what_is_reduced_last_is_one_bucket);
     RUN(number_formats_scale_the_volume);
