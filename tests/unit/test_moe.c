@@ -494,9 +494,10 @@ static void check_volume(uint32_t dp, uint32_t cp, uint32_t ep)
         if (make(&x, a)) {
             CHECK_U64(2 * dense, moved(&x.g, OP_ALL_GATHER, "dp"));
             CHECK_U64(2 * (ep > 1 ? experts : dense), moved(&x.g, OP_ALL_GATHER, group));
-            uint64_t each = x.sw.f32_grads ? 4 : 2;
-            CHECK_U64(each * dense, moved(&x.g, OP_REDUCE_SCATTER, "dp"));
-            CHECK_U64(each * (ep > 1 ? experts : dense), moved(&x.g, OP_REDUCE_SCATTER, group));
+            uint64_t each = x.sw.bf16_grads_f32 ? 4 : 2; /* and sums them whole */
+            OpKind sum = x.sw.bf16_grads_f32 ? OP_ALL_REDUCE : OP_REDUCE_SCATTER;
+            CHECK_U64(each * dense, moved(&x.g, sum, "dp"));
+            CHECK_U64(each * (ep > 1 ? experts : dense), moved(&x.g, sum, group));
         }
         drawn_free(&x);
     }
