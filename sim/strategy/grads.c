@@ -501,6 +501,22 @@ static uint32_t tied_segment(const Finish *f, uint32_t block, uint32_t param)
     return s;
 }
 
+/* When the gradient of a tied embedding is there: behind all that this rank computes.  Where stages
+ * go on by themselves (Graph.open_ended), behind the block it is of, as the first stage is not to
+ * wait for all of the last, which is done later (sail-sg/zero-bubble-pipeline-parallelism,
+ * finalize_model_grads.py: "async all-reduce for embedding grads in WeightGradStore.clear() so that
+ * it won't generate bubbles"). */
+static Point tied_begins(const Finish *f, const Role *role, uint32_t block, Point after)
+{
+    const Graph *g = f->b->g;
+    if (!g->open_ended || point_is(after))
+        return newest_compute(g, role);
+    uint32_t i = role->instances_n - 1;
+    while (i > 0 && block_of(f->b, &role->instances[i]) != block)
+        i--;
+    return last_op(g, role, i, LANE_COMPUTE);
+}
+
 static Point sum_tied(Finish *f, uint32_t role_index, Point after)
 {
     const Build *b = f->b;
@@ -510,7 +526,7 @@ static Point sum_tied(Finish *f, uint32_t role_index, Point after)
         for (uint32_t p = 0; b->home[i].role == role_index && p < t->params_n; p++) {
             if (!t->params[p].shared)
                 continue;
-            Point own = newest_compute(b->g, role);
+            Point own = tied_begins(f, role, i, after);
             uint32_t at = block_instance(f, role, tied_segment(f, i, p), i);
             wait_at(role, 0, own);
             wait_at(role, 0, after);

@@ -161,9 +161,22 @@ static uint32_t done_together(const Line *l, uint32_t action)
     return pair ? 1 + l->actions[action].tied : 1;
 }
 
+/* Where stages go on by themselves: from here on there are gradients of weights only. */
+static bool only_weighs(const Line *l, uint32_t action)
+{
+    for (uint32_t a = action; a < l->actions_n; a++)
+        if (l->actions[a].kind != ACTION_WEIGHT)
+            return false;
+    return l->g->open_ended;
+}
+
 static void write_actions(Line *l)
 {
     for (uint32_t a = 0, next; a < l->actions_n; a = next) {
+        if (l->actions[a].kind == ACTION_WEIGHT && only_weighs(l, a)) {
+            line_weigh_rest(l, a);
+            return;
+        }
         next = a + done_together(l, a);
         if (l->ahead) {
             post_until(l, next + done_together(l, next));

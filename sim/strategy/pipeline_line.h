@@ -166,8 +166,11 @@ Point line_backward_block(Line *l, const Action *x, const Run *run, Saved *saved
 
 /* ---- pipeline_passes.c ---- */
 void line_do_chunk(Line *l, uint32_t action);
-void line_weigh_chunk(Line *l,
-                      const Action *x);      /* weight gradients, in the order of backward */
+/* Weight gradients, in the order of backward. */
+void line_weigh_chunk(Line *l, const Action *x);
+/* Those of this action and all behind it, block by block, of each all micro-batches: as
+ * zero-bubble's WeightGradStore.clear has them, so that those of the head are final first. */
+void line_weigh_rest(Line *l, uint32_t action);
 void line_do_pair(Line *l, uint32_t action); /* a forward and the backward behind it */
 
 #endif

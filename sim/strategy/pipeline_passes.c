@@ -154,6 +154,16 @@ void line_weigh_chunk(Line *l, const Action *x)
         weigh_block(l, x->micro_batch, i);
 }
 
+void line_weigh_rest(Line *l, uint32_t action)
+{
+    for (uint32_t i = l->b->blocks_n; i-- > 0;)
+        for (uint32_t a = action; a < l->actions_n; a++) {
+            uint32_t chunk = line_chunk(l, &l->actions[a]);
+            if (l->begin[chunk] <= i && i < l->begin[chunk + 1])
+                weigh_block(l, l->actions[a].micro_batch, i);
+        }
+}
+
 /* ---- pairs that hide their all-to-alls ---- */
 
 static const CutPass *cut_pass(const Line *l, const Pass *p)
