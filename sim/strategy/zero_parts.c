@@ -143,6 +143,8 @@ static Bundle gather_bundle(Zero *z, const Bucket *u, DType dtype)
 {
     Bundle bundle = bucket_bundle(&z->buckets, u, z->gather_names.name, dtype, false);
     bundle.grad_slot = SLOT_PARAM;
+    if (bundle.group == NONE_U32)
+        return bundle; /* this rank has updated all of it */
     bundle_share(&bundle, &z->gathers, &z->buckets.scratch);
     bundle_open(&bundle);
     return bundle;
@@ -152,14 +154,13 @@ static Bundle gather_bundle(Zero *z, const Bucket *u, DType dtype)
 static void gather_copies(Zero *z, uint32_t k, DType dtype)
 {
     const Bucket *u = &z->buckets.list[k];
-    z->gather[k] = bucket_bundle(&z->buckets, u, z->gather_names.name, dtype, false);
+    z->gather[k] = gather_bundle(z, u, dtype);
     if (z->gather[k].group == NONE_U32)
-        return; /* this rank has updated all of it */
+        return;
     if (z->lists) {
         z->list = gather_bundle(z, u, dtype);
         bundle_copy(&z->list, &(BundleCopy){ .in = true, .slot = SLOT_PARAM }, NOWHERE);
     }
-    z->gather[k] = gather_bundle(z, u, dtype);
     BundleCopy in = { .in = true, .slot = SLOT_PARAM, .part = true };
     bundle_copy(&z->gather[k], &in, NOWHERE);
     z->gathered[k] = bundle_comm(&z->gather[k], OP_ALL_GATHER, LANE_GATHER,

@@ -693,6 +693,16 @@ static void an_embedding_s_gradient_may_be_made_apart(void)
     world_free(&w);
 }
 
+/* All of the layer's, which are read in as many bytes each and added to f32. */
+static void check_sums(World *w, uint64_t read)
+{
+    uint64_t elements = 64 * 128 + 64 * 64 + 2 * 64 * 96 + 96 * 64;
+    Op sums = weight_sums(w);
+    CHECK_U64(elements, sums.u.elements);
+    CHECK_U64((read + 4) * elements, sums.read_bytes);
+    CHECK_U64(4 * elements, sums.write_bytes);
+}
+
 /* nanotron: a hook adds what autograd made in bf16 to an f32 buffer; no kernel casts it. */
 static void gradients_in_16_bits_are_added_as_they_are(void)
 {
@@ -701,11 +711,7 @@ static void gradients_in_16_bits_are_added_as_they_are(void)
     w.sw.wgrad_accumulate = false;
     w.sw.f32_grads = true;
     CHECK(lowered(&w));
-    uint64_t elements = 64 * 128 + 64 * 64 + 2 * 64 * 96 + 96 * 64;
-    Op sums = weight_sums(&w);
-    CHECK_U64(elements, sums.u.elements);
-    CHECK_U64((2 + 4) * elements, sums.read_bytes);
-    CHECK_U64(4 * elements, sums.write_bytes);
+    check_sums(&w, 2);
     const Op *v = find_op(&w, plain_backward(&w, GRAD_ADD), OP_MATMUL, PHASE_WGRAD, 0);
     CHECK_U64(2 * v->u.matmul.m * v->u.matmul.n, v->write_bytes);
     world_free(&w);
@@ -719,11 +725,7 @@ static void gradients_in_bf16_may_be_cast_first(void)
     w.sw.wgrad_accumulate = false;
     w.sw.bf16_grads_f32 = true;
     CHECK(lowered(&w));
-    uint64_t elements = 64 * 128 + 64 * 64 + 2 * 64 * 96 + 96 * 64;
-    Op sums = weight_sums(&w);
-    CHECK_U64(elements, sums.u.elements);
-    CHECK_U64((4 + 4) * elements, sums.read_bytes);
-    CHECK_U64(4 * elements, sums.write_bytes);
+    check_sums(&w, 4);
     world_free(&w);
 }
 
