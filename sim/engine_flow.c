@@ -307,14 +307,15 @@ static void start_collective(Sim *sim, const Runner *r, uint32_t lane, uint32_t 
     flow_begin(sim, i, into_ns);
 }
 
-void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns)
+void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double passed_ns,
+                            double into_ns)
 {
     LaneState *l = &r->lane[lane];
     const Op *o = &sim->g->ops[l->op];
     uint32_t group = r->rc->group[o->u.comm.group];
     l->stat = account_stat(sim, r, o, sim->classes.groups[group].size);
-    r->stat->collectives[l->stat].time_ns += (int64_t)into_ns;
-    r->stat->collectives[l->stat].transfer_ns += (int64_t)into_ns;
+    r->stat->collectives[l->stat].time_ns += (int64_t)passed_ns;
+    r->stat->collectives[l->stat].transfer_ns += (int64_t)passed_ns;
     r->comm_lanes |= 1u << lane;
     start_collective(sim, r, lane, l->op, into_ns);
 }

@@ -296,7 +296,8 @@ static void book_comm(Sim *sim, Runner *r, const Segment *s, const Macro *m, Mac
     if (c->stat == NONE_U32)
         c->stat =
             account_stat(sim, r, o, sim->classes.groups[r->rc->group[o->u.comm.group]].size);
-    account_transfer(r, c->stat, o, c->cost, c->wire_bytes, c->cost->solo_ns, c->cost->solo_ns);
+    account_transfer(r, c->stat, o, c->cost, c->wire_bytes, c->end_ns - c->start_ns,
+                     c->end_ns - c->start_ns);
     r->stat->collectives[c->stat].exposed_ns += m->exposed_ns[c->op];
 }
 
@@ -354,6 +355,19 @@ static double grown_since(const Macro *m, const int64_t *sum, uint32_t i, double
            macro_map(m, m->alone_at, sum, (double)m->start_ns[i]);
 }
 
+/* How much of what transfer i takes alone is done at position x. */
+static double comm_into(const Macro *m, uint32_t i, double x)
+{
+    const MacroComm *c = m->comms;
+    while (c->op != i)
+        c++;
+    if (!c->into)
+        return x - (double)c->start_ns;
+    MacroPlace p = macro_place(m, m->alone_at, x, 0);
+    const double *into = c->into + (p.low - c->into_first);
+    return into[0] + p.part * (into[1] - into[0]);
+}
+
 /* Goes on with op i, in progress at position x, as an op of its own. */
 static void resume_op(Sim *sim, Runner *r, uint32_t lane, const Segment *s, const Macro *m,
                       uint32_t i, double x, const Path *path)
@@ -364,16 +378,16 @@ static void resume_op(Sim *sim, Runner *r, uint32_t lane, const Segment *s, cons
     l->group_n = l->group_left = 1;
     l->start_ns = sim->now_ns;
     path_set_cause(r, lane, path);
-    double into = x - (double)m->start_ns[i];
+    double passed = x - (double)m->start_ns[i];
     if (op_is_comm(sim->g->ops[l->op].kind)) {
-        flow_resume_collective(sim, r, lane, into);
-        double exposed = into - grown_since(m, m->compute_at, i, x);
+        flow_resume_collective(sim, r, lane, passed, comm_into(m, i, x));
+        double exposed = passed - grown_since(m, m->compute_at, i, x);
         r->stat->collectives[l->stat].exposed_ns += llround(exposed);
         return;
     }
     const OpCost *c = &r->cost->op[l->op];
     double slowed = grown_since(m, m->comm_at, i, x);
-    double alone = into - slowed;
+    double alone = passed - slowed;
     if (c->slowed_ns > 0)
         alone += slowed * (double)c->alone_ns / (double)c->slowed_ns;
     r->compute_n++;

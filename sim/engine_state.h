@@ -39,6 +39,10 @@ typedef struct MacroComm {
     uint32_t stat;  /* its CollectiveStat; NONE_U32: not booked yet */
     double wire_bytes;
     const CommCost *cost;
+    /* Where transfers of its macro share links, by interval from into_first on, and to the end of
+     * its last: so much of what it takes alone is done.  NULL: it always goes as if alone. */
+    const double *into;
+    uint32_t into_first;
 } MacroComm;
 
 typedef enum MacroState { MACRO_UNKNOWN, MACRO_NO, MACRO_YES } MacroState;
@@ -404,8 +408,10 @@ const CommCost *comm_cost_of(Sim *sim, uint32_t op, uint32_t group);
 /* A send of a rank to another: its cost, and in uses (RES_RANK_N + 2 of them) its links. */
 CommCost send_cost(const Sim *sim, const Runner *from, uint32_t op, uint32_t peer_rank,
                    Use *uses, uint32_t *uses_n);
-/* A collective of a broken macro that has run for into_ns already. */
-void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double into_ns);
+/* A collective of a broken macro that has run for passed_ns already, and has done what takes
+ * into_ns alone. */
+void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double passed_ns,
+                            double into_ns);
 
 /* ---- engine_actions.c ---- */
 /* What an op takes with its lane and links to itself; 0: a send, or a collective of others. */
@@ -413,8 +419,8 @@ int64_t op_alone_ns(Sim *sim, const Runner *r, uint32_t op);
 
 /* ---- engine_timing.c ---- */
 bool macro_is_inner(const Sim *sim, const Runner *r, const Op *o, uint32_t *links);
-/* Times the stretch into m.  False when its timing is not that of a macro: transfers that share a
- * link, a tail off the compute lane, or a time that does not fit. */
+/* Times the stretch into m.  False when its timing is not that of a macro: a tail off the compute
+ * lane, or a time that does not fit. */
 bool macro_time(Sim *sim, const Runner *r, Stretch of, Macro *m);
 
 /* ---- engine_macro.c ---- */

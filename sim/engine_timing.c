@@ -8,6 +8,10 @@
  * By the same rules as in engine.c: lanes in order, dependencies, kernels slower beside
  * the segment's own transfers.  A stretch of it, ops [first, end), is timed as if all
  * before were done.  What comes out is the body of a macro (engine_macro.c).
+ *
+ * A transfer takes its time alone, until two are found on one link.  Then all is timed once more,
+ * data with a fair share of its links behind each one's latency (engine_flow.c), and how far each
+ * has come is noted for where the macro may be broken up.
  */
 #include <math.h>
 
@@ -34,6 +38,7 @@ typedef struct LaneClock {
     uint32_t at, end; /* next op of the lane, and behind the last */
     uint32_t running; /* op, NONE_U32 */
     double left;      /* alone-ns */
+    double share;     /* of a transfer: its rate beside others, of that alone */
     int64_t end_ns;
 } LaneClock;
 
@@ -44,6 +49,9 @@ typedef struct Timing {
     Macro *m;
     Stretch of;
     uint32_t lanes; /* bit per lane that it has ops on */
+    bool shares;    /* transfers may share links */
+    double **into;  /* by op, if they may: see MacroComm */
+    uint32_t *into_first;
     bool *done;
     uint32_t done_n;
     int64_t *path_ns; /* by op: communication on the chain to its beginning (engine_path.c) */
@@ -72,13 +80,18 @@ static const Op *running_op(const Timing *t, uint32_t lane)
     return i == NONE_U32 ? NULL : graph_ops(t->sim->g, t->s) + i;
 }
 
+static const CommCost *comm_cost(const Timing *t, uint32_t i)
+{
+    uint32_t op = t->s->op_first + i;
+    return comm_cost_of(t->sim, op, t->r->rc->group[t->sim->g->ops[op].u.comm.group]);
+}
+
 static OpCost cost_in_macro(const Timing *t, uint32_t i)
 {
     uint32_t op = t->s->op_first + i;
-    const Op *o = &t->sim->g->ops[op];
-    if (!op_is_comm(o->kind))
+    if (!op_is_comm(t->sim->g->ops[op].kind))
         return t->r->cost->op[op];
-    int64_t ns = comm_cost_of(t->sim, op, t->r->rc->group[o->u.comm.group])->solo_ns;
+    int64_t ns = comm_cost(t, i)->solo_ns;
     return (OpCost){ ns, ns };
 }
 
@@ -125,6 +138,59 @@ static int64_t path_now(const Timing *t)
     return ns;
 }
 
+/* ---- transfers that share links ---- */
+
+/* Each op ends an interval, and each latency. */
+static uint32_t intervals_most(const Timing *t)
+{
+    return t->shares ? 2 * t->s->op_n : t->s->op_n;
+}
+
+static void note_begin(Timing *t, uint32_t i)
+{
+    t->into_first[i] = t->m->intervals_n;
+    t->into[i] = PUSH_ARRAY(&t->sim->arena, double, intervals_most(t) - t->m->intervals_n + 1);
+}
+
+static void note_into(Timing *t, uint32_t i, double left)
+{
+    t->into[i][t->m->intervals_n - t->into_first[i]] = (double)comm_cost(t, i)->solo_ns - left;
+}
+
+/* Of a transfer that runs on the lane; 0: its data moves. */
+static double latency_left(const Timing *t, uint32_t lane)
+{
+    const LaneClock *c = &t->lane[lane];
+    const CommCost *cost = comm_cost(t, c->running);
+    return fmax(0, c->left - (double)(cost->solo_ns - cost->latency_ns));
+}
+
+static void share_links(Timing *t)
+{
+    uint32_t lanes[LANE_N], n = 0;
+    Demand demand[LANE_N];
+    double rate[LANE_N];
+    for (uint32_t left = t->lanes; left; left &= left - 1) {
+        uint32_t lane = first_lane(left);
+        const Op *o = running_op(t, lane);
+        t->lane[lane].share = 1;
+        if (!o || !op_is_comm(o->kind) || latency_left(t, lane) > 0)
+            continue;
+        lanes[n] = lane;
+        demand[n++] = collective_demand(
+            &t->sim->classes.groups[t->r->rc->group[o->u.comm.group]], o->kind);
+    }
+    if (n < 2)
+        return;
+    maxmin_rates(rate, demand, n, t->sim->classes.resources, &t->sim->space);
+    for (uint32_t i = 0; i < n; i++) {
+        LaneClock *c = &t->lane[lanes[i]];
+        c->share = rate[i] / comm_cost(t, c->running)->solo_rate;
+    }
+}
+
+/* ---- going on ---- */
+
 /* Starts what can start now; ops that take no time are done at once. */
 static void start_ops(Timing *t)
 {
@@ -141,6 +207,9 @@ static void start_ops(Timing *t)
             t->path_ns[i] = path_before(t, lane, i);
             c->at++;
             c->left = (double)cost_in_macro(t, i).alone_ns;
+            c->share = 1;
+            if (t->shares && op_is_comm(graph_ops(t->sim->g, t->s)[i].kind))
+                note_begin(t, i);
             t->m->start_ns[i] = t->m->end_ns[i] = t->now_ns;
             again = true;
             if (c->left > 0) {
@@ -184,7 +253,8 @@ static bool comms_collide(const Timing *t)
 static double stretch(const Timing *t, uint32_t lane)
 {
     OpCost c = cost_in_macro(t, t->lane[lane].running);
-    return c.alone_ns > 0 ? (double)c.slowed_ns / (double)c.alone_ns : 1;
+    double slowed = c.alone_ns > 0 ? (double)c.slowed_ns / (double)c.alone_ns : 1;
+    return slowed / t->lane[lane].share;
 }
 
 static void add_interval(Timing *t, int64_t dt, bool compute, bool comm, double slow_ns)
@@ -197,11 +267,9 @@ static void add_interval(Timing *t, int64_t dt, bool compute, bool comm, double 
     m->comm_at[i + 1] = m->comm_at[i] + (comm ? dt : 0);
 }
 
-/* To the next end of an op.  False when nothing runs. */
-static bool advance(Timing *t)
+/* When the next op ends, or the next latency where that matters; INT64_MAX: nothing runs. */
+static int64_t next_end(Timing *t, bool comm)
 {
-    bool comm = comm_runs(t), compute = running_op(t, LANE_COMPUTE) != NULL &&
-                                        !op_is_comm(running_op(t, LANE_COMPUTE)->kind);
     int64_t next = INT64_MAX;
     for (uint32_t left = t->lanes; left; left &= left - 1) {
         uint32_t lane = first_lane(left);
@@ -210,7 +278,20 @@ static bool advance(Timing *t)
             continue;
         c->end_ns = t->now_ns + ns_up(c->left * (comm ? stretch(t, lane) : 1));
         next = min_i64(next, c->end_ns);
+        if (t->shares && op_is_comm(running_op(t, lane)->kind) && latency_left(t, lane) > 0)
+            next = min_i64(next, t->now_ns + ns_up(latency_left(t, lane)));
     }
+    return next;
+}
+
+/* To the next end of an op.  False when nothing runs. */
+static bool advance(Timing *t)
+{
+    bool comm = comm_runs(t), compute = running_op(t, LANE_COMPUTE) != NULL &&
+                                        !op_is_comm(running_op(t, LANE_COMPUTE)->kind);
+    if (t->shares)
+        share_links(t);
+    int64_t next = next_end(t, comm);
     if (next == INT64_MAX)
         return false;
     int64_t dt = next - t->now_ns;
@@ -227,6 +308,8 @@ static bool advance(Timing *t)
         t->m->exposed_ns[c->running] += op_is_comm(o->kind) && !compute ? dt : 0;
         c->left = fmax(0, c->left - (double)dt / (comm ? stretch(t, lane) : 1));
         t->m->end_ns[c->running] = next;
+        if (t->shares && op_is_comm(o->kind))
+            note_into(t, c->running, c->left);
         if (c->end_ns > next)
             continue;
         t->done[c->running] = true;
@@ -236,16 +319,25 @@ static bool advance(Timing *t)
     return true;
 }
 
-static void macro_alloc(Sim *sim, Macro *m, uint32_t n)
+static void timing_alloc(Timing *t)
 {
-    m->start_ns = PUSH_ARRAY(&sim->arena, int64_t, n);
-    m->end_ns = PUSH_ARRAY(&sim->arena, int64_t, n);
-    m->exposed_ns = PUSH_ARRAY(&sim->arena, int64_t, n);
-    m->alone_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
-    m->slow_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
-    m->compute_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
-    m->comm_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
-    m->path_at = PUSH_ARRAY(&sim->arena, int64_t, n + 1);
+    Arena *a = &t->sim->arena;
+    Macro *m = t->m;
+    uint32_t n = t->s->op_n, intervals_n = intervals_most(t);
+    t->done = PUSH_ARRAY(a, bool, n);
+    t->path_ns = PUSH_ARRAY(a, int64_t, n);
+    m->start_ns = PUSH_ARRAY(a, int64_t, n);
+    m->end_ns = PUSH_ARRAY(a, int64_t, n);
+    m->exposed_ns = PUSH_ARRAY(a, int64_t, n);
+    m->alone_at = PUSH_ARRAY(a, int64_t, intervals_n + 1);
+    m->slow_at = PUSH_ARRAY(a, int64_t, intervals_n + 1);
+    m->compute_at = PUSH_ARRAY(a, int64_t, intervals_n + 1);
+    m->comm_at = PUSH_ARRAY(a, int64_t, intervals_n + 1);
+    m->path_at = PUSH_ARRAY(a, int64_t, intervals_n + 1);
+    if (!t->shares)
+        return;
+    t->into = PUSH_ARRAY(a, double *, n);
+    t->into_first = PUSH_ARRAY(a, uint32_t, n);
 }
 
 /* Ops before the stretch are done, those behind it never begin. */
@@ -281,6 +373,8 @@ static void list_comms(const Timing *t)
                           .end_ns = m->end_ns[i],
                           .op = i,
                           .stat = NONE_U32,
+                          .into = t->shares ? t->into[i] : NULL,
+                          .into_first = t->shares ? t->into_first[i] : 0,
                           .cost = comm_cost_of(sim, t->s->op_first + i, group) };
         c->wire_bytes = account_wire_bytes(o, sim->classes.groups[group].size);
         macro_is_inner(sim, t->r, o, &c->links);
@@ -306,20 +400,36 @@ static void note_extent(const Timing *t, Macro *m)
     }
 }
 
+/* False: transfers were found on one link that may not be, or it takes too long. */
+static bool time_ops(Timing *t, bool *collides)
+{
+    timing_alloc(t);
+    open_lanes(t);
+    do {
+        start_ops(t);
+        *collides = !t->shares && comms_collide(t);
+        if (*collides || t->m->alone_at[t->m->intervals_n] > NS_MAX ||
+            t->m->slow_at[t->m->intervals_n] > NS_MAX)
+            return false;
+    } while (advance(t));
+    return true;
+}
+
 bool macro_time(Sim *sim, const Runner *r, Stretch of, Macro *m)
 {
     const Segment *s = &sim->g->segments[of.segment];
-    Timing t = { .sim = sim, .r = r, .s = s, .m = m, .of = of };
-    t.done = PUSH_ARRAY(&sim->arena, bool, s->op_n);
-    t.path_ns = PUSH_ARRAY(&sim->arena, int64_t, s->op_n);
-    macro_alloc(sim, m, s->op_n);
-    open_lanes(&t);
-    do {
-        start_ops(&t);
-        if (comms_collide(&t) || m->alone_at[m->intervals_n] > NS_MAX ||
-            m->slow_at[m->intervals_n] > NS_MAX)
-            return false;
-    } while (advance(&t));
+    const Timing begin = { .sim = sim, .r = r, .s = s, .m = m, .of = of };
+    const Macro empty = *m;
+    Timing t = begin;
+    bool collides, timed = time_ops(&t, &collides);
+    if (collides) {
+        t = begin;
+        t.shares = true;
+        *m = empty;
+        timed = time_ops(&t, &collides);
+    }
+    if (!timed)
+        return false;
     ASSERT(t.done_n == of.end - of.first);
     list_comms(&t);
     note_extent(&t, m);
