@@ -24,10 +24,9 @@ void sim_wake(Sim *sim, Runner *r, uint32_t lane)
 static bool dependencies_done(Sim *sim, Runner *r, uint32_t lane, uint32_t instance,
                               uint32_t op);
 
-static void host_anchor(Sim *sim, Host *h, Path path)
+void host_anchor(Sim *sim, Host *h, uint64_t place, Path path)
 {
     GROW(h->anchors, h->anchors_n, h->anchors_cap);
-    uint64_t place = host_place(h, h->instance, h->turn);
     h->anchors[h->anchors_n++] = (Anchor){ place, sim->now_ns, path };
 }
 
@@ -44,7 +43,8 @@ static bool host_gate(Sim *sim, Runner *r)
         host->wait = WAIT_NONE;
         if (waited_for < LANE_N && sim->now_ns > r->host->now_ns) {
             r->host->now_ns = sim->now_ns;
-            host_anchor(sim, r->host, path_of_lane(r, waited_for));
+            host_anchor(sim, r->host, host_place(r->host, r->host->instance, r->host->turn),
+                        path_of_lane(r, waited_for));
         }
         host->at++;
         host->done++;
@@ -277,6 +277,9 @@ static void handle(Sim *sim, const Event *e)
         break;
     case EVENT_KERNEL:
         lane_complete(sim, &sim->runners[e->a], e->b);
+        break;
+    case EVENT_HELD:
+        hold_event(sim, &sim->runners[e->a], e->b);
         break;
     case EVENT_FLOW_DATA:
         flow_event(sim, e->a, true);

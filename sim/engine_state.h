@@ -14,7 +14,7 @@
 #include "sim/engine.h"
 #include "sim/evq.h"
 
-enum { EVENT_LANE, EVENT_COMPUTE, EVENT_KERNEL, EVENT_FLOW_DATA, EVENT_FLOW_END };
+enum { EVENT_LANE, EVENT_COMPUTE, EVENT_KERNEL, EVENT_HELD, EVENT_FLOW_DATA, EVENT_FLOW_END };
 
 /* ---- what a GPU type makes of the graph ---- */
 
@@ -233,6 +233,8 @@ typedef struct Runner {
     int64_t accounted_ns;
     uint32_t compute_n, transfer_n; /* transfer_n slows compute */
     uint32_t comm_lanes; /* bit per lane whose transfer counts as communication now */
+    RankStat *held;      /* its sums, and its path, when it was held up (engine_hold.c) */
+    Path held_path;
     uint32_t channels_n, channels_cap;
     Channel *channels;
     End *ends; /* by Sim.comm_key; NULL: none is known yet */
@@ -362,6 +364,8 @@ static inline uint32_t first_lane(uint32_t lanes)
 void sim_wake(Sim *sim, Runner *r, uint32_t lane);
 void sim_settle(Sim *sim); /* all that are woken go on as far as they can */
 void lane_complete(Sim *sim, Runner *r, uint32_t lane);
+/* From the place on the host's launches follow from what path leads to now. */
+void host_anchor(Sim *sim, Host *h, uint64_t place, Path path);
 void lane_wake_after(Sim *sim, Runner *r,
                      uint32_t lane); /* the lane itself and who waits for it */
 uint32_t op_at(const Sim *sim, const Runner *r, uint32_t instance, uint32_t lane, uint32_t at);
@@ -501,6 +505,12 @@ bool steady_look(Sim *sim);  /* at steady_next, while sim->steady; false: it wil
 void steady_end(Sim *sim);
 /* engine_pace.c: the compute lane of r starts an instance, while sim->steady. */
 void steady_pass(Sim *sim, Runner *r, uint32_t instance);
+
+/* ---- engine_hold.c ---- */
+/* The rank, whose host has launched everything, starts nothing from now on until ns have passed
+ * behind what is under way.  mostly_comm: of its transfers; else of its compute lane. */
+void hold_begin(Sim *sim, Runner *r, int64_t ns, bool mostly_comm);
+void hold_event(Sim *sim, Runner *r, bool ends);
 
 /* ---- engine_record.c ---- */
 void record_tracks(Sim *sim, Runner *r);

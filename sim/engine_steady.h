@@ -78,6 +78,7 @@ struct Steady {
     uint32_t left;        /* micro-batches left out, and not counted so far */
     Pace *pace;           /* by runner */
     uint32_t strides;     /* whose mean is the pace */
+    bool own;             /* each rank's own */
     uint32_t *limit;      /* by role: instances before it are as with all micro-batches */
     Zone *zone;           /* by role; NULL: not looked for yet */
     uint32_t *rewound;    /* by runner: instances that it was taken back */

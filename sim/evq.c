@@ -98,6 +98,13 @@ void evq_cancel(EventQueue *q, uint32_t source)
         sift(q, i, q->heap[q->n]);
 }
 
+int64_t evq_when(EventQueue *q, uint32_t source, int64_t never)
+{
+    evq_settle(q);
+    bool waits = source < q->sources_n && q->place[source];
+    return waits ? q->heap[q->place[source] - 1].at_ns : never;
+}
+
 bool evq_pop(EventQueue *q, Event *event)
 {
     evq_settle(q);

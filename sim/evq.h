@@ -31,8 +31,10 @@ typedef struct EventQueue {
 void evq_push(EventQueue *q, int64_t at_ns, uint32_t kind, uint32_t a, uint32_t b);
 void evq_set(EventQueue *q, uint32_t source, int64_t at_ns, uint32_t kind, uint32_t a);
 void evq_cancel(EventQueue *q, uint32_t source); /* its event, if one waits */
-bool evq_pop(EventQueue *q, Event *event);       /* false when empty */
-void evq_settle(EventQueue *q); /* heap[0 .. n) is what waits, for who looks at it */
+/* When the source's event is to come; never: if none waits. */
+int64_t evq_when(EventQueue *q, uint32_t source, int64_t never);
+bool evq_pop(EventQueue *q, Event *event); /* false when empty */
+void evq_settle(EventQueue *q);            /* heap[0 .. n) is what waits, for who looks at it */
 void evq_free(EventQueue *q);
 
 #endif

@@ -253,6 +253,22 @@ static bool bound_holds(Drawn *x, int64_t step_ns)
     return ok;
 }
 
+/* Builds the graph that the way makes, and runs it. */
+static bool run_shortened(SimResult *r, Graph *g, Drawn *x, const Shortening *way)
+{
+    Err err = { 0 };
+    uint32_t meant = x->s.training.micro_batches, left_out = meant - way->micro_batches;
+    SimOptions options = { .left_out = left_out,
+                           .stride = way->stride,
+                           .no_pace = way->no_pace };
+    x->s.training.micro_batches = way->micro_batches;
+    bool ok = CHECK(build_graph(g, &x->s, &x->sw, &err)) &&
+              CHECK(sim_run(r, g, &x->s.machine, &x->sw, &options, &err)) &&
+              CHECK(r->repeated == left_out || r->repeated == 0);
+    x->s.training.micro_batches = meant;
+    return ok;
+}
+
 /* Were all micro-batches counted? */
 static bool compare_shortened(Drawn *x, const Draw *d, const SimResult *whole, int64_t slack_ns)
 {
@@ -262,14 +278,7 @@ static bool compare_shortened(Drawn *x, const Draw *d, const SimResult *whole, i
         return false;
     Graph g = { 0 };
     SimResult r = { 0 };
-    Err err = { 0 };
-    SimOptions options = { .left_out = left_out, .stride = way.stride, .no_pace = way.no_pace };
-    x->s.training.micro_batches = way.micro_batches;
-    bool ok = CHECK(build_graph(&g, &x->s, &x->sw, &err)) &&
-              CHECK(sim_run(&r, &g, &x->s.machine, &x->sw, &options, &err)) &&
-              CHECK(r.repeated == left_out || r.repeated == 0);
-    x->s.training.micro_batches = meant;
-    bool counted = ok && r.repeated == left_out;
+    bool ok = run_shortened(&r, &g, x, &way), counted = ok && r.repeated == left_out;
     extrapolated_n += counted && r.extrapolated;
     ok = ok && same_memory(&g, &x->g) && bound_holds(x, whole->step_ns);
     if (ok && counted) {
@@ -483,6 +492,50 @@ static void gathers_that_run_far_ahead(void)
     }
 }
 
+/* The first stage gathers the embedding besides, and is slower; the others go on at their own pace
+ * for as long as what is under way lasts: 85 micro-batches here, until the last falls back too.
+ * What is left out is counted without running all that. */
+static void draw_slow_first_stage(Draw *d, uint32_t pp)
+{
+    *d = (Draw){ .gpus = 32 * pp };
+    draw_text(
+        d,
+        "{\"name\":\"slow first stage\",\"model\":{\"kind\":\"transformer\",\"layers\":%u,"
+        "\"hidden\":12288,\"heads\":96,\"ffn\":49152,\"vocab\":51200,\"max_seq\":2048},",
+        3 * pp);
+    draw_text(d,
+              "\"cluster\":{\"base\":\"dgx-a100\",\"nodes\":%u},"
+              "\"training\":{\"global_batch\":%u,\"micro_batch\":1,\"seq_len\":2048},",
+              4 * pp, 4 * 12 * pp);
+    draw_text(d,
+              "\"parallel\":{\"strategy\":\"fsdp\",\"dp\":4,\"tp\":4,\"cp\":2,\"pp\":%u,"
+              "\"sequence_parallel\":true,\"schedule\":\"1f1b\"}}",
+              pp);
+}
+
+static void stages_fall_back_one_by_one(void)
+{
+    enum { PART = 10000, TIMES_FEWER = 4 };
+    for (uint32_t pp = 8; pp <= 16; pp *= 2) {
+        Draw d;
+        Drawn x;
+        SimResult whole, r = { 0 };
+        Graph g = { 0 };
+        draw_slow_first_stage(&d, pp);
+        if (drawn_make(&x, &d) && drawn_run(&whole, &x, (SimOptions){ 0 }, &d)) {
+            Shortening way = shorten(&x.s);
+            CHECK(run_shortened(&r, &g, &x, &way) && r.repeated > 0 && r.extrapolated);
+            CHECK(r.events * TIMES_FEWER < whole.events);
+            CHECK(llabs(r.step_ns - whole.step_ns) < whole.step_ns / PART);
+            CHECK(adds_up(&r) && times_apart(&r, &whole, whole.step_ns / 50) <= 1);
+            sim_result_free(&r);
+            sim_result_free(&whole);
+            graph_free(&g);
+        }
+        drawn_free(&x);
+    }
+}
+
 /* All forwards, then all backwards: one more micro-batch is not one more turn. */
 static void not_all_schedules_take_turns(void)
 {
@@ -526,6 +579,7 @@ int main(void)
     RUN(strides_run_again_are_those_of_the_whole_graph);
     RUN(paces_that_are_none);
     RUN(gathers_that_run_far_ahead);
+    RUN(stages_fall_back_one_by_one);
     RUN(not_all_schedules_take_turns);
     return check_report();
 }

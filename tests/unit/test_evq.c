@@ -111,6 +111,7 @@ static void a_source_has_one_event(void)
                 if (of[i].turn && (first == NONE_U32 || of[i].at < of[first].at ||
                                    (of[i].at == of[first].at && of[i].turn < of[first].turn)))
                     first = i;
+            CHECK_INT(of[s].turn ? of[s].at : -1, evq_when(&q, s, -1));
             Event e;
             if (!CHECK((first != NONE_U32) == evq_pop(&q, &e)))
                 break;
