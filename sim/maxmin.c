@@ -5,9 +5,10 @@
 
 /* Of a link, while rates are computed. */
 struct MaxminLink {
-    double left, load, share; /* share: left / load, INFINITY when nobody is left on it */
-    uint32_t first, last;     /* of its users */
-    bool seen;                /* false between calls */
+    double left, load;
+    uint32_t first, last; /* of its users */
+    uint32_t number;      /* of MaxminSpace.share and touched */
+    bool seen;            /* false between calls */
 };
 
 /* One flow on one link, and the next there. */
@@ -23,6 +24,7 @@ void maxmin_space(MaxminSpace *space, uint32_t resources_n, Arena *arena)
     *space = (MaxminSpace){ .arena = arena };
     space->link = PUSH_ARRAY(arena, Link, resources_n);
     space->touched = PUSH_ARRAY(arena, uint32_t, resources_n);
+    space->share = PUSH_ARRAY(arena, double, resources_n);
 }
 
 double maxmin_solo(const Demand *flow, const Resource *resource)
@@ -64,6 +66,11 @@ static void add_user(MaxminSpace *s, uint32_t link, uint32_t user, uint32_t flow
     l->last = user;
 }
 
+static void find_share(MaxminSpace *s, const Link *l)
+{
+    s->share[l->number] = l->load > 0 ? l->left / l->load : INFINITY;
+}
+
 static uint32_t gather(const Demand *flow, uint32_t flows_n, const Resource *resource,
                        MaxminSpace *s)
 {
@@ -72,36 +79,33 @@ static uint32_t gather(const Demand *flow, uint32_t flows_n, const Resource *res
         for (uint32_t u = 0; u < flow[f].uses_n; u++) {
             uint32_t r = flow[f].uses[u].resource;
             if (!s->link[r].seen) {
-                s->link[r] =
-                    (Link){ .left = resource[r].bytes_per_ns, .first = NONE_U32, .seen = true };
+                s->link[r] = (Link){ .left = resource[r].bytes_per_ns,
+                                     .first = NONE_U32,
+                                     .number = n,
+                                     .seen = true };
                 s->touched[n++] = r;
             }
             s->link[r].load += flow[f].uses[u].coefficient;
             add_user(s, r, users_n++, f);
         }
     for (uint32_t i = 0; i < n; i++) {
-        Link *l = &s->link[s->touched[i]];
-        l->share = l->load > 0 ? l->left / l->load : INFINITY;
+        find_share(s, &s->link[s->touched[i]]);
+        s->link[s->touched[i]].seen = false;
     }
     return n;
 }
 
-/* NULL: nobody is left.  Links that nobody is left on are touched no more. */
-static Link *tightest(MaxminSpace *s, uint32_t *touched_n)
+/* NULL: nobody is left. */
+static Link *tightest(const MaxminSpace *s, uint32_t touched_n)
 {
-    Link *best = NULL;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < *touched_n; i++) {
-        Link *l = &s->link[s->touched[i]];
-        l->seen = l->share < INFINITY;
-        if (!l->seen)
-            continue;
-        s->touched[n++] = s->touched[i];
-        if (!best || l->share < best->share)
-            best = l;
-    }
-    *touched_n = n;
-    return best;
+    uint32_t best = 0;
+    double least = INFINITY;
+    for (uint32_t i = 0; i < touched_n; i++)
+        if (s->share[i] < least) {
+            least = s->share[i];
+            best = i;
+        }
+    return least < INFINITY ? &s->link[s->touched[best]] : NULL;
 }
 
 static void freeze(double *rate, const Demand *flow, double share, MaxminSpace *s)
@@ -116,7 +120,7 @@ static void freeze(double *rate, const Demand *flow, double share, MaxminSpace *
             l->load = 0;
         if (l->left < 0)
             l->left = 0;
-        l->share = l->load > 0 ? l->left / l->load : INFINITY;
+        find_share(s, l);
     }
 }
 
@@ -149,8 +153,8 @@ void maxmin_rates(double *rate, const Demand *flow, uint32_t flows_n, const Reso
     bool capped = some_are_capped(flow, flows_n);
     for (uint32_t f = 0; f < flows_n; f++)
         rate[f] = INFINITY; /* not frozen */
-    for (Link *full = tightest(s, &touched_n); full; full = tightest(s, &touched_n)) {
-        double share = full->share;
+    for (Link *full = tightest(s, touched_n); full; full = tightest(s, touched_n)) {
+        double share = s->share[full->number];
         uint32_t content = capped ? first_content(rate, flow, flows_n, share) : NONE_U32;
         if (content != NONE_U32) {
             freeze(&rate[content], &flow[content], flow[content].cap, s);
@@ -159,6 +163,6 @@ void maxmin_rates(double *rate, const Demand *flow, uint32_t flows_n, const Reso
         for (uint32_t u = full->first; u != NONE_U32; u = s->users[u].next)
             if (isinf(rate[s->users[u].flow]))
                 freeze(&rate[s->users[u].flow], &flow[s->users[u].flow], share, s);
-        full->share = INFINITY;
+        s->share[full->number] = INFINITY;
     }
 }

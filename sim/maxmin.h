@@ -27,6 +27,7 @@ typedef struct MaxminSpace {
     Arena *arena;
     struct MaxminLink *link;
     uint32_t *touched;
+    double *share; /* of what is left of a touched link, for each flow that is left there */
     uint32_t users_cap;
     struct MaxminUser *users;
 } MaxminSpace;
