@@ -172,6 +172,12 @@ static bool launched(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
     return false;
 }
 
+/* Is that all there is of the instance: a release? */
+static bool takes_no_time(const Sim *sim, const Runner *r, uint32_t instance, uint32_t op)
+{
+    return sim->g->ops[op].kind == OP_RELEASE && segment_of(sim, r, instance)->op_n == 1;
+}
+
 static void lane_start(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
 {
     LaneState *l = &r->lane[lane];
@@ -180,9 +186,10 @@ static void lane_start(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
     const Op *o = &sim->g->ops[op];
     if (lane == LANE_COMPUTE && l->at == 0 && sim->steady)
         steady_pass(sim, r, l->instance);
-    if (lane == LANE_COMPUTE && ((l->at == 0 && macro_try(sim, r, l->instance)) ||
-                                 stretch_try(sim, r, l->instance, op) ||
-                                 (!op_is_comm(o->kind) && run_try(sim, r, l->instance))))
+    if (lane == LANE_COMPUTE && !takes_no_time(sim, r, l->instance, op) &&
+        ((l->at == 0 && macro_try(sim, r, l->instance)) ||
+         stretch_try(sim, r, l->instance, op) ||
+         (!op_is_comm(o->kind) && run_try(sim, r, l->instance))))
         return;
     l->busy = true;
     l->op = op;
