@@ -299,10 +299,11 @@ static int64_t find_pace(Steady *s)
 
 /* ---- the leap ---- */
 
-/* n strides more like those from a to b, and longer by wait_ns in all, or shorter. */
+/* n strides more like those from a to b, but they take all_ns: what is missing is waiting, what is
+ * too much are kernels that are faster. */
 typedef struct Growth {
     const RankStat *a, *b;
-    int64_t n, strides, wait_ns;
+    int64_t n, strides, all_ns;
 } Growth;
 
 static int64_t grown(const Growth *g, int64_t a, int64_t b)
@@ -316,15 +317,15 @@ static void grow_stat(RankStat *s, const Growth *g)
     int64_t exposed_ns = grown(g, g->a->exposed_ns, g->b->exposed_ns);
     int64_t bubble_ns = grown(g, g->a->bubble_ns, g->b->bubble_ns);
     int64_t compute_ns = grown(g, g->a->compute_ns, g->b->compute_ns);
-    *(g->wait_ns < 0           ? &compute_ns
-      : exposed_ns > bubble_ns ? &exposed_ns
-                               : &bubble_ns) += g->wait_ns;
+    int64_t idle_ns = grown(g, g->a->idle_ns, g->b->idle_ns);
+    int64_t wait_ns = g->all_ns - (compute_ns + exposed_ns + bubble_ns + idle_ns);
+    *(wait_ns < 0 ? &compute_ns : exposed_ns > bubble_ns ? &exposed_ns : &bubble_ns) += wait_ns;
     s->compute_ns += compute_ns;
     s->overlapped_ns += overlapped_ns;
     s->exposed_ns += exposed_ns;
     s->comm_ns += overlapped_ns + exposed_ns;
     s->bubble_ns += bubble_ns;
-    s->idle_ns += grown(g, g->a->idle_ns, g->b->idle_ns);
+    s->idle_ns += idle_ns;
     for (uint32_t i = 0; i < g->a->collectives_n; i++) {
         const CollectiveStat *x = &g->a->collectives[i], *y = &g->b->collectives[i];
         CollectiveStat *c = &s->collectives[i];
@@ -382,12 +383,11 @@ static void leap_runner(Steady *s, Runner *r, Shift *shift)
     const Pace *p = &s->pace[r->id];
     const Pass *now = pass_before(p, 0), *then = pass_before(p, 1);
     uint32_t strides = strides_kept(s->strides);
-    int64_t all_ns = shift->ns + longer_ns(s, p, shift);
     Growth growth = { .a = &pass_before(p, strides)->stat,
                       .b = &now->stat,
                       .n = shift->times,
                       .strides = strides,
-                      .wait_ns = all_ns - shift->times * mean_stride(p, 0, strides) };
+                      .all_ns = shift->ns + longer_ns(s, p, shift) };
     grow_stat(r->stat, &growth);
     Repeat leapt = { then->place, now->place - then->place, (uint32_t)shift->times };
     r->stat->repeat = rewind_repeat(s, r, leapt);

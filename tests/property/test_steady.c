@@ -208,6 +208,7 @@ static bool adds_up(const SimResult *a)
         const RankStat *x = &a->ranks[i];
         same =
             CHECK_INT(a->step_ns, x->compute_ns + x->exposed_ns + x->bubble_ns + x->idle_ns) &&
+            CHECK(x->exposed_ns >= 0 && x->bubble_ns >= 0 && x->idle_ns >= 0) &&
             CHECK_INT(x->comm_ns, x->overlapped_ns + x->exposed_ns);
     }
     const Path *p = &a->path;
