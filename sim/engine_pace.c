@@ -210,7 +210,7 @@ static bool drifts_away(const Steady *s, int64_t times)
     int64_t before_ns = growth(s, DRIFT_STRIDES), now_ns = growth(s, DRIFT_STRIDES / 2);
     int64_t least_ns = min_i64(llabs(before_ns), llabs(now_ns));
     return (before_ns > 0) == (now_ns > 0) &&
-           least_ns * times / 2 * times > s->sim->now_ns / DRIFT_PART;
+           least_ns * times / 2 > s->sim->now_ns / DRIFT_PART / times;
 }
 
 /* ---- paces of their own ---- */
@@ -287,10 +287,11 @@ static int64_t find_common_pace(Steady *s)
     return pace_ns;
 }
 
-/* Of the fastest where each has its own, or of all; 0: there is none. */
+/* Of the fastest where each has its own, or of all; 0: there is none, or its time may not fit. */
 static int64_t find_pace(Steady *s)
 {
-    if (drifts_away(s, s->left / s->sim->options->stride))
+    int64_t times = s->left / s->sim->options->stride;
+    if (s->sim->now_ns > NS_MAX / times || drifts_away(s, times))
         return 0;
     int64_t pace_ns = find_own_paces(s);
     s->own = pace_ns > 0;

@@ -404,10 +404,13 @@ bool steady_begin(Sim *sim)
     return true;
 }
 
-/* Leaps over whole periods; strides that do not fill one are run, from an earlier place. */
+/* Leaps over whole periods; strides that do not fill one are run, from an earlier place.  So are
+ * all of a step that takes too long: its time may not fit. */
 static bool leap_and_rest(Steady *s, const Mark *then, const Mark *now, uint32_t periods)
 {
-    uint32_t rest = s->left / s->sim->options->stride % periods;
+    uint32_t strides = s->left / s->sim->options->stride, rest = strides % periods;
+    if (now->now_ns - then->now_ns > NS_MAX / strides)
+        return false;
     if (rest > 0 && rewind_most(s) < rest)
         return false;
     if (rest > 0)

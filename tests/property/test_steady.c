@@ -537,6 +537,36 @@ static void stages_fall_back_one_by_one(void)
     }
 }
 
+/* What is left out of a step of centuries does not fit into 64 bits: it is not leapt over. */
+static void steps_that_take_too_long(void)
+{
+    Draw d = { .gpus = 4 };
+    Drawn x;
+    SimResult r = { 0 };
+    Graph g = { 0 };
+    Err err = { 0 };
+    draw_text(&d, "{\"model\":{\"kind\":\"transformer\",\"layers\":4,\"hidden\":12288,"
+                  "\"heads\":96,\"ffn\":49152,\"vocab\":51200,\"max_seq\":2048},"
+                  "\"cluster\":{\"name\":\"drawn\",\"gpus_per_node\":1,\"gpu\":\"h100-80gb\","
+                  "\"nodes\":4,\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":10},"
+                  "\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":1,"
+                  "\"GBps_per_nic\":0.000001}},");
+    draw_text(&d, "\"training\":{\"global_batch\":100000,\"micro_batch\":1,\"seq_len\":2048},"
+                  "\"parallel\":{\"strategy\":\"ddp\",\"dp\":1,\"pp\":4,"
+                  "\"schedule\":\"1f1b\"}}");
+    if (drawn_make(&x, &d)) {
+        Shortening way = shorten(&x.s);
+        SimOptions o = { .left_out = x.s.training.micro_batches - way.micro_batches,
+                         .stride = way.stride };
+        x.s.training.micro_batches = way.micro_batches;
+        CHECK(build_graph(&g, &x.s, &x.sw, &err));
+        CHECK(!sim_run(&r, &g, &x.s.machine, &x.sw, &o, &err));
+        CHECK(strstr(err.text, "longer than 30 years"));
+        graph_free(&g);
+    }
+    drawn_free(&x);
+}
+
 /* All forwards, then all backwards: one more micro-batch is not one more turn. */
 static void not_all_schedules_take_turns(void)
 {
@@ -581,6 +611,7 @@ int main(void)
     RUN(paces_that_are_none);
     RUN(gathers_that_run_far_ahead);
     RUN(stages_fall_back_one_by_one);
+    RUN(steps_that_take_too_long);
     RUN(not_all_schedules_take_turns);
     return check_report();
 }
