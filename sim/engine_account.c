@@ -12,7 +12,7 @@
  *         no               no                no            idle
  *
  * A macro is compute with communication of its own inside, known by its running
- * sums.
+ * sums.  While a rank is held up (engine_hold.c) it is nothing: that has been counted.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -55,6 +55,8 @@ static void expose(Runner *r, int64_t ns)
 /* all_ns have passed; compute_ns of them with compute, own_comm_ns with a macro's own transfers. */
 static void book(Runner *r, int64_t all_ns, int64_t compute_ns, int64_t own_comm_ns)
 {
+    if (r->held)
+        return;
     RankStat *s = r->stat;
     int64_t comm_ns = r->comm_lanes ? all_ns : own_comm_ns;
     int64_t exposed_ns = all_ns - compute_ns;
@@ -69,6 +71,8 @@ static void book(Runner *r, int64_t all_ns, int64_t compute_ns, int64_t own_comm
 static void book_no_compute(Sim *sim, Runner *r, int64_t dt)
 {
     RankStat *s = r->stat;
+    if (r->held)
+        return;
     if (r->comm_lanes) {
         s->comm_ns += dt;
         s->exposed_ns += dt;

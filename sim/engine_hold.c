@@ -17,6 +17,14 @@
  */
 #include "sim/engine_state.h"
 
+/* A flow that waits for its latency, and perhaps others, to be over moves alone then. */
+static int64_t flow_end_ns(Sim *sim, uint32_t flow)
+{
+    const Flow *f = &sim->flows[flow];
+    int64_t at_ns = evq_when(&sim->events, sim->runners_n + flow, sim->now_ns);
+    return f->moving || f->direct ? at_ns : at_ns + ns_up(f->left / f->solo_rate);
+}
+
 /* The last of the rank's collectives under way ends so late; now if there are none. */
 static int64_t comm_end_ns(Sim *sim, const Runner *r)
 {
@@ -28,7 +36,7 @@ static int64_t comm_end_ns(Sim *sim, const Runner *r)
         const GroupClass *gc = &sim->classes.groups[f->group];
         for (uint32_t k = 0; k < gc->members_n; k++)
             if (gc->member[k] == r->id)
-                end_ns = max_i64(end_ns, evq_when(&sim->events, sim->runners_n + i, end_ns));
+                end_ns = max_i64(end_ns, flow_end_ns(sim, i));
     }
     return end_ns;
 }
@@ -53,47 +61,24 @@ void hold_begin(Sim *sim, Runner *r, int64_t ns, bool mostly_comm)
     evq_push(&sim->events, at_ns + ns, EVENT_HELD, r->id, true);
 }
 
-/* What happens to it meanwhile is not counted. */
-static void restore(RankStat *s, const RankStat *held)
+/* Its path goes on from now as if it had got longer by what it consists of. */
+static void resume_path(Sim *sim, Runner *r)
 {
-    s->compute_ns = held->compute_ns;
-    s->comm_ns = held->comm_ns;
-    s->overlapped_ns = held->overlapped_ns;
-    s->exposed_ns = held->exposed_ns;
-    s->bubble_ns = held->bubble_ns;
-    s->idle_ns = held->idle_ns;
-    for (uint32_t i = 0; i < held->collectives_n; i++)
-        s->collectives[i].exposed_ns = held->collectives[i].exposed_ns;
-}
-
-/* The rank's path goes on from now as if it had got longer by what it consists of. */
-static void lengthen_path(Sim *sim, Runner *r)
-{
-    if (!r->path)
-        return;
     Path p = r->held_path;
-    int64_t so_far = p.compute_ns + p.comm_ns + p.bubble_ns + p.launch_ns;
-    double by = so_far > 0 ? (double)sim->now_ns / (double)so_far : 1;
-    p.comm_ns = (int64_t)((double)p.comm_ns * by);
-    p.bubble_ns = (int64_t)((double)p.bubble_ns * by);
-    p.launch_ns = (int64_t)((double)p.launch_ns * by);
-    p.compute_ns = sim->now_ns - p.comm_ns - p.bubble_ns - p.launch_ns;
+    path_lengthen(&p, sim->now_ns - (p.compute_ns + p.comm_ns + p.bubble_ns + p.launch_ns));
     host_anchor(sim, r->host, 0, p);
 }
 
 void hold_event(Sim *sim, Runner *r, bool ends)
 {
     account(sim, r);
+    r->held = !ends;
     if (!ends) {
-        r->held = PUSH(&sim->arena, RankStat);
-        *r->held = *r->stat;
         r->held_path = path_longest(r);
         return;
     }
-    restore(r->stat, r->held);
-    lengthen_path(sim, r);
+    if (r->path)
+        resume_path(sim, r);
     r->host_next = r->role->instances_n;
-    for (uint32_t lane = 0; lane < LANE_HOST; lane++)
-        if (r->lane[lane].wait == WAIT_GATE)
-            sim_wake(sim, r, lane);
+    host_wake_gated(sim, r->host);
 }

@@ -181,6 +181,17 @@ static bool same_cost(const CommCost *a, const CommCost *b)
            a->traffic_bytes == b->traffic_bytes && a->solo_rate == b->solo_rate;
 }
 
+/* Do two groups take as much of links as fast? */
+static bool same_demand(const Sim *sim, Demand a, Demand b)
+{
+    const Resource *links = sim->classes.resources;
+    bool same = a.uses_n == b.uses_n;
+    for (uint32_t u = 0; same && u < a.uses_n; u++)
+        same = a.uses[u].coefficient == b.uses[u].coefficient &&
+               links[a.uses[u].resource].bytes_per_ns == links[b.uses[u].resource].bytes_per_ns;
+    return same;
+}
+
 /* Does a transfer take the same time of two ranks, and links of the same kinds of their own? */
 static bool same_transfer(Sim *sim, const Runner *a, const Runner *b, uint32_t op)
 {
@@ -189,7 +200,9 @@ static bool same_transfer(Sim *sim, const Runner *a, const Runner *b, uint32_t o
     if (!macro_is_inner(sim, a, o, &of_a) || !macro_is_inner(sim, b, o, &of_b) || of_a != of_b)
         return false;
     uint32_t x = a->rc->group[o->u.comm.group], y = b->rc->group[o->u.comm.group];
-    return sim->classes.groups[x].size == sim->classes.groups[y].size &&
+    const GroupClass *gx = &sim->classes.groups[x], *gy = &sim->classes.groups[y];
+    return gx->size == gy->size &&
+           same_demand(sim, collective_demand(gx, o->kind), collective_demand(gy, o->kind)) &&
            same_cost(comm_cost_of(sim, op, x), comm_cost_of(sim, op, y));
 }
 

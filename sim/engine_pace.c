@@ -359,18 +359,10 @@ static void count_transfers(Sim *sim, Runner *r, const Repeat *stride)
     }
 }
 
-/* A path gets longer by the leap, of what it consists of so far. */
-static void stretch_path(Mark *m, Path *p)
+/* A path gets longer by the leap. */
+static void lengthen(Mark *m, Path *p)
 {
-    int64_t so_far = p->compute_ns + p->comm_ns + p->bubble_ns + p->launch_ns;
-    double by = so_far > 0 ? (double)m->now_ns / (double)so_far : 0;
-    int64_t comm_ns = (int64_t)((double)p->comm_ns * by);
-    int64_t bubble_ns = (int64_t)((double)p->bubble_ns * by);
-    int64_t launch_ns = (int64_t)((double)p->launch_ns * by);
-    p->comm_ns += comm_ns;
-    p->bubble_ns += bubble_ns;
-    p->launch_ns += launch_ns;
-    p->compute_ns += m->now_ns - comm_ns - bubble_ns - launch_ns;
+    path_lengthen(p, m->now_ns);
 }
 
 /* What the strides left out take the rank longer than others, which it is held up for then. */
@@ -419,7 +411,7 @@ bool pace_leap(Steady *s)
     mark_make(s, &mark); /* puts the flows in order */
     mark_free(&mark);
     mark.now_ns = shift.ns;
-    mark_each_path(s, &mark, stretch_path);
+    mark_each_path(s, &mark, lengthen);
     for (uint32_t i = 0; i < sim->runners_n; i++)
         leap_runner(s, &sim->runners[i], &shift);
     steady_shift(s, &shift);

@@ -105,6 +105,19 @@ void path_set_cause(Runner *r, uint32_t lane, const Path *p)
         r->cause[lane] = *p;
 }
 
+void path_lengthen(Path *p, int64_t ns)
+{
+    int64_t so_far = p->compute_ns + p->comm_ns + p->bubble_ns + p->launch_ns;
+    double by = so_far > 0 ? (double)ns / (double)so_far : 0;
+    int64_t comm_ns = (int64_t)((double)p->comm_ns * by);
+    int64_t bubble_ns = (int64_t)((double)p->bubble_ns * by);
+    int64_t launch_ns = (int64_t)((double)p->launch_ns * by);
+    p->comm_ns += comm_ns;
+    p->bubble_ns += bubble_ns;
+    p->launch_ns += launch_ns;
+    p->compute_ns += ns - comm_ns - bubble_ns - launch_ns;
+}
+
 Path path_longest(const Runner *r)
 {
     Path longest = { 0 };

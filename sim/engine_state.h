@@ -233,8 +233,8 @@ typedef struct Runner {
     int64_t accounted_ns;
     uint32_t compute_n, transfer_n; /* transfer_n slows compute */
     uint32_t comm_lanes; /* bit per lane whose transfer counts as communication now */
-    RankStat *held;      /* its sums, and its path, when it was held up (engine_hold.c) */
-    Path held_path;
+    bool held;           /* up (engine_hold.c) */
+    Path held_path;      /* when that began */
     uint32_t channels_n, channels_cap;
     Channel *channels;
     End *ends; /* by Sim.comm_key; NULL: none is known yet */
@@ -361,11 +361,15 @@ static inline uint32_t first_lane(uint32_t lanes)
 }
 
 /* ---- engine.c ---- */
+/* start_ns: when the host of each class begins, by class; NULL: all at 0. */
+bool sim_run_from(const int64_t *start_ns, SimResult *result, const Graph *g, const Machine *m,
+                  const Software *sw, const SimOptions *options, Err *err);
 void sim_wake(Sim *sim, Runner *r, uint32_t lane);
 void sim_settle(Sim *sim); /* all that are woken go on as far as they can */
 void lane_complete(Sim *sim, Runner *r, uint32_t lane);
 /* From the place on the host's launches follow from what path leads to now. */
 void host_anchor(Sim *sim, Host *h, uint64_t place, Path path);
+void host_wake_gated(Sim *sim, const Host *h); /* lanes that it has launched more for */
 void lane_wake_after(Sim *sim, Runner *r,
                      uint32_t lane); /* the lane itself and who waits for it */
 uint32_t op_at(const Sim *sim, const Runner *r, uint32_t instance, uint32_t lane, uint32_t at);
@@ -481,6 +485,8 @@ Path path_of_macro(const Sim *sim, const Runner *r); /* to where it is now */
 void path_set(Runner *r, uint32_t lane, const Path *p);
 void path_set_cause(Runner *r, uint32_t lane, const Path *p);
 Path path_longest(const Runner *r);
+/* By so many ns of what it consists of so far; of nothing: of compute. */
+void path_lengthen(Path *p, int64_t ns);
 
 /* ---- engine_account.c ---- */
 void account_time(Sim *sim, Runner *r);

@@ -122,48 +122,42 @@ static int compare_steps(const void *a, const void *b)
     return x->candidate < y->candidate ? -1 : x->candidate > y->candidate;
 }
 
-/* Those of p that were counted at an estimated pace. */
-static bool are_close(const Plan *p)
+/* How many of the best are others, or in another order, with whole graphs. */
+static uint32_t count_moved(Step *found, Step *whole, uint32_t n, uint32_t top)
 {
-    double worst = 0, sum = 0;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->order_n; i++) {
-        const PlanCandidate *c = &p->candidates[p->order[i]];
-        if (!c->extrapolated)
-            continue;
-        double off = fabs(c->searched_s / whole_step_s(p, c) - 1);
-        worst = off <= worst ? worst : off;
-        sum += off;
-        n++;
-    }
-    printf("    %" PRIu32 " extrapolated, %.3f %% off in the mean, at most %.3f %%\n", n,
-           100 * sum / (n > 0 ? n : 1), 100 * worst);
-    return worst <= ERROR_MAX;
+    uint32_t moved = 0;
+    qsort(whole, n, sizeof *whole, compare_steps);
+    qsort(found, n, sizeof *found, compare_steps);
+    for (uint32_t i = 0; i < top; i++)
+        moved += whole[i].candidate != found[i].candidate;
+    return moved;
 }
 
-static bool is_close(const Plan *p)
+static bool is_close(const Plan *p, bool estimated_only)
 {
     Step *whole = mem_zero(p->order_n, sizeof *whole);
     Step *found = mem_zero(p->order_n, sizeof *found);
-    double worst = 0;
-    uint32_t extrapolated = 0, moved = 0, top = p->order_n < PLAN_TOP ? p->order_n : PLAN_TOP;
+    double worst = 0, sum = 0; /* sum: of those extrapolated */
+    uint32_t extrapolated = 0, n = 0, top = p->order_n < PLAN_TOP ? p->order_n : PLAN_TOP;
     for (uint32_t i = 0; i < p->order_n; i++) {
         const PlanCandidate *c = &p->candidates[p->order[i]];
-        whole[i] = (Step){ whole_step_s(p, c), p->order[i] };
-        found[i] = (Step){ c->searched_s, p->order[i] };
-        double off = fabs(c->searched_s / whole[i].s - 1);
+        if (estimated_only && !c->extrapolated)
+            continue;
+        whole[n] = (Step){ whole_step_s(p, c), p->order[i] };
+        found[n] = (Step){ c->searched_s, p->order[i] };
+        double off = fabs(c->searched_s / whole[n++].s - 1);
         worst = off <= worst ? worst : off;
+        sum += c->extrapolated ? off : 0;
         extrapolated += c->extrapolated;
     }
-    qsort(whole, p->order_n, sizeof *whole, compare_steps);
-    qsort(found, p->order_n, sizeof *found, compare_steps);
-    for (uint32_t i = 0; i < top; i++)
-        moved += whole[i].candidate != found[i].candidate;
+    printf("    %" PRIu32 " extrapolated, %.3f %% off in the mean; at most %.3f %%",
+           extrapolated, 100 * sum / fmax(extrapolated, 1), 100 * worst);
+    if (!estimated_only)
+        printf("; of the %" PRIu32 " best %" PRIu32 " in another place", top,
+               count_moved(found, whole, n, top));
+    printf("\n");
     free(found);
     free(whole);
-    printf("    %" PRIu32 " extrapolated, at most %.3f %% off; of the %" PRIu32 " best %" PRIu32
-           " in another place\n",
-           extrapolated, 100 * worst, top, moved);
     return worst <= ERROR_MAX;
 }
 
@@ -194,7 +188,7 @@ static bool run_case(const Case *c, Sum *sum, bool *well)
     else if (ok)
         print_row(c, &p, well);
     if (ok && c->all && !sum)
-        *well = (c->estimated_only ? are_close(&p) : is_close(&p)) && *well;
+        *well = is_close(&p, c->estimated_only) && *well;
     if (!ok)
         fprintf(stderr, "%s\n", err.text);
     plan_free(&p);
