@@ -4,8 +4,9 @@
  *     stage 0   |F F F F B B B B|F F F F B B B B|
  *     stage 1     |F F F B F B B B|F F F B F B B B|
  *
- * Nothing makes ranks wait for each other between steps (Graph.open_ended).  The step is run again with each rank beginning as long behind the first as it ended, until all
- * ranks take equally long.
+ * Nothing makes ranks wait for each other between steps (Graph.open_ended).  The step is run
+ * again with each rank beginning as long behind the first as it ended, until all ranks take equally
+ * long.
  */
 #include <stdlib.h>
 
