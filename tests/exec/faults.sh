@@ -259,7 +259,7 @@ goes_on
 # Ranks come in order of their start, so of their numbers.
 rank_of()
 {
-    children $pid | sort -n | sed -n "$(($1 + 1))p"
+    children $pid | sed -n "$(($1 + 1))p"
 }
 
 for number in ${asking:+INT} TERM; do
@@ -308,7 +308,7 @@ tries=0
 until grep -q 'measuring collective' "$folder/err" || [ $((tries += 1)) -gt 600 ]; do
     sleep 0.05
 done
-kill -KILL $(children $pid | sort -n | tail -n 1)
+kill -KILL $(children $pid | tail -n 1)
 wait $pid
 status=$?
 says 1 "measuring memory" "measuring collective" "was killed by signal 9" "rank 1 .* died" \

@@ -42,7 +42,7 @@ done_steps()
 # kill_somebody: the launcher, or a rank if there are any yet.
 kill_somebody()
 {
-    ranks=$(children $pid | sort -n)
+    ranks=$(children $pid)
     below $(($(echo $ranks | wc -w) + 1))
     victim=launcher number=$pid
     [ $picked = 0 ] || victim="rank $((picked - 1))" \

@@ -128,8 +128,10 @@ ours_alive()
     grep -l -a -e "[l]ockstep.run.$folder" /proc/[0-9]*/cmdline 2>/dev/null | cut -d / -f 3
 }
 
-# children PID: its children.
+# children PID: its children, the oldest first; by number, which may begin anew between two of them,
+# only where the kernel does not list them.
 children()
 {
-    cat /proc/[0-9]*/stat 2>/dev/null | sed -n "s/^\([0-9]*\) (.*) [A-Z] $1 .*/\1/p"
+    cat /proc/$1/task/*/children 2>/dev/null | tr ' ' '\n' | grep . ||
+        cat /proc/[0-9]*/stat 2>/dev/null | sed -n "s/^\([0-9]*\) (.*) [A-Z] $1 .*/\1/p" | sort -n
 }
