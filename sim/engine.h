@@ -19,9 +19,9 @@
  * timeline.  Collapsed: an instance whose ops follow one another on the compute
  * lane, that is not held up by the launching thread and meets no traffic on its
  * own links is one event (sim/engine_macro.c), with those that follow it if nobody
- * else cares when it ends (sim/engine_chain.c).  Beside traffic on its links, stretches of it
- * that keep off them are one event (sim/engine_stretch.c), or kernels that follow one
- * another (sim/engine_run.c).
+ * else cares when it ends (sim/engine_chain.c).  So it is beside traffic that stays as it is
+ * (sim/engine_beside.c).  Beside other traffic, stretches of it that keep off its links are one
+ * event (sim/engine_stretch.c), or kernels that follow one another (sim/engine_run.c).
  *
  * A graph that cannot finish is reported with the ops and ranks that block each
  * other; the engine never hangs.

@@ -252,7 +252,7 @@ typedef struct SegmentSum {
     uint32_t filled_for; /* rank class + 1; 0: nobody */
     bool computes;       /* else there are no flops and bytes */
     bool transfers;
-    double times; /* that the rank class goes through it, if it transfers */
+    double times; /* that the rank class goes through it */
     double model_flops, hardware_flops, flops_ns, memory_ns, launch_ns;
 } SegmentSum;
 
@@ -267,7 +267,6 @@ static void sum_segment(Sim *sim, const Runner *r, uint32_t segment, SegmentSum 
             sum->transfers = true;
             continue;
         }
-        sum->computes = true;
         sum->model_flops += op_model_flops(o);
         sum->hardware_flops += o->model_flops;
         if (o->lane == LANE_COMPUTE) {
@@ -289,23 +288,23 @@ static void close_rank(Sim *sim, Runner *r, SegmentSum *sums, double *link_ns)
 {
     RankStat *s = r->stat;
     for (uint32_t i = 0; i < r->role->instances_n; i++) {
-        uint32_t segment = sim->same[r->role->instances[i].segment];
-        SegmentSum *sum = &sums[segment];
-        if (sum->filled_for != r->id + 1)
-            sum_segment(sim, r, segment, sum);
-        double n = repeat_count(&s->repeat, i);
-        s->launch_bound_ns += n * sum->launch_ns;
-        if (sum->computes) {
-            s->model_flops += n * sum->model_flops;
-            s->hardware_flops += n * sum->hardware_flops;
-            s->flops_bound_ns += n * sum->flops_ns;
-            s->memory_bound_ns += n * sum->memory_ns;
-        }
-        sum->times += n;
+        uint32_t segment = sim->same[r->program.spot[i].segment];
+        if (sums[segment].filled_for != r->id + 1)
+            sum_segment(sim, r, segment, &sums[segment]);
+        sums[segment].times += repeat_count(&s->repeat, i);
     }
-    for (uint32_t i = 0; i < sim->g->segments_n; i++)
-        if (sums[i].filled_for == r->id + 1 && sums[i].transfers)
-            account_load(sim, r, &sim->g->segments[i], sums[i].times, link_ns);
+    for (uint32_t i = 0; i < sim->g->segments_n; i++) {
+        const SegmentSum *sum = &sums[i];
+        if (sum->filled_for != r->id + 1)
+            continue;
+        s->launch_bound_ns += sum->times * sum->launch_ns;
+        s->model_flops += sum->times * sum->model_flops;
+        s->hardware_flops += sum->times * sum->hardware_flops;
+        s->flops_bound_ns += sum->times * sum->flops_ns;
+        s->memory_bound_ns += sum->times * sum->memory_ns;
+        if (sum->transfers)
+            account_load(sim, r, &sim->g->segments[i], sum->times, link_ns);
+    }
 }
 
 /* A host's launches follow one another, whatever rank they are for. */

@@ -12,18 +12,19 @@ static const OpCost *running_cost(const Runner *r)
     return &r->cost->op[r->lane[LANE_COMPUTE].op];
 }
 
-static int64_t time_left(const Sim *sim, Runner *r)
+static int64_t macro_left(Runner *r, double stop)
 {
     const Macro *m = r->running_macro;
-    if (m) {
-        double stop = macro_stop(sim, r);
-        if (!r->slowed)
-            return ns_up(stop - r->position);
-        MacroPlace here = macro_here(r), there = { m->intervals_n - 1, 1 };
-        if (stop < (double)m->alone_at[m->intervals_n])
-            there = macro_place(m, m->alone_at, stop, here.low);
-        return ns_up(macro_sum(&there, m->slow_at) - macro_sum(&here, m->slow_at));
-    }
+    if (!r->slowed)
+        return ns_up(stop - r->position);
+    MacroPlace here = macro_here(r), there = { m->intervals_n - 1, 1 };
+    if (stop < (double)m->alone_at[m->intervals_n])
+        there = macro_place(m, m->alone_at, stop, here.low);
+    return ns_up(macro_sum(&there, m->slow_at) - macro_sum(&here, m->slow_at));
+}
+
+static int64_t op_left(const Runner *r)
+{
     const OpCost *c = running_cost(r);
     double stretch =
         r->slowed && c->alone_ns > 0 ? (double)c->slowed_ns / (double)c->alone_ns : 1;
@@ -32,7 +33,26 @@ static int64_t time_left(const Sim *sim, Runner *r)
 
 void compute_resume(Sim *sim, Runner *r)
 {
-    evq_set(&sim->events, r->id, sim->now_ns + time_left(sim, r), EVENT_COMPUTE, r->id);
+    int64_t ns = r->running_macro ? macro_left(r, macro_stop(sim, r)) : op_left(r);
+    evq_set(&sim->events, r->id, sim->now_ns + ns, EVENT_COMPUTE, r->id);
+}
+
+/* At a guard, or where links have changed. */
+static void look_again(Sim *sim, Runner *r)
+{
+    beside_refit(sim, r);
+    double stop = macro_stop(sim, r);
+    if (r->guard && stop - r->position < 1e-3)
+        macro_break(sim, r);
+    else
+        evq_set(&sim->events, r->id, sim->now_ns + macro_left(r, stop), EVENT_COMPUTE, r->id);
+}
+
+void compute_look(Sim *sim, Runner *r)
+{
+    r->in_doubt = false;
+    if (r->running_macro && r->running_macro->has_comm)
+        look_again(sim, r);
 }
 
 void compute_start(Sim *sim, Runner *r, uint32_t op)
@@ -53,7 +73,7 @@ void compute_event(Sim *sim, Runner *r)
     if (r->running_macro && r->running_macro->run_n > 0)
         run_finish(sim, r);
     else if (r->running_macro && r->guard)
-        macro_at_guard(sim, r);
+        look_again(sim, r);
     else if (r->running_macro)
         macro_finish(sim, r);
     else

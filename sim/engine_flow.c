@@ -58,7 +58,7 @@ const CommCost *comm_cost_of(Sim *sim, uint32_t op, uint32_t group)
 
 static void link_add(Sim *sim, uint32_t flow)
 {
-    Demand d = demand_of(&sim->flows[flow]);
+    Demand d = sim->flows[flow].demand;
     for (uint32_t u = 0; u < d.uses_n; u++) {
         uint32_t r = d.uses[u].resource;
         GROW(sim->on_link[r], sim->on_link_n[r], sim->on_link_cap[r]);
@@ -68,7 +68,7 @@ static void link_add(Sim *sim, uint32_t flow)
 
 static void link_remove(Sim *sim, uint32_t flow)
 {
-    Demand d = demand_of(&sim->flows[flow]);
+    Demand d = sim->flows[flow].demand;
     for (uint32_t u = 0; u < d.uses_n; u++) {
         uint32_t r = d.uses[u].resource, i = 0;
         while (sim->on_link[r][i] != flow)
@@ -110,7 +110,7 @@ static uint32_t component_of(Sim *sim, Demand d)
         }
         if (at == n)
             return n;
-        d = demand_of(&sim->flows[sim->component[at]]);
+        d = sim->flows[sim->component[at]].demand;
     }
 }
 
@@ -135,6 +135,19 @@ static void set_rate(Sim *sim, uint32_t flow, double rate)
         links_note(sim, f, f->left);
     f->rate = rate;
     set_event(sim, flow, sim->now_ns + ns_up(f->left / rate), EVENT_FLOW_END);
+    beside_changed(sim, f->demand);
+}
+
+void flow_set_back(Sim *sim, uint32_t flow, double bytes)
+{
+    Flow *f = &sim->flows[flow];
+    f->left += bytes;
+    set_event(sim, flow, f->since_ns + ns_up(f->left / f->rate), EVENT_FLOW_END);
+}
+
+void flow_ends_in(Sim *sim, uint32_t flow, double ns)
+{
+    set_event(sim, flow, sim->now_ns + ns_up(ns), EVENT_FLOW_END);
 }
 
 static void share(Sim *sim, Demand around)
@@ -145,7 +158,7 @@ static void share(Sim *sim, Demand around)
         return;
     }
     for (uint32_t i = 0; i < n; i++)
-        sim->demands[i] = demand_of(&sim->flows[sim->component[i]]);
+        sim->demands[i] = sim->flows[sim->component[i]].demand;
     maxmin_rates(sim->rates, sim->demands, n, sim->classes.resources, &sim->space);
     for (uint32_t i = 0; i < n; i++)
         set_rate(sim, sim->component[i], sim->rates[i]);
@@ -166,7 +179,7 @@ static bool is_alone(const Sim *sim, Demand d)
 
 static void mark_direct(Sim *sim, uint32_t flow, bool direct)
 {
-    Demand d = demand_of(&sim->flows[flow]);
+    Demand d = sim->flows[flow].demand;
     sim->flows[flow].direct = direct;
     for (uint32_t u = 0; u < d.uses_n; u++)
         sim->direct[d.uses[u].resource] = direct ? flow + 1 : 0;
@@ -243,48 +256,39 @@ static void links_release(Sim *sim, Demand d)
         sim->held_n[d.uses[u].resource]--;
 }
 
-/* Breaking macros up may make new flows, and move the old. */
-static void make_way(Sim *sim, const Flow *f)
-{
-    Use own[ARRAY_N(f->own_uses)];
-    Demand d = demand_of(f);
-    if (f->group == NONE_U32) {
-        memcpy(own, d.uses, d.uses_n * sizeof *own);
-        d.uses = own;
-    }
-    macro_break_on(sim, d);
-}
-
 static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
 {
     Flow *f = &sim->flows[flow];
     f->used = true;
     f->moving = false;
     f->rate = 0;
+    f->slowed_by = 0;
     f->start_ns = sim->now_ns;
-    f->solo_rate = f->cost.solo_rate;
-    links_hold(sim, demand_of(f));
-    make_way(sim, f);
+    f->solo_rate = f->cost->solo_rate;
+    links_hold(sim, f->demand);
+    beside_make_way(sim, f->demand); /* which may make new flows, and move the old */
     f = &sim->flows[flow];
-    int64_t latency_ns = max_i64(f->cost.latency_ns - (int64_t)into_ns, 0);
-    double moved = into_ns > (double)f->cost.latency_ns
-                       ? (into_ns - (double)f->cost.latency_ns) * f->solo_rate
+    int64_t latency_ns = max_i64(f->cost->latency_ns - (int64_t)into_ns, 0);
+    double moved = into_ns > (double)f->cost->latency_ns
+                       ? (into_ns - (double)f->cost->latency_ns) * f->solo_rate
                        : 0;
-    f->left = moved < f->cost.traffic_bytes ? f->cost.traffic_bytes - moved : 0;
+    f->left = moved < f->cost->traffic_bytes ? f->cost->traffic_bytes - moved : 0;
     /* Where links are recorded, links_note is to see it begin to move. */
-    if (f->left > 0 && is_alone(sim, demand_of(f)) && !sim->links)
+    if (f->left > 0 && is_alone(sim, f->demand) && !sim->links &&
+        beside_is_quiet(sim, f->demand, latency_ns))
         go_directly(sim, flow, sim->now_ns + latency_ns);
     else
         set_event(sim, flow, sim->now_ns + latency_ns, EVENT_FLOW_DATA);
+    beside_changed(sim, f->demand);
     if (f->group == NONE_U32) {
-        member_begin(sim, &sim->runners[f->from], f->from_lane, f->op, &f->cost);
-        member_begin(sim, &sim->runners[f->to], f->to_lane, f->to_op, &f->cost);
+        member_begin(sim, &sim->runners[f->from], f->from_lane, f->op, f->cost);
+        member_begin(sim, &sim->runners[f->to], f->to_lane, f->to_op, f->cost);
         return;
     }
     const GroupClass *gc = &sim->classes.groups[f->group];
     for (uint32_t i = 0; i < gc->members_n; i++) {
         Runner *r = &sim->runners[gc->member[i]];
-        member_begin(sim, r, f->lane, r->lane[f->lane].op, &f->cost);
+        member_begin(sim, r, f->lane, r->lane[f->lane].op, f->cost);
     }
 }
 
@@ -299,10 +303,8 @@ static void start_collective(Sim *sim, const Runner *r, uint32_t lane, uint32_t 
     f->group = group;
     f->lane = lane;
     f->op = op;
-    Demand d = collective_demand(gc, sim->g->ops[op].kind);
-    f->uses = d.uses;
-    f->uses_n = d.uses_n;
-    f->cost = *comm_cost_of(sim, op, group);
+    f->demand = collective_demand(gc, sim->g->ops[op].kind);
+    f->cost = comm_cost_of(sim, op, group);
     path_into_flow(f, r, lane);
     flow_begin(sim, i, into_ns);
 }
@@ -329,7 +331,7 @@ static void member_end(Sim *sim, Runner *r, uint32_t lane, const Flow *f, uint32
     const Op *o = &sim->g->ops[op];
     int64_t since_ns = op_is_p2p(o->kind) ? f->start_ns : l->start_ns;
     if (!sim->options->totals)
-        account_transfer(r, account_stat(sim, r, o, group_size), o, &f->cost,
+        account_transfer(r, account_stat(sim, r, o, group_size), o, f->cost,
                          account_wire_bytes(o, group_size), sim->now_ns - since_ns,
                          sim->now_ns - f->start_ns);
     r->transfer_n--;
@@ -347,15 +349,20 @@ static void flow_end(Sim *sim, uint32_t flow)
 {
     Flow *f = &sim->flows[flow]; /* nothing begins before it is over for all its members */
     f->used = false;
-    links_release(sim, demand_of(f));
+    if (f->slowed_by > 0) {
+        beside_detach(sim, &sim->runners[f->slowed_by - 1]);
+        evq_cancel(&sim->events, sim->runners_n + flow);
+    }
+    links_release(sim, f->demand);
     if (f->direct)
         mark_direct(sim, flow, false);
     if (f->moving) {
         if (sim->links)
             links_note(sim, f, 0);
         link_remove(sim, flow);
-        share(sim, demand_of(f));
+        share(sim, f->demand);
     }
+    beside_changed(sim, f->demand);
     GROW(sim->free_flows, sim->free_flows_n, sim->free_flows_cap);
     sim->free_flows[sim->free_flows_n++] = flow;
     if (f->group == NONE_U32) {
@@ -373,15 +380,16 @@ static void flow_end(Sim *sim, uint32_t flow)
 void flow_event(Sim *sim, uint32_t flow, bool data)
 {
     Flow *f = &sim->flows[flow];
-    if (!data || f->left <= 0 || f->uses_n == 0) {
+    if (!data || f->left <= 0 || f->demand.uses_n == 0) {
         flow_end(sim, flow);
         return;
     }
-    meet_direct(sim, demand_of(f));
+    meet_direct(sim, f->demand);
     f->moving = true;
     f->since_ns = sim->now_ns;
     link_add(sim, flow);
-    share(sim, demand_of(f));
+    share(sim, f->demand);
+    beside_changed(sim, f->demand);
 }
 
 /* ---- meeting ---- */
@@ -494,22 +502,36 @@ CommCost send_cost(const Sim *sim, const Runner *from, uint32_t op, uint32_t pee
                     shape->bytes, sim->sw->comm_scale);
 }
 
-/* Links and cost of a send, as kept by its channel. */
-static const Channel *price(Sim *sim, const Runner *from, Channel *c, uint32_t op,
-                            uint32_t peer_rank)
+static const Price *price_new(Sim *sim, const Runner *from, Channel *c, uint32_t op,
+                              uint32_t peer_rank)
 {
     const CommShape *shape = &sim->g->ops[op].u.comm;
+    Price *p = PUSH(&sim->arena, Price);
+    p->next = c->prices;
+    p->peer_rank = peer_rank;
+    p->bytes = shape->bytes;
     if (sim->options->given && sim->options->given->comm_ns[op] >= 0) {
-        c->uses_n = 0;
-        c->cost = *comm_cost_of(sim, op, shape->group);
-        return c;
+        p->cost = *comm_cost_of(sim, op, shape->group);
+    } else {
+        Use uses[RES_RANK_N + 2];
+        uint32_t n;
+        p->cost = send_cost(sim, from, op, peer_rank, uses, &n);
+        Use *kept = PUSH_ARRAY(&sim->arena, Use, n);
+        memcpy(kept, uses, n * sizeof *uses);
+        p->demand = (Demand){ kept, n, p->cost.cap_rate };
     }
-    if (c->uses_n > 0 && c->peer_rank == peer_rank && c->bytes == shape->bytes)
-        return c;
-    c->peer_rank = peer_rank;
-    c->bytes = shape->bytes;
-    c->cost = send_cost(sim, from, op, peer_rank, c->uses, &c->uses_n);
-    return c;
+    return c->prices = p;
+}
+
+static const Price *price_of(Sim *sim, const Runner *from, Channel *c, uint32_t op,
+                             uint32_t peer_rank)
+{
+    uint64_t bytes = sim->g->ops[op].u.comm.bytes;
+    const GivenCosts *given = sim->options->given;
+    for (const Price *p = c->prices; p && !(given && given->comm_ns[op] >= 0); p = p->next)
+        if (p->peer_rank == peer_rank && p->bytes == bytes && p->demand.uses_n > 0)
+            return p;
+    return price_new(sim, from, c, op, peer_rank);
 }
 
 static void start_p2p(Sim *sim, Runner *from, Post out, Runner *to, Post in)
@@ -518,8 +540,8 @@ static void start_p2p(Sim *sim, Runner *from, Post out, Runner *to, Post in)
     if (!agree(sim, from, o, recv))
         return;
     const End *end = end_of(sim, from, out.op);
-    const Channel *priced =
-        price(sim, from, &from->channels[end->mine], out.op, end->peer_rank);
+    const Price *price =
+        price_of(sim, from, &from->channels[end->mine], out.op, end->peer_rank);
     uint32_t i = flow_new(sim);
     Flow *f = &sim->flows[i];
     f->group = NONE_U32;
@@ -529,10 +551,8 @@ static void start_p2p(Sim *sim, Runner *from, Post out, Runner *to, Post in)
     f->to_lane = in.lane;
     f->op = out.op;
     f->to_op = in.op;
-    f->uses = NULL;
-    f->uses_n = priced->uses_n;
-    memcpy(f->own_uses, priced->uses, priced->uses_n * sizeof *f->own_uses);
-    f->cost = priced->cost;
+    f->demand = price->demand;
+    f->cost = &price->cost;
     if (from->lane[out.lane].start_ns >= to->lane[in.lane].start_ns) /* who came last */
         path_into_flow(f, from, out.lane);
     else

@@ -74,13 +74,13 @@ void links_note(Sim *sim, Flow *f, double left)
 {
     LinkLog *log = sim->links;
     int64_t since_ns = f->noted_ns, ns = sim->now_ns - since_ns;
-    double moved = (f->noted_left - left) * f->cost.payload_bytes / f->cost.traffic_bytes;
+    double moved = (f->noted_left - left) * f->cost->payload_bytes / f->cost->traffic_bytes;
     bool moves = f->rate > 0 && ns > 0;
     f->noted_left = left;
     f->noted_ns = sim->now_ns;
     if (!moves)
         return;
-    Demand d = demand_of(f);
+    Demand d = f->demand;
     for (uint32_t u = 0; u < d.uses_n; u++) {
         uint32_t link = d.uses[u].resource;
         double part =

@@ -14,12 +14,12 @@
  *   - nobody goes on before its end, behind an op in its middle or on a lane that
  *     it leaves early, and none of its ops waits for others;
  *   - its own collectives (tensor and context parallelism) join ranks of one class,
- *     over links that nobody else uses meanwhile.
+ *     over links that nobody else uses meanwhile, or such flows as it was timed beside
+ *     (engine_beside.c).
  *
  * Transfers on other links slow its kernels: running sums over its timing say how
- * far it gets.  When somebody comes onto its own links while it transfers there, or is
- * still there when it is about to, it is broken up, and the ops it is in go on as ops of
- * their own.
+ * far it gets.  Where its own transfers meet others than it was timed beside, and it cannot go on
+ * as one that was timed beside these, it is broken up: the ops it is in go on as ops of their own.
  */
 #include <math.h>
 
@@ -87,8 +87,7 @@ static bool can_be_macro(const Sim *sim, const Runner *r, const Segment *s)
 
 /* ---- running one ---- */
 
-/* Links of the macro on which there are flows. */
-static uint32_t links_in_use(const Sim *sim, const Runner *r, const Macro *m)
+uint32_t macro_links_in_use(const Sim *sim, const Runner *r, const Macro *m)
 {
     uint32_t used = 0;
     for (uint32_t k = 0; m->links >> k; k++) {
@@ -99,8 +98,7 @@ static uint32_t links_in_use(const Sim *sim, const Runner *r, const Macro *m)
     return used;
 }
 
-/* Does it transfer on one of the links at position x? */
-static bool transfers_at(const Macro *m, uint32_t links, double x)
+bool macro_transfers_at(const Macro *m, uint32_t links, double x)
 {
     for (uint32_t i = 0; i < m->comms_n && links; i++)
         if ((m->comms[i].links & links) && (double)m->comms[i].start_ns <= x &&
@@ -109,27 +107,32 @@ static bool transfers_at(const Macro *m, uint32_t links, double x)
     return false;
 }
 
-/* No other macro is on its links, and no flow where it begins with a transfer. */
+/* No other macro is on its links. */
 static bool links_are_free(const Sim *sim, const Runner *r, const Macro *m)
 {
     for (uint32_t k = 0; m->links >> k; k++)
         if ((m->links >> k & 1u) && sim->macros_n[r->rc->resource[k]] > 0)
             return false;
-    return !transfers_at(m, links_in_use(sim, r, m), 0);
+    return true;
 }
 
 double macro_stop(const Sim *sim, Runner *r)
 {
     const Macro *m = r->running_macro;
-    uint32_t used = m->has_comm ? links_in_use(sim, r, m) : 0;
     int64_t stop = m->alone_at[m->intervals_n];
-    r->guard = 0;
-    for (uint32_t i = 0; i < m->comms_n && used; i++) {
+    /* Links on which it may find others than it was timed beside. */
+    uint32_t doubt = m->has_comm ? macro_links_in_use(sim, r, m) : 0;
+    if (m->by)
+        doubt |= m->by->links;
+    r->guard = false;
+    if (!doubt || beside_fits(sim, r))
+        return (double)stop > r->position ? (double)stop : r->position;
+    for (uint32_t i = 0; i < m->comms_n; i++) {
         const MacroComm *c = &m->comms[i];
-        if (!(c->links & used) || (double)c->end_ns <= r->position || c->start_ns >= stop)
+        if (!(c->links & doubt) || (double)c->end_ns <= r->position || c->start_ns >= stop)
             continue;
         stop = c->start_ns;
-        r->guard = c->links;
+        r->guard = true;
     }
     return (double)stop > r->position ? (double)stop : r->position;
 }
@@ -280,7 +283,10 @@ void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op)
     r->position = 0;
     r->here = (MacroPlace){ 0 };
     r->placed = true;
+    r->booked_to = -1;
+    r->path_shift = 0;
     r->compute_n++;
+    beside_attach(sim, r);
     compute_resume(sim, r);
 }
 
@@ -293,33 +299,41 @@ bool macro_try(Sim *sim, Runner *r, uint32_t instance)
         r->host_start[instance] + m->lag_ns > sim->now_ns || !edges_done(r, instance))
         return false;
     const Macro *chain = chain_of(sim, r, instance);
-    if (chain && macro_has_way(sim, r, chain, instance))
+    if (chain && macro_has_way(sim, r, chain, instance) && beside_none(sim, r, chain))
         m = chain;
-    else if (!macro_has_way(sim, r, m, instance))
+    else if (macro_has_way(sim, r, m, instance))
+        m = beside_choose(sim, r, m);
+    else
         return false;
-    macro_begin(sim, r, m, s->op_first);
-    return true;
+    if (m)
+        macro_begin(sim, r, m, s->op_first);
+    return m != NULL;
 }
 
 /* ---- ending one ---- */
 
-static void book_comm(Sim *sim, Runner *r, const Segment *s, const Macro *m, MacroComm *c)
+static uint32_t stat_of(const Sim *sim, Runner *r, const Segment *s, uint32_t i)
 {
-    const Op *o = graph_ops(sim->g, s) + c->op;
-    if (c->stat == NONE_U32)
-        c->stat =
-            account_stat(sim, r, o, sim->classes.groups[r->rc->group[o->u.comm.group]].size);
-    account_transfer(r, c->stat, o, c->cost, c->wire_bytes, c->end_ns - c->start_ns,
-                     c->end_ns - c->start_ns);
-    r->stat->collectives[c->stat].exposed_ns += m->exposed_ns[c->op];
+    const Op *o = graph_ops(sim->g, s) + i;
+    return account_stat(sim, r, o, sim->classes.groups[r->rc->group[o->u.comm.group]].size);
 }
 
-/* The transfers that are over at position x. */
+static void book_comm(Sim *sim, Runner *r, const Segment *s, const Macro *m, MacroComm *c)
+{
+    uint32_t stat = c->stat != NONE_U32 ? c->stat : stat_of(sim, r, s, c->op);
+    if (m->number == 0) /* others are of several ranks */
+        c->stat = stat;
+    account_transfer(r, stat, graph_ops(sim->g, s) + c->op, c->cost, c->wire_bytes,
+                     c->end_ns - c->start_ns, c->end_ns - c->start_ns);
+    r->stat->collectives[stat].exposed_ns += m->exposed_ns[c->op];
+}
+
+/* The transfers that are over at position x, and were not when it was last booked. */
 static void book_inner(Sim *sim, Runner *r, const Macro *m, uint32_t instance, double x)
 {
     const Segment *s = segment_of(sim, r, instance);
     for (uint32_t i = 0; i < m->comms_n && !sim->options->totals; i++)
-        if ((double)m->comms[i].end_ns <= x)
+        if ((double)m->comms[i].end_ns <= x && (double)m->comms[i].end_ns > r->booked_to)
             book_comm(sim, r, s, m, &m->comms[i]);
 }
 
@@ -343,6 +357,7 @@ void macro_finish(Sim *sim, Runner *r)
     const Macro *m = r->running_macro;
     uint32_t instance = r->lane[LANE_COMPUTE].instance;
     account(sim, r);
+    beside_detach(sim, r);
     for (uint32_t i = 0; i < m->parts_n; i++)
         book_inner(sim, r, m->parts[i], instance + i, (double)NS_MAX);
     if (m->parts_n > 0)
@@ -368,8 +383,7 @@ static double grown_since(const Macro *m, const int64_t *sum, uint32_t i, double
            macro_map(m, m->alone_at, sum, (double)m->start_ns[i]);
 }
 
-/* How much of what transfer i takes alone is done at position x. */
-static double comm_into(const Macro *m, uint32_t i, double x)
+double macro_comm_into(const Macro *m, uint32_t i, double x)
 {
     const MacroComm *c = m->comms;
     while (c->op != i)
@@ -379,6 +393,17 @@ static double comm_into(const Macro *m, uint32_t i, double x)
     MacroPlace p = macro_place(m, m->alone_at, x, 0);
     const double *into = c->into + (p.low - c->into_first);
     return into[0] + p.part * (into[1] - into[0]);
+}
+
+double macro_kernel_into(const Runner *r, const Macro *m, const Segment *s, uint32_t i,
+                         double x)
+{
+    const OpCost *c = &r->cost->op[s->op_first + i];
+    double slowed = grown_since(m, m->comm_at, i, x);
+    double alone = x - (double)m->start_ns[i] - slowed;
+    if (c->slowed_ns > 0)
+        alone += slowed * (double)c->alone_ns / (double)c->slowed_ns;
+    return fmin(alone, (double)c->alone_ns);
 }
 
 /* Goes on with op i, in progress at position x, as an op of its own. */
@@ -393,18 +418,13 @@ static void resume_op(Sim *sim, Runner *r, uint32_t lane, const Segment *s, cons
     path_set_cause(r, lane, path);
     double passed = x - (double)m->start_ns[i];
     if (op_is_comm(sim->g->ops[l->op].kind)) {
-        flow_resume_collective(sim, r, lane, passed, comm_into(m, i, x));
+        flow_resume_collective(sim, r, lane, passed, macro_comm_into(m, i, x));
         double exposed = passed - grown_since(m, m->compute_at, i, x);
         r->stat->collectives[l->stat].exposed_ns += llround(exposed);
         return;
     }
-    const OpCost *c = &r->cost->op[l->op];
-    double slowed = grown_since(m, m->comm_at, i, x);
-    double alone = passed - slowed;
-    if (c->slowed_ns > 0)
-        alone += slowed * (double)c->alone_ns / (double)c->slowed_ns;
     r->compute_n++;
-    r->left = fmax((double)c->alone_ns - alone, 0);
+    r->left = (double)r->cost->op[l->op].alone_ns - macro_kernel_into(r, m, s, i, x);
     compute_resume(sim, r);
 }
 
@@ -443,11 +463,40 @@ static const Macro *leave_chain(Sim *sim, Runner *r, const Macro *chain, double 
     return chain->parts[k];
 }
 
+/* Where the lanes of a macro that is broken up are: ops behind them, the one in progress or
+ * NONE_U32, and the path to now. */
+typedef struct Split {
+    uint32_t over[LANE_N], current[LANE_N];
+    Path path[LANE_N];
+} Split;
+
+static Split split(const Sim *sim, const Runner *r)
+{
+    Split at;
+    const Macro *m = r->running_macro;
+    double x = r->position;
+    if (m->parts_n > 0) {
+        uint32_t k = chain_part_at(m, x);
+        x -= (double)m->part_at[k];
+        m = m->parts[k];
+    }
+    const Segment *s = &sim->g->segments[m->of.segment];
+    for (uint32_t left = m->lanes; left; left &= left - 1) {
+        uint32_t lane = first_lane(left);
+        at.over[lane] = split_lane(sim, s, m, lane, x, &at.current[lane]);
+        at.path[lane] = at.current[lane] == NONE_U32 ? path_of_macro(sim, r)
+                                                     : path_of_inner(sim, r, at.current[lane]);
+    }
+    return at;
+}
+
 void macro_break(Sim *sim, Runner *r)
 {
     const Macro *m = r->running_macro;
     account(sim, r);
+    beside_detach(sim, r);
     double x = r->position;
+    Split at = split(sim, r);
     Path path = path_of_macro(sim, r);
     r->running_macro = NULL;
     links_release(sim, r, m);
@@ -458,49 +507,56 @@ void macro_break(Sim *sim, Runner *r)
     uint32_t instance = r->lane[LANE_COMPUTE].instance;
     const Segment *s = segment_of(sim, r, instance);
     book_inner(sim, r, m, instance, x);
-    for (uint32_t lane = 0; m->lanes >> lane; lane++) {
-        if (!(m->lanes >> lane & 1u))
-            continue;
-        uint32_t current;
-        uint32_t over = split_lane(sim, s, m, lane, x, &current);
-        lane_skip(sim, r, lane, instance, over, &path);
-        if (current == NONE_U32)
+    for (uint32_t left = m->lanes; left; left &= left - 1) {
+        uint32_t lane = first_lane(left);
+        lane_skip(sim, r, lane, instance, at.over[lane], &at.path[lane]);
+        if (at.current[lane] == NONE_U32)
             lane_wake_after(sim, r, lane);
         else
-            resume_op(sim, r, lane, s, m, current, x, &path);
+            resume_op(sim, r, lane, s, m, at.current[lane], x, &at.path[lane]);
     }
 }
 
-void macro_at_guard(Sim *sim, Runner *r)
+/* Where transfers were switched in their middle, what was booked is of both. */
+static void book_shift(Sim *sim, Runner *r, const Segment *s, const Macro *from, double x,
+                       const Macro *to, double y)
 {
-    account(sim, r);
-    if (links_in_use(sim, r, r->running_macro) & r->guard)
-        macro_break(sim, r);
-    else
-        compute_resume(sim, r);
-}
-
-static void give_way(Sim *sim, Runner *r, ResourceKind kind)
-{
-    account(sim, r);
-    if (transfers_at(r->running_macro, 1u << kind, r->position))
-        macro_break(sim, r);
-    else
-        compute_resume(sim, r);
-}
-
-void macro_break_on(Sim *sim, Demand d)
-{
-    for (uint32_t u = 0; u < d.uses_n; u++) {
-        uint32_t link = d.uses[u].resource;
-        ResourceKind kind = sim->classes.resources[link].kind;
-        if (kind >= RES_RANK_N)
+    for (uint32_t i = 0; i < from->comms_n && !sim->options->totals; i++) {
+        uint32_t op = from->comms[i].op;
+        if ((double)from->start_ns[op] >= x || (double)from->end_ns[op] <= x)
             continue;
-        for (uint32_t i = sim->sharers_first[link];
-             i < sim->sharers_first[link + 1] && sim->macros_n[link] > 0; i++) {
-            Runner *r = &sim->runners[sim->sharers[i]];
-            if (r->running_macro && r->running_macro->links >> kind & 1u)
-                give_way(sim, r, kind);
-        }
+        double passed = x - (double)from->start_ns[op] - (y - (double)to->start_ns[op]);
+        double covered =
+            grown_since(from, from->compute_at, op, x) - grown_since(to, to->compute_at, op, y);
+        CollectiveStat *c = &r->stat->collectives[stat_of(sim, r, s, op)];
+        c->time_ns += llround(passed);
+        c->transfer_ns += llround(passed);
+        c->exposed_ns += llround(passed - covered);
     }
+}
+
+void macro_go_on_as(Sim *sim, Runner *r, const Macro *as, double y)
+{
+    const Macro *m = r->running_macro;
+    LaneState *l = &r->lane[LANE_COMPUTE];
+    double x = r->position;
+    Path path = path_of_macro(sim, r);
+    beside_detach(sim, r);
+    links_release(sim, r, m);
+    path_go_on_as(sim, r, as, y);
+    if (m->parts_n > 0) {
+        m = leave_chain(sim, r, m, &x, &path);
+        l->op = segment_of(sim, r, l->instance)->op_first;
+        for (uint32_t left = m->lanes; left; left &= left - 1)
+            r->lane[first_lane(left)].busy = true;
+    }
+    const Segment *s = segment_of(sim, r, l->instance);
+    book_inner(sim, r, m, l->instance, x);
+    book_shift(sim, r, s, m, x, as, y);
+    links_hold(sim, r, as);
+    r->running_macro = as;
+    r->position = r->booked_to = y;
+    r->here = (MacroPlace){ 0 };
+    r->placed = false;
+    beside_attach(sim, r);
 }

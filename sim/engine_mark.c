@@ -93,7 +93,10 @@ static void put_compute(const Steady *s, Mark *m, const Runner *r)
     put(m, (int64_t)(r->running_macro != NULL) << 2 | r->slowed << 1 | runs);
     const Macro *macro = r->running_macro;
     put_pair(m, macro ? macro->run_n : 0, macro ? macro->end_op : 0);
-    put(m, macro ? macro->parts_n : 0);
+    put_pair(m, macro ? macro->parts_n : 0, macro ? macro->number : 0);
+    put_pair(m, r->guard, r->slows > 0);
+    put_ns(m, macro ? llround(r->booked_to) : 0);
+    put_ns(m, r->slows > 0 ? llround(r->lost_from) : 0);
     put_ns(m, macro ? llround(r->position) : runs ? llround(r->left) : 0);
     put_ns(m, r->accounted_ns - sim->now_ns);
     put_pair(m, r->compute_n, r->transfer_n);

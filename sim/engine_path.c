@@ -8,6 +8,8 @@
  * Every lane knows the path to the end of its last op, and to the start of the running one: that of
  * what it waited for last.  Who asks for totals only is told no path, and none is carried.
  */
+#include <math.h>
+
 #include "sim/engine_state.h"
 
 void path_setup(Sim *sim, Runner *r)
@@ -77,20 +79,71 @@ void path_transferred(const Sim *sim, Runner *r, uint32_t lane, const Flow *f)
     r->path[lane].comm_ns += sim->now_ns - f->start_ns;
 }
 
-/* What has passed since the macro began, of it communication what was found when it was timed. */
-Path path_of_macro(const Sim *sim, const Runner *r)
+/* What has passed since the macro began, so much of it communication. */
+static Path path_into_macro(const Sim *sim, const Runner *r, double comm)
 {
-    if (!r->path)
-        return (Path){ 0 };
-    const LaneState *l = &r->lane[LANE_COMPUTE];
-    const Macro *m = r->running_macro;
-    int64_t passed_ns = sim->now_ns - l->start_ns;
-    double comm = m->has_comm ? macro_map(m, m->alone_at, m->path_at, r->position) : 0;
-    int64_t comm_ns = min_i64(passed_ns, ns_round(comm));
+    int64_t passed_ns = sim->now_ns - r->lane[LANE_COMPUTE].start_ns;
+    int64_t comm_ns = min_i64(passed_ns, ns_round(fmax(0, comm)));
     Path p = r->cause[LANE_COMPUTE];
     p.comm_ns += comm_ns;
     p.compute_ns += passed_ns - comm_ns;
     return p;
+}
+
+/* As was found when it was timed. */
+Path path_of_macro(const Sim *sim, const Runner *r)
+{
+    const Macro *m = r->running_macro;
+    if (!r->path)
+        return (Path){ 0 };
+    double comm = m->has_comm ? macro_map(m, m->alone_at, m->path_at, r->position) : 0;
+    return path_into_macro(sim, r, comm + r->path_shift);
+}
+
+/* Of a chain the macro that it is in, at *x of its own; what of the path to there is communication
+ * is added to *comm. */
+static const Macro *part_of(const Macro *m, double *x, double *comm)
+{
+    if (m->parts_n == 0)
+        return m;
+    uint32_t k = chain_part_at(m, *x);
+    *x -= (double)m->part_at[k];
+    *comm += macro_map(m, m->alone_at, m->path_at, (double)m->part_at[k]);
+    return m->parts[k];
+}
+
+/* What of the path to x, through op i of the macro, is communication. */
+static double comm_through(const Sim *sim, const Macro *m, uint32_t i, double x)
+{
+    bool comm = op_is_comm(graph_ops(sim->g, &sim->g->segments[m->of.segment])[i].kind);
+    return (double)m->path_ns[i] + (comm ? x - (double)m->start_ns[i] : 0);
+}
+
+Path path_of_inner(const Sim *sim, const Runner *r, uint32_t i)
+{
+    double x = r->position, comm = r->path_shift;
+    if (!r->path)
+        return (Path){ 0 };
+    const Macro *m = part_of(r->running_macro, &x, &comm);
+    return path_into_macro(sim, r, comm + comm_through(sim, m, i, x));
+}
+
+void path_go_on_as(const Sim *sim, Runner *r, const Macro *as, double y)
+{
+    double x = r->position;
+    uint32_t last = NONE_U32; /* of the ops in progress, to end */
+    if (!r->path)
+        return;
+    const Macro *m = part_of(r->running_macro, &x, &r->path_shift);
+    for (uint32_t i = m->of.first; i < m->of.end; i++)
+        if ((double)m->start_ns[i] < x && x < (double)m->end_ns[i] &&
+            (last == NONE_U32 || as->end_ns[i] > as->end_ns[last]))
+            last = i;
+    if (last != NONE_U32)
+        r->path_shift += comm_through(sim, m, last, x) - comm_through(sim, as, last, y);
+    else
+        r->path_shift += macro_map(m, m->alone_at, m->path_at, x) -
+                         macro_map(as, as->alone_at, as->path_at, y);
 }
 
 void path_set(Runner *r, uint32_t lane, const Path *p)

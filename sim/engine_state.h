@@ -47,6 +47,25 @@ typedef struct MacroComm {
 
 typedef enum MacroState { MACRO_UNKNOWN, MACRO_NO, MACRO_YES } MacroState;
 
+enum { BESIDE_MOST = 3 };
+
+/* Flows of others that move on links of a macro (engine_beside.c): how fast, and by ResourceKind of
+ * its rank what they take of the link for that (Use.coefficient; 0: they are not on it). */
+typedef struct BesideFlow {
+    double rate, takes[RES_RANK_N];
+} BesideFlow;
+
+typedef struct Beside {
+    uint32_t n, links; /* links: bit per kind that one is on */
+    BesideFlow flow[BESIDE_MOST];
+} Beside;
+
+/* Macros of the same ops, each beside other flows. */
+typedef struct BesideList {
+    struct Macro *first;
+    uint32_t n;
+} BesideList;
+
 /* Ops [first, end) of a segment, by their index in it. */
 typedef struct Stretch {
     uint32_t segment, first, end;
@@ -74,10 +93,20 @@ typedef struct Macro {
         *slow_at; /* intervals_n + 1; slow_at: with a transfer beside it throughout */
     int64_t *compute_at, *comm_at; /* time so far with compute, with communication of its own */
     int64_t *path_at;              /* what of the longest chain so far is communication */
+    int64_t *path_ns;              /* by op of the segment: and of that to its beginning */
     uint32_t comms_n;
     MacroComm *comms; /* by their ops */
     int64_t
         lag_ns; /* start of the instance's launching + lag <= start: the host is never late */
+    Stretch of; /* not of a run or a chain */
+    BesideList
+        *beside; /* these ops beside flows, for all ranks of which it is the same; not of a
+                           run or a chain */
+    struct Macro *next; /* in that list */
+    const Beside *by;   /* NULL: alone */
+    uint32_t number;    /* in that list; 0: alone */
+    bool slows;         /* what it is beside, by lost_at[i] bytes up to interval i */
+    double *lost_at;
 } Macro;
 
 /* A position on all running sums: part of the way through interval `low`. */
@@ -116,13 +145,21 @@ typedef struct SpotWait {
     uint32_t op, lane, ops_n;
 } SpotWait;
 
+/* The ops of an instance on one lane, as the lane comes to them. */
+typedef struct LaneStep {
+    uint32_t instance;  /* Role.instances_n: there are no more */
+    uint32_t op, ops_n; /* graph op: the first; how many */
+    uint32_t wait_ops;  /* it waits until so many of wait_lane are done, if waits_n is 1 */
+    uint8_t wait_lane, waits_n; /* 2: for more than one */
+} LaneStep;
+
 typedef struct Program {
     Spot *spot; /* by instance */
     SpotWait *wait;
     uint32_t *lane_base; /* by instance, lane_bases_n of them: ops on each lane before it */
     uint32_t lane_bases_n;
     uint8_t base_of[LANE_N];   /* which is the lane's; 0, which is always 0: it has no ops */
-    uint32_t *on_lane[LANE_N]; /* the instances that have ops on it, instances_n last */
+    LaneStep *on_lane[LANE_N]; /* in order; the last is of instance instances_n */
     bool *open;                /* by instance: somebody may go on before its end */
     Ties *ties;
     ChainLink *chain;
@@ -180,18 +217,22 @@ typedef struct Post {
     uint32_t lane, op; /* op: graph op */
 } Post;
 
+/* What sends of one size to one rank cost, and their links. */
+typedef struct Price {
+    struct Price *next; /* of the same channel */
+    uint32_t peer_rank;
+    uint64_t bytes;
+    CommCost cost;
+    Demand demand;
+} Price;
+
 /* What one rank class has posted for another, in order. */
 typedef struct Channel {
     uint32_t peer, tag; /* peer: rank class */
     OpKind kind;        /* what this side does */
     uint32_t posts_n, posts_cap;
     Post *posts;
-    /* Of a sender: its newest transfer, which the next is probably like. */
-    uint32_t peer_rank;
-    uint64_t bytes;
-    uint32_t uses_n;
-    Use uses[RES_RANK_N + 2];
-    CommCost cost;
+    Price *prices; /* of a sender, the newest first */
 } Channel;
 
 /* Where a send or receive of a rank class goes: to peer_rank, of class peer; NULL: not known yet.
@@ -225,8 +266,15 @@ typedef struct Runner {
     double position; /* in a macro: alone-ns done */
     MacroPlace here; /* of position, if placed; else shortly before it */
     bool placed;
-    const Macro *running_macro;
-    uint32_t guard; /* links of the macro's next transfer on which there is a flow; 0: none */
+    const Macro *running_macro, *alone; /* alone: the same, if that is beside flows */
+    bool guard;    /* there are flows on links of the macro's next transfer for which it was not
+                        timed */
+    bool in_doubt; /* it will be looked at, at this instant */
+    uint32_t meets;    /* flow that the macro chosen last is beside */
+    uint32_t slows;    /* 1 + the flow that the macro slows; 0: none */
+    double lost_from;  /* what of the macro's lost_at that knows */
+    double booked_to;  /* position up to which the macro's transfers are booked */
+    double path_shift; /* on its path more is communication than its path_at says */
     bool slowed;
 
     /* Account. */
@@ -248,28 +296,21 @@ typedef struct Runner {
 typedef struct Flow {
     bool used, moving; /* moving: past its latency, and shares its links */
     bool direct; /* alone on its links, at solo_rate from since_ns on: now, or still to come */
+    uint32_t slowed_by;                    /* 1 + the runner whose macro slows it; 0: none */
     uint64_t looked;                       /* Sim.look that came to it last */
     uint32_t group;                        /* group class; NONE_U32: point to point */
     uint32_t lane;                         /* of the group's members */
     uint32_t from, to, from_lane, to_lane; /* rank classes */
-    const Use *uses;
-    uint32_t uses_n;
-    Use own_uses[RES_RANK_N + 2];
+    Demand demand;
+    const CommCost *cost;
     double left, rate, solo_rate;
     int64_t since_ns;  /* left is of then */
     double noted_left; /* when its rate last changed; where links are recorded */
     int64_t noted_ns;
     int64_t start_ns;
     uint32_t op, to_op; /* graph ops; to_op: the receive */
-    CommCost cost;
-    Path path; /* to the start of the transfer: that of who came last */
+    Path path;          /* to the start of the transfer: that of who came last */
 } Flow;
-
-static inline Demand demand_of(const Flow *f)
-{
-    return (Demand){ f->group == NONE_U32 ? f->own_uses : f->uses, f->uses_n,
-                     f->cost.cap_rate };
-}
 
 typedef struct Meeting {
     uint32_t arrived_n;
@@ -277,7 +318,7 @@ typedef struct Meeting {
 } Meeting;
 
 typedef struct Todo {
-    uint32_t runner, lane;
+    uint32_t runner, lane; /* LANE_N: its macro, see compute_look */
 } Todo;
 
 typedef struct Steady Steady;
@@ -407,6 +448,7 @@ void segments_same(Sim *sim); /* fills Sim.same */
 void compute_start(Sim *sim, Runner *r, uint32_t op);
 void compute_event(Sim *sim, Runner *r);
 void compute_resume(Sim *sim, Runner *r);
+void compute_look(Sim *sim, Runner *r);      /* at what its macro is beside */
 void compute_set_speed(Sim *sim, Runner *r); /* transfers beside it began or ended */
 
 /* ---- engine_flow.c ---- */
@@ -420,6 +462,8 @@ CommCost send_cost(const Sim *sim, const Runner *from, uint32_t op, uint32_t pee
  * into_ns alone. */
 void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double passed_ns,
                             double into_ns);
+void flow_set_back(Sim *sim, uint32_t flow, double bytes); /* it has moved less */
+void flow_ends_in(Sim *sim, uint32_t flow, double ns);
 
 /* ---- engine_actions.c ---- */
 /* What an op takes with its lane and links to itself; 0: a send, or a collective of others. */
@@ -427,8 +471,8 @@ int64_t op_alone_ns(Sim *sim, const Runner *r, uint32_t op);
 
 /* ---- engine_timing.c ---- */
 bool macro_is_inner(const Sim *sim, const Runner *r, const Op *o, uint32_t *links);
-/* Times the stretch into m.  False when its timing is not that of a macro: a tail off the compute
- * lane, or a time that does not fit. */
+/* Times the stretch, beside m->by, into m.  False when its timing is not that of a macro: a tail
+ * off the compute lane, a time that does not fit, flows that it would slow. */
 bool macro_time(Sim *sim, const Runner *r, Stretch of, Macro *m);
 
 /* ---- engine_macro.c ---- */
@@ -443,13 +487,20 @@ bool macro_has_way(const Sim *sim, const Runner *r, const Macro *m, uint32_t ins
 void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op); /* graph op: its first */
 void macro_finish(Sim *sim, Runner *r);
 void macro_break(Sim *sim, Runner *r);
-/* The links of d have got a flow of somebody else: macros there may have to give way. */
-void macro_break_on(Sim *sim, Demand d);
-/* Position to which the macro runs undisturbed: its end, or its next transfer on a link that
- * somebody else uses now, noted in r->guard. */
+/* Position to which the macro runs undisturbed: its end, or its next transfer that meets others
+ * than it was timed beside, noted in r->guard. */
 double macro_stop(const Sim *sim, Runner *r);
-/* It has come there. */
-void macro_at_guard(Sim *sim, Runner *r);
+/* Links of the macro on which somebody else's flow has begun. */
+uint32_t macro_links_in_use(const Sim *sim, const Runner *r, const Macro *m);
+/* Does it transfer on one of the links at position x? */
+bool macro_transfers_at(const Macro *m, uint32_t links, double x);
+/* How much of what op i, in progress at position x, takes alone is done. */
+double macro_comm_into(const Macro *m, uint32_t i, double x);
+double macro_kernel_into(const Runner *r, const Macro *m, const Segment *s, uint32_t i,
+                         double x);
+/* The running macro, or the part of the chain that it is in, goes on as `as` from position y on:
+ * the same ops, and as far. */
+void macro_go_on_as(Sim *sim, Runner *r, const Macro *as, double y);
 double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double x);
 /* near: an interval that it is probably in, or shortly behind. */
 MacroPlace macro_place(const Macro *m, const int64_t *from, double x, uint32_t near);
@@ -458,6 +509,24 @@ static inline double macro_sum(const MacroPlace *p, const int64_t *sum)
 {
     return (double)sum[p->low] + p->part * (double)(sum[p->low + 1] - sum[p->low]);
 }
+
+/* ---- engine_beside.c ---- */
+/* The macro as it goes beside the flows that it will meet if it begins now; NULL: it cannot. */
+const Macro *beside_choose(Sim *sim, Runner *r, const Macro *m);
+/* Will it meet none? */
+bool beside_none(const Sim *sim, const Runner *r, const Macro *m);
+/* Does the running macro at its next transfer meet those that it was timed beside? */
+bool beside_fits(const Sim *sim, const Runner *r);
+void beside_refit(Sim *sim, Runner *r); /* if not, it goes on beside those that it will meet */
+void beside_attach(Sim *sim,
+                   Runner *r); /* its macro goes on at its position, and slows a flow */
+void beside_detach(Sim *sim, Runner *r);
+/* Somebody begins to use the links of d: flows there are slowed by no macro any more. */
+void beside_make_way(Sim *sim, Demand d);
+/* Does no macro transfer on them within so many ns? */
+bool beside_is_quiet(Sim *sim, Demand d, int64_t ns);
+/* What moves on the links of d has changed: macros there will be looked at, by compute_look. */
+void beside_changed(Sim *sim, Demand d);
 
 /* ---- engine_chain.c ---- */
 void chains_index(Sim *sim);
@@ -482,6 +551,10 @@ void path_computed(const Sim *sim, Runner *r, uint32_t lane); /* its kernels are
 void path_into_flow(Flow *f, const Runner *r, uint32_t lane); /* r came last */
 void path_transferred(const Sim *sim, Runner *r, uint32_t lane, const Flow *f);
 Path path_of_macro(const Sim *sim, const Runner *r); /* to where it is now */
+/* And through its op i, which is in progress. */
+Path path_of_inner(const Sim *sim, const Runner *r, uint32_t i);
+/* The macro goes on as another, see macro_go_on_as. */
+void path_go_on_as(const Sim *sim, Runner *r, const Macro *as, double y);
 void path_set(Runner *r, uint32_t lane, const Path *p);
 void path_set_cause(Runner *r, uint32_t lane, const Path *p);
 Path path_longest(const Runner *r);

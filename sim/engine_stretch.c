@@ -176,6 +176,8 @@ bool stretch_try(Sim *sim, Runner *r, uint32_t instance, uint32_t op)
     if (m->state == MACRO_NO || r->host_start[instance] + m->lag_ns > sim->now_ns ||
         leaves_early(sim, r, m, instance) || !macro_has_way(sim, r, m, instance))
         return false;
-    macro_begin(sim, r, m, op);
-    return true;
+    m = beside_choose(sim, r, m);
+    if (m)
+        macro_begin(sim, r, m, op);
+    return m != NULL;
 }

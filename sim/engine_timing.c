@@ -11,7 +11,7 @@
  *
  * A transfer takes its time alone, until two are found on one link.  Then all is timed once more,
  * data with a fair share of its links behind each one's latency (engine_flow.c), and how far each
- * has come is noted for where the macro may be broken up.
+ * has come is noted for where the macro may be broken up.  So is a macro beside flows of others.
  */
 #include <math.h>
 
@@ -48,13 +48,15 @@ typedef struct Timing {
     const Segment *s;
     Macro *m;
     Stretch of;
-    uint32_t lanes; /* bit per lane that it has ops on */
-    bool shares;    /* transfers may share links */
-    double **into;  /* by op, if they may: see MacroComm */
+    uint32_t lanes;                      /* bit per lane that it has ops on */
+    bool shares;                         /* transfers may share links */
+    Use beside[BESIDE_MOST][RES_RANK_N]; /* of m->by */
+    uint32_t beside_n[BESIDE_MOST];
+    double lost;   /* bytes/ns that those get less now */
+    double **into; /* by op, if they may: see MacroComm */
     uint32_t *into_first;
     bool *done;
     uint32_t done_n;
-    int64_t *path_ns; /* by op: communication on the chain to its beginning (engine_path.c) */
     LaneClock lane[LANE_N];
     int64_t now_ns;
 } Timing;
@@ -99,7 +101,7 @@ static OpCost cost_in_macro(const Timing *t, uint32_t i)
 static int64_t path_behind(const Timing *t, uint32_t i)
 {
     bool comm = op_is_comm(graph_ops(t->sim->g, t->s)[i].kind);
-    return t->path_ns[i] + (comm ? t->m->end_ns[i] - t->m->start_ns[i] : 0);
+    return t->m->path_ns[i] + (comm ? t->m->end_ns[i] - t->m->start_ns[i] : 0);
 }
 
 /* To where an op begins now: that of the last that it waited for, of its lane or another. */
@@ -122,7 +124,7 @@ static int64_t path_now(const Timing *t)
 {
     const LaneClock *c = &t->lane[LANE_COMPUTE];
     if (c->running != NONE_U32 && !op_is_comm(running_op(t, LANE_COMPUTE)->kind))
-        return t->path_ns[c->running];
+        return t->m->path_ns[c->running];
     const Op *next =
         c->at < c->end ? graph_ops(t->sim->g, t->s) + lane_op(t, LANE_COMPUTE, c->at) : NULL;
     int64_t ns = 0;
@@ -130,7 +132,7 @@ static int64_t path_now(const Timing *t)
         uint32_t i = t->lane[first_lane(left)].running;
         if (i == NONE_U32)
             continue;
-        ns = t->path_ns[i] + t->now_ns - t->m->start_ns[i];
+        ns = t->m->path_ns[i] + t->now_ns - t->m->start_ns[i];
         for (uint32_t d = 0; next && d < next->dep_n; d++)
             if (t->sim->g->deps[next->dep_first + d] == i)
                 return ns;
@@ -165,11 +167,27 @@ static double latency_left(const Timing *t, uint32_t lane)
     return fmax(0, c->left - (double)(cost->solo_ns - cost->latency_ns));
 }
 
+static uint32_t beside_n(const Macro *m)
+{
+    return m->by ? m->by->n : 0;
+}
+
+static void list_beside(Timing *t)
+{
+    for (uint32_t i = 0; i < beside_n(t->m); i++)
+        for (uint32_t kind = 0; kind < RES_RANK_N; kind++)
+            if (t->m->by->flow[i].takes[kind] > 0)
+                t->beside[i][t->beside_n[i]++] =
+                    (Use){ .resource = t->r->rc->resource[kind],
+                           .coefficient = t->m->by->flow[i].takes[kind] };
+}
+
 static void share_links(Timing *t)
 {
-    uint32_t lanes[LANE_N], n = 0;
-    Demand demand[LANE_N];
-    double rate[LANE_N];
+    uint32_t lanes[LANE_N], n = 0, others_n = beside_n(t->m);
+    Demand demand[LANE_N + BESIDE_MOST];
+    double rate[LANE_N + BESIDE_MOST];
+    t->lost = 0;
     for (uint32_t left = t->lanes; left; left &= left - 1) {
         uint32_t lane = first_lane(left);
         const Op *o = running_op(t, lane);
@@ -180,13 +198,18 @@ static void share_links(Timing *t)
         demand[n++] = collective_demand(
             &t->sim->classes.groups[t->r->rc->group[o->u.comm.group]], o->kind);
     }
-    if (n < 2)
+    if (n == 0 || n + others_n < 2)
         return;
-    maxmin_rates(rate, demand, n, t->sim->classes.resources, &t->sim->space);
+    for (uint32_t i = 0; i < others_n; i++)
+        demand[n + i] = (Demand){ t->beside[i], t->beside_n[i], t->m->by->flow[i].rate };
+    maxmin_rates(rate, demand, n + others_n, t->sim->classes.resources, &t->sim->space);
     for (uint32_t i = 0; i < n; i++) {
         LaneClock *c = &t->lane[lanes[i]];
         c->share = rate[i] / comm_cost(t, c->running)->solo_rate;
     }
+    for (uint32_t i = 0; i < others_n; i++)
+        if (rate[n + i] < t->m->by->flow[i].rate * (1 - 1e-9))
+            t->lost += t->m->by->flow[i].rate - rate[n + i];
 }
 
 /* ---- going on ---- */
@@ -204,7 +227,7 @@ static void start_ops(Timing *t)
             uint32_t i = lane_op(t, lane, c->at);
             if (!deps_done(t, i))
                 continue;
-            t->path_ns[i] = path_before(t, lane, i);
+            t->m->path_ns[i] = path_before(t, lane, i);
             c->at++;
             c->left = (double)cost_in_macro(t, i).alone_ns;
             c->share = 1;
@@ -265,6 +288,9 @@ static void add_interval(Timing *t, int64_t dt, bool compute, bool comm, double 
     m->slow_at[i + 1] = m->slow_at[i] + llround(slow_ns);
     m->compute_at[i + 1] = m->compute_at[i] + (compute ? dt : 0);
     m->comm_at[i + 1] = m->comm_at[i] + (comm ? dt : 0);
+    if (m->lost_at)
+        m->lost_at[i + 1] = m->lost_at[i] + t->lost * (double)dt;
+    m->slows |= t->lost > 0;
 }
 
 /* When the next op ends, or the next latency where that matters; INT64_MAX: nothing runs. */
@@ -325,7 +351,7 @@ static void timing_alloc(Timing *t)
     Macro *m = t->m;
     uint32_t n = t->s->op_n, intervals_n = intervals_most(t);
     t->done = PUSH_ARRAY(a, bool, n);
-    t->path_ns = PUSH_ARRAY(a, int64_t, n);
+    m->path_ns = PUSH_ARRAY(a, int64_t, n);
     m->start_ns = PUSH_ARRAY(a, int64_t, n);
     m->end_ns = PUSH_ARRAY(a, int64_t, n);
     m->exposed_ns = PUSH_ARRAY(a, int64_t, n);
@@ -334,6 +360,8 @@ static void timing_alloc(Timing *t)
     m->compute_at = PUSH_ARRAY(a, int64_t, intervals_n + 1);
     m->comm_at = PUSH_ARRAY(a, int64_t, intervals_n + 1);
     m->path_at = PUSH_ARRAY(a, int64_t, intervals_n + 1);
+    if (m->by)
+        m->lost_at = PUSH_ARRAY(a, double, intervals_n + 1);
     if (!t->shares)
         return;
     t->into = PUSH_ARRAY(a, double *, n);
@@ -381,6 +409,8 @@ static void list_comms(const Timing *t)
         m->links |= c->links;
     }
     m->has_comm = m->comms_n > 0;
+    if (!m->by)
+        m->beside = PUSH(&sim->arena, BesideList);
 }
 
 static void note_extent(const Timing *t, Macro *m)
@@ -421,6 +451,8 @@ bool macro_time(Sim *sim, const Runner *r, Stretch of, Macro *m)
     const Timing begin = { .sim = sim, .r = r, .s = s, .m = m, .of = of };
     const Macro empty = *m;
     Timing t = begin;
+    t.shares = m->by != NULL;
+    list_beside(&t);
     bool collides, timed = time_ops(&t, &collides);
     if (collides) {
         t = begin;
@@ -431,9 +463,10 @@ bool macro_time(Sim *sim, const Runner *r, Stretch of, Macro *m)
     if (!timed)
         return false;
     ASSERT(t.done_n == of.end - of.first);
+    m->of = of;
     list_comms(&t);
     note_extent(&t, m);
     const Op *last = graph_ops(sim->g, s) + of.end - 1;
     return last->lane == LANE_COMPUTE && m->end_ns[of.end - 1] == t.now_ns &&
-           m->alone_at[m->intervals_n] > 0;
+           m->alone_at[m->intervals_n] > 0 && (beside_n(m) <= 1 || !m->slows);
 }

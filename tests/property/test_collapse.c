@@ -4,6 +4,7 @@
  * Layers of a stage as one event, beside sends and rings of context parallelism on the same
  * network: against every kernel an event, to 0.5 %, and with fewer events than there are
  * instances.  Where only transfers of a stage's own share links with one another, to 0.005 %.
+ * Where gathers of parameters pass beside them, on the same links or the same network, as near.
  * And a larger micro-batch needs no less memory, which spares the planner graphs.
  */
 #include "sim/memory.h"
@@ -13,38 +14,53 @@ enum { DRAWS = 40 };
 
 /* ---- chains ---- */
 
-/* Nodes of tp GPUs: context parallelism and the pipeline leave them.  within: nodes of tp x cp,
- * both more than one: transfers of either share the links of a GPU where they meet. */
-static void draw_pipeline(Draw *d, uint64_t seed, bool within)
+typedef enum Meet {
+    APART,  /* nodes of tp GPUs: context parallelism and the pipeline leave them */
+    WITHIN, /* nodes of tp x cp, both more than one: transfers of either share a GPU's links */
+    BESIDE /* parameters are gathered for each micro-batch, in the node, out of it, or both; tensor
+               parallelism leaves it too, or does not */
+} Meet;
+
+static void draw_machine(Draw *d, Meet meet, uint32_t tp, uint32_t cp)
 {
-    *d = (Draw){ .state = mix_u64(seed) };
-    uint32_t tp = draw_power(d, 3), pp = 1u << draw_below(d, 3), cp = 1 + draw_below(d, 2);
-    if (within) {
-        tp = tp > 1 ? tp : 2;
-        cp = 2;
-    }
-    bool interleaved = pp > 1 && draw_below(d, 2);
-    d->gpus = tp * pp * cp * 2;
-    draw_text(d, "{\"name\":\"pipeline %" PRIu64 "\",", seed);
-    draw_model(d, pp * 8);
+    uint32_t node = meet == WITHIN ? tp * cp : tp;
+    if (meet == BESIDE) /* d->gpus is a multiple of 2 tp cp */
+        node = (tp / 2) << draw_below(d, 2 + cp);
     draw_text(d,
               "\"cluster\":{\"name\":\"drawn\",\"gpus_per_node\":%u,\"gpu\":\"a100-80gb\","
               "\"nodes\":%u,\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":300},"
               "\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":%u,"
               "\"GBps_per_nic\":%u}},",
-              within ? tp * cp : tp, within ? pp * 2 : pp * cp * 2, tp, 10 + draw_below(d, 90));
+              node, d->gpus / node, meet == BESIDE ? node : tp, 10 + draw_below(d, 90));
+}
+
+static void draw_pipeline(Draw *d, uint64_t seed, Meet meet)
+{
+    *d = (Draw){ .state = mix_u64(seed) };
+    uint32_t tp = draw_power(d, 3), pp = 1u << draw_below(d, 3), cp = 1 + draw_below(d, 2);
+    if (meet != APART && tp == 1)
+        tp = 2;
+    if (meet == WITHIN)
+        cp = 2;
+    bool interleaved = pp > 1 && draw_below(d, 2);
+    d->gpus = tp * pp * cp * 2;
+    draw_text(d, "{\"name\":\"pipeline %" PRIu64 "\",", seed);
+    draw_model(d, pp * 8);
+    draw_machine(d, meet, tp, cp);
     draw_text(d,
               "\"training\":{\"global_batch\":%u,\"micro_batch\":2,\"seq_len\":2048,"
               "\"precision\":\"bf16\",\"recompute\":\"%s\"},",
               pp * 16, draw_below(d, 2) ? "full" : "none");
-    bool sequence = tp > 1 && (draw_below(d, 2) || within), zero = !draw_below(d, 2);
+    bool sequence = tp > 1 && (draw_below(d, 2) || meet == WITHIN), zero = !draw_below(d, 2);
     draw_text(d,
               "\"parallel\":{\"strategy\":\"%s\",\"dp\":2,\"tp\":%u,\"pp\":%u,\"cp\":%u,"
               "\"sequence_parallel\":%s,\"schedule\":\"%s\",\"virtual_stages\":%u,"
               "\"overlap\":{\"pp\":%s}}}",
-              zero ? "zero1" : "ddp", tp, pp, cp, sequence ? "true" : "false",
-              interleaved ? "interleaved" : "1f1b", interleaved ? 2 : 1,
-              interleaved || seed % 4 ? "true" : "false");
+              meet == BESIDE ? "fsdp"
+              : zero         ? "zero1"
+                             : "ddp",
+              tp, pp, cp, sequence ? "true" : "false", interleaved ? "interleaved" : "1f1b",
+              interleaved ? 2 : 1, interleaved || seed % 4 ? "true" : "false");
 }
 
 static uint64_t instances_of(const Graph *g)
@@ -84,17 +100,18 @@ static bool has_path_of(const SimResult *a, const SimResult *b)
     return off_ns <= b->step_ns / 200;
 }
 
-static void compare_stages(bool within)
+static void compare_stages(Meet meet)
 {
+    static const int64_t parts[] = { [APART] = 200, [WITHIN] = 20000, [BESIDE] = 20000 };
     uint32_t few_n = 0, other_paths_n = 0;
     for (uint64_t seed = 1; seed <= DRAWS; seed++) {
         Draw d;
         Drawn x;
         SimResult whole, expanded;
-        draw_pipeline(&d, seed, within);
+        draw_pipeline(&d, seed, meet);
         if (drawn_make(&x, &d) && drawn_run(&whole, &x, (SimOptions){ 0 }, &d) &&
             drawn_run(&expanded, &x, (SimOptions){ .expanded = true }, &d)) {
-            bool same = near_part(whole.step_ns, expanded.step_ns, within ? 20000 : 200) &&
+            bool same = near_part(whole.step_ns, expanded.step_ns, parts[meet]) &&
                         CHECK_U64(expanded.ops, whole.ops);
             for (uint32_t i = 0; same && i < whole.ranks_n; i++) {
                 const RankStat *a = &whole.ranks[i], *b = &expanded.ranks[i];
@@ -119,12 +136,17 @@ static void compare_stages(bool within)
 
 static void stages_are_as_their_kernels(void)
 {
-    compare_stages(false);
+    compare_stages(APART);
 }
 
 static void so_are_stages_whose_transfers_share_links(void)
 {
-    compare_stages(true);
+    compare_stages(WITHIN);
+}
+
+static void so_are_stages_beside_gathers(void)
+{
+    compare_stages(BESIDE);
 }
 
 /* ---- memory ---- */
@@ -159,7 +181,7 @@ static void larger_micro_batches_need_no_less(void)
     for (uint64_t seed = 1; seed <= DRAWS; seed++) {
         Draw d;
         Drawn x;
-        draw_pipeline(&d, seed, false);
+        draw_pipeline(&d, seed, APART);
         if (drawn_make(&x, &d)) {
             uint32_t rounds = x.s.parallel.virtual_stages > 1 ? x.s.parallel.pp : 1;
             uint64_t before = 0;
@@ -182,6 +204,7 @@ int main(void)
     setenv("LOCKSTEP_SHARE", "scenarios", 0);
     RUN(stages_are_as_their_kernels);
     RUN(so_are_stages_whose_transfers_share_links);
+    RUN(so_are_stages_beside_gathers);
     RUN(larger_micro_batches_need_no_less);
     return check_report();
 }
