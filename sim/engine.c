@@ -135,28 +135,23 @@ static bool dependencies_done(Sim *sim, Runner *r, uint32_t lane, uint32_t insta
     return true;
 }
 
-static bool lane_ends(Sim *sim, Runner *r, LaneState *l)
-{
-    if (l->wait != WAIT_END && --r->lanes_left == 0)
-        r->stat->end_ns = sim->now_ns;
-    l->wait = WAIT_END;
-    return false;
-}
-
 /* Moves the lane's head to its next op; false at the end of the program. */
 static bool lane_head(Sim *sim, Runner *r, uint32_t lane)
 {
     LaneState *l = &r->lane[lane];
-    const LaneStep *step = r->program.on_lane[lane] + l->place;
-    while (step->instance < l->instance)
-        step++;
-    if (l->at > 0 && step->instance == l->instance && l->at >= step->ops_n) {
-        step++;
+    if (l->at > 0 && l->at >= segment_of(sim, r, l->instance)->lane_n[lane]) {
+        l->instance++;
         l->at = 0;
     }
-    l->place = (uint32_t)(step - r->program.on_lane[lane]);
-    l->instance = step->instance;
-    return l->instance < r->role->instances_n || lane_ends(sim, r, l);
+    while (r->program.on_lane[lane][l->place] < l->instance)
+        l->place++;
+    l->instance = r->program.on_lane[lane][l->place];
+    if (l->instance < r->role->instances_n)
+        return true;
+    if (l->wait != WAIT_END && --r->lanes_left == 0)
+        r->stat->end_ns = sim->now_ns;
+    l->wait = WAIT_END;
+    return false;
 }
 
 /* Is the op launched?  Otherwise the lane is woken when it is. */
@@ -216,15 +211,6 @@ static void lane_start(Sim *sim, Runner *r, uint32_t lane, uint32_t op)
     }
 }
 
-/* As far as other lanes are concerned, of the lane's head. */
-static bool may_start(Sim *sim, Runner *r, uint32_t lane, const LaneStep *step, uint32_t op)
-{
-    const LaneState *l = &r->lane[lane];
-    if (l->at > 0 || step->waits_n > 1)
-        return dependencies_done(sim, r, lane, l->instance, op);
-    return step->waits_n == 0 || wait_for(r, lane, step->wait_lane, step->wait_ops);
-}
-
 static void lane_try(Sim *sim, Runner *r, uint32_t lane)
 {
     LaneState *l = &r->lane[lane];
@@ -234,9 +220,8 @@ static void lane_try(Sim *sim, Runner *r, uint32_t lane)
     }
     if (l->busy || !lane_head(sim, r, lane))
         return;
-    const LaneStep *step = r->program.on_lane[lane] + l->place;
-    uint32_t op = l->at == 0 ? step->op : op_at(sim, r, l->instance, lane, l->at);
-    if (launched(sim, r, lane, op) && may_start(sim, r, lane, step, op))
+    uint32_t op = op_at(sim, r, l->instance, lane, l->at);
+    if (launched(sim, r, lane, op) && dependencies_done(sim, r, lane, l->instance, op))
         lane_start(sim, r, lane, op);
 }
 

@@ -45,8 +45,7 @@ static uint32_t same_op(const Steady *s, uint32_t op)
 bool mark_is_parked(const Steady *s, const Runner *r, uint32_t lane)
 {
     const LaneState *l = &r->lane[lane];
-    return lane == LANE_COPY ||
-           (!l->busy && l->instance >= s->limit[r->role - s->sim->g->roles]);
+    return lane == LANE_COPY || (!l->busy && l->instance >= s->limit[r->rc->role]);
 }
 
 /* ---- ranks ---- */

@@ -139,10 +139,10 @@ typedef struct Head {
 static Head head_of(const Runner *r, uint32_t lane, uint32_t done)
 {
     Head h = { .place = 0 };
-    const LaneStep *on = r->program.on_lane[lane];
-    while (ops_before(&r->program, lane, on[h.place].instance + 1) <= done)
+    const uint32_t *on = r->program.on_lane[lane];
+    while (ops_before(&r->program, lane, on[h.place] + 1) <= done)
         h.place++;
-    h.instance = on[h.place].instance;
+    h.instance = on[h.place];
     h.at = done - ops_before(&r->program, lane, h.instance);
     return h;
 }
@@ -247,7 +247,7 @@ static void rewind_lane(const Steady *s, Runner *r, uint32_t lane, const Course 
     l->done -= strides * ops_of_stride(r, z, lane);
     if (course[lane] == MOVES) {
         l->instance -= strides * z->stride;
-        while (l->place > 0 && r->program.on_lane[lane][l->place - 1].instance >= l->instance)
+        while (l->place > 0 && r->program.on_lane[lane][l->place - 1] >= l->instance)
             l->place--;
         if (l->wait == WAIT_LANE && course[l->wait_lane] != STAYS)
             l->wait_done -= strides * ops_of_stride(r, z, l->wait_lane);

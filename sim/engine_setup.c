@@ -123,58 +123,23 @@ static void count_ops(const Sim *sim, const Role *r, Program *p)
     uint32_t sum[LANE_N + 1] = { 0 }, n[LANE_N] = { 0 };
     uint32_t *base = p->lane_base;
     for (uint32_t i = 0; i <= r->instances_n; i++, base += p->lane_bases_n) {
-        for (uint32_t k = 0; k < p->lane_bases_n; k++)
-            base[k] = sum[k];
+        memcpy(base, sum, p->lane_bases_n * sizeof *base);
         if (i == r->instances_n)
             break;
         uint32_t segment = r->instances[i].segment;
         for (uint32_t left = sim->lanes[segment].all; left; left &= left - 1) {
             uint32_t lane = first_lane(left);
             sum[p->base_of[lane]] += segments[segment].lane_n[lane];
-            p->on_lane[lane][n[lane]++] = (LaneStep){
-                .instance = i,
-                .op = sim->lane_ops[sim->lane_first[segment * LANE_N + lane]],
-                .ops_n = segments[segment].lane_n[lane],
-            };
+            p->on_lane[lane][n[lane]++] = i;
         }
     }
     for (uint32_t lane = 0; lane < LANE_N; lane++)
-        p->on_lane[lane][n[lane]] = (LaneStep){ .instance = r->instances_n };
-}
-
-static void step_waits(LaneStep *step, uint32_t lane, uint32_t wait_lane, uint32_t ops_n)
-{
-    if (wait_lane == lane)
-        return;
-    step->wait_lane = (uint8_t)wait_lane;
-    step->wait_ops = ops_n;
-    if (step->waits_n < 2)
-        step->waits_n++;
-}
-
-/* What the first op of each lane in the instance waits for on others. */
-static void list_step_waits(const Sim *sim, Program *p, uint32_t instance, uint32_t *at)
-{
-    const Spot *spot = &p->spot[instance];
-    const Segment *s = &sim->g->segments[spot->segment];
-    for (uint32_t left = sim->lanes[spot->segment].all; left; left &= left - 1) {
-        uint32_t lane = first_lane(left);
-        LaneStep *step = &p->on_lane[lane][at[lane]++];
-        const Op *o = &sim->g->ops[step->op];
-        for (uint32_t d = 0; d < o->dep_n; d++) {
-            const Op *dep = graph_ops(sim->g, s) + sim->g->deps[o->dep_first + d];
-            step_waits(step, lane, dep->lane, op_number(p, instance, dep) + 1);
-        }
-        const SpotWait *w = p->wait + spot->wait_first;
-        for (const SpotWait *end = w + spot->wait_n; w < end; w++)
-            if (w->op == step->op - s->op_first)
-                step_waits(step, lane, w->lane, w->ops_n);
-    }
+        p->on_lane[lane][n[lane]] = r->instances_n;
 }
 
 static void list_waits(const Sim *sim, const Role *r, Program *p)
 {
-    uint32_t n = 0, at[LANE_N] = { 0 };
+    uint32_t n = 0;
     for (uint32_t i = 0; i < r->instances_n; i++) {
         const Instance *in = &r->instances[i];
         p->spot[i] = (Spot){ in->segment, n, in->edge_n };
@@ -185,7 +150,6 @@ static void list_waits(const Sim *sim, const Role *r, Program *p)
             p->wait[n++] = (SpotWait){ edge->dst_op, src->lane,
                                        op_number(p, edge->src_instance, src) + 1 };
         }
-        list_step_waits(sim, p, i, at);
     }
 }
 
@@ -201,7 +165,7 @@ static void index_role(Sim *sim, uint32_t role)
                     .ties = PUSH_ARRAY(&sim->arena, Ties, r->instances_n) };
     index_ties(sim, r, p->open, p->ties, instances_n);
     for (uint32_t lane = 0; lane < LANE_N; lane++) {
-        p->on_lane[lane] = PUSH_UNSET(&sim->arena, LaneStep, instances_n[lane] + 1);
+        p->on_lane[lane] = PUSH_UNSET(&sim->arena, uint32_t, instances_n[lane] + 1);
         p->base_of[lane] = instances_n[lane] > 0 ? (uint8_t)p->lane_bases_n++ : 0;
     }
     p->lane_base =

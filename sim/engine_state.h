@@ -145,21 +145,13 @@ typedef struct SpotWait {
     uint32_t op, lane, ops_n;
 } SpotWait;
 
-/* The ops of an instance on one lane, as the lane comes to them. */
-typedef struct LaneStep {
-    uint32_t instance;  /* Role.instances_n: there are no more */
-    uint32_t op, ops_n; /* graph op: the first; how many */
-    uint32_t wait_ops;  /* it waits until so many of wait_lane are done, if waits_n is 1 */
-    uint8_t wait_lane, waits_n; /* 2: for more than one */
-} LaneStep;
-
 typedef struct Program {
     Spot *spot; /* by instance */
     SpotWait *wait;
     uint32_t *lane_base; /* by instance, lane_bases_n of them: ops on each lane before it */
     uint32_t lane_bases_n;
     uint8_t base_of[LANE_N];   /* which is the lane's; 0, which is always 0: it has no ops */
-    LaneStep *on_lane[LANE_N]; /* in order; the last is of instance instances_n */
+    uint32_t *on_lane[LANE_N]; /* the instances that have ops on it, instances_n last */
     bool *open;                /* by instance: somebody may go on before its end */
     Ties *ties;
     ChainLink *chain;

@@ -85,9 +85,9 @@ static void find_limits(Steady *s)
 static bool copies_are_free(const Sim *sim, uint32_t role)
 {
     const Role *r = &sim->g->roles[role];
-    const LaneStep *copies = sim->programs[role].on_lane[LANE_COPY];
-    for (; copies->instance < r->instances_n; copies++) {
-        const Instance *in = &r->instances[copies->instance];
+    const uint32_t *copies = sim->programs[role].on_lane[LANE_COPY];
+    for (; *copies < r->instances_n; copies++) {
+        const Instance *in = &r->instances[*copies];
         if (sim->g->segments[in->segment].op_n > 1 || in->edge_n > 0)
             return false;
     }
