@@ -505,31 +505,35 @@ CommCost send_cost(const Sim *sim, const Runner *from, uint32_t op, uint32_t pee
 static const Price *price_new(Sim *sim, const Runner *from, Channel *c, uint32_t op,
                               uint32_t peer_rank)
 {
-    const CommShape *shape = &sim->g->ops[op].u.comm;
+    Use uses[RES_RANK_N + 2];
+    uint32_t n;
     Price *p = PUSH(&sim->arena, Price);
-    p->next = c->prices;
-    p->peer_rank = peer_rank;
-    p->bytes = shape->bytes;
-    if (sim->options->given && sim->options->given->comm_ns[op] >= 0) {
-        p->cost = *comm_cost_of(sim, op, shape->group);
-    } else {
-        Use uses[RES_RANK_N + 2];
-        uint32_t n;
-        p->cost = send_cost(sim, from, op, peer_rank, uses, &n);
-        Use *kept = PUSH_ARRAY(&sim->arena, Use, n);
-        memcpy(kept, uses, n * sizeof *uses);
-        p->demand = (Demand){ kept, n, p->cost.cap_rate };
-    }
+    *p = (Price){ .next = c->prices,
+                  .peer_rank = peer_rank,
+                  .bytes = sim->g->ops[op].u.comm.bytes,
+                  .cost = send_cost(sim, from, op, peer_rank, uses, &n) };
+    Use *kept = PUSH_ARRAY(&sim->arena, Use, n);
+    memcpy(kept, uses, n * sizeof *uses);
+    p->demand = (Demand){ kept, n, p->cost.cap_rate };
     return c->prices = p;
+}
+
+/* A send whose time is given has no links. */
+static const Price *price_given(Sim *sim, uint32_t op)
+{
+    Price *p = PUSH(&sim->arena, Price);
+    p->cost = *comm_cost_of(sim, op, sim->g->ops[op].u.comm.group);
+    return p;
 }
 
 static const Price *price_of(Sim *sim, const Runner *from, Channel *c, uint32_t op,
                              uint32_t peer_rank)
 {
     uint64_t bytes = sim->g->ops[op].u.comm.bytes;
-    const GivenCosts *given = sim->options->given;
-    for (const Price *p = c->prices; p && !(given && given->comm_ns[op] >= 0); p = p->next)
-        if (p->peer_rank == peer_rank && p->bytes == bytes && p->demand.uses_n > 0)
+    if (sim->options->given && sim->options->given->comm_ns[op] >= 0)
+        return price_given(sim, op);
+    for (const Price *p = c->prices; p; p = p->next)
+        if (p->peer_rank == peer_rank && p->bytes == bytes)
             return p;
     return price_new(sim, from, c, op, peer_rank);
 }

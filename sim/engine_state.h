@@ -98,13 +98,12 @@ typedef struct Macro {
     MacroComm *comms; /* by their ops */
     int64_t
         lag_ns; /* start of the instance's launching + lag <= start: the host is never late */
-    Stretch of; /* not of a run or a chain */
-    BesideList
-        *beside; /* these ops beside flows, for all ranks of which it is the same; not of a
-                           run or a chain */
+    /* Beside flows of others (engine_beside.c); not of a run or a chain. */
+    Stretch of;
+    BesideList *beside; /* of these ops, for all ranks whose macros are the same */
     struct Macro *next; /* in that list */
-    const Beside *by;   /* NULL: alone */
     uint32_t number;    /* in that list; 0: alone */
+    const Beside *by;   /* NULL: alone */
     bool slows;         /* what it is beside, by lost_at[i] bytes up to interval i */
     double *lost_at;
 } Macro;
@@ -258,13 +257,13 @@ typedef struct Runner {
     double position; /* in a macro: alone-ns done */
     MacroPlace here; /* of position, if placed; else shortly before it */
     bool placed;
-    const Macro *running_macro, *alone; /* alone: the same, if that is beside flows */
-    bool guard;    /* there are flows on links of the macro's next transfer for which it was not
-                        timed */
-    bool in_doubt; /* it will be looked at, at this instant */
-    uint32_t meets;    /* flow that the macro chosen last is beside */
-    uint32_t slows;    /* 1 + the flow that the macro slows; 0: none */
-    double lost_from;  /* what of the macro's lost_at that knows */
+    const Macro *running_macro;
+    const Macro *alone; /* the running one, or what it is alone */
+    bool guard;         /* its next transfer meets flows that it was not timed beside */
+    bool in_doubt;  /* flows on its links have changed: it will be looked at in this instant */
+    uint32_t meets; /* flow that the macro chosen last is beside */
+    uint32_t slows; /* 1 + the flow that the running one slows; 0: none */
+    double lost_from;  /* what of its lost_at that flow knows */
     double booked_to;  /* position up to which the macro's transfers are booked */
     double path_shift; /* on its path more is communication than its path_at says */
     bool slowed;
@@ -510,8 +509,8 @@ bool beside_none(const Sim *sim, const Runner *r, const Macro *m);
 /* Does the running macro at its next transfer meet those that it was timed beside? */
 bool beside_fits(const Sim *sim, const Runner *r);
 void beside_refit(Sim *sim, Runner *r); /* if not, it goes on beside those that it will meet */
-void beside_attach(Sim *sim,
-                   Runner *r); /* its macro goes on at its position, and slows a flow */
+/* Its macro goes on at its position, and slows a flow or does not; and it leaves off. */
+void beside_attach(Sim *sim, Runner *r);
 void beside_detach(Sim *sim, Runner *r);
 /* Somebody begins to use the links of d: flows there are slowed by no macro any more. */
 void beside_make_way(Sim *sim, Demand d);
