@@ -137,10 +137,13 @@ static bool may_slow(const Sim *sim, const Runner *r, uint32_t flow)
 /* When it transfers next, or now if it does; INT64_MAX: no more. */
 static int64_t next_transfer(const Sim *sim, const Macro *m, double x)
 {
-    int64_t start = INT64_MAX;
-    for (uint32_t i = 0; i < m->comms_n; i++)
-        if ((double)m->comms[i].end_ns > x)
-            start = min_i64(start, m->comms[i].start_ns);
+    int64_t start = m->first_ns;
+    if ((double)start < x) {
+        start = INT64_MAX;
+        for (uint32_t i = 0; i < m->comms_n; i++)
+            if ((double)m->comms[i].end_ns > x)
+                start = min_i64(start, m->comms[i].start_ns);
+    }
     if (start == INT64_MAX)
         return start;
     return sim->now_ns + ((double)start > x ? (int64_t)((double)start - x) : 0);
@@ -268,6 +271,8 @@ static double position_in(const Sim *sim, const Runner *r, const Segment *s, con
 {
     uint32_t transfer = NONE_U32, kernel = NONE_U32;
     double y = 0;
+    if (x <= (double)from->first_ns) /* so far they are the same */
+        return x;
     for (uint32_t i = from->of.first; i < from->of.end; i++) {
         if ((double)from->end_ns[i] <= x)
             y = fmax(y, (double)to->end_ns[i]);

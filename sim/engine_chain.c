@@ -96,6 +96,7 @@ static void append(Macro *m, const Macro *part)
         *c = part->comms[i];
         c->start_ns += m->alone_at[at];
         c->end_ns += m->alone_at[at];
+        m->first_ns = min_i64(m->first_ns, c->start_ns);
     }
     m->intervals_n += part->intervals_n;
     m->has_comm |= part->has_comm;
@@ -133,6 +134,7 @@ static Macro *chain_make(Sim *sim, Runner *r, uint32_t first, uint32_t n)
     if (m->parts_n < 2)
         return m;
     chain_alloc(sim, m);
+    m->first_ns = INT64_MAX;
     for (uint32_t i = 0; i < m->parts_n; i++) {
         append(m, m->parts[i]);
         m->part_at[i + 1] = m->alone_at[m->intervals_n];

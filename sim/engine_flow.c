@@ -4,12 +4,10 @@
  *     arrive ... last arrives | latency | traffic at the fair rate | done
  *     \____ waiting ________/  \____________ transferring ________/
  *
- * A flow takes part in sharing only while it moves data.  When one begins or
- * ends, the rates of the flows it is connected to by common links are computed
- * anew.  A flow alone on its links is known to its end when it begins ("direct"): that
- * it moves need not be an event, until another moves on one of them.  (Events of one instant then
- * come in another order than where links are recorded: of 25,000 drawn runs no step was another,
- * one critical path was.)
+ * A flow takes part in sharing (engine_share.c) only while it moves data.  One alone on its
+ * links is known to its end when it begins ("direct"): that it moves need not be an event, until
+ * another moves on one of them.  (Events of one instant then come in another order than where
+ * links are recorded: of 25,000 drawn runs no step was another, one critical path was.)
  */
 #include <math.h>
 #include <string.h>
@@ -54,65 +52,7 @@ const CommCost *comm_cost_of(Sim *sim, uint32_t op, uint32_t group)
     return cost;
 }
 
-/* ---- sharing ---- */
-
-static void link_add(Sim *sim, uint32_t flow)
-{
-    Demand d = sim->flows[flow].demand;
-    for (uint32_t u = 0; u < d.uses_n; u++) {
-        uint32_t r = d.uses[u].resource;
-        GROW(sim->on_link[r], sim->on_link_n[r], sim->on_link_cap[r]);
-        sim->on_link[r][sim->on_link_n[r]++] = flow;
-    }
-}
-
-static void link_remove(Sim *sim, uint32_t flow)
-{
-    Demand d = sim->flows[flow].demand;
-    for (uint32_t u = 0; u < d.uses_n; u++) {
-        uint32_t r = d.uses[u].resource, i = 0;
-        while (sim->on_link[r][i] != flow)
-            i++;
-        /* Order is kept: it decides the order of equal events. */
-        memmove(&sim->on_link[r][i], &sim->on_link[r][i + 1],
-                (sim->on_link_n[r] - i - 1) * sizeof(uint32_t));
-        sim->on_link_n[r]--;
-    }
-}
-
-static void component_add(Sim *sim, uint32_t *n, uint32_t flow)
-{
-    if (sim->flows[flow].looked == sim->look)
-        return;
-    sim->flows[flow].looked = sim->look;
-    if (*n == sim->component_cap) {
-        sim->component_cap = sim->component_cap ? 2 * sim->component_cap : 64;
-        sim->component = mem_resize(sim->component, sim->component_cap, sizeof(uint32_t));
-        sim->demands = mem_resize(sim->demands, sim->component_cap, sizeof(Demand));
-        sim->rates = mem_resize(sim->rates, sim->component_cap, sizeof(double));
-    }
-    sim->component[(*n)++] = flow;
-}
-
-/* Flows connected to those on the links of d, directly or over others. */
-static uint32_t component_of(Sim *sim, Demand d)
-{
-    uint32_t n = 0;
-    sim->look++;
-    for (uint32_t at = 0;; at++) {
-        for (uint32_t u = 0; u < d.uses_n; u++) {
-            uint32_t r = d.uses[u].resource;
-            if (sim->link_looked[r] == sim->look)
-                continue;
-            sim->link_looked[r] = sim->look;
-            for (uint32_t i = 0; i < sim->on_link_n[r]; i++)
-                component_add(sim, &n, sim->on_link[r][i]);
-        }
-        if (at == n)
-            return n;
-        d = sim->flows[sim->component[at]].demand;
-    }
-}
+/* ---- rates ---- */
 
 /* Sources of events are the runners, then the flows. */
 static void set_event(Sim *sim, uint32_t flow, int64_t at_ns, uint32_t kind)
@@ -120,7 +60,7 @@ static void set_event(Sim *sim, uint32_t flow, int64_t at_ns, uint32_t kind)
     evq_set(&sim->events, sim->runners_n + flow, at_ns, kind, flow);
 }
 
-static void set_rate(Sim *sim, uint32_t flow, double rate)
+void flow_set_rate(Sim *sim, uint32_t flow, double rate)
 {
     Flow *f = &sim->flows[flow];
     if (f->rate > 0) {
@@ -148,20 +88,6 @@ void flow_set_back(Sim *sim, uint32_t flow, double bytes)
 void flow_ends_in(Sim *sim, uint32_t flow, double ns)
 {
     set_event(sim, flow, sim->now_ns + ns_up(ns), EVENT_FLOW_END);
-}
-
-static void share(Sim *sim, Demand around)
-{
-    uint32_t n = component_of(sim, around);
-    if (n == 1) {
-        set_rate(sim, sim->component[0], sim->flows[sim->component[0]].solo_rate);
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        sim->demands[i] = sim->flows[sim->component[i]].demand;
-    maxmin_rates(sim->rates, sim->demands, n, sim->classes.resources, &sim->space);
-    for (uint32_t i = 0; i < n; i++)
-        set_rate(sim, sim->component[i], sim->rates[i]);
 }
 
 /* ---- alone on its links ---- */
@@ -206,7 +132,7 @@ static void meet_direct(Sim *sim, Demand d)
         mark_direct(sim, flow, false);
         f->moving = f->since_ns <= sim->now_ns;
         if (f->moving) {
-            link_add(sim, flow);
+            share_add(sim, flow);
         } else {
             f->rate = 0;
             set_event(sim, flow, f->since_ns, EVENT_FLOW_DATA);
@@ -359,7 +285,7 @@ static void flow_end(Sim *sim, uint32_t flow)
     if (f->moving) {
         if (sim->links)
             links_note(sim, f, 0);
-        link_remove(sim, flow);
+        share_remove(sim, flow);
         share(sim, f->demand);
     }
     beside_changed(sim, f->demand);
@@ -387,7 +313,7 @@ void flow_event(Sim *sim, uint32_t flow, bool data)
     meet_direct(sim, f->demand);
     f->moving = true;
     f->since_ns = sim->now_ns;
-    link_add(sim, flow);
+    share_add(sim, flow);
     share(sim, f->demand);
     beside_changed(sim, f->demand);
 }

@@ -96,6 +96,7 @@ typedef struct Macro {
     int64_t *path_ns;              /* by op of the segment: and of that to its beginning */
     uint32_t comms_n;
     MacroComm *comms; /* by their ops */
+    int64_t first_ns; /* the first of them begins */
     int64_t
         lag_ns; /* start of the instance's launching + lag <= start: the host is never late */
     /* Beside flows of others (engine_beside.c); not of a run or a chain. */
@@ -358,7 +359,8 @@ typedef struct Sim {
     uint64_t look;         /* which flows are connected has been looked at so often */
     uint64_t *link_looked; /* by resource: the last look that came to it */
     MaxminSpace space;
-    Demand *demands; /* working space of share (engine_flow.c) */
+    struct Shares *shares; /* remembered (engine_share.c); NULL: nothing is yet */
+    Demand *demands;       /* working space there */
     double *rates;
     uint32_t *component;
     uint32_t component_cap;
@@ -453,8 +455,15 @@ CommCost send_cost(const Sim *sim, const Runner *from, uint32_t op, uint32_t pee
  * into_ns alone. */
 void flow_resume_collective(Sim *sim, Runner *r, uint32_t lane, double passed_ns,
                             double into_ns);
+void flow_set_rate(Sim *sim, uint32_t flow, double rate);  /* from now on */
 void flow_set_back(Sim *sim, uint32_t flow, double bytes); /* it has moved less */
 void flow_ends_in(Sim *sim, uint32_t flow, double ns);
+
+/* ---- engine_share.c ---- */
+void share_add(Sim *sim, uint32_t flow); /* it moves, on its links */
+void share_remove(Sim *sim, uint32_t flow);
+void share(Sim *sim,
+           Demand around); /* new rates of who is connected with flows on these links */
 
 /* ---- engine_actions.c ---- */
 /* What an op takes with its lane and links to itself; 0: a send, or a collective of others. */

@@ -409,6 +409,9 @@ static void list_comms(const Timing *t)
         m->links |= c->links;
     }
     m->has_comm = m->comms_n > 0;
+    m->first_ns = INT64_MAX;
+    for (uint32_t i = 0; i < m->comms_n; i++)
+        m->first_ns = min_i64(m->first_ns, m->comms[i].start_ns);
     if (!m->by)
         m->beside = PUSH(&sim->arena, BesideList);
 }
