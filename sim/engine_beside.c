@@ -239,53 +239,82 @@ static double position_of(const Macro *m, uint32_t op, double into)
     return (double)m->alone_at[i] + part * (double)(m->alone_at[i + 1] - m->alone_at[i]);
 }
 
-static bool is_comm(const Sim *sim, const Segment *s, uint32_t i)
+/* Where a lane is in a macro: its last op that is over, and its next, which may have begun;
+ * NONE_U32: there is none. */
+typedef struct LanePlace {
+    uint32_t last, next;
+    bool begun;
+} LanePlace;
+
+static LanePlace lane_place(const Sim *sim, const Macro *m, uint32_t lane, double x)
 {
-    return op_is_comm(graph_ops(sim->g, s)[i].kind);
+    const Segment *s = &sim->g->segments[m->of.segment];
+    const uint32_t *ops = sim->lane_ops + sim->lane_first[m->of.segment * LANE_N + lane];
+    uint32_t first = m->begin_at ? m->begin_at[lane] : 0;
+    uint32_t end = m->end_at ? m->end_at[lane] : s->lane_n[lane], low = first;
+    for (uint32_t high = end; low < high;) {
+        uint32_t half = low + (high - low) / 2;
+        if ((double)m->end_ns[ops[half] - s->op_first] <= x)
+            low = half + 1;
+        else
+            high = half;
+    }
+    LanePlace p = { .last = low > first ? ops[low - 1] - s->op_first : NONE_U32,
+                    .next = low < end ? ops[low] - s->op_first : NONE_U32 };
+    p.begun = low < end && (double)m->start_ns[p.next] < x;
+    return p;
 }
 
-static double into(const Sim *sim, const Runner *r, const Segment *s, const Macro *m,
-                   uint32_t i, double x)
+static bool is_comm(const Sim *sim, const Macro *m, uint32_t i)
 {
-    return is_comm(sim, s, i) ? macro_comm_into(m, i, x) : macro_kernel_into(r, m, s, i, x);
+    return op_is_comm(graph_ops(sim->g, &sim->g->segments[m->of.segment])[i].kind);
 }
 
-/* Are all ops of one macro at x as far as those of the other at y? */
-static bool as_far(const Sim *sim, const Runner *r, const Segment *s, const Macro *from,
+static double into(const Sim *sim, const Runner *r, const Macro *m, uint32_t i, double x)
+{
+    return is_comm(sim, m, i) ? macro_comm_into(m, i, x)
+                              : macro_kernel_into(r, m, &sim->g->segments[m->of.segment], i, x);
+}
+
+/* Is the lane in one macro at x as far as in the other at y? */
+static bool as_far(const Sim *sim, const Runner *r, const LanePlace *p, const Macro *from,
                    double x, const Macro *to, double y)
 {
-    for (uint32_t i = from->of.first; i < from->of.end; i++) {
-        bool done = (double)from->end_ns[i] <= x, begun = (double)from->start_ns[i] < x;
-        if (done != ((double)to->end_ns[i] <= y) || begun != ((double)to->start_ns[i] < y))
-            return false;
-        if (begun && !done &&
-            fabs(into(sim, r, s, from, i, x) - into(sim, r, s, to, i, y)) > 0.5)
-            return false;
-    }
-    return true;
+    if (p->last != NONE_U32 && (double)to->end_ns[p->last] > y)
+        return false;
+    if (p->next == NONE_U32)
+        return true;
+    if ((double)to->end_ns[p->next] <= y || ((double)to->start_ns[p->next] < y) != p->begun)
+        return false;
+    return !p->begun ||
+           fabs(into(sim, r, from, p->next, x) - into(sim, r, to, p->next, y)) <= 0.5;
 }
 
 /* Where `to` goes on from where `from` is at x; -1: it cannot. */
-static double position_in(const Sim *sim, const Runner *r, const Segment *s, const Macro *from,
-                          double x, const Macro *to)
+static double position_in(const Sim *sim, const Runner *r, const Macro *from, double x,
+                          const Macro *to)
 {
+    LanePlace at[LANE_N];
     uint32_t transfer = NONE_U32, kernel = NONE_U32;
     double y = 0;
     if (x <= (double)from->first_ns) /* so far they are the same */
         return x;
-    for (uint32_t i = from->of.first; i < from->of.end; i++) {
-        if ((double)from->end_ns[i] <= x)
-            y = fmax(y, (double)to->end_ns[i]);
-        else if ((double)from->start_ns[i] < x && is_comm(sim, s, i))
-            transfer = i;
-        else if ((double)from->start_ns[i] < x)
-            kernel = i;
+    for (uint32_t left = from->lanes; left; left &= left - 1) {
+        LanePlace *p = &at[first_lane(left)];
+        *p = lane_place(sim, from, first_lane(left), x);
+        if (p->last != NONE_U32)
+            y = fmax(y, (double)to->end_ns[p->last]);
+        if (p->begun)
+            *(is_comm(sim, from, p->next) ? &transfer : &kernel) = p->next;
     }
     if (kernel != NONE_U32)
         y = (double)to->start_ns[kernel] + x - (double)from->start_ns[kernel];
     else if (transfer != NONE_U32)
         y = position_of(to, transfer, macro_comm_into(from, transfer, x));
-    return as_far(sim, r, s, from, x, to, y) ? y : -1;
+    for (uint32_t left = from->lanes; left; left &= left - 1)
+        if (!as_far(sim, r, &at[first_lane(left)], from, x, to, y))
+            return -1;
+    return y;
 }
 
 void beside_refit(Sim *sim, Runner *r)
@@ -294,7 +323,6 @@ void beside_refit(Sim *sim, Runner *r)
     account(sim, r);
     const Macro *m = r->running_macro, *alone = m->number > 0 ? r->alone : m;
     double x = r->position;
-    uint32_t instance = r->lane[LANE_COMPUTE].instance;
     int64_t at_ns = next_transfer(sim, m, x);
     if (at_ns == INT64_MAX || !find_neighbours(sim, r, m->links, at_ns, &n) || fits(r, m, &n))
         return;
@@ -302,10 +330,9 @@ void beside_refit(Sim *sim, Runner *r)
         uint32_t k = chain_part_at(m, x);
         x -= (double)m->part_at[k];
         m = alone = m->parts[k];
-        instance += k;
     }
     const Macro *to = beside(sim, r, alone, &n);
-    double y = to ? position_in(sim, r, segment_of(sim, r, instance), m, x, to) : -1;
+    double y = to ? position_in(sim, r, m, x, to) : -1;
     if (y < 0)
         return;
     r->alone = alone;
