@@ -437,37 +437,42 @@ static bool transfers_within(const Macro *m, uint32_t kind, double x, double ns)
     return false;
 }
 
+typedef struct OnLinks {
+    uint32_t use, at; /* of some links; of who shares that one */
+} OnLinks;
+
+/* The next rank with a macro on the links of d; NULL: no more. */
+static Runner *next_on(const Sim *sim, Demand d, OnLinks *next)
+{
+    for (; next->use < d.uses_n; next->use++, next->at = 0) {
+        uint32_t link = d.uses[next->use].resource, first = sim->sharers_first[link];
+        while (sim->macros_n[link] > 0 && first + next->at < sim->sharers_first[link + 1]) {
+            Runner *r = &sim->runners[sim->sharers[first + next->at++]];
+            if (is_on(sim, r, link))
+                return r;
+        }
+    }
+    return NULL;
+}
+
 bool beside_is_quiet(Sim *sim, Demand d, int64_t ns)
 {
-    for (uint32_t u = 0; u < d.uses_n; u++) {
-        uint32_t link = d.uses[u].resource;
-        if (sim->macros_n[link] == 0)
-            continue;
-        for (uint32_t i = sim->sharers_first[link]; i < sim->sharers_first[link + 1]; i++) {
-            Runner *r = &sim->runners[sim->sharers[i]];
-            if (!is_on(sim, r, link))
-                continue;
-            account(sim, r);
-            if (transfers_within(r->running_macro, sim->classes.resources[link].kind,
-                                 r->position, (double)ns))
-                return false;
-        }
+    OnLinks next = { 0 };
+    for (Runner *r = next_on(sim, d, &next); r; r = next_on(sim, d, &next)) {
+        ResourceKind kind = sim->classes.resources[d.uses[next.use].resource].kind;
+        account(sim, r);
+        if (transfers_within(r->running_macro, kind, r->position, (double)ns))
+            return false;
     }
     return true;
 }
 
 void beside_changed(Sim *sim, Demand d)
 {
-    for (uint32_t u = 0; u < d.uses_n; u++) {
-        uint32_t link = d.uses[u].resource;
-        if (sim->macros_n[link] == 0)
-            continue;
-        for (uint32_t i = sim->sharers_first[link]; i < sim->sharers_first[link + 1]; i++) {
-            Runner *r = &sim->runners[sim->sharers[i]];
-            if (r->in_doubt || !is_on(sim, r, link))
-                continue;
-            r->in_doubt = true;
+    OnLinks next = { 0 };
+    for (Runner *r = next_on(sim, d, &next); r; r = next_on(sim, d, &next)) {
+        if (!r->in_doubt)
             sim_wake(sim, r, LANE_N);
-        }
+        r->in_doubt = true;
     }
 }
