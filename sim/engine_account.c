@@ -250,7 +250,6 @@ void account_load(Sim *sim, const Runner *r, const Segment *s, double times, dou
 
 typedef struct SegmentSum {
     uint32_t filled_for; /* rank class + 1; 0: nobody */
-    bool computes;       /* else there are no flops and bytes */
     bool transfers;
     double times; /* that the rank class goes through it */
     double model_flops, hardware_flops, flops_ns, memory_ns, launch_ns;

@@ -19,7 +19,7 @@
  *
  * When flows begin, end or change their rate, a macro goes on beside the new ones from where all
  * its ops are as far: before its next transfer, or in one with no kernel beside it.  Where there
- * is no such place it is broken up (engine_macro.c).
+ * is no such place it is broken up (engine_leave.c).
  */
 #include <math.h>
 
@@ -239,78 +239,42 @@ static double position_of(const Macro *m, uint32_t op, double into)
     return (double)m->alone_at[i] + part * (double)(m->alone_at[i + 1] - m->alone_at[i]);
 }
 
-/* Where a lane is in a macro: its last op that is over, and its next, which may have begun;
- * NONE_U32: there is none. */
-typedef struct LanePlace {
-    uint32_t last, next;
-    bool begun;
-} LanePlace;
-
-static LanePlace lane_place(const Sim *sim, const Macro *m, uint32_t lane, double x)
-{
-    const Segment *s = &sim->g->segments[m->of.segment];
-    const uint32_t *ops = sim->lane_ops + sim->lane_first[m->of.segment * LANE_N + lane];
-    uint32_t first = m->begin_at ? m->begin_at[lane] : 0;
-    uint32_t end = m->end_at ? m->end_at[lane] : s->lane_n[lane], low = first;
-    for (uint32_t high = end; low < high;) {
-        uint32_t half = low + (high - low) / 2;
-        if ((double)m->end_ns[ops[half] - s->op_first] <= x)
-            low = half + 1;
-        else
-            high = half;
-    }
-    LanePlace p = { .last = low > first ? ops[low - 1] - s->op_first : NONE_U32,
-                    .next = low < end ? ops[low] - s->op_first : NONE_U32 };
-    p.begun = low < end && (double)m->start_ns[p.next] < x;
-    return p;
-}
-
-static bool is_comm(const Sim *sim, const Macro *m, uint32_t i)
-{
-    return op_is_comm(graph_ops(sim->g, &sim->g->segments[m->of.segment])[i].kind);
-}
-
-static double into(const Sim *sim, const Runner *r, const Macro *m, uint32_t i, double x)
-{
-    return is_comm(sim, m, i) ? macro_comm_into(m, i, x)
-                              : macro_kernel_into(r, m, &sim->g->segments[m->of.segment], i, x);
-}
-
 /* Is the lane in one macro at x as far as in the other at y? */
-static bool as_far(const Sim *sim, const Runner *r, const LanePlace *p, const Macro *from,
+static bool as_far(const Sim *sim, const Runner *r, const MacroLane *p, const Macro *from,
                    double x, const Macro *to, double y)
 {
     if (p->last != NONE_U32 && (double)to->end_ns[p->last] > y)
         return false;
     if (p->next == NONE_U32)
         return true;
-    if ((double)to->end_ns[p->next] <= y || ((double)to->start_ns[p->next] < y) != p->begun)
+    bool begun = (double)from->start_ns[p->next] < x;
+    if ((double)to->end_ns[p->next] <= y || ((double)to->start_ns[p->next] < y) != begun)
         return false;
-    return !p->begun ||
-           fabs(into(sim, r, from, p->next, x) - into(sim, r, to, p->next, y)) <= 0.5;
+    return !begun || fabs(macro_op_into(sim, r, from, p->next, x) -
+                          macro_op_into(sim, r, to, p->next, y)) <= 0.5;
 }
 
 /* Where `to` goes on from where `from` is at x; -1: it cannot. */
 static double position_in(const Sim *sim, const Runner *r, const Macro *from, double x,
                           const Macro *to)
 {
-    LanePlace at[LANE_N];
+    MacroLane at[LANE_N];
     uint32_t transfer = NONE_U32, kernel = NONE_U32;
     double y = 0;
     if (x <= (double)from->first_ns) /* so far they are the same */
         return x;
     for (uint32_t left = from->lanes; left; left &= left - 1) {
-        LanePlace *p = &at[first_lane(left)];
-        *p = lane_place(sim, from, first_lane(left), x);
+        MacroLane *p = &at[first_lane(left)];
+        *p = macro_lane_at(sim, from, first_lane(left), x);
         if (p->last != NONE_U32)
             y = fmax(y, (double)to->end_ns[p->last]);
-        if (p->begun)
-            *(is_comm(sim, from, p->next) ? &transfer : &kernel) = p->next;
+        if (p->next != NONE_U32 && (double)from->start_ns[p->next] < x)
+            *(op_is_comm(macro_op(sim, from, p->next)->kind) ? &transfer : &kernel) = p->next;
     }
     if (kernel != NONE_U32)
         y = (double)to->start_ns[kernel] + x - (double)from->start_ns[kernel];
     else if (transfer != NONE_U32)
-        y = position_of(to, transfer, macro_comm_into(from, transfer, x));
+        y = position_of(to, transfer, macro_op_into(sim, r, from, transfer, x));
     for (uint32_t left = from->lanes; left; left &= left - 1)
         if (!as_far(sim, r, &at[first_lane(left)], from, x, to, y))
             return -1;
@@ -326,11 +290,8 @@ void beside_refit(Sim *sim, Runner *r)
     int64_t at_ns = next_transfer(sim, m, x);
     if (at_ns == INT64_MAX || !find_neighbours(sim, r, m->links, at_ns, &n) || fits(r, m, &n))
         return;
-    if (m->parts_n > 0) {
-        uint32_t k = chain_part_at(m, x);
-        x -= (double)m->part_at[k];
-        m = alone = m->parts[k];
-    }
+    if (m->parts_n > 0)
+        m = alone = chain_part(m, &x);
     const Macro *to = beside(sim, r, alone, &n);
     double y = to ? position_in(sim, r, m, x, to) : -1;
     if (y < 0)
@@ -372,8 +333,9 @@ static void expect_end(Sim *sim, Runner *r)
     bool behind = low == m->intervals_n;
     double start = (double)m->slow_at[low] - from;
     left -= f->rate * (start - fmax(0, waited)) - (m->lost_at[low] - r->lost_from);
-    double width = behind ? 1 : (double)(m->slow_at[low + 1] - m->slow_at[low]);
-    double rate = f->rate - (behind ? 0 : (m->lost_at[low + 1] - m->lost_at[low]) / width);
+    double lost = behind ? 0 : m->lost_at[low + 1] - m->lost_at[low], rate = f->rate;
+    if (lost > 0)
+        rate -= lost / (double)(m->slow_at[low + 1] - m->slow_at[low]);
     flow_ends_in(sim, r->meets, start + left / rate);
 }
 
@@ -387,19 +349,12 @@ void beside_attach(Sim *sim, Runner *r)
     expect_end(sim, r);
 }
 
-/* It is told what it has lost up to now. */
-static void tell(Sim *sim, Runner *r)
-{
-    double lost = lost_so_far(r) - r->lost_from;
-    flow_set_back(sim, r->slows - 1, lost);
-    r->lost_from += lost;
-}
-
+/* The flow is told what it has lost. */
 void beside_detach(Sim *sim, Runner *r)
 {
     if (r->slows == 0)
         return;
-    tell(sim, r);
+    flow_set_back(sim, r->slows - 1, lost_so_far(r) - r->lost_from);
     sim->flows[r->slows - 1].slowed_by = 0;
     r->slows = 0;
 }

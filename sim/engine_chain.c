@@ -176,3 +176,12 @@ uint32_t chain_part_at(const Macro *m, double x)
         k++;
     return k;
 }
+
+const Macro *chain_part(const Macro *m, double *x)
+{
+    if (m->parts_n == 0)
+        return m;
+    uint32_t k = chain_part_at(m, *x);
+    *x -= (double)m->part_at[k];
+    return m->parts[k];
+}

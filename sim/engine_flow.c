@@ -119,6 +119,7 @@ static void go_directly(Sim *sim, uint32_t flow, int64_t since_ns)
     f->since_ns = since_ns;
     f->rate = f->solo_rate;
     set_event(sim, flow, since_ns + ns_up(f->left / f->rate), EVENT_FLOW_END);
+    beside_changed(sim, f->demand);
 }
 
 /* Somebody else is about to move on the links of d. */
@@ -205,7 +206,6 @@ static void flow_begin(Sim *sim, uint32_t flow, double into_ns)
         go_directly(sim, flow, sim->now_ns + latency_ns);
     else
         set_event(sim, flow, sim->now_ns + latency_ns, EVENT_FLOW_DATA);
-    beside_changed(sim, f->demand);
     if (f->group == NONE_U32) {
         member_begin(sim, &sim->runners[f->from], f->from_lane, f->op, f->cost);
         member_begin(sim, &sim->runners[f->to], f->to_lane, f->to_op, f->cost);
@@ -315,7 +315,6 @@ void flow_event(Sim *sim, uint32_t flow, bool data)
     f->since_ns = sim->now_ns;
     share_add(sim, flow);
     share(sim, f->demand);
-    beside_changed(sim, f->demand);
 }
 
 /* ---- meeting ---- */

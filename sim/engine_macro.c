@@ -18,11 +18,10 @@
  *     (engine_beside.c).
  *
  * Transfers on other links slow its kernels: running sums over its timing say how
- * far it gets.  Where its own transfers meet others than it was timed beside, and it cannot go on
- * as one that was timed beside these, it is broken up: the ops it is in go on as ops of their own.
+ * far it gets.  Where its own transfers meet others than it was timed beside it goes on as one
+ * that was timed beside these, or is broken up: the ops it is in go on as ops of their own
+ * (engine_leave.c).
  */
-#include <math.h>
-
 #include "sim/engine_state.h"
 
 /* ---- running sums ---- */
@@ -137,7 +136,7 @@ double macro_stop(const Sim *sim, Runner *r)
     return (double)stop > r->position ? (double)stop : r->position;
 }
 
-static void links_hold(Sim *sim, const Runner *r, const Macro *m)
+void macro_links_hold(Sim *sim, const Runner *r, const Macro *m)
 {
     for (uint32_t k = 0; m->links >> k; k++)
         if (m->links >> k & 1u) {
@@ -146,7 +145,7 @@ static void links_hold(Sim *sim, const Runner *r, const Macro *m)
         }
 }
 
-static void links_release(Sim *sim, const Runner *r, const Macro *m)
+void macro_links_release(Sim *sim, const Runner *r, const Macro *m)
 {
     for (uint32_t k = 0; m->links >> k; k++)
         if (m->links >> k & 1u) {
@@ -273,7 +272,7 @@ bool macro_has_way(const Sim *sim, const Runner *r, const Macro *m, uint32_t ins
 void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op)
 {
     account(sim, r);
-    links_hold(sim, r, m);
+    macro_links_hold(sim, r, m);
     for (uint32_t left = m->lanes; left; left &= left - 1)
         r->lane[first_lane(left)].busy = true;
     LaneState *l = &r->lane[LANE_COMPUTE];
@@ -312,7 +311,7 @@ bool macro_try(Sim *sim, Runner *r, uint32_t instance)
 
 /* ---- ending one ---- */
 
-static uint32_t stat_of(const Sim *sim, Runner *r, const Segment *s, uint32_t i)
+uint32_t macro_stat(const Sim *sim, Runner *r, const Segment *s, uint32_t i)
 {
     const Op *o = graph_ops(sim->g, s) + i;
     return account_stat(sim, r, o, sim->classes.groups[r->rc->group[o->u.comm.group]].size);
@@ -320,7 +319,7 @@ static uint32_t stat_of(const Sim *sim, Runner *r, const Segment *s, uint32_t i)
 
 static void book_comm(Sim *sim, Runner *r, const Segment *s, const Macro *m, MacroComm *c)
 {
-    uint32_t stat = c->stat != NONE_U32 ? c->stat : stat_of(sim, r, s, c->op);
+    uint32_t stat = c->stat != NONE_U32 ? c->stat : macro_stat(sim, r, s, c->op);
     if (m->number == 0) /* others are of several ranks */
         c->stat = stat;
     account_transfer(r, stat, graph_ops(sim->g, s) + c->op, c->cost, c->wire_bytes,
@@ -328,8 +327,7 @@ static void book_comm(Sim *sim, Runner *r, const Segment *s, const Macro *m, Mac
     r->stat->collectives[stat].exposed_ns += m->exposed_ns[c->op];
 }
 
-/* The transfers that are over at position x, and were not when it was last booked. */
-static void book_inner(Sim *sim, Runner *r, const Macro *m, uint32_t instance, double x)
+void macro_book(Sim *sim, Runner *r, const Macro *m, uint32_t instance, double x)
 {
     const Segment *s = segment_of(sim, r, instance);
     for (uint32_t i = 0; i < m->comms_n && !sim->options->totals; i++)
@@ -337,9 +335,8 @@ static void book_inner(Sim *sim, Runner *r, const Macro *m, uint32_t instance, d
             book_comm(sim, r, s, m, &m->comms[i]);
 }
 
-/* The lane stands before the at-th of its ops in the instance. */
-static void lane_skip(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t at,
-                      const Path *path)
+void macro_lane_skip(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t at,
+                     const Path *path)
 {
     LaneState *l = &r->lane[lane];
     uint32_t done = ops_before(&r->program, lane, instance) + at;
@@ -359,204 +356,20 @@ void macro_finish(Sim *sim, Runner *r)
     account(sim, r);
     beside_detach(sim, r);
     for (uint32_t i = 0; i < m->parts_n; i++)
-        book_inner(sim, r, m->parts[i], instance + i, (double)NS_MAX);
+        macro_book(sim, r, m->parts[i], instance + i, (double)NS_MAX);
     if (m->parts_n > 0)
         instance += m->parts_n - 1;
     else
-        book_inner(sim, r, m, instance, (double)NS_MAX);
+        macro_book(sim, r, m, instance, (double)NS_MAX);
     const Segment *s = segment_of(sim, r, instance);
     Path path = path_of_macro(sim, r);
     r->running_macro = NULL;
-    links_release(sim, r, m);
+    macro_links_release(sim, r, m);
     r->compute_n--;
     for (uint32_t left = m->lanes; left; left &= left - 1) {
         uint32_t lane = first_lane(left);
-        lane_skip(sim, r, lane, instance, m->end_at ? m->end_at[lane] : s->lane_n[lane], &path);
+        macro_lane_skip(sim, r, lane, instance, m->end_at ? m->end_at[lane] : s->lane_n[lane],
+                        &path);
         lane_wake_after(sim, r, lane);
     }
-}
-
-/* What a running sum has grown by since op i began, at position x. */
-static double grown_since(const Macro *m, const int64_t *sum, uint32_t i, double x)
-{
-    return macro_map(m, m->alone_at, sum, x) -
-           macro_map(m, m->alone_at, sum, (double)m->start_ns[i]);
-}
-
-double macro_comm_into(const Macro *m, uint32_t i, double x)
-{
-    const MacroComm *c = m->comms;
-    while (c->op != i)
-        c++;
-    if (!c->into)
-        return x - (double)c->start_ns;
-    MacroPlace p = macro_place(m, m->alone_at, x, 0);
-    const double *into = c->into + (p.low - c->into_first);
-    return into[0] + p.part * (into[1] - into[0]);
-}
-
-double macro_kernel_into(const Runner *r, const Macro *m, const Segment *s, uint32_t i,
-                         double x)
-{
-    const OpCost *c = &r->cost->op[s->op_first + i];
-    double slowed = grown_since(m, m->comm_at, i, x);
-    double alone = x - (double)m->start_ns[i] - slowed;
-    if (c->slowed_ns > 0)
-        alone += slowed * (double)c->alone_ns / (double)c->slowed_ns;
-    return fmin(alone, (double)c->alone_ns);
-}
-
-/* Goes on with op i, in progress at position x, as an op of its own. */
-static void resume_op(Sim *sim, Runner *r, uint32_t lane, const Segment *s, const Macro *m,
-                      uint32_t i, double x, const Path *path)
-{
-    LaneState *l = &r->lane[lane];
-    l->busy = true;
-    l->op = s->op_first + i;
-    l->group_n = l->group_left = 1;
-    l->start_ns = sim->now_ns;
-    path_set_cause(r, lane, path);
-    double passed = x - (double)m->start_ns[i];
-    if (op_is_comm(sim->g->ops[l->op].kind)) {
-        flow_resume_collective(sim, r, lane, passed, macro_comm_into(m, i, x));
-        double exposed = passed - grown_since(m, m->compute_at, i, x);
-        r->stat->collectives[l->stat].exposed_ns += llround(exposed);
-        return;
-    }
-    r->compute_n++;
-    r->left = (double)r->cost->op[l->op].alone_ns - macro_kernel_into(r, m, s, i, x);
-    compute_resume(sim, r);
-}
-
-/* Ops on the lane that are over at position x; *current is the one in progress, or NONE_U32. */
-static uint32_t split_lane(const Sim *sim, const Segment *s, const Macro *m, uint32_t lane,
-                           double x, uint32_t *current)
-{
-    uint32_t over = 0;
-    *current = NONE_U32;
-    for (uint32_t i = 0; i < s->op_n; i++) {
-        if ((uint32_t)graph_ops(sim->g, s)[i].lane != lane)
-            continue;
-        if ((double)m->end_ns[i] <= x)
-            over++;
-        else if ((double)m->start_ns[i] <= x && *current == NONE_U32)
-            *current = i;
-    }
-    return over;
-}
-
-/* Of a chain that stops at position *x, the macro it is in; *x is then in that. */
-static const Macro *leave_chain(Sim *sim, Runner *r, const Macro *chain, double *x,
-                                const Path *path)
-{
-    uint32_t first = r->lane[LANE_COMPUTE].instance, k = chain_part_at(chain, *x);
-    for (uint32_t i = 0; i < k; i++)
-        book_inner(sim, r, chain->parts[i], first + i, (double)NS_MAX);
-    *x -= (double)chain->part_at[k];
-    for (uint32_t lane = 0; chain->lanes >> lane; lane++) {
-        if (!(chain->lanes >> lane & 1u))
-            continue;
-        lane_skip(sim, r, lane, first + k, 0, path);
-        if (!(chain->parts[k]->lanes >> lane & 1u))
-            lane_wake_after(sim, r, lane);
-    }
-    return chain->parts[k];
-}
-
-/* Where the lanes of a macro that is broken up are: ops behind them, the one in progress or
- * NONE_U32, and the path to now. */
-typedef struct Split {
-    uint32_t over[LANE_N], current[LANE_N];
-    Path path[LANE_N];
-} Split;
-
-static Split split(const Sim *sim, const Runner *r)
-{
-    Split at;
-    const Macro *m = r->running_macro;
-    double x = r->position;
-    if (m->parts_n > 0) {
-        uint32_t k = chain_part_at(m, x);
-        x -= (double)m->part_at[k];
-        m = m->parts[k];
-    }
-    const Segment *s = &sim->g->segments[m->of.segment];
-    for (uint32_t left = m->lanes; left; left &= left - 1) {
-        uint32_t lane = first_lane(left);
-        at.over[lane] = split_lane(sim, s, m, lane, x, &at.current[lane]);
-        at.path[lane] = at.current[lane] == NONE_U32 ? path_of_macro(sim, r)
-                                                     : path_of_inner(sim, r, at.current[lane]);
-    }
-    return at;
-}
-
-void macro_break(Sim *sim, Runner *r)
-{
-    const Macro *m = r->running_macro;
-    account(sim, r);
-    beside_detach(sim, r);
-    double x = r->position;
-    Split at = split(sim, r);
-    Path path = path_of_macro(sim, r);
-    r->running_macro = NULL;
-    links_release(sim, r, m);
-    r->compute_n--;
-    evq_cancel(&sim->events, r->id);
-    if (m->parts_n > 0)
-        m = leave_chain(sim, r, m, &x, &path);
-    uint32_t instance = r->lane[LANE_COMPUTE].instance;
-    const Segment *s = segment_of(sim, r, instance);
-    book_inner(sim, r, m, instance, x);
-    for (uint32_t left = m->lanes; left; left &= left - 1) {
-        uint32_t lane = first_lane(left);
-        lane_skip(sim, r, lane, instance, at.over[lane], &at.path[lane]);
-        if (at.current[lane] == NONE_U32)
-            lane_wake_after(sim, r, lane);
-        else
-            resume_op(sim, r, lane, s, m, at.current[lane], x, &at.path[lane]);
-    }
-}
-
-/* Where transfers were switched in their middle, what was booked is of both. */
-static void book_shift(Sim *sim, Runner *r, const Segment *s, const Macro *from, double x,
-                       const Macro *to, double y)
-{
-    for (uint32_t i = 0; i < from->comms_n && !sim->options->totals; i++) {
-        uint32_t op = from->comms[i].op;
-        if ((double)from->start_ns[op] >= x || (double)from->end_ns[op] <= x)
-            continue;
-        double passed = x - (double)from->start_ns[op] - (y - (double)to->start_ns[op]);
-        double covered =
-            grown_since(from, from->compute_at, op, x) - grown_since(to, to->compute_at, op, y);
-        CollectiveStat *c = &r->stat->collectives[stat_of(sim, r, s, op)];
-        c->time_ns += llround(passed);
-        c->transfer_ns += llround(passed);
-        c->exposed_ns += llround(passed - covered);
-    }
-}
-
-void macro_go_on_as(Sim *sim, Runner *r, const Macro *as, double y)
-{
-    const Macro *m = r->running_macro;
-    LaneState *l = &r->lane[LANE_COMPUTE];
-    double x = r->position;
-    Path path = path_of_macro(sim, r);
-    beside_detach(sim, r);
-    links_release(sim, r, m);
-    path_go_on_as(sim, r, as, y);
-    if (m->parts_n > 0) {
-        m = leave_chain(sim, r, m, &x, &path);
-        l->op = segment_of(sim, r, l->instance)->op_first;
-        for (uint32_t left = m->lanes; left; left &= left - 1)
-            r->lane[first_lane(left)].busy = true;
-    }
-    const Segment *s = segment_of(sim, r, l->instance);
-    book_inner(sim, r, m, l->instance, x);
-    book_shift(sim, r, s, m, x, as, y);
-    links_hold(sim, r, as);
-    r->running_macro = as;
-    r->position = r->booked_to = y;
-    r->here = (MacroPlace){ 0 };
-    r->placed = false;
-    beside_attach(sim, r);
 }

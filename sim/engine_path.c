@@ -100,22 +100,21 @@ Path path_of_macro(const Sim *sim, const Runner *r)
     return path_into_macro(sim, r, comm + r->path_shift);
 }
 
-/* Of a chain the macro that it is in, at *x of its own; what of the path to there is communication
- * is added to *comm. */
+/* Of a chain the macro that it is in, at *x of its own; what of the path to its beginning is
+ * communication is added to *comm. */
 static const Macro *part_of(const Macro *m, double *x, double *comm)
 {
-    if (m->parts_n == 0)
-        return m;
-    uint32_t k = chain_part_at(m, *x);
-    *x -= (double)m->part_at[k];
-    *comm += macro_map(m, m->alone_at, m->path_at, (double)m->part_at[k]);
-    return m->parts[k];
+    double before = *x;
+    const Macro *part = chain_part(m, x);
+    if (part != m)
+        *comm += macro_map(m, m->alone_at, m->path_at, before - *x);
+    return part;
 }
 
 /* What of the path to x, through op i of the macro, is communication. */
 static double comm_through(const Sim *sim, const Macro *m, uint32_t i, double x)
 {
-    bool comm = op_is_comm(graph_ops(sim->g, &sim->g->segments[m->of.segment])[i].kind);
+    bool comm = op_is_comm(macro_op(sim, m, i)->kind);
     return (double)m->path_ns[i] + (comm ? x - (double)m->start_ns[i] : 0);
 }
 

@@ -486,7 +486,6 @@ void macro_copy(Sim *sim, const Runner *r, uint32_t segment, Macro *m, const Mac
 bool macro_has_way(const Sim *sim, const Runner *r, const Macro *m, uint32_t instance);
 void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op); /* graph op: its first */
 void macro_finish(Sim *sim, Runner *r);
-void macro_break(Sim *sim, Runner *r);
 /* Position to which the macro runs undisturbed: its end, or its next transfer that meets others
  * than it was timed beside, noted in r->guard. */
 double macro_stop(const Sim *sim, Runner *r);
@@ -494,13 +493,15 @@ double macro_stop(const Sim *sim, Runner *r);
 uint32_t macro_links_in_use(const Sim *sim, const Runner *r, const Macro *m);
 /* Does it transfer on one of the links at position x? */
 bool macro_transfers_at(const Macro *m, uint32_t links, double x);
-/* How much of what op i, in progress at position x, takes alone is done. */
-double macro_comm_into(const Macro *m, uint32_t i, double x);
-double macro_kernel_into(const Runner *r, const Macro *m, const Segment *s, uint32_t i,
-                         double x);
-/* The running macro, or the part of the chain that it is in, goes on as `as` from position y on:
- * the same ops, and as far. */
-void macro_go_on_as(Sim *sim, Runner *r, const Macro *as, double y);
+void macro_links_hold(Sim *sim, const Runner *r, const Macro *m);
+void macro_links_release(Sim *sim, const Runner *r, const Macro *m);
+uint32_t macro_stat(const Sim *sim, Runner *r, const Segment *s,
+                    uint32_t i); /* of transfer i */
+/* The transfers that are over at position x, and were not when it was last booked. */
+void macro_book(Sim *sim, Runner *r, const Macro *m, uint32_t instance, double x);
+/* The lane stands before the at-th of its ops in the instance. */
+void macro_lane_skip(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t at,
+                     const Path *path);
 double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double x);
 /* near: an interval that it is probably in, or shortly behind. */
 MacroPlace macro_place(const Macro *m, const int64_t *from, double x, uint32_t near);
@@ -509,6 +510,24 @@ static inline double macro_sum(const MacroPlace *p, const int64_t *sum)
 {
     return (double)sum[p->low] + p->part * (double)(sum[p->low + 1] - sum[p->low]);
 }
+
+/* ---- engine_leave.c ---- */
+static inline const Op *macro_op(const Sim *sim, const Macro *m, uint32_t i)
+{
+    return graph_ops(sim->g, &sim->g->segments[m->of.segment]) + i;
+}
+/* Where a lane is in a macro: how many of its ops in the segment are over, the last of those that
+ * are of the macro, and the next; NONE_U32: there is none. */
+typedef struct MacroLane {
+    uint32_t over, last, next;
+} MacroLane;
+MacroLane macro_lane_at(const Sim *sim, const Macro *m, uint32_t lane, double x);
+/* How much of what op i, in progress at position x, takes alone is done. */
+double macro_op_into(const Sim *sim, const Runner *r, const Macro *m, uint32_t i, double x);
+void macro_break(Sim *sim, Runner *r);
+/* The running macro, or the part of the chain that it is in, goes on as `as` from position y on:
+ * the same ops, and as far. */
+void macro_go_on_as(Sim *sim, Runner *r, const Macro *as, double y);
 
 /* ---- engine_beside.c ---- */
 /* The macro as it goes beside the flows that it will meet if it begins now; NULL: it cannot. */
@@ -533,6 +552,8 @@ void chains_index(Sim *sim);
 /* NULL where there is none, or the host is not far enough ahead. */
 const Macro *chain_of(Sim *sim, Runner *r, uint32_t first);
 uint32_t chain_part_at(const Macro *m, double x);
+/* The macro that it is in at *x, which becomes the position in that; itself, if it is no chain. */
+const Macro *chain_part(const Macro *m, double *x);
 
 /* ---- engine_stretch.c ---- */
 bool stretch_try(Sim *sim, Runner *r, uint32_t instance, uint32_t op);
