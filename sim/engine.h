@@ -153,12 +153,25 @@ void sim_result_free(SimResult *result);
 bool sim_bound(double *step_ns, const Graph *g, const Machine *m, const Software *sw,
                uint32_t left_out, Err *err);
 
+/* What a pass takes of the compute lane, and of that without collectives and waits for them. */
+typedef struct PassBound {
+    double busy_ns, kernels_ns;
+} PassBound;
+
+typedef struct BlockBound {
+    PassBound forward, backward; /* backward: with the gradients of weights */
+} BlockBound;
+
 /* Of the micro-batches of a graph of one stage, what each takes at least, forward and backward. */
 typedef struct MicroBatchBound {
     double busiest_ns; /* of a rank's busiest lane */
     double kernels_ns; /* of its compute lane, without collectives and waits for them */
+    /* By block, the caller's: [0] before the layers, [1 + i] layer i, [layers_n + 1] behind. */
+    uint32_t layers_n;
+    BlockBound *block;
 } MicroBatchBound;
 
+/* Fills what layers_n and block leave; 0 where nothing is known. */
 bool sim_bound_of_micro_batch(MicroBatchBound *bound, const Graph *g, const Machine *m,
                               const Software *sw, Err *err);
 

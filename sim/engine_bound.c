@@ -215,32 +215,79 @@ static bool is_work(const Segment *s)
            s->kind == SEGMENT_WEIGHT;
 }
 
-/* Of any rank and micro-batch. */
+static uint32_t place_of(const Instance *in, bool backward, bool layers_came, uint32_t layers_n)
+{
+    if (in->layer < layers_n)
+        return 1 + in->layer;
+    return layers_came != backward ? layers_n + 1 : 0;
+}
+
+/* A micro-batch on a rank. */
+typedef struct MicroBatch {
+    Busy all;
+    bool layers_came[2]; /* forward, backward */
+    BlockBound *block;   /* as in MicroBatchBound */
+} MicroBatch;
+
+static void add_instance(MicroBatch *m, const Segment *s, const Instance *in, const Busy *busy,
+                         uint32_t layers_n)
+{
+    bool backward = s->kind != SEGMENT_FORWARD, *came = &m->layers_came[backward];
+    BlockBound *block = &m->block[place_of(in, backward, *came, layers_n)];
+    PassBound *pass = backward ? &block->backward : &block->forward;
+    *came |= in->layer < layers_n;
+    add_busy(&m->all, busy, 1);
+    pass->busy_ns += busy->lane_ns[LANE_COMPUTE];
+    pass->kernels_ns += busy->kernels_ns;
+}
+
+static void add_instances(Sim *sim, Runner *r, Busy *busy, MicroBatch *of, uint32_t layers_n)
+{
+    for (uint32_t k = 0; k < r->role->instances_n; k++) {
+        const Instance *in = &r->role->instances[k];
+        const Segment *s = &sim->g->segments[in->segment];
+        if (in->micro_batch != NONE_U32 && is_work(s))
+            add_instance(&of[in->micro_batch], s, in, busy_of(sim, r, in->segment, busy),
+                         layers_n);
+    }
+}
+
+static PassBound lesser(PassBound a, PassBound b)
+{
+    return (PassBound){ fmin(a.busy_ns, b.busy_ns), fmin(a.kernels_ns, b.kernels_ns) };
+}
+
+static void note_least(MicroBatchBound *least, const MicroBatch *m)
+{
+    least->busiest_ns = fmin(least->busiest_ns, busiest_lane(&m->all));
+    least->kernels_ns = fmin(least->kernels_ns, m->all.kernels_ns);
+    for (uint32_t i = 0; i < least->layers_n + 2; i++) {
+        BlockBound *b = &least->block[i];
+        b->forward = lesser(b->forward, m->block[i].forward);
+        b->backward = lesser(b->backward, m->block[i].backward);
+    }
+}
+
+/* Of any rank and micro-batch; a graph has some of both. */
 static void least_micro_batch(Sim *sim, uint32_t ignored, void *bound)
 {
     (void)ignored;
-    MicroBatchBound least = { INFINITY, INFINITY };
+    MicroBatchBound *least = bound;
+    PassBound never = { INFINITY, INFINITY };
+    least->busiest_ns = least->kernels_ns = INFINITY;
+    for (uint32_t i = 0; i < least->layers_n + 2; i++)
+        least->block[i] = (BlockBound){ never, never };
     Busy *busy = PUSH_ARRAY(&sim->arena, Busy, sim->g->segments_n + 1);
     for (uint32_t i = 0; i < sim->runners_n; i++) {
         Runner *r = &sim->runners[i];
         uint32_t n = role_micro_batches(r->role);
-        Busy *of = PUSH_ARRAY(&sim->arena, Busy, n + 1);
-        for (uint32_t k = 0; k < r->role->instances_n; k++) {
-            const Instance *in = &r->role->instances[k];
-            uint32_t segment = sim->same[in->segment];
-            if (in->micro_batch == NONE_U32 || !is_work(&sim->g->segments[segment]))
-                continue;
-            if (busy[segment].filled_for != r->id + 1)
-                time_segment(sim, r, segment, &busy[segment]);
-            add_busy(&of[in->micro_batch], &busy[segment], 1);
-        }
-        for (uint32_t m = 0; m < n; m++) {
-            least.busiest_ns = fmin(least.busiest_ns, busiest_lane(&of[m]));
-            least.kernels_ns = fmin(least.kernels_ns, of[m].kernels_ns);
-        }
+        MicroBatch *of = PUSH_ARRAY(&sim->arena, MicroBatch, n);
+        for (uint32_t m = 0; m < n; m++)
+            of[m].block = PUSH_ARRAY(&sim->arena, BlockBound, least->layers_n + 2);
+        add_instances(sim, r, busy, of, least->layers_n);
+        for (uint32_t m = 0; m < n; m++)
+            note_least(least, &of[m]);
     }
-    if (!isinf(least.busiest_ns))
-        *(MicroBatchBound *)bound = least;
 }
 
 /* Fills what it is given, which is 0. */
@@ -264,7 +311,8 @@ static bool bound_by(Bound *bound, void *found, const Graph *g, const Machine *m
 bool sim_bound_of_micro_batch(MicroBatchBound *bound, const Graph *g, const Machine *m,
                               const Software *sw, Err *err)
 {
-    *bound = (MicroBatchBound){ 0, 0 };
+    bound->busiest_ns = bound->kernels_ns = 0;
+    memset(bound->block, 0, (bound->layers_n + 2) * sizeof *bound->block);
     return bound_by(least_micro_batch, bound, g, m, sw, 0, err);
 }
 

@@ -77,6 +77,7 @@ typedef struct PlanWork {
     Strategy strategy; /* likewise */
     /* Forward and backward through all layers, at least; of it, kernels alone. */
     double micro_batch_s, kernels_s;
+    BlockBound *block; /* of it, see MicroBatchBound */
 } PlanWork;
 
 typedef struct PlanCandidate {

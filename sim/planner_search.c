@@ -480,7 +480,7 @@ static bool some_do_not_fit(Plan *p)
 
 /* How far those that are tried next may be behind those tried so far, where ten have not been found
  * yet. */
-static const double reach = 1.25;
+static const double reach = 1.05;
 
 static double least_untried(const Plan *p, uint32_t base)
 {

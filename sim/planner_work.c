@@ -5,6 +5,12 @@
  *     pp 4, 8 micro-batches        each stage has a part of the model, all parts together take
  *                                  8 w, so the fullest at least 8 w / 4
  *
+ *     stage 2 of them, by block    |F F|F F|8 times (F F B B)|B B|B B|
+ *                                  fill      its own layers   drain
+ *
+ * A stage computes nothing before its first micro-batch has come through the stages before it, nor
+ * after its last has to go back through them, as in sim_bound.
+ *
  * Kernels depend on tp, cp, ep, micro-batch, recomputation, and on whether parameters are shared
  * out; not on dp, pp or the schedule.  So a small graph says it for many candidates, and of most
  * candidates no other graph is needed.
@@ -14,8 +20,13 @@
  * layer are from one another.  Where weight gradients apart, or pairs, may hide what a micro-batch
  * alone waits for, only its kernels count.
  */
+#include <math.h>
+#include <stdlib.h>
+
 #include "sim/build.h"
 #include "sim/planner_parts.h"
+#include "sim/scenario_parts.h"
+#include "sim/strategy/schedule.h"
 
 /* Two where there are more, as kernels only see that parameters are shared out; with experts as
  * many as share those out, together with cp.  (Where tp helps, which dp decides, all.) */
@@ -75,11 +86,10 @@ static bool is_known(const Plan *p, const PlanCandidate *c)
 }
 
 /* May another micro-batch hide what one alone waits for? */
-static bool hides_waits(const Plan *p, const PlanCandidate *c)
+static bool hides_waits(const Plan *p, const Scenario *s)
 {
-    const Scenario s = plan_scenario(p, c);
-    const Build b = { .s = &s, .sw = &p->sw };
-    return schedule_splits(c->schedule) || hides_in_pairs(&b);
+    const Build b = { .s = s, .sw = &p->sw };
+    return schedule_splits(s->parallel.schedule) || hides_in_pairs(&b);
 }
 
 /* Candidates that differ little stand together: the newest are looked at first. */
@@ -110,6 +120,10 @@ void plan_find_works(Plan *p)
         PlanCandidate *c = &p->candidates[i];
         c->work = c->need_bytes <= c->gpu_bytes ? work_of(p, c) : NONE_U32;
     }
+    for (uint32_t i = 0; i < p->works_n; i++) {
+        uint32_t layers = scenario_blocks(&p->bases[p->works[i].base].model);
+        p->works[i].block = PUSH_ARRAY(&p->arena, BlockBound, layers + 2);
+    }
 }
 
 void plan_time_work(const Plan *p, PlanWork *w)
@@ -130,7 +144,7 @@ void plan_time_work(const Plan *p, PlanWork *w)
     Scenario s = plan_scenario(p, &one);
     Graph g = { 0 };
     Err ignored = { 0 };
-    MicroBatchBound bound;
+    MicroBatchBound bound = { .layers_n = scenario_blocks(&s.model), .block = w->block };
     s.training.micro_batches = 2; /* the first may have kernels of its own */
     if (build_graph(&g, &s, &p->sw, &ignored) &&
         sim_bound_of_micro_batch(&bound, &g, &s.machine, &p->sw, &ignored)) {
@@ -140,12 +154,82 @@ void plan_time_work(const Plan *p, PlanWork *w)
     graph_free(&g);
 }
 
+/* ---- of a candidate ---- */
+
+/* A stage in a step, at least; in ns. */
+typedef struct StageBound {
+    double work_ns; /* forward and backward of a micro-batch */
+    double pass_ns; /* of its first chunk, what others wait for at the ends of the step */
+} StageBound;
+
+static double pass_ns(const PassBound *pass, bool kernels)
+{
+    return kernels ? pass->kernels_ns : pass->busy_ns;
+}
+
+/* One stage adds the gradient of an embedding to that of its tied head, even of the first
+ * micro-batch; the first of several has nothing to add to. */
+static double backward_ns(const Scenario *s, const BlockBound *block, uint32_t at, bool kernels)
+{
+    bool added = at == 0 && s->model.u.transformer.tied_embeddings && s->parallel.pp > 1;
+    return added ? 0 : pass_ns(&block[at].backward, kernels);
+}
+
+/* Blocks as pass_pipeline cuts them. */
+static void add_chunks(StageBound *stage, const Scenario *s, const BlockBound *block,
+                       bool kernels)
+{
+    const Parallel *p = &s->parallel;
+    uint32_t blocks = scenario_blocks(&s->model) + 2, at = 0;
+    uint32_t chunks = p->pp * p->virtual_stages;
+    for (uint32_t k = 0; k < chunks; k++) {
+        StageBound *of = &stage[schedule_stage(p->schedule, p->pp, k)];
+        uint32_t share =
+            p->stage_layers_n ? p->stage_layers[k] : even_share(blocks - 2, 2, chunks, k);
+        uint32_t end = at + share + (k == 0);
+        end = k + 1 == chunks || end > blocks ? blocks : end;
+        for (; at < end; at++) {
+            double ns =
+                pass_ns(&block[at].forward, kernels) + backward_ns(s, block, at, kernels);
+            of->work_ns += ns;
+            of->pass_ns += k < p->pp ? ns : 0;
+        }
+    }
+}
+
+/* Where weight gradients are apart, ends of the step overlap: then nothing but its own work
+ * counts. */
+static double longest_stage(const StageBound *stage, const Parallel *p, double micro_batches)
+{
+    double most_ns = 0, before_ns = 0;
+    for (uint32_t i = 0; i < p->pp; i++) {
+        most_ns = fmax(most_ns, stage[i].work_ns * micro_batches + before_ns);
+        before_ns += schedule_splits(p->schedule) ? 0 : stage[i].pass_ns;
+    }
+    return most_ns;
+}
+
+/* By its stages, in s; 0 where layers do not stand between an embedding and a head. */
+static double stages_bound(const Scenario *s, const PlanWork *w, double micro_batches,
+                           bool kernels)
+{
+    if (s->model.kind != MODEL_TRANSFORMER)
+        return 0;
+    StageBound *stage = mem_zero(s->parallel.pp, sizeof *stage);
+    add_chunks(stage, s, w->block, kernels);
+    double ns = longest_stage(stage, &s->parallel, micro_batches);
+    free(stage);
+    return ns / 1e9;
+}
+
 double plan_work_bound(const Plan *p, const PlanCandidate *c)
 {
     if (c->work == NONE_U32)
         return 0;
-    const Training *t = &p->bases[c->base].training;
-    double micro_batches = (double)t->global_batch / ((double)c->dp * c->micro_batch);
+    const Scenario s = plan_scenario(p, c);
     const PlanWork *w = &p->works[c->work];
-    return (hides_waits(p, c) ? w->kernels_s : w->micro_batch_s) * micro_batches / c->pp;
+    double micro_batches = (double)s.training.micro_batches;
+    bool kernels = hides_waits(p, &s);
+    double mean_s = (kernels ? w->kernels_s : w->micro_batch_s) * micro_batches / c->pp;
+    return fmax(mean_s, stages_bound(&s, w, micro_batches, kernels));
 }

@@ -688,6 +688,44 @@ static void bounds_hold_for_all_that_fit(void)
     }
 }
 
+/* Where there is a pipeline, what blocks take one by one says nearly as much as a graph of it. */
+static void works_bound_as_graphs_do(void)
+{
+    static const Setting settings[] = { { "model", "llama3.2-3b" },
+                                        { "training.global_batch", "64" },
+                                        { "parallel.pp", "4" },
+                                        { "software", "megatron-core-2025" } };
+    PlanOptions o = options_of("scenarios/examples/llama3-8b-tp.json", 16);
+    Plan p = { 0 };
+    Err err = { 0 };
+    uint32_t compared = 0, apart = 0;
+    o.settings = settings;
+    o.settings_n = ARRAY_N(settings);
+    CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+    plan_find_works(&p);
+    for (uint32_t i = 0; i < p.works_n; i++)
+        plan_time_work(&p, &p.works[i]);
+    for (uint32_t k = 0; k < p.n; k += 13 * check_one_in()) {
+        const PlanCandidate *c = &p.candidates[k];
+        Scenario s = plan_scenario(&p, c);
+        Graph g = { 0 };
+        double ns = 0, work_s = plan_work_bound(&p, c);
+        if (c->work != NONE_U32 && build_graph(&g, &s, &p.sw, &err) &&
+            CHECK(sim_bound(&ns, &g, &s.machine, &p.sw, 0, &err))) {
+            char label[512];
+            if (!CHECK(work_s <= ns / 1e9 * (1 + 1e-9)))
+                fprintf(stderr, "%s: %.9g above %.9g s\n", plan_label(label, c), work_s,
+                        ns / 1e9);
+            compared++;
+            apart += work_s < 0.9 * ns / 1e9;
+        }
+        graph_free(&g);
+    }
+    CHECK(compared > check_cases(100));
+    CHECK_U64(0, apart);
+    plan_free(&p);
+}
+
 /* As `sim` says of the scenario: what the fullest of all ranks needs, and that it fits. */
 static void compare_need(const Plan *p, const PlanCandidate *c)
 {
@@ -902,6 +940,7 @@ int main(void)
     RUN(the_best_is_first);
     RUN(it_says_what_pairs_would_hide);
     RUN(bounds_hold_for_all_that_fit);
+    RUN(works_bound_as_graphs_do);
     RUN(the_best_fit_where_groups_span_nodes);
     RUN(the_best_fit_with_fragmentation);
     RUN(why_asks_who_recomputes_more);
