@@ -52,9 +52,10 @@ static Strategy like_strategy(const PlanCandidate *c)
     return c->dp * c->tp * c->cp == 1 ? STRATEGY_SINGLE : shards ? STRATEGY_FSDP : STRATEGY_DDP;
 }
 
-static bool is_same_work(const PlanWork *w, const PlanCandidate *c, Strategy strategy)
+static bool is_same_work(const PlanWork *w, const PlanCandidate *c, uint32_t dp,
+                         Strategy strategy)
 {
-    return w->base == c->base && w->dp == least_dp(c) && w->tp == c->tp && w->cp == c->cp &&
+    return w->base == c->base && w->dp == dp && w->tp == c->tp && w->cp == c->cp &&
            w->ep == c->ep && w->micro_batch == c->micro_batch && w->recompute == c->recompute &&
            w->sequence_parallel == c->sequence_parallel && w->strategy == strategy;
 }
@@ -96,14 +97,15 @@ static bool hides_waits(const Plan *p, const Scenario *s)
 static uint32_t work_of(Plan *p, const PlanCandidate *c)
 {
     Strategy strategy = like_strategy(c);
+    uint32_t dp = least_dp(c);
     if (!is_known(p, c))
         return NONE_U32;
     for (uint32_t i = p->works_n; i-- > 0 && p->works[i].base == c->base;)
-        if (is_same_work(&p->works[i], c, strategy))
+        if (is_same_work(&p->works[i], c, dp, strategy))
             return i;
     GROW(p->works, p->works_n, p->works_cap);
     p->works[p->works_n] = (PlanWork){ .base = c->base,
-                                       .dp = least_dp(c),
+                                       .dp = dp,
                                        .tp = c->tp,
                                        .cp = c->cp,
                                        .ep = c->ep,
