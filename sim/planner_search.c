@@ -275,24 +275,46 @@ static void open_candidates(Plan *p, uint32_t first)
     }
 }
 
-/* And at least its work. */
-static void time_works(Plan *p)
+static bool leads_family(const Plan *p, uint32_t i)
 {
-    open_candidates(p, 0);
-    if (!p->options->all)
-        plan_find_works(p);
-    Task *tasks = mem_zero(p->works_n + 1, sizeof *tasks);
-    for (uint32_t i = 0; i < p->works_n; i++)
-        tasks[i].work = &p->works[i];
-    run_tasks(p, tasks, p->works_n);
-    free(tasks);
+    const PlanCandidate *c = &p->candidates[i];
+    return i == 0 || !plan_same_split(c - 1, c) || !plan_same_family(c - 1, c);
+}
+
+/* And at least its work; who recomputes more takes longer.  fresh: works that were just timed. */
+static void bound_by_works(Plan *p, const bool *fresh)
+{
     for (uint32_t i = 0; i < p->n; i++) {
         PlanCandidate *c = &p->candidates[i];
-        c->bound_s = p->options->all ? 0 : plan_work_bound(p, c);
-        /* Who recomputes more takes longer. */
-        if (i > 0 && plan_same_split(c - 1, c) && plan_same_family(c - 1, c))
+        if (c->work != NONE_U32 && fresh[c->work])
+            c->bound_s = fmax(c->bound_s, plan_work_bound(p, c));
+        if (!leads_family(p, i))
             c->bound_s = fmax(c->bound_s, c[-1].bound_s);
     }
+}
+
+/* Times works of candidates that are to be tried, of which NULL asks for the first of each family;
+ * false: all are timed. */
+static bool time_works(Plan *p, const double *limit_s)
+{
+    Task *tasks = mem_zero(p->works_n + 1, sizeof *tasks);
+    bool *fresh = mem_zero(p->works_n + 1, sizeof *fresh);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        const PlanCandidate *c = &p->candidates[i];
+        bool asked =
+            limit_s ? c->untried && c->bound_s <= limit_s[c->base] : leads_family(p, i);
+        if (!asked || c->work == NONE_U32 || p->works[c->work].timed || fresh[c->work])
+            continue;
+        fresh[c->work] = true;
+        tasks[n++].work = &p->works[c->work];
+    }
+    run_tasks(p, tasks, n);
+    if (n > 0)
+        bound_by_works(p, fresh);
+    free(fresh);
+    free(tasks);
+    return n > 0;
 }
 
 /* limit_s: by base; those with a higher bound can wait. */
@@ -443,6 +465,11 @@ static void try_family(const Plan *p, PlanCandidate *c)
 void plan_simulate(const Plan *p, PlanCandidate *c)
 {
     Err ignored = { 0 };
+    if (c->untried && c->work != NONE_U32 && !p->works[c->work].timed) {
+        plan_time_work(p, &p->works[c->work]);
+        c->bound_s = fmax(c->bound_s, plan_work_bound(p, c));
+        return;
+    }
     if (c->untried) {
         try_family(p, c);
         return;
@@ -513,6 +540,8 @@ static void search(Plan *p, double start_s)
     double *limit_s = mem_zero(p->bases_n, sizeof *limit_s);
     for (bool again = true; again; start_s = cpu_seconds()) {
         while (raise_limits(p, limit_s)) {
+            while (time_works(p, limit_s))
+                ;
             try_splits(p, limit_s);
             try_bases(p);
         }
@@ -548,7 +577,10 @@ void plan_search(Plan *p)
 {
     keep_memory();
     double start_s = cpu_seconds();
-    time_works(p);
+    open_candidates(p, 0);
+    if (!p->options->all)
+        plan_find_works(p);
+    time_works(p, NULL);
     do {
         search(p, start_s);
         start_s = cpu_seconds();

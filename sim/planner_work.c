@@ -147,6 +147,7 @@ void plan_time_work(const Plan *p, PlanWork *w)
     Graph g = { 0 };
     Err ignored = { 0 };
     MicroBatchBound bound = { .layers_n = scenario_blocks(&s.model), .block = w->block };
+    w->timed = true;
     s.training.micro_batches = 2; /* the first may have kernels of its own */
     if (build_graph(&g, &s, &p->sw, &ignored) &&
         sim_bound_of_micro_batch(&bound, &g, &s.machine, &p->sw, &ignored)) {
@@ -226,7 +227,7 @@ static double stages_bound(const Scenario *s, const PlanWork *w, double micro_ba
 
 double plan_work_bound(const Plan *p, const PlanCandidate *c)
 {
-    if (c->work == NONE_U32)
+    if (c->work == NONE_U32 || !p->works[c->work].timed)
         return 0;
     const Scenario s = plan_scenario(p, c);
     const PlanWork *w = &p->works[c->work];
