@@ -194,9 +194,9 @@ double plan_score(const Plan *p, const PlanCandidate *c);
 char *plan_label(char *label, const PlanCandidate *c);
 
 void plan_explain(Plan *p); /* planner_why.c: fills why */
-/* Simulates one that was left out as too slow, or first finds out what its work takes or whether it
- * fits at all where that is not known, and whether it really does; its fate, or a higher bound, says
- * what became of it. */
+/* Simulates one that was left out as too slow, or first finds out what its work takes or whether
+ * it fits at all where that is not known, and whether it really does; its fate, or a higher bound,
+ * says what became of it. */
 void plan_simulate(const Plan *p, PlanCandidate *c);
 
 void plan_text(const Plan *p, bool pareto, FILE *out);
