@@ -40,34 +40,59 @@ static uint32_t free_place(const CachingList *l, uint64_t bytes, uint64_t at)
     return place;
 }
 
-static void free_add(Caching *c, uint32_t block)
+static uint32_t free_place_of(const Caching *c, uint32_t block)
+{
+    const CachingBlock *b = &c->blocks[block];
+    return free_place(&c->list[b->list], b->bytes, b->at);
+}
+
+static void note_free(Caching *c, CachingFree *place, uint32_t block)
 {
     CachingBlock *b = &c->blocks[block];
-    CachingList *l = &c->list[b->list];
-    uint32_t place = free_place(l, b->bytes, b->at);
-    GROW(l->free, l->n, l->cap);
-    memmove(l->free + place + 1, l->free + place, (l->n++ - place) * sizeof *l->free);
-    l->free[place] = (CachingFree){ b->bytes, b->at, block };
+    *place = (CachingFree){ b->bytes, b->at, block };
     b->free = true;
     c->free_page_bytes += whole_pages(b);
 }
 
-static void free_remove(Caching *c, uint32_t block)
+static void note_used(Caching *c, uint32_t block)
 {
     CachingBlock *b = &c->blocks[block];
-    CachingList *l = &c->list[b->list];
-    uint32_t place = free_place(l, b->bytes, b->at);
-    memmove(l->free + place, l->free + place + 1, (--l->n - place) * sizeof *l->free);
     b->free = false;
     c->free_page_bytes -= whole_pages(b);
 }
 
-/* The smallest of at least so many bytes, of equal ones the lowest. */
-static uint32_t free_find(const Caching *c, uint8_t list, uint64_t bytes)
+static void free_add(Caching *c, uint32_t block)
 {
-    const CachingList *l = &c->list[list];
-    uint32_t place = free_place(l, bytes, 0);
-    return place < l->n ? l->free[place].block : NONE_U32;
+    CachingList *l = &c->list[c->blocks[block].list];
+    uint32_t place = free_place_of(c, block);
+    GROW(l->free, l->n, l->cap);
+    memmove(l->free + place + 1, l->free + place, (l->n++ - place) * sizeof *l->free);
+    note_free(c, l->free + place, block);
+}
+
+/* One that is used now (note_used). */
+static void free_drop(Caching *c, uint8_t list, uint32_t place)
+{
+    CachingList *l = &c->list[list];
+    memmove(l->free + place, l->free + place + 1, (--l->n - place) * sizeof *l->free);
+}
+
+static void free_remove(Caching *c, uint32_t block)
+{
+    note_used(c, block);
+    free_drop(c, c->blocks[block].list, free_place_of(c, block));
+}
+
+/* Instead of one that is used now stands another of the same list. */
+static void free_replace(Caching *c, uint32_t place, uint32_t block)
+{
+    CachingList *l = &c->list[c->blocks[block].list];
+    uint32_t to = free_place_of(c, block);
+    if (to > place) /* the one that goes stands before it */
+        memmove(l->free + place, l->free + place + 1, (--to - place) * sizeof *l->free);
+    else
+        memmove(l->free + to + 1, l->free + to, (place - to) * sizeof *l->free);
+    note_free(c, l->free + to, block);
 }
 
 /* ---- blocks ---- */
@@ -91,13 +116,13 @@ static void block_drop(Caching *c, uint32_t i)
     c->unused = i;
 }
 
-/* What is left of a block behind its first `bytes` becomes a free one. */
-static void split(Caching *c, uint32_t block, uint64_t bytes)
+/* What is left of a block behind its first `bytes`, if it becomes one that is to be free. */
+static uint32_t split(Caching *c, uint32_t block, uint64_t bytes)
 {
     const CachingBlock *b = &c->blocks[block];
     uint64_t left = b->bytes - bytes;
     if (bytes <= SMALL_BYTES || c->expandable ? left < GRAIN_BYTES : left <= SMALL_BYTES)
-        return;
+        return NONE_U32;
     uint32_t behind = b->next;
     uint32_t rest = block_new(c, (CachingBlock){ .at = b->at + bytes,
                                                  .bytes = left,
@@ -110,7 +135,7 @@ static void split(Caching *c, uint32_t block, uint64_t bytes)
         c->blocks[behind].prev = rest;
     if (c->last[c->blocks[block].list] == block)
         c->last[c->blocks[block].list] = rest;
-    free_add(c, rest);
+    return rest;
 }
 
 /* The second of two neighbours, which are in no list, becomes part of the first. */
@@ -205,41 +230,68 @@ static uint32_t segment_grow(Caching *c, uint64_t bytes, uint8_t list)
 
 /* ---- taking and giving ---- */
 
+/* The smallest free one of at least so many bytes, of equal ones the lowest; NONE_U32: there is
+ * none. */
+static uint32_t take_free(Caching *c, uint64_t bytes, uint8_t list)
+{
+    const CachingList *l = &c->list[list];
+    uint32_t place = free_place(l, bytes, 0);
+    if (place == l->n)
+        return NONE_U32;
+    uint32_t block = l->free[place].block;
+    note_used(c, block);
+    uint32_t rest = split(c, block, bytes);
+    if (rest != NONE_U32)
+        free_replace(c, place, rest);
+    else
+        free_drop(c, list, place);
+    return block;
+}
+
+static uint32_t take_new(Caching *c, uint64_t bytes, uint8_t list)
+{
+    uint32_t block = c->expandable ? segment_grow(c, bytes, list) : segment_new(c, bytes, list);
+    uint32_t rest = split(c, block, bytes);
+    if (rest != NONE_U32)
+        free_add(c, rest);
+    return block;
+}
+
 uint32_t caching_take(Caching *c, uint64_t bytes, CachingStream stream)
 {
     bytes = max_u64(div_up_u64(bytes, GRAIN_BYTES) * GRAIN_BYTES, GRAIN_BYTES);
     uint8_t list = (uint8_t)(2 * stream + (bytes <= SMALL_BYTES));
-    uint32_t block = free_find(c, list, bytes);
-    if (block != NONE_U32)
-        free_remove(c, block);
-    else
-        block = c->expandable ? segment_grow(c, bytes, list) : segment_new(c, bytes, list);
-    split(c, block, bytes);
+    uint32_t block = take_free(c, bytes, list);
+    if (block == NONE_U32)
+        block = take_new(c, bytes, list);
     if (c->expandable && !c->overflowed && c->reserved_bytes > c->capacity_bytes)
         hold(c); /* pages that had gone back come again */
     return block;
 }
 
-/* Takes a neighbour out of its list, if it is free. */
-static bool claim(Caching *c, uint32_t block)
+static bool is_free(const Caching *c, uint32_t block)
 {
-    if (block == NONE_U32 || !c->blocks[block].free)
-        return false;
-    free_remove(c, block);
-    return true;
+    return block != NONE_U32 && c->blocks[block].free;
 }
 
 void caching_give(Caching *c, uint32_t block)
 {
     ASSERT(!c->blocks[block].free);
     uint32_t prev = c->blocks[block].prev, next = c->blocks[block].next;
-    if (claim(c, next))
-        join(c, block, next);
-    if (claim(c, prev)) {
-        join(c, prev, block);
-        block = prev;
+    bool joins_prev = is_free(c, prev), joins_next = is_free(c, next);
+    if (joins_prev && joins_next)
+        free_remove(c, next);
+    if (!joins_prev && !joins_next) {
+        free_add(c, block);
+        return;
     }
-    free_add(c, block);
+    uint32_t neighbour = joins_prev ? prev : next, place = free_place_of(c, neighbour);
+    note_used(c, neighbour);
+    if (joins_next)
+        join(c, block, next);
+    if (joins_prev)
+        join(c, prev, block);
+    free_replace(c, place, joins_prev ? prev : block);
 }
 
 void caching_open(Caching *c, uint64_t capacity_bytes, bool expandable)
