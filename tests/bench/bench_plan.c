@@ -11,14 +11,16 @@
  * Candidates leap over micro-batches.  After its time is taken, a row is simulated again with all
  * of them: how far off is the worst, and are the ten best the same, in the same order?
  *
- * The row before the last is all that fits with one chunk a stage; of it only those at an estimated
- * pace are simulated again.  The last is the question itself, with nothing fixed: plan builds and
+ * Of all that fits with one chunk a stage only those at an estimated pace are simulated again.
+ *
+ * The last rows are the question itself, with nothing fixed, of three models: plan builds and
  * simulates only those that the least time they can take leaves in the running (planner_work.c,
- * sim_bound).  What counts is its time.
+ * sim_bound).  What counts is its time, and how many candidates a second that is.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim/build.h"
 #include "sim/planner.h"
@@ -27,6 +29,8 @@ enum { LIMIT_PER_S = 200 };
 static const double ERROR_MAX = 0.005; /* of a step: DESIGN 1, collapsed */
 
 typedef struct Case {
+    const char *scenario, *global_batch; /* NULL: GPT-3's */
+    uint32_t gpus;
     const char *tp, *pp, *cp, *strategy, *chunks; /* NULL: all are tried */
     bool all;                                     /* that fit are simulated */
     bool estimated_only; /* not all are simulated again to see how far off they are */
@@ -39,6 +43,12 @@ static const Case cases[] = {
     { .tp = "8", .pp = "32", .strategy = "ddp", .all = true },
     { .chunks = "1", .all = true, .estimated_only = true },
     { 0 },
+    { .scenario = "scenarios/examples/llama3-405b-3d.json",
+      .gpus = 1024,
+      .global_batch = "2048" },
+    { .scenario = "scenarios/examples/deepseek-v3-ep.json",
+      .gpus = 256,
+      .global_batch = "2048" },
 };
 
 static const Case calculon_cases[] = {
@@ -61,6 +71,8 @@ static void print_sum(const Sum *s, bool all, bool *well)
     if (all)
         printf(" %12.0f %8d%s", rate, LIMIT_PER_S,
                rate < LIMIT_PER_S ? "  below its limit" : "");
+    else
+        printf("  %.0f candidates a second, Calculon 203", (double)s->candidates / s->cpu_s);
     printf("\n");
     *well = *well && (!all || rate >= LIMIT_PER_S);
 }
@@ -84,10 +96,14 @@ static void print_row(const Case *c, const Plan *p, bool *well)
 {
     Sum sum = { 0 };
     add(&sum, p);
-    printf("tp %-3s pp %-3s %-6s", c->tp ? c->tp : "all", c->pp ? c->pp : "all",
-           c->strategy ? c->strategy
-           : c->chunks ? "1F1B"
-                       : "all");
+    const char *name = c->scenario ? strrchr(c->scenario, '/') + 1 : NULL;
+    if (name)
+        printf("%-20.*s", (int)strcspn(name, "."), name);
+    else
+        printf("tp %-3s pp %-3s %-6s", c->tp ? c->tp : "all", c->pp ? c->pp : "all",
+               c->strategy ? c->strategy
+               : c->chunks ? "1F1B"
+                           : "all");
     print_sum(&sum, c->all, well);
 }
 
@@ -169,10 +185,12 @@ static bool run_case(const Case *c, Sum *sum, bool *well)
     const char *const values[] = { c->tp, c->pp, c->cp, c->strategy, c->chunks };
     static const char *const keys[] = { "parallel.tp", "parallel.pp", "parallel.cp",
                                         "parallel.strategy", "parallel.virtual_stages" };
-    Setting settings[6] = { { "training.global_batch", "1536" } };
-    PlanOptions o = { .scenario = "scenarios/examples/gpt3-175b-pp.json",
+    Setting settings[6] = { { "training.global_batch",
+                              c->global_batch ? c->global_batch : "1536" } };
+    PlanOptions o = { .scenario =
+                          c->scenario ? c->scenario : "scenarios/examples/gpt3-175b-pp.json",
                       .counts_n = 1,
-                      .counts = { 1024 },
+                      .counts = { c->gpus ? c->gpus : 1024 },
                       .settings = settings,
                       .settings_n = 1,
                       .jobs = 1,
