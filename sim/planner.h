@@ -78,7 +78,9 @@ typedef struct PlanWork {
     bool timed;        /* what follows is known */
     /* Forward and backward through all layers, at least; of it, kernels alone. */
     double micro_batch_s, kernels_s;
-    BlockBound *block; /* of it, see MicroBatchBound */
+    BlockBound *block;   /* of it, see MicroBatchBound */
+    int64_t *kept_bytes; /* activations that there are more of after forward; by block, too */
+    uint64_t sent_bytes; /* of them, what the first block hands on */
 } PlanWork;
 
 typedef struct PlanCandidate {
@@ -170,6 +172,8 @@ const Setting *plan_other_setting(const Plan *p, char (*settings)[PLAN_SETTING_C
 
 /* planner_weigh.c.  The bytes of parameters, gradients and optimizer that a rank holds at least. */
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c);
+/* Of them what is there before the first backward. */
+uint64_t plan_forward_bound(const Plan *p, const PlanCandidate *c);
 /* What is weighed: what is allocated; what is reserved by the fullest rank, for which roles are
  * replayed (see memory_replay) that may run on it, as far as planner_weigh.c can tell; the same,
  * with all roles replayed. */

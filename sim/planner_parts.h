@@ -95,5 +95,8 @@ void plan_find_works(Plan *p);
 void plan_time_work(const Plan *p, PlanWork *w);
 /* What a step of c takes at least, in s; 0: not known. */
 double plan_work_bound(const Plan *p, const PlanCandidate *c);
+/* Bytes that the fullest GPU needs at least when the first backward begins, with what its stage
+ * keeps for that; 0: not known. */
+uint64_t plan_work_memory(const Plan *p, const PlanCandidate *c);
 
 #endif

@@ -1,11 +1,12 @@
 /*
  * planner_search.c - tries the candidates: weighs them, simulates the promising.
  *
- *     each: what its work takes at least (planner_work.c)  --> PLAN_TOO_SLOW until more is known
+ *     each: what its work takes and keeps at least (planner_work.c; who recomputes more: when less
+ *     does not say enough)  --> PLAN_TOO_SLOW until more is known
  *     those of little work, then of more, while they may be among the ten best:
  *       one strategy at one split, micro-batches ascending: one task of the pool
  *         family (recompute none, selective, full):
- *           lower bound above the GPU?  --> PLAN_ABOVE_BOUND     no graph is built
+ *           lower bound above the GPU?  --> PLAN_ABOVE_BOUND, PLAN_TOO_LARGE     no graph is built
  *           too large with a smaller micro-batch?  --> PLAN_TOO_LARGE     no graph is built
  *           build_graph of a few micro-batches, memory_of_role: too large?  --> PLAN_TOO_LARGE
  *           sim_bound  --> PLAN_TOO_SLOW until simulated; the rest of the family PLAN_NEEDLESS
@@ -175,9 +176,9 @@ static const PlanCandidate *smaller_too_large(const Task *t, const PlanCandidate
 static bool settle(const Task *t, PlanCandidate *c)
 {
     const PlanCandidate *smaller = smaller_too_large(t, c);
-    if (c->need_bytes > c->gpu_bytes)
+    if (c->need_bytes > c->gpu_bytes && plan_memory_bound(t->plan, c) > c->gpu_bytes)
         c->fate = PLAN_ABOVE_BOUND;
-    else if (smaller)
+    else if (smaller || c->need_bytes > c->gpu_bytes)
         c->fate = PLAN_TOO_LARGE;
     else
         return false;
@@ -286,8 +287,11 @@ static void bound_by_works(Plan *p, const bool *fresh)
 {
     for (uint32_t i = 0; i < p->n; i++) {
         PlanCandidate *c = &p->candidates[i];
-        if (c->work != NONE_U32 && fresh[c->work])
+        if (c->work != NONE_U32 && fresh[c->work]) {
             c->bound_s = fmax(c->bound_s, plan_work_bound(p, c));
+            if (c->known == PLAN_BOUND)
+                c->need_bytes = max_u64(c->need_bytes, plan_work_memory(p, c));
+        }
         if (!leads_family(p, i))
             c->bound_s = fmax(c->bound_s, c[-1].bound_s);
     }

@@ -25,7 +25,7 @@
  * least as many; what is shared out over dp x cp is divided by all of it, experts
  * by ep first.  Shards of gradients are kept as they were summed, or as fsdp casts them.
  */
-uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
+static double state_bytes(const Plan *p, const PlanCandidate *c, bool with_grads)
 {
     const Training *t = &p->bases[c->base].training;
     Parallel parallel = { .strategy = c->strategy,
@@ -44,18 +44,31 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     double state = optimizer_moments(t->optimizer) * (double)dtype_bytes(f.moments) +
                    (f.masters ? (double)dtype_bytes(f.master) : 0);
     double n = (double)c->dp * c->cp;
+    shard = with_grads ? shard : 0;
     switch (c->strategy) {
     case STRATEGY_ZERO1:
     case STRATEGY_ZERO2:
-        return (uint64_t)(held * params + elements * (grads + state) / n);
+        return held * params + elements * (shard + state) / n;
     case STRATEGY_FSDP:
-        return (uint64_t)(elements * (params + shard + state) / n);
+        return elements * (params + shard + state) / n;
     case STRATEGY_HSDP:
-        return (uint64_t)(elements * (params + shard + state) /
-                          ((double)c->shard_size * c->cp));
+        return elements * (params + shard + state) / ((double)c->shard_size * c->cp);
     default:
-        return (uint64_t)(held * (params + state));
+        return held * (params + state);
     }
+}
+
+uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
+{
+    return (uint64_t)state_bytes(p, c, true);
+}
+
+/* Gradients that the step before has left are there, too. */
+uint64_t plan_forward_bound(const Plan *p, const PlanCandidate *c)
+{
+    bool sharded = c->strategy == STRATEGY_FSDP || c->strategy == STRATEGY_HSDP ||
+                   c->strategy == STRATEGY_ZERO2;
+    return (uint64_t)state_bytes(p, c, p->sw.grads_persist && !sharded);
 }
 
 /* Ranks of a role that are looked at for the fullest: long before, groups lie on nodes alike. */

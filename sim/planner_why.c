@@ -177,16 +177,29 @@ static void look_at_family(Asked *a, PlanCandidate *c)
 }
 
 /* The one that needs least, as far as known. */
+static PlanCandidate *least_known(const Asked *a)
+{
+    PlanCandidate *least = NULL;
+    for (uint32_t i = 0; i < a->p->n; i++) {
+        PlanCandidate *c = &a->p->candidates[i];
+        bool large = c->fate == PLAN_TOO_LARGE || c->fate == PLAN_ABOVE_BOUND;
+        if (large && (!least || c->need_bytes < least->need_bytes) && is_asked(a, c))
+            least = c;
+    }
+    return least;
+}
+
+/* And of those of which there is a bound only, and no graph, as many as are worth it are built. */
 static const PlanCandidate *find_small(const Asked *a)
 {
-    const PlanCandidate *small = NULL;
-    for (uint32_t i = 0; i < a->p->n; i++) {
-        const PlanCandidate *c = &a->p->candidates[i];
-        bool large = c->fate == PLAN_TOO_LARGE || c->fate == PLAN_ABOVE_BOUND;
-        if (large && (!small || c->need_bytes < small->need_bytes) && is_asked(a, c))
-            small = c;
+    PlanCandidate *c = least_known(a);
+    for (int left = 8; left > 0 && c && c->fate == PLAN_TOO_LARGE && c->known == PLAN_BOUND;
+         left--) {
+        Err ignored = { 0 };
+        plan_try(a->p, c, PLAN_BOUNDED, NULL, &ignored);
+        c = least_known(a);
     }
-    return small;
+    return c;
 }
 
 /* Known already, or with what else must be tried to know. */

@@ -1,5 +1,5 @@
 /*
- * planner_work.c - what a step takes at least, before a graph of it is built.
+ * planner_work.c - what a step takes and keeps at least, before a graph of it is built.
  *
  *     one stage, one micro-batch   |F F F F F F|B B B B B B|     busiest lane: w
  *     pp 4, 8 micro-batches        each stage has a part of the model, all parts together take
@@ -9,7 +9,8 @@
  *                                  fill      its own layers   drain
  *
  * A stage computes nothing before its first micro-batch has come through the stages before it, nor
- * after its last has to go back through them, as in sim_bound.
+ * after its last has to go back through them, as in sim_bound.  And before its first backward it
+ * keeps what the forwards until then left: of each block, as much as in that small graph.
  *
  * Kernels depend on tp, cp, ep, micro-batch, recomputation, and on whether parameters are shared
  * out; not on dp, pp or the schedule.  So a small graph says it for many candidates, and of most
@@ -26,6 +27,7 @@
 #include "sim/build.h"
 #include "sim/planner_parts.h"
 #include "sim/scenario_parts.h"
+#include "sim/strategy/parts.h"
 #include "sim/strategy/schedule.h"
 
 /* Two where there are more, as kernels only see that parameters are shared out; with experts as
@@ -125,6 +127,25 @@ void plan_find_works(Plan *p)
     for (uint32_t i = 0; i < p->works_n; i++) {
         uint32_t layers = scenario_blocks(&p->bases[p->works[i].base].model);
         p->works[i].block = PUSH_ARRAY(&p->arena, BlockBound, layers + 2);
+        p->works[i].kept_bytes = PUSH_ARRAY(&p->arena, int64_t, layers + 2);
+    }
+}
+
+/* Of the first micro-batch, in the order of MicroBatchBound.block. */
+static void weigh_forward(PlanWork *w, const Graph *g, uint32_t layers)
+{
+    const Role *role = &g->roles[0];
+    bool layers_came = false;
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Instance *in = &role->instances[i];
+        const Segment *s = &g->segments[in->segment];
+        if (s->kind != SEGMENT_FORWARD || in->micro_batch != 0)
+            continue;
+        bool layer = in->layer < layers;
+        uint32_t at = layer ? 1 + in->layer : layers_came ? layers + 1 : 0;
+        w->kept_bytes[at] += s->memory_delta_of[TENSOR_ACTIVATION];
+        w->sent_bytes += at == 0 ? layout_bytes(g, s->layout[SLOT_OUT]) : 0;
+        layers_came |= layer;
     }
 }
 
@@ -153,6 +174,7 @@ void plan_time_work(const Plan *p, PlanWork *w)
         sim_bound_of_micro_batch(&bound, &g, &s.machine, &p->sw, &ignored)) {
         w->micro_batch_s = bound.busiest_ns / 1e9;
         w->kernels_s = bound.kernels_ns / 1e9;
+        weigh_forward(w, &g, bound.layers_n);
     }
     graph_free(&g);
 }
@@ -178,20 +200,23 @@ static double backward_ns(const Scenario *s, const BlockBound *block, uint32_t a
     return added ? 0 : pass_ns(&block[at].backward, kernels);
 }
 
-/* Blocks as pass_pipeline cuts them. */
+/* Behind the last block of chunk k, whose first is at: as pass_pipeline cuts them. */
+static uint32_t chunk_end(const Scenario *s, uint32_t k, uint32_t at)
+{
+    const Parallel *p = &s->parallel;
+    uint32_t chunks = p->pp * p->virtual_stages, layers = scenario_blocks(&s->model);
+    uint32_t share = p->stage_layers_n ? p->stage_layers[k] : even_share(layers, 2, chunks, k);
+    uint32_t end = at + share + (k == 0);
+    return k + 1 == chunks || end > layers + 2 ? layers + 2 : end;
+}
+
 static void add_chunks(StageBound *stage, const Scenario *s, const BlockBound *block,
                        bool kernels)
 {
     const Parallel *p = &s->parallel;
-    uint32_t blocks = scenario_blocks(&s->model) + 2, at = 0;
-    uint32_t chunks = p->pp * p->virtual_stages;
-    for (uint32_t k = 0; k < chunks; k++) {
+    for (uint32_t k = 0, at = 0; k < p->pp * p->virtual_stages; k++) {
         StageBound *of = &stage[schedule_stage(p->schedule, p->pp, k)];
-        uint32_t share =
-            p->stage_layers_n ? p->stage_layers[k] : even_share(blocks - 2, 2, chunks, k);
-        uint32_t end = at + share + (k == 0);
-        end = k + 1 == chunks || end > blocks ? blocks : end;
-        for (; at < end; at++) {
+        for (uint32_t end = chunk_end(s, k, at); at < end; at++) {
             double ns =
                 pass_ns(&block[at].forward, kernels) + backward_ns(s, block, at, kernels);
             of->work_ns += ns;
@@ -235,4 +260,33 @@ double plan_work_bound(const Plan *p, const PlanCandidate *c)
     bool kernels = hides_waits(p, &s);
     double mean_s = (kernels ? w->kernels_s : w->micro_batch_s) * micro_batches / c->pp;
     return fmax(mean_s, stages_bound(&s, w, micro_batches, kernels));
+}
+
+/* Casts of f32 weights are kept like activations, but not once for each micro-batch. */
+static bool is_kept_alone(const Plan *p, const Scenario *s)
+{
+    return s->model.kind == MODEL_TRANSFORMER &&
+           !formats_of(&s->training, &s->parallel, &p->sw).casts;
+}
+
+/* When they do their first backward; the mean of the stages holds less than the fullest.  A stage
+ * is handed as much as it hands on, but for the first. */
+uint64_t plan_work_memory(const Plan *p, const PlanCandidate *c)
+{
+    const Scenario s = plan_scenario(p, c);
+    if (c->work == NONE_U32 || !p->works[c->work].timed || !is_kept_alone(p, &s))
+        return 0;
+    const PlanWork *w = &p->works[c->work];
+    const SchedulePlan plan = { .schedule = c->schedule,
+                                .pp = c->pp,
+                                .turns = c->virtual_stages,
+                                .micro_batches = s.training.micro_batches };
+    double bytes = 0;
+    for (uint32_t k = 0, at = 0; k < c->pp * c->virtual_stages; k++) {
+        double held = schedule_held(&plan, schedule_stage(c->schedule, c->pp, k), k / c->pp);
+        bytes -= k == 0 && c->pp > 1 ? held * (double)w->sent_bytes : 0;
+        for (uint32_t end = chunk_end(&s, k, at); at < end; at++)
+            bytes += held * (double)w->kept_bytes[at];
+    }
+    return plan_forward_bound(p, c) + (uint64_t)(fmax(bytes, 0) / c->pp);
 }

@@ -58,6 +58,18 @@ static uint32_t warm_up(const SchedulePlan *p, uint32_t stage, uint32_t total)
     return (uint32_t)min_u64(n + p->pairs, total);
 }
 
+uint32_t schedule_held(const SchedulePlan *p, uint32_t stage, uint32_t turn)
+{
+    if (schedule_splits(p->schedule))
+        return 0;
+    uint32_t total = p->micro_batches * p->turns;
+    uint32_t n = (uint32_t)min_u64((uint64_t)warm_up(p, stage, total) + 1, total);
+    uint32_t group = p->turns > 1 ? schedule_group(p->pp, p->micro_batches) : 1;
+    uint32_t rest = n % (group * p->turns), before = turn * group;
+    uint32_t of_rest = rest > before ? (uint32_t)min_u64(rest - before, group) : 0;
+    return n / (group * p->turns) * group + of_rest;
+}
+
 static void usual_actions(const SchedulePlan *p, uint32_t stage, Action *actions)
 {
     bool interleaved = p->schedule == SCHEDULE_INTERLEAVED;

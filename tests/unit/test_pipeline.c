@@ -64,6 +64,35 @@ static void warm_up_is_as_long_as_in_megatron(void)
             }
 }
 
+static void check_held(Schedule kind, uint32_t pp, uint32_t turns, uint32_t m)
+{
+    const SchedulePlan plan = {
+        .schedule = kind, .pp = pp, .turns = turns, .micro_batches = m
+    };
+    for (uint32_t stage = 0; stage < pp; stage++) {
+        enum { TURNS = 3 };
+        uint32_t held[TURNS] = { 0 };
+        const Action *a = actions_of(kind, pp, stage, turns, m);
+        for (; a->kind == ACTION_FORWARD; a++)
+            held[a->turn]++;
+        for (uint32_t turn = 0; turn < turns; turn++)
+            CHECK_INT(held[turn], schedule_held(&plan, stage, turn));
+    }
+}
+
+static void held_are_forwards_before_the_first_backward(void)
+{
+    for (uint32_t pp = 1; pp <= 5; pp++) {
+        for (uint32_t m = 1; m <= 3 * pp; m++) {
+            check_held(SCHEDULE_1F1B, pp, 1, m);
+            check_held(SCHEDULE_GPIPE, pp, 1, m);
+            check_held(SCHEDULE_NAIVE, pp, 1, m);
+            for (uint32_t turns = 2; turns <= 3 && schedule_group(pp, m) > 0; turns++)
+                check_held(SCHEDULE_INTERLEAVED, pp, turns, m);
+        }
+    }
+}
+
 /* get_schedule_table of Megatron-LM, as three nested loops. */
 static void interleaved_order_is_the_nested_loops(void)
 {
@@ -655,6 +684,7 @@ int main(void)
 {
     RUN(actions_are_each_forward_and_backward_once);
     RUN(warm_up_is_as_long_as_in_megatron);
+    RUN(held_are_forwards_before_the_first_backward);
     RUN(interleaved_order_is_the_nested_loops);
     RUN(first_chunks_take_one_more);
     RUN(embedding_and_head_count_where_that_divides);
