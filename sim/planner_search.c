@@ -172,17 +172,26 @@ static const PlanCandidate *smaller_too_large(const Task *t, const PlanCandidate
     return NULL;
 }
 
+/* By a lower bound; false: that is not above the GPU. */
+static bool settle_by_bound(const Plan *p, PlanCandidate *c)
+{
+    if (c->need_bytes <= c->gpu_bytes)
+        return false;
+    c->fate = plan_memory_bound(p, c) > c->gpu_bytes ? PLAN_ABOVE_BOUND : PLAN_TOO_LARGE;
+    c->untried = false;
+    return true;
+}
+
 /* By what is known without a graph; false: nothing is. */
 static bool settle(const Task *t, PlanCandidate *c)
 {
+    if (settle_by_bound(t->plan, c))
+        return true;
     const PlanCandidate *smaller = smaller_too_large(t, c);
-    if (c->need_bytes > c->gpu_bytes && plan_memory_bound(t->plan, c) > c->gpu_bytes)
-        c->fate = PLAN_ABOVE_BOUND;
-    else if (smaller || c->need_bytes > c->gpu_bytes)
-        c->fate = PLAN_TOO_LARGE;
-    else
+    if (!smaller)
         return false;
-    c->need_bytes = max_u64(c->need_bytes, smaller ? smaller->need_bytes : 0);
+    c->fate = PLAN_TOO_LARGE;
+    c->need_bytes = max_u64(c->need_bytes, smaller->need_bytes);
     c->untried = false;
     return true;
 }
@@ -282,16 +291,20 @@ static bool leads_family(const Plan *p, uint32_t i)
     return i == 0 || !plan_same_split(c - 1, c) || !plan_same_family(c - 1, c);
 }
 
+static void bound_by_work(const Plan *p, PlanCandidate *c)
+{
+    c->bound_s = fmax(c->bound_s, plan_work_bound(p, c));
+    if (c->known == PLAN_BOUND)
+        c->need_bytes = max_u64(c->need_bytes, plan_work_memory(p, c));
+}
+
 /* And at least its work; who recomputes more takes longer.  fresh: works that were just timed. */
 static void bound_by_works(Plan *p, const bool *fresh)
 {
     for (uint32_t i = 0; i < p->n; i++) {
         PlanCandidate *c = &p->candidates[i];
-        if (c->work != NONE_U32 && fresh[c->work]) {
-            c->bound_s = fmax(c->bound_s, plan_work_bound(p, c));
-            if (c->known == PLAN_BOUND)
-                c->need_bytes = max_u64(c->need_bytes, plan_work_memory(p, c));
-        }
+        if (c->work != NONE_U32 && fresh[c->work])
+            bound_by_work(p, c);
         if (!leads_family(p, i))
             c->bound_s = fmax(c->bound_s, c[-1].bound_s);
     }
@@ -460,7 +473,7 @@ static void try_family(const Plan *p, PlanCandidate *c)
     for (; first < end && plan_same_split(first, c) && plan_same_family(first, c); first++) {
         if (first->untried && fits)
             call_needless(first);
-        else if (first->untried)
+        else if (first->untried && !settle_by_bound(p, first))
             plan_try(p, first, PLAN_BOUNDED, NULL, &ignored);
         fits = fits || seems_to_fit(first);
     }
@@ -471,7 +484,7 @@ void plan_simulate(const Plan *p, PlanCandidate *c)
     Err ignored = { 0 };
     if (c->untried && c->work != NONE_U32 && !p->works[c->work].timed) {
         plan_time_work(p, &p->works[c->work]);
-        c->bound_s = fmax(c->bound_s, plan_work_bound(p, c));
+        bound_by_work(p, c);
         return;
     }
     if (c->untried) {
