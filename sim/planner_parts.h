@@ -74,7 +74,7 @@ bool plan_is_in_budget(const Plan *p, const PlanCandidate *c);
 /* False, and why none of a base's candidates is a plan (NONE_U32: none of all). */
 bool plan_is_none(Plan *p, uint32_t base, Err *err);
 
-/* planner_search.c.  How deep a candidate is tried; PLAN_WHOLE: collapsed with all micro-batches,
+/* planner_try.c.  How deep a candidate is tried; PLAN_WHOLE: collapsed with all micro-batches,
  * as sim does. */
 typedef enum PlanDepth {
     PLAN_WEIGHED,
@@ -86,9 +86,20 @@ typedef enum PlanDepth {
 /* Fills c by how deep it is asked for, with err as PLAN_REFUSED; *kept (may be NULL) is the report
  * of a simulated one, for which nothing is left out. */
 void plan_try(const Plan *p, PlanCandidate *c, PlanDepth depth, Report *kept, Err *err);
-/* Candidates, several at a time; false with the first err. */
+/* planner_search.c.  Candidates, several at a time; false with the first err. */
 bool plan_try_some(Plan *p, const uint32_t *some, uint32_t n, PlanDepth depth, Err *err);
 void plan_search(Plan *p); /* all; those that may be among the ten best are simulated */
+
+/* planner_ask.c.  Is a candidate one that answers?  best: the plan that all are compared with. */
+typedef bool PlanQuestion(const PlanCandidate *c, const PlanCandidate *best);
+
+typedef struct PlanFound {
+    PlanCandidate *fast;        /* the fastest that fits */
+    const PlanCandidate *small; /* where none fits: the one that needs least, as far as known */
+} PlanFound;
+
+/* Known already, or with what else must be tried to know. */
+PlanFound plan_find(const Plan *p, PlanQuestion *asks);
 
 /* planner_work.c.  Which works there are, and each candidate's, but of those too large already. */
 void plan_find_works(Plan *p);

@@ -21,11 +21,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "sim/build.h"
 #include "sim/planner_parts.h"
 #include "sim/pool.h"
 #include "sim/progress.h"
-#include "sim/shorten.h"
 
 static double cpu_seconds(void)
 {
@@ -34,118 +32,10 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* ---- one candidate ---- */
-
-static uint64_t largest_gpu(const Machine *m)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < m->types_n; i++)
-        bytes = max_u64(bytes, m->types[i].gpu->memory_bytes);
-    return bytes;
-}
-
-static void keep(PlanCandidate *c, const Report *r)
-{
-    c->fate = r->fits ? PLAN_SIMULATED : PLAN_TOO_LARGE;
-    c->step_s = r->step_time_s;
-    c->exposed_s = r->times.exposed_comm_s;
-    c->bubble_s = r->times.bubble_s;
-    c->samples_per_s = r->samples_per_s;
-    c->tokens_per_s = r->has_tokens ? r->tokens_per_s : NAN;
-    c->mfu = r->rates.mfu;
-    c->cost_usd = r->cost_usd_per_step;
-}
-
 /* A step that leapt over micro-batches is off by so much: it may be below a bound of it. */
 static const double bound_slack = 0.005;
 
 enum { ROUND = 16 };
-
-/* One way to try a candidate: its scenario, perhaps of fewer micro-batches than are meant. */
-typedef struct Try {
-    Scenario s;
-    PlanDepth depth;
-    uint32_t left_out, stride;
-    bool no_pace;  /* SimOptions */
-    bool unsteady; /* more micro-batches are needed to know */
-} Try;
-
-static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, const Graph *g,
-                      Err *err)
-{
-    SimResult result = { 0 };
-    Report report = { 0 };
-    SimOptions options = { .expanded = t->depth == PLAN_EXPANDED,
-                           .totals = !kept,
-                           .left_out = t->left_out,
-                           .stride = t->stride,
-                           .no_pace = t->no_pace };
-    RoleMemory *memory = mem_zero(g->roles_n + 1, sizeof *memory);
-    for (uint32_t i = 0; i < g->roles_n; i++)
-        memory[i] = memory_of_role(g, &g->roles[i], NULL);
-    PlanWeighing how = kept                       ? PLAN_WEIGH_ALL
-                       : t->depth == PLAN_WEIGHED ? PLAN_WEIGH_FULLEST
-                                                  : PLAN_WEIGH_ALLOCATED;
-    if (c->known < PLAN_RESERVED || kept)
-        plan_weigh(c, p, g, &t->s.machine, memory, how);
-    if (c->need_bytes > c->gpu_bytes) {
-        c->fate = PLAN_TOO_LARGE;
-    } else if (t->depth == PLAN_WEIGHED) {
-        /* that is all */
-    } else if (t->depth == PLAN_BOUNDED) {
-        double ns;
-        c->fate = PLAN_TOO_SLOW;
-        if (sim_bound(&ns, g, &t->s.machine, &p->sw, t->left_out, err))
-            c->bound_s = fmax(c->bound_s, ns / 1e9);
-    } else if (sim_run(&result, g, &t->s.machine, &p->sw, &options, err)) {
-        t->unsteady = result.repeated != t->left_out;
-        if (!t->unsteady) {
-            report_fill(&report, &t->s, g, &result, memory, 0);
-            if (t->depth == PLAN_EXPANDED) {
-                c->expanded_s = report.step_time_s;
-            } else {
-                keep(c, &report);
-                c->searched_s = t->depth == PLAN_COLLAPSED ? report.step_time_s : c->searched_s;
-                c->extrapolated = result.extrapolated;
-            }
-            if (kept)
-                *kept = report;
-            else
-                report_free(&report);
-        }
-    }
-    sim_result_free(&result);
-    free(memory);
-}
-
-void plan_try(const Plan *p, PlanCandidate *c, PlanDepth depth, Report *kept, Err *err)
-{
-    Try t = { .s = plan_scenario(p, c), .depth = depth };
-    c->untried = false;
-    Shortening way = shorten(&t.s);
-    uint32_t meant = t.s.training.micro_batches, n = way.micro_batches;
-    if (depth == PLAN_BOUNDED)
-        n = shorten_to_weigh(&t.s);
-    if (depth >= PLAN_WHOLE || depth == PLAN_WEIGHED || kept)
-        n = meant;
-    for (t.unsteady = true; t.unsteady; n = meant) {
-        Graph g = { 0 };
-        t.s.training.micro_batches = n;
-        t.left_out = meant - n;
-        t.stride = way.stride;
-        t.no_pace = way.no_pace;
-        t.unsteady = false;
-        bool built = build_graph(&g, &t.s, &p->sw, err);
-        t.s.training.micro_batches = meant;
-        if (built)
-            try_graph(p, c, &t, kept, &g, err);
-        graph_free(&g);
-    }
-    if (err->set)
-        c->fate = PLAN_REFUSED;
-}
-
-/* ---- all of them ---- */
 
 typedef struct Task {
     Plan *plan;
@@ -270,6 +160,14 @@ static void note_refused(Plan *p, const Task *tasks, uint32_t n)
     for (uint32_t i = 0; i < n && !p->refused; i++)
         if (tasks[i].err.set)
             p->refused = arena_strdup(&p->arena, tasks[i].err.text);
+}
+
+static uint64_t largest_gpu(const Machine *m)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < m->types_n; i++)
+        bytes = max_u64(bytes, m->types[i].gpu->memory_bytes);
+    return bytes;
 }
 
 /* From the first on: each has at least its parameters. */
