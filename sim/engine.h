@@ -171,6 +171,16 @@ typedef struct MicroBatchBound {
     BlockBound *block;
 } MicroBatchBound;
 
+/* Where in block an instance of forward or backward belongs.  layers_came: in this pass of its
+ * micro-batch. */
+static inline uint32_t bound_block(const Instance *in, bool backward, bool layers_came,
+                                   uint32_t layers_n)
+{
+    if (in->layer < layers_n)
+        return 1 + in->layer;
+    return layers_came != backward ? layers_n + 1 : 0;
+}
+
 /* Fills what layers_n and block leave; 0 where nothing is known. */
 bool sim_bound_of_micro_batch(MicroBatchBound *bound, const Graph *g, const Machine *m,
                               const Software *sw, Err *err);

@@ -215,13 +215,6 @@ static bool is_work(const Segment *s)
            s->kind == SEGMENT_WEIGHT;
 }
 
-static uint32_t place_of(const Instance *in, bool backward, bool layers_came, uint32_t layers_n)
-{
-    if (in->layer < layers_n)
-        return 1 + in->layer;
-    return layers_came != backward ? layers_n + 1 : 0;
-}
-
 /* A micro-batch on a rank. */
 typedef struct MicroBatch {
     Busy all;
@@ -233,7 +226,7 @@ static void add_instance(MicroBatch *m, const Segment *s, const Instance *in, co
                          uint32_t layers_n)
 {
     bool backward = s->kind != SEGMENT_FORWARD, *came = &m->layers_came[backward];
-    BlockBound *block = &m->block[place_of(in, backward, *came, layers_n)];
+    BlockBound *block = &m->block[bound_block(in, backward, *came, layers_n)];
     PassBound *pass = backward ? &block->backward : &block->forward;
     *came |= in->layer < layers_n;
     add_busy(&m->all, busy, 1);

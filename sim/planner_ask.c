@@ -109,13 +109,10 @@ static PlanCandidate *least_unknown(Asked *a)
 /* Candidates of a family, which stand together: more may be known of each once one was tried. */
 static void look_at_family(Asked *a, PlanCandidate *c)
 {
-    PlanCandidate *first = c, *end = &a->p->candidates[a->p->n];
-    while (first > a->p->candidates && plan_same_split(first - 1, c) &&
-           plan_same_family(first - 1, c))
-        first--;
+    PlanCandidate *first = plan_first_of_family(a->p, c), *end = &a->p->candidates[a->p->n];
     if (a->fast && a->fast->fate != PLAN_SIMULATED)
         find_fast(a);
-    for (; first < end && plan_same_split(first, c) && plan_same_family(first, c); first++) {
+    for (; first < end && plan_is_family(first, c); first++) {
         note_fast(a, first);
         if (first->fate == PLAN_TOO_SLOW && is_asked(a, first))
             list_unknown(a, first);

@@ -65,6 +65,19 @@ static inline bool plan_same_family(const PlanCandidate *a, const PlanCandidate 
            a->sequence_parallel == b->sequence_parallel && plan_same_share(a, b);
 }
 
+/* They stand together, who recomputes less first. */
+static inline bool plan_is_family(const PlanCandidate *a, const PlanCandidate *b)
+{
+    return plan_same_split(a, b) && plan_same_family(a, b);
+}
+
+static inline PlanCandidate *plan_first_of_family(const Plan *p, PlanCandidate *c)
+{
+    while (c > p->candidates && plan_is_family(c - 1, c))
+        c--;
+    return c;
+}
+
 /* Why plain data parallelism is no candidate on the GPUs of a base; other splits fail alike. */
 bool plan_has_no_split(const Plan *p, uint32_t base, Err *err);
 

@@ -186,7 +186,7 @@ static void open_candidates(Plan *p, uint32_t first)
 static bool leads_family(const Plan *p, uint32_t i)
 {
     const PlanCandidate *c = &p->candidates[i];
-    return i == 0 || !plan_same_split(c - 1, c) || !plan_same_family(c - 1, c);
+    return i == 0 || !plan_is_family(c - 1, c);
 }
 
 static void bound_by_work(const Plan *p, PlanCandidate *c)
@@ -351,8 +351,7 @@ static void try_next_of_family(const Plan *p, uint32_t i)
 {
     PlanCandidate *c = p->candidates;
     Err ignored = { 0 };
-    while (++i < p->n && plan_same_split(&c[i - 1], &c[i]) &&
-           plan_same_family(&c[i - 1], &c[i]) && c[i].fate == PLAN_NEEDLESS) {
+    while (++i < p->n && plan_is_family(&c[i - 1], &c[i]) && c[i].fate == PLAN_NEEDLESS) {
         plan_try(p, &c[i], p->options->all ? PLAN_COLLAPSED : PLAN_BOUNDED, NULL, &ignored);
         if (c[i].fate == PLAN_SIMULATED || c[i].fate == PLAN_TOO_SLOW)
             return;
@@ -363,12 +362,9 @@ static void try_next_of_family(const Plan *p, uint32_t i)
 static void try_family(const Plan *p, PlanCandidate *c)
 {
     Err ignored = { 0 };
-    PlanCandidate *first = c, *end = &p->candidates[p->n];
+    PlanCandidate *first = plan_first_of_family(p, c), *end = &p->candidates[p->n];
     bool fits = false;
-    while (first > p->candidates && plan_same_split(first - 1, c) &&
-           plan_same_family(first - 1, c))
-        first--;
-    for (; first < end && plan_same_split(first, c) && plan_same_family(first, c); first++) {
+    for (; first < end && plan_is_family(first, c); first++) {
         if (first->untried && fits)
             call_needless(first);
         else if (first->untried && !settle_by_bound(p, first))

@@ -141,11 +141,10 @@ static void weigh_forward(PlanWork *w, const Graph *g, uint32_t layers)
         const Segment *s = &g->segments[in->segment];
         if (s->kind != SEGMENT_FORWARD || in->micro_batch != 0)
             continue;
-        bool layer = in->layer < layers;
-        uint32_t at = layer ? 1 + in->layer : layers_came ? layers + 1 : 0;
+        uint32_t at = bound_block(in, false, layers_came, layers);
         w->kept_bytes[at] += s->memory_delta_of[TENSOR_ACTIVATION];
         w->sent_bytes += at == 0 ? layout_bytes(g, s->layout[SLOT_OUT]) : 0;
-        layers_came |= layer;
+        layers_came |= in->layer < layers;
     }
 }
 

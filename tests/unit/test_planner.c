@@ -14,6 +14,14 @@ static PlanOptions options_of(const char *scenario, uint32_t gpus)
     return (PlanOptions){ .scenario = scenario, .counts_n = 1, .counts = { gpus }, .jobs = 2 };
 }
 
+static uint64_t fullest_of(const Graph *g)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < g->roles_n; i++)
+        bytes = max_u64(bytes, memory_of_role(g, &g->roles[i], NULL).peak_bytes);
+    return bytes;
+}
+
 /* The bound leaves candidates out unseen, so it may never exceed what a graph needs. */
 static void the_bound_is_below_what_graphs_need(void)
 {
@@ -42,14 +50,10 @@ static void the_bound_is_below_what_graphs_need(void)
         for (uint32_t k = 0; k < p.n; k += 13 * check_one_in()) {
             Scenario s = plan_scenario(&p, &p.candidates[k]);
             Graph g = { 0 };
-            uint64_t fullest = 0;
             Err refused = { 0 };
             if (build_graph(&g, &s, &p.sw, &refused)) {
-                for (uint32_t r = 0; r < g.roles_n; r++)
-                    fullest =
-                        max_u64(fullest, memory_of_role(&g, &g.roles[r], NULL).peak_bytes);
                 char label[512];
-                if (!CHECK(plan_memory_bound(&p, &p.candidates[k]) <= fullest))
+                if (!CHECK(plan_memory_bound(&p, &p.candidates[k]) <= fullest_of(&g)))
                     fprintf(stderr, "%s\n", plan_label(label, &p.candidates[k]));
                 compared++;
             }
@@ -686,14 +690,6 @@ static void bounds_hold_for_all_that_fit(void)
         plan_free(&all);
         plan_free(&few);
     }
-}
-
-static uint64_t fullest_of(const Graph *g)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < g->roles_n; i++)
-        bytes = max_u64(bytes, memory_of_role(g, &g->roles[i], NULL).peak_bytes);
-    return bytes;
 }
 
 /* Of a candidate. */
