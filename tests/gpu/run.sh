@@ -21,8 +21,8 @@
 #
 # Environment: OUT (default build/gpu-out), TOTAL_S (default 520, building included), CARRY
 # (default build-carry), REBUILD=1 builds although CARRY is there, GPU the file in scenarios/gpus
-# (default by the GPU's name), PYTHON (default python3; the torch parts need PyTorch), and those of
-# build.sh.
+# (default by the GPU's name), GEMM_S (55; 140 for all products), PYTHON (default python3; the torch
+# parts need PyTorch), and those of build.sh.
 #
 # Exit status 0 all parts ran, 1 something could not, 77 no usable GPU.
 
@@ -35,6 +35,7 @@ cd "${self%/*}/../.." || exit 1
 out=${OUT:-build/gpu-out}
 build=${BUILD:-build}
 total_s=${TOTAL_S:-520}
+gemm_s=${GEMM_S:-55}
 python=${PYTHON:-python3}
 here=tests/gpu
 rows=$out/measurements.jsonl
@@ -44,7 +45,7 @@ carry=${CARRY:-build-carry}
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 all_parts=(device strategies nccl sanitize torch-warm check bench-trained bench speed torch-speed
-    profile traces gemm overlap memory launch copy torch-ops cupti torch-train)
+    sweep profile traces gemm overlap memory launch copy torch-ops cupti torch-train)
 late=() # parts for which no time was left
 verdicts=()
 failed=0
@@ -401,9 +402,11 @@ own bench-trained 30 bench_trained
 own bench 90 bench_part 60
 part speed 120 env CASE_S=60 SPEED_S=115 PYTHON= "$BASH" $here/speed.sh
 part torch-speed 95 "$python" $here/torch_speed.py --out "$rows" --budget-s 85
+part sweep 75 env CASE_S=30 SPEED_S=70 STEPS=10 OP_BY_OP=0 PYTHON= SHAPES="$swept" \
+    "$BASH" $here/speed.sh
 own profile 100 profile_part
 own traces 60 traces_part
-measure gemm 70 55
+measure gemm $((gemm_s + 15)) "$gemm_s"
 measure overlap 40 30
 measure memory 40 30
 measure launch 20 20

@@ -12,7 +12,8 @@
 # Environment: BUILD (build), LOCKSTEP, OUT (build/gpu-out) for rows of measurements.jsonl
 # ({"part":"speed",...}), GPU (h100-80gb) the file in the tree, STEPS (15), CASE_S (60) a run's
 # limit, SPEED_S (140) that of all, PYTHON (python3; "" leaves PyTorch out), SHAPES what is run
-# ("model batch seq vocabulary" a line), ALL_ON_CPU=1 runs it on the CPU (a test of this file).
+# ("model batch seq vocabulary [KEY=VALUE...]" a line, the rest as for --set), OP_BY_OP=0 leaves
+# the run without graphs out, ALL_ON_CPU=1 runs it on the CPU (a test of this file).
 # Exit status 0 all ran, 1 one did not, 77 no GPU or no plugin.
 
 set -u -o pipefail
@@ -50,14 +51,17 @@ number() {
 
 # row MODEL BATCH SEQ NAME STEP_S PREDICTED_S
 row() {
-    awk -v m="$1" -v b="$2" -v s="$3" -v n="$4" -v t="$5" -v p="$6" -v rows="$rows" 'BEGIN {
+    awk -v m="$1" -v b="$2" -v s="$3" -v n="$4" -v t="$5" -v p="$6" -v rows="$rows" \
+        -v o="${options[*]}" -v g="$global" 'BEGIN {
         if (t <= 0 || p <= 0) exit 1
         printf "{\"part\":\"speed\",\"model\":\"%s\",\"by\":\"lockstep, %s\",", m, n >>rows
         printf "\"batch\":%d,", b >>rows
-        printf "\"seq\":%d,\"step_us\":%.1f,\"tokens_per_s\":%.0f,", s, t * 1e6, b * s / t >>rows
+        if (o != "") printf "\"options\":\"%s\",", o >>rows
+        printf "\"seq\":%d,\"step_us\":%.1f,\"tokens_per_s\":%.0f,", s, t * 1e6, g * s / t >>rows
         printf "\"predicted_us\":%.1f,\"error_pct\":%.2f}\n", p * 1e6, 100 * (p / t - 1) >>rows
-        printf "speed: %s, lockstep, %s: %.2f ms, %.0f tokens/s; predicted %.2f ms (%+.1f %%)\n",
-            m, n, t * 1e3, b * s / t, p * 1e3, 100 * (p / t - 1) }' || failed=1
+        printf "speed: %s %d x %d%s, lockstep, %s: ", m, b, s, o == "" ? "" : " " o, n
+        printf "%.2f ms, %.0f tokens/s; predicted %.2f ms (%+.1f %%)\n",
+            t * 1e3, g * s / t, p * 1e3, 100 * (p / t - 1) }' || failed=1
 }
 
 # within S COMMAND...: but no longer than what is left of SPEED_S.  --foreground, or it would be a
@@ -80,7 +84,8 @@ ours() {
     step_s=
     trained_scenario "$model" "$batch" "$seq" "$gpu" >"$folder/scenario.json"
     if ! within "$case_s" "$lockstep" run "$folder/scenario.json" "${cuda[@]}" \
-        --steps "$steps" --json --set model.vocab="$vocab" "$@" >"$file" 2>"$folder/err"; then
+        --steps "$steps" --json --set model.vocab="$vocab" "${sets[@]}" "$@" \
+        >"$file" 2>"$folder/err"; then
         failed=1
         echo "speed: $model, $name: $(tail -n 1 "$folder/err")"
         return
@@ -98,7 +103,7 @@ ours() {
 again() {
     [ -n "$step_s" ] && [ -s "$out/gpu.json" ] || return
     if ! within 20 "$lockstep" sim "$folder/scenario.json" --json --set software=lockstep \
-        --set model.vocab="$vocab" --set "cluster.gpu=$(cd "$out" && pwd)/gpu.json" \
+        --set model.vocab="$vocab" "${sets[@]}" --set "cluster.gpu=$(cd "$out" && pwd)/gpu.json" \
         >"$folder/sim.json" 2>"$folder/err"; then
         failed=1
         echo "speed: $1, by $out/gpu.json: $(tail -n 1 "$folder/err")"
@@ -131,8 +136,15 @@ if [ -z "${ALL_ON_CPU:-}" ] && ! [ -e "$plugins/lockstep-cuda.so" ]; then
     exit 77
 fi
 
-op_by_op=1 # of the first only
-while read -r model batch seq vocab; do
+op_by_op=${OP_BY_OP-1} # of the first only
+[ "$op_by_op" != 0 ] || op_by_op=
+while read -r model batch seq vocab options; do
+    read -ra options <<<"$options"
+    sets=() global=$batch
+    for option in "${options[@]}"; do
+        sets+=(--set "$option")
+        [[ $option != training.global_batch=* ]] || global=${option#*=}
+    done
     ours "$model" "$batch" "$seq" "graphs" </dev/null
     again "$model" "$batch" "$seq"
     if [ -n "$op_by_op" ]; then

@@ -1,5 +1,6 @@
 # torch_train.py - what simulated layers and steps are compared with: one block of Llama 3
-# and of GPT-2, forward and backward, eager and compiled, and a training step of GPT-2 124M.
+# and of GPT-2, forward and backward, eager and compiled, and training steps of GPT-2 124M,
+# eager ones at several batches and with every block recomputed.
 #
 # Plain PyTorch in bf16.  gpu_us lies between events, wall_us is the host's clock around
 # the same iterations; where the two are near and far above the kernels' time, the host
@@ -13,6 +14,7 @@ from torch_rows import Run, quantile  # first: it says so when PyTorch is missin
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 class LlamaBlock(nn.Module):
@@ -86,8 +88,9 @@ class Gpt2Block(nn.Module):
 class Gpt2(nn.Module):
     """GPT-2 124M with the vocabulary padded to 50304 and tied embeddings."""
 
-    def __init__(self, layers=12, hidden=768, vocab=50304, seq=1024):
+    def __init__(self, layers=12, hidden=768, vocab=50304, seq=1024, recompute=False):
         super().__init__()
+        self.recompute = recompute
         self.tokens, self.positions = nn.Embedding(vocab, hidden), nn.Embedding(seq, hidden)
         self.blocks = nn.ModuleList(Gpt2Block(hidden) for _ in range(layers))
         self.norm = nn.LayerNorm(hidden)
@@ -96,7 +99,7 @@ class Gpt2(nn.Module):
     def forward(self, tokens, targets):
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         for block in self.blocks:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
         logits = F.linear(self.norm(x), self.tokens.weight)
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
@@ -140,9 +143,10 @@ def measure_block(run, name, block, mode, batch, seq, hidden, repeats=7):
     )
 
 
-def measure_gpt2_step(run, mode, batch=16, seq=1024, steps=10):
+def measure_gpt2_step(run, mode, batch=16, recompute=False, seq=1024, steps=10):
+    torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    model = Gpt2().cuda()
+    model = Gpt2(recompute=recompute).cuda()
     step_model = torch.compile(model) if mode == "compiled" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), fused=True)
     tokens = torch.randint(50257, (batch, seq), device="cuda")
@@ -163,6 +167,7 @@ def measure_gpt2_step(run, mode, batch=16, seq=1024, steps=10):
         "torch_step",
         model="gpt2",
         mode=mode,
+        recompute=recompute,
         batch=batch,
         seq=seq,
         step_us=us,
@@ -171,7 +176,8 @@ def measure_gpt2_step(run, mode, batch=16, seq=1024, steps=10):
         peak_bytes=torch.cuda.max_memory_allocated(),
         loss=loss.item(),
     )
-    print(f"gpt2 step, {mode}: {us / 1e3:.2f} ms, {batch * seq / us:.3f} Mtok/s")
+    what = f"{mode}, {batch} x {seq}{', recomputed' if recompute else ''}"
+    print(f"gpt2 step, {what}: {us / 1e3:.2f} ms, {batch * seq / us:.3f} Mtok/s")
 
 
 BLOCKS = [
@@ -194,12 +200,18 @@ def blocks(run, mode, only=None):
         measure_block(run, name, block, mode, batch, seq, hidden)
 
 
+def eager_steps(run):
+    for batch in (16, 4, 1, 32):
+        measure_gpt2_step(run, "eager", batch)
+    measure_gpt2_step(run, "eager", 16, recompute=True)
+
+
 def main():
     run = Run("blocks and a training step in PyTorch")
     failed = 0
     sections = [
         ("blocks, eager", 0, lambda: blocks(run, "eager")),
-        ("step, eager", 0, lambda: measure_gpt2_step(run, "eager")),
+        ("steps, eager", 0, lambda: eager_steps(run)),
         ("llama block, compiled", 25, lambda: blocks(run, "compiled", "llama3-8b")),
         ("step, compiled", 40, lambda: measure_gpt2_step(run, "compiled")),
         ("gpt2 block, compiled", 25, lambda: blocks(run, "compiled", "gpt2")),
