@@ -8,6 +8,8 @@
  *
  *     { "source": "...", "dtype": "f16", "columns": ["m", "n", "k", "time_us"],
  *       "rows": [[1, 4096, 4096, 25.0], ...] }
+ *
+ * Attention is of the newest kernel for the GPU, or of the one that its column "kernel" names.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,6 +24,8 @@ const char *const memory_kernel_names[MEMORY_KERNEL_N] = {
     "norm", "norm_bwd",  "activation", "add",  "softmax",
     "copy", "optimizer", "embedding",  "other"
 };
+const char *const attention_kernel_names[ATTENTION_KERNEL_N] = { "newest", "flash2", "flash1",
+                                                                 "triton" };
 static const char *const pass_names[] = { "forward", "backward" };
 
 GemmLayout gemm_layout_of(const MatmulShape *s)
@@ -38,7 +42,7 @@ bool gemm_is_aligned(GemmLayout layout, DType dtype, uint64_t m, uint64_t n, uin
     return n % step == 0 && (turned ? m : k) % step == 0;
 }
 
-enum { COLUMNS_MAX = 8, ROWS_MAX = 1 << 20 };
+enum { COLUMNS_MAX = 9, ROWS_MAX = 1 << 20 };
 #define DIM_MAX  ((double)((uint64_t)1 << 40))
 #define TIME_MAX 1e12 /* us; times alone need not be whole */
 
@@ -72,10 +76,15 @@ static const Column memory_columns[] = {
     { "time_us", NULL, 0, 1e-3, TIME_MAX, NAN },
 };
 static const Column attention_columns[] = {
-    { "op", pass_names, 2, 0, 0, NAN },       { "batch", NULL, 0, 1, DIM_MAX, NAN },
-    { "seq", NULL, 0, 1, DIM_MAX, NAN },      { "heads", NULL, 0, 1, DIM_MAX, NAN },
-    { "kv_heads", NULL, 0, 1, DIM_MAX, NAN }, { "head_dim", NULL, 0, 1, DIM_MAX, NAN },
-    { "causal", NULL, 0, 0, 1, NAN },         { "time_us", NULL, 0, 1e-3, TIME_MAX, NAN },
+    { "op", pass_names, 2, 0, 0, NAN },
+    { "batch", NULL, 0, 1, DIM_MAX, NAN },
+    { "seq", NULL, 0, 1, DIM_MAX, NAN },
+    { "heads", NULL, 0, 1, DIM_MAX, NAN },
+    { "kv_heads", NULL, 0, 1, DIM_MAX, NAN },
+    { "head_dim", NULL, 0, 1, DIM_MAX, NAN },
+    { "causal", NULL, 0, 0, 1, NAN },
+    { "time_us", NULL, 0, 1e-3, TIME_MAX, NAN },
+    { "kernel", attention_kernel_names, ATTENTION_MEASURED_N, 0, 0, ATTENTION_NEWEST },
 };
 
 /* ---- one group ---- */
@@ -330,7 +339,8 @@ static void keep_attention(Gpu *g, Arena *arena, const Rows *rows)
                                           .kv_heads = (uint64_t)x[4],
                                           .head_dim = (uint64_t)x[5],
                                           .causal = x[6] != 0,
-                                          .time_ns = x[7] * 1e3 };
+                                          .time_ns = x[7] * 1e3,
+                                          .kernel = (AttentionKernel)(int)x[8] };
     }
 }
 

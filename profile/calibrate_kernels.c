@@ -26,7 +26,7 @@ static bool gemm_sample(const Op *op, KernelSample *x)
     return s->batch == 1 && s->of == 0; /* such a part is faster than it would be alone */
 }
 
-static bool attention_sample(const Op *op, KernelSample *x)
+static bool attention_sample(const KernelFit *f, const Op *op, KernelSample *x)
 {
     const AttentionShape *a = &op->u.attention;
     x->table = TABLE_ATTENTION;
@@ -37,6 +37,7 @@ static bool attention_sample(const Op *op, KernelSample *x)
     x->key[4] = (double)a->kv_heads;
     x->key[5] = (double)a->head_dim;
     x->key[6] = a->causal;
+    x->key[7] = f->model.rows_of(f->model.user, op);
     return a->seq_q == a->seq_k && a->window == 0 && a->value_dim == 0;
 }
 
@@ -47,7 +48,7 @@ static bool sample_of(const KernelFit *f, const Op *op, KernelSample *x)
     case OP_CONV:
         return gemm_sample(op, x);
     case OP_ATTENTION:
-        return attention_sample(op, x);
+        return attention_sample(f, op, x);
     case OP_H2D:
         x->table = TABLE_COPY;
         x->key[0] = (double)op->write_bytes;

@@ -35,11 +35,13 @@ typedef enum KernelTable {
 
 extern const char *const kernel_table_texts[TABLE_N + 1]; /* "matmul", ...; last "all" */
 
-enum { KERNEL_KEYS_MAX = 7 };
+enum { KERNEL_KEYS_MAX = 8 };
 
 typedef struct KernelModel {
     MemoryKernel (*class_of)(const Op *op);
     double (*scale)(const void *user, const Op *op); /* the stack's, on a kernel's time */
+    AttentionKernel (*rows_of)(const void *user,
+                               const Op *op); /* of attention; NULL where no graph is read */
     double (*predict_ns)(const void *user, const Gpu *gpu, const Op *op);
     const void *user;
     double host_scale; /* the stack's, on a launch */

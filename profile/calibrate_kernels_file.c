@@ -43,14 +43,16 @@ static const TableSpec specs[] = {
                        { { "op", memory_kernel_names, MEMORY_KERNEL_N, NAN },
                          { "bytes", NULL, 0, NAN } } },
     [TABLE_ATTENTION] = { "attention",
-                          7,
+                          8,
                           { { "op", pass_names, 2, NAN },
                             { "batch", NULL, 0, NAN },
                             { "seq", NULL, 0, NAN },
                             { "heads", NULL, 0, NAN },
                             { "kv_heads", NULL, 0, NAN },
                             { "head_dim", NULL, 0, NAN },
-                            { "causal", NULL, 0, NAN } } },
+                            { "causal", NULL, 0, NAN },
+                            { "kernel", attention_kernel_names, ATTENTION_MEASURED_N,
+                              ATTENTION_NEWEST } } },
 };
 
 static double cell_value(const Column *c, JsonNode cell)
@@ -208,9 +210,10 @@ static double inherited_row(const Gpu *g, KernelTable table, uint32_t i, double 
         return g->memory[i].time_ns;
     }
     const AttentionRow *r = &g->attention[i];
-    const double k[] = { r->backward,      (double)r->batch,    (double)r->seq,
-                         (double)r->heads, (double)r->kv_heads, (double)r->head_dim,
-                         r->causal };
+    const double k[] = { r->backward,         (double)r->batch,
+                         (double)r->seq,      (double)r->heads,
+                         (double)r->kv_heads, (double)r->head_dim,
+                         r->causal,           r->kernel };
     memcpy(key, k, sizeof k);
     return r->time_ns;
 }

@@ -143,7 +143,8 @@ static bool fit_kernels(Work *w, const char *text, Err *err)
     const Gpu *was = read_gpu(w, text, err);
     if (!was)
         return err_wrap(err, "kernels calibrate a GPU");
-    w->fit = (KernelFit){ .gpu = was, .model = { memory_kernel_of, scale, predict_ns, w, 1 } };
+    w->fit =
+        (KernelFit){ .gpu = was, .model = { memory_kernel_of, scale, NULL, predict_ns, w, 1 } };
     bench_file_samples(&w->bench, &w->fit);
     if (!kernel_fit_run(&w->fit, err))
         return err_wrap(err, "'%s' has no kernels", calibrate_base_name(w->o->inputs[0]));

@@ -39,6 +39,12 @@ static double scale(const void *user, const Op *op)
     return op_scale(w->fit.gpu, op, &w->sw);
 }
 
+static AttentionKernel rows_of(const void *user, const Op *op)
+{
+    const Work *w = user;
+    return attention_rows(w->fit.gpu, op, w->sw.attention_kernel);
+}
+
 static double predict_ns(const void *user, const Gpu *gpu, const Op *op)
 {
     const Work *w = user;
@@ -118,7 +124,7 @@ static bool read_as(Work *w, const char *software, const Gpu *gpu, Err *err)
     w->software = software;
     w->fit = (KernelFit){ .g = &w->g,
                           .gpu = gpu,
-                          .model = { memory_kernel_of, scale, predict_ns, w, 0 } };
+                          .model = { memory_kernel_of, scale, rows_of, predict_ns, w, 0 } };
     if (!read_scenario(w, err))
         return false;
     w->fit.model.host_scale = w->sw.host_scale;

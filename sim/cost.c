@@ -34,23 +34,31 @@ static MatmulShape whole_matmul(const Op *op)
     return s;
 }
 
+static double shape_ns(const Gpu *gpu, const MatmulShape *s, DType dtype)
+{
+    double ns;
+    return matmul_table_ns(gpu, s, dtype, &ns) ? ns : matmul_model_ns(gpu, s, dtype);
+}
+
+/* What adds to what is there takes no less than what only writes, wherever which was measured. */
 static double matmul_ns(const Gpu *gpu, const Op *op)
 {
-    MatmulShape s = whole_matmul(op);
-    double ns;
-    if (!matmul_table_ns(gpu, &s, op->dtype, &ns))
-        ns = matmul_model_ns(gpu, &s, op->dtype);
+    MatmulShape s = whole_matmul(op), writes = s;
+    writes.accumulate = false;
+    double ns = shape_ns(gpu, &s, op->dtype);
+    if (s.accumulate)
+        ns = fmax(ns, shape_ns(gpu, &writes, op->dtype));
     return ns / (s.of ? s.of : 1);
 }
 
-static double kernel_ns(const Gpu *gpu, const Op *op)
+static double kernel_ns(const Gpu *gpu, const Op *op, AttentionKernel rows)
 {
     switch (op->kind) {
     case OP_MATMUL:
     case OP_CONV:
         return matmul_ns(gpu, op);
     case OP_ATTENTION:
-        return attention_ns(gpu, op, gpu->sms, gpu->memory_bytes_per_ns);
+        return attention_ns(gpu, op, rows, gpu->sms, gpu->memory_bytes_per_ns);
     case OP_H2D:
         return (double)op->write_bytes / gpu->host_bytes_per_ns;
     default:
@@ -61,18 +69,18 @@ static double kernel_ns(const Gpu *gpu, const Op *op)
 
 /* tf32 is leave to use it (CUBLAS_COMPUTE_32F_FAST_TF32): where matrix units are no faster than
  * the others, as on GeForce, libraries have kernels of f32 to choose from. */
-static double alone_ns(const Gpu *gpu, const Op *op)
+static double alone_ns(const Gpu *gpu, const Op *op, AttentionKernel rows)
 {
-    double ns = kernel_ns(gpu, op);
+    double ns = kernel_ns(gpu, op, rows);
     if (op->dtype != DTYPE_TF32 || !(gpu->peak_flops_per_ns[DTYPE_F32] > 0))
         return ns;
     Op f32 = *op;
     f32.dtype = DTYPE_F32;
-    return fmin(ns, kernel_ns(gpu, &f32));
+    return fmin(ns, kernel_ns(gpu, &f32, rows));
 }
 
 /* How much longer beside a collective: the model with what it leaves over the model alone. */
-static double slowdown(const Gpu *gpu, const Op *op)
+static double slowdown(const Gpu *gpu, const Op *op, AttentionKernel rows)
 {
     double sms = fmax(gpu->sms - gpu->comm_sms, 1), bandwidth = gpu->memory_bytes_per_ns;
     double taken = gpu->comm_memory_factor * gpu->comm_bytes_per_ns;
@@ -85,8 +93,8 @@ static double slowdown(const Gpu *gpu, const Op *op)
         return matmul_on_ns(gpu, &whole, op->dtype, sms, left) /
                matmul_model_ns(gpu, &whole, op->dtype);
     case OP_ATTENTION:
-        return attention_ns(gpu, op, sms, left) /
-               attention_ns(gpu, op, gpu->sms, gpu->memory_bytes_per_ns);
+        return attention_ns(gpu, op, rows, sms, left) /
+               attention_ns(gpu, op, rows, gpu->sms, gpu->memory_bytes_per_ns);
     case OP_H2D:
         return 1;
     default:
@@ -110,7 +118,7 @@ double op_scale(const Gpu *gpu, const Op *op, const Software *sw)
         return sw->compute_scale * gpu->sustained_scale;
     case OP_ATTENTION:
         return sw->compute_scale * gpu->sustained_scale *
-               attention_age(gpu, op, sw->attention_kernel);
+               attention_age(op, sw->attention_kernel);
     default:
         return sw->compute_scale;
     }
@@ -122,9 +130,11 @@ OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw)
     if (op->kind == OP_HOST_WAIT || op->kind == OP_RELEASE)
         return (OpCost){ 0 };
     double bound = fmax(op_flops_bound_ns(gpu, op), op_memory_bound_ns(gpu, op));
-    double ns = alone_ns(gpu, op) * (sw ? op_scale(gpu, op, sw) : 1);
+    AttentionKernel rows =
+        sw ? attention_rows(gpu, op, sw->attention_kernel) : ATTENTION_NEWEST;
+    double ns = alone_ns(gpu, op, rows) * (sw ? op_scale(gpu, op, sw) : 1);
     ns = fmax(ns, fmax(bound, (double)gpu->kernel_floor_ns));
-    double slowed = gpu->comm_sms > 0 && gpu->sms > 0 ? ns * slowdown(gpu, op) : ns;
+    double slowed = gpu->comm_sms > 0 && gpu->sms > 0 ? ns * slowdown(gpu, op, rows) : ns;
     OpCost cost = { whole_ns(ns, bound), whole_ns(slowed, bound) };
     cost.slowed_ns = max_i64(cost.slowed_ns, cost.alone_ns);
     return cost;

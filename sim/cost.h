@@ -37,9 +37,10 @@ OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw);
 
 /* What an op of a step takes, of what it takes alone: the stack's compute_scale; on the GPU's cores
  * (matmul, conv, attention) its sustained_scale too, and for attention the age of the stack's
- * kernel.  Clocks fall under load, the memory's does not: in steps of two models on an H200
- * (GPT-2 124M and TinyLlama 1.1B, 2026-11-26) matmuls took 1.02 and 1.06 of what `bench` measured
- * alone, attention 1.04 and 1.13, norms 0.98 and 0.99, activations 0.96 and 0.93, updates 0.99. */
+ * kernel, if it is older than any that a GPU's rows are of.  Clocks fall under load, the memory's
+ * does not: in steps of two models on an H200 (GPT-2 124M and TinyLlama 1.1B, 2026-11-26) matmuls
+ * took 1.02 and 1.06 of what `bench` measured alone, attention 1.04 and 1.13, norms 0.98 and 0.99,
+ * activations 0.96 and 0.93, updates 0.99. */
 double op_scale(const Gpu *gpu, const Op *op, const Software *sw);
 
 /* The two lower bounds: flops at peak, bytes at full bandwidth.  Nothing may be faster. */

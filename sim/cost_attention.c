@@ -16,8 +16,8 @@
  * have one curve when scaled, causal or not (test_cost.c checks cuDNN's); head_dim 64
  * against 128 reaches 0.88, 0.77 and 0.69 (FlashAttention-2, -3, cuDNN).  TAIL comes
  * from SimuMax's rows on A100, 4 to 64 heads of 4096.
- * Measured rows of the file correct the model as they do for matmuls, all rows within
- * two doublings counting by 1 / distance^4.
+ * Measured rows of the file correct the model as they do for matmuls: all rows of the kernel
+ * within two doublings, by 1 / distance^4 and fading to nothing there.
  *
  * In f32 there are no matrix units to feed: the same blocks run at the efficiency of products.
  *
@@ -25,7 +25,8 @@
  *
  *     FlashAttention-2 from Hopper on   1.6    16k keys, head_dim 128: 0.38 forward and 0.33
  *                                              backward of the peak, cuDNN 0.61 and 0.53
- *                                              (arXiv 2407.08608)
+ *                                              (arXiv 2407.08608); or what the file's own rows of
+ *                                              FlashAttention-2 say, where it has some
  *     FlashAttention, the first         2      "around 2x speedup compared to FlashAttention"
  *                                              (arXiv 2307.08691, abstract, A100)
  *     the same in Triton                1.4    forward, against FlashAttention-2, "1.3 to 1.5
@@ -109,13 +110,22 @@ static double model_ns(const Gpu *gpu, const AttentionShape *a, bool backward, D
 
 static const double limit2 = 4.0, nearness2 = 0.05; /* as in cost_matmul.c */
 
+/* In doublings; causal or not is one. */
 static double distance2(const AttentionRow *r, const AttentionShape *a)
 {
     double blocks =
         log2((double)(r->batch * r->heads)) - log2((double)a->batch * (double)a->heads);
-    double seq = log2((double)r->seq) - log2((double)a->seq_k);
+    double keys = (double)(a->window && a->window < a->seq_k ? a->window : a->seq_k);
+    double seq = log2((double)r->seq) - log2(keys);
     double dim = log2((double)r->head_dim) - log2(width_of(a));
-    return blocks * blocks + seq * seq + dim * dim;
+    double mask = r->causal == a->causal ? 0 : 1;
+    return blocks * blocks + seq * seq + dim * dim + mask;
+}
+
+/* How many times as long as with the newest kernel the one that rows are of takes. */
+static double rows_age(AttentionKernel rows)
+{
+    return rows == ATTENTION_NEWEST ? 1 : FLASH2_ON_HOPPER;
 }
 
 /* Forward counts two products of s x s x d, backward five. */
@@ -131,50 +141,75 @@ static double row_log_ratio(const Gpu *gpu, const AttentionRow *r)
     double flops = (r->backward ? 10.0 : 4.0) * (double)r->batch * (double)r->heads *
                    (double)r->seq * (double)r->seq * (double)r->head_dim *
                    (r->causal ? 0.5 : 1);
-    return log(r->time_ns / model_ns(gpu, &a, r->backward, DTYPE_BF16, flops, gpu->sms));
+    return log(r->time_ns / (rows_age(r->kernel) *
+                             model_ns(gpu, &a, r->backward, DTYPE_BF16, flops, gpu->sms)));
+}
+
+/* Whether anybody measured it; else the newest kernel's rows count for it. */
+static bool has_rows(const Gpu *gpu, AttentionKernel kernel)
+{
+    for (uint32_t i = 0; i < gpu->attention_n; i++)
+        if (gpu->attention[i].kernel == kernel)
+            return true;
+    return false;
 }
 
 /* What to multiply the model with: the rows of the same pass near the shape, by nearness. */
-static double correction(const Gpu *gpu, const AttentionShape *a, bool backward)
+static double correction(const Gpu *gpu, const AttentionShape *a, AttentionKernel kernel,
+                         bool backward)
 {
     double weight = 1 / limit2, sum = 0;
     for (uint32_t i = 0; i < gpu->attention_n; i++) {
         const AttentionRow *r = &gpu->attention[i];
-        if (r->backward != backward || r->causal != a->causal || a->window)
+        if (r->kernel != kernel || r->backward != backward)
             continue;
         double d2 = distance2(r, a);
         if (d2 >= limit2)
             continue;
-        double w = 1 / (d2 * d2 + nearness2 * nearness2);
+        double w = (1 - d2 / limit2) / (d2 * d2 + nearness2 * nearness2);
         sum += w * row_log_ratio(gpu, r);
         weight += w;
     }
     return exp(sum / weight);
 }
 
-double attention_ns(const Gpu *gpu, const Op *op, double sms, double bandwidth)
+AttentionKernel attention_rows(const Gpu *gpu, const Op *op, AttentionKernel kernel)
+{
+    bool has_newer = gpu->generation == GPU_HOPPER || gpu->generation == GPU_BLACKWELL;
+    bool wide = op->dtype == DTYPE_F32 || op->dtype == DTYPE_TF32; /* not what was compared */
+    return kernel != ATTENTION_NEWEST && has_newer && !wide ? ATTENTION_FLASH2
+                                                            : ATTENTION_NEWEST;
+}
+
+static double corrected_ns(const Gpu *gpu, const Op *op, const AttentionShape *a, double flops,
+                           AttentionKernel rows, double sms)
+{
+    bool backward = op_is_backward(op);
+    double ns = rows_age(rows) * model_ns(gpu, a, backward, op->dtype, flops, sms);
+    if (gpu->attention_n > 0 && !is_plain(gpu, op->dtype))
+        ns *= correction(gpu, a, has_rows(gpu, rows) ? rows : ATTENTION_NEWEST, backward);
+    return ns;
+}
+
+double attention_ns(const Gpu *gpu, const Op *op, AttentionKernel rows, double sms,
+                    double bandwidth)
 {
     const AttentionShape *a = &op->u.attention;
-    bool backward = op_is_backward(op);
-    double compute = model_ns(gpu, a, backward, op->dtype, op->flops, sms);
-    if (gpu->attention_n > 0 && !is_plain(gpu, op->dtype))
-        compute *= correction(gpu, a, backward);
+    double compute = corrected_ns(gpu, op, a, op->flops, rows, sms);
+    if (!a->causal && gpu->attention_n > 0) { /* no shorter than a part of it that has rows */
+        AttentionShape part = *a;
+        part.causal = true;
+        double flops = op->flops * causal_part(&part);
+        compute = fmax(compute, corrected_ns(gpu, op, &part, flops, rows, sms));
+    }
     double moved =
         (double)(op->read_bytes + op->write_bytes) / (bandwidth * gpu->memory_efficiency);
     return fmax(compute, moved);
 }
 
-double attention_age(const Gpu *gpu, const Op *op, AttentionKernel kernel)
+double attention_age(const Op *op, AttentionKernel kernel)
 {
-    bool has_newer = gpu->generation == GPU_HOPPER || gpu->generation == GPU_BLACKWELL;
-    bool wide = op->dtype == DTYPE_F32 || op->dtype == DTYPE_TF32; /* not what was compared */
-    bool backward = op_is_backward(op);
-    double age = 1;
-    if (kernel != ATTENTION_NEWEST && has_newer && !wide)
-        age *= FLASH2_ON_HOPPER;
-    if (kernel == ATTENTION_FLASH1)
-        age *= FLASH1;
     if (kernel == ATTENTION_TRITON)
-        age *= backward ? TRITON_BACKWARD : TRITON_FORWARD;
-    return age;
+        return op_is_backward(op) ? TRITON_BACKWARD : TRITON_FORWARD;
+    return kernel == ATTENTION_FLASH1 ? FLASH1 : 1;
 }

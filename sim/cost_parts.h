@@ -11,9 +11,12 @@
 double matmul_on_ns(const Gpu *gpu, const MatmulShape *s, DType dtype, double sms,
                     double bandwidth);
 
-double attention_ns(const Gpu *gpu, const Op *op, double sms, double bandwidth);
-/* How many times as long it takes with this kernel as with the newest. */
-double attention_age(const Gpu *gpu, const Op *op, AttentionKernel kernel);
+/* Whose rows of a GPU's file are the nearest to this kernel. */
+AttentionKernel attention_rows(const Gpu *gpu, const Op *op, AttentionKernel kernel);
+double attention_ns(const Gpu *gpu, const Op *op, AttentionKernel rows, double sms,
+                    double bandwidth);
+/* How many times as long as with the kernel that those rows are of. */
+double attention_age(const Op *op, AttentionKernel kernel);
 
 /* Kernels that only move bytes. */
 MemoryKernel memory_kernel_of(const Op *op);

@@ -187,18 +187,12 @@ static bool read_passes(Software *sw, JsonNode list, Err *err)
 
 static bool read_kernels(Software *sw, JsonNode node, Err *err)
 {
-    static const char *const attention_kernels[ATTENTION_KERNEL_N] = {
-        [ATTENTION_NEWEST] = "newest",
-        [ATTENTION_FLASH2] = "flash2",
-        [ATTENTION_FLASH1] = "flash1",
-        [ATTENTION_TRITON] = "triton",
-    };
     JsonObj o = json_begin(node, err);
     read_facts(sw, &o, kernel_facts, ARRAY_N(kernel_facts));
     read_options(sw, &o, kernel_options, ARRAY_N(kernel_options));
     sw->metric_losses = (uint32_t)json_count(&o, "metric_losses", 0, METRIC_LOSSES_MAX, 0);
-    sw->attention_kernel = (AttentionKernel)json_word(&o, "attention_kernel", attention_kernels,
-                                                      ATTENTION_KERNEL_N, ATTENTION_NEWEST);
+    sw->attention_kernel = (AttentionKernel)json_word(
+        &o, "attention_kernel", attention_kernel_names, ATTENTION_KERNEL_N, ATTENTION_NEWEST);
     JsonNode passes = json_get(&o, "optimizer_passes");
     return json_end(&o) && read_passes(sw, passes, err) &&
            check_pair(sw->f32_stream, sw->f32_params, node, "f32_stream", "f32_params", err) &&

@@ -30,15 +30,6 @@
 #include "core/json.h"
 #include "sim/scenario.h"
 
-/* Whose fused attention: GPU files hold the newest for their GPU. */
-typedef enum AttentionKernel {
-    ATTENTION_NEWEST, /* FlashAttention-2 up to Ampere, cuDNN or FlashAttention-3 from Hopper on */
-    ATTENTION_FLASH2, /* FlashAttention-2 everywhere */
-    ATTENTION_FLASH1, /* the first FlashAttention: PyTorch 2.0 and 2.1 */
-    ATTENTION_TRITON, /* the same, written in Triton */
-    ATTENTION_KERNEL_N
-} AttentionKernel;
-
 typedef struct Software {
     const char *name, *source;
 

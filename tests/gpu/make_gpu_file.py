@@ -24,6 +24,7 @@ import sys
 
 OURS = "tests/gpu/run.sh"
 GEMM_KEYS = ["m", "n", "k"]
+FIRST_WITH_NEWER = 90  # compute capability
 ATTENTION_KEYS = ["batch", "seq", "heads", "kv_heads", "head_dim", "causal"]
 WIDTH_MAX = 96
 
@@ -150,15 +151,30 @@ def memory_groups(rows, where):
     return groups
 
 
-def attention_groups(rows, where, backend):
+def torch_versions(rows):
+    for row in of_part(rows, "torch"):
+        cudnn = row.get("cudnn") or 0
+        return {"flash": f"PyTorch {row['version']}: FlashAttention-2",
+                "cudnn": f"PyTorch {row['version']}: cuDNN {cudnn // 10000}.{cudnn // 100 % 100}"}
+    return {"flash": "PyTorch: FlashAttention-2", "cudnn": "PyTorch: cuDNN"}
+
+
+def attention_groups(rows, where, capability):
+    """From Hopper on cuDNN's is the newest kernel, and FlashAttention-2 one that is told apart."""
+    kernels = {"flash": "newest"}
+    if capability >= FIRST_WITH_NEWER:
+        kernels = {"cudnn": "newest", "flash": "flash2"}
+    said = torch_versions(rows)
     groups = []
-    for op, word in (("attention_fwd", "forward"), ("attention_bwd", "backward")):
-        kept = [r for r in trusted(rows, "attention")
-                if r["op"] == op and r["backend"] == backend]
-        if kept:
-            source = f"{OURS} on {where}: PyTorch's {backend} attention, bf16"
-            groups.append({"source": source, "op": word, "columns": [*ATTENTION_KEYS, "time_us"],
-                           "rows": means(kept, ATTENTION_KEYS)})
+    for backend, kernel in kernels.items():
+        for op, word in (("attention_fwd", "forward"), ("attention_bwd", "backward")):
+            kept = [r for r in trusted(rows, "attention")
+                    if r["op"] == op and r["backend"] == backend]
+            if kept:
+                source = f"{OURS} on {where}, {said[backend]}, bf16"
+                groups.append({"source": source, "kernel": kernel, "op": word,
+                               "columns": [*ATTENTION_KEYS, "time_us"],
+                               "rows": means(kept, ATTENTION_KEYS)})
     return groups
 
 
@@ -216,11 +232,13 @@ def as_list(groups):
 
 
 def merge_tables(old, new, only_these):
-    """The new groups after those of others; a table without new rows stays as it is."""
+    """The new groups after those of others; a table without new rows stays as it is.  Rows of
+    memory-bound kernels are neighbours, so a class is of one source: the new one."""
     merged = dict(old)
     for name, groups in new.items():
+        mine = {g["op"] for g in groups} if name == "memory" else set()
         others = [g for g in as_list(old.get(name, []))
-                  if not str(g.get("source", "")).startswith(OURS)]
+                  if not str(g.get("source", "")).startswith(OURS) and g.get("op") not in mine]
         if groups:
             merged[name] = groups if only_these else others + groups
     return merged
@@ -244,9 +262,11 @@ def merge(gpu, rows, arguments):
     merged["kernels"] = merge_tables(gpu.get("kernels", {}), {
         "gemm": gemm_groups(rows, where),
         "memory": memory_groups(rows, where),
-        "attention": attention_groups(rows, where, arguments.attention),
+        "attention": attention_groups(rows, where, device_of(rows)["compute_capability"]),
     }, arguments.only_these)
-    provenance[f"kernels of {OURS}"] = said
+    for part, key in (("gemm", "kernels"), ("attention", "kernels.attention")):
+        if of_part(rows, part):  # of several runs each says what it measured
+            provenance[f"{key} of {OURS}"] = said
     merged["provenance"] = provenance
     if notes:
         merged["notes"] = notes
@@ -371,7 +391,6 @@ def main():
     parser.add_argument("measurements", help="measurements.jsonl of tests/gpu/run.sh")
     parser.add_argument("--into", metavar="FILE", help="a scenarios/gpus/NAME.json")
     parser.add_argument("--summary", action="store_true", help="print a short table only")
-    parser.add_argument("--attention", choices=["flash", "cudnn"], default="flash")
     parser.add_argument("--hog", choices=["paced", "full"], default="paced")
     parser.add_argument("--only-these", action="store_true", help="drop other sources' rows")
     parser.add_argument("--force", action="store_true", help="whatever the device's name is")

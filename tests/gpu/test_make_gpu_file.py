@@ -13,6 +13,7 @@ import unittest
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "make_gpu_file.py")
 
 DEVICE = {"part": "device", "name": "NVIDIA H100 80GB HBM3", "date": "2000-01-02",
+          "compute_capability": 90,
           "driver_version": 13000, "cublaslt_version": 130002}
 
 
@@ -126,12 +127,16 @@ class MakeGpuFile(unittest.TestCase):
         self.assertEqual([[4000, 3], [16000, 3], [64000, 8]],
                          self.table(self.make(), "memory", "op", "add")["rows"])
 
-    def test_the_attention_backend_is_chosen(self):
+    def test_attention_is_of_the_newest_kernel_and_of_flash2_apart(self):
         where = [1, 8192, 32, 8, 128, 1]
-        flash = self.table(self.make(), "attention", "op", "forward")
-        self.assertEqual([[*where, 1000]], flash["rows"])
-        cudnn = self.table(self.make("--attention", "cudnn"), "attention", "op", "forward")
-        self.assertEqual([[*where, 500]], cudnn["rows"])
+        gpu = self.make()
+        self.assertEqual([[*where, 500]], self.table(gpu, "attention", "kernel", "newest")["rows"])
+        self.assertEqual([[*where, 1000]], self.table(gpu, "attention", "kernel", "flash2")["rows"])
+
+    def test_before_hopper_flash2_is_the_newest(self):
+        self.write([dict(DEVICE, compute_capability=80)] + ROWS[1:])
+        groups = self.make()["kernels"]["attention"]
+        self.assertEqual([("newest", 1000)], [(g["kernel"], g["rows"][0][-1]) for g in groups])
 
     def test_overlap_is_a_note_of_the_chosen_hog(self):
         paced = self.make()["notes"]

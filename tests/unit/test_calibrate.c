@@ -412,7 +412,7 @@ static bool simulate(const char *scenario, const char *gpu, Timeline *t)
 }
 
 static const char slow_gpu[] =
-    "{\"base\": \"a100-80gb\", \"launch_us\": 6.5, \"kernel_floor_us\": 1.5,\n"
+    "{\"base\": \"%s\", \"launch_us\": 6.5, \"kernel_floor_us\": 1.5,\n"
     " \"efficiency\": {\"matmul\": 0.6, \"attention\": 0.4, \"attention_bwd\": 0.3,"
     " \"memory\": 0.6}}\n";
 
@@ -435,12 +435,12 @@ static void check_same_spans(const Timeline *truth, const Timeline *t)
     CHECK(fabs(end) < 0.01);
 }
 
-/* Times of a GPU that only the trace knows come back, op by op. */
-static void a_simulated_gpu_is_found_again(void)
+static void check_found_again(const char *base, const char *software)
 {
     static const char model[] =
         "{\"model\": \"llama3-8b\", \"cluster\": {\"base\": \"dgx-a100\", \"gpus_per_node\": "
         "1},\n"
+        " \"software\": \"%s\",\n"
         " \"training\": {\"global_batch\": 2, \"micro_batch\": 1, \"seq_len\": 2048},\n"
         " \"parallel\": {\"strategy\": \"single\"}}\n";
     Arena arena = { 0 };
@@ -448,9 +448,9 @@ static void a_simulated_gpu_is_found_again(void)
     Err err = { 0 };
     const char *gpu = in_folder(&arena, "slow.json"), *trace = in_folder(&arena, "a.lstrace");
     const char *into = in_folder(&arena, "gpu.json"), *scenario = in_folder(&arena, "s.json");
-    write_text(gpu, slow_gpu);
-    write_text(scenario, model);
-    write_text(into, "{\"base\": \"a100-80gb\"}\n");
+    write_text(gpu, arena_printf(&arena, slow_gpu, base));
+    write_text(scenario, arena_printf(&arena, model, software));
+    write_text(into, arena_printf(&arena, "{\"base\": \"%s\"}\n", base));
     if (simulate(scenario, gpu, &truth) && CHECK(native_write(&truth, trace, &err))) {
         CHECK_INT(EXIT_DONE,
                   calibrate(&arena,
@@ -462,6 +462,14 @@ static void a_simulated_gpu_is_found_again(void)
     }
     timeline_free(&truth);
     arena_free(&arena);
+}
+
+/* Times of a GPU that only the trace knows come back, op by op: of the newest attention, and of an
+ * older one that has rows of its own. */
+static void a_simulated_gpu_is_found_again(void)
+{
+    check_found_again("a100-80gb", "generic");
+    check_found_again("h100-80gb", "torchtitan-2025");
 }
 
 /* ---- real logs ---- */

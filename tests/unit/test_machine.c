@@ -541,8 +541,9 @@ static void tables_are_sorted_and_columns_stand_in_any_order(void)
         "\"memory\":{\"source\":\"s\",\"op\":\"norm\",\"columns\":[\"bytes\",\"time_us\"],"
         "\"rows\":[[200,2],[100,1]]},"
         "\"attention\":{\"source\":\"s\",\"op\":\"backward\",\"batch\":1,\"heads\":2,"
-        "\"kv_heads\":2,\"head_dim\":64,\"causal\":1,\"columns\":[\"seq\",\"time_us\"],"
-        "\"rows\":[[512,7.5]]}"));
+        "\"kv_heads\":2,\"head_dim\":64,\"causal\":1,"
+        "\"columns\":[\"seq\",\"time_us\",\"kernel\"],"
+        "\"rows\":[[512,7.5,\"flash2\"]]}"));
     const Gpu *g = m.types[0].gpu;
     if (CHECK_U64(4, g->gemm_n) && CHECK_U64(2, g->gemm_groups_n)) {
         CHECK_INT(DTYPE_F32, g->gemm[0].dtype);
@@ -562,6 +563,7 @@ static void tables_are_sorted_and_columns_stand_in_any_order(void)
         CHECK(g->attention[0].backward && g->attention[0].causal);
         CHECK_U64(512, g->attention[0].seq);
         CHECK_NEAR(7500, g->attention[0].time_ns, 0);
+        CHECK_INT(ATTENTION_FLASH2, g->attention[0].kernel);
     }
     machine_free(&m);
 }
