@@ -27,6 +27,11 @@ Fusion fusion_of(const Build *b)
     return f;
 }
 
+bool casts_each(const Build *b)
+{
+    return build_formats(b).casts && !fusion_of(b).norms;
+}
+
 bool has_dropout(const Build *b)
 {
     const Model *m = &b->s->model;
@@ -75,6 +80,14 @@ uint32_t tape_narrow(Build *b, Tape *t, uint32_t x)
     DType act = act_dtype(&b->s->training);
     bool narrow = t->values[x].dtype == act;
     return narrow ? x : tape_cast(t, x, "autocast", "autocast input", act);
+}
+
+uint32_t tape_narrow_for(Build *b, Tape *t, uint32_t x, const char *matmul)
+{
+    uint32_t y = tape_narrow(b, t, x);
+    if (y != x && casts_each(b) && !fusion_of(b).elementwise)
+        t->values[y].copies = matmul_parts(b, matmul);
+    return y;
 }
 
 uint32_t tape_quantize(Build *b, Tape *t, uint32_t x)
@@ -285,12 +298,15 @@ void plan_block(Build *b, BlockKind kind, uint32_t layer, uint32_t type)
     b->blocks_n++;
 }
 
-uint32_t matmul_parts(const Software *sw, const char *name)
+uint32_t matmul_parts(const Build *b, const char *name)
 {
     static const char *const pairs[] = { NAME_GATE_UP, NAME_EXPERTS_GATE_UP,
                                          NAME_SHARED_GATE_UP };
+    const Software *sw = b->sw;
+    const Model *m = &b->s->model;
+    bool apart = sw->gated_qkv_apart && m->kind == MODEL_TRANSFORMER && m->u.transformer.gated;
     if (strcmp(name, NAME_QKV) == 0)
-        return sw->fused_qkv ? 1 : 3;
+        return sw->fused_qkv && !apart ? 1 : 3;
     for (size_t i = 0; i < ARRAY_N(pairs); i++)
         if (strcmp(name, pairs[i]) == 0)
             return sw->fused_gate_up ? 1 : 2;

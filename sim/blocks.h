@@ -81,8 +81,9 @@ typedef struct BlockPlan {
     const char *name; /* "layer"; segments are "layer forward", ... */
     BlockKind kind;
     Tape tape;
-    Redo *redo;      /* by op of the tape, VARIANT_RECOMPUTE; NULL: as plain */
-    RedoPart *parts; /* by value of the tape, beside redo: of REDO_PART's results */
+    Redo *redo;       /* by op of the tape, VARIANT_RECOMPUTE; NULL: as plain */
+    Redo *plain_redo; /* the same of VARIANT_PLAIN; NULL: nothing */
+    RedoPart *parts;  /* by value of the tape, beside redo: of REDO_PART's results */
     bool redo_all;
     /* A head: its ops [first, end) are those of layers, which may be done again. */
     uint32_t redo_first, redo_end;
@@ -114,6 +115,8 @@ typedef struct Fusion {
 } Fusion;
 Fusion fusion_of(const Build *b);
 bool fused_attention(const Build *b); /* training.attention has the last word */
+/* torch.autocast in eager mode: every cast is a kernel of its own. */
+bool casts_each(const Build *b);
 bool has_dropout(const Build *b);
 uint32_t mtp_layers(const Build *b); /* that are trained to predict further tokens */
 
@@ -126,7 +129,7 @@ uint32_t mtp_layers(const Build *b); /* that are trained to predict further toke
 #define NAME_SHARED_GATE_UP  "shared_expert.gate_up"
 
 /* As how many matmuls the stack does the transformer's of this name: q, k and v; gate and up. */
-uint32_t matmul_parts(const Software *sw, const char *name);
+uint32_t matmul_parts(const Build *b, const char *name);
 
 /* ---- ops that several families use (sim/blocks.c) ---- */
 
@@ -143,6 +146,8 @@ typedef struct LinearSpec {
 uint32_t tape_linear(Build *b, Tape *t, uint32_t x, const LinearSpec *spec);
 /* x as matmuls read it: under torch.autocast a cast of what is in f32. */
 uint32_t tape_narrow(Build *b, Tape *t, uint32_t x);
+/* For the matmul of this name: in eager mode each of its parts casts x anew, and keeps that. */
+uint32_t tape_narrow_for(Build *b, Tape *t, uint32_t x, const char *matmul);
 /* x in fp8 for the matmul that follows, where training.precision says so: that is what is
  * saved, as in Transformer Engine. */
 uint32_t tape_quantize(Build *b, Tape *t, uint32_t x);

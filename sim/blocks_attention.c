@@ -197,9 +197,9 @@ static uint32_t add_sinks(Maker *k, uint32_t x)
 
 uint32_t block_attention(Maker *k, uint32_t x, uint32_t window)
 {
-    x = tape_quantize(k->b, k->t, tape_narrow(k->b, k->t, x));
-    uint32_t y =
-        k->m->kv_rank > 0 ? latent_attention(k, x, window) : usual_attention(k, x, window);
+    bool latent = k->m->kv_rank > 0;
+    x = tape_quantize(k->b, k->t, tape_narrow_for(k->b, k->t, x, latent ? "" : NAME_QKV));
+    uint32_t y = latent ? latent_attention(k, x, window) : usual_attention(k, x, window);
     if (k->m->sinks)
         y = add_sinks(k, y);
     return tape_linear(k->b, k->t, tape_quantize(k->b, k->t, y),

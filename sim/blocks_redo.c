@@ -1,6 +1,7 @@
 /*
  * blocks_redo.c - what backward makes again of a block, by the scenario and the stack's habits.
  *
+ *     none           nothing, or activation functions, as a compiler does (activations_again)
  *     full           everything, or everything that backward needs (stops_early)
  *     selective      attention, norm, activation    of these kinds
  *                    op            all but attention and every second matmul (torchtitan)
@@ -28,7 +29,7 @@ static bool is_named(const TapeOp *op, const char *name)
  */
 static Redo redo_matmul(const Build *b, const TapeOp *op, uint32_t matmul)
 {
-    if (matmul_parts(b->sw, op->name) == 2 && !b->s->model.u.transformer.mlp_bias)
+    if (matmul_parts(b, op->name) == 2 && !b->s->model.u.transformer.mlp_bias)
         return REDO_PART;
     if (matmul % 2 == 1)
         return REDO_ALL;
@@ -94,8 +95,19 @@ static RedoPart second_half(Build *b, const TapeOp *op, const TapeValue *y)
                        .name = arena_printf(&b->arena, "%.*sup", stem, op->name) };
 }
 
+static void choose_plain_redo(Build *b, BlockPlan *plan)
+{
+    const Tape *t = &plan->tape;
+    if (!b->sw->activations_again || !fusion_of(b).elementwise)
+        return;
+    plan->plain_redo = PUSH_ARRAY(&b->arena, Redo, t->ops_n);
+    for (uint32_t i = 0; i < t->ops_n; i++)
+        plan->plain_redo[i] = t->ops[i].kind == OP_ACTIVATION ? REDO_ALL : REDO_NOTHING;
+}
+
 void choose_redo(Build *b, BlockPlan *plan)
 {
+    choose_plain_redo(b, plan);
     const Tape *t = &plan->tape;
     Recompute recompute = b->s->training.recompute;
     bool layer = plan->kind == BLOCK_LAYER && !t->has_loss;
@@ -112,6 +124,6 @@ void choose_redo(Build *b, BlockPlan *plan)
         if (plan->redo[i] == REDO_PART)
             plan->parts[op->out] = second_half(b, op, &t->values[op->out]);
         if (op->kind == OP_MATMUL)
-            matmuls += matmul_parts(b->sw, op->name);
+            matmuls += matmul_parts(b, op->name);
     }
 }

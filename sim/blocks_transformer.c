@@ -82,13 +82,11 @@ uint32_t block_norm(Maker *k, uint32_t x, const char *name)
 /* Up to the second matmul, without its bias; or the experts. */
 static uint32_t mlp(Maker *k, uint32_t x)
 {
-    x = tape_narrow(k->b, k->t, x);
     if (k->moe)
-        return tape_moe(k->b, k->t, x);
-    return tape_mlp(k->b, k->t, x,
-                    &(MlpSpec){ .up = k->m->gated ? NAME_GATE_UP : "mlp.up",
-                                .down = "mlp.down",
-                                .ffn = k->m->ffn });
+        return tape_moe(k->b, k->t, tape_narrow(k->b, k->t, x));
+    const char *up = k->m->gated ? NAME_GATE_UP : "mlp.up";
+    return tape_mlp(k->b, k->t, tape_narrow_for(k->b, k->t, x, up),
+                    &(MlpSpec){ .up = up, .down = "mlp.down", .ffn = k->m->ffn });
 }
 
 static uint32_t out_bias(Maker *k, uint32_t x)

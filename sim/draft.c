@@ -92,7 +92,7 @@ void draft_start(Draft *d, const Tape *t, const DraftPlan *plan)
         const TapeValue *value = &t->values[v];
         draft_memory(d, (DraftMemory){ .name = value->name,
                                        .dtype = value->dtype,
-                                       .rows = value->rows,
+                                       .rows = value->rows * max_u64(value->copies, 1),
                                        .columns = value->columns,
                                        .slot = slot_of(t, v),
                                        .tensor = value->tensor });

@@ -242,7 +242,7 @@ bool lower(Build *b, Err *err)
     g->segments_n = g->segments_cap = g->ops_n = g->ops_cap = 0;
     g->args_n = g->args_cap = g->deps_n = g->deps_cap = 0;
     Lowering l = { .b = b, .fusion = fusion_of(b), .g = g, .old = &old };
-    l.casts = build_formats(b).casts && !l.fusion.norms;
+    l.casts = casts_each(b);
     l.name_head = intern_find(&g->names, NAME_HEAD);
     l.name_metrics = intern(&g->names, "metrics");
     l.first = mem_resize(NULL, old.ops_n, sizeof *l.first);

@@ -3,6 +3,7 @@
  *
  *     bias, or a matmul with one    cast b -> b in 16 bits, then as before
  *     bias gradient                 dy -> db in 16 bits, cast -> db
+ *     input of a matmul in parts    a cast for each of them (TapeValue.copies)
  *
  * Weights have their casts in the graph (TapeOp.cast): those are large, and may be kept.
  */
@@ -44,12 +45,29 @@ static bool widen_gradient(Lowering *l, const Whole *w)
     return true;
 }
 
+/* x -> as many copies of it in 16 bits as y has room for. */
+static bool cast_copies(Lowering *l, const Whole *w)
+{
+    if (w->args_n != 2 || w->args[1].mode != ARG_WRITE)
+        return false;
+    KernelArg x = w->args[0], y = w->args[1];
+    uint64_t once = w->op.u.elements * dtype_bytes(part_dtype(l, y)), all = lower_bytes(l, y);
+    for (uint64_t done = 0; all > once && done < all; done += once) {
+        part_begin(l, w, OP_CAST, FN_NONE);
+        part_arg(l, x, ARG_READ);
+        part_bytes_arg(l, y, ARG_WRITE, once);
+    }
+    return all > once;
+}
+
 bool autocast_expand(Lowering *l, const Whole *w)
 {
     const Op *op = &w->op;
     bool biased = op->fn == FN_BIAS || op->fn == FN_BIAS_GELU || op->fn == FN_BIAS_RELU;
     if (op->kind == OP_MATMUL && biased && !op_is_backward(op))
         return narrow_bias(l, w, 2);
+    if (op->kind == OP_CAST && !op_is_backward(op))
+        return cast_copies(l, w);
     if (op->kind != OP_BIAS)
         return false;
     return op->phase == PHASE_WGRAD ? widen_gradient(l, w) : narrow_bias(l, w, 1);

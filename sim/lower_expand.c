@@ -134,7 +134,7 @@ static uint32_t parts_of(const Lowering *l, const Op *op, uint64_t *columns)
         return 0;
     const MatmulShape *s = &op->u.matmul;
     uint64_t all = op->phase == PHASE_DGRAD ? s->k : op->phase == PHASE_WGRAD ? s->m : s->n;
-    uint32_t n = matmul_parts(l->b->sw, intern_text(&l->g->names, op->name));
+    uint32_t n = matmul_parts(l->b, intern_text(&l->g->names, op->name));
     const Transformer *m = &l->b->s->model.u.transformer;
     columns[0] = n == 3 ? (uint64_t)m->heads / l->b->s->parallel.tp * m->head_dim : all / n;
     for (uint32_t i = 1; i < n; i++)
@@ -154,7 +154,8 @@ static bool has_two_results(const Whole *w)
            w->args[3].mode == ARG_WRITE;
 }
 
-/* Forward: C in columns.  wgrad: C in rows.  Each part reads the other operand whole. */
+/* Forward: C in columns.  wgrad: C in rows.  Each part reads the other operand whole, or the copy
+ * that was made for it. */
 static void split_outputs(Lowering *l, const Whole *w, uint32_t k, uint64_t n, uint64_t all)
 {
     bool wgrad = w->op.phase == PHASE_WGRAD;
@@ -165,13 +166,27 @@ static void split_outputs(Lowering *l, const Whole *w, uint32_t k, uint64_t n, u
     op->model_flops = w->op.model_flops * (double)n / (double)all;
     op->read_bytes = op->write_bytes = 0;
     bool two = has_two_results(w);
+    const MatmulShape *s = &w->op.u.matmul;
+    uint64_t operand = (wgrad ? s->n : s->m) * s->k * max_u64(s->batch, 1) *
+                       dtype_bytes(part_dtype(l, w->args[whole]));
     for (uint32_t i = 0; i < (two ? 2 : w->args_n); i++) {
         uint64_t bytes = lower_bytes(l, w->args[i]);
         part_bytes_arg(l, w->args[i], w->args[i].mode,
-                       i == whole ? bytes : part(bytes, n, all));
+                       i == whole ? min_u64(bytes, operand) : part(bytes, n, all));
     }
     if (two)
         part_arg(l, w->args[2 + k], ARG_WRITE);
+}
+
+/* torch.autocast casts what each part gives back to f32 before it is added. */
+static void add_part(Lowering *l, const Whole *w, KernelArg dx, KernelArg from)
+{
+    KernelArg added = from;
+    if (l->casts) {
+        added = part_temp(l, "gradient in f32", from, DTYPE_F32);
+        part_cast(l, w, from, added, ARG_WRITE);
+    }
+    add_sum(l, w, dx, added, lower_bytes(l, dx));
 }
 
 /* dx is a sum over the columns: the parts after the first are added. */
@@ -189,7 +204,7 @@ static void split_inputs(Lowering *l, const Whole *w, uint64_t k, uint64_t all, 
         part_bytes_arg(l, w->args[i], ARG_READ, part(lower_bytes(l, w->args[i]), k, all));
     part_arg(l, to, ARG_WRITE);
     if (!first)
-        add_sum(l, w, dx, to, lower_bytes(l, dx));
+        add_part(l, w, dx, to);
 }
 
 static bool expand_parts(Lowering *l, const Whole *w)
@@ -415,7 +430,7 @@ bool lower_may_expand(const Lowering *l, const Op *op)
     case OP_BATCHNORM:
         return true;
     case OP_CAST:
-        return op->dtype == DTYPE_FP8 || op->phase == PHASE_WGRAD;
+        return op->dtype == DTYPE_FP8 || op->phase == PHASE_WGRAD || l->casts;
     case OP_BIAS:
         return l->casts;
     case OP_ALL_GATHER:

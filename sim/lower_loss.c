@@ -3,6 +3,7 @@
  *
  *     plain            forward   [cast logits -> copy,] log-softmax -> logs, pick of the targets
  *                      backward  two kernels and [a cast] as the forward
+ *     half_to_float    without these casts: the kernels beside them read and write 16 bits
  *     loss_in_place    forward   cast logits -> copy; in it: subtract the maximum, exp, divide
  *                                by the sum: 30 bytes a logit beside the statistics
  *                      backward  multiply in place, cast -> dlogits: 14 bytes
@@ -31,7 +32,9 @@ static KernelArg logits_in(Lowering *l, const Whole *w, KernelArg logits, DType 
 static void loss_forward(Lowering *l, const Whole *w)
 {
     KernelArg loss = w->args[w->args_n - 2], logs = w->args[w->args_n - 1];
-    KernelArg logits = logits_in(l, w, w->args[0], part_dtype(l, logs));
+    KernelArg logits = w->args[0];
+    if (!l->b->sw->half_to_float)
+        logits = logits_in(l, w, logits, part_dtype(l, logs));
     part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
     part_arg(l, logits, ARG_READ);
     for (uint32_t i = 2; i < w->args_n - 2; i++)
@@ -49,7 +52,7 @@ static void loss_backward(Lowering *l, const Whole *w)
 {
     KernelArg logs = w->args[0], dlogits = w->args[w->args_n - 1];
     KernelArg dlogs = part_temp(l, "log softmax gradient", logs, part_dtype(l, logs));
-    bool casts = part_dtype(l, logs) != part_dtype(l, dlogits);
+    bool casts = part_dtype(l, logs) != part_dtype(l, dlogits) && !l->b->sw->half_to_float;
     KernelArg to =
         casts ? part_temp(l, "f32 logits gradient", logs, part_dtype(l, logs)) : dlogits;
     part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);

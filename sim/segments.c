@@ -610,7 +610,7 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
     bool again = variant == VARIANT_RECOMPUTE;
     Formats formats = build_formats(b);
     bool async_tp = hides_input_gradients(b);
-    DraftPlan draft = { .redo = again ? plan->redo : NULL,
+    DraftPlan draft = { .redo = again ? plan->redo : plan->plain_redo,
                         .parts = again ? plan->parts : NULL,
                         .redo_all = again && plan->redo_all,
                         .async_tp = async_tp,

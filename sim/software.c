@@ -41,10 +41,13 @@ static const Fact parallel_facts[] = {
 /* May be left out: false. */
 static const Fact kernel_options[] = {
     FACT(addmm),
+    FACT(gated_qkv_apart),
     FACT(f16_grads),
     FACT(bf16_grads_f32),
     FACT(foreach_optimizer),
     FACT(keeps_logits),
+    FACT(half_to_float),
+    FACT(activations_again),
     FACT(loss_in_place),
     FACT(loss_copies),
     FACT(fp8_dynamic),
@@ -196,8 +199,12 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
     JsonNode passes = json_get(&o, "optimizer_passes");
     return json_end(&o) && read_passes(sw, passes, err) &&
            check_pair(sw->f32_stream, sw->f32_params, node, "f32_stream", "f32_params", err) &&
+           check_pair(sw->gated_qkv_apart, sw->fused_qkv, node, "gated_qkv_apart", "fused_qkv",
+                      err) &&
            check_pair(sw->keeps_logits, sw->fused_cross_entropy, node, "keeps_logits",
                       "fused_cross_entropy", err) &&
+           check_pair(sw->half_to_float, sw->f32_logits && !sw->loss_in_place, node,
+                      "half_to_float", "f32_logits without loss_in_place", err) &&
            check_pair(sw->loss_copies, sw->loss_in_place, node, "loss_copies", "loss_in_place",
                       err) &&
            check_pair(sw->bf16_grads_f32, !sw->f32_grads, node, "bf16_grads_f32",

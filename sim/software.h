@@ -37,10 +37,12 @@ typedef struct Software {
      * fused_residual_norm on, the chains off: a compiler fuses what only moves bytes. */
     bool fused_attention; /* scores never in memory; where training.attention says nothing */
     bool fused_qkv;       /* q, k and v as one matmul, else three */
-    bool fused_gate_up;   /* gate and up as one matmul, else two */
-    bool fused_gated;     /* act(gate) * up as one kernel; else act(gate) is saved too */
-    bool fused_bias; /* bias, gelu and relu as matmul epilogues, else kernels of their own */
-    bool addmm;      /* a bias by itself as the matmul's epilogue; may be left out: false */
+    bool
+        gated_qkv_apart; /* but three where the MLP is gated: Llama's kin; may be left out: false */
+    bool fused_gate_up; /* gate and up as one matmul, else two */
+    bool fused_gated;   /* act(gate) * up as one kernel; else act(gate) is saved too */
+    bool fused_bias;    /* bias, gelu and relu as matmul epilogues, else kernels of their own */
+    bool addmm;         /* a bias by itself as the matmul's epilogue; may be left out: false */
     bool fused_elementwise;   /* a bias in one kernel with the activation or sum after it */
     bool fused_residual_norm; /* residual add and the norm after it in one kernel */
     bool fused_rope;          /* inside attention, else a kernel of its own */
@@ -95,6 +97,9 @@ typedef struct Software {
      * May be left out: false. */
     bool bf16_grads_f32;
     bool f32_logits; /* unfused loss: reads an f32 copy of the logits */
+    /* No copy: the log-softmax reads 16 bits, and its gradient is of 16 bits; may be left out:
+     * false. */
+    bool half_to_float;
     /* Fused loss: the gradient lies beside the logits; may be left out: false. */
     bool keeps_logits;
     /* Cross entropies of all tokens of each micro-batch beside its loss, for metrics; of models
@@ -125,6 +130,10 @@ typedef struct Software {
      * false. */
     bool expandable_segments;
     AttentionKernel attention_kernel; /* where attention is fused; may be left out: newest */
+
+    /* Compiled, the input of an activation function is kept and its result made again in backward,
+     * where no recomputation is asked for; may be left out: false. */
+    bool activations_again;
 
     /* What recomputation does again: "selective" these, "full" everything. */
     bool selective_attention;  /* the attention kernel, or scores and softmax */

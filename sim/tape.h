@@ -65,6 +65,7 @@ typedef struct TapeValue {
     ValueHome home;
     DType dtype;
     uint64_t rows, columns;
+    uint32_t copies;     /* VALUE_MADE: as often in memory, alike; 0 is once */
     uint64_t kv_columns; /* of the columns, those of key and value heads (grouped queries) */
     uint32_t memory;     /* value whose memory this is: itself, or the one overwritten */
     uint32_t tensor;     /* VALUE_DATA: in the data layout.  VALUE_PARAM: in the param layout */

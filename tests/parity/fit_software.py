@@ -56,7 +56,7 @@ import tempfile
 
 PULL, GAIN = 0.01, 0.002
 SCALARS = ("host_scale", "compute_scale", "comm_scale")
-LISTS = ("published.jsonl", "vtrain-single-node.jsonl")
+LISTS = ("published.jsonl", "vtrain-single-node.jsonl", "torch-one-gpu.jsonl")
 STEPS = (0.32, 0.08, 0.02)
 STARTS = (1.0, 2.0, 4.0, 8.0, 16.0)  # of host_scale: it does nothing until the host is what limits
 PLAIN = ("generic", "lockstep")  # assume nothing

@@ -505,6 +505,78 @@ static void fused_attention_may_copy_to_its_layout(void)
     }
 }
 
+/* Bytes of the ops from `first` on that are about the loss: its statistics, passes and casts. */
+static uint64_t loss_bytes(World *w, uint32_t segment)
+{
+    uint64_t bytes = 0;
+    const Segment *s = world_segment(w, segment);
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = &graph_ops(&w->g, s)[i];
+        if (op->kind == OP_CROSS_ENTROPY || op->kind == OP_CAST || op->kind == OP_SCALE)
+            bytes += op->read_bytes + op->write_bytes;
+    }
+    return bytes;
+}
+
+/* torch.autocast in eager mode: each matmul casts what it reads and keeps that.  Compiled, one cast
+ * serves all. */
+static void eager_parts_cast_their_input_each(void)
+{
+    enum { ROWS = 64, HIDDEN = 64, ONCE = 2 * ROWS * HIDDEN };
+    World w;
+    world_transformer(&w, llama_like(1, HIDDEN, 4, 2, 96, 128));
+    w.s.training.precision = DTYPE_BF16;
+    w.sw.f32_params = w.sw.f32_stream = true;
+    w.sw.fused_qkv = true;
+    w.sw.fused_gate_up = w.sw.fused_residual_norm = w.sw.fused_elementwise = false;
+    uint64_t kept[3];
+    for (int i = 0; i < 3; i++) {
+        w.sw.gated_qkv_apart = i > 0;
+        w.s.training.compiled = i == 2;
+        CHECK(lowered(&w));
+        const BlockType *layer = world_type(&w, 1);
+        Moved casts = moved_by(&w, layer->forward[VARIANT_PLAIN], "autocast");
+        uint32_t n = i == 0   ? 1 + 2
+                     : i == 1 ? 3 + 2
+                              : 0; /* compiled, the norms write 16 bits */
+        CHECK_U64(n, casts.n);
+        CHECK_U64(n * ONCE, casts.written);
+        CHECK_U64(2 * n * ONCE, casts.read);
+        kept[i] = layout_sum(&w, layer->stash_layout[VARIANT_PLAIN]);
+        world_free(&w);
+    }
+    CHECK_U64(2 * ONCE, kept[1] - kept[0]);
+    CHECK(kept[2] + 3 * ONCE <= kept[1]);
+}
+
+/* A compiler keeps what goes into an activation function; the eager program what comes out, too. */
+static void a_compiler_makes_activations_again(void)
+{
+    enum { ROWS = 64, FFN = 256 };
+    World w;
+    world_transformer(&w, gpt_like(1, 64, 4, FFN));
+    uint64_t kept[2];
+    for (int again = 0; again < 2; again++) {
+        w.sw.activations_again = again;
+        w.sw.fused_elementwise = true;
+        CHECK(lowered(&w));
+        const BlockType *layer = world_type(&w, 1);
+        kept[again] = layout_sum(&w, layer->stash_layout[VARIANT_PLAIN]);
+        Moved forward = moved_by(&w, layer->forward[VARIANT_PLAIN], "activation");
+        Moved back = moved_by(&w, layer->backward[VARIANT_PLAIN][GRAD_BORN], "activation");
+        CHECK_U64(1, forward.n);
+        CHECK_U64(1 + (unsigned)again, back.n);
+        world_free(&w);
+        w.sw.fused_elementwise = false; /* eager: as it is */
+        CHECK(lowered(&w));
+        layer = world_type(&w, 1);
+        back = moved_by(&w, layer->backward[VARIANT_PLAIN][GRAD_BORN], "activation");
+        CHECK_U64(1, back.n);
+        world_free(&w);
+    }
+    CHECK_U64(2 * ROWS * FFN, kept[0] - kept[1]);
+}
+
 static void the_loss_by_what_its_stack_fuses(void)
 {
     World w;
@@ -528,19 +600,20 @@ static void the_loss_by_what_its_stack_fuses(void)
     CHECK_U64(4 * rows * 128 + 2 * rows * 64 + 4 * rows,
               layout_sum(&w, head->stash_layout[VARIANT_PLAIN]));
     world_free(&w);
-}
 
-/* Bytes of the ops from `first` on that are about the loss: its statistics, passes and casts. */
-static uint64_t loss_bytes(World *w, uint32_t segment)
-{
-    uint64_t bytes = 0;
-    const Segment *s = world_segment(w, segment);
-    for (uint32_t i = 0; i < s->op_n; i++) {
-        const Op *op = &graph_ops(&w->g, s)[i];
-        if (op->kind == OP_CROSS_ENTROPY || op->kind == OP_CAST || op->kind == OP_SCALE)
-            bytes += op->read_bytes + op->write_bytes;
-    }
-    return bytes;
+    w.sw.half_to_float = true;
+    CHECK(lowered(&w));
+    head = world_type(&w, 2);
+    uint32_t forward = head->forward[VARIANT_PLAIN];
+    uint32_t back = head->backward[VARIANT_PLAIN][GRAD_BORN];
+    CHECK_STR("norm matmul cross_entropy cross_entropy", kernels(&w, forward));
+    CHECK_STR("cross_entropy cross_entropy matmul matmul norm", kernels(&w, back));
+    /* Read 2 and write 4 bytes a logit; write 4, read 8 and write 2: the rest is of rows. */
+    CHECK(loss_bytes(&w, forward) - 6 * rows * 128 < 100 * rows);
+    CHECK(loss_bytes(&w, back) - 14 * rows * 128 < 100 * rows);
+    CHECK_U64(4 * rows * 128 + 2 * rows * 64 + 4 * rows,
+              layout_sum(&w, head->stash_layout[VARIANT_PLAIN]));
+    world_free(&w);
 }
 
 /* Megatron-LM's: copy 2 + 4, maximum 4, subtract 8, exp 8, sum 4, divide 8; multiply 8, cast 4 + 2.
@@ -1351,6 +1424,8 @@ int main(void)
     RUN(relu_leaves_only_its_result);
     RUN(attention_without_fusion_is_two_matmuls_and_a_softmax);
     RUN(fused_attention_may_copy_to_its_layout);
+    RUN(eager_parts_cast_their_input_each);
+    RUN(a_compiler_makes_activations_again);
     RUN(the_loss_by_what_its_stack_fuses);
     RUN(a_loss_in_place_is_one_tensor);
     RUN(a_loss_may_copy_once_more);

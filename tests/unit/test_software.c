@@ -193,6 +193,9 @@ static void what_is_missing_or_unknown_is_an_error(void)
           "kernels.f32_stream: true is allowed only where f32_params is" },
         { "\"dropout\":true", "\"dropout\":true,\"keeps_logits\":true",
           "kernels.keeps_logits: true is allowed only where fused_cross_entropy is" },
+        { "\"dropout\":true", "\"dropout\":true,\"loss_in_place\":true,\"half_to_float\":true",
+          "kernels.half_to_float: true is allowed only where f32_logits without loss_in_place "
+          "is" },
         { "\"dropout\":true", "\"dropout\":true,\"optimizer_passes\":[\"norm\",\"nrm\"]",
           "kernels.optimizer_passes[1]: unknown word 'nrm', allowed: zero_grads, check_grads, "
           "average_grads, main_grads, unscale, norm, clip, copy_params" },

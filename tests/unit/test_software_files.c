@@ -14,6 +14,8 @@ static const char *const stacks[] = {
     "generic",
     "lockstep",
     "pytorch-ddp",
+    "pytorch-2026",
+    "pytorch-2026-compiled",
     "pytorch-fsdp-2022",
     "llm-foundry-2023",
     "torchtitan-2025",
@@ -135,7 +137,12 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(sw.f32_params && sw.addmm);
     CHECK(read_stack(&sw, &arena, "pytorch-ddp"));
     CHECK(sw.f32_params && sw.f32_stream && sw.addmm && !sw.fused_elementwise);
-    CHECK(sw.gelu_new_chain);
+    CHECK(sw.gelu_new_chain && sw.gated_qkv_apart);
+    CHECK(read_stack(&sw, &arena, "pytorch-2026"));
+    CHECK(sw.half_to_float && sw.gated_qkv_apart && sw.activations_again && sw.host_scale > 5);
+    CHECK(!sw.gelu_new_chain && !sw.norm_chain && sw.attention_kernel == ATTENTION_FLASH2);
+    CHECK(read_stack(&sw, &arena, "pytorch-2026-compiled"));
+    CHECK(sw.fused_cross_entropy && sw.activations_again);
     CHECK(read_stack(&sw, &arena, "pytorch-fsdp-2022"));
     CHECK(sw.softmax_chain && sw.root_unit);
     CHECK(read_stack(&sw, &arena, "nanotron-2025"));
