@@ -78,6 +78,12 @@ def table(head, rows):
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
+def trained(row):
+    """What was trained: PyTorch is compared with the same only."""
+    options = f", {row['options']}" if row.get("options") else ""
+    return f"{row['model']} {row['batch']} x {row['seq']}{options}"
+
+
 def speed_section(rows):
     speeds = of_part(rows, "speed")
     if not speeds:
@@ -85,11 +91,11 @@ def speed_section(rows):
     best = {}
     for row in speeds:
         if row["by"].startswith("torch-"):
-            best[row["model"]] = max(best.get(row["model"], 0), row["tokens_per_s"])
+            best[trained(row)] = max(best.get(trained(row), 0), row["tokens_per_s"])
     lines = []
     for row in speeds:
-        beside = best.get(row["model"], 0)
-        lines.append([row["model"], row["by"], f"{row['step_us'] / 1e3:.2f}",
+        beside = best.get(trained(row), 0)
+        lines.append([trained(row), row["by"], f"{row['step_us'] / 1e3:.2f}",
                       f"{row['tokens_per_s']:,.0f}",
                       f"{row['tokens_per_s'] / beside:.2f}" if beside else "",
                       f"{row['predicted_us'] / 1e3:.2f} ({row['error_pct']:+.1f} %)"

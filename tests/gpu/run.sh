@@ -402,7 +402,7 @@ own bench-trained 30 bench_trained
 own bench 90 bench_part 60
 part speed 120 env CASE_S=60 SPEED_S=115 PYTHON= "$BASH" $here/speed.sh
 part torch-speed 95 "$python" $here/torch_speed.py --out "$rows" --budget-s 85
-part sweep 75 env CASE_S=30 SPEED_S=70 STEPS=10 OP_BY_OP=0 PYTHON= SHAPES="$swept" \
+part sweep 100 env CASE_S=30 SPEED_S=95 STEPS=10 OP_BY_OP=0 PYTHON= SHAPES="$swept" \
     "$BASH" $here/speed.sh
 own profile 100 profile_part
 own traces 60 traces_part

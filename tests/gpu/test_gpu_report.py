@@ -12,11 +12,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROWS = [
     {"part": "device", "name": "NVIDIA H200", "driver": "580.1", "date": "2026-01-31"},
     {"part": "speed", "model": "gpt2", "by": "lockstep, graphs", "step_us": 40000.0,
-     "tokens_per_s": 409600, "predicted_us": 38000.0, "error_pct": -5.0},
+     "batch": 16, "seq": 1024, "tokens_per_s": 409600, "predicted_us": 38000.0, "error_pct": -5.0},
     {"part": "speed", "model": "gpt2", "by": "torch-eager", "step_us": 64000.0,
-     "tokens_per_s": 256000},
+     "batch": 16, "seq": 1024, "tokens_per_s": 256000},
     {"part": "speed", "model": "gpt2", "by": "torch-compiled", "step_us": 50000.0,
-     "tokens_per_s": 327680},
+     "batch": 16, "seq": 1024, "tokens_per_s": 327680},
+    {"part": "speed", "model": "gpt2", "by": "lockstep, graphs", "step_us": 9000.0,
+     "batch": 4, "seq": 1024, "options": "training.recompute=full", "tokens_per_s": 455111},
     {"part": "strategies", "case": "ddp 4", "off": "1e-06", "limit": 1e-4},
     {"part": "strategies", "case": "tp 2", "off": "bad", "limit": 1e-4},
     {"part": "strategies", "case": "cp 2", "off": "0.01", "limit": 1e-4},
@@ -47,8 +49,10 @@ class Report(unittest.TestCase):
         done, text, _ = report(ROWS)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("### NVIDIA H200", text)
-        self.assertIn("| gpt2 | lockstep, graphs | 40.00 | 409,600 | 1.25 | 38.00 (-5.0 %) |", text)
-        self.assertIn("| gpt2 | torch-eager | 64.00 | 256,000 | 0.78 |  |", text)
+        self.assertIn("| gpt2 16 x 1024 | lockstep, graphs | 40.00 | 409,600 | 1.25 | 38.00 (-5.0 %) |",
+                      text)
+        self.assertIn("| gpt2 4 x 1024, training.recompute=full | lockstep, graphs | 9.00 |", text)
+        self.assertIn("| gpt2 16 x 1024 | torch-eager | 64.00 | 256,000 | 0.78 |  |", text)
         self.assertIn("1 of 3 cases agree", text)
         self.assertIn("**not equal**: cp 2, off by 0.01", text)
         self.assertIn("1 of 2 parts ended well; nccl: TIMEOUT (90 s).", text)
@@ -62,7 +66,7 @@ class Report(unittest.TestCase):
     def test_a_row_cut_short_costs_no_other(self):
         done, text, _ = report([*ROWS, '{"part": "sp'])
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("line 8 was cut short", done.stderr)
+        self.assertIn("line 9 was cut short", done.stderr)
         self.assertIn("409,600", text)
 
     def test_large_traces_stay_behind(self):
