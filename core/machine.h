@@ -154,7 +154,10 @@ typedef struct Gpu {
     bool quantise;             /* tiles and waves; false on ideal */
     double comm_sms;           /* SMs that a running collective kernel takes; 0 = none */
     double comm_memory_factor; /* memory bytes moved per byte sent by a collective */
-    double comm_bytes_per_ns;  /* what a collective sends per GPU; filled by machine_read */
+    /* What matmuls take beside one, of what they would on the SMs that it leaves: Hopper's work in
+     * clusters of several SMs, and one that is taken keeps the others of its cluster idle. */
+    double comm_matmul_factor;
+    double comm_bytes_per_ns; /* what a collective sends per GPU; filled by machine_read */
     double comm_inside_bytes_per_ns; /* the same where all ranks are in one node */
 
     uint32_t gemm_n, gemm_groups_n, memory_n, attention_n;

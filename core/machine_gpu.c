@@ -31,6 +31,7 @@ Gpu gpu_blank(void)
               .memory_efficiency = NAN,
               .comm_sms = NAN,
               .comm_memory_factor = NAN,
+              .comm_matmul_factor = NAN,
               .sms = NONE_U32 };
     for (int t = 0; t < DTYPE_N; t++)
         g.matmul_efficiency[t] = NAN;
@@ -100,6 +101,7 @@ static void take_overlap(JsonObj *o, Gpu *g)
     JsonObj v = json_begin(node, o->err);
     take_number(&v, "comm_sms", 0, 1e4, &g->comm_sms);
     take_number(&v, "comm_memory_factor", 0, 100, &g->comm_memory_factor);
+    take_number(&v, "comm_matmul_factor", 1, 10, &g->comm_matmul_factor);
     o->ok = json_end(&v);
 }
 
@@ -234,6 +236,7 @@ bool gpu_settle(Gpu *g, JsonNode node, Err *err)
     settle_number(&g->memory_efficiency, 0.85, node, "efficiency.memory");
     settle_number(&g->comm_sms, g->sms ? 16 : 0, node, "overlap.comm_sms");
     settle_number(&g->comm_memory_factor, 3, node, "overlap.comm_memory_factor");
+    settle_number(&g->comm_matmul_factor, 1, node, "overlap.comm_matmul_factor");
     if (!g->provenance)
         g->provenance = "";
     if (!g->sustained_from)

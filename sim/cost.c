@@ -90,7 +90,7 @@ static double slowdown(const Gpu *gpu, const Op *op, AttentionKernel rows)
     case OP_MATMUL:
     case OP_CONV:
         whole = whole_matmul(op);
-        return matmul_on_ns(gpu, &whole, op->dtype, sms, left) /
+        return gpu->comm_matmul_factor * matmul_on_ns(gpu, &whole, op->dtype, sms, left) /
                matmul_model_ns(gpu, &whole, op->dtype);
     case OP_ATTENTION:
         return attention_ns(gpu, op, rows, sms, left) /

@@ -29,6 +29,7 @@ static inline void world_init(World *w, uint32_t nodes, uint32_t gpus_per_node, 
 {
     *w = (World){ 0 };
     w->gpu = (Gpu){ .name = "ideal",
+                    .comm_matmul_factor = 1,
                     .memory_bytes_per_ns = 1e9,
                     .memory_bytes = (uint64_t)1 << 40,
                     .sms = 100 };

@@ -187,6 +187,16 @@ def overlap_note(rows, where, speed):
             "rows": [[r["kernel"], r["blocks"], significant(r["slowdown"])] for r in kept]}
 
 
+def comm_matmul_factor(gpu, rows, speed):
+    """What products take beside as many blocks as a collective has, of what the SMs left explain."""
+    blocks, sms = gpu.get("overlap", {}).get("comm_sms"), gpu.get("sms")
+    found = [r["slowdown"] for r in of_part(rows, "overlap")
+             if r["kernel"].startswith("gemm") and r["blocks"] == blocks and r["speed"] == speed]
+    if not found or not sms:
+        return None
+    return significant(max(1, median(found) * (sms - blocks) / sms), 3)
+
+
 def launch_us(rows):
     found = [r["time_us"] for r in of_part(rows, "launch") if r["metric"] == "launch_host"]
     return significant(found[0], 3) if found else None
@@ -259,6 +269,10 @@ def merge(gpu, rows, arguments):
     overlap = overlap_note(rows, where, arguments.hog)
     if overlap["rows"]:
         notes["overlap_measured"] = overlap
+    factor = comm_matmul_factor(gpu, rows, arguments.hog)
+    if factor is not None:
+        merged["overlap"] = {**gpu["overlap"], "comm_matmul_factor": factor}
+        provenance["overlap.comm_matmul_factor"] = overlap["source"] + ", median of the products"
     merged["kernels"] = merge_tables(gpu.get("kernels", {}), {
         "gemm": gemm_groups(rows, where),
         "memory": memory_groups(rows, where),

@@ -145,6 +145,15 @@ class MakeGpuFile(unittest.TestCase):
         full = self.make("--hog", "full")["notes"]["overlap_measured"]
         self.assertEqual([["add", 0, 1], ["add", 24, 1.75]], full["rows"])
 
+    def test_products_beside_a_collective_are_of_what_the_sms_left_explain(self):
+        with open(self.gpu, "w", encoding="utf-8") as file:
+            json.dump({**SHEET, "sms": 132, "overlap": {"comm_sms": 24}}, file)
+        beside = [dict(overlap(24, x, "paced"), kernel=f"gemm {x}") for x in (1.1, 1.32, 1.98)]
+        self.write(ROWS + beside + [dict(overlap(16, 9, "paced"), kernel="gemm")])
+        gpu = self.make()
+        self.assertEqual({"comm_sms": 24, "comm_matmul_factor": 1.08}, gpu["overlap"])
+        self.assertIn("paced", gpu["provenance"]["overlap.comm_matmul_factor"])
+
     def test_what_the_file_says_already_is_kept(self):
         gpu = self.make()
         self.assertEqual({"bf16": 989}, gpu["peak_tflops"])

@@ -372,6 +372,11 @@ COMM_SMS = {
     "blackwell": (24, "as hopper; no measurement"),
     "cdna3": (32, "RCCL uses more channels than NCCL; no measurement"),
 }
+# What matmuls take beside a collective, of what they would on the SMs that it leaves.
+COMM_MATMUL = {
+    "hopper": (1.17, "as h100-80gb: tests/gpu/run.sh on an H100, 2026-11-27, median of six products "
+                     "beside 24 blocks that copy"),
+}
 COMM_SMS_PCIE = ("a100-80gb-pcie", "a10g")  # as cards of other generations without NVLink
 
 LAUNCH_US, FLOOR_US = 4.0, 2.0
@@ -485,6 +490,7 @@ def gpu_file(name, fits, memory):
     like = STREAM_LIKE.get(name)
     stream = STREAM[like or name]
     sms, sms_source = COMM_SMS["ada" if name in COMM_SMS_PCIE else s["generation"]]
+    slowed, slowed_source = COMM_MATMUL.get(s["generation"], (1, None))
     attention, attention_bwd, attention_source = attention_of(name, memory, c[3])
     kernels = {}
     if groups:
@@ -510,7 +516,8 @@ def gpu_file(name, fits, memory):
         "efficiency": {"matmul": matmul_efficiency(name, c, scale, fits),
                        "attention": attention, "attention_bwd": attention_bwd,
                        "memory": round(stream[0], 3)},
-        "overlap": {"comm_sms": sms, "comm_memory_factor": 2.5},
+        "overlap": {"comm_sms": sms, "comm_memory_factor": 2.5,
+                    **({"comm_matmul_factor": slowed} if slowed_source else {})},
         "kernels": kernels,
         "provenance": {
             "data sheet (peak_tflops, memory_GB, memory_GBps, sms, tdp_w)": s["sheet"],
@@ -528,6 +535,7 @@ def gpu_file(name, fits, memory):
             "efficiency.attention": attention_source,
             "efficiency.memory": ("as " + like + ": " if like else "") + stream[1],
             "overlap.comm_sms": sms_source,
+            **({"overlap.comm_matmul_factor": slowed_source} if slowed_source else {}),
             "overlap.comm_memory_factor": "2 bytes moved per byte sent where data are only "
                                           "copied, 3 where they are added",
         },

@@ -694,6 +694,11 @@ static void a_collective_slows_matmuls_by_sms_and_streams_by_bandwidth(void)
     OpCost cost = op_cost(g, &full, NULL);
     CHECK(cost.slowed_ns > cost.alone_ns * 11 / 10);
     CHECK(cost.slowed_ns < cost.alone_ns * 2);
+    Gpu plain = *g;
+    plain.comm_matmul_factor = 1;
+    CHECK(g->comm_matmul_factor > 1);
+    CHECK_NEAR(g->comm_matmul_factor,
+               (double)cost.slowed_ns / (double)op_cost(&plain, &full, NULL).slowed_ns, 1e-4);
     Op stream = memory_op(OP_ADD, GIB);
     cost = op_cost(g, &stream, NULL);
     double taken = g->comm_memory_factor * g->comm_bytes_per_ns;
