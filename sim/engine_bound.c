@@ -1,5 +1,6 @@
 /*
- * engine_bound.c - what a step takes at least: the busiest lane of any rank, or the busiest link.
+ * engine_bound.c - what a step takes at least: the busiest lane of any rank, or the busiest link; or
+ * all that a rank computes, and what transfers cost that must be beside it.
  *
  *     stage 0   |F|F|F|F....                             ....|B|
  *     stage 1   |.|F|F.....                              ..|B|.|
@@ -18,11 +19,18 @@
 
 #include "sim/engine_state.h"
 
+/* Kernels by what they keep of their speed beside a transfer: the k-th is of those that keep up to
+ * (k + 1) / SPEEDS. */
+enum { SPEEDS = 20 };
+
 /* What a segment, or several, takes of a rank. */
 typedef struct Busy {
     uint32_t filled_for; /* rank class + 1; 0: nobody */
     double lane_ns[LANE_N];
     double kernels_ns; /* on the compute lane */
+    double slowed_ns
+        [SPEEDS]; /* of them, alone, those of segments without transfers of their own */
+    double outside_ns[LANE_N]; /* transfers beside other segments' kernels */
 } Busy;
 
 /* How often a rank comes to a segment. */
@@ -35,21 +43,78 @@ static void add_busy(Busy *sum, const Busy *b, double times)
     for (uint32_t i = 0; i < LANE_N; i++)
         sum->lane_ns[i] += times * b->lane_ns[i];
     sum->kernels_ns += times * b->kernels_ns;
+    for (uint32_t i = 0; i < SPEEDS; i++)
+        sum->slowed_ns[i] += times * b->slowed_ns[i];
+    for (uint32_t i = 0; i < LANE_N; i++)
+        sum->outside_ns[i] += times * b->outside_ns[i];
+}
+
+/* What takes alone_ns by itself, and slowed_ns beside a transfer of somebody else. */
+static void add_slowed(Busy *b, double alone_ns, double slowed_ns)
+{
+    if (slowed_ns <= 0)
+        return;
+    int k = (int)ceil(alone_ns / slowed_ns * SPEEDS * (1 - 1e-12)) - 1;
+    b->slowed_ns[k < 0 ? 0 : k < SPEEDS ? k : SPEEDS - 1] += alone_ns;
+}
+
+static void add_intervals(Busy *b, const Macro *m)
+{
+    for (uint32_t i = 0; i < m->intervals_n; i++)
+        add_slowed(b, (double)(m->alone_at[i + 1] - m->alone_at[i]),
+                   (double)(m->slow_at[i + 1] - m->slow_at[i]));
+}
+
+/*
+ * A rank that computes for W, and transfers for C besides, takes more than either: what runs beside
+ * a transfer keeps a part k of its speed, else one of the two waits.  Least is
+ * W + sum of (1 - k) x over the time x beside each, C in all, where transfers are beside what they
+ * slow least: first idle_ns in which the rank has to wait in any case, then what the compute lane's
+ * time has of waiting, or of what is slowed already, then by k; what is left of C is waited for.
+ */
+static double with_outside(const Busy *b, double work_ns, double idle_ns)
+{
+    double left_ns = 0, slowed_ns = 0, ns = work_ns + idle_ns;
+    for (uint32_t i = LANE_COMPUTE + 1; i < LANE_HOST; i++)
+        left_ns = fmax(left_ns, b->outside_ns[i]);
+    for (uint32_t k = 0; k < SPEEDS; k++)
+        slowed_ns += b->slowed_ns[k];
+    left_ns -= fmax(b->lane_ns[LANE_COMPUTE] - slowed_ns, 0) + idle_ns;
+    for (uint32_t k = SPEEDS; k-- > 0 && left_ns > 0;) {
+        double keeps = (k + 1.0) / SPEEDS, beside = fmin(left_ns, b->slowed_ns[k] / keeps);
+        ns += (1 - keeps) * beside;
+        left_ns -= beside;
+    }
+    return ns + fmax(left_ns, 0);
 }
 
 static void time_segment(Sim *sim, Runner *r, uint32_t segment, Busy *b)
 {
     const Segment *s = &sim->g->segments[segment];
+    bool transfers = false;
     *b = (Busy){ .filled_for = r->id + 1 };
     for (uint32_t i = s->op_first; i < s->op_first + s->op_n; i++) {
         const Op *op = &sim->g->ops[i];
         double ns = (double)op_alone_ns(sim, r, i);
+        bool kernel = op->lane == LANE_COMPUTE && !op_is_comm(op->kind);
         b->lane_ns[op->lane] += ns;
-        b->kernels_ns += op->lane == LANE_COMPUTE && !op_is_comm(op->kind) ? ns : 0;
+        b->kernels_ns += kernel ? ns : 0;
+        transfers |= op->lane != LANE_COMPUTE && op_is_comm(op->kind);
+        if (kernel)
+            add_slowed(b, ns, (double)r->cost->op[i].slowed_ns);
+        else if (op->lane != LANE_COMPUTE && op_is_collective(op->kind))
+            b->outside_ns[op->lane] += ns;
     }
     const Macro *m = macro_of(sim, r, segment);
-    if (m->state == MACRO_YES)
-        b->lane_ns[LANE_COMPUTE] = (double)m->alone_at[m->intervals_n];
+    bool macro = m->state == MACRO_YES;
+    if (transfers || macro) /* slowed as it is, or its intervals say by how much */
+        memset(b->slowed_ns, 0, sizeof b->slowed_ns);
+    if (!macro)
+        return;
+    b->lane_ns[LANE_COMPUTE] = (double)m->alone_at[m->intervals_n];
+    add_intervals(b, m);
+    if (b->kernels_ns > 0)
+        memset(b->outside_ns, 0, sizeof b->outside_ns);
 }
 
 /* A rank over the step. */
@@ -194,15 +259,17 @@ static void longest_rank(Sim *sim, uint32_t left_out, void *step_ns)
     for (uint32_t i = 0; i < sim->runners_n; i++) {
         const Runner *r = &sim->runners[i];
         rank[i] = time_rank(sim, &sim->runners[i], left_out, &room);
-        most_ns = fmax(most_ns, busiest_lane(&rank[i].all));
+        most_ns = fmax(most_ns,
+                       fmax(busiest_lane(&rank[i].all),
+                            with_outside(&rank[i].all, rank[i].all.lane_ns[LANE_COMPUTE], 0)));
         ASSERT(r->role->stage < sim->g->roles_n);
         pass_ns[r->role->stage] = fmin(pass_ns[r->role->stage], rank[i].pass_ns);
     }
     for (uint32_t i = 0; i < sim->runners_n && !sim->g->open_ended; i++) {
-        double ns = rank[i].work_ns;
+        double idle_ns = 0;
         for (uint32_t s = 0; s < sim->runners[i].role->stage; s++)
-            ns += isinf(pass_ns[s]) ? 0 : pass_ns[s];
-        most_ns = fmax(most_ns, ns);
+            idle_ns += isinf(pass_ns[s]) ? 0 : pass_ns[s];
+        most_ns = fmax(most_ns, with_outside(&rank[i].all, rank[i].work_ns, idle_ns));
     }
     for (uint32_t i = 0; i < sim->classes.resources_n; i++)
         most_ns = fmax(most_ns, room.link_ns[i]);

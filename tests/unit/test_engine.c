@@ -633,6 +633,12 @@ static void kernels_slow_down_beside_a_transfer(void)
         SimResult r = run(&w, &g, (SimOptions){ .expanded = !macro });
         CHECK(fabs(500 + (double)c.alone_ns - done - (double)r.step_ns) <= 1);
         CHECK_INT(500, r.ranks[0].overlapped_ns);
+        /* The bound knows: the part that is kept is rounded up to a twentieth. */
+        double bound = 0, kept = (double)c.alone_ns / (double)c.slowed_ns;
+        Err err = { 0 };
+        CHECK(sim_bound(&bound, &g, &w.m, &w.sw, 0, &err));
+        CHECK(bound <= (double)r.step_ns + 1);
+        CHECK_NEAR((double)c.alone_ns + 500 * (1 - ceil(20 * kept) / 20), bound, 1e-9);
         sim_result_free(&r);
         graph_free(&g);
     }
