@@ -1,6 +1,6 @@
 /*
- * engine_bound.c - what a step takes at least: the busiest lane of any rank, or the busiest link; or
- * all that a rank computes, and what transfers cost that must be beside it.
+ * engine_bound.c - what a step takes at least: the busiest lane of any rank, or the busiest link,
+ * or all that a rank computes, slowed by the transfers that must be beside it.
  *
  *     stage 0   |F|F|F|F....                             ....|B|
  *     stage 1   |.|F|F.....                              ..|B|.|
