@@ -23,12 +23,11 @@ are rounded to three digits and written with the groups they were fitted on.
 
 GPUs that fall to lower clocks under load are slower in every stack: kernels timed one by one do
 not show that, and what a stack adds cannot be told from it by one stack alone.  SUSTAINED
-names GPUs, and the one of the stacks measured there whose kernels come out fastest: the GPUs'
+names GPUs, and the one of the stacks measured there that has the most rows: the GPUs'
 sustained_scale (scenarios/gpus; of matmuls, convolutions and attention, for the memory's clock
 does not fall) is fitted in place of its compute_scale, which is 1, and the others' are what they
 are slower than that.  On B200s only one stack was measured; it launches the
-kernels of nemo-2025 (Megatron Core on Transformer Engine), which are the fastest on H100s, so that
-what they are slower than alone is the GPU's there too.
+kernels of nemo-2025 (Megatron Core on Transformer Engine), so that what they are slower than alone is the GPU's there too.
 
 A stack without rows has nothing of its own, but those that take host_scale from a
 relative (HOST_FROM).  It assumes the median compute_scale of the stacks that were measured:
@@ -63,10 +62,10 @@ PLAIN = ("generic", "lockstep")  # assume nothing
 BY_BLOCKS = {"megatron-lm-2022": 1.0}  # compute_scale: within 3 %, tests/unit/test_layer_times.c
 # Stacks without host-bound rows take host_scale from one that has some, and their model code.
 HOST_FROM = {name: "megatron-deepspeed-2022" for name in ("megatron-lm-2021", "megatron-lm-2022")}
-# Of the stacks measured on the first GPU the one with the least compute_scale; GPUs of the same chip.
+# Of the stacks measured on the first GPU the one with the most rows; GPUs of the same chip.
 SUSTAINED = {"nemo-2025": ("h100-80gb", "h100-96gb-hbm2e", "h200-141gb", "gh200"),
              "megatron-core-2025": ("b200-180gb", "gb200-186gb", "gb300")}
-WHY_GPUS = {"nemo-2025": "the fastest stack measured there",
+WHY_GPUS = {"nemo-2025": "the stack measured there most often",
             "megatron-core-2025": "the only stack measured there, whose kernels are nemo-2025's"}
 LOW, HIGH = (0.1, 0.1, 0.1), (30.0, 10.0, 10.0)  # what sim/software.c accepts
 
@@ -257,7 +256,7 @@ def forget_gpus(name, tree):
 
 
 def settle_gpus(name, scenarios, tree, rows, check):
-    """What slows the fastest stack on some GPUs is theirs."""
+    """What slows one stack on some GPUs is theirs."""
     forget_gpus(name, tree)
     scale = Trial(tree, name, rows[name], SUSTAINED[name]).fit(1.0)[1]
     if scale < 1:
