@@ -27,7 +27,8 @@ names GPUs, and the one of the stacks measured there that has the most rows: the
 sustained_scale (scenarios/gpus; of matmuls, convolutions and attention, for the memory's clock
 does not fall) is fitted in place of its compute_scale, which is 1, and the others' are what they
 are slower than that.  On B200s only one stack was measured; it launches the
-kernels of nemo-2025 (Megatron Core on Transformer Engine), so that what they are slower than alone is the GPU's there too.
+kernels of nemo-2025 (Megatron Core on Transformer Engine), so that what they are slower
+than alone is the GPU's there too.
 
 A stack without rows has nothing of its own, but those that take host_scale from a
 relative (HOST_FROM).  It assumes the median compute_scale of the stacks that were measured:
