@@ -287,6 +287,28 @@ def merge(gpu, rows, arguments):
     return merged
 
 
+ELEMENT_BYTES = {"f32": 4, "tf32": 4, "f16": 2, "bf16": 2}
+
+
+def memory_hardly_counts(row, device):
+    """A product that takes twice as long as its operands do, by the memory's clock and width."""
+    moved = ELEMENT_BYTES.get(row["dtype"], 1) * (
+        row["m"] * row["k"] + row["k"] * row["n"] + row["m"] * row["n"])
+    bytes_per_us = 2 * device["memory_clock_mhz"] * device["memory_bus_bits"] / 8
+    return row["time_us"] > 2 * moved / bytes_per_us
+
+
+def for_same_chip(gpu, rows):
+    """What holds of a GPU that differs from the one measured in its memory and host only."""
+    device = device_of(rows)
+    if gpu.get("sms") != device.get("sms"):
+        raise Failure(f"'{gpu.get('name')}' has {gpu.get('sms')} SMs and '{device['name']}' "
+                      f"{device.get('sms')}: not the same chip")
+    kept = [r for r in rows if r["part"] in ("attention", "torch") or
+            r["part"] == "gemm" and memory_hardly_counts(r, device)]
+    return [dict(device, name="the same chip, " + device["name"])] + kept
+
+
 def check_name(path, device, force):
     """h100-80gb.json is for a device whose name says H100."""
     word = os.path.basename(path).split("-")[0].split(".")[0]
@@ -407,6 +429,8 @@ def main():
     parser.add_argument("--summary", action="store_true", help="print a short table only")
     parser.add_argument("--hog", choices=["paced", "full"], default="paced")
     parser.add_argument("--only-these", action="store_true", help="drop other sources' rows")
+    parser.add_argument("--same-chip", action="store_true", help="products and attention only, "
+                        "for a GPU that differs in its memory and host")
     parser.add_argument("--force", action="store_true", help="whatever the device's name is")
     arguments = parser.parse_args()
     if bool(arguments.into) == arguments.summary:
@@ -416,8 +440,10 @@ def main():
         if arguments.summary:
             summarise(rows)
             return 0
-        check_name(arguments.into, device_of(rows), arguments.force)
+        check_name(arguments.into, device_of(rows), arguments.force or arguments.same_chip)
         gpu = read_gpu(arguments.into)
+        if arguments.same_chip:
+            rows = for_same_chip(gpu, rows)
         write_gpu(arguments.into, merge(gpu, rows, arguments))
     except Failure as failure:
         print(f"make_gpu_file.py: {failure}", file=sys.stderr)

@@ -154,6 +154,31 @@ class MakeGpuFile(unittest.TestCase):
         self.assertEqual({"comm_sms": 24, "comm_matmul_factor": 1.08}, gpu["overlap"])
         self.assertIn("paced", gpu["provenance"]["overlap.comm_matmul_factor"])
 
+    def test_a_gpu_of_the_same_chip_gets_what_its_memory_does_not_change(self):
+        device = dict(DEVICE, sms=132, memory_clock_mhz=2500, memory_bus_bits=4096)
+        moves_us = 2 * (512 * 256 + 256 * 768 + 512 * 768) / 2.56e6
+        near, far = gemm(512, 768, 256, 1.9 * moves_us), gemm(512, 768, 256, 2.1 * moves_us)
+        with open(self.gpu, "w", encoding="utf-8") as file:
+            json.dump({**SHEET, "name": "gh200", "sms": 132}, file)
+        self.write([device, near, far, memory("add", 1000000, 2.5)] + ROWS[-7:] +
+                   [attention("attention_fwd", 500.0, backend="cudnn")])
+        gpu = self.make("--same-chip")
+        ours = gpu["kernels"]["gemm"][1]
+        self.assertIn("the same chip, NVIDIA H100", ours["source"])
+        self.assertEqual([[512, 768, 256, float(f"{2.1 * moves_us:.4g}")]], ours["rows"])
+        self.assertEqual(500, gpu["kernels"]["attention"][0]["rows"][0][-1])
+        self.assertNotIn("memory", gpu["kernels"])
+        self.assertEqual(9, gpu["launch_us"])
+        self.assertNotIn("host_GBps", gpu)
+
+    def test_another_chip_is_refused(self):
+        with open(self.gpu, "w", encoding="utf-8") as file:
+            json.dump({**SHEET, "sms": 108}, file)
+        self.write([dict(DEVICE, sms=132)] + ROWS[1:])
+        done = self.run_script("--into", self.gpu, "--same-chip")
+        self.assertEqual(1, done.returncode)
+        self.assertIn("not the same chip", done.stderr)
+
     def test_what_the_file_says_already_is_kept(self):
         gpu = self.make()
         self.assertEqual({"bf16": 989}, gpu["peak_tflops"])

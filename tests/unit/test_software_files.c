@@ -203,9 +203,9 @@ static void older_attention_kernels_take_longer(void)
         { "\"a100-80gb\"", ATTENTION_FLASH2, 1, 1 },
         { "\"a100-80gb\"", ATTENTION_FLASH1, 2, 2 },
         { "\"a100-80gb\"", ATTENTION_TRITON, 1.4, 2 },
-        { "\"gh200\"", ATTENTION_FLASH2, 1.6, 1.6 },
-        { "\"gh200\"", ATTENTION_FLASH1, 1.6 * 2, 1.6 * 2 },
-        { "\"gh200\"", ATTENTION_TRITON, 1.6 * 1.4, 1.6 * 2 },
+        { "\"h100-96gb-hbm2e\"", ATTENTION_FLASH2, 1.6, 1.6 },
+        { "\"h100-96gb-hbm2e\"", ATTENTION_FLASH1, 1.6 * 2, 1.6 * 2 },
+        { "\"h100-96gb-hbm2e\"", ATTENTION_TRITON, 1.6 * 1.4, 1.6 * 2 },
         { "\"b200-180gb\"", ATTENTION_FLASH2, 1.6, 1.6 },
     };
     for (size_t i = 0; i < ARRAY_N(cases); i++) {
