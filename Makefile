@@ -257,7 +257,7 @@ format:
 PLOT ?= $(BUILD)/accuracy.svg
 accuracy: $(BUILD)/lockstep
 	@$(BUILD)/lockstep validate published vtrain-single-node --markdown --svg $(PLOT)
-	@$(BUILD)/lockstep validate torch-one-gpu --markdown
+	@$(BUILD)/lockstep validate torch-one-gpu run-one-gpu --markdown
 	@echo "the plot is in $(PLOT)" >&2
 
 bench: $(BENCHES)

@@ -40,8 +40,8 @@ enum { KERNEL_KEYS_MAX = 8 };
 typedef struct KernelModel {
     MemoryKernel (*class_of)(const Op *op);
     double (*scale)(const void *user, const Op *op); /* the stack's, on a kernel's time */
-    AttentionKernel (*rows_of)(const void *user,
-                               const Op *op); /* of attention; NULL where no graph is read */
+    /* Whose rows an attention op is one of; NULL where no graph is read. */
+    AttentionKernel (*rows_of)(const void *user, const Op *op);
     double (*predict_ns)(const void *user, const Gpu *gpu, const Op *op);
     const void *user;
     double host_scale; /* the stack's, on a launch */

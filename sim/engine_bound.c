@@ -19,18 +19,17 @@
 
 #include "sim/engine_state.h"
 
-/* Kernels by what they keep of their speed beside a transfer: the k-th is of those that keep up to
- * (k + 1) / SPEEDS. */
+/* Parts of the compute lane's time by what they keep of their speed beside a transfer of somebody
+ * else: the k-th is of those that keep up to (k + 1) / SPEEDS. */
 enum { SPEEDS = 20 };
 
 /* What a segment, or several, takes of a rank. */
 typedef struct Busy {
     uint32_t filled_for; /* rank class + 1; 0: nobody */
     double lane_ns[LANE_N];
-    double kernels_ns; /* on the compute lane */
-    double slowed_ns
-        [SPEEDS]; /* of them, alone, those of segments without transfers of their own */
-    double outside_ns[LANE_N]; /* transfers beside other segments' kernels */
+    double kernels_ns;         /* on the compute lane */
+    double slowed_ns[SPEEDS];  /* alone; what nothing slows further is in none */
+    double outside_ns[LANE_N]; /* transfers that the compute lane's time has not in it */
 } Busy;
 
 /* How often a rank comes to a segment. */

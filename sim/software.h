@@ -37,12 +37,11 @@ typedef struct Software {
      * fused_residual_norm on, the chains off: a compiler fuses what only moves bytes. */
     bool fused_attention; /* scores never in memory; where training.attention says nothing */
     bool fused_qkv;       /* q, k and v as one matmul, else three */
-    bool
-        gated_qkv_apart; /* but three where the MLP is gated: Llama's kin; may be left out: false */
-    bool fused_gate_up; /* gate and up as one matmul, else two */
-    bool fused_gated;   /* act(gate) * up as one kernel; else act(gate) is saved too */
-    bool fused_bias;    /* bias, gelu and relu as matmul epilogues, else kernels of their own */
-    bool addmm;         /* a bias by itself as the matmul's epilogue; may be left out: false */
+    bool gated_qkv_apart; /* but three of Llama's kin (gated MLP); may be left out: false */
+    bool fused_gate_up;   /* gate and up as one matmul, else two */
+    bool fused_gated;     /* act(gate) * up as one kernel; else act(gate) is saved too */
+    bool fused_bias; /* bias, gelu and relu as matmul epilogues, else kernels of their own */
+    bool addmm;      /* a bias by itself as the matmul's epilogue; may be left out: false */
     bool fused_elementwise;   /* a bias in one kernel with the activation or sum after it */
     bool fused_residual_norm; /* residual add and the norm after it in one kernel */
     bool fused_rope;          /* inside attention, else a kernel of its own */
