@@ -15,7 +15,8 @@
  *     virtual stages   in the same way, where every chunk has as many blocks; and powers of two, of
  *                      a stack whose chunks may differ (uneven_stages); of the ten best one more
  *                      and one less (plan_add_chunks)
- *     schedule   1f1b and interleaved; another where --set asks for it
+ *     schedule   1f1b, interleaved, the scenario's own, and those with weight gradients apart that
+ *                the stack has (zero_bubble of its file); another where --set asks for it
  *     layers     shared out evenly, and with fewer on the last stage where the head takes as long
  *                as some (planner_stages.c)
  *     strategy   ddp, zero1, fsdp; zero2 and hsdp (sharding within the node) with pp 1;
@@ -89,6 +90,7 @@ static void read_own(Plan *p)
     if (scenario_read(&s, o->scenario, rest, n, &ignored)) {
         p->own_micro_batch = s.training.micro_batch;
         p->own_virtual_stages = s.parallel.virtual_stages;
+        p->own_schedule = s.parallel.schedule + 1u;
     }
     scenario_free(&s);
     free(rest);
@@ -266,13 +268,21 @@ static void try_tensor(Plan *p, PlanCandidate c)
 
 static const char schedule_key[] = "parallel.schedule";
 
-/* Schedules that few stacks have, or that others beat, are tried where --set asks for them. */
-static void try_named_schedule(Plan *p, PlanCandidate c)
+/* Schedules that the stack does not have, or that others beat, are tried where somebody asks for
+ * them. */
+static bool is_tried_schedule(const Plan *p, int schedule)
 {
-    bool asked = p->lists_schedules || plan_fixed(p, schedule_key);
-    for (int k = 0; k < SCHEDULE_N && c.pp > 1 && asked; k++)
-        if (k != SCHEDULE_1F1B && k != SCHEDULE_INTERLEAVED &&
-            plan_has(p, schedule_key, schedule_names[k])) {
+    if (schedule == SCHEDULE_1F1B || schedule == SCHEDULE_INTERLEAVED)
+        return false; /* those have a place of their own */
+    if (p->lists_schedules || plan_fixed(p, schedule_key))
+        return plan_has(p, schedule_key, schedule_names[schedule]);
+    return p->sw.zero_bubble[schedule] || p->own_schedule == (uint32_t)schedule + 1;
+}
+
+static void try_named_schedules(Plan *p, PlanCandidate c)
+{
+    for (int k = 0; k < SCHEDULE_N && c.pp > 1; k++)
+        if (is_tried_schedule(p, k)) {
             c.schedule = (Schedule)k;
             c.virtual_stages = schedule_is_vee((Schedule)k) ? 2 : 1;
             try_tensor(p, c);
@@ -326,7 +336,6 @@ static void try_schedules(Plan *p, PlanCandidate c)
     uint32_t most = most_chunks(&p->bases[c.base].model) / c.pp;
     uint32_t own = plan_fixed_number(p, "parallel.virtual_stages", p->own_virtual_stages);
     uint32_t even = next_tried(p, &c, divides_blocks, 1, VIRTUAL_TRIED_MAX);
-    try_named_schedule(p, c);
     c.schedule = SCHEDULE_1F1B;
     c.virtual_stages = 1;
     try_tensor(p, c);
@@ -337,6 +346,7 @@ static void try_schedules(Plan *p, PlanCandidate c)
         if (n == even)
             even = next_tried(p, &c, divides_blocks, n, VIRTUAL_TRIED_MAX);
     }
+    try_named_schedules(p, c);
 }
 
 static bool divides_batch(const Plan *p, const PlanCandidate *c, uint32_t n)

@@ -139,7 +139,17 @@ static bool asks_larger_batch(const PlanCandidate *c, const PlanCandidate *best)
 static bool asks_plain_schedule(const PlanCandidate *c, const PlanCandidate *best)
 {
     return same_degrees(c, best) && c->strategy == best->strategy &&
-           best->schedule == SCHEDULE_INTERLEAVED && c->schedule == SCHEDULE_1F1B;
+           best->schedule != SCHEDULE_1F1B && c->schedule == SCHEDULE_1F1B;
+}
+
+static bool asks_whole_backward(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return schedule_splits(best->schedule) && !schedule_splits(c->schedule);
+}
+
+static bool asks_split_backward(const PlanCandidate *c, const PlanCandidate *best)
+{
+    return !schedule_splits(best->schedule) && schedule_splits(c->schedule);
 }
 
 static bool asks_even(const PlanCandidate *c, const PlanCandidate *best)
@@ -325,6 +335,25 @@ static void explain_experts(Plan *p)
     say(p, text);
 }
 
+/* "Schedules zb-h1, zbv, dualpipe were not tried, as the stack has none of them: ..." */
+static void explain_schedules(Plan *p)
+{
+    const PlanCandidate *best = &p->candidates[p->order[0]];
+    char names[TEXT_CAP] = "", text[2 * TEXT_CAP];
+    size_t at = 0;
+    for (int k = 0; k < SCHEDULE_N; k++)
+        if (schedule_splits((Schedule)k) && !p->sw.zero_bubble[k] &&
+            p->own_schedule != (uint32_t)k + 1)
+            at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", at > 0 ? ", " : "",
+                                   schedule_names[k]);
+    if (best->pp == 1 || at == 0 || plan_fixed(p, "parallel.schedule"))
+        return;
+    snprintf(text, sizeof text,
+             "Not tried, as %.100s does not have them: %s (--set parallel.schedule=NAME)",
+             p->sw.name, names);
+    say(p, text);
+}
+
 void plan_explain(Plan *p)
 {
     explain_fit(p);
@@ -334,9 +363,12 @@ void plan_explain(Plan *p)
     compare(p, asks_less_pp, "The best with fewer stages");
     compare(p, asks_more_pp, "The best with more stages");
     compare(p, asks_plain_schedule, "Schedule 1f1b");
+    compare(p, asks_whole_backward, "The best of 1f1b and interleaved");
+    compare(p, asks_split_backward, "The best with weight gradients apart");
     compare(p, asks_even, "As many layers at the end as elsewhere");
     compare(p, asks_less_sharding, "Less sharding at the same split");
     compare(p, asks_more_sharding, "More sharding at the same split");
     compare(p, asks_less_recompute, "Less recomputation");
     compare(p, asks_larger_batch, "A larger micro-batch");
+    explain_schedules(p);
 }

@@ -76,6 +76,9 @@ static void print_facts(JsonDoc *doc, FILE *out)
     if (passes.item)
         print_list(passes, sources, out);
     print_list(json_member(json_member(root, "recompute"), "selective"), sources, out);
+    JsonNode schedules = json_member(json_member(root, "parallel"), "zero_bubble");
+    if (schedules.item)
+        print_list(schedules, sources, out);
 }
 
 bool report_software_text(const char *name, FILE *out, Err *err)

@@ -107,6 +107,16 @@ static const Fact pass_facts[] = {
     { "copy_params", offsetof(Software, copies_params) },
 };
 
+/* Words of parallel.zero_bubble. */
+static const Fact schedule_facts[] = {
+    { "zb-h1", offsetof(Software, zero_bubble[SCHEDULE_ZB_H1]) },
+    { "zb-1p", offsetof(Software, zero_bubble[SCHEDULE_ZB_1P]) },
+    { "zb-2p", offsetof(Software, zero_bubble[SCHEDULE_ZB_2P]) },
+    { "zbv", offsetof(Software, zero_bubble[SCHEDULE_ZBV]) },
+    { "dualpipe", offsetof(Software, zero_bubble[SCHEDULE_DUALPIPE]) },
+};
+
+#define SCHEDULE_WORDS "zb-h1, zb-1p, zb-2p, zbv, dualpipe"
 #define PASS_WORDS \
     "zero_grads, check_grads, average_grads, main_grads, unscale, norm, clip, copy_params"
 #define SELECTIVE_WORDS "attention, norm, activation, op, all_but_qkv, latent_up"
@@ -188,6 +198,12 @@ static bool read_passes(Software *sw, JsonNode list, Err *err)
     return !list.item || read_words(sw, list, pass_facts, ARRAY_N(pass_facts), PASS_WORDS, err);
 }
 
+static bool read_schedules(Software *sw, JsonNode list, Err *err)
+{
+    return !list.item ||
+           read_words(sw, list, schedule_facts, ARRAY_N(schedule_facts), SCHEDULE_WORDS, err);
+}
+
 static bool read_kernels(Software *sw, JsonNode node, Err *err)
 {
     JsonObj o = json_begin(node, err);
@@ -240,8 +256,10 @@ static bool read_parallel(Software *sw, JsonNode node, Err *err)
     sw->bucket_parameters = json_count(&o, "bucket_parameters", 0, BUCKET_PARAMETERS_MAX, 0);
     sw->bucket_parameters_per_rank =
         json_count(&o, "bucket_parameters_per_rank", 0, BUCKET_PARAMETERS_MAX, 0);
+    JsonNode schedules = json_get(&o, "zero_bubble");
     JsonNode overlap = required_object(&o, "overlap");
     return json_end(&o) && read_overlap(sw, overlap, err) &&
+           read_schedules(sw, schedules, err) &&
            check_pair(sw->tp_own_first, !sw->tp_ring, node, "tp_own_first", "not tp_ring", err);
 }
 
@@ -293,6 +311,14 @@ static void check_options(Software *sw, JsonObj *o, const Fact *facts, size_t n,
         check_source(o, facts[i].key, rest || !*fact_at(sw, &facts[i]));
 }
 
+static bool has_any(Software *sw, const Fact *facts, size_t n)
+{
+    size_t i = 0;
+    while (i < n && !*fact_at(sw, &facts[i]))
+        i++;
+    return i < n;
+}
+
 static bool check_sources(Software *sw, JsonNode node, Err *err)
 {
     static const char *const others[] = { "attention_kernel", "selective", "stops_early",
@@ -302,10 +328,9 @@ static bool check_sources(Software *sw, JsonNode node, Err *err)
     check_source(&o, "metric_losses", rest || sw->metric_losses == 0);
     check_source(&o, "bucket_parameters", rest || sw->bucket_parameters == 0);
     check_source(&o, "bucket_parameters_per_rank", rest || sw->bucket_parameters_per_rank == 0);
-    bool passes = false;
-    for (size_t i = 0; i < ARRAY_N(pass_facts); i++)
-        passes = passes || *fact_at(sw, &pass_facts[i]);
-    check_source(&o, "optimizer_passes", rest || !passes);
+    check_source(&o, "optimizer_passes", rest || !has_any(sw, pass_facts, ARRAY_N(pass_facts)));
+    check_source(&o, "zero_bubble",
+                 rest || !has_any(sw, schedule_facts, ARRAY_N(schedule_facts)));
     check_options(sw, &o, kernel_options, ARRAY_N(kernel_options), rest);
     check_options(sw, &o, parallel_options, ARRAY_N(parallel_options), rest);
     for (size_t i = 0; i < ARRAY_N(kernel_facts); i++)

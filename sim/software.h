@@ -227,6 +227,10 @@ typedef struct Software {
     /* Buckets are of the first chunk of the first stage; each other chunk is one, and so are all
      * where nothing overlaps; may be left out: false. */
     bool first_chunk_buckets;
+    /* By Schedule: which of those that put weight gradients apart the stack has, list
+     * parallel.zero_bubble; plan tries these besides 1f1b and interleaved; may be left out:
+     * none. */
+    bool zero_bubble[SCHEDULE_N];
     uint64_t vocab_multiple; /* vocabulary is padded to a multiple of this times tp */
 
     /* Fitted; where nothing was fitted 1, but compute_scale what is assumed. */

@@ -58,10 +58,21 @@ static uint32_t warm_up(const SchedulePlan *p, uint32_t stage, uint32_t total)
     return (uint32_t)min_u64(n + p->pairs, total);
 }
 
+/* Down the stages and up again, before the first backward, which is of the second chunk; dualpipe
+ * does one more forward with it where no later stage has it wait. */
+static uint32_t held_in_vee(const SchedulePlan *p, uint32_t stage, uint32_t turn)
+{
+    bool one_more = p->schedule == SCHEDULE_DUALPIPE && stage + 1 == p->pp;
+    uint32_t down = 2 * p->pp - stage - 1 + one_more, up = stage + 1;
+    return (uint32_t)min_u64(turn == 0 ? down : up, p->micro_batches);
+}
+
 uint32_t schedule_held(const SchedulePlan *p, uint32_t stage, uint32_t turn)
 {
-    if (schedule_splits(p->schedule))
-        return 0;
+    if (schedule_is_searched(p->schedule))
+        return 1;
+    if (schedule_is_vee(p->schedule))
+        return held_in_vee(p, stage, turn);
     uint32_t total = p->micro_batches * p->turns;
     uint32_t n = (uint32_t)min_u64((uint64_t)warm_up(p, stage, total) + 1, total);
     uint32_t group = p->turns > 1 ? schedule_group(p->pp, p->micro_batches) : 1;

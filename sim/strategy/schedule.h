@@ -127,7 +127,7 @@ uint32_t schedule_actions_n(const SchedulePlan *plan);
 void schedule_actions(const SchedulePlan *plan, Action *actions);
 
 /* Forwards of a turn whose backward is still to come when the stage does its first backward: so
- * many micro-batches it holds at least then.  0: not known, where the schedule splits backward. */
+ * many micro-batches it holds at least then.  Where the order is searched: at least so many. */
 uint32_t schedule_held(const SchedulePlan *plan, uint32_t stage, uint32_t turn);
 
 #endif

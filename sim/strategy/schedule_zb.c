@@ -5,6 +5,15 @@
  *     free stage:   B that has arrived, else F that has arrived and that memory allows (or F
  *                   first), else W if there is one, else it waits
  *
+ * A stage is asked again when it is done or something comes.  Whoever of them is first is found
+ * in a tree, of which each node is the earlier of two:
+ *
+ *            3
+ *          /   \
+ *         3     4
+ *        / \   / \
+ *       5   3 9   4        stage 0 at 5, stage 1 at 3 ...
+ *
  * zb-h1's own order is among those that are tried.  Habits: which of F and B goes first where
  * both could; whether stage s keeps s W for later, as zb-h1 does; and whether a stage that could
  * do W rather waits for what arrives within no, a half, or a whole W.  That is in the spirit of
@@ -25,9 +34,9 @@ enum { HABITS_N = 12, WAITS = 3 };
 
 typedef struct Stage {
     StageLine line;
-    bool busy;
-    uint64_t until; /* when it is done, where busy */
+    uint64_t until; /* when it is done; at work before that */
     uint64_t since; /* when it began its first action */
+    uint64_t left;  /* what it has still to do takes so long */
 } Stage;
 
 typedef struct Search {
@@ -36,6 +45,11 @@ typedef struct Search {
     uint32_t patience; /* waits for what comes within so many halves of W */
     uint32_t limit;    /* micro-batches between F and W */
     Stage *stages;
+    /* When a stage is done or, if it waits, something comes: stage i is node leaves_n + i, node 1
+     * is the earliest of all, node k that of 2 k and 2 k + 1. */
+    uint64_t *wake;
+    uint32_t leaves_n;
+    uint64_t shortest; /* so far: what takes no less is not played to its end */
     uint64_t *ends[2]; /* of F and B, by stage and micro-batch */
     uint64_t now;
 } Search;
@@ -102,33 +116,62 @@ static uint64_t length(const Search *x, const Stage *s)
     return x->plan->open_ended ? s->until - s->since : s->until;
 }
 
+/* ---- who is next ---- */
+
+static void set_wake(Search *x, uint32_t stage, uint64_t at)
+{
+    uint64_t *wake = x->wake;
+    uint32_t k = x->leaves_n + stage;
+    for (wake[k] = at; k > 1; k /= 2)
+        wake[k / 2] = min_u64(wake[k], wake[k ^ 1]);
+}
+
+/* The lowest stage that is to be asked by now; there is one. */
+static uint32_t first_awake(const Search *x)
+{
+    uint32_t k = 1;
+    while (k < x->leaves_n)
+        k = 2 * k + (x->wake[2 * k] > x->now);
+    return k - x->leaves_n;
+}
+
+/* When the next thing comes to a stage that waits.  Until then it does nothing else: what makes it
+ * wait is its own doing, or comes ever nearer. */
+static uint64_t next_arrival(const Search *x, uint32_t stage)
+{
+    uint64_t next = UINT64_MAX;
+    for (int kind = 0; kind < 2; kind++) {
+        uint64_t at = arrival(x, stage, (ActionKind)kind);
+        next = at > x->now ? min_u64(next, at) : next;
+    }
+    return next;
+}
+
+/* Somebody has begun what will come to the stage. */
+static void tell(Search *x, uint32_t stage)
+{
+    if (x->stages[stage].until <= x->now && x->wake[x->leaves_n + stage] > x->now)
+        set_wake(x, stage, next_arrival(x, stage));
+}
+
 static void begin(Search *x, uint32_t stage, ActionKind kind)
 {
     Stage *s = &x->stages[stage];
     if (s->line.n == 0)
         s->since = x->now;
     s->until = x->now + cost_of(x, stage, kind);
-    s->busy = true;
+    s->left -= cost_of(x, stage, kind);
+    set_wake(x, stage, s->until);
     if (kind != ACTION_WEIGHT)
         x->ends[kind][(size_t)stage * x->plan->micro_batches + done(s, kind)] = s->until;
     line_push(&s->line, kind, 0);
+    if (kind == ACTION_FORWARD && stage + 1 < x->plan->pp)
+        tell(x, stage + 1);
+    if (kind == ACTION_BACKWARD && stage > 0)
+        tell(x, stage - 1);
 }
 
-/* The next moment at which somebody is free, or something arrives. */
-static uint64_t next_moment(const Search *x)
-{
-    uint64_t next = UINT64_MAX;
-    for (uint32_t i = 0; i < x->plan->pp; i++) {
-        if (x->stages[i].busy)
-            next = min_u64(next, x->stages[i].until);
-        for (int kind = 0; kind < 2 && !x->stages[i].busy; kind++) {
-            uint64_t at = arrival(x, i, (ActionKind)kind);
-            if (at > x->now)
-                next = min_u64(next, at);
-        }
-    }
-    return next;
-}
+/* ---- a step ---- */
 
 static void forget(Search *x)
 {
@@ -138,26 +181,39 @@ static void forget(Search *x)
                (size_t)x->plan->pp * x->plan->micro_batches * sizeof *x->ends[kind]);
 }
 
-/* Plays a step; returns how long it takes. */
+static void begin_step(Search *x, Action *actions)
+{
+    forget(x);
+    for (uint32_t k = 1; k < 2 * x->leaves_n; k++)
+        x->wake[k] = UINT64_MAX;
+    for (uint32_t i = 0; i < x->plan->pp; i++) {
+        Stage *s = &x->stages[i];
+        s->line.actions = actions + (size_t)i * schedule_actions_n(x->plan);
+        for (int kind = ACTION_FORWARD; kind <= ACTION_WEIGHT; kind++)
+            s->left += x->plan->micro_batches * cost_of(x, i, (ActionKind)kind);
+        set_wake(x, i, 0);
+    }
+}
+
+/* Plays a step; returns how long it takes, or less where that is no less than the shortest. */
 static uint64_t play(Search *x, Action *actions)
 {
-    uint32_t pp = x->plan->pp, all = schedule_actions_n(x->plan), left = pp * all;
-    forget(x);
-    for (uint32_t i = 0; i < pp; i++)
-        x->stages[i].line.actions = actions + (size_t)i * all;
+    uint32_t all = schedule_actions_n(x->plan), left = x->plan->pp * all;
     uint64_t longest = 0;
-    for (x->now = 0; left > 0; x->now = next_moment(x)) {
-        ASSERT(x->now != UINT64_MAX);
-        for (uint32_t i = 0; i < pp; i++) {
-            Stage *s = &x->stages[i];
-            s->busy = s->busy && s->until > x->now;
-            int kind = s->busy || s->line.n == all ? WAITS : choose(x, i);
-            if (kind == WAITS)
-                continue;
+    begin_step(x, actions);
+    for (x->now = 0; left > 0 && longest < x->shortest;) {
+        uint32_t i = first_awake(x);
+        Stage *s = &x->stages[i];
+        int kind = s->line.n == all ? WAITS : choose(x, i);
+        if (kind == WAITS) {
+            set_wake(x, i, next_arrival(x, i));
+        } else {
             begin(x, i, (ActionKind)kind);
-            longest = max_u64(longest, length(x, s));
+            longest = max_u64(longest, length(x, s) + s->left);
             left--;
         }
+        x->now = max_u64(x->now, x->wake[1]);
+        ASSERT(left == 0 || x->now != UINT64_MAX);
     }
     return longest;
 }
@@ -228,23 +284,28 @@ void zb_search(const SchedulePlan *p, Action *actions)
     Search x = { .plan = p };
     size_t ends = (size_t)p->pp * p->micro_batches;
     x.stages = mem_zero(p->pp, sizeof *x.stages);
+    for (x.leaves_n = 1; x.leaves_n < p->pp;)
+        x.leaves_n *= 2;
+    x.wake = mem_zero(2 * x.leaves_n, sizeof *x.wake);
     for (int kind = 0; kind < 2; kind++)
         x.ends[kind] = mem_zero(ends, sizeof *x.ends[kind]);
     uint32_t best = 0, limit = 0;
-    uint64_t shortest = UINT64_MAX;
+    x.shortest = UINT64_MAX;
     for (x.limit = p->pp; x.limit <= (twice ? 2 : 1) * p->pp; x.limit += p->pp)
         for (uint32_t k = 0; k <= HABITS_N; k++) {
             uint32_t habit = HABITS_N - k;
             uint64_t length = try_habit(&x, habit, actions);
-            if (length < shortest) {
-                shortest = length;
+            if (length < x.shortest) {
+                x.shortest = length;
                 best = habit;
                 limit = x.limit;
             }
         }
     x.limit = limit;
+    x.shortest = UINT64_MAX;
     try_habit(&x, best, actions);
     free(x.stages);
+    free(x.wake);
     free(x.ends[0]);
     free(x.ends[1]);
 }

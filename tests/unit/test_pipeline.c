@@ -87,6 +87,10 @@ static void held_are_forwards_before_the_first_backward(void)
             check_held(SCHEDULE_1F1B, pp, 1, m);
             check_held(SCHEDULE_GPIPE, pp, 1, m);
             check_held(SCHEDULE_NAIVE, pp, 1, m);
+            check_held(SCHEDULE_ZB_H1, pp, 1, m);
+            check_held(SCHEDULE_ZBV, pp, 2, m);
+            if (m >= 2 * pp)
+                check_held(SCHEDULE_DUALPIPE, pp, 2, m);
             for (uint32_t turns = 2; turns <= 3 && schedule_group(pp, m) > 0; turns++)
                 check_held(SCHEDULE_INTERLEAVED, pp, turns, m);
         }

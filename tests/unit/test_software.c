@@ -71,6 +71,7 @@ static void an_option_that_is_set_has_a_source(void)
         { "\"cp_ring\"", "\"bucket_parameters\":7,\"cp_ring\"", "bucket_parameters" },
         { "\"dropout\"", "\"metric_losses\":2,\"dropout\"", "metric_losses" },
         { "\"dropout\"", "\"optimizer_passes\":[\"norm\"],\"dropout\"", "optimizer_passes" },
+        { "\"cp_ring\"", "\"zero_bubble\":[\"zbv\"],\"cp_ring\"", "zero_bubble" },
     };
     Arena arena = { 0 };
     const char *text = replaced(&arena, good, "\"rest\":\"a book\"", "\"overlap\":\"z\"");
@@ -101,9 +102,12 @@ static void some_facts_may_be_left_out(void)
     CHECK(!sw.norms_grads && !sw.copies_params && !sw.post_validates);
     CHECK_U64(0, sw.bucket_parameters);
     CHECK_U64(0, sw.bucket_parameters_per_rank);
+    for (int k = 0; k < SCHEDULE_N; k++)
+        CHECK(!sw.zero_bubble[k]);
     CHECK(read_with(
         &sw, &arena, "\"cp_ring\":false",
-        "\"cp_ring\":false,\"p2p_scatter_gather\":true,\"zero_reduces_last\":true,"
+        "\"cp_ring\":false,\"zero_bubble\":[\"zb-2p\",\"zbv\"],\"p2p_scatter_gather\":true,"
+        "\"zero_reduces_last\":true,"
         "\"gather_copies\":true,\"f32_reduce\":true,\"reduce_copies\":true,"
         "\"pp_overlap_interleaved\":true,\"tp_keeps_gathered\":true,"
         "\"pp_keeps_params\":true,\"root_unit\":true,\"divides_grads\":true,"
@@ -114,6 +118,8 @@ static void some_facts_may_be_left_out(void)
     CHECK(sw.pp_overlap_interleaved && sw.tp_keeps_gathered && sw.pp_keeps_params);
     CHECK(sw.first_chunk_buckets && sw.divides_grads && sw.post_validates);
     CHECK(sw.reduce_copies && sw.root_unit && sw.keeps_last_unit);
+    for (int k = 0; k < SCHEDULE_N; k++)
+        CHECK_INT(k == SCHEDULE_ZB_2P || k == SCHEDULE_ZBV, sw.zero_bubble[k]);
     CHECK_U64(40000000, sw.bucket_parameters);
     CHECK_U64(1000000, sw.bucket_parameters_per_rank);
     CHECK(read_with(&sw, &arena, "\"bucket_copies\":true",
@@ -152,6 +158,37 @@ static void a_fit_counts_before_what_is_assumed(void)
                     &err));
     CHECK_NEAR(0.9, sw.compute_scale, 0);
     arena_free(&arena);
+}
+
+static void check_refused(const char *from, const char *to, const char *text)
+{
+    Software sw;
+    Arena arena = { 0 };
+    Err err = { 0 };
+    CHECK(!read_with(&sw, &arena, from, to, &err));
+    CHECK_ERR_TEXT(&err, text);
+    arena_free(&arena);
+}
+
+static void lists_have_known_words(void)
+{
+    static const struct {
+        const char *from, *to, *text;
+    } cases[] = {
+        { "\"dropout\":true", "\"dropout\":true,\"optimizer_passes\":[\"norm\",\"nrm\"]",
+          "kernels.optimizer_passes[1]: unknown word 'nrm', allowed: zero_grads, check_grads, "
+          "average_grads, main_grads, unscale, norm, clip, copy_params" },
+        { "\"dropout\":true", "\"dropout\":true,\"optimizer_passes\":7",
+          "kernels.optimizer_passes: a list is expected of: zero_grads, check_grads, "
+          "average_grads, main_grads, unscale, norm, clip, copy_params" },
+        { "\"cp_ring\":false", "\"cp_ring\":false,\"zero_bubble\":[\"zbv\",\"1f1b\"]",
+          "parallel.zero_bubble[1]: unknown word '1f1b', allowed: zb-h1, zb-1p, zb-2p, zbv, "
+          "dualpipe" },
+        { "\"cp_ring\":false", "\"cp_ring\":false,\"zero_bubble\":true",
+          "parallel.zero_bubble: a list is expected of: zb-h1, zb-1p, zb-2p, zbv, dualpipe" },
+    };
+    for (size_t i = 0; i < ARRAY_N(cases); i++)
+        check_refused(cases[i].from, cases[i].to, cases[i].text);
 }
 
 static void what_is_missing_or_unknown_is_an_error(void)
@@ -196,12 +233,6 @@ static void what_is_missing_or_unknown_is_an_error(void)
         { "\"dropout\":true", "\"dropout\":true,\"loss_in_place\":true,\"half_to_float\":true",
           "kernels.half_to_float: true is allowed only where f32_logits without loss_in_place "
           "is" },
-        { "\"dropout\":true", "\"dropout\":true,\"optimizer_passes\":[\"norm\",\"nrm\"]",
-          "kernels.optimizer_passes[1]: unknown word 'nrm', allowed: zero_grads, check_grads, "
-          "average_grads, main_grads, unscale, norm, clip, copy_params" },
-        { "\"dropout\":true", "\"dropout\":true,\"optimizer_passes\":7",
-          "kernels.optimizer_passes: a list is expected of: zero_grads, check_grads, "
-          "average_grads, main_grads, unscale, norm, clip, copy_params" },
         { "\"f32_grads\":true", "\"f32_grads\":false,\"f16_grads\":true",
           "kernels.f16_grads: true is allowed only where f32_grads is" },
         { "\"f32_grads\":true", "\"f32_grads\":true,\"bf16_grads_f32\":true",
@@ -215,14 +246,8 @@ static void what_is_missing_or_unknown_is_an_error(void)
           "kernels.metric_losses: 9 is out of range, 0 to 8 allowed" },
         { "\"parallel\":{", "\"parallels\":{", "'parallel' is missing, an object is expected" },
     };
-    for (size_t i = 0; i < ARRAY_N(cases); i++) {
-        Software sw;
-        Arena arena = { 0 };
-        Err err = { 0 };
-        CHECK(!read_with(&sw, &arena, cases[i].from, cases[i].to, &err));
-        CHECK_ERR_TEXT(&err, cases[i].text);
-        arena_free(&arena);
-    }
+    for (size_t i = 0; i < ARRAY_N(cases); i++)
+        check_refused(cases[i].from, cases[i].to, cases[i].text);
 }
 
 static void built_in_stacks_can_be_read(void)
@@ -259,6 +284,7 @@ int main(void)
     RUN(an_option_that_is_set_has_a_source);
     RUN(some_facts_may_be_left_out);
     RUN(a_fit_counts_before_what_is_assumed);
+    RUN(lists_have_known_words);
     RUN(what_is_missing_or_unknown_is_an_error);
     RUN(built_in_stacks_can_be_read);
     RUN(an_unknown_stack_is_named);
