@@ -69,8 +69,6 @@ static uint32_t held_in_vee(const SchedulePlan *p, uint32_t stage, uint32_t turn
 
 uint32_t schedule_held(const SchedulePlan *p, uint32_t stage, uint32_t turn)
 {
-    if (schedule_is_searched(p->schedule))
-        return 1;
     if (schedule_is_vee(p->schedule))
         return held_in_vee(p, stage, turn);
     uint32_t total = p->micro_batches * p->turns;

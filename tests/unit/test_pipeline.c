@@ -97,6 +97,42 @@ static void held_are_forwards_before_the_first_backward(void)
     }
 }
 
+static uint64_t below(uint64_t *seed, uint64_t end)
+{
+    *seed = mix_u64(*seed + 1);
+    return *seed % end;
+}
+
+/* Whatever stages are how much slower than others. */
+static void searched_orders_hold_as_much_as_zb_h1(void)
+{
+    enum { PP = 12, M = 30 };
+    uint64_t seed = 7;
+    for (uint32_t i = 0; i < check_cases(300); i++) {
+        static Action all[PP * M * 3];
+        ActionCosts costs[PP];
+        SchedulePlan plan = { .schedule = i % 2 ? SCHEDULE_ZB_1P : SCHEDULE_ZB_2P,
+                              .pp = 2 + (uint32_t)below(&seed, PP - 1),
+                              .turns = 1,
+                              .micro_batches = 1 + (uint32_t)below(&seed, M),
+                              .costs = costs,
+                              .open_ended = i % 3 == 0 };
+        for (uint32_t s = 0; s < plan.pp; s++) {
+            uint64_t forward = 100 + below(&seed, 200);
+            costs[s] = (ActionCosts){ { forward, forward / 2 + below(&seed, 2 * forward),
+                                        below(&seed, 300) },
+                                      { below(&seed, 50), below(&seed, 50) } };
+        }
+        schedule_actions(&plan, all);
+        for (uint32_t s = 0; s < plan.pp; s++) {
+            uint32_t held = 0;
+            while (all[s * schedule_actions_n(&plan) + held].kind == ACTION_FORWARD)
+                held++;
+            CHECK(held >= schedule_held(&plan, s, 0));
+        }
+    }
+}
+
 /* get_schedule_table of Megatron-LM, as three nested loops. */
 static void interleaved_order_is_the_nested_loops(void)
 {
@@ -689,6 +725,7 @@ int main(void)
     RUN(actions_are_each_forward_and_backward_once);
     RUN(warm_up_is_as_long_as_in_megatron);
     RUN(held_are_forwards_before_the_first_backward);
+    RUN(searched_orders_hold_as_much_as_zb_h1);
     RUN(interleaved_order_is_the_nested_loops);
     RUN(first_chunks_take_one_more);
     RUN(embedding_and_head_count_where_that_divides);
