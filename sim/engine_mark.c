@@ -117,8 +117,10 @@ static void put_host(Mark *m, const Sim *sim, const Runner *r)
         put(m, -1);
         return;
     }
-    for (uint32_t lane = 0; lane < LANE_COPY; lane++)
-        first = r->lane[lane].instance < first ? r->lane[lane].instance : first;
+    for (uint32_t left = r->program.lanes & ~(1u << LANE_COPY); left; left &= left - 1) {
+        const LaneState *l = &r->lane[first_lane(left)];
+        first = l->instance < first ? l->instance : first;
+    }
     put(m, r->host_next - r->lane[LANE_COMPUTE].instance);
     put_ns(m, r->host->now_ns - sim->now_ns);
     put_ns(m, r->host->anchors[r->host->anchors_n - 1].at_ns - sim->now_ns);
@@ -132,9 +134,9 @@ static void put_place(Steady *s, Mark *m, const Runner *r)
     *k = (RunnerMark){ .compute = r->lane[LANE_COMPUTE].instance,
                        .lowest = r->lane[LANE_COMPUTE].instance,
                        .highest = r->lane[LANE_COMPUTE].instance };
-    for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
-        const LaneState *l = &r->lane[lane];
-        if (mark_is_parked(s, r, lane))
+    for (uint32_t left = r->program.lanes; left; left &= left - 1) {
+        const LaneState *l = &r->lane[first_lane(left)];
+        if (mark_is_parked(s, r, first_lane(left)))
             continue;
         k->lowest = l->instance < k->lowest ? l->instance : k->lowest;
         k->highest = l->instance > k->highest ? l->instance : k->highest;
@@ -155,9 +157,8 @@ static void put_place(Steady *s, Mark *m, const Runner *r)
 
 static void put_runner(Steady *s, Mark *m, const Runner *r)
 {
-    for (uint32_t lane = 0; lane < LANE_HOST; lane++)
-        if (lane != LANE_COPY)
-            put_lane(s, m, r, lane);
+    for (uint32_t left = r->program.lanes & ~(1u << LANE_COPY); left; left &= left - 1)
+        put_lane(s, m, r, first_lane(left));
     const LaneState *host = &r->lane[LANE_HOST];
     put_pair(m, (uint32_t)host->wait, host->at);
     if (host->wait == WAIT_LANE) {

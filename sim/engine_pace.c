@@ -71,9 +71,11 @@ void pace_begin(Steady *s)
 static uint32_t lanes_behind(const Steady *s, const Runner *r, uint32_t instance)
 {
     uint32_t most = 0;
-    for (uint32_t lane = 0; lane < LANE_HOST; lane++)
-        if (!mark_is_parked(s, r, lane) && r->lane[lane].instance + most < instance)
-            most = instance - r->lane[lane].instance;
+    for (uint32_t left = r->program.lanes; left; left &= left - 1) {
+        const LaneState *l = &r->lane[first_lane(left)];
+        if (!mark_is_parked(s, r, first_lane(left)) && l->instance + most < instance)
+            most = instance - l->instance;
+    }
     return most;
 }
 
@@ -93,8 +95,8 @@ void steady_pass(Sim *sim, Runner *r, uint32_t instance)
     memcpy(&pass->stat, r->stat,
            offsetof(RankStat, collectives) +
                r->stat->collectives_n * sizeof *r->stat->collectives);
-    for (uint32_t lane = 0; lane < LANE_HOST; lane++)
-        pass->supply_waits += r->lane[lane].supply_waits;
+    for (uint32_t left = r->program.lanes; left; left &= left - 1)
+        pass->supply_waits += r->lane[first_lane(left)].supply_waits;
     p->micro_batch += sim->options->stride;
     p->next = steady_first_of(r->role, p->next, p->micro_batch);
 }

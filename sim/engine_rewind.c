@@ -199,8 +199,8 @@ bool rewind_would_go_on(Steady *s, const Runner *r)
 {
     if (!has_zones(s))
         return false;
-    for (uint32_t lane = 0; lane < LANE_HOST; lane++)
-        if (would_go_on(s, r, lane))
+    for (uint32_t left = r->program.lanes; left; left &= left - 1)
+        if (would_go_on(s, r, first_lane(left)))
             return true;
     return false;
 }
@@ -213,7 +213,8 @@ static uint32_t most_of(const Steady *s, const Runner *r)
         highest += r->running_macro->parts_n - 1;
     if (r->host_next < r->role->instances_n && r->host_next > highest)
         highest = r->host_next;
-    for (uint32_t lane = 0; lane < LANE_HOST; lane++) {
+    for (uint32_t left = r->program.lanes; left; left &= left - 1) {
+        uint32_t lane = first_lane(left);
         const LaneState *l = &r->lane[lane];
         Course course = course_of(s, r, lane);
         if (course == MOVES) {

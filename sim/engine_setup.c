@@ -167,6 +167,7 @@ static void index_role(Sim *sim, uint32_t role)
     for (uint32_t lane = 0; lane < LANE_N; lane++) {
         p->on_lane[lane] = PUSH_UNSET(&sim->arena, uint32_t, instances_n[lane] + 1);
         p->base_of[lane] = instances_n[lane] > 0 ? (uint8_t)p->lane_bases_n++ : 0;
+        p->lanes |= (uint32_t)(instances_n[lane] > 0 && lane != LANE_HOST) << lane;
     }
     p->lane_base =
         PUSH_UNSET(&sim->arena, uint32_t, (size_t)(r->instances_n + 1) * p->lane_bases_n);

@@ -150,6 +150,7 @@ typedef struct Program {
     SpotWait *wait;
     uint32_t *lane_base; /* by instance, lane_bases_n of them: ops on each lane before it */
     uint32_t lane_bases_n;
+    uint32_t lanes;            /* bit per lane that has ops, but for the host's */
     uint8_t base_of[LANE_N];   /* which is the lane's; 0, which is always 0: it has no ops */
     uint32_t *on_lane[LANE_N]; /* the instances that have ops on it, instances_n last */
     bool *open;                /* by instance: somebody may go on before its end */
