@@ -47,12 +47,22 @@ typedef struct Task {
     Err err;
 } Task;
 
+/* Does a larger micro-batch need no less?  Not where there is one alone, so that nothing is added
+ * to a gradient, nor where chunks take turns but once, so that each is done with its own early. */
+static bool needs_no_less(const Plan *p, const PlanCandidate *c)
+{
+    uint32_t micro_batches = p->bases[c->base].training.global_batch / (c->dp * c->micro_batch);
+    uint32_t round = c->virtual_stages == 1         ? 1
+                     : schedule_is_vee(c->schedule) ? 2 * c->pp
+                                                    : c->pp;
+    return micro_batches > round;
+}
+
 /* One that differs in having a smaller micro-batch and does not fit: fewer samples of a larger
- * micro-batch are never under way.  But where one micro-batch is the whole batch, nothing is added
- * to a gradient: that needs less. */
+ * micro-batch are never under way. */
 static const PlanCandidate *smaller_too_large(const Task *t, const PlanCandidate *c)
 {
-    if (t->plan->bases[c->base].training.global_batch == c->dp * c->micro_batch)
+    if (!needs_no_less(t->plan, c))
         return NULL;
     for (const PlanCandidate *a = &t->plan->candidates[t->first]; a < c; a++)
         if (a->fate == PLAN_TOO_LARGE && a->recompute == c->recompute &&

@@ -886,6 +886,40 @@ static const char *why_room(const Plan *p)
     return "";
 }
 
+/* Two micro-batches of four samples on two stages are a round alone: gradients of a chunk are not
+ * kept for another.  Four of two do not fit. */
+static void a_larger_micro_batch_may_need_less(void)
+{
+    Setting settings[] = { { "software", "pytorch-2026" },
+                           { "training.global_batch", "64" },
+                           { "training.recompute", "full" },
+                           { "parallel.strategy", "fsdp" },
+                           { "parallel.dp", "8" },
+                           { "parallel.tp", "4" },
+                           { "parallel.pp", "2" },
+                           { "parallel.schedule", "interleaved" },
+                           { "parallel.virtual_stages", "2" },
+                           { "parallel.sequence_parallel", "false" } };
+    PlanOptions o = options_of("scenarios/examples/gpt3-175b-pp.json", 64);
+    Plan p;
+    Err err = { 0 };
+    uint32_t seen = 0;
+    o.all = true;
+    o.settings = settings;
+    o.settings_n = ARRAY_N(settings);
+    CHECK(plan_run(&p, &o, &err));
+    for (uint32_t i = 0; i < p.n; i++) {
+        const PlanCandidate *c = &p.candidates[i];
+        seen += c->micro_batch == 2 || c->micro_batch == 4;
+        if (c->micro_batch == 2)
+            CHECK_INT(PLAN_TOO_LARGE, c->fate);
+        if (c->micro_batch == 4)
+            CHECK_INT(PLAN_SIMULATED, c->fate);
+    }
+    CHECK(seen >= 2);
+    plan_free(&p);
+}
+
 /* Besides 1f1b and interleaved those that the stack has; of the others it is said that they were
  * not tried, unless --set names one. */
 static void schedules_of_the_stack_are_tried(void)
@@ -1033,6 +1067,7 @@ int main(void)
     RUN(the_best_fit_where_groups_span_nodes);
     RUN(the_best_fit_with_fragmentation);
     RUN(why_asks_who_recomputes_more);
+    RUN(a_larger_micro_batch_may_need_less);
     RUN(schedules_of_the_stack_are_tried);
     RUN(why_says_what_room_to_spare_costs);
     RUN(why_says_that_nothing_leaves_room);
