@@ -47,22 +47,20 @@ typedef struct Task {
     Err err;
 } Task;
 
-/* Does a larger micro-batch need no less?  Not where there is one alone, so that nothing is added
- * to a gradient, nor where chunks take turns but once, so that each is done with its own early. */
-static bool needs_no_less(const Plan *p, const PlanCandidate *c)
+/* Are more samples under way with larger micro-batches?  Not where all of the batch is with either,
+ * and then gradients of which no other is added, or chunks that take turns but once, need less. */
+static bool holds_more(const Plan *p, const PlanCandidate *c)
 {
     uint32_t micro_batches = p->bases[c->base].training.global_batch / (c->dp * c->micro_batch);
-    uint32_t round = c->virtual_stages == 1         ? 1
-                     : schedule_is_vee(c->schedule) ? 2 * c->pp
-                                                    : c->pp;
-    return micro_batches > round;
+    bool twice = c->schedule == SCHEDULE_ZB_2P || schedule_is_vee(c->schedule);
+    bool all = c->schedule == SCHEDULE_GPIPE || c->schedule == SCHEDULE_NAIVE;
+    return !all && micro_batches > (twice ? 2 : 1) * c->pp;
 }
 
-/* One that differs in having a smaller micro-batch and does not fit: fewer samples of a larger
- * micro-batch are never under way. */
+/* One that differs in having a smaller micro-batch, and does not fit. */
 static const PlanCandidate *smaller_too_large(const Task *t, const PlanCandidate *c)
 {
-    if (!needs_no_less(t->plan, c))
+    if (!holds_more(t->plan, c))
         return NULL;
     for (const PlanCandidate *a = &t->plan->candidates[t->first]; a < c; a++)
         if (a->fate == PLAN_TOO_LARGE && a->recompute == c->recompute &&
