@@ -335,7 +335,7 @@ static void explain_experts(Plan *p)
     say(p, text);
 }
 
-/* "Schedules zb-h1, zbv, dualpipe were not tried, as the stack has none of them: ..." */
+/* "Not tried, as generic does not have them: zb-h1, zbv (--set parallel.schedule=NAME)" */
 static void explain_schedules(Plan *p)
 {
     const PlanCandidate *best = &p->candidates[p->order[0]];
