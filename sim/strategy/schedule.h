@@ -127,8 +127,8 @@ uint32_t schedule_actions_n(const SchedulePlan *plan);
 void schedule_actions(const SchedulePlan *plan, Action *actions);
 
 /* Forwards of a turn whose backward is still to come when the stage does its first backward: so
- * many micro-batches it holds at least then.  Where the order is searched: at least so many, as long
- * as no backward takes less than half a forward. */
+ * many micro-batches it holds at least then.  Where the order is searched: at least so many, as
+ * long as no backward takes less than half a forward. */
 uint32_t schedule_held(const SchedulePlan *plan, uint32_t stage, uint32_t turn);
 
 #endif

@@ -13,7 +13,8 @@
  *
  * Of all that fits with one chunk a stage only those at an estimated pace are simulated again.
  *
- * The last rows are the question itself, with nothing fixed, of three models: plan builds and
+ * The last rows are the question itself, with nothing fixed, of three models, and of a stack with
+ * zb-1p and zb-2p, whose order is searched for each candidate: plan builds and
  * simulates only those that the least time they can take leaves in the running (planner_work.c,
  * sim_bound).  What counts is its time, and how many candidates a second that is.
  */
@@ -32,6 +33,7 @@ typedef struct Case {
     const char *scenario, *global_batch; /* NULL: GPT-3's */
     uint32_t gpus;
     const char *tp, *pp, *cp, *strategy, *chunks; /* NULL: all are tried */
+    const char *software;                         /* NULL: the scenario's */
     bool all;                                     /* that fit are simulated */
     bool estimated_only; /* not all are simulated again to see how far off they are */
 } Case;
@@ -43,6 +45,7 @@ static const Case cases[] = {
     { .tp = "8", .pp = "32", .strategy = "ddp", .all = true },
     { .chunks = "1", .all = true, .estimated_only = true },
     { 0 },
+    { .software = "zero-bubble-2023" },
     { .scenario = "scenarios/examples/llama3-405b-3d.json",
       .gpus = 1024,
       .global_batch = "2048" },
@@ -96,7 +99,7 @@ static void print_row(const Case *c, const Plan *p, bool *well)
 {
     Sum sum = { 0 };
     add(&sum, p);
-    const char *name = c->scenario ? strrchr(c->scenario, '/') + 1 : NULL;
+    const char *name = c->scenario ? strrchr(c->scenario, '/') + 1 : c->software;
     if (name)
         printf("%-20.*s", (int)strcspn(name, "."), name);
     else
@@ -182,10 +185,14 @@ static bool is_close(const Plan *p, bool estimated_only)
 /* sum: of a search, what counts is all its rows together; NULL: the row itself. */
 static bool run_case(const Case *c, Sum *sum, bool *well)
 {
-    const char *const values[] = { c->tp, c->pp, c->cp, c->strategy, c->chunks };
-    static const char *const keys[] = { "parallel.tp", "parallel.pp", "parallel.cp",
-                                        "parallel.strategy", "parallel.virtual_stages" };
-    Setting settings[6] = { { "training.global_batch",
+    const char *const values[] = { c->tp, c->pp, c->cp, c->strategy, c->chunks, c->software };
+    static const char *const keys[] = { "parallel.tp",
+                                        "parallel.pp",
+                                        "parallel.cp",
+                                        "parallel.strategy",
+                                        "parallel.virtual_stages",
+                                        "software" };
+    Setting settings[7] = { { "training.global_batch",
                               c->global_batch ? c->global_batch : "1536" } };
     PlanOptions o = { .scenario =
                           c->scenario ? c->scenario : "scenarios/examples/gpt3-175b-pp.json",
