@@ -128,8 +128,11 @@ typedef struct Plan {
     Scenario *bases; /* by GPU count; software is the same */
     uint32_t *gpus;  /* by base */
     Software sw;
-    /* Of the scenario as it stands; 0: it does not.  schedule: its Schedule, and 1. */
-    uint32_t own_micro_batch, own_virtual_stages, own_schedule;
+    /* Of the scenario as it stands; 0: it does not. */
+    uint32_t own_micro_batch, own_virtual_stages;
+    /* By Schedule: tried where --set names none, the stack's and the scenario's own; 1f1b and
+     * interleaved are in any case. */
+    bool offered[SCHEDULE_N];
     bool lists_schedules; /* those are candidates, too, that --set must ask for: to name them */
     uint32_t n, cap;
     PlanCandidate *candidates;

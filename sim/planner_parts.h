@@ -49,6 +49,11 @@ static inline bool plan_same_split(const PlanCandidate *a, const PlanCandidate *
            a->shard_size == b->shard_size;
 }
 
+static inline uint32_t plan_micro_batches(const Plan *p, const PlanCandidate *c)
+{
+    return p->bases[c->base].training.global_batch / (c->dp * c->micro_batch);
+}
+
 /* Of one split and virtual_stages: are the layers shared out alike? */
 static inline bool plan_same_share(const PlanCandidate *a, const PlanCandidate *b)
 {

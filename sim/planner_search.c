@@ -7,7 +7,8 @@
  *       one strategy at one split, micro-batches ascending: one task of the pool
  *         family (recompute none, selective, full):
  *           lower bound above the GPU?  --> PLAN_ABOVE_BOUND, PLAN_TOO_LARGE     no graph is built
- *           too large with a smaller micro-batch?  --> PLAN_TOO_LARGE     no graph is built
+ *           too large with a smaller micro-batch, of which fewer samples are under way?
+ *                                                --> PLAN_TOO_LARGE     no graph is built
  *           build_graph of a few micro-batches, memory_of_role: too large?  --> PLAN_TOO_LARGE
  *           sim_bound  --> PLAN_TOO_SLOW until simulated; the rest of the family PLAN_NEEDLESS
  *       rounds, by rising bound: build_graph, sim_run, collapsed  --> PLAN_SIMULATED
@@ -51,10 +52,8 @@ typedef struct Task {
  * and then gradients of which no other is added, or chunks that take turns but once, need less. */
 static bool holds_more(const Plan *p, const PlanCandidate *c)
 {
-    uint32_t micro_batches = p->bases[c->base].training.global_batch / (c->dp * c->micro_batch);
-    bool twice = c->schedule == SCHEDULE_ZB_2P || schedule_is_vee(c->schedule);
     bool all = c->schedule == SCHEDULE_GPIPE || c->schedule == SCHEDULE_NAIVE;
-    return !all && micro_batches > (twice ? 2 : 1) * c->pp;
+    return !all && plan_micro_batches(p, c) > schedule_fill(c->schedule, c->pp);
 }
 
 /* One that differs in having a smaller micro-batch, and does not fit. */

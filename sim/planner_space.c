@@ -90,7 +90,7 @@ static void read_own(Plan *p)
     if (scenario_read(&s, o->scenario, rest, n, &ignored)) {
         p->own_micro_batch = s.training.micro_batch;
         p->own_virtual_stages = s.parallel.virtual_stages;
-        p->own_schedule = s.parallel.schedule + 1u;
+        p->offered[s.parallel.schedule] = true;
     }
     scenario_free(&s);
     free(rest);
@@ -125,7 +125,11 @@ bool plan_open(Plan *p, const PlanOptions *o, Err *err)
         p->bases_n += ok;
     }
     scenario_free(&first);
-    return ok && software_read(&p->sw, &p->arena, p->bases[0].software, err);
+    if (!ok || !software_read(&p->sw, &p->arena, p->bases[0].software, err))
+        return false;
+    for (int k = 0; k < SCHEDULE_N; k++)
+        p->offered[k] |= p->sw.zero_bubble[k];
+    return true;
 }
 
 /* ---- one candidate ---- */
@@ -148,7 +152,7 @@ Scenario plan_scenario(const Plan *p, const PlanCandidate *c)
     l->stage_layers = c->stage_layers;
     l->stage_layers_n = c->stage_layers ? c->pp * c->virtual_stages : 0;
     s.training.micro_batch = c->micro_batch;
-    s.training.micro_batches = s.training.global_batch / (c->dp * c->micro_batch);
+    s.training.micro_batches = plan_micro_batches(p, c);
     s.training.recompute = c->recompute;
     return s;
 }
@@ -236,8 +240,7 @@ static bool is_possible(const Plan *p, const PlanCandidate *c)
  * pipeline is a bubble. */
 static bool is_odd_group(const Plan *p, const PlanCandidate *c)
 {
-    uint32_t m = p->bases[c->base].training.global_batch / (c->dp * c->micro_batch);
-    return c->schedule == SCHEDULE_INTERLEAVED && m % c->pp != 0;
+    return c->schedule == SCHEDULE_INTERLEAVED && plan_micro_batches(p, c) % c->pp != 0;
 }
 
 static void add_family(Plan *p, PlanCandidate *c)
@@ -276,7 +279,7 @@ static bool is_tried_schedule(const Plan *p, int schedule)
         return false; /* those have a place of their own */
     if (p->lists_schedules || plan_fixed(p, schedule_key))
         return plan_has(p, schedule_key, schedule_names[schedule]);
-    return p->sw.zero_bubble[schedule] || p->own_schedule == (uint32_t)schedule + 1;
+    return p->offered[schedule];
 }
 
 static void try_named_schedules(Plan *p, PlanCandidate c)

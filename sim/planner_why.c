@@ -342,8 +342,7 @@ static void explain_schedules(Plan *p)
     char names[TEXT_CAP] = "", text[2 * TEXT_CAP];
     size_t at = 0;
     for (int k = 0; k < SCHEDULE_N; k++)
-        if (schedule_splits((Schedule)k) && !p->sw.zero_bubble[k] &&
-            p->own_schedule != (uint32_t)k + 1)
+        if (schedule_splits((Schedule)k) && !p->offered[k])
             at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", at > 0 ? ", " : "",
                                    schedule_names[k]);
     if (best->pp == 1 || at == 0 || plan_fixed(p, "parallel.schedule"))

@@ -67,6 +67,13 @@ static inline bool schedule_splits(Schedule schedule)
     return schedule >= SCHEDULE_ZB_H1 && schedule <= SCHEDULE_DUALPIPE;
 }
 
+/* Micro-batches that fill a pipeline of pp stages where forwards and backwards take turns; later
+ * stages may put off the weight gradients of as many. */
+static inline uint32_t schedule_fill(Schedule schedule, uint32_t pp)
+{
+    return schedule_splits(schedule) ? 2 * pp : pp;
+}
+
 /* Down the stages and up again, two chunks a rank?  Of dualpipe that is the form that is built. */
 static inline bool schedule_is_vee(Schedule schedule)
 {

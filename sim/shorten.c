@@ -17,15 +17,9 @@ static bool takes_rounds(const Parallel *p)
     return p->virtual_stages > 1 && !schedule_is_vee(p->schedule);
 }
 
-/* Micro-batches that fill the pipeline; later stages put off the weight gradients of up to pp. */
-static uint32_t fill(const Parallel *p)
-{
-    return schedule_splits(p->schedule) ? 2 * p->pp : p->pp;
-}
-
 static uint32_t enough(const Parallel *p)
 {
-    return takes_rounds(p) ? ROUNDS * p->pp : fill(p) + STRIDES;
+    return takes_rounds(p) ? ROUNDS * p->pp : schedule_fill(p->schedule, p->pp) + STRIDES;
 }
 
 /* A forward and a backward take turns all the time, so that a micro-batch more is one more turn.
@@ -51,7 +45,8 @@ uint32_t shorten_to_weigh(const Scenario *s)
 {
     const Parallel *p = &s->parallel;
     uint32_t meant = s->training.micro_batches;
-    uint32_t least = takes_rounds(p) ? WEIGH_ROUNDS * p->pp : fill(p) + WEIGH_MORE;
+    uint32_t least =
+        takes_rounds(p) ? WEIGH_ROUNDS * p->pp : schedule_fill(p->schedule, p->pp) + WEIGH_MORE;
     return takes_turns(p, meant) && least < meant ? least : meant;
 }
 
