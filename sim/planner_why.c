@@ -139,7 +139,8 @@ static bool asks_larger_batch(const PlanCandidate *c, const PlanCandidate *best)
 static bool asks_plain_schedule(const PlanCandidate *c, const PlanCandidate *best)
 {
     return same_degrees(c, best) && c->strategy == best->strategy &&
-           best->schedule != SCHEDULE_1F1B && c->schedule == SCHEDULE_1F1B;
+           best->schedule != SCHEDULE_1F1B && !schedule_splits(best->schedule) &&
+           c->schedule == SCHEDULE_1F1B;
 }
 
 static bool asks_whole_backward(const PlanCandidate *c, const PlanCandidate *best)
