@@ -175,7 +175,7 @@ static bool check_software(RunPlan *x, const RunRequest *r, const char *cluster,
     Scenario s;
     bool asked = false;
     for (uint32_t i = 0; i < r->settings_n; i++)
-        asked = asked || strcmp(r->settings[i].key, "software") == 0;
+        asked = asked || scenario_sets_software(&r->settings[i]);
     if (!read_scenario(&s, r, cluster, NULL, err))
         return false;
     if (asked && strcmp(s.software, own_software) != 0)

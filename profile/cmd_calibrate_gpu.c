@@ -60,11 +60,8 @@ static bool read_scenario(Work *w, Err *err)
         settings[n] = o->settings[n];
     if (w->software)
         settings[n++] = (Setting){ "software", w->software };
-    if (!scenario_read(&w->s, o->scenario, settings, n, err) ||
-        !scenario_software_exists(&w->s, err))
-        return false;
-    return software_read(&w->sw, &w->arena, w->s.software, err) &&
-           build_graph(&w->g, &w->s, &w->sw, err);
+    return scenario_read(&w->s, o->scenario, settings, n, err) &&
+           software_of(&w->sw, &w->arena, &w->s, err) && build_graph(&w->g, &w->s, &w->sw, err);
 }
 
 static const Gpu *read_gpu(Work *w, const char *text, Err *err)
@@ -134,7 +131,7 @@ static bool read_as(Work *w, const char *software, const Gpu *gpu, Err *err)
 static bool software_is_set(const CalibrateOptions *o)
 {
     for (uint32_t i = 0; i < o->settings_n; i++)
-        if (strcmp(o->settings[i].key, "software") == 0)
+        if (scenario_sets_software(&o->settings[i]))
             return true;
     return false;
 }

@@ -190,22 +190,14 @@ static void try_scalars(Job *job)
         job->all_nics_s = try_software(job, &sw);
 }
 
-static bool is_known_software(const char *name)
-{
-    Arena arena = { 0 };
-    const char *path = arena_printf(&arena, "%s/software/%s.json", share_dir(), name);
-    bool known = *name && !strchr(name, '/') && access(path, R_OK) == 0;
-    arena_free(&arena);
-    return known;
-}
-
-/* A stack without a file runs as generic. */
+/* A name without a file runs as generic. */
 static bool choose_software(Job *job)
 {
-    job->unknown_software = !is_known_software(job->s.software);
-    const char *name = job->unknown_software ? "generic" : job->s.software;
     job->software = arena_strdup(&job->arena, job->s.software);
-    if (!software_read(&job->sw, &job->arena, name, &job->err))
+    job->unknown_software = !software_is_known(&job->s);
+    bool ok = job->unknown_software ? software_read(&job->sw, &job->arena, "generic", &job->err)
+                                    : software_of(&job->sw, &job->arena, &job->s, &job->err);
+    if (!ok)
         return false;
     job->fitted = job->sw.ring_nics > 0 || shows_sustained(job);
     for (int i = 0; i < FIT_N; i++)
@@ -318,8 +310,12 @@ static void look_ahead(Job *job)
     take_place(job, json_name(job->doc));
     job->name = copy_member(job, "name", job->file);
     job->group = copy_member(job, "group", "");
-    job->software = job->options->software ? job->options->software
-                                           : copy_member(job, "software", "generic");
+    Err ignored = { 0 };
+    const char *software = job->options->software;
+    if (!software)
+        software =
+            software_name(&job->arena, json_member(json_root(job->doc), "software"), &ignored);
+    job->software = arena_strdup(&job->arena, software);
     JsonNode list = json_member(json_root(job->doc), "measured");
     if (json_type(list) != JSON_ARRAY)
         return;
@@ -571,7 +567,8 @@ static void print_help(FILE *f)
         "is a line that is no JSON.\n"
         "\n"
         "  --set KEY=VALUE   changes a key of every scenario; repeatable\n"
-        "  --software NAME   runs every scenario as this training stack\n"
+        "  --software NAME   runs every scenario as this training stack, or as a .json file "
+        "says\n"
         "  --json            prints one JSON object\n"
         "  --markdown        prints the tables as Markdown\n"
         "  --svg OUT         draws predicted over measured step times; OUT.png a PNG\n"

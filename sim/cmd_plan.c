@@ -276,13 +276,16 @@ static bool check_scenario(const Options *o, Err *err)
 {
     const PlanOptions *p = &o->plan;
     Scenario s;
+    Software sw;
+    Arena arena = { 0 };
     Err ignored = { 0 };
     bool ok = true;
     if (scenario_read_unsplit(&s, p->scenario, p->settings, p->settings_n, &ignored)) {
-        ok = scenario_software_exists(&s, err) && check_nodes(&s, p, err);
+        ok = software_of(&sw, &arena, &s, err) && check_nodes(&s, p, err);
         ok = ok && (!o->plot || scenario_spares(&s, o->plot, err));
         scenario_free(&s);
     }
+    arena_free(&arena);
     return ok && out_file_can_open(o->plot, err);
 }
 

@@ -64,7 +64,7 @@ static bool explain(Job *job, const Work *w)
         return err_set(&job->err, "cannot write in memory: %s", strerror(errno));
     scenario_explain(&w->s, &w->sw, out);
     fputc('\n', out);
-    bool ok = report_software_text(w->s.software, out, &job->err);
+    bool ok = report_software_text(&w->s, out, &job->err);
     fclose(out);
     return ok;
 }
@@ -115,10 +115,9 @@ static bool read_job(Job *job, Work *w)
 {
     const SettingList *set = &job->options->set;
     if (!scenario_from(&w->s, job->doc, set->settings, set->n, &job->err) ||
-        !spares_inputs(job, &w->s) || !scenario_software_exists(&w->s, &job->err))
+        !spares_inputs(job, &w->s))
         return false;
-    return software_read(&w->sw, &w->arena, w->s.software, &job->err) ||
-           err_wrap(&job->err, "%s", w->s.file);
+    return software_of(&w->sw, &w->arena, &w->s, &job->err);
 }
 
 static void run_job(void *task)

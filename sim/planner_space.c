@@ -125,7 +125,7 @@ bool plan_open(Plan *p, const PlanOptions *o, Err *err)
         p->bases_n += ok;
     }
     scenario_free(&first);
-    if (!ok || !software_read(&p->sw, &p->arena, p->bases[0].software, err))
+    if (!ok || !software_of(&p->sw, &p->arena, &p->bases[0], err))
         return false;
     for (int k = 0; k < SCHEDULE_N; k++)
         p->offered[k] |= p->sw.zero_bubble[k];

@@ -137,6 +137,6 @@ void report_json(const Report *r, JsonOut *j); /* one object */
 /* params_bytes, grads_bytes ... of TENSOR_CLASS_N, members of an open object. */
 void report_classes_json(const uint64_t *of_class, JsonOut *j);
 /* What a stack fuses, saves and overlaps, each with its source; for sim --explain. */
-bool report_software_text(const char *name, FILE *out, Err *err);
+bool report_software_text(const Scenario *s, FILE *out, Err *err);
 
 #endif

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "sim/scenario_parts.h"
+#include "sim/software.h"
 
 enum {
     MEASURED_MAX = 1000,
@@ -143,19 +144,29 @@ static bool is_there(JsonNode node, Err *err)
     return node.item || json_fail(node, err, "the key is missing");
 }
 
+/* Its facts are read by who needs them: a scenario may name a stack that nobody knows. */
+static bool read_software(Scenario *s, JsonNode node, Err *err)
+{
+    s->software = software_name(&s->arena, node, err);
+    if (!err->set)
+        json_log_value(node, s->software, !node.item);
+    return !err->set;
+}
+
 static bool read_all(Scenario *s, Err *err)
 {
     JsonObj o = json_begin(json_root(s->doc), err);
     s->name = json_string(&o, "name", name_of_file(s));
     JsonNode model = named(&o, "model"), cluster = named(&o, "cluster");
     JsonNode training = json_get(&o, "training"), parallel = json_get(&o, "parallel");
-    s->software = json_string(&o, "software", "generic");
+    JsonNode software = json_get(&o, "software");
     JsonNode measured = json_get(&o, "measured");
     s->source = json_string(&o, "source", "");
     s->notes = json_string(&o, "notes", "");
     s->quality = json_string(&o, "quality", "");
     s->group = json_string(&o, "group", "");
     return json_end(&o) && is_there(model, err) && is_there(cluster, err) &&
+           read_software(s, software, err) &&
            model_read(&s->model, &s->arena, model, share_dir(), err) &&
            machine_read(&s->machine, cluster, share_dir(), err) &&
            scenario_parallel(s, parallel, err) && scenario_training(s, training, err) &&

@@ -161,7 +161,7 @@ typedef struct Scenario {
     Machine machine;
     Training training;
     Parallel parallel;
-    const char *software;
+    const char *software; /* its name: software.h reads it */
     uint32_t measured_n;
     Measured *measured;
     const char *source, *notes, *quality, *group; /* "" where not given */
@@ -172,6 +172,9 @@ typedef struct Scenario {
 bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint32_t settings_n,
                    Err *err);
 /* The same with whatever split the work: to ask what it is made of, or of its cluster. */
+/* Whether it says of what stack a scenario is: "software", or a key below. */
+bool scenario_sets_software(const Setting *set);
+
 bool scenario_read_unsplit(Scenario *s, const char *name, const Setting *settings,
                            uint32_t settings_n, Err *err);
 /* scenario_read from a document (one line of a .jsonl file); takes over doc. */
@@ -206,9 +209,6 @@ bool scenario_spares(const Scenario *s, const char *path,
  * cannot be read, which is said by who does. */
 bool scenario_spares_paths(const char *name, const Setting *settings, uint32_t settings_n,
                            const char *const *paths, size_t paths_n, Err *err);
-
-/* Whether there is such a software file; the message lists those there are. */
-bool scenario_software_exists(const Scenario *s, Err *err);
 
 /* Every key asked for and every value derived: aligned rows of key, value, origin.  The software
  * says how large buckets are where the scenario is silent. */

@@ -104,6 +104,12 @@ static void explain_choices(JsonLogRow *rows, size_t n, const Scenario *s, const
                 rows[i] = chosen[k];
 }
 
+/* Not the texts that nobody gave, nor what report_software_text shows. */
+static bool is_shown(const JsonLogRow *row)
+{
+    return *row->value && strncmp(row->path, "software.", strlen("software.")) != 0;
+}
+
 void scenario_explain(const Scenario *s, const Software *sw, FILE *out)
 {
     size_t n;
@@ -120,12 +126,13 @@ void scenario_explain(const Scenario *s, const Software *sw, FILE *out)
     JsonLogRow head = { "key", "value", "origin" };
     Columns columns = { 0 };
     for (size_t i = 0; i < n; i++)
-        widen(&columns, &rows[i]);
+        if (is_shown(&rows[i]))
+            widen(&columns, &rows[i]);
     for (int i = 0; i < DERIVED_N; i++)
         widen(&columns, &derived[i]);
     print_row(out, columns, &head);
     for (size_t i = 0; i < n; i++)
-        if (*rows[i].value) /* not the texts that nobody gave */
+        if (is_shown(&rows[i]))
             print_row(out, columns, &rows[i]);
     for (int i = 0; i < DERIVED_N; i++)
         print_row(out, columns, &derived[i]);

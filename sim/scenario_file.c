@@ -244,6 +244,19 @@ bool scenario_each_that_reads(char *const *names, uint32_t names_n, ScenarioVisi
 
 /* ---- what a scenario stands on ---- */
 
+static bool is_of_software(const Scenario *s, Arena *arena, const char *path)
+{
+    SoftwareLayers l;
+    Err ignored = { 0 };
+    bool is = false;
+    if (!software_open(&l, arena, json_member(json_root(s->doc), "software"), &ignored))
+        return false;
+    for (uint32_t i = 0; i < l.n; i++)
+        is = is || (l.doc[i] && out_file_is_same(path, json_name(l.doc[i])));
+    software_close(&l);
+    return is;
+}
+
 bool scenario_is_made_of(const Scenario *s, const char *path)
 {
     Arena arena = { 0 };
@@ -252,10 +265,8 @@ bool scenario_is_made_of(const Scenario *s, const char *path)
         n--;
     bool line = n > 0 && s->file[n - 1] == ':'; /* many.jsonl:3 */
     const char *lines = arena_printf(&arena, "%.*s", line ? (int)n - 1 : 0, s->file);
-    const char *software =
-        arena_printf(&arena, "%s/software/%s.json", share_dir(), s->software);
     bool is = out_file_is_same(path, s->file) || out_file_is_same(path, lines) ||
-              out_file_is_same(path, software) || out_file_is_same(path, s->training.data) ||
+              is_of_software(s, &arena, path) || out_file_is_same(path, s->training.data) ||
               json_log_has_file(s->doc, path);
     arena_free(&arena);
     return is;
@@ -267,13 +278,6 @@ bool scenario_spares(const Scenario *s, const char *path, Err *err)
            err_set(err, "the scenario is made of '%.200s', it is not written over", path);
 }
 
-bool scenario_software_exists(const Scenario *s, Err *err)
-{
-    Err why = { 0 };
-    return software_exists(s->software, &why) ||
-           json_fail(json_member(json_root(s->doc), "software"), err, "%s", why.text);
-}
-
 /* ---- --set ---- */
 
 static const char overlap_all[] =
@@ -283,9 +287,16 @@ static const char overlap_none[] =
 
 /*
  * What --set can reach only when it is an object: a model's name becomes a copy of
- * the model, a cluster's or GPU's {"base": NAME}, and two keys of one word or an
+ * the model, a cluster's, GPU's or stack's {"base": NAME}, and two keys of one word or an
  * object become the object that says the same.
  */
+static void wrap_software(JsonNode parent, JsonType type)
+{
+    if (type != JSON_STRING)
+        json_replace(parent, "software", "\"generic\"");
+    json_wrap(parent, "software", "base");
+}
+
 static bool open_value(JsonNode parent, const char *key, Err *err)
 {
     JsonNode node = json_member(parent, key);
@@ -294,6 +305,8 @@ static bool open_value(JsonNode parent, const char *key, Err *err)
         return model_unfold(parent, key, share_dir(), err);
     if (type == JSON_STRING && (strcmp(node.path, "cluster") == 0 || strcmp(key, "gpu") == 0))
         json_wrap(parent, key, "base");
+    else if (strcmp(node.path, "software") == 0 && type != JSON_OBJECT)
+        wrap_software(parent, type);
     else if (type == JSON_STRING && strcmp(node.path, "training.recompute") == 0)
         json_replace(parent, key, "{}");
     else if (type == JSON_BOOL && strcmp(node.path, "parallel.overlap") == 0)
@@ -326,11 +339,11 @@ static bool open_way(JsonNode at, const char *key, Err *err)
     }
 }
 
-/* "model", "cluster", "cluster.gpu.base", "cluster.node_types[1].gpu" */
+/* "model", "cluster", "software", "cluster.gpu.base", "cluster.node_types[1].gpu" */
 static bool may_name_file(const char *key)
 {
-    return strcmp(key, "model") == 0 || strcmp(key, "cluster") == 0 || ends_in(key, ".gpu") ||
-           ends_in(key, ".base");
+    return strcmp(key, "model") == 0 || strcmp(key, "cluster") == 0 ||
+           strcmp(key, "software") == 0 || ends_in(key, ".gpu") || ends_in(key, ".base");
 }
 
 /* A file named by --set is looked for in the working directory, not beside the scenario; one that
@@ -357,6 +370,12 @@ static bool apply(JsonDoc *doc, const Setting *set, Err *err)
               json_set(doc, set->key, from_here(&arena, set), err);
     arena_free(&arena);
     return ok;
+}
+
+bool scenario_sets_software(const Setting *set)
+{
+    size_t n = strlen("software");
+    return strncmp(set->key, "software", n) == 0 && (set->key[n] == '\0' || set->key[n] == '.');
 }
 
 bool scenario_set(JsonDoc *doc, const Setting *settings, uint32_t settings_n, Err *err)

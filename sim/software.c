@@ -1,13 +1,12 @@
 /*
- * software.c - reads scenarios/software/NAME.json, strictly: a stack without a
- * fact, or a fact without a source, is an error.
+ * software.c - the facts of a training stack, read from one layer (software_layers.c)
+ * after the other, strictly: a stack without a fact, or a fact without a source, is an
+ * error.  A layer over another says what is different there.
  */
-#include "sim/software.h"
-
 #include <stdio.h>
 #include <string.h>
 
-#include "core/nearest.h"
+#include "sim/software_parts.h"
 
 enum { METRIC_LOSSES_MAX = 8, RING_NICS_MAX = 64 }; /* Composer has two losses */
 #define BUCKET_PARAMETERS_MAX ((uint64_t)1 << 40)
@@ -126,32 +125,57 @@ static bool *fact_at(Software *sw, const Fact *fact)
     return (bool *)((char *)sw + fact->offset);
 }
 
-static bool required_bool(JsonObj *o, const char *key)
+static bool read_bool(const SoftwareLayer *l, JsonObj *o, const char *key, bool *fact)
 {
-    if (o->ok && !json_has(o, key))
+    if (json_has(o, key))
+        *fact = json_bool(o, key, false);
+    else if (o->ok && !l->based)
         o->ok = json_fail(o->node, o->err, "'%s' is missing, true or false is expected", key);
-    return json_bool(o, key, false);
+    return o->ok;
 }
 
-static JsonNode required_object(JsonObj *o, const char *key)
+static JsonNode read_object(const SoftwareLayer *l, JsonObj *o, const char *key)
 {
     JsonNode node = json_get(o, key);
-    if (o->ok && json_type(node) != JSON_OBJECT)
+    bool missing = !l->based && json_type(node) != JSON_OBJECT;
+    if (o->ok && missing)
         o->ok = json_fail(o->node, o->err, "'%s' is missing, an object is expected", key);
     return node;
 }
 
-static bool read_facts(Software *sw, JsonObj *o, const Fact *facts, size_t n)
+static bool read_facts(const SoftwareLayer *l, JsonObj *o, const Fact *facts, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        *fact_at(sw, &facts[i]) = required_bool(o, facts[i].key);
+        read_bool(l, o, facts[i].key, fact_at(l->sw, &facts[i]));
     return o->ok;
 }
 
-static void read_options(Software *sw, JsonObj *o, const Fact *facts, size_t n)
+/* Is a key that may be left out to be asked for?  A stack that says nothing has a default; a layer
+ * over another leaves that one's as it is. */
+static bool says(const SoftwareLayer *l, JsonObj *o, const char *key)
+{
+    return json_has(o, key) || !l->based;
+}
+
+static void read_options(const SoftwareLayer *l, JsonObj *o, const Fact *facts, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        *fact_at(sw, &facts[i]) = json_bool(o, facts[i].key, false);
+        if (says(l, o, facts[i].key))
+            *fact_at(l->sw, &facts[i]) = json_bool(o, facts[i].key, false);
+}
+
+static void read_count(const SoftwareLayer *l, JsonObj *o, const char *key, uint64_t max,
+                       uint64_t *x)
+{
+    if (says(l, o, key))
+        *x = json_count(o, key, 0, max, 0);
+}
+
+static void read_scale(const SoftwareLayer *l, JsonObj *o, const char *key, double max,
+                       double *x)
+{
+    if (says(l, o, key))
+        *x = json_number(o, key, 0.1, max, 1);
 }
 
 /* A fact that says something of another's way of doing things. */
@@ -163,12 +187,16 @@ static bool check_pair(bool fact, bool other, JsonNode node, const char *name,
     return json_fail(json_member(node, name), err, "true is allowed only where %s is", needed);
 }
 
-/* A list of facts by their words. */
+/* A list of facts by their words, instead of one that a layer below gives. */
 static bool read_words(Software *sw, JsonNode list, const Fact *facts, size_t n,
                        const char *allowed, Err *err)
 {
+    if (!list.item)
+        return true;
     if (json_type(list) != JSON_ARRAY)
         return json_fail(list, err, "a list is expected of: %s", allowed);
+    for (size_t f = 0; f < n; f++)
+        *fact_at(sw, &facts[f]) = false;
     uint32_t i = 0;
     for (JsonNode node = json_first(list); node.item; node = json_next(node, list, ++i)) {
         const char *word = json_text(node);
@@ -187,34 +215,15 @@ static bool read_selective(Software *sw, JsonNode list, Err *err)
 {
     if (!read_words(sw, list, selective_facts, ARRAY_N(selective_facts), SELECTIVE_WORDS, err))
         return false;
-    if (sw->selective_all_but_qkv && json_items_n(list) > 1)
+    if (list.item && sw->selective_all_but_qkv && json_items_n(list) > 1)
         return json_fail(list, err,
                          "'all_but_qkv' says it all, no other word is allowed beside it");
     return true;
 }
 
-static bool read_passes(Software *sw, JsonNode list, Err *err)
+static bool check_kernels(const Software *sw, JsonNode node, Err *err)
 {
-    return !list.item || read_words(sw, list, pass_facts, ARRAY_N(pass_facts), PASS_WORDS, err);
-}
-
-static bool read_schedules(Software *sw, JsonNode list, Err *err)
-{
-    return !list.item ||
-           read_words(sw, list, schedule_facts, ARRAY_N(schedule_facts), SCHEDULE_WORDS, err);
-}
-
-static bool read_kernels(Software *sw, JsonNode node, Err *err)
-{
-    JsonObj o = json_begin(node, err);
-    read_facts(sw, &o, kernel_facts, ARRAY_N(kernel_facts));
-    read_options(sw, &o, kernel_options, ARRAY_N(kernel_options));
-    sw->metric_losses = (uint32_t)json_count(&o, "metric_losses", 0, METRIC_LOSSES_MAX, 0);
-    sw->attention_kernel = (AttentionKernel)json_word(
-        &o, "attention_kernel", attention_kernel_names, ATTENTION_KERNEL_N, ATTENTION_NEWEST);
-    JsonNode passes = json_get(&o, "optimizer_passes");
-    return json_end(&o) && read_passes(sw, passes, err) &&
-           check_pair(sw->f32_stream, sw->f32_params, node, "f32_stream", "f32_params", err) &&
+    return check_pair(sw->f32_stream, sw->f32_params, node, "f32_stream", "f32_params", err) &&
            check_pair(sw->gated_qkv_apart, sw->fused_qkv, node, "gated_qkv_apart", "fused_qkv",
                       err) &&
            check_pair(sw->keeps_logits, sw->fused_cross_entropy, node, "keeps_logits",
@@ -228,64 +237,95 @@ static bool read_kernels(Software *sw, JsonNode node, Err *err)
            check_pair(sw->f16_grads, sw->f32_grads, node, "f16_grads", "f32_grads", err);
 }
 
-static bool read_recompute(Software *sw, JsonNode node, Err *err)
+static bool read_kernels(const SoftwareLayer *l, JsonNode node, Err *err)
+{
+    Software *sw = l->sw;
+    uint64_t losses = sw->metric_losses;
+    JsonObj o = json_begin(node, err);
+    read_facts(l, &o, kernel_facts, ARRAY_N(kernel_facts));
+    read_options(l, &o, kernel_options, ARRAY_N(kernel_options));
+    read_count(l, &o, "metric_losses", METRIC_LOSSES_MAX, &losses);
+    sw->metric_losses = (uint32_t)losses;
+    if (says(l, &o, "attention_kernel"))
+        sw->attention_kernel =
+            (AttentionKernel)json_word(&o, "attention_kernel", attention_kernel_names,
+                                       ATTENTION_KERNEL_N, ATTENTION_NEWEST);
+    JsonNode passes = json_get(&o, "optimizer_passes");
+    return json_end(&o) &&
+           read_words(sw, passes, pass_facts, ARRAY_N(pass_facts), PASS_WORDS, err) &&
+           check_kernels(sw, node, err);
+}
+
+static bool read_recompute(const SoftwareLayer *l, JsonNode node, Err *err)
 {
     JsonObj o = json_begin(node, err);
     JsonNode list = json_get(&o, "selective");
-    if (o.ok && !list.item)
+    if (o.ok && !list.item && !l->based)
         o.ok = json_fail(node, err, "'selective' is missing, a list is expected");
-    sw->recompute_stops_early = required_bool(&o, "stops_early");
+    read_bool(l, &o, "stops_early", &l->sw->recompute_stops_early);
     bool ok = json_end(&o);
-    return ok && read_selective(sw, list, err);
+    return ok && read_selective(l->sw, list, err);
 }
 
-static bool read_overlap(Software *sw, JsonNode node, Err *err)
+static bool read_overlap(const SoftwareLayer *l, JsonNode node, Err *err)
 {
+    if (!node.item)
+        return true;
     JsonObj o = json_begin(node, err);
     for (int d = 0; d < DIM_N; d++)
-        sw->overlap[d] = required_bool(&o, dim_names[d]);
+        read_bool(l, &o, dim_names[d], &l->sw->overlap[d]);
     return json_end(&o);
 }
 
-static bool read_parallel(Software *sw, JsonNode node, Err *err)
+static bool read_parallel(const SoftwareLayer *l, JsonNode node, Err *err)
 {
+    Software *sw = l->sw;
     JsonObj o = json_begin(node, err);
-    read_facts(sw, &o, parallel_facts, ARRAY_N(parallel_facts));
-    read_options(sw, &o, parallel_options, ARRAY_N(parallel_options));
-    sw->vocab_multiple = json_count(&o, "vocab_multiple", 1, 65536, JSON_REQUIRED);
-    sw->bucket_parameters = json_count(&o, "bucket_parameters", 0, BUCKET_PARAMETERS_MAX, 0);
-    sw->bucket_parameters_per_rank =
-        json_count(&o, "bucket_parameters_per_rank", 0, BUCKET_PARAMETERS_MAX, 0);
+    read_facts(l, &o, parallel_facts, ARRAY_N(parallel_facts));
+    read_options(l, &o, parallel_options, ARRAY_N(parallel_options));
+    if (says(l, &o, "vocab_multiple"))
+        sw->vocab_multiple = json_count(&o, "vocab_multiple", 1, 65536, JSON_REQUIRED);
+    read_count(l, &o, "bucket_parameters", BUCKET_PARAMETERS_MAX, &sw->bucket_parameters);
+    read_count(l, &o, "bucket_parameters_per_rank", BUCKET_PARAMETERS_MAX,
+               &sw->bucket_parameters_per_rank);
     JsonNode schedules = json_get(&o, "zero_bubble");
-    JsonNode overlap = required_object(&o, "overlap");
-    return json_end(&o) && read_overlap(sw, overlap, err) &&
-           read_schedules(sw, schedules, err) &&
+    JsonNode overlap = read_object(l, &o, "overlap");
+    return json_end(&o) && read_overlap(l, overlap, err) &&
+           read_words(sw, schedules, schedule_facts, ARRAY_N(schedule_facts), SCHEDULE_WORDS,
+                      err) &&
            check_pair(sw->tp_own_first, !sw->tp_ring, node, "tp_own_first", "not tp_ring", err);
 }
 
-static bool read_assumed(Software *sw, JsonNode node, Err *err)
+/* Where from is told of a whole stack, and may be of what is laid over one. */
+static void read_origin(const SoftwareLayer *l, JsonObj *o, const char *key)
 {
-    sw->assumed_compute_scale = 1;
-    if (!node.item)
-        return true;
+    if (says(l, o, key))
+        json_string(o, key, NULL);
+}
+
+static bool read_assumed(const SoftwareLayer *l, JsonNode node, Err *err)
+{
     JsonObj o = json_begin(node, err);
-    sw->assumed_compute_scale = json_number(&o, "compute_scale", 0.1, 10, JSON_REQUIRED);
-    json_string(&o, "assumed_from", NULL);
+    l->sw->assumed_compute_scale = json_number(&o, "compute_scale", 0.1, 10, JSON_REQUIRED);
+    read_origin(l, &o, "assumed_from");
     return json_end(&o);
 }
 
-static bool read_fitted(Software *sw, JsonNode node, Err *err)
+static bool read_fitted(const SoftwareLayer *l, JsonNode node, Err *err)
 {
-    sw->host_scale = sw->comm_scale = 1;
-    sw->compute_scale = sw->assumed_compute_scale;
-    if (!node.item)
-        return true;
+    Software *sw = l->sw;
+    uint64_t nics = sw->ring_nics;
     JsonObj o = json_begin(node, err);
-    sw->host_scale = json_number(&o, "host_scale", 0.1, 30, 1);
-    sw->compute_scale = json_number(&o, "compute_scale", 0.1, 10, sw->compute_scale);
-    sw->comm_scale = json_number(&o, "comm_scale", 0.1, 10, 1);
-    sw->ring_nics = (uint32_t)json_count(&o, "ring_nics", 0, RING_NICS_MAX, 0);
-    json_string(&o, "fitted_on", NULL);
+    read_scale(l, &o, "host_scale", 30, &sw->host_scale);
+    bool fitted = json_has(&o, "compute_scale");
+    if (says(l, &o, "compute_scale")) {
+        double x = json_number(&o, "compute_scale", 0.1, 10, sw->assumed_compute_scale);
+        *l->fitted = fitted ? x : 0;
+    }
+    read_scale(l, &o, "comm_scale", 10, &sw->comm_scale);
+    read_count(l, &o, "ring_nics", RING_NICS_MAX, &nics);
+    sw->ring_nics = (uint32_t)nics;
+    read_origin(l, &o, "fitted_on");
     bool ok = json_end(&o);
     if (ok && sw->ring_nics > 0 && sw->comm_scale != 1)
         ok = json_fail(json_member(node, "ring_nics"), err,
@@ -295,8 +335,10 @@ static bool read_fitted(Software *sw, JsonNode node, Err *err)
 
 /* ---- sources ---- */
 
-static bool check_source(JsonObj *o, const char *key, bool rest)
+static bool read_source(const SoftwareLayer *l, JsonObj *o, const char *key, bool rest)
 {
+    if (!says(l, o, key))
+        return true;
     const char *text = json_string(o, key, "");
     if (o->ok && !*text && !rest)
         o->ok = json_fail(o->node, o->err,
@@ -305,10 +347,11 @@ static bool check_source(JsonObj *o, const char *key, bool rest)
 }
 
 /* What is left out needs no source. */
-static void check_options(Software *sw, JsonObj *o, const Fact *facts, size_t n, bool rest)
+static void read_option_sources(const SoftwareLayer *l, JsonObj *o, const Fact *facts, size_t n,
+                                bool rest)
 {
     for (size_t i = 0; i < n; i++)
-        check_source(o, facts[i].key, rest || !*fact_at(sw, &facts[i]));
+        read_source(l, o, facts[i].key, rest || !*fact_at(l->sw, &facts[i]));
 }
 
 static bool has_any(Software *sw, const Fact *facts, size_t n)
@@ -319,79 +362,60 @@ static bool has_any(Software *sw, const Fact *facts, size_t n)
     return i < n;
 }
 
-static bool check_sources(Software *sw, JsonNode node, Err *err)
+/* Of a whole stack every fact has one.  What is laid over it may give some: without one it is what
+ * the layer says. */
+static bool read_sources(const SoftwareLayer *l, JsonNode node, Err *err)
 {
     static const char *const others[] = { "attention_kernel", "selective", "stops_early",
                                           "overlap", "vocab_multiple" };
+    Software *sw = l->sw;
     JsonObj o = json_begin(node, err);
-    bool rest = *json_string(&o, "rest", "") != '\0';
-    check_source(&o, "metric_losses", rest || sw->metric_losses == 0);
-    check_source(&o, "bucket_parameters", rest || sw->bucket_parameters == 0);
-    check_source(&o, "bucket_parameters_per_rank", rest || sw->bucket_parameters_per_rank == 0);
-    check_source(&o, "optimizer_passes", rest || !has_any(sw, pass_facts, ARRAY_N(pass_facts)));
-    check_source(&o, "zero_bubble",
-                 rest || !has_any(sw, schedule_facts, ARRAY_N(schedule_facts)));
-    check_options(sw, &o, kernel_options, ARRAY_N(kernel_options), rest);
-    check_options(sw, &o, parallel_options, ARRAY_N(parallel_options), rest);
+    bool rest = *json_string(&o, "rest", "") != '\0' || l->based;
+    read_source(l, &o, "metric_losses", rest || sw->metric_losses == 0);
+    read_source(l, &o, "bucket_parameters", rest || sw->bucket_parameters == 0);
+    read_source(l, &o, "bucket_parameters_per_rank",
+                rest || sw->bucket_parameters_per_rank == 0);
+    read_source(l, &o, "optimizer_passes",
+                rest || !has_any(sw, pass_facts, ARRAY_N(pass_facts)));
+    read_source(l, &o, "zero_bubble",
+                rest || !has_any(sw, schedule_facts, ARRAY_N(schedule_facts)));
+    read_option_sources(l, &o, kernel_options, ARRAY_N(kernel_options), rest);
+    read_option_sources(l, &o, parallel_options, ARRAY_N(parallel_options), rest);
     for (size_t i = 0; i < ARRAY_N(kernel_facts); i++)
-        check_source(&o, kernel_facts[i].key, rest);
+        read_source(l, &o, kernel_facts[i].key, rest);
     for (size_t i = 0; i < ARRAY_N(parallel_facts); i++)
-        check_source(&o, parallel_facts[i].key, rest);
+        read_source(l, &o, parallel_facts[i].key, rest);
     for (size_t i = 0; i < ARRAY_N(others); i++)
-        check_source(&o, others[i], rest);
+        read_source(l, &o, others[i], rest);
     return json_end(&o);
 }
 
-/* ---- the file ---- */
+/* ---- the layer ---- */
 
-bool software_from(Software *sw, Arena *arena, JsonDoc *doc, Err *err)
+typedef bool ReadPart(const SoftwareLayer *l, JsonNode node, Err *err);
+
+bool software_lay(const SoftwareLayer *l, Err *err)
 {
-    *sw = (Software){ 0 };
-    JsonObj o = json_begin(json_root(doc), err);
-    const char *name = json_string(&o, "name", NULL);
-    const char *source = json_string(&o, "source", NULL);
+    static const struct {
+        const char *key;
+        ReadPart *read;
+        bool required;
+    } parts[] = { { "kernels", read_kernels, true },   { "recompute", read_recompute, true },
+                  { "parallel", read_parallel, true }, { "assumed", read_assumed, false },
+                  { "fitted", read_fitted, false },    { "sources", read_sources, true } };
+    JsonNode nodes[ARRAY_N(parts)];
+    JsonObj o = json_begin(l->node, err);
+    json_get(&o, "base");
+    read_origin(l, &o, "name");
+    if (says(l, &o, "source"))
+        l->sw->source = arena_strdup(l->arena, json_string(&o, "source", NULL));
     json_string(&o, "notes", "");
-    JsonNode kernels = required_object(&o, "kernels");
-    JsonNode recompute = required_object(&o, "recompute");
-    JsonNode parallel = required_object(&o, "parallel");
-    JsonNode sources = required_object(&o, "sources");
-    JsonNode fitted = json_get(&o, "fitted");
-    JsonNode assumed = json_get(&o, "assumed");
-    if (!json_end(&o))
-        return false;
-    sw->name = arena_strdup(arena, name);
-    sw->source = arena_strdup(arena, source);
-    return read_kernels(sw, kernels, err) && read_recompute(sw, recompute, err) &&
-           read_parallel(sw, parallel, err) && read_assumed(sw, assumed, err) &&
-           read_fitted(sw, fitted, err) && check_sources(sw, sources, err);
-}
-
-bool software_exists(const char *name, Err *err)
-{
-    Arena arena = { 0 };
-    const char *const *names;
-    char allowed[700];
-    bool found = false;
-    uint32_t names_n = share_names(&names, &arena, "software");
-    for (uint32_t i = 0; i < names_n; i++)
-        found = found || strcmp(names[i], name) == 0;
-    const char *meant = found ? NULL : nearest(name, names, names_n);
-    if (!found)
-        err_set(err, "unknown software '%.100s', %s%.60s%sallowed: %s", name,
-                meant ? "did you mean '" : "", meant ? meant : "", meant ? "'? " : "",
-                words_joined(allowed, sizeof allowed, names, names_n));
-    arena_free(&arena);
-    return found;
-}
-
-bool software_read(Software *sw, Arena *arena, const char *name, Err *err)
-{
-    const char *path = arena_printf(arena, "%s/software/%s.json", share_dir(), name);
-    JsonDoc *doc = software_exists(name, err) ? json_open(path, err) : NULL;
-    bool ok = doc && software_from(sw, arena, doc, err);
-    if (ok && strcmp(sw->name, name) != 0)
-        ok = err_set(err, "%s: the name inside is '%.100s'", path, sw->name);
-    json_close(doc);
+    for (size_t i = 0; i < ARRAY_N(parts); i++)
+        nodes[i] =
+            parts[i].required ? read_object(l, &o, parts[i].key) : json_get(&o, parts[i].key);
+    bool ok = json_end(&o);
+    for (size_t i = 0; i < ARRAY_N(parts) && ok; i++)
+        ok = !nodes[i].item || parts[i].read(l, nodes[i], err);
     return ok;
 }
 

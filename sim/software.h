@@ -21,7 +21,8 @@
  *
  * "sources" names a fact's source by the fact's key; "rest" stands for all that
  * are not named.  "fitted" may be left out: then nothing was fitted; "assumed"
- * too: then 1 is; what is fitted counts before what is assumed.
+ * too: then 1 is; what is fitted counts before what is assumed.  With "base" only what
+ * differs is given (below).
  */
 #ifndef LOCKSTEP_SIM_SOFTWARE_H
 #define LOCKSTEP_SIM_SOFTWARE_H
@@ -250,9 +251,37 @@ uint64_t software_vocab(const Software *sw, uint64_t vocab, uint32_t tp);
 
 /* Whether there is share_dir()/software/NAME.json; the message lists those there are. */
 bool software_exists(const char *name, Err *err);
-/* Reads it.  Text lives in arena. */
+/* Reads that, or the file that name is a path of.  Text lives in arena. */
 bool software_read(Software *sw, Arena *arena, const char *name, Err *err);
-/* The same from a document. */
-bool software_from(Software *sw, Arena *arena, JsonDoc *doc, Err *err);
+
+/* ---- what a scenario names ---- */
+
+enum { SOFTWARE_LAYERS_MAX = 8 };
+
+/*
+ * What a scenario's key says: a built-in name, a path to a .json file, relative to the file in
+ * which it stands, or an object; nothing: "generic".  {"base": NAME or PATH, keys} is that stack
+ * but for its keys, which are those of a whole one; a fact is replaced by itself, a list as a
+ * whole.
+ */
+typedef struct SoftwareLayers {
+    uint32_t n;
+    JsonNode
+        node[SOFTWARE_LAYERS_MAX]; /* objects; what says most comes first, a whole stack last */
+    JsonDoc *doc[SOFTWARE_LAYERS_MAX]; /* opened for it; NULL: it stands in the scenario */
+    const char *name;                  /* its own, or "NAME (changed)"; in the arena */
+} SoftwareLayers;
+
+/* Errors name file and key.  What is open stays so until software_close, and reads node's document.
+ */
+bool software_open(SoftwareLayers *l, Arena *arena, JsonNode node, Err *err);
+void software_close(SoftwareLayers *l);
+bool software_from(Software *sw, Arena *arena, const SoftwareLayers *l, Err *err);
+/* False where s names a built-in one that there is not. */
+bool software_is_known(const Scenario *s);
+/* The three above together, of s. */
+bool software_of(Software *sw, Arena *arena, const Scenario *s, Err *err);
+/* Its name alone; of a built-in one, which need not exist, what node says. */
+const char *software_name(Arena *arena, JsonNode node, Err *err);
 
 #endif

@@ -5,8 +5,7 @@
  * "#training.lr=2".  Built-in names work; paths are skipped, for they would
  * make a run depend on the machine.
  */
-#include "sim/scenario.h"
-#include "sim/software.h"
+#include "sim/report.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,13 +46,21 @@ static size_t take_setting(Settings *s, const char *text, size_t n)
     return length + 2;
 }
 
+/* A stack that cannot be read is refused with a sentence; what can be read can be shown. */
 static void explain(const Scenario *s)
 {
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
     ASSERT(f);
-    scenario_explain(s, &(Software){ 0 }, f);
+    Software sw;
+    Arena arena = { 0 };
+    Err err = { 0 };
+    bool read = software_of(&sw, &arena, s, &err);
+    ASSERT(read != err.set);
+    scenario_explain(s, read ? &sw : &(Software){ 0 }, f);
+    ASSERT(!read || report_software_text(s, f, &err));
+    arena_free(&arena);
     fclose(f);
     free(text);
 }

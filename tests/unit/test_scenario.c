@@ -1022,17 +1022,48 @@ static void a_scenario_knows_the_files_it_is_made_of(void)
 static void an_unknown_software_is_answered_with_what_there_is(void)
 {
     Scenario s;
+    Software sw;
+    Arena arena = { 0 };
     Err err = { 0 };
     if (CHECK(read_set(&s, "software", "lockstpe", &err))) {
-        CHECK(!scenario_software_exists(&s, &err));
+        CHECK(!software_is_known(&s));
+        CHECK(!software_of(&sw, &arena, &s, &err));
         CHECK_ERR_TEXT(&err, "dir/t.json: --set software: unknown software 'lockstpe', "
                              "did you mean 'lockstep'? allowed: fms-fsdp-2024, generic, ");
         scenario_free(&s);
     }
     err_clear(&err);
     if (CHECK(read_set(&s, "software", "lockstep", &err))) {
-        CHECK(scenario_software_exists(&s, &err));
+        CHECK(software_is_known(&s) && software_of(&sw, &arena, &s, &err));
         scenario_free(&s);
+    }
+    arena_free(&arena);
+}
+
+/* A key below a stack changes a copy of it, of "generic" where none is named. */
+static void settings_change_a_stack(void)
+{
+    static const char *const bases[] = { NULL, "megatron-core-2025",
+                                         "{\"base\":\"lockstep\"}" };
+    static const char *const names[] = { "generic (changed)", "megatron-core-2025 (changed)",
+                                         "lockstep (changed)" };
+    for (size_t i = 0; i < ARRAY_N(bases); i++) {
+        const Setting set[] = { { "software", bases[i] },
+                                { "software.fitted.host_scale", "3" } };
+        Scenario s;
+        Software sw;
+        Arena arena = { 0 };
+        Err err = { 0 };
+        bool named = bases[i] != NULL;
+        if (CHECK(read_text(&s, "{'model':" GPT ",'cluster':" TWO_BOXES "}", set + !named,
+                            1 + named, &err))) {
+            CHECK(software_of(&sw, &arena, &s, &err));
+            CHECK_STR(names[i], sw.name);
+            CHECK_STR(names[i], s.software);
+            CHECK_NEAR(3, sw.host_scale, 0);
+            scenario_free(&s);
+        }
+        arena_free(&arena);
     }
 }
 
@@ -1334,6 +1365,7 @@ int main(void)
     RUN(settings_reach_into_short_forms);
     RUN(a_scenario_knows_the_files_it_is_made_of);
     RUN(an_unknown_software_is_answered_with_what_there_is);
+    RUN(settings_change_a_stack);
     RUN(settings_name_files_from_here);
     RUN(explain_says_where_values_come_from);
     RUN(lines_are_scenarios);

@@ -6,8 +6,7 @@
  * path such a key is put in there, and the answer compared with the table below
  * the heading, both ways.
  */
-#include "sim/scenario.h"
-
+#include "sim/software.h"
 #include "tests/check.h"
 
 #define NOBODY "no_such_key"
@@ -17,6 +16,8 @@ static const char complete[] =
     "{\"model\":{\"kind\":\"transformer\",\"layers\":8,\"hidden\":64,\"heads\":8,\"vocab\":99},"
     "\"training\":{\"recompute\":{\"layers\":1}},"
     "\"parallel\":{\"overlap\":{}},"
+    "\"software\":{\"base\":\"generic\",\"kernels\":{},\"recompute\":{},"
+    "\"parallel\":{\"overlap\":{}},\"fitted\":{},\"assumed\":{\"compute_scale\":1}},"
     "\"measured\":[{\"metric\":\"mfu\",\"value\":1}],"
     "\"cluster\":{\"node_types\":[{\"count\":1}],\"gpus_per_node\":2,\"collectives\":{"
     "\"measured\":[{\"op\":"
@@ -47,6 +48,13 @@ static const Section sections[] = {
     { "`model` (mlp)", "model.", "{\"kind\":\"mlp\",\"widths\":[2,3]}", NULL },
     { "`model` (convnet)", "model.", "{\"kind\":\"convnet\",\"blocks\":[1],\"widths\":[8]}",
       NULL },
+    { "`software`", "software.", NULL, NULL },
+    { "`software.kernels`", "software.kernels.", NULL, NULL },
+    { "`software.recompute`", "software.recompute.", NULL, NULL },
+    { "`software.parallel`", "software.parallel.", NULL, NULL },
+    { "`software.parallel.overlap`", "software.parallel.overlap.", NULL, NULL },
+    { "`software.fitted`", "software.fitted.", NULL, NULL },
+    { "`software.assumed`", "software.assumed.", NULL, NULL },
     { "`cluster`", "cluster.", NULL, NULL },
     { "`cluster.intra_node`", "cluster.intra_node.", NULL, NULL },
     { "`cluster.inter_node`", "cluster.inter_node.", NULL, NULL },
@@ -101,6 +109,18 @@ static bool table_below(char *keys, size_t cap, const char *readme, const char *
 
 /* ---- the readers ---- */
 
+/* Whole, with the stack that it names. */
+static bool reads(JsonDoc *doc, const Setting *set, uint32_t set_n, Err *err)
+{
+    Scenario s;
+    Software sw;
+    Arena arena = { 0 };
+    bool ok = scenario_from(&s, doc, set, set_n, err) && software_of(&sw, &arena, &s, err);
+    scenario_free(&s);
+    arena_free(&arena);
+    return ok;
+}
+
 /* Adds "|a||b|" from "...unknown key, allowed: a, b". */
 static bool allowed_at(char *keys, size_t cap, const char *object, const char *model, Err *err)
 {
@@ -112,8 +132,7 @@ static bool allowed_at(char *keys, size_t cap, const char *object, const char *m
         set[set_n++] = (Setting){ "model", model };
     set[set_n++] = (Setting){ path, "1" };
     JsonDoc *doc = json_parse(complete, sizeof complete - 1, "t.json", err);
-    Scenario s;
-    if (!CHECK(doc != NULL) || scenario_from(&s, doc, set, set_n, err))
+    if (!CHECK(doc != NULL) || reads(doc, set, set_n, err))
         return false;
     const char *list = strstr(err->text, NOBODY ": unknown key, allowed: ");
     if (!list)

@@ -23,7 +23,12 @@ static const char good[] =
 static bool read_text(Software *sw, Arena *arena, const char *text, Err *err)
 {
     JsonDoc *doc = json_parse(text, strlen(text), "x.json", err);
-    bool ok = doc && software_from(sw, arena, doc, err);
+    SoftwareLayers l;
+    bool ok = doc && software_open(&l, arena, json_root(doc), err);
+    if (ok) {
+        ok = software_from(sw, arena, &l, err);
+        software_close(&l);
+    }
     json_close(doc);
     return ok;
 }
@@ -266,7 +271,7 @@ static void built_in_stacks_can_be_read(void)
 
 static void an_unknown_stack_is_named(void)
 {
-    static const char *const names[] = { "pytorch-9", "", "../software/generic" };
+    static const char *const names[] = { "pytorch-9", "", "Generic" };
     for (size_t i = 0; i < ARRAY_N(names); i++) {
         Software sw;
         Arena arena = { 0 };
@@ -274,6 +279,157 @@ static void an_unknown_stack_is_named(void)
         CHECK(!software_read(&sw, &arena, names[i], &err));
         CHECK_ERR_TEXT(&err, "unknown software '");
         CHECK_ERR_TEXT(&err, names[i]);
+        arena_free(&arena);
+    }
+}
+
+/* ---- layers ---- */
+
+/* Bytes in which two stacks differ, but for their names. */
+static size_t differing(const Software *a, const Software *b)
+{
+    Software x = *a, y = *b;
+    x.name = y.name = x.source = y.source = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof x; i++)
+        n += ((const char *)&x)[i] != ((const char *)&y)[i];
+    return n;
+}
+
+/* Each fact of the whole stack, the other way round: one bool differs, unless the fact that it says
+ * something of forbids it. */
+static void flip_each(const Software *whole, JsonNode root, const char *part)
+{
+    JsonNode facts = json_member(root, part);
+    for (size_t i = 0; json_key(facts, i); i++) {
+        const char *key = json_key(facts, i);
+        JsonNode value = json_member(facts, key);
+        if (json_type(value) != JSON_BOOL)
+            continue;
+        Software sw;
+        Arena arena = { 0 };
+        Err err = { 0 };
+        const char *text =
+            arena_printf(&arena, "{\"base\":\"%s\",\"%s\":{\"%s\":%s}}", whole->name, part, key,
+                         json_truth(value) ? "false" : "true");
+        if (read_text(&sw, &arena, text, &err))
+            CHECK_U64(1, differing(whole, &sw));
+        else
+            CHECK_ERR_TEXT(&err, ": true is allowed only where ");
+        arena_free(&arena);
+    }
+}
+
+static void a_layer_changes_what_it_says_and_nothing_else(void)
+{
+    static const char *const names[] = { "generic", "megatron-deepspeed-2022", "maxtext-2025" };
+    for (size_t i = 0; i < ARRAY_N(names); i++) {
+        Software whole, same;
+        Arena arena = { 0 };
+        Err err = { 0 };
+        JsonDoc *doc =
+            json_open(arena_printf(&arena, "scenarios/software/%s.json", names[i]), &err);
+        CHECK(doc && software_read(&whole, &arena, names[i], &err));
+        CHECK(read_text(&same, &arena, arena_printf(&arena, "{\"base\":\"%s\"}", names[i]),
+                        &err));
+        CHECK_U64(0, differing(&whole, &same));
+        CHECK_STR(arena_printf(&arena, "%s (changed)", names[i]), same.name);
+        CHECK_STR(whole.source, same.source);
+        flip_each(&whole, json_root(doc), "kernels");
+        flip_each(&whole, json_root(doc), "parallel");
+        json_close(doc);
+        arena_free(&arena);
+    }
+}
+
+static void lists_numbers_and_words_of_a_layer_count(void)
+{
+    Software sw, base;
+    Arena arena = { 0 };
+    Err err = { 0 };
+    CHECK(software_read(&base, &arena, "megatron-core-2025", &err));
+    CHECK(base.norms_grads && !base.selective_op);
+    CHECK(read_text(
+        &sw, &arena,
+        "{\"base\":\"megatron-core-2025\",\"name\":\"ours\",\"source\":\"us\",\"notes\":\"n\","
+        "\"kernels\":{\"optimizer_passes\":[],\"attention_kernel\":\"flash2\"},"
+        "\"recompute\":{\"selective\":[\"op\"]},"
+        "\"parallel\":{\"zero_bubble\":[\"zbv\"],\"overlap\":{\"tp\":false},"
+        "\"bucket_parameters\":7,\"vocab_multiple\":3},"
+        "\"fitted\":{\"comm_scale\":1.5},\"sources\":{\"selective\":\"page\"}}",
+        &err));
+    CHECK_STR("", err.text);
+    CHECK_STR("ours", sw.name);
+    CHECK_STR("us", sw.source);
+    CHECK(!sw.norms_grads && !sw.clips_grads && sw.selective_op && !sw.selective_attention);
+    CHECK(sw.recompute_stops_early == base.recompute_stops_early);
+    CHECK(sw.zero_bubble[SCHEDULE_ZBV] && !sw.overlap[DIM_TP]);
+    CHECK_INT(ATTENTION_FLASH2, sw.attention_kernel);
+    CHECK_INT(base.overlap[DIM_DP], sw.overlap[DIM_DP]);
+    CHECK_U64(7, sw.bucket_parameters);
+    CHECK_U64(3, sw.vocab_multiple);
+    CHECK_NEAR(1.5, sw.comm_scale, 0);
+    CHECK_NEAR(base.host_scale, sw.host_scale, 0);
+    CHECK_NEAR(base.compute_scale, sw.compute_scale, 0);
+    arena_free(&arena);
+}
+
+/* What is fitted counts before what is assumed, in whatever layer. */
+static void a_fit_of_any_layer_counts(void)
+{
+    static const struct {
+        const char *text;
+        double compute;
+    } cases[] = {
+        { "\"fitted\":{\"compute_scale\":1.25}", 1.25 },
+        { "\"assumed\":{\"compute_scale\":1.5}", 0 }, /* as the base */
+        { "\"fitted\":{\"host_scale\":2}", 0 },
+    };
+    Software base;
+    Arena arena = { 0 };
+    Err err = { 0 };
+    CHECK(software_read(&base, &arena, "megatron-deepspeed-2022", &err));
+    CHECK(base.compute_scale != base.assumed_compute_scale || base.compute_scale != 1);
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        Software sw;
+        const char *text =
+            arena_printf(&arena, "{\"base\":\"megatron-deepspeed-2022\",%s}", cases[i].text);
+        CHECK(read_text(&sw, &arena, text, &err));
+        CHECK_NEAR(cases[i].compute > 0 ? cases[i].compute : base.compute_scale,
+                   sw.compute_scale, 0);
+    }
+    CHECK(!read_text(&base, &arena,
+                     "{\"base\":\"generic\",\"fitted\":{\"comm_scale\":2,\"ring_nics\":1}}",
+                     &err));
+    CHECK_ERR_TEXT(&err, "x.json: fitted.ring_nics: allowed only without 'comm_scale'");
+    arena_free(&arena);
+}
+
+static void what_a_layer_cannot_be_is_said(void)
+{
+    static const char *const cases[][2] = {
+        { "{\"base\":\"generc\"}", "x.json: base: unknown software 'generc', did you mean" },
+        { "{\"base\":3}", "x.json: base: a name or a path is expected, not a number" },
+        { "{\"base\":\"no/such.json\"}", "x.json: base: cannot open 'no/such.json'" },
+        { "{\"base\":\"generic\",\"kernel\":{}}", "x.json: kernel: unknown key, did you mean" },
+        { "{\"base\":\"generic\",\"kernels\":{\"fused_qvk\":true}}",
+          "x.json: kernels.fused_qvk: unknown key, did you mean 'fused_qkv'?" },
+        { "{\"base\":\"generic\",\"kernels\":3}",
+          "x.json: kernels: an object is expected, not a number" },
+        { "{\"base\":\"generic\",\"recompute\":{\"selective\":\"op\"}}",
+          "x.json: recompute.selective: a list is expected of: attention" },
+        { "{\"base\":\"generic\",\"parallel\":{\"overlap\":true}}",
+          "x.json: parallel.overlap: an object is expected, not true" },
+        { "{\"kernels\":{}}", "x.json: name: the key is missing" },
+        { "[]", "x.json: a training stack's name, a path to a .json file or an object is "
+                "expected, not a list" },
+    };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        Software sw;
+        Arena arena = { 0 };
+        Err err = { 0 };
+        CHECK(!read_text(&sw, &arena, cases[i][0], &err));
+        CHECK_ERR_TEXT(&err, cases[i][1]);
         arena_free(&arena);
     }
 }
@@ -288,5 +444,9 @@ int main(void)
     RUN(what_is_missing_or_unknown_is_an_error);
     RUN(built_in_stacks_can_be_read);
     RUN(an_unknown_stack_is_named);
+    RUN(a_layer_changes_what_it_says_and_nothing_else);
+    RUN(lists_numbers_and_words_of_a_layer_count);
+    RUN(a_fit_of_any_layer_counts);
+    RUN(what_a_layer_cannot_be_is_said);
     return check_report();
 }
