@@ -159,7 +159,8 @@ uint64_t model_expert_params(const Model *model);
 
 /* A transformer's three kinds of parts; together they are model_params. */
 uint64_t transformer_embedding_params(const Transformer *t);
-uint64_t transformer_block_params(const Transformer *t, uint32_t layer); /* 0-based */
+uint64_t transformer_block_params(const Transformer *t, uint32_t layer);  /* 0-based */
+uint64_t transformer_expert_params(const Transformer *t, uint32_t layer); /* of its experts */
 /* All after the last block: final norm, pooler, head; no decoder when tied. */
 uint64_t transformer_head_params(const Transformer *t);
 

@@ -108,6 +108,11 @@ uint64_t transformer_block_params(const Transformer *t, uint32_t layer)
     return block_params(t, layer, t->experts);
 }
 
+uint64_t transformer_expert_params(const Transformer *t, uint32_t layer)
+{
+    return block_params(t, layer, t->experts) - block_params(t, layer, 0);
+}
+
 static bool is_projected(const Transformer *t)
 {
     return t->embedding_dim != t->hidden;

@@ -81,7 +81,15 @@ typedef struct PlanWork {
     BlockBound *block;   /* of it, see MicroBatchBound */
     int64_t *kept_bytes; /* activations that there are more of after forward; by block, too */
     uint64_t sent_bytes; /* of them, what the first block hands on */
+    /* At the peak of its backward above what there was before; parameters, gathered from all who
+     * share them out, 0 where nobody does; by block, too. */
+    uint64_t *backward_bytes, *gathered_bytes;
 } PlanWork;
+
+/* Parameters of a block, of the embedding or the head: those of experts, and all others. */
+typedef struct PlanBlock {
+    double plain, experts;
+} PlanBlock;
 
 typedef struct PlanCandidate {
     /* Keys, as in Scenario. */
@@ -128,6 +136,7 @@ typedef struct Plan {
     Scenario *bases; /* by GPU count; software is the same */
     uint32_t *gpus;  /* by base */
     Software sw;
+    PlanBlock *block; /* of a transformer: embedding, layers, head */
     /* Of the scenario as it stands; 0: it does not. */
     uint32_t own_micro_batch, own_virtual_stages;
     /* By Schedule: tried where --set names none, the stack's and the scenario's own; 1f1b and
@@ -173,13 +182,9 @@ uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
 const Setting *plan_other_setting(const Plan *p, char (*settings)[PLAN_SETTING_CAP], uint32_t n,
                                   uint32_t i);
 
-/* planner_weigh.c.  The bytes of parameters, gradients and optimizer that a rank holds at least. */
-uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c);
-/* Of them what is there before the first backward. */
-uint64_t plan_forward_bound(const Plan *p, const PlanCandidate *c);
-/* What is weighed: what is allocated; what is reserved by the fullest rank, for which roles are
- * replayed (see memory_replay) that may run on it, as far as planner_weigh.c can tell; the same,
- * with all roles replayed. */
+/* planner_weigh.c.  What is weighed: what is allocated; what is reserved by the fullest rank, for
+ * which roles are replayed (see memory_replay) that may run on it, as far as planner_weigh.c can
+ * tell; the same, with all roles replayed. */
 typedef enum PlanWeighing {
     PLAN_WEIGH_ALLOCATED,
     PLAN_WEIGH_FULLEST,

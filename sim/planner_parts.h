@@ -124,8 +124,16 @@ void plan_find_works(Plan *p);
 void plan_time_work(const Plan *p, PlanWork *w);
 /* What a step of c takes at least, in s; 0: not known. */
 double plan_work_bound(const Plan *p, const PlanCandidate *c);
-/* Bytes that the fullest GPU needs at least when the first backward begins, with what its stage
- * keeps for that; 0: not known. */
+/* May another micro-batch hide what one alone waits for? */
+bool plan_hides_waits(const Plan *p, const Scenario *s);
+/* Behind the last block of chunk k, whose first is `at`: 0 the embedding, then layers, the head. */
+uint32_t plan_chunk_end(const Scenario *s, uint32_t k, uint32_t at);
+
+/* planner_memory.c. */
+void plan_count_blocks(Plan *p); /* fills block */
+/* Bytes that the fullest GPU needs at least: with parameters, optimizer and all gradients. */
+uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c);
+/* The same in its first backward, with what its work keeps for that; 0: not known. */
 uint64_t plan_work_memory(const Plan *p, const PlanCandidate *c);
 
 #endif

@@ -196,11 +196,15 @@ static bool leads_family(const Plan *p, uint32_t i)
     return i == 0 || !plan_is_family(c - 1, c);
 }
 
-static void bound_by_work(const Plan *p, PlanCandidate *c)
+/* True where that says more than was known. */
+static bool bound_by_work(const Plan *p, PlanCandidate *c)
 {
+    double bound_s = c->bound_s;
+    uint64_t need_bytes = c->need_bytes;
     c->bound_s = fmax(c->bound_s, plan_work_bound(p, c));
     if (c->known == PLAN_BOUND)
         c->need_bytes = max_u64(c->need_bytes, plan_work_memory(p, c));
+    return c->bound_s > bound_s || c->need_bytes > need_bytes;
 }
 
 /* And at least its work; who recomputes more takes longer.  fresh: works that were just timed. */
@@ -239,16 +243,33 @@ static bool time_works(Plan *p, const double *limit_s)
     return n > 0;
 }
 
+/* May a graph have to be built? */
+static bool is_long(const Task *t)
+{
+    bool is = false;
+    for (uint32_t i = t->first; i < t->first + t->n && !is; i++) {
+        const PlanCandidate *c = &t->plan->candidates[i];
+        is = c->untried && c->bound_s <= t->limit_s[c->base];
+    }
+    return is;
+}
+
 /* limit_s: by base; those with a higher bound can wait. */
 static void try_splits(Plan *p, const double *limit_s)
 {
-    Task *tasks = mem_zero(p->n, sizeof *tasks);
+    Task *tasks = mem_zero((size_t)p->n + 1, sizeof *tasks);
     PlanDepth depth = p->options->all ? PLAN_COLLAPSED : PLAN_BOUNDED;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n; i++) {
-        if (i == 0 || !plan_same_split(&p->candidates[i - 1], &p->candidates[i]))
-            tasks[n++] = (Task){ .first = i, .limit_s = limit_s, .depth = depth };
-        tasks[n - 1].n++;
+    for (uint32_t i = 0, end; i < p->n; i = end) {
+        for (end = i + 1;
+             end < p->n && plan_same_split(&p->candidates[i], &p->candidates[end]);)
+            end++;
+        tasks[n] =
+            (Task){ .plan = p, .first = i, .n = end - i, .limit_s = limit_s, .depth = depth };
+        if (is_long(&tasks[n]))
+            n++;
+        else
+            run_split(&tasks[n]);
     }
     run_tasks(p, tasks, n);
     note_refused(p, tasks, n);
@@ -365,6 +386,16 @@ static void try_next_of_family(const Plan *p, uint32_t i)
     }
 }
 
+/* By its work, which may have been timed for another; true where that says more than was known. */
+static bool learn_from_work(const Plan *p, PlanCandidate *c)
+{
+    if (!c->untried || c->work == NONE_U32)
+        return false;
+    if (!p->works[c->work].timed)
+        plan_time_work(p, &p->works[c->work]);
+    return bound_by_work(p, c);
+}
+
 /* One that was untried, and of its family who recomputes less and may fit as well. */
 static void try_family(const Plan *p, PlanCandidate *c)
 {
@@ -372,6 +403,7 @@ static void try_family(const Plan *p, PlanCandidate *c)
     PlanCandidate *first = plan_first_of_family(p, c), *end = &p->candidates[p->n];
     bool fits = false;
     for (; first < end && plan_is_family(first, c); first++) {
+        learn_from_work(p, first);
         if (first->untried && fits)
             call_needless(first);
         else if (first->untried && !settle_by_bound(p, first))
@@ -383,11 +415,8 @@ static void try_family(const Plan *p, PlanCandidate *c)
 void plan_simulate(const Plan *p, PlanCandidate *c)
 {
     Err ignored = { 0 };
-    if (c->untried && c->work != NONE_U32 && !p->works[c->work].timed) {
-        plan_time_work(p, &p->works[c->work]);
-        bound_by_work(p, c);
+    if (learn_from_work(p, c))
         return;
-    }
     if (c->untried) {
         try_family(p, c);
         return;

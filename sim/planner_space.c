@@ -127,6 +127,7 @@ bool plan_open(Plan *p, const PlanOptions *o, Err *err)
     scenario_free(&first);
     if (!ok || !software_of(&p->sw, &p->arena, &p->bases[0], err))
         return false;
+    plan_count_blocks(p);
     for (int k = 0; k < SCHEDULE_N; k++)
         p->offered[k] |= p->sw.zero_bubble[k];
     return true;

@@ -1,5 +1,5 @@
 /*
- * planner_weigh.c - what a candidate needs of a GPU's memory: a bound, a graph's sum, a replay.
+ * planner_weigh.c - what a candidate's graph needs of a GPU's memory: its sum, or a replay.
  *
  * To replay a role takes milliseconds, and a pipeline has a role for each of its stages.  Stages
  * between the first and the last hold the same layers and differ in how many micro-batches are
@@ -19,57 +19,6 @@
 
 #include "sim/build.h"
 #include "sim/planner.h"
-
-/*
- * Parameters over tp x pp are the mean of the stages, so the fullest holds at
- * least as many; what is shared out over dp x cp is divided by all of it, experts
- * by ep first.  Shards of gradients are kept as they were summed, or as fsdp casts them.
- */
-static double state_bytes(const Plan *p, const PlanCandidate *c, bool with_grads)
-{
-    const Training *t = &p->bases[c->base].training;
-    Parallel parallel = { .strategy = c->strategy,
-                          .dp = c->dp,
-                          .cp = c->cp,
-                          .pp = c->pp,
-                          .shard_size = c->shard_size };
-    Formats f = formats_of(t, &parallel, &p->sw);
-    const Model *model = &p->bases[c->base].model;
-    double cut = (double)c->tp * c->pp, elements = (double)model_params(model) / cut;
-    double experts = (double)model_expert_params(model) / cut;
-    double held = elements - experts + experts / c->ep;
-    double params = (double)dtype_bytes(f.param),
-           grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(f.reduce));
-    double shard = shards_params(&parallel) ? (double)dtype_bytes(f.shard) : grads;
-    double state = optimizer_moments(t->optimizer) * (double)dtype_bytes(f.moments) +
-                   (f.masters ? (double)dtype_bytes(f.master) : 0);
-    double n = (double)c->dp * c->cp;
-    shard = with_grads ? shard : 0;
-    switch (c->strategy) {
-    case STRATEGY_ZERO1:
-    case STRATEGY_ZERO2:
-        return held * params + elements * (shard + state) / n;
-    case STRATEGY_FSDP:
-        return elements * (params + shard + state) / n;
-    case STRATEGY_HSDP:
-        return elements * (params + shard + state) / ((double)c->shard_size * c->cp);
-    default:
-        return held * (params + state);
-    }
-}
-
-uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
-{
-    return (uint64_t)state_bytes(p, c, true);
-}
-
-/* Gradients that the step before has left are there, too. */
-uint64_t plan_forward_bound(const Plan *p, const PlanCandidate *c)
-{
-    bool sharded = c->strategy == STRATEGY_FSDP || c->strategy == STRATEGY_HSDP ||
-                   c->strategy == STRATEGY_ZERO2;
-    return (uint64_t)state_bytes(p, c, p->sw.grads_persist && !sharded);
-}
 
 /* Ranks of a role that are looked at for the fullest: long before, groups lie on nodes alike. */
 enum { RANKS_MAX = 1 << 14 };

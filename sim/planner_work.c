@@ -88,8 +88,7 @@ static bool is_known(const Plan *p, const PlanCandidate *c)
     return equal && !(m->jitter > 0) && cuts && is_inside(&s.parallel);
 }
 
-/* May another micro-batch hide what one alone waits for? */
-static bool hides_waits(const Plan *p, const Scenario *s)
+bool plan_hides_waits(const Plan *p, const Scenario *s)
 {
     const Build b = { .s = s, .sw = &p->sw };
     return schedule_splits(s->parallel.schedule) || hides_in_pairs(&b);
@@ -128,6 +127,8 @@ void plan_find_works(Plan *p)
         uint32_t layers = scenario_blocks(&p->bases[p->works[i].base].model);
         p->works[i].block = PUSH_ARRAY(&p->arena, BlockBound, layers + 2);
         p->works[i].kept_bytes = PUSH_ARRAY(&p->arena, int64_t, layers + 2);
+        p->works[i].backward_bytes = PUSH_ARRAY(&p->arena, uint64_t, layers + 2);
+        p->works[i].gathered_bytes = PUSH_ARRAY(&p->arena, uint64_t, layers + 2);
     }
 }
 
@@ -146,6 +147,28 @@ static void weigh_forward(PlanWork *w, const Graph *g, uint32_t layers)
         w->sent_bytes += at == 0 ? layout_bytes(g, s->layout[SLOT_OUT]) : 0;
         layers_came |= in->layer < layers;
     }
+}
+
+/* Of the micro-batch that needs less: the first makes gradients, others add to them. */
+static void weigh_backward(PlanWork *w, const Graph *g, uint32_t layers)
+{
+    const Role *role = &g->roles[0];
+    bool *seen = mem_zero(2 * ((size_t)layers + 2), sizeof *seen), layers_came[2] = { false };
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Instance *in = &role->instances[i];
+        const Segment *s = &g->segments[in->segment];
+        if (s->kind != SEGMENT_BACKWARD || in->micro_batch > 1)
+            continue;
+        uint32_t m = in->micro_batch, at = bound_block(in, true, layers_came[m], layers);
+        uint64_t peak = (uint64_t)s->memory_peak, *least = &w->backward_bytes[at];
+        if (w->strategy == STRATEGY_FSDP && s->layout[SLOT_PARAM] != NONE_U32)
+            w->gathered_bytes[at] = layout_bytes(g, s->layout[SLOT_PARAM]);
+        if (!seen[2 * at + m])
+            *least = seen[2 * at + !m] ? min_u64(*least, peak) : peak;
+        seen[2 * at + m] = true;
+        layers_came[m] |= in->layer < layers;
+    }
+    free(seen);
 }
 
 void plan_time_work(const Plan *p, PlanWork *w)
@@ -174,6 +197,7 @@ void plan_time_work(const Plan *p, PlanWork *w)
         w->micro_batch_s = bound.busiest_ns / 1e9;
         w->kernels_s = bound.kernels_ns / 1e9;
         weigh_forward(w, &g, bound.layers_n);
+        weigh_backward(w, &g, bound.layers_n);
     }
     graph_free(&g);
 }
@@ -199,8 +223,8 @@ static double backward_ns(const Scenario *s, const BlockBound *block, uint32_t a
     return added ? 0 : pass_ns(&block[at].backward, kernels);
 }
 
-/* Behind the last block of chunk k, whose first is at: as pass_pipeline cuts them. */
-static uint32_t chunk_end(const Scenario *s, uint32_t k, uint32_t at)
+/* As pass_pipeline cuts them. */
+uint32_t plan_chunk_end(const Scenario *s, uint32_t k, uint32_t at)
 {
     const Parallel *p = &s->parallel;
     uint32_t chunks = p->pp * p->virtual_stages, layers = scenario_blocks(&s->model);
@@ -215,7 +239,7 @@ static void add_chunks(StageBound *stage, const Scenario *s, const BlockBound *b
     const Parallel *p = &s->parallel;
     for (uint32_t k = 0, at = 0; k < p->pp * p->virtual_stages; k++) {
         StageBound *of = &stage[schedule_stage(p->schedule, p->pp, k)];
-        for (uint32_t end = chunk_end(s, k, at); at < end; at++) {
+        for (uint32_t end = plan_chunk_end(s, k, at); at < end; at++) {
             double ns =
                 pass_ns(&block[at].forward, kernels) + backward_ns(s, block, at, kernels);
             of->work_ns += ns;
@@ -256,36 +280,7 @@ double plan_work_bound(const Plan *p, const PlanCandidate *c)
     const Scenario s = plan_scenario(p, c);
     const PlanWork *w = &p->works[c->work];
     double micro_batches = (double)s.training.micro_batches;
-    bool kernels = hides_waits(p, &s);
+    bool kernels = plan_hides_waits(p, &s);
     double mean_s = (kernels ? w->kernels_s : w->micro_batch_s) * micro_batches / c->pp;
     return fmax(mean_s, stages_bound(&s, w, micro_batches, kernels));
-}
-
-/* Casts of f32 weights are kept like activations, but not once for each micro-batch. */
-static bool is_kept_alone(const Plan *p, const Scenario *s)
-{
-    return s->model.kind == MODEL_TRANSFORMER &&
-           !formats_of(&s->training, &s->parallel, &p->sw).casts;
-}
-
-/* When they do their first backward; the mean of the stages holds less than the fullest.  A stage
- * is handed as much as it hands on, but for the first. */
-uint64_t plan_work_memory(const Plan *p, const PlanCandidate *c)
-{
-    const Scenario s = plan_scenario(p, c);
-    if (c->work == NONE_U32 || !p->works[c->work].timed || !is_kept_alone(p, &s))
-        return 0;
-    const PlanWork *w = &p->works[c->work];
-    const SchedulePlan plan = { .schedule = c->schedule,
-                                .pp = c->pp,
-                                .turns = c->virtual_stages,
-                                .micro_batches = s.training.micro_batches };
-    double bytes = 0;
-    for (uint32_t k = 0, at = 0; k < c->pp * c->virtual_stages; k++) {
-        double held = schedule_held(&plan, schedule_stage(c->schedule, c->pp, k), k / c->pp);
-        bytes -= k == 0 && c->pp > 1 ? held * (double)w->sent_bytes : 0;
-        for (uint32_t end = chunk_end(&s, k, at); at < end; at++)
-            bytes += held * (double)w->kept_bytes[at];
-    }
-    return plan_forward_bound(p, c) + (uint64_t)(fmax(bytes, 0) / c->pp);
 }

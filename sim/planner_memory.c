@@ -1,0 +1,192 @@
+/*
+ * planner_memory.c - what the fullest GPU holds at least, before a graph is built.
+ *
+ *     stage                  0     1     2     3
+ *     state       GiB     20.1  18.0  18.0  19.9    parameters of its blocks, what comes with each
+ *     kept                16.0  12.0   8.0   4.0    of each forward before its first backward
+ *     backward             1.5   1.5   1.5   2.8    what that needs besides: of its last block
+ *     at least            37.6                      the fullest of them
+ *
+ * What blocks keep and need is read off a small graph that many candidates share (PlanWork).
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "sim/build.h"
+#include "sim/planner_parts.h"
+#include "sim/scenario_parts.h"
+
+/* ---- state ---- */
+
+/* Bytes for each parameter that a rank of a stage has, and for each that all its replicas have
+ * together: experts are shared out over ep, and over dp x cp whatever is sharded. */
+typedef struct PerParameter {
+    double own, all;
+} PerParameter;
+
+static bool shards_grads(Strategy s)
+{
+    return s == STRATEGY_ZERO2 || s == STRATEGY_FSDP || s == STRATEGY_HSDP;
+}
+
+/* fsdp in a pipeline: gradients of all micro-batches but the last are summed before they are shared
+ * out.  Chunks that take turns have all begun when the first begins its last where there are two
+ * rounds. */
+static bool sums_whole(const Plan *p, const PlanCandidate *c)
+{
+    bool fsdp = c->strategy == STRATEGY_FSDP || c->strategy == STRATEGY_HSDP;
+    uint32_t least = c->virtual_stages > 1 ? 2 * c->pp : 2;
+    return fsdp && c->pp > 1 && plan_micro_batches(p, c) >= least;
+}
+
+/* ended: when backward has ended, and gradients are there, else when it has not begun; whole ones
+ * may be there always.  Shards of gradients are kept as they were summed, or as fsdp casts them. */
+static PerParameter per_parameter(const Plan *p, const PlanCandidate *c, bool ended)
+{
+    const Training *t = &p->bases[c->base].training;
+    Parallel parallel = { .strategy = c->strategy,
+                          .dp = c->dp,
+                          .cp = c->cp,
+                          .pp = c->pp,
+                          .shard_size = c->shard_size };
+    Formats f = formats_of(t, &parallel, &p->sw);
+    double n = (double)c->dp * c->cp, params = (double)dtype_bytes(f.param);
+    double grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(f.reduce));
+    double state = optimizer_moments(t->optimizer) * (double)dtype_bytes(f.moments) +
+                   (f.masters ? (double)dtype_bytes(f.master) : 0);
+    double shard = shards_params(&parallel) ? (double)dtype_bytes(f.shard) : grads;
+    bool persist = p->sw.grads_persist && !shards_grads(c->strategy);
+    double own = ended && sums_whole(p, c) ? fmin(grads, (double)dtype_bytes(f.made)) : 0;
+    shard = ended && own == 0 ? shard : 0;
+    switch (c->strategy) {
+    case STRATEGY_ZERO1:
+    case STRATEGY_ZERO2:
+        return persist ? (PerParameter){ params + grads, state / n }
+                       : (PerParameter){ params, (shard + state) / n };
+    case STRATEGY_FSDP:
+        return (PerParameter){ own, (params + shard + state) / n };
+    case STRATEGY_HSDP:
+        return (PerParameter){ own,
+                               (params + shard + state) / ((double)c->shard_size * c->cp) };
+    default:
+        return (PerParameter){ params + state + (ended || persist ? grads : 0), 0 };
+    }
+}
+
+void plan_count_blocks(Plan *p)
+{
+    const Model *model = &p->bases[0].model;
+    const Transformer *t = &model->u.transformer;
+    uint32_t layers = model->kind == MODEL_TRANSFORMER ? scenario_blocks(model) : 0;
+    p->block = PUSH_ARRAY(&p->arena, PlanBlock, layers + 2);
+    if (layers == 0)
+        return;
+    p->block[0].plain = (double)transformer_embedding_params(t);
+    for (uint32_t i = 0; i < layers; i++) {
+        double experts = (double)transformer_expert_params(t, i);
+        p->block[i + 1] =
+            (PlanBlock){ (double)transformer_block_params(t, i) - experts, experts };
+    }
+    p->block[layers + 1].plain = (double)transformer_head_params(t);
+}
+
+/* ---- stages ---- */
+
+/* Adds to bytes, by stage, what the blocks of each bring along.  Parameters are shared out over tp,
+ * but experts over ep and, unless they are whole, over tp. */
+static void add_state(double *bytes, const Plan *p, const PlanCandidate *c, const Scenario *s,
+                      bool ended)
+{
+    PerParameter per = per_parameter(p, c, ended);
+    double experts_cut = (double)c->ep * expert_tp(&(Build){ .s = s, .sw = &p->sw });
+    for (uint32_t k = 0, at = 0; k < c->pp * c->virtual_stages; k++) {
+        double *of = &bytes[schedule_stage(c->schedule, c->pp, k)];
+        for (uint32_t end = plan_chunk_end(s, k, at); at < end; at++) {
+            const PlanBlock *b = &p->block[at];
+            *of += per.own * (b->plain / c->tp + b->experts / experts_cut) +
+                   per.all * (b->plain + b->experts) / c->tp;
+        }
+    }
+}
+
+/* Forwards of chunk k that a stage holds when it does its first backward.  DualPipe does the first
+ * of the last stage beside a forward, which may have kept nothing yet. */
+static double held_of(const SchedulePlan *plan, uint32_t k)
+{
+    uint32_t stage = schedule_stage(plan->schedule, plan->pp, k);
+    uint32_t held = schedule_held(plan, stage, k / plan->pp);
+    bool beside = plan->schedule == SCHEDULE_DUALPIPE && k + 1 == plan->pp;
+    return (double)(held - (beside && held > 0));
+}
+
+/* And what its forwards keep until its first backward, which is that of its last block.  A stage is
+ * handed as much as it hands on, but for the first. */
+static void add_work(double *bytes, const Plan *p, const PlanCandidate *c, const Scenario *s)
+{
+    const PlanWork *w = &p->works[c->work];
+    const SchedulePlan plan = { .schedule = c->schedule,
+                                .pp = c->pp,
+                                .turns = c->virtual_stages,
+                                .micro_batches = s->training.micro_batches };
+    uint32_t chunks = c->pp * c->virtual_stages;
+    bool shared = s->model.u.transformer.tied_embeddings &&
+                  schedule_stage(c->schedule, c->pp, chunks - 1) == 0;
+    bool backward = !plan_hides_waits(p, s),
+         keeps = !reshards(&(Build){ .s = s, .sw = &p->sw });
+    for (uint32_t k = 0, at = 0; k < chunks; k++) {
+        uint32_t stage = schedule_stage(c->schedule, c->pp, k);
+        double held = held_of(&plan, k);
+        bytes[stage] -= k == 0 && c->pp > 1 ? held * (double)w->sent_bytes : 0;
+        for (uint32_t end = plan_chunk_end(s, k, at); at < end; at++) {
+            bool last = k + c->pp >= chunks && at + 1 == end;
+            bytes[stage] += held * (double)w->kept_bytes[at];
+            if ((keeps || last || at == 0) && !(shared && at == 0))
+                bytes[stage] += (double)w->gathered_bytes[at];
+            if (last && backward)
+                bytes[stage] += (double)w->backward_bytes[at];
+        }
+    }
+}
+
+static double most_of(const double *bytes, uint32_t n)
+{
+    double most = 0;
+    for (uint32_t i = 0; i < n; i++)
+        most = bytes[i] > most ? bytes[i] : most;
+    return most;
+}
+
+uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
+{
+    const Model *model = &p->bases[c->base].model;
+    if (model->kind != MODEL_TRANSFORMER) { /* the mean of stages */
+        PerParameter per = per_parameter(p, c, true);
+        return (uint64_t)((per.own + per.all) * (double)model_params(model) / c->tp / c->pp);
+    }
+    const Scenario s = plan_scenario(p, c);
+    double *bytes = mem_zero(c->pp, sizeof *bytes);
+    add_state(bytes, p, c, &s, true);
+    double most = most_of(bytes, c->pp);
+    free(bytes);
+    return (uint64_t)most;
+}
+
+/* Casts of f32 weights are kept like activations, but not once for each micro-batch. */
+static bool is_kept_alone(const Plan *p, const Scenario *s)
+{
+    return s->model.kind == MODEL_TRANSFORMER &&
+           !formats_of(&s->training, &s->parallel, &p->sw).casts;
+}
+
+uint64_t plan_work_memory(const Plan *p, const PlanCandidate *c)
+{
+    const Scenario s = plan_scenario(p, c);
+    if (c->work == NONE_U32 || !p->works[c->work].timed || !is_kept_alone(p, &s))
+        return 0;
+    double *bytes = mem_zero(c->pp, sizeof *bytes);
+    add_state(bytes, p, c, &s, false);
+    add_work(bytes, p, c, &s);
+    double most = most_of(bytes, c->pp);
+    free(bytes);
+    return (uint64_t)most;
+}
