@@ -169,6 +169,8 @@ typedef struct MicroBatchBound {
     /* By block, the caller's: [0] before the layers, [1 + i] layer i, [layers_n + 1] behind. */
     uint32_t layers_n;
     BlockBound *block;
+    /* By layer, how many of the model it stands for, for busiest_ns and kernels_ns; NULL: one. */
+    const uint32_t *stands_for;
 } MicroBatchBound;
 
 /* Where in block an instance of forward or backward belongs.  layers_came: in this pass of its

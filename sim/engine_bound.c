@@ -289,25 +289,27 @@ typedef struct MicroBatch {
 } MicroBatch;
 
 static void add_instance(MicroBatch *m, const Segment *s, const Instance *in, const Busy *busy,
-                         uint32_t layers_n)
+                         const MicroBatchBound *of)
 {
     bool backward = s->kind != SEGMENT_FORWARD, *came = &m->layers_came[backward];
-    BlockBound *block = &m->block[bound_block(in, backward, *came, layers_n)];
+    bool layer = in->layer < of->layers_n;
+    BlockBound *block = &m->block[bound_block(in, backward, *came, of->layers_n)];
     PassBound *pass = backward ? &block->backward : &block->forward;
-    *came |= in->layer < layers_n;
-    add_busy(&m->all, busy, 1);
+    *came |= layer;
+    add_busy(&m->all, busy, layer && of->stands_for ? of->stands_for[in->layer] : 1);
     pass->busy_ns += busy->lane_ns[LANE_COMPUTE];
     pass->kernels_ns += busy->kernels_ns;
 }
 
-static void add_instances(Sim *sim, Runner *r, Busy *busy, MicroBatch *of, uint32_t layers_n)
+static void add_instances(Sim *sim, Runner *r, Busy *busy, MicroBatch *of,
+                          const MicroBatchBound *bound)
 {
     for (uint32_t k = 0; k < r->role->instances_n; k++) {
         const Instance *in = &r->role->instances[k];
         const Segment *s = &sim->g->segments[in->segment];
         if (in->micro_batch != NONE_U32 && is_work(s))
             add_instance(&of[in->micro_batch], s, in, busy_of(sim, r, in->segment, busy),
-                         layers_n);
+                         bound);
     }
 }
 
@@ -343,7 +345,7 @@ static void least_micro_batch(Sim *sim, uint32_t ignored, void *bound)
         MicroBatch *of = PUSH_ARRAY(&sim->arena, MicroBatch, n);
         for (uint32_t m = 0; m < n; m++)
             of[m].block = PUSH_ARRAY(&sim->arena, BlockBound, least->layers_n + 2);
-        add_instances(sim, r, busy, of, least->layers_n);
+        add_instances(sim, r, busy, of, least);
         for (uint32_t m = 0; m < n; m++)
             note_least(least, &of[m]);
     }

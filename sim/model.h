@@ -173,6 +173,9 @@ static inline bool transformer_experts_bias(const Transformer *t)
 {
     return t->mlp_bias && !t->plain_experts;
 }
+/* Layers of a model that stands for t, which is t with so few; like: by layer of t which of them it
+ * is like, in the same order, never a later one (model_shallow.c). */
+uint32_t transformer_shallow(const Transformer *t, uint32_t *like);
 /* Makes learned positions reach to seq tokens, unless their number was said. */
 void transformer_lengthen(Transformer *t, uint32_t seq);
 /* Does layer do without the model's positions? */

@@ -171,6 +171,42 @@ static void weigh_backward(PlanWork *w, const Graph *g, uint32_t layers)
     free(seen);
 }
 
+/* Layers of the model that is asked, and for which of the whole one each stands. */
+typedef struct Depth {
+    uint32_t whole_n, layers_n;
+    uint32_t *like; /* by layer of the whole model; the caller frees it, with what follows */
+    uint32_t *stands_for;
+} Depth;
+
+/* Leaves out layers like others. */
+static Depth make_shallow(Model *model)
+{
+    Depth d = { .whole_n = scenario_blocks(model) };
+    d.like = mem_zero(2 * (size_t)d.whole_n + 1, sizeof *d.like);
+    d.stands_for = d.like + d.whole_n;
+    d.layers_n = d.whole_n;
+    for (uint32_t i = 0; i < d.whole_n; i++)
+        d.like[i] = i;
+    if (model->kind == MODEL_TRANSFORMER)
+        model->u.transformer.layers = d.layers_n =
+            transformer_shallow(&model->u.transformer, d.like);
+    for (uint32_t i = 0; i < d.whole_n; i++)
+        d.stands_for[d.like[i]]++;
+    return d;
+}
+
+/* To the blocks of the whole model, from the last on: none is like a later one. */
+static void spread(PlanWork *w, const Depth *d)
+{
+    for (uint32_t to = d->whole_n + 2; to-- > 0;) {
+        uint32_t from = to == 0 ? 0 : to <= d->whole_n ? 1 + d->like[to - 1] : d->layers_n + 1;
+        w->block[to] = w->block[from];
+        w->kept_bytes[to] = w->kept_bytes[from];
+        w->backward_bytes[to] = w->backward_bytes[from];
+        w->gathered_bytes[to] = w->gathered_bytes[from];
+    }
+}
+
 void plan_time_work(const Plan *p, PlanWork *w)
 {
     const PlanCandidate one = { .base = w->base,
@@ -189,7 +225,10 @@ void plan_time_work(const Plan *p, PlanWork *w)
     Scenario s = plan_scenario(p, &one);
     Graph g = { 0 };
     Err ignored = { 0 };
-    MicroBatchBound bound = { .layers_n = scenario_blocks(&s.model), .block = w->block };
+    Depth depth = make_shallow(&s.model);
+    MicroBatchBound bound = { .layers_n = depth.layers_n,
+                              .block = w->block,
+                              .stands_for = depth.stands_for };
     w->timed = true;
     s.training.micro_batches = 2; /* the first may have kernels of its own */
     if (build_graph(&g, &s, &p->sw, &ignored) &&
@@ -198,8 +237,10 @@ void plan_time_work(const Plan *p, PlanWork *w)
         w->kernels_s = bound.kernels_ns / 1e9;
         weigh_forward(w, &g, bound.layers_n);
         weigh_backward(w, &g, bound.layers_n);
+        spread(w, &depth);
     }
     graph_free(&g);
+    free(depth.like);
 }
 
 /* ---- of a candidate ---- */

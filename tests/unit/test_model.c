@@ -1169,6 +1169,57 @@ static void impossible_mlps_and_convnets_are_refused(void)
     check_error(text, "a list of 2 to 64 whole numbers is expected");
 }
 
+/* ---- shallow ones ---- */
+
+/* Each layer is like one of its kind: the first and the last so many are themselves. */
+static uint32_t check_shallow(const Transformer *t)
+{
+    uint32_t *like = mem_zero(t->layers, sizeof *like), n = transformer_shallow(t, like);
+    CHECK(n >= 1 && n <= t->layers);
+    CHECK_U64(0, like[0]);
+    CHECK_U64(n - 1, like[t->layers - 1]);
+    for (uint32_t i = 0; i < t->layers; i++) {
+        CHECK(like[i] <= i && like[i] < n);
+        CHECK(n < t->layers || like[i] == i);
+        CHECK_U64(transformer_window(t, i), transformer_window(t, like[i]));
+        CHECK_INT(transformer_is_moe(t, i), transformer_is_moe(t, like[i]));
+        CHECK_INT(transformer_is_nope(t, i), transformer_is_nope(t, like[i]));
+        CHECK_U64(transformer_block_params(t, i), transformer_block_params(t, like[i]));
+        bool neighbours =
+            i == 0 || transformer_is_moe(t, i - 1) == transformer_is_moe(t, like[i] - 1);
+        CHECK(neighbours);
+    }
+    free(like);
+    return n;
+}
+
+static void few_layers_stand_for_many(void)
+{
+    static const struct {
+        const char *model;
+        uint32_t layers;
+    } cases[] = { { "\"llama3-405b\"", 3 },
+                  { "\"deepseek-v3\"", 6 }, /* three dense ones before */
+                  { "\"gpt2\"", 3 } };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        Transformer t = read_transformer(cases[i].model);
+        CHECK_U64(cases[i].layers, check_shallow(&t));
+    }
+    /* Every second or fourth is another, after some others; too few to leave any out. */
+    for (uint32_t layers = 1; layers < 40; layers++)
+        for (uint32_t every = 1; every < 5; every++)
+            for (uint32_t dense = 0; dense < 4; dense++) {
+                Transformer t = { .layers = layers,
+                                  .experts = 8,
+                                  .moe_every = every,
+                                  .dense_first = dense,
+                                  .window = every == 3 ? 64 : 0,
+                                  .window_every = 2 };
+                uint32_t period = every == 3 ? 6 : every;
+                CHECK(check_shallow(&t) <= dense + 4 * period);
+            }
+}
+
 int main(void)
 {
     RUN(built_in_language_models_have_their_published_size);
@@ -1208,5 +1259,6 @@ int main(void)
     RUN(sizes_whose_product_cannot_be_counted_are_refused);
     RUN(impossible_configs_are_refused);
     RUN(impossible_mlps_and_convnets_are_refused);
+    RUN(few_layers_stand_for_many);
     return check_report();
 }
