@@ -119,6 +119,14 @@ static double held_of(const SchedulePlan *plan, uint32_t k)
     return (double)(held - (beside && held > 0));
 }
 
+/* Casts of f32 weights are kept like activations, but once for all micro-batches, where there are
+ * several: then no more than one of them counts. */
+static double held_at_most(const Plan *p, const Scenario *s)
+{
+    bool casts = formats_of(&s->training, &s->parallel, &p->sw).casts;
+    return !casts ? INFINITY : s->training.micro_batches > 1 ? 1 : 0;
+}
+
 /* And what its forwards keep until its first backward, which is that of its last block.  A stage is
  * handed as much as it hands on, but for the first. */
 static void add_work(double *bytes, const Plan *p, const PlanCandidate *c, const Scenario *s)
@@ -131,11 +139,12 @@ static void add_work(double *bytes, const Plan *p, const PlanCandidate *c, const
     uint32_t chunks = c->pp * c->virtual_stages;
     bool shared = s->model.u.transformer.tied_embeddings &&
                   schedule_stage(c->schedule, c->pp, chunks - 1) == 0;
+    double most_held = held_at_most(p, s);
     bool backward = !plan_hides_waits(p, s),
          keeps = !reshards(&(Build){ .s = s, .sw = &p->sw });
     for (uint32_t k = 0, at = 0; k < chunks; k++) {
         uint32_t stage = schedule_stage(c->schedule, c->pp, k);
-        double held = held_of(&plan, k);
+        double held = fmin(held_of(&plan, k), most_held);
         bytes[stage] -= k == 0 && c->pp > 1 ? held * (double)w->sent_bytes : 0;
         for (uint32_t end = plan_chunk_end(s, k, at); at < end; at++) {
             bool last = k + c->pp >= chunks && at + 1 == end;
@@ -171,17 +180,10 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     return (uint64_t)most;
 }
 
-/* Casts of f32 weights are kept like activations, but not once for each micro-batch. */
-static bool is_kept_alone(const Plan *p, const Scenario *s)
-{
-    return s->model.kind == MODEL_TRANSFORMER &&
-           !formats_of(&s->training, &s->parallel, &p->sw).casts;
-}
-
 uint64_t plan_work_memory(const Plan *p, const PlanCandidate *c)
 {
     const Scenario s = plan_scenario(p, c);
-    if (c->work == NONE_U32 || !p->works[c->work].timed || !is_kept_alone(p, &s))
+    if (c->work == NONE_U32 || !p->works[c->work].timed || s.model.kind != MODEL_TRANSFORMER)
         return 0;
     double *bytes = mem_zero(c->pp, sizeof *bytes);
     add_state(bytes, p, c, &s, false);

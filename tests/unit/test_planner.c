@@ -716,8 +716,7 @@ static bool bounds_of(Bounds *b, const Plan *p, const PlanCandidate *c)
 }
 
 /* model, pp and schedule NULL: as in the scenario, or all that are tried.  least: part of what a
- * graph needs that is known before, in the mean; of activations nothing is with casts that are kept
- * (torchtitan). */
+ * graph needs that is known before, in the mean. */
 typedef struct WorkCase {
     const char *scenario, *software, *model, *pp, *schedule;
     uint32_t gpus;
@@ -726,7 +725,7 @@ typedef struct WorkCase {
 
 static const WorkCase work_cases[] = {
     { "llama3-8b-tp", "megatron-core-2025", "llama3.2-3b", "4", NULL, 16, 0.8 },
-    { "llama3-8b-tp", "torchtitan-2025", "llama3.2-3b", "4", NULL, 16, 0.3 },
+    { "llama3-8b-tp", "torchtitan-2025", "llama3.2-3b", "4", NULL, 16, 0.6 },
     { "llama3-8b-tp", "maxtext-2025", "llama3.2-3b", "4", NULL, 16, 0.6 },
     { "llama3-8b-tp", "zero-bubble-2023", "llama3.2-3b", "4", NULL, 16, 0.8 },
     { "mixtral-ep", "lockstep", NULL, "2", "dualpipe", 16, 0.8 },
