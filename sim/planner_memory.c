@@ -1,11 +1,12 @@
 /*
  * planner_memory.c - what the fullest GPU holds at least, before a graph is built.
  *
- *     stage                  0     1     2     3
- *     state       GiB     20.1  18.0  18.0  19.9    parameters of its blocks, what comes with each
- *     kept                16.0  12.0   8.0   4.0    of each forward before its first backward
- *     backward             1.5   1.5   1.5   2.8    what that needs besides: of its last block
- *     at least            37.6                      the fullest of them
+ *     stage          0     1     2     3
+ *     state          s+e   s     s     s+h     parameters of its blocks, what comes with each
+ *     kept           4 k   3 k   2 k   k       of each forward before its first backward (1f1b)
+ *     backward       b     b     b     h'      what that needs besides: of its last block
+ *
+ * The fullest stage counts.
  *
  * What blocks keep and need is read off a small graph that many candidates share (PlanWork).
  */
@@ -127,8 +128,29 @@ static double held_at_most(const Plan *p, const Scenario *s)
     return !casts ? INFINITY : s->training.micro_batches > 1 ? 1 : 0;
 }
 
-/* And what its forwards keep until its first backward, which is that of its last block.  A stage is
- * handed as much as it hands on, but for the first. */
+/* Whose parameters are gathered in a first backward, where they are shared out: all of a stage
+ * that keeps them after forward, else the embedding's, which every stack keeps, and those of the
+ * block at work.  A tied head on the embedding's stage has them with that. */
+typedef struct Gathered {
+    bool all, tied;
+} Gathered;
+
+static Gathered gathered_of(const Plan *p, const Scenario *s)
+{
+    const Parallel *l = &s->parallel;
+    uint32_t head = schedule_stage(l->schedule, l->pp, l->pp * l->virtual_stages - 1);
+    return (Gathered){ !reshards(&(Build){ .s = s, .sw = &p->sw }),
+                       s->model.u.transformer.tied_embeddings && head == 0 };
+}
+
+static bool is_gathered(const Gathered *g, uint32_t block, bool at_work)
+{
+    return block == 0 ? !g->tied : g->all || at_work;
+}
+
+/* And what a stage holds in its first backward, of its last block, besides: what forwards until
+ * then have kept, and what that backward needs.  A stage is handed as much as it hands on, but for
+ * the first. */
 static void add_work(double *bytes, const Plan *p, const PlanCandidate *c, const Scenario *s)
 {
     const PlanWork *w = &p->works[c->work];
@@ -136,23 +158,19 @@ static void add_work(double *bytes, const Plan *p, const PlanCandidate *c, const
                                 .pp = c->pp,
                                 .turns = c->virtual_stages,
                                 .micro_batches = s->training.micro_batches };
+    const Gathered gathered = gathered_of(p, s);
     uint32_t chunks = c->pp * c->virtual_stages;
-    bool shared = s->model.u.transformer.tied_embeddings &&
-                  schedule_stage(c->schedule, c->pp, chunks - 1) == 0;
     double most_held = held_at_most(p, s);
-    bool backward = !plan_hides_waits(p, s),
-         keeps = !reshards(&(Build){ .s = s, .sw = &p->sw });
+    bool alone = !plan_hides_waits(p, s);
     for (uint32_t k = 0, at = 0; k < chunks; k++) {
-        uint32_t stage = schedule_stage(c->schedule, c->pp, k);
+        double *of = &bytes[schedule_stage(c->schedule, c->pp, k)];
         double held = fmin(held_of(&plan, k), most_held);
-        bytes[stage] -= k == 0 && c->pp > 1 ? held * (double)w->sent_bytes : 0;
+        *of -= k == 0 && c->pp > 1 ? held * (double)w->sent_bytes : 0;
         for (uint32_t end = plan_chunk_end(s, k, at); at < end; at++) {
-            bool last = k + c->pp >= chunks && at + 1 == end;
-            bytes[stage] += held * (double)w->kept_bytes[at];
-            if ((keeps || last || at == 0) && !(shared && at == 0))
-                bytes[stage] += (double)w->gathered_bytes[at];
-            if (last && backward)
-                bytes[stage] += (double)w->backward_bytes[at];
+            bool at_work = k + c->pp >= chunks && at + 1 == end;
+            *of += held * (double)w->kept_bytes[at];
+            *of += is_gathered(&gathered, at, at_work) ? (double)w->gathered_bytes[at] : 0;
+            *of += at_work && alone ? (double)w->backward_bytes[at] : 0;
         }
     }
 }
