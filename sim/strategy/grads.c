@@ -80,6 +80,11 @@ static void make_buffer(Bundle *u)
     }
 }
 
+static uint32_t micro_batch_of(const Bundle *u)
+{
+    return u->of_micro_batch > 0 ? u->of_micro_batch - 1 : NONE_U32;
+}
+
 void bundle_open(Bundle *u)
 {
     BundleParts *shared = u->shared;
@@ -94,7 +99,7 @@ void bundle_open(Bundle *u)
         shared->layout = u->layout;
         shared->bytes = u->bytes;
     }
-    u->frame = role_frame(u->role, (Frame){ u->layout, NONE_U32, NONE_U32, u->stays });
+    u->frame = role_frame(u->role, (Frame){ u->layout, NONE_U32, micro_batch_of(u), u->stays });
 }
 
 /* One kernel of a tensor's n, number k. */
@@ -176,7 +181,8 @@ void bundle_copy(const Bundle *u, const BundleCopy *c, Point after)
         while (i < u->pieces_n && u->pieces[i].block == block)
             i++;
         uint32_t s = copy_segment(u, c, first, i);
-        uint32_t at = role_instance(u->role, s, NONE_U32, u->b->blocks[block].layer, NONE_U32);
+        uint32_t at =
+            role_instance(u->role, s, micro_batch_of(u), u->b->blocks[block].layer, NONE_U32);
         u->role->instances[at].frame[c->slot] = copy_frame(u, c, block);
         u->role->instances[at].frame[SLOT_DATA] = u->frame;
         wait_at(u->role, 0, after);
@@ -217,7 +223,7 @@ static uint32_t comm_segment(const Bundle *u, OpKind kind, Lane lane)
 Point bundle_comm(const Bundle *u, OpKind kind, Lane lane, Point ready)
 {
     uint32_t s = comm_segment(u, kind, lane);
-    uint32_t at = role_instance(u->role, s, NONE_U32, NONE_U32, NONE_U32);
+    uint32_t at = role_instance(u->role, s, micro_batch_of(u), NONE_U32, NONE_U32);
     u->role->instances[at].frame[SLOT_DATA] = u->frame;
     wait_at(u->role, 0, ready);
     return (Point){ at, 0 };

@@ -526,6 +526,49 @@ static void fp8_weights_lie_beside_bf16_ones(void)
               params_of("fp8", "megatron-core-2025", "fsdp"));
 }
 
+/* ---- many micro-batches ---- */
+
+static const char *const shared_by[] = { "single", "ddp", "zero1", "zero2", "fsdp", "hsdp" };
+
+/* What comes once a micro-batch says of which: others come once a step.  Of so many that the replay
+ * leaves some out, it holds what it holds of few. */
+static void more_micro_batches_need_no_more(void)
+{
+    for (size_t i = 0; i < ARRAY_N(shared_by); i++) {
+        uint32_t outside[2] = { 0 };
+        uint64_t bytes[2] = { 0 };
+        for (int many = 0; many < 2; many++) {
+            bool alone = strcmp(shared_by[i], "single") == 0;
+            const Setting settings[] = {
+                { "software", "fms-fsdp-2024" },
+                { "parallel.strategy", shared_by[i] },
+                { "parallel.dp", alone ? "1" : "4" },
+                { "parallel.shard_size", alone ? "null" : "2" },
+                { "training.global_batch", alone  ? many ? "200" : "16"
+                                           : many ? "800"
+                                                  : "64" },
+                { "training.micro_batch", "1" },
+                { "training.recompute", "full" },
+                { "model.num_hidden_layers", "12" },
+            };
+            Built b;
+            if (built_read(&b, "llama3-8b-fsdp", settings, ARRAY_N(settings))) {
+                const Role *role = &b.g.roles[0];
+                RoleMemory m = memory_of_role(&b.g, role, NULL);
+                memory_replay(&m, &b.g, role, &b.s.machine, &b.sw);
+                bytes[many] = m.pool_bytes;
+                for (uint32_t k = 0; k < role->instances_n; k++)
+                    outside[many] += role->instances[k].micro_batch == NONE_U32;
+            }
+            built_free(&b);
+        }
+        CHECK_U64(outside[0], outside[1]);
+        if (!CHECK(bytes[0] > 0 && bytes[0] == bytes[1]))
+            fprintf(stderr, "%s: %.3f, %.3f GB\n", shared_by[i], (double)bytes[0] / 1e9,
+                    (double)bytes[1] / 1e9);
+    }
+}
+
 int main(void)
 {
     RUN(all_forwards_first_hold_every_stash);
@@ -544,5 +587,6 @@ int main(void)
     RUN(what_is_born_in_a_step_dies_in_it);
     RUN(shards_of_one_rank_are_kept_as_ddp_keeps_parameters);
     RUN(fp8_weights_lie_beside_bf16_ones);
+    RUN(more_micro_batches_need_no_more);
     return check_report();
 }
