@@ -285,11 +285,7 @@ static const char overlap_all[] =
 static const char overlap_none[] =
     "{\"tp\":false,\"cp\":false,\"ep\":false,\"dp\":false,\"pp\":false}";
 
-/*
- * What --set can reach only when it is an object: a model's name becomes a copy of
- * the model, a cluster's, GPU's or stack's {"base": NAME}, and two keys of one word or an
- * object become the object that says the same.
- */
+/* Where a scenario names no stack it is the generic one. */
 static void wrap_software(JsonNode parent, JsonType type)
 {
     if (type != JSON_STRING)
@@ -297,6 +293,11 @@ static void wrap_software(JsonNode parent, JsonType type)
     json_wrap(parent, "software", "base");
 }
 
+/*
+ * What --set can reach only when it is an object: a model's name becomes a copy of
+ * the model, a cluster's, GPU's or stack's {"base": NAME}, and two keys of one word or an
+ * object become the object that says the same.
+ */
 static bool open_value(JsonNode parent, const char *key, Err *err)
 {
     JsonNode node = json_member(parent, key);
@@ -305,7 +306,8 @@ static bool open_value(JsonNode parent, const char *key, Err *err)
         return model_unfold(parent, key, share_dir(), err);
     if (type == JSON_STRING && (strcmp(node.path, "cluster") == 0 || strcmp(key, "gpu") == 0))
         json_wrap(parent, key, "base");
-    else if (strcmp(node.path, "software") == 0 && type != JSON_OBJECT)
+    else if (strcmp(node.path, "software") == 0 &&
+             (type == JSON_STRING || type == JSON_ABSENT || type == JSON_NULL))
         wrap_software(parent, type);
     else if (type == JSON_STRING && strcmp(node.path, "training.recompute") == 0)
         json_replace(parent, key, "{}");
