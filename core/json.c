@@ -314,6 +314,24 @@ JsonDoc *json_open(const char *path, Err *err)
     return doc;
 }
 
+bool json_is_path(const char *text)
+{
+    size_t n = strlen(text);
+    return strchr(text, '/') || (n >= 5 && strcmp(text + n - 5, ".json") == 0);
+}
+
+JsonDoc *json_open_beside(JsonNode node, Err *err)
+{
+    const char *path = json_text(node), *from = node.doc->name;
+    const char *slash = strrchr(from, '/');
+    if (*path != '/' && slash)
+        path = arena_printf(&node.doc->arena, "%.*s/%s", (int)(slash - from), from, path);
+    JsonDoc *doc = json_open(path, err);
+    if (!doc)
+        err_wrap(err, "%s: %s", from, node.path);
+    return doc;
+}
+
 void json_close(JsonDoc *doc)
 {
     if (!doc)

@@ -53,6 +53,11 @@ JsonDoc *json_open(const char *path, Err *err);
 JsonDoc *json_parse(const char *text, size_t bytes, const char *name, Err *err);
 /* The same of a line of a file, whose number ends name: "runs.jsonl:12".  Errors add a column. */
 JsonDoc *json_parse_line(const char *text, size_t bytes, const char *name, Err *err);
+/* Does a text that names a file, or else something built in, name a file?  It holds '/' or ends in
+ * .json. */
+bool json_is_path(const char *text);
+/* The file that a text node names by its path, relative to the file in which the node stands. */
+JsonDoc *json_open_beside(JsonNode node, Err *err);
 void json_close(JsonDoc *doc); /* NULL is fine */
 JsonNode json_root(JsonDoc *doc);
 const char *json_name(const JsonDoc *doc); /* the file's path or the name given */

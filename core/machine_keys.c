@@ -235,22 +235,6 @@ static JsonDoc *open_likely(const char *dir, JsonNode node, const char *folder, 
     return doc;
 }
 
-/* A path relative to the file in which it stands. */
-static JsonDoc *open_path(JsonNode node, Err *err)
-{
-    const char *path = json_text(node), *from = json_name(node.doc);
-    const char *slash = strrchr(from, '/');
-    Arena arena = { 0 };
-    const char *full = path;
-    if (*path != '/' && slash)
-        full = arena_printf(&arena, "%.*s/%s", (int)(slash - from), from, path);
-    JsonDoc *doc = json_open(full, err);
-    if (!doc)
-        err_wrap(err, "%s: %s", from, node.path);
-    arena_free(&arena);
-    return doc;
-}
-
 JsonDoc *machine_open(const MachineReader *r, JsonNode name, const char *folder)
 {
     const char *text = json_text(name);
@@ -259,8 +243,8 @@ JsonDoc *machine_open(const MachineReader *r, JsonNode name, const char *folder)
                   json_type_name(json_type(name)));
         return NULL;
     }
-    if (strchr(text, '/') || ends_in_json(text))
-        return open_path(name, r->err);
+    if (json_is_path(text))
+        return json_open_beside(name, r->err);
     Arena arena = { 0 };
     const char *dir = arena_printf(&arena, "%s/%s", r->share_dir, folder);
     const char *path = arena_printf(&arena, "%s/%s.json", dir, text);

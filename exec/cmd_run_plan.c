@@ -183,8 +183,7 @@ static bool check_software(RunPlan *x, const RunRequest *r, const char *cluster,
             err,
             "--set software=%.100s: what runs is '%s'; sim, plan and validate predict others",
             s.software, own_software);
-    else if (json_member(json_root(s.doc), "software").item &&
-             strcmp(s.software, own_software) != 0)
+    else if (software_key(&s).item && strcmp(s.software, own_software) != 0)
         x->other_software = arena_strdup(&x->parts->arena, s.software);
     scenario_free(&s);
     return !err->set;

@@ -91,20 +91,6 @@ static bool ends_in_json(const char *text)
     return n >= 5 && strcmp(text + n - 5, ".json") == 0;
 }
 
-static bool is_path(const char *text)
-{
-    return strchr(text, '/') || ends_in_json(text);
-}
-
-/* "b/x.json" said in "a/s.json" is "a/b/x.json". */
-static const char *beside(Arena *arena, const char *file, const char *path)
-{
-    const char *slash = strrchr(file, '/');
-    if (!slash || path[0] == '/')
-        return path;
-    return arena_printf(arena, "%.*s/%s", (int)(slash - file), file, path);
-}
-
 /* "a/b/x.json" and "a/b/x/" -> "x"; n is where the path ends for us. */
 static const char *last_part(Arena *arena, const char *path, size_t n)
 {
@@ -155,23 +141,28 @@ static bool read_object(Model *model, Arena *arena, JsonNode node, const char *f
                   : model_read_hf(model, arena, node, file_name, err);
 }
 
+static JsonDoc *open_built_in(Arena *arena, JsonNode node, const char *share_dir, Err *err)
+{
+    const char *dir = arena_printf(arena, "%s/models", share_dir);
+    const char *path = arena_printf(arena, "%s/%s.json", dir, json_text(node));
+    if (access(path, F_OK) != 0) {
+        unknown_name(node, dir, err);
+        return NULL;
+    }
+    JsonDoc *doc = json_open(path, err);
+    if (!doc)
+        err_wrap(err, "%s: %s", json_name(node.doc), node.path);
+    return doc;
+}
+
 /* The file that a text node names; NULL and err when there is none. */
 static JsonDoc *open_named(Arena *arena, JsonNode node, const char *share_dir, Err *err)
 {
-    const char *name = json_text(node), *path = beside(arena, json_name(node.doc), name);
-    if (!is_path(name)) {
-        const char *dir = arena_printf(arena, "%s/models", share_dir);
-        path = arena_printf(arena, "%s/%s.json", dir, name);
-        if (access(path, F_OK) != 0) {
-            unknown_name(node, dir, err);
-            return NULL;
-        }
-    }
-    JsonDoc *doc = json_open(path, err);
-    if (!doc) {
-        err_wrap(err, "%s: %s", json_name(node.doc), node.path);
+    const char *name = json_text(node);
+    JsonDoc *doc = json_is_path(name) ? json_open_beside(node, err)
+                                      : open_built_in(arena, node, share_dir, err);
+    if (!doc)
         return NULL;
-    }
     JsonNode root = json_root(doc);
     if (json_type(root) == JSON_OBJECT)
         return doc;

@@ -25,7 +25,8 @@ typedef struct PerParameter {
     double own, all;
 } PerParameter;
 
-static bool shards_grads(Strategy s)
+/* On whatever ranks; where there is but one the whole may stay. */
+static bool may_shard_grads(Strategy s)
 {
     return s == STRATEGY_ZERO2 || s == STRATEGY_FSDP || s == STRATEGY_HSDP;
 }
@@ -33,33 +34,30 @@ static bool shards_grads(Strategy s)
 /* fsdp in a pipeline: gradients of all micro-batches but the last are summed before they are shared
  * out.  Chunks that take turns have all begun when the first begins its last where there are two
  * rounds. */
-static bool sums_whole(const Plan *p, const PlanCandidate *c)
+static bool sums_whole(const Scenario *s)
 {
-    bool fsdp = c->strategy == STRATEGY_FSDP || c->strategy == STRATEGY_HSDP;
-    uint32_t least = c->virtual_stages > 1 ? 2 * c->pp : 2;
-    return fsdp && c->pp > 1 && plan_micro_batches(p, c) >= least;
+    const Parallel *l = &s->parallel;
+    bool fsdp = l->strategy == STRATEGY_FSDP || l->strategy == STRATEGY_HSDP;
+    uint32_t least = l->virtual_stages > 1 ? 2 * l->pp : 2;
+    return fsdp && l->pp > 1 && s->training.micro_batches >= least;
 }
 
 /* ended: when backward has ended, and gradients are there, else when it has not begun; whole ones
  * may be there always.  Shards of gradients are kept as they were summed, or as fsdp casts them. */
-static PerParameter per_parameter(const Plan *p, const PlanCandidate *c, bool ended)
+static PerParameter per_parameter(const Plan *p, const Scenario *s, bool ended)
 {
-    const Training *t = &p->bases[c->base].training;
-    Parallel parallel = { .strategy = c->strategy,
-                          .dp = c->dp,
-                          .cp = c->cp,
-                          .pp = c->pp,
-                          .shard_size = c->shard_size };
-    Formats f = formats_of(t, &parallel, &p->sw);
-    double n = (double)c->dp * c->cp, params = (double)dtype_bytes(f.param);
+    const Training *t = &s->training;
+    const Parallel *l = &s->parallel;
+    Formats f = formats_of(t, l, &p->sw);
+    double n = (double)l->dp * l->cp, params = (double)dtype_bytes(f.param);
     double grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(f.reduce));
     double state = optimizer_moments(t->optimizer) * (double)dtype_bytes(f.moments) +
                    (f.masters ? (double)dtype_bytes(f.master) : 0);
-    double shard = shards_params(&parallel) ? (double)dtype_bytes(f.shard) : grads;
-    bool persist = p->sw.grads_persist && !shards_grads(c->strategy);
-    double own = ended && sums_whole(p, c) ? fmin(grads, (double)dtype_bytes(f.made)) : 0;
+    double shard = shards_params(l) ? (double)dtype_bytes(f.shard) : grads;
+    bool persist = p->sw.grads_persist && !may_shard_grads(l->strategy);
+    double own = ended && sums_whole(s) ? fmin(grads, (double)dtype_bytes(f.made)) : 0;
     shard = ended && own == 0 ? shard : 0;
-    switch (c->strategy) {
+    switch (l->strategy) {
     case STRATEGY_ZERO1:
     case STRATEGY_ZERO2:
         return persist ? (PerParameter){ params + grads, state / n }
@@ -68,7 +66,7 @@ static PerParameter per_parameter(const Plan *p, const PlanCandidate *c, bool en
         return (PerParameter){ own, (params + shard + state) / n };
     case STRATEGY_HSDP:
         return (PerParameter){ own,
-                               (params + shard + state) / ((double)c->shard_size * c->cp) };
+                               (params + shard + state) / ((double)l->shard_size * l->cp) };
     default:
         return (PerParameter){ params + state + (ended || persist ? grads : 0), 0 };
     }
@@ -98,7 +96,7 @@ void plan_count_blocks(Plan *p)
 static void add_state(double *bytes, const Plan *p, const PlanCandidate *c, const Scenario *s,
                       bool ended)
 {
-    PerParameter per = per_parameter(p, c, ended);
+    PerParameter per = per_parameter(p, s, ended);
     double experts_cut = (double)c->ep * expert_tp(&(Build){ .s = s, .sw = &p->sw });
     for (uint32_t k = 0, at = 0; k < c->pp * c->virtual_stages; k++) {
         double *of = &bytes[schedule_stage(c->schedule, c->pp, k)];
@@ -186,11 +184,11 @@ static double most_of(const double *bytes, uint32_t n)
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
 {
     const Model *model = &p->bases[c->base].model;
+    const Scenario s = plan_scenario(p, c);
     if (model->kind != MODEL_TRANSFORMER) { /* the mean of stages */
-        PerParameter per = per_parameter(p, c, true);
+        PerParameter per = per_parameter(p, &s, true);
         return (uint64_t)((per.own + per.all) * (double)model_params(model) / c->tp / c->pp);
     }
-    const Scenario s = plan_scenario(p, c);
     double *bytes = mem_zero(c->pp, sizeof *bytes);
     add_state(bytes, p, c, &s, true);
     double most = most_of(bytes, c->pp);

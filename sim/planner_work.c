@@ -1,5 +1,5 @@
 /*
- * planner_work.c - what a step takes and keeps at least, before a graph of it is built.
+ * planner_work.c - what a step takes at least, before a graph of it is built.
  *
  *     one stage, one micro-batch   |F F F F F F|B B B B B B|     busiest lane: w
  *     pp 4, 8 micro-batches        each stage has a part of the model, all parts together take
@@ -9,8 +9,9 @@
  *                                  fill      its own layers   drain
  *
  * A stage computes nothing before its first micro-batch has come through the stages before it, nor
- * after its last has to go back through them, as in sim_bound.  And before its first backward it
- * keeps what the forwards until then left: of each block, as much as in that small graph.
+ * after its last has to go back through them, as in sim_bound.  What blocks keep and need of memory
+ * in that small graph is noted, too, for planner_memory.c.  Layers like others are left out of it
+ * (model_shallow.c).
  *
  * Kernels depend on tp, cp, ep, micro-batch, recomputation, and on whether parameters are shared
  * out; not on dp, pp or the schedule.  So a small graph says it for many candidates, and of most

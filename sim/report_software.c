@@ -149,9 +149,8 @@ bool report_software_text(const Scenario *s, FILE *out, Err *err)
     Arena arena = { 0 };
     Software sw;
     SoftwareLayers l;
-    if (!software_open(&l, &arena, json_member(json_root(s->doc), "software"), err))
-        return false;
-    bool ok = software_from(&sw, &arena, &l, err);
+    bool ok =
+        software_open(&l, &arena, software_key(s), err) && software_from(&sw, &arena, &l, err);
     if (ok) {
         print_fact(out, "software", sw.name, sw.source);
         print_facts(&l, out);

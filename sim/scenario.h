@@ -172,9 +172,6 @@ typedef struct Scenario {
 bool scenario_read(Scenario *s, const char *name, const Setting *settings, uint32_t settings_n,
                    Err *err);
 /* The same with whatever split the work: to ask what it is made of, or of its cluster. */
-/* Whether it says of what stack a scenario is: "software", or a key below. */
-bool scenario_sets_software(const Setting *set);
-
 bool scenario_read_unsplit(Scenario *s, const char *name, const Setting *settings,
                            uint32_t settings_n, Err *err);
 /* scenario_read from a document (one line of a .jsonl file); takes over doc. */
@@ -209,6 +206,9 @@ bool scenario_spares(const Scenario *s, const char *path,
  * cannot be read, which is said by who does. */
 bool scenario_spares_paths(const char *name, const Setting *settings, uint32_t settings_n,
                            const char *const *paths, size_t paths_n, Err *err);
+
+/* Whether it says of what stack a scenario is: "software", or a key below. */
+bool scenario_sets_software(const Setting *set);
 
 /* Every key asked for and every value derived: aligned rows of key, value, origin.  The software
  * says how large buckets are where the scenario is silent. */

@@ -249,7 +249,7 @@ static bool is_of_software(const Scenario *s, Arena *arena, const char *path)
     SoftwareLayers l;
     Err ignored = { 0 };
     bool is = false;
-    if (!software_open(&l, arena, json_member(json_root(s->doc), "software"), &ignored))
+    if (!software_open(&l, arena, software_key(s), &ignored))
         return false;
     for (uint32_t i = 0; i < l.n; i++)
         is = is || (l.doc[i] && out_file_is_same(path, json_name(l.doc[i])));

@@ -277,9 +277,11 @@ typedef struct SoftwareLayers {
 bool software_open(SoftwareLayers *l, Arena *arena, JsonNode node, Err *err);
 void software_close(SoftwareLayers *l);
 bool software_from(Software *sw, Arena *arena, const SoftwareLayers *l, Err *err);
+/* Where s says it; absent: nowhere. */
+JsonNode software_key(const Scenario *s);
 /* False where s names a built-in one that there is not. */
 bool software_is_known(const Scenario *s);
-/* The three above together, of s. */
+/* Open, from and close together, of s. */
 bool software_of(Software *sw, Arena *arena, const Scenario *s, Err *err);
 /* Its name alone; of a built-in one, which need not exist, what node says. */
 const char *software_name(Arena *arena, JsonNode node, Err *err);

@@ -11,12 +11,6 @@
 
 static const char unnamed[] = "generic"; /* where a scenario says nothing */
 
-static bool is_path(const char *name)
-{
-    size_t n = strlen(name);
-    return strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".json") == 0);
-}
-
 /* ---- names ---- */
 
 bool software_exists(const char *name, Err *err)
@@ -50,24 +44,15 @@ static JsonDoc *open_built_in(Arena *arena, const char *name, Err *err)
     return NULL;
 }
 
-/* The file that a text node names: a path is relative to the file in which it stands. */
+/* The file that a text node names. */
 static JsonDoc *open_named(Arena *arena, JsonNode node, Err *err)
 {
-    const char *name = json_text(node), *from = json_name(node.doc);
-    const char *slash = strrchr(from, '/');
-    JsonDoc *doc;
-    if (!is_path(name)) {
-        Err why = { 0 };
-        doc = open_built_in(arena, name, &why);
-        if (!doc)
-            json_fail(node, err, "%s", why.text);
-        return doc;
-    }
-    if (*name != '/' && slash)
-        name = arena_printf(arena, "%.*s/%s", (int)(slash - from), from, name);
-    doc = json_open(name, err);
+    if (json_is_path(json_text(node)))
+        return json_open_beside(node, err);
+    Err why = { 0 };
+    JsonDoc *doc = open_built_in(arena, json_text(node), &why);
     if (!doc)
-        err_wrap(err, "%s: %s", from, node.path);
+        json_fail(node, err, "%s", why.text);
     return doc;
 }
 
@@ -175,17 +160,22 @@ bool software_from(Software *sw, Arena *arena, const SoftwareLayers *l, Err *err
     return true;
 }
 
+JsonNode software_key(const Scenario *s)
+{
+    return json_member(json_root(s->doc), "software");
+}
+
 bool software_is_known(const Scenario *s)
 {
-    const char *name = json_text(json_member(json_root(s->doc), "software"));
+    const char *name = json_text(software_key(s));
     Err ignored = { 0 };
-    return !name || is_path(name) || software_exists(name, &ignored);
+    return !name || json_is_path(name) || software_exists(name, &ignored);
 }
 
 bool software_of(Software *sw, Arena *arena, const Scenario *s, Err *err)
 {
     SoftwareLayers l;
-    if (!software_open(&l, arena, json_member(json_root(s->doc), "software"), err))
+    if (!software_open(&l, arena, software_key(s), err))
         return false;
     bool ok = software_from(sw, arena, &l, err);
     software_close(&l);
@@ -195,7 +185,7 @@ bool software_of(Software *sw, Arena *arena, const Scenario *s, Err *err)
 const char *software_name(Arena *arena, JsonNode node, Err *err)
 {
     const char *text = is_there(node) ? json_text(node) : unnamed;
-    if (text && !is_path(text))
+    if (text && !json_is_path(text))
         return text;
     SoftwareLayers l;
     if (!software_open(&l, arena, node, err))
@@ -206,7 +196,7 @@ const char *software_name(Arena *arena, JsonNode node, Err *err)
 
 bool software_read(Software *sw, Arena *arena, const char *name, Err *err)
 {
-    JsonDoc *doc = is_path(name) ? json_open(name, err) : open_built_in(arena, name, err);
+    JsonDoc *doc = json_is_path(name) ? json_open(name, err) : open_built_in(arena, name, err);
     SoftwareLayers l = { 0 };
     bool ok =
         opened(&l, arena, add_file(&l, arena, doc, err)) && software_from(sw, arena, &l, err);

@@ -227,6 +227,7 @@ Bundle bucket_bundle(Buckets *d, const Bucket *u, const char *name, DType dtype,
 {
     uint32_t k = (uint32_t)(u - d->list);
     return (Bundle){ .b = d->b,
+                     .micro_batch = NONE_U32,
                      .role = d->role,
                      .name = bucket_name(d, name, k),
                      .pieces = d->pieces + u->first,

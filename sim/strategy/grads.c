@@ -80,11 +80,6 @@ static void make_buffer(Bundle *u)
     }
 }
 
-static uint32_t micro_batch_of(const Bundle *u)
-{
-    return u->of_micro_batch > 0 ? u->of_micro_batch - 1 : NONE_U32;
-}
-
 void bundle_open(Bundle *u)
 {
     BundleParts *shared = u->shared;
@@ -99,7 +94,7 @@ void bundle_open(Bundle *u)
         shared->layout = u->layout;
         shared->bytes = u->bytes;
     }
-    u->frame = role_frame(u->role, (Frame){ u->layout, NONE_U32, micro_batch_of(u), u->stays });
+    u->frame = role_frame(u->role, (Frame){ u->layout, NONE_U32, u->micro_batch, u->stays });
 }
 
 /* One kernel of a tensor's n, number k. */
@@ -182,7 +177,7 @@ void bundle_copy(const Bundle *u, const BundleCopy *c, Point after)
             i++;
         uint32_t s = copy_segment(u, c, first, i);
         uint32_t at =
-            role_instance(u->role, s, micro_batch_of(u), u->b->blocks[block].layer, NONE_U32);
+            role_instance(u->role, s, u->micro_batch, u->b->blocks[block].layer, NONE_U32);
         u->role->instances[at].frame[c->slot] = copy_frame(u, c, block);
         u->role->instances[at].frame[SLOT_DATA] = u->frame;
         wait_at(u->role, 0, after);
@@ -223,7 +218,7 @@ static uint32_t comm_segment(const Bundle *u, OpKind kind, Lane lane)
 Point bundle_comm(const Bundle *u, OpKind kind, Lane lane, Point ready)
 {
     uint32_t s = comm_segment(u, kind, lane);
-    uint32_t at = role_instance(u->role, s, micro_batch_of(u), NONE_U32, NONE_U32);
+    uint32_t at = role_instance(u->role, s, u->micro_batch, NONE_U32, NONE_U32);
     u->role->instances[at].frame[SLOT_DATA] = u->frame;
     wait_at(u->role, 0, ready);
     return (Point){ at, 0 };
@@ -473,6 +468,7 @@ static Point sum_partial(Finish *f, uint32_t role_index, Point after)
     list_partial(f, role_index, pieces);
     Role *role = &b->g->roles[role_index];
     Bundle u = { .b = b,
+                 .micro_batch = NONE_U32,
                  .role = role,
                  .name = "all-reduce tp gradients",
                  .pieces = pieces,

@@ -97,9 +97,9 @@ typedef struct Bundle {
     const Owned *owned; /* by type */
     uint32_t parts;     /* a piece is this many times what is owned of it (0 as 1) */
     Slot grad_slot;
-    DType dtype;             /* of the buffer */
-    bool stays;              /* the buffer lives through the whole step */
-    uint32_t of_micro_batch; /* 1 + the micro-batch that it is of; 0: of none */
+    DType dtype;          /* of the buffer */
+    bool stays;           /* the buffer lives through the whole step */
+    uint32_t micro_batch; /* NONE_U32: of all */
     uint32_t layout, frame, group;
     uint64_t bytes;
     BundleParts *shared; /* with bundles that copy alike; NULL: with none */

@@ -59,7 +59,8 @@ static void scatter_copies(Zero *z, const Bucket *u)
     Build *b = z->b;
     ZeroPart part = { .adds = z->round > 0 };
     part.bundle = scatter_bundle(z, u);
-    part.bundle.of_micro_batch = z->each ? 1 + z->round : 0;
+    if (z->each)
+        part.bundle.micro_batch = z->round;
     bundle_open(&part.bundle);
     BundleCopy in = { .in = true, .slot = SLOT_GRAD, .dies = z->each };
     in.frame = z->each ? z->grads : NULL;
