@@ -50,10 +50,11 @@ typedef enum GemmLayout {
 extern const char *const gemm_layout_names[GEMM_LAYOUT_N];
 
 GemmLayout gemm_layout_of(const MatmulShape *s);
-/* Do rows of all three matrices begin at multiples of 16 bytes, as they lie in memory?  Where they
- * do not, other kernels run, several times slower: on an H200 8192 x 50257 x 768 in bf16 takes
- * 6.7 ms, 8192 x 50304 x 768 0.89 ms (tests/gpu/run.sh, 2026-11-26). */
-bool gemm_is_aligned(GemmLayout layout, DType dtype, uint64_t m, uint64_t n, uint64_t k);
+/* Rows of all three matrices begin at multiples of so many bytes, as they lie in memory; 16 where
+ * it is more.  Below that other kernels run, several times slower: on an H200 8192 x 50257 x 768 in
+ * bf16 takes 6.7 ms, 8192 x 50304 x 768 0.89 ms (tests/gpu/run.sh, 2026-11-26). */
+enum { GEMM_ALIGNED = 16 };
+uint32_t gemm_alignment(GemmLayout layout, DType dtype, uint64_t m, uint64_t n, uint64_t k);
 
 typedef struct GemmRow {
     uint64_t m, n, k; /* C[m,n] = A[m,k] B[k,n] */
@@ -61,7 +62,7 @@ typedef struct GemmRow {
     GemmLayout layout;
     double time_ns;
     double log_m; /* base 2 */
-    bool aligned; /* gemm_is_aligned */
+    bool aligned; /* gemm_alignment is GEMM_ALIGNED */
 } GemmRow;
 
 /* Rows of one (n, k); f16 and bf16 run at one speed and are one class. */
@@ -148,6 +149,8 @@ typedef struct Gpu {
     double matmul_fill_ns;             /* before the first and after the last tile's k loop */
     double matmul_tile_loss;           /* columns a tile edge costs: small tiles are slower */
     double matmul_wave_rounding; /* 0: a last partial wave costs its part, 1: a whole wave */
+    double matmul_unaligned;     /* of 16-bit matrices whose rows begin at multiples of 2 bytes:
+                                    fraction of the rate of others; see sim/cost_matmul.c */
     double attention_efficiency; /* fraction of peak that large fused attention reaches */
     double attention_bwd_efficiency;
     double memory_efficiency;  /* fraction of memory bandwidth that streams reach */

@@ -26,6 +26,7 @@ Gpu gpu_blank(void)
               .matmul_fill_ns = NAN,
               .matmul_tile_loss = NAN,
               .matmul_wave_rounding = NAN,
+              .matmul_unaligned = NAN,
               .attention_efficiency = NAN,
               .attention_bwd_efficiency = NAN,
               .memory_efficiency = NAN,
@@ -88,6 +89,7 @@ static void take_matmul_model(JsonObj *o, Gpu *g)
     take_number(&m, "fill_us", 0, 1e3, &fill_us);
     take_number(&m, "tile_loss", 0, 1e3, &g->matmul_tile_loss);
     take_number(&m, "wave_rounding", 0, 1, &g->matmul_wave_rounding);
+    take_number(&m, "unaligned", 0.01, 1, &g->matmul_unaligned);
     if (!isnan(fill_us))
         g->matmul_fill_ns = fill_us * 1e3;
     o->ok = json_end(&m);
@@ -228,6 +230,7 @@ bool gpu_settle(Gpu *g, JsonNode node, Err *err)
     g->matmul_fill_ns = fill_us * 1e3;
     settle_number(&g->matmul_tile_loss, 16, node, "matmul_model.tile_loss");
     settle_number(&g->matmul_wave_rounding, 0.5, node, "matmul_model.wave_rounding");
+    settle_number(&g->matmul_unaligned, 1, node, "matmul_model.unaligned");
     for (int t = 0; t < DTYPE_N; t++)
         if (isnan(g->matmul_efficiency[t]))
             g->matmul_efficiency[t] = 0.8;

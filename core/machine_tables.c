@@ -35,11 +35,11 @@ GemmLayout gemm_layout_of(const MatmulShape *s)
     return s->transpose_b ? GEMM_TN : GEMM_NN;
 }
 
-bool gemm_is_aligned(GemmLayout layout, DType dtype, uint64_t m, uint64_t n, uint64_t k)
+uint32_t gemm_alignment(GemmLayout layout, DType dtype, uint64_t m, uint64_t n, uint64_t k)
 {
-    uint64_t step = 16 / dtype_bytes(dtype);
     bool turned = layout == GEMM_NT || layout == GEMM_NT_ACCUMULATE;
-    return n % step == 0 && (turned ? m : k) % step == 0;
+    uint64_t both = (n | (turned ? m : k)) * dtype_bytes(dtype) | GEMM_ALIGNED;
+    return (uint32_t)(both & (~both + 1)); /* its lowest bit */
 }
 
 enum { COLUMNS_MAX = 9, ROWS_MAX = 1 << 20 };
@@ -297,7 +297,7 @@ static void keep_gemm(Gpu *g, Arena *arena, const Rows *rows)
         const double *x = rows->row[i];
         GemmRow r = { (uint64_t)x[0],        (uint64_t)x[1], (uint64_t)x[2], (DType)(int)x[3],
                       (GemmLayout)(int)x[4], x[5] * 1e3,     log2(x[0]),     false };
-        r.aligned = gemm_is_aligned(r.layout, r.dtype, r.m, r.n, r.k);
+        r.aligned = gemm_alignment(r.layout, r.dtype, r.m, r.n, r.k) == GEMM_ALIGNED;
         g->gemm[i] = r;
     }
     qsort(g->gemm, g->gemm_n, sizeof *g->gemm, compare_gemm);

@@ -124,6 +124,24 @@ double op_scale(const Gpu *gpu, const Op *op, const Software *sw)
     }
 }
 
+/* As it is computed: with longer rows where a stack pads them.  Patches of a convolution are no
+ * rows in memory: cuDNN fills them up. */
+static Op padded(const Op *op, const Software *sw)
+{
+    Op p = *op;
+    bool pads = op->kind == OP_CONV || (op->kind == OP_MATMUL && sw && sw->pads_matmuls);
+    MatmulShape *s = &p.u.matmul;
+    if (!pads || gemm_alignment(gemm_layout_of(s), op->dtype, s->m, s->n, s->k) == GEMM_ALIGNED)
+        return p;
+    uint64_t step = GEMM_ALIGNED / dtype_bytes(op->dtype);
+    s->n = div_up_u64(s->n, step) * step;
+    if (s->transpose_a)
+        s->m = div_up_u64(s->m, step) * step;
+    else
+        s->k = div_up_u64(s->k, step) * step;
+    return p;
+}
+
 OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw)
 {
     ASSERT(!op_is_comm(op->kind) && op->kind < OP_KIND_N);
@@ -132,9 +150,10 @@ OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw)
     double bound = fmax(op_flops_bound_ns(gpu, op), op_memory_bound_ns(gpu, op));
     AttentionKernel rows =
         sw ? attention_rows(gpu, op, sw->attention_kernel) : ATTENTION_NEWEST;
-    double ns = alone_ns(gpu, op, rows) * (sw ? op_scale(gpu, op, sw) : 1);
+    Op as = padded(op, sw);
+    double ns = alone_ns(gpu, &as, rows) * (sw ? op_scale(gpu, op, sw) : 1);
     ns = fmax(ns, fmax(bound, (double)gpu->kernel_floor_ns));
-    double slowed = gpu->comm_sms > 0 && gpu->sms > 0 ? ns * slowdown(gpu, op, rows) : ns;
+    double slowed = gpu->comm_sms > 0 && gpu->sms > 0 ? ns * slowdown(gpu, &as, rows) : ns;
     OpCost cost = { whole_ns(ns, bound), whole_ns(slowed, bound) };
     cost.slowed_ns = max_i64(cost.slowed_ns, cost.alone_ns);
     return cost;

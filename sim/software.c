@@ -40,6 +40,7 @@ static const Fact parallel_facts[] = {
 /* May be left out: false. */
 static const Fact kernel_options[] = {
     FACT(addmm),
+    FACT(pads_matmuls),
     FACT(gated_qkv_apart),
     FACT(f16_grads),
     FACT(bf16_grads_f32),

@@ -5,6 +5,8 @@ kernels (from ../shared/data/kernels) and the constants of the cost model fitted
     python3 tests/parity/make_gpu_tables.py              writes scenarios/gpus/*.json
     python3 tests/parity/make_gpu_tables.py --check      fits and prints, writes nothing
     python3 tests/parity/make_gpu_tables.py --links      fits of the links (core/machine_links.c)
+    python3 tests/parity/make_gpu_tables.py --unaligned  what the rows of Hopper's files say of
+                                                         matmul_model.unaligned
 
 Run by hand from the root of the repository when the data or a sheet changes; standard
 library only.  Nothing in data/validation is read.
@@ -25,7 +27,7 @@ import sys
 
 DATA = "../shared/data"
 OUT = "scenarios/gpus"
-FLAGS = ("--check", "--links")
+FLAGS = ("--check", "--links", "--unaligned")
 DTYPES = {"fp16": "f16", "bf16": "bf16", "fp32": "f32", "fp8": "fp8"}
 
 # ---- data sheets -----------------------------------------------------------------------
@@ -233,6 +235,51 @@ def fit_matmul(rows, gpu):
                     best = tuple(c)
         steps = [s / 2 for s in steps]
     return best
+
+
+# Rows of 16-bit matrices that begin at odd multiples of 2 bytes: Hopper runs kernels of compute
+# capability 8.0 then, whose loads are what takes the time.  So what they reach per clock and SM
+# on H100 is taken for all that have such kernels, up to what their matrix units do.
+UNALIGNED = 0.168                # --unaligned
+PER_CLOCK = {"a100": 2048, "l40s": 1024, "rtx4090": 512, "a10g": 512, "hopper": 4096,
+             "blackwell": 8192}  # FLOP a clock and SM, dense, f32 sums
+UNALIGNED_SOURCE = ("the sixteen rows of kernels.gemm of h100-80gb and h200-141gb whose rows are not "
+                    "aligned (geometric mean of those at 2 bytes); tests/parity/make_gpu_tables.py "
+                    "--unaligned",
+                    "no row of its own: those kernels load by 2 bytes and reach 516 FLOP a clock "
+                    "and SM on H100; tests/parity/make_gpu_tables.py")
+
+
+def unaligned(name, generation, efficiency):
+    """(fraction, source), or None where nothing is known or nothing lost."""
+    per_clock = PER_CLOCK.get(name.split("-")[0], PER_CLOCK.get(generation))
+    if not per_clock:
+        return None
+    if generation == "hopper":
+        return UNALIGNED, UNALIGNED_SOURCE[0]
+    part = UNALIGNED * PER_CLOCK["hopper"] * 0.75 / (per_clock * efficiency)
+    return (round(part, 3), UNALIGNED_SOURCE[1]) if part < 1 else None
+
+
+def print_unaligned():
+    by_bytes = {}
+    for name in ("h100-80gb", "h200-141gb"):
+        with open(f"{OUT}/{name}.json") as f:
+            g = json.load(f)
+        gpu = dict(sms=g["sms"], peak_ns=g["peak_tflops"]["bf16"] * 1e3, bytes=2,
+                   bandwidth=g["memory_GBps"], memory_eff=g["efficiency"]["memory"])
+        model = g["matmul_model"]
+        c = (g["efficiency"]["matmul"]["bf16"], model["tile_loss"], model["wave_rounding"],
+             model["fill_us"])
+        for t in g["kernels"]["gemm"]:
+            for m, n, k, us in t["rows"]:
+                both = 2 * (n | (m if t["layout"].startswith("NT") else k)) | 16
+                if t["dtype"] in ("f16", "bf16") and both & -both < 16:
+                    part = (matmul_ns((m, n, k), gpu, c) / 1e3 - c[3]) / (us - c[3])
+                    by_bytes.setdefault(both & -both, []).append(part)
+                    print(f"{name:11} {t['layout']:3} {m:6} {n:6} {k:6} {us:8} us: {part:.3f}")
+    for size, parts in sorted(by_bytes.items()):
+        print(f"{size} bytes: {statistics.geometric_mean(parts):.3f}")
 
 
 # ---- measured rows ----------------------------------------------------------------------
@@ -492,6 +539,8 @@ def gpu_file(name, fits, memory):
     sms, sms_source = COMM_SMS["ada" if name in COMM_SMS_PCIE else s["generation"]]
     slowed, slowed_source = COMM_MATMUL.get(s["generation"], (1, None))
     attention, attention_bwd, attention_source = attention_of(name, memory, c[3])
+    efficiency = matmul_efficiency(name, c, scale, fits)
+    odd = unaligned(name, s["generation"], efficiency["f16"])
     kernels = {}
     if groups:
         kernels["gemm"] = groups
@@ -512,8 +561,9 @@ def gpu_file(name, fits, memory):
         "tdp_w": s["tdp_w"],
         "launch_us": LAUNCH_US,
         "kernel_floor_us": FLOOR_US,
-        "matmul_model": {"fill_us": c[3], "tile_loss": c[1], "wave_rounding": c[2]},
-        "efficiency": {"matmul": matmul_efficiency(name, c, scale, fits),
+        "matmul_model": {"fill_us": c[3], "tile_loss": c[1], "wave_rounding": c[2],
+                         **({"unaligned": odd[0]} if odd else {})},
+        "efficiency": {"matmul": efficiency,
                        "attention": attention, "attention_bwd": attention_bwd,
                        "memory": round(stream[0], 3)},
         "overlap": {"comm_sms": sms, "comm_memory_factor": 2.5,
@@ -532,6 +582,7 @@ def gpu_file(name, fits, memory):
                 ("; f32 " + ("fitted on its own rows" if fit["f32"] else "as v100-16gb")) +
                 ("; fp8: bf16 times " + f"{FP8_SCALE[0]:.2f} ({FP8_SCALE[1]})"
                  if "fp8" in s["peak"] else ""),
+            **({"matmul_model.unaligned": odd[1]} if odd else {}),
             "efficiency.attention": attention_source,
             "efficiency.memory": ("as " + like + ": " if like else "") + stream[1],
             "overlap.comm_sms": sms_source,
@@ -734,6 +785,9 @@ def main():
         sys.exit(f"make_gpu_tables.py: {' '.join(flags)}: no flag, or one of {', '.join(FLAGS)}")
     if "--links" in flags:
         links()
+        return
+    if "--unaligned" in flags:
+        print_unaligned()
         return
     gemm = read("kernels/gemm.jsonl.gz")
     memory = read("kernels/memory-bound-ops.jsonl.gz")

@@ -157,11 +157,51 @@ static void odd_rows_say_nothing_of_aligned_ones(void)
     double ns = (double)op_cost(g, &even, NULL).alone_ns;
     CHECK((double)op_cost(g, &odd, NULL).alone_ns > 5 * ns);
     CHECK_NEAR(2 * ns, (double)op_cost(g, &more, NULL).alone_ns, 0.1);
-    CHECK(gemm_is_aligned(GEMM_NT, DTYPE_BF16, 768, 3072, 50257));
-    CHECK(!gemm_is_aligned(GEMM_NT, DTYPE_BF16, 50257, 768, 8192));
-    CHECK(gemm_is_aligned(GEMM_TN, DTYPE_F32, 1, 100, 4));
-    CHECK(!gemm_is_aligned(GEMM_TN, DTYPE_F16, 8, 100, 8));
-    CHECK(!gemm_is_aligned(GEMM_NN, DTYPE_FP8, 16, 16, 8));
+    CHECK_INT(16, gemm_alignment(GEMM_NT, DTYPE_BF16, 768, 3072, 50257));
+    CHECK_INT(2, gemm_alignment(GEMM_NT, DTYPE_BF16, 50257, 768, 8192));
+    CHECK_INT(16, gemm_alignment(GEMM_TN, DTYPE_F32, 1, 100, 4));
+    CHECK_INT(8, gemm_alignment(GEMM_TN, DTYPE_F16, 8, 100, 8));
+    CHECK_INT(4, gemm_alignment(GEMM_TN, DTYPE_BF16, 1, 1024, 30522));
+    CHECK_INT(8, gemm_alignment(GEMM_NN, DTYPE_FP8, 16, 16, 8));
+    arena_free(&arena);
+}
+
+/* A head of so many tokens: vocabularies that are odd, twice, four and eight times something. */
+static void shorter_alignment_costs_more_whatever_was_measured_nearby(void)
+{
+    Arena arena = { 0 };
+    static const char *const gpus[] = { "a100-80gb", "h100-80gb", "h200-141gb", "b200-180gb" };
+    for (size_t i = 0; i < ARRAY_N(gpus); i++)
+        for (uint64_t tokens = 512; tokens <= 65536; tokens *= 2) {
+            const Gpu *g = load(&arena, gpus[i]);
+            int64_t ns[4];
+            for (uint32_t a = 0; a < 4; a++) {
+                static const uint64_t vocab[] = { 50257, 50258, 50260, 50264 };
+                Op head = matmul_op(tokens, vocab[a], 1600, DTYPE_BF16);
+                head.u.matmul.transpose_b = true;
+                ns[a] = op_cost(g, &head, NULL).alone_ns;
+                CHECK(a == 0 || ns[a] < ns[a - 1]);
+            }
+            CHECK(ns[0] > 2 * ns[3] && ns[0] < 10 * ns[3]);
+        }
+    arena_free(&arena);
+}
+
+static void no_other_rows_are_needed_where_they_are_padded(void)
+{
+    Arena arena = { 0 };
+    const Gpu *g = load(&arena, "h100-80gb");
+    const Software pads = { .compute_scale = 1, .pads_matmuls = true },
+                   not = { .compute_scale = 1 };
+    Op odd = matmul_op(8192, 768, 50257, DTYPE_BF16),
+       even = matmul_op(8192, 768, 50264, DTYPE_BF16);
+    CHECK_INT(op_cost(g, &even, &not ).alone_ns, op_cost(g, &odd, &pads).alone_ns);
+    CHECK(op_cost(g, &odd, &not ).alone_ns > 2 * op_cost(g, &odd, &pads).alone_ns);
+    CHECK_INT(op_cost(g, &even, &not ).alone_ns, op_cost(g, &even, &pads).alone_ns);
+    Op patches = matmul_op(802816, 64, 147, DTYPE_F16),
+       filled = matmul_op(802816, 64, 152, DTYPE_F16);
+    patches.kind = filled.kind = OP_CONV;
+    CHECK_INT(op_cost(g, &filled, NULL).alone_ns, op_cost(g, &patches, NULL).alone_ns);
     arena_free(&arena);
 }
 
@@ -744,6 +784,8 @@ int main(void)
     RUN(compute_scale_multiplies_but_not_below_the_bound);
     RUN(memory_keeps_its_clock_under_load);
     RUN(odd_rows_say_nothing_of_aligned_ones);
+    RUN(shorter_alignment_costs_more_whatever_was_measured_nearby);
+    RUN(no_other_rows_are_needed_where_they_are_padded);
     RUN(nothing_is_faster_than_the_bounds);
     RUN(the_largest_and_smallest_shapes_have_a_time);
     RUN(rows_below_the_bound_are_lifted_to_it);
