@@ -64,6 +64,12 @@ static bool is_latent_up(const TapeOp *op)
     return false;
 }
 
+/* A compiler makes activation functions again, whatever it is asked to do again besides. */
+static bool compiler_redoes(const Build *b, const TapeOp *op)
+{
+    return op->kind == OP_ACTIVATION && b->sw->activations_again && fusion_of(b).elementwise;
+}
+
 /* matmul: how many matmuls of the block came before. */
 static Redo redo_of(const Build *b, const TapeOp *op, uint32_t matmul)
 {
@@ -82,7 +88,8 @@ static Redo redo_of(const Build *b, const TapeOp *op, uint32_t matmul)
     if (op->kind == OP_MATMUL)
         return sw->selective_op ? redo_matmul(b, op, matmul) : REDO_NOTHING;
     bool again = sw->selective_op || (op->kind == OP_NORM && sw->selective_norm) ||
-                 (op->kind == OP_ACTIVATION && sw->selective_activation);
+                 (op->kind == OP_ACTIVATION && sw->selective_activation) ||
+                 compiler_redoes(b, op);
     return again ? REDO_ALL : REDO_NOTHING;
 }
 
@@ -102,7 +109,7 @@ static void choose_plain_redo(Build *b, BlockPlan *plan)
         return;
     plan->plain_redo = PUSH_ARRAY(&b->arena, Redo, t->ops_n);
     for (uint32_t i = 0; i < t->ops_n; i++)
-        plan->plain_redo[i] = t->ops[i].kind == OP_ACTIVATION ? REDO_ALL : REDO_NOTHING;
+        plan->plain_redo[i] = compiler_redoes(b, &t->ops[i]) ? REDO_ALL : REDO_NOTHING;
 }
 
 void choose_redo(Build *b, BlockPlan *plan)

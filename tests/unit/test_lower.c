@@ -577,6 +577,24 @@ static void a_compiler_makes_activations_again(void)
     CHECK_U64(2 * ROWS * FFN, kept[0] - kept[1]);
 }
 
+/* Asked for a selection of nothing it goes on as without: that kept more than "none". */
+static void a_compiler_does_so_beside_what_is_selected(void)
+{
+    World w;
+    world_transformer(&w, gpt_like(1, 64, 4, 256));
+    w.sw.activations_again = w.sw.fused_elementwise = true;
+    w.sw.selective_attention = w.sw.selective_norm = w.sw.selective_activation = false;
+    w.sw.selective_op = w.sw.selective_all_but_qkv = w.sw.selective_latent_up = false;
+    w.s.training.recompute = RECOMPUTE_SELECTIVE;
+    CHECK(lowered(&w));
+    const BlockType *layer = world_type(&w, 1);
+    CHECK_U64(layout_sum(&w, layer->stash_layout[VARIANT_PLAIN]),
+              layout_sum(&w, layer->stash_layout[VARIANT_RECOMPUTE]));
+    for (Variant v = VARIANT_PLAIN; v <= VARIANT_RECOMPUTE; v++)
+        CHECK_U64(2, moved_by(&w, layer->backward[v][GRAD_BORN], "activation").n);
+    world_free(&w);
+}
+
 static void the_loss_by_what_its_stack_fuses(void)
 {
     World w;
@@ -1426,6 +1444,7 @@ int main(void)
     RUN(fused_attention_may_copy_to_its_layout);
     RUN(eager_parts_cast_their_input_each);
     RUN(a_compiler_makes_activations_again);
+    RUN(a_compiler_does_so_beside_what_is_selected);
     RUN(the_loss_by_what_its_stack_fuses);
     RUN(a_loss_in_place_is_one_tensor);
     RUN(a_loss_may_copy_once_more);
