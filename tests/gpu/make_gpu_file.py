@@ -262,10 +262,15 @@ def merge(gpu, rows, arguments):
     provenance = dict(provenance) if isinstance(provenance, dict) else {"file": provenance}
     notes = dict(notes) if isinstance(notes, dict) else {"file": notes}
     merged = dict(gpu)
-    for key, value in (("launch_us", launch_us(rows)), ("host_GBps", host_gbps(rows))):
-        if value is not None:
-            merged[key] = value
-            provenance[key] = said
+    launch, copies = launch_us(rows), host_gbps(rows)
+    if copies is not None:
+        merged["host_GBps"] = copies
+        provenance["host_GBps"] = said
+    if launch is not None and arguments.host:
+        merged["launch_us"] = launch
+        provenance["launch_us"] = said
+    elif launch is not None:  # or whoever compares two GPUs compares two hosts
+        notes["launch_us_measured"] = {"value": launch, "source": said}
     overlap = overlap_note(rows, where, arguments.hog)
     if overlap["rows"]:
         notes["overlap_measured"] = overlap
@@ -431,6 +436,8 @@ def main():
     parser.add_argument("--only-these", action="store_true", help="drop other sources' rows")
     parser.add_argument("--same-chip", action="store_true", help="products and attention only, "
                         "for a GPU that differs in its memory and host")
+    parser.add_argument("--host", action="store_true", help="launch_us, too: of the host that was "
+                        "measured, which others need not have")
     parser.add_argument("--force", action="store_true", help="whatever the device's name is")
     arguments = parser.parse_args()
     if bool(arguments.into) == arguments.summary:

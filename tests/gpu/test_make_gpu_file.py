@@ -186,12 +186,18 @@ class MakeGpuFile(unittest.TestCase):
         self.assertEqual("x", gpu["provenance"]["peaks"])
 
     def test_measured_constants_say_who_measured(self):
-        gpu = self.make()
+        gpu = self.make("--host")
         self.assertEqual(2.12, gpu["launch_us"])
         self.assertEqual(53.2, gpu["host_GBps"])
         for key in ("launch_us", "host_GBps", "kernels of tests/gpu/run.sh"):
             self.assertIn("NVIDIA H100 80GB HBM3, 2000-01-02", gpu["provenance"][key])
             self.assertIn("matmuls at 1755 MHz", gpu["provenance"][key])
+
+    def test_a_launch_is_the_hosts(self):
+        gpu = self.make()
+        self.assertEqual(9, gpu["launch_us"])
+        self.assertEqual(2.12, gpu["notes"]["launch_us_measured"]["value"])
+        self.assertIn("NVIDIA H100 80GB HBM3", gpu["notes"]["launch_us_measured"]["source"])
 
     def test_a_second_run_replaces_the_first(self):
         first = self.make()
