@@ -196,12 +196,14 @@ static bool leads_family(const Plan *p, uint32_t i)
     return i == 0 || !plan_is_family(c - 1, c);
 }
 
-/* True where that says more than was known. */
+/* True where that says more than was known.  Where all that fit are wanted, time rules nobody
+ * out. */
 static bool bound_by_work(const Plan *p, PlanCandidate *c)
 {
     double bound_s = c->bound_s;
     uint64_t need_bytes = c->need_bytes;
-    c->bound_s = fmax(c->bound_s, plan_work_bound(p, c));
+    if (!p->options->all)
+        c->bound_s = fmax(c->bound_s, plan_work_bound(p, c));
     if (c->known == PLAN_BOUND)
         c->need_bytes = max_u64(c->need_bytes, plan_work_memory(p, c));
     return c->bound_s > bound_s || c->need_bytes > need_bytes;
@@ -525,8 +527,7 @@ void plan_search(Plan *p)
     keep_memory();
     double start_s = cpu_seconds();
     open_candidates(p, 0);
-    if (!p->options->all)
-        plan_find_works(p);
+    plan_find_works(p);
     time_works(p, NULL);
     do {
         search(p, start_s);
