@@ -199,6 +199,10 @@ static bool choose_software(Job *job)
                                     : software_of(&job->sw, &job->arena, &job->s, &job->err);
     if (!ok)
         return false;
+    if (job->s.training.compiled && job->sw.compiled_as) {
+        job->software = arena_printf(&job->arena, "%s, compiled", job->software);
+        job->sw.name = job->sw.compiled_as; /* whose scalars it has */
+    }
     job->fitted = job->sw.ring_nics > 0 || shows_sustained(job);
     for (int i = 0; i < FIT_N; i++)
         job->fitted |= is_fitted(job, i);

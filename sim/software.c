@@ -238,6 +238,19 @@ static bool check_kernels(const Software *sw, JsonNode node, Err *err)
            check_pair(sw->f16_grads, sw->f32_grads, node, "f16_grads", "f32_grads", err);
 }
 
+static bool read_compiled_as(const SoftwareLayer *l, JsonNode node, Err *err)
+{
+    const char *name = json_text(node);
+    Err missing = { 0 };
+    if (json_type(node) == JSON_ABSENT)
+        return true;
+    if (!name || json_is_path(name) || !software_exists(name, &missing))
+        return json_fail(node, err, "the name of a built-in training stack is expected%s%s",
+                         missing.set ? ": " : "", missing.set ? missing.text : "");
+    l->sw->compiled_as = arena_strdup(l->arena, name);
+    return true;
+}
+
 static bool read_kernels(const SoftwareLayer *l, JsonNode node, Err *err)
 {
     Software *sw = l->sw;
@@ -252,7 +265,8 @@ static bool read_kernels(const SoftwareLayer *l, JsonNode node, Err *err)
             (AttentionKernel)json_word(&o, "attention_kernel", attention_kernel_names,
                                        ATTENTION_KERNEL_N, ATTENTION_NEWEST);
     JsonNode passes = json_get(&o, "optimizer_passes");
-    return json_end(&o) &&
+    JsonNode compiled_as = json_get(&o, "compiled_as");
+    return json_end(&o) && read_compiled_as(l, compiled_as, err) &&
            read_words(sw, passes, pass_facts, ARRAY_N(pass_facts), PASS_WORDS, err) &&
            check_kernels(sw, node, err);
 }
@@ -373,6 +387,7 @@ static bool read_sources(const SoftwareLayer *l, JsonNode node, Err *err)
     JsonObj o = json_begin(node, err);
     bool rest = *json_string(&o, "rest", "") != '\0' || l->based;
     read_source(l, &o, "metric_losses", rest || sw->metric_losses == 0);
+    read_source(l, &o, "compiled_as", rest || !sw->compiled_as);
     read_source(l, &o, "bucket_parameters", rest || sw->bucket_parameters == 0);
     read_source(l, &o, "bucket_parameters_per_rank",
                 rest || sw->bucket_parameters_per_rank == 0);

@@ -133,9 +133,12 @@ typedef struct Software {
      * false. */
     bool expandable_segments;
     AttentionKernel attention_kernel; /* where attention is fused; may be left out: newest */
+    /* Of a stack that runs eagerly: with training.compile its kernels take what those of this
+     * built-in stack take, its compute_scale; may be left out, NULL: no other time. */
+    const char *compiled_as;
 
     /* Compiled, the input of an activation function is kept and its result made again in backward,
-     * where no recomputation is asked for; may be left out: false. */
+     * beside what recomputation is asked for; may be left out: false. */
     bool activations_again;
 
     /* What recomputation does again: "selective" these, "full" everything. */
@@ -284,7 +287,7 @@ bool software_from(Software *sw, Arena *arena, const SoftwareLayers *l, Err *err
 JsonNode software_key(const Scenario *s);
 /* False where s names a built-in one that there is not. */
 bool software_is_known(const Scenario *s);
-/* Open, from and close together, of s. */
+/* Open, from and close together, of s: compiled where s is (compiled_as). */
 bool software_of(Software *sw, Arena *arena, const Scenario *s, Err *err);
 /* Its name alone; of a built-in one, which need not exist, what node says. */
 const char *software_name(Arena *arena, JsonNode node, Err *err);

@@ -172,6 +172,16 @@ bool software_is_known(const Scenario *s)
     return !name || json_is_path(name) || software_exists(name, &ignored);
 }
 
+/* Kernels that a compiler makes are those of another stack. */
+static bool take_compiled(Software *sw, Arena *arena, Err *err)
+{
+    Software other;
+    if (!software_read(&other, arena, sw->compiled_as, err))
+        return false;
+    sw->compute_scale = other.compute_scale;
+    return true;
+}
+
 bool software_of(Software *sw, Arena *arena, const Scenario *s, Err *err)
 {
     SoftwareLayers l;
@@ -179,7 +189,8 @@ bool software_of(Software *sw, Arena *arena, const Scenario *s, Err *err)
         return false;
     bool ok = software_from(sw, arena, &l, err);
     software_close(&l);
-    return ok;
+    bool compiled = ok && s->training.compiled && sw->compiled_as;
+    return ok && (!compiled || take_compiled(sw, arena, err));
 }
 
 const char *software_name(Arena *arena, JsonNode node, Err *err)

@@ -75,6 +75,13 @@ def three_digits(x):
     return float(f"{x:.3g}")
 
 
+def is_compiled_as(folder, name, row):
+    """Does another stack's compute_scale count?"""
+    with open(os.path.join(folder, "software", name + ".json"), encoding="utf-8") as f:
+        return (row["training"].get("compile") == "compiled"
+                and "compiled_as" in json.load(f)["kernels"])
+
+
 def rows_by_software(folder):
     """name -> (group, measured step time, the scenario as a line) of each row"""
     rows = {}
@@ -86,7 +93,8 @@ def rows_by_software(folder):
                     for m in row.get("measured", []):
                         if m["metric"] == "step_time_s":
                             name = row.get("software", "generic")
-                            rows.setdefault(name, []).append((row["group"], m["value"], line))
+                            if not is_compiled_as(folder, name, row):
+                                rows.setdefault(name, []).append((row["group"], m["value"], line))
     return rows
 
 
