@@ -759,7 +759,7 @@ static bool was_asked(const JsonObj *o, const char *key)
     return false;
 }
 
-enum { LIST_CAP = 750 };
+enum { LIST_CAP = 800 };
 
 /* Of the keys that were asked for; rather one that is not there. */
 static const char *nearest_asked(const JsonObj *o, const char *typed)
