@@ -144,6 +144,20 @@ static void print_facts(const SoftwareLayers *l, FILE *out)
         print_list(l, lists[i], out);
 }
 
+/* Compiled, kernels take what those of another stack take. */
+static bool print_compiled(const Scenario *s, const Software *sw, FILE *out, Arena *arena,
+                           Err *err)
+{
+    Software used;
+    if (!s->training.compiled || !sw->compiled_as)
+        return true;
+    if (!software_of(&used, arena, s, err))
+        return false;
+    print_fact(out, "compute_scale, compiled", arena_printf(arena, "%g", used.compute_scale),
+               arena_printf(arena, "that of %s (kernels.compiled_as)", sw->compiled_as));
+    return true;
+}
+
 bool report_software_text(const Scenario *s, FILE *out, Err *err)
 {
     Arena arena = { 0 };
@@ -154,6 +168,7 @@ bool report_software_text(const Scenario *s, FILE *out, Err *err)
     if (ok) {
         print_fact(out, "software", sw.name, sw.source);
         print_facts(&l, out);
+        ok = print_compiled(s, &sw, out, &arena, err);
     }
     software_close(&l);
     arena_free(&arena);

@@ -238,17 +238,16 @@ static bool check_kernels(const Software *sw, JsonNode node, Err *err)
            check_pair(sw->f16_grads, sw->f32_grads, node, "f16_grads", "f32_grads", err);
 }
 
-static bool read_compiled_as(const SoftwareLayer *l, JsonNode node, Err *err)
+static bool check_compiled_as(const Software *sw, JsonNode node, Err *err)
 {
-    const char *name = json_text(node);
-    Err missing = { 0 };
-    if (json_type(node) == JSON_ABSENT)
+    Err why = { 0 };
+    if (!sw->compiled_as)
         return true;
-    if (!name || json_is_path(name) || !software_exists(name, &missing))
-        return json_fail(node, err, "the name of a built-in training stack is expected%s%s",
-                         missing.set ? ": " : "", missing.set ? missing.text : "");
-    l->sw->compiled_as = arena_strdup(l->arena, name);
-    return true;
+    if (json_is_path(sw->compiled_as))
+        err_set(&why, "the name of a built-in training stack is expected, not a path");
+    else if (software_exists(sw->compiled_as, &why))
+        return true;
+    return json_fail(json_member(node, "compiled_as"), err, "%s", why.text);
 }
 
 static bool read_kernels(const SoftwareLayer *l, JsonNode node, Err *err)
@@ -265,8 +264,9 @@ static bool read_kernels(const SoftwareLayer *l, JsonNode node, Err *err)
             (AttentionKernel)json_word(&o, "attention_kernel", attention_kernel_names,
                                        ATTENTION_KERNEL_N, ATTENTION_NEWEST);
     JsonNode passes = json_get(&o, "optimizer_passes");
-    JsonNode compiled_as = json_get(&o, "compiled_as");
-    return json_end(&o) && read_compiled_as(l, compiled_as, err) &&
+    if (says(l, &o, "compiled_as") && json_has(&o, "compiled_as"))
+        sw->compiled_as = arena_strdup(l->arena, json_string(&o, "compiled_as", ""));
+    return json_end(&o) && check_compiled_as(sw, node, err) &&
            read_words(sw, passes, pass_facts, ARRAY_N(pass_facts), PASS_WORDS, err) &&
            check_kernels(sw, node, err);
 }
