@@ -43,9 +43,9 @@ typedef struct Software {
     bool fused_gated;     /* act(gate) * up as one kernel; else act(gate) is saved too */
     bool fused_bias; /* bias, gelu and relu as matmul epilogues, else kernels of their own */
     bool addmm;      /* a bias by itself as the matmul's epilogue; may be left out: false */
-    bool
-        pads_matmuls; /* whose rows would not begin at multiples of 16 bytes (sim/cost_matmul.c); by
-                          kernels that write them anyhow; may be left out: false */
+    /* Matmuls whose rows would not begin at multiples of 16 bytes (sim/cost_matmul.c) get longer
+     * ones, which the kernels around them write anyhow; may be left out: false. */
+    bool pads_matmuls;
     bool fused_elementwise;   /* a bias in one kernel with the activation or sum after it */
     bool fused_residual_norm; /* residual add and the norm after it in one kernel */
     bool fused_rope;          /* inside attention, else a kernel of its own */
