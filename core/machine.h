@@ -50,6 +50,11 @@ typedef enum GemmLayout {
 extern const char *const gemm_layout_names[GEMM_LAYOUT_N];
 
 GemmLayout gemm_layout_of(const MatmulShape *s);
+/* Is A stored [k, m]? */
+static inline bool gemm_turns_a(GemmLayout layout)
+{
+    return layout == GEMM_NT || layout == GEMM_NT_ACCUMULATE;
+}
 /* Rows of all three matrices begin at multiples of so many bytes, as they lie in memory; 16 where
  * it is more.  Below that other kernels run, several times slower: on an H200 8192 x 50257 x 768 in
  * bf16 takes 6.7 ms, 8192 x 50304 x 768 0.89 ms (tests/gpu/run.sh, 2026-11-26). */

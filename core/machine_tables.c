@@ -37,8 +37,7 @@ GemmLayout gemm_layout_of(const MatmulShape *s)
 
 uint32_t gemm_alignment(GemmLayout layout, DType dtype, uint64_t m, uint64_t n, uint64_t k)
 {
-    bool turned = layout == GEMM_NT || layout == GEMM_NT_ACCUMULATE;
-    uint64_t both = (n | (turned ? m : k)) * dtype_bytes(dtype) | GEMM_ALIGNED;
+    uint64_t both = (n | (gemm_turns_a(layout) ? m : k)) * dtype_bytes(dtype) | GEMM_ALIGNED;
     return (uint32_t)(both & (~both + 1)); /* its lowest bit */
 }
 

@@ -124,22 +124,20 @@ double op_scale(const Gpu *gpu, const Op *op, const Software *sw)
     }
 }
 
-/* As it is computed: with longer rows where a stack pads them.  Patches of a convolution are no
- * rows in memory: cuDNN fills them up. */
-static Op padded(const Op *op, const Software *sw)
+/* As it is computed: with longer rows where a stack pads them, then in space.  Patches of a
+ * convolution are no rows in memory: cuDNN fills them up. */
+static const Op *padded(const Op *op, const Software *sw, Op *space)
 {
-    Op p = *op;
+    const MatmulShape *s = &op->u.matmul;
     bool pads = op->kind == OP_CONV || (op->kind == OP_MATMUL && sw && sw->pads_matmuls);
-    MatmulShape *s = &p.u.matmul;
     if (!pads || gemm_alignment(gemm_layout_of(s), op->dtype, s->m, s->n, s->k) == GEMM_ALIGNED)
-        return p;
+        return op;
+    *space = *op;
     uint64_t step = GEMM_ALIGNED / dtype_bytes(op->dtype);
-    s->n = div_up_u64(s->n, step) * step;
-    if (s->transpose_a)
-        s->m = div_up_u64(s->m, step) * step;
-    else
-        s->k = div_up_u64(s->k, step) * step;
-    return p;
+    uint64_t *inner = s->transpose_a ? &space->u.matmul.m : &space->u.matmul.k;
+    *inner = div_up_u64(*inner, step) * step;
+    space->u.matmul.n = div_up_u64(s->n, step) * step;
+    return space;
 }
 
 OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw)
@@ -150,10 +148,11 @@ OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw)
     double bound = fmax(op_flops_bound_ns(gpu, op), op_memory_bound_ns(gpu, op));
     AttentionKernel rows =
         sw ? attention_rows(gpu, op, sw->attention_kernel) : ATTENTION_NEWEST;
-    Op as = padded(op, sw);
-    double ns = alone_ns(gpu, &as, rows) * (sw ? op_scale(gpu, op, sw) : 1);
+    Op space;
+    const Op *as = padded(op, sw, &space);
+    double ns = alone_ns(gpu, as, rows) * (sw ? op_scale(gpu, op, sw) : 1);
     ns = fmax(ns, fmax(bound, (double)gpu->kernel_floor_ns));
-    double slowed = gpu->comm_sms > 0 && gpu->sms > 0 ? ns * slowdown(gpu, &as, rows) : ns;
+    double slowed = gpu->comm_sms > 0 && gpu->sms > 0 ? ns * slowdown(gpu, as, rows) : ns;
     OpCost cost = { whole_ns(ns, bound), whole_ns(slowed, bound) };
     cost.slowed_ns = max_i64(cost.slowed_ns, cost.alone_ns);
     return cost;

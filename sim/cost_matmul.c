@@ -15,7 +15,7 @@
  * Matrices of 16 bits whose rows do not begin at multiples of 16 bytes are computed by other
  * kernels, which load 2, 4 or 8 bytes at a time.  Of the above their tiles reach `unaligned` at 2
  * bytes, sqrt 2 times that at 4, twice that at 8.  On H100 and H200 the sixteen rows measured are
- * 0.127 to 0.207 at 2 bytes (0.168 in the geometric mean), 0.245 at 4 and 0.34 at 8.  32 bits have
+ * 0.127 to 0.207 at 2 bytes (0.169 in the geometric mean), 0.245 at 4 and 0.34 at 8.  32 bits have
  * not been measured so, and fp8 must be aligned: nothing is known to slow them.
  *
  * THE TABLE.  Rows of the same type correct the model instead of replacing it: the
@@ -215,12 +215,9 @@ static double log_ratio(const Gpu *gpu, uint32_t row)
             break;
         sum += log(o->time_ns);
     }
-    MatmulShape shape = { .m = r->m,
-                          .n = r->n,
-                          .k = r->k,
-                          .batch = 1,
-                          .transpose_a =
-                              r->layout == GEMM_NT || r->layout == GEMM_NT_ACCUMULATE };
+    MatmulShape shape = {
+        .m = r->m, .n = r->n, .k = r->k, .batch = 1, .transpose_a = gemm_turns_a(r->layout)
+    };
     return sum / n - log(matmul_model_ns(gpu, &shape, r->dtype));
 }
 
