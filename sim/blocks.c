@@ -11,6 +11,23 @@ DType matmul_dtype(const Training *t)
     return t->precision == DTYPE_FP8 ? act_dtype(t) : t->precision;
 }
 
+/* Is there a kernel that scales and masks the scores, and makes them weights? */
+static bool has_softmax_kernel(const Build *b)
+{
+    const Software *sw = b->sw;
+    const Parallel *p = &b->s->parallel;
+    uint32_t multiple = sw->softmax_multiple, longest = sw->softmax_longest;
+    if (sw->softmax_chain || b->s->model.kind != MODEL_TRANSFORMER)
+        return !sw->softmax_chain;
+    uint64_t heads =
+        (uint64_t)b->s->training.micro_batch * b->s->model.u.transformer.heads / p->tp;
+    uint32_t keys = b->s->training.seq_len, queries = keys / p->cp;
+    bool limited = multiple > 0 || longest > 0;
+    return (!limited || act_dtype(&b->s->training) != DTYPE_F32) &&
+           (multiple == 0 || (heads % multiple == 0 && queries % multiple == 0)) &&
+           (longest == 0 || keys <= longest);
+}
+
 Fusion fusion_of(const Build *b)
 {
     bool compiled = b->s->training.compiled;
@@ -19,7 +36,9 @@ Fusion fusion_of(const Build *b)
                  .residual_norm = compiled || b->sw->fused_residual_norm,
                  .norm_chain = !compiled && b->sw->norm_chain,
                  .rope_chain = !compiled && b->sw->rope_chain,
-                 .softmax_chain = !compiled && b->sw->softmax_chain };
+                 .softmax_chain = !compiled && !has_softmax_kernel(b) };
+    f.softmax_f32 =
+        f.softmax_chain && !b->sw->softmax_chain && act_dtype(&b->s->training) != DTYPE_F32;
     const Model *m = &b->s->model;
     f.gelu_chain = !compiled && b->sw->gelu_new_chain && m->kind == MODEL_TRANSFORMER &&
                    m->u.transformer.gelu_new && !m->u.transformer.gated;

@@ -111,7 +111,8 @@ DType matmul_dtype(const Training *t);
 typedef struct Fusion {
     bool gated, elementwise, residual_norm;
     bool norm_chain, rope_chain, gelu_chain, softmax_chain;
-    bool norms; /* with the sums, and the casts of torch.autocast, beside them */
+    bool softmax_f32; /* softmax_chain: of scores that are cast to f32 */
+    bool norms;       /* with the sums, and the casts of torch.autocast, beside them */
 } Fusion;
 Fusion fusion_of(const Build *b);
 bool fused_attention(const Build *b); /* training.attention has the last word */

@@ -70,8 +70,8 @@ static AttentionShape attention_shape(const Maker *k, uint32_t window)
                              .window = window };
 }
 
-/* Fused attention saves a number per row of scores, "math" attention the softmax, and after
- * dropout what is left of it. */
+/* Fused attention saves a number per row of scores, "math" attention the softmax, and what is made
+ * of it: after dropout what is left, else 16 bits where it is f32. */
 static void add_attention_aux(Maker *k, TapeOp *op, uint64_t scores)
 {
     if (!scores) {
@@ -79,10 +79,15 @@ static void add_attention_aux(Maker *k, TapeOp *op, uint64_t scores)
             tape_made(k->t, "attention lse", DTYPE_F32, k->rows, k->m->heads);
         return;
     }
-    op->aux[op->aux_n++] = tape_made(k->t, "attention weights", k->act, k->rows, scores);
-    if (!has_dropout(k->b))
+    bool f32 = fusion_of(k->b).softmax_f32, drops = has_dropout(k->b);
+    op->aux[op->aux_n++] =
+        tape_made(k->t, "attention weights", f32 ? DTYPE_F32 : k->act, k->rows, scores);
+    if (!f32 && !drops)
         return;
-    op->aux[op->aux_n++] = tape_made(k->t, "attention dropped", k->act, k->rows, scores);
+    op->aux[op->aux_n++] = tape_made(
+        k->t, drops ? "attention dropped" : "attention weights cast", k->act, k->rows, scores);
+    if (!drops)
+        return;
     op->aux[op->aux_n++] =
         tape_made(k->t, "attention dropout mask", DTYPE_MASK, k->rows, scores);
 }

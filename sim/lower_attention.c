@@ -6,6 +6,7 @@
  *                                                   with dropout, of the weights, one more each
  *     fact there
  *     softmax_chain         its softmax             scale, mask, softmax; backward the same three
+ *     softmax_multiple ...  not as these say        the same between a cast to f32 and one back
  *     attention_copies      fused attention         copies to its layout and back
  */
 #include "sim/lower_parts.h"
@@ -60,6 +61,16 @@ static KernelArg scale_and_mask(Lowering *l, const Whole *w, KernelArg scores)
     return scores;
 }
 
+/* Itself, where it has the format. */
+static KernelArg in_format(Lowering *l, const Whole *w, KernelArg x, DType dtype)
+{
+    if (part_dtype(l, x) == dtype)
+        return x;
+    KernelArg to = part_temp(l, "attention cast", x, dtype);
+    part_cast(l, w, x, to, ARG_WRITE);
+    return to;
+}
+
 static void drop(Lowering *l, const Whole *w, KernelArg x, ArgMode mode, KernelArg mask,
                  ArgMode mask_mode)
 {
@@ -77,27 +88,37 @@ static bool keys_apart(const Lowering *l, uint32_t inputs)
     return inputs == 2 && (latent || l->b->s->parallel.cp > 1);
 }
 
-/* inputs -> out, weights [dropped, mask] */
+/* What the scores become, which the second product reads: weights, 16 bits of them, or what dropout
+ * leaves of these. */
+static KernelArg used_of(const Whole *w, uint32_t inputs, uint32_t aux)
+{
+    return w->args[inputs + (aux > 1 ? 2 : 1)];
+}
+
+/* inputs -> out, weights [used [mask]] */
 static void math_forward(Lowering *l, const Whole *w, uint32_t aux)
 {
     uint32_t inputs = w->args_n - 1 - aux;
     KernelArg q = w->args[0], v = w->args[inputs - 1], out = w->args[inputs];
-    KernelArg weights = w->args[inputs + 1], used = w->args[inputs + (aux > 1 ? 2 : 1)];
-    Scores s = scores_of(w, dtype_bytes(part_dtype(l, out)));
+    KernelArg weights = w->args[inputs + 1], used = used_of(w, inputs, aux);
+    DType act = part_dtype(l, out);
+    Scores s = scores_of(w, dtype_bytes(act));
     bool apart = keys_apart(l, inputs);
-    KernelArg scores = part_temp(l, "attention scores", weights, part_dtype(l, weights));
+    KernelArg scores = part_temp(l, "attention scores", weights, act);
     uint64_t d = s.a.head_dim, dv = attention_value_dim(&s.a);
     batched(l, w, &s, s.a.seq_q, s.a.seq_k, d, d)->u.matmul.transpose_b = true;
     part_bytes_arg(l, q, ARG_READ, apart ? s.q_bytes : s.q_bytes + s.k_bytes);
     if (apart)
         part_bytes_arg(l, v, ARG_READ, s.k_bytes);
     part_arg(l, scores, ARG_WRITE);
-    scores = scale_and_mask(l, w, scores);
+    scores = scale_and_mask(l, w, in_format(l, w, scores, part_dtype(l, weights)));
     softmax(l, w, &s);
     part_arg(l, scores, ARG_READ);
     part_arg(l, weights, ARG_WRITE);
-    if (aux > 1) {
-        drop(l, w, weights, ARG_READ, w->args[inputs + 3], ARG_WRITE);
+    if (aux == 2) {
+        part_cast(l, w, weights, used, ARG_WRITE);
+    } else if (aux > 2) {
+        drop(l, w, in_format(l, w, weights, act), ARG_READ, w->args[inputs + 3], ARG_WRITE);
         part_arg(l, used, ARG_WRITE);
     }
     batched(l, w, &s, s.a.seq_q, dv, s.a.seq_k, dv);
@@ -111,8 +132,9 @@ static KernelArg weights_backward(Lowering *l, const Whole *w, const Scores *s, 
                                   uint32_t aux)
 {
     KernelArg dout = w->args[0], v = w->args[inputs], dv = w->args[w->args_n - 1];
-    KernelArg weights = w->args[inputs + 1], used = w->args[inputs + (aux > 1 ? 2 : 1)];
-    KernelArg dweights = part_temp(l, "attention gradient", weights, part_dtype(l, weights));
+    KernelArg weights = w->args[inputs + 1], used = used_of(w, inputs, aux);
+    DType act = part_dtype(l, dout);
+    KernelArg dweights = part_temp(l, "attention gradient", weights, act);
     uint64_t width = attention_value_dim(&s->a);
     batched(l, w, s, s->a.seq_q, s->a.seq_k, width, width)->u.matmul.transpose_b = true;
     part_arg(l, dout, ARG_READ);
@@ -122,15 +144,16 @@ static KernelArg weights_backward(Lowering *l, const Whole *w, const Scores *s, 
     part_arg(l, used, ARG_READ);
     part_arg(l, dout, ARG_READ);
     part_bytes_arg(l, dv, ARG_WRITE, s->v_bytes);
-    if (aux > 1)
+    if (aux > 2)
         drop(l, w, dweights, ARG_UPDATE, w->args[inputs + 3], ARG_READ);
+    dweights = in_format(l, w, dweights, part_dtype(l, weights));
     softmax(l, w, s);
     part_arg(l, dweights, ARG_UPDATE);
     part_arg(l, weights, ARG_READ);
-    return scale_and_mask(l, w, dweights);
+    return in_format(l, w, scale_and_mask(l, w, dweights), act);
 }
 
-/* dout, inputs, weights [dropped, mask] -> dinputs */
+/* dout, inputs, weights [used [mask]] -> dinputs */
 static void math_backward(Lowering *l, const Whole *w, uint32_t aux)
 {
     uint32_t inputs = (w->args_n - 1 - aux) / 2;
@@ -154,7 +177,7 @@ bool attention_expand(Lowering *l, const Whole *w)
 {
     if (w->op.kind != OP_ATTENTION || fused_attention(l->b))
         return false;
-    uint32_t aux = has_dropout(l->b) ? 3 : 1;
+    uint32_t aux = has_dropout(l->b) ? 3 : l->fusion.softmax_f32 ? 2 : 1;
     if (op_is_backward(&w->op))
         math_backward(l, w, aux);
     else

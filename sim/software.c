@@ -9,6 +9,7 @@
 #include "sim/software_parts.h"
 
 enum { METRIC_LOSSES_MAX = 8, RING_NICS_MAX = 64 }; /* Composer has two losses */
+enum { SOFTMAX_MULTIPLE_MAX = 64, SOFTMAX_LONGEST_MAX = 1 << 20 };
 #define BUCKET_PARAMETERS_MAX ((uint64_t)1 << 40)
 
 typedef struct Fact {
@@ -253,12 +254,17 @@ static bool check_compiled_as(const Software *sw, JsonNode node, Err *err)
 static bool read_kernels(const SoftwareLayer *l, JsonNode node, Err *err)
 {
     Software *sw = l->sw;
-    uint64_t losses = sw->metric_losses;
+    uint64_t losses = sw->metric_losses, multiple = sw->softmax_multiple;
+    uint64_t longest = sw->softmax_longest;
     JsonObj o = json_begin(node, err);
     read_facts(l, &o, kernel_facts, ARRAY_N(kernel_facts));
     read_options(l, &o, kernel_options, ARRAY_N(kernel_options));
     read_count(l, &o, "metric_losses", METRIC_LOSSES_MAX, &losses);
     sw->metric_losses = (uint32_t)losses;
+    read_count(l, &o, "softmax_multiple", SOFTMAX_MULTIPLE_MAX, &multiple);
+    sw->softmax_multiple = (uint32_t)multiple;
+    read_count(l, &o, "softmax_longest", SOFTMAX_LONGEST_MAX, &longest);
+    sw->softmax_longest = (uint32_t)longest;
     if (says(l, &o, "attention_kernel"))
         sw->attention_kernel =
             (AttentionKernel)json_word(&o, "attention_kernel", attention_kernel_names,
@@ -387,6 +393,8 @@ static bool read_sources(const SoftwareLayer *l, JsonNode node, Err *err)
     JsonObj o = json_begin(node, err);
     bool rest = *json_string(&o, "rest", "") != '\0' || l->based;
     read_source(l, &o, "metric_losses", rest || sw->metric_losses == 0);
+    read_source(l, &o, "softmax_multiple", rest || sw->softmax_multiple == 0);
+    read_source(l, &o, "softmax_longest", rest || sw->softmax_longest == 0);
     read_source(l, &o, "compiled_as", rest || !sw->compiled_as);
     read_source(l, &o, "bucket_parameters", rest || sw->bucket_parameters == 0);
     read_source(l, &o, "bucket_parameters_per_rank",

@@ -73,6 +73,11 @@ typedef struct Software {
     /* Where attention is not fused, scores are scaled and masked by kernels of their own; may be
      * left out: false. */
     bool softmax_chain;
+    /* Else one kernel does it all, of 16 bits, of softmax_longest keys at most, and of numbers of
+     * queries and of heads (of all samples of a rank) that softmax_multiple divides.  Of others
+     * scores are cast to f32, scaled, masked, and the softmax is cast back.  May be left out: 0,
+     * there are no others. */
+    uint32_t softmax_multiple, softmax_longest;
     bool dropout;          /* trained with dropout: masks are made and kept */
     bool model_dropout;    /* or where the model's config says so; may be left out: false */
     bool wgrad_accumulate; /* weight gradients are accumulated by the matmul (beta = 1) */

@@ -117,6 +117,8 @@ static Software facts_by_bits(uint32_t bits)
                        .gelu_new_chain = bits & 268435456,
                        .softmax_chain = bits & 536870912,
                        .attention_copies = bits & 1073741824,
+                       .softmax_multiple = bits & 4096 ? 16 : 0,
+                       .softmax_longest = bits & 8192 ? 24 : 0,
                        .tp_async_backward = bits & 16,
                        .vocab_multiple = 1,
                        .overlap = { true, true } };
@@ -985,6 +987,107 @@ static void scores_may_be_scaled_and_masked_apart(void)
     }
 }
 
+typedef struct SoftmaxCase {
+    uint32_t multiple, longest, tp, cp;
+    bool f32, dropout, compiled, chain;
+    int kernels; /* more than one */
+    int elements; /* bytes more that are moved, read and written alike, for each score; forward */
+    int backward; /* read, backward; written are as many as forward */
+} SoftmaxCase;
+
+/* 2 samples of 32 tokens and 4 heads; as a stack that has no other kernel for it. */
+static void move_scores(const SoftmaxCase *c, Moved m[2])
+{
+    World w;
+    world_transformer(&w, gpt_like(1, 64, 4, 96));
+    w.s.training.attention = ATTENTION_MATH;
+    w.s.training.compiled = c->compiled;
+    w.s.training.precision = c->f32 ? DTYPE_F32 : DTYPE_BF16;
+    w.s.parallel.tp = c->tp;
+    w.s.parallel.cp = c->cp;
+    w.sw.dropout = c->dropout;
+    w.sw.softmax_multiple = c->multiple;
+    w.sw.softmax_longest = c->longest;
+    w.sw.softmax_chain = c->chain;
+    CHECK(lowered(&w));
+    m[0] = moved_by(&w, plain_forward(&w), "attention");
+    m[1] = moved_by(&w, plain_backward(&w, GRAD_BORN), "attention");
+    check_lives(&w);
+    world_free(&w);
+}
+
+/* Megatron's: 16 bits, so many keys, and a multiple of heads of all samples; else five kernels, in
+ * f32.  Forward a score is cast (2 bytes to 4), scaled, masked, read by the softmax as f32, and the
+ * weight, f32 too, cast; backward the gradient is cast, meets f32, is masked, scaled and cast. */
+static void fused_softmax_is_of_some_shapes(void)
+{
+    static const SoftmaxCase cases[] = {
+        { .tp = 1, .cp = 1 },
+        { .multiple = 8, .longest = 32, .tp = 1, .cp = 1 },
+        { .multiple = 16, .tp = 1, .cp = 1, .kernels = 4, .elements = 16, .backward = 18 },
+        { .multiple = 8, .tp = 2, .cp = 1, .kernels = 4, .elements = 16, .backward = 18 },
+        { .multiple = 4, .tp = 2, .cp = 1 },
+        { .longest = 31, .tp = 1, .cp = 1, .kernels = 4, .elements = 16, .backward = 18 },
+        { .multiple = 8, .longest = 31, .tp = 1, .cp = 1, .compiled = true },
+        { .multiple = 16,
+          .tp = 1,
+          .cp = 1,
+          .dropout = true,
+          .kernels = 4,
+          .elements = 16,
+          .backward = 18 },
+        { .multiple = 8,
+          .tp = 1,
+          .cp = 1,
+          .f32 = true,
+          .kernels = 2,
+          .elements = 8,
+          .backward = 8 },
+        { .longest = 31,
+          .tp = 1,
+          .cp = 1,
+          .chain = true,
+          .kernels = 2,
+          .elements = 4,
+          .backward = 4 },
+    };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        SoftmaxCase one = cases[i];
+        one.multiple = one.longest = 0;
+        one.chain = false;
+        Moved apart[2], fused[2];
+        move_scores(&cases[i], apart);
+        move_scores(&one, fused);
+        uint64_t scores = 2 * 4 * 32 * 32 / cases[i].tp;
+        for (int way = 0; way < 2; way++) {
+            int read = way ? cases[i].backward : cases[i].elements;
+            CHECK_INT(cases[i].kernels, (int)apart[way].n - (int)fused[way].n);
+            CHECK_U64(scores * (uint64_t)read, apart[way].read - fused[way].read);
+            CHECK_U64(scores * (uint64_t)cases[i].elements,
+                      apart[way].written - fused[way].written);
+        }
+    }
+}
+
+/* The softmax is kept in f32, and without dropout 16 bits of it for the second product. */
+static void softmax_in_f32_is_kept_so(void)
+{
+    for (int dropout = 0; dropout < 2; dropout++) {
+        int64_t kept[2];
+        for (int apart = 0; apart < 2; apart++) {
+            World w;
+            world_transformer(&w, gpt_like(1, 64, 4, 96));
+            w.s.training.attention = ATTENTION_MATH;
+            w.sw.dropout = dropout;
+            w.sw.softmax_multiple = apart ? 16 : 0;
+            CHECK(lowered(&w));
+            kept[apart] = delta_of(&w, plain_forward(&w));
+            world_free(&w);
+        }
+        CHECK_INT((dropout ? 2 : 4) * 2 * 4 * 32 * 32, (int)(kept[1] - kept[0]));
+    }
+}
+
 /* torch.autocast, eager: what is f32 is cast for matmuls, and so are weights; a weight's gradient
  * comes in bf16, is cast and added. */
 static void autocast_casts_kernel_by_kernel(void)
@@ -1461,6 +1564,8 @@ int main(void)
     RUN(gelu_new_runs_kernel_by_kernel);
     RUN(other_gelus_are_one_kernel);
     RUN(scores_may_be_scaled_and_masked_apart);
+    RUN(fused_softmax_is_of_some_shapes);
+    RUN(softmax_in_f32_is_kept_so);
     RUN(autocast_casts_kernel_by_kernel);
     RUN(compilers_fuse_the_casts_of_autocast);
     RUN(chains_of_f32_cast_nothing);

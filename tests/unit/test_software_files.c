@@ -166,6 +166,7 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(read_stack(&sw, &arena, "megatron-deepspeed-2022"));
     CHECK(sw.p2p_scatter_gather && sw.p2p_blocks_host);
     CHECK(sw.bf16_grads_f32 && sw.fsdp_overlaps && !sw.overlap[DIM_DP]);
+    CHECK(sw.softmax_multiple == 4 && sw.softmax_longest == 2048);
     CHECK_U64(500000000, sw.bucket_parameters);
     CHECK_U64(0, sw.bucket_parameters_per_rank);
     arena_free(&arena);
