@@ -15,17 +15,23 @@ typedef struct Built {
     Graph g;
 } Built;
 
-/* Both: false, checked and said, where it cannot be built; built_free is for all that were begun.
+/* All: false, checked and said, where it cannot be built; built_free is for all that were begun.
  * doc: NULL with err where it could not be read; taken over. */
-static inline bool built_from(Built *b, JsonDoc *doc, Err *err)
+static inline bool built_with(Built *b, JsonDoc *doc, const Setting *settings,
+                              uint32_t settings_n, Err *err)
 {
     *b = (Built){ 0 };
-    bool ok = CHECK(doc && scenario_from(&b->s, doc, NULL, 0, err) &&
-                    software_read(&b->sw, &b->arena, b->s.software, err) &&
+    bool ok = CHECK(doc && scenario_from(&b->s, doc, settings, settings_n, err) &&
+                    software_of(&b->sw, &b->arena, &b->s, err) &&
                     build_graph(&b->g, &b->s, &b->sw, err));
     if (!ok)
         fprintf(stderr, "%s\n", err->text);
     return ok;
+}
+
+static inline bool built_from(Built *b, JsonDoc *doc, Err *err)
+{
+    return built_with(b, doc, NULL, 0, err);
 }
 
 static inline bool built_read(Built *b, const char *scenario, const Setting *settings,
