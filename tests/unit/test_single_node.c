@@ -1,5 +1,5 @@
 /*
- * test_single_node.c - what README says of the rows of vtrain-single-node.jsonl that kernels decide.
+ * test_single_node.c - README on the rows of vtrain-single-node.jsonl that kernels decide.
  *
  * They are listed with full recomputation and under a stack that pads its vocabulary, neither of
  * which their source says.  Of 74 of them, with tp 1, hidden size 2048 and micro-batches of 2 or
