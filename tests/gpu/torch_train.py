@@ -4,7 +4,8 @@
 #
 # Plain PyTorch in bf16.  gpu_us lies between events, wall_us is the host's clock around
 # the same iterations; where the two are near and far above the kernels' time, the host
-# is what is slow.  Compiling takes long, so it comes last.
+# is what is slow.  What forward, backward and update take of a step's host stands beside
+# it: forward is Python, backward is not.  Compiling takes long, so it comes last.
 
 import sys
 import time
@@ -151,18 +152,23 @@ def measure_gpt2_step(run, mode, batch=16, recompute=False, seq=1024, steps=10):
     optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), fused=True)
     tokens = torch.randint(50257, (batch, seq), device="cuda")
     targets = torch.randint(50257, (batch, seq), device="cuda")
-    times, begin, loss = [], 0.0, None
+    times, phases, clock, loss = [], [], [], None
     for i in range(steps + 4):
         torch.cuda.synchronize()
         if i > 3:
-            times.append((time.perf_counter() - begin) * 1e6)
-        begin = time.perf_counter()
+            times.append((time.perf_counter() - clock[0]) * 1e6)
+            phases.append([(b - a) * 1e6 for a, b in zip(clock, clock[1:])])
+        clock = [time.perf_counter()]
         with torch.autocast("cuda", dtype=torch.bfloat16):
             loss = step_model(tokens, targets)
+        clock.append(time.perf_counter())
         loss.backward()
+        clock.append(time.perf_counter())
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        clock.append(time.perf_counter())
     us = quantile(times, 0.5)
+    host_us = [quantile(phase, 0.5) for phase in zip(*phases)]
     run.row(
         "torch_step",
         model="gpt2",
@@ -175,9 +181,13 @@ def measure_gpt2_step(run, mode, batch=16, recompute=False, seq=1024, steps=10):
         p90_us=quantile(times, 0.9),
         peak_bytes=torch.cuda.max_memory_allocated(),
         loss=loss.item(),
+        forward_host_us=host_us[0],
+        backward_host_us=host_us[1],
+        update_host_us=host_us[2],
     )
     what = f"{mode}, {batch} x {seq}{', recomputed' if recompute else ''}"
-    print(f"gpt2 step, {what}: {us / 1e3:.2f} ms, {batch * seq / us:.3f} Mtok/s")
+    host = "host %.2f + %.2f + %.2f ms" % tuple(t / 1e3 for t in host_us)
+    print(f"gpt2 step, {what}: {us / 1e3:.2f} ms, {batch * seq / us:.3f} Mtok/s, {host}")
 
 
 BLOCKS = [
