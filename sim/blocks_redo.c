@@ -112,6 +112,13 @@ static void choose_plain_redo(Build *b, BlockPlan *plan)
         plan->plain_redo[i] = compiler_redoes(b, &t->ops[i]) ? REDO_ALL : REDO_NOTHING;
 }
 
+static bool stops_early(const Build *b)
+{
+    bool mixed =
+        build_formats(b).reduce == DTYPE_F32 && dtype_bytes(act_dtype(&b->s->training)) == 2;
+    return b->sw->recompute_stops_early || (b->sw->f32_reduce_stops_early && mixed);
+}
+
 void choose_redo(Build *b, BlockPlan *plan)
 {
     choose_plain_redo(b, plan);
@@ -121,7 +128,7 @@ void choose_redo(Build *b, BlockPlan *plan)
     uint32_t first = layer ? 0 : plan->redo_first, end = layer ? t->ops_n : plan->redo_end;
     if (first == end || recompute == RECOMPUTE_NONE)
         return;
-    plan->redo_all = recompute != RECOMPUTE_SELECTIVE && !b->sw->recompute_stops_early;
+    plan->redo_all = recompute != RECOMPUTE_SELECTIVE && !stops_early(b);
     plan->redo = PUSH_ARRAY(&b->arena, Redo, t->ops_n);
     plan->parts = PUSH_ARRAY(&b->arena, RedoPart, t->values_n);
     uint32_t matmuls = 0;

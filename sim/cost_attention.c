@@ -9,12 +9,13 @@
  *     causal blocks are of unequal length, which costs TAIL blocks at the end, but none is
  *     longer than one of the full kernel, which bounds what few of them take;
  *   - narrow heads feed the matrix units badly: head_dim / (head_dim + NARROW),
- *     relative to 128.
+ *     relative to 128; FlashAttention-2's kernels less so (NARROW_FLASH2).
  *
  * SHORT and NARROW come from FlashAttention-3's published tables (arXiv 2407.08608,
  * H100, 512 to 16k keys of 16k tokens x 16 heads x 128): FlashAttention-2 and cuDNN
  * have one curve when scaled, causal or not (test_cost.c checks cuDNN's); head_dim 64
- * against 128 reaches 0.88, 0.77 and 0.69 (FlashAttention-2, -3, cuDNN).  TAIL comes
+ * against 128 reaches 0.88, 0.77 and 0.69 (FlashAttention-2, -3, cuDNN), of which
+ * NARROW_FLASH2 is the first and NARROW the second.  TAIL comes
  * from SimuMax's rows on A100, 4 to 64 heads of 4096.
  * Measured rows of the file correct the model as they do for matmuls: all rows of the kernel
  * within two doublings, by 1 / distance^4 and fading to nothing there.
@@ -38,7 +39,7 @@
 #include "sim/cost_parts.h"
 
 enum { BLOCK_QUERIES = 128, SHORT_FORWARD = 160, SHORT_BACKWARD = 256 };
-enum { NARROW = 40, FULL_HEAD = 128 };
+enum { NARROW = 55, NARROW_FLASH2 = 20, FULL_HEAD = 128 };
 static const double TAIL = 1.5;
 static const double FLASH2_ON_HOPPER = 1.6, FLASH1 = 2, TRITON_FORWARD = 1.4,
                     TRITON_BACKWARD = 2;
@@ -49,13 +50,24 @@ static double width_of(const AttentionShape *a)
     return ((double)a->head_dim + (double)attention_value_dim(a)) / 2;
 }
 
-static double shape_efficiency(const AttentionShape *a, bool backward)
+static bool has_newer(const Gpu *gpu)
+{
+    return gpu->generation == GPU_HOPPER || gpu->generation == GPU_BLACKWELL;
+}
+
+/* On GPUs without a newer kernel all are of FlashAttention-2's kind. */
+static double narrow_of(const Gpu *gpu, AttentionKernel rows)
+{
+    return rows == ATTENTION_FLASH2 || !has_newer(gpu) ? NARROW_FLASH2 : NARROW;
+}
+
+static double shape_efficiency(const AttentionShape *a, double narrow, bool backward)
 {
     double keys = (double)(a->window && a->window < a->seq_k ? a->window : a->seq_k);
     if (a->causal) /* on average: the first queries see fewer than the window */
         keys *= 1 - keys / (2 * (double)a->seq_k);
     double dim = width_of(a);
-    double wide = dim / (dim + NARROW) * (FULL_HEAD + NARROW) / FULL_HEAD;
+    double wide = dim / (dim + narrow) * (FULL_HEAD + narrow) / FULL_HEAD;
     return fmin(wide, 1) * keys / (keys + (backward ? SHORT_BACKWARD : SHORT_FORWARD));
 }
 
@@ -67,8 +79,8 @@ static bool is_plain(const Gpu *gpu, DType dtype)
     return dtype == DTYPE_F32 && gpu_peak_flops_per_ns(gpu, dtype) < narrow;
 }
 
-static double waves_ns(const Gpu *gpu, const AttentionShape *a, bool backward, DType dtype,
-                       double flops, double sms)
+static double waves_ns(const Gpu *gpu, const AttentionShape *a, AttentionKernel rows,
+                       bool backward, DType dtype, double flops, double sms)
 {
     double efficiency = is_plain(gpu, dtype) ? gpu->matmul_efficiency[dtype]
                         : backward           ? gpu->attention_bwd_efficiency
@@ -80,7 +92,8 @@ static double waves_ns(const Gpu *gpu, const AttentionShape *a, bool backward, D
         (double)a->batch * (double)a->heads * (double)div_up_u64(a->seq_q, BLOCK_QUERIES);
     double x = blocks / sms;
     double waves = a->causal ? fmax(x + TAIL, 2) : fmax(x + 0.5 * (ceil(x) - x), 1);
-    double shaped = is_plain(gpu, dtype) ? 1 : shape_efficiency(a, backward);
+    double shaped =
+        is_plain(gpu, dtype) ? 1 : shape_efficiency(a, narrow_of(gpu, rows), backward);
     double sm_flops_per_ns = peak * efficiency * shaped / gpu->sms;
     return gpu->matmul_fill_ns + flops / (sm_flops_per_ns * sms) * waves / x;
 }
@@ -94,16 +107,16 @@ static double causal_part(const AttentionShape *a)
     return (w * (w + 1) / 2 + (keys - w) * w) / (keys * keys);
 }
 
-static double model_ns(const Gpu *gpu, const AttentionShape *a, bool backward, DType dtype,
-                       double flops, double sms)
+static double model_ns(const Gpu *gpu, const AttentionShape *a, AttentionKernel rows,
+                       bool backward, DType dtype, double flops, double sms)
 {
-    double ns = waves_ns(gpu, a, backward, dtype, flops, sms);
+    double ns = waves_ns(gpu, a, rows, backward, dtype, flops, sms);
     if (!a->causal)
         return ns;
     AttentionShape full = *a;
     full.causal = false;
     full.window = 0;
-    return fmin(ns, waves_ns(gpu, &full, backward, dtype, flops / causal_part(a), sms));
+    return fmin(ns, waves_ns(gpu, &full, rows, backward, dtype, flops / causal_part(a), sms));
 }
 
 /* ---- measured rows ---- */
@@ -141,8 +154,8 @@ static double row_log_ratio(const Gpu *gpu, const AttentionRow *r)
     double flops = (r->backward ? 10.0 : 4.0) * (double)r->batch * (double)r->heads *
                    (double)r->seq * (double)r->seq * (double)r->head_dim *
                    (r->causal ? 0.5 : 1);
-    return log(r->time_ns / (rows_age(r->kernel) *
-                             model_ns(gpu, &a, r->backward, DTYPE_BF16, flops, gpu->sms)));
+    return log(r->time_ns / (rows_age(r->kernel) * model_ns(gpu, &a, r->kernel, r->backward,
+                                                            DTYPE_BF16, flops, gpu->sms)));
 }
 
 /* Whether anybody measured it; else the newest kernel's rows count for it. */
@@ -175,17 +188,16 @@ static double correction(const Gpu *gpu, const AttentionShape *a, AttentionKerne
 
 AttentionKernel attention_rows(const Gpu *gpu, const Op *op, AttentionKernel kernel)
 {
-    bool has_newer = gpu->generation == GPU_HOPPER || gpu->generation == GPU_BLACKWELL;
     bool wide = op->dtype == DTYPE_F32 || op->dtype == DTYPE_TF32; /* not what was compared */
-    return kernel != ATTENTION_NEWEST && has_newer && !wide ? ATTENTION_FLASH2
-                                                            : ATTENTION_NEWEST;
+    return kernel != ATTENTION_NEWEST && has_newer(gpu) && !wide ? ATTENTION_FLASH2
+                                                                 : ATTENTION_NEWEST;
 }
 
 static double corrected_ns(const Gpu *gpu, const Op *op, const AttentionShape *a, double flops,
                            AttentionKernel rows, double sms)
 {
     bool backward = op_is_backward(op);
-    double ns = rows_age(rows) * model_ns(gpu, a, backward, op->dtype, flops, sms);
+    double ns = rows_age(rows) * model_ns(gpu, a, rows, backward, op->dtype, flops, sms);
     if (gpu->attention_n > 0 && !is_plain(gpu, op->dtype))
         ns *= correction(gpu, a, has_rows(gpu, rows) ? rows : ATTENTION_NEWEST, backward);
     return ns;

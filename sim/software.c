@@ -86,6 +86,10 @@ static const Fact parallel_options[] = {
     FACT(zero_gathers_lists),
 };
 
+static const Fact recompute_options[] = {
+    FACT(f32_reduce_stops_early),
+};
+
 /* Words of recompute.selective. */
 static const Fact selective_facts[] = {
     { "attention", offsetof(Software, selective_attention) },
@@ -284,8 +288,10 @@ static bool read_recompute(const SoftwareLayer *l, JsonNode node, Err *err)
     if (o.ok && !list.item && !l->based)
         o.ok = json_fail(node, err, "'selective' is missing, a list is expected");
     read_bool(l, &o, "stops_early", &l->sw->recompute_stops_early);
-    bool ok = json_end(&o);
-    return ok && read_selective(l->sw, list, err);
+    read_options(l, &o, recompute_options, ARRAY_N(recompute_options));
+    return json_end(&o) && read_selective(l->sw, list, err) &&
+           check_pair(l->sw->f32_reduce_stops_early, !l->sw->recompute_stops_early, node,
+                      "f32_reduce_stops_early", "not stops_early", err);
 }
 
 static bool read_overlap(const SoftwareLayer *l, JsonNode node, Err *err)
@@ -405,6 +411,7 @@ static bool read_sources(const SoftwareLayer *l, JsonNode node, Err *err)
                 rest || !has_any(sw, schedule_facts, ARRAY_N(schedule_facts)));
     read_option_sources(l, &o, kernel_options, ARRAY_N(kernel_options), rest);
     read_option_sources(l, &o, parallel_options, ARRAY_N(parallel_options), rest);
+    read_option_sources(l, &o, recompute_options, ARRAY_N(recompute_options), rest);
     for (size_t i = 0; i < ARRAY_N(kernel_facts); i++)
         read_source(l, &o, kernel_facts[i].key, rest);
     for (size_t i = 0; i < ARRAY_N(parallel_facts); i++)

@@ -156,6 +156,9 @@ typedef struct Software {
                                    itself is then kept */
     bool
         recompute_stops_early; /* full: ops after the last one that backward needs are left out */
+    /* Where gradients of 16-bit training are reduced in f32, which is how later versions are known
+     * of a stack that is several; may be left out: false. */
+    bool f32_reduce_stops_early;
 
     /* Parallelism. */
     /* With overlap.tp the input gradient's collective runs beside the weight gradient; so it does

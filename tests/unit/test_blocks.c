@@ -436,6 +436,27 @@ static void full_recomputation_keeps_nothing_and_repeats_forward(void)
     }
 }
 
+/* A stack that is several: those that reduce in f32 stop early. */
+static void later_versions_may_stop_early(void)
+{
+    double flops[2][2];
+    for (int f32 = 0; f32 < 2; f32++)
+        for (int later = 0; later < 2; later++) {
+            World w;
+            world_transformer(&w, gpt_like(2, 256, 8, 512));
+            w.s.training.recompute = RECOMPUTE_FULL;
+            w.s.training.reduce_dtype = f32 ? DTYPE_F32 : DTYPE_BF16;
+            w.s.training.reduce_dtype_set = true;
+            w.sw.f32_reduce_stops_early = later;
+            CHECK(world_build(&w));
+            flops[f32][later] = sum_block(&w, 1, VARIANT_RECOMPUTE).flops;
+            world_free(&w);
+        }
+    CHECK_NEAR(flops[0][0], flops[0][1], 0);
+    CHECK_NEAR(flops[0][0], flops[1][0], 0);
+    CHECK(flops[1][1] < 0.95 * flops[1][0]);
+}
+
 static void open_autocast(World *w)
 {
     world_transformer(w, gpt_like(2, 256, 8, 512));
@@ -905,6 +926,7 @@ int main(void)
     RUN(f32_training_keeps_four_bytes_each);
     RUN(fp8_keeps_the_inputs_of_matmuls_in_a_byte);
     RUN(full_recomputation_keeps_nothing_and_repeats_forward);
+    RUN(later_versions_may_stop_early);
     RUN(autocast_keeps_casts_and_f32_residuals);
     RUN(casts_are_kept_for_one_backward_alone);
     RUN(weights_are_cast_again);

@@ -135,9 +135,10 @@ static void some_facts_may_be_left_out(void)
         "\"dropout\":true,\"foreach_optimizer\":true,\"loss_in_place\":true,"
         "\"fp8_dynamic\":true,\"gelu_new_chain\":true,\"softmax_chain\":true,"
         "\"model_dropout\":true,\"states_like_params\":true,\"master_remainders\":true,"
-        "\"attention_copies\":true,"
+        "\"attention_copies\":true,\"softmax_multiple\":4,\"softmax_longest\":2048,"
         "\"table_grad_apart\":true",
         &err));
+    CHECK(sw.softmax_multiple == 4 && sw.softmax_longest == 2048);
     CHECK(sw.foreach_optimizer && sw.loss_in_place && sw.fp8_dynamic);
     CHECK(sw.gelu_new_chain && sw.softmax_chain && sw.model_dropout);
     CHECK(sw.attention_copies && sw.master_remainders && sw.states_like_params &&
@@ -249,6 +250,12 @@ static void what_is_missing_or_unknown_is_an_error(void)
           "parallel.tp_own_first: true is allowed only where not tp_ring is" },
         { "\"dropout\":true", "\"dropout\":true,\"metric_losses\":9",
           "kernels.metric_losses: 9 is out of range, 0 to 8 allowed" },
+        { "\"dropout\":true", "\"dropout\":true,\"softmax_multiple\":65",
+          "kernels.softmax_multiple: 65 is out of range, 0 to 64 allowed" },
+        { "\"dropout\":true", "\"dropout\":true,\"softmax_longest\":-1",
+          "kernels.softmax_longest" },
+        { "\"stops_early\":true", "\"stops_early\":true,\"f32_reduce_stops_early\":true",
+          "recompute.f32_reduce_stops_early: true is allowed only where not stops_early is" },
         { "\"parallel\":{", "\"parallels\":{", "'parallel' is missing, an object is expected" },
     };
     for (size_t i = 0; i < ARRAY_N(cases); i++)

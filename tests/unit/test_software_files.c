@@ -155,6 +155,7 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(read_stack(&sw, &arena, "llm-foundry-2023"));
     CHECK(sw.fused_attention && sw.attention_kernel == ATTENTION_TRITON);
     CHECK(sw.keeps_logits && sw.metric_losses == 2);
+    CHECK(sw.f32_reduce_stops_early && !sw.recompute_stops_early);
     CHECK(read_stack(&sw, &arena, "nemo-2025"));
     CHECK(sw.overlap[DIM_TP] && sw.overlap[DIM_DP] && sw.overlap_param_gather);
     CHECK(sw.attention_kernel == ATTENTION_NEWEST);
