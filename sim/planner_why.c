@@ -160,9 +160,8 @@ static bool asks_even(const PlanCandidate *c, const PlanCandidate *best)
            c->virtual_stages == best->virtual_stages && best->stage_layers && !c->stage_layers;
 }
 
-/* Memory is predicted within a few per cent (README, accuracy): with less to spare the best may not
- * fit, with a tenth it should. */
-static const double little_spare = 0.05, enough_spare = 0.1;
+/* With LITTLE_SPARE the best may not fit, with a tenth it should. */
+static const double enough_spare = 0.1;
 
 static double spare(const PlanCandidate *c)
 {
@@ -255,7 +254,7 @@ static void explain_room(Plan *p)
 {
     char label[TEXT_CAP], left[TEXT_CAP], time[TEXT_CAP], so[2 * TEXT_CAP], text[3 * TEXT_CAP];
     const PlanCandidate *best = &p->candidates[p->order[0]];
-    if (spare(best) >= little_spare)
+    if (spare(best) >= LITTLE_SPARE)
         return;
     const PlanCandidate *c = plan_find(p, asks_room).fast;
     double more = c ? 100 * (c->step_s / best->step_s - 1) : 0;

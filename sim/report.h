@@ -39,6 +39,10 @@ typedef struct ReportMemory {
     bool fits;
 } ReportMemory;
 
+/* Memory is predicted within a few per cent (README, accuracy): what leaves less of it may not
+ * fit, or make an allocator free and ask anew, step after step. */
+#define LITTLE_SPARE 0.05
+
 typedef struct ReportRates {
     double model_tflops_per_gpu, hardware_tflops_per_gpu, mfu, hfu;
 } ReportRates;

@@ -208,6 +208,13 @@ static void print_table(Words *w, const Report *r)
              fullest->fits ? "fits" : "does not fit", rank);
     print_time_cell(w, &hidden);
     print_memory_cell(w, "reserved", fullest->reserved_bytes, rest);
+    double spare = 1 - (double)fullest->reserved_bytes / (double)fullest->gpu_bytes;
+    if (fullest->fits && spare < LITTLE_SPARE)
+        fprintf(
+            w->out,
+            "%s of the memory is left: predictions are off by a few per cent, and allocators "
+            "may stall\n",
+            PERCENT(100 * spare));
 }
 
 /* ---- why ---- */
