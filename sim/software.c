@@ -289,9 +289,8 @@ static bool read_recompute(const SoftwareLayer *l, JsonNode node, Err *err)
         o.ok = json_fail(node, err, "'selective' is missing, a list is expected");
     read_bool(l, &o, "stops_early", &l->sw->recompute_stops_early);
     read_options(l, &o, recompute_options, ARRAY_N(recompute_options));
-    return json_end(&o) && read_selective(l->sw, list, err) &&
-           check_pair(l->sw->f32_reduce_stops_early, !l->sw->recompute_stops_early, node,
-                      "f32_reduce_stops_early", "not stops_early", err);
+    bool ok = json_end(&o);
+    return ok && read_selective(l->sw, list, err);
 }
 
 static bool read_overlap(const SoftwareLayer *l, JsonNode node, Err *err)

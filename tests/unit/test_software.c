@@ -254,8 +254,6 @@ static void what_is_missing_or_unknown_is_an_error(void)
           "kernels.softmax_multiple: 65 is out of range, 0 to 64 allowed" },
         { "\"dropout\":true", "\"dropout\":true,\"softmax_longest\":-1",
           "kernels.softmax_longest" },
-        { "\"stops_early\":true", "\"stops_early\":true,\"f32_reduce_stops_early\":true",
-          "recompute.f32_reduce_stops_early: true is allowed only where not stops_early is" },
         { "\"parallel\":{", "\"parallels\":{", "'parallel' is missing, an object is expected" },
     };
     for (size_t i = 0; i < ARRAY_N(cases); i++)
