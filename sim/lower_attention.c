@@ -61,16 +61,6 @@ static KernelArg scale_and_mask(Lowering *l, const Whole *w, KernelArg scores)
     return scores;
 }
 
-/* Itself, where it has the format. */
-static KernelArg in_format(Lowering *l, const Whole *w, KernelArg x, DType dtype)
-{
-    if (part_dtype(l, x) == dtype)
-        return x;
-    KernelArg to = part_temp(l, "attention cast", x, dtype);
-    part_cast(l, w, x, to, ARG_WRITE);
-    return to;
-}
-
 static void drop(Lowering *l, const Whole *w, KernelArg x, ArgMode mode, KernelArg mask,
                  ArgMode mask_mode)
 {
@@ -111,14 +101,16 @@ static void math_forward(Lowering *l, const Whole *w, uint32_t aux)
     if (apart)
         part_bytes_arg(l, v, ARG_READ, s.k_bytes);
     part_arg(l, scores, ARG_WRITE);
-    scores = scale_and_mask(l, w, in_format(l, w, scores, part_dtype(l, weights)));
+    scores =
+        scale_and_mask(l, w, part_in(l, w, "attention cast", scores, part_dtype(l, weights)));
     softmax(l, w, &s);
     part_arg(l, scores, ARG_READ);
     part_arg(l, weights, ARG_WRITE);
     if (aux == 2) {
         part_cast(l, w, weights, used, ARG_WRITE);
     } else if (aux > 2) {
-        drop(l, w, in_format(l, w, weights, act), ARG_READ, w->args[inputs + 3], ARG_WRITE);
+        drop(l, w, part_in(l, w, "attention cast", weights, act), ARG_READ, w->args[inputs + 3],
+             ARG_WRITE);
         part_arg(l, used, ARG_WRITE);
     }
     batched(l, w, &s, s.a.seq_q, dv, s.a.seq_k, dv);
@@ -146,11 +138,11 @@ static KernelArg weights_backward(Lowering *l, const Whole *w, const Scores *s, 
     part_bytes_arg(l, dv, ARG_WRITE, s->v_bytes);
     if (aux > 2)
         drop(l, w, dweights, ARG_UPDATE, w->args[inputs + 3], ARG_READ);
-    dweights = in_format(l, w, dweights, part_dtype(l, weights));
+    dweights = part_in(l, w, "attention cast", dweights, part_dtype(l, weights));
     softmax(l, w, s);
     part_arg(l, dweights, ARG_UPDATE);
     part_arg(l, weights, ARG_READ);
-    return in_format(l, w, scale_and_mask(l, w, dweights), act);
+    return part_in(l, w, "attention cast", scale_and_mask(l, w, dweights), act);
 }
 
 /* dout, inputs, weights [used [mask]] -> dinputs */

@@ -82,6 +82,15 @@ KernelArg part_temp(Lowering *l, const char *name, KernelArg like, DType dtype)
     return lower_temp(l, name, dtype, t->dims[0], t->dims[1]);
 }
 
+KernelArg part_in(Lowering *l, const Whole *w, const char *name, KernelArg x, DType dtype)
+{
+    if (part_dtype(l, x) == dtype)
+        return x;
+    KernelArg to = part_temp(l, name, x, dtype);
+    part_cast(l, w, x, to, ARG_WRITE);
+    return to;
+}
+
 DType part_dtype(const Lowering *l, KernelArg a)
 {
     return lower_tensor(l, a.slot, a.tensor)->dtype;

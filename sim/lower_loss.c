@@ -18,23 +18,13 @@
  */
 #include "sim/lower_parts.h"
 
-/* The logits, or a copy of them in another format. */
-static KernelArg logits_in(Lowering *l, const Whole *w, KernelArg logits, DType dtype)
-{
-    if (part_dtype(l, logits) == dtype)
-        return logits;
-    KernelArg copy = part_temp(l, "f32 logits", logits, dtype);
-    part_cast(l, w, logits, copy, ARG_WRITE);
-    return copy;
-}
-
 /* logits targets [maximum sums] -> loss logs */
 static void loss_forward(Lowering *l, const Whole *w)
 {
     KernelArg loss = w->args[w->args_n - 2], logs = w->args[w->args_n - 1];
     KernelArg logits = w->args[0];
     if (!l->b->sw->half_to_float)
-        logits = logits_in(l, w, logits, part_dtype(l, logs));
+        logits = part_in(l, w, "f32 logits", logits, part_dtype(l, logs));
     part_begin(l, w, OP_CROSS_ENTROPY, FN_NONE);
     part_arg(l, logits, ARG_READ);
     for (uint32_t i = 2; i < w->args_n - 2; i++)
@@ -150,7 +140,7 @@ void metric_losses(Lowering *l, const Whole *w, uint64_t vocab)
     m.op.dtype = DTYPE_F32;
     KernelArg kept = lower_temp(l, "logits", act_dtype(&l->b->s->training), rows, vocab);
     for (uint32_t i = 0; i < l->b->sw->metric_losses; i++) {
-        KernelArg logits = logits_in(l, &m, kept, DTYPE_F32);
+        KernelArg logits = part_in(l, &m, "f32 logits", kept, DTYPE_F32);
         KernelArg logs = lower_temp(l, "log softmax", DTYPE_F32, rows, vocab);
         m.op.u.rows.columns = vocab;
         part_begin(l, &m, OP_CROSS_ENTROPY, FN_NONE);

@@ -25,6 +25,8 @@ void part_args_but(Lowering *l, const Whole *w, uint32_t i, KernelArg other);
 void part_whole(Lowering *l, const Whole *w);
 /* A kernel that casts all of `from`; mode: whether `to` is written or added to. */
 void part_cast(Lowering *l, const Whole *w, KernelArg from, KernelArg to, ArgMode mode);
+/* x, or a copy of that name where it has another format. */
+KernelArg part_in(Lowering *l, const Whole *w, const char *name, KernelArg x, DType dtype);
 /* A temporary of the shape of another value. */
 KernelArg part_temp(Lowering *l, const char *name, KernelArg like, DType dtype);
 DType part_dtype(const Lowering *l, KernelArg a);
