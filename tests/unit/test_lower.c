@@ -988,7 +988,7 @@ static void scores_may_be_scaled_and_masked_apart(void)
 }
 
 typedef struct SoftmaxCase {
-    uint32_t multiple, longest, tp, cp;
+    uint32_t multiple, longest, tp;
     bool f32, dropout, compiled, chain;
     int kernels; /* more than one */
     int elements; /* bytes more that are moved, read and written alike, for each score; forward */
@@ -1004,7 +1004,6 @@ static void move_scores(const SoftmaxCase *c, Moved m[2])
     w.s.training.compiled = c->compiled;
     w.s.training.precision = c->f32 ? DTYPE_F32 : DTYPE_BF16;
     w.s.parallel.tp = c->tp;
-    w.s.parallel.cp = c->cp;
     w.sw.dropout = c->dropout;
     w.sw.softmax_multiple = c->multiple;
     w.sw.softmax_longest = c->longest;
@@ -1022,34 +1021,16 @@ static void move_scores(const SoftmaxCase *c, Moved m[2])
 static void fused_softmax_is_of_some_shapes(void)
 {
     static const SoftmaxCase cases[] = {
-        { .tp = 1, .cp = 1 },
-        { .multiple = 8, .longest = 32, .tp = 1, .cp = 1 },
-        { .multiple = 16, .tp = 1, .cp = 1, .kernels = 4, .elements = 16, .backward = 18 },
-        { .multiple = 8, .tp = 2, .cp = 1, .kernels = 4, .elements = 16, .backward = 18 },
-        { .multiple = 4, .tp = 2, .cp = 1 },
-        { .longest = 31, .tp = 1, .cp = 1, .kernels = 4, .elements = 16, .backward = 18 },
-        { .multiple = 8, .longest = 31, .tp = 1, .cp = 1, .compiled = true },
-        { .multiple = 16,
-          .tp = 1,
-          .cp = 1,
-          .dropout = true,
-          .kernels = 4,
-          .elements = 16,
-          .backward = 18 },
-        { .multiple = 8,
-          .tp = 1,
-          .cp = 1,
-          .f32 = true,
-          .kernels = 2,
-          .elements = 8,
-          .backward = 8 },
-        { .longest = 31,
-          .tp = 1,
-          .cp = 1,
-          .chain = true,
-          .kernels = 2,
-          .elements = 4,
-          .backward = 4 },
+        { 0, 0, 1, false, false, false, false, 0, 0, 0 },
+        { 8, 32, 1, false, false, false, false, 0, 0, 0 },
+        { 4, 0, 2, false, false, false, false, 0, 0, 0 },
+        { 16, 0, 1, false, false, false, false, 4, 16, 18 },
+        { 8, 0, 2, false, false, false, false, 4, 16, 18 },
+        { 0, 31, 1, false, false, false, false, 4, 16, 18 },
+        { 16, 0, 1, false, true, false, false, 4, 16, 18 }, /* dropout */
+        { 8, 31, 1, false, false, true, false, 0, 0, 0 },   /* compiled */
+        { 8, 0, 1, true, false, false, false, 2, 8, 8 },    /* f32 */
+        { 0, 31, 1, false, false, false, true, 2, 4, 4 },   /* always a chain */
     };
     for (size_t i = 0; i < ARRAY_N(cases); i++) {
         SoftmaxCase one = cases[i];
