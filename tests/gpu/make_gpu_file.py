@@ -5,8 +5,8 @@
 #     tests/gpu/make_gpu_file.py MEASUREMENTS --summary
 #
 # MEASUREMENTS is run.sh's measurements.jsonl.  Adds its tables to "kernels" as groups whose
-# source begins with "tests/gpu/run.sh" (those of an earlier run go; --only-these drops
-# everybody else's too), sets "launch_us" and "host_GBps", and keeps the rest of the file.
+# source begins with "tests/gpu/run.sh" (an earlier run's of the same kernels go; --only-these
+# drops all others), sets "launch_us" and "host_GBps", and keeps the rest of the file.
 # Products are measured back to back for a minute, so by a GPU that has fallen to lower clocks: so,
 # it seems, are published ones (what Vidur's of an H100 predict of an H200's is 1 % off in the
 # median, 3 to 6 % by size and layout), on which "sustained_scale" is fitted.
@@ -97,20 +97,32 @@ def means(rows, key_columns, value="time_us"):
     return [[*key, significant(sum(groups[key]) / len(groups[key]))] for key in sorted(groups)]
 
 
+FP8_LAYOUTS = {"dgrad": "NN", "wgrad": "NT"}
+
+
+def gemm_layout(row):
+    """NT+ adds to an f32 output, as fused wgrads do.  fp8 has TN alone: which product of a linear
+    layer it was says in which place the program looks for it, and only backward's, whose partial
+    sums leave the tensor cores, stand for backward."""
+    layout = row["layout"]
+    if row["dtype"] == "fp8" and row["use"] in FP8_LAYOUTS:
+        if not row.get("exact"):
+            return None
+        layout = FP8_LAYOUTS[row["use"]]
+    return layout + ("+" if row["accumulate"] else "")
+
+
 def gemm_groups(rows, where):
-    """One group per type and layout; NT+ adds to an f32 output, as fused wgrads do.  Not fp8: it
-    is measured with partial sums in the tensor cores, as Transformer Engine has it forward; its
-    backward, two products of three, has them outside and is slower."""
+    """One group per type and layout."""
     split = {}
     for row in trusted(rows, "gemm"):
-        if row["dtype"] == "fp8":
-            continue
-        layout = row["layout"] + ("+" if row["accumulate"] else "")
-        split.setdefault((row["dtype"], layout), []).append(row)
+        split.setdefault((row["dtype"], gemm_layout(row)), []).append(row)
     source = f"{OURS} on {where}: cuBLASLt, first algorithm, random data not in L2"
-    return [{"source": source, "dtype": dtype, "layout": layout,
-             "columns": [*GEMM_KEYS, "time_us"], "rows": means(group, GEMM_KEYS)}
-            for (dtype, layout), group in sorted(split.items())
+    fp8 = {"NN": "; TN of transposed operands, exact sums", "TN": "; fast sums"}
+    fp8["NT"] = fp8["NT+"] = fp8["NN"]
+    return [{"source": source + (fp8[layout] if dtype == "fp8" else ""), "dtype": dtype,
+             "layout": layout, "columns": [*GEMM_KEYS, "time_us"], "rows": means(group, GEMM_KEYS)}
+            for (dtype, layout), group in sorted(split.items(), key=str)
             if layout in ("TN", "NN", "NT", "NT+")]
 
 
@@ -241,17 +253,32 @@ def as_list(groups):
     return groups if isinstance(groups, list) else [groups]
 
 
+def is_ours(group):
+    return str(group.get("source", "")).startswith(OURS)
+
+
+def what_of(group):
+    """What a group is of, beside its source."""
+    return [group.get(key) for key in ("dtype", "layout", "kernel", "op")]
+
+
 def merge_tables(old, new, only_these):
     """The new groups after those of others; a table without new rows stays as it is.  Rows of
     memory-bound kernels are neighbours, so a class is of one source: the new one."""
     merged = dict(old)
     for name, groups in new.items():
-        mine = {g["op"] for g in groups} if name == "memory" else set()
+        mine = [what_of(g) for g in groups]
         others = [g for g in as_list(old.get(name, []))
-                  if not str(g.get("source", "")).startswith(OURS) and g.get("op") not in mine]
+                  if what_of(g) not in mine or not is_ours(g) and name != "memory"]
         if groups:
             merged[name] = groups if only_these else others + groups
     return merged
+
+
+def conditions_of(table, said, earlier):
+    """How a table was measured; after an earlier run's where groups of that are still there."""
+    sources = {g["source"].split(":")[0] for g in table if is_ours(g)}
+    return f"{earlier}; {said}" if earlier and said not in earlier and len(sources) > 1 else said
 
 
 def merge(gpu, rows, arguments):
@@ -285,7 +312,9 @@ def merge(gpu, rows, arguments):
     }, arguments.only_these)
     for part, key in (("gemm", "kernels"), ("attention", "kernels.attention")):
         if of_part(rows, part):  # of several runs each says what it measured
-            provenance[f"{key} of {OURS}"] = said
+            key = f"{key} of {OURS}"
+            table = merged["kernels"].get(part, [])
+            provenance[key] = conditions_of(table, said, provenance.get(key))
     merged["provenance"] = provenance
     if notes:
         merged["notes"] = notes

@@ -33,16 +33,16 @@ typedef struct Works {
 /* ---- what is traced ---- */
 
 static const GemmSpec GEMMS[] = {
-    { 8192, 8192, 8192, GEMM_BF16, LAYOUT_TN, false, "cupti" },
-    { 4096, 4096, 4096, GEMM_BF16, LAYOUT_TN, false, "cupti" },
-    { 8192, 4096, 14336, GEMM_BF16, LAYOUT_NN, false, "cupti" },
-    { 4096, 14336, 8192, GEMM_BF16, LAYOUT_NT, false, "cupti" },
-    { 4096, 4096, 8192, GEMM_BF16, LAYOUT_NT, true, "cupti" },
-    { 2048, 2048, 2048, GEMM_BF16, LAYOUT_TN, false, "cupti" },
-    { 1024, 1024, 1024, GEMM_BF16, LAYOUT_TN, false, "cupti" },
-    { 512, 512, 512, GEMM_BF16, LAYOUT_TN, false, "cupti" },
-    { 128, 128, 128, GEMM_BF16, LAYOUT_TN, false, "cupti" },
-    { 8192, 768, 3072, GEMM_BF16, LAYOUT_TN, false, "cupti" },
+    { 8192, 8192, 8192, GEMM_BF16, LAYOUT_TN, false, false, "cupti" },
+    { 4096, 4096, 4096, GEMM_BF16, LAYOUT_TN, false, false, "cupti" },
+    { 8192, 4096, 14336, GEMM_BF16, LAYOUT_NN, false, false, "cupti" },
+    { 4096, 14336, 8192, GEMM_BF16, LAYOUT_NT, false, false, "cupti" },
+    { 4096, 4096, 8192, GEMM_BF16, LAYOUT_NT, true, false, "cupti" },
+    { 2048, 2048, 2048, GEMM_BF16, LAYOUT_TN, false, false, "cupti" },
+    { 1024, 1024, 1024, GEMM_BF16, LAYOUT_TN, false, false, "cupti" },
+    { 512, 512, 512, GEMM_BF16, LAYOUT_TN, false, false, "cupti" },
+    { 128, 128, 128, GEMM_BF16, LAYOUT_TN, false, false, "cupti" },
+    { 8192, 768, 3072, GEMM_BF16, LAYOUT_TN, false, false, "cupti" },
 };
 
 static TracedWork *add_work(Works *works, WorkLaunch *launch, void *self)

@@ -53,6 +53,8 @@ static void spec_keys(Row *row, const GemmSpec *s)
     row_text(row, "layout", gemm_layout_name(s->layout));
     row_text(row, "out_dtype", num_name(gemm_out_type(s)));
     row_bool(row, "accumulate", s->accumulate);
+    if (s->type == GEMM_FP8)
+        row_bool(row, "exact", s->exact);
 }
 
 static void write_row(FILE *rows, const GemmSpec *s, const GemmCase *c, const Timing *t,
@@ -141,24 +143,42 @@ static void pools_open(GemmPools *pools)
     gemm_pools_open(pools, unit, 2 * unit);
 }
 
-int part_gemm(Run *run)
+/* The list's products, and once the chip is warm the heavy one for a while. */
+static int walk(Run *run, ShapeList *list, size_t heavy_at, const GemmSpec *heavy)
 {
     GemmBench gb = { .run = run };
-    GemmSpec heavy = { 8192, 8192, 8192, GEMM_BF16, LAYOUT_TN, false, "sustained" };
-    ShapeList list;
     size_t done = 0, skipped = 0;
 
-    shapes_make(&list);
     lt_open(&gb.lt);
     pools_open(&gb.pools);
-    for (; done < list.n && run_has_time(run); done++) {
-        skipped += !measure_shape(&gb, &list.spec[done]);
-        if (done == 150)
-            measure_sustained(&gb, heavy);
+    for (; done < list->n && run_has_time(run); done++) {
+        skipped += !measure_shape(&gb, &list->spec[done]);
+        if (done == heavy_at)
+            measure_sustained(&gb, *heavy);
     }
-    printf("%zu of %zu shapes measured, %zu skipped\n", done - skipped, list.n, skipped);
+    printf("%zu of %zu shapes measured, %zu skipped\n", done - skipped, list->n, skipped);
     gemm_pools_close(&gb.pools);
     lt_close(&gb.lt);
-    shapes_free(&list);
+    shapes_free(list);
     return 0;
+}
+
+static const GemmSpec heavy = {
+    .m = 8192, .n = 8192, .k = 8192, .type = GEMM_BF16, .use = "sustained"
+};
+
+int part_gemm(Run *run)
+{
+    ShapeList list;
+    shapes_make(&list);
+    return walk(run, &list, 150, &heavy);
+}
+
+int part_gemm_fp8(Run *run)
+{
+    GemmSpec fp8 = heavy;
+    ShapeList list;
+    fp8.type = GEMM_FP8;
+    shapes_make_fp8(&list);
+    return walk(run, &list, 150, &fp8);
 }

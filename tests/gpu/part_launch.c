@@ -239,7 +239,7 @@ static void timer_tick(Run *run)
 
 static bool open_helpers(Run *run)
 {
-    GemmSpec spec = { 64, 64, 64, GEMM_BF16, LAYOUT_TN, false, "launch" };
+    GemmSpec spec = { .m = 64, .n = 64, .k = 64, .type = GEMM_BF16, .use = "launch" };
     CUDA_TRY(cudaStreamCreateWithFlags(&other_stream, cudaStreamNonBlocking));
     CUDA_TRY(cudaEventCreateWithFlags(&ping, cudaEventDisableTiming));
     CUDA_TRY(cudaEventCreateWithFlags(&pong, cudaEventDisableTiming));

@@ -241,12 +241,12 @@ static void sweep_memop(Run *run, const Hog *hog, const char *name, char *pool, 
 
 /* Layers of several models, and a product of exactly 132 tiles of 128 x 256. */
 static const GemmSpec GEMMS[] = {
-    { 8192, 4096, 4096, GEMM_BF16, LAYOUT_TN, false, "overlap" },
-    { 1408, 3072, 4096, GEMM_BF16, LAYOUT_TN, false, "overlap" },
-    { 8192, 14336, 4096, GEMM_BF16, LAYOUT_TN, false, "overlap" },
-    { 8192, 4096, 14336, GEMM_BF16, LAYOUT_NN, false, "overlap" },
-    { 4096, 4096, 8192, GEMM_BF16, LAYOUT_NT, false, "overlap" },
-    { 8192, 3072, 768, GEMM_BF16, LAYOUT_TN, false, "overlap" },
+    { 8192, 4096, 4096, GEMM_BF16, LAYOUT_TN, false, false, "overlap" },
+    { 1408, 3072, 4096, GEMM_BF16, LAYOUT_TN, false, false, "overlap" },
+    { 8192, 14336, 4096, GEMM_BF16, LAYOUT_TN, false, false, "overlap" },
+    { 8192, 4096, 14336, GEMM_BF16, LAYOUT_NN, false, false, "overlap" },
+    { 4096, 4096, 8192, GEMM_BF16, LAYOUT_NT, false, false, "overlap" },
+    { 8192, 3072, 768, GEMM_BF16, LAYOUT_TN, false, false, "overlap" },
 };
 static const char *const MEMORY[] = { "layernorm_fwd", "adamw_f32",     "gelu_fwd",
                                       "add",           "layernorm_bwd", "rmsnorm_fwd" };

@@ -22,7 +22,8 @@ typedef struct Run {
 /* 0, or 1 when something that was checked is wrong. */
 typedef int Part(Run *run);
 
-Part part_device, part_check, part_gemm, part_memory, part_overlap, part_launch, part_copy;
+Part part_device, part_check, part_gemm, part_gemm_fp8, part_memory, part_overlap, part_launch;
+Part part_copy;
 Part part_cupti; /* in gpu_cupti alone */
 
 bool run_has_time(const Run *run);

@@ -21,8 +21,9 @@
 #
 # Environment: OUT (default build/gpu-out), TOTAL_S (default 520, building included), CARRY
 # (default build-carry), REBUILD=1 builds although CARRY is there, GPU the file in scenarios/gpus
-# (default by the GPU's name), GEMM_S (55; 140 for all products), PYTHON (default python3; the torch
-# parts need PyTorch), and those of build.sh.
+# (default by the GPU's name), GEMM_S (55; 140 for all products), FP8_S (20; 80 for all), SWEPT (what
+# sweep trains, lines as in trained.sh), PYTHON (default python3; the torch parts need PyTorch), and
+# those of build.sh.
 #
 # Exit status 0 all parts ran, 1 something could not, 77 no usable GPU.
 
@@ -36,6 +37,7 @@ out=${OUT:-build/gpu-out}
 build=${BUILD:-build}
 total_s=${TOTAL_S:-520}
 gemm_s=${GEMM_S:-55}
+fp8_s=${FP8_S:-20}
 python=${PYTHON:-python3}
 here=tests/gpu
 rows=$out/measurements.jsonl
@@ -45,7 +47,8 @@ carry=${CARRY:-build-carry}
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 all_parts=(device strategies nccl sanitize torch-warm check bench-trained bench speed torch-speed
-    sweep profile traces gemm overlap memory launch copy torch-ops cupti torch-train)
+    sweep profile traces gemm gemm-fp8 overlap memory launch copy torch-ops cupti torch-train
+    torch-more)
 late=() # parts for which no time was left
 verdicts=()
 failed=0
@@ -402,11 +405,12 @@ own bench-trained 30 bench_trained
 own bench 90 bench_part 60
 part speed 120 env CASE_S=60 SPEED_S=115 PYTHON= "$BASH" $here/speed.sh
 part torch-speed 95 "$python" $here/torch_speed.py --out "$rows" --budget-s 85
-part sweep 100 env CASE_S=30 SPEED_S=95 STEPS=10 OP_BY_OP=0 PYTHON= SHAPES="$swept" \
+part sweep 100 env CASE_S=30 SPEED_S=95 STEPS=10 OP_BY_OP=0 PYTHON= SHAPES="${SWEPT:-$swept}" \
     "$BASH" $here/speed.sh
 own profile 100 profile_part
 own traces 60 traces_part
 measure gemm $((gemm_s + 15)) "$gemm_s"
+measure gemm-fp8 $((fp8_s + 15)) "$fp8_s"
 measure overlap 40 30
 measure memory 40 30
 measure launch 20 20
@@ -416,6 +420,7 @@ if [ -x "$program/gpu/gpu_cupti" ]; then
     part cupti 40 "$program/gpu/gpu_cupti" cupti --out "$rows" --budget-s 30
 fi
 part torch-train 120 "$python" $here/torch_train.py --out "$rows" --budget-s 105
+part torch-more 130 "$python" $here/torch_speed.py --out "$rows" --more --budget-s 115
 
 # ---- the table, and what goes back ----
 

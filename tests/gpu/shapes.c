@@ -4,6 +4,7 @@
 #include "shapes.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu_try.h"
 
@@ -37,7 +38,8 @@ enum { ALL_PASSES = FORWARD | DGRAD | WGRAD };
 static bool same(const GemmSpec *a, const GemmSpec *b)
 {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->type == b->type &&
-           a->layout == b->layout && a->accumulate == b->accumulate;
+           a->layout == b->layout && a->accumulate == b->accumulate && a->exact == b->exact &&
+           (a->type != GEMM_FP8 || strcmp(a->use, b->use) == 0);
 }
 
 static void add(ShapeList *list, GemmSpec spec)
@@ -57,24 +59,25 @@ static void add(ShapeList *list, GemmSpec spec)
 static void add_plain(ShapeList *list, const char *use, GemmType type, int64_t m, int64_t n,
                       int64_t k)
 {
-    add(list, (GemmSpec){ m, n, k, type, LAYOUT_TN, false, use });
+    add(list, (GemmSpec){ .m = m, .n = n, .k = k, .type = type, .use = use });
 }
 
-/* fp8 has forward's layout only; frameworks transpose copies for the other two. */
+/* fp8 has forward's layout only; frameworks transpose copies for the other two, whose sums are
+ * exact.  Products of equal shapes are both kept: what they are for tells them apart. */
 static void add_linear(ShapeList *list, GemmType type, unsigned passes, int64_t tokens,
                        int64_t in, int64_t out)
 {
-    GemmLayout dgrad = type == GEMM_FP8 ? LAYOUT_TN : LAYOUT_NN;
-    GemmLayout wgrad = type == GEMM_FP8 ? LAYOUT_TN : LAYOUT_NT;
+    bool fp8 = type == GEMM_FP8;
+    GemmLayout dgrad = fp8 ? LAYOUT_TN : LAYOUT_NN, wgrad = fp8 ? LAYOUT_TN : LAYOUT_NT;
 
     if (passes & FORWARD)
-        add(list, (GemmSpec){ tokens, out, in, type, LAYOUT_TN, false, "fwd" });
+        add(list, (GemmSpec){ tokens, out, in, type, LAYOUT_TN, false, false, "fwd" });
     if (passes & DGRAD)
-        add(list, (GemmSpec){ tokens, in, out, type, dgrad, false, "dgrad" });
+        add(list, (GemmSpec){ tokens, in, out, type, dgrad, false, fp8, "dgrad" });
     if (passes & WGRAD)
-        add(list, (GemmSpec){ out, in, tokens, type, wgrad, false, "wgrad" });
+        add(list, (GemmSpec){ out, in, tokens, type, wgrad, false, fp8, "wgrad" });
     if (passes & WGRAD_F32)
-        add(list, (GemmSpec){ out, in, tokens, type, wgrad, true, "wgrad" });
+        add(list, (GemmSpec){ out, in, tokens, type, wgrad, true, fp8, "wgrad" });
 }
 
 static void add_model(ShapeList *list, const Model *m, GemmType type, unsigned passes, int tp,
@@ -150,12 +153,9 @@ enum { SIDES_N = sizeof SIDES / sizeof SIDES[0], SIDES_TO_8192 = 11 };
 /* The other types: enough to scale bf16's table by. */
 static void add_other_types(ShapeList *list)
 {
-    add_squares(list, GEMM_FP8, SIDES, SIDES_N);
     add_squares(list, GEMM_F16, SIDES, SIDES_TO_8192);
     add_squares(list, GEMM_TF32, SIDES, SIDES_TO_8192);
     add_squares(list, GEMM_F32, SIDES, SIDES_TO_8192 - 1);
-    add_model(list, &MODELS[0], GEMM_FP8, ALL_PASSES, 1, 8192);
-    add_model(list, &MODELS[3], GEMM_FP8, ALL_PASSES, 8, 8192);
     add_model(list, &MODELS[1], GEMM_F16, ALL_PASSES, 1, 8192);
     add_model(list, &MODELS[0], GEMM_F16, ALL_PASSES, 1, 4096);
     add_model(list, &MODELS[1], GEMM_TF32, ALL_PASSES, 1, 8192);
@@ -186,6 +186,20 @@ void shapes_make(ShapeList *list)
             add_models(list, GEMM_BF16, ALL_PASSES, tp, rest[t]);
     for (int tp = 1; tp <= 8; tp *= 2)
         add_models(list, GEMM_BF16, WGRAD_F32, tp, usual[1]);
+}
+
+void shapes_make_fp8(ShapeList *list)
+{
+    static const struct {
+        int tokens, tp;
+    } of[] = { { 8192, 1 }, { 4096, 4 }, { 8192, 4 }, { 4096, 1 }, { 8192, 2 }, { 4096, 2 },
+               { 8192, 8 }, { 4096, 8 }, { 2048, 1 }, { 2048, 4 }, { 2048, 2 }, { 2048, 8 } };
+    *list = (ShapeList){ 0 };
+
+    add_squares(list, GEMM_FP8, SIDES, SIDES_N);
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+        add_models(list, GEMM_FP8, ALL_PASSES | WGRAD_F32, of[i].tp, of[i].tokens);
+    add_sweeps(list, GEMM_FP8);
 }
 
 void shapes_free(ShapeList *list)

@@ -20,6 +20,7 @@ typedef struct ShapeList {
 } ShapeList;
 
 void shapes_make(ShapeList *list);
+void shapes_make_fp8(ShapeList *list); /* the same of fp8 alone, to be walked by itself */
 void shapes_free(ShapeList *list);
 
 #endif

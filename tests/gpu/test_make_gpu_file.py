@@ -46,7 +46,6 @@ ROWS = [
     gemm(512, 768, 256, 999.0, layout="NT", accumulate=True),
     gemm(128, 128, 128, 999.0, host_bound=True),
     gemm(256, 256, 256, 3.14159265),
-    gemm(256, 256, 256, 1.5, dtype="fp8"),
     memory("add", 1000000, 2.5),
     memory("add", 1000000, 0.5, cache="warm"),
     memory("layernorm_fwd", 4000000, 4.0),
@@ -112,7 +111,26 @@ class MakeGpuFile(unittest.TestCase):
         self.assertEqual([[256, 256, 256, 3.142], [512, 768, 256, 10]], forward["rows"])
         self.assertEqual([[512, 768, 256, 20]], self.table(gpu, "gemm", "layout", "NN")["rows"])
         self.assertEqual([[512, 768, 256, 999]], self.table(gpu, "gemm", "layout", "NT+")["rows"])
-        self.assertNotIn("fp8", [g["dtype"] for g in gpu["kernels"]["gemm"]])
+
+    def test_fp8_is_told_apart_by_what_it_is_for(self):
+        def fp8(time_us, use, exact, **more):
+            return gemm(256, 256, 256, time_us, dtype="fp8", use=use, exact=exact, **more)
+        self.write([DEVICE, fp8(1, "fwd", False), fp8(2, "dgrad", True), fp8(3, "wgrad", True),
+                    fp8(4, "wgrad", True, accumulate=True), fp8(9, "dgrad", False)])
+        gpu = self.make()
+        for layout, time_us in (("TN", 1), ("NN", 2), ("NT", 3), ("NT+", 4)):
+            self.assertEqual([[256, 256, 256, time_us]],
+                             self.table(gpu, "gemm", "layout", layout)["rows"])
+
+    def test_what_a_later_run_has_not_measured_stays(self):
+        self.make()
+        self.write([dict(DEVICE, date="2000-01-03"), gemm(256, 256, 256, 1, dtype="fp8")])
+        gpu = self.make()
+        ours = [(g["dtype"], g["layout"]) for g in gpu["kernels"]["gemm"]
+                if g["source"].startswith("tests/gpu/run.sh")]
+        self.assertEqual([("bf16", "NN"), ("bf16", "NT+"), ("bf16", "TN"), ("fp8", "TN")], ours)
+        self.assertIn("2000-01-02", gpu["provenance"]["kernels of tests/gpu/run.sh"])
+        self.assertIn("2000-01-03", gpu["provenance"]["kernels of tests/gpu/run.sh"])
 
     def test_memory_rows_are_cold_one_for_a_size(self):
         gpu = self.make()
@@ -263,7 +281,7 @@ class MakeGpuFile(unittest.TestCase):
                             "ok": False, "error": None}])
         done = self.run_script("--summary")
         self.assertEqual(0, done.returncode, done.stderr)
-        self.assertIn("gemm 6", done.stdout)
+        self.assertIn("gemm 5", done.stdout)
         self.assertIn("WRONG  gelu_fwd", done.stdout)
 
 

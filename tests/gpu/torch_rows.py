@@ -116,3 +116,41 @@ def host_cost_us(call, calls=200, repeats=7):
         costs.append((time.perf_counter() - begin) * 1e6 / calls)
         torch.cuda.synchronize()
     return quantile(costs[1:], 0.5)
+
+
+def training_steps(model, forward, vocab, batch, seq, warm_up=4, steps=10):
+    """Whole steps under autocast with fused AdamW: the keys of their row.  What forward, backward
+    and update take of the host stands beside the step: forward is Python, backward is not."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), fused=True)
+    tokens = torch.randint(vocab, (batch, seq), device="cuda")
+    targets = torch.randint(vocab, (batch, seq), device="cuda")
+    times, phases, loss = [], [], None
+    for i in range(warm_up + steps):
+        clock = [time.perf_counter()]
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = forward(tokens, targets)
+        clock.append(time.perf_counter())
+        loss.backward()
+        clock.append(time.perf_counter())
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        clock.append(time.perf_counter())
+        torch.cuda.synchronize()
+        if i >= warm_up:
+            times.append((time.perf_counter() - clock[0]) * 1e6)
+            phases.append([(b - a) * 1e6 for a, b in zip(clock, clock[1:])])
+    if not times:
+        return {}
+    host_us = [quantile(phase, 0.5) for phase in zip(*phases)]
+    us = quantile(times, 0.5)
+    return {
+        "step_us": us,
+        "p10_us": quantile(times, 0.1),
+        "p90_us": quantile(times, 0.9),
+        "tokens_per_s": batch * seq / us * 1e6,
+        "peak_bytes": torch.cuda.max_memory_allocated(),
+        "loss": loss.item(),
+        "forward_host_us": host_us[0],
+        "backward_host_us": host_us[1],
+        "update_host_us": host_us[2],
+    }

@@ -10,7 +10,7 @@
 import sys
 import time
 
-from torch_rows import Run, quantile  # first: it says so when PyTorch is missing
+from torch_rows import Run, quantile, training_steps  # first: it says so when PyTorch is missing
 
 import torch
 import torch.nn as nn
@@ -89,11 +89,13 @@ class Gpt2Block(nn.Module):
 class Gpt2(nn.Module):
     """GPT-2 124M with the vocabulary padded to 50304 and tied embeddings."""
 
-    def __init__(self, layers=12, hidden=768, vocab=50304, seq=1024, recompute=False):
+    def __init__(
+        self, layers=12, hidden=768, heads=12, vocab=50304, seq=1024, recompute=False
+    ):
         super().__init__()
         self.recompute = recompute
         self.tokens, self.positions = nn.Embedding(vocab, hidden), nn.Embedding(seq, hidden)
-        self.blocks = nn.ModuleList(Gpt2Block(hidden) for _ in range(layers))
+        self.blocks = nn.ModuleList(Gpt2Block(hidden, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(hidden)
         nn.init.normal_(self.tokens.weight, std=0.02)
 
@@ -149,45 +151,13 @@ def measure_gpt2_step(run, mode, batch=16, recompute=False, seq=1024, steps=10):
     torch.cuda.reset_peak_memory_stats()
     model = Gpt2(recompute=recompute).cuda()
     step_model = torch.compile(model) if mode == "compiled" else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), fused=True)
-    tokens = torch.randint(50257, (batch, seq), device="cuda")
-    targets = torch.randint(50257, (batch, seq), device="cuda")
-    times, phases, clock, loss = [], [], [], None
-    for i in range(steps + 4):
-        torch.cuda.synchronize()
-        if i > 3:
-            times.append((time.perf_counter() - clock[0]) * 1e6)
-            phases.append([(b - a) * 1e6 for a, b in zip(clock, clock[1:])])
-        clock = [time.perf_counter()]
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = step_model(tokens, targets)
-        clock.append(time.perf_counter())
-        loss.backward()
-        clock.append(time.perf_counter())
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        clock.append(time.perf_counter())
-    us = quantile(times, 0.5)
-    host_us = [quantile(phase, 0.5) for phase in zip(*phases)]
+    step = training_steps(model, step_model, 50257, batch, seq, steps=steps)
     run.row(
-        "torch_step",
-        model="gpt2",
-        mode=mode,
-        recompute=recompute,
-        batch=batch,
-        seq=seq,
-        step_us=us,
-        tokens_per_s=batch * seq / us * 1e6,
-        p90_us=quantile(times, 0.9),
-        peak_bytes=torch.cuda.max_memory_allocated(),
-        loss=loss.item(),
-        forward_host_us=host_us[0],
-        backward_host_us=host_us[1],
-        update_host_us=host_us[2],
+        "torch_step", model="gpt2", mode=mode, recompute=recompute, batch=batch, seq=seq, **step
     )
     what = f"{mode}, {batch} x {seq}{', recomputed' if recompute else ''}"
-    host = "host %.2f + %.2f + %.2f ms" % tuple(t / 1e3 for t in host_us)
-    print(f"gpt2 step, {what}: {us / 1e3:.2f} ms, {batch * seq / us:.3f} Mtok/s, {host}")
+    host = [step[phase + "_host_us"] / 1e3 for phase in ("forward", "backward", "update")]
+    print(f"gpt2 step, {what}: {step['step_us'] / 1e3:.2f} ms, host %.2f + %.2f + %.2f ms" % (*host,))
 
 
 BLOCKS = [
