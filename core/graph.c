@@ -118,7 +118,8 @@ uint32_t graph_segment_like(Graph *g, const Segment *other)
     *s = (Segment){ .kind = other->kind,
                     .name = other->name,
                     .op_first = g->ops_n,
-                    .logical_n = other->logical_n };
+                    .logical_n = other->logical_n,
+                    .host_before = other->host_before };
     memcpy(s->layout, other->layout, sizeof s->layout);
     return g->segments_n++;
 }

@@ -285,6 +285,7 @@ typedef struct Segment {
     uint32_t name;
     uint32_t op_first, op_n; /* Graph.ops */
     uint32_t logical_n;
+    uint32_t host_before;    /* launches whose host time passes before its first op's */
     uint32_t lanes;          /* bit per lane that it has ops on, or had when they were added */
     uint32_t layout[SLOT_N]; /* NONE_U32 where the slot is not used */
     /* filled by graph_seal */

@@ -42,7 +42,7 @@ void segments_same(Sim *sim)
     sim->same = PUSH_ARRAY(&sim->arena, uint32_t, g->segments_n + 1);
     for (uint32_t i = 0; i < g->segments_n; i++) {
         const Segment *s = &g->segments[i];
-        hash[i] = s->op_n;
+        hash[i] = s->op_n | (uint64_t)s->host_before << 32;
         for (uint32_t k = 0; k < s->op_n; k++)
             hash[i] = hash_op(g, graph_ops(g, s) + k, hash[i]);
         uint32_t at = (uint32_t)hash[i] & (slots_n - 1);

@@ -204,6 +204,7 @@ static void fill_segment(Sim *sim, CostTable *t, uint32_t segment, int64_t launc
 {
     const Segment *s = &sim->g->segments[segment];
     const GivenCosts *given = sim->options->given;
+    t->launch_total[segment] = given ? 0 : s->host_before * launch_ns;
     for (uint32_t k = s->op_first; k < s->op_first + s->op_n; k++) {
         const Op *o = &sim->g->ops[k];
         t->op[k] = given ? given->op[k] : cost_of(sim, t, o);

@@ -203,6 +203,7 @@ typedef struct Emit {
     Part part;
     SegmentKind kind; /* forward, backward or weight */
     GradMode mode;
+    uint32_t host_before;           /* Segment.host_before of what begins the pass */
     uint32_t data;                  /* layout */
     const bool *data_later;         /* by tensor of it: read in backward */
     uint32_t *first_arg, *last_arg; /* by memory */
@@ -370,6 +371,7 @@ static uint32_t emit_segment(Emit *e, const BlockType *type, const char *name, u
     Segment *segment = &e->b->g->segments[s];
     uint32_t *layout = segment->layout;
     segment->logical_n = e->d->logical_n;
+    segment->host_before = e->part.begin == 0 ? e->host_before : 0;
     layout[SLOT_LOCAL] = local;
     layout[SLOT_STASH] = stash;
     layout[SLOT_PARAM] = type->param_layout;
@@ -389,6 +391,7 @@ static uint32_t emit_segment(Emit *e, const BlockType *type, const char *name, u
 typedef struct Played {
     Draft forward, backward;
     uint32_t stash, data; /* layouts */
+    uint32_t host_before; /* Segment.host_before of both passes */
     bool data_later[TAPE_DATA_MAX];
 } Played;
 
@@ -556,6 +559,7 @@ static Emit emit_begin(Build *b, Played *p, bool backward)
 {
     Emit e = { .b = b,
                .kind = backward ? SEGMENT_BACKWARD : SEGMENT_FORWARD,
+               .host_before = p->host_before,
                .data = p->data,
                .data_later = p->data_later,
                .d = backward ? &p->backward : &p->forward };
@@ -604,6 +608,13 @@ static void play(Build *b, const BlockPlan *plan, const DraftPlan *draft, Played
     find_data(p);
 }
 
+/* What a checkpoint costs the host, which no compiled program has. */
+static uint32_t checkpoint_launches(const Build *b)
+{
+    bool full = b->s->training.recompute != RECOMPUTE_SELECTIVE;
+    return full && !b->s->training.compiled ? b->sw->checkpoint_launches : 0;
+}
+
 static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Variant variant,
                          uint32_t data)
 {
@@ -627,7 +638,9 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
                         .casts = formats.casts,
                         .recasts = b->s->parallel.pp > 1,
                         .fuses_casts = fusion_of(b).norms };
-    Played p = { .stash = NONE_U32, .data = data };
+    Played p = { .stash = NONE_U32,
+                 .data = data,
+                 .host_before = again ? checkpoint_launches(b) : 0 };
     play(b, plan, &draft, &p);
     type->stash_layout[variant] = p.stash;
     emit_pass(b, type, plan, variant, &p, false);
@@ -636,7 +649,7 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
     draft_free(&p.backward);
     if (!hides_in_pairs(b) || plan->tape.has_loss)
         return;
-    Played cut = { .stash = p.stash, .data = data };
+    Played cut = { .stash = p.stash, .data = data, .host_before = p.host_before };
     play(b, plan, &draft, &cut);
     cut_pass(b, type, plan, variant, &cut, false);
     cut_pass(b, type, plan, variant, &cut, true);

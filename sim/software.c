@@ -9,7 +9,11 @@
 #include "sim/software_parts.h"
 
 enum { METRIC_LOSSES_MAX = 8, RING_NICS_MAX = 64 }; /* Composer has two losses */
-enum { SOFTMAX_MULTIPLE_MAX = 64, SOFTMAX_LONGEST_MAX = 1 << 20 };
+enum {
+    SOFTMAX_MULTIPLE_MAX = 64,
+    SOFTMAX_LONGEST_MAX = 1 << 20,
+    CHECKPOINT_LAUNCHES_MAX = 1000
+};
 #define BUCKET_PARAMETERS_MAX ((uint64_t)1 << 40)
 
 typedef struct Fact {
@@ -289,6 +293,9 @@ static bool read_recompute(const SoftwareLayer *l, JsonNode node, Err *err)
         o.ok = json_fail(node, err, "'selective' is missing, a list is expected");
     read_bool(l, &o, "stops_early", &l->sw->recompute_stops_early);
     read_options(l, &o, recompute_options, ARRAY_N(recompute_options));
+    uint64_t launches = l->sw->checkpoint_launches;
+    read_count(l, &o, "checkpoint_launches", CHECKPOINT_LAUNCHES_MAX, &launches);
+    l->sw->checkpoint_launches = (uint32_t)launches;
     bool ok = json_end(&o);
     return ok && read_selective(l->sw, list, err);
 }
@@ -401,6 +408,7 @@ static bool read_sources(const SoftwareLayer *l, JsonNode node, Err *err)
     read_source(l, &o, "softmax_multiple", rest || sw->softmax_multiple == 0);
     read_source(l, &o, "softmax_longest", rest || sw->softmax_longest == 0);
     read_source(l, &o, "compiled_as", rest || !sw->compiled_as);
+    read_source(l, &o, "checkpoint_launches", rest || sw->checkpoint_launches == 0);
     read_source(l, &o, "bucket_parameters", rest || sw->bucket_parameters == 0);
     read_source(l, &o, "bucket_parameters_per_rank",
                 rest || sw->bucket_parameters_per_rank == 0);

@@ -159,6 +159,9 @@ typedef struct Software {
     /* Where gradients of 16-bit training are reduced in f32, which is how later versions are known
      * of a stack that is several; may be left out: false. */
     bool f32_reduce_stops_early;
+    /* full, not compiled: host time of so many launches, in each pass over a block that is computed
+     * again, is the checkpoint's own; may be left out: 0. */
+    uint32_t checkpoint_launches;
 
     /* Parallelism. */
     /* With overlap.tp the input gradient's collective runs beside the weight gradient; so it does

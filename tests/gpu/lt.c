@@ -68,7 +68,7 @@ static void open_desc(LtGemm *g, const GemmSpec *spec)
     cublasOperation_t tall = spec->layout == LAYOUT_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasComputeType_t compute =
         spec->type == GEMM_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    int8_t fast = !spec->exact; /* partial sums stay in the tensor core */
+    int8_t fast = !spec->promoted; /* partial sums stay in the tensor core */
 
     LT_TRY(cublasLtMatmulDescCreate(&g->desc, compute, CUDA_R_32F));
     set_desc(g->desc, CUBLASLT_MATMUL_DESC_TRANSA, &wide, sizeof wide);

@@ -15,9 +15,9 @@
  * Megatron's fused weight gradients do.
  *
  * fp8 has TN alone on Hopper and Ada: who runs dgrad and wgrad in fp8 transposes first, and `use`
- * says which of the three it is.  exact: its partial sums leave the tensor cores every 128 of k to
- * be added in f32.  Transformer Engine (use_split_accumulator) and torchao (use_fast_accum) have
- * that in backward and not in forward; it is slower.
+ * says which of the three it is.  promoted: its partial sums leave the tensor cores, which have
+ * some 14 bits, every 128 of k to be added in f32.  Transformer Engine (use_split_accumulator) and
+ * torchao (use_fast_accum) have that in backward and not in forward; it is slower.
  */
 #ifndef GPU_LT_H
 #define GPU_LT_H
@@ -37,7 +37,7 @@ typedef struct GemmSpec {
     GemmType type;
     GemmLayout layout;
     bool accumulate;
-    bool exact;      /* of fp8 only */
+    bool promoted;   /* of fp8 only */
     const char *use; /* "fwd", "square" ...: carried along */
 } GemmSpec;
 

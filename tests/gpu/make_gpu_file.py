@@ -106,7 +106,7 @@ def gemm_layout(row):
     sums leave the tensor cores, stand for backward."""
     layout = row["layout"]
     if row["dtype"] == "fp8" and row["use"] in FP8_LAYOUTS:
-        if not row.get("exact"):
+        if not row.get("promoted"):
             return None
         layout = FP8_LAYOUTS[row["use"]]
     return layout + ("+" if row["accumulate"] else "")
@@ -118,7 +118,7 @@ def gemm_groups(rows, where):
     for row in trusted(rows, "gemm"):
         split.setdefault((row["dtype"], gemm_layout(row)), []).append(row)
     source = f"{OURS} on {where}: cuBLASLt, first algorithm, random data not in L2"
-    fp8 = {"NN": "; TN of transposed operands, exact sums", "TN": "; fast sums"}
+    fp8 = {"NN": "; TN of transposed operands, sums promoted to f32", "TN": "; sums in the tensor cores"}
     fp8["NT"] = fp8["NT+"] = fp8["NN"]
     return [{"source": source + (fp8[layout] if dtype == "fp8" else ""), "dtype": dtype,
              "layout": layout, "columns": [*GEMM_KEYS, "time_us"], "rows": means(group, GEMM_KEYS)}

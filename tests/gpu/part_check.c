@@ -172,7 +172,7 @@ static bool check_gemm(Run *run, const Lt *lt, const GemmSpec *spec, GemmBuffers
     b.out_n = (uint64_t)(spec->m * spec->n);
     snprintf(detail, sizeof detail, "%s %s%s%s", gemm_type_name(spec->type),
              gemm_layout_name(spec->layout), spec->accumulate ? " accumulate" : "",
-             spec->exact ? " exact" : "");
+             spec->promoted ? " promoted" : "");
     if (!lt_gemm_open(&g, lt, spec)) {
         printf("note: no algorithm for %s\n", detail);
         return true;
@@ -180,7 +180,7 @@ static bool check_gemm(Run *run, const Lt *lt, const GemmSpec *spec, GemmBuffers
     CUDA_TRY(kern_fill(b.tall, in, FILL_NORMAL, 1, b.tall_n, 1, stream));
     CUDA_TRY(kern_fill(b.wide, in, FILL_NORMAL, 1, b.wide_n, 2, stream));
     CUDA_TRY(cudaStreamSynchronize(stream));
-    bool coarse = spec->type == GEMM_TF32 || (spec->type == GEMM_FP8 && !spec->exact);
+    bool coarse = spec->type == GEMM_TF32 || spec->type == GEMM_FP8;
     for (int algo = 0; algo < g.algos_n; algo++)
         ok &= report(run, "gemm", detail, gemm_error(&g, lt, spec, algo, &b, stream),
                      error_limit(gemm_out_type(spec), coarse));
@@ -202,11 +202,15 @@ static bool check_gemms(Run *run)
         for (int layout = LAYOUT_TN; layout <= (type == GEMM_FP8 ? LAYOUT_TN : LAYOUT_NT);
              layout++)
             for (int accumulate = 0; accumulate < 2; accumulate++) {
-                GemmSpec spec = { .m = 96, .n = 64, .k = 80, .type = (GemmType)type,
+                GemmSpec spec = { .m = 96,
+                                  .n = 64,
+                                  .k = 80,
+                                  .type = (GemmType)type,
                                   .layout = (GemmLayout)layout,
-                                  .accumulate = accumulate == 1, .use = "check" };
+                                  .accumulate = accumulate == 1,
+                                  .use = "check" };
                 ok &= check_gemm(run, &lt, &spec, b);
-                spec.exact = true;
+                spec.promoted = true;
                 ok &= type != GEMM_FP8 || check_gemm(run, &lt, &spec, b);
             }
     CUDA_TRY(cudaFree(b.out));

@@ -54,7 +54,7 @@ static void spec_keys(Row *row, const GemmSpec *s)
     row_text(row, "out_dtype", num_name(gemm_out_type(s)));
     row_bool(row, "accumulate", s->accumulate);
     if (s->type == GEMM_FP8)
-        row_bool(row, "exact", s->exact);
+        row_bool(row, "promoted", s->promoted);
 }
 
 static void write_row(FILE *rows, const GemmSpec *s, const GemmCase *c, const Timing *t,

@@ -21,9 +21,9 @@
 #
 # Environment: OUT (default build/gpu-out), TOTAL_S (default 520, building included), CARRY
 # (default build-carry), REBUILD=1 builds although CARRY is there, GPU the file in scenarios/gpus
-# (default by the GPU's name), GEMM_S (55; 140 for all products), FP8_S (20; 80 for all), SWEPT (what
-# sweep trains, lines as in trained.sh), PYTHON (default python3; the torch parts need PyTorch), and
-# those of build.sh.
+# (default by the GPU's name), GEMM_S (55; 140 for all products), FP8_S (20; 75 for all), SWEPT
+# (what sweep trains, lines as in trained.sh), PYTHON (default python3; the torch parts need
+# PyTorch), and those of build.sh.
 #
 # Exit status 0 all parts ran, 1 something could not, 77 no usable GPU.
 

@@ -38,8 +38,8 @@ enum { ALL_PASSES = FORWARD | DGRAD | WGRAD };
 static bool same(const GemmSpec *a, const GemmSpec *b)
 {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->type == b->type &&
-           a->layout == b->layout && a->accumulate == b->accumulate && a->exact == b->exact &&
-           (a->type != GEMM_FP8 || strcmp(a->use, b->use) == 0);
+           a->layout == b->layout && a->accumulate == b->accumulate &&
+           a->promoted == b->promoted && (a->type != GEMM_FP8 || strcmp(a->use, b->use) == 0);
 }
 
 static void add(ShapeList *list, GemmSpec spec)
@@ -63,7 +63,7 @@ static void add_plain(ShapeList *list, const char *use, GemmType type, int64_t m
 }
 
 /* fp8 has forward's layout only; frameworks transpose copies for the other two, whose sums are
- * exact.  Products of equal shapes are both kept: what they are for tells them apart. */
+ * promoted.  Products of equal shapes are both kept: what they are for tells them apart. */
 static void add_linear(ShapeList *list, GemmType type, unsigned passes, int64_t tokens,
                        int64_t in, int64_t out)
 {

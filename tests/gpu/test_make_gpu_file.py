@@ -113,8 +113,8 @@ class MakeGpuFile(unittest.TestCase):
         self.assertEqual([[512, 768, 256, 999]], self.table(gpu, "gemm", "layout", "NT+")["rows"])
 
     def test_fp8_is_told_apart_by_what_it_is_for(self):
-        def fp8(time_us, use, exact, **more):
-            return gemm(256, 256, 256, time_us, dtype="fp8", use=use, exact=exact, **more)
+        def fp8(time_us, use, promoted, **more):
+            return gemm(256, 256, 256, time_us, dtype="fp8", use=use, promoted=promoted, **more)
         self.write([DEVICE, fp8(1, "fwd", False), fp8(2, "dgrad", True), fp8(3, "wgrad", True),
                     fp8(4, "wgrad", True, accumulate=True), fp8(9, "dgrad", False)])
         gpu = self.make()

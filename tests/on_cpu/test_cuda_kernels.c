@@ -98,11 +98,28 @@ static void attention_whose_maxima_rise(void)
 
 static void attention_of_other_widths(void)
 {
-    static const Heads all[] = { { DTYPE_BF16, 1, 2, 1, 40, 40, 24, 0, true, 0 },
-                                 { DTYPE_F32, 1, 2, 2, 40, 40, 64, 9, true, 0 },
-                                 { DTYPE_F32, 1, 1, 1, 20, 20, 160, 0, false, 0 } };
+    static const Heads all[] = {
+        { DTYPE_BF16, 1, 2, 1, 40, 40, 24, 0, true, 0 },
+        { DTYPE_F32, 1, 2, 2, 40, 40, 64, 9, true, 0 },
+        { DTYPE_F32, 1, 1, 1, 20, 20, 160, 0, false, 0 },
+        { DTYPE_F32, 2, 4, 2, 100, 100, 64, 0, true, 0 },  /* blocks, heads and samples; GQA */
+        { DTYPE_F32, 1, 2, 2, 65, 65, 64, 0, false, 0 },   /* one row more than two blocks */
+        { DTYPE_F32, 1, 1, 1, 90, 90, 128, 33, true, 0 },  /* windows over tiles */
+        { DTYPE_F32, 1, 1, 1, 70, 70, 80, 20, false, 0 },  /* a part of the second columns */
+        { DTYPE_F32, 1, 1, 1, 70, 70, 64, 1, true, 0 },    /* only themselves */
+        { DTYPE_F32, 2, 2, 1, 40, 80, 64, 0, true, 40 },   /* keys of two ranks of cp */
+        { DTYPE_F32, 2, 1, 1, 36, 108, 256, 0, true, 36 }, /* of three; tiles in two chunks */
+        { DTYPE_F32, 2, 2, 1, 35, 70, 64, 30, true, 35 },  /* a window over chunks */
+        { DTYPE_F32, 1, 2, 1, 40, 120, 200, 0, false, 0 }, /* no mask */
+        { DTYPE_F16, 1, 1, 1, 40, 40, 256, 0, true, 0 },
+        { DTYPE_F32, 1, 1, 1, 34, 34, 512, 0, true, 0 }, /* as wide as can be */
+        { DTYPE_BF16, 1, 2, 1, 20, 20, 300, 7, true, 0 },
+        { DTYPE_F32, 1, 2, 1, 1, 1, 64, 0, true, 0 },
+    };
+    static const Heads rising = { DTYPE_F32, 1, 1, 1, 100, 100, 64, 0, true, 0 };
     for (size_t i = 0; i < ARRAY_N(all); i++)
         check_attention(&all[i], 1);
+    check_attention(&rising, 20);
 }
 
 /* ---- norms ---- */

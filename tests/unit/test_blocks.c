@@ -457,6 +457,27 @@ static void later_versions_may_stop_early(void)
     CHECK(flops[1][1] < 0.95 * flops[1][0]);
 }
 
+/* What a checkpoint costs the host: of both passes over what is computed again, unless compiled. */
+static void checkpoints_cost_the_host(void)
+{
+    for (int compiled = 0; compiled < 2; compiled++) {
+        World w;
+        world_transformer(&w, gpt_like(2, 256, 8, 512));
+        w.s.training.recompute = RECOMPUTE_FULL;
+        w.s.training.compiled = compiled;
+        w.sw.checkpoint_launches = 7;
+        CHECK(world_build(&w));
+        const BlockType *t = world_type(&w, 1);
+        const Segment *all = w.g.segments;
+        uint32_t own = compiled ? 0 : 7;
+        CHECK_INT(own, all[t->forward[VARIANT_RECOMPUTE]].host_before);
+        CHECK_INT(own, all[t->backward[VARIANT_RECOMPUTE][GRAD_BORN]].host_before);
+        CHECK_INT(0, all[t->forward[VARIANT_PLAIN]].host_before);
+        CHECK_INT(0, all[t->backward[VARIANT_PLAIN][GRAD_BORN]].host_before);
+        world_free(&w);
+    }
+}
+
 static void open_autocast(World *w)
 {
     world_transformer(w, gpt_like(2, 256, 8, 512));
@@ -927,6 +948,7 @@ int main(void)
     RUN(fp8_keeps_the_inputs_of_matmuls_in_a_byte);
     RUN(full_recomputation_keeps_nothing_and_repeats_forward);
     RUN(later_versions_may_stop_early);
+    RUN(checkpoints_cost_the_host);
     RUN(autocast_keeps_casts_and_f32_residuals);
     RUN(casts_are_kept_for_one_backward_alone);
     RUN(weights_are_cast_again);

@@ -47,6 +47,12 @@ static void short_kernels_wait_for_the_host(void)
         CHECK_INT(20, r.path.compute_ns);
         sim_result_free(&r);
     }
+    /* What the host does before a segment's first op delays all that follows. */
+    g.segments[4].host_before = 3;
+    SimResult r = run(&w, &g, (SimOptions){ 0 });
+    CHECK_INT(13 * 50 + 20, r.step_ns);
+    CHECK_INT(650, r.path.launch_ns);
+    sim_result_free(&r);
     graph_free(&g);
 }
 

@@ -143,6 +143,9 @@ static void some_facts_may_be_left_out(void)
     CHECK(sw.gelu_new_chain && sw.softmax_chain && sw.model_dropout);
     CHECK(sw.attention_copies && sw.master_remainders && sw.states_like_params &&
           sw.table_grad_apart);
+    CHECK(read_with(&sw, &arena, "\"stops_early\":true",
+                    "\"stops_early\":true,\"checkpoint_launches\":9", &err));
+    CHECK_INT(9, sw.checkpoint_launches);
     arena_free(&arena);
 }
 
@@ -254,6 +257,8 @@ static void what_is_missing_or_unknown_is_an_error(void)
           "kernels.softmax_multiple: 65 is out of range, 0 to 64 allowed" },
         { "\"dropout\":true", "\"dropout\":true,\"softmax_longest\":-1",
           "kernels.softmax_longest" },
+        { "\"stops_early\":true", "\"stops_early\":true,\"checkpoint_launches\":1001",
+          "recompute.checkpoint_launches: 1001 is out of range, 0 to 1000 allowed" },
         { "\"parallel\":{", "\"parallels\":{", "'parallel' is missing, an object is expected" },
     };
     for (size_t i = 0; i < ARRAY_N(cases); i++)

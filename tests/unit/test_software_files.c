@@ -139,6 +139,7 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(sw.f32_params && sw.f32_stream && sw.addmm && !sw.fused_elementwise);
     CHECK(sw.gelu_new_chain && sw.gated_qkv_apart);
     CHECK(read_stack(&sw, &arena, "pytorch-2026"));
+    CHECK_INT(15, sw.checkpoint_launches);
     CHECK(sw.half_to_float && sw.gated_qkv_apart && sw.activations_again && sw.host_scale > 5);
     CHECK(!sw.gelu_new_chain && !sw.norm_chain && sw.attention_kernel == ATTENTION_FLASH2);
     CHECK(read_stack(&sw, &arena, "pytorch-2026-compiled"));
