@@ -149,6 +149,9 @@ typedef struct Gpu {
     /* Matmuls, convolutions and attention of a step take this times what they take alone: power,
      * and clocks that fall with it; 1 where nothing is known. */
     double sustained_scale;
+    /* GPUs of a kind differ in that by so much (standard deviation over mean), and a step waits for
+     * the slowest of them; 0 where nothing is known. */
+    double sustained_spread;
     const char *sustained_from; /* stack whose measured steps show it; "" where none does */
     double matmul_efficiency[DTYPE_N]; /* fraction of peak that a full wave of tiles reaches */
     double matmul_fill_ns;             /* before the first and after the last tile's k loop */

@@ -23,6 +23,7 @@ Gpu gpu_blank(void)
               .launch_ns = -1,
               .kernel_floor_ns = -1,
               .sustained_scale = NAN,
+              .sustained_spread = NAN,
               .matmul_fill_ns = NAN,
               .matmul_tile_loss = NAN,
               .matmul_wave_rounding = NAN,
@@ -137,6 +138,9 @@ static void take_keys(const MachineReader *r, JsonObj *o, Gpu *g)
     if (json_has(o, "sustained_scale") || json_has(o, "sustained_from"))
         g->sustained_from = arena_strdup(r->arena, json_string(o, "sustained_from", ""));
     take_number(o, "sustained_scale", 0.1, 10, &g->sustained_scale);
+    if (json_has(o, "sustained_scale"))
+        g->sustained_spread = 0; /* it is as said, unless a spread is said as well */
+    take_number(o, "sustained_spread", 0, 0.5, &g->sustained_spread);
     take_matmul_model(o, g);
     take_efficiency(o, g);
     take_overlap(o, g);
@@ -225,6 +229,7 @@ bool gpu_settle(Gpu *g, JsonNode node, Err *err)
     settle_us(&g->launch_ns, 4000, node, "launch_us");
     settle_us(&g->kernel_floor_ns, 2000, node, "kernel_floor_us");
     settle_number(&g->sustained_scale, 1, node, "sustained_scale");
+    settle_number(&g->sustained_spread, 0, node, "sustained_spread");
     double fill_us = g->matmul_fill_ns / 1e3;
     settle_number(&fill_us, 4, node, "matmul_model.fill_us");
     g->matmul_fill_ns = fill_us * 1e3;

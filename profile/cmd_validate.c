@@ -166,6 +166,7 @@ static void forget_sustained(Job *job)
         Gpu *gpu = PUSH(&job->arena, Gpu);
         *gpu = *type->gpu;
         gpu->sustained_scale = 1;
+        gpu->sustained_spread = 0;
         type->gpu = gpu;
     }
 }

@@ -110,6 +110,25 @@ static int64_t whole_ns(double ns, double bound_ns)
     return max_i64(llround(fmin(ns, most)), (int64_t)fmin(bound, most));
 }
 
+/* Of the normal distribution; 0.5 <= p < 1. */
+static double quantile_of_normal(double p)
+{
+    double low = 0, high = 8;
+    for (int i = 0; i < 40; i++) {
+        double x = (low + high) / 2;
+        *(erfc(x / M_SQRT2) / 2 > 1 - p ? &low : &high) = x;
+    }
+    return low;
+}
+
+double sustained_among(const Gpu *gpu, uint64_t n)
+{
+    if (n < 2 || gpu->sustained_spread == 0)
+        return gpu->sustained_scale;
+    double q = quantile_of_normal(((double)n - 0.375) / ((double)n + 0.25));
+    return gpu->sustained_scale * (1 + gpu->sustained_spread * q);
+}
+
 double op_scale(const Gpu *gpu, const Op *op, const Software *sw)
 {
     switch (op->kind) {

@@ -43,6 +43,11 @@ OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw);
  * activations 0.96 and 0.93, updates 0.99. */
 double op_scale(const Gpu *gpu, const Op *op, const Software *sw);
 
+/* sustained_scale of the slowest of n GPUs, which all others wait for: with a spread of s and GPUs
+ * that differ as by a normal distribution, 1 + s q times that of the mean, where q is the
+ * (n - 3/8) / (n + 1/4) quantile (the expected greatest of n, G. Blom 1958, right to 1 %). */
+double sustained_among(const Gpu *gpu, uint64_t n);
+
 /* The two lower bounds: flops at peak, bytes at full bandwidth.  Nothing may be faster. */
 double op_flops_bound_ns(const Gpu *gpu, const Op *op);
 double op_memory_bound_ns(const Gpu *gpu, const Op *op);

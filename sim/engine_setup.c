@@ -241,15 +241,15 @@ static void fill_costs(Sim *sim, CostTable *t, const bool *in_use)
     }
 }
 
-/* Nodes that no rank is on do not slow what the others send: ranks fill nodes in order. */
+/* A step goes by the slowest of its GPUs.  Nodes that no rank is on do not slow what the others
+ * send: ranks fill nodes in order. */
 static const Gpu *gpu_as_used(Sim *sim, const Gpu *gpu)
 {
-    if (gpu->comm_inside_bytes_per_ns == gpu->comm_bytes_per_ns ||
-        machine_place(sim->m, sim->g->world_n - 1).node > 0)
-        return gpu;
     Gpu *used = PUSH(&sim->arena, Gpu);
     *used = *gpu;
-    used->comm_bytes_per_ns = gpu->comm_inside_bytes_per_ns;
+    used->sustained_scale = sustained_among(gpu, sim->g->world_n);
+    if (machine_place(sim->m, sim->g->world_n - 1).node == 0)
+        used->comm_bytes_per_ns = gpu->comm_inside_bytes_per_ns;
     return used;
 }
 

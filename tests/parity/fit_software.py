@@ -26,7 +26,8 @@ not show that, and what a stack adds cannot be told from it by one stack alone. 
 names GPUs, and the one of the stacks measured there that has the most rows: the GPUs'
 sustained_scale (scenarios/gpus; of matmuls, convolutions and attention, for the memory's clock
 does not fall) is fitted in place of its compute_scale, which is 1, and the others' are what they
-are slower than that.  On B200s only one stack was measured; it launches the
+are slower than that.  Of many GPUs all wait for the slowest: a sustained_spread from SPREADS is
+fitted with it, and kept if J is lower by GAIN, which rows of one size of cluster cannot show.  On B200s only one stack was measured; it launches the
 kernels of nemo-2025 (Megatron Core on Transformer Engine), so that what they are slower
 than alone is the GPU's there too.
 
@@ -58,6 +59,7 @@ PULL, GAIN = 0.01, 0.002
 SCALARS = ("host_scale", "compute_scale", "comm_scale")
 LISTS = ("published.jsonl", "vtrain-single-node.jsonl", "torch-one-gpu.jsonl")
 STEPS = (0.32, 0.08, 0.02)
+SPREADS = tuple(k / 200 for k in range(9))
 STARTS = (1.0, 2.0, 4.0, 8.0, 16.0)  # of host_scale: it does nothing until the host is what limits
 PLAIN = ("generic", "lockstep")  # assume nothing
 BY_BLOCKS = {"megatron-lm-2022": 1.0}  # compute_scale: within 3 %, tests/unit/test_layer_times.c
@@ -105,6 +107,7 @@ class Trial:
     def __init__(self, tree, name, rows, gpus=()):
         """gpus: the scalar of kernels is their sustained_scale"""
         self.tree, self.rows, self.ring_nics, self.name, self.gpus = tree, rows, 0, name, gpus
+        self.spread = 0.0
         self.path = os.path.join(tree, "scenarios", "software", name + ".json")
         self.list = os.path.join(tree, name + ".jsonl")
         with open(self.list, "w", encoding="utf-8") as f:
@@ -117,7 +120,7 @@ class Trial:
         """ln(predicted / measured) by group."""
         scenarios = os.path.join(self.tree, "scenarios")
         for gpu in self.gpus:
-            write_sustained(scenarios, gpu, self.name, scalars[1], "a trial")
+            write_sustained(scenarios, gpu, self.name, (scalars[1], self.spread), "a trial")
         if self.gpus:
             scalars = (scalars[0], 1.0, scalars[2])
         self.doc["fitted"] = dict(zip(SCALARS, scalars), fitted_on="a trial")
@@ -135,7 +138,7 @@ class Trial:
         return groups
 
     def misfit(self, scalars):
-        key = scalars, self.ring_nics
+        key = scalars, self.ring_nics, self.spread
         if key not in self.known:
             each = []
             for errors in self.errors(scalars).values():
@@ -247,39 +250,48 @@ def write_fitted(path, name, scalars, ring_nics, rows):
         f.write(text)
 
 
-def write_sustained(folder, gpu, name, scale, source):
+def write_sustained(folder, gpu, name, sustained, source):
+    """sustained: scale and spread"""
     path = os.path.join(folder, "gpus", gpu + ".json")
     with open(path, encoding="utf-8") as f:
         text = f.read()
-    text, n = re.subn(r'("sustained_scale": )[0-9.]+', rf"\g<1>{scale:g}", text)
+    text, n = re.subn(r'("sustained_scale": )[0-9.]+', rf"\g<1>{sustained[0]:g}", text)
+    text, s = re.subn(r'("sustained_spread": )[0-9.]+', rf"\g<1>{sustained[1]:g}", text)
     text, k = re.subn(r'("sustained_from": )"[^"]*"', lambda m: m.group(1) + json.dumps(name), text)
     text, m = re.subn(r'("sustained_scale": )"[^"]*"', lambda m: m.group(1) + json.dumps(source), text)
-    if (n, k, m) != (1, 1, 1):
-        sys.exit(f"{path}: sustained_scale, sustained_from and a source are expected once")
+    if (n, s, k, m) != (1, 1, 1, 1):
+        sys.exit(f"{path}: sustained_scale, _spread, _from and a source are expected once")
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
 
 
 def forget_gpus(name, tree):
     for gpu in SUSTAINED.get(name, ()):
-        write_sustained(os.path.join(tree, "scenarios"), gpu, name, 1, "a trial")
+        write_sustained(os.path.join(tree, "scenarios"), gpu, name, (1, 0), "a trial")
 
 
 def settle_gpus(name, scenarios, tree, rows, check):
     """What slows one stack on some GPUs is theirs."""
     forget_gpus(name, tree)
-    scale = Trial(tree, name, rows[name], SUSTAINED[name]).fit(1.0)[1]
+    trial = Trial(tree, name, rows[name], SUSTAINED[name])
+    found = []
+    for trial.spread in SPREADS:
+        scalars = trial.fit(1.0)
+        found.append((trial.misfit(scalars), scalars[1], trial.spread))
+        print(f"{name}: spread {trial.spread:g}: J {found[-1][0]:.5f} with {scalars[1]:g}", flush=True)
+    best = min(found)
+    scale, spread = (best if best[0] < found[0][0] - GAIN else found[0])[1:]
     if scale < 1:
         sys.exit(f"{name} is faster than kernels timed alone: {scale:g}")
-    print(f"{name} on {', '.join(SUSTAINED[name])}: sustained_scale {scale:g}", flush=True)
+    print(f"{name} on {', '.join(SUSTAINED[name])}: sustained_scale {scale:g}, spread {spread:g}")
     for k, gpu in enumerate(SUSTAINED[name]):
         source = f"what slows {name}, {len(rows[name])} published steps on " \
                  f"{SUSTAINED[name][0]}, {WHY_GPUS[name]}; tests/parity/fit_software.py"
         if k > 0:
             source = f"as {SUSTAINED[name][0]}: " + source
-        write_sustained(os.path.join(tree, "scenarios"), gpu, name, scale, source)
+        write_sustained(os.path.join(tree, "scenarios"), gpu, name, (scale, spread), source)
         if not check:
-            write_sustained(scenarios, gpu, name, scale, source)
+            write_sustained(scenarios, gpu, name, (scale, spread), source)
 
 
 def fitted_scale(folder, name):
@@ -305,7 +317,8 @@ def write_assumed(path, scale, names):
 
 def read_sustained(tree, gpu):
     with open(os.path.join(tree, "scenarios", "gpus", gpu + ".json"), encoding="utf-8") as f:
-        return json.load(f)["sustained_scale"]
+        gpu = json.load(f)
+    return gpu["sustained_scale"], gpu["sustained_spread"]
 
 
 def judge_assumed(tree, rows, host, scales):
@@ -320,8 +333,8 @@ def judge_assumed(tree, rows, host, scales):
         for what, scale in (("1", 1.0), ("the median of the others", others)):
             groups = trial.errors((host(name), three_digits(scale), 1.0)).values()
             sizes.setdefault(what, []).append([abs(math.expm1(e)) for g in groups for e in g])
-        for gpu, scale in kept.items():
-            write_sustained(os.path.join(tree, "scenarios"), gpu, name, scale, "a trial")
+        for gpu, sustained in kept.items():
+            write_sustained(os.path.join(tree, "scenarios"), gpu, name, sustained, "a trial")
     for what, each in sizes.items():
         every = sorted(s for stack in each for s in stack)
         median, p90 = statistics.median(every), every[int(0.9 * len(every))]
@@ -377,7 +390,7 @@ def main():
         os.mkdir(os.path.join(tree, "bin"))
         shutil.copy(args.lockstep, os.path.join(tree, "bin", "lockstep"))
         for name in SUSTAINED:
-            if not args.names:  # it moves every stack on these GPUs
+            if not args.names or name in args.names:  # it moves every stack on these GPUs
                 settle_gpus(name, scenarios, tree, rows, args.check)
         for name in sorted(args.names or {*rows, *HOST_FROM}, key=lambda n: (n in HOST_FROM, n)):
             path = os.path.join(scenarios, "software", name + ".json")

@@ -667,7 +667,7 @@ def keep_sustained(path, gpu):
     def with_scale(x, of):
         pairs = [(k, v) for k, v in x.items()]
         at = 1 + [k for k, _ in pairs].index("kernel_floor_us")
-        kept = [(k, of[k]) for k in ("sustained_scale", "sustained_from") if k in of]
+        kept = [(k, of[k]) for k in ("sustained_scale", "sustained_spread", "sustained_from") if k in of]
         return dict(pairs[:at] + kept + pairs[at:])
 
     kept = with_scale(gpu, old)

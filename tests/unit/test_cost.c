@@ -205,6 +205,19 @@ static void no_other_rows_are_needed_where_they_are_padded(void)
     arena_free(&arena);
 }
 
+/* The expected greatest of n normal numbers, from tables (Harter 1961): 1.42360 of 8, 2.50759 of
+ * 100, 3.24144 of 1,000. */
+static void a_step_waits_for_the_slowest_of_its_gpus(void)
+{
+    Gpu g = { .sustained_scale = 1.1, .sustained_spread = 0.1 };
+    CHECK_NEAR(1.1, sustained_among(&g, 1), 0);
+    CHECK_NEAR(1.1 * 1.142360, sustained_among(&g, 8), 2e-3);
+    CHECK_NEAR(1.1 * 1.250759, sustained_among(&g, 100), 2e-3);
+    CHECK_NEAR(1.1 * 1.324144, sustained_among(&g, 1000), 2e-3);
+    g.sustained_spread = 0;
+    CHECK_NEAR(1.1, sustained_among(&g, 1000), 0);
+}
+
 static void memory_keeps_its_clock_under_load(void)
 {
     Arena arena = { 0 };
@@ -782,6 +795,7 @@ int main(void)
     RUN(what_is_no_kernel_costs_nothing);
     RUN(a_kernel_that_does_nothing_takes_the_floor);
     RUN(compute_scale_multiplies_but_not_below_the_bound);
+    RUN(a_step_waits_for_the_slowest_of_its_gpus);
     RUN(memory_keeps_its_clock_under_load);
     RUN(odd_rows_say_nothing_of_aligned_ones);
     RUN(shorter_alignment_costs_more_whatever_was_measured_nearby);

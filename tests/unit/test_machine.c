@@ -368,12 +368,13 @@ static void a_scale_of_ones_own_is_from_no_stack(void)
 {
     Machine m = cluster("{\"gpu\":{\"base\":\"h100-80gb\",\"sms\":130},\"gpus_per_node\":2,"
                         "\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":450}}");
-    CHECK(m.types[0].gpu->sustained_scale > 1);
+    CHECK(m.types[0].gpu->sustained_scale > 1 && m.types[0].gpu->sustained_spread > 0);
     CHECK_STR("nemo-2025", m.types[0].gpu->sustained_from);
     machine_free(&m);
     m = cluster("{\"gpu\":{\"base\":\"h100-80gb\",\"sustained_scale\":1.3},\"gpus_per_node\":2,"
                 "\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":450}}");
     CHECK_NEAR(1.3, m.types[0].gpu->sustained_scale, 1e-12);
+    CHECK_NEAR(0, m.types[0].gpu->sustained_spread, 0);
     CHECK_STR("", m.types[0].gpu->sustained_from);
     machine_free(&m);
 }
