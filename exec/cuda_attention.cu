@@ -111,20 +111,23 @@ static __device__ __forceinline__ Line line(const Attention &a, const Rows &rows
 typedef float4 Tile[TILE][PITCH / 4];      /* rows of 64 columns */
 typedef float4 Weights[TILE][P_PITCH / 4]; /* [row of the block][lane's row] */
 
-/* Columns from `column` on of n rows from `first` on; what is not there is 0. */
+/* Columns from `column` on of N rows from `first` on; what is not there is 0. */
+template <int N>
 static __device__ __forceinline__ void load_tile(const Attention &a, float4 (*tile)[PITCH / 4],
-                                                 const Rows &rows, uint32_t first, int n,
+                                                 const Rows &rows, uint32_t first,
                                                  uint32_t column)
 {
-    uint32_t lane = threadIdx.x % WARP;
+    uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     Vec v = { rows.side.at, a.type };
-#pragma unroll 4
-    for (int r = (int)(threadIdx.x / WARP); r < n; r += WARPS) {
-        Line l = line(a, rows, first + (uint32_t)r);
-        float *to = (float *)tile[r];
 #pragma unroll
-        for (uint32_t c = lane; c < CHUNK; c += WARP)
-            to[c] = l.any && column + c < a.width ? load1(v, l.at + column + c) : 0;
+    for (int i = 0; i < N; i += WARPS) {
+        Line l = line(a, rows, first + i + warp);
+        float *to = (float *)tile[i + warp];
+#pragma unroll
+        for (uint32_t c = 0; c < CHUNK; c += WARP) {
+            bool any = l.any && column + c + lane < a.width;
+            to[c + lane] = any ? load1(v, l.at + column + c + lane) : 0;
+        }
     }
 }
 
@@ -166,8 +169,8 @@ static __device__ __forceinline__ void score(const Attention &a, const Sides &si
     for (uint32_t column = 0; column < a.width; column += CHUNK) {
         __syncthreads(); /* who still reads what lay there */
         if (first_tile || a.width > CHUNK)
-            load_tile(a, rows, sides.own, sides.own_first, BLOCK, column);
-        load_tile(a, tile, sides.other, at, TILE, column);
+            load_tile<BLOCK>(a, rows, sides.own, sides.own_first, column);
+        load_tile<TILE>(a, tile, sides.other, at, column);
         __syncthreads();
         add_products<ROWS>(rows, tile, s);
     }
@@ -188,7 +191,7 @@ static __device__ __forceinline__ void add_rows(const Attention &a, const Rows &
         if ((uint32_t)j * WARP >= a.width)
             break;
         __syncthreads();
-        load_tile(a, tile, other, at, TILE, (uint32_t)j * WARP);
+        load_tile<TILE>(a, tile, other, at, (uint32_t)j * WARP);
         __syncthreads();
 #pragma unroll 2
         for (int i = 0; i < TILE; i += 4) {
