@@ -27,8 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARTS_MAX = 3 };
-
 void part_bytes_arg(Lowering *l, KernelArg a, ArgMode mode, uint64_t bytes)
 {
     lower_arg(l, a.slot, a.tensor, mode);
@@ -136,19 +134,27 @@ static void accumulate_apart(Lowering *l, const Whole *w)
     add_sum(l, w, dw, temp, bytes);
 }
 
-/* Columns of the parts of a matmul that the stack splits; 0 when it is whole. */
-static uint32_t parts_of(const Lowering *l, const Op *op, uint64_t *columns)
+uint32_t parts_named(const Lowering *l, const char *matmul, uint64_t all,
+                     uint64_t columns[PARTS_MAX])
 {
-    if (op->kind != OP_MATMUL || l->b->s->model.kind != MODEL_TRANSFORMER)
+    if (l->b->s->model.kind != MODEL_TRANSFORMER)
         return 0;
-    const MatmulShape *s = &op->u.matmul;
-    uint64_t all = op->phase == PHASE_DGRAD ? s->k : op->phase == PHASE_WGRAD ? s->m : s->n;
-    uint32_t n = matmul_parts(l->b, intern_text(&l->g->names, op->name));
+    uint32_t n = matmul_parts(l->b, matmul);
     const Transformer *m = &l->b->s->model.u.transformer;
     columns[0] = n == 3 ? (uint64_t)m->heads / l->b->s->parallel.tp * m->head_dim : all / n;
     for (uint32_t i = 1; i < n; i++)
         columns[i] = (all - columns[0]) / (n - 1);
     return n > 1 ? n : 0;
+}
+
+/* Columns of the parts of a matmul that the stack splits; 0 when it is whole. */
+static uint32_t parts_of(const Lowering *l, const Op *op, uint64_t *columns)
+{
+    if (op->kind != OP_MATMUL)
+        return 0;
+    const MatmulShape *s = &op->u.matmul;
+    uint64_t all = op->phase == PHASE_DGRAD ? s->k : op->phase == PHASE_WGRAD ? s->m : s->n;
+    return parts_named(l, intern_text(&l->g->names, op->name), all, columns);
 }
 
 static uint64_t part(uint64_t bytes, uint64_t columns, uint64_t all)

@@ -31,6 +31,11 @@ KernelArg part_in(Lowering *l, const Whole *w, const char *name, KernelArg x, DT
 KernelArg part_temp(Lowering *l, const char *name, KernelArg like, DType dtype);
 DType part_dtype(const Lowering *l, KernelArg a);
 
+/* Parts that the stack splits a matmul in, and the columns of each, of `all`; 0: it is whole. */
+enum { PARTS_MAX = 3 };
+uint32_t parts_named(const Lowering *l, const char *matmul, uint64_t all,
+                     uint64_t columns[PARTS_MAX]);
+
 /* lower_chain.c; gains: parameters of the norm. */
 void chain_norm_forward(Lowering *l, const Whole *w, uint32_t gains);
 void chain_norm_backward(Lowering *l, const Whole *w, uint32_t gains);

@@ -551,6 +551,39 @@ static void eager_parts_cast_their_input_each(void)
     CHECK(kept[2] + 3 * ONCE <= kept[1]);
 }
 
+/* Weights that are apart are cast apart, and so are their gradients; the bytes stay the same. */
+static void eager_parts_cast_their_weights_each(void)
+{
+    enum { HIDDEN = 64, WEIGHTS = (4 + 2 * 2) * 16 * HIDDEN }; /* of q, k and v */
+    for (int apart = 0; apart < 2; apart++) {
+        World w;
+        world_transformer(&w, llama_like(1, HIDDEN, 4, 2, 96, 128));
+        w.s.training.precision = DTYPE_BF16;
+        w.sw.f32_params = w.sw.f32_stream = w.sw.fused_qkv = true;
+        w.sw.fused_residual_norm = w.sw.fused_elementwise = false;
+        w.sw.gated_qkv_apart = apart;
+        CHECK(lowered(&w));
+        Moved casts = moved_by(&w, plain_forward(&w), "attention.qkv.weight in bf16");
+        CHECK_U64(apart ? 3 : 1, casts.n);
+        CHECK_U64(4 * WEIGHTS, casts.read);
+        CHECK_U64(2 * WEIGHTS, casts.written);
+        const Segment *s = world_segment(&w, plain_backward(&w, GRAD_BORN));
+        Moved back = { 0 };
+        for (uint32_t i = 0; i < s->op_n; i++) {
+            const Op *op = &graph_ops(&w.g, s)[i];
+            bool qkv = strcmp(intern_text(&w.g.names, op->name), "attention.qkv") == 0;
+            bool cast = qkv && op->kind == OP_CAST && op->phase == PHASE_WGRAD;
+            back.n += cast;
+            back.read += cast ? op->read_bytes : 0;
+            back.written += cast ? op->write_bytes : 0;
+        }
+        CHECK_U64(apart ? 3 : 1, back.n);
+        CHECK_U64(2 * WEIGHTS, back.read);
+        CHECK_U64(4 * WEIGHTS, back.written);
+        world_free(&w);
+    }
+}
+
 /* A compiler keeps what goes into an activation function; the eager program what comes out, too. */
 static void a_compiler_makes_activations_again(void)
 {
@@ -1527,6 +1560,7 @@ int main(void)
     RUN(attention_without_fusion_is_two_matmuls_and_a_softmax);
     RUN(fused_attention_may_copy_to_its_layout);
     RUN(eager_parts_cast_their_input_each);
+    RUN(eager_parts_cast_their_weights_each);
     RUN(a_compiler_makes_activations_again);
     RUN(a_compiler_does_so_beside_what_is_selected);
     RUN(the_loss_by_what_its_stack_fuses);
