@@ -339,9 +339,10 @@ profile_part() {
     BUILD=$program OUT=$work/profile-out ROWS=$rows "$BASH" $here/profile.sh
 }
 
-# Our kernels under the toolkit's checker: addresses, then races within blocks.
+# Our kernels under the toolkit's checker: addresses, then races within blocks; in f32 attention has
+# no tensor cores, and kernels of its own.
 sanitize_part() {
-    local scenario=$work/tiny.json tool rc failed=0 quiet
+    local scenario=$work/tiny.json tool precision what found rc failed=0 quiet
     no_plugin && return 77
     command -v compute-sanitizer >/dev/null 2>&1 ||
         PATH=$PATH:${CUDA_HOME:-$(sh tests/find_cuda.sh)}/bin
@@ -351,21 +352,24 @@ sanitize_part() {
         "gpu":"%s"},"training":{"global_batch":2,"micro_batch":2,"seq_len":64,
         "precision":"bf16","optimizer":"adamw"},"parallel":{"strategy":"single"}}\n' \
         "$GPU" >"$scenario"
-    for tool in memcheck racecheck; do
+    for what in memcheck/f32 racecheck/f32 memcheck/bf16 racecheck/bf16; do
+        tool=${what%/*} precision=${what#*/}
+        found=$work/$tool-$precision.txt
         # An event may say "not yet", which is an answer; lockstep looks at every one itself.
         quiet=()
         [ "$tool" != memcheck ] || quiet=(--report-api-errors no)
         # --comm loop: in the process that the checker has started, not in a child of it
         timeout --foreground -k 5 40 compute-sanitizer --tool "$tool" "${quiet[@]}" \
             --error-exitcode 9 "$LOCKSTEP" run "$scenario" --backend cuda --comm loop \
-            --no-cuda-graphs --steps 2 >"$work/$tool.txt" 2>&1
+            --set training.precision="$precision" --no-cuda-graphs --steps 2 \
+            >"$found" 2>&1
         rc=$?
-        if [ $rc != 0 ] && ! only_races_of_others "$tool" $rc "$work/$tool.txt"; then
-            echo "sanitize: $tool: $(grep -m 5 '=========' "$work/$tool.txt" | tr '\n' ' ')"
+        if [ $rc != 0 ] && ! only_races_of_others "$tool" $rc "$found"; then
+            echo "sanitize: $what: $(grep -m 5 '=========' "$found" | tr '\n' ' ')"
             failed=1
             continue
         fi
-        echo "sanitize: $tool: $(grep 'SUMMARY' "$work/$tool.txt" | tail -n 1)"
+        echo "sanitize: $what: $(grep 'SUMMARY' "$found" | tail -n 1)"
     done
     return $failed
 }
