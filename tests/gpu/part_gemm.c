@@ -143,8 +143,10 @@ static void pools_open(GemmPools *pools)
     gemm_pools_open(pools, unit, 2 * unit);
 }
 
+enum { HEAVY_AT = 150 }; /* products, by when the chip is warm */
+
 /* The list's products, and once the chip is warm the heavy one for a while. */
-static int walk(Run *run, ShapeList *list, size_t heavy_at, const GemmSpec *heavy)
+static int walk(Run *run, ShapeList *list, const GemmSpec *heavy)
 {
     GemmBench gb = { .run = run };
     size_t done = 0, skipped = 0;
@@ -153,7 +155,7 @@ static int walk(Run *run, ShapeList *list, size_t heavy_at, const GemmSpec *heav
     pools_open(&gb.pools);
     for (; done < list->n && run_has_time(run); done++) {
         skipped += !measure_shape(&gb, &list->spec[done]);
-        if (done == heavy_at)
+        if (done == HEAVY_AT)
             measure_sustained(&gb, *heavy);
     }
     printf("%zu of %zu shapes measured, %zu skipped\n", done - skipped, list->n, skipped);
@@ -163,7 +165,7 @@ static int walk(Run *run, ShapeList *list, size_t heavy_at, const GemmSpec *heav
     return 0;
 }
 
-static const GemmSpec heavy = {
+static const GemmSpec sustained = {
     .m = 8192, .n = 8192, .k = 8192, .type = GEMM_BF16, .use = "sustained"
 };
 
@@ -171,14 +173,14 @@ int part_gemm(Run *run)
 {
     ShapeList list;
     shapes_make(&list);
-    return walk(run, &list, 150, &heavy);
+    return walk(run, &list, &sustained);
 }
 
 int part_gemm_fp8(Run *run)
 {
-    GemmSpec fp8 = heavy;
+    GemmSpec fp8 = sustained;
     ShapeList list;
     fp8.type = GEMM_FP8;
     shapes_make_fp8(&list);
-    return walk(run, &list, 150, &fp8);
+    return walk(run, &list, &fp8);
 }
