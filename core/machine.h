@@ -103,12 +103,13 @@ typedef struct MemoryRow {
 /* Whose fused attention: what a stack calls, and what a row is of. */
 typedef enum AttentionKernel {
     ATTENTION_NEWEST, /* FlashAttention-2 up to Ampere, cuDNN or FlashAttention-3 from Hopper on */
-    ATTENTION_FLASH2, /* FlashAttention-2 everywhere */
-    ATTENTION_FLASH1, /* the first FlashAttention: PyTorch 2.0 and 2.1 */
-    ATTENTION_TRITON, /* the same, written in Triton */
+    ATTENTION_FLASH2,   /* FlashAttention-2 everywhere */
+    ATTENTION_LOCKSTEP, /* exec/'s own */
+    ATTENTION_FLASH1,   /* the first FlashAttention: PyTorch 2.0 and 2.1 */
+    ATTENTION_TRITON,   /* the same, written in Triton */
     ATTENTION_KERNEL_N
 } AttentionKernel;
-enum { ATTENTION_MEASURED_N = ATTENTION_FLASH2 + 1 }; /* rows are of the first two */
+enum { ATTENTION_MEASURED_N = ATTENTION_LOCKSTEP + 1 }; /* rows are of the first three */
 extern const char *const attention_kernel_names[ATTENTION_KERNEL_N];
 
 typedef struct AttentionRow {

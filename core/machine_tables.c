@@ -24,8 +24,8 @@ const char *const memory_kernel_names[MEMORY_KERNEL_N] = {
     "norm", "norm_bwd",  "activation", "add",  "softmax",
     "copy", "optimizer", "embedding",  "other"
 };
-const char *const attention_kernel_names[ATTENTION_KERNEL_N] = { "newest", "flash2", "flash1",
-                                                                 "triton" };
+const char *const attention_kernel_names[ATTENTION_KERNEL_N] = { "newest", "flash2", "lockstep",
+                                                                 "flash1", "triton" };
 static const char *const pass_names[] = { "forward", "backward" };
 
 GemmLayout gemm_layout_of(const MatmulShape *s)

@@ -96,8 +96,9 @@ static void read_attention(BenchFile *f, JsonObj *o)
     if (!o->ok)
         return;
     KernelSample *x = new_row(f, TABLE_ATTENTION, attention_op(&a, dtype, backward), us);
-    const double key[] = { backward,           (double)a.batch,    (double)seq, (double)a.heads,
-                           (double)a.kv_heads, (double)a.head_dim, a.causal };
+    const double key[] = { backward,        (double)a.batch,    (double)seq,
+                           (double)a.heads, (double)a.kv_heads, (double)a.head_dim,
+                           a.causal,        ATTENTION_LOCKSTEP };
     memcpy(x->key, key, sizeof key);
 }
 

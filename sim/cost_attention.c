@@ -22,6 +22,12 @@
  *
  * In f32 there are no matrix units to feed: the same blocks run at the efficiency of products.
  *
+ * The executor's own kernels (exec/cuda_attention_mma.cu) are of FlashAttention-2's kind: with
+ * the heads of GPT-2 and TinyLlama they take 0.89 to 1.09 of what it does on an H200, and longer
+ * backward where few heads share one of keys, of which the GPU's file has rows.  What they do not
+ * take, f32, tf32 and heads that are neither 64 nor 128 wide, goes by tiles through the units of
+ * f32 (exec/cuda_attention.cu), at TILES of their peak.
+ *
  * What a GPU's file holds is the newest kernel for it.  Older ones take longer:
  *
  *     FlashAttention-2 from Hopper on   1.6    16k keys, head_dim 128: 0.38 forward and 0.33
@@ -41,6 +47,9 @@
 enum { BLOCK_QUERIES = 128, SHORT_FORWARD = 160, SHORT_BACKWARD = 256 };
 enum { NARROW = 55, NARROW_FLASH2 = 20, FULL_HEAD = 128 };
 static const double TAIL = 1.5;
+/* From one step in tf32 of GPT-2, 4 x 1,024 tokens, on an H100 (run-one-gpu.jsonl, 2026-11-28):
+ * what it took beside the rest, as predicted.  The same step in f32 is then 4 % too slow. */
+static const double TILES = 0.075;
 static const double FLASH2_ON_HOPPER = 1.6, FLASH1 = 2, TRITON_FORWARD = 1.4,
                     TRITON_BACKWARD = 2;
 
@@ -58,7 +67,7 @@ static bool has_newer(const Gpu *gpu)
 /* On GPUs without a newer kernel all are of FlashAttention-2's kind. */
 static double narrow_of(const Gpu *gpu, AttentionKernel rows)
 {
-    return rows == ATTENTION_FLASH2 || !has_newer(gpu) ? NARROW_FLASH2 : NARROW;
+    return rows != ATTENTION_NEWEST || !has_newer(gpu) ? NARROW_FLASH2 : NARROW;
 }
 
 static double shape_efficiency(const AttentionShape *a, double narrow, bool backward)
@@ -136,9 +145,9 @@ static double distance2(const AttentionRow *r, const AttentionShape *a)
 }
 
 /* How many times as long as with the newest kernel the one that rows are of takes. */
-static double rows_age(AttentionKernel rows)
+static double rows_age(const Gpu *gpu, AttentionKernel rows)
 {
-    return rows == ATTENTION_NEWEST ? 1 : FLASH2_ON_HOPPER;
+    return rows == ATTENTION_NEWEST || !has_newer(gpu) ? 1 : FLASH2_ON_HOPPER;
 }
 
 /* Forward counts two products of s x s x d, backward five. */
@@ -154,17 +163,26 @@ static double row_log_ratio(const Gpu *gpu, const AttentionRow *r)
     double flops = (r->backward ? 10.0 : 4.0) * (double)r->batch * (double)r->heads *
                    (double)r->seq * (double)r->seq * (double)r->head_dim *
                    (r->causal ? 0.5 : 1);
-    return log(r->time_ns / (rows_age(r->kernel) * model_ns(gpu, &a, r->kernel, r->backward,
-                                                            DTYPE_BF16, flops, gpu->sms)));
+    return log(r->time_ns /
+               (rows_age(gpu, r->kernel) *
+                model_ns(gpu, &a, r->kernel, r->backward, DTYPE_BF16, flops, gpu->sms)));
 }
 
-/* Whether anybody measured it; else the newest kernel's rows count for it. */
 static bool has_rows(const Gpu *gpu, AttentionKernel kernel)
 {
     for (uint32_t i = 0; i < gpu->attention_n; i++)
         if (gpu->attention[i].kernel == kernel)
             return true;
     return false;
+}
+
+/* Where nobody measured it the one before counts: the next of its kind, the newest at last. */
+static AttentionKernel measured_kernel(const Gpu *gpu, AttentionKernel kernel)
+{
+    int k = (int)kernel;
+    while (k > ATTENTION_NEWEST && !has_rows(gpu, (AttentionKernel)k))
+        k--;
+    return (AttentionKernel)k;
 }
 
 /* What to multiply the model with: the rows of the same pass near the shape, by nearness. */
@@ -189,6 +207,8 @@ static double correction(const Gpu *gpu, const AttentionShape *a, AttentionKerne
 AttentionKernel attention_rows(const Gpu *gpu, const Op *op, AttentionKernel kernel)
 {
     bool wide = op->dtype == DTYPE_F32 || op->dtype == DTYPE_TF32; /* not what was compared */
+    if (kernel == ATTENTION_LOCKSTEP)
+        return kernel;
     return kernel != ATTENTION_NEWEST && has_newer(gpu) && !wide ? ATTENTION_FLASH2
                                                                  : ATTENTION_NEWEST;
 }
@@ -197,16 +217,34 @@ static double corrected_ns(const Gpu *gpu, const Op *op, const AttentionShape *a
                            AttentionKernel rows, double sms)
 {
     bool backward = op_is_backward(op);
-    double ns = rows_age(rows) * model_ns(gpu, a, rows, backward, op->dtype, flops, sms);
+    double ns = rows_age(gpu, rows) * model_ns(gpu, a, rows, backward, op->dtype, flops, sms);
     if (gpu->attention_n > 0 && !is_plain(gpu, op->dtype))
-        ns *= correction(gpu, a, has_rows(gpu, rows) ? rows : ATTENTION_NEWEST, backward);
+        ns *= correction(gpu, a, measured_kernel(gpu, rows), backward);
     return ns;
+}
+
+/* Whether the executor has it go by tiles: what its kernels on matrix units do not take. */
+static bool goes_by_tiles(const Gpu *gpu, const Op *op)
+{
+    const AttentionShape *a = &op->u.attention;
+    bool fits =
+        (a->head_dim == 64 || a->head_dim == 128) && attention_value_dim(a) == a->head_dim;
+    bool wide = op->dtype == DTYPE_F32 || op->dtype == DTYPE_TF32;
+    return is_plain(gpu, DTYPE_F32) && (wide || !fits);
+}
+
+static double tiles_ns(const Gpu *gpu, const Op *op, double sms)
+{
+    double flops_per_ns = TILES * gpu_peak_flops_per_ns(gpu, DTYPE_F32);
+    return op->flops / (flops_per_ns * (gpu->sms > 0 ? sms / gpu->sms : 1));
 }
 
 double attention_ns(const Gpu *gpu, const Op *op, AttentionKernel rows, double sms,
                     double bandwidth)
 {
     const AttentionShape *a = &op->u.attention;
+    if (rows == ATTENTION_LOCKSTEP && goes_by_tiles(gpu, op))
+        return tiles_ns(gpu, op, sms);
     double compute = corrected_ns(gpu, op, a, op->flops, rows, sms);
     if (!a->causal && gpu->attention_n > 0) { /* no shorter than a part of it that has rows */
         AttentionShape part = *a;

@@ -622,6 +622,44 @@ static void attention_is_as_fast_as_its_products(void)
     arena_free(&arena);
 }
 
+static double executor_ns(const Gpu *g, const Op *op)
+{
+    Software sw = { .compute_scale = 1, .attention_kernel = ATTENTION_LOCKSTEP };
+    Gpu cold = *g;
+    cold.sustained_scale = 1;
+    return (double)op_cost(&cold, op, &sw).alone_ns;
+}
+
+/* What the executor has no matrix units for takes as long in every type, 0.075 of the peak of f32;
+ * what it has them for takes less.  Where there are none to have, as on a CPU, it is any other. */
+static void executors_attention_may_go_by_tiles(void)
+{
+    Arena arena = { 0 };
+    const Gpu *g = load(&arena, "h100-80gb");
+    Op f32 = attention_op(4, 32, 4096, 128, true, false), tf32 = f32, bf16 = f32;
+    f32.dtype = DTYPE_F32;
+    tf32.dtype = DTYPE_TF32;
+    bf16.dtype = DTYPE_BF16;
+    Op narrow = attention_op(4, 32, 4096, 80, true, false), latent = bf16;
+    narrow.dtype = DTYPE_BF16;
+    latent.u.attention.value_dim = 64;
+    double tiles = f32.flops / (0.075 * gpu_peak_flops_per_ns(g, DTYPE_F32));
+    CHECK_NEAR(tiles, executor_ns(g, &f32), 1e-6);
+    CHECK_NEAR(tiles, executor_ns(g, &tf32), 1e-6);
+    CHECK_NEAR(tiles, executor_ns(g, &latent), 1e-6);
+    CHECK_NEAR(tiles * 80 / 128, executor_ns(g, &narrow), 1e-6);
+    CHECK(executor_ns(g, &bf16) < tiles / 20);
+    Gpu plain = *g;
+    for (int i = 0; i < DTYPE_N; i++)
+        plain.peak_flops_per_ns[i] = g->peak_flops_per_ns[DTYPE_F32];
+    Software newest = { .compute_scale = 1 };
+    plain.sustained_scale = 1;
+    plain.generation = GPU_OTHER;
+    plain.attention_n = 0;
+    CHECK_NEAR((double)op_cost(&plain, &f32, &newest).alone_ns, executor_ns(&plain, &f32), 0);
+    arena_free(&arena);
+}
+
 /* In f32 as elsewhere: what is fused is not slower than its parts, one after another. */
 static void fused_attention_is_no_slower_than_its_parts(void)
 {
@@ -812,6 +850,7 @@ int main(void)
     RUN(published_attention_on_h100_is_predicted);
     RUN(causal_attention_takes_no_longer_than_full);
     RUN(attention_is_as_fast_as_its_products);
+    RUN(executors_attention_may_go_by_tiles);
     RUN(fused_attention_is_no_slower_than_its_parts);
     RUN(tf32_is_never_slower_than_f32);
     RUN(longer_and_wider_attention_is_more_efficient);

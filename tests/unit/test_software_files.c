@@ -210,6 +210,8 @@ static void older_attention_kernels_take_longer(void)
         { "\"h100-96gb-hbm2e\"", ATTENTION_FLASH1, 1.6 * 2, 1.6 * 2 },
         { "\"h100-96gb-hbm2e\"", ATTENTION_TRITON, 1.6 * 1.4, 1.6 * 2 },
         { "\"b200-180gb\"", ATTENTION_FLASH2, 1.6, 1.6 },
+        { "\"a100-80gb\"", ATTENTION_LOCKSTEP, 1, 1 },
+        { "\"h100-96gb-hbm2e\"", ATTENTION_LOCKSTEP, 1.6, 1.6 },
     };
     for (size_t i = 0; i < ARRAY_N(cases); i++) {
         Arena arena = { 0 };
