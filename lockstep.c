@@ -2,7 +2,7 @@
  * lockstep.c - the program: a table of commands, and main, which finds one in it.
  *
  * A command lives in its folder's cmd_NAME.c and is declared in that folder's
- * cmd.h.  A row without a function is a command that is planned: it says so.
+ * cmd.h.
  */
 #include "core/base.h"
 #include "core/nearest.h"
@@ -35,8 +35,8 @@ static const Command commands[] = {
     { "calibrate", cmd_calibrate, "fit a GPU or cluster file to measurements" },
     { "bench", cmd_bench, "the micro-benchmarks that calibration needs" },
     { "validate", cmd_validate, "predictions beside published measurements" },
-    { "collective", NULL, "how long a collective takes on a cluster, by size" },
-    { "cluster", NULL, "who reaches whom, over what, how fast" },
+    { "collective", cmd_collective, "how long a collective takes on a cluster, by size" },
+    { "cluster", cmd_cluster, "who reaches whom, over what, how fast" },
     { "convert", cmd_convert, "read one trace format, write another" },
     { "view", cmd_view, "look at traces" },
     { "list", cmd_list, "the models, GPUs, clusters, strategies ... built in" },
@@ -58,21 +58,13 @@ static const char *nearest_command(const char *name)
     return nearest(name, names, ARRAY_N(names));
 }
 
-static void print_commands(FILE *f, bool planned)
-{
-    for (size_t i = 0; i < ARRAY_N(commands); i++)
-        if (!commands[i].run == planned)
-            fprintf(f, "  %-11s %s\n", commands[i].name, commands[i].summary);
-}
-
 static void print_help(FILE *f)
 {
     fprintf(f,
             "usage: lockstep COMMAND [ARGUMENT]...\n"
             "Simulates, runs and profiles the training of neural networks on many GPUs.\n\n");
-    print_commands(f, false);
-    fprintf(f, "\nnot in this version yet:\n");
-    print_commands(f, true);
+    for (size_t i = 0; i < ARRAY_N(commands); i++)
+        fprintf(f, "  %-11s %s\n", commands[i].name, commands[i].summary);
     fprintf(f,
             "\n`lockstep help COMMAND` says more; `lockstep --version` says which this is.\n");
 }
@@ -97,11 +89,6 @@ static int run_command(int argc, char **argv)
     const Command *command = find_command(argv[0]);
     if (!command)
         return unknown_command(argv[0]);
-    if (!command->run) {
-        fprintf(stderr, "lockstep: '%s' (%s) is not in this version yet\n", command->name,
-                command->summary);
-        return EXIT_USAGE;
-    }
     return command->run(argc, argv);
 }
 

@@ -14,7 +14,7 @@
 
 #include "profile/calibrate_cluster.h"
 #include "profile/calibrate_file.h"
-#include "sim/network.h"
+#include "sim/rank_group.h"
 #include "sim/scenario.h"
 #include "traces/nccl_tests.h"
 
@@ -70,67 +70,25 @@ static void take_rows(Work *w)
 
 /* ---- predictions ---- */
 
-/* One group: the first gpus_n GPUs of the first nodes_n nodes. */
-static void make_graph(Graph *g, const ClusterShape *s, uint32_t gpus_per_node)
+static double row_ns(const RankGroup *g, const ClusterRow *r)
 {
-    uint32_t world = s->nodes_n * gpus_per_node;
-    *g = (Graph){ .world_n = world,
-                  .role_stride = world,
-                  .role_extent = 1,
-                  .host_group = NONE_U32,
-                  /* nodes are alike: one stands for all */
-                  .replica = { gpus_per_node, s->nodes_n, 1, s->nodes_n } };
-    g->role_of = mem_zero(1, sizeof *g->role_of);
-    graph_role(g, "test", 0);
-    GroupDim dims[2] = { { 1, gpus_per_node, 1, s->gpus_n },
-                         { gpus_per_node, s->nodes_n, 1, s->nodes_n } };
-    graph_group(g, "all", dims, 2);
-    graph_seal(g);
-}
-
-/* From the first GPU, which stands for all: the nodes are equal. */
-static double pair_ns(const Machine *m, const Classes *c, uint32_t to, uint64_t bytes)
-{
-    Use uses[RES_RANK_N + 2];
-    uint32_t n = classes_p2p_uses(c, classes_of_rank(c, 0), to, uses);
-    bool same = machine_place(m, to).node == 0;
-    return (double)p2p_cost(m, &m->types[0], same, &c->groups[0], &(Demand){ uses, n, 0 },
-                            c->resources, bytes, 1)
-        .solo_ns;
-}
-
-/* sendrecv_perf: each rank sends to the next; the slowest pair is done last. */
-static double ring_of_pairs_ns(const ClusterShape *s, const Machine *m, const Classes *c,
-                               uint64_t bytes)
-{
-    double ns = 0;
-    if (s->gpus_n > 1)
-        ns = pair_ns(m, c, 1, bytes);
-    if (s->nodes_n > 1)
-        ns = fmax(ns, pair_ns(m, c, m->types[0].gpus_n, bytes));
-    return ns;
+    CommCost cost;
+    bool ok = rank_group_cost(&cost, g, r->kind, r->bytes, COMM_ANY);
+    return ok ? (double)cost.solo_ns : NAN;
 }
 
 static void predict_rows(const ClusterFit *f, const Machine *m, double *ns)
 {
     for (uint32_t s = 0; s < f->shapes_n; s++) {
-        Graph g;
-        Classes c = { 0 };
+        const ClusterShape *shape = &f->shapes[s];
+        RankGroup g;
         Err ignored = { 0 };
-        make_graph(&g, &f->shapes[s], m->types[0].gpus_n);
-        bool ok = classes_make(&c, &g, m, 0, false, &ignored);
-        for (uint32_t i = 0; i < f->rows_n; i++) {
-            const ClusterRow *r = &f->rows[i];
-            if (r->shape != s)
-                continue;
-            ns[i] = !ok                  ? NAN
-                    : r->kind == OP_SEND ? ring_of_pairs_ns(&f->shapes[s], m, &c, r->bytes)
-                                         : (double)collective_cost(m, &c.groups[0], c.resources,
-                                                                   r->kind, r->bytes, 1)
-                                               .solo_ns;
-        }
-        classes_free(&c);
-        graph_free(&g);
+        bool ok = rank_group_open(&g, m, shape->nodes_n, shape->ranks_n, &ignored);
+        for (uint32_t i = 0; i < f->rows_n; i++)
+            if (f->rows[i].shape == s)
+                ns[i] = ok ? row_ns(&g, &f->rows[i]) : NAN;
+        if (ok)
+            rank_group_close(&g);
     }
 }
 

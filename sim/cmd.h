@@ -12,4 +12,7 @@ int cmd_sim(int argc, char **argv);  /* predict the steps of scenarios */
 int cmd_plan(int argc, char **argv); /* the best strategy on a number of GPUs */
 int cmd_list(int argc, char **argv); /* what is built in: models, gpus, clusters, ... */
 
+int cmd_collective(int argc, char **argv); /* what nccl-tests would print on a cluster */
+int cmd_cluster(int argc, char **argv);    /* who reaches whom, over what, how fast */
+
 #endif

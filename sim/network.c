@@ -66,13 +66,15 @@ static int64_t tree_latency(const Machine *m, const GroupClass *g, Protocol p)
 
 /* Judged by what the links give to this group alone, as NCCL does. */
 typedef struct Choice {
+    CommOnly only;
     CommCost best;
     double best_ns, scale, own_rate, solo_rate, cap_rate;
 } Choice;
 
 static Choice choice_begin(const Demand *flow, const Resource *resource, double scale)
 {
-    return (Choice){ .best_ns = INFINITY,
+    return (Choice){ .only = { ALGORITHM_N, PROTOCOL_N },
+                     .best_ns = INFINITY,
                      .scale = scale,
                      .own_rate = maxmin_own(flow, resource),
                      .solo_rate = maxmin_solo(flow, resource) };
@@ -82,7 +84,9 @@ static void offer(Choice *c, Algorithm a, Protocol p, int64_t latency_ns, double
                   double traffic)
 {
     double ns = (double)latency_ns + traffic / c->own_rate;
-    if (ns >= c->best_ns)
+    bool other = (c->only.algorithm != ALGORITHM_N && c->only.algorithm != a) ||
+                 (c->only.protocol != PROTOCOL_N && c->only.protocol != p);
+    if (other || ns >= c->best_ns)
         return;
     c->best_ns = ns;
     c->best = (CommCost){
@@ -154,6 +158,28 @@ static void offer_rings(Choice *c, const Machine *m, const GroupClass *g, OpKind
               s / in->nvls_efficiency * rank_curve_at(&in->efficiency, g->size));
 }
 
+static void offer_all(Choice *c, const Machine *m, const GroupClass *g, OpKind kind,
+                      uint64_t bytes)
+{
+    if (kind == OP_ALL_TO_ALL)
+        offer_pairs(c, m, g, bytes);
+    else
+        offer_rings(c, m, g, kind, bytes);
+}
+
+bool collective_cost_only(CommCost *cost, const Machine *m, const GroupClass *g,
+                          const Resource *resource, OpKind kind, uint64_t bytes, CommOnly only)
+{
+    Demand d = collective_demand(g, kind);
+    Choice c = choice_begin(&d, resource, 1);
+    c.only = only;
+    offer_all(&c, m, g, kind, bytes);
+    if (only.algorithm == ALGORITHM_N && only.protocol == PROTOCOL_N && !(g->sent_once > 0))
+        measured(&c, m, kind, g->size, g->nodes_n, bytes);
+    *cost = finish(&c);
+    return c.best_ns < INFINITY;
+}
+
 CommCost collective_cost(const Machine *m, const GroupClass *g, const Resource *resource,
                          OpKind kind, uint64_t bytes, double scale)
 {
@@ -161,10 +187,7 @@ CommCost collective_cost(const Machine *m, const GroupClass *g, const Resource *
         return (CommCost){ .solo_rate = INFINITY };
     Demand d = collective_demand(g, kind);
     Choice c = choice_begin(&d, resource, scale);
-    if (kind == OP_ALL_TO_ALL)
-        offer_pairs(&c, m, g, bytes);
-    else
-        offer_rings(&c, m, g, kind, bytes);
+    offer_all(&c, m, g, kind, bytes);
     if (!(g->sent_once > 0)) /* measured are NCCL's */
         measured(&c, m, kind, g->size, g->nodes_n, bytes);
     return finish(&c);

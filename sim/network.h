@@ -79,6 +79,17 @@ static inline Demand collective_demand(const GroupClass *g, OpKind kind)
 CommCost collective_cost(const Machine *m, const GroupClass *group, const Resource *resource,
                          OpKind kind, uint64_t bytes, double scale);
 
+/* As NCCL_ALGO and NCCL_PROTO leave to choose from, where that is less than all. */
+typedef struct CommOnly {
+    Algorithm algorithm; /* ALGORITHM_N: any */
+    Protocol protocol;   /* PROTOCOL_N: any */
+} CommOnly;
+#define COMM_ANY ((CommOnly){ ALGORITHM_N, PROTOCOL_N })
+
+/* The cheapest of those, as modelled, where something is said; false: none is offered here. */
+bool collective_cost_only(CommCost *cost, const Machine *m, const GroupClass *group,
+                          const Resource *resource, OpKind kind, uint64_t bytes, CommOnly only);
+
 /* A send of a rank of `group`, whose communicator it uses; NULL: a copy, without channels. */
 CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node,
                   const GroupClass *group, const Demand *flow, const Resource *resource,

@@ -1,0 +1,202 @@
+/* chunked.c - rings, chains and pairs by the times of their messages. */
+#include "sim/chunked.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- rings ---- */
+
+enum { SLICES_MAX = 2 };
+
+/* When a rank's link is done, and when each slice that it is to pass on is there. */
+typedef struct RingRank {
+    double free_ns;
+    double there_ns[SLICES_MAX];
+} RingRank;
+
+/* Bytes of a part need not be whole. */
+static uint32_t slices_of(const ChunkedRing *r, double bytes)
+{
+    return bytes > (double)r->slice_bytes ? SLICES_MAX : 1;
+}
+
+/* All ranks pass on a chunk once. */
+static void step(const ChunkedRing *r, RingRank *now, RingRank *next, double bytes)
+{
+    uint32_t slices = slices_of(r, bytes);
+    double each = bytes / slices;
+    for (uint32_t i = 0; i < r->links_n; i++) {
+        const ChunkedLink *l = &r->link[i];
+        RingRank *to = &next[i + 1 < r->links_n ? i + 1 : 0];
+        double at = now[i].free_ns;
+        for (uint32_t s = 0; s < slices; s++) {
+            at = fmax(at, now[i].there_ns[s]) + each * l->ns_per_byte;
+            to->there_ns[s] = at + l->hop_ns;
+        }
+        next[i].free_ns = at;
+    }
+}
+
+/* A rank begins the next round when the last slice of this one has come. */
+static void next_round(const ChunkedRing *r, RingRank *rank, double bytes)
+{
+    for (uint32_t i = 0; i < r->links_n; i++)
+        rank[i].there_ns[0] = rank[i].there_ns[1] = rank[i].there_ns[slices_of(r, bytes) - 1];
+}
+
+static double rounds_ns(const ChunkedRing *r, uint64_t steps, uint64_t *messages)
+{
+    RingRank *now = mem_zero(r->links_n, sizeof *now),
+             *next = mem_zero(r->links_n, sizeof *next);
+    double part = (double)r->bytes / r->ranks_n, rounds = ceil(part / (double)r->chunk_bytes);
+    for (double n = 0; n < rounds; n++) {
+        double bytes = fmin(part - n * (double)r->chunk_bytes, (double)r->chunk_bytes);
+        for (uint64_t k = 0; k < steps; k++) {
+            step(r, now, next, bytes);
+            RingRank *swap = now;
+            now = next;
+            next = swap;
+        }
+        *messages += steps * r->links_n * slices_of(r, bytes);
+        next_round(r, now, bytes);
+    }
+    double done = 0;
+    for (uint32_t i = 0; i < r->links_n; i++)
+        done = fmax(done, now[i].there_ns[0]);
+    free(now);
+    free(next);
+    return done;
+}
+
+/* ---- chains ---- */
+
+/* The root is rank 0 and sends on; of a reduce the same the other way round.  there: by piece. */
+static double chain_ns(const ChunkedRing *r, uint64_t *messages)
+{
+    uint64_t pieces = div_up_u64(r->bytes, r->slice_bytes);
+    double *there = mem_zero(pieces, sizeof *there), last = 0;
+    for (uint32_t i = 0; i + 1 < r->ranks_n; i++) {
+        const ChunkedLink *l = &r->link[i % r->links_n];
+        double at = 0;
+        for (uint64_t p = 0; p < pieces; p++) {
+            uint64_t bytes = min_u64(r->slice_bytes, r->bytes - p * r->slice_bytes);
+            at = fmax(at, there[p]) + (double)bytes * l->ns_per_byte;
+            there[p] = at + l->hop_ns;
+        }
+        last = there[pieces - 1];
+    }
+    *messages += pieces * (r->ranks_n - 1);
+    free(there);
+    return last;
+}
+
+double chunked_ring_ns(const ChunkedRing *r, uint64_t *messages)
+{
+    if (r->kind == OP_BROADCAST || r->kind == OP_REDUCE)
+        return chain_ns(r, messages);
+    uint64_t once = r->ranks_n - 1;
+    return rounds_ns(r, r->kind == OP_ALL_REDUCE ? 2 * once : once, messages);
+}
+
+/* ---- of a group ---- */
+
+enum { STEP_BYTES = 512 << 10, CHUNK_STEPS = 4, SLICE_STEPS = 2 };
+
+bool chunked_knows(OpKind kind)
+{
+    return kind == OP_ALL_REDUCE || kind == OP_ALL_GATHER || kind == OP_REDUCE_SCATTER ||
+           kind == OP_BROADCAST || kind == OP_REDUCE;
+}
+
+/* Of the ring's traffic what one link of a rank takes, in ns a byte; 0: it takes none. */
+static double taken(const RankGroup *g, uint32_t rank, ResourceKind kind)
+{
+    const Classes *c = &g->classes;
+    uint32_t link = c->ranks[classes_of_rank(c, rank)].resource[kind];
+    const GroupClass *all = &c->groups[0];
+    for (uint32_t u = 0; u < all->uses_n; u++)
+        if (all->uses[u].resource == link)
+            return all->uses[u].own / c->resources[link].bytes_per_ns;
+    return 0;
+}
+
+static uint32_t rank_at(const RankGroup *g, uint32_t i)
+{
+    if (g->m->types_n > 1)
+        return i;
+    uint32_t each = g->ranks_n / g->nodes_n;
+    return i / each * g->m->types[0].gpus_n + i % each;
+}
+
+/* Where a pair of neighbours was slowed: what the ring takes of it. */
+static double slowed(const RankGroup *g, uint32_t a, uint32_t b)
+{
+    const Machine *m = g->m;
+    const GroupClass *all = &g->classes.groups[0];
+    uint32_t first = g->classes.resources_n - m->slow_links_n;
+    double worst = 0;
+    for (uint32_t u = 0; u < all->uses_n; u++) {
+        if (all->uses[u].resource < first)
+            continue;
+        const SlowLink *l = &m->slow_links[all->uses[u].resource - first];
+        if ((l->rank_a == a && l->rank_b == b) || (l->rank_a == b && l->rank_b == a))
+            worst = fmax(worst, all->uses[u].own / l->bytes_per_ns);
+    }
+    return worst;
+}
+
+static ChunkedLink link_of(const RankGroup *g, uint32_t i, const CommCost *cost)
+{
+    const Machine *m = g->m;
+    uint32_t a = rank_at(g, i), b = rank_at(g, (i + 1) % g->ranks_n);
+    Place p = machine_place(m, a), q = machine_place(m, b);
+    bool near = p.node == q.node;
+    ResourceKind out = near ? RES_PORT_OUT : RES_NIC_OUT;
+    double ns = fmax(taken(g, a, out), taken(g, b, out + 1));
+    uint32_t leaf = m->inter.nodes_per_leaf;
+    if (!near && leaf > 0 && p.node / leaf != q.node / leaf)
+        ns = fmax(ns, fmax(taken(g, a, RES_LEAF_UP), taken(g, b, RES_LEAF_DOWN)));
+    ns = fmax(ns, slowed(g, a, b));
+    int64_t hop = near ? p.type->intra.hop_ns[cost->protocol] : m->inter.hop_ns[cost->protocol];
+    return (ChunkedLink){ (double)hop, ns * cost->traffic_bytes / cost->payload_bytes };
+}
+
+/* After how many ranks links are the same again. */
+static uint32_t period(const RankGroup *g)
+{
+    const Machine *m = g->m;
+    if (m->types_n > 1 || m->slow_links_n > 0)
+        return g->ranks_n;
+    uint32_t nodes = m->inter.nodes_per_leaf > 0 ? m->inter.nodes_per_leaf : 1;
+    return nodes < g->nodes_n && g->nodes_n % nodes == 0 ? nodes * (g->ranks_n / g->nodes_n)
+                                                         : g->ranks_n;
+}
+
+/* A channel's steps, times the channels; an ideal machine passes on all it has. */
+static void cut(ChunkedRing *r, const Gpu *gpu, bool ideal)
+{
+    uint64_t step = STEP_BYTES * (uint64_t)fmax(gpu->comm_sms, 1);
+    bool chain = r->kind == OP_BROADCAST || r->kind == OP_REDUCE;
+    r->slice_bytes = chain ? step : SLICE_STEPS * step;
+    r->chunk_bytes = CHUNK_STEPS * step;
+    if (ideal)
+        r->slice_bytes = r->chunk_bytes = r->bytes;
+}
+
+double chunked_ns(const RankGroup *g, OpKind kind, uint64_t bytes, const CommCost *cost,
+                  uint64_t *messages)
+{
+    ASSERT(chunked_knows(kind) && g->ranks_n > 1 && cost->payload_bytes > 0);
+    ChunkedRing r = {
+        .kind = kind, .ranks_n = g->ranks_n, .links_n = period(g), .bytes = bytes
+    };
+    ChunkedLink *link = mem_zero(r.links_n, sizeof *link);
+    for (uint32_t i = 0; i < r.links_n; i++)
+        link[i] = link_of(g, i, cost);
+    r.link = link;
+    cut(&r, g->m->types[0].gpu, g->m->ideal_collectives);
+    double ns =
+        (double)g->m->collective_base_ns[cost->protocol] + chunked_ring_ns(&r, messages);
+    free(link);
+    return ns;
+}

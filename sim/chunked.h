@@ -1,0 +1,53 @@
+/*
+ * chunked.h - a collective message by message, where sim/network.h has a closed form.
+ *
+ *     send     starts when its piece is there and its link is done with the one before;
+ *              takes the link for bytes / rate; is there hop later
+ *
+ *     rank 0   |=0=|=1=|.......|=0=|=1=|          all_reduce, all_gather, reduce_scatter:
+ *     rank 1   |=0=|=1=|.......|=0=|=1=|          each passes on what came, n-1 or 2(n-1) times
+ *                  ->hop
+ *     rank 0   |=0=|=1=|=2=|                      broadcast, reduce: a chain
+ *     rank 1          |=0=|=1=|=2=|
+ *
+ * A rank goes round again when all of its round has come.  So a slow link holds up those behind
+ * it only, and what a rank passes on in pieces hides the hops, which the closed form adds up.
+ * Where pieces are whole parts and links alike the two are equal.
+ *
+ * Pieces are NCCL's of protocol Simple (its src/include/collectives.h: a channel's buffer of
+ * 4 MiB has 8 steps; all_reduce, all_gather and reduce_scatter go round in chunks of 4 and pass on
+ * slices of 2, broadcast and reduce pass on one); its channels are one ring of all their pieces.
+ *
+ * Nodes that are alike do the same at the same time: one is looked at, so a ring costs one node's
+ * ranks times its steps.  Trees, NVLS, all-to-alls and sends are not followed.
+ */
+#ifndef LOCKSTEP_SIM_CHUNKED_H
+#define LOCKSTEP_SIM_CHUNKED_H
+
+#include "sim/rank_group.h"
+
+/* From one rank to the next, or a port. */
+typedef struct ChunkedLink {
+    double hop_ns, ns_per_byte;
+} ChunkedLink;
+
+typedef struct ChunkedRing {
+    OpKind kind;
+    uint32_t ranks_n;
+    /* By sender.  links_n divides ranks_n: that many ranks on, links are the same again. */
+    const ChunkedLink *link;
+    uint32_t links_n;
+    uint64_t bytes;                    /* as nccl-tests counts */
+    uint64_t chunk_bytes, slice_bytes; /* of a round, and passed on at once */
+} ChunkedRing;
+
+/* Until the last piece is there; adds to *messages. */
+double chunked_ring_ns(const ChunkedRing *r, uint64_t *messages);
+
+bool chunked_knows(OpKind kind);
+
+/* The same for a group: cost is the ring that network.h has for it, whose protocol it takes. */
+double chunked_ns(const RankGroup *g, OpKind kind, uint64_t bytes, const CommCost *cost,
+                  uint64_t *messages);
+
+#endif
