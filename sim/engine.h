@@ -171,6 +171,8 @@ typedef struct MicroBatchBound {
     BlockBound *block;
     /* By layer, how many of the model it stands for, for busiest_ns and kernels_ns; NULL: one. */
     const uint32_t *stands_for;
+    uint32_t
+        among; /* GPUs of which a step waits for the slowest; 0: as many as the graph has */
 } MicroBatchBound;
 
 /* Where in block an instance of forward or backward belongs.  layers_came: in this pass of its

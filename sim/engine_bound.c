@@ -356,11 +356,17 @@ typedef void Bound(Sim *sim, uint32_t left_out, void *found);
 
 /* Nothing is known where times are drawn. */
 static bool bound_by(Bound *bound, void *found, const Graph *g, const Machine *m,
-                     const Software *sw, uint32_t left_out, Err *err)
+                     const Software *sw, uint32_t among, uint32_t left_out, Err *err)
 {
     SimResult result = { 0 };
     SimOptions options = { 0 };
-    Sim sim = { .g = g, .m = m, .sw = sw, .options = &options, .result = &result, .err = err };
+    Sim sim = { .g = g,
+                .m = m,
+                .sw = sw,
+                .options = &options,
+                .among = among,
+                .result = &result,
+                .err = err };
     bool ok = sim_setup_costs(&sim);
     if (ok && !(m->jitter > 0))
         bound(&sim, left_out, found);
@@ -374,12 +380,12 @@ bool sim_bound_of_micro_batch(MicroBatchBound *bound, const Graph *g, const Mach
 {
     bound->busiest_ns = bound->kernels_ns = 0;
     memset(bound->block, 0, (bound->layers_n + 2) * sizeof *bound->block);
-    return bound_by(least_micro_batch, bound, g, m, sw, 0, err);
+    return bound_by(least_micro_batch, bound, g, m, sw, bound->among, 0, err);
 }
 
 bool sim_bound(double *step_ns, const Graph *g, const Machine *m, const Software *sw,
                uint32_t left_out, Err *err)
 {
     *step_ns = 0;
-    return bound_by(longest_rank, step_ns, g, m, sw, left_out, err);
+    return bound_by(longest_rank, step_ns, g, m, sw, 0, left_out, err);
 }

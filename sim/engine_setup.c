@@ -247,7 +247,7 @@ static const Gpu *gpu_as_used(Sim *sim, const Gpu *gpu)
 {
     Gpu *used = PUSH(&sim->arena, Gpu);
     *used = *gpu;
-    used->sustained_scale = sustained_among(gpu, sim->g->world_n);
+    used->sustained_scale = sustained_among(gpu, sim->among ? sim->among : sim->g->world_n);
     if (machine_place(sim->m, sim->g->world_n - 1).node == 0)
         used->comm_bytes_per_ns = gpu->comm_inside_bytes_per_ns;
     return used;

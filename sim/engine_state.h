@@ -322,6 +322,7 @@ typedef struct Sim {
     const Machine *m;
     const Software *sw;
     const SimOptions *options;
+    uint32_t among; /* GPUs of which the step waits for the slowest: 0: the graph's */
     Timeline *timeline;
     LinkLog *links; /* NULL: not asked for */
     Arena arena;

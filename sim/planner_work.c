@@ -229,7 +229,8 @@ void plan_time_work(const Plan *p, PlanWork *w)
     Depth depth = make_shallow(&s.model);
     MicroBatchBound bound = { .layers_n = depth.layers_n,
                               .block = w->block,
-                              .stands_for = depth.stands_for };
+                              .stands_for = depth.stands_for,
+                              .among = p->gpus[w->base] };
     w->timed = true;
     s.training.micro_batches = 2; /* the first may have kernels of its own */
     if (build_graph(&g, &s, &p->sw, &ignored) &&
