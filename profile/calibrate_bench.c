@@ -96,9 +96,8 @@ static void read_attention(BenchFile *f, JsonObj *o)
     if (!o->ok)
         return;
     KernelSample *x = new_row(f, TABLE_ATTENTION, attention_op(&a, dtype, backward), us);
-    const double key[] = { backward,        (double)a.batch,    (double)seq,
-                           (double)a.heads, (double)a.kv_heads, (double)a.head_dim,
-                           a.causal,        ATTENTION_LOCKSTEP };
+    const double key[] = { backward,           (double)a.batch,    (double)seq, (double)a.heads,
+                           (double)a.kv_heads, (double)a.head_dim, a.causal };
     memcpy(x->key, key, sizeof key);
 }
 
@@ -292,6 +291,9 @@ void bench_file_samples(BenchFile *f, KernelFit *fit)
         end = i + 1;
         if (x->table != TABLE_MEMORY) {
             add_sample(fit, *x);
+            if (x->table == TABLE_ATTENTION)
+                fit->samples[fit->samples_n - 1].key[7] =
+                    fit->model.rows_of(fit->model.user, x->op);
             continue;
         }
         while (end < f->rows_n && f->rows[end].table == TABLE_MEMORY &&

@@ -49,10 +49,20 @@ static double scale(const void *user, const Op *op)
     return 1; /* kernels by themselves: no stack multiplies them */
 }
 
+/* What is measured are the executor's own kernels. */
+static AttentionKernel rows_of(const void *user, const Op *op)
+{
+    const Work *w = user;
+    return attention_rows(w->fit.gpu, op, ATTENTION_LOCKSTEP);
+}
+
 static double predict_ns(const void *user, const Gpu *gpu, const Op *op)
 {
     (void)user;
-    return (double)op_cost(gpu, op, NULL).alone_ns;
+    const Software executor = { .compute_scale = 1, .attention_kernel = ATTENTION_LOCKSTEP };
+    Gpu alone = *gpu; /* not beside others, in a step */
+    alone.sustained_scale = 1;
+    return (double)op_cost(&alone, op, &executor).alone_ns;
 }
 
 static const Gpu *read_gpu(Work *w, const char *text, Err *err)
@@ -143,8 +153,8 @@ static bool fit_kernels(Work *w, const char *text, Err *err)
     const Gpu *was = read_gpu(w, text, err);
     if (!was)
         return err_wrap(err, "kernels calibrate a GPU");
-    w->fit =
-        (KernelFit){ .gpu = was, .model = { memory_kernel_of, scale, NULL, predict_ns, w, 1 } };
+    w->fit = (KernelFit){ .gpu = was,
+                          .model = { memory_kernel_of, scale, rows_of, predict_ns, w, 1 } };
     bench_file_samples(&w->bench, &w->fit);
     if (!kernel_fit_run(&w->fit, err))
         return err_wrap(err, "'%s' has no kernels", calibrate_base_name(w->o->inputs[0]));

@@ -1,8 +1,10 @@
-/* chunked.c - rings, chains and pairs by the times of their messages. */
+/* chunked.c - rings and chains by the times of their messages. */
 #include "sim/chunked.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+#include "sim/classes_parts.h"
 
 /* ---- rings ---- */
 
@@ -70,13 +72,15 @@ static double rounds_ns(const ChunkedRing *r, uint64_t steps, uint64_t *messages
 
 /* ---- chains ---- */
 
-/* The root is rank 0 and sends on; of a reduce the same the other way round.  there: by piece. */
+/* The root is rank 0.  A broadcast leaves it and ends before it; a reduce begins behind it and ends
+ * there (NCCL's src/device/reduce.h: the rank behind the root sends first).  there: by piece. */
 static double chain_ns(const ChunkedRing *r, uint64_t *messages)
 {
     uint64_t pieces = div_up_u64(r->bytes, r->slice_bytes);
     double *there = mem_zero(pieces, sizeof *there), last = 0;
     for (uint32_t i = 0; i + 1 < r->ranks_n; i++) {
-        const ChunkedLink *l = &r->link[i % r->links_n];
+        uint32_t first = r->kind == OP_REDUCE ? 1 : 0;
+        const ChunkedLink *l = &r->link[(i + first) % r->links_n];
         double at = 0;
         for (uint64_t p = 0; p < pieces; p++) {
             uint64_t bytes = min_u64(r->slice_bytes, r->bytes - p * r->slice_bytes);
@@ -120,14 +124,6 @@ static double taken(const RankGroup *g, uint32_t rank, ResourceKind kind)
     return 0;
 }
 
-static uint32_t rank_at(const RankGroup *g, uint32_t i)
-{
-    if (g->m->types_n > 1)
-        return i;
-    uint32_t each = g->ranks_n / g->nodes_n;
-    return i / each * g->m->types[0].gpus_n + i % each;
-}
-
 /* Where a pair of neighbours was slowed: what the ring takes of it. */
 static double slowed(const RankGroup *g, uint32_t a, uint32_t b)
 {
@@ -148,13 +144,13 @@ static double slowed(const RankGroup *g, uint32_t a, uint32_t b)
 static ChunkedLink link_of(const RankGroup *g, uint32_t i, const CommCost *cost)
 {
     const Machine *m = g->m;
-    uint32_t a = rank_at(g, i), b = rank_at(g, (i + 1) % g->ranks_n);
+    uint32_t a = rank_group_member(g, i), b = rank_group_member(g, (i + 1) % g->ranks_n);
     Place p = machine_place(m, a), q = machine_place(m, b);
     bool near = p.node == q.node;
     ResourceKind out = near ? RES_PORT_OUT : RES_NIC_OUT;
     double ns = fmax(taken(g, a, out), taken(g, b, out + 1));
     uint32_t leaf = m->inter.nodes_per_leaf;
-    if (!near && leaf > 0 && p.node / leaf != q.node / leaf)
+    if (!near && fold_has_leaves(m) && p.node / leaf != q.node / leaf)
         ns = fmax(ns, fmax(taken(g, a, RES_LEAF_UP), taken(g, b, RES_LEAF_DOWN)));
     ns = fmax(ns, slowed(g, a, b));
     int64_t hop = near ? p.type->intra.hop_ns[cost->protocol] : m->inter.hop_ns[cost->protocol];
@@ -167,7 +163,7 @@ static uint32_t period(const RankGroup *g)
     const Machine *m = g->m;
     if (m->types_n > 1 || m->slow_links_n > 0)
         return g->ranks_n;
-    uint32_t nodes = m->inter.nodes_per_leaf > 0 ? m->inter.nodes_per_leaf : 1;
+    uint32_t nodes = fold_has_leaves(m) ? m->inter.nodes_per_leaf : 1;
     return nodes < g->nodes_n && g->nodes_n % nodes == 0 ? nodes * (g->ranks_n / g->nodes_n)
                                                          : g->ranks_n;
 }
@@ -183,18 +179,34 @@ static void cut(ChunkedRing *r, const Gpu *gpu, bool ideal)
         r->slice_bytes = r->chunk_bytes = r->bytes;
 }
 
+static ChunkedRing ring_of(const RankGroup *g, OpKind kind, uint64_t bytes)
+{
+    ChunkedRing r = {
+        .kind = kind, .ranks_n = g->ranks_n, .links_n = period(g), .bytes = bytes
+    };
+    cut(&r, g->m->types[0].gpu, g->m->ideal_collectives);
+    return r;
+}
+
+double chunked_messages(const RankGroup *g, OpKind kind, uint64_t bytes)
+{
+    ChunkedRing r = ring_of(g, kind, bytes);
+    double steps = (kind == OP_ALL_REDUCE ? 2.0 : 1.0) * (g->ranks_n - 1);
+    if (kind == OP_BROADCAST || kind == OP_REDUCE)
+        return steps * ceil((double)bytes / (double)r.slice_bytes);
+    double part = (double)bytes / g->ranks_n, rounds = ceil(part / (double)r.chunk_bytes);
+    return rounds * steps * r.links_n * SLICES_MAX;
+}
+
 double chunked_ns(const RankGroup *g, OpKind kind, uint64_t bytes, const CommCost *cost,
                   uint64_t *messages)
 {
     ASSERT(chunked_knows(kind) && g->ranks_n > 1 && cost->payload_bytes > 0);
-    ChunkedRing r = {
-        .kind = kind, .ranks_n = g->ranks_n, .links_n = period(g), .bytes = bytes
-    };
+    ChunkedRing r = ring_of(g, kind, bytes);
     ChunkedLink *link = mem_zero(r.links_n, sizeof *link);
     for (uint32_t i = 0; i < r.links_n; i++)
         link[i] = link_of(g, i, cost);
     r.link = link;
-    cut(&r, g->m->types[0].gpu, g->m->ideal_collectives);
     double ns =
         (double)g->m->collective_base_ns[cost->protocol] + chunked_ring_ns(&r, messages);
     free(link);

@@ -18,15 +18,17 @@
  * 4 MiB has 8 steps; all_reduce, all_gather and reduce_scatter go round in chunks of 4 and pass on
  * slices of 2, broadcast and reduce pass on one); its channels are one ring of all their pieces.
  *
- * Nodes that are alike do the same at the same time: one is looked at, so a ring costs one node's
- * ranks times its steps.  Trees, NVLS, all-to-alls and sends are not followed.
+ * Nodes that are alike do the same at the same time: one is looked at, or one leaf where leaves
+ * have fewer uplinks, so a ring costs its ranks times the ring's steps; all of them are where some
+ * link is slow, nodes are not alike or leaves not full.  Trees, NVLS, all-to-alls and sends are
+ * not followed.
  */
 #ifndef LOCKSTEP_SIM_CHUNKED_H
 #define LOCKSTEP_SIM_CHUNKED_H
 
 #include "sim/rank_group.h"
 
-/* From one rank to the next, or a port. */
+/* From one rank to the next. */
 typedef struct ChunkedLink {
     double hop_ns, ns_per_byte;
 } ChunkedLink;
@@ -45,6 +47,9 @@ typedef struct ChunkedRing {
 double chunked_ring_ns(const ChunkedRing *r, uint64_t *messages);
 
 bool chunked_knows(OpKind kind);
+
+/* At most so many, before any is followed. */
+double chunked_messages(const RankGroup *g, OpKind kind, uint64_t bytes);
 
 /* The same for a group: cost is the ring that network.h has for it, whose protocol it takes. */
 double chunked_ns(const RankGroup *g, OpKind kind, uint64_t bytes, const CommCost *cost,

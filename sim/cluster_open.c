@@ -30,12 +30,10 @@ static bool set_all(JsonDoc *doc, uint32_t nodes_n, const Setting *settings,
 {
     char nodes[16];
     snprintf(nodes, sizeof nodes, "%u", (unsigned)nodes_n);
-    if (nodes_n > 0 && !json_set(doc, "nodes", nodes, err))
-        return false;
     for (uint32_t i = 0; i < settings_n; i++)
         if (!json_set(doc, settings[i].key, settings[i].value, err))
             return false;
-    return true;
+    return nodes_n == 0 || json_set(doc, "nodes", nodes, err);
 }
 
 bool cluster_open(Machine *m, const char *name, uint32_t nodes_n, const Setting *settings,

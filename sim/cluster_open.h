@@ -8,9 +8,9 @@
 #include "core/setting.h"
 
 /*
- * name: a built-in cluster or the path of a .json file.  nodes_n: so many nodes in place of its
- * own; 0: its own.  settings: keys of the cluster object, as in inter_node.nics_per_node.
- * On failure *m is empty and err names the option or the key.
+ * name: a built-in cluster or the path of a .json file.  settings: keys of the cluster object,
+ * as in inter_node.nics_per_node.  nodes_n: then so many nodes in place of its own; 0: its own.
+ * On failure *m is empty and err names the key.
  */
 bool cluster_open(Machine *m, const char *name, uint32_t nodes_n, const Setting *settings,
                   uint32_t settings_n, Err *err);

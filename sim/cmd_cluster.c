@@ -6,7 +6,8 @@
  *                   them, what a small one takes
  *     collectives   of a node's GPUs and of all, a small and a large one
  *
- * What is printed is what a simulated step is charged (sim/network.h), nothing else.
+ * What is printed is what a simulated step is charged (sim/network.h), of a stack without
+ * comm_scale and ring_nics.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -148,6 +149,12 @@ typedef struct Facts {
     uint32_t rows_n;
 } Facts;
 
+/* Sends and what is made of them have none. */
+static bool has_algorithm(OpKind kind)
+{
+    return kind != OP_SEND && kind != OP_ALL_TO_ALL;
+}
+
 static double busbw(const Row *r)
 {
     double moved =
@@ -238,6 +245,14 @@ static void print_machine(const Machine *m)
     for (uint32_t t = 0; t < m->types_n; t++)
         print_type(&m->types[t]);
     print_network(&m->inter);
+    for (uint32_t i = 0; i < m->slow_links_n; i++)
+        printf("  between GPUs %u and %u: %.4g GB/s\n", (unsigned)m->slow_links[i].rank_a,
+               (unsigned)m->slow_links[i].rank_b, m->slow_links[i].bytes_per_ns);
+    for (uint32_t i = 0; i < m->stragglers_n; i++)
+        printf("  GPU %u computes at %.4g of the others' speed\n",
+               (unsigned)m->stragglers[i].rank, m->stragglers[i].compute);
+    if (m->jitter > 0)
+        printf("  kernels scatter by %.4g (standard deviation of the logarithm)\n", m->jitter);
 }
 
 static const char *over_what(const NodeType *t, Where where)
@@ -284,11 +299,8 @@ static void print_collectives(const Facts *f)
                text_number(ranks, r->ranks_n, 0), (unsigned)r->nodes_n,
                text_seconds(small, (double)r->small.solo_ns / 1e9),
                text_seconds(large, (double)r->large.solo_ns / 1e9), busbw(r));
-        if (r->kind == OP_SEND || r->kind == OP_ALL_TO_ALL)
-            printf("%s\n", protocol_names[r->large.protocol]);
-        else
-            printf("%s %s\n", algorithm_names[r->large.algorithm],
-                   protocol_names[r->large.protocol]);
+        printf("%s%s%s\n", has_algorithm(r->kind) ? algorithm_names[r->large.algorithm] : "",
+               has_algorithm(r->kind) ? " " : "", protocol_names[r->large.protocol]);
     }
 }
 
@@ -330,6 +342,28 @@ static void put_network(JsonOut *j, const InterNode *inter)
     json_out_close(j, '}');
 }
 
+static void put_uneven(JsonOut *j, const Machine *m)
+{
+    json_put_open(j, "slow_links", '[');
+    for (uint32_t i = 0; i < m->slow_links_n; i++) {
+        json_out_open(j, '{');
+        json_put_uint(j, "from", m->slow_links[i].rank_a);
+        json_put_uint(j, "to", m->slow_links[i].rank_b);
+        json_put_number(j, "GBps", m->slow_links[i].bytes_per_ns);
+        json_out_close(j, '}');
+    }
+    json_out_close(j, ']');
+    json_put_open(j, "stragglers", '[');
+    for (uint32_t i = 0; i < m->stragglers_n; i++) {
+        json_out_open(j, '{');
+        json_put_uint(j, "rank", m->stragglers[i].rank);
+        json_put_number(j, "compute", m->stragglers[i].compute);
+        json_out_close(j, '}');
+    }
+    json_out_close(j, ']');
+    json_put_number(j, "jitter", m->jitter);
+}
+
 static void put_reach(JsonOut *j, const Reach *r)
 {
     static const char *const words[] = { "node", "cluster", "beyond_leaf", "slow_link" };
@@ -355,7 +389,8 @@ static void put_row(JsonOut *j, const Row *r)
     json_put_uint(j, "size_bytes", LARGE);
     json_put_number(j, "time_us", (double)r->large.solo_ns / 1e3);
     json_put_number(j, "busbw_GBps", busbw(r));
-    json_put_text(j, "algorithm", algorithm_names[r->large.algorithm]);
+    json_put_text(j, "algorithm",
+                  has_algorithm(r->kind) ? algorithm_names[r->large.algorithm] : NULL);
     json_put_text(j, "protocol", protocol_names[r->large.protocol]);
     json_out_close(j, '}');
 }
@@ -376,6 +411,7 @@ static void print_json(const Facts *f)
         put_type(&j, &f->m->types[t]);
     json_out_close(&j, ']');
     put_network(&j, &f->m->inter);
+    put_uneven(&j, f->m);
     json_put_open(&j, "reach", '[');
     for (uint32_t i = 0; i < f->reach.n; i++)
         put_reach(&j, &f->reach.row[i]);

@@ -19,6 +19,7 @@
 #include "sim/cluster_open.h"
 #include "sim/cmd.h"
 #include "sim/cmd_options.h"
+#include "sim/progress.h"
 #include "sim/rank_group.h"
 #include "sim/texts.h"
 #include "traces/nccl_tests.h"
@@ -61,6 +62,8 @@ typedef struct Work {
     NcclLog log;
     Table *table;
     uint32_t n, cap;
+    uint32_t left_n;   /* rows of the log that say nothing: wrong values, uneven nodes */
+    Progress progress; /* by row */
     uint64_t events;
     double wall_s;
 } Work;
@@ -98,42 +101,76 @@ static void add_sizes(Work *w, uint32_t ranks_n, uint32_t nodes_n)
     add_row(t, o->size_last, NAN);
 }
 
+static bool is_of_op(const Options *o, const NcclTest *t, const NcclRow *r)
+{
+    return measured_op_of(t->op) == o->kind && !r->in_place;
+}
+
+static bool is_sound(const NcclTest *t, const NcclRow *r)
+{
+    return r->wrong <= 0 && !r->cpu_time && r->time_us > 0 && r->size_bytes > 0 &&
+           t->ranks_n == t->nodes_n * t->gpus_n && t->ranks_n > 1;
+}
+
 static bool is_asked(const Options *o, const NcclTest *t, const NcclRow *r)
 {
-    bool sized = !o->sized || (r->size_bytes >= o->size_first && r->size_bytes <= o->size_last);
-    return sized && !r->in_place && !r->cpu_time && r->wrong <= 0 && r->time_us > 0 &&
-           r->size_bytes > 0 && measured_op_of(t->op) == o->kind &&
-           t->ranks_n == t->nodes_n * t->gpus_n && t->ranks_n > 1 &&
+    return (!o->sized || (r->size_bytes >= o->size_first && r->size_bytes <= o->size_last)) &&
            (!o->ranks_n || t->ranks_n == o->ranks_n) &&
            (!o->nodes_n || t->nodes_n == o->nodes_n);
+}
+
+static bool none_of_log(const Options *o, uint32_t of_op, uint32_t sound, Err *err)
+{
+    if (of_op == 0)
+        return err_set(err, "'%.200s' has no out-of-place row of %s", o->against, o->op);
+    if (sound == 0)
+        return err_set(
+            err,
+            "'%.200s' has %u rows of %s, but none with right values, a time, two ranks "
+            "or more and as many on each node",
+            o->against, (unsigned)of_op, o->op);
+    return err_set(err, "'%.200s' has %u rows of %s, but none of --nodes, --ranks and --size",
+                   o->against, (unsigned)sound, o->op);
 }
 
 /* A table for each test of the log that has rows of the op. */
 static bool add_log(Work *w, Err *err)
 {
     const Options *o = w->o;
+    uint32_t of_op = 0, sound = 0;
     if (!nccl_log_read(&w->log, o->against, err))
         return false;
     for (uint32_t i = 0, test = NONE_U32; i < w->log.rows_n; i++) {
         const NcclRow *r = &w->log.rows[i];
         const NcclTest *t = &w->log.tests[r->test];
-        if (!is_asked(o, t, r))
+        bool is = is_of_op(o, t, r), use = is && is_sound(t, r);
+        of_op += is;
+        sound += use;
+        if (!use || !is_asked(o, t, r))
             continue;
         if (r->test != test)
             add_table(w, t->ranks_n, t->nodes_n, o->against);
         test = r->test;
         add_row(&w->table[w->n - 1], r->size_bytes, r->time_us * 1e3);
     }
-    return w->n > 0 || err_set(err,
-                               "'%.200s' has no out-of-place row of %s with equally many ranks "
-                               "on each node%s",
-                               o->against, o->op,
-                               o->ranks_n || o->nodes_n || o->sized
-                                   ? " among those of --nodes, --ranks and --size"
-                                   : "");
+    w->left_n = of_op - sound;
+    return w->n > 0 || none_of_log(o, of_op, sound, err);
 }
 
 /* ---- the machine ---- */
+
+/* What a part of a mesh's or a ring's GPUs have of their links is no overhead: it stays. */
+static RankCurve ideal_curve(const NodeType *t)
+{
+    const IntraNode *in = &t->intra;
+    RankCurve c = in->efficiency;
+    double all = rank_curve_at(&c, t->gpus_n);
+    if ((in->kind != INTRA_NVLINK_MESH && in->kind != INTRA_RING) || !(all > 0))
+        return (RankCurve){ .n = 1, .ranks = { 1 }, .value = { 1 } };
+    for (uint32_t i = 0; i < c.n; i++)
+        c.value[i] = fmin(c.value[i] / all, 1);
+    return c;
+}
 
 /* One channel, latency and bandwidth of the links, nothing else. */
 static void idealise(Machine *m)
@@ -144,7 +181,7 @@ static void idealise(Machine *m)
         m->collective_base_ns[p] = m->tree_base_ns[p] = m->p2p_base_ns[p] = 0;
     for (uint32_t t = 0; t < m->types_n; t++) {
         IntraNode *in = &m->types[t].intra;
-        in->efficiency = (RankCurve){ .n = 1, .ranks = { 1 }, .value = { 1 } };
+        in->efficiency = ideal_curve(&m->types[t]);
         in->nvls = false;
         in->channels = 0;
     }
@@ -154,15 +191,27 @@ static void idealise(Machine *m)
     m->inter.message_ns.n = 0;
 }
 
-/* As many nodes as --nodes or the log asks for. */
+static uint32_t nodes_of_log(const Work *w)
+{
+    uint32_t nodes_n = 0;
+    for (uint32_t i = 0; i < w->n; i++)
+        nodes_n = w->table[i].nodes_n > nodes_n ? w->table[i].nodes_n : nodes_n;
+    return nodes_n;
+}
+
+/* The user's, with more nodes where the log has more. */
 static bool open_machine(Work *w, Err *err)
 {
     const Options *o = w->o;
-    uint64_t nodes_n = o->nodes_n;
-    for (uint32_t i = 0; i < w->n; i++)
-        nodes_n = w->table[i].nodes_n > nodes_n ? w->table[i].nodes_n : nodes_n;
-    if (!cluster_open(&w->m, o->cluster, (uint32_t)nodes_n, o->set.settings, o->set.n, err))
+    uint32_t nodes_n = (uint32_t)o->nodes_n, log_n = nodes_of_log(w);
+    const SettingList *set = &o->set;
+    if (!cluster_open(&w->m, o->cluster, nodes_n, set->settings, set->n, err))
         return false;
+    if (w->m.types_n == 1 && w->m.nodes_n < log_n) {
+        machine_free(&w->m);
+        if (!cluster_open(&w->m, o->cluster, log_n, set->settings, set->n, err))
+            return false;
+    }
     if (o->ideal)
         idealise(&w->m);
     return true;
@@ -192,9 +241,10 @@ static bool spread(const Work *w, uint32_t *ranks_n, uint32_t *nodes_n, Err *err
     if (m->types_n > 1 || (ranks % nodes == 0 && ranks / nodes <= each))
         return true;
     return err_set(err,
-                   "--ranks %" PRIu64 " on %" PRIu64 " node%s of %u GPUs: as many on each are "
-                   "expected, at most %" PRIu64 "; --nodes N has more nodes",
-                   ranks, nodes, nodes > 1 ? "s" : "", (unsigned)each, nodes * each);
+                   "--ranks %" PRIu64 " on %" PRIu64
+                   " node%s: as many on each are expected, at "
+                   "most %u; --nodes N says on how many nodes",
+                   ranks, nodes, nodes > 1 ? "s" : "", (unsigned)each);
 }
 
 /* ---- times ---- */
@@ -230,12 +280,27 @@ static bool not_offered(const Work *w, const RankGroup *g, Err *err)
                    w->m.name, what_there_is(w));
 }
 
+/* Some seconds' worth. */
+#define MESSAGES_MAX 1e9
+
+static bool is_followed(const RankGroup *g, const Options *o, const Row *r, Err *err)
+{
+    double messages = chunked_messages(g, o->kind, r->bytes);
+    return messages <= MESSAGES_MAX ||
+           err_set(err,
+                   "--fidelity chunked: %s of %" PRIu64 " bytes on %u ranks has up to %.3g "
+                   "messages, %.0g are allowed; take fewer ranks or a smaller --size",
+                   o->op, r->bytes, (unsigned)g->ranks_n, messages, MESSAGES_MAX);
+}
+
 static bool fill_row(Work *w, const RankGroup *g, Row *r, Err *err)
 {
     const Options *o = w->o;
     if (!rank_group_cost(&r->cost, g, o->kind, r->bytes, choice_of(o)))
         return not_offered(w, g, err);
     r->ns = (double)r->cost.solo_ns;
+    if (o->chunked && !is_followed(g, o, r, err))
+        return false;
     if (o->chunked)
         r->ns = chunked_ns(g, o->kind, r->bytes, &r->cost, &w->events);
     w->events += !o->chunked;
@@ -248,20 +313,24 @@ static bool fill_table(Work *w, const Table *t, Err *err)
     if (!rank_group_open(&g, &w->m, t->nodes_n, t->ranks_n, err))
         return false;
     bool ok = true;
-    for (uint32_t i = 0; i < t->n && ok; i++)
+    for (uint32_t i = 0; i < t->n && ok; i++) {
         ok = fill_row(w, &g, &t->row[i], err);
+        progress_end(&(ProgressPart){ .of = &w->progress });
+    }
     rank_group_close(&g);
     return ok;
 }
 
 static bool fits(const Work *w, const Table *t, Err *err)
 {
-    const NodeType *type = &w->m.types[0];
-    if (w->m.types_n == 1 && t->ranks_n / t->nodes_n <= type->gpus_n)
+    const Machine *m = &w->m;
+    if (m->types_n > 1)
+        return err_set(err, "nodes of '%.60s' are not alike, those of a log are", m->name);
+    if (t->nodes_n <= m->nodes_n && t->ranks_n / t->nodes_n <= m->types[0].gpus_n)
         return true;
     return err_set(err, "'%.200s' has %u ranks on %u node%s, which '%.60s' does not hold",
                    t->log, (unsigned)t->ranks_n, (unsigned)t->nodes_n,
-                   t->nodes_n > 1 ? "s" : "", w->m.name);
+                   t->nodes_n > 1 ? "s" : "", m->name);
 }
 
 static bool find_tables(Work *w, Err *err)
@@ -291,8 +360,12 @@ static bool fill(Work *w, Err *err)
 {
     int64_t begin = now_ns();
     bool ok = find_tables(w, err);
+    progress_open(&w->progress);
+    for (uint32_t i = 0; i < w->n; i++)
+        progress_expect(&w->progress, w->table[i].n);
     for (uint32_t i = 0; i < w->n && ok; i++)
         ok = fill_table(w, &w->table[i], err);
+    progress_close(&w->progress);
     w->wall_s = (double)(now_ns() - begin) / 1e9;
     return ok;
 }
@@ -309,12 +382,18 @@ static double busbw(const Options *o, const Table *t, const Row *r)
     return o->kind == OP_SEND ? algbw(r) : ring_traffic(o->kind, t->ranks_n, r->bytes) / r->ns;
 }
 
+/* Sends and what is made of them have none. */
+static bool has_algorithm(OpKind kind)
+{
+    return kind != OP_SEND && kind != OP_ALL_TO_ALL;
+}
+
 /* 0: not known. */
 static uint32_t channels(const Work *w, const Row *r)
 {
     if (w->m.ideal_collectives)
         return 1;
-    if (w->o->kind == OP_SEND || w->o->kind == OP_ALL_TO_ALL)
+    if (!has_algorithm(w->o->kind))
         return 0;
     return r->cost.algorithm == ALGORITHM_NVLS ? NVLS_CHANNELS
                                                : (uint32_t)w->m.types[0].gpu->comm_sms;
@@ -375,7 +454,7 @@ static void print_head(const Work *w, const Table *t)
 
 static void print_row(const Work *w, const Table *t, const Row *r)
 {
-    bool pairs = w->o->kind == OP_SEND || w->o->kind == OP_ALL_TO_ALL;
+    bool pairs = !has_algorithm(w->o->kind);
     char by[32], ch[16] = "-";
     snprintf(by, sizeof by, "%s%s%s", pairs ? "" : algorithm_names[r->cost.algorithm],
              pairs ? "" : " ", protocol_names[r->cost.protocol]);
@@ -411,6 +490,9 @@ static void print_text(const Work *w)
         "%u rows: error %.1f %% in the median, %.1f %% at the 90th percentile, %+.1f %% in the "
         "mean\n",
         (unsigned)e.n, e.median, e.p90, e.bias);
+    if (w->left_n > 0)
+        printf("not used: %u rows with wrong values, no time, or of uneven nodes\n",
+               (unsigned)w->left_n);
 }
 
 /* ---- JSON ---- */
@@ -422,7 +504,8 @@ static void put_row(JsonOut *j, const Work *w, const Table *t, const Row *r)
     json_put_number(j, "time_us", r->ns / 1e3);
     json_put_number(j, "algbw_GBps", algbw(r));
     json_put_number(j, "busbw_GBps", busbw(w->o, t, r));
-    json_put_text(j, "algorithm", algorithm_names[r->cost.algorithm]);
+    json_put_text(j, "algorithm",
+                  has_algorithm(w->o->kind) ? algorithm_names[r->cost.algorithm] : NULL);
     json_put_text(j, "protocol", protocol_names[r->cost.protocol]);
     json_put_known(j, "channels", (int64_t)channels(w, r) - (channels(w, r) == 0));
     if (w->o->against) {
@@ -440,6 +523,7 @@ static void put_errors(JsonOut *j, const Work *w)
     json_put_open(j, "against", '{');
     json_put_text(j, "log", w->o->against);
     json_put_uint(j, "rows", e.n);
+    json_put_uint(j, "not_used", w->left_n);
     json_put_number(j, "median_abs_error_pct", e.median);
     json_put_number(j, "p90_abs_error_pct", e.p90);
     json_put_number(j, "bias_pct", e.bias);

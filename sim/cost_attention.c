@@ -140,8 +140,10 @@ static double distance2(const AttentionRow *r, const AttentionShape *a)
     double keys = (double)(a->window && a->window < a->seq_k ? a->window : a->seq_k);
     double seq = log2((double)r->seq) - log2(keys);
     double dim = log2((double)r->head_dim) - log2(width_of(a));
-    double mask = r->causal == a->causal ? 0 : 1;
-    return blocks * blocks + seq * seq + dim * dim + mask;
+    double mask = r->causal == a->causal ? 0 : 1, shared = 0;
+    if (r->kernel == ATTENTION_LOCKSTEP) /* its blocks backward are by head of keys */
+        shared = log2((double)(r->heads * a->kv_heads) / (double)(r->kv_heads * a->heads));
+    return blocks * blocks + seq * seq + dim * dim + shared * shared + mask;
 }
 
 /* How many times as long as with the newest kernel the one that rows are of takes. */
@@ -207,8 +209,8 @@ static double correction(const Gpu *gpu, const AttentionShape *a, AttentionKerne
 AttentionKernel attention_rows(const Gpu *gpu, const Op *op, AttentionKernel kernel)
 {
     bool wide = op->dtype == DTYPE_F32 || op->dtype == DTYPE_TF32; /* not what was compared */
-    if (kernel == ATTENTION_LOCKSTEP)
-        return kernel;
+    if (kernel == ATTENTION_LOCKSTEP) /* without matrix units there is one kernel for all */
+        return is_plain(gpu, DTYPE_F32) ? kernel : ATTENTION_NEWEST;
     return kernel != ATTENTION_NEWEST && has_newer(gpu) && !wide ? ATTENTION_FLASH2
                                                                  : ATTENTION_NEWEST;
 }
@@ -224,13 +226,13 @@ static double corrected_ns(const Gpu *gpu, const Op *op, const AttentionShape *a
 }
 
 /* Whether the executor has it go by tiles: what its kernels on matrix units do not take. */
-static bool goes_by_tiles(const Gpu *gpu, const Op *op)
+static bool goes_by_tiles(const Op *op)
 {
     const AttentionShape *a = &op->u.attention;
     bool fits =
         (a->head_dim == 64 || a->head_dim == 128) && attention_value_dim(a) == a->head_dim;
     bool wide = op->dtype == DTYPE_F32 || op->dtype == DTYPE_TF32;
-    return is_plain(gpu, DTYPE_F32) && (wide || !fits);
+    return wide || !fits;
 }
 
 static double tiles_ns(const Gpu *gpu, const Op *op, double sms)
@@ -243,7 +245,7 @@ double attention_ns(const Gpu *gpu, const Op *op, AttentionKernel rows, double s
                     double bandwidth)
 {
     const AttentionShape *a = &op->u.attention;
-    if (rows == ATTENTION_LOCKSTEP && goes_by_tiles(gpu, op))
+    if (rows == ATTENTION_LOCKSTEP && goes_by_tiles(op))
         return tiles_ns(gpu, op, sms);
     double compute = corrected_ns(gpu, op, a, op->flops, rows, sms);
     if (!a->causal && gpu->attention_n > 0) { /* no shorter than a part of it that has rows */

@@ -216,25 +216,52 @@ static double channel_rate(const Machine *m, const NodeType *type, bool same_nod
     return n * type->intra.channel_bytes_per_ns;
 }
 
+/* A send, its two ends, and what its links and channels give. */
+typedef struct Send {
+    const Machine *m;
+    const NodeType *type;
+    bool same_node;
+    const GroupClass *g;
+    uint64_t bytes;
+} Send;
+
+static void offer_send(Choice *c, const Send *s)
+{
+    double ll_max = ll_max_bytes_per_ns(s->type->gpu, s->same_node ? 1 : 2);
+    double links = c->own_rate, links_solo = c->solo_rate;
+    double channels = channel_rate(s->m, s->type, s->same_node, s->g, s->bytes);
+    for (Protocol p = 0; p < PROTOCOL_N; p++) {
+        if (!sends_know(s->m, p))
+            continue;
+        int64_t hop = s->same_node ? s->type->intra.hop_ns[p] : s->m->inter.hop_ns[p];
+        double inflation = ring_inflation(p, links, ll_max), cap = channels * inflation;
+        c->own_rate = fmin(links, cap);
+        c->solo_rate = fmin(links_solo, cap);
+        c->cap_rate = cap < links ? cap : 0;
+        offer(c, ALGORITHM_RING, p, s->m->p2p_base_ns[p] + hop, (double)s->bytes,
+              (double)s->bytes * inflation);
+    }
+    c->own_rate = c->best.cap_rate > 0 ? c->best.cap_rate : links;
+}
+
 CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node, const GroupClass *g,
                   const Demand *flow, const Resource *resource, uint64_t bytes, double scale)
 {
     Choice c = choice_begin(flow, resource, scale);
-    double ll_max = ll_max_bytes_per_ns(type->gpu, same_node ? 1 : 2);
-    double links = c.own_rate, links_solo = c.solo_rate;
-    double channels = channel_rate(m, type, same_node, g, bytes);
-    for (Protocol p = 0; p < PROTOCOL_N; p++) {
-        if (!sends_know(m, p))
-            continue;
-        int64_t hop = same_node ? type->intra.hop_ns[p] : m->inter.hop_ns[p];
-        double inflation = ring_inflation(p, links, ll_max), cap = channels * inflation;
-        c.own_rate = fmin(links, cap);
-        c.solo_rate = fmin(links_solo, cap);
-        c.cap_rate = cap < links ? cap : 0;
-        offer(&c, ALGORITHM_RING, p, m->p2p_base_ns[p] + hop, (double)bytes,
-              (double)bytes * inflation);
-    }
-    c.own_rate = c.best.cap_rate > 0 ? c.best.cap_rate : links;
+    offer_send(&c, &(Send){ m, type, same_node, g, bytes });
     measured(&c, m, OP_SEND, 2, same_node ? 1 : 2, bytes);
     return finish(&c);
+}
+
+bool p2p_cost_only(CommCost *cost, const Machine *m, const NodeType *type, bool same_node,
+                   const GroupClass *g, const Demand *flow, const Resource *resource,
+                   uint64_t bytes, CommOnly only)
+{
+    Choice c = choice_begin(flow, resource, 1);
+    c.only = (CommOnly){ ALGORITHM_N, only.protocol };
+    offer_send(&c, &(Send){ m, type, same_node, g, bytes });
+    if (only.protocol == PROTOCOL_N)
+        measured(&c, m, OP_SEND, 2, same_node ? 1 : 2, bytes);
+    *cost = finish(&c);
+    return c.best_ns < INFINITY && only.algorithm == ALGORITHM_N;
 }

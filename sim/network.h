@@ -95,6 +95,12 @@ CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node,
                   const GroupClass *group, const Demand *flow, const Resource *resource,
                   uint64_t bytes, double scale);
 
+/* The same of the protocols that `only` leaves, as modelled where it says one; sends have no
+ * algorithm to choose. */
+bool p2p_cost_only(CommCost *cost, const Machine *m, const NodeType *type, bool same_node,
+                   const GroupClass *group, const Demand *flow, const Resource *resource,
+                   uint64_t bytes, CommOnly only);
+
 /* Bytes each rank passes on in a ring of n: the factor of busbw times bytes. */
 double ring_traffic(OpKind kind, uint32_t n, uint64_t bytes);
 

@@ -1,6 +1,8 @@
 /* rank_group.c - the graph of one group, and the costs of network.h on it. */
 #include "sim/rank_group.h"
 
+#include "sim/classes_parts.h"
+
 static void make_graph(RankGroup *g)
 {
     const Machine *m = g->m;
@@ -43,6 +45,16 @@ void rank_group_close(RankGroup *g)
     *g = (RankGroup){ 0 };
 }
 
+uint32_t rank_group_member(const RankGroup *g, uint32_t i)
+{
+    if (g->m->types_n > 1)
+        return i;
+    uint32_t each = g->ranks_n / g->nodes_n;
+    return i / each * g->m->types[0].gpus_n + i % each;
+}
+
+/* ---- sends ---- */
+
 uint32_t rank_group_way(const RankGroup *g, uint32_t from, uint32_t to, Use *uses)
 {
     return classes_p2p_uses(&g->classes, classes_of_rank(&g->classes, from), to, uses);
@@ -61,25 +73,114 @@ CommCost rank_group_send(const RankGroup *g, uint32_t from, uint32_t to, uint64_
                     1);
 }
 
-/* From the first GPU, which stands for all: to the next of its node, and to another node. */
-static CommCost ring_of_sends(const RankGroup *g, uint64_t bytes)
+/* How far apart two ranks are; pairs that are equally far take equally long. */
+typedef struct Apart {
+    const NodeType *from, *to;
+    bool same_node, same_leaf;
+    uint32_t slow; /* of Machine.slow_links; NONE_U32: theirs is none */
+} Apart;
+
+static uint32_t slow_between(const Machine *m, uint32_t a, uint32_t b)
 {
-    uint32_t next_node = g->m->types[0].gpus_n;
-    bool near = g->ranks_n > g->nodes_n;
-    CommCost cost = rank_group_send(g, 0, near ? 1 : next_node, bytes, false);
-    if (near && g->nodes_n > 1) {
-        CommCost away = rank_group_send(g, 0, next_node, bytes, false);
-        cost = away.solo_ns > cost.solo_ns ? away : cost;
+    uint32_t slowest = NONE_U32;
+    for (uint32_t k = 0; k < m->slow_links_n; k++) {
+        const SlowLink *l = &m->slow_links[k];
+        bool is = (l->rank_a == a && l->rank_b == b) || (l->rank_a == b && l->rank_b == a);
+        if (is &&
+            (slowest == NONE_U32 || l->bytes_per_ns < m->slow_links[slowest].bytes_per_ns))
+            slowest = k;
     }
-    return cost;
+    return slowest;
+}
+
+static Apart apart(const RankGroup *g, uint32_t a, uint32_t b)
+{
+    const Machine *m = g->m;
+    Place p = machine_place(m, a), q = machine_place(m, b);
+    uint32_t leaf = fold_has_leaves(m) ? m->inter.nodes_per_leaf : NONE_U32;
+    return (Apart){ p.type, q.type, p.node == q.node, p.node / leaf == q.node / leaf,
+                    slow_between(m, a, b) };
+}
+
+static bool as_far(Apart x, Apart y)
+{
+    return x.from == y.from && x.to == y.to && x.same_node == y.same_node &&
+           x.same_leaf == y.same_leaf;
+}
+
+/* A rank as far from `from` as asked, slow links aside; the world, where none is. */
+static uint32_t rank_so_far(const RankGroup *g, uint32_t from, Apart far)
+{
+    uint32_t to = 0, world = g->graph.world_n;
+    while (to < world && (to == from || !as_far(apart(g, from, to), far)))
+        to++;
+    return to;
+}
+
+/* As the lowest rank of its class sends so far: what is asked for ranks is kept by class. */
+static bool pair_cost(CommCost *cost, const RankGroup *g, uint32_t a, Apart far, uint64_t bytes,
+                      CommOnly only)
+{
+    const Classes *c = &g->classes;
+    uint32_t own = classes_of_rank(c, a), to = rank_so_far(g, c->ranks[own].rank, far), n = 0;
+    Use way[RES_RANK_N + 3];
+    ASSERT(to <
+           g->graph.world_n); /* the lowest of a class is as far from somebody as the others */
+    uint32_t way_n = classes_p2p_uses(c, own, to, way);
+    for (uint32_t i = 0; i < way_n; i++)
+        if (c->resources[way[i].resource].kind != RES_LINK) {
+            way[n] = way[i];
+            way[n].coefficient = way[n].own;
+            n++;
+        }
+    if (far.slow != NONE_U32)
+        way[n++] = (Use){ c->resources_n - g->m->slow_links_n + far.slow, 1, 1, 1 };
+    return p2p_cost_only(cost, g->m, far.from, far.same_node, &c->groups[0],
+                         &(Demand){ way, n, 0 }, c->resources, bytes, only);
+}
+
+/* Where nodes are alike, pairs of the first leaf and the step to the next are all there are. */
+static uint32_t pairs_that_differ(const RankGroup *g)
+{
+    const Machine *m = g->m;
+    uint32_t each = g->ranks_n / g->nodes_n, nodes = 1;
+    if (m->types_n > 1 || m->slow_links_n > 0)
+        return g->ranks_n;
+    if (fold_has_leaves(m))
+        nodes = m->inter.nodes_per_leaf;
+    return nodes < g->nodes_n ? nodes * each : g->ranks_n;
+}
+
+/* The slowest pair of neighbours. */
+static bool ring_of_sends(CommCost *slowest, const RankGroup *g, uint64_t bytes, CommOnly only)
+{
+    Apart seen[16];
+    uint32_t seen_n = 0;
+    *slowest = (CommCost){ .solo_ns = -1 };
+    for (uint32_t i = 0; i < pairs_that_differ(g); i++) {
+        uint32_t a = rank_group_member(g, i), b = rank_group_member(g, (i + 1) % g->ranks_n);
+        Apart far = apart(g, a, b);
+        bool again = false;
+        for (uint32_t s = 0; s < seen_n && far.slow == NONE_U32; s++)
+            again = again || as_far(seen[s], far);
+        if (again)
+            continue;
+        if (far.slow == NONE_U32 && seen_n < ARRAY_N(seen))
+            seen[seen_n++] = far;
+        CommCost cost;
+        if (!pair_cost(&cost, g, a, far, bytes, only))
+            return false;
+        if (cost.solo_ns > slowest->solo_ns)
+            *slowest = cost;
+    }
+    return true;
 }
 
 bool rank_group_cost(CommCost *cost, const RankGroup *g, OpKind kind, uint64_t bytes,
                      CommOnly only)
 {
     const Classes *c = &g->classes;
-    if (kind != OP_SEND)
-        return collective_cost_only(cost, g->m, &c->groups[0], c->resources, kind, bytes, only);
-    *cost = ring_of_sends(g, bytes);
-    return only.algorithm == ALGORITHM_N && only.protocol == PROTOCOL_N;
+    if (kind == OP_SEND)
+        return ring_of_sends(cost, g, bytes, only);
+    return collective_cost_only(cost, g->m, &c->groups[0], c->resources, kind, bytes, only);
 }

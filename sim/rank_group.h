@@ -4,7 +4,8 @@
  *     nodes 2, ranks 8          GPUs 0-3 of node 0 and of node 1; the others are idle
  *
  * A graph of one group without a single op, folded into classes like any other (sim/classes.h),
- * so that a collective costs here what it costs alone in a simulated step.
+ * so that a collective costs here what it costs alone in a simulated step, of a stack without
+ * comm_scale and ring_nics (sim/software.h).
  */
 #ifndef LOCKSTEP_SIM_RANK_GROUP_H
 #define LOCKSTEP_SIM_RANK_GROUP_H
@@ -24,6 +25,9 @@ bool rank_group_open(RankGroup *g, const Machine *m, uint32_t nodes_n, uint32_t 
                      Err *err);
 void rank_group_close(RankGroup *g);
 
+/* The i-th member, a rank of the machine. */
+uint32_t rank_group_member(const RankGroup *g, uint32_t i);
+
 /* Links from one rank of the machine to another, which is the lowest of its class; uses
  * hold RES_RANK_N + 2.  Returns how many. */
 uint32_t rank_group_way(const RankGroup *g, uint32_t from, uint32_t to, Use *uses);
@@ -33,8 +37,9 @@ CommCost rank_group_send(const RankGroup *g, uint32_t from, uint32_t to, uint64_
 
 /*
  * A collective of all, alone; bytes as nccl-tests counts.  OP_SEND: each sends to the next and
- * receives from the one before (sendrecv_perf): one of a node to another node, the others within
- * it; it takes as long as its slowest pair.  False: nothing of what `only` leaves is offered here.
+ * receives from the one before (sendrecv_perf), so that one of a node sends to the next node and
+ * the others within it; it takes as long as its slowest pair.  False: nothing of what `only`
+ * leaves is offered here.
  */
 bool rank_group_cost(CommCost *cost, const RankGroup *g, OpKind kind, uint64_t bytes,
                      CommOnly only);

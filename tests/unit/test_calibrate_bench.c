@@ -98,9 +98,13 @@ static bool is_left_out(uint64_t nth)
     return nth % 3 == 1;
 }
 
+/* Of the executor's kernels, alone. */
 static double us_of(const Gpu *gpu, const Op *op)
 {
-    return (double)op_cost(gpu, op, NULL).alone_ns / 1e3;
+    const Software executor = { .compute_scale = 1, .attention_kernel = ATTENTION_LOCKSTEP };
+    Gpu alone = *gpu;
+    alone.sustained_scale = 1;
+    return (double)op_cost(&alone, op, &executor).alone_ns / 1e3;
 }
 
 static void write_gemms(FILE *f, const Known *x)

@@ -161,6 +161,46 @@ static void one_node_stands_for_all(void)
     }
 }
 
+/* One leaf stands for all where its uplinks are fewer than the NICs below. */
+static void one_leaf_stands_for_all(void)
+{
+    uint64_t few = 0, all = 0, bytes = 3 * GIB;
+    Machine m;
+    RankGroup g;
+    CommCost cost;
+    Err err = { 0 };
+    double ns[2] = { 0 };
+    static const char *const links[] = { "[]", "[{\"link\":[7,8],\"GBps\":50}]" };
+    for (int i = 0; i < 2; i++) {
+        const Setting set[] = { { "inter_node.nodes_per_leaf", "3" },
+                                { "inter_node.oversubscription", "8" },
+                                { "stragglers", links[i] } };
+        if (!CHECK(cluster_open(&m, "dgx-h100", 12, set, 3, &err)) ||
+            !CHECK(rank_group_open(&g, &m, 12, 96, &err)))
+            return;
+        CHECK(rank_group_cost(&cost, &g, OP_ALL_GATHER, bytes,
+                              (CommOnly){ ALGORITHM_RING, PROTOCOL_SIMPLE }));
+        ns[i] = chunked_ns(&g, OP_ALL_GATHER, bytes, &cost, i ? &all : &few);
+        CHECK((double)(i ? all : few) <= chunked_messages(&g, OP_ALL_GATHER, bytes));
+        rank_group_close(&g);
+        machine_free(&m);
+    }
+    CHECK_NEAR(ns[0], ns[1], 1e-9);
+    CHECK_U64(4 * few, all);
+    CHECK(ns[0] > 1.05 * on_cluster(NULL, NULL, OP_ALL_GATHER, bytes, &few));
+}
+
+/* What a broadcast leaves out is the way back to its root, and a reduce the way from it. */
+static void chains_leave_out_one_link(void)
+{
+    static const ChunkedLink links[] = { { 10, 1 }, { 20, 1 }, { 40, 1 } };
+    uint64_t messages = 0;
+    ChunkedRing r = { OP_BROADCAST, 3, links, 3, 100, 100, 100 };
+    CHECK_NEAR(10 + 20 + 200, chunked_ring_ns(&r, &messages), 1e-12);
+    r.kind = OP_REDUCE;
+    CHECK_NEAR(20 + 40 + 200, chunked_ring_ns(&r, &messages), 1e-12);
+}
+
 /* Nothing is faster than its traffic over the slowest link, nor than the hops of its way. */
 static void nothing_is_faster_than_its_links(void)
 {
@@ -179,6 +219,8 @@ int main(void)
     RUN(uneven_rings_are_the_least_fixed_point);
     RUN(ideal_groups_cost_what_the_closed_form_says);
     RUN(one_node_stands_for_all);
+    RUN(one_leaf_stands_for_all);
+    RUN(chains_leave_out_one_link);
     RUN(nothing_is_faster_than_its_links);
     return check_report();
 }

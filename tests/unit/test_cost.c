@@ -660,6 +660,23 @@ static void executors_attention_may_go_by_tiles(void)
     arena_free(&arena);
 }
 
+/* Rows in which heads share one of keys say nothing of heads that share none. */
+static void sharing_keys_is_told_apart_in_the_executor(void)
+{
+    Arena arena = { 0 };
+    const Gpu *g = load(&arena, "h200-141gb");
+    Op own = attention_op(1, 7, 4096, 64, true, true), shared = own, flash2 = own;
+    own.dtype = shared.dtype = flash2.dtype = DTYPE_BF16;
+    own.u.attention.kv_heads = flash2.u.attention.kv_heads = 7;
+    shared.u.attention.kv_heads = 1;
+    CHECK_NEAR(1030e3, executor_ns(g, &shared), 0.02); /* as measured */
+    Software sw = { .compute_scale = 1, .attention_kernel = ATTENTION_FLASH2 };
+    Gpu cold = *g;
+    cold.sustained_scale = 1;
+    CHECK_NEAR((double)op_cost(&cold, &flash2, &sw).alone_ns, executor_ns(g, &own), 0.35);
+    arena_free(&arena);
+}
+
 /* In f32 as elsewhere: what is fused is not slower than its parts, one after another. */
 static void fused_attention_is_no_slower_than_its_parts(void)
 {
@@ -851,6 +868,7 @@ int main(void)
     RUN(causal_attention_takes_no_longer_than_full);
     RUN(attention_is_as_fast_as_its_products);
     RUN(executors_attention_may_go_by_tiles);
+    RUN(sharing_keys_is_told_apart_in_the_executor);
     RUN(fused_attention_is_no_slower_than_its_parts);
     RUN(tf32_is_never_slower_than_f32);
     RUN(longer_and_wider_attention_is_more_efficient);
