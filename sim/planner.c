@@ -100,6 +100,18 @@ static void sort_feasible(Plan *p)
     free(ranked);
 }
 
+/* Of a GPU count, by time; NONE_U32: nothing fits. */
+static uint32_t fastest_of(const Plan *p, uint32_t base)
+{
+    uint32_t best = NONE_U32;
+    for (uint32_t i = 0; i < p->order_n; i++) {
+        const PlanCandidate *c = &p->candidates[p->order[i]];
+        if (c->base == base && (best == NONE_U32 || c->step_s < p->candidates[best].step_s))
+            best = p->order[i];
+    }
+    return best;
+}
+
 /* Bases are ascending, so the fastest of each, if faster than all before, are the front. */
 static void find_front(Plan *p)
 {
@@ -107,17 +119,26 @@ static void find_front(Plan *p)
     p->front_n = 0;
     p->front = PUSH_ARRAY(&p->arena, uint32_t, p->bases_n);
     for (uint32_t b = 0; b < p->bases_n; b++) {
-        uint32_t best = NONE_U32;
-        for (uint32_t i = 0; i < p->order_n; i++) {
-            const PlanCandidate *c = &p->candidates[p->order[i]];
-            if (c->base == b && (best == NONE_U32 || c->step_s < p->candidates[best].step_s))
-                best = p->order[i];
-        }
+        uint32_t best = fastest_of(p, b);
         if (best == NONE_U32 || p->candidates[best].step_s >= fastest)
             continue;
         fastest = p->candidates[best].step_s;
         p->front[p->front_n++] = best;
     }
+}
+
+/* Where counts are compared, what is said of each is no estimate: who is fastest at a pace is
+ * simulated whole, until one is that needs no estimate. */
+static bool settle_fastest(Plan *p, Err *err)
+{
+    for (uint32_t b = 0; b < p->bases_n && p->bases_n > 1; b++)
+        for (uint32_t best = fastest_of(p, b);
+             best != NONE_U32 && p->candidates[best].extrapolated; best = fastest_of(p, b)) {
+            if (!plan_try_some(p, &best, 1, PLAN_WHOLE, err))
+                return false;
+            sort_feasible(p);
+        }
+    return true;
 }
 
 /* ---- the ten best again ---- */
@@ -239,6 +260,8 @@ bool plan_run(Plan *p, const PlanOptions *options, Err *err)
         report_free(&p->best);
         count_fates(p);
         sort_feasible(p);
+        if (!settle_fastest(p, err))
+            return false;
         if (p->order_n == 0)
             return plan_is_none(p, NONE_U32, err);
         if (!look_again(p, err))

@@ -111,8 +111,8 @@ static bool none_in_limits(const Plan *p, uint32_t base, Err *err)
     }
     if (!cheap)
         return err_set(err,
-                       "none that fits is done in %g days: the fastest, %.200s "
-                       "on %" PRIu32 " GPU%s, takes %.4g days",
+                       "none that fits is done in %.7g days: the fastest, %.200s "
+                       "on %" PRIu32 " GPU%s, takes %.7g days",
                        o->deadline_days, plan_label(label, fast), plan_gpus(fast),
                        plan_gpus(fast) == 1 ? "" : "s", plan_training(p, fast).days);
     return err_set(err,

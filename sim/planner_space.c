@@ -36,9 +36,11 @@ enum { CP_TOKENS_MIN = 1024, MICRO_BATCH_TRIED_MAX = 512, VIRTUAL_TRIED_MAX = 16
 
 /* ---- bases ---- */
 
-static JsonNode member_of(const Scenario *s, const char *object, const char *key)
+/* null is as good as absent. */
+static bool is_given(const Scenario *s, const char *object, const char *key)
 {
-    return json_member(json_member(json_root(s->doc), object), key);
+    JsonNode node = json_member(json_member(json_root(s->doc), object), key);
+    return node.item && json_type(node) != JSON_NULL;
 }
 
 static bool read_base(Scenario *s, const PlanOptions *o, uint32_t nodes, Err *err)
@@ -60,7 +62,7 @@ static bool read_base(Scenario *s, const PlanOptions *o, uint32_t nodes, Err *er
 
 static bool check_base(const Scenario *s, const PlanOptions *o, Err *err)
 {
-    if (!member_of(s, "training", "global_batch").item)
+    if (!is_given(s, "training", "global_batch"))
         return err_set(err,
                        "%s: training.global_batch: the key is missing; plan keeps the "
                        "batch and tries how to split it",
@@ -101,7 +103,7 @@ static bool read_count(Scenario *s, const Scenario *first, const PlanOptions *o,
                        Err *err)
 {
     const Machine *m = &first->machine;
-    bool mixed = member_of(first, "cluster", "node_types").item || m->types_n > 1;
+    bool mixed = is_given(first, "cluster", "node_types") || m->types_n > 1;
     uint32_t nodes = (uint32_t)div_up_u64(gpus, m->types[0].gpus_n);
     if (mixed && gpus > m->gpus_n)
         return err_set(err, "--gpus %" PRIu32 ": cluster '%s' of mixed nodes has %" PRIu32,
@@ -455,14 +457,15 @@ void plan_add_shares(Plan *p, const PlanCandidate *c)
             add_family(p, &like);
 }
 
-/* Sharding within a node: the neighbours in dp that one node holds. */
+/* Sharding within a node: the neighbours in dp that one node holds, or where replicas do not come
+ * in as many, the most of these that they come in. */
 static uint32_t shard_of(const Plan *p, const PlanCandidate *c)
 {
     const Scenario *s = &p->bases[c->base];
-    if (member_of(s, "parallel", "shard_size").item)
+    if (is_given(s, "parallel", "shard_size"))
         return s->parallel.shard_size;
     uint32_t in_node = s->machine.types[0].gpus_n / (c->tp * c->cp);
-    return in_node > 0 ? in_node : 1;
+    return in_node > 0 ? common_divisor(in_node, c->dp) : 1;
 }
 
 static void try_strategies(Plan *p, PlanCandidate c)

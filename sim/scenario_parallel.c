@@ -249,7 +249,7 @@ static void read_experts(JsonObj *o, Parallel *p, bool dense)
         p->dispatcher_set = false;
 }
 
-static uint32_t common_divisor(uint32_t a, uint32_t b)
+uint32_t common_divisor(uint32_t a, uint32_t b)
 {
     while (b > 0) {
         uint32_t rest = a % b;

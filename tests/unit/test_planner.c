@@ -556,6 +556,8 @@ static void the_best_is_first(void)
     for (uint32_t i = 0; i < p.order_n && i < PLAN_TOP; i++)
         CHECK(p.candidates[p.order[i]].expanded_s > 0);
     CHECK_NEAR(p.best.step_time_s, p.candidates[p.order[0]].step_s, 1e-12);
+    for (uint32_t i = 0; i < p.front_n; i++)
+        CHECK(!p.candidates[p.front[i]].extrapolated);
     for (uint32_t i = 0; i + 1 < p.front_n; i++) {
         const PlanCandidate *a = &p.candidates[p.front[i]], *b = &p.candidates[p.front[i + 1]];
         CHECK(plan_gpus(a) < plan_gpus(b) && a->step_s > b->step_s);
