@@ -328,7 +328,7 @@ JsonDoc *json_open_beside(JsonNode node, Err *err)
         path = arena_printf(&node.doc->arena, "%.*s/%s", (int)(slash - from), from, path);
     JsonDoc *doc = json_open(path, err);
     if (!doc)
-        err_wrap(err, "%s: %s", from, node.path);
+        err_wrap(err, *node.path ? "%s: %s" : "%s%s", from, node.path);
     return doc;
 }
 

@@ -144,6 +144,10 @@ static bool take_arguments(BenchOptions *o, char **words, uint32_t n, Err *err)
         o->part[i] = true;
     o->scenarios = words + parts;
     o->scenarios_n = n - parts;
+    for (uint32_t i = parts; i < n; i++)
+        if (part_of(words[i]) < BENCH_PART_N)
+            return err_set(err, "parts stand before scenarios: '%s' is one, '%.60s' is not",
+                           words[i], words[parts]);
     if (o->settings_n > 0 && o->scenarios_n == 0)
         return err_set(err, "--set changes a scenario, and none is given");
     if (o->into && !o->all)

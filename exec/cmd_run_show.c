@@ -12,7 +12,7 @@
 #include "sim/texts.h"
 
 /* In a file: the first step, LINES others evenly over the job, and one when it has been quiet. */
-enum { LINES = 20 };
+enum { LINES = 20, WARM_UP_MIN = 2 }; /* of more steps than that the first does not count */
 
 #define LIVE_EVERY_NS 100000000
 #define QUIET_MOST_NS 30000000000
@@ -53,7 +53,7 @@ static double compute_s(const StepInfo *info)
 /* Sorted values of the steps that count; their number in n. */
 static double *values_of(const RankResult *r, ValueOf *value, uint64_t *n)
 {
-    uint64_t first = r->steps_n > 2 ? 1 : 0;
+    uint64_t first = r->steps_n > WARM_UP_MIN ? 1 : 0;
     *n = r->steps_n - first;
     double *x = mem_zero(r->steps_n + 1, sizeof *x);
     for (uint64_t i = 0; i < *n; i++)
@@ -136,9 +136,9 @@ void run_live_step(LiveLine *l, const RunPlan *plan, const StepInfo *info)
             "%s%s%sstep %" PRIu64 "/%" PRIu64 "  loss %.6g  %s a step  %s %s/s  "
             "exposed communication %s%s",
             l->terminal ? "\r\033[K" : "", l->copy ? l->copy : "", l->copy ? "  " : "", done,
-            l->steps, info->loss, text_seconds(time, s), text_rate(rate, work / s),
-            plan->tokens ? "tokens" : "samples", text_seconds(exposed, exposed_s(info)),
-            l->terminal ? "" : "\n");
+            l->steps, isnan(info->loss) ? NAN : info->loss, text_seconds(time, s),
+            text_rate(rate, work / s), plan->tokens ? "tokens" : "samples",
+            text_seconds(exposed, exposed_s(info)), l->terminal ? "" : "\n");
     fflush(stderr);
 }
 
@@ -185,15 +185,25 @@ static void print_table(const RunPlan *plan, const RankResult *r, FILE *out)
         text_percent(b, 100 * mfu_of(plan, plan->predicted_step_s)));
     row(out, "memory of a rank", text_bytes(a, peak),
         text_bytes(b, plan->predicted_peak_bytes));
-    fprintf(out, "(medians; 8 steps of 10 took %s to %s)\n", text_seconds(a, s.p10_s),
+    fprintf(out, "(medians%s; ", r->steps_n > WARM_UP_MIN ? " without the first step" : "");
+    fprintf(out, "8 steps of 10 took %s to %s)\n", text_seconds(a, s.p10_s),
             text_seconds(b, s.p90_s));
 }
 
 static void print_losses(const RankResult *r, FILE *out)
 {
     const StepInfo *last = &r->steps[r->steps_n - 1];
-    fprintf(out, "loss %.6g in step %" PRIu64 ", %.6g in step %" PRIu64 "\n", r->steps[0].loss,
-            r->steps[0].step, last->loss, last->step);
+    uint64_t lost = 0;
+    while (lost < r->steps_n && isfinite(r->steps[lost].loss))
+        lost++;
+    if (lost == 0)
+        fprintf(out, "the loss is no number from step %" PRIu64 " on\n", r->steps[0].step);
+    else if (lost < r->steps_n)
+        fprintf(out, "loss %.6g in step %" PRIu64 ", no number from step %" PRIu64 " on\n",
+                r->steps[0].loss, r->steps[0].step, r->steps[lost].step);
+    else
+        fprintf(out, "loss %.6g in step %" PRIu64 ", %.6g in step %" PRIu64 "\n",
+                r->steps[0].loss, r->steps[0].step, last->loss, last->step);
 }
 
 void run_show_text(const RunOptions *o, const RunPlan *plan, const RankResult *r,

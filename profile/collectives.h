@@ -108,12 +108,14 @@ typedef struct CollRow {
 typedef struct CollRank {
     uint64_t kernels_n, matched_n;
     int64_t total_ns, wait_ns, transfer_ns; /* wait and transfer: where known */
-    int64_t early_ns;  /* of matched: before the last rank began, on aligned clocks */
-    uint64_t last_n;   /* how often it was waited for */
-    int64_t waited_ns; /* for how long: means over the others, summed */
-    Metrics late;      /* what its GPU did in that time */
-    int64_t offset_ns; /* its clock is ahead of that of the first rank by this */
-    bool is_aligned;   /* offset is known */
+    int64_t early_ns;       /* of matched: before the last rank began, on aligned clocks */
+    uint64_t collectives_n; /* matched ones that it had a part in */
+    uint64_t last_n;        /* in how many of these it was waited for */
+    int64_t waited_ns;      /* for how long: means over the others in each, summed */
+    int64_t waited_all_ns;  /* the same with the ranks that it stands for */
+    Metrics late;           /* what its GPU did in that time */
+    int64_t offset_ns;      /* its clock is ahead of that of the first rank by this */
+    bool is_aligned;        /* offset is known */
 } CollRank;
 
 typedef struct Collectives {

@@ -116,6 +116,7 @@ static void blame(Collectives *c, const Timeline *t, const Covers *covers, const
         metrics_of_sum(cover_window(&covers->rank[p->rank], start_ns - m->waited_ns, start_ns));
     r->last_n++;
     r->waited_ns += m->waited_ns;
+    r->waited_all_ns = metrics_sum_ns(r->waited_all_ns, m->waited_ns, m->copies_n);
     metrics_add(&r->late, &late, 1);
 }
 
@@ -151,6 +152,7 @@ static bool match_selected(const Collectives *c, const Selection *s, const Timel
 static void count_matched(Collectives *c, const CollPart *p)
 {
     c->ranks[p->rank].matched_n += p->kernels_n;
+    c->ranks[p->rank].collectives_n++;
 }
 
 static void sum_ranks(Collectives *c, const Timeline *t, const Covers *covers,

@@ -156,8 +156,8 @@ static void put_straggler_card(Page *p)
         const CollRank *c = &r->collectives.ranks[ranks[0]];
         char *value = word_next(&p->words), *below = word_next(&p->words);
         snprintf(value, WORD_CAP, "rank %" PRIu32, r->covers.rank[ranks[0]].rank);
-        snprintf(below, WORD_CAP, "%s in all: last in %s of %s collectives", NS(c->waited_ns),
-                 COUNT(c->last_n), COUNT(r->collectives.collectives_n));
+        snprintf(below, WORD_CAP, "%s by its peers: last in %s of its %s collectives",
+                 NS(c->waited_ns), COUNT(c->last_n), COUNT(c->collectives_n));
         put_card(p, "", "most waited for", value, below);
     }
     free(ranks);

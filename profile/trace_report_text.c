@@ -103,9 +103,8 @@ static void print_latest(Words *w)
         const CollRank *c = &r->collectives.ranks[ranks[0]];
         char *name = word_next(&w->words);
         snprintf(name, WORD_CAP, "waited for rank %" PRIu32, r->covers.rank[ranks[0]].rank);
-        fprintf(w->out,
-                "%-24s%10s by each of the others on average, last in %s of %s collectives\n",
-                name, NS(c->waited_ns), COUNT(c->last_n), COUNT(r->collectives.collectives_n));
+        fprintf(w->out, "%-24s%10s by its peers on average, last in %s of its %s collectives\n",
+                name, NS(c->waited_ns), COUNT(c->last_n), COUNT(c->collectives_n));
     }
     free(ranks);
 }
@@ -283,16 +282,20 @@ static void print_stragglers(Words *w)
     const TraceReport *r = w->r;
     uint32_t *ranks = mem_zero(r->covers.n, sizeof *ranks);
     uint32_t n = trace_report_stragglers(r, ranks);
+    int width = r->alike_n > r->covers.n ? 22 : 14; /* "rank 16383 x 1,024" */
     if (n > 0)
-        fprintf(w->out, "\n%-14s %9s %11s %10s   %s\n", "waited for", "last in", "others wait",
-                "share", "meanwhile its GPU");
+        fprintf(w->out, "\n%-*s %9s %11s %10s   %s\n", width, "waited for", "last in",
+                "others wait", "share", "meanwhile its GPU");
     for (uint32_t i = 0; i < n && i < r->options.top; i++) {
         const CollRank *c = &r->collectives.ranks[ranks[i]];
         char *name = word_next(&w->words);
-        snprintf(name, WORD_CAP, "rank %" PRIu32, r->covers.rank[ranks[i]].rank);
-        fprintf(w->out, "%-14s %9s %11s %10s   computes %s, communicates %s, idles %s\n", name,
-                COUNT(c->last_n), NS(c->waited_ns),
-                SHARE(c->waited_ns, r->collectives.waited_ns),
+        const Cover *cover = &r->covers.rank[ranks[i]];
+        snprintf(name, WORD_CAP, "rank %" PRIu32 "%s%s", cover->rank,
+                 cover->ranks_n > 1 ? " x " : "",
+                 cover->ranks_n > 1 ? COUNT(cover->ranks_n) : "");
+        fprintf(w->out, "%-*s %9s %11s %10s   computes %s, communicates %s, idles %s\n", width,
+                name, COUNT(c->last_n), NS(c->waited_ns),
+                SHARE(c->waited_all_ns, r->collectives.waited_ns),
                 SHARE(c->late.compute_ns, c->late.span_ns),
                 SHARE(c->late.exposed_comm_ns, c->late.span_ns),
                 SHARE(c->late.idle_ns, c->late.span_ns));

@@ -7,8 +7,9 @@
 #include "core/json_out.h"
 #include "core/share.h"
 
-/* As JSON, whatever is in the name; NULL: it cannot be written. */
-static char *object_of(const char *name)
+/* As JSON, whatever is in the name: by itself, or as the base of an object with keys; NULL: it
+ * cannot be written. */
+static char *text_of(const char *name, bool keys)
 {
     char *text = NULL;
     size_t n = 0;
@@ -17,9 +18,14 @@ static char *object_of(const char *name)
     if (!f)
         return NULL;
     JsonOut j = json_out_file(f, 0);
-    json_out_open(&j, '{');
-    json_put_text(&j, "base", name);
-    json_out_close(&j, '}');
+    if (keys)
+        json_out_open(&j, '{');
+    if (keys)
+        json_put_text(&j, "base", name);
+    else
+        json_out_string(&j, name);
+    if (keys)
+        json_out_close(&j, '}');
     json_out_end(&j, &ignored);
     fclose(f);
     return text;
@@ -40,7 +46,7 @@ bool cluster_open(Machine *m, const char *name, uint32_t nodes_n, const Setting 
                   uint32_t settings_n, Err *err)
 {
     *m = (Machine){ 0 };
-    char *text = object_of(name);
+    char *text = text_of(name, nodes_n > 0 || settings_n > 0);
     if (!text)
         return err_set(err, "out of memory");
     JsonDoc *doc = json_parse(text, strlen(text), "cluster", err);

@@ -632,10 +632,11 @@ static bool take_sizes(Options *o, const char *text, Err *err)
             o->size_last <= SIZE_MAX_BYTES)
             return true;
     }
-    return err_set(err,
-                   "--size takes a size or two as in 8..8GiB, from 1 B to 1024 TiB, not "
-                   "'%.60s'",
-                   text);
+    return err_set(
+        err,
+        "--size takes a size or two as in 8..8GiB or 1KiB..1MB, from 1 B to 1024 TiB, "
+        "not '%.60s'",
+        text);
 }
 
 static int word_in(const char *const *names, int n, const char *text)

@@ -40,7 +40,8 @@ typedef struct Job {
     const Options *options;
     JsonDoc *doc;
     ProgressPart progress;
-    char *explained; /* text of --explain */
+    char *explained;      /* text of --explain */
+    bool selects_nothing; /* recompute selective is as none in this stack */
     Report report;
     Err err;
 } Job;
@@ -89,6 +90,8 @@ static bool simulate(Job *job, Work *w)
                            .progress = progress_part,
                            .user = &job->progress };
     int64_t start_ns = now_ns();
+    job->selects_nothing =
+        w->s.training.recompute == RECOMPUTE_SELECTIVE && !software_selects(&w->sw);
     if (!build_graph(&w->g, &w->s, &w->sw, &job->err) ||
         !sim_run(&w->result, &w->g, &w->s.machine, &w->sw, &options, &job->err))
         return err_wrap(&job->err, "%s", w->s.file);
@@ -408,6 +411,20 @@ static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
     return *help || check_options(o, err);
 }
 
+/* What was asked for and has no effect. */
+static void say_remarks(const Batch *b)
+{
+    for (uint32_t i = 0; i < b->jobs.n; i++) {
+        const Job *job = b->jobs.at[i];
+        if (job->selects_nothing)
+            fprintf(
+                stderr,
+                "lockstep: %.100s: software '%.60s' has no selective recomputation, it is as "
+                "none\n",
+                job->report.name, job->report.software);
+    }
+}
+
 static int sim(const Options *o)
 {
     Batch b = { 0 };
@@ -419,6 +436,8 @@ static int sim(const Options *o)
         print_json(&b);
     else
         print_text(&b);
+    if (!err.set)
+        say_remarks(&b);
     job_list_free(&b.jobs, release_job);
     return err.set ? EXIT_COULD_NOT : EXIT_DONE;
 }

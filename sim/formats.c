@@ -97,7 +97,7 @@ Formats formats_of(const Training *t, const Parallel *p, const Software *sw)
         f.grad = f.reduce;
     bool apart = wide || (!fsdp && !sw->wgrad_accumulate);
     f.made = apart && dtype_bytes(act_dtype(t)) < dtype_bytes(f.grad) ? act_dtype(t) : f.grad;
-    f.shard = wide && fsdp ? DTYPE_F32 : f.reduce;
+    f.shard = wide && fsdp ? DTYPE_F32 : fsdp && t->grad_dtype_set ? f.grad : f.reduce;
     f.stream = f.casts ? DTYPE_F32 : act_dtype(t);
     return f;
 }

@@ -9,6 +9,7 @@
  *     grad      grad_dtype          act                 f32                 f32
  *     reduce    reduce_dtype        as grad             as grad             f32         f32
  *     shard     as reduce           f32                 as reduce
+ *               (grad_dtype, where training says it)
  *     masters   master_weights      none                none
  *     moments   f32; of states_like_params without masters: as param
  *     master    f32; of master_remainders 16 bits beside bf16

@@ -74,7 +74,11 @@ static bool unknown_name(JsonNode node, const char *dir_path, Err *err)
 {
     Near near;
     near_find(&near, json_text(node), dir_path);
-    char like[NEAR_N * (NAME_CAP + 2) + 16] = "";
+    char like[NEAR_N * (NAME_CAP + 2) + 16] = "", config[512];
+    snprintf(config, sizeof config, "%.400s/config.json", json_text(node));
+    if (access(config, R_OK) == 0)
+        return json_fail(node, err, "no built-in model '%.100s'; a file is '%s'",
+                         json_text(node), config);
     size_t n = 0;
     for (uint32_t i = 0; i < near.n; i++)
         n += (size_t)snprintf(like + n, sizeof like - n, "%s%s",

@@ -287,7 +287,7 @@ static void fill_names(const Fill *f)
     memcpy(r->degree, degree, sizeof degree);
     r->virtual_stages = p->virtual_stages;
     r->shard_size = p->strategy == STRATEGY_HSDP ? p->shard_size : 0;
-    r->sequence_parallel = p->sequence_parallel;
+    r->sequence_parallel = p->sequence_parallel && p->tp > 1;
     fill_experts(f);
     r->recompute = recompute_text(r, &s->training);
     r->micro_batch = s->training.micro_batch;

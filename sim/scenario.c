@@ -153,8 +153,20 @@ static bool read_software(Scenario *s, JsonNode node, Err *err)
     return !err->set;
 }
 
+/* Whoever downloaded a model tries its config. */
+static bool is_scenario(JsonNode root, Err *err)
+{
+    if (!json_member(root, "model_type").item || json_member(root, "model").item)
+        return true;
+    return json_fail(root, err,
+                     "this is a model (it has \"model_type\"); a scenario names it, with a "
+                     "cluster: {\"model\": FILE, \"cluster\": NAME}");
+}
+
 static bool read_all(Scenario *s, Err *err)
 {
+    if (!is_scenario(json_root(s->doc), err))
+        return false;
     JsonObj o = json_begin(json_root(s->doc), err);
     s->name = json_string(&o, "name", name_of_file(s));
     JsonNode model = named(&o, "model"), cluster = named(&o, "cluster");

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/nearest.h"
@@ -69,6 +70,10 @@ static bool unknown_name(const char *name, Err *err)
     const char *const *names, *all[128];
     char allowed[700];
     uint32_t n = 0;
+    struct stat there;
+    if (stat(name, &there) == 0 && S_ISDIR(there.st_mode))
+        return err_set(err, "'%.100s' is a directory: a .json or .jsonl file is expected",
+                       name);
     for (size_t k = 0; k < ARRAY_N(kinds); k++) {
         uint32_t names_n = names_ending(&names, &arena, kinds[k][0], kinds[k][1]);
         for (uint32_t i = 0; i < names_n && n < ARRAY_N(all); i++)

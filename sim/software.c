@@ -395,6 +395,12 @@ static bool has_any(Software *sw, const Fact *facts, size_t n)
     return i < n;
 }
 
+bool software_selects(const Software *sw)
+{
+    Software copy = *sw;
+    return has_any(&copy, selective_facts, ARRAY_N(selective_facts));
+}
+
 /* Of a whole stack every fact has one.  What is laid over it may give some: without one it is what
  * the layer says. */
 static bool read_sources(const SoftwareLayer *l, JsonNode node, Err *err)

@@ -300,6 +300,8 @@ JsonNode software_key(const Scenario *s);
 bool software_is_known(const Scenario *s);
 /* Open, from and close together, of s: compiled where s is (compiled_as). */
 bool software_of(Software *sw, Arena *arena, const Scenario *s, Err *err);
+/* recompute.selective names something; else it is the same as none. */
+bool software_selects(const Software *sw);
 /* Its name alone; of a built-in one, which need not exist, what node says. */
 const char *software_name(Arena *arena, JsonNode node, Err *err);
 

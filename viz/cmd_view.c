@@ -23,6 +23,18 @@ static bool is_trace(const ViewOptions *o)
     return false;
 }
 
+/* A picture cannot be scrolled. */
+static void say_hidden(const Layout *l)
+{
+    int64_t more = (l->scroll_max + PX_ONE - 1) / PX_ONE;
+    int64_t width = (l->all.x1 - l->all.x0) / PX_ONE, height = (l->all.y1 - l->all.y0) / PX_ONE;
+    if (more > 0)
+        fprintf(stderr,
+                "lockstep: not all rows are in the picture: --size %" PRId64 "x%" PRId64
+                " has them all, --ranks A-B fewer\n",
+                width, height + more);
+}
+
 static bool render(const ViewOptions *o, Err *err)
 {
     ViewTraces *traces = NULL;
@@ -46,6 +58,8 @@ static bool render(const ViewOptions *o, Err *err)
         scene_draw(&scene, &view, &list);
         view_note_letters(&scene);
         ok = picture_write(&list, o->render, err);
+        if (ok)
+            say_hidden(&scene.layout);
         draw_free(&list);
         scene_free(&scene);
     }
@@ -80,8 +94,8 @@ static int start_window(char **argv)
     fflush(NULL);
     execvp(path, argv);
     fprintf(stderr,
-            "lockstep: cannot start %s: %s; it needs SDL2 when lockstep is built "
-            "(libsdl2-dev); --render OUT.png needs no window\n",
+            "lockstep: cannot start %s: %s; `make` builds it where SDL2 is (libsdl2-dev); "
+            "--render OUT.png needs no window\n",
             path, strerror(errno));
     return EXIT_COULD_NOT;
 }

@@ -28,10 +28,10 @@ static void what_is_wrong_is_named(void)
         Setting set;
         const char *text;
     } cases[] = {
-        { "dgx-h1", { 0 }, "cluster: base: no cluster named 'dgx-h1'" },
-        { "a\"b\\c", { 0 }, "cluster: base: no cluster named 'a\"b\\c'" },
-        { "", { 0 }, "cluster: base: no cluster named ''" },
-        { "none.json", { 0 }, "cluster: base: cannot open 'none.json'" },
+        { "dgx-h1", { 0 }, "cluster: no cluster named 'dgx-h1'" },
+        { "a\"b\\c", { 0 }, "cluster: no cluster named 'a\"b\\c'" },
+        { "", { 0 }, "cluster: no cluster named ''" },
+        { "none.json", { 0 }, "cluster: cannot open 'none.json'" },
         { "ideal", { "nods", "2" }, "--set nods: unknown key" },
         { "ideal", { "nodes", "0" }, "--set nodes: 0 is out of range" },
         { "ideal", { "nodes", "two" }, "--set nodes: a number is expected" },
