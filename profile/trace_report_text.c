@@ -282,7 +282,9 @@ static void print_stragglers(Words *w)
     const TraceReport *r = w->r;
     uint32_t *ranks = mem_zero(r->covers.n, sizeof *ranks);
     uint32_t n = trace_report_stragglers(r, ranks);
-    int width = r->alike_n > r->covers.n ? 22 : 14; /* "rank 16383 x 1,024" */
+    int width = 14;
+    for (uint32_t i = 0; i < n && i < r->options.top; i++)
+        width = r->covers.rank[ranks[i]].ranks_n > 1 ? 22 : width; /* "rank 16383 x 1,024" */
     if (n > 0)
         fprintf(w->out, "\n%-*s %9s %11s %10s   %s\n", width, "waited for", "last in",
                 "others wait", "share", "meanwhile its GPU");
