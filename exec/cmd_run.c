@@ -10,6 +10,7 @@
 #include "exec/cmd_run.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include <sys/stat.h>
 
 #include "core/out_file.h"
+#include "core/printable.h"
 #include "exec/cmd.h"
 #include "exec/cmd_run_collect.h"
 #include "exec/cmd_run_cuda.h"
@@ -235,6 +237,28 @@ static void say_software(const RunTraining *t)
                 t->plan.other_software);
 }
 
+/* Of two trainings in one folder the newest snapshot is the one to resume. */
+static void say_anew(const RunTraining *t)
+{
+    const RunOptions *o = t->o;
+    char path[PATH_MAX], latest[64] = "";
+    if (!o->checkpoint || o->resume || !run_prints(t) || t->beside_later)
+        return;
+    snprintf(path, sizeof path, "%s/latest", o->checkpoint);
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return;
+    if (fgets(latest, sizeof latest, f) && *latest) {
+        latest[strcspn(latest, "\r\n")] = '\0';
+        make_printable(latest);
+        fprintf(stderr,
+                "lockstep: '%.200s' holds %s of an earlier training; this one begins anew, "
+                "--resume would go on\n",
+                o->checkpoint, latest);
+    }
+    fclose(f);
+}
+
 /* 0: as many as the scenario says. */
 static uint32_t ranks_wanted(const RunTraining *t)
 {
@@ -304,6 +328,7 @@ int run_train(RunTraining *t, const Setting *extra, Err *err)
     int status = EXIT_COULD_NOT;
     if (open_plan(t, extra, ranks_wanted(t), &usage, err)) {
         say_software(t);
+        say_anew(t);
         if (!starts_here(t) || run_memory_fits(&t->plan.graph, err))
             status = start(t);
     } else if (usage) {

@@ -228,7 +228,7 @@ static bool check_model_parallel(const Check *c)
     if (c->p->dp > 1 || c->p->tp > 1 || c->p->cp > 1)
         return FAIL(
             c, parallel, "strategy",
-            "model_parallel splits by pp only, but %s are given; dp, tp and cp may be 1",
+            "model_parallel splits by pp only, but the split is %s; dp, tp and cp may be 1",
             degrees(text, c->p));
     if (c->p->schedule != SCHEDULE_NAIVE)
         return FAIL(c, parallel, "schedule",
@@ -260,7 +260,7 @@ static bool check_strategy(const Check *c)
         if (p->tp > 1 || p->pp > 1 || p->cp > 1)
             return FAIL(
                 c, parallel, "strategy",
-                "dp (PyTorch's DataParallel) knows no other dimension, but %s are given; "
+                "dp (PyTorch's DataParallel) knows no other dimension, but the split is %s; "
                 "tp, pp and cp may be 1",
                 degrees(text, p));
         if (p->dp > node_gpus)

@@ -610,7 +610,7 @@ static const BadRow bad_strategies[] = {
       "parallel.dp: strategy dp drives its GPUs from one process, 1 to 8 (the GPUs of a "
       "node)" },
     { GPT, "'strategy':'model_parallel','pp':2,'dp':2", "",
-      "parallel.strategy: model_parallel splits by pp only, but dp 2 x pp 2 are given" },
+      "parallel.strategy: model_parallel splits by pp only, but the split is dp 2 x pp 2" },
     { GPT, "'strategy':'model_parallel','pp':2,'schedule':'gpipe'", "",
       "parallel.schedule: model_parallel runs one stage after the other, naive is allowed" },
     { GPT, "'strategy':'model_parallel','pp':2", "'global_batch':8,'micro_batch':2",
