@@ -604,7 +604,8 @@ static const BadRow bad_strategies[] = {
     { GPT, "'strategy':'single','dp':4,'tp':2", "",
       "parallel.strategy: single uses one GPU but dp 4 x tp 2 is given" },
     { GPT, "'strategy':'dp','dp':2,'tp':2", "",
-      "parallel.strategy: dp (PyTorch's DataParallel) knows no other dimension, but dp 2 x "
+      "parallel.strategy: dp (PyTorch's DataParallel) knows no other dimension, but the split "
+      "is dp 2 x "
       "tp 2" },
     { GPT, "'strategy':'dp','dp':16", "",
       "parallel.dp: strategy dp drives its GPUs from one process, 1 to 8 (the GPUs of a "
