@@ -104,6 +104,26 @@ static void explain_choices(JsonLogRow *rows, size_t n, const Scenario *s, const
                 rows[i] = chosen[k];
 }
 
+/* Which dimensions do overlap where the scenario leaves it to the software: with this schedule and
+ * strategy, and where there is anything to overlap. */
+static void explain_overlap(JsonLogRow *rows, size_t n, char *text, size_t cap, const Build *b)
+{
+    const Parallel *p = &b->s->parallel;
+    const uint32_t degree[DIM_N] = {
+        [DIM_TP] = p->tp, [DIM_CP] = p->cp, [DIM_EP] = p->ep, [DIM_DP] = p->dp, [DIM_PP] = p->pp
+    };
+    size_t at = (size_t)snprintf(text, cap, "as the software does:"), none = at;
+    for (Dim d = 0; d < DIM_N; d++)
+        if (degree[d] > 1 && overlaps(b, d))
+            at += (size_t)snprintf(text + at, cap - at, " %s", dim_names[d]);
+    if (at == none)
+        snprintf(text + at, cap - at, " none");
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].path, "parallel.overlap") == 0 &&
+            strcmp(rows[i].value, "as the software does") == 0)
+            rows[i].value = text;
+}
+
 /* Not the texts that nobody gave, nor what report_software_text shows. */
 static bool is_shown(const JsonLogRow *row)
 {
@@ -115,10 +135,12 @@ void scenario_explain(const Scenario *s, const Software *sw, FILE *out)
     size_t n;
     const JsonLogRow *log = json_log(s->doc, &n);
     JsonLogRow *rows = mem_zero(n + 1, sizeof *rows);
-    char buckets[2][32];
+    char buckets[2][32], overlap[80];
+    const Build b = { .s = s, .sw = sw };
     if (n > 0)
         memcpy(rows, log, n * sizeof *rows);
-    explain_buckets(rows, n, buckets, &(Build){ .s = s, .sw = sw });
+    explain_buckets(rows, n, buckets, &b);
+    explain_overlap(rows, n, overlap, sizeof overlap, &b);
     explain_choices(rows, n, s, sw);
     JsonLogRow derived[DERIVED_N];
     char text[DERIVED_N][32];
