@@ -149,12 +149,6 @@ typedef struct Facts {
     uint32_t rows_n;
 } Facts;
 
-/* Sends and what is made of them have none. */
-static bool has_algorithm(OpKind kind)
-{
-    return kind != OP_SEND && kind != OP_ALL_TO_ALL;
-}
-
 static double busbw(const Row *r)
 {
     double moved =
@@ -299,8 +293,9 @@ static void print_collectives(const Facts *f)
                text_number(ranks, r->ranks_n, 0), (unsigned)r->nodes_n,
                text_seconds(small, (double)r->small.solo_ns / 1e9),
                text_seconds(large, (double)r->large.solo_ns / 1e9), busbw(r));
-        printf("%s%s%s\n", has_algorithm(r->kind) ? algorithm_names[r->large.algorithm] : "",
-               has_algorithm(r->kind) ? " " : "", protocol_names[r->large.protocol]);
+        printf("%s%s%s\n",
+               comm_has_algorithm(r->kind) ? algorithm_names[r->large.algorithm] : "",
+               comm_has_algorithm(r->kind) ? " " : "", protocol_names[r->large.protocol]);
     }
 }
 
@@ -390,7 +385,7 @@ static void put_row(JsonOut *j, const Row *r)
     json_put_number(j, "time_us", (double)r->large.solo_ns / 1e3);
     json_put_number(j, "busbw_GBps", busbw(r));
     json_put_text(j, "algorithm",
-                  has_algorithm(r->kind) ? algorithm_names[r->large.algorithm] : NULL);
+                  comm_has_algorithm(r->kind) ? algorithm_names[r->large.algorithm] : NULL);
     json_put_text(j, "protocol", protocol_names[r->large.protocol]);
     json_out_close(j, '}');
 }

@@ -15,6 +15,7 @@
 
 #include "core/json_out.h"
 #include "core/now.h"
+#include "profile/calibrate.h"
 #include "sim/chunked.h"
 #include "sim/cluster_open.h"
 #include "sim/cmd.h"
@@ -382,18 +383,12 @@ static double busbw(const Options *o, const Table *t, const Row *r)
     return o->kind == OP_SEND ? algbw(r) : ring_traffic(o->kind, t->ranks_n, r->bytes) / r->ns;
 }
 
-/* Sends and what is made of them have none. */
-static bool has_algorithm(OpKind kind)
-{
-    return kind != OP_SEND && kind != OP_ALL_TO_ALL;
-}
-
 /* 0: not known. */
 static uint32_t channels(const Work *w, const Row *r)
 {
     if (w->m.ideal_collectives)
         return 1;
-    if (!has_algorithm(w->o->kind))
+    if (!comm_has_algorithm(w->o->kind))
         return 0;
     return r->cost.algorithm == ALGORITHM_NVLS ? NVLS_CHANNELS
                                                : (uint32_t)w->m.types[0].gpu->comm_sms;
@@ -404,36 +399,30 @@ static double error_pct(const Row *r)
     return 100 * (r->ns / r->measured_ns - 1);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 typedef struct Errors {
-    uint32_t n;
-    double median, p90, bias;
+    CalibrateErrors of;
+    double bias_pct;
 } Errors;
 
-/* Of all rows that were measured; the nearest ranks. */
+/* Of all rows that were measured. */
 static Errors errors_of(const Work *w)
 {
-    Errors e = { 0 };
-    uint32_t cap = 0;
+    Errors e = { .bias_pct = 0 };
+    uint32_t n = 0, cap = 0;
     for (uint32_t t = 0; t < w->n; t++)
         cap += w->table[t].n;
-    double *x = mem_zero(cap, sizeof *x);
+    double *measured = mem_zero(cap, sizeof *measured),
+           *predicted = mem_zero(cap, sizeof *predicted);
     for (uint32_t t = 0; t < w->n; t++)
         for (uint32_t i = 0; i < w->table[t].n; i++) {
-            double error = error_pct(&w->table[t].row[i]);
-            e.bias += error;
-            x[e.n++] = fabs(error);
+            const Row *r = &w->table[t].row[i];
+            e.bias_pct += error_pct(r) / cap;
+            measured[n] = r->measured_ns;
+            predicted[n++] = r->ns;
         }
-    qsort(x, e.n, sizeof *x, compare_doubles);
-    e.median = x[(e.n - 1) / 2];
-    e.p90 = x[(uint32_t)ceil(0.9 * e.n) - 1];
-    e.bias /= e.n;
-    free(x);
+    e.of = calibrate_errors(measured, predicted, n, NULL, 0);
+    free(measured);
+    free(predicted);
     return e;
 }
 
@@ -454,7 +443,7 @@ static void print_head(const Work *w, const Table *t)
 
 static void print_row(const Work *w, const Table *t, const Row *r)
 {
-    bool pairs = !has_algorithm(w->o->kind);
+    bool pairs = !comm_has_algorithm(w->o->kind);
     char by[32], ch[16] = "-";
     snprintf(by, sizeof by, "%s%s%s", pairs ? "" : algorithm_names[r->cost.algorithm],
              pairs ? "" : " ", protocol_names[r->cost.protocol]);
@@ -489,7 +478,7 @@ static void print_text(const Work *w)
     printf(
         "%u rows: error %.1f %% in the median, %.1f %% at the 90th percentile, %+.1f %% in the "
         "mean\n",
-        (unsigned)e.n, e.median, e.p90, e.bias);
+        (unsigned)e.of.n, e.of.median_pct, e.of.p90_pct, e.bias_pct);
     if (w->left_n > 0)
         printf("not used: %u rows with wrong values, no time, or of uneven nodes\n",
                (unsigned)w->left_n);
@@ -505,7 +494,7 @@ static void put_row(JsonOut *j, const Work *w, const Table *t, const Row *r)
     json_put_number(j, "algbw_GBps", algbw(r));
     json_put_number(j, "busbw_GBps", busbw(w->o, t, r));
     json_put_text(j, "algorithm",
-                  has_algorithm(w->o->kind) ? algorithm_names[r->cost.algorithm] : NULL);
+                  comm_has_algorithm(w->o->kind) ? algorithm_names[r->cost.algorithm] : NULL);
     json_put_text(j, "protocol", protocol_names[r->cost.protocol]);
     json_put_known(j, "channels", (int64_t)channels(w, r) - (channels(w, r) == 0));
     if (w->o->against) {
@@ -522,11 +511,11 @@ static void put_errors(JsonOut *j, const Work *w)
     Errors e = errors_of(w);
     json_put_open(j, "against", '{');
     json_put_text(j, "log", w->o->against);
-    json_put_uint(j, "rows", e.n);
+    json_put_uint(j, "rows", e.of.n);
     json_put_uint(j, "not_used", w->left_n);
-    json_put_number(j, "median_abs_error_pct", e.median);
-    json_put_number(j, "p90_abs_error_pct", e.p90);
-    json_put_number(j, "bias_pct", e.bias);
+    json_put_number(j, "median_abs_error_pct", e.of.median_pct);
+    json_put_number(j, "p90_abs_error_pct", e.of.p90_pct);
+    json_put_number(j, "bias_pct", e.bias_pct);
     json_out_close(j, '}');
 }
 

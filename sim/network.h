@@ -68,6 +68,12 @@ typedef struct CommCost {
     int64_t solo_ns;      /* latency + traffic / solo_rate, rounded up */
 } CommCost;
 
+/* Sends, and all-to-alls, which are made of them, have none to choose. */
+static inline bool comm_has_algorithm(OpKind kind)
+{
+    return kind != OP_SEND && kind != OP_ALL_TO_ALL;
+}
+
 /* What a collective takes of the links. */
 static inline Demand collective_demand(const GroupClass *g, OpKind kind)
 {

@@ -601,16 +601,21 @@ static void causal_attention_takes_no_longer_than_full(void)
     }
 }
 
+static Op attention_in(DType dtype)
+{
+    Op op = attention_op(4, 32, 4096, 128, true, false);
+    op.dtype = dtype;
+    return op;
+}
+
 /* tf32 is of the products inside as well, and takes as much longer than bf16 as its peak is lower;
  * the f32 of CUDA cores takes what its products take, and is no newer on Hopper. */
 static void attention_is_as_fast_as_its_products(void)
 {
     Arena arena = { 0 };
     const Gpu *g = load(&arena, "h100-80gb");
-    Op f32 = attention_op(4, 32, 4096, 128, true, false), tf32 = f32, bf16 = f32;
-    f32.dtype = DTYPE_F32;
-    tf32.dtype = DTYPE_TF32;
-    bf16.dtype = DTYPE_BF16;
+    Op f32 = attention_in(DTYPE_F32), tf32 = attention_in(DTYPE_TF32),
+       bf16 = attention_in(DTYPE_BF16);
     double ratio = gpu_peak_flops_per_ns(g, DTYPE_BF16) / gpu_peak_flops_per_ns(g, DTYPE_TF32);
     CHECK_NEAR((double)op_cost(g, &tf32, NULL).alone_ns,
                ratio * (double)op_cost(g, &bf16, NULL).alone_ns, 0.05);
@@ -636,10 +641,8 @@ static void executors_attention_may_go_by_tiles(void)
 {
     Arena arena = { 0 };
     const Gpu *g = load(&arena, "h100-80gb");
-    Op f32 = attention_op(4, 32, 4096, 128, true, false), tf32 = f32, bf16 = f32;
-    f32.dtype = DTYPE_F32;
-    tf32.dtype = DTYPE_TF32;
-    bf16.dtype = DTYPE_BF16;
+    Op f32 = attention_in(DTYPE_F32), tf32 = attention_in(DTYPE_TF32),
+       bf16 = attention_in(DTYPE_BF16);
     Op narrow = attention_op(4, 32, 4096, 80, true, false), latent = bf16;
     narrow.dtype = DTYPE_BF16;
     latent.u.attention.value_dim = 64;
