@@ -128,14 +128,20 @@ static void print_head(Words *w, const Report *r)
     fprintf(w->out, "\n");
 }
 
+/* A processor's are a part of one. */
+static const char *tflops(Words *w, double x)
+{
+    return x < 1 ? RATE(x) : NUMBER(x, 1);
+}
+
 static void print_flops(Words *w, const Report *r)
 {
     const ReportRates *f = &r->rates;
     fprintf(w->out, "model flops      %10s TFLOP/s per GPU, mfu %s",
-            NUMBER(f->model_tflops_per_gpu, 1), PERCENT(100 * f->mfu));
+            tflops(w, f->model_tflops_per_gpu), PERCENT(100 * f->mfu));
     if (f->hardware_tflops_per_gpu > f->model_tflops_per_gpu)
         fprintf(w->out, "; with recomputation %s, hfu %s",
-                NUMBER(f->hardware_tflops_per_gpu, 1), PERCENT(100 * f->hfu));
+                tflops(w, f->hardware_tflops_per_gpu), PERCENT(100 * f->hfu));
     fprintf(w->out, "\n");
 }
 
