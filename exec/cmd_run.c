@@ -37,12 +37,25 @@ static bool measured(void *user, const MachineTimes *m, Err *err)
     return true;
 }
 
+/* When it has begun: the folder is its own. */
+static void say_anew(RunTraining *t)
+{
+    if (*t->earlier)
+        fprintf(stderr,
+                "lockstep: '%.200s' holds %s of an earlier training; this one has begun anew, "
+                "--resume would have gone on\n",
+                t->o->checkpoint, t->earlier);
+    *t->earlier = '\0';
+}
+
 static bool each_step(void *user, const StepInfo *info, Err *err)
 {
     RunTraining *t = user;
     (void)err;
-    if (t->shows)
+    if (t->shows) {
+        say_anew(t);
         run_live_step(&t->live, &t->plan, info);
+    }
     return true;
 }
 
@@ -238,24 +251,19 @@ static void say_software(const RunTraining *t)
 }
 
 /* Of two trainings in one folder the newest snapshot is the one to resume. */
-static void say_anew(const RunTraining *t)
+static void find_earlier(RunTraining *t)
 {
-    const RunOptions *o = t->o;
-    char path[PATH_MAX], latest[64] = "";
-    if (!o->checkpoint || o->resume || !run_prints(t) || t->beside_later)
+    char path[PATH_MAX];
+    *t->earlier = '\0';
+    if (!t->o->checkpoint || t->o->resume)
         return;
-    snprintf(path, sizeof path, "%s/latest", o->checkpoint);
+    snprintf(path, sizeof path, "%s/latest", t->o->checkpoint);
     FILE *f = fopen(path, "r");
     if (!f)
         return;
-    if (fgets(latest, sizeof latest, f) && *latest) {
-        latest[strcspn(latest, "\r\n")] = '\0';
-        make_printable(latest);
-        fprintf(stderr,
-                "lockstep: '%.200s' holds %s of an earlier training; this one begins anew, "
-                "--resume would go on\n",
-                o->checkpoint, latest);
-    }
+    if (fgets(t->earlier, sizeof t->earlier, f))
+        t->earlier[strcspn(t->earlier, "\r\n")] = '\0';
+    make_printable(t->earlier);
     fclose(f);
 }
 
@@ -328,7 +336,7 @@ int run_train(RunTraining *t, const Setting *extra, Err *err)
     int status = EXIT_COULD_NOT;
     if (open_plan(t, extra, ranks_wanted(t), &usage, err)) {
         say_software(t);
-        say_anew(t);
+        find_earlier(t);
         if (!starts_here(t) || run_memory_fits(&t->plan.graph, err))
             status = start(t);
     } else if (usage) {

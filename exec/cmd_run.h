@@ -74,8 +74,9 @@ typedef struct RunTraining {
     uint32_t beside_n; /* like jobs at the same time, with this one */
     bool beside_later; /* and another of them says what is true of all */
     LiveLine live;
-    bool shows;   /* this process is rank 0, */
-    FILE *result; /* of rank 0, for its starter */
+    char earlier[64]; /* newest snapshot of a training that this one does not resume; "" */
+    bool shows;       /* this process is rank 0, */
+    FILE *result;     /* of rank 0, for its starter */
     RunShared *shared;
 } RunTraining;
 
