@@ -263,7 +263,7 @@ static const char *what_there_is(const Work *w)
 {
     if (w->m.ideal_collectives)
         return ", where only Ring Simple is ideal";
-    if (w->o->kind == OP_SEND || w->o->kind == OP_ALL_TO_ALL)
+    if (!comm_has_algorithm(w->o->kind))
         return ", whose sends know LL and Simple";
     return ": trees are for all_reduce between nodes, NVLS for all_reduce within one that has "
            "it";

@@ -73,7 +73,7 @@ typedef struct Choice {
 
 static Choice choice_begin(const Demand *flow, const Resource *resource, double scale)
 {
-    return (Choice){ .only = { ALGORITHM_N, PROTOCOL_N },
+    return (Choice){ .only = COMM_ANY,
                      .best_ns = INFINITY,
                      .scale = scale,
                      .own_rate = maxmin_own(flow, resource),
@@ -167,15 +167,24 @@ static void offer_all(Choice *c, const Machine *m, const GroupClass *g, OpKind k
         offer_rings(c, m, g, kind, bytes);
 }
 
+/* The best that offer_all had and `only` allows. */
+static Choice choose(const Machine *m, const GroupClass *g, const Resource *resource,
+                     OpKind kind, uint64_t bytes, double scale, CommOnly only)
+{
+    Demand d = collective_demand(g, kind);
+    Choice c = choice_begin(&d, resource, scale);
+    c.only = only;
+    offer_all(&c, m, g, kind, bytes);
+    bool any = only.algorithm == ALGORITHM_N && only.protocol == PROTOCOL_N;
+    if (any && !(g->sent_once > 0)) /* measured are NCCL's */
+        measured(&c, m, kind, g->size, g->nodes_n, bytes);
+    return c;
+}
+
 bool collective_cost_only(CommCost *cost, const Machine *m, const GroupClass *g,
                           const Resource *resource, OpKind kind, uint64_t bytes, CommOnly only)
 {
-    Demand d = collective_demand(g, kind);
-    Choice c = choice_begin(&d, resource, 1);
-    c.only = only;
-    offer_all(&c, m, g, kind, bytes);
-    if (only.algorithm == ALGORITHM_N && only.protocol == PROTOCOL_N && !(g->sent_once > 0))
-        measured(&c, m, kind, g->size, g->nodes_n, bytes);
+    Choice c = choose(m, g, resource, kind, bytes, 1, only);
     *cost = finish(&c);
     return c.best_ns < INFINITY;
 }
@@ -185,11 +194,7 @@ CommCost collective_cost(const Machine *m, const GroupClass *g, const Resource *
 {
     if (g->size < 2)
         return (CommCost){ .solo_rate = INFINITY };
-    Demand d = collective_demand(g, kind);
-    Choice c = choice_begin(&d, resource, scale);
-    offer_all(&c, m, g, kind, bytes);
-    if (!(g->sent_once > 0)) /* measured are NCCL's */
-        measured(&c, m, kind, g->size, g->nodes_n, bytes);
+    Choice c = choose(m, g, resource, kind, bytes, scale, COMM_ANY);
     return finish(&c);
 }
 
