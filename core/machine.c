@@ -528,35 +528,3 @@ void machine_free(Machine *m)
     arena_free(&m->arena);
     *m = (Machine){ 0 };
 }
-
-/* ---- where a rank is ---- */
-
-Place machine_place(const Machine *m, uint32_t rank)
-{
-    ASSERT(rank < m->gpus_n);
-    uint32_t low = 0, high = m->types_n; /* the type is in [low, high) */
-    while (high - low > 1) {
-        uint32_t mid = low + (high - low) / 2;
-        if (m->types[mid].first_rank <= rank)
-            low = mid;
-        else
-            high = mid;
-    }
-    const NodeType *t = &m->types[low];
-    uint32_t in_type = rank - t->first_rank;
-    return (Place){ t->first_node + in_type / t->gpus_n, in_type % t->gpus_n, t };
-}
-
-double machine_speed(const Machine *m, uint32_t rank)
-{
-    uint32_t low = 0, high = m->stragglers_n;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (m->stragglers[mid].rank < rank)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    bool slow = low < m->stragglers_n && m->stragglers[low].rank == rank;
-    return slow ? m->stragglers[low].compute : 1;
-}

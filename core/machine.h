@@ -361,4 +361,21 @@ double machine_measured_ns(const Machine *m, OpKind op, uint32_t ranks, uint32_t
 Place machine_place(const Machine *m, uint32_t rank);  /* rank < gpus_n */
 double machine_speed(const Machine *m, uint32_t rank); /* 1, or the straggler's figure */
 
+/* Are there leaves with fewer uplinks than NICs below them?  No other leaf is ever in the way. */
+static inline bool machine_has_leaves(const Machine *m)
+{
+    return m->inter.kind != INTER_NONE && m->inter.nodes_per_leaf > 0 &&
+           m->inter.oversubscription > 1;
+}
+
+/* Do two nodes reach each other without the uplinks of such a leaf? */
+static inline bool machine_same_leaf(const Machine *m, uint32_t node_a, uint32_t node_b)
+{
+    return !machine_has_leaves(m) ||
+           node_a / m->inter.nodes_per_leaf == node_b / m->inter.nodes_per_leaf;
+}
+
+/* Of slow_links the slowest between two ranks, in either order; NONE_U32: none is listed. */
+uint32_t machine_slow_link(const Machine *m, uint32_t a, uint32_t b);
+
 #endif

@@ -193,9 +193,9 @@ static void print_table(const RunPlan *plan, const RankResult *r, FILE *out)
 static void print_losses(const RankResult *r, FILE *out)
 {
     const StepInfo *last = &r->steps[r->steps_n - 1];
-    uint64_t lost = 0;
-    while (lost < r->steps_n && isfinite(r->steps[lost].loss))
-        lost++;
+    uint64_t lost = r->steps_n;
+    while (lost > 0 && !isfinite(r->steps[lost - 1].loss))
+        lost--;
     if (lost == 0)
         fprintf(out, "the loss is no number from step %" PRIu64 " on\n", r->steps[0].step);
     else if (lost < r->steps_n)

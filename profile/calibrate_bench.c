@@ -287,13 +287,12 @@ void bench_file_samples(BenchFile *f, KernelFit *fit)
     if (f->rows_n > 0)
         qsort(f->rows, f->rows_n, sizeof *f->rows, by_class_and_bytes);
     for (uint32_t i = 0, end; i < f->rows_n; i = end) {
-        const KernelSample *x = &f->rows[i];
+        KernelSample *x = &f->rows[i];
         end = i + 1;
+        if (x->table == TABLE_ATTENTION)
+            x->key[7] = fit->model.rows_of(fit->model.user, x->op);
         if (x->table != TABLE_MEMORY) {
             add_sample(fit, *x);
-            if (x->table == TABLE_ATTENTION)
-                fit->samples[fit->samples_n - 1].key[7] =
-                    fit->model.rows_of(fit->model.user, x->op);
             continue;
         }
         while (end < f->rows_n && f->rows[end].table == TABLE_MEMORY &&

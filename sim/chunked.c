@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "sim/classes_parts.h"
-
 /* ---- rings ---- */
 
 enum { SLICES_MAX = 2 };
@@ -112,11 +110,10 @@ bool chunked_knows(OpKind kind)
            kind == OP_BROADCAST || kind == OP_REDUCE;
 }
 
-/* Of the ring's traffic what one link of a rank takes, in ns a byte; 0: it takes none. */
-static double taken(const RankGroup *g, uint32_t rank, ResourceKind kind)
+/* Of the ring's traffic what a link takes, in ns a byte; 0: it takes none. */
+static double taken_of(const RankGroup *g, uint32_t link)
 {
     const Classes *c = &g->classes;
-    uint32_t link = c->ranks[classes_of_rank(c, rank)].resource[kind];
     const GroupClass *all = &c->groups[0];
     for (uint32_t u = 0; u < all->uses_n; u++)
         if (all->uses[u].resource == link)
@@ -124,21 +121,19 @@ static double taken(const RankGroup *g, uint32_t rank, ResourceKind kind)
     return 0;
 }
 
-/* Where a pair of neighbours was slowed: what the ring takes of it. */
-static double slowed(const RankGroup *g, uint32_t a, uint32_t b)
+static double taken(const RankGroup *g, uint32_t rank, ResourceKind kind)
 {
-    const Machine *m = g->m;
-    const GroupClass *all = &g->classes.groups[0];
-    uint32_t first = g->classes.resources_n - m->slow_links_n;
-    double worst = 0;
-    for (uint32_t u = 0; u < all->uses_n; u++) {
-        if (all->uses[u].resource < first)
-            continue;
-        const SlowLink *l = &m->slow_links[all->uses[u].resource - first];
-        if ((l->rank_a == a && l->rank_b == b) || (l->rank_a == b && l->rank_b == a))
-            worst = fmax(worst, all->uses[u].own / l->bytes_per_ns);
-    }
-    return worst;
+    const Classes *c = &g->classes;
+    return taken_of(g, c->ranks[classes_of_rank(c, rank)].resource[kind]);
+}
+
+/* The same of the link between two neighbours, where that was slowed. */
+static double taken_between(const RankGroup *g, uint32_t a, uint32_t b)
+{
+    uint32_t slow = machine_slow_link(g->m, a, b);
+    if (slow == NONE_U32)
+        return 0;
+    return taken_of(g, g->classes.resources_n - g->m->slow_links_n + slow);
 }
 
 static ChunkedLink link_of(const RankGroup *g, uint32_t i, const CommCost *cost)
@@ -149,23 +144,11 @@ static ChunkedLink link_of(const RankGroup *g, uint32_t i, const CommCost *cost)
     bool near = p.node == q.node;
     ResourceKind out = near ? RES_PORT_OUT : RES_NIC_OUT;
     double ns = fmax(taken(g, a, out), taken(g, b, out + 1));
-    uint32_t leaf = m->inter.nodes_per_leaf;
-    if (!near && fold_has_leaves(m) && p.node / leaf != q.node / leaf)
+    if (!near && !machine_same_leaf(m, p.node, q.node))
         ns = fmax(ns, fmax(taken(g, a, RES_LEAF_UP), taken(g, b, RES_LEAF_DOWN)));
-    ns = fmax(ns, slowed(g, a, b));
+    ns = fmax(ns, taken_between(g, a, b));
     int64_t hop = near ? p.type->intra.hop_ns[cost->protocol] : m->inter.hop_ns[cost->protocol];
     return (ChunkedLink){ (double)hop, ns * cost->traffic_bytes / cost->payload_bytes };
-}
-
-/* After how many ranks links are the same again. */
-static uint32_t period(const RankGroup *g)
-{
-    const Machine *m = g->m;
-    if (m->types_n > 1 || m->slow_links_n > 0)
-        return g->ranks_n;
-    uint32_t nodes = fold_has_leaves(m) ? m->inter.nodes_per_leaf : 1;
-    return nodes < g->nodes_n && g->nodes_n % nodes == 0 ? nodes * (g->ranks_n / g->nodes_n)
-                                                         : g->ranks_n;
 }
 
 /* A channel's steps, times the channels; an ideal machine passes on all it has. */
@@ -182,7 +165,7 @@ static void cut(ChunkedRing *r, const Gpu *gpu, bool ideal)
 static ChunkedRing ring_of(const RankGroup *g, OpKind kind, uint64_t bytes)
 {
     ChunkedRing r = {
-        .kind = kind, .ranks_n = g->ranks_n, .links_n = period(g), .bytes = bytes
+        .kind = kind, .ranks_n = g->ranks_n, .links_n = rank_group_period(g), .bytes = bytes
     };
     cut(&r, g->m->types[0].gpu, g->m->ideal_collectives);
     return r;

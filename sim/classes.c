@@ -121,7 +121,7 @@ static void number_links(Fold *f)
             bundles ? nic_base + (uint32_t)((uint64_t)p->local * bundles / p->type->gpus_n)
                     : NONE_U32;
         f->id[2][i] = NONE_U32;
-        if (fold_has_leaves(f->m)) {
+        if (machine_has_leaves(f->m)) {
             uint32_t l = p->node / f->m->inter.nodes_per_leaf;
             leaf += last_leaf != NONE_U32 && l != last_leaf;
             last_leaf = l;
@@ -193,7 +193,7 @@ static void shape_of_group(Fold *f, Shape *shape, const uint32_t *member, uint32
         Shape *s = &shape[member[i]];
         s->size = size;
         s->nodes_n = nodes * copies;
-        s->leaves_n = fold_has_leaves(f->m) ? leaves * copies : 1;
+        s->leaves_n = machine_has_leaves(f->m) ? leaves * copies : 1;
     }
 }
 
@@ -262,17 +262,12 @@ static uint64_t bits(double x)
     return u;
 }
 
-static bool same_leaf(const Machine *m, uint32_t a, uint32_t b)
-{
-    return !fold_has_leaves(m) || a / m->inter.nodes_per_leaf == b / m->inter.nodes_per_leaf;
-}
-
 /* Sends cross a node or leaf boundary or not, depending on the peer.  node: by member. */
 static uint64_t hash_peers(const Fold *f, const uint32_t *node, uint32_t n, uint32_t own)
 {
     uint64_t h = 0;
     for (uint32_t p = 0; p < n; p++)
-        h = mix_in(h, (uint64_t)(node[p] == own) * 2 + same_leaf(f->m, node[p], own));
+        h = mix_in(h, (uint64_t)(node[p] == own) * 2 + machine_same_leaf(f->m, node[p], own));
     return h;
 }
 

@@ -305,21 +305,12 @@ uint32_t classes_p2p_uses(const Classes *c, uint32_t a, uint32_t peer_rank, Use 
     } else {
         uses[n++] = p2p_use(c, from, RES_NIC_OUT, 1);
         uses[n++] = p2p_use(c, to, RES_NIC_IN, 1);
-        uint32_t leaf = m->inter.nodes_per_leaf;
-        if (fold_has_leaves(m) && p.node / leaf != q.node / leaf) {
+        if (!machine_same_leaf(m, p.node, q.node)) {
             uses[n++] = p2p_use(c, from, RES_LEAF_UP, 1);
             uses[n++] = p2p_use(c, to, RES_LEAF_DOWN, 1);
         }
     }
-    uint32_t slowest = NONE_U32; /* of a pair that is listed more than once */
-    for (uint32_t k = 0; k < m->slow_links_n; k++) {
-        const SlowLink *l = &m->slow_links[k];
-        bool between = (l->rank_a == from->rank && l->rank_b == peer_rank) ||
-                       (l->rank_b == from->rank && l->rank_a == peer_rank);
-        if (between &&
-            (slowest == NONE_U32 || l->bytes_per_ns < m->slow_links[slowest].bytes_per_ns))
-            slowest = k;
-    }
+    uint32_t slowest = machine_slow_link(m, from->rank, peer_rank);
     if (slowest != NONE_U32)
         uses[n++] = (Use){ c->resources_n - m->slow_links_n + slowest, 1, 1, 1 };
     return n;

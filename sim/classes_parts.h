@@ -41,12 +41,6 @@ static inline uint32_t fold_bundles_per_node(const Machine *m, const NodeType *t
     return nics < t->gpus_n ? nics : t->gpus_n;
 }
 
-static inline bool fold_has_leaves(const Machine *m)
-{
-    return m->inter.kind != INTER_NONE && m->inter.nodes_per_leaf > 0 &&
-           m->inter.oversubscription > 1;
-}
-
 /* Do the rings of such a node share some of its NICs? */
 static inline bool fold_rings_share(const Fold *f, const NodeType *t)
 {

@@ -18,14 +18,13 @@ static char *text_of(const char *name, bool keys)
     if (!f)
         return NULL;
     JsonOut j = json_out_file(f, 0);
-    if (keys)
+    if (keys) {
         json_out_open(&j, '{');
-    if (keys)
         json_put_text(&j, "base", name);
-    else
-        json_out_string(&j, name);
-    if (keys)
         json_out_close(&j, '}');
+    } else {
+        json_out_string(&j, name);
+    }
     json_out_end(&j, &ignored);
     fclose(f);
     return text;

@@ -52,7 +52,6 @@ typedef struct Row {
 /* One table: a size range, or one test of a log. */
 typedef struct Table {
     uint32_t ranks_n, nodes_n;
-    const char *log; /* NULL: none */
     Row *row;
     uint32_t n, cap;
 } Table;
@@ -69,10 +68,10 @@ typedef struct Work {
     double wall_s;
 } Work;
 
-static Table *add_table(Work *w, uint32_t ranks_n, uint32_t nodes_n, const char *log)
+static Table *add_table(Work *w, uint32_t ranks_n, uint32_t nodes_n)
 {
     GROW(w->table, w->n, w->cap);
-    w->table[w->n] = (Table){ .ranks_n = ranks_n, .nodes_n = nodes_n, .log = log };
+    w->table[w->n] = (Table){ .ranks_n = ranks_n, .nodes_n = nodes_n };
     return &w->table[w->n++];
 }
 
@@ -96,7 +95,7 @@ static void free_work(Work *w)
 static void add_sizes(Work *w, uint32_t ranks_n, uint32_t nodes_n)
 {
     const Options *o = w->o;
-    Table *t = add_table(w, ranks_n, nodes_n, NULL);
+    Table *t = add_table(w, ranks_n, nodes_n);
     for (uint64_t b = o->size_first; b < o->size_last; b *= 2)
         add_row(t, b, NAN);
     add_row(t, o->size_last, NAN);
@@ -150,7 +149,7 @@ static bool add_log(Work *w, Err *err)
         if (!use || !is_asked(o, t, r))
             continue;
         if (r->test != test)
-            add_table(w, t->ranks_n, t->nodes_n, o->against);
+            add_table(w, t->ranks_n, t->nodes_n);
         test = r->test;
         add_row(&w->table[w->n - 1], r->size_bytes, r->time_us * 1e3);
     }
@@ -330,7 +329,7 @@ static bool fits(const Work *w, const Table *t, Err *err)
     if (t->nodes_n <= m->nodes_n && t->ranks_n / t->nodes_n <= m->types[0].gpus_n)
         return true;
     return err_set(err, "'%.200s' has %u ranks on %u node%s, which '%.60s' does not hold",
-                   t->log, (unsigned)t->ranks_n, (unsigned)t->nodes_n,
+                   w->o->against, (unsigned)t->ranks_n, (unsigned)t->nodes_n,
                    t->nodes_n > 1 ? "s" : "", m->name);
 }
 

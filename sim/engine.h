@@ -39,8 +39,8 @@
 typedef struct GivenCosts {
     const OpCost *op;         /* of compute */
     const int64_t *launch_ns; /* host time of each launch */
-    const int64_t
-        *comm_ns; /* of a collective or a send, from its last arrival on; -1: as modelled */
+    /* Of a collective or a send, from its last arrival on; -1: as modelled. */
+    const int64_t *comm_ns;
 } GivenCosts;
 
 /* Where only the pace of the micro-batches left out is known (SimResult.extrapolated), the ranks'
@@ -111,9 +111,8 @@ typedef struct RankStat {
     int64_t comm_ns;    /* some collective waits or transfers, or a send or receive transfers */
     int64_t overlapped_ns; /* both */
     int64_t exposed_ns;    /* comm and no compute */
-    int64_t
-        bubble_ns;   /* neither: waits for another pipeline stage, or has finished before it */
-    int64_t idle_ns; /* the rest: launch-bound, dependencies */
+    int64_t bubble_ns;     /* neither: waits for another stage, or has finished before it */
+    int64_t idle_ns;       /* the rest: launch-bound, dependencies */
     /* Of matmuls and attention, as the formulas count them: without what is computed again, and
      * with it. */
     double model_flops, hardware_flops;
@@ -171,8 +170,8 @@ typedef struct MicroBatchBound {
     BlockBound *block;
     /* By layer, how many of the model it stands for, for busiest_ns and kernels_ns; NULL: one. */
     const uint32_t *stands_for;
-    uint32_t
-        among; /* GPUs of which a step waits for the slowest; 0: as many as the graph has */
+    /* GPUs of which a step waits for the slowest; 0: as many as the graph has. */
+    uint32_t among;
 } MicroBatchBound;
 
 /* Where in block an instance of forward or backward belongs.  layers_came: in this pass of its

@@ -249,12 +249,23 @@ static void offer_send(Choice *c, const Send *s)
     c->own_rate = c->best.cap_rate > 0 ? c->best.cap_rate : links;
 }
 
+/* The best that offer_send had and `only` allows. */
+static Choice choose_send(const Send *s, const Demand *flow, const Resource *resource,
+                          double scale, Protocol only)
+{
+    Choice c = choice_begin(flow, resource, scale);
+    c.only.protocol = only;
+    offer_send(&c, s);
+    if (only == PROTOCOL_N)
+        measured(&c, s->m, OP_SEND, 2, s->same_node ? 1 : 2, s->bytes);
+    return c;
+}
+
 CommCost p2p_cost(const Machine *m, const NodeType *type, bool same_node, const GroupClass *g,
                   const Demand *flow, const Resource *resource, uint64_t bytes, double scale)
 {
-    Choice c = choice_begin(flow, resource, scale);
-    offer_send(&c, &(Send){ m, type, same_node, g, bytes });
-    measured(&c, m, OP_SEND, 2, same_node ? 1 : 2, bytes);
+    const Send s = { m, type, same_node, g, bytes };
+    Choice c = choose_send(&s, flow, resource, scale, PROTOCOL_N);
     return finish(&c);
 }
 
@@ -262,11 +273,8 @@ bool p2p_cost_only(CommCost *cost, const Machine *m, const NodeType *type, bool 
                    const GroupClass *g, const Demand *flow, const Resource *resource,
                    uint64_t bytes, CommOnly only)
 {
-    Choice c = choice_begin(flow, resource, 1);
-    c.only = (CommOnly){ ALGORITHM_N, only.protocol };
-    offer_send(&c, &(Send){ m, type, same_node, g, bytes });
-    if (only.protocol == PROTOCOL_N)
-        measured(&c, m, OP_SEND, 2, same_node ? 1 : 2, bytes);
+    const Send s = { m, type, same_node, g, bytes };
+    Choice c = choose_send(&s, flow, resource, 1, only.protocol);
     *cost = finish(&c);
     return c.best_ns < INFINITY && only.algorithm == ALGORITHM_N;
 }

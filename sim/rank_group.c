@@ -1,8 +1,6 @@
 /* rank_group.c - the graph of one group, and the costs of network.h on it. */
 #include "sim/rank_group.h"
 
-#include "sim/classes_parts.h"
-
 static void make_graph(RankGroup *g)
 {
     const Machine *m = g->m;
@@ -53,6 +51,16 @@ uint32_t rank_group_member(const RankGroup *g, uint32_t i)
     return i / each * g->m->types[0].gpus_n + i % each;
 }
 
+uint32_t rank_group_period(const RankGroup *g)
+{
+    const Machine *m = g->m;
+    if (m->types_n > 1 || m->slow_links_n > 0)
+        return g->ranks_n;
+    uint32_t nodes = machine_has_leaves(m) ? m->inter.nodes_per_leaf : 1;
+    return nodes < g->nodes_n && g->nodes_n % nodes == 0 ? nodes * (g->ranks_n / g->nodes_n)
+                                                         : g->ranks_n;
+}
+
 /* ---- sends ---- */
 
 uint32_t rank_group_way(const RankGroup *g, uint32_t from, uint32_t to, Use *uses)
@@ -80,26 +88,12 @@ typedef struct Apart {
     uint32_t slow; /* of Machine.slow_links; NONE_U32: theirs is none */
 } Apart;
 
-static uint32_t slow_between(const Machine *m, uint32_t a, uint32_t b)
-{
-    uint32_t slowest = NONE_U32;
-    for (uint32_t k = 0; k < m->slow_links_n; k++) {
-        const SlowLink *l = &m->slow_links[k];
-        bool is = (l->rank_a == a && l->rank_b == b) || (l->rank_a == b && l->rank_b == a);
-        if (is &&
-            (slowest == NONE_U32 || l->bytes_per_ns < m->slow_links[slowest].bytes_per_ns))
-            slowest = k;
-    }
-    return slowest;
-}
-
 static Apart apart(const RankGroup *g, uint32_t a, uint32_t b)
 {
     const Machine *m = g->m;
     Place p = machine_place(m, a), q = machine_place(m, b);
-    uint32_t leaf = fold_has_leaves(m) ? m->inter.nodes_per_leaf : NONE_U32;
-    return (Apart){ p.type, q.type, p.node == q.node, p.node / leaf == q.node / leaf,
-                    slow_between(m, a, b) };
+    return (Apart){ p.type, q.type, p.node == q.node, machine_same_leaf(m, p.node, q.node),
+                    machine_slow_link(m, a, b) };
 }
 
 static bool as_far(Apart x, Apart y)
@@ -124,8 +118,8 @@ static bool pair_cost(CommCost *cost, const RankGroup *g, uint32_t a, Apart far,
     const Classes *c = &g->classes;
     uint32_t own = classes_of_rank(c, a), to = rank_so_far(g, c->ranks[own].rank, far), n = 0;
     Use way[RES_RANK_N + 3];
-    ASSERT(to <
-           g->graph.world_n); /* the lowest of a class is as far from somebody as the others */
+    /* The lowest of a class is as far from somebody as the others are. */
+    ASSERT(to < g->graph.world_n);
     uint32_t way_n = classes_p2p_uses(c, own, to, way);
     for (uint32_t i = 0; i < way_n; i++)
         if (c->resources[way[i].resource].kind != RES_LINK) {
@@ -139,25 +133,13 @@ static bool pair_cost(CommCost *cost, const RankGroup *g, uint32_t a, Apart far,
                          &(Demand){ way, n, 0 }, c->resources, bytes, only);
 }
 
-/* Where nodes are alike, pairs of the first leaf and the step to the next are all there are. */
-static uint32_t pairs_that_differ(const RankGroup *g)
-{
-    const Machine *m = g->m;
-    uint32_t each = g->ranks_n / g->nodes_n, nodes = 1;
-    if (m->types_n > 1 || m->slow_links_n > 0)
-        return g->ranks_n;
-    if (fold_has_leaves(m))
-        nodes = m->inter.nodes_per_leaf;
-    return nodes < g->nodes_n ? nodes * each : g->ranks_n;
-}
-
 /* The slowest pair of neighbours. */
 static bool ring_of_sends(CommCost *slowest, const RankGroup *g, uint64_t bytes, CommOnly only)
 {
     Apart seen[16];
     uint32_t seen_n = 0;
     *slowest = (CommCost){ .solo_ns = -1 };
-    for (uint32_t i = 0; i < pairs_that_differ(g); i++) {
+    for (uint32_t i = 0, n = rank_group_period(g); i < n; i++) {
         uint32_t a = rank_group_member(g, i), b = rank_group_member(g, (i + 1) % g->ranks_n);
         Apart far = apart(g, a, b);
         bool again = false;

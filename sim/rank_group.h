@@ -28,6 +28,10 @@ void rank_group_close(RankGroup *g);
 /* The i-th member, a rank of the machine. */
 uint32_t rank_group_member(const RankGroup *g, uint32_t i);
 
+/* After so many members, which divide ranks_n, neighbours are as far apart again as those before:
+ * a node's; a leaf's; all, where leaves are not full, nodes not alike, or some link is slow. */
+uint32_t rank_group_period(const RankGroup *g);
+
 /* Links from one rank of the machine to another, which is the lowest of its class; uses
  * hold RES_RANK_N + 2.  Returns how many. */
 uint32_t rank_group_way(const RankGroup *g, uint32_t from, uint32_t to, Use *uses);

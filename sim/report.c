@@ -281,10 +281,8 @@ static void fill_names(const Fill *f)
     r->precision = dtype_names[s->training.precision];
     r->gpus = f->g->world_n;
     const Parallel *p = &s->parallel;
-    const uint32_t degree[DIM_N] = {
-        [DIM_TP] = p->tp, [DIM_CP] = p->cp, [DIM_EP] = p->ep, [DIM_DP] = p->dp, [DIM_PP] = p->pp
-    };
-    memcpy(r->degree, degree, sizeof degree);
+    for (Dim d = 0; d < DIM_N; d++)
+        r->degree[d] = parallel_degree(p, d);
     r->virtual_stages = p->virtual_stages;
     r->shard_size = p->strategy == STRATEGY_HSDP ? p->shard_size : 0;
     r->sequence_parallel = p->sequence_parallel && p->tp > 1;

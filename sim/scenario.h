@@ -138,6 +138,8 @@ typedef struct Parallel {
     Dim order[DIM_N];        /* innermost first */
 } Parallel;
 
+uint32_t parallel_degree(const Parallel *p, Dim d);
+
 /* All-to-alls hidden behind the other half of a pair are what it was made for. */
 static inline bool runs_dualpipe(const Parallel *p)
 {

@@ -108,13 +108,9 @@ static void explain_choices(JsonLogRow *rows, size_t n, const Scenario *s, const
  * strategy, and where there is anything to overlap. */
 static void explain_overlap(JsonLogRow *rows, size_t n, char *text, size_t cap, const Build *b)
 {
-    const Parallel *p = &b->s->parallel;
-    const uint32_t degree[DIM_N] = {
-        [DIM_TP] = p->tp, [DIM_CP] = p->cp, [DIM_EP] = p->ep, [DIM_DP] = p->dp, [DIM_PP] = p->pp
-    };
     size_t at = (size_t)snprintf(text, cap, "as the software does:"), none = at;
     for (Dim d = 0; d < DIM_N; d++)
-        if (degree[d] > 1 && overlaps(b, d))
+        if (parallel_degree(&b->s->parallel, d) > 1 && overlaps(b, d))
             at += (size_t)snprintf(text + at, cap - at, " %s", dim_names[d]);
     if (at == none)
         snprintf(text + at, cap - at, " none");

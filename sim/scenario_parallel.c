@@ -24,6 +24,14 @@ const char *const schedule_names[SCHEDULE_N] = { "naive",       "gpipe", "1f1b",
 const char *const dispatcher_names[DISPATCHER_N] = { "alltoall", "deepep" };
 const char *const dim_names[DIM_N] = { "tp", "cp", "ep", "dp", "pp" };
 
+uint32_t parallel_degree(const Parallel *p, Dim d)
+{
+    const uint32_t degree[DIM_N] = {
+        [DIM_TP] = p->tp, [DIM_CP] = p->cp, [DIM_EP] = p->ep, [DIM_DP] = p->dp, [DIM_PP] = p->pp
+    };
+    return degree[d];
+}
+
 static bool read_strategy(JsonObj *o, Strategy *strategy, Strategy fallback)
 {
     const char *words[STRATEGY_N + 1];
