@@ -281,23 +281,28 @@ static double position_in(const Sim *sim, const Runner *r, const Macro *from, do
     return y;
 }
 
-void beside_refit(Sim *sim, Runner *r)
+bool beside_refit(Sim *sim, Runner *r)
 {
     Neighbours n;
     account(sim, r);
     const Macro *m = r->running_macro, *alone = m->number > 0 ? r->alone : m;
     double x = r->position;
     int64_t at_ns = next_transfer(sim, m, x);
-    if (at_ns == INT64_MAX || !find_neighbours(sim, r, m->links, at_ns, &n) || fits(r, m, &n))
-        return;
+    if (at_ns == INT64_MAX)
+        return true;
+    if (!find_neighbours(sim, r, m->links, at_ns, &n))
+        return false;
+    if (fits(r, m, &n))
+        return true;
     if (m->parts_n > 0)
         m = alone = chain_part(m, &x);
     const Macro *to = beside(sim, r, alone, &n);
     double y = to ? position_in(sim, r, m, x, to) : -1;
     if (y < 0)
-        return;
+        return false;
     r->alone = alone;
     macro_go_on_as(sim, r, to, y);
+    return beside_fits(sim, r);
 }
 
 /* ---- the flow that it slows ---- */

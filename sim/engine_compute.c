@@ -12,9 +12,10 @@ static const OpCost *running_cost(const Runner *r)
     return &r->cost->op[r->lane[LANE_COMPUTE].op];
 }
 
-static int64_t macro_left(Runner *r, double stop)
+static int64_t macro_left(Runner *r)
 {
     const Macro *m = r->running_macro;
+    double stop = r->stop > r->position ? r->stop : r->position;
     if (!r->slowed)
         return ns_up(stop - r->position);
     MacroPlace here = macro_here(r), there = { m->intervals_n - 1, 1 };
@@ -33,19 +34,19 @@ static int64_t op_left(const Runner *r)
 
 void compute_resume(Sim *sim, Runner *r)
 {
-    int64_t ns = r->running_macro ? macro_left(r, macro_stop(sim, r)) : op_left(r);
+    int64_t ns = r->running_macro ? macro_left(r) : op_left(r);
     evq_set(&sim->events, r->id, sim->now_ns + ns, EVENT_COMPUTE, r->id);
 }
 
 /* At a guard, or where links have changed. */
 static void look_again(Sim *sim, Runner *r)
 {
-    beside_refit(sim, r);
-    double stop = macro_stop(sim, r);
-    if (r->guard && stop - r->position < 1e-3)
+    bool fits = beside_refit(sim, r);
+    macro_look_ahead(sim, r, fits);
+    if (r->guard && r->stop - r->position < 1e-3)
         macro_break(sim, r);
     else
-        evq_set(&sim->events, r->id, sim->now_ns + macro_left(r, stop), EVENT_COMPUTE, r->id);
+        compute_resume(sim, r);
 }
 
 void compute_look(Sim *sim, Runner *r)
@@ -88,8 +89,10 @@ void compute_set_speed(Sim *sim, Runner *r)
     ASSERT(r->accounted_ns == sim->now_ns);
     r->slowed = slowed;
     const LaneState *l = &r->lane[LANE_COMPUTE];
-    if (r->running_macro || (l->busy && !op_is_comm(sim->g->ops[l->op].kind))) {
-        sim->slowed_any = true;
+    const Macro *m = r->running_macro;
+    bool computes = m || (l->busy && !op_is_comm(sim->g->ops[l->op].kind));
+    bool is_looked_at = r->in_doubt && m && m->has_comm; /* later in this instant */
+    sim->slowed_any |= computes;
+    if (computes && !is_looked_at)
         compute_resume(sim, r);
-    }
 }

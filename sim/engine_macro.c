@@ -115,25 +115,23 @@ static bool links_are_free(const Sim *sim, const Runner *r, const Macro *m)
     return true;
 }
 
-double macro_stop(const Sim *sim, Runner *r)
+void macro_look_ahead(const Sim *sim, Runner *r, bool fits)
 {
     const Macro *m = r->running_macro;
     int64_t stop = m->alone_at[m->intervals_n];
     /* Links on which it may find others than it was timed beside. */
-    uint32_t doubt = m->has_comm ? macro_links_in_use(sim, r, m) : 0;
-    if (m->by)
+    uint32_t doubt = m->has_comm && !fits ? macro_links_in_use(sim, r, m) : 0;
+    if (m->by && !fits)
         doubt |= m->by->links;
     r->guard = false;
-    if (!doubt || beside_fits(sim, r))
-        return (double)stop > r->position ? (double)stop : r->position;
-    for (uint32_t i = 0; i < m->comms_n; i++) {
+    for (uint32_t i = 0; i < m->comms_n && doubt; i++) {
         const MacroComm *c = &m->comms[i];
         if (!(c->links & doubt) || (double)c->end_ns <= r->position || c->start_ns >= stop)
             continue;
         stop = c->start_ns;
         r->guard = true;
     }
-    return (double)stop > r->position ? (double)stop : r->position;
+    r->stop = (double)stop;
 }
 
 void macro_links_hold(Sim *sim, const Runner *r, const Macro *m)
@@ -286,6 +284,8 @@ void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op)
     r->path_shift = 0;
     r->compute_n++;
     beside_attach(sim, r);
+    bool meets = m->by || macro_links_in_use(sim, r, m) != 0;
+    macro_look_ahead(sim, r, !meets || beside_fits(sim, r));
     compute_resume(sim, r);
 }
 

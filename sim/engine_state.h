@@ -261,6 +261,7 @@ typedef struct Runner {
     bool placed;
     const Macro *running_macro;
     const Macro *alone; /* the running one, or what it is alone */
+    double stop;        /* position at which it is looked at next, see macro_look_ahead */
     bool guard;         /* its next transfer meets flows that it was not timed beside */
     bool in_doubt;  /* flows on its links have changed: it will be looked at in this instant */
     uint32_t meets; /* flow that the macro chosen last is beside */
@@ -488,9 +489,9 @@ void macro_copy(Sim *sim, const Runner *r, uint32_t segment, Macro *m, const Mac
 bool macro_has_way(const Sim *sim, const Runner *r, const Macro *m, uint32_t instance);
 void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op); /* graph op: its first */
 void macro_finish(Sim *sim, Runner *r);
-/* Position to which the macro runs undisturbed: its end, or its next transfer that meets others
- * than it was timed beside, noted in r->guard. */
-double macro_stop(const Sim *sim, Runner *r);
+/* Notes in r->stop the position to which the macro runs undisturbed: its end or, unless it fits
+ * (beside_fits), its next transfer that meets others, and in r->guard which of them. */
+void macro_look_ahead(const Sim *sim, Runner *r, bool fits);
 /* Links of the macro on which somebody else's flow has begun. */
 uint32_t macro_links_in_use(const Sim *sim, const Runner *r, const Macro *m);
 /* Does it transfer on one of the links at position x? */
@@ -538,7 +539,8 @@ const Macro *beside_choose(Sim *sim, Runner *r, const Macro *m);
 bool beside_none(const Sim *sim, const Runner *r, const Macro *m);
 /* Does the running macro at its next transfer meet those that it was timed beside? */
 bool beside_fits(const Sim *sim, const Runner *r);
-void beside_refit(Sim *sim, Runner *r); /* if not, it goes on beside those that it will meet */
+/* If not, it goes on beside those that it will meet.  Does it then? */
+bool beside_refit(Sim *sim, Runner *r);
 /* Its macro goes on at its position, and slows a flow or does not; and it leaves off. */
 void beside_attach(Sim *sim, Runner *r);
 void beside_detach(Sim *sim, Runner *r);
