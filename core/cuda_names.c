@@ -28,6 +28,12 @@ SpanClass cuda_call_class(const char *call)
     return strstr(call, "Synchronize") || strstr(call, "WaitEvent") ? SPAN_SYNC : SPAN_HOST;
 }
 
+bool cuda_host_waits(SpanClass class_, const char *name)
+{
+    bool of_stream = strstr(name, "WaitEvent") || strstr(name, "Wait Event");
+    return strstr(name, "Synchronize") || (class_ == SPAN_SYNC && !of_stream);
+}
+
 bool cuda_range_is_step(const char *name)
 {
     static const char *const words[] = { "ProfilerStep", "step", "Step", "iteration" };

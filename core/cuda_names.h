@@ -18,6 +18,10 @@ const char *cuda_sync_name(uint64_t kind);
  * the host's, a function that is launched on the host too. */
 SpanClass cuda_call_class(const char *call);
 
+/* Does the host wait for the GPU?  "cudaStreamSynchronize" does, as does any other SPAN_SYNC of a
+ * host but "cudaStreamWaitEvent", which returns at once: a stream is to wait. */
+bool cuda_host_waits(SpanClass class_, const char *name);
+
 /* Whether an NVTX range of this name is one optimizer step: "step 12", "ProfilerStep#12". */
 bool cuda_range_is_step(const char *name);
 

@@ -58,7 +58,7 @@ typedef enum SpanClass {
     SPAN_MEMORY,  /* copy or set */
     SPAN_LAUNCH,  /* host: kernel launch */
     SPAN_HOST,    /* host: anything else */
-    SPAN_SYNC,    /* host or stream waiting */
+    SPAN_SYNC,    /* host or stream waiting, or a stream told to */
     SPAN_STEP,
     SPAN_NOTE, /* user annotation */
     SPAN_CLASS_N

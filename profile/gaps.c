@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "core/cuda_names.h"
 #include "profile/launches.h"
 
 const char *const gap_kind_names[GAP_KIND_N] = { "launch", "sync", "other", "unknown" };
@@ -69,6 +70,13 @@ static void take_launches(Walk *w, int64_t to_ns)
     }
 }
 
+static bool waits(const Walk *w, uint64_t span)
+{
+    const Timeline *t = w->t;
+    return t->span_class[span] == SPAN_SYNC &&
+           cuda_host_waits(SPAN_SYNC, timeline_text(t, t->span_name[span]));
+}
+
 /* Whether the host waited for the GPU at some time between; windows come in order. */
 static bool host_synced(Walk *w, int64_t from_ns, int64_t to_ns)
 {
@@ -76,11 +84,10 @@ static bool host_synced(Walk *w, int64_t from_ns, int64_t to_ns)
         uint64_t end = end_of(&w->t->tracks[w->hosts[h]]), i;
         uint64_t *at = &w->sync_at[h];
         const Timeline *t = w->t;
-        while (*at < end && (t->span_class[*at] != SPAN_SYNC ||
-                             t->start_ns[*at] + t->dur_ns[*at] <= from_ns))
+        while (*at < end && (!waits(w, *at) || t->start_ns[*at] + t->dur_ns[*at] <= from_ns))
             ++*at;
         for (i = *at; i < end && t->start_ns[i] < to_ns; i++)
-            if (t->span_class[i] == SPAN_SYNC && t->start_ns[i] + t->dur_ns[i] > from_ns)
+            if (waits(w, i) && t->start_ns[i] + t->dur_ns[i] > from_ns)
                 return true;
     }
     return false;
@@ -129,6 +136,7 @@ static void sink(Gap *heap, uint32_t n, uint32_t at)
 static void keep_longest(Gaps *g, Gap gap)
 {
     if (g->longest_n < g->longest_max) {
+        GROW(g->longest, g->longest_n, g->longest_cap);
         g->longest[g->longest_n++] = gap;
         if (g->longest_n == g->longest_max)
             for (uint32_t at = g->longest_n / 2; at-- > 0;)
@@ -295,7 +303,6 @@ void gaps_find(Gaps *g, const Timeline *t, const Covers *covers, const Selection
     const Selection *s = selection ? selection : &all;
     *g = (Gaps){ .ranks_n = covers->n, .longest_max = longest_max };
     g->ranks = mem_zero(covers->n, sizeof *g->ranks);
-    g->longest = mem_zero(longest_max, sizeof *g->longest);
     for (uint32_t r = 0; r < covers->n; r++)
         find_gaps(g, t, covers, s, r);
     if (g->longest_n > 0)

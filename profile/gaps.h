@@ -57,7 +57,7 @@ typedef struct Gaps {
     GapRank *ranks; /* beside Covers.rank */
     uint32_t ranks_n;
     Gap *longest; /* longest first, at most longest_max */
-    uint32_t longest_n, longest_max;
+    uint32_t longest_n, longest_cap, longest_max;
     KernelRow *kernels; /* largest total first */
     uint32_t kernels_n;
     int64_t kernels_ns; /* sum of their totals: what shares are of */
@@ -67,7 +67,8 @@ typedef struct Gaps {
 
 /*
  * Of what is selected (NULL: everything): gaps that begin there, kernels that start
- * there.  t must be sealed and checked; longest_max gaps are kept one by one.
+ * there.  t must be sealed and checked; longest_max gaps are kept one by one
+ * (UINT32_MAX: all).
  */
 void gaps_find(Gaps *g, const Timeline *t, const Covers *covers, const Selection *selection,
                uint32_t longest_max);

@@ -309,8 +309,15 @@ static uint32_t count_steps(const Timeline *t)
     return n;
 }
 
+static void add_to_sums(Hta *h, const HtaRank *rank, uint64_t left_out_n)
+{
+    h->left_out_n += left_out_n;
+    for (int m = 0; m < COVER_MASKS; m++)
+        h->type_us[m] += rank->type_us[m];
+}
+
 void hta_find(Hta *h, const Timeline *t, const Covers *covers, const int64_t *base_ns,
-              bool include_last_step)
+              const bool *summed, bool include_last_step)
 {
     ASSERT(t->sealed);
     *h = (Hta){ .ranks_n = covers->n, .steps_n = count_steps(t) };
@@ -325,10 +332,10 @@ void hta_find(Hta *h, const Timeline *t, const Covers *covers, const int64_t *ba
             find_launched(&r);
         }
         h->ranks[i].rank = covers->rank[i].rank;
-        h->left_out_n += read_rows(&rows, &r);
+        uint64_t left_out_n = read_rows(&rows, &r);
         fill(&h->ranks[i], &rows);
-        for (int m = 0; m < COVER_MASKS; m++)
-            h->type_us[m] += h->ranks[i].type_us[m];
+        if (!summed || summed[i])
+            add_to_sums(h, &h->ranks[i], left_out_n);
         free(r.launched);
         free(rows.row);
     }

@@ -36,16 +36,17 @@ typedef struct Hta {
     HtaRank *ranks; /* beside covers; without rows: all 0 */
     uint32_t ranks_n;
     uint32_t steps_n;             /* distinct names of steps */
-    int64_t type_us[COVER_MASKS]; /* sums over ranks */
-    uint64_t left_out_n;          /* GPU rows dropped by the window */
+    int64_t type_us[COVER_MASKS]; /* sums over the ranks that are summed */
+    uint64_t left_out_n;          /* GPU rows of these, dropped by the window */
 } Hta;
 
 /*
  * base_ns: beside covers, what the reader added to the times in a rank's file
- * (baseTimeNanoseconds); NULL: nothing.  t must be sealed and checked.
+ * (baseTimeNanoseconds); NULL: nothing.  summed: beside covers, which ranks are; NULL: all.
+ * t must be sealed and checked.
  */
 void hta_find(Hta *h, const Timeline *t, const Covers *covers, const int64_t *base_ns,
-              bool include_last_step);
+              const bool *summed, bool include_last_step);
 void hta_free(Hta *h);
 
 /* "COMPUTATION overlapping COMMUNICATION" of a mask that is not 0. */

@@ -82,6 +82,11 @@ static void remark_devices(TraceReport *r)
             n, n == 1 ? " drives" : "s drive", first, n == 1 ? "" : " the first");
 }
 
+bool trace_report_is_whole(const TraceReport *r)
+{
+    return r->shown_n == r->covers.n && r->options.step < 0;
+}
+
 static void remark_matching(TraceReport *r)
 {
     enum { SHOWN = 8 };
@@ -100,9 +105,10 @@ static void remark_matching(TraceReport *r)
                   "told; give the traces of all ranks");
     else if (c->unmatched_n > 0 && some_unknown)
         remark(r,
-               "%" PRIu64 " of %" PRIu64 " communication kernels have no partner on another "
+               "%" PRIu64 " of %" PRIu64 " communication kernels%s have no partner on another "
                "rank: of them, wait and transfer are unknown",
-               c->unmatched_n, c->parts_n);
+               c->unmatched_n, c->parts_n,
+               trace_report_is_whole(r) ? "" : " of the whole trace");
 }
 
 /* A rank that is not there may be the one that everybody waits for. */
@@ -118,14 +124,16 @@ static void remark_missing(TraceReport *r)
                here, r->t->ranks_n);
 }
 
-static void remark_steps(TraceReport *r)
+/* A rank without the step is not shown: it would be one that idles. */
+static void leave_out_stepless(TraceReport *r)
 {
-    if (r->options.step < 0)
-        return;
-    for (uint32_t i = 0; i < r->covers.n; i++)
-        if (r->shown[i] && r->from_ns[i] == r->to_ns[i])
-            remark(r, "rank %" PRIu32 " has no step %" PRId64, r->covers.rank[i].rank,
-                   r->options.step);
+    for (uint32_t i = 0; i < r->covers.n && r->options.step >= 0; i++) {
+        if (!r->shown[i] || r->from_ns[i] < r->to_ns[i])
+            continue;
+        r->shown[i] = false;
+        remark(r, "rank %" PRIu32 " has no step %" PRId64, r->covers.rank[i].rank,
+               r->options.step);
+    }
 }
 
 /* ---- what is looked at ---- */
@@ -184,17 +192,21 @@ static bool choose_ranks(TraceReport *r, Err *err)
 
 static bool refuse_step(const TraceReport *r, Err *err)
 {
+    bool all = r->options.ranks_n == 0;
     int64_t low = INT64_MAX, high = INT64_MIN;
     for (uint32_t i = 0; i < r->steps.n; i++) {
+        const Cover *c = covers_of_rank(&r->covers, r->steps.at[i].rank);
+        if (!c || !r->shown[c - r->covers.rank])
+            continue;
         low = min_i64(low, r->steps.at[i].step);
         high = max_i64(high, r->steps.at[i].step);
     }
-    if (r->steps.n == 0)
-        return err_set(err, "there is no step %" PRId64 ": the trace marks no steps",
-                       r->options.step);
-    return err_set(err,
-                   "there is no step %" PRId64 " in the trace, it has %" PRId64 " to %" PRId64,
-                   r->options.step, low, high);
+    if (low > high)
+        return err_set(err, "there is no step %" PRId64 ": %s no steps", r->options.step,
+                       all ? "the trace marks" : "the ranks asked for have");
+    return err_set(
+        err, "there is no step %" PRId64 " %s %" PRId64 " to %" PRId64, r->options.step,
+        all ? "in the trace, it has" : "of the ranks asked for, they have", low, high);
 }
 
 static bool choose_windows(TraceReport *r, Err *err)
@@ -209,7 +221,7 @@ static bool choose_windows(TraceReport *r, Err *err)
         const StepWindow *w = step_window_of(&r->steps, c->rank, r->options.step);
         r->from_ns[i] = w ? w->from_ns : 0;
         r->to_ns[i] = w ? w->to_ns : 0;
-        found |= w != NULL;
+        found |= r->shown[i] && w;
     }
     return found || r->options.step < 0 || refuse_step(r, err);
 }
@@ -239,7 +251,7 @@ static void measure_hta(TraceReport *r)
     for (uint32_t i = 0; i < r->covers.n; i++)
         if (r->covers.rank[i].rank < r->source.base_n)
             base_ns[i] = r->source.base_ns[r->covers.rank[i].rank];
-    hta_find(&r->hta, r->t, &r->covers, base_ns, r->options.hta_include_last);
+    hta_find(&r->hta, r->t, &r->covers, base_ns, r->shown, r->options.hta_include_last);
     free(base_ns);
 }
 
@@ -258,6 +270,9 @@ bool trace_report_make(TraceReport *r, const Timeline *t, const TraceSource *sou
         trace_report_free(r);
         return false;
     }
+    for (size_t i = 0; i < source->findings_n; i++)
+        remark(r, "%s", source->findings[i]);
+    leave_out_stepless(r);
     Selection s = { .ranks = r->shown };
     if (options->step >= 0) {
         s.from_ns = r->from_ns;
@@ -265,14 +280,11 @@ bool trace_report_make(TraceReport *r, const Timeline *t, const TraceSource *sou
     }
     measure_ranks(r);
     collectives_find(&r->collectives, t, &r->covers, &s);
-    gaps_find(&r->gaps, t, &r->covers, &s, options->top);
+    gaps_find(&r->gaps, t, &r->covers, &s, options->all_gaps ? UINT32_MAX : options->top);
     if (options->hta)
         measure_hta(r);
-    for (size_t i = 0; i < source->findings_n; i++)
-        remark(r, "%s", source->findings[i]);
     remark_ranks(r);
     remark_devices(r);
-    remark_steps(r);
     remark_matching(r);
     remark_missing(r);
     return true;

@@ -42,6 +42,7 @@ typedef struct TraceReportOptions {
     const uint32_t *ranks; /* of the world */
     uint32_t ranks_n;      /* 0: all */
     uint32_t top;          /* rows of each list in text and HTML */
+    bool all_gaps;         /* are kept one by one, as for JSON; else the top longest */
     bool hta, hta_include_last;
 } TraceReportOptions;
 
@@ -72,6 +73,9 @@ typedef struct TraceReport {
 bool trace_report_make(TraceReport *r, const Timeline *t, const TraceSource *source,
                        const TraceReportOptions *options, Err *err);
 void trace_report_free(TraceReport *r);
+
+/* All ranks and all steps?  Matches and counts by rule are always of all. */
+bool trace_report_is_whole(const TraceReport *r);
 
 void trace_report_text(const TraceReport *r, FILE *out);
 void trace_report_json(const TraceReport *r, JsonOut *j);

@@ -29,7 +29,8 @@ static void put_rank(const TraceReport *r, JsonOut *j, uint32_t i)
     put_metrics(j, &r->metrics[i]);
     json_put_int(j, "alike", r->covers.rank[i].ranks_n);
     json_put_uint(j, "matched_kernels", c->matched_n);
-    bool silent = c->kernels_n == 0, told = silent || c->wait_ns + c->transfer_ns > 0;
+    bool silent = c->kernels_n == 0,
+         told = silent || c->matched_n > 0 || c->wait_ns + c->transfer_ns > 0;
     json_put_known(j, "wait_ns", told ? c->wait_ns : -1);
     json_put_known(j, "transfer_ns", told ? c->transfer_ns : -1);
     json_put_known(j, "before_last_arrival_ns", silent || c->matched_n > 0 ? c->early_ns : -1);
@@ -269,7 +270,7 @@ static void put_source(const TraceReport *r, JsonOut *j)
     json_put_uint(j, "recognised", r->comm_n);
     json_put_open(j, "by_rule", '{');
     for (size_t i = 0; i < s->rules_n; i++)
-        if (s->rules[i].kernels_n > 0)
+        if (s->rules[i].kernels_n > 0 && trace_report_is_whole(r))
             json_put_uint(j, s->rules[i].rule, s->rules[i].kernels_n);
     json_out_close(j, '}');
     json_out_close(j, '}');

@@ -132,13 +132,12 @@ static void print_rules(Words *w)
 static void print_recognised(Words *w)
 {
     const TraceReport *r = w->r;
-    bool all = r->shown_n == r->covers.n && r->options.step < 0;
     fprintf(w->out, "%-24s%10s of %s GPU kernels", "communication kernels", COUNT(r->comm_n),
             COUNT(r->kernels_n));
     if (r->comm_n == 0)
         fprintf(w->out,
                 r->source.alone ? ": there is one rank" : ": NO COMMUNICATION was recognised");
-    else if (all)
+    else if (trace_report_is_whole(r))
         print_rules(w);
     fprintf(w->out, "\n");
 }
@@ -177,6 +176,13 @@ static void print_metric_heads(Words *w, const char *first)
 
 enum { RANKS_MAX = 32, STEPS_MAX = 16 };
 
+/* Below a table that stops there. */
+static void print_more_ranks(Words *w, uint32_t n)
+{
+    if (n > RANKS_MAX)
+        fprintf(w->out, "and %" PRIu32 " more ranks, all of them in --json\n", n - RANKS_MAX);
+}
+
 static void print_ranks(Words *w)
 {
     uint32_t n = 0;
@@ -188,8 +194,7 @@ static void print_ranks(Words *w)
             fprintf(w->out, "%-8" PRIu32, w->r->covers.rank[i].rank);
             print_metrics(w, &w->r->metrics[i]);
         }
-    if (n > RANKS_MAX)
-        fprintf(w->out, "and %" PRIu32 " more ranks, all of them in --json\n", n - RANKS_MAX);
+    print_more_ranks(w, n);
     if (w->r->busy_n > 1) {
         fprintf(w->out, "%-8s", "mean");
         print_metrics(w, &w->r->mean);
@@ -267,7 +272,8 @@ static void print_matching(Words *w)
     }
     if (c->matches_n == 0)
         return;
-    fprintf(w->out, "%s collectives matched across ranks", COUNT(all_n));
+    fprintf(w->out, "%s collectives%s matched across ranks", COUNT(all_n),
+            trace_report_is_whole(w->r) ? "" : " of the whole trace");
     for (int by = 1; by < MATCH_BY_N; by++)
         if (n[by] > 0) {
             fprintf(w->out, "%s%s by %s", between, COUNT(n[by]), match_by_texts[by]);
@@ -360,6 +366,7 @@ static void print_gaps(Words *w)
             print_gap_cell(w, &r->gaps.ranks[i], (GapKind)k);
         fprintf(w->out, "\n");
     }
+    print_more_ranks(w, n);
 }
 
 static void print_longest_gaps(Words *w)

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/cuda_names.h"
+
 /* What starts so soon after its launch was not waiting for anything else: the launch's latency. */
 #define LAUNCH_LATENCY_NS ((int64_t)8000)
 /* A host call that returns up to so long before what it waited for is recorded as ended. */
@@ -260,8 +262,7 @@ static int64_t add_stream(Reader *r, uint32_t track)
 
 static bool is_sync(const Timeline *t, uint64_t span)
 {
-    const char *name = timeline_text(t, t->span_name[span]);
-    return t->span_class[span] == SPAN_SYNC || strstr(name, "Synchronize") != NULL;
+    return cuda_host_waits(t->span_class[span], timeline_text(t, t->span_name[span]));
 }
 
 static void add_syncs(Reader *r, const Track *k)

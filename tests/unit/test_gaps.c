@@ -53,6 +53,7 @@ static void check_reasons(uint64_t step)
     kernel(&w, gpu, host, 7 * step, 112, 120, 130); /* no gap */
     world_span(&w, host, SPAN_SYNC, "cudaStreamSynchronize", 45, 70);
     world_span(&w, host, SPAN_SYNC, "cudaDeviceSynchronize", 101, 110);
+    world_span(&w, host, SPAN_SYNC, "cudaStreamWaitEvent", 112, 116); /* no wait of the host */
     Found f = find(&w, NULL);
     static const uint64_t n[GAP_KIND_N] = { 2, 1, 1, 1 };
     static const int64_t ns[GAP_KIND_N] = { 15 + 7, 30, 10, 4 };

@@ -16,7 +16,7 @@ static Hta find(World *w, const int64_t *base_ns, bool include_last)
     Covers covers;
     timeline_seal(&w->t);
     covers_build(&covers, &w->t);
-    hta_find(&h, &w->t, &covers, base_ns, include_last);
+    hta_find(&h, &w->t, &covers, base_ns, NULL, include_last);
     covers_free(&covers);
     return h;
 }
@@ -167,7 +167,7 @@ static void check_hta(const RealTrace *trace, const TraceSet *set, JsonNode expe
     covers_build(&covers, &set->timeline);
     for (uint32_t i = 0; i < covers.n && i < REAL_FILES_MAX; i++)
         base_ns[i] = file_of_rank(set, covers.rank[i].rank)->info.base_ns;
-    hta_find(&h, &set->timeline, &covers, base_ns, include_last);
+    hta_find(&h, &set->timeline, &covers, base_ns, NULL, include_last);
     CHECK_INT((int64_t)number_of(expected, "profiler_steps"), h.steps_n);
     for (uint32_t i = 0; i < h.ranks_n; i++) {
         const HtaRank *r = &h.ranks[i];

@@ -334,6 +334,11 @@ static void calls_and_ranges_are_told_apart(void)
     CHECK_INT(SPAN_HOST, cuda_call_class("cudaLaunchHostFunc"));
     CHECK_INT(SPAN_SYNC, cuda_call_class("cudaStreamWaitEvent"));
     CHECK_INT(SPAN_HOST, cuda_call_class("cudaMalloc"));
+    CHECK(cuda_host_waits(SPAN_SYNC, "cudaStreamSynchronize"));
+    CHECK(cuda_host_waits(SPAN_HOST, "cuEventSynchronize"));
+    CHECK(cuda_host_waits(SPAN_SYNC, "Context Sync") && !cuda_host_waits(SPAN_HOST, "malloc"));
+    CHECK(!cuda_host_waits(SPAN_SYNC, "cudaStreamWaitEvent"));
+    CHECK(!cuda_host_waits(SPAN_SYNC, "Stream Wait Event"));
     CHECK(cuda_range_is_step("step 12") && cuda_range_is_step("ProfilerStep#12"));
     CHECK(cuda_range_is_step("iteration: 3") && !cuda_range_is_step("step"));
     CHECK(!cuda_range_is_step("step 3 of 4") && !cuda_range_is_step("forward 3"));
