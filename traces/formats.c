@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "traces/bytes_in.h"
 #include "traces/chakra.h"
@@ -136,17 +135,17 @@ bool trace_head_has(const uint8_t *head, size_t n, const char *text)
 /* The first bytes, unpacked when they are gzip; none and err when they cannot be had. */
 static size_t read_head(const char *path, uint8_t *head, Err *err)
 {
-    uint64_t bytes_n;
-    int fd = bytes_in_open_file(path, &bytes_n, err);
-    if (fd < 0)
+    BytesIn in;
+    if (!bytes_in_open(&in, path, err))
         return 0;
-    gzFile f = gzdopen(fd, "rb"); /* hands plain files through */
-    ASSERT(f);
-    int n = gzread(f, head, TRACE_HEAD_BYTES);
-    gzclose(f);
-    if (n <= 0)
-        err_set(err, "cannot read '%s': it begins as gzip and cannot be unpacked", path);
-    return n > 0 ? (size_t)n : 0;
+    size_t n = 0;
+    for (size_t got = 1; got > 0 && n < TRACE_HEAD_BYTES; n += got)
+        got = bytes_in_read(&in, head + n, TRACE_HEAD_BYTES - n);
+    const char *problem = bytes_in_problem(&in);
+    bytes_in_close(&in);
+    if (n == 0)
+        err_set(err, "cannot read '%s': %s", path, problem ? problem : "it is empty");
+    return n;
 }
 
 const TraceFormat *trace_format_of_file(const char *path, Err *err)

@@ -32,6 +32,7 @@ typedef struct TraceInfo {
     TraceDamage damage[TRACE_DAMAGE_KEPT]; /* the first ones */
     uint32_t damage_n;
     bool cut_short;       /* the file ends in the middle of an event */
+    const char *broken;   /* its bytes are, a literal: "its gzip data are damaged"; NULL: no */
     uint32_t documents_n; /* of JSON, one after another; 0 in other formats */
 
     uint64_t kernels_n;      /* GPU kernels, communication among them */

@@ -520,11 +520,7 @@ static bool is_trace(const Reader *r, const char *path, Err *err)
 static void finish(Reader *r)
 {
     Timeline *t = r->k.t;
-    const char *problem = bytes_in_problem(&r->in);
-    if (problem) {
-        damaged(r, r->s.end, problem);
-        r->k.info->cut_short = true;
-    }
+    r->k.info->broken = bytes_in_problem(&r->in);
     places_name_tracks(&r->k);
     give_ranks(r);
     timeline_seal(t);

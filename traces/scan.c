@@ -357,15 +357,17 @@ bool scan_whole(const ScanText *v, int64_t *value)
     }
     bool negative = p < end && *p == '-';
     p += negative;
-    if (p == end || end - p > 18)
+    if (p == end || end - p > 19) /* of 19 digits all fit into 64 bits */
         return false;
-    int64_t x = 0;
+    uint64_t x = 0;
     for (; p < end; p++) {
         if (*p < '0' || *p > '9')
             return false;
-        x = 10 * x + (*p - '0');
+        x = 10 * x + (uint64_t)(*p - '0');
     }
-    *value = negative ? -x : x;
+    if (x > (uint64_t)INT64_MAX)
+        return false;
+    *value = negative ? -(int64_t)x : (int64_t)x;
     return true;
 }
 

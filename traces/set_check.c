@@ -201,7 +201,9 @@ static void check_events(TraceSet *s)
                      at, info->damage[0].reason);
         if (info->note[0])
             set_find(s, "'%s': %s", f->path, info->note);
-        if (info->cut_short)
+        if (info->broken)
+            set_find(s, "'%s': %s", f->path, info->broken);
+        else if (info->cut_short)
             set_find(s, "'%s' is cut short", f->path);
         if (info->documents_n > 1)
             set_find(s, "'%s' holds %" PRIu32 " traces one after another, read as one", f->path,

@@ -609,7 +609,7 @@ static void formats_are_told_by_content(void)
           "chrome",
           5 },
         { "", "it is empty", 0 },
-        { "\x1f\x8b\x08\0garbage!", "it begins as gzip and cannot be unpacked", 12 },
+        { "\x1f\x8b\x08\0garbage!", "it ends in the middle of its gzip data", 12 },
     };
     for (size_t i = 0; i < ARRAY_N(table); i++) {
         Err e = { 0 };

@@ -303,6 +303,11 @@ static void whole_numbers_are_whole(void)
     CHECK(scan_whole(&minus, &x) && x == -42);
     CHECK(!scan_whole(&half, &x) && !scan_whole(&nothing, &x) && !scan_whole(&hex, &x));
     CHECK(!scan_whole(&large, &x));
+    ScanText most = atom("9223372036854775807"), more = atom("9223372036854775808");
+    ScanText least = atom("-9223372036854775807"), less = atom("-9223372036854775808");
+    CHECK(scan_whole(&most, &x) && x == INT64_MAX);
+    CHECK(scan_whole(&least, &x) && x == -INT64_MAX);
+    CHECK(!scan_whole(&more, &x) && !scan_whole(&less, &x));
 }
 
 static void doubles_are_finite(void)
