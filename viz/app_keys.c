@@ -148,10 +148,11 @@ static void step_step(App *a, int32_t by)
     const ViewData *d = view_data(v);
     int64_t best = -1, at_ns = d->steps.n ? step_from_ns(v, &d->steps.at[0], by) : 0;
     int64_t best_ns = by > 0 ? INT64_MAX : INT64_MIN;
-    for (uint32_t i = 0; d->ranks_n > 0 && i < d->steps.n; i++) {
+    uint32_t rank = view_step_rank(v);
+    for (uint32_t i = 0; rank != NONE_U32 && i < d->steps.n; i++) {
         const StepWindow *s = &d->steps.at[i];
-        int64_t from_ns = s->from_ns - view_shift_ns(v, view_side(v), 0);
-        if (s->rank != d->ranks[0].rank)
+        int64_t from_ns = s->from_ns - view_shift_ns(v, view_side(v), rank);
+        if (s->rank != d->ranks[rank].rank)
             continue;
         bool ahead = by > 0 ? from_ns > at_ns && from_ns < best_ns
                             : s->to_ns - s->from_ns + from_ns <= at_ns && from_ns > best_ns;

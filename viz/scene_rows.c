@@ -111,6 +111,13 @@ static void draw_group_name(ScenePen *p, const LayoutRow *row)
     draw_stats(p, box, &m);
 }
 
+/* And leaves the rest of the box. */
+static void draw_at_right(ScenePen *p, const char *text, PxBox *box)
+{
+    draw_text(p->d, *box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
+    box->x1 -= font_width(p->d->font, scene_small(), text, strlen(text)) + draw_px(p->d, 6);
+}
+
 /* The largest value, at the right; of what, where there is room beside the name. */
 static void draw_counter_size(ScenePen *p, const ViewRow *r, const ViewData *d,
                               const char *name, PxBox *box)
@@ -119,12 +126,9 @@ static void draw_counter_size(ScenePen *p, const ViewRow *r, const ViewData *d,
     Px gap = draw_px(p->d, 6);
     scene_counter_text(d, r, true, size, sizeof size);
     Px width = font_width(p->d->font, scene_small(), size, strlen(size)) + gap;
-    if (width + font_width(p->d->font, scene_small(), name, strlen(name)) > box->x1 - box->x0) {
+    if (width + font_width(p->d->font, scene_small(), name, strlen(name)) > box->x1 - box->x0)
         scene_counter_text(d, r, false, size, sizeof size);
-        width = font_width(p->d->font, scene_small(), size, strlen(size)) + gap;
-    }
-    draw_text(p->d, *box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), size);
-    box->x1 -= width;
+    draw_at_right(p, size, box);
 }
 
 static void draw_row_name(ScenePen *p, const LayoutRow *row)
@@ -159,9 +163,9 @@ static void draw_diff_name(ScenePen *p, const LayoutRow *row)
     if (drift)
         snprintf(text, sizeof text, "\xc2\xb1%s",
                  view_time_text(size, sizeof size, scene_drift_max_ns(p->v, r)));
+    draw_at_right(p, text, &box);
     draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM),
               drift ? "sim is late by" : "error of sim");
-    draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
 }
 
 /* In strips that are too thin for a name, every so many get one. */

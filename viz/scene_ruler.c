@@ -92,12 +92,13 @@ static void draw_chip(ScenePen *p, Chips *chips, Px x, int64_t step)
 static void draw_steps(ScenePen *p, Chips *chips)
 {
     const ViewData *d = view_data(p->v);
-    int64_t shift_ns = d->ranks_n ? view_shift_ns(p->v, view_side(p->v), 0) : 0;
+    uint32_t rank = view_step_rank(p->v);
+    int64_t shift_ns = rank == NONE_U32 ? 0 : view_shift_ns(p->v, view_side(p->v), rank);
     Px last = INT32_MIN;
-    for (uint32_t i = 0; d->ranks_n > 0 && i < d->steps.n; i++) {
+    for (uint32_t i = 0; rank != NONE_U32 && i < d->steps.n; i++) {
         const StepWindow *s = &d->steps.at[i];
         int64_t ns = s->from_ns - shift_ns;
-        if (s->rank != d->ranks[0].rank || ns < p->v->from_ns || ns >= p->v->to_ns)
+        if (s->rank != d->ranks[rank].rank || ns < p->v->from_ns || ns >= p->v->to_ns)
             continue;
         Px x = px_round(layout_x_of(p->l, p->v, ns)) * PX_ONE;
         if (x < last)
@@ -143,20 +144,24 @@ static void draw_ticks(ScenePen *p, const Chips *chips, int64_t zero_ns, bool co
     }
 }
 
+/* t0, from which all labels count, comes first; then how long the window is, if there is room. */
 static void draw_corner(ScenePen *p, int64_t base_ns)
 {
     char size[32], text[64];
     PxBox box = { draw_px(p->d, 10), p->l->ruler.y0, p->l->corner.x1 - draw_px(p->d, 10),
                   p->l->ruler.y1 };
-    snprintf(text, sizeof text, "window %s",
-             view_time_text(size, sizeof size, p->v->to_ns - p->v->from_ns));
-    box.x0 += draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text) +
-              draw_px(p->d, 8);
-    if (base_ns == 0)
-        return;
-    exact_text(size, sizeof size, base_ns);
-    snprintf(text, sizeof text, "t0 %s", size);
-    draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_TEXT), text);
+    if (base_ns != 0) {
+        exact_text(size, sizeof size, base_ns);
+        snprintf(text, sizeof text, "t0 %s", size);
+        draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_TEXT), text);
+        box.x1 -= font_width(p->d->font, scene_small(), text, strlen(text)) + draw_px(p->d, 8);
+    }
+    view_time_text(size, sizeof size, p->v->to_ns - p->v->from_ns);
+    snprintf(text, sizeof text, "window %s", size);
+    if (font_width(p->d->font, scene_small(), text, strlen(text)) > box.x1 - box.x0)
+        strcpy(text, size);
+    if (font_width(p->d->font, scene_small(), text, strlen(text)) <= box.x1 - box.x0)
+        draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM), text);
 }
 
 void scene_ruler(ScenePen *p)

@@ -281,6 +281,22 @@ void view_show_span(View *v, ViewPlace place, double margin)
     view_show(v, from_ns - room_ns, from_ns + ns + room_ns);
 }
 
+/* Ranks of the other side are all looked at. */
+static bool is_left_out(const View *v, uint32_t rank)
+{
+    return view_side(v) == VIEW_REAL_SIDE && v->ranks[rank].left_out;
+}
+
+uint32_t view_step_rank(const View *v)
+{
+    const ViewData *d = view_data(v);
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        for (uint32_t i = 0; i < d->steps.n && !is_left_out(v, r); i++)
+            if (d->steps.at[i].rank == d->ranks[r].rank)
+                return r;
+    return NONE_U32;
+}
+
 bool view_show_step(View *v, int64_t step)
 {
     const ViewData *d = view_data(v);
@@ -288,7 +304,7 @@ bool view_show_step(View *v, int64_t step)
     for (uint32_t r = 0; r < d->ranks_n; r++) {
         const StepWindow *s = step_window_of(&d->steps, d->ranks[r].rank, step);
         int64_t shift_ns = view_shift_ns(v, view_side(v), r);
-        if (!s || (view_side(v) == VIEW_REAL_SIDE && v->ranks[r].left_out))
+        if (!s || is_left_out(v, r))
             continue;
         from_ns = min_i64(from_ns, s->from_ns - shift_ns);
         to_ns = max_i64(to_ns, s->to_ns - shift_ns);
@@ -310,9 +326,8 @@ ViewWindow view_stats_window(const View *v)
 
 bool view_counts(const View *v, uint32_t rank)
 {
-    if (view_side(v) != VIEW_REAL_SIDE)
-        return true;
-    return v->has_selection ? v->selected_ranks[rank] : !v->ranks[rank].left_out;
+    bool selects = view_side(v) == VIEW_REAL_SIDE && v->has_selection;
+    return selects ? v->selected_ranks[rank] : !is_left_out(v, rank);
 }
 
 ViewStats view_window_stats(const View *v, ViewWindow w, Metrics *of_rank)

@@ -157,6 +157,9 @@ void view_reveal(View *v, int64_t from_ns, int64_t to_ns);
 void view_show_span(View *v, ViewPlace place, double margin);
 /* The n-th step of the trace (index of ViewData.steps of its first rank); false: none such. */
 bool view_show_step(View *v, int64_t step);
+/* Index of the rank whose steps the ruler marks, on the side that view_data is of: the first that
+ * is looked at and has some; NONE_U32: none has. */
+uint32_t view_step_rank(const View *v);
 
 /* ---- ranks ---- */
 

@@ -253,7 +253,7 @@ static const struct {
     { "split", 2, true, false, split, 0x54b1670500587b40 },
     { "diff", 2, true, false, diff, 0x70e708f5f5d8866d },
     { "strips", RANKS_MAX, false, false, all_of_it, 0xe39565483c0ba182 },
-    { "large", 2, false, false, large, 0x7cb3f1584b84ec6b },
+    { "large", 2, false, false, large, 0x10ddcfcb9bb01bc7 },
     { "help", 1, false, false, helped, 0xe2dc947ce0b1f380 },
     { "nothing", 0, false, false, all_of_it, 0xacd10c6e72e94a5f },
     { "links", 1, false, true, over_a_link, 0x52c7d275a55b56ce },

@@ -785,6 +785,34 @@ static void groups_are_sorted_and_closed_and_pinned_ranks_stay(void)
     close_grid(&g);
 }
 
+/* Rank 0 marks no steps, rank 1 and 2 do: the ruler marks those of the first that is shown. */
+static void steps_are_of_the_first_rank_that_is_shown(void)
+{
+    World w = { 0 };
+    ViewData data;
+    View v;
+    for (uint32_t r = 0; r < 3; r++) {
+        uint32_t gpu = world_stream(&w, r, 7);
+        world_span(&w, gpu, SPAN_COMPUTE, "gemm", 100 * r, 100 * r + 50);
+        if (r > 0)
+            world_span(&w, timeline_track(&w.t, r, TRACK_STEPS, "steps", 0), SPAN_STEP,
+                       "ProfilerStep#3", 100 * r, 100 * r + 50);
+    }
+    timeline_seal(&w.t);
+    view_data_open(&data, &w.t, "three ranks", 1);
+    view_open(&v, &data, NULL);
+    uint32_t first = view_step_rank(&v);
+    CHECK(first != NONE_U32);
+    v.ranks[first].left_out = true;
+    CHECK_INT((int)first + 1, (int)view_step_rank(&v));
+    for (uint32_t r = 0; r < 3; r++)
+        v.ranks[r].left_out = true;
+    CHECK_U64(NONE_U32, view_step_rank(&v));
+    view_free(&v);
+    view_data_free(&data);
+    timeline_free(&w.t);
+}
+
 int main(void)
 {
     RUN(times_have_four_digits);
@@ -794,6 +822,7 @@ int main(void)
     RUN(rows_come_by_rank_and_stream);
     RUN(numbers_of_a_window);
     RUN(windows_are_remembered);
+    RUN(steps_are_of_the_first_rank_that_is_shown);
     RUN(zooming_keeps_the_place);
     RUN(totals_by_name);
     RUN(totals_by_brute_force);
