@@ -374,7 +374,8 @@ static bool finish_type(Machine *m, NodeType *out, NodeSpec *t, const ClusterSpe
         t->gpus_n = 1;
     if (!t->has_gpu)
         return missing(node, "gpu", "", err);
-    if (!links_complete(t, node, err) || !gpu_settle(&t->gpu, json_member(node, "gpu"), err))
+    if (!links_complete(t, node, err) ||
+        !gpu_settle(&m->arena, &t->gpu, json_member(node, "gpu"), err))
         return false;
     Gpu *gpu = PUSH(&m->arena, Gpu);
     *gpu = t->gpu;

@@ -134,6 +134,8 @@ typedef enum GpuGeneration {
 
 extern const char *const gpu_generation_names[GPU_GENERATION_N];
 
+typedef enum GpuRows { GPU_ROWS_GEMM, GPU_ROWS_MEMORY, GPU_ROWS_ATTENTION, GPU_ROWS_N } GpuRows;
+
 typedef struct Gpu {
     const char *name;
     GpuGeneration generation;
@@ -177,8 +179,18 @@ typedef struct Gpu {
     GemmGroup *gemm_groups;
     MemoryRow *memory; /* sorted by (kernel, bytes) */
     AttentionRow *attention;
+    /* By table: the GPU that its rows are of, where keys were changed since without it (a what-if of
+     * --set, a layer over a base); NULL: this one.  Rows say by how much kernels of that GPU are
+     * slower or faster than its model, and this one's are by as much. */
+    const struct Gpu *measured[GPU_ROWS_N];
     const char *provenance; /* one line: where the numbers come from */
 } Gpu;
+
+/* The GPU that rows of a table are of. */
+static inline const Gpu *gpu_of_rows(const Gpu *g, GpuRows table)
+{
+    return g->measured[table] ? g->measured[table] : g;
+}
 
 /* Peak of the type, or of the one that stands in where the GPU does not have it (bf16: f32). */
 double gpu_peak_flops_per_ns(const Gpu *g, DType dtype);

@@ -151,6 +151,28 @@ static void take_keys(const MachineReader *r, JsonObj *o, Gpu *g)
     skip_key(o, "notes");
 }
 
+/* Tables that the layer has not given are of the GPU as it was before. */
+static void keep_measured(const MachineReader *r, Gpu *g, const Gpu *before)
+{
+    const bool kept[GPU_ROWS_N] = {
+        [GPU_ROWS_GEMM] = before->gemm && g->gemm == before->gemm,
+        [GPU_ROWS_MEMORY] = before->memory && g->memory == before->memory,
+        [GPU_ROWS_ATTENTION] = before->attention && g->attention == before->attention,
+    };
+    Gpu *copy = NULL;
+    for (int t = 0; t < GPU_ROWS_N; t++) {
+        if (!kept[t])
+            g->measured[t] = NULL;
+        if (!kept[t] || g->measured[t])
+            continue;
+        if (!copy) {
+            copy = PUSH(r->arena, Gpu);
+            *copy = *before;
+        }
+        g->measured[t] = copy;
+    }
+}
+
 static bool layer_object(const MachineReader *r, Gpu *g, JsonNode node, uint32_t depth)
 {
     JsonObj o = json_begin(node, r->err);
@@ -162,8 +184,10 @@ static bool layer_object(const MachineReader *r, Gpu *g, JsonNode node, uint32_t
     }
     if (o.ok && base.item)
         json_log_value(base, json_text(base), false);
+    const Gpu before = *g;
     take_keys(r, &o, g);
     bool ok = json_end(&o);
+    keep_measured(r, g, &before);
     if (doc)
         json_log_adopt(node, doc);
     json_close(doc);
@@ -213,10 +237,8 @@ static bool gpu_complete(const Gpu *g, JsonNode node, Err *err)
  * Where the file says nothing: a GPU like an A100 (see its provenance).  Without a
  * count of SMs nothing is quantised, and collectives take none of them.
  */
-bool gpu_settle(Gpu *g, JsonNode node, Err *err)
+static void settle(Gpu *g, JsonNode node)
 {
-    if (!gpu_complete(g, node, err))
-        return false;
     if (!g->name)
         g->name = "gpu";
     if (g->generation == GPU_GENERATION_N)
@@ -243,12 +265,28 @@ bool gpu_settle(Gpu *g, JsonNode node, Err *err)
     settle_number(&g->attention_bwd_efficiency, 0.5, node, "efficiency.attention_bwd");
     settle_number(&g->memory_efficiency, 0.85, node, "efficiency.memory");
     settle_number(&g->comm_sms, g->sms ? 16 : 0, node, "overlap.comm_sms");
-    settle_number(&g->comm_memory_factor, 3, node, "overlap.comm_memory_factor");
+    settle_number(&g->comm_memory_factor, g->sms ? 3 : 0, node, "overlap.comm_memory_factor");
     settle_number(&g->comm_matmul_factor, 1, node, "overlap.comm_matmul_factor");
     if (!g->provenance)
         g->provenance = "";
     if (!g->sustained_from)
         g->sustained_from = "";
+}
+
+bool gpu_settle(Arena *arena, Gpu *g, JsonNode node, Err *err)
+{
+    if (!gpu_complete(g, node, err))
+        return false;
+    settle(g, node);
+    for (int t = 0; t < GPU_ROWS_N; t++) {
+        if (!g->measured[t])
+            continue;
+        Gpu *copy =
+            PUSH(arena, Gpu); /* node types may share it, and its file may be no whole GPU */
+        *copy = *g->measured[t];
+        settle(copy, (JsonNode){ 0 });
+        g->measured[t] = copy;
+    }
     return true;
 }
 
@@ -274,7 +312,7 @@ const Gpu *gpu_read(Arena *arena, JsonNode node, const char *share_dir, Err *err
 {
     MachineReader r = { arena, share_dir, err };
     Gpu g = gpu_blank();
-    if (!gpu_layer(&r, &g, node) || !gpu_settle(&g, node, err))
+    if (!gpu_layer(&r, &g, node) || !gpu_settle(arena, &g, node, err))
         return NULL;
     Gpu *out = PUSH(arena, Gpu);
     *out = g;

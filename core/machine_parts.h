@@ -51,7 +51,7 @@ Gpu gpu_blank(void);
 bool gpu_layer(const MachineReader *r, Gpu *g, JsonNode node);
 /* Lays the file that name means over *g; *doc stays open for its log. */
 bool gpu_named(const MachineReader *r, Gpu *g, JsonNode name, uint32_t depth, JsonDoc **doc);
-bool gpu_settle(Gpu *g, JsonNode node, Err *err);
+bool gpu_settle(Arena *arena, Gpu *g, JsonNode node, Err *err);
 /* "kernels": tables that are given replace those of the layers below. */
 bool gpu_tables(const MachineReader *r, Gpu *g, JsonNode node);
 

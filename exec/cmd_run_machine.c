@@ -303,7 +303,8 @@ static void put_peaks(JsonOut *j, const Peaks *p)
 static void put_gpu(JsonOut *j, const MachineTimes *m, const Link *link)
 {
     Peaks p = peaks_of(m);
-    double taken = (SMS - 1) * (1 - spare(m));
+    double taken = (SMS - 1) * (1 - spare(m)); /* less than one of them is none */
+    double moved = taken < 1 ? 0 : taken * p.bytes_per_ns / link->bytes_per_ns;
     json_put_text(j, "name", "cpu");
     json_put_text(j, "generation", "other");
     put_peaks(j, &p);
@@ -319,8 +320,7 @@ static void put_gpu(JsonOut *j, const MachineTimes *m, const Link *link)
     json_out_close(j, '}');
     json_put_open(j, "overlap", '{');
     json_put_number(j, "comm_sms", floor(taken));
-    json_put_number(j, "comm_memory_factor",
-                    fmin(100, taken * p.bytes_per_ns / link->bytes_per_ns));
+    json_put_number(j, "comm_memory_factor", fmin(100, moved));
     json_out_close(j, '}');
     json_put_open(j, "kernels", '{');
     for (Table t = 0; t < TABLE_COPY; t++)

@@ -16,7 +16,7 @@ static bool check_supported(const Scenario *s, Err *err)
             err,
             "parallel.strategy 'zero2' with pp = %" PRIu32
             ": DeepSpeed refuses stage 2 with pipelines, and so do we; allowed: pp 1, "
-            "or zero1, fsdp",
+            "or ddp, zero1, fsdp, hsdp",
             p->pp);
     return true;
 }

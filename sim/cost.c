@@ -79,10 +79,16 @@ static double alone_ns(const Gpu *gpu, const Op *op, AttentionKernel rows)
     return fmin(ns, kernel_ns(gpu, &f32, rows));
 }
 
+static bool takes_sms(const Gpu *gpu)
+{
+    return gpu->sms > 0 && gpu->comm_sms > 0;
+}
+
 /* How much longer beside a collective: the model with what it leaves over the model alone. */
 static double slowdown(const Gpu *gpu, const Op *op, AttentionKernel rows)
 {
-    double sms = fmax(gpu->sms - gpu->comm_sms, 1), bandwidth = gpu->memory_bytes_per_ns;
+    double sms = takes_sms(gpu) ? fmax(gpu->sms - gpu->comm_sms, 1) : gpu->sms;
+    double bandwidth = gpu->memory_bytes_per_ns;
     double taken = gpu->comm_memory_factor * gpu->comm_bytes_per_ns;
     double left = bandwidth * bandwidth / (bandwidth + taken);
     MatmulShape whole;
@@ -90,7 +96,8 @@ static double slowdown(const Gpu *gpu, const Op *op, AttentionKernel rows)
     case OP_MATMUL:
     case OP_CONV:
         whole = whole_matmul(op);
-        return gpu->comm_matmul_factor * matmul_on_ns(gpu, &whole, op->dtype, sms, left) /
+        return (takes_sms(gpu) ? gpu->comm_matmul_factor : 1) *
+               matmul_on_ns(gpu, &whole, op->dtype, sms, left) /
                matmul_model_ns(gpu, &whole, op->dtype);
     case OP_ATTENTION:
         return attention_ns(gpu, op, rows, sms, left) /
@@ -171,7 +178,8 @@ OpCost op_cost(const Gpu *gpu, const Op *op, const Software *sw)
     const Op *as = padded(op, sw, &space);
     double ns = alone_ns(gpu, as, rows) * (sw ? op_scale(gpu, op, sw) : 1);
     ns = fmax(ns, fmax(bound, (double)gpu->kernel_floor_ns));
-    double slowed = gpu->comm_sms > 0 && gpu->sms > 0 ? ns * slowdown(gpu, as, rows) : ns;
+    bool slows = takes_sms(gpu) || gpu->comm_memory_factor > 0;
+    double slowed = slows ? ns * slowdown(gpu, as, rows) : ns;
     OpCost cost = { whole_ns(ns, bound), whole_ns(slowed, bound) };
     cost.slowed_ns = max_i64(cost.slowed_ns, cost.alone_ns);
     return cost;

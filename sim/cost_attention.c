@@ -165,9 +165,9 @@ static double row_log_ratio(const Gpu *gpu, const AttentionRow *r)
     double flops = (r->backward ? 10.0 : 4.0) * (double)r->batch * (double)r->heads *
                    (double)r->seq * (double)r->seq * (double)r->head_dim *
                    (r->causal ? 0.5 : 1);
-    return log(r->time_ns /
-               (rows_age(gpu, r->kernel) *
-                model_ns(gpu, &a, r->kernel, r->backward, DTYPE_BF16, flops, gpu->sms)));
+    const Gpu *on = gpu_of_rows(gpu, GPU_ROWS_ATTENTION);
+    return log(r->time_ns / (rows_age(on, r->kernel) * model_ns(on, &a, r->kernel, r->backward,
+                                                                DTYPE_BF16, flops, on->sms)));
 }
 
 static bool has_rows(const Gpu *gpu, AttentionKernel kernel)

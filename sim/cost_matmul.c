@@ -218,7 +218,8 @@ static double log_ratio(const Gpu *gpu, uint32_t row)
     MatmulShape shape = {
         .m = r->m, .n = r->n, .k = r->k, .batch = 1, .transpose_a = gemm_turns_a(r->layout)
     };
-    return sum / n - log(matmul_model_ns(gpu, &shape, r->dtype));
+    const Gpu *measured = gpu_of_rows(gpu, GPU_ROWS_GEMM);
+    return sum / n - log(matmul_model_ns(measured, &shape, r->dtype));
 }
 
 static void find_nearest(const Gpu *gpu, const MatmulShape *s, DType class_,

@@ -92,12 +92,21 @@ static double table_ns(const MemoryRow *rows, uint32_t n, double bytes)
     return between(&rows[i - 1], &rows[i], bytes);
 }
 
-double memory_ns(const Gpu *gpu, MemoryKernel kernel, double bytes)
+static double model_ns(const Gpu *gpu, MemoryKernel kernel, double bytes)
 {
     double part = gpu->quantise ? class_part[kernel] : 1;
-    double model = (double)gpu->kernel_floor_ns +
-                   bytes / (gpu->memory_bytes_per_ns * gpu->memory_efficiency * part);
+    return (double)gpu->kernel_floor_ns +
+           bytes / (gpu->memory_bytes_per_ns * gpu->memory_efficiency * part);
+}
+
+double memory_ns(const Gpu *gpu, MemoryKernel kernel, double bytes)
+{
+    double model = model_ns(gpu, kernel, bytes);
+    const Gpu *measured = gpu_of_rows(gpu, GPU_ROWS_MEMORY);
     uint32_t first, end;
     rows_of(gpu, kernel, &first, &end);
-    return first < end ? table_ns(gpu->memory + first, end - first, bytes) : model;
+    if (first == end)
+        return model;
+    double ns = table_ns(gpu->memory + first, end - first, bytes);
+    return measured == gpu ? ns : ns * model / model_ns(measured, kernel, bytes);
 }

@@ -114,36 +114,86 @@ static bool check_kind(const Check *c)
     return true;
 }
 
-static bool check_divides(const Check *c, uint32_t n, const char *what)
+/* What tp has to divide. */
+typedef struct Divided {
+    uint64_t n;
+    const char *what;
+} Divided;
+
+enum { DIVIDED_MAX = 4 };
+
+static uint32_t divided_of(const Model *m, Divided all[DIVIDED_MAX])
+{
+    const Transformer *t = &m->u.transformer;
+    uint32_t n = 0;
+    all[n++] = (Divided){ t->heads, "heads" };
+    all[n++] = (Divided){ t->ffn, "ffn" };
+    if (t->experts)
+        all[n++] = (Divided){ t->moe_ffn, "experts' ffn" };
+    if (t->shared_expert_ffn)
+        all[n++] = (Divided){ t->shared_expert_ffn, "shared expert's ffn" };
+    return n;
+}
+
+/* kv_heads are shared out, or each is held by several ranks. */
+static bool takes_kv_heads(const Transformer *t, uint64_t tp)
+{
+    return t->kv_heads % tp == 0 || tp % t->kv_heads == 0;
+}
+
+/* The degrees that all of it allow. */
+static const char *tensor_degrees(char text[LIST_CAP], const Transformer *t, const Divided *all,
+                                  uint32_t n)
+{
+    uint64_t common = 0;
+    size_t at = 0;
+    for (uint32_t i = 0; i < n; i++)
+        common = gcd_u64(common, all[i].n);
+    text[0] = '\0';
+    for (uint64_t d = 1; d <= common && d <= DEGREE_MAX && at + 16 < LIST_CAP; d++)
+        if (common % d == 0 && takes_kv_heads(t, d))
+            at += (size_t)snprintf(text + at, LIST_CAP - at, "%s%" PRIu64, at ? ", " : "", d);
+    return text;
+}
+
+static bool check_tensor_parallel_mlp(const Check *c)
 {
     char text[LIST_CAP];
-    if (n % c->p->tp == 0)
-        return true;
-    return FAIL(c, parallel, "tp",
-                "%" PRIu32 " does not divide the model's %s %" PRIu32 ", allowed: %s", c->p->tp,
-                what, n, divisors(text, n));
+    const Mlp *m = &c->s->model.u.mlp;
+    uint64_t common = 0;
+    for (uint32_t i = 1; i + 1 < m->widths_n; i++)
+        common = gcd_u64(common, m->widths[i]);
+    for (uint32_t i = 1; i + 1 < m->widths_n; i++)
+        if (m->widths[i] % c->p->tp != 0)
+            return FAIL(c, parallel, "tp",
+                        "%" PRIu32 " does not divide the model's inner width %" PRIu32
+                        ", allowed: %s",
+                        c->p->tp, m->widths[i], divisors(text, common));
+    return true;
 }
 
 static bool check_tensor_parallel(const Check *c)
 {
-    const Model *m = &c->s->model;
+    char text[LIST_CAP];
+    Divided all[DIVIDED_MAX];
+    const Transformer *t = &c->s->model.u.transformer;
     uint32_t tp = c->p->tp;
-    for (uint32_t i = 1; m->kind == MODEL_MLP && i + 1 < m->u.mlp.widths_n; i++)
-        if (!check_divides(c, m->u.mlp.widths[i], "inner width"))
-            return false;
-    if (m->kind != MODEL_TRANSFORMER)
+    if (c->s->model.kind == MODEL_MLP)
+        return check_tensor_parallel_mlp(c);
+    if (c->s->model.kind != MODEL_TRANSFORMER)
         return true;
-    const Transformer *t = &m->u.transformer;
-    if (!check_divides(c, t->heads, "heads") || !check_divides(c, t->ffn, "ffn") ||
-        (t->experts && !check_divides(c, t->moe_ffn, "experts' ffn")) ||
-        (t->shared_expert_ffn &&
-         !check_divides(c, t->shared_expert_ffn, "shared expert's ffn")))
-        return false;
-    if (t->kv_heads % tp != 0 && tp % t->kv_heads != 0)
+    uint32_t n = divided_of(&c->s->model, all);
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i].n % tp != 0)
+            return FAIL(c, parallel, "tp",
+                        "%" PRIu32 " does not divide the model's %s %" PRIu64 ", allowed: %s",
+                        tp, all[i].what, all[i].n, tensor_degrees(text, t, all, n));
+    if (!takes_kv_heads(t, tp))
         return FAIL(c, parallel, "tp",
                     "%" PRIu32 " neither divides the model's %" PRIu32
-                    " kv_heads nor is a multiple of them (each then held by several ranks)",
-                    tp, t->kv_heads);
+                    " kv_heads nor is a multiple of them (each then held by several ranks), "
+                    "allowed: %s",
+                    tp, t->kv_heads, tensor_degrees(text, t, all, n));
     return true;
 }
 
@@ -198,8 +248,10 @@ static bool check_experts(const Check *c)
     if (c->s->model.kind != MODEL_TRANSFORMER)
         return true;
     bool over_tp = p->tp > 1 && p->etp <= 1;
-    uint64_t ranks = (uint64_t)expert_dp(p) * p->cp * (over_tp ? p->tp : 1);
-    const char *dp = expert_dp(p) == p->dp ? "dp" : "shard_size";
+    bool replicates = p->strategy == STRATEGY_HSDP; /* each replica has all experts */
+    uint64_t ranks =
+        (uint64_t)(replicates ? p->shard_size : p->dp) * p->cp * (over_tp ? p->tp : 1);
+    const char *dp = replicates ? "shard_size" : "dp";
     if (p->etp > 1 && p->etp != p->tp)
         return FAIL(c, parallel, "etp",
                     "%" PRIu32 " ranks cannot share out an expert, 1 and tp = %" PRIu32
@@ -212,11 +264,11 @@ static bool check_experts(const Check *c)
     if (experts % p->ep != 0)
         return FAIL(c, parallel, "ep",
                     "%" PRIu32 " does not divide the model's %" PRIu32 " experts, allowed: %s",
-                    p->ep, experts, divisors(text, experts));
+                    p->ep, experts, divisors(text, gcd_u64(experts, ranks)));
     if (ranks % p->ep != 0)
         return FAIL(c, parallel, "ep",
                     "%" PRIu32 " does not divide %s x cp%s = %" PRIu64 ", allowed: %s", p->ep,
-                    dp, over_tp ? " x tp" : "", ranks, divisors(text, ranks));
+                    dp, over_tp ? " x tp" : "", ranks, divisors(text, gcd_u64(experts, ranks)));
     return check_routing(c, experts);
 }
 

@@ -352,6 +352,8 @@ static void reduce_part(Fsdp *d, uint32_t block, Part part, const Instance *like
     d->pending[d->pending_n++] =
         (Pending){ block, frame, part,
                    alone ? d->summed : (Point){ i, unit_scatter_op(d->b) } };
+    if (!d->ahead)
+        settle(d, like);
 }
 
 static void reduce(Fsdp *d, uint32_t block, const Instance *like, bool alone)
@@ -393,14 +395,17 @@ static bool reads_experts(const Graph *g, const BlockType *t, const Op *op)
     return false;
 }
 
-/* Of the newest instance only what reads experts waits for them: the first such op on each lane. */
+/* Of the newest instance only what reads experts waits for them: the first such op on each lane;
+ * without overlap all of it. */
 static void wait_for_experts(Fsdp *d, const Use *use)
 {
     const Graph *g = d->b->g;
     Point gathered = d->gathered[use->unit][PART_EXPERTS];
     const Segment *s = &g->segments[d->role->instances[d->role->instances_n - 1].segment];
     uint32_t lanes = 0;
-    for (uint32_t i = 0; point_is(gathered) && i < s->op_n; i++) {
+    if (point_is(gathered) && !d->ahead)
+        wait_at(d->role, 0, gathered);
+    for (uint32_t i = 0; point_is(gathered) && d->ahead && i < s->op_n; i++) {
         const Op *op = &graph_ops(g, s)[i];
         uint32_t lane = (uint32_t)1 << op->lane;
         if ((lanes & lane) || !reads_experts(g, block_type(d->b, use->unit), op))

@@ -10,17 +10,29 @@ static OpKind scatter_kind(const Zero *z)
     return zero_sums_whole(z->b) ? OP_ALL_REDUCE : OP_REDUCE_SCATTER;
 }
 
-/* This rank's part of the pending bucket goes where the optimizer looks for it. */
-static void settle(Zero *z)
+/* This rank's part of a bucket goes where the optimizer looks for it. */
+static void settle_part(const Zero *z, ZeroPart *p)
 {
-    ZeroPart *p = &z->pending;
-    if (!point_is(p->reduced))
-        return;
     BundleCopy out = { .slot = z->each ? SLOT_GRAD_SHARD : SLOT_GRAD, .part = true };
     out.add = z->each && p->adds;
     out.born = z->each && !p->adds && !z->b->sw->grads_persist;
     bundle_copy(&p->bundle, &out, p->reduced);
-    p->reduced = NOWHERE;
+}
+
+static void settle(Zero *z)
+{
+    for (uint32_t i = 0; i < z->pending_n; i++)
+        settle_part(z, &z->pending[i]);
+    z->pending_n = 0;
+}
+
+/* Buckets of experts and of the rest that fill up at once leave together. */
+static bool leaves_with_pending(const Zero *z, const Bundle *bundle, bool at_once)
+{
+    bool other = at_once && z->pending_n < ARRAY_N(z->pending);
+    for (uint32_t i = 0; i < z->pending_n; i++)
+        other = other && z->pending[i].bundle.group != bundle->group;
+    return other;
 }
 
 /* The gradients of a block are gone when all of its parameters' are. */
@@ -54,7 +66,8 @@ static bool sums_stay(const Zero *z)
     return z->copies && zero_sums_whole(z->b);
 }
 
-static void scatter_copies(Zero *z, const Bucket *u)
+/* at_once: in the same place as the one before. */
+static void scatter_copies(Zero *z, const Bucket *u, bool at_once)
 {
     Build *b = z->b;
     ZeroPart part = { .adds = z->round > 0 };
@@ -67,17 +80,22 @@ static void scatter_copies(Zero *z, const Bucket *u)
     bundle_copy(&part.bundle, &in, NOWHERE);
     if (z->each)
         forget_grads(z, u);
-    settle(z);
-    bool alone = part.bundle.group == NONE_U32;
     part.reduced = newest_compute(b->g, z->buckets.role);
-    if (!alone)
-        part.reduced = bundle_comm(&part.bundle, OP_REDUCE_SCATTER, LANE_REDUCE, part.reduced);
-    z->pending = part;
-    if (alone || !overlaps(b, DIM_DP))
+    if (part.bundle.group == NONE_U32) { /* it sends nothing */
+        settle_part(z, &part);
+        return;
+    }
+    if (!leaves_with_pending(z, &part.bundle, at_once)) {
+        settle(z);
+        part.reduced = newest_compute(b->g, z->buckets.role);
+    }
+    part.reduced = bundle_comm(&part.bundle, OP_REDUCE_SCATTER, LANE_REDUCE, part.reduced);
+    z->pending[z->pending_n++] = part;
+    if (!overlaps(b, DIM_DP))
         settle(z);
 }
 
-static void scatter(Zero *z, Bucket *u)
+static void scatter(Zero *z, Bucket *u, bool at_once)
 {
     Build *b = z->b;
     if (sums_stay(z)) {
@@ -85,7 +103,7 @@ static void scatter(Zero *z, Bucket *u)
         return;
     }
     if (z->copies) {
-        scatter_copies(z, u);
+        scatter_copies(z, u, at_once);
         return;
     }
     InPlace how = { scatter_kind(z), LANE_REDUCE, SLOT_GRAD, build_formats(b).reduce,
@@ -110,8 +128,9 @@ static bool is_ready(const Zero *z, const Bucket *u, uint32_t old, const Instanc
 static void scatter_ready(Zero *z, uint32_t old, const Instance *at)
 {
     Buckets *d = &z->buckets;
-    while (z->next < d->list_n && is_ready(z, &d->list[z->next], old, at))
-        scatter(z, &d->list[z->next++]);
+    for (uint32_t first = z->next;
+         z->next < d->list_n && is_ready(z, &d->list[z->next], old, at); z->next++)
+        scatter(z, &d->list[z->next], z->next > first);
     if (z->each && z->next == d->list_n) {
         z->next = 0;
         z->round++;
@@ -265,7 +284,7 @@ static void start_role(Zero *z, uint32_t role)
     buckets_open(d, b, role, z->finish.owned, true, sums_stay(z));
     z->next = z->round = 0;
     z->scatters = z->gathers = NULL;
-    z->pending.reduced = NOWHERE;
+    z->pending_n = 0;
     z->ungathered = z->undrained = d->list_n;
     z->scatter = z->copies ? PUSH_ARRAY(&d->scratch, Bundle, d->list_n) : NULL;
     z->gather = z->drains ? PUSH_ARRAY(&d->scratch, Bundle, d->list_n) : NULL;

@@ -36,7 +36,7 @@
  * COPIES.  Where a stack has a buffer for each bucket (bucket_copies; zero2
  * always), gradients are copied in, reduce-scattered there, and this rank's part
  * is copied out when the next bucket leaves: two buffers live at most, as with
- * DeepSpeed's overlap_comm.  Where it has not, collectives work in place; so they do on gradients
+ * DeepSpeed's overlap_comm; of experts, whose gradients it keeps in the same buckets, two more.  Where it has not, collectives work in place; so they do on gradients
  * that lie in one buffer (bf16_grads_f32), which is summed a bucket at a time.
  *
  * LISTS (zero_gathers_lists).  nanotron's all_gather_coalesced hands torch's all_gather a list: of
@@ -55,8 +55,8 @@
 /* A bucket's buffer after its reduce-scatter. */
 typedef struct ZeroPart {
     Bundle bundle;
-    Point reduced; /* NOWHERE: none */
-    bool adds;     /* zero2: not the step's first */
+    Point reduced;
+    bool adds; /* zero2: not the step's first */
 } ZeroPart;
 
 typedef struct Zero {
@@ -72,10 +72,12 @@ typedef struct Zero {
     /* One role. */
     Buckets buckets;
     Weave w;
-    uint32_t next;    /* bucket to be reduced */
-    uint32_t round;   /* micro-batches whose gradients were scattered before */
-    ZeroPart pending; /* newest scatter; its part is still to be copied out */
-    Bundle *scatter;  /* copies; by bucket, as it was first; name NULL: not yet */
+    uint32_t next;  /* bucket to be reduced */
+    uint32_t round; /* micro-batches whose gradients were scattered before */
+    ZeroPart
+        pending[2]; /* newest scatters, of one place; their parts are still to be copied out */
+    uint32_t pending_n;
+    Bundle *scatter; /* copies; by bucket, as it was first; name NULL: not yet */
     BundleParts *scatters, *gathers; /* that copy alike */
     uint32_t *grads;      /* zero2, by block: frame of its whole gradients; NONE_U32 */
     uint32_t *grads_left; /* and how many of them are in no bucket yet */

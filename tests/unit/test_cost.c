@@ -11,17 +11,22 @@
 
 #include "tests/check.h"
 
-static const Gpu *load(Arena *arena, const char *name)
+static const Gpu *load_json(Arena *arena, const char *text)
 {
-    char text[100];
     Err err = { 0 };
-    snprintf(text, sizeof text, "\"%s\"", name);
     JsonDoc *doc = json_parse(text, strlen(text), "t.json", &err);
     const Gpu *g = gpu_read(arena, json_root(doc), "scenarios", &err);
     if (!CHECK(g != NULL))
         fprintf(stderr, "    %s\n", err.text);
     json_close(doc);
     return g;
+}
+
+static const Gpu *load(Arena *arena, const char *name)
+{
+    char text[100];
+    snprintf(text, sizeof text, "\"%s\"", name);
+    return load_json(arena, text);
 }
 
 /* The built-in GPUs, one after another. */
@@ -329,6 +334,40 @@ static void a_measured_shape_gives_its_measurement_back(void)
         CHECK(matmul_table_ns(g, &s, DTYPE_BF16, &ns));
         CHECK_NEAR(r->time_ns, ns, 1e-9);
     }
+    arena_free(&arena);
+}
+
+/* What if this GPU had twice the memory bandwidth, or twice of everything?  Rows are of the GPU as
+ * it is. */
+static void rows_are_of_the_gpu_they_were_measured_on(void)
+{
+    Arena arena = { 0 };
+    const Gpu *g = load(&arena, "h100-80gb");
+    const Gpu *same = load_json(&arena, "{\"base\":\"h100-80gb\",\"launch_us\":1}");
+    const Gpu *wide = load_json(&arena, "{\"base\":\"h100-80gb\",\"memory_GBps\":6700}");
+    const Gpu *twice = load_json(&arena, "{\"base\":\"h100-80gb\",\"memory_GBps\":6700,"
+                                         "\"peak_tflops\":{\"bf16\":1978.8,\"f16\":1978.8}}");
+    CHECK(g->gemm_n > 100 && !g->measured[GPU_ROWS_GEMM] && twice->measured[GPU_ROWS_GEMM]);
+    for (uint32_t i = 0; i < g->gemm_n; i++) {
+        const GemmRow *r = &g->gemm[i];
+        Op op = matmul_op(r->m, r->n, r->k, DTYPE_BF16);
+        double ns[4] = { 0 };
+        const Gpu *of[4] = { g, same, wide, twice };
+        for (int k = 0; k < 4; k++)
+            CHECK(matmul_table_ns(of[k], &op.u.matmul, DTYPE_BF16, &ns[k]));
+        CHECK(ns[1] == ns[0]);
+        CHECK(ns[2] <= ns[0] * (1 + 1e-12));
+        CHECK(ns[3] < ns[0] && ns[3] > 0.49 * ns[0]);
+    }
+    for (int k = 0; k < MEMORY_KERNEL_N; k++) {
+        double bytes = 1e9, ns = memory_ns(g, (MemoryKernel)k, bytes);
+        CHECK_NEAR(ns, memory_ns(same, (MemoryKernel)k, bytes), 0);
+        CHECK_NEAR(2, ns / memory_ns(wide, (MemoryKernel)k, bytes), 0.05);
+    }
+    Op attention = attention_op(1, 32, 8192, 128, true, false);
+    double ratio = attention_ns(g, &attention, ATTENTION_NEWEST, g->sms, 1e9) /
+                   attention_ns(twice, &attention, ATTENTION_NEWEST, g->sms, 1e9);
+    CHECK_NEAR(2, ratio, 0.1);
     arena_free(&arena);
 }
 
@@ -855,6 +894,7 @@ int main(void)
     RUN(compute_scale_multiplies_but_not_below_the_bound);
     RUN(a_step_waits_for_the_slowest_of_its_gpus);
     RUN(memory_keeps_its_clock_under_load);
+    RUN(rows_are_of_the_gpu_they_were_measured_on);
     RUN(odd_rows_say_nothing_of_aligned_ones);
     RUN(shorter_alignment_costs_more_whatever_was_measured_nearby);
     RUN(no_other_rows_are_needed_where_they_are_padded);

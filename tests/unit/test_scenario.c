@@ -547,9 +547,12 @@ static const BadRow bad_splits[] = {
     { GPT, "'tp':16", "",
       "parallel.tp: 16 does not divide the model's heads 8, allowed: 1, 2, 4, 8" },
     { "{'kind':'transformer','layers':8,'hidden':512,'heads':8,'ffn':1002,'vocab':9}", "'tp':4",
-      "", "parallel.tp: 4 does not divide the model's ffn 1002, allowed: 1, 2, 3, 6, 167" },
+      "", "parallel.tp: 4 does not divide the model's ffn 1002, allowed: 1, 2" },
     { "{'kind':'transformer','layers':8,'hidden':768,'heads':12,'kv_heads':4,'vocab':9}",
-      "'tp':6", "", "parallel.tp: 6 neither divides the model's 4 kv_heads nor is a multiple" },
+      "'tp':6", "",
+      "parallel.tp: 6 neither divides the model's 4 kv_heads nor is a multiple of them (each "
+      "then "
+      "held by several ranks), allowed: 1, 2, 4, 12" },
     { MLP, "'tp':5", "", "parallel.tp: 5 does not divide the model's inner width 64" },
     { GPT, "'cp':2", "'seq_len':1002",
       "training.seq_len: 1002 is not a multiple of 2 x cp = 4 (each rank takes two chunks), "
@@ -572,8 +575,10 @@ static const BadRow bad_splits[] = {
       "parallel.ep: 8 does not divide dp x cp x tp = 4, allowed: 1, 2, 4" },
     { MOE, "'dp':2,'tp':2,'sequence_parallel':true,'ep':4,'etp':2", "",
       "parallel.ep: 4 does not divide dp x cp = 2, allowed: 1, 2" },
-    { MOE, "'ep':3", "",
-      "parallel.ep: 3 does not divide the model's 8 experts, allowed: 1, 2, 4, 8" },
+    { MOE, "'dp':4,'ep':3", "",
+      "parallel.ep: 3 does not divide the model's 8 experts, allowed: 1, 2, 4" },
+    { MOE, "'dp':8,'ep':4,'strategy':'hsdp','shard_size':1", "",
+      "parallel.ep: 4 does not divide shard_size x cp = 1, allowed: 1" },
     { MOE, "'dp':2,'ep':4", "", "parallel.ep: 4 does not divide dp x cp = 2, allowed: 1, 2" },
     { MOE, "'dp':2,'ep':2,'strategy':'dp'", "",
       "parallel.ep: 2 with strategy dp cannot be simulated, 1 is allowed; or strategy ddp, "
