@@ -179,9 +179,9 @@ typedef struct Gpu {
     GemmGroup *gemm_groups;
     MemoryRow *memory; /* sorted by (kernel, bytes) */
     AttentionRow *attention;
-    /* By table: the GPU that its rows are of, where keys were changed since without it (a what-if of
-     * --set, a layer over a base); NULL: this one.  Rows say by how much kernels of that GPU are
-     * slower or faster than its model, and this one's are by as much. */
+    /* By table: the GPU that its rows are of, where keys were changed since without it (a what-if
+     * of --set, a layer over a base); NULL: this one.  Rows say by how much kernels of that GPU
+     * are slower or faster than its model, and this one's are by as much. */
     const struct Gpu *measured[GPU_ROWS_N];
     const char *provenance; /* one line: where the numbers come from */
 } Gpu;

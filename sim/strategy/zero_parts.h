@@ -36,8 +36,9 @@
  * COPIES.  Where a stack has a buffer for each bucket (bucket_copies; zero2
  * always), gradients are copied in, reduce-scattered there, and this rank's part
  * is copied out when the next bucket leaves: two buffers live at most, as with
- * DeepSpeed's overlap_comm; of experts, whose gradients it keeps in the same buckets, two more.  Where it has not, collectives work in place; so they do on gradients
- * that lie in one buffer (bf16_grads_f32), which is summed a bucket at a time.
+ * DeepSpeed's overlap_comm; of experts, whose gradients it keeps in the same buckets, two more.
+ * Where it has not, collectives work in place; so they do on gradients that lie in one buffer
+ * (bf16_grads_f32), which is summed a bucket at a time.
  *
  * LISTS (zero_gathers_lists).  nanotron's all_gather_coalesced hands torch's all_gather a list: of
  * every rank's part of all parameters, made of what was there before the update.  torch gathers
