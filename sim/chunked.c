@@ -4,6 +4,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+static bool is_chain(OpKind kind)
+{
+    return kind == OP_BROADCAST || kind == OP_REDUCE;
+}
+
 /* ---- rings ---- */
 
 enum { SLICES_MAX = 2 };
@@ -94,7 +99,7 @@ static double chain_ns(const ChunkedRing *r, uint64_t *messages)
 
 double chunked_ring_ns(const ChunkedRing *r, uint64_t *messages)
 {
-    if (r->kind == OP_BROADCAST || r->kind == OP_REDUCE)
+    if (is_chain(r->kind))
         return chain_ns(r, messages);
     uint64_t once = r->ranks_n - 1;
     return rounds_ns(r, r->kind == OP_ALL_REDUCE ? 2 * once : once, messages);
@@ -102,7 +107,15 @@ double chunked_ring_ns(const ChunkedRing *r, uint64_t *messages)
 
 /* ---- of a group ---- */
 
-enum { STEP_BYTES = 512 << 10, CHUNK_STEPS = 4, SLICE_STEPS = 2 };
+enum { CHUNK_STEPS = 4, SLICE_STEPS = 2, FINE_PIECES = 4096 };
+
+/* Data of a step of a channel's buffer, of which each has 8 (NCCL's src/init.cc and device.h): of
+ * LL half is flags, of LL128 one word in 16. */
+static const uint64_t step_bytes[PROTOCOL_N] = {
+    [PROTOCOL_LL] = 32 << 10,
+    [PROTOCOL_LL128] = 600 * 15 * 64,
+    [PROTOCOL_SIMPLE] = 512 << 10,
+};
 
 bool chunked_knows(OpKind kind)
 {
@@ -151,31 +164,36 @@ static ChunkedLink link_of(const RankGroup *g, uint32_t i, const CommCost *cost)
     return (ChunkedLink){ (double)hop, ns * cost->traffic_bytes / cost->payload_bytes };
 }
 
-/* A channel's steps, times the channels; an ideal machine passes on all it has. */
-static void cut(ChunkedRing *r, const Gpu *gpu, bool ideal)
+/* A channel's steps, times the channels.  By LL and LL128 a chain passes on line by line, each with
+ * its flag: pieces so small that they do not count.  An ideal machine does so, too, and passes on
+ * parts of a ring whole. */
+static void cut(ChunkedRing *r, const Machine *m, Protocol protocol)
 {
-    uint64_t step = STEP_BYTES * (uint64_t)fmax(gpu->comm_sms, 1);
-    bool chain = r->kind == OP_BROADCAST || r->kind == OP_REDUCE;
-    r->slice_bytes = chain ? step : SLICE_STEPS * step;
-    r->chunk_bytes = CHUNK_STEPS * step;
-    if (ideal)
-        r->slice_bytes = r->chunk_bytes = r->bytes;
+    uint64_t step = step_bytes[protocol] * (uint64_t)fmax(m->types[0].gpu->comm_sms, 1);
+    bool simple = protocol == PROTOCOL_SIMPLE && !m->ideal_collectives;
+    r->slice_bytes = r->chunk_bytes = m->ideal_collectives ? r->bytes : step;
+    if (is_chain(r->kind)) {
+        r->slice_bytes = simple ? step : div_up_u64(r->bytes, FINE_PIECES);
+    } else if (simple) {
+        r->slice_bytes = SLICE_STEPS * step;
+        r->chunk_bytes = CHUNK_STEPS * step;
+    }
 }
 
-static ChunkedRing ring_of(const RankGroup *g, OpKind kind, uint64_t bytes)
+static ChunkedRing ring_of(const RankGroup *g, OpKind kind, uint64_t bytes, Protocol protocol)
 {
     ChunkedRing r = {
         .kind = kind, .ranks_n = g->ranks_n, .links_n = rank_group_period(g), .bytes = bytes
     };
-    cut(&r, g->m->types[0].gpu, g->m->ideal_collectives);
+    cut(&r, g->m, protocol);
     return r;
 }
 
-double chunked_messages(const RankGroup *g, OpKind kind, uint64_t bytes)
+double chunked_messages(const RankGroup *g, OpKind kind, uint64_t bytes, Protocol protocol)
 {
-    ChunkedRing r = ring_of(g, kind, bytes);
+    ChunkedRing r = ring_of(g, kind, bytes, protocol);
     double steps = (kind == OP_ALL_REDUCE ? 2.0 : 1.0) * (g->ranks_n - 1);
-    if (kind == OP_BROADCAST || kind == OP_REDUCE)
+    if (is_chain(kind))
         return steps * ceil((double)bytes / (double)r.slice_bytes);
     double part = (double)bytes / g->ranks_n, rounds = ceil(part / (double)r.chunk_bytes);
     return rounds * steps * r.links_n * SLICES_MAX;
@@ -185,7 +203,7 @@ double chunked_ns(const RankGroup *g, OpKind kind, uint64_t bytes, const CommCos
                   uint64_t *messages)
 {
     ASSERT(chunked_knows(kind) && g->ranks_n > 1 && cost->payload_bytes > 0);
-    ChunkedRing r = ring_of(g, kind, bytes);
+    ChunkedRing r = ring_of(g, kind, bytes, cost->protocol);
     ChunkedLink *link = mem_zero(r.links_n, sizeof *link);
     for (uint32_t i = 0; i < r.links_n; i++)
         link[i] = link_of(g, i, cost);

@@ -285,7 +285,7 @@ static bool not_offered(const Work *w, const RankGroup *g, Err *err)
 
 static bool is_followed(const RankGroup *g, const Options *o, const Row *r, Err *err)
 {
-    double messages = chunked_messages(g, o->kind, r->bytes);
+    double messages = chunked_messages(g, o->kind, r->bytes, r->cost.protocol);
     return messages <= MESSAGES_MAX ||
            err_set(err,
                    "--fidelity chunked: %s of %" PRIu64 " bytes on %u ranks has up to %.3g "

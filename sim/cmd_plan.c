@@ -37,6 +37,8 @@ static void print_help(FILE *f)
         "behind\n"
         "the ten best, simulates the rest, says why.\n"
         "Kept as they are: model, global batch, sequence length, precision, GPU and links.\n"
+        "Degrees are tp up to two nodes (16, where they are smaller) and cp down to pieces of\n"
+        "1,024 tokens (128 up to 64 GPUs, or where sequences are fewer than GPUs).\n"
         "Micro-batches are doubled, and of the ten best all between them are tried; schedules\n"
         "are 1f1b and interleaved, another where --set parallel.schedule asks for it.\n"
         "Stages have as many layers each, and the last one fewer where its head takes as\n"

@@ -186,7 +186,7 @@ bool collective_cost_only(CommCost *cost, const Machine *m, const GroupClass *g,
 {
     Choice c = choose(m, g, resource, kind, bytes, 1, only);
     *cost = finish(&c);
-    return c.best_ns < INFINITY;
+    return c.best_ns < INFINITY && (only.algorithm == ALGORITHM_N || comm_has_algorithm(kind));
 }
 
 CommCost collective_cost(const Machine *m, const GroupClass *g, const Resource *resource,

@@ -5,16 +5,17 @@
  * and cp is dp.  Rules of taste bound them (below); whether a model, a batch or a
  * schedule allows them is for the reader's own checks (scenario_check.c) to say.
  *
- *     tp   at most two nodes, so that leaving a node is tried once
+ *     tp   at most two of the largest nodes, so that leaving a node is tried once, or TP_TRIED_MIN
  *     pp   at most the model's blocks, embedding and head
- *     cp   pieces of at least CP_TOKENS_MIN tokens
+ *     cp   pieces of at least CP_TOKENS_MIN tokens; of CP_TOKENS_FEW with few GPUs, and where there
+ *          are fewer sequences than GPUs: then something else has to be split
  *     ep   of models with experts: what divides them and dp x cp x tp
  *     micro-batch   of what divides the replica's batch always the largest that is at most twice
  *                   the one before (powers of two, of a batch that is one); and the scenario's own;
  *                   of the ten best all that lie between (plan_add_between)
  *     virtual stages   in the same way, where every chunk has as many blocks; and powers of two, of
- *                      a stack whose chunks may differ (uneven_stages); of the ten best one more
- *                      and one less (plan_add_chunks)
+ *                      a stack whose chunks may differ (uneven_stages) and where stages do so in
+ *                      any case; of the ten best one more and one less (plan_add_chunks)
  *     schedule   1f1b, interleaved, the scenario's own, and those with weight gradients apart that
  *                the stack has (zero_bubble of its file); another where --set asks for it
  *     layers     shared out evenly, and with fewer on the last stage where the head takes as long
@@ -32,7 +33,8 @@
 #include "sim/formats.h"
 #include "sim/scenario_parts.h"
 
-enum { CP_TOKENS_MIN = 1024, MICRO_BATCH_TRIED_MAX = 512, VIRTUAL_TRIED_MAX = 16 };
+enum { TP_TRIED_MIN = 16, VIRTUAL_TRIED_MAX = 16 };
+enum { CP_TOKENS_MIN = 1024, CP_TOKENS_FEW = 128, GPUS_FEW = 64 };
 
 /* ---- bases ---- */
 
@@ -303,7 +305,7 @@ typedef bool Divides(const Plan *p, const PlanCandidate *c, uint32_t n);
 static uint32_t next_tried(const Plan *p, const PlanCandidate *c, Divides *divides,
                            uint32_t last, uint32_t max)
 {
-    for (uint32_t n = 2 * last < max ? 2 * last : max; n > last; n--)
+    for (uint32_t n = last < max / 2 ? 2 * last : max; n > last; n--)
         if (divides(p, c, n))
             return n;
     for (uint32_t n = 2 * last + 1; n <= max; n++)
@@ -342,11 +344,12 @@ static void try_schedules(Plan *p, PlanCandidate c)
     uint32_t most = most_chunks(&p->bases[c.base].model) / c.pp;
     uint32_t own = plan_fixed_number(p, "parallel.virtual_stages", p->own_virtual_stages);
     uint32_t even = next_tried(p, &c, divides_blocks, 1, VIRTUAL_TRIED_MAX);
+    bool may_differ = p->sw.uneven_stages || !divides_blocks(p, &c, 1);
     c.schedule = SCHEDULE_1F1B;
     c.virtual_stages = 1;
     try_tensor(p, c);
     for (uint32_t n = 2; c.pp > 1 && n <= most; n++) {
-        bool usual = n <= VIRTUAL_TRIED_MAX && p->sw.uneven_stages && is_power_of_two(n);
+        bool usual = n <= VIRTUAL_TRIED_MAX && may_differ && is_power_of_two(n);
         if (usual || n == even || n == own)
             try_interleaved(p, c, n);
         if (n == even)
@@ -372,12 +375,11 @@ static void try_batches(Plan *p, PlanCandidate c)
 {
     uint32_t of_replica = p->bases[c.base].training.global_batch / c.dp;
     uint32_t own = plan_fixed_number(p, "training.micro_batch", p->own_micro_batch);
-    uint32_t max = of_replica < MICRO_BATCH_TRIED_MAX ? of_replica : MICRO_BATCH_TRIED_MAX;
     if (!plan_has_strategy(p, &c))
         return;
     for (uint32_t b = 1, next; b > 0; b = next) {
         try_batch(p, c, b);
-        next = next_tried(p, &c, divides_batch, b, max);
+        next = next_tried(p, &c, divides_batch, b, of_replica);
         if (own > b && (own < next || next == 0) && divides_batch(p, &c, own))
             try_batch(p, c, own);
     }
@@ -517,14 +519,23 @@ static void try_degrees(Plan *p, PlanCandidate c)
             look_at_degrees(p, c);
 }
 
+static uint64_t usual_tp_max(const Machine *m)
+{
+    uint64_t most = TP_TRIED_MIN;
+    for (uint32_t i = 0; i < m->types_n; i++)
+        most = max_u64(most, 2 * m->types[i].gpus_n);
+    return most;
+}
+
 static void try_count(Plan *p, uint32_t base)
 {
     const Scenario *s = &p->bases[base];
     uint32_t gpus = p->gpus[base], stages = most_chunks(&s->model);
     uint64_t tp_max =
-        max_u64(2 * s->machine.types[0].gpus_n, plan_fixed_number(p, "parallel.tp", 0));
-    uint64_t cp_max =
-        max_u64(s->training.seq_len / CP_TOKENS_MIN, plan_fixed_number(p, "parallel.cp", 0));
+        max_u64(usual_tp_max(&s->machine), plan_fixed_number(p, "parallel.tp", 0));
+    bool few = gpus <= GPUS_FEW || s->training.global_batch < gpus;
+    uint32_t pieces = s->training.seq_len / (few ? CP_TOKENS_FEW : CP_TOKENS_MIN);
+    uint64_t cp_max = max_u64(pieces, plan_fixed_number(p, "parallel.cp", 0));
     for (uint32_t tp = 1; tp <= tp_max && tp <= gpus; tp++) {
         if (gpus % tp != 0)
             continue;
@@ -639,7 +650,7 @@ static bool nothing_fixed_so(Plan *p, const char *fixed, uint32_t fixed_n, Err *
         }
     return err_set(err, "no candidate has %s%s%s%s", fixed,
                    o->settings_n > 1 ? ", with whatever else --set fixes" : "",
-                   list[0] ? "; there are" : "", list);
+                   list[0] ? "; tried without it are" : "", list);
 }
 
 bool plan_has_no_split(const Plan *p, uint32_t base, Err *err)

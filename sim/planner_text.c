@@ -64,6 +64,15 @@ static void print_command(const Plan *p, const PlanCandidate *c, FILE *out)
     fprintf(out, "\n");
 }
 
+/* "17,947", "2.1", "0.000301" */
+static char *text_amount(char *text, double x)
+{
+    if (x >= 0.1)
+        return text_rate(text, x);
+    snprintf(text, TEXT_CAP, "%.3g", x);
+    return text;
+}
+
 static void print_training(const Plan *p, const PlanCandidate *c, FILE *out)
 {
     char tokens[TEXT_CAP], days[TEXT_CAP], hours[TEXT_CAP], usd[TEXT_CAP];
@@ -71,26 +80,16 @@ static void print_training(const Plan *p, const PlanCandidate *c, FILE *out)
         return;
     const PlanRun run = plan_training(p, c);
     fprintf(out, "%s tokens    %s days, %s GPU-hours, cost %s\n",
-            text_count(tokens, p->options->tokens), text_rate(days, run.days),
-            text_number(hours, run.gpu_hours, 0), text_usd(usd, run.cost_usd));
+            text_count(tokens, p->options->tokens), text_amount(days, run.days),
+            text_amount(hours, run.gpu_hours), text_usd(usd, run.cost_usd));
     if (isfinite(run.gpu_mwh))
         fprintf(out, "energy      at most %s MWh for the GPUs, at their TDP\n",
-                text_rate(days, run.gpu_mwh));
+                text_amount(days, run.gpu_mwh));
     if (isfinite(run.failures))
         fprintf(out,
                 "failures    %s%s of a GPU to be expected; the time they cost is not counted\n",
                 run.failures < 0.01 ? "less than " : "",
                 text_rate(days, fmax(run.failures, 0.01)));
-}
-
-/* "17,947", "2.1", "0.000301" */
-static char *text_gpu_seconds(char *text, const PlanCandidate *c)
-{
-    double x = c->step_s * plan_gpus(c);
-    if (x >= 0.1)
-        return text_rate(text, x);
-    snprintf(text, TEXT_CAP, "%.3g", x);
-    return text;
 }
 
 static void print_best(const Plan *p, FILE *out)
@@ -115,7 +114,7 @@ static void print_best(const Plan *p, FILE *out)
         fprintf(out, "cost        %s a step\n", text_usd(a, c->cost_usd));
     else
         fprintf(out, "cost        %s GPU-seconds a step (no price in the cluster file)\n",
-                text_gpu_seconds(a, c));
+                text_amount(a, c->step_s * plan_gpus(c)));
     print_training(p, c, out);
     fprintf(out, "\n");
     print_command(p, c, out);
@@ -175,7 +174,7 @@ static void print_front(const Plan *p, FILE *out)
     for (uint32_t i = 0; i < p->front_n; i++) {
         const PlanCandidate *c = &p->candidates[p->front[i]];
         fprintf(out, "%7" PRIu32 " %10s %11s %10s  %s", plan_gpus(c),
-                text_seconds(time, c->step_s), text_gpu_seconds(hours, c),
+                text_seconds(time, c->step_s), text_amount(hours, c->step_s * plan_gpus(c)),
                 text_usd(usd, c->cost_usd), plan_label(label, c));
         if (p->options->tokens > 0)
             fprintf(out, "; %s days", text_rate(days, plan_training(p, c).days));

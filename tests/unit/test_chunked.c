@@ -120,7 +120,40 @@ static void ideal_groups_cost_what_the_closed_form_says(void)
             double ns = chunked_ns(&g, kinds[i], bytes, &cost, &messages);
             CHECK((double)cost.solo_ns >= ns - 1e-6 * ns && (double)cost.solo_ns <= ns + 1.01);
         }
+    for (uint64_t bytes = 1 << 14; bytes < (uint64_t)1 << 34; bytes *= 16) { /* in 4,096 pieces */
+        CommCost cost;
+        CHECK(rank_group_cost(&cost, &g, OP_BROADCAST, bytes, COMM_ANY));
+        double down = chunked_ns(&g, OP_BROADCAST, bytes, &cost, &messages);
+        CHECK(down > 0.999 * (double)cost.solo_ns && down < 1.005 * (double)cost.solo_ns + 7);
+        CHECK_NEAR(down, chunked_ns(&g, OP_REDUCE, bytes, &cost, &messages), 1e-9);
+    }
     rank_group_close(&g);
+}
+
+/* By LL and LL128 a chain passes on line by line, by Simple a whole step at a time. */
+static void chains_pass_on_as_their_protocol_does(void)
+{
+    static const struct {
+        Protocol protocol;
+        double most;
+    } cases[] = { { PROTOCOL_LL, 1.01 }, { PROTOCOL_LL128, 1.01 }, { PROTOCOL_SIMPLE, 3.2 } };
+    Machine m;
+    RankGroup g;
+    Err err = { 0 };
+    uint64_t messages = 0, bytes = 4 << 20;
+    if (!CHECK(cluster_open(&m, "dgx-h100", 2, NULL, 0, &err)) ||
+        !CHECK(rank_group_open(&g, &m, 2, 16, &err)))
+        return;
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        CommCost cost;
+        CHECK(rank_group_cost(&cost, &g, OP_BROADCAST, bytes,
+                              (CommOnly){ ALGORITHM_RING, cases[i].protocol }));
+        double ns = chunked_ns(&g, OP_BROADCAST, bytes, &cost, &messages);
+        CHECK(ns > 0.99 * (double)cost.solo_ns);
+        CHECK(ns < cases[i].most * (double)cost.solo_ns);
+    }
+    rank_group_close(&g);
+    machine_free(&m);
 }
 
 static double on_cluster(const char *key, const char *value, OpKind kind, uint64_t bytes,
@@ -181,7 +214,8 @@ static void one_leaf_stands_for_all(void)
         CHECK(rank_group_cost(&cost, &g, OP_ALL_GATHER, bytes,
                               (CommOnly){ ALGORITHM_RING, PROTOCOL_SIMPLE }));
         ns[i] = chunked_ns(&g, OP_ALL_GATHER, bytes, &cost, i ? &all : &few);
-        CHECK((double)(i ? all : few) <= chunked_messages(&g, OP_ALL_GATHER, bytes));
+        CHECK((double)(i ? all : few) <=
+              chunked_messages(&g, OP_ALL_GATHER, bytes, PROTOCOL_SIMPLE));
         rank_group_close(&g);
         machine_free(&m);
     }
@@ -218,6 +252,7 @@ int main(void)
     RUN(slices_hide_hops);
     RUN(uneven_rings_are_the_least_fixed_point);
     RUN(ideal_groups_cost_what_the_closed_form_says);
+    RUN(chains_pass_on_as_their_protocol_does);
     RUN(one_node_stands_for_all);
     RUN(one_leaf_stands_for_all);
     RUN(chains_leave_out_one_link);
