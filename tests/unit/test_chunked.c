@@ -120,7 +120,8 @@ static void ideal_groups_cost_what_the_closed_form_says(void)
             double ns = chunked_ns(&g, kinds[i], bytes, &cost, &messages);
             CHECK((double)cost.solo_ns >= ns - 1e-6 * ns && (double)cost.solo_ns <= ns + 1.01);
         }
-    for (uint64_t bytes = 1 << 14; bytes < (uint64_t)1 << 34; bytes *= 16) { /* in 4,096 pieces */
+    for (uint64_t bytes = 1 << 14; bytes < (uint64_t)1 << 34;
+         bytes *= 16) { /* in 4,096 pieces */
         CommCost cost;
         CHECK(rank_group_cost(&cost, &g, OP_BROADCAST, bytes, COMM_ANY));
         double down = chunked_ns(&g, OP_BROADCAST, bytes, &cost, &messages);
