@@ -266,8 +266,16 @@ static bool types_hide(const ClusterSpec *s, JsonObj *o)
     return false;
 }
 
+/* What was measured of a base was measured on its links: of others it says nothing. */
+static void drop_measured(JsonObj *o, ClusterSpec *s, const MeasuredCollective *before)
+{
+    if (s->measured == before && (json_has(o, "intra_node") || json_has(o, "inter_node")))
+        s->measured_n = 0;
+}
+
 static void take_cluster(const MachineReader *r, JsonObj *o, ClusterSpec *s)
 {
+    const MeasuredCollective *before = s->measured;
     if (o->ok && types_hide(s, o))
         o->ok = false;
     if (json_has(o, "name"))
@@ -279,6 +287,7 @@ static void take_cluster(const MachineReader *r, JsonObj *o, ClusterSpec *s)
     take_inter(o, &s->inter);
     take_types(r, o, s);
     take_collectives(r, o, s);
+    drop_measured(o, s, before);
     take_stragglers(o, s);
     take_number(o, "jitter", 0, 1, &s->jitter);
     take_number(o, "price_usd_per_gpu_hour", 0, 1e6, &s->price);
