@@ -181,7 +181,8 @@ typedef struct Gpu {
     AttentionRow *attention;
     /* By table: the GPU that its rows are of, where keys were changed since without it (a what-if
      * of --set, a layer over a base); NULL: this one.  Rows say by how much kernels of that GPU
-     * are slower or faster than its model, and this one's are by as much. */
+     * are slower or faster than its model, and this one's are by as much.  Of it only what the
+     * models of kernels read is known. */
     const struct Gpu *measured[GPU_ROWS_N];
     const char *provenance; /* one line: where the numbers come from */
 } Gpu;

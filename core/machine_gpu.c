@@ -4,6 +4,7 @@
  * The measured kernels of the file stand in machine_tables.c.
  */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,6 +274,32 @@ static void settle(Gpu *g, JsonNode node)
         g->sustained_from = "";
 }
 
+/* What a layer left open another completes: that is no other GPU. */
+static void fill_open(Gpu *g, const Gpu *by)
+{
+    static const size_t numbers[] = {
+        offsetof(Gpu, memory_bytes_per_ns),      offsetof(Gpu, matmul_fill_ns),
+        offsetof(Gpu, matmul_tile_loss),         offsetof(Gpu, matmul_wave_rounding),
+        offsetof(Gpu, matmul_unaligned),         offsetof(Gpu, attention_efficiency),
+        offsetof(Gpu, attention_bwd_efficiency), offsetof(Gpu, memory_efficiency),
+    };
+    for (size_t i = 0; i < ARRAY_N(numbers); i++) {
+        double *x = (double *)(void *)((char *)g + numbers[i]);
+        if (isnan(*x))
+            *x = *(const double *)(const void *)((const char *)by + numbers[i]);
+    }
+    for (int t = 0; t < DTYPE_N; t++) {
+        if (isnan(g->matmul_efficiency[t]))
+            g->matmul_efficiency[t] = by->matmul_efficiency[t];
+        if (!(g->peak_flops_per_ns[t] > 0))
+            g->peak_flops_per_ns[t] = by->peak_flops_per_ns[t];
+    }
+    g->kernel_floor_ns = g->kernel_floor_ns < 0 ? by->kernel_floor_ns : g->kernel_floor_ns;
+    g->generation = g->generation == GPU_GENERATION_N ? by->generation : g->generation;
+    g->sms = g->sms == NONE_U32 ? by->sms : g->sms;
+    g->quantise = g->sms > 0;
+}
+
 bool gpu_settle(Arena *arena, Gpu *g, JsonNode node, Err *err)
 {
     if (!gpu_complete(g, node, err))
@@ -281,10 +308,9 @@ bool gpu_settle(Arena *arena, Gpu *g, JsonNode node, Err *err)
     for (int t = 0; t < GPU_ROWS_N; t++) {
         if (!g->measured[t])
             continue;
-        Gpu *copy =
-            PUSH(arena, Gpu); /* node types may share it, and its file may be no whole GPU */
+        Gpu *copy = PUSH(arena, Gpu); /* node types may share what it is of */
         *copy = *g->measured[t];
-        settle(copy, (JsonNode){ 0 });
+        fill_open(copy, g);
         g->measured[t] = copy;
     }
     return true;

@@ -125,8 +125,6 @@ void skip_key(JsonObj *o, const char *key)
 static void log_default(JsonNode node, const char *key, double value)
 {
     char text[40];
-    if (!node.doc) /* of a GPU that is only compared with */
-        return;
     snprintf(text, sizeof text, "%.12g", value);
     json_log_value(json_member(node, key), text, true);
 }

@@ -112,7 +112,7 @@ static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
     o->report.ranks = o->ranks;
     o->report.ranks_n = o->ranks_n;
     o->report.all_gaps = o->json;
-    if (o->report.hta && o->report.step >= 0)
+    if (!*help && o->report.hta && o->report.step >= 0)
         return err_set(err, "--step does not go with --hta-compatible and --hta-include-last, "
                             "whose figures are of all steps");
     return *help || o->paths_n > 0 || err_set(err, "a trace is missing");

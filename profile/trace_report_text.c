@@ -227,7 +227,9 @@ static void print_steps(Words *w)
     }
     if (n > STEPS_MAX)
         fprintf(w->out, "and %" PRIu32 " more steps; ", n - STEPS_MAX);
-    fprintf(w->out, "steps are those of rank %" PRIu32 "; --step N looks at one on all ranks\n",
+    fprintf(w->out,
+            "steps are those of rank %" PRIu32
+            "; --step N looks at one, of all ranks that have it\n",
             c->rank);
 }
 

@@ -3,7 +3,8 @@
  *
  * `left` is the work still to do in nanoseconds of an undisturbed GPU.  While
  * something is transferring, alone_ns of work take slowed_ns.  account() brings
- * `left` up to now; every change of speed sets the end event anew.
+ * `left` up to now; every change of speed sets the end event anew, of a macro that is looked at
+ * in the same instant then.
  */
 #include "sim/engine_state.h"
 

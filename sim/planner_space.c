@@ -339,12 +339,18 @@ static bool is_power_of_two(uint32_t n)
     return (n & (n - 1)) == 0;
 }
 
+/* May chunks have different numbers of blocks?  The stack says so, or stages do in any case. */
+static bool chunks_may_differ(const Plan *p, const PlanCandidate *c)
+{
+    return p->sw.uneven_stages || !divides_blocks(p, c, 1);
+}
+
 static void try_schedules(Plan *p, PlanCandidate c)
 {
     uint32_t most = most_chunks(&p->bases[c.base].model) / c.pp;
     uint32_t own = plan_fixed_number(p, "parallel.virtual_stages", p->own_virtual_stages);
     uint32_t even = next_tried(p, &c, divides_blocks, 1, VIRTUAL_TRIED_MAX);
-    bool may_differ = p->sw.uneven_stages || !divides_blocks(p, &c, 1);
+    bool may_differ = chunks_may_differ(p, &c);
     c.schedule = SCHEDULE_1F1B;
     c.virtual_stages = 1;
     try_tensor(p, c);
@@ -363,6 +369,21 @@ static bool divides_batch(const Plan *p, const PlanCandidate *c, uint32_t n)
     return p->bases[c->base].training.global_batch / c->dp % n == 0;
 }
 
+/* As next_tried, of the divisors of n, which may be millions. */
+static uint32_t next_divisor(uint32_t n, uint32_t last)
+{
+    uint64_t near = 0, far = 0;
+    for (uint64_t d = 1; d * d <= n; d++)
+        for (int k = 0; k < 2 && n % d == 0; k++) {
+            uint64_t x = k ? n / d : d;
+            if (x > last && x <= 2 * (uint64_t)last)
+                near = max_u64(near, x);
+            else if (x > last)
+                far = far ? min_u64(far, x) : x;
+        }
+    return (uint32_t)(near ? near : far);
+}
+
 static void try_batch(Plan *p, PlanCandidate c, uint32_t micro_batch)
 {
     c.micro_batch = micro_batch;
@@ -379,7 +400,7 @@ static void try_batches(Plan *p, PlanCandidate c)
         return;
     for (uint32_t b = 1, next; b > 0; b = next) {
         try_batch(p, c, b);
-        next = next_tried(p, &c, divides_batch, b, of_replica);
+        next = next_divisor(of_replica, b);
         if (own > b && (own < next || next == 0) && divides_batch(p, &c, own))
             try_batch(p, c, own);
     }
@@ -442,7 +463,7 @@ void plan_add_chunks(Plan *p, const PlanCandidate *c)
     if (c->schedule != SCHEDULE_INTERLEAVED)
         return;
     for (uint32_t n = v / 2 + 1; n < 2 * v && n <= most; n++) {
-        bool next = p->sw.uneven_stages && (n + 1 == v || n == v + 1);
+        bool next = chunks_may_differ(p, c) && (n + 1 == v || n == v + 1);
         if (n > 1 && n != v && (next || divides_blocks(p, &like, n)))
             add_chunks(p, &like, n);
     }

@@ -7,7 +7,9 @@
 #include "sim/network.h"
 
 #include <dirent.h>
+#include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/check.h"
 
@@ -368,6 +370,35 @@ static void rows_are_of_the_gpu_they_were_measured_on(void)
     double ratio = attention_ns(g, &attention, ATTENTION_NEWEST, g->sms, 1e9) /
                    attention_ns(twice, &attention, ATTENTION_NEWEST, g->sms, 1e9);
     CHECK_NEAR(2, ratio, 0.1);
+    arena_free(&arena);
+}
+
+static void a_layer_that_completes_another_is_no_other_gpu(void)
+{
+    Arena arena = { 0 };
+    static const char rows[] =
+        "\"kernels\":{\"gemm\":[{\"source\":\"s\",\"columns\":[\"m\",\"n\","
+        "\"k\",\"dtype\",\"layout\",\"time_us\"],\"rows\":"
+        "[[4096,4096,4096,\"f16\",\"TN\",500]]}]}";
+    static const char sheet[] = "\"peak_tflops\":{\"f16\":312},\"memory_GBps\":2000,"
+                                "\"memory_GB\":80,\"sms\":108,\"generation\":\"ampere\"";
+    char part[400], whole[600], path[] = "/tmp/lockstep-gpu-XXXXXX";
+    int fd = mkstemp(path);
+    snprintf(part, sizeof part, "{%s}", rows);
+    CHECK(fd >= 0 && write(fd, part, strlen(part)) == (ssize_t)strlen(part) && close(fd) == 0);
+    char json[80];
+    snprintf(json, sizeof json, "%s.json", path);
+    CHECK(rename(path, json) == 0);
+    snprintf(whole, sizeof whole, "{\"base\":\"%s\",%s}", json, sheet);
+    const Gpu *completed = load_json(&arena, whole);
+    remove(json);
+    snprintf(whole, sizeof whole, "{%s,%s}", rows, sheet);
+    const Gpu *once = load_json(&arena, whole);
+    Op square = matmul_op(4096, 4096, 2048, DTYPE_F16);
+    double a, b;
+    CHECK(matmul_table_ns(completed, &square.u.matmul, DTYPE_F16, &a));
+    CHECK(matmul_table_ns(once, &square.u.matmul, DTYPE_F16, &b));
+    CHECK_NEAR(b, a, 1e-12);
     arena_free(&arena);
 }
 
@@ -895,6 +926,7 @@ int main(void)
     RUN(a_step_waits_for_the_slowest_of_its_gpus);
     RUN(memory_keeps_its_clock_under_load);
     RUN(rows_are_of_the_gpu_they_were_measured_on);
+    RUN(a_layer_that_completes_another_is_no_other_gpu);
     RUN(odd_rows_say_nothing_of_aligned_ones);
     RUN(shorter_alignment_costs_more_whatever_was_measured_nearby);
     RUN(no_other_rows_are_needed_where_they_are_padded);
