@@ -302,8 +302,8 @@ static inline bool scan_is(const ScanText *v, const char *text, size_t n)
  * microseconds.  False for what is no number (NaN too) or beyond int64.
  */
 bool scan_decimal(const ScanText *v, int scale, int64_t *value);
-/* A whole number from -INT64_MAX to INT64_MAX, also "7" in quotes; false for others, and where there
- * are more than 19 digits. */
+/* A whole number from -INT64_MAX to INT64_MAX, also "7" in quotes; false for others, and where
+ * there are more than 19 digits. */
 bool scan_whole(const ScanText *v, int64_t *value);
 /* As a double, for counters; false for what is not finite. */
 bool scan_double(const ScanText *v, double *value);
