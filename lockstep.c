@@ -14,8 +14,11 @@
 #include "traces/cmd.h"
 #include "viz/cmd.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LOCKSTEP_VERSION "0.1"
 
@@ -128,8 +131,18 @@ static int dispatch(int argc, char **argv)
     return run_command(argc - 1, argv + 1);
 }
 
+/* What is opened next would take the place of a standard stream that is closed, and be written into.
+ * Results that go nowhere still cannot be written. */
+static void hold_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
+    hold_streams();
     out_file_survive_limits();
     return flush_results(dispatch(argc, argv));
 }

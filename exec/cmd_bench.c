@@ -310,6 +310,14 @@ static bool make_files(const Bench *b, const char *json, Err *err)
     return ok;
 }
 
+static bool spares_scenarios(const Bench *b, const char *path, Err *err)
+{
+    for (uint32_t i = 0; i < b->o->scenarios_n && path; i++)
+        if (out_file_is_same(path, b->o->scenarios[i]))
+            return err_set(err, "'%s' is the scenario itself, it is not written over", path);
+    return true;
+}
+
 /* Minutes of measuring are not for nothing. */
 static bool check_outputs(const Bench *b, Err *err)
 {
@@ -322,7 +330,7 @@ static bool check_outputs(const Bench *b, Err *err)
                                    1, err))
             return false;
     for (size_t i = 0; i < ARRAY_N(paths); i++)
-        if (!out_file_can_open(paths[i], err))
+        if (!spares_scenarios(b, paths[i], err) || !out_file_can_open(paths[i], err))
             return false;
     return true;
 }

@@ -46,75 +46,127 @@ static bool is_p2p(const Builder *b, const Item *i)
     return strcmp(op, "send") == 0 || strcmp(op, "recv") == 0;
 }
 
-static bool same_group(const Item *x, const Item *y)
+/* A collective of a rank on a lane: the nth of its group there. */
+typedef struct Part {
+    uint32_t group, group_id, nth;
+    uint32_t program, item;
+} Part;
+
+typedef struct Parts {
+    Part *part;
+    uint32_t n, cap;
+} Parts;
+
+static bool of_group(const Part *a, const Part *b)
 {
-    if (!x->comm || !y->comm)
-        return true;
-    return x->comm->group == y->comm->group && x->comm->group_id == y->comm->group_id;
+    return a->group == b->group && a->group_id == b->group_id;
 }
 
-/* A rank's collectives on a lane, in order. */
-typedef struct CommList {
-    uint32_t *item;
-    uint32_t n;
-} CommList;
-
-static CommList comms_on(const Builder *b, const RankProgram *p, Lane lane)
+/* Where a trace does not say of which groups all are, they count as one. */
+static void list_parts(const Builder *b, Lane lane, Parts *all)
 {
-    CommList l = { mem_zero((size_t)p->order_n + 1, sizeof(uint32_t)), 0 };
-    for (uint32_t k = 0; k < p->order_n; k++) {
-        const Item *i = &p->items[p->order[k]];
-        if (i->kind == ITEM_COMM && i->lane == lane && !is_p2p(b, i))
-            l.item[l.n++] = p->order[k];
-    }
-    return l;
-}
-
-static Item *nth_comm(const Builder *b, const CommList *lists, uint32_t rank, uint32_t n)
-{
-    return n < lists[rank].n ? &b->programs[rank].items[lists[rank].item[n]] : NULL;
-}
-
-/* The n-th of each member: all take the time of the one that waited least.  `least` is scratch. */
-static bool settle_nth(Builder *b, const CommList *lists, Lane lane, uint32_t n, int64_t *least)
-{
+    bool known = true;
     for (uint32_t r = 0; r < b->programs_n; r++) {
-        const Item *i = nth_comm(b, lists, r, n);
-        for (uint32_t q = 0; i && q < b->programs_n; q++) {
-            const Item *other = nth_comm(b, lists, q, n);
-            if (!other && lists[q].n && same_group(i, nth_comm(b, lists, q, 0)))
-                return err_set(b->err,
-                               "rank %" PRIu32 " has fewer collectives than rank %" PRIu32
-                               " on its stream '%s': they are not of one step",
-                               b->programs[q].rank, b->programs[r].rank, lane_names[lane]);
-            if (other && same_group(i, other))
-                least[r] = min_i64(q ? least[r] : INT64_MAX, other->transfer_ns);
-            else if (q == 0)
-                least[r] = INT64_MAX;
+        const RankProgram *p = &b->programs[r];
+        for (uint32_t k = 0; k < p->order_n; k++) {
+            const Item *i = &p->items[p->order[k]];
+            if (i->kind != ITEM_COMM || i->lane != lane || is_p2p(b, i))
+                continue;
+            GROW(all->part, all->n, all->cap);
+            all->part[all->n++] = (Part){ .group = i->comm ? i->comm->group : 0,
+                                          .group_id = i->comm ? i->comm->group_id : 0,
+                                          .nth = k,
+                                          .program = r,
+                                          .item = p->order[k] };
+            known = known && i->comm;
         }
     }
-    for (uint32_t r = 0; r < b->programs_n; r++)
-        if (nth_comm(b, lists, r, n))
-            nth_comm(b, lists, r, n)->transfer_ns = least[r];
+    for (uint32_t k = 0; k < all->n && !known; k++)
+        all->part[k].group = all->part[k].group_id = 0;
+}
+
+static int compare_u32(uint32_t a, uint32_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* By group; then by rank first, or by nth. */
+static int by_rank(const void *pa, const void *pb)
+{
+    const Part *a = pa, *b = pb;
+    int c = compare_u32(a->group, b->group);
+    c = c ? c : compare_u32(a->group_id, b->group_id);
+    c = c ? c : compare_u32(a->program, b->program);
+    return c ? c : compare_u32(a->nth, b->nth);
+}
+
+static int by_nth(const void *pa, const void *pb)
+{
+    const Part *a = pa, *b = pb;
+    int c = compare_u32(a->group, b->group);
+    c = c ? c : compare_u32(a->group_id, b->group_id);
+    c = c ? c : compare_u32(a->nth, b->nth);
+    return c ? c : compare_u32(a->program, b->program);
+}
+
+/* nth: where it stands in its rank's order; and then, how many of its group stand before it. */
+static void number_parts(Parts *all)
+{
+    if (all->n > 0)
+        qsort(all->part, all->n, sizeof *all->part, by_rank);
+    for (uint32_t k = 0, first = 0; k < all->n; k++) {
+        const Part *before = &all->part[k > 0 ? k - 1 : 0];
+        if (!of_group(before, &all->part[k]) || before->program != all->part[k].program)
+            first = k;
+        all->part[k].nth = k - first;
+    }
+    if (all->n > 0)
+        qsort(all->part, all->n, sizeof *all->part, by_nth);
+}
+
+/* Fewer take part than in the one before: the first who is not there any more. */
+static bool refuse_fewer(const Builder *b, const Part *before, const Part *now, uint32_t now_n,
+                         Lane lane)
+{
+    uint32_t k = 0;
+    while (k < now_n && before[k].program == now[k].program)
+        k++;
+    return err_set(b->err,
+                   "rank %" PRIu32 " has fewer collectives than rank %" PRIu32
+                   " on its stream '%s': they are not of one step",
+                   b->programs[before[k].program].rank, b->programs[now[0].program].rank,
+                   lane_names[lane]);
+}
+
+/* The n-th of each member of a group: all take the time of the one that waited least. */
+static bool settle_parts(Builder *b, const Parts *all, Lane lane)
+{
+    uint32_t before_n = 0;
+    for (uint32_t first = 0, end; first < all->n; first = end) {
+        const Part *part = &all->part[first];
+        int64_t least = INT64_MAX;
+        for (end = first;
+             end < all->n && of_group(part, &all->part[end]) && part->nth == all->part[end].nth;
+             end++) {
+            const Part *x = &all->part[end];
+            least = min_i64(least, b->programs[x->program].items[x->item].transfer_ns);
+        }
+        if (part->nth > 0 && end - first < before_n)
+            return refuse_fewer(b, part - before_n, part, end - first, lane);
+        before_n = end - first;
+        for (uint32_t k = first; k < end; k++)
+            b->programs[all->part[k].program].items[all->part[k].item].transfer_ns = least;
+    }
     return true;
 }
 
 static bool settle_lane(Builder *b, Lane lane)
 {
-    CommList *lists = mem_zero(b->programs_n, sizeof *lists);
-    int64_t *least = mem_zero(b->programs_n, sizeof *least);
-    uint32_t most = 0;
-    for (uint32_t r = 0; r < b->programs_n; r++) {
-        lists[r] = comms_on(b, &b->programs[r], lane);
-        most = lists[r].n > most ? lists[r].n : most;
-    }
-    bool ok = true;
-    for (uint32_t n = 0; n < most && ok; n++)
-        ok = settle_nth(b, lists, lane, n, least);
-    for (uint32_t r = 0; r < b->programs_n; r++)
-        free(lists[r].item);
-    free(lists);
-    free(least);
+    Parts all = { .n = 0 };
+    list_parts(b, lane, &all);
+    number_parts(&all);
+    bool ok = settle_parts(b, &all, lane);
+    free(all.part);
     return ok;
 }
 
@@ -141,6 +193,13 @@ static uint32_t add_group_dim(Builder *b, const char *name, GroupDim dim)
 static uint32_t add_group(Builder *b, const char *name, uint32_t stride, uint32_t n)
 {
     return add_group_dim(b, name, (GroupDim){ stride, n, 1, n });
+}
+
+static bool same_group(const Item *x, const Item *y)
+{
+    if (!x->comm || !y->comm)
+        return true;
+    return x->comm->group == y->comm->group && x->comm->group_id == y->comm->group_id;
 }
 
 static bool is_member(const RankProgram *p, const Item *like)
