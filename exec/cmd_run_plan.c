@@ -57,7 +57,8 @@ static bool read_scenario(Scenario *s, const RunRequest *r, const char *cluster,
     return ok;
 }
 
-/* A cluster that any scenario for so many ranks fits; nothing is known of its speed. */
+/* A cluster that any scenario for so many ranks fits, where it has none of its own that does;
+ * nothing is known of its speed. */
 static void some_cluster(char text[300], uint32_t ranks)
 {
     snprintf(text, 300,
@@ -189,6 +190,24 @@ static bool check_software(RunPlan *x, const RunRequest *r, const char *cluster,
     return !err->set;
 }
 
+/* Where ranks lie, and what is searched by what actions take (zb-1p), is as in sim's graph where
+ * the scenario's own cluster holds that many ranks. */
+static bool own_cluster_holds(const RunRequest *r, uint32_t ranks)
+{
+    Scenario s;
+    ScenarioSays says;
+    Err ignored = { 0 };
+    Setting *settings = settings_of(r);
+    bool has = scenario_says(&says, r->scenario, settings, r->settings_n, &ignored) &&
+               says.cluster && read_scenario(&s, r, NULL, own_software, &ignored);
+    free(settings);
+    if (!has)
+        return false;
+    bool holds = s.parallel.gpus == ranks;
+    scenario_free(&s);
+    return holds;
+}
+
 static bool open_scenario(RunPlan *x, const RunRequest *r, bool *usage, Err *err)
 {
     Parts *p = x->parts;
@@ -198,7 +217,7 @@ static bool open_scenario(RunPlan *x, const RunRequest *r, bool *usage, Err *err
     if (r->this_machine && !count_ranks(&ranks, r, err))
         return false;
     some_cluster(cluster, ranks);
-    const char *given = r->this_machine ? cluster : NULL;
+    const char *given = r->this_machine && !own_cluster_holds(r, ranks) ? cluster : NULL;
     if (!check_software(x, r, given, err) || !read_scenario(&p->s, r, given, own_software, err))
         return false;
     *usage = !check_ranks(r, p->s.parallel.gpus, &p->s.parallel, err);
