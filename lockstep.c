@@ -131,8 +131,8 @@ static int dispatch(int argc, char **argv)
     return run_command(argc - 1, argv + 1);
 }
 
-/* What is opened next would take the place of a standard stream that is closed, and be written into.
- * Results that go nowhere still cannot be written. */
+/* What is opened next would take the place of a standard stream that is closed, and be written
+ * into.  Results that go nowhere still cannot be written. */
 static void hold_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
