@@ -138,10 +138,20 @@ static bool refuse_fewer(const Builder *b, const Part *before, const Part *now, 
                    lane_names[lane]);
 }
 
-/* The n-th of each member of a group: all take the time of the one that waited least. */
+static bool is_one_group(const Parts *all)
+{
+    uint32_t k = 1;
+    while (k < all->n && of_group(&all->part[0], &all->part[k]))
+        k++;
+    return k >= all->n;
+}
+
+/* The n-th of each member of a group: all take the time of the one that waited least.  Where groups
+ * of one name are not told apart, those of some ranks may have more than those of others. */
 static bool settle_parts(Builder *b, const Parts *all, Lane lane)
 {
     uint32_t before_n = 0;
+    bool one = is_one_group(all);
     for (uint32_t first = 0, end; first < all->n; first = end) {
         const Part *part = &all->part[first];
         int64_t least = INT64_MAX;
@@ -151,7 +161,8 @@ static bool settle_parts(Builder *b, const Parts *all, Lane lane)
             const Part *x = &all->part[end];
             least = min_i64(least, b->programs[x->program].items[x->item].transfer_ns);
         }
-        if (part->nth > 0 && end - first < before_n)
+        bool told = one || part->group_id != NONE_U32;
+        if (told && part->nth > 0 && end - first < before_n)
             return refuse_fewer(b, part - before_n, part, end - first, lane);
         before_n = end - first;
         for (uint32_t k = first; k < end; k++)
