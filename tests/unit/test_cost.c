@@ -382,7 +382,7 @@ static void a_layer_that_completes_another_is_no_other_gpu(void)
         "[[4096,4096,4096,\"f16\",\"TN\",500]]}]}";
     static const char sheet[] = "\"peak_tflops\":{\"f16\":312},\"memory_GBps\":2000,"
                                 "\"memory_GB\":80,\"sms\":108,\"generation\":\"ampere\"";
-    char part[400], whole[600], path[] = "/tmp/lockstep-gpu-XXXXXX";
+    char part[400], whole[600], path[] = P_tmpdir "/lockstep-gpu-XXXXXX";
     int fd = mkstemp(path);
     snprintf(part, sizeof part, "{%s}", rows);
     CHECK(fd >= 0 && write(fd, part, strlen(part)) == (ssize_t)strlen(part) && close(fd) == 0);
