@@ -76,7 +76,7 @@ static inline int64_t max_i64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Of 0 and x: x. */
+/* The greatest common divisor; of a number and 0 the number. */
 static inline uint64_t gcd_u64(uint64_t a, uint64_t b)
 {
     while (b > 0) {

@@ -351,22 +351,13 @@ void run_plan_free(RunPlan *x)
 
 /* ---- one rank ---- */
 
-static uint32_t degree_of(const Parallel *p, Dim d)
-{
-    return d == DIM_TP   ? p->tp
-           : d == DIM_CP ? p->cp
-           : d == DIM_DP ? p->dp
-           : d == DIM_PP ? p->pp
-                         : 1;
-}
-
 /* As sim/strategy/world.c seats ranks. */
 static uint32_t coordinate(const Parallel *p, Dim dim, uint32_t rank)
 {
     uint32_t stride = 1;
     for (int i = 0; i < DIM_N && p->order[i] != dim; i++)
-        stride *= degree_of(p, p->order[i]);
-    return rank / stride % degree_of(p, dim);
+        stride *= parallel_extent(p, p->order[i]);
+    return rank / stride % parallel_extent(p, dim);
 }
 
 /* Place in, and size of, the group of that name; { 0, 1 } without it. */

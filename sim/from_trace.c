@@ -57,11 +57,6 @@ typedef struct Parts {
     uint32_t n, cap;
 } Parts;
 
-static bool of_group(const Part *a, const Part *b)
-{
-    return a->group == b->group && a->group_id == b->group_id;
-}
-
 /* Where a trace does not say of which groups all are, they count as one. */
 static void list_parts(const Builder *b, Lane lane, Parts *all)
 {
@@ -90,12 +85,21 @@ static int compare_u32(uint32_t a, uint32_t b)
     return (a > b) - (a < b);
 }
 
-/* By group; then by rank first, or by nth. */
+static int compare_groups(const Part *a, const Part *b)
+{
+    int c = compare_u32(a->group, b->group);
+    return c ? c : compare_u32(a->group_id, b->group_id);
+}
+
+static bool of_group(const Part *a, const Part *b)
+{
+    return compare_groups(a, b) == 0;
+}
+
 static int by_rank(const void *pa, const void *pb)
 {
     const Part *a = pa, *b = pb;
-    int c = compare_u32(a->group, b->group);
-    c = c ? c : compare_u32(a->group_id, b->group_id);
+    int c = compare_groups(a, b);
     c = c ? c : compare_u32(a->program, b->program);
     return c ? c : compare_u32(a->nth, b->nth);
 }
@@ -103,8 +107,7 @@ static int by_rank(const void *pa, const void *pb)
 static int by_nth(const void *pa, const void *pb)
 {
     const Part *a = pa, *b = pb;
-    int c = compare_u32(a->group, b->group);
-    c = c ? c : compare_u32(a->group_id, b->group_id);
+    int c = compare_groups(a, b);
     c = c ? c : compare_u32(a->nth, b->nth);
     return c ? c : compare_u32(a->program, b->program);
 }

@@ -488,7 +488,7 @@ static uint32_t shard_of(const Plan *p, const PlanCandidate *c)
     if (is_given(s, "parallel", "shard_size"))
         return s->parallel.shard_size;
     uint32_t in_node = s->machine.types[0].gpus_n / (c->tp * c->cp);
-    return in_node > 0 ? common_divisor(in_node, c->dp) : 1;
+    return in_node > 0 ? (uint32_t)gcd_u64(in_node, c->dp) : 1;
 }
 
 static void try_strategies(Plan *p, PlanCandidate c)

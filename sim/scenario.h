@@ -139,6 +139,8 @@ typedef struct Parallel {
 } Parallel;
 
 uint32_t parallel_degree(const Parallel *p, Dim d);
+/* Ranks along a dimension: 1 along ep, whose ranks are some of dp's. */
+uint32_t parallel_extent(const Parallel *p, Dim d);
 
 /* All-to-alls hidden behind the other half of a pair are what it was made for. */
 static inline bool runs_dualpipe(const Parallel *p)

@@ -32,6 +32,11 @@ uint32_t parallel_degree(const Parallel *p, Dim d)
     return degree[d];
 }
 
+uint32_t parallel_extent(const Parallel *p, Dim d)
+{
+    return d == DIM_EP ? 1 : parallel_degree(p, d);
+}
+
 static bool read_strategy(JsonObj *o, Strategy *strategy, Strategy fallback)
 {
     const char *words[STRATEGY_N + 1];
@@ -257,16 +262,6 @@ static void read_experts(JsonObj *o, Parallel *p, bool dense)
         p->dispatcher_set = false;
 }
 
-uint32_t common_divisor(uint32_t a, uint32_t b)
-{
-    while (b > 0) {
-        uint32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The GPUs of a node, or where replicas do not come in as many, the most of a node's that do. */
 static uint32_t usual_shard_size(const Parallel *p, const Machine *m)
 {
@@ -274,7 +269,7 @@ static uint32_t usual_shard_size(const Parallel *p, const Machine *m)
     uint32_t usual = node_gpus < p->dp ? node_gpus : p->dp;
     uint64_t inner = (uint64_t)p->tp * p->cp; /* GPUs of one replica */
     uint32_t in_node = node_gpus % inner == 0 ? (uint32_t)(node_gpus / inner) : node_gpus;
-    uint32_t even = common_divisor(in_node, p->dp);
+    uint32_t even = (uint32_t)gcd_u64(in_node, p->dp);
     return p->dp % usual == 0 || even == 1 ? usual : even;
 }
 

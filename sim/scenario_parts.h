@@ -29,9 +29,6 @@ static inline uint32_t scenario_experts(const Model *model)
     return model->kind == MODEL_TRANSFORMER ? model->u.transformer.experts : 0;
 }
 
-/* The greatest; of a number and 0 the number. */
-uint32_t common_divisor(uint32_t a, uint32_t b);
-
 /* A degree, or strategy single: else the work is split over the whole cluster. */
 bool parallel_says_split(JsonNode parallel);
 

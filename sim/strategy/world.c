@@ -32,15 +32,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ranks along a dimension; those of ep are some of dp's. */
-static uint32_t extent(const Parallel *p, Dim d)
-{
-    return d == DIM_EP ? 1 : parallel_degree(p, d);
-}
-
 static GroupDim whole(const Build *b, Dim d)
 {
-    uint32_t n = extent(&b->s->parallel, d);
+    uint32_t n = parallel_extent(&b->s->parallel, d);
     return (GroupDim){ b->stride[d], n, 1, n };
 }
 
@@ -243,7 +237,7 @@ bool build_world(Build *b, Err *err)
     uint64_t world = 1;
     for (int i = 0; i < DIM_N; i++) {
         b->stride[p->order[i]] = (uint32_t)world;
-        world *= extent(p, p->order[i]);
+        world *= parallel_extent(p, p->order[i]);
         if (world >= NONE_U32)
             return err_set(err, "the degrees multiply to more than %" PRIu32 " GPUs",
                            NONE_U32 - 1);
