@@ -38,160 +38,6 @@ typedef struct Builder {
     uint32_t instance;
 } Builder;
 
-/* ---- collectives over ranks ---- */
-
-static bool is_p2p(const Builder *b, const Item *i)
-{
-    const char *op = i->comm ? timeline_text(b->t, i->comm->op) : "";
-    return strcmp(op, "send") == 0 || strcmp(op, "recv") == 0;
-}
-
-/* A collective of a rank on a lane: the nth of its group there. */
-typedef struct Part {
-    uint32_t group, group_id, nth;
-    uint32_t program, item;
-} Part;
-
-typedef struct Parts {
-    Part *part;
-    uint32_t n, cap;
-} Parts;
-
-/* Where a trace does not say of which groups all are, they count as one. */
-static void list_parts(const Builder *b, Lane lane, Parts *all)
-{
-    bool known = true;
-    for (uint32_t r = 0; r < b->programs_n; r++) {
-        const RankProgram *p = &b->programs[r];
-        for (uint32_t k = 0; k < p->order_n; k++) {
-            const Item *i = &p->items[p->order[k]];
-            if (i->kind != ITEM_COMM || i->lane != lane || is_p2p(b, i))
-                continue;
-            GROW(all->part, all->n, all->cap);
-            all->part[all->n++] = (Part){ .group = i->comm ? i->comm->group : 0,
-                                          .group_id = i->comm ? i->comm->group_id : 0,
-                                          .nth = k,
-                                          .program = r,
-                                          .item = p->order[k] };
-            known = known && i->comm;
-        }
-    }
-    for (uint32_t k = 0; k < all->n && !known; k++)
-        all->part[k].group = all->part[k].group_id = 0;
-}
-
-static int compare_u32(uint32_t a, uint32_t b)
-{
-    return (a > b) - (a < b);
-}
-
-static int compare_groups(const Part *a, const Part *b)
-{
-    int c = compare_u32(a->group, b->group);
-    return c ? c : compare_u32(a->group_id, b->group_id);
-}
-
-static bool of_group(const Part *a, const Part *b)
-{
-    return compare_groups(a, b) == 0;
-}
-
-static int by_rank(const void *pa, const void *pb)
-{
-    const Part *a = pa, *b = pb;
-    int c = compare_groups(a, b);
-    c = c ? c : compare_u32(a->program, b->program);
-    return c ? c : compare_u32(a->nth, b->nth);
-}
-
-static int by_nth(const void *pa, const void *pb)
-{
-    const Part *a = pa, *b = pb;
-    int c = compare_groups(a, b);
-    c = c ? c : compare_u32(a->nth, b->nth);
-    return c ? c : compare_u32(a->program, b->program);
-}
-
-/* nth: where it stands in its rank's order; and then, how many of its group stand before it. */
-static void number_parts(Parts *all)
-{
-    if (all->n > 0)
-        qsort(all->part, all->n, sizeof *all->part, by_rank);
-    for (uint32_t k = 0, first = 0; k < all->n; k++) {
-        const Part *before = &all->part[k > 0 ? k - 1 : 0];
-        if (!of_group(before, &all->part[k]) || before->program != all->part[k].program)
-            first = k;
-        all->part[k].nth = k - first;
-    }
-    if (all->n > 0)
-        qsort(all->part, all->n, sizeof *all->part, by_nth);
-}
-
-/* Fewer take part than in the one before: the first who is not there any more. */
-static bool refuse_fewer(const Builder *b, const Part *before, const Part *now, uint32_t now_n,
-                         Lane lane)
-{
-    uint32_t k = 0;
-    while (k < now_n && before[k].program == now[k].program)
-        k++;
-    return err_set(b->err,
-                   "rank %" PRIu32 " has fewer collectives than rank %" PRIu32
-                   " on its stream '%s': they are not of one step",
-                   b->programs[before[k].program].rank, b->programs[now[0].program].rank,
-                   lane_names[lane]);
-}
-
-static bool is_one_group(const Parts *all)
-{
-    uint32_t k = 1;
-    while (k < all->n && of_group(&all->part[0], &all->part[k]))
-        k++;
-    return k >= all->n;
-}
-
-/* The n-th of each member of a group: all take the time of the one that waited least.  Where groups
- * of one name are not told apart, those of some ranks may have more than those of others. */
-static bool settle_parts(Builder *b, const Parts *all, Lane lane)
-{
-    uint32_t before_n = 0;
-    bool one = is_one_group(all);
-    for (uint32_t first = 0, end; first < all->n; first = end) {
-        const Part *part = &all->part[first];
-        int64_t least = INT64_MAX;
-        for (end = first;
-             end < all->n && of_group(part, &all->part[end]) && part->nth == all->part[end].nth;
-             end++) {
-            const Part *x = &all->part[end];
-            least = min_i64(least, b->programs[x->program].items[x->item].transfer_ns);
-        }
-        bool told = one || part->group_id != NONE_U32;
-        if (told && part->nth > 0 && end - first < before_n)
-            return refuse_fewer(b, part - before_n, part, end - first, lane);
-        before_n = end - first;
-        for (uint32_t k = first; k < end; k++)
-            b->programs[all->part[k].program].items[all->part[k].item].transfer_ns = least;
-    }
-    return true;
-}
-
-static bool settle_lane(Builder *b, Lane lane)
-{
-    Parts all = { .n = 0 };
-    list_parts(b, lane, &all);
-    number_parts(&all);
-    bool ok = settle_parts(b, &all, lane);
-    free(all.part);
-    return ok;
-}
-
-static bool settle_all(Builder *b)
-{
-    for (Lane lane = 0; lane < LANE_HOST; lane++)
-        if (!settle_lane(b, lane))
-            return false;
-    return true;
-}
-
 /* ---- groups ---- */
 
 static uint32_t add_group_dim(Builder *b, const char *name, GroupDim dim)
@@ -323,7 +169,7 @@ static bool group_of(Builder *b, const Item *i, uint32_t *group)
 {
     const char *name = i->comm ? timeline_text(b->t, i->comm->group) : "";
     *group = NONE_U32;
-    if (is_p2p(b, i)) {
+    if (item_is_p2p(i, b->t)) {
         *group = self_group(b);
         return true;
     }
@@ -444,7 +290,7 @@ static bool add_comm(Builder *b, const Item *i, int64_t launch_ns, uint32_t *op)
     b->f->unsized_n += !priced;
     b->f->unwaited_n +=
         b->f->world_n > 1 && b->programs_n == 1 && (!i->comm || i->comm->wait_ns < 0);
-    b->f->alone_n += is_p2p(b, i);
+    b->f->alone_n += item_is_p2p(i, b->t);
     return true;
 }
 
@@ -610,7 +456,7 @@ static bool build(Builder *b)
     g->replica = (GroupDim){ 1, 1, 1, 1 };
     g->role_of = mem_zero(b->programs_n, sizeof *g->role_of);
     begin_together(b);
-    if (!settle_all(b))
+    if (!from_trace_settle(b->programs, b->programs_n, b->t, b->err))
         return false;
     f->pairs_n = b->programs_n > 1 ? from_trace_pair(b->programs, b->programs_n, b->t) : 0;
     for (uint32_t i = 0; i < b->programs_n; i++) {

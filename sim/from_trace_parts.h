@@ -57,6 +57,11 @@ void item_dep(Item *item, uint32_t on);
 bool from_trace_read(RankProgram *p, const Timeline *t, const TraceWindow *w);
 void traced_program_free(RankProgram *p);
 
+bool item_is_p2p(const Item *i, const Timeline *t); /* a send or receive */
+
+/* Gives the members of each collective the transfer time of the one that waited least. */
+bool from_trace_settle(RankProgram *programs, uint32_t programs_n, const Timeline *t, Err *err);
+
 /* Finds the other ends of sends and receives; how many pairs there are. */
 uint64_t from_trace_pair(RankProgram *programs, uint32_t programs_n, const Timeline *t);
 

@@ -1,0 +1,163 @@
+/*
+ * from_trace_settle.c - how long a collective transferred: as its member says that waited least.
+ *
+ *     rank 0   |== waiting ==|= transfer =|
+ *     rank 1                 |= transfer =|     the n-th of a group on a lane are one
+ */
+#include <stdlib.h>
+
+#include "sim/from_trace_parts.h"
+
+typedef struct Ranks {
+    RankProgram *programs;
+    uint32_t programs_n;
+    const Timeline *t;
+    Err *err;
+} Ranks;
+
+/* A collective of a rank on a lane: the nth of its group there. */
+typedef struct Part {
+    uint32_t group, group_id, nth;
+    uint32_t program, item;
+} Part;
+
+typedef struct Parts {
+    Part *part;
+    uint32_t n, cap;
+} Parts;
+
+/* Where a trace does not say of which groups all are, they count as one. */
+static void list_parts(const Ranks *b, Lane lane, Parts *all)
+{
+    bool known = true;
+    for (uint32_t r = 0; r < b->programs_n; r++) {
+        const RankProgram *p = &b->programs[r];
+        for (uint32_t k = 0; k < p->order_n; k++) {
+            const Item *i = &p->items[p->order[k]];
+            if (i->kind != ITEM_COMM || i->lane != lane || item_is_p2p(i, b->t))
+                continue;
+            GROW(all->part, all->n, all->cap);
+            all->part[all->n++] = (Part){ .group = i->comm ? i->comm->group : 0,
+                                          .group_id = i->comm ? i->comm->group_id : 0,
+                                          .nth = k,
+                                          .program = r,
+                                          .item = p->order[k] };
+            known = known && i->comm;
+        }
+    }
+    for (uint32_t k = 0; k < all->n && !known; k++)
+        all->part[k].group = all->part[k].group_id = 0;
+}
+
+static int compare_u32(uint32_t a, uint32_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int compare_groups(const Part *a, const Part *b)
+{
+    int c = compare_u32(a->group, b->group);
+    return c ? c : compare_u32(a->group_id, b->group_id);
+}
+
+static bool of_group(const Part *a, const Part *b)
+{
+    return compare_groups(a, b) == 0;
+}
+
+static int by_rank(const void *pa, const void *pb)
+{
+    const Part *a = pa, *b = pb;
+    int c = compare_groups(a, b);
+    c = c ? c : compare_u32(a->program, b->program);
+    return c ? c : compare_u32(a->nth, b->nth);
+}
+
+static int by_nth(const void *pa, const void *pb)
+{
+    const Part *a = pa, *b = pb;
+    int c = compare_groups(a, b);
+    c = c ? c : compare_u32(a->nth, b->nth);
+    return c ? c : compare_u32(a->program, b->program);
+}
+
+/* nth: where it stands in its rank's order; and then, how many of its group stand before it. */
+static void number_parts(Parts *all)
+{
+    if (all->n > 0)
+        qsort(all->part, all->n, sizeof *all->part, by_rank);
+    for (uint32_t k = 0, first = 0; k < all->n; k++) {
+        const Part *before = &all->part[k > 0 ? k - 1 : 0];
+        if (!of_group(before, &all->part[k]) || before->program != all->part[k].program)
+            first = k;
+        all->part[k].nth = k - first;
+    }
+    if (all->n > 0)
+        qsort(all->part, all->n, sizeof *all->part, by_nth);
+}
+
+/* Fewer take part than in the one before: the first who is not there any more. */
+static bool refuse_fewer(const Ranks *b, const Part *before, const Part *now, uint32_t now_n,
+                         Lane lane)
+{
+    uint32_t k = 0;
+    while (k < now_n && before[k].program == now[k].program)
+        k++;
+    return err_set(b->err,
+                   "rank %" PRIu32 " has fewer collectives than rank %" PRIu32
+                   " on its stream '%s': they are not of one step",
+                   b->programs[before[k].program].rank, b->programs[now[0].program].rank,
+                   lane_names[lane]);
+}
+
+static bool is_one_group(const Parts *all)
+{
+    uint32_t k = 1;
+    while (k < all->n && of_group(&all->part[0], &all->part[k]))
+        k++;
+    return k >= all->n;
+}
+
+/* The n-th of each member of a group: all take the time of the one that waited least.  Where groups
+ * of one name are not told apart, those of some ranks may have more than those of others. */
+static bool settle_parts(Ranks *b, const Parts *all, Lane lane)
+{
+    uint32_t before_n = 0;
+    bool one = is_one_group(all);
+    for (uint32_t first = 0, end; first < all->n; first = end) {
+        const Part *part = &all->part[first];
+        int64_t least = INT64_MAX;
+        for (end = first;
+             end < all->n && of_group(part, &all->part[end]) && part->nth == all->part[end].nth;
+             end++) {
+            const Part *x = &all->part[end];
+            least = min_i64(least, b->programs[x->program].items[x->item].transfer_ns);
+        }
+        bool told = one || part->group_id != NONE_U32;
+        if (told && part->nth > 0 && end - first < before_n)
+            return refuse_fewer(b, part - before_n, part, end - first, lane);
+        before_n = end - first;
+        for (uint32_t k = first; k < end; k++)
+            b->programs[all->part[k].program].items[all->part[k].item].transfer_ns = least;
+    }
+    return true;
+}
+
+static bool settle_lane(Ranks *b, Lane lane)
+{
+    Parts all = { .n = 0 };
+    list_parts(b, lane, &all);
+    number_parts(&all);
+    bool ok = settle_parts(b, &all, lane);
+    free(all.part);
+    return ok;
+}
+
+bool from_trace_settle(RankProgram *programs, uint32_t programs_n, const Timeline *t, Err *err)
+{
+    Ranks ranks = { programs, programs_n, t, err };
+    for (Lane lane = 0; lane < LANE_HOST; lane++)
+        if (!settle_lane(&ranks, lane))
+            return false;
+    return true;
+}
