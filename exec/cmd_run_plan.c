@@ -190,22 +190,46 @@ static bool check_software(RunPlan *x, const RunRequest *r, const char *cluster,
     return !err->set;
 }
 
+/* Of the scenario's cluster by itself: what is wrong there is said whatever is trained. */
+static bool cluster_size(uint32_t *gpus_n, const RunRequest *r, Err *err)
+{
+    static const Setting little[] = { { "model", "{\"kind\":\"mlp\",\"widths\":[1,1]}" },
+                                      { "training", "{\"global_batch\":1}" },
+                                      { "parallel", "{\"strategy\":\"single\"}" } };
+    Scenario s;
+    Setting *settings = mem_zero(r->settings_n + ARRAY_N(little), sizeof *settings);
+    if (r->settings_n > 0)
+        memcpy(settings, r->settings, r->settings_n * sizeof *settings);
+    memcpy(settings + r->settings_n, little, sizeof little);
+    bool ok = scenario_read(&s, r->scenario, settings, r->settings_n + ARRAY_N(little), err);
+    free(settings);
+    if (!ok)
+        return false;
+    *gpus_n = s.machine.gpus_n;
+    scenario_free(&s);
+    return true;
+}
+
 /* Where ranks lie, and what is searched by what actions take (zb-1p), is as in sim's graph where
- * the scenario's own cluster holds that many ranks. */
-static bool own_cluster_holds(const RunRequest *r, uint32_t ranks)
+ * the scenario's own cluster holds that many ranks; NULL: it does.  Otherwise the other one. */
+static bool choose_cluster(const char **cluster, const char *other, const RunRequest *r,
+                           uint32_t ranks, Err *err)
 {
     Scenario s;
     ScenarioSays says;
-    Err ignored = { 0 };
+    uint32_t gpus_n = 0;
     Setting *settings = settings_of(r);
-    bool has = scenario_says(&says, r->scenario, settings, r->settings_n, &ignored) &&
-               says.cluster && read_scenario(&s, r, NULL, own_software, &ignored);
+    bool ok = scenario_says(&says, r->scenario, settings, r->settings_n, err) &&
+              (!says.cluster || cluster_size(&gpus_n, r, err));
     free(settings);
-    if (!has)
+    *cluster = other;
+    if (!ok || gpus_n < ranks || (!says.split && gpus_n != ranks))
+        return ok;
+    if (!read_scenario(&s, r, NULL, own_software, err))
         return false;
-    bool holds = s.parallel.gpus == ranks;
+    *cluster = s.parallel.gpus == ranks ? NULL : other;
     scenario_free(&s);
-    return holds;
+    return true;
 }
 
 static bool open_scenario(RunPlan *x, const RunRequest *r, bool *usage, Err *err)
@@ -217,7 +241,9 @@ static bool open_scenario(RunPlan *x, const RunRequest *r, bool *usage, Err *err
     if (r->this_machine && !count_ranks(&ranks, r, err))
         return false;
     some_cluster(cluster, ranks);
-    const char *given = r->this_machine && !own_cluster_holds(r, ranks) ? cluster : NULL;
+    const char *given = NULL;
+    if (r->this_machine && !choose_cluster(&given, cluster, r, ranks, err))
+        return false;
     if (!check_software(x, r, given, err) || !read_scenario(&p->s, r, given, own_software, err))
         return false;
     *usage = !check_ranks(r, p->s.parallel.gpus, &p->s.parallel, err);

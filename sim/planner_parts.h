@@ -29,12 +29,12 @@ bool plan_has_schedule(const Plan *p, const PlanCandidate *c);
 uint32_t plan_list_fixed(const PlanOptions *o, char *text, size_t cap);
 
 /* planner_space.c.  Candidates like c, but for recomputation, with the micro-batches between half
- * and twice as many that were not tried; c may move. */
-void plan_add_between(Plan *p, const PlanCandidate *c);
-/* Interleaved, with other numbers of chunks; c may move. */
-void plan_add_chunks(Plan *p, const PlanCandidate *c);
-/* With a layer more or less in the last chunk, where that has others than its share; c may move. */
-void plan_add_shares(Plan *p, const PlanCandidate *c);
+ * and twice as many that were not tried. */
+void plan_add_between(Plan *p, PlanCandidate c);
+/* Interleaved, with other numbers of chunks. */
+void plan_add_chunks(Plan *p, PlanCandidate c);
+/* With a layer more or less in the last chunk, where that has others than its share. */
+void plan_add_shares(Plan *p, PlanCandidate c);
 
 /* planner_stages.c.  Fills stage_layers where another share is worth trying; false: none is. */
 bool plan_share_unevenly(Plan *p, PlanCandidate *c);

@@ -509,13 +509,13 @@ static bool refine(Plan *p)
     for (uint32_t b = 0; b < p->bases_n; b++) {
         const Fastest fastest = fastest_of(p, b);
         for (uint32_t i = 0; i < first; i++) {
-            const PlanCandidate *c = &p->candidates[i];
-            if (c->base != b || c->fate != PLAN_SIMULATED ||
-                c->step_s > fastest.step_s[fastest.n - 1])
+            const PlanCandidate c = p->candidates[i];
+            if (c.base != b || c.fate != PLAN_SIMULATED ||
+                c.step_s > fastest.step_s[fastest.n - 1])
                 continue;
             plan_add_between(p, c);
-            plan_add_chunks(p, &p->candidates[i]);
-            plan_add_shares(p, &p->candidates[i]);
+            plan_add_chunks(p, c);
+            plan_add_shares(p, c);
         }
     }
     open_candidates(p, first);

@@ -433,10 +433,10 @@ static PlanCandidate one_like(const PlanCandidate *c)
                             .stage_layers = c->stage_layers };
 }
 
-void plan_add_between(Plan *p, const PlanCandidate *c)
+void plan_add_between(Plan *p, PlanCandidate c)
 {
-    PlanCandidate like = one_like(c);
-    uint32_t from = c->micro_batch / 2 + 1, to = 2 * c->micro_batch;
+    PlanCandidate like = one_like(&c);
+    uint32_t from = c.micro_batch / 2 + 1, to = 2 * c.micro_batch;
     for (uint32_t b = from; b < to; b++) {
         like.micro_batch = b;
         if (divides_batch(p, &like, b) && plan_has_number(p, "training.micro_batch", b) &&
@@ -456,25 +456,25 @@ static void add_chunks(Plan *p, PlanCandidate *like, uint32_t virtual_stages)
         add_family(p, like);
 }
 
-void plan_add_chunks(Plan *p, const PlanCandidate *c)
+void plan_add_chunks(Plan *p, PlanCandidate c)
 {
-    PlanCandidate like = one_like(c);
-    uint32_t v = c->virtual_stages, most = most_chunks(&p->bases[c->base].model) / c->pp;
-    if (c->schedule != SCHEDULE_INTERLEAVED)
+    PlanCandidate like = one_like(&c);
+    uint32_t v = c.virtual_stages, most = most_chunks(&p->bases[c.base].model) / c.pp;
+    if (c.schedule != SCHEDULE_INTERLEAVED)
         return;
     for (uint32_t n = v / 2 + 1; n < 2 * v && n <= most; n++) {
-        bool next = chunks_may_differ(p, c) && (n + 1 == v || n == v + 1);
+        bool next = chunks_may_differ(p, &c) && (n + 1 == v || n == v + 1);
         if (n > 1 && n != v && (next || divides_blocks(p, &like, n)))
             add_chunks(p, &like, n);
     }
 }
 
-void plan_add_shares(Plan *p, const PlanCandidate *c)
+void plan_add_shares(Plan *p, PlanCandidate c)
 {
-    PlanCandidate like = one_like(c);
-    if (!c->stage_layers)
+    PlanCandidate like = one_like(&c);
+    if (!c.stage_layers)
         return;
-    uint32_t last = plan_last_share(c);
+    uint32_t last = plan_last_share(&c);
     for (uint32_t more = 0; more < 2; more++)
         if (plan_set_share(p, &like, more ? last + 1 : last - 1) && !is_there(p, &like))
             add_family(p, &like);
