@@ -119,6 +119,15 @@ typedef struct AttentionRow {
     double time_ns;
 } AttentionRow;
 
+/* What its kernel is to compute: two products of so many pairs by head_dim forward, five backward;
+ * causal, a query meets itself and those before it. */
+static inline double attention_row_flops(const AttentionRow *r)
+{
+    double seq = (double)r->seq, pairs = r->causal ? seq * (seq + 1) / 2 : seq * seq;
+    return (r->backward ? 10 : 4) * (double)r->batch * (double)r->heads * (double)r->head_dim *
+           pairs;
+}
+
 /* What NCCL's tables are indexed by, and whose neighbour stands in where nobody measured. */
 typedef enum GpuGeneration {
     GPU_OTHER,

@@ -134,9 +134,12 @@ static void put_attention(JsonOut *j, const Op *op, double ns)
 {
     const AttentionShape *a = &op->u.attention;
     bool backward = op_is_backward(op);
-    double flops = (backward ? 10.0 : 4.0) * (double)a->batch * (double)a->heads *
-                   (double)a->seq_k * (double)a->seq_k * (double)a->head_dim *
-                   (a->causal ? 0.5 : 1);
+    double flops = attention_row_flops(&(AttentionRow){ .backward = backward,
+                                                        .causal = a->causal,
+                                                        .batch = a->batch,
+                                                        .heads = a->heads,
+                                                        .seq = a->seq_k,
+                                                        .head_dim = a->head_dim });
     json_out_string(j, backward ? "backward" : "forward");
     json_out_int(j, (int64_t)a->batch);
     json_out_int(j, (int64_t)a->seq_k);

@@ -73,8 +73,12 @@ static Op attention_op(const AttentionShape *a, DType dtype, bool backward)
                  .dtype = dtype,
                  .phase = backward ? PHASE_DGRAD : PHASE_FORWARD,
                  .u.attention = *a,
-                 .flops = (backward ? 10 : 4) * rows * (double)a->seq_k * width *
-                          (a->causal ? 0.5 : 1),
+                 .flops = attention_row_flops(&(AttentionRow){ .backward = backward,
+                                                               .causal = a->causal,
+                                                               .batch = a->batch,
+                                                               .heads = a->heads,
+                                                               .seq = a->seq_q,
+                                                               .head_dim = a->head_dim }),
                  .read_bytes = (uint64_t)(moved / 2),
                  .write_bytes = (uint64_t)(moved / 2) };
 }
@@ -289,8 +293,10 @@ void bench_file_samples(BenchFile *f, KernelFit *fit)
     for (uint32_t i = 0, end; i < f->rows_n; i = end) {
         KernelSample *x = &f->rows[i];
         end = i + 1;
-        if (x->table == TABLE_ATTENTION)
-            x->key[7] = fit->model.rows_of(fit->model.user, x->op);
+        if (x->table == TABLE_ATTENTION && !kernel_sample_rows(fit, x)) {
+            fit->no_table++;
+            continue;
+        }
         if (x->table != TABLE_MEMORY) {
             add_sample(fit, *x);
             continue;

@@ -26,6 +26,14 @@ static bool gemm_sample(const Op *op, KernelSample *x)
     return s->batch == 1 && s->of == 0; /* such a part is faster than it would be alone */
 }
 
+bool kernel_sample_rows(const KernelFit *f, KernelSample *x)
+{
+    AttentionKernel rows = ATTENTION_NEWEST;
+    bool is = f->model.rows_of(f->model.user, x->op, &rows);
+    x->key[7] = rows;
+    return is;
+}
+
 static bool attention_sample(const KernelFit *f, const Op *op, KernelSample *x)
 {
     const AttentionShape *a = &op->u.attention;
@@ -37,8 +45,8 @@ static bool attention_sample(const KernelFit *f, const Op *op, KernelSample *x)
     x->key[4] = (double)a->kv_heads;
     x->key[5] = (double)a->head_dim;
     x->key[6] = a->causal;
-    x->key[7] = f->model.rows_of(f->model.user, op);
-    return a->seq_q == a->seq_k && a->window == 0 && a->value_dim == 0;
+    return a->seq_q == a->seq_k && a->window == 0 && a->value_dim == 0 &&
+           kernel_sample_rows(f, x);
 }
 
 static bool sample_of(const KernelFit *f, const Op *op, KernelSample *x)

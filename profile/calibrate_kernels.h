@@ -40,8 +40,8 @@ enum { KERNEL_KEYS_MAX = 8 };
 typedef struct KernelModel {
     MemoryKernel (*class_of)(const Op *op);
     double (*scale)(const void *user, const Op *op); /* the stack's, on a kernel's time */
-    /* Whose rows an attention op is one of; NULL where no graph is read. */
-    AttentionKernel (*rows_of)(const void *user, const Op *op);
+    /* Whose rows an attention op is one of; false: of none. */
+    bool (*rows_of)(const void *user, const Op *op, AttentionKernel *rows);
     double (*predict_ns)(const void *user, const Gpu *gpu, const Op *op);
     const void *user;
     double host_scale; /* the stack's, on a launch */
@@ -79,6 +79,9 @@ typedef struct KernelFit {
 
 /* KernelFit f = { .g, .gpu, .model } is empty; g and gpu outlive it. */
 void kernel_fit_free(KernelFit *f);
+
+/* Says of a sample of attention whose row it is; false: no table has a place for it. */
+bool kernel_sample_rows(const KernelFit *f, KernelSample *x);
 
 /* What a trace measured; path for errors.  False: it is not of the graph. */
 bool kernel_fit_add(KernelFit *f, const Timeline *t, const char *path, Err *err);

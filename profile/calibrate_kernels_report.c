@@ -48,7 +48,7 @@ void kernel_fit_print(KernelFit *f, const Gpu *now)
            now->host_bytes_per_ns, f->gpu->host_bytes_per_ns);
     if (f->beside_comm + f->no_table > 0)
         printf("not used: %u kernels beside communication, %u that no table holds (batched "
-               "matmuls, attention with a window)\n",
+               "matmuls, attention with a window or in f32)\n",
                (unsigned)f->beside_comm, (unsigned)f->no_table);
 }
 

@@ -50,10 +50,11 @@ static double scale(const void *user, const Op *op)
 }
 
 /* What is measured are the executor's own kernels. */
-static AttentionKernel rows_of(const void *user, const Op *op)
+static bool rows_of(const void *user, const Op *op, AttentionKernel *rows)
 {
     const Work *w = user;
-    return attention_rows(w->fit.gpu, op, ATTENTION_LOCKSTEP);
+    *rows = attention_rows(w->fit.gpu, op, ATTENTION_LOCKSTEP);
+    return attention_is_row(w->fit.gpu, op, *rows);
 }
 
 static double predict_ns(const void *user, const Gpu *gpu, const Op *op)

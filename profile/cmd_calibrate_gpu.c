@@ -39,10 +39,11 @@ static double scale(const void *user, const Op *op)
     return op_scale(w->fit.gpu, op, &w->sw);
 }
 
-static AttentionKernel rows_of(const void *user, const Op *op)
+static bool rows_of(const void *user, const Op *op, AttentionKernel *rows)
 {
     const Work *w = user;
-    return attention_rows(w->fit.gpu, op, w->sw.attention_kernel);
+    *rows = attention_rows(w->fit.gpu, op, w->sw.attention_kernel);
+    return attention_is_row(w->fit.gpu, op, *rows);
 }
 
 static double predict_ns(const void *user, const Gpu *gpu, const Op *op)

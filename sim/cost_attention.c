@@ -152,7 +152,13 @@ static double rows_age(const Gpu *gpu, AttentionKernel rows)
     return rows == ATTENTION_NEWEST || !has_newer(gpu) ? 1 : FLASH2_ON_HOPPER;
 }
 
-/* Forward counts two products of s x s x d, backward five. */
+/* Rows are of 16-bit products; where a GPU has only one of the two types, of that. */
+static DType rows_dtype(const Gpu *gpu)
+{
+    double bf16 = gpu_peak_flops_per_ns(gpu, DTYPE_BF16);
+    return bf16 < gpu_peak_flops_per_ns(gpu, DTYPE_F16) ? DTYPE_F16 : DTYPE_BF16;
+}
+
 static double row_log_ratio(const Gpu *gpu, const AttentionRow *r)
 {
     AttentionShape a = { .batch = r->batch,
@@ -162,12 +168,10 @@ static double row_log_ratio(const Gpu *gpu, const AttentionRow *r)
                          .seq_k = r->seq,
                          .head_dim = r->head_dim,
                          .causal = r->causal };
-    double flops = (r->backward ? 10.0 : 4.0) * (double)r->batch * (double)r->heads *
-                   (double)r->seq * (double)r->seq * (double)r->head_dim *
-                   (r->causal ? 0.5 : 1);
     const Gpu *on = gpu_of_rows(gpu, GPU_ROWS_ATTENTION);
-    return log(r->time_ns / (rows_age(on, r->kernel) * model_ns(on, &a, r->kernel, r->backward,
-                                                                DTYPE_BF16, flops, on->sms)));
+    double ns = model_ns(on, &a, r->kernel, r->backward, rows_dtype(on), attention_row_flops(r),
+                         on->sms);
+    return log(r->time_ns / (rows_age(on, r->kernel) * ns));
 }
 
 static bool has_rows(const Gpu *gpu, AttentionKernel kernel)
@@ -257,6 +261,13 @@ double attention_ns(const Gpu *gpu, const Op *op, AttentionKernel rows, double s
     double moved =
         (double)(op->read_bytes + op->write_bytes) / (bandwidth * gpu->memory_efficiency);
     return fmax(compute, moved);
+}
+
+bool attention_is_row(const Gpu *gpu, const Op *op, AttentionKernel rows)
+{
+    double narrow = gpu_peak_flops_per_ns(gpu, rows_dtype(gpu));
+    return !(rows == ATTENTION_LOCKSTEP && goes_by_tiles(op)) &&
+           !(gpu_peak_flops_per_ns(gpu, op->dtype) < narrow);
 }
 
 double attention_age(const Op *op, AttentionKernel kernel)

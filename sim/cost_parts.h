@@ -13,6 +13,9 @@ double matmul_on_ns(const Gpu *gpu, const MatmulShape *s, DType dtype, double sm
 
 /* Whose rows of a GPU's file are the nearest to this kernel. */
 AttentionKernel attention_rows(const Gpu *gpu, const Op *op, AttentionKernel kernel);
+/* May what the op takes be one of them?  They are of 16-bit products; on a GPU that is no faster at
+ * those, of any. */
+bool attention_is_row(const Gpu *gpu, const Op *op, AttentionKernel rows);
 double attention_ns(const Gpu *gpu, const Op *op, AttentionKernel rows, double sms,
                     double bandwidth);
 /* How many times as long as with the kernel that those rows are of. */
