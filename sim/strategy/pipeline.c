@@ -28,6 +28,15 @@
  * itself does before it launches more (p2p_blocks_host).  Like every
  * collective of torch, a receive starts after the compute launched before it.
  *
+ * ROUND.  Chunks take turns by groups of pp micro-batches: what the last stage makes for the next
+ * turn comes round to the first when that is done with the group, and gradients the other way.  In
+ * torch's groups of n > pp it comes n - pp actions before it is used, and torch posts the receive
+ * when the other stage makes it; were it posted later, the last stage would wait with all others
+ * behind it:
+ *
+ *     pp 2, n 3     stage 0   F0.0 F1.0 F2.0 F0.1        the input of F0.1 is received beside F2.0
+ *                   stage 1        F0.0 F1.0 F2.0 F0.1
+ *
  * SCATTER AND GATHER.  Every rank of a tensor-parallel group holds the whole
  * activation.  A stack that knows this (p2p_scatter_gather) sends one tp-th from each,
  * and the receivers gather the parts inside their node, on the compute lane:
@@ -107,10 +116,32 @@ static void choose_variants(Build *b, const uint32_t *begin, uint32_t pp, uint32
 
 /* ---- actions ---- */
 
+static bool comes_round(const Line *l, uint32_t action)
+{
+    return (uint32_t)l->actions[action].kind == l->round_kind;
+}
+
+/* Those behind the posted ones that have come round by then. */
+static void post_round(Line *l)
+{
+    uint32_t a = l->posted_n;
+    for (uint32_t left = l->round; a < l->actions_n && left > 0; a++) {
+        if (!comes_round(l, a))
+            continue;
+        left--;
+        if (a >= l->round_n)
+            line_receive(l, a);
+    }
+    l->round_n = a > l->round_n ? a : l->round_n;
+}
+
 static void post_until(Line *l, uint32_t action)
 {
     for (; l->posted_n < action && l->posted_n < l->actions_n; l->posted_n++)
-        line_receive(l, l->posted_n);
+        if (l->posted_n >= l->round_n || !comes_round(l, l->posted_n))
+            line_receive(l, l->posted_n);
+    if (l->round > 0)
+        post_round(l);
 }
 
 static void post_step(Line *l, uint32_t action)
@@ -269,6 +300,20 @@ static Action *plan_actions(const Build *b, uint32_t turns, uint32_t *each)
     return actions;
 }
 
+/* How many actions before they are used what comes round is there: see ROUND. */
+static void find_round(Line *l)
+{
+    const Parallel *p = &l->b->s->parallel;
+    uint32_t group = schedule_group(p->pp, l->b->s->training.micro_batches);
+    bool turns = p->schedule == SCHEDULE_INTERLEAVED && p->virtual_stages > 1;
+    bool first = l->stage == 0, last = l->stage + 1 == p->pp;
+    l->round_kind = NONE_U32;
+    if (!turns || group <= p->pp || !(first || last))
+        return;
+    l->round = group - p->pp;
+    l->round_kind = first ? ACTION_FORWARD : ACTION_BACKWARD;
+}
+
 static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t chunks,
                        const Action *actions, uint32_t actions_n)
 {
@@ -293,6 +338,7 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
                .join = NOWHERE,
                .pair = NOWHERE,
                .tied = { { NONE_U32, 0, NOWHERE }, { NONE_U32, 0, NOWHERE } } };
+    find_round(&l);
     l.waits = !l.ahead || (b->sw->p2p_waits_for_send && !posts_ahead(p));
     l.host_wait =
         p->pp > 1 && !l.ahead && b->sw->p2p_blocks_host ? host_wait_segment(b) : NONE_U32;

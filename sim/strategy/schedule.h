@@ -76,8 +76,8 @@
 /*
  * Micro-batches of which chunks take turns in the interleaved schedule: pp where they divide by
  * it, else all where they are fewer than 2 pp, as torch.distributed.pipelining's Interleaved1F1B
- * has it.  (It has groups of more than pp beyond, too, whose transfers would have to be posted in
- * another order here.)  0: they cannot be put in groups so.
+ * has it.  (It has groups of more than pp beyond, too, which nobody has asked for.)  0: they cannot
+ * be put in groups so.
  */
 uint32_t schedule_group(uint32_t pp, uint32_t micro_batches);
 
