@@ -16,7 +16,8 @@
  *     virtual stages   in the same way, where every chunk has as many blocks; and powers of two, of
  *                      a stack whose chunks may differ (uneven_stages) and where stages do so in
  *                      any case; of the ten best one more and one less (plan_add_chunks)
- *     schedule   1f1b, interleaved, the scenario's own, and those with weight gradients apart that
+ *     schedule   1f1b, interleaved (not of fewer than pp micro-batches, nor of others than the stack
+ *                takes: interleaved_multiple), the scenario's own, and those with weight gradients apart that
  *                the stack has (zero_bubble of its file); another where --set asks for it
  *     layers     shared out evenly, and with fewer on the last stage where the head takes as long
  *                as some (planner_stages.c)
@@ -94,6 +95,7 @@ static void read_own(Plan *p)
     if (scenario_read(&s, o->scenario, rest, n, &ignored)) {
         p->own_micro_batch = s.training.micro_batch;
         p->own_virtual_stages = s.parallel.virtual_stages;
+        p->own_schedule = s.parallel.schedule;
         p->offered[s.parallel.schedule] = true;
     }
     scenario_free(&s);
@@ -241,11 +243,14 @@ static bool is_possible(const Plan *p, const PlanCandidate *c)
     return scenario_check(&s, &ignored) && scenario_can_be_built(&s, &ignored);
 }
 
-/* Chunks of few micro-batches that take turns as one group: Megatron refuses them, and most of the
- * pipeline is a bubble. */
+/* Micro-batches that the stack does not interleave, or so few that most of the pipeline is a bubble:
+ * tried where the schedule is asked for. */
 static bool is_odd_group(const Plan *p, const PlanCandidate *c)
 {
-    return c->schedule == SCHEDULE_INTERLEAVED && plan_micro_batches(p, c) % c->pp != 0;
+    uint32_t n = plan_micro_batches(p, c);
+    bool asked = p->own_schedule == SCHEDULE_INTERLEAVED || plan_fixed(p, "parallel.schedule");
+    return c->schedule == SCHEDULE_INTERLEAVED && !asked &&
+           (n < c->pp || (p->sw.interleaved_multiple && n % c->pp != 0));
 }
 
 static void add_family(Plan *p, PlanCandidate *c)

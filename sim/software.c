@@ -87,7 +87,7 @@ static const Fact parallel_options[] = {
     FACT(weighs_early),       FACT(gathers_at_start),
     FACT(gathers_together),   FACT(post_validates),
     FACT(tp_own_first),       FACT(fsdp_overlaps),
-    FACT(zero_gathers_lists),
+    FACT(zero_gathers_lists), FACT(interleaved_multiple),
 };
 
 static const Fact recompute_options[] = {

@@ -211,6 +211,9 @@ typedef struct Software {
     bool keeps_last_unit;
     bool uneven_stages; /* chunks may have more or fewer layers than others, as a scenario says:
                                plan tries that; may be left out: false */
+    /* Interleaved only with a multiple of pp micro-batches: plan tries no others; may be left out:
+     * false. */
+    bool interleaved_multiple;
     bool zero_all_reduces; /* zero1: every rank gets the whole sums; may be left out: false */
     /* zero1: parameters are gathered as lists of each rank's parts, which lie in buffers of their
      * own, by way of another for all; may be left out: false. */
