@@ -5,7 +5,7 @@
  * Models choose between algorithms, so their answers have kinks and valleys: a scan of
  * each number over powers of two looks for others, and steps that make things worse
  * are taken back and damped.  Which numbers rows answer to depends on the numbers, so
- * they are asked again after each round, until those fitted are those asked for.
+ * they are asked again after each round, until no more do.
  */
 #include "profile/calibrate.h"
 
@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS_MAX = 40, SCAN_ROUNDS = 2, ROUNDS_MAX = 5 };
+enum { STEPS_MAX = 40, SCAN_ROUNDS = 2, ROUNDS_MAX = 10 };
+static const double worth = 1e-3;     /* part of the misfit that another round must save */
 static const double trial_ln = 0.02;  /* how far a number moves to see what answers */
 static const double small_ln = 0.003; /* residuals below count as squares: no kink at 0 */
 /* Towards the start, for what rows cannot tell apart: a factor of e must be worth 1 % of a row. */
@@ -186,7 +187,8 @@ static bool improve(Fit *f, double *least, double *damping)
     return better;
 }
 
-/* Which numbers enough rows answer to; true when they are not those of before. */
+/* Which numbers enough rows answer to, or did: those that have made the rows choose another
+ * algorithm still decide that they do.  True when there are more than before. */
 static bool choose_active(Fit *f, CalibrateNumber *number)
 {
     bool changed = false;
@@ -197,11 +199,9 @@ static bool choose_active(Fit *f, CalibrateNumber *number)
             double answer = fabs(f->answer[(size_t)i * f->rows->n + r]);
             number[i].rows_n += takes_part(f, r) && answer > number[i].answer_min;
         }
-        bool active = number[i].rows_n >= CALIBRATE_ROWS_MIN;
+        bool active = f->active[i] || number[i].rows_n >= CALIBRATE_ROWS_MIN;
         changed = changed || active != f->active[i];
         f->active[i] = active;
-        if (!active)
-            f->z[i] = f->start[i];
     }
     return changed;
 }
@@ -215,7 +215,7 @@ static double walk(Fit *f)
 }
 
 /* From where the numbers stand, and from where a scan finds better ones: the lower end counts. */
-static void descend(Fit *f)
+static double descend(Fit *f)
 {
     size_t bytes = f->n * sizeof *f->z;
     double *from = doubles(f->n), *end = doubles(f->n);
@@ -227,9 +227,23 @@ static void descend(Fit *f)
     if (walk(f) > near)
         memcpy(f->z, end, bytes);
     scan(f);
-    walk(f);
+    double least = walk(f);
     free(from);
     free(end);
+    return least;
+}
+
+/* Until no more numbers are asked for, and no way down is left: then a fit from where it ended
+ * ends there, too. */
+static void settle(Fit *f, CalibrateNumber *number)
+{
+    double least = INFINITY;
+    bool better = true;
+    for (int round = 0; round < ROUNDS_MAX && (choose_active(f, number) || better); round++) {
+        double now = descend(f);
+        better = now < least * (1 - worth);
+        least = now;
+    }
 }
 
 static bool has_rows(const Fit *f)
@@ -269,8 +283,7 @@ bool calibrate_fit(CalibrateNumber *number, uint32_t numbers_n, const CalibrateR
     for (uint32_t i = 0; i < numbers_n; i++)
         f.z[i] = f.start[i] = log(fmin(fmax(number[i].value, number[i].min), number[i].max));
     f.active = mem_zero(numbers_n + 1, sizeof *f.active);
-    for (int round = 0; round < ROUNDS_MAX && choose_active(&f, number); round++)
-        descend(&f);
+    settle(&f, number);
     for (uint32_t i = 0; i < numbers_n; i++) {
         number[i].fitted = f.active[i];
         if (number[i].fitted)

@@ -81,6 +81,37 @@ static void an_outlier_moves_little(void)
         CHECK_NEAR(truth[i], number[i].value, 0.02);
 }
 
+/* Of two ways the faster is taken; one is slower for larger rows. */
+static void ways_predict(void *user, const double *value, double *ns)
+{
+    const Toy *toy = user;
+    for (uint32_t i = 0; i < toy->n; i++)
+        ns[i] = fmin(value[0] * toy->bytes[i], value[1]);
+}
+
+/* Rows first go by the one, and when that is fitted by the other: both have to be slower. */
+static void a_choice_that_turns_is_followed(void)
+{
+    Toy toy = toy_make(8, 1);
+    double measured[8], ns[8], value[2];
+    CalibrateNumber number[2] = { { .value = 1, .min = 0.01, .max = 1e3, .answer_min = 0.05 },
+                                  { .value = 5, .min = 0.01, .max = 1e3, .answer_min = 0.05 } };
+    for (uint32_t i = 0; i < toy.n; i++)
+        measured[i] = fmin(50 * toy.bytes[i], 400);
+    CalibrateRows rows = { measured, NULL, toy.n, ways_predict, &toy };
+    CHECK(calibrate_fit(number, 2, &rows, NULL, 0));
+    for (int again = 0; again < 2; again++) { /* and from there on it stays */
+        for (int i = 0; i < 2; i++)
+            value[i] = number[i].value;
+        ways_predict(&toy, value, ns);
+        for (uint32_t i = 0; i < toy.n; i++)
+            CHECK_NEAR(measured[i], ns[i], 0.01);
+        CHECK(calibrate_fit(number, 2, &rows, NULL, 0));
+        CHECK_NEAR(value[0], number[0].value, 0.01);
+        CHECK_NEAR(value[1], number[1].value, 0.01);
+    }
+}
+
 static void what_rows_do_not_say_stays(void)
 {
     static const double truth[] = { 40, 10, 5000 };
@@ -517,7 +548,7 @@ static void real_logs_are_fitted_with_these_errors(void)
     printf("test_calibrate: real logs: model %.1f %%, left-out sizes %.1f %%, left-out logs "
            "%.1f %%, table's left-out sizes %.1f %%\n",
            model, sizes, whole, table);
-    CHECK(model < 3 && sizes < 4 && whole < 8 && table < 1.5);
+    CHECK(model < 1.7 && sizes < 2.5 && whole < 8 && table < 1.5);
     free(text);
     arena_free(&arena);
 }
@@ -542,6 +573,7 @@ int main(void)
         return 1;
     RUN(known_numbers_come_back);
     RUN(an_outlier_moves_little);
+    RUN(a_choice_that_turns_is_followed);
     RUN(what_rows_do_not_say_stays);
     RUN(left_out_rows_are_predicted_by_the_others);
     RUN(lines_give_latency_and_bandwidth);
