@@ -1,8 +1,8 @@
 /*
  * calibrate_kernels_file.c - measured rows into the "kernels" of a GPU's file.
  *
- * Groups of rows stay as they are written, without the rows that were measured anew;
- * what an earlier calibration wrote goes.  A table of the base, which one given here
+ * Groups of rows stay as they are written, without the rows that were measured anew; what a
+ * calibration on the same measurements wrote goes.  A table of the base, which one given here
  * would hide, is written out.
  */
 #include <math.h>
@@ -104,11 +104,29 @@ static bool is_replaced(const KernelFit *f, KernelTable table, const double *old
     return false;
 }
 
-static bool is_ours(JsonNode group)
+static bool is_row_replaced(const KernelFit *f, KernelTable table, JsonNode group, JsonNode row)
 {
-    static const char mark[] = "lockstep calibrate";
-    const char *source = json_text(json_member(group, "source"));
-    return source && strncmp(source, mark, sizeof mark - 1) == 0;
+    const TableSpec *spec = &specs[table];
+    JsonNode columns = json_member(group, "columns");
+    double old[KERNEL_KEYS_MAX] = { 0 };
+    for (uint32_t c = 0; c < spec->columns_n; c++)
+        old[c] = old_value(&spec->columns[c], group, columns, row);
+    return is_replaced(f, table, old);
+}
+
+/* Is anything of it left? */
+static bool group_stays(const KernelFit *f, KernelTable table, JsonNode group,
+                        const char *source)
+{
+    const char *of = json_text(json_member(group, "source"));
+    JsonNode rows = json_member(group, "rows");
+    size_t at = 0;
+    if (of && strcmp(of, source) == 0)
+        return false;
+    for (JsonNode row = json_first(rows); row.item; row = json_next(row, rows, ++at))
+        if (!is_row_replaced(f, table, group, row))
+            return true;
+    return false;
 }
 
 enum { ROWS_ON_A_LINE = 4 };
@@ -121,8 +139,7 @@ static void begin_row(FILE *out, uint32_t nth)
 /* A group as it was, without the rows that were measured anew. */
 static void print_group(const KernelFit *f, FILE *out, KernelTable table, JsonNode group)
 {
-    const TableSpec *spec = &specs[table];
-    JsonNode columns = json_member(group, "columns"), rows = json_member(group, "rows");
+    JsonNode rows = json_member(group, "rows");
     fputc('{', out);
     for (size_t i = 0; i < json_items_n(group); i++) {
         const char *key = json_key(group, i);
@@ -137,10 +154,7 @@ static void print_group(const KernelFit *f, FILE *out, KernelTable table, JsonNo
     size_t at = 0;
     uint32_t nth = 0;
     for (JsonNode row = json_first(rows); row.item; row = json_next(row, rows, ++at)) {
-        double old[KERNEL_KEYS_MAX] = { 0 };
-        for (uint32_t c = 0; c < spec->columns_n; c++)
-            old[c] = old_value(&spec->columns[c], group, columns, row);
-        if (is_replaced(f, table, old))
+        if (is_row_replaced(f, table, group, row))
             continue;
         begin_row(out, nth++);
         calibrate_print_node(out, row);
@@ -244,7 +258,7 @@ static char *splice_table(const KernelFit *f, char *text, JsonNode root, KernelT
     bool list = json_type(old) == JSON_ARRAY;
     for (size_t i = 0; i < (list ? json_items_n(old) : 1) && old.item; i++) {
         JsonNode group = list ? json_item(old, i) : old;
-        if (is_ours(group))
+        if (!group_stays(f, table, group, source))
             continue;
         fputs(between, out);
         between = ",\n      ";

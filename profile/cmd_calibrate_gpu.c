@@ -29,14 +29,26 @@ typedef struct Work {
     Graph g;
     KernelFit fit;
     uint32_t noted_n; /* inputs whose findings have been printed */
+    bool simulated;   /* is the first trace? */
 } Work;
 
 /* ---- the simulator's side ---- */
 
+/* A simulated step goes by the slowest of its GPUs; those of one that ran differ, and the median is
+ * taken. */
+static Gpu as_it_ran(const Work *w, const Gpu *gpu)
+{
+    Gpu as = *gpu;
+    as.sustained_scale =
+        w->simulated ? sustained_among(gpu, w->g.world_n) : gpu->sustained_scale;
+    return as;
+}
+
 static double scale(const void *user, const Op *op)
 {
     const Work *w = user;
-    return op_scale(w->fit.gpu, op, &w->sw);
+    const Gpu gpu = as_it_ran(w, w->fit.gpu);
+    return op_scale(&gpu, op, &w->sw);
 }
 
 static bool rows_of(const void *user, const Op *op, AttentionKernel *rows)
@@ -49,7 +61,8 @@ static bool rows_of(const void *user, const Op *op, AttentionKernel *rows)
 static double predict_ns(const void *user, const Gpu *gpu, const Op *op)
 {
     const Work *w = user;
-    return (double)op_cost(gpu, op, &w->sw).alone_ns;
+    const Gpu as = as_it_ran(w, gpu);
+    return (double)op_cost(&as, op, &w->sw).alone_ns;
 }
 
 static bool read_scenario(Work *w, Err *err)
@@ -138,12 +151,12 @@ static bool software_is_set(const CalibrateOptions *o)
 }
 
 /* A simulated step says what memory was allocated when; what was run does not. */
-static bool is_simulated(Work *w, bool *is, Err *err)
+static bool find_simulated(Work *w, Err *err)
 {
     TraceSet s;
     if (!read_trace(w, &s, 0, err))
         return false;
-    *is = s.timeline.points_n > 0;
+    w->simulated = s.timeline.points_n > 0;
     trace_set_free(&s);
     return true;
 }
@@ -151,15 +164,14 @@ static bool is_simulated(Work *w, bool *is, Err *err)
 /* What fits first; where nothing does, the message of what was tried first. */
 static bool read_as_it_ran(Work *w, const Gpu *gpu, Err *err)
 {
-    bool simulated = true;
     Err second = { 0 };
+    if (!find_simulated(w, err))
+        return false;
     if (software_is_set(w->o) || strcmp(w->s.software, "lockstep") == 0)
         return read_as(w, NULL, gpu, err);
-    if (!is_simulated(w, &simulated, err))
-        return false;
-    if (read_as(w, simulated ? NULL : "lockstep", gpu, err))
+    if (read_as(w, w->simulated ? NULL : "lockstep", gpu, err))
         return true;
-    if (!read_as(w, simulated ? "lockstep" : NULL, gpu, &second))
+    if (!read_as(w, w->simulated ? "lockstep" : NULL, gpu, &second))
         return false;
     err_clear(err);
     return true;
