@@ -1,7 +1,7 @@
 /*
  * planner_json.c - a plan as `plan --json` prints it.
  *
- *     {"best":{"set":[...],"training":{},"parallel":{},"cluster":{}, report keys ...},
+ *     {"best":{"set":[...],"training":{},"parallel":{},"cluster":{}, report keys as sim has them},
  *      "candidates":[{...}], "pareto":[{...}], "evaluated", "pruned", "pruned_by":{}, "why":[]}
  *
  * "set" holds what `lockstep sim --set` takes to have the candidate again; the
@@ -108,31 +108,6 @@ static void write_candidate(const Plan *p, const PlanCandidate *c, JsonOut *j)
     json_out_close(j, '}');
 }
 
-static void write_report_memory(const Report *r, JsonOut *j)
-{
-    const ReportMemory *m = report_memory(r), *fullest = report_fullest(r);
-    json_put_open(j, "memory", '{');
-    json_put_uint(j, "peak_bytes", m->peak_bytes);
-    json_put_uint(j, "reserved_bytes", fullest->reserved_bytes);
-    report_classes_json(m->of_class, j);
-    json_put_uint(j, "gpu_bytes", fullest->gpu_bytes);
-    json_out_close(j, '}');
-}
-
-static void write_report(const Plan *p, JsonOut *j)
-{
-    const Report *r = &p->best;
-    json_put_uint(j, "gpus", r->gpus);
-    json_put_text(j, "strategy", r->strategy);
-    for (size_t i = 0; strcmp(scenario_metrics[i], "fits") != 0; i++) {
-        double x = NAN;
-        ASSERT(report_value(r, scenario_metrics[i], &x));
-        json_put_number(j, scenario_metrics[i], x);
-    }
-    write_report_memory(r, j);
-    json_put_bool(j, "fits", r->fits);
-}
-
 static void write_best(const Plan *p, JsonOut *j)
 {
     const PlanCandidate *c = &p->candidates[p->order[0]];
@@ -141,7 +116,9 @@ static void write_best(const Plan *p, JsonOut *j)
     json_put_text(j, "scenario", p->options->scenario);
     write_settings(p, c, j);
     write_keys(p, c, j);
-    write_report(p, j);
+    json_put_uint(j, "gpus", p->best.gpus);
+    json_put_text(j, "strategy", p->best.strategy);
+    report_results_json(&p->best, j);
     json_put_number(j, "step_time_expanded_s", c->expanded_s);
     write_training(p, c, j);
     json_out_close(j, '}');

@@ -59,7 +59,7 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
     } else if (sim_run(&result, g, &t->s.machine, &p->sw, &options, err)) {
         t->unsteady = result.repeated != t->left_out;
         if (!t->unsteady) {
-            report_fill(&report, &t->s, g, &result, memory, 0);
+            report_fill(&report, &t->s, g, &result, memory, NAN);
             if (t->depth == PLAN_EXPANDED) {
                 c->expanded_s = report.step_time_s;
             } else {

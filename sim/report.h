@@ -108,7 +108,8 @@ typedef struct Report {
     double wall_s;
 } Report;
 
-/* memory: by Graph.roles, see memory_extra.  wall_s: what building and simulating took. */
+/* memory: by Graph.roles, see memory_extra.  wall_s: what building and simulating took; NAN: not
+ * known. */
 void report_fill(Report *r, const Scenario *s, const Graph *g, const SimResult *result,
                  RoleMemory *memory, double wall_s);
 /* Adds what is alive at the peak of the rank with the largest one. */
@@ -137,9 +138,8 @@ void report_memory_text(const Report *r, FILE *out); /* needs report_add_peak */
  * not the usual or not the same. */
 enum { COMPARE_WIDTH = 100 };
 void report_compare(const Report **reports, uint32_t n, FILE *out);
-void report_json(const Report *r, JsonOut *j); /* one object */
-/* params_bytes, grads_bytes ... of TENSOR_CLASS_N, members of an open object. */
-void report_classes_json(const uint64_t *of_class, JsonOut *j);
+void report_json(const Report *r, JsonOut *j);         /* one object */
+void report_results_json(const Report *r, JsonOut *j); /* its keys but for what was asked */
 /* What a stack fuses, saves and overlaps, each with its source; for sim --explain. */
 bool report_software_text(const Scenario *s, FILE *out, Err *err);
 

@@ -28,7 +28,7 @@ static void write_times(JsonOut *j, const ReportTimes *t)
     json_put_number(j, "idle_s", t->idle_s);
 }
 
-void report_classes_json(const uint64_t *of_class, JsonOut *j)
+static void write_classes(const uint64_t *of_class, JsonOut *j)
 {
     static const char *const keys[TENSOR_CLASS_N] = { "params_bytes", "grads_bytes",
                                                       "optimizer_bytes", "activations_bytes",
@@ -42,7 +42,7 @@ static void write_memory(JsonOut *j, const ReportMemory *m, const ReportMemory *
 {
     json_put_uint(j, "peak_bytes", m->peak_bytes);
     json_put_uint(j, "reserved_bytes", fullest->reserved_bytes);
-    report_classes_json(m->of_class, j);
+    write_classes(m->of_class, j);
     json_put_uint(j, "context_bytes", fullest->extra.context_bytes);
     json_put_uint(j, "comm_buffers_bytes", fullest->extra.comm_bytes);
     json_put_uint(j, "fragmentation_bytes", fullest->extra.fragmentation_bytes);
@@ -129,7 +129,7 @@ static void write_layers(JsonOut *j, const MemoryDetail *d)
     for (uint32_t i = 0; i < d->layers_n; i++) {
         json_out_open(j, '{');
         put_count(j, "layer", d->layers[i].layer);
-        report_classes_json(d->layers[i].bytes, j);
+        write_classes(d->layers[i].bytes, j);
         json_out_close(j, '}');
     }
     json_out_close(j, ']');
@@ -160,7 +160,7 @@ static void write_peak(JsonOut *j, const Report *r)
     put_count(j, "layer", p->layer);
     put_count(j, "micro_batch", p->micro_batch);
     json_put_open(j, "resident", '{');
-    report_classes_json(p->resident, j);
+    write_classes(p->resident, j);
     json_out_close(j, '}');
     write_layers(j, &p->detail);
     write_tensors(j, p);
@@ -195,16 +195,14 @@ static void write_headline(JsonOut *j, const Report *r)
         put_count(j, dim_names[d], r->degree[d]);
     json_out_close(j, '}');
     write_asked(j, r);
+}
+
+void report_results_json(const Report *r, JsonOut *j)
+{
     json_put_number(j, "step_time_s", r->step_time_s);
     json_put_number(j, "samples_per_s", r->samples_per_s);
     json_put_number(j, "tokens_per_s", r->tokens_per_s);
     json_put_number(j, "tokens_per_s_per_gpu", r->tokens_per_s_per_gpu);
-}
-
-void report_json(const Report *r, JsonOut *j)
-{
-    json_out_open(j, '{');
-    write_headline(j, r);
     write_rates(j, &r->rates);
     write_times(j, &r->times);
     json_put_open(j, "memory", '{');
@@ -225,5 +223,12 @@ void report_json(const Report *r, JsonOut *j)
     if (r->peak)
         write_peak(j, r);
     write_sim(j, r);
+}
+
+void report_json(const Report *r, JsonOut *j)
+{
+    json_out_open(j, '{');
+    write_headline(j, r);
+    report_results_json(r, j);
     json_out_close(j, '}');
 }
