@@ -55,7 +55,7 @@ typedef struct Job {
     JsonDoc *doc; /* NULL once read */
     ProgressPart progress;
     Arena arena; /* texts below, cells, sw */
-    const char *name, *path, *group, *software;
+    const char *name, *path, *group, *software, *source, *quality;
     const char *file; /* path without its folders */
     Cell *cells;
     uint32_t cells_n;
@@ -315,6 +315,8 @@ static void look_ahead(Job *job)
     take_place(job, json_name(job->doc));
     job->name = copy_member(job, "name", job->file);
     job->group = copy_member(job, "group", "");
+    job->source = copy_member(job, "source", "");
+    job->quality = copy_member(job, "quality", "");
     Err ignored = { 0 };
     const char *software = job->options->software;
     if (!software)
@@ -492,6 +494,8 @@ static ValidateRow *add_row(Validation *v, const Job *job)
     ValidateRow *row = validate_add(v);
     row->name = arena_strdup(&v->arena, job->name);
     row->file = arena_strdup(&v->arena, job->file);
+    row->source = job->source ? arena_strdup(&v->arena, job->source) : "";
+    row->quality = job->quality ? arena_strdup(&v->arena, job->quality) : "";
     row->scenario = v->scenarios_n;
     row->list = list_of(v, job->file);
     row->group = intern(&v->names, job->group);

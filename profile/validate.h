@@ -29,8 +29,11 @@
 /* Texts are ids in Validation.names. */
 typedef struct ValidateRow {
     const char *name, *file; /* of the scenario; "runs.jsonl:12" */
-    const char *skipped;     /* why nothing was predicted; NULL: something was */
-    uint32_t scenario;       /* rows of one scenario stand together and share it */
+    const char *source,
+        *quality;        /* who measured, how far that is to be trusted; "" or NULL: it does
+                                     not say */
+    const char *skipped; /* why nothing was predicted; NULL: something was */
+    uint32_t scenario;   /* rows of one scenario stand together and share it */
     uint32_t group, software;
     uint32_t list;   /* the file that it stands in, "runs.jsonl" */
     uint32_t metric; /* NONE_U32: the scenario has no measurement (and is skipped) */

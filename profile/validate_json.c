@@ -4,6 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What the scenario says of itself is carried along. */
+static void put_said(JsonOut *j, const char *key, const char *text)
+{
+    if (text && *text)
+        json_put_text(j, key, text);
+}
+
 static void put_row(const Validation *v, JsonOut *j, const ValidateRow *row)
 {
     json_out_open(j, '{');
@@ -23,6 +30,8 @@ static void put_row(const Validation *v, JsonOut *j, const ValidateRow *row)
     }
     json_put_text(j, "software", validate_text_of(v, row->software));
     json_put_text(j, "file", row->file);
+    put_said(j, "source", row->source);
+    put_said(j, "quality", row->quality);
     json_out_close(j, '}');
 }
 
