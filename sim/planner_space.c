@@ -16,9 +16,10 @@
  *     virtual stages   in the same way, where every chunk has as many blocks; and powers of two, of
  *                      a stack whose chunks may differ (uneven_stages) and where stages do so in
  *                      any case; of the ten best one more and one less (plan_add_chunks)
- *     schedule   1f1b, interleaved (not of fewer than pp micro-batches, nor of others than the stack
- *                takes: interleaved_multiple), the scenario's own, and those with weight gradients apart that
- *                the stack has (zero_bubble of its file); another where --set asks for it
+ *     schedule   1f1b, interleaved (not of fewer than pp micro-batches, nor of others than the
+ *                stack takes: interleaved_multiple), the scenario's own, and those with weight
+ *                gradients apart that the stack has (zero_bubble of its file); another, and
+ *                interleaved of any, where --set asks for it
  *     layers     shared out evenly, and with fewer on the last stage where the head takes as long
  *                as some (planner_stages.c)
  *     strategy   ddp, zero1, fsdp; zero2 and hsdp (sharding within the node) with pp 1;
@@ -243,8 +244,8 @@ static bool is_possible(const Plan *p, const PlanCandidate *c)
     return scenario_check(&s, &ignored) && scenario_can_be_built(&s, &ignored);
 }
 
-/* Micro-batches that the stack does not interleave, or so few that most of the pipeline is a bubble:
- * tried where the schedule is asked for. */
+/* Micro-batches that the stack does not interleave, or so few that most of the pipeline is a
+ * bubble: tried where the schedule is asked for. */
 static bool is_odd_group(const Plan *p, const PlanCandidate *c)
 {
     uint32_t n = plan_micro_batches(p, c);
