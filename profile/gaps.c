@@ -16,7 +16,7 @@ const char *const gap_kind_names[GAP_KIND_N] = { "launch", "sync", "other", "unk
 typedef struct Walk {
     const Timeline *t;
     const Cover *cover;
-    const Selection *selection;
+    int64_t from_ns, to_ns; /* the window: of a selection, else the rank's work */
     uint32_t rank;
     bool by_op; /* ids are op ids: they come again in every step */
     Launches launches;
@@ -107,16 +107,15 @@ static uint64_t kernel_at(Walk *w, int64_t at_ns)
     return found;
 }
 
-static GapKind kind_of(Walk *w, const Gap *gap)
+static GapKind kind_of(Walk *w, uint64_t next, int64_t begin_ns, int64_t end_ns)
 {
-    int64_t end_ns = gap->at_ns + gap->dur_ns;
     take_launches(w, w->by_op ? end_ns + 1 : INT64_MAX);
-    int64_t launch_ns = launches_get(&w->launches, id_of(w, gap->next));
+    int64_t launch_ns = launches_get(&w->launches, id_of(w, next));
     if (launch_ns == LAUNCH_UNKNOWN)
         return GAP_UNKNOWN;
-    if (launch_ns <= gap->at_ns)
+    if (launch_ns <= begin_ns)
         return GAP_OTHER;
-    return host_synced(w, gap->at_ns, launch_ns) ? GAP_SYNC : GAP_LAUNCH;
+    return host_synced(w, begin_ns, launch_ns) ? GAP_SYNC : GAP_LAUNCH;
 }
 
 static void sink(Gap *heap, uint32_t n, uint32_t at)
@@ -147,23 +146,38 @@ static void keep_longest(Gaps *g, Gap gap)
     }
 }
 
+/* The part of an idle time that lies within from_ns and to_ns; its reason is that of all of it. */
+static void take_gap(Gaps *g, Walk *w, int64_t begin_ns, int64_t end_ns)
+{
+    if (begin_ns >= w->to_ns || end_ns <= w->from_ns)
+        return;
+    Gap gap = { .rank = w->rank,
+                .at_ns = max_i64(begin_ns, w->from_ns),
+                .dur_ns = min_i64(end_ns, w->to_ns) - max_i64(begin_ns, w->from_ns),
+                .kind = GAP_UNKNOWN,
+                .next = NONE_U64 };
+    if (end_ns <= w->cover->end_ns)
+        gap.next = kernel_at(w, end_ns);
+    if (gap.next != NONE_U64 && (w->by_op || w->t->correlation))
+        gap.kind = kind_of(w, gap.next, begin_ns, end_ns);
+    g->ranks[w->rank].n[gap.kind]++;
+    g->ranks[w->rank].ns[gap.kind] += gap.dur_ns;
+    keep_longest(g, gap);
+}
+
+/* Before the first kernel a window is idle from where it begins, behind the last to its end. */
 static void walk_gaps(Gaps *g, Walk *w)
 {
     const Cover *c = w->cover;
-    for (uint64_t i = 0; i + 1 < c->n; i++) {
-        if (c->mask[i] != 0 || !selection_has(w->selection, w->rank, c->at_ns[i]))
-            continue;
-        Gap gap = { .rank = w->rank,
-                    .at_ns = c->at_ns[i],
-                    .dur_ns = c->at_ns[i + 1] - c->at_ns[i],
-                    .kind = GAP_UNKNOWN };
-        gap.next = kernel_at(w, c->at_ns[i + 1]);
-        if (gap.next != NONE_U64 && (w->by_op || w->t->correlation))
-            gap.kind = kind_of(w, &gap);
-        g->ranks[w->rank].n[gap.kind]++;
-        g->ranks[w->rank].ns[gap.kind] += gap.dur_ns;
-        keep_longest(g, gap);
-    }
+    if (c->n == 0)
+        return;
+    if (w->from_ns < c->begin_ns)
+        take_gap(g, w, w->from_ns, c->begin_ns);
+    for (uint64_t i = 0; i + 1 < c->n; i++)
+        if (c->mask[i] == 0)
+            take_gap(g, w, c->at_ns[i], c->at_ns[i + 1]);
+    if (c->end_ns < w->to_ns)
+        take_gap(g, w, max_i64(c->end_ns, w->from_ns), w->to_ns);
 }
 
 static bool has_correlation(const Timeline *t, const Cover *c)
@@ -200,7 +214,12 @@ static void find_gaps(Gaps *g, const Timeline *t, const Covers *covers, const Se
 {
     if (s->ranks && !s->ranks[rank])
         return;
-    Walk w = { .t = t, .cover = &covers->rank[rank], .selection = s, .rank = rank };
+    const Cover *c = &covers->rank[rank];
+    Walk w = { .t = t,
+               .cover = c,
+               .from_ns = s->from_ns ? s->from_ns[rank] : c->begin_ns,
+               .to_ns = s->to_ns ? s->to_ns[rank] : c->end_ns,
+               .rank = rank };
     walk_open(&w);
     g->ranks[rank].has_launches = launches_any(&w.launches);
     walk_gaps(g, &w);

@@ -1,8 +1,9 @@
 /*
  * gaps.h - why the GPU stood still, which kernels took the time, how idle each stream was.
  *
- * A gap is a time within a rank's GPU work in which none of its streams ran
- * anything.  It is named after the kernel that ended it:
+ * A gap is a time in which none of a rank's streams ran anything: within its GPU work,
+ * or of a window the part before, between and behind it, so that the gaps are all of
+ * its idle time.  It is named after the kernel that ended it:
  *
  *     host     |launch a|                 |launch b|
  *     stream        |== a ==|                   |== b ==|
@@ -12,7 +13,7 @@
  *     sync      the same, and meanwhile the host waited for the GPU
  *               (cudaStreamSynchronize and the like)
  *     other     b had been launched before: it waited for something else
- *     unknown   the trace has no launch of b
+ *     unknown   the trace has no launch of b, or nothing followed
  *
  * Launch and kernel are joined by correlation id; where a trace has none, by op
  * id: the last launch of that op which began before the kernel did.
@@ -31,7 +32,7 @@ typedef struct Gap {
     uint32_t rank; /* index into Covers.rank */
     GapKind kind;
     int64_t at_ns, dur_ns;
-    uint64_t next; /* the span that ended it */
+    uint64_t next; /* the span that ended it; NONE_U64: nothing followed */
 } Gap;
 
 typedef struct GapRank {
@@ -66,9 +67,9 @@ typedef struct Gaps {
 } Gaps;
 
 /*
- * Of what is selected (NULL: everything): gaps that begin there, kernels that start
- * there.  t must be sealed and checked; longest_max gaps are kept one by one
- * (UINT32_MAX: all).
+ * Of what is selected (NULL: everything): the part of gaps that lies there, kernels that
+ * start there; a rank without GPU work has no gaps.  t must be sealed and checked;
+ * longest_max gaps are kept one by one (UINT32_MAX: all).
  */
 void gaps_find(Gaps *g, const Timeline *t, const Covers *covers, const Selection *selection,
                uint32_t longest_max);

@@ -378,8 +378,9 @@ static void print_longest_gaps(Words *w)
     const Gaps *g = &r->gaps;
     for (uint32_t i = 0; i < g->longest_n && i < LONGEST_MAX; i++) {
         const Gap *gap = &g->longest[i];
-        const char *name =
-            gap->next == NONE_U64 ? "" : timeline_text(r->t, r->t->span_name[gap->next]);
+        const char *name = gap->next == NONE_U64
+                               ? "nothing follows"
+                               : timeline_text(r->t, r->t->span_name[gap->next]);
         if (i == 0)
             fprintf(w->out, "\n%-8s %9s %12s %-8s  %s\n", "longest", "idle", "at", "reason",
                     "until");

@@ -168,6 +168,50 @@ static void a_selection_narrows_gaps_and_kernels(void)
     done(&f, &w);
 }
 
+typedef struct Part {
+    int64_t at, dur;
+    GapKind kind;
+    bool followed;
+} Part;
+
+/* Kernels run from 50 to 100 and from 150 to 200, launched at 40 and 130. */
+static void check_window(int64_t from, int64_t to, const Part *parts, uint32_t n)
+{
+    World w = { 0 };
+    timeline_want(&w.t, true, false);
+    uint32_t gpu = world_stream(&w, 0, 7), host = world_host(&w, 0);
+    kernel(&w, gpu, host, 1, 40, 50, 100);
+    kernel(&w, gpu, host, 2, 130, 150, 200);
+    Selection s = { .from_ns = &from, .to_ns = &to };
+    Found f = find(&w, &s);
+    int64_t all_ns = 0;
+    for (int k = 0; k < GAP_KIND_N; k++)
+        all_ns += f.g.ranks[0].ns[k];
+    CHECK_INT(cover_window(&f.covers.rank[0], from, to).ns[0], all_ns);
+    CHECK_INT(n, f.g.longest_n);
+    for (uint32_t i = 0; i < n && i < f.g.longest_n; i++) {
+        CHECK_INT(parts[i].at, f.g.longest[i].at_ns);
+        CHECK_INT(parts[i].dur, f.g.longest[i].dur_ns);
+        CHECK_INT(parts[i].kind, f.g.longest[i].kind);
+        CHECK_INT(parts[i].followed, f.g.longest[i].next != NONE_U64);
+    }
+    done(&f, &w);
+}
+
+/* To the first kernel, the part of a gap that reaches in or out, and from the last kernel. */
+static void gaps_of_a_window_are_all_its_idle_time(void)
+{
+    const Part begin = { 0, 50, GAP_LAUNCH, true }, out = { 100, 20, GAP_LAUNCH, true };
+    const Part late = { 45, 5, GAP_OTHER, true }, in = { 105, 45, GAP_LAUNCH, true };
+    const Part end = { 200, 100, GAP_UNKNOWN, false };
+    check_window(0, 120, (Part[]){ begin, out }, 2);
+    check_window(45, 90, &late, 1);
+    check_window(105, 300, (Part[]){ end, in }, 2);
+    check_window(10, 30, &(Part){ 10, 20, GAP_LAUNCH, true }, 1);
+    check_window(220, 260, &(Part){ 220, 40, GAP_UNKNOWN, false }, 1);
+    check_window(60, 90, NULL, 0);
+}
+
 /* Kernels are those that start in the window; streams are busy in all of it, as their rank is. */
 static void a_stream_is_busy_with_what_reaches_into_the_window(void)
 {
@@ -210,6 +254,7 @@ int main(void)
     RUN(kernels_are_added_up_by_name);
     RUN(kernels_of_a_rank_count_as_often_as_it_stands_for_one);
     RUN(a_selection_narrows_gaps_and_kernels);
+    RUN(gaps_of_a_window_are_all_its_idle_time);
     RUN(a_stream_is_busy_with_what_reaches_into_the_window);
     RUN(an_empty_timeline_has_no_gaps);
     return check_report();

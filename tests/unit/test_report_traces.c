@@ -147,6 +147,14 @@ static void totals_of_nsight_traces_are_exact(void)
     json_close(doc);
 }
 
+static int64_t gaps_ns_of(const TraceReport *r, uint32_t rank)
+{
+    int64_t ns = 0;
+    for (int k = 0; k < GAP_KIND_N; k++)
+        ns += r->gaps.ranks[rank].ns[k];
+    return ns;
+}
+
 /* One definition of a step (steps.h): for each rank the same window, with the same work in it. */
 static void check_step(const Timeline *t, const char *name, int64_t step)
 {
@@ -171,10 +179,22 @@ static void check_step(const Timeline *t, const char *name, int64_t step)
         CHECK_INT(r.from_ns[k], c->begin_ns);
         CHECK_INT(r.to_ns[k] - r.from_ns[k], c->length_ns);
         CHECK_INT(m->span_ns, c->length_ns);
+        if (r.covers.rank[k].n > 0)
+            CHECK_INT(m->idle_ns, gaps_ns_of(&r, k));
         CHECK_U64(m->compute_kernels + m->comm_kernels + m->memory_ops, c->ops_n);
     }
     trace_report_free(&r);
     arena_free(&arena);
+}
+
+static void check_steps(const Timeline *t, const char *name)
+{
+    StepWindows w;
+    step_windows_in_gpu_time(&w, t);
+    for (uint32_t k = 0; k < w.n && w.at[k].rank == w.at[0].rank; k++)
+        if (w.at[k].step >= 0)
+            check_step(t, name, w.at[k].step);
+    step_windows_free(&w);
 }
 
 static void report_and_compare_cut_the_same_steps(void)
@@ -182,14 +202,34 @@ static void report_and_compare_cut_the_same_steps(void)
     Err err = { 0 };
     for (size_t i = 0; real_traces_are_here() && i < REAL_TRACES_N; i++) {
         TraceSet set;
-        StepWindows w;
         if (!CHECK(real_read(&set, &real_traces[i], &err)))
             break;
-        step_windows_in_gpu_time(&w, &set.timeline);
-        for (uint32_t k = 0; k < w.n && w.at[k].rank == w.at[0].rank; k++)
-            if (w.at[k].step >= 0)
-                check_step(&set.timeline, real_traces[i].name, w.at[k].step);
-        step_windows_free(&w);
+        check_steps(&set.timeline, real_traces[i].name);
+        trace_set_free(&set);
+    }
+}
+
+/* Of the whole trace, then of each of its steps. */
+static void gaps_of_a_recorded_step_are_all_its_idle_time(void)
+{
+    static const char *const samples[] = { "traces/samples/gpt2.lstrace",
+                                           "traces/samples/tinyllama-1.1b.lstrace" };
+    static const TraceSource source = { .name = "test", .files_n = 1 };
+    enum { STEPS = 4 };
+    Err err = { 0 };
+    for (size_t i = 0; i < ARRAY_N(samples); i++) {
+        TraceSet set;
+        if (!CHECK(trace_set_read(&set, &samples[i], 1, NULL, &err)))
+            break;
+        TraceReportOptions o = everything;
+        for (o.step = -1; o.step < STEPS; o.step++) {
+            TraceReport r;
+            if (!CHECK(trace_report_make(&r, &set.timeline, &source, &o, &err)))
+                break;
+            CHECK(r.metrics[0].idle_ns > 0);
+            CHECK_INT(r.metrics[0].idle_ns, gaps_ns_of(&r, 0));
+            trace_report_free(&r);
+        }
         trace_set_free(&set);
     }
 }
@@ -726,10 +766,7 @@ static void check_sums(const TraceReport *r)
     for (uint32_t i = 0; i < c->rows_n; i++)
         rows_ns += c->rows[i].total_ns;
     for (uint32_t i = 0; i < c->ranks_n; i++) {
-        int64_t gaps_ns = 0;
-        for (int k = 0; k < GAP_KIND_N; k++)
-            gaps_ns += r->gaps.ranks[i].ns[k];
-        CHECK_INT(r->metrics[i].idle_ns, gaps_ns);
+        CHECK_INT(r->metrics[i].idle_ns, gaps_ns_of(r, i));
         CHECK_U64(r->metrics[i].comm_kernels, c->ranks[i].kernels_n);
         CHECK_U64(c->ranks[i].kernels_n, r->covers.rank[i].comm_n);
         ranks_ns += c->ranks[i].total_ns * r->covers.rank[i].ranks_n;
@@ -811,6 +848,7 @@ static void steps_add_up(void)
             return;
         CHECK_INT(100, r.metrics[0].span_ns);
         CHECK_INT(4, (int64_t)r.collectives.rows[0].count);
+        CHECK_INT(r.metrics[0].idle_ns, gaps_ns_of(&r, 0));
         exposed_ns += r.metrics[0].exposed_comm_ns;
         trace_report_free(&r);
     }
@@ -826,6 +864,7 @@ int main(void)
     RUN(figures_of_real_traces_are_exact);
     RUN(totals_of_nsight_traces_are_exact);
     RUN(report_and_compare_cut_the_same_steps);
+    RUN(gaps_of_a_recorded_step_are_all_its_idle_time);
     RUN(waiting_across_real_ranks_is_exact);
     RUN(altered_copies_of_a_real_trace_say_the_same);
     RUN(simulated_traces_match_the_simulator);
