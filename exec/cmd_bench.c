@@ -133,6 +133,33 @@ static int part_of(const char *word)
     return BENCH_PART_N;
 }
 
+/* D/x.json -> D/x-cluster.json; the built-in gpus/cpu.json -> clusters/cpu.json */
+static void paths_of(const BenchOptions *o, char *gpu, char *cluster, size_t size)
+{
+    const char *into = o->into, *name = o->cuda ? "this-gpu" : "cpu";
+    if (!into) {
+        snprintf(gpu, size, "%s/gpus/%s.json", share_dir(), name);
+        snprintf(cluster, size, "%s/clusters/%s.json", share_dir(), name);
+        return;
+    }
+    size_t n = strlen(into), dot = n > 5 && strcmp(into + n - 5, ".json") == 0 ? n - 5 : n;
+    snprintf(gpu, size, "%s", into);
+    snprintf(cluster, size, "%.*s-cluster.json", (int)dot, into);
+}
+
+/* What is kept with --out is not written over by the files made of it. */
+static bool outputs_differ(const BenchOptions *o, Err *err)
+{
+    char gpu[1024], cluster[1024];
+    paths_of(o, gpu, cluster, sizeof gpu);
+    if (o->all && o->out && out_file_will_be_same(o->out, gpu))
+        return err_set(err, "--out and %s are both '%.200s'",
+                       o->into ? "--into" : "the GPU's file", gpu);
+    if (o->all && o->out && out_file_will_be_same(o->out, cluster))
+        return err_set(err, "--out and the cluster's file are both '%.200s'", cluster);
+    return true;
+}
+
 static bool take_arguments(BenchOptions *o, char **words, uint32_t n, Err *err)
 {
     uint32_t parts = 0;
@@ -155,9 +182,7 @@ static bool take_arguments(BenchOptions *o, char **words, uint32_t n, Err *err)
                             "and lockstep calibrate FILE");
     if (o->loop && !o->cuda)
         return err_set(err, "--comm loop is for --backend cuda");
-    if (o->out && o->into && strcmp(o->out, o->into) == 0)
-        return err_set(err, "--out and --into are both '%.200s'", o->out);
-    return true;
+    return outputs_differ(o, err);
 }
 
 /* ---- ranks ---- */
@@ -272,27 +297,13 @@ static bool keep(const char *path, const char *text, Err *err)
     return out_file_commit(&f, err);
 }
 
-/* D/x.json -> D/x-cluster.json; the built-in gpus/cpu.json -> clusters/cpu.json */
-static void paths_of(const Bench *b, char *gpu, char *cluster, size_t size)
-{
-    const char *into = b->o->into, *name = b->o->cuda ? "this-gpu" : "cpu";
-    if (!into) {
-        snprintf(gpu, size, "%s/gpus/%s.json", share_dir(), name);
-        snprintf(cluster, size, "%s/clusters/%s.json", share_dir(), name);
-        return;
-    }
-    size_t n = strlen(into), dot = n > 5 && strcmp(into + n - 5, ".json") == 0 ? n - 5 : n;
-    snprintf(gpu, size, "%s", into);
-    snprintf(cluster, size, "%.*s-cluster.json", (int)dot, into);
-}
-
 /* calibrate reads files. */
 static bool make_files(const Bench *b, const char *json, Err *err)
 {
     char gpu[1024], cluster[1024], path[300];
     const char *slash;
     bool between = b->ranks > 1;
-    paths_of(b, gpu, cluster, sizeof gpu);
+    paths_of(b->o, gpu, cluster, sizeof gpu);
     snprintf(path, sizeof path, "%s/lockstep-bench-XXXXXX", P_tmpdir);
     int fd = mkstemp(path);
     if (fd < 0)
@@ -322,7 +333,7 @@ static bool spares_scenarios(const Bench *b, const char *path, Err *err)
 static bool check_outputs(const Bench *b, Err *err)
 {
     char gpu[1024], cluster[1024];
-    paths_of(b, gpu, cluster, sizeof gpu);
+    paths_of(b->o, gpu, cluster, sizeof gpu);
     const char *paths[] = { b->o->out, b->o->all ? gpu : NULL, b->o->all ? cluster : NULL };
     /* The GPU's and the cluster's file may be those that an earlier bench made. */
     for (uint32_t i = 0; i < b->o->scenarios_n; i++)
