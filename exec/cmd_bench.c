@@ -133,6 +133,12 @@ static int part_of(const char *word)
     return BENCH_PART_N;
 }
 
+static bool ends_in_json(const char *path)
+{
+    size_t n = strlen(path), ending = strlen(".json");
+    return n > ending && strcmp(path + n - ending, ".json") == 0;
+}
+
 /* D/x.json -> D/x-cluster.json; the built-in gpus/cpu.json -> clusters/cpu.json */
 static void paths_of(const BenchOptions *o, char *gpu, char *cluster, size_t size)
 {
@@ -142,9 +148,8 @@ static void paths_of(const BenchOptions *o, char *gpu, char *cluster, size_t siz
         snprintf(cluster, size, "%s/clusters/%s.json", share_dir(), name);
         return;
     }
-    size_t n = strlen(into), dot = n > 5 && strcmp(into + n - 5, ".json") == 0 ? n - 5 : n;
     snprintf(gpu, size, "%s", into);
-    snprintf(cluster, size, "%.*s-cluster.json", (int)dot, into);
+    snprintf(cluster, size, "%.*s-cluster.json", (int)(strlen(into) - strlen(".json")), into);
 }
 
 /* What is kept with --out is not written over by the files made of it. */
@@ -180,6 +185,8 @@ static bool take_arguments(BenchOptions *o, char **words, uint32_t n, Err *err)
     if (o->into && !o->all)
         return err_set(err, "--into makes a file of all parts; for one of them use --out FILE "
                             "and lockstep calibrate FILE");
+    if (o->into && !ends_in_json(o->into))
+        return err_set(err, "--into takes a file that ends in .json, not '%.200s'", o->into);
     if (o->loop && !o->cuda)
         return err_set(err, "--comm loop is for --backend cuda");
     return outputs_differ(o, err);
