@@ -497,14 +497,14 @@ static void lengthen_steps(Timeline *t, int64_t by_ns)
             t->dur_ns[i] += by_ns;
 }
 
+/* The jitter is that of seed 0, as sim's where no --seed is given: x->seed is of the training. */
 bool run_plan_predict(RunPlan *x, bool with_times, Err *err)
 {
     Parts *p = x->parts;
     SimResult result;
     SimOptions options = { .expanded = with_times,
                            .expand_ranks = with_times,
-                           .timeline = with_times ? &p->timeline : NULL,
-                           .seed = x->seed };
+                           .timeline = with_times ? &p->timeline : NULL };
     if (!sim_run(&result, &x->graph, &p->s.machine, &p->sw, &options, err))
         return err_wrap(err, "%s", p->s.file);
     result.step_ns += p->nothing_ns;
