@@ -183,11 +183,17 @@ static bool read_list(BenchFile *f, JsonObj *root, const char *key, ReadRow *rea
 
 static void read_device(BenchFile *f, JsonObj *root, Err *err)
 {
-    JsonObj o = json_begin(json_get(root, "device"), err);
+    JsonNode device = json_get(root, "device");
+    JsonObj o = json_begin(device, err);
     const char *name = json_string(&o, "name", ""), *versions = json_string(&o, "versions", "");
     const char *date = json_string(&o, "date", "");
     uint64_t bytes = json_count(&o, "memory_bytes", 0, (uint64_t)1 << 52, 0);
-    if (json_end_lax(&o) && (!f->device || !*f->device)) {
+    root->ok = json_end_lax(&o);
+    bool first = !f->device || !*f->device;
+    if (root->ok && !first && *name && strcmp(f->device, name) != 0)
+        root->ok = json_fail(device, err, "this is of the device '%s', another is of '%s'",
+                             name, f->device);
+    if (root->ok && first) {
         f->device = arena_strdup(&f->arena, name);
         f->versions = arena_strdup(&f->arena, versions);
         f->date = arena_strdup(&f->arena, date);
