@@ -92,17 +92,12 @@ static bool check_usage(const CalibrateOptions *o, Err *err)
 typedef enum Input { INPUT_LOG, INPUT_BENCH, INPUT_TRACE, INPUT_N } Input;
 
 /* What the file is, by its beginning. */
-static bool what_is(const char *path, Input *is, Err *err)
+static Input what_is(const Unpacked *u)
 {
-    Unpacked u;
-    if (!unpack_open(&u, path, UNPACK_BYTES_MAX, err))
-        return false;
-    size_t n = u.n < LOG_HEAD_BYTES ? (size_t)u.n : LOG_HEAD_BYTES;
-    *is = nccl_log_matches((const char *)u.bytes, n)     ? INPUT_LOG
-          : calibrate_is_bench((const char *)u.bytes, n) ? INPUT_BENCH
-                                                         : INPUT_TRACE;
-    unpack_close(&u);
-    return true;
+    size_t n = u->n < LOG_HEAD_BYTES ? (size_t)u->n : LOG_HEAD_BYTES;
+    return nccl_log_matches((const char *)u->bytes, n)     ? INPUT_LOG
+           : calibrate_is_bench((const char *)u->bytes, n) ? INPUT_BENCH
+                                                           : INPUT_TRACE;
 }
 
 /* The same measurement twice would count twice, and its left-out error would be no such. */
@@ -113,6 +108,38 @@ static bool check_twice(const CalibrateOptions *o, Err *err)
             if (out_file_is_same(o->inputs[i], o->inputs[j]))
                 return err_set(err, "'%s' is given twice", o->inputs[i]);
     return true;
+}
+
+/* A copy by another name, packed or not: as check_twice. */
+static bool check_copies(const CalibrateOptions *o, const Unpacked *inputs, Err *err)
+{
+    for (uint32_t i = 0; i < o->inputs_n; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (inputs[i].n == inputs[j].n &&
+                memcmp(inputs[i].bytes, inputs[j].bytes, (size_t)inputs[i].n) == 0)
+                return err_set(err, "'%s' is a copy of '%s': it would count twice",
+                               o->inputs[i], o->inputs[j]);
+    return true;
+}
+
+/* All inputs are of one kind, and none is there twice. */
+static bool check_inputs(const CalibrateOptions *o, Input *is, Err *err)
+{
+    Unpacked *inputs = mem_zero(o->inputs_n, sizeof *inputs);
+    bool ok = check_twice(o, err);
+    for (uint32_t i = 0; i < o->inputs_n && ok; i++) {
+        ok = unpack_open(&inputs[i], o->inputs[i], UNPACK_BYTES_MAX, err);
+        Input it = ok ? what_is(&inputs[i]) : INPUT_N;
+        *is = i == 0 ? it : *is;
+        if (ok && it != *is)
+            ok = err_set(err, "logs of nccl-tests calibrate a cluster, traces a GPU, and "
+                              "measurements of bench either: give one kind at a time");
+    }
+    ok = ok && check_copies(o, inputs, err);
+    for (uint32_t i = 0; i < o->inputs_n; i++)
+        unpack_close(&inputs[i]);
+    free(inputs);
+    return ok;
 }
 
 static bool run_as(const CalibrateOptions *o, Input is, Err *err)
@@ -132,19 +159,8 @@ static bool run_as(const CalibrateOptions *o, Input is, Err *err)
 
 static bool run(const CalibrateOptions *o, Err *err)
 {
-    Input first = INPUT_TRACE;
-    if (!check_twice(o, err))
-        return false;
-    for (uint32_t i = 0; i < o->inputs_n; i++) {
-        Input is;
-        if (!what_is(o->inputs[i], &is, err))
-            return false;
-        first = i == 0 ? is : first;
-        if (is != first)
-            return err_set(err, "logs of nccl-tests calibrate a cluster, traces a GPU, and "
-                                "measurements of bench either: give one kind at a time");
-    }
-    return run_as(o, first, err);
+    Input is = INPUT_TRACE;
+    return check_inputs(o, &is, err) && run_as(o, is, err);
 }
 
 int cmd_calibrate(int argc, char **argv)
