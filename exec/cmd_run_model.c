@@ -98,6 +98,10 @@ const char *run_model_text(Arena *arena, const Scenario *s, const WholeList *who
         put_transformer(f, &s->model.u.transformer);
     fprintf(f, "training.optimizer=%s\n", optimizer_names[s->training.optimizer]);
     fprintf(f, "training.param_dtype=%s\n", dtype_names[s->training.param_dtype]);
+    fprintf(f, "training.data=%s\n", s->training.data);
+    fprintf(f, "training.global_batch=%" PRIu32 "\n", s->training.global_batch);
+    if (s->model.kind == MODEL_TRANSFORMER)
+        fprintf(f, "training.seq_len=%" PRIu32 "\n", s->training.seq_len);
     ASSERT(fclose(f) == 0);
     const char *kept = arena_strdup(arena, text);
     free(text);

@@ -543,6 +543,11 @@ static const char *next_line(const char *line)
     return *line ? line + 1 : line;
 }
 
+static bool same_line(const char *a, const char *b)
+{
+    return line_n(a) == line_n(b) && strncmp(a, b, line_n(a)) == 0;
+}
+
 /* The line of `text` with the key of `line`; NULL: none. */
 static const char *same_key(const char *text, const char *line)
 {
@@ -562,7 +567,7 @@ static void other_keys(char *out, size_t cap, const char *there, const char *her
     for (const char *a = next_line(there); *a; a = next_line(a)) {
         const char *b = same_key(here, a);
         size_t key_n = strcspn(a, "=\n") + 1;
-        if (!b || (line_n(a) == line_n(b) && strncmp(a, b, line_n(a)) == 0) || n >= cap)
+        if (!b || same_line(a, b) || n >= cap)
             continue;
         n += (size_t)snprintf(out + n, cap - n, "%s%.*s is %.*s there, %.*s here",
                               n ? "; " : "", (int)key_n - 1, a, (int)(line_n(a) - key_n),
@@ -573,7 +578,7 @@ static void other_keys(char *out, size_t cap, const char *there, const char *her
 static bool check_model(const char *path, const char *there, const char *here, Err *err)
 {
     char keys[512];
-    if (line_n(there) == line_n(here) && strncmp(there, here, line_n(here)) == 0)
+    if (same_line(there, here))
         return true;
     other_keys(keys, sizeof keys, there, here);
     if (!keys[0])
@@ -584,11 +589,28 @@ static bool check_model(const char *path, const char *there, const char *here, E
                    keys);
 }
 
+/* What decides which samples follow step by step, where both say it. */
+static bool check_data(const char *path, const char *there, const char *here, Err *err)
+{
+    static const char *const keys[] = { "training.data=", "training.global_batch=",
+                                        "training.seq_len=" };
+    for (size_t i = 0; i < ARRAY_N(keys); i++) {
+        const char *a = same_key(there, keys[i]), *b = same_key(here, keys[i]);
+        size_t n = strlen(keys[i]);
+        if (a && b && !same_line(a, b))
+            return err_set(
+                err, "'%s' is of %.*s %.*s, here it is %.*s: other data would follow", path,
+                (int)n - 1, keys[i], (int)(line_n(a) - n), a + n, (int)(line_n(b) - n), b + n);
+    }
+    return true;
+}
+
 static bool check_part(const Loader *l, uint32_t k, const SnapshotInfo *info, uint64_t step)
 {
     const SnapHead *h = &l->parts[k].head, *first = &l->parts[0].head;
     const char *path = l->parts[k].path;
-    if (!check_model(path, h->model, info->model, l->err))
+    if (!check_model(path, h->model, info->model, l->err) ||
+        !check_data(path, h->model, info->model, l->err))
         return false;
     if (h->step != step || h->rank != k || h->parts_n != first->parts_n ||
         h->seed != first->seed)

@@ -32,7 +32,7 @@ typedef struct SnapshotInfo {
     uint64_t before; /* step of this training's snapshot before; 0: none */
     uint64_t seed;
     /* A line, the digest of model and optimizer, which must be equal to resume; behind it lines
-     * "KEY=VALUE", for the sentence where it is not. */
+     * "KEY=VALUE", for the sentence where it is not; those of the data must be equal too. */
     const char *model;
     const char *text; /* the scenario, for people and tools; may be NULL */
 } SnapshotInfo;

@@ -607,6 +607,33 @@ static void keys_that_differ_are_named(void)
     remove_dir();
 }
 
+/* What a training reads decides what follows; a snapshot of before does not say. */
+static void other_data_is_refused(void)
+{
+    Job j;
+    if (!open_job(&j, JOB_GPT, "strategy=ddp dp=2"))
+        return;
+    SnapshotInfo info = info_of(2);
+    info.model = "same\ntraining.data=a.txt\ntraining.global_batch=8\ntraining.seq_len=32\n";
+    CHECK(run_job(&j, true, &info));
+    CHECK(run_job(&j, false, &info));
+    info.model = "same\ntraining.data=b.txt\ntraining.global_batch=8\n";
+    CHECK(!run_job(&j, false, &info));
+    CHECK_ERR_TEXT(&j.err, "is of training.data a.txt, here it is b.txt: other data would "
+                           "follow");
+    info.model = "same\ntraining.data=a.txt\ntraining.global_batch=80\n";
+    CHECK(!run_job(&j, false, &info));
+    CHECK_ERR_TEXT(&j.err, "is of training.global_batch 8, here it is 80: other data would "
+                           "follow");
+    info.model = "same\ntraining.seq_len=16\n";
+    CHECK(!run_job(&j, false, &info));
+    CHECK_ERR_TEXT(&j.err, "is of training.seq_len 32, here it is 16: other data would follow");
+    info.model = "same\n";
+    CHECK(run_job(&j, false, &info));
+    job_close(&j);
+    remove_dir();
+}
+
 static void another_model_is_refused(void)
 {
     Job j, other;
@@ -840,6 +867,7 @@ int main(void)
     RUN(a_folder_that_others_do_not_see_gets_a_sentence);
     RUN(two_jobs_do_not_share_a_folder);
     RUN(keys_that_differ_are_named);
+    RUN(other_data_is_refused);
     RUN(another_model_is_refused);
     RUN(no_changed_bit_passes);
     RUN(no_other_length_passes);
