@@ -156,19 +156,21 @@ static const char *tensor_degrees(char text[LIST_CAP], const Transformer *t, con
     return text;
 }
 
+/* Every second layer shares out its outputs: of an odd number of layers the last one too. */
 static bool check_tensor_parallel_mlp(const Check *c)
 {
     char text[LIST_CAP];
     const Mlp *m = &c->s->model.u.mlp;
+    uint32_t last = m->widths_n - 1, end = last % 2 ? last + 1 : last;
     uint64_t common = 0;
-    for (uint32_t i = 1; i + 1 < m->widths_n; i++)
+    for (uint32_t i = 1; i < end; i++)
         common = gcd_u64(common, m->widths[i]);
-    for (uint32_t i = 1; i + 1 < m->widths_n; i++)
+    for (uint32_t i = 1; i < end; i++)
         if (m->widths[i] % c->p->tp != 0)
-            return FAIL(c, parallel, "tp",
-                        "%" PRIu32 " does not divide the model's inner width %" PRIu32
-                        ", allowed: %s",
-                        c->p->tp, m->widths[i], divisors(text, common));
+            return FAIL(
+                c, parallel, "tp",
+                "%" PRIu32 " does not divide the model's %s width %" PRIu32 ", allowed: %s",
+                c->p->tp, i < last ? "inner" : "last", m->widths[i], divisors(text, common));
     return true;
 }
 

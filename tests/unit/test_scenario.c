@@ -21,6 +21,7 @@
     "{'kind':'transformer','layers':8,'hidden':512,'heads':8,'vocab':200,'max_seq':1024," \
     "'positions':'rope'}"
 #define MLP     "{'kind':'mlp','widths':[20,64,96,1]}"
+#define MLP_TP  "{'kind':'mlp','widths':[20,64,96,2]}" /* its last layer's outputs are shared */
 #define CONVNET "{'kind':'convnet'}"
 #define GPU \
     "{'name':'g1','peak_tflops':{'f32':10,'f16':100,'bf16':100},'memory_GB':80," \
@@ -296,9 +297,9 @@ static void sequence_parallel_follows_the_experts(void)
         const char *model, *parallel;
         bool is;
     } rows[] = {
-        { MOE, "'tp':2", true },  { MOE, "'tp':2,'sequence_parallel':null", true },
-        { MOE, "'dp':2", false }, { GPT, "'tp':2", false },
-        { MLP, "'tp':2", false },
+        { MOE, "'tp':2", true },     { MOE, "'tp':2,'sequence_parallel':null", true },
+        { MOE, "'dp':2", false },    { GPT, "'tp':2", false },
+        { MLP_TP, "'tp':2", false },
     };
     for (size_t i = 0; i < ARRAY_N(rows); i++) {
         Scenario s;
@@ -450,7 +451,7 @@ static void generous_where_nothing_is_lost(void)
         { MOE, "'dp':4,'cp':2,'ep':8", "" },
         { MOE, "'dp':4,'cp':2,'ep':8,'tp':2,'sequence_parallel':true,'strategy':'zero1'", "" },
         { MOE, "'dp':4,'strategy':'fsdp','ep':1", "" },
-        { MLP, "'tp':2,'pp':3", "" },
+        { MLP_TP, "'tp':2,'pp':3", "" },
         { MLP, "'dp':1", "'seq_len':1" },
         { GPT, "'dp':2,'overlap':null", "'grad_clip':null" },
         { GPT, "'pp':2,'schedule':'interleaved','virtual_stages':1", "'global_batch':2" },
@@ -554,6 +555,8 @@ static const BadRow bad_splits[] = {
       "then "
       "held by several ranks), allowed: 1, 2, 4, 12" },
     { MLP, "'tp':5", "", "parallel.tp: 5 does not divide the model's inner width 64" },
+    { MLP_TP, "'tp':4", "",
+      "parallel.tp: 4 does not divide the model's last width 2, allowed: 1, 2" },
     { GPT, "'cp':2", "'seq_len':1002",
       "training.seq_len: 1002 is not a multiple of 2 x cp = 4 (each rank takes two chunks), "
       "nearest allowed: 1000 or 1004" },
