@@ -102,6 +102,11 @@ static bool check_kind(const Check *c)
     if (kind == MODEL_TRANSFORMER)
         return true;
     bool mlp = kind == MODEL_MLP;
+    /* Which fills the cluster with stages unless pp is given. */
+    bool stages = p->strategy == STRATEGY_MODEL_PARALLEL && p->pp > 1 && !mlp;
+    if (stages && !json_member(section_of(c, "parallel"), "pp").item)
+        return FAIL(c, parallel, "strategy",
+                    "model_parallel splits by pp, a convnet is split over dp only");
     for (size_t i = mlp ? 2 : 0; i < ARRAY_N(degree); i++)
         if (degree[i] > 1)
             return FAIL(c, parallel, name[i], "%s is split over %s only, here 1 is allowed",
@@ -439,8 +444,9 @@ static bool check_stages(const Check *c)
     if (p->pp > 1 && chunks > most)
         return FAIL(c, parallel, p->pp > most ? "pp" : "virtual_stages",
                     "pp x virtual_stages = %" PRIu64 " chunks but the model has %" PRIu32
-                    " %s, at most %" PRIu64 " chunks allowed",
-                    chunks, blocks, text ? "blocks, embedding and head" : "layers", most);
+                    " %s%s%s, at most %" PRIu64 " chunk%s allowed",
+                    chunks, blocks, text ? "block" : "layer", blocks == 1 ? "" : "s",
+                    text ? ", embedding and head" : "", most, most == 1 ? "" : "s");
     uint64_t sum = 0;
     for (uint32_t i = 0; i < p->stage_layers_n; i++)
         sum += p->stage_layers[i];
