@@ -157,6 +157,38 @@ static void chains_pass_on_as_their_protocol_does(void)
     machine_free(&m);
 }
 
+/* The last rank has the first piece behind ranks - 1 of them, then the others one by one. */
+static void check_few_pieces(uint32_t nodes, uint64_t bytes, double *most)
+{
+    Machine m;
+    RankGroup g;
+    CommCost cost;
+    Err err = { 0 };
+    uint64_t messages = 0;
+    uint32_t ranks = 8 * nodes;
+    if (!CHECK(cluster_open(&m, "dgx-1", nodes, NULL, 0, &err)) ||
+        !CHECK(rank_group_open(&g, &m, nodes, ranks, &err)))
+        return;
+    CHECK(rank_group_cost(&cost, &g, OP_BROADCAST, bytes,
+                          (CommOnly){ ALGORITHM_RING, PROTOCOL_SIMPLE }));
+    double ns = chunked_ns(&g, OP_BROADCAST, bytes, &cost, &messages);
+    uint64_t pieces = messages / (ranks - 1);
+    double times = (double)(pieces + ranks - 2) / (double)pieces;
+    CHECK(ns <= times * (double)cost.solo_ns);
+    *most = fmax(*most, ns / (double)cost.solo_ns);
+    rank_group_close(&g);
+    machine_free(&m);
+}
+
+static void a_chain_of_few_pieces_grows_with_its_ranks(void)
+{
+    double most = 0;
+    for (uint32_t nodes = 1; nodes <= 4; nodes++)
+        for (uint64_t mib = 1; mib <= 256; mib *= 4)
+            check_few_pieces(nodes, mib * MIB, &most);
+    CHECK(most > 5);
+}
+
 static double on_cluster(const char *key, const char *value, OpKind kind, uint64_t bytes,
                          uint64_t *messages)
 {
@@ -254,6 +286,7 @@ int main(void)
     RUN(uneven_rings_are_the_least_fixed_point);
     RUN(ideal_groups_cost_what_the_closed_form_says);
     RUN(chains_pass_on_as_their_protocol_does);
+    RUN(a_chain_of_few_pieces_grows_with_its_ranks);
     RUN(one_node_stands_for_all);
     RUN(one_leaf_stands_for_all);
     RUN(chains_leave_out_one_link);
