@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/out_file.h"
+#include "core/temporary.h"
 #include "exec/cmd.h"
 #include "exec/launch.h"
 #include "profile/cmd_calibrate.h"
@@ -307,14 +308,14 @@ static bool keep(const char *path, const char *text, Err *err)
 /* calibrate reads files. */
 static bool make_files(const Bench *b, const char *json, Err *err)
 {
-    char gpu[1024], cluster[1024], path[300];
+    char gpu[1024], cluster[1024], path[4096];
     const char *slash;
     bool between = b->ranks > 1;
     paths_of(b->o, gpu, cluster, sizeof gpu);
-    snprintf(path, sizeof path, "%s/lockstep-bench-XXXXXX", P_tmpdir);
-    int fd = mkstemp(path);
+    int fd = temporary_name(path, sizeof path, "bench") ? mkstemp(path) : -1;
     if (fd < 0)
-        return err_set(err, "cannot make a temporary file: %s", strerror(errno));
+        return err_set(err, "cannot make a temporary file in '%.200s': %s", temporary_folder(),
+                       strerror(errno));
     close(fd);
     slash = strrchr(gpu, '/');
     const char *named = !b->o->into ? (b->o->cuda ? "this-gpu" : "cpu")

@@ -15,6 +15,7 @@
 
 #include "core/graph_spans.h"
 #include "core/own_folder.h"
+#include "core/temporary.h"
 #include "profile/cmd_profile.h"
 #include "profile/metrics.h"
 #include "profile/records.h"
@@ -69,10 +70,10 @@ static const CaptureApi *load(char path[PATH_CAP], char why[WHY_CAP])
 
 static bool make_folder(void)
 {
-    snprintf(collector.folder, FOLDER_CAP, "%s/lockstep-trace-XXXXXX", P_tmpdir);
-    if (!mkdtemp(collector.folder)) {
+    if (!temporary_name(collector.folder, FOLDER_CAP, "trace") || !mkdtemp(collector.folder)) {
         collector.folder[0] = '\0';
-        snprintf(collector.why, WHY_CAP, "no folder can be made in %s", P_tmpdir);
+        snprintf(collector.why, WHY_CAP, "no folder can be made in '%.200s'",
+                 temporary_folder());
         return false;
     }
     snprintf(collector.path, sizeof collector.path, "%s/run" RAW_ENDING, collector.folder);

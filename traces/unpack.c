@@ -3,13 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/temporary.h"
 #include "traces/bytes_in.h"
 
 enum { CHUNK_BYTES = 1 << 16 };
@@ -33,11 +33,8 @@ static bool map(Unpacked *u, int fd, const char *path, uint64_t n, Err *err)
 
 static int open_temporary(void)
 {
-    const char *folder = getenv("TMPDIR");
     char path[4096];
-    int n = snprintf(path, sizeof path, "%s/lockstep-XXXXXX",
-                     folder && *folder ? folder : P_tmpdir);
-    if (n < 0 || (size_t)n >= sizeof path)
+    if (!temporary_name(path, sizeof path, "unpacked"))
         return -1;
     int fd = mkstemp(path);
     if (fd >= 0)

@@ -3,7 +3,12 @@
 #include "core/base.h"
 #include "core/err.h"
 #include "core/jobs.h"
+#include "core/temporary.h"
 #include "tests/check.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 /* ---- base ----------------------------------------------------------------------------- */
 
@@ -211,6 +216,21 @@ static void arena_printf_makes_room_for_any_text(void)
 
 enum { JOBS_N = 1000 };
 
+static void temporary_files_lie_where_the_environment_says(void)
+{
+    char path[64], too_small[8];
+    setenv("TMPDIR", "/some/where", 1);
+    CHECK(temporary_name(path, sizeof path, "test"));
+    CHECK_STR("/some/where/lockstep-test-XXXXXX", path);
+    errno = 0;
+    CHECK(!temporary_name(too_small, sizeof too_small, "test"));
+    CHECK_INT(ENAMETOOLONG, errno);
+    setenv("TMPDIR", "", 1);
+    CHECK_STR(P_tmpdir, temporary_folder());
+    unsetenv("TMPDIR");
+    CHECK_STR(P_tmpdir, temporary_folder());
+}
+
 static void count_job(void *user, uint32_t i)
 {
     uint32_t *done = user; /* each its own place */
@@ -246,6 +266,7 @@ int main(void)
     RUN(a_text_that_just_fits_is_not_cut);
     RUN(control_bytes_are_shown_as_question_marks);
 
+    RUN(temporary_files_lie_where_the_environment_says);
     RUN(every_job_is_done_once_by_any_number_of_threads);
     RUN(pushed_memory_is_aligned_and_zero);
     RUN(blocks_never_move);
