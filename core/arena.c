@@ -1,4 +1,4 @@
-/* arena.c - a chain of blocks, each at least twice as large as the request. */
+/* arena.c - a chain of blocks of 64 KiB, or as large as the request that one does not hold. */
 #include "core/arena.h"
 
 #include <stdarg.h>
