@@ -479,6 +479,15 @@ static bool check_virtual_stages(const Check *c)
     return true;
 }
 
+/* The nearest number of micro-batches, below or above n, that can be put in groups. */
+static uint64_t grouped(uint32_t pp, uint32_t n, bool above)
+{
+    do
+        n = above ? n + 1 : n - 1;
+    while (schedule_group(pp, n) == 0);
+    return n;
+}
+
 static bool check_schedule(const Check *c)
 {
     char text[LIST_CAP];
@@ -496,9 +505,9 @@ static bool check_schedule(const Check *c)
     if (p->schedule == SCHEDULE_INTERLEAVED && schedule_group(p->pp, n) == 0)
         return FAIL(c, training, "global_batch",
                     "gives %" PRIu32
-                    " micro-batches, but schedule interleaved needs a multiple of "
-                    "pp = %" PRIu32 ", or fewer than twice as many; nearest allowed: %s",
-                    n, p->pp, neighbours(text, c->t->global_batch, unit * p->pp));
+                    " micro-batches, but schedule interleaved needs groups of equally many, "
+                    "pp = %" PRIu32 " or more each; nearest allowed: %" PRIu64 " or %" PRIu64,
+                    n, p->pp, unit * grouped(p->pp, n, false), unit * grouped(p->pp, n, true));
     bool both_ends = p->schedule == SCHEDULE_DUALPIPE && p->virtual_stages == 1;
     if (p->schedule == SCHEDULE_DUALPIPE && n < 2 * p->pp)
         return FAIL(c, training, "global_batch",

@@ -403,8 +403,8 @@ static bool check_schedule(const Build *b, Err *err)
     if (p->schedule == SCHEDULE_INTERLEAVED && p->virtual_stages > 1 &&
         schedule_group(p->pp, b->s->training.micro_batches) == 0)
         return err_set(err,
-                       "schedule interleaved needs a multiple of pp = %" PRIu32
-                       " micro-batches, or fewer than twice as many, not %" PRIu32,
+                       "schedule interleaved needs groups of equally many micro-batches, "
+                       "pp = %" PRIu32 " or more each, not %" PRIu32,
                        p->pp, b->s->training.micro_batches);
     return true;
 }

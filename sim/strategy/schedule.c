@@ -25,9 +25,8 @@ uint32_t schedule_chunk(Schedule schedule, uint32_t pp, uint32_t stage, uint32_t
 
 uint32_t schedule_group(uint32_t pp, uint32_t micro_batches)
 {
-    if (micro_batches % pp == 0)
-        return pp;
-    return micro_batches / 2 < pp ? micro_batches : 0;
+    uint32_t rounds = micro_batches < pp ? 1 : micro_batches / pp;
+    return micro_batches % rounds == 0 ? micro_batches / rounds : 0;
 }
 
 /* The k-th forward: for each group of micro-batches, for each turn, for each of the group. */

@@ -74,10 +74,10 @@
 #include "sim/scenario.h"
 
 /*
- * Micro-batches of which chunks take turns in the interleaved schedule: pp where they divide by
- * it, else all where they are fewer than 2 pp, as torch.distributed.pipelining's Interleaved1F1B
- * has it.  (It has groups of more than pp beyond, too, which nobody has asked for.)  0: they cannot
- * be put in groups so.
+ * Micro-batches of which chunks take turns in the interleaved schedule, as
+ * torch.distributed.pipelining's Interleaved1F1B has it: pp where they divide by it (Megatron knows
+ * no others, or a group size of one's own), else in as many rounds of equally many, each of pp or
+ * more.  0: they cannot be put in groups so.
  */
 uint32_t schedule_group(uint32_t pp, uint32_t micro_batches);
 

@@ -238,22 +238,24 @@ static void schedules_to_come_are_a_sentence(void)
     fixture_close(&f);
 }
 
-static void interleaved_wants_a_multiple_of_pp(void)
+static void interleaved_wants_equal_groups(void)
 {
     Fixture f;
     open_pipeline(&f, 4, 2, 9);
     fixture_start(&f, 8);
     CHECK(!pass_pipeline(&f.b, &f.err));
-    CHECK_ERR_TEXT(&f.err, "needs a multiple of pp = 4 micro-batches, or fewer than twice as "
-                           "many, not 9");
+    CHECK_ERR_TEXT(&f.err, "needs groups of equally many micro-batches, pp = 4 or more "
+                           "each, not 9");
     fixture_close(&f);
 }
 
-/* Fewer than twice pp are one group: all of a chunk's forwards before those of the next. */
+/* Fewer than twice pp are one group: all of a chunk's forwards before those of the next; more are
+ * as many groups as pp goes into them. */
 static void few_micro_batches_take_turns_together(void)
 {
-    static const uint32_t each[][2] = { { 1, 1 }, { 3, 3 }, { 4, 4 }, { 6, 6 },
-                                        { 7, 7 }, { 8, 4 }, { 9, 0 }, { 12, 4 } };
+    static const uint32_t each[][2] = { { 1, 1 },  { 3, 3 },  { 4, 4 }, { 6, 6 },
+                                        { 7, 7 },  { 8, 4 },  { 9, 0 }, { 10, 5 },
+                                        { 12, 4 }, { 14, 0 }, { 15, 5 } };
     for (size_t i = 0; i < ARRAY_N(each); i++)
         CHECK_INT(each[i][1], schedule_group(4, each[i][0]));
     const SchedulePlan p = { SCHEDULE_INTERLEAVED, 4, 2, 6, false, NULL, false };
@@ -733,7 +735,7 @@ int main(void)
     RUN(stage_layers_are_obeyed);
     RUN(wrong_stage_layers_are_a_sentence);
     RUN(schedules_to_come_are_a_sentence);
-    RUN(interleaved_wants_a_multiple_of_pp);
+    RUN(interleaved_wants_equal_groups);
     RUN(few_micro_batches_take_turns_together);
     RUN(recomputation_of_n_layers_is_per_stage);
     RUN(zeroed_gradients_are_added_to_from_the_first_on);
