@@ -105,6 +105,32 @@ void app_unhide(App *a, uint32_t rank)
     layout_make(&a->scene.layout, v);
 }
 
+/* The rank of side 0 with which a row of a side is shown, of several the first; NONE_U32: none. */
+static uint32_t shown_with(const View *v, ViewPlace place)
+{
+    uint32_t rank = v->data[place.side]->rows[place.row].rank, r = 0;
+    if (place.side == VIEW_REAL_SIDE)
+        return rank;
+    while (r < v->data[VIEW_REAL_SIDE]->ranks_n &&
+           (v->ranks[r].left_out || view_sim_rank(v, r) != rank))
+        r++;
+    return r < v->data[VIEW_REAL_SIDE]->ranks_n ? r : NONE_U32;
+}
+
+/* Rows of host threads are built when they are first needed, and shown when asked for. */
+static void open_threads(App *a, ViewPlace place)
+{
+    View *v = &a->view;
+    ViewData *d = v->data[place.side];
+    uint32_t rank = shown_with(v, place);
+    view_row_ready(d, &d->rows[place.row]);
+    if (d->rows[place.row].kind != VIEW_ROW_HOST || rank == NONE_U32)
+        return;
+    v->ranks[rank].threads = true;
+    v->ranks[rank].folded = false;
+    layout_make(&a->scene.layout, v);
+}
+
 void app_pick(App *a, ViewPlace place)
 {
     View *v = &a->view;
@@ -119,6 +145,7 @@ void app_pick(App *a, ViewPlace place)
     view_reveal(v, from_ns, to_ns);
     if (place.side == VIEW_REAL_SIDE)
         app_unhide(a, d->rows[place.row].rank);
+    open_threads(a, place);
     app_scroll_to(a, layout_row_of(&a->scene.layout, place));
 }
 

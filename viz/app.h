@@ -115,7 +115,7 @@ void app_say(App *a, const char *format, ...) __attribute__((format(printf, 2, 3
 const LayoutRow *app_first_row(const App *a, uint32_t rank);
 /* Scrolls so that a row (NULL: none) is in sight. */
 void app_scroll_to(App *a, const LayoutRow *row);
-/* Picks a span and brings it into sight, if it is not. */
+/* Picks a span and brings it into sight, if it is not: a host thread's opens those of its rank. */
 void app_pick(App *a, ViewPlace place);
 /* What the next match is, from now on: an interned name of the side shown. */
 void app_search_name(App *a, uint32_t name);

@@ -5,6 +5,7 @@
  * as the window does.
  */
 #include "viz/app.h"
+#include "viz/links.h"
 #include "viz/raster.h"
 
 #include "tests/check.h"
@@ -232,6 +233,31 @@ static void steps_events_and_exposed_ones(void)
     CHECK_INT(SPAN_COMPUTE, s.w.t.span_class[s.app.view.picked.span]);
     press(&s, 'r', 0);
     CHECK_INT(250, s.app.view.selection.to_ns - s.app.view.selection.from_ns);
+    close_session(&s);
+}
+
+/* Links lead to host threads, which are folded away at first where there are several ranks. */
+static void a_picked_host_event_is_seen(void)
+{
+    Session s;
+    open_session(&s);
+    const Layout *l = &s.app.scene.layout;
+    uint32_t rows_n = l->rows_n;
+    ViewPlace launch = view_nowhere;
+    for (uint64_t i = 0; i < s.w.t.spans_n; i++)
+        if (s.w.t.span_class[i] == SPAN_LAUNCH)
+            launch = view_place_of(&s.data, VIEW_REAL_SIDE, i);
+    CHECK(!s.data.rows[launch.row].ready);
+    press(&s, 'h', MOD_SHIFT); /* all folded */
+    app_pick(&s.app, launch);
+    app_draw(&s.app);
+    const LayoutRow *row = layout_row_of(l, launch);
+    CHECK(row && row->y0 >= l->scrolled.y0 && row->y1 <= l->scrolled.y1);
+    press(&s, ',', 0); /* the launch of the step before */
+    CHECK_INT(STEP_NS, s.w.t.start_ns[s.app.view.picked.span]);
+    press(&s, 'h', MOD_SHIFT);
+    press(&s, 'h', MOD_SHIFT);
+    CHECK_INT((int)rows_n + 1, (int)l->rows_n); /* of that rank alone */
     close_session(&s);
 }
 
@@ -492,6 +518,7 @@ int main(void)
     RUN(other_buttons_pan_and_zoom);
     RUN(clicking_picks_what_is_drawn);
     RUN(steps_events_and_exposed_ones);
+    RUN(a_picked_host_event_is_seen);
     RUN(the_omnibox_searches_filters_and_acts);
     RUN(ranks_fold_pin_and_sort);
     RUN(groups_open_and_close_by_keyboard);
