@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/json.h"
-#include "viz/view.h"
+#include "viz/links.h"
 
 typedef enum TermKind {
     TERM_WORD,
@@ -306,51 +306,68 @@ bool filter_matches(const ViewFilter *f, uint64_t span)
     return true;
 }
 
+/* The track that begins with a row, if spans of it can match: they are looked at by track, as rows
+ * of host threads may not be built yet. */
+static const Track *track_of_row(const ViewFilter *f, uint32_t i)
+{
+    const ViewRow *row = &f->d->rows[i];
+    bool looked_at = row->lane == 0 && row->kind != VIEW_ROW_COUNTER && f->track_ok[row->track];
+    return looked_at ? &f->d->t->tracks[row->track] : NULL;
+}
+
 FilterCount filter_count(const ViewFilter *f)
 {
     FilterCount count = { 0, 0 };
     for (uint32_t i = 0; i < f->d->rows_n; i++) {
-        const ViewRow *row = &f->d->rows[i];
-        if (row->kind != VIEW_ROW_STREAM || !f->track_ok[row->track])
-            continue;
-        for (uint64_t k = 0; k < row->lod.n; k++) {
-            uint64_t span = lod_span(&row->lod, k);
-            if (filter_matches(f, span)) {
+        const Track *k = track_of_row(f, i);
+        for (uint64_t s = 0; k && s < k->span_n; s++)
+            if (filter_matches(f, k->span_first + s)) {
                 count.n++;
-                count.ns += f->d->t->dur_ns[span];
+                count.ns += f->d->t->dur_ns[k->span_first + s];
             }
-        }
     }
     return count;
 }
 
-/* The nearest match of one row; better: among those so far. */
-static void look_in_row(const ViewFilter *f, uint32_t i, int64_t at_ns, bool back,
-                        uint32_t *row, uint64_t *best)
+/* The first span of a track that begins at at_ns or later. */
+static uint64_t span_from(const Timeline *t, const Track *k, int64_t at_ns)
 {
-    const ViewRow *r = &f->d->rows[i];
-    const Timeline *t = f->d->t;
-    uint64_t k = lod_spans_before(&r->lod, back ? at_ns : at_ns + 1);
-    for (; back ? k > 0 : k < r->lod.n; k += back ? (uint64_t)-1 : 1) {
-        uint64_t span = lod_span(&r->lod, back ? k - 1 : k);
-        int64_t start_ns = t->start_ns[span];
-        if (*best != NONE_U64 &&
-            (back ? start_ns <= t->start_ns[*best] : start_ns >= t->start_ns[*best]))
-            return;
-        if (filter_matches(f, span)) {
-            *best = span;
-            *row = i;
-            return;
-        }
+    uint64_t low = k->span_first, high = k->span_first + k->span_n;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (t->start_ns[middle] < at_ns)
+            low = middle + 1;
+        else
+            high = middle;
     }
+    return low;
+}
+
+/* The nearest match of one track; best: among those so far. */
+static uint64_t nearer(const ViewFilter *f, const Track *k, int64_t at_ns, bool back,
+                       uint64_t best)
+{
+    const Timeline *t = f->d->t;
+    uint64_t end = k->span_first + k->span_n, s = span_from(t, k, back ? at_ns : at_ns + 1);
+    for (; back ? s > k->span_first : s < end; s += back ? (uint64_t)-1 : 1) {
+        uint64_t span = back ? s - 1 : s;
+        int64_t start_ns = t->start_ns[span];
+        if (best != NONE_U64 &&
+            (back ? start_ns <= t->start_ns[best] : start_ns >= t->start_ns[best]))
+            return best;
+        if (filter_matches(f, span))
+            return span;
+    }
+    return best;
 }
 
 bool filter_next(const ViewFilter *f, int64_t at_ns, bool back, uint32_t *row, uint64_t *span)
 {
     *span = NONE_U64;
-    for (uint32_t i = 0; i < f->d->rows_n; i++)
-        if (f->d->rows[i].ready && f->d->rows[i].kind != VIEW_ROW_COUNTER &&
-            f->track_ok[f->d->rows[i].track])
-            look_in_row(f, i, at_ns, back, row, span);
-    return *span != NONE_U64;
+    for (uint32_t i = 0; i < f->d->rows_n; i++) {
+        const Track *k = track_of_row(f, i);
+        *span = k ? nearer(f, k, at_ns, back, *span) : *span;
+    }
+    *row = view_place_of(f->d, VIEW_REAL_SIDE, *span).row;
+    return *row != NONE_U32;
 }

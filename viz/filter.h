@@ -53,7 +53,7 @@ bool filter_matches(const ViewFilter *f, uint64_t span);
 /* Whether text has the word somewhere, whatever the case; the empty word is everywhere. */
 bool filter_has_word(const char *text, const char *word);
 
-/* How many spans of rows of streams match, and the sum of their times. */
+/* How many spans of streams and host threads match, and the sum of their times. */
 typedef struct FilterCount {
     uint64_t n;
     int64_t ns;
@@ -61,8 +61,8 @@ typedef struct FilterCount {
 
 FilterCount filter_count(const ViewFilter *f);
 
-/* The next span that matches, in order of time from at_ns on (or back), over the rows given
- * (NULL: all that are ready).  False: none. */
+/* The next span that matches, in order of time from at_ns on (or back), and the row that shows it,
+ * built or not.  False: none. */
 bool filter_next(const ViewFilter *f, int64_t at_ns, bool back, uint32_t *row, uint64_t *span);
 
 #endif

@@ -444,7 +444,7 @@ static void check_filter(const App *a)
         return;
     FilterCount got = filter_count(f);
     for (uint64_t i = 0; i < f->d->t->spans_n; i++)
-        if (f->d->t->tracks[f->d->t->span_track[i]].kind == TRACK_STREAM &&
+        if (f->d->t->tracks[f->d->t->span_track[i]].kind != TRACK_STEPS &&
             filter_matches(f, i)) {
             count.n++;
             count.ns += f->d->t->dur_ns[i];

@@ -261,6 +261,23 @@ static void a_picked_host_event_is_seen(void)
     close_session(&s);
 }
 
+static void searching_finds_what_is_folded_away(void)
+{
+    Session s;
+    open_session(&s);
+    press(&s, '/', 0);
+    type(&s, "launch");
+    CHECK_STR("12 events, 600 ns in all", s.app.view.message);
+    press(&s, KEY_ENTER, 0);
+    CHECK(s.app.view.picked.row != NONE_U32);
+    CHECK(layout_row_of(&s.app.scene.layout, s.app.view.picked) != NULL);
+    press(&s, KEY_ENTER, 0);
+    CHECK_INT(STEP_NS, s.w.t.start_ns[s.app.view.picked.span]);
+    press(&s, KEY_ENTER, MOD_SHIFT);
+    CHECK_INT(0, s.w.t.start_ns[s.app.view.picked.span]);
+    close_session(&s);
+}
+
 static void the_omnibox_searches_filters_and_acts(void)
 {
     Session s;
@@ -519,6 +536,7 @@ int main(void)
     RUN(clicking_picks_what_is_drawn);
     RUN(steps_events_and_exposed_ones);
     RUN(a_picked_host_event_is_seen);
+    RUN(searching_finds_what_is_folded_away);
     RUN(the_omnibox_searches_filters_and_acts);
     RUN(ranks_fold_pin_and_sort);
     RUN(groups_open_and_close_by_keyboard);
