@@ -186,6 +186,8 @@ static void take_rank(ViewDiffRank *to, const CompareRank *from, ViewTraces *t)
             p->span[k] = from->pairs[i].span[side_of[k]];
         to->real_n += p->span[VIEW_REAL_SIDE] != NONE_U64;
     }
+    const Timeline *const lines[] = { t->side[0].data.t, t->side[1].data.t };
+    view_diff_index(to, lines, arena);
 }
 
 static void take_classes(ViewDiff *d, Comparison *c)

@@ -3,6 +3,8 @@
  */
 #include "viz/diff.h"
 
+#include <stdlib.h>
+
 const ViewDiffRank *view_diff_rank(const ViewDiff *d, uint32_t real_rank)
 {
     for (uint32_t i = 0; i < d->ranks_n; i++)
@@ -24,15 +26,58 @@ uint64_t view_diff_twin(const ViewDiffRank *r, uint32_t side, uint64_t span)
     return NONE_U64;
 }
 
-uint64_t view_diff_first(const ViewDiffRank *r, const Timeline *real, int64_t from_ns)
+/* ---- what is drawn ---- */
+
+static int by_moment(const void *a, const void *b)
+{
+    const ViewDrift *x = a, *y = b;
+    if (x->at_ns != y->at_ns)
+        return x->at_ns < y->at_ns ? -1 : 1;
+    return (x->late_ns > y->late_ns) - (x->late_ns < y->late_ns);
+}
+
+void view_diff_index(ViewDiffRank *r, const Timeline *const t[2], Arena *arena)
+{
+    r->reach_ns = PUSH_ARRAY(arena, int64_t, r->real_n + 1);
+    r->drift = PUSH_ARRAY(arena, ViewDrift, r->real_n + 1);
+    r->drift_n = 0;
+    r->drift_max_ns = 0;
+    for (uint64_t i = 0; i < r->real_n; i++) {
+        uint64_t real = r->pairs[i].span[0], sim = r->pairs[i].span[1];
+        int64_t end_ns = t[0]->start_ns[real] + t[0]->dur_ns[real];
+        r->reach_ns[i] = i ? max_i64(end_ns, r->reach_ns[i - 1]) : end_ns;
+        if (sim == NONE_U64)
+            continue;
+        int64_t late_ns = t[1]->start_ns[sim] + t[1]->dur_ns[sim] - r->begin_ns[1] -
+                          (end_ns - r->begin_ns[0]);
+        r->drift[r->drift_n++] = (ViewDrift){ end_ns, late_ns };
+        r->drift_max_ns = max_i64(r->drift_max_ns, late_ns < 0 ? -late_ns : late_ns);
+    }
+    qsort(r->drift, r->drift_n, sizeof *r->drift, by_moment);
+}
+
+uint64_t view_diff_first(const ViewDiffRank *r, int64_t from_ns)
 {
     uint64_t low = 0, high = r->real_n;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        if (real->start_ns[r->pairs[middle].span[0]] < from_ns)
+        if (r->reach_ns[middle] <= from_ns)
             low = middle + 1;
         else
             high = middle;
     }
     return low;
+}
+
+uint64_t view_drift_first(const ViewDiffRank *r, int64_t from_ns)
+{
+    uint64_t low = 0, high = r->drift_n;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (r->drift[middle].at_ns <= from_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low - (low > 0);
 }

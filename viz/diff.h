@@ -13,17 +13,30 @@
 #ifndef LOCKSTEP_VIZ_DIFF_H
 #define LOCKSTEP_VIZ_DIFF_H
 
+#include "core/arena.h"
 #include "viz/data.h"
 
 typedef struct ViewPair {
     uint64_t span[2]; /* by side; NONE_U64: only the other one has it */
 } ViewPair;
 
+/* The end of a real op that has a twin. */
+typedef struct ViewDrift {
+    int64_t at_ns;   /* on the rank's real clock */
+    int64_t late_ns; /* its twin's end is later by this, both counted from their steps' begin */
+} ViewDrift;
+
 typedef struct ViewDiffRank {
     uint32_t rank[2];    /* index into ranks of each side */
     int64_t begin_ns[2]; /* of the step, on the clock of its trace */
     ViewPair *pairs;     /* by real start; those of sim alone behind them */
     uint64_t pairs_n, real_n;
+    /* view_diff_index: */
+    int64_t *reach_ns; /* by real pair: the latest real end of it and those before */
+    ViewDrift
+        *drift; /* by at_ns: ops of several streams end in another order than they begin */
+    uint64_t drift_n;
+    int64_t drift_max_ns; /* how late or early at most */
 } ViewDiffRank;
 
 typedef struct ViewDiffClass {
@@ -50,7 +63,11 @@ int64_t view_diff_shift_ns(const ViewDiffRank *r);
 /* The op that a span of a side is paired with, NONE_U64: none. */
 uint64_t view_diff_twin(const ViewDiffRank *r, uint32_t side, uint64_t span);
 
-/* Of the pairs whose real op lies in [from_ns, to_ns) of the rank's real clock. */
-uint64_t view_diff_first(const ViewDiffRank *r, const Timeline *real, int64_t from_ns);
+/* Finds what is drawn of the pairs; t: of each side. */
+void view_diff_index(ViewDiffRank *r, const Timeline *const t[2], Arena *arena);
+/* The first pair whose real op, or one before it, ends after from_ns of the rank's real clock. */
+uint64_t view_diff_first(const ViewDiffRank *r, int64_t from_ns);
+/* The drift that holds at from_ns: the last up to then; the first where there is none yet. */
+uint64_t view_drift_first(const ViewDiffRank *r, int64_t from_ns);
 
 #endif

@@ -26,11 +26,6 @@ typedef struct ErrorLane {
     int64_t real_ns, off_ns, alone_ns;
 } ErrorLane;
 
-static int64_t end_of(const Timeline *t, uint64_t span)
-{
-    return t->start_ns[span] + t->dur_ns[span];
-}
-
 static void draw_error(ErrorLane *e, Px x0, Px x1, int64_t real_ns, int64_t off_ns)
 {
     double part = real_ns > 0  ? (double)off_ns / (double)real_ns * 100 / ERROR_FULL_PCT
@@ -103,15 +98,6 @@ static bool open_lane(ErrorLane *e, ScenePen *p, const LayoutRow *row)
     return e->r != NULL;
 }
 
-/* First pair that may touch the window: ops are short, those of other streams overlap. */
-static uint64_t first_pair(const ErrorLane *e)
-{
-    uint64_t i = view_diff_first(e->r, e->t[0], e->window.from_ns);
-    while (i > 0 && end_of(e->t[0], e->r->pairs[i - 1].span[0]) > e->window.from_ns)
-        i--;
-    return i;
-}
-
 void scene_error(ScenePen *p, const LayoutRow *row)
 {
     ErrorLane e;
@@ -120,73 +106,72 @@ void scene_error(ScenePen *p, const LayoutRow *row)
     Px middle = (row->y0 + row->y1) / 2 / PX_ONE * PX_ONE;
     draw_rect(p->d, (PxBox){ e.box.x0, middle, e.box.x1, middle + PX(1) },
               scene_color(p, THEME_LINE));
-    for (uint64_t i = first_pair(&e); i < e.r->real_n; i++) {
-        if (e.t[0]->start_ns[e.r->pairs[i].span[0]] >= e.window.to_ns)
+    for (uint64_t i = view_diff_first(e.r, e.window.from_ns); i < e.r->real_n; i++) {
+        uint64_t real = e.r->pairs[i].span[0];
+        int64_t start_ns = e.t[0]->start_ns[real];
+        if (start_ns >= e.window.to_ns)
             break;
-        put_pair(&e, &e.r->pairs[i]);
+        if (start_ns >= e.window.from_ns || start_ns + e.t[0]->dur_ns[real] > e.window.from_ns)
+            put_pair(&e, &e.r->pairs[i]);
     }
     flush_pixel(&e);
 }
 
 /* ---- drift ---- */
 
-static int64_t drift_of(const ErrorLane *e, const ViewPair *pair)
+/* Of the ops that end within one pixel the line goes through the least and the most late. */
+typedef struct DriftLine {
+    PxPoint *at;
+    uint32_t n, cap;
+    PxPoint low, high;
+    bool any;
+} DriftLine;
+
+static void put_extremes(DriftLine *k)
 {
-    return (end_of(e->t[1], pair->span[1]) - e->r->begin_ns[1]) -
-           (end_of(e->t[0], pair->span[0]) - e->r->begin_ns[0]);
+    bool low_first = k->low.x <= k->high.x, same = k->low.y == k->high.y;
+    if (!k->any || k->n + 2 > k->cap)
+        return;
+    k->at[k->n++] = low_first ? k->low : k->high;
+    if (!same)
+        k->at[k->n++] = low_first ? k->high : k->low;
+    k->any = false;
 }
 
-/* The largest of the whole step, so that the scale stays when one zooms. */
-int64_t scene_drift_max_ns(const View *v, const ViewDiffRank *r)
+static void put_drift(DriftLine *k, PxPoint at)
 {
-    ErrorLane e = { .r = r, .t = { v->data[0]->t, v->data[1]->t } };
-    int64_t largest = 0;
-    for (uint64_t i = 0; i < r->real_n; i++)
-        if (r->pairs[i].span[1] != NONE_U64) {
-            int64_t ns = drift_of(&e, &r->pairs[i]);
-            largest = max_i64(largest, ns < 0 ? -ns : ns);
-        }
-    return largest;
-}
-
-/* The pair whose drift is that at the window's begin; the first that may touch it if none is. */
-static uint64_t last_before(const ErrorLane *e)
-{
-    uint64_t first = first_pair(e), i = first;
-    while (i > 0)
-        if (e->r->pairs[--i].span[1] != NONE_U64)
-            return i;
-    return first;
+    if (k->any && px_floor(k->low.x) != px_floor(at.x))
+        put_extremes(k);
+    if (!k->any || at.y > k->low.y)
+        k->low = at;
+    if (!k->any || at.y < k->high.y)
+        k->high = at;
+    k->any = true;
 }
 
 void scene_drift(ScenePen *p, const LayoutRow *row)
 {
-    enum { POINTS = 4096 };
-    static PxPoint line[POINTS];
+    enum { POINTS = 1 << 15 }; /* two for each pixel of the widest picture */
+    static PxPoint points[POINTS];
+    DriftLine line = { .at = points, .cap = POINTS };
     ErrorLane e;
-    uint32_t n = 0;
     if (!open_lane(&e, p, row))
         return;
-    int64_t largest = max_i64(1, scene_drift_max_ns(p->v, e.r));
+    int64_t largest = max_i64(1, e.r->drift_max_ns);
     Px middle = (row->y0 + row->y1) / 2, half = (row->y1 - row->y0) / 2 - PX(1);
     draw_rect(p->d, (PxBox){ e.box.x0, middle, e.box.x1, middle + PX(1) },
               scene_color(p, THEME_LINE));
-    Px last = INT32_MIN;
-    for (uint64_t i = last_before(&e); i < e.r->real_n && n < POINTS; i++) {
-        const ViewPair *pair = &e.r->pairs[i];
-        if (pair->span[1] == NONE_U64)
-            continue;
-        Px x = lane_x(&e, max_i64(end_of(e.t[0], pair->span[0]), e.window.from_ns));
-        Px y = middle - (Px)((double)half * (double)drift_of(&e, pair) / (double)largest);
-        if (n > 0 && (int64_t)x - last < PX(1))
-            continue;
-        last = x;
-        line[n++] = (PxPoint){ x, y };
+    for (uint64_t i = view_drift_first(e.r, e.window.from_ns); i < e.r->drift_n; i++) {
+        const ViewDrift *drift = &e.r->drift[i];
+        Px x = lane_x(&e, max_i64(drift->at_ns, e.window.from_ns));
+        Px y = middle - (Px)((double)half * (double)drift->late_ns / (double)largest);
+        put_drift(&line, (PxPoint){ x, y });
         if (x > e.box.x1)
             break;
     }
-    if (n >= 2)
-        draw_line(p->d, line, n, draw_px(p->d, 2), scene_color(p, THEME_TOO_SLOW));
+    put_extremes(&line);
+    if (line.n >= 2)
+        draw_line(p->d, points, line.n, draw_px(p->d, 2), scene_color(p, THEME_TOO_SLOW));
 }
 
 /* ---- tables of the drawer ---- */

@@ -9,7 +9,6 @@
 
 void scene_error(ScenePen *p, const LayoutRow *row);
 void scene_drift(ScenePen *p, const LayoutRow *row);
-int64_t scene_drift_max_ns(const View *v, const ViewDiffRank *r);
 /* In the box from *y on, which moves behind them. */
 void scene_diff_tables(ScenePen *p, PxBox box, Px *y);
 

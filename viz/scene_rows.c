@@ -162,7 +162,7 @@ static void draw_diff_name(ScenePen *p, const LayoutRow *row)
         return;
     if (drift)
         snprintf(text, sizeof text, "\xc2\xb1%s",
-                 view_time_text(size, sizeof size, scene_drift_max_ns(p->v, r)));
+                 view_time_text(size, sizeof size, r->drift_max_ns));
     draw_at_right(p, text, &box);
     draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_DIM),
               drift ? "sim is late by" : "error of sim");

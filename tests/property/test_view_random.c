@@ -21,6 +21,7 @@ typedef struct Hands {
     const char *channel;
     int64_t *clock_ns;
     ViewDiff diff;
+    Arena arena;
     App app;
     uint64_t seed;
 } Hands;
@@ -201,6 +202,7 @@ static void pair_rank(Hands *h, ViewDiffRank *k, uint32_t r)
     }
     for (int side = 0; side < VIEW_SIDES; side++)
         k->begin_ns[side] = h->data[side].begin_ns;
+    view_diff_index(k, (const Timeline *const[]){ &h->t[0], &h->t[1] }, &h->arena);
 }
 
 static void make_diff(Hands *h)
@@ -245,6 +247,7 @@ static void close_hands(Hands *h)
     for (uint32_t r = 0; r < h->diff.ranks_n; r++)
         free(h->diff.ranks[r].pairs);
     free(h->diff.ranks);
+    arena_free(&h->arena);
     free(h->comms);
     free(h->parts);
     free(h->clock_ns);

@@ -24,6 +24,7 @@ typedef struct Session {
     const char *channel;
     ViewPair pairs[KERNELS];
     ViewDiffRank diff_rank;
+    Arena arena;
     ViewDiff diff;
     App app;
 } Session;
@@ -75,6 +76,7 @@ static void open_session(Session *s, uint32_t ranks_n)
                                     .channels = &s->channel,
                                     .channels_n = 1 };
     s->diff_rank = (ViewDiffRank){ .pairs = s->pairs, .pairs_n = pairs_n, .real_n = pairs_n };
+    view_diff_index(&s->diff_rank, (const Timeline *const[]){ t, &s->w[1].t }, &s->arena);
     s->diff = (ViewDiff){ .ranks = &s->diff_rank, .ranks_n = 1 };
     View view;
     view_open(&view, &s->data[0], &s->data[1]);
@@ -89,6 +91,7 @@ static void open_session(Session *s, uint32_t ranks_n)
 static void close_session(Session *s)
 {
     app_free(&s->app);
+    arena_free(&s->arena);
     for (int side = 0; side < VIEW_SIDES; side++) {
         view_data_free(&s->data[side]);
         world_free(&s->w[side]);

@@ -27,6 +27,7 @@ typedef struct Film {
     ViewDiffRank diff_ranks[2];
     ViewDiffClass classes[2];
     ViewDiff diff;
+    Arena arena;
     View view;
 } Film;
 
@@ -124,6 +125,7 @@ static void open_diff(Film *f)
                     f->pairs[r][n++].span[side] = i;
             k->pairs_n = k->real_n = n;
         }
+        view_diff_index(k, (const Timeline *const[]){ &f->w[0].t, &f->w[1].t }, &f->arena);
     }
     f->classes[0] = (ViewDiffClass){ "gemm", { 600, 660 }, 10, 80 };
     f->classes[1] = (ViewDiffClass){ "layer_norm", { 120, 132 }, 10, 20 };
@@ -164,6 +166,7 @@ static void open_film(Film *f, uint32_t ranks_n, bool both, bool counters)
 static void close_film(Film *f)
 {
     view_free(&f->view);
+    arena_free(&f->arena);
     for (int side = 0; side < VIEW_SIDES; side++) {
         view_data_free(&f->data[side]);
         timeline_free(&f->w[side].t);
@@ -352,6 +355,94 @@ static void exposed_communication_is_that_of_the_window(void)
             CHECK_INT(expected > 0, tables->comms_n);
             CHECK_INT(expected, tables->comms_n ? tables->comms[0].exposed_ns : 0);
         }
+    scene_free(&scene);
+    close_film(&f);
+}
+
+/* ---- real and sim ---- */
+
+/* Beside 100 alike gemms an all-reduce that the simulation ends 50 us too early. */
+static void open_overlapped(Film *f)
+{
+    static ViewPair pairs[101];
+    *f = (Film){ .channel = NULL };
+    for (int side = 0; side < VIEW_SIDES; side++) {
+        World *w = &f->w[side];
+        uint32_t gpu = world_stream(w, 0, 7), net = world_stream(w, 0, 9);
+        for (int i = 0; i < 100; i++)
+            world_span(w, gpu, SPAN_COMPUTE, "gemm", 5 + 1000 * i, 905 + 1000 * i);
+        world_comm(w, net, (Coll){ .op = "all_reduce", .seq = -1, .wait_ns = -1 }, 10,
+                   side ? 49010 : 99010);
+        timeline_seal(&w->t);
+        view_data_open(&f->data[side], &w->t, "overlapped", 1);
+    }
+    for (uint64_t i = 0; i < ARRAY_N(pairs); i++) {
+        uint64_t span = i == 0 ? 0 : i == 1 ? 100 : i - 1; /* by start */
+        pairs[i] = (ViewPair){ { span, span } };
+    }
+    f->diff_ranks[0] = (ViewDiffRank){ .pairs = pairs, .pairs_n = 101, .real_n = 101 };
+    view_diff_index(&f->diff_ranks[0], (const Timeline *const[]){ &f->w[0].t, &f->w[1].t },
+                    &f->arena);
+    f->diff = (ViewDiff){ .ranks = f->diff_ranks, .ranks_n = 1 };
+    view_open(&f->view, &f->data[0], &f->data[1]);
+    f->view.diff = &f->diff;
+    f->view.mode = VIEW_DIFF;
+    f->view.width = 900;
+    f->view.height = 500;
+}
+
+/* At its end alone the simulation is late by other than 0, also where a gemm ends in that pixel. */
+static void the_drift_goes_by_the_ends_of_ops(void)
+{
+    static Film f;
+    open_overlapped(&f);
+    CHECK_INT(50000, f.diff_ranks[0].drift_max_ns);
+    for (int close = 0; close < 2; close++) {
+        Scene scene;
+        DrawList list = { .font = NULL };
+        uint32_t lines_n = 0, spikes_n = 0;
+        scene_open(&scene, 100);
+        if (close)
+            view_show(&f.view, 98000, 99500);
+        scene_draw(&scene, &f.view, &list);
+        Px spike = layout_x_of(&scene.layout, &f.view, 99010);
+        for (uint32_t i = 0; i < list.items_n; i++) {
+            const DrawItem *line = &list.items[i];
+            if (line->kind != DRAW_LINE || line->color != f.view.theme->color[THEME_TOO_SLOW])
+                continue;
+            lines_n++;
+            for (uint32_t k = 0; k < line->n; k++) {
+                PxPoint at = list.points[line->first + k], begin = list.points[line->first];
+                spikes_n += at.y != begin.y;
+                CHECK(at.y == begin.y || (at.y > begin.y && at.x == spike));
+            }
+        }
+        CHECK_INT(1, (int)lines_n);
+        CHECK_INT(1, (int)spikes_n);
+        draw_free(&list);
+        scene_free(&scene);
+    }
+    close_film(&f);
+}
+
+static void an_op_that_began_long_before_is_in_the_error_strip(void)
+{
+    static Film f;
+    Scene scene;
+    DrawList list = { .font = NULL };
+    open_overlapped(&f);
+    view_show(&f.view, 60000, 70000);
+    scene_open(&scene, 100);
+    scene_draw(&scene, &f.view, &list);
+    PxBox lanes = scene.layout.lanes;
+    uint32_t wide_n = 0;
+    for (uint32_t i = 0; i < list.items_n; i++) {
+        const DrawItem *item = &list.items[i];
+        if (item->kind == DRAW_RECT && item->color == f.view.theme->color[THEME_TOO_FAST])
+            wide_n += item->box.x0 == lanes.x0 && item->box.x1 >= lanes.x1 - PX(1);
+    }
+    CHECK_INT(1, (int)wide_n);
+    draw_free(&list);
     scene_free(&scene);
     close_film(&f);
 }
@@ -615,6 +706,8 @@ static void an_svg_says_what_it_shows(void)
 int main(void)
 {
     RUN(exposed_communication_is_that_of_the_window);
+    RUN(the_drift_goes_by_the_ends_of_ops);
+    RUN(an_op_that_began_long_before_is_in_the_error_strip);
     RUN(small_traces_look_as_they_did);
     RUN(strips_fill_the_window_whatever_its_height);
     RUN(as_many_strips_are_named_as_there_is_room_for);
