@@ -243,18 +243,51 @@ static void draw_pane(ScenePen *p, PxBox pane, bool pinned, uint32_t *labels_n)
 
 /* ---- over the lanes ---- */
 
-static void draw_selection(ScenePen *p)
+static bool all_count(const View *v)
 {
-    const View *v = p->v;
-    PxBox box = p->l->lanes;
-    if (!v->has_selection)
-        return;
-    box.x0 = px_max(box.x0, layout_x_of(p->l, v, v->selection.from_ns));
-    box.x1 = px_min(p->l->lanes.x1, layout_x_of(p->l, v, v->selection.to_ns));
+    bool all = true;
+    for (uint32_t r = 0; r < view_data(v)->ranks_n; r++)
+        all &= view_counts(v, r) || (view_side(v) == VIEW_REAL_SIDE && v->ranks[r].left_out);
+    return all;
+}
+
+static void draw_selected(ScenePen *p, PxBox box)
+{
     if (px_box_is_empty(box))
         return;
     draw_rect(p->d, box, scene_color(p, THEME_SELECTION));
     draw_outline(p->d, box, PX(1), 0, scene_color(p, THEME_FOCUS));
+}
+
+/* Over all lanes, or the rows of the ranks whose numbers are shown. */
+static void draw_selection(ScenePen *p)
+{
+    const View *v = p->v;
+    const Layout *l = p->l;
+    PxBox box = l->lanes;
+    if (!v->has_selection)
+        return;
+    box.x0 = px_max(box.x0, layout_x_of(l, v, v->selection.from_ns));
+    box.x1 = px_min(l->lanes.x1, layout_x_of(l, v, v->selection.to_ns));
+    if (all_count(v)) {
+        draw_selected(p, box);
+        return;
+    }
+    bool within = false;
+    for (uint32_t i = 0; i < l->rows_n; i++) {
+        const LayoutRow *row = &l->rows[i], *next = i + 1 < l->rows_n ? row + 1 : NULL;
+        if (row->first && !within) {
+            within = row->rank != NONE_U32 && view_counts(v, row->rank);
+            box.y0 = row->y0;
+        }
+        box.y1 = row->y1;
+        bool goes_on = next && next->pinned == row->pinned &&
+                       (!next->first || (next->rank != NONE_U32 && view_counts(v, next->rank)));
+        if (within && !goes_on) {
+            draw_selected(p, px_box_cut(box, row->pinned ? l->pinned : l->scrolled));
+            within = false;
+        }
+    }
 }
 
 static void draw_time_line(ScenePen *p, int64_t ns, Color color)

@@ -167,6 +167,50 @@ static void dragging_selects_and_counts(void)
     close_session(&s);
 }
 
+/* The boxes of the selection: how many, and whether they end with the rows of ranks [from, to]. */
+static uint32_t selection_boxes(const Session *s, uint32_t from, uint32_t to)
+{
+    const Layout *l = &s->app.scene.layout;
+    const DrawList *list = &s->app.list;
+    Px y0 = app_first_row(&s->app, from)->y0, y1 = l->rows[l->rows_n - 1].y1;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->rows_n; i++)
+        if (l->rows[i].rank == to)
+            y1 = l->rows[i].y1;
+    for (uint32_t i = 0; i < list->items_n; i++) {
+        const DrawItem *item = &list->items[i];
+        if (item->kind != DRAW_RECT || item->color != s->app.view.theme->color[THEME_SELECTION])
+            continue;
+        CHECK_INT(y0, item->box.y0);
+        CHECK_INT(y1, item->box.y1);
+        n++;
+    }
+    return n;
+}
+
+static void a_selection_is_drawn_over_the_ranks_that_count(void)
+{
+    Session s;
+    open_session(&s);
+    const Layout *l = &s.app.scene.layout;
+    int32_t x = px_floor(l->lanes.x0) + 100;
+    int32_t y1 = px_floor(app_first_row(&s.app, 1)->y0),
+            y2 = px_floor(app_first_row(&s.app, 2)->y0);
+    drag(&s, 1, x, x + 300, y1 + 3, 0);
+    CHECK_INT(1, (int)selection_boxes(&s, 1, 1));
+    mouse(&s, INPUT_DOWN, 1, x, y1 + 3, 0);
+    mouse(&s, INPUT_UP, 1, x + 300, y2 + 3, 0);
+    CHECK_INT(1, (int)selection_boxes(&s, 1, 2));
+    press(&s, 'a', MOD_CTRL); /* all ranks: all lanes */
+    uint32_t whole_n = 0;
+    for (uint32_t i = 0; i < s.app.list.items_n; i++)
+        whole_n += s.app.list.items[i].kind == DRAW_RECT &&
+                   s.app.list.items[i].color == s.app.view.theme->color[THEME_SELECTION] &&
+                   s.app.list.items[i].box.y1 == l->lanes.y1;
+    CHECK_INT(1, (int)whole_n);
+    close_session(&s);
+}
+
 static void other_buttons_pan_and_zoom(void)
 {
     Session s;
@@ -532,6 +576,7 @@ int main(void)
 {
     RUN(keys_zoom_and_come_back);
     RUN(dragging_selects_and_counts);
+    RUN(a_selection_is_drawn_over_the_ranks_that_count);
     RUN(other_buttons_pan_and_zoom);
     RUN(clicking_picks_what_is_drawn);
     RUN(steps_events_and_exposed_ones);
