@@ -573,6 +573,7 @@ const AppAction app_actions[] = {
     { "select the window", 'a', MOD_CTRL, .act = select_window },
     { "pin the rank", 'p', 0, .by = toggle_rank, .n = RANK_PINNED },
     { "find a rank", 'p', MOD_CTRL, .by = open_omni, .n = '@' },
+    { "find a rank", '@', 0, .by = open_omni, .n = '@' },
     { "fold the rank", 'h', 0, .by = toggle_rank, .n = RANK_FOLDED },
     { "fold all ranks", 'h', MOD_SHIFT, .act = fold_all },
     { "host threads of the rank", 't', 0, .by = toggle_rank, .n = RANK_THREADS },

@@ -24,10 +24,9 @@ static const struct {
     int32_t mod;
 } mods_named[] = { { "Ctrl+", MOD_CTRL }, { "Shift+", MOD_SHIFT }, { "Alt+", MOD_ALT } };
 
-/* Signs that need Shift on some keyboards come with it. */
-static bool is_sign(int32_t key)
+bool keys_is_sign(int32_t key)
 {
-    return key > 0 && key < 128 && strchr("?:>/+.,[]=", key);
+    return key > 0 && key < 128 && strchr("?:>/+.,[]=@", key);
 }
 
 /* ---- bindings ---- */
@@ -69,7 +68,7 @@ void keys_default(Keys *k)
 
 uint32_t keys_action(const Keys *k, int32_t key, int32_t mods)
 {
-    if (is_sign(key))
+    if (keys_is_sign(key))
         mods &= ~MOD_SHIFT;
     for (uint32_t i = 0; i < k->n; i++)
         if (k->at[i].key == key && k->at[i].mods == mods)
@@ -129,7 +128,7 @@ static bool read_key(const char *text, int32_t *key, int32_t *mods)
             return true;
         }
     *key = tolower((unsigned char)text[0]);
-    if (is_sign(*key))
+    if (keys_is_sign(*key))
         *mods &= ~MOD_SHIFT;
     return text[0] > ' ' && text[0] < 127 && !text[1];
 }

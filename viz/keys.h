@@ -57,6 +57,8 @@ bool keys_load(Keys *k, const char *what, Err *err);
 /* The action of a name; of those with several keys, which stand several times in the table, the
  * first.  NONE_U32: none. */
 uint32_t keys_action_named(const char *name);
+/* A sign that needs Shift or AltGr on some keyboards: it is the sign that counts. */
+bool keys_is_sign(int32_t key);
 /* The action of a key, NONE_U32: none. */
 uint32_t keys_action(const Keys *k, int32_t key, int32_t mods);
 /* The first key of an action, as people write it: "Ctrl+Shift+P"; "": it has none. */

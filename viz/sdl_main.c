@@ -9,6 +9,7 @@
  */
 #include <SDL.h>
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,16 +85,17 @@ static int32_t key_by_place(SDL_Scancode code)
     }
 }
 
-/* A sign as it comes with Shift on a US keyboard; other layouts send it themselves. */
+/* With Ctrl nothing is typed: a sign as it comes with Shift on a US keyboard. */
 static int32_t shifted(int32_t key)
 {
-    static const char pairs[] = "/?;:.>'\"1!2@=+";
+    static const char pairs[] = "/?;:.>=+2@";
     for (const char *p = pairs; *p; p += 2)
-        if (p[0] == key && strchr("/;.=", key))
+        if (p[0] == key)
             return p[1];
     return key;
 }
 
+/* 0: none; or a sign, which comes as text, as the keyboard's layout has it. */
 static int32_t key_of(const SDL_KeyboardEvent *k, int32_t mods)
 {
     for (size_t i = 0; i < ARRAY_N(named_keys); i++)
@@ -104,6 +106,8 @@ static int32_t key_of(const SDL_KeyboardEvent *k, int32_t mods)
         return place;
     if (k->keysym.sym <= 0 || k->keysym.sym > 126)
         return 0;
+    if (!(mods & (MOD_CTRL | MOD_ALT)))
+        return keys_is_sign(k->keysym.sym) ? 0 : k->keysym.sym;
     return mods & MOD_SHIFT ? shifted(k->keysym.sym) : k->keysym.sym;
 }
 
@@ -113,9 +117,19 @@ static bool take_key(Window *w, const SDL_KeyboardEvent *k)
     in.key = key_of(k, in.mods);
     bool open = w->app.view.omni_open;
     bool changed = in.key && app_input(&w->app, &in);
-    if (!open && w->app.view.omni_open)
-        SDL_FlushEvent(SDL_TEXTINPUT); /* the sign that opened it */
+    w->acted = changed && !open;
     return changed;
+}
+
+/* Into the box; while that is closed a sign is a key. */
+static bool take_text(Window *w, const char *text)
+{
+    bool sign = text[0] > ' ' && text[0] < 127 && !text[1] && !isalnum((unsigned char)text[0]);
+    if (w->acted)
+        return false;
+    if (w->app.view.omni_open)
+        return app_input(&w->app, &(Input){ .kind = INPUT_TEXT, .text = text });
+    return sign && app_input(&w->app, &(Input){ .kind = INPUT_KEY, .key = text[0] });
 }
 
 static bool take_button(Window *w, const SDL_MouseButtonEvent *b)
@@ -155,8 +169,11 @@ bool window_take(Window *w, const SDL_Event *e)
         return false;
     case SDL_KEYDOWN:
         return take_key(w, &e->key);
+    case SDL_KEYUP:
+        w->acted = false;
+        return false;
     case SDL_TEXTINPUT:
-        return app_input(&w->app, &(Input){ .kind = INPUT_TEXT, .text = e->text.text });
+        return take_text(w, e->text.text);
     case SDL_MOUSEMOTION:
         return app_input(&w->app,
                          &(Input){ .kind = INPUT_MOVE, .x = e->motion.x, .y = e->motion.y });

@@ -14,6 +14,7 @@
 typedef struct Window {
     App app;
     SDL_Window *window;
+    bool acted;  /* the key that is down did something: what it types is not meant */
     bool on_gpu; /* gpu draws, not our own rasteriser */
     SdlRender gpu;
     Frame frame;

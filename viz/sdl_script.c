@@ -2,6 +2,7 @@
  * sdl_script.c - a session from a file: events through SDL's queue, checks in between.
  *
  *     key w            a key by its sign or name (Enter, Esc, Left, F1 ...), with Ctrl+, Shift+
+ *     key Shift+7 /    the same, and what it types where that is another sign
  *     type nccl        text as it would be typed
  *     move X Y         the mouse
  *     drag X Y X2 Y2 [BUTTON]
@@ -70,6 +71,14 @@ static SDL_Keymod take_mods(const char **name)
     }
 }
 
+static void push_text(const char *before, const char *text)
+{
+    SDL_Event e = { .text = { .type = SDL_TEXTINPUT } };
+    snprintf(e.text.text, sizeof e.text.text, "%s%s", before, text);
+    SDL_PushEvent(&e);
+}
+
+/* A key that types something is followed by that, as SDL sends it. */
 static bool play_key(Script *s, Err *err)
 {
     const char *name = s->words[1];
@@ -82,6 +91,11 @@ static bool play_key(Script *s, Err *err)
     e.key.keysym.scancode = SDL_GetScancodeFromKey(e.key.keysym.sym);
     SDL_SetModState(mods);
     SDL_PushEvent(&e);
+    if (s->words_n > 2 || (!name[1] && !(mods & KMOD_CTRL)))
+        push_text("", s->words_n > 2 ? s->words[2] : name);
+    e.key.type = SDL_KEYUP;
+    e.key.state = SDL_RELEASED;
+    SDL_PushEvent(&e);
     bool ok = settle(s, err);
     SDL_SetModState(KMOD_NONE);
     return ok;
@@ -89,11 +103,8 @@ static bool play_key(Script *s, Err *err)
 
 static bool play_type(Script *s, Err *err)
 {
-    for (int i = 1; i < s->words_n; i++) {
-        SDL_Event e = { .text = { .type = SDL_TEXTINPUT } };
-        snprintf(e.text.text, sizeof e.text.text, "%s%s", i > 1 ? " " : "", s->words[i]);
-        SDL_PushEvent(&e);
-    }
+    for (int i = 1; i < s->words_n; i++)
+        push_text(i > 1 ? " " : "", s->words[i]);
     return settle(s, err);
 }
 
@@ -244,6 +255,7 @@ static bool find_value(const Script *s, const char *name, int64_t *value)
     } values[] = { { "view_ns", v->to_ns - v->from_ns },
                    { "from_ns", v->from_ns - v->data[0]->begin_ns },
                    { "omni", v->omni_open },
+                   { "typed", (int64_t)strlen(v->omni) },
                    { "offers", v->offers_n },
                    { "mode", (int64_t)v->mode },
                    { "selection", v->has_selection },

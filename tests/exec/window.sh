@@ -115,6 +115,45 @@ shot 9
 END
 [ "$(shots find)" = 9 ] && pass || fail "$(shots find) different pictures of 9"
 
+begin "signs are what the keyboard's layout types, once"
+play signs "$folder/run.lstrace" <<'END'
+key /
+expect typed = 1
+key Esc
+key Shift+7 /
+expect omni = 1
+expect typed = 1
+type linear
+expect typed = 7
+key Enter
+expect picked = 1
+key Esc
+key @
+expect offers = 4
+key Esc
+key q @
+expect drawer = 0
+expect omni = 0
+key q
+key Ctrl+p
+expect typed = 1
+type rank
+expect offers = 4
+key /
+expect typed = 6
+key Esc
+key Shift+. :
+expect typed = 1
+key Esc
+key Shift+- ?
+expect help = 1
+key ?
+expect help = 0
+key Shift+, ;
+expect picked = 0
+shot 1
+END
+
 begin "a run beside its simulation: split, diff, the twin of an op"
 play diff "$folder/run.lstrace" --compare "$folder/sim.lstrace" <<'END'
 expect mode = 2
