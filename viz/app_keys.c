@@ -132,37 +132,54 @@ static void step_exposed(App *a, int32_t by)
 
 /* ---- steps ---- */
 
-/* The moment from which a step is looked for: where a step fills the window, that step; else
- * the first one in sight, or the last. */
-static int64_t step_from_ns(const View *v, const StepWindow *any, int by)
+/* The step that the window shows as view_show_step does: the rank's lies within it, those of all
+ * ranks fill it, but for a hundredth.  NULL: none. */
+static const StepWindow *shown_step(const View *v, uint32_t rank)
 {
-    int64_t length_ns = v->to_ns - v->from_ns;
-    if (length_ns > (any->to_ns - any->from_ns) * 3 / 2)
-        return by > 0 ? v->from_ns - 1 : v->to_ns;
-    return v->from_ns + length_ns / 3;
+    const ViewData *d = view_data(v);
+    int64_t near_ns = (v->to_ns - v->from_ns) / 100;
+    int64_t shift_ns = view_shift_ns(v, view_side(v), rank);
+    for (uint32_t i = 0; i < d->steps.n; i++) {
+        const StepWindow *s = &d->steps.at[i];
+        ViewWindow w;
+        if (s->rank != d->ranks[rank].rank || s->from_ns - shift_ns < v->from_ns - near_ns ||
+            s->to_ns - shift_ns > v->to_ns + near_ns)
+            continue;
+        if (view_step_window(v, s->step, &w) && w.from_ns <= v->from_ns + near_ns &&
+            w.to_ns >= v->to_ns - near_ns)
+            return s;
+    }
+    return NULL;
+}
+
+/* The step behind, or before, the one shown; else the first that begins in sight or later, or the
+ * last that ends in sight or before. */
+static const StepWindow *next_step(const View *v, uint32_t rank, int32_t by)
+{
+    const ViewData *d = view_data(v);
+    const StepWindow *shown = shown_step(v, rank), *best = NULL;
+    int64_t shift_ns = view_shift_ns(v, view_side(v), rank);
+    int64_t from_ns = shown ? shown->from_ns + 1 : v->from_ns + shift_ns;
+    for (uint32_t i = 0; i < d->steps.n; i++) {
+        const StepWindow *s = &d->steps.at[i];
+        bool ahead = by > 0  ? s->from_ns >= from_ns
+                     : shown ? s->from_ns < shown->from_ns
+                             : s->to_ns <= v->to_ns + shift_ns;
+        bool nearer =
+            !best || (by > 0 ? s->from_ns < best->from_ns : s->from_ns > best->from_ns);
+        if (s->rank == d->ranks[rank].rank && ahead && nearer)
+            best = s;
+    }
+    return best;
 }
 
 static void step_step(App *a, int32_t by)
 {
     View *v = &a->view;
-    const ViewData *d = view_data(v);
-    int64_t best = -1, at_ns = d->steps.n ? step_from_ns(v, &d->steps.at[0], by) : 0;
-    int64_t best_ns = by > 0 ? INT64_MAX : INT64_MIN;
     uint32_t rank = view_step_rank(v);
-    for (uint32_t i = 0; rank != NONE_U32 && i < d->steps.n; i++) {
-        const StepWindow *s = &d->steps.at[i];
-        int64_t from_ns = s->from_ns - view_shift_ns(v, view_side(v), rank);
-        if (s->rank != d->ranks[rank].rank)
-            continue;
-        bool ahead = by > 0 ? from_ns > at_ns && from_ns < best_ns
-                            : s->to_ns - s->from_ns + from_ns <= at_ns && from_ns > best_ns;
-        if (ahead) {
-            best = s->step;
-            best_ns = from_ns;
-        }
-    }
-    if (best < 0 || !view_show_step(v, best))
-        app_say(a, d->steps.n ? "no step %s" : "the trace marks no steps",
+    const StepWindow *to = rank != NONE_U32 ? next_step(v, rank, by) : NULL;
+    if (!to || !view_show_step(v, to->step))
+        app_say(a, view_data(v)->steps.n ? "no step %s" : "the trace marks no steps",
                 by > 0 ? "after this one" : "before this one");
 }
 

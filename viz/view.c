@@ -297,21 +297,27 @@ uint32_t view_step_rank(const View *v)
     return NONE_U32;
 }
 
-bool view_show_step(View *v, int64_t step)
+bool view_step_window(const View *v, int64_t step, ViewWindow *w)
 {
     const ViewData *d = view_data(v);
-    int64_t from_ns = INT64_MAX, to_ns = INT64_MIN;
+    *w = (ViewWindow){ INT64_MAX, INT64_MIN };
     for (uint32_t r = 0; r < d->ranks_n; r++) {
         const StepWindow *s = step_window_of(&d->steps, d->ranks[r].rank, step);
         int64_t shift_ns = view_shift_ns(v, view_side(v), r);
         if (!s || is_left_out(v, r))
             continue;
-        from_ns = min_i64(from_ns, s->from_ns - shift_ns);
-        to_ns = max_i64(to_ns, s->to_ns - shift_ns);
+        w->from_ns = min_i64(w->from_ns, s->from_ns - shift_ns);
+        w->to_ns = max_i64(w->to_ns, s->to_ns - shift_ns);
     }
-    if (from_ns >= to_ns)
+    return w->from_ns < w->to_ns;
+}
+
+bool view_show_step(View *v, int64_t step)
+{
+    ViewWindow w;
+    if (!view_step_window(v, step, &w))
         return false;
-    view_show(v, from_ns, to_ns);
+    view_show(v, w.from_ns, w.to_ns);
     return true;
 }
 

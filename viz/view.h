@@ -155,7 +155,10 @@ bool view_forward(View *v);
 void view_reveal(View *v, int64_t from_ns, int64_t to_ns);
 /* Makes room about a span and goes there. */
 void view_show_span(View *v, ViewPlace place, double margin);
-/* The n-th step of the trace (index of ViewData.steps of its first rank); false: none such. */
+/* From the first begin to the last end of a step on the ranks that are looked at; false: they have
+ * no step of that number. */
+bool view_step_window(const View *v, int64_t step, ViewWindow *w);
+/* Goes there; false: there is none. */
 bool view_show_step(View *v, int64_t step);
 /* Index of the rank whose steps the ruler marks, on the side that view_data is of: the first that
  * is looked at and has some; NONE_U32: none has. */

@@ -280,6 +280,49 @@ static void steps_events_and_exposed_ones(void)
     close_session(&s);
 }
 
+static void window_is(Session *s, int64_t from_ns, int64_t to_ns)
+{
+    CHECK_INT(from_ns, s->app.view.from_ns);
+    CHECK_INT(to_ns, s->app.view.to_ns);
+}
+
+/* The first step is much longer than those behind it; then nothing for a while. */
+static void a_step_in_sight_is_not_passed_over(void)
+{
+    Session s = { .app = { .quit = false } };
+    uint32_t gpu = world_stream(&s.w, 0, 7);
+    uint32_t steps = timeline_track(&s.w.t, 0, TRACK_STEPS, "steps", 0);
+    world_span(&s.w, gpu, SPAN_COMPUTE, "gemm", 0, 40000);
+    world_span(&s.w, steps, SPAN_STEP, "ProfilerStep#0", 0, 20000);
+    world_span(&s.w, steps, SPAN_STEP, "ProfilerStep#1", 20000, 24000);
+    world_span(&s.w, steps, SPAN_STEP, "ProfilerStep#2", 24000, 27000);
+    timeline_seal(&s.w.t);
+    view_data_open(&s.data, &s.w.t, "steps", 1);
+    View view;
+    view_open(&view, &s.data, NULL);
+    app_open(&s.app, view);
+    view_show(&s.app.view, 19900, 29800);
+    app_act(&s.app, "next step");
+    window_is(&s, 20000, 24000);
+    app_act(&s.app, "next step");
+    window_is(&s, 24000, 27000);
+    app_act(&s.app, "next step");
+    CHECK_STR("no step after this one", s.app.view.message);
+    app_act(&s.app, "previous step");
+    app_act(&s.app, "previous step");
+    window_is(&s, 0, 20000);
+    view_show(&s.app.view, 21000, 23000); /* within one */
+    app_act(&s.app, "next step");
+    window_is(&s, 24000, 27000);
+    view_show(&s.app.view, 21000, 23000);
+    app_act(&s.app, "previous step");
+    window_is(&s, 0, 20000);
+    view_show(&s.app.view, 0, 26000); /* the first fills most of it */
+    app_act(&s.app, "next step");
+    window_is(&s, 0, 20000);
+    close_session(&s);
+}
+
 /* Links lead to host threads, which are folded away at first where there are several ranks. */
 static void a_picked_host_event_is_seen(void)
 {
@@ -580,6 +623,7 @@ int main(void)
     RUN(other_buttons_pan_and_zoom);
     RUN(clicking_picks_what_is_drawn);
     RUN(steps_events_and_exposed_ones);
+    RUN(a_step_in_sight_is_not_passed_over);
     RUN(a_picked_host_event_is_seen);
     RUN(searching_finds_what_is_folded_away);
     RUN(the_omnibox_searches_filters_and_acts);
