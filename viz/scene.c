@@ -226,25 +226,50 @@ static void draw_clocks(ScenePen *p, PxBox *bar)
         draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_TEXT), text);
 }
 
+/* What the legend explains: a TimeClass, or of the error strip: */
+enum { KEY_TOO_SLOW = TIME_CLASSES_N, KEY_TOO_FAST, KEY_ALONE };
+
+static void draw_key(ScenePen *p, int key, PxBox box)
+{
+    if (key < TIME_CLASSES_N)
+        theme_span(p->d, p->theme, (TimeClass)key, box, 255);
+    else if (key == KEY_ALONE)
+        draw_hatch(p->d, box, scene_color(p, THEME_LINE), scene_color(p, THEME_DIM));
+    else
+        draw_rect(p->d, box,
+                  scene_color(p, key == KEY_TOO_SLOW ? THEME_TOO_SLOW : THEME_TOO_FAST));
+}
+
+/* At *x, which moves behind it; false: there is no room. */
+static bool put_key(ScenePen *p, int key, PxBox bar, Px *x)
+{
+    static const char *const errors[] = { "sim too slow", "sim too fast", "not in sim" };
+    const char *name =
+        key < TIME_CLASSES_N ? time_class_name((TimeClass)key) : errors[key - KEY_TOO_SLOW];
+    Px side = draw_px(p->d, 14), y = (bar.y0 + bar.y1 - side) / 2 / PX_ONE * PX_ONE;
+    Px x0 = *x + side + draw_px(p->d, 6);
+    Px x1 = x0 + font_width(p->d->font, scene_small(), name, strlen(name)) + PX(1);
+    if (x1 > bar.x1)
+        return false;
+    draw_key(p, key, (PxBox){ *x, y, *x + side, y + side });
+    draw_text(p->d, (PxBox){ x0, bar.y0, x1, bar.y1 }, scene_small(), ALIGN_LEFT,
+              scene_color(p, THEME_TEXT), name);
+    *x = x1 + draw_px(p->d, 15);
+    return true;
+}
+
 void scene_legend(ScenePen *p)
 {
-    static const TimeClass shown[] = { TIME_COMPUTE, TIME_OVERLAPPED, TIME_EXPOSED, TIME_P2P,
-                                       TIME_MEMORY,  TIME_HOST,       TIME_IDLE };
+    static const int keys[] = { KEY_TOO_SLOW,    KEY_TOO_FAST, KEY_ALONE, TIME_COMPUTE,
+                                TIME_OVERLAPPED, TIME_EXPOSED, TIME_P2P,  TIME_MEMORY,
+                                TIME_HOST,       TIME_IDLE };
     PxBox bar = p->l->legend;
-    Px x = draw_px(p->d, 12), side = draw_px(p->d, 14);
+    Px x = draw_px(p->d, 12);
     draw_rect(p->d, bar, scene_color(p, THEME_PANEL));
     draw_clocks(p, &bar);
-    for (size_t i = 0; i < ARRAY_N(shown); i++) {
-        const char *name = time_class_name(shown[i]);
-        Px y = (bar.y0 + bar.y1 - side) / 2 / PX_ONE * PX_ONE, x0 = x + side + draw_px(p->d, 6);
-        Px x1 = x0 + font_width(p->d->font, scene_small(), name, strlen(name)) + PX(1);
-        if (x1 > bar.x1)
-            break;
-        theme_span(p->d, p->theme, shown[i], (PxBox){ x, y, x + side, y + side }, 255);
-        draw_text(p->d, (PxBox){ x0, bar.y0, x1, bar.y1 }, scene_small(), ALIGN_LEFT,
-                  scene_color(p, THEME_TEXT), name);
-        x = x1 + draw_px(p->d, 15);
-    }
+    size_t i = p->v->mode == VIEW_DIFF ? 0 : 3;
+    while (i < ARRAY_N(keys) && put_key(p, keys[i], bar, &x))
+        i++;
     const char *hint = p->v->message[0] ? p->v->message
                        : p->s->still
                            ? "exposed: communication while no compute runs"

@@ -254,7 +254,7 @@ static const struct {
     { "drawer", 2, false, false, with_drawer, 0x7d8456347aeab024 },
     { "tooltip", 2, false, false, pointed_at, 0xd4f0517ce7e4a21a },
     { "split", 2, true, false, split, 0x54b1670500587b40 },
-    { "diff", 2, true, false, diff, 0x70e708f5f5d8866d },
+    { "diff", 2, true, false, diff, 0x373e0ed4391287aa },
     { "strips", RANKS_MAX, false, false, all_of_it, 0xe39565483c0ba182 },
     { "large", 2, false, false, large, 0x10ddcfcb9bb01bc7 },
     { "help", 1, false, false, helped, 0xe2dc947ce0b1f380 },
@@ -422,6 +422,35 @@ static void the_drift_goes_by_the_ends_of_ops(void)
         draw_free(&list);
         scene_free(&scene);
     }
+    close_film(&f);
+}
+
+static bool has_text(const DrawList *list, const char *text)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < list->items_n; i++)
+        has |= list->items[i].kind == DRAW_TEXT && list->items[i].n == strlen(text) &&
+               memcmp(list->chars + list->items[i].first, text, strlen(text)) == 0;
+    return has;
+}
+
+static void the_legend_has_the_colours_of_errors(void)
+{
+    static Film f;
+    Scene scene;
+    DrawList list = { .font = NULL };
+    open_overlapped(&f);
+    scene_open(&scene, 100);
+    for (int m = VIEW_REAL; m < VIEW_MODES_N; m++) {
+        f.view.mode = (ViewMode)m;
+        scene_draw(&scene, &f.view, &list);
+        CHECK(has_text(&list, "sim too slow") == (m == VIEW_DIFF));
+        CHECK(has_text(&list, "sim too fast") == (m == VIEW_DIFF));
+        CHECK(has_text(&list, "not in sim") == (m == VIEW_DIFF));
+        CHECK(has_text(&list, "compute"));
+    }
+    draw_free(&list);
+    scene_free(&scene);
     close_film(&f);
 }
 
@@ -707,6 +736,7 @@ int main(void)
 {
     RUN(exposed_communication_is_that_of_the_window);
     RUN(the_drift_goes_by_the_ends_of_ops);
+    RUN(the_legend_has_the_colours_of_errors);
     RUN(an_op_that_began_long_before_is_in_the_error_strip);
     RUN(small_traces_look_as_they_did);
     RUN(strips_fill_the_window_whatever_its_height);
