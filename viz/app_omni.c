@@ -65,7 +65,7 @@ static void try_filter(App *a)
     View *v = &a->view;
     ViewFilter f;
     Err err = { 0 };
-    char time[32];
+    char text[64];
     v->message[0] = 0;
     if ((v->omni[0] != '/' && v->omni[0] != ':') || !v->omni[1])
         return;
@@ -73,9 +73,7 @@ static void try_filter(App *a)
         app_say(a, "%s", err.text);
         return;
     }
-    FilterCount count = filter_count(&f);
-    app_say(a, "%" PRIu64 " event%s, %s in all", count.n, count.n == 1 ? "" : "s",
-            view_time_text(time, sizeof time, count.ns));
+    app_say(a, "%s", filter_count_text(filter_count(&f), text, sizeof text));
     filter_free(&f);
 }
 

@@ -237,6 +237,7 @@ void filter_open_name(ViewFilter *f, const ViewData *d, uint32_t name)
 bool filter_open(ViewFilter *f, const ViewData *d, const char *text, Err *err)
 {
     *f = (ViewFilter){ .d = d, .number = next_number() };
+    snprintf(f->text, sizeof f->text, "%s", text);
     if (!read_terms(f, text, err) || !check_words(f, err)) {
         *f = (ViewFilter){ .d = NULL };
         return false;
@@ -327,6 +328,14 @@ FilterCount filter_count(const ViewFilter *f)
             }
     }
     return count;
+}
+
+char *filter_count_text(FilterCount count, char *text, size_t cap)
+{
+    char time[32];
+    snprintf(text, cap, "%" PRIu64 " event%s, %s in all", count.n, count.n == 1 ? "" : "s",
+             view_time_text(time, sizeof time, count.ns));
+    return text;
 }
 
 /* The first span of a track that begins at at_ns or later. */

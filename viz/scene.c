@@ -140,6 +140,20 @@ static void draw_chips(ScenePen *p, Px x1)
     }
 }
 
+/* ":class:comm" on the left, "12 events, 3.1 ms in all" on the right where that has room. */
+static void draw_filter(ScenePen *p, PxBox line)
+{
+    char text[sizeof p->v->filter->text + 2], count[64];
+    snprintf(text, sizeof text, ":%s", p->v->filter->text);
+    filter_count_text(scene_filter_count(p), count, sizeof count);
+    Px width = font_width(p->d->font, scene_small(), count, strlen(count));
+    if (width < (line.x1 - line.x0) * 2 / 3) {
+        draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), count);
+        line.x1 -= width + draw_px(p->d, 8);
+    }
+    draw_text(p->d, line, scene_body(), ALIGN_LEFT, scene_color(p, THEME_TEXT), text);
+}
+
 static void draw_omnibox(ScenePen *p, PxBox box)
 {
     const View *v = p->v;
@@ -150,7 +164,9 @@ static void draw_omnibox(ScenePen *p, PxBox box)
         draw_outline(p->d, box, draw_px(p->d, 2), draw_px(p->d, 3),
                      scene_color(p, THEME_FOCUS));
     PxBox line = { box.x0 + pad, box.y0, box.x1 - pad, box.y1 };
-    if (!v->omni[0]) {
+    if (!v->omni[0] && v->filter) {
+        draw_filter(p, line);
+    } else if (!v->omni[0]) {
         draw_text(p->d, line, scene_body(), ALIGN_LEFT, scene_color(p, THEME_DIM),
                   "/ search   > command   : filter      e.g. nccl dur>1ms");
     } else {
@@ -258,6 +274,17 @@ static bool put_key(ScenePen *p, int key, PxBox bar, Px *x)
     return true;
 }
 
+/* A picture says what it dims. */
+static const char *still_hint(ScenePen *p, char *text, size_t cap)
+{
+    char count[64];
+    if (!p->v->filter)
+        return "exposed: communication while no compute runs";
+    snprintf(text, cap, "filter %s: %s", p->v->filter->text,
+             filter_count_text(scene_filter_count(p), count, sizeof count));
+    return text;
+}
+
 void scene_legend(ScenePen *p)
 {
     static const int keys[] = { KEY_TOO_SLOW,    KEY_TOO_FAST, KEY_ALONE, TIME_COMPUTE,
@@ -270,9 +297,10 @@ void scene_legend(ScenePen *p)
     size_t i = p->v->mode == VIEW_DIFF ? 0 : 3;
     while (i < ARRAY_N(keys) && put_key(p, keys[i], bar, &x))
         i++;
+    char filter[sizeof p->v->filter->text + 80];
     const char *hint = p->v->message[0] ? p->v->message
                        : p->s->still
-                           ? "exposed: communication while no compute runs"
+                           ? still_hint(p, filter, sizeof filter)
                            : "W S zoom   A D pan   drag select   E next exposed   V view   "
                              "C critical path   Q drawer   ? help";
     PxBox box = { x + draw_px(p->d, 16), bar.y0, bar.x1 - draw_px(p->d, 10), bar.y1 };

@@ -11,6 +11,7 @@
 #define LOCKSTEP_VIZ_SCENE_H
 
 #include "viz/critical.h"
+#include "viz/filter.h"
 #include "viz/kernels.h"
 #include "viz/layout.h"
 #include "viz/links.h"
@@ -63,12 +64,15 @@ typedef struct ScenePath {
     CriticalPath path;
 } ScenePath;
 
-/* Rows of what the filter wants, beside ViewData.rows; built when first shown. */
+/* What the filter wants: how much it is, and rows of it beside ViewData.rows, built when first
+ * shown. */
 typedef struct SceneKept {
-    uint64_t number; /* of the filter */
+    uint64_t number;       /* of the filter */
+    const ViewComm *comms; /* as they were known, which terms may ask for */
     LodRow *rows;
     bool *ready;
     uint32_t rows_n;
+    FilterCount count;
 } SceneKept;
 
 /* Of the top kernel at hand: the table's window and ranks. */

@@ -276,16 +276,33 @@ static bool keep_span(const void *filter, uint64_t span)
     return filter_matches(filter, span);
 }
 
-static const LodRow *kept_row(ScenePen *p, uint32_t i)
+/* Of the view's filter, and of what is known of communication by now. */
+static SceneKept *kept_of(ScenePen *p)
 {
     SceneKept *k = &p->s->kept;
     const ViewFilter *f = p->v->filter;
-    const ViewRow *row = &f->d->rows[i];
-    if (k->number != f->number) {
+    if (k->number != f->number || k->comms != f->d->links.comms) {
         scene_forget_kept(k);
-        *k = (SceneKept){ f->number, mem_zero(f->d->rows_n, sizeof *k->rows),
-                          mem_zero(f->d->rows_n, sizeof *k->ready), f->d->rows_n };
+        *k = (SceneKept){ .number = f->number,
+                          .comms = f->d->links.comms,
+                          .rows = mem_zero(f->d->rows_n, sizeof *k->rows),
+                          .ready = mem_zero(f->d->rows_n, sizeof *k->ready),
+                          .rows_n = f->d->rows_n,
+                          .count = filter_count(f) };
     }
+    return k;
+}
+
+FilterCount scene_filter_count(ScenePen *p)
+{
+    return kept_of(p)->count;
+}
+
+static const LodRow *kept_row(ScenePen *p, uint32_t i)
+{
+    SceneKept *k = kept_of(p);
+    const ViewFilter *f = p->v->filter;
+    const ViewRow *row = &f->d->rows[i];
     if (!k->ready[i])
         lod_build_some(&k->rows[i], f->d->t, row->track, row->lane, row->lod.cover,
                        &(LodChoice){ f->d->lanes, keep_span, f });

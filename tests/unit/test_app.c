@@ -404,6 +404,52 @@ static void the_omnibox_searches_filters_and_acts(void)
     close_session(&s);
 }
 
+static bool says(const Session *s, const char *text)
+{
+    const DrawList *list = &s->app.list;
+    bool has = false;
+    for (uint32_t i = 0; i < list->items_n; i++)
+        has |= list->items[i].kind == DRAW_TEXT && list->items[i].n == strlen(text) &&
+               memcmp(list->chars + list->items[i].first, text, strlen(text)) == 0;
+    return has;
+}
+
+static void a_filter_says_that_it_is_there(void)
+{
+    Session s;
+    Err err = { 0 };
+    open_session(&s);
+    CHECK(app_filter(&s.app, "launch dur<1ms", &err));
+    app_draw(&s.app);
+    CHECK(says(&s, ":launch dur<1ms"));
+    CHECK(says(&s, "12 events, 600 ns in all"));
+    s.app.scene.still = true;
+    app_draw(&s.app);
+    CHECK(says(&s, "filter launch dur<1ms: 12 events, 600 ns in all"));
+    s.app.scene.still = false;
+    press(&s, KEY_ESC, 0);
+    CHECK(!says(&s, ":launch dur<1ms"));
+    close_session(&s);
+}
+
+/* As a window's first picture is drawn before ranks are matched. */
+static void a_filter_follows_what_is_found_out(void)
+{
+    Session s;
+    Err err = { 0 };
+    open_session(&s);
+    ViewLinks links = s.data.links;
+    s.data.links = (ViewLinks){ .comms_n = 0 };
+    CHECK(app_filter(&s.app, "exposed>10%", &err));
+    app_draw(&s.app);
+    CHECK(says(&s, "0 events, 0 ns in all"));
+    s.data.links = links;
+    app_draw(&s.app);
+    CHECK(!says(&s, "0 events, 0 ns in all"));
+    CHECK(s.app.scene.kept.count.n == RANKS * STEPS);
+    close_session(&s);
+}
+
 static void ranks_fold_pin_and_sort(void)
 {
     Session s;
@@ -627,6 +673,8 @@ int main(void)
     RUN(a_picked_host_event_is_seen);
     RUN(searching_finds_what_is_folded_away);
     RUN(the_omnibox_searches_filters_and_acts);
+    RUN(a_filter_says_that_it_is_there);
+    RUN(a_filter_follows_what_is_found_out);
     RUN(ranks_fold_pin_and_sort);
     RUN(groups_open_and_close_by_keyboard);
     RUN(what_is_looked_for_opens_its_group);
