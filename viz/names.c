@@ -409,3 +409,23 @@ bool names_fit(Font *font, TextStyle style, char *text, Px width)
     }
     return text[0] != 0;
 }
+
+char *names_cut(Font *font, TextStyle style, const char *text, Px width, char *to, size_t cap)
+{
+    size_t n = strlen(text), tail = n;
+    Px room = width - font_advance(font, style, 0x2026);
+    if (font_width(font, style, text, n) <= width) {
+        snprintf(to, cap, "%s", text);
+        return to;
+    }
+    /* Whole characters from the end, as many as have half the room. */
+    for (size_t at = n; at > 0 && font_width(font, style, text + at, n - at) <= room / 2;) {
+        tail = at;
+        while (--at > 0 && ((unsigned char)text[at] & 0xc0) == 0x80)
+            ;
+    }
+    size_t head = font_fit(font, style, text, tail,
+                           room - font_width(font, style, text + tail, n - tail));
+    snprintf(to, cap, "%.*s\xe2\x80\xa6%s", (int)head, text, text + tail);
+    return to;
+}

@@ -35,6 +35,8 @@ char *names_of_span(Names *n, uint64_t span, char *text, size_t cap);
 char *names_without_size(Names *n, uint64_t span, char *text, size_t cap);
 /* Cuts words off the end of text until it fits; false: what is left says nothing. */
 bool names_fit(Font *font, TextStyle style, char *text, Px width);
+/* Where text is wider its middle becomes an ellipsis: for names that begin alike.  Returns to. */
+char *names_cut(Font *font, TextStyle style, const char *text, Px width, char *to, size_t cap);
 /* The rule itself, of one name alone. */
 char *name_shorten(const char *name, char *text, size_t cap);
 

@@ -211,8 +211,37 @@ static void put_kernel_ground(Drawer *w, uint32_t i)
     draw_rect(w->p->d, line, scene_color(w->p, THEME_PANEL));
 }
 
-static void put_kernel(Drawer *w, const KernelTotal *k, int64_t largest_ns)
+/* Would the end of a name be cut, and leave what another one of the list is cut to? */
+static bool is_cut_as_another(Drawer *w, const SceneTables *t, uint32_t i, Px width)
 {
+    Names *names = &w->p->s->names[view_side(w->p->v)];
+    const char *name = names_short(names, t->top[i].name);
+    Font *font = w->p->d->font;
+    bool again = false;
+    if (font_width(font, scene_small(), name, strlen(name)) <= width)
+        return false;
+    size_t n = font_fit(font, scene_small(), name, strlen(name),
+                        width - font_advance(font, scene_small(), 0x2026));
+    for (uint32_t k = 0; k < t->top_n; k++)
+        again |= k != i && strncmp(name, names_short(names, t->top[k].name), n) == 0;
+    return again;
+}
+
+static void put_kernel_name(Drawer *w, const SceneTables *t, uint32_t i, PxBox line)
+{
+    ScenePen *p = w->p;
+    const char *name = names_short(&p->s->names[view_side(p->v)], t->top[i].name);
+    char cut[256];
+    if (is_cut_as_another(w, t, i, line.x1 - line.x0))
+        name = names_cut(p->d->font, scene_small(), name, line.x1 - line.x0, cut, sizeof cut);
+    draw_tip(p->d, NONE_U32, timeline_text(view_data(p->v)->t, t->top[i].name));
+    draw_text(p->d, line, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT), name);
+}
+
+static void put_kernel(Drawer *w, const SceneTables *t, uint32_t i)
+{
+    const KernelTotal *k = &t->top[i];
+    int64_t largest_ns = t->top[0].total_ns;
     ScenePen *p = w->p;
     char text[64];
     PxBox line = take_line(w, 16), bar = line;
@@ -227,9 +256,7 @@ static void put_kernel(Drawer *w, const KernelTotal *k, int64_t largest_ns)
     draw_text(p->d, line, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
     line.x1 -= draw_px(p->d, 48);
     line.x0 += draw_px(p->d, 4);
-    draw_tip(p->d, NONE_U32, timeline_text(view_data(p->v)->t, k->name));
-    draw_text(p->d, line, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT),
-              names_short(&p->s->names[view_side(p->v)], k->name));
+    put_kernel_name(w, t, i, line);
 }
 
 static void put_kernels(Drawer *w, uint32_t most)
@@ -245,7 +272,7 @@ static void put_kernels(Drawer *w, uint32_t most)
                          (PxBox){ w->box.x0 - PX(2), w->y, w->box.x1 + PX(2),
                                   w->y + draw_px(w->p->d, 16) },
                          draw_px(w->p->d, 1), 0, scene_color(w->p, THEME_FOCUS));
-        put_kernel(w, &t->top[i], t->top[0].total_ns);
+        put_kernel(w, t, i);
     }
     if (t->top_n == 0)
         put_note(w, "no kernels in this window");

@@ -359,6 +359,48 @@ static void exposed_communication_is_that_of_the_window(void)
     close_film(&f);
 }
 
+/* What two names are cut to, in the drawer. */
+static void top_kernels_that_begin_alike_are_told_apart(void)
+{
+    static const char *const names[] = {
+        "scaled_upper_triangle_masked_softmax_and_more_of_it_forward",
+        "scaled_upper_triangle_masked_softmax_and_more_of_it_backward",
+        "another_name_that_is_as_long_as_those_and_begins_with_a_word",
+    };
+    static Film f;
+    Scene scene;
+    DrawList list = { .font = NULL };
+    f = (Film){ .channel = NULL };
+    uint32_t gpu = world_stream(&f.w[0], 0, 7), seen[3] = { 0, 0, 0 };
+    for (int i = 0; i < 3; i++)
+        world_span(&f.w[0], gpu, SPAN_COMPUTE, names[i], 100 * i, 100 * i + 90);
+    timeline_seal(&f.w[0].t);
+    view_data_open(&f.data[0], &f.w[0].t, "alike", 1);
+    view_open(&f.view, &f.data[0], NULL);
+    f.view.width = 1000;
+    f.view.height = 620;
+    scene_open(&scene, 100);
+    font_set_files(&scene.font, "");
+    scene_draw(&scene, &f.view, &list);
+    for (uint32_t i = 0; i < list.items_n; i++) {
+        const DrawItem *item = &list.items[i];
+        char text[128];
+        if (item->kind != DRAW_TEXT || item->box.x0 < scene.layout.drawer.x0)
+            continue;
+        snprintf(text, sizeof text, "%.*s", (int)item->n, list.chars + item->first);
+        seen[0] +=
+            strstr(text, "scaled") && strstr(text, "\xe2\x80\xa6") && strstr(text, "_forward");
+        seen[1] +=
+            strstr(text, "scaled") && strstr(text, "\xe2\x80\xa6") && strstr(text, "_backward");
+        seen[2] += strstr(text, "another_name_that_is_as") && !strstr(text, "word");
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(1, (int)seen[i]);
+    draw_free(&list);
+    scene_free(&scene);
+    close_film(&f);
+}
+
 /* ---- real and sim ---- */
 
 /* Beside 100 alike gemms an all-reduce that the simulation ends 50 us too early. */
@@ -735,6 +777,7 @@ static void an_svg_says_what_it_shows(void)
 int main(void)
 {
     RUN(exposed_communication_is_that_of_the_window);
+    RUN(top_kernels_that_begin_alike_are_told_apart);
     RUN(the_drift_goes_by_the_ends_of_ops);
     RUN(the_legend_has_the_colours_of_errors);
     RUN(an_op_that_began_long_before_is_in_the_error_strip);

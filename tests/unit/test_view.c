@@ -116,6 +116,30 @@ static void labels_lose_words_before_letters_and_no_number_its_unit(void)
     font_free(&font);
 }
 
+static void the_middle_of_a_name_may_be_cut(void)
+{
+    static const char name[] = "a name of \xc3\xa4 and \xc3\xb6";
+    const TextStyle small = { TEXT_SMALL, false };
+    Font font;
+    char text[64];
+    font_open(&font, 100);
+    font_set_files(&font, "");
+    Px all = font_width(&font, small, name, strlen(name));
+    CHECK_STR(name, names_cut(&font, small, name, all, text, sizeof text));
+    for (Px width = all - 1; width > PX(16); width -= PX_ONE / 4) {
+        names_cut(&font, small, name, width, text, sizeof text);
+        const char *dots = strstr(text, "\xe2\x80\xa6");
+        CHECK(font_width(&font, small, text, strlen(text)) <= width);
+        if (!CHECK(dots != NULL))
+            break;
+        size_t tail = strlen(dots + 3);
+        CHECK(memcmp(text, name, (size_t)(dots - text)) == 0);
+        CHECK_STR(name + strlen(name) - tail, dots + 3);
+        CHECK(tail == 0 || (dots[3] & 0xc0) != 0x80); /* whole characters */
+    }
+    font_free(&font);
+}
+
 /* ---- two ranks: a step with a collective that rank 1 is late for ---- */
 
 typedef struct Ranks {
@@ -819,6 +843,7 @@ int main(void)
     RUN(kernels_get_short_names);
     RUN(names_that_would_be_short_for_several_are_told_apart);
     RUN(labels_lose_words_before_letters_and_no_number_its_unit);
+    RUN(the_middle_of_a_name_may_be_cut);
     RUN(rows_come_by_rank_and_stream);
     RUN(numbers_of_a_window);
     RUN(windows_are_remembered);
