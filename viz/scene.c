@@ -192,6 +192,22 @@ static const char *ranks_text(const ViewData *d, char *text, size_t cap)
     return text;
 }
 
+/* As much of it as has room; moves *right to its left. */
+static void draw_help_keys(ScenePen *p, Px left, Px *right)
+{
+    static const char *const texts[] = { "? help   Ctrl+Shift+P", "? help" };
+    static const int32_t pixels[] = { 160, 60 };
+    for (size_t i = 0; i < ARRAY_N(texts); i++) {
+        Px width = font_width(p->d->font, scene_body(), texts[i], strlen(texts[i]));
+        if (*right - width < left)
+            continue;
+        PxBox box = { *right - width, p->l->top.y0, *right, p->l->top.y1 };
+        draw_text(p->d, box, scene_body(), ALIGN_RIGHT, scene_color(p, THEME_DIM), texts[i]);
+        *right -= draw_px(p->d, pixels[i]);
+        return;
+    }
+}
+
 void scene_top(ScenePen *p)
 {
     const View *v = p->v;
@@ -203,15 +219,12 @@ void scene_top(ScenePen *p)
     box.x0 += draw_text(p->d, box, (TextStyle){ TEXT_TITLE, true }, ALIGN_LEFT,
                         scene_color(p, THEME_TEXT), "lockstep") +
               2 * pad;
-    if (!p->s->still) {
-        PxBox help = { right - draw_px(p->d, 200), top.y0, right, top.y1 };
-        draw_text(p->d, help, scene_body(), ALIGN_RIGHT, scene_color(p, THEME_DIM),
-                  "? help   Ctrl+Shift+P");
-        right = help.x0 + draw_px(p->d, 40);
-    }
-    if (v->data[VIEW_SIM_SIDE]) {
+    Px chips = v->data[VIEW_SIM_SIDE] ? draw_px(p->d, 4 * 62 + 12) : 0;
+    if (!p->s->still)
+        draw_help_keys(p, box.x0 + chips, &right);
+    if (chips && right - chips >= box.x0) {
         draw_chips(p, right);
-        right -= draw_px(p->d, 4 * 62 + 12);
+        right -= chips;
     }
     Px omni_width = px_min(draw_px(p->d, 420), (right - box.x0) / 2);
     PxBox omni = { right - omni_width, top.y0 + draw_px(p->d, 6), right,

@@ -31,15 +31,22 @@ static void stats_text(const Metrics *m, char *text, size_t cap)
         snprintf(text, cap, "busy %.0f%%", 100 * (double)m->busy_ns / span_ns);
 }
 
-/* Right-aligned in the box; where only that has room, the exposed share alone. */
+static bool fits(ScenePen *p, PxBox box, const char *text)
+{
+    return font_width(p->d->font, scene_small(), text, strlen(text)) <= box.x1 - box.x0;
+}
+
+/* Right-aligned in the box; where only that has room, the exposed share alone.  A number of which
+ * something is cut is another one: rather none. */
 static void draw_stats(ScenePen *p, PxBox box, const Metrics *m)
 {
     char text[96];
     stats_text(m, text, sizeof text);
     const char *shorter = strstr(text, "  exp");
-    if (shorter && font_width(p->d->font, scene_small(), text, strlen(text)) > box.x1 - box.x0)
+    if (shorter && !fits(p, box, text))
         memmove(text, shorter + 2, strlen(shorter + 2) + 1);
-    draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
+    if (fits(p, box, text))
+        draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
 }
 
 static void draw_rank_name(ScenePen *p, const LayoutRow *row)
@@ -114,6 +121,8 @@ static void draw_group_name(ScenePen *p, const LayoutRow *row)
 /* And leaves the rest of the box. */
 static void draw_at_right(ScenePen *p, const char *text, PxBox *box)
 {
+    if (!fits(p, *box, text))
+        return;
     draw_text(p->d, *box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM), text);
     box->x1 -= font_width(p->d->font, scene_small(), text, strlen(text)) + draw_px(p->d, 6);
 }

@@ -256,7 +256,7 @@ static const struct {
     { "split", 2, true, false, split, 0x54b1670500587b40 },
     { "diff", 2, true, false, diff, 0x373e0ed4391287aa },
     { "strips", RANKS_MAX, false, false, all_of_it, 0xe39565483c0ba182 },
-    { "large", 2, false, false, large, 0x10ddcfcb9bb01bc7 },
+    { "large", 2, false, false, large, 0x3176b68cd49bc178 },
     { "help", 1, false, false, helped, 0xe2dc947ce0b1f380 },
     { "nothing", 0, false, false, all_of_it, 0xacd10c6e72e94a5f },
     { "links", 1, false, true, over_a_link, 0x52c7d275a55b56ce },
@@ -576,6 +576,36 @@ static void as_many_strips_are_named_as_there_is_room_for(void)
     close_film(&f);
 }
 
+/* Texts of the top bar stand beside one another, whatever the size; and of numbers nothing is
+ * cut. */
+static void what_has_no_room_is_left_out(void)
+{
+    static Film f;
+    Scene scene;
+    DrawList list = { .font = NULL };
+    open_film(&f, 1, true, false);
+    f.view.scale_pct = 200;
+    scene_open(&scene, f.view.scale_pct);
+    font_set_files(&scene.font, "");
+    for (f.view.width = 320; f.view.width < 1400; f.view.width += 40) {
+        scene_draw(&scene, &f.view, &list);
+        for (uint32_t i = 0; i < list.items_n; i++) {
+            const DrawItem *a = &list.items[i];
+            const char *text = list.chars + a->first;
+            if (a->kind != DRAW_TEXT)
+                continue;
+            CHECK(strncmp(text, "exp ", 4) != 0 || text[a->n - 1] == '%');
+            for (uint32_t k = 0; k < i && a->box.y0 < scene.layout.top.y1; k++)
+                CHECK(list.items[k].kind != DRAW_TEXT ||
+                      list.items[k].box.y0 >= scene.layout.top.y1 ||
+                      list.items[k].box.x1 <= a->box.x0 || list.items[k].box.x0 >= a->box.x1);
+        }
+    }
+    draw_free(&list);
+    scene_free(&scene);
+    close_film(&f);
+}
+
 /* ---- what is told by colour ---- */
 
 /* The top pixels of the lane that a rank's all-reduce is in. */
@@ -778,6 +808,7 @@ int main(void)
 {
     RUN(exposed_communication_is_that_of_the_window);
     RUN(top_kernels_that_begin_alike_are_told_apart);
+    RUN(what_has_no_room_is_left_out);
     RUN(the_drift_goes_by_the_ends_of_ops);
     RUN(the_legend_has_the_colours_of_errors);
     RUN(an_op_that_began_long_before_is_in_the_error_strip);
