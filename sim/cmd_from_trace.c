@@ -206,6 +206,22 @@ static bool take_setting(Run *r, const Setting *s)
                    s->key);
 }
 
+/* A trace does not say where it ran: there is nothing to change keys of. */
+static bool check_cluster(Run *r)
+{
+    const Setting *first = NULL;
+    for (uint32_t i = 0; i < r->command->set->n; i++) {
+        const Setting *s = &r->command->set->settings[i];
+        if (strcmp(s->key, "cluster") == 0)
+            return true;
+        first = !first && strncmp(s->key, "cluster.", 8) == 0 ? s : first;
+    }
+    return err_set(&r->err,
+                   "--set %.80s needs --set cluster=NAME before it: a trace does not say on "
+                   "which cluster it ran",
+                   first->key);
+}
+
 static bool read_cluster(Run *r)
 {
     Setting *of_cluster = mem_zero((size_t)r->command->set->n + 1, sizeof *of_cluster);
@@ -230,7 +246,7 @@ static bool read_changes(Run *r)
     Changes *c = &r->changes;
     if (c->first_bucket_bytes && !c->bucket_bytes)
         return err_set(&r->err, "parallel.first_bucket_bytes needs parallel.bucket_bytes");
-    return !c->on_machine || read_cluster(r);
+    return !c->on_machine || (check_cluster(r) && read_cluster(r));
 }
 
 /* ---- running ---- */

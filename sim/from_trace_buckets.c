@@ -9,7 +9,8 @@
  * moves most there and is none of model parallelism.  Between two buckets they come
  * evenly with backward's time, those of the first one at the pace of the second; but
  * what a bucket has beyond the usual size is one large tensor, which comes whole, at
- * its end.  Host time stays as it was: each new bucket is launched with the op that
+ * its end, and a bucket of less than twice the size asked for is one of that size, too:
+ * what it ends with is whole as well.  What one op completes is in one bucket.  Host time stays as it was: each new bucket is launched with the op that
  * completes it.  Its time is that of the old ones by latency + bytes / bandwidth,
  * fitted to them.
  */
@@ -152,13 +153,14 @@ static void find_usual(Rebucket *r)
     free(bytes);
 }
 
-/* A cut within a large tensor goes to its end. */
-static uint64_t whole_tensors(const Rebucket *r, uint64_t bytes)
+/* A cut within a large tensor goes to its end, and so does one that is to hold most of a bucket. */
+static uint64_t whole_tensors(const Rebucket *r, uint64_t done, uint64_t bytes)
 {
     for (uint32_t k = 0; k < r->n; k++) {
-        uint64_t begin = k ? r->buckets[k - 1].end_bytes : 0;
-        if (bytes <= r->buckets[k].end_bytes)
-            return bytes > begin + r->usual_bytes ? r->buckets[k].end_bytes : bytes;
+        uint64_t begin = k ? r->buckets[k - 1].end_bytes : 0, end = r->buckets[k].end_bytes;
+        bool most = done == begin && end - bytes < bytes - begin;
+        if (bytes <= end)
+            return most || bytes > begin + r->usual_bytes ? end : bytes;
     }
     return bytes;
 }
@@ -207,6 +209,17 @@ static uint64_t first_bytes(const Rebucket *r, const FromTraceOptions *o)
     return min_u64(r->buckets[0].end_bytes, o->bucket_bytes);
 }
 
+/* Gradients that the same op completes are not apart. */
+static void add_cut(Rebucket *r, uint64_t begin, uint64_t end)
+{
+    Cut c = { .bytes = end - begin, .end_bytes = end };
+    c.behind = place_of_bytes(r, end, &c.last);
+    if (r->cuts_n > 0 && r->cuts[r->cuts_n - 1].behind == c.behind)
+        c.bytes += r->cuts[--r->cuts_n].bytes;
+    GROW(r->cuts, r->cuts_n, r->cuts_cap);
+    r->cuts[r->cuts_n++] = c;
+}
+
 static bool cut(Rebucket *r, const FromTraceOptions *o, Err *err)
 {
     uint64_t total = r->buckets[r->n - 1].end_bytes, done = 0;
@@ -217,12 +230,9 @@ static bool cut(Rebucket *r, const FromTraceOptions *o, Err *err)
                        o->bucket_bytes, CUTS_MAX, total, r->p->rank);
     while (done < total) {
         uint64_t want = r->cuts_n == 0 ? first_bytes(r, o) : o->bucket_bytes;
-        uint64_t end = whole_tensors(r, done + min_u64(want, total - done));
-        Cut c = { .bytes = end - done, .end_bytes = end };
+        uint64_t end = whole_tensors(r, done, done + min_u64(want, total - done));
+        add_cut(r, done, end);
         done = end;
-        c.behind = place_of_bytes(r, done, &c.last);
-        GROW(r->cuts, r->cuts_n, r->cuts_cap);
-        r->cuts[r->cuts_n++] = c;
     }
     return true;
 }

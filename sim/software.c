@@ -147,8 +147,7 @@ static bool read_bool(const SoftwareLayer *l, JsonObj *o, const char *key, bool 
 static JsonNode read_object(const SoftwareLayer *l, JsonObj *o, const char *key)
 {
     JsonNode node = json_get(o, key);
-    bool missing = !l->based && json_type(node) != JSON_OBJECT;
-    if (o->ok && missing)
+    if (o->ok && !l->based && !json_has(o, key))
         o->ok = json_fail(o->node, o->err, "'%s' is missing, an object is expected", key);
     return node;
 }
