@@ -10,9 +10,9 @@
  * evenly with backward's time, those of the first one at the pace of the second; but
  * what a bucket has beyond the usual size is one large tensor, which comes whole, at
  * its end, and a bucket of less than twice the size asked for is one of that size, too:
- * what it ends with is whole as well.  What one op completes is in one bucket.  Host time stays as it was: each new bucket is launched with the op that
- * completes it.  Its time is that of the old ones by latency + bytes / bandwidth,
- * fitted to them.
+ * what it ends with is whole as well.  What one op completes is in one bucket.  Host
+ * time stays as it was: each new bucket is launched with the op that completes it.  Its
+ * time is that of the old ones by latency + bytes / bandwidth, fitted to them.
  */
 #include <math.h>
 #include <stdlib.h>
