@@ -252,12 +252,12 @@ typedef struct IntraNode {
     double bytes_per_ns;             /* per GPU, one direction */
     int64_t hop_ns[PROTOCOL_N];      /* one step of a ring */
     int64_t tree_hop_ns[PROTOCOL_N]; /* one level of a tree */
-    RankCurve
-        efficiency; /* of bytes_per_ns, reached by large collectives among so many ranks */
-    bool nvls;      /* in-switch reduction (NVLink SHARP) */
-    double
-        nvls_efficiency; /* of bytes_per_ns: buffer bytes per time of a large NVLS all-reduce */
-    int64_t nvls_ns;     /* latency of an NVLS collective */
+    /* Of bytes_per_ns, reached by large collectives among so many ranks. */
+    RankCurve efficiency;
+    bool nvls; /* in-switch reduction (NVLink SHARP) */
+    /* Of bytes_per_ns: buffer bytes per time of a large NVLS all-reduce. */
+    double nvls_efficiency;
+    int64_t nvls_ns; /* latency of an NVLS collective */
     /* A send moves over channels; 0 of them: it is not limited. */
     uint32_t channels; /* that all sends of a GPU share */
     double channel_bytes_per_ns;
@@ -271,9 +271,9 @@ typedef struct InterNode {
     int64_t tree_hop_ns[PROTOCOL_N];
     double efficiency;
     double p2p_efficiency; /* the same of sends and all-to-alls; 0: as efficiency */
-    double
-        channel_bytes_per_ns; /* of a send has two, one among more than 8 nodes; 0: no limit */
-    RankCurve message_ns;     /* of an all-to-all: for each peer on another node; n 0: none */
+    /* Of a channel: a send has two, one among more than 8 nodes; 0: no limit. */
+    double channel_bytes_per_ns;
+    RankCurve message_ns;    /* of an all-to-all: for each peer on another node; n 0: none */
     double oversubscription; /* >= 1; leaf uplinks carry 1/oversubscription of the NICs below */
     uint32_t nodes_per_leaf; /* 0 = all on one leaf */
 } InterNode;

@@ -51,9 +51,9 @@ typedef struct CudaCommJob {
     uint64_t arena_bytes;
     double timeout_s; /* for ranks to connect; ten times as long a transfer may wait for a rank
                          that lives: it may be slow.  One that has died the fabric reports */
-    const CaptureApi
-        *capture; /* loop: what one rank's thread queues for others gets their op */
-    bool rings;   /* loop: sums and gathers go step by step round a ring */
+    /* loop: what one rank's thread queues for others gets their op. */
+    const CaptureApi *capture;
+    bool rings; /* loop: sums and gathers go step by step round a ring */
 } CudaCommJob;
 
 typedef struct CudaCommType {

@@ -42,8 +42,8 @@ typedef struct ModelFacts {
     uint32_t position_first;            /* position of its first row (cp) */
     uint32_t rows_index; /* sequence parallelism: place in tp; this rank's rows of a micro-batch
                              are the rows_index-th part of all.  Else 0 */
-    uint32_t
-        vocab_first; /* first row of the table, first column of the logits held here (tp) */
+    /* First row of the table, first column of the logits held here (tp). */
+    uint32_t vocab_first;
     uint32_t vocab;  /* whole vocabulary, or classes; columns of logits past it are padding */
     bool causal;     /* attention "math" only: fused attention says it itself */
     uint32_t window; /* attention "math": of layers whose segments are called "windowed ..." */
@@ -55,8 +55,8 @@ typedef struct ModelFacts {
                             samples x outputs.  Gradients come scaled by it, so collectives sum */
     uint32_t loss_copies; /* ranks that compute the very same terms (outputs not split over tp):
                                  each adds one n-th of them to env->loss.  1, 0 as 1 */
-    uint32_t
-        batchnorm_ranks; /* SyncBatchNorm: members of the group that shares statistics; else 1 */
+    /* SyncBatchNorm: members of the group that shares statistics; else 1. */
+    uint32_t batchnorm_ranks;
     uint32_t shard_index,
         shard_n; /* zero1, zero2, fsdp: place in the group that shares the state,
                                       and its size; 0 as 1 */

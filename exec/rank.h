@@ -71,8 +71,8 @@ typedef struct RankResult {
     RankCollected collected;
     int64_t *pids;     /* by rank */
     Timeline timeline; /* not sealed */
-    int64_t
-        shift_max_ns; /* rank 0: most that any rank's times in it were moved, to one clock */
+    /* Rank 0: most that any rank's times in it were moved, to one clock. */
+    int64_t shift_max_ns;
     uint64_t snapshots_n;
 } RankResult;
 

@@ -60,10 +60,10 @@ typedef struct Block {
     BlockKind kind;
     uint32_t layer; /* NONE_U32 for embedding and head */
     uint32_t type;  /* blocks of one type share segments, layouts and params */
-    uint32_t
-        frame_of; /* block whose PARAM, GRAD and STATE frames (Home) it uses: its own index,
-                          but a tied head on the embedding's stage (ends_meet) has no params: block
-                          0 lists them all, and holds the frames of both (blocks.h) */
+    /* Block whose PARAM, GRAD and STATE frames (Home) it uses: its own index, but a tied head
+     * on the embedding's stage (ends_meet) has no params: block 0 lists them all, and holds the
+     * frames of both (blocks.h). */
+    uint32_t frame_of;
 } Block;
 
 typedef struct BlockType {
@@ -129,13 +129,13 @@ typedef struct Build {
     uint32_t boundary_layout; /* SLOT_IN, SLOT_OUT, SLOT_DIN, SLOT_DOUT between layers */
     uint64_t boundary_bytes;  /* of one micro-batch on one rank; both are those of block 0's
                                  output: convnets and MLPs must look at BlockType.out_layout */
-    bool
-        model_flops_causal; /* model flops count half of causal attention; default: all of it */
-    uint64_t rows;          /* tokens (or samples) of one micro-batch on one rank */
+    /* Model flops count half of causal attention; default: all of it. */
+    bool model_flops_causal;
+    uint64_t rows; /* tokens (or samples) of one micro-batch on one rank */
 
     /* sim/strategy/pipeline.c */
-    uint32_t
-        *chunk_of;    /* by block: chunk = virtual stage in pipeline order, 0 .. pp * vs - 1 */
+    /* By block: chunk = virtual stage in pipeline order, 0 .. pp * vs - 1. */
+    uint32_t *chunk_of;
     Variant *variant; /* by block: recomputed or not */
     Home *home;       /* by block */
 } Build;

@@ -97,8 +97,8 @@ typedef struct Macro {
     uint32_t comms_n;
     MacroComm *comms; /* by their ops */
     int64_t first_ns; /* the first of them begins */
-    int64_t
-        lag_ns; /* start of the instance's launching + lag <= start: the host is never late */
+    /* Start of the instance's launching + lag <= start: the host is never late. */
+    int64_t lag_ns;
     /* Beside flows of others (engine_beside.c); not of a run or a chain. */
     Stretch of;
     BesideList *beside; /* of these ops, for all ranks whose macros are the same */
@@ -334,12 +334,11 @@ typedef struct Sim {
     Program *programs; /* by role */
     uint32_t chains_n;
     uint32_t *lane_ops; /* [segment op_first + k]: ops of a segment by lane, in order */
-    uint32_t
-        *lane_first;     /* [segment * LANE_N + lane], of lanes it has ops on: where they are in
-                             the above */
-    SegmentLanes *lanes; /* by segment */
-    uint32_t *same;      /* by segment: the first one with the same ops, which take as long */
-    bool *waits, *awaited;              /* by graph op: for, or by, an op on another lane */
+    /* [segment * LANE_N + lane], of lanes it has ops on: where they are in the above. */
+    uint32_t *lane_first;
+    SegmentLanes *lanes;   /* by segment */
+    uint32_t *same;        /* by segment: the first one with the same ops, which take as long */
+    bool *waits, *awaited; /* by graph op: for, or by, an op on another lane */
     bool *waits_before, *awaited_later; /* and that of another instance */
     uint32_t costs_n;
     CostTable *costs;

@@ -45,8 +45,8 @@ typedef struct TraceWindow {
 
 typedef struct FromTraceOptions {
     bool on_machine; /* communication of known size takes what the machine's links need */
-    uint64_t
-        bucket_bytes; /* gradients are all-reduced in buckets of this size; 0: as they were */
+    /* Gradients are all-reduced in buckets of this size; 0: as they were. */
+    uint64_t bucket_bytes;
     uint64_t first_bucket_bytes; /* 0: as it was, but not above bucket_bytes */
 } FromTraceOptions;
 

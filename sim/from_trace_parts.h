@@ -34,9 +34,9 @@ typedef struct Item {
     const Comm *comm;    /* ITEM_COMM; NULL when the trace says nothing */
     uint64_t bytes;      /* NONE_U64 unknown */
     int64_t transfer_ns; /* without waiting for others */
-    uint32_t
-        peer_program; /* a send or receive: whose other end is known; NONE_U32: it is not */
-    uint32_t tag;     /* the streams of its two ends */
+    /* A send or receive: whose other end is known; NONE_U32: it is not. */
+    uint32_t peer_program;
+    uint32_t tag; /* the streams of its two ends */
 } Item;
 
 typedef struct RankProgram {

@@ -27,8 +27,8 @@ typedef struct Transformer {
     bool gated;        /* ffn = down(act(gate(x)) * up(x)) */
     Norm norm;
     Activation activation;
-    bool
-        gelu_tanh; /* its ACT_GELU is the formula with tanh, else erf's: other numbers, as dear */
+    /* Its ACT_GELU is the formula with tanh, else erf's: other numbers, as dear. */
+    bool gelu_tanh;
     bool gelu_new; /* and Hugging Face writes it in ops */
     bool dropout;  /* its config asks for it (Hugging Face; native ones: never) */
     bool causal;
@@ -69,8 +69,8 @@ typedef struct Transformer {
     /* Latent attention (DeepSeek): keys and values come out of kv_rank columns, queries out of
      * q_rank, 0 = straight out of the layer's input.  kv_rank = 0: none of this. */
     uint32_t q_rank, kv_rank;
-    uint32_t
-        rope_dim; /* columns at the end of head_dim with positions; one key's for all heads */
+    /* Columns at the end of head_dim with positions; one key's for all heads. */
+    uint32_t rope_dim;
     uint32_t value_dim; /* width of a value's head */
 
     /* Mixture of experts; experts = 0: dense.  See transformer_is_moe and

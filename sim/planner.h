@@ -46,8 +46,8 @@ typedef struct PlanOptions {
     const Setting *settings;          /* those of keys that are tried fix them */
     uint32_t settings_n, jobs;
     bool all; /* simulates also those that cannot be among the best */
-    bool
-        weighs_all; /* finds out of all that are simulated what they need, not of the best alone */
+    /* Finds out of all that are simulated what they need, not of the best alone. */
+    bool weighs_all;
     bool shows_progress;
 } PlanOptions;
 

@@ -99,8 +99,8 @@ typedef struct Training {
     const char *data;   /* "synthetic", "regression20", or the path of a text file */
     uint64_t seed;
     Attention attention;
-    bool
-        asks_attention; /* it is written there: flash also where the stack has no such kernel */
+    /* It is written there: flash also where the stack has no such kernel. */
+    bool asks_attention;
     bool compiled;
 } Training;
 
@@ -117,8 +117,8 @@ typedef struct Parallel {
     uint32_t dp, tp, pp, cp, ep;
     uint32_t gpus;           /* dp * tp * pp * cp */
     uint32_t stage_layers_n; /* 0: the default split */
-    uint32_t
-        *stage_layers; /* blocks per chunk, in pipeline order: pp * virtual_stages entries */
+    /* Blocks per chunk, in pipeline order: pp * virtual_stages entries. */
+    uint32_t *stage_layers;
     bool sequence_parallel;
     Schedule schedule;
     uint32_t virtual_stages;

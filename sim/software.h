@@ -154,8 +154,8 @@ typedef struct Software {
     bool selective_all_but_qkv; /* all but q, k and v as attention reads them */
     bool selective_latent_up;   /* latent attention: what makes q, k and v of latents; attention
                                    itself is then kept */
-    bool
-        recompute_stops_early; /* full: ops after the last one that backward needs are left out */
+    /* full: ops after the last one that backward needs are left out. */
+    bool recompute_stops_early;
     /* Where gradients of 16-bit training are reduced in f32, which is how later versions are known
      * of a stack that is several; may be left out: false. */
     bool f32_reduce_stops_early;
@@ -238,9 +238,8 @@ typedef struct Software {
     bool whole_experts;  /* default of parallel.etp: 1, else tp; may be left out: false */
     bool deepep;         /* default of parallel.dispatcher; may be left out: false, alltoall */
     bool overlap[DIM_N]; /* default of parallel.overlap */
-    bool
-        fsdp_overlaps; /* overlap.dp of fsdp and hsdp, whatever it is of others; may be left out:
-                            false */
+    /* overlap.dp of fsdp and hsdp, whatever it is of others; may be left out: false. */
+    bool fsdp_overlaps;
     /* Where the scenario says nothing of buckets they end at max(bucket_parameters,
      * bucket_parameters_per_rank * dp * cp), the first one too; both may be left out: then 0,
      * and 25 MiB as in PyTorch. */
@@ -286,8 +285,8 @@ enum { SOFTWARE_LAYERS_MAX = 8 };
  */
 typedef struct SoftwareLayers {
     uint32_t n;
-    JsonNode
-        node[SOFTWARE_LAYERS_MAX]; /* objects; what says most comes first, a whole stack last */
+    /* Objects; what says most comes first, a whole stack last. */
+    JsonNode node[SOFTWARE_LAYERS_MAX];
     JsonDoc *doc[SOFTWARE_LAYERS_MAX]; /* opened for it; NULL: it stands in the scenario */
     const char *name;                  /* its own, or "NAME (changed)"; in the arena */
 } SoftwareLayers;

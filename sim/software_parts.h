@@ -13,8 +13,8 @@ typedef struct SoftwareLayer {
     Arena *arena;
     JsonNode node; /* the layer: an object */
     bool based;    /* something is below it: what it leaves out stays as it is */
-    double
-        *fitted; /* fitted.compute_scale, of this layer or one below; 0: nobody has said it */
+    /* fitted.compute_scale, of this layer or one below; 0: nobody has said it. */
+    double *fitted;
 } SoftwareLayer;
 
 /* software.c.  Lays it over *sw, but for name and scalars (software_layers.c). */

@@ -108,8 +108,8 @@ typedef struct TapeOp {
     bool fused_loss;          /* ... and the gradient of the logits already is in their place */
     uint64_t patch;           /* OP_CONV, OP_POOL: elements of the window */
     double own; /* matmul: part of its flops that no other rank of tp does too; 0: all */
-    uint32_t
-        groups; /* OP_MATMUL: of so many experts, each with its part of the rows; 0: plain */
+    /* OP_MATMUL: of so many experts, each with its part of the rows; 0: plain. */
+    uint32_t groups;
     TapeTp tp;
 
     /* OP_ATTENTION */

@@ -77,8 +77,8 @@ typedef struct TraceSetOptions {
 } TraceSetOptions;
 
 typedef struct TraceSet {
-    Timeline
-        timeline; /* sealed, and has been checked; correlation and args_offset where known */
+    /* Sealed, and has been checked; correlation and args_offset where known. */
+    Timeline timeline;
     TraceFile *files;
     size_t files_n;
     const char **findings;

@@ -33,8 +33,8 @@ typedef struct ViewDiffRank {
     uint64_t pairs_n, real_n;
     /* view_diff_index: */
     int64_t *reach_ns; /* by real pair: the latest real end of it and those before */
-    ViewDrift
-        *drift; /* by at_ns: ops of several streams end in another order than they begin */
+    /* By at_ns: ops of several streams end in another order than they begin. */
+    ViewDrift *drift;
     uint64_t drift_n;
     int64_t drift_max_ns; /* how late or early at most */
 } ViewDiffRank;

@@ -33,8 +33,8 @@
 typedef struct Bucket {
     uint32_t first, n; /* pieces */
     bool experts;
-    uint32_t
-        ready_at; /* old instance after which it may start, never before the bucket before */
+    /* Old instance after which it may start, never before the bucket before. */
+    uint32_t ready_at;
     Bundle bundle;
     Point reduced;
 } Bucket;

@@ -86,8 +86,8 @@ typedef struct Line {
     Transfer *transfers;
     bool ahead, waits; /* receives are posted early; compute waits for sends */
     uint32_t parts;    /* an activation is sent in so many parts, gathered by the receiver */
-    uint32_t
-        host_wait; /* segment in which the host waits for transfers; NONE_U32: it never does */
+    /* Segment in which the host waits for transfers; NONE_U32: it never does. */
+    uint32_t host_wait;
     Point sent[2], due[2]; /* newest sends, by backward; due: the next compute waits */
     Point compute;         /* newest op on the compute lane */
     Point join;            /* result on another lane that the next compute needs */

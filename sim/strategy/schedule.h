@@ -109,8 +109,8 @@ typedef struct ActionCosts {
 typedef struct SchedulePlan {
     Schedule schedule;
     uint32_t pp, turns, micro_batches;
-    bool
-        pairs; /* 1f1b of one stage, interleaved: a forward and the backward after it are one */
+    /* 1f1b of one stage, interleaved: a forward and the backward after it are one. */
+    bool pairs;
     const ActionCosts *costs; /* by stage; where schedule_is_searched */
     bool open_ended;          /* see STEPS ON STEPS */
 } SchedulePlan;

@@ -75,8 +75,8 @@ typedef struct Zero {
     Weave w;
     uint32_t next;  /* bucket to be reduced */
     uint32_t round; /* micro-batches whose gradients were scattered before */
-    ZeroPart
-        pending[2]; /* newest scatters, of one place; their parts are still to be copied out */
+    /* Newest scatters, of one place; their parts are still to be copied out. */
+    ZeroPart pending[2];
     uint32_t pending_n;
     Bundle *scatter; /* copies; by bucket, as it was first; name NULL: not yet */
     BundleParts *scatters, *gathers; /* that copy alike */
