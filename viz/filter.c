@@ -338,26 +338,13 @@ char *filter_count_text(FilterCount count, char *text, size_t cap)
     return text;
 }
 
-/* The first span of a track that begins at at_ns or later. */
-static uint64_t span_from(const Timeline *t, const Track *k, int64_t at_ns)
-{
-    uint64_t low = k->span_first, high = k->span_first + k->span_n;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (t->start_ns[middle] < at_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* The nearest match of one track; best: among those so far. */
 static uint64_t nearer(const ViewFilter *f, const Track *k, int64_t at_ns, bool back,
                        uint64_t best)
 {
     const Timeline *t = f->d->t;
-    uint64_t end = k->span_first + k->span_n, s = span_from(t, k, back ? at_ns : at_ns + 1);
+    uint64_t end = k->span_first + k->span_n,
+             s = track_span_from(t, k, back ? at_ns : at_ns + 1);
     for (; back ? s > k->span_first : s < end; s += back ? (uint64_t)-1 : 1) {
         uint64_t span = back ? s - 1 : s;
         int64_t start_ns = t->start_ns[span];
