@@ -19,6 +19,7 @@
 #include "core/intern.h"
 #include "core/nearest.h"
 #include "core/out_file.h"
+#include "core/text.h"
 #include "core/utf8.h"
 
 /* Of the value at path and all below it, unless a later one says otherwise. */
@@ -316,8 +317,7 @@ JsonDoc *json_open(const char *path, Err *err)
 
 bool json_is_path(const char *text)
 {
-    size_t n = strlen(text);
-    return strchr(text, '/') || (n >= 5 && strcmp(text + n - 5, ".json") == 0);
+    return strchr(text, '/') || text_ends_in(text, ".json");
 }
 
 JsonDoc *json_open_beside(JsonNode node, Err *err)

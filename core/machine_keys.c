@@ -12,6 +12,7 @@
 
 #include "core/machine_parts.h"
 #include "core/nearest.h"
+#include "core/text.h"
 
 /* ---- getters ---- */
 
@@ -147,12 +148,6 @@ void settle_us(int64_t *ns, int64_t value_ns, JsonNode node, const char *key)
 
 /* ---- files ---- */
 
-static bool ends_in_json(const char *name)
-{
-    size_t n = strlen(name);
-    return n > 5 && strcmp(name + n - 5, ".json") == 0;
-}
-
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -165,7 +160,7 @@ static uint32_t list_names(Arena *arena, const char *dir_path, const char ***nam
     *names = NULL;
     DIR *dir = opendir(dir_path);
     for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
-        if (e->d_name[0] == '.' || !ends_in_json(e->d_name))
+        if (e->d_name[0] == '.' || !text_ends_in(e->d_name, ".json"))
             continue;
         GROW(*names, n, cap);
         (*names)[n++] = arena_printf(arena, "%.*s", (int)strlen(e->d_name) - 5, e->d_name);

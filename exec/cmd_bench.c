@@ -14,6 +14,7 @@
 
 #include "core/out_file.h"
 #include "core/temporary.h"
+#include "core/text.h"
 #include "exec/cmd.h"
 #include "exec/launch.h"
 #include "profile/cmd_calibrate.h"
@@ -134,12 +135,6 @@ static int part_of(const char *word)
     return BENCH_PART_N;
 }
 
-static bool ends_in_json(const char *path)
-{
-    size_t n = strlen(path), ending = strlen(".json");
-    return n > ending && strcmp(path + n - ending, ".json") == 0;
-}
-
 /* D/x.json -> D/x-cluster.json; the built-in gpus/cpu.json -> clusters/cpu.json */
 static void paths_of(const BenchOptions *o, char *gpu, char *cluster, size_t size)
 {
@@ -186,7 +181,7 @@ static bool take_arguments(BenchOptions *o, char **words, uint32_t n, Err *err)
     if (o->into && !o->all)
         return err_set(err, "--into makes a file of all parts; for one of them use --out FILE "
                             "and lockstep calibrate FILE");
-    if (o->into && !ends_in_json(o->into))
+    if (o->into && !text_ends_in(o->into, ".json"))
         return err_set(err, "--into takes a file that ends in .json, not '%.200s'", o->into);
     if (o->loop && !o->cuda)
         return err_set(err, "--comm loop is for --backend cuda");

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
+
 /* Matmuls that hold several side by side; named in sim/blocks.h. */
 #define NAME_QKV     "attention.qkv."
 #define NAME_GATE_UP "mlp.gate_up."
@@ -16,12 +18,6 @@ static const char *const tables[] = { "tokens.weight", "head.weight", "head.bias
 static bool starts(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
-}
-
-static bool ends(const char *text, const char *with)
-{
-    size_t n = strlen(text), m = strlen(with);
-    return n >= m && strcmp(text + n - m, with) == 0;
 }
 
 /* ---- looking ---- */
@@ -53,7 +49,7 @@ static Whole *find(const WholeList *w, uint32_t layer, const char *name)
 /* Biases and what norms hold are vectors, whichever way they lie in the graph. */
 static void shape_of(const Tensor *t, const char *name, uint64_t *rows, uint64_t *columns)
 {
-    bool vector = ends(name, ".bias") || strstr(name, "norm");
+    bool vector = text_ends_in(name, ".bias") || strstr(name, "norm");
     uint64_t n = t->dims[1] ? t->dims[1] : 1;
     *rows = vector ? t->dims[0] * n : t->dims[0];
     *columns = vector ? 1 : n;
@@ -78,7 +74,7 @@ static void add_sections(Whole *w, const WholeModel *m)
 /* torch.nn.Linear draws the bias from the range of its weight, which stands before it. */
 static void add_init(Whole *w, const WholeModel *m, const Whole *before)
 {
-    bool norm = strstr(w->name, "norm") != NULL, bias = ends(w->name, ".bias");
+    bool norm = strstr(w->name, "norm") != NULL, bias = text_ends_in(w->name, ".bias");
     if (norm || (bias && !m->mlp)) {
         w->init = bias ? INIT_ZERO : INIT_ONE;
     } else if (m->mlp) {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/json_out.h"
+#include "core/text.h"
 #include "profile/cmd_profile.h"
 #include "profile/records.h"
 #include "traces/native.h"
@@ -60,12 +61,6 @@ static int by_rank(const void *a_, const void *b_)
     return by_start(a, b);
 }
 
-static bool ends_in(const char *name, const char *ending)
-{
-    size_t n = strlen(name), m = strlen(ending);
-    return n > m && strcmp(name + n - m, ending) == 0;
-}
-
 static bool find_files(Recordings *all, const char *folder, Err *err)
 {
     DIR *dir = opendir(folder);
@@ -74,7 +69,7 @@ static bool find_files(Recordings *all, const char *folder, Err *err)
     for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
         Err odd = { 0 };
         Recording file = { .path = arena_printf(all->arena, "%s/%s", folder, e->d_name) };
-        if (!ends_in(e->d_name, RAW_ENDING))
+        if (!text_ends_in(e->d_name, RAW_ENDING))
             continue;
         if (!records_head(&file.head, &file.idle, file.path, &odd)) {
             fprintf(stderr, "lockstep: %s; it is left out\n", odd.text);

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
+
 /* ---- quantities: sim, real, error ---- */
 
 static const char *const parts[] = { "sim_ns", "real_ns", "error_pct", "abs_error_pct" };
@@ -149,8 +151,7 @@ static const char *skip_blanks(const char *text)
 
 static bool is_time(const char *metric)
 {
-    size_t n = strlen(metric);
-    return n > 3 && strcmp(metric + n - 3, "_ns") == 0;
+    return text_ends_in(metric, "_ns");
 }
 
 static bool read_condition(Condition *k, const char *text, Err *err)

@@ -29,9 +29,8 @@
 /* Texts are ids in Validation.names. */
 typedef struct ValidateRow {
     const char *name, *file; /* of the scenario; "runs.jsonl:12" */
-    const char *source,
-        *quality;        /* who measured, how far that is to be trusted; "" or NULL: it does
-                                     not say */
+    /* Who measured, how far that is to be trusted; "" or NULL: it does not say. */
+    const char *source, *quality;
     const char *skipped; /* why nothing was predicted; NULL: something was */
     uint32_t scenario;   /* rows of one scenario stand together and share it */
     uint32_t group, software;

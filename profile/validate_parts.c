@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/printable.h"
+#include "core/text.h"
 
 /* ---- numbers ---- */
 
@@ -32,18 +33,12 @@ char *validate_fraction(char *text, double x)
     return decimal(text, "%.2f", x);
 }
 
-static bool ends_in(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
 char *validate_value(char *text, const char *metric, double x)
 {
-    if (ends_in(metric, "_bytes"))
+    if (text_ends_in(metric, "_bytes"))
         return decimal(text, "%.2f GiB", x / (double)GIB);
-    return decimal(text, ends_in(metric, "_s") && !strstr(metric, "_per_") ? "%.4g s" : "%.5g",
-                   x);
+    return decimal(
+        text, text_ends_in(metric, "_s") && !strstr(metric, "_per_") ? "%.4g s" : "%.5g", x);
 }
 
 char *validate_need(char *text, const Overfull *x)

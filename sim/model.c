@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/nearest.h"
+#include "core/text.h"
 #include "sim/model_parts.h"
 
 const char *const activation_names[ACT_N] = { "gelu", "relu", "relu2", "silu" };
@@ -89,12 +90,6 @@ static bool unknown_name(JsonNode node, const char *dir_path, Err *err)
 
 /* ---- files ---- */
 
-static bool ends_in_json(const char *text)
-{
-    size_t n = strlen(text);
-    return n >= 5 && strcmp(text + n - 5, ".json") == 0;
-}
-
 /* "a/b/x.json" and "a/b/x/" -> "x"; n is where the path ends for us. */
 static const char *last_part(Arena *arena, const char *path, size_t n)
 {
@@ -120,7 +115,7 @@ static const char *folder_name(Arena *arena, const char *path)
 static const char *name_by_file(Arena *arena, JsonNode root, const char *path)
 {
     size_t n = strlen(path);
-    const char *stem = last_part(arena, path, ends_in_json(path) ? n - 5 : n);
+    const char *stem = last_part(arena, path, text_ends_in(path, ".json") ? n - 5 : n);
     if (strcmp(stem, "config") != 0)
         return stem;
     const char *published = json_text(json_member(root, "_name_or_path"));

@@ -12,15 +12,10 @@
 #include <string.h>
 
 #include "core/nearest.h"
+#include "core/text.h"
 #include "sim/model_parts.h"
 
 /* ---- what sits on top ---- */
-
-static bool ends_in(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 static void set_bert_head(Transformer *t, bool pooler, bool vocabulary)
 {
@@ -33,11 +28,11 @@ static void set_bert_head(Transformer *t, bool pooler, bool vocabulary)
 /* architecture NULL: the config does not say, so the form that is pre-trained. */
 static bool bert_architecture(Transformer *t, const char *name)
 {
-    if (!name || ends_in(name, "ForMaskedLM") || ends_in(name, "LMHeadModel"))
+    if (!name || text_ends_in(name, "ForMaskedLM") || text_ends_in(name, "LMHeadModel"))
         set_bert_head(t, false, true);
-    else if (ends_in(name, "ForPreTraining"))
+    else if (text_ends_in(name, "ForPreTraining"))
         set_bert_head(t, true, true);
-    else if (ends_in(name, "Model"))
+    else if (text_ends_in(name, "Model"))
         set_bert_head(t, true, false);
     else
         return false;
@@ -46,9 +41,9 @@ static bool bert_architecture(Transformer *t, const char *name)
 
 static bool decoder_architecture(Transformer *t, const char *name)
 {
-    if (!name || ends_in(name, "ForCausalLM") || ends_in(name, "LMHeadModel"))
+    if (!name || text_ends_in(name, "ForCausalLM") || text_ends_in(name, "LMHeadModel"))
         return true;
-    t->headless = ends_in(name, "Model") && !ends_in(name, "HeadsModel");
+    t->headless = text_ends_in(name, "Model") && !text_ends_in(name, "HeadsModel");
     return t->headless;
 }
 
@@ -65,7 +60,7 @@ static void read_architecture(Transformer *t, JsonObj *o, const Family *family)
         return;
     }
     const char *name = json_text(first);
-    bool second = one_task && name && ends_in(name, "ForPreTraining");
+    bool second = one_task && name && text_ends_in(name, "ForPreTraining");
     if (second || !(is_bert ? bert_architecture(t, name) : decoder_architecture(t, name)))
         o->ok = json_fail(first, o->err,
                           "unknown architecture '%.100s', allowed are names that "

@@ -139,7 +139,6 @@ typedef struct Plan {
     PlanBlock *block; /* of a transformer: embedding, layers, head */
     /* Of the scenario as it stands; 0: it does not. */
     uint32_t own_micro_batch, own_virtual_stages;
-    Schedule own_schedule;
     /* By Schedule: tried where --set names none, the stack's and the scenario's own; 1f1b and
      * interleaved are in any case. */
     bool offered[SCHEDULE_N];

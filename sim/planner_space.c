@@ -96,7 +96,6 @@ static void read_own(Plan *p)
     if (scenario_read(&s, o->scenario, rest, n, &ignored)) {
         p->own_micro_batch = s.training.micro_batch;
         p->own_virtual_stages = s.parallel.virtual_stages;
-        p->own_schedule = s.parallel.schedule;
         p->offered[s.parallel.schedule] = true;
     }
     scenario_free(&s);
@@ -249,7 +248,7 @@ static bool is_possible(const Plan *p, const PlanCandidate *c)
 static bool is_odd_group(const Plan *p, const PlanCandidate *c)
 {
     uint32_t n = plan_micro_batches(p, c);
-    bool asked = p->own_schedule == SCHEDULE_INTERLEAVED || plan_fixed(p, "parallel.schedule");
+    bool asked = p->offered[c->schedule] || plan_fixed(p, "parallel.schedule");
     return c->schedule == SCHEDULE_INTERLEAVED && !asked &&
            (n < c->pp || (p->sw.interleaved_multiple && n % c->pp != 0));
 }

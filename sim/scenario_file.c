@@ -12,16 +12,11 @@
 #include "core/nearest.h"
 #include "core/out_file.h"
 #include "core/share.h"
+#include "core/text.h"
 #include "sim/scenario_parts.h"
 #include "sim/software.h"
 
 enum { PATH_CAP = 4096 };
-
-static bool ends_in(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
 
 static int compare_names(const void *a, const void *b)
 {
@@ -37,7 +32,7 @@ static uint32_t names_ending(const char *const **names, Arena *arena, const char
     uint32_t n = 0, cap = 0;
     DIR *dir = opendir(path);
     for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
-        if (e->d_name[0] == '.' || !ends_in(e->d_name, end))
+        if (e->d_name[0] == '.' || !text_ends_in(e->d_name, end))
             continue;
         GROW(list, n, cap);
         list[n++] =
@@ -91,7 +86,7 @@ static const char *file_of(Arena *arena, const char *name, Err *err)
     static const char *const places[][2] = { { "examples", ".json" },
                                              { "validation", ".json" },
                                              { "validation", ".jsonl" } };
-    if (strchr(name, '/') || ends_in(name, ".json") || ends_in(name, ".jsonl"))
+    if (strchr(name, '/') || text_ends_in(name, ".json") || text_ends_in(name, ".jsonl"))
         return arena_strdup(arena, name);
     for (size_t i = 0; i < ARRAY_N(places) && *name; i++) {
         const char *path =
@@ -176,7 +171,7 @@ static bool visit_name(const char *name, const Visitor *v, Err *err)
     Arena arena = { 0 };
     const char *path = file_of(&arena, name, err);
     bool ok = path != NULL;
-    if (ok && ends_in(path, ".jsonl")) {
+    if (ok && text_ends_in(path, ".jsonl")) {
         ok = visit_lines(path, v, err);
     } else if (ok) {
         JsonDoc *doc = json_open(path, err);
@@ -350,7 +345,8 @@ static bool open_way(JsonNode at, const char *key, Err *err)
 static bool may_name_file(const char *key)
 {
     return strcmp(key, "model") == 0 || strcmp(key, "cluster") == 0 ||
-           strcmp(key, "software") == 0 || ends_in(key, ".gpu") || ends_in(key, ".base");
+           strcmp(key, "software") == 0 || text_ends_in(key, ".gpu") ||
+           text_ends_in(key, ".base");
 }
 
 /* A file named by --set is looked for in the working directory, not beside the scenario; one that
@@ -364,7 +360,7 @@ static const char *from_here(Arena *arena, const Setting *set)
         strcmp(set->key, "training.data") == 0
             ? strpbrk(name, "./") != NULL
             : may_name_file(set->key) &&
-                  (strchr(name, '/') || ends_in(name, quoted ? ".json\"" : ".json"));
+                  (strchr(name, '/') || text_ends_in(name, quoted ? ".json\"" : ".json"));
     if (!names_file || name[0] == '/' || name[0] == '{' || !getcwd(cwd, sizeof cwd))
         return set->value;
     return arena_printf(arena, "%s/%.*s", cwd, (int)(strlen(name) - quoted), name);

@@ -13,6 +13,7 @@
 
 #include "core/json_out.h"
 #include "core/lanes.h"
+#include "core/text.h"
 #include "traces/chrome_parts.h"
 
 enum { TID_FIRST = 100 };
@@ -516,17 +517,11 @@ static void put_document(ChromeWriter *w)
     free(order);
 }
 
-static bool ends_in(const char *text, const char *end)
-{
-    size_t n = strlen(text), end_n = strlen(end);
-    return n >= end_n && strcmp(text + n - end_n, end) == 0;
-}
-
 bool chrome_write(const Timeline *t, const char *path, Err *err)
 {
     ASSERT(t->sealed);
     ChromeWriter w = { .t = t, .tid_next = first_tid(t) };
-    if (!text_out_open(&w.out, path, ends_in(path, ".gz"), err))
+    if (!text_out_open(&w.out, path, text_ends_in(path, ".gz"), err))
         return false;
     w.base_ns = t->begin_ns < 0 || t->end_ns > SHOWN_NS_MAX ? t->begin_ns : 0;
     w.number = fmemopen(w.number_text, sizeof w.number_text, "w");

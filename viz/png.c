@@ -4,6 +4,7 @@
  */
 #include "viz/png.h"
 #include "core/out_file.h"
+#include "core/text.h"
 #include "viz/svg.h"
 
 #include <png.h>
@@ -83,15 +84,9 @@ bool frame_write_png(const Frame *f, const char *path, Err *err)
     return false;
 }
 
-static bool ends_with(const char *path, const char *end)
-{
-    size_t n = strlen(path), end_n = strlen(end);
-    return n > end_n && strcmp(path + n - end_n, end) == 0;
-}
-
 bool picture_name_check(const char *path, const char *option, Err *err)
 {
-    return ends_with(path, ".svg") || ends_with(path, ".png") ||
+    return text_ends_in(path, ".svg") || text_ends_in(path, ".png") ||
            err_set(err, "%s writes .svg and .png, not '%s'", option, path);
 }
 
@@ -106,7 +101,7 @@ static bool write_svg_file(const DrawList *d, const char *path, Err *err)
 
 bool picture_is_svg(const char *path)
 {
-    return !ends_with(path, ".png");
+    return !text_ends_in(path, ".png");
 }
 
 bool picture_write(const DrawList *d, const char *path, Err *err)

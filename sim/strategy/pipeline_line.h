@@ -76,8 +76,8 @@ typedef struct Line {
     const Action *actions;
     Received *received; /* by action, of those before posted_n */
     uint32_t posted_n;
-    /* So many actions earlier are receives of one kind posted, NONE_U32: none, up to round_n: see
-     * ROUND in pipeline.c. */
+    /* Receives of actions of round_kind (NONE_U32: of none) are posted `round` such actions
+     * earlier, so far those before round_n: see ROUND in pipeline.c. */
     uint32_t round, round_kind, round_n;
     /* [(2 * turn + backward) * micro-batches + micro-batch]: from the stage's own chunk before,
      * in backward after, this one. */

@@ -1,0 +1,17 @@
+/*
+ * text.h - what is asked of texts in many places.
+ */
+#ifndef LOCKSTEP_CORE_TEXT_H
+#define LOCKSTEP_CORE_TEXT_H
+
+#include <stdbool.h>
+#include <string.h>
+
+/* "x.json" ends in ".json", and so does ".json". */
+static inline bool text_ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), end_n = strlen(end);
+    return n >= end_n && strcmp(text + n - end_n, end) == 0;
+}
+
+#endif
