@@ -7,11 +7,11 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* "x.json" ends in ".json", and so does ".json". */
+/* Behind something: "x.json" ends in ".json", ".json" by itself does not. */
 static inline bool text_ends_in(const char *text, const char *end)
 {
     size_t n = strlen(text), end_n = strlen(end);
-    return n >= end_n && strcmp(text + n - end_n, end) == 0;
+    return n > end_n && strcmp(text + n - end_n, end) == 0;
 }
 
 #endif

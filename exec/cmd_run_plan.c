@@ -33,10 +33,10 @@ enum { CLUSTER_RANKS_MAX = 64 };
 
 static const char *const own_software = "lockstep"; /* what is run, and the prediction of it */
 
-/* The request's, and room for two more. */
+/* The request's, and room for three more. */
 static Setting *settings_of(const RunRequest *r)
 {
-    Setting *settings = mem_zero((size_t)r->settings_n + 2, sizeof *settings);
+    Setting *settings = mem_zero((size_t)r->settings_n + 3, sizeof *settings);
     if (r->settings_n > 0)
         memcpy(settings, r->settings, r->settings_n * sizeof *settings);
     return settings;
@@ -197,9 +197,7 @@ static bool cluster_size(uint32_t *gpus_n, const RunRequest *r, Err *err)
                                       { "training", "{\"global_batch\":1}" },
                                       { "parallel", "{\"strategy\":\"single\"}" } };
     Scenario s;
-    Setting *settings = mem_zero(r->settings_n + ARRAY_N(little), sizeof *settings);
-    if (r->settings_n > 0)
-        memcpy(settings, r->settings, r->settings_n * sizeof *settings);
+    Setting *settings = settings_of(r);
     memcpy(settings + r->settings_n, little, sizeof little);
     bool ok = scenario_read(&s, r->scenario, settings, r->settings_n + ARRAY_N(little), err);
     free(settings);
