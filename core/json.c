@@ -18,6 +18,7 @@
 #include "core/arena.h"
 #include "core/intern.h"
 #include "core/nearest.h"
+#include "core/order.h"
 #include "core/out_file.h"
 #include "core/text.h"
 #include "core/utf8.h"
@@ -203,11 +204,6 @@ static const char *trail_path(JsonDoc *doc, const Trail *t)
         return "";
     const char *path = trail_path(doc, t->up);
     return t->key ? join_path(doc, path, t->key) : join_index(doc, path, t->i);
-}
-
-static int compare_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* A key that stands in the object twice, or NULL.  Sorts: objects may be large. */

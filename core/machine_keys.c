@@ -12,6 +12,7 @@
 
 #include "core/machine_parts.h"
 #include "core/nearest.h"
+#include "core/order.h"
 #include "core/text.h"
 
 /* ---- getters ---- */
@@ -148,11 +149,6 @@ void settle_us(int64_t *ns, int64_t value_ns, JsonNode node, const char *key)
 
 /* ---- files ---- */
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Names in share_dir/folder without .json, sorted. */
 static uint32_t list_names(Arena *arena, const char *dir_path, const char ***names)
 {
@@ -168,7 +164,7 @@ static uint32_t list_names(Arena *arena, const char *dir_path, const char ***nam
     if (dir)
         closedir(dir);
     if (n > 0)
-        qsort(*names, n, sizeof **names, compare_names);
+        qsort(*names, n, sizeof **names, compare_text);
     return n;
 }
 

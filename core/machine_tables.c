@@ -18,6 +18,7 @@
 
 #include "core/machine_parts.h"
 #include "core/nearest.h"
+#include "core/order.h"
 
 const char *const gemm_layout_names[GEMM_LAYOUT_N] = { "any", "TN", "NN", "NT", "NT+" };
 const char *const memory_kernel_names[MEMORY_KERNEL_N] = {
@@ -259,11 +260,6 @@ static void read_table(JsonObj *o, const char *key, Rows *rows)
 
 /* ---- sorted arrays ---- */
 
-static int compare_u64(uint64_t a, uint64_t b)
-{
-    return (a > b) - (a < b);
-}
-
 static DType dtype_class(DType t)
 {
     return t == DTYPE_BF16 ? DTYPE_F16 : t;
@@ -272,20 +268,20 @@ static DType dtype_class(DType t)
 static int compare_gemm(const void *pa, const void *pb)
 {
     const GemmRow *a = pa, *b = pb;
-    int c = compare_u64(dtype_class(a->dtype), dtype_class(b->dtype));
-    c = c ? c : compare_u64(a->n, b->n);
-    c = c ? c : compare_u64(a->k, b->k);
-    c = c ? c : compare_u64(a->m, b->m);
-    c = c ? c : compare_u64(a->layout, b->layout);
-    return c ? c : (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
+    int c = order_u64(dtype_class(a->dtype), dtype_class(b->dtype));
+    c = c ? c : order_u64(a->n, b->n);
+    c = c ? c : order_u64(a->k, b->k);
+    c = c ? c : order_u64(a->m, b->m);
+    c = c ? c : order_u64(a->layout, b->layout);
+    return c ? c : order_double(a->time_ns, b->time_ns);
 }
 
 static int compare_memory(const void *pa, const void *pb)
 {
     const MemoryRow *a = pa, *b = pb;
-    int c = compare_u64(a->kernel, b->kernel);
-    c = c ? c : compare_u64(a->bytes, b->bytes);
-    return c ? c : (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
+    int c = order_u64(a->kernel, b->kernel);
+    c = c ? c : order_u64(a->bytes, b->bytes);
+    return c ? c : order_double(a->time_ns, b->time_ns);
 }
 
 static void keep_gemm(Gpu *g, Arena *arena, const Rows *rows)

@@ -91,7 +91,8 @@ typedef struct BenchLimits {
 } BenchLimits;
 
 typedef struct BenchTimes {
-    double median_ns, p10_ns, p90_ns;
+    double median_ns;
+    double p10_ns, p90_ns; /* samples: a tenth of them is below the one, above the other */
     double taken; /* part of the time that other programs had the processor; NAN not known */
     uint32_t n;   /* samples of this rank */
 } BenchTimes;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/quantile.h"
 #include "exec/measure.h"
 #include "exec/number.h"
 

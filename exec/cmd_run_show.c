@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/quantile.h"
 #include "exec/net.h"
 #include "sim/texts.h"
 
@@ -18,20 +19,6 @@ enum { LINES = 20, WARM_UP_MIN = 2 }; /* of more steps than that the first does 
 #define QUIET_MOST_NS 30000000000
 
 /* ---- statistics ---- */
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Of n > 0 sorted values: between the two nearest. */
-static double quantile(const double *sorted, uint64_t n, double q)
-{
-    double at = q * (double)(n - 1);
-    uint64_t low = (uint64_t)at, high = low + 1 < n ? low + 1 : low;
-    return sorted[low] + (sorted[high] - sorted[low]) * (at - (double)low);
-}
 
 typedef double ValueOf(const StepInfo *info);
 
@@ -58,14 +45,14 @@ static double *values_of(const RankResult *r, ValueOf *value, uint64_t *n)
     double *x = mem_zero(r->steps_n + 1, sizeof *x);
     for (uint64_t i = 0; i < *n; i++)
         x[i] = value(&r->steps[first + i]);
-    qsort(x, *n, sizeof *x, by_size);
+    sort_doubles(x, *n);
     return x;
 }
 
 static double median_of(const RankResult *r, ValueOf *value)
 {
     uint64_t n;
-    double *x = values_of(r, value, &n), median = n ? quantile(x, n, 0.5) : NAN;
+    double *x = values_of(r, value, &n), median = quantile(x, n, 0.5);
     free(x);
     return median;
 }
@@ -74,12 +61,8 @@ StepStat run_step_stat(const RankResult *r)
 {
     uint64_t n;
     double *x = values_of(r, step_s, &n);
-    StepStat s = { NAN, NAN, NAN, median_of(r, exposed_s), median_of(r, compute_s) };
-    if (n > 0) {
-        s.median_s = quantile(x, n, 0.5);
-        s.p10_s = quantile(x, n, 0.1);
-        s.p90_s = quantile(x, n, 0.9);
-    }
+    StepStat s = { quantile(x, n, 0.5), quantile(x, n, 0.1), quantile(x, n, 0.9),
+                   median_of(r, exposed_s), median_of(r, compute_s) };
     free(x);
     return s;
 }

@@ -7,6 +7,7 @@
  */
 #include "exec/measure.h"
 
+#include "core/quantile.h"
 #include "exec/calls.h"
 #include "exec/lanes.h"
 #include "exec/net.h"
@@ -36,19 +37,6 @@ static int64_t processor_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double sort_median(double *x, uint32_t n)
-{
-    ASSERT(n > 0);
-    qsort(x, n, sizeof *x, by_size);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
 /* ---- shapes ---- */
@@ -183,7 +171,7 @@ static double middle_ns(Shape *shape)
     uint32_t n = shape->n - (waits ? shape->n / 10 : 0);
     double sum = 0;
     if (waits)
-        (void)sort_median(shape->ns, shape->n);
+        sort_doubles(shape->ns, shape->n);
     for (uint32_t i = 0; i < n; i++)
         sum += shape->ns[i];
     return sum / n;

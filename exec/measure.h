@@ -67,9 +67,6 @@ typedef struct MachineTimes {
 bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *err);
 void machine_times_free(MachineTimes *m);
 
-/* Sorts n > 0 numbers. */
-double sort_median(double *x, uint32_t n);
-
 /* Is it the same work, as far as the cost of a kernel depends on it? */
 bool same_work(const Op *a, const Op *b);
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
+
 enum { CELLS_EXACT = 1 << 16, CELLS_MAX = 1 << 24, BAND_MIN = 64 };
 
 /* Runs of so many keys are looked at for being unique, long ones first. */
@@ -133,12 +135,6 @@ static uint32_t unique_runs(Run *runs, const uint64_t *keys, uint32_t first, uin
     return kept;
 }
 
-static int compare_places(const void *x, const void *y)
-{
-    uint64_t p = *(const uint64_t *)x, q = *(const uint64_t *)y;
-    return p < q ? -1 : p > q;
-}
-
 /* Pairs (a << 32 | b) of runs on both sides, ascending in a. */
 static uint32_t common_runs(uint64_t *pairs, const Run *a, uint32_t a_n, const Run *b,
                             uint32_t b_n)
@@ -152,7 +148,7 @@ static uint32_t common_runs(uint64_t *pairs, const Run *a, uint32_t a_n, const R
         else
             k++;
     }
-    qsort(pairs, n, sizeof *pairs, compare_places);
+    qsort(pairs, n, sizeof *pairs, compare_u64);
     return n;
 }
 

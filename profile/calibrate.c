@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/quantile.h"
+
 enum { STEPS_MAX = 40, SCAN_ROUNDS = 2, ROUNDS_MAX = 10 };
 static const double worth = 1e-3;     /* part of the misfit that another round must save */
 static const double trial_ln = 0.02;  /* how far a number moves to see what answers */
@@ -316,27 +318,6 @@ void calibrate_left_out(const CalibrateNumber *number, uint32_t numbers_n,
 
 /* ---- statistics ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double quantile(const double *sorted, uint32_t n, double q)
-{
-    double at = (n - 1) * q;
-    uint32_t low = (uint32_t)at, high = low + 1 < n ? low + 1 : low;
-    return sorted[low] + (at - low) * (sorted[high] - sorted[low]);
-}
-
-double calibrate_median(double *x, uint32_t n)
-{
-    if (n == 0)
-        return NAN;
-    qsort(x, n, sizeof *x, compare_doubles);
-    return quantile(x, n, 0.5);
-}
-
 CalibrateErrors calibrate_errors(const double *measured_ns, const double *predicted_ns,
                                  uint32_t n, const uint32_t *part, uint32_t of)
 {
@@ -347,9 +328,8 @@ CalibrateErrors calibrate_errors(const double *measured_ns, const double *predic
         if (isfinite(x) && (!part || part[i] == of))
             error[e.n++] = x;
     }
-    e.median_pct = calibrate_median(error, e.n);
-    if (e.n > 0)
-        e.p90_pct = quantile(error, e.n, 0.9);
+    e.median_pct = sort_median(error, e.n);
+    e.p90_pct = quantile(error, e.n, 0.9);
     free(error);
     return e;
 }

@@ -75,7 +75,4 @@ typedef struct CalibrateLine {
 
 CalibrateLine calibrate_line(const double *bytes, const double *ns, uint32_t n);
 
-/* Of values in any order, which get sorted; NAN when n is 0. */
-double calibrate_median(double *x, uint32_t n);
-
 #endif

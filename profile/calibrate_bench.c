@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/json_out.h"
+#include "core/quantile.h"
 #include "profile/calibrate_file.h"
 
 enum { SIZE_MAX_ = 1 << 30 };
@@ -277,8 +278,8 @@ static KernelSample cluster(BenchFile *f, uint32_t first, uint32_t end)
     }
     KernelSample x = f->rows[first];
     Op *op = PUSH(&f->arena, Op);
-    x.key[1] = floor(calibrate_median(bytes, n));
-    x.ns = x.key[1] / calibrate_median(rate, n);
+    x.key[1] = floor(sort_median(bytes, n));
+    x.ns = x.key[1] / sort_median(rate, n);
     *op = *x.op;
     op->read_bytes = (uint64_t)x.key[1];
     x.op = op;
@@ -362,7 +363,7 @@ static double efficiency_of(BenchFile *f, const Peaks *p, KernelTable table, int
         if (x->table == table && (table != TABLE_ATTENTION || (int)x->key[0] == pass))
             part[n++] = row_rate(x) / peak_for(p, x->op->dtype);
     }
-    return n > 0 ? calibrate_median(part, n) : otherwise;
+    return n > 0 ? sort_median(part, n) : otherwise;
 }
 
 static Peaks peaks_of(BenchFile *f)
@@ -429,11 +430,10 @@ static void put_peaks(JsonOut *j, const Peaks *p, double host)
 
 static void put_overlap(JsonOut *j, BenchFile *f, const Peaks *p)
 {
-    double matmul = f->matmul_slowdowns_n
-                        ? calibrate_median(f->matmul_slowdowns, f->matmul_slowdowns_n)
-                        : 1;
+    double matmul =
+        f->matmul_slowdowns_n ? sort_median(f->matmul_slowdowns, f->matmul_slowdowns_n) : 1;
     double other =
-        f->other_slowdowns_n ? calibrate_median(f->other_slowdowns, f->other_slowdowns_n) : 1;
+        f->other_slowdowns_n ? sort_median(f->other_slowdowns, f->other_slowdowns_n) : 1;
     double link = best_busbw(f), sms = BENCH_SMS * (1 - 1 / fmax(matmul, 1));
     json_put_open(j, "overlap", '{');
     put_rounded(j, "comm_sms", fmin(sms, BENCH_SMS - 1));

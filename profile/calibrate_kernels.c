@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/quantile.h"
 #include "profile/steps.h"
 
 typedef struct Interval {
@@ -324,9 +325,9 @@ static void measure_rest(KernelFit *f)
         shortest = fmin(shortest, r->ns);
     }
     f->launch_ns = f->launches_n >= CALIBRATE_ROWS_MIN
-                       ? calibrate_median(f->launches, f->launches_n) / f->model.host_scale
+                       ? sort_median(f->launches, f->launches_n) / f->model.host_scale
                        : NAN;
-    f->host_bytes_per_ns = calibrate_median(rates, rates_n);
+    f->host_bytes_per_ns = sort_median(rates, rates_n);
     f->floor_ns = shortest < (double)f->gpu->kernel_floor_ns ? shortest : NAN;
 }
 

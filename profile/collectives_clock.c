@@ -10,19 +10,9 @@
 
 #include <stdlib.h>
 
+#include "core/quantile.h"
+
 enum { SAMPLES_MAX = 1024 };
-
-static int by_value(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static int64_t median(int64_t *x, uint64_t n)
-{
-    qsort(x, n, sizeof *x, by_value);
-    return x[n / 2];
-}
 
 /* How much later the end of a rank is than that of the rank it is compared with. */
 typedef struct Late {
@@ -143,7 +133,7 @@ static void find_residual(Collectives *c)
     for (uint64_t i = 0; n == 0 && i < c->matches_n; i++)
         spreads_ns[i] = spread_of_ends(c, &c->matches[i]);
     n = n ? n : c->matches_n;
-    c->residual_ns = median(spreads_ns, n);
+    c->residual_ns = sort_median_ns(spreads_ns, n);
     c->residual_max_ns = spreads_ns[n - 1];
     free(spreads_ns);
 }

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/quantile.h"
+
 enum { CLOCK_FACTOR = 2 }; /* "much" */
 
 static const int64_t no_step = INT64_MAX;
@@ -111,12 +113,6 @@ static uint64_t key_shared(Runs *r, StepPart *parts)
 
 /* ---- clocks ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* How far the clock of any rank would be from the first one's: medians, as collectives_clock.c. */
 static int64_t furthest_clock(const Runs *r)
 {
@@ -128,8 +124,7 @@ static int64_t furthest_clock(const Runs *r)
             if (a->key == b->key)
                 late[n++] = b->part.end_ns - a->part.end_ns;
         }
-        qsort(late, n, sizeof *late, by_value);
-        furthest = max_i64(furthest, n ? llabs(late[n / 2]) : 0);
+        furthest = max_i64(furthest, n ? llabs(sort_median_ns(late, n)) : 0);
     }
     free(late);
     return furthest;

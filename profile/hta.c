@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
+
 /* A GPU row: interval in microseconds, which may end before it starts. */
 typedef struct Row {
     int64_t start_us, end_us;
@@ -134,12 +136,6 @@ static void find_window(Reader *r, bool include_last)
     r->until_us = include_last ? end + 1 : start;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static void find_launched(Reader *r)
 {
     const Timeline *t = r->t;
@@ -154,7 +150,7 @@ static void find_launched(Reader *r)
             r->launched[r->launched_n++] = t->correlation[i];
         }
     if (r->launched_n > 0)
-        qsort(r->launched, r->launched_n, sizeof *r->launched, by_value);
+        qsort(r->launched, r->launched_n, sizeof *r->launched, compare_u64);
 }
 
 static bool is_in_window(const Reader *r, uint64_t i)
@@ -165,7 +161,7 @@ static bool is_in_window(const Reader *r, uint64_t i)
     if (!r->t->correlation || r->launched_n == 0)
         return false;
     return bsearch(&r->t->correlation[i], r->launched, r->launched_n, sizeof *r->launched,
-                   by_value) != NULL;
+                   compare_u64) != NULL;
 }
 
 static int by_start(const void *a, const void *b)

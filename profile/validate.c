@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
+#include "core/quantile.h"
+
 static const char time_metric[] = "step_time_s";
 
 ValidateRow *validate_add(Validation *v)
@@ -59,28 +62,13 @@ double validate_error_pct(double measured, double predicted)
     return measured == predicted ? 0 : 100 * (predicted / measured - 1);
 }
 
-double validate_quantile(const double *sorted, uint32_t n, double q)
-{
-    if (n == 0)
-        return NAN;
-    double at = (n - 1) * q;
-    uint32_t below = (uint32_t)at;
-    uint32_t above = below + 1 < n ? below + 1 : below;
-    return sorted[below] + (at - below) * (sorted[above] - sorted[below]);
-}
-
-static int order_of(double a, double b)
-{
-    return (a > b) - (a < b);
-}
-
 /* tau-b = (concordant - discordant) / sqrt(pairs not tied in x * pairs not tied in y) */
 double validate_kendall(const double *x, const double *y, uint32_t n)
 {
     double sum = 0, x_n = 0, y_n = 0;
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < i; j++) {
-            int dx = order_of(x[i], x[j]), dy = order_of(y[i], y[j]);
+            int dx = order_double(x[i], x[j]), dy = order_double(y[i], y[j]);
             sum += dx * dy;
             x_n += dx != 0;
             y_n += dy != 0;
@@ -125,17 +113,6 @@ static bool is_in(const ValidateRow *row, ValidatePart part)
            is_any_or(part.list, row->list);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    return order_of(*(const double *)a, *(const double *)b);
-}
-
-static void sort_doubles(double *x, uint32_t n)
-{
-    if (n > 0)
-        qsort(x, n, sizeof *x, compare_doubles);
-}
-
 static void count_rows(ErrorStat *stat, const Validation *v, ValidatePart part)
 {
     for (uint32_t i = 0; i < v->rows_n; i++) {
@@ -173,17 +150,17 @@ ErrorStat validate_errors(const Validation *v, ValidatePart part)
     uint32_t n = stat.rows_n, all_n = n + stat.skipped_n;
     double *size = mem_zero(all_n, sizeof *size);
     errors_of(size, v, part, true);
-    stat.median_left_out_pct = validate_quantile(size, n, 0.5);
-    stat.p90_left_out_pct = validate_quantile(size, n, 0.9);
+    stat.median_left_out_pct = quantile(size, n, 0.5);
+    stat.p90_left_out_pct = quantile(size, n, 0.9);
     stat.bias_pct = errors_of(size, v, part, false);
-    stat.median_pct = validate_quantile(size, n, 0.5);
-    stat.p90_pct = validate_quantile(size, n, 0.9);
-    stat.max_pct = validate_quantile(size, n, 1);
+    stat.median_pct = quantile(size, n, 0.5);
+    stat.p90_pct = quantile(size, n, 0.9);
+    stat.max_pct = quantile(size, n, 1);
     for (uint32_t i = n; i < all_n; i++)
         size[i] = 100;
     sort_doubles(size, all_n);
-    stat.median_with_skipped_pct = validate_quantile(size, all_n, 0.5);
-    stat.p90_with_skipped_pct = validate_quantile(size, all_n, 0.9);
+    stat.median_with_skipped_pct = quantile(size, all_n, 0.5);
+    stat.p90_with_skipped_pct = quantile(size, all_n, 0.9);
     free(size);
     return stat;
 }
@@ -324,7 +301,7 @@ typedef struct Sized {
 static int compare_sized(const void *a, const void *b)
 {
     const Sized *x = a, *y = b;
-    int by_size = order_of(y->size, x->size);
+    int by_size = order_double(y->size, x->size);
     return by_size ? by_size : (x->row > y->row) - (x->row < y->row);
 }
 

@@ -75,8 +75,6 @@ void validate_free(Validation *v);
 /* ---- statistics ---- */
 
 double validate_error_pct(double measured, double predicted); /* not finite: undefined */
-/* q of 0 .. 1; sorted ascending; NAN when n is 0. */
-double validate_quantile(const double *sorted, uint32_t n, double q);
 /* Tau-b: ties in either list are taken into account.  NAN when x is constant or n < 2 (there is
  * nothing to rank), 0 when only y is (it ranks nothing). */
 double validate_kendall(const double *x, const double *y, uint32_t n);

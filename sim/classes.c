@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
+
 /* ---- numbering ---- */
 
 static uint32_t kept_index(const Classes *c, uint32_t rank)
@@ -337,14 +339,6 @@ static void color_start(Fold *f, bool expand)
     }
     if (!expand)
         color_specs(f, has_p2p);
-}
-
-static int compare_u64(const void *a, const void *b)
-{
-    uint64_t x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return x < y ? -1 : x > y;
 }
 
 static uint32_t count_colors(Fold *f)

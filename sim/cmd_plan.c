@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "core/out_file.h"
 #include "sim/cmd.h"
 #include "sim/cmd_options.h"
@@ -76,16 +77,10 @@ static bool take_count(const char **text, uint32_t *n)
     return true;
 }
 
-static int compare_counts(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void sort_counts(PlanOptions *p)
 {
     uint32_t n = 0;
-    qsort(p->counts, p->counts_n, sizeof *p->counts, compare_counts);
+    qsort(p->counts, p->counts_n, sizeof *p->counts, compare_u32);
     for (uint32_t i = 0; i < p->counts_n; i++)
         if (n == 0 || p->counts[n - 1] != p->counts[i])
             p->counts[n++] = p->counts[i];

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "sim/from_trace_parts.h"
 
 enum { CUTS_MAX = 1 << 16 };
@@ -137,18 +138,12 @@ static void fit(Rebucket *r)
 
 /* ---- where new ones end ---- */
 
-static int compare_bytes(const void *x, const void *y)
-{
-    uint64_t p = *(const uint64_t *)x, q = *(const uint64_t *)y;
-    return p < q ? -1 : p > q;
-}
-
 static void find_usual(Rebucket *r)
 {
     uint64_t *bytes = mem_zero(r->n, sizeof *bytes);
     for (uint32_t i = 0; i < r->n; i++)
         bytes[i] = r->p->items[r->buckets[i].item].bytes;
-    qsort(bytes, r->n, sizeof *bytes, compare_bytes);
+    qsort(bytes, r->n, sizeof *bytes, compare_u64);
     r->usual_bytes = bytes[r->n / 2];
     free(bytes);
 }

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "sim/from_trace_parts.h"
 
 /* One end of a transfer. */
@@ -28,11 +29,6 @@ typedef struct End {
     Item *item;
 } End;
 
-static int compare_u32(uint32_t a, uint32_t b)
-{
-    return (a > b) - (a < b);
-}
-
 static bool same_pair(const End *a, const End *b)
 {
     return a->from == b->from && a->to == b->to && a->group == b->group &&
@@ -43,9 +39,9 @@ static int compare_ends(const void *pa, const void *pb)
 {
     const End *a = pa, *b = pb;
     const int c[] = {
-        compare_u32(a->from, b->from),   compare_u32(a->to, b->to),
-        compare_u32(a->group, b->group), compare_u32(a->group_id, b->group_id),
-        a->receives - b->receives,       (a->end_ns > b->end_ns) - (a->end_ns < b->end_ns),
+        order_u32(a->from, b->from),   order_u32(a->to, b->to),
+        order_u32(a->group, b->group), order_u32(a->group_id, b->group_id),
+        a->receives - b->receives,     (a->end_ns > b->end_ns) - (a->end_ns < b->end_ns),
         (int)a->lane - (int)b->lane
     };
     for (size_t i = 0; i < ARRAY_N(c); i++)

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "core/order.h"
 #include "sim/from_trace_parts.h"
 
 typedef struct Ranks {
@@ -49,15 +50,10 @@ static void list_parts(const Ranks *b, Lane lane, Parts *all)
         all->part[k].group = all->part[k].group_id = 0;
 }
 
-static int compare_u32(uint32_t a, uint32_t b)
-{
-    return (a > b) - (a < b);
-}
-
 static int compare_groups(const Part *a, const Part *b)
 {
-    int c = compare_u32(a->group, b->group);
-    return c ? c : compare_u32(a->group_id, b->group_id);
+    int c = order_u32(a->group, b->group);
+    return c ? c : order_u32(a->group_id, b->group_id);
 }
 
 static bool of_group(const Part *a, const Part *b)
@@ -69,16 +65,16 @@ static int by_rank(const void *pa, const void *pb)
 {
     const Part *a = pa, *b = pb;
     int c = compare_groups(a, b);
-    c = c ? c : compare_u32(a->program, b->program);
-    return c ? c : compare_u32(a->nth, b->nth);
+    c = c ? c : order_u32(a->program, b->program);
+    return c ? c : order_u32(a->nth, b->nth);
 }
 
 static int by_nth(const void *pa, const void *pb)
 {
     const Part *a = pa, *b = pb;
     int c = compare_groups(a, b);
-    c = c ? c : compare_u32(a->nth, b->nth);
-    return c ? c : compare_u32(a->program, b->program);
+    c = c ? c : order_u32(a->nth, b->nth);
+    return c ? c : order_u32(a->program, b->program);
 }
 
 /* nth: where it stands in its rank's order; and then, how many of its group stand before it. */

@@ -32,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "sim/formats.h"
 #include "sim/scenario_parts.h"
 
@@ -599,17 +600,11 @@ static void add_value(char *list, size_t cap, const Plan *p, const PlanCandidate
     }
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-    const unsigned long x = *(const unsigned long *)a, y = *(const unsigned long *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* Splits come in an order of their own. */
 static void sort_numbers(char *list, size_t cap)
 {
     enum { NUMBERS_MAX = 128 };
-    unsigned long numbers[NUMBERS_MAX];
+    uint64_t numbers[NUMBERS_MAX];
     size_t n = 0, at = 0;
     char *rest = list;
     for (; *rest && n < NUMBERS_MAX; rest += *rest == ',') {
@@ -618,9 +613,10 @@ static void sort_numbers(char *list, size_t cap)
         if (rest == from) /* words */
             return;
     }
-    qsort(numbers, n, sizeof *numbers, compare_numbers);
+    qsort(numbers, n, sizeof *numbers, compare_u64);
     for (size_t i = 0; i < n && at < cap && *rest == '\0'; i++)
-        at += (size_t)snprintf(list + at, cap - at, "%s %lu", i > 0 ? "," : "", numbers[i]);
+        at +=
+            (size_t)snprintf(list + at, cap - at, "%s %" PRIu64, i > 0 ? "," : "", numbers[i]);
 }
 
 /* All candidates there would be if --set did not fix the key; NULL: nor any that is tried. */

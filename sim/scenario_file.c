@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/nearest.h"
+#include "core/order.h"
 #include "core/out_file.h"
 #include "core/share.h"
 #include "core/text.h"
@@ -17,11 +18,6 @@
 #include "sim/software.h"
 
 enum { PATH_CAP = 4096 };
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
 
 static uint32_t names_ending(const char *const **names, Arena *arena, const char *kind,
                              const char *end)
@@ -42,7 +38,7 @@ static uint32_t names_ending(const char *const **names, Arena *arena, const char
         closedir(dir);
     const char **sorted = PUSH_ARRAY(arena, const char *, n);
     if (n > 0) {
-        qsort(list, n, sizeof *list, compare_names);
+        qsort(list, n, sizeof *list, compare_text);
         memcpy(sorted, list, n * sizeof *list);
     }
     free(list);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "traces/set_parts.h"
 
 /* ---- names ---- */
@@ -78,12 +79,6 @@ uint32_t set_rank_of_name(const char *path, bool bare_numbers)
 
 /* ---- files ---- */
 
-static int compare_ranks(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* Two files that say the same rank themselves. */
 static bool check_duplicates(TraceSet *s, bool lenient, Err *err)
 {
@@ -122,7 +117,7 @@ static bool names_will_do(const TraceSet *s)
         ranks[n++] = rank;
     }
     if (n > 0)
-        qsort(ranks, n, sizeof *ranks, compare_ranks);
+        qsort(ranks, n, sizeof *ranks, compare_u32);
     for (size_t i = 1; i < n && ok; i++)
         ok = ranks[i] != ranks[i - 1];
     free(ranks);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "viz/view.h"
 
 enum { NAME_CAP = 96 };
@@ -239,22 +240,17 @@ static size_t word_about(const char *name, size_t at, size_t *begin)
     }
 }
 
-static int by_size(const void *a, const void *b)
-{
-    size_t x = *(const size_t *)a, y = *(const size_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The words where other names of the group part from this one: the first two and the last. */
 static void tell_apart(const Clash *group, size_t n, size_t i, char *text, size_t cap)
 {
     enum { LOOK = 64 };
-    size_t at[2 * LOOK], at_n = 0, used = 0, end = 0;
+    uint64_t at[2 * LOOK];
+    size_t at_n = 0, used = 0, end = 0;
     size_t first = i > LOOK ? i - LOOK : 0, last = i + LOOK < n ? i + LOOK : n;
     for (size_t k = first; k < last; k++)
         if (k != i)
             at[at_n++] = same_length(group[k].full, group[i].full);
-    qsort(at, at_n, sizeof *at, by_size);
+    qsort(at, at_n, sizeof *at, compare_u64);
     text[0] = 0;
     for (size_t p = 0, words = 0; p < at_n; p++) {
         size_t begin, length = word_about(group[i].full, at[p], &begin);

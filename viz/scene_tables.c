@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/quantile.h"
+
 enum { COMMS_LOOKED_AT = 200000 };
 
 static uint64_t ranks_hash(const View *v)
@@ -133,12 +135,6 @@ static bool add_track(CommTable *c, const View *v, uint32_t track, uint32_t r, V
     return *looked_at <= COMMS_LOOKED_AT;
 }
 
-static int by_time(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int64_t median_transfer_ns(const CommTable *c, uint32_t number)
 {
     int64_t *ns = mem_zero((size_t)c->transfers_n + 1, sizeof *ns);
@@ -146,8 +142,7 @@ static int64_t median_transfer_ns(const CommTable *c, uint32_t number)
     for (uint32_t i = 0; i < c->transfers_n; i++)
         if (c->transfer[i].number == number)
             ns[n++] = c->transfer[i].ns;
-    qsort(ns, n, sizeof *ns, by_time);
-    int64_t median_ns = n ? ns[n / 2] : -1;
+    int64_t median_ns = n ? sort_median_ns(ns, n) : -1;
     free(ns);
     return median_ns;
 }

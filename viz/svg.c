@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "viz/svg_join.h"
 #include "viz/svg_words.h"
 
@@ -270,12 +271,6 @@ static Run run_at(const DrawList *d, uint32_t first)
 static int64_t area_of(PxBox b)
 {
     return (int64_t)(b.x1 - b.x0) * (b.y1 - b.y0);
-}
-
-static int compare_i64(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
 }
 
 /* So that SVG_ITEMS_MAX elements suffice, the smallest boxes are left out, wherever they are. */

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "core/json.h"
+#include "core/quantile.h"
 #include "exec/cmd.h"
 #include "exec/cmd_run_plan.h"
 #include "exec/launch.h"
@@ -33,18 +34,6 @@ enum { TEXT_MAX = 1 << 16 };
 
 static const double LIMIT_RATIO = 1.5;
 #define SCENARIO "scenarios/examples/toy-mlp-ddp.json"
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, uint32_t n)
-{
-    qsort(x, n, sizeof *x, by_size);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
 
 /* ---- two ranks, in turns with PyTorch ---- */
 
@@ -193,9 +182,9 @@ static int rank_alone(const RankPlace *place, void *user)
     if (!ok)
         fprintf(stderr, "bench_run: %s\n", err.text);
     /* The first step meets new memory. */
-    double gemm = ok ? 100 * median(a->gemm + 1, a->n - 1) : 0;
-    double axpy = ok ? 100 * median(a->axpy + 1, a->n - 1) : 0;
-    double ns = ok ? median(a->axpy_ns + 1, a->n - 1) : NAN;
+    double gemm = ok ? 100 * sort_median(a->gemm + 1, a->n - 1) : 0;
+    double axpy = ok ? 100 * sort_median(a->axpy + 1, a->n - 1) : 0;
+    double ns = ok ? sort_median(a->axpy_ns + 1, a->n - 1) : NAN;
     printf(
         "1 rank, %3u samples a step: %.1f %% of a step inside OpenBLAS (limit %d %%): matmuls "
         "%.1f %%, update %.1f %% (%.0f GB/s)\n",

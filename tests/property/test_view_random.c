@@ -5,6 +5,7 @@
  * within its limits, rows in order, numbers of the selection equal to a sweep over all spans
  * that knows nothing of covers, kernels and filters equal to a look at every span.
  */
+#include "core/order.h"
 #include "viz/app.h"
 #include "viz/raster.h"
 
@@ -351,12 +352,6 @@ static uint8_t mask_at(const Timeline *t, uint32_t rank, int64_t at_ns)
     return mask;
 }
 
-static int by_ns(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* From each begin or end of a span to the next one nothing changes. */
 static void slow_sums(const Timeline *t, uint32_t rank, int64_t from_ns, int64_t to_ns,
                       int64_t times, Sums *s)
@@ -371,7 +366,7 @@ static void slow_sums(const Timeline *t, uint32_t rank, int64_t from_ns, int64_t
             if (ends[k] > from_ns && ends[k] < to_ns)
                 at[n++] = ends[k];
     }
-    qsort(at, n, sizeof *at, by_ns);
+    qsort(at, n, sizeof *at, compare_i64);
     for (uint64_t i = 0; i + 1 < n; i++) {
         int64_t ns = (at[i + 1] - at[i]) * times;
         uint8_t mask = ns ? mask_at(t, rank, at[i]) : 0;

@@ -4,6 +4,7 @@
  * The bench is simulated: its times are what a machine that we know takes (sim/cost.h), so
  * the file made of them must predict that machine again, also for shapes it has not seen.
  */
+#include "core/quantile.h"
 #include "core/share.h"
 #include "profile/calibrate_bench.h"
 #include "profile/cmd_calibrate.h"
@@ -247,12 +248,6 @@ static void a_gpu_with_tables_comes_back(void)
     arena_free(&arena);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Every third shape was never measured; its neighbours are a factor of two away.  file: what is
  * there before; NULL: it is made anew. */
 static void check_left_out(const Gpu *known, const char *file, DType dtype, double median,
@@ -272,7 +267,7 @@ static void check_left_out(const Gpu *known, const char *file, DType dtype, doub
             off[n++] = fabs(us_of(now, &op) / us_of(known, &op) - 1);
     }
     if (CHECK_U64(42, n)) {
-        qsort(off, n, sizeof *off, by_size);
+        sort_doubles(off, n);
         if (getenv("CHECK_VERBOSE"))
             fprintf(stderr, "%s, 42 shapes left out: median %.1f %%, worst %.1f %%\n",
                     known->name, 100 * off[n / 2], 100 * off[n - 1]);

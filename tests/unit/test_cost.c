@@ -2,6 +2,7 @@
  * test_cost.c - kernel times: closed forms on ideal, bounds everywhere, and how far
  * model and table are from what was measured (printed, and held to honest limits).
  */
+#include "core/quantile.h"
 #include "sim/cost.h"
 #include "sim/cost_parts.h"
 #include "sim/network.h"
@@ -423,12 +424,6 @@ typedef struct Errors {
     uint32_t n, cap;
 } Errors;
 
-static int compare_double(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void errors_add(Errors *e, double got, double expect)
 {
     GROW(e->of, e->n, e->cap);
@@ -439,7 +434,7 @@ static double errors_at(Errors *e, double part)
 {
     if (e->n == 0)
         return 0;
-    qsort(e->of, e->n, sizeof *e->of, compare_double);
+    sort_doubles(e->of, e->n);
     return e->of[(uint32_t)(part * (e->n - 1))];
 }
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/json.h"
+#include "core/quantile.h"
 #include "profile/collectives.h"
 #include "sim/cmd_from_trace.h"
 #include "tests/check.h"
@@ -60,18 +61,11 @@ static double number(JsonDoc *doc, const char *object, const char *key)
     return json_value(json_member(from, key));
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(const double *x, uint32_t n)
 {
     double sorted[32];
     memcpy(sorted, x, n * sizeof *x);
-    qsort(sorted, n, sizeof *sorted, compare);
-    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+    return sort_median(sorted, n);
 }
 
 /* The median of the second half, predicted by the replay of the median step of the first. */

@@ -6,6 +6,7 @@
  */
 #include "exec/program.h"
 
+#include "core/order.h"
 #include "sim/memory.h"
 #include "tests/random_scenario.h"
 
@@ -203,15 +204,9 @@ typedef struct Cells {
     uint32_t *touched; /* [piece][lane]: task + 1 */
 } Cells;
 
-static int by_size(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static uint32_t piece_at(const Cells *c, uint64_t offset)
 {
-    const uint64_t *found = bsearch(&offset, c->cut, c->cuts_n, sizeof *c->cut, by_size);
+    const uint64_t *found = bsearch(&offset, c->cut, c->cuts_n, sizeof *c->cut, compare_u64);
     ASSERT(found);
     return (uint32_t)(found - c->cut);
 }
@@ -229,7 +224,7 @@ static Cells cells_open(const Program *p)
         c.cut[n++] = p->residents[i].offset;
         c.cut[n++] = p->residents[i].offset + p->residents[i].bytes;
     }
-    qsort(c.cut, n, sizeof *c.cut, by_size);
+    qsort(c.cut, n, sizeof *c.cut, compare_u64);
     for (uint32_t i = 0; i < n; i++)
         if (c.cuts_n == 0 || c.cut[i] != c.cut[c.cuts_n - 1])
             c.cut[c.cuts_n++] = c.cut[i];

@@ -27,18 +27,6 @@ static void an_error_is_relative_to_what_was_measured(void)
     CHECK(!isfinite(validate_error_pct(0, 1)));
 }
 
-static void a_quantile_lies_between_its_neighbours_in_rank(void)
-{
-    const double x[] = { 1, 2, 4, 8, 16 };
-    CHECK_NEAR(1, validate_quantile(x, 5, 0), 0);
-    CHECK_NEAR(4, validate_quantile(x, 5, 0.5), 0);
-    CHECK_NEAR(16, validate_quantile(x, 5, 1), 0);
-    CHECK_NEAR(8 + 0.6 * (16 - 8), validate_quantile(x, 5, 0.9), 1e-12); /* rank 3.6 */
-    CHECK_NEAR((2 + 4) / 2.0, validate_quantile(x, 4, 0.5), 1e-12);
-    CHECK_NEAR(1, validate_quantile(x, 1, 0.9), 0);
-    CHECK(isnan(validate_quantile(x, 0, 0.5)));
-}
-
 /* The same from counts: concordant, discordant, tied pairs; n0 = n (n - 1) / 2. */
 static double tau_by_counting(const double *x, const double *y, uint32_t n)
 {
@@ -442,7 +430,6 @@ static void ring_nics_are_kept_where_rows_ask_for_them(void)
 int main(void)
 {
     RUN(an_error_is_relative_to_what_was_measured);
-    RUN(a_quantile_lies_between_its_neighbours_in_rank);
     RUN(kendall_tau_b_counts_pairs_and_corrects_for_ties);
     RUN(kendall_tau_knows_order_reversal_and_constants);
     RUN(regret_is_what_the_pick_takes_longer_than_the_best);
