@@ -141,8 +141,6 @@ typedef enum GpuGeneration {
     GPU_GENERATION_N
 } GpuGeneration;
 
-extern const char *const gpu_generation_names[GPU_GENERATION_N];
-
 typedef enum GpuRows { GPU_ROWS_GEMM, GPU_ROWS_MEMORY, GPU_ROWS_ATTENTION, GPU_ROWS_N } GpuRows;
 
 typedef struct Gpu {

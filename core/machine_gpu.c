@@ -11,9 +11,9 @@
 
 #include "core/machine_parts.h"
 
-const char *const gpu_generation_names[GPU_GENERATION_N] = { "other",     "volta", "turing",
-                                                             "ampere",    "ada",   "hopper",
-                                                             "blackwell", "cdna3" };
+static const char *const generation_names[GPU_GENERATION_N] = { "other",     "volta", "turing",
+                                                                "ampere",    "ada",   "hopper",
+                                                                "blackwell", "cdna3" };
 
 Gpu gpu_blank(void)
 {
@@ -127,8 +127,8 @@ static void take_keys(const MachineReader *r, JsonObj *o, Gpu *g)
     if (json_has(o, "name"))
         g->name = arena_strdup(r->arena, json_string(o, "name", ""));
     if (json_has(o, "generation"))
-        g->generation = (GpuGeneration)json_word(o, "generation", gpu_generation_names,
-                                                 GPU_GENERATION_N, -1);
+        g->generation =
+            (GpuGeneration)json_word(o, "generation", generation_names, GPU_GENERATION_N, -1);
     take_dtypes(o, "peak_tflops", 1e3, 1e6, false, g->peak_flops_per_ns);
     take_memory(o, g);
     take_u32(o, "sms", 0, 100000, &g->sms);
@@ -174,6 +174,10 @@ static void keep_measured(const MachineReader *r, Gpu *g, const Gpu *before)
     }
 }
 
+/* Lays the file that name means over *g; *doc stays open for its log. */
+static bool layer_file(const MachineReader *r, Gpu *g, JsonNode name, uint32_t depth,
+                       JsonDoc **doc);
+
 static bool layer_object(const MachineReader *r, Gpu *g, JsonNode node, uint32_t depth)
 {
     JsonObj o = json_begin(node, r->err);
@@ -181,7 +185,7 @@ static bool layer_object(const MachineReader *r, Gpu *g, JsonNode node, uint32_t
     JsonDoc *doc = NULL;
     if (base.item && o.ok) {
         *g = gpu_blank();
-        o.ok = gpu_named(r, g, base, depth + 1, &doc);
+        o.ok = layer_file(r, g, base, depth + 1, &doc);
     }
     if (o.ok && base.item)
         json_log_value(base, json_text(base), false);
@@ -195,7 +199,8 @@ static bool layer_object(const MachineReader *r, Gpu *g, JsonNode node, uint32_t
     return ok;
 }
 
-bool gpu_named(const MachineReader *r, Gpu *g, JsonNode name, uint32_t depth, JsonDoc **doc)
+static bool layer_file(const MachineReader *r, Gpu *g, JsonNode name, uint32_t depth,
+                       JsonDoc **doc)
 {
     if (depth > MACHINE_LAYERS_MAX)
         return json_fail(name, r->err, "bases of bases, more than %d deep", MACHINE_LAYERS_MAX);
@@ -211,7 +216,7 @@ bool gpu_layer(const MachineReader *r, Gpu *g, JsonNode node)
         return layer_object(r, g, node, 0);
     JsonDoc *doc = NULL;
     *g = gpu_blank();
-    bool ok = gpu_named(r, g, node, 0, &doc);
+    bool ok = layer_file(r, g, node, 0, &doc);
     if (doc)
         json_log_adopt(node, doc);
     json_close(doc);

@@ -49,8 +49,6 @@ void settle_us(int64_t *ns, int64_t value_ns, JsonNode node, const char *key);
 Gpu gpu_blank(void);
 /* Lays a name or object over *g.  An object without "base" changes what *g already says. */
 bool gpu_layer(const MachineReader *r, Gpu *g, JsonNode node);
-/* Lays the file that name means over *g; *doc stays open for its log. */
-bool gpu_named(const MachineReader *r, Gpu *g, JsonNode name, uint32_t depth, JsonDoc **doc);
 bool gpu_settle(Arena *arena, Gpu *g, JsonNode node, Err *err);
 /* "kernels": tables that are given replace those of the layers below. */
 bool gpu_tables(const MachineReader *r, Gpu *g, JsonNode node);

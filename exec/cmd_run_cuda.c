@@ -60,8 +60,9 @@ bool cuda_plugin_find(const char *instead, Err *err)
     return check_driver(instead, err) && find(path, instead, err);
 }
 
-/* By now it was found once: only a rank on another machine may lack it. */
-bool cuda_plugin_load(const CudaPlugin **plugin, Err *err)
+/* Loads the plugin into this process, where it stays until that ends.  By now it was found once:
+ * only a rank on another machine may lack it. */
+static bool load(const CudaPlugin **plugin, Err *err)
 {
     static const char instead[] = "each rank needs it";
     char path[PATH_CAP];
@@ -85,6 +86,5 @@ bool cuda_rank(const CudaPlugin **plugin, CudaOptions *cuda, const RunOptions *o
                            .rings = o->rings,
                            .graphs = !o->loop && !o->no_graphs,
                            .timeout_s = (double)o->timeout_s };
-    return cuda_plugin_load(plugin, err) &&
-           (*plugin)->choose(&cuda->device, place, o->loop, err);
+    return load(plugin, err) && (*plugin)->choose(&cuda->device, place, o->loop, err);
 }

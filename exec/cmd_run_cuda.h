@@ -11,9 +11,6 @@
  * sentence that ends with `instead`, what can be done without. */
 bool cuda_plugin_find(const char *instead, Err *err);
 
-/* Loads the plugin into this process; it stays until the process ends. */
-bool cuda_plugin_load(const CudaPlugin **plugin, Err *err);
-
 /* The plugin, this rank's GPU and how it is used. */
 bool cuda_rank(const CudaPlugin **plugin, CudaOptions *cuda, const RunOptions *o,
                const RankPlace *place, Err *err);

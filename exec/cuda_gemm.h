@@ -17,12 +17,7 @@
 #include "core/err.h"
 #include "exec/cuda_kernels.h"
 
-typedef enum GemmEpilogue {
-    GEMM_PLAIN,
-    GEMM_GELU_TANH,
-    GEMM_RELU,
-    GEMM_EPILOGUE_N
-} GemmEpilogue;
+typedef enum GemmEpilogue { GEMM_PLAIN, GEMM_GELU_TANH, GEMM_RELU } GemmEpilogue;
 
 typedef struct Matrix {
     Vec v;

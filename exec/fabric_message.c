@@ -27,7 +27,8 @@ typedef struct TalkHead {
 
 /* ---- runs ---- */
 
-const Part *talk_whole(const Talk *t, uint32_t k)
+/* The piece that shards are taken of: the whole one of in and out. */
+static const Part *whole_of(const Talk *t, uint32_t k)
 {
     const CommCall *c = t->c;
     return c->kind == OP_ALL_GATHER && c->out_n ? &c->out[k] : &c->in[k];
@@ -42,7 +43,7 @@ bool walk_next(Walk *w, Run *run)
 {
     while (w->k < w->t->c->in_n && w->before < w->end) {
         uint32_t k = w->k++;
-        const Part *p = talk_whole(w->t, k);
+        const Part *p = whole_of(w->t, k);
         BlockRange s = ring_block(p->elements, w->member, w->t->n);
         uint64_t from = max_u64(w->first, w->before) - w->before;
         uint64_t to = min_u64(w->end - w->before, s.n);
@@ -64,7 +65,7 @@ uint64_t shard_elements(const Talk *t, uint32_t member)
 {
     uint64_t n = 0;
     for (uint32_t k = 0; k < t->c->in_n; k++)
-        n += ring_block(talk_whole(t, k)->elements, member, t->n).n;
+        n += ring_block(whole_of(t, k)->elements, member, t->n).n;
     return n;
 }
 
@@ -75,7 +76,7 @@ uint8_t *run_in(const Talk *t, const Run *r)
 
 uint8_t *run_out(const Talk *t, const Run *r)
 {
-    return part_at(t->f->arena, talk_whole(t, r->k)) + r->at * dtype_bytes(r->dtype);
+    return part_at(t->f->arena, whole_of(t, r->k)) + r->at * dtype_bytes(r->dtype);
 }
 
 uint8_t *run_sum(const Talk *t, const Run *r)

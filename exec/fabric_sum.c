@@ -12,7 +12,8 @@
 
 enum { BLOCK = 1024 }; /* elements: 4 KiB of f32 */
 
-bool sum_knows(DType t)
+/* Whether this format can be summed; fp8 cannot. */
+static bool is_known(DType t)
 {
     return t != DTYPE_FP8;
 }
@@ -21,7 +22,7 @@ bool sum_knows(DType t)
 
 /* Four floats as one value of the compiler's; loads and stores go anywhere. */
 typedef float F4 __attribute__((vector_size(16), aligned(4), may_alias));
-enum { F4_BYTES = sizeof(F4), F4_N = 4 };
+enum { F4_N = 4 };
 
 static void add_f32(float *acc, const float *x, size_t n)
 {
@@ -108,7 +109,7 @@ static void add_two_f32(float *to0, float *to1, const float *a, const float *b, 
 void sum_vectors(uint8_t *const *to, uint32_t to_n, const uint8_t *const *from, uint32_t n,
                  uint64_t elements, DType t, bool maximum)
 {
-    ASSERT(n > 0 && sum_knows(t));
+    ASSERT(n > 0 && is_known(t));
     if (n == 2 && to_n == 2 && !maximum && (t == DTYPE_F32 || t == DTYPE_TF32)) {
         add_two_f32((float *)(void *)to[0], (float *)(void *)to[1],
                     (const float *)(const void *)from[0], (const float *)(const void *)from[1],

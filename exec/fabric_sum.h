@@ -11,9 +11,6 @@
 
 #include "core/dtype.h"
 
-/* Whether this format can be summed; fp8 cannot. */
-bool sum_knows(DType t);
-
 /*
  * Writes the sum (or the maximum) of from[0 .. n-1] to each of to[0 .. to_n-1]; elements
  * each.  A `to` may be one of the `from`, but not overlap one otherwise.

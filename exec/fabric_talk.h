@@ -18,9 +18,6 @@ typedef struct Talk {
 void talk_clear(Talk *t);
 bool talk_run(Talk *t, Err *err);
 
-/* The piece that shards are taken of: the whole one of in and out. */
-const Part *talk_whole(const Talk *t, uint32_t k);
-
 /*
  * Elements [first, end) of member i's shards of all pieces, one shard after another: walked
  * run by run.

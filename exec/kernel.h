@@ -77,7 +77,7 @@ typedef struct KernelEnv {
      * counts it; what pads a shard is of no parameter.  NULL: all do. */
     uint64_t (*norm_counts)(const void *owners, const Buffer *grad);
     const void *norm_owners;
-    void *scratch; /* grows as kernels ask: kernel_scratch; freed by kernel_env_free */
+    void *scratch; /* grows as kernels ask; freed by kernel_env_free */
     uint64_t scratch_bytes;
 } KernelEnv;
 
@@ -105,8 +105,6 @@ typedef struct BlasTime {
 void gemm_count(bool on);
 BlasTime gemm_spent(void);
 
-/* 64-byte aligned, valid until the next call. */
-void *kernel_scratch(KernelEnv *env, uint64_t bytes);
 void kernel_env_free(KernelEnv *env);
 
 #endif

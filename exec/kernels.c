@@ -97,7 +97,8 @@ static uint64_t aligned(uint64_t bytes)
     return div_up_u64(bytes, ALIGNMENT) * ALIGNMENT;
 }
 
-void *kernel_scratch(KernelEnv *env, uint64_t bytes)
+/* 64-byte aligned, valid until the next call. */
+static void *scratch_of(KernelEnv *env, uint64_t bytes)
 {
     if (bytes > env->scratch_bytes) {
         free(env->scratch);
@@ -135,7 +136,7 @@ Call call_open(KernelEnv *env, const Program *p, const Task *t, CallWrites write
     ASSERT(c.n <= CALL_ARGS_MAX);
     for (uint32_t i = 0; i < c.n; i++)
         bytes += is_narrow(c.b[i].dtype) ? aligned(c.b[i].elements * sizeof(float)) : 0;
-    uint8_t *at = bytes ? kernel_scratch(env, bytes) : NULL;
+    uint8_t *at = bytes ? scratch_of(env, bytes) : NULL;
     c.extra = at;
     if (bytes)
         at += aligned(extra_bytes);

@@ -83,7 +83,7 @@ bool net_peer_text(int fd, char text[NET_HOST_MAX])
     return getpeername(fd, (struct sockaddr *)(void *)&a, &n) == 0 && address_text(&a, n, text);
 }
 
-bool net_own_text(int fd, char text[NET_HOST_MAX])
+static bool own_text(int fd, char text[NET_HOST_MAX])
 {
     struct sockaddr_storage a;
     socklen_t n = sizeof a;
@@ -176,7 +176,7 @@ static bool met_itself(int fd)
     uint16_t peer_port =
         ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&a)->sin6_port
                                       : ((struct sockaddr_in *)(void *)&a)->sin_port);
-    return peer_port == port_of(fd) && net_own_text(fd, own) && net_peer_text(fd, peer) &&
+    return peer_port == port_of(fd) && own_text(fd, own) && net_peer_text(fd, peer) &&
            strcmp(own, peer) == 0;
 }
 

@@ -32,9 +32,8 @@ int net_connect(const char *host, const char *port, int64_t deadline_ns);
 /* Accepts one connection, ready for use; -1 when there is none now. */
 int net_accept(int listener);
 
-/* Numeric address of the other end (v4 inside v6 is written as v4), and of this end. */
+/* Numeric address of the other end (v4 inside v6 is written as v4). */
 bool net_peer_text(int fd, char text[NET_HOST_MAX]);
-bool net_own_text(int fd, char text[NET_HOST_MAX]);
 
 /* Everything or nothing: false with errno, ETIMEDOUT, or 0 at the end of the stream. */
 bool net_send_all(int fd, const void *bytes, size_t n, int64_t deadline_ns);

@@ -104,7 +104,7 @@ bool rendezvous_is_local(const char *rendezvous)
            net_is_loopback(host);
 }
 
-bool rendezvous_resolve(Spot *spot, const char *rendezvous, Err *err)
+static bool resolve(Spot *spot, const char *rendezvous, Err *err)
 {
     *spot = (Spot){ .text = rendezvous };
     if (!rendezvous_check(rendezvous, err))
@@ -328,7 +328,7 @@ bool rendezvous_meet(Meeting *m, const RankPlace *place, const RankCard *mine, E
 
     Spot spot;
     int64_t deadline_ns = net_now_ns() + (int64_t)(place->timeout_s * 1e9);
-    bool ok = rendezvous_resolve(&spot, place->rendezvous, err);
+    bool ok = resolve(&spot, place->rendezvous, err);
     if (ok && place->rank == 0) {
         ok = hub_meet(m, place, &card, &spot, deadline_ns, err);
     } else if (ok) {

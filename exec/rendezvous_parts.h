@@ -22,8 +22,6 @@ typedef struct Spot {
     char host[NET_HOST_MAX], port[NET_PORT_MAX];
 } Spot;
 
-bool rendezvous_resolve(Spot *spot, const char *rendezvous, Err *err);
-
 /* Was rank 0's listener there before this process was? */
 bool hub_was_there(const Spot *spot);
 /* Rank 0's side: everybody's control connection and card, or one sentence for all. */

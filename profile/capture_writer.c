@@ -34,8 +34,7 @@ enum {
     REFUSABLE_SINCE = 27,
     FLUSH_EVERY_MS = 1000,
     RESCUE_MS = 2000,
-    DRIVER_CALLS_MAX = 1024,
-    RUNTIME_CALLS_MAX = 1024
+    CALLS_MAX = 1024
 };
 
 typedef struct Full {
@@ -53,7 +52,7 @@ static struct {
     uint32_t spare_n, made_n;
     Full queue[QUEUE_MAX]; /* a ring */
     uint32_t queue_first, queue_n;
-    uint32_t name[2][RUNTIME_CALLS_MAX]; /* texts of calls by number, runtime and driver */
+    uint32_t name[2][CALLS_MAX]; /* texts of calls by number, runtime and driver */
 } w;
 static _Atomic int64_t cpu_ns;
 static _Atomic uint64_t refused_n;
@@ -156,7 +155,7 @@ static void cut_version(char *name)
 static uint32_t call_of(void *user, bool driver, uint32_t cbid)
 {
     (void)user;
-    if (cbid < RUNTIME_CALLS_MAX && w.name[driver][cbid])
+    if (cbid < CALLS_MAX && w.name[driver][cbid])
         return w.name[driver][cbid];
     const char *given = NULL;
     char name[128];
@@ -167,7 +166,7 @@ static uint32_t call_of(void *user, bool driver, uint32_t cbid)
     snprintf(name, sizeof name, "%s", given);
     cut_version(name);
     uint32_t id = sink_text(name);
-    if (cbid < RUNTIME_CALLS_MAX)
+    if (cbid < CALLS_MAX)
         w.name[driver][cbid] = id;
     return id;
 }

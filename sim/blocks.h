@@ -180,8 +180,6 @@ uint32_t tape_moe(Build *b, Tape *t, uint32_t x);
 void choose_redo(Build *b, BlockPlan *plan);
 /* sim/segments.c: layouts, params and segments of types[0..n-1] from their tapes. */
 void make_segments(Build *b, ModelPlan *p);
-/* The layout with this one tensor, shared by all that ask for the same. */
-uint32_t boundary_layout(Build *b, DType dtype, uint64_t rows, uint64_t columns);
 
 /* sim/strategy/tensor.c: rewrites the tape in place for tp ranks. */
 bool tensor_split(Build *b, Tape *t, Err *err);

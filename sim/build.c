@@ -113,7 +113,8 @@ bool reshards(const Build *b)
     return p->reshard_after_forward && !by_habit;
 }
 
-bool grads_in_one(const Build *b)
+/* Software.bf16_grads_f32 holds: one buffer has all. */
+static bool grads_in_one(const Build *b)
 {
     const Scenario *s = b->s;
     return b->sw->bf16_grads_f32 && grads_in_f32(&s->training, &s->parallel, b->sw) &&

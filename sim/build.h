@@ -162,7 +162,6 @@ bool experts_apart(const Build *b);
 bool hides_in_pairs(const Build *b);
 bool sends_once(const Build *b); /* parallel.dispatcher is DeepEP, or the software's is */
 bool reshards(const Build *b); /* parallel.reshard_after_forward, else the habit in pipelines */
-bool grads_in_one(const Build *b);    /* Software.bf16_grads_f32 holds: one buffer has all */
 bool copies_buckets(const Build *b);  /* Software.bucket_copies, but where that is so */
 bool zero_sums_whole(const Build *b); /* zero1 whose software all-reduces gradients */
 /* The group over which parameters, gradients or state are shared out: GROUP_DP, or hsdp's

@@ -40,8 +40,7 @@ typedef enum ResourceKind {
     RES_RING_OUT, /* those of a node's NICs that its rings share: Software.ring_nics */
     RES_RING_IN,
     RES_RANK_N,
-    RES_LINK = RES_RANK_N,
-    RES_KIND_N
+    RES_LINK = RES_RANK_N
 } ResourceKind;
 
 typedef struct Resource {

@@ -30,7 +30,7 @@ typedef struct Options {
 
 /* ---- reach ---- */
 
-typedef enum Where { WHERE_NODE, WHERE_LEAF, WHERE_BEYOND, WHERE_SLOW, WHERE_N } Where;
+typedef enum Where { WHERE_NODE, WHERE_LEAF, WHERE_BEYOND, WHERE_SLOW } Where;
 
 static const char *const where_names[] = { "its node", "another node", "another leaf",
                                            "a slow link" };

@@ -268,16 +268,16 @@ void draft_cast(Draft *d, const Tape *t, uint32_t i, OpPhase phase, uint32_t log
     draft_arg(d, op->cast, ARG_WRITE);
 }
 
-uint32_t draft_weight(const TapeOp *op)
+static uint32_t weight_of(const TapeOp *op)
 {
     return op->cast ? op->cast : op->param[0];
 }
 
 void draft_read_weight(Draft *d, const Tape *t, const TapeOp *op, double share)
 {
-    const TapeValue *w = &t->values[draft_weight(op)];
+    const TapeValue *w = &t->values[weight_of(op)];
     uint64_t bytes = op->dtype == DTYPE_FP8 ? value_elements(w) : value_bytes(w);
-    draft_arg_part(d, draft_weight(op), ARG_READ, (uint64_t)((double)bytes * share));
+    draft_arg_part(d, weight_of(op), ARG_READ, (uint64_t)((double)bytes * share));
 }
 
 static void play_inputs(Draft *d, const Tape *t, const TapeOp *op)

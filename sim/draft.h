@@ -99,8 +99,6 @@ void draft_start(Draft *d, const Tape *t, const DraftPlan *plan);
 void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftPlan *plan);
 /* The cast of op i's weight, where it has one; in backward apart from the op. */
 void draft_cast(Draft *d, const Tape *t, uint32_t i, OpPhase phase, uint32_t logical);
-/* Memory in which it finds its weight. */
-uint32_t draft_weight(const TapeOp *op);
 /* The matmul reads that part of it; fp8 ones read a copy of a byte each. */
 void draft_read_weight(Draft *d, const Tape *t, const TapeOp *op, double share);
 /* Op of a tape without its shape. */

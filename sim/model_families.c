@@ -28,7 +28,7 @@ void family_attention_bias(Transformer *t, JsonObj *o, bool fallback)
     t->qkv_bias = t->out_bias = json_bool(o, "attention_bias", fallback);
 }
 
-void family_refuse_true(JsonObj *o, const char *key)
+static void refuse_true(JsonObj *o, const char *key)
 {
     if (json_has(o, key) && json_bool(o, key, false))
         o->ok = json_fail(json_member(o->node, key), o->err,
@@ -102,7 +102,7 @@ static void read_gpt2(Transformer *t, JsonObj *o)
     read_dropout(t, o, "resid_pdrop", 0.1);
     t->position_rows = t->max_seq;
     family_tie(t, o, true);
-    family_refuse_true(o, "add_cross_attention");
+    refuse_true(o, "add_cross_attention");
 }
 
 static void read_gpt_neox(Transformer *t, JsonObj *o)
@@ -154,7 +154,7 @@ static void read_phi(Transformer *t, JsonObj *o)
         t->other_numerics = "partial_rotary_factor 0.5";
     t->head_bias = true;
     family_tie(t, o, false);
-    family_refuse_true(o, "qk_layernorm");
+    refuse_true(o, "qk_layernorm");
 }
 
 static void read_starcoder2(Transformer *t, JsonObj *o)
@@ -174,7 +174,7 @@ static void read_bloom(Transformer *t, JsonObj *o)
     t->positions = POS_ALIBI;
     t->embedding_norm = true;
     family_tie(t, o, true);
-    family_refuse_true(o, "apply_residual_connection_post_layernorm");
+    refuse_true(o, "apply_residual_connection_post_layernorm");
 }
 
 /* 40B and larger have the new architecture: grouped queries, a norm for each branch. */
@@ -218,7 +218,7 @@ static void read_mpt(Transformer *t, JsonObj *o)
     for (size_t i = 0; i < ARRAY_N(others); i++)
         if (json_type(json_get(&a, others[i])) == JSON_NUMBER)
             t->other_numerics = others[i];
-    family_refuse_true(&a, "qk_ln");
+    refuse_true(&a, "qk_ln");
     o->ok = json_end_lax(&a);
 }
 
@@ -248,7 +248,7 @@ static void read_bert(Transformer *t, JsonObj *o)
     t->token_types = family_u32(o, "type_vocab_size", 0, MODEL_VOCAB_MAX, 2);
     json_word(o, "position_embedding_type", positions, ARRAY_N(positions), 0);
     t->causal = json_bool(o, "is_decoder", false);
-    family_refuse_true(o, "add_cross_attention");
+    refuse_true(o, "add_cross_attention");
 }
 
 static void read_llama(Transformer *t, JsonObj *o)
@@ -290,7 +290,7 @@ static void read_stablelm(Transformer *t, JsonObj *o)
     family_tie(t, o, false);
     t->qkv_bias = json_bool(o, "use_qkv_bias", false);
     t->parallel_block = json_bool(o, "use_parallel_residual", false);
-    family_refuse_true(o, "qk_layernorm");
+    refuse_true(o, "qk_layernorm");
 }
 
 static void read_cohere(Transformer *t, JsonObj *o)
@@ -302,7 +302,7 @@ static void read_cohere(Transformer *t, JsonObj *o)
     t->other_numerics = "Cohere's rotation of neighbouring columns and scale of logits";
     family_tie(t, o, true);
     family_attention_bias(t, o, false);
-    family_refuse_true(o, "use_qk_norm");
+    refuse_true(o, "use_qk_norm");
 }
 
 static void read_mistral(Transformer *t, JsonObj *o)
@@ -383,7 +383,7 @@ static void read_smollm3(Transformer *t, JsonObj *o)
     t->rope_theta = 2e6;
     family_tie(t, o, true);
     t->nope_every = family_u32(o, "no_rope_layer_interval", 1, MODEL_LAYERS_MAX, 4);
-    family_refuse_true(o, "use_sliding_window");
+    refuse_true(o, "use_sliding_window");
     family_read_nope_layers(t, o);
 }
 

@@ -66,7 +66,6 @@ uint32_t family_tokens(JsonObj *o, const char *key, uint32_t fallback);
 uint32_t family_window(JsonObj *o, uint32_t fallback); /* "sliding_window" */
 void family_tie(Transformer *t, JsonObj *o, bool fallback);
 void family_attention_bias(Transformer *t, JsonObj *o, bool fallback);
-void family_refuse_true(JsonObj *o, const char *key);
 void family_llama_habit(Transformer *t);
 void family_read_nope_layers(Transformer *t, JsonObj *o); /* that they are nope_every's */
 FamilyRead family_mixtral, family_qwen2_moe, family_qwen3_moe, family_glm4_moe,

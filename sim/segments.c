@@ -38,7 +38,8 @@ static uint32_t add_tensor(Graph *g, const char *name, TensorClass class_, DType
     return graph_tensor(g, tensor);
 }
 
-uint32_t boundary_layout(Build *b, DType dtype, uint64_t rows, uint64_t columns)
+/* The layout with this one tensor, shared by all that ask for the same. */
+static uint32_t boundary_layout(Build *b, DType dtype, uint64_t rows, uint64_t columns)
 {
     Graph *g = b->g;
     uint32_t name = intern(&g->names, "boundary");

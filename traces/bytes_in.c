@@ -294,7 +294,9 @@ void bytes_in_fd(BytesIn *b, int fd)
     begin(b, fd, sized ? (uint64_t)info.st_size : UINT64_MAX);
 }
 
-int bytes_in_open_file(const char *path, uint64_t *bytes_n, Err *err)
+/* A file descriptor of what can be read again from its beginning, and how long it is; -1 and err
+ * for others: what cannot be opened, a directory, a pipe, what is empty. */
+static int open_file(const char *path, uint64_t *bytes_n, Err *err)
 {
     struct stat info;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe may never have a writer */
@@ -318,7 +320,7 @@ int bytes_in_open_file(const char *path, uint64_t *bytes_n, Err *err)
 bool bytes_in_open(BytesIn *b, const char *path, Err *err)
 {
     uint64_t bytes_n;
-    int fd = bytes_in_open_file(path, &bytes_n, err);
+    int fd = open_file(path, &bytes_n, err);
     *b = (BytesIn){ .source = { .fd = fd } };
     if (fd < 0)
         return false;

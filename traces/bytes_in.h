@@ -32,10 +32,6 @@ typedef struct BytesIn {
     uint64_t file_bytes;       /* as it lies on disk, packed or not */
 } BytesIn;
 
-/* A file descriptor of what can be read again from its beginning, and how long it is; -1 and err
- * for others: what cannot be opened, a directory, a pipe, what is empty. */
-int bytes_in_open_file(const char *path, uint64_t *bytes_n, Err *err);
-
 /* False and err where there is no such file. */
 bool bytes_in_open(BytesIn *b, const char *path, Err *err);
 

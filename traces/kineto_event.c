@@ -205,8 +205,8 @@ static void make_tables(void)
 
 /* ---- what is laid out as before ---- */
 
-/* Numbers of nodes besides those of keys. */
-enum { KEY_UNKNOWN = -1, OBJECT_CLOSED = -2 };
+/* A number of a node that is no key's. */
+enum { OBJECT_CLOSED = -2 };
 
 /* Nodes where objects begin: an event's, and args' by what cat it has.  Node 0 knows nothing. */
 enum { ROOT_EVENT = 1, ROOT_ARGS = 2, ROOTS_ARGS_N = 16, ROOTS_END = ROOT_ARGS + ROOTS_ARGS_N };

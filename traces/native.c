@@ -17,13 +17,7 @@
 #include "core/jobs.h"
 #include "core/out_file.h"
 
-enum {
-    ALIGN = 64,
-    BYTE_ORDER_MARK = 0x01020304,
-    TABLE_ENTRIES_KNOWN = 15,
-    SEED_SECTION = 0,
-    SEED_HEAD = 1
-};
+enum { ALIGN = 64, BYTE_ORDER_MARK = 0x01020304, SEED_SECTION = 0, SEED_HEAD = 1 };
 
 static const uint8_t magic[8] = { 0x89, 'L', 'S', 'T', '\r', '\n', 0x1a, '\n' };
 

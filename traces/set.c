@@ -19,9 +19,6 @@
 #include "core/out_file.h"
 #include "traces/set_parts.h"
 
-const char *const trace_rank_from_texts[] = { "the file", "its name", "the order of files",
-                                              "the file, which holds several" };
-
 void set_find(TraceSet *s, const char *format, ...)
 {
     char text[1024];

@@ -57,8 +57,6 @@ typedef enum TraceRankFrom {
     TRACE_RANK_MANY   /* the file holds several ranks; rank is the lowest */
 } TraceRankFrom;
 
-extern const char *const trace_rank_from_texts[]; /* "the file", "its name", ... */
-
 typedef struct TraceFile {
     const char *path;
     const char *folder; /* the one given that it lies in; NULL when it was given itself */

@@ -103,8 +103,3 @@ bool font_file_outline(FontFile *file, uint32_t character, Outline *o, Arena *ar
 {
     return outline_of(file, FT_Get_Char_Index(file->face, character), o, arena);
 }
-
-bool font_file_outline_named(FontFile *file, const char *name, Outline *o, Arena *arena)
-{
-    return outline_of(file, FT_Get_Name_Index(file->face, name), o, arena);
-}

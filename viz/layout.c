@@ -28,7 +28,8 @@ enum {
     STRIP_APART = 7, /* from this height on, with a gap between them */
 };
 
-Px layout_px(const View *v, int32_t pixels)
+/* Pixels of the design at the view's scale, whole. */
+static Px to_px(const View *v, int32_t pixels)
 {
     int32_t n = (pixels * (int32_t)v->scale_pct + 50) / 100;
     return PX(n < 1 ? 1 : n);
@@ -39,11 +40,11 @@ Px layout_px(const View *v, int32_t pixels)
 static void place_panes(Layout *l, const View *v)
 {
     Px width = PX(v->width), height = PX(v->height);
-    Px top = layout_px(v, TOP), legend = layout_px(v, LEGEND), ruler = layout_px(v, RULER);
-    Px names = px_max(layout_px(v, NAMES_LOW), width / 100 * NAMES_PCT / PX_ONE * PX_ONE);
-    names = px_min(px_min(names, layout_px(v, NAMES_HIGH)), width / 3 / PX_ONE * PX_ONE);
-    Px drawer = v->drawer && width > layout_px(v, 900) ? layout_px(v, DRAWER) : 0;
-    Px right = width - drawer, minimap = top + layout_px(v, MINIMAP);
+    Px top = to_px(v, TOP), legend = to_px(v, LEGEND), ruler = to_px(v, RULER);
+    Px names = px_max(to_px(v, NAMES_LOW), width / 100 * NAMES_PCT / PX_ONE * PX_ONE);
+    names = px_min(px_min(names, to_px(v, NAMES_HIGH)), width / 3 / PX_ONE * PX_ONE);
+    Px drawer = v->drawer && width > to_px(v, 900) ? to_px(v, DRAWER) : 0;
+    Px right = width - drawer, minimap = top + to_px(v, MINIMAP);
     l->all = (PxBox){ 0, 0, width, height };
     l->top = (PxBox){ 0, 0, width, top };
     l->corner = (PxBox){ 0, top, names, minimap + ruler };
@@ -146,16 +147,16 @@ static Px row_pitch(const Layout *l, const View *v, uint32_t i, int64_t fit, Px 
 {
     bool last = i + 1 == l->rows_n || l->rows[i + 1].first;
     if (l->rows[i].kind == LAYOUT_GROUP) {
-        *gap = layout_px(v, ROW_GAP);
-        return layout_px(v, HEADING) + *gap;
+        *gap = to_px(v, ROW_GAP);
+        return to_px(v, HEADING) + *gap;
     }
     if (l->strips) {
-        *gap = fit >= layout_px(v, STRIP_APART) + PX(1) ? PX(1) : 0;
+        *gap = fit >= to_px(v, STRIP_APART) + PX(1) ? PX(1) : 0;
         return (Px)fit;
     }
-    *gap = layout_px(v, last ? RANK_GAP : ROW_GAP);
+    *gap = to_px(v, last ? RANK_GAP : ROW_GAP);
     int32_t height = natural_height(v, &l->rows[i]);
-    return layout_px(v, (int32_t)(height * fit / 100)) + *gap;
+    return to_px(v, (int32_t)(height * fit / 100)) + *gap;
 }
 
 static int64_t total_height(const Layout *l, const View *v, int64_t fit)
@@ -170,9 +171,9 @@ static int64_t total_height(const Layout *l, const View *v, int64_t fit)
 /* The largest fit with which all rows are in sight, within limits. */
 static int64_t find_fit(const Layout *l, const View *v)
 {
-    int64_t low = l->strips ? layout_px(v, STRIP_LOW) : FIT_LOW;
-    int64_t high = l->strips ? layout_px(v, STRIP_HIGH) + PX(1) : FIT_HIGH;
-    Px room = l->lanes.y1 - l->lanes.y0 - layout_px(v, RANK_GAP);
+    int64_t low = l->strips ? to_px(v, STRIP_LOW) : FIT_LOW;
+    int64_t high = l->strips ? to_px(v, STRIP_HIGH) + PX(1) : FIT_HIGH;
+    Px room = l->lanes.y1 - l->lanes.y0 - to_px(v, RANK_GAP);
     while (low < high) {
         int64_t middle = (low + high + 1) / 2;
         if (total_height(l, v, middle) <= room)
@@ -206,11 +207,11 @@ void layout_make(Layout *l, View *v)
     make_ready(l, v);
     int64_t fit = find_fit(l, v);
     l->strip_pitch = l->strips ? (Px)fit : 0;
-    Px top = l->lanes.y0 + layout_px(v, 3);
+    Px top = l->lanes.y0 + to_px(v, 3);
     Px pinned_end = pinned_n ? place_rows(l, v, 0, pinned_n, top, fit) : l->lanes.y0;
     l->pinned = (PxBox){ 0, l->lanes.y0, l->lanes.x1, px_min(pinned_end, l->lanes.y1) };
     l->scrolled = (PxBox){ 0, l->pinned.y1, l->lanes.x1, l->lanes.y1 };
-    Px start = l->scrolled.y0 + layout_px(v, 3);
+    Px start = l->scrolled.y0 + to_px(v, 3);
     l->content = place_rows(l, v, pinned_n, l->rows_n, start, fit) - l->scrolled.y0;
     l->scroll_max = px_max(0, l->content - (l->scrolled.y1 - l->scrolled.y0));
     v->scroll_px = (int32_t)max_i64(0, min_i64(v->scroll_px, l->scroll_max / PX_ONE));

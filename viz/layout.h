@@ -54,9 +54,6 @@ typedef struct Layout {
 void layout_make(Layout *l, View *v);
 void layout_free(Layout *l);
 
-/* Pixels of the design at the view's scale, whole. */
-Px layout_px(const View *v, int32_t pixels);
-
 /* Does a rank's name, or the heading, of that item stand in the row? */
 static inline bool layout_is_item(const LayoutRow *row, ViewItem item)
 {

@@ -56,7 +56,5 @@ void font_file_close(FontFile *file);
 const OutlineFont *font_file_font(const FontFile *file);
 /* False: it has no such character.  Points live in the arena. */
 bool font_file_outline(FontFile *file, uint32_t character, Outline *o, Arena *arena);
-/* The same by the glyph's name in the file ("zero.tf"). */
-bool font_file_outline_named(FontFile *file, const char *name, Outline *o, Arena *arena);
 
 #endif

@@ -94,7 +94,8 @@ static void draw_minimap_window(ScenePen *p)
                  scene_color(p, THEME_TEXT));
 }
 
-void scene_minimap(ScenePen *p)
+/* And what of it the window shows. */
+static void put_minimap(ScenePen *p)
 {
     PxBox map = p->l->minimap;
     Px pad = draw_px(p->d, 4), inset = draw_px(p->d, 10);
@@ -208,7 +209,7 @@ static void draw_help_keys(ScenePen *p, Px left, Px *right)
     }
 }
 
-void scene_top(ScenePen *p)
+static void put_top(ScenePen *p)
 {
     const View *v = p->v;
     PxBox top = p->l->top;
@@ -298,7 +299,7 @@ static const char *still_hint(ScenePen *p, char *text, size_t cap)
     return text;
 }
 
-void scene_legend(ScenePen *p)
+static void put_legend(ScenePen *p)
 {
     static const int keys[] = { KEY_TOO_SLOW,    KEY_TOO_FAST, KEY_ALONE, TIME_COMPUTE,
                                 TIME_OVERLAPPED, TIME_EXPOSED, TIME_P2P,  TIME_MEMORY,
@@ -371,12 +372,12 @@ void scene_draw(Scene *s, View *v, DrawList *d)
     scene_over(&p);
     scene_empty(&p);
     scene_scroll(&p);
-    scene_minimap(&p);
+    put_minimap(&p);
     if (s->layout.drawer.x1 > s->layout.drawer.x0)
         scene_drawer(&p);
     scene_focus(&p);
-    scene_top(&p);
-    scene_legend(&p);
+    put_top(&p);
+    put_legend(&p);
     scene_tooltip(&p);
     scene_offers(&p);
     scene_help(&p);

@@ -14,12 +14,9 @@ typedef struct ScenePen {
     const Layout *l;
 } ScenePen;
 
-void scene_rows(ScenePen *p);    /* names, strips, lanes, counters */
-void scene_minimap(ScenePen *p); /* and what of it the window shows */
+void scene_rows(ScenePen *p); /* names, strips, lanes, counters */
 void scene_ruler(ScenePen *p);
-void scene_top(ScenePen *p);
 void scene_drawer(ScenePen *p);
-void scene_legend(ScenePen *p);
 void scene_path(ScenePen *p);   /* the critical path, all else dimmed */
 void scene_over(ScenePen *p);   /* links and shading */
 void scene_empty(ScenePen *p);  /* why there is nothing to see, and what to do */

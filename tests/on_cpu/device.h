@@ -96,12 +96,6 @@ static inline float __uint_as_float(unsigned bits)
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-static inline unsigned __float_as_uint(float x)
-{
-    unsigned bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
 extern "C" {
 unsigned short on_cpu_bf16(float x);
 unsigned short on_cpu_f16(float x);

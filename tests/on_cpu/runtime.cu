@@ -382,12 +382,6 @@ cudaError_t cudaGetLastError(void)
     return e;
 }
 
-cudaError_t cudaPeekAtLastError(void)
-{
-    LOCKED;
-    return last_error;
-}
-
 const char *cudaGetErrorName(cudaError_t e)
 {
     return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
