@@ -450,5 +450,5 @@ OpRef graph_find_op(const Graph *g, const Role *role, uint32_t op_id)
     const Segment *s = &g->segments[i->segment];
     uint32_t op = op_id - i->first_op;
     ASSERT(op < s->op_n);
-    return (OpRef){ low, op, i, s, graph_ops(g, s) + op };
+    return (OpRef){ low, op, i, graph_ops(g, s) + op };
 }

@@ -258,8 +258,8 @@ typedef struct Arg {
 
 typedef struct Frame {
     uint32_t layout;
-    uint32_t layer, micro_batch; /* NONE_U32 where it does not apply */
-    bool resident;               /* lives through the whole step */
+    uint32_t layer; /* NONE_U32 where it does not apply */
+    bool resident;  /* lives through the whole step */
 } Frame;
 
 /* ---- segments, instances, roles ---- */
@@ -422,7 +422,6 @@ const Tensor *graph_arg_tensor(const Graph *g, const Segment *s, const Arg *a);
 typedef struct OpRef {
     uint32_t instance, op; /* op: index within the segment */
     const Instance *i;
-    const Segment *s;
     const Op *o;
 } OpRef;
 OpRef graph_find_op(const Graph *g, const Role *role, uint32_t op_id); /* binary search */

@@ -75,7 +75,6 @@ typedef struct Job {
 typedef struct Backend Backend;
 
 typedef struct BackendType {
-    const char *name;
     bool own_memory; /* the program's arena is the backend's, not the fabric's: parameters get
                         there, and snapshots from there, by write and read (exec/store.h) */
 

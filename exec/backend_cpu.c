@@ -283,8 +283,7 @@ static const TaskRecord *cpu_records(const Backend *b)
     return b->records;
 }
 
-const BackendType backend_cpu = { .name = "cpu",
-                                  .open = cpu_open,
+const BackendType backend_cpu = { .open = cpu_open,
                                   .close = cpu_close,
                                   .read = cpu_read,
                                   .write = cpu_write,

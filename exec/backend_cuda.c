@@ -536,8 +536,7 @@ static bool cuda_end(Backend *b, double *loss, Err *err)
     return finish(b, loss, err) || fail(b, err);
 }
 
-const BackendType backend_cuda = { .name = "cuda",
-                                   .own_memory = true,
+const BackendType backend_cuda = { .own_memory = true,
                                    .open = cuda_open,
                                    .close = cuda_close,
                                    .read = cuda_read,

@@ -246,8 +246,7 @@ static bool loop_poll(CudaComm *c, int64_t since_ns, Err *err)
     return false;
 }
 
-const CudaCommType cuda_comm_loop = { .name = "loop",
-                                      .blocks = true,
+const CudaCommType cuda_comm_loop = { .blocks = true,
                                       .open = loop_open,
                                       .run = loop_task,
                                       .poll = loop_poll,

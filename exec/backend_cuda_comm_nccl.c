@@ -451,8 +451,7 @@ static void nccl_abort(CudaComm *c, const char *why)
     nccl_fail(c, why); /* the watchdog does the rest */
 }
 
-const CudaCommType cuda_comm_nccl = { .name = "nccl",
-                                      .captures = true,
+const CudaCommType cuda_comm_nccl = { .captures = true,
                                       .allocate = nccl_allocate,
                                       .release = nccl_release,
                                       .open = nccl_open,

@@ -120,10 +120,7 @@ static uint32_t kernel_segment(Graph *g, const BenchKernel *k)
 
 static uint32_t resident_frame(Role *role, uint32_t layout)
 {
-    return role_frame(role, (Frame){ .layout = layout,
-                                     .layer = NONE_U32,
-                                     .micro_batch = NONE_U32,
-                                     .resident = true });
+    return role_frame(role, (Frame){ .layout = layout, .layer = NONE_U32, .resident = true });
 }
 
 /* frames[copy][slot] */

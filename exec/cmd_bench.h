@@ -70,7 +70,6 @@ void bench_cases_free(BenchCases *c);
 
 typedef struct BenchKernelRow {
     const BenchCase *of;
-    uint32_t copies;
     bool cold;
     BenchTimes times;
 } BenchKernelRow;

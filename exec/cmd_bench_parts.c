@@ -162,7 +162,6 @@ static bool measure_case(PartRun *p, const BenchCase *c, BenchPart part, Err *er
     GROW(r->kernels, r->kernels_n, r->kernels_cap);
     r->kernels[r->kernels_n++] =
         (BenchKernelRow){ .of = c,
-                          .copies = copies,
                           .cold = !r->o->warm && kernel_arena(&c->kernel, copies) >=
                                                      CACHES * r->host.cache_bytes,
                           .times = result.kernel };

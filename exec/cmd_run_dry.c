@@ -28,7 +28,7 @@ typedef struct Dry {
 /* ---- what stands in a program ---- */
 
 typedef struct Memory {
-    uint64_t by_class[TENSOR_CLASS_N], resident, temporary;
+    uint64_t by_class[TENSOR_CLASS_N], temporary;
 } Memory;
 
 static Memory memory_of(const Program *p)
@@ -38,7 +38,6 @@ static Memory memory_of(const Program *p)
     for (uint32_t i = 0; i < p->residents_n; i++) {
         const Resident *r = &p->residents[i];
         m.by_class[r->class_] += r->bytes;
-        m.resident += r->bytes;
         end = max_u64(end, r->offset + r->bytes);
     }
     m.temporary = p->arena_bytes - end;

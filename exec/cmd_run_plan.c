@@ -457,7 +457,6 @@ ModelFacts run_plan_facts(const RunPlan *x, uint32_t rank)
     const Parallel *p = &s->parallel;
     ModelFacts f = { .rope_theta = 10000,
                      .norm_eps = 1e-5,
-                     .batchnorm_momentum = 0.1,
                      .loss_terms = loss_terms(x),
                      .loss_copies = loss_copies(s),
                      .batchnorm_ranks = p->sync_batchnorm ? p->dp : 1 };
@@ -519,7 +518,6 @@ bool run_plan_predict(RunPlan *x, bool with_times, Err *err)
     x->predicted_step_s = r->step_time_s;
     x->predicted_exposed_s = r->times.exposed_comm_s;
     x->predicted_compute_s = r->times.compute_s;
-    x->predicted_comm_s = r->times.comm_s;
     /* mfu = model flops / (step * peak of all): both are needed for the measured step. */
     x->model_flops = r->rates.model_tflops_per_gpu * 1e12 * r->gpus * r->step_time_s;
     x->peak_flops = r->rates.mfu > 0 ? x->model_flops / (r->rates.mfu * r->step_time_s) : 0;

@@ -41,7 +41,7 @@ typedef struct RunPlan {
     uint64_t tokens;    /* of a step; 0: samples count */
     const char *digest; /* of the scenario, for ranks to compare */
     const char *model;  /* model and optimizer, for snapshots: SnapshotInfo.model */
-    double predicted_step_s, predicted_exposed_s, predicted_compute_s, predicted_comm_s;
+    double predicted_step_s, predicted_exposed_s, predicted_compute_s;
     uint64_t predicted_peak_bytes;  /* the most of any rank */
     double peak_flops, model_flops; /* of all ranks per second; of a step */
     const char *prediction_of;      /* "this machine, measured ...", or the cluster */

@@ -57,7 +57,6 @@ typedef struct CudaCommJob {
 } CudaCommJob;
 
 typedef struct CudaCommType {
-    const char *name;
     bool blocks;   /* run blocks: a thread per lane calls it */
     bool captures; /* run may be called while the stream is being captured into a graph */
 

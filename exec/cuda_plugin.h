@@ -18,7 +18,7 @@
 struct CudaPlugin;
 extern const struct CudaPlugin lockstep_cuda_plugin;
 
-enum { CUDA_PLUGIN_VERSION = 2 };
+enum { CUDA_PLUGIN_VERSION = 3 };
 
 #define CUDA_PLUGIN_FILE   "lockstep-cuda.so"
 #define CUDA_PLUGIN_SYMBOL "lockstep_cuda_plugin"

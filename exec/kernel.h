@@ -48,9 +48,8 @@ typedef struct ModelFacts {
     bool causal;     /* attention "math" only: fused attention says it itself */
     uint32_t window; /* attention "math": of layers whose segments are called "windowed ..." */
     bool gelu_tanh;  /* gelu_new, gelu_pytorch_tanh: the tanh approximation */
-    double rope_theta;         /* 10000; pairs are (i, i + head_dim / 2) */
-    double norm_eps;           /* 1e-5, PyTorch's for both norms here */
-    double batchnorm_momentum; /* 0.1; eps 1e-5 */
+    double rope_theta;    /* 10000; pairs are (i, i + head_dim / 2) */
+    double norm_eps;      /* 1e-5, PyTorch's for both norms here */
     uint64_t loss_terms;  /* the loss is a mean over so many terms of the whole step: tokens, or
                             samples x outputs.  Gradients come scaled by it, so collectives sum */
     uint32_t loss_copies; /* ranks that compute the very same terms (outputs not split over tp):

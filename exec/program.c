@@ -424,7 +424,6 @@ static void add_resident(Maker *m, uint32_t frame, uint32_t i, uint8_t slot)
                      .frame = frame,
                      .tensor = i,
                      .name = x->name,
-                     .layer = f->layer,
                      .class_ = x->class_,
                      .dtype = x->dtype,
                      .offset = m->space.end_bytes,
@@ -481,7 +480,6 @@ static bool fill_comm(Maker *m, Task *t, const uint32_t *members_first)
     t->members_first = members_first[t->op->u.comm.group];
     t->members_n = group_size(s);
     t->self = group_index(s, m->p->rank);
-    t->group_id = group_base(s, m->p->rank);
     return true;
 }
 

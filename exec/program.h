@@ -68,14 +68,13 @@ typedef struct Task {
     uint32_t guards_first, guards_n;
     uint32_t members_first, members_n; /* comm: world ranks of the group, in its order */
     uint32_t self;                     /* comm: this rank's place among them */
-    uint32_t group_id;                 /* comm: lowest member; tells groups of one name apart */
 } Task;
 
 /* A tensor that lives through the step. */
 typedef struct Resident {
     uint8_t slot;           /* Slot of the instances that name it */
     uint32_t frame, tensor; /* of the role; within the layout */
-    uint32_t name, layer;   /* layer NONE_U32: embedding, head, or none */
+    uint32_t name;
     TensorClass class_;
     DType dtype;
     uint64_t offset, bytes, elements;

@@ -202,7 +202,6 @@ static bool snapshot(RankRun *r, Err *err)
 {
     const RankSetup *s = r->s;
     SnapshotInfo info = snapshot_info(r);
-    r->out->snapshots_n++;
     Store store = store_of(r);
     bool ok = snapshot_write(s->checkpoint, &info, &r->pieces, &r->program, s->whole, &store,
                              r->fabric, err);

@@ -73,7 +73,6 @@ typedef struct RankResult {
     Timeline timeline; /* not sealed */
     /* Rank 0: most that any rank's times in it were moved, to one clock. */
     int64_t shift_max_ns;
-    uint64_t snapshots_n;
 } RankResult;
 
 typedef struct RankEnd {

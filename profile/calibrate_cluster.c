@@ -65,7 +65,7 @@ void cluster_fit_add(ClusterFit *f, const char *op, OpKind kind, ClusterShape sh
 {
     ASSERT(f->rows_n < f->rows_cap);
     uint32_t i = f->rows_n++, s = shape_of(f, shape), part = part_of(f, op, kind, s);
-    f->rows[i] = (ClusterRow){ s, part, kind, bytes };
+    f->rows[i] = (ClusterRow){ s, kind, bytes };
     f->measured_ns[i] = ns;
     f->log_of[i] = log;
     f->part_of[i] = part;

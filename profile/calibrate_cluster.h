@@ -29,8 +29,8 @@ typedef struct ClusterShape {
 } ClusterShape;
 
 typedef struct ClusterRow {
-    uint32_t shape, part; /* part: of ClusterFit.parts */
-    OpKind kind;          /* OP_SEND: send and receive in a ring */
+    uint32_t shape;
+    OpKind kind; /* OP_SEND: send and receive in a ring */
     uint64_t bytes;
 } ClusterRow;
 

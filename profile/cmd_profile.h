@@ -36,7 +36,7 @@ bool profile_kernel_words(void *user, const char *kernel, SpanClass *class_, con
                           const char **dtype);
 
 typedef struct ProfileResult {
-    uint32_t files_n, ranks_n;
+    uint32_t files_n;
     uint64_t gpu_spans_n; /* kernels, copies, sets */
     const char *trouble;  /* first of the collector's sentences; NULL none */
 } ProfileResult;

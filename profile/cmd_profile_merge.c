@@ -317,7 +317,6 @@ bool profile_merge(const ProfileRun *run, ProfileResult *result, Arena *arena, E
             result->trouble = arena_strdup(arena, all.file[i].info.trouble);
     }
     result->files_n = all.n;
-    result->ranks_n = all.ranks_n;
     if (ok && all.n > 0)
         print_findings(&all);
     if (ok && all.n > 0 && result->gpu_spans_n > 0) {

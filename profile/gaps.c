@@ -320,7 +320,7 @@ void gaps_find(Gaps *g, const Timeline *t, const Covers *covers, const Selection
     ASSERT(t->sealed);
     static const Selection all = { .ranks = NULL };
     const Selection *s = selection ? selection : &all;
-    *g = (Gaps){ .ranks_n = covers->n, .longest_max = longest_max };
+    *g = (Gaps){ .longest_max = longest_max };
     g->ranks = mem_zero(covers->n, sizeof *g->ranks);
     for (uint32_t r = 0; r < covers->n; r++)
         find_gaps(g, t, covers, s, r);

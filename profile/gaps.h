@@ -56,8 +56,7 @@ typedef struct StreamRow {
 
 typedef struct Gaps {
     GapRank *ranks; /* beside Covers.rank */
-    uint32_t ranks_n;
-    Gap *longest; /* longest first, at most longest_max */
+    Gap *longest;   /* longest first, at most longest_max */
     uint32_t longest_n, longest_cap, longest_max;
     KernelRow *kernels; /* largest total first */
     uint32_t kernels_n;

@@ -243,7 +243,6 @@ static void first_walk(Records *r)
     uint64_t at = RAW_HEAD_BYTES;
     const RawTop *top;
     while ((top = records_at(r, at))) {
-        r->info->records_n++;
         r->info->unknown_n += top->kind >= RAW_KIND_N;
         if (top->kind < RAW_KIND_N)
             keep(r, (const RawAny *)(const void *)top, at);

@@ -72,7 +72,7 @@ typedef struct RecordsOptions {
 
 typedef struct RecordsInfo {
     RawHead head; /* counts of the file's last batch */
-    uint64_t records_n, unknown_n;
+    uint64_t unknown_n;
     uint64_t kernels_n, comm_kernels_n, copies_n, calls_n, notes_n, events_n;
     uint64_t untimed_n;       /* kernels and copies without a time: CUPTI lost it */
     uint64_t labelled_n;      /* kernels and copies with an op */

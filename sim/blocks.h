@@ -24,7 +24,7 @@
  *                               never here           who reduces or updates
  *     SLOT_PARAM                never here           never here
  *
- * The first block (is_first) has neither IN nor DIN, the last (has_loss) neither
+ * The first block has neither IN nor DIN, the last (has_loss) neither
  * OUT nor DOUT.  A slot that a segment does not use has layout NONE_U32, and so
  * has SLOT_STASH where nothing is saved.
  *

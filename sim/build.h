@@ -67,9 +67,7 @@ typedef struct Block {
 } Block;
 
 typedef struct BlockType {
-    BlockKind kind;
     bool has_loss; /* backward starts here: no SLOT_DOUT */
-    bool is_first; /* no SLOT_IN, no SLOT_DIN */
     uint32_t params_n;
     Param *params;     /* in definition order, as module.parameters() gives them */
     uint64_t elements; /* sum over params */

@@ -443,7 +443,7 @@ bool classes_make(Classes *c, const Graph *g, const Machine *m, uint32_t ring_ni
                   Err *err)
 {
     ASSERT(g->sealed);
-    *c = (Classes){ .graph = g, .machine = m };
+    *c = (Classes){ .machine = m };
     if (!check_machine(g, m, err))
         return false;
     Fold f = { .c = c, .g = g, .m = m, .ring_nics = ring_nics };

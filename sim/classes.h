@@ -82,7 +82,6 @@ typedef struct GroupClass {
 
 typedef struct Classes {
     Arena arena;
-    const Graph *graph;
     const Machine *machine;
     uint32_t ranks_n, groups_n, resources_n;
     RankClass *ranks;

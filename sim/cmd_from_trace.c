@@ -41,7 +41,6 @@ typedef struct Run {
     const FromTraceCommand *command;
     TraceSet set;
     int64_t step;
-    uint32_t steps_n;
     TraceWindow *windows;
     uint32_t windows_n;
     Changes changes;
@@ -101,7 +100,6 @@ static bool choose_step(Run *r, const StepWindows *w, const Covers *covers)
     }
     if (n)
         qsort(steps, n, sizeof *steps, compare_lengths);
-    r->steps_n = n;
     r->step = n == 0 ? -1 : asked >= 0 ? asked : steps[(n - 1) / 2].step;
     free(steps);
     if (asked < 0 || there)

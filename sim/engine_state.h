@@ -282,7 +282,6 @@ typedef struct Runner {
     End *ends; /* by Sim.comm_key; NULL: none is known yet */
     RankStat *stat;
     uint32_t track[LANE_N]; /* timeline; NONE_U32 */
-    uint32_t memory_track;
 } Runner;
 
 /* ---- flows ---- */

@@ -104,11 +104,11 @@ static void find_next(Steady *s)
     s->sim->steady_next = s->early ? steady_limit(s, r) : next;
 }
 
-/* Two instances that are as many instances and micro-batches apart. */
+/* Of instances that are as many instances apart. */
 typedef struct Repetition {
     const Steady *s;
     const Role *r;
-    uint32_t shift, micro_batches;
+    uint32_t shift;
     bool but_first; /* the first micro-batch may have kernels of its own */
 } Repetition;
 
@@ -143,7 +143,7 @@ static bool same_segment(const Repetition *p, uint32_t i)
 bool steady_repeats(const Steady *s, const Role *r, uint32_t from, uint32_t to, uint32_t shift,
                     uint32_t micro_batches, bool but_first)
 {
-    Repetition p = { s, r, shift, micro_batches, but_first };
+    Repetition p = { s, r, shift, but_first };
     for (uint32_t i = from; i < to; i++) {
         const Instance *a = &r->instances[i], *b = a + shift;
         uint32_t later = a->micro_batch == NONE_U32 ? NONE_U32 : a->micro_batch + micro_batches;

@@ -280,7 +280,7 @@ static void put_in(Rebucket *r)
     free(p->order);
     free(added);
     p->order = order;
-    p->order_n = p->order_cap = n;
+    p->order_n = n;
 }
 
 bool from_trace_rebucket(RankProgram *p, const Timeline *t, const FromTraceOptions *o,

@@ -45,7 +45,7 @@ typedef struct RankProgram {
     Item *items;
     uint32_t items_n, items_cap;
     uint32_t *order;
-    uint32_t order_n, order_cap;
+    uint32_t order_n;
     int64_t tail_ns; /* host time after the last launch that the step includes */
     uint64_t unlaunched_n;
 } RankProgram;

@@ -514,7 +514,7 @@ bool from_trace_read(RankProgram *p, const Timeline *t, const TraceWindow *w)
     free(r.launches);
     begin_in_gpu_time(&r, before_end_ns);
     p->order = sorted(p, false);
-    p->order_n = p->order_cap = p->items_n;
+    p->order_n = p->items_n;
     find_waits(&r);
     time_host(p);
     return any;

@@ -668,9 +668,7 @@ static uint32_t end_layout(Build *b, const Tape *t, uint32_t value)
 
 static void make_type(Build *b, BlockType *type, const BlockPlan *plan)
 {
-    type->kind = plan->kind;
     type->has_loss = plan->tape.out == NONE_U32;
-    type->is_first = plan->tape.in == NONE_U32;
     type->in_layout = end_layout(b, &plan->tape, plan->tape.in);
     type->out_layout = end_layout(b, &plan->tape, plan->tape.out);
     uint32_t data = data_layout(b, &plan->tape);

@@ -172,9 +172,8 @@ static inline void check_ended(const Graph *g, const Role *role, uint32_t frame,
     const Layout *l = &g->layouts[f->layout];
     for (uint32_t i = 0; i < l->tensor_n; i++)
         if (tensors[i].live != f->resident && check_failed(CHECK_HERE("lives")))
-            fprintf(stderr, "%s, frame %u layer %d mb %d, tensor %u '%s': %s at the end\n",
-                    intern_text(&g->names, role->name), frame, (int)f->layer,
-                    (int)f->micro_batch, i,
+            fprintf(stderr, "%s, frame %u layer %d, tensor %u '%s': %s at the end\n",
+                    intern_text(&g->names, role->name), frame, (int)f->layer, i,
                     intern_text(&g->names, g->tensors[l->tensor_first + i].name),
                     f->resident ? "dead" : "alive");
 }

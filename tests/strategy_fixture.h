@@ -181,8 +181,8 @@ static inline void fake_wgrad(Graph *g, uint32_t param, GradMode m)
 static inline void fake_wgrads(Fixture *f, BlockType *t, uint32_t *ready, GradMode m)
 {
     Graph *g = &f->g;
-    const BlockType *of = f->borrows && t->kind == BLOCK_HEAD ? &f->b.types[0] : t;
-    if (f->borrows && t->kind == BLOCK_EMBEDDING) {
+    const BlockType *of = f->borrows && t->has_loss ? &f->b.types[0] : t;
+    if (f->borrows && t->in_layout == NONE_U32) {
         fake_wgrad(g, 0, GRAD_ADD);
         ready[0] = ready[1] = g->segments[g->segments_n - 1].op_n - 1;
         return;
@@ -230,10 +230,8 @@ static inline void fake_type(Fixture *f, BlockType *t, BlockKind kind, const uin
 {
     Graph *g = &f->g;
     uint32_t data = NONE_U32, boundary = f->b.boundary_layout;
-    *t = (BlockType){ .kind = kind };
-    t->is_first = kind == BLOCK_EMBEDDING;
-    t->has_loss = kind == BLOCK_HEAD;
-    t->in_layout = t->is_first ? NONE_U32 : boundary;
+    *t = (BlockType){ .has_loss = kind == BLOCK_HEAD };
+    t->in_layout = kind == BLOCK_EMBEDDING ? NONE_U32 : boundary;
     t->out_layout = t->has_loss ? NONE_U32 : boundary;
     if (n > 0) {
         fake_params(f, t, elements, n);

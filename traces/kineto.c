@@ -324,7 +324,7 @@ static bool is_wanted(const ScanText *key)
 /* Where one is within a value that may be longer than the window. */
 typedef struct Skip {
     uint64_t depth;
-    bool in_string, escaped, any;
+    bool in_string, escaped;
 } Skip;
 
 /* False when the value has ended before c. */

@@ -213,11 +213,10 @@ typedef enum PlaceKind {
 typedef struct Place {
     PlaceKind kind;
     Id first, second;
-    uint32_t track;  /* NONE_U32: no span yet */
-    uint32_t name;   /* given by an M event; NONE_U32 */
-    uint32_t labels; /* of a process */
-    uint32_t open;   /* innermost B without E, NONE_U32; index into Kineto.open */
-    uint32_t rank;   /* of a process, by chrome_write; NONE_U32 */
+    uint32_t track; /* NONE_U32: no span yet */
+    uint32_t name;  /* given by an M event; NONE_U32 */
+    uint32_t open;  /* innermost B without E, NONE_U32; index into Kineto.open */
+    uint32_t rank;  /* of a process, by chrome_write; NONE_U32 */
 } Place;
 
 typedef struct Places {

@@ -104,7 +104,6 @@ uint32_t place_get(Kineto *k, PlaceKind kind, Id first, Id second)
                                 .second = second,
                                 .track = NONE_U32,
                                 .name = NONE_U32,
-                                .labels = NONE_U32,
                                 .open = NONE_U32,
                                 .rank = NONE_U32 };
     if (2 * p->n > p->slots_n) {

@@ -192,9 +192,8 @@ typedef struct Decimal {
     uint64_t digits;
     int64_t exponent;
     bool negative;
-    bool rest;          /* digits that did not fit are not all zero */
+    bool rest_seen;     /* there were digits that did not fit */
     uint8_t rest_first; /* the first of them */
-    bool rest_seen;
 } Decimal;
 
 static void take_digit(Decimal *d, uint8_t c, bool fraction)
@@ -208,7 +207,6 @@ static void take_digit(Decimal *d, uint8_t c, bool fraction)
     if (!d->rest_seen)
         d->rest_first = digit;
     d->rest_seen = true;
-    d->rest |= digit != 0;
     d->exponent += !fraction;
 }
 

@@ -133,7 +133,6 @@ static void link_side(ViewSide *s)
                                  .matches_n = s->collectives.matches_n,
                                  .parts = s->parts,
                                  .channels = s->channels,
-                                 .channels_n = s->collectives.channels_n,
                                  .clock_offset_ns = s->clock_ns,
                                  .clock_residual_ns = s->collectives.residual_ns };
 }
@@ -199,7 +198,6 @@ static void take_classes(ViewDiff *d, Comparison *c)
         d->classes[d->classes_n++] =
             (ViewDiffClass){ .name = k->name,
                              .ns = { ns[COMPARE_REAL], ns[COMPARE_SIM] },
-                             .error_pct = compare_class_error_pct(k),
                              .share_pct = compare_share_pct(c, k) };
     }
 }
@@ -222,8 +220,6 @@ static void find_diff(ViewTraces *t, const ViewOptions *o)
     d->ranks = PUSH_ARRAY(&c->arena, ViewDiffRank, (size_t)c->ranks_n + 1);
     for (uint32_t i = 0; i < c->ranks_n; i++)
         take_rank(&d->ranks[d->ranks_n++], &c->ranks[i], t);
-    d->step[VIEW_REAL_SIDE] = c->step[COMPARE_REAL];
-    d->step[VIEW_SIM_SIDE] = c->step[COMPARE_SIM];
     d->times[VIEW_REAL_SIDE] = c->times[COMPARE_REAL];
     d->times[VIEW_SIM_SIDE] = c->times[COMPARE_SIM];
     d->coverage_pct = compare_coverage_pct(c);

@@ -81,8 +81,7 @@ typedef struct ViewLinks {
     const ViewMatch *matches;
     uint64_t matches_n;
     const uint32_t *parts;
-    const char *const *channels; /* "group 'dp' of 8, matched by sequence number" */
-    uint32_t channels_n;
+    const char *const *channels;    /* "group 'dp' of 8, matched by sequence number" */
     const int64_t *clock_offset_ns; /* by ViewRank: its clock is ahead by this; NULL: none */
     int64_t clock_residual_ns;
 } ViewLinks;

@@ -42,14 +42,12 @@ typedef struct ViewDiffRank {
 typedef struct ViewDiffClass {
     const char *name;
     int64_t ns[2];    /* time of its ops */
-    double error_pct; /* NAN unknown */
     double share_pct; /* of the step's difference; NAN */
 } ViewDiffClass;
 
 typedef struct ViewDiff {
     ViewDiffRank *ranks;
     uint32_t ranks_n;
-    int64_t step[2];  /* numbers; -1 */
     Metrics times[2]; /* means over ranks; span_ns: of the slowest */
     ViewDiffClass *classes;
     uint32_t classes_n;

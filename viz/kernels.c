@@ -88,7 +88,6 @@ void kernels_free(KernelSums *k)
 /* ---- a window ---- */
 
 typedef struct Totals {
-    const KernelSums *k;
     KernelTotal *total; /* by interned id */
     int64_t ranks_n;    /* that the row's rank stands for */
 } Totals;
@@ -167,7 +166,7 @@ uint32_t kernels_top(const KernelSums *k, const bool *ranks, const int64_t *shif
 {
     const ViewData *d = k->data;
     uint32_t names_n = d->t->names.n, used = 0;
-    Totals s = { .k = k, .total = mem_zero(names_n + 1, sizeof *s.total) };
+    Totals s = { .total = mem_zero(names_n + 1, sizeof *s.total) };
     for (uint32_t i = 0; i < d->rows_n; i++) {
         const ViewRow *row = &d->rows[i];
         if (row->kind != VIEW_ROW_STREAM || row->lod.n == 0 || (ranks && !ranks[row->rank]))

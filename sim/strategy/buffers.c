@@ -96,7 +96,7 @@ static void send_buffers(Build *b, Role *role, uint32_t layout, DType dtype)
     g->segments[s].layout[SLOT_LOCAL] = local;
     write_copies(b, layout, dtype, write_broadcast(b, layout, dtype));
     uint32_t i = role_instance(role, s, NONE_U32, NONE_U32, NONE_U32);
-    Frame frame = { layout, NONE_U32, NONE_U32, true };
+    Frame frame = { layout, NONE_U32, true };
     role->instances[i].frame[SLOT_DATA] = role_frame(role, frame);
 }
 

@@ -43,7 +43,7 @@ static void launch(Buckets *d, const Weave *w, const BucketNames *names, Bucket 
 static void weave_buckets(Buckets *d, const BucketNames *names)
 {
     Weave w;
-    weave_begin(&w, d->b, d->role, d->role->instances_n);
+    weave_begin(&w, d->role, d->role->instances_n);
     broadcast_buffers(d->b, d->role_index);
     for (uint32_t k = 0; k < d->list_n; k++) {
         weave_keep_to(&w, d->list[k].ready_at + 1);

@@ -53,7 +53,7 @@ uint32_t dp_frame_of(const Dp *d, uint32_t role, uint32_t layout)
 {
     if (layout == NONE_U32)
         return NONE_U32;
-    return role_frame(&d->g->roles[role], (Frame){ layout, NONE_U32, NONE_U32, false });
+    return role_frame(&d->g->roles[role], (Frame){ layout, NONE_U32, false });
 }
 
 static void play(Dp *d, const Phase *p, uint32_t micro_batch)
@@ -269,7 +269,7 @@ static void weave_block(Dp *d, uint32_t block, bool backward)
 static void weave_all(Dp *d)
 {
     for (uint32_t r = 0; r < ROLES_N; r++)
-        weave_begin(&d->w[r], d->b, &d->g->roles[r], d->g->roles[r].instances_n);
+        weave_begin(&d->w[r], &d->g->roles[r], d->g->roles[r].instances_n);
     while (weave_left(&d->w[HUB])) {
         const Instance old = *weave_next(&d->w[HUB]);
         uint32_t block = block_of(d->b, &old);

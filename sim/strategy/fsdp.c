@@ -187,7 +187,7 @@ static Point gather_part(Fsdp *d, uint32_t block, Part part, uint32_t j, Point a
     d->role->instances[i].frame[SLOT_SHARD] = d->b->home[block].param;
     uint32_t gathered = d->live[block];
     if (u->flat_layout != NONE_U32) {
-        Frame frame = { u->flat_layout, d->b->blocks[block].layer, like->micro_batch, false };
+        Frame frame = { u->flat_layout, d->b->blocks[block].layer, false };
         gathered = d->uncopied[block][part] = role_frame(d->role, frame);
     }
     d->role->instances[i].frame[unit_gathered_slot(u)] = gathered;
@@ -201,8 +201,7 @@ static Point gather_part(Fsdp *d, uint32_t block, Part part, uint32_t j, Point a
 /* Returns where the last of it is gathered. */
 static Point gather_block(Fsdp *d, uint32_t block, uint32_t j, Point after)
 {
-    Frame frame = { block_type(d->b, block)->param_layout, d->b->blocks[block].layer,
-                    d->w.old.instances[d->uses[j].instance].micro_batch, false };
+    Frame frame = { block_type(d->b, block)->param_layout, d->b->blocks[block].layer, false };
     Point last = NOWHERE;
     d->live[block] = role_frame(d->role, frame);
     for (int part = 0; part < PART_N; part++) {
@@ -338,8 +337,8 @@ static void reduce_part(Fsdp *d, uint32_t block, Part part, const Instance *like
     if (u->copies) {
         uint32_t copy = unit_instance(d, unit_copy_in(d->b, u), block, like);
         d->role->instances[copy].frame[SLOT_GRAD] = frame;
-        frame = role_frame(d->role, (Frame){ u->input_layout, d->b->blocks[block].layer,
-                                             like->micro_batch, false });
+        frame =
+            role_frame(d->role, (Frame){ u->input_layout, d->b->blocks[block].layer, false });
         d->role->instances[copy].frame[SLOT_DATA] = frame;
     }
     Point ready = newest_compute(d->b->g, d->role);
@@ -421,9 +420,8 @@ static void bind_use(Fsdp *d, uint32_t i, const Use *use)
     uint32_t *grads = &d->grads[use->unit];
     at->frame[SLOT_PARAM] = d->live[use->unit];
     if (use->backward && *grads == NONE_U32)
-        *grads = role_frame(d->role,
-                            (Frame){ block_type(d->b, use->unit)->grad_layout,
-                                     d->b->blocks[use->unit].layer, at->micro_batch, false });
+        *grads = role_frame(d->role, (Frame){ block_type(d->b, use->unit)->grad_layout,
+                                              d->b->blocks[use->unit].layer, false });
     if (use->backward)
         at->frame[SLOT_GRAD] = *grads;
     wait_starts(d->role, &d->starts[at->segment], d->gathered[use->unit][PART_DENSE]);
@@ -511,7 +509,7 @@ static void fsdp_role(Fsdp *d, uint32_t role)
 {
     start_role(d, role);
     /* A use may have a gather, a copy of it, a release, and what reduces and frees gradients. */
-    weave_begin(&d->w, d->b, d->role, 5 * d->uses_n);
+    weave_begin(&d->w, d->role, 5 * d->uses_n);
     role_reserve(d->role, 0, 0, 4 * d->uses_n);
     for (uint32_t j = 0; j < d->uses_n; j++) {
         weave_keep_to(&d->w, d->uses[j].instance);

@@ -94,7 +94,7 @@ void bundle_open(Bundle *u)
         shared->layout = u->layout;
         shared->bytes = u->bytes;
     }
-    u->frame = role_frame(u->role, (Frame){ u->layout, NONE_U32, u->micro_batch, u->stays });
+    u->frame = role_frame(u->role, (Frame){ u->layout, NONE_U32, u->stays });
 }
 
 /* One kernel of a tensor's n, number k. */
@@ -414,7 +414,7 @@ static Point clip(Finish *f, uint32_t role_index, Point after)
 {
     bool passes = f->b->sw->norms_grads;
     Role *role = &f->b->g->roles[role_index];
-    uint32_t norm = role_frame(role, (Frame){ f->norm_layout, NONE_U32, NONE_U32, true });
+    uint32_t norm = role_frame(role, (Frame){ f->norm_layout, NONE_U32, true });
     uint32_t clear = role_instance(role, f->norm_clear, NONE_U32, NONE_U32, NONE_U32);
     role->instances[clear].frame[SLOT_DATA] = norm;
     if (!passes) {

@@ -181,9 +181,9 @@ const uint32_t *ready_ops(const Build *b, uint32_t block, uint32_t segment)
 
 /* ---- weaving ---- */
 
-void weave_begin(Weave *w, const Build *b, Role *role, uint32_t more)
+void weave_begin(Weave *w, Role *role, uint32_t more)
 {
-    *w = (Weave){ .b = b, .role = role, .old = *role };
+    *w = (Weave){ .role = role, .old = *role };
     w->now = mem_resize(NULL, role->instances_n, sizeof *w->now);
     role->instances = NULL;
     role->edges = NULL;

@@ -6,7 +6,7 @@
  *
  * WEAVING.  Passes after pipeline put instances between those already there:
  *
- *     for (weave_begin(&w, b, role, n); weave_left(&w); ) {
+ *     for (weave_begin(&w, role, n); weave_left(&w); ) {
  *         ... role_instance(role, ...)           stands before the next old one
  *         uint32_t i = weave_keep(&w);           copies it, edges and all
  *         wait_at(role, 0, gathered);            more edges for it
@@ -77,7 +77,6 @@ const uint32_t *ready_ops(const Build *b, uint32_t block, uint32_t segment);
 void arg_each(Graph *g, Slot slot, uint32_t layout, ArgMode mode, bool born, bool dies);
 
 typedef struct Weave {
-    const Build *b;
     Role *role;
     Role old;
     uint32_t next; /* instance of old */
@@ -85,7 +84,7 @@ typedef struct Weave {
 } Weave;
 
 /* more: about so many instances, and edges, will be woven in or added later. */
-void weave_begin(Weave *w, const Build *b, Role *role, uint32_t more);
+void weave_begin(Weave *w, Role *role, uint32_t more);
 bool weave_left(const Weave *w);
 const Instance *weave_next(const Weave *w);
 uint32_t weave_keep(Weave *w);

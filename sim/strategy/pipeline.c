@@ -233,7 +233,7 @@ static uint32_t resident(Role *role, uint32_t layout, uint32_t layer, bool stays
 {
     if (layout == NONE_U32)
         return NONE_U32;
-    return role_frame(role, (Frame){ layout, layer, NONE_U32, stays });
+    return role_frame(role, (Frame){ layout, layer, stays });
 }
 
 static void give_home(Build *b, uint32_t block, uint32_t stage)

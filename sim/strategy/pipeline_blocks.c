@@ -105,7 +105,7 @@ static uint32_t input_segment(Line *l, uint32_t layout)
 static Point load_input(Line *l, const Action *x, const Run *run, Saved *saved)
 {
     uint32_t layout = l->g->segments[run->like.segment].layout[SLOT_DATA];
-    saved->data = line_frame(l, layout, run->like.layer, x->micro_batch);
+    saved->data = line_frame(l, layout, run->like.layer);
     if (layout == NONE_U32)
         return NOWHERE;
     uint32_t segment = input_segment(l, layout);
@@ -146,8 +146,8 @@ Point line_forward_block(Line *l, const Action *x, const Run *run, Saved *saved,
     Point input = load_input(l, x, run, saved); /* may make a segment */
     const uint32_t *layout = l->g->segments[run->like.segment].layout;
     uint32_t layer = run->like.layer;
-    saved->stash = line_frame(l, layout[SLOT_STASH], layer, x->micro_batch);
-    *out = line_frame(l, layout[SLOT_OUT], layer, x->micro_batch);
+    saved->stash = line_frame(l, layout[SLOT_STASH], layer);
+    *out = line_frame(l, layout[SLOT_OUT], layer);
     line_add_run(l, run, x->micro_batch, saved)->frame[SLOT_OUT] = *out;
     line_enter_compute(l, &run->starts, arrived, run->compute);
     if (point_is(input))
@@ -168,8 +168,8 @@ Point line_backward_block(Line *l, const Action *x, const Run *run, Saved *saved
 {
     const uint32_t *layout = l->g->segments[run->like.segment].layout;
     uint32_t layer = run->like.layer;
-    saved->held = line_frame(l, layout[SLOT_HELD], layer, x->micro_batch);
-    saved->din = line_frame(l, layout[SLOT_DIN], layer, x->micro_batch);
+    saved->held = line_frame(l, layout[SLOT_HELD], layer);
+    saved->din = line_frame(l, layout[SLOT_DIN], layer);
     line_add_gradients(l, run, x->micro_batch, saved)->frame[SLOT_DIN] = saved->din;
     line_enter_compute(l, &run->starts, arrived, run->compute);
     return (Point){ l->role->instances_n - 1, run->made };

@@ -125,12 +125,11 @@ static inline Instance line_bare_instance(uint32_t segment, uint32_t layer, uint
     return i;
 }
 
-static inline uint32_t line_frame(const Line *l, uint32_t layout, uint32_t layer,
-                                  uint32_t micro_batch)
+static inline uint32_t line_frame(const Line *l, uint32_t layout, uint32_t layer)
 {
     if (layout == NONE_U32)
         return NONE_U32;
-    return role_frame(l->role, (Frame){ layout, layer, micro_batch, false });
+    return role_frame(l->role, (Frame){ layout, layer, false });
 }
 
 static inline uint32_t line_chunk(const Line *l, const Action *x)

@@ -186,16 +186,16 @@ static const Run *cut_run(const Line *l, const Pass *p)
 static void open_parts(Line *l, Pass *p, const CutPass *cut, const Run *run, Saved *saved)
 {
     const uint32_t *layout = l->g->segments[run->like.segment].layout;
-    uint32_t layer = run->like.layer, micro_batch = p->x->micro_batch;
+    uint32_t layer = run->like.layer;
     if (p->backward) {
         saved->dout = p->frame;
-        saved->din = p->out = line_frame(l, layout[SLOT_DIN], layer, micro_batch);
+        saved->din = p->out = line_frame(l, layout[SLOT_DIN], layer);
     } else {
         saved->in = p->frame;
-        saved->stash = line_frame(l, layout[SLOT_STASH], layer, micro_batch);
-        p->out = line_frame(l, layout[SLOT_OUT], layer, micro_batch);
+        saved->stash = line_frame(l, layout[SLOT_STASH], layer);
+        p->out = line_frame(l, layout[SLOT_OUT], layer);
     }
-    p->held = line_frame(l, cut->held_layout, layer, micro_batch);
+    p->held = line_frame(l, cut->held_layout, layer);
 }
 
 static void do_part(Line *l, Pass *p, const CutPass *cut)

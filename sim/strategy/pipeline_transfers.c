@@ -118,7 +118,7 @@ void line_receive(Line *l, uint32_t action)
     Way *w = &l->in[2 * x->turn + (x->kind == ACTION_BACKWARD)];
     if (!w->crosses)
         return;
-    uint32_t frame = line_frame(l, w->layout, l->b->blocks[w->block].layer, x->micro_batch);
+    uint32_t frame = line_frame(l, w->layout, l->b->blocks[w->block].layer);
     uint32_t i = add_transfer(l, w, x->micro_batch, frame, l->compute);
     l->received[action] = (Received){ { i, 0 }, frame, true };
 }

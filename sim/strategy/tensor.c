@@ -51,7 +51,6 @@ typedef struct Splitter {
     uint32_t *now;     /* by old value: the value that stands for it, after f, g */
     uint32_t *entered; /* by value: its input side f, NONE_U32 until needed */
     bool *repeats;     /* by value: has heads whose gradients are to be summed still */
-    uint32_t values_n; /* of the old tape */
     uint32_t most;     /* values that `entered` and `repeats` have room for */
     Err *err;
     bool ok;
@@ -348,7 +347,6 @@ static void start(Splitter *s, uint32_t ops_n)
 {
     Tape *t = s->t;
     uint32_t most = s->most = t->values_n + 8 * ops_n + 8;
-    s->values_n = t->values_n;
     s->now = mem_zero(t->values_n, sizeof *s->now);
     s->entered = mem_zero(most, sizeof *s->entered);
     s->repeats = mem_zero(most, sizeof *s->repeats);

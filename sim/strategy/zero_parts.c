@@ -151,7 +151,7 @@ static void bind_grads(Zero *z, uint32_t i)
     if (at->frame[SLOT_GRAD] == NONE_U32)
         return;
     if (z->grads[owner] == NONE_U32) {
-        Frame frame = { layout, z->b->blocks[owner].layer, at->micro_batch, false };
+        Frame frame = { layout, z->b->blocks[owner].layer, false };
         z->grads[owner] = role_frame(role, frame);
         z->grads_left[owner] = block_type(z->b, owner)->params_n;
     }
@@ -321,7 +321,7 @@ static void weave_role(Zero *z)
 {
     Weave *w = &z->w;
     Role *role = z->buckets.role;
-    weave_begin(w, z->b, role, role->instances_n);
+    weave_begin(w, role, role->instances_n);
     gather_at_start(z);
     while (weave_left(w)) {
         weave_keep_to(w, next_look(z));

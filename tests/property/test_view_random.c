@@ -172,9 +172,9 @@ static void make_links(Hands *h)
     for (uint32_t r = 0; r < d->ranks_n; r++)
         h->clock_ns[r] = (int64_t)draw(h, 3) * 7;
     h->channel = "a channel";
-    d->links = (ViewLinks){ h->comms, n,           &h->match, n > 0,
-                            h->parts, &h->channel, 1,         draw(h, 2) ? h->clock_ns : NULL,
-                            5 };
+    d->links = (ViewLinks){
+        h->comms, n, &h->match, n > 0, h->parts, &h->channel, draw(h, 2) ? h->clock_ns : NULL, 5
+    };
 }
 
 /* Spans of streams of ranks that both sides have, paired by their order, some alone. */

@@ -73,8 +73,7 @@ static void open_session(Session *s, uint32_t ranks_n)
                                     .matches = &s->match,
                                     .matches_n = 1,
                                     .parts = s->parts,
-                                    .channels = &s->channel,
-                                    .channels_n = 1 };
+                                    .channels = &s->channel };
     s->diff_rank = (ViewDiffRank){ .pairs = s->pairs, .pairs_n = pairs_n, .real_n = pairs_n };
     view_diff_index(&s->diff_rank, (const Timeline *const[]){ t, &s->w[1].t }, &s->arena);
     s->diff = (ViewDiff){ .ranks = &s->diff_rank, .ranks_n = 1 };

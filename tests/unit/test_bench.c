@@ -172,8 +172,7 @@ static int64_t law_now(const Backend *b)
     return (int64_t)b->steps * 1000;
 }
 
-static const BackendType backend_law = { .name = "law",
-                                         .open = law_open,
+static const BackendType backend_law = { .open = law_open,
                                          .close = law_close,
                                          .write = law_write,
                                          .begin_run = law_begin_run,

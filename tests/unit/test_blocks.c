@@ -808,7 +808,7 @@ static void blocks_hand_on_in_one_layout(void)
         CHECK_INT(world_type(&w, i)->out_layout, world_type(&w, i + 1)->in_layout);
     CHECK_INT(w.b.blocks[1].type, w.b.blocks[2].type); /* 64 -> 64 twice */
     CHECK_INT(3, w.b.types_n);
-    CHECK(world_type(&w, 0)->is_first && world_type(&w, 3)->has_loss);
+    CHECK(!world_type(&w, 0)->has_loss && world_type(&w, 3)->has_loss);
     CHECK_INT(NONE_U32, world_type(&w, 0)->in_layout);
     CHECK_INT(NONE_U32, world_type(&w, 3)->out_layout);
     world_free(&w);

@@ -125,7 +125,7 @@ static void likenesses_have_all_but_ops_and_edges(void)
         CHECK(memcmp(&g.args[g.ops[1].arg_first + i], &args[i], sizeof *args) == 0);
 
     Role *role = &g.roles[0];
-    uint32_t frame = role_frame(role, (Frame){ layout, 3, 1, false });
+    uint32_t frame = role_frame(role, (Frame){ layout, 3, false });
     role_instance(role, first, 0, 0, 0);
     uint32_t a = role_instance(role, second, 1, 3, 2);
     role->instances[a].frame[SLOT_IN] = frame;

@@ -16,7 +16,7 @@ enum { P = 1000, G = 500, S = 70, T = 11, U = 13, LAYERS_MAX = 8 };
 typedef struct Toy {
     Graph g;
     Role *role;
-    uint32_t forward, backward, stash_layout, param_frame, grad_frame;
+    uint32_t forward, backward, stash_layout;
 } Toy;
 
 static uint32_t layout_of(Graph *g, const char *name, TensorClass class_, uint64_t bytes)
@@ -72,14 +72,14 @@ static void toy_open(Toy *t)
     t->backward = segment(t, SEGMENT_BACKWARD, "backward", U);
     graph_role(g, "all", 0);
     t->role = &g->roles[0];
-    t->param_frame = role_frame(t->role, (Frame){ params, 0, NONE_U32, true });
-    t->grad_frame = role_frame(t->role, (Frame){ grads, 0, NONE_U32, true });
+    role_frame(t->role, (Frame){ params, 0, true });
+    role_frame(t->role, (Frame){ grads, 0, true });
 }
 
 /* A frame that no instance uses yet. */
-static uint32_t stash(Toy *t, uint32_t layer, uint32_t micro_batch)
+static uint32_t stash(Toy *t, uint32_t layer)
 {
-    return role_frame(t->role, (Frame){ t->stash_layout, layer, micro_batch, false });
+    return role_frame(t->role, (Frame){ t->stash_layout, layer, false });
 }
 
 static void run(Toy *t, uint32_t what, uint32_t layer, uint32_t micro_batch, uint32_t frame)
@@ -92,7 +92,7 @@ static void all_forwards_first(Toy *t, uint32_t m)
 {
     uint32_t frame[LAYERS_MAX];
     for (uint32_t i = 0; i < m; i++)
-        run(t, t->forward, 0, i, frame[i] = stash(t, 0, i));
+        run(t, t->forward, 0, i, frame[i] = stash(t, 0));
     for (uint32_t i = m; i-- > 0;)
         run(t, t->backward, 0, i, frame[i]);
     graph_seal(&t->g);
@@ -101,7 +101,7 @@ static void all_forwards_first(Toy *t, uint32_t m)
 static void in_turn(Toy *t, uint32_t m)
 {
     for (uint32_t i = 0; i < m; i++) {
-        uint32_t frame = stash(t, 0, i);
+        uint32_t frame = stash(t, 0);
         run(t, t->forward, 0, i, frame);
         run(t, t->backward, 0, i, frame);
     }
@@ -195,7 +195,7 @@ static void layers_and_tensors_each_sum_to_the_peak(void)
     toy_open(&t);
     uint32_t frame[3];
     for (uint32_t layer = 0; layer < 3; layer++)
-        run(&t, t.forward, layer, 0, frame[layer] = stash(&t, layer, 0));
+        run(&t, t.forward, layer, 0, frame[layer] = stash(&t, layer));
     for (uint32_t layer = 3; layer-- > 0;)
         run(&t, t.backward, layer, 0, frame[layer]);
     graph_seal(&t.g);
@@ -228,7 +228,7 @@ static void what_has_no_layer_stands_last(void)
     Arena arena = { 0 };
     toy_open(&t);
     uint32_t buckets = layout_of(&t.g, "bucket", TENSOR_BUFFER, 5000);
-    role_frame(t.role, (Frame){ buckets, NONE_U32, NONE_U32, true });
+    role_frame(t.role, (Frame){ buckets, NONE_U32, true });
     in_turn(&t, 1);
     RoleMemory r = memory_of_role(&t.g, t.role, NULL);
     MemoryDetail d = memory_detail(&t.g, t.role, &r, &arena);

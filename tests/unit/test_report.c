@@ -32,7 +32,7 @@ static void add_role(Graph *g, const char *name, uint32_t stage, uint32_t layers
     graph_tensor(g, (Tensor){ .name = intern(&g->names, "weight"),
                               .class_ = TENSOR_PARAM,
                               .bytes = 1000 * (stage + 1) });
-    role_frame(&g->roles[role], (Frame){ layout, 0, NONE_U32, true });
+    role_frame(&g->roles[role], (Frame){ layout, 0, true });
     const Op ops[] = {
         { .kind = OP_MATMUL, .phase = PHASE_FORWARD, .flops = 80, .model_flops = 80 },
         { .kind = OP_ATTENTION, .phase = PHASE_FORWARD, .flops = 10, .model_flops = 20 },

@@ -107,8 +107,7 @@ static void open_links(Film *f, uint32_t ranks_n)
                                     .matches = &f->match,
                                     .matches_n = ranks_n > 1,
                                     .parts = f->parts,
-                                    .channels = &f->channel,
-                                    .channels_n = 1 };
+                                    .channels = &f->channel };
 }
 
 /* Ops of both sides in the order of time are one another's. */
@@ -127,11 +126,10 @@ static void open_diff(Film *f)
         }
         view_diff_index(k, (const Timeline *const[]){ &f->w[0].t, &f->w[1].t }, &f->arena);
     }
-    f->classes[0] = (ViewDiffClass){ "gemm", { 600, 660 }, 10, 80 };
-    f->classes[1] = (ViewDiffClass){ "layer_norm", { 120, 132 }, 10, 20 };
+    f->classes[0] = (ViewDiffClass){ "gemm", { 600, 660 }, 80 };
+    f->classes[1] = (ViewDiffClass){ "layer_norm", { 120, 132 }, 20 };
     f->diff = (ViewDiff){ .ranks = f->diff_ranks,
                           .ranks_n = 2,
-                          .step = { 3, 3 },
                           .classes = f->classes,
                           .classes_n = 2,
                           .coverage_pct = 97.5,
@@ -738,8 +736,8 @@ static void numbers_of_the_drawer_are_not_cut(void)
     Scene scene;
     DrawList list = { .font = NULL };
     open_film(&f, 2, true, false);
-    f.classes[0] = (ViewDiffClass){ "reduce_scatter", { 999500000, 99999999999 }, 9900, 12345 };
-    f.classes[1] = (ViewDiffClass){ "all_reduce", { 120, 132 }, 10, -0.4 };
+    f.classes[0] = (ViewDiffClass){ "reduce_scatter", { 999500000, 99999999999 }, 12345 };
+    f.classes[1] = (ViewDiffClass){ "all_reduce", { 120, 132 }, -0.4 };
     f.view.mode = VIEW_DIFF;
     f.view.width = 1000;
     f.view.height = 900;

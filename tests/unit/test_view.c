@@ -190,8 +190,7 @@ static void open_ranks(Ranks *k)
                                  .matches = &k->match,
                                  .matches_n = 1,
                                  .parts = k->parts,
-                                 .channels = &k->channel,
-                                 .channels_n = 1 };
+                                 .channels = &k->channel };
     view_open(&k->view, &k->data, NULL);
     k->view.width = 1000;
     k->view.height = 600;
