@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/number_text.h"
 #include "core/printable.h"
 
 const char trace_words_beside_sim[] =
@@ -12,12 +13,6 @@ const char trace_words_beside_sim[] =
     "the GPU is memory, which hides no communication, and all of a receive is communication,\n"
     "as a recorded one does not say what it waited for; sim counts the copy as compute and\n"
     "the receive's wait as bubble, as a faster network would shorten neither.\n";
-
-/* Four digits: 1.402, 12.34, 123.4; whole beyond. */
-static int digits_after_point(double x)
-{
-    return x < 9.9995 ? 3 : x < 99.995 ? 2 : x < 999.95 ? 1 : 0;
-}
 
 static char *unknown(char *text)
 {
@@ -31,7 +26,7 @@ static char *with_sign(char *text, const char *sign, uint64_t ns)
     size_t unit = 0;
     for (; x >= 999.95 && unit + 1 < ARRAY_N(units); unit++)
         x /= 1000;
-    int digits = unit == 0 ? 0 : digits_after_point(x);
+    int digits = unit == 0 ? 0 : digits_of_four(x);
     snprintf(text, WORD_CAP, "%s%.*f %s", sign, digits, x, units[unit]);
     return text;
 }
@@ -53,15 +48,8 @@ char *word_signed_ns(char *text, int64_t ns)
 char *word_count(char *text, uint64_t n)
 {
     char plain[32];
-    int length = snprintf(plain, sizeof plain, "%" PRIu64, n);
-    size_t at = 0;
-    for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0)
-            text[at++] = ',';
-        text[at++] = plain[i];
-    }
-    text[at] = '\0';
-    return text;
+    snprintf(plain, sizeof plain, "%" PRIu64, n);
+    return group_thousands(text, plain);
 }
 
 char *word_percent(char *text, double pct)
@@ -76,20 +64,18 @@ char *word_number(char *text, double x)
 {
     if (!isfinite(x))
         return unknown(text);
-    snprintf(text, WORD_CAP, "%.*f", digits_after_point(fabs(x)), x);
+    snprintf(text, WORD_CAP, "%.*f", digits_of_four(x), x);
     return text;
 }
 
 char *word_bytes(char *text, uint64_t bytes)
 {
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
     double x = (double)bytes;
-    size_t unit = 0;
+    int digits;
     if (bytes == NONE_U64)
         return unknown(text);
-    for (; x >= 1023.995 && unit + 1 < ARRAY_N(units); unit++)
-        x /= 1024;
-    snprintf(text, WORD_CAP, "%.*f %s", unit ? 2 : 0, x, units[unit]);
+    const char *unit = unit_of_bytes(&x, &digits);
+    snprintf(text, WORD_CAP, "%.*f %s", digits, x, unit);
     return text;
 }
 

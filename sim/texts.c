@@ -5,13 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/number_text.h"
 #include "core/printable.h"
-
-/* Four digits: 1.402, 12.34, 123.4; whole beyond. */
-static int digits_after_point(double x)
-{
-    return x < 9.9995 ? 3 : x < 99.995 ? 2 : x < 999.95 ? 1 : 0;
-}
 
 char *text_number(char *text, double x, int digits)
 {
@@ -20,22 +15,14 @@ char *text_number(char *text, double x, int digits)
         snprintf(text, TEXT_CAP, "-");
         return text;
     }
-    snprintf(plain, sizeof plain, "%.*f", digits, fabs(x));
-    size_t whole_n = strcspn(plain, "."), at = 0;
-    if (x < 0 && strspn(plain, "0.") < strlen(plain))
-        text[at++] = '-';
-    for (size_t i = 0; plain[i]; i++) {
-        if (i > 0 && i < whole_n && (whole_n - i) % 3 == 0)
-            text[at++] = ',';
-        text[at++] = plain[i];
-    }
-    text[at] = '\0';
-    return text;
+    snprintf(plain, sizeof plain, "%.*f", digits, x);
+    bool is_nothing = strspn(plain, "-0.") == strlen(plain); /* which has no sign */
+    return group_thousands(text, plain + (is_nothing && *plain == '-'));
 }
 
 char *text_rate(char *text, double x)
 {
-    return text_number(text, x, digits_after_point(fabs(x)));
+    return text_number(text, x, digits_of_four(x));
 }
 
 char *text_count(char *text, double x)
@@ -65,17 +52,15 @@ char *text_seconds(char *text, double s)
         return isfinite(s) ? strcpy(text, "0 s") : strcpy(text, "-");
     for (; x < 0.99995 && unit + 1 < ARRAY_N(units); unit++)
         x *= 1e3;
-    return with_unit(text_number(text, s < 0 ? -x : x, digits_after_point(x)), units[unit]);
+    return with_unit(text_number(text, s < 0 ? -x : x, digits_of_four(x)), units[unit]);
 }
 
 char *text_bytes(char *text, uint64_t bytes)
 {
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
     double x = (double)bytes;
-    size_t unit = 0;
-    for (; x >= 1023.995 && unit + 1 < ARRAY_N(units); unit++)
-        x /= 1024;
-    return with_unit(text_number(text, x, unit ? 2 : 0), units[unit]);
+    int digits;
+    const char *unit = unit_of_bytes(&x, &digits);
+    return with_unit(text_number(text, x, digits), unit);
 }
 
 char *text_percent(char *text, double percent)

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/number_text.h"
+
 const char *const view_mode_names[VIEW_MODES_N] = { "real", "sim", "split", "diff" };
 
 enum { STRIPS_FROM = 17 }; /* ranks */
@@ -423,12 +425,9 @@ bool view_is_strips(const View *v)
 
 /* ---- texts ---- */
 
-/* Four digits, no zeros behind the point but in "12.50 ms". */
 static char *unit_text(char *text, size_t cap, double value, const char *unit)
 {
-    double size = value < 0 ? -value : value;
-    int digits = size < 9.9995 ? 3 : size < 99.995 ? 2 : size < 999.95 ? 1 : 0;
-    snprintf(text, cap, "%.*f %s", digits, value, unit);
+    snprintf(text, cap, "%.*f %s", digits_of_four(value), value, unit);
     return text;
 }
 

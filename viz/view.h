@@ -205,11 +205,12 @@ bool view_counts(const View *v, uint32_t rank);
  * of the side shown where those of each go; of ranks that do not count nothing is written. */
 ViewStats view_window_stats(const View *v, ViewWindow w, Metrics *of_rank);
 
-/* "73.353 ms", "1.25 us", "12 ns", "2.31 s": four digits that matter. */
+/* "73.35 ms", "1.250 µs", "12 ns", "2.310 s": four digits; the font has the mu that a terminal
+ * may lack. */
 char *view_time_text(char *text, size_t cap, int64_t ns);
 /* "297ms", "1.5s", "20us", "300ns" at *text, which moves behind it; below 1e18 ns. */
 bool view_time_parse(const char **text, int64_t *ns);
-/* "51.2 MB", "1.2 GB", "512 B"; of 1000. */
+/* "51.20 MB", "1.200 GB", "512 B"; of 1000, as bandwidths beside them are. */
 char *view_bytes_text(char *text, size_t cap, uint64_t bytes);
 
 #endif
