@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 enum { PROGRESS_EVERY = 1 << 16 };
 

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 static bool is_pipeline_lane(uint32_t lane)
 {

@@ -9,7 +9,7 @@
  * the compute lane in a direction: a segment takes what its macro takes (engine_macro.c), or its
  * ops one after another where it is none.  Of ranks of one stage the slowest counts.
  */
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 int64_t op_alone_ns(Sim *sim, const Runner *r, uint32_t op)
 {

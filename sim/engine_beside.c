@@ -23,7 +23,7 @@
  */
 #include <math.h>
 
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 enum { KINDS_MOST = 32 }; /* beside so many sets of flows */
 

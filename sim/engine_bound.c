@@ -17,7 +17,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 /* Parts of the compute lane's time by what they keep of their speed beside a transfer of somebody
  * else: the k-th is of those that keep up to (k + 1) / SPEEDS. */

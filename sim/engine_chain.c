@@ -12,7 +12,7 @@
  *
  * Chains of equal segments have the same number, whatever the micro-batch.
  */
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 #include <stdlib.h>
 

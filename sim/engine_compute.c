@@ -6,7 +6,7 @@
  * `left` up to now; every change of speed sets the end event anew, of a macro that is looked at
  * in the same instant then.
  */
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 static const OpCost *running_cost(const Runner *r)
 {

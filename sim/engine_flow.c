@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 /* ---- costs ---- */
 

@@ -12,7 +12,7 @@
  */
 #include <math.h>
 
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 /* What a running sum has grown by since op i began, at position x. */
 static double grown_since(const Macro *m, const int64_t *sum, uint32_t i, double x)

@@ -22,7 +22,7 @@
  * that was timed beside these, or is broken up: the ops it is in go on as ops of their own
  * (engine_leave.c).
  */
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 /* ---- running sums ---- */
 

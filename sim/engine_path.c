@@ -10,7 +10,7 @@
  */
 #include <math.h>
 
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 void path_setup(Sim *sim, Runner *r)
 {

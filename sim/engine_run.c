@@ -10,7 +10,7 @@
  * waits for.  A run is a macro of that part of the compute lane, without transfers of
  * its own; others slow it or not while it lasts.
  */
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 /* ---- where runs may begin and end ---- */
 

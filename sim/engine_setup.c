@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 /* ---- indexes over the graph ---- */
 

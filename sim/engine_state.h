@@ -7,11 +7,14 @@
  *
  * An op on a lane has a sequence number: ops of that lane launched before it.
  * "Op X is done" is "lane.done > sequence of X", as with CUDA events.
+ *
+ * What instances are as one event: engine_macro.h; what is done with them: engine_collapse.h.
  */
 #ifndef LOCKSTEP_SIM_ENGINE_STATE_H
 #define LOCKSTEP_SIM_ENGINE_STATE_H
 
 #include "sim/engine.h"
+#include "sim/engine_macro.h"
 #include "sim/evq.h"
 
 enum { EVENT_LANE, EVENT_COMPUTE, EVENT_KERNEL, EVENT_HELD, EVENT_FLOW_DATA, EVENT_FLOW_END };
@@ -29,91 +32,7 @@ typedef struct CostTable {
     struct Macro **run;    /* by graph op that begins it; NULL: not known yet */
 } CostTable;
 
-/* ---- collapsed instances ---- */
-
-/* When a transfer of a macro is on which links. */
-typedef struct MacroComm {
-    int64_t start_ns, end_ns;
-    uint32_t links; /* bit per ResourceKind of its rank */
-    uint32_t op;    /* of its segment */
-    uint32_t stat;  /* its CollectiveStat; NONE_U32: not booked yet */
-    double wire_bytes;
-    const CommCost *cost;
-    /* Where transfers of its macro share links, by interval from into_first on, and to the end of
-     * its last: so much of what it takes alone is done.  NULL: it always goes as if alone. */
-    const double *into;
-    uint32_t into_first;
-} MacroComm;
-
-typedef enum MacroState { MACRO_UNKNOWN, MACRO_NO, MACRO_YES } MacroState;
-
-enum { BESIDE_MOST = 3 };
-
-/* Flows of others that move on links of a macro (engine_beside.c): how fast, and by ResourceKind of
- * its rank what they take of the link for that (Use.coefficient; 0: they are not on it). */
-typedef struct BesideFlow {
-    double rate, takes[RES_RANK_N];
-} BesideFlow;
-
-typedef struct Beside {
-    uint32_t n, links; /* links: bit per kind that one is on */
-    BesideFlow flow[BESIDE_MOST];
-} Beside;
-
-/* Macros of the same ops, each beside other flows. */
-typedef struct BesideList {
-    struct Macro *first;
-    uint32_t n;
-} BesideList;
-
-/* Ops [first, end) of a segment, by their index in it. */
-typedef struct Stretch {
-    uint32_t segment, first, end;
-} Stretch;
-
-/* A segment, or a stretch of one, as one event: its ops timed once, alone on the GPU.  Between two
- * instants at which an op begins or ends nothing changes: interval i is [alone_at[i],
- * alone_at[i + 1]). */
-typedef struct Macro {
-    MacroState state;
-    bool has_comm;
-    uint32_t run_n;       /* a run (engine_run.c) of so many ops; 0: a whole instance */
-    uint32_t parts_n;     /* a chain (engine_chain.c) of so many instances; 0: of one */
-    struct Macro **parts; /* of a chain: their macros, and when each begins (and the end) */
-    int64_t *part_at;
-    uint32_t *begin_at, *end_at; /* of a stretch (engine_stretch.c), by lane: ops of the segment
-                                    before it, and up to its end; NULL: of a whole instance */
-    uint32_t end_op;             /* of a stretch: the op of the segment behind it */
-    uint32_t lanes;              /* bit per lane its ops are on */
-    uint32_t links;              /* bit per ResourceKind of its rank that its transfers use */
-    int64_t *start_ns, *end_ns;  /* by op of the segment */
-    int64_t *exposed_ns;         /* of a transfer: without compute beside it */
-    uint32_t intervals_n;
-    int64_t *alone_at,
-        *slow_at; /* intervals_n + 1; slow_at: with a transfer beside it throughout */
-    int64_t *compute_at, *comm_at; /* time so far with compute, with communication of its own */
-    int64_t *path_at;              /* what of the longest chain so far is communication */
-    int64_t *path_ns;              /* by op of the segment: and of that to its beginning */
-    uint32_t comms_n;
-    MacroComm *comms; /* by their ops */
-    int64_t first_ns; /* the first of them begins */
-    /* Start of the instance's launching + lag <= start: the host is never late. */
-    int64_t lag_ns;
-    /* Beside flows of others (engine_beside.c); not of a run or a chain. */
-    Stretch of;
-    BesideList *beside; /* of these ops, for all ranks whose macros are the same */
-    struct Macro *next; /* in that list */
-    uint32_t number;    /* in that list; 0: alone */
-    const Beside *by;   /* NULL: alone */
-    bool slows;         /* what it is beside, by lost_at[i] bytes up to interval i */
-    double *lost_at;
-} Macro;
-
-/* A position on all running sums: part of the way through interval `low`. */
-typedef struct MacroPlace {
-    uint32_t low;
-    double part;
-} MacroPlace;
+/* ---- segments ---- */
 
 /* Which lanes a segment has ops on, a bit each but for the host's, and on which of them the first
  * waits for an op of the segment's compute lane. */
@@ -469,102 +388,6 @@ void share(Sim *sim,
 /* ---- engine_actions.c ---- */
 /* What an op takes with its lane and links to itself; 0: a send, or a collective of others. */
 int64_t op_alone_ns(Sim *sim, const Runner *r, uint32_t op);
-
-/* ---- engine_timing.c ---- */
-bool macro_is_inner(const Sim *sim, const Runner *r, const Op *o, uint32_t *links);
-/* Times the stretch, beside m->by, into m.  False when its timing is not that of a macro: a tail
- * off the compute lane, a time that does not fit, flows that it would slow. */
-bool macro_time(Sim *sim, const Runner *r, Stretch of, Macro *m);
-
-/* ---- engine_macro.c ---- */
-Macro *macro_of(Sim *sim, Runner *r, uint32_t segment); /* its state is known */
-bool macro_try(Sim *sim, Runner *r, uint32_t instance);
-/* Do the transfers of a stretch take the same time of two ranks, over links of the same kinds? */
-bool macro_same(Sim *sim, const Runner *a, const Runner *b, Stretch of);
-/* Its times are shared with the twin's, what is booked of its transfers is the rank's own. */
-void macro_copy(Sim *sim, const Runner *r, uint32_t segment, Macro *m, const Macro *twin);
-/* May it begin, as far as lanes and links are concerned? */
-bool macro_has_way(const Sim *sim, const Runner *r, const Macro *m, uint32_t instance);
-void macro_begin(Sim *sim, Runner *r, const Macro *m, uint32_t op); /* graph op: its first */
-void macro_finish(Sim *sim, Runner *r);
-/* Notes in r->stop the position to which the macro runs undisturbed: its end or, unless it fits
- * (beside_fits), its next transfer that meets others, and in r->guard which of them. */
-void macro_look_ahead(const Sim *sim, Runner *r, bool fits);
-/* Links of the macro on which somebody else's flow has begun. */
-uint32_t macro_links_in_use(const Sim *sim, const Runner *r, const Macro *m);
-/* Does it transfer on one of the links at position x? */
-bool macro_transfers_at(const Macro *m, uint32_t links, double x);
-void macro_links_hold(Sim *sim, const Runner *r, const Macro *m);
-void macro_links_release(Sim *sim, const Runner *r, const Macro *m);
-uint32_t macro_stat(const Sim *sim, Runner *r, const Segment *s,
-                    uint32_t i); /* of transfer i */
-/* The transfers that are over at position x, and were not when it was last booked. */
-void macro_book(Sim *sim, Runner *r, const Macro *m, uint32_t instance, double x);
-/* The lane stands before the at-th of its ops in the instance. */
-void macro_lane_skip(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t at,
-                     const Path *path);
-double macro_map(const Macro *m, const int64_t *from, const int64_t *to, double x);
-/* near: an interval that it is probably in, or shortly behind. */
-MacroPlace macro_place(const Macro *m, const int64_t *from, double x, uint32_t near);
-MacroPlace macro_here(Runner *r); /* of the running macro */
-static inline double macro_sum(const MacroPlace *p, const int64_t *sum)
-{
-    return (double)sum[p->low] + p->part * (double)(sum[p->low + 1] - sum[p->low]);
-}
-
-/* ---- engine_leave.c ---- */
-static inline const Op *macro_op(const Sim *sim, const Macro *m, uint32_t i)
-{
-    return graph_ops(sim->g, &sim->g->segments[m->of.segment]) + i;
-}
-/* Where a lane is in a macro: how many of its ops in the segment are over, the last of those that
- * are of the macro, and the next; NONE_U32: there is none. */
-typedef struct MacroLane {
-    uint32_t over, last, next;
-} MacroLane;
-MacroLane macro_lane_at(const Sim *sim, const Macro *m, uint32_t lane, double x);
-/* How much of what op i, in progress at position x, takes alone is done. */
-double macro_op_into(const Sim *sim, const Runner *r, const Macro *m, uint32_t i, double x);
-void macro_break(Sim *sim, Runner *r);
-/* The running macro, or the part of the chain that it is in, goes on as `as` from position y on:
- * the same ops, and as far. */
-void macro_go_on_as(Sim *sim, Runner *r, const Macro *as, double y);
-
-/* ---- engine_beside.c ---- */
-/* The macro as it goes beside the flows that it will meet if it begins now; NULL: it cannot. */
-const Macro *beside_choose(Sim *sim, Runner *r, const Macro *m);
-/* Will it meet none? */
-bool beside_none(const Sim *sim, const Runner *r, const Macro *m);
-/* Does the running macro at its next transfer meet those that it was timed beside? */
-bool beside_fits(const Sim *sim, const Runner *r);
-/* If not, it goes on beside those that it will meet.  Does it then? */
-bool beside_refit(Sim *sim, Runner *r);
-/* Its macro goes on at its position, and slows a flow or does not; and it leaves off. */
-void beside_attach(Sim *sim, Runner *r);
-void beside_detach(Sim *sim, Runner *r);
-/* Somebody begins to use the links of d: flows there are slowed by no macro any more. */
-void beside_make_way(Sim *sim, Demand d);
-/* Does no macro transfer on them within so many ns? */
-bool beside_is_quiet(Sim *sim, Demand d, int64_t ns);
-/* What moves on the links of d has changed: macros there will be looked at, by compute_look. */
-void beside_changed(Sim *sim, Demand d);
-
-/* ---- engine_chain.c ---- */
-void chains_index(Sim *sim);
-/* NULL where there is none, or the host is not far enough ahead. */
-const Macro *chain_of(Sim *sim, Runner *r, uint32_t first);
-uint32_t chain_part_at(const Macro *m, double x);
-/* The macro that it is in at *x, which becomes the position in that; itself, if it is no chain. */
-const Macro *chain_part(const Macro *m, double *x);
-
-/* ---- engine_stretch.c ---- */
-bool stretch_try(Sim *sim, Runner *r, uint32_t instance, uint32_t op);
-
-/* ---- engine_run.c ---- */
-void runs_index(Sim *sim);
-void runs_note(Sim *sim, uint32_t dst, uint32_t src); /* an edge between instances: graph ops */
-bool run_try(Sim *sim, Runner *r, uint32_t instance);
-void run_finish(Sim *sim, Runner *r);
 
 /* ---- engine_path.c ---- */
 void path_setup(Sim *sim, Runner *r);

@@ -18,7 +18,7 @@
  *
  * When somebody comes onto its links it is broken up as macros are.
  */
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 /* ---- which ops ---- */
 

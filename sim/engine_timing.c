@@ -15,7 +15,7 @@
  */
 #include <math.h>
 
-#include "sim/engine_state.h"
+#include "sim/engine_collapse.h"
 
 /* A collective of ranks that all arrive together, on links that they touch themselves: those are
  * added to *links. */
