@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 void assert_failed(const char *cond, const char *file, int line)
 {

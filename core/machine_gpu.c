@@ -5,9 +5,6 @@
  */
 #include <math.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/machine_parts.h"
 

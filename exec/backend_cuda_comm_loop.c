@@ -7,7 +7,6 @@
 #include "exec/cuda_comm.h"
 
 #include <cuda_runtime_api.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>

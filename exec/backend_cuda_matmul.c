@@ -12,8 +12,6 @@
  */
 #include "exec/backend_cuda_parts.h"
 
-#include <math.h>
-
 static const Vec none = { NULL, NUM_F32 };
 
 bool multiply(CudaEnv *env, const Product *x)

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "core/quantile.h"
-#include "exec/measure.h"
 #include "exec/number.h"
 
 enum { NOISE_N = 1 << 16 }; /* random numbers */

@@ -16,7 +16,6 @@
 #include "core/temporary.h"
 #include "core/text.h"
 #include "exec/cmd.h"
-#include "exec/launch.h"
 #include "profile/cmd_calibrate.h"
 #include "sim/cmd_options.h"
 

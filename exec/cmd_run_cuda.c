@@ -9,7 +9,6 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/own_folder.h"

@@ -8,7 +8,6 @@
  * `waits` are the graph's dependencies, "after" what had the same memory before
  * (exec/program.h); both only where the stream's own order does not imply them.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "exec/cmd_run_cuda.h"

@@ -8,7 +8,6 @@
  * which meet at one port after another.  Results come in the order of the values, when all copies
  * have ended; one that has failed leaves the others alone.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,6 @@
 /* cuda_comm_place.c - a GPU for a rank, or a sentence. */
 #include "exec/cuda_comm_place.h"
 
-#include <string.h>
-
 /* Of cudaError_t, which this file is compiled without. */
 enum { ERROR_STUB = 34, ERROR_OLD_DRIVER = 35, ERROR_NO_DEVICE = 100 };
 

@@ -8,7 +8,6 @@
 #include "exec/rendezvous_parts.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>

@@ -7,7 +7,6 @@
 
 #include "core/json_out.h"
 #include "core/quantile.h"
-#include "profile/calibrate_file.h"
 
 enum { SIZE_MAX_ = 1 << 30 };
 #define TIME_MIN_US 1e-4

@@ -8,8 +8,6 @@
  */
 #include "profile/cmd_calibrate.h"
 
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

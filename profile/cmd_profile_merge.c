@@ -15,7 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/json_out.h"
 #include "core/text.h"
 #include "profile/cmd_profile.h"
 #include "profile/records.h"

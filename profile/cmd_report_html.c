@@ -12,8 +12,6 @@
 #include "viz/strip.h"
 #include "viz/svg.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Pixels of the pictures; the page stretches strips to its width. */

@@ -16,7 +16,6 @@
  *     fit           scalars for each (software, group left out)
  *     second pass   rows of fitted stacks with those
  */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

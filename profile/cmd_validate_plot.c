@@ -13,7 +13,6 @@
 #include "viz/plot.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* Ten colours that differ in lightness too (Tableau 10, made a little darker). */
 static const Color colors[] = { 0x2f6db3, 0xe07b16, 0xc9363c, 0x3d9a96, 0x4a8f3c,

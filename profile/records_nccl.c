@@ -12,7 +12,6 @@
  * The words are NCCL's own (ncclFuncToString, ncclDatatypeToString ... of src/misc/utils.cc
  * and src/enqueue.cc, 2.28.9).
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,10 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "profile/steps.h"
-#include "profile/trace_words.h"
 
 /* ---- remarks ---- */
 

@@ -7,7 +7,6 @@
  * Arguments are read here; the search and its words stand in planner*.c.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

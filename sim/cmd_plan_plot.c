@@ -8,7 +8,6 @@
  *        +------------ GPUs
  */
 #include <math.h>
-#include <stdlib.h>
 
 #include "sim/cmd_plan_plot.h"
 #include "sim/texts.h"

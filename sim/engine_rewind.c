@@ -16,7 +16,6 @@
  * Lanes that are parked (engine_mark.c) wait for the end of the program, which is where it was.
  * What lanes wait for is counted in ops, so counts are taken back by the ops of the strides.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "sim/engine_steady.h"

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "sim/planner_parts.h"
-#include "sim/texts.h"
 
 const char *const plan_objective_names[PLAN_OBJECTIVE_N] = { "time", "cost", "gpus" };
 

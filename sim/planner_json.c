@@ -7,7 +7,6 @@
  * "set" holds what `lockstep sim --set` takes to have the candidate again; the
  * objects hold the same as scenario keys.
  */
-#include <math.h>
 #include <string.h>
 
 #include "sim/planner.h"

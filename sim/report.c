@@ -4,7 +4,6 @@
 #include "sim/report.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "sim/texts.h"

@@ -3,7 +3,6 @@
  * after the other, strictly: a stack without a fact, or a fact without a source, is an
  * error.  A layer over another says what is different there.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "sim/software_parts.h"

@@ -6,8 +6,6 @@
  * unpack all of them, and bring a compiler of its own into the build.  Every read is
  * bounded by the message it is in, and that by the file.
  */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/json.h"

@@ -3,7 +3,6 @@
  *
  * kineto.h has the table of what becomes what.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

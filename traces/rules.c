@@ -1,7 +1,6 @@
 /* rules.c - reading rule files, and asking them. */
 #include "traces/rules.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/json.h"

@@ -4,7 +4,6 @@
 #include "viz/app.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "viz/links.h"
 

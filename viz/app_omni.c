@@ -9,7 +9,6 @@
 #include "viz/app.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- offers ---- */

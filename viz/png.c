@@ -9,7 +9,6 @@
 
 #include <png.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { LEVEL = 1 };
 

@@ -9,7 +9,6 @@
  */
 #include "viz/scene_lanes.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "viz/png.h"
 #include "viz/sdl_parts.h"
 
 /* ---- pixels ---- */

@@ -12,7 +12,6 @@
  */
 #include "sim/strategy/dp_parts.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define COALESCED_BYTES \

@@ -74,8 +74,6 @@
  */
 #include "sim/strategy/fsdp_units.h"
 
-#include <stdlib.h>
-
 typedef uint32_t FrameParts[PART_N];
 typedef Point PointParts[PART_N];
 

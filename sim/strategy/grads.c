@@ -3,8 +3,6 @@
  */
 #include "sim/strategy/grads.h"
 
-#include "sim/blocks.h"
-
 /* ---- bundles ---- */
 
 static const Owned *owned_by(const Bundle *u, uint32_t block)

@@ -8,7 +8,6 @@
 #include "viz/lod.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 enum { TRACKS = 64, RANKS = 8, EVENTS = 10000000, WIDTH = 1920 };

@@ -3,7 +3,6 @@
  */
 #include "sim/model.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -9,7 +9,6 @@
 #include "exec/fabric_parts.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>

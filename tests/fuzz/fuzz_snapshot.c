@@ -7,7 +7,6 @@
  */
 #include "exec/snapshot_part.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  * device: the same programs as on the CPU go through the CUDA backend, with and without graphs,
  * and with transfers between ranks in a loop.  Times mean nothing here, counts do.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "exec/bench.h"

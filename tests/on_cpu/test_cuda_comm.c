@@ -8,7 +8,6 @@
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-#include <pthread.h>
 
 #include "exec/cuda_comm.h"
 #include "exec/lanes.h"

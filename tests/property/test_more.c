@@ -16,7 +16,6 @@
  * then, and those that are searched are others for more micro-batches.
  */
 #include "sim/memory.h"
-#include "sim/strategy/schedule.h"
 #include "tests/random_scenario.h"
 
 enum { DRAWS = 120 };

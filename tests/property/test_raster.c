@@ -3,7 +3,6 @@
  * over one another as viz/raster.h says, nothing leaves its clip.
  */
 #include "tests/check.h"
-#include "viz/fill.h"
 #include "viz/raster.h"
 
 enum { SIDE = 48 };

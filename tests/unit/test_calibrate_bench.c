@@ -6,7 +6,6 @@
  */
 #include "core/quantile.h"
 #include "core/share.h"
-#include "profile/calibrate_bench.h"
 #include "profile/cmd_calibrate.h"
 #include "sim/cost.h"
 #include "tests/check.h"
@@ -14,7 +13,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static char folder[200], bench[300], gpu_path[300], cluster_path[300];

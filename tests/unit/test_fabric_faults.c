@@ -3,7 +3,6 @@
  * communicate: the others learn of it, in a sentence, in time, and nothing is left.
  */
 #include <dirent.h>
-#include <errno.h>
 
 #include "tests/rank_world.h"
 

@@ -1,5 +1,4 @@
 /* Reading: values, paths, every refusal.  Writing: escapes, numbers, round trips. */
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "core/intern.h"

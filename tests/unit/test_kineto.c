@@ -5,7 +5,6 @@
  */
 #include "tests/check.h"
 #include "traces/chrome_write.h"
-#include "traces/formats.h"
 #include "traces/kineto_parts.h"
 
 #include <dirent.h>

@@ -7,7 +7,6 @@
 #include "traces/native.h"
 #include "traces/set.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "sim/scenario.h"
 #include "tests/check.h"
 #include "tests/small_world.h"
 

@@ -5,7 +5,6 @@
 #include "tests/exec_world.h"
 
 /* Threads of the world, as the thread sanitizer looks for them: <pthread.h>. */
-#include <pthread.h>
 
 static const char mlp[] =
     "{\"name\":\"threads\",\"model\":{\"kind\":\"mlp\",\"widths\":[8,16,12,1]},"

@@ -7,7 +7,6 @@
 #include "viz/cmd_view.h"
 #include "viz/scene_parts.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
