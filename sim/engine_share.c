@@ -12,12 +12,15 @@
 
 #include "sim/engine_state.h"
 
-enum { TOGETHER_MOST = 6, REMEMBERED = 512 };
+/* Of more flows, and after so many sets of them, none are remembered. */
+enum { TOGETHER_MOST = 16, PLACES = 1024, SETS_MOST = 1 << 16 };
 
+/* What n flows that take these links got. */
 typedef struct Shares {
-    uint32_t n; /* 0: nothing is remembered here */
-    const Use *uses[TOGETHER_MOST];
-    double rates[TOGETHER_MOST];
+    struct Shares *next; /* of the same place */
+    uint32_t n;
+    const Use **uses;
+    double *rates;
 } Shares;
 
 void share_add(Sim *sim, uint32_t flow)
@@ -86,30 +89,49 @@ static void fair_rates(Sim *sim, uint32_t n)
 }
 
 /* Where the n flows are remembered, or will be. */
-static Shares *place_of(Sim *sim, uint32_t n)
+static Shares **place_of(Sim *sim, uint32_t n)
 {
     uint64_t h = n;
     for (uint32_t i = 0; i < n; i++)
         h = (h ^ (uintptr_t)sim->flows[sim->component[i]].demand.uses) * 0x9e3779b97f4a7c15u;
     if (!sim->shares)
-        sim->shares = PUSH_ARRAY(&sim->arena, Shares, REMEMBERED);
-    return &sim->shares[h >> 32 & (REMEMBERED - 1)];
+        sim->shares = PUSH_ARRAY(&sim->arena, Shares *, PLACES);
+    return &sim->shares[h >> 32 & (PLACES - 1)];
+}
+
+static bool are_these(const Sim *sim, const Shares *known, uint32_t n)
+{
+    bool same = known->n == n;
+    for (uint32_t i = 0; same && i < n; i++)
+        same = known->uses[i] == sim->flows[sim->component[i]].demand.uses;
+    return same;
+}
+
+/* Notes sim->rates. */
+static void remember(Sim *sim, Shares **place, uint32_t n)
+{
+    if (sim->shares_n == SETS_MOST)
+        return;
+    Shares *s = PUSH(&sim->arena, Shares);
+    *s = (Shares){ *place, n, PUSH_UNSET(&sim->arena, const Use *, n),
+                   PUSH_UNSET(&sim->arena, double, n) };
+    for (uint32_t i = 0; i < n; i++)
+        s->uses[i] = sim->demands[i].uses;
+    memcpy(s->rates, sim->rates, n * sizeof *sim->rates);
+    *place = s;
+    sim->shares_n++;
 }
 
 /* The rates of few flows; groups and sends have their links where they stay. */
 static const double *rates_of_few(Sim *sim, uint32_t n)
 {
-    Shares *known = place_of(sim, n);
-    bool same = known->n == n;
-    for (uint32_t i = 0; same && i < n; i++)
-        same = known->uses[i] == sim->flows[sim->component[i]].demand.uses;
-    if (same)
-        return known->rates;
+    Shares **place = place_of(sim, n);
+    for (const Shares *s = *place; s; s = s->next)
+        if (are_these(sim, s, n))
+            return s->rates;
     fair_rates(sim, n);
-    known->n = n;
-    for (uint32_t i = 0; i < n; i++)
-        known->uses[i] = sim->demands[i].uses;
-    return memcpy(known->rates, sim->rates, n * sizeof *sim->rates);
+    remember(sim, place, n);
+    return sim->rates;
 }
 
 void share(Sim *sim, Demand around)

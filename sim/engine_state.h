@@ -279,7 +279,8 @@ typedef struct Sim {
     uint64_t look;         /* which flows are connected has been looked at so often */
     uint64_t *link_looked; /* by resource: the last look that came to it */
     MaxminSpace space;
-    struct Shares *shares; /* remembered (engine_share.c); NULL: nothing is yet */
+    struct Shares **shares; /* remembered (engine_share.c); NULL: nothing is yet */
+    uint32_t shares_n;
     Demand *demands;       /* working space there */
     double *rates;
     uint32_t *component;
