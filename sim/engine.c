@@ -225,23 +225,31 @@ static void lane_try(Sim *sim, Runner *r, uint32_t lane)
         lane_start(sim, r, lane, op);
 }
 
-/* Wakes the lanes whose wait is over. */
+/* Wakes the lanes whose wait is over.  Some have been woken otherwise since they began to wait. */
 static void wake_waiters(Sim *sim, Runner *r, uint32_t lane)
 {
     LaneState *l = &r->lane[lane];
     for (uint32_t left = l->waiters; left; left &= left - 1) {
         uint32_t other = first_lane(left);
         const LaneState *w = &r->lane[other];
-        if (w->wait == WAIT_LANE && w->wait_lane == lane && w->wait_done > l->done)
+        bool waits = w->wait == WAIT_LANE && w->wait_lane == lane;
+        if (waits && w->wait_done > l->done)
             continue;
         l->waiters &= ~(1u << other);
-        sim_wake(sim, r, other);
+        if (waits)
+            sim_wake(sim, r, other);
     }
 }
 
 void lane_wake_after(Sim *sim, Runner *r, uint32_t lane)
 {
     sim_wake(sim, r, lane);
+    wake_waiters(sim, r, lane);
+}
+
+void lane_rest_after(Sim *sim, Runner *r, uint32_t lane)
+{
+    wait_for(r, lane, LANE_COMPUTE, r->lane[LANE_COMPUTE].done + 1);
     wake_waiters(sim, r, lane);
 }
 

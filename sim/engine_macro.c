@@ -366,10 +366,17 @@ void macro_finish(Sim *sim, Runner *r)
     r->running_macro = NULL;
     macro_links_release(sim, r, m);
     r->compute_n--;
+    uint32_t rest = m->end_at ? 0 : r->program.ties[instance].follow;
     for (uint32_t left = m->lanes; left; left &= left - 1) {
         uint32_t lane = first_lane(left);
         macro_lane_skip(sim, r, lane, instance, m->end_at ? m->end_at[lane] : s->lane_n[lane],
                         &path);
-        lane_wake_after(sim, r, lane);
+    }
+    for (uint32_t left = m->lanes; left; left &= left - 1) {
+        uint32_t lane = first_lane(left);
+        if (rest >> lane & 1u)
+            lane_rest_after(sim, r, lane);
+        else
+            lane_wake_after(sim, r, lane);
     }
 }

@@ -109,6 +109,7 @@ static void index_ties(Sim *sim, const Role *r, bool *open, Ties *ties, uint32_t
             next[lane] = i;
             instances_n[lane]++;
         }
+        ties[i].follow = (uint16_t)follow;
         come |= lanes->all;
         follow = (follow & ~lanes->all) | lanes->follow;
         if (r->instances[i].edge_n > 0)

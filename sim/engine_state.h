@@ -40,10 +40,13 @@ typedef struct SegmentLanes {
     uint32_t all, follow;
 } SegmentLanes;
 
-/* What edges say of an instance: it waits for another lane, another lane waits for it. */
+/* What edges say of an instance: it waits for another lane, another lane waits for it; and which
+ * lanes, a bit each, go on behind it with an op that waits for one of the compute lane there. */
 typedef struct Ties {
     bool waits, awaited;
+    uint16_t follow;
 } Ties;
+_Static_assert(LANE_HOST <= 16, "a bit of Ties.follow for each lane");
 
 /* The chain that begins with an instance: its number, and of how many instances it is. */
 typedef struct ChainLink {
@@ -281,7 +284,7 @@ typedef struct Sim {
     MaxminSpace space;
     struct Shares **shares; /* remembered (engine_share.c); NULL: nothing is yet */
     uint32_t shares_n;
-    Demand *demands;       /* working space there */
+    Demand *demands; /* working space there */
     double *rates;
     uint32_t *component;
     uint32_t component_cap;
@@ -327,6 +330,8 @@ void host_anchor(Sim *sim, Host *h, uint64_t place, Path path);
 void host_wake_gated(Sim *sim, const Host *h); /* lanes that it has launched more for */
 void lane_wake_after(Sim *sim, Runner *r,
                      uint32_t lane); /* the lane itself and who waits for it */
+/* Who waits for it; the lane itself goes on when the compute lane has, at the earliest. */
+void lane_rest_after(Sim *sim, Runner *r, uint32_t lane);
 uint32_t op_at(const Sim *sim, const Runner *r, uint32_t instance, uint32_t lane, uint32_t at);
 static inline const Segment *segment_of(const Sim *sim, const Runner *r, uint32_t instance)
 {
