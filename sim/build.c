@@ -79,17 +79,14 @@ bool hides_in_pairs(const Build *b)
     const Parallel *p = &b->s->parallel;
     bool megatron = b->sw->ep_pairs && (p->pp == 1 || p->schedule == SCHEDULE_INTERLEAVED);
     bool pairs = megatron || runs_dualpipe(p);
-    bool once = shards_params(p) || p->strategy == STRATEGY_ZERO2;
+    bool once = shards_params(p, b->sw) || p->strategy == STRATEGY_ZERO2;
     return p->ep > 1 && overlaps(b, DIM_EP) && pairs && !once;
 }
 
 uint32_t expert_tp(const Build *b)
 {
     const Parallel *p = &b->s->parallel;
-    if (p->etp)
-        return p->etp;
-    bool over_tp = (uint64_t)expert_dp(p) * p->cp % p->ep != 0;
-    return over_tp || (shares_experts(p) && b->sw->whole_experts) ? 1 : p->tp;
+    return whole_experts(p, b->sw) ? 1 : p->tp;
 }
 
 bool experts_apart(const Build *b)

@@ -18,17 +18,34 @@ uint32_t optimizer_moments(Optimizer o)
     return o == OPT_ADAM || o == OPT_ADAMW ? 2 : o == OPT_MOMENTUM ? 1 : 0;
 }
 
-/* Are there ranks of tp with the same experts, whole ones, beside those of dp x cp? */
-static bool repeats_experts(const Parallel *p)
+static bool shards_in_groups(const Parallel *p)
 {
-    bool takes_tp = p->ep > 1 && p->dp * p->cp % p->ep != 0;
-    return (p->etp == 1 || (p->etp == 0 && takes_tp)) && p->ep < p->dp * p->cp * p->tp;
+    return p->strategy == STRATEGY_HSDP && p->shard_size * p->cp > 1;
 }
 
-bool shards_params(const Parallel *p)
+uint32_t expert_dp(const Parallel *p)
 {
-    return (p->strategy == STRATEGY_FSDP && (p->dp * p->cp > 1 || repeats_experts(p))) ||
-           (p->strategy == STRATEGY_HSDP && p->shard_size * p->cp > 1);
+    return shards_in_groups(p) ? p->shard_size : p->dp;
+}
+
+bool whole_experts(const Parallel *p, const Software *sw)
+{
+    if (p->etp)
+        return p->etp == 1;
+    bool over_tp = (uint64_t)expert_dp(p) * p->cp % p->ep != 0;
+    return over_tp || (shares_experts(p) && sw->whole_experts);
+}
+
+/* Are there ranks of tp with the same experts, whole ones, beside those of dp x cp? */
+static bool repeats_experts(const Parallel *p, const Software *sw)
+{
+    return p->has_experts && whole_experts(p, sw) && p->ep < p->dp * p->cp * p->tp;
+}
+
+bool shards_params(const Parallel *p, const Software *sw)
+{
+    bool fsdp = p->strategy == STRATEGY_FSDP;
+    return (fsdp && (p->dp * p->cp > 1 || repeats_experts(p, sw))) || shards_in_groups(p);
 }
 
 bool shares_experts(const Parallel *p)
@@ -36,11 +53,6 @@ bool shares_experts(const Parallel *p)
     return p->strategy == STRATEGY_DDP || p->strategy == STRATEGY_ZERO1 ||
            p->strategy == STRATEGY_ZERO2 || p->strategy == STRATEGY_FSDP ||
            p->strategy == STRATEGY_HSDP;
-}
-
-uint32_t expert_dp(const Parallel *p)
-{
-    return p->strategy == STRATEGY_HSDP && shards_params(p) ? p->shard_size : p->dp;
 }
 
 static bool keeps_f32(const Training *t, const Software *sw, bool fsdp)
@@ -54,7 +66,7 @@ static bool keeps_f32(const Training *t, const Software *sw, bool fsdp)
 
 bool grads_in_f32(const Training *t, const Parallel *p, const Software *sw)
 {
-    bool shared = p->strategy == STRATEGY_ZERO2 || shards_params(p);
+    bool shared = p->strategy == STRATEGY_ZERO2 || shards_params(p, sw);
     if (sw->bf16_grads_f32)
         return !shared && t->precision == DTYPE_BF16;
     return sw->f32_grads && !(sw->f16_grads && t->precision == DTYPE_F16);
@@ -83,7 +95,8 @@ static DType reduce_of(const Training *t, bool f32, bool wide, DType grad)
 
 Formats formats_of(const Training *t, const Parallel *p, const Software *sw)
 {
-    bool fsdp = shards_params(p), wide = keeps_f32(t, sw, fsdp), kept = grads_in_f32(t, p, sw);
+    bool fsdp = shards_params(p, sw), wide = keeps_f32(t, sw, fsdp),
+         kept = grads_in_f32(t, p, sw);
     Formats f = { .param = wide ? DTYPE_F32 : t->param_dtype,
                   .grad = grad_of(t, kept, wide, fsdp),
                   .masters = t->master_weights && !wide,

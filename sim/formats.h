@@ -60,12 +60,15 @@ uint32_t optimizer_moments(Optimizer o);
 
 /* Parameters are really sharded: fsdp or hsdp, over more than one rank; or under fsdp those of
  * experts alone, which ranks of tp have alike. */
-bool shards_params(const Parallel *p);
+bool shards_params(const Parallel *p, const Software *sw);
 /* Does the strategy know of experts that are not on all ranks? */
 bool shares_experts(const Parallel *p);
 /* Ranks of dp among which experts are shared out: of hsdp those that share out a copy of the
  * parameters, so that each copy has all experts. */
 uint32_t expert_dp(const Parallel *p);
+/* Is each expert on one rank, not cut over tp?  The scenario says so (etp 1), or is silent and the
+ * software does so, or ep leaves no other way.  Of a dense model it means nothing. */
+bool whole_experts(const Parallel *p, const Software *sw);
 
 /* Does the software keep gradients in f32, where the scenario is silent? */
 bool grads_in_f32(const Training *t, const Parallel *p, const Software *sw);

@@ -53,7 +53,7 @@ static PerParameter per_parameter(const Plan *p, const Scenario *s, bool ended)
     double grads = (double)min_u64(dtype_bytes(f.grad), dtype_bytes(f.reduce));
     double state = optimizer_moments(t->optimizer) * (double)dtype_bytes(f.moments) +
                    (f.masters ? (double)dtype_bytes(f.master) : 0);
-    double shard = shards_params(l) ? (double)dtype_bytes(f.shard) : grads;
+    double shard = shards_params(l, &p->sw) ? (double)dtype_bytes(f.shard) : grads;
     bool persist = p->sw.grads_persist && !may_shard_grads(l->strategy);
     double own = ended && sums_whole(s) ? fmin(grads, (double)dtype_bytes(f.made)) : 0;
     shard = ended && own == 0 ? shard : 0;

@@ -48,10 +48,10 @@ static uint32_t least_dp(const PlanCandidate *c)
 }
 
 /* One that has the same kernels. */
-static Strategy like_strategy(const PlanCandidate *c)
+static Strategy like_strategy(const Plan *p, const PlanCandidate *c)
 {
-    bool shards = shards_params(&(Parallel){
-        .strategy = c->strategy, .dp = c->dp, .cp = c->cp, .shard_size = c->shard_size });
+    const Scenario s = plan_scenario(p, c);
+    bool shards = shards_params(&s.parallel, &p->sw);
     return c->dp * c->tp * c->cp == 1 ? STRATEGY_SINGLE : shards ? STRATEGY_FSDP : STRATEGY_DDP;
 }
 
@@ -98,7 +98,7 @@ bool plan_hides_waits(const Plan *p, const Scenario *s)
 /* Candidates that differ little stand together: the newest are looked at first. */
 static uint32_t work_of(Plan *p, const PlanCandidate *c)
 {
-    Strategy strategy = like_strategy(c);
+    Strategy strategy = like_strategy(p, c);
     uint32_t dp = least_dp(c);
     if (!is_known(p, c))
         return NONE_U32;

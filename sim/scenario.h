@@ -130,6 +130,7 @@ typedef struct Parallel {
     uint32_t shard_size; /* hsdp */
     bool limit_all_gathers;
     bool sync_batchnorm; /* statistics over the samples of all replicas */
+    bool has_experts;    /* the model has: else the next three mean nothing */
     uint32_t etp;        /* ranks that share out an expert: 1 or tp; 0: the software's habit */
     Dispatcher dispatcher;
     bool dispatcher_set;     /* given by the user; else the software's habit */

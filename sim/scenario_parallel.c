@@ -247,6 +247,7 @@ static bool read_order(JsonObj *o, Parallel *p)
 /* What the keys of experts say of a dense model means nothing, as long as it splits nothing. */
 static void read_experts(JsonObj *o, Parallel *p, bool dense)
 {
+    p->has_experts = !dense;
     p->etp = json_has(o, "etp") ? scenario_count(o, "etp", 1, DEGREE_MAX, 1) : 0;
     if (p->etp == 0)
         json_log_value(json_get(o, "etp"), "as the software does", true);

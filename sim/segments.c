@@ -695,7 +695,7 @@ static void make_type(Build *b, BlockType *type, const BlockPlan *plan)
 static void copy_weights(Build *b, BlockType *type, const Tape *t)
 {
     bool copies = b->sw->fp8_weight_copies && b->s->training.precision == DTYPE_FP8 &&
-                  !shards_params(&b->s->parallel);
+                  !shards_params(&b->s->parallel, b->sw);
     type->copy_layout = NONE_U32;
     for (uint32_t i = 0; i < t->ops_n && copies; i++) {
         const TapeOp *op = &t->ops[i];

@@ -533,7 +533,7 @@ static void list_root(Fsdp *d)
 
 bool pass_fsdp(Build *b, Err *err)
 {
-    if (!shards_params(&b->s->parallel))
+    if (!shards_params(&b->s->parallel, b->sw))
         return pass_ddp(b, err); /* of dp x cp of 1 */
     Fsdp d = { .b = b, .ahead = overlaps(b, DIM_DP) };
     d.starts = all_starts(b);

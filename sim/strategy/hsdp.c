@@ -27,5 +27,5 @@
 
 bool pass_hsdp(Build *b, Err *err)
 {
-    return shards_params(&b->s->parallel) ? pass_fsdp(b, err) : pass_ddp(b, err);
+    return shards_params(&b->s->parallel, b->sw) ? pass_fsdp(b, err) : pass_ddp(b, err);
 }

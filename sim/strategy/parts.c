@@ -117,7 +117,7 @@ bool has_replicas(const Build *b)
 bool shards_grads(const Build *b)
 {
     bool zero2 = b->s->parallel.strategy == STRATEGY_ZERO2 && has_replicas(b);
-    return zero2 || shards_params(&b->s->parallel);
+    return zero2 || shards_params(&b->s->parallel, b->sw);
 }
 
 const Tensor *layout_tensor(const Graph *g, uint32_t layout, uint32_t tensor)

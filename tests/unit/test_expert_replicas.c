@@ -145,19 +145,29 @@ static void experts_are_summed_over_all_that_hold_the_same(void)
                                 (Case){ .dp = dp, .cp = cp, .tp = tp, .ep = ep, .etp = etp });
 }
 
-/* A stack's habit of whole experts, in a scenario that says nothing. */
-static void a_habit_of_whole_experts_sums_them_over_tp(void)
+/* A stack's habit of whole experts is as good as the scenario's word for it. */
+static void a_habit_of_whole_experts_is_as_saying_so(void)
 {
-    static const char *const strategies[] = { "ddp", "fsdp", "hsdp" };
+    static const char *const strategies[] = { "ddp", "zero1", "zero2", "fsdp", "hsdp" };
+    static const OpKind kinds[] = { OP_ALL_REDUCE, OP_ALL_GATHER, OP_REDUCE_SCATTER };
     for (size_t i = 0; i < ARRAY_N(strategies); i++) {
-        Drawn x;
-        if (make(&x, (Ask){ .experts = E,
-                            .per_token = K,
-                            .tp = 4,
-                            .strategy = strategies[i],
-                            .parallel = ",\"shard_size\":1",
-                            .software = "megatron-bridge" }))
-            CHECK_U64(2 * ALL_EXPERTS, moved(&x.g, OP_ALL_REDUCE, "edp"));
+        Drawn x, said;
+        Ask a = { .experts = E,
+                  .per_token = K,
+                  .tp = 4,
+                  .strategy = strategies[i],
+                  .parallel = ",\"shard_size\":1",
+                  .software = "megatron-bridge" };
+        bool ok = make(&x, a);
+        a.parallel = ",\"shard_size\":1,\"etp\":1";
+        ok = make(&said, a) && ok;
+        uint64_t sum = 0;
+        for (size_t k = 0; ok && k < ARRAY_N(kinds); k++) {
+            CHECK_U64(moved(&said.g, kinds[k], "edp"), moved(&x.g, kinds[k], "edp"));
+            sum += moved(&x.g, kinds[k], "edp");
+        }
+        CHECK(sum >= 2 * ALL_EXPERTS);
+        drawn_free(&said);
         drawn_free(&x);
     }
 }
@@ -220,7 +230,7 @@ static void zero2_scatters_each_kind_in_every_micro_batch(void)
 int main(void)
 {
     RUN(experts_are_summed_over_all_that_hold_the_same);
-    RUN(a_habit_of_whole_experts_sums_them_over_tp);
+    RUN(a_habit_of_whole_experts_is_as_saying_so);
     RUN(experts_alone_are_shared_in_every_stack);
     RUN(zero2_scatters_each_kind_in_every_micro_batch);
     return check_report();

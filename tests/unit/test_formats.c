@@ -147,26 +147,33 @@ static void f32_has_nothing_to_cast(void)
     CHECK_STR("f32 f32 f32 f32 f32 f32", formats(&t, &params, true));
 }
 
+#define EXPERTS_OF_TP_4 \
+    .strategy = STRATEGY_FSDP, .has_experts = true, .dp = 1, .cp = 1, .tp = 4
+
 static void only_more_than_one_rank_shards(void)
 {
+    const Software silent = { 0 }, whole = { .whole_experts = true };
     const struct {
         Parallel parallel;
-        bool shards;
+        bool shards, shards_whole; /* by a habit of cut, of whole experts */
     } cases[] = {
-        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1 }, false },
-        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 2 }, true },
+        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1 }, false, false },
+        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1, .tp = 4, .ep = 1 }, false, false },
+        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 2 }, true, true },
         /* Whole experts on 4 ranks of tp: two pairs with the same, or nobody; of all alike. */
-        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1, .tp = 4, .ep = 2 }, true },
-        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1, .tp = 4, .ep = 4 }, false },
-        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1, .tp = 4, .ep = 1, .etp = 1 }, true },
-        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1, .tp = 4, .ep = 1, .etp = 4 }, false },
-        { { .strategy = STRATEGY_FSDP, .dp = 1, .cp = 1, .tp = 4, .ep = 1 }, false },
-        { { .strategy = STRATEGY_HSDP, .dp = 4, .cp = 1, .shard_size = 1 }, false },
-        { { .strategy = STRATEGY_HSDP, .dp = 4, .cp = 1, .shard_size = 2 }, true },
-        { { .strategy = STRATEGY_ZERO2, .dp = 4, .cp = 1 }, false },
+        { { EXPERTS_OF_TP_4, .ep = 2 }, true, true },
+        { { EXPERTS_OF_TP_4, .ep = 4 }, false, false },
+        { { EXPERTS_OF_TP_4, .ep = 1, .etp = 1 }, true, true },
+        { { EXPERTS_OF_TP_4, .ep = 1, .etp = 4 }, false, false },
+        { { EXPERTS_OF_TP_4, .ep = 1 }, false, true },
+        { { .strategy = STRATEGY_HSDP, .dp = 4, .cp = 1, .shard_size = 1 }, false, false },
+        { { .strategy = STRATEGY_HSDP, .dp = 4, .cp = 1, .shard_size = 2 }, true, true },
+        { { .strategy = STRATEGY_ZERO2, .dp = 4, .cp = 1 }, false, false },
     };
-    for (size_t i = 0; i < ARRAY_N(cases); i++)
-        CHECK_INT(cases[i].shards, shards_params(&cases[i].parallel));
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        CHECK_INT(cases[i].shards, shards_params(&cases[i].parallel, &silent));
+        CHECK_INT(cases[i].shards_whole, shards_params(&cases[i].parallel, &whole));
+    }
 }
 
 /* FSDP2 sums the micro-batches of a pipeline in the format that it reduces in. */
