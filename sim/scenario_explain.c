@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/blocks.h"
 #include "sim/scenario.h"
 #include "sim/strategy/buckets.h"
 
@@ -76,8 +77,8 @@ static void explain_buckets(JsonLogRow *rows, size_t n, char text[2][32], const 
             }
 }
 
-/* What the software chooses where the scenario is silent: number formats (sim/formats.h), and
- * whether pipelines keep parameters. */
+/* What the software chooses where the scenario is silent: number formats (sim/formats.h), whether
+ * pipelines keep parameters, and whether attention is fused. */
 static void explain_choices(JsonLogRow *rows, size_t n, const Scenario *s, const Software *sw)
 {
     const Build b = { .s = s, .sw = sw };
@@ -88,6 +89,7 @@ static void explain_choices(JsonLogRow *rows, size_t n, const Scenario *s, const
     const char *grads = !wide           ? params
                         : sw->f32_grads ? "software: kernels.f32_grads"
                                         : "software: kernels.bf16_grads_f32";
+    bool flash = fused_attention(&b) || s->model.kind != MODEL_TRANSFORMER;
     const char *sums = !wide && sw->f32_reduce ? "software: parallel.f32_reduce" : grads;
     const JsonLogRow chosen[] = {
         { "training.param_dtype", dtype_names[f.param], params },
@@ -96,6 +98,7 @@ static void explain_choices(JsonLogRow *rows, size_t n, const Scenario *s, const
         { "training.master_weights", f.masters ? "true" : "false", params },
         { "parallel.reshard_after_forward", reshards(&b) ? "true" : "false",
           "software: parallel.pp_keeps_params" },
+        { "training.attention", flash ? "flash" : "math", "software: kernels.fused_attention" },
     };
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < ARRAY_N(chosen); k++)
