@@ -5,6 +5,7 @@
 #include "profile/gaps.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/cuda_names.h"
 #include "profile/launches.h"
@@ -239,8 +240,8 @@ static int by_total(const void *a, const void *b)
         return x->total_ns > y->total_ns ? -1 : 1;
     if (x->count != y->count)
         return x->count > y->count ? -1 : 1;
-    return x->name != y->name ? (x->name < y->name ? -1 : 1)
-                              : (x->class_ > y->class_) - (x->class_ < y->class_);
+    int order = strcmp(x->text, y->text);
+    return order ? order : (x->class_ > y->class_) - (x->class_ < y->class_);
 }
 
 typedef struct Tally {
@@ -295,6 +296,7 @@ static void tally_kernels(Gaps *g, const Timeline *t, const Covers *covers, cons
     for (size_t i = 0; i < rows_n; i++) {
         KernelRow row = tally.row[i];
         row.name = (uint32_t)(i / TALLY_CLASSES);
+        row.text = timeline_text(t, row.name);
         row.class_ = (SpanClass)(i % TALLY_CLASSES);
         if (row.count > 0)
             tally.row[g->kernels_n++] = row;

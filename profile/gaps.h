@@ -42,7 +42,8 @@ typedef struct GapRank {
 } GapRank;
 
 typedef struct KernelRow {
-    uint32_t name; /* interned */
+    uint32_t name;    /* interned */
+    const char *text; /* the timeline's */
     SpanClass class_;
     uint64_t count;
     int64_t total_ns; /* over all ranks, each as often as it stands for one */
@@ -58,7 +59,7 @@ typedef struct Gaps {
     GapRank *ranks; /* beside Covers.rank */
     Gap *longest;   /* longest first, at most longest_max */
     uint32_t longest_n, longest_cap, longest_max;
-    KernelRow *kernels; /* largest total first */
+    KernelRow *kernels; /* largest total first, equal ones by name */
     uint32_t kernels_n;
     int64_t kernels_ns; /* sum of their totals: what shares are of */
     StreamRow *streams; /* those with GPU work, by rank and then as in the timeline */

@@ -132,6 +132,22 @@ static void kernels_are_added_up_by_name(void)
     done(&f, &w);
 }
 
+/* Whatever came first, as the same trace in another format may have it. */
+static void kernels_that_took_as_long_stand_by_name(void)
+{
+    for (int64_t turned = 0; turned < 2; turned++) {
+        World w = { 0 };
+        uint32_t gpu = world_stream(&w, 0, 7);
+        world_span(&w, gpu, SPAN_COMPUTE, turned ? "b" : "a", 0, 10);
+        world_span(&w, gpu, SPAN_COMPUTE, turned ? "a" : "b", 10, 20);
+        Found f = find(&w, NULL);
+        CHECK_INT(2, f.g.kernels_n);
+        CHECK_STR("a", f.g.kernels[0].text);
+        CHECK_STR("b", f.g.kernels[1].text);
+        done(&f, &w);
+    }
+}
+
 static void kernels_of_a_rank_count_as_often_as_it_stands_for_one(void)
 {
     World w = { 0 };
@@ -252,6 +268,7 @@ int main(void)
     RUN(op_ids_join_where_there_is_no_correlation);
     RUN(a_trace_without_host_knows_no_reasons);
     RUN(kernels_are_added_up_by_name);
+    RUN(kernels_that_took_as_long_stand_by_name);
     RUN(kernels_of_a_rank_count_as_often_as_it_stands_for_one);
     RUN(a_selection_narrows_gaps_and_kernels);
     RUN(gaps_of_a_window_are_all_its_idle_time);
