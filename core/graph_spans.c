@@ -3,6 +3,8 @@
  */
 #include "core/graph_spans.h"
 
+#include <stdlib.h>
+
 void role_tracks(Timeline *t, const Graph *g, const Role *role, uint32_t rank, uint32_t ranks_n,
                  uint32_t track[LANE_N])
 {
@@ -29,6 +31,24 @@ SpanClass op_span_class(const Op *o)
         return SPAN_COMM;
     return o->kind == OP_H2D || o->kind == OP_COPY || o->kind == OP_FILL ? SPAN_MEMORY
                                                                          : SPAN_COMPUTE;
+}
+
+void op_comm_numbers(uint32_t *out, const Graph *g, const Role *role)
+{
+    uint32_t posted[LANE_N] = { 0 }, at[LANE_N] = { 0 };
+    uint32_t *of_group = mem_zero((size_t)g->groups_n + 1, sizeof *of_group);
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Instance *in = &role->instances[i];
+        const Segment *s = &g->segments[in->segment];
+        for (uint32_t k = 0; k < s->op_n; k++) {
+            const Op *o = graph_ops(g, s) + k;
+            bool collective = op_is_comm(o->kind) && !op_is_p2p(o->kind);
+            out[in->first_op + k] = collective ? of_group[o->u.comm.group]++ : at[o->lane];
+            posted[o->lane]++;
+            at[o->lane] = o->grouped ? at[o->lane] : posted[o->lane];
+        }
+    }
+    free(of_group);
 }
 
 Comm op_comm(Timeline *t, const Graph *g, const Op *o, uint32_t rank, uint32_t seq)

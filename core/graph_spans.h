@@ -17,7 +17,14 @@ void role_tracks(Timeline *t, const Graph *g, const Role *role, uint32_t rank, u
 
 SpanClass op_span_class(const Op *o);
 
-/* One end of a communication op, seq-th of its lane; algorithm, protocol and wait unknown. */
+/*
+ * The number of each op of a role, by op id, for op_comm: a collective is the n-th of its group,
+ * on all lanes together, and so on all members, whatever else their roles have them do; a send
+ * or receive the n-th of its lane, where those of one batch are one.  out: role->ops_n places.
+ */
+void op_comm_numbers(uint32_t *out, const Graph *g, const Role *role);
+
+/* One end of a communication op; algorithm, protocol and wait unknown. */
 Comm op_comm(Timeline *t, const Graph *g, const Op *o, uint32_t rank, uint32_t seq);
 
 #endif

@@ -245,17 +245,10 @@ static bool add_recording(Making *m, uint32_t rank, const Message *x, Err *err)
     return true;
 }
 
-/* Of each op of a rank: the how manieth it is of its lane, as record.c counts. */
 static uint32_t *numbers_of(const Graph *g, const Role *role)
 {
-    uint32_t posted[LANE_N] = { 0 }, at[LANE_N] = { 0 };
     uint32_t *numbers = mem_zero((size_t)role->ops_n + 1, sizeof *numbers);
-    for (uint32_t id = 0; id < role->ops_n; id++) {
-        const Op *o = graph_find_op(g, role, id).o;
-        numbers[id] = at[o->lane];
-        posted[o->lane]++;
-        at[o->lane] = o->grouped ? at[o->lane] : posted[o->lane];
-    }
+    op_comm_numbers(numbers, g, role);
     return numbers;
 }
 

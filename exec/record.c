@@ -49,6 +49,7 @@ typedef struct Writer {
     Timeline *t;
     const Clocks *clocks;
     uint32_t track[LANE_N];
+    uint32_t *numbers; /* op_comm_numbers */
 } Writer;
 
 static int64_t moved(const Writer *w, int64_t at_ns)
@@ -85,28 +86,24 @@ static TaskRecord moved_record(const Writer *w, const TaskRecord *r)
 /* tasks, launch_ns: by op id. */
 static void write_tasks(Writer *w, const TaskRecord *tasks, const int64_t *launch_ns)
 {
-    uint32_t seq[LANE_N] = { 0 }, posted[LANE_N] = { 0 };
     for (uint32_t i = 0, id = 0; i < w->role->instances_n; i++) {
         const Segment *s = &w->g->segments[w->role->instances[i].segment];
         for (uint32_t k = 0; k < s->op_n; k++, id++) {
             const Op *o = graph_ops(w->g, s) + k;
             TaskRecord r = moved_record(w, &tasks[id]);
-            uint32_t at = seq[o->lane];
-            posted[o->lane]++;
-            seq[o->lane] = o->grouped ? seq[o->lane] : posted[o->lane];
             if (o->kind == OP_RELEASE || o->lane == LANE_HOST)
                 continue;
             uint32_t name = intern(&w->t->names, intern_text(&w->g->names, o->name));
             int64_t wait_ns = r.met_ns - r.start_ns;
             bool comm = op_is_comm(o->kind);
-            timeline_span(w->t,
-                          (Span){ .track = w->track[o->lane],
-                                  .name = name,
-                                  .class_ = op_span_class(o),
-                                  .start_ns = r.start_ns,
-                                  .dur_ns = r.end_ns - r.start_ns,
-                                  .op = id,
-                                  .comm = comm ? comm_row(w, o, at, wait_ns) : NONE_U32 });
+            timeline_span(w->t, (Span){ .track = w->track[o->lane],
+                                        .name = name,
+                                        .class_ = op_span_class(o),
+                                        .start_ns = r.start_ns,
+                                        .dur_ns = r.end_ns - r.start_ns,
+                                        .op = id,
+                                        .comm = comm ? comm_row(w, o, w->numbers[id], wait_ns)
+                                                     : NONE_U32 });
             if (launch_ns[id] > 0)
                 write_launch(w, name, id, &r, launch_ns[id]);
         }
@@ -166,8 +163,11 @@ static bool write_rank(const Record *r, uint32_t rank, const void *message, size
     const int64_t *launch_ns = (const int64_t *)(const void *)((const char *)message + steps);
     const TaskRecord *tasks = (const TaskRecord *)(const void *)(launch_ns + n);
     role_tracks(w.t, w.g, w.role, w.rank, 1, w.track);
+    w.numbers = mem_zero(n + 1, sizeof *w.numbers);
+    op_comm_numbers(w.numbers, w.g, w.role);
     for (uint32_t i = 0; i < r->steps_n; i++)
         write_tasks(&w, tasks + i * n, launch_ns);
+    free(w.numbers);
     write_steps(&w, times, r->steps_n);
     return true;
 }

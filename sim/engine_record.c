@@ -15,15 +15,24 @@ void record_tracks(Sim *sim, Runner *r)
 {
     for (uint32_t lane = 0; lane < LANE_N; lane++)
         r->track[lane] = NONE_U32;
-    if (sim->timeline)
-        role_tracks(sim->timeline, sim->g, r->role, r->rc->rank, r->rc->ranks_n, r->track);
+    if (!sim->timeline)
+        return;
+    uint32_t role = (uint32_t)(r->role - sim->g->roles);
+    if (!sim->comm_numbers)
+        sim->comm_numbers = PUSH_ARRAY(&sim->arena, uint32_t *, sim->g->roles_n);
+    if (!sim->comm_numbers[role]) {
+        sim->comm_numbers[role] = PUSH_ARRAY(&sim->arena, uint32_t, r->role->ops_n + 1);
+        op_comm_numbers(sim->comm_numbers[role], sim->g, r->role);
+    }
+    role_tracks(sim->timeline, sim->g, r->role, r->rc->rank, r->rc->ranks_n, r->track);
 }
 
-static uint32_t comm_row(Sim *sim, const Runner *r, uint32_t lane, const Op *o)
+static uint32_t comm_row(Sim *sim, const Runner *r, uint32_t lane, const Op *o, uint32_t op_id)
 {
     Timeline *t = sim->timeline;
     const LaneState *l = &r->lane[lane];
-    Comm c = op_comm(t, sim->g, o, r->rc->rank, l->done);
+    Comm c =
+        op_comm(t, sim->g, o, r->rc->rank, sim->comm_numbers[r->role - sim->g->roles][op_id]);
     if (!op_is_p2p(o->kind))
         c.algorithm = intern(&t->names, algorithm_names[l->algorithm]);
     c.protocol = intern(&t->names, protocol_names[l->protocol]);
@@ -49,7 +58,7 @@ void record_op(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t o
                              .start_ns = l->start_ns,
                              .dur_ns = sim->now_ns - l->start_ns,
                              .op = op_id,
-                             .comm = comm ? comm_row(sim, r, lane, o) : NONE_U32 });
+                             .comm = comm ? comm_row(sim, r, lane, o, op_id) : NONE_U32 });
     int64_t before = op > s->op_first ? r->cost->launch_after[op - 1] : 0;
     int64_t launch_ns = r->cost->launch_after[op] - before;
     if (launch_ns > 0)

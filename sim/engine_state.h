@@ -252,7 +252,8 @@ typedef struct Sim {
     SimResult *result;
     const int64_t *start_ns; /* by class: when its host begins; NULL: at 0 */
 
-    Program *programs; /* by role */
+    Program *programs;       /* by role */
+    uint32_t **comm_numbers; /* by role, op_comm_numbers; NULL: no timeline is written */
     uint32_t chains_n;
     uint32_t *lane_ops; /* [segment op_first + k]: ops of a segment by lane, in order */
     /* [segment * LANE_N + lane], of lanes it has ops on: where they are in the above. */
