@@ -9,8 +9,8 @@
  *     MPICH      PMI_RANK PMI_SIZE              MPI_LOCALRANKID            *
  *                                               MPI_LOCALNRANKS
  *     srun       SLURM_PROCID SLURM_NTASKS      SLURM_LOCALID              first host of
- *                                               SLURM_NTASKS_PER_NODE      SLURM_STEP_NODELIST
- *                                               (or SLURM_STEP_NUM_NODES)
+ *                                               SLURM_STEP_NUM_NODES       SLURM_STEP_NODELIST
+ *                                               SLURM_NTASKS_PER_NODE
  *
  *     *  MASTER_ADDR, MASTER_PORT where they are set; the loopback interface where all
  *        ranks are on one host; else --rendezvous must say it
@@ -18,6 +18,8 @@
  * Traps: torchrun's own store listens on MASTER_PORT.  A script under sbatch sees
  * SLURM_PROCID=0 and SLURM_NTASKS without srun: only SLURM_STEP_ID tells.  Open MPI and
  * torchrun under srun leave both families, with other numbers: the inner one counts.
+ * srun with PMI-2 sets MPICH's numbers, too, but not those of this host.
+ * SLURM_NTASKS_PER_NODE is what sbatch was asked for; of a smaller step it is a maximum.
  * MASTER_ADDR alone is no launcher.
  */
 #include "exec/launch.h"
@@ -38,7 +40,7 @@ typedef struct Family {
     const char *name;
     const char *sign; /* set only by this launcher */
     const char *rank, *world, *local_rank, *local_n;
-    const char *hosts_n; /* where local_n may be missing */
+    const char *hosts_n; /* where local_n may be missing, or too large */
     const char *job[2];  /* equal on the ranks of a job, different between jobs */
 } Family;
 
@@ -114,6 +116,17 @@ static uint64_t job_of(const Family *family, bool one_host, const LaunchFlags *f
 
 /* ---- one family ---- */
 
+/* Of the ranks of a host, said to be local_n (0: not said): each of the hosts has one at least. */
+static uint32_t local_among(uint32_t local_n, uint32_t hosts_n, uint32_t world)
+{
+    if (hosts_n == 0 || hosts_n > world)
+        return local_n;
+    uint32_t most = world - (hosts_n - 1);
+    return local_n == 0     ? (uint32_t)div_up_u64(world, hosts_n)
+           : local_n < most ? local_n
+                            : most;
+}
+
 static bool read_family(RankPlace *p, const Family *family, Err *err)
 {
     uint32_t rank = NONE_U32, world = NONE_U32, local_rank = NONE_U32, local_n = 0;
@@ -132,8 +145,7 @@ static bool read_family(RankPlace *p, const Family *family, Err *err)
     p->rank = rank;
     p->world = world;
     p->local_rank = local_rank == NONE_U32 ? 0 : local_rank;
-    if (local_n == 0 && hosts_n > 0)
-        local_n = (uint32_t)div_up_u64(world, hosts_n);
+    local_n = local_among(local_n, hosts_n, world);
     p->local_n = local_n > p->local_rank ? local_n : p->local_rank + 1;
     if (p->local_n > world)
         return err_set(err, "%s is %u and %s is %u: more ranks on one host than in all",
@@ -276,10 +288,24 @@ static bool place_by_family(RankPlace *p, Launcher *by, const Family *family,
     return flags->rendezvous || find_meeting(p, family, err);
 }
 
+static bool same_value(const char *a, const char *b)
+{
+    return is_set(a) && is_set(b) && strcmp(getenv(a), getenv(b)) == 0;
+}
+
+/* By srun with PMI-2, which says more under its own names. */
+static bool is_srun(const Family *family)
+{
+    const Family *srun = &families[ARRAY_N(families) - 1];
+    return family->launcher == LAUNCHER_MPICH && !is_set(family->local_n) &&
+           is_set(srun->sign) && same_value(family->rank, srun->rank) &&
+           same_value(family->world, srun->world);
+}
+
 static const Family *family_found(void)
 {
     for (size_t i = 0; i < ARRAY_N(families); i++)
-        if (is_set(families[i].sign))
+        if (is_set(families[i].sign) && !is_srun(&families[i]))
             return &families[i];
     return NULL;
 }

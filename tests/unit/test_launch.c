@@ -139,6 +139,34 @@ static void traps_of_launchers_are_avoided(void)
     check_place("WORLD_SIZE=", &no_flags, LAUNCHER_NONE, 0, 1, 0, 1, NULL);
 }
 
+static void of_a_step_of_slurm_the_tasks_per_node_are_a_maximum(void)
+{
+    /* sbatch --nodes=2 --ntasks-per-node=8, and in it srun -N2 -n4, srun -N1 -n4. */
+    check_place(SLURM
+                "SLURM_NTASKS_PER_NODE=8 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=a[1-2]",
+                &no_flags, LAUNCHER_SLURM, 3, 4, 1, 3, "tcp://a1:");
+    check_place(SLURM
+                "SLURM_NTASKS_PER_NODE=4 SLURM_STEP_NUM_NODES=4 SLURM_STEP_NODELIST=a[1-4]",
+                &no_flags, LAUNCHER_SLURM, 3, 4, 1, 2, "tcp://a1:");
+    check_place(SLURM "SLURM_NTASKS_PER_NODE=8 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=a1",
+                &no_flags, LAUNCHER_SLURM, 3, 4, 1, 4, "tcp://127.0.0.1:");
+    check_place(SLURM
+                "SLURM_NTASKS_PER_NODE=3 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=a[1-2]",
+                &no_flags, LAUNCHER_SLURM, 3, 4, 1, 3, "tcp://a1:");
+}
+
+static void srun_with_pmi2_is_srun(void)
+{
+    check_place(SLURM "PMI_RANK=3 PMI_SIZE=4 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=a[1-2]",
+                &no_flags, LAUNCHER_SLURM, 3, 4, 1, 2, "tcp://a1:");
+    check_place(SLURM "PMI_RANK=3 PMI_SIZE=4 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=a1",
+                &no_flags, LAUNCHER_SLURM, 3, 4, 1, 4, "tcp://127.0.0.1:");
+    /* MPICH's own launcher, whose proxies srun started. */
+    check_place(MPICH SLURM, &no_flags, LAUNCHER_MPICH, 1, 2, 1, 2, "tcp://127.0.0.1:");
+    check_place(SLURM "PMI_RANK=1 PMI_SIZE=2 MASTER_ADDR=h MASTER_PORT=900", &no_flags,
+                LAUNCHER_MPICH, 1, 2, 0, 1, "tcp://h:900");
+}
+
 /* The job as this process sees it, or a child, whose parent is another, as a script's is. */
 static uint64_t job_in(bool child)
 {
@@ -391,6 +419,8 @@ int main(void)
     RUN(nobody_started_us);
     RUN(launchers_are_recognised);
     RUN(traps_of_launchers_are_avoided);
+    RUN(of_a_step_of_slurm_the_tasks_per_node_are_a_maximum);
+    RUN(srun_with_pmi2_is_srun);
     RUN(ranks_in_scripts_of_their_own_are_of_one_job);
     RUN(flags_win);
     RUN(nonsense_is_refused);
