@@ -1,6 +1,7 @@
 /* fabric.c - opening, closing, and which way a call goes. */
 #include "exec/fabric_parts.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +67,8 @@ static bool introduce(Fabric *f, const RankPlace *place, Err *err)
     bool local = rendezvous_is_local(place->rendezvous);
     f->data_listener = net_listen(local ? "127.0.0.1" : NULL, "0", &port);
     f->card.data_port = port;
-    return f->data_listener >= 0 ||
-           err_set(err, "rank %u cannot listen for its peers", place->rank);
+    return f->data_listener >= 0 || err_set(err, "rank %u cannot listen for its peers: %s",
+                                            place->rank, strerror(errno));
 }
 
 static void meet_alone(Fabric *f)
@@ -91,10 +92,11 @@ static uint32_t spins_of(const Fabric *f)
 
 static bool open_parts(Fabric *f, const RankPlace *place, uint64_t arena_bytes, Err *err)
 {
+    net_allow_files();
     f->fail_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     f->service.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (f->fail_fd < 0 || f->service.wake_fd < 0)
-        return err_set(err, "no more files can be opened");
+        return err_set(err, "cannot make an event: %s", strerror(errno));
     if (!memory_make(f, arena_bytes, err))
         return false;
     if (f->world == 1) {

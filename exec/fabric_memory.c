@@ -109,7 +109,7 @@ static bool call_lower(Fabric *f, int *sockets, int64_t deadline_ns, Err *err)
         while ((sockets[r] = shared_connect(f->meeting.cards[r].unix_name)) < 0) {
             if (atomic_load(&f->failed))
                 return fabric_ended(f, err);
-            if (net_now_ns() > deadline_ns)
+            if (net_no_room() || net_now_ns() > deadline_ns)
                 return err_set(err, "rank %u of this host cannot be reached: %s", r,
                                strerror(errno));
             net_sleep_ns(pause_ns);
@@ -126,7 +126,8 @@ static bool answer_one(Fabric *f, uint32_t *left_n, Err *err)
     SharedNote theirs, note = own_note(f);
     int caller = shared_accept(f->unix_listener);
     if (caller < 0)
-        return true;
+        return !net_no_room() || err_set(err, "rank %u cannot take in its neighbours: %s",
+                                         f->rank, strerror(errno));
     bool ok = true;
     int fd = -1;
     if (wait_readable(f, caller, net_now_ns() + dawdler_ns))

@@ -173,6 +173,9 @@ void callers_take(Fabric *f)
     Service *s = &f->service;
     for (uint32_t taken_n = 0; taken_n < CALLERS_MAX / 2; taken_n++) {
         Caller c = { .fd = net_accept(f->data_listener), .until_ns = net_now_ns() + CALLER_NS };
+        if (c.fd < 0 && net_no_room())
+            fabric_fail(f, "rank %u on '%s' cannot take in its peers: %s", f->rank,
+                        f->card.host, strerror(errno));
         if (c.fd < 0)
             return;
         if (caller_hear(f, &c))

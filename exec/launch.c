@@ -224,8 +224,10 @@ static bool start_all(Crew *crew, Body body, void *user, const RankPlace *common
 {
     int gate[2];
     pid_t launcher = getpid();
-    if (pipe(gate) != 0)
+    if (pipe(gate) != 0) {
+        fprintf(stderr, "lockstep: cannot start ranks: %s\n", strerror(errno));
         return false;
+    }
     fflush(NULL); /* or the children write it once more */
     for (uint32_t r = 0; r < crew->n; r++) {
         int pid = fork();

@@ -29,8 +29,13 @@ int net_listen(const char *host, const char *port, uint16_t *port_got);
  * the name is unknown). */
 int net_connect(const char *host, const char *port, int64_t deadline_ns);
 
-/* Accepts one connection, ready for use; -1 when there is none now. */
+/* Accepts one connection, ready for use; -1 and errno when there is none now. */
 int net_accept(int listener);
+
+/* As many open files as this process may have: a rank has several for each of the others. */
+void net_allow_files(void);
+/* Whether errno says that there is no room for one more file: trying again does not help. */
+bool net_no_room(void);
 
 /* Numeric address of the other end (v4 inside v6 is written as v4). */
 bool net_peer_text(int fd, char text[NET_HOST_MAX]);

@@ -240,6 +240,10 @@ static Outcome visit_host(Meeting *m, Visit *v, const char *host, const char *po
         hub_ended(v, err);
         return VISIT_OVER;
     }
+    if (fd < 0 && net_no_room()) {
+        err_set(err, "cannot call rank 0 at '%s': %s", v->spot.text, strerror(errno));
+        return VISIT_OVER;
+    }
     if (fd < 0) {
         snprintf(v->trouble, sizeof v->trouble, "%s",
                  errno == EHOSTUNREACH ? "no such host, or no way to it" : strerror(errno));

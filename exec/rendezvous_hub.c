@@ -195,12 +195,13 @@ static void guest_is_shown_out(Hub *h, uint32_t g)
     guest_leaves(h, g);
 }
 
-static void take_guests(Hub *h)
+static bool take_guests(Hub *h, Err *err)
 {
     for (;;) {
         int fd = net_accept(h->listener);
         if (fd < 0)
-            return;
+            return !net_no_room() ||
+                   err_set(err, "rank 0 cannot take in more ranks: %s", strerror(errno));
         if (h->guests_n == GUESTS_MAX)
             guest_is_shown_out(h, 0);
         Guest *g = &h->guests[h->guests_n++];
@@ -322,9 +323,7 @@ static bool hub_wait(Hub *h, int64_t deadline_ns, Err *err)
         return errno == EINTR || err_set(err, "cannot wait for ranks: %s", strerror(errno));
     if (!check_ranks(h, ranks, err) || !hear_guests(h, guests_n, err))
         return false;
-    if (h->polls[0].revents)
-        take_guests(h);
-    return true;
+    return !h->polls[0].revents || take_guests(h, err);
 }
 
 /* ---- the end ---- */

@@ -154,6 +154,22 @@ ends 1 "cannot map .* GiB of shared memory\|out of memory" \
 ends 1 "no address space for OpenBLAS\|cannot be loaded\|cannot start a thread\|out of memory" \
     sh -c "ulimit -v 200000; exec timeout 60 $train"
 
+# Each rank of eight has a connection to each other one, and another for each kind of transfer.
+begin "few open files, of which more may be had"
+job "$folder/eight.json" 8
+eight="$lockstep run $folder/eight.json --steps 1 --clock virtual"
+sh -c "ulimit -S -n 30; LOCKSTEP_TCP_ONLY=1 exec $eight" >"$folder/out" 2>"$folder/err" && pass ||
+    fail "$(cat "$folder/err")"
+for files in 6 8 9 10 11 12 13; do
+    begin "$files open files and no more"
+    started=$(milliseconds)
+    sh -c "ulimit -n $files; exec $train --steps 1" >"$folder/out" 2>"$folder/err"
+    status=$?
+    took=$(($(milliseconds) - started))
+    [ $took -le 10000 ] && pass || fail "it took $took ms"
+    [ $status = 0 ] || says 1 "open files\|still meeting\|share"
+done
+
 begin "a control group that allows less"
 group=/sys/fs/cgroup/memory/lockstep-$$ limit=memory.limit_in_bytes
 [ -e /sys/fs/cgroup/memory ] || group=/sys/fs/cgroup/lockstep-$$ limit=memory.max
