@@ -70,8 +70,9 @@ static void put_transformer(FILE *f, const Transformer *t)
     if (t->post_norm)
         fprintf(f, "model.norm after the sum=true\n");
     fprintf(f, "model.parallel_block=%s\n", yes[t->parallel_block]);
-    fprintf(f, "model.bias=%s%s%s\n", t->qkv_bias ? "qkv " : "", t->out_bias ? "out " : "",
-            t->mlp_bias ? "mlp" : "");
+    bool bias = t->qkv_bias || t->out_bias || t->mlp_bias;
+    fprintf(f, "model.bias=%s%s%s%s\n", t->qkv_bias ? "qkv " : "", t->out_bias ? "out " : "",
+            t->mlp_bias ? "mlp" : "", bias ? "" : "none");
     fprintf(f, "model.rope_theta=%g\nmodel.norm_eps=%g\n", t->rope_theta, t->norm_eps);
 }
 
@@ -99,6 +100,7 @@ const char *run_model_text(Arena *arena, const Scenario *s, const WholeList *who
     fprintf(f, "training.optimizer=%s\n", optimizer_names[s->training.optimizer]);
     fprintf(f, "training.param_dtype=%s\n", dtype_names[s->training.param_dtype]);
     fprintf(f, "training.data=%s\n", s->training.data);
+    fprintf(f, "training.loss=%s\n", s->training.loss_mse ? "mse" : "cross_entropy");
     fprintf(f, "training.global_batch=%" PRIu32 "\n", s->training.global_batch);
     if (s->model.kind == MODEL_TRANSFORMER)
         fprintf(f, "training.seq_len=%" PRIu32 "\n", s->training.seq_len);

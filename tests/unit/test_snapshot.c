@@ -614,7 +614,8 @@ static void other_data_is_refused(void)
     if (!open_job(&j, JOB_GPT, "strategy=ddp dp=2"))
         return;
     SnapshotInfo info = info_of(2);
-    info.model = "same\ntraining.data=a.txt\ntraining.global_batch=8\ntraining.seq_len=32\n";
+    info.model = "same\ntraining.data=a.txt\ntraining.global_batch=8\ntraining.seq_len=32\n"
+                 "training.loss=mse\n";
     CHECK(run_job(&j, true, &info));
     CHECK(run_job(&j, false, &info));
     info.model = "same\ntraining.data=b.txt\ntraining.global_batch=8\n";
@@ -628,6 +629,9 @@ static void other_data_is_refused(void)
     info.model = "same\ntraining.seq_len=16\n";
     CHECK(!run_job(&j, false, &info));
     CHECK_ERR_TEXT(&j.err, "is of training.seq_len 32, here it is 16: other data would follow");
+    info.model = "same\ntraining.loss=cross_entropy\n";
+    CHECK(!run_job(&j, false, &info));
+    CHECK_ERR_TEXT(&j.err, "is of training.loss mse, here it is cross_entropy: other data");
     info.model = "same\n";
     CHECK(run_job(&j, false, &info));
     job_close(&j);
