@@ -18,6 +18,7 @@
 #include "core/arena.h"
 #include "core/intern.h"
 #include "core/nearest.h"
+#include "core/numeral.h"
 #include "core/order.h"
 #include "core/out_file.h"
 #include "core/text.h"
@@ -129,7 +130,7 @@ static bool not_json(const Source *s, const char *at, unsigned open, Err *err)
         return syntax_error(s, end, "not JSON: the text ends where something is still open", "",
                             err);
     at = at ? at : end - 1;
-    if (at > s->text && strchr("'/#", at[-1]))
+    if (at > s->text && *slip_at(s->text, at - 1, end))
         at--;
     return syntax_error(s, at, "not JSON from here on", slip_at(s->text, at, end), err);
 }
@@ -157,6 +158,11 @@ static bool check_bytes(const Source *s, unsigned *open, Err *err)
                 in_string = false;
         } else if (c == '"') {
             in_string = true;
+        } else if (c == '-' || (c >= '0' && c <= '9')) {
+            n = numeral_bytes(text + i, s->bytes - i);
+            if (n == 0)
+                return syntax_error(s, text + i, "not JSON from here on",
+                                    ": numbers are as in 10, -0.5 and 2e9", err);
         } else if (c == '[' || c == '{') {
             if (++depth > JSON_DEPTH_MAX)
                 return syntax_error(s, text + i, "nested deeper than 64 levels", "", err);
@@ -912,10 +918,10 @@ bool size_parse(const char *text, uint64_t *bytes)
                   { "GiB", 1073741824.0 },
                   { "TiB", 1099511627776.0 },
                   { "", 1 } };
-    if (*text < '0' || *text > '9')
+    const char *end;
+    double x;
+    if (!numeral_real(text, &x, &end) || *text == '-')
         return false;
-    char *end;
-    double x = strtod(text, &end);
     while (*end == ' ')
         end++;
     for (size_t i = 0; i < ARRAY_N(units); i++)

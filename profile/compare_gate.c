@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/numeral.h"
 #include "core/text.h"
 
 /* ---- quantities: sim, real, error ---- */
@@ -161,7 +162,7 @@ static bool read_condition(Condition *k, const char *text, Err *err)
     size_t length = n;
     while (length > 0 && (begin[length - 1] == ' ' || begin[length - 1] == '\t'))
         length--;
-    char *end;
+    const char *end;
     if (length == 0 || length >= sizeof k->metric || (begin[n] != '<' && begin[n] != '>'))
         return err_set(err, "--fail-if takes METRIC>NUMBER or METRIC<NUMBER, not '%.80s'",
                        text);
@@ -169,8 +170,7 @@ static bool read_condition(Condition *k, const char *text, Err *err)
     k->metric[length] = '\0';
     k->above = begin[n] == '>';
     const char *number = skip_blanks(begin + n + 1);
-    k->threshold = strtod(number, &end);
-    bool is_number = end != number && isfinite(k->threshold);
+    bool is_number = numeral_real(number, &k->threshold, &end);
     k->end = skip_blanks(end);
     bool percent = is_number && *k->end == '%';
     if (percent)

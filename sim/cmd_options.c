@@ -1,11 +1,11 @@
 /* cmd_options.c - one walk over argv for every command; the words are ours, not getopt's. */
 #include "sim/cmd_options.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/numeral.h"
 #include "sim/pool.h"
 
 void option_setting(SettingList *list, const char *key, const char *value)
@@ -27,10 +27,8 @@ bool option_set(SettingList *list, char *text, Err *err)
 bool option_count(uint64_t *x, const char *option, const char *text, uint64_t min, uint64_t max,
                   Err *err)
 {
-    char *end;
-    errno = 0;
-    *x = strtoull(text, &end, 10);
-    if (*text >= '0' && *text <= '9' && !*end && errno == 0 && *x >= min && *x <= max)
+    const char *end;
+    if (numeral_whole(text, x, &end) && !*end && *x >= min && *x <= max)
         return true;
     return err_set(err, "%s takes a whole number from %" PRIu64 " to %" PRIu64 ", not '%.60s'",
                    option, min, max, text);
@@ -40,15 +38,13 @@ bool option_count(uint64_t *x, const char *option, const char *text, uint64_t mi
 static bool take_range(uint32_t **ranks, uint32_t *n, uint32_t *cap, const char **text)
 {
     enum { LISTED_MAX = 1 << 20, RANKS_MAX = 1 << 24 };
-    char *end;
-    if (**text < '0' || **text > '9')
+    const char *end;
+    uint64_t low, high;
+    if (!numeral_whole(*text, &low, &end))
         return false;
-    uint64_t low = strtoull(*text, &end, 10), high = low;
-    if (*end == '-') {
-        if (end[1] < '0' || end[1] > '9')
-            return false;
-        high = strtoull(end + 1, &end, 10);
-    }
+    high = low;
+    if (*end == '-' && !numeral_whole(end + 1, &high, &end))
+        return false;
     if (high < low || high >= RANKS_MAX || high - low >= LISTED_MAX)
         return false;
     for (uint64_t rank = low; rank <= high; rank++) {

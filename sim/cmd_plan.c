@@ -6,10 +6,10 @@
  *
  * Arguments are read here; the search and its words stand in planner*.c.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/numeral.h"
 #include "core/order.h"
 #include "core/out_file.h"
 #include "sim/cmd.h"
@@ -66,10 +66,9 @@ static void print_help(FILE *f)
 /* A whole number from *text on, which it moves behind it. */
 static bool take_count(const char **text, uint32_t *n)
 {
-    char *end;
-    errno = 0;
-    unsigned long x = strtoul(*text, &end, 10);
-    if (**text < '0' || **text > '9' || errno || x < 1 || x > PLAN_GPUS_MAX)
+    const char *end;
+    uint64_t x;
+    if (!numeral_whole(*text, &x, &end) || x < 1 || x > PLAN_GPUS_MAX)
         return false;
     *text = end;
     *n = (uint32_t)x;
@@ -133,9 +132,8 @@ static bool read_objective(PlanOptions *p, const char *text, Err *err)
 
 static bool read_number(double *x, const char *option, const char *text, double max, Err *err)
 {
-    char *end;
-    *x = strtod(text, &end);
-    if (((*text >= '0' && *text <= '9') || *text == '.') && !*end && *x > 0 && *x <= max)
+    const char *end;
+    if (numeral_real(text, x, &end) && !*end && *x > 0 && *x <= max)
         return true;
     return err_set(err, "%s takes a number above 0 and up to %g, not '%.60s'", option, max,
                    text);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/numeral.h"
 #include "sim/planner_parts.h"
 
 /* Keys that are tried, and where they start; "null" is as if not given. */
@@ -109,15 +110,19 @@ bool plan_has(const Plan *p, const char *key, const char *value)
 bool plan_has_number(const Plan *p, const char *key, uint32_t value)
 {
     const char *fixed = plan_fixed(p, key);
-    char *end = NULL;
-    return !fixed || (strtod(fixed, &end) == value && *end == '\0');
+    const char *end;
+    double x;
+    return !fixed || (numeral_real(fixed, &x, &end) && x == value && *end == '\0');
 }
 
 /* What --set says of a key, else otherwise. */
 uint32_t plan_fixed_number(const Plan *p, const char *key, uint32_t otherwise)
 {
     const char *fixed = plan_fixed(p, key);
-    double x = fixed ? strtod(fixed, NULL) : otherwise;
+    const char *end;
+    double x = otherwise;
+    if (fixed)
+        numeral_real(fixed, &x, &end);
     return x >= 1 && x <= UINT32_MAX ? (uint32_t)x : 0;
 }
 

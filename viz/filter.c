@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "core/numeral.h"
 #include "viz/links.h"
 
 typedef enum TermKind {
@@ -33,9 +34,10 @@ static bool take_time(const char *text, int64_t *ns)
 
 static bool take_percent(const char *text, int64_t *number)
 {
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || (*end && strcmp(end, "%") != 0) || !(value >= 0 && value <= 100))
+    const char *end;
+    double value;
+    if (!numeral_real(text, &value, &end) || (*end && strcmp(end, "%") != 0) ||
+        !(value >= 0 && value <= 100))
         return false;
     *number = (int64_t)(value * 1000 + 0.5);
     return true;

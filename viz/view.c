@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/number_text.h"
+#include "core/numeral.h"
 
 const char *const view_mode_names[VIEW_MODES_N] = { "real", "sim", "split", "diff" };
 
@@ -453,9 +454,10 @@ bool view_time_parse(const char **text, int64_t *ns)
     } units[] = {
         { "ns", 1 }, { "us", 1e3 }, { "\xc2\xb5s", 1e3 }, { "ms", 1e6 }, { "s", 1e9 }
     };
-    char *end;
-    double value = strtod(*text, &end);
-    for (size_t i = 0; end != *text && i < ARRAY_N(units); i++) {
+    const char *end;
+    double value;
+    bool is_number = numeral_real(*text, &value, &end);
+    for (size_t i = 0; is_number && i < ARRAY_N(units); i++) {
         size_t n = strlen(units[i].name);
         if (strncmp(end, units[i].name, n) == 0 && value >= 0 && value * units[i].ns < 1e18) {
             *ns = (int64_t)(value * units[i].ns + 0.5);

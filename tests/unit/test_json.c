@@ -45,6 +45,12 @@ static void syntax_errors_name_line_and_column(void)
         { "{\n  \"a\": ]\n}", "x.json:2:8: not JSON from here on" },
         { "{\"a\": 1, }",
           "x.json:1:10: not JSON from here on: a comma too many stands before" },
+        { "{\"a\": 1,\n}\n",
+          "x.json:2:1: not JSON from here on: a comma too many stands before" },
+        { "{\"a\": 010}", "x.json:1:7: not JSON from here on: numbers are as in 10, -0.5" },
+        { "[2, 1.]", "x.json:1:5: not JSON from here on: numbers are as in 10" },
+        { "[-.5]", "x.json:1:2: not JSON from here on: numbers are as in 10" },
+        { "[0x10]", "x.json:1:2: not JSON from here on: numbers are as in 10" },
         { "[1,]", "x.json:1:4: not JSON from here on: a comma too many stands before it" },
         { "{'a': 1}", "x.json:1:2: not JSON from here on: texts stand in double quotes" },
         { "{ // a\n}", "x.json:1:3: not JSON from here on: JSON has no comments" },
@@ -133,6 +139,7 @@ static void sizes_mean_what_they_say(void)
     CHECK(size_parse("2TiB", &n) && n == 2 * 1024 * GIB);
     CHECK(!size_parse("", &n) && !size_parse("-1", &n) && !size_parse("MiB", &n));
     CHECK(!size_parse("1e30TB", &n) && !size_parse("5mib", &n) && !size_parse("nan", &n));
+    CHECK(!size_parse("0x10", &n) && !size_parse("0x10MiB", &n) && !size_parse("1.MiB", &n));
 }
 
 static void set_changes_adds_and_is_remembered(void)
