@@ -240,9 +240,15 @@ static bool open_plan(RunTraining *t, const Setting *extra, uint32_t ranks, bool
     return ok;
 }
 
-static void say_software(const RunTraining *t)
+/* What was asked for and has no effect. */
+static void say_remarks(const RunTraining *t)
 {
-    if (t->plan.other_software && run_prints(t) && !t->beside_later)
+    if (!run_prints(t) || t->beside_later)
+        return;
+    if (*t->plan.unused)
+        fprintf(stderr, "lockstep: strategy %s does not use %s\n", t->plan.strategy,
+                t->plan.unused);
+    if (t->plan.other_software)
         fprintf(stderr,
                 "lockstep: software '%.100s' of the scenario is not used: what runs is "
                 "'lockstep'\n",
@@ -322,7 +328,7 @@ static int dry_run(const RunOptions *o, Err *err)
     bool usage = false;
     bool ok = open_plan(&t, NULL, o->ranks, &usage, err);
     if (ok)
-        say_software(&t);
+        say_remarks(&t);
     ok = ok && cuda_dry_run(o, &t.plan, stdout, err);
     int status = ok ? EXIT_DONE : usage ? EXIT_USAGE : EXIT_COULD_NOT;
     run_plan_free(&t.plan);
@@ -334,7 +340,7 @@ int run_train(RunTraining *t, const Setting *extra, Err *err)
     bool usage = false;
     int status = EXIT_COULD_NOT;
     if (open_plan(t, extra, ranks_wanted(t), &usage, err)) {
-        say_software(t);
+        say_remarks(t);
         find_earlier(t);
         if (!starts_here(t) || run_memory_fits(&t->plan.graph, err))
             status = start(t);

@@ -246,6 +246,8 @@ static bool open_scenario(RunPlan *x, const RunRequest *r, bool *usage, Err *err
         return false;
     *usage = !check_ranks(r, p->s.parallel.gpus, &p->s.parallel, err);
     x->prediction_of = p->s.machine.name;
+    char unused[SCENARIO_UNUSED_CAP];
+    x->unused = arena_strdup(&p->arena, scenario_unused(&p->s, unused));
     return !*usage && can_run(&p->s, err) &&
            software_read(&p->sw, &p->arena, p->s.software, err);
 }

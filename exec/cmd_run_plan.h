@@ -46,6 +46,7 @@ typedef struct RunPlan {
     double peak_flops, model_flops; /* of all ranks per second; of a step */
     const char *prediction_of;      /* "this machine, measured ...", or the cluster */
     const char *other_software; /* what the scenario's file names; NULL: "lockstep", or none */
+    const char *unused; /* keys that were given and the strategy does not use; "" none */
     struct RunPlanParts *parts;
 } RunPlan;
 

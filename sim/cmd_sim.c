@@ -42,6 +42,7 @@ typedef struct Job {
     ProgressPart progress;
     char *explained;      /* text of --explain */
     bool selects_nothing; /* recompute selective is as none in this stack */
+    char unused[SCENARIO_UNUSED_CAP];
     Report report;
     Err err;
 } Job;
@@ -92,6 +93,7 @@ static bool simulate(Job *job, Work *w)
     int64_t start_ns = now_ns();
     job->selects_nothing =
         w->s.training.recompute == RECOMPUTE_SELECTIVE && !software_selects(&w->sw);
+    scenario_unused(&w->s, job->unused);
     if (!build_graph(&w->g, &w->s, &w->sw, &job->err) ||
         !sim_run(&w->result, &w->g, &w->s.machine, &w->sw, &options, &job->err))
         return err_wrap(&job->err, "%s", w->s.file);
@@ -422,6 +424,9 @@ static void say_remarks(const Batch *b)
                 "lockstep: %.100s: software '%.60s' has no selective recomputation, it is as "
                 "none\n",
                 job->report.name, job->report.software);
+        if (*job->unused)
+            fprintf(stderr, "lockstep: %.100s: strategy %s does not use %s\n", job->report.name,
+                    job->report.strategy, job->unused);
     }
 }
 
