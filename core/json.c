@@ -135,8 +135,9 @@ static bool not_json(const Source *s, const char *at, unsigned open, Err *err)
     return syntax_error(s, at, "not JSON from here on", slip_at(s->text, at, end), err);
 }
 
-/* cJSON recurses, so depth is bounded before it starts.  Strings are skipped. */
-static bool check_bytes(const Source *s, unsigned *open, Err *err)
+/* cJSON recurses, so depth is bounded before it starts.  Strings are skipped.  odd: the first
+ * number that is none, which cJSON may take for one. */
+static bool check_bytes(const Source *s, unsigned *open, const char **odd, Err *err)
 {
     const char *text = s->text;
     unsigned depth = 0;
@@ -159,10 +160,9 @@ static bool check_bytes(const Source *s, unsigned *open, Err *err)
         } else if (c == '"') {
             in_string = true;
         } else if (c == '-' || (c >= '0' && c <= '9')) {
-            n = numeral_bytes(text + i, s->bytes - i);
-            if (n == 0)
-                return syntax_error(s, text + i, "not JSON from here on",
-                                    ": numbers are as in 10, -0.5 and 2e9", err);
+            size_t number = numeral_bytes(text + i, s->bytes - i);
+            *odd = *odd || number > 0 ? *odd : text + i;
+            n = number > 0 ? number : n;
         } else if (c == '[' || c == '{') {
             if (++depth > JSON_DEPTH_MAX)
                 return syntax_error(s, text + i, "nested deeper than 64 levels", "", err);
@@ -257,10 +257,16 @@ static bool check_tree(JsonDoc *doc, const cJSON *item, const Trail *at, Err *er
 static cJSON *parse(const Source *s, Err *err)
 {
     unsigned open = 0;
-    if (!check_bytes(s, &open, err))
+    const char *end = NULL, *odd = NULL;
+    if (!check_bytes(s, &open, &odd, err))
         return NULL;
-    const char *end = NULL;
     cJSON *root = s->bytes ? cJSON_ParseWithLengthOpts(s->text, s->bytes, &end, false) : NULL;
+    if (odd && (root || !end || end >= odd)) {
+        cJSON_Delete(root);
+        syntax_error(s, odd, "not JSON from here on", ": numbers are as in 10, -0.5 and 2e9",
+                     err);
+        return NULL;
+    }
     if (!root) {
         not_json(s, end, open, err);
         return NULL;

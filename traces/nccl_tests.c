@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/numeral.h"
 #include "traces/unpack.h"
 
 enum { WORDS_MAX = 48, LINE_BYTES_MAX = 4096, HOSTS_MAX = 1 << 16 };
@@ -274,9 +275,8 @@ static bool bad_row(Reader *r, const char *what, const char *word)
 
 static bool take_positive(Reader *r, const char *word, const char *what, double *x)
 {
-    char *end;
-    *x = strtod(word, &end);
-    return (*end == '\0' && isfinite(*x) && *x >= 0) || bad_row(r, what, word);
+    const char *end;
+    return (numeral_real(word, x, &end) && *end == '\0' && *x >= 0) || bad_row(r, what, word);
 }
 
 static bool take_cell(Reader *r, NcclRow *row, Cell cell, const char *word)

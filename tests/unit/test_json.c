@@ -49,6 +49,8 @@ static void syntax_errors_name_line_and_column(void)
           "x.json:2:1: not JSON from here on: a comma too many stands before" },
         { "{\"a\": 010}", "x.json:1:7: not JSON from here on: numbers are as in 10, -0.5" },
         { "[2, 1.]", "x.json:1:5: not JSON from here on: numbers are as in 10" },
+        { "# 2.17.8", "x.json:1:1: not JSON from here on: JSON has no comments" },
+        { "[1, 01, x]", "x.json:1:5: not JSON from here on: numbers are as in 10" },
         { "[-.5]", "x.json:1:2: not JSON from here on: numbers are as in 10" },
         { "[0x10]", "x.json:1:2: not JSON from here on: numbers are as in 10" },
         { "[1,]", "x.json:1:4: not JSON from here on: a comma too many stands before it" },

@@ -167,6 +167,8 @@ static void what_is_wrong_is_said_with_its_line(void)
     CHECK_ERR_TEXT(&err, "x:6: a row of 13 columns is expected, not of 4");
     CHECK(!parse(START("all_reduce") HEADER "64 1 float sum -1 fast 1 1 0 1 1 1 0\n", "x"));
     CHECK_ERR_TEXT(&err, "x:6: a time in us is expected, not 'fast'");
+    CHECK(!parse(START("all_reduce") HEADER "64 1 float sum -1 0x10 1 1 0 1 1 1 0\n", "x"));
+    CHECK_ERR_TEXT(&err, "x:6: a time in us is expected, not '0x10'");
     CHECK(!parse(START("all_reduce") HEADER "64 1 float sum -1 1 1 -1 0 1 1 1 0\n", "x"));
     CHECK_ERR_TEXT(&err, "x:6: a bandwidth in GB/s is expected, not '-1'");
     CHECK(!parse(START("all_reduce") HEADER "64 1 float sum -1 1 1 1 no 1 1 1 0\n", "x"));
