@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "traces/bytes_in.h"
 #include "traces/chakra.h"
 #include "traces/chrome_write.h"
@@ -157,8 +158,10 @@ const TraceFormat *trace_format_of_file(const char *path, Err *err)
     for (size_t i = 0; i < trace_formats_n; i++)
         if (trace_formats[i].matches(head, n))
             return &trace_formats[i];
-    err_set(err, "cannot read '%s': it is none of the trace formats %s", path,
-            list_of(COLUMN_NAMES).text);
+    bool is_report = text_ends_in(path, ".nsys-rep") || text_ends_in(path, ".qdrep");
+    err_set(err, "cannot read '%s': it is none of the trace formats %s%s", path,
+            list_of(COLUMN_NAMES).text,
+            is_report ? "; `nsys export --type sqlite` makes nsys of it" : "");
     return NULL;
 }
 
