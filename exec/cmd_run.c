@@ -246,8 +246,7 @@ static void say_remarks(const RunTraining *t)
     if (!run_prints(t) || t->beside_later)
         return;
     if (*t->plan.unused)
-        fprintf(stderr, "lockstep: strategy %s does not use %s\n", t->plan.strategy,
-                t->plan.unused);
+        fprintf(stderr, "lockstep: %s\n", t->plan.unused);
     if (t->plan.other_software)
         fprintf(stderr,
                 "lockstep: software '%.100s' of the scenario is not used: what runs is "

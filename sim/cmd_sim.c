@@ -40,9 +40,9 @@ typedef struct Job {
     const Options *options;
     JsonDoc *doc;
     ProgressPart progress;
-    char *explained;      /* text of --explain */
-    bool selects_nothing; /* recompute selective is as none in this stack */
-    char unused[SCENARIO_UNUSED_CAP];
+    char *explained;                  /* text of --explain */
+    bool selects_nothing;             /* recompute selective is as none in this stack */
+    char unused[SCENARIO_UNUSED_CAP]; /* keys that were given in vain */
     Report report;
     Err err;
 } Job;
@@ -425,8 +425,7 @@ static void say_remarks(const Batch *b)
                 "none\n",
                 job->report.name, job->report.software);
         if (*job->unused)
-            fprintf(stderr, "lockstep: %.100s: strategy %s does not use %s\n", job->report.name,
-                    job->report.strategy, job->unused);
+            fprintf(stderr, "lockstep: %.100s: %s\n", job->report.name, job->unused);
     }
 }
 

@@ -212,9 +212,9 @@ bool scenario_spares(const Scenario *s, const char *path,
 bool scenario_spares_paths(const char *name, const Setting *settings, uint32_t settings_n,
                            const char *const *paths, size_t paths_n, Err *err);
 
-/* Keys of "parallel" that were given and that its strategy does not use, as in
- * "parallel.prefetch, parallel.shard_size"; "" where there are none. */
-enum { SCENARIO_UNUSED_CAP = 256 };
+/* Which keys were given and are not used, as in "strategy ddp does not use parallel.prefetch,
+ * parallel.shard_size"; "" where there are none. */
+enum { SCENARIO_UNUSED_CAP = 320 };
 char *scenario_unused(const Scenario *s, char text[SCENARIO_UNUSED_CAP]);
 
 /* Whether it says of what stack a scenario is: "software", or a key below. */

@@ -295,35 +295,6 @@ static bool read_sharding(JsonObj *o, Scenario *s)
     return o->ok;
 }
 
-char *scenario_unused(const Scenario *s, char text[SCENARIO_UNUSED_CAP])
-{
-    enum {
-        DDP = 1 << STRATEGY_DDP,
-        ZERO = 1 << STRATEGY_ZERO1 | 1 << STRATEGY_ZERO2,
-        FSDP = 1 << STRATEGY_FSDP,
-        HSDP = 1 << STRATEGY_HSDP
-    };
-    static const struct {
-        const char *key;
-        unsigned used_by; /* bit 1 << Strategy */
-    } keys[] = {
-        { "bucket_bytes", DDP | ZERO },           { "first_bucket_bytes", DDP | ZERO },
-        { "reshard_after_forward", FSDP | HSDP }, { "prefetch", FSDP | HSDP },
-        { "limit_all_gathers", FSDP | HSDP },     { "shard_size", HSDP },
-    };
-    JsonNode parallel = json_member(json_root(s->doc), "parallel");
-    size_t n = 0;
-    *text = '\0';
-    for (size_t i = 0; i < ARRAY_N(keys); i++) {
-        JsonNode node = json_member(parallel, keys[i].key);
-        bool given = node.item && json_type(node) != JSON_NULL;
-        if (given && !(keys[i].used_by >> s->parallel.strategy & 1))
-            n += (size_t)snprintf(text + n, SCENARIO_UNUSED_CAP - n, "%sparallel.%s",
-                                  n ? ", " : "", keys[i].key);
-    }
-    return text;
-}
-
 bool scenario_parallel(Scenario *s, JsonNode node, Err *err)
 {
     JsonObj o = scenario_begin(node, err);
