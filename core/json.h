@@ -121,7 +121,8 @@ typedef struct JsonObj {
 JsonObj json_begin(JsonNode node, Err *err);
 /* Refuses keys that were not asked for.  Frees what o holds.  Returns ok. */
 bool json_end(JsonObj *o);
-/* Same, but other keys are ignored (Hugging Face configs), unless json_set gave them. */
+/* Same, but other keys are ignored (Hugging Face configs), unless json_set gave them or they are a
+ * letter off one that was asked for and is not there. */
 bool json_end_lax(JsonObj *o);
 /* Fails: key must be given.  Names a key that may be a slip for it.  Always returns false. */
 bool json_missing(JsonObj *o, const char *key);

@@ -263,6 +263,34 @@ static void a_lax_reader_refuses_what_set_gave_in_vain(void)
     json_close(doc);
 }
 
+/* A slip in a key that may be left out would count as its default. */
+static void a_lax_reader_refuses_slips(void)
+{
+    static const struct {
+        const char *key, *meant; /* NULL: it is somebody else's */
+    } r[] = {
+        { "kv_head", "kv_heads" },  { "kv_headss", "kv_heads" }, { "KV_heads", "kv_heads" },
+        { "kv-heads", "kv_heads" }, { "vk_heads", "kv_heads" },  { "kv_hd", NULL },
+        { "theta", NULL },          { "layer", NULL }, /* layers stands there */
+    };
+    for (size_t i = 0; i < ARRAY_N(r); i++) {
+        Err err = { 0 };
+        char text[80], part[80];
+        snprintf(text, sizeof text, "{\"layers\": 1, \"%s\": 2}", r[i].key);
+        snprintf(part, sizeof part,
+                 "x.json: %s: the key changes nothing here, did you mean '%s'?", r[i].key,
+                 r[i].meant ? r[i].meant : "");
+        JsonDoc *doc = parse(text, &err);
+        JsonObj o = json_begin(json_root(doc), &err);
+        json_count(&o, "layers", 1, 9, 1);
+        json_count(&o, "kv_heads", 1, 9, 1);
+        CHECK(json_end_lax(&o) == !r[i].meant);
+        if (r[i].meant)
+            CHECK_ERR_TEXT(&err, part);
+        json_close(doc);
+    }
+}
+
 static void lists_are_walked_in_order(void)
 {
     Err err = { 0 };
@@ -401,6 +429,7 @@ int main(void)
     RUN(messages_name_where_the_value_is_from);
     RUN(slips_are_answered_with_what_may_be_meant);
     RUN(a_lax_reader_refuses_what_set_gave_in_vain);
+    RUN(a_lax_reader_refuses_slips);
     RUN(lists_are_walked_in_order);
     RUN(files_that_cannot_be_read_are_named);
     RUN(the_writer_escapes_and_separates);
