@@ -8,6 +8,7 @@
 #include "core/nearest.h"
 #include "core/out_file.h"
 #include "core/printable.h"
+#include "core/share.h"
 #include "exec/cmd.h"
 #include "profile/cmd.h"
 #include "sim/cmd.h"
@@ -87,12 +88,25 @@ static int unknown_command(const char *name)
     return EXIT_USAGE;
 }
 
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* Without its files no command has much to say; help has. */
 static int run_command(int argc, char **argv)
 {
     const Command *command = find_command(argv[0]);
     if (!command)
         return unknown_command(argv[0]);
-    return command->run(argc, argv);
+    if (share_is_there() || (argc > 1 && is_help(argv[1])))
+        return command->run(argc, argv);
+    fprintf(
+        stderr,
+        "lockstep: the built-in models, GPUs and clusters are not in '%.300s'; LOCKSTEP_SHARE "
+        "names their folder, which is scenarios/ of the source\n",
+        share_dir());
+    return EXIT_COULD_NOT;
 }
 
 static int help_on(char *name)
@@ -118,9 +132,9 @@ static int dispatch(int argc, char **argv)
         return EXIT_USAGE;
     }
     bool asks_help = strcmp(argv[1], "help") == 0;
-    if (asks_help && argc > 2)
+    if (asks_help && argc > 2 && !is_help(argv[2]) && strcmp(argv[2], "help") != 0)
         return help_on(argv[2]);
-    if (asks_help || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    if (asks_help || is_help(argv[1])) {
         print_help(stdout);
         return EXIT_DONE;
     }

@@ -19,15 +19,20 @@ enum { PATH_CAP = 4096 };
 static char share_path[PATH_CAP];
 static pthread_once_t share_once = PTHREAD_ONCE_INIT;
 
-/* Is DIR/scenarios it?  Some other project's scenarios/ holds no gpus/. */
-static bool take_share(const char *dir)
+/* Some other project's scenarios/ holds no gpus/. */
+static bool holds_gpus(void)
 {
     char probe[PATH_CAP + 32];
     struct stat st;
-    if (snprintf(share_path, sizeof share_path, "%s/scenarios", dir) >= PATH_CAP)
-        return false;
     snprintf(probe, sizeof probe, "%s/gpus", share_path);
     return stat(probe, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Is DIR/scenarios it? */
+static bool take_share(const char *dir)
+{
+    return snprintf(share_path, sizeof share_path, "%s/scenarios", dir) < PATH_CAP &&
+           holds_gpus();
 }
 
 /* Cuts the last part off "/a/b"; false when nothing is left. */
@@ -60,4 +65,10 @@ const char *share_dir(void)
 {
     pthread_once(&share_once, find_share);
     return share_path;
+}
+
+bool share_is_there(void)
+{
+    share_dir();
+    return holds_gpus();
 }

@@ -9,6 +9,9 @@
 #ifndef LOCKSTEP_CORE_SHARE_H
 #define LOCKSTEP_CORE_SHARE_H
 
+#include <stdbool.h>
+
 const char *share_dir(void);
+bool share_is_there(void);
 
 #endif
