@@ -114,7 +114,7 @@ static bool choose_step(Run *r, const StepWindows *w, const Covers *covers)
 static void add_window(Run *r, const Covers *covers, const StepWindows *w, uint32_t i)
 {
     const Cover *c = &covers->rank[i];
-    TraceWindow window = { c->rank, c->begin_ns, c->end_ns + 1, c->begin_ns };
+    TraceWindow window = { c->rank, c->begin_ns, c->end_ns + 1, c->begin_ns, r->step < 0 };
     const StepWindow *own = r->step >= 0 ? step_window_of(w, c->rank, r->step) : NULL;
     for (uint32_t k = 0; k < w->n && r->step >= 0 && !own; k++)
         own = w->at[k].step == r->step ? &w->at[k] : NULL;

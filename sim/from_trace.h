@@ -35,12 +35,14 @@
 #include "sim/engine.h"
 #include "sim/scenario.h"
 
-/* The step of one rank: what the host launched from from_ns to to_ns.  from_trace_build fills in
- * where the replay begins: with the GPU, which may still be at the step before, and with the first
- * rank where clocks can be compared. */
+/* The step of one rank: what the host launched from from_ns to to_ns; where no step is marked all
+ * until then, whenever it was launched.  from_trace_build fills in where the replay begins: with
+ * the GPU, which may still be at the step before, and with the first rank where clocks can be
+ * compared. */
 typedef struct TraceWindow {
     uint32_t rank;
     int64_t from_ns, to_ns, begin_ns;
+    bool unmarked;
 } TraceWindow;
 
 typedef struct FromTraceOptions {

@@ -83,7 +83,7 @@ static uint64_t launch_key(const Reader *r, uint64_t span)
 
 static bool in_window(const Reader *r, int64_t at_ns)
 {
-    return at_ns >= r->w->from_ns && at_ns < r->w->to_ns;
+    return (r->w->unmarked || at_ns >= r->w->from_ns) && at_ns < r->w->to_ns;
 }
 
 static void add_launches(Reader *r, const Track *track)
@@ -244,14 +244,14 @@ static int64_t add_stream(Reader *r, uint32_t track)
 {
     const Track *k = &r->t->tracks[track];
     Lane lane = lane_of(r, track);
-    int64_t latest = r->w->from_ns, before_end_ns = INT64_MIN;
+    int64_t latest = r->w->unmarked ? INT64_MIN : r->w->from_ns, before_end_ns = INT64_MIN;
     for (uint64_t i = k->span_first; i < k->span_first + k->span_n; i++) {
         if (!is_work(r->t->span_class[i]))
             continue;
         const Launch *l = launch_of(r, i);
         Item item = item_of(r, i, lane);
         int64_t at_ns = l ? l->begin_ns : item.start_ns;
-        if (at_ns < r->w->from_ns)
+        if (at_ns < r->w->from_ns && !r->w->unmarked)
             before_end_ns = max_i64(before_end_ns, item.end_ns);
         if (!in_window(r, at_ns))
             continue;
@@ -285,8 +285,8 @@ static void add_syncs(Reader *r, const Track *k)
                                       .peer_program = NONE_U32 });
 }
 
-/* Where the GPU is still at work for what was launched before, the step begins with its own first
- * op; the host, ahead, has launched what it had by then. */
+/* Where the GPU is still at work for what was launched before, and where no step is marked, the
+ * step begins with its own first op; the host, ahead, has launched what it had by then. */
 static void begin_in_gpu_time(Reader *r, int64_t before_end_ns)
 {
     RankProgram *p = r->p;
@@ -294,7 +294,8 @@ static void begin_in_gpu_time(Reader *r, int64_t before_end_ns)
     for (uint32_t i = 0; i < p->items_n; i++)
         if (p->items[i].kind != ITEM_SYNC)
             first_ns = min_i64(first_ns, p->items[i].start_ns);
-    if (before_end_ns <= p->from_ns || first_ns == INT64_MAX || first_ns < p->from_ns)
+    bool late = before_end_ns > p->from_ns && first_ns >= p->from_ns;
+    if (first_ns == INT64_MAX || !(late || r->w->unmarked))
         return;
     p->from_ns = first_ns;
     for (uint32_t i = 0; i < p->items_n; i++)
@@ -512,9 +513,9 @@ bool from_trace_read(RankProgram *p, const Timeline *t, const TraceWindow *w)
         if (t->tracks[i].rank == w->rank && t->tracks[i].kind == TRACK_HOST)
             add_syncs(&r, &t->tracks[i]);
     free(r.launches);
-    begin_in_gpu_time(&r, before_end_ns);
-    p->order = sorted(p, false);
+    p->order = sorted(p, false); /* as the host called, before that is cut to the step */
     p->order_n = p->items_n;
+    begin_in_gpu_time(&r, before_end_ns);
     find_waits(&r);
     time_host(p);
     return any;

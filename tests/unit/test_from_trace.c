@@ -38,7 +38,7 @@ static uint32_t windows_of(const Timeline *t, int64_t to_ns, TraceWindow *window
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->tracks_n && n < cap; i++)
         if (t->tracks[i].kind == TRACK_STEPS)
-            windows[n++] = (TraceWindow){ t->tracks[i].rank, 0, to_ns, 0 };
+            windows[n++] = (TraceWindow){ .rank = t->tracks[i].rank, .to_ns = to_ns };
     return n;
 }
 
