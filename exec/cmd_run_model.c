@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "sim/scenario.h"
 
@@ -85,6 +86,26 @@ static void put_mlp(FILE *f, const Mlp *m)
     fprintf(f, "model.batchnorm=%s\n", m->batchnorm ? "true" : "false");
 }
 
+/* A text is what stands in it, whatever its name: its length, and bytes from all over it, as it may
+ * be too long to be read whole. */
+static void put_data(FILE *f, const char *data)
+{
+    enum { PLACES = 64 };
+    char bytes[1024];
+    struct stat st;
+    fprintf(f, "training.data=%s\n", data);
+    FILE *text = stat(data, &st) == 0 && S_ISREG(st.st_mode) ? fopen(data, "rb") : NULL;
+    if (!text)
+        return;
+    uint64_t h = 0;
+    for (off_t i = 0; i < PLACES && fseeko(text, st.st_size / PLACES * i, SEEK_SET) == 0; i++)
+        for (size_t k = fread(bytes, 1, sizeof bytes, text); k-- > 0;)
+            h = mix_u64(h ^ (unsigned char)bytes[k]);
+    fclose(text);
+    fprintf(f, "training.data content=%" PRIu64 " bytes, %016" PRIx64 "\n",
+            (uint64_t)st.st_size, h);
+}
+
 const char *run_model_text(Arena *arena, const Scenario *s, const WholeList *whole)
 {
     char *text = NULL;
@@ -99,7 +120,7 @@ const char *run_model_text(Arena *arena, const Scenario *s, const WholeList *who
         put_transformer(f, &s->model.u.transformer);
     fprintf(f, "training.optimizer=%s\n", optimizer_names[s->training.optimizer]);
     fprintf(f, "training.param_dtype=%s\n", dtype_names[s->training.param_dtype]);
-    fprintf(f, "training.data=%s\n", s->training.data);
+    put_data(f, s->training.data);
     fprintf(f, "training.loss=%s\n", s->training.loss_mse ? "mse" : "cross_entropy");
     fprintf(f, "training.global_batch=%" PRIu32 "\n", s->training.global_batch);
     if (s->model.kind == MODEL_TRANSFORMER)

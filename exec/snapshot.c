@@ -592,8 +592,9 @@ static bool check_model(const char *path, const char *there, const char *here, E
 /* What decides which samples follow step by step, and their targets, where both say it. */
 static bool check_data(const char *path, const char *there, const char *here, Err *err)
 {
-    static const char *const keys[] = { "training.data=", "training.global_batch=",
-                                        "training.seq_len=", "training.loss=" };
+    static const char *const keys[] = { "training.data=", "training.data content=",
+                                        "training.global_batch=", "training.seq_len=",
+                                        "training.loss=" };
     for (size_t i = 0; i < ARRAY_N(keys); i++) {
         const char *a = same_key(there, keys[i]), *b = same_key(here, keys[i]);
         size_t n = strlen(keys[i]);
