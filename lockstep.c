@@ -93,13 +93,18 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* Without its files no command has much to say; help has. */
+/* Without the built-in files nothing is found out, but what a program does can be recorded. */
+static bool needs_files(const Command *command, int argc, char **argv)
+{
+    return command->run != cmd_profile && !(argc > 1 && is_help(argv[1]));
+}
+
 static int run_command(int argc, char **argv)
 {
     const Command *command = find_command(argv[0]);
     if (!command)
         return unknown_command(argv[0]);
-    if (share_is_there() || (argc > 1 && is_help(argv[1])))
+    if (!needs_files(command, argc, argv) || share_is_there())
         return command->run(argc, argv);
     fprintf(
         stderr,
