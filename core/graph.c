@@ -119,6 +119,7 @@ uint32_t graph_segment_like(Graph *g, const Segment *other)
                     .name = other->name,
                     .op_first = g->ops_n,
                     .logical_n = other->logical_n,
+                    .numbering = other->numbering,
                     .host_before = other->host_before };
     memcpy(s->layout, other->layout, sizeof s->layout);
     return g->segments_n++;
@@ -130,7 +131,8 @@ uint32_t graph_op(Graph *g, Op op)
     GROW(g->ops, g->ops_n, g->ops_cap);
     op.arg_first = g->args_n;
     op.dep_first = g->deps_n;
-    op.arg_n = op.dep_n = 0;
+    op.logical_first = g->logicals_n;
+    op.arg_n = op.dep_n = op.logical_n = 0;
     g->ops[g->ops_n++] = op;
     g->segments[g->segments_n - 1].lanes |= 1u << op.lane;
     return g->segments[g->segments_n - 1].op_n++;
@@ -170,6 +172,15 @@ void graph_dep(Graph *g, uint32_t earlier_op)
     ASSERT(op->dep_first + op->dep_n + 1 == g->deps_n);
     ASSERT(earlier_op + 1 < g->segments[g->segments_n - 1].op_n);
     op->dep_n++;
+}
+
+void graph_logical(Graph *g, uint32_t logical)
+{
+    GROW(g->logicals, g->logicals_n, g->logicals_cap);
+    g->logicals[g->logicals_n++] = logical;
+    Op *op = &g->ops[g->ops_n - 1];
+    ASSERT(op->logical_first + op->logical_n + 1 == g->logicals_n);
+    op->logical_n++;
 }
 
 uint32_t graph_group(Graph *g, const char *name, const GroupDim *dims, uint32_t dims_n)
@@ -320,6 +331,8 @@ static void seal_segment(const Graph *g, Segment *s)
         check_op(g, s, op, i);
         op->lane_index = s->lane_n[op->lane]++;
         logical_n = op->logical + 1 > logical_n ? op->logical + 1 : logical_n;
+        for (uint32_t k = op->logical_first; k < op->logical_first + op->logical_n; k++)
+            logical_n = g->logicals[k] + 1 > logical_n ? g->logicals[k] + 1 : logical_n;
     }
     if (s->logical_n == 0)
         s->logical_n = logical_n;
@@ -357,20 +370,18 @@ static void check_frames(const Graph *g, const Role *role, const Instance *i)
 
 static void seal_role(const Graph *g, Role *role)
 {
-    uint64_t ops = 0, logical = 0;
+    uint64_t ops = 0;
     for (uint32_t n = 0; n < role->instances_n; n++) {
         Instance *i = &role->instances[n];
         ASSERT(i->segment < g->segments_n);
         const Segment *s = &g->segments[i->segment];
         i->first_op = (uint32_t)ops;
-        i->first_logical = (uint32_t)logical;
         ops += s->op_n;
-        logical += s->logical_n;
         if (i->edge_n > 0)
             check_edges(g, role, n);
         check_frames(g, role, i);
     }
-    ASSERT(ops < NONE_U32 && logical < NONE_U32);
+    ASSERT(ops < NONE_U32);
     role->ops_n = ops;
 }
 
@@ -412,6 +423,7 @@ void graph_free(Graph *g)
     free(g->ops);
     free(g->args);
     free(g->deps);
+    free(g->logicals);
     free(g->layouts);
     free(g->tensors);
     intern_free(&g->names);

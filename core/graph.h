@@ -22,8 +22,19 @@
  *   dp                     [ar b1][ar b0]         edge B1 -> ar b1, ar b0 -> opt
  *
  * OP IDS.  Op i of an instance has the id instance.first_op + i, unique within
- * its role.  Its logical id is instance.first_logical + op.logical; two lowerings
- * of one scenario have equal logical ids, so they compare by logical op.
+ * its role.
+ *
+ * LOGICAL OPS.  Before lowering an op is one logical op, and has a number in its
+ * segment.  A kernel keeps the number of the one that gave it its kind (Op.logical);
+ * where several became one kernel, or several kernels together, it has all of them:
+ *
+ *     logical    0 matmul   1 bias    2 activation
+ *     one stack  matmul {0}   bias {1}  activation {2}
+ *     another    matmul+bias {0 1}      activation {2}
+ *
+ * Numbers mean the same in two graphs where the segments' `numbering` is the same;
+ * what instance of it they belong to, its key says (core/graph_spans.h).  So two
+ * lowerings of one scenario compare by logical op.
  *
  * TENSORS.  What an op touches is (slot, tensor): the segment gives every slot a
  * Layout (a list of tensors), the instance binds the slot to a Frame of that
@@ -171,6 +182,8 @@ typedef struct Op {
     uint32_t name;
     uint32_t logical; /* logical op within the segment */
     uint32_t part;    /* k-th kernel of it */
+    uint32_t logical_first,
+        logical_n; /* Graph.logicals: all that it does; n 0: `logical` alone */
     union {
         MatmulShape matmul; /* OP_MATMUL, OP_CONV */
         AttentionShape attention;
@@ -285,8 +298,9 @@ typedef struct Segment {
     uint32_t name;
     uint32_t op_first, op_n; /* Graph.ops */
     uint32_t logical_n;
-    uint32_t host_before;    /* launches whose host time passes before its first op's */
-    uint32_t lanes;          /* bit per lane that it has ops on, or had when they were added */
+    uint64_t numbering;   /* equal: logical ops of one number are the same; 0: nobody knows */
+    uint32_t host_before; /* launches whose host time passes before its first op's */
+    uint32_t lanes;       /* bit per lane that it has ops on, or had when they were added */
     uint32_t layout[SLOT_N]; /* NONE_U32 where the slot is not used */
     /* filled by graph_seal */
     uint32_t slots;                          /* bit per slot that it uses */
@@ -305,7 +319,7 @@ typedef struct Instance {
     uint32_t segment;
     uint32_t micro_batch, layer, chunk; /* NONE_U32 where it does not apply */
     uint32_t edge_first, edge_n;        /* Role.edges, ascending dst_op */
-    uint32_t first_op, first_logical;   /* filled by graph_seal */
+    uint32_t first_op;                  /* filled by graph_seal */
     uint32_t frame[SLOT_N];             /* Role.frames; NONE_U32 */
 } Instance;
 
@@ -347,6 +361,8 @@ typedef struct Graph {
     Op *ops;
     Arg *args;
     uint32_t *deps;
+    uint32_t logicals_n, logicals_cap;
+    uint32_t *logicals; /* of ops that are several logical ones */
 
     uint32_t layouts_n, layouts_cap, tensors_n, tensors_cap;
     Layout *layouts;
@@ -375,12 +391,13 @@ typedef struct Graph {
  */
 uint32_t graph_segment(Graph *g, SegmentKind kind, const char *name);
 uint32_t graph_segment_named(Graph *g, SegmentKind kind, uint32_t name); /* Graph.names */
-/* Without ops, but with kind, name, layouts and logical_n of another, which need not be g's. */
+/* Without ops, but with kind, name, layouts and numbering of another, which need not be g's. */
 uint32_t graph_segment_like(Graph *g, const Segment *other);
-uint32_t graph_op(Graph *g, Op op); /* arg and dep ranges of op are reset to empty */
+uint32_t graph_op(Graph *g, Op op); /* all its ranges are reset to empty */
 void graph_arg(Graph *g, Slot slot, uint32_t tensor, ArgMode mode, bool born, bool dies);
 void graph_args(Graph *g, const Arg *args, uint32_t n); /* n at once; args are not g's */
 void graph_dep(Graph *g, uint32_t earlier_op);
+void graph_logical(Graph *g, uint32_t logical); /* one of several that the op does */
 /* Room for so many more segments, ops and args, which may come or not. */
 void graph_reserve(Graph *g, uint32_t segments_n, uint32_t ops_n, uint32_t args_n);
 

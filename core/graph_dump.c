@@ -149,6 +149,12 @@ static void dump_op(JsonOut *j, const Graph *g, const Segment *s, const Op *op)
     json_put_text(j, "dtype", dtype_names[op->dtype]);
     json_put_text(j, "lane", lane_names[op->lane]);
     json_put_uint(j, "logical", op->logical);
+    if (op->logical_n) {
+        json_put_open(j, "logicals", '[');
+        for (uint32_t k = 0; k < op->logical_n; k++)
+            json_out_int(j, g->logicals[op->logical_first + k]);
+        json_out_close(j, ']');
+    }
     json_put_uint(j, "part", op->part);
     dump_shape(j, g, op);
     json_put_number(j, "flops", op->flops);

@@ -88,6 +88,7 @@ static void start_rest(Draft *d, const RedoPart *part, uint32_t v)
 
 void draft_start(Draft *d, const Tape *t, const DraftPlan *plan)
 {
+    d->numbering = tape_numbering(t);
     for (uint32_t v = 0; v < t->values_n; v++) {
         const TapeValue *value = &t->values[v];
         draft_memory(d, (DraftMemory){ .name = value->name,
@@ -339,7 +340,7 @@ void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftP
 void draft_forward(Draft *d, const Tape *t, const DraftPlan *plan)
 {
     draft_start(d, t, plan);
-    d->logical_n = (plan->casts ? 2 : 1) * t->ops_n;
+    d->logical_n = 2 * t->ops_n; /* casts, where there are any */
     for (uint32_t i = 0; i < t->ops_n; i++) {
         draft_cast(d, t, i, PHASE_FORWARD, t->ops_n + i);
         draft_play(d, t, i, PHASE_FORWARD, plan);

@@ -15,7 +15,8 @@
  * LOGICAL IDS.  With T ops on the tape: op i of the tape is logical op i of the
  * forward segment, and of the backward segment where it is done again; its
  * gradients are T + 4 i + {0 input, 1 parameters, 2 sum with an earlier gradient, 3 cast}.  The
- * cast of its weight (TapeOp.cast) is T + i, in backward 5 T + i.
+ * cast of its weight (TapeOp.cast) is T + i, in backward 5 T + i; behind all are 6 T, a copy of
+ * what backward begins with, and its release.
  *
  * ORDER OF ARGS: as the table in sim/lower.h lists them.  What is
  * overwritten in place comes where the input would stand, and is ARG_UPDATE.
@@ -57,6 +58,7 @@ typedef struct Draft {
     DraftOp *ops;
     DraftArg *args;
     uint32_t logical_n;
+    uint64_t numbering; /* Segment.numbering, of the tape */
     bool *saved; /* backward, by value: made in forward, and read here or kept till here */
 } Draft;
 

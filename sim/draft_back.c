@@ -868,8 +868,7 @@ static void start(Back *b)
     for (uint32_t m = 0; m < b->d->memories_n; m++)
         if (b->d->memories[m].slot == SLOT_OUT) /* when computed again, nobody reads it */
             b->d->memories[m].slot = SLOT_LOCAL;
-    uint32_t each = 1 + GRAD_KINDS + (b->plan->casts ? 1 : 0);
-    b->d->logical_n = each * t->ops_n + 2; /* the last: copy, release */
+    b->d->logical_n = (2 + GRAD_KINDS) * t->ops_n + 2; /* the last: copy, release */
     b->d->saved = mem_zero(t->values_n, sizeof *b->d->saved);
     for (uint32_t v = 0; v < t->values_n; v++)
         b->grad[v] = NONE_U32;

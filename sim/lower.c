@@ -117,6 +117,8 @@ static void write_kernels(Lowering *l)
             graph_arg(l->g, l->args[a].slot, l->args[a].tensor, l->args[a].mode,
                       life.born && is_first(l, a), life.dies && is_last(l, a));
         }
+        for (uint32_t i = l->begin; i < l->begin + l->n && l->n > 1; i++)
+            graph_logical(l->g, l->ops[i].logical);
         write_deps(l, k);
         if (k > 0 && op.lane != l->kernels[k - 1].op.lane)
             graph_dep(l->g, l->g->segments[l->g->segments_n - 1].op_n - 2);
@@ -229,12 +231,29 @@ static uint32_t logical_count(const Graph *g, const Segment *s)
     return n;
 }
 
+/* Of a segment that is on no tape: what its ops are, and how large. */
+static uint64_t numbering_of(const Graph *g, const Segment *s)
+{
+    uint64_t h = mix_u64(s->op_n);
+    for (uint32_t i = 0; i < s->op_n; i++) {
+        const Op *op = &g->ops[s->op_first + i];
+        uint64_t elements =
+            op_is_comm(op->kind) ? op->u.comm.bytes / dtype_bytes(op->dtype) : op->u.elements;
+        h = mix_u64(h ^ (uint64_t)op->kind) ^ op->logical;
+        h = mix_u64(h) ^ elements;
+    }
+    return mix_u64(h) | 1;
+}
+
 bool lower(Build *b, Err *err)
 {
     (void)err;
     Graph *g = b->g, old = *g;
-    for (uint32_t s = 0; s < g->segments_n; s++)
+    for (uint32_t s = 0; s < g->segments_n; s++) {
         old.segments[s].logical_n = logical_count(g, &old.segments[s]);
+        if (old.segments[s].numbering == 0)
+            old.segments[s].numbering = numbering_of(g, &old.segments[s]);
+    }
     g->segments = NULL;
     g->ops = NULL;
     g->args = NULL;

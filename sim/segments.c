@@ -372,6 +372,7 @@ static uint32_t emit_segment(Emit *e, const BlockType *type, const char *name, u
     Segment *segment = &e->b->g->segments[s];
     uint32_t *layout = segment->layout;
     segment->logical_n = e->d->logical_n;
+    segment->numbering = e->d->numbering;
     segment->host_before = e->part.begin == 0 ? e->host_before : 0;
     layout[SLOT_LOCAL] = local;
     layout[SLOT_STASH] = stash;

@@ -22,6 +22,27 @@ uint64_t value_bytes(const TapeValue *v)
     return value_elements(v) * dtype_bytes(v->dtype);
 }
 
+static uint64_t mix_text(uint64_t h, const char *text)
+{
+    for (; *text; text++)
+        h = mix_u64(h ^ (unsigned char)*text);
+    return mix_u64(h);
+}
+
+uint64_t tape_numbering(const Tape *t)
+{
+    uint64_t h = mix_u64(t->ops_n);
+    for (uint32_t i = 0; i < t->ops_n; i++) {
+        const TapeOp *op = &t->ops[i];
+        h = mix_text(h ^ (uint64_t)op->kind, op->name);
+        for (uint32_t p = 0; p < op->param_n; p++) {
+            const TapeValue *w = &t->values[op->param[p]];
+            h = mix_u64(h ^ w->rows) ^ w->columns;
+        }
+    }
+    return mix_u64(h) | 1;
+}
+
 uint32_t tape_value(Tape *t, TapeValue value)
 {
     GROW(t->values, t->values_n, t->values_cap);

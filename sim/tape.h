@@ -138,6 +138,8 @@ typedef struct Tape {
 } Tape;
 
 void tape_free(Tape *t);
+/* Equal for tapes of the same ops with the same parameters, on however many rows; never 0. */
+uint64_t tape_numbering(const Tape *t);
 
 /* ---- values ---- */
 

@@ -874,6 +874,7 @@ static void logical_ids_do_not_depend_on_the_software(void)
     for (uint32_t i = 0; i < a.g.segments_n; i++) {
         const Segment *x = world_segment(&a, i), *y = world_segment(&b, i);
         CHECK_INT(x->logical_n, y->logical_n);
+        CHECK(x->numbering != 0 && x->numbering == y->numbering);
         for (uint32_t j = 0; j < x->op_n; j++)
             for (uint32_t k = 0; k < y->op_n; k++) {
                 const Op *p = &graph_ops(&a.g, x)[j], *q = &graph_ops(&b.g, y)[k];
@@ -883,6 +884,32 @@ static void logical_ids_do_not_depend_on_the_software(void)
     }
     world_free(&a);
     world_free(&b);
+}
+
+static uint64_t numbering_of(World *w)
+{
+    CHECK(world_build(w));
+    return w->g.segments[world_type(w, 1)->forward[VARIANT_PLAIN]].numbering;
+}
+
+/* Of other parameters, or other ops; but not of other rows, which are the same ops on more. */
+static void another_model_is_numbered_otherwise(void)
+{
+    World a, b, wide, other;
+    world_transformer(&a, zoo(ZOO_LLAMA));
+    world_transformer(&b, zoo(ZOO_LLAMA));
+    world_transformer(&wide, zoo(ZOO_LLAMA));
+    world_transformer(&other, zoo(ZOO_GPT2));
+    b.s.training.micro_batch *= 2;
+    wide.s.model.u.transformer.ffn += 64;
+    uint64_t numbering = numbering_of(&a);
+    CHECK_U64(numbering, numbering_of(&b));
+    CHECK(numbering != numbering_of(&wide));
+    CHECK(numbering != numbering_of(&other));
+    world_free(&a);
+    world_free(&b);
+    world_free(&wide);
+    world_free(&other);
 }
 
 /* ---- refusals ---- */
@@ -968,6 +995,7 @@ int main(void)
     RUN(a_gradient_is_final_after_its_ready_op);
     RUN(later_micro_batches_add_to_gradients);
     RUN(logical_ids_do_not_depend_on_the_software);
+    RUN(another_model_is_numbered_otherwise);
     RUN(what_cannot_be_simulated_yet_is_said);
     return check_report();
 }

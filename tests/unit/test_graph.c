@@ -57,8 +57,24 @@ static void op_ids_count_through_the_instances(void)
         CHECK_U64(id / 3, ref.instance);
         CHECK_U64(id % 3, ref.op);
         CHECK_U64(id, ref.i->first_op + ref.op);
-        CHECK_U64(2 * (id / 3), ref.i->first_logical);
     }
+    graph_free(&g);
+}
+
+static void a_kernel_may_be_several_logical_ops(void)
+{
+    Graph g;
+    graph_begin(&g, 1, 1);
+    uint32_t s = graph_segment(&g, SEGMENT_FORWARD, "fused");
+    graph_op(&g, kernel(&g, LANE_COMPUTE, 1));
+    graph_logical(&g, 0);
+    graph_logical(&g, 4);
+    graph_op(&g, kernel(&g, LANE_COMPUTE, 1));
+    role_instance(&g.roles[0], s, 0, 0, 0);
+    graph_seal(&g);
+    CHECK_U64(5, g.segments[s].logical_n);
+    CHECK(g.ops[0].logical_n == 2 && g.logicals[g.ops[0].logical_first + 1] == 4);
+    CHECK_INT(0, g.ops[1].logical_n);
     graph_free(&g);
 }
 
@@ -193,6 +209,7 @@ int main(void)
     RUN(groups_hold_the_ranks_that_differ_in_their_coordinates);
     RUN(a_group_of_first_and_last_stage_has_two_members);
     RUN(op_ids_count_through_the_instances);
+    RUN(a_kernel_may_be_several_logical_ops);
     RUN(memory_of_a_segment_follows_births_and_deaths);
     RUN(likenesses_have_all_but_ops_and_edges);
     RUN(edges_are_kept_in_the_order_of_their_ops);

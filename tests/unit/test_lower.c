@@ -228,6 +228,30 @@ static void lowering_keeps_flops_and_memory(void)
     }
 }
 
+/* Does a kernel say that it does the logical op? */
+static bool does(const Graph *g, const Op *kernel, uint32_t logical)
+{
+    for (uint32_t k = 0; k < kernel->logical_n; k++)
+        if (g->logicals[kernel->logical_first + k] == logical)
+            return true;
+    return kernel->logical_n == 0 && kernel->logical == logical;
+}
+
+/* What was one op before is in one kernel, or in all kernels of a group. */
+static void check_all_is_done(const World *before, const World *after, uint32_t segment)
+{
+    const Segment *x = world_segment(before, segment), *y = world_segment(after, segment);
+    const Op *from = graph_ops(&before->g, x), *to = graph_ops(&after->g, y);
+    for (uint32_t i = 0; i < x->op_n; i++) {
+        uint32_t n = 0;
+        for (uint32_t j = 0; j < y->op_n; j++)
+            n += does(&after->g, &to[j], from[i].logical);
+        CHECK(n > 0);
+    }
+    for (uint32_t j = 0; j < y->op_n; j++)
+        CHECK(does(&after->g, &to[j], to[j].logical));
+}
+
 static void check_ids(const World *before, const World *after, uint32_t segment)
 {
     const Segment *x = world_segment(before, segment), *y = world_segment(after, segment);
@@ -264,6 +288,8 @@ static void kernels_keep_the_ids_of_their_ops(void)
         CHECK(lowered(&after));
         for (uint32_t s = 0; s < before.g.segments_n; s++)
             check_ids(&before, &after, s);
+        for (uint32_t s = 0; s < before.g.segments_n; s++)
+            check_all_is_done(&before, &after, s);
         world_free(&before);
         world_free(&after);
     }
