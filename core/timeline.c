@@ -51,6 +51,8 @@ static void resize_columns(Timeline *t, uint64_t cap)
         t->args_offset = mem_resize(t->args_offset, cap, sizeof *t->args_offset);
     if (t->op_name)
         t->op_name = mem_resize(t->op_name, cap, sizeof *t->op_name);
+    if (t->logical)
+        t->logical = mem_resize(t->logical, cap, sizeof *t->logical);
     t->spans_cap = cap;
 }
 
@@ -96,6 +98,8 @@ uint64_t timeline_span(Timeline *t, Span span)
         t->args_offset[i] = NONE_U64;
     if (t->op_name)
         t->op_name[i] = NONE_U32;
+    if (t->logical)
+        t->logical[i] = NONE_U64;
     return i;
 }
 
@@ -135,6 +139,19 @@ uint32_t timeline_comm(Timeline *t, Comm comm)
     GROW(t->comms, t->comms_n, t->comms_cap);
     t->comms[t->comms_n] = comm;
     return t->comms_n++;
+}
+
+void timeline_set_ring(Timeline *t, uint32_t comm, uint32_t steps)
+{
+    ASSERT(!t->sealed && comm < t->comms_n);
+    if (steps < 2 || steps > TIMELINE_RANKS_MAX)
+        return;
+    if (comm >= t->rings_n) {
+        RESERVE(t->comm_ring, t->comms_n, t->rings_cap);
+        memset(t->comm_ring + t->rings_n, 0, (t->comms_n - t->rings_n) * sizeof *t->comm_ring);
+        t->rings_n = t->comms_n;
+    }
+    t->comm_ring[comm] = steps;
 }
 
 void timeline_point(Timeline *t, uint32_t track, int64_t at_ns, double value)
@@ -179,8 +196,11 @@ static void free_columns(Timeline *t)
     free(t->correlation);
     free(t->args_offset);
     free(t->op_name);
+    free(t->logical);
     free(t->comms);
     free(t->launches);
+    free(t->comm_ring);
+    free(t->logical_lists);
     free(t->point_track);
     free(t->point_ns);
     free(t->point_value);
@@ -194,6 +214,7 @@ void timeline_free(Timeline *t)
         free_columns(t);
     free(t->tracks);
     free(t->launch_slots);
+    free(t->logical_slots);
     intern_free(&t->names);
     *t = (Timeline){ 0 };
 }

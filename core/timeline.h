@@ -8,8 +8,9 @@
  *     track 0 "compute"   span_first 0      |##|####|   |###|
  *     track 1 "dp comm"   span_first 4         |~~~~======|      ~ waiting  = transferring
  *
- * A span costs 34 bytes in its columns; what only communication has (bytes,
- * group, sequence number) stands in a second table that the span points into.
+ * A span costs 34 bytes in its columns, 8 more where it says what it is of a model;
+ * what only communication has (bytes, group, sequence number) stands in a second
+ * table that the span points into.
  * Tens of millions of spans fit; their number is limited by memory only.
  *
  * Times are int64 ns since the timeline's zero, between -TIMELINE_NS_MAX and
@@ -110,6 +111,24 @@ typedef struct KernelLaunch {
 enum { TIMELINE_LAUNCHES_MAX = 1 << 20 };
 #define TIMELINE_LAUNCH_FIRST 0x80000000u
 
+/*
+ * What of a model a kernel does, whatever stack of software it is of: numbers of logical ops
+ * (core/graph.h) of an instance of a segment, which has the same key in every graph that has it
+ * (core/graph_spans.h).  One number and instance: one logical op of a rank's step.
+ */
+typedef struct LogicalOps {
+    uint64_t instance; /* below 2^44 */
+    uint32_t n;        /* 0: nobody says */
+    const uint32_t *op;
+} LogicalOps;
+
+enum {
+    TIMELINE_LOGICAL_BITS = 20,
+    TIMELINE_LOGICAL_LISTS_MAX = 1 << TIMELINE_LOGICAL_BITS,
+    TIMELINE_LOGICAL_OPS_MAX = 256 /* of one kernel */
+};
+#define TIMELINE_LOGICAL_INSTANCES ((uint64_t)1 << (64 - TIMELINE_LOGICAL_BITS))
+
 typedef struct Timeline {
     Interner names;
     const char *name; /* what ran: scenario or file; NULL unknown.  timeline_set_name */
@@ -130,16 +149,23 @@ typedef struct Timeline {
     uint8_t *span_class;
     uint8_t *lane; /* within the track, after timeline_seal; 255 = 255 or more */
 
-    /* Optional columns, NULL unless asked for: timeline_want, timeline_set_op_name. */
+    /* Optional columns, NULL unless asked for: timeline_want, timeline_set_op_name,
+     * timeline_set_logical. */
     uint64_t *correlation; /* launch <-> kernel; NONE_U64 unknown */
     uint32_t *op_name; /* interned: what a graph calls the op whose kernel this is; or NONE */
     uint64_t *args_offset; /* byte offset of the event in the file read; NONE_U64 unknown */
+    uint64_t *logical;     /* read it by timeline_logical_of; NONE_U64 unknown */
 
     uint32_t comms_n, comms_cap;
     Comm *comms;
     uint32_t launches_n, launches_cap;
     KernelLaunch *launches;
     uint32_t *launch_slots, launch_slots_n; /* finds equal ones while it is built */
+    uint32_t rings_n, rings_cap;
+    uint32_t *comm_ring; /* by comm, the first rings_n: see timeline_ring_steps */
+    uint32_t logical_lists_n, logical_lists_cap;
+    uint32_t *logical_lists; /* numbers of logical ops, one list behind the other, n first */
+    uint32_t *logical_slots, logical_slots_n;
 
     /* Counter points: value of a TRACK_COUNTER from at_ns on. */
     uint64_t points_n, points_cap;
@@ -182,6 +208,11 @@ void timeline_set_op_name(Timeline *t, uint64_t span, uint32_t name);
 uint32_t timeline_launch(Timeline *t, const KernelLaunch *launch);
 /* How a span's kernel was launched, also where it has a Comm, which is its own then. */
 void timeline_set_launch(Timeline *t, uint64_t span, uint32_t launch);
+/* Nothing, where there are too many different lists, or too many numbers in one. */
+void timeline_set_logical(Timeline *t, uint64_t span, LogicalOps of);
+/* That a comm is one of so many steps of a ring, of which each takes its part of the time that one
+ * collective of all their bytes would take. */
+void timeline_set_ring(Timeline *t, uint32_t comm, uint32_t steps);
 void timeline_point(Timeline *t, uint32_t track, int64_t at_ns, double value);
 /*
  * Room for that many spans, so that columns need not grow; for readers who can guess
@@ -242,6 +273,16 @@ static inline const Comm *timeline_comm_of(const Timeline *t, uint64_t span)
 {
     return t->comm[span] < t->comms_n ? &t->comms[t->comm[span]] : NULL;
 }
+
+/* Of how many steps of a ring a communication of t is one; 0: it is alone, or nobody says. */
+static inline uint32_t timeline_ring_steps(const Timeline *t, const Comm *c)
+{
+    uint64_t i = (uint64_t)(c - t->comms);
+    return i < t->rings_n ? t->comm_ring[i] : 0;
+}
+
+/* What of a model the span's kernel does; n 0 where nobody says. */
+LogicalOps timeline_logical_of(const Timeline *t, uint64_t span);
 
 /* Which classes n spans from first on have: bit SpanClass of each, SPAN_CLASS_N for unknown. */
 uint32_t timeline_class_set(const Timeline *t, uint64_t first, uint64_t n);

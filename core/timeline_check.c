@@ -74,6 +74,8 @@ static bool check_indices(const Timeline *t, uint64_t i, Err *err)
     if (t->op_name && !is_name(t, t->op_name[i], true))
         return err_set(err, "span %" PRIu64 " has an op of name %u of %u", i, t->op_name[i],
                        t->names.n);
+    if (t->logical && t->logical[i] != NONE_U64 && timeline_logical_of(t, i).n == 0)
+        return err_set(err, "span %" PRIu64 " has logical ops that are not there", i);
     bool launch = t->comm[i] - TIMELINE_LAUNCH_FIRST < t->launches_n;
     if (t->comm[i] >= t->comms_n && t->comm[i] != NONE_U32 && !launch)
         return err_set(err, "span %" PRIu64 " has communication %u of %u", i, t->comm[i],
@@ -122,6 +124,9 @@ static bool check_comms(const Timeline *t, Err *err)
                            t->launches_n);
         if (c->wait_ns < -1 || !timeline_ns_in_range(c->wait_ns))
             return err_set(err, "communication %u has values out of range", i);
+        if (timeline_ring_steps(t, c) > TIMELINE_RANKS_MAX)
+            return err_set(err, "communication %u is one of %u steps, 0 to %u allowed", i,
+                           timeline_ring_steps(t, c), TIMELINE_RANKS_MAX);
     }
     return true;
 }

@@ -165,6 +165,8 @@ static void move_spans(Timeline *t, const uint64_t *order)
         MOVE_COLUMN(uint64_t, t->args_offset, order, n);
     if (t->op_name)
         MOVE_COLUMN(uint32_t, t->op_name, order, n);
+    if (t->logical)
+        MOVE_COLUMN(uint64_t, t->logical, order, n);
     t->lane = mem_resize(t->lane, n, sizeof *t->lane);
     t->spans_cap = n;
 }

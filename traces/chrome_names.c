@@ -255,6 +255,8 @@ void chrome_put_comm_args(ChromeWriter *w, const Track *track, uint64_t i)
     put_elements(w, c);
     chrome_arg_name_if(w, "algorithm", c->algorithm);
     chrome_arg_name_if(w, "protocol", c->protocol);
+    if (timeline_ring_steps(w->t, c))
+        chrome_arg_u64(w, "ring_steps", timeline_ring_steps(w->t, c));
     if (c->wait_ns >= 0) {
         chrome_arg(w, "wait_us");
         text_out_thousandths(&w->out, c->wait_ns);

@@ -269,6 +269,23 @@ static bool class_is_hidden(const Timeline *t, const Rows *r, uint64_t i)
     return (class_ == SPAN_COMM || class_ == SPAN_P2P) && !timeline_comm_of(t, i);
 }
 
+/* As text: readers keep numbers as doubles. */
+static void put_logical(ChromeWriter *w, LogicalOps of)
+{
+    if (of.n == 0)
+        return;
+    char key[24];
+    snprintf(key, sizeof key, "\"%" PRIx64 ":", of.instance);
+    chrome_arg(w, "logical");
+    text_out_text(&w->out, key);
+    for (uint32_t k = 0; k < of.n; k++) {
+        if (k > 0)
+            text_out_char(&w->out, ',');
+        text_out_u64(&w->out, of.op[k]);
+    }
+    text_out_char(&w->out, '"');
+}
+
 static void put_args(ChromeWriter *w, const Rows *r, uint64_t i, bool own_name)
 {
     const Timeline *t = w->t;
@@ -284,6 +301,7 @@ static void put_args(ChromeWriter *w, const Rows *r, uint64_t i, bool own_name)
         chrome_arg_u64(w, "op", t->op[i]);
     if (*timeline_op_name(t, i))
         chrome_arg_name(w, "op_name", t->op_name[i]);
+    put_logical(w, timeline_logical_of(t, i));
     if (shows_stream(t, r, i)) {
         chrome_arg_u64(w, "device", r->track->rank);
         chrome_arg_u64(w, "stream", (uint64_t)r->stream);

@@ -27,9 +27,10 @@
  *
  * Nothing is lost: a span whose shown name had to follow a convention carries its
  * own as args.name, its op id as args.op, what the graph calls that op as args.op_name,
- * its class as args.class where cat does not tell it; thread_name events say kind, sort
- * and number of the track.  Communication
- * has args bytes, group, group_id, ranks, seq, peer, wait_us, algorithm, protocol,
+ * which logical ops it is as args.logical ("INSTANCE:NUMBER,NUMBER...", the instance's key
+ * in hexadecimal), its class as args.class where cat does not tell it; thread_name events
+ * say kind, sort and number of the track.  Communication has args bytes, group, group_id,
+ * ranks, seq, peer, ring_steps (of how many it is one), wait_us, algorithm, protocol,
  * busbw_GBps, and Kineto's "Collective name", "Group size", "dtype" ... beside them.
  *
  * Launches and kernels are joined by args.correlation: the recorded one, else

@@ -112,6 +112,51 @@ static SpanClass class_arg(const Event *e, SpanClass class_)
     return class_;
 }
 
+static uint32_t own_comm(Kineto *k, const Event *e, Comm comm)
+{
+    uint32_t number = timeline_comm(k->t, comm);
+    int64_t steps;
+    if (event_whole(e, ARG_RING_STEPS, &steps) && steps > 0 && steps <= TIMELINE_RANKS_MAX)
+        timeline_set_ring(k->t, number, (uint32_t)steps);
+    return number;
+}
+
+/* A number below limit, of that base, from *at on; false: there is none. */
+static bool number_at(const uint8_t **at, const uint8_t *end, uint64_t base, uint64_t limit,
+                      uint64_t *number)
+{
+    const uint8_t *from = *at;
+    for (*number = 0; *at < end; ++*at) {
+        const char *digits = "0123456789abcdef", *digit = memchr(digits, **at, base);
+        if (!digit)
+            break;
+        *number = *number * base + (uint64_t)(digit - digits);
+        if (*number >= limit)
+            return false;
+    }
+    return *at > from;
+}
+
+/* "INSTANCE:NUMBER,NUMBER..." as chrome_write writes it; anything else says nothing. */
+static void logical_arg(Kineto *k, const Event *e, uint64_t span)
+{
+    if (!event_has(e, ARG_LOGICAL) || e->arg[ARG_LOGICAL].kind != SCAN_STRING)
+        return;
+    const uint8_t *at = e->arg[ARG_LOGICAL].at, *end = at + e->arg[ARG_LOGICAL].n;
+    uint32_t ops[TIMELINE_LOGICAL_OPS_MAX];
+    uint64_t number;
+    LogicalOps of = { .op = ops };
+    if (!number_at(&at, end, 16, TIMELINE_LOGICAL_INSTANCES, &of.instance))
+        return;
+    for (uint8_t before = ':'; at < end; before = ',') {
+        if (*at++ != before || of.n == TIMELINE_LOGICAL_OPS_MAX ||
+            !number_at(&at, end, 10, NONE_U32, &number))
+            return;
+        ops[of.n++] = (uint32_t)number;
+    }
+    timeline_set_logical(k->t, span, of);
+}
+
 const char *kineto_add_declared(Kineto *k, const Event *e, uint32_t place)
 {
     Span span = { .op = NONE_U32, .comm = NONE_U32, .track = k->places.place[place].track };
@@ -132,7 +177,7 @@ const char *kineto_add_declared(Kineto *k, const Event *e, uint32_t place)
     bool said = comm_of_args(k, e, &comm);
     span.class_ = class_arg(e, declared_class(k, e, track, said ? &comm : NULL));
     if (said)
-        span.comm = timeline_comm(k->t, comm);
+        span.comm = own_comm(k, e, comm);
     bool kernel = span.class_ <= SPAN_P2P;
     k->info->kernels_n += kernel;
     k->info->comm_kernels_n += kernel && span.class_ != SPAN_COMPUTE;
@@ -140,5 +185,6 @@ const char *kineto_add_declared(Kineto *k, const Event *e, uint32_t place)
     kineto_launch(k, e, i);
     if (event_has(e, ARG_OP_NAME) && e->arg[ARG_OP_NAME].kind == SCAN_STRING)
         timeline_set_op_name(k->t, i, kineto_intern(k, &e->arg[ARG_OP_NAME]));
+    logical_arg(k, e, i);
     return NULL;
 }

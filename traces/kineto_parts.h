@@ -61,6 +61,7 @@ typedef enum Arg {
     /* chrome_write's own */
     ARG_OP,
     ARG_OP_NAME,
+    ARG_LOGICAL,
     ARG_GROUP,
     ARG_GROUP_ID,
     ARG_RANKS,
@@ -70,6 +71,7 @@ typedef enum Arg {
     ARG_ALGORITHM,
     ARG_PROTOCOL,
     ARG_WAIT_US,
+    ARG_RING_STEPS,
     ARG_KIND,
     ARG_SORT,
     ARG_TRACK,

@@ -70,6 +70,9 @@ typedef enum Kind {
     KIND_CORRELATION,
     KIND_LAUNCHES,
     KIND_OP_NAME,
+    KIND_LOGICAL,
+    KIND_LOGICAL_LISTS,
+    KIND_COMM_RING,
     KIND_N
 } Kind;
 
@@ -97,6 +100,9 @@ static const KindInfo kinds[KIND_N] = {
     [KIND_CORRELATION] = { "correlation", 8, true },
     [KIND_LAUNCHES] = { "launches", sizeof(KernelLaunch), true },
     [KIND_OP_NAME] = { "op_name", 4, true },
+    [KIND_LOGICAL] = { "logical", 8, true },
+    [KIND_LOGICAL_LISTS] = { "logical_lists", 4, true },
+    [KIND_COMM_RING] = { "comm_ring", 4, true },
 };
 
 /* ---- checksum ---- */
@@ -252,6 +258,12 @@ static void prepare(Writer *w, const Timeline *t)
         add_section(w, KIND_LAUNCHES, t->launches, t->launches_n);
     if (t->op_name)
         add_section(w, KIND_OP_NAME, t->op_name, t->spans_n);
+    if (t->logical) {
+        add_section(w, KIND_LOGICAL, t->logical, t->spans_n);
+        add_section(w, KIND_LOGICAL_LISTS, t->logical_lists, t->logical_lists_n);
+    }
+    if (t->rings_n)
+        add_section(w, KIND_COMM_RING, t->comm_ring, t->rings_n);
     place_sections(w);
 }
 
@@ -374,6 +386,24 @@ static bool check_count(const Mapping *m, Kind kind, Kind like, Err *err)
                    kinds[like].name);
 }
 
+static bool check_limits(const Mapping *m, Err *err)
+{
+    if (m->section[KIND_TRACKS]->n >= NONE_U32 / 2 || m->section[KIND_COMMS]->n >= NONE_U32 / 2)
+        return err_set(err, "it is damaged: it has too many tracks or comms");
+    if (m->section[KIND_LAUNCHES] && m->section[KIND_LAUNCHES]->n > TIMELINE_LAUNCHES_MAX)
+        return err_set(err, "it is damaged: it has %" PRIu64 " launches, 0 to %d allowed",
+                       m->section[KIND_LAUNCHES]->n, TIMELINE_LAUNCHES_MAX);
+    if (m->section[KIND_LOGICAL_LISTS] &&
+        m->section[KIND_LOGICAL_LISTS]->n > TIMELINE_LOGICAL_LISTS_MAX)
+        return err_set(err,
+                       "it is damaged: its lists of logical ops have %" PRIu64
+                       " numbers, 0 to %d allowed",
+                       m->section[KIND_LOGICAL_LISTS]->n, TIMELINE_LOGICAL_LISTS_MAX);
+    if (m->section[KIND_COMM_RING] && m->section[KIND_COMM_RING]->n > m->section[KIND_COMMS]->n)
+        return err_set(err, "it is damaged: section comm_ring is longer than comms");
+    return true;
+}
+
 static bool check_sections(Mapping *m, Err *err)
 {
     for (uint32_t i = 0; i < m->head.sections_n; i++)
@@ -385,12 +415,10 @@ static bool check_sections(Mapping *m, Err *err)
     for (Kind kind = KIND_DUR; kind <= KIND_LANE; kind++)
         if (!check_count(m, kind, KIND_START, err))
             return false;
-    if (m->section[KIND_TRACKS]->n >= NONE_U32 / 2 || m->section[KIND_COMMS]->n >= NONE_U32 / 2)
-        return err_set(err, "it is damaged: it has too many tracks or comms");
-    if (m->section[KIND_LAUNCHES] && m->section[KIND_LAUNCHES]->n > TIMELINE_LAUNCHES_MAX)
-        return err_set(err, "it is damaged: it has %" PRIu64 " launches, 0 to %d allowed",
-                       m->section[KIND_LAUNCHES]->n, TIMELINE_LAUNCHES_MAX);
+    if (!check_limits(m, err))
+        return false;
     return check_count(m, KIND_CORRELATION, KIND_START, err) &&
+           check_count(m, KIND_LOGICAL, KIND_START, err) &&
            check_count(m, KIND_OP_NAME, KIND_START, err) &&
            check_count(m, KIND_POINT_NS, KIND_POINT_TRACK, err) &&
            check_count(m, KIND_POINT_VALUE, KIND_POINT_TRACK, err);
@@ -459,6 +487,15 @@ static void attach_columns(Timeline *t, const Mapping *m)
     if (m->section[KIND_LAUNCHES]) {
         t->launches_n = t->launches_cap = (uint32_t)m->section[KIND_LAUNCHES]->n;
         t->launches = column(m, KIND_LAUNCHES);
+    }
+    t->logical = m->section[KIND_LOGICAL] ? column(m, KIND_LOGICAL) : NULL;
+    if (m->section[KIND_LOGICAL_LISTS]) {
+        t->logical_lists_n = (uint32_t)m->section[KIND_LOGICAL_LISTS]->n;
+        t->logical_lists = column(m, KIND_LOGICAL_LISTS);
+    }
+    if (m->section[KIND_COMM_RING]) {
+        t->rings_n = (uint32_t)m->section[KIND_COMM_RING]->n;
+        t->comm_ring = column(m, KIND_COMM_RING);
     }
     t->points_n = t->points_cap = m->section[KIND_POINT_TRACK]->n;
     t->point_track = column(m, KIND_POINT_TRACK);

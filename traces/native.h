@@ -38,8 +38,8 @@
  *       16      8   number of elements
  *       24      8   checksum of its bytes
  *
- * SECTIONS.  All are required but `correlation`, `launches` and `op_name`; none may stand twice; a
- * reader skips kinds it does not know, so a section may be added without a new version.
+ * SECTIONS.  All are required but those from `correlation` on; none may stand twice; a reader
+ * skips kinds it does not know, so a section may be added without a new version.
  * Version 2 has `launches`, and numbers of them in `comm`; a file without is of version 1.
  *
  *     KIND  ELEMENT  NAME         DESCRIPTION
@@ -62,6 +62,12 @@
  *      16     36     launches     optional; KernelLaunch of core/timeline.h
  *      17      4     op_name      optional; number of a text, what a graph calls the
  *                                 span's op, or ffffffff
+ *      18      8     logical      optional, with logical_lists; what of a model the span's kernel
+ *                                 does: key of an instance, times 2^20, + where its list begins;
+ *                                 or 64 ones
+ *      19      4     logical_lists  lists of numbers of logical ops, each behind how many it has
+ *      20      4     comm_ring    optional; of the first comms: one of so many steps of a ring,
+ *                                 or 0
  *
  * A TRACK
  *

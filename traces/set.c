@@ -261,8 +261,9 @@ static uint32_t translated(const uint32_t *names, uint32_t names_n, uint32_t id)
     return id < names_n ? names[id] : NONE_U32;
 }
 
-static uint32_t join_comm(Timeline *to, const Comm *c, const uint32_t *names, uint32_t names_n)
+static void join_comm(Timeline *to, const Timeline *from, const Comm *c, const uint32_t *names)
 {
+    uint32_t names_n = from->names.n;
     Comm copy = *c;
     copy.launch = 0; /* is given again */
     copy.op = translated(names, names_n, c->op);
@@ -270,7 +271,7 @@ static uint32_t join_comm(Timeline *to, const Comm *c, const uint32_t *names, ui
     copy.dtype = translated(names, names_n, c->dtype);
     copy.algorithm = translated(names, names_n, c->algorithm);
     copy.protocol = translated(names, names_n, c->protocol);
-    return timeline_comm(to, copy);
+    timeline_set_ring(to, timeline_comm(to, copy), timeline_ring_steps(from, c));
 }
 
 /* In to: where a span's launch is known, that; else NONE_U32. */
@@ -288,7 +289,7 @@ static void join_spans(Timeline *to, const Timeline *from, const uint32_t *names
     for (uint32_t i = 0; i < from->launches_n; i++)
         launches[i] = timeline_launch(to, &from->launches[i]);
     for (uint32_t c = 0; c < from->comms_n; c++)
-        join_comm(to, &from->comms[c], names, from->names.n);
+        join_comm(to, from, &from->comms[c], names);
     for (uint64_t i = 0; i < from->spans_n; i++) {
         uint32_t comm = timeline_comm_of(from, i) ? comm_first + from->comm[i] : NONE_U32;
         uint64_t at =
@@ -302,6 +303,7 @@ static void join_spans(Timeline *to, const Timeline *from, const uint32_t *names
             to->args_offset[at] = from->args_offset[i];
         if (*timeline_op_name(from, i))
             timeline_set_op_name(to, at, names[from->op_name[i]]);
+        timeline_set_logical(to, at, timeline_logical_of(from, i));
     }
     for (uint64_t i = 0; i < from->points_n; i++)
         timeline_point(to, track_first + from->point_track[i], from->point_ns[i],

@@ -22,7 +22,10 @@ static uint64_t walk(const Timeline *t)
         for (uint64_t i = track->span_first; i < track->span_first + track->span_n; i++) {
             const Comm *c = timeline_comm_of(t, i);
             sum += strlen(timeline_text(t, t->span_name[i]));
-            sum += c ? strlen(timeline_text(t, c->group)) : 0;
+            sum += c ? strlen(timeline_text(t, c->group)) + timeline_ring_steps(t, c) : 0;
+            LogicalOps of = timeline_logical_of(t, i);
+            for (uint32_t o = 0; o < of.n; o++)
+                sum += of.op[o];
         }
         for (uint64_t i = track->point_first; i < track->point_first + track->point_n; i++)
             sum += (uint64_t)t->point_ns[i];

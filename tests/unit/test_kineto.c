@@ -1097,6 +1097,7 @@ static void build(Timeline *b)
                                          SPAN_MEMORY,  SPAN_LAUNCH, SPAN_HOST,
                                          SPAN_SYNC,    SPAN_STEP,   SPAN_NOTE };
     uint32_t tracks[] = { stream, dp, dp, stream, host, host, host, steps, host };
+    static const uint32_t logical[] = { 0, 4294967294u };
     for (uint32_t i = 0; i < ARRAY_N(classes); i++) {
         char name[32];
         snprintf(name, sizeof name, "span \"%u\"", i);
@@ -1108,6 +1109,10 @@ static void build(Timeline *b)
         b->correlation[at] = i < 5 ? i : NONE_U64;
         if (i % 2)
             timeline_set_op_name(b, at, intern(&b->names, "mlp.\"up\""));
+        timeline_set_logical(
+            b, at, (LogicalOps){ TIMELINE_LOGICAL_INSTANCES - 1 - i, i % 3, logical });
+        if (classes[i] == SPAN_COMM)
+            timeline_set_ring(b, comm, 7);
     }
     timeline_span(b, (Span){ stream, intern(&b->names, "overlaps"), SPAN_COMPUTE, 2000, 90000,
                              NONE_U32, NONE_U32 });
@@ -1134,6 +1139,15 @@ static void same_comms(const Comm *x, const Timeline *a, const Comm *y, const Ti
     CHECK_INT(x->ranks_n, y->ranks_n);
     CHECK_U64(x->bytes, y->bytes);
     CHECK_INT(x->wait_ns, y->wait_ns);
+    CHECK_INT(timeline_ring_steps(a, x), timeline_ring_steps(b, y));
+}
+
+static void same_logical(LogicalOps x, LogicalOps y)
+{
+    CHECK_U64(x.instance, y.instance);
+    CHECK_INT(x.n, y.n);
+    for (uint32_t i = 0; i < x.n && i < y.n; i++)
+        CHECK_U64(x.op[i], y.op[i]);
 }
 
 /* Tracks are matched by rank, kind and name: the writer puts them in its own order. */
@@ -1168,10 +1182,49 @@ static void same_track_contents(const Timeline *a, const Track *x, const Timelin
         CHECK_INT(a->dur_ns[i], b->dur_ns[j]);
         CHECK_INT(a->op[i], b->op[j]);
         CHECK_STR(timeline_op_name(a, i), timeline_op_name(b, j));
+        same_logical(timeline_logical_of(a, i), timeline_logical_of(b, j));
         CHECK_INT(a->lane[i], b->lane[j]);
         if (a->correlation)
             CHECK_U64(a->correlation[i], b->correlation[j]);
         same_comms(timeline_comm_of(a, i), a, timeline_comm_of(b, j), b);
+    }
+}
+
+/* What is not as the writer has it says nothing; the span is read all the same. */
+static void odd_logical_ops_and_rings_say_nothing(void)
+{
+    static const char *const odd[] = {
+        "\"\"",
+        "\"1f\"",
+        "\":1\"",
+        "\"1f:\"",
+        "\"1f:1,\"",
+        "\"1f:x\"",
+        "\"1F:1\"",
+        "\"1f,1\"",
+        "\"1f:-1\"",
+        "17",
+        "null",
+        "\"100000000000:1\"",
+        "\"1f:4294967295\"",
+        "\"fffffffffffffffffffff:1\"",
+        "\"1f:1 \"",
+    };
+    for (size_t i = 0; i < ARRAY_N(odd); i++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "{\"otherData\":{\"writer\":\"lockstep\"},\"traceEvents\":["
+                 "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":100,\"args\":{"
+                 "\"name\":\"cp\",\"track\":0,\"kind\":\"stream\",\"sort\":1}},"
+                 "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"nccl\",\"pid\":1,\"tid\":100,"
+                 "\"ts\":1,\"dur\":2,\"args\":{\"Collective name\":\"_allgather_base\","
+                 "\"ring_steps\":%s,\"logical\":%s}}]}",
+                 i % 2 ? "-3" : "99999999999", odd[i]);
+        if (!CHECK(read_text(text) && t.spans_n == 1))
+            continue;
+        CHECK_INT(0, timeline_logical_of(&t, 0).n);
+        const Comm *c = timeline_comm_of(&t, 0);
+        CHECK(c && timeline_ring_steps(&t, c) == 0);
     }
 }
 
@@ -1305,6 +1358,7 @@ int main(void)
     RUN(a_rule_file_comes_before_the_built_in_rules);
     RUN(a_wrong_rule_file_is_a_sentence);
     RUN(what_the_chrome_writer_wrote_comes_back_as_it_was);
+    RUN(odd_logical_ops_and_rings_say_nothing);
     RUN(the_window_may_be_of_any_size);
     RUN(every_recorded_trace_reads_without_a_skipped_event);
     timeline_free(&t);

@@ -26,6 +26,7 @@ static const char *path_of(const char *name)
 static uint64_t random_state;
 static bool random_launches; /* some spans have one */
 static bool random_ops;      /* some have one with a name */
+static bool random_logical;  /* some say what they are of a model, and of a ring */
 
 static uint64_t draw(uint64_t below)
 {
@@ -60,6 +61,12 @@ static void draw_spans(Timeline *t, uint64_t n)
             t->correlation[i] = draw(1000);
         if (random_ops && draw(2))
             timeline_set_op_name(t, i, intern(&t->names, draw(2) ? "attention" : "mlp.up"));
+        if (random_logical) {
+            uint32_t ops[] = { (uint32_t)draw(4), (uint32_t)draw(4) };
+            timeline_set_logical(t, i, (LogicalOps){ draw(9), (uint32_t)draw(3), ops });
+            if (comm && draw(2))
+                timeline_set_ring(t, t->comm[i], (uint32_t)draw(9));
+        }
         if (random_launches && draw(2)) {
             KernelLaunch l = { { (uint32_t)draw(9), 1, 1 }, { 64, 2, 1 }, 32, 0, NONE_U32 };
             timeline_set_launch(t, i, timeline_launch(t, &l));
@@ -76,6 +83,7 @@ static void draw_timeline(Timeline *t, uint64_t seed)
     random_state = seed;
     random_launches = seed % 4 == 0;
     random_ops = seed % 5 == 1;
+    random_logical = seed % 3 == 2;
     if (seed % 2)
         timeline_want(t, true, false);
     if (seed % 3)
@@ -124,8 +132,12 @@ static void check_same_spans(const Timeline *a, const Timeline *b)
         CHECK(a->span_class[i] == b->span_class[i] && a->lane[i] == b->lane[i]);
         CHECK(!a->correlation || a->correlation[i] == b->correlation[i]);
         CHECK_STR(timeline_op_name(a, i), timeline_op_name(b, i));
+        LogicalOps of = timeline_logical_of(a, i), same = timeline_logical_of(b, i);
+        CHECK(of.n == same.n && of.instance == same.instance &&
+              memcmp(of.op ? of.op : same.op, same.op, of.n * sizeof *of.op) == 0);
         const Comm *x = timeline_comm_of(a, i), *y = timeline_comm_of(b, i);
         CHECK((x == NULL) == (y == NULL));
+        CHECK(!x || timeline_ring_steps(a, x) == timeline_ring_steps(b, y));
         CHECK(!x || (x->bytes == y->bytes && same_text(a, x->protocol, b, y->protocol)));
         const KernelLaunch *k = timeline_launch_of(a, i), *l = timeline_launch_of(b, i);
         CHECK((k == NULL) == (l == NULL) && (!k || memcmp(k, l, sizeof *k) == 0));
@@ -258,20 +270,21 @@ static void launches_that_are_not_there_are_noticed(void)
     free(b.at);
 }
 
-static void too_many_launches_are_refused(void)
+/* The section of that kind with n elements, zeros, behind all others. */
+static void check_too_many(uint32_t section, uint32_t element_bytes, uint64_t n,
+                           const char *complaint)
 {
     Bytes b = file_of_seed(8);
-    uint64_t n = TIMELINE_LAUNCHES_MAX + 1;
-    size_t bytes = b.n + n * 36 + 64;
+    size_t bytes = b.n + n * element_bytes + 64;
     uint8_t *at = mem_zero(bytes, 1);
-    uint64_t offset = (b.n + 63) / 64 * 64, end = offset + n * 36;
+    uint64_t offset = (b.n + 63) / 64 * 64, end = offset + n * element_bytes;
     uint32_t sections_n, kind;
     memcpy(at, b.at, b.n);
     memcpy(&sections_n, at + 24, sizeof sections_n);
     memcpy(at + 16, &end, sizeof end);
     for (uint32_t i = 0; i < sections_n; i++) {
         memcpy(&kind, at + 64 + 32 * i, sizeof kind);
-        if (kind == 16) {
+        if (kind == section) {
             memcpy(at + 64 + 32 * i + 8, &offset, sizeof offset);
             memcpy(at + 64 + 32 * i + 16, &n, sizeof n);
         }
@@ -279,9 +292,17 @@ static void too_many_launches_are_refused(void)
     native_repair_checksums(at, end);
     Err err = { 0 };
     CHECK(!reads(&(Bytes){ at, end }, &err));
-    CHECK_ERR_TEXT(&err, "it has 1048577 launches, 0 to 1048576 allowed");
+    CHECK_ERR_TEXT(&err, complaint);
     free(at);
     free(b.at);
+}
+
+static void too_long_tables_are_refused(void)
+{
+    check_too_many(16, 36, TIMELINE_LAUNCHES_MAX + 1,
+                   "it has 1048577 launches, 0 to 1048576 allowed");
+    check_too_many(19, 4, TIMELINE_LOGICAL_LISTS_MAX + 1,
+                   "its lists of logical ops have 1048577 numbers, 0 to 1048576 allowed");
 }
 
 static void an_empty_timeline_goes_there_and_back(void)
@@ -353,11 +374,13 @@ static void the_checksum_never_changes(void)
 
 /* Offsets of native.h. */
 enum { HEAD = 64, ENTRY = 32, ENTRY_ELEMENT = 4, ENTRY_OFFSET = 8, ENTRY_N = 16 };
-enum { NAMES = 1, TRACKS = 2, START = 3, NAME = 5, COMM = 8, CORRELATION = 15 };
+enum { NAMES = 1, TRACKS = 2, START = 3, NAME = 5, COMM = 8, COMMS = 11, CORRELATION = 15 };
+enum { LOGICAL = 18, LOGICAL_LISTS = 19, COMM_RING = 20 };
 
+/* small_file has all in the order of their numbers, but launches and op_name. */
 static size_t entry_of(uint32_t kind)
 {
-    return HEAD + ENTRY * (kind - 1); /* small_file has all, in the order of their numbers */
+    return HEAD + ENTRY * (kind - (kind < LOGICAL ? 1 : 3));
 }
 
 static uint64_t get(const Bytes *b, size_t offset, size_t n)
@@ -385,10 +408,10 @@ static void every_flipped_bit_is_noticed(void)
         unseen += reads(&b, &flip);
         b.at[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
-    size_t used = HEAD + 15 * ENTRY;
-    for (uint32_t kind = NAMES; kind <= CORRELATION; kind++)
-        used +=
-            get(&b, entry_of(kind) + ENTRY_N, 8) * get(&b, entry_of(kind) + ENTRY_ELEMENT, 4);
+    size_t sections_n = get(&b, 24, 4), used = HEAD + sections_n * ENTRY;
+    CHECK_U64(18, sections_n);
+    for (size_t entry = HEAD; entry < HEAD + sections_n * ENTRY; entry += ENTRY)
+        used += get(&b, entry + ENTRY_N, 8) * get(&b, entry + ENTRY_ELEMENT, 4);
     CHECK_U64(8 * (b.n - used), unseen);
     free(b.at);
 }
@@ -451,6 +474,15 @@ static void every_wrong_field_is_named(void)
                   "sections span_name and start_ns differ in length");
     check_refused(entry_of(CORRELATION) + ENTRY_N, 1, 8,
                   "sections correlation and start_ns differ in length");
+    check_refused(entry_of(LOGICAL) + ENTRY_N, 1, 8,
+                  "sections logical and start_ns differ in length");
+    check_refused(entry_of(LOGICAL_LISTS), 99, 4, "has logical ops that are not there");
+    check_refused(entry_of(LOGICAL_LISTS) + ENTRY_N, 1, 8,
+                  "has logical ops that are not there");
+    check_refused(data_of(&b, LOGICAL_LISTS), 1000, 4, "has logical ops that are not there");
+    check_refused(entry_of(COMMS) + ENTRY_N, 1, 8, "section comm_ring is longer than comms");
+    check_refused(data_of(&b, COMM_RING), 16777217, 4,
+                  "communication 0 is one of 16777217 steps, 0 to 16777216 allowed");
     check_refused(entry_of(TRACKS), 1, 4, "section names has elements of 64 bytes");
     check_refused(entry_of(COMM), 7, 4, "section op stands twice");
     check_refused(entry_of(COMM), 99, 4, "section comm is missing");
@@ -666,7 +698,7 @@ int main(void)
     RUN(writing_what_was_read_gives_equal_bytes);
     RUN(only_files_with_launches_are_of_the_new_version);
     RUN(launches_that_are_not_there_are_noticed);
-    RUN(too_many_launches_are_refused);
+    RUN(too_long_tables_are_refused);
     RUN(an_empty_timeline_goes_there_and_back);
     RUN(names_found_in_a_file_are_interned);
     RUN(the_checksum_is_what_it_says);

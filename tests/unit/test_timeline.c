@@ -75,6 +75,9 @@ static void check_order(const Timeline *t, const Model *m)
         CHECK_U64(i + 1000, t->correlation[at]);
         CHECK_U64(i + 2000, t->args_offset[at]);
         CHECK_STR(i == 0 ? "" : i % 2 ? "odd" : "even", timeline_op_name(t, at));
+        LogicalOps of = timeline_logical_of(t, at);
+        CHECK_INT(i % 3, of.n);
+        CHECK(of.n == 0 || (of.instance == i + 3000 && of.op[of.n - 1] == i % 5 + of.n));
     }
     for (uint32_t k = 0; k < TRACKS; k++)
         for (uint64_t i = 0; i < t->tracks[k].span_n; i++)
@@ -109,7 +112,10 @@ static void sealing_sorts_by_track_start_length_and_insertion(void)
             t.args_offset[at] = i + 2000;
             if (i > 0) /* the column comes with the second span */
                 timeline_set_op_name(&t, at, intern(&t.names, i % 2 ? "odd" : "even"));
+            uint32_t ops[] = { i % 5 + 1, i % 5 + 2 };
+            timeline_set_logical(&t, at, (LogicalOps){ i + 3000, i % 3, ops });
         }
+        CHECK(t.logical_lists_n <= 5 * 2 + 5 * 3); /* equal lists stand once */
         timeline_seal(&t);
         check_order(&t, &m);
         Err err = { 0 };
@@ -459,6 +465,40 @@ static void a_name_that_does_not_exist_reads_as_nothing(void)
     timeline_free(&t);
 }
 
+/* ---- what else a span may say ---- */
+
+static void lists_of_logical_ops_have_limits(void)
+{
+    Timeline t;
+    uint32_t ops[TIMELINE_LOGICAL_OPS_MAX + 1] = { 0 };
+    begin(&t);
+    uint64_t many = timeline_span(&t, span_at(1, 0, 10));
+    timeline_set_logical(&t, many, (LogicalOps){ 7, ARRAY_N(ops), ops });
+    CHECK_INT(0, timeline_logical_of(&t, many).n);
+    const uint32_t full = TIMELINE_LOGICAL_LISTS_MAX / 257;
+    for (uint32_t i = 0; i <= full; i++) { /* all different */
+        ops[0] = i;
+        uint64_t at = timeline_span(&t, span_at(1, 10 * i, 10));
+        timeline_set_logical(&t, at, (LogicalOps){ 7, TIMELINE_LOGICAL_OPS_MAX, ops });
+        LogicalOps of = timeline_logical_of(&t, at);
+        CHECK(i < full ? of.n == TIMELINE_LOGICAL_OPS_MAX && of.op[0] == i : of.n == 0);
+    }
+    timeline_free(&t);
+}
+
+static void communication_may_be_a_step_of_a_ring(void)
+{
+    Timeline t;
+    begin(&t);
+    for (uint32_t i = 0; i < 100; i++) {
+        uint32_t c = timeline_comm(&t, comm_of(0));
+        timeline_set_ring(&t, c, i % 3 == 1 ? i : 0);
+    }
+    for (uint32_t i = 0; i < 100; i++)
+        CHECK_INT(i % 3 == 1 && i > 1 ? i : 0, timeline_ring_steps(&t, &t.comms[i]));
+    timeline_free(&t);
+}
+
 /* ---- checking ---- */
 
 static void build_for_checks(Timeline *t)
@@ -467,7 +507,8 @@ static void build_for_checks(Timeline *t)
     timeline_track(t, 0, TRACK_COUNTER, "memory", 0);
     Span s = span_at(1, 0, 10);
     s.comm = timeline_comm(t, comm_of(0));
-    timeline_span(t, s);
+    timeline_set_ring(t, s.comm, 3);
+    timeline_set_logical(t, timeline_span(t, s), (LogicalOps){ 1, 2, (uint32_t[]){ 4, 5 } });
     timeline_set_op_name(t, timeline_span(t, span_at(1, 10, 10)), 0);
     timeline_point(t, TRACKS, 0, 1);
     timeline_point(t, TRACKS, 5, 2);
@@ -498,6 +539,10 @@ static void every_broken_rule_is_named(void)
     CHECK_REFUSED("span 1 has name 900 of 3", t.span_name[1] = 900);
     CHECK_REFUSED("span 0 has communication 5 of 1", t.comm[0] = 5);
     CHECK_REFUSED("span 0 has an op of name 77 of 3", t.op_name[0] = 77);
+    CHECK_REFUSED("span 0 has logical ops that are not there", t.logical[0] += 3);
+    CHECK_REFUSED("span 0 has logical ops that are not there", t.logical_lists[0] = 3);
+    CHECK_REFUSED("communication 0 is one of 16777217 steps, 0 to 16777216 allowed",
+                  t.comm_ring[0] = 16777217);
     CHECK_REFUSED("span 0 is of class 77, 0 to 8 allowed", t.span_class[0] = 77);
     CHECK_REFUSED("span 1 has track 2, not 1", t.span_track[1] = 2);
     CHECK_REFUSED("span 1 has times out of range", t.dur_ns[1] = -1);
@@ -613,6 +658,8 @@ int main(void)
     RUN(waiting_is_never_more_than_the_span);
     RUN(tracks_stand_in_the_order_people_want);
     RUN(a_name_that_does_not_exist_reads_as_nothing);
+    RUN(lists_of_logical_ops_have_limits);
+    RUN(communication_may_be_a_step_of_a_ring);
     RUN(every_broken_rule_is_named);
     RUN(of_many_mistakes_the_first_is_named);
     RUN(equal_launches_stand_once_and_stay_with_their_spans);

@@ -248,7 +248,7 @@ static void a_rank_twice_is_an_error_or_left_out(void)
     CHECK(found("1 of 2 ranks are missing: 0"));
 }
 
-/* Two ranks' files, of which one says what its op is called. */
+/* Two ranks' files, of which one says what its op is called, and what it is part of. */
 static void names_of_ops_come_along(void)
 {
     char path[2][128];
@@ -258,8 +258,13 @@ static void names_of_ops_come_along(void)
         intern(&t.names, rank ? "other" : "numbers"); /* names differ in their numbers */
         uint64_t i = timeline_span(
             &t, (Span){ k, intern(&t.names, "gemm"), SPAN_COMPUTE, 0, 5, 7, NONE_U32 });
-        if (rank == 1)
+        Comm c = comm_of(intern(&t.names, "all_gather"));
+        timeline_set_comm(&t, i, c);
+        if (rank == 1) {
             timeline_set_op_name(&t, i, intern(&t.names, "mlp.up"));
+            timeline_set_logical(&t, i, (LogicalOps){ 5, 2, (uint32_t[]){ 8, 9 } });
+            timeline_set_ring(&t, t.comm[i], 3);
+        }
         t.ranks_n = 2;
         timeline_seal(&t);
         snprintf(path[rank], sizeof path[rank], "%s",
@@ -273,6 +278,10 @@ static void names_of_ops_come_along(void)
     for (uint64_t i = 0; i < s.timeline.spans_n; i++) {
         uint32_t rank = s.timeline.tracks[s.timeline.span_track[i]].rank;
         CHECK_STR(rank == 1 ? "mlp.up" : "", timeline_op_name(&s.timeline, i));
+        LogicalOps of = timeline_logical_of(&s.timeline, i);
+        CHECK(rank == 1 ? of.instance == 5 && of.n == 2 && of.op[1] == 9 : of.n == 0);
+        CHECK_INT(rank == 1 ? 3 : 0,
+                  timeline_ring_steps(&s.timeline, timeline_comm_of(&s.timeline, i)));
     }
 }
 
