@@ -65,3 +65,57 @@ Comm op_comm(Timeline *t, const Graph *g, const Op *o, uint32_t rank, uint32_t s
     c.bytes = o->u.comm.bytes;
     return c;
 }
+
+/* ---- logical ops ---- */
+
+static uint64_t hash_of_instance(const Graph *g, const Instance *i)
+{
+    const Segment *s = &g->segments[i->segment];
+    uint64_t h = mix_u64(s->numbering ^ (uint64_t)s->kind);
+    for (const char *c = intern_text(&g->names, s->name); *c; c++)
+        h = mix_u64(h ^ (unsigned char)*c);
+    h = mix_u64(h ^ i->micro_batch) ^ i->layer;
+    return mix_u64(mix_u64(h) ^ i->chunk) | 1;
+}
+
+/* How often a hash has been seen. */
+typedef struct Seen {
+    uint64_t hash, n;
+} Seen;
+
+/* seen: size slots, half of them free, a hash of 0 in those. */
+static uint64_t seen_before(Seen *seen, uint64_t size, uint64_t hash)
+{
+    uint64_t at = hash & (size - 1);
+    while (seen[at].hash && seen[at].hash != hash)
+        at = (at + 1) & (size - 1);
+    seen[at].hash = hash;
+    return seen[at].n++;
+}
+
+void role_logical_keys(uint64_t *keys, const Graph *g, const Role *role)
+{
+    uint64_t size = 16;
+    while (size < 2 * (uint64_t)role->instances_n)
+        size *= 2;
+    Seen *seen = mem_zero(size, sizeof *seen);
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Instance *in = &role->instances[i];
+        keys[i] = 0;
+        if (g->segments[in->segment].numbering == 0)
+            continue;
+        uint64_t hash = hash_of_instance(g, in);
+        keys[i] =
+            mix_u64(hash ^ seen_before(seen, size, hash) << 1) % TIMELINE_LOGICAL_INSTANCES;
+    }
+    free(seen);
+}
+
+LogicalOps op_logical(const Graph *g, const Op *o, uint64_t key)
+{
+    if (key == 0)
+        return (LogicalOps){ 0 };
+    if (o->logical_n == 0)
+        return (LogicalOps){ key, 1, &o->logical };
+    return (LogicalOps){ key, o->logical_n, g->logicals + o->logical_first };
+}

@@ -24,7 +24,18 @@ SpanClass op_span_class(const Op *o);
  */
 void op_comm_numbers(uint32_t *out, const Graph *g, const Role *role);
 
-/* One end of a communication op; algorithm, protocol and wait unknown. */
+/* One end of a communication op; algorithm, protocol and wait unknown.  Then timeline_comm, and
+ * timeline_set_ring with o->u.comm.of. */
 Comm op_comm(Timeline *t, const Graph *g, const Op *o, uint32_t rank, uint32_t seq);
+
+/*
+ * Fills keys, one for each instance of the role: LogicalOps.instance, 0 where nobody knows what
+ * its numbers mean.  Equal for instances of two graphs whose segments have one kind, name and
+ * numbering, and which are of one micro-batch, layer and chunk; of several such in a role the
+ * n-th is the n-th of another's.
+ */
+void role_logical_keys(uint64_t *keys, const Graph *g, const Role *role);
+/* What o does, which is of the instance with that key. */
+LogicalOps op_logical(const Graph *g, const Op *o, uint64_t key);
 
 #endif

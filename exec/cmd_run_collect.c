@@ -328,6 +328,7 @@ static void name_transfers(Making *m)
         c.bytes = again ? NONE_U64 : c.bytes;
         t->span_class[all[i].span] = (uint8_t)op_span_class(o);
         timeline_set_comm(t, all[i].span, c);
+        timeline_set_ring(t, t->comm[all[i].span], o->u.comm.of);
     }
     for (uint32_t r = 0; r < g->world_n; r++)
         free(numbers[r]);
@@ -335,19 +336,36 @@ static void name_transfers(Making *m)
     free(all);
 }
 
-/* What the graph calls the op of each kernel. */
+/* By role of the graph, role_logical_keys. */
+static uint64_t **keys_of_roles(const Graph *g)
+{
+    uint64_t **keys = mem_zero((size_t)g->roles_n + 1, sizeof *keys);
+    for (uint32_t i = 0; i < g->roles_n; i++) {
+        keys[i] = mem_zero((size_t)g->roles[i].instances_n + 1, sizeof **keys);
+        role_logical_keys(keys[i], g, &g->roles[i]);
+    }
+    return keys;
+}
+
+/* What the graph calls the op of each kernel, and which of the model's it is. */
 static void name_ops(Making *m)
 {
     const Graph *g = &m->t->plan.graph;
     Timeline *t = &m->timeline;
+    uint64_t **keys = keys_of_roles(g);
     for (uint64_t i = 0; i < t->spans_n; i++) {
         uint32_t rank = t->tracks[t->span_track[i]].rank;
         const Role *role = rank < g->world_n ? graph_role_of(g, rank) : NULL;
         if (!role || t->op[i] >= role->ops_n || !cover_bit(t->span_class[i]))
             continue;
-        const char *name = intern_text(&g->names, graph_find_op(g, role, t->op[i]).o->name);
+        OpRef ref = graph_find_op(g, role, t->op[i]);
+        const char *name = intern_text(&g->names, ref.o->name);
         timeline_set_op_name(t, i, intern(&t->names, name));
+        timeline_set_logical(t, i, op_logical(g, ref.o, keys[role - g->roles][ref.instance]));
     }
+    for (uint32_t i = 0; i < g->roles_n; i++)
+        free(keys[i]);
+    free(keys);
 }
 
 /* The steps, from the timeline that the host's clock made. */

@@ -49,7 +49,8 @@ typedef struct Writer {
     Timeline *t;
     const Clocks *clocks;
     uint32_t track[LANE_N];
-    uint32_t *numbers; /* op_comm_numbers */
+    uint32_t *numbers;      /* op_comm_numbers */
+    uint64_t *logical_keys; /* by instance */
 } Writer;
 
 static int64_t moved(const Writer *w, int64_t at_ns)
@@ -61,7 +62,9 @@ static uint32_t comm_row(const Writer *w, const Op *o, uint32_t seq, int64_t wai
 {
     Comm c = op_comm(w->t, w->g, o, w->rank, seq);
     c.wait_ns = wait_ns;
-    return timeline_comm(w->t, c);
+    uint32_t comm = timeline_comm(w->t, c);
+    timeline_set_ring(w->t, comm, o->u.comm.of);
+    return comm;
 }
 
 static void write_launch(Writer *w, uint32_t name, uint32_t id, const TaskRecord *r,
@@ -96,14 +99,16 @@ static void write_tasks(Writer *w, const TaskRecord *tasks, const int64_t *launc
             uint32_t name = intern(&w->t->names, intern_text(&w->g->names, o->name));
             int64_t wait_ns = r.met_ns - r.start_ns;
             bool comm = op_is_comm(o->kind);
-            timeline_span(w->t, (Span){ .track = w->track[o->lane],
-                                        .name = name,
-                                        .class_ = op_span_class(o),
-                                        .start_ns = r.start_ns,
-                                        .dur_ns = r.end_ns - r.start_ns,
-                                        .op = id,
-                                        .comm = comm ? comm_row(w, o, w->numbers[id], wait_ns)
-                                                     : NONE_U32 });
+            uint64_t span = timeline_span(
+                w->t,
+                (Span){ .track = w->track[o->lane],
+                        .name = name,
+                        .class_ = op_span_class(o),
+                        .start_ns = r.start_ns,
+                        .dur_ns = r.end_ns - r.start_ns,
+                        .op = id,
+                        .comm = comm ? comm_row(w, o, w->numbers[id], wait_ns) : NONE_U32 });
+            timeline_set_logical(w->t, span, op_logical(w->g, o, w->logical_keys[i]));
             if (launch_ns[id] > 0)
                 write_launch(w, name, id, &r, launch_ns[id]);
         }
@@ -165,10 +170,13 @@ static bool write_rank(const Record *r, uint32_t rank, const void *message, size
     role_tracks(w.t, w.g, w.role, w.rank, 1, w.track);
     w.numbers = mem_zero(n + 1, sizeof *w.numbers);
     op_comm_numbers(w.numbers, w.g, w.role);
+    w.logical_keys = mem_zero((size_t)w.role->instances_n + 1, sizeof *w.logical_keys);
+    role_logical_keys(w.logical_keys, w.g, w.role);
     for (uint32_t i = 0; i < r->steps_n; i++)
         write_tasks(&w, tasks + i * n, launch_ns);
     free(w.numbers);
     write_steps(&w, times, r->steps_n);
+    free(w.logical_keys);
     return true;
 }
 

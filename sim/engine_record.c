@@ -11,6 +11,17 @@
 #include "core/graph_spans.h"
 #include "sim/engine_state.h"
 
+/* Those of another runner of the role, where there is one already. */
+static const uint64_t *keys_of(Sim *sim, const Runner *r)
+{
+    for (const Runner *other = sim->runners; other < r; other++)
+        if (other->role == r->role)
+            return other->logical_keys;
+    uint64_t *keys = PUSH_ARRAY(&sim->arena, uint64_t, r->role->instances_n + 1);
+    role_logical_keys(keys, sim->g, r->role);
+    return keys;
+}
+
 void record_tracks(Sim *sim, Runner *r)
 {
     for (uint32_t lane = 0; lane < LANE_N; lane++)
@@ -25,6 +36,7 @@ void record_tracks(Sim *sim, Runner *r)
         op_comm_numbers(sim->comm_numbers[role], sim->g, r->role);
     }
     role_tracks(sim->timeline, sim->g, r->role, r->rc->rank, r->rc->ranks_n, r->track);
+    r->logical_keys = keys_of(sim, r);
 }
 
 static uint32_t comm_row(Sim *sim, const Runner *r, uint32_t lane, const Op *o, uint32_t op_id)
@@ -37,7 +49,9 @@ static uint32_t comm_row(Sim *sim, const Runner *r, uint32_t lane, const Op *o, 
         c.algorithm = intern(&t->names, algorithm_names[l->algorithm]);
     c.protocol = intern(&t->names, protocol_names[l->protocol]);
     c.wait_ns = l->transfer_start_ns - l->start_ns;
-    return timeline_comm(t, c);
+    uint32_t comm = timeline_comm(t, c);
+    timeline_set_ring(t, comm, o->u.comm.of);
+    return comm;
 }
 
 void record_op(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t op)
@@ -52,13 +66,15 @@ void record_op(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t o
     uint32_t name = intern(&t->names, intern_text(&sim->g->names, o->name));
     const LaneState *l = &r->lane[lane];
     bool comm = op_is_comm(o->kind);
-    timeline_span(t, (Span){ .track = r->track[lane],
-                             .name = name,
-                             .class_ = op_span_class(o),
-                             .start_ns = l->start_ns,
-                             .dur_ns = sim->now_ns - l->start_ns,
-                             .op = op_id,
-                             .comm = comm ? comm_row(sim, r, lane, o, op_id) : NONE_U32 });
+    uint64_t span =
+        timeline_span(t, (Span){ .track = r->track[lane],
+                                 .name = name,
+                                 .class_ = op_span_class(o),
+                                 .start_ns = l->start_ns,
+                                 .dur_ns = sim->now_ns - l->start_ns,
+                                 .op = op_id,
+                                 .comm = comm ? comm_row(sim, r, lane, o, op_id) : NONE_U32 });
+    timeline_set_logical(t, span, op_logical(sim->g, o, r->logical_keys[instance]));
     int64_t before = op > s->op_first ? r->cost->launch_after[op - 1] : 0;
     int64_t launch_ns = r->cost->launch_after[op] - before;
     if (launch_ns > 0)

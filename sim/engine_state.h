@@ -204,6 +204,8 @@ typedef struct Runner {
     End *ends; /* by Sim.comm_key; NULL: none is known yet */
     RankStat *stat;
     uint32_t track[LANE_N]; /* timeline; NONE_U32 */
+    /* By instance (core/graph_spans.h); NULL without a timeline. */
+    const uint64_t *logical_keys;
 } Runner;
 
 /* ---- flows ---- */

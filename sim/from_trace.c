@@ -285,6 +285,8 @@ static bool add_comm(Builder *b, const Item *i, int64_t launch_ns, uint32_t *op)
     int64_t given_ns = alone ? i->end_ns - i->start_ns : i->transfer_ns;
     uint64_t bytes = i->bytes != NONE_U64 ? i->bytes : BYTES_UNKNOWN;
     o.u.comm = (CommShape){ .bytes = bytes, .group = group };
+    if (i->comm)
+        o.u.comm.of = timeline_ring_steps(b->t, i->comm);
     *op = add_op(b, o, 0, launch_ns, modelled ? -1 : given_ns);
     b->f->comms_n++;
     b->f->unsized_n += !priced;

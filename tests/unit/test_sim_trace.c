@@ -120,11 +120,82 @@ static void all_members_give_a_collective_one_number(void)
     }
 }
 
+/* ---- what kernels are of the model ---- */
+
+static bool trace_of_stack(const char *scenario, const Setting *settings, uint32_t n,
+                           Timeline *t)
+{
+    Built b;
+    SimResult r = { 0 };
+    bool ok = built_read(&b, scenario, settings, n) && built_trace(t, &r, &b, false);
+    sim_result_free(&r);
+    built_free(&b);
+    return ok;
+}
+
+/* A span of t that does that logical op on that rank; NONE_U64. */
+static uint64_t span_that_does(const Timeline *t, uint32_t rank, uint64_t instance, uint32_t op)
+{
+    for (uint64_t i = 0; i < t->spans_n; i++) {
+        LogicalOps of = timeline_logical_of(t, i);
+        bool here = of.instance == instance && t->tracks[t->span_track[i]].rank == rank;
+        for (uint32_t k = 0; here && k < of.n; k++)
+            if (of.op[k] == op)
+                return i;
+    }
+    return NONE_U64;
+}
+
+/* What one stack does, the other does in its forward and backward passes, in whatever kernels. */
+static void two_stacks_do_the_same_logical_ops(void)
+{
+    static const char scenario[] = "scenarios/examples/gpt2-ddp.json";
+    static const Setting generic[] = { { "training.global_batch", "96" } };
+    static const Setting lockstep[] = { { "training.global_batch", "96" },
+                                        { "software", "lockstep" } };
+    Timeline a = { 0 }, b = { 0 };
+    uint32_t several_n = 0, unknown_n = 0;
+    if (CHECK(trace_of_stack(scenario, generic, 1, &a) &&
+              trace_of_stack(scenario, lockstep, 2, &b))) {
+        for (uint64_t i = 0; i < a.spans_n; i++) {
+            LogicalOps of = timeline_logical_of(&a, i);
+            bool kernel = a.span_class[i] <= SPAN_MEMORY;
+            CHECK(kernel == (of.n > 0));
+            several_n += of.n > 1;
+            for (uint32_t k = 0; k < of.n; k++)
+                unknown_n += span_that_does(&b, 0, of.instance, of.op[k]) == NONE_U64;
+        }
+        CHECK(several_n > 0);
+        CHECK_INT(0, unknown_n);
+    }
+    timeline_free(&a);
+    timeline_free(&b);
+}
+
+/* Context parallelism over 4 in a ring: each gather of keys and values is 3 steps. */
+static void steps_of_a_ring_are_said_to_be_such(void)
+{
+    static const Setting settings[] = { { "parallel.dp", "2" }, { "parallel.cp", "4" } };
+    Timeline t = { 0 };
+    uint32_t steps_n = 0, others_n = 0;
+    if (CHECK(trace_of_stack("scenarios/examples/llama3-8b-fsdp.json", settings, 2, &t)))
+        for (uint32_t i = 0; i < t.comms_n; i++) {
+            bool cp = strcmp(timeline_text(&t, t.comms[i].group), "cp") == 0;
+            steps_n += cp;
+            others_n += !cp;
+            CHECK_INT(cp ? 3 : 0, timeline_ring_steps(&t, &t.comms[i]));
+        }
+    CHECK(steps_n > 0 && steps_n % 3 == 0 && others_n > 0);
+    timeline_free(&t);
+}
+
 int main(void)
 {
     setenv("LOCKSTEP_SHARE", "scenarios", 0);
     RUN(traces_of_the_examples_pass_the_schema);
     RUN(traces_of_all_ranks_pass_the_schema);
     RUN(all_members_give_a_collective_one_number);
+    RUN(two_stacks_do_the_same_logical_ops);
+    RUN(steps_of_a_ring_are_said_to_be_such);
     return check_report();
 }
