@@ -139,7 +139,6 @@ static void add_errors(CompareRank *r, CompareClass *classes, const SideRank *si
 static void add_rank(CompareRank *r, SideRank *const side[COMPARE_SIDES], const Covers *covers,
                      const Side *sides, CompareClass *classes)
 {
-    r->by_op = compare_match(side[COMPARE_SIM], side[COMPARE_REAL]);
     for (int k = 0; k < COMPARE_SIDES; k++) {
         int64_t own_ns[CLASS_N] = { 0 };
         int64_t from_ns = side[k]->begin_ns;
@@ -237,11 +236,12 @@ static void average(Comparison *c, int side)
             max_i64(c->times[side].span_ns, c->ranks[i].times[side].span_ns);
 }
 
-static uint32_t slowest_rank(const Comparison *c)
+/* By its step in real. */
+static uint32_t slowest_rank(const Pairs *p, uint32_t ranks_n)
 {
     uint32_t at = 0;
-    for (uint32_t i = 1; i < c->ranks_n; i++)
-        if (c->ranks[i].times[COMPARE_REAL].span_ns > c->ranks[at].times[COMPARE_REAL].span_ns)
+    for (uint32_t i = 1; i < ranks_n; i++)
+        if (p->side[COMPARE_REAL][i]->length_ns > p->side[COMPARE_REAL][at]->length_ns)
             at = i;
     return at;
 }
@@ -264,26 +264,30 @@ static bool fill(Comparison *c, const Pairs *p, const Side *sides, bool pairs, E
     CompareClass classes[CLASS_N] = { { 0 } };
     Covers covers[COMPARE_SIDES] = { { 0 }, { 0 } };
     OpLists lists = { 0 };
+    Arena joined = { 0 };
+    uint32_t slow = slowest_rank(p, c->ranks_n);
     for (int k = 0; k < COMPARE_SIDES; k++)
         covers_build(&covers[k], sides[k].t);
     for (uint32_t i = 0; i < c->ranks_n; i++) {
-        SideRank *const pair[] = { p->side[COMPARE_SIM][i], p->side[COMPARE_REAL][i] };
+        SideRank *pair[] = { p->side[COMPARE_SIM][i], p->side[COMPARE_REAL][i] };
+        ArenaMark mark = arena_mark(&joined);
+        c->ranks[i].paired = compare_match(pair, &joined);
         add_rank(&c->ranks[i], pair, covers, sides, classes);
         compare_list_rank(&lists, &c->ranks[i], pair[COMPARE_SIM], pair[COMPARE_REAL]);
         if (pairs)
             keep_pairs(&c->ranks[i], pair[COMPARE_SIM], pair[COMPARE_REAL],
                        sides[COMPARE_REAL].t, &c->arena);
+        if (i == slow)
+            compare_drift(c, c->ranks[i].rank, pair[COMPARE_SIM], pair[COMPARE_REAL]);
+        arena_reset(&joined, mark);
     }
+    arena_free(&joined);
     for (int k = 0; k < COMPARE_SIDES; k++) {
         covers_free(&covers[k]);
         average(c, k);
     }
     compare_list_end(c, &lists);
     keep_classes(c, classes);
-    uint32_t slow = slowest_rank(c);
-    SideRank *sim = p->side[COMPARE_SIM][slow], *real = p->side[COMPARE_REAL][slow];
-    compare_match(sim, real);
-    compare_drift(c, c->ranks[slow].rank, sim, real);
     return has_matches(c, err);
 }
 

@@ -5,9 +5,11 @@
  *     real   |ln|qkv |attn |out|    |ar ==========|
  *             0  0  +1     +2  +2                     drift: how late sim is so far
  *
- * Ops are paired by op id where both sides have them and they name the same ops;
- * else the kernels, copies and each kind of collective of a rank are aligned as
- * sequences (profile/align.h).  A track that stands for many ranks stands in for
+ * Ops are paired by op id where both sides have them and they name the same ops; else
+ * by logical op (core/timeline.h), what one stack does in a kernel with all that another
+ * does it in; and what is left - all, in traces of other programs - is aligned as
+ * sequences: the kernels, the copies and each kind of collective of a rank
+ * (profile/align.h).  A track that stands for many ranks stands in for
  * each of them.  Kernels that one op launched count as one, with the sum of their
  * times.  Of several steps the median one is taken, unless one is asked for.
  *
@@ -78,11 +80,18 @@ typedef struct ComparePair {
     uint64_t span[COMPARE_SIDES];
 } ComparePair;
 
+/* How ops were paired: the first way that finds any. */
+typedef enum ComparePaired {
+    PAIRED_OP,
+    PAIRED_LOGICAL, /* and the rest as sequences */
+    PAIRED_SEQUENCE
+} ComparePaired;
+
 typedef struct CompareRank {
     uint32_t rank, source[COMPARE_SIDES]; /* source: the rank whose tracks were looked at */
     uint32_t ranks_n;                     /* how many ranks this row stands for */
-    bool by_op;                           /* paired by op id */
-    Metrics times[COMPARE_SIDES];         /* of the step; span = its length */
+    ComparePaired paired;
+    Metrics times[COMPARE_SIDES]; /* of the step; span = its length */
     uint64_t ops_n[COMPARE_SIDES], matched_n;
     int64_t time_ns[COMPARE_SIDES], matched_ns[COMPARE_SIDES]; /* of ops */
     int64_t begin_ns[COMPARE_SIDES]; /* of the step, on the clock of its timeline */

@@ -115,13 +115,16 @@ static void put_drift(JsonOut *j, const CompareDrift *d)
 
 static void put_rank(JsonOut *j, const CompareRank *r)
 {
+    static const char *const ways[] = {
+        [PAIRED_OP] = "op", [PAIRED_LOGICAL] = "logical", [PAIRED_SEQUENCE] = "sequence"
+    };
     double real = (double)r->time_ns[COMPARE_REAL];
     json_out_open(j, '{');
     json_put_int(j, "rank", r->rank);
     json_put_int(j, "ranks", r->ranks_n);
     json_put_int(j, "sim_rank", r->source[COMPARE_SIM]);
     json_put_int(j, "real_rank", r->source[COMPARE_REAL]);
-    json_put_text(j, "paired_by", r->by_op ? "op" : "sequence");
+    json_put_text(j, "paired_by", ways[r->paired]);
     json_put_number(j, "coverage_pct",
                     real > 0 ? 100 * (double)r->matched_ns[COMPARE_REAL] / real : NAN);
     json_put_int(j, "sim_ops", (int64_t)r->ops_n[COMPARE_SIM]);

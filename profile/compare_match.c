@@ -5,7 +5,8 @@
  * have one name - or, where one side names kernels and the other ops, are of one class
  * or may be: no kernel's name contradicts.  The op's name then says the class of both.
  * Ids of another graph (other buckets, another model) soon name different ops, if
- * only from the first difference on; then sequences are aligned: kernels, copies, and
+ * only from the first difference on; then ops are paired by what they do of the model
+ * (compare_logical.c), and of the rest sequences are aligned: kernels, copies, and
  * each kind of collective apart, for streams are laid out differently.
  */
 #include "profile/align.h"
@@ -48,6 +49,11 @@ static void unpair_all(SideRank *r)
 {
     for (uint32_t i = 0; i < r->ops_n; i++)
         r->ops[i].twin = NONE_U32;
+}
+
+static bool is_left(const SideOp *o)
+{
+    return o->twin == NONE_U32 && !o->absent;
 }
 
 /* One of the op's kernels is of the other's class, or no name says anything of a class. */
@@ -154,7 +160,7 @@ static uint64_t loose_key(const SideOp *o, bool with_bytes)
 static bool knows_bytes(const SideRank *r, OpClass sequence)
 {
     for (uint32_t i = 0; i < r->ops_n; i++)
-        if (r->ops[i].class_ == sequence && r->ops[i].bytes == NONE_U64)
+        if (is_left(&r->ops[i]) && r->ops[i].class_ == sequence && r->ops[i].bytes == NONE_U64)
             return false;
     return true;
 }
@@ -166,7 +172,7 @@ static AlignItem *items_of(const SideRank *r, OpClass sequence, bool with_bytes,
     *n = 0;
     for (uint32_t i = 0; i < r->ops_n; i++) {
         const SideOp *o = &r->ops[i];
-        if (sequence_of(o->class_) != sequence)
+        if (!is_left(o) || sequence_of(o->class_) != sequence)
             continue;
         at[*n] = i;
         items[(*n)++] = (AlignItem){ o->exact, loose_key(o, with_bytes) };
@@ -195,14 +201,16 @@ static void match_sequence(SideRank *a, SideRank *b, OpClass sequence)
     free(match);
 }
 
-bool compare_match(SideRank *sim, SideRank *real)
+ComparePaired compare_match(SideRank *side[COMPARE_SIDES], Arena *arena)
 {
-    unpair_all(sim);
-    unpair_all(real);
-    if (match_ids(sim, real))
-        return true;
+    for (int k = 0; k < COMPARE_SIDES; k++)
+        unpair_all(side[k]);
+    if (match_ids(side[COMPARE_SIM], side[COMPARE_REAL]))
+        return PAIRED_OP;
+    bool joined = compare_join(side, arena);
+    SideRank *sim = side[COMPARE_SIM], *real = side[COMPARE_REAL];
     match_sequence(sim, real, CLASS_MATMUL);
     for (OpClass k = CLASS_ALL_REDUCE; k <= CLASS_MEMORY; k++)
         match_sequence(sim, real, k);
-    return false;
+    return joined ? PAIRED_LOGICAL : PAIRED_SEQUENCE;
 }

@@ -57,7 +57,8 @@ typedef struct SidePiece {
     int64_t start_ns, dur_ns;
 } SidePiece;
 
-/* Kernels of one op id that follow one another on a track are one op; without an id each is. */
+/* Kernels of one op id that follow one another on a track are one op; without an id each is.  So
+ * are those that make up a pair by logical op (compare_logical.c). */
 typedef struct SideOp {
     int64_t start_ns, end_ns; /* since the step's start: of its first kernel, of its last */
     int64_t dur_ns;           /* sum over its kernels */
@@ -71,7 +72,9 @@ typedef struct SideOp {
     uint64_t bytes; /* of communication; NONE_U64 unknown */
     uint64_t exact; /* key of what it is, the same on both sides */
     uint64_t named; /* key of what a graph calls it, where that is known; else exact */
-    uint32_t twin;  /* op of the other side's rank, or NONE_U32 */
+    LogicalOps logical;
+    bool absent;   /* the other side's stack does no such thing: it is no op's twin */
+    uint32_t twin; /* op of the other side's rank, or NONE_U32 */
 } SideOp;
 
 typedef struct SideRank {
@@ -96,8 +99,13 @@ typedef struct Side {
 bool side_open(Side *s, const Timeline *t, const char *name, int64_t step, Arena *arena,
                Err *err);
 
-/* Sets twin on both; true when by op id: then twins have one class, that of the op's name. */
-bool compare_match(SideRank *sim, SideRank *real);
+/*
+ * Sets twin on both.  By op id twins have one class, that of the op's name; by logical op too, and
+ * the sides are others then, in arena, whose ops are joined.
+ */
+ComparePaired compare_match(SideRank *side[COMPARE_SIDES], Arena *arena);
+/* Pairs what has logical ops in common; false: nothing has, and the sides stay as they are. */
+bool compare_join(SideRank *side[COMPARE_SIDES], Arena *arena);
 
 /* What each class has of the instants of a rank's step; sums to it. */
 void compare_sweep(const SideRank *r, int64_t own_ns[CLASS_N]);

@@ -133,6 +133,7 @@ static SideOp side_op(Cutter *c, uint64_t span, int64_t begin_ns)
                  .span = span,
                  .name = timeline_text(t, name),
                  .op = t->op[span],
+                 .logical = timeline_logical_of(t, span),
                  .twin = NONE_U32 };
     const char *called = timeline_op_name(t, span);
     uint32_t says_class = *called ? t->op_name[span] : name;

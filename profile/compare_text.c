@@ -92,13 +92,16 @@ static void print_times(const Comparison *c, FILE *out)
 static void print_coverage(const Comparison *c, FILE *out)
 {
     char t[2][WORD_CAP];
-    bool by_op = true;
+    static const char *const ways[] = { [PAIRED_OP] = "by op id",
+                                        [PAIRED_LOGICAL] = "by logical op",
+                                        [PAIRED_SEQUENCE] = "as sequences" };
+    ComparePaired last = PAIRED_OP;
     for (uint32_t i = 0; i < c->ranks_n; i++)
-        by_op &= c->ranks[i].by_op;
+        last = c->ranks[i].paired > last ? c->ranks[i].paired : last;
     double coverage = compare_coverage_pct(c);
-    fprintf(out, "\n%s of real GPU time is paired%s; paired ops are off by %s of their time\n",
-            percent_text(t[0], coverage), by_op ? ", by op id" : ", as sequences",
-            percent_text(t[1], compare_op_error_pct(c)));
+    fprintf(
+        out, "\n%s of real GPU time is paired, %s; paired ops are off by %s of their time\n",
+        percent_text(t[0], coverage), ways[last], percent_text(t[1], compare_op_error_pct(c)));
     if (coverage < 50)
         fprintf(out, "less than half is paired: are these traces of one program?\n");
 }

@@ -139,7 +139,7 @@ static void a_trace_is_like_itself(void)
         add_step(&b, "0", 0);
         if (CHECK(compare_made(&c, &a, &b, -1, &err))) {
             check_is_zero(&c);
-            CHECK(c.ranks[0].by_op == (with_ids != 0));
+            CHECK((c.ranks[0].paired == PAIRED_OP) == (with_ids != 0));
         }
         free_all(&c, &a, &b);
     }
@@ -243,7 +243,7 @@ static void names_may_differ(void)
     kernel(&b, "ampere_bf16_s16816gemm_bf16_128x128", 99);
     kernel(&b, "void gelu_kernel<2>(int)", 20);
     if (CHECK(compare_made(&c, &a, &b, -1, &err))) {
-        CHECK(c.ranks[0].by_op);
+        CHECK_INT(PAIRED_OP, c.ranks[0].paired);
         CHECK_U64(3, c.ranks[0].matched_n);
         CHECK_NEAR(100, compare_coverage_pct(&c), 0);
     }
@@ -276,7 +276,7 @@ static void kernels_of_one_op_are_added_up(void)
     if (CHECK(compare_made(&c, &a, &b, -1, &err))) {
         const CompareClass *norm = class_named(&c, "norm"), *idle = class_named(&c, "idle");
         const CompareClass *optimizer = class_named(&c, "optimizer");
-        CHECK(c.ranks[0].by_op);
+        CHECK_INT(PAIRED_OP, c.ranks[0].paired);
         CHECK_U64(3, c.ranks[0].matched_n);
         CHECK_NEAR(100, compare_coverage_pct(&c), 0);
         CHECK_INT(100, class_named(&c, "matmul")->time_ns[COMPARE_REAL]);
@@ -305,7 +305,7 @@ static void recorded_ops_are_believed_by_their_names(void)
         timeline_set_op_name(&c_.t, i, intern(&c_.t.names, ops[2 - i]));
     }
     if (CHECK(compare_made(&c, &a, &b, -1, &err))) {
-        CHECK(c.ranks[0].by_op);
+        CHECK_INT(PAIRED_OP, c.ranks[0].paired);
         CHECK_U64(3, c.ranks[0].matched_n);
         CHECK_INT(12, class_named(&c, "matmul")->time_ns[COMPARE_REAL]);
         CHECK_INT(12, class_named(&c, "norm")->time_ns[COMPARE_REAL]);
@@ -313,8 +313,104 @@ static void recorded_ops_are_believed_by_their_names(void)
     }
     compare_free(&c);
     if (CHECK(compare_made(&c, &a, &c_, -1, &err))) /* ids of another graph */
-        CHECK(!c.ranks[0].by_op);
+        CHECK_INT(PAIRED_SEQUENCE, c.ranks[0].paired);
     timeline_free(&c_.t);
+    free_all(&c, &a, &b);
+}
+
+/* ---- by logical op ---- */
+
+/* A kernel that does logical ops `first` to `last` of an instance. */
+static void logical_kernel(Made *m, const char *name, int64_t ns, uint64_t instance,
+                           uint32_t first, uint32_t last)
+{
+    uint32_t ops[8];
+    for (uint32_t i = first; i <= last; i++)
+        ops[i - first] = i;
+    kernel(m, name, ns);
+    timeline_set_logical(&m->t, m->t.spans_n - 1,
+                         (LogicalOps){ instance, last - first + 1, ops });
+}
+
+/* Two stacks: one fuses the bias into the matmul, the other the sum into the norm. */
+static void make_stacks(Made *a, Made *b, uint64_t instance)
+{
+    logical_kernel(a, "gemm", 100, instance, 0, 0);
+    logical_kernel(a, "bias", 20, instance, 1, 1);
+    logical_kernel(a, "softmax", 7, instance, 5, 5); /* b does no such thing */
+    logical_kernel(a, "add_norm", 30, instance, 2, 3);
+    logical_kernel(b, "gemm", 110, instance, 0, 1);
+    logical_kernel(b, "add", 8, instance, 2, 2);
+    logical_kernel(b, "norm", 16, instance, 3, 3);
+    logical_kernel(b, "softmax", 7, instance, 6, 6); /* nor a of this */
+}
+
+static void what_stacks_fuse_otherwise_is_paired_by_logical_op(void)
+{
+    Made a = made(true), b = made(true);
+    Comparison c = { 0 };
+    Err err = { 0 };
+    for (uint64_t i = 1; i <= 2; i++) {
+        kernel(&b, "other_kernel", 3); /* ids are others from the first on */
+        make_stacks(&a, &b, i);
+    }
+    logical_kernel(&a, "adam_kernel", 50, 3, 0, 0); /* of an instance that b does not know */
+    kernel(&b, "adam_kernel", 51);
+    if (!CHECK(compare_made(&c, &a, &b, -1, &err)))
+        return;
+    CHECK_INT(PAIRED_LOGICAL, c.ranks[0].paired);
+    CHECK_U64(5, c.ranks[0].matched_n);
+    const CompareClass *matmul = class_named(&c, "matmul"), *norm = class_named(&c, "norm");
+    CHECK_U64(2, matmul->ops_n[COMPARE_SIM]);
+    CHECK_INT(2 * 120, matmul->time_ns[COMPARE_SIM]);
+    CHECK_INT(2 * 110, matmul->matched_ns[COMPARE_REAL]);
+    CHECK_INT(2 * 30, norm->time_ns[COMPARE_SIM]);
+    CHECK_INT(2 * 24, norm->time_ns[COMPARE_REAL]); /* sum and norm: of the class of the one */
+    CHECK_INT(0, class_named(&c, "softmax")->matched_ns[COMPARE_REAL]);
+    CHECK_INT(51, class_named(&c, "optimizer")->matched_ns[COMPARE_REAL]);
+    int64_t own_ns[COMPARE_SIDES] = { 0 };
+    for (uint32_t i = 0; i < c.classes_n; i++)
+        for (int k = 0; k < COMPARE_SIDES; k++)
+            own_ns[k] += c.classes[i].own_ns[k]; /* all kernels of a pair are its */
+    CHECK_INT(2 * 157 + 50, own_ns[COMPARE_SIM]);
+    CHECK_INT(2 * 144 + 51, own_ns[COMPARE_REAL]);
+    free_all(&c, &a, &b);
+}
+
+/* One logical op in several kernels, which others share on the other side: all are one. */
+static void ops_joined_by_way_of_others_are_one_pair(void)
+{
+    Made a = made(false), b = made(false);
+    Comparison c = { 0 };
+    Err err = { 0 };
+    logical_kernel(&a, "gemm_x", 10, 4, 0, 1);
+    logical_kernel(&a, "gemm_y", 11, 4, 2, 3);
+    logical_kernel(&b, "gemm_z", 12, 4, 0, 0);
+    logical_kernel(&b, "gemm_z", 13, 4, 1, 2);
+    logical_kernel(&b, "gemm_z", 14, 4, 3, 3);
+    logical_kernel(&b, "gemm_z", 15, 4, 3, 3);
+    if (CHECK(compare_made(&c, &a, &b, -1, &err))) {
+        CHECK_U64(1, c.ranks[0].matched_n);
+        CHECK_INT(21, c.ranks[0].matched_ns[COMPARE_SIM]);
+        CHECK_INT(54, c.ranks[0].matched_ns[COMPARE_REAL]);
+    }
+    free_all(&c, &a, &b);
+}
+
+/* Of another model: the same numbers, of instances with other keys. */
+static void logical_ops_of_another_model_are_not_paired(void)
+{
+    Made a = made(false), b = made(false);
+    Comparison c = { 0 };
+    Err err = { 0 };
+    for (uint32_t i = 0; i < 4; i++) {
+        logical_kernel(&a, i % 2 ? "gemm" : "norm", 10, 5, i, i);
+        logical_kernel(&b, i % 2 ? "norm" : "gemm", 10, 6, i, i);
+    }
+    if (CHECK(compare_made(&c, &a, &b, -1, &err))) {
+        CHECK_INT(PAIRED_SEQUENCE, c.ranks[0].paired);
+        CHECK_U64(3, c.ranks[0].matched_n); /* the longest sequence that both have */
+    }
     free_all(&c, &a, &b);
 }
 
@@ -367,7 +463,7 @@ static void shifted_ids_are_seen_through(void)
     add_step(&a, "0", 0);
     add_step(&b, "0", 0);
     if (CHECK(compare_made(&c, &a, &b, -1, &err))) {
-        CHECK(!c.ranks[0].by_op);
+        CHECK_INT(PAIRED_SEQUENCE, c.ranks[0].paired);
         CHECK_NEAR(100, compare_coverage_pct(&c), 0);
         CHECK_INT(0, c.only_n[COMPARE_REAL]);
     }
@@ -488,6 +584,9 @@ int main(void)
     RUN(one_track_stands_for_many_ranks);
     RUN(names_may_differ);
     RUN(kernels_of_one_op_are_added_up);
+    RUN(what_stacks_fuse_otherwise_is_paired_by_logical_op);
+    RUN(ops_joined_by_way_of_others_are_one_pair);
+    RUN(logical_ops_of_another_model_are_not_paired);
     RUN(recorded_ops_are_believed_by_their_names);
     RUN(our_own_kernels_have_classes);
     RUN(shifted_ids_are_seen_through);
