@@ -84,6 +84,8 @@ typedef struct WorldSpan {
     bool there;
     SpanClass class_;
     int64_t start_ns, dur_ns, wait_ns;
+    uint64_t instance;                       /* of its logical ops */
+    uint32_t logical, logical_n, ring_steps; /* logical: the first */
 } WorldSpan;
 
 /* Spans of one rank by op id; launches[] apart. */
@@ -95,15 +97,33 @@ static inline void world_spans(const Timeline *t, uint32_t rank, WorldSpan *span
             continue;
         SpanClass class_ = (SpanClass)t->span_class[i];
         WorldSpan *s = class_ == SPAN_LAUNCH ? &launches[t->op[i]] : &spans[t->op[i]];
-        *s = (WorldSpan){ true, class_, t->start_ns[i], t->dur_ns[i], timeline_wait_ns(t, i) };
+        LogicalOps of = timeline_logical_of(t, i);
+        const Comm *c = timeline_comm_of(t, i);
+        *s = (WorldSpan){ true,
+                          class_,
+                          t->start_ns[i],
+                          t->dur_ns[i],
+                          timeline_wait_ns(t, i),
+                          of.instance,
+                          of.n ? of.op[0] : NONE_U32,
+                          of.n,
+                          c ? timeline_ring_steps(t, c) : 0 };
     }
+}
+
+/* Does it say the same of the model? */
+static inline bool world_same_op(const WorldSpan *a, const WorldSpan *b)
+{
+    bool says = !a->there || a->class_ == SPAN_LAUNCH || a->logical_n > 0;
+    return says && a->instance == b->instance && a->logical == b->logical &&
+           a->logical_n == b->logical_n && a->ring_steps == b->ring_steps;
 }
 
 static inline void world_differ(WorldResult *r, const Graph *g, const Role *role, uint32_t rank,
                                 uint32_t op, const WorldSpan *a, const WorldSpan *b)
 {
     if (a->there == b->there && a->class_ == b->class_ && a->start_ns == b->start_ns &&
-        a->dur_ns == b->dur_ns && a->wait_ns == b->wait_ns)
+        a->dur_ns == b->dur_ns && a->wait_ns == b->wait_ns && world_same_op(a, b))
         return;
     OpRef ref = graph_find_op(g, role, op);
     if (r->differ_n++ == 0)
