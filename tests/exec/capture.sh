@@ -218,6 +218,7 @@ if [ -e "$build/tests/on_cpu/lockstep-cuda.so" ]; then
     expect "its times" "$(grep -o '"trace_times": "[a-z]*' "$folder/out")" '"trace_times": "cupti'
     all=$(kernels_with one stand_in)
     expect "kernels with an op" "$(kernels_with one 'stand_in.*"op"')" "$all"
+    expect "kernels of a logical op" "$(kernels_with one 'stand_in.*"logical"')" "$all"
     expect "kernels of four like steps" "$((all > 200 && all % 4 == 0))" 1
     expect "steps" "$(kernels_with one ProfilerStep)" 4
     # Of every kernel the call that launched it.
@@ -231,6 +232,12 @@ if [ -e "$build/tests/on_cpu/lockstep-cuda.so" ]; then
     expect "beside the prediction" "$(grep -o '.* is paired, by op id' "$folder/compared")" \
         "100.0 % of real GPU time is paired, by op id"
     expect "ops without a class" "$(grep -c '^other' "$folder/compared")" 0
+
+    # Another stack's prediction of the same model: by what its kernels do of it.
+    "$lockstep" sim "$folder/gpt.json" --trace "$folder/generic.lstrace" >/dev/null
+    expect "beside another stack's" "$("$lockstep" compare "$folder/generic.lstrace" \
+        "$folder/one.lstrace" | grep -o '.* is paired, by [a-z ]*')" \
+        "100.0 % of real GPU time is paired, by logical op"
 
     # What was recorded calibrates a GPU's file, the kernels of an op added up.
     echo '{"base": "h100-80gb"}' >"$folder/gpu.json"
