@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/order.h"
-
 /* ---- numbering ---- */
 
 static uint32_t kept_index(const Classes *c, uint32_t rank)
@@ -341,13 +339,38 @@ static void color_start(Fold *f, bool expand)
         color_specs(f, has_p2p);
 }
 
+/* A power of two, half of which n colours fill at most. */
+static uint32_t places_for(uint32_t n)
+{
+    uint32_t places = 16;
+    while (places < 2 * (uint64_t)n)
+        places *= 2;
+    return places;
+}
+
+static void forget_colors(Fold *f)
+{
+    memset(f->seen, 0, ((size_t)f->seen_mask + 1) * sizeof *f->seen);
+}
+
+/* The first to come with i's colour since they were forgotten. */
+static uint32_t first_of_color(Fold *f, uint32_t i)
+{
+    uint64_t color = f->color[i];
+    uint32_t at = (uint32_t)color & f->seen_mask;
+    while (f->seen[at] && f->color[f->seen[at] - 1] != color)
+        at = (at + 1) & f->seen_mask;
+    if (!f->seen[at])
+        f->seen[at] = i + 1;
+    return f->seen[at] - 1;
+}
+
 static uint32_t count_colors(Fold *f)
 {
-    memcpy(f->sum, f->color, f->n * sizeof *f->sum);
-    qsort(f->sum, f->n, sizeof *f->sum, compare_u64);
     uint32_t n = 0;
+    forget_colors(f);
     for (uint32_t i = 0; i < f->n; i++)
-        n += i == 0 || f->sum[i] != f->sum[i - 1];
+        n += first_of_color(f, i) == i;
     return n;
 }
 
@@ -383,34 +406,16 @@ static void refine(Fold *f)
 
 /* ---- classes out of colours ---- */
 
-typedef struct ColorIndex {
-    uint64_t color;
-    uint32_t i;
-} ColorIndex;
-
-static int compare_color(const void *a, const void *b)
-{
-    const ColorIndex *x = a, *y = b;
-    if (x->color != y->color)
-        return x->color < y->color ? -1 : 1;
-    return x->i < y->i ? -1 : x->i > y->i;
-}
-
 /* Classes are numbered by their lowest rank. */
 static void name_classes(Fold *f)
 {
     Classes *c = f->c;
     c->class_of = PUSH_ARRAY(&c->arena, uint32_t, f->n);
-    ColorIndex *order = PUSH_ARRAY(&f->scratch, ColorIndex, f->n);
-    uint32_t *first = PUSH_ARRAY(&f->scratch, uint32_t, f->n); /* lowest member of i's colour */
-    for (uint32_t i = 0; i < f->n; i++)
-        order[i] = (ColorIndex){ f->color[i], i };
-    qsort(order, f->n, sizeof *order, compare_color);
-    for (uint32_t i = 0; i < f->n; i++)
-        first[order[i].i] =
-            i && order[i].color == order[i - 1].color ? first[order[i - 1].i] : order[i].i;
-    for (uint32_t i = 0; i < f->n; i++)
-        c->class_of[i] = first[i] == i ? c->ranks_n++ : c->class_of[first[i]];
+    forget_colors(f);
+    for (uint32_t i = 0; i < f->n; i++) {
+        uint32_t first = first_of_color(f, i);
+        c->class_of[i] = first == i ? c->ranks_n++ : c->class_of[first];
+    }
     c->ranks = PUSH_ARRAY(&c->arena, RankClass, c->ranks_n);
     uint32_t copies = c->replica_extent / c->replica_kept;
     for (uint32_t i = 0; i < f->n; i++) {
@@ -457,6 +462,8 @@ bool classes_make(Classes *c, const Graph *g, const Machine *m, uint32_t ring_ni
         f.color = PUSH_ARRAY(&f.scratch, uint64_t, f.n);
         f.next = PUSH_ARRAY(&f.scratch, uint64_t, f.n);
         f.sum = PUSH_ARRAY(&f.scratch, uint64_t, sums_n);
+        f.seen_mask = places_for(f.n) - 1;
+        f.seen = PUSH_UNSET(&f.scratch, uint32_t, (size_t)f.seen_mask + 1);
         color_start(&f, expand);
         refine(&f);
         name_classes(&f);

@@ -31,6 +31,8 @@ typedef struct Fold {
     Shape *shape;   /* [spec * n + i] */
     uint32_t *base; /* [spec * n + i]: kept index of the group's base, NONE_U32 if no member */
     uint64_t *color, *next, *sum;
+    /* Open addressing: 1 + the kept index that brought a colour first; 0: free. */
+    uint32_t *seen, seen_mask;
 } Fold;
 
 /* ---- links of a rank ---- */
