@@ -142,7 +142,7 @@ static void take_collectives(const MachineReader *r, JsonObj *o, ClusterSpec *s)
     take_curve(&c, "message_us", 1e-3, 1e6, 1e3, &s->inter_costs.message_ns);
     take_u32(&c, "intra_channels", 0, 1024, &s->intra_costs.channels);
     take_number(&c, "intra_channel_GBps", 1e-6, 1e6, &s->intra_costs.channel_bytes_per_ns);
-    take_number(&c, "inter_channel_GBps", 1e-6, 1e6, &s->inter_costs.channel_bytes_per_ns);
+    take_number(&c, "inter_channel_GBps", 0, 1e6, &s->inter_costs.channel_bytes_per_ns);
     take_measured(r, &c, &s->measured, &s->measured_n);
     skip_key(&c, "notes");
     o->ok = json_end(&c);
