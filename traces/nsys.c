@@ -18,7 +18,7 @@
 #include "core/cuda_names.h"
 #include "traces/unpack.h"
 
-enum { COLUMNS_MAX = 20, STRING_CACHE = 4096, TEXT_MAX = 1 << 20 };
+enum { COLUMNS_MAX = 20, STRING_CACHE = 4096, MEMO_N = 512, TEXT_MAX = 1 << 20 };
 enum { SCHEMA_MAJOR = 3, SCHEMA_MINOR = 20 }; /* the newest that has been seen */
 #define TIMES_MAX    (TIMELINE_NS_MAX / 2)    /* so that no duration is out of range */
 #define PROCESS_MASK (~(uint64_t)0xffffff)    /* what of a global thread id is the process */
@@ -33,6 +33,28 @@ typedef struct CachedString {
     uint32_t name;
     bool used;
 } CachedString;
+
+/* What is asked of every row again and has few answers, by a hash of the question. */
+typedef struct TrackMemo {
+    uint64_t process_or_thread, device, stream; /* of a thread the latter are NONE_U64 */
+    uint32_t track;
+    bool used;
+} TrackMemo;
+
+/* What a kernel of this name is. */
+typedef struct KernelMemo {
+    uint32_t name, rule;
+    SpanClass class_;
+    Comm comm; /* where it is communication */
+    bool talks, used;
+} KernelMemo;
+
+/* What the call of this name is: "cudaLaunchKernel_v7000" is a cudaLaunchKernel. */
+typedef struct CallMemo {
+    uint32_t text, name;
+    SpanClass class_;
+    bool used;
+} CallMemo;
 
 typedef struct Reader {
     sqlite3 *db;
@@ -54,6 +76,9 @@ typedef struct Reader {
     uint64_t *open_ranges; /* spans of NVTX ranges that nobody ended */
     uint32_t open_n, open_cap;
     CachedString cache[STRING_CACHE];
+    TrackMemo track_memo[MEMO_N];
+    KernelMemo kernel_memo[MEMO_N];
+    CallMemo call_memo[MEMO_N];
 } Reader;
 
 typedef bool RowFunction(Reader *r, sqlite3_stmt *row);
@@ -146,7 +171,8 @@ static uint32_t new_track(Reader *r, uint64_t global_pid, TrackKind kind, int64_
     return timeline_track(r->t, process_of(r, global_pid), kind, name, sort);
 }
 
-static uint32_t stream_track(Reader *r, uint64_t global_pid, uint64_t device, uint64_t stream)
+static uint32_t find_stream_track(Reader *r, uint64_t global_pid, uint64_t device,
+                                  uint64_t stream)
 {
     uint32_t *track =
         value_of(r, "s %" PRIx64 " %" PRIx64 " %" PRIx64, global_pid, device, stream);
@@ -162,7 +188,7 @@ static uint32_t stream_track(Reader *r, uint64_t global_pid, uint64_t device, ui
     return made;
 }
 
-static uint32_t thread_track(Reader *r, uint64_t global_tid)
+static uint32_t find_thread_track(Reader *r, uint64_t global_tid)
 {
     uint32_t *track = value_of(r, "h %" PRIx64, global_tid);
     if (*track != NONE_U32)
@@ -176,6 +202,35 @@ static uint32_t thread_track(Reader *r, uint64_t global_tid)
     uint32_t made = new_track(r, pid, TRACK_HOST, (int64_t)tid, name);
     *value_of(r, "h %" PRIx64, global_tid) = made;
     return made;
+}
+
+/* The memo of a track; where it is another's, it is this one's from now on, yet to be filled. */
+static TrackMemo *track_memo(Reader *r, uint64_t process_or_thread, uint64_t device,
+                             uint64_t stream)
+{
+    uint64_t hash = mix_u64(process_or_thread ^ mix_u64(device ^ mix_u64(stream)));
+    TrackMemo *m = &r->track_memo[hash % MEMO_N];
+    if (m->process_or_thread != process_or_thread || m->device != device || m->stream != stream)
+        *m = (TrackMemo){ process_or_thread, device, stream, NONE_U32, false };
+    return m;
+}
+
+static uint32_t stream_track(Reader *r, uint64_t global_pid, uint64_t device, uint64_t stream)
+{
+    TrackMemo *m = track_memo(r, global_pid, device, stream);
+    if (!m->used)
+        m->track = find_stream_track(r, global_pid, device, stream);
+    m->used = true;
+    return m->track;
+}
+
+static uint32_t thread_track(Reader *r, uint64_t global_tid)
+{
+    TrackMemo *m = track_memo(r, global_tid, NONE_U64, NONE_U64);
+    if (!m->used)
+        m->track = find_thread_track(r, global_tid);
+    m->used = true;
+    return m->track;
 }
 
 static uint32_t other_track(Reader *r, uint64_t global_pid, TrackKind kind, const char *name)
@@ -223,13 +278,13 @@ static uint32_t optional_name(Reader *r, const char *text)
     return text ? intern(&r->t->names, text) : NONE_U32;
 }
 
-static uint32_t comm_of_kernel(Reader *r, const KernelComm *said)
+static Comm comm_of_kernel(Reader *r, const KernelComm *said)
 {
     Comm comm = comm_of(intern(&r->t->names, said->op ? said->op : "unknown"));
     comm.dtype = optional_name(r, said->dtype);
     comm.algorithm = optional_name(r, said->algorithm);
     comm.protocol = optional_name(r, said->protocol);
-    return timeline_comm(r->t, comm);
+    return comm;
 }
 
 /* A column from 0 to 4294967294, else NONE_U32. */
@@ -257,6 +312,24 @@ static void set_launch(Reader *r, sqlite3_stmt *row)
     timeline_set_launch(r->t, r->t->spans_n - 1, timeline_launch(r->t, &l));
 }
 
+static KernelMemo what_kernel(Reader *r, uint32_t name)
+{
+    KernelMemo k = { .name = name, .class_ = SPAN_COMPUTE, .used = true };
+    KernelComm said;
+    k.talks = rules_comm(r->rules, timeline_text(r->t, name), &k.rule, &k.class_, &said);
+    if (k.talks)
+        k.comm = comm_of_kernel(r, &said);
+    return k;
+}
+
+static const KernelMemo *kernel_of(Reader *r, uint32_t name)
+{
+    KernelMemo *k = &r->kernel_memo[name % MEMO_N];
+    if (!k->used || k->name != name)
+        *k = what_kernel(r, name);
+    return k;
+}
+
 static bool kernel_row(Reader *r, sqlite3_stmt *row)
 {
     uint32_t name = string_column(r, row, 6);
@@ -264,16 +337,14 @@ static bool kernel_row(Reader *r, sqlite3_stmt *row)
         name = string_column(r, row, 7);
     if (name == NONE_U32)
         name = intern(&r->t->names, "kernel");
-    uint32_t match, comm = NONE_U32;
-    SpanClass c = SPAN_COMPUTE;
-    KernelComm said;
-    if (rules_comm(r->rules, timeline_text(r->t, name), &match, &c, &said)) {
-        comm = comm_of_kernel(r, &said);
+    const KernelMemo *k = kernel_of(r, name);
+    uint32_t comm = k->talks ? timeline_comm(r->t, k->comm) : NONE_U32;
+    if (k->talks) {
         r->info->comm_kernels_n++;
-        r->info->rule_kernels_n[match]++;
+        r->info->rule_kernels_n[k->rule]++;
     }
     r->info->kernels_n++;
-    if (!add_gpu_span(r, row, name, c, comm))
+    if (!add_gpu_span(r, row, name, k->class_, comm))
         return false;
     set_launch(r, row);
     return true;
@@ -317,11 +388,21 @@ static uint32_t api_name(Reader *r, uint32_t id)
     return intern_bytes(&r->t->names, text, (size_t)(v - text));
 }
 
+static const CallMemo *call_of(Reader *r, uint32_t text)
+{
+    CallMemo *c = &r->call_memo[text % MEMO_N];
+    if (c->used && c->text == text)
+        return c;
+    uint32_t name = api_name(r, text);
+    *c = (CallMemo){ text, name, cuda_call_class(timeline_text(r->t, name)), true };
+    return c;
+}
+
 static bool runtime_row(Reader *r, sqlite3_stmt *row)
 {
-    uint32_t name = api_name(r, string_column(r, row, 4));
-    SpanClass c = cuda_call_class(timeline_text(r->t, name));
-    return add_span(r, row, thread_track(r, number(row, 2)), name, c, NONE_U32, 3);
+    const CallMemo *c = call_of(r, string_column(r, row, 4));
+    uint32_t track = thread_track(r, number(row, 2));
+    return add_span(r, row, track, c->name, c->class_, NONE_U32, 3);
 }
 
 /* ENUM_NSYS_EVENT_TYPE: what of NVTX has a time; 70 and 71 come from text files. */
@@ -641,7 +722,8 @@ static bool open_database(Reader *r, uint8_t *bytes, uint64_t n)
         return false;
     bytes[18] = bytes[19] = journal_off; /* a write-ahead log is not at hand */
     unsigned flags = SQLITE_DESERIALIZE_READONLY;
-    if (sqlite3_open_v2(":memory:", &r->db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK ||
+    int alone = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX; /* one thread has it, no locks */
+    if (sqlite3_open_v2(":memory:", &r->db, alone, NULL) != SQLITE_OK ||
         sqlite3_deserialize(r->db, "main", bytes, (sqlite3_int64)n, (sqlite3_int64)n, flags) !=
             SQLITE_OK)
         return refuse(r, r->db ? sqlite3_errmsg(r->db) : "out of memory");
