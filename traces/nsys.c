@@ -21,7 +21,8 @@
 enum { COLUMNS_MAX = 20, STRING_CACHE = 4096, MEMO_N = 512, TEXT_MAX = 1 << 20 };
 enum { SCHEMA_MAJOR = 3, SCHEMA_MINOR = 20 }; /* the newest that has been seen */
 #define TIMES_MAX    (TIMELINE_NS_MAX / 2)    /* so that no duration is out of range */
-#define PROCESS_MASK (~(uint64_t)0xffffff)    /* what of a global thread id is the process */
+#define EPOCH_NS_MIN ((int64_t)1000000000 * 1000000000) /* September 2001: a time of day */
+#define PROCESS_MASK (~(uint64_t)0xffffff) /* what of a global thread id is the process */
 
 typedef struct Process {
     uint64_t id; /* globalPid */
@@ -64,6 +65,7 @@ typedef struct Reader {
     const Rules *rules;
     const char *file;
     uint64_t rows_max; /* of one table */
+    int64_t epoch_ns;  /* when the session began; 0 unknown */
     Err *err;
 
     /* "s PID DEVICE STREAM" -> track, "h TID" -> track, "n ID" -> name ... */
@@ -463,6 +465,13 @@ static bool gpu_row(Reader *r, sqlite3_stmt *row)
     return true;
 }
 
+static bool session_row(Reader *r, sqlite3_stmt *row)
+{
+    if (r->epoch_ns == 0)
+        r->epoch_ns = sqlite3_column_int64(row, 0);
+    return true;
+}
+
 /* Newer exports are read as well as they can be, and a note says so. */
 static bool export_row(Reader *r, sqlite3_stmt *row)
 {
@@ -491,6 +500,7 @@ static const Table tables[] = {
     { "PROCESSES", 2, { "globalPid", "name" }, process_row },
     { "ThreadNames", 2, { "globalTid", "nameId" }, thread_row },
     { "TARGET_INFO_GPU", 1, { "name" }, gpu_row },
+    { "TARGET_INFO_SESSION_START_TIME", 0, { "utcEpochNs" }, session_row },
     { "CUPTI_ACTIVITY_KIND_KERNEL",
       4,
       { GPU_COLUMNS, "demangledName", "shortName", "gridX", "gridY", "gridZ", "blockX",
@@ -647,6 +657,24 @@ static void end_open_ranges(Reader *r)
         t->dur_ns[r->open_ranges[i]] = end - t->start_ns[r->open_ranges[i]];
 }
 
+/* Sessions of several nodes begin at different times: the time of day lays them side by side. */
+static void put_on_wall_clock(Reader *r)
+{
+    Timeline *t = r->t;
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (uint64_t i = 0; i < t->spans_n; i++) {
+        first = min_i64(first, t->start_ns[i]);
+        last = max_i64(last, t->start_ns[i] + t->dur_ns[i]);
+    }
+    if (r->epoch_ns < EPOCH_NS_MIN || r->epoch_ns > TIMELINE_NS_MAX - max_i64(last, 0) ||
+        r->epoch_ns + first < EPOCH_NS_MIN)
+        return;
+    for (uint64_t i = 0; i < t->spans_n; i++)
+        t->start_ns[i] += r->epoch_ns;
+    r->info->wall_clock = true;
+    r->info->base_ns = r->epoch_ns;
+}
+
 static int compare_processes(const void *pa, const void *pb)
 {
     const Process *a = pa, *b = pb;
@@ -683,6 +711,7 @@ static bool read_all(Reader *r)
         return refuse(r, "the export holds neither CUDA nor NVTX events "
                          "(record with nsys profile --trace=cuda,nvtx)");
     end_open_ranges(r);
+    put_on_wall_clock(r);
     number_ranks(r);
     const char *slash = strrchr(r->file, '/');
     timeline_set_name(r->t, slash ? slash + 1 : r->file);
@@ -757,6 +786,7 @@ bool nsys_read_bytes(Timeline *t, TraceInfo *info, void *bytes, uint64_t n, cons
     bool ok = open_database(r, bytes, n) && read_all(r);
     if (ok)
         info->world_size = t->ranks_n;
+    info->ranks_counted = ok;
     sqlite3_finalize(r->string_of);
     sqlite3_close(r->db);
     intern_free(&r->keys);

@@ -15,11 +15,13 @@
  *     ..._SYNCHRONIZATION                    SPAN_SYNC on the process's track "waits"
  *     NVTX_EVENTS                            SPAN_NOTE of the thread; ranges and marks
  *     PROCESSES, ThreadNames, TARGET_INFO_GPU   names of tracks and of the device
+ *     TARGET_INFO_SESSION_START_TIME         what is added to all times
  *
  * A file holds a whole node: each process is a rank, those with GPU work first, in
  * the order of their global ids.  Streams are told apart by (process, device,
  * stream): a device number is a process's own view, all ranks may be "device 0".
- * Times are ns since the session began; correlation ids are those of the process.
+ * Times are on the wall clock where the session says when it began, else since that
+ * began; correlation ids are those of the process.
  */
 #ifndef LOCKSTEP_TRACES_NSYS_H
 #define LOCKSTEP_TRACES_NSYS_H

@@ -247,7 +247,7 @@ static bool take_results(TraceSet *s, SetPart *parts, bool lenient, Err *err)
     if (used_n == 0)
         return err_set(err, "%s", parts[0].err.text);
     for (size_t i = 0; i < s->files_n; i++)
-        if (parts[i].many && used_n > 1)
+        if (parts[i].many && used_n > 1 && !set_counts_ranks(s))
             return err_set(err,
                            "'%s' holds several ranks and cannot be joined with other files",
                            s->files[i].path);
@@ -311,7 +311,8 @@ static void join_spans(Timeline *to, const Timeline *from, const uint32_t *names
     free(launches);
 }
 
-static void join(Timeline *to, const Timeline *from, uint32_t rank)
+/* many: rank is that of the first of several, by the tracks. */
+static void join(Timeline *to, const Timeline *from, uint32_t rank, bool many)
 {
     uint32_t *names = mem_resize(NULL, from->names.n, sizeof *names);
     for (uint32_t i = 0; i < from->names.n; i++)
@@ -319,7 +320,7 @@ static void join(Timeline *to, const Timeline *from, uint32_t rank)
     uint32_t track_first = to->tracks_n;
     for (uint32_t k = 0; k < from->tracks_n; k++) {
         const Track *track = &from->tracks[k];
-        uint32_t number = timeline_track(to, rank, track->kind,
+        uint32_t number = timeline_track(to, rank + (many ? track->rank : 0), track->kind,
                                          timeline_text(from, track->name), track->sort);
         to->tracks[number].ranks_n = track->ranks_n;
     }
@@ -360,7 +361,7 @@ static void join_all(TraceSet *s, SetPart *parts)
             spans_n += parts[i].t.spans_n;
         timeline_reserve(t, spans_n);
         for (size_t i = next_file(s, -1); i < s->files_n; i = next_file(s, s->files[i].rank)) {
-            join(t, &parts[i].t, s->files[i].rank);
+            join(t, &parts[i].t, s->files[i].rank, parts[i].many);
             timeline_free(&parts[i].t);
         }
         timeline_seal(t);

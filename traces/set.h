@@ -17,7 +17,9 @@
  * RANK of a file: what it says itself (distributedInfo); else its name (rank0,
  * rank-0, rank_0, worker3, _3.json, .0.et); else the order given.  Names and
  * order are used for all files that do not say, or for none: a name that gives a
- * rank twice is not trusted, unless another file says that rank itself.
+ * rank twice is not trusted, unless another file says that rank itself.  Exports of
+ * Nsight Systems that hold a node each, of several processes, are counted on in the
+ * order given.
  *
  *     ERRORS                                     FINDINGS
  *     a file that cannot be read at all          events skipped: how many, where, why

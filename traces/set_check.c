@@ -16,9 +16,12 @@ enum { RANKS_SHOWN_MAX = 8 };
 bool set_check_worlds(TraceSet *s, bool lenient, Err *err)
 {
     const TraceFile *first = NULL;
+    size_t used_n = 0;
+    for (size_t i = 0; i < s->files_n; i++)
+        used_n += s->files[i].used;
     for (size_t i = 0; i < s->files_n; i++) {
         TraceFile *f = &s->files[i];
-        if (!f->used || f->info.world_size == 0)
+        if (!f->used || f->info.world_size == 0 || (f->info.ranks_counted && used_n > 1))
             continue;
         if (!first)
             first = f;

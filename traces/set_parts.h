@@ -27,6 +27,9 @@ bool set_ranks(TraceSet *s, const SetPart *parts, bool lenient, Err *err);
 /* The rank that a file's name says, NONE_U32 when none; with a bare number at its end or not. */
 uint32_t set_rank_of_name(const char *path, bool bare_numbers);
 
+/* Whether the files used only count their processes: then they can be counted on. */
+bool set_counts_ranks(const TraceSet *s);
+
 /* Before joining: world sizes.  False when they differ, unless lenient. */
 bool set_check_worlds(TraceSet *s, bool lenient, Err *err);
 /* After joining: everything that is a finding only. */

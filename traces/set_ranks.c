@@ -152,8 +152,49 @@ static size_t give_ranks(TraceSet *s, bool by_name)
     return given_n;
 }
 
+bool set_counts_ranks(const TraceSet *s)
+{
+    for (size_t i = 0; i < s->files_n; i++)
+        if (s->files[i].used && !s->files[i].info.ranks_counted)
+            return false;
+    return true;
+}
+
+/* Whether the ranks of several files are to be counted on from one to the next. */
+static bool are_stacked(const TraceSet *s, const SetPart *parts)
+{
+    size_t used_n = 0, many_n = 0;
+    for (size_t i = 0; i < s->files_n; i++) {
+        used_n += s->files[i].used;
+        many_n += s->files[i].used && parts[i].many;
+    }
+    return used_n > 1 && many_n > 0 && set_counts_ranks(s);
+}
+
+static bool stack_ranks(TraceSet *s, const SetPart *parts, Err *err)
+{
+    uint32_t next = 0;
+    for (size_t i = 0; i < s->files_n; i++) {
+        TraceFile *f = &s->files[i];
+        if (!f->used)
+            continue;
+        f->rank = next;
+        f->rank_from = TRACE_RANK_ORDER;
+        next += parts[i].t.ranks_n;
+        if (next >= TIMELINE_RANKS_MAX)
+            return err_set(err, "the files hold too many processes, %u allowed",
+                           TIMELINE_RANKS_MAX - 1);
+    }
+    set_find(s,
+             "the files do not say which ranks they hold: their processes are counted in the "
+             "order in which they were given");
+    return true;
+}
+
 bool set_ranks(TraceSet *s, const SetPart *parts, bool lenient, Err *err)
 {
+    if (are_stacked(s, parts))
+        return stack_ranks(s, parts, err);
     size_t used_n = 0;
     for (size_t i = 0; i < s->files_n; i++) {
         TraceFile *f = &s->files[i];

@@ -328,6 +328,81 @@ static void a_schema_newer_than_the_known_ones_is_read_with_a_note(void)
 }
 
 /* The words that recordings and exports share (core/cuda_names.h). */
+/* A node of two processes, whose session began at epoch_ns. */
+static void write_node(const char *to, int64_t epoch_ns)
+{
+    char session[160];
+    snprintf(session, sizeof session,
+             "CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER, utcTime TEXT);"
+             "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (%" PRId64 ", '');",
+             epoch_ns);
+    const char *const sql[] = {
+        STRINGS,
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, "
+        "correlationId, globalPid, demangledName);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (100, 150, 0, 7, 1, 33554432, 1),"
+        "(120, 150, 0, 7, 2, 16777216, 1);",
+        session,
+    };
+    write_database(sql, ARRAY_N(sql));
+    CHECK_INT(0, rename(path, to));
+}
+
+static void nodes_are_joined_by_the_time_of_day_and_their_processes_counted_on(void)
+{
+    const int64_t epoch_ns = 1735689600000000000;
+    char one[64], two[64];
+    snprintf(one, sizeof one, "%s-1", path);
+    snprintf(two, sizeof two, "%s-2", path);
+    write_node(one, epoch_ns);
+    write_node(two, epoch_ns + 1000);
+    const char *const paths[] = { one, two };
+    TraceSet s;
+    Err err = { 0 };
+    if (!CHECK(trace_set_read(&s, paths, 2, NULL, &err)))
+        return;
+    const Timeline *t = &s.timeline;
+    CHECK_INT(4, t->ranks_n);
+    CHECK_INT(4, s.world_size);
+    CHECK_U64(4, t->spans_n);
+    static const int64_t starts_ns[] = { 120, 100, 1120, 1100 };
+    for (uint64_t i = 0; i < t->spans_n; i++) {
+        uint32_t rank = t->tracks[t->span_track[i]].rank;
+        CHECK_INT(starts_ns[rank % 4], t->start_ns[i] - epoch_ns);
+    }
+    CHECK_INT(TRACE_RANK_ORDER, s.files[1].rank_from);
+    CHECK_INT(2, s.files[1].rank);
+    if (CHECK_U64(1, s.findings_n))
+        CHECK(strstr(s.findings[0], "counted in the order in which they were given") != NULL);
+    trace_set_free(&s);
+    unlink(one);
+    unlink(two);
+}
+
+/* A process each: two ranks of which no file says how many there are. */
+static void one_process_a_file_does_not_make_a_run_of_one_rank(void)
+{
+    char one[64], two[64];
+    snprintf(one, sizeof one, "%s-rank0", path);
+    snprintf(two, sizeof two, "%s-rank1", path);
+    const char *const paths[] = { one, two };
+    for (int i = 0; i < 2; i++) {
+        write_database(new_schema, ARRAY_N(new_schema));
+        CHECK_INT(0, rename(path, paths[i]));
+    }
+    TraceSet s;
+    Err err = { 0 };
+    if (!CHECK(trace_set_read(&s, paths, 2, NULL, &err)))
+        return;
+    CHECK_INT(2, s.world_size);
+    CHECK(!s.world_said);
+    for (size_t i = 0; i < s.findings_n; i++)
+        CHECK(strstr(s.findings[i], "the run has 1 ranks") == NULL);
+    trace_set_free(&s);
+    unlink(one);
+    unlink(two);
+}
+
 static void calls_and_ranges_are_told_apart(void)
 {
     CHECK_INT(SPAN_LAUNCH, cuda_call_class("cuLaunchKernelEx_ptsz"));
@@ -538,6 +613,8 @@ int main(void)
     RUN(rows_whose_times_are_wrong_are_skipped_and_counted);
     RUN(the_new_schema_names_its_tracks);
     RUN(processes_are_ranks);
+    RUN(nodes_are_joined_by_the_time_of_day_and_their_processes_counted_on);
+    RUN(one_process_a_file_does_not_make_a_run_of_one_rank);
     RUN(calls_and_ranges_are_told_apart);
     RUN(a_schema_newer_than_the_known_ones_is_read_with_a_note);
     RUN(other_databases_are_refused_in_a_sentence);
