@@ -26,6 +26,7 @@ static const Word ops[] = {
     { "reducescattertensorcoalesced", "reduce_scatter" },
     { "alltoall", "all_to_all" },
     { "alltoallv", "all_to_all" },
+    { "alltoallpivot", "all_to_all" },
     { "alltoallbase", "all_to_all" },
     { "alltoallsingle", "all_to_all" },
     { "broadcast", "broadcast" },
