@@ -50,7 +50,7 @@ check_includes()
         home["^SDL"] = "^viz/"
         home["^ft2build|^freetype"] = "^viz/font_file[.]c$"
         home["^png[.]h"] = "^viz/png[.]c$"
-        home["^sqlite3"] = "^traces/nsys[.]c$|^tests/unit/test_nsys[.]c$"
+        home["^sqlite3"] = "^traces/nsys[.]c$|^tests/(unit/test|bench/bench)_nsys[.]c$"
     }
     function folder(path) { return path ~ "/" ? substr(path, 1, index(path, "/") - 1) : "" }
     function complain(why) {

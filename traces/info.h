@@ -25,11 +25,10 @@ typedef struct TraceDamage {
 typedef struct TraceInfo {
     uint32_t rank;       /* what the file says; NONE_U32 when it does not */
     uint32_t world_size; /* 0 unknown */
-    bool
-        ranks_counted; /* its ranks are processes, from 0 on: which those of the run are, it does
-                            not know, nor how many that has */
-    bool wall_clock;   /* times are nanoseconds since 1970: comparable between files */
-    int64_t base_ns;   /* what was added to the times as the file has them, 0 nothing */
+    /* Its ranks are processes or devices, from 0 on: which of the run's, it does not know. */
+    bool ranks_counted;
+    bool wall_clock; /* times are nanoseconds since 1970: comparable between files */
+    int64_t base_ns; /* what was added to the times as the file has them, 0 nothing */
 
     uint64_t events_read, events_skipped;  /* skipped = damaged; what is never shown is read */
     TraceDamage damage[TRACE_DAMAGE_KEPT]; /* the first ones */

@@ -489,6 +489,8 @@ static void give_ranks(Reader *r)
         t->tracks[i].rank = rank;
     if (r->k.from_us)
         places_give_ranks(&r->k);
+    else if (r->k.info->rank == NONE_U32)
+        r->k.info->ranks_counted = places_give_devices(&r->k);
     t->ranks_n = (uint32_t)max_u64(r->ranks_n, r->k.info->world_size);
     for (uint32_t i = 0; i < t->tracks_n; i++)
         if (t->ranks_n <= t->tracks[i].rank)

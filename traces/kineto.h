@@ -8,6 +8,8 @@
  *       cat gpu_memcpy, gpu_memset, Memcpy ...    memory
  *       cat cuda_sync, cuda_event                 sync
  *       a host's cat (Triton's cpu_op ...)        host, on a TRACK_STREAM "... (host rows)"
+ *     X without cat, in a thread "Stream #N"    TRACK_STREAM, as if it had args.stream; of several
+ *       of a process "/device:GPU:D" (XLA)        such devices each is a rank
  *     X of a GPU's cat without such a stream    TRACK_STREAM, sort < 0; gpu_user_annotation:
  *                                               note on the stream that its tid says
  *     X else                                    TRACK_HOST of (pid, tid); sort = tid

@@ -178,6 +178,30 @@ static void add_streamless_row(Kineto *k, const Event *e, Cat cat, const Name *n
     add_gpu_row(k, e, cat, name, span);
 }
 
+/*
+ * XLA's profiler gives its rows neither cat nor stream: the process is called "/device:GPU:0",
+ * the thread "Stream #13(Compute)".  What else stands there ("XLA Ops") says the same again.
+ */
+static uint32_t device_place(Kineto *k, const Event *e)
+{
+    Id pid = kineto_pid(k, e);
+    uint32_t thread = place_find(k, PLACE_THREAD, pid, kineto_tid(k, e));
+    if (thread == NONE_U32 || k->places.place[thread].number < 0)
+        return NONE_U32;
+    uint32_t process = place_find(k, PLACE_PROCESS, pid, no_id);
+    if (process == NONE_U32 || k->places.place[process].number < 0)
+        return NONE_U32;
+    return place_get(k, PLACE_DEVICE, number_id(k->places.place[process].number),
+                     number_id(k->places.place[thread].number));
+}
+
+static void add_device_row(Kineto *k, const Event *e, const Name *name, uint32_t place,
+                           Span span)
+{
+    span.track = place_track(k, place);
+    add_gpu_row(k, e, CAT_UNKNOWN, name, span);
+}
+
 /* ---- host rows ---- */
 
 static SpanClass host_class(Cat cat, const Name *name)
@@ -224,8 +248,12 @@ static const char *add_complete(Kineto *k, const Event *e)
     const Name *name = kineto_name(k, &e->name);
     Cat cat = event_cat(e);
     int64_t stream = stream_of(e, cat);
+    bool unsaid = stream == STREAM_NONE && cat == CAT_UNKNOWN;
+    uint32_t device = unsaid ? device_place(k, e) : NONE_U32;
     span.name = name->id;
-    if (stream != STREAM_NONE)
+    if (device != NONE_U32)
+        add_device_row(k, e, name, device, span);
+    else if (stream != STREAM_NONE)
         add_stream_row(k, e, cat, name, stream, span);
     else if (is_gpu_cat(cat))
         add_streamless_row(k, e, cat, name, span);
@@ -471,6 +499,15 @@ static bool is_known_phase(uint8_t ph)
     return strchr("stfTpPNOD()vVcaR", ph) != NULL;
 }
 
+/* XLA's profiler ends its list with {}. */
+static bool is_empty(const Event *e)
+{
+    for (int i = 0; i < MEMBER_N; i++)
+        if (e->member[i].kind != SCAN_NOTHING)
+            return false;
+    return true;
+}
+
 const char *kineto_add(Kineto *k, const Event *e)
 {
     if (k->from_us && (e->ph == 'X' || e->ph == 'C')) {
@@ -480,7 +517,7 @@ const char *kineto_add(Kineto *k, const Event *e)
     }
     switch (e->ph) {
     case 0:
-        return "it has no phase";
+        return is_empty(e) ? NULL : "it has no phase";
     case 'X':
         return add_complete(k, e);
     case 'B':

@@ -2,6 +2,7 @@
  * kineto_own.c - names of processes and threads, and what chrome_write has added
  * to them: a trace it wrote comes back as the timeline it was.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "traces/kineto_parts.h"
@@ -47,12 +48,26 @@ static void declare_track(Kineto *k, const Event *e)
     k->places.place[place].track = track;
 }
 
+/* The number in "/device:GPU:3" and "Stream #13(Compute)"; -1: the name is another. */
+static int64_t number_in_name(const Kineto *k, uint32_t name, const char *start)
+{
+    const char *text = k->t->names.text[name];
+    size_t n = strlen(start), digits_n;
+    if (strncmp(text, start, n) != 0)
+        return -1;
+    digits_n = strspn(text + n, "0123456789");
+    return digits_n > 0 && digits_n < 7 ? strtol(text + n, NULL, 10) : -1;
+}
+
 static void name_process(Kineto *k, const Event *e)
 {
     int64_t rank;
     uint32_t place = place_get(k, PLACE_PROCESS, kineto_pid(k, e), no_id);
-    if (event_has(e, ARG_NAME))
-        k->places.place[place].name = kineto_intern(k, &e->arg[ARG_NAME]);
+    if (event_has(e, ARG_NAME)) {
+        Place *p = &k->places.place[place];
+        p->name = kineto_intern(k, &e->arg[ARG_NAME]);
+        p->number = number_in_name(k, p->name, "/device:GPU:");
+    }
     if (event_whole(e, ARG_RANK, &rank) && rank >= 0 && rank < (int64_t)TIMELINE_RANKS_MAX)
         k->places.place[place].rank = (uint32_t)rank;
 }
@@ -73,7 +88,9 @@ void kineto_add_names(Kineto *k, const Event *e)
         return;
     }
     uint32_t place = place_get(k, PLACE_THREAD, kineto_pid(k, e), kineto_tid(k, e));
-    k->places.place[place].name = kineto_intern(k, &e->arg[ARG_NAME]);
+    Place *p = &k->places.place[place];
+    p->name = kineto_intern(k, &e->arg[ARG_NAME]);
+    p->number = number_in_name(k, p->name, "Stream #");
 }
 
 /* ---- spans ---- */

@@ -200,6 +200,7 @@ typedef struct IdMemo {
 typedef enum PlaceKind {
     PLACE_THREAD,   /* (pid, tid) on the host */
     PLACE_STREAM,   /* (device, stream) */
+    PLACE_DEVICE,   /* the same of XLA's profiler, where each device is a rank */
     PLACE_ODD,      /* host rows that name a (device, stream) */
     PLACE_UNNAMED,  /* GPU rows without a stream: (pid, tid) */
     PLACE_ASYNC,    /* (pid, cat) */
@@ -219,6 +220,8 @@ typedef struct Place {
     uint32_t name;  /* given by an M event; NONE_U32 */
     uint32_t open;  /* innermost B without E, NONE_U32; index into Kineto.open */
     uint32_t rank;  /* of a process, by chrome_write; NONE_U32 */
+    int64_t
+        number; /* of a process of XLA's profiler its device, of a thread its stream; or -1 */
 } Place;
 
 typedef struct Places {
@@ -291,6 +294,8 @@ uint32_t place_get(Kineto *k, PlaceKind kind, Id first, Id second);  /* made if 
 /* The track of a place, made if need be. */
 uint32_t place_track(Kineto *k, uint32_t place);
 void places_name_tracks(Kineto *k);
+/* Where there are several of XLA's devices, tracks of theirs get those as ranks; else false. */
+bool places_give_devices(Kineto *k);
 /* Tracks that chrome_write has not described get the rank of their process. */
 void places_give_ranks(Kineto *k);
 

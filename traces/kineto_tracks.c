@@ -105,7 +105,8 @@ uint32_t place_get(Kineto *k, PlaceKind kind, Id first, Id second)
                                 .track = NONE_U32,
                                 .name = NONE_U32,
                                 .open = NONE_U32,
-                                .rank = NONE_U32 };
+                                .rank = NONE_U32,
+                                .number = -1 };
     if (2 * p->n > p->slots_n) {
         free(p->slot);
         p->slots_n = p->slots_n ? 2 * p->slots_n : 64;
@@ -124,6 +125,7 @@ static TrackKind track_kind(PlaceKind kind)
 {
     switch (kind) {
     case PLACE_STREAM:
+    case PLACE_DEVICE:
     case PLACE_ODD:
     case PLACE_UNNAMED:
         return TRACK_STREAM;
@@ -210,6 +212,7 @@ static void put_place_name(FILE *f, Kineto *k, const Place *p, bool with_device)
 {
     switch (p->kind) {
     case PLACE_STREAM:
+    case PLACE_DEVICE:
     case PLACE_ODD:
         put_stream_name(f, k, p, with_device);
         break;
@@ -244,6 +247,24 @@ void places_name_tracks(Kineto *k)
         k->t->tracks[p->track].name = intern(&k->t->names, text);
         free(text);
     }
+}
+
+bool places_give_devices(Kineto *k)
+{
+    int64_t first = -1;
+    bool several = false;
+    for (uint32_t i = 0; i < k->places.n; i++) {
+        const Place *p = &k->places.place[i];
+        if (p->kind != PLACE_DEVICE)
+            continue;
+        several = several || (first >= 0 && p->first.value != first);
+        first = p->first.value;
+    }
+    for (uint32_t i = 0; i < k->places.n && several; i++)
+        if (k->places.place[i].kind == PLACE_DEVICE)
+            k->t->tracks[k->places.place[i].track].rank =
+                (uint32_t)k->places.place[i].first.value;
+    return several;
 }
 
 void places_give_ranks(Kineto *k)

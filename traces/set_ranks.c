@@ -185,9 +185,8 @@ static bool stack_ranks(TraceSet *s, const SetPart *parts, Err *err)
             return err_set(err, "the files hold too many processes, %u allowed",
                            TIMELINE_RANKS_MAX - 1);
     }
-    set_find(s,
-             "the files do not say which ranks they hold: their processes are counted in the "
-             "order in which they were given");
+    set_find(s, "the files do not say which ranks they hold: ranks are counted in the "
+                "order in which they were given");
     return true;
 }
 

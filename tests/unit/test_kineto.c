@@ -174,6 +174,49 @@ static bool is_gpu_row(uint64_t i)
            t.span_class[i] != SPAN_STEP;
 }
 
+/* clang-format off */
+#define XLA_NAME(what, pid, tid, name) \
+    "{\"ph\":\"M\",\"name\":\"" what "\",\"pid\":" pid ",\"tid\":" tid ",\"args\":{\"name\":\"" \
+    name "\"}},"
+#define XLA_ROW(name, pid, tid, ts) \
+    "{\"ph\":\"X\",\"name\":\"" name "\",\"pid\":" pid ",\"tid\":" tid ",\"ts\":" ts ",\"dur\":4," \
+    "\"args\":{\"correlation_id\":\"44\"}},"
+#define XLA_DEVICE(number, pid, kernel) \
+    XLA_NAME("process_name", pid, "0", "/device:GPU:" number) \
+    XLA_NAME("thread_name", pid, "1", "XLA Ops") \
+    XLA_NAME("thread_name", pid, "2", "Stream #13(Compute,MemcpyD2D)") \
+    XLA_ROW(kernel, pid, "2", "10") XLA_ROW("dot.1", pid, "1", "10")
+/* clang-format on */
+
+static void streams_of_xla_are_known_by_the_names_of_their_rows(void)
+{
+    if (!CHECK(read_events(XLA_DEVICE("3", "1", "gemm_fusion_dot_17") XLA_ROW(
+            "MemcpyD2D", "1", "2", "20") XLA_ROW("PjitFunction(f)", "701", "9", "1") "{}")))
+        return;
+    CHECK_U64(0, info.events_skipped);
+    CHECK_U64(1, info.kernels_n);
+    CHECK_STR("compute", class_of("gemm_fusion_dot_17"));
+    CHECK_STR("memory", class_of("MemcpyD2D"));
+    CHECK_STR("host", class_of("dot.1"));
+    CHECK_STR("host", class_of("PjitFunction(f)"));
+    CHECK_STR("stream 13", track_name("gemm_fusion_dot_17"));
+    CHECK_INT(1, t.ranks_n);
+    CHECK(!info.ranks_counted);
+    timeline_free(&t);
+}
+
+/* One process has them all, and each works for itself. */
+static void several_devices_of_xla_are_ranks(void)
+{
+    if (!CHECK(read_events(XLA_DEVICE("0", "1", "one") XLA_DEVICE("1", "2", "two") "{}")))
+        return;
+    CHECK_INT(2, t.ranks_n);
+    CHECK_INT(0, track_of(span_named("one"))->rank);
+    CHECK_INT(1, track_of(span_named("two"))->rank);
+    CHECK(info.ranks_counted);
+    timeline_free(&t);
+}
+
 static void rows_with_a_numeric_stream_are_gpu_rows_whatever_their_category(void)
 {
     CHECK(read_events(
@@ -1321,6 +1364,8 @@ int main(void)
     RUN(names_of_2021_mean_the_same);
     RUN(rows_with_a_numeric_stream_are_gpu_rows_whatever_their_category);
     RUN(devices_are_told_apart_only_where_there_are_several);
+    RUN(streams_of_xla_are_known_by_the_names_of_their_rows);
+    RUN(several_devices_of_xla_are_ranks);
     RUN(begin_and_end_nest_per_thread);
     RUN(begin_and_end_of_gpu_work);
     RUN(async_events_are_joined_by_id);
