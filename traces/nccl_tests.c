@@ -13,7 +13,11 @@
 #include "core/numeral.h"
 #include "traces/unpack.h"
 
-enum { WORDS_MAX = 48, LINE_BYTES_MAX = 4096, HOSTS_MAX = 1 << 16 };
+enum { WORDS_MAX = 48, LINE_BYTES_MAX = 4096, HOSTS_MAX = 1 << 16, PREFIX_BYTES_MAX = 128 };
+
+/* How the first lines of a test begin. */
+static const char *const marks[] = { "# nThread ", "# nccl-tests version ",
+                                     "# Collective test starting" };
 
 typedef enum Cell {
     CELL_SIZE,
@@ -40,6 +44,8 @@ typedef struct Reader {
     Err *err;
     /* said before a test begins, or while it runs */
     const char *version, *library, *op;
+    char prefix[PREFIX_BYTES_MAX]; /* what stood before the mark met last */
+    size_t prefix_n;
     /* of the running test; its hosts go into the log when it ends */
     bool running;
     uint32_t group;
@@ -108,6 +114,31 @@ static const char *skip_prefix(const char *line)
     if (digits > 0 && line[digits] == ':' && line[digits + 1] == ' ')
         return line + digits + 2;
     return line;
+}
+
+/* What else stands before the first lines of a test is what collectors of logs put before every
+ * line: "node01: ", "2026-01-31T12:00:00.123Z ". */
+static void learn_prefix(Reader *r, const char *line)
+{
+    for (size_t i = 0; i < ARRAY_N(marks); i++) {
+        const char *mark = strstr(line, marks[i]);
+        if (!mark || mark - line >= PREFIX_BYTES_MAX)
+            continue;
+        r->prefix_n = (size_t)(mark - line);
+        memcpy(r->prefix, line, r->prefix_n);
+        return;
+    }
+}
+
+/* The line without such a prefix; its digits may be others. */
+static const char *skip_learned(const Reader *r, const char *line)
+{
+    for (size_t i = 0; i < r->prefix_n; i++) {
+        bool digits = isdigit((unsigned char)line[i]) && isdigit((unsigned char)r->prefix[i]);
+        if (line[i] != r->prefix[i] && !digits)
+            return line;
+    }
+    return line + r->prefix_n;
 }
 
 static void split(Words *w, const char *line)
@@ -379,7 +410,9 @@ static bool take_row(Reader *r, const Words *w, bool last)
 static bool take_line(Reader *r, const char *line, bool last)
 {
     Words w;
-    split(&w, skip_prefix(line));
+    const char *said = skip_prefix(line);
+    learn_prefix(r, said);
+    split(&w, skip_learned(r, said));
     if (w.n == 0)
         return true;
     if (w.word[0][0] == '#') {
@@ -450,8 +483,6 @@ bool nccl_log_parse(NcclLog *l, const char *text, size_t n, const char *name, Er
 
 bool nccl_log_matches(const char *head, size_t n)
 {
-    static const char *const marks[] = { "# nThread ", "# nccl-tests version ",
-                                         "# Collective test starting" };
     for (size_t i = 0; i < ARRAY_N(marks); i++)
         for (size_t at = 0, m = strlen(marks[i]); at + m <= n; at++)
             if (head[at] == '#' && memcmp(head + at, marks[i], m) == 0)

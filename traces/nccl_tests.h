@@ -11,7 +11,8 @@
  * The header says which columns follow, so every version is read: with i_min, i_max,
  * i_p99, i_cv% (-I), a time stamp (-S), cputime (-C), "error" for "#wrong" (2.0), no
  * root or redop.  Lines of others in between (NCCL's own messages, warnings, what a
- * launcher puts before each line: "[1,0]<stdout>:", "3: ") are skipped.  A log may
+ * launcher puts before each line: "[1,0]<stdout>:", "3: ") are skipped, and so is what
+ * stands before the first line of a test ("node01: ", a time) and then before others.  A log may
  * hold several tests, and stop in the middle of one.  Logs older than the line
  * "Collective test starting" say what they measured only in their file's name.
  *

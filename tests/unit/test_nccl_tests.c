@@ -141,6 +141,32 @@ static void launchers_may_write_before_each_line(void)
         CHECK_STR("send_recv", log_.tests[0].op);
 }
 
+/* A collector of logs puts a host or the time before every line: its digits change. */
+static void what_stands_before_the_first_line_stands_before_all(void)
+{
+    static const char *const prefixes[][2] = {
+        { "node01: ", "node01: " },
+        { "2026-01-31T12:00:00.123456Z ", "2026-01-31T12:00:07.654321Z " },
+        { "2026-01-31T12:00:00.1Z stdout F ", "2026-01-31T12:00:09.2Z stdout F " },
+    };
+    for (size_t i = 0; i < ARRAY_N(prefixes); i++) {
+        const char *first = prefixes[i][0], *later = prefixes[i][1];
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "%s# Collective test starting: reduce_perf\n"
+                 "%s# nThread 1 nGpus 1\n"
+                 "%s#  Rank  0 Group  0 Pid 5 on a device  0 [0000:1b:00] NVIDIA A100\n"
+                 "%s#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+                 "%s 64 16 float sum 0 9.5 0.1 0.1 0\n",
+                 first, first, first, later, later);
+        if (CHECK(parse(text, "x")) && CHECK_INT(1, log_.rows_n)) {
+            CHECK_U64(64, log_.rows[0].size_bytes);
+            CHECK_STR("reduce", log_.tests[0].op);
+            CHECK_INT(1, log_.tests[0].ranks_n);
+        }
+    }
+}
+
 /* Groups side by side (NCCL_TESTS_SPLIT): the first one stands for all. */
 static void ranks_of_other_groups_do_not_count(void)
 {
@@ -329,6 +355,7 @@ int main(void)
     RUN(logs_are_known_by_their_beginning);
     RUN(json_is_read_as_its_log_is);
     RUN(wrong_json_is_said_with_its_place);
+    RUN(what_stands_before_the_first_line_stands_before_all);
     RUN(every_real_log_is_consistent);
     nccl_log_free(&log_);
     return check_report();
