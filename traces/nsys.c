@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/cuda_names.h"
 #include "traces/unpack.h"
@@ -799,13 +800,31 @@ bool nsys_read_bytes(Timeline *t, TraceInfo *info, void *bytes, uint64_t n, cons
     return ok;
 }
 
+#define LOG_HELP "(sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)' takes it in)"
+
+/* Whether a write-ahead log lies beside the file, with what was written last. */
+static bool has_log(const char *path)
+{
+    char log[4096];
+    struct stat info;
+    int n = snprintf(log, sizeof log, "%s-wal", path);
+    return n > 0 && (size_t)n < sizeof log && stat(log, &info) == 0 && info.st_size > 0;
+}
+
 bool nsys_read(Timeline *t, TraceInfo *info, const char *path, const Rules *rules, Err *err)
 {
     Unpacked u;
+    Err why = { 0 };
     *t = (Timeline){ 0 };
     if (!unpack_open(&u, path, UNPACK_BYTES_MAX, err))
         return false;
-    bool ok = nsys_read_bytes(t, info, u.bytes, u.n, path, rules, err);
+    bool ok = nsys_read_bytes(t, info, u.bytes, u.n, path, rules, &why), log = has_log(path);
     unpack_close(&u);
-    return ok;
+    if (!ok && log)
+        return err_set(err, "cannot read '%s': part of it is still in '%s-wal' " LOG_HELP, path,
+                       path);
+    if (ok && log && info)
+        snprintf(info->note, sizeof info->note,
+                 "what was written last is in '-wal' beside it and is missing " LOG_HELP);
+    return ok || err_set(err, "%s", why.text);
 }

@@ -403,6 +403,28 @@ static void one_process_a_file_does_not_make_a_run_of_one_rank(void)
     unlink(two);
 }
 
+/* A database that is still being written: here a log of one byte stands for it. */
+static void a_log_beside_the_file_is_told(void)
+{
+    char log[64];
+    snprintf(log, sizeof log, "%s-wal", path);
+    write_database(new_schema, ARRAY_N(new_schema));
+    FILE *f = fopen(log, "w");
+    ASSERT(f && fputc('x', f) == 'x' && fclose(f) == 0);
+    Timeline t;
+    TraceInfo info;
+    Err err;
+    if (CHECK(read_path(&t, &info, &err))) {
+        CHECK(strstr(info.note, "is in '-wal' beside it") != NULL);
+        timeline_free(&t);
+    }
+    f = fopen(path, "w");
+    ASSERT(f && fputs("SQLite format 3", f) >= 0 && fclose(f) == 0);
+    CHECK(!read_path(&t, &info, &err));
+    CHECK_ERR_TEXT(&err, "part of it is still in");
+    unlink(log);
+}
+
 static void calls_and_ranges_are_told_apart(void)
 {
     CHECK_INT(SPAN_LAUNCH, cuda_call_class("cuLaunchKernelEx_ptsz"));
@@ -615,6 +637,7 @@ int main(void)
     RUN(processes_are_ranks);
     RUN(nodes_are_joined_by_the_time_of_day_and_their_processes_counted_on);
     RUN(one_process_a_file_does_not_make_a_run_of_one_rank);
+    RUN(a_log_beside_the_file_is_told);
     RUN(calls_and_ranges_are_told_apart);
     RUN(a_schema_newer_than_the_known_ones_is_read_with_a_note);
     RUN(other_databases_are_refused_in_a_sentence);
