@@ -31,7 +31,8 @@
  * HOLISTIC TRACE ANALYSIS counts as GPU rows what has a `dur` and a numeric
  * args.stream other than -1, whatever the cat.  Exactly these are here the spans
  * of tracks with kind TRACK_STREAM and sort >= 0 whose class is neither note nor
- * step.  (B/E pairs have no dur; they are never put on such tracks.)
+ * step.  (B/E pairs have no dur; they are never put on such tracks.  XLA's rows are
+ * there too, without args.stream.)
  *
  * Time: ts x 1000 as an exact integer, plus baseTimeNanoseconds.  So the times of
  * current and of old traces are nanoseconds since 1970; info->wall_clock says so.
