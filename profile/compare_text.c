@@ -38,11 +38,6 @@ static char *error_text(char *text, double x, const char *unit)
     return text;
 }
 
-static char *percent_text(char *text, double x)
-{
-    return word_percent(text, without_sign(x));
-}
-
 /* ---- headline ---- */
 
 static void print_title(const Comparison *c, FILE *out)
@@ -84,8 +79,8 @@ static void print_times(const Comparison *c, FILE *out)
     time_row(out, "communication", s->comm_ns, r->comm_ns);
     time_row(out, "  exposed", s->exposed_comm_ns, r->exposed_comm_ns);
     double sim = metrics_overlap_pct(s), real = metrics_overlap_pct(r);
-    fprintf(out, "%-22s %12s %12s %10s\n", "  overlapped", percent_text(t[0], sim),
-            percent_text(t[1], real), error_text(t[2], sim - real, "points"));
+    fprintf(out, "%-22s %12s %12s %10s\n", "  overlapped", word_percent(t[0], sim),
+            word_percent(t[1], real), error_text(t[2], sim - real, "points"));
     time_row(out, "idle", s->idle_ns, r->idle_ns);
 }
 
@@ -101,7 +96,7 @@ static void print_coverage(const Comparison *c, FILE *out)
     double coverage = compare_coverage_pct(c);
     fprintf(
         out, "\n%s of real GPU time is paired, %s; paired ops are off by %s of their time\n",
-        percent_text(t[0], coverage), ways[last], percent_text(t[1], compare_op_error_pct(c)));
+        word_percent(t[0], coverage), ways[last], word_percent(t[1], compare_op_error_pct(c)));
     if (coverage < 50)
         fprintf(out, "less than half is paired: are these traces of one program?\n");
 }
@@ -114,7 +109,7 @@ static void print_class(const Comparison *c, const CompareClass *k, FILE *out)
     const int64_t *ns = compare_class_ns(k);
     if (ns == k->time_ns) { /* not idle */
         snprintf(ops, sizeof ops, "%" PRIu64, k->ops_n[COMPARE_REAL]);
-        percent_text(t[4], word_share(k->matched_ns[COMPARE_REAL], k->time_ns[COMPARE_REAL]));
+        word_percent(t[4], word_share(k->matched_ns[COMPARE_REAL], k->time_ns[COMPARE_REAL]));
     }
     fprintf(out, "%-15s %9s %8s %11s %11s %11s %12s\n", k->name, ops, t[4],
             time_text(t[0], ns[COMPARE_SIM]), time_text(t[1], ns[COMPARE_REAL]),
@@ -210,7 +205,7 @@ static void print_ranks(const Comparison *c, FILE *out)
                 time_text(t[1], e->span_ns),
                 error_text(t[2], compare_error_pct(s->span_ns, e->span_ns), "%"),
                 time_text(t[3], s->exposed_comm_ns), time_text(t[4], e->exposed_comm_ns),
-                percent_text(
+                word_percent(
                     t[5], word_share(r->matched_ns[COMPARE_REAL], r->time_ns[COMPARE_REAL])));
     }
     if (c->ranks_n > RANKS_SHOWN)

@@ -52,11 +52,12 @@ char *word_count(char *text, uint64_t n)
     return group_thousands(text, plain);
 }
 
+/* What rounds to nothing has no sign. */
 char *word_percent(char *text, double pct)
 {
     if (!isfinite(pct))
         return unknown(text);
-    snprintf(text, WORD_CAP, "%.1f %%", pct);
+    snprintf(text, WORD_CAP, "%.1f %%", fabs(pct) < 0.05 ? 0 : pct);
     return text;
 }
 

@@ -1,5 +1,6 @@
 /* test_number_text.c - digits, thousands and units where they change. */
 #include "core/number_text.h"
+#include "profile/trace_words.h"
 #include "tests/check.h"
 
 static void four_digits_are_counted_after_rounding(void)
@@ -52,10 +53,21 @@ static void bytes_have_the_unit_they_are_rounded_to(void)
     CHECK_NEAR(8192, x, 0);
 }
 
+static void percents_of_nothing_have_no_sign(void)
+{
+    char text[WORD_CAP];
+    CHECK_STR("0.0 %", word_percent(text, -0.04));
+    CHECK_STR("0.0 %", word_percent(text, -0.0));
+    CHECK_STR("-0.1 %", word_percent(text, -0.06));
+    CHECK_STR("60.3 %", word_percent(text, 60.26));
+    CHECK_STR("-", word_percent(text, NAN));
+}
+
 int main(void)
 {
     RUN(four_digits_are_counted_after_rounding);
     RUN(thousands_begin_at_the_point);
+    RUN(percents_of_nothing_have_no_sign);
     RUN(bytes_have_the_unit_they_are_rounded_to);
     return check_report();
 }
