@@ -2,8 +2,8 @@
  * scene_diff.c - where the simulation parts from reality: error strip, drift line, tables.
  *
  * The error strip is as wide as real time; above its middle the simulation is too slow,
- * below too fast, by up to ERROR_FULL_PCT.  Ops without a twin are hatched.  Pixels with many
- * ops show the error of their sum.
+ * below too fast, by up to ERROR_FULL_PCT; what is exact is a grey line.  Ops without a twin
+ * are hatched.  Pixels with many ops show the error of their sum.
  */
 #include "viz/scene_diff.h"
 
@@ -37,7 +37,10 @@ static void draw_error(ErrorLane *e, Px x0, Px x1, int64_t real_ns, int64_t off_
     PxBox box = { x0, middle, x1, middle + px_max(height, PX_ONE / 2) };
     if (part > 0)
         box = (PxBox){ x0, middle - px_max(height, PX_ONE / 2), x1, middle };
-    draw_rect(e->p->d, box, scene_color(e->p, part > 0 ? THEME_TOO_SLOW : THEME_TOO_FAST));
+    draw_rect(e->p->d, box,
+              scene_color(e->p, off_ns > 0   ? THEME_TOO_SLOW
+                                : off_ns < 0 ? THEME_TOO_FAST
+                                             : THEME_DIM));
 }
 
 static void draw_alone(ErrorLane *e, Px x0, Px x1)
@@ -185,6 +188,8 @@ static CellRow time_row(const char *name, int64_t real_ns, int64_t sim_ns)
     double pct = real_ns > 0 ? 100 * ((double)sim_ns / (double)real_ns - 1) : NAN;
     if (isnan(pct))
         snprintf(row.cell[2], sizeof row.cell[2], "-");
+    else if (fabs(pct) < 0.05)
+        snprintf(row.cell[2], sizeof row.cell[2], "0.0 %%");
     else
         snprintf(row.cell[2], sizeof row.cell[2], "%+.*f %%", pct < 999.95 ? 1 : 0, pct);
     return row;

@@ -504,13 +504,17 @@ static void an_op_that_began_long_before_is_in_the_error_strip(void)
     scene_open(&scene, 100);
     scene_draw(&scene, &f.view, &list);
     PxBox lanes = scene.layout.lanes;
-    uint32_t wide_n = 0;
+    uint32_t wide_n = 0, fast_n = 0;
     for (uint32_t i = 0; i < list.items_n; i++) {
         const DrawItem *item = &list.items[i];
-        if (item->kind == DRAW_RECT && item->color == f.view.theme->color[THEME_TOO_FAST])
-            wide_n += item->box.x0 == lanes.x0 && item->box.x1 >= lanes.x1 - PX(1);
+        if (item->kind != DRAW_RECT || item->color != f.view.theme->color[THEME_TOO_FAST] ||
+            item->box.y1 > lanes.y1) /* the legend */
+            continue;
+        fast_n++;
+        wide_n += item->box.x0 == lanes.x0 && item->box.x1 >= lanes.x1 - PX(1);
     }
     CHECK_INT(1, (int)wide_n);
+    CHECK_INT(1, (int)fast_n); /* the gemms in sight are as long as real */
     draw_free(&list);
     scene_free(&scene);
     close_film(&f);
@@ -738,6 +742,8 @@ static void numbers_of_the_drawer_are_not_cut(void)
     open_film(&f, 2, true, false);
     f.classes[0] = (ViewDiffClass){ "reduce_scatter", { 999500000, 99999999999 }, 12345 };
     f.classes[1] = (ViewDiffClass){ "all_reduce", { 120, 132 }, -0.4 };
+    f.diff.times[0].idle_ns = 1000000;
+    f.diff.times[1].idle_ns = 999800;
     f.view.mode = VIEW_DIFF;
     f.view.width = 1000;
     f.view.height = 900;
@@ -748,6 +754,7 @@ static void numbers_of_the_drawer_are_not_cut(void)
     for (uint32_t i = 0; i < ARRAY_N(behind); i++)
         CHECK_STR(behind[i], text_behind(&list, "class", i));
     CHECK_STR("+0 %", text_behind(&list, "class", ARRAY_N(behind)));
+    CHECK(has_text(&list, "0.0 %") && !has_text(&list, "-0.0 %"));
     CHECK_STR("exposed", text_behind(&list, "Most exposed", 0));
     CHECK_STR("51.20 MB", text_behind(&list, "Most exposed", 5));
     CHECK_STR("ncclDev", text_behind(&list, "Most exposed", 6));
