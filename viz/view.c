@@ -426,24 +426,21 @@ bool view_is_strips(const View *v)
 
 /* ---- texts ---- */
 
-static char *unit_text(char *text, size_t cap, double value, const char *unit)
+/* In the unit that makes less than 1000 of it, as rounded: 999960 ns is 1.000 ms.  units: of 1000
+ * each, the first of whole ones. */
+static char *unit_text(char *text, size_t cap, double value, const char *const units[4])
 {
-    snprintf(text, cap, "%.*f %s", digits_of_four(value), value, unit);
+    size_t unit = 0;
+    for (; unit < 3 && (value >= 999.95 || value <= -999.95); unit++)
+        value /= 1e3;
+    snprintf(text, cap, "%.*f %s", unit ? digits_of_four(value) : 0, value, units[unit]);
     return text;
 }
 
 char *view_time_text(char *text, size_t cap, int64_t ns)
 {
-    int64_t size = ns < 0 ? -ns : ns;
-    if (size < 1000)
-        snprintf(text, cap, "%" PRId64 " ns", ns);
-    else if (size < 1000000)
-        unit_text(text, cap, (double)ns / 1e3, "\xc2\xb5s");
-    else if (size < 1000000000)
-        unit_text(text, cap, (double)ns / 1e6, "ms");
-    else
-        unit_text(text, cap, (double)ns / 1e9, "s");
-    return text;
+    static const char *const units[] = { "ns", "\xc2\xb5s", "ms", "s" };
+    return unit_text(text, cap, (double)ns, units);
 }
 
 bool view_time_parse(const char **text, int64_t *ns)
@@ -470,13 +467,6 @@ bool view_time_parse(const char **text, int64_t *ns)
 
 char *view_bytes_text(char *text, size_t cap, uint64_t bytes)
 {
-    if (bytes < 1000)
-        snprintf(text, cap, "%" PRIu64 " B", bytes);
-    else if (bytes < 1000000)
-        unit_text(text, cap, (double)bytes / 1e3, "kB");
-    else if (bytes < 1000000000)
-        unit_text(text, cap, (double)bytes / 1e6, "MB");
-    else
-        unit_text(text, cap, (double)bytes / 1e9, "GB");
-    return text;
+    static const char *const units[] = { "B", "kB", "MB", "GB" };
+    return unit_text(text, cap, (double)bytes, units);
 }

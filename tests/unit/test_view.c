@@ -26,6 +26,9 @@ static void times_have_four_digits(void)
                   { 1000, "1.000 \xc2\xb5s" },
                   { 12345, "12.35 \xc2\xb5s" },
                   { 999949, "999.9 \xc2\xb5s" },
+                  { 999960, "1.000 ms" },
+                  { -999960000, "-1.000 s" },
+                  { 1234567000000, "1235 s" },
                   { 73353000, "73.35 ms" },
                   { -2500000, "-2.500 ms" },
                   { 1234000000, "1.234 s" } };
@@ -33,6 +36,7 @@ static void times_have_four_digits(void)
     for (size_t i = 0; i < ARRAY_N(cases); i++)
         CHECK_STR(cases[i].text, view_time_text(text, sizeof text, cases[i].ns));
     CHECK_STR("999 B", view_bytes_text(text, sizeof text, 999));
+    CHECK_STR("1.000 MB", view_bytes_text(text, sizeof text, 999960));
     CHECK_STR("51.20 MB", view_bytes_text(text, sizeof text, 51200000));
     CHECK_STR("1.500 GB", view_bytes_text(text, sizeof text, 1500000000));
 }
