@@ -176,6 +176,7 @@ bool app_input(App *a, const Input *in)
 
 const DrawList *app_draw(App *a)
 {
+    view_filter_follow(&a->view, &a->filter);
     a->view.filter = a->filter.d ? &a->filter : NULL;
     a->view.help_lines = a->help;
     layout_make(&a->scene.layout, &a->view);

@@ -429,15 +429,16 @@ static void search_step(App *a, int32_t by)
 {
     View *v = &a->view;
     uint32_t row;
-    uint64_t span;
     const ViewData *d = view_data(v);
     if (!a->search.d) {
         open_omni(a, '/');
         return;
     }
-    int64_t at_ns = v->picked.row != NONE_U32 && v->picked.side == view_side(v)
-                        ? d->t->start_ns[v->picked.span]
-                        : v->from_ns + view_shift_ns(v, view_side(v), 0) - 1;
+    view_filter_follow(v, &a->search);
+    bool from_picked = v->picked.row != NONE_U32 && v->picked.side == view_side(v);
+    uint64_t span = from_picked ? v->picked.span : NONE_U64;
+    int64_t at_ns =
+        from_picked ? d->t->start_ns[span] : v->from_ns + view_shift_ns(v, view_side(v), 0) - 1;
     if (filter_next(&a->search, at_ns, by < 0, &row, &span))
         app_pick(a, (ViewPlace){ (uint8_t)view_side(v), row, span });
     else

@@ -168,13 +168,14 @@ static bool release(App *a, const Input *in)
 {
     View *v = &a->view;
     AppDrag drag = a->drag;
-    bool moved = abs(in->x - a->drag_x) >= CLICK_PX || abs(in->y - a->drag_y) >= CLICK_PX;
+    bool across = abs(in->x - a->drag_x) >= CLICK_PX;
+    bool moved = across || abs(in->y - a->drag_y) >= CLICK_PX;
     if (drag != DRAG_NONE)
         drag_to(a, in);
     a->drag = DRAG_NONE;
     if (drag == DRAG_PAN || drag == DRAG_MINIMAP) {
         view_show(v, v->from_ns, v->to_ns);
-    } else if (drag == DRAG_ZOOM_TO && moved) {
+    } else if (drag == DRAG_ZOOM_TO && across) {
         view_show(v, v->selection.from_ns, v->selection.to_ns);
         v->has_selection = false;
     } else if (drag == DRAG_SELECT && !moved) {

@@ -41,6 +41,8 @@ static void offer_ranks(App *a, const char *word)
     const ViewData *d = a->view.data[VIEW_REAL_SIDE];
     for (uint32_t r = 0; r < d->ranks_n; r++) {
         char text[32];
+        if (a->view.ranks[r].left_out)
+            continue;
         snprintf(text, sizeof text, "rank %" PRIu32, d->ranks[r].rank);
         if (filter_has_word(text, word))
             add_offer(a, -1 - (int32_t)r, text, "");
@@ -72,6 +74,7 @@ static void try_filter(App *a)
         app_say(a, "%s", err.text);
         return;
     }
+    view_filter_shown(v, &f);
     app_say(a, "%s", filter_count_text(filter_count(&f), text, sizeof text));
     filter_free(&f);
 }
@@ -108,6 +111,7 @@ static bool take_filter(App *a, ViewFilter *f, const char *text, Err *err)
         app_say(a, "%s", err->text);
         return false;
     }
+    view_filter_shown(&a->view, &fresh);
     filter_free(f);
     *f = fresh;
     return true;
@@ -125,6 +129,7 @@ void app_search_name(App *a, uint32_t name)
 {
     filter_free(&a->search);
     filter_open_name(&a->search, view_data(&a->view), name);
+    view_filter_shown(&a->view, &a->search);
 }
 
 static void go_to_rank(App *a, uint32_t rank)

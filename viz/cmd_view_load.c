@@ -352,6 +352,18 @@ static bool no_step(const View *v, int64_t asked, Err *err)
                    asked, first, last);
 }
 
+/* f stays the caller's. */
+static bool choose_filter(View *v, ViewFilter *f, const ViewOptions *o, Err *err)
+{
+    if (!o->filter || !o->filter[0])
+        return true;
+    if (!filter_open(f, view_data(v), o->filter, err))
+        return err_wrap(err, "--filter");
+    view_filter_shown(v, f);
+    v->filter = f;
+    return true;
+}
+
 static bool choose_window(View *v, const ViewOptions *o, Err *err)
 {
     if (o->has_window && !show_asked(v, o->window, err))
@@ -381,10 +393,6 @@ bool view_start(View *v, ViewTraces *t, const ViewOptions *o, Err *err)
     if (o->theme)
         v->theme = o->theme;
     v->critical = o->critical;
-    if (o->filter && o->filter[0]) {
-        if (!filter_open(&t->filter, view_data(v), o->filter, err))
-            return err_wrap(err, "--filter");
-        v->filter = &t->filter;
-    }
-    return choose_ranks(v, o, err) && choose_window(v, o, err);
+    return choose_ranks(v, o, err) && choose_filter(v, &t->filter, o, err) &&
+           choose_window(v, o, err);
 }

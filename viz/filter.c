@@ -199,6 +199,8 @@ bool filter_has_word(const char *text, const char *word)
 
 static bool name_holds(const ViewFilter *f, const char *name)
 {
+    if (f->name)
+        return strcmp(f->name, name) == 0;
     for (uint32_t i = 0; i < f->terms_n; i++) {
         const FilterTerm *t = &f->terms[i];
         if (t->kind == TERM_WORD && filter_has_word(name, t->word) == t->negated)
@@ -227,31 +229,49 @@ static uint64_t next_number(void)
     return ++opened;
 }
 
-void filter_open_name(ViewFilter *f, const ViewData *d, uint32_t name)
+static void bind(ViewFilter *f, const ViewData *d)
 {
-    *f = (ViewFilter){ .d = d, .number = next_number() };
-    f->name_ok = mem_zero(d->t->names.n + 1, 1);
-    f->track_ok = mem_zero(d->t->tracks_n + 1, 1);
-    memset(f->track_ok, 1, d->t->tracks_n);
-    f->name_ok[name] = name < d->t->names.n;
-}
-
-bool filter_open(ViewFilter *f, const ViewData *d, const char *text, Err *err)
-{
-    *f = (ViewFilter){ .d = d, .number = next_number() };
-    snprintf(f->text, sizeof f->text, "%s", text);
-    if (!read_terms(f, text, err) || !check_words(f, err)) {
-        *f = (ViewFilter){ .d = NULL };
-        return false;
-    }
     const Timeline *t = d->t;
+    f->d = d;
+    f->number = next_number();
     f->name_ok = mem_zero(t->names.n + 1, 1);
     f->track_ok = mem_zero(t->tracks_n + 1, 1);
     for (uint32_t i = 0; i < t->names.n; i++)
         f->name_ok[i] = name_holds(f, timeline_text(t, i));
     for (uint32_t k = 0; k < t->tracks_n; k++)
         f->track_ok[k] = track_holds(f, &t->tracks[k]);
+}
+
+void filter_open_name(ViewFilter *f, const ViewData *d, uint32_t name)
+{
+    *f = (ViewFilter){ .name = timeline_text(d->t, name) };
+    bind(f, d);
+}
+
+bool filter_open(ViewFilter *f, const ViewData *d, const char *text, Err *err)
+{
+    *f = (ViewFilter){ .d = d };
+    snprintf(f->text, sizeof f->text, "%s", text);
+    if (!read_terms(f, text, err) || !check_words(f, err)) {
+        *f = (ViewFilter){ .d = NULL };
+        return false;
+    }
+    bind(f, d);
     return true;
+}
+
+void filter_rebind(ViewFilter *f, const ViewData *d)
+{
+    free(f->name_ok);
+    free(f->track_ok);
+    bind(f, d);
+}
+
+void filter_leave_out(ViewFilter *f, uint32_t rank)
+{
+    const ViewRank *r = &f->d->ranks[rank];
+    for (uint32_t i = r->row_first; i < r->row_first + r->rows_n; i++)
+        f->track_ok[f->d->rows[i].track] = 0;
 }
 
 void filter_free(ViewFilter *f)
@@ -340,20 +360,24 @@ char *filter_count_text(FilterCount count, char *text, size_t cap)
     return text;
 }
 
+/* By start, those of one moment by number. */
+static bool comes_before(const Timeline *t, uint64_t span, int64_t at_ns, uint64_t at)
+{
+    return t->start_ns[span] != at_ns ? t->start_ns[span] < at_ns : span < at;
+}
+
 /* The nearest match of one track; best: among those so far. */
-static uint64_t nearer(const ViewFilter *f, const Track *k, int64_t at_ns, bool back,
-                       uint64_t best)
+static uint64_t nearer(const ViewFilter *f, const Track *k, int64_t at_ns, uint64_t at,
+                       bool back, uint64_t best)
 {
     const Timeline *t = f->d->t;
-    uint64_t end = k->span_first + k->span_n,
-             s = track_span_from(t, k, back ? at_ns : at_ns + 1);
+    uint64_t end = k->span_first + k->span_n;
+    uint64_t s = track_span_from(t, k, back ? at_ns + 1 : at_ns);
     for (; back ? s > k->span_first : s < end; s += back ? (uint64_t)-1 : 1) {
         uint64_t span = back ? s - 1 : s;
-        int64_t start_ns = t->start_ns[span];
-        if (best != NONE_U64 &&
-            (back ? start_ns <= t->start_ns[best] : start_ns >= t->start_ns[best]))
+        if (best != NONE_U64 && comes_before(t, span, t->start_ns[best], best) == back)
             return best;
-        if (filter_matches(f, span))
+        if (span != at && comes_before(t, span, at_ns, at) == back && filter_matches(f, span))
             return span;
     }
     return best;
@@ -361,10 +385,11 @@ static uint64_t nearer(const ViewFilter *f, const Track *k, int64_t at_ns, bool 
 
 bool filter_next(const ViewFilter *f, int64_t at_ns, bool back, uint32_t *row, uint64_t *span)
 {
+    uint64_t at = *span;
     *span = NONE_U64;
     for (uint32_t i = 0; i < f->d->rows_n; i++) {
         const Track *k = track_of_row(f, i);
-        *span = k ? nearer(f, k, at_ns, back, *span) : *span;
+        *span = k ? nearer(f, k, at_ns, at, back, *span) : *span;
     }
     *row = view_place_of(f->d, VIEW_REAL_SIDE, *span).row;
     return *row != NONE_U32;

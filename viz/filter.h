@@ -37,6 +37,7 @@ typedef struct ViewFilter {
     char text[256];  /* as it was typed, cut where it is longer */
     FilterTerm terms[FILTER_TERMS];
     uint32_t terms_n;
+    const char *name;  /* exactly this one, of filter_open_name; NULL: any */
     uint8_t *name_ok;  /* by interned id: all words hold */
     uint8_t *track_ok; /* by track: rank and stream hold */
 } ViewFilter;
@@ -48,6 +49,10 @@ bool filter_open(ViewFilter *f, const ViewData *d, const char *text, Err *err);
 bool filter_check(const char *text, Err *err);
 /* Of spans of exactly this interned name. */
 void filter_open_name(ViewFilter *f, const ViewData *d, uint32_t name);
+/* The same of another trace. */
+void filter_rebind(ViewFilter *f, const ViewData *d);
+/* Nothing of the rank (index into ViewData.ranks) matches. */
+void filter_leave_out(ViewFilter *f, uint32_t rank);
 void filter_free(ViewFilter *f);
 
 bool filter_matches(const ViewFilter *f, uint64_t span);
@@ -64,8 +69,9 @@ FilterCount filter_count(const ViewFilter *f);
 /* "12 events, 3.1 ms in all".  Returns text. */
 char *filter_count_text(FilterCount count, char *text, size_t cap);
 
-/* The next span that matches, in order of time from at_ns on (or back), and the row that shows it,
- * built or not.  False: none. */
+/* The next span that matches, or the one before, and the row that shows it, built or not.  Spans
+ * go by their start, those of one moment by number: behind *span, which begins at at_ns; NONE_U64:
+ * behind all that do.  False: none. */
 bool filter_next(const ViewFilter *f, int64_t at_ns, bool back, uint32_t *row, uint64_t *span);
 
 #endif

@@ -3,6 +3,8 @@
  */
 #include "viz/links.h"
 
+#include <stdlib.h>
+
 ViewPlace view_place_of(const ViewData *d, uint32_t side, uint64_t span)
 {
     if (span >= d->t->spans_n)
@@ -16,8 +18,9 @@ ViewPlace view_place_of(const ViewData *d, uint32_t side, uint64_t span)
 
 /* ---- rings ---- */
 
-static uint32_t match_parts(const ViewData *d, ViewPlace place, ViewPlace *to, uint32_t n)
+static uint32_t match_parts(const View *v, ViewPlace place, ViewPlace *to, uint32_t n)
 {
+    const ViewData *d = v->data[place.side];
     const ViewComm *c = view_comm_of(&d->links, place.span);
     uint32_t used = 0;
     if (!c || c->match == NONE_U32)
@@ -26,7 +29,7 @@ static uint32_t match_parts(const ViewData *d, ViewPlace place, ViewPlace *to, u
     for (uint32_t i = 0; i < m->n && used < n; i++) {
         uint64_t span = d->links.comms[d->links.parts[m->first + i]].span;
         ViewPlace p = span != place.span ? view_place_of(d, place.side, span) : view_nowhere;
-        if (p.row != NONE_U32)
+        if (p.row != NONE_U32 && !view_is_left_out(v, p.side, d->rows[p.row].rank))
             to[used++] = p;
     }
     return used;
@@ -55,7 +58,7 @@ uint32_t view_links_of(const View *v, ViewPlace place, ViewPlace *to, uint32_t n
     if (place.row == NONE_U32 || place.span == NONE_U64)
         return 0;
     ViewData *d = v->data[place.side];
-    uint32_t used = match_parts(d, place, to, n);
+    uint32_t used = match_parts(v, place, to, n);
     return used ? used : same_correlation(d, place, to, n);
 }
 
@@ -106,6 +109,16 @@ static bool comes_before(const ViewComm *a, const ViewComm *b)
     return a->exposed_ns != b->exposed_ns ? a->exposed_ns > b->exposed_ns : a->span < b->span;
 }
 
+/* By track: it is of a rank that is shown. */
+static bool *shown_tracks(const View *v, uint32_t side)
+{
+    const ViewData *d = v->data[side];
+    bool *shown = mem_zero((size_t)d->t->tracks_n + 1, sizeof *shown);
+    for (uint32_t i = 0; i < d->rows_n; i++)
+        shown[d->rows[i].track] = !view_is_left_out(v, side, d->rows[i].rank);
+    return shown;
+}
+
 ViewPlace view_exposed_next(const View *v, ViewPlace from, bool back)
 {
     uint32_t side = view_side(v);
@@ -113,9 +126,10 @@ ViewPlace view_exposed_next(const View *v, ViewPlace from, bool back)
     const ViewComm *now =
         from.row != NONE_U32 && from.side == side ? view_comm_of(&d->links, from.span) : NULL;
     const ViewComm *best = NULL, *first = NULL;
+    bool *shown = shown_tracks(v, side);
     for (uint64_t i = 0; i < d->links.comms_n; i++) {
         const ViewComm *c = &d->links.comms[i];
-        if (c->exposed_ns <= 0)
+        if (c->exposed_ns <= 0 || !shown[d->t->span_track[c->span]])
             continue;
         if (!first || (back ? comes_before(first, c) : comes_before(c, first)))
             first = c;
@@ -123,6 +137,7 @@ ViewPlace view_exposed_next(const View *v, ViewPlace from, bool back)
         if (beyond && (!best || (back ? comes_before(best, c) : comes_before(c, best))))
             best = c;
     }
+    free(shown);
     best = best ? best : first;
     return best ? view_place_of(d, side, best->span) : view_nowhere;
 }

@@ -9,6 +9,7 @@
 
 #include "core/number_text.h"
 #include "core/numeral.h"
+#include "viz/filter.h"
 
 const char *const view_mode_names[VIEW_MODES_N] = { "real", "sim", "split", "diff" };
 
@@ -285,9 +286,29 @@ void view_show_span(View *v, ViewPlace place, double margin)
 }
 
 /* Ranks of the other side are all looked at. */
+bool view_is_left_out(const View *v, uint32_t side, uint32_t rank)
+{
+    return side == VIEW_REAL_SIDE && v->ranks[rank].left_out;
+}
+
 static bool is_left_out(const View *v, uint32_t rank)
 {
-    return view_side(v) == VIEW_REAL_SIDE && v->ranks[rank].left_out;
+    return view_is_left_out(v, view_side(v), rank);
+}
+
+void view_filter_shown(const View *v, ViewFilter *f)
+{
+    for (uint32_t r = 0; r < f->d->ranks_n; r++)
+        if (is_left_out(v, r))
+            filter_leave_out(f, r);
+}
+
+void view_filter_follow(const View *v, ViewFilter *f)
+{
+    if (!f->d || f->d == view_data(v))
+        return;
+    filter_rebind(f, view_data(v));
+    view_filter_shown(v, f);
 }
 
 uint32_t view_step_rank(const View *v)

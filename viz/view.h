@@ -160,6 +160,12 @@ void view_show_span(View *v, ViewPlace place, double margin);
 bool view_step_window(const View *v, int64_t step, ViewWindow *w);
 /* Goes there; false: there is none. */
 bool view_show_step(View *v, int64_t step);
+/* Is a rank of a side not among those that were asked for? */
+bool view_is_left_out(const View *v, uint32_t side, uint32_t rank);
+/* A filter, or a search, of the side shown and of ranks that are looked at; where another side is
+ * shown by now, it is made again for that one. */
+void view_filter_shown(const View *v, ViewFilter *f);
+void view_filter_follow(const View *v, ViewFilter *f);
 /* Index of the rank whose steps the ruler marks, on the side that view_data is of: the first that
  * is looked at and has some; NONE_U32: none has. */
 uint32_t view_step_rank(const View *v);

@@ -233,6 +233,22 @@ static void other_buttons_pan_and_zoom(void)
     close_session(&s);
 }
 
+/* It goes up or down and not across: to no time. */
+static void a_middle_drag_upwards_goes_nowhere(void)
+{
+    Session s;
+    open_session(&s);
+    const Layout *l = &s.app.scene.layout;
+    int32_t x = px_floor(l->lanes.x0) + 100, y = px_floor(l->lanes.y0) + 30;
+    int64_t all_ns = length_of(&s);
+    mouse(&s, INPUT_DOWN, 2, x, y, 0);
+    mouse(&s, INPUT_MOVE, 0, x + 1, y + 50, 0);
+    mouse(&s, INPUT_UP, 2, x + 1, y + 100, 0);
+    CHECK_INT(all_ns, length_of(&s));
+    CHECK(!s.app.view.has_selection);
+    close_session(&s);
+}
+
 static void clicking_picks_what_is_drawn(void)
 {
     Session s;
@@ -278,6 +294,99 @@ static void steps_events_and_exposed_ones(void)
     press(&s, 'r', 0);
     CHECK_INT(250, s.app.view.selection.to_ns - s.app.view.selection.from_ns);
     close_session(&s);
+}
+
+static void search(Session *s, const char *text)
+{
+    press(s, '/', 0);
+    type(s, text);
+    press(s, KEY_ENTER, 0);
+}
+
+static uint32_t picked_rank(const Session *s)
+{
+    const View *v = &s->app.view;
+    const ViewData *d = v->data[v->picked.side];
+    return CHECK(v->picked.row < d->rows_n) ? d->rows[v->picked.row].rank : NONE_U32;
+}
+
+/* Ranks in lockstep begin their collectives together. */
+static void a_search_passes_over_none_of_one_moment(void)
+{
+    Session s;
+    bool seen[RANKS][STEPS] = { { false } };
+    open_session(&s);
+    search(&s, "nccl");
+    for (int i = 0; i < RANKS * STEPS; i++) {
+        uint32_t rank = picked_rank(&s);
+        int64_t step = s.w.t.start_ns[s.app.view.picked.span] / STEP_NS;
+        if (!CHECK(rank < RANKS && step < STEPS && !seen[rank][step]))
+            break;
+        seen[rank][step] = true;
+        press(&s, KEY_ENTER, 0);
+    }
+    CHECK_STR("no match after here", s.app.view.message);
+    for (int i = 1; i < RANKS * STEPS; i++) {
+        press(&s, KEY_ENTER, MOD_SHIFT);
+        CHECK_STR("", s.app.view.message);
+    }
+    press(&s, KEY_ENTER, MOD_SHIFT);
+    CHECK_STR("no match before here", s.app.view.message);
+    close_session(&s);
+}
+
+static void ranks_left_out_are_not_gone_to(void)
+{
+    Session s;
+    open_session(&s);
+    for (uint32_t r = 0; r < RANKS; r++)
+        s.app.view.ranks[r].left_out = r != 1;
+    for (int i = 0; i < STEPS + 1; i++) {
+        press(&s, 'e', 0);
+        CHECK_INT(1, picked_rank(&s));
+    }
+    press(&s, KEY_ESC, 0);
+    search(&s, "nccl");
+    for (int i = 0; i < STEPS; i++, press(&s, KEY_ENTER, 0))
+        CHECK_INT(1, picked_rank(&s));
+    CHECK_STR("no match after here", s.app.view.message);
+    press(&s, ':', 0);
+    type(&s, "nccl");
+    CHECK(strncmp(s.app.view.message, "3 events", 8) == 0);
+    press(&s, KEY_ENTER, 0);
+    CHECK_U64(STEPS, filter_count(&s.app.filter).n);
+    press(&s, '@', 0);
+    CHECK_INT(1, (int)s.app.view.offers_n);
+    close_session(&s);
+}
+
+/* Made in one view, used in another, which shows another trace. */
+static void a_search_and_a_filter_follow_the_view(void)
+{
+    Session s;
+    World w = { 0 };
+    ViewData sim;
+    open_session(&s);
+    world_span(&w, world_stream(&w, 0, 7), SPAN_COMPUTE, "warm up", 0, 100);
+    uint64_t gemm = world_span(&w, world_stream(&w, 0, 7), SPAN_COMPUTE, "gemm 1", 100, 200);
+    timeline_seal(&w.t);
+    view_data_open(&sim, &w.t, "sim", 1);
+    s.app.view.data[VIEW_SIM_SIDE] = &sim;
+    search(&s, "gemm");
+    CHECK_INT(VIEW_REAL_SIDE, s.app.view.picked.side);
+    press(&s, ':', 0);
+    type(&s, "gemm");
+    press(&s, KEY_ENTER, 0);
+    CHECK_U64(RANKS * STEPS * 10, filter_count(s.app.view.filter).n);
+    press(&s, 'v', 0);
+    press(&s, KEY_ENTER, 0);
+    CHECK_INT(VIEW_SIM_SIDE, s.app.view.picked.side);
+    CHECK_U64(gemm, s.app.view.picked.span);
+    CHECK_INT(0, (int)picked_rank(&s));
+    CHECK_U64(1, filter_count(s.app.view.filter).n);
+    close_session(&s);
+    view_data_free(&sim);
+    world_free(&w);
 }
 
 static void window_is(Session *s, int64_t from_ns, int64_t to_ns)
@@ -358,7 +467,8 @@ static void searching_finds_what_is_folded_away(void)
     press(&s, KEY_ENTER, 0);
     CHECK(s.app.view.picked.row != NONE_U32);
     CHECK(layout_row_of(&s.app.scene.layout, s.app.view.picked) != NULL);
-    press(&s, KEY_ENTER, 0);
+    for (int r = 0; r < RANKS; r++)
+        press(&s, KEY_ENTER, 0);
     CHECK_INT(STEP_NS, s.w.t.start_ns[s.app.view.picked.span]);
     press(&s, KEY_ENTER, MOD_SHIFT);
     CHECK_INT(0, s.w.t.start_ns[s.app.view.picked.span]);
@@ -667,8 +777,12 @@ int main(void)
     RUN(dragging_selects_and_counts);
     RUN(a_selection_is_drawn_over_the_ranks_that_count);
     RUN(other_buttons_pan_and_zoom);
+    RUN(a_middle_drag_upwards_goes_nowhere);
     RUN(clicking_picks_what_is_drawn);
     RUN(steps_events_and_exposed_ones);
+    RUN(a_search_passes_over_none_of_one_moment);
+    RUN(ranks_left_out_are_not_gone_to);
+    RUN(a_search_and_a_filter_follow_the_view);
     RUN(a_step_in_sight_is_not_passed_over);
     RUN(a_picked_host_event_is_seen);
     RUN(searching_finds_what_is_folded_away);

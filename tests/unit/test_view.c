@@ -379,6 +379,9 @@ static void links_go_round(void)
     CHECK_U64(b.span, e.span); /* 50 ns */
     CHECK_U64(a.span, view_exposed_next(&k.view, e, false).span);
     CHECK_U64(a.span, view_exposed_next(&k.view, e, true).span);
+    k.view.ranks[1].left_out = true; /* by --ranks */
+    CHECK(view_link_next(&k.view, a, false).row == NONE_U32);
+    CHECK_U64(a.span, view_exposed_next(&k.view, a, false).span);
     close_ranks(&k);
 }
 
@@ -545,14 +548,18 @@ static void searching_goes_by_time(void)
     ViewFilter f;
     Err err = { 0 };
     uint32_t row;
-    uint64_t span;
+    uint64_t span = NONE_U64;
     CHECK(filter_open(&f, &k.data, "gemm", &err));
-    int64_t at_ns = -1, starts[] = { 0, 50, 300 };
-    for (int i = 0; i < 3 && CHECK(filter_next(&f, at_ns, false, &row, &span)); i++) {
+    int64_t at_ns = -1, starts[] = { 0, 50, 300, 300 };
+    for (int i = 0; i < 4 && CHECK(filter_next(&f, at_ns, false, &row, &span)); i++) {
         at_ns = k.w.t.start_ns[span];
         CHECK_INT(starts[i], at_ns);
     }
+    uint64_t last = span;
     CHECK(!filter_next(&f, 300, false, &row, &span));
+    span = last;
+    CHECK(filter_next(&f, 300, true, &row, &span));
+    CHECK_INT(300, k.w.t.start_ns[span]);
     CHECK(filter_next(&f, 300, true, &row, &span));
     CHECK_INT(50, k.w.t.start_ns[span]);
     filter_free(&f);
