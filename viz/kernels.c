@@ -100,6 +100,20 @@ static void add(Totals *s, uint32_t name, uint8_t span_class, int64_t count, int
     k->total_ns += ns * s->ranks_n;
 }
 
+static int64_t end_of(const LodRow *lod, uint64_t i)
+{
+    uint64_t span = lod_span(lod, i);
+    return lod->t->start_ns[span] + lod->t->dur_ns[span];
+}
+
+/* Does it begin in the window, or reach into it?  One that ends where the window begins does
+ * neither, one of no length there does. */
+static bool is_in(const LodRow *lod, uint64_t i, int64_t from_ns, int64_t to_ns)
+{
+    int64_t start_ns = lod->t->start_ns[lod_span(lod, i)];
+    return start_ns < to_ns && (start_ns >= from_ns || end_of(lod, i) > from_ns);
+}
+
 /* One span's part in the window, times sign. */
 static void add_span(Totals *s, const LodRow *lod, uint64_t i, int64_t sign, int64_t from_ns,
                      int64_t to_ns)
@@ -107,8 +121,8 @@ static void add_span(Totals *s, const LodRow *lod, uint64_t i, int64_t sign, int
     const Timeline *t = lod->t;
     uint64_t span = lod_span(lod, i);
     int64_t a = max_i64(from_ns, t->start_ns[span]);
-    int64_t b = min_i64(to_ns, t->start_ns[span] + t->dur_ns[span]);
-    if (kernel_name(t, span) != NONE_U32 && b >= a)
+    int64_t b = min_i64(to_ns, end_of(lod, i));
+    if (kernel_name(t, span) != NONE_U32 && is_in(lod, i, from_ns, to_ns))
         add(s, t->span_name[span], t->span_class[span], sign, sign * (b - a));
 }
 
@@ -124,6 +138,14 @@ static void add_before(Totals *s, const KernelRow *k, const LodRow *lod, uint64_
         add_span(s, lod, j, sign, -TIMELINE_NS_MAX, TIMELINE_NS_MAX);
 }
 
+/* The first that may be in a window.  Spans of a lane do not overlap, but in the last one, so at
+ * most one reaches over each edge: of those that begin together the first. */
+static uint64_t first_near(const LodRow *lod, int64_t from_ns)
+{
+    uint64_t first = lod->lane >= LANE_LAST ? 0 : lod_spans_before(lod, from_ns);
+    return first > 0 ? lod_spans_before(lod, lod->t->start_ns[lod_span(lod, first - 1)]) : 0;
+}
+
 static void add_each(Totals *s, const LodRow *lod, uint64_t first, uint64_t last,
                      int64_t from_ns, int64_t to_ns)
 {
@@ -131,18 +153,12 @@ static void add_each(Totals *s, const LodRow *lod, uint64_t first, uint64_t last
         add_span(s, lod, i, 1, from_ns, to_ns);
 }
 
-/* Spans of a lane do not overlap, so at most one reaches over each edge of the window. */
 static void add_row(Totals *s, const KernelRow *k, const LodRow *lod, int64_t from_ns,
                     int64_t to_ns)
 {
     uint64_t first = lod_spans_before(lod, from_ns), last = lod_spans_before(lod, to_ns);
-    if (lod->lane >= LANE_LAST) {
-        add_each(s, lod, 0, last, from_ns, to_ns);
-        return;
-    }
-    uint64_t ahead =
-        first > 0 ? lod_spans_before(lod, lod->t->start_ns[lod_span(lod, first - 1)]) : 0;
-    if (last - ahead < 2 * (uint64_t)k->block) {
+    uint64_t ahead = first_near(lod, from_ns);
+    if (lod->lane >= LANE_LAST || last - ahead < 2 * (uint64_t)k->block) {
         add_each(s, lod, ahead, last, from_ns, to_ns);
         return;
     }
@@ -205,23 +221,14 @@ typedef struct Durations {
     uint64_t n, cap;
 } Durations;
 
-static int64_t end_of(const LodRow *lod, uint64_t i)
-{
-    uint64_t span = lod_span(lod, i);
-    return lod->t->start_ns[span] + lod->t->dur_ns[span];
-}
-
 static void collect(Durations *all, const LodRow *lod, uint32_t name, int64_t from_ns,
                     int64_t to_ns, uint64_t times)
 {
     const Timeline *t = lod->t;
     uint64_t last = lod_spans_before(lod, to_ns);
-    uint64_t i = lod->lane >= LANE_LAST ? 0 : lod_spans_before(lod, from_ns);
-    while (i > 0 && end_of(lod, i - 1) >= from_ns)
-        i--;
-    for (; i < last; i++) {
+    for (uint64_t i = first_near(lod, from_ns); i < last; i++) {
         uint64_t span = lod_span(lod, i);
-        if (t->span_name[span] != name || end_of(lod, i) < from_ns)
+        if (t->span_name[span] != name || !is_in(lod, i, from_ns, to_ns))
             continue;
         GROW(all->at, all->n, all->cap);
         all->at[all->n++] = (Duration){ t->dur_ns[span], times };

@@ -17,7 +17,7 @@
 typedef struct KernelTotal {
     uint32_t name; /* interned */
     uint8_t span_class;
-    uint64_t count;   /* spans that touch the window */
+    uint64_t count;   /* spans that begin in the window or reach into it */
     int64_t total_ns; /* of their parts within it, over the ranks asked for */
 } KernelTotal;
 
@@ -45,7 +45,7 @@ uint32_t kernels_top(const KernelSums *k, const bool *ranks, const int64_t *shif
                      int64_t from_ns, int64_t to_ns, KernelTotal *top, uint32_t n);
 
 /*
- * How long the spans of one name that touch the window took, each as a whole, counted as often
+ * How long the spans of one name that are in the window took, each as a whole, counted as often
  * as their rank stands for ranks.  The p-th percentile is the least duration that at least p %
  * of them do not exceed.  Looks at every span in the window.
  */

@@ -11,8 +11,9 @@
 ViewPlace view_place_of(const ViewData *d, uint32_t side, uint64_t span);
 
 /*
- * What a span is linked to, in a ring: the parts of its collective by rank, of ranks shown;
- * else its launch, or its kernel, by correlation.  At most n; returns how many, the span itself not among them.
+ * What a span is linked to, in a ring: the parts of its collective by rank, of ranks shown; else
+ * its launch, or its kernel, by correlation.  At most n; returns how many, the span itself not
+ * among them.
  */
 uint32_t view_links_of(const View *v, ViewPlace place, ViewPlace *to, uint32_t n);
 /* The one after (or before) a span in its ring. */

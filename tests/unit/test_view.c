@@ -340,24 +340,37 @@ static void totals_by_brute_force(void)
     KernelSums sums;
     view_data_open(&d, &w.t, "sums", 1);
     kernels_open(&sums, &d);
+    uint32_t name_of[7];
+    for (int k = 0; k < 7; k++)
+        name_of[k] = intern(&w.t.names, (const char[]){ 'k', (char)('0' + k), 0 });
     for (int i = 0; i < 60; i++) {
         seed = mix_u64(seed);
         int64_t from_ns = (int64_t)(seed % 600000), to_ns = from_ns + (1 << (i % 21));
-        int64_t total_ns[7] = { 0 };
+        int64_t total_ns[7] = { 0 }, count[7] = { 0 };
         for (uint64_t s = 0; s < w.t.spans_n; s++) {
-            int64_t a = max_i64(from_ns, w.t.start_ns[s]);
-            int64_t b = min_i64(to_ns, w.t.start_ns[s] + w.t.dur_ns[s]);
-            if (a < b && w.t.tracks[w.t.span_track[s]].rank != 1)
-                total_ns[timeline_text(&w.t, w.t.span_name[s])[1] - '0'] += b - a;
+            int64_t start_ns = w.t.start_ns[s], end_ns = start_ns + w.t.dur_ns[s];
+            int64_t a = max_i64(from_ns, start_ns), b = min_i64(to_ns, end_ns);
+            int name = timeline_text(&w.t, w.t.span_name[s])[1] - '0';
+            if (w.t.tracks[w.t.span_track[s]].rank == 1)
+                continue;
+            total_ns[name] += max_i64(0, b - a);
+            count[name] += a < b || (start_ns >= from_ns && start_ns < to_ns);
         }
         KernelTotal top[8];
         bool ranks[] = { true, false, true };
         uint32_t n = kernels_top(&sums, ranks, NULL, from_ns, to_ns, top, 8);
-        int64_t found_ns[7] = { 0 };
-        for (uint32_t k = 0; k < n; k++)
-            found_ns[timeline_text(&w.t, top[k].name)[1] - '0'] = top[k].total_ns;
-        for (int k = 0; k < 7; k++)
+        int64_t found_ns[7] = { 0 }, found[7] = { 0 };
+        for (uint32_t k = 0; k < n; k++) {
+            int name = timeline_text(&w.t, top[k].name)[1] - '0';
+            found_ns[name] = top[k].total_ns;
+            found[name] = (int64_t)top[k].count;
+        }
+        for (int k = 0; k < 7; k++) {
+            KernelTimes times = kernels_times(&sums, ranks, NULL, from_ns, to_ns, name_of[k]);
             CHECK_INT(total_ns[k], found_ns[k]);
+            CHECK_INT(count[k], found[k]);
+            CHECK_INT(count[k], (int64_t)times.count);
+        }
     }
     kernels_free(&sums);
     view_data_free(&d);
