@@ -72,19 +72,26 @@ static void tip_piece(Pen *p, LodKind kind, int64_t ns)
 
 /* ---- columns ---- */
 
-static Px part_of(Px height, uint32_t level)
+/* A pixel at least of what is there at all. */
+static Px at_least_one(Px part, uint32_t level)
 {
-    Px part = (Px)((int64_t)height * level / STRIP_LEVELS / PX_ONE * PX_ONE);
     return level > 0 ? px_max(part, PX(1)) : 0;
 }
 
+static Px part_of(Px height, uint32_t level)
+{
+    return at_least_one((Px)((int64_t)height * level / STRIP_LEVELS / PX_ONE * PX_ONE), level);
+}
+
+/* From below compute and copies, from above what is exposed; they meet where nothing is idle. */
 static void draw_run(Pen *p, PxBox box)
 {
     const uint8_t *level = p->level;
     Px height = box.y1 - box.y0;
-    Px compute = part_of(height, (uint32_t)level[LOD_COMPUTE] + level[LOD_OVERLAPPED]);
-    Px exposed = part_of(height, level[LOD_EXPOSED]);
-    Px memory = part_of(height, level[LOD_MEMORY]);
+    uint32_t below = (uint32_t)level[LOD_COMPUTE] + level[LOD_OVERLAPPED];
+    Px compute = part_of(height, below);
+    Px memory = part_of(height, below + level[LOD_MEMORY]) - compute;
+    Px exposed = height - part_of(height, STRIP_LEVELS - (uint32_t)level[LOD_EXPOSED]);
     PxBox b = box;
     b.y0 = box.y1 - compute;
     if (compute == height)
@@ -92,9 +99,9 @@ static void draw_run(Pen *p, PxBox box)
     else
         draw_kind(p, LOD_COMPUTE, b);
     b.y1 = b.y0;
-    b.y0 = px_max(box.y0, b.y1 - memory);
+    b.y0 = px_max(box.y0, b.y1 - at_least_one(memory, level[LOD_MEMORY]));
     draw_kind(p, LOD_MEMORY, b);
-    b = (PxBox){ box.x0, box.y0, box.x1, box.y0 + exposed };
+    b = (PxBox){ box.x0, box.y0, box.x1, box.y0 + at_least_one(exposed, level[LOD_EXPOSED]) };
     draw_kind(p, LOD_EXPOSED, b);
     b = band_of(box);
     b.y0 = b.y1 - part_of(b.y1 - b.y0, level[LOD_OVERLAPPED]);
@@ -112,14 +119,38 @@ static void end_run(Pen *p)
     p->run_x0 = p->run_x1;
 }
 
+/* In steps, of all that is not idle. */
+static uint32_t levels_of_all(const uint32_t share[LOD_N])
+{
+    uint32_t left = LOD_FULL;
+    for (uint32_t k = 0; k < LOD_N; k++)
+        left -= share[k] < left ? share[k] : left;
+    return STRIP_LEVELS - (left * STRIP_LEVELS + LOD_FULL / 2) / LOD_FULL;
+}
+
+/* The kind whose share is most above its level. */
+static uint32_t most_short(const uint32_t share[LOD_N], const uint8_t level[LOD_N])
+{
+    uint32_t kind = 0;
+    int64_t most = INT64_MIN;
+    for (uint32_t k = 0; k < LOD_N; k++) {
+        int64_t lacks = (int64_t)share[k] * STRIP_LEVELS - (int64_t)level[k] * LOD_FULL;
+        kind = lacks > most ? k : kind;
+        most = max_i64(most, lacks);
+    }
+    return kind;
+}
+
 void strip_levels(const uint32_t share[LOD_N], uint8_t level[LOD_N])
 {
-    uint32_t sum = 0;
+    uint32_t sum = 0, all = levels_of_all(share);
     for (uint32_t k = 0; k < LOD_N; k++) {
         uint32_t nearest = (share[k] * STRIP_LEVELS + LOD_FULL / 2) / LOD_FULL;
         level[k] = (uint8_t)(nearest || share[k] == 0 ? nearest : 1);
         sum += level[k];
     }
+    for (; sum < all; sum++)
+        level[most_short(share, level)]++;
     while (sum > STRIP_LEVELS) {
         uint32_t largest = 0;
         for (uint32_t k = 1; k < LOD_N; k++)

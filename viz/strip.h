@@ -33,7 +33,8 @@ void strip_axis(DrawList *d, const Theme *theme, PxBox box, int64_t length_ns);
 
 /* The class a kind of piece is coloured as. */
 TimeClass strip_class(LodKind kind);
-/* Shares in STRIP_LEVELS steps, what is there at least one, together at most STRIP_LEVELS. */
+/* Shares in STRIP_LEVELS steps, what is there at least one; together what all is, rounded, but
+ * for that at least, and at most STRIP_LEVELS. */
 void strip_levels(const uint32_t share[LOD_N], uint8_t level[LOD_N]);
 
 #endif

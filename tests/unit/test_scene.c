@@ -9,6 +9,7 @@
 #include "viz/picture.h"
 #include "viz/png.h"
 #include "viz/scene.h"
+#include "viz/strip.h"
 #include "viz/svg.h"
 
 #include "tests/check.h"
@@ -547,6 +548,73 @@ static void strips_fill_the_window_whatever_its_height(void)
     close_film(&f);
 }
 
+/* Random shares: what all of them are is right to half a step, but for what must be seen. */
+static void levels_add_up_to_what_is_busy(void)
+{
+    uint64_t seed = 5;
+    for (int i = 0; i < 20000; i++) {
+        uint32_t share[LOD_N] = { 0 }, left = LOD_FULL, sum = 0, kinds_n = 0;
+        uint8_t level[LOD_N];
+        for (int k = 0; k < LOD_N; k++) {
+            seed = mix_u64(seed);
+            share[k] = seed >> 63 ? (uint32_t)((seed >> 8) % (left + 1)) : 0;
+            left -= share[k];
+        }
+        if (i % 2) { /* never idle */
+            share[LOD_COMPUTE] += left;
+            left = 0;
+        }
+        strip_levels(share, level);
+        for (int k = 0; k < LOD_N; k++) {
+            CHECK((level[k] > 0) == (share[k] > 0));
+            sum += level[k];
+            kinds_n += share[k] > 0;
+        }
+        double busy = (double)STRIP_LEVELS * (LOD_FULL - left) / LOD_FULL;
+        CHECK(sum <= STRIP_LEVELS && sum + 0.5 + 1e-9 >= busy);
+        CHECK(sum <= busy + 0.5 + kinds_n);
+    }
+}
+
+/* Kernels and collectives by turns, many in a pixel, on a GPU that never waits: whatever the
+ * strip's height, no pixel of it is idle, but for the last column, whose bin reaches further. */
+static void a_busy_gpu_has_no_idle_pixel(void)
+{
+    World w = { 0 };
+    ViewData d;
+    uint32_t gpu = world_stream(&w, 0, 7), net = world_stream(&w, 0, 20);
+    for (int64_t i = 0; i < 20000; i++) {
+        int64_t at_ns = 100 * i, split_ns = at_ns + 5 + i / 223;
+        world_span(&w, gpu, SPAN_COMPUTE, "gemm", at_ns, split_ns);
+        world_comm(&w, net, (Coll){ .op = "all_reduce", .seq = -1, .wait_ns = -1 }, split_ns,
+                   at_ns + 100);
+    }
+    timeline_seal(&w.t);
+    view_data_open(&d, &w.t, "busy", 1);
+    for (int32_t height = 8; height <= 40; height++) {
+        DrawList list = { .font = NULL };
+        Frame frame;
+        Err err = { 0 };
+        Font font = { 0 };
+        draw_begin(&list, &font, 300, height, theme_dark()->color[THEME_BACKGROUND]);
+        strip_draw(&(Strip){ .d = &list,
+                             .theme = theme_dark(),
+                             .window = { 0, 2000000, 300 },
+                             .box = { 0, 0, PX(300), PX(height) } },
+                   &d.ranks[0].strip);
+        if (CHECK(frame_init(&frame, 300, height, &err)))
+            raster_draw(&frame, &list);
+        uint32_t idle_n = 0, idle = theme_dark()->time[TIME_IDLE];
+        for (int32_t i = 0; i < 300 * height; i++)
+            idle_n += i % 300 < 299 && frame.pixels[i] == idle;
+        CHECK_INT(0, (int)idle_n);
+        frame_free(&frame);
+        draw_free(&list);
+    }
+    view_data_free(&d);
+    world_free(&w);
+}
+
 static uint32_t ranks_named(Film *f)
 {
     Scene scene;
@@ -818,6 +886,8 @@ int main(void)
     RUN(the_legend_has_the_colours_of_errors);
     RUN(an_op_that_began_long_before_is_in_the_error_strip);
     RUN(small_traces_look_as_they_did);
+    RUN(levels_add_up_to_what_is_busy);
+    RUN(a_busy_gpu_has_no_idle_pixel);
     RUN(strips_fill_the_window_whatever_its_height);
     RUN(as_many_strips_are_named_as_there_is_room_for);
     RUN(all_that_was_waited_is_dim);
