@@ -392,10 +392,11 @@ static bool is_unit(const char *word)
 
 bool names_fit(Font *font, TextStyle style, char *text, Px width)
 {
-    enum { LETTERS = 6 };
+    enum { LETTERS = 6, SAYS_NOTHING = 3 };
     while (font_width(font, style, text, strlen(text)) > width) {
         char *space = strrchr(text, ' ');
-        if (!space) /* one word: some of it, or nothing */
+        /* One word, or but "tp" or "##" before it: some of it, or nothing. */
+        if (!space || space - text < SAYS_NOTHING)
             return font_fit(font, style, text, strlen(text), width) >= LETTERS;
         bool unit = is_unit(space + 1);
         *space = 0;

@@ -117,6 +117,10 @@ static void labels_lose_words_before_letters_and_no_number_its_unit(void)
     char word[] = "AllReduce";
     CHECK(names_fit(&font, small, word, font_width(&font, small, "AllReduc", 8)));
     CHECK(!names_fit(&font, small, word, font_width(&font, small, "All", 3)));
+    char hashes[] = "## forward ##";
+    CHECK(!names_fit(&font, small, hashes, font_width(&font, small, "## f", 4)));
+    CHECK(names_fit(&font, small, hashes, font_width(&font, small, "## forw", 7)));
+    CHECK_STR("## forward", hashes); /* to be cut where it is drawn */
     font_free(&font);
 }
 
