@@ -148,10 +148,21 @@ static bool click_top(App *a, const Input *in)
     if (id < SCENE_ITEM_OMNI)
         return app_act(a, modes[id - SCENE_ITEM_MODE]);
     if (id == SCENE_ITEM_OMNI) {
-        app_omni_open(a, "/");
+        if (!a->view.omni_open)
+            app_omni_open(a, "/");
         return true;
     }
     return false;
+}
+
+/* A click on one of the omnibox' list takes it. */
+static bool click_offer(App *a, const Input *in)
+{
+    uint32_t i = draw_item_at(&a->list, PX(in->x), PX(in->y)) - SCENE_ITEM_OFFER;
+    if (!a->view.omni_open || i >= a->view.offers_n)
+        return false;
+    a->view.offer_at = i;
+    return app_omni_key(a, KEY_ENTER, 0);
 }
 
 /* A click on one of the top kernels goes to where it runs. */
@@ -189,6 +200,8 @@ static bool down(App *a, const Input *in)
 {
     const Layout *l = &a->scene.layout;
     a->view.message[0] = 0;
+    if (click_offer(a, in))
+        return true;
     if (over(l->top, in))
         return click_top(a, in);
     if (a->view.omni_open)

@@ -155,6 +155,21 @@ static void draw_filter(ScenePen *p, PxBox line)
     draw_text(p->d, line, scene_body(), ALIGN_LEFT, scene_color(p, THEME_TEXT), text);
 }
 
+/* What is longer than the line is moved until the cursor is in it. */
+static void draw_typed(ScenePen *p, PxBox line, Px pad)
+{
+    const View *v = p->v;
+    Px x = line.x0 + font_width(p->d->font, scene_body(), v->omni, v->omni_cursor);
+    Px beyond = px_max(0, x + PX(1) - line.x1);
+    PxBox text = { line.x0 - beyond, line.y0, PX_FAR, line.y1 };
+    draw_clip_push(p->d, line);
+    draw_text(p->d, text, scene_body(), ALIGN_LEFT, scene_color(p, THEME_TEXT), v->omni);
+    draw_rect(p->d,
+              (PxBox){ x - beyond, line.y0 + pad / 2, x - beyond + PX(1), line.y1 - pad / 2 },
+              scene_color(p, THEME_TEXT));
+    draw_clip_pop(p->d);
+}
+
 static void draw_omnibox(ScenePen *p, PxBox box)
 {
     const View *v = p->v;
@@ -165,18 +180,13 @@ static void draw_omnibox(ScenePen *p, PxBox box)
         draw_outline(p->d, box, draw_px(p->d, 2), draw_px(p->d, 3),
                      scene_color(p, THEME_FOCUS));
     PxBox line = { box.x0 + pad, box.y0, box.x1 - pad, box.y1 };
-    if (!v->omni[0] && v->filter) {
+    if (v->omni_open) {
+        draw_typed(p, line, pad);
+    } else if (v->filter) {
         draw_filter(p, line);
-    } else if (!v->omni[0]) {
+    } else {
         draw_text(p->d, line, scene_body(), ALIGN_LEFT, scene_color(p, THEME_DIM),
                   "/ search   > command   : filter      e.g. nccl dur>1ms");
-    } else {
-        draw_text(p->d, line, scene_body(), ALIGN_LEFT, scene_color(p, THEME_TEXT), v->omni);
-    }
-    if (v->omni_open) {
-        Px x = line.x0 + font_width(p->d->font, scene_body(), v->omni, v->omni_cursor);
-        draw_rect(p->d, (PxBox){ x, box.y0 + pad / 2, x + PX(1), box.y1 - pad / 2 },
-                  scene_color(p, THEME_TEXT));
     }
 }
 
@@ -232,6 +242,10 @@ static void put_top(ScenePen *p)
                    top.y1 - draw_px(p->d, 6) };
     if (!p->s->still && omni_width > draw_px(p->d, 120))
         draw_omnibox(p, omni);
+    else if (v->omni_open) { /* no room beside anything else */
+        draw_omnibox(p, (PxBox){ pad, omni.y0, top.x1 - pad, omni.y1 });
+        return;
+    }
     char ranks[96];
     snprintf(text, sizeof text, "%s%s%s   %s", v->data[0]->name,
              v->data[1] ? "  \xc2\xb7  compared with " : "", v->data[1] ? v->data[1]->name : "",

@@ -23,8 +23,9 @@ enum { SCENE_TOP_KERNELS = 24, SCENE_TOP_COMMS = 6, SCENE_EDGES = 64 };
 enum {
     SCENE_ITEM_MODE, /* + ViewMode: the chips of the top bar */
     SCENE_ITEM_OMNI = SCENE_ITEM_MODE + VIEW_MODES_N,
-    SCENE_ITEM_KERNEL,                                      /* + index into SceneTables.top */
-    SCENE_ITEM_EDGE = SCENE_ITEM_KERNEL + SCENE_TOP_KERNELS /* + index into Scene.edges */
+    SCENE_ITEM_KERNEL,                                       /* + index into SceneTables.top */
+    SCENE_ITEM_EDGE = SCENE_ITEM_KERNEL + SCENE_TOP_KERNELS, /* + index into Scene.edges */
+    SCENE_ITEM_OFFER = SCENE_ITEM_EDGE + SCENE_EDGES         /* + index into View.offers */
 };
 
 /* Mean over the ranks of what each pixel of the minimap holds. */

@@ -251,14 +251,18 @@ void scene_offers(ScenePen *p)
     const View *v = p->v;
     if (!v->omni_open || v->offers_n == 0)
         return;
-    Px line = draw_px(p->d, 22), width = draw_px(p->d, 420), pad = draw_px(p->d, 6);
-    Px x = (p->l->all.x1 - width) / 2;
-    PxBox box = px_box(x, p->l->top.y1 + pad, width, line * (Px)v->offers_n + 2 * pad);
+    Px line = draw_px(p->d, 22), pad = draw_px(p->d, 6);
+    Px width = px_min(draw_px(p->d, 420), p->l->all.x1);
+    PxBox omni = p->l->top;
+    draw_item_box(p->d, SCENE_ITEM_OMNI, &omni);
+    PxBox box = px_box(px_max(0, omni.x1 - width), p->l->top.y1 + pad, width,
+                       line * (Px)v->offers_n + 2 * pad);
     draw_panel(p, box);
     for (uint32_t i = 0; i < v->offers_n; i++) {
         PxBox row = px_box(box.x0 + pad, box.y0 + pad + line * (Px)i, width - 2 * pad, line);
-        if (i == v->offer_at)
-            draw_round(p->d, row, draw_px(p->d, 3), scene_color(p, THEME_ACCENT));
+        draw_tip(p->d, SCENE_ITEM_OFFER + i, NULL);
+        draw_round(p->d, row, draw_px(p->d, 3),
+                   scene_color(p, i == v->offer_at ? THEME_ACCENT : THEME_RAISED));
         draw_pair(p, px_box_inset(row, draw_px(p->d, 4)), v->offers[i],
                   i == v->offer_at ? THEME_ON_ACCENT : THEME_TEXT);
     }

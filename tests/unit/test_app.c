@@ -514,6 +514,56 @@ static void the_omnibox_searches_filters_and_acts(void)
     close_session(&s);
 }
 
+static bool item_box(const Session *s, uint32_t id, PxBox *box)
+{
+    return CHECK(draw_item_box(&s->app.list, id, box));
+}
+
+/* Below the box, within the picture, however small that is; and its lines can be clicked. */
+static void the_palette_is_below_the_omnibox(void)
+{
+    static const int32_t widths[] = { 1600, 900, 320 };
+    for (size_t i = 0; i < ARRAY_N(widths); i++) {
+        Session s;
+        PxBox omni, first, light;
+        open_session(&s);
+        s.app.view.width = widths[i];
+        press(&s, '>', 0);
+        type(&s, "light");
+        if (item_box(&s, SCENE_ITEM_OMNI, &omni) && item_box(&s, SCENE_ITEM_OFFER, &first)) {
+            CHECK(first.x0 >= 0 && first.x1 <= PX(widths[i]));
+            CHECK(first.x0 < omni.x1 && first.x1 > omni.x0 && first.y0 >= omni.y1);
+        }
+        mouse(&s, INPUT_DOWN, 1, px_floor(omni.x0) + 3, px_floor(omni.y0) + 3, 0);
+        CHECK_STR(">light", s.app.view.omni); /* still what was typed */
+        if (item_box(&s, SCENE_ITEM_OFFER, &light))
+            mouse(&s, INPUT_DOWN, 1, px_floor(light.x0) + 9, px_floor(light.y0) + 9, 0);
+        CHECK(!s.app.view.omni_open);
+        CHECK(s.app.view.theme == theme_light());
+        close_session(&s);
+    }
+}
+
+/* The rectangle one pixel wide in the top bar. */
+static void the_cursor_stays_in_the_omnibox(void)
+{
+    Session s;
+    PxBox omni;
+    open_session(&s);
+    press(&s, '/', 0);
+    for (int i = 0; i < 30; i++)
+        type(&s, "word ");
+    uint32_t cursors_n = 0;
+    for (uint32_t i = 0; i < s.app.list.items_n && item_box(&s, SCENE_ITEM_OMNI, &omni); i++) {
+        const DrawItem *k = &s.app.list.items[i];
+        bool cursor = k->kind == DRAW_RECT && k->box.x1 - k->box.x0 == PX(1) &&
+                      k->box.y0 > omni.y0 && k->box.y1 < omni.y1;
+        cursors_n += cursor && k->box.x0 > omni.x0 && k->box.x1 < omni.x1;
+    }
+    CHECK_INT(1, (int)cursors_n);
+    close_session(&s);
+}
+
 static bool says(const Session *s, const char *text)
 {
     const DrawList *list = &s->app.list;
@@ -787,6 +837,8 @@ int main(void)
     RUN(a_picked_host_event_is_seen);
     RUN(searching_finds_what_is_folded_away);
     RUN(the_omnibox_searches_filters_and_acts);
+    RUN(the_palette_is_below_the_omnibox);
+    RUN(the_cursor_stays_in_the_omnibox);
     RUN(a_filter_says_that_it_is_there);
     RUN(a_filter_follows_what_is_found_out);
     RUN(ranks_fold_pin_and_sort);
