@@ -107,8 +107,9 @@ uint32_t lod_pixel_of(const LodWindow *w, int64_t at_ns);
  * and part of the next piece. */
 typedef struct LodSink {
     void *user;
-    /* At least a pixel wide, cut to the window.  span: index into the timeline, NONE_U64 in
-     * a strip; a span of communication comes as several pieces. */
+    /* At least a pixel wide, cut to the window; of no length where a pixel is less than a ns.
+     * span: index into the timeline, NONE_U64 in a strip; a span of communication comes as
+     * several pieces. */
     void (*piece)(void *user, uint64_t span, LodKind kind, int64_t from_ns, int64_t to_ns);
     /* Pixel x: shares by kind, together at most LOD_FULL, not all 0. */
     void (*column)(void *user, uint32_t x, const uint32_t share[LOD_N]);

@@ -223,7 +223,9 @@ static void move_column(Draw *d, int64_t at_ns)
 
 static void put_piece(Draw *d, uint64_t span, LodKind kind, int64_t from_ns, int64_t to_ns)
 {
-    if (to_ns - from_ns >= d->wide_ns) {
+    /* Where a ns is wider than a pixel, columns cannot say where in it nothing lasts. */
+    bool moment = from_ns == to_ns && d->pixel_ns == 0;
+    if (moment || to_ns - from_ns >= d->wide_ns) {
         if (d->any) { /* what came before it, first */
             put_column(d);
             open_column(d, d->x);

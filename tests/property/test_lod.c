@@ -123,11 +123,13 @@ static void paint_piece(void *user, uint64_t span, LodKind kind, int64_t from_ns
     Picture *p = user;
     (void)span;
     p->pieces_n++;
-    p->disorder_n += from_ns < p->last_ns || to_ns < from_ns;
+    /* What has no length may begin together with the one before it. */
+    bool moment = from_ns == to_ns && p->w->to_ns - p->w->from_ns < p->w->width;
+    p->disorder_n += (from_ns < p->last_ns && !moment) || to_ns < from_ns;
     p->disorder_n += from_ns < p->w->from_ns || to_ns > p->w->to_ns;
-    p->small_n +=
-        (double)(to_ns - from_ns) * p->w->width < (double)(p->w->to_ns - p->w->from_ns);
-    p->last_ns = to_ns;
+    p->small_n += !moment && (double)(to_ns - from_ns) * p->w->width <
+                                 (double)(p->w->to_ns - p->w->from_ns);
+    p->last_ns = max_i64(p->last_ns, to_ns);
     for (uint32_t x = lod_pixel_of(p->w, from_ns); x < p->w->width; x++) {
         int64_t x0 = lod_pixel_ns(p->w, x), x1 = lod_pixel_ns(p->w, x + 1);
         if (x0 >= to_ns)
@@ -280,6 +282,12 @@ static void one_span_and_none(void)
     lod_extract(&row, &window, &sink);
     CHECK(p.touched[0]);
     CHECK_INT(1, (int)(p.pieces_n + p.columns_n));
+    LodWindow close = { 0, 20, 100 }; /* a ns is five pixels: it begins in the first of them */
+    p = (Picture){ .w = &close, .last_ns = INT64_MIN };
+    lod_extract(&row, &close, &sink);
+    CHECK_INT(1, (int)p.pieces_n);
+    CHECK_INT(0, (int)p.columns_n);
+    CHECK_INT(7, p.last_ns);
     CHECK_U64(0, lod_span_at(&row, 7));
     CHECK_U64(NONE_U64, lod_span_at(&row, 8));
     lod_free(&row);
