@@ -357,10 +357,20 @@ static void select_window(App *a)
 static void add_mark(App *a)
 {
     View *v = &a->view;
-    if (v->marks_n == VIEW_MARKS)
+    int64_t ns = cursor_ns(a), last_ns = v->marks_n ? v->marks_ns[v->marks_n - 1] : ns;
+    char at[32], gap[32];
+    if (v->marks_n == VIEW_MARKS) {
         app_say(a, "%d marks are set, no more fit", VIEW_MARKS);
+        return;
+    }
+    v->marks_ns[v->marks_n++] = ns;
+    view_time_text(at, sizeof at, ns - view_whole(v).from_ns);
+    view_time_text(gap, sizeof gap, ns < last_ns ? last_ns - ns : ns - last_ns);
+    if (v->marks_n == 1)
+        app_say(a, "mark at %s", at);
     else
-        v->marks_ns[v->marks_n++] = cursor_ns(a);
+        app_say(a, "mark at %s, %s %s the last one", at, gap,
+                ns < last_ns ? "before" : "after");
 }
 
 static void one_mark(App *a)

@@ -564,6 +564,23 @@ static void the_cursor_stays_in_the_omnibox(void)
     close_session(&s);
 }
 
+static void marks_say_when_and_how_far_apart(void)
+{
+    Session s;
+    open_session(&s);
+    s.app.view.mouse_x = -1; /* the window's middle */
+    press(&s, 'm', 0);
+    CHECK_STR("mark at 15.00 \xc2\xb5s", s.app.view.message);
+    view_show(&s.app.view, 10000, 15000);
+    press(&s, 'm', MOD_SHIFT);
+    CHECK_STR("mark at 12.50 \xc2\xb5s, 2.500 \xc2\xb5s before the last one",
+              s.app.view.message);
+    CHECK_INT(2, (int)s.app.view.marks_n);
+    press(&s, 'm', 0);
+    CHECK_STR("mark at 12.50 \xc2\xb5s", s.app.view.message);
+    close_session(&s);
+}
+
 static bool says(const Session *s, const char *text)
 {
     const DrawList *list = &s->app.list;
@@ -839,6 +856,7 @@ int main(void)
     RUN(the_omnibox_searches_filters_and_acts);
     RUN(the_palette_is_below_the_omnibox);
     RUN(the_cursor_stays_in_the_omnibox);
+    RUN(marks_say_when_and_how_far_apart);
     RUN(a_filter_says_that_it_is_there);
     RUN(a_filter_follows_what_is_found_out);
     RUN(ranks_fold_pin_and_sort);
