@@ -291,12 +291,24 @@ static void open_ranks(ViewData *d)
     }
 }
 
+/* Does a span of no length begin where the trace ends?  Windows end before their last ns, so one
+ * that shows it is that much longer. */
+static bool ends_with_a_moment(const Timeline *t)
+{
+    bool ends = false;
+    for (uint32_t i = 0; i < t->tracks_n; i++) {
+        const Track *k = &t->tracks[i];
+        ends |= k->span_n > 0 && t->start_ns[k->span_first + k->span_n - 1] == t->end_ns;
+    }
+    return ends;
+}
+
 void view_data_open(ViewData *d, const Timeline *t, const char *name, uint32_t jobs)
 {
     ASSERT(t->sealed);
     jobs = jobs ? jobs : jobs_processors();
     *d = (ViewData){ .t = t, .name = name, .begin_ns = t->begin_ns, .end_ns = t->end_ns };
-    d->end_ns = max_i64(d->end_ns, d->begin_ns + 1);
+    d->end_ns = max_i64(t->end_ns + ends_with_a_moment(t), d->begin_ns + 1);
     open_ranks(d);
     open_rows(d);
     jobs_run(build_rank, d, d->ranks_n, jobs);
@@ -328,7 +340,7 @@ static void track_bounds(const Timeline *t, const Track *k, int64_t *begin_ns, i
     uint64_t spans_end = k->span_first + k->span_n, points_end = k->point_first + k->point_n;
     for (uint64_t i = k->span_first; i < spans_end; i++) {
         *begin_ns = min_i64(*begin_ns, t->start_ns[i]);
-        *end_ns = max_i64(*end_ns, t->start_ns[i] + t->dur_ns[i]);
+        *end_ns = max_i64(*end_ns, t->start_ns[i] + max_i64(1, t->dur_ns[i]));
     }
     for (uint64_t i = k->point_first; i < points_end; i++) {
         *begin_ns = min_i64(*begin_ns, t->point_ns[i]);

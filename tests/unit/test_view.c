@@ -322,6 +322,32 @@ static void totals_by_name(void)
     close_ranks(&k);
 }
 
+/* Windows end before their last ns; that of the whole trace has all of it all the same. */
+static void a_last_event_of_no_length_counts(void)
+{
+    World w = { 0 };
+    ViewData d;
+    KernelTotal top[2];
+    KernelSums sums;
+    uint32_t gpu = world_stream(&w, 0, 7);
+    for (int64_t i = 0; i < 50; i++)
+        world_span(&w, gpu, SPAN_COMPUTE, "gemm", 10 * i, 10 * i);
+    timeline_seal(&w.t);
+    for (int bounds = 0; bounds < 2; bounds++) {
+        view_data_open(&d, &w.t, "moments", 1);
+        if (bounds)
+            view_data_bounds(&d);
+        CHECK_INT(0, d.ranks[0].begin_ns);
+        CHECK_INT(491, d.ranks[0].end_ns);
+        kernels_open(&sums, &d);
+        CHECK_INT(1, (int)kernels_top(&sums, NULL, NULL, d.begin_ns, d.end_ns, top, 2));
+        CHECK_U64(50, top[0].count);
+        kernels_free(&sums);
+        view_data_free(&d);
+    }
+    world_free(&w);
+}
+
 /* Many spans of few names, windows of all sizes, beside a look at every span. */
 static void totals_by_brute_force(void)
 {
@@ -878,6 +904,7 @@ int main(void)
     RUN(zooming_keeps_the_place);
     RUN(totals_by_name);
     RUN(totals_by_brute_force);
+    RUN(a_last_event_of_no_length_counts);
     RUN(links_go_round);
     RUN(the_critical_path_changes_rank);
     RUN(contradicting_matches_end_the_critical_path);
