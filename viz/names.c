@@ -287,18 +287,37 @@ static void part_group(Names *n, const Clash *group, size_t count)
         number_equals(n, group, count);
 }
 
-/* All names at once: which ones clash shows only then. */
+/* By interned id: it is what a GPU did, and stands beside others of the kind. */
+static bool *names_of_gpus(const Timeline *t)
+{
+    bool *is = mem_zero((size_t)t->names.n + 1, sizeof *is);
+    for (uint32_t k = 0; k < t->tracks_n; k++) {
+        const Track *track = &t->tracks[k];
+        uint64_t end = track->kind == TRACK_STREAM ? track->span_first + track->span_n : 0;
+        for (uint64_t s = track->span_first; s < end; s++)
+            if (cover_bit(t->span_class[s]) && t->span_name[s] < t->names.n)
+                is[t->span_name[s]] = true;
+    }
+    return is;
+}
+
+/* All names at once: which ones clash shows only then.  What hosts do goes by its whole name. */
 static void shorten_all(Names *n)
 {
-    uint32_t all = n->t->names.n;
-    Clash *c = mem_zero((size_t)all + 1, sizeof *c);
-    for (uint32_t i = 0; i < all; i++) {
+    size_t all = 0;
+    bool *counts = names_of_gpus(n->t);
+    Clash *c = mem_zero((size_t)n->t->names.n + 1, sizeof *c);
+    for (uint32_t i = 0; i < n->t->names.n; i++) {
         char text[NAME_CAP];
         const char *full = timeline_text(n->t, i);
         n->text[i] = arena_strdup(&n->arena, name_shorten(full, text, sizeof text));
-        c[i] = (Clash){ full + (strncmp(full, "void ", 5) == 0 ? 5 : 0), n->text[i], i };
+        if (counts[i])
+            c[all++] =
+                (Clash){ full + (strncmp(full, "void ", 5) == 0 ? 5 : 0), n->text[i], i };
     }
-    qsort(c, all, sizeof *c, by_text);
+    free(counts);
+    if (all > 0)
+        qsort(c, all, sizeof *c, by_text);
     for (size_t first = 0, end; first < all; first = end) {
         for (end = first + 1; end < all && strcmp(c[end].text, c[first].text) == 0;)
             end++;

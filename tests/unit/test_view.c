@@ -85,17 +85,20 @@ static void names_that_would_be_short_for_several_are_told_apart(void)
         { "void f::g<int>()", "g int #2" },
         { "void f::g<long>()", "g long" },
         { "void f::alone<long>()", "alone" },
+        { "saxpy(double *, double *, int)", "saxpy" },
     };
-    Timeline t = { 0 };
+    World w = { 0 };
     Names n;
-    uint32_t id[ARRAY_N(cases)];
+    uint32_t gpu = world_stream(&w, 0, 7), host = world_host(&w, 0);
     for (size_t i = 0; i < ARRAY_N(cases); i++)
-        id[i] = intern(&t.names, cases[i][0]);
-    names_open(&n, &t);
+        world_span(&w, gpu, SPAN_COMPUTE, cases[i][0], (int64_t)i, (int64_t)i + 1);
+    world_span(&w, host, SPAN_HOST, "saxpy", 0, 9); /* a range around its launch */
+    timeline_seal(&w.t);
+    names_open(&n, &w.t);
     for (size_t i = 0; i < ARRAY_N(cases); i++)
-        CHECK_STR(cases[i][1], names_short(&n, id[i]));
+        CHECK_STR(cases[i][1], names_short(&n, intern(&w.t.names, cases[i][0])));
     names_free(&n);
-    timeline_free(&t);
+    world_free(&w);
 }
 
 static void labels_lose_words_before_letters_and_no_number_its_unit(void)
