@@ -224,8 +224,12 @@ static bool go_history(View *v, uint32_t at)
     return true;
 }
 
+/* Steps of a drag and turns of the wheel are not in the history; the first way back undoes them. */
 bool view_back(View *v)
 {
+    int64_t from_ns = v->from_ns, to_ns = v->to_ns;
+    if (go_history(v, v->history_at) && (v->from_ns != from_ns || v->to_ns != to_ns))
+        return true;
     return v->history_at > 0 && go_history(v, v->history_at - 1);
 }
 

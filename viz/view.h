@@ -11,7 +11,8 @@
  *
  * WINDOW.  [from_ns, to_ns) is what the lanes show, at least VIEW_NS_MIN long, at most twice
  * as long as the trace, in Split as trace and simulation together.  Every change of it that is
- * meant (not each step of a drag) is remembered: view_back undoes it.
+ * meant (not each step of a drag or turn of the wheel) is remembered: view_back undoes it, and
+ * what followed.
  */
 #ifndef LOCKSTEP_VIZ_VIEW_H
 #define LOCKSTEP_VIZ_VIEW_H

@@ -137,6 +137,30 @@ static void keys_zoom_and_come_back(void)
     close_session(&s);
 }
 
+static void the_wheel_is_undone_as_one(void)
+{
+    Session s;
+    open_session(&s);
+    int32_t x = px_floor(s.app.scene.layout.lanes.x0) + 200;
+    int64_t all_ns = length_of(&s);
+    press(&s, 'w', 0);
+    int64_t near_ns = length_of(&s);
+    for (int i = 0; i < 3; i++)
+        app_input(&s.app, &(Input){ .kind = INPUT_WHEEL,
+                                    .dy = 1,
+                                    .x = x,
+                                    .y = px_floor(s.app.scene.layout.lanes.y0) + 9,
+                                    .mods = MOD_CTRL });
+    CHECK(length_of(&s) < near_ns);
+    press(&s, KEY_BACKSPACE, 0);
+    CHECK_INT(near_ns, length_of(&s));
+    press(&s, KEY_BACKSPACE, 0);
+    CHECK_INT(all_ns, length_of(&s));
+    press(&s, KEY_BACKSPACE, 0);
+    CHECK_STR("nothing to go back to", s.app.view.message);
+    close_session(&s);
+}
+
 static void dragging_selects_and_counts(void)
 {
     Session s;
@@ -841,6 +865,7 @@ static void no_key_has_two_actions(void)
 int main(void)
 {
     RUN(keys_zoom_and_come_back);
+    RUN(the_wheel_is_undone_as_one);
     RUN(dragging_selects_and_counts);
     RUN(a_selection_is_drawn_over_the_ranks_that_count);
     RUN(other_buttons_pan_and_zoom);

@@ -260,7 +260,10 @@ static void windows_are_remembered(void)
     View *v = &k.view;
     view_show(v, 100, 200);
     view_show(v, 120, 160);
-    view_move(v, 130, 170); /* a step of a drag */
+    view_move(v, 125, 165); /* turns of the wheel */
+    view_move(v, 130, 170);
+    CHECK(view_back(v));
+    CHECK_INT(120, v->from_ns);
     CHECK(view_back(v));
     CHECK_INT(100, v->from_ns);
     CHECK(view_back(v));
