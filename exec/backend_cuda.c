@@ -165,7 +165,9 @@ static bool queue(Backend *b, uint32_t first, uint32_t n, Err *err)
     ok = ok && run_task(b, first, err) && mark_done(b, first, n, err);
     if (capture)
         capture->pop_op();
-    if (ok && b->synced && b->mode == STEP_PLAIN && !b->lanes)
+    /* Not behind a transfer: its peer may need what is not queued here yet. */
+    bool waits = b->synced && !op_is_comm(b->p->tasks[first].op->kind);
+    if (ok && waits && b->mode == STEP_PLAIN && !b->lanes)
         ok = cuda_ok(cudaStreamSynchronize(b->stream[lane]), "running it", err);
     return ok || name_task(b, first, err);
 }
@@ -235,23 +237,68 @@ static bool has_transfers(const Graph *g)
     return false;
 }
 
-static bool open_comm(Backend *b, Err *err)
+CudaCommJob comm_job(const Backend *b)
 {
     const CudaOptions *o = b->job->cuda;
-    if (!calls_make(&b->calls, b->p, err))
-        return false;
-    if (!b->comm_type)
-        return true;
-    CudaCommJob job = { .program = b->p,
-                        .calls = &b->calls,
-                        .fabric = b->job->fabric,
-                        .device = o->device,
-                        .arena = b->arena,
-                        .arena_bytes = b->p->arena_bytes,
-                        .timeout_s = o->timeout_s,
-                        .rings = o->rings,
-                        .capture = o->capture };
-    return b->comm_type->open(&b->comm, &job, err);
+    return (CudaCommJob){ .program = b->p,
+                          .calls = &b->calls,
+                          .fabric = b->job->fabric,
+                          .device = o->device,
+                          .arena = b->arena,
+                          .arena_bytes = b->p->arena_bytes,
+                          .timeout_s = o->timeout_s,
+                          .rings = o->rings,
+                          .capture = o->capture };
+}
+
+static bool check_comm(const Backend *b, Err *err)
+{
+    CudaCommJob job = comm_job(b);
+    return !b->comm_type || !b->comm_type->check || b->comm_type->check(&job, err);
+}
+
+static bool open_comm(Backend *b, Err *err)
+{
+    CudaCommJob job = comm_job(b);
+    return calls_make(&b->calls, b->p, err) &&
+           (!b->comm_type || b->comm_type->open(&b->comm, &job, err));
+}
+
+/* On zeros: what is an index must lie in its table. */
+static bool load_kernel(Backend *b, const Task *t, Err *err)
+{
+    cudaStream_t stream = b->stream[t->lane];
+    bool ok = true;
+    for (uint32_t a = 0; a < t->args_n && ok; a++) {
+        const Buffer *to = &task_args(b->p, t)[a];
+        ok = cuda_ok(cudaMemsetAsync(b->arena + to->offset, 0, to->bytes, stream),
+                     "loading a kernel", err);
+    }
+    return ok && cuda_launch(&b->env[t->lane], b->p, t, err) &&
+           cuda_ok(launch_error(), "loading a kernel", err) &&
+           cuda_ok(cudaStreamSynchronize(stream), "loading a kernel", err);
+}
+
+/*
+ * A kernel is loaded at its first launch, which may wait for all that its device runs (CUDA C++
+ * Programming Guide, "Lazy Loading").  That may be a receive whose sender waits for something that
+ * is to be queued behind the launch: hosts would wait for each other for ever.  So each op's
+ * kernels run once before the first transfer does.
+ */
+static bool load_kernels(Backend *b, Err *err)
+{
+    const Program *p = b->p;
+    bool ok = true, *seen = mem_zero((size_t)p->graph->ops_n + 1, sizeof *seen);
+    for (uint32_t i = 0; i < p->tasks_n && ok; i++) {
+        const Task *t = &p->tasks[i];
+        bool *is_loaded = &seen[t->op - p->graph->ops];
+        if (!*is_loaded && cuda_launches[t->op->kind])
+            ok = load_kernel(b, t, err) || name_task(b, i, err);
+        *is_loaded = true;
+    }
+    free(seen);
+    return ok && cuda_ok(cudaMemset(b->arena, 0, p->arena_bytes), "clearing its memory", err) &&
+           cuda_ok(cudaDeviceSynchronize(), "clearing its memory", err);
 }
 
 static bool asked(const char *name, bool otherwise)
@@ -273,9 +320,11 @@ static void check_lanes(const Program *p)
 static bool open_parts(Backend *b, Err *err)
 {
     const Job *job = b->job;
+    bool meets = b->comm_type && !b->comm_type->blocks; /* kernels that wait for other ranks */
     if (!cuda_ok(cudaSetDevice(job->cuda->device), "choosing the GPU", err) ||
-        !memory_open(b, err) || !open_streams(b, err) || !open_events(b, err) ||
-        !times_open(b, err) || !open_comm(b, err))
+        !check_comm(b, err) || !memory_open(b, err) || !open_streams(b, err) ||
+        !open_events(b, err) || !times_open(b, err) || (meets && !load_kernels(b, err)) ||
+        !open_comm(b, err))
         return false;
     if (b->comm && b->comm_type->blocks)
         b->lanes = lanes_open(b->p, queue_by_lane, b, false);

@@ -18,9 +18,9 @@
  * default: src/enqueue.cc), and then moves what lies in them without copies of its own.
  * It asks for memory of ncclMemAlloc, and that a collective's buffers lie at one offset on all
  * ranks (user guide, User Buffer Registration).  The arena is such memory where all ranks have
- * one role, and so one layout.  Stages of a pipeline have not; their tied embeddings, say, are
- * reduced at offsets of their own: there the arena stays cudaMalloc's, which NCCL registers
- * only when told to (NCCL_LEGACY_CUDA_REGISTER).
+ * one role, and so one layout, and room for it.  Stages of a pipeline have not; their tied
+ * embeddings, say, are reduced at offsets of their own: there the arena stays cudaMalloc's,
+ * which NCCL registers only when told to (NCCL_LEGACY_CUDA_REGISTER).
  */
 #include "exec/backend_cuda_comm_nccl.h"
 
@@ -141,8 +141,9 @@ static bool with_helper(CudaComm *c, Errand *errand, const char *doing, Err *err
         pthread_cond_timedwait(&h->bell, &h->lock, &until);
         waits = h->done || nccl_is_well(c, err);
         if (waits && !h->done && (double)(net_now_ns() - since_ns) > c->job.timeout_s * 1e9)
-            waits = err_set(err, "rank %u: NCCL did not %s within %.0f s", c->rank, doing,
-                            c->job.timeout_s);
+            waits = err_set(
+                err, "rank %u: NCCL did not %s within %.0f s: NCCL_DEBUG=INFO tells more",
+                c->rank, doing, c->job.timeout_s);
     }
     bool ok = h->done && h->ok, done = h->done;
     if (done && !ok)
@@ -157,30 +158,6 @@ static bool with_helper(CudaComm *c, Errand *errand, const char *doing, Err *err
 }
 
 /* ---- opening ---- */
-
-/* Two ranks on one GPU: NCCL refuses that, in words that help nobody. */
-static bool check_devices(CudaComm *c, Err *err)
-{
-    struct cudaDeviceProp prop;
-    cudaError_t result = cudaGetDeviceProperties(&prop, c->job.device);
-    if (result != cudaSuccess)
-        return nccl_cuda_failed(c, result, "look at its device", err);
-    size_t size = sizeof prop.uuid;
-    uint8_t *all = mem_zero(c->world_n, size);
-    bool ok = fabric_share(c->job.fabric, &prop.uuid, all, size, err);
-    const char *host = getenv("NCCL_HOSTID");
-    for (uint32_t a = 0; ok && !(host && *host) && a < c->world_n; a++)
-        for (uint32_t b = 0; ok && b < a; b++)
-            if (memcmp(all + a * size, all + b * size, size) == 0)
-                ok = err_set(err,
-                             "ranks %u and %u are on one GPU, which NCCL does not allow: give "
-                             "every rank a GPU of its own, or run them in one process with "
-                             "--comm loop (to try NCCL's own path, slowly: NCCL_HOSTID=h0, h1 "
-                             "... in the environment of each)",
-                             b, a);
-    free(all);
-    return ok;
-}
 
 /* Rank 0's; that it has none is told as well. */
 static bool share_id(CudaComm *c, Err *err)
@@ -243,17 +220,65 @@ static bool find_comms(CudaComm *c, Err *err)
     return true;
 }
 
-/* ---- memory ---- */
+/* ---- before it is opened ---- */
 
-static void *nccl_allocate(const Program *p)
+/* Two ranks on one GPU: NCCL refuses that, in words that help nobody; and they would not know why
+ * there is no room for both. */
+static bool nccl_check(const CudaCommJob *job, Err *err)
+{
+    uint32_t n = job->program->graph->world_n;
+    struct cudaDeviceProp prop;
+    cudaError_t result = cudaGetDeviceProperties(&prop, job->device);
+    if (result != cudaSuccess)
+        return err_set(err, "rank %u: CUDA cannot look at its device: %s", job->program->rank,
+                       cudaGetErrorString(result));
+    size_t size = sizeof prop.uuid;
+    uint8_t *all = mem_zero(n, size);
+    bool ok = fabric_share(job->fabric, &prop.uuid, all, size, err);
+    const char *host = getenv("NCCL_HOSTID");
+    for (uint32_t a = 0; ok && !(host && *host) && a < n; a++)
+        for (uint32_t b = 0; ok && b < a; b++)
+            if (memcmp(all + a * size, all + b * size, size) == 0)
+                ok = err_set(err,
+                             "ranks %u and %u are on one GPU, which NCCL does not allow: give "
+                             "every rank a GPU of its own (--local-rank says which, where "
+                             "--rank does), or run them in one process with --comm loop (to "
+                             "try NCCL's own path, slowly: NCCL_HOSTID=h0, h1 ... in the "
+                             "environment of each)",
+                             b, a);
+    free(all);
+    return ok;
+}
+
+static void *allocate_here(const Program *p)
 {
     void *memory = NULL;
-    if (p->graph->roles_n != 1)
-        return NULL;
     if (ncclMemAlloc(&memory, p->arena_bytes) == ncclSuccess)
         return memory;
     (void)cudaGetLastError();
     return NULL;
+}
+
+/* "If any rank in a communicator passes registered buffers to a NCCL communication function, all
+ * other ranks in the same communicator must pass their registered buffers" (user guide). */
+static bool nccl_allocate(void **memory, const CudaCommJob *job, Err *err)
+{
+    const Program *p = job->program;
+    uint32_t n = p->graph->world_n;
+    *memory = NULL;
+    if (p->graph->roles_n != 1)
+        return true;
+    *memory = allocate_here(p);
+    bool mine = *memory != NULL, all = true, *have = mem_zero(n, sizeof *have);
+    bool ok = fabric_share(job->fabric, &mine, have, sizeof mine, err);
+    for (uint32_t r = 0; r < n; r++)
+        all = all && have[r];
+    free(have);
+    if (mine && !(ok && all)) {
+        ncclMemFree(*memory);
+        *memory = NULL;
+    }
+    return ok;
 }
 
 static void nccl_release(void *memory)
@@ -354,8 +379,8 @@ static bool nccl_open(CudaComm **out, const CudaCommJob *job, Err *err)
     c->comms = mem_zero((size_t)c->plan.comms_n + 1, sizeof *c->comms);
     bool ok = find_comms(c, err);
     if (ok && c->world_n > 1)
-        ok = check_devices(c, err) && share_id(c, err) &&
-             with_helper(c, connect_all, "connect all ranks", err) && nccl_watch_start(c, err);
+        ok = share_id(c, err) && with_helper(c, connect_all, "connect all ranks", err) &&
+             nccl_watch_start(c, err);
     if (!ok) { /* a helper may still work on it: it stays */
         fabric_abort(job->fabric, err->text);
         return false;
@@ -441,7 +466,11 @@ static bool nccl_poll(CudaComm *c, int64_t since_ns, Err *err)
         return false;
     if (waited_s <= 2 * PATIENCE * c->job.timeout_s) /* the op is named first, if it can be */
         return true;
-    err_set(err, "rank %u: its device has not answered for %.0f s", c->rank, waited_s);
+    err_set(
+        err,
+        "rank %u: its device has not answered for %.0f s; with --no-cuda-graphs the op it is "
+        "in would be named",
+        c->rank, waited_s);
     nccl_fail(c, err->text);
     return false;
 }
@@ -452,6 +481,7 @@ static void nccl_abort(CudaComm *c, const char *why)
 }
 
 const CudaCommType cuda_comm_nccl = { .captures = true,
+                                      .check = nccl_check,
                                       .allocate = nccl_allocate,
                                       .release = nccl_release,
                                       .open = nccl_open,

@@ -10,10 +10,10 @@
 /* Read by CUDA when it starts; whoever has set it means it.  Streams that share a hardware queue
  * wait for each other: the default is 8 queues, a rank has more lanes.
  *
- * Kernels stay lazily loaded, also where ranks share a context.  The first launch of one may then
- * wait for all that runs in its context (CUDA C++ Programming Guide, "Lazy Loading"), but in a
- * loop nothing that runs waits for what is not yet queued (cuda_comm_loop.h): it is a delay, and
- * loading all of cuBLASLt's would be a longer one. */
+ * Kernels stay lazily loaded.  The first launch of one may then wait for all that runs in its
+ * context (CUDA C++ Programming Guide, "Lazy Loading"): where that may be NCCL's, backend_cuda.c
+ * loads them before.  In a loop nothing that runs waits for what is not yet queued
+ * (cuda_comm_loop.h): there it is a delay, and loading all of cuBLASLt's would be a longer one. */
 static void prepare_environment(void)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);

@@ -39,7 +39,7 @@ struct Backend {
     const Job *job;
     const Program *p;
     bool graphs; /* may be captured */
-    bool synced; /* LOCKSTEP_CUDA_SYNC: waits behind each op, so that errors have a name */
+    bool synced; /* LOCKSTEP_CUDA_SYNC: waits behind each kernel, so that errors have a name */
 
     /* memory */
     uint8_t *arena, *extra;
@@ -83,6 +83,9 @@ struct Backend {
 
 /* False, with the error's text and what was being done, unless it is cudaSuccess. */
 bool cuda_ok(cudaError_t result, const char *doing, Err *err);
+
+/* What transfers are told; without an arena before memory_open. */
+CudaCommJob comm_job(const Backend *b);
 
 /* exec/backend_cuda_memory.c */
 bool memory_open(Backend *b, Err *err);

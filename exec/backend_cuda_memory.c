@@ -82,8 +82,13 @@ static bool allocate(const Backend *b, uint8_t **at, uint64_t bytes, const char 
 
 static bool open_arena(Backend *b, Err *err)
 {
-    if (b->comm_type && b->comm_type->allocate)
-        b->arena = b->comm_type->allocate(b->p);
+    if (b->comm_type && b->comm_type->allocate) {
+        CudaCommJob job = comm_job(b);
+        void *memory;
+        if (!b->comm_type->allocate(&memory, &job, err))
+            return false;
+        b->arena = memory;
+    }
     b->comms_arena = b->arena != NULL;
     return b->comms_arena || allocate(b, &b->arena, b->p->arena_bytes, "the arena", err);
 }

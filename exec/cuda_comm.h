@@ -60,9 +60,12 @@ typedef struct CudaCommType {
     bool blocks;   /* run blocks: a thread per lane calls it */
     bool captures; /* run may be called while the stream is being captured into a graph */
 
-    /* Device memory for the arena by which transfers gain; NULL: there is none such, or no room.
-     * Both may be NULL. */
-    void *(*allocate)(const Program *p);
+    /* These two, before there is an arena, and the next are collective; they may be NULL.
+     * Can these ranks' devices be joined at all?  False and a sentence. */
+    bool (*check)(const CudaCommJob *job, Err *err);
+    /* Device memory for the arena by which transfers gain, for all ranks or none; *memory is NULL:
+     * there is none such, or no room somewhere.  False: the job has ended. */
+    bool (*allocate)(void **memory, const CudaCommJob *job, Err *err);
     void (*release)(void *memory);
 
     /* Collective: all ranks of the job call it.  False and a sentence, within timeout_s. */

@@ -142,6 +142,7 @@ scenario ddp "$mlp" '{"strategy":"ddp","dp":2}'
 scenario fsdp "$gpt" '{"strategy":"fsdp","dp":2}'
 scenario tp "$gpt" '{"strategy":"ddp","tp":2,"sequence_parallel":true}'
 scenario pp "$gpt" '{"strategy":"ddp","pp":3,"schedule":"1f1b"}'
+scenario turns "$gpt" '{"strategy":"ddp","pp":2,"schedule":"interleaved","virtual_stages":2}'
 
 if ! [ -x "$lockstep" ]; then
     echo "nccl_smoke: there is no $lockstep: make builds it"
@@ -163,6 +164,7 @@ job "ddp on 2 ranks" 2 "$folder/ddp.json"
 job "fsdp on 2 ranks" 2 "$folder/fsdp.json"
 job "tensor parallel on 2 ranks" 2 "$folder/tp.json"
 job "pipeline of 3 ranks" 3 "$folder/pp.json"
+job "interleaved pipeline of 2 ranks" 2 "$folder/turns.json"
 kill_one "$folder/ddp.json"
 echo "nccl_smoke: $passed passed, $failed failed"
 [ $failed = 0 ]

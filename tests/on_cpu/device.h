@@ -67,6 +67,8 @@ extern dim3 on_cpu_block_dim, on_cpu_grid_dim;
 
 /* Runs `work` now, or when the stream comes to it (tests/on_cpu/runtime.cu). */
 void on_cpu_enqueue(void *stream, std::function<void()> work);
+/* The first launch of a kernel by this thread; see on_cpu_lazy. */
+void on_cpu_load(void (*kernel)());
 /* Runs `thread` for every thread of the grid. */
 void on_cpu_run(const char *name, dim3 grid, dim3 block, size_t shared_bytes,
                 const std::function<void()> &thread);
@@ -77,6 +79,7 @@ static void on_cpu_launch(const char *name, void (*kernel)(P...), dim3 grid, dim
                           size_t shared_bytes, void *stream, A... arguments)
 {
     std::tuple<P...> kept(arguments...);
+    on_cpu_load((void (*)())kernel);
     on_cpu_enqueue(stream, [=]() {
         on_cpu_run(name, grid, block, shared_bytes, [&]() { std::apply(kernel, kept); });
     });

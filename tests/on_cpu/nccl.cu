@@ -7,6 +7,7 @@
  *     - a kernel ends when all members' kernels run: until then it holds its stream
  *     - kernels of one communicator run in the order of their launches, on whatever streams
  *     - a send ends when it is received
+ *     - calls that meet are the same call, and their memory all ncclMemAlloc's, or none's
  *     - nothing can be captured: a graph here runs in one go, and kernels that wait cannot
  *
  * Sums are taken in the order of the ranks (exec/fabric_sum.h).
@@ -86,7 +87,8 @@ struct ncclComm {
 static std::mutex host_lock; /* of what hosts wait for */
 static std::condition_variable host_bell;
 static std::map<std::string, Shared *> worlds;
-static uint64_t ids_n, waiting_n, allocations_n, hold_in;
+static std::map<const unsigned char *, size_t> own_memory;
+static uint64_t ids_n, waiting_n, allocations_n, hold_in, refused_in;
 static ncclResult_t broken = ncclSuccess;
 static thread_local int depth;
 static thread_local std::vector<std::pair<ncclComm *, std::pair<cudaStream_t, Call>>> group;
@@ -122,6 +124,19 @@ static void end_kernel(Kernel *k)
 
 /* ---- memory ---- */
 
+void on_cpu_nccl_refuse(uint64_t n)
+{
+    LOCKED;
+    refused_in = n;
+}
+
+/* NCCL may register it. */
+static bool is_own_memory(const unsigned char *at)
+{
+    auto next = own_memory.upper_bound(at);
+    return next != own_memory.begin() && at < (--next)->first + next->second;
+}
+
 uint64_t on_cpu_nccl_allocations(void)
 {
     LOCKED;
@@ -132,11 +147,18 @@ ncclResult_t ncclMemAlloc(void **at, size_t bytes)
 {
     LOCKED;
     allocations_n++;
-    return cudaMalloc(at, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+    if (refused_in > 0 && --refused_in == 0)
+        return ncclUnhandledCudaError;
+    if (cudaMalloc(at, bytes) != cudaSuccess)
+        return ncclUnhandledCudaError;
+    own_memory[(const unsigned char *)*at] = bytes;
+    return ncclSuccess;
 }
 
 ncclResult_t ncclMemFree(void *at)
 {
+    LOCKED;
+    own_memory.erase((const unsigned char *)at);
     return cudaFree(at) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
@@ -282,6 +304,16 @@ static void sum_all(const std::vector<Call> &calls, size_t first, size_t n, unsi
     memcpy(to, at, n * size);
 }
 
+/* What NCCL would hang in, or worse. */
+static void check_meeting(bool fits, const Call &a, const Call &b)
+{
+    if (fits && is_own_memory(a.from ? a.from : a.to) == is_own_memory(b.from ? b.from : b.to))
+        return;
+    fprintf(stderr, "NCCL: calls that meet differ: %d of %zu and %d of %zu\n", a.kind, a.n,
+            b.kind, b.n);
+    abort();
+}
+
 /* calls[i] is rank i's.  All is read before anything is written. */
 static void run_collective(const std::vector<Call> &calls)
 {
@@ -289,8 +321,10 @@ static void run_collective(const std::vector<Call> &calls)
     size_t ranks = calls.size(), bytes = c.n * size_of(c.type);
     std::vector<std::vector<unsigned char>> out(ranks);
     for (size_t i = 0; i < ranks; i++) {
-        if (calls[i].kind != c.kind || calls[i].n != c.n || calls[i].type != c.type)
-            abort();
+        const Call &x = calls[i];
+        check_meeting(x.kind == c.kind && x.n == c.n && x.type == c.type && x.op == c.op &&
+                          x.peer == c.peer,
+                      c, x);
         out[i].resize(c.kind == ALL_GATHER ? bytes * ranks : bytes);
         if (c.kind == ALL_REDUCE || c.kind == REDUCE)
             sum_all(calls, 0, c.n, out[i].data());
@@ -317,6 +351,8 @@ static void meet_collectives(Shared *s)
         met.push_back(q.front());
         q.pop_front();
     }
+    for (Kernel *k : met)
+        check_meeting(k->calls.size() == met[0]->calls.size(), met[0]->calls[0], k->calls[0]);
     for (size_t i = 0; i < met[0]->calls.size(); i++) {
         std::vector<Call> calls;
         for (Kernel *k : met)
@@ -335,8 +371,8 @@ static void meet_messages(Shared *s, FromTo which)
         auto send = sends.front(), recv = recvs.front();
         sends.pop_front();
         recvs.pop_front();
-        if (send.second.n != recv.second.n || send.second.type != recv.second.type)
-            abort();
+        check_meeting(send.second.n == recv.second.n && send.second.type == recv.second.type,
+                      send.second, recv.second);
         memmove(recv.second.to, send.second.from, send.second.n * size_of(send.second.type));
         if (--send.first->left_n == 0)
             end_kernel(send.first);

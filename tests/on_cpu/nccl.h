@@ -85,6 +85,8 @@ ncclResult_t ncclRecv(void *to, size_t n, ncclDataType_t type, int peer, ncclCom
 void on_cpu_nccl_break(ncclResult_t state);
 /* The n-th group from now on (1: the next) does not come back until it is aborted; 0: none. */
 void on_cpu_nccl_hold(uint64_t n);
+/* The n-th ncclMemAlloc from now on has no room; 0: none. */
+void on_cpu_nccl_refuse(uint64_t n);
 /* Calls of ncclMemAlloc so far. */
 uint64_t on_cpu_nccl_allocations(void);
 /* Kernels that have been queued and not ended. */

@@ -4,6 +4,7 @@
 #ifndef LOCKSTEP_TESTS_ON_CPU_ON_CPU_H
 #define LOCKSTEP_TESTS_ON_CPU_ON_CPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,9 @@ uint64_t on_cpu_graphs(void);
 uint32_t on_cpu_allocations(uint64_t bytes);
 /* The n-th launch from now on fails; 0: none does. */
 void on_cpu_fail_launch(uint64_t n);
+/* From now on a kernel is loaded at the first launch by a thread, once the streams that the thread
+ * has made are empty, as CUDA may do it. */
+void on_cpu_lazy(bool lazy);
 /* The next launch into a graph that is captured fails, and the capture with it. */
 void on_cpu_spoil_capture(void);
 

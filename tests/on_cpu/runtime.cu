@@ -8,9 +8,11 @@
  *
  * One lock; host threads may queue and wait at the same time.
  */
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "tests/on_cpu/cuda_runtime_api.h"
@@ -55,6 +57,7 @@ struct CUstream_st {
     bool origin;
     uint32_t number; /* as CUPTI tells it */
     int priority;
+    std::thread::id maker;
 };
 
 static std::recursive_mutex lock;
@@ -62,6 +65,7 @@ static std::vector<CUstream_st *> streams;
 static std::unordered_map<void *, size_t> allocations;
 static uint64_t memory_bytes = (uint64_t)1 << 30, allocated_bytes, graphs_n, fail_in;
 static uint64_t chance = 12345;
+static std::atomic<bool> lazy;
 static bool spoils, spoiled; /* the next launch into a capture; the capture at hand */
 static thread_local cudaError_t last_error;
 
@@ -182,8 +186,36 @@ void on_cpu_enqueue(void *stream, Work work)
         queue((CUstream_st *)stream, work, true);
 }
 
+void on_cpu_lazy(bool wanted)
+{
+    LOCKED;
+    lazy = wanted;
+}
+
+/* Is all done that this thread's streams hold?  Runs something. */
+static bool are_own_empty(void)
+{
+    LOCKED;
+    bool empty = true;
+    for (const CUstream_st *s : streams)
+        empty = empty && (s->maker != std::this_thread::get_id() || s->items.empty());
+    if (!empty)
+        run_one();
+    return empty;
+}
+
+void on_cpu_load(void (*kernel)())
+{
+    static thread_local std::set<void (*)()> loaded;
+    if (!lazy || !loaded.insert(kernel).second)
+        return;
+    while (!are_own_empty())
+        std::this_thread::yield();
+}
+
 void on_cpu_queue(void *stream, void (*run)(const void *work), const void *work, size_t bytes)
 {
+    on_cpu_load((void (*)())run);
     LOCKED;
     std::vector<unsigned char> copy((const unsigned char *)work,
                                     (const unsigned char *)work + bytes);
@@ -404,6 +436,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int pri
     static uint32_t streams_n;
     *stream = new CUstream_st();
     (*stream)->priority = priority;
+    (*stream)->maker = std::this_thread::get_id();
     (*stream)->number = ++streams_n;
     streams.push_back(*stream);
     return cudaSuccess;

@@ -147,7 +147,8 @@ static bool run_rank(Side *s, const RankPlace *place, Fabric *f, Walker *w, Err 
                         .arena_bytes = bytes,
                         .timeout_s = s->timeout_s,
                         .rings = s->rings };
-    bool ok = s->type->open(&w->comm, &job, err);
+    bool ok =
+        (!s->type->check || s->type->check(&job, err)) && s->type->open(&w->comm, &job, err);
     if (ok) {
         memcpy(arena, s->before[rank], bytes);
         ok = fabric_barrier(f, err) && run_steps(s, w, rank, arena, err);
@@ -319,7 +320,8 @@ static void ranks_that_share_a_gpu_are_told_what_to_do(void)
     check_fault(
         &cuda_comm_nccl, "strategy=ddp dp=2", NONE_U32, 20,
         "ranks 0 and 1 are on one GPU, which NCCL does not allow: give every rank a GPU "
-        "of its own, or run them in one process with --comm loop");
+        "of its own (--local-rank says which, where --rank does), or run them in one process "
+        "with --comm loop");
     setenv("NCCL_HOSTID", "all", 1);
 }
 

@@ -112,6 +112,70 @@ static void arenas_of_one_layout_are_nccls(void)
     CHECK_U64(before + 2, on_cpu_nccl_allocations());
 }
 
+/* GPUs that others use, too, have less room: what NCCL may register is all ranks', or none's. */
+static void arenas_are_nccls_on_all_ranks_or_on_none(void)
+{
+    double losses[STEPS];
+    for (uint64_t n = 1; n <= 3; n++) {
+        on_cpu_nccl_refuse(n);
+        CHECK(losses_of(&(Case){ "mlp", "{\"strategy\":\"ddp\",\"dp\":4}" },
+                        &(CudaOptions){ .timeout_s = 60 }, losses));
+    }
+    on_cpu_nccl_refuse(0);
+}
+
+/* Not that there is no room for both. */
+static void ranks_on_one_gpu_are_told_so(void)
+{
+    ExecWorld w;
+    Err err = { 0 };
+    Setting set = { "parallel", "{\"strategy\":\"ddp\",\"dp\":2}" };
+    CudaOptions cuda = { .timeout_s = 60 };
+    WorldOptions options = {
+        .clock = RUN_WALL, .steps = STEPS, .cuda = &cuda, .backend = &backend_cuda
+    };
+    unsetenv("NCCL_HOSTID");
+    on_cpu_memory(1 << 10);
+    if (CHECK(world_open(&w, gpt, &set, 1, &err))) {
+        CHECK(!world_run(&w, options));
+        CHECK(
+            strstr(w.result->text, "ranks 0 and 1 are on one GPU, which NCCL does not allow"));
+    }
+    world_close(&w);
+    on_cpu_memory((uint64_t)1 << 30);
+    setenv("NCCL_HOSTID", "all", 1);
+}
+
+static const Case pipelines[] = {
+    { "gpt", "{\"strategy\":\"ddp\",\"pp\":2,\"schedule\":\"1f1b\",\"overlap\":true}" },
+    { "gpt", "{\"strategy\":\"ddp\",\"pp\":2,\"schedule\":\"naive\",\"overlap\":true}" },
+};
+
+static void check_pipelines(void)
+{
+    double want[STEPS], got[STEPS];
+    const CudaOptions cuda = { .timeout_s = 1 };
+    for (size_t i = 0; i < ARRAY_N(pipelines); i++)
+        if (losses_of(&pipelines[i], NULL, want) && losses_of(&pipelines[i], &cuda, got))
+            for (int s = 0; s < STEPS; s++)
+                CHECK_NEAR(want[s], got[s], 1e-5);
+}
+
+/* Receives are queued before what their senders wait for is. */
+static void kernels_that_are_loaded_late_hold_nobody_up(void)
+{
+    on_cpu_lazy(true);
+    check_pipelines();
+    on_cpu_lazy(false);
+}
+
+static void a_host_that_waits_behind_kernels_holds_nobody_up(void)
+{
+    setenv("LOCKSTEP_CUDA_SYNC", "1", 1);
+    check_pipelines();
+    unsetenv("LOCKSTEP_CUDA_SYNC");
+}
+
 /* The stand-in for NCCL captures nothing, so the second step is launched again by all ranks: also
  * by those of a pipeline that would have met their transfers later. */
 static void where_nccl_cannot_be_captured_no_rank_plays_a_graph(void)
@@ -127,6 +191,10 @@ int main(void)
     RUN(a_loop_with_rings_trains_like_the_cpu);
     RUN(nccl_trains_like_the_cpu);
     RUN(arenas_of_one_layout_are_nccls);
+    RUN(arenas_are_nccls_on_all_ranks_or_on_none);
+    RUN(ranks_on_one_gpu_are_told_so);
+    RUN(kernels_that_are_loaded_late_hold_nobody_up);
+    RUN(a_host_that_waits_behind_kernels_holds_nobody_up);
     RUN(where_nccl_cannot_be_captured_no_rank_plays_a_graph);
     return check_report();
 }
