@@ -361,6 +361,10 @@ void machine_free(Machine *m);
 /* Reads one GPU the same way; it lives in arena.  NULL and err on failure. */
 const Gpu *gpu_read(Arena *arena, JsonNode node, const char *share_dir, Err *err);
 
+/* Whether two names, as a file or a driver has them, are known to be of different GPUs: both are
+ * built in, and not as one. */
+bool gpu_names_differ(const char *a, const char *b, const char *share_dir);
+
 /* ---- where a rank is ---- */
 
 typedef struct Place {

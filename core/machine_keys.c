@@ -244,3 +244,16 @@ JsonDoc *machine_open(const MachineReader *r, JsonNode name, const char *folder)
     arena_free(&arena);
     return doc;
 }
+
+bool gpu_names_differ(const char *a, const char *b, const char *share_dir)
+{
+    Arena arena = { 0 };
+    const char **names, *dir = arena_printf(&arena, "%s/gpus", share_dir);
+    uint32_t n = list_names(&arena, dir, &names);
+    const char *of_a = find_file(&arena, dir, names, n, a);
+    const char *of_b = find_file(&arena, dir, names, n, b);
+    bool differ = of_a && of_b && strcmp(of_a, of_b) != 0;
+    free(names);
+    arena_free(&arena);
+    return differ;
+}

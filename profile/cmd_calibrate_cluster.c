@@ -135,6 +135,20 @@ static void say_failed(const Work *w)
                     w->log.tests[i].file, w->log.tests[i].op);
 }
 
+/* Once of each log.  Whose GPUs it should be, its user knows: it is used all the same. */
+static void say_other_gpu(const Work *w)
+{
+    const char *gpu = w->fit.m.types[0].gpu->name, *said = NULL;
+    for (uint32_t i = 0; i < w->log.tests_n; i++) {
+        const NcclTest *t = &w->log.tests[i];
+        if (t->file == said || !gpu_names_differ(t->gpu, gpu, share_dir()))
+            continue;
+        said = t->file;
+        fprintf(stderr, "lockstep: '%.200s' was measured on %.100s, '%.200s' has %.60s\n",
+                t->file, t->gpu, w->o->into, gpu);
+    }
+}
+
 static bool read_logs(Work *w, Err *err)
 {
     for (uint32_t i = 0; i < w->o->inputs_n; i++)
@@ -212,6 +226,7 @@ static bool calibrate(Work *w, char **text, Err *err)
         return err_wrap(err, "logs of nccl-tests calibrate a cluster");
     if (!cluster_fit_run(&w->fit, err))
         return false;
+    say_other_gpu(w);
     *text = cluster_fit_splice(&w->fit, *text, sources(w));
     if (!check_written(w, *text, err))
         return false;

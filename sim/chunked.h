@@ -19,9 +19,10 @@
  * pass on slices of 2, broadcast and reduce pass on one.  LL and LL128 go round in one step (32 and
  * 562.5 KiB of data), and pass on line by line.  Its channels are one ring of all their pieces.
  *
- * On an ideal machine both agree to the nanosecond for rings, to 0.5 % for chains.  Elsewhere a
- * message that takes only hops comes up to two fifths later here across nodes: NCCL's formula, and
- * so network.h, counts one crossing a node and round, a ring's every part crosses as it comes.  A
+ * On an ideal machine whose links are all alike both agree to the nanosecond for rings, and on any
+ * ideal one to 0.5 % for chains.  Elsewhere a message that takes only hops comes up to two fifths
+ * later here across nodes: NCCL's formula, and so network.h, counts one crossing a node and round,
+ * a ring's every part crosses as it comes.  One of medium size comes up to a third sooner.  A
  * chain by Simple passes a piece on when all of it is there: its last rank has the first behind
  * ranks - 1 of them and then the others one by one, so that it takes up to
  * (pieces + ranks - 2) / pieces times as long, 7 times with 3 pieces and 20 ranks.

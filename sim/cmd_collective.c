@@ -333,6 +333,20 @@ static bool fits(const Work *w, const Table *t, Err *err)
                    t->nodes_n > 1 ? "s" : "", m->name);
 }
 
+/* Of the first test that is shown, as the head of a table names the cluster's GPU alone. */
+static void say_other_gpu(const Work *w)
+{
+    const char *gpu = w->m.types[0].gpu->name;
+    for (uint32_t i = 0; i < w->log.tests_n; i++) {
+        const NcclTest *t = &w->log.tests[i];
+        if (measured_op_of(t->op) != w->o->kind || !gpu_names_differ(t->gpu, gpu, share_dir()))
+            continue;
+        fprintf(stderr, "lockstep: '%.200s' was measured on %.100s, '%.60s' has %.60s\n",
+                t->file, t->gpu, w->m.name, gpu);
+        return;
+    }
+}
+
 static bool find_tables(Work *w, Err *err)
 {
     uint32_t ranks_n = 0, nodes_n = 0;
@@ -343,6 +357,7 @@ static bool find_tables(Work *w, Err *err)
     for (uint32_t i = 0; i < w->n; i++)
         if (!fits(w, &w->table[i], err))
             return false;
+    say_other_gpu(w);
     if (w->o->against)
         return true;
     if (!spread(w, &ranks_n, &nodes_n, err))

@@ -194,6 +194,17 @@ static void aliases_find_a_gpu_that_has_no_file_of_that_name(void)
     arena_free(&arena);
 }
 
+/* What nobody has a file of may be any. */
+static void names_of_two_files_are_of_different_gpus(void)
+{
+    CHECK(gpu_names_differ("NVIDIA A100-SXM4-80GB", "h100-80gb", share));
+    CHECK(gpu_names_differ("a100-40gb", "a100-80gb", share));
+    CHECK(!gpu_names_differ("NVIDIA H100 80GB HBM3", "H100-80GB", share));
+    CHECK(!gpu_names_differ("NVIDIA H300", "h100-80gb", share));
+    CHECK(!gpu_names_differ("", "h100-80gb", share));
+    CHECK(!gpu_names_differ("NVIDIA A100-SXM4-80GB", "ours", share));
+}
+
 /* Chips with slower NVLink, which is the cluster's to say. */
 static void export_versions_are_the_gpus_they_are_made_of(void)
 {
@@ -774,6 +785,7 @@ int main(void)
     RUN(every_file_in_gpus_and_clusters_reads);
     RUN(clusters_of_the_contract_are_what_they_say);
     RUN(aliases_find_a_gpu_that_has_no_file_of_that_name);
+    RUN(names_of_two_files_are_of_different_gpus);
     RUN(export_versions_are_the_gpus_they_are_made_of);
     RUN(names_of_files_may_be_written_in_capitals);
     RUN(the_object_lies_over_its_base);
