@@ -103,24 +103,62 @@ static uint32_t merge_points(MeasuredPoint *p, uint32_t n)
     return POINTS_MAX;
 }
 
-/* Of the rows of a part, but those of fold `without` (CLUSTER_SIZE_FOLDS: none). */
+/* What an earlier calibration measured of the same; NULL: nothing. */
+static const MeasuredCollective *measured_before(const ClusterFit *f, uint32_t part)
+{
+    const ClusterShape *s = &f->shapes[f->parts[part].shape];
+    for (uint32_t i = 0; i < f->m.measured_n; i++) {
+        const MeasuredCollective *e = &f->m.measured[i];
+        if (e->op == f->parts[part].kind && e->ranks == s->ranks_n && e->nodes == s->nodes_n)
+            return e;
+    }
+    return NULL;
+}
+
+/* Is a size smaller or larger than all rows of a part?  Between them the new rows count alone: of
+ * a machine that has changed old ones would make a saw of them. */
+static bool is_beyond(const ClusterFit *f, uint32_t part, uint64_t bytes)
+{
+    bool below = true, above = true;
+    for (uint32_t i = 0; i < f->rows_n; i++)
+        if (f->part_of[i] == part) {
+            below = below && bytes < f->rows[i].bytes;
+            above = above && bytes > f->rows[i].bytes;
+        }
+    return below || above;
+}
+
+/* Of the rows of a part, but those of fold `without`, and of what was measured before beyond them;
+ * returns how many. */
+static uint32_t take_points(MeasuredPoint *point, const ClusterFit *f, uint32_t part,
+                            uint32_t without, const MeasuredCollective *before)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->rows_n; i++)
+        if (f->part_of[i] == part && f->size_fold[i] != without)
+            point[n++] = (MeasuredPoint){ f->rows[i].bytes, f->measured_ns[i] };
+    for (uint32_t i = 0; before && n > 0 && i < before->points_n; i++)
+        if (is_beyond(f, part, before->points[i].bytes))
+            point[n++] = before->points[i];
+    return n;
+}
+
+/* Without the rows of fold `without` (CLUSTER_SIZE_FOLDS: with all). */
 static MeasuredCollective make_entry(ClusterFit *f, uint32_t part, uint32_t without,
                                      CalibrateLine *line)
 {
     const ClusterShape *s = &f->shapes[f->parts[part].shape];
+    const MeasuredCollective *before = measured_before(f, part);
+    uint32_t cap = f->rows_n + (before ? before->points_n : 0);
     MeasuredCollective e = { .op = f->parts[part].kind,
                              .ranks = s->ranks_n,
                              .nodes = s->nodes_n,
-                             .points = PUSH_ARRAY(&f->arena, MeasuredPoint, f->rows_n) };
-    double *x = PUSH_ARRAY(&f->arena, double, f->rows_n);
-    double *ns = PUSH_ARRAY(&f->arena, double, f->rows_n);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < f->rows_n; i++) {
-        if (f->part_of[i] != part || f->size_fold[i] == without)
-            continue;
-        e.points[n] = (MeasuredPoint){ f->rows[i].bytes, f->measured_ns[i] };
-        x[n] = (double)f->rows[i].bytes;
-        ns[n++] = f->measured_ns[i];
+                             .points = PUSH_ARRAY(&f->arena, MeasuredPoint, cap) };
+    double *x = PUSH_ARRAY(&f->arena, double, cap), *ns = PUSH_ARRAY(&f->arena, double, cap);
+    uint32_t n = take_points(e.points, f, part, without, before);
+    for (uint32_t i = 0; i < n; i++) {
+        x[i] = (double)e.points[i].bytes;
+        ns[i] = e.points[i].ns;
     }
     *line = calibrate_line(x, ns, n);
     e.points_n = merge_points(e.points, n);

@@ -3,7 +3,7 @@
  *
  * A number nobody measured is not written, and an entry of the table that the logs say
  * nothing of stays: those that stand in the file as they are, those of its base anew,
- * as a list that is given hides the base's.
+ * as a list that is given hides the base's.  So do sizes of an entry beyond those of the logs.
  */
 #include <math.h>
 #include <stdlib.h>
