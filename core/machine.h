@@ -381,6 +381,10 @@ typedef struct Place {
  */
 double machine_measured_ns(const Machine *m, OpKind op, uint32_t ranks, uint32_t nodes,
                            uint64_t bytes, double *latency_ns);
+/* The size nearest to bytes that such entries measured: bytes itself between their sizes, and where
+ * they have a line alone. */
+uint64_t machine_measured_size(const Machine *m, OpKind op, uint32_t ranks, uint32_t nodes,
+                               uint64_t bytes);
 
 Place machine_place(const Machine *m, uint32_t rank);  /* rank < gpus_n */
 double machine_speed(const Machine *m, uint32_t rank); /* 1, or the straggler's figure */

@@ -178,19 +178,23 @@ static void neighbours(const Machine *m, OpKind op, uint32_t ranks, uint32_t nod
     }
 }
 
+/* Of a send one entry, both times. */
+static bool entries_of(const Machine *m, OpKind op, uint32_t ranks, uint32_t nodes,
+                       const MeasuredCollective **below, const MeasuredCollective **above)
+{
+    if (op == OP_SEND)
+        *below = *above = send_entry(m, nodes);
+    else
+        neighbours(m, op, ranks, nodes, below, above);
+    return *below && *above;
+}
+
 double machine_measured_ns(const Machine *m, OpKind op, uint32_t ranks, uint32_t nodes,
                            uint64_t bytes, double *latency_ns)
 {
     const MeasuredCollective *below, *above;
     *latency_ns = 0;
-    if (m->measured_n == 0 || bytes == 0)
-        return NAN;
-    if (op == OP_SEND) {
-        below = send_entry(m, nodes);
-        return below ? entry_ns(below, bytes, latency_ns) : NAN;
-    }
-    neighbours(m, op, ranks, nodes, &below, &above);
-    if (!below || !above)
+    if (m->measured_n == 0 || bytes == 0 || !entries_of(m, op, ranks, nodes, &below, &above))
         return NAN;
     double low_ns = entry_ns(below, bytes, latency_ns);
     if (below == above)
@@ -199,4 +203,20 @@ double machine_measured_ns(const Machine *m, OpKind op, uint32_t ranks, uint32_t
     double part = log((double)ranks / below->ranks) / log((double)above->ranks / below->ranks);
     *latency_ns += part * (high_latency_ns - *latency_ns);
     return between(ranks, below->ranks, low_ns, above->ranks, high_ns);
+}
+
+static uint64_t nearest_size(const MeasuredCollective *e, uint64_t bytes)
+{
+    if (e->points_n == 0)
+        return bytes;
+    return max_u64(e->points[0].bytes, min_u64(bytes, e->points[e->points_n - 1].bytes));
+}
+
+uint64_t machine_measured_size(const Machine *m, OpKind op, uint32_t ranks, uint32_t nodes,
+                               uint64_t bytes)
+{
+    const MeasuredCollective *below, *above;
+    if (m->measured_n == 0 || bytes == 0 || !entries_of(m, op, ranks, nodes, &below, &above))
+        return bytes;
+    return nearest_size(above, nearest_size(below, bytes));
 }

@@ -169,6 +169,13 @@ static MeasuredCollective make_entry(ClusterFit *f, uint32_t part, uint32_t with
     return e;
 }
 
+/* Beyond its sizes a table is no more than the model (sim/network.h). */
+static bool is_within(const MeasuredCollective *e, uint64_t bytes)
+{
+    return e->points_n > 0 && bytes >= e->points[0].bytes &&
+           bytes <= e->points[e->points_n - 1].bytes;
+}
+
 static void make_table(ClusterFit *f)
 {
     for (uint32_t i = 0; i < f->rows_n; i++)
@@ -180,7 +187,8 @@ static void make_table(ClusterFit *f)
             CalibrateLine line;
             MeasuredCollective e = make_entry(f, p, fold, &line);
             for (uint32_t i = 0; i < f->rows_n; i++)
-                if (e.points_n > 0 && f->part_of[i] == p && f->size_fold[i] == fold)
+                if (f->part_of[i] == p && f->size_fold[i] == fold &&
+                    is_within(&e, f->rows[i].bytes))
                     f->table_left_out[i] = measured_entry_ns(&e, f->rows[i].bytes);
             arena_reset(&f->arena, mark);
         }

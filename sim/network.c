@@ -114,14 +114,18 @@ static CommCost finish(const Choice *c)
 }
 
 /* Measured as a whole: the links say only how much of it is sharing them. */
-static void measured(Choice *c, const Machine *m, OpKind kind, uint32_t ranks, uint32_t nodes,
-                     uint64_t bytes)
+static void measured(Choice *c, double ns, double latency_ns)
 {
-    double latency_ns, ns = machine_measured_ns(m, kind, ranks, nodes, bytes, &latency_ns);
-    if (isnan(ns))
-        return;
     c->best.latency_ns = ns_up(latency_ns * c->scale);
     c->best.traffic_bytes = (ns - latency_ns) * c->own_rate * c->scale;
+}
+
+/* Beyond the sizes that were measured: the model, as much slower as it was there. */
+static void measured_beside(Choice *c, double ns, const Choice *there)
+{
+    double slower = ns / there->best_ns;
+    c->best.latency_ns = ns_up((double)c->best.latency_ns * slower);
+    c->best.traffic_bytes *= slower;
 }
 
 static void offer_pairs(Choice *c, const Machine *m, const GroupClass *g, uint64_t bytes)
@@ -168,16 +172,34 @@ static void offer_all(Choice *c, const Machine *m, const GroupClass *g, OpKind k
 }
 
 /* The best that offer_all had and `only` allows. */
-static Choice choose(const Machine *m, const GroupClass *g, const Resource *resource,
-                     OpKind kind, uint64_t bytes, double scale, CommOnly only)
+static Choice model(const Machine *m, const GroupClass *g, const Resource *resource,
+                    OpKind kind, uint64_t bytes, double scale, CommOnly only)
 {
     Demand d = collective_demand(g, kind);
     Choice c = choice_begin(&d, resource, scale);
     c.only = only;
     offer_all(&c, m, g, kind, bytes);
+    return c;
+}
+
+/* Or what was measured, where nothing is asked for. */
+static Choice choose(const Machine *m, const GroupClass *g, const Resource *resource,
+                     OpKind kind, uint64_t bytes, double scale, CommOnly only)
+{
+    Choice c = model(m, g, resource, kind, bytes, scale, only);
     bool any = only.algorithm == ALGORITHM_N && only.protocol == PROTOCOL_N;
-    if (any && !(g->sent_once > 0)) /* measured are NCCL's */
-        measured(&c, m, kind, g->size, g->nodes_n, bytes);
+    if (!any || g->sent_once > 0) /* measured are NCCL's */
+        return c;
+    uint64_t at = machine_measured_size(m, kind, g->size, g->nodes_n, bytes);
+    double latency_ns, ns = machine_measured_ns(m, kind, g->size, g->nodes_n, at, &latency_ns);
+    if (isnan(ns))
+        return c;
+    if (at == bytes) {
+        measured(&c, ns, latency_ns);
+    } else {
+        Choice there = model(m, g, resource, kind, at, 1, only);
+        measured_beside(&c, ns, &there);
+    }
     return c;
 }
 
@@ -250,14 +272,34 @@ static void offer_send(Choice *c, const Send *s)
 }
 
 /* The best that offer_send had and `only` allows. */
-static Choice choose_send(const Send *s, const Demand *flow, const Resource *resource,
-                          double scale, Protocol only)
+static Choice model_send(const Send *s, const Demand *flow, const Resource *resource,
+                         double scale, Protocol only)
 {
     Choice c = choice_begin(flow, resource, scale);
     c.only.protocol = only;
     offer_send(&c, s);
-    if (only == PROTOCOL_N)
-        measured(&c, s->m, OP_SEND, 2, s->same_node ? 1 : 2, s->bytes);
+    return c;
+}
+
+static Choice choose_send(const Send *s, const Demand *flow, const Resource *resource,
+                          double scale, Protocol only)
+{
+    Choice c = model_send(s, flow, resource, scale, only);
+    uint32_t nodes = s->same_node ? 1 : 2;
+    if (only != PROTOCOL_N)
+        return c;
+    Send near = *s;
+    near.bytes = machine_measured_size(s->m, OP_SEND, 2, nodes, s->bytes);
+    double latency_ns,
+        ns = machine_measured_ns(s->m, OP_SEND, 2, nodes, near.bytes, &latency_ns);
+    if (isnan(ns))
+        return c;
+    if (near.bytes == s->bytes) {
+        measured(&c, ns, latency_ns);
+    } else {
+        Choice there = model_send(&near, flow, resource, 1, only);
+        measured_beside(&c, ns, &there);
+    }
     return c;
 }
 
