@@ -134,7 +134,7 @@ static void check_same_spans(const Timeline *a, const Timeline *b)
         CHECK_STR(timeline_op_name(a, i), timeline_op_name(b, i));
         LogicalOps of = timeline_logical_of(a, i), same = timeline_logical_of(b, i);
         CHECK(of.n == same.n && of.instance == same.instance &&
-              memcmp(of.op ? of.op : same.op, same.op, of.n * sizeof *of.op) == 0);
+              (of.n == 0 || memcmp(of.op, same.op, of.n * sizeof *of.op) == 0));
         const Comm *x = timeline_comm_of(a, i), *y = timeline_comm_of(b, i);
         CHECK((x == NULL) == (y == NULL));
         CHECK(!x || timeline_ring_steps(a, x) == timeline_ring_steps(b, y));
